@@ -1,0 +1,240 @@
+/// Verifiers and type inference. Each constraint carries the number it has in
+/// Ops.td: `git grep rmsnorm_c1` shows text, check and test.
+#include "dialect/Dialect.h"
+
+#include "mlir/IR/TypeUtilities.h"
+#include "llvm/ADT/StringExtras.h"
+#include <cmath>
+
+using namespace mlir;
+using namespace cria::llama;
+
+#define GET_OP_CLASSES
+#include "dialect/Ops.cpp.inc"
+
+/// Whether two dimensions may be equal: a dynamic one may be anything.
+static bool compatible(int64_t a, int64_t b) {
+  return a == b || ShapedType::isDynamic(a) || ShapedType::isDynamic(b);
+}
+
+/// "64" or "?".
+static std::string dimension(int64_t size) {
+  return ShapedType::isDynamic(size) ? "?" : std::to_string(size);
+}
+
+/// Reports that `what` is `found` where `expected` was called for.
+static LogicalResult expectSize(Operation *op, const Twine &what,
+                                int64_t expected, int64_t found) {
+  if (compatible(expected, found))
+    return success();
+  return op->emitOpError("expected ")
+         << what << " " << dimension(expected) << ", got " << dimension(found);
+}
+
+static LogicalResult expectPositive(Operation *op, StringRef what,
+                                    const APFloat &value) {
+  if (value.isFinite() && !value.isNegative() && !value.isZero())
+    return success();
+  return op->emitOpError("expected positive and finite ")
+         << what << ", got " << value.convertToDouble();
+}
+
+static int64_t dim(Value value, unsigned index) {
+  return cast<RankedTensorType>(value.getType()).getDimSize(index);
+}
+
+static Type elementType(Value value) {
+  return getElementTypeOrSelf(value.getType());
+}
+
+//===----------------------------------------------------------------------===//
+// Symbols
+//===----------------------------------------------------------------------===//
+
+LogicalResult WeightOp::verify() {
+  auto type = dyn_cast<RankedTensorType>(getType());
+  if (!type || !type.hasStaticShape() ||
+      !(type.getElementType().isF32() || type.getElementType().isF16() ||
+        type.getElementType().isBF16())) // weight_c1
+    return emitOpError("expected a static tensor of f32, f16 or bf16, got ")
+           << getType();
+  size_t layers = getSource().count("{}");
+  if (layers != (getCount() ? 1 : 0)) // weight_c2
+    return emitOpError("expected ")
+           << (getCount() ? "one '{}'" : "no '{}'") << " in the name, got "
+           << layers;
+  if (getCount() && *getCount() == 0) // weight_c3
+    return emitOpError("expected a positive count, got 0");
+  if (getCount() && static_cast<int64_t>(*getCount()) < 0) // weight_c3
+    return emitOpError("expected a positive count, got ")
+           << static_cast<int64_t>(*getCount());
+  return success();
+}
+
+RankedTensorType RopeTableOp::getTensorType() {
+  return RankedTensorType::get(
+      {static_cast<int64_t>(getPositions()),
+       static_cast<int64_t>(getInvFreq().size())},
+      Float32Type::get(getContext()));
+}
+
+LogicalResult RopeTableOp::verify() {
+  if (static_cast<int64_t>(getPositions()) > 0 &&
+      !getInvFreq().empty()) // rope_table_c1
+    return success();
+  return emitOpError("expected positions and frequencies, got ")
+         << static_cast<int64_t>(getPositions()) << " and "
+         << getInvFreq().size();
+}
+
+LogicalResult GetWeightOp::verifySymbolUses(SymbolTableCollection &symbols) {
+  auto weight = symbols.lookupNearestSymbolFrom<WeightOp>(*this,
+                                                          getWeightAttr());
+  if (!weight) // get_weight_c1
+    return emitOpError("expected a llama.weight, got ") << getWeightAttr();
+  if (getResult().getType() != weight.getType()) // get_weight_c2
+    return emitOpError("expected ")
+           << weight.getType() << ", got " << getResult().getType();
+  if (weight.getCount().has_value() != static_cast<bool>(getLayer())) {
+    // get_weight_c3
+    return emitOpError("expected ") << (getLayer() ? "no layer" : "a layer");
+  }
+  return success();
+}
+
+LogicalResult GetRopeOp::verifySymbolUses(SymbolTableCollection &symbols) {
+  auto table = symbols.lookupNearestSymbolFrom<RopeTableOp>(*this,
+                                                            getTableAttr());
+  if (!table) // get_rope_c1
+    return emitOpError("expected a llama.rope_table, got ") << getTableAttr();
+  if (getCos().getType() != table.getTensorType()) // get_rope_c2
+    return emitOpError("expected ")
+           << table.getTensorType() << ", got " << getCos().getType();
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Token-wise ops
+//===----------------------------------------------------------------------===//
+
+LogicalResult EmbedOp::inferReturnTypes(MLIRContext *, std::optional<Location>,
+                                        Adaptor adaptor,
+                                        SmallVectorImpl<Type> &types) {
+  types.push_back(RankedTensorType::get(
+      {dim(adaptor.getIds(), 0), dim(adaptor.getTable(), 1)},
+      elementType(adaptor.getTable())));
+  return success();
+}
+
+LogicalResult RMSNormOp::verify() {
+  if (getWeight() && failed(expectSize(*this, "a weight of size", // rmsnorm_c1
+                                       dim(getInput(), 1),
+                                       dim(getWeight(), 0))))
+    return failure();
+  return expectPositive(*this, "eps", getEps()); // rmsnorm_c2
+}
+
+LogicalResult LayerNormOp::verify() {
+  for (Value vector : {getGamma(), getBeta()})
+    if (vector && failed(expectSize(*this, "gamma and beta of size",
+                                    dim(getInput(), 1),
+                                    dim(vector, 0)))) // layernorm_c1
+      return failure();
+  if (getBeta() && !getGamma()) // layernorm_c3
+    return emitOpError("expected gamma beside beta");
+  return expectPositive(*this, "eps", getEps()); // layernorm_c2
+}
+
+LogicalResult LinearOp::inferReturnTypes(MLIRContext *, std::optional<Location>,
+                                         Adaptor adaptor,
+                                         SmallVectorImpl<Type> &types) {
+  types.push_back(RankedTensorType::get(
+      {dim(adaptor.getInput(), 0), dim(adaptor.getWeight(), 0)},
+      elementType(adaptor.getInput())));
+  return success();
+}
+
+LogicalResult LinearOp::verify() {
+  if (failed(expectSize(*this, "a weight of second dimension",
+                        dim(getInput(), 1), dim(getWeight(), 1)))) // linear_c1
+    return failure();
+  if (!getBias())
+    return success();
+  return expectSize(*this, "a bias of size", dim(getWeight(), 0),
+                    dim(getBias(), 0)); // linear_c2
+}
+
+LogicalResult HeadOp::inferReturnTypes(MLIRContext *context,
+                                       std::optional<Location>, Adaptor adaptor,
+                                       SmallVectorImpl<Type> &types) {
+  types.push_back(RankedTensorType::get(
+      {dim(adaptor.getInput(), 0), dim(adaptor.getWeight(), 0)},
+      Float32Type::get(context)));
+  return success();
+}
+
+LogicalResult HeadOp::verify() {
+  return expectSize(*this, "a weight of second dimension", dim(getInput(), 1),
+                    dim(getWeight(), 1)); // head_c1
+}
+
+//===----------------------------------------------------------------------===//
+// Attention
+//===----------------------------------------------------------------------===//
+
+LogicalResult RopeOp::verify() {
+  int64_t half = dim(getCos(), 1);
+  return expectSize(*this, "a head size of", 2 * half,
+                    dim(getInput(), 2)); // rope_c1
+}
+
+LogicalResult KVAppendOp::verify() {
+  if (failed(expectSize(*this, "heads", dim(getCache(), 1),
+                        dim(getRows(), 1))) || // kv_append_c1
+      failed(expectSize(*this, "head size", dim(getCache(), 3),
+                        dim(getRows(), 2)))) // kv_append_c1
+    return failure();
+  if (elementType(getRows()) != elementType(getCache())) // kv_append_c2
+    return emitOpError("expected rows of ")
+           << elementType(getCache()) << ", got " << elementType(getRows());
+  return success();
+}
+
+LogicalResult GQAOp::verify() {
+  int64_t heads = dim(getQuery(), 1), kvHeads = dim(getKeyCache(), 1);
+  if (heads <= 0 || kvHeads <= 0 || heads % kvHeads) // gqa_c1
+    return emitOpError("expected query heads a multiple of the ")
+           << dimension(kvHeads) << " KV heads, got " << dimension(heads);
+  if (failed(expectSize(*this, "head size", dim(getKeyCache(), 3),
+                        dim(getQuery(), 2)))) // gqa_c2
+    return failure();
+  if (!getScale().isFinite()) // gqa_c3
+    return emitOpError("expected a finite scale");
+  if (getWindow() && static_cast<int64_t>(*getWindow()) <= 0) // gqa_c3
+    return emitOpError("expected a positive window, got ")
+           << static_cast<int64_t>(*getWindow());
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Fusion
+//===----------------------------------------------------------------------===//
+
+LogicalResult KernelOp::verify() {
+  StringRef name = getKernelName();
+  bool identifier =
+      !name.empty() && !llvm::isDigit(name.front()) &&
+      llvm::all_of(name, [](char c) { return llvm::isAlnum(c) || c == '_'; });
+  if (!identifier) // kernel_c2
+    return emitOpError("expected a C identifier, got \"") << name << "\"";
+  if ((*this)->getParentOfType<KernelOp>()) // kernel_c3
+    return emitOpError("expected no kernel around a kernel");
+  return success();
+}
+
+LogicalResult KernelOp::verifyRegions() {
+  auto yield = dyn_cast<YieldOp>(getBody().front().getTerminator());
+  if (!yield || yield.getOperandTypes() != getResultTypes()) // kernel_c1
+    return emitOpError("expected to yield values of the results' types");
+  return success();
+}

@@ -1,0 +1,423 @@
+#ifndef CRIA_DIALECT_OPS_TD
+#define CRIA_DIALECT_OPS_TD
+
+include "dialect/Dialect.td"
+include "mlir/IR/BuiltinAttributes.td"
+include "mlir/IR/CommonAttrConstraints.td"
+include "mlir/IR/CommonTypeConstraints.td"
+include "mlir/IR/RegionKindInterface.td"
+include "mlir/IR/SymbolInterfaces.td"
+include "mlir/Interfaces/ControlFlowInterfaces.td"
+include "mlir/Interfaces/InferTypeOpInterface.td"
+include "mlir/Interfaces/SideEffectInterfaces.td"
+
+class Llama_Op<string mnemonic, list<Trait> traits = []>
+    : Op<Llama_Dialect, mnemonic, traits>;
+
+/// Storage and activation types.
+def Llama_Float : AnyTypeOf<[F32, F16, BF16]>;
+class Llama_Tensor<int rank> : TensorRankOf<[F32, F16, BF16], [rank]>;
+def Llama_Vector : Llama_Tensor<1>;
+def Llama_Matrix : Llama_Tensor<2>;
+/// (tokens, heads, head size)
+def Llama_Heads : Llama_Tensor<3>;
+/// (layers, KV heads, positions, head size)
+def Llama_Cache : Llama_Tensor<4>;
+def Llama_RopeTable : TensorRankOf<[F32], [2]>;
+def Llama_Ids : TensorRankOf<[I32], [1]>;
+
+//===----------------------------------------------------------------------===//
+// Symbols: what the runtime binds
+//===----------------------------------------------------------------------===//
+
+def Llama_WeightOp : Llama_Op<"weight", [Symbol]> {
+  let summary = "a tensor of the checkpoint, or one per layer";
+  let description = [{
+    Declares what lies in the checkpoint under a name. With `[count]` it stands
+    for a table of `count` tensors of one shape, the layers `first` to
+    `first + count - 1`: `{}` in the name is the layer. The tensors lie apart in
+    the checkpoint and are never copied together.
+
+    ```mlir
+    llama.weight @embed_tokens : tensor<128256x2048xbf16> from "model.embed_tokens.weight"
+    llama.weight @q_proj[16] : tensor<2048x2048xbf16> from "model.layers.{}.self_attn.q_proj.weight"
+    ```
+
+    Constraints:
+    - (C1) the type is a static tensor of f32, f16 or bf16.
+    - (C2) with a count the name holds `{}` exactly once, without one never.
+    - (C3) the count is positive.
+
+    The importer creates it; the artifact's manifest lists it.
+  }];
+  let arguments = (ins SymbolNameAttr:$sym_name, OptionalAttr<I64Attr>:$count,
+      TypeAttrOf<AnyRankedTensor>:$type, StrAttr:$source,
+      DefaultValuedAttr<I64Attr, "0">:$first);
+  let assemblyFormat = [{
+    $sym_name (`[` $count^ `]`)? `:` $type `from` $source attr-dict
+  }];
+  let extraClassDeclaration = [{
+    ::mlir::RankedTensorType getTensorType() {
+      return ::llvm::cast<::mlir::RankedTensorType>(getType());
+    }
+  }];
+  let hasVerifier = 1;
+}
+
+def Llama_RopeTableOp : Llama_Op<"rope_table", [Symbol]> {
+  let summary = "cosines and sines of the rotary position embedding";
+  let description = [{
+    Two f32 tables of shape (positions, D/2) that the runtime fills at bind:
+    `cos[p, i] = cos(p * inv_freq[i]) * scale`, and sines likewise, with the
+    product taken in f32 as Hugging Face takes it.
+
+    ```mlir
+    llama.rope_table @rope {positions = 512 : i64, inv_freq = array<f32: 1.0, 0.1>}
+    ```
+
+    Constraints:
+    - (C1) `positions` is positive and `inv_freq` is not empty.
+  }];
+  let arguments = (ins SymbolNameAttr:$sym_name, I64Attr:$positions,
+      DenseF32ArrayAttr:$inv_freq, DefaultValuedAttr<F64Attr, "1.0">:$scale);
+  let assemblyFormat = "$sym_name attr-dict";
+  let extraClassDeclaration = [{
+    /// The type of either table: tensor<positions x D/2 x f32>.
+    ::mlir::RankedTensorType getTensorType();
+  }];
+  let hasVerifier = 1;
+}
+
+def Llama_GetWeightOp : Llama_Op<"get_weight",
+    [Pure, DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
+  let summary = "a weight as a tensor";
+  let description = [{
+    Reads the tensor of a `llama.weight`, or of one layer of it; no data moves.
+
+    ```mlir
+    %w = llama.get_weight @q_proj[%layer] : tensor<2048x2048xbf16>
+    ```
+
+    Constraints:
+    - (C1) the symbol is a `llama.weight`.
+    - (C2) the result has the weight's type.
+    - (C3) a layer is given if and only if the weight has a count. It counts
+      from the weight's first layer.
+  }];
+  let arguments = (ins FlatSymbolRefAttr:$weight, Optional<Index>:$layer);
+  let results = (outs AnyRankedTensor:$result);
+  let assemblyFormat = [{
+    $weight (`[` $layer^ `]`)? attr-dict `:` type($result)
+  }];
+}
+
+def Llama_GetRopeOp : Llama_Op<"get_rope",
+    [Pure, DeclareOpInterfaceMethods<SymbolUserOpInterface>,
+     AllTypesMatch<["cos", "sin"]>]> {
+  let summary = "the tables of a rope_table as tensors";
+  let description = [{
+    ```mlir
+    %cos, %sin = llama.get_rope @rope : tensor<512x32xf32>
+    ```
+
+    Constraints:
+    - (C1) the symbol is a `llama.rope_table`.
+    - (C2) the results have the table's shape.
+  }];
+  let arguments = (ins FlatSymbolRefAttr:$table);
+  let results = (outs Llama_RopeTable:$cos, Llama_RopeTable:$sin);
+  let assemblyFormat = "$table attr-dict `:` type($cos)";
+}
+
+//===----------------------------------------------------------------------===//
+// Token-wise ops
+//===----------------------------------------------------------------------===//
+
+def Llama_EmbedOp : Llama_Op<"embed",
+    [Pure, InferTypeOpAdaptor]> {
+  let summary = "token embedding lookup";
+  let description = [{
+    `result[t, :] = table[ids[t], :]`. Ids must lie in [0, V); the runtime
+    checks them.
+
+    ```mlir
+    %x = llama.embed %ids, %table : tensor<?xi32>, tensor<512x64xbf16>
+    ```
+  }];
+  let arguments = (ins Llama_Ids:$ids, Llama_Matrix:$table);
+  let results = (outs Llama_Matrix:$result);
+  let assemblyFormat = "$ids `,` $table attr-dict `:` type($ids) `,` type($table)";
+}
+
+def Llama_RMSNormOp : Llama_Op<"rmsnorm",
+    [Pure, AllTypesMatch<["input", "result"]>]> {
+  let summary = "root mean square normalization of each token";
+  let description = [{
+    `result[t, i] = cast(x[t, i] / sqrt(mean_j x[t, j]^2 + eps)) * weight[i]`:
+    everything inside the cast in f32, the cast to x's type, then the weight
+    (LlamaRMSNorm of Hugging Face transformers). Without a weight the product is
+    left out.
+
+    ```mlir
+    %y = llama.rmsnorm %x, %weight {eps = 1.0e-05} : tensor<?x64xbf16>, tensor<64xbf16>
+    ```
+
+    Constraints:
+    - (C1) the weight's size is x's last dimension.
+    - (C2) `eps` is positive and finite.
+  }];
+  let arguments = (ins Llama_Matrix:$input, Optional<Llama_Vector>:$weight,
+      F64Attr:$eps);
+  let results = (outs Llama_Matrix:$result);
+  let assemblyFormat = [{
+    $input (`,` $weight^)? attr-dict `:` type($input) (`,` type($weight)^)?
+  }];
+  let hasVerifier = 1;
+}
+
+def Llama_LayerNormOp : Llama_Op<"layernorm",
+    [Pure, AttrSizedOperandSegments, AllTypesMatch<["input", "result"]>]> {
+  let summary = "mean and variance normalization of each token";
+  let description = [{
+    `result[t, i] = (x[t, i] - mean_t) / sqrt(var_t + eps) * gamma[i] + beta[i]`
+    in f32 with the biased variance, rounded once (torch.nn.LayerNorm). Gamma
+    and beta may be absent; beta without gamma may not.
+
+    ```mlir
+    %y = llama.layernorm %x gamma(%g : tensor<64xf32>) beta(%b : tensor<64xf32>) {eps = 1.0e-05} : tensor<?x64xf32>
+    ```
+
+    Constraints:
+    - (C1) gamma's and beta's size is x's last dimension.
+    - (C2) `eps` is positive and finite.
+    - (C3) beta comes with gamma.
+  }];
+  let arguments = (ins Llama_Matrix:$input, Optional<Llama_Vector>:$gamma,
+      Optional<Llama_Vector>:$beta, F64Attr:$eps);
+  let results = (outs Llama_Matrix:$result);
+  let assemblyFormat = [{
+    $input (`gamma` `(` $gamma^ `:` type($gamma) `)`)?
+    (`beta` `(` $beta^ `:` type($beta) `)`)? attr-dict `:` type($input)
+  }];
+  let hasVerifier = 1;
+}
+
+def Llama_LinearOp : Llama_Op<"linear",
+    [Pure, InferTypeOpAdaptor]> {
+  let summary = "matrix product with a row-major (out, in) weight";
+  let description = [{
+    `result[t, n] = sum_k x[t, k] * weight[n, k] + bias[n]`, accumulated in f32,
+    in the activation type of x (torch.nn.Linear).
+
+    ```mlir
+    %y = llama.linear %x, %w : tensor<?x64xbf16>, tensor<172x64xbf16>
+    %z = llama.linear %x, %w bias(%b : tensor<172xbf16>) : tensor<?x64xbf16>, tensor<172x64xbf16>
+    ```
+
+    Constraints:
+    - (C1) the weight's second dimension is x's.
+    - (C2) the bias has the weight's first dimension.
+  }];
+  let arguments = (ins Llama_Matrix:$input, Llama_Matrix:$weight,
+      Optional<Llama_Vector>:$bias);
+  let results = (outs Llama_Matrix:$result);
+  let assemblyFormat = [{
+    $input `,` $weight (`bias` `(` $bias^ `:` type($bias) `)`)? attr-dict
+    `:` type($input) `,` type($weight)
+  }];
+  let hasVerifier = 1;
+}
+
+def Llama_HeadOp : Llama_Op<"head",
+    [Pure, InferTypeOpAdaptor]> {
+  let summary = "projection to the vocabulary, logits in f32";
+  let description = [{
+    `logits[t, v] = sum_k x[t, k] * weight[v, k]` in f32, not rounded to the
+    activation type: closer to the f32 reference than Hugging Face's bf16.
+
+    ```mlir
+    %logits = llama.head %x, %w : tensor<?x64xbf16>, tensor<512x64xbf16>
+    ```
+
+    Constraints:
+    - (C1) the weight's second dimension is x's.
+  }];
+  let arguments = (ins Llama_Matrix:$input, Llama_Matrix:$weight);
+  let results = (outs Llama_Matrix:$result);
+  let assemblyFormat = [{
+    $input `,` $weight attr-dict `:` type($input) `,` type($weight)
+  }];
+  let hasVerifier = 1;
+}
+
+def Llama_SwiGLUOp : Llama_Op<"swiglu",
+    [Pure, AllTypesMatch<["gate", "up", "result"]>]> {
+  let summary = "gated linear unit with the SiLU gate";
+  let description = [{
+    `result = gate * sigmoid(gate) * up`, in f32.
+
+    ```mlir
+    %h = llama.swiglu %gate, %up : tensor<?x172xbf16>
+    ```
+  }];
+  let arguments = (ins Llama_Matrix:$gate, Llama_Matrix:$up);
+  let results = (outs Llama_Matrix:$result);
+  let assemblyFormat = "$gate `,` $up attr-dict `:` type($gate)";
+}
+
+def Llama_ResidualOp : Llama_Op<"residual",
+    [Pure, AllTypesMatch<["stream", "update", "result"]>]> {
+  let summary = "addition to the residual stream";
+  let description = [{
+    `result = stream + update`. The stream comes first: its buffer is the one
+    that is updated in place.
+
+    ```mlir
+    %x1 = llama.residual %x, %update : tensor<?x64xbf16>
+    ```
+  }];
+  let arguments = (ins Llama_Matrix:$stream, Llama_Matrix:$update);
+  let results = (outs Llama_Matrix:$result);
+  let assemblyFormat = "$stream `,` $update attr-dict `:` type($stream)";
+}
+
+//===----------------------------------------------------------------------===//
+// Attention
+//===----------------------------------------------------------------------===//
+
+def Llama_RopeOp : Llama_Op<"rope",
+    [Pure, AllTypesMatch<["input", "result"]>, AllTypesMatch<["cos", "sin"]>]> {
+  let summary = "rotary position embedding, rotate-half layout";
+  let description = [{
+    With `p = position + t` and `i < D/2`:
+
+    `result[t, h, i]       = x[t, h, i] * cos[p, i] - x[t, h, i + D/2] * sin[p, i]`
+    `result[t, h, i + D/2] = x[t, h, i + D/2] * cos[p, i] + x[t, h, i] * sin[p, i]`
+
+    in f32 from f32 tables.
+
+    ```mlir
+    %r = llama.rope %q, %cos, %sin at %position : tensor<?x8x8xbf16>, tensor<512x4xf32>
+    ```
+
+    Constraints:
+    - (C1) the tables' second dimension is half the head size.
+  }];
+  let arguments = (ins Llama_Heads:$input, Llama_RopeTable:$cos,
+      Llama_RopeTable:$sin, Index:$position);
+  let results = (outs Llama_Heads:$result);
+  let assemblyFormat = [{
+    $input `,` $cos `,` $sin `at` $position attr-dict
+    `:` type($input) `,` type($cos)
+  }];
+  let hasVerifier = 1;
+}
+
+def Llama_KVAppendOp : Llama_Op<"kv_append",
+    [Pure, AllTypesMatch<["cache", "result"]>]> {
+  let summary = "writes a chunk's keys or values into the cache";
+  let description = [{
+    `result[layer, h, position + t, :] = rows[t, h, :]`, the rest of the cache as
+    it was. The cache is a tensor; that it is updated in place is checked after
+    bufferization.
+
+    ```mlir
+    %k1 = llama.kv_append %rows into %k[%layer] at %position : tensor<?x4x8xbf16> into tensor<5x4x512x8xbf16>
+    ```
+
+    Constraints:
+    - (C1) heads and head size of the rows are the cache's.
+    - (C2) the rows' element type is the cache's.
+  }];
+  let arguments = (ins Llama_Heads:$rows, Llama_Cache:$cache, Index:$layer,
+      Index:$position);
+  let results = (outs Llama_Cache:$result);
+  let assemblyFormat = [{
+    $rows `into` $cache `[` $layer `]` `at` $position attr-dict
+    `:` type($rows) `into` type($cache)
+  }];
+  let hasVerifier = 1;
+}
+
+def Llama_GQAOp : Llama_Op<"gqa",
+    [Pure, AllTypesMatch<["query", "result"]>,
+     AllTypesMatch<["key_cache", "value_cache"]>]> {
+  let summary = "grouped-query attention over the cache";
+  let description = [{
+    Query head h reads KV head `h / (H / KVH)`: multi-head where H = KVH,
+    multi-query where KVH = 1. With `p = position + t`, over the keys s that
+    token t may see,
+
+    `result[t, h, :] = sum_s softmax_s(scale * q[t, h, :] . k[layer, kv, s, :]) * v[layer, kv, s, :]`
+
+    in f32. Visible are `s < position + T`; with `causal` also `s <= p`; with a
+    window w also `s > p - w`.
+
+    ```mlir
+    %o = llama.gqa %q, %k, %v[%layer] at %position {scale = 0.125, causal} : tensor<?x8x8xbf16>, tensor<5x4x512x8xbf16>
+    ```
+
+    Constraints:
+    - (C1) the query heads are a multiple of the KV heads.
+    - (C2) query and caches have one head size.
+    - (C3) the scale is finite; a window is positive.
+  }];
+  let arguments = (ins Llama_Heads:$query, Llama_Cache:$key_cache,
+      Llama_Cache:$value_cache, Index:$layer, Index:$position, F64Attr:$scale,
+      UnitAttr:$causal, OptionalAttr<I64Attr>:$window);
+  let results = (outs Llama_Heads:$result);
+  let assemblyFormat = [{
+    $query `,` $key_cache `,` $value_cache `[` $layer `]` `at` $position
+    attr-dict `:` type($query) `,` type($key_cache)
+  }];
+  let hasVerifier = 1;
+}
+
+//===----------------------------------------------------------------------===//
+// Fusion
+//===----------------------------------------------------------------------===//
+
+def Llama_KernelOp : Llama_Op<"kernel",
+    [RecursiveMemoryEffects, SingleBlock, NoRegionArguments]> {
+  let summary = "the ops of one fused kernel";
+  let description = [{
+    Holds what runs as one kernel. Values from outside are used directly; what
+    leaves is yielded. The name becomes the kernel's symbol, with the entry's
+    name behind it.
+
+    ```mlir
+    %h = llama.kernel "layers_mlp_gate_up" -> tensor<?x172xbf16> {
+      %n = llama.rmsnorm %x, %w {eps = 1.0e-05} : tensor<?x64xbf16>, tensor<64xbf16>
+      %g = llama.linear %n, %wg : tensor<?x64xbf16>, tensor<172x64xbf16>
+      %u = llama.linear %n, %wu : tensor<?x64xbf16>, tensor<172x64xbf16>
+      %s = llama.swiglu %g, %u : tensor<?x172xbf16>
+      llama.yield %s : tensor<?x172xbf16>
+    }
+    ```
+
+    Constraints:
+    - (C1) the yielded types are the results'.
+    - (C2) the name is a C identifier.
+    - (C3) kernels do not nest.
+
+    The fusion passes create it; the lowering to linalg removes it.
+  }];
+  let arguments = (ins StrAttr:$kernel_name);
+  let results = (outs Variadic<AnyType>:$results);
+  let regions = (region SizedRegion<1>:$body);
+  let assemblyFormat = [{
+    $kernel_name (`->` type($results)^)? attr-dict-with-keyword $body
+  }];
+  let hasRegionVerifier = 1;
+  let hasVerifier = 1;
+}
+
+def Llama_YieldOp : Llama_Op<"yield",
+    [Pure, Terminator, ReturnLike, HasParent<"KernelOp">]> {
+  let summary = "the results of a kernel";
+  let description = "Ends the body of a `llama.kernel`.";
+  let arguments = (ins Variadic<AnyType>:$values);
+  let assemblyFormat = "attr-dict ($values^ `:` type($values))?";
+}
+
+#endif

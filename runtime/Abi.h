@@ -1,0 +1,72 @@
+/* What compiled code and the runtime agree on: the only header both include.
+ *
+ * An artifact is an ELF shared object followed by a footer. The object exports
+ * the entry functions its manifest names, each a CriaEntry, and needs no
+ * library. Its manifest is UTF-8 JSON in the section ".cria.manifest".
+ */
+#ifndef CRIA_RUNTIME_ABI_H
+#define CRIA_RUNTIME_ABI_H
+
+#include <stdint.h>
+
+/* The format of artifact, manifest and entry functions. A change of any of
+ * them changes this number. */
+#define CRIA_FORMAT_VERSION 1u
+
+#define CRIA_FOOTER_MAGIC "CRIAFOOT"
+
+/* The last bytes of an artifact, little-endian. */
+typedef struct CriaFooter {
+  char magic[8];            /* CRIA_FOOTER_MAGIC, no terminator */
+  uint32_t format_version;  /* CRIA_FORMAT_VERSION */
+  uint32_t footer_size;     /* sizeof(CriaFooter) */
+  uint64_t manifest_offset; /* from the start of the file */
+  uint64_t manifest_size;   /* bytes, no terminator */
+  uint64_t file_size;       /* the whole file, this footer included */
+  uint64_t checksum;        /* criaFnv1a64 of every byte before this field */
+} CriaFooter;
+
+/* FNV-1a of `size` bytes, 64 bits wide, continued from `hash`; start with
+ * CRIA_FNV_OFFSET. Each step is a bijection of the state, so any one changed
+ * byte changes the result. */
+#define CRIA_FNV_OFFSET 0xcbf29ce484222325u
+static inline uint64_t criaFnv1a64(uint64_t hash, const void *data,
+                                   uint64_t size) {
+  const unsigned char *bytes = (const unsigned char *)data;
+  for (uint64_t i = 0; i < size; ++i)
+    hash = (hash ^ bytes[i]) * 0x100000001b3u;
+  return hash;
+}
+
+/* The body of a parallel loop: iterations [begin, end) over `context`. */
+typedef void (*CriaParallelBody)(void *context, int64_t begin, int64_t end);
+
+/* What the host lends to compiled code. */
+typedef struct CriaHost {
+  /* Runs `body` over [0, count): the threads take one contiguous range each,
+   * and the call returns when all are done. Not reentrant. */
+  void (*parallel_for)(const struct CriaHost *host, CriaParallelBody body,
+                       void *context, int64_t count);
+} CriaHost;
+
+/* An entry function: the forward pass of `tokens` tokens at positions
+ * position, position + 1, ... The decode entry takes tokens = 1; the prefill
+ * entry at most the manifest's "chunk".
+ *
+ *   ids     (tokens), each in [0, vocab)
+ *   logits  (tokens - first_logit, vocab) f32: those of tokens first_logit and
+ *           later; first_logit may equal tokens, then nothing is written. The
+ *           decode entry takes first_logit = 0
+ *   caches  one pointer for each of the manifest's "caches", 64-byte aligned,
+ *           updated in place
+ *   arena   the manifest's "arena" bytes of scratch, 64-byte aligned; nothing
+ *           in it outlives the call
+ *   slots   the manifest's "slots" pointers: every weight, layer after layer,
+ *           aligned to its element, and the rope tables
+ */
+typedef void (*CriaEntry)(const int32_t *ids, int64_t tokens, int64_t position,
+                          int64_t first_logit, float *logits,
+                          void *const *caches, void *arena,
+                          const void *const *slots, const CriaHost *host);
+
+#endif
