@@ -47,6 +47,28 @@ static Type elementType(Value value) {
   return getElementTypeOrSelf(value.getType());
 }
 
+/// Type inference also runs on operands that no verifier has seen yet.
+static LogicalResult expectRank(std::optional<Location> loc, StringRef what,
+                                Value value, int64_t rank) {
+  auto type = dyn_cast<RankedTensorType>(value.getType());
+  if (type && type.getRank() == rank)
+    return success();
+  return emitOptionalError(loc, "expected ", what, " of rank ", rank, ", got ",
+                           value.getType());
+}
+
+/// (tokens, out) of an input (tokens, in) and a weight (out, in).
+static LogicalResult inferProduct(std::optional<Location> loc, Value input,
+                                  Value weight, Type element,
+                                  SmallVectorImpl<Type> &types) {
+  if (failed(expectRank(loc, "an input", input, 2)) ||
+      failed(expectRank(loc, "a weight", weight, 2)))
+    return failure();
+  types.push_back(
+      RankedTensorType::get({dim(input, 0), dim(weight, 0)}, element));
+  return success();
+}
+
 //===----------------------------------------------------------------------===//
 // Symbols
 //===----------------------------------------------------------------------===//
@@ -60,9 +82,8 @@ LogicalResult WeightOp::verify() {
            << getType();
   size_t layers = getSource().count("{}");
   if (layers != (getCount() ? 1 : 0)) // weight_c2
-    return emitOpError("expected ")
-           << (getCount() ? "one '{}'" : "no '{}'") << " in the name, got "
-           << layers;
+    return emitOpError("expected ") << (getCount() ? "one '{}'" : "no '{}'")
+                                    << " in the name, got " << layers;
   if (getCount() && *getCount() == 0) // weight_c3
     return emitOpError("expected a positive count, got 0");
   if (getCount() && static_cast<int64_t>(*getCount()) < 0) // weight_c3
@@ -72,10 +93,9 @@ LogicalResult WeightOp::verify() {
 }
 
 RankedTensorType RopeTableOp::getTensorType() {
-  return RankedTensorType::get(
-      {static_cast<int64_t>(getPositions()),
-       static_cast<int64_t>(getInvFreq().size())},
-      Float32Type::get(getContext()));
+  return RankedTensorType::get({static_cast<int64_t>(getPositions()),
+                                static_cast<int64_t>(getInvFreq().size())},
+                               Float32Type::get(getContext()));
 }
 
 LogicalResult RopeTableOp::verify() {
@@ -88,8 +108,8 @@ LogicalResult RopeTableOp::verify() {
 }
 
 LogicalResult GetWeightOp::verifySymbolUses(SymbolTableCollection &symbols) {
-  auto weight = symbols.lookupNearestSymbolFrom<WeightOp>(*this,
-                                                          getWeightAttr());
+  auto weight =
+      symbols.lookupNearestSymbolFrom<WeightOp>(*this, getWeightAttr());
   if (!weight) // get_weight_c1
     return emitOpError("expected a llama.weight, got ") << getWeightAttr();
   if (getResult().getType() != weight.getType()) // get_weight_c2
@@ -103,8 +123,8 @@ LogicalResult GetWeightOp::verifySymbolUses(SymbolTableCollection &symbols) {
 }
 
 LogicalResult GetRopeOp::verifySymbolUses(SymbolTableCollection &symbols) {
-  auto table = symbols.lookupNearestSymbolFrom<RopeTableOp>(*this,
-                                                            getTableAttr());
+  auto table =
+      symbols.lookupNearestSymbolFrom<RopeTableOp>(*this, getTableAttr());
   if (!table) // get_rope_c1
     return emitOpError("expected a llama.rope_table, got ") << getTableAttr();
   if (getCos().getType() != table.getTensorType()) // get_rope_c2
@@ -117,41 +137,44 @@ LogicalResult GetRopeOp::verifySymbolUses(SymbolTableCollection &symbols) {
 // Token-wise ops
 //===----------------------------------------------------------------------===//
 
-LogicalResult EmbedOp::inferReturnTypes(MLIRContext *, std::optional<Location>,
+LogicalResult EmbedOp::inferReturnTypes(MLIRContext *,
+                                        std::optional<Location> loc,
                                         Adaptor adaptor,
                                         SmallVectorImpl<Type> &types) {
-  types.push_back(RankedTensorType::get(
-      {dim(adaptor.getIds(), 0), dim(adaptor.getTable(), 1)},
-      elementType(adaptor.getTable())));
+  Value ids = adaptor.getIds(), table = adaptor.getTable();
+  if (failed(expectRank(loc, "ids", ids, 1)) ||
+      failed(expectRank(loc, "a table", table, 2)))
+    return failure();
+  types.push_back(
+      RankedTensorType::get({dim(ids, 0), dim(table, 1)}, elementType(table)));
   return success();
 }
 
 LogicalResult RMSNormOp::verify() {
-  if (getWeight() && failed(expectSize(*this, "a weight of size", // rmsnorm_c1
-                                       dim(getInput(), 1),
-                                       dim(getWeight(), 0))))
+  if (getWeight() &&
+      failed(expectSize(*this, "a weight of size", // rmsnorm_c1
+                        dim(getInput(), 1), dim(getWeight(), 0))))
     return failure();
   return expectPositive(*this, "eps", getEps()); // rmsnorm_c2
 }
 
 LogicalResult LayerNormOp::verify() {
   for (Value vector : {getGamma(), getBeta()})
-    if (vector && failed(expectSize(*this, "gamma and beta of size",
-                                    dim(getInput(), 1),
-                                    dim(vector, 0)))) // layernorm_c1
+    if (vector &&
+        failed(expectSize(*this, "gamma and beta of size", dim(getInput(), 1),
+                          dim(vector, 0)))) // layernorm_c1
       return failure();
   if (getBeta() && !getGamma()) // layernorm_c3
     return emitOpError("expected gamma beside beta");
   return expectPositive(*this, "eps", getEps()); // layernorm_c2
 }
 
-LogicalResult LinearOp::inferReturnTypes(MLIRContext *, std::optional<Location>,
+LogicalResult LinearOp::inferReturnTypes(MLIRContext *,
+                                         std::optional<Location> loc,
                                          Adaptor adaptor,
                                          SmallVectorImpl<Type> &types) {
-  types.push_back(RankedTensorType::get(
-      {dim(adaptor.getInput(), 0), dim(adaptor.getWeight(), 0)},
-      elementType(adaptor.getInput())));
-  return success();
+  return inferProduct(loc, adaptor.getInput(), adaptor.getWeight(),
+                      elementType(adaptor.getInput()), types);
 }
 
 LogicalResult LinearOp::verify() {
@@ -165,12 +188,11 @@ LogicalResult LinearOp::verify() {
 }
 
 LogicalResult HeadOp::inferReturnTypes(MLIRContext *context,
-                                       std::optional<Location>, Adaptor adaptor,
+                                       std::optional<Location> loc,
+                                       Adaptor adaptor,
                                        SmallVectorImpl<Type> &types) {
-  types.push_back(RankedTensorType::get(
-      {dim(adaptor.getInput(), 0), dim(adaptor.getWeight(), 0)},
-      Float32Type::get(context)));
-  return success();
+  return inferProduct(loc, adaptor.getInput(), adaptor.getWeight(),
+                      Float32Type::get(context), types);
 }
 
 LogicalResult HeadOp::verify() {
@@ -184,7 +206,8 @@ LogicalResult HeadOp::verify() {
 
 LogicalResult RopeOp::verify() {
   int64_t half = dim(getCos(), 1);
-  return expectSize(*this, "a head size of", 2 * half,
+  return expectSize(*this, "a head size of",
+                    ShapedType::isDynamic(half) ? half : 2 * half,
                     dim(getInput(), 2)); // rope_c1
 }
 

@@ -361,11 +361,15 @@ def Llama_GQAOp : Llama_Op<"gqa",
     - (C1) the query heads are a multiple of the KV heads.
     - (C2) query and caches have one head size.
     - (C3) the scale is finite; a window is positive.
+
+    Canonical form: no window that reaches over the whole cache, and no `causal`
+    where there is one query token, which sees the same keys without.
   }];
   let arguments = (ins Llama_Heads:$query, Llama_Cache:$key_cache,
       Llama_Cache:$value_cache, Index:$layer, Index:$position, F64Attr:$scale,
       UnitAttr:$causal, OptionalAttr<I64Attr>:$window);
   let results = (outs Llama_Heads:$result);
+  let hasCanonicalizer = 1;
   let assemblyFormat = [{
     $query `,` $key_cache `,` $value_cache `[` $layer `]` `at` $position
     attr-dict `:` type($query) `,` type($key_cache)
@@ -400,11 +404,15 @@ def Llama_KernelOp : Llama_Op<"kernel",
     - (C2) the name is a C identifier.
     - (C3) kernels do not nest.
 
+    Canonical form: every result is used, made inside and yielded once; a kernel
+    without results is gone.
+
     The fusion passes create it; the lowering to linalg removes it.
   }];
   let arguments = (ins StrAttr:$kernel_name);
   let results = (outs Variadic<AnyType>:$results);
   let regions = (region SizedRegion<1>:$body);
+  let hasCanonicalizer = 1;
   let assemblyFormat = [{
     $kernel_name (`->` type($results)^)? attr-dict-with-keyword $body
   }];

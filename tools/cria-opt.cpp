@@ -1,18 +1,19 @@
-/// cria-opt: runs passes and phases over textual IR. Registers everything
-/// upstream has, the llama dialect and its passes.
-#include "dialect/Dialect.h"
+/// cria-opt: runs passes and phases over textual IR. Has everything that
+/// upstream's mlir-opt has, the llama dialect, its passes and the phases.
+#include "lowering/Compilation.h"
+#include "lowering/Passes.h"
+#include "passes/Passes.h"
 
-#include "mlir/InitAllDialects.h"
-#include "mlir/InitAllExtensions.h"
 #include "mlir/InitAllPasses.h"
 #include "mlir/Tools/mlir-opt/MlirOptMain.h"
 
 int main(int argc, char **argv) {
   mlir::DialectRegistry registry;
-  mlir::registerAllDialects(registry);
-  mlir::registerAllExtensions(registry);
-  registry.insert<cria::llama::LlamaDialect>();
+  cria::registerCompilerDialects(registry);
   mlir::registerAllPasses();
+  cria::registerCriaPasses();
+  cria::registerCriaLoweringPasses();
+  cria::registerPhasePipelines();
   return mlir::asMainReturnCode(
       mlir::MlirOptMain(argc, argv, "Cria optimizer driver\n", registry));
 }

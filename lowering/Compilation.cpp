@@ -1,0 +1,127 @@
+#include "lowering/Compilation.h"
+
+#include "dialect/Dialect.h"
+#include "lowering/artifact/Link.h"
+#include "lowering/artifact/Writer.h"
+#include "lowering/cpu/Codegen.h"
+#include "lowering/import/Program.h"
+
+#include "mlir/IR/AsmState.h"
+#include "mlir/InitAllDialects.h"
+#include "mlir/InitAllExtensions.h"
+#include "llvm/Bitcode/BitcodeWriter.h"
+#include "llvm/Transforms/Utils/Cloning.h"
+
+using namespace mlir;
+using namespace cria;
+
+void cria::registerCompilerDialects(DialectRegistry &registry) {
+  registerAllDialects(registry);
+  registerAllExtensions(registry);
+  registry.insert<llama::LlamaDialect>();
+}
+
+/// MLIR has said why.
+static llvm::Error reported() { return llvm::createStringError(""); }
+
+llvm::Expected<Compilation>
+Compilation::start(const CompileOptions &options, MLIRContext &context) {
+  Compilation result;
+  result.options = options;
+  std::string config;
+  if (StringRef(options.input).ends_with(".mlir")) {
+    result.module = loadProgram(options.input, &context);
+  } else {
+    llvm::Expected<ModelConfig> model = readConfig(options.input);
+    if (!model)
+      return model.takeError();
+    config = model->json;
+    result.module = importModel(*model, options.import, &context);
+  }
+  if (!result.module || failed(verifyProgram(*result.module)))
+    return reported();
+  Manifest &manifest = result.manifest;
+  manifest.fromProgram(*result.module, config, options.pipeline);
+  manifest.setFlag("cpu", options.cpuFlag);
+  manifest.setFlag("chunk", options.pipeline.chunk);
+  if (options.import.maxSeq)
+    manifest.setFlag("max_seq", options.import.maxSeq);
+  return result;
+}
+
+llvm::Error Compilation::runPasses(Phase phase) {
+  PassManager pm(module->getContext());
+  buildPhase(pm, phase, options.pipeline);
+  if (failed(pm.run(*module)))
+    return reported();
+  if (phase == Phase::Tile)
+    manifest.fromTile(*module);
+  return llvm::Error::success();
+}
+
+llvm::Error Compilation::translate() {
+  auto target = createTargetMachine(options.pipeline.cpu);
+  if (!target)
+    return target.takeError();
+  machine = std::move(*target);
+  llvmContext = std::make_unique<llvm::LLVMContext>();
+  auto translated =
+      translateToLlvm(*module, manifest.text(), options.pipeline.cpu, *machine,
+                      *llvmContext);
+  if (!translated)
+    return translated.takeError();
+  llvmModule = std::move(*translated);
+  return llvm::Error::success();
+}
+
+llvm::Error Compilation::next() {
+  auto phase = static_cast<Phase>(static_cast<int>(current) + 1);
+  if (phase <= Phase::Llvm) {
+    if (llvm::Error error = runPasses(phase))
+      return error;
+  } else if (phase == Phase::LlvmIr) {
+    if (llvm::Error error = translate())
+      return error;
+  } else {
+    // Code generation changes the module: assembly comes from a copy.
+    auto copy = llvm::CloneModule(*llvmModule);
+    auto generated = generateCode(*copy, *machine,
+                                  phase == Phase::Asm
+                                      ? llvm::CodeGenFileType::AssemblyFile
+                                      : llvm::CodeGenFileType::ObjectFile);
+    if (!generated)
+      return generated.takeError();
+    code = std::move(*generated);
+  }
+  current = phase;
+  return llvm::Error::success();
+}
+
+llvm::Error Compilation::advance(Phase phase) {
+  while (current < phase) {
+    // Assembly is only made to be read.
+    if (current == Phase::LlvmIr && phase == Phase::Obj)
+      current = Phase::Asm;
+    if (llvm::Error error = next())
+      return error;
+  }
+  return llvm::Error::success();
+}
+
+void Compilation::print(llvm::raw_ostream &os) {
+  if (current <= Phase::Llvm)
+    module->print(os);
+  else if (current == Phase::LlvmIr)
+    llvmModule->print(os, nullptr);
+  else
+    os.write(code.data(), code.size());
+}
+
+llvm::Expected<llvm::SmallVector<char, 0>> Compilation::link() {
+  auto linked = linkSharedObject(code);
+  if (!linked)
+    return linked.takeError();
+  if (llvm::Error error = appendFooter(*linked))
+    return error;
+  return linked;
+}

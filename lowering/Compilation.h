@@ -1,0 +1,61 @@
+/// One compilation: a program taken from phase to phase.
+#pragma once
+
+#include "lowering/Pipeline.h"
+#include "lowering/artifact/Manifest.h"
+#include "lowering/import/Import.h"
+
+#include "mlir/IR/OwningOpRef.h"
+#include "llvm/IR/LLVMContext.h"
+#include "llvm/IR/Module.h"
+
+namespace cria {
+
+/// What is compiled, and how.
+struct CompileOptions {
+  /// A config.json, or a program in the llama dialect (*.mlir).
+  std::string input;
+  ImportOptions import;
+  PipelineOptions pipeline;
+  /// The CPU as the user named it.
+  std::string cpuFlag;
+};
+
+/// Registers every dialect a compilation may meet, and their interfaces.
+void registerCompilerDialects(mlir::DialectRegistry &registry);
+
+class Compilation {
+public:
+  /// Reads the input: phase Import. Failures of MLIR are reported to the
+  /// context's diagnostic handler and return an empty message here.
+  static llvm::Expected<Compilation> start(const CompileOptions &options,
+                                           mlir::MLIRContext &context);
+
+  /// Takes the program on to `phase`.
+  llvm::Error advance(Phase phase);
+
+  /// The program in its present phase, as text or bytes.
+  void print(llvm::raw_ostream &os);
+
+  /// The artifact's bytes. The phase must be Obj.
+  llvm::Expected<llvm::SmallVector<char, 0>> link();
+
+  Phase phase() const { return current; }
+
+private:
+  llvm::Error next();
+  llvm::Error runPasses(Phase phase);
+  llvm::Error translate();
+
+  CompileOptions options;
+  mlir::OwningOpRef<mlir::ModuleOp> module;
+  Manifest manifest;
+  Phase current = Phase::Import;
+  // From LlvmIr on.
+  std::unique_ptr<llvm::TargetMachine> machine;
+  std::unique_ptr<llvm::LLVMContext> llvmContext;
+  std::unique_ptr<llvm::Module> llvmModule;
+  llvm::SmallVector<char, 0> code;
+};
+
+} // namespace cria

@@ -1,0 +1,145 @@
+#ifndef CRIA_LOWERING_PASSES_TD
+#define CRIA_LOWERING_PASSES_TD
+
+include "mlir/Pass/PassBase.td"
+
+def ConvertLlamaToLinalg : Pass<"convert-llama-to-linalg", "::mlir::ModuleOp"> {
+  let summary = "lower entry functions from llama to linalg on tensors";
+  let description = [{
+    Before: entry functions (see the llama dialect) whose computing ops are in
+    `llama.kernel` regions. After: upstream dialects only.
+
+    - An entry takes `(ids, tokens, position, first, logits, caches...)`: ids and
+      logits have room for `chunk` tokens (one, where the entry runs one token),
+      `tokens` of which are used; logits and caches are also returned, and are
+      meant to be updated in place.
+    - A weight becomes a private function, `index -> tensor` or `() -> tensor`,
+      that carries checkpoint name, count and slot in the attribute `weight`; a
+      rope table becomes two, `.cos` and `.sin`.
+    - A kernel becomes an `scf.execute_region` with the attribute `kernel`.
+  }];
+  let options = [Option<"chunk", "chunk", "int64_t", "512",
+                        "the most tokens the prefill entry takes">];
+  let dependentDialects = [
+    "::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",
+    "::mlir::func::FuncDialect", "::mlir::linalg::LinalgDialect",
+    "::mlir::math::MathDialect", "::mlir::scf::SCFDialect",
+    "::mlir::tensor::TensorDialect"];
+}
+
+//===----------------------------------------------------------------------===//
+// CPU
+//===----------------------------------------------------------------------===//
+
+def VerifyCacheInPlace : Pass<"verify-cache-in-place", "::mlir::func::FuncOp"> {
+  let summary = "check that bufferization updates the KV caches in place";
+  let description = [{
+    Runs on bufferized entry functions. Fails, naming the ops, where a buffer of
+    the shape of a cache, or of one layer of it, is allocated or copied, and
+    where a cache that is returned is not the argument. Then drops the entry's
+    results: all are arguments.
+  }];
+}
+
+def LowerContractions : Pass<"lower-contractions", "::mlir::func::FuncOp"> {
+  let summary = "lower matrix products on memrefs to loops over vectors";
+  let description = [{
+    Every `linalg.generic` on memrefs that is a product of two matrices into f32
+    becomes loops over vector ops, in parallel (`scf.forall`) where it is not
+    inside a parallel loop yet. Extents may be any number. Products of other
+    forms are left alone.
+  }];
+  let options = [
+    Option<"lanes", "lanes", "int64_t", "8", "f32 values in a vector">,
+    Option<"registers", "registers", "int64_t", "16", "vector registers">,
+    Option<"dotBf16", "dot-bf16", "bool", "false",
+           "the CPU multiplies bf16 pairs (AVX512-BF16)">,
+    Option<"dotBf16Fast", "dot-bf16-fast", "bool", "false",
+           "... faster than f32 FMA">];
+  let dependentDialects = [
+    "::mlir::arith::ArithDialect", "::mlir::memref::MemRefDialect",
+    "::mlir::scf::SCFDialect", "::mlir::vector::VectorDialect",
+    "::mlir::x86vector::X86VectorDialect"];
+}
+
+def LowerToLoops : Pass<"lower-linalg-to-loops", "::mlir::func::FuncOp"> {
+  let summary = "lower what is left of linalg on memrefs to loops";
+  let description = [{
+    Elementwise ops, reductions and copies become loops of scalars, which LLVM
+    vectorizes. The outermost loop is parallel (`scf.forall`) where its extent
+    is dynamic, the token count, and it is not inside a parallel loop yet. An
+    innermost reduction is carried in a register.
+  }];
+  let dependentDialects = [
+    "::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",
+    "::mlir::memref::MemRefDialect", "::mlir::scf::SCFDialect"];
+}
+
+def PlanArena : Pass<"plan-arena", "::mlir::func::FuncOp"> {
+  let summary = "give every temporary a place in one arena";
+  let description = [{
+    Adds an argument, the arena (`memref<?xi8>`), to an entry function and turns
+    each `memref.alloc` into a view of it. Buffers whose lifetimes do not meet
+    share space. A dynamic dimension is the token count, at most the function's
+    `chunk`. Inside parallel loops an allocation becomes an `alloca`. After it
+    no function allocates from the heap; the attribute `arena_bytes` says how
+    much is needed.
+  }];
+  let dependentDialects = ["::mlir::arith::ArithDialect",
+                           "::mlir::memref::MemRefDialect"];
+}
+
+def MarkKernels : Pass<"mark-kernels", "::mlir::func::FuncOp"> {
+  let summary = "keep the names of kernels in their locations";
+  let description = [{
+    Bufferization and canonicalization rebuild an `scf.execute_region` without
+    its attributes, but with its location. This pass puts the attribute `kernel`
+    there; kernels-to-functions finds it.
+  }];
+}
+
+def HoistKernelResults : Pass<"hoist-kernel-results", "::mlir::func::FuncOp"> {
+  let summary = "make the buffers that leave a kernel outlive it";
+  let description = [{
+    Runs after bufferization. What a kernel's `scf.execute_region` yields, an
+    allocation or a view, moves in front of it and takes its results' place.
+  }];
+}
+
+def KernelsToFunctions : Pass<"kernels-to-functions", "::mlir::ModuleOp"> {
+  let summary = "make every kernel a function";
+  let description = [{
+    Each `scf.execute_region` with the attribute `kernel` becomes a call of a
+    private function of that name, with the entry's name behind it. Runs after
+    plan-arena: a kernel returns nothing.
+  }];
+  let dependentDialects = ["::mlir::func::FuncDialect"];
+}
+
+def LowerToAbi : Pass<"lower-to-abi", "::mlir::ModuleOp"> {
+  let summary = "meet the runtime: entry signatures, slots, parallel loops";
+  let description = [{
+    Entry functions get the signature `CriaEntry` of runtime/Abi.h and the name
+    `cria_<entry>`; a call of a weight's function becomes a load from the slot
+    table; each `scf.forall` becomes a function over a range of iterations and a
+    call of the host's `parallel_for`. Memrefs are built from bare pointers with
+    `builtin.unrealized_conversion_cast`s that the conversion to LLVM resolves.
+  }];
+  let dependentDialects = ["::mlir::func::FuncDialect",
+                           "::mlir::arith::ArithDialect",
+                           "::mlir::LLVM::LLVMDialect",
+                           "::mlir::scf::SCFDialect"];
+}
+
+def ApproximateMath : Pass<"approximate-math", "::mlir::func::FuncOp"> {
+  let summary = "replace exp by a polynomial";
+  let description = [{
+    `math.exp` in f32 becomes arithmetic (upstream's approximation, 1 ulp), so
+    that loops over it vectorize and no library is called.
+  }];
+  let dependentDialects = ["::mlir::arith::ArithDialect",
+                           "::mlir::math::MathDialect",
+                           "::mlir::vector::VectorDialect"];
+}
+
+#endif

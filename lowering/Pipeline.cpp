@@ -1,0 +1,143 @@
+#include "lowering/Pipeline.h"
+
+#include "lowering/Passes.h"
+#include "passes/Passes.h"
+
+#include "mlir/Conversion/Passes.h"
+#include "mlir/Dialect/Arith/Transforms/Passes.h"
+#include "mlir/Dialect/Bufferization/Transforms/Passes.h"
+#include "mlir/Dialect/MemRef/Transforms/Passes.h"
+#include "mlir/Pass/PassRegistry.h"
+#include "mlir/Transforms/Passes.h"
+
+using namespace mlir;
+using namespace cria;
+
+static constexpr PhaseInfo kPhases[] = {
+    {Phase::Import, "import", "the program in the llama dialect"},
+    {Phase::Fuse, "fuse", "entries whose ops are in kernels"},
+    {Phase::Linalg, "linalg", "linalg on tensors; upstream dialects from here"},
+    {Phase::Tile, "tile", "loops over vectors on memrefs, kernels outlined"},
+    {Phase::Llvm, "llvm", "the LLVM dialect"},
+    {Phase::LlvmIr, "llvmir", "LLVM IR, optimized"},
+    {Phase::Asm, "asm", "assembly"},
+    {Phase::Obj, "obj", "a relocatable object"},
+};
+
+ArrayRef<PhaseInfo> cria::phases() { return kPhases; }
+
+std::optional<Phase> cria::phaseByName(StringRef name) {
+  for (const PhaseInfo &info : kPhases)
+    if (name == info.name)
+      return info.phase;
+  return std::nullopt;
+}
+
+static void buildLinalg(OpPassManager &pm, const PipelineOptions &options) {
+  pm.addPass(createConvertLlamaToLinalg({options.chunk}));
+  // Folds sizes and extensions the lowering leaves behind. No CSE: merging two
+  // tensor.empty would make two buffers one, and a copy.
+  pm.addPass(createCanonicalizerPass());
+}
+
+static void bufferize(OpPassManager &pm) {
+  // Results that are inserted somewhere are computed there.
+  pm.addPass(bufferization::createEmptyTensorEliminationPass());
+  pm.addNestedPass<func::FuncOp>(createMarkKernels());
+  bufferization::OneShotBufferizePassOptions options;
+  options.bufferizeFunctionBoundaries = true;
+  options.functionBoundaryTypeConversion =
+      bufferization::LayoutMapOption::IdentityLayoutMap;
+  pm.addPass(bufferization::createOneShotBufferizePass(options));
+  // Loops carry buffers that never change: those become uses of the argument.
+  pm.addPass(createCanonicalizerPass());
+  pm.addNestedPass<func::FuncOp>(createHoistKernelResults());
+  // Equal views become one, and a copy of a view to itself vanishes.
+  pm.addPass(createCSEPass());
+  pm.addPass(createCanonicalizerPass());
+  pm.addNestedPass<func::FuncOp>(createVerifyCacheInPlace());
+}
+
+static void buildTile(OpPassManager &pm, const PipelineOptions &options) {
+  bufferize(pm);
+  const VectorUnit &unit = options.cpu.unit;
+  pm.addNestedPass<func::FuncOp>(createLowerContractions(
+      {unit.lanes, unit.registers, unit.dotBf16, unit.dotBf16Fast}));
+  pm.addNestedPass<func::FuncOp>(createLowerToLoops());
+  // On scalars: LLVM vectorizes the loops, polynomial included.
+  pm.addNestedPass<func::FuncOp>(createApproximateMath());
+  // Index arithmetic of the schedules, before lifetimes are counted.
+  pm.addPass(createCanonicalizerPass());
+  pm.addPass(createCSEPass());
+  pm.addNestedPass<func::FuncOp>(createPlanArena());
+  pm.addPass(createKernelsToFunctions());
+  pm.addPass(createCanonicalizerPass());
+  pm.addPass(createCSEPass());
+}
+
+static void buildLlvm(OpPassManager &pm, const PipelineOptions &options) {
+  pm.addPass(createLowerToAbi());
+  if (!options.cpu.convertsBf16) {
+    // Else LLVM calls a library to round to bf16.
+    arith::ArithExpandOpsPassOptions expand;
+    expand.includeBf16 = true;
+    pm.addPass(arith::createArithExpandOpsPass(expand));
+  }
+  pm.addPass(createSCFToControlFlowPass());
+  // Views of views become one offset; leaves affine arithmetic.
+  pm.addPass(memref::createExpandStridedMetadataPass());
+  pm.addPass(createLowerAffinePass());
+  ConvertVectorToLLVMPassOptions vectors;
+  vectors.x86Vector = true;
+  pm.addPass(createConvertVectorToLLVMPass(vectors));
+  pm.addPass(createFinalizeMemRefToLLVMConversionPass());
+  pm.addPass(createConvertMathToLLVMPass());
+  pm.addPass(createArithToLLVMConversionPass());
+  pm.addPass(createConvertFuncToLLVMPass());
+  pm.addPass(createConvertControlFlowToLLVMPass());
+  pm.addPass(createConvertIndexToLLVMPass());
+  pm.addPass(createReconcileUnrealizedCastsPass());
+  pm.addPass(createCSEPass());
+}
+
+void cria::buildPhase(OpPassManager &pm, Phase phase,
+                      const PipelineOptions &options) {
+  switch (phase) {
+  case Phase::Fuse:
+    return buildFusePipeline(pm);
+  case Phase::Linalg:
+    return buildLinalg(pm, options);
+  case Phase::Tile:
+    return buildTile(pm, options);
+  case Phase::Llvm:
+    return buildLlvm(pm, options);
+  default:
+    llvm_unreachable("not a phase of passes");
+  }
+}
+
+namespace {
+struct PhaseOptions : PassPipelineOptions<PhaseOptions> {
+  Option<std::string> cpu{*this, "cpu", llvm::cl::desc("the CPU's name"),
+                          llvm::cl::init("native")};
+  Option<int64_t> chunk{*this, "chunk",
+                        llvm::cl::desc("the most tokens of a prefill call"),
+                        llvm::cl::init(512)};
+};
+} // namespace
+
+void cria::registerPhasePipelines() {
+  for (Phase phase : {Phase::Fuse, Phase::Linalg, Phase::Tile, Phase::Llvm}) {
+    const PhaseInfo &info = kPhases[static_cast<int>(phase)];
+    static std::vector<std::unique_ptr<PassPipelineRegistration<PhaseOptions>>>
+        registered;
+    registered.push_back(std::make_unique<PassPipelineRegistration<PhaseOptions>>(
+        (Twine("cria-") + info.name).str(), info.summary,
+        [phase](OpPassManager &pm, const PhaseOptions &options) {
+          llvm::Expected<CpuTarget> cpu = selectCpu(options.cpu);
+          if (!cpu)
+            llvm::report_fatal_error(cpu.takeError());
+          buildPhase(pm, phase, {*cpu, options.chunk});
+        }));
+  }
+}

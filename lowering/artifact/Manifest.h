@@ -1,0 +1,27 @@
+/// The manifest: what the runtime must know of an artifact, as JSON.
+#pragma once
+
+#include "lowering/Pipeline.h"
+
+#include "llvm/Support/JSON.h"
+
+namespace cria {
+
+/// Collected while a program is lowered: `fromProgram` sees it in the llama
+/// dialect, `fromTile` sees kernels and arenas.
+class Manifest {
+public:
+  /// `config` is the config.json's text, empty for a program given as IR.
+  void fromProgram(mlir::ModuleOp program, llvm::StringRef config,
+                   const PipelineOptions &options);
+  void fromTile(mlir::ModuleOp module);
+  /// Command-line flags that changed what was compiled.
+  void setFlag(llvm::StringRef name, llvm::json::Value value);
+  /// The JSON text, keys sorted.
+  std::string text() const;
+
+private:
+  llvm::json::Object root, flags;
+};
+
+} // namespace cria

@@ -1,0 +1,73 @@
+#include "lowering/cpu/Codegen.h"
+
+#include "mlir/ExecutionEngine/OptUtils.h"
+#include "mlir/Target/LLVMIR/Dialect/All.h"
+#include "mlir/Target/LLVMIR/Export.h"
+#include "llvm/IR/Constants.h"
+#include "llvm/IR/LegacyPassManager.h"
+#include "llvm/Support/raw_ostream.h"
+#include "llvm/Transforms/Utils/ModuleUtils.h"
+
+using namespace cria;
+
+/// A constant that the linker keeps: readelf shows it, the runtime reads it.
+static void addManifest(llvm::Module &module, llvm::StringRef text) {
+  auto *data = llvm::ConstantDataArray::getString(module.getContext(), text,
+                                                  /*AddNull=*/false);
+  auto *global = new llvm::GlobalVariable(
+      module, data->getType(), /*isConstant=*/true,
+      llvm::GlobalValue::InternalLinkage, data, "cria_manifest");
+  global->setSection(".cria.manifest");
+  global->setAlignment(llvm::Align(1));
+  llvm::GlobalValue *used[] = {global};
+  llvm::appendToUsed(module, used);
+}
+
+static void setTarget(llvm::Module &module, const CpuTarget &target) {
+  for (llvm::Function &function : module) {
+    if (function.isDeclaration())
+      continue;
+    if (!function.getName().starts_with("cria_"))
+      function.setLinkage(llvm::GlobalValue::InternalLinkage);
+    function.addFnAttr("target-cpu", "x86-64");
+    function.addFnAttr("tune-cpu", target.name);
+    function.addFnAttr("target-features", target.featureString());
+    // Without it LLVM keeps to 256 bits on CPUs it thinks are slowed by 512.
+    function.addFnAttr("prefer-vector-width",
+                       std::to_string(32 * target.unit.lanes));
+    function.addFnAttr("frame-pointer", "non-leaf");
+    function.addFnAttr(llvm::Attribute::NoUnwind);
+  }
+}
+
+llvm::Expected<std::unique_ptr<llvm::Module>>
+cria::translateToLlvm(mlir::ModuleOp op, llvm::StringRef manifest,
+                      const CpuTarget &target, llvm::TargetMachine &machine,
+                      llvm::LLVMContext &context) {
+  mlir::registerBuiltinDialectTranslation(*op.getContext());
+  mlir::registerLLVMDialectTranslation(*op.getContext());
+  std::unique_ptr<llvm::Module> module =
+      mlir::translateModuleToLLVMIR(op, context, "cria");
+  if (!module)
+    return llvm::createStringError("translation to LLVM IR failed");
+  module->setDataLayout(machine.createDataLayout());
+  module->setTargetTriple(machine.getTargetTriple());
+  setTarget(*module, target);
+  addManifest(*module, manifest);
+  if (llvm::Error error = mlir::makeOptimizingTransformer(3, 0, &machine)(
+          module.get()))
+    return error;
+  return module;
+}
+
+llvm::Expected<llvm::SmallVector<char, 0>>
+cria::generateCode(llvm::Module &module, llvm::TargetMachine &machine,
+                   llvm::CodeGenFileType kind) {
+  llvm::SmallVector<char, 0> bytes;
+  llvm::raw_svector_ostream stream(bytes);
+  llvm::legacy::PassManager passes;
+  if (machine.addPassesToEmitFile(passes, stream, nullptr, kind))
+    return llvm::createStringError("LLVM cannot emit this kind of file");
+  passes.run(module);
+  return bytes;
+}

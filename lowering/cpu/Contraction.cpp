@@ -1,0 +1,50 @@
+#include "lowering/cpu/Contraction.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Linalg/IR/LinalgInterfaces.h"
+
+using namespace mlir;
+using namespace cria;
+
+static MemRefType type(Value memref) {
+  return cast<MemRefType>(memref.getType());
+}
+
+int64_t Contraction::m() const { return type(c).getDimSize(0); }
+int64_t Contraction::n() const { return type(c).getDimSize(1); }
+int64_t Contraction::k() const { return type(b).getDimSize(bOuter ? 0 : 1); }
+Type Contraction::aType() const { return type(a).getElementType(); }
+Type Contraction::bType() const { return type(b).getElementType(); }
+
+/// The positions of a map's results, which are all plain dimensions.
+static SmallVector<unsigned> positions(AffineMap map) {
+  return llvm::map_to_vector(map.getResults(), [](AffineExpr expr) {
+    return cast<AffineDimExpr>(expr).getPosition();
+  });
+}
+
+std::optional<Contraction> Contraction::match(linalg::LinalgOp op) {
+  using Dims = SmallVector<unsigned>;
+  if (!op.hasPureBufferSemantics() || op.getNumLoops() != 3 ||
+      !linalg::isaContractionOpInterface(op))
+    return std::nullopt;
+  auto maps = op.getIndexingMapsArray();
+  if (!llvm::all_of(maps, [](AffineMap map) {
+        return map.isProjectedPermutation();
+      }) ||
+      positions(maps[2]) != Dims{0, 1})
+    return std::nullopt;
+  Dims a = positions(maps[0]), b = positions(maps[1]);
+  Contraction result;
+  result.a = op.getDpsInputOperand(0)->get();
+  result.b = op.getDpsInputOperand(1)->get();
+  result.c = op.getDpsInitOperand(0)->get();
+  result.aTransposed = a == Dims{2, 0};
+  result.bOuter = b == Dims{2, 1};
+  bool known = (result.aTransposed || a == Dims{0, 2}) &&
+               (result.bOuter || b == Dims{1, 2}) &&
+               !(result.aTransposed && !result.bOuter);
+  if (!known || !type(result.c).getElementType().isF32())
+    return std::nullopt;
+  return result;
+}

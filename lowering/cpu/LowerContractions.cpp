@@ -1,0 +1,73 @@
+/// linalg.generic { mulf, addf }  =>  loops over vectors
+///
+/// Chooses a schedule for each product; the schedules are in Outer.cpp, Dot.cpp
+/// and Panel.cpp.
+#include "lowering/Passes.h"
+#include "lowering/cpu/Contraction.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "mlir/Dialect/X86Vector/X86VectorDialect.h"
+
+namespace cria {
+#define GEN_PASS_DEF_LOWERCONTRACTIONS
+#include "lowering/Passes.h.inc"
+} // namespace cria
+
+using namespace mlir;
+using namespace cria;
+
+/// Fewer rows than this are not worth packing: they share loads of the weights
+/// in tiles of four dot products.
+static constexpr int64_t kPanelRows = 32;
+
+/// Takes away the fill with zero before `op`, if the accumulator has one.
+static bool takeZeroFill(linalg::LinalgOp op) {
+  Value acc = op.getDpsInitOperand(0)->get();
+  auto fill = dyn_cast_or_null<linalg::FillOp>(op->getPrevNode());
+  if (!fill || fill.getOutputs()[0] != acc ||
+      !matchPattern(fill.getInputs()[0], m_AnyZeroFloat()))
+    return false;
+  fill.erase();
+  return true;
+}
+
+namespace {
+struct LowerContractions
+    : cria::impl::LowerContractionsBase<LowerContractions> {
+  using LowerContractionsBase::LowerContractionsBase;
+
+  void runOnOperation() override {
+    VectorUnit unit{lanes, registers, dotBf16, dotBf16Fast};
+    func::FuncOp function = getOperation();
+    auto chunk = function->getAttrOfType<IntegerAttr>("chunk");
+    SmallVector<linalg::LinalgOp> ops;
+    function.walk([&](linalg::LinalgOp op) { ops.push_back(op); });
+    for (linalg::LinalgOp op : ops)
+      if (std::optional<Contraction> c = Contraction::match(op)) {
+        c->fromZero = takeZeroFill(op);
+        OpBuilder builder(op);
+        VectorBuilder b(op.getLoc(), builder, unit);
+        lower(b, *c, op, chunk ? chunk.getInt() : 1);
+        op.erase();
+      }
+  }
+
+private:
+  void lower(VectorBuilder &b, const Contraction &c, Operation *op,
+             int64_t maxRows) {
+    if (c.bOuter)
+      return emitOuter(b, c);
+    bool parallel = !op->getParentOfType<scf::ForallOp>();
+    if (!ShapedType::isDynamic(c.m()))
+      return emitDot(b, c, parallel);
+    Value rows = b.size(c.a, 0);
+    b.when(
+        b.less(rows, b.index(kPanelRows)), [&] { emitDot(b, c, parallel); },
+        [&] { emitPanel(b, c, maxRows, {}); });
+  }
+};
+} // namespace

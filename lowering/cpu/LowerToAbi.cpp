@@ -1,0 +1,279 @@
+/// What compiled code and the runtime agree on (runtime/Abi.h), in IR:
+///
+///   func @decode(memrefs...)  =>  func @cria_decode(ids, tokens, ..., host)
+///   call @q_proj(%layer)      =>  load slots[first + layer]
+///   scf.forall { body }       =>  host.parallel_for(host, @body, captured, n)
+///
+/// Memrefs stand on both sides of a cast to and from their descriptors, which
+/// vanishes when the rest is converted to the LLVM dialect.
+#include "lowering/Passes.h"
+
+#include "mlir/Conversion/LLVMCommon/MemRefBuilder.h"
+#include "mlir/Conversion/LLVMCommon/TypeConverter.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Arith/Utils/Utils.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/IR/ImplicitLocOpBuilder.h"
+#include "mlir/IR/Matchers.h"
+#include "mlir/Transforms/RegionUtils.h"
+
+namespace cria {
+#define GEN_PASS_DEF_LOWERTOABI
+#include "lowering/Passes.h.inc"
+} // namespace cria
+
+using namespace mlir;
+
+namespace {
+class AbiLowering {
+public:
+  explicit AbiLowering(ModuleOp module)
+      : module(module), symbols(module), converter(module.getContext()),
+        pointer(LLVM::LLVMPointerType::get(module.getContext())),
+        i64(IntegerType::get(module.getContext(), 64)) {}
+  void run();
+
+private:
+  void lowerEntry(func::FuncOp entry);
+  void lowerSlotCalls(func::FuncOp entry, Value slots);
+  void passHost(func::FuncOp entry, Value host);
+  void outlineLoops(func::FuncOp function, Value host);
+  func::FuncOp outlineBody(scf::ForallOp loop, ArrayRef<Value> captured,
+                           ArrayRef<Value> constants, Type context,
+                           StringRef name);
+  void callParallel(scf::ForallOp loop, Value host, func::FuncOp body,
+                    ArrayRef<Value> captured, Type context);
+  Value fromPointer(ImplicitLocOpBuilder &b, Value pointer, MemRefType type);
+  Value cast(ImplicitLocOpBuilder &b, Value value, Type type);
+  Value element(ImplicitLocOpBuilder &b, Value table, Value index);
+
+  ModuleOp module;
+  SymbolTable symbols;
+  LLVMTypeConverter converter;
+  Type pointer, i64;
+};
+} // namespace
+
+Value AbiLowering::cast(ImplicitLocOpBuilder &b, Value value, Type type) {
+  if (value.getType() == type)
+    return value;
+  return UnrealizedConversionCastOp::create(b, type, value).getResult(0);
+}
+
+/// A contiguous memref at a bare pointer.
+Value AbiLowering::fromPointer(ImplicitLocOpBuilder &b, Value memory,
+                               MemRefType type) {
+  Value descriptor = MemRefDescriptor::fromStaticShape(b, b.getLoc(), converter,
+                                                       type, memory);
+  return cast(b, descriptor, type);
+}
+
+/// table[index] of a table of pointers.
+Value AbiLowering::element(ImplicitLocOpBuilder &b, Value table, Value index) {
+  Value at = LLVM::GEPOp::create(b, pointer, pointer, table, ValueRange{index});
+  return LLVM::LoadOp::create(b, pointer, at);
+}
+
+/// Weights and rope tables are read from the slot table.
+void AbiLowering::lowerSlotCalls(func::FuncOp entry, Value slots) {
+  entry.walk([&](func::CallOp call) {
+    auto callee = symbols.lookup<func::FuncOp>(call.getCallee());
+    auto what = callee->getAttrOfType<DictionaryAttr>("weight");
+    if (!what)
+      what = callee->getAttrOfType<DictionaryAttr>("rope");
+    if (!what)
+      return;
+    ImplicitLocOpBuilder b(call.getLoc(), call);
+    Value slot = arith::ConstantOp::create(
+        b, b.getI64IntegerAttr(what.getAs<IntegerAttr>("slot").getInt()));
+    if (call.getNumOperands())
+      slot = arith::AddIOp::create(
+          b, slot, arith::IndexCastOp::create(b, i64, call.getOperand(0)));
+    auto type = llvm::cast<MemRefType>(call.getResult(0).getType());
+    call.getResult(0).replaceAllUsesWith(
+        fromPointer(b, element(b, slots, slot), type));
+    call.erase();
+  });
+}
+
+/// Gives kernels the host, and outlines their parallel loops.
+void AbiLowering::passHost(func::FuncOp entry, Value host) {
+  llvm::SetVector<Operation *> kernels;
+  entry.walk([&](func::CallOp call) {
+    auto kernel = symbols.lookup<func::FuncOp>(call.getCallee());
+    call.getOperandsMutable().append(host);
+    kernels.insert(kernel);
+  });
+  for (Operation *op : kernels) {
+    auto kernel = llvm::cast<func::FuncOp>(op);
+    unsigned last = kernel.getNumArguments();
+    (void)kernel.insertArgument(last, pointer, {}, kernel.getLoc());
+    outlineLoops(kernel, kernel.getArgument(last));
+  }
+  outlineLoops(entry, host);
+}
+
+void AbiLowering::outlineLoops(func::FuncOp function, Value host) {
+  SmallVector<scf::ForallOp> loops;
+  function.walk([&](scf::ForallOp loop) { loops.push_back(loop); });
+  for (auto [i, loop] : llvm::enumerate(loops)) {
+    llvm::SetVector<Value> used;
+    getUsedValuesDefinedAbove(loop.getRegion(), used);
+    used.insert_range(loop.getDynamicUpperBound());
+    SmallVector<Value> captured, constants;
+    SmallVector<Type> fields;
+    for (Value value : used) {
+      bool constant = matchPattern(value, m_Constant());
+      (constant ? constants : captured).push_back(value);
+      if (!constant)
+        fields.push_back(converter.convertType(value.getType()));
+    }
+    Type context =
+        LLVM::LLVMStructType::getLiteral(module.getContext(), fields);
+    std::string name = (function.getName() + "." + std::to_string(i)).str();
+    func::FuncOp body = outlineBody(loop, captured, constants, context, name);
+    callParallel(loop, host, body, captured, context);
+    loop.erase();
+  }
+}
+
+/// func @name(context, begin, end): iterations [begin, end) of the loop, its
+/// induction variables taken apart from one, the last one fastest.
+func::FuncOp AbiLowering::outlineBody(scf::ForallOp loop,
+                                      ArrayRef<Value> captured,
+                                      ArrayRef<Value> constants, Type context,
+                                      StringRef name) {
+  OpBuilder outer(loop->getParentOfType<func::FuncOp>());
+  auto function = func::FuncOp::create(
+      outer, loop.getLoc(), name,
+      outer.getFunctionType({pointer, i64, i64}, {}));
+  function.setPrivate();
+  symbols.insert(function);
+  Block *entry = function.addEntryBlock();
+  ImplicitLocOpBuilder b(loop.getLoc(), outer);
+  b.setInsertionPointToStart(entry);
+  IRMapping mapping;
+  for (Value constant : constants)
+    mapping.map(constant, b.clone(*constant.getDefiningOp())->getResult(0));
+  for (auto [i, value] : llvm::enumerate(captured)) {
+    Type type = converter.convertType(value.getType());
+    Value at = LLVM::GEPOp::create(b, pointer, context, entry->getArgument(0),
+                                   ArrayRef<LLVM::GEPArg>{0, static_cast<int32_t>(i)});
+    mapping.map(value, cast(b, LLVM::LoadOp::create(b, type, at),
+                            value.getType()));
+  }
+  for (auto alloca :
+       llvm::make_early_inc_range(loop.getBody()->getOps<memref::AllocaOp>()))
+    mapping.map(alloca.getResult(), b.clone(*alloca)->getResult(0));
+  Type index = b.getIndexType();
+  auto range = scf::ForOp::create(
+      b, arith::IndexCastOp::create(b, index, entry->getArgument(1)),
+      arith::IndexCastOp::create(b, index, entry->getArgument(2)),
+      arith::ConstantIndexOp::create(b, 1));
+  func::ReturnOp::create(b);
+
+  b.setInsertionPoint(range.getBody()->getTerminator());
+  Value rest = range.getInductionVar();
+  for (unsigned i = loop.getRank(); i-- > 0;) {
+    Value size = getValueOrCreateConstantIndexOp(b, b.getLoc(),
+                                                 loop.getMixedUpperBound()[i]);
+    size = mapping.lookupOrDefault(size);
+    Value iv = rest;
+    if (i > 0) {
+      iv = arith::RemUIOp::create(b, rest, size);
+      rest = arith::DivUIOp::create(b, rest, size);
+    }
+    mapping.map(loop.getInductionVar(i), iv);
+  }
+  for (Operation &op : loop.getBody()->without_terminator())
+    if (!isa<memref::AllocaOp>(op))
+      b.clone(op, mapping);
+  return function;
+}
+
+void AbiLowering::callParallel(scf::ForallOp loop, Value host,
+                               func::FuncOp body, ArrayRef<Value> captured,
+                               Type context) {
+  ImplicitLocOpBuilder b(loop.getLoc(), loop);
+  Value count = arith::ConstantIndexOp::create(b, 1);
+  for (OpFoldResult size : loop.getMixedUpperBound())
+    count = b.createOrFold<arith::MulIOp>(
+        count, getValueOrCreateConstantIndexOp(b, b.getLoc(), size));
+  count = arith::IndexCastOp::create(b, i64, count);
+  Value frame;
+  {
+    OpBuilder::InsertionGuard guard(b);
+    auto function = loop->getParentOfType<func::FuncOp>();
+    b.setInsertionPointToStart(&function.front());
+    Value one = arith::ConstantOp::create(b, b.getI64IntegerAttr(1));
+    frame = LLVM::AllocaOp::create(b, pointer, context, one);
+  }
+  for (auto [i, value] : llvm::enumerate(captured)) {
+    Value at = LLVM::GEPOp::create(b, pointer, context, frame,
+                                   ArrayRef<LLVM::GEPArg>{0, static_cast<int32_t>(i)});
+    Type type = converter.convertType(value.getType());
+    LLVM::StoreOp::create(b, cast(b, value, type), at);
+  }
+  Value function = func::ConstantOp::create(
+      b, body.getFunctionType(), FlatSymbolRefAttr::get(body.getSymNameAttr()));
+  // parallel_for is the first field of CriaHost.
+  Value parallelFor = LLVM::LoadOp::create(b, pointer, host);
+  auto type = LLVM::LLVMFunctionType::get(
+      LLVM::LLVMVoidType::get(b.getContext()), {pointer, pointer, pointer, i64});
+  LLVM::CallOp::create(b, type,
+                       ValueRange{parallelFor, host,
+                                  cast(b, function, pointer), frame, count});
+}
+
+/// CriaEntry: ids, tokens, position, first_logit, logits, caches, arena, slots,
+/// host.
+void AbiLowering::lowerEntry(func::FuncOp entry) {
+  Block &body = entry.front();
+  unsigned old = body.getNumArguments();
+  SmallVector<Type> types = {pointer, i64,     i64,     i64,    pointer,
+                             pointer, pointer, pointer, pointer};
+  SmallVector<Value> args;
+  for (Type type : types)
+    args.push_back(body.addArgument(type, entry.getLoc()));
+  ImplicitLocOpBuilder b(entry.getLoc(), entry.getContext());
+  b.setInsertionPointToStart(&body);
+  auto memref = [&](unsigned i, Value memory) {
+    auto type = llvm::cast<MemRefType>(body.getArgument(i).getType());
+    body.getArgument(i).replaceAllUsesWith(fromPointer(b, memory, type));
+  };
+  memref(0, args[0]);
+  for (unsigned i : {1, 2, 3})
+    body.getArgument(i).replaceAllUsesWith(
+        arith::IndexCastOp::create(b, b.getIndexType(), args[i]));
+  memref(4, args[4]);
+  for (unsigned i = 5; i + 1 < old; ++i) {
+    Value at = arith::ConstantOp::create(b, b.getI64IntegerAttr(i - 5));
+    memref(i, element(b, args[5], at));
+  }
+  memref(old - 1, args[6]);
+  body.eraseArguments(0, old);
+  entry.setType(b.getFunctionType(types, {}));
+  lowerSlotCalls(entry, body.getArgument(7));
+  passHost(entry, body.getArgument(8));
+  entry->removeAttr("chunk");
+  entry->removeAttr("arena_bytes");
+  (void)symbols.rename(entry, b.getStringAttr("cria_" + entry.getName()));
+}
+
+void AbiLowering::run() {
+  for (auto entry : llvm::to_vector(module.getOps<func::FuncOp>()))
+    if (entry->hasAttr("chunk"))
+      lowerEntry(entry);
+  for (auto function :
+       llvm::make_early_inc_range(module.getOps<func::FuncOp>()))
+    if (function->hasAttr("weight") || function->hasAttr("rope"))
+      function.erase();
+}
+
+namespace {
+struct LowerToAbi : cria::impl::LowerToAbiBase<LowerToAbi> {
+  void runOnOperation() override { AbiLowering(getOperation()).run(); }
+};
+} // namespace

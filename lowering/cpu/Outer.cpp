@@ -1,0 +1,81 @@
+/// c[m, n] += a[m, k] * b[k, n], vectors along n:
+///
+///   for blocks of rows m, blocks of vectors n:
+///     acc[r][v] = c
+///     for k: acc[r][v] += splat(a[m + r, k]) * b[k, n + v lanes]
+///     c = acc
+///
+/// Accumulators stay in registers over all of k. The last vector of a row may
+/// be narrower; LLVM splits a width that is no register's.
+#include "lowering/cpu/Contraction.h"
+
+using namespace mlir;
+using namespace cria;
+
+namespace {
+struct Tile {
+  Value row, column;
+  int64_t rows, vectors, lanes;
+};
+} // namespace
+
+static void emitTile(VectorBuilder &b, const Contraction &c, Tile tile) {
+  auto row = [&](int64_t r) { return b.add(tile.row, r); };
+  auto column = [&](int64_t v) { return b.add(tile.column, v * tile.lanes); };
+  SmallVector<Value> acc;
+  for (int64_t r = 0; r < tile.rows; ++r)
+    for (int64_t v = 0; v < tile.vectors; ++v)
+      acc.push_back(c.fromZero ? b.zero(tile.lanes)
+                               : b.load(c.c, {row(r), column(v)}, tile.lanes));
+  acc = b.loop(b.index(0), b.index(c.k()), 1, acc,
+               [&](Value k, ValueRange carried) {
+                 SmallVector<Value> next, columns;
+                 for (int64_t v = 0; v < tile.vectors; ++v)
+                   columns.push_back(
+                       b.loadWide(c.b, {k, column(v)}, tile.lanes));
+                 for (int64_t r = 0; r < tile.rows; ++r) {
+                   SmallVector<Value> at = {row(r), k};
+                   if (c.aTransposed)
+                     std::swap(at[0], at[1]);
+                   Value a = b.splat(c.a, at, tile.lanes);
+                   for (int64_t v = 0; v < tile.vectors; ++v)
+                     next.push_back(b.fma(a, columns[v],
+                                          carried[r * tile.vectors + v]));
+                 }
+                 return next;
+               });
+  for (int64_t r = 0; r < tile.rows; ++r)
+    for (int64_t v = 0; v < tile.vectors; ++v)
+      b.store(acc[r * tile.vectors + v], c.c, {row(r), column(v)});
+}
+
+/// All rows of a band of columns.
+static void emitBand(VectorBuilder &b, const Contraction &c, Value column,
+                     int64_t vectors, int64_t lanes) {
+  // Two registers in five hold no accumulator: a row of b and the splat.
+  int64_t rows = std::max<int64_t>(1, b.unit.registers * 3 / 4 / vectors);
+  int64_t m = c.m(), full = m - m % rows;
+  if (full)
+    b.loop(b.index(0), b.index(full), rows, [&](Value row) {
+      emitTile(b, c, {row, column, rows, vectors, lanes});
+    });
+  if (m % rows)
+    emitTile(b, c, {b.index(full), column, m % rows, vectors, lanes});
+}
+
+void cria::emitOuter(VectorBuilder &b, const Contraction &c) {
+  int64_t lanes = b.unit.lanes, vectors = b.unit.registers == 32 ? 4 : 2;
+  int64_t n = c.n(), done = 0;
+  int64_t wide = n - n % (lanes * vectors);
+  if (wide)
+    b.loop(b.index(0), b.index(wide), lanes * vectors, [&](Value column) {
+      emitBand(b, c, column, vectors, lanes);
+    });
+  done = wide;
+  if (int64_t left = (n - done) / lanes) {
+    emitBand(b, c, b.index(done), left, lanes);
+    done += left * lanes;
+  }
+  if (done < n)
+    emitBand(b, c, b.index(done), 1, n - done);
+}

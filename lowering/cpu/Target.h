@@ -1,0 +1,39 @@
+/// The CPU that is compiled for, as what it can do: names choose nothing but
+/// LLVM's scheduling tables.
+#pragma once
+
+#include "lowering/cpu/Contraction.h"
+
+#include "llvm/ADT/StringRef.h"
+#include "llvm/Support/Error.h"
+#include "llvm/Target/TargetMachine.h"
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace cria {
+
+struct CpuTarget {
+  /// LLVM's name, for its scheduling model.
+  std::string name;
+  /// Instruction sets that code may use, sorted; the runtime checks each
+  /// before it runs a byte.
+  std::vector<std::string> features;
+  VectorUnit unit;
+  /// f32 and bf16 convert in hardware.
+  bool convertsBf16 = false;
+
+  bool has(llvm::StringRef feature) const;
+  /// "+avx,+avx2,..."
+  std::string featureString() const;
+};
+
+/// The CPU of a name that LLVM knows, such as "x86-64-v3" or "znver4", or of
+/// this machine ("native"), by its features.
+llvm::Expected<CpuTarget> selectCpu(llvm::StringRef name);
+
+/// Code generation for the target. Null with an error if LLVM lacks it.
+llvm::Expected<std::unique_ptr<llvm::TargetMachine>>
+createTargetMachine(const CpuTarget &target);
+
+} // namespace cria

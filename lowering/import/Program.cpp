@@ -1,0 +1,130 @@
+#include "lowering/import/Program.h"
+#include "dialect/Dialect.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/Parser/Parser.h"
+#include "llvm/Support/SourceMgr.h"
+
+using namespace mlir;
+using namespace cria;
+using namespace cria::llama;
+
+OwningOpRef<ModuleOp> cria::loadProgram(StringRef path, MLIRContext *context) {
+  context->loadDialect<arith::ArithDialect, func::FuncDialect, LlamaDialect,
+                       scf::SCFDialect, tensor::TensorDialect>();
+  llvm::SourceMgr sources;
+  return parseSourceFile<ModuleOp>(path, sources, ParserConfig(context));
+}
+
+/// The one function, or null after a diagnostic.
+static func::FuncOp findForward(ModuleOp module) {
+  func::FuncOp forward;
+  for (Operation &op : module.getOps()) {
+    if (isa<WeightOp, RopeTableOp>(op))
+      continue;
+    auto function = dyn_cast<func::FuncOp>(op);
+    if (!function || function.getName() != "forward") {
+      op.emitError("expected only weights, rope tables and one function "
+                   "@forward in a program");
+      return {};
+    }
+    forward = function;
+  }
+  if (!forward) {
+    module.emitError("expected a function @forward");
+    return {};
+  }
+  if (!forward.getBody().hasOneBlock()) {
+    forward.emitError("expected @forward to be one block, got ")
+        << forward.getBody().getBlocks().size();
+    return {};
+  }
+  return forward;
+}
+
+static LogicalResult expectType(func::FuncOp forward, const Twine &what,
+                                StringRef expected, Type found, bool holds) {
+  if (holds)
+    return success();
+  return forward.emitError("expected ")
+         << what << " of type " << expected << ", got " << found;
+}
+
+static bool isTokens(Type type, int64_t rank) {
+  auto tensor = dyn_cast<RankedTensorType>(type);
+  return tensor && tensor.getRank() == rank && tensor.isDynamicDim(0) &&
+         tensor.getNumDynamicDims() == 1;
+}
+
+static bool isCache(Type type) {
+  auto tensor = dyn_cast<RankedTensorType>(type);
+  return tensor && tensor.getRank() == 4 && tensor.hasStaticShape() &&
+         isa<Float32Type, Float16Type, BFloat16Type>(tensor.getElementType());
+}
+
+static LogicalResult verifySignature(func::FuncOp forward) {
+  FunctionType type = forward.getFunctionType();
+  if (type.getNumInputs() < 3 ||
+      type.getNumResults() != type.getNumInputs() - 2)
+    return forward.emitError("expected (ids, position, first, caches...) -> "
+                             "(logits, caches...), got ")
+           << type;
+  Type ids = type.getInput(0), logits = type.getResult(0);
+  bool idsHold = isTokens(ids, 1) && getElementTypeOrSelf(ids).isInteger(32);
+  bool logitsHold = isTokens(logits, 2) && getElementTypeOrSelf(logits).isF32();
+  if (failed(expectType(forward, "ids", "tensor<?xi32>", ids, idsHold)) ||
+      failed(expectType(forward, "position", "index", type.getInput(1),
+                        type.getInput(1).isIndex())) ||
+      failed(expectType(forward, "first", "index", type.getInput(2),
+                        type.getInput(2).isIndex())) ||
+      failed(
+          expectType(forward, "logits", "tensor<?xVxf32>", logits, logitsHold)))
+    return failure();
+  for (unsigned i = 3; i < type.getNumInputs(); ++i) {
+    Type cache = type.getInput(i), returned = type.getResult(i - 2);
+    if (failed(expectType(forward, "argument " + Twine(i),
+                          "tensor<LxHxSxDxfloat>", cache, isCache(cache))))
+      return failure();
+    if (cache != returned)
+      return forward.emitError("expected result ")
+             << i - 2 << " to be the cache of argument " << i << ", " << cache
+             << ", got " << returned;
+  }
+  return success();
+}
+
+static LogicalResult verifyOp(Operation *op) {
+  bool known = isa<LlamaDialect, arith::ArithDialect>(op->getDialect()) ||
+               isa<scf::ForOp, scf::YieldOp, func::ReturnOp, tensor::DimOp,
+                   tensor::CastOp, tensor::ExpandShapeOp,
+                   tensor::CollapseShapeOp, tensor::ExtractSliceOp>(op);
+  if (!known)
+    return op->emitError("expected ops of llama, scf.for, arith and reshapes "
+                         "of tensors in a program, got ")
+           << op->getName();
+  for (Type type : op->getResultTypes()) {
+    auto tensor = dyn_cast<RankedTensorType>(type);
+    if (isa<UnrankedTensorType>(type) ||
+        (tensor && tensor.getRank() > 0 &&
+         !llvm::all_of(tensor.getShape().drop_front(),
+                       [](int64_t size) { return size >= 0; })))
+      return op->emitError("expected no dynamic dimension but the first, the "
+                           "token count, got ")
+             << type;
+  }
+  return success();
+}
+
+LogicalResult cria::verifyProgram(ModuleOp module) {
+  func::FuncOp forward = findForward(module);
+  if (!forward || failed(verifySignature(forward)))
+    return failure();
+  WalkResult result = forward.getBody().walk([](Operation *op) {
+    return failed(verifyOp(op)) ? WalkResult::interrupt()
+                                : WalkResult::advance();
+  });
+  return failure(result.wasInterrupted());
+}

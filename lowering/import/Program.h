@@ -1,0 +1,25 @@
+/// Programs that come as IR, and what every program must look like.
+#pragma once
+
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/IR/OwningOpRef.h"
+
+namespace cria {
+
+/// Reads a program in the llama dialect from a `.mlir` file. Null after
+/// diagnostics.
+mlir::OwningOpRef<mlir::ModuleOp> loadProgram(llvm::StringRef path,
+                                              mlir::MLIRContext *context);
+
+/// Checks the program contract, which the compiler relies on beyond what the
+/// ops verify:
+///
+/// - there is one function, `@forward`, with one block;
+/// - it takes (ids: tensor<?xi32>, position: index, first: index, caches...)
+///   and returns (logits: tensor<?xVxf32>, caches...), the caches being static
+///   rank-4 tensors of f32, f16 or bf16 in one order;
+/// - it is made of llama ops, scf.for, arith and reshapes of tensors;
+/// - no dimension but the first of a tensor, its token count, is dynamic.
+mlir::LogicalResult verifyProgram(mlir::ModuleOp module);
+
+} // namespace cria

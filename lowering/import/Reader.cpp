@@ -1,0 +1,96 @@
+#include "lowering/import/Reader.h"
+
+#include <cfloat>
+
+using namespace cria;
+using nlohmann::json;
+
+const json *ObjectReader::find(llvm::StringRef key) const {
+  auto found = object.find(key.str());
+  return found == object.end() || found->is_null() ? nullptr : &*found;
+}
+
+std::string ObjectReader::quoted(llvm::StringRef key) const {
+  return "'" + name + shownText(key) + "'";
+}
+
+void ObjectReader::fail(const llvm::Twine &text) {
+  if (problem.empty())
+    problem = text.str();
+}
+
+void ObjectReader::failKey(llvm::StringRef key, const llvm::Twine &text) {
+  fail(quoted(key) + ": " + text);
+}
+
+void ObjectReader::expected(llvm::StringRef key, const llvm::Twine &what,
+                            const json &got) {
+  failKey(key, "expected " + what + ", got " + shownJson(got));
+}
+
+void ObjectReader::missing(llvm::StringRef key) {
+  fail(quoted(key) + " is missing");
+}
+
+llvm::Error ObjectReader::takeError() const {
+  return failed() ? textError(problem) : llvm::Error::success();
+}
+
+int64_t ObjectReader::integer(llvm::StringRef key, int64_t low, int64_t high,
+                              std::optional<int64_t> fallback) {
+  const json *value = find(key);
+  if (!value) {
+    if (!fallback)
+      missing(key);
+    return fallback.value_or(low);
+  }
+  if (!value->is_number_integer()) {
+    expected(key, "an integer", *value);
+    return low;
+  }
+  // An unsigned value beyond int64 is beyond any bound.
+  bool huge = value->is_number_unsigned() &&
+              value->get<uint64_t>() > static_cast<uint64_t>(high);
+  if (huge || value->get<int64_t>() < low || value->get<int64_t>() > high) {
+    expected(key, llvm::Twine(low) + " to " + llvm::Twine(high), *value);
+    return low;
+  }
+  return value->get<int64_t>();
+}
+
+double ObjectReader::positive(llvm::StringRef key,
+                              std::optional<double> fallback) {
+  const json *value = find(key);
+  if (!value) {
+    if (!fallback)
+      missing(key);
+    return fallback.value_or(1.0);
+  }
+  double number = value->is_number() ? value->get<double>() : 0.0;
+  if (number >= FLT_MIN && number <= FLT_MAX)
+    return number;
+  expected(key, "a positive f32", *value);
+  return 1.0;
+}
+
+bool ObjectReader::flag(llvm::StringRef key, bool fallback) {
+  const json *value = find(key);
+  if (!value)
+    return fallback;
+  if (value->is_boolean())
+    return value->get<bool>();
+  expected(key, "true or false", *value);
+  return fallback;
+}
+
+std::string ObjectReader::text(llvm::StringRef key,
+                               std::optional<std::string> fallback) {
+  const json *value = find(key);
+  if (value && value->is_string())
+    return value->get<std::string>();
+  if (value)
+    expected(key, "a string", *value);
+  else if (!fallback)
+    missing(key);
+  return fallback.value_or("");
+}

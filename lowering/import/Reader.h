@@ -1,0 +1,48 @@
+/// Typed, range-checked access to the keys of one JSON object.
+#pragma once
+
+#include "lowering/import/Json.h"
+
+#include <optional>
+
+namespace cria {
+
+/// Reads keys of an object. The first failure is kept and later ones dropped,
+/// so that a reader reads on and asks once at the end. A key that is null
+/// counts as absent, as in transformers.
+class ObjectReader {
+public:
+  /// `name` stands before the keys in messages: "rope_scaling." or "".
+  ObjectReader(const nlohmann::json &object, std::string name = "")
+      : object(object), name(std::move(name)) {}
+
+  /// The value, or null where the key is absent.
+  const nlohmann::json *find(llvm::StringRef key) const;
+
+  /// An integer of [low, high]. Without a fallback the key is required.
+  int64_t integer(llvm::StringRef key, int64_t low, int64_t high,
+                  std::optional<int64_t> fallback = {});
+  /// A positive number in the range of f32.
+  double positive(llvm::StringRef key, std::optional<double> fallback = {});
+  bool flag(llvm::StringRef key, bool fallback);
+  std::string text(llvm::StringRef key, std::optional<std::string> fallback);
+
+  /// Notes a failure about one key: "'key': problem".
+  void failKey(llvm::StringRef key, const llvm::Twine &problem);
+  void fail(const llvm::Twine &problem);
+  bool failed() const { return !problem.empty(); }
+  llvm::Error takeError() const;
+
+  /// The key as messages name it, quoted.
+  std::string quoted(llvm::StringRef key) const;
+
+private:
+  void expected(llvm::StringRef key, const llvm::Twine &what,
+                const nlohmann::json &got);
+  void missing(llvm::StringRef key);
+
+  const nlohmann::json &object;
+  std::string name, problem;
+};
+
+} // namespace cria

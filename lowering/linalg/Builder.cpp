@@ -1,0 +1,115 @@
+#include "lowering/linalg/Builder.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/IR/TypeUtilities.h"
+#include "llvm/ADT/STLExtras.h"
+
+using namespace mlir;
+using namespace cria;
+
+Value LinalgBuilder::index(int64_t value) {
+  return arith::ConstantIndexOp::create(*this, getLoc(), value);
+}
+
+Value LinalgBuilder::f32(double value) {
+  return arith::ConstantOp::create(*this, getLoc(),
+                                   getF32FloatAttr(static_cast<float>(value)));
+}
+
+SmallVector<OpFoldResult> LinalgBuilder::sizes(Value tensor) {
+  return tensor::getMixedSizes(*this, getLoc(), tensor);
+}
+
+Value LinalgBuilder::empty(ArrayRef<OpFoldResult> sizes, Type type) {
+  return tensor::EmptyOp::create(*this, getLoc(), sizes, type);
+}
+
+Value LinalgBuilder::filled(ArrayRef<OpFoldResult> sizes, double value) {
+  return linalg::FillOp::create(*this, getLoc(), ValueRange{f32(value)},
+                                ValueRange{empty(sizes, getF32Type())})
+      .getResult(0);
+}
+
+Value LinalgBuilder::widen(Value scalar) {
+  if (!isa<FloatType>(scalar.getType()) || scalar.getType().isF32())
+    return scalar;
+  return arith::ExtFOp::create(*this, getLoc(), getF32Type(), scalar);
+}
+
+Value LinalgBuilder::round(Value scalar, Type type) {
+  if (scalar.getType() == type)
+    return scalar;
+  return arith::TruncFOp::create(*this, getLoc(), type, scalar);
+}
+
+AffineMap LinalgBuilder::select(unsigned dims, ArrayRef<unsigned> results) {
+  SmallVector<AffineExpr> exprs = llvm::map_to_vector(
+      results, [&](unsigned d) { return getAffineDimExpr(d); });
+  return AffineMap::get(dims, 0, exprs, getContext());
+}
+
+SmallVector<Value> LinalgBuilder::generic(unsigned dims, Values inputs,
+                                          Values outputs,
+                                          ArrayRef<AffineMap> maps,
+                                          Payload payload) {
+  SmallVector<utils::IteratorType> iterators(dims,
+                                             utils::IteratorType::reduction);
+  for (AffineMap map : maps.take_back(outputs.size()))
+    for (AffineExpr expr : map.getResults())
+      iterators[cast<AffineDimExpr>(expr).getPosition()] =
+          utils::IteratorType::parallel;
+  auto op = linalg::GenericOp::create(
+      *this, getLoc(), TypeRange(ValueRange(outputs)), ValueRange(inputs),
+      ValueRange(outputs), maps, iterators,
+      [&](OpBuilder &nested, Location loc, ValueRange scalars) {
+        LinalgBuilder body(loc, nested);
+        auto wide = llvm::map_to_vector(
+            scalars, [&](Value scalar) { return body.widen(scalar); });
+        OpBuilder::InsertionGuard guard(*this);
+        setInsertionPoint(nested.getInsertionBlock(),
+                          nested.getInsertionPoint());
+        SmallVector<Value> results = payload(wide);
+        for (auto [result, output] : llvm::zip(results, outputs))
+          result = round(result, getElementTypeOrSelf(output.getType()));
+        linalg::YieldOp::create(*this, getLoc(), results);
+      });
+  return SmallVector<Value>(op.getResults());
+}
+
+Value LinalgBuilder::map(Values inputs, Type type, Payload payload) {
+  SmallVector<OpFoldResult> shape = sizes(inputs.front());
+  SmallVector<AffineMap> maps(inputs.size() + 1,
+                              getMultiDimIdentityMap(shape.size()));
+  return generic(shape.size(), inputs, {empty(shape, type)}, maps, payload)[0];
+}
+
+Value LinalgBuilder::contractTransposed(Value a, Value b, Value acc) {
+  return generic(3, {a, b}, {acc},
+                 {select(3, {0, 2}), select(3, {1, 2}), select(3, {0, 1})},
+                 [&](Values v) -> SmallVector<Value> {
+                   Value product =
+                       arith::MulFOp::create(*this, getLoc(), v[0], v[1]);
+                   return {
+                       arith::AddFOp::create(*this, getLoc(), v[2], product)};
+                 })[0];
+}
+
+Value LinalgBuilder::slice(Value source, ArrayRef<OpFoldResult> offsets,
+                           ArrayRef<OpFoldResult> sizes,
+                           RankedTensorType type) {
+  SmallVector<OpFoldResult> strides(offsets.size(), getIndexAttr(1));
+  if (!type)
+    return tensor::ExtractSliceOp::create(*this, getLoc(), source, offsets,
+                                          sizes, strides);
+  return tensor::ExtractSliceOp::create(*this, getLoc(), type, source, offsets,
+                                        sizes, strides);
+}
+
+Value LinalgBuilder::insert(Value source, Value dest,
+                            ArrayRef<OpFoldResult> offsets,
+                            ArrayRef<OpFoldResult> sizes) {
+  SmallVector<OpFoldResult> strides(offsets.size(), getIndexAttr(1));
+  return tensor::InsertSliceOp::create(*this, getLoc(), source, dest, offsets,
+                                       sizes, strides);
+}

@@ -1,0 +1,60 @@
+/// What the lowering of every llama op needs: linalg on tensors whose leading
+/// dimension is the token count, arithmetic in f32.
+#pragma once
+
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/IR/Builders.h"
+
+namespace cria {
+
+/// Builds ops at one location.
+class LinalgBuilder : public mlir::ImplicitLocOpBuilder {
+public:
+  using mlir::ImplicitLocOpBuilder::ImplicitLocOpBuilder;
+  using Values = llvm::ArrayRef<mlir::Value>;
+  using Payload = llvm::function_ref<llvm::SmallVector<mlir::Value>(Values)>;
+
+  mlir::Value index(int64_t value);
+  mlir::Value f32(double value);
+
+  /// The sizes of a tensor, constants where they are static.
+  llvm::SmallVector<mlir::OpFoldResult> sizes(mlir::Value tensor);
+  /// An uninitialized tensor.
+  mlir::Value empty(llvm::ArrayRef<mlir::OpFoldResult> sizes, mlir::Type type);
+  /// A tensor of one f32 value.
+  mlir::Value filled(llvm::ArrayRef<mlir::OpFoldResult> sizes, double value);
+
+  /// A linalg.generic over `dims` loops. Each operand has a map; the payload
+  /// gets the f32 values of all operands, outputs last, and returns one f32
+  /// value per output, which is rounded to the output's type. Loops that
+  /// appear in no output are reductions.
+  llvm::SmallVector<mlir::Value> generic(unsigned dims, Values inputs,
+                                         Values outputs,
+                                         llvm::ArrayRef<mlir::AffineMap> maps,
+                                         Payload payload);
+
+  /// Elementwise over tensors of one shape into a new tensor of `type`.
+  mlir::Value map(Values inputs, mlir::Type type, Payload payload);
+
+  /// A map of `dims` loops that selects `results`.
+  mlir::AffineMap select(unsigned dims, llvm::ArrayRef<unsigned> results);
+
+  /// acc[m, n] += sum_k a[m, k] * b[n, k].
+  mlir::Value contractTransposed(mlir::Value a, mlir::Value b, mlir::Value acc);
+
+  /// slice = source[offsets][sizes], dropping the unit dimensions `type` lacks.
+  mlir::Value slice(mlir::Value source,
+                    llvm::ArrayRef<mlir::OpFoldResult> offsets,
+                    llvm::ArrayRef<mlir::OpFoldResult> sizes,
+                    mlir::RankedTensorType type = {});
+  /// dest with [offsets][sizes] replaced by `source`.
+  mlir::Value insert(mlir::Value source, mlir::Value dest,
+                     llvm::ArrayRef<mlir::OpFoldResult> offsets,
+                     llvm::ArrayRef<mlir::OpFoldResult> sizes);
+
+  /// The f32 of a scalar of any storage type, and back.
+  mlir::Value widen(mlir::Value scalar);
+  mlir::Value round(mlir::Value scalar, mlir::Type type);
+};
+
+} // namespace cria

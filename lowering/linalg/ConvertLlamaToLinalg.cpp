@@ -1,0 +1,133 @@
+/// llama.kernel { linear; ... }  =>  scf.execute_region { linalg.generic; ... }
+///
+/// The pass around the lowerings of the ops: symbols, signatures, functions.
+#include "lowering/Passes.h"
+#include "lowering/Slots.h"
+#include "lowering/linalg/Lowering.h"
+
+#include "mlir/Dialect/Affine/IR/AffineOps.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+
+namespace cria {
+#define GEN_PASS_DEF_CONVERTLLAMATOLINALG
+#include "lowering/Passes.h.inc"
+} // namespace cria
+
+using namespace mlir;
+using namespace cria;
+using namespace cria::llama;
+
+/// A private function that stands for what the runtime binds.
+static void declare(OpBuilder &b, Location loc, StringRef name, Type type,
+                    bool layered, StringRef attribute, DictionaryAttr what) {
+  SmallVector<Type> inputs(layered ? 1 : 0, b.getIndexType());
+  auto function = func::FuncOp::create(
+      b, loc, name, b.getFunctionType(inputs, type));
+  function.setPrivate();
+  function->setAttr(attribute, what);
+}
+
+/// Replaces weights and tables by declarations that carry their slots.
+static void lowerSymbols(ModuleOp module) {
+  OpBuilder b(module.getContext());
+  for (auto [op, slot] : assignSlots(module)) {
+    b.setInsertionPoint(op);
+    NamedAttribute slotAttr = b.getNamedAttr("slot", b.getIndexAttr(slot));
+    if (auto weight = dyn_cast<WeightOp>(op)) {
+      auto what = b.getDictionaryAttr(
+          {b.getNamedAttr("source", weight.getSourceAttr()), slotAttr});
+      StringRef name = weight.getSymName();
+      Type type = weight.getType();
+      bool layered = weight.getCount().has_value();
+      op->setAttr("sym_name", b.getStringAttr(name + ".llama"));
+      declare(b, op->getLoc(), name, type, layered, "weight", what);
+    } else {
+      auto table = cast<RopeTableOp>(op);
+      for (int64_t i : {0, 1}) {
+        std::string name =
+            (table.getSymName() + (i == 0 ? ".cos" : ".sin")).str();
+        declare(b, op->getLoc(), name, table.getTensorType(), false, "rope",
+                b.getDictionaryAttr(
+                    b.getNamedAttr("slot", b.getIndexAttr(slot + i))));
+      }
+    }
+    op->erase();
+  }
+}
+
+/// The new entry, with an empty body.
+static func::FuncOp createEntry(OpBuilder &b, func::FuncOp old,
+                                int64_t chunk) {
+  auto type = old.getFunctionType();
+  auto ids = cast<RankedTensorType>(type.getInput(0));
+  auto logits = cast<RankedTensorType>(type.getResult(0));
+  int64_t room = ids.isDynamicDim(0) ? chunk : ids.getDimSize(0);
+  auto roomFor = [&](RankedTensorType t) {
+    SmallVector<int64_t> shape(t.getShape());
+    shape[0] = room;
+    return RankedTensorType::get(shape, t.getElementType());
+  };
+  SmallVector<Type> inputs = {roomFor(ids), b.getIndexType(),
+                              b.getIndexType(), b.getIndexType(),
+                              roomFor(logits)};
+  llvm::append_range(inputs, type.getInputs().drop_front(3));
+  SmallVector<Type> results = {roomFor(logits)};
+  llvm::append_range(results, type.getResults().drop_front());
+  auto entry = func::FuncOp::create(b, old.getLoc(), old.getName(),
+                                    b.getFunctionType(inputs, results));
+  entry->setAttr("chunk", b.getIndexAttr(room));
+  return entry;
+}
+
+static void lowerEntry(func::FuncOp old, int64_t chunk) {
+  OpBuilder outer(old);
+  func::FuncOp entry = createEntry(outer, old, chunk);
+  Block *body = entry.addEntryBlock();
+  LinalgBuilder b(old.getLoc(), outer);
+  b.setInsertionPointToStart(body);
+  Value logits = body->getArgument(4);
+  Value ids = body->getArgument(0);
+  bool dynamic = old.getFunctionType().getInput(0) != ids.getType();
+  OpFoldResult logitRows = b.getIndexAttr(1);
+  if (dynamic)
+    logitRows = arith::SubIOp::create(b, b.getLoc(), body->getArgument(1),
+                                      body->getArgument(3))
+                    .getResult();
+  EntryLowering lowering(b, logits, logitRows);
+  if (dynamic)
+    ids = b.slice(ids, {b.getIndexAttr(0)}, {body->getArgument(1)});
+  lowering.set(old.getArgument(0), ids);
+  lowering.set(old.getArgument(1), body->getArgument(2));
+  lowering.set(old.getArgument(2), body->getArgument(3));
+  for (unsigned i = 3; i < old.getNumArguments(); ++i)
+    lowering.set(old.getArgument(i), body->getArgument(i + 2));
+  lowering.lowerBlock(old.front());
+
+  Operation *ret = old.front().getTerminator();
+  b.setLoc(ret->getLoc());
+  SmallVector<Value> results;
+  for (Value value : ret->getOperands())
+    results.push_back(lowering.stored(value));
+  SmallVector<OpFoldResult> zeros(2, b.getIndexAttr(0));
+  results[0] = b.insert(results[0], logits, zeros,
+                        {logitRows, b.sizes(logits)[1]});
+  func::ReturnOp::create(b, ret->getLoc(), results);
+  old.erase();
+}
+
+namespace {
+struct ConvertLlamaToLinalg
+    : cria::impl::ConvertLlamaToLinalgBase<ConvertLlamaToLinalg> {
+  using ConvertLlamaToLinalgBase::ConvertLlamaToLinalgBase;
+
+  void runOnOperation() override {
+    SmallVector<func::FuncOp> entries(getOperation().getOps<func::FuncOp>());
+    for (func::FuncOp entry : entries)
+      lowerEntry(entry, chunk);
+    lowerSymbols(getOperation());
+  }
+};
+} // namespace

@@ -1,0 +1,381 @@
+/// llama ops to linalg on tensors, one function an op. Attention is next door.
+#include "lowering/linalg/Lowering.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "llvm/ADT/TypeSwitch.h"
+
+using namespace mlir;
+using namespace cria;
+using namespace cria::llama;
+
+using Values = LinalgBuilder::Values;
+
+static RankedTensorType tensorType(Value value) {
+  return cast<RankedTensorType>(value.getType());
+}
+
+static Type elementType(Value value) {
+  return tensorType(value).getElementType();
+}
+
+/// The sum of terms may be taken in any order and with fused products.
+static arith::FastMathFlagsAttr sumFlags(MLIRContext *context) {
+  return arith::FastMathFlagsAttr::get(context,
+                                       arith::FastMathFlags::reassoc |
+                                           arith::FastMathFlags::contract);
+}
+
+Value EntryLowering::stored(Value old) {
+  if (Value value = storedForm.lookup(old))
+    return value;
+  Value wide = wideForm.lookup(old);
+  assert(wide && "a value is lowered before its uses");
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointAfterValue(wide);
+  Value value = b.map({wide}, elementType(old),
+                      [](Values v) -> SmallVector<Value> { return {v[0]}; });
+  storedForm[old] = value;
+  return value;
+}
+
+Value EntryLowering::any(Value old) {
+  if (Value wide = wideForm.lookup(old))
+    return wide;
+  return stored(old);
+}
+
+void EntryLowering::lowerBlock(Block &block) {
+  for (Operation &op : block.without_terminator())
+    lower(&op);
+}
+
+void EntryLowering::lower(Operation *op) {
+  b.setLoc(op->getLoc());
+  llvm::TypeSwitch<Operation *>(op)
+      .Case<GetWeightOp, GetRopeOp, EmbedOp, RMSNormOp, LayerNormOp, LinearOp,
+            HeadOp, SwiGLUOp, ResidualOp, RopeOp, KVAppendOp, GQAOp, KernelOp>(
+          [&](auto typed) { lower(typed); })
+      .Case<scf::ForOp>([&](scf::ForOp loop) { lowerLoop(loop); })
+      .Default([&](Operation *other) {
+        if (lowerReshape(other))
+          return;
+        IRMapping mapping;
+        for (Value operand : other->getOperands())
+          mapping.map(operand, stored(operand));
+        Operation *copy = b.clone(*other, mapping);
+        for (auto [old, value] :
+             llvm::zip(other->getResults(), copy->getResults()))
+          storedForm[old] = value;
+      });
+}
+
+/// Reshapes carry the wide form on.
+bool EntryLowering::lowerReshape(Operation *op) {
+  if (!isa<tensor::ExpandShapeOp, tensor::CollapseShapeOp>(op) ||
+      !wideForm.count(op->getOperand(0)))
+    return false;
+  auto type = cast<RankedTensorType>(op->getResult(0).getType())
+                  .clone(b.getF32Type());
+  Value wide = wideForm[op->getOperand(0)];
+  if (auto expand = dyn_cast<tensor::ExpandShapeOp>(op)) {
+    SmallVector<OpFoldResult> shape = expand.getMixedOutputShape();
+    for (OpFoldResult &size : shape)
+      if (auto value = dyn_cast<Value>(size))
+        size = stored(value);
+    wideForm[op->getResult(0)] = tensor::ExpandShapeOp::create(
+        b, b.getLoc(), type, wide, expand.getReassociationIndices(), shape);
+    return true;
+  }
+  auto collapse = cast<tensor::CollapseShapeOp>(op);
+  wideForm[op->getResult(0)] = tensor::CollapseShapeOp::create(
+      b, b.getLoc(), type, wide, collapse.getReassociationIndices());
+  return true;
+}
+
+Value EntryLowering::call(StringRef symbol, Type type, ValueRange operands) {
+  return func::CallOp::create(b, b.getLoc(), symbol, type, operands)
+      .getResult(0);
+}
+
+void EntryLowering::lower(GetWeightOp op) {
+  SmallVector<Value> layer;
+  if (op.getLayer())
+    layer.push_back(stored(op.getLayer()));
+  storedForm[op] = call(op.getWeight(), op.getType(), layer);
+}
+
+void EntryLowering::lower(GetRopeOp op) {
+  std::string name = op.getTable().str();
+  storedForm[op.getCos()] = call(name + ".cos", op.getCos().getType(), {});
+  storedForm[op.getSin()] = call(name + ".sin", op.getSin().getType(), {});
+}
+
+void EntryLowering::lower(EmbedOp op) {
+  Value ids = stored(op.getIds()), table = stored(op.getTable());
+  Value out = b.empty({b.sizes(ids)[0], b.sizes(table)[1]}, elementType(table));
+  storedForm[op] = b.generic(
+      2, {ids}, {out}, {b.select(2, {0}), b.select(2, {0, 1})},
+      [&](Values v) -> SmallVector<Value> {
+        Value id = arith::IndexCastOp::create(b, b.getLoc(), b.getIndexType(),
+                                              v[0]);
+        Value column = linalg::IndexOp::create(b, b.getLoc(), 1);
+        return {b.widen(tensor::ExtractOp::create(b, b.getLoc(), table,
+                                                  ValueRange{id, column}))};
+      })[0];
+}
+
+/// mean[t] = sum_i term(rows[t, i]) / I.
+Value EntryLowering::rowMean(Value rows, LinalgBuilder::Payload term) {
+  auto flags = sumFlags(b.getContext());
+  Value sum = b.generic(
+      2, {rows}, {b.filled({b.sizes(rows)[0]}, 0)},
+      {b.select(2, {0, 1}), b.select(2, {0})},
+      [&](Values v) -> SmallVector<Value> {
+        return {arith::AddFOp::create(b, b.getLoc(), v[1],
+                                      term({v[0]}).front(), flags)};
+      })[0];
+  double count = tensorType(rows).getDimSize(1);
+  return b.map({sum}, b.getF32Type(), [&](Values v) -> SmallVector<Value> {
+    return {arith::DivFOp::create(b, b.getLoc(), v[0], b.f32(count))};
+  });
+}
+
+void EntryLowering::lower(RMSNormOp op) {
+  Value x = any(op.getInput());
+  Type type = op.getType().getElementType();
+  auto flags = sumFlags(b.getContext());
+  Value mean = rowMean(x, [&](Values v) -> SmallVector<Value> {
+    return {arith::MulFOp::create(b, b.getLoc(), v[0], v[0], flags)};
+  });
+  Value inverse = b.map({mean}, b.getF32Type(), [&](Values v) {
+    Value shifted = arith::AddFOp::create(
+        b, b.getLoc(), v[0], b.f32(op.getEps().convertToDouble()));
+    return SmallVector<Value>{math::RsqrtOp::create(b, b.getLoc(), shifted)};
+  });
+  SmallVector<Value> inputs = {x, inverse};
+  SmallVector<AffineMap> maps = {b.select(2, {0, 1}), b.select(2, {0})};
+  if (op.getWeight()) {
+    inputs.push_back(stored(op.getWeight()));
+    maps.push_back(b.select(2, {1}));
+  }
+  maps.push_back(b.select(2, {0, 1}));
+  storedForm[op] =
+      b.generic(2, inputs, {b.empty(b.sizes(x), type)}, maps, [&](Values v) {
+        Value y = arith::MulFOp::create(b, b.getLoc(), v[0], v[1]);
+        y = b.widen(b.round(y, type));
+        if (op.getWeight())
+          y = arith::MulFOp::create(b, b.getLoc(), v[2], y);
+        return SmallVector<Value>{y};
+      })[0];
+}
+
+void EntryLowering::lower(LayerNormOp op) {
+  Value x = any(op.getInput());
+  Value mean = rowMean(
+      x, [](Values v) -> SmallVector<Value> { return {v.front()}; });
+  SmallVector<AffineMap> rows = {b.select(2, {0, 1}), b.select(2, {0}),
+                                 b.select(2, {0, 1})};
+  auto centre = [&](Values v) -> SmallVector<Value> {
+    return {arith::SubFOp::create(b, b.getLoc(), v[0], v[1])};
+  };
+  Value centred = b.generic(2, {x, mean}, {b.empty(b.sizes(x), b.getF32Type())},
+                            rows, centre)[0];
+  Value variance = rowMean(centred, [&](Values v) -> SmallVector<Value> {
+    return {arith::MulFOp::create(b, b.getLoc(), v[0], v[0])};
+  });
+  SmallVector<Value> inputs = {centred, variance};
+  SmallVector<AffineMap> maps = {rows[0], rows[1]};
+  for (Value vector : {op.getGamma(), op.getBeta()})
+    if (vector) {
+      inputs.push_back(stored(vector));
+      maps.push_back(b.select(2, {1}));
+    }
+  maps.push_back(rows[0]);
+  double eps = op.getEps().convertToDouble();
+  Value out = b.empty(b.sizes(x), op.getType().getElementType());
+  storedForm[op] = b.generic(2, inputs, {out}, maps, [&](Values v) {
+    Value shifted = arith::AddFOp::create(b, b.getLoc(), v[1], b.f32(eps));
+    Value y = arith::MulFOp::create(
+        b, b.getLoc(), v[0], math::RsqrtOp::create(b, b.getLoc(), shifted));
+    if (op.getGamma())
+      y = arith::MulFOp::create(b, b.getLoc(), y, v[2]);
+    if (op.getBeta())
+      y = arith::AddFOp::create(b, b.getLoc(), y, v[3]);
+    return SmallVector<Value>{y};
+  })[0];
+}
+
+/// x (T, K) times weight (N, K) transposed, in f32, into `into` or a new tensor.
+Value EntryLowering::matmul(Value x, Value weight, Value into) {
+  if (!into)
+    into = b.empty({b.sizes(x)[0], b.sizes(weight)[0]}, b.getF32Type());
+  Value zero = linalg::FillOp::create(b, b.getLoc(), ValueRange{b.f32(0)},
+                                      ValueRange{into})
+                   .getResult(0);
+  return b.contractTransposed(x, weight, zero);
+}
+
+void EntryLowering::lower(LinearOp op) {
+  Value y = matmul(stored(op.getInput()), stored(op.getWeight()), {});
+  if (op.getBias())
+    y = b.generic(2, {stored(op.getBias())}, {y},
+                  {b.select(2, {1}), b.select(2, {0, 1})},
+                  [&](Values v) -> SmallVector<Value> {
+                    return {
+                        arith::AddFOp::create(b, b.getLoc(), v[1], v[0])};
+                  })[0];
+  (elementType(op.getResult()).isF32() ? storedForm : wideForm)[op] = y;
+}
+
+/// Whether the function returns this value, out of the kernel it may be in.
+static bool isReturned(Value value) {
+  return llvm::any_of(value.getUses(), [](OpOperand &use) {
+    if (isa<YieldOp>(use.getOwner()))
+      return isReturned(use.getOwner()->getParentOp()->getResult(
+          use.getOperandNumber()));
+    return isa<func::ReturnOp>(use.getOwner()) && use.getOperandNumber() == 0;
+  });
+}
+
+void EntryLowering::lower(HeadOp op) {
+  Value x = stored(op.getInput()), into;
+  if (isReturned(op)) {
+    SmallVector<OpFoldResult> zero(2, b.getIndexAttr(0));
+    into = b.slice(logits, zero, {logitRows, b.sizes(logits)[1]});
+  }
+  storedForm[op] = matmul(x, stored(op.getWeight()), into);
+}
+
+void EntryLowering::lower(SwiGLUOp op) {
+  storedForm[op] =
+      b.map({any(op.getGate()), any(op.getUp())},
+            op.getType().getElementType(), [&](Values v) {
+              Value negative = arith::NegFOp::create(b, b.getLoc(), v[0]);
+              Value exp = math::ExpOp::create(b, b.getLoc(), negative);
+              Value one = arith::AddFOp::create(b, b.getLoc(), exp, b.f32(1));
+              Value silu = arith::DivFOp::create(b, b.getLoc(), v[0], one);
+              return SmallVector<Value>{
+                  arith::MulFOp::create(b, b.getLoc(), silu, v[1])};
+            });
+}
+
+void EntryLowering::lower(ResidualOp op) {
+  SmallVector<AffineMap> maps(2, b.select(2, {0, 1}));
+  storedForm[op] =
+      b.generic(2, {any(op.getUpdate())}, {stored(op.getStream())}, maps,
+                [&](Values v) -> SmallVector<Value> {
+                  return {arith::AddFOp::create(b, b.getLoc(), v[1], v[0])};
+                })[0];
+}
+
+void EntryLowering::lower(RopeOp op) {
+  Value x = any(op.getInput());
+  SmallVector<OpFoldResult> sizes = b.sizes(x);
+  int64_t half = tensorType(op.getCos()).getDimSize(1);
+  Value out = b.empty(sizes, op.getType().getElementType());
+  SmallVector<OpFoldResult> low(3, b.getIndexAttr(0)), high = low;
+  high[2] = b.getIndexAttr(half);
+  sizes[2] = b.getIndexAttr(half);
+  SmallVector<OpFoldResult> row = {stored(op.getPosition()), b.getIndexAttr(0)},
+                            rows = {sizes[0], sizes[2]};
+  SmallVector<Value> inputs = {b.slice(x, low, sizes), b.slice(x, high, sizes),
+                               b.slice(stored(op.getCos()), row, rows),
+                               b.slice(stored(op.getSin()), row, rows)};
+  AffineMap all = b.select(3, {0, 1, 2}), table = b.select(3, {0, 2});
+  // One half after the other, each in place in the result.
+  for (bool upper : {false, true}) {
+    ArrayRef<OpFoldResult> offsets = upper ? high : low;
+    Value half = b.generic(
+        3, inputs, {b.slice(out, offsets, sizes)},
+        {all, all, table, table, all}, [&](Values v) -> SmallVector<Value> {
+          Value own = arith::MulFOp::create(b, b.getLoc(), v[upper], v[2]);
+          Value other = arith::MulFOp::create(b, b.getLoc(), v[!upper], v[3]);
+          if (upper)
+            return {arith::AddFOp::create(b, b.getLoc(), own, other)};
+          return {arith::SubFOp::create(b, b.getLoc(), own, other)};
+        })[0];
+    out = b.insert(half, out, offsets, sizes);
+  }
+  storedForm[op] = out;
+}
+
+void EntryLowering::lower(KVAppendOp op) {
+  Value rows = stored(op.getRows()), cache = stored(op.getCache());
+  Value layer = stored(op.getLayer()), position = stored(op.getPosition());
+  auto type = tensorType(rows);
+  OpFoldResult heads = b.getIndexAttr(type.getDimSize(1)),
+               size = b.getIndexAttr(type.getDimSize(2)),
+               zero = b.getIndexAttr(0), one = b.getIndexAttr(1);
+  auto rowType = RankedTensorType::get(type.getShape().drop_front(),
+                                       type.getElementType());
+  Value tokens = getValueOrCreateConstantIndexOp(b, b.getLoc(),
+                                                 b.sizes(rows)[0]);
+  auto loop = scf::ForOp::create(
+      b, b.getLoc(), b.index(0), tokens, b.index(1), ValueRange{cache},
+      [&](OpBuilder &nested, Location loc, Value token, ValueRange carried) {
+        LinalgBuilder body(loc, nested);
+        Value row = body.slice(rows, {token, zero, zero}, {one, heads, size},
+                               rowType);
+        Value at = arith::AddIOp::create(body, loc, position, token);
+        Value next = body.insert(row, carried[0], {layer, zero, at, zero},
+                                 {one, heads, one, size});
+        scf::YieldOp::create(body, loc, next);
+      });
+  storedForm[op] = loop.getResult(0);
+}
+
+void EntryLowering::lower(GQAOp op) {
+  AttentionOperands operands = {any(op.getQuery()), stored(op.getKeyCache()),
+                                stored(op.getValueCache()),
+                                stored(op.getLayer()),
+                                stored(op.getPosition())};
+  auto type = cast<RankedTensorType>(op.getType());
+  storedForm[op] = lowerAttention(b, operands, op, type);
+}
+
+void EntryLowering::lower(KernelOp op) {
+  auto region = scf::ExecuteRegionOp::create(b, b.getLoc(),
+                                             op.getResultTypes());
+  region->setAttr("kernel", op.getKernelNameAttr());
+  region.setNoInline(true);
+  OpBuilder::InsertionGuard guard(b);
+  Location loc = b.getLoc();
+  b.createBlock(&region.getRegion());
+  Block &body = op.getBody().front();
+  lowerBlock(body);
+  b.setLoc(loc);
+  SmallVector<Value> results;
+  for (Value value : body.getTerminator()->getOperands())
+    results.push_back(stored(value));
+  scf::YieldOp::create(b, loc, results);
+  for (auto [old, value] : llvm::zip(op.getResults(), region.getResults()))
+    storedForm[old] = value;
+}
+
+void EntryLowering::lowerLoop(scf::ForOp loop) {
+  SmallVector<Value> inits;
+  for (Value init : loop.getInitArgs())
+    inits.push_back(stored(init));
+  auto copy = scf::ForOp::create(
+      b, loop.getLoc(), stored(loop.getLowerBound()),
+      stored(loop.getUpperBound()), stored(loop.getStep()), inits);
+  for (auto [old, value] :
+       llvm::zip(loop.getBody()->getArguments(), copy.getBody()->getArguments()))
+    storedForm[old] = value;
+  OpBuilder::InsertionGuard guard(b);
+  if (inits.empty())
+    b.setInsertionPoint(copy.getBody()->getTerminator());
+  else
+    b.setInsertionPointToEnd(copy.getBody());
+  lowerBlock(*loop.getBody());
+  SmallVector<Value> yielded;
+  for (Value value : loop.getYieldedValues())
+    yielded.push_back(stored(value));
+  if (!inits.empty())
+    scf::YieldOp::create(b, loop.getLoc(), yielded);
+  for (auto [old, value] : llvm::zip(loop.getResults(), copy.getResults()))
+    storedForm[old] = value;
+}

@@ -1,0 +1,70 @@
+/// The state of lowering one entry function from llama to linalg.
+#pragma once
+
+#include "dialect/Dialect.h"
+#include "lowering/linalg/Builder.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "llvm/ADT/DenseMap.h"
+
+namespace cria {
+
+/// Lowers the ops of one function, in order, into a new one.
+///
+/// Every llama value has a stored form, of its declared type. The result of a
+/// linear is first made in f32, its wide form; ops that compute read the wide
+/// form where there is one, so that within a kernel a value is rounded once,
+/// where it leaves.
+class EntryLowering {
+public:
+  /// `logits` has room for more than the `logitRows` rows that are returned.
+  EntryLowering(LinalgBuilder &builder, mlir::Value logits,
+                mlir::OpFoldResult logitRows)
+      : b(builder), logits(logits), logitRows(logitRows) {}
+
+  void lowerBlock(mlir::Block &block);
+  void set(mlir::Value old, mlir::Value stored) { storedForm[old] = stored; }
+  mlir::Value stored(mlir::Value old);
+
+private:
+  mlir::Value any(mlir::Value old);
+  void lower(mlir::Operation *op);
+  void lower(llama::GetWeightOp op);
+  void lower(llama::GetRopeOp op);
+  void lower(llama::EmbedOp op);
+  void lower(llama::RMSNormOp op);
+  void lower(llama::LayerNormOp op);
+  void lower(llama::LinearOp op);
+  void lower(llama::HeadOp op);
+  void lower(llama::SwiGLUOp op);
+  void lower(llama::ResidualOp op);
+  void lower(llama::RopeOp op);
+  void lower(llama::KVAppendOp op);
+  void lower(llama::GQAOp op);
+  void lower(llama::KernelOp op);
+  void lowerLoop(mlir::scf::ForOp loop);
+  bool lowerReshape(mlir::Operation *op);
+  mlir::Value rowMean(mlir::Value rows, LinalgBuilder::Payload term);
+  mlir::Value matmul(mlir::Value x, mlir::Value weight, mlir::Value into);
+  mlir::Value call(mlir::StringRef symbol, mlir::Type type,
+                   mlir::ValueRange operands);
+
+  LinalgBuilder &b;
+  /// (tokens, vocab): where the head writes.
+  mlir::Value logits;
+  mlir::OpFoldResult logitRows;
+  llvm::DenseMap<mlir::Value, mlir::Value> storedForm, wideForm;
+};
+
+/// What `llama.gqa` reads: a query of any form (T, H, D), caches (L, KVH, S, D).
+struct AttentionOperands {
+  mlir::Value query, keys, values, layer, position;
+};
+
+/// Lowers attention to an online softmax over blocks of keys: (T, H, D) of
+/// `type`. See Attention.cpp.
+mlir::Value lowerAttention(LinalgBuilder &b, AttentionOperands operands,
+                           llama::GQAOp op, mlir::RankedTensorType type);
+
+} // namespace cria

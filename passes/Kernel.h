@@ -1,0 +1,81 @@
+/// Gathers ops of one block into a `llama.kernel`: what all fusion passes
+/// share.
+#pragma once
+
+#include "dialect/Dialect.h"
+
+#include "mlir/IR/Remarks.h"
+#include "llvm/ADT/SetVector.h"
+
+namespace cria {
+
+/// Ops of one block that are to become one kernel. A pass inserts the ops that
+/// end the kernel, then absorbs producers.
+class KernelGroup {
+public:
+  /// `pass` is the argument of the pass: the category of its remarks.
+  KernelGroup(mlir::Block *block, llvm::StringRef pass)
+      : block(block), pass(pass) {}
+
+  /// Takes an op of the block, whatever else uses its results: those leave the
+  /// kernel.
+  void insert(mlir::Operation *op) { ops.insert(op); }
+
+  /// The op that defines the value if it is an `Ops` of this block and in no
+  /// kernel.
+  template <typename... Ops> mlir::Operation *producer(mlir::Value value) {
+    mlir::Operation *op = value.getDefiningOp();
+    return op && op->getBlock() == block && mlir::isa<Ops...>(op) ? op
+                                                                  : nullptr;
+  }
+
+  /// Takes the value's producer, an `Ops`, and returns it. Null where there is
+  /// none, and where its results are used outside of the group: then a missed
+  /// remark says so.
+  template <typename... Ops> mlir::Operation *absorb(mlir::Value value) {
+    mlir::Operation *op = producer<Ops...>(value);
+    return op && tryInsert(op) ? op : nullptr;
+  }
+
+  /// Takes the norm that every linear of the group reads.
+  void absorbNorm();
+
+  /// Wraps the ops into a kernel where the last of them stands, and emits a
+  /// passed remark. The kernel's name comes from the locations (kernelName), or
+  /// is `fallback`. Null after a missed remark where an op in between reads one
+  /// of the ops and is read by another.
+  llama::KernelOp outline(llvm::StringRef fallback);
+
+  /// Says why an op was left out.
+  void missed(mlir::Operation *op, llvm::StringRef reason);
+
+  bool empty() const { return ops.empty(); }
+
+private:
+  bool tryInsert(mlir::Operation *op);
+  bool findDependents(llvm::SmallVectorImpl<mlir::Operation *> &dependents);
+  mlir::remark::RemarkOpts remarkOptions(llvm::StringRef name);
+
+  mlir::Block *block;
+  llvm::StringRef pass;
+  llvm::SetVector<mlir::Operation *> ops;
+};
+
+/// Blocks that hold ops outside of kernels.
+llvm::SmallVector<mlir::Block *> blocksOutsideKernels(mlir::Operation *root);
+
+/// A kernel's name from the module paths in its ops' locations: of the ops that
+/// read weights or caches (embed, linear, head, gqa), the common path, then
+/// what distinguishes them. "model", "*" and numbers are dropped; "self_attn"
+/// is "attn", "embed_tokens" is "embed", "lm_head" is "head", "o_proj" is
+/// "out", and "_proj" is dropped:
+///
+///   model.layers.*.self_attn.{q,k,v}_proj      layers_attn_qkv
+///   model.layers.*.mlp.{gate,up}_proj          layers_mlp_gate_up
+///   model.layers.*.self_attn.o_proj            layers_attn_out
+///
+/// Where there are no such ops, the last op's path and mnemonic. Empty where
+/// locations hold no path.
+std::string kernelName(llvm::ArrayRef<mlir::Operation *> ops);
+
+} // namespace cria

@@ -1,0 +1,19 @@
+/// Passes from the llama dialect to the llama dialect. See passes/README.md.
+#pragma once
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Pass/Pass.h"
+
+namespace cria {
+
+#define GEN_PASS_DECL
+#include "passes/Passes.h.inc"
+
+#define GEN_PASS_REGISTRATION
+#include "passes/Passes.h.inc"
+
+/// Takes a module with `@forward` to entries whose ops are all in kernels; at
+/// most five kernels a layer for a Llama.
+void buildFusePipeline(mlir::OpPassManager &pm);
+
+} // namespace cria

@@ -1,0 +1,79 @@
+#ifndef CRIA_PASSES_PASSES_TD
+#define CRIA_PASSES_PASSES_TD
+
+include "mlir/Pass/PassBase.td"
+
+def SpecializeEntries : Pass<"llama-specialize-entries", "::mlir::ModuleOp"> {
+  let summary = "make prefill and decode entries of the forward pass";
+  let description = [{
+    Before: one function `@forward` (see the llama dialect). After: `@prefill`,
+    the same function under that name, and `@decode`, its copy for one token:
+    every token dimension is 1 and the first logit is that of token 0. Both take
+    the same arguments but for the type of the ids, and `@decode` ignores
+    `first`.
+
+    Expects no `llama.kernel` yet. Fails on an op whose type for one token it
+    cannot infer.
+  }];
+  let dependentDialects = ["::mlir::arith::ArithDialect",
+                           "::mlir::tensor::TensorDialect"];
+}
+
+class FusionPass<string argument>
+    : Pass<argument, "::mlir::func::FuncOp"> {
+  let dependentDialects = ["::cria::llama::LlamaDialect"];
+}
+
+def FuseQKV : FusionPass<"llama-fuse-qkv"> {
+  let summary = "fuse what makes queries, keys and values of one attention";
+  let description = [{
+    Before: `llama.gqa` whose query and caches come from `linear`,
+    `tensor.expand_shape`, `rope` and `kv_append`, in this order, each optional.
+    After: these ops are one `llama.kernel`, with the norm in front of the
+    linears where all of them read it and nothing else does.
+
+    An op whose result is used elsewhere stays outside, with what is before it;
+    a missed remark says so. Weights are read outside of the kernel.
+  }];
+}
+
+def FuseAttention : FusionPass<"llama-fuse-attention"> {
+  let summary = "fuse attention with the merging of its heads";
+  let description = [{
+    Before: `llama.gqa` outside of kernels. After: it is in a `llama.kernel`,
+    with the `tensor.collapse_shape` of its result where that is the only use.
+  }];
+}
+
+def FuseResidual : FusionPass<"llama-fuse-residual"> {
+  let summary = "fuse a linear into the addition to the residual stream";
+  let description = [{
+    Before: `llama.residual` whose update is a `llama.linear` that nothing else
+    reads. After: both are one `llama.kernel`, with a `tensor.collapse_shape`
+    in front of the linear that nothing else reads.
+
+    An update that is no linear, or is read elsewhere, leaves the addition
+    alone; a missed remark says so.
+  }];
+}
+
+def FuseGateUp : FusionPass<"llama-fuse-gate-up"> {
+  let summary = "fuse the linears of a gated MLP with their product";
+  let description = [{
+    Before: `llama.swiglu` of linears. After: it and the linears that only it
+    reads are one `llama.kernel`, with the norm in front of the linears where
+    all of them read it and nothing else does. Missed remarks say what stayed
+    outside and why.
+  }];
+}
+
+def OutlineKernels : FusionPass<"llama-outline-kernels"> {
+  let summary = "make kernels of the ops that no fusion took";
+  let description = [{
+    After: every op of the llama dialect that computes is in a `llama.kernel`;
+    `get_weight` and `get_rope` never are. A norm that only one linear or head
+    reads shares its kernel; any other op has its own.
+  }];
+}
+
+#endif

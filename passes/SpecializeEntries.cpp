@@ -1,0 +1,210 @@
+/// @forward  =>  @prefill, and @decode with one token:
+///
+///   %n = tensor.dim %ids, %c0                  =>  1
+///   llama.linear %x : tensor<?x64xf32>, ...    =>  tensor<1x64xf32>
+///   tensor.extract_slice %x[%first, 0] [%rows, 64]  =>  %x
+///
+/// The copy is made op by op: operands have new types, so each op's result
+/// types are inferred anew and constants folded on the way.
+#include "passes/Passes.h"
+
+#include "dialect/Dialect.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/Dialect/Utils/StaticValueUtils.h"
+#include "mlir/IR/IRMapping.h"
+
+namespace cria {
+#define GEN_PASS_DEF_SPECIALIZEENTRIES
+#include "passes/Passes.h.inc"
+} // namespace cria
+
+using namespace mlir;
+using namespace cria;
+using namespace cria::llama;
+
+/// The type with one token in place of a dynamic first dimension.
+static Type oneToken(Type type) {
+  auto tensor = dyn_cast<RankedTensorType>(type);
+  if (!tensor || tensor.getRank() == 0 || !tensor.isDynamicDim(0))
+    return type;
+  SmallVector<int64_t> shape(tensor.getShape());
+  shape[0] = 1;
+  return tensor.clone(shape);
+}
+
+static bool isDynamic(Type type) {
+  auto shaped = dyn_cast<ShapedType>(type);
+  return shaped && !shaped.hasStaticShape();
+}
+
+namespace {
+/// Copies ops, mapping the values of the old function to those of the new.
+class Specializer {
+public:
+  Specializer(OpBuilder &b, IRMapping &map) : b(b), map(map) {}
+
+  LogicalResult copyBlock(Block &block);
+
+private:
+  LogicalResult copy(Operation *op);
+  LogicalResult copyLoop(scf::ForOp loop);
+  Operation *create(Operation *op);
+  Operation *create(tensor::ExpandShapeOp op);
+  Operation *create(tensor::CollapseShapeOp op);
+  Operation *create(tensor::ExtractSliceOp op);
+  SmallVector<OpFoldResult> mapped(ArrayRef<OpFoldResult> values);
+
+  OpBuilder &b;
+  IRMapping &map;
+};
+} // namespace
+
+LogicalResult Specializer::copyBlock(Block &block) {
+  for (Operation &op : block.without_terminator())
+    if (failed(copy(&op)))
+      return failure();
+  return success();
+}
+
+/// Sizes of the old function in the new one, constants as attributes.
+SmallVector<OpFoldResult> Specializer::mapped(ArrayRef<OpFoldResult> values) {
+  return llvm::map_to_vector(values, [&](OpFoldResult value) -> OpFoldResult {
+    if (auto old = dyn_cast<Value>(value))
+      return getAsOpFoldResult(map.lookup(old));
+    return value;
+  });
+}
+
+Operation *Specializer::create(tensor::ExpandShapeOp op) {
+  SmallVector<OpFoldResult> sizes = mapped(op.getMixedOutputShape());
+  auto type = op.getResultType().clone(decomposeMixedValues(sizes).first);
+  return tensor::ExpandShapeOp::create(b, op.getLoc(), type,
+                                       map.lookup(op.getSrc()),
+                                       op.getReassociationIndices(), sizes);
+}
+
+Operation *Specializer::create(tensor::CollapseShapeOp op) {
+  return tensor::CollapseShapeOp::create(
+      b, op.getLoc(), map.lookup(op.getSrc()), op.getReassociationIndices());
+}
+
+Operation *Specializer::create(tensor::ExtractSliceOp op) {
+  SmallVector<OpFoldResult> sizes = mapped(op.getMixedSizes());
+  auto type = tensor::ExtractSliceOp::inferCanonicalRankReducedResultType(
+      op.getType().getRank(),
+      cast<RankedTensorType>(oneToken(op.getSourceType())), sizes);
+  return tensor::ExtractSliceOp::create(
+      b, op.getLoc(), type, map.lookup(op.getSource()),
+      mapped(op.getMixedOffsets()), sizes, mapped(op.getMixedStrides()));
+}
+
+/// The op on new operands, its types inferred where it knows how.
+Operation *Specializer::create(Operation *op) {
+  if (auto typed = dyn_cast<tensor::ExpandShapeOp>(op))
+    return create(typed);
+  if (auto typed = dyn_cast<tensor::CollapseShapeOp>(op))
+    return create(typed);
+  if (auto typed = dyn_cast<tensor::ExtractSliceOp>(op))
+    return create(typed);
+  Operation *made = b.clone(*op, map);
+  auto inferring = dyn_cast<InferTypeOpInterface>(made);
+  SmallVector<Type> types;
+  if (!inferring ||
+      failed(inferring.inferReturnTypes(
+          op->getContext(), op->getLoc(), made->getOperands(),
+          made->getDiscardableAttrDictionary(), made->getPropertiesStorage(),
+          made->getRegions(), types)))
+    return made;
+  for (auto [result, type] : llvm::zip(made->getResults(), types))
+    result.setType(type);
+  return made;
+}
+
+LogicalResult Specializer::copy(Operation *op) {
+  if (auto loop = dyn_cast<scf::ForOp>(op))
+    return copyLoop(loop);
+  if (op->getNumRegions())
+    return op->emitError("expected no op with a region but scf.for, got ")
+           << op->getName();
+  Operation *made = create(op);
+  if (llvm::any_of(made->getResultTypes(), isDynamic))
+    return op->emitError("expected a type that can be inferred for one token");
+  SmallVector<Value> values;
+  if (failed(b.tryFold(made, values)) || values.empty())
+    values.assign(made->result_begin(), made->result_end());
+  else
+    made->erase();
+  map.map(op->getResults(), values);
+  return success();
+}
+
+LogicalResult Specializer::copyLoop(scf::ForOp loop) {
+  SmallVector<Value> inits = llvm::map_to_vector(
+      loop.getInitArgs(), [&](Value value) { return map.lookup(value); });
+  auto made = scf::ForOp::create(
+      b, loop.getLoc(), map.lookup(loop.getLowerBound()),
+      map.lookup(loop.getUpperBound()), map.lookup(loop.getStep()), inits);
+  map.map(loop.getBody()->getArguments(), made.getBody()->getArguments());
+  map.map(loop.getResults(), made.getResults());
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(made.getBody());
+  if (failed(copyBlock(*loop.getBody())))
+    return failure();
+  if (inits.empty())
+    return success();
+  Operation *yield = loop.getBody()->getTerminator();
+  Operation *copied = b.clone(*yield, map);
+  if (copied->getOperandTypes() != made.getResultTypes())
+    return yield->emitError("expected a loop to carry the same number of "
+                            "tokens throughout");
+  return success();
+}
+
+static LogicalResult makeDecode(func::FuncOp forward) {
+  OpBuilder b(forward->getContext());
+  b.setInsertionPointAfter(forward);
+  FunctionType type = forward.getFunctionType();
+  auto decode = func::FuncOp::create(
+      b, forward.getLoc(), "decode",
+      b.getFunctionType(llvm::map_to_vector(type.getInputs(), oneToken),
+                        llvm::map_to_vector(type.getResults(), oneToken)));
+  Block *entry = decode.addEntryBlock();
+  b.setInsertionPointToStart(entry);
+  IRMapping map;
+  map.map(forward.getArguments(), entry->getArguments());
+  Value first = arith::ConstantIndexOp::create(b, forward.getLoc(), 0);
+  map.map(forward.getArgument(2), first);
+  if (failed(Specializer(b, map).copyBlock(forward.front())))
+    return failure();
+  Operation *ret = forward.front().getTerminator();
+  Operation *copied = b.clone(*ret, map);
+  if (copied->getOperandTypes() != decode.getResultTypes())
+    return ret->emitError("expected one row of logits for one token");
+  return success();
+}
+
+/// Whether the function takes ids, position and first logit.
+static bool isForward(func::FuncOp op) {
+  return op && op.getBody().hasOneBlock() && op.getNumArguments() >= 3 &&
+         op.getArgument(1).getType().isIndex() &&
+         op.getArgument(2).getType().isIndex();
+}
+
+namespace {
+struct SpecializeEntries
+    : cria::impl::SpecializeEntriesBase<SpecializeEntries> {
+  void runOnOperation() override {
+    auto forward = getOperation().lookupSymbol<func::FuncOp>("forward");
+    if (!isForward(forward)) {
+      getOperation().emitError(
+          "expected a function @forward(ids, position, first, caches...)");
+      return signalPassFailure();
+    }
+    if (failed(makeDecode(forward)))
+      return signalPassFailure();
+    forward.setName("prefill");
+  }
+};
+} // namespace

@@ -1,0 +1,213 @@
+#include "runtime/Api.h"
+
+#include "runtime/Binding.h"
+
+#include <algorithm>
+#include <cstring>
+
+using namespace cria;
+
+cria_status cria::report(const Status &status, cria_error *error) {
+  if (error) {
+    error->status = status.code();
+    size_t length =
+        std::min(status.message().size(), sizeof(error->message) - 1);
+    memcpy(error->message, status.message().data(), length);
+    error->message[length] = '\0';
+  }
+  return status.code();
+}
+
+/// The first of `checks` that failed.
+Status cria::first(std::initializer_list<Status> checks) {
+  for (const Status &status : checks)
+    if (!status.ok())
+      return status;
+  return Status();
+}
+
+Status cria::notNull(const void *pointer, const char *what) {
+  if (pointer)
+    return Status();
+  return Status(CRIA_INVALID_ARGUMENT, std::string(what) + " is NULL");
+}
+
+Status cria::hasSize(size_t found, size_t expected, const char *what) {
+  if (found == expected)
+    return Status();
+  return Status(CRIA_INVALID_ARGUMENT,
+                std::string(what) + "->size is " + std::to_string(found) +
+                    ", expected " + std::to_string(expected));
+}
+
+const char *cria_version(void) { return "0.1.0"; }
+
+const char *cria_status_name(cria_status status) {
+  switch (status) {
+  case CRIA_OK:
+    return "OK";
+  case CRIA_CANCELLED:
+    return "CANCELLED";
+  case CRIA_INVALID_ARGUMENT:
+    return "INVALID_ARGUMENT";
+  case CRIA_NOT_FOUND:
+    return "NOT_FOUND";
+  case CRIA_PERMISSION_DENIED:
+    return "PERMISSION_DENIED";
+  case CRIA_RESOURCE_EXHAUSTED:
+    return "RESOURCE_EXHAUSTED";
+  case CRIA_FAILED_PRECONDITION:
+    return "FAILED_PRECONDITION";
+  case CRIA_ABORTED:
+    return "ABORTED";
+  case CRIA_OUT_OF_RANGE:
+    return "OUT_OF_RANGE";
+  case CRIA_UNIMPLEMENTED:
+    return "UNIMPLEMENTED";
+  case CRIA_INTERNAL:
+    return "INTERNAL";
+  case CRIA_UNAVAILABLE:
+    return "UNAVAILABLE";
+  case CRIA_DATA_LOSS:
+    return "DATA_LOSS";
+  case CRIA_INCOMPATIBLE:
+    return "INCOMPATIBLE";
+  }
+  return "UNKNOWN";
+}
+
+cria_status cria_artifact_open(const char *path, cria_artifact **artifact,
+                               cria_error *error) {
+  return guarded(error, [&] {
+    Status status =
+        first({notNull(path, "path"), notNull(artifact, "artifact")});
+    if (!status.ok())
+      return status;
+    *artifact = nullptr;
+    auto opened = Artifact::open(path);
+    if (opened.ok())
+      *artifact = new cria_artifact{*opened};
+    return opened.status();
+  });
+}
+
+void cria_artifact_free(cria_artifact **artifact) { freeHandle(artifact); }
+
+cria_status cria_artifact_manifest(const cria_artifact *artifact,
+                                   const char **json, cria_error *error) {
+  return guarded(error, [&] {
+    Status status =
+        first({notNull(artifact, "artifact"), notNull(json, "json")});
+    if (status.ok())
+      *json = artifact->object->manifestText().c_str();
+    return status;
+  });
+}
+
+cria_status cria_artifact_get_info(const cria_artifact *artifact,
+                                   cria_artifact_info *info,
+                                   cria_error *error) {
+  return guarded(error, [&] {
+    Status status =
+        first({notNull(artifact, "artifact"), notNull(info, "info")});
+    if (status.ok())
+      status = hasSize(info->size, sizeof(*info), "info");
+    if (!status.ok())
+      return status;
+    const Manifest &manifest = artifact->object->manifest();
+    info->vocab_size = manifest.vocabSize;
+    info->max_seq = manifest.maxSeq;
+    info->chunk = manifest.chunk;
+    info->weight_bytes = manifest.weightBytes();
+    info->cache_bytes = manifest.cacheBytes();
+    info->arena_bytes = manifest.arenaBytes;
+    info->file_bytes = artifact->object->fileBytes();
+    return status;
+  });
+}
+
+cria_status cria_model_check(const cria_artifact *artifact, const char *weights,
+                             char **text, cria_error *error) {
+  return guarded(error, [&] {
+    Status status =
+        first({notNull(artifact, "artifact"), notNull(weights, "weights"),
+               notNull(text, "report")});
+    if (!status.ok())
+      return status;
+    *text = nullptr;
+    auto checkpoint = Checkpoint::open(weights);
+    if (!checkpoint.ok())
+      return checkpoint.status();
+    const Manifest &manifest = artifact->object->manifest();
+    Binding binding = matchWeights(manifest, *checkpoint);
+    *text = strdup(bindingReport(binding, manifest, weights).c_str());
+    if (!*text)
+      throw std::bad_alloc();
+    return binding.status(weights);
+  });
+}
+
+/// Gives `model` to the caller, its warnings as one text.
+static Status giveModel(const Result<std::shared_ptr<const Model>> &model,
+                        cria_model **handle) {
+  if (!model.ok())
+    return model.status();
+  auto given = std::make_unique<cria_model>();
+  given->object = *model;
+  for (const std::string &line : (*model)->warnings())
+    given->warnings += line + "\n";
+  *handle = given.release();
+  return Status();
+}
+
+cria_status cria_model_bind(const cria_artifact *artifact, const char *weights,
+                            cria_model **model, cria_error *error) {
+  return guarded(error, [&] {
+    Status status =
+        first({notNull(artifact, "artifact"), notNull(weights, "weights"),
+               notNull(model, "model")});
+    if (!status.ok())
+      return status;
+    *model = nullptr;
+    return giveModel(Model::bind(artifact->object, weights), model);
+  });
+}
+
+cria_status cria_model_random(const cria_artifact *artifact, uint64_t seed,
+                              cria_model **model, cria_error *error) {
+  return guarded(error, [&] {
+    Status status =
+        first({notNull(artifact, "artifact"), notNull(model, "model")});
+    if (!status.ok())
+      return status;
+    *model = nullptr;
+    return giveModel(Model::random(artifact->object, seed), model);
+  });
+}
+
+void cria_model_free(cria_model **model) { freeHandle(model); }
+
+cria_status cria_model_warnings(const cria_model *model, const char **text,
+                                cria_error *error) {
+  return guarded(error, [&] {
+    Status status = first({notNull(model, "model"), notNull(text, "text")});
+    if (status.ok())
+      *text = model->warnings.c_str();
+    return status;
+  });
+}
+
+cria_status cria_model_get_info(const cria_model *model, cria_model_info *info,
+                                cria_error *error) {
+  return guarded(error, [&] {
+    Status status = first({notNull(model, "model"), notNull(info, "info")});
+    if (status.ok())
+      status = hasSize(info->size, sizeof(*info), "info");
+    if (!status.ok())
+      return status;
+    info->mapped_bytes = model->object->mappedBytes();
+    info->copied_bytes = model->object->copiedBytes();
+    info->bind_seconds = model->object->bindSeconds();
+    return status;
+  });
+}

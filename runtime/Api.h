@@ -1,0 +1,64 @@
+/// What the functions of cria.h share: handles, errors, the wall that no
+/// exception passes.
+#pragma once
+
+#include "runtime/Artifact.h"
+#include "runtime/Model.h"
+#include "runtime/Session.h"
+#include "runtime/Status.h"
+#include "runtime/cria.h"
+
+#include <initializer_list>
+#include <memory>
+#include <new>
+#include <string>
+
+struct cria_artifact {
+  std::shared_ptr<const cria::Artifact> object;
+};
+
+struct cria_model {
+  std::shared_ptr<const cria::Model> object;
+  std::string warnings;
+};
+
+struct cria_session {
+  std::unique_ptr<cria::Session> object;
+};
+
+namespace cria {
+
+/// Writes `status` to `error`, which may be null, and returns its code.
+cria_status report(const Status &status, cria_error *error);
+
+/// The first of `checks` that failed, or OK.
+Status first(std::initializer_list<Status> checks);
+
+/// INVALID_ARGUMENT saying that `what` is NULL, unless it is not.
+Status notNull(const void *pointer, const char *what);
+
+/// INVALID_ARGUMENT unless a public struct has the size this runtime knows.
+Status hasSize(size_t found, size_t expected, const char *what);
+
+/// Runs `body`, which returns a Status, and reports it.
+template <typename Body> cria_status guarded(cria_error *error, Body body) {
+  if (error && error->size != sizeof(cria_error))
+    return CRIA_INVALID_ARGUMENT;
+  try {
+    return report(body(), error);
+  } catch (const std::bad_alloc &) {
+    return report(Status(CRIA_RESOURCE_EXHAUSTED, "out of memory"), error);
+  } catch (const std::exception &problem) {
+    return report(Status(CRIA_INTERNAL, problem.what()), error);
+  }
+}
+
+/// Frees the object of `*handle` and forgets it.
+template <typename Handle> void freeHandle(Handle **handle) {
+  if (handle) {
+    delete *handle;
+    *handle = nullptr;
+  }
+}
+
+} // namespace cria

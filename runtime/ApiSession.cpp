@@ -1,0 +1,106 @@
+#include "runtime/Api.h"
+
+using namespace cria;
+
+cria_status cria_session_create(const cria_model *model,
+                                const cria_session_options *options,
+                                cria_session **session, cria_error *error) {
+  return guarded(error, [&] {
+    Status status =
+        first({notNull(model, "model"), notNull(session, "session")});
+    if (status.ok() && options)
+      status = hasSize(options->size, sizeof(*options), "options");
+    if (!status.ok())
+      return status;
+    *session = nullptr;
+    auto made = Session::create(model->object, options ? options->threads : 0);
+    if (made.ok())
+      *session = new cria_session{std::move(*made)};
+    return made.status();
+  });
+}
+
+void cria_session_free(cria_session **session) { freeHandle(session); }
+
+/// INVALID_ARGUMENT unless `capacity` floats at `logits` hold what is asked.
+static Status checkLogits(const Session &session, size_t count,
+                          cria_logits which, const float *logits,
+                          size_t capacity) {
+  if (which == CRIA_LOGITS_NONE)
+    return Status();
+  if (which != CRIA_LOGITS_LAST && which != CRIA_LOGITS_ALL)
+    return Status(CRIA_INVALID_ARGUMENT,
+                  "which is " + std::to_string(which) + ", no cria_logits");
+  size_t vocab = static_cast<size_t>(session.model().manifest().vocabSize);
+  size_t rows = which == CRIA_LOGITS_ALL ? count : 1;
+  if (capacity / vocab < rows)
+    return Status(CRIA_INVALID_ARGUMENT,
+                  "capacity is " + std::to_string(capacity) +
+                      " floats, expected " + std::to_string(rows) + " x " +
+                      std::to_string(vocab));
+  return notNull(logits, "logits");
+}
+
+cria_status cria_session_feed(cria_session *session, const int32_t *ids,
+                              size_t count, cria_logits which, float *logits,
+                              size_t capacity, cria_error *error) {
+  return guarded(error, [&] {
+    Status status = first({notNull(session, "session"), notNull(ids, "ids")});
+    if (!status.ok())
+      return status;
+    Session &object = *session->object;
+    if (count > INT32_MAX)
+      return Status(CRIA_INVALID_ARGUMENT, "count is " + std::to_string(count));
+    // Range errors come first: they say more than a wrong capacity.
+    status = object.check(ids, static_cast<int64_t>(count));
+    if (status.ok())
+      status = checkLogits(object, count, which, logits, capacity);
+    if (!status.ok())
+      return status;
+    return object.feed(ids, static_cast<int64_t>(count), which, logits);
+  });
+}
+
+cria_status cria_session_position(const cria_session *session,
+                                  int64_t *position, cria_error *error) {
+  return guarded(error, [&] {
+    Status status =
+        first({notNull(session, "session"), notNull(position, "position")});
+    if (status.ok())
+      *position = session->object->position();
+    return status;
+  });
+}
+
+cria_status cria_session_rewind(cria_session *session, int64_t position,
+                                cria_error *error) {
+  return guarded(error, [&] {
+    Status status = notNull(session, "session");
+    return status.ok() ? session->object->rewind(position) : status;
+  });
+}
+
+cria_status cria_session_cancel(cria_session *session) {
+  if (!session)
+    return CRIA_INVALID_ARGUMENT;
+  session->object->cancel();
+  return CRIA_OK;
+}
+
+cria_status cria_session_get_timings(const cria_session *session,
+                                     cria_session_timings *timings,
+                                     cria_error *error) {
+  return guarded(error, [&] {
+    Status status =
+        first({notNull(session, "session"), notNull(timings, "timings")});
+    if (status.ok())
+      status = hasSize(timings->size, sizeof(*timings), "timings");
+    if (!status.ok())
+      return status;
+    timings->prefill_seconds = session->object->prefillTime().seconds;
+    timings->prefill_tokens = session->object->prefillTime().tokens;
+    timings->decode_seconds = session->object->decodeTime().seconds;
+    timings->decode_tokens = session->object->decodeTime().tokens;
+    return status;
+  });
+}

@@ -1,0 +1,53 @@
+/// Compiled code on disk: checked whole before any of it runs, then loaded.
+#pragma once
+
+#include "runtime/Abi.h"
+#include "runtime/Manifest.h"
+#include "runtime/Status.h"
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+namespace cria {
+
+/// An open artifact. Immutable; share it between threads.
+class Artifact {
+public:
+  /// Checks footer, format version, checksum, manifest and CPU, in this order,
+  /// then loads the code. See cria_artifact_open for the codes.
+  static Result<std::shared_ptr<const Artifact>> open(const std::string &path);
+
+  /// Reads and checks as `open` does, all but the CPU, and loads no code: for
+  /// looking at artifacts of other machines.
+  static Result<std::shared_ptr<const Artifact>>
+  inspect(const std::string &path);
+
+  Artifact(const Artifact &) = delete;
+  Artifact &operator=(const Artifact &) = delete;
+  ~Artifact();
+
+  const std::string &path() const { return file; }
+  const Manifest &manifest() const { return contents; }
+  /// The manifest as it stands in the file.
+  const std::string &manifestText() const { return text; }
+  uint64_t fileBytes() const { return bytes; }
+
+  /// The entry functions; null where the artifact was only inspected.
+  CriaEntry prefill() const { return prefillEntry; }
+  CriaEntry decode() const { return decodeEntry; }
+
+private:
+  Artifact() = default;
+  Status load();
+
+  std::string file;
+  std::string text;
+  Manifest contents;
+  uint64_t bytes = 0;
+  void *library = nullptr;
+  CriaEntry prefillEntry = nullptr;
+  CriaEntry decodeEntry = nullptr;
+};
+
+} // namespace cria

@@ -1,0 +1,134 @@
+#include "runtime/Binding.h"
+
+#include "runtime/Floats.h"
+#include "runtime/Json.h"
+
+#include <algorithm>
+#include <map>
+#include <unordered_set>
+
+namespace cria {
+
+static constexpr size_t mostListed = 10;
+
+/// The first ten of `items`, "; " between them, and how many more there are.
+static std::string firstTen(const std::vector<std::string> &items) {
+  std::string text;
+  for (size_t i = 0; i < std::min(items.size(), mostListed); ++i)
+    text += (i ? "; " : "") + items[i];
+  if (items.size() > mostListed)
+    text += "; and " + std::to_string(items.size() - mostListed) + " more";
+  return text;
+}
+
+Status Binding::status(const std::string &checkpoint) const {
+  if (problems.empty())
+    return Status();
+  return Status(CRIA_FAILED_PRECONDITION,
+                checkpoint + ": does not fit the artifact, " +
+                    std::to_string(problems.size()) +
+                    (problems.size() == 1 ? " tensor: " : " tensors: ") +
+                    firstTen(problems));
+}
+
+/// Why `tensor` cannot be `weight`; empty where it can.
+static std::string mismatch(const WeightSpec &weight,
+                            const TensorEntry &tensor) {
+  if (tensor.shape != weight.shape)
+    return quote(tensor.name) + " is " + shapeText(tensor.shape) +
+           ", expected " + shapeText(weight.shape);
+  if (!tensor.type)
+    return quote(tensor.name) + " is " + tensor.typeName +
+           ", expected a float type";
+  return "";
+}
+
+/// A tensor that no weight asks for. Some are known to carry no meaning.
+static std::string describeExtra(const std::string &name, bool hasHead) {
+  static const std::string frequencies = "rotary_emb.inv_freq";
+  if (name.size() >= frequencies.size() &&
+      name.compare(name.size() - frequencies.size(), frequencies.size(),
+                   frequencies) == 0)
+    return "derived from the config";
+  if (name == "lm_head.weight" && !hasHead)
+    return "the artifact's head is tied to the embedding";
+  return "";
+}
+
+static void addExtras(const Checkpoint &checkpoint,
+                      const std::unordered_set<std::string> &used,
+                      Binding &binding) {
+  std::map<std::string, std::vector<std::string>> byReason;
+  for (const auto &[name, place] : checkpoint.tensors())
+    if (used.count(name) == 0)
+      byReason[describeExtra(name, used.count("lm_head.weight") != 0)]
+          .push_back(quote(name));
+  for (auto &[reason, names] : byReason) {
+    std::sort(names.begin(), names.end());
+    binding.warnings.push_back(
+        std::to_string(names.size()) +
+        (names.size() == 1 ? " tensor is" : " tensors are") + " not used" +
+        (reason.empty() ? "" : " (" + reason + ")") + ": " + firstTen(names));
+  }
+}
+
+Binding matchWeights(const Manifest &manifest, const Checkpoint &checkpoint) {
+  Binding binding;
+  std::unordered_set<std::string> used;
+  std::map<std::pair<DType, DType>, uint64_t> conversions;
+  for (const WeightSpec &weight : manifest.weights)
+    for (uint64_t i = 0; i < weight.tensors(); ++i) {
+      std::string name = weight.name(i);
+      const Checkpoint::Place *place = checkpoint.find(name);
+      used.insert(name);
+      std::string problem = place ? mismatch(weight, *place->tensor)
+                                  : quote(name) + " is missing";
+      if (!problem.empty()) {
+        binding.problems.push_back(problem);
+        continue;
+      }
+      DType type = *place->tensor->type;
+      bool inPlace = type == weight.type &&
+                     place->tensor->begin % dtypeSize(weight.type) == 0;
+      (inPlace ? binding.mappedBytes : binding.copiedBytes) += weight.bytes();
+      if (type != weight.type)
+        ++conversions[{type, weight.type}];
+      binding.sources.push_back({&weight, place, weight.slot + i, inPlace});
+    }
+  for (const auto &[types, count] : conversions)
+    binding.warnings.push_back(
+        std::to_string(count) + (count == 1 ? " tensor" : " tensors") +
+        " converted from " + dtypeName(types.first) + " to " +
+        dtypeName(types.second) +
+        (isExact(types.first, types.second) ? ", exactly"
+                                            : ", rounded to nearest even"));
+  addExtras(checkpoint, used, binding);
+  return binding;
+}
+
+static std::string mebibytes(uint64_t bytes) {
+  char text[32];
+  snprintf(text, sizeof(text), "%.1f MiB",
+           static_cast<double>(bytes) / (1 << 20));
+  return text;
+}
+
+std::string bindingReport(const Binding &binding, const Manifest &manifest,
+                          const std::string &checkpoint) {
+  std::string text = checkpoint + ": ";
+  if (binding.problems.empty())
+    text += "fits, " + std::to_string(binding.sources.size()) + " tensors\n";
+  else
+    text += std::to_string(binding.problems.size()) + " tensors do not fit\n";
+  for (const std::string &problem : binding.problems)
+    text += "  " + problem + "\n";
+  for (const std::string &warning : binding.warnings)
+    text += "warning: " + warning + "\n";
+  text += "weights: " + mebibytes(binding.mappedBytes) + " in place, " +
+          mebibytes(binding.copiedBytes) + " copied\n";
+  text += "session: " + mebibytes(manifest.cacheBytes()) + " of KV caches, " +
+          mebibytes(manifest.arenaBytes) + " of scratch\n";
+  return text;
+}
+
+} // namespace cria

@@ -1,0 +1,46 @@
+/// Matching a checkpoint with the weights of a manifest, from headers alone:
+/// what is missing, mis-shaped or extra, what must be converted, and how much
+/// memory it takes.
+#pragma once
+
+#include "runtime/Checkpoint.h"
+#include "runtime/Manifest.h"
+#include "runtime/Status.h"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace cria {
+
+/// How each weight gets its bytes, and what there is to say about it. Refers
+/// to the checkpoint.
+struct Binding {
+  /// One slot: a tensor of the checkpoint, used in place or converted into the
+  /// model's arena.
+  struct Source {
+    const WeightSpec *weight;
+    const Checkpoint::Place *place;
+    uint64_t slot;
+    bool inPlace;
+  };
+
+  std::vector<Source> sources;       // complete when `problems` is empty
+  std::vector<std::string> problems; // each tensor that cannot be bound
+  std::vector<std::string> warnings; // conversions, extra tensors
+  uint64_t mappedBytes = 0;          // weights used in place
+  uint64_t copiedBytes = 0;          // weights converted or moved
+
+  /// FAILED_PRECONDITION with the first ten problems and their number.
+  Status status(const std::string &checkpoint) const;
+};
+
+/// Matches by name, shape and type.
+Binding matchWeights(const Manifest &manifest, const Checkpoint &checkpoint);
+
+/// The binding in words, a line each: the problems, the warnings, and the
+/// memory that the weights and one session take.
+std::string bindingReport(const Binding &binding, const Manifest &manifest,
+                          const std::string &checkpoint);
+
+} // namespace cria

@@ -1,0 +1,109 @@
+#include "runtime/File.h"
+
+#include <cerrno>
+#include <cstring>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+namespace cria {
+
+static cria_status codeOfErrno(int code) {
+  switch (code) {
+  case ENOENT:
+  case ENOTDIR:
+    return CRIA_NOT_FOUND;
+  case EACCES:
+  case EPERM:
+    return CRIA_PERMISSION_DENIED;
+  case ENOMEM:
+  case EMFILE:
+  case ENFILE:
+    return CRIA_RESOURCE_EXHAUSTED;
+  case EIO:
+    return CRIA_DATA_LOSS;
+  default:
+    return CRIA_INVALID_ARGUMENT;
+  }
+}
+
+Status errnoStatus(const std::string &path, const std::string &what, int code) {
+  char buffer[128];
+  // The GNU variant returns the text, which need not be in the buffer.
+  const char *text = strerror_r(code, buffer, sizeof(buffer));
+  return Status(codeOfErrno(code), path + ": " + what + ": " + text);
+}
+
+File::File(int fd, uint64_t bytes, std::string name)
+    : fd(fd), bytes(bytes), name(std::move(name)) {}
+
+File::File(File &&other) noexcept
+    : fd(std::exchange(other.fd, -1)), bytes(other.bytes),
+      name(std::move(other.name)) {}
+
+File &File::operator=(File &&other) noexcept {
+  std::swap(fd, other.fd);
+  std::swap(bytes, other.bytes);
+  std::swap(name, other.name);
+  return *this;
+}
+
+File::~File() {
+  if (fd >= 0)
+    ::close(fd);
+}
+
+Result<File> File::open(const std::string &path) {
+  // O_NONBLOCK: opening a FIFO returns at once. It means nothing to a regular
+  // file.
+  int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+  if (fd < 0)
+    return errnoStatus(path, "cannot open", errno);
+  File file(fd, 0, path);
+  struct stat info;
+  if (fstat(fd, &info) != 0)
+    return errnoStatus(path, "cannot stat", errno);
+  if (S_ISDIR(info.st_mode))
+    return Status(CRIA_INVALID_ARGUMENT,
+                  path + ": is a folder, expected a file");
+  if (!S_ISREG(info.st_mode))
+    return Status(CRIA_INVALID_ARGUMENT, path + ": is not a regular file");
+  file.bytes = static_cast<uint64_t>(info.st_size);
+  return file;
+}
+
+Status File::read(uint64_t offset, void *data, uint64_t size) const {
+  char *to = static_cast<char *>(data);
+  while (size > 0) {
+    ssize_t got = pread(fd, to, size, static_cast<off_t>(offset));
+    if (got < 0 && errno == EINTR)
+      continue;
+    if (got < 0)
+      return errnoStatus(name, "cannot read", errno);
+    if (got == 0)
+      return Status(CRIA_DATA_LOSS, name + ": ends at byte " +
+                                        std::to_string(offset) + ", expected " +
+                                        std::to_string(size) + " more");
+    to += got;
+    offset += static_cast<uint64_t>(got);
+    size -= static_cast<uint64_t>(got);
+  }
+  return Status();
+}
+
+Result<std::string> readFile(const std::string &path, uint64_t limit) {
+  Result<File> file = File::open(path);
+  if (!file.ok())
+    return file.status();
+  if (file->size() > limit)
+    return Status(CRIA_INVALID_ARGUMENT,
+                  path + ": has " + std::to_string(file->size()) +
+                      " bytes, expected at most " + std::to_string(limit));
+  std::string text(file->size(), '\0');
+  Status status = file->read(0, text.data(), text.size());
+  if (!status.ok())
+    return status;
+  return text;
+}
+
+} // namespace cria

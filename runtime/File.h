@@ -1,0 +1,43 @@
+/// Files that nobody vouches for: only regular ones, never blocking, with the
+/// reason in the error.
+#pragma once
+
+#include "runtime/Status.h"
+
+#include <cstdint>
+#include <string>
+
+namespace cria {
+
+/// A regular file open for reading; closes itself.
+class File {
+public:
+  /// Opens `path`. A folder, FIFO or device is refused without blocking.
+  static Result<File> open(const std::string &path);
+
+  File(File &&other) noexcept;
+  File &operator=(File &&other) noexcept;
+  ~File();
+
+  /// The bytes [offset, offset + size) into `data`.
+  Status read(uint64_t offset, void *data, uint64_t size) const;
+
+  uint64_t size() const { return bytes; }
+  int descriptor() const { return fd; }
+  const std::string &path() const { return name; }
+
+private:
+  File(int fd, uint64_t bytes, std::string name);
+
+  int fd;
+  uint64_t bytes;
+  std::string name;
+};
+
+/// The whole file at `path`, which has at most `limit` bytes.
+Result<std::string> readFile(const std::string &path, uint64_t limit);
+
+/// "`path`: what: strerror(code)", with the status code that fits.
+Status errnoStatus(const std::string &path, const std::string &what, int code);
+
+} // namespace cria

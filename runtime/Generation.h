@@ -1,0 +1,51 @@
+/// What a checkpoint says about generating text: generation_config.json.
+#pragma once
+
+#include "runtime/Sampler.h"
+#include "runtime/Status.h"
+
+#include <nlohmann/json.hpp>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace cria {
+
+/// The defaults of generation. As in transformers, top_k is 50 where a file
+/// does not name it, and nothing but the penalty counts unless do_sample is
+/// true.
+struct Generation {
+  bool sample = false;
+  SamplerOptions options; // for when there is sampling
+  std::optional<int64_t> bos;
+  std::vector<int64_t> eos;            // any of them ends the text
+  std::optional<int64_t> maxNewTokens; // after the prompt
+  std::optional<int64_t> maxLength;    // with the prompt
+  std::vector<std::string> irrelevant; // keys that change nothing here
+
+  Generation() { options.topK = 50; }
+
+  /// Reads generation_config.json of `folder`, then takes the begin and end
+  /// ids it leaves out from config.json. Either file may be missing. A key
+  /// that would change the text and is not done here is CRIA_UNIMPLEMENTED.
+  static Result<Generation> load(const std::string &folder);
+
+  /// Reads a generation_config.json; `name` stands for the file in errors.
+  static Result<Generation> parse(const nlohmann::json &document,
+                                  const std::string &name);
+
+  /// Takes begin and end ids that are not known yet from a config.json.
+  Status complete(const nlohmann::json &config, const std::string &name);
+
+  /// Whether all ids are below `vocabSize`.
+  Status fits(int64_t vocabSize) const;
+
+  /// The options that these defaults ask for: temperature 0 without sampling.
+  SamplerOptions defaults() const;
+
+  bool ends(int64_t id) const;
+};
+
+} // namespace cria

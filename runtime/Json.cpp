@@ -1,0 +1,307 @@
+#include "runtime/Json.h"
+
+#include "runtime/File.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <iterator>
+
+namespace cria {
+
+using nlohmann::json;
+
+namespace {
+
+/// Reads the text and says how far the parser has come, which the SAX
+/// interface does not.
+class Input {
+public:
+  using iterator_category = std::input_iterator_tag;
+  using value_type = char;
+  using difference_type = std::ptrdiff_t;
+  using pointer = const char *;
+  using reference = const char &;
+
+  Input(const char *at, const char **reached) : at(at), reached(reached) {}
+  reference operator*() const { return *at; }
+  Input &operator++() {
+    *reached = ++at;
+    return *this;
+  }
+  bool operator==(const Input &other) const { return at == other.at; }
+  bool operator!=(const Input &other) const { return at != other.at; }
+
+private:
+  const char *at;
+  const char **reached;
+};
+
+/// Builds the document, and stops at the first breach of the limits.
+class Builder : public nlohmann::json_sax<json> {
+public:
+  explicit Builder(const JsonLimits &limits) : limits(limits) {}
+
+  bool null() override { return add(nullptr); }
+  bool boolean(bool value) override { return add(value); }
+  bool number_integer(int64_t value) override { return add(value); }
+  bool number_unsigned(uint64_t value) override { return add(value); }
+  bool number_float(double value, const std::string &) override {
+    return add(value);
+  }
+  bool string(std::string &value) override { return add(std::move(value)); }
+  bool binary(json::binary_t &) override { return stop("binary value"); }
+  bool start_object(size_t) override { return open(json::object()); }
+  bool end_object() override { return close(); }
+  bool start_array(size_t) override { return open(json::array()); }
+  bool end_array() override { return close(); }
+
+  bool key(std::string &name) override {
+    auto [place, isNew] = parents.back()->get_ref<json::object_t &>().emplace(
+        std::move(name), nullptr);
+    if (!isNew)
+      return stop("duplicate key " + quote(place->first));
+    member = &place->second;
+    return true;
+  }
+
+  bool parse_error(size_t, const std::string &,
+                   const nlohmann::detail::exception &error) override {
+    // "[json.exception.parse_error.101] parse error at line 1, column 4: syntax
+    // error while ...": the place is said in bytes instead.
+    std::string text = error.what();
+    size_t reason = text.find("syntax error");
+    if (reason == std::string::npos)
+      reason = std::min(text.find("] ") + 2, text.size());
+    text.erase(0, reason);
+    for (char &c : text)
+      if (c < 0x20 || c == 0x7f) // the bytes of a bad UTF-8 sequence, too
+        c = '?';
+    return stop(text);
+  }
+
+  json document;
+  std::string problem;
+
+private:
+  bool stop(std::string what) {
+    problem = std::move(what);
+    return false;
+  }
+
+  json *place(json value) {
+    if (parents.empty())
+      return &(document = std::move(value));
+    if (parents.back()->is_object())
+      return &(*member = std::move(value));
+    auto &array = parents.back()->get_ref<json::array_t &>();
+    array.push_back(std::move(value));
+    return &array.back();
+  }
+
+  bool add(json value) {
+    if (++values > limits.values)
+      return stop("more than " + std::to_string(limits.values) + " values");
+    place(std::move(value));
+    return true;
+  }
+
+  bool open(json value) {
+    if (parents.size() >= static_cast<size_t>(limits.depth))
+      return stop("nested deeper than " + std::to_string(limits.depth));
+    if (++values > limits.values)
+      return stop("more than " + std::to_string(limits.values) + " values");
+    parents.push_back(place(std::move(value)));
+    return true;
+  }
+
+  bool close() {
+    parents.pop_back();
+    return true;
+  }
+
+  const JsonLimits &limits;
+  std::vector<json *> parents;
+  json *member = nullptr;
+  uint64_t values = 0;
+};
+
+} // namespace
+
+std::string quote(std::string_view text) {
+  std::string quoted = "'";
+  for (char c : text.substr(0, 200))
+    quoted += static_cast<unsigned char>(c) < 0x20 || c == 0x7f ? '?' : c;
+  return quoted + (text.size() > 200 ? "...'" : "'");
+}
+
+static Status errorAt(const std::string &file, size_t byte,
+                      const std::string &what) {
+  return Status(CRIA_INVALID_ARGUMENT,
+                file + ": at byte " + std::to_string(byte) + ": " + what);
+}
+
+/// The bytes of the longest string: the parser would hold it twice.
+static size_t longestString(std::string_view text) {
+  size_t longest = 0, begin = 0;
+  bool inside = false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (inside && text[i] == '\\')
+      ++i;
+    else if (text[i] == '"') {
+      longest = std::max(longest, inside ? i - begin : 0);
+      inside = !inside;
+      begin = i + 1;
+    }
+  }
+  return inside ? std::max(longest, text.size() - begin) : longest;
+}
+
+Result<json> parseJson(std::string_view text, const std::string &file,
+                       const JsonLimits &limits) {
+  if (text.size() > limits.bytes)
+    return Status(CRIA_INVALID_ARGUMENT, file + ": has " +
+                                             std::to_string(text.size()) +
+                                             " bytes, expected at most " +
+                                             std::to_string(limits.bytes));
+  if (text.empty())
+    return errorAt(file, 0, "empty, expected JSON");
+  if (text.substr(0, 3) == "\xEF\xBB\xBF")
+    return errorAt(file, 0, "byte order mark, expected plain UTF-8");
+  // The parser would take a NUL for the end.
+  if (size_t nul = text.find('\0'); nul != std::string_view::npos)
+    return errorAt(file, nul, "NUL character");
+  if (longestString(text) > limits.string)
+    return Status(CRIA_INVALID_ARGUMENT, file + ": has a string of more than " +
+                                             std::to_string(limits.string) +
+                                             " bytes");
+  const char *reached = text.data();
+  Builder builder(limits);
+  Input begin(text.data(), &reached);
+  Input end(text.data() + text.size(), &reached);
+  if (!json::sax_parse(begin, end, &builder))
+    return errorAt(file, static_cast<size_t>(reached - text.data()),
+                   builder.problem);
+  return std::move(builder.document);
+}
+
+Result<json> readJson(const std::string &path, const JsonLimits &limits) {
+  Result<std::string> text = readFile(path, limits.bytes);
+  if (!text.ok())
+    return text.status();
+  return parseJson(*text, path, limits);
+}
+
+JsonCursor::JsonCursor(const json &value, const std::string &file,
+                       Status &status)
+    : value(&value), file(file), status(&status) {}
+
+JsonCursor::JsonCursor(const json &value, const JsonCursor &parent,
+                       std::string path)
+    : value(&value), file(parent.file), path(std::move(path)),
+      status(parent.status) {}
+
+/// What a cursor after an error points to.
+static const json &nothing() {
+  static const json value;
+  return value;
+}
+
+JsonCursor JsonCursor::operator[](const std::string &key) const {
+  JsonCursor member(nothing(), *this, path.empty() ? key : path + "." + key);
+  if (!value->is_object())
+    expected("an object");
+  else if (auto found = value->find(key); found != value->end())
+    member.value = &*found;
+  else
+    member.fail("is missing");
+  return member;
+}
+
+std::optional<JsonCursor> JsonCursor::find(const std::string &key) const {
+  if (!value->is_object()) {
+    expected("an object");
+    return std::nullopt;
+  }
+  auto found = value->find(key);
+  if (found == value->end() || found->is_null())
+    return std::nullopt;
+  return (*this)[key];
+}
+
+std::vector<JsonCursor> JsonCursor::elements(size_t limit) const {
+  std::vector<JsonCursor> all;
+  if (!value->is_array()) {
+    expected("an array");
+    return all;
+  }
+  if (value->size() > limit) {
+    fail("has " + std::to_string(value->size()) +
+         " elements, expected at most " + std::to_string(limit));
+    return all;
+  }
+  all.reserve(value->size());
+  for (size_t i = 0; i < value->size(); ++i)
+    all.push_back(
+        JsonCursor((*value)[i], *this, path + "[" + std::to_string(i) + "]"));
+  return all;
+}
+
+int64_t JsonCursor::integer(int64_t least, int64_t most) const {
+  bool fits = value->is_number_integer();
+  if (value->is_number_unsigned())
+    fits = value->get<uint64_t>() <= static_cast<uint64_t>(INT64_MAX);
+  if (fits && value->get<int64_t>() >= least && value->get<int64_t>() <= most)
+    return value->get<int64_t>();
+  std::string what = "a whole number";
+  if (least != INT64_MIN)
+    what += " from " + std::to_string(least);
+  if (most != INT64_MAX)
+    what += " to " + std::to_string(most);
+  expected(what);
+  return least;
+}
+
+double JsonCursor::number(double least, double most) const {
+  if (value->is_number()) {
+    double found = value->get<double>();
+    if (std::isfinite(found) && found >= least && found <= most)
+      return found;
+  }
+  char range[80];
+  snprintf(range, sizeof(range), "a number from %g to %g", least, most);
+  expected(range);
+  return least;
+}
+
+bool JsonCursor::boolean() const {
+  if (value->is_boolean())
+    return value->get<bool>();
+  expected("true or false");
+  return false;
+}
+
+std::string JsonCursor::string() const {
+  if (value->is_string())
+    return value->get<std::string>();
+  expected("a string");
+  return {};
+}
+
+void JsonCursor::fail(const std::string &what, cria_status code) const {
+  if (!status->ok())
+    return;
+  std::string field = path.empty() ? "" : quote(path) + " ";
+  *status = Status(code, file + ": " + field + what);
+}
+
+void JsonCursor::expected(const std::string &what, cria_status code) const {
+  std::string found = value->type_name();
+  if (value->is_primitive() && !value->is_null())
+    found = value->dump(-1, ' ', true, json::error_handler_t::replace);
+  if (found.size() > 40)
+    found = found.substr(0, 40) + "...";
+  fail("is " + found + ", expected " + what, code);
+}
+
+} // namespace cria

@@ -1,0 +1,91 @@
+/// Reading JSON that nobody vouches for: bounded size, depth and number of
+/// values, no duplicate keys, and errors that name file, place and field.
+#pragma once
+
+#include "runtime/Status.h"
+
+#include <nlohmann/json.hpp>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace cria {
+
+/// 'text' for a message of one line: control characters become '?', a long text
+/// is cut.
+std::string quote(std::string_view text);
+
+/// What a document may hold at most.
+struct JsonLimits {
+  uint64_t bytes = 16u << 20;
+  uint64_t string = 4u << 20;
+  uint64_t values = 500'000;
+  int depth = 64;
+};
+
+/// Parses `text` strictly: UTF-8 without a byte order mark, one value, nothing
+/// after it. An error reads "FILE: at byte N: what".
+Result<nlohmann::json> parseJson(std::string_view text, const std::string &file,
+                                 const JsonLimits &limits = {});
+
+/// Reads and parses the file at `path`; errors name it by its path.
+Result<nlohmann::json> readJson(const std::string &path,
+                                const JsonLimits &limits = {});
+
+/// A place in a document. Its getters return the value or, where the place
+/// does not hold what was asked for, a harmless default, and note the first
+/// such error in the status that the root was made with:
+///
+///   Status status;
+///   JsonCursor root(document, "config.json", status);
+///   int64_t hidden = root["hidden_size"].integer(1, 1 << 20);
+///   for (JsonCursor id : root["ids"].elements())
+///     ids.push_back(id.integer(0, vocab - 1));
+///   return status; // "config.json: 'hidden_size' is missing"
+///
+/// Refers to the document and the status, which must outlive it.
+class JsonCursor {
+public:
+  JsonCursor(const nlohmann::json &value, const std::string &file,
+             Status &status);
+
+  /// The member `key`, which must be there.
+  JsonCursor operator[](const std::string &key) const;
+  /// The member `key`, or nothing where it is absent or null.
+  std::optional<JsonCursor> find(const std::string &key) const;
+  /// The elements of an array of at most `limit`.
+  std::vector<JsonCursor> elements(size_t limit = SIZE_MAX) const;
+
+  /// A whole number in [least, most]; 4096.0 is none.
+  int64_t integer(int64_t least, int64_t most) const;
+  /// A finite number in [least, most].
+  double number(double least, double most) const;
+  bool boolean() const;
+  std::string string() const;
+
+  /// Notes the error "FILE: 'field' what", unless there is one already.
+  void fail(const std::string &what,
+            cria_status code = CRIA_INVALID_ARGUMENT) const;
+  /// What is wrong with the value against what was expected, noted as above.
+  void expected(const std::string &what,
+                cria_status code = CRIA_INVALID_ARGUMENT) const;
+  /// Whether no error has been noted at any cursor of this document.
+  bool ok() const { return status->ok(); }
+
+  /// The value itself.
+  const nlohmann::json &raw() const { return *value; }
+
+private:
+  JsonCursor(const nlohmann::json &value, const JsonCursor &parent,
+             std::string path);
+
+  const nlohmann::json *value;
+  std::string file;
+  std::string path; // "rope.inv_freq[3]"
+  Status *status;
+};
+
+} // namespace cria

@@ -1,0 +1,231 @@
+#include "runtime/Manifest.h"
+
+#include "runtime/Abi.h"
+#include "runtime/Json.h"
+
+#include <algorithm>
+#include <cfloat>
+
+namespace cria {
+
+// Bounds beyond which a manifest is wrong rather than large.
+static constexpr int64_t maxElements = int64_t(1) << 48;
+static constexpr uint64_t maxTensorBytes = uint64_t(1) << 40;
+static constexpr int64_t maxSlots = 1 << 20;
+static constexpr int64_t maxPositions = 1 << 24;
+static constexpr int64_t maxVocab = 1 << 24;
+
+std::string WeightSpec::name(uint64_t index) const {
+  if (count == 0)
+    return pattern;
+  std::string text = pattern;
+  return text.replace(text.find("{}"), 2, std::to_string(first + index));
+}
+
+uint64_t WeightSpec::bytes() const {
+  return *tensorBytes(shape, dtypeSize(type) * 8);
+}
+
+uint64_t Manifest::weightBytes() const {
+  uint64_t total = 0;
+  for (const WeightSpec &weight : weights)
+    total += weight.tensors() * weight.bytes();
+  return total;
+}
+
+uint64_t Manifest::cacheBytes() const {
+  uint64_t total = 0;
+  for (const CacheSpec &cache : caches)
+    total += cache.bytes;
+  return total;
+}
+
+namespace {
+
+/// Fills a manifest from its JSON, field by field; the first error stays in
+/// the status of the cursors.
+class Reader {
+public:
+  explicit Reader(Manifest &manifest) : manifest(manifest) {}
+
+  void read(const JsonCursor &root);
+
+private:
+  void readTarget(const JsonCursor &target);
+  void readModel(const JsonCursor &model);
+  void readWeight(const JsonCursor &at);
+  void readRope(const JsonCursor &at);
+  void readCache(const JsonCursor &at);
+  void readPlan(const JsonCursor &plan);
+  void fillSlots(const JsonCursor &at, uint64_t first, uint64_t count);
+
+  Manifest &manifest;
+  std::vector<bool> filled; // by slot
+};
+
+} // namespace
+
+static uint64_t size(const JsonCursor &at, int64_t least = 0,
+                     int64_t most = maxElements) {
+  return static_cast<uint64_t>(at.integer(least, most));
+}
+
+static Shape readShape(const JsonCursor &at) {
+  Shape shape;
+  for (const JsonCursor &dimension : at.elements(8))
+    shape.push_back(size(dimension));
+  return shape;
+}
+
+static std::vector<std::string> readStrings(const JsonCursor &at) {
+  std::vector<std::string> strings;
+  for (const JsonCursor &element : at.elements())
+    strings.push_back(element.string());
+  return strings;
+}
+
+void Reader::read(const JsonCursor &root) {
+  root["format"].integer(CRIA_FORMAT_VERSION, CRIA_FORMAT_VERSION);
+  manifest.compiler = root["compiler"].string();
+  if (auto flags = root.find("flags"))
+    manifest.flags = flags->raw();
+  if (auto config = root.find("config"))
+    manifest.config = config->raw();
+  readTarget(root["target"]);
+  readModel(root["model"]);
+  manifest.prefill = root["entries"]["prefill"].string();
+  manifest.decode = root["entries"]["decode"].string();
+  manifest.slots = size(root["slots"], 0, maxSlots);
+  filled.resize(manifest.slots);
+  for (const JsonCursor &weight : root["weights"].elements())
+    readWeight(weight);
+  for (const JsonCursor &rope : root["rope"].elements())
+    readRope(rope);
+  for (const JsonCursor &cache : root["caches"].elements())
+    readCache(cache);
+  auto empty = std::find(filled.begin(), filled.end(), false);
+  if (empty != filled.end())
+    root["slots"].fail("slot " + std::to_string(empty - filled.begin()) +
+                       " is filled by nothing");
+  manifest.arenaBytes = size(root["arena"]["bytes"]);
+  if (auto kernels = root.find("kernels"))
+    manifest.kernels = readStrings(*kernels);
+  if (auto plan = root.find("plan"))
+    readPlan(*plan);
+}
+
+void Reader::readTarget(const JsonCursor &target) {
+  manifest.kind = target["kind"].string();
+  manifest.arch = target["arch"].string();
+  manifest.os = target["os"].string();
+  manifest.cpu = target["cpu"].string();
+  manifest.features = readStrings(target["features"]);
+}
+
+void Reader::readModel(const JsonCursor &model) {
+  manifest.vocabSize = model["vocab_size"].integer(1, maxVocab);
+  manifest.maxSeq = model["max_seq"].integer(1, maxPositions);
+  manifest.chunk = model["chunk"].integer(1, maxPositions);
+  manifest.maxPositionEmbeddings = manifest.maxSeq;
+  if (auto positions = model.find("max_position_embeddings"))
+    manifest.maxPositionEmbeddings = positions->integer(1, INT64_MAX);
+  if (auto dtype = model.find("dtype"))
+    manifest.dtype = dtype->string();
+}
+
+void Reader::fillSlots(const JsonCursor &at, uint64_t first, uint64_t count) {
+  for (uint64_t slot = first; slot < first + count; ++slot) {
+    if (slot >= filled.size())
+      return at.fail("is slot " + std::to_string(slot) + " of " +
+                     std::to_string(filled.size()));
+    if (filled[slot])
+      return at.fail("fills slot " + std::to_string(slot) + " again");
+    filled[slot] = true;
+  }
+}
+
+void Reader::readWeight(const JsonCursor &at) {
+  WeightSpec weight;
+  weight.symbol = at["symbol"].string();
+  weight.pattern = at["name"].string();
+  weight.count = size(at["count"], 0, maxSlots);
+  weight.first = size(at["first"], 0, maxSlots);
+  weight.shape = readShape(at["shape"]);
+  weight.slot = size(at["slot"], 0, maxSlots);
+  if (weight.count && weight.pattern.find("{}") == std::string::npos)
+    at["name"].expected("a name with {} for the layer");
+  std::optional<DType> type = dtypeNamed(at["dtype"].string());
+  if (!type)
+    at["dtype"].expected("f32, f16 or bf16");
+  weight.type = type.value_or(DType::F32);
+  std::optional<uint64_t> bytes =
+      tensorBytes(weight.shape, dtypeSize(weight.type) * 8);
+  // So bounded, all of them together cannot overflow 64 bits.
+  if (!bytes || *bytes > maxTensorBytes)
+    at["shape"].fail("is " + shapeText(weight.shape) + ", too large");
+  fillSlots(at["slot"], weight.slot, weight.tensors());
+  manifest.weights.push_back(std::move(weight));
+}
+
+void Reader::readRope(const JsonCursor &at) {
+  RopeSpec rope;
+  rope.symbol = at["symbol"].string();
+  rope.slot = size(at["slot"], 0, maxSlots);
+  rope.rows = size(at["rows"], 1, maxPositions);
+  for (const JsonCursor &frequency : at["inv_freq"].elements(1 << 12))
+    rope.inverseFrequencies.push_back(
+        static_cast<float>(frequency.number(-FLT_MAX, FLT_MAX)));
+  rope.scale = static_cast<float>(at["scale"].number(-FLT_MAX, FLT_MAX));
+  if (rope.rows < static_cast<uint64_t>(manifest.maxSeq))
+    at["rows"].fail("is " + std::to_string(rope.rows) +
+                    ", expected at least max_seq, " +
+                    std::to_string(manifest.maxSeq));
+  fillSlots(at["slot"], rope.slot, 2);
+  manifest.ropes.push_back(std::move(rope));
+}
+
+void Reader::readCache(const JsonCursor &at) {
+  CacheSpec cache;
+  cache.symbol = at["symbol"].string();
+  cache.bytes = size(at["bytes"]);
+  cache.shape = readShape(at["shape"]);
+  cache.type = at["dtype"].string();
+  std::optional<DType> type = dtypeNamed(cache.type);
+  if (!type)
+    return at["dtype"].expected("f32, f16 or bf16");
+  if (tensorBytes(cache.shape, dtypeSize(*type) * 8) != cache.bytes)
+    at["bytes"].fail("is " + std::to_string(cache.bytes) + ", but " +
+                     shapeText(cache.shape) + " of " + cache.type +
+                     " is another size");
+  if (manifest.caches.size() >= 4096)
+    at.fail("is one cache too many, expected at most 4096");
+  manifest.caches.push_back(std::move(cache));
+}
+
+void Reader::readPlan(const JsonCursor &plan) {
+  Plan &to = manifest.plan;
+  JsonCursor decode = plan["decode"];
+  to.decodeFlops = decode["flops"].number(0, 1e18);
+  to.decodeWeightBytes = size(decode["weight_bytes"]);
+  to.cacheBytesPerPosition = size(decode["kv_bytes_per_position"]);
+  to.prefillFlopsPerToken = plan["prefill"]["flops_per_token"].number(0, 1e18);
+  if (auto head = plan.find("head")) {
+    to.headFlops = (*head)["flops"].number(0, 1e18);
+    to.headWeightBytes = size((*head)["weight_bytes"]);
+  }
+}
+
+Result<Manifest> parseManifest(std::string_view text, const std::string &file) {
+  std::string where = file + ": manifest";
+  Result<nlohmann::json> json = parseJson(text, where);
+  if (!json.ok())
+    return json.status();
+  Manifest manifest;
+  Status status;
+  Reader(manifest).read(JsonCursor(*json, where, status));
+  if (!status.ok())
+    return status;
+  return manifest;
+}
+
+} // namespace cria

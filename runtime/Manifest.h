@@ -1,0 +1,98 @@
+/// What an artifact says of itself, checked: every number is in range, every
+/// slot is filled once, every size is the product of its shape.
+#pragma once
+
+#include "runtime/DType.h"
+#include "runtime/Status.h"
+
+#include <nlohmann/json.hpp>
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace cria {
+
+/// A weight symbol: one tensor, or a stack of tensors of equal shape, one for
+/// each layer.
+struct WeightSpec {
+  std::string symbol;
+  std::string pattern; // the checkpoint's name, "{}" for the layer's number
+  uint64_t count;      // 0: a single tensor, its name literal
+  uint64_t first;
+  Shape shape;
+  DType type;
+  uint64_t slot;
+
+  uint64_t tensors() const { return count ? count : 1; }
+  /// The checkpoint's name of tensor `index` in [0, tensors()).
+  std::string name(uint64_t index) const;
+  /// Bytes of one tensor.
+  uint64_t bytes() const;
+};
+
+/// Tables of cos and sin, (rows, inv_freq.size()) f32 each, in `slot` and
+/// `slot` + 1: cos(float(row) * inv_freq) * scale.
+struct RopeSpec {
+  std::string symbol;
+  uint64_t slot;
+  uint64_t rows;
+  std::vector<float> inverseFrequencies;
+  float scale;
+
+  /// Bytes of one of the two tables.
+  uint64_t bytes() const {
+    return rows * inverseFrequencies.size() * sizeof(float);
+  }
+};
+
+/// A KV cache of a session.
+struct CacheSpec {
+  std::string symbol;
+  uint64_t bytes;
+  Shape shape;
+  std::string type;
+};
+
+/// What the compiler counted, for floors.
+struct Plan {
+  double decodeFlops = 0; // one token at depth 0, without the head
+  uint64_t decodeWeightBytes = 0;
+  uint64_t cacheBytesPerPosition = 0;
+  double prefillFlopsPerToken = 0; // without the head
+  double headFlops = 0;            // one row of logits
+  uint64_t headWeightBytes = 0;
+};
+
+/// The manifest of an artifact.
+struct Manifest {
+  std::string compiler;
+  nlohmann::json flags;
+  std::string kind, arch, os, cpu;
+  std::vector<std::string> features;
+  nlohmann::json config; // null where the input was no config.json
+
+  int64_t vocabSize = 0;
+  int64_t maxSeq = 0;
+  int64_t chunk = 0;
+  int64_t maxPositionEmbeddings = 0;
+  std::string dtype; // "" where unknown
+
+  std::string prefill, decode; // symbols
+  uint64_t slots = 0;
+  std::vector<WeightSpec> weights;
+  std::vector<RopeSpec> ropes;
+  std::vector<CacheSpec> caches;
+  uint64_t arenaBytes = 0;
+  std::vector<std::string> kernels;
+  Plan plan;
+
+  uint64_t weightBytes() const;
+  uint64_t cacheBytes() const;
+};
+
+/// Parses and checks the manifest `text` of the artifact `file`.
+Result<Manifest> parseManifest(std::string_view text, const std::string &file);
+
+} // namespace cria

@@ -1,0 +1,41 @@
+/// Memory by the page: files mapped for reading, and zeroed arenas.
+#pragma once
+
+#include "runtime/File.h"
+#include "runtime/Status.h"
+
+#include <cstddef>
+#include <cstdint>
+
+namespace cria {
+
+/// A range of pages; unmaps itself.
+class Mapping {
+public:
+  Mapping() = default;
+  Mapping(Mapping &&other) noexcept;
+  Mapping &operator=(Mapping &&other) noexcept;
+  ~Mapping();
+
+  /// The whole of `file`, read-only.
+  static Result<Mapping> ofFile(const File &file);
+  /// `size` zeroed bytes, in huge pages where the system has them.
+  static Result<Mapping> zeroed(uint64_t size, const char *purpose);
+
+  std::byte *data() const { return begin; }
+  uint64_t size() const { return bytes; }
+
+private:
+  std::byte *begin = nullptr;
+  uint64_t bytes = 0;
+};
+
+/// Maps the pages of [data, data + size) now, by all cores at once, instead of
+/// one fault at a time in the first forward pass.
+void populate(const std::byte *data, uint64_t size);
+
+/// Gives back the pages of a mapped file that lie wholly in [data, data +
+/// size): what was converted is not read again.
+void release(const std::byte *data, uint64_t size);
+
+} // namespace cria

@@ -1,0 +1,75 @@
+#include "runtime/OutputFile.h"
+
+#include "runtime/File.h"
+
+#include <cerrno>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <utility>
+
+namespace cria {
+
+Result<OutputFile> OutputFile::create(const std::string &path) {
+  std::string partial = path + ".XXXXXX";
+  int fd = mkostemp(partial.data(), O_CLOEXEC);
+  if (fd < 0)
+    return errnoStatus(path, "cannot create", errno);
+  mode_t mask = umask(0); // mkostemp's file is for its owner only
+  umask(mask);
+  fchmod(fd, 0666 & ~mask);
+  return OutputFile(path, std::move(partial), fd);
+}
+
+OutputFile::OutputFile(std::string path, std::string partial, int fd)
+    : path(std::move(path)), partial(std::move(partial)), fd(fd) {}
+
+OutputFile::OutputFile(OutputFile &&other) noexcept
+    : path(std::move(other.path)), partial(std::move(other.partial)),
+      fd(std::exchange(other.fd, -1)) {}
+
+OutputFile::~OutputFile() {
+  if (fd < 0)
+    return;
+  close(fd);
+  unlink(partial.c_str());
+}
+
+Status OutputFile::write(const void *data, size_t size) {
+  const char *bytes = static_cast<const char *>(data);
+  while (size > 0) {
+    ssize_t written = ::write(fd, bytes, size);
+    if (written < 0 && errno == EINTR)
+      continue;
+    if (written < 0)
+      return errnoStatus(path, "cannot write", errno);
+    bytes += written;
+    size -= static_cast<size_t>(written);
+  }
+  return Status();
+}
+
+Status OutputFile::commit() {
+  if (fsync(fd) != 0 && errno != EINVAL && errno != EROFS)
+    return errnoStatus(path, "cannot write", errno);
+  if (rename(partial.c_str(), path.c_str()) != 0)
+    return errnoStatus(path, "cannot rename to it", errno);
+  close(std::exchange(fd, -1));
+  return Status();
+}
+
+std::string npyHeader(const std::vector<uint64_t> &shape) {
+  std::string text = "{'descr': '<f4', 'fortran_order': False, 'shape': (";
+  for (uint64_t size : shape)
+    text += std::to_string(size) + ", ";
+  text += "), }";
+  // Magic, version and length are 10 bytes; all of it is a multiple of 64.
+  text.append(63 - (text.size() + 10) % 64, ' ').push_back('\n');
+  std::string header("\x93NUMPY\x01\x00", 8);
+  header.push_back(static_cast<char>(text.size() & 0xFF));
+  header.push_back(static_cast<char>(text.size() >> 8));
+  return header + text;
+}
+
+} // namespace cria

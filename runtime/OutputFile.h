@@ -1,0 +1,40 @@
+/// A file that is there whole or not at all.
+#pragma once
+
+#include "runtime/Status.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace cria {
+
+/// Writes beside `path` and renames at the end: an older file stays as it was
+/// until then, and a failure leaves nothing behind.
+class OutputFile {
+public:
+  static Result<OutputFile> create(const std::string &path);
+
+  OutputFile(OutputFile &&other) noexcept;
+  OutputFile &operator=(OutputFile &&) = delete;
+  ~OutputFile();
+
+  Status write(const void *data, size_t size);
+  /// Makes what was written the file at `path`.
+  Status commit();
+
+  /// Where it is written until then.
+  const std::string &temporary() const { return partial; }
+
+private:
+  OutputFile(std::string path, std::string partial, int fd);
+
+  std::string path, partial;
+  int fd;
+};
+
+/// The header of a NumPy file of float32 in C order.
+std::string npyHeader(const std::vector<uint64_t> &shape);
+
+} // namespace cria

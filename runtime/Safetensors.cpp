@@ -1,0 +1,192 @@
+#include "runtime/Safetensors.h"
+
+#include "runtime/Json.h"
+
+#include <algorithm>
+#include <tuple>
+
+namespace cria {
+
+static constexpr uint64_t maxHeaderBytes = 100'000'000;
+
+namespace {
+
+/// An element type of the format.
+struct ElementType {
+  const char *name;
+  uint64_t bits;
+  std::optional<DType> type;
+};
+
+} // namespace
+
+static const ElementType elementTypes[] = {
+    {"F32", 32, DType::F32},      {"F16", 16, DType::F16},
+    {"BF16", 16, DType::BF16},    {"F64", 64, DType::F64},
+    {"BOOL", 8, std::nullopt},    {"U8", 8, std::nullopt},
+    {"I8", 8, std::nullopt},      {"U16", 16, std::nullopt},
+    {"I16", 16, std::nullopt},    {"U32", 32, std::nullopt},
+    {"I32", 32, std::nullopt},    {"U64", 64, std::nullopt},
+    {"I64", 64, std::nullopt},    {"C64", 64, std::nullopt},
+    {"F8_E4M3", 8, std::nullopt}, {"F8_E5M2", 8, std::nullopt},
+    {"F8_E8M0", 8, std::nullopt}, {"F4", 4, std::nullopt},
+    {"F6_E2M3", 6, std::nullopt}, {"F6_E3M2", 6, std::nullopt},
+};
+
+namespace {
+
+/// The header's text, and where the data begins.
+struct Header {
+  std::string text; // without the padding
+  uint64_t end;
+};
+
+} // namespace
+
+static Result<Header> readHeader(const File &file) {
+  auto fail = [&](cria_status code, const std::string &what) {
+    return Status(code, file.path() + ": " + what);
+  };
+  if (file.size() < 8)
+    return fail(CRIA_INVALID_ARGUMENT, "has " + std::to_string(file.size()) +
+                                           " bytes, too few for safetensors");
+  uint8_t prefix[8];
+  Status status = file.read(0, prefix, sizeof(prefix));
+  if (!status.ok())
+    return status;
+  uint64_t length = 0;
+  for (int i = 7; i >= 0; --i)
+    length = length << 8 | prefix[i];
+  if (length == 0 || length > maxHeaderBytes)
+    return fail(CRIA_INVALID_ARGUMENT,
+                "header length is " + std::to_string(length) +
+                    ", expected 1 to " + std::to_string(maxHeaderBytes));
+  if (length > file.size() - 8)
+    return fail(CRIA_DATA_LOSS,
+                "expected a header of " + std::to_string(length) +
+                    " bytes, file has " + std::to_string(file.size() - 8));
+  std::string text(length, '\0');
+  status = file.read(8, text.data(), length);
+  if (!status.ok())
+    return status;
+  text.erase(text.find_last_not_of(' ') + 1);
+  if (text.empty() || text.front() != '{' || text.back() != '}')
+    return fail(CRIA_INVALID_ARGUMENT,
+                "header is no JSON object followed by spaces alone");
+  return Header{std::move(text), 8 + length};
+}
+
+static TensorEntry readEntry(const std::string &name, const JsonCursor &at) {
+  TensorEntry tensor;
+  tensor.name = name;
+  tensor.typeName = at["dtype"].string();
+  for (const JsonCursor &dimension : at["shape"].elements(8))
+    tensor.shape.push_back(
+        static_cast<uint64_t>(dimension.integer(0, INT64_MAX)));
+  std::vector<JsonCursor> offsets = at["data_offsets"].elements();
+  if (offsets.size() != 2) {
+    at["data_offsets"].expected("two offsets");
+    return tensor;
+  }
+  tensor.begin = static_cast<uint64_t>(offsets[0].integer(0, INT64_MAX));
+  tensor.end = static_cast<uint64_t>(offsets[1].integer(0, INT64_MAX));
+  auto type = std::find_if(
+      std::begin(elementTypes), std::end(elementTypes),
+      [&](const ElementType &known) { return tensor.typeName == known.name; });
+  if (type == std::end(elementTypes)) {
+    at["dtype"].fail("is " + quote(tensor.typeName) +
+                         ", no type of safetensors known here",
+                     CRIA_UNIMPLEMENTED);
+    return tensor;
+  }
+  tensor.type = type->type;
+  std::optional<uint64_t> bytes = tensorBytes(tensor.shape, type->bits);
+  if (tensor.end < tensor.begin)
+    at["data_offsets"].fail("end before they begin");
+  else if (!bytes)
+    at["shape"].fail("is " + shapeText(tensor.shape) + ", which overflows");
+  else if (*bytes != tensor.end - tensor.begin)
+    at["data_offsets"].fail("span " +
+                            std::to_string(tensor.end - tensor.begin) +
+                            " bytes, but " + shapeText(tensor.shape) + " of " +
+                            tensor.typeName + " has " + std::to_string(*bytes));
+  return tensor;
+}
+
+/// Every tensor of the header; offsets still count from the header's end.
+static Result<std::vector<TensorEntry>> readEntries(const std::string &text,
+                                                    const std::string &path) {
+  JsonLimits limits;
+  limits.bytes = maxHeaderBytes;
+  Result<nlohmann::json> header = parseJson(text, path, limits);
+  if (!header.ok())
+    return header.status();
+  Status status;
+  JsonCursor root(*header, path, status);
+  std::vector<TensorEntry> tensors;
+  for (const auto &[name, value] : header->items()) {
+    JsonCursor at = root[name];
+    if (name != "__metadata__")
+      tensors.push_back(readEntry(name, at));
+    else if (!value.is_object())
+      at.expected("an object");
+    else
+      for (const auto &member : value.items())
+        at[member.key()].string();
+    if (!status.ok())
+      return status;
+  }
+  return tensors;
+}
+
+/// Sorted, the tensors follow each other without a gap from 0 to `size`.
+static Status checkLayout(std::vector<TensorEntry> &tensors, uint64_t size,
+                          const std::string &path) {
+  std::sort(tensors.begin(), tensors.end(),
+            [](const TensorEntry &a, const TensorEntry &b) {
+              return std::tie(a.begin, a.end) < std::tie(b.begin, b.end);
+            });
+  uint64_t end = 0;
+  std::string before = "the header";
+  for (const TensorEntry &tensor : tensors) {
+    if (tensor.begin != end)
+      return Status(CRIA_INVALID_ARGUMENT,
+                    path + ": tensor " + quote(tensor.name) + " begins at " +
+                        std::to_string(tensor.begin) + ", expected " +
+                        std::to_string(end) + ", the end of " + before);
+    end = tensor.end;
+    before = quote(tensor.name);
+  }
+  if (end > size)
+    return Status(CRIA_DATA_LOSS, path + ": expected " + std::to_string(end) +
+                                      " bytes of tensors, file has " +
+                                      std::to_string(size));
+  if (end < size)
+    return Status(CRIA_INVALID_ARGUMENT,
+                  path + ": expected " + std::to_string(end) +
+                      " bytes of tensors, file has " + std::to_string(size));
+  return Status();
+}
+
+Result<Safetensors> openSafetensors(const std::string &path) {
+  Result<File> file = File::open(path);
+  if (!file.ok())
+    return file.status();
+  Result<Header> header = readHeader(*file);
+  if (!header.ok())
+    return header.status();
+  Result<std::vector<TensorEntry>> tensors = readEntries(header->text, path);
+  if (!tensors.ok())
+    return tensors.status();
+  uint64_t data = header->end;
+  Status status = checkLayout(*tensors, file->size() - data, path);
+  if (!status.ok())
+    return status;
+  for (TensorEntry &tensor : *tensors) {
+    tensor.begin += data;
+    tensor.end += data;
+  }
+  return Safetensors{std::move(*file), std::move(*tensors)};
+}
+
+} // namespace cria

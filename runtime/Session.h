@@ -1,0 +1,69 @@
+/// One conversation with a model: KV caches, scratch, a position, threads.
+#pragma once
+
+#include "runtime/Memory.h"
+#include "runtime/Model.h"
+#include "runtime/Status.h"
+#include "runtime/cpu/Pool.h"
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+namespace cria {
+
+/// Seconds and tokens of a phase so far.
+struct PhaseTime {
+  double seconds = 0;
+  int64_t tokens = 0;
+};
+
+/// Used by one thread at a time, all but `cancel`; sessions of one model run
+/// side by side, each on threads of its own.
+class Session {
+public:
+  /// A session at position 0 that computes on `threads` threads; 0 stands for
+  /// one a core.
+  static Result<std::unique_ptr<Session>>
+  create(std::shared_ptr<const Model> model, int threads);
+
+  /// Appends `count` ids. `logits` receives (count, vocab) floats for
+  /// CRIA_LOGITS_ALL, (vocab) for CRIA_LOGITS_LAST. Nothing is fed where an id
+  /// or the length is out of range; a cancelled feed ends between two chunks.
+  Status feed(const int32_t *ids, int64_t count, cria_logits which,
+              float *logits);
+
+  /// What `feed` would say of these ids.
+  Status check(const int32_t *ids, int64_t count) const;
+
+  /// Forgets the ids from `position` on.
+  Status rewind(int64_t position);
+
+  /// Ends the present feed, or the next, with CRIA_CANCELLED. Safe in signal
+  /// handlers.
+  void cancel() { cancelled.store(true); }
+
+  const Model &model() const { return *shared; }
+  int64_t position() const { return fed; }
+  int threads() const { return pool.threads(); }
+  const PhaseTime &prefillTime() const { return prefill; }
+  const PhaseTime &decodeTime() const { return decode; }
+
+private:
+  Session(std::shared_ptr<const Model> model, int threads);
+  Status allocate();
+  void step(const int32_t *ids, int64_t count, int64_t firstLogit,
+            float *logits);
+
+  std::shared_ptr<const Model> shared;
+  Pool pool;
+  std::vector<Mapping> caches;
+  std::vector<void *> cacheTable;
+  Mapping arena;
+  int64_t fed = 0;
+  PhaseTime prefill, decode;
+  std::atomic<bool> cancelled{false};
+};
+
+} // namespace cria

@@ -1,0 +1,87 @@
+/// Text to token ids and back, as Hugging Face's tokenizers does by a
+/// tokenizer.json with a BPE model: sentencepiece style with byte fallback
+/// (Llama 2) and byte level (Llama 3). A component, member or value that would
+/// change the ids and is not done here is refused by name.
+///
+/// A text goes through: added tokens found in the raw text; normalizers on what
+/// is between them; added tokens found in the normalized text; pre-tokenizers,
+/// which cut the rest into words; the model; the post-processor's templates.
+#pragma once
+
+#include "runtime/Status.h"
+#include "runtime/TokenizerAdded.h"
+#include "runtime/TokenizerDecoder.h"
+#include "runtime/TokenizerModel.h"
+#include "runtime/TokenizerSplitter.h"
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace cria {
+
+/// A loaded tokenizer; immutable, so that threads may share it.
+class Tokenizer {
+public:
+  /// Reads the tokenizer.json at `path`, of at most 256 MiB.
+  static Result<Tokenizer> load(const std::string &path);
+  /// Reads one from memory; `name` stands for the file in errors.
+  static Result<Tokenizer> parse(std::string_view json,
+                                 const std::string &name);
+
+  /// Whether every id is below `vocabSize`, the rows of the model's embedding.
+  Status fits(int64_t vocabSize) const;
+
+  /// The ids of `text`; with `special` those that the post-processor adds, too.
+  /// Tokens such as "<s>" count as such where they stand in the text. Text that
+  /// is not UTF-8 is CRIA_INVALID_ARGUMENT.
+  Result<std::vector<int32_t>> encode(std::string_view text,
+                                      bool special = true) const;
+
+  /// The text of `ids`, valid UTF-8, without special tokens unless `special`.
+  /// Ids without a token, as padded vocabularies have, are skipped.
+  std::string decode(const std::vector<int32_t> &ids,
+                     bool special = false) const;
+
+  /// Whether `id` has a token.
+  bool contains(int64_t id) const;
+
+private:
+  friend class TextStream;
+
+  Tokenizer() = default;
+  static Result<Tokenizer> read(const nlohmann::json &document,
+                                const std::string &name);
+  void readPost(const JsonCursor &post);
+  void readTemplate(const JsonCursor &post);
+  Result<std::vector<Piece>> cut(std::string_view text) const;
+
+  BpeModel model;
+  std::vector<Normalizer> normalizers;
+  std::vector<PreTokenizer> preTokenizers;
+  std::vector<DecoderStep> decoder;
+  AddedTokens added;
+  std::vector<int32_t> before, after; // what the post-processor adds
+};
+
+/// Decodes ids as they come. What the calls return, concatenated, is what
+/// `decode` returns for all ids; no call splits a character.
+class TextStream {
+public:
+  /// `tokenizer` must outlive the stream.
+  explicit TextStream(const Tokenizer &tokenizer, bool special = false)
+      : tokenizer(&tokenizer), state(tokenizer.decoder), special(special) {}
+
+  /// The text that `id` completes, maybe none.
+  std::string push(int64_t id);
+  /// The rest; then the stream is as new.
+  std::string finish() { return state.finish(); }
+
+private:
+  const Tokenizer *tokenizer;
+  DecoderState state;
+  bool special;
+};
+
+} // namespace cria

@@ -1,0 +1,36 @@
+/// UTF-8 for the tokenizer, and the visible characters by which byte-level BPE
+/// spells bytes.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace cria {
+
+/// The offset of the first byte of `text` that is not UTF-8, or npos. Strict:
+/// no overlong forms, no surrogates, nothing above U+10FFFF.
+size_t findInvalidUtf8(std::string_view text);
+
+/// The bytes of the character that begins at `at` in valid UTF-8.
+size_t characterLength(std::string_view text, size_t at);
+
+/// Moves what `pending` holds of whole characters to the result, and puts
+/// U+FFFD for each longest sequence that cannot become one (as the Unicode
+/// standard recommends and Rust's from_utf8_lossy does). The beginning of a
+/// character stays in `pending` unless `last`.
+std::string takeUtf8(std::string &pending, bool last);
+
+/// How byte-level BPE spells `byte`: as itself where that prints, else as one
+/// of the characters from U+0100 on.
+std::string_view byteSpelling(uint8_t byte);
+
+/// `text` with every byte spelled so.
+std::string spellBytes(std::string_view text);
+
+/// The bytes that `token` spells; `token` itself where a character of it spells
+/// no byte.
+std::string unspellBytes(std::string_view token);
+
+} // namespace cria

@@ -1,0 +1,29 @@
+#include "runtime/cpu/Cores.h"
+
+#include "runtime/cpu/Pool.h"
+
+#include <algorithm>
+#include <sched.h>
+#include <thread>
+
+namespace cria {
+
+int coreCount() {
+  cpu_set_t set;
+  if (sched_getaffinity(0, sizeof(set), &set) == 0)
+    return std::max(1, CPU_COUNT(&set));
+  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+}
+
+void onAllCores(int64_t count,
+                const std::function<void(int64_t, int64_t)> &body) {
+  Pool pool(coreCount());
+  using Body = std::function<void(int64_t, int64_t)>;
+  pool.run(
+      [](void *context, int64_t begin, int64_t end) {
+        (*static_cast<const Body *>(context))(begin, end);
+      },
+      const_cast<Body *>(&body), count);
+}
+
+} // namespace cria

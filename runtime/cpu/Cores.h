@@ -1,0 +1,18 @@
+/// The cores this process may use.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+
+namespace cria {
+
+/// How many cores this process may run on; at least 1.
+int coreCount();
+
+/// Runs `body` over [0, count) in one contiguous range a core and returns when
+/// all are done. For work at bind, where starting threads costs nothing;
+/// sessions have a Pool. `body` must not throw.
+void onAllCores(int64_t count,
+                const std::function<void(int64_t begin, int64_t end)> &body);
+
+} // namespace cria

@@ -1,0 +1,25 @@
+/// What this CPU can run, asked of the CPU and of the operating system, which
+/// must save the registers.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace cria {
+
+/// The architecture this runtime was built for: "x86_64".
+const char *hostArch();
+
+/// Those of `needed` (LLVM's names: "avx512bf16") that this machine lacks or
+/// this runtime does not know.
+std::vector<std::string>
+missingCpuFeatures(const std::vector<std::string> &needed);
+
+/// Asks the system for the AMX tile registers where `needed` names an AMX
+/// feature, for this process and its threads to come. False where refused.
+bool permitTiles(const std::vector<std::string> &needed);
+
+/// The name of the CPU model, or "unknown".
+std::string cpuName();
+
+} // namespace cria

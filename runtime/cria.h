@@ -1,0 +1,208 @@
+/* The C API of the Cria runtime: open an artifact, bind a checkpoint to it,
+ * make sessions, feed token ids, read logits, sample.
+ *
+ *   artifact   compiled code and its manifest, checked before a byte of it runs
+ *   model      an artifact bound to the weights of one checkpoint
+ *   session    one conversation: KV caches and scratch; shares the model
+ *   tokenizer  text to ids and back
+ *   sampler    logits to the next id
+ *
+ * Rules, for every function:
+ *  - What it returns is CRIA_OK or the reason why not. `error` may be NULL;
+ *    else it receives the status and one line of text, also on success.
+ *  - A NULL handle or pointer, or a struct whose `size` is wrong, is
+ *    CRIA_INVALID_ARGUMENT. No function prints, exits, throws or keeps globals.
+ *  - An object keeps alive what it was made from: they may be freed in any
+ *    order. A `_free` takes the address of the handle and sets it to NULL; a
+ *    second call does nothing.
+ *  - Artifacts, models and tokenizers may be used by many threads at once. A
+ *    session and a sampler belong to one thread at a time; only
+ *    cria_session_cancel may be called from another, or from a signal handler.
+ *  - Strings are UTF-8. A returned pointer lives as long as its object, or
+ *    until that object's next call where the function says so.
+ */
+#ifndef CRIA_RUNTIME_CRIA_H
+#define CRIA_RUNTIME_CRIA_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define CRIA_API __attribute__((visibility("default")))
+
+/* Why a call failed; the names and numbers are absl's where it has them. */
+typedef enum cria_status {
+  CRIA_OK = 0,
+  CRIA_CANCELLED = 1,
+  CRIA_INVALID_ARGUMENT = 3,
+  CRIA_NOT_FOUND = 5,
+  CRIA_PERMISSION_DENIED = 7,
+  CRIA_RESOURCE_EXHAUSTED = 8,
+  CRIA_FAILED_PRECONDITION = 9,
+  CRIA_ABORTED = 10,
+  CRIA_OUT_OF_RANGE = 11,
+  CRIA_UNIMPLEMENTED = 12,
+  CRIA_INTERNAL = 13,
+  CRIA_UNAVAILABLE = 14,
+  CRIA_DATA_LOSS = 15,
+  CRIA_INCOMPATIBLE = 17 /* the artifact is for another runtime or machine */
+} cria_status;
+
+/* The status in words: "INVALID_ARGUMENT". Never NULL. */
+CRIA_API const char *cria_status_name(cria_status status);
+
+/* The runtime's version: "0.1.0". */
+CRIA_API const char *cria_version(void);
+
+/* Where a function says what went wrong. CRIA_INIT it first. */
+typedef struct cria_error {
+  size_t size;
+  cria_status status;
+  char message[1024]; /* one line, cut to fit, NUL-terminated */
+} cria_error;
+
+/* Readies any struct of this header: cria_error error; CRIA_INIT(&error); */
+#define CRIA_INIT(pointer)                                                     \
+  (memset((pointer), 0, sizeof(*(pointer))),                                   \
+   (void)((pointer)->size = sizeof(*(pointer))))
+
+/* ---- Artifacts --------------------------------------------------------- */
+
+typedef struct cria_artifact cria_artifact;
+
+/* Checks the whole file - format, checksum, manifest, CPU - then loads it.
+ * CRIA_INVALID_ARGUMENT: no artifact; CRIA_DATA_LOSS: a damaged one;
+ * CRIA_INCOMPATIBLE: one for another runtime or machine. */
+CRIA_API cria_status cria_artifact_open(const char *path,
+                                        cria_artifact **artifact,
+                                        cria_error *error);
+CRIA_API void cria_artifact_free(cria_artifact **artifact);
+
+/* The manifest, JSON, NUL-terminated. */
+CRIA_API cria_status cria_artifact_manifest(const cria_artifact *artifact,
+                                            const char **json,
+                                            cria_error *error);
+
+typedef struct cria_artifact_info {
+  size_t size;
+  int64_t vocab_size;
+  int64_t max_seq;       /* positions a session holds */
+  int64_t chunk;         /* tokens of one prefill call */
+  uint64_t weight_bytes; /* of the weights as compiled code reads them */
+  uint64_t cache_bytes;  /* KV caches of one session */
+  uint64_t arena_bytes;  /* scratch of one session */
+  uint64_t file_bytes;   /* of the artifact */
+} cria_artifact_info;
+
+CRIA_API cria_status cria_artifact_get_info(const cria_artifact *artifact,
+                                            cria_artifact_info *info,
+                                            cria_error *error);
+
+/* ---- Models ------------------------------------------------------------ */
+
+typedef struct cria_model cria_model;
+
+/* Reads the headers of the checkpoint in folder `weights`, nothing else, and
+ * lists what is missing, mis-shaped or extra and the memory a session takes.
+ * The text is malloc'ed: free() it. Returns what cria_model_bind would say of
+ * the headers; the report is there in either case, NULL where the files cannot
+ * be read at all. */
+CRIA_API cria_status cria_model_check(const cria_artifact *artifact,
+                                      const char *weights, char **report,
+                                      cria_error *error);
+
+/* Binds the *.safetensors of folder `weights`. Weights are used where they lie
+ * in the mapped files wherever type and alignment allow. */
+CRIA_API cria_status cria_model_bind(const cria_artifact *artifact,
+                                     const char *weights, cria_model **model,
+                                     cria_error *error);
+
+/* Weights drawn from `seed`, the same on every machine. */
+CRIA_API cria_status cria_model_random(const cria_artifact *artifact,
+                                       uint64_t seed, cria_model **model,
+                                       cria_error *error);
+CRIA_API void cria_model_free(cria_model **model);
+
+/* What the user should know about the binding (conversions, extra tensors):
+ * lines of text, each ended by '\n'; "" when there is nothing to say. */
+CRIA_API cria_status cria_model_warnings(const cria_model *model,
+                                         const char **text, cria_error *error);
+
+typedef struct cria_model_info {
+  size_t size;
+  uint64_t mapped_bytes; /* weights used where they lie in the files */
+  uint64_t copied_bytes; /* weights in memory of the model's own */
+  double bind_seconds;
+} cria_model_info;
+
+CRIA_API cria_status cria_model_get_info(const cria_model *model,
+                                         cria_model_info *info,
+                                         cria_error *error);
+
+/* ---- Sessions ---------------------------------------------------------- */
+
+typedef struct cria_session cria_session;
+
+typedef struct cria_session_options {
+  size_t size;
+  int32_t threads; /* 0: one for each core this process may use */
+} cria_session_options;
+
+/* A session at position 0 with threads of its own. `options` may be NULL. */
+CRIA_API cria_status cria_session_create(const cria_model *model,
+                                         const cria_session_options *options,
+                                         cria_session **session,
+                                         cria_error *error);
+CRIA_API void cria_session_free(cria_session **session);
+
+/* Which logits a feed returns. */
+typedef enum cria_logits {
+  CRIA_LOGITS_NONE = 0,
+  CRIA_LOGITS_LAST = 1, /* (vocab_size): those after the last id */
+  CRIA_LOGITS_ALL = 2   /* (count, vocab_size): those after every id */
+} cria_logits;
+
+/* Appends `count` ids, each in [0, vocab_size). `capacity` is the number of
+ * floats at `logits`, which may be NULL for CRIA_LOGITS_NONE. When ids are out
+ * of range, or position + count is beyond max_seq (CRIA_OUT_OF_RANGE), nothing
+ * is fed. A cancelled feed returns CRIA_CANCELLED; the position then counts
+ * the ids that were fed. */
+CRIA_API cria_status cria_session_feed(cria_session *session,
+                                       const int32_t *ids, size_t count,
+                                       cria_logits which, float *logits,
+                                       size_t capacity, cria_error *error);
+
+/* The number of ids fed since the start or the last reset. */
+CRIA_API cria_status cria_session_position(const cria_session *session,
+                                           int64_t *position,
+                                           cria_error *error);
+
+/* Forgets ids: back to `position`, at most the present one; 0 starts anew. */
+CRIA_API cria_status cria_session_rewind(cria_session *session,
+                                         int64_t position, cria_error *error);
+
+/* Makes the feed that runs, or the next one, stop before its next chunk of ids
+ * with CRIA_CANCELLED. Any thread and any signal handler may call it. */
+CRIA_API cria_status cria_session_cancel(cria_session *session);
+
+typedef struct cria_session_timings {
+  size_t size;
+  double prefill_seconds; /* in feeds of more than one id */
+  int64_t prefill_tokens;
+  double decode_seconds; /* in feeds of one id */
+  int64_t decode_tokens;
+} cria_session_timings;
+
+CRIA_API cria_status cria_session_get_timings(const cria_session *session,
+                                              cria_session_timings *timings,
+                                              cria_error *error);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

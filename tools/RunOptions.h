@@ -1,0 +1,92 @@
+/// The command line of cria-run.
+#pragma once
+
+#include "runtime/Json.h"
+#include "runtime/Sampler.h"
+#include "runtime/Status.h"
+
+#include <CLI/CLI.hpp>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace cria {
+
+/// The command line.
+struct RunOptions {
+  std::string artifact, weights, prompt, ids, device = "auto", logits, profile;
+  std::optional<double> temperature, topP, minP;
+  std::optional<int64_t> maxTokens, topK;
+  std::optional<uint64_t> randomWeights;
+  uint64_t seed = 0;
+  int threads = 0;
+  bool hasPrompt = false, hasIds = false, printIds = false;
+};
+
+/// Declares the options on `app`; parsing then fills `options`.
+inline void addOptions(CLI::App &app, RunOptions &options) {
+  app.add_option("OUT.cria", options.artifact, "the artifact")->required();
+  auto *weights = app.add_option(
+      "--weights", options.weights,
+      "folder of *.safetensors, tokenizer.json, generation_config.json");
+  auto *random = app.add_option("--random-weights", options.randomWeights,
+                                "seed of weights to draw instead");
+  auto *prompt =
+      app.add_option("--prompt", options.prompt, "text to go on from");
+  app.add_option("--ids", options.ids, "token ids to go on from: 1,2,3")
+      ->excludes(prompt);
+  app.add_option("--max-tokens", options.maxTokens,
+                 "tokens to generate (default: generation_config.json's, else "
+                 "to the end of the context)");
+  app.add_option("--temperature", options.temperature, "0: greedy");
+  app.add_option("--top-k", options.topK,
+                 "sample from the K likeliest; 0: all");
+  app.add_option("--top-p", options.topP, "from the likeliest that make up P");
+  app.add_option("--min-p", options.minP,
+                 "from those at P times the likeliest");
+  app.add_option("--seed", options.seed, "of sampling (default 0)");
+  app.add_option("--device", options.device, "auto or cpu");
+  app.add_option("--threads", options.threads, "default: one for each core");
+  app.add_flag("--print-ids", options.printIds,
+               "the generated ids on a line of stderr");
+  app.add_option("--logits", options.logits,
+                 "NumPy file for the prompt's logits, float32 (tokens, vocab)");
+  app.add_option("--profile", options.profile,
+                 "file for the times of all steps, a Chrome trace");
+  weights->type_name("DIR");
+  random->type_name("SEED");
+  app.footer("Sampling defaults come from generation_config.json; without one, "
+             "greedy. Text goes\nto stdout, the rest to stderr.");
+}
+
+/// INVALID_ARGUMENT with the value of the first option out of range.
+inline Status checkOptions(const RunOptions &options) {
+  if (options.device == "cuda" || options.device == "emulated")
+    return Status(CRIA_UNIMPLEMENTED, "--device=" + options.device +
+                                          " is not supported, expected auto "
+                                          "or cpu");
+  if (options.device != "auto" && options.device != "cpu")
+    return Status(CRIA_INVALID_ARGUMENT, "--device is " +
+                                             quote(options.device) +
+                                             ", expected auto or cpu");
+  if (options.weights.empty() && !options.randomWeights)
+    return Status(CRIA_INVALID_ARGUMENT,
+                  "expected --weights=DIR or --random-weights=SEED");
+  if (options.maxTokens.value_or(0) < 0)
+    return Status(CRIA_INVALID_ARGUMENT,
+                  "--max-tokens is " + std::to_string(*options.maxTokens) +
+                      ", expected 0 or more");
+  if (options.threads < 0)
+    return Status(CRIA_INVALID_ARGUMENT,
+                  "--threads is " + std::to_string(options.threads) +
+                      ", expected 1 or more, or 0 for one each core");
+  SamplerOptions sampling;
+  sampling.temperature = options.temperature.value_or(1);
+  sampling.topK = options.topK.value_or(0);
+  sampling.topP = options.topP.value_or(1);
+  sampling.minP = options.minP.value_or(0);
+  return sampling.check();
+}
+
+} // namespace cria

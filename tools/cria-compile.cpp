@@ -1,0 +1,243 @@
+/// cria-compile: a config.json or a program in the llama dialect to an
+/// artifact.
+#include "lowering/Compilation.h"
+#include "lowering/artifact/Writer.h"
+
+#include "mlir/IR/Diagnostics.h"
+#include "mlir/IR/Remarks.h"
+#include "llvm/Support/CommandLine.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/InitLLVM.h"
+#include "llvm/Support/Path.h"
+#include "llvm/Support/ToolOutputFile.h"
+#include "llvm/Support/WithColor.h"
+
+using namespace cria;
+namespace cl = llvm::cl;
+
+static cl::OptionCategory category("cria-compile options");
+static cl::opt<std::string> input(cl::Positional, cl::Required,
+                                  cl::desc("CONFIG.json|PROGRAM.mlir"),
+                                  cl::cat(category));
+static cl::opt<std::string> output("o", cl::value_desc("file"),
+                                   cl::desc("Artifact, or what --emit prints"),
+                                   cl::cat(category));
+static cl::opt<std::string> target("target", cl::init("cpu"),
+                                   cl::value_desc("cpu"),
+                                   cl::desc("What runs the model (cpu)"),
+                                   cl::cat(category));
+static cl::opt<std::string>
+    cpu("cpu", cl::init("native"), cl::value_desc("name"),
+        cl::desc("CPU to compile for: native, x86-64-v3, znver4, ..."),
+        cl::cat(category));
+static cl::opt<std::string>
+    dtype("dtype", cl::init("auto"), cl::value_desc("type"),
+          cl::desc("Type of weights and activations: auto (the config's), f32, "
+                   "f16, bf16"),
+          cl::cat(category));
+static cl::opt<std::string> quantize("quantize", cl::init("none"),
+                                     cl::value_desc("none"),
+                                     cl::desc("Weight quantization (none)"),
+                                     cl::cat(category));
+static cl::opt<int64_t>
+    maxSeq("max-seq", cl::init(0), cl::value_desc("n"),
+           cl::desc("Positions of the KV cache (default: "
+                    "max_position_embeddings, at most 4096)"),
+           cl::cat(category));
+static cl::opt<int64_t>
+    chunk("chunk", cl::init(512), cl::value_desc("n"),
+          cl::desc("Tokens that one prefill call takes (default: 512)"),
+          cl::cat(category));
+static cl::opt<std::string>
+    emit("emit", cl::value_desc("phase"),
+         cl::desc("Print the program at a phase instead: import, fuse, linalg, "
+                  "tile, llvm, llvmir, asm, obj"),
+         cl::cat(category));
+static cl::opt<std::string>
+    dumpPhases("dump-phases", cl::value_desc("dir"),
+               cl::desc("Write the program at every phase into a folder"),
+               cl::cat(category));
+static cl::opt<bool> remarks("remarks",
+                             cl::desc("Print which fusions fired, and why "
+                                      "others did not"),
+                             cl::cat(category));
+
+static int fail(const llvm::Twine &message) {
+  llvm::errs() << "cria-compile: error: " << message << "\n";
+  return 1;
+}
+
+/// Prints an error unless MLIR has already reported it.
+static int fail(llvm::Error error) {
+  std::string message = llvm::toString(std::move(error));
+  return message.empty() ? 1 : fail(message);
+}
+
+/// One line a diagnostic, notes below it.
+static mlir::LogicalResult report(mlir::Diagnostic &diagnostic) {
+  const char *kind = "";
+  switch (diagnostic.getSeverity()) {
+  case mlir::DiagnosticSeverity::Error:
+    kind = "error: ";
+    break;
+  case mlir::DiagnosticSeverity::Warning:
+    kind = "warning: ";
+    break;
+  case mlir::DiagnosticSeverity::Note:
+    kind = "note: ";
+    break;
+  case mlir::DiagnosticSeverity::Remark:
+    kind = "remark: ";
+    break;
+  }
+  llvm::errs() << "cria-compile: " << kind;
+  mlir::Location loc = diagnostic.getLocation();
+  if (auto file = loc->findInstanceOf<mlir::FileLineColLoc>())
+    llvm::errs() << file.getFilename().getValue() << ":" << file.getLine()
+                 << ":" << file.getColumn() << ": ";
+  else if (auto name = loc->findInstanceOf<mlir::NameLoc>())
+    llvm::errs() << name.getName().getValue() << ": ";
+  llvm::errs() << diagnostic << "\n";
+  for (mlir::Diagnostic &note : diagnostic.getNotes())
+    (void)report(note);
+  return mlir::success();
+}
+
+static llvm::Expected<CompileOptions> readOptions() {
+  CompileOptions options;
+  options.input = input;
+  options.cpuFlag = cpu;
+  if (target != "cpu")
+    return llvm::createStringError("--target=" + target +
+                                   ": expected cpu, the one this build has");
+  if (quantize != "none")
+    return llvm::createStringError("--quantize=" + quantize +
+                                   ": expected none, the one this build has");
+  if (maxSeq < 0 || maxSeq > 1 << 24)
+    return llvm::createStringError("--max-seq: expected 1 to 16777216, got " +
+                                   std::to_string(maxSeq));
+  if (chunk < 1 || chunk > 4096)
+    return llvm::createStringError("--chunk: expected 1 to 4096, got " +
+                                   std::to_string(chunk));
+  if (dtype == "f32")
+    options.import.dtype = DType::F32;
+  else if (dtype == "f16")
+    options.import.dtype = DType::F16;
+  else if (dtype == "bf16")
+    options.import.dtype = DType::BF16;
+  else if (dtype != "auto")
+    return llvm::createStringError("--dtype=" + dtype +
+                                   ": expected auto, f32, f16 or bf16");
+  options.import.maxSeq = maxSeq;
+  options.pipeline.chunk = chunk;
+  llvm::Expected<CpuTarget> selected = selectCpu(cpu);
+  if (!selected)
+    return selected.takeError();
+  options.pipeline.cpu = *selected;
+  return options;
+}
+
+/// Writes the present phase to DIR/NN-name.ext.
+static llvm::Error dump(Compilation &compilation) {
+  if (std::error_code code = llvm::sys::fs::create_directories(dumpPhases))
+    return llvm::createStringError(code, dumpPhases + ": " + code.message());
+  Phase phase = compilation.phase();
+  const PhaseInfo &info = phases()[static_cast<int>(phase)];
+  const char *extension = phase <= Phase::Llvm      ? ".mlir"
+                          : phase == Phase::LlvmIr ? ".ll"
+                          : phase == Phase::Asm    ? ".s"
+                                                   : ".o";
+  llvm::SmallString<128> path(dumpPhases);
+  llvm::sys::path::append(path, llvm::Twine(static_cast<int>(phase)) + "-" +
+                                    info.name + extension);
+  std::string text;
+  llvm::raw_string_ostream stream(text);
+  compilation.print(stream);
+  return writeAtomically(path, text);
+}
+
+/// Takes the program to `last`, dumping phases on the way where asked.
+static llvm::Error run(Compilation &compilation, Phase last) {
+  if (dumpPhases.empty())
+    return compilation.advance(last);
+  if (llvm::Error error = dump(compilation))
+    return error;
+  while (compilation.phase() < last) {
+    auto next = static_cast<Phase>(static_cast<int>(compilation.phase()) + 1);
+    if (llvm::Error error = compilation.advance(next))
+      return error;
+    if (llvm::Error error = dump(compilation))
+      return error;
+  }
+  return llvm::Error::success();
+}
+
+static int print(Compilation &compilation) {
+  std::string text;
+  llvm::raw_string_ostream stream(text);
+  compilation.print(stream);
+  if (!output.empty() && output != "-") {
+    if (llvm::Error error = writeAtomically(output, text))
+      return fail(std::move(error));
+    return 0;
+  }
+  llvm::outs() << text;
+  llvm::outs().flush();
+  if (!llvm::outs().has_error())
+    return 0;
+  std::string why = llvm::outs().error().message();
+  llvm::outs().clear_error();
+  return fail("standard output: " + why);
+}
+
+/// Prints the remarks of the fusion passes as they come.
+static void enableRemarks(mlir::MLIRContext &context) {
+  mlir::remark::RemarkCategories categories;
+  categories.all = "llama-.*";
+  (void)mlir::remark::enableOptimizationRemarks(
+      context, nullptr, std::make_unique<mlir::remark::RemarkEmittingPolicyAll>(),
+      categories, /*printAsEmitRemarks=*/true);
+}
+
+int main(int argc, char **argv) {
+  llvm::InitLLVM init(argc, argv);
+  cl::HideUnrelatedOptions(category);
+  cl::ParseCommandLineOptions(
+      argc, argv,
+      "Compiles a Hugging Face config.json, or a program in the llama dialect, "
+      "to an artifact without weights.\n");
+  auto options = readOptions();
+  if (!options)
+    return fail(options.takeError());
+  std::optional<Phase> last = Phase::Obj;
+  if (!emit.empty())
+    last = phaseByName(emit);
+  if (!last)
+    return fail("--emit=" + emit + ": expected import, fuse, linalg, tile, "
+                                   "llvm, llvmir, asm or obj");
+  if (emit.empty() && output.empty() && dumpPhases.empty())
+    return fail("expected -o, --emit or --dump-phases");
+
+  mlir::DialectRegistry registry;
+  registerCompilerDialects(registry);
+  mlir::MLIRContext context(registry);
+  context.getDiagEngine().registerHandler(report);
+  if (remarks)
+    enableRemarks(context);
+  auto compilation = Compilation::start(*options, context);
+  if (!compilation)
+    return fail(compilation.takeError());
+  if (llvm::Error error = run(*compilation, *last))
+    return fail(std::move(error));
+  if (!emit.empty())
+    return print(*compilation);
+  if (output.empty())
+    return 0;
+  std::string path = output; // lld resets command-line options.
+  auto artifact = compilation->link();
+  if (!artifact)
+    return fail(artifact.takeError());
+  if (llvm::Error error = writeAtomically(path, *artifact))
+    return fail(std::move(error));
+  return 0;
+}

@@ -1,0 +1,17 @@
+/// cria-reduce: shrinks IR with the llama dialect that shows a bug.
+#include "lowering/Compilation.h"
+#include "lowering/Passes.h"
+#include "passes/Passes.h"
+
+#include "mlir/InitAllPasses.h"
+#include "mlir/Tools/mlir-reduce/MlirReduceMain.h"
+
+int main(int argc, char **argv) {
+  mlir::DialectRegistry registry;
+  cria::registerCompilerDialects(registry);
+  mlir::registerAllPasses();
+  cria::registerCriaPasses();
+  cria::registerCriaLoweringPasses();
+  mlir::MLIRContext context(registry);
+  return mlir::failed(mlir::mlirReduceMain(argc, argv, context));
+}

@@ -1,0 +1,64 @@
+/// cria-tokenize: text to token ids and back.
+#include "runtime/Ids.h"
+#include "runtime/Tokenizer.h"
+
+#include <CLI/CLI.hpp>
+
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+#include <iostream>
+#include <iterator>
+#include <string>
+
+using namespace cria;
+
+static int fail(const std::string &message) {
+  fprintf(stderr, "cria-tokenize: error: %s\n", message.c_str());
+  return 1;
+}
+
+static Result<std::string> convert(const Tokenizer &tokenizer,
+                                   const std::string &input, bool decode,
+                                   bool special) {
+  if (decode) {
+    Result<std::vector<int32_t>> ids = parseIds(input);
+    if (!ids.ok())
+      return ids.status();
+    for (int32_t id : *ids)
+      if (!tokenizer.contains(id))
+        return Status(CRIA_INVALID_ARGUMENT,
+                      "id " + std::to_string(id) + " has no token");
+    return tokenizer.decode(*ids, special);
+  }
+  Result<std::vector<int32_t>> ids = tokenizer.encode(input, special);
+  if (!ids.ok())
+    return ids.status();
+  return joinIds(*ids) + "\n";
+}
+
+int main(int argc, char **argv) {
+  signal(SIGPIPE, SIG_IGN); // a write reports EPIPE
+  CLI::App app{"Text on stdin, all of it, to token ids on one line; or back."};
+  std::string path;
+  bool noSpecial = false, decode = false;
+  app.add_option("TOKENIZER.json", path, "a Hugging Face tokenizer.json")
+      ->required();
+  app.add_flag("--no-special", noSpecial,
+               "add no special tokens; with --decode, print none");
+  app.add_flag("--decode", decode, "comma-separated ids on stdin to text");
+  CLI11_PARSE(app, argc, argv);
+
+  Result<Tokenizer> tokenizer = Tokenizer::load(path);
+  if (!tokenizer.ok())
+    return fail(tokenizer.status().message());
+  std::string input{std::istreambuf_iterator<char>(std::cin), {}};
+  Result<std::string> output = convert(*tokenizer, input, decode, !noSpecial);
+  if (!output.ok())
+    return fail(output.status().message());
+  if (fwrite(output->data(), 1, output->size(), stdout) != output->size() ||
+      fflush(stdout) != 0)
+    return fail(std::string("stdout: ") + strerror(errno));
+  return 0;
+}
