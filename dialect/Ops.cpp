@@ -122,6 +122,11 @@ LogicalResult GetWeightOp::verifySymbolUses(SymbolTableCollection &symbols) {
   return success();
 }
 
+/// %q_proj = llama.get_weight @q_proj
+void GetWeightOp::getAsmResultNames(OpAsmSetValueNameFn setName) {
+  setName(getResult(), getWeight());
+}
+
 LogicalResult GetRopeOp::verifySymbolUses(SymbolTableCollection &symbols) {
   auto table =
       symbols.lookupNearestSymbolFrom<RopeTableOp>(*this, getTableAttr());
@@ -253,6 +258,12 @@ LogicalResult KernelOp::verify() {
   if ((*this)->getParentOfType<KernelOp>()) // kernel_c3
     return emitOpError("expected no kernel around a kernel");
   return success();
+}
+
+/// %layers_attn_qkv:3 = llama.kernel "layers_attn_qkv"
+void KernelOp::getAsmResultNames(OpAsmSetValueNameFn setName) {
+  if (getNumResults())
+    setName(getResult(0), getKernelName());
 }
 
 LogicalResult KernelOp::verifyRegions() {

@@ -5,6 +5,7 @@ include "dialect/Dialect.td"
 include "mlir/IR/BuiltinAttributes.td"
 include "mlir/IR/CommonAttrConstraints.td"
 include "mlir/IR/CommonTypeConstraints.td"
+include "mlir/IR/OpAsmInterface.td"
 include "mlir/IR/RegionKindInterface.td"
 include "mlir/IR/SymbolInterfaces.td"
 include "mlir/Interfaces/ControlFlowInterfaces.td"
@@ -89,7 +90,8 @@ def Llama_RopeTableOp : Llama_Op<"rope_table", [Symbol]> {
 }
 
 def Llama_GetWeightOp : Llama_Op<"get_weight",
-    [Pure, DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
+    [Pure, DeclareOpInterfaceMethods<SymbolUserOpInterface>,
+     DeclareOpInterfaceMethods<OpAsmOpInterface, ["getAsmResultNames"]>]> {
   let summary = "a weight as a tensor";
   let description = [{
     Reads the tensor of a `llama.weight`, or of one layer of it; no data moves.
@@ -382,7 +384,9 @@ def Llama_GQAOp : Llama_Op<"gqa",
 //===----------------------------------------------------------------------===//
 
 def Llama_KernelOp : Llama_Op<"kernel",
-    [RecursiveMemoryEffects, SingleBlock, NoRegionArguments]> {
+    [RecursiveMemoryEffects, RecursivelySpeculatable, SingleBlock,
+     NoRegionArguments,
+     DeclareOpInterfaceMethods<OpAsmOpInterface, ["getAsmResultNames"]>]> {
   let summary = "the ops of one fused kernel";
   let description = [{
     Holds what runs as one kernel. Values from outside are used directly; what

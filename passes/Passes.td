@@ -32,6 +32,15 @@ def FuseQKV : FusionPass<"llama-fuse-qkv"> {
     After: these ops are one `llama.kernel`, with the norm in front of the
     linears where all of them read it and nothing else does.
 
+    ```mlir
+    %q, %k, %v = llama.kernel "layers_attn_qkv" -> ... {
+      %n = llama.rmsnorm %x, %input_layernorm ...
+      %0 = llama.linear %n, %q_proj ...
+      %1 = tensor.expand_shape %0 ...
+      %2 = llama.rope %1, %cos, %sin at %position ...
+      ...
+    ```
+
     An op whose result is used elsewhere stays outside, with what is before it;
     a missed remark says so. Weights are read outside of the kernel.
   }];
@@ -42,6 +51,14 @@ def FuseAttention : FusionPass<"llama-fuse-attention"> {
   let description = [{
     Before: `llama.gqa` outside of kernels. After: it is in a `llama.kernel`,
     with the `tensor.collapse_shape` of its result where that is the only use.
+
+    ```mlir
+    %a = llama.kernel "layers_attn" -> tensor<?x64xf32> {
+      %0 = llama.gqa %q, %k, %v[%layer] at %position ...
+      %1 = tensor.collapse_shape %0 ...
+      llama.yield %1 : tensor<?x64xf32>
+    }
+    ```
   }];
 }
 
@@ -51,6 +68,14 @@ def FuseResidual : FusionPass<"llama-fuse-residual"> {
     Before: `llama.residual` whose update is a `llama.linear` that nothing else
     reads. After: both are one `llama.kernel`, with a `tensor.collapse_shape`
     in front of the linear that nothing else reads.
+
+    ```mlir
+    %y = llama.kernel "layers_attn_out" -> tensor<?x64xf32> {
+      %0 = llama.linear %a, %o_proj ...
+      %1 = llama.residual %x, %0 ...
+      llama.yield %1 : tensor<?x64xf32>
+    }
+    ```
 
     An update that is no linear, or is read elsewhere, leaves the addition
     alone; a missed remark says so.
@@ -62,7 +87,19 @@ def FuseGateUp : FusionPass<"llama-fuse-gate-up"> {
   let description = [{
     Before: `llama.swiglu` of linears. After: it and the linears that only it
     reads are one `llama.kernel`, with the norm in front of the linears where
-    all of them read it and nothing else does. Missed remarks say what stayed
+    all of them read it and nothing else does.
+
+    ```mlir
+    %h = llama.kernel "layers_mlp_gate_up" -> tensor<?x172xf32> {
+      %0 = llama.rmsnorm %x, %post_attention_layernorm ...
+      %1 = llama.linear %0, %gate_proj ...
+      %2 = llama.linear %0, %up_proj ...
+      %3 = llama.swiglu %1, %2 ...
+      llama.yield %3 : tensor<?x172xf32>
+    }
+    ```
+
+    Missed remarks say what stayed
     outside and why.
   }];
 }

@@ -10,11 +10,12 @@
 
 namespace cria {
 
-/// Writes beside `path` and renames at the end: an older file stays as it was
-/// until then, and a failure leaves nothing behind.
+/// Writes beside its path and renames at the end: an older file stays as it was
+/// until then, and a failure leaves nothing behind. Devices and pipes are
+/// written as they are.
 class OutputFile {
 public:
-  static Result<OutputFile> create(const std::string &path);
+  static Result<OutputFile> create(const std::string &name);
 
   OutputFile(OutputFile &&other) noexcept;
   OutputFile &operator=(OutputFile &&) = delete;
@@ -24,7 +25,7 @@ public:
   /// Makes what was written the file at `path`.
   Status commit();
 
-  /// Where it is written until then.
+  /// Where it is written until then; empty for a device or pipe.
   const std::string &temporary() const { return partial; }
 
 private:

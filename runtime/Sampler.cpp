@@ -82,11 +82,6 @@ Status Sampler::penalize(const float *logits) {
   return Status();
 }
 
-int32_t Sampler::largest() const {
-  return static_cast<int32_t>(std::max_element(scores.begin(), scores.end()) -
-                              scores.begin());
-}
-
 /// The candidates whose logit is at least the k-th largest: with ties there may
 /// be more than k.
 void Sampler::keepTopK() {
@@ -107,8 +102,11 @@ void Sampler::keepTopK() {
       candidates.push_back({scores[id], static_cast<int32_t>(id)});
 }
 
-/// The candidate's probability over that of the most likely id.
+/// The candidate's probability over that of the most likely id: 1 for a draw
+/// from one.
 double Sampler::weigh(const Candidate &candidate) const {
+  if (candidates.size() == 1)
+    return 1;
   return std::exp((candidate.logit - largestLogit) / options.temperature);
 }
 
@@ -144,13 +142,16 @@ int32_t Sampler::draw() {
   return possible->id;
 }
 
-Result<int32_t> Sampler::sample(const float *logits) {
+/// Leaves in `candidates` what may be drawn.
+Status Sampler::filter(const float *logits) {
   if (Status status = penalize(logits); !status.ok())
     return status;
-  int32_t best = largest();
-  if (options.temperature == 0)
-    return best;
-  largestLogit = scores[best];
+  auto best = std::max_element(scores.begin(), scores.end());
+  largestLogit = *best;
+  if (options.temperature == 0) {
+    candidates = {{*best, static_cast<int32_t>(best - scores.begin())}};
+    return Status();
+  }
   keepTopK();
   if (options.topP < 1) {
     double total = 0;
@@ -164,7 +165,26 @@ Result<int32_t> Sampler::sample(const float *logits) {
                                       return weigh(candidate) < options.minP;
                                     }),
                      candidates.end());
+  return Status();
+}
+
+Result<int32_t> Sampler::sample(const float *logits) {
+  if (Status status = filter(logits); !status.ok())
+    return status;
   return draw();
+}
+
+Result<std::vector<Sampler::Choice>>
+Sampler::distribution(const float *logits) {
+  if (Status status = filter(logits); !status.ok())
+    return status;
+  double total = 0;
+  for (const Candidate &candidate : candidates)
+    total += weigh(candidate);
+  std::vector<Choice> choices;
+  for (const Candidate &candidate : candidates)
+    choices.push_back({candidate.id, weigh(candidate) / total});
+  return choices;
 }
 
 } // namespace cria

@@ -53,6 +53,15 @@ public:
   /// A logit that is not finite is CRIA_DATA_LOSS.
   Result<int32_t> sample(const float *logits);
 
+  /// An id that may be drawn.
+  struct Choice {
+    int32_t id;
+    double probability;
+  };
+  /// The distribution that `sample` draws from, without drawing: the ids left
+  /// after every step, their probabilities adding up to 1.
+  Result<std::vector<Choice>> distribution(const float *logits);
+
 private:
   struct Candidate {
     float logit;
@@ -61,7 +70,7 @@ private:
 
   Sampler(const SamplerOptions &options, int64_t vocabSize);
   Status penalize(const float *logits);
-  int32_t largest() const;
+  Status filter(const float *logits);
   void keepTopK();
   void keepTopP(double total);
   double weigh(const Candidate &candidate) const;

@@ -52,6 +52,8 @@ void AddedTokens::add(AddedToken token, const JsonCursor &place,
   if (token.pattern.size() > maxPatternBytes)
     place.fail("has " + std::to_string(token.pattern.size()) +
                " bytes, expected at most " + std::to_string(maxPatternBytes));
+  if (!contents.insert(token.content).second)
+    place.fail("repeats " + quote(token.content));
   int64_t expected;
   if (std::optional<int32_t> known = model.find(token.content))
     expected = *known;
@@ -61,8 +63,6 @@ void AddedTokens::add(AddedToken token, const JsonCursor &place,
     place.fail(quote(token.content) + " has id " + std::to_string(token.id) +
                ", expected " + std::to_string(expected) +
                ": that of the vocabulary, or the next free one");
-  if (!contents.insert(token.content).second)
-    place.fail("repeats " + quote(token.content));
   if (token.singleWord && !word)
     word =
         *Regex::compile(R"([\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\p{Join_Control}])");

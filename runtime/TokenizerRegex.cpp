@@ -12,7 +12,7 @@
 namespace cria {
 
 Deadline deadlineFor(size_t bytes) {
-  return std::chrono::steady_clock::now() + std::chrono::seconds(5) +
+  return std::chrono::steady_clock::now() + std::chrono::seconds(2) +
          std::chrono::microseconds(20 * bytes);
 }
 

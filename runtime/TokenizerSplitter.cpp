@@ -94,15 +94,16 @@ Status Normalizer::apply(std::string &text, Deadline deadline) const {
     return status;
   std::string result;
   result.reserve(text.size());
-  for (const Span &span : spans)
+  for (const Span &span : spans) {
     if (span.match)
       result += content;
     else
       result.append(text, span.begin, span.end - span.begin);
-  if (result.size() > maxTextBytes)
-    return Status(CRIA_INVALID_ARGUMENT, "the text grows beyond " +
-                                             std::to_string(maxTextBytes) +
-                                             " bytes when it is normalized");
+    if (result.size() > maxTextBytes)
+      return Status(CRIA_INVALID_ARGUMENT, "the text grows beyond " +
+                                               std::to_string(maxTextBytes) +
+                                               " bytes when it is normalized");
+  }
   text = std::move(result);
   return Status();
 }

@@ -14,7 +14,7 @@
 namespace cria {
 
 /// The longest text that is encoded at once.
-constexpr size_t maxTextBytes = 256u << 20;
+constexpr size_t maxTextBytes = 64u << 20;
 
 /// A part of a text on its way to ids.
 struct Piece {

@@ -7,7 +7,9 @@
 
 #include <CLI/CLI.hpp>
 
+#include <charconv>
 #include <cstdint>
+#include <cstdio>
 #include <optional>
 #include <string>
 
@@ -24,6 +26,15 @@ struct RunOptions {
   bool hasPrompt = false, hasIds = false, printIds = false;
 };
 
+/// CLI11 wraps -1 and cuts what is too large; a seed is taken whole or refused.
+inline std::string checkSeed(const std::string &text) {
+  uint64_t seed = 0;
+  auto [end, error] =
+      std::from_chars(text.data(), text.data() + text.size(), seed);
+  bool whole = error == std::errc() && end == text.data() + text.size();
+  return whole ? "" : quote(text) + " is not a number from 0 to 2^64 - 1";
+}
+
 /// Declares the options on `app`; parsing then fills `options`.
 inline void addOptions(CLI::App &app, RunOptions &options) {
   app.add_option("OUT.cria", options.artifact, "the artifact")->required();
@@ -31,10 +42,13 @@ inline void addOptions(CLI::App &app, RunOptions &options) {
       "--weights", options.weights,
       "folder of *.safetensors, tokenizer.json, generation_config.json");
   auto *random = app.add_option("--random-weights", options.randomWeights,
-                                "seed of weights to draw instead");
+                                "seed of weights to draw instead")
+                     ->check(checkSeed);
   auto *prompt =
-      app.add_option("--prompt", options.prompt, "text to go on from");
+      app.add_option("--prompt", options.prompt, "text to go on from")
+          ->expected(0, 1); // --prompt= is the empty text
   app.add_option("--ids", options.ids, "token ids to go on from: 1,2,3")
+      ->expected(0, 1)
       ->excludes(prompt);
   app.add_option("--max-tokens", options.maxTokens,
                  "tokens to generate (default: generation_config.json's, else "
@@ -45,7 +59,8 @@ inline void addOptions(CLI::App &app, RunOptions &options) {
   app.add_option("--top-p", options.topP, "from the likeliest that make up P");
   app.add_option("--min-p", options.minP,
                  "from those at P times the likeliest");
-  app.add_option("--seed", options.seed, "of sampling (default 0)");
+  app.add_option("--seed", options.seed, "of sampling (default 0)")
+      ->check(checkSeed);
   app.add_option("--device", options.device, "auto or cpu");
   app.add_option("--threads", options.threads, "default: one for each core");
   app.add_flag("--print-ids", options.printIds,
@@ -87,6 +102,24 @@ inline Status checkOptions(const RunOptions &options) {
   sampling.topP = options.topP.value_or(1);
   sampling.minP = options.minP.value_or(0);
   return sampling.check();
+}
+
+/// Reads the command line; the exit code, where there is nothing left to do.
+inline std::optional<int> parseOptions(int argc, char **argv,
+                                       RunOptions &options) {
+  CLI::App app{"Generates text with a compiled model."};
+  addOptions(app, options);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success &help) {
+    return app.exit(help);
+  } catch (const CLI::ParseError &error) {
+    fprintf(stderr, "cria-run: error: %s\n", error.what());
+    return 2;
+  }
+  options.hasPrompt = app.count("--prompt") > 0;
+  options.hasIds = app.count("--ids") > 0;
+  return std::nullopt;
 }
 
 } // namespace cria

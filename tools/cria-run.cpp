@@ -28,8 +28,6 @@
 
 using namespace cria;
 
-namespace {
-
 /// All that a run holds.
 struct Run {
   RunOptions options;
@@ -44,8 +42,6 @@ struct Run {
 
   const Manifest &manifest() const { return model->manifest(); }
 };
-
-} // namespace
 
 /// What the signal handler knows: the session to stop, the file to take away.
 static std::atomic<Session *> running{nullptr};
@@ -389,11 +385,8 @@ int main(int argc, char **argv) {
   now();
   catchSignals();
   Run run;
-  CLI::App app{"Generates text with a compiled model."};
-  addOptions(app, run.options);
-  CLI11_PARSE(app, argc, argv);
-  run.options.hasPrompt = app.count("--prompt") > 0;
-  run.options.hasIds = app.count("--ids") > 0;
+  if (std::optional<int> code = parseOptions(argc, argv, run.options))
+    return *code;
   try {
     return runAll(run);
   } catch (const std::bad_alloc &) {

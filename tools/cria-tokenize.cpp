@@ -48,7 +48,13 @@ int main(int argc, char **argv) {
   app.add_flag("--no-special", noSpecial,
                "add no special tokens; with --decode, print none");
   app.add_flag("--decode", decode, "comma-separated ids on stdin to text");
-  CLI11_PARSE(app, argc, argv);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success &help) {
+    return app.exit(help);
+  } catch (const CLI::ParseError &error) {
+    return fail(error.what()) + 1;
+  }
 
   Result<Tokenizer> tokenizer = Tokenizer::load(path);
   if (!tokenizer.ok())

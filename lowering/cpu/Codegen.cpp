@@ -31,7 +31,10 @@ static void setTarget(llvm::Module &module, const CpuTarget &target) {
       function.setLinkage(llvm::GlobalValue::InternalLinkage);
     function.addFnAttr("target-cpu", "x86-64");
     function.addFnAttr("tune-cpu", target.name);
-    function.addFnAttr("target-features", target.featureString());
+    // Gathers and scatters cost more than the scalar accesses they stand for.
+    function.addFnAttr("target-features",
+                       target.featureString() +
+                           ",+prefer-no-gather,+prefer-no-scatter");
     // Without it LLVM keeps to 256 bits on CPUs it thinks are slowed by 512.
     function.addFnAttr("prefer-vector-width",
                        std::to_string(32 * target.unit.lanes));

@@ -220,16 +220,27 @@ void PanelProduct::chunk(Value n, int64_t rowsOfB, Value first, Value end,
   b.loop(full, panels, 1, [&](Value p) { tile(p, 1); });
 }
 
-/// c[m, n + r] = scratch[r, m].
+/// c[m, n + r] = scratch[r, m]: a panel's lanes are taken apart, so that the
+/// stores of a row of c stand together.
 void PanelProduct::flush(Value n, int64_t count) {
-  b.loop(b.index(0), rows, 1, [&](Value m) {
-    for (int64_t r = 0; r < count; ++r) {
-      Value sum = b.create<memref::LoadOp>(scratch, ValueRange{b.index(r), m});
-      SmallVector<Value> at = {m, b.add(n, r)};
-      if (!c.fromZero)
-        sum = b.create<arith::AddFOp>(sum, b.create<memref::LoadOp>(c.c, at));
-      b.create<memref::StoreOp>(sum, c.c, at);
-    }
+  auto put = [&](Value sum, Value m, int64_t r) {
+    SmallVector<Value> at = {m, b.add(n, r)};
+    if (!c.fromZero)
+      sum = b.create<arith::AddFOp>(sum, b.create<memref::LoadOp>(c.c, at));
+    b.create<memref::StoreOp>(sum, c.c, at);
+  };
+  Value whole = b.mul(b.div(rows, lanes), lanes);
+  b.loop(b.index(0), whole, lanes, [&](Value m) {
+    SmallVector<Value> sums;
+    for (int64_t r = 0; r < count; ++r)
+      sums.push_back(b.load(scratch, {b.index(r), m}, lanes));
+    for (int64_t lane = 0; lane < lanes; ++lane)
+      for (int64_t r = 0; r < count; ++r)
+        put(b.create<vector::ExtractOp>(sums[r], lane), b.add(m, lane), r);
+  });
+  b.loop(whole, rows, 1, [&](Value m) {
+    for (int64_t r = 0; r < count; ++r)
+      put(b.create<memref::LoadOp>(scratch, ValueRange{b.index(r), m}), m, r);
   });
 }
 

@@ -1,0 +1,52 @@
+#!/usr/bin/env bash
+# The whole road on the shipped model: config.json, IR, artifact, text.
+set -euo pipefail
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+bin=$root/build/bin
+tiny=$root/examples/tiny
+
+if [[ ${1:-} == -h || ${1:-} == --help ]]; then
+  cat <<'TEXT'
+usage: scripts/demo.sh [PROMPT]
+Sets up and builds as scripts/setup.sh does, compiles examples/tiny for this
+CPU, prints the artifact's manifest and one layer's IR before and after fusion,
+and lets the model continue PROMPT.
+TEXT
+  exit
+fi
+prompt=${1:-"Once upon a time"}
+
+say() { printf '\n\033[1m# %s\033[0m\n' "$*"; }
+[[ -t 1 ]] || say() { printf '\n# %s\n' "$*"; }
+
+# Cuts the loop over the layers out of a function of the module on stdin.
+layer() {
+  awk -v entry="@$1(" '
+    index($0, "func.func") && index($0, entry) { inside = 1 }
+    inside && !indent && !done && /scf\.for/ { match($0, /^ */); indent = RLENGTH }
+    indent { print substr($0, indent + 1) }
+    indent && match($0, /^ *}/) && RLENGTH == indent + 1 {
+      indent = 0
+      done = 1
+    }'
+}
+
+"$root/scripts/setup.sh"
+artifact=$(mktemp -d)/tiny.cria
+trap 'rm -r "$(dirname "$artifact")"' EXIT
+
+say "cria-compile examples/tiny/config.json -o tiny.cria"
+"$bin/cria-compile" "$tiny/config.json" -o "$artifact"
+ls -l "$artifact" | awk '{ print $5 " bytes" }'
+
+say "cria-inspect tiny.cria"
+"$bin/cria-inspect" "$artifact"
+
+say "One layer as imported: cria-compile examples/tiny/config.json --emit=import"
+"$bin/cria-compile" "$tiny/config.json" --emit=import | layer forward
+
+say "The same layer of the decode entry, fused into kernels: --emit=fuse"
+"$bin/cria-compile" "$tiny/config.json" --emit=fuse | layer decode
+
+say "cria-run tiny.cria --weights=examples/tiny --prompt='$prompt'"
+"$bin/cria-run" "$artifact" --weights="$tiny" --prompt="$prompt"

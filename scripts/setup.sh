@@ -1,0 +1,91 @@
+#!/usr/bin/env bash
+# Installs what the build needs, configures build/ and builds it. Touches
+# nothing that is already there.
+set -euo pipefail
+export LC_ALL=C
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+build=$root/build
+
+packages=(
+  binutils ccache cmake g++ git ninja-build
+  libmlir-22-dev llvm-22-dev mlir-22-tools liblld-22-dev zlib1g-dev libzstd-dev
+  nlohmann-json3-dev libpcre2-dev libcli11-dev
+  # The tests alone:
+  clang-format-14 gdb libgmock-dev libgtest-dev llvm-22-tools python3-venv
+)
+
+usage() {
+  cat <<'TEXT'
+usage: scripts/setup.sh [TARGET...]
+Installs missing Debian packages, configures build/ and builds the TARGETs
+(default: the compiler, the runtime and the tools) into build/bin.
+TEXT
+}
+
+die() {
+  echo "setup.sh: error: $*" >&2
+  exit 1
+}
+
+# Prints the packages that are not installed.
+missingPackages() {
+  dpkg-query -W -f='${db:Status-Status} ${Package}\n' "${packages[@]}" \
+    2>/dev/null | sed -n 's/^installed //p' | sort -u |
+    comm -13 - <(printf '%s\n' "${packages[@]}" | sort)
+}
+
+installPackages() {
+  local missing asRoot=()
+  mapfile -t missing < <(missingPackages)
+  [[ ${#missing[@]} -gt 0 ]] || return 0
+  if [[ $(id -u) != 0 ]]; then
+    command -v sudo >/dev/null ||
+      die "not root, and no sudo; as root: apt-get install ${missing[*]}"
+    asRoot=(sudo)
+  fi
+  echo "setup.sh: installing ${missing[*]}" >&2
+  asRoot+=(env DEBIAN_FRONTEND=noninteractive)
+  "${asRoot[@]}" apt-get update -q </dev/null >&2
+  "${asRoot[@]}" apt-get install -q -y --no-install-recommends \
+    "${missing[@]}" </dev/null >&2 ||
+    die "apt-get cannot install ${missing[*]}; LLVM 22 comes with Debian 12's" \
+      "bookworm-security, elsewhere from https://apt.llvm.org"
+}
+
+# Elsewhere than on Debian nothing is installed; says what is needed.
+checkCommands() {
+  local missing=()
+  for tool in cmake ninja c++ git python3 mlir-opt-22 FileCheck-22; do
+    command -v "$tool" >/dev/null || missing+=("$tool")
+  done
+  [[ ${#missing[@]} -eq 0 ]] ||
+    die "this system has no apt-get, and these are missing: ${missing[*]}." \
+      "Install what Debian 12 calls: ${packages[*]}"
+}
+
+# Warnings are errors with the compiler that the project is built with; another
+# may warn about other things.
+warningsAreErrors() {
+  [[ $(c++ -dumpversion) == 12 ]] && echo ON || echo OFF
+}
+
+# One job a core, and 2 GiB of free memory for each: MLIR's headers are heavy.
+jobs() {
+  awk -v cores="$(nproc)" '/^MemAvailable/ {
+    fit = int($2 / 2097152)
+    print fit < 1 ? 1 : fit < cores ? fit : cores
+  }' /proc/meminfo
+}
+
+case ${1:-} in
+-h | --help)
+  usage
+  exit
+  ;;
+-*) die "unknown option '$1'; see --help" ;;
+esac
+
+if command -v apt-get >/dev/null; then installPackages; else checkCommands; fi
+[[ -f $build/build.ninja ]] ||
+  cmake -S "$root" -B "$build" -G Ninja -DCRIA_WERROR="$(warningsAreErrors)" >&2
+cmake --build "$build" -j "$(jobs)" --target "${@:-all}" >&2

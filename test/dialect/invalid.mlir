@@ -1,0 +1,315 @@
+// What the verifiers refuse. Each case carries the number of the constraint in
+// Ops.td.
+// RUN: cria-opt --split-input-file --verify-diagnostics %s
+
+// weight_c1
+// expected-error @below {{expected a static tensor of f32, f16 or bf16, got 'tensor<?xf32>'}}
+llama.weight @w : tensor<?xf32> from "w"
+
+// -----
+
+// weight_c1
+// expected-error @below {{expected a static tensor of f32, f16 or bf16, got 'tensor<4xi8>'}}
+llama.weight @w : tensor<4xi8> from "w"
+
+// -----
+
+// weight_c2
+// expected-error @below {{expected one '{}' in the name, got 0}}
+llama.weight @w[2] : tensor<4xf32> from "layers.w"
+
+// -----
+
+// weight_c2
+// expected-error @below {{expected no '{}' in the name, got 1}}
+llama.weight @w : tensor<4xf32> from "layers.{}.w"
+
+// -----
+
+// weight_c3
+// expected-error @below {{expected a positive count, got 0}}
+llama.weight @w[0] : tensor<4xf32> from "layers.{}.w"
+
+// -----
+
+// weight_c3
+// expected-error @below {{expected a positive count, got -3}}
+llama.weight @w[-3] : tensor<4xf32> from "layers.{}.w"
+
+// -----
+
+// rope_table_c1
+// expected-error @below {{expected positions and frequencies, got 0 and 1}}
+llama.rope_table @rope {positions = 0 : i64, inv_freq = array<f32: 1.0>}
+
+// -----
+
+// rope_table_c1
+// expected-error @below {{expected positions and frequencies, got 4 and 0}}
+llama.rope_table @rope {positions = 4 : i64, inv_freq = array<f32>}
+
+// -----
+
+// get_weight_c1
+llama.rope_table @rope {positions = 4 : i64, inv_freq = array<f32: 1.0>}
+func.func @get_weight() {
+  // expected-error @below {{expected a llama.weight, got @rope}}
+  %w = llama.get_weight @rope : tensor<4xf32>
+  return
+}
+
+// -----
+
+// get_weight_c2
+llama.weight @w : tensor<4xf32> from "w"
+func.func @get_weight() {
+  // expected-error @below {{expected 'tensor<4xf32>', got 'tensor<5xf32>'}}
+  %w = llama.get_weight @w : tensor<5xf32>
+  return
+}
+
+// -----
+
+// get_weight_c3
+llama.weight @w : tensor<4xf32> from "w"
+func.func @get_weight(%i: index) {
+  // expected-error @below {{expected no layer}}
+  %w = llama.get_weight @w[%i] : tensor<4xf32>
+  return
+}
+
+// -----
+
+// get_weight_c3
+llama.weight @w[2] : tensor<4xf32> from "layers.{}.w"
+func.func @get_weight() {
+  // expected-error @below {{expected a layer}}
+  %w = llama.get_weight @w : tensor<4xf32>
+  return
+}
+
+// -----
+
+// get_rope_c1
+func.func @get_rope() {
+  // expected-error @below {{expected a llama.rope_table, got @rope}}
+  %cos, %sin = llama.get_rope @rope : tensor<4x1xf32>
+  return
+}
+
+// -----
+
+// get_rope_c2
+llama.rope_table @rope {positions = 4 : i64, inv_freq = array<f32: 1.0>}
+func.func @get_rope() {
+  // expected-error @below {{expected 'tensor<4x1xf32>', got 'tensor<4x2xf32>'}}
+  %cos, %sin = llama.get_rope @rope : tensor<4x2xf32>
+  return
+}
+
+// -----
+
+// Types are inferred before operands are verified.
+func.func @embed(%ids: tensor<?xi32>, %t: tensor<8xf32>) {
+  // expected-error @below {{expected a table of rank 2, got 'tensor<8xf32>'}}
+  %x = llama.embed %ids, %t : tensor<?xi32>, tensor<8xf32>
+  return
+}
+
+// -----
+
+func.func @embed(%ids: tensor<2x2xi32>, %t: tensor<8x4xf32>) {
+  // expected-error @below {{expected ids of rank 1, got 'tensor<2x2xi32>'}}
+  %x = llama.embed %ids, %t : tensor<2x2xi32>, tensor<8x4xf32>
+  return
+}
+
+// -----
+
+// rmsnorm_c1
+func.func @rmsnorm(%x: tensor<?x64xf32>, %w: tensor<63xf32>) {
+  // expected-error @below {{expected a weight of size 64, got 63}}
+  %y = llama.rmsnorm %x, %w {eps = 1.0e-05} : tensor<?x64xf32>, tensor<63xf32>
+  return
+}
+
+// -----
+
+// rmsnorm_c2
+func.func @rmsnorm(%x: tensor<?x64xf32>) {
+  // expected-error @below {{expected positive and finite eps, got 0}}
+  %y = llama.rmsnorm %x {eps = 0.0} : tensor<?x64xf32>
+  return
+}
+
+// -----
+
+// layernorm_c1
+func.func @layernorm(%x: tensor<?x64xf32>, %w: tensor<63xf32>) {
+  // expected-error @below {{expected gamma and beta of size 64, got 63}}
+  %y = llama.layernorm %x gamma(%w : tensor<63xf32>) {eps = 1.0e-05} : tensor<?x64xf32>
+  return
+}
+
+// -----
+
+// layernorm_c2
+func.func @layernorm(%x: tensor<?x64xf32>) {
+  // expected-error @below {{expected positive and finite eps, got -1}}
+  %y = llama.layernorm %x {eps = -1.0} : tensor<?x64xf32>
+  return
+}
+
+// -----
+
+// layernorm_c3
+func.func @layernorm(%x: tensor<?x64xf32>, %b: tensor<64xf32>) {
+  // expected-error @below {{expected gamma beside beta}}
+  %y = llama.layernorm %x beta(%b : tensor<64xf32>) {eps = 1.0e-05} : tensor<?x64xf32>
+  return
+}
+
+// -----
+
+// linear_c1
+func.func @linear(%x: tensor<?x64xf32>, %w: tensor<8x63xf32>) {
+  // expected-error @below {{expected a weight of second dimension 64, got 63}}
+  %y = llama.linear %x, %w : tensor<?x64xf32>, tensor<8x63xf32>
+  return
+}
+
+// -----
+
+// linear_c2
+func.func @linear(%x: tensor<?x64xf32>, %w: tensor<8x64xf32>, %b: tensor<9xf32>) {
+  // expected-error @below {{expected a bias of size 8, got 9}}
+  %y = llama.linear %x, %w bias(%b : tensor<9xf32>) : tensor<?x64xf32>, tensor<8x64xf32>
+  return
+}
+
+// -----
+
+func.func @linear(%x: tensor<64xf32>, %w: tensor<8x64xf32>) {
+  // expected-error @below {{expected an input of rank 2, got 'tensor<64xf32>'}}
+  %y = llama.linear %x, %w : tensor<64xf32>, tensor<8x64xf32>
+  return
+}
+
+// -----
+
+// head_c1
+func.func @head(%x: tensor<?x64xf32>, %w: tensor<512x63xf32>) {
+  // expected-error @below {{expected a weight of second dimension 64, got 63}}
+  %y = llama.head %x, %w : tensor<?x64xf32>, tensor<512x63xf32>
+  return
+}
+
+// -----
+
+// rope_c1
+func.func @rope(%x: tensor<?x8x8xf32>, %t: tensor<512x3xf32>, %p: index) {
+  // expected-error @below {{expected a head size of 6, got 8}}
+  %y = llama.rope %x, %t, %t at %p : tensor<?x8x8xf32>, tensor<512x3xf32>
+  return
+}
+
+// -----
+
+// kv_append_c1
+func.func @kv_append(%r: tensor<?x3x8xf32>, %k: tensor<5x4x512x8xf32>, %i: index) {
+  // expected-error @below {{expected heads 4, got 3}}
+  %y = llama.kv_append %r into %k[%i] at %i : tensor<?x3x8xf32> into tensor<5x4x512x8xf32>
+  return
+}
+
+// -----
+
+// kv_append_c1
+func.func @kv_append(%r: tensor<?x4x6xf32>, %k: tensor<5x4x512x8xf32>, %i: index) {
+  // expected-error @below {{expected head size 8, got 6}}
+  %y = llama.kv_append %r into %k[%i] at %i : tensor<?x4x6xf32> into tensor<5x4x512x8xf32>
+  return
+}
+
+// -----
+
+// kv_append_c2
+func.func @kv_append(%r: tensor<?x4x8xf32>, %k: tensor<5x4x512x8xbf16>, %i: index) {
+  // expected-error @below {{expected rows of 'bf16', got 'f32'}}
+  %y = llama.kv_append %r into %k[%i] at %i : tensor<?x4x8xf32> into tensor<5x4x512x8xbf16>
+  return
+}
+
+// -----
+
+// gqa_c1
+func.func @gqa(%q: tensor<?x7x8xf32>, %k: tensor<5x4x512x8xf32>, %i: index) {
+  // expected-error @below {{expected query heads a multiple of the 4 KV heads, got 7}}
+  %y = llama.gqa %q, %k, %k[%i] at %i {scale = 1.0} : tensor<?x7x8xf32>, tensor<5x4x512x8xf32>
+  return
+}
+
+// -----
+
+// gqa_c2
+func.func @gqa(%q: tensor<?x8x6xf32>, %k: tensor<5x4x512x8xf32>, %i: index) {
+  // expected-error @below {{expected head size 8, got 6}}
+  %y = llama.gqa %q, %k, %k[%i] at %i {scale = 1.0} : tensor<?x8x6xf32>, tensor<5x4x512x8xf32>
+  return
+}
+
+// -----
+
+// gqa_c3
+func.func @gqa(%q: tensor<?x8x8xf32>, %k: tensor<5x4x512x8xf32>, %i: index) {
+  // expected-error @below {{expected a finite scale}}
+  %y = llama.gqa %q, %k, %k[%i] at %i {scale = 0x7FF0000000000000 : f64} : tensor<?x8x8xf32>, tensor<5x4x512x8xf32>
+  return
+}
+
+// -----
+
+// gqa_c3
+func.func @gqa(%q: tensor<?x8x8xf32>, %k: tensor<5x4x512x8xf32>, %i: index) {
+  // expected-error @below {{expected a positive window, got -1}}
+  %y = llama.gqa %q, %k, %k[%i] at %i {scale = 1.0, window = -1 : i64} : tensor<?x8x8xf32>, tensor<5x4x512x8xf32>
+  return
+}
+
+// -----
+
+// kernel_c1
+func.func @kernel(%x: tensor<2x4xf32>) {
+  // expected-error @below {{expected to yield values of the results' types}}
+  %y = llama.kernel "k" -> tensor<2x5xf32> {
+    llama.yield %x : tensor<2x4xf32>
+  }
+  return
+}
+
+// -----
+
+// kernel_c2
+// expected-error @below {{expected a C identifier, got "layers.attn"}}
+llama.kernel "layers.attn" {
+  llama.yield
+}
+
+// -----
+
+// kernel_c2
+// expected-error @below {{expected a C identifier, got "0_layers"}}
+llama.kernel "0_layers" {
+  llama.yield
+}
+
+// -----
+
+// kernel_c3
+llama.kernel "outer" {
+  // expected-error @below {{expected no kernel around a kernel}}
+  llama.kernel "inner" {
+    llama.yield
+  }
+  llama.yield
+}

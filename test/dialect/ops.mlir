@@ -1,0 +1,136 @@
+// Every op parses and prints the same. The first case of each is the example
+// of its documentation.
+// RUN: cria-opt %s | cria-opt | FileCheck %s
+// RUN: cria-opt %s --mlir-print-op-generic | cria-opt | FileCheck %s
+// RUN: cria-opt %s --emit-bytecode | cria-opt | FileCheck %s
+
+// CHECK: llama.weight @embed_tokens : tensor<128256x2048xbf16> from "model.embed_tokens.weight"
+llama.weight @embed_tokens : tensor<128256x2048xbf16> from "model.embed_tokens.weight"
+// CHECK: llama.weight @q_proj[16] : tensor<2048x2048xbf16> from "model.layers.{}.self_attn.q_proj.weight"
+llama.weight @q_proj[16] : tensor<2048x2048xbf16> from "model.layers.{}.self_attn.q_proj.weight"
+// CHECK: llama.weight @late[2] : tensor<8xf16> from "l.{}.w" {first = 3 : i64}
+llama.weight @late[2] : tensor<8xf16> from "l.{}.w" {first = 3 : i64}
+
+// CHECK: llama.rope_table @rope {inv_freq = array<f32: 1.000000e+00, 1.000000e-01>, positions = 512 : i64}
+llama.rope_table @rope {positions = 512 : i64, inv_freq = array<f32: 1.0, 0.1>}
+// CHECK: llama.rope_table @scaled {{.*}} scale = 1.190000e+00 : f64}
+llama.rope_table @scaled {positions = 8 : i64, inv_freq = array<f32: 1.0>, scale = 1.19 : f64}
+
+// CHECK-LABEL: func @get_weight
+func.func @get_weight(%layer: index) {
+  // CHECK: llama.get_weight @q_proj[%{{.*}}] : tensor<2048x2048xbf16>
+  %w = llama.get_weight @q_proj[%layer] : tensor<2048x2048xbf16>
+  // CHECK: llama.get_weight @embed_tokens : tensor<128256x2048xbf16>
+  %e = llama.get_weight @embed_tokens : tensor<128256x2048xbf16>
+  return
+}
+
+// CHECK-LABEL: func @get_rope
+func.func @get_rope() {
+  // CHECK: %{{.*}}, %{{.*}} = llama.get_rope @rope : tensor<512x2xf32>
+  %cos, %sin = llama.get_rope @rope : tensor<512x2xf32>
+  return
+}
+
+// CHECK-LABEL: func @embed
+func.func @embed(%ids: tensor<?xi32>, %table: tensor<512x64xbf16>)
+    -> tensor<?x64xbf16> {
+  // CHECK: llama.embed %{{.*}}, %{{.*}} : tensor<?xi32>, tensor<512x64xbf16>
+  %x = llama.embed %ids, %table : tensor<?xi32>, tensor<512x64xbf16>
+  return %x : tensor<?x64xbf16>
+}
+
+// CHECK-LABEL: func @rmsnorm
+func.func @rmsnorm(%x: tensor<?x64xbf16>, %weight: tensor<64xbf16>) {
+  // CHECK: llama.rmsnorm %{{.*}}, %{{.*}} {eps = 1.000000e-05 : f64} : tensor<?x64xbf16>, tensor<64xbf16>
+  %y = llama.rmsnorm %x, %weight {eps = 1.0e-05} : tensor<?x64xbf16>, tensor<64xbf16>
+  // CHECK: llama.rmsnorm %{{.*}} {eps = 1.000000e-03 : f64} : tensor<?x64xbf16>
+  %z = llama.rmsnorm %x {eps = 1.0e-03} : tensor<?x64xbf16>
+  return
+}
+
+// CHECK-LABEL: func @layernorm
+func.func @layernorm(%x: tensor<?x64xf32>, %g: tensor<64xf32>, %b: tensor<64xf32>) {
+  // CHECK: llama.layernorm %{{.*}} gamma(%{{.*}} : tensor<64xf32>) beta(%{{.*}} : tensor<64xf32>) {eps = 1.000000e-05 : f64} : tensor<?x64xf32>
+  %y = llama.layernorm %x gamma(%g : tensor<64xf32>) beta(%b : tensor<64xf32>) {eps = 1.0e-05} : tensor<?x64xf32>
+  // CHECK: llama.layernorm %{{.*}} gamma(%{{.*}} : tensor<64xf32>) {eps
+  %z = llama.layernorm %x gamma(%g : tensor<64xf32>) {eps = 1.0e-05} : tensor<?x64xf32>
+  // CHECK: llama.layernorm %{{.*}} {eps
+  %w = llama.layernorm %x {eps = 1.0e-05} : tensor<?x64xf32>
+  return
+}
+
+// CHECK-LABEL: func @linear
+func.func @linear(%x: tensor<?x64xbf16>, %w: tensor<172x64xbf16>, %b: tensor<172xbf16>)
+    -> tensor<?x172xbf16> {
+  // CHECK: llama.linear %{{.*}}, %{{.*}} : tensor<?x64xbf16>, tensor<172x64xbf16>
+  %y = llama.linear %x, %w : tensor<?x64xbf16>, tensor<172x64xbf16>
+  // CHECK: llama.linear %{{.*}}, %{{.*}} bias(%{{.*}} : tensor<172xbf16>) : tensor<?x64xbf16>, tensor<172x64xbf16>
+  %z = llama.linear %x, %w bias(%b : tensor<172xbf16>) : tensor<?x64xbf16>, tensor<172x64xbf16>
+  return %z : tensor<?x172xbf16>
+}
+
+// CHECK-LABEL: func @head
+func.func @head(%x: tensor<?x64xbf16>, %w: tensor<512x64xbf16>) -> tensor<?x512xf32> {
+  // CHECK: llama.head %{{.*}}, %{{.*}} : tensor<?x64xbf16>, tensor<512x64xbf16>
+  %logits = llama.head %x, %w : tensor<?x64xbf16>, tensor<512x64xbf16>
+  return %logits : tensor<?x512xf32>
+}
+
+// CHECK-LABEL: func @swiglu
+func.func @swiglu(%gate: tensor<?x172xbf16>, %up: tensor<?x172xbf16>) {
+  // CHECK: llama.swiglu %{{.*}}, %{{.*}} : tensor<?x172xbf16>
+  %h = llama.swiglu %gate, %up : tensor<?x172xbf16>
+  return
+}
+
+// CHECK-LABEL: func @residual
+func.func @residual(%x: tensor<?x64xbf16>, %update: tensor<?x64xbf16>) {
+  // CHECK: llama.residual %{{.*}}, %{{.*}} : tensor<?x64xbf16>
+  %x1 = llama.residual %x, %update : tensor<?x64xbf16>
+  return
+}
+
+// CHECK-LABEL: func @rope_half
+func.func @rope_half(%q: tensor<?x8x8xbf16>, %cos: tensor<512x4xf32>, %sin: tensor<512x4xf32>, %position: index) {
+  // CHECK: llama.rope %{{.*}}, %{{.*}}, %{{.*}} at %{{.*}} : tensor<?x8x8xbf16>, tensor<512x4xf32>
+  %r = llama.rope %q, %cos, %sin at %position : tensor<?x8x8xbf16>, tensor<512x4xf32>
+  return
+}
+
+// CHECK-LABEL: func @kv_append
+func.func @kv_append(%rows: tensor<?x4x8xbf16>, %k: tensor<5x4x512x8xbf16>, %layer: index, %position: index) {
+  // CHECK: llama.kv_append %{{.*}} into %{{.*}}[%{{.*}}] at %{{.*}} : tensor<?x4x8xbf16> into tensor<5x4x512x8xbf16>
+  %k1 = llama.kv_append %rows into %k[%layer] at %position : tensor<?x4x8xbf16> into tensor<5x4x512x8xbf16>
+  return
+}
+
+// CHECK-LABEL: func @gqa
+func.func @gqa(%q: tensor<?x8x8xbf16>, %k: tensor<5x4x512x8xbf16>, %v: tensor<5x4x512x8xbf16>, %layer: index, %position: index) {
+  // CHECK: llama.gqa %{{.*}}, %{{.*}}, %{{.*}}[%{{.*}}] at %{{.*}} {causal, scale = 1.250000e-01 : f64} : tensor<?x8x8xbf16>, tensor<5x4x512x8xbf16>
+  %o = llama.gqa %q, %k, %v[%layer] at %position {scale = 0.125, causal} : tensor<?x8x8xbf16>, tensor<5x4x512x8xbf16>
+  // CHECK: llama.gqa {{.*}} {scale = 1.250000e-01 : f64, window = 64 : i64}
+  %w = llama.gqa %q, %k, %v[%layer] at %position {scale = 0.125, window = 64 : i64} : tensor<?x8x8xbf16>, tensor<5x4x512x8xbf16>
+  return
+}
+
+// CHECK-LABEL: func @kernel
+func.func @kernel(%x: tensor<?x64xbf16>, %w: tensor<64xbf16>, %wg: tensor<172x64xbf16>, %wu: tensor<172x64xbf16>)
+    -> tensor<?x172xbf16> {
+  // CHECK: %[[H:.*]] = llama.kernel "layers_mlp_gate_up" -> tensor<?x172xbf16> {
+  // CHECK: llama.yield %{{.*}} : tensor<?x172xbf16>
+  %h = llama.kernel "layers_mlp_gate_up" -> tensor<?x172xbf16> {
+    %n = llama.rmsnorm %x, %w {eps = 1.0e-05} : tensor<?x64xbf16>, tensor<64xbf16>
+    %g = llama.linear %n, %wg : tensor<?x64xbf16>, tensor<172x64xbf16>
+    %u = llama.linear %n, %wu : tensor<?x64xbf16>, tensor<172x64xbf16>
+    %s = llama.swiglu %g, %u : tensor<?x172xbf16>
+    llama.yield %s : tensor<?x172xbf16>
+  }
+  // CHECK: llama.kernel "nothing" {
+  // CHECK-NEXT: llama.yield
+  llama.kernel "nothing" {
+    llama.yield
+  }
+  // CHECK: return %[[H]]
+  return %h : tensor<?x172xbf16>
+}

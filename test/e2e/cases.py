@@ -1,0 +1,135 @@
+"""The tiny models of the goldens and their config.json."""
+
+import dataclasses
+
+GREEDY_FROM = 7  # tokens of the prompt that the greedy continuation continues
+GREEDY = 24  # its length
+SHORT = 33  # tokens of a short prompt
+LONG = 300  # tokens of a long one: more than a prefill chunk
+
+BASE = {
+    "architectures": ["LlamaForCausalLM"],
+    "model_type": "llama",
+    "hidden_act": "silu",
+    "hidden_size": 64,
+    "intermediate_size": 172,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 4,
+    "vocab_size": 320,
+    "max_position_embeddings": 512,
+    "rms_norm_eps": 1e-05,
+    "attention_bias": False,
+    "mlp_bias": False,
+    "tie_word_embeddings": False,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+}
+LLAMA3 = {
+    "rope_type": "llama3",
+    "factor": 8.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 64,
+}
+ODD = {
+    "vocab_size": 509,
+    "hidden_size": 72,
+    "head_dim": 24,
+    "num_attention_heads": 6,
+    "num_key_value_heads": 2,
+    "intermediate_size": 173,
+}
+DTYPES = {"f32": "float32", "f16": "float16", "bf16": "bfloat16"}
+
+
+@dataclasses.dataclass
+class Case:
+    """One model: BASE with `changes`, in one or both spellings of the keys.
+
+    The older spelling of transformers 4 goes to config.json; with
+    `both_spellings` that of transformers 5 stands beside it, and means the
+    same.
+    """
+
+    dtype: str
+    changes: dict = dataclasses.field(default_factory=dict)
+    theta: float = 10000.0
+    scaling: dict | None = None
+    tokens: int = SHORT
+    both_spellings: bool = False
+    drop: tuple = ()
+
+    @property
+    def config(self):
+        older = {
+            "rope_theta": self.theta,
+            "rope_scaling": self.scaling,
+            "torch_dtype": DTYPES[self.dtype],
+        }
+        merged = BASE | self.changes | older
+        return {k: v for k, v in merged.items() if k not in self.drop}
+
+    def configs(self):
+        """{file name: config.json}, the first one's meaning and the others'."""
+        files = {"config.json": self.config}
+        if self.both_spellings:
+            rope = self.scaling or {"rope_type": "default"}
+            files["config-v5.json"] = BASE | self.changes | {
+                "rope_parameters": rope | {"rope_theta": self.theta},
+                "dtype": DTYPES[self.dtype],
+            }
+        return files
+
+    def rows(self):
+        """Positions of which the logits are kept."""
+        every = range(self.tokens) if self.dtype != "f32" else range(12)
+        edges = [31, 32, 63, 64, 127, 128, 129, 200, 255, 256, 257, 280, 299]
+        first = range(SHORT) if self.tokens > SHORT else every
+        return sorted({row for row in [*first, *edges] if row < self.tokens})
+
+
+CASES = {
+    "f32-multi-head": Case("f32", both_spellings=True),
+    "f32-grouped-tied": Case(
+        "f32",
+        {"num_attention_heads": 8, "num_key_value_heads": 2}
+        | {"tie_word_embeddings": True},
+        tokens=LONG,
+    ),
+    "f32-multi-query": Case("f32", {"num_key_value_heads": 1}),
+    "f32-odd": Case("f32", ODD),
+    "f32-wide-heads": Case("f32", {"head_dim": 48, "num_key_value_heads": 2}),
+    "f32-llama3-rope": Case(
+        "f32",
+        {"num_key_value_heads": 2},
+        theta=500000.0,
+        scaling=LLAMA3,
+        tokens=LONG,
+        both_spellings=True,
+    ),
+    "f32-bias": Case("f32", {"attention_bias": True, "mlp_bias": True}),
+    "f32-defaults": Case(
+        "f32",
+        drop=("num_key_value_heads", "rms_norm_eps", "hidden_act")
+        + ("max_position_embeddings", "attention_bias", "mlp_bias")
+        + ("tie_word_embeddings", "rope_theta", "rope_scaling", "torch_dtype"),
+    ),
+    "bf16-multi-head": Case("bf16"),
+    "bf16-llama3-rope-tied": Case(
+        "bf16",
+        {"num_attention_heads": 8, "num_key_value_heads": 2}
+        | {"tie_word_embeddings": True},
+        theta=500000.0,
+        scaling=LLAMA3,
+        tokens=LONG,
+    ),
+    "bf16-multi-query-bias": Case(
+        "bf16",
+        {"num_key_value_heads": 1, "attention_bias": True, "mlp_bias": True},
+        both_spellings=True,
+    ),
+    "bf16-odd": Case("bf16", ODD),
+    "f16-grouped": Case("f16", {"num_key_value_heads": 2}, tokens=LONG),
+    "f16-odd-tied": Case("f16", ODD | {"tie_word_embeddings": True}),
+}

@@ -1,0 +1,73 @@
+"""checkpoint.py BIN SCRATCH: a checkpoint on disk is what its seed stands for.
+
+The weights of a seed, written as one file, as shards with tensors at odd
+addresses, and in a wider type, give the bits that --random-weights gives. Read
+by a model of a wider type, they give transformers' f32 logits.
+"""
+
+import json
+import sys
+
+import numpy as np
+
+import weights
+from harness import Golden, Tools, check, check_close
+
+
+def write_sharded(folder, arrays, dtype):
+    """Every third tensor to each of three files, and their index."""
+    folder.mkdir()
+    names, where = list(arrays), {}
+    for part in range(3):
+        file = f"model-{part + 1:05}-of-00003.safetensors"
+        own = {name: arrays[name] for name in names[part::3]}
+        weights.write_safetensors(folder / file, own, dtype)
+        where |= {name: file for name in own}
+    index = {"metadata": {}, "weight_map": where}
+    text = json.dumps(index)
+    (folder / "model.safetensors.index.json").write_text(text)
+
+
+def write_single(folder, arrays, dtype):
+    folder.mkdir()
+    weights.write_safetensors(folder / "model.safetensors", arrays, dtype)
+
+
+def check_model(tools, name, dtypes):
+    golden = Golden(name)
+    artifact = tools.compile(golden.config)
+    ids, seed = golden.ids[:33], golden.seed
+    expected = tools.logits(artifact, ids, f"--random-weights={seed}")
+    config = json.loads(golden.config.read_text())
+    arrays = weights.llama_weights(config, seed, dtypes[0])
+    for dtype in dtypes:
+        for write in [write_single, write_sharded]:
+            folder = tools.scratch / f"{name}-{dtype}-{write.__name__}"
+            write(folder, arrays, dtype)
+            got = tools.logits(artifact, ids, f"--weights={folder}")
+            check(np.array_equal(expected, got), f"{folder.name}: other logits")
+
+
+def check_widened(tools, name, dtype):
+    """A checkpoint of 16-bit weights, computed in f32."""
+    golden = Golden(name)
+    config = json.loads(golden.config.read_text())
+    folder = tools.scratch / f"{name}-widened"
+    arrays = weights.llama_weights(config, golden.seed, dtype)
+    write_single(folder, arrays, dtype)
+    artifact = tools.compile(golden.config, "--dtype=f32")
+    got = tools.logits(artifact, golden.ids, f"--weights={folder}")
+    check_close(golden.exact, got[golden.rows], f"{name} in f32")
+
+
+def main():
+    tools = Tools(*sys.argv[1:])
+    # The first type is the model's; the others hold its values exactly.
+    check_model(tools, "f32-odd", ["f32"])
+    check_model(tools, "bf16-odd", ["bf16", "f32"])
+    check_model(tools, "f16-odd-tied", ["f16", "f32"])
+    check_widened(tools, "bf16-llama3-rope-tied", "bf16")
+    check_widened(tools, "f16-grouped", "f16")
+
+
+main()

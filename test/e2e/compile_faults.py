@@ -1,0 +1,141 @@
+"""compile_faults.py BIN SCRATCH: no failure of the compiler costs a file.
+
+A compilation that fails, is interrupted, killed or runs out of space leaves the
+old artifact as it was and nothing beside it; two at once leave one whole
+artifact. Row 25 of the fault matrix.
+"""
+
+import json
+import resource
+import signal
+import subprocess
+import sys
+import time
+
+from harness import Golden, Tools, check, execute
+
+OLD = b"what stood here before"
+
+
+class Place:
+    """A folder with an artifact in it, or with none."""
+
+    def __init__(self, tools, name, old=OLD):
+        self.folder = tools.scratch / name
+        self.folder.mkdir()
+        self.out = self.folder / "model.cria"
+        self.old = old
+        if old is not None:
+            self.out.write_bytes(old)
+
+    def check_untouched(self, what):
+        names = sorted(path.name for path in self.folder.iterdir())
+        expected = [] if self.old is None else ["model.cria"]
+        check(names == expected, f"{what}: files {names}, expected {expected}")
+        kept = self.old is None or self.out.read_bytes() == self.old
+        check(kept, f"{what}: the old artifact has changed")
+
+    def check_whole(self, contents, what):
+        names = sorted(path.name for path in self.folder.iterdir())
+        check(names == ["model.cria"], f"{what}: files {names}")
+        whole = self.out.read_bytes() in contents
+        check(whole, f"{what}: not an artifact of either config")
+
+
+def check_one_line(run, tool="cria-compile"):
+    """An error is one line that begins as all do."""
+    check(run.status == 1, run)
+    lines = run.errors.splitlines()
+    plain = len(lines) == 1 and lines[0].startswith(f"{tool}: error: ")
+    check(plain, f"{run}\nexpected one line '{tool}: error: ...'")
+
+
+def check_bad_input(tools, config):
+    bad = tools.scratch / "bad.json"
+    bad.write_text(config.read_text()[:-10])
+    for name, old in [("bad-old", OLD), ("bad-new", None)]:
+        place = Place(tools, name, old)
+        run = execute(tools.compile_command(bad, place.out))
+        check_one_line(run)
+        check("bad.json" in run.errors, run)
+        place.check_untouched(name)
+
+
+def check_bad_output(tools, config):
+    missing = tools.scratch / "missing" / "model.cria"
+    run = execute(tools.compile_command(config, missing))
+    check_one_line(run)
+    check("missing" in run.errors, run)
+    folder = tools.scratch / "folder.cria"
+    folder.mkdir()
+    check_one_line(execute(tools.compile_command(config, folder)))
+    check(not list(folder.iterdir()), "debris in the output's folder")
+
+
+def check_no_space(tools, config):
+    """A limit on file size stands for a full disk. Python ignores SIGXFSZ, and
+    the compiler inherits that."""
+    for limit in [0, 1, 1000, 4096, 8192]:
+        place = Place(tools, f"full-{limit}")
+        run = execute(
+            tools.compile_command(config, place.out),
+            preexec_fn=lambda: resource.setrlimit(
+                resource.RLIMIT_FSIZE, (limit, limit)
+            ),
+            restore_signals=False,
+        )
+        # The limit holds for stderr too, when that is a file, not a pipe.
+        check_one_line(run)
+        place.check_untouched(f"at most {limit} bytes")
+
+
+def check_signals(tools, config, whole):
+    """Signals early, in the middle and late; the compiler may win."""
+    for number in [signal.SIGINT, signal.SIGTERM, signal.SIGKILL]:
+        for delay in [0.02, 0.05, 0.1, 0.2, 0.4]:
+            name = f"{number.name}-{delay}"
+            place = Place(tools, name)
+            command = map(str, tools.compile_command(config, place.out))
+            process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+            time.sleep(delay)
+            process.send_signal(number)
+            start = time.monotonic()
+            status = process.wait(60)
+            took = time.monotonic() - start
+            check(took < 2, f"{name}: stopped after {took:.1f} s")
+            if status == 0:
+                place.check_whole([whole], name)
+                continue
+            place.check_untouched(name)
+            # Before main a signal kills; after that the tool may exit 128 + N.
+            ended = status in (-number, 128 + number)
+            check(ended, f"{name}: exit status {status}")
+
+
+def check_two_at_once(tools, configs, contents):
+    for turn in range(3):
+        place = Place(tools, f"two-{turn}")
+        running = [
+            subprocess.Popen(map(str, tools.compile_command(config, place.out)))
+            for config in configs
+        ]
+        for process in running:
+            check(process.wait(60) == 0, f"exit status {process.returncode}")
+        place.check_whole(contents, "two compilers")
+
+
+def main():
+    tools, config = Tools(*sys.argv[1:]), Golden("bf16-odd").config
+    other = tools.scratch / "other.json"
+    other.write_text(
+        json.dumps(json.loads(config.read_text()) | {"num_hidden_layers": 7})
+    )
+    whole = [tools.compile(each).read_bytes() for each in [config, other]]
+    check_bad_input(tools, config)
+    check_bad_output(tools, config)
+    check_no_space(tools, config)
+    check_signals(tools, config, whole[0])
+    check_two_at_once(tools, [config, other], whole)
+
+
+main()

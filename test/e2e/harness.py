@@ -1,0 +1,188 @@
+"""What the end-to-end tests share: the tools as functions, and the bars.
+
+A test is a program `NAME.py BIN SCRATCH ...`: the folder of the tools and a
+folder of its own. It exits with a message where a check fails.
+"""
+
+import dataclasses
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+
+HERE = pathlib.Path(__file__).resolve().parent
+TIMEOUT = 120  # seconds a tool may take
+
+
+def check(condition, message):
+    """Ends the test with `message` unless `condition` holds."""
+    if not condition:
+        sys.exit(f"{pathlib.Path(sys.argv[0]).name}: {message}")
+
+
+@dataclasses.dataclass
+class Run:
+    """What a tool did."""
+
+    command: list
+    status: int  # as a shell sees it: 128 + N where signal N ended it
+    out: bytes
+    errors: str
+
+    def __str__(self):
+        line = " ".join(map(str, self.command))
+        return f"{line}\nexit {self.status}\n{self.errors}"
+
+    def ok(self):
+        """Itself, which must have succeeded."""
+        check(self.status == 0, self)
+        return self
+
+    @property
+    def text(self):
+        return self.out.decode()
+
+    def ids(self):
+        """The ids of --print-ids: the line of stderr that is a list."""
+        lists = re.findall(r"^\d+(?:,\d+)*$", self.errors, re.MULTILINE)
+        check(len(lists) == 1, f"{self}\nexpected one line of ids on stderr")
+        return [int(i) for i in lists[0].split(",")]
+
+
+def execute(command, **options):
+    """Runs a command to its end."""
+    done = subprocess.run(
+        [part if isinstance(part, bytes) else str(part) for part in command],
+        stdin=subprocess.DEVNULL,
+        stdout=options.pop("stdout", subprocess.PIPE),
+        stderr=subprocess.PIPE,
+        timeout=TIMEOUT,
+        **options,
+    )
+    status = done.returncode if done.returncode >= 0 else 128 - done.returncode
+    errors = done.stderr.decode(errors="replace")
+    return Run(command, status, done.stdout or b"", errors)
+
+
+class Tools:
+    """The tools of `bin`, with files in `scratch`, which is emptied first."""
+
+    def __init__(self, bin, scratch):
+        self.bin = pathlib.Path(bin).resolve()
+        self.scratch = pathlib.Path(scratch).resolve()
+        shutil.rmtree(self.scratch, ignore_errors=True)
+        self.scratch.mkdir(parents=True)
+
+    def compile_command(self, config, out, *flags):
+        compiler = self.bin / "cria-compile"
+        return [compiler, config, "-o", out, "--target=cpu", *flags]
+
+    def compile(self, config, *flags, out="model.cria"):
+        """Path of the artifact of a config.json."""
+        path = self.scratch / out
+        execute(self.compile_command(config, path, *flags)).ok()
+        return path
+
+    def run_command(self, artifact, *flags):
+        return [self.bin / "cria-run", artifact, *flags]
+
+    def run(self, artifact, *flags):
+        return execute(self.run_command(artifact, *flags))
+
+    def logits(self, artifact, ids, *flags):
+        """(tokens, vocab) f32 logits of the prompt `ids`."""
+        file = self.scratch / "logits.npy"
+        file.unlink(missing_ok=True)
+        prompt = "--ids=" + ",".join(map(str, ids))
+        wanted = [prompt, f"--logits={file}", "--max-tokens=1"]
+        self.run(artifact, *wanted, "--temperature=0", *flags).ok()
+        result = np.load(file)
+        check(result.dtype == np.float32, f"{file}: {result.dtype}")
+        check(result.shape[0] == len(ids), f"{file}: shape {result.shape}")
+        return result
+
+    def greedy(self, artifact, ids, count, *flags):
+        """The `count` ids that continue `ids`."""
+        prompt = "--ids=" + ",".join(map(str, ids))
+        wanted = [prompt, f"--max-tokens={count}", "--temperature=0"]
+        return self.run(artifact, *wanted, "--print-ids", *flags).ok().ids()
+
+
+def nmse(reference, got):
+    """Squared error over the squared norm of the reference."""
+    reference = reference.astype(np.float64)
+    return ((got - reference) ** 2).sum() / (reference**2).sum()
+
+
+def check_close(reference, got, what):
+    """The bar of f32: max |d| <= 1e-3 and NMSE <= 1e-8."""
+    worst, error = np.abs(reference - got).max(), nmse(reference, got)
+    check(
+        worst <= 1e-3 and error <= 1e-8,
+        f"{what}: max |d| {worst:.2e}, expected at most 1e-3; "
+        f"NMSE {error:.2e}, expected at most 1e-8",
+    )
+
+
+def log_softmax(logits):
+    logits = logits.astype(np.float64)
+    logits = logits - logits.max(-1, keepdims=True)
+    return logits - np.log(np.exp(logits).sum(-1, keepdims=True))
+
+
+def divergence(p, q):
+    """Mean KL divergence of the distributions of two arrays of logits."""
+    p, q = log_softmax(p), log_softmax(q)
+    return (np.exp(p) * (p - q)).sum(-1).mean()
+
+
+def check_as_faithful(exact, peer, got, what):
+    """The bar of bf16 and f16: as near to the f32 logits as the peer's."""
+    ours, theirs = divergence(exact, got), divergence(exact, peer)
+    check(
+        ours <= 1.25 * theirs,
+        f"{what}: KLD from f32 {ours:.2e}, expected at most 1.25 times "
+        f"that of transformers, {theirs:.2e}",
+    )
+    apart = divergence(peer, got)
+    check(apart <= 1e-3, f"{what}: KLD from transformers {apart:.2e}")
+    for row, (a, b) in enumerate(zip(peer, got)):
+        top, best = np.argsort(a)[-5:], np.argsort(b)[-5:]
+        mutual = best[-1] in top and top[-1] in best
+        check(mutual, f"{what}: row {row}: best ids {best} against {top}")
+
+
+@dataclasses.dataclass
+class Golden:
+    """What transformers computed; see make_goldens.py."""
+
+    name: str
+
+    def __post_init__(self):
+        self.folder = HERE / "goldens" / self.name
+        self.config = self.folder / "config.json"
+        with np.load(self.folder / "golden.npz") as arrays:
+            data = dict(arrays)
+        self.ids = data["ids"].tolist()
+        self.rows = data["rows"]
+        self.exact = data["f32"]
+        self.greedy = data["greedy"].tolist()
+        self.seed = int(data.get("seed", 0))
+        self.stored = None
+        if "stored" in data and self.name.startswith("bf16"):
+            wide = data["stored"].astype(np.uint32) << 16
+            self.stored = wide.view(np.float32)
+        elif "stored" in data:
+            self.stored = data["stored"].view(np.float16).astype(np.float32)
+
+    def check(self, logits, what):
+        """Logits of the first len(logits) tokens against the bar."""
+        few = self.rows < len(logits)
+        got, exact = logits[self.rows[few]], self.exact[few]
+        if self.stored is None:
+            check_close(exact, got, what)
+        else:
+            check_as_faithful(exact, self.stored[few], got, what)

@@ -1,0 +1,97 @@
+"""invariances.py BIN SCRATCH NAME: ways to feed the same ids, one result.
+
+With the model of golden NAME: decoding n tokens, prefilling them in pieces and
+in chunks of several sizes equals prefilling them at once, by the bar of f32, or
+for bf16 and f16 by transformers' own distance from f32. Two runs, one thread
+and two, two sessions that take turns, and a session that was rewound give the
+same bits.
+"""
+
+import json
+import sys
+
+import numpy as np
+
+from capi import Model
+from harness import Golden, Tools, check, check_close, divergence
+
+CHUNKS = [1, 64, 100]  # tokens a prefill call takes
+PIECES = [[1] * 300, [299, 1], [1, 299], [7, 33, 100, 3, 157], [256, 44]]
+
+
+def feed_in(session, ids, pieces):
+    """The logits of ids fed piece by piece."""
+    starts = np.cumsum([0, *pieces])
+    parts = [ids[a:b] for a, b in zip(starts, starts[1:])]
+    return np.concatenate([session.feed(part) for part in parts if part])
+
+
+def check_same(golden, whole, got, what):
+    if golden.stored is None:
+        check_close(whole, got, what)
+        return
+    limit = divergence(golden.exact, golden.stored)
+    apart = divergence(whole, got)
+    check(
+        apart <= limit,
+        f"{what}: KLD {apart:.2e}, expected at most that of transformers' own "
+        f"rounding, {limit:.2e}",
+    )
+
+
+def check_bits(a, b, what):
+    check(np.array_equal(a, b), f"{what}: max |d| {np.abs(a - b).max():.2e}")
+
+
+def check_chunks(tools, golden, whole):
+    for chunk in CHUNKS:
+        artifact = tools.compile(golden.config, f"--chunk={chunk}")
+        seed = f"--random-weights={golden.seed}"
+        got = tools.logits(artifact, golden.ids, seed)
+        golden.check(got, f"chunks of {chunk}")
+        check_same(golden, whole, got, f"chunks of {chunk}")
+
+
+def check_turns(model, ids):
+    """A session is not disturbed by another of the same model."""
+    one, two = model.session(threads=1), model.session(threads=1)
+    turns = []
+    for start in range(0, len(ids), 100):
+        turns.append(one.feed(ids[start : start + 100]))
+        two.feed(ids[::-1][start : start + 100])
+    solo = feed_in(model.session(threads=1), ids, [100] * 3)
+    check_bits(solo, np.concatenate(turns), "beside another session")
+
+
+def check_rewind(session, ids):
+    """The end of a session that has seen all ids, twice more."""
+    parts = []
+    for _ in range(2):
+        session.rewind(200)
+        parts.append(session.feed(ids[200:]))
+    check_bits(*parts, "after a rewind")
+
+
+def main():
+    tools, golden = Tools(*sys.argv[1:3]), Golden(sys.argv[3])
+    vocab = json.loads(golden.config.read_text())["vocab_size"]
+    artifact = tools.compile(golden.config)
+    model = Model(tools, artifact, golden.seed, vocab)
+    ids = golden.ids
+    session = model.session(threads=1)
+    whole = session.feed(ids)
+    golden.check(whole, "C API")
+    for pieces in PIECES:
+        what = f"fed in pieces of {pieces[:5]}"
+        other = model.session(threads=2)
+        pieced = feed_in(other, ids, pieces)
+        check_same(golden, whole, pieced, what)
+        other.rewind(0)
+        check_bits(pieced, feed_in(other, ids, pieces), f"{what}, once more")
+    check_bits(whole, model.session(threads=2).feed(ids), "two threads")
+    check_turns(model, ids)
+    check_rewind(session, ids)
+    check_chunks(tools, golden, whole)
+
+
+main()

@@ -1,0 +1,139 @@
+#!/usr/bin/env python3
+"""Makes test/e2e/goldens: what Hugging Face transformers computes for tiny
+models with the weights of `--random-weights`, and for stories260K.
+
+A golden is a folder with config.json and golden.npz:
+  ids      the tokens of the longest prompt; every shorter one is its beginning
+  rows     positions of which logits are kept
+  f32      (rows, vocab) f32 logits, computed in f32 from the weights as stored
+  stored   the same computed in the storage type (f16 and bf16 models only), as
+           the bits of that type
+  greedy   the f32 model's continuation of the first ids
+  seed     of --random-weights: the first one with which every greedy choice
+           leads by more than MARGIN
+SHA256SUMS covers all of it. Made with Python 3.11 and
+  torch==2.15.0 transformers==5.23.0 numpy==2.2.6 safetensors==0.8.0
+
+usage: make_goldens.py [STORIES260K_FOLDER]
+"""
+
+import hashlib
+import json
+import pathlib
+import sys
+
+import numpy as np
+import torch
+import transformers
+
+import cases
+import weights
+
+FOLDER = pathlib.Path(__file__).resolve().parent / "goldens"
+MARGIN = 2e-3
+TORCH = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
+
+
+def model_of(folder, state=None, dtype="f32"):
+    """The model in `dtype` with attention as the paper writes it."""
+    config = transformers.AutoConfig.from_pretrained(folder)
+    config._attn_implementation = "eager"
+    model = transformers.LlamaForCausalLM(config).eval()
+    if state is None:
+        state = transformers.AutoModelForCausalLM.from_pretrained(
+            folder, dtype=torch.float32
+        ).state_dict()
+    missing, extra = model.load_state_dict(state, strict=False)
+    assert set(missing) <= {"lm_head.weight"} and not extra, (missing, extra)
+    model.tie_weights()
+    rotary = model.model.rotary_emb.inv_freq.clone()
+    model = model.to(TORCH[dtype])
+    model.model.rotary_emb.inv_freq = rotary  # f32 tables, as from_pretrained
+    return model
+
+
+def logits_of(model, ids):
+    """(tokens, vocab) of one forward pass."""
+    with torch.no_grad():
+        return model(torch.tensor([ids]), use_cache=False).logits[0]
+
+
+def greedy_of(model, ids, count):
+    """`count` ids, and the smallest margin of a choice."""
+    ids, margin = list(ids), float("inf")
+    for _ in range(count):
+        best = torch.topk(logits_of(model, ids)[-1], 2)
+        margin = min(margin, (best.values[0] - best.values[1]).item())
+        ids.append(best.indices[0].item())
+    return ids[-count:], margin
+
+
+def bits_of(tensor):
+    return tensor.contiguous().view(torch.int16).numpy().view(np.uint16)
+
+
+def write(folder, **arrays):
+    np.savez_compressed(folder / "golden.npz", **arrays)
+
+
+def seeded(case, folder):
+    """The first seed of clear greedy choices, and what comes of it."""
+    config = case.config
+    for seed in range(1, 100):
+        arrays = weights.llama_weights(config, seed, case.dtype)
+        state = {key: torch.from_numpy(value) for key, value in arrays.items()}
+        model = model_of(folder, state)
+        rng = np.random.default_rng(seed)
+        ids = rng.integers(3, config["vocab_size"], case.tokens).tolist()
+        start = ids[: cases.GREEDY_FROM]
+        greedy, margin = greedy_of(model, start, cases.GREEDY)
+        if margin > MARGIN and config["eos_token_id"] not in greedy:
+            return seed, state, model, ids, greedy
+    raise RuntimeError(f"{folder.name}: no seed serves")
+
+
+def make_random(name, case):
+    folder = FOLDER / name
+    folder.mkdir(parents=True, exist_ok=True)
+    for file, config in case.configs().items():
+        text = json.dumps(config, indent=2) + "\n"
+        (folder / file).write_text(text)
+    seed, state, model, ids, greedy = seeded(case, folder)
+    dtype = case.dtype
+    rows = case.rows()
+    arrays = {"f32": logits_of(model, ids)[rows].numpy(), "greedy": greedy}
+    if dtype != "f32":
+        stored = logits_of(model_of(folder, state, dtype), ids)[rows]
+        arrays["stored"] = bits_of(stored)
+    write(folder, seed=seed, ids=ids, rows=rows, **arrays)
+    print(f"{name}: seed {seed}, spread {arrays['f32'].std():.3f}")
+
+
+def make_stories(checkpoint):
+    folder = FOLDER / "stories260K"
+    folder.mkdir(parents=True, exist_ok=True)
+    model = model_of(checkpoint)
+    greedy, margin = greedy_of(model, [1], 200)
+    rows = [*range(16), *range(23, 201, 16)]
+    kept = logits_of(model, [1, *greedy])[rows].numpy()
+    write(folder, ids=[1, *greedy], rows=rows, f32=kept, greedy=greedy)
+    print(f"stories260K: margin {margin:.4f}, spread {kept.std():.3f}")
+
+
+def main():
+    torch.set_num_threads(1)
+    for name, case in cases.CASES.items():
+        make_random(name, case)
+    if len(sys.argv) > 1:
+        make_stories(pathlib.Path(sys.argv[1]))
+    files = sorted(path for path in FOLDER.glob("*/*.*") if path.is_file())
+    lines = [
+        f"{hashlib.sha256(path.read_bytes()).hexdigest()}  "
+        f"{path.relative_to(FOLDER)}\n"
+        for path in files
+    ]
+    (FOLDER / "SHA256SUMS").write_text("".join(lines))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,71 @@
+"""tiny.py BIN SCRATCH: the model of examples/tiny writes stories.
+
+Greedy, it writes what transformers writes, from the same ids, with logits by
+the bar of bf16. Sampled, it writes sentences in the words of its grammar, the
+same ones for the same seed whatever the number of threads.
+"""
+
+import itertools
+import json
+import re
+import sys
+
+import numpy as np
+
+from harness import HERE, Tools, check, check_as_faithful
+
+TINY = HERE.parent.parent / "examples" / "tiny"
+
+
+def check_greedy(tools, artifact, expected):
+    for case in expected["prompts"]:
+        flags = [f"--weights={TINY}", f"--prompt={case['prompt']}"]
+        room = 256 - len(case["ids"])
+        flags += ["--temperature=0", f"--max-tokens={room}"]
+        run = tools.run(artifact, *flags).ok()
+        text = run.text.strip()
+        check(text == case["text"], f"{text!r}, expected {case['text']!r}")
+        got = tools.run(artifact, *flags, "--print-ids").ok().ids()
+        check(got == case["greedy"], f"{got}, expected {case['greedy']}")
+
+
+def check_logits(tools, artifact, expected):
+    with np.load(TINY / "expected.npz") as arrays:
+        exact, bits = arrays["f32"], arrays["bf16"]
+    peer = (bits.astype(np.uint32) << 16).view(np.float32)
+    ids = expected["prompts"][0]["ids"]
+    got = tools.logits(artifact, ids, f"--weights={TINY}")
+    check_as_faithful(exact, peer, got, "logits")
+
+
+def check_sampled(tools, artifact):
+    """With generation_config.json's own temperature and top-p."""
+    sys.path.insert(0, str(TINY))
+    import stories
+
+    read = " ".join(itertools.islice(stories.stories(1), 3000))
+    words = set(re.findall(r"\w+", read))
+    texts = []
+    for seed in range(1, 9):
+        flags = [f"--weights={TINY}", "--prompt=Once", "--max-tokens=240"]
+        flags += [f"--seed={seed}"]
+        run = tools.run(artifact, *flags, "--threads=1").ok()
+        again = tools.run(artifact, *flags, "--threads=2").ok()
+        check(run.out == again.out, f"seed {seed}, 1 and 2 threads: two texts")
+        texts.append(run.text.strip())
+        strange = set(re.findall(r"\w+", run.text)) - words
+        check(not strange, f"seed {seed}: {strange} in {run.text!r}")
+        check(texts[-1][-1] in '."', f"seed {seed}: no end: {run.text!r}")
+    check(len(set(texts)) >= 6, f"8 seeds give {len(set(texts))} texts")
+
+
+def main():
+    tools = Tools(*sys.argv[1:])
+    expected = json.loads((TINY / "expected.json").read_text())
+    artifact = tools.compile(TINY / "config.json")
+    check_greedy(tools, artifact, expected)
+    check_logits(tools, artifact, expected)
+    check_sampled(tools, artifact)
+
+
+main()

@@ -1,0 +1,61 @@
+"""The lit suite: one test a file, `.mlir` or `.test`.
+
+Substitutions beside lit's own (%s, %t, ...):
+  %{src}     the repository          %{build}   the build tree
+  %{bin}     build/bin, on the PATH  %{shared}  a folder with models/stories260K
+  %{python}  Python with NumPy
+
+Features: shared-models, gdb, clang-format-14, werror (CRIA_WERROR is on),
+standard-build (%{build} is %{src}/build), and the CPU's own: avx2, avx512f,
+avx512_bf16, amx_tile, ... as /proc/cpuinfo names them.
+"""
+
+import os
+import shutil
+import sys
+
+import lit.formats
+
+config.name = "cria"
+config.test_format = lit.formats.ShTest(execute_external=True)
+config.suffixes = [".mlir", ".test"]
+config.excludes = ["Inputs"]
+config.test_source_root = os.path.join(config.source_dir, "test")
+config.test_exec_root = os.path.join(config.build_dir, "test")
+lit_config.maxIndividualTestTime = 300
+
+bin_dir = os.path.join(config.build_dir, "bin")
+shared_dir = os.environ.get(
+    "CRIA_SHARED", os.path.join(config.source_dir, "..", "shared")
+)
+
+config.environment["PATH"] = os.pathsep.join(
+    [bin_dir, config.llvm_tools_dir, os.environ["PATH"]]
+)
+config.environment["PYTHONDONTWRITEBYTECODE"] = "1"
+for name in ("CCACHE_DIR", "CRIA_SHARED", "HOME"):
+    if name in os.environ:
+        config.environment[name] = os.environ[name]
+
+config.substitutions += [
+    ("%{bin}", bin_dir),
+    ("%{build}", config.build_dir),
+    ("%{python}", sys.executable),
+    ("%{shared}", os.path.abspath(shared_dir)),
+    ("%{src}", config.source_dir),
+]
+
+with open("/proc/cpuinfo") as cpuinfo:
+    flags = next((line for line in cpuinfo if line.startswith("flags")), ":")
+config.available_features.update(flags.split(":", 1)[1].split())
+config.available_features.update(
+    tool for tool in ("clang-format-14", "gdb") if shutil.which(tool)
+)
+if os.path.realpath(config.build_dir) == os.path.realpath(
+    os.path.join(config.source_dir, "build")
+):
+    config.available_features.add("standard-build")
+if config.werror:
+    config.available_features.add("werror")
+if os.path.isdir(os.path.join(shared_dir, "models", "stories260K")):
+    config.available_features.add("shared-models")

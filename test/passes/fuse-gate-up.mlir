@@ -1,0 +1,101 @@
+// RUN: cria-opt --llama-fuse-gate-up --split-input-file %s | FileCheck %s
+// RUN: cria-opt --llama-fuse-gate-up --split-input-file --remarks-filter=llama-.* %s 2>&1 >/dev/null | FileCheck %s --check-prefix=REMARK
+
+!x = tensor<?x8xf32>
+!h = tensor<?x12xf32>
+!w = tensor<12x8xf32>
+
+// Norm, both linears and their product are one kernel; the norm is in it once.
+// CHECK-LABEL: func @whole
+// CHECK: %[[K:.*]] = llama.kernel "gate_up" -> tensor<?x12xf32> {
+// CHECK-NEXT: %[[Y:.*]] = llama.rmsnorm
+// CHECK-NEXT: %[[G:.*]] = llama.linear %[[Y]]
+// CHECK-NEXT: %[[U:.*]] = llama.linear %[[Y]]
+// CHECK-NEXT: %[[S:.*]] = llama.swiglu %[[G]], %[[U]]
+// CHECK-NEXT: llama.yield %[[S]]
+// REMARK: [Passed] kernel | Category:llama-fuse-gate-up | Function=whole | Kernel=gate_up, Ops=4
+func.func @whole(%x: !x, %wg: !w, %wu: !w) -> !h {
+  %y = llama.rmsnorm %x {eps = 1.0e-05} : !x
+  %g = llama.linear %y, %wg : !x, !w
+  %u = llama.linear %y, %wu : !x, !w
+  %s = llama.swiglu %g, %u : !h
+  return %s : !h
+}
+
+// -----
+
+!x = tensor<?x8xf32>
+!h = tensor<?x12xf32>
+!w = tensor<12x8xf32>
+
+// A factor that no linear makes comes from outside.
+// CHECK-LABEL: func @one_linear
+// CHECK: llama.kernel "gate_up"
+// CHECK-NEXT: llama.linear
+// CHECK-NEXT: llama.swiglu %{{.*}}, %arg1
+// REMARK: [Missed] left-out | Category:llama-fuse-gate-up | Function=one_linear | Op=llama.swiglu, Reason="a factor is not a linear of this block"
+func.func @one_linear(%x: !x, %u: !h, %w: !w) -> !h {
+  %g = llama.linear %x, %w : !x, !w
+  %s = llama.swiglu %g, %u : !h
+  return %s : !h
+}
+
+// -----
+
+!x = tensor<?x8xf32>
+!h = tensor<?x12xf32>
+!w = tensor<12x8xf32>
+
+// A gate that others read too is made outside, and with it the norm.
+// CHECK-LABEL: func @further_uses
+// CHECK-NEXT: llama.rmsnorm
+// CHECK-NEXT: llama.linear
+// CHECK-NEXT: llama.kernel "gate_up"
+// CHECK-NEXT: llama.linear
+// CHECK-NEXT: llama.swiglu
+// REMARK: [Missed] left-out | Category:llama-fuse-gate-up | Function=further_uses | Op=llama.linear, Reason="its result has further uses"
+// REMARK: [Missed] left-out | Category:llama-fuse-gate-up | Function=further_uses | Op=llama.rmsnorm, Reason="its result has further uses"
+func.func @further_uses(%x: !x, %wg: !w, %wu: !w) -> (!h, !h) {
+  %y = llama.rmsnorm %x {eps = 1.0e-05} : !x
+  %g = llama.linear %y, %wg : !x, !w
+  %u = llama.linear %y, %wu : !x, !w
+  %s = llama.swiglu %g, %u : !h
+  return %s, %g : !h, !h
+}
+
+// -----
+
+!x = tensor<?x8xf32>
+!w = tensor<8x8xf32>
+
+// Both factors may be one linear.
+// CHECK-LABEL: func @same_factor
+// CHECK: llama.kernel "gate_up"
+// CHECK-NEXT: %[[G:.*]] = llama.linear
+// CHECK-NEXT: llama.swiglu %[[G]], %[[G]]
+func.func @same_factor(%x: !x, %w: !w) -> !x {
+  %g = llama.linear %x, %w : !x, !w
+  %s = llama.swiglu %g, %g : !x
+  return %s : !x
+}
+
+// -----
+
+!x = tensor<?x8xf32>
+!h = tensor<?x12xf32>
+!w = tensor<12x8xf32>
+
+// An op between the ops that reads one of them moves behind the kernel.
+// CHECK-LABEL: func @reader_in_between
+// CHECK: %[[K:.*]] = llama.kernel "gate_up"
+// CHECK: }
+// CHECK-NEXT: llama.residual %[[K]], %[[K]]
+// CHECK-NEXT: %[[L:.*]] = llama.kernel "gate_up_2"
+func.func @reader_in_between(%x: !x, %w: !w) -> (!h, !h) {
+  %g = llama.linear %x, %w : !x, !w
+  %h = llama.linear %x, %w : !x, !w
+  %s = llama.swiglu %g, %g : !h
+  %r = llama.residual %s, %s : !h
+  %t = llama.swiglu %h, %h : !h
+  return %r, %t : !h, !h
+}

@@ -1,0 +1,89 @@
+// RUN: cria-opt --llama-fuse-residual --split-input-file %s | FileCheck %s
+// RUN: cria-opt --llama-fuse-residual --split-input-file --remarks-filter=llama-.* %s 2>&1 >/dev/null | FileCheck %s --check-prefix=REMARK
+
+!x = tensor<?x8xf32>
+!w = tensor<8x8xf32>
+
+// The linear and the addition of its result are one kernel.
+// CHECK-LABEL: func @plain
+// CHECK: %[[K:.*]] = llama.kernel "linear_residual" -> tensor<?x8xf32> {
+// CHECK-NEXT: %[[L:.*]] = llama.linear
+// CHECK-NEXT: %[[R:.*]] = llama.residual %arg0, %[[L]]
+// CHECK-NEXT: llama.yield %[[R]]
+// CHECK-NEXT: }
+// CHECK-NEXT: return %[[K]]
+// REMARK: [Passed] kernel | Category:llama-fuse-residual | Function=plain | Kernel=linear_residual, Ops=2
+func.func @plain(%x: !x, %y: !x, %w: !w) -> !x {
+  %u = llama.linear %y, %w : !x, !w
+  %r = llama.residual %x, %u : !x
+  return %r : !x
+}
+
+// -----
+
+!x = tensor<?x8xf32>
+!w = tensor<8x8xf32>
+
+// Heads that are merged only for the linear are merged in the kernel.
+// CHECK-LABEL: func @merged_heads
+// CHECK: llama.kernel
+// CHECK-NEXT: tensor.collapse_shape
+// CHECK-NEXT: llama.linear
+// CHECK-NEXT: llama.residual
+func.func @merged_heads(%x: !x, %h: tensor<?x2x4xf32>, %w: !w) -> !x {
+  %y = tensor.collapse_shape %h [[0], [1, 2]] : tensor<?x2x4xf32> into !x
+  %u = llama.linear %y, %w : !x, !w
+  %r = llama.residual %x, %u : !x
+  return %r : !x
+}
+
+// -----
+
+!x = tensor<?x8xf32>
+!w = tensor<8x8xf32>
+
+// An update that others read too is made outside.
+// CHECK-LABEL: func @further_uses
+// CHECK-NOT: llama.kernel
+// REMARK: [Missed] left-out | Category:llama-fuse-residual | Function=further_uses | Op=llama.linear, Reason="its result has further uses"
+func.func @further_uses(%x: !x, %y: !x, %w: !w) -> (!x, !x) {
+  %u = llama.linear %y, %w : !x, !w
+  %r = llama.residual %x, %u : !x
+  return %r, %u : !x, !x
+}
+
+// -----
+
+!x = tensor<?x8xf32>
+!w = tensor<8x8xf32>
+
+// An update that no linear makes is left alone, and so is a linear that is the
+// stream.
+// CHECK-LABEL: func @other_update
+// CHECK-NOT: llama.kernel
+// REMARK: [Missed] left-out | Category:llama-fuse-residual | Function=other_update | Op=llama.residual, Reason="its update is not a linear of this block"
+func.func @other_update(%x: !x, %y: !x, %w: !w) -> !x {
+  %u = llama.linear %y, %w : !x, !w
+  %r = llama.residual %u, %x : !x
+  return %r : !x
+}
+
+// -----
+
+!x = tensor<?x8xf32>
+!w = tensor<8x8xf32>
+
+// Two updates of one stream (attention and MLP in parallel): two kernels, the
+// second named apart.
+// CHECK-LABEL: func @parallel
+// CHECK: %[[A:.*]] = llama.kernel "linear_residual"
+// CHECK: llama.residual %arg0
+// CHECK: llama.kernel "linear_residual_2"
+// CHECK: llama.residual %[[A]]
+func.func @parallel(%x: !x, %y: !x, %z: !x, %w: !w) -> !x {
+  %a = llama.linear %y, %w : !x, !w
+  %b = llama.linear %z, %w : !x, !w
+  %r = llama.residual %x, %a : !x
+  %s = llama.residual %r, %b : !x
+  return %s : !x
+}

@@ -1,0 +1,168 @@
+#include "runtime/cria.h"
+
+#include "test/runtime/Fixtures.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+using namespace cria::test;
+using testing::HasSubstr;
+
+namespace {
+
+class ApiTest : public testing::Test {
+protected:
+  void SetUp() override {
+    CRIA_INIT(&error);
+    path = folder.write("x.cria", artifactOf(fakeManifest()));
+    folder.write("model.safetensors", safetensorsOf(fakeTensors()));
+    ASSERT_EQ(cria_artifact_open(path.c_str(), &artifact, &error), CRIA_OK)
+        << error.message;
+    ASSERT_EQ(cria_model_bind(artifact, folder.path().c_str(), &model, &error),
+              CRIA_OK)
+        << error.message;
+    ASSERT_EQ(cria_session_create(model, nullptr, &session, &error), CRIA_OK)
+        << error.message;
+  }
+  void TearDown() override {
+    cria_artifact_free(&artifact);
+    cria_model_free(&model);
+    cria_session_free(&session);
+  }
+
+  TemporaryFolder folder;
+  std::string path;
+  cria_error error;
+  cria_artifact *artifact = nullptr;
+  cria_model *model = nullptr;
+  cria_session *session = nullptr;
+  int32_t ids[3] = {1, 2, 3};
+  float logits[15] = {};
+};
+
+} // namespace
+
+TEST_F(ApiTest, FeedsAndTells) {
+  EXPECT_EQ(
+      cria_session_feed(session, ids, 3, CRIA_LOGITS_ALL, logits, 15, &error),
+      CRIA_OK);
+  EXPECT_EQ(error.status, CRIA_OK);
+  EXPECT_STREQ(error.message, "");
+  EXPECT_EQ(logits[0], 2 + 3 + 1);
+  int64_t position = -1;
+  EXPECT_EQ(cria_session_position(session, &position, nullptr), CRIA_OK);
+  EXPECT_EQ(position, 3);
+  cria_session_timings timings;
+  CRIA_INIT(&timings);
+  EXPECT_EQ(cria_session_get_timings(session, &timings, nullptr), CRIA_OK);
+  EXPECT_EQ(timings.prefill_tokens, 3);
+  cria_artifact_info info;
+  CRIA_INIT(&info);
+  EXPECT_EQ(cria_artifact_get_info(artifact, &info, nullptr), CRIA_OK);
+  EXPECT_EQ(info.vocab_size, 5);
+  EXPECT_EQ(info.cache_bytes, 48u);
+  EXPECT_EQ(cria_session_rewind(session, 0, nullptr), CRIA_OK);
+  EXPECT_EQ(cria_session_cancel(session), CRIA_OK);
+  EXPECT_EQ(
+      cria_session_feed(session, ids, 3, CRIA_LOGITS_NONE, nullptr, 0, &error),
+      CRIA_CANCELLED);
+}
+
+TEST_F(ApiTest, ChecksABindingFromHeaders) {
+  char *report = nullptr;
+  EXPECT_EQ(cria_model_check(artifact, folder.path().c_str(), &report, &error),
+            CRIA_OK);
+  EXPECT_THAT(report, HasSubstr("fits, 3 tensors"));
+  free(report);
+  folder.write("model.safetensors", safetensorsOf({fakeTensors()[0]}));
+  EXPECT_EQ(cria_model_check(artifact, folder.path().c_str(), &report, &error),
+            CRIA_FAILED_PRECONDITION);
+  EXPECT_THAT(report, HasSubstr("'layers.0.norm.weight' is missing\n"));
+  free(report);
+  EXPECT_EQ(cria_model_check(artifact, "/nowhere", &report, &error),
+            CRIA_NOT_FOUND);
+  EXPECT_EQ(report, nullptr);
+}
+
+// The caller may free in any order, and twice.
+TEST_F(ApiTest, ObjectsKeepAliveWhatTheyNeed) {
+  cria_artifact_free(&artifact);
+  cria_artifact_free(&artifact);
+  EXPECT_EQ(artifact, nullptr);
+  cria_model_free(&model);
+  EXPECT_EQ(
+      cria_session_feed(session, ids, 3, CRIA_LOGITS_LAST, logits, 5, &error),
+      CRIA_OK);
+  cria_session_free(&session);
+  EXPECT_EQ(
+      cria_session_feed(session, ids, 3, CRIA_LOGITS_LAST, logits, 5, &error),
+      CRIA_INVALID_ARGUMENT);
+  EXPECT_STREQ(error.message, "session is NULL");
+  cria_session_free(nullptr);
+}
+
+TEST_F(ApiTest, RefusesNull) {
+  auto refused = [&](cria_status status, const char *message) {
+    EXPECT_EQ(status, CRIA_INVALID_ARGUMENT);
+    EXPECT_STREQ(error.message, message);
+  };
+  cria_artifact *other = nullptr;
+  refused(cria_artifact_open(nullptr, &other, &error), "path is NULL");
+  refused(cria_artifact_open("x", nullptr, &error), "artifact is NULL");
+  refused(cria_artifact_manifest(artifact, nullptr, &error), "json is NULL");
+  refused(cria_artifact_get_info(artifact, nullptr, &error), "info is NULL");
+  refused(cria_model_bind(nullptr, "x", &model, &error), "artifact is NULL");
+  refused(cria_model_bind(artifact, nullptr, &model, &error),
+          "weights is NULL");
+  refused(cria_model_random(artifact, 1, nullptr, &error), "model is NULL");
+  refused(cria_model_warnings(model, nullptr, &error), "text is NULL");
+  refused(cria_session_create(nullptr, nullptr, &session, &error),
+          "model is NULL");
+  refused(cria_session_feed(session, nullptr, 1, CRIA_LOGITS_NONE, nullptr, 0,
+                            &error),
+          "ids is NULL");
+  refused(
+      cria_session_feed(session, ids, 1, CRIA_LOGITS_LAST, nullptr, 5, &error),
+      "logits is NULL");
+  refused(cria_session_position(session, nullptr, &error), "position is NULL");
+  EXPECT_EQ(cria_session_cancel(nullptr), CRIA_INVALID_ARGUMENT);
+}
+
+TEST_F(ApiTest, RefusesStructsOfAnotherSize) {
+  cria_artifact_info info = {};
+  EXPECT_EQ(cria_artifact_get_info(artifact, &info, &error),
+            CRIA_INVALID_ARGUMENT);
+  EXPECT_THAT(error.message, HasSubstr("info->size is 0, expected"));
+  cria_session_options options = {};
+  options.size = sizeof(options) + 8;
+  cria_session *other = nullptr;
+  EXPECT_EQ(cria_session_create(model, &options, &other, &error),
+            CRIA_INVALID_ARGUMENT);
+  cria_error small = {};
+  EXPECT_EQ(cria_artifact_get_info(artifact, &info, &small),
+            CRIA_INVALID_ARGUMENT);
+  EXPECT_STREQ(small.message, "");
+}
+
+TEST_F(ApiTest, RefusesRoomThatIsTooSmallOrNoSuchLogits) {
+  EXPECT_EQ(
+      cria_session_feed(session, ids, 3, CRIA_LOGITS_ALL, logits, 14, &error),
+      CRIA_INVALID_ARGUMENT);
+  EXPECT_STREQ(error.message, "capacity is 14 floats, expected 3 x 5");
+  EXPECT_EQ(cria_session_feed(session, ids, 3, static_cast<cria_logits>(9),
+                              logits, 15, &error),
+            CRIA_INVALID_ARGUMENT);
+  EXPECT_EQ(cria_session_feed(session, ids, SIZE_MAX, CRIA_LOGITS_NONE, nullptr,
+                              0, &error),
+            CRIA_INVALID_ARGUMENT);
+  EXPECT_EQ(
+      cria_session_feed(session, ids, 13, CRIA_LOGITS_NONE, nullptr, 0, &error),
+      CRIA_OUT_OF_RANGE);
+}
+
+TEST(Api, NamesEveryStatus) {
+  EXPECT_STREQ(cria_status_name(CRIA_OK), "OK");
+  EXPECT_STREQ(cria_status_name(CRIA_INCOMPATIBLE), "INCOMPATIBLE");
+  EXPECT_STREQ(cria_status_name(static_cast<cria_status>(99)), "UNKNOWN");
+}

@@ -1,0 +1,177 @@
+#include "runtime/Artifact.h"
+
+#include "runtime/cpu/Features.h"
+#include "test/runtime/Fixtures.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+using namespace cria;
+using namespace cria::test;
+
+namespace {
+
+class ArtifactTest : public testing::Test {
+protected:
+  /// What opening an artifact of these bytes says.
+  Status open(const std::string &bytes) {
+    return Artifact::open(folder.write("x.cria", bytes)).status();
+  }
+  /// What opening the fake model says, its manifest changed at `pointer`.
+  Status openWith(const char *pointer, nlohmann::json value) {
+    nlohmann::json manifest = fakeManifest();
+    manifest[nlohmann::json::json_pointer(pointer)] = std::move(value);
+    return open(artifactOf(manifest));
+  }
+
+  TemporaryFolder folder;
+};
+
+CriaFooter &footerOf(std::string &artifact) {
+  return *reinterpret_cast<CriaFooter *>(artifact.data() + artifact.size() -
+                                         sizeof(CriaFooter));
+}
+
+} // namespace
+
+TEST_F(ArtifactTest, OpensAndFindsItsEntries) {
+  auto artifact =
+      Artifact::open(folder.write("x.cria", artifactOf(fakeManifest())));
+  ASSERT_TRUE(artifact.ok()) << artifact.status().message();
+  EXPECT_NE((*artifact)->prefill(), nullptr);
+  EXPECT_NE((*artifact)->decode(), nullptr);
+  EXPECT_EQ((*artifact)->manifest().vocabSize, 5);
+  EXPECT_EQ((*artifact)->manifest().weights[1].name(1), "layers.1.norm.weight");
+  EXPECT_EQ((*artifact)->manifest().weightBytes(), 48u);
+  EXPECT_EQ((*artifact)->manifestText(), fakeManifest().dump());
+}
+
+TEST_F(ArtifactTest, RejectsWhatIsNoArtifact) {
+  EXPECT_THAT(open(""), fails(CRIA_INVALID_ARGUMENT, "no Cria artifact"));
+  EXPECT_THAT(
+      open("random bytes, and enough of them to hold a footer ........"),
+      fails(CRIA_INVALID_ARGUMENT, "no Cria artifact: no ELF header"));
+  EXPECT_THAT(Artifact::open(folder.path()).status(),
+              fails(CRIA_INVALID_ARGUMENT, "is a folder, expected a file"));
+  EXPECT_THAT(Artifact::open(folder.path("none.cria")).status(),
+              fails(CRIA_NOT_FOUND, "No such file or directory"));
+}
+
+TEST_F(ArtifactTest, RejectsOtherFormatVersions) {
+  for (uint32_t version : {0u, 3u}) {
+    std::string artifact = artifactOf(fakeManifest());
+    footerOf(artifact).format_version = version;
+    EXPECT_THAT(open(artifact), fails(CRIA_DATA_LOSS, "checksum"));
+    sealArtifact(artifact);
+    EXPECT_THAT(
+        open(artifact),
+        fails(CRIA_INCOMPATIBLE, "artifact format v" + std::to_string(version) +
+                                     ", runtime supports v1; recompile"));
+  }
+}
+
+// Every bit of the footer, a bit of every third byte of the manifest, of every
+// hundredth byte of the code.
+TEST_F(ArtifactTest, FindsEveryFlippedBit) {
+  std::string artifact = artifactOf(fakeManifest());
+  size_t footer = artifact.size() - sizeof(CriaFooter);
+  size_t manifest = footer - footerOf(artifact).manifest_size;
+  for (size_t bit = 0; bit < artifact.size() * 8; bit += bit / 8 >= footer ? 1
+                                                         : bit / 8 >= manifest
+                                                             ? 9
+                                                             : 801) {
+    char &byte = artifact[bit / 8];
+    byte = static_cast<char>(byte ^ 1 << bit % 8);
+    Status status = Artifact::inspect(folder.write("x", artifact)).status();
+    byte = static_cast<char>(byte ^ 1 << bit % 8);
+    bool isMagic = bit / 8 < 4; // it is no artifact then
+    ASSERT_EQ(status.code(), isMagic ? CRIA_INVALID_ARGUMENT : CRIA_DATA_LOSS)
+        << "bit " << bit << ": " << status.message();
+  }
+}
+
+TEST_F(ArtifactTest, FindsEveryTruncation) {
+  std::string artifact = artifactOf(fakeManifest());
+  for (size_t cut = 1; cut <= artifact.size(); cut += cut < 60 ? 1 : 97) {
+    size_t size = artifact.size() - cut;
+    Status status = open(artifact.substr(0, size));
+    ASSERT_EQ(status.code(), size < 4 ? CRIA_INVALID_ARGUMENT : CRIA_DATA_LOSS)
+        << size << ": " << status.message();
+  }
+}
+
+TEST_F(ArtifactTest, RefusesACpuThatLacksFeatures) {
+  EXPECT_THAT(openWith("/target/features", {"sse2", "warp", "fold"}),
+              fails(CRIA_INCOMPATIBLE, "this CPU lacks: warp, fold"));
+  EXPECT_THAT(openWith("/target/arch", "aarch64"),
+              fails(CRIA_INCOMPATIBLE,
+                    "compiled for aarch64 linux, this machine is x86_64"));
+  EXPECT_THAT(openWith("/target/os", "darwin"),
+              fails(CRIA_INCOMPATIBLE, "compiled for x86_64 darwin"));
+  EXPECT_THAT(openWith("/target/kind", "cuda"),
+              fails(CRIA_INCOMPATIBLE, "compiled for target 'cuda'"));
+}
+
+TEST_F(ArtifactTest, AgreesWithTheCompilerOnThisCpu) {
+  const std::pair<const char *, bool> features[] = {
+      {"sse4.2", __builtin_cpu_supports("sse4.2")},
+      {"avx2", __builtin_cpu_supports("avx2")},
+      {"fma", __builtin_cpu_supports("fma")},
+      {"avx512f", __builtin_cpu_supports("avx512f")},
+      {"avx512vnni", __builtin_cpu_supports("avx512vnni")},
+      {"avx512bf16", __builtin_cpu_supports("avx512bf16")},
+  };
+  for (auto [name, isThere] : features)
+    EXPECT_EQ(missingCpuFeatures({name}).empty(), isThere) << name;
+}
+
+TEST_F(ArtifactTest, RejectsFootersThatDoNotDescribeTheFile) {
+  auto broken = [&](auto change) {
+    std::string artifact = artifactOf(fakeManifest());
+    change(footerOf(artifact));
+    sealArtifact(artifact);
+    return open(artifact);
+  };
+  auto bad = fails(CRIA_INVALID_ARGUMENT, "footer does not describe the file");
+  EXPECT_THAT(broken([](CriaFooter &f) { f.manifest_offset = UINT64_MAX; }),
+              bad);
+  EXPECT_THAT(broken([](CriaFooter &f) { f.manifest_size = UINT64_MAX; }), bad);
+  EXPECT_THAT(broken([](CriaFooter &f) { f.file_size += 1; }), bad);
+  EXPECT_THAT(broken([](CriaFooter &f) { f.footer_size = 0; }), bad);
+}
+
+TEST_F(ArtifactTest, RejectsHostileManifestsNamingTheField) {
+  struct Case {
+    const char *pointer;
+    nlohmann::json value;
+    const char *message;
+  };
+  const Case cases[] = {
+      {"/format", 2, "'format' is 2"},
+      {"/model/vocab_size", 0, "'model.vocab_size' is 0"},
+      {"/model/max_seq", -1, "'model.max_seq' is -1"},
+      {"/model/chunk", 0, "'model.chunk' is 0"},
+      {"/model/chunk", "4", "'model.chunk' is \"4\""},
+      {"/slots", 6, "slot 5 is filled by nothing"},
+      {"/slots", 1e9, "'slots' is 1000000000.0"},
+      {"/weights/0/slot", 1, "fills slot 1 again"},
+      {"/weights/1/slot", 4, "is slot 5 of 5"},
+      {"/weights/1/count", 1 << 20, "'weights[1].slot' is slot 5 of 5"},
+      {"/weights/1/name", "layers.norm.weight", "a name with {}"},
+      {"/weights/0/dtype", "q4_0", "expected f32, f16 or bf16"},
+      {"/weights/0/shape", {1ll << 40, 1ll << 40}, "too large"},
+      {"/weights/0/shape", {-1}, "'weights[0].shape[0]' is -1"},
+      {"/rope/0/rows", 3, "expected at least max_seq, 12"},
+      {"/rope/0/slot", 4, "is slot 5 of 5"},
+      {"/caches/0/bytes", 47, "but [12] of f32 is another size"},
+      {"/caches/0/dtype", "i8", "expected f32, f16 or bf16"},
+      {"/arena/bytes", -1, "'arena.bytes' is -1"},
+      {"/entries/decode", "nowhere", "entry 'nowhere' is not in the code"},
+      {"/plan/decode/weight_bytes", -1, "'plan.decode.weight_bytes' is -1"},
+  };
+  for (const Case &bad : cases)
+    EXPECT_THAT(openWith(bad.pointer, bad.value),
+                fails(CRIA_INVALID_ARGUMENT, bad.message))
+        << bad.pointer;
+}

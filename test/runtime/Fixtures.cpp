@@ -1,0 +1,188 @@
+#include "test/runtime/Fixtures.h"
+
+#include "runtime/Abi.h"
+
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <stdexcept>
+
+namespace cria::test {
+
+namespace fs = std::filesystem;
+
+TemporaryFolder::TemporaryFolder() {
+  std::string pattern = (fs::temp_directory_path() / "cria-XXXXXX").string();
+  if (!mkdtemp(pattern.data()))
+    throw std::runtime_error("cannot make a temporary folder");
+  folder = pattern;
+}
+
+TemporaryFolder::~TemporaryFolder() { fs::remove_all(folder); }
+
+std::string TemporaryFolder::path(const std::string &name) const {
+  return name.empty() ? folder : folder + "/" + name;
+}
+
+std::string TemporaryFolder::write(const std::string &name,
+                                   const std::string &bytes) const {
+  std::ofstream(path(name), std::ios::binary) << bytes;
+  return path(name);
+}
+
+std::string safetensorsOf(const std::string &header, const std::string &data) {
+  uint64_t length = header.size();
+  std::string file(reinterpret_cast<const char *>(&length), sizeof(length));
+  return file + header + data;
+}
+
+std::string safetensorsOf(const std::vector<TestTensor> &tensors,
+                          size_t padding) {
+  nlohmann::json header = {{"__metadata__", {{"format", "pt"}}}};
+  std::string data;
+  for (const TestTensor &tensor : tensors) {
+    header[tensor.name] = {
+        {"dtype", tensor.type},
+        {"shape", tensor.shape},
+        {"data_offsets", {data.size(), data.size() + tensor.bytes.size()}}};
+    data += tensor.bytes;
+  }
+  return safetensorsOf(header.dump() + std::string(padding, ' '), data);
+}
+
+/// Small whole numbers as bf16.
+static std::vector<uint16_t> bf16Of(const std::vector<float> &values) {
+  std::vector<uint16_t> result;
+  for (float value : values) {
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof(bits));
+    result.push_back(static_cast<uint16_t>(bits >> 16));
+  }
+  return result;
+}
+
+std::vector<TestTensor> fakeTensors() {
+  std::vector<float> embedding = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9};
+  return {
+      {"embed.weight", "F32", {5, 2}, bytesOf(embedding)},
+      {"layers.0.norm.weight", "BF16", {2}, bytesOf(bf16Of({1, 2}))},
+      {"layers.1.norm.weight", "BF16", {2}, bytesOf(bf16Of({2, 3}))},
+  };
+}
+
+nlohmann::json fakeManifest() {
+  return nlohmann::json::parse(R"({
+    "format": 1, "compiler": "cria test", "flags": {"cpu": "native"},
+    "target": {"kind": "cpu", "arch": "x86_64", "os": "linux",
+               "cpu": "x86-64", "features": ["sse2"]},
+    "config": null,
+    "model": {"vocab_size": 5, "max_seq": 12, "chunk": 4},
+    "entries": {"prefill": "fake_prefill", "decode": "fake_decode"},
+    "slots": 5,
+    "weights": [
+      {"symbol": "embed", "name": "embed.weight", "count": 0, "first": 0,
+       "shape": [5, 2], "dtype": "f32", "slot": 0},
+      {"symbol": "norm", "name": "layers.{}.norm.weight", "count": 2,
+       "first": 0, "shape": [2], "dtype": "bf16", "slot": 1}],
+    "rope": [{"symbol": "rope", "slot": 3, "rows": 12, "inv_freq": [1.0],
+              "scale": 1.0}],
+    "caches": [{"symbol": "k", "bytes": 48, "shape": [12], "dtype": "f32"}],
+    "arena": {"bytes": 64},
+    "kernels": ["fake_decode"],
+    "plan": {"decode": {"flops": 20, "weight_bytes": 48,
+                        "kv_bytes_per_position": 4},
+             "prefill": {"flops_per_token": 20}}
+  })");
+}
+
+// The cache holds the ids; the arena the sums over layers, by v % 2.
+static constexpr char fakeSource[] = R"(
+#include "runtime/Abi.h"
+struct Work {
+  const int32_t *ids; int64_t position, first; float *logits;
+  float *cache, *bias; const void *const *slots;
+};
+static float widen(uint16_t bits) {
+  union { uint32_t bits; float value; } both = {(uint32_t)bits << 16};
+  return both.value;
+}
+static void token(void *context, int64_t begin, int64_t end) {
+  struct Work *work = context;
+  const float *embed = work->slots[0], *cosine = work->slots[3];
+  for (int64_t t = begin; t < end; ++t)
+    for (int v = 0; t >= work->first && v < 5; ++v) {
+      int64_t position = work->position + t;
+      float sum = work->bias[v % 2] + cosine[position];
+      for (int64_t p = 0; p <= position; ++p)
+        sum += embed[(int)work->cache[p] * 2 + v % 2];
+      work->logits[(t - work->first) * 5 + v] = sum;
+    }
+}
+void fake_prefill(const int32_t *ids, int64_t tokens, int64_t position,
+                  int64_t first, float *logits, void *const *caches,
+                  void *arena, const void *const *slots,
+                  const CriaHost *host) {
+  struct Work work = {ids, position, first, logits, caches[0], arena, slots};
+  for (int i = 0; i < 2; ++i)
+    work.bias[i] = widen(((const uint16_t *)slots[1])[i]) +
+                   widen(((const uint16_t *)slots[2])[i]);
+  for (int64_t t = 0; t < tokens; ++t)
+    work.cache[position + t] = (float)ids[t];
+  host->parallel_for(host, token, &work, tokens);
+}
+void fake_decode(const int32_t *ids, int64_t tokens, int64_t position,
+                 int64_t first, float *logits, void *const *caches,
+                 void *arena, const void *const *slots, const CriaHost *host) {
+  fake_prefill(ids, tokens, position, first, logits, caches, arena, slots,
+               host);
+}
+)";
+
+/// The fake model's code as a shared object, compiled once.
+static const std::string &fakeCode() {
+  static const std::string code = [] {
+    TemporaryFolder folder;
+    std::string source = folder.write("fake.c", fakeSource);
+    std::string object = folder.path("fake.so");
+    fs::path root =
+        fs::path(__FILE__).parent_path().parent_path().parent_path();
+    std::string command = "cc -shared -fPIC -O1 -nostdlib -I'" + root.string() +
+                          "' -o '" + object + "' '" + source + "'";
+    if (std::system(command.c_str()) != 0)
+      throw std::runtime_error("cannot compile the fake model: " + command);
+    std::ifstream stream(object, std::ios::binary);
+    return std::string(std::istreambuf_iterator<char>(stream), {});
+  }();
+  return code;
+}
+
+void sealArtifact(std::string &artifact) {
+  uint64_t covered = artifact.size() - sizeof(uint64_t);
+  uint64_t sum = criaFnv1a64(CRIA_FNV_OFFSET, artifact.data(), covered);
+  memcpy(artifact.data() + covered, &sum, sizeof(sum));
+}
+
+std::string artifactOf(const nlohmann::json &manifest) {
+  std::string text = manifest.dump();
+  CriaFooter footer = {};
+  memcpy(footer.magic, CRIA_FOOTER_MAGIC, sizeof(footer.magic));
+  footer.format_version = CRIA_FORMAT_VERSION;
+  footer.footer_size = sizeof(footer);
+  footer.manifest_offset = fakeCode().size();
+  footer.manifest_size = text.size();
+  footer.file_size = fakeCode().size() + text.size() + sizeof(footer);
+  std::string artifact = fakeCode() + text;
+  artifact.append(reinterpret_cast<const char *>(&footer), sizeof(footer));
+  sealArtifact(artifact);
+  return artifact;
+}
+
+testing::Matcher<Status> fails(cria_status code, const std::string &text) {
+  using namespace testing;
+  return AllOf(Property("code", &Status::code, code),
+               Property("message", &Status::message,
+                        AllOf(HasSubstr(text), Not(HasSubstr("\n")))));
+}
+
+} // namespace cria::test

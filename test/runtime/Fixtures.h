@@ -1,0 +1,70 @@
+/// What the tests of the runtime stand on: a temporary folder, checkpoints
+/// written tensor by tensor, and an artifact whose code is a few lines of C.
+#pragma once
+
+#include "runtime/Status.h"
+
+#include <gmock/gmock.h>
+#include <nlohmann/json.hpp>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace cria::test {
+
+/// A folder that is removed with everything in it.
+class TemporaryFolder {
+public:
+  TemporaryFolder();
+  ~TemporaryFolder();
+  TemporaryFolder(const TemporaryFolder &) = delete;
+  TemporaryFolder &operator=(const TemporaryFolder &) = delete;
+
+  /// The path of `name` in the folder.
+  std::string path(const std::string &name = "") const;
+  /// Writes the file `name` and returns its path.
+  std::string write(const std::string &name, const std::string &bytes) const;
+
+private:
+  std::string folder;
+};
+
+/// A tensor for a test checkpoint.
+struct TestTensor {
+  std::string name, type; // "F32"
+  std::vector<uint64_t> shape;
+  std::string bytes;
+};
+
+/// The bytes of the elements of `values`.
+template <typename T> std::string bytesOf(const std::vector<T> &values) {
+  return std::string(reinterpret_cast<const char *>(values.data()),
+                     values.size() * sizeof(T));
+}
+
+/// A safetensors file with `header` before `data`, the length field right.
+std::string safetensorsOf(const std::string &header, const std::string &data);
+/// The same, `padding` spaces in the header.
+std::string safetensorsOf(const std::vector<TestTensor> &tensors,
+                          size_t padding = 0);
+
+/// The weights of the fake model: "embed.weight" (5, 2) f32, element i is i;
+/// "layers.N.norm.weight" (2) bf16, element i is N + i + 1, N = 0, 1.
+std::vector<TestTensor> fakeTensors();
+
+/// The manifest of the fake model, which has vocabulary 5, context 12, chunk 4.
+/// After token t at position p its logits are, for v in 0 .. 4,
+///   sum over the ids so far of embed[id][v % 2]
+///     + sum over layers of norm[v % 2] + cos[p][0]
+nlohmann::json fakeManifest();
+
+/// An artifact of the fake model's code and `manifest`, with a true checksum.
+std::string artifactOf(const nlohmann::json &manifest);
+/// Makes the checksum of an artifact true again.
+void sealArtifact(std::string &artifact);
+
+/// A status of that code whose message contains `text`, and is one line.
+testing::Matcher<Status> fails(cria_status code, const std::string &text);
+
+} // namespace cria::test

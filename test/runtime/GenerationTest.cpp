@@ -1,0 +1,111 @@
+#include "runtime/Generation.h"
+
+#include "test/runtime/Fixtures.h"
+
+#include <gtest/gtest.h>
+
+using namespace cria;
+using namespace cria::test;
+using nlohmann::json;
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+static Generation parsed(const char *text) {
+  auto result = Generation::parse(json::parse(text), "g.json");
+  EXPECT_TRUE(result.ok()) << result.status().message();
+  return result.ok() ? *result : Generation();
+}
+
+static Status errorOf(const json &document) {
+  return Generation::parse(document, "g.json").status();
+}
+
+TEST(Generation, Llama3Defaults) {
+  Generation one = parsed(R"({"bos_token_id":128000,"do_sample":true,
+    "eos_token_id":[128001,128008,128009],"temperature":0.6,"top_p":0.9,
+    "transformers_version":"4.45.0.dev0"})");
+  EXPECT_TRUE(one.sample);
+  EXPECT_EQ(one.bos, 128000);
+  EXPECT_THAT(one.eos, ElementsAre(128001, 128008, 128009));
+  EXPECT_TRUE(one.ends(128008));
+  EXPECT_FALSE(one.ends(128000));
+  EXPECT_EQ(one.defaults().temperature, 0.6);
+  EXPECT_EQ(one.defaults().topP, 0.9);
+  EXPECT_EQ(one.defaults().topK, 50); // as transformers
+  EXPECT_THAT(one.irrelevant, ElementsAre("transformers_version"));
+}
+
+TEST(Generation, GreedyWithoutDoSample) {
+  Generation one = parsed(
+      R"({"do_sample":false,"temperature":0.6,"repetition_penalty":1.2})");
+  EXPECT_EQ(one.defaults().temperature, 0);
+  EXPECT_EQ(one.defaults().repetitionPenalty, 1.2);
+  EXPECT_EQ(Generation().defaults().temperature, 0);
+}
+
+TEST(Generation, NullsAndLengths) {
+  Generation one = parsed(R"({"top_k":null,"eos_token_id":null,"min_p":null,
+    "max_new_tokens":7,"max_length":4096})");
+  EXPECT_EQ(one.options.topK, 0);
+  EXPECT_THAT(one.eos, IsEmpty());
+  EXPECT_EQ(one.maxNewTokens, 7);
+  EXPECT_EQ(one.maxLength, 4096);
+}
+
+TEST(Generation, RefusesWhatItDoesNotDo) {
+  for (const char *text :
+       {R"({"num_beams":4})", R"({"no_repeat_ngram_size":3})",
+        R"({"typical_p":0.9})", R"({"suppress_tokens":[1]})",
+        R"({"forced_eos_token_id":2})", R"({"stop_strings":["x"]})",
+        R"({"renormalize_logits":true})", R"({"guidance_scale":1.5})",
+        R"({"surprise":1})"})
+    EXPECT_THAT(errorOf(json::parse(text)),
+                fails(CRIA_UNIMPLEMENTED, "g.json: '"))
+        << text;
+  EXPECT_THAT(errorOf({{"num_beams", 4}}),
+              fails(CRIA_UNIMPLEMENTED, "'num_beams' is 4, which is not"));
+}
+
+TEST(Generation, TakesNeutralValues) {
+  parsed(R"({"num_beams":1,"typical_p":1.0,"suppress_tokens":[],
+    "forced_eos_token_id":null,"renormalize_logits":false,"top_k":0,
+    "no_repeat_ngram_size":0,"length_penalty":2.0,"use_cache":true})");
+}
+
+TEST(Generation, RefusesValuesOutOfRange) {
+  for (const char *text :
+       {R"({"temperature":-1})", R"({"temperature":"0.6"})", R"({"top_k":-1})",
+        R"({"top_k":2.5})", R"({"top_p":2})", R"({"min_p":-0.1})",
+        R"({"repetition_penalty":0})", R"({"eos_token_id":-1})",
+        R"({"eos_token_id":[1,"2"]})", R"({"do_sample":1})",
+        R"({"max_new_tokens":-1})", R"([])"})
+    EXPECT_THAT(errorOf(json::parse(text)),
+                fails(CRIA_INVALID_ARGUMENT, "g.json: "))
+        << text;
+}
+
+TEST(Generation, TakesMissingIdsFromTheConfig) {
+  TemporaryFolder folder;
+  folder.write("config.json", R"({"bos_token_id":1,"eos_token_id":2})");
+  auto without = Generation::load(folder.path());
+  ASSERT_TRUE(without.ok());
+  EXPECT_EQ(without->bos, 1);
+  EXPECT_THAT(without->eos, ElementsAre(2));
+  folder.write("generation_config.json", R"({"eos_token_id":[3,4]})");
+  auto with = Generation::load(folder.path());
+  ASSERT_TRUE(with.ok());
+  EXPECT_EQ(with->bos, 1);
+  EXPECT_THAT(with->eos, ElementsAre(3, 4));
+  folder.write("generation_config.json", "{");
+  EXPECT_THAT(Generation::load(folder.path()).status(),
+              fails(CRIA_INVALID_ARGUMENT, "generation_config.json: at byte"));
+}
+
+TEST(Generation, ChecksThatItsIdsFitTheModel) {
+  Generation one = parsed(R"({"bos_token_id":1,"eos_token_id":[2,9]})");
+  EXPECT_TRUE(one.fits(10).ok());
+  EXPECT_THAT(one.fits(9),
+              fails(CRIA_INVALID_ARGUMENT, "eos_token_id has 9, expected less "
+                                           "than the model's vocab_size 9"));
+  EXPECT_THAT(one.fits(1), fails(CRIA_INVALID_ARGUMENT, "bos_token_id is 1"));
+}

@@ -1,0 +1,158 @@
+#include "runtime/Model.h"
+
+#include "runtime/Binding.h"
+#include "runtime/Floats.h"
+#include "test/runtime/Fixtures.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+
+using namespace cria;
+using namespace cria::test;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+namespace {
+
+class ModelTest : public testing::Test {
+protected:
+  void SetUp() override { use(fakeManifest()); }
+
+  void use(const nlohmann::json &manifest) {
+    // A loaded artifact is replaced, never written over.
+    std::string name = artifact ? "b.cria" : "a.cria";
+    auto opened = Artifact::open(folder.write(name, artifactOf(manifest)));
+    ASSERT_TRUE(opened.ok()) << opened.status().message();
+    artifact = *opened;
+  }
+  /// Binds a checkpoint of `tensors`, the header padded by `padding` bytes.
+  Status bind(const std::vector<TestTensor> &tensors, size_t padding = 0) {
+    folder.write("model.safetensors", safetensorsOf(tensors, padding));
+    auto bound = Model::bind(artifact, folder.path());
+    if (bound.ok())
+      model = *bound;
+    return bound.status();
+  }
+  template <typename T> std::vector<T> slot(size_t index, size_t count) {
+    std::vector<T> values(count);
+    memcpy(values.data(), model->slots()[index], count * sizeof(T));
+    return values;
+  }
+
+  TemporaryFolder folder;
+  std::shared_ptr<const Artifact> artifact;
+  std::shared_ptr<const Model> model;
+};
+
+} // namespace
+
+// A header's length decides the alignment of the data: for one of four
+// paddings everything is used in place.
+TEST_F(ModelTest, UsesAlignedWeightsInPlaceAndCopiesOthers) {
+  int inPlace = 0;
+  for (size_t padding = 0; padding < 4; ++padding) {
+    ASSERT_TRUE(bind(fakeTensors(), padding).ok());
+    EXPECT_EQ(model->mappedBytes() + model->copiedBytes(), 48u);
+    EXPECT_TRUE(model->warnings().empty());
+    inPlace += model->copiedBytes() == 0;
+    EXPECT_THAT(slot<float>(0, 3), ElementsAre(0, 1, 2));
+    EXPECT_THAT(slot<uint16_t>(2, 2), ElementsAre(0x4000, 0x4040));
+    for (size_t i = 0; i < 3; ++i)
+      EXPECT_EQ(reinterpret_cast<uintptr_t>(model->slots()[i]) % (i ? 2 : 4),
+                0u);
+  }
+  EXPECT_EQ(inPlace, 1);
+}
+
+TEST_F(ModelTest, ComputesRopeTables) {
+  ASSERT_TRUE(bind(fakeTensors()).ok());
+  for (size_t row = 0; row < 12; ++row) {
+    EXPECT_EQ(slot<float>(3, 12)[row], std::cos(static_cast<float>(row)));
+    EXPECT_EQ(slot<float>(4, 12)[row], std::sin(static_cast<float>(row)));
+  }
+}
+
+TEST_F(ModelTest, ConvertsOtherFloatTypesAndSaysSo) {
+  std::vector<TestTensor> tensors = fakeTensors();
+  tensors[0] = {"embed.weight", "F16", {5, 2}, std::string(20, '\x3c')};
+  std::vector<float> halfway = {1.00390625f, 1.01171875f}; // ties
+  tensors[1] = {"layers.0.norm.weight", "F32", {2}, bytesOf(halfway)};
+  ASSERT_TRUE(bind(tensors).ok());
+  EXPECT_THAT(slot<float>(0, 1), ElementsAre(widenF16(0x3c3c)));
+  EXPECT_THAT(slot<uint16_t>(1, 2), ElementsAre(0x3f80, 0x3f82));
+  EXPECT_THAT(model->warnings(),
+              ElementsAre("1 tensor converted from f32 to bf16, rounded to "
+                          "nearest even",
+                          "1 tensor converted from f16 to f32, exactly"));
+}
+
+TEST_F(ModelTest, ListsEveryMismatch) {
+  std::vector<TestTensor> tensors = fakeTensors();
+  tensors[0].shape = {2, 5};
+  tensors[1].type = "I16";
+  tensors.pop_back();
+  EXPECT_THAT(bind(tensors),
+              fails(CRIA_FAILED_PRECONDITION,
+                    "does not fit the artifact, 3 tensors: 'embed.weight' is "
+                    "[2, 5], expected [5, 2]; 'layers.0.norm.weight' is I16, "
+                    "expected a float type; 'layers.1.norm.weight' is "
+                    "missing"));
+}
+
+TEST_F(ModelTest, ListsTheFirstTenMismatchesAndTheirNumber) {
+  nlohmann::json manifest = fakeManifest();
+  manifest["weights"][1]["count"] = 30;
+  manifest["weights"][1]["slot"] = 3;
+  manifest["rope"][0]["slot"] = 1;
+  manifest["slots"] = 33;
+  use(manifest);
+  EXPECT_THAT(bind({fakeTensors()[0]}),
+              fails(CRIA_FAILED_PRECONDITION,
+                    "'layers.9.norm.weight' is missing; and 20 more"));
+}
+
+TEST_F(ModelTest, WarnsOfExtraTensors) {
+  std::vector<TestTensor> tensors = fakeTensors();
+  tensors.push_back({"layers.0.rotary_emb.inv_freq", "F32", {1}, "1234"});
+  tensors.push_back({"lm_head.weight", "BF16", {2}, "1234"});
+  tensors.push_back({"layers.2.norm.weight", "I8", {2}, "12"});
+  ASSERT_TRUE(bind(tensors).ok());
+  EXPECT_THAT(
+      model->warnings(),
+      ElementsAre("1 tensor is not used: 'layers.2.norm.weight'",
+                  "1 tensor is not used (derived from the config): "
+                  "'layers.0.rotary_emb.inv_freq'",
+                  "1 tensor is not used (the artifact's head is tied to the "
+                  "embedding): 'lm_head.weight'"));
+}
+
+TEST_F(ModelTest, ReportsABindingFromHeadersAlone) {
+  std::vector<TestTensor> tensors = fakeTensors();
+  tensors.pop_back();
+  folder.write("model.safetensors", safetensorsOf(tensors));
+  auto checkpoint = Checkpoint::open(folder.path());
+  ASSERT_TRUE(checkpoint.ok());
+  Binding binding = matchWeights(artifact->manifest(), *checkpoint);
+  std::string text = bindingReport(binding, artifact->manifest(), "here");
+  EXPECT_THAT(text, HasSubstr("here: 1 tensors do not fit\n"));
+  EXPECT_THAT(text, HasSubstr("  'layers.1.norm.weight' is missing\n"));
+  EXPECT_THAT(text, HasSubstr("session: 0.0 MiB of KV caches"));
+}
+
+// Values computed once by the formula with Python's integers and doubles.
+TEST_F(ModelTest, DrawsTheSameRandomWeightsEverywhere) {
+  auto drawn = Model::random(artifact, 42);
+  ASSERT_TRUE(drawn.ok());
+  model = *drawn;
+  EXPECT_EQ(model->copiedBytes(), 48u);
+  EXPECT_THAT(slot<float>(0, 4), ElementsAre(0.0283439811f, 0.03078367f,
+                                             -0.00509222364f, -0.00828379393f));
+  EXPECT_THAT(slot<uint16_t>(1, 2), ElementsAre(0x3f7b, 0x3f73));
+  EXPECT_THAT(slot<uint16_t>(2, 2), ElementsAre(0x3f70, 0x3f82));
+  auto again = Model::random(artifact, 43);
+  ASSERT_TRUE(again.ok());
+  EXPECT_NE(*static_cast<const float *>((*again)->slots()[0]),
+            slot<float>(0, 1)[0]);
+}

@@ -1,0 +1,167 @@
+#include "runtime/Session.h"
+
+#include "test/runtime/Fixtures.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <numeric>
+#include <thread>
+
+using namespace cria;
+using namespace cria::test;
+using testing::ElementsAre;
+
+namespace {
+
+class SessionTest : public testing::Test {
+protected:
+  void SetUp() override {
+    auto artifact =
+        Artifact::open(folder.write("x.cria", artifactOf(fakeManifest())));
+    ASSERT_TRUE(artifact.ok()) << artifact.status().message();
+    folder.write("model.safetensors", safetensorsOf(fakeTensors()));
+    auto bound = Model::bind(*artifact, folder.path());
+    ASSERT_TRUE(bound.ok()) << bound.status().message();
+    model = *bound;
+  }
+  std::unique_ptr<Session> session(int threads = 2) {
+    return std::move(*Session::create(model, threads));
+  }
+  /// The logits of each id, as fakeManifest describes them.
+  static std::vector<float> expected(const std::vector<int32_t> &ids) {
+    std::vector<float> logits;
+    float sums[2] = {};
+    for (size_t position = 0; position < ids.size(); ++position) {
+      for (int v = 0; v < 2; ++v)
+        sums[v] += static_cast<float>(ids[position] * 2 + v);
+      for (int v = 0; v < 5; ++v)
+        logits.push_back(sums[v % 2] + static_cast<float>(3 + 2 * (v % 2)) +
+                         std::cos(static_cast<float>(position)));
+    }
+    return logits;
+  }
+
+  TemporaryFolder folder;
+  std::shared_ptr<const Model> model;
+  std::vector<int32_t> ids = {1, 0, 4, 2, 3, 3, 1, 0, 2};
+};
+
+void expectNear(const std::vector<float> &found,
+                const std::vector<float> &expected) {
+  ASSERT_EQ(found.size(), expected.size());
+  for (size_t i = 0; i < found.size(); ++i)
+    EXPECT_NEAR(found[i], expected[i], 1e-4) << i;
+}
+
+} // namespace
+
+TEST_F(SessionTest, ChunksWholePromptsAndSingleStepsAgree) {
+  std::vector<float> whole(45), steps(45), last(5);
+  ASSERT_TRUE(
+      session()->feed(ids.data(), 9, CRIA_LOGITS_ALL, whole.data()).ok());
+  expectNear(whole, expected(ids));
+  auto stepwise = session(1);
+  for (size_t i = 0; i < ids.size(); ++i)
+    ASSERT_TRUE(
+        stepwise->feed(&ids[i], 1, CRIA_LOGITS_LAST, &steps[i * 5]).ok());
+  expectNear(steps, expected(ids));
+  ASSERT_TRUE(
+      session()->feed(ids.data(), 9, CRIA_LOGITS_LAST, last.data()).ok());
+  expectNear(last, {whole.begin() + 40, whole.end()});
+}
+
+TEST_F(SessionTest, FeedsWithoutLogits) {
+  auto quiet = session();
+  ASSERT_TRUE(quiet->feed(ids.data(), 1, CRIA_LOGITS_NONE, nullptr).ok());
+  ASSERT_TRUE(quiet->feed(&ids[1], 7, CRIA_LOGITS_NONE, nullptr).ok());
+  std::vector<float> last(5), all = expected(ids);
+  ASSERT_TRUE(quiet->feed(&ids[8], 1, CRIA_LOGITS_ALL, last.data()).ok());
+  expectNear(last, {all.begin() + 40, all.end()});
+  EXPECT_EQ(quiet->position(), 9);
+  EXPECT_EQ(quiet->prefillTime().tokens, 7);
+  EXPECT_EQ(quiet->decodeTime().tokens, 2);
+}
+
+TEST_F(SessionTest, RefusesWhatDoesNotFitTheContextWithBothNumbers) {
+  auto full = session();
+  ASSERT_TRUE(full->feed(ids.data(), 9, CRIA_LOGITS_NONE, nullptr).ok());
+  EXPECT_THAT(full->feed(ids.data(), 4, CRIA_LOGITS_NONE, nullptr),
+              fails(CRIA_OUT_OF_RANGE, "4 ids at position 9 make 13, the "
+                                       "artifact's context holds 12"));
+  EXPECT_EQ(full->position(), 9);
+  EXPECT_TRUE(full->feed(ids.data(), 3, CRIA_LOGITS_NONE, nullptr).ok());
+  EXPECT_THAT(full->feed(ids.data(), 1, CRIA_LOGITS_NONE, nullptr),
+              fails(CRIA_OUT_OF_RANGE, "make 13"));
+}
+
+TEST_F(SessionTest, RefusesIdsOutsideTheVocabulary) {
+  for (int32_t bad : {-1, 5, INT32_MAX, INT32_MIN}) {
+    std::vector<int32_t> some = {1, 2, bad};
+    auto fresh = session();
+    EXPECT_THAT(
+        fresh->feed(some.data(), 3, CRIA_LOGITS_NONE, nullptr),
+        fails(CRIA_INVALID_ARGUMENT,
+              "id " + std::to_string(bad) + " at index 2, expected 0 to 4"));
+    EXPECT_EQ(fresh->position(), 0);
+  }
+  EXPECT_THAT(session()->feed(ids.data(), 0, CRIA_LOGITS_NONE, nullptr),
+              fails(CRIA_INVALID_ARGUMENT, "no ids"));
+}
+
+TEST_F(SessionTest, RewindsToAnEarlierPosition) {
+  auto used = session();
+  ASSERT_TRUE(used->feed(ids.data(), 9, CRIA_LOGITS_NONE, nullptr).ok());
+  EXPECT_THAT(used->rewind(10), fails(CRIA_OUT_OF_RANGE, "position 10"));
+  EXPECT_THAT(used->rewind(-1), fails(CRIA_OUT_OF_RANGE, "position -1"));
+  ASSERT_TRUE(used->rewind(3).ok());
+  std::vector<float> logits(5);
+  ASSERT_TRUE(used->feed(&ids[3], 1, CRIA_LOGITS_LAST, logits.data()).ok());
+  std::vector<float> all = expected({ids.begin(), ids.begin() + 4});
+  expectNear(logits, {all.begin() + 15, all.end()});
+}
+
+TEST_F(SessionTest, StopsWhereCancelled) {
+  auto stopped = session();
+  stopped->cancel();
+  EXPECT_THAT(stopped->feed(ids.data(), 9, CRIA_LOGITS_NONE, nullptr),
+              fails(CRIA_CANCELLED, "cancelled after 0 of 9 ids"));
+  EXPECT_EQ(stopped->position(), 0);
+  EXPECT_TRUE(stopped->feed(ids.data(), 9, CRIA_LOGITS_NONE, nullptr).ok());
+}
+
+TEST_F(SessionTest, RefusesImpossibleThreadCounts) {
+  EXPECT_THAT(Session::create(model, -1).status(),
+              fails(CRIA_INVALID_ARGUMENT, "threads is -1"));
+  EXPECT_THAT(Session::create(model, INT32_MAX).status(),
+              fails(CRIA_INVALID_ARGUMENT, "expected 0 to 1024"));
+}
+
+TEST_F(SessionTest, SessionsOfOneModelRunSideBySide) {
+  std::vector<float> solo(45);
+  ASSERT_TRUE(
+      session()->feed(ids.data(), 9, CRIA_LOGITS_ALL, solo.data()).ok());
+  std::vector<std::vector<float>> results(4, std::vector<float>(45));
+  std::vector<std::thread> threads;
+  for (auto &result : results)
+    threads.emplace_back([&] {
+      for (int repeat = 0; repeat < 20; ++repeat)
+        (void)session()->feed(ids.data(), 9, CRIA_LOGITS_ALL, result.data());
+    });
+  for (std::thread &thread : threads)
+    thread.join();
+  for (const auto &result : results)
+    EXPECT_EQ(result, solo);
+}
+
+TEST_F(SessionTest, ReportsMemoryThatCannotBeHad) {
+  nlohmann::json manifest = fakeManifest();
+  manifest["arena"]["bytes"] = 1ll << 47;
+  auto artifact = Artifact::open(folder.write("y.cria", artifactOf(manifest)));
+  ASSERT_TRUE(artifact.ok());
+  auto bound = Model::bind(*artifact, folder.path());
+  ASSERT_TRUE(bound.ok());
+  EXPECT_THAT(Session::create(*bound, 1).status(),
+              fails(CRIA_RESOURCE_EXHAUSTED,
+                    "cannot allocate 140737488355328 bytes for scratch"));
+}

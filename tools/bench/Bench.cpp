@@ -1,0 +1,336 @@
+#include "tools/bench/Bench.h"
+
+#include "runtime/Session.h"
+#include "tools/bench/Rates.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <fstream>
+#include <unistd.h>
+
+namespace cria::bench {
+
+using Clock = std::chrono::steady_clock;
+
+static constexpr int repetitions = 5;
+static constexpr int64_t burstTokens = 8;
+static constexpr int64_t firstPrompt = 16;
+
+static double secondsSince(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+static double median(std::vector<double> values) {
+  auto middle = values.begin() + static_cast<int64_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+static void progress(const std::string &what) {
+  if (isatty(STDERR_FILENO))
+    fprintf(stderr, "cria-bench: %s\n", what.c_str());
+}
+
+namespace {
+
+/// What repetitions of one measurement gave.
+struct Samples {
+  std::vector<double> seconds, floors, fractions;
+  int64_t bytesWon = 0; // how often the bytes were the floor
+
+  void add(double taken, double bytesFloor, double computeFloor) {
+    double floor = std::max(bytesFloor, computeFloor);
+    seconds.push_back(taken);
+    floors.push_back(floor);
+    fractions.push_back(floor / taken);
+    bytesWon += bytesFloor >= computeFloor ? 1 : -1;
+  }
+
+  Measured summary(int64_t tokens) const {
+    Measured result;
+    result.seconds = median(seconds);
+    result.tokensPerSecond = static_cast<double>(tokens) / result.seconds;
+    result.floorSeconds = median(floors);
+    result.fraction = median(fractions);
+    result.boundByBytes = bytesWon > 0;
+    return result;
+  }
+};
+
+/// A session, and the loops that measure the machine beside it.
+class Bench {
+public:
+  Bench(const Model &model, Session &session, DType type)
+      : model(model), session(session), pool(session.threads()),
+        spans(weightSpans(model)), units(unitsFor(type)),
+        unitRates(units.size()) {}
+
+  /// Feeds ids until the caches hold `depth` positions.
+  Status fill(int64_t depth);
+  Result<Measured> decode(int64_t depth, int64_t tokens);
+  Result<Measured> prefill(int64_t tokens);
+  void rates(Report &report) const;
+
+private:
+  double readOnce();
+  double computeOnce();
+  Status feed(int64_t count);
+
+  const Model &model;
+  Session &session;
+  Pool pool; // for the loops; sleeps while the session runs
+  std::vector<Span> spans;
+  std::vector<Unit> units;
+  std::vector<double> readRates;
+  std::vector<std::vector<double>> unitRates;
+  std::vector<float> logits;
+  uint32_t state = 1; // of the ids
+};
+
+} // namespace
+
+double Bench::readOnce() {
+  readRates.push_back(readRate(pool, spans));
+  return readRates.back();
+}
+
+/// The rate of the fastest unit.
+double Bench::computeOnce() {
+  double best = 0;
+  for (size_t i = 0; i < units.size(); ++i) {
+    unitRates[i].push_back(computeRate(pool, units[i]));
+    best = std::max(best, unitRates[i].back());
+  }
+  return best;
+}
+
+/// Feeds `count` ids of a fixed pseudo-random text; the last one's logits.
+Status Bench::feed(int64_t count) {
+  auto vocab = static_cast<uint32_t>(model.manifest().vocabSize);
+  logits.resize(vocab);
+  std::vector<int32_t> ids;
+  for (int64_t i = 0; i < count; ++i) {
+    state = state * 1664525u + 1013904223u;
+    ids.push_back(static_cast<int32_t>((state >> 8) % vocab));
+  }
+  return session.feed(ids.data(), count, CRIA_LOGITS_LAST, logits.data());
+}
+
+Status Bench::fill(int64_t depth) {
+  if (depth <= session.position())
+    return Status();
+  progress("filling the KV caches to position " + std::to_string(depth));
+  return feed(depth - session.position());
+}
+
+Result<Measured> Bench::decode(int64_t depth, int64_t tokens) {
+  progress("decoding at depth " + std::to_string(depth));
+  const Plan &plan = model.manifest().plan;
+  uint64_t weightBytes = plan.decodeWeightBytes
+                             ? plan.decodeWeightBytes
+                             : model.manifest().weightBytes();
+  Samples samples;
+  double before = readOnce();
+  for (int64_t done = 0; done < tokens; done += burstTokens) {
+    int64_t burst = std::min(burstTokens, tokens - done);
+    Status status = session.rewind(depth);
+    Clock::time_point begin = Clock::now();
+    for (int64_t i = 0; i < burst && status.ok(); ++i)
+      status = feed(1);
+    double taken = secondsSince(begin) / static_cast<double>(burst);
+    if (!status.ok())
+      return status;
+    double after = readOnce();
+    double position =
+        static_cast<double>(depth) + static_cast<double>(burst - 1) / 2;
+    double bytes = static_cast<double>(weightBytes) +
+                   static_cast<double>(plan.cacheBytesPerPosition) * position;
+    // The burst took the mean time a byte of the passes around it.
+    double floor = bytes * (1 / before + 1 / after) / 2;
+    samples.add(taken, floor, 0);
+    before = after;
+  }
+  return samples.summary(1);
+}
+
+Result<Measured> Bench::prefill(int64_t tokens) {
+  progress("prefilling " + std::to_string(tokens) + " tokens");
+  const Plan &plan = model.manifest().plan;
+  double operations =
+      plan.prefillFlopsPerToken * static_cast<double>(tokens) + plan.headFlops;
+  auto bytes = static_cast<double>(plan.decodeWeightBytes);
+  Samples samples;
+  for (int i = 0; i <= repetitions; ++i) {
+    double readBefore = readOnce(), computeBefore = computeOnce();
+    Status status = session.rewind(0);
+    Clock::time_point begin = Clock::now();
+    if (status.ok())
+      status = feed(tokens);
+    double taken = secondsSince(begin);
+    if (!status.ok())
+      return status;
+    double readFloor = bytes * (1 / readBefore + 1 / readOnce()) / 2;
+    double computeFloor =
+        operations * (1 / computeBefore + 1 / computeOnce()) / 2;
+    if (i > 0) // the first one warms up
+      samples.add(taken, readFloor, computeFloor);
+  }
+  return samples.summary(tokens);
+}
+
+void Bench::rates(Report &report) const {
+  report.readRate = median(readRates);
+  for (size_t i = 0; i < units.size(); ++i)
+    report.computeRates.emplace_back(units[i].name, median(unitRates[i]));
+}
+
+/// Resident bytes of this process.
+static uint64_t residentBytes() {
+  std::ifstream statm("/proc/self/statm");
+  uint64_t total = 0, resident = 0;
+  statm >> total >> resident;
+  return resident * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+}
+
+/// The type of most weight bytes.
+static DType mainType(const Manifest &manifest) {
+  std::map<DType, uint64_t> bytes;
+  for (const WeightSpec &weight : manifest.weights)
+    bytes[weight.type] += weight.bytes() * weight.tensors();
+  auto most = std::max_element(
+      bytes.begin(), bytes.end(),
+      [](const auto &a, const auto &b) { return a.second < b.second; });
+  return most == bytes.end() ? DType::F32 : most->first;
+}
+
+/// Says what does not fit before anything is loaded, and picks the defaults.
+static Status settle(BenchOptions &options, const Manifest &manifest) {
+  int64_t context = manifest.maxSeq;
+  if (options.promptLength == 0)
+    options.promptLength = std::min<int64_t>(512, context);
+  int64_t longest = std::max(options.promptLength, firstPrompt);
+  for (int64_t depth : options.depths)
+    longest =
+        std::max(longest, depth + std::min(options.genLength, burstTokens));
+  if (longest <= context)
+    return Status();
+  return Status(CRIA_INVALID_ARGUMENT,
+                "the lengths need " + std::to_string(longest) +
+                    " positions, the artifact's context holds " +
+                    std::to_string(context));
+}
+
+/// What is known before anything is measured.
+static Report describe(const Model &model, DType type) {
+  const Manifest &manifest = model.manifest();
+  Report report;
+  report.artifact = model.artifact().path();
+  report.compiler = manifest.compiler;
+  report.target = manifest.kind + " " + manifest.arch + " " + manifest.cpu;
+  report.type = dtypeName(type);
+  report.artifactBytes = model.artifact().fileBytes();
+  report.weightBytes = manifest.weightBytes();
+  report.cacheBytes = manifest.cacheBytes();
+  report.bindSeconds = model.bindSeconds();
+  return report;
+}
+
+static Status measure(Bench &bench, const BenchOptions &options,
+                      Report &report) {
+  Status status = bench.fill(
+      *std::max_element(options.depths.begin(), options.depths.end()));
+  if (!status.ok())
+    return status;
+  for (int64_t depth : options.depths) {
+    Result<Measured> row = bench.decode(depth, options.genLength);
+    if (!row.ok())
+      return row.status();
+    report.decode.emplace_back(depth, *row);
+  }
+  for (auto [tokens, row] :
+       {std::make_pair(options.promptLength, &report.prefill),
+        std::make_pair(firstPrompt, &report.firstToken)}) {
+    Result<Measured> measured = bench.prefill(tokens);
+    if (!measured.ok())
+      return measured.status();
+    *row = *measured;
+  }
+  return Status();
+}
+
+Result<Report> runBench(const BenchOptions &given) {
+  BenchOptions options = given;
+  Clock::time_point begin = Clock::now();
+  auto artifact = Artifact::open(options.artifact);
+  if (!artifact.ok())
+    return artifact.status();
+  double openSeconds = secondsSince(begin);
+  Status status = settle(options, (*artifact)->manifest());
+  if (!status.ok())
+    return status;
+  progress(options.weights.empty() ? "drawing weights" : "binding weights");
+  auto model = options.weights.empty()
+                   ? Model::random(*artifact, options.seed)
+                   : Model::bind(*artifact, options.weights);
+  if (!model.ok())
+    return model.status();
+  auto session = Session::create(*model, options.threads);
+  if (!session.ok())
+    return session.status();
+  DType type = mainType((*model)->manifest());
+  Report report = describe(**model, type);
+  report.openSeconds = openSeconds;
+  report.threads = (*session)->threads();
+  report.promptLength = options.promptLength;
+  report.firstLength = firstPrompt;
+  Bench bench(**model, **session, type);
+  status = measure(bench, options, report);
+  if (!status.ok())
+    return status;
+  bench.rates(report);
+  report.residentBytes = residentBytes();
+  return report;
+}
+
+double Report::residentFraction() const {
+  return static_cast<double>(residentBytes) /
+         static_cast<double>(weightBytes + cacheBytes);
+}
+
+static nlohmann::json toJson(const Measured &row) {
+  return {{"seconds", row.seconds},
+          {"tokens_per_second", row.tokensPerSecond},
+          {"floor_seconds", row.floorSeconds},
+          {"floor", row.boundByBytes ? "read" : "compute"},
+          {"fraction", row.fraction}};
+}
+
+nlohmann::json toJson(const Report &report) {
+  nlohmann::json json = {{"artifact", report.artifact},
+                         {"artifact_bytes", report.artifactBytes},
+                         {"compiler", report.compiler},
+                         {"target", report.target},
+                         {"type", report.type},
+                         {"threads", report.threads},
+                         {"open_seconds", report.openSeconds},
+                         {"bind_seconds", report.bindSeconds},
+                         {"weight_bytes", report.weightBytes},
+                         {"cache_bytes", report.cacheBytes},
+                         {"resident_bytes", report.residentBytes},
+                         {"resident_fraction", report.residentFraction()},
+                         {"read_bytes_per_second", report.readRate}};
+  for (const auto &[name, rate] : report.computeRates)
+    json["operations_per_second"][name] = rate;
+  for (const auto &[depth, row] : report.decode) {
+    json["decode"].push_back(toJson(row));
+    json["decode"].back()["depth"] = depth;
+  }
+  json["prefill"] = toJson(report.prefill);
+  json["prefill"]["tokens"] = report.promptLength;
+  json["first_token"] = toJson(report.firstToken);
+  json["first_token"]["tokens"] = report.firstLength;
+  return json;
+}
+
+} // namespace cria::bench

@@ -1,0 +1,65 @@
+/// Timing a model beside what the machine can do.
+///
+/// The bandwidth of memory doubles and halves within minutes on shared
+/// machines. So every burst of decoding stands between two passes of a plain
+/// read loop over the same weights, every prefill between two runs of the
+/// multiply-add loops, and what is reported is the median of their ratios.
+#pragma once
+
+#include "runtime/Status.h"
+
+#include <nlohmann/json.hpp>
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace cria::bench {
+
+/// The command line.
+struct BenchOptions {
+  std::string artifact;
+  std::string weights; // "": random ones
+  uint64_t seed = 1;
+  int64_t promptLength = 0; // 0: 512, or what fits
+  int64_t genLength = 32;
+  std::vector<int64_t> depths = {0};
+  int threads = 0;
+  bool json = false;
+};
+
+/// One thing measured; medians.
+struct Measured {
+  double seconds = 0; // a token of decode, a whole prompt of prefill
+  double tokensPerSecond = 0;
+  double floorSeconds = 0;
+  double fraction = 0; // floor over time, the median over repetitions
+  bool boundByBytes = false;
+};
+
+/// All that was measured.
+struct Report {
+  std::string artifact, compiler, target, type;
+  uint64_t artifactBytes = 0, weightBytes = 0, cacheBytes = 0;
+  uint64_t residentBytes = 0;
+  double openSeconds = 0, bindSeconds = 0;
+  int threads = 0;
+  double readRate = 0;                                      // bytes a second
+  std::vector<std::pair<std::string, double>> computeRates; // operations a s
+  std::vector<std::pair<int64_t, Measured>> decode;         // by depth
+  int64_t promptLength = 0, firstLength = 0;
+  Measured prefill, firstToken;
+
+  /// Resident memory over weights and KV caches.
+  double residentFraction() const;
+};
+
+/// Loads and measures.
+Result<Report> runBench(const BenchOptions &options);
+
+/// The report for scripts.
+nlohmann::json toJson(const Report &report);
+
+} // namespace cria::bench

@@ -1,0 +1,102 @@
+/// cria-bench: how fast an artifact runs, and how near that is to what the
+/// machine can do.
+#include "tools/bench/Bench.h"
+
+#include "runtime/cpu/Features.h"
+
+#include <CLI/CLI.hpp>
+
+#include <cstdio>
+#include <new>
+#include <string>
+
+using namespace cria;
+using namespace cria::bench;
+
+static int fail(const std::string &message) {
+  fprintf(stderr, "cria-bench: error: %s\n", message.c_str());
+  return 1;
+}
+
+static void addOptions(CLI::App &app, BenchOptions &options) {
+  app.add_option("OUT.cria", options.artifact, "an artifact of cria-compile")
+      ->required();
+  auto *weights = app.add_option("--weights", options.weights,
+                                 "a folder with *.safetensors");
+  auto *seed = app.add_option("--random-weights", options.seed,
+                              "draw the weights from SEED (default: 1)");
+  seed->excludes(weights);
+  app.add_option("--prompt-len", options.promptLength,
+                 "tokens of the prefill (default: 512, or what fits)")
+      ->check(CLI::Range(1, 1 << 24));
+  app.add_option("--gen-len", options.genLength,
+                 "tokens decoded at each depth (default: 32)")
+      ->check(CLI::Range(1, 1 << 24));
+  app.add_option("--depth", options.depths,
+                 "positions before the decoded ones (default: 0)")
+      ->delimiter(',')
+      ->check(CLI::Range(0, 1 << 24));
+  app.add_option("--threads", options.threads, "threads (default: one a core)")
+      ->check(CLI::Range(1, 1024));
+  app.add_flag("--json", options.json, "print JSON, for scripts");
+}
+
+static void printRow(const std::string &what, const Measured &row) {
+  const char *bound = row.boundByBytes ? "read" : "compute";
+  printf("%-24s %10.1f tok/s %10.3f ms  floor %10.3f ms (%s)  %5.1f %%\n",
+         what.c_str(), row.tokensPerSecond, row.seconds * 1e3,
+         row.floorSeconds * 1e3, bound, row.fraction * 100);
+}
+
+static void print(const Report &report) {
+  printf("artifact   %s, %.1f KiB, %s\n", report.artifact.c_str(),
+         static_cast<double>(report.artifactBytes) / 1024,
+         report.compiler.c_str());
+  printf("target     %s; this CPU: %s, %d threads\n", report.target.c_str(),
+         cpuName().c_str(), report.threads);
+  printf("loaded     artifact in %.3f s, weights in %.3f s\n",
+         report.openSeconds, report.bindSeconds);
+  printf("weights    %.1f MiB of %s, KV caches %.1f MiB, resident %.1f MiB: "
+         "%.2f of both\n",
+         static_cast<double>(report.weightBytes) / (1 << 20),
+         report.type.c_str(),
+         static_cast<double>(report.cacheBytes) / (1 << 20),
+         static_cast<double>(report.residentBytes) / (1 << 20),
+         report.residentFraction());
+  printf("read       %.1f GB/s\n", report.readRate / 1e9);
+  for (const auto &[name, rate] : report.computeRates)
+    printf("compute    %.1f GFLOP/s, %s\n", rate / 1e9, name.c_str());
+  for (const auto &[depth, row] : report.decode)
+    printRow("decode at " + std::to_string(depth), row);
+  printRow("prefill of " + std::to_string(report.promptLength), report.prefill);
+  printRow("first token, prompt " + std::to_string(report.firstLength),
+           report.firstToken);
+}
+
+int main(int argc, char **argv) try {
+  CLI::App app{"Measures prefill and decode beside their floors: the bytes a "
+               "step reads over the read bandwidth, its operations over the "
+               "multiply-add rate, both measured between the repetitions. The "
+               "fraction is floor over time, the median of all repetitions."};
+  BenchOptions options;
+  addOptions(app, options);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success &help) {
+    return app.exit(help);
+  } catch (const CLI::ParseError &error) {
+    return fail(error.what()) + 1;
+  }
+  Result<Report> report = runBench(options);
+  if (!report.ok())
+    return fail(report.status().message());
+  if (options.json)
+    printf("%s\n", toJson(*report).dump(2).c_str());
+  else
+    print(*report);
+  if (fflush(stdout) != 0 || ferror(stdout))
+    return fail("cannot write the output");
+  return 0;
+} catch (const std::bad_alloc &) {
+  return fail("out of memory");
+}

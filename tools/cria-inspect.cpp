@@ -1,0 +1,132 @@
+/// cria-inspect: what an artifact is, and whether a checkpoint fits it.
+#include "runtime/Artifact.h"
+#include "runtime/Binding.h"
+#include "runtime/cpu/Features.h"
+
+#include <CLI/CLI.hpp>
+
+#include <cinttypes>
+#include <cstdio>
+#include <new>
+#include <string>
+
+using namespace cria;
+
+static int fail(const std::string &message) {
+  fprintf(stderr, "cria-inspect: error: %s\n", message.c_str());
+  return 1;
+}
+
+static void print(const char *key, const std::string &value) {
+  printf("%-10s %s\n", key, value.c_str());
+}
+
+/// The strings with spaces between them.
+static std::string join(const std::vector<std::string> &strings) {
+  std::string text;
+  for (const std::string &string : strings)
+    text += (text.empty() ? "" : " ") + string;
+  return text;
+}
+
+static void printTarget(const Manifest &manifest) {
+  print("target", manifest.kind + " " + manifest.arch + " " + manifest.os +
+                      " " + manifest.cpu);
+  print("features", join(manifest.features));
+  std::vector<std::string> missing = missingCpuFeatures(manifest.features);
+  if (!missing.empty())
+    print("", "this CPU lacks: " + join(missing));
+}
+
+static void printWeights(const Manifest &manifest) {
+  printf("\n%-16s %-6s %-16s %6s %12s  %s\n", "weights", "type", "shape",
+         "layers", "bytes", "checkpoint");
+  for (const WeightSpec &weight : manifest.weights)
+    printf("%-16s %-6s %-16s %6" PRIu64 " %12" PRIu64 "  %s\n",
+           weight.symbol.c_str(), dtypeName(weight.type),
+           shapeText(weight.shape).c_str(), weight.count,
+           weight.bytes() * weight.tensors(), weight.pattern.c_str());
+  for (const RopeSpec &rope : manifest.ropes)
+    printf("%-16s %-6s %-16s %6s %12" PRIu64 "  computed at bind\n",
+           rope.symbol.c_str(), "f32",
+           shapeText({2, rope.rows, rope.inverseFrequencies.size()}).c_str(),
+           "-", 2 * rope.bytes());
+  printf("%-16s %-6s %-16s %6s %12" PRIu64 "\n", "total", "", "", "",
+         manifest.weightBytes());
+}
+
+static void printSession(const Manifest &manifest) {
+  printf("\n%-16s %-6s %-30s %12s\n", "session", "type", "shape", "bytes");
+  for (const CacheSpec &cache : manifest.caches)
+    printf("%-16s %-6s %-30s %12" PRIu64 "\n", cache.symbol.c_str(),
+           cache.type.c_str(), shapeText(cache.shape).c_str(), cache.bytes);
+  printf("%-16s %-6s %-30s %12" PRIu64 "\n", "arena", "", "",
+         manifest.arenaBytes);
+}
+
+static void printArtifact(const Artifact &artifact) {
+  const Manifest &manifest = artifact.manifest();
+  print("artifact", artifact.path());
+  print("bytes", std::to_string(artifact.fileBytes()));
+  print("compiler", manifest.compiler);
+  if (!manifest.flags.is_null())
+    print("flags", manifest.flags.dump());
+  printTarget(manifest);
+  print("vocabulary", std::to_string(manifest.vocabSize));
+  print("context", std::to_string(manifest.maxSeq));
+  print("prefill", manifest.prefill + ", up to " +
+                       std::to_string(manifest.chunk) + " tokens a call");
+  print("decode", manifest.decode);
+  printWeights(manifest);
+  printSession(manifest);
+  printf("\nkernels\n");
+  for (const std::string &kernel : manifest.kernels)
+    printf("  %s\n", kernel.c_str());
+  if (!manifest.config.is_null())
+    printf("\nconfig\n%s\n", manifest.config.dump(2).c_str());
+}
+
+/// The pre-flight check; reads nothing but headers.
+static Status checkWeights(const Artifact &artifact,
+                           const std::string &weights) {
+  Result<Checkpoint> checkpoint = Checkpoint::open(weights);
+  if (!checkpoint.ok())
+    return checkpoint.status();
+  Binding binding = matchWeights(artifact.manifest(), *checkpoint);
+  printf("\n%s", bindingReport(binding, artifact.manifest(), weights).c_str());
+  return binding.status(weights);
+}
+
+int main(int argc, char **argv) try {
+  CLI::App app{"Prints what an artifact is; with weights, whether they fit."};
+  std::string path, weights;
+  app.add_option("OUT.cria", path, "an artifact of cria-compile")->required();
+  app.add_option("--weights", weights,
+                 "a folder with *.safetensors: the pre-flight check, from its "
+                 "headers alone");
+  bool raw = false;
+  app.add_flag("--json", raw, "print the manifest as it stands in the file");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success &help) {
+    return app.exit(help);
+  } catch (const CLI::ParseError &error) {
+    return fail(error.what()) + 1;
+  }
+  // Not Artifact::open: artifacts of other machines can be looked at.
+  auto artifact = Artifact::inspect(path);
+  if (!artifact.ok())
+    return fail(artifact.status().message());
+  if (raw)
+    printf("%s\n", (*artifact)->manifestText().c_str());
+  else
+    printArtifact(**artifact);
+  Status status;
+  if (!weights.empty())
+    status = checkWeights(**artifact, weights);
+  if (fflush(stdout) != 0 || ferror(stdout))
+    return fail("cannot write the output");
+  return status.ok() ? 0 : fail(status.message());
+} catch (const std::bad_alloc &) {
+  return fail("out of memory");
+}
