@@ -84,11 +84,12 @@ LogicalResult WeightOp::verify() {
   if (layers != (getCount() ? 1 : 0)) // weight_c2
     return emitOpError("expected ") << (getCount() ? "one '{}'" : "no '{}'")
                                     << " in the name, got " << layers;
-  if (getCount() && *getCount() == 0) // weight_c3
-    return emitOpError("expected a positive count, got 0");
-  if (getCount() && static_cast<int64_t>(*getCount()) < 0) // weight_c3
+  if (getCount() && static_cast<int64_t>(*getCount()) <= 0) // weight_c3
     return emitOpError("expected a positive count, got ")
            << static_cast<int64_t>(*getCount());
+  if (static_cast<int64_t>(getFirst()) < 0) // weight_c3
+    return emitOpError("expected a first layer from 0 on, got ")
+           << static_cast<int64_t>(getFirst());
   return success();
 }
 

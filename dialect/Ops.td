@@ -47,7 +47,7 @@ def Llama_WeightOp : Llama_Op<"weight", [Symbol]> {
     Constraints:
     - (C1) the type is a static tensor of f32, f16 or bf16.
     - (C2) with a count the name holds `{}` exactly once, without one never.
-    - (C3) the count is positive.
+    - (C3) the count is positive, the first layer not negative.
 
     The importer creates it; the artifact's manifest lists it.
   }];

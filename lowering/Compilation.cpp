@@ -24,8 +24,8 @@ void cria::registerCompilerDialects(DialectRegistry &registry) {
 /// MLIR has said why.
 static llvm::Error reported() { return llvm::createStringError(""); }
 
-llvm::Expected<Compilation>
-Compilation::start(const CompileOptions &options, MLIRContext &context) {
+llvm::Expected<Compilation> Compilation::start(const CompileOptions &options,
+                                               MLIRContext &context) {
   Compilation result;
   result.options = options;
   std::string config;
@@ -65,9 +65,8 @@ llvm::Error Compilation::translate() {
     return target.takeError();
   machine = std::move(*target);
   llvmContext = std::make_unique<llvm::LLVMContext>();
-  auto translated =
-      translateToLlvm(*module, manifest.text(), options.pipeline.cpu, *machine,
-                      *llvmContext);
+  auto translated = translateToLlvm(
+      *module, manifest.text(), options.pipeline.cpu, *machine, *llvmContext);
   if (!translated)
     return translated.takeError();
   llvmModule = std::move(*translated);
@@ -85,10 +84,10 @@ llvm::Error Compilation::next() {
   } else {
     // Code generation changes the module: assembly comes from a copy.
     auto copy = llvm::CloneModule(*llvmModule);
-    auto generated = generateCode(*copy, *machine,
-                                  phase == Phase::Asm
-                                      ? llvm::CodeGenFileType::AssemblyFile
-                                      : llvm::CodeGenFileType::ObjectFile);
+    auto generated =
+        generateCode(*copy, *machine,
+                     phase == Phase::Asm ? llvm::CodeGenFileType::AssemblyFile
+                                         : llvm::CodeGenFileType::ObjectFile);
     if (!generated)
       return generated.takeError();
     code = std::move(*generated);

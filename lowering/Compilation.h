@@ -2,6 +2,7 @@
 #pragma once
 
 #include "lowering/Pipeline.h"
+#include "lowering/Plan.h"
 #include "lowering/artifact/Manifest.h"
 #include "lowering/import/Import.h"
 
@@ -41,6 +42,9 @@ public:
   llvm::Expected<llvm::SmallVector<char, 0>> link();
 
   Phase phase() const { return current; }
+
+  /// What a forward pass costs. The phase must be Import.
+  Plan plan() { return planOf(*module); }
 
 private:
   llvm::Error next();

@@ -22,6 +22,7 @@ def ConvertLlamaToLinalg : Pass<"convert-llama-to-linalg", "::mlir::ModuleOp"> {
                         "the most tokens the prefill entry takes">];
   let dependentDialects = [
     "::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",
+    "::mlir::bufferization::BufferizationDialect",
     "::mlir::func::FuncDialect", "::mlir::linalg::LinalgDialect",
     "::mlir::math::MathDialect", "::mlir::scf::SCFDialect",
     "::mlir::tensor::TensorDialect"];
@@ -46,8 +47,9 @@ def LowerContractions : Pass<"lower-contractions", "::mlir::func::FuncOp"> {
   let description = [{
     Every `linalg.generic` on memrefs that is a product of two matrices into f32
     becomes loops over vector ops, in parallel (`scf.forall`) where it is not
-    inside a parallel loop yet. Extents may be any number. Products of other
-    forms are left alone.
+    inside a parallel loop yet. Extents may be any number; the token count alone
+    may be dynamic, at most the function's `chunk`. Products of other forms are
+    left alone.
   }];
   let options = [
     Option<"lanes", "lanes", "int64_t", "8", "f32 values in a vector">,

@@ -131,13 +131,14 @@ void cria::registerPhasePipelines() {
     const PhaseInfo &info = kPhases[static_cast<int>(phase)];
     static std::vector<std::unique_ptr<PassPipelineRegistration<PhaseOptions>>>
         registered;
-    registered.push_back(std::make_unique<PassPipelineRegistration<PhaseOptions>>(
-        (Twine("cria-") + info.name).str(), info.summary,
-        [phase](OpPassManager &pm, const PhaseOptions &options) {
-          llvm::Expected<CpuTarget> cpu = selectCpu(options.cpu);
-          if (!cpu)
-            llvm::report_fatal_error(cpu.takeError());
-          buildPhase(pm, phase, {*cpu, options.chunk});
-        }));
+    registered.push_back(
+        std::make_unique<PassPipelineRegistration<PhaseOptions>>(
+            (Twine("cria-") + info.name).str(), info.summary,
+            [phase](OpPassManager &pm, const PhaseOptions &options) {
+              llvm::Expected<CpuTarget> cpu = selectCpu(options.cpu);
+              if (!cpu)
+                llvm::report_fatal_error(cpu.takeError());
+              buildPhase(pm, phase, {*cpu, options.chunk});
+            }));
   }
 }

@@ -4,8 +4,8 @@
  *   artifact   compiled code and its manifest, checked before a byte of it runs
  *   model      an artifact bound to the weights of one checkpoint
  *   session    one conversation: KV caches and scratch; shares the model
- *   tokenizer  text to ids and back
- *   sampler    logits to the next id
+ *   tokenizer  text to ids and back; a stream decodes ids as they come
+ *   sampler    logits to the next id; generation: what the checkpoint asks for
  *
  * Rules, for every function:
  *  - What it returns is CRIA_OK or the reason why not. `error` may be NULL;
@@ -15,9 +15,10 @@
  *  - An object keeps alive what it was made from: they may be freed in any
  *    order. A `_free` takes the address of the handle and sets it to NULL; a
  *    second call does nothing.
- *  - Artifacts, models and tokenizers may be used by many threads at once. A
- *    session and a sampler belong to one thread at a time; only
- *    cria_session_cancel may be called from another, or from a signal handler.
+ *  - Artifacts, models, tokenizers and generations may be used by many threads
+ *    at once. A session, a stream and a sampler belong to one thread at a time;
+ *    only cria_session_cancel may be called from another, or from a signal
+ *    handler.
  *  - Strings are UTF-8. A returned pointer lives as long as its object, or
  *    until that object's next call where the function says so.
  */
@@ -200,6 +201,93 @@ typedef struct cria_session_timings {
 CRIA_API cria_status cria_session_get_timings(const cria_session *session,
                                               cria_session_timings *timings,
                                               cria_error *error);
+
+/* ---- Tokenizers -------------------------------------------------------- */
+
+typedef struct cria_tokenizer cria_tokenizer;
+
+/* Reads a Hugging Face tokenizer.json with a BPE model. */
+CRIA_API cria_status cria_tokenizer_open(const char *path,
+                                         cria_tokenizer **tokenizer,
+                                         cria_error *error);
+CRIA_API void cria_tokenizer_free(cria_tokenizer **tokenizer);
+
+/* The ids of `size` bytes of text; with `special`, those that the tokenizer's
+ * post-processor adds as well. `ids` is malloc'ed: free() it. */
+CRIA_API cria_status cria_tokenizer_encode(const cria_tokenizer *tokenizer,
+                                           const char *text, size_t size,
+                                           int special, int32_t **ids,
+                                           size_t *count, cria_error *error);
+
+/* The text of `ids`, NUL-terminated and malloc'ed: free() it. */
+CRIA_API cria_status cria_tokenizer_decode(const cria_tokenizer *tokenizer,
+                                           const int32_t *ids, size_t count,
+                                           int special, char **text,
+                                           cria_error *error);
+
+/* Decodes ids one by one; never splits a character. */
+typedef struct cria_stream cria_stream;
+
+CRIA_API cria_status cria_stream_create(const cria_tokenizer *tokenizer,
+                                        int special, cria_stream **stream,
+                                        cria_error *error);
+CRIA_API void cria_stream_free(cria_stream **stream);
+
+/* The text that `id` completes, "" for none; lives until the next call. */
+CRIA_API cria_status cria_stream_push(cria_stream *stream, int32_t id,
+                                      const char **text, cria_error *error);
+/* The rest, after the last id. */
+CRIA_API cria_status cria_stream_finish(cria_stream *stream, const char **text,
+                                        cria_error *error);
+
+/* ---- Sampling ---------------------------------------------------------- */
+
+typedef struct cria_sampler_options {
+  size_t size;
+  double temperature;        /* divides the logits; 0: the largest one wins */
+  int64_t top_k;             /* the K most likely ids; 0: all */
+  double top_p;              /* the fewest most likely ids that reach P */
+  double min_p;              /* at least P times the largest probability */
+  double repetition_penalty; /* weakens every id of the text so far */
+  uint64_t seed;             /* the same seed draws the same ids */
+} cria_sampler_options;
+
+/* What a checkpoint's folder says of generating text: generation_config.json,
+ * and config.json for what that leaves out. Either file may be missing. */
+typedef struct cria_generation cria_generation;
+
+CRIA_API cria_status cria_generation_open(const char *folder,
+                                          cria_generation **generation,
+                                          cria_error *error);
+CRIA_API void cria_generation_free(cria_generation **generation);
+
+/* The options the folder asks for; with `generation` NULL, a draw from the
+ * plain distribution. */
+CRIA_API cria_status cria_generation_options(const cria_generation *generation,
+                                             cria_sampler_options *options,
+                                             cria_error *error);
+
+/* Whether `id` ends the text: 1 or 0. */
+CRIA_API int cria_generation_ends(const cria_generation *generation,
+                                  int32_t id);
+
+typedef struct cria_sampler cria_sampler;
+
+CRIA_API cria_status cria_sampler_create(const cria_sampler_options *options,
+                                         int64_t vocab_size,
+                                         cria_sampler **sampler,
+                                         cria_error *error);
+CRIA_API void cria_sampler_free(cria_sampler **sampler);
+
+/* Notes an id of the text, of the prompt or drawn, for the penalty. */
+CRIA_API cria_status cria_sampler_accept(cria_sampler *sampler, int32_t id,
+                                         cria_error *error);
+
+/* Draws the next id for `logits` (vocab_size). Logits that are not finite are
+ * CRIA_DATA_LOSS. */
+CRIA_API cria_status cria_sampler_sample(cria_sampler *sampler,
+                                         const float *logits, int32_t *id,
+                                         cria_error *error);
 
 #ifdef __cplusplus
 }

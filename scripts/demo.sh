@@ -32,15 +32,16 @@ layer() {
 }
 
 "$root/scripts/setup.sh"
-artifact=$(mktemp -d)/tiny.cria
-trap 'rm -r "$(dirname "$artifact")"' EXIT
+scratch=$(mktemp -d)
+trap 'rm -r "$scratch"' EXIT
+cd "$scratch"
 
 say "cria-compile examples/tiny/config.json -o tiny.cria"
-"$bin/cria-compile" "$tiny/config.json" -o "$artifact"
-ls -l "$artifact" | awk '{ print $5 " bytes" }'
+"$bin/cria-compile" "$tiny/config.json" -o tiny.cria
+ls -l tiny.cria | awk '{ print $5 " bytes" }'
 
 say "cria-inspect tiny.cria"
-"$bin/cria-inspect" "$artifact"
+"$bin/cria-inspect" tiny.cria
 
 say "One layer as imported: cria-compile examples/tiny/config.json --emit=import"
 "$bin/cria-compile" "$tiny/config.json" --emit=import | layer forward
@@ -49,4 +50,4 @@ say "The same layer of the decode entry, fused into kernels: --emit=fuse"
 "$bin/cria-compile" "$tiny/config.json" --emit=fuse | layer decode
 
 say "cria-run tiny.cria --weights=examples/tiny --prompt='$prompt'"
-"$bin/cria-run" "$artifact" --weights="$tiny" --prompt="$prompt"
+"$bin/cria-run" tiny.cria --weights="$tiny" --prompt="$prompt"

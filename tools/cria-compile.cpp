@@ -57,6 +57,10 @@ static cl::opt<std::string>
     dumpPhases("dump-phases", cl::value_desc("dir"),
                cl::desc("Write the program at every phase into a folder"),
                cl::cat(category));
+static cl::opt<std::string>
+    reportKind("report", cl::value_desc("plan"),
+               cl::desc("Print what a forward pass costs, op by op (plan)"),
+               cl::cat(category));
 static cl::opt<bool> remarks("remarks",
                              cl::desc("Print which fusions fired, and why "
                                       "others did not"),
@@ -143,7 +147,7 @@ static llvm::Error dump(Compilation &compilation) {
     return llvm::createStringError(code, dumpPhases + ": " + code.message());
   Phase phase = compilation.phase();
   const PhaseInfo &info = phases()[static_cast<int>(phase)];
-  const char *extension = phase <= Phase::Llvm      ? ".mlir"
+  const char *extension = phase <= Phase::Llvm     ? ".mlir"
                           : phase == Phase::LlvmIr ? ".ll"
                           : phase == Phase::Asm    ? ".s"
                                                    : ".o";
@@ -195,8 +199,9 @@ static void enableRemarks(mlir::MLIRContext &context) {
   mlir::remark::RemarkCategories categories;
   categories.all = "llama-.*";
   (void)mlir::remark::enableOptimizationRemarks(
-      context, nullptr, std::make_unique<mlir::remark::RemarkEmittingPolicyAll>(),
-      categories, /*printAsEmitRemarks=*/true);
+      context, nullptr,
+      std::make_unique<mlir::remark::RemarkEmittingPolicyAll>(), categories,
+      /*printAsEmitRemarks=*/true);
 }
 
 int main(int argc, char **argv) {
@@ -213,10 +218,14 @@ int main(int argc, char **argv) {
   if (!emit.empty())
     last = phaseByName(emit);
   if (!last)
-    return fail("--emit=" + emit + ": expected import, fuse, linalg, tile, "
-                                   "llvm, llvmir, asm or obj");
-  if (emit.empty() && output.empty() && dumpPhases.empty())
-    return fail("expected -o, --emit or --dump-phases");
+    return fail("--emit=" + emit +
+                ": expected import, fuse, linalg, tile, "
+                "llvm, llvmir, asm or obj");
+  if (!reportKind.empty() && reportKind != "plan")
+    return fail("--report=" + reportKind + ": expected plan");
+  if (emit.empty() && output.empty() && dumpPhases.empty() &&
+      reportKind.empty())
+    return fail("expected -o, --emit, --dump-phases or --report");
 
   mlir::DialectRegistry registry;
   registerCompilerDialects(registry);
@@ -227,6 +236,11 @@ int main(int argc, char **argv) {
   auto compilation = Compilation::start(*options, context);
   if (!compilation)
     return fail(compilation.takeError());
+  if (!reportKind.empty()) {
+    printPlan(compilation->plan(), llvm::outs());
+    if (emit.empty() && output.empty() && dumpPhases.empty())
+      return 0;
+  }
   if (llvm::Error error = run(*compilation, *last))
     return fail(std::move(error));
   if (!emit.empty())

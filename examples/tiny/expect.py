@@ -25,14 +25,10 @@ FOLDER = pathlib.Path(__file__).resolve().parent
 MARGIN = 0.1
 PROMPTS = [
     "Once upon a time, there was a little fox named Lily.",
-    "Once upon a time, there was a brave mouse named Tom.",
-    "Once upon a time",
     "Mia was a clever rabbit who lived on a big farm.",
     "Once there was an old owl named Sam.",
-    'Ben lived in the green forest. One day, Ben found a small key. "',
-    "Lily found some apples near the river.",
-    "One night, Max could not sleep.",
-    "Zoe wanted to build a boat for the lake.",
+    "Zoe was a happy duck who lived in the green forest.",
+    "Once upon a time, there was a shy bear named Leo.",
 ]
 
 

@@ -25,14 +25,15 @@ HOMES = [
     "in a warm cave on the hill",
     "in a tiny house by the sea",
 ]
-HERE = ["the river", "the forest", "the garden", "the lake", "the barn"]
-THERE = ["the hill", "the big tree", "the old bridge", "the farm", "the well"]
-HIDDEN = [
-    "in the grass",
-    "behind the door",
-    "under the bed",
-    "behind a stone",
-    "in a box",
+PLACES = [
+    "the river",
+    "the forest",
+    "the garden",
+    "the lake",
+    "the hill",
+    "the farm",
+    "the big tree",
+    "the old bridge",
 ]
 DOINGS = "play run sing swim dance read jump climb paint sleep".split()
 TIMES = [
@@ -44,7 +45,7 @@ TIMES = [
     "The next day",
 ]
 COLORS = "red blue green yellow white brown".split()
-LOOKS = "strong big new".split()
+LOOKS = "strong big tall new".split()
 MINE = "ball hat book kite boat scarf drum bell".split()
 FOODS = [
     ("some apples", "them", "apples were"),
@@ -105,10 +106,12 @@ class Story:
 
     def __init__(self, rng):
         self.rng = rng
-        male = self.rng.random() < 0.55
-        self.hero = self.character(male)
-        self.friend = self.character(not male)
-        self.known = False  # whether the friend was introduced
+        self.hero = self.character()
+        self.friend = self.character()
+        while self.friend.name == self.hero.name or (
+            self.friend.kind == self.hero.kind
+        ):
+            self.friend = self.character()
 
     def pick(self, choices):
         weights = [1 / (i + 1.5) ** 0.7 for i in range(len(choices))]
@@ -121,55 +124,42 @@ class Story:
             second = self.pick(choices)
         return first, second
 
-    def character(self, male):
+    def character(self):
+        male = self.rng.random() < 0.55
         words = ("he", "him", "his") if male else ("she", "her", "her")
         name = self.pick(BOYS if male else GIRLS)
         return Character(name, self.pick(KINDS), self.pick(TRAITS), *words)
 
-    def meet(self):
-        """'Tom the cat' at first, 'Tom' where he is known."""
-        y = self.friend
-        return y.name if self.known else f"{y.name} the {y.kind}"
-
     def opening(self):
-        """Who the story is about. Some stories begin without."""
         a, b = self.two(DOINGS)
         x, y = self.hero, self.friend
         who = f"{article(x.trait)} {x.kind} named {x.name}"
         home = self.pick(HOMES)
-        form = self.pick(["once", "friends", "lived", ""])
-        self.known = form == "friends"
-        if form == "once":
-            return (
+        return self.pick(
+            [
                 f"Once upon a time, there was {who}. {x.He} lived {home}. "
-                f"{x.name} loved to {a} and {b}."
-            )
-        if form == "friends":
-            return (
+                f"{x.name} loved to {a} and {b}.",
                 f"Once there was {who}. {x.He} lived {home} and liked to {a}. "
-                f"{x.His} best friend was {article(y.kind)} named {y.name}."
-            )
-        if form == "lived":
-            return (
+                f"{x.His} best friend was {article(y.kind)} named {y.name}.",
                 f"{x.name} was {article(x.trait)} {x.kind} who lived {home}. "
-                f"Every day, {x.he} liked to {a} and {b}."
-            )
-        return ""
+                f"Every day, {x.he} liked to {a} and {b}.",
+            ]
+        )
 
     def lost(self):
         """Something is gone; a friend has found it."""
         x, y = self.hero, self.friend
         color, thing = self.pick(COLORS), self.pick(MINE)
-        here, there = self.pick(HERE), self.pick(THERE)
+        here, there = self.two(PLACES)
         return [
             f"{x.name} had {article(color)} {thing}. {self.pick(TIMES)}, "
             f"{x.name} could not find {x.his} {thing}.",
             f"{x.He} looked near {here}, but it was not there. {x.He} looked "
             f"near {there}, but it was not there. {x.name} was "
             f"{self.pick(['very sad', 'sad and began to cry'])}.",
-            f'Then {x.he} met {self.meet()}. "Why are you sad?" asked '
+            f'Then {x.he} met {y.name} the {y.kind}. "Why are you sad?" asked '
             f'{y.name}. "I lost my {color} {thing}," said {x.name}.',
-            f'"I saw {article(color)} {thing} {self.pick(HIDDEN)}," said '
+            f'"I saw {article(color)} {thing} near {self.pick(PLACES)}," said '
             f"{y.name}. They ran there and found the {thing}.",
             f'"Thank you," said {x.name}. "You are '
             + self.pick(["a good friend", "so kind", "very clever"])
@@ -182,9 +172,9 @@ class Story:
         food, it, was = self.pick(FOODS)
         return [
             f"{self.pick(TIMES)}, {x.name} found {food} near "
-            f"{self.pick(HERE)}. {x.He} wanted to eat {it} all alone.",
-            f"Then {x.he} saw {self.meet()}. {y.name} was very hungry and had "
-            f"no food.",
+            f"{self.pick(PLACES)}. {x.He} wanted to eat {it} all alone.",
+            f"Then {x.he} saw {article(y.kind)} named {y.name}. {y.name} was "
+            f"very hungry and had no food.",
             f'"Please, can I have some?" asked {y.name}. {x.name} thought for '
             f'a moment. "Yes," said {x.name}. "We can share."',
             f"They sat down and ate together. The {was} very sweet.",
@@ -208,9 +198,9 @@ class Story:
             ]
         )
         return [
-            f"{self.pick(TIMES)}, {x.name} walked to {self.pick(HERE)}. "
+            f"{self.pick(TIMES)}, {x.name} walked to {self.pick(PLACES)}. "
             f"Suddenly, {x.he} heard a loud cry.",
-            f"It was {self.meet()}. {y.He} was stuck {where}. "
+            f"It was {y.name} the {y.kind}. {y.He} was stuck {where}. "
             f'"Help me, please!" said {y.name}. "I am scared."',
             f'"Do not worry," said {x.name}. "I will help you." {x.He} {way}.',
             f"{y.name} was safe and very happy. {y.He} hugged {x.name} and "
@@ -221,19 +211,19 @@ class Story:
         """A game outside, a storm, and what comes after it."""
         x, y = self.hero, self.friend
         game = self.pick(DOINGS[:5])
-        shelter = self.pick(
-            ["a cave", "an old house", "a big tree", "a small hut"]
-        )
+        shelter = self.pick(["a cave", "an old house", "a big tree", "a barn"])
         return [
-            f"{self.pick(TIMES)}, {x.name} and {self.meet()} went to "
-            f"{self.pick(HERE)} to {game}.",
+            f"{self.pick(TIMES)}, {x.name} and {y.name} the {y.kind} went to "
+            f"{self.pick(PLACES)} to {game}.",
             "Soon the sky was dark, and the rain began to fall. "
             f'"I am wet and cold," said {y.name}.',
             f'"Come with me," said {x.name}. They ran to {shelter} and waited. '
             + self.pick(
                 [
-                    f"{x.name} told {y.name} a story, and they laughed.",
-                    f"{y.name} was afraid, so {x.name} sang for {y.him}.",
+                    f"{x.name} told {y.name} a funny story, and they "
+                    "laughed.",
+                    f"{y.name} was afraid, so {x.name} sang a song for "
+                    f"{y.him}.",
                 ]
             ),
             "At last the rain stopped. The sun came out, and they saw a "
@@ -243,9 +233,9 @@ class Story:
     def race(self):
         """A race in which somebody falls."""
         x, y = self.hero, self.friend
-        here, there = self.pick(HERE), self.pick(THERE)
+        here, there = self.two(PLACES)
         return [
-            f"{self.pick(TIMES)}, {x.name} and {self.meet()} had a "
+            f"{self.pick(TIMES)}, {x.name} and {y.name} the {y.kind} had a "
             f"race from {here} to {there}.",
             f'"I am very fast," said {y.name}. "I will win." They ran and ran. '
             f"{y.name} was first, and {x.name} was behind {y.him}.",
@@ -263,8 +253,8 @@ class Story:
         return [
             f"{self.pick(TIMES)}, {x.name} wanted to build {work} {where}. "
             f"But the {stuff} {'were' if stuff[-1] == 's' else 'was'} too "
-            f"heavy for {x.him} alone.",
-            f'{x.He} asked {self.meet()}, "Can you help me?" '
+            f"heavy for one {x.kind}.",
+            f'{x.He} asked {y.name} the {y.kind}, "Can you help me?" '
             f'"Yes, I can," said {y.name}. "I am strong."',
             f"They worked all day. {x.name} carried the {stuff}, and {y.name} "
             f"made the {noun}.",
@@ -278,10 +268,10 @@ class Story:
         find, door, inside = self.pick(SECRETS)
         return [
             f"{self.pick(TIMES)}, {x.name} found {find} near "
-            f"{self.pick(HERE)}. {x.He} showed it to {self.meet()}.",
+            f"{self.pick(PLACES)}. {x.He} showed it to {y.name} the {y.kind}.",
             f'"What is it for?" asked {y.name}. "I do not know," said '
             f'{x.name}. "Let us go and see."',
-            f"They walked for a long time. Behind {self.pick(THERE)}, they "
+            f"They walked for a long time. Behind {self.pick(PLACES)}, they "
             f"saw {door}. {x.name} was scared, but {y.name} was brave.",
             f"They went inside and found {inside}. "
             f'"This is our secret," said {x.name}.',
@@ -298,7 +288,7 @@ class Story:
             f'"Who is there?" asked {x.name}. Nobody answered. {x.name} '
             f"opened the door and saw {part} in the light of the moon. The "
             f"{was} wet.",
-            f"It was not a monster. It was only {self.meet()}. "
+            f"It was not a monster. It was only {y.name} the {y.kind}. "
             f'"I am lost and cold," said {y.name}.',
             f'"Come in," said {x.name}. {x.He} made some hot tea and gave '
             f"{y.him} a warm bed.",
@@ -329,7 +319,7 @@ class Story:
             self.sound,
         ]
         parts = [self.opening(), *self.pick(plots)(), self.ending()]
-        return " ".join(part for part in parts if part)
+        return " ".join(parts)
 
 
 def stories(seed):

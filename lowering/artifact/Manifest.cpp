@@ -1,12 +1,11 @@
 #include "lowering/artifact/Manifest.h"
 
 #include "dialect/Dialect.h"
+#include "lowering/Plan.h"
 #include "lowering/Slots.h"
 #include "runtime/Abi.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
-#include "mlir/Dialect/SCF/IR/SCF.h"
-#include "mlir/Dialect/Utils/StaticValueUtils.h"
 
 using namespace mlir;
 using namespace cria;
@@ -50,50 +49,24 @@ static json::Object describe(RopeTableOp table, int64_t slot) {
                       {"slot", slot}};
 }
 
-/// How often an op runs in one forward pass.
-static int64_t tripCount(Operation *op) {
-  int64_t count = 1;
-  for (auto loop = op->getParentOfType<scf::ForOp>(); loop;
-       loop = loop->getParentOfType<scf::ForOp>())
-    if (std::optional<APInt> trips = loop.getStaticTripCount())
-      count *= trips->getSExtValue();
-  return count;
-}
-
 /// Operations and bytes of one token: the body's, and the head's.
-static json::Object planOf(func::FuncOp forward) {
-  int64_t bodyFlops = 0, bodyBytes = 0, headFlops = 0, headBytes = 0,
-          cacheBytes = 0;
-  forward.walk([&](Operation *op) {
-    int64_t trips = tripCount(op);
-    auto count = [&](Value weight, int64_t &flops, int64_t &bytes) {
-      auto type = cast<RankedTensorType>(weight.getType());
-      bytes += trips * bytesOf(type);
-      if (type.getRank() == 2)
-        flops += trips * 2 * type.getNumElements();
-    };
-    if (auto linear = dyn_cast<LinearOp>(op))
-      count(linear.getWeight(), bodyFlops, bodyBytes);
-    else if (auto head = dyn_cast<HeadOp>(op))
-      count(head.getWeight(), headFlops, headBytes);
-    else if (auto norm = dyn_cast<RMSNormOp>(op); norm && norm.getWeight())
-      count(norm.getWeight(), bodyFlops, bodyBytes);
-  });
-  for (Type type : forward.getArgumentTypes())
-    if (auto cache = dyn_cast<RankedTensorType>(type);
-        cache && cache.getRank() == 4)
-      cacheBytes += bytesOf(cache) / cache.getDimSize(2);
+static json::Object describe(const Plan &plan) {
+  int64_t flops = plan.flops(false), bytes = plan.weightBytes(false);
+  int64_t headFlops = plan.flops(true), headBytes = plan.weightBytes(true);
   return json::Object{
-      {"decode", json::Object{{"flops", bodyFlops + headFlops},
-                              {"weight_bytes", bodyBytes + headBytes},
-                              {"kv_bytes_per_position", cacheBytes}}},
-      {"prefill", json::Object{{"flops_per_token", bodyFlops}}},
-      {"head", json::Object{{"flops", headFlops}, {"weight_bytes", headBytes}}}};
+      {"decode",
+       json::Object{{"flops", flops + headFlops},
+                    {"weight_bytes", bytes + headBytes},
+                    {"kv_bytes_per_position", plan.cacheBytesPerPosition}}},
+      {"prefill", json::Object{{"flops_per_token", flops}}},
+      {"head",
+       json::Object{{"flops", headFlops}, {"weight_bytes", headBytes}}}};
 }
 
 static json::Object modelOf(func::FuncOp forward, const json::Object *config,
                             const PipelineOptions &options) {
-  json::Object model{{"chunk", options.chunk}};
+  // Without a cache nothing bounds the positions but their type.
+  json::Object model{{"chunk", options.chunk}, {"max_seq", 1 << 24}};
   auto logits = cast<RankedTensorType>(forward.getResultTypes()[0]);
   model["vocab_size"] = logits.getDimSize(1);
   if (forward.getNumArguments() > 3) {
@@ -125,19 +98,17 @@ void Manifest::fromProgram(ModuleOp program, StringRef config,
   if (!config.empty())
     root["config"] = llvm::cantFail(json::parse(config));
   auto forward = program.lookupSymbol<func::FuncOp>("forward");
-  json::Object model =
-      modelOf(forward, root["config"].getAsObject(), options);
-  root["plan"] = planOf(forward);
+  json::Object model = modelOf(forward, root["config"].getAsObject(), options);
+  Plan plan = planOf(program);
+  root["plan"] = describe(plan);
   root["entries"] =
       json::Object{{"prefill", "cria_prefill"}, {"decode", "cria_decode"}};
 
   json::Array weights, tables, caches;
-  int64_t slots = 0, parameters = 0;
+  int64_t slots = 0;
   for (auto [op, slot] : assignSlots(program)) {
     if (auto weight = dyn_cast<WeightOp>(op)) {
-      int64_t count = weight.getCount().value_or(1);
-      parameters += count * weight.getTensorType().getNumElements();
-      slots = slot + count;
+      slots = slot + weight.getCount().value_or(1);
       weights.push_back(describe(weight, slot));
     } else {
       slots = slot + 2;
@@ -153,7 +124,7 @@ void Manifest::fromProgram(ModuleOp program, StringRef config,
                      {"shape", shapeOf(cache)},
                      {"dtype", dtypeName(cache.getElementType())}});
   }
-  model["parameters"] = parameters;
+  model["parameters"] = plan.parameters;
   root["model"] = std::move(model);
   root["weights"] = std::move(weights);
   root["rope"] = std::move(tables);

@@ -77,8 +77,7 @@ static int createAside(llvm::StringRef folder, std::string &name) {
 /// Names an unnamed file.
 static bool giveName(int fd, llvm::StringRef folder, std::string &name) {
   llvm::SmallString<128> path;
-  llvm::sys::path::append(path, folder,
-                          ".cria-" + std::to_string(::getpid()));
+  llvm::sys::path::append(path, folder, ".cria-" + std::to_string(::getpid()));
   name = path.str().str();
   std::string self = "/proc/self/fd/" + std::to_string(fd);
   ::unlink(name.c_str());

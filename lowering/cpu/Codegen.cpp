@@ -57,8 +57,8 @@ cria::translateToLlvm(mlir::ModuleOp op, llvm::StringRef manifest,
   module->setTargetTriple(machine.getTargetTriple());
   setTarget(*module, target);
   addManifest(*module, manifest);
-  if (llvm::Error error = mlir::makeOptimizingTransformer(3, 0, &machine)(
-          module.get()))
+  if (llvm::Error error =
+          mlir::makeOptimizingTransformer(3, 0, &machine)(module.get()))
     return error;
   return module;
 }

@@ -3,8 +3,8 @@
 
 #include "lowering/cpu/Target.h"
 
-#include "llvm/IR/Module.h"
 #include "mlir/IR/BuiltinOps.h"
+#include "llvm/IR/Module.h"
 
 namespace cria {
 

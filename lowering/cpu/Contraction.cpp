@@ -29,9 +29,8 @@ std::optional<Contraction> Contraction::match(linalg::LinalgOp op) {
       !linalg::isaContractionOpInterface(op))
     return std::nullopt;
   auto maps = op.getIndexingMapsArray();
-  if (!llvm::all_of(maps, [](AffineMap map) {
-        return map.isProjectedPermutation();
-      }) ||
+  if (!llvm::all_of(
+          maps, [](AffineMap map) { return map.isProjectedPermutation(); }) ||
       positions(maps[2]) != Dims{0, 1})
     return std::nullopt;
   Dims a = positions(maps[0]), b = positions(maps[1]);
@@ -44,7 +43,13 @@ std::optional<Contraction> Contraction::match(linalg::LinalgOp op) {
   bool known = (result.aTransposed || a == Dims{0, 2}) &&
                (result.bOuter || b == Dims{1, 2}) &&
                !(result.aTransposed && !result.bOuter);
-  if (!known || !type(result.c).getElementType().isF32())
+  auto isStorage = [](Type t) { return t.isF32() || t.isF16() || t.isBF16(); };
+  bool types = type(result.c).getElementType().isF32() &&
+               isStorage(result.aType()) && isStorage(result.bType());
+  bool dynamic = ShapedType::isDynamic(result.n()) ||
+                 ShapedType::isDynamic(result.k()) ||
+                 (result.bOuter && ShapedType::isDynamic(result.m()));
+  if (!known || !types || dynamic)
     return std::nullopt;
   return result;
 }

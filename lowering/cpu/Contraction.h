@@ -69,8 +69,7 @@ public:
 
   /// for i = first to end by step, carrying `init`.
   llvm::SmallVector<mlir::Value>
-  loop(mlir::Value first, mlir::Value end, int64_t step,
-       mlir::ValueRange init,
+  loop(mlir::Value first, mlir::Value end, int64_t step, mlir::ValueRange init,
        llvm::function_ref<llvm::SmallVector<mlir::Value>(mlir::Value,
                                                          mlir::ValueRange)>
            body);

@@ -93,7 +93,8 @@ struct HoistKernelResults
   }
 };
 
-struct KernelsToFunctions : cria::impl::KernelsToFunctionsBase<KernelsToFunctions> {
+struct KernelsToFunctions
+    : cria::impl::KernelsToFunctionsBase<KernelsToFunctions> {
   void runOnOperation() override {
     SymbolTable symbols(getOperation());
     SmallVector<scf::ExecuteRegionOp> kernels;
@@ -101,8 +102,13 @@ struct KernelsToFunctions : cria::impl::KernelsToFunctionsBase<KernelsToFunction
       if (isa<KernelLoc>(op.getLoc()))
         kernels.push_back(op);
     });
-    for (scf::ExecuteRegionOp op : kernels)
+    for (scf::ExecuteRegionOp op : kernels) {
+      if (!op->use_empty() || !op.getRegion().hasOneBlock())
+        return op.emitError("expected a kernel of one block whose results are "
+                            "not used"),
+               signalPassFailure();
       outline(op, op->getParentOfType<func::FuncOp>().getName(), symbols);
+    }
   }
 };
 } // namespace

@@ -48,6 +48,9 @@ struct LowerContractions
     function.walk([&](linalg::LinalgOp op) { ops.push_back(op); });
     for (linalg::LinalgOp op : ops)
       if (std::optional<Contraction> c = Contraction::match(op)) {
+        // Packing needs to know how many rows there may be.
+        if (ShapedType::isDynamic(c->m()) && !chunk)
+          continue;
         c->fromZero = takeZeroFill(op);
         OpBuilder builder(op);
         VectorBuilder b(op.getLoc(), builder, unit);

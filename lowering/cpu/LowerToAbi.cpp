@@ -65,8 +65,8 @@ Value AbiLowering::cast(ImplicitLocOpBuilder &b, Value value, Type type) {
 /// A contiguous memref at a bare pointer.
 Value AbiLowering::fromPointer(ImplicitLocOpBuilder &b, Value memory,
                                MemRefType type) {
-  Value descriptor = MemRefDescriptor::fromStaticShape(b, b.getLoc(), converter,
-                                                       type, memory);
+  Value descriptor =
+      MemRefDescriptor::fromStaticShape(b, b.getLoc(), converter, type, memory);
   return cast(b, descriptor, type);
 }
 
@@ -146,9 +146,9 @@ func::FuncOp AbiLowering::outlineBody(scf::ForallOp loop,
                                       ArrayRef<Value> constants, Type context,
                                       StringRef name) {
   OpBuilder outer(loop->getParentOfType<func::FuncOp>());
-  auto function = func::FuncOp::create(
-      outer, loop.getLoc(), name,
-      outer.getFunctionType({pointer, i64, i64}, {}));
+  auto function =
+      func::FuncOp::create(outer, loop.getLoc(), name,
+                           outer.getFunctionType({pointer, i64, i64}, {}));
   function.setPrivate();
   symbols.insert(function);
   Block *entry = function.addEntryBlock();
@@ -159,10 +159,11 @@ func::FuncOp AbiLowering::outlineBody(scf::ForallOp loop,
     mapping.map(constant, b.clone(*constant.getDefiningOp())->getResult(0));
   for (auto [i, value] : llvm::enumerate(captured)) {
     Type type = converter.convertType(value.getType());
-    Value at = LLVM::GEPOp::create(b, pointer, context, entry->getArgument(0),
-                                   ArrayRef<LLVM::GEPArg>{0, static_cast<int32_t>(i)});
-    mapping.map(value, cast(b, LLVM::LoadOp::create(b, type, at),
-                            value.getType()));
+    Value at =
+        LLVM::GEPOp::create(b, pointer, context, entry->getArgument(0),
+                            ArrayRef<LLVM::GEPArg>{0, static_cast<int32_t>(i)});
+    mapping.map(value,
+                cast(b, LLVM::LoadOp::create(b, type, at), value.getType()));
   }
   for (auto alloca :
        llvm::make_early_inc_range(loop.getBody()->getOps<memref::AllocaOp>()))
@@ -211,8 +212,9 @@ void AbiLowering::callParallel(scf::ForallOp loop, Value host,
     frame = LLVM::AllocaOp::create(b, pointer, context, one);
   }
   for (auto [i, value] : llvm::enumerate(captured)) {
-    Value at = LLVM::GEPOp::create(b, pointer, context, frame,
-                                   ArrayRef<LLVM::GEPArg>{0, static_cast<int32_t>(i)});
+    Value at =
+        LLVM::GEPOp::create(b, pointer, context, frame,
+                            ArrayRef<LLVM::GEPArg>{0, static_cast<int32_t>(i)});
     Type type = converter.convertType(value.getType());
     LLVM::StoreOp::create(b, cast(b, value, type), at);
   }
@@ -220,11 +222,12 @@ void AbiLowering::callParallel(scf::ForallOp loop, Value host,
       b, body.getFunctionType(), FlatSymbolRefAttr::get(body.getSymNameAttr()));
   // parallel_for is the first field of CriaHost.
   Value parallelFor = LLVM::LoadOp::create(b, pointer, host);
-  auto type = LLVM::LLVMFunctionType::get(
-      LLVM::LLVMVoidType::get(b.getContext()), {pointer, pointer, pointer, i64});
-  LLVM::CallOp::create(b, type,
-                       ValueRange{parallelFor, host,
-                                  cast(b, function, pointer), frame, count});
+  auto type =
+      LLVM::LLVMFunctionType::get(LLVM::LLVMVoidType::get(b.getContext()),
+                                  {pointer, pointer, pointer, i64});
+  LLVM::CallOp::create(
+      b, type,
+      ValueRange{parallelFor, host, cast(b, function, pointer), frame, count});
 }
 
 /// CriaEntry: ids, tokens, position, first_logit, logits, caches, arena, slots,

@@ -24,13 +24,15 @@ namespace {
 class LoopNest {
 public:
   LoopNest(OpBuilder &builder, linalg::LinalgOp op)
-      : b(op.getLoc(), builder), op(op), ranges(op.createLoopRanges(b, op.getLoc())) {
+      : b(op.getLoc(), builder), op(op),
+        ranges(op.createLoopRanges(b, op.getLoc())) {
     unsigned last = op.getNumLoops() - 1;
-    carried = op.getNumLoops() > 0 &&
-              op.getIteratorTypesArray()[last] == utils::IteratorType::reduction &&
-              llvm::none_of(op.getDpsInitsMutable(), [&](OpOperand &init) {
-                return op.getMatchingIndexingMap(&init).isFunctionOfDim(last);
-              });
+    carried =
+        op.getNumLoops() > 0 &&
+        op.getIteratorTypesArray()[last] == utils::IteratorType::reduction &&
+        llvm::none_of(op.getDpsInitsMutable(), [&](OpOperand &init) {
+          return op.getMatchingIndexingMap(&init).isFunctionOfDim(last);
+        });
   }
   void emit() {
     if (op.getNumLoops() == 0) {
@@ -76,9 +78,9 @@ SmallVector<Value> LoopNest::initial() {
   SmallVector<Value> values;
   for (OpOperand &init : op.getDpsInitsMutable()) {
     bool read = !op.getMatchingBlockArgument(&init).use_empty();
-    values.push_back(read ? memref::LoadOp::create(b, init.get(), indices(init))
-                                .getResult()
-                          : Value());
+    values.push_back(
+        read ? memref::LoadOp::create(b, init.get(), indices(init)).getResult()
+             : Value());
   }
   return values;
 }
@@ -121,9 +123,9 @@ bool LoopNest::isParallel(unsigned dim) {
 }
 
 void LoopNest::emitCarried(unsigned dim) {
-  auto loop = scf::ForOp::create(b, value(ranges[dim].offset),
-                                 value(ranges[dim].size),
-                                 value(b.getIndexAttr(1)), initial());
+  auto loop =
+      scf::ForOp::create(b, value(ranges[dim].offset), value(ranges[dim].size),
+                         value(b.getIndexAttr(1)), initial());
   {
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointToEnd(loop.getBody());
@@ -144,14 +146,15 @@ void LoopNest::emit(unsigned dim) {
     return emitCarried(dim);
   OpBuilder::InsertionGuard guard(b);
   if (isParallel(dim)) {
-    auto loop = scf::ForallOp::create(
-        b, ArrayRef<OpFoldResult>{ranges[dim].size}, ValueRange{}, std::nullopt);
+    auto loop =
+        scf::ForallOp::create(b, ArrayRef<OpFoldResult>{ranges[dim].size},
+                              ValueRange{}, std::nullopt);
     b.setInsertionPoint(loop.getTerminator());
     ivs.push_back(loop.getInductionVar(0));
   } else {
-    auto loop = scf::ForOp::create(b, value(ranges[dim].offset),
-                                   value(ranges[dim].size),
-                                   value(b.getIndexAttr(1)));
+    auto loop =
+        scf::ForOp::create(b, value(ranges[dim].offset),
+                           value(ranges[dim].size), value(b.getIndexAttr(1)));
     b.setInsertionPoint(loop.getBody()->getTerminator());
     ivs.push_back(loop.getInductionVar());
   }

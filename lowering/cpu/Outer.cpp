@@ -27,23 +27,21 @@ static void emitTile(VectorBuilder &b, const Contraction &c, Tile tile) {
     for (int64_t v = 0; v < tile.vectors; ++v)
       acc.push_back(c.fromZero ? b.zero(tile.lanes)
                                : b.load(c.c, {row(r), column(v)}, tile.lanes));
-  acc = b.loop(b.index(0), b.index(c.k()), 1, acc,
-               [&](Value k, ValueRange carried) {
-                 SmallVector<Value> next, columns;
-                 for (int64_t v = 0; v < tile.vectors; ++v)
-                   columns.push_back(
-                       b.loadWide(c.b, {k, column(v)}, tile.lanes));
-                 for (int64_t r = 0; r < tile.rows; ++r) {
-                   SmallVector<Value> at = {row(r), k};
-                   if (c.aTransposed)
-                     std::swap(at[0], at[1]);
-                   Value a = b.splat(c.a, at, tile.lanes);
-                   for (int64_t v = 0; v < tile.vectors; ++v)
-                     next.push_back(b.fma(a, columns[v],
-                                          carried[r * tile.vectors + v]));
-                 }
-                 return next;
-               });
+  acc = b.loop(
+      b.index(0), b.index(c.k()), 1, acc, [&](Value k, ValueRange carried) {
+        SmallVector<Value> next, columns;
+        for (int64_t v = 0; v < tile.vectors; ++v)
+          columns.push_back(b.loadWide(c.b, {k, column(v)}, tile.lanes));
+        for (int64_t r = 0; r < tile.rows; ++r) {
+          SmallVector<Value> at = {row(r), k};
+          if (c.aTransposed)
+            std::swap(at[0], at[1]);
+          Value a = b.splat(c.a, at, tile.lanes);
+          for (int64_t v = 0; v < tile.vectors; ++v)
+            next.push_back(b.fma(a, columns[v], carried[r * tile.vectors + v]));
+        }
+        return next;
+      });
   for (int64_t r = 0; r < tile.rows; ++r)
     for (int64_t v = 0; v < tile.vectors; ++v)
       b.store(acc[r * tile.vectors + v], c.c, {row(r), column(v)});
@@ -68,9 +66,8 @@ void cria::emitOuter(VectorBuilder &b, const Contraction &c) {
   int64_t n = c.n(), done = 0;
   int64_t wide = n - n % (lanes * vectors);
   if (wide)
-    b.loop(b.index(0), b.index(wide), lanes * vectors, [&](Value column) {
-      emitBand(b, c, column, vectors, lanes);
-    });
+    b.loop(b.index(0), b.index(wide), lanes * vectors,
+           [&](Value column) { emitBand(b, c, column, vectors, lanes); });
   done = wide;
   if (int64_t left = (n - done) / lanes) {
     emitBand(b, c, b.index(done), left, lanes);

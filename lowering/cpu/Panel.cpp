@@ -10,8 +10,8 @@
 ///
 /// The weights b are read where they lie, each row once per call; only a, the
 /// smaller by far, is packed. With bf16 dot products two neighbours of k share
-/// a lane. A row of c is gathered in a scratch block (R, rows of a), so that the
-/// store to c is the only transposed access.
+/// a lane. A row of c is gathered in a scratch block (R, rows of a), so that
+/// the store to c is the only transposed access.
 #include "lowering/cpu/Contraction.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -76,8 +76,8 @@ PanelProduct::PanelProduct(VectorBuilder &b, const Contraction &c,
 void PanelProduct::packPanel(Value panel, Value packed) {
   int64_t step = pairs ? 2 : 1, whole = c.k() - c.k() % step;
   Type element = pairs ? c.aType() : b.getF32Type();
-  Value zero = b.create<arith::ConstantOp>(
-      cast<TypedAttr>(b.getZeroAttr(element)));
+  Value zero =
+      b.create<arith::ConstantOp>(cast<TypedAttr>(b.getZeroAttr(element)));
   b.loop(b.index(0), b.index(lanes), 1, [&](Value lane) {
     Value row = b.add(b.mul(panel, lanes), lane);
     auto put = [&](Value k, llvm::function_ref<Value(int64_t)> value) {
@@ -104,17 +104,16 @@ void PanelProduct::packPanel(Value panel, Value packed) {
             });
         },
         [&] {
-          b.loop(b.index(0), b.index(kSteps * step), step, [&](Value k) {
-            put(k, [&](int64_t) { return zero; });
-          });
+          b.loop(b.index(0), b.index(kSteps * step), step,
+                 [&](Value k) { put(k, [&](int64_t) { return zero; }); });
         });
   });
 }
 
 Value PanelProduct::pack() {
   Type element = pairs ? c.aType() : b.getF32Type();
-  auto type = MemRefType::get({maxPanels, kSteps, lanes * (pairs ? 2 : 1)},
-                              element);
+  auto type =
+      MemRefType::get({maxPanels, kSteps, lanes * (pairs ? 2 : 1)}, element);
   Value buffer = b.create<memref::AllocOp>(type, b.getI64IntegerAttr(64));
   b.parallel(panels, [&](Value panel) { packPanel(panel, buffer); });
   return buffer;
@@ -125,8 +124,8 @@ Value PanelProduct::splatB(Value row, Value k) {
   if (!pairs)
     return b.splat(source, {row, k}, lanes);
   Value pair = b.load(source, {row, b.mul(k, 2)}, 2);
-  Value word = b.create<vector::BitCastOp>(b.vectorType(1, b.getI32Type()),
-                                           pair);
+  Value word =
+      b.create<vector::BitCastOp>(b.vectorType(1, b.getI32Type()), pair);
   Value scalar = b.create<vector::ExtractOp>(word, 0);
   Value words = b.create<vector::BroadcastOp>(
       b.vectorType(lanes, b.getI32Type()), scalar);
@@ -135,11 +134,12 @@ Value PanelProduct::splatB(Value row, Value k) {
 
 /// The last, single element of a row of odd length, beside a zero.
 Value PanelProduct::lastPair(Value row, Value k) {
-  Value element = b.create<memref::LoadOp>(source, ValueRange{row, b.mul(k, 2)});
+  Value element =
+      b.create<memref::LoadOp>(source, ValueRange{row, b.mul(k, 2)});
   Value bits = b.create<arith::BitcastOp>(b.getI16Type(), element);
   Value word = b.create<arith::ExtUIOp>(b.getI32Type(), bits);
-  Value words = b.create<vector::BroadcastOp>(
-      b.vectorType(lanes, b.getI32Type()), word);
+  Value words =
+      b.create<vector::BroadcastOp>(b.vectorType(lanes, b.getI32Type()), word);
   return b.create<vector::BitCastOp>(b.vectorType(2 * lanes, c.bType()), words);
 }
 
@@ -264,13 +264,11 @@ void PanelProduct::rowsOfB(Value n, int64_t count) {
 void PanelProduct::multiply(Value packedPanels) {
   packed = packedPanels;
   int64_t blocks = c.n() / blockRows;
-  b.parallel(b.index(blocks), [&](Value block) {
-    rowsOfB(b.mul(block, blockRows), blockRows);
-  });
+  b.parallel(b.index(blocks),
+             [&](Value block) { rowsOfB(b.mul(block, blockRows), blockRows); });
   if (int64_t left = c.n() % blockRows)
-    b.parallel(b.index(1), [&](Value) {
-      rowsOfB(b.index(blocks * blockRows), left);
-    });
+    b.parallel(b.index(1),
+               [&](Value) { rowsOfB(b.index(blocks * blockRows), left); });
 }
 
 Value cria::emitPanel(VectorBuilder &b, const Contraction &c, int64_t maxRows,

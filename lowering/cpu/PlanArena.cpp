@@ -1,15 +1,16 @@
 /// memref.alloc  =>  memref.view of one arena
 ///
 /// Lifetimes are intervals of ops in program order. A buffer lives from its
-/// allocation to the last use of it or of a view of it; a use inside a loop that
-/// the allocation is outside of counts for the whole loop. Offsets are first
-/// fit, largest buffer first.
+/// allocation to the last use of it or of a view of it; a use inside a loop
+/// that the allocation is outside of counts for the whole loop. Offsets are
+/// first fit, largest buffer first.
 #include "lowering/Passes.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Bufferization/Transforms/BufferViewFlowAnalysis.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
-#include "mlir/Interfaces/ViewLikeInterface.h"
+#include <limits>
 
 namespace cria {
 #define GEN_PASS_DEF_PLANARENA
@@ -61,15 +62,19 @@ static int64_t aligned(int64_t bytes) {
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
 
-/// The last place that uses the buffer or a view of it.
-static int64_t lastUse(Value buffer, Block *home, const Order &order) {
+/// The last place that uses the buffer, or what may be a view of it.
+static int64_t lastUse(memref::AllocOp alloc,
+                       const BufferViewFlowAnalysis &aliases,
+                       const Order &order) {
   int64_t last = 0;
-  for (Operation *user : buffer.getUsers()) {
-    Operation *ancestor = home->findAncestorOpInBlock(*user);
-    last = std::max(last, order.endOf(ancestor));
-    if (isa<ViewLikeOpInterface>(user))
-      last = std::max(last, lastUse(user->getResult(0), home, order));
-  }
+  for (Value alias : aliases.resolve(alloc))
+    for (Operation *user : alias.getUsers()) {
+      Operation *ancestor = alloc->getBlock()->findAncestorOpInBlock(*user);
+      // A use outside of the allocation's block: it has left its loop or
+      // branch.
+      last = std::max(last, ancestor ? order.endOf(ancestor)
+                                     : std::numeric_limits<int64_t>::max());
+    }
   return last;
 }
 
@@ -78,9 +83,8 @@ static int64_t place(MutableArrayRef<Buffer> buffers) {
   SmallVector<Buffer *> bySize;
   for (Buffer &buffer : buffers)
     bySize.push_back(&buffer);
-  llvm::stable_sort(bySize, [](Buffer *a, Buffer *b) {
-    return a->bytes > b->bytes;
-  });
+  llvm::stable_sort(bySize,
+                    [](Buffer *a, Buffer *b) { return a->bytes > b->bytes; });
   int64_t total = 0;
   SmallVector<Buffer *> placed; // by offset
   for (Buffer *buffer : bySize) {
@@ -90,8 +94,7 @@ static int64_t place(MutableArrayRef<Buffer> buffers) {
           buffer->first <= other->last && other->first <= buffer->last;
       bool fits = buffer->offset + buffer->bytes <= other->offset;
       if (together && !fits)
-        buffer->offset =
-            std::max(buffer->offset, other->offset + other->bytes);
+        buffer->offset = std::max(buffer->offset, other->offset + other->bytes);
     }
     total = std::max(total, buffer->offset + buffer->bytes);
     placed.insert(llvm::upper_bound(placed, buffer,
@@ -119,6 +122,9 @@ static void intoArena(Buffer &buffer, Value arena) {
   Value offset = arith::ConstantIndexOp::create(b, loc, buffer.offset);
   Value view = memref::ViewOp::create(b, loc, buffer.alloc.getType(), arena,
                                       offset, buffer.alloc.getDynamicSizes());
+  for (Operation *user : llvm::make_early_inc_range(buffer.alloc->getUsers()))
+    if (isa<memref::DeallocOp>(user))
+      user->erase();
   buffer.alloc.replaceAllUsesWith(view);
   buffer.alloc.erase();
 }
@@ -148,17 +154,16 @@ struct PlanArena : cria::impl::PlanArenaBase<PlanArena> {
       }
     }
     Order order(function);
+    BufferViewFlowAnalysis aliases(function);
     SmallVector<Buffer> buffers;
     for (memref::AllocOp alloc : lasting)
-      buffers.push_back(
-          {alloc,
-           aligned(sizeInBytes(alloc.getType(), chunk.getInt())),
-           order.of(alloc), lastUse(alloc, alloc->getBlock(), order), 0});
+      buffers.push_back({alloc,
+                         aligned(sizeInBytes(alloc.getType(), chunk.getInt())),
+                         order.of(alloc), lastUse(alloc, aliases, order), 0});
     int64_t bytes = place(buffers);
     auto i8 = IntegerType::get(&getContext(), 8);
     auto type = MemRefType::get({bytes}, i8);
-    function->setAttr("arena_bytes",
-                      OpBuilder(function).getIndexAttr(bytes));
+    function->setAttr("arena_bytes", OpBuilder(function).getIndexAttr(bytes));
     (void)function.insertArgument(function.getNumArguments(), type, {},
                                   function.getLoc());
     Value arena = function.getArguments().back();

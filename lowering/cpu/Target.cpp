@@ -12,13 +12,15 @@ using namespace cria;
 /// Instruction sets that generated code may use where the CPU has them. Each
 /// has a CPUID bit that the runtime knows.
 static constexpr const char *kFeatures[] = {
-    "avx",        "avx2",           "avx512bf16",   "avx512bitalg",
-    "avx512bw",   "avx512cd",       "avx512dq",     "avx512f",
-    "avx512fp16", "avx512ifma",     "avx512vbmi",   "avx512vbmi2",
-    "avx512vl",   "avx512vnni",     "avx512vpopcntdq", "bmi",
-    "bmi2",       "f16c",           "fma",          "lzcnt",
-    "movbe",      "popcnt",         "sse3",         "sse4.1",
-    "sse4.2",     "ssse3"};
+    "avx",          "avx2",       "avx512bf16",
+    "avx512bitalg", "avx512bw",   "avx512cd",
+    "avx512dq",     "avx512f",    "avx512fp16",
+    "avx512ifma",   "avx512vbmi", "avx512vbmi2",
+    "avx512vl",     "avx512vnni", "avx512vpopcntdq",
+    "bmi",          "bmi2",       "f16c",
+    "fma",          "lzcnt",      "movbe",
+    "popcnt",       "sse3",       "sse4.1",
+    "sse4.2",       "ssse3"};
 
 bool CpuTarget::has(llvm::StringRef feature) const {
   return llvm::is_contained(features, feature);
@@ -32,7 +34,7 @@ static VectorUnit vectorUnit(const CpuTarget &target, bool amd) {
   VectorUnit unit;
   bool wide = target.has("avx512f") && target.has("avx512bw") &&
               target.has("avx512vl") && target.has("avx512dq");
-  unit.lanes = wide ? 16 : target.has("avx") ? 8 : 4;
+  unit.lanes = wide ? 16 : 8;
   unit.registers = wide ? 32 : 16;
   unit.dotBf16 = wide && target.has("avx512bf16");
   // Measured: twice the rate of f32 FMA on Zen 4, half of it on Granite Rapids.
@@ -59,6 +61,11 @@ llvm::Expected<CpuTarget> cria::selectCpu(llvm::StringRef name) {
   for (const char *feature : kFeatures)
     if (has.lookup(feature))
       target.features.push_back(feature);
+  // Less than x86-64-v3 would call libraries for f16 and fused products.
+  for (const char *needed : {"avx2", "fma", "f16c"})
+    if (!target.has(needed))
+      return llvm::createStringError("CPU '" + name + "': expected " + needed +
+                                     ", which it lacks");
   target.unit = vectorUnit(target, /*amd=*/has.lookup("sse4a"));
   target.convertsBf16 = target.has("avx512bf16") && target.has("avx512vl");
   return target;

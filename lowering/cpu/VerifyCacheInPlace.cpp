@@ -48,7 +48,8 @@ struct VerifyCacheInPlace
       std::optional<BlockArgument> cache = cacheLike(entry, buffer);
       if (!cache)
         return;
-      op->emitError("expected the KV cache to be updated in place, but this op ")
+      op->emitError(
+          "expected the KV cache to be updated in place, but this op ")
           << what << " " << buffer << ", as large as argument "
           << cache->getArgNumber() << ", " << cache->getType();
       copied = true;
@@ -73,7 +74,8 @@ private:
                << i << " to be argument " << kFirstCache - 1 + i
                << ", updated in place";
     ret->setOperands({});
-    entry.setType(FunctionType::get(&getContext(), entry.getArgumentTypes(), {}));
+    entry.setType(
+        FunctionType::get(&getContext(), entry.getArgumentTypes(), {}));
     return success();
   }
 };

@@ -7,13 +7,17 @@
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/Parser/Parser.h"
+#include "llvm/Support/CheckedArithmetic.h"
 
 using namespace mlir;
 using namespace cria;
 using namespace cria::llama;
 
-/// Far more than any program; a folder or a device is refused as well.
+/// Far more than any program, and than any tensor.
 static constexpr uint64_t maxFileSize = 64 << 20;
+static constexpr int64_t maxBytes = int64_t(1) << 44;
+/// The most positions of anything.
+static constexpr int64_t maxPositions = 1 << 24;
 
 OwningOpRef<ModuleOp> cria::loadProgram(StringRef path, MLIRContext *context) {
   context->loadDialect<arith::ArithDialect, func::FuncDialect, LlamaDialect,
@@ -65,6 +69,27 @@ static bool isTokens(Type type, int64_t rank) {
          tensor.getNumDynamicDims() == 1;
 }
 
+/// The bytes of a tensor with one token in place of a dynamic dimension;
+/// nothing where a dimension is empty or they are beyond any machine.
+static std::optional<int64_t> bytesOf(ShapedType type) {
+  std::optional<int64_t> bytes = type.getElementTypeBitWidth() / 8;
+  for (int64_t size : type.getShape()) {
+    if (size != 0 && bytes && !ShapedType::isDynamic(size))
+      bytes = llvm::checkedMul(*bytes, size);
+    if (size == 0 || !bytes || *bytes > maxBytes)
+      return std::nullopt;
+  }
+  return bytes;
+}
+
+static LogicalResult verifySize(Operation *op, Type type) {
+  auto tensor = dyn_cast<RankedTensorType>(type);
+  if (!tensor || !tensor.getElementType().isIntOrFloat() || bytesOf(tensor))
+    return success();
+  return op->emitError("expected tensors of 1 to ")
+         << maxBytes << " bytes, got " << type;
+}
+
 static bool isCache(Type type) {
   auto tensor = dyn_cast<RankedTensorType>(type);
   return tensor && tensor.getRank() == 4 && tensor.hasStaticShape() &&
@@ -94,6 +119,8 @@ static LogicalResult verifySignature(func::FuncOp forward) {
     if (failed(expectType(forward, "argument " + Twine(i),
                           "tensor<LxHxSxDxfloat>", cache, isCache(cache))))
       return failure();
+    if (failed(verifySize(forward, cache)))
+      return failure();
     if (cache != returned)
       return forward.emitError("expected result ")
              << i - 2 << " to be the cache of argument " << i << ", " << cache
@@ -112,11 +139,12 @@ static LogicalResult verifyOp(Operation *op) {
                          "of tensors in a program, got ")
            << op->getName();
   for (Type type : op->getResultTypes()) {
+    if (failed(verifySize(op, type)))
+      return failure();
     auto tensor = dyn_cast<RankedTensorType>(type);
     if (isa<UnrankedTensorType>(type) ||
         (tensor && tensor.getRank() > 0 &&
-         !llvm::all_of(tensor.getShape().drop_front(),
-                       [](int64_t size) { return size >= 0; })))
+         llvm::any_of(tensor.getShape().drop_front(), ShapedType::isDynamic)))
       return op->emitError("expected no dynamic dimension but the first, the "
                            "token count, got ")
              << type;
@@ -124,13 +152,49 @@ static LogicalResult verifyOp(Operation *op) {
   return success();
 }
 
+/// Ids are below the logits' columns: the runtime checks no other bound.
+static LogicalResult verifyEmbed(EmbedOp op, int64_t vocab) {
+  int64_t rows = cast<RankedTensorType>(op.getTable().getType()).getDimSize(0);
+  if (!ShapedType::isDynamic(rows) && rows >= vocab)
+    return success();
+  return op.emitError("expected a table of at least ")
+         << vocab << " rows, one for each column of the logits, got "
+         << op.getTable().getType();
+}
+
+static LogicalResult verifySymbols(ModuleOp module) {
+  for (auto weight : module.getOps<WeightOp>())
+    if (failed(verifySize(weight, weight.getType())))
+      return failure();
+  for (auto table : module.getOps<RopeTableOp>())
+    if (static_cast<int64_t>(table.getPositions()) > maxPositions)
+      return table.emitError("expected at most ")
+             << maxPositions << " positions, got " << table.getPositions();
+  return success();
+}
+
 LogicalResult cria::verifyProgram(ModuleOp module) {
   func::FuncOp forward = findForward(module);
-  if (!forward || failed(verifySignature(forward)))
+  if (!forward || failed(verifySymbols(module)) ||
+      failed(verifySignature(forward)))
     return failure();
-  WalkResult result = forward.getBody().walk([](Operation *op) {
-    return failed(verifyOp(op)) ? WalkResult::interrupt()
-                                : WalkResult::advance();
+  auto logits = cast<RankedTensorType>(forward.getResultTypes()[0]);
+  WalkResult result = forward.getBody().walk([&](Operation *op) {
+    auto embed = dyn_cast<EmbedOp>(op);
+    if (failed(verifyOp(op)) ||
+        (embed && failed(verifyEmbed(embed, logits.getDimSize(1)))))
+      return WalkResult::interrupt();
+    return WalkResult::advance();
   });
   return failure(result.wasInterrupted());
+}
+
+int64_t cria::positionsOf(ModuleOp module) {
+  int64_t positions = maxPositions;
+  for (auto table : module.getOps<RopeTableOp>())
+    positions = std::min(positions, static_cast<int64_t>(table.getPositions()));
+  auto forward = module.lookupSymbol<func::FuncOp>("forward");
+  for (Type type : forward.getArgumentTypes().drop_front(3))
+    positions = std::min(positions, cast<RankedTensorType>(type).getDimSize(2));
+  return positions;
 }

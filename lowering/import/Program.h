@@ -19,7 +19,13 @@ mlir::OwningOpRef<mlir::ModuleOp> loadProgram(llvm::StringRef path,
 ///   and returns (logits: tensor<?xVxf32>, caches...), the caches being static
 ///   rank-4 tensors of f32, f16 or bf16 in one order;
 /// - it is made of llama ops, scf.for, arith and reshapes of tensors;
-/// - no dimension but the first of a tensor, its token count, is dynamic.
+/// - no dimension but the first of a tensor, its token count, is dynamic, none
+///   is empty, and no tensor has more than 2^44 bytes;
+/// - an embedding has a row for each id that the logits have a column for.
 mlir::LogicalResult verifyProgram(mlir::ModuleOp module);
+
+/// The most positions a program may be run at: as many as the smallest of its
+/// caches and rope tables has; 2^24 where it has neither.
+int64_t positionsOf(mlir::ModuleOp module);
 
 } // namespace cria

@@ -51,9 +51,14 @@ private:
   Value affine(AffineExpr expr, ValueRange operands);
   Value cacheBlock(Value cache, Value head, Value block, bool widen);
   std::pair<Value, Value> blocks(Value firstToken, Value endToken);
-  void mask(Value &scores, Value block, unsigned keyDim, Value limits);
-  Value limits(Value firstToken, int64_t rows);
+  void mask(Value &scores, Value block, unsigned keyDim, Value positions);
+  Value positions(Value firstToken, int64_t rows);
+  Value isVisible(Value key, Value p, Value end);
+  Value toI32(Value index) {
+    return arith::IndexCastOp::create(b, b.getLoc(), b.getI32Type(), index);
+  }
   SmallVector<Value> step(Softmax state, Value scores, unsigned keyDim);
+  Value rescale(Value output, Value alpha, unsigned rowDim);
   Value contract(Value a, AffineMap aMap, Value c, AffineMap cMap, Value acc);
   Value queryBlock(Value head, Value first, Value valid);
   Value prefillRows(Value head, Value first, Value valid, Value out);
@@ -80,25 +85,24 @@ Attention::Attention(LinalgBuilder &b, AttentionOperands operands, GQAOp op,
   keys = std::gcd<int64_t>(cache.getDimSize(2), 64);
   // Rows are a multiple of 16, a vector, and at least 64 where they can be.
   tokensPerBlock = std::max<int64_t>(16, 64 / llvm::PowerOf2Ceil(group));
-  tokens = getValueOrCreateConstantIndexOp(b, b.getLoc(),
-                                           b.sizes(in.query)[0]);
+  tokens = getValueOrCreateConstantIndexOp(b, b.getLoc(), b.sizes(in.query)[0]);
   zero = b.getIndexAttr(0);
   one = b.getIndexAttr(1);
 }
 
 Value Attention::affine(AffineExpr expr, ValueRange operands) {
-  return affine::makeComposedAffineApply(
-      b, b.getLoc(), expr, getAsOpFoldResult(operands));
+  return affine::makeComposedAffineApply(b, b.getLoc(), expr,
+                                         getAsOpFoldResult(operands));
 }
 
 /// (keys, D) of one head of the cache, in f32 if `widen`.
 Value Attention::cacheBlock(Value cache, Value head, Value block, bool widen) {
   auto cacheType = cast<RankedTensorType>(cache.getType());
   Value first = affine(b.getAffineDimExpr(0) * keys, block);
-  Value tile = b.slice(
-      cache, {in.layer, head, first, zero},
-      {one, one, b.getIndexAttr(keys), b.getIndexAttr(size)},
-      RankedTensorType::get({keys, size}, cacheType.getElementType()));
+  Value tile =
+      b.slice(cache, {in.layer, head, first, zero},
+              {one, one, b.getIndexAttr(keys), b.getIndexAttr(size)},
+              RankedTensorType::get({keys, size}, cacheType.getElementType()));
   if (!widen || cacheType.getElementType().isF32())
     return tile;
   return b.map({tile}, b.getF32Type(),
@@ -113,54 +117,52 @@ std::pair<Value, Value> Attention::blocks(Value firstToken, Value endToken) {
   if (!op.getWindow())
     return {b.index(0), end};
   int64_t window = *op.getWindow();
-  Value oldest = affine(position + token - (window - 1),
-                        {in.position, firstToken});
+  Value oldest =
+      affine(position + token - (window - 1), {in.position, firstToken});
   Value clamped = arith::MaxSIOp::create(b, b.getLoc(), oldest, b.index(0));
   return {affine(position.floorDiv(keys), clamped), end};
 }
 
-/// limits[r]: the position behind the last key that row r may see, as i32. Row
-/// r is the token firstToken + r / group.
-Value Attention::limits(Value firstToken, int64_t rows) {
-  Value end = add(in.position, tokens);
+/// The position of each row's token, as i32. Row r is the token firstToken +
+/// r / group.
+Value Attention::positions(Value firstToken, int64_t rows) {
   Value first = add(in.position, firstToken);
   Value out = b.empty({b.getIndexAttr(rows)}, b.getI32Type());
   return b.generic(1, {}, {out}, {b.select(1, {0})}, [&](Values) {
     Value row = linalg::IndexOp::create(b, b.getLoc(), 0);
     Value token = arith::DivUIOp::create(b, b.getLoc(), row, b.index(group));
-    Value limit = add(add(first, token), b.index(1));
-    if (!op.getCausal())
-      limit = end;
-    limit = arith::MinSIOp::create(b, b.getLoc(), limit, end);
-    return SmallVector<Value>{arith::IndexCastOp::create(
-        b, b.getLoc(), b.getI32Type(), limit)};
+    return SmallVector<Value>{toI32(add(first, token))};
   })[0];
+}
+
+/// Whether the token at position p sees the key, all i32.
+Value Attention::isVisible(Value key, Value p, Value end) {
+  auto compare = [&](arith::CmpIPredicate predicate, Value a, Value c) {
+    return arith::CmpIOp::create(b, b.getLoc(), predicate, a, c);
+  };
+  Value visible = op.getCausal() ? compare(arith::CmpIPredicate::sle, key, p)
+                                 : compare(arith::CmpIPredicate::slt, key, end);
+  if (!op.getWindow())
+    return visible;
+  int64_t window = std::min<int64_t>(*op.getWindow(), 1 << 30);
+  Value reach = add(
+      key, arith::ConstantIntOp::create(b, b.getLoc(), b.getI32Type(), window));
+  Value recent = compare(arith::CmpIPredicate::sgt, reach, p);
+  return arith::AndIOp::create(b, b.getLoc(), visible, recent);
 }
 
 /// scores = visible ? scores : -inf, in place.
 void Attention::mask(Value &scores, Value block, unsigned keyDim,
-                     Value limits) {
-  Value first = arith::IndexCastOp::create(
-      b, b.getLoc(), b.getI32Type(),
-      affine(b.getAffineDimExpr(0) * keys, block));
+                     Value positions) {
+  Value first = toI32(affine(b.getAffineDimExpr(0) * keys, block));
+  Value end = toI32(add(in.position, tokens));
   Value hidden = b.f32(-std::numeric_limits<double>::infinity());
   scores = b.generic(
-      2, {limits}, {scores}, {b.select(2, {1 - keyDim}), b.select(2, {0, 1})},
+      2, {positions}, {scores},
+      {b.select(2, {1 - keyDim}), b.select(2, {0, 1})},
       [&](Values v) -> SmallVector<Value> {
-        Value key = arith::IndexCastOp::create(
-            b, b.getLoc(), b.getI32Type(),
-            linalg::IndexOp::create(b, b.getLoc(), keyDim));
-        key = add(key, first);
-        Value visible = arith::CmpIOp::create(
-            b, b.getLoc(), arith::CmpIPredicate::slt, key, v[0]);
-        if (op.getWindow()) {
-          Value reach = arith::ConstantIntOp::create(
-              b, b.getLoc(), b.getI32Type(),
-              static_cast<int64_t>(*op.getWindow()));
-          Value recent = arith::CmpIOp::create(
-              b, b.getLoc(), arith::CmpIPredicate::sge, add(key, reach), v[0]);
-          visible = arith::AndIOp::create(b, b.getLoc(), visible, recent);
-        }
+        Value key = toI32(linalg::IndexOp::create(b, b.getLoc(), keyDim));
+        Value visible = isVisible(add(key, first), v[0], end);
         return {arith::SelectOp::create(b, b.getLoc(), visible, v[1], hidden)};
       })[0];
 }
@@ -175,34 +177,31 @@ SmallVector<Value> Attention::step(Softmax state, Value scores,
   auto sum = arith::FastMathFlagsAttr::get(b.getContext(),
                                            arith::FastMathFlags::reassoc);
   auto expOfDifference = [&](Value a, Value c) -> Value {
-    return math::ExpOp::create(
-        b, b.getLoc(), arith::SubFOp::create(b, b.getLoc(), a, c));
+    return math::ExpOp::create(b, b.getLoc(),
+                               arith::SubFOp::create(b, b.getLoc(), a, c));
   };
   auto larger = [&](Value a, Value c) -> Value {
     return arith::MaxNumFOp::create(b, b.getLoc(), a, c, fast);
   };
   // The block's own maximum first: alpha is read off before m changes, so that
   // m changes in place.
-  Value block = b.generic(2, {scores}, {b.filled(b.sizes(state.maximum), -1e30)},
-                          {all, rows}, [&](Values v) {
-    return SmallVector<Value>{larger(v[1], v[0])};
-  })[0];
+  Value block = b.generic(
+      2, {scores}, {b.filled(b.sizes(state.maximum), -1e30)}, {all, rows},
+      [&](Values v) { return SmallVector<Value>{larger(v[1], v[0])}; })[0];
   Value alpha = b.map({state.maximum, block}, b.getF32Type(), [&](Values v) {
     return SmallVector<Value>{expOfDifference(v[0], larger(v[0], v[1]))};
   });
-  Value maximum = b.generic(1, {block}, {state.maximum},
-                            {b.select(1, {0}), b.select(1, {0})},
-                            [&](Values v) {
-    return SmallVector<Value>{larger(v[1], v[0])};
-  })[0];
+  Value maximum = b.generic(
+      1, {block}, {state.maximum}, {b.select(1, {0}), b.select(1, {0})},
+      [&](Values v) { return SmallVector<Value>{larger(v[1], v[0])}; })[0];
   Value p = b.generic(2, {maximum}, {scores}, {rows, all}, [&](Values v) {
     return SmallVector<Value>{expOfDifference(v[1], v[0])};
   })[0];
   Value scaled = b.generic(1, {alpha}, {state.sum},
                            {b.select(1, {0}), b.select(1, {0})}, [&](Values v) {
-    return SmallVector<Value>{
-        arith::MulFOp::create(b, b.getLoc(), v[1], v[0])};
-  })[0];
+                             return SmallVector<Value>{arith::MulFOp::create(
+                                 b, b.getLoc(), v[1], v[0])};
+                           })[0];
   Value total = b.generic(2, {p}, {scaled}, {all, rows}, [&](Values v) {
     return SmallVector<Value>{
         arith::AddFOp::create(b, b.getLoc(), v[1], v[0], sum)};
@@ -210,24 +209,32 @@ SmallVector<Value> Attention::step(Softmax state, Value scores,
   return {p, alpha, maximum, total};
 }
 
+/// output *= alpha of its row, which is dimension `rowDim`, in place.
+Value Attention::rescale(Value output, Value alpha, unsigned rowDim) {
+  return b.generic(2, {alpha}, {output},
+                   {b.select(2, {rowDim}), b.select(2, {0, 1})},
+                   [&](Values v) -> SmallVector<Value> {
+                     return {arith::MulFOp::create(b, b.getLoc(), v[1], v[0])};
+                   })[0];
+}
+
 /// acc[m, n] += sum_k a * c over the loops (m, n, k).
 Value Attention::contract(Value a, AffineMap aMap, Value c, AffineMap cMap,
                           Value acc) {
-  return b.generic(3, {a, c}, {acc}, {aMap, cMap, b.select(3, {0, 1})},
-                   [&](Values v) -> SmallVector<Value> {
-                     Value product =
-                         arith::MulFOp::create(b, b.getLoc(), v[0], v[1]);
-                     return {arith::AddFOp::create(b, b.getLoc(), v[2],
-                                                   product)};
-                   })[0];
+  return b.generic(
+      3, {a, c}, {acc}, {aMap, cMap, b.select(3, {0, 1})},
+      [&](Values v) -> SmallVector<Value> {
+        Value product = arith::MulFOp::create(b, b.getLoc(), v[0], v[1]);
+        return {arith::AddFOp::create(b, b.getLoc(), v[2], product)};
+      })[0];
 }
 
 /// Runs `body` over blocks of keys from the empty softmax of `rows` rows with
 /// an output of shape `shape`.
-static Softmax overBlocks(
-    LinalgBuilder &b, int64_t rows, ArrayRef<int64_t> shape,
-    std::pair<Value, Value> range,
-    llvm::function_ref<Softmax(Value block, Softmax state)> body) {
+static Softmax
+overBlocks(LinalgBuilder &b, int64_t rows, ArrayRef<int64_t> shape,
+           std::pair<Value, Value> range,
+           llvm::function_ref<Softmax(Value block, Softmax state)> body) {
   // Not -inf: exp(-inf - -inf) would be a NaN in a block no key of which shows.
   SmallVector<OpFoldResult> row = {b.getIndexAttr(rows)};
   SmallVector<Value> init = {
@@ -238,8 +245,7 @@ static Softmax overBlocks(
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToEnd(loop.getBody());
   ValueRange args = loop.getRegionIterArgs();
-  Softmax next =
-      body(loop.getInductionVar(), {args[0], args[1], args[2]});
+  Softmax next = body(loop.getInductionVar(), {args[0], args[1], args[2]});
   scf::YieldOp::create(b, b.getLoc(),
                        ValueRange{next.maximum, next.sum, next.output});
   return {loop.getResult(0), loop.getResult(1), loop.getResult(2)};
@@ -248,18 +254,18 @@ static Softmax overBlocks(
 /// The rows of one KV head for one token: (1, group, D) of `out`'s type.
 Value Attention::decodeRows(Value head, Value out) {
   Value firstHead = affine(b.getAffineDimExpr(0) * group, head);
-  Value query = b.slice(
-      in.query, {zero, firstHead, zero},
-      {one, b.getIndexAttr(group), b.getIndexAttr(size)},
-      RankedTensorType::get(
-          {group, size},
-          cast<RankedTensorType>(in.query.getType()).getElementType()));
+  Value query =
+      b.slice(in.query, {zero, firstHead, zero},
+              {one, b.getIndexAttr(group), b.getIndexAttr(size)},
+              RankedTensorType::get(
+                  {group, size},
+                  cast<RankedTensorType>(in.query.getType()).getElementType()));
   double scale = op.getScale().convertToDouble();
   query = b.map({query}, b.getF32Type(), [&](Values v) {
     return SmallVector<Value>{
         arith::MulFOp::create(b, b.getLoc(), v[0], b.f32(scale))};
   });
-  Value limit = limits(b.index(0), group);
+  Value rowPositions = positions(b.index(0), group);
   SmallVector<OpFoldResult> scoreShape = {b.getIndexAttr(group),
                                           b.getIndexAttr(keys)};
   Softmax end = overBlocks(
@@ -268,28 +274,21 @@ Value Attention::decodeRows(Value head, Value out) {
         Value k = cacheBlock(in.keys, head, block, /*widen=*/false);
         Value v = cacheBlock(in.values, head, block, /*widen=*/false);
         Value scores = b.contractTransposed(query, k, b.filled(scoreShape, 0));
-        mask(scores, block, 1, limit);
+        mask(scores, block, 1, rowPositions);
         auto next = step(state, scores, 1);
-        Value scaled = b.generic(
-            2, {next[1]}, {state.output},
-            {b.select(2, {0}), b.select(2, {0, 1})}, [&](Values v) {
-              return SmallVector<Value>{
-                  arith::MulFOp::create(b, b.getLoc(), v[1], v[0])};
-            })[0];
+        Value scaled = rescale(state.output, next[1], 0);
         Value output = contract(next[0], b.select(3, {0, 2}), v,
                                 b.select(3, {2, 1}), scaled);
         return {next[2], next[3], output};
       });
-  Value tile = b.slice(out, {zero, firstHead, zero},
-                       {one, b.getIndexAttr(group), b.getIndexAttr(size)},
-                       RankedTensorType::get({group, size},
-                                             type.getElementType()));
+  Value tile =
+      b.slice(out, {zero, firstHead, zero},
+              {one, b.getIndexAttr(group), b.getIndexAttr(size)},
+              RankedTensorType::get({group, size}, type.getElementType()));
   return b.generic(2, {end.output, end.sum}, {tile},
-                   {b.select(2, {0, 1}), b.select(2, {0}),
-                    b.select(2, {0, 1})},
+                   {b.select(2, {0, 1}), b.select(2, {0}), b.select(2, {0, 1})},
                    [&](Values v) -> SmallVector<Value> {
-                     return {
-                         arith::DivFOp::create(b, b.getLoc(), v[0], v[1])};
+                     return {arith::DivFOp::create(b, b.getLoc(), v[0], v[1])};
                    })[0];
 }
 
@@ -335,29 +334,24 @@ Value Attention::prefillRows(Value head, Value first, Value valid, Value out) {
   Value query = tensor::CollapseShapeOp::create(
       b, b.getLoc(), queryBlock(head, first, valid),
       ArrayRef<ReassociationIndices>{{0}, {1, 2}});
-  Value limit = limits(first, rows);
+  Value rowPositions = positions(first, rows);
   SmallVector<OpFoldResult> scoreShape = {b.getIndexAttr(keys),
                                           b.getIndexAttr(rows)};
-  Softmax end = overBlocks(
-      b, rows, {size, rows}, blocks(first, add(first, valid)),
-      [&](Value block, Softmax state) -> Softmax {
-        Value k = cacheBlock(in.keys, head, block, /*widen=*/true);
-        Value v = cacheBlock(in.values, head, block, /*widen=*/true);
-        Value scores =
-            contract(k, b.select(3, {0, 2}), query, b.select(3, {2, 1}),
-                     b.filled(scoreShape, 0));
-        mask(scores, block, 0, limit);
-        auto next = step(state, scores, 0);
-        Value scaled = b.generic(
-            2, {next[1]}, {state.output},
-            {b.select(2, {1}), b.select(2, {0, 1})}, [&](Values v) {
-              return SmallVector<Value>{
-                  arith::MulFOp::create(b, b.getLoc(), v[1], v[0])};
-            })[0];
-        Value output = contract(v, b.select(3, {2, 0}), next[0],
-                                b.select(3, {2, 1}), scaled);
-        return {next[2], next[3], output};
-      });
+  Softmax end =
+      overBlocks(b, rows, {size, rows}, blocks(first, add(first, valid)),
+                 [&](Value block, Softmax state) -> Softmax {
+                   Value k = cacheBlock(in.keys, head, block, /*widen=*/true);
+                   Value v = cacheBlock(in.values, head, block, /*widen=*/true);
+                   Value scores =
+                       contract(k, b.select(3, {0, 2}), query,
+                                b.select(3, {2, 1}), b.filled(scoreShape, 0));
+                   mask(scores, block, 0, rowPositions);
+                   auto next = step(state, scores, 0);
+                   Value scaled = rescale(state.output, next[1], 1);
+                   Value output = contract(v, b.select(3, {2, 0}), next[0],
+                                           b.select(3, {2, 1}), scaled);
+                   return {next[2], next[3], output};
+                 });
   auto expand = [&](Value value, ArrayRef<ReassociationIndices> groups,
                     ArrayRef<int64_t> shape) -> Value {
     return tensor::ExpandShapeOp::create(
@@ -365,20 +359,19 @@ Value Attention::prefillRows(Value head, Value first, Value valid, Value out) {
         groups);
   };
   OpFoldResult heads = b.getIndexAttr(group), d = b.getIndexAttr(size);
-  Value output = b.slice(
-      expand(end.output, {{0}, {1, 2}}, {size, tokensPerBlock, group}),
-      {zero, zero, zero}, {d, valid, heads});
+  Value output =
+      b.slice(expand(end.output, {{0}, {1, 2}}, {size, tokensPerBlock, group}),
+              {zero, zero, zero}, {d, valid, heads});
   Value sum = b.slice(expand(end.sum, {{0, 1}}, {tokensPerBlock, group}),
                       {zero, zero}, {valid, heads});
   Value firstHead = affine(b.getAffineDimExpr(0) * group, head);
   Value tile = b.slice(out, {first, firstHead, zero}, {valid, heads, d});
-  return b.generic(3, {output, sum}, {tile},
-                   {b.select(3, {2, 0, 1}), b.select(3, {0, 1}),
-                    b.select(3, {0, 1, 2})},
-                   [&](Values v) -> SmallVector<Value> {
-                     return {
-                         arith::DivFOp::create(b, b.getLoc(), v[0], v[1])};
-                   })[0];
+  return b.generic(
+      3, {output, sum}, {tile},
+      {b.select(3, {2, 0, 1}), b.select(3, {0, 1}), b.select(3, {0, 1, 2})},
+      [&](Values v) -> SmallVector<Value> {
+        return {arith::DivFOp::create(b, b.getLoc(), v[0], v[1])};
+      })[0];
 }
 
 Value Attention::prefill() {

@@ -85,14 +85,13 @@ Value LinalgBuilder::map(Values inputs, Type type, Payload payload) {
 }
 
 Value LinalgBuilder::contractTransposed(Value a, Value b, Value acc) {
-  return generic(3, {a, b}, {acc},
-                 {select(3, {0, 2}), select(3, {1, 2}), select(3, {0, 1})},
-                 [&](Values v) -> SmallVector<Value> {
-                   Value product =
-                       arith::MulFOp::create(*this, getLoc(), v[0], v[1]);
-                   return {
-                       arith::AddFOp::create(*this, getLoc(), v[2], product)};
-                 })[0];
+  return generic(
+      3, {a, b}, {acc},
+      {select(3, {0, 2}), select(3, {1, 2}), select(3, {0, 1})},
+      [&](Values v) -> SmallVector<Value> {
+        Value product = arith::MulFOp::create(*this, getLoc(), v[0], v[1]);
+        return {arith::AddFOp::create(*this, getLoc(), v[2], product)};
+      })[0];
 }
 
 Value LinalgBuilder::slice(Value source, ArrayRef<OpFoldResult> offsets,

@@ -7,6 +7,7 @@
 
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Bufferization/IR/Bufferization.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
@@ -24,8 +25,8 @@ using namespace cria::llama;
 static void declare(OpBuilder &b, Location loc, StringRef name, Type type,
                     bool layered, StringRef attribute, DictionaryAttr what) {
   SmallVector<Type> inputs(layered ? 1 : 0, b.getIndexType());
-  auto function = func::FuncOp::create(
-      b, loc, name, b.getFunctionType(inputs, type));
+  auto function =
+      func::FuncOp::create(b, loc, name, b.getFunctionType(inputs, type));
   function.setPrivate();
   function->setAttr(attribute, what);
 }
@@ -59,8 +60,7 @@ static void lowerSymbols(ModuleOp module) {
 }
 
 /// The new entry, with an empty body.
-static func::FuncOp createEntry(OpBuilder &b, func::FuncOp old,
-                                int64_t chunk) {
+static func::FuncOp createEntry(OpBuilder &b, func::FuncOp old, int64_t chunk) {
   auto type = old.getFunctionType();
   auto ids = cast<RankedTensorType>(type.getInput(0));
   auto logits = cast<RankedTensorType>(type.getResult(0));
@@ -70,9 +70,8 @@ static func::FuncOp createEntry(OpBuilder &b, func::FuncOp old,
     shape[0] = room;
     return RankedTensorType::get(shape, t.getElementType());
   };
-  SmallVector<Type> inputs = {roomFor(ids), b.getIndexType(),
-                              b.getIndexType(), b.getIndexType(),
-                              roomFor(logits)};
+  SmallVector<Type> inputs = {roomFor(ids), b.getIndexType(), b.getIndexType(),
+                              b.getIndexType(), roomFor(logits)};
   llvm::append_range(inputs, type.getInputs().drop_front(3));
   SmallVector<Type> results = {roomFor(logits)};
   llvm::append_range(results, type.getResults().drop_front());
@@ -108,12 +107,9 @@ static void lowerEntry(func::FuncOp old, int64_t chunk) {
 
   Operation *ret = old.front().getTerminator();
   b.setLoc(ret->getLoc());
-  SmallVector<Value> results;
-  for (Value value : ret->getOperands())
+  SmallVector<Value> results = {lowering.storeLogits(ret->getOperand(0))};
+  for (Value value : ret->getOperands().drop_front())
     results.push_back(lowering.stored(value));
-  SmallVector<OpFoldResult> zeros(2, b.getIndexAttr(0));
-  results[0] = b.insert(results[0], logits, zeros,
-                        {logitRows, b.sizes(logits)[1]});
   func::ReturnOp::create(b, ret->getLoc(), results);
   old.erase();
 }

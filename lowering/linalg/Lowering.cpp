@@ -2,6 +2,7 @@
 #include "lowering/linalg/Lowering.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Bufferization/IR/Bufferization.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
@@ -23,9 +24,8 @@ static Type elementType(Value value) {
 
 /// The sum of terms may be taken in any order and with fused products.
 static arith::FastMathFlagsAttr sumFlags(MLIRContext *context) {
-  return arith::FastMathFlagsAttr::get(context,
-                                       arith::FastMathFlags::reassoc |
-                                           arith::FastMathFlags::contract);
+  return arith::FastMathFlagsAttr::get(
+      context, arith::FastMathFlags::reassoc | arith::FastMathFlags::contract);
 }
 
 Value EntryLowering::stored(Value old) {
@@ -77,8 +77,8 @@ bool EntryLowering::lowerReshape(Operation *op) {
   if (!isa<tensor::ExpandShapeOp, tensor::CollapseShapeOp>(op) ||
       !wideForm.count(op->getOperand(0)))
     return false;
-  auto type = cast<RankedTensorType>(op->getResult(0).getType())
-                  .clone(b.getF32Type());
+  auto type =
+      cast<RankedTensorType>(op->getResult(0).getType()).clone(b.getF32Type());
   Value wide = wideForm[op->getOperand(0)];
   if (auto expand = dyn_cast<tensor::ExpandShapeOp>(op)) {
     SmallVector<OpFoldResult> shape = expand.getMixedOutputShape();
@@ -116,27 +116,27 @@ void EntryLowering::lower(GetRopeOp op) {
 void EntryLowering::lower(EmbedOp op) {
   Value ids = stored(op.getIds()), table = stored(op.getTable());
   Value out = b.empty({b.sizes(ids)[0], b.sizes(table)[1]}, elementType(table));
-  storedForm[op] = b.generic(
-      2, {ids}, {out}, {b.select(2, {0}), b.select(2, {0, 1})},
-      [&](Values v) -> SmallVector<Value> {
-        Value id = arith::IndexCastOp::create(b, b.getLoc(), b.getIndexType(),
-                                              v[0]);
-        Value column = linalg::IndexOp::create(b, b.getLoc(), 1);
-        return {b.widen(tensor::ExtractOp::create(b, b.getLoc(), table,
-                                                  ValueRange{id, column}))};
-      })[0];
+  storedForm[op] =
+      b.generic(2, {ids}, {out}, {b.select(2, {0}), b.select(2, {0, 1})},
+                [&](Values v) -> SmallVector<Value> {
+                  Value id = arith::IndexCastOp::create(b, b.getLoc(),
+                                                        b.getIndexType(), v[0]);
+                  Value column = linalg::IndexOp::create(b, b.getLoc(), 1);
+                  return {b.widen(tensor::ExtractOp::create(
+                      b, b.getLoc(), table, ValueRange{id, column}))};
+                })[0];
 }
 
 /// mean[t] = sum_i term(rows[t, i]) / I.
 Value EntryLowering::rowMean(Value rows, LinalgBuilder::Payload term) {
   auto flags = sumFlags(b.getContext());
-  Value sum = b.generic(
-      2, {rows}, {b.filled({b.sizes(rows)[0]}, 0)},
-      {b.select(2, {0, 1}), b.select(2, {0})},
-      [&](Values v) -> SmallVector<Value> {
-        return {arith::AddFOp::create(b, b.getLoc(), v[1],
-                                      term({v[0]}).front(), flags)};
-      })[0];
+  Value sum =
+      b.generic(2, {rows}, {b.filled({b.sizes(rows)[0]}, 0)},
+                {b.select(2, {0, 1}), b.select(2, {0})},
+                [&](Values v) -> SmallVector<Value> {
+                  return {arith::AddFOp::create(b, b.getLoc(), v[1],
+                                                term({v[0]}).front(), flags)};
+                })[0];
   double count = tensorType(rows).getDimSize(1);
   return b.map({sum}, b.getF32Type(), [&](Values v) -> SmallVector<Value> {
     return {arith::DivFOp::create(b, b.getLoc(), v[0], b.f32(count))};
@@ -151,8 +151,8 @@ void EntryLowering::lower(RMSNormOp op) {
     return {arith::MulFOp::create(b, b.getLoc(), v[0], v[0], flags)};
   });
   Value inverse = b.map({mean}, b.getF32Type(), [&](Values v) {
-    Value shifted = arith::AddFOp::create(
-        b, b.getLoc(), v[0], b.f32(op.getEps().convertToDouble()));
+    Value shifted = arith::AddFOp::create(b, b.getLoc(), v[0],
+                                          b.f32(op.getEps().convertToDouble()));
     return SmallVector<Value>{math::RsqrtOp::create(b, b.getLoc(), shifted)};
   });
   SmallVector<Value> inputs = {x, inverse};
@@ -174,8 +174,8 @@ void EntryLowering::lower(RMSNormOp op) {
 
 void EntryLowering::lower(LayerNormOp op) {
   Value x = any(op.getInput());
-  Value mean = rowMean(
-      x, [](Values v) -> SmallVector<Value> { return {v.front()}; });
+  Value mean =
+      rowMean(x, [](Values v) -> SmallVector<Value> { return {v.front()}; });
   SmallVector<AffineMap> rows = {b.select(2, {0, 1}), b.select(2, {0}),
                                  b.select(2, {0, 1})};
   auto centre = [&](Values v) -> SmallVector<Value> {
@@ -208,7 +208,8 @@ void EntryLowering::lower(LayerNormOp op) {
   })[0];
 }
 
-/// x (T, K) times weight (N, K) transposed, in f32, into `into` or a new tensor.
+/// x (T, K) times weight (N, K) transposed, in f32, into `into` or a new
+/// tensor.
 Value EntryLowering::matmul(Value x, Value weight, Value into) {
   if (!into)
     into = b.empty({b.sizes(x)[0], b.sizes(weight)[0]}, b.getF32Type());
@@ -224,8 +225,7 @@ void EntryLowering::lower(LinearOp op) {
     y = b.generic(2, {stored(op.getBias())}, {y},
                   {b.select(2, {1}), b.select(2, {0, 1})},
                   [&](Values v) -> SmallVector<Value> {
-                    return {
-                        arith::AddFOp::create(b, b.getLoc(), v[1], v[0])};
+                    return {arith::AddFOp::create(b, b.getLoc(), v[1], v[0])};
                   })[0];
   (elementType(op.getResult()).isF32() ? storedForm : wideForm)[op] = y;
 }
@@ -234,25 +234,38 @@ void EntryLowering::lower(LinearOp op) {
 static bool isReturned(Value value) {
   return llvm::any_of(value.getUses(), [](OpOperand &use) {
     if (isa<YieldOp>(use.getOwner()))
-      return isReturned(use.getOwner()->getParentOp()->getResult(
-          use.getOperandNumber()));
+      return isReturned(
+          use.getOwner()->getParentOp()->getResult(use.getOperandNumber()));
     return isa<func::ReturnOp>(use.getOwner()) && use.getOperandNumber() == 0;
   });
 }
 
+Value EntryLowering::logitsSlice() {
+  SmallVector<OpFoldResult> zeros(2, b.getIndexAttr(0));
+  return b.slice(logits, zeros, {logitRows, b.sizes(logits)[1]});
+}
+
+/// The head writes where its result is wanted, if that is what is returned.
 void EntryLowering::lower(HeadOp op) {
-  Value x = stored(op.getInput()), into;
-  if (isReturned(op)) {
-    SmallVector<OpFoldResult> zero(2, b.getIndexAttr(0));
-    into = b.slice(logits, zero, {logitRows, b.sizes(logits)[1]});
-  }
-  storedForm[op] = matmul(x, stored(op.getWeight()), into);
+  headIsReturned = isReturned(op);
+  storedForm[op] = matmul(stored(op.getInput()), stored(op.getWeight()),
+                          headIsReturned ? logitsSlice() : Value());
+}
+
+Value EntryLowering::storeLogits(Value old) {
+  Value value = stored(old);
+  if (!headIsReturned)
+    value = bufferization::MaterializeInDestinationOp::create(
+                b, b.getLoc(), value, logitsSlice())
+                .getResult();
+  SmallVector<OpFoldResult> zeros(2, b.getIndexAttr(0));
+  return b.insert(value, logits, zeros, {logitRows, b.sizes(logits)[1]});
 }
 
 void EntryLowering::lower(SwiGLUOp op) {
   storedForm[op] =
-      b.map({any(op.getGate()), any(op.getUp())},
-            op.getType().getElementType(), [&](Values v) {
+      b.map({any(op.getGate()), any(op.getUp())}, op.getType().getElementType(),
+            [&](Values v) {
               Value negative = arith::NegFOp::create(b, b.getLoc(), v[0]);
               Value exp = math::ExpOp::create(b, b.getLoc(), negative);
               Value one = arith::AddFOp::create(b, b.getLoc(), exp, b.f32(1));
@@ -311,14 +324,14 @@ void EntryLowering::lower(KVAppendOp op) {
                zero = b.getIndexAttr(0), one = b.getIndexAttr(1);
   auto rowType = RankedTensorType::get(type.getShape().drop_front(),
                                        type.getElementType());
-  Value tokens = getValueOrCreateConstantIndexOp(b, b.getLoc(),
-                                                 b.sizes(rows)[0]);
+  Value tokens =
+      getValueOrCreateConstantIndexOp(b, b.getLoc(), b.sizes(rows)[0]);
   auto loop = scf::ForOp::create(
       b, b.getLoc(), b.index(0), tokens, b.index(1), ValueRange{cache},
       [&](OpBuilder &nested, Location loc, Value token, ValueRange carried) {
         LinalgBuilder body(loc, nested);
-        Value row = body.slice(rows, {token, zero, zero}, {one, heads, size},
-                               rowType);
+        Value row =
+            body.slice(rows, {token, zero, zero}, {one, heads, size}, rowType);
         Value at = arith::AddIOp::create(body, loc, position, token);
         Value next = body.insert(row, carried[0], {layer, zero, at, zero},
                                  {one, heads, one, size});
@@ -328,17 +341,16 @@ void EntryLowering::lower(KVAppendOp op) {
 }
 
 void EntryLowering::lower(GQAOp op) {
-  AttentionOperands operands = {any(op.getQuery()), stored(op.getKeyCache()),
-                                stored(op.getValueCache()),
-                                stored(op.getLayer()),
-                                stored(op.getPosition())};
+  AttentionOperands operands = {
+      any(op.getQuery()), stored(op.getKeyCache()), stored(op.getValueCache()),
+      stored(op.getLayer()), stored(op.getPosition())};
   auto type = cast<RankedTensorType>(op.getType());
   storedForm[op] = lowerAttention(b, operands, op, type);
 }
 
 void EntryLowering::lower(KernelOp op) {
-  auto region = scf::ExecuteRegionOp::create(b, b.getLoc(),
-                                             op.getResultTypes());
+  auto region =
+      scf::ExecuteRegionOp::create(b, b.getLoc(), op.getResultTypes());
   region->setAttr("kernel", op.getKernelNameAttr());
   region.setNoInline(true);
   OpBuilder::InsertionGuard guard(b);
@@ -359,11 +371,11 @@ void EntryLowering::lowerLoop(scf::ForOp loop) {
   SmallVector<Value> inits;
   for (Value init : loop.getInitArgs())
     inits.push_back(stored(init));
-  auto copy = scf::ForOp::create(
-      b, loop.getLoc(), stored(loop.getLowerBound()),
-      stored(loop.getUpperBound()), stored(loop.getStep()), inits);
-  for (auto [old, value] :
-       llvm::zip(loop.getBody()->getArguments(), copy.getBody()->getArguments()))
+  auto copy = scf::ForOp::create(b, loop.getLoc(), stored(loop.getLowerBound()),
+                                 stored(loop.getUpperBound()),
+                                 stored(loop.getStep()), inits);
+  for (auto [old, value] : llvm::zip(loop.getBody()->getArguments(),
+                                     copy.getBody()->getArguments()))
     storedForm[old] = value;
   OpBuilder::InsertionGuard guard(b);
   if (inits.empty())

@@ -26,6 +26,8 @@ public:
   void lowerBlock(mlir::Block &block);
   void set(mlir::Value old, mlir::Value stored) { storedForm[old] = stored; }
   mlir::Value stored(mlir::Value old);
+  /// The logits argument with the function's first result, `old`, in it.
+  mlir::Value storeLogits(mlir::Value old);
 
 private:
   mlir::Value any(mlir::Value old);
@@ -46,6 +48,7 @@ private:
   void lowerLoop(mlir::scf::ForOp loop);
   bool lowerReshape(mlir::Operation *op);
   mlir::Value rowMean(mlir::Value rows, LinalgBuilder::Payload term);
+  mlir::Value logitsSlice();
   mlir::Value matmul(mlir::Value x, mlir::Value weight, mlir::Value into);
   mlir::Value call(mlir::StringRef symbol, mlir::Type type,
                    mlir::ValueRange operands);
@@ -54,10 +57,12 @@ private:
   /// (tokens, vocab): where the head writes.
   mlir::Value logits;
   mlir::OpFoldResult logitRows;
+  bool headIsReturned = false;
   llvm::DenseMap<mlir::Value, mlir::Value> storedForm, wideForm;
 };
 
-/// What `llama.gqa` reads: a query of any form (T, H, D), caches (L, KVH, S, D).
+/// What `llama.gqa` reads: a query of any form (T, H, D), caches (L, KVH, S,
+/// D).
 struct AttentionOperands {
   mlir::Value query, keys, values, layer, position;
 };

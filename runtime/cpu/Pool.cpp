@@ -1,5 +1,6 @@
 #include "runtime/cpu/Pool.h"
 
+#include <algorithm>
 #include <chrono>
 #include <linux/futex.h>
 #include <sys/syscall.h>
@@ -7,6 +8,9 @@
 #include <unistd.h>
 
 namespace cria {
+
+/// Enough that a late thread costs little, few enough that ranges stay long.
+static constexpr int64_t piecesPerThread = 4;
 
 static void pauseBriefly() {
 #if defined(__x86_64__)
@@ -45,6 +49,8 @@ Pool::Pool(int threads) {
     reinterpret_cast<const Seam *>(host)->pool->run(body, context, count);
   };
   seam.pool = this;
+  open = std::make_unique<std::atomic<uint32_t>[]>(
+      static_cast<size_t>(std::max(threads, 1)) * piecesPerThread);
   workers.reserve(static_cast<size_t>(threads > 1 ? threads - 1 : 0));
   try {
     for (int i = 1; i < threads; ++i)
@@ -52,7 +58,7 @@ Pool::Pool(int threads) {
   } catch (const std::system_error &) {
     // No more threads to be had: those that started share the work.
   }
-  shares = static_cast<int64_t>(workers.size()) + 1;
+  pieces = this->threads() * piecesPerThread;
 }
 
 Pool::~Pool() {
@@ -63,13 +69,28 @@ Pool::~Pool() {
     worker.join();
 }
 
-void Pool::runShare(int64_t index) const {
-  // count * index cannot overflow: there are few threads and count elements
+/// Runs a piece unless it is claimed or of an earlier loop.
+void Pool::runPiece(int64_t piece, uint32_t loop) {
+  uint32_t expected = loop;
+  if (!open[piece].compare_exchange_strong(expected, 0))
+    return;
+  // count * piece cannot overflow: there are few pieces and count elements
   // exist in memory.
-  int64_t begin = count * index / shares;
-  int64_t end = count * (index + 1) / shares;
+  int64_t begin = count * piece / pieces;
+  int64_t end = count * (piece + 1) / pieces;
   if (begin < end)
     body(context, begin, end);
+  if (unfinished.fetch_sub(1) == 1 && callerSleeps.load() != 0)
+    futexWake(unfinished, 1);
+}
+
+/// The thread's own pieces in order, then what is left of the others'.
+void Pool::runPieces(int64_t thread, uint32_t loop) {
+  int64_t first = thread * piecesPerThread;
+  for (int64_t i = 0; i < piecesPerThread; ++i)
+    runPiece(first + i, loop);
+  for (int64_t i = 1; i <= pieces - piecesPerThread; ++i)
+    runPiece((first + pieces - i) % pieces, loop);
 }
 
 void Pool::run(CriaParallelBody loop, void *loopContext, int64_t iterations) {
@@ -81,12 +102,16 @@ void Pool::run(CriaParallelBody loop, void *loopContext, int64_t iterations) {
   body = loop;
   context = loopContext;
   count = iterations;
-  unfinished.store(static_cast<uint32_t>(workers.size()));
-  epoch.fetch_add(1); // sequentially consistent, as is `sleepers`: either the
-                      // worker sees the new epoch or we see it asleep
+  uint32_t next = epoch.load(std::memory_order_relaxed) + 1;
+  next += next == 0; // 0 means claimed
+  unfinished.store(static_cast<uint32_t>(pieces));
+  for (int64_t i = 0; i < pieces; ++i)
+    open[i].store(next);
+  epoch.store(next); // sequentially consistent, as is `sleepers`: either the
+                     // worker sees the new epoch or we see it asleep
   if (sleepers.load() != 0)
     futexWake(epoch, INT32_MAX);
-  runShare(0);
+  runPieces(0, next);
   if (spinUntil(
           [&] { return unfinished.load(std::memory_order_acquire) == 0; }))
     return;
@@ -97,7 +122,7 @@ void Pool::run(CriaParallelBody loop, void *loopContext, int64_t iterations) {
 }
 
 void Pool::work(int64_t index) {
-  for (uint32_t seen = 0;; ++seen) {
+  for (uint32_t seen = 0;;) {
     auto begun = [&] { return epoch.load(std::memory_order_acquire) != seen; };
     if (!spinUntil(begun)) {
       sleepers.fetch_add(1);
@@ -107,9 +132,8 @@ void Pool::work(int64_t index) {
     }
     if (stopping)
       return;
-    runShare(index);
-    if (unfinished.fetch_sub(1) == 1 && callerSleeps.load() != 0)
-      futexWake(unfinished, 1);
+    seen = epoch.load();
+    runPieces(index, seen);
   }
 }
 

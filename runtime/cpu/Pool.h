@@ -5,14 +5,19 @@
 /// fastest. A decode step has a hundred loops of some ten microseconds, so
 /// entering one must cost well under a microsecond: workers wait for the next
 /// by spinning. They spin for 100 microseconds, then sleep in the kernel
-/// (futex), and so does the caller that waits for a worker; where the cores are
-/// busy with other work, whoever waits makes way.
+/// (futex), and so does the caller that waits for a worker.
+///
+/// Where a core is busy with other work its thread comes late. So a thread's
+/// range is cut into a few pieces, still taken in order, each claimed before it
+/// is run; a thread that is done claims what others have not begun, from the
+/// far end.
 #pragma once
 
 #include "runtime/Abi.h"
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <thread>
 #include <vector>
 
@@ -43,19 +48,22 @@ private:
   };
 
   void work(int64_t index);
-  void runShare(int64_t index) const;
+  void runPieces(int64_t thread, uint32_t loop);
+  void runPiece(int64_t piece, uint32_t loop);
 
-  // Written by the caller before `epoch`, read by the workers after it.
+  // Written by the caller before `epoch`; read by whoever claimed a piece, and
+  // the loop does not end before that piece.
   CriaParallelBody body = nullptr;
   void *context = nullptr;
   int64_t count = 0;
-  int64_t shares = 1;
+  int64_t pieces = 1;
   bool stopping = false;
 
   alignas(64) std::atomic<uint32_t> epoch{0};      // loops begun
-  alignas(64) std::atomic<uint32_t> unfinished{0}; // workers in this loop
+  alignas(64) std::atomic<uint32_t> unfinished{0}; // pieces of this loop
   alignas(64) std::atomic<uint32_t> sleepers{0};   // workers asleep
   std::atomic<uint32_t> callerSleeps{0};
+  std::unique_ptr<std::atomic<uint32_t>[]> open; // a piece's loop, 0: claimed
   std::vector<std::thread> workers;
   Seam seam;
 };

@@ -38,6 +38,12 @@ llama.weight @w[-3] : tensor<4xf32> from "layers.{}.w"
 
 // -----
 
+// weight_c3
+// expected-error @below {{expected a first layer from 0 on, got -1}}
+llama.weight @w[2] : tensor<4xf32> from "layers.{}.w" {first = -1 : i64}
+
+// -----
+
 // rope_table_c1
 // expected-error @below {{expected positions and frequencies, got 0 and 1}}
 llama.rope_table @rope {positions = 0 : i64, inv_freq = array<f32: 1.0>}

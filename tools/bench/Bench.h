@@ -11,7 +11,6 @@
 #include <nlohmann/json.hpp>
 
 #include <cstdint>
-#include <map>
 #include <string>
 #include <utility>
 #include <vector>

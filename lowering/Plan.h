@@ -1,0 +1,45 @@
+/// What a forward pass costs, from the program alone: the floor under any
+/// schedule.
+#pragma once
+
+#include "mlir/IR/BuiltinOps.h"
+#include "llvm/Support/raw_ostream.h"
+
+#include <string>
+#include <vector>
+
+namespace cria {
+
+/// One kind of op: what all its runs in one forward pass of one token cost.
+struct PlanRow {
+  /// The module's path, such as "model.layers.*.mlp.gate_proj".
+  std::string path;
+  std::string op;
+  /// Runs per forward pass: the layers.
+  int64_t runs = 1;
+  /// Multiplications and additions of one token, all runs together.
+  int64_t flops = 0;
+  /// Bytes of weights read, all runs together.
+  int64_t weightBytes = 0;
+  /// Part of the vocabulary projection, which a prefill needs once.
+  bool head = false;
+};
+
+struct Plan {
+  std::vector<PlanRow> rows;
+  int64_t parameters = 0;
+  /// Keys and values of one position, all layers.
+  int64_t cacheBytesPerPosition = 0;
+  int64_t cacheBytes = 0;
+
+  int64_t flops(bool head) const;
+  int64_t weightBytes(bool head) const;
+};
+
+/// Walks @forward of a program in the llama dialect.
+Plan planOf(mlir::ModuleOp program);
+
+/// A table for people.
+void printPlan(const Plan &plan, llvm::raw_ostream &os);
+
+} // namespace cria

@@ -1,0 +1,230 @@
+#include "runtime/Api.h"
+
+#include "runtime/Generation.h"
+#include "runtime/Sampler.h"
+#include "runtime/Tokenizer.h"
+
+#include <cstdlib>
+#include <cstring>
+
+using namespace cria;
+
+struct cria_tokenizer {
+  std::shared_ptr<const Tokenizer> object;
+};
+
+struct cria_stream {
+  std::shared_ptr<const Tokenizer> tokenizer;
+  TextStream object;
+  std::string text;
+};
+
+struct cria_generation {
+  Generation object;
+};
+
+struct cria_sampler {
+  Sampler object;
+};
+
+/// A malloc'ed copy for the caller to free.
+static void *copyOut(const void *data, size_t size) {
+  void *copy = malloc(size ? size : 1);
+  if (!copy)
+    throw std::bad_alloc();
+  memcpy(copy, data, size);
+  return copy;
+}
+
+cria_status cria_tokenizer_open(const char *path, cria_tokenizer **tokenizer,
+                                cria_error *error) {
+  return guarded(error, [&] {
+    Status status =
+        first({notNull(path, "path"), notNull(tokenizer, "tokenizer")});
+    if (!status.ok())
+      return status;
+    *tokenizer = nullptr;
+    Result<Tokenizer> loaded = Tokenizer::load(path);
+    if (!loaded.ok())
+      return loaded.status();
+    *tokenizer = new cria_tokenizer{
+        std::make_shared<const Tokenizer>(std::move(*loaded))};
+    return Status();
+  });
+}
+
+void cria_tokenizer_free(cria_tokenizer **tokenizer) { freeHandle(tokenizer); }
+
+cria_status cria_tokenizer_encode(const cria_tokenizer *tokenizer,
+                                  const char *text, size_t size, int special,
+                                  int32_t **ids, size_t *count,
+                                  cria_error *error) {
+  return guarded(error, [&] {
+    Status status =
+        first({notNull(tokenizer, "tokenizer"), notNull(text, "text"),
+               notNull(ids, "ids"), notNull(count, "count")});
+    if (!status.ok())
+      return status;
+    *ids = nullptr;
+    *count = 0;
+    auto encoded =
+        tokenizer->object->encode(std::string_view(text, size), special != 0);
+    if (!encoded.ok())
+      return encoded.status();
+    *ids = static_cast<int32_t *>(
+        copyOut(encoded->data(), encoded->size() * sizeof(int32_t)));
+    *count = encoded->size();
+    return Status();
+  });
+}
+
+cria_status cria_tokenizer_decode(const cria_tokenizer *tokenizer,
+                                  const int32_t *ids, size_t count, int special,
+                                  char **text, cria_error *error) {
+  return guarded(error, [&] {
+    Status status =
+        first({notNull(tokenizer, "tokenizer"), notNull(text, "text"),
+               count ? notNull(ids, "ids") : Status()});
+    if (!status.ok())
+      return status;
+    *text = nullptr;
+    std::string decoded = tokenizer->object->decode(
+        std::vector<int32_t>(ids, ids + count), special != 0);
+    *text = static_cast<char *>(copyOut(decoded.c_str(), decoded.size() + 1));
+    return Status();
+  });
+}
+
+cria_status cria_stream_create(const cria_tokenizer *tokenizer, int special,
+                               cria_stream **stream, cria_error *error) {
+  return guarded(error, [&] {
+    Status status =
+        first({notNull(tokenizer, "tokenizer"), notNull(stream, "stream")});
+    if (status.ok())
+      *stream = new cria_stream{
+          tokenizer->object, TextStream(*tokenizer->object, special != 0), ""};
+    return status;
+  });
+}
+
+void cria_stream_free(cria_stream **stream) { freeHandle(stream); }
+
+cria_status cria_stream_push(cria_stream *stream, int32_t id, const char **text,
+                             cria_error *error) {
+  return guarded(error, [&] {
+    Status status = first({notNull(stream, "stream"), notNull(text, "text")});
+    if (status.ok()) {
+      stream->text = stream->object.push(id);
+      *text = stream->text.c_str();
+    }
+    return status;
+  });
+}
+
+cria_status cria_stream_finish(cria_stream *stream, const char **text,
+                               cria_error *error) {
+  return guarded(error, [&] {
+    Status status = first({notNull(stream, "stream"), notNull(text, "text")});
+    if (status.ok()) {
+      stream->text = stream->object.finish();
+      *text = stream->text.c_str();
+    }
+    return status;
+  });
+}
+
+cria_status cria_generation_open(const char *folder,
+                                 cria_generation **generation,
+                                 cria_error *error) {
+  return guarded(error, [&] {
+    Status status =
+        first({notNull(folder, "folder"), notNull(generation, "generation")});
+    if (!status.ok())
+      return status;
+    *generation = nullptr;
+    Result<Generation> loaded = Generation::load(folder);
+    if (loaded.ok())
+      *generation = new cria_generation{std::move(*loaded)};
+    return loaded.status();
+  });
+}
+
+void cria_generation_free(cria_generation **generation) {
+  freeHandle(generation);
+}
+
+cria_status cria_generation_options(const cria_generation *generation,
+                                    cria_sampler_options *options,
+                                    cria_error *error) {
+  return guarded(error, [&] {
+    Status status = notNull(options, "options");
+    if (status.ok())
+      status = hasSize(options->size, sizeof(*options), "options");
+    if (!status.ok())
+      return status;
+    SamplerOptions asked =
+        generation ? generation->object.defaults() : SamplerOptions();
+    *options = {sizeof(*options), asked.temperature, asked.topK,
+                asked.topP,       asked.minP,        asked.repetitionPenalty,
+                asked.seed};
+    return status;
+  });
+}
+
+int cria_generation_ends(const cria_generation *generation, int32_t id) {
+  return generation && generation->object.ends(id);
+}
+
+cria_status cria_sampler_create(const cria_sampler_options *options,
+                                int64_t vocabSize, cria_sampler **sampler,
+                                cria_error *error) {
+  return guarded(error, [&] {
+    Status status =
+        first({notNull(options, "options"), notNull(sampler, "sampler")});
+    if (status.ok())
+      status = hasSize(options->size, sizeof(*options), "options");
+    if (!status.ok())
+      return status;
+    *sampler = nullptr;
+    if (vocabSize < 1 || vocabSize > INT32_MAX)
+      return Status(CRIA_INVALID_ARGUMENT,
+                    "vocab_size is " + std::to_string(vocabSize));
+    SamplerOptions asked;
+    asked.temperature = options->temperature;
+    asked.topK = options->top_k;
+    asked.topP = options->top_p;
+    asked.minP = options->min_p;
+    asked.repetitionPenalty = options->repetition_penalty;
+    asked.seed = options->seed;
+    Result<Sampler> made = Sampler::create(asked, vocabSize);
+    if (made.ok())
+      *sampler = new cria_sampler{std::move(*made)};
+    return made.status();
+  });
+}
+
+void cria_sampler_free(cria_sampler **sampler) { freeHandle(sampler); }
+
+cria_status cria_sampler_accept(cria_sampler *sampler, int32_t id,
+                                cria_error *error) {
+  return guarded(error, [&] {
+    Status status = notNull(sampler, "sampler");
+    if (status.ok())
+      sampler->object.accept(id);
+    return status;
+  });
+}
+
+cria_status cria_sampler_sample(cria_sampler *sampler, const float *logits,
+                                int32_t *id, cria_error *error) {
+  return guarded(error, [&] {
+    Status status = first({notNull(sampler, "sampler"),
+                           notNull(logits, "logits"), notNull(id, "id")});
+    if (!status.ok())
+      return status;
+    Result<int32_t> drawn = sampler->object.sample(logits);
+    if (drawn.ok())
+      *id = *drawn;
+    return drawn.status();
+  });
+}

@@ -1,0 +1,239 @@
+"""The programs of the execution tests: {op: [(what, Program), ...]}.
+
+Sizes are one, odd, a vector's and its neighbours'; a product's rows and columns
+leave a rest in every tile of every schedule.
+"""
+
+import reference
+from program import Program
+
+TYPES = ["f32", "bf16", "f16"]
+INV_FREQ = [1.0, 0.31622776, 0.1, 0.031622775, 0.01]
+
+
+def embed():
+    for dtype, size in [("f32", 1), ("f32", 33), ("bf16", 7), ("f16", 16)]:
+        p = Program(dtype)
+        yield f"{dtype} {size}", p.returns(p.tokens(size))
+
+
+def rmsnorm_of(p, x, weight, eps=1e-5):
+    operands, types = [x], [x.type]
+    if weight:
+        operands.append(weight)
+        types.append(weight.type)
+    names = ", ".join(value.name for value in operands)
+    op = f"llama.rmsnorm {names} {{eps = {eps:e}}} : {', '.join(types)}"
+    norm = lambda call: reference.rmsnorm(call[x], call[weight], eps)
+    return p.emit(op, x.shape, norm)
+
+
+def rmsnorm():
+    sizes = [(1, True), (7, False), (64, True), (83, True)]
+    for dtype in TYPES:
+        for size, weighted in sizes if dtype == "f32" else sizes[-1:]:
+            p = Program(dtype)
+            weight = p.weight(size, scale=0.1, shift=1.0) if weighted else None
+            y = rmsnorm_of(p, p.tokens(size), weight)
+            yield f"{dtype} {size} weight {weighted}", p.returns(y)
+    p = Program()  # eps is what keeps zeros and tiny rows finite
+    yield "tiny rows", p.returns(rmsnorm_of(p, p.tokens(9, scale=1e-3), None))
+    p = Program()
+    yield "large eps", p.returns(rmsnorm_of(p, p.tokens(9), None, eps=0.5))
+
+
+def layernorm_of(p, x, gamma, beta, eps=1e-5):
+    op = f"llama.layernorm {x.name}"
+    op += f" gamma({gamma.name} : {gamma.type})" if gamma else ""
+    op += f" beta({beta.name} : {beta.type})" if beta else ""
+    norm = lambda call: reference.layernorm(
+        call[x], call[gamma], call[beta], eps
+    )
+    return p.emit(f"{op} {{eps = {eps:e}}} : {x.type}", x.shape, norm)
+
+
+def layernorm():
+    forms = [(64, 2), (33, 1), (7, 0)]
+    for dtype in TYPES:
+        for size, vectors in forms if dtype == "f32" else forms[:1]:
+            p = Program(dtype)
+            gamma = p.weight(size) if vectors > 0 else None
+            beta = p.weight(size) if vectors > 1 else None
+            x = p.tokens(size, shift=0.5)
+            y = layernorm_of(p, x, gamma, beta)
+            yield f"{dtype} {size} vectors {vectors}", p.returns(y)
+
+
+def linear_of(p, x, weight, bias=None):
+    op = f"llama.linear {x.name}, {weight.name}"
+    op += f" bias({bias.name} : {bias.type})" if bias else ""
+    product = lambda call: reference.linear(call[x], call[weight], call[bias])
+    shape = (None, weight.shape[0])
+    return p.emit(f"{op} : {x.type}, {weight.type}", shape, product, x.dtype)
+
+
+def linear():
+    shapes = [(1, 1, False), (5, 3, True), (13, 131, True), (64, 64, False)]
+    for dtype in TYPES:
+        for n, k, biased in shapes if dtype != "f16" else shapes[2:]:
+            p = Program(dtype)
+            x, w = p.tokens(k), p.weight(n, k)
+            y = linear_of(p, x, w, p.weight(n) if biased else None)
+            yield f"{dtype} {n}x{k} bias {biased}", p.returns(y)
+    for dtype in ["bf16", "f16"]:  # longer than what is widened at once
+        p = Program(dtype)
+        y = linear_of(p, p.tokens(1039), p.weight(7, 1039))
+        yield f"{dtype} long", p.returns(y)
+    p = Program("f32")  # activations of one type, weights of another
+    y = linear_of(p, p.tokens(35), p.weight(10, 35, dtype="bf16"))
+    yield "f32 by bf16", p.returns(y)
+
+
+def head():
+    for dtype, vocab, size in [("f32", 70, 1), ("f32", 79, 65), ("bf16", 71, 37),
+                               ("f16", 96, 16)]:
+        p = Program(dtype)
+        logits = p.head(p.tokens(size), p.weight(vocab, size))
+        yield f"{dtype} {vocab}x{size}", p.ends(logits)
+
+
+def elementwise(p, mnemonic, x, y, compute):
+    op = f"llama.{mnemonic} {x.name}, {y.name} : {x.type}"
+    return p.emit(op, x.shape, lambda call: compute(call[x], call[y]))
+
+
+def residual():
+    for dtype, size in [("f32", 1), ("f32", 35), ("bf16", 35), ("f16", 16)]:
+        p = Program(dtype)
+        x, y = p.tokens(size), p.tokens(size)
+        z = elementwise(p, "residual", x, y, lambda a, b: a + b)
+        again = elementwise(p, "residual", z, x, lambda a, b: a + b)
+        yield f"{dtype} {size}", p.returns(again)
+
+
+def swiglu_of(p, gate, up):
+    return elementwise(p, "swiglu", gate, up, reference.swiglu)
+
+
+def swiglu():
+    for dtype, size in [("f32", 1), ("f32", 35), ("bf16", 35), ("f16", 16)]:
+        p = Program(dtype)
+        # Up to where exp(-gate) overflows f32; f16 ends before.
+        gate = p.tokens(size, scale=1 if dtype == "f16" else 40)
+        yield f"{dtype} {size}", p.returns(swiglu_of(p, gate, p.tokens(size)))
+
+
+def rope_of(p, x, scale=1.0):
+    half = x.shape[2] // 2
+    frequencies = INV_FREQ[:half]
+    table = f"tensor<{p.positions}x{half}xf32>"
+    name = f"rope{len(p.body)}"
+    listed = ", ".join(f"{f:e}" for f in frequencies)
+    p.symbols.append(
+        f"llama.rope_table @{name} {{positions = {p.positions} : i64, "
+        f"inv_freq = array<f32: {listed}>, scale = {scale:e} : f64}}"
+    )
+    p.body.append(f"%{name}:2 = llama.get_rope @{name} : {table}")
+    op = (
+        f"llama.rope {x.name}, %{name}#0, %{name}#1 at %position : "
+        f"{x.type}, {table}"
+    )
+    turn = lambda call: scale * reference.rope(
+        call[x], call.position, frequencies
+    )
+    return p.emit(op, x.shape, turn)
+
+
+def rope():
+    for dtype, heads, size in [("f32", 1, 2), ("f32", 3, 10), ("bf16", 2, 8),
+                               ("f16", 1, 6)]:
+        p = Program(dtype, chunk=33)
+        x = p.heads(p.tokens(heads * size), heads, size)
+        yield f"{dtype} {heads}x{size}", p.returns(rope_of(p, x))
+    p = Program()
+    x = p.heads(p.tokens(8), 2, 4)
+    yield "scale", p.returns(rope_of(p, x, scale=1.25))
+
+
+def gqa_of(p, query, keys, values, layer=0, causal=True, window=None, scale=None):
+    scale = scale or query.shape[2] ** -0.5
+    attributes = [f"scale = {scale:e}"]
+    attributes += ["causal"] * causal
+    attributes += [f"window = {window} : i64"] * bool(window)
+    op = (
+        f"llama.gqa {query.name}, {keys.name}, {values.name}[{p.index(layer)}] "
+        f"at %position {{{', '.join(attributes)}}} : {query.type}, {keys.type}"
+    )
+    attend = lambda call: reference.gqa(
+        call[query], call[keys], call[values], layer, call.position, scale,
+        causal, window,
+    )
+    return p.emit(op, query.shape, attend)
+
+
+def attention(dtype, heads, groups, size, layers=1, layer=0, positions=128,
+              chunk=33, **options):
+    """Attention over what this and earlier calls appended."""
+    p = Program(dtype, positions, chunk)
+    rows = [p.heads(p.tokens(n * size), n, size) for n in (heads, groups, groups)]
+    caches = [p.cache(layers, groups, size) for _ in range(2)]
+    keys, values = (
+        p.append(new, cache, layer) for new, cache in zip(rows[1:], caches)
+    )
+    out = gqa_of(p, rows[0], keys, values, layer, **options)
+    return p.returns(out, keys, values)
+
+
+def gqa():
+    yield "multi-head", attention("f32", 3, 3, 5)
+    yield "multi-head, two blocks", attention("f32", 2, 2, 4, chunk=69)
+    yield "multi-query", attention("f32", 4, 1, 16)
+    yield "grouped, layer 1", attention("f32", 6, 2, 8, layers=2, layer=1)
+    yield "not causal", attention("f32", 2, 1, 8, causal=False)
+    yield "window", attention("f32", 2, 1, 8, window=5)
+    yield "window of one", attention("f32", 2, 2, 3, window=1)
+    yield "window, not causal", attention("f32", 2, 1, 8, causal=False, window=40)
+    yield "sharp", attention("f32", 2, 1, 8, scale=10.0)
+    yield "head of one, odd cache", attention("f32", 1, 1, 1, positions=71)
+    yield "bf16", attention("bf16", 6, 2, 9)
+    yield "f16", attention("f16", 4, 2, 16)
+
+
+def kv_append():
+    # What was appended shows in attention of which one key is visible; the
+    # layer beside it and what is ahead must stay zero.
+    yield "last key", attention("f32", 1, 1, 7, layers=3, layer=2, window=1)
+    yield "bf16", attention("bf16", 2, 2, 4, layers=2, layer=1, window=1)
+    p = Program(chunk=33)
+    row = p.heads(p.tokens(6), 2, 3)
+    cache = p.cache(2, 2, 3)
+    written = p.append(row, cache, 1)
+    untouched = gqa_of(p, row, written, written, layer=0)
+    yield "other layer", p.returns(untouched, written)
+
+
+def fused():
+    """Kernels of several ops, which keep f32 in between."""
+    for dtype in TYPES:
+        p = Program(dtype)
+        x = p.tokens(35)
+        y = rmsnorm_of(p, x, p.weight(35, scale=0.1, shift=1.0))
+        gate, up = (linear_of(p, y, p.weight(50, 35, scale=0.2)) for _ in "gu")
+        down = linear_of(p, swiglu_of(p, gate, up), p.weight(35, 50, scale=0.2))
+        z = elementwise(p, "residual", x, down, lambda a, b: a + b)
+        yield f"{dtype} MLP", p.returns(z)
+    for dtype in TYPES:
+        p = Program(dtype)
+        x = p.tokens(24)
+        y = rmsnorm_of(p, x, p.weight(24, scale=0.1, shift=1.0))
+        q, k, v = (
+            p.heads(linear_of(p, y, p.weight(n * 6, 24, scale=0.2)), n, 6)
+            for n in (4, 2, 2)
+        )
+        caches = [p.cache(1, 2, 6) for _ in range(2)]
+        keys = p.append(rope_of(p, k), caches[0], 0)
+        values = p.append(v, caches[1], 0)
+        out = p.flat(gqa_of(p, rope_of(p, q), keys, values))
+        out = linear_of(p, out, p.weight(24, 24, scale=0.2))
+        z = elementwise(p, "residual", x, out, lambda a, b: a + b)
+        yield f"{dtype} attention", p.returns(z, keys, values)

@@ -1,0 +1,197 @@
+"""Small programs in the llama dialect, run by the tools and in NumPy.
+
+A Program is written op by op. Each value knows its text, for the compiler, and
+how to compute itself, for the reference: a function of a Call, which holds the
+ids, the position and the caches of one call of @forward. A program ends in a
+head with the identity, so that its logits are the values under test.
+"""
+
+import dataclasses
+import pathlib
+import sys
+import typing
+
+import numpy as np
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.append(str(HERE.parent / "e2e"))
+from weights import rounded, write_safetensors  # noqa: E402
+
+import reference  # noqa: E402
+
+ROWS = 70  # ids are 0 .. ROWS - 1
+
+
+@dataclasses.dataclass
+class Value:
+    """An SSA value; a None in the shape is the token count."""
+
+    name: str
+    shape: tuple
+    dtype: str
+    compute: typing.Callable
+
+    @property
+    def type(self):
+        shape = "x".join("?" if n is None else str(n) for n in self.shape)
+        return f"tensor<{shape}x{self.dtype}>"
+
+
+class Call:
+    """One call of @forward in the reference.
+
+    With a storage type, results are rounded to it and arithmetic is f32: the
+    reference of that type. Without, all is f64.
+    """
+
+    def __init__(self, ids, position, caches, storage=None):
+        self.ids, self.position, self.caches = ids, position, caches
+        self.storage, self.known = storage, {}
+        self.real = np.float32 if storage else np.float64
+
+    def __getitem__(self, value):
+        if value is None:
+            return None
+        if value.name not in self.known:
+            result = value.compute(self).astype(self.real)
+            if self.storage:
+                result = rounded(result, value.dtype)
+            self.known[value.name] = result
+        return self.known[value.name]
+
+
+class Program:
+    """Grows by calls of its methods, one for each op."""
+
+    def __init__(self, dtype="f32", positions=128, chunk=69):
+        self.dtype, self.positions, self.chunk = dtype, positions, chunk
+        self.random = np.random.default_rng(0)
+        self.symbols, self.body, self.arrays, self.caches = [], [], {}, []
+
+    def emit(self, op, shape, compute, dtype=None):
+        name = f"%v{len(self.body)}"
+        self.body.append(f"{name} = {op}")
+        return Value(name, shape, dtype or self.dtype, compute)
+
+    def weight(self, *shape, dtype=None, scale=1.0, shift=0.0, array=None):
+        """A weight with normally distributed values, or those of `array`."""
+        dtype, name = dtype or self.dtype, f"w{len(self.arrays)}"
+        if array is None:
+            array = self.random.standard_normal(shape) * scale + shift
+        array = self.arrays[name] = rounded(array, dtype)
+        value = Value("", shape, dtype, None)
+        self.symbols.append(f'llama.weight @{name} : {value.type} from "{name}"')
+        op = f"llama.get_weight @{name} : {value.type}"
+        return self.emit(op, shape, lambda call: array, dtype)
+
+    def tokens(self, size, **options):
+        """(tokens, size): a random row for each id."""
+        table = self.weight(ROWS, size, **options)
+        op = f"llama.embed %ids, {table.name} : tensor<?xi32>, {table.type}"
+        row = lambda call: call[table][call.ids]
+        return self.emit(op, (None, size), row, table.dtype)
+
+    def heads(self, x, heads, size):
+        """x (tokens, heads * size) as (tokens, heads, size)."""
+        shape = (None, heads, size)
+        op = (
+            f"tensor.expand_shape {x.name} [[0], [1, 2]] output_shape "
+            f"[%n, {heads}, {size}] : {x.type} into "
+        )
+        value = Value("", shape, x.dtype, None)
+        split = lambda call: call[x].reshape(-1, heads, size)
+        return self.emit(op + value.type, shape, split, x.dtype)
+
+    def flat(self, x):
+        """x (tokens, heads, size) as (tokens, heads * size)."""
+        shape = (None, x.shape[1] * x.shape[2])
+        value = Value("", shape, x.dtype, None)
+        op = f"tensor.collapse_shape {x.name} [[0], [1, 2]] : {x.type} into "
+        merge = lambda call: call[x].reshape(-1, shape[1])
+        return self.emit(op + value.type, shape, merge, x.dtype)
+
+    def cache(self, layers, heads, size):
+        """A cache, zero at first."""
+        name, index = f"%cache{len(self.caches)}", len(self.caches)
+        shape = (layers, heads, self.positions, size)
+        value = Value(name, shape, self.dtype, lambda call: call.caches[index])
+        self.caches.append(value)
+        return value
+
+    def index(self, value):
+        self.body.append(f"%i{len(self.body)} = arith.constant {value} : index")
+        return self.body[-1].split()[0]
+
+    def append(self, rows, cache, layer):
+        op = (
+            f"llama.kv_append {rows.name} into {cache.name}[{self.index(layer)}]"
+            f" at %position : {rows.type} into {cache.type}"
+        )
+        write = lambda call: reference.append(
+            call[cache], call[rows], layer, call.position
+        )
+        return self.emit(op, cache.shape, write)
+
+    def head(self, x, weight):
+        """Logits of the tokens from %first on."""
+        size, vocab = x.shape[1], weight.shape[0]
+        self.body.append(
+            f"%rows = tensor.extract_slice {x.name}[%first, 0] [%m, {size}] "
+            f"[1, 1] : {x.type} to {x.type}"
+        )
+        op = f"llama.head %rows, {weight.name} : {x.type}, {weight.type}"
+        product = lambda call: call[x] @ call[weight].T
+        return self.emit(op, (None, vocab), product, "f32")
+
+    def returns(self, x, *caches):
+        """Ends the program: x (tokens, any) as logits, and its caches."""
+        if len(x.shape) == 3:
+            x = self.flat(x)
+        shape = (max(x.shape[1], ROWS), x.shape[1])  # ids are in the vocabulary
+        identity = self.weight(*shape, dtype=x.dtype, array=np.eye(*shape))
+        return self.ends(self.head(x, identity), *caches)
+
+    def ends(self, logits, *caches):
+        """Ends the program; without caches it gets one, as every program has."""
+        caches = caches or (self.cache(1, 1, 1),)
+        self.results = [logits, *caches]
+        return self
+
+    def text(self):
+        """The program as the compiler reads it."""
+        arguments = ["%ids: tensor<?xi32>", "%position: index", "%first: index"]
+        arguments += [f"{cache.name}: {cache.type}" for cache in self.caches]
+        types = ", ".join(result.type for result in self.results)
+        names = ", ".join(result.name for result in self.results)
+        head = [
+            "%zero = arith.constant 0 : index",
+            "%n = tensor.dim %ids, %zero : tensor<?xi32>",
+            "%m = arith.subi %n, %first : index",
+        ]
+        return "\n".join(
+            [
+                *self.symbols,
+                f"func.func @forward({', '.join(arguments)}) -> ({types}) {{",
+                *head,
+                *self.body,
+                f"return {names} : {types}",
+                "}\n",
+            ]
+        )
+
+    def expected(self, ids, storage=None):
+        """(tokens, vocab) logits of ids fed in chunks, by the reference."""
+        caches = [np.zeros(c.shape) for c in self.caches]
+        rows, ids = [], np.asarray(ids)
+        for at in range(0, len(ids), self.chunk):
+            call = Call(ids[at : at + self.chunk], at, caches, storage)
+            rows.append(call[self.results[0]])
+            caches = [call[cache] for cache in self.results[1:]]
+        return np.concatenate(rows)
+
+    def write(self, folder):
+        """program.mlir, and weights.safetensors for cria-run."""
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "program.mlir").write_text(self.text())
+        write_safetensors(folder / "model.safetensors", self.arrays, "f32")
+        return folder / "program.mlir"

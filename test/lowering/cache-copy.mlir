@@ -1,0 +1,30 @@
+// A program that reads a cache from before an append would need a copy of it.
+// It does not compile, and the error names the op.
+// RUN: not cria-compile %s --emit=tile -o %t.mlir 2>&1 | FileCheck %s
+// RUN: not cria-compile %s -o %t.cria 2>&1 | FileCheck %s
+// RUN: not test -e %t.mlir
+// RUN: not test -e %t.cria
+
+// CHECK: cria-compile: error: {{.*}}cache-copy.mlir:[[#@LINE+14]]:{{.*}}expected the KV cache to be updated in place, but this op allocates 'memref<1x1x64x8xf32>', as large as argument 5
+
+// With the cache that the append returned it compiles.
+// RUN: sed 's/%%q, %%k, %%k\[/%%q, %%k1, %%k1[/' %s > %t.good.mlir
+// RUN: cria-compile %t.good.mlir --emit=tile -o %t.out
+llama.weight @table : tensor<16x8xf32> from "table"
+func.func @forward(%ids: tensor<?xi32>, %position: index, %first: index, %k: tensor<1x1x64x8xf32>)
+    -> (tensor<?x16xf32>, tensor<1x1x64x8xf32>) {
+  %c0 = arith.constant 0 : index
+  %n = tensor.dim %ids, %c0 : tensor<?xi32>
+  %t = llama.get_weight @table : tensor<16x8xf32>
+  %x = llama.embed %ids, %t : tensor<?xi32>, tensor<16x8xf32>
+  %q = tensor.expand_shape %x [[0], [1, 2]] output_shape [%n, 1, 8]
+      : tensor<?x8xf32> into tensor<?x1x8xf32>
+  %k1 = llama.kv_append %q into %k[%c0] at %position
+      : tensor<?x1x8xf32> into tensor<1x1x64x8xf32>
+  %o = llama.gqa %q, %k, %k[%c0] at %position {scale = 1.0, causal}
+      : tensor<?x1x8xf32>, tensor<1x1x64x8xf32>
+  %f = tensor.collapse_shape %o [[0], [1, 2]]
+      : tensor<?x1x8xf32> into tensor<?x8xf32>
+  %l = llama.head %f, %t : tensor<?x8xf32>, tensor<16x8xf32>
+  return %l, %k1 : tensor<?x16xf32>, tensor<1x1x64x8xf32>
+}

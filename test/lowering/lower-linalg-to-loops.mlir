@@ -1,0 +1,114 @@
+// RUN: cria-opt --lower-linalg-to-loops --canonicalize --split-input-file %s | FileCheck %s
+
+#id = affine_map<(t, i) -> (t, i)>
+#row = affine_map<(t, i) -> (t)>
+
+// The loop over tokens, the dynamic one, is parallel; static ones are not.
+// CHECK-LABEL: func @tokens
+// CHECK: %[[N:.*]] = memref.dim
+// CHECK: scf.forall (%[[T:.*]]) in (%[[N]])
+// CHECK: scf.for %[[I:.*]] = %c0 to %c8 step %c1
+// CHECK: %[[X:.*]] = memref.load %{{.*}}[%[[T]], %[[I]]]
+// CHECK: %[[Y:.*]] = arith.mulf %[[X]], %[[X]]
+// CHECK: memref.store %[[Y]], %{{.*}}[%[[T]], %[[I]]]
+// CHECK-NOT: linalg
+// CHECK-LABEL: func @one_token
+// CHECK-NOT: scf.forall
+// CHECK: return
+func.func @tokens(%x: memref<?x8xf32>, %y: memref<?x8xf32>) {
+  linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%x : memref<?x8xf32>) outs(%y : memref<?x8xf32>) {
+    ^bb0(%a: f32, %b: f32):
+      %s = arith.mulf %a, %a : f32
+      linalg.yield %s : f32
+  }
+  return
+}
+func.func @one_token(%x: memref<1x8xf32>, %y: memref<1x8xf32>) {
+  linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%x : memref<1x8xf32>) outs(%y : memref<1x8xf32>) {
+    ^bb0(%a: f32, %b: f32):
+      %s = arith.mulf %a, %a : f32
+      linalg.yield %s : f32
+  }
+  return
+}
+
+// -----
+
+#id = affine_map<(t, i) -> (t, i)>
+#row = affine_map<(t, i) -> (t)>
+
+// An innermost reduction is carried by the loop: one load before, one store
+// behind.
+// CHECK-LABEL: func @reduction
+// CHECK: scf.forall (%[[T:.*]]) in
+// CHECK: %[[OLD:.*]] = memref.load %[[S:.*]][%[[T]]]
+// CHECK: %[[SUM:.*]] = scf.for %[[I:.*]] = %c0 to %c8 step %c1 iter_args(%[[ACC:.*]] = %[[OLD]])
+// CHECK-NEXT: %[[X:.*]] = memref.load %{{.*}}[%[[T]], %[[I]]]
+// CHECK-NEXT: %[[NEXT:.*]] = arith.addf %[[ACC]], %[[X]]
+// CHECK-NEXT: scf.yield %[[NEXT]]
+// CHECK: memref.store %[[SUM]], %[[S]][%[[T]]]
+func.func @reduction(%x: memref<?x8xf32>, %s: memref<?xf32>) {
+  linalg.generic {indexing_maps = [#id, #row], iterator_types = ["parallel", "reduction"]}
+      ins(%x : memref<?x8xf32>) outs(%s : memref<?xf32>) {
+    ^bb0(%a: f32, %acc: f32):
+      %n = arith.addf %acc, %a : f32
+      linalg.yield %n : f32
+  }
+  return
+}
+
+// -----
+
+#row = affine_map<(k, r) -> (r)>
+#id = affine_map<(k, r) -> (k, r)>
+
+// An outer reduction goes through memory. Inside a parallel loop no second one
+// is made.
+// CHECK-LABEL: func @outer_reduction
+// CHECK-COUNT-1: scf.forall
+// CHECK-NOT: scf.forall
+// CHECK: scf.for %[[K:.*]] = %c0 to %{{.*}} step %c1
+// CHECK-NEXT: scf.for %[[R:.*]] = %c0 to %c8 step %c1
+// CHECK-NEXT: memref.load %{{.*}}[%[[R]]]
+// CHECK-NEXT: memref.load %{{.*}}[%[[K]], %[[R]]]
+// CHECK: memref.store %{{.*}}[%[[R]]]
+func.func @outer_reduction(%x: memref<?x8xf32>, %s: memref<8xf32>) {
+  scf.forall (%i) in (4) {
+    linalg.generic {indexing_maps = [#id, #row], iterator_types = ["reduction", "parallel"]}
+        ins(%x : memref<?x8xf32>) outs(%s : memref<8xf32>) {
+      ^bb0(%a: f32, %acc: f32):
+        %n = arith.addf %acc, %a : f32
+        linalg.yield %n : f32
+    }
+  }
+  return
+}
+
+// -----
+
+// Indices are the loops'; a scalar input needs no load; fills and copies are
+// loops as well.
+// CHECK-LABEL: func @others
+// CHECK: scf.for %[[I:.*]] = %c0 to %c8
+// CHECK: %[[V:.*]] = arith.index_cast %[[I]]
+// CHECK: memref.store %[[V]], %{{.*}}[%[[I]]]
+// CHECK: scf.for
+// CHECK-NEXT: memref.store %{{.*}}, %[[F:.*]][
+// CHECK: scf.for
+// CHECK-NEXT: %[[E:.*]] = memref.load %[[F]]
+// CHECK-NEXT: memref.store %[[E]]
+// CHECK-NOT: memref.copy
+func.func @others(%i: memref<8xi32>, %f: memref<8xf32>, %g: memref<8xf32>, %value: f32) {
+  linalg.generic {indexing_maps = [affine_map<(i) -> (i)>], iterator_types = ["parallel"]}
+      outs(%i : memref<8xi32>) {
+    ^bb0(%out: i32):
+      %n = linalg.index 0 : index
+      %v = arith.index_cast %n : index to i32
+      linalg.yield %v : i32
+  }
+  linalg.fill ins(%value : f32) outs(%f : memref<8xf32>)
+  memref.copy %f, %g : memref<8xf32> to memref<8xf32>
+  return
+}

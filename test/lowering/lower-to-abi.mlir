@@ -1,0 +1,74 @@
+// RUN: cria-opt --lower-to-abi %s | FileCheck %s
+
+// Weights and tables are no functions any more.
+// CHECK-NOT: @w(
+// CHECK-NOT: @rope.cos
+func.func private @w(index) -> memref<6x8xf32> attributes {weight = {slot = 3 : index, source = "l.{}.w"}}
+func.func private @rope.cos() -> memref<4x2xf32> attributes {rope = {slot = 7 : index}}
+
+// A parallel loop is a function over iterations of the product of its extents.
+// It reads what it uses from its context, and has its scratch once.
+// CHECK-LABEL: func private @k_decode.0
+// CHECK-SAME: (%[[CONTEXT:.*]]: !llvm.ptr, %[[BEGIN:.*]]: i64, %[[END:.*]]: i64)
+// CHECK: llvm.getelementptr %[[CONTEXT]][0, 0]
+// CHECK: llvm.load
+// CHECK: memref.alloca() {alignment = 64 : i64} : memref<4xf32>
+// CHECK-DAG: %[[E:.*]] = arith.index_cast %[[END]]
+// CHECK-DAG: %[[B:.*]] = arith.index_cast %[[BEGIN]]
+// CHECK: scf.for %[[I:.*]] = %[[B]] to %[[E]] step %c1
+// CHECK-NEXT: %[[C5:.*]] = arith.constant 5 : index
+// CHECK-NEXT: %[[COLUMN:.*]] = arith.remui %[[I]], %[[C5]]
+// CHECK-NEXT: %[[ROW:.*]] = arith.divui %[[I]], %[[C5]]
+// CHECK-NOT: alloca
+// CHECK: memref.store %{{.*}}[%[[ROW]], %[[COLUMN]]] : memref<6x8xf32>
+
+// A kernel takes the host as well and calls its first field, parallel_for, with
+// the host, the function, the context and the count.
+// CHECK-LABEL: func private @k_decode(
+// CHECK-SAME: %[[N:[^:]*]]: index, %[[V:[^:]*]]: f32, %[[HOST:[^:]*]]: !llvm.ptr)
+// CHECK: %[[FRAME:.*]] = llvm.alloca
+// CHECK: %[[COUNT:.*]] = arith.muli %[[N]], %c5
+// CHECK: %[[COUNT64:.*]] = arith.index_cast %[[COUNT]]
+// CHECK: llvm.getelementptr %[[FRAME]][0, 0]
+// CHECK: llvm.store
+// CHECK: %[[F:.*]] = constant @k_decode.0
+// CHECK: %[[PARALLEL:.*]] = llvm.load %[[HOST]]
+// CHECK: %[[BODY:.*]] = builtin.unrealized_conversion_cast %[[F]]
+// CHECK: llvm.call %[[PARALLEL]](%[[HOST]], %[[BODY]], %[[FRAME]], %[[COUNT64]])
+func.func private @k_decode(%w: memref<6x8xf32>, %n: index, %v: f32) {
+  %c2 = arith.constant 2 : index
+  scf.forall (%i, %j) in (%n, 5) {
+    %s = memref.alloca() {alignment = 64 : i64} : memref<4xf32>
+    memref.store %v, %s[%c2] : memref<4xf32>
+    memref.store %v, %w[%i, %j] : memref<6x8xf32>
+  }
+  return
+}
+
+// The entry has the signature of runtime/Abi.h: ids, tokens, position,
+// first_logit, logits, caches, arena, slots, host. Caches and slots are tables.
+// CHECK-LABEL: func @cria_decode
+// CHECK-SAME: (%[[IDS:[^:]*]]: !llvm.ptr, %[[TOKENS:[^:]*]]: i64, %[[POSITION:[^:]*]]: i64, %{{[^:]*}}: i64, %{{[^:]*}}: !llvm.ptr, %[[CACHES:[^:]*]]: !llvm.ptr, %[[ARENA:[^:]*]]: !llvm.ptr, %[[SLOTS:[^:]*]]: !llvm.ptr, %[[HOST:[^:]*]]: !llvm.ptr) {
+// CHECK: llvm.insertvalue %[[IDS]]
+// CHECK: %[[P:.*]] = arith.index_cast %[[POSITION]]
+// CHECK: %[[ONE:.*]] = arith.constant 1 : i64
+// CHECK: %[[AT:.*]] = llvm.getelementptr %[[CACHES]][%[[ONE]]]
+// CHECK: %[[CACHE:.*]] = llvm.load %[[AT]]
+// CHECK: llvm.insertvalue %[[CACHE]]
+// CHECK: llvm.insertvalue %[[ARENA]]
+// CHECK: %[[FIRST:.*]] = arith.constant 3 : i64
+// CHECK: %[[LAYER:.*]] = arith.index_cast %[[P]]
+// CHECK: %[[SLOT:.*]] = arith.addi %[[FIRST]], %[[LAYER]]
+// CHECK: llvm.getelementptr %[[SLOTS]][%[[SLOT]]]
+// CHECK: %[[SEVEN:.*]] = arith.constant 7 : i64
+// CHECK: llvm.getelementptr %[[SLOTS]][%[[SEVEN]]]
+// CHECK: call @k_decode({{.*}}, %[[HOST]])
+func.func @decode(%ids: memref<1xi32>, %tokens: index, %position: index, %first: index, %logits: memref<1x16xf32>, %k: memref<2x1x4x8xf32>, %v: memref<2x1x4x8xf32>, %arena: memref<64xi8>)
+    attributes {chunk = 1 : index, arena_bytes = 64 : index} {
+  %w = call @w(%position) : (index) -> memref<6x8xf32>
+  %r = call @rope.cos() : () -> memref<4x2xf32>
+  %c0 = arith.constant 0 : index
+  %0 = memref.load %v[%c0, %c0, %c0, %c0] : memref<2x1x4x8xf32>
+  call @k_decode(%w, %tokens, %0) : (memref<6x8xf32>, index, f32) -> ()
+  return
+}

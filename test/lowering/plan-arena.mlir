@@ -1,0 +1,112 @@
+// RUN: cria-opt --plan-arena --split-input-file --verify-diagnostics %s | FileCheck %s
+
+// Buffers that live one after the other share a place; those that live at the
+// same time do not. Places are multiples of 64 bytes; a use of a view is a use.
+// CHECK-LABEL: func @lifetimes
+// CHECK-SAME: %[[ARENA:[^:]*]]: memref<128xi8>) attributes {arena_bytes = 128 : index
+// CHECK: %[[O0:.*]] = arith.constant 0 : index
+// CHECK: memref.view %[[ARENA]][%[[O0]]][] : memref<128xi8> to memref<4xf32>
+// CHECK: %[[O1:.*]] = arith.constant 64 : index
+// CHECK: memref.view %[[ARENA]][%[[O1]]][] : memref<128xi8> to memref<4xf32>
+// CHECK: %[[O2:.*]] = arith.constant 0 : index
+// CHECK: memref.view %[[ARENA]][%[[O2]]][] : memref<128xi8> to memref<4xf32>
+// CHECK-NOT: memref.alloc
+func.func @lifetimes(%i: index, %v: f32) attributes {chunk = 1 : index} {
+  %a = memref.alloc() : memref<4xf32>
+  %a2 = memref.cast %a : memref<4xf32> to memref<?xf32>
+  %b = memref.alloc() : memref<4xf32>
+  memref.store %v, %a2[%i] : memref<?xf32>
+  %c = memref.alloc() : memref<4xf32>
+  memref.store %v, %b[%i] : memref<4xf32>
+  memref.store %v, %c[%i] : memref<4xf32>
+  return
+}
+
+// -----
+
+// The token count is at most the chunk, and the view has it as its size.
+// CHECK-LABEL: func @tokens
+// CHECK-SAME: (%[[N:.*]]: index, %[[ARENA:.*]]: memref<4096xi8>) attributes {arena_bytes = 4096
+// CHECK: memref.view %[[ARENA]][%{{.*}}][%[[N]]] : memref<4096xi8> to memref<?x8xbf16>
+func.func @tokens(%n: index) attributes {chunk = 256 : index} {
+  %a = memref.alloc(%n) : memref<?x8xbf16>
+  memref.assume_alignment %a, 2 : memref<?x8xbf16>
+  return
+}
+
+// -----
+
+// A use in a loop lasts for all of the loop, where the buffer comes from before
+// it: %b must not lie where %a does.
+// CHECK-LABEL: func @loop
+// CHECK-SAME: arena_bytes = 128
+func.func @loop(%i: index, %v: f32) attributes {chunk = 1 : index} {
+  %a = memref.alloc() : memref<4xf32>
+  scf.for %j = %i to %i step %i {
+    memref.store %v, %a[%j] : memref<4xf32>
+    %b = memref.alloc() : memref<4xf32>
+    memref.store %v, %b[%j] : memref<4xf32>
+  }
+  return
+}
+
+// -----
+
+// The larger buffer is placed first, the smaller one into the gap beside it.
+// CHECK-LABEL: func @first_fit
+// CHECK-SAME: arena_bytes = 320
+// CHECK: arith.constant 256 : index
+// CHECK: arith.constant 0 : index
+// CHECK: arith.constant 256 : index
+func.func @first_fit(%i: index, %v: f32) attributes {chunk = 1 : index} {
+  %small = memref.alloc() : memref<1xf32>
+  %large = memref.alloc() : memref<64xf32>
+  memref.store %v, %small[%i] : memref<1xf32>
+  %other = memref.alloc() : memref<16xf32>
+  memref.store %v, %large[%i] : memref<64xf32>
+  memref.store %v, %other[%i] : memref<16xf32>
+  return
+}
+
+// -----
+
+// Scratch of a parallel iteration is on the stack, in front of the iteration's
+// loops.
+// CHECK-LABEL: func @parallel
+// CHECK-SAME: arena_bytes = 0
+// CHECK: scf.forall
+// CHECK-NEXT: memref.alloca() {alignment = 64 : i64} : memref<4xf32>
+// CHECK: scf.for
+// CHECK-NOT: memref.alloc
+func.func @parallel(%i: index, %v: f32) attributes {chunk = 1 : index} {
+  scf.forall (%t) in (8) {
+    scf.for %j = %i to %i step %i {
+      %a = memref.alloc() : memref<4xf32>
+      memref.store %v, %a[%j] : memref<4xf32>
+    }
+  }
+  return
+}
+
+// -----
+
+func.func @dynamic(%i: index, %v: f32) attributes {chunk = 1 : index} {
+  scf.forall (%t) in (8) {
+    // expected-error @below {{expected scratch of a static size in a parallel loop}}
+    %a = memref.alloc(%i) : memref<?xf32>
+    memref.store %v, %a[%i] : memref<?xf32>
+  }
+  return
+}
+
+// -----
+
+// What is no entry is left alone.
+// CHECK-LABEL: func @other()
+// CHECK: memref.alloc
+// CHECK-LABEL: func private @weight() -> memref<4xf32>
+func.func @other() -> memref<4xf32> {
+  %a = memref.alloc() : memref<4xf32>
+  return %a : memref<4xf32>
+}
+func.func private @weight() -> memref<4xf32>

@@ -1,0 +1,118 @@
+#include "runtime/cria.h"
+
+#include "test/runtime/Fixtures.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+using namespace cria::test;
+using testing::HasSubstr;
+
+static constexpr char tokenizerJson[] = R"({
+  "model": {"type": "BPE", "byte_fallback": false, "unk_token": null,
+            "vocab": {"a": 0, "b": 1, "ab": 2}, "merges": ["a b"]},
+  "added_tokens": [], "normalizer": null, "pre_tokenizer": null,
+  "post_processor": null, "decoder": null})";
+
+namespace {
+
+class ApiTextTest : public testing::Test {
+protected:
+  void SetUp() override {
+    CRIA_INIT(&error);
+    CRIA_INIT(&options);
+    std::string path = folder.write("tokenizer.json", tokenizerJson);
+    ASSERT_EQ(cria_tokenizer_open(path.c_str(), &tokenizer, &error), CRIA_OK)
+        << error.message;
+  }
+  void TearDown() override { cria_tokenizer_free(&tokenizer); }
+
+  TemporaryFolder folder;
+  cria_tokenizer *tokenizer = nullptr;
+  cria_sampler_options options;
+  cria_error error;
+};
+
+} // namespace
+
+TEST_F(ApiTextTest, EncodesAndDecodes) {
+  int32_t *ids = nullptr;
+  size_t count = 0;
+  ASSERT_EQ(cria_tokenizer_encode(tokenizer, "abb", 3, 1, &ids, &count, &error),
+            CRIA_OK)
+      << error.message;
+  ASSERT_EQ(count, 2u);
+  EXPECT_EQ(ids[0], 2);
+  EXPECT_EQ(ids[1], 1);
+  char *text = nullptr;
+  ASSERT_EQ(cria_tokenizer_decode(tokenizer, ids, count, 1, &text, &error),
+            CRIA_OK);
+  EXPECT_THAT(text, HasSubstr("ab"));
+  free(text);
+  free(ids);
+  EXPECT_EQ(
+      cria_tokenizer_encode(tokenizer, "\xff", 1, 1, &ids, &count, &error),
+      CRIA_INVALID_ARGUMENT);
+  EXPECT_EQ(ids, nullptr);
+}
+
+// The stream keeps the tokenizer alive.
+TEST_F(ApiTextTest, StreamsIds) {
+  cria_stream *stream = nullptr;
+  ASSERT_EQ(cria_stream_create(tokenizer, 0, &stream, &error), CRIA_OK);
+  cria_tokenizer_free(&tokenizer);
+  const char *text = nullptr;
+  std::string all;
+  ASSERT_EQ(cria_stream_push(stream, 2, &text, &error), CRIA_OK);
+  all += text;
+  ASSERT_EQ(cria_stream_finish(stream, &text, &error), CRIA_OK);
+  all += text;
+  EXPECT_EQ(all, "ab");
+  cria_stream_free(&stream);
+}
+
+TEST_F(ApiTextTest, SamplesAsTheFolderAsks) {
+  folder.write("generation_config.json", R"({"eos_token_id": [2, 1]})");
+  cria_generation *generation = nullptr;
+  ASSERT_EQ(cria_generation_open(folder.path().c_str(), &generation, &error),
+            CRIA_OK)
+      << error.message;
+  ASSERT_EQ(cria_generation_options(generation, &options, &error), CRIA_OK);
+  EXPECT_EQ(options.temperature, 0);
+  EXPECT_EQ(cria_generation_ends(generation, 1), 1);
+  EXPECT_EQ(cria_generation_ends(generation, 0), 0);
+  EXPECT_EQ(cria_generation_ends(nullptr, 0), 0);
+  cria_generation_free(&generation);
+  cria_sampler *sampler = nullptr;
+  ASSERT_EQ(cria_sampler_create(&options, 3, &sampler, &error), CRIA_OK);
+  float logits[3] = {1, 3, 2};
+  int32_t id = -1;
+  EXPECT_EQ(cria_sampler_accept(sampler, 0, &error), CRIA_OK);
+  ASSERT_EQ(cria_sampler_sample(sampler, logits, &id, &error), CRIA_OK);
+  EXPECT_EQ(id, 1);
+  cria_sampler_free(&sampler);
+}
+
+TEST_F(ApiTextTest, RefusesWrongOptions) {
+  cria_sampler *sampler = nullptr;
+  ASSERT_EQ(cria_generation_options(nullptr, &options, &error), CRIA_OK);
+  EXPECT_EQ(options.temperature, 1);
+  options.temperature = -1;
+  EXPECT_EQ(cria_sampler_create(&options, 3, &sampler, &error),
+            CRIA_INVALID_ARGUMENT);
+  EXPECT_THAT(error.message, HasSubstr("temperature"));
+  options.temperature = 1;
+  EXPECT_EQ(cria_sampler_create(&options, 0, &sampler, &error),
+            CRIA_INVALID_ARGUMENT);
+  options.size = 0;
+  EXPECT_EQ(cria_sampler_create(&options, 3, &sampler, &error),
+            CRIA_INVALID_ARGUMENT);
+  EXPECT_THAT(error.message, HasSubstr("options->size is 0"));
+  EXPECT_EQ(cria_sampler_sample(nullptr, nullptr, nullptr, &error),
+            CRIA_INVALID_ARGUMENT);
+  EXPECT_EQ(cria_tokenizer_open(nullptr, &tokenizer, &error),
+            CRIA_INVALID_ARGUMENT);
+  EXPECT_EQ(cria_stream_push(nullptr, 0, nullptr, &error),
+            CRIA_INVALID_ARGUMENT);
+}

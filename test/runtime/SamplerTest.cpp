@@ -1,0 +1,189 @@
+/// Against the logits processors of transformers: data/make_sampler_goldens.py
+/// says how the goldens were made.
+#include "runtime/Sampler.h"
+
+#include "runtime/Json.h"
+#include "test/runtime/Fixtures.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <filesystem>
+#include <limits>
+
+using namespace cria;
+using namespace cria::test;
+using testing::ElementsAre;
+
+static constexpr double inf = std::numeric_limits<double>::infinity();
+
+static Sampler sampler(const SamplerOptions &options, int64_t vocabSize) {
+  return *Sampler::create(options, vocabSize);
+}
+
+static SamplerOptions greedy() {
+  SamplerOptions options;
+  options.temperature = 0;
+  return options;
+}
+
+TEST(Sampler, DistributionsOfTransformers) {
+  auto path = std::filesystem::path(__FILE__).parent_path() / "data" /
+              "sampler_goldens.json";
+  auto goldens = readJson(path.string());
+  ASSERT_TRUE(goldens.ok()) << goldens.status().message();
+  for (const nlohmann::json &golden : *goldens) {
+    SamplerOptions options;
+    options.temperature = golden["temperature"];
+    options.topK = golden["top_k"];
+    options.topP = golden["top_p"];
+    options.minP = golden["min_p"];
+    options.repetitionPenalty = golden["repetition_penalty"];
+    std::vector<float> logits = golden["logits"];
+    Sampler one = sampler(options, static_cast<int64_t>(logits.size()));
+    for (int64_t id : golden["seen"])
+      one.accept(id);
+    auto choices = one.distribution(logits.data());
+    ASSERT_TRUE(choices.ok());
+    std::sort(choices->begin(), choices->end(),
+              [](auto &a, auto &b) { return a.id < b.id; });
+    ASSERT_EQ(choices->size(), golden["ids"].size()) << golden;
+    for (size_t i = 0; i < choices->size(); ++i) {
+      EXPECT_EQ((*choices)[i].id, golden["ids"][i]) << golden;
+      EXPECT_NEAR((*choices)[i].probability, golden["probabilities"][i], 1e-6);
+    }
+  }
+}
+
+// The first numbers of splitmix64, as its author's code gives them for seed 0.
+TEST(Sampler, RandomIsSplitmix64) {
+  Random random(0);
+  for (uint64_t expected :
+       {0xE220A8397B1DCDAFu, 0x6E789E6AA1B965F4u, 0x06C45D188009454Fu})
+    EXPECT_EQ(random.next(), static_cast<double>(expected >> 11) * 0x1p-53);
+}
+
+TEST(Sampler, DrawsFollowTheDistribution) {
+  const std::vector<float> logits = {0, 1, 2, -1};
+  Sampler one = sampler({}, 4);
+  double total = 0;
+  for (float logit : logits)
+    total += std::exp(logit);
+  int counts[4] = {};
+  for (int i = 0; i < 40'000; ++i)
+    ++counts[*one.sample(logits.data())];
+  for (int id = 0; id < 4; ++id)
+    EXPECT_NEAR(counts[id] / 40'000.0, std::exp(logits[id]) / total, 0.01);
+}
+
+TEST(Sampler, SameSeedSameIds) {
+  const std::vector<float> logits(1000, 0);
+  auto draw = [&](uint64_t seed) {
+    SamplerOptions options;
+    options.seed = seed;
+    Sampler one = sampler(options, 1000);
+    std::vector<int32_t> ids;
+    for (int i = 0; i < 8; ++i)
+      ids.push_back(*one.sample(logits.data()));
+    return ids;
+  };
+  EXPECT_EQ(draw(7), draw(7));
+  EXPECT_NE(draw(7), draw(8));
+  EXPECT_EQ(draw(UINT64_MAX), draw(UINT64_MAX));
+  // The same on every machine.
+  EXPECT_THAT(draw(0), ElementsAre(883, 431, 26, 970, 106, 327, 173, 771));
+}
+
+TEST(Sampler, GreedyTakesTheLowestIdOfEqualOnes) {
+  const std::vector<float> logits = {1, 3, 3, 2};
+  EXPECT_EQ(*sampler(greedy(), 4).sample(logits.data()), 1);
+}
+
+TEST(Sampler, GreedyHeedsThePenalty) {
+  const std::vector<float> logits = {1, 3, 2.5, -1}, negative = {-2, -1, -1.5};
+  SamplerOptions options = greedy();
+  options.repetitionPenalty = 2;
+  Sampler one = sampler(options, 4);
+  one.accept(1);
+  one.accept(1); // counts once
+  EXPECT_EQ(*one.sample(logits.data()), 2);
+  Sampler other = sampler(options, 3);
+  other.accept(1);
+  other.accept(99); // not the model's
+  other.accept(-1);
+  EXPECT_EQ(*other.sample(negative.data()), 2);
+}
+
+// A tiny temperature is greedy, a huge one uniform; neither overflows.
+TEST(Sampler, ExtremeTemperatures) {
+  const std::vector<float> logits = {-3e38f, 3e38f, 0};
+  SamplerOptions options;
+  options.temperature = 1e-300;
+  EXPECT_EQ(*sampler(options, 3).sample(logits.data()), 1);
+  options.temperature = 1e300;
+  Sampler hot = sampler(options, 3);
+  auto choices = hot.distribution(logits.data());
+  for (const auto &choice : *choices)
+    EXPECT_NEAR(choice.probability, 1.0 / 3, 1e-9);
+}
+
+TEST(Sampler, RefusesLogitsThatAreNotFinite) {
+  for (double bad : {inf, -inf, std::nan("")}) {
+    std::vector<float> logits = {0, 1, static_cast<float>(bad)};
+    EXPECT_THAT(sampler(greedy(), 3).sample(logits.data()).status(),
+                fails(CRIA_DATA_LOSS, "the logit of id 2 is "));
+    EXPECT_THAT(sampler({}, 3).sample(logits.data()).status(),
+                fails(CRIA_DATA_LOSS, "the logit of id 2 is "));
+  }
+}
+
+static Status checked(double SamplerOptions::*member, double value) {
+  SamplerOptions options;
+  options.*member = value;
+  return Sampler::create(options, 8).status();
+}
+
+TEST(Sampler, RefusesParametersOutOfRange) {
+  using O = SamplerOptions;
+  const double nan = std::nan("");
+  for (double bad : {-1.0, inf, -inf, nan})
+    EXPECT_THAT(checked(&O::temperature, bad),
+                fails(CRIA_INVALID_ARGUMENT, "temperature is "));
+  for (double bad : {-0.1, 1.1, 2.0, inf, nan}) {
+    EXPECT_THAT(checked(&O::topP, bad),
+                fails(CRIA_INVALID_ARGUMENT, "top_p is "));
+    EXPECT_THAT(checked(&O::minP, bad),
+                fails(CRIA_INVALID_ARGUMENT, "min_p is "));
+  }
+  for (double bad : {0.0, -1.0, inf, nan})
+    EXPECT_THAT(checked(&O::repetitionPenalty, bad),
+                fails(CRIA_INVALID_ARGUMENT, "repetition_penalty is "));
+  SamplerOptions options;
+  options.topK = -1;
+  EXPECT_THAT(Sampler::create(options, 8).status(),
+              fails(CRIA_INVALID_ARGUMENT, "top_k is -1, expected 0 (all)"));
+  EXPECT_THAT(Sampler::create({}, 0).status(),
+              fails(CRIA_INVALID_ARGUMENT, "vocab_size is 0"));
+  EXPECT_TRUE(checked(&O::topP, 0).ok());
+}
+
+// A vocabulary of Llama 3's size: milliseconds, not a full sort.
+TEST(Sampler, LargeVocabulary) {
+  const int64_t vocab = 128'256;
+  std::vector<float> logits(vocab);
+  Random random(1);
+  for (float &logit : logits)
+    logit = static_cast<float>(random.next() * 20);
+  SamplerOptions options;
+  options.topK = 50;
+  options.topP = 0.9;
+  Sampler one = sampler(options, vocab);
+  auto start = std::chrono::steady_clock::now();
+  for (int i = 0; i < 20; ++i)
+    EXPECT_TRUE(one.sample(logits.data()).ok());
+  std::chrono::duration<double> time = std::chrono::steady_clock::now() - start;
+  EXPECT_LT(time.count() / 20, 0.1);
+  EXPECT_LE(one.distribution(logits.data())->size(), 50u);
+}
