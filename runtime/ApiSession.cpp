@@ -23,9 +23,8 @@ cria_status cria_session_create(const cria_model *model,
 void cria_session_free(cria_session **session) { freeHandle(session); }
 
 /// INVALID_ARGUMENT unless `capacity` floats at `logits` hold what is asked.
-static Status checkLogits(const Session &session, size_t count,
-                          cria_logits which, const float *logits,
-                          size_t capacity) {
+static Status checkLogits(const Session &session, size_t count, int32_t which,
+                          const float *logits, size_t capacity) {
   if (which == CRIA_LOGITS_NONE)
     return Status();
   if (which != CRIA_LOGITS_LAST && which != CRIA_LOGITS_ALL)
@@ -42,7 +41,7 @@ static Status checkLogits(const Session &session, size_t count,
 }
 
 cria_status cria_session_feed(cria_session *session, const int32_t *ids,
-                              size_t count, cria_logits which, float *logits,
+                              size_t count, int32_t which, float *logits,
                               size_t capacity, cria_error *error) {
   return guarded(error, [&] {
     Status status = first({notNull(session, "session"), notNull(ids, "ids")});
@@ -57,7 +56,8 @@ cria_status cria_session_feed(cria_session *session, const int32_t *ids,
       status = checkLogits(object, count, which, logits, capacity);
     if (!status.ok())
       return status;
-    return object.feed(ids, static_cast<int64_t>(count), which, logits);
+    return object.feed(ids, static_cast<int64_t>(count),
+                       static_cast<cria_logits>(which), logits);
   });
 }
 

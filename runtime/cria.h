@@ -167,14 +167,14 @@ typedef enum cria_logits {
   CRIA_LOGITS_ALL = 2   /* (count, vocab_size): those after every id */
 } cria_logits;
 
-/* Appends `count` ids, each in [0, vocab_size). `capacity` is the number of
- * floats at `logits`, which may be NULL for CRIA_LOGITS_NONE. When ids are out
- * of range, or position + count is beyond max_seq (CRIA_OUT_OF_RANGE), nothing
- * is fed. A cancelled feed returns CRIA_CANCELLED; the position then counts
- * the ids that were fed. */
+/* Appends `count` ids, each in [0, vocab_size). `which` is a cria_logits;
+ * `capacity` is the number of floats at `logits`, which may be NULL for
+ * CRIA_LOGITS_NONE. When ids are out of range, or position + count is beyond
+ * max_seq (CRIA_OUT_OF_RANGE), nothing is fed. A cancelled feed returns
+ * CRIA_CANCELLED; the position then counts the ids that were fed. */
 CRIA_API cria_status cria_session_feed(cria_session *session,
                                        const int32_t *ids, size_t count,
-                                       cria_logits which, float *logits,
+                                       int32_t which, float *logits,
                                        size_t capacity, cria_error *error);
 
 /* The number of ids fed since the start or the last reset. */

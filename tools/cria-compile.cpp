@@ -204,6 +204,37 @@ static void enableRemarks(mlir::MLIRContext &context) {
       /*printAsEmitRemarks=*/true);
 }
 
+/// Compiles to `last` and writes what was asked for.
+static int compile(const CompileOptions &options, Phase last) {
+  mlir::DialectRegistry registry;
+  registerCompilerDialects(registry);
+  mlir::MLIRContext context(registry);
+  context.getDiagEngine().registerHandler(report);
+  if (remarks)
+    enableRemarks(context);
+  auto compilation = Compilation::start(options, context);
+  if (!compilation)
+    return fail(compilation.takeError());
+  if (!reportKind.empty()) {
+    printPlan(compilation->plan(), llvm::outs());
+    if (emit.empty() && output.empty() && dumpPhases.empty())
+      return 0;
+  }
+  if (llvm::Error error = run(*compilation, last))
+    return fail(std::move(error));
+  if (!emit.empty())
+    return print(*compilation);
+  if (output.empty())
+    return 0;
+  std::string path = output; // lld resets command-line options.
+  auto artifact = compilation->link();
+  if (!artifact)
+    return fail(artifact.takeError());
+  if (llvm::Error error = writeAtomically(path, *artifact))
+    return fail(std::move(error));
+  return 0;
+}
+
 int main(int argc, char **argv) {
   llvm::InitLLVM init(argc, argv);
   cl::HideUnrelatedOptions(category);
@@ -227,31 +258,5 @@ int main(int argc, char **argv) {
       reportKind.empty())
     return fail("expected -o, --emit, --dump-phases or --report");
 
-  mlir::DialectRegistry registry;
-  registerCompilerDialects(registry);
-  mlir::MLIRContext context(registry);
-  context.getDiagEngine().registerHandler(report);
-  if (remarks)
-    enableRemarks(context);
-  auto compilation = Compilation::start(*options, context);
-  if (!compilation)
-    return fail(compilation.takeError());
-  if (!reportKind.empty()) {
-    printPlan(compilation->plan(), llvm::outs());
-    if (emit.empty() && output.empty() && dumpPhases.empty())
-      return 0;
-  }
-  if (llvm::Error error = run(*compilation, *last))
-    return fail(std::move(error));
-  if (!emit.empty())
-    return print(*compilation);
-  if (output.empty())
-    return 0;
-  std::string path = output; // lld resets command-line options.
-  auto artifact = compilation->link();
-  if (!artifact)
-    return fail(artifact.takeError());
-  if (llvm::Error error = writeAtomically(path, *artifact))
-    return fail(std::move(error));
-  return 0;
+  return compile(*options, *last);
 }

@@ -57,8 +57,10 @@ cria::linkSharedObject(llvm::ArrayRef<char> object) {
     llvm::raw_fd_ostream stream(files.object, /*shouldClose=*/false);
     stream.write(object.data(), object.size());
     stream.flush();
-    if (stream.has_error())
-      return llvm::errorCodeToError(stream.error());
+    if (std::error_code code = stream.error()) {
+      stream.clear_error(); // else its destructor ends the process
+      return llvm::errorCodeToError(code);
+    }
   }
   std::string from = path(files.object), to = path(files.pipe[1]), messages;
   llvm::raw_string_ostream log(messages);

@@ -3,6 +3,7 @@
 #include "dialect/Dialect.h"
 #include "lowering/Plan.h"
 #include "lowering/Slots.h"
+#include "lowering/import/Program.h"
 #include "runtime/Abi.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -65,14 +66,14 @@ static json::Object describe(const Plan &plan) {
 
 static json::Object modelOf(func::FuncOp forward, const json::Object *config,
                             const PipelineOptions &options) {
-  // Without a cache nothing bounds the positions but their type.
-  json::Object model{{"chunk", options.chunk}, {"max_seq", 1 << 24}};
+  json::Object model{
+      {"chunk", options.chunk},
+      {"max_seq", positionsOf(forward->getParentOfType<ModuleOp>())}};
   auto logits = cast<RankedTensorType>(forward.getResultTypes()[0]);
   model["vocab_size"] = logits.getDimSize(1);
   if (forward.getNumArguments() > 3) {
     auto cache = cast<RankedTensorType>(forward.getArgumentTypes()[3]);
     model["layers"] = cache.getDimSize(0);
-    model["max_seq"] = cache.getDimSize(2);
     model["dtype"] = dtypeName(cache.getElementType());
   }
   if (config)
@@ -104,7 +105,14 @@ void Manifest::fromProgram(ModuleOp program, StringRef config,
   root["entries"] =
       json::Object{{"prefill", "cria_prefill"}, {"decode", "cria_decode"}};
 
-  json::Array weights, tables, caches;
+  describeSymbols(program);
+  describeCaches(forward);
+  model["parameters"] = plan.parameters;
+  root["model"] = std::move(model);
+}
+
+void Manifest::describeSymbols(ModuleOp program) {
+  json::Array weights, tables;
   int64_t slots = 0;
   for (auto [op, slot] : assignSlots(program)) {
     if (auto weight = dyn_cast<WeightOp>(op)) {
@@ -115,6 +123,13 @@ void Manifest::fromProgram(ModuleOp program, StringRef config,
       tables.push_back(describe(cast<RopeTableOp>(op), slot));
     }
   }
+  root["weights"] = std::move(weights);
+  root["rope"] = std::move(tables);
+  root["slots"] = slots;
+}
+
+void Manifest::describeCaches(func::FuncOp forward) {
+  json::Array caches;
   for (auto [i, type] :
        llvm::enumerate(forward.getArgumentTypes().drop_front(3))) {
     auto cache = cast<RankedTensorType>(type);
@@ -124,12 +139,7 @@ void Manifest::fromProgram(ModuleOp program, StringRef config,
                      {"shape", shapeOf(cache)},
                      {"dtype", dtypeName(cache.getElementType())}});
   }
-  model["parameters"] = plan.parameters;
-  root["model"] = std::move(model);
-  root["weights"] = std::move(weights);
-  root["rope"] = std::move(tables);
   root["caches"] = std::move(caches);
-  root["slots"] = slots;
 }
 
 void Manifest::fromTile(ModuleOp module) {

@@ -3,6 +3,7 @@
 
 #include "lowering/Pipeline.h"
 
+#include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/Support/JSON.h"
 
 namespace cria {
@@ -21,6 +22,9 @@ public:
   std::string text() const;
 
 private:
+  void describeSymbols(mlir::ModuleOp program);
+  void describeCaches(mlir::func::FuncOp forward);
+
   llvm::json::Object root, flags;
 };
 

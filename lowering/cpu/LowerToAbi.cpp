@@ -139,8 +139,36 @@ void AbiLowering::outlineLoops(func::FuncOp function, Value host) {
   }
 }
 
-/// func @name(context, begin, end): iterations [begin, end) of the loop, its
-/// induction variables taken apart from one, the last one fastest.
+/// for i = begin to end: the loop's body, its induction variables taken apart
+/// from i, the last one fastest; then a return.
+static void cloneIterations(ImplicitLocOpBuilder &b, scf::ForallOp loop,
+                            Block *entry, IRMapping &mapping) {
+  Type index = b.getIndexType();
+  auto range = scf::ForOp::create(
+      b, arith::IndexCastOp::create(b, index, entry->getArgument(1)),
+      arith::IndexCastOp::create(b, index, entry->getArgument(2)),
+      arith::ConstantIndexOp::create(b, 1));
+  func::ReturnOp::create(b);
+
+  b.setInsertionPoint(range.getBody()->getTerminator());
+  Value rest = range.getInductionVar();
+  for (unsigned i = loop.getRank(); i-- > 0;) {
+    Value size = getValueOrCreateConstantIndexOp(b, b.getLoc(),
+                                                 loop.getMixedUpperBound()[i]);
+    size = mapping.lookupOrDefault(size);
+    Value iv = rest;
+    if (i > 0) {
+      iv = arith::RemUIOp::create(b, rest, size);
+      rest = arith::DivUIOp::create(b, rest, size);
+    }
+    mapping.map(loop.getInductionVar(i), iv);
+  }
+  for (Operation &op : loop.getBody()->without_terminator())
+    if (!isa<memref::AllocaOp>(op))
+      b.clone(op, mapping);
+}
+
+/// func @name(context, begin, end): iterations [begin, end) of the loop.
 func::FuncOp AbiLowering::outlineBody(scf::ForallOp loop,
                                       ArrayRef<Value> captured,
                                       ArrayRef<Value> constants, Type context,
@@ -168,29 +196,7 @@ func::FuncOp AbiLowering::outlineBody(scf::ForallOp loop,
   for (auto alloca :
        llvm::make_early_inc_range(loop.getBody()->getOps<memref::AllocaOp>()))
     mapping.map(alloca.getResult(), b.clone(*alloca)->getResult(0));
-  Type index = b.getIndexType();
-  auto range = scf::ForOp::create(
-      b, arith::IndexCastOp::create(b, index, entry->getArgument(1)),
-      arith::IndexCastOp::create(b, index, entry->getArgument(2)),
-      arith::ConstantIndexOp::create(b, 1));
-  func::ReturnOp::create(b);
-
-  b.setInsertionPoint(range.getBody()->getTerminator());
-  Value rest = range.getInductionVar();
-  for (unsigned i = loop.getRank(); i-- > 0;) {
-    Value size = getValueOrCreateConstantIndexOp(b, b.getLoc(),
-                                                 loop.getMixedUpperBound()[i]);
-    size = mapping.lookupOrDefault(size);
-    Value iv = rest;
-    if (i > 0) {
-      iv = arith::RemUIOp::create(b, rest, size);
-      rest = arith::DivUIOp::create(b, rest, size);
-    }
-    mapping.map(loop.getInductionVar(i), iv);
-  }
-  for (Operation &op : loop.getBody()->without_terminator())
-    if (!isa<memref::AllocaOp>(op))
-      b.clone(op, mapping);
+  cloneIterations(b, loop, entry, mapping);
   return function;
 }
 

@@ -59,7 +59,6 @@ private:
   }
   SmallVector<Value> step(Softmax state, Value scores, unsigned keyDim);
   Value rescale(Value output, Value alpha, unsigned rowDim);
-  Value contract(Value a, AffineMap aMap, Value c, AffineMap cMap, Value acc);
   Value queryBlock(Value head, Value first, Value valid);
   Value prefillRows(Value head, Value first, Value valid, Value out);
   Value decodeRows(Value head, Value out);
@@ -171,11 +170,10 @@ void Attention::mask(Value &scores, Value block, unsigned keyDim,
 SmallVector<Value> Attention::step(Softmax state, Value scores,
                                    unsigned keyDim) {
   AffineMap all = b.select(2, {0, 1}), rows = b.select(2, {1 - keyDim});
+  using Flags = arith::FastMathFlags;
   auto fast = arith::FastMathFlagsAttr::get(
-      b.getContext(), arith::FastMathFlags::nnan | arith::FastMathFlags::nsz |
-                          arith::FastMathFlags::reassoc);
-  auto sum = arith::FastMathFlagsAttr::get(b.getContext(),
-                                           arith::FastMathFlags::reassoc);
+      b.getContext(), Flags::nnan | Flags::nsz | Flags::reassoc);
+  auto sum = arith::FastMathFlagsAttr::get(b.getContext(), Flags::reassoc);
   auto expOfDifference = [&](Value a, Value c) -> Value {
     return math::ExpOp::create(b, b.getLoc(),
                                arith::SubFOp::create(b, b.getLoc(), a, c));
@@ -216,17 +214,6 @@ Value Attention::rescale(Value output, Value alpha, unsigned rowDim) {
                    [&](Values v) -> SmallVector<Value> {
                      return {arith::MulFOp::create(b, b.getLoc(), v[1], v[0])};
                    })[0];
-}
-
-/// acc[m, n] += sum_k a * c over the loops (m, n, k).
-Value Attention::contract(Value a, AffineMap aMap, Value c, AffineMap cMap,
-                          Value acc) {
-  return b.generic(
-      3, {a, c}, {acc}, {aMap, cMap, b.select(3, {0, 1})},
-      [&](Values v) -> SmallVector<Value> {
-        Value product = arith::MulFOp::create(b, b.getLoc(), v[0], v[1]);
-        return {arith::AddFOp::create(b, b.getLoc(), v[2], product)};
-      })[0];
 }
 
 /// Runs `body` over blocks of keys from the empty softmax of `rows` rows with
@@ -277,8 +264,8 @@ Value Attention::decodeRows(Value head, Value out) {
         mask(scores, block, 1, rowPositions);
         auto next = step(state, scores, 1);
         Value scaled = rescale(state.output, next[1], 0);
-        Value output = contract(next[0], b.select(3, {0, 2}), v,
-                                b.select(3, {2, 1}), scaled);
+        Value output = b.contract(next[0], b.select(3, {0, 2}), v,
+                                  b.select(3, {2, 1}), scaled);
         return {next[2], next[3], output};
       });
   Value tile =
@@ -335,28 +322,26 @@ Value Attention::prefillRows(Value head, Value first, Value valid, Value out) {
       b, b.getLoc(), queryBlock(head, first, valid),
       ArrayRef<ReassociationIndices>{{0}, {1, 2}});
   Value rowPositions = positions(first, rows);
-  SmallVector<OpFoldResult> scoreShape = {b.getIndexAttr(keys),
-                                          b.getIndexAttr(rows)};
+  OpFoldResult scoreShape[] = {b.getIndexAttr(keys), b.getIndexAttr(rows)};
   Softmax end =
       overBlocks(b, rows, {size, rows}, blocks(first, add(first, valid)),
                  [&](Value block, Softmax state) -> Softmax {
                    Value k = cacheBlock(in.keys, head, block, /*widen=*/true);
                    Value v = cacheBlock(in.values, head, block, /*widen=*/true);
                    Value scores =
-                       contract(k, b.select(3, {0, 2}), query,
-                                b.select(3, {2, 1}), b.filled(scoreShape, 0));
+                       b.contract(k, b.select(3, {0, 2}), query,
+                                  b.select(3, {2, 1}), b.filled(scoreShape, 0));
                    mask(scores, block, 0, rowPositions);
                    auto next = step(state, scores, 0);
                    Value scaled = rescale(state.output, next[1], 1);
-                   Value output = contract(v, b.select(3, {2, 0}), next[0],
-                                           b.select(3, {2, 1}), scaled);
+                   Value output = b.contract(v, b.select(3, {2, 0}), next[0],
+                                             b.select(3, {2, 1}), scaled);
                    return {next[2], next[3], output};
                  });
   auto expand = [&](Value value, ArrayRef<ReassociationIndices> groups,
                     ArrayRef<int64_t> shape) -> Value {
-    return tensor::ExpandShapeOp::create(
-        b, b.getLoc(), RankedTensorType::get(shape, b.getF32Type()), value,
-        groups);
+    auto type = RankedTensorType::get(shape, b.getF32Type());
+    return tensor::ExpandShapeOp::create(b, b.getLoc(), type, value, groups);
   };
   OpFoldResult heads = b.getIndexAttr(group), d = b.getIndexAttr(size);
   Value output =

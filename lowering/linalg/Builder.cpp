@@ -84,14 +84,18 @@ Value LinalgBuilder::map(Values inputs, Type type, Payload payload) {
   return generic(shape.size(), inputs, {empty(shape, type)}, maps, payload)[0];
 }
 
-Value LinalgBuilder::contractTransposed(Value a, Value b, Value acc) {
+Value LinalgBuilder::contract(Value a, AffineMap aMap, Value b, AffineMap bMap,
+                              Value acc) {
   return generic(
-      3, {a, b}, {acc},
-      {select(3, {0, 2}), select(3, {1, 2}), select(3, {0, 1})},
+      3, {a, b}, {acc}, {aMap, bMap, select(3, {0, 1})},
       [&](Values v) -> SmallVector<Value> {
         Value product = arith::MulFOp::create(*this, getLoc(), v[0], v[1]);
         return {arith::AddFOp::create(*this, getLoc(), v[2], product)};
       })[0];
+}
+
+Value LinalgBuilder::contractTransposed(Value a, Value b, Value acc) {
+  return contract(a, select(3, {0, 2}), b, select(3, {1, 2}), acc);
 }
 
 Value LinalgBuilder::slice(Value source, ArrayRef<OpFoldResult> offsets,

@@ -39,6 +39,9 @@ public:
   /// A map of `dims` loops that selects `results`.
   mlir::AffineMap select(unsigned dims, llvm::ArrayRef<unsigned> results);
 
+  /// acc[m, n] += sum_k a * b over the loops (m, n, k).
+  mlir::Value contract(mlir::Value a, mlir::AffineMap aMap, mlir::Value b,
+                       mlir::AffineMap bMap, mlir::Value acc);
   /// acc[m, n] += sum_k a[m, k] * b[n, k].
   mlir::Value contractTransposed(mlir::Value a, mlir::Value b, mlir::Value acc);
 

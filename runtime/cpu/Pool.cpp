@@ -130,9 +130,9 @@ void Pool::work(int64_t index) {
         futexWait(epoch, seen);
       sleepers.fetch_sub(1);
     }
+    seen = epoch.load(); // before `stopping`, or the last epoch could be missed
     if (stopping)
       return;
-    seen = epoch.load();
     runPieces(index, seen);
   }
 }

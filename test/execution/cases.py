@@ -46,9 +46,7 @@ def layernorm_of(p, x, gamma, beta, eps=1e-5):
     op = f"llama.layernorm {x.name}"
     op += f" gamma({gamma.name} : {gamma.type})" if gamma else ""
     op += f" beta({beta.name} : {beta.type})" if beta else ""
-    norm = lambda call: reference.layernorm(
-        call[x], call[gamma], call[beta], eps
-    )
+    norm = lambda call: reference.layernorm(call[x], call[gamma], call[beta], eps)
     return p.emit(f"{op} {{eps = {eps:e}}} : {x.type}", x.shape, norm)
 
 
@@ -84,14 +82,21 @@ def linear():
         p = Program(dtype)
         y = linear_of(p, p.tokens(1039), p.weight(7, 1039))
         yield f"{dtype} long", p.returns(y)
-    p = Program("f32")  # activations of one type, weights of another
+    p = Program()  # logits that no head makes
+    logits = linear_of(p, p.tokens(12), p.weight(128, 12), p.weight(128))
+    yield "logits", p.ends(p.last(logits))
+    p = Program()  # activations of one type, weights of another
     y = linear_of(p, p.tokens(35), p.weight(10, 35, dtype="bf16"))
     yield "f32 by bf16", p.returns(y)
 
 
 def head():
-    for dtype, vocab, size in [("f32", 70, 1), ("f32", 79, 65), ("bf16", 71, 37),
-                               ("f16", 96, 16)]:
+    for dtype, vocab, size in [
+        ("f32", 70, 1),
+        ("f32", 79, 65),
+        ("bf16", 71, 37),
+        ("f16", 96, 16),
+    ]:
         p = Program(dtype)
         logits = p.head(p.tokens(size), p.weight(vocab, size))
         yield f"{dtype} {vocab}x{size}", p.ends(logits)
@@ -138,15 +143,17 @@ def rope_of(p, x, scale=1.0):
         f"llama.rope {x.name}, %{name}#0, %{name}#1 at %position : "
         f"{x.type}, {table}"
     )
-    turn = lambda call: scale * reference.rope(
-        call[x], call.position, frequencies
-    )
+    turn = lambda call: scale * reference.rope(call[x], call.position, frequencies)
     return p.emit(op, x.shape, turn)
 
 
 def rope():
-    for dtype, heads, size in [("f32", 1, 2), ("f32", 3, 10), ("bf16", 2, 8),
-                               ("f16", 1, 6)]:
+    for dtype, heads, size in [
+        ("f32", 1, 2),
+        ("f32", 3, 10),
+        ("bf16", 2, 8),
+        ("f16", 1, 6),
+    ]:
         p = Program(dtype, chunk=33)
         x = p.heads(p.tokens(heads * size), heads, size)
         yield f"{dtype} {heads}x{size}", p.returns(rope_of(p, x))
@@ -165,21 +172,34 @@ def gqa_of(p, query, keys, values, layer=0, causal=True, window=None, scale=None
         f"at %position {{{', '.join(attributes)}}} : {query.type}, {keys.type}"
     )
     attend = lambda call: reference.gqa(
-        call[query], call[keys], call[values], layer, call.position, scale,
-        causal, window,
+        call[query],
+        call[keys],
+        call[values],
+        layer,
+        call.position,
+        scale,
+        causal,
+        window,
     )
     return p.emit(op, query.shape, attend)
 
 
-def attention(dtype, heads, groups, size, layers=1, layer=0, positions=128,
-              chunk=33, **options):
+def attention(
+    dtype,
+    heads,
+    groups,
+    size,
+    layers=1,
+    layer=0,
+    positions=128,
+    chunk=33,
+    **options,
+):
     """Attention over what this and earlier calls appended."""
     p = Program(dtype, positions, chunk)
     rows = [p.heads(p.tokens(n * size), n, size) for n in (heads, groups, groups)]
     caches = [p.cache(layers, groups, size) for _ in range(2)]
-    keys, values = (
-        p.append(new, cache, layer) for new, cache in zip(rows[1:], caches)
-    )
+    keys, values = (p.append(new, cache, layer) for new, cache in zip(rows[1:], caches))
     out = gqa_of(p, rows[0], keys, values, layer, **options)
     return p.returns(out, keys, values)
 
@@ -216,6 +236,7 @@ def fused():
     """Kernels of several ops, which keep f32 in between."""
     for dtype in TYPES:
         p = Program(dtype)
+        p.slack = 4
         x = p.tokens(35)
         y = rmsnorm_of(p, x, p.weight(35, scale=0.1, shift=1.0))
         gate, up = (linear_of(p, y, p.weight(50, 35, scale=0.2)) for _ in "gu")
@@ -224,6 +245,7 @@ def fused():
         yield f"{dtype} MLP", p.returns(z)
     for dtype in TYPES:
         p = Program(dtype)
+        p.slack = 4
         x = p.tokens(24)
         y = rmsnorm_of(p, x, p.weight(24, scale=0.1, shift=1.0))
         q, k, v = (

@@ -6,8 +6,8 @@ and compares the logits with the reference:
 
 - NMSE against f64 at most 1e-7 for f32, 1e-5 for bf16 and f16;
 - for bf16 and f16 also an error at most twice that of NumPy in f32 that rounds
-  each op's result to the storage type; where few numbers or many roundings make
-  that one's NMSE more than 1e-5, it is the bar.
+  each op's result to the storage type; where few numbers make that one's NMSE
+  more than 1e-5, it is the bar, and of several ops four times it.
 """
 
 import pathlib
@@ -34,7 +34,7 @@ def compare(program, got, what):
         return check(not got.any(), f"{what}: expected zeros")
     if program.dtype != "f32":
         peer = program.expected(ids, program.dtype)
-        bar = max(bar, nmse(exact, peer))
+        bar = max(bar, nmse(exact, peer) * program.slack)
         ours, theirs = (np.linalg.norm(a - exact) for a in (got, peer))
         check(
             ours <= 2 * theirs,

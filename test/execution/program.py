@@ -19,7 +19,7 @@ from weights import rounded, write_safetensors  # noqa: E402
 
 import reference  # noqa: E402
 
-ROWS = 70  # ids are 0 .. ROWS - 1
+ROWS = 128  # of every embedding: the most columns that logits have
 
 
 @dataclasses.dataclass
@@ -65,6 +65,7 @@ class Program:
 
     def __init__(self, dtype="f32", positions=128, chunk=69):
         self.dtype, self.positions, self.chunk = dtype, positions, chunk
+        self.slack = 1  # on the NMSE that rounding makes
         self.random = np.random.default_rng(0)
         self.symbols, self.body, self.arrays, self.caches = [], [], {}, []
 
@@ -132,14 +133,15 @@ class Program:
         )
         return self.emit(op, cache.shape, write)
 
+    def last(self, x):
+        """The rows of x (tokens, size) from %first on."""
+        op = f"tensor.extract_slice {x.name}[%first, 0] [%m, {x.shape[1]}] "
+        op += f"[1, 1] : {x.type} to {x.type}"
+        return self.emit(op, x.shape, lambda call: call[x], x.dtype)
+
     def head(self, x, weight):
-        """Logits of the tokens from %first on."""
-        size, vocab = x.shape[1], weight.shape[0]
-        self.body.append(
-            f"%rows = tensor.extract_slice {x.name}[%first, 0] [%m, {size}] "
-            f"[1, 1] : {x.type} to {x.type}"
-        )
-        op = f"llama.head %rows, {weight.name} : {x.type}, {weight.type}"
+        x, vocab = self.last(x), weight.shape[0]
+        op = f"llama.head {x.name}, {weight.name} : {x.type}, {weight.type}"
         product = lambda call: call[x] @ call[weight].T
         return self.emit(op, (None, vocab), product, "f32")
 
@@ -147,13 +149,12 @@ class Program:
         """Ends the program: x (tokens, any) as logits, and its caches."""
         if len(x.shape) == 3:
             x = self.flat(x)
-        shape = (max(x.shape[1], ROWS), x.shape[1])  # ids are in the vocabulary
+        shape = (ROWS, x.shape[1])
         identity = self.weight(*shape, dtype=x.dtype, array=np.eye(*shape))
         return self.ends(self.head(x, identity), *caches)
 
     def ends(self, logits, *caches):
-        """Ends the program; without caches it gets one, as every program has."""
-        caches = caches or (self.cache(1, 1, 1),)
+        """Ends the program with logits as they are."""
         self.results = [logits, *caches]
         return self
 

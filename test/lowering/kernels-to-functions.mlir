@@ -1,4 +1,4 @@
-// RUN: cria-opt --kernels-to-functions --mlir-print-debuginfo --mlir-print-local-scope %s | FileCheck %s
+// RUN: cria-opt --kernels-to-functions --mlir-print-debuginfo --mlir-print-local-scope --split-input-file --verify-diagnostics %s | FileCheck %s
 
 // A kernel becomes a private function of its name and the entry's. It takes what
 // it uses, makes its own constants, and stays a symbol; its location is kept.
@@ -40,4 +40,15 @@ func.func @prefill() {
     scf.yield
   } loc(fused<"empty">["e"])
   return
+}
+
+// -----
+
+func.func @decode(%x: memref<4xf32>, %i: index) -> f32 {
+  // expected-error @unknown {{expected a kernel of one block whose results are not used}}
+  %r = scf.execute_region -> f32 no_inline {
+    %0 = memref.load %x[%i] : memref<4xf32>
+    scf.yield %0 : f32
+  } loc(fused<"k">["k"])
+  return %r : f32
 }

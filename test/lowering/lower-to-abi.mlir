@@ -19,7 +19,7 @@ func.func private @rope.cos() -> memref<4x2xf32> attributes {rope = {slot = 7 : 
 // CHECK-NEXT: %[[C5:.*]] = arith.constant 5 : index
 // CHECK-NEXT: %[[COLUMN:.*]] = arith.remui %[[I]], %[[C5]]
 // CHECK-NEXT: %[[ROW:.*]] = arith.divui %[[I]], %[[C5]]
-// CHECK-NOT: alloca
+// CHECK-NOT: memref.alloca
 // CHECK: memref.store %{{.*}}[%[[ROW]], %[[COLUMN]]] : memref<6x8xf32>
 
 // A kernel takes the host as well and calls its first field, parallel_for, with

@@ -24,13 +24,15 @@ func.func @lifetimes(%i: index, %v: f32) attributes {chunk = 1 : index} {
 
 // -----
 
-// The token count is at most the chunk, and the view has it as its size.
+// The token count is at most the chunk, and the view has it as its size. Nothing
+// is freed.
 // CHECK-LABEL: func @tokens
 // CHECK-SAME: (%[[N:.*]]: index, %[[ARENA:.*]]: memref<4096xi8>) attributes {arena_bytes = 4096
 // CHECK: memref.view %[[ARENA]][%{{.*}}][%[[N]]] : memref<4096xi8> to memref<?x8xbf16>
+// CHECK-NOT: memref.dealloc
 func.func @tokens(%n: index) attributes {chunk = 256 : index} {
   %a = memref.alloc(%n) : memref<?x8xbf16>
-  memref.assume_alignment %a, 2 : memref<?x8xbf16>
+  memref.dealloc %a : memref<?x8xbf16>
   return
 }
 
@@ -48,6 +50,22 @@ func.func @loop(%i: index, %v: f32) attributes {chunk = 1 : index} {
     memref.store %v, %b[%j] : memref<4xf32>
   }
   return
+}
+
+// -----
+
+// A loop's result is the buffer it carries: %b must not lie where %a does.
+// CHECK-LABEL: func @carried
+// CHECK-SAME: arena_bytes = 128
+func.func @carried(%i: index, %v: f32) -> f32 attributes {chunk = 1 : index} {
+  %a = memref.alloc() : memref<4xf32>
+  %r = scf.for %j = %i to %i step %i iter_args(%m = %a) -> memref<4xf32> {
+    scf.yield %m : memref<4xf32>
+  }
+  %b = memref.alloc() : memref<4xf32>
+  memref.store %v, %b[%i] : memref<4xf32>
+  %x = memref.load %r[%i] : memref<4xf32>
+  return %x : f32
 }
 
 // -----

@@ -171,8 +171,9 @@ std::string artifactOf(const nlohmann::json &manifest) {
   footer.footer_size = sizeof(footer);
   footer.manifest_offset = fakeCode().size();
   footer.manifest_size = text.size();
-  footer.file_size = fakeCode().size() + text.size() + sizeof(footer);
   std::string artifact = fakeCode() + text;
+  artifact.resize((artifact.size() + 7) / 8 * 8); // the footer is aligned
+  footer.file_size = artifact.size() + sizeof(footer);
   artifact.append(reinterpret_cast<const char *>(&footer), sizeof(footer));
   sealArtifact(artifact);
   return artifact;

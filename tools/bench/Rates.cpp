@@ -79,6 +79,8 @@ double readRate(Pool &pool, const std::vector<Span> &spans) {
 
 __attribute__((target("avx512f"))) static double fma512(int64_t rounds) {
   __m512 sums[24] = {}, a = _mm512_set1_ps(1.0f), b = _mm512_set1_ps(0.5f);
+  for (__m512 &sum : sums) // else equal sums become one
+    __asm__ volatile("" : "+v"(sum));
   for (int64_t round = 0; round < rounds; ++round) {
     __asm__("" : "+v"(a), "+v"(b));
 #pragma GCC unroll 24
@@ -92,6 +94,8 @@ __attribute__((target("avx512f"))) static double fma512(int64_t rounds) {
 
 __attribute__((target("avx2,fma"))) static double fma256(int64_t rounds) {
   __m256 sums[12] = {}, a = _mm256_set1_ps(1.0f), b = _mm256_set1_ps(0.5f);
+  for (__m256 &sum : sums) // else equal sums become one
+    __asm__ volatile("" : "+x"(sum));
   for (int64_t round = 0; round < rounds; ++round) {
     __asm__("" : "+x"(a), "+x"(b));
 #pragma GCC unroll 12
@@ -105,6 +109,8 @@ __attribute__((target("avx2,fma"))) static double fma256(int64_t rounds) {
 
 static double multiplyAdd128(int64_t rounds) {
   __m128 sums[12] = {}, a = _mm_set1_ps(1.0f), b = _mm_set1_ps(0.5f);
+  for (__m128 &sum : sums) // else equal sums become one
+    __asm__ volatile("" : "+x"(sum));
   for (int64_t round = 0; round < rounds; ++round) {
     __asm__("" : "+x"(a), "+x"(b));
 #pragma GCC unroll 12
@@ -121,6 +127,8 @@ dotBf16(int64_t rounds) {
   __m512 sums[24] = {};
   __m512i ones = _mm512_set1_epi32(0x3f803f80);
   __m512bh a = (__m512bh)ones, b = (__m512bh)ones;
+  for (__m512 &sum : sums) // else equal sums become one
+    __asm__ volatile("" : "+v"(sum));
   for (int64_t round = 0; round < rounds; ++round) {
     __asm__("" : "+v"(a), "+v"(b));
 #pragma GCC unroll 24

@@ -1,0 +1,73 @@
+// RUN: cria-opt --lower-contractions --canonicalize %s | FileCheck %s
+// RUN: cria-opt --lower-contractions="lanes=16 registers=32" --canonicalize %s | FileCheck %s --check-prefix=WIDE
+
+#mk = affine_map<(m, n, k) -> (m, k)>
+#nk = affine_map<(m, n, k) -> (n, k)>
+#mn = affine_map<(m, n, k) -> (m, n)>
+
+// As many rows as there are tokens: tiles of dot products for few, else panels
+// of packed a for all rows that the chunk can have, and 6 rows of b at a time.
+// CHECK-LABEL: func @rows
+// CHECK: %[[ROWS:.*]] = memref.dim
+// CHECK: %[[FEW:.*]] = arith.cmpi slt, %[[ROWS]], %c32
+// CHECK: scf.if %[[FEW]]
+// CHECK: scf.forall {{.*}} in (3)
+// CHECK: } else {
+// CHECK: %[[PACKED:.*]] = memref.alloc() {alignment = 64 : i64} : memref<8x7x8xf32>
+// CHECK: scf.forall
+// CHECK: memref.store %{{.*}}, %[[PACKED]]
+// CHECK: scf.forall {{.*}} in (2)
+// CHECK: memref.alloca() {alignment = 64 : i64} : memref<6x64xf32>
+// CHECK: memref.alloca() {alignment = 64 : i64} : memref<1x64xf32>
+// WIDE-LABEL: func @rows
+// WIDE: memref.alloc() {alignment = 64 : i64} : memref<4x7x16xf32>
+func.func @rows(%a: memref<?x7xf32>, %b: memref<13x7xf32>, %c: memref<?x13xf32>) attributes {chunk = 64 : index} {
+  linalg.generic {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"]}
+      ins(%a, %b : memref<?x7xf32>, memref<13x7xf32>) outs(%c : memref<?x13xf32>) {
+    ^bb0(%x: f32, %w: f32, %acc: f32):
+      %p = arith.mulf %x, %w : f32
+      %s = arith.addf %acc, %p : f32
+      linalg.yield %s : f32
+  }
+  return
+}
+
+// 16-bit weights are widened once for all panels, 512 columns at a time.
+// CHECK-LABEL: func @widened
+// CHECK: } else {
+// CHECK: memref.alloca() {alignment = 64 : i64} : memref<6x512xf32>
+// CHECK: arith.extf
+// CHECK: scf.for %{{.*}} = %c512 to %c1500 step %c512
+// CHECK: memref.alloca() {alignment = 64 : i64} : memref<6x512xf32>
+func.func @widened(%a: memref<?x1500xf32>, %b: memref<12x1500xbf16>, %c: memref<?x12xf32>) attributes {chunk = 64 : index} {
+  linalg.generic {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"]}
+      ins(%a, %b : memref<?x1500xf32>, memref<12x1500xbf16>) outs(%c : memref<?x12xf32>) {
+    ^bb0(%x: f32, %w: bf16, %acc: f32):
+      %ww = arith.extf %w : bf16 to f32
+      %p = arith.mulf %x, %ww : f32
+      %s = arith.addf %acc, %p : f32
+      linalg.yield %s : f32
+  }
+  return
+}
+
+// Without a chunk nobody knows how many rows to pack; columns are static.
+// CHECK-LABEL: func @dynamic
+// CHECK-COUNT-2: linalg.generic
+func.func @dynamic(%a: memref<?x?xf32>, %b: memref<8x?xf32>, %c: memref<?x8xf32>, %d: memref<4x?xf32>, %e: memref<4x8xf32>) {
+  linalg.generic {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"]}
+      ins(%a, %b : memref<?x?xf32>, memref<8x?xf32>) outs(%c : memref<?x8xf32>) {
+    ^bb0(%x: f32, %w: f32, %acc: f32):
+      %p = arith.mulf %x, %w : f32
+      %s = arith.addf %acc, %p : f32
+      linalg.yield %s : f32
+  }
+  linalg.generic {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"]}
+      ins(%d, %b : memref<4x?xf32>, memref<8x?xf32>) outs(%e : memref<4x8xf32>) {
+    ^bb0(%x: f32, %w: f32, %acc: f32):
+      %p = arith.mulf %x, %w : f32
+      %s = arith.addf %acc, %p : f32
+      linalg.yield %s : f32
+  }
+  return
+}
