@@ -56,6 +56,9 @@ llvm::Expected<CpuTarget> cria::selectCpu(llvm::StringRef name) {
     llvm::X86::getFeaturesForCPU(name, features);
     for (llvm::StringRef feature : features)
       has[feature] = true;
+    // LLVM's lists leave out what another feature implies.
+    if (has.lookup("avx512vl"))
+      has["avx512f"] = true;
   }
   target.name = name.str();
   for (const char *feature : kFeatures)

@@ -57,7 +57,7 @@ private:
   void *context = nullptr;
   int64_t count = 0;
   int64_t pieces = 1;
-  bool stopping = false;
+  std::atomic<bool> stopping{false};
 
   alignas(64) std::atomic<uint32_t> epoch{0};      // loops begun
   alignas(64) std::atomic<uint32_t> unfinished{0}; // pieces of this loop

@@ -1,5 +1,6 @@
 // A program that reads a cache from before an append would need a copy of it.
 // It does not compile, and the error names the op.
+// RUN: rm -f %t.mlir %t.cria
 // RUN: not cria-compile %s --emit=tile -o %t.mlir 2>&1 | FileCheck %s
 // RUN: not cria-compile %s -o %t.cria 2>&1 | FileCheck %s
 // RUN: not test -e %t.mlir
