@@ -10,7 +10,7 @@
 #include "llvm/Support/InitLLVM.h"
 #include "llvm/Support/Path.h"
 #include "llvm/Support/ToolOutputFile.h"
-#include "llvm/Support/WithColor.h"
+#include <csignal>
 
 using namespace cria;
 namespace cl = llvm::cl;
@@ -237,6 +237,8 @@ static int compile(const CompileOptions &options, Phase last) {
 
 int main(int argc, char **argv) {
   llvm::InitLLVM init(argc, argv);
+  // A write beyond the file-size limit is an error, not LLVM's crash report.
+  std::signal(SIGXFSZ, SIG_IGN);
   cl::HideUnrelatedOptions(category);
   cl::ParseCommandLineOptions(
       argc, argv,

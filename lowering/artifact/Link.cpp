@@ -36,6 +36,18 @@ static std::string path(int fd) {
   return "/proc/self/fd/" + std::to_string(fd);
 }
 
+static bool writeAll(int fd, llvm::ArrayRef<char> bytes) {
+  while (!bytes.empty()) {
+    ssize_t count = ::write(fd, bytes.data(), bytes.size());
+    if (count < 0 && errno == EINTR)
+      continue;
+    if (count <= 0)
+      return false;
+    bytes = bytes.drop_front(count);
+  }
+  return true;
+}
+
 static void readAll(int fd, llvm::SmallVectorImpl<char> &bytes) {
   char buffer[1 << 16];
   while (true) {
@@ -53,15 +65,8 @@ cria::linkSharedObject(llvm::ArrayRef<char> object) {
   Descriptors files;
   if (!files.open())
     return llvm::errorCodeToError(llvm::errnoAsErrorCode());
-  {
-    llvm::raw_fd_ostream stream(files.object, /*shouldClose=*/false);
-    stream.write(object.data(), object.size());
-    stream.flush();
-    if (std::error_code code = stream.error()) {
-      stream.clear_error(); // else its destructor ends the process
-      return llvm::errorCodeToError(code);
-    }
-  }
+  if (!writeAll(files.object, object))
+    return llvm::errorCodeToError(llvm::errnoAsErrorCode());
   std::string from = path(files.object), to = path(files.pipe[1]), messages;
   llvm::raw_string_ostream log(messages);
   const char *args[] = {"ld.lld",
