@@ -90,6 +90,12 @@ def check_no_space(tools, config, whole):
         place.check_untouched(f"at most {limit} bytes")
 
 
+def heed_signals():
+    """A shell's background jobs ignore SIGINT, and hand that on."""
+    for number in [signal.SIGINT, signal.SIGTERM]:
+        signal.signal(number, signal.SIG_DFL)
+
+
 def check_signals(tools, config, whole):
     """Signals early, in the middle and late; the compiler may win."""
     for number in [signal.SIGINT, signal.SIGTERM, signal.SIGKILL]:
@@ -97,7 +103,9 @@ def check_signals(tools, config, whole):
             name = f"{number.name}-{delay}"
             place = Place(tools, name)
             command = map(str, tools.compile_command(config, place.out))
-            process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+            process = subprocess.Popen(
+                command, stderr=subprocess.DEVNULL, preexec_fn=heed_signals
+            )
             time.sleep(delay)
             process.send_signal(number)
             start = time.monotonic()
