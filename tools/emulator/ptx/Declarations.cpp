@@ -58,6 +58,8 @@ private:
     Operand operand = parseOperand(cursor);
     if (generic)
       cursor.expect(')');
+    while (cursor.here().is('+'))
+      operand.value += cursor.integer();
     if (offset + elementBytes > variable.size)
       return cursor.fail("initializer of '" + variable.name + "' is too long");
     if (operand.kind == Operand::Name)
