@@ -193,7 +193,9 @@ std::string Program::sourceOf(int line) const {
     return "";
   auto place = [&](int file, int number) {
     auto name = ptx.files.find(file);
-    llvm::StringRef path = name == ptx.files.end() ? "?" : name->second;
+    llvm::StringRef path = "?";
+    if (name != ptx.files.end())
+      path = name->second;
     return (path.rsplit('/').second.empty() ? path : path.rsplit('/').second)
                .str() +
            ":" + std::to_string(number);
