@@ -1,0 +1,21 @@
+/// The kernels that are measured.
+#pragma once
+
+#include "tools/emulator/run/Launch.h"
+
+#include <vector>
+
+namespace cria::emulator {
+
+/// A kernel with pointers to `buffers` and then `size` as parameters.
+struct BenchKernel {
+  const char *name;
+  const char *ptx;
+  Dim grid, block;
+  std::vector<uint64_t> buffers; ///< bytes of each
+  uint32_t size;
+};
+
+std::vector<BenchKernel> benchKernels();
+
+} // namespace cria::emulator

@@ -1,0 +1,154 @@
+// Contexts.
+#include "tools/emulator/driver/Driver.h"
+
+using namespace cria::emulator;
+
+namespace {
+
+/// No thread may go on with a context that is gone; other threads notice at
+/// their next call.
+void forget(CUcontext context) {
+  auto &stack = contextStack();
+  stack.erase(std::remove(stack.begin(), stack.end(), context), stack.end());
+}
+
+} // namespace
+
+extern "C" {
+
+CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device) {
+  ENTER(Initialized);
+  if (!context)
+    return CUDA_ERROR_INVALID_VALUE;
+  if (device != 0)
+    return CUDA_ERROR_INVALID_DEVICE;
+  if (!driver.primary) {
+    driver.primary = std::make_unique<CUctx_st>();
+    driver.primary->isPrimary = true;
+    driver.primary->flags = driver.primaryFlags;
+  }
+  ++driver.primaryUses;
+  *context = driver.primary.get();
+  return CUDA_SUCCESS;
+}
+
+CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device) {
+  ENTER(Initialized);
+  if (device != 0)
+    return CUDA_ERROR_INVALID_DEVICE;
+  if (driver.primaryUses == 0)
+    return CUDA_ERROR_INVALID_CONTEXT;
+  if (--driver.primaryUses == 0)
+    driver.clear(*driver.primary);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuDevicePrimaryCtxReset_v2(CUdevice device) {
+  ENTER(Initialized);
+  if (device != 0)
+    return CUDA_ERROR_INVALID_DEVICE;
+  if (driver.primary)
+    driver.clear(*driver.primary);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuDevicePrimaryCtxGetState(CUdevice device, unsigned *flags,
+                                    int *active) {
+  ENTER(Initialized);
+  if (device != 0)
+    return CUDA_ERROR_INVALID_DEVICE;
+  if (!flags || !active)
+    return CUDA_ERROR_INVALID_VALUE;
+  *flags = driver.primaryFlags;
+  *active = driver.primaryUses != 0;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice device, unsigned flags) {
+  ENTER(Initialized);
+  if (device != 0)
+    return CUDA_ERROR_INVALID_DEVICE;
+  driver.primaryFlags = flags;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuCtxCreate_v2(CUcontext *context, unsigned flags, CUdevice device) {
+  ENTER(Initialized);
+  if (!context)
+    return CUDA_ERROR_INVALID_VALUE;
+  if (device != 0)
+    return CUDA_ERROR_INVALID_DEVICE;
+  *context = driver.contexts.make();
+  (*context)->flags = flags;
+  contextStack().push_back(*context);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuCtxCreate_v4(CUcontext *context, void *parameters, unsigned flags,
+                        CUdevice device) {
+  return parameters ? CUDA_ERROR_NOT_SUPPORTED
+                    : cuCtxCreate_v2(context, flags, device);
+}
+
+CUresult cuCtxDestroy_v2(CUcontext context) {
+  ENTER(Initialized);
+  if (!driver.contexts.has(context))
+    return CUDA_ERROR_INVALID_CONTEXT;
+  driver.clear(*context);
+  driver.contexts.erase(context);
+  forget(context);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuCtxSetCurrent(CUcontext context) {
+  ENTER(Initialized);
+  if (context && !driver.isContext(context))
+    return CUDA_ERROR_INVALID_CONTEXT;
+  auto &stack = contextStack();
+  if (!stack.empty())
+    stack.pop_back();
+  if (context)
+    stack.push_back(context);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuCtxGetCurrent(CUcontext *context) {
+  ENTER(Initialized);
+  if (!context)
+    return CUDA_ERROR_INVALID_VALUE;
+  *context = currentContext();
+  return CUDA_SUCCESS;
+}
+
+CUresult cuCtxPushCurrent_v2(CUcontext context) {
+  ENTER(Initialized);
+  if (!driver.isContext(context))
+    return CUDA_ERROR_INVALID_CONTEXT;
+  contextStack().push_back(context);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuCtxPopCurrent_v2(CUcontext *context) {
+  ENTER(Initialized);
+  if (contextStack().empty())
+    return CUDA_ERROR_INVALID_CONTEXT;
+  if (context)
+    *context = currentContext();
+  contextStack().pop_back();
+  return CUDA_SUCCESS;
+}
+
+CUresult cuCtxGetDevice(CUdevice *device) {
+  ENTER(Context);
+  if (!device)
+    return CUDA_ERROR_INVALID_VALUE;
+  *device = 0;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuCtxSynchronize() {
+  ENTER(Context);
+  return forbidCapture();
+}
+
+} // extern "C"

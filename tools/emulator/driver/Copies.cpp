@@ -1,0 +1,153 @@
+// Copies and fills. Addresses of the host and of the device are the same
+// space; whether an address belongs to the device is checked.
+#include "tools/emulator/driver/Driver.h"
+
+using namespace cria::emulator;
+
+namespace {
+
+bool onDevice(Driver &driver, uint64_t address, size_t bytes) {
+  return bytes == 0 || driver.memory->find(address, bytes);
+}
+
+/// A synchronous copy runs on the legacy stream, which waits for all others:
+/// not while one of them is captured.
+CUresult now() {
+  Driver &driver = Driver::get();
+  if (driver.captures.empty())
+    return CUDA_SUCCESS;
+  for (auto &capture : driver.captures)
+    capture->invalidated = true;
+  return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
+}
+
+CUresult copyNow(const CopyWork &work) {
+  if (CUresult result = now())
+    return result;
+  return execute(work);
+}
+
+CUresult copyLater(const CopyWork &work, CUstream stream) {
+  if (CUresult result = checkStream(stream))
+    return result;
+  return submit(stream, work);
+}
+
+CUresult checkFill(Driver &driver, const FillWork &work) {
+  uint64_t bytes = work.count * work.width;
+  bool fits = work.count <= UINT64_MAX / work.width;
+  return fits && work.to % work.width == 0 && onDevice(driver, work.to, bytes)
+             ? CUDA_SUCCESS
+             : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult fillNow(Driver &driver, const FillWork &work) {
+  if (CUresult result = checkFill(driver, work))
+    return result;
+  if (CUresult result = now())
+    return result;
+  return execute(work);
+}
+
+CUresult fillLater(Driver &driver, const FillWork &work, CUstream stream) {
+  if (CUresult result = checkFill(driver, work))
+    return result;
+  if (CUresult result = checkStream(stream))
+    return result;
+  return submit(stream, work);
+}
+
+} // namespace
+
+extern "C" {
+
+CUresult cuMemcpy(CUdeviceptr to, CUdeviceptr from, size_t bytes) {
+  ENTER(Context);
+  return copyNow({to, from, bytes});
+}
+
+CUresult cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes,
+                       CUstream stream) {
+  ENTER(Context);
+  return copyLater({to, from, bytes}, stream);
+}
+
+CUresult cuMemcpyHtoD_v2(CUdeviceptr to, const void *from, size_t bytes) {
+  ENTER(Context);
+  if (!onDevice(driver, to, bytes))
+    return CUDA_ERROR_INVALID_VALUE;
+  return copyNow({to, uint64_t(from), bytes});
+}
+
+CUresult cuMemcpyDtoH_v2(void *to, CUdeviceptr from, size_t bytes) {
+  ENTER(Context);
+  if (!onDevice(driver, from, bytes))
+    return CUDA_ERROR_INVALID_VALUE;
+  return copyNow({uint64_t(to), from, bytes});
+}
+
+CUresult cuMemcpyDtoD_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes) {
+  ENTER(Context);
+  if (!onDevice(driver, to, bytes) || !onDevice(driver, from, bytes))
+    return CUDA_ERROR_INVALID_VALUE;
+  return copyNow({to, from, bytes});
+}
+
+CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void *from, size_t bytes,
+                              CUstream stream) {
+  ENTER(Context);
+  if (!onDevice(driver, to, bytes))
+    return CUDA_ERROR_INVALID_VALUE;
+  return copyLater({to, uint64_t(from), bytes}, stream);
+}
+
+CUresult cuMemcpyDtoHAsync_v2(void *to, CUdeviceptr from, size_t bytes,
+                              CUstream stream) {
+  ENTER(Context);
+  if (!onDevice(driver, from, bytes))
+    return CUDA_ERROR_INVALID_VALUE;
+  return copyLater({uint64_t(to), from, bytes}, stream);
+}
+
+CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes,
+                              CUstream stream) {
+  ENTER(Context);
+  if (!onDevice(driver, to, bytes) || !onDevice(driver, from, bytes))
+    return CUDA_ERROR_INVALID_VALUE;
+  return copyLater({to, from, bytes}, stream);
+}
+
+CUresult cuMemsetD8_v2(CUdeviceptr to, unsigned char value, size_t count) {
+  ENTER(Context);
+  return fillNow(driver, {to, count, value, 1});
+}
+
+CUresult cuMemsetD16_v2(CUdeviceptr to, unsigned short value, size_t count) {
+  ENTER(Context);
+  return fillNow(driver, {to, count, value, 2});
+}
+
+CUresult cuMemsetD32_v2(CUdeviceptr to, unsigned value, size_t count) {
+  ENTER(Context);
+  return fillNow(driver, {to, count, value, 4});
+}
+
+CUresult cuMemsetD8Async(CUdeviceptr to, unsigned char value, size_t count,
+                         CUstream stream) {
+  ENTER(Context);
+  return fillLater(driver, {to, count, value, 1}, stream);
+}
+
+CUresult cuMemsetD16Async(CUdeviceptr to, unsigned short value, size_t count,
+                          CUstream stream) {
+  ENTER(Context);
+  return fillLater(driver, {to, count, value, 2}, stream);
+}
+
+CUresult cuMemsetD32Async(CUdeviceptr to, unsigned value, size_t count,
+                          CUstream stream) {
+  ENTER(Context);
+  return fillLater(driver, {to, count, value, 4}, stream);
+}
+
+} // extern "C"

@@ -1,0 +1,94 @@
+#include "tools/emulator/driver/Driver.h"
+
+#include "llvm/ADT/StringRef.h"
+
+namespace cria::emulator {
+
+Driver &Driver::get() {
+  static auto *driver = new Driver; // never destroyed: threads may outlive it
+  return *driver;
+}
+
+void Driver::refresh() {
+  std::string now = settingsText();
+  if (memory && now == text)
+    return;
+  text = now;
+  settings = readSettings();
+  calls.clear();
+  if (!memory || memory->used() == 0)
+    memory =
+        std::make_unique<DeviceMemory>(settings.memory, settings.checks.memory);
+}
+
+void Driver::clear(CUctx_st &context) {
+  modules.eraseIf([&](CUmod_st &module) { return module.context == &context; });
+  streams.eraseIf(
+      [&](CUstream_st &stream) { return stream.context == &context; });
+  events.eraseIf([&](CUevent_st &event) { return event.context == &context; });
+  for (uint64_t address : context.allocations)
+    memory->free(address, Allocation::Device);
+  for (uint64_t address : context.hostAllocations)
+    if (!memory->free(address, Allocation::PinnedHost))
+      memory->unregisterHost(address);
+  context = CUctx_st{context.isPrimary, context.flags, CUDA_SUCCESS, {}, {}};
+}
+
+CUfunction Driver::findFunction(CUfunction function) {
+  CUfunction found = nullptr;
+  modules.forEach([&](CUmod_st &module) {
+    for (auto &[name, owned] : module.functions)
+      if (owned.get() == function)
+        found = function;
+  });
+  return found;
+}
+
+std::vector<CUcontext> &contextStack() {
+  static thread_local std::vector<CUcontext> stack;
+  return stack;
+}
+
+CUcontext currentContext() {
+  return contextStack().empty() ? nullptr : contextStack().back();
+}
+
+/// The result that the environment wants call `number` of `function` to have.
+static CUresult injected(const Settings &settings, llvm::StringRef function,
+                         uint64_t number) {
+  for (const Fault &fault : settings.faults)
+    if (fault.function == function &&
+        (fault.sticky ? number >= fault.call : number == fault.call))
+      return fault.result;
+  return CUDA_SUCCESS;
+}
+
+static CUresult unmet(Driver &driver, Needs needs) {
+  if (needs == Needs::Nothing)
+    return CUDA_SUCCESS;
+  if (!driver.initialized)
+    return CUDA_ERROR_NOT_INITIALIZED;
+  if (needs == Needs::Initialized)
+    return CUDA_SUCCESS;
+  CUcontext context = currentContext();
+  if (!context)
+    return CUDA_ERROR_INVALID_CONTEXT;
+  if (!driver.isContext(context))
+    return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+  return needs == Needs::Teardown ? CUDA_SUCCESS : context->error;
+}
+
+Call::Call(const char *function, Needs needs)
+    : driver(Driver::get()), lock(driver.mutex) {
+  llvm::StringRef name = function;
+  if (!driver.memory || name == "cuInit")
+    driver.refresh();
+  size_t version = name.rfind("_v");
+  name = name.substr(0, version);
+  uint64_t number = ++driver.calls[name.str()];
+  result = injected(driver.settings, name, number);
+  if (result == CUDA_SUCCESS)
+    result = unmet(driver, needs);
+}
+
+} // namespace cria::emulator

@@ -1,0 +1,228 @@
+/// The state behind the functions of the emulated driver.
+///
+/// Work runs when it is submitted: a stream never has anything under way. This
+/// is one of the orders that the real driver may choose. A kernel that fails
+/// still lets its launch succeed, as on a real device; the error then stays
+/// with the context, and every later call returns it.
+#pragma once
+
+#include "tools/emulator/driver/Settings.h"
+#include "tools/emulator/translate/Program.h"
+
+#include <map>
+#include <mutex>
+#include <set>
+#include <unordered_set>
+#include <variant>
+
+/// A context: the primary one, or one that was created.
+struct CUctx_st {
+  bool isPrimary = false;
+  unsigned flags = 0;
+  CUresult error = CUDA_SUCCESS; ///< that poisoned it
+  std::set<uint64_t> allocations, hostAllocations;
+};
+
+struct CUfunc_st {
+  CUmodule module = nullptr;
+  std::string name;
+  cria::emulator::Kernel *kernel = nullptr;
+  uint32_t maxDynamicShared = 0; ///< beyond the 48 KiB that always are allowed
+};
+
+struct CUmod_st {
+  CUcontext context = nullptr;
+  std::unique_ptr<cria::emulator::Program> program;
+  std::map<std::string, std::unique_ptr<CUfunc_st>> functions;
+};
+
+namespace cria::emulator {
+
+struct Capture;
+
+/// A launch of a kernel with its parameters.
+struct KernelWork {
+  CUfunction function = nullptr;
+  Dim grid, block;
+  uint32_t dynamicShared = 0;
+  bool cooperative = false;
+  std::vector<char> parameters;
+};
+
+struct CopyWork {
+  uint64_t to = 0, from = 0, bytes = 0;
+};
+
+/// Fills `count` elements of `width` bytes.
+struct FillWork {
+  uint64_t to = 0, count = 0;
+  uint32_t value = 0, width = 1;
+};
+
+struct HostWork {
+  CUhostFn function = nullptr;
+  void *userData = nullptr;
+};
+
+/// What a stream does.
+using Work = std::variant<KernelWork, CopyWork, FillWork, HostWork>;
+
+} // namespace cria::emulator
+
+struct CUstream_st {
+  CUcontext context = nullptr;
+  unsigned flags = 0;
+  std::shared_ptr<cria::emulator::Capture> capture;
+};
+
+struct CUgraphNode_st {
+  cria::emulator::Work work;
+  std::vector<void *> pointers; ///< to the parameters of a kernel, for queries
+};
+
+struct CUgraph_st {
+  std::vector<std::unique_ptr<CUgraphNode_st>> nodes;
+};
+
+struct CUgraphExec_st {
+  std::vector<std::pair<CUgraphNode, cria::emulator::Work>> works;
+};
+
+namespace cria::emulator {
+
+/// How much each stream of a capture had done, by stream.
+using Progress = std::map<CUstream, uint64_t>;
+
+/// A graph that is being captured, by all streams that joined.
+struct Capture {
+  std::unique_ptr<CUgraph_st> graph = std::make_unique<CUgraph_st>();
+  CUstream origin = nullptr;
+  CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
+  bool invalidated = false;
+  Progress done;                      ///< all work
+  std::map<CUstream, Progress> known; ///< work that each stream comes after
+};
+
+} // namespace cria::emulator
+
+struct CUevent_st {
+  CUcontext context = nullptr;
+  unsigned flags = 0;
+  double time = 0; ///< when it was recorded, in seconds; 0: never
+  std::shared_ptr<cria::emulator::Capture> capture;
+  cria::emulator::Progress progress;
+};
+
+namespace cria::emulator {
+
+/// Which handles of a kind exist; owns what they point to.
+template <typename T> class Handles {
+public:
+  template <typename... Args> T *make(Args &&...args) {
+    auto owned = std::make_unique<T>(std::forward<Args>(args)...);
+    T *handle = owned.get();
+    live[handle] = std::move(owned);
+    return handle;
+  }
+  T *adopt(std::unique_ptr<T> owned) {
+    T *handle = owned.get();
+    live[handle] = std::move(owned);
+    return handle;
+  }
+  bool has(T *handle) const { return live.count(handle) != 0; }
+  bool erase(T *handle) { return live.erase(handle) != 0; }
+  /// Erases all that `matches`.
+  template <typename F> void eraseIf(F matches) {
+    for (auto i = live.begin(); i != live.end();)
+      i = matches(*i->first) ? live.erase(i) : std::next(i);
+  }
+  template <typename F> void forEach(F visit) {
+    for (auto &[handle, owned] : live)
+      visit(*handle);
+  }
+
+private:
+  std::map<T *, std::unique_ptr<T>> live;
+};
+
+/// The device and all objects on it. All members are guarded by `mutex`, which
+/// a Call holds.
+struct Driver {
+  static Driver &get();
+
+  /// Reads the environment again if it has changed.
+  void refresh();
+  bool initialized = false;
+  Settings settings;
+  std::string text; ///< that the settings were read from
+  std::unique_ptr<DeviceMemory> memory;
+  std::map<std::string, uint64_t> calls; ///< by function
+  std::recursive_mutex mutex;
+
+  std::unique_ptr<CUctx_st> primary;
+  unsigned primaryUses = 0, primaryFlags = 0;
+  Handles<CUctx_st> contexts; ///< besides the primary one
+  Handles<CUmod_st> modules;
+  Handles<CUstream_st> streams;
+  Handles<CUevent_st> events;
+  Handles<CUgraph_st> graphs;
+  Handles<CUgraphExec_st> executables;
+  std::map<CUgraphNode, CUgraph> nodes;
+  std::set<std::shared_ptr<Capture>> captures; ///< under way
+
+  bool isContext(CUcontext context) {
+    return context && (context == primary.get() || contexts.has(context));
+  }
+  /// Frees all that belongs to the context.
+  void clear(CUctx_st &context);
+  CUfunction findFunction(CUfunction function);
+};
+
+/// The current context of this thread, null if there is none.
+CUcontext currentContext();
+std::vector<CUcontext> &contextStack();
+
+/// Runs or captures `work`.
+CUresult submit(CUstream stream, Work work);
+/// Runs it now.
+CUresult execute(const Work &work);
+/// Whether the kernel can be launched so.
+CUresult checkLaunch(const KernelWork &work);
+/// The capture that `stream` takes part in, or null.
+Capture *captureOf(CUstream stream);
+/// CUDA_SUCCESS, or the error of a call that must not be made while something
+/// is captured (which ends the capture).
+CUresult forbidCapture();
+/// The stream of a handle; the error if there is none.
+CUresult checkStream(CUstream stream);
+
+/// What a function needs.
+enum class Needs {
+  Nothing,     ///< works always
+  Initialized, ///< cuInit before it
+  Context,     ///< a current context
+  Teardown     ///< a context, which may be poisoned
+};
+
+/// One call of a driver function: counts it, injects faults, and checks what
+/// it needs. Holds the driver's lock while it lives.
+class Call {
+public:
+  Call(const char *function, Needs needs);
+
+  CUresult result = CUDA_SUCCESS; ///< else the function must return it
+  Driver &driver;
+
+private:
+  std::unique_lock<std::recursive_mutex> lock;
+};
+
+} // namespace cria::emulator
+
+/// Begins a function of the driver.
+#define ENTER(needs)                                                           \
+  ::cria::emulator::Call call(__func__, ::cria::emulator::Needs::needs);       \
+  if (call.result != CUDA_SUCCESS)                                             \
+    return call.result;                                                        \
+  ::cria::emulator::Driver &driver = call.driver;                              \
+  (void)driver

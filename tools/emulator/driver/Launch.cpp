@@ -1,0 +1,285 @@
+// Launches, and what runs when a stream comes to its work.
+#include "tools/emulator/driver/Driver.h"
+#include "tools/emulator/driver/Limits.h"
+
+#include <chrono>
+#include <cstring>
+
+using namespace cria::emulator;
+
+namespace cria::emulator {
+namespace {
+
+/// What a real device says to a kernel that does such a thing.
+CUresult resultOf(Finding::Kind kind) {
+  switch (kind) {
+  case Finding::OutOfBounds:
+  case Finding::UseAfterFree:
+    return CUDA_ERROR_ILLEGAL_ADDRESS;
+  case Finding::Misaligned:
+    return CUDA_ERROR_MISALIGNED_ADDRESS;
+  case Finding::Deadlock:
+    return CUDA_ERROR_LAUNCH_TIMEOUT;
+  case Finding::Misuse:
+    return CUDA_ERROR_ILLEGAL_INSTRUCTION;
+  case Finding::Assertion:
+    return CUDA_ERROR_ASSERT;
+  default:
+    return CUDA_ERROR_LAUNCH_FAILED;
+  }
+}
+
+void print(FILE *to, const Finding &finding) {
+  fprintf(to, "cria-emulator: error: %s\n%s", finding.headline.c_str(),
+          finding.details.c_str());
+  fflush(to);
+}
+
+void printFinding(const Settings &settings, const Finding &finding) {
+  print(stderr, finding);
+  if (settings.report.empty())
+    return;
+  if (FILE *file = fopen(settings.report.c_str(), "a")) {
+    print(file, finding);
+    fclose(file);
+  }
+}
+
+double now() {
+  return std::chrono::duration<double>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+Launch launchOf(Driver &driver, const KernelWork &work) {
+  const Kernel &kernel = *work.function->kernel;
+  Program *program = work.function->module->program.get();
+  Launch launch;
+  launch.code = kernel.code;
+  launch.blocks = kernel.blocks;
+  launch.name = work.function->name;
+  launch.sourceOf = [program](int line) { return program->sourceOf(line); };
+  launch.grid = work.grid;
+  launch.block = work.block;
+  launch.staticShared = uint32_t(kernel.sharedBytes);
+  launch.dynamicShared = work.dynamicShared;
+  launch.localBytes = kernel.localBytes;
+  launch.parameters = work.parameters;
+  launch.memory = driver.memory.get();
+  launch.checks = driver.settings.checks;
+  launch.seed = driver.settings.seed;
+  launch.cooperative = work.cooperative;
+  launch.workers = driver.settings.threads;
+  return launch;
+}
+
+CUresult run(const KernelWork &work) {
+  Driver &driver = Driver::get();
+  if (!driver.findFunction(work.function))
+    return CUDA_ERROR_INVALID_HANDLE;
+  double start = now();
+  LaunchResult result = runLaunch(launchOf(driver, work));
+  if (driver.settings.counts)
+    fprintf(stderr, "cria-emulator: kernel '%s': %llu instructions in %.6f s\n",
+            work.function->name.c_str(),
+            (unsigned long long)result.instructions, now() - start);
+  if (result.finding) {
+    printFinding(driver.settings, *result.finding);
+    work.function->module->context->error = resultOf(result.finding->kind);
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult run(const CopyWork &work) {
+  std::memmove(reinterpret_cast<void *>(work.to),
+               reinterpret_cast<void *>(work.from), work.bytes);
+  return CUDA_SUCCESS;
+}
+
+template <typename T> void fill(const FillWork &work) {
+  std::fill_n(reinterpret_cast<T *>(work.to), work.count, T(work.value));
+}
+
+CUresult run(const FillWork &work) {
+  if (work.width == 1)
+    fill<uint8_t>(work);
+  else if (work.width == 2)
+    fill<uint16_t>(work);
+  else
+    fill<uint32_t>(work);
+  return CUDA_SUCCESS;
+}
+
+CUresult run(const HostWork &work) {
+  work.function(work.userData);
+  return CUDA_SUCCESS;
+}
+
+bool inLimits(const Dim &dim, const unsigned (&limits)[3]) {
+  return dim.x && dim.y && dim.z && dim.x <= limits[0] && dim.y <= limits[1] &&
+         dim.z <= limits[2];
+}
+
+/// `.maxntid` bounds the threads of a block, `.reqntid` says them.
+bool fitsBounds(const Function &function, const Dim &block) {
+  const auto &most = function.maxThreads;
+  if (!most[0])
+    return true;
+  if (function.requiresThreads)
+    return block.x == most[0] && block.y == most[1] && block.z == most[2];
+  return block.total() <= uint64_t(most[0]) * most[1] * most[2];
+}
+
+uint64_t residentBlocks(const KernelWork &work, unsigned capability) {
+  const DeviceLimits &limits = limitsOf(capability);
+  uint64_t shared =
+      work.function->kernel->sharedBytes + work.dynamicShared + kSharedReserved;
+  uint64_t warps = (work.block.total() + 31) / 32;
+  uint64_t each =
+      std::min<uint64_t>({kMaxBlocksPerSm, kMaxThreadsPerSm / 32 / warps,
+                          limits.sharedPerSm / shared});
+  return each * limits.smCount;
+}
+
+/// Copies the parameters into their buffer.
+CUresult gather(KernelWork &work, void **parameters, void **extra) {
+  if (!Driver::get().findFunction(work.function))
+    return CUDA_ERROR_INVALID_HANDLE;
+  const Function &function = *work.function->kernel->function;
+  work.parameters.assign(function.parameterBytes, 0);
+  if (extra)
+    return CUDA_ERROR_NOT_SUPPORTED;
+  if (!parameters && !function.parameters.empty())
+    return CUDA_ERROR_INVALID_VALUE;
+  for (size_t i = 0; i < function.parameters.size(); ++i) {
+    const Parameter &parameter = function.parameters[i];
+    std::memcpy(work.parameters.data() + parameter.offset, parameters[i],
+                parameter.size);
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult launch(KernelWork work, CUstream stream, void **parameters,
+                void **extra) {
+  if (CUresult result = checkStream(stream))
+    return result;
+  if (CUresult result = gather(work, parameters, extra))
+    return result;
+  if (CUresult result = checkLaunch(work))
+    return result;
+  return submit(stream, std::move(work));
+}
+
+/// Programmatic stream serialization lets a kernel begin before the one before
+/// it has ended: allowed, not done. Clusters need sm_90.
+CUresult applyAttributes(const CUlaunchConfig &config, KernelWork &work) {
+  for (unsigned i = 0; i < config.numAttrs; ++i) {
+    const CUlaunchAttribute &attribute = config.attrs[i];
+    const auto &cluster = attribute.value.clusterDim;
+    switch (attribute.id) {
+    case CU_LAUNCH_ATTRIBUTE_IGNORE:
+    case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW:
+    case CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY:
+    case CU_LAUNCH_ATTRIBUTE_PRIORITY:
+      break;
+    case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION:
+      if (Driver::get().settings.capability < 90)
+        return CUDA_ERROR_NOT_SUPPORTED;
+      break;
+    case CU_LAUNCH_ATTRIBUTE_COOPERATIVE:
+      work.cooperative = attribute.value.cooperative != 0;
+      break;
+    case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION:
+      if (cluster.x != 1 || cluster.y != 1 || cluster.z != 1)
+        return CUDA_ERROR_NOT_SUPPORTED;
+      break;
+    default:
+      return CUDA_ERROR_NOT_SUPPORTED;
+    }
+  }
+  return CUDA_SUCCESS;
+}
+
+} // namespace
+
+CUresult execute(const Work &work) {
+  return std::visit([](const auto &some) { return run(some); }, work);
+}
+
+CUresult checkLaunch(const KernelWork &work) {
+  Driver &driver = Driver::get();
+  unsigned capability = driver.settings.capability;
+  const Kernel &kernel = *work.function->kernel;
+  if (!inLimits(work.block, kMaxBlockDim) || !inLimits(work.grid, kMaxGridDim))
+    return CUDA_ERROR_INVALID_VALUE;
+  if (work.block.total() > kMaxThreads ||
+      !fitsBounds(*kernel.function, work.block))
+    return CUDA_ERROR_INVALID_VALUE;
+  uint64_t shared = kernel.sharedBytes + work.dynamicShared;
+  if (shared > kSharedAlways &&
+      work.dynamicShared > work.function->maxDynamicShared)
+    return CUDA_ERROR_INVALID_VALUE;
+  if (shared > limitsOf(capability).sharedPerBlock)
+    return CUDA_ERROR_INVALID_VALUE;
+  if (work.cooperative && work.grid.total() > residentBlocks(work, capability))
+    return CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
+  return CUDA_SUCCESS;
+}
+
+} // namespace cria::emulator
+
+extern "C" {
+
+CUresult cuLaunchKernel(CUfunction function, unsigned gridX, unsigned gridY,
+                        unsigned gridZ, unsigned blockX, unsigned blockY,
+                        unsigned blockZ, unsigned sharedBytes, CUstream stream,
+                        void **parameters, void **extra) {
+  ENTER(Context);
+  KernelWork work;
+  work.function = function;
+  work.grid = {gridX, gridY, gridZ};
+  work.block = {blockX, blockY, blockZ};
+  work.dynamicShared = sharedBytes;
+  return launch(std::move(work), stream, parameters, extra);
+}
+
+CUresult cuLaunchCooperativeKernel(CUfunction function, unsigned gridX,
+                                   unsigned gridY, unsigned gridZ,
+                                   unsigned blockX, unsigned blockY,
+                                   unsigned blockZ, unsigned sharedBytes,
+                                   CUstream stream, void **parameters) {
+  ENTER(Context);
+  KernelWork work;
+  work.function = function;
+  work.grid = {gridX, gridY, gridZ};
+  work.block = {blockX, blockY, blockZ};
+  work.dynamicShared = sharedBytes;
+  work.cooperative = true;
+  return launch(std::move(work), stream, parameters, nullptr);
+}
+
+CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function,
+                          void **parameters, void **extra) {
+  ENTER(Context);
+  if (!config || (config->numAttrs && !config->attrs))
+    return CUDA_ERROR_INVALID_VALUE;
+  KernelWork work;
+  work.function = function;
+  work.grid = {config->gridDimX, config->gridDimY, config->gridDimZ};
+  work.block = {config->blockDimX, config->blockDimY, config->blockDimZ};
+  work.dynamicShared = config->sharedMemBytes;
+  if (CUresult result = applyAttributes(*config, work))
+    return result;
+  return launch(std::move(work), config->hStream, parameters, extra);
+}
+
+CUresult cuLaunchHostFunc(CUstream stream, CUhostFn function, void *userData) {
+  ENTER(Context);
+  if (!function)
+    return CUDA_ERROR_INVALID_VALUE;
+  if (CUresult result = checkStream(stream))
+    return result;
+  return submit(stream, HostWork{function, userData});
+}
+
+} // extern "C"

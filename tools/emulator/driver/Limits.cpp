@@ -1,0 +1,65 @@
+#include "tools/emulator/driver/Limits.h"
+
+#include <map>
+
+namespace cria::emulator {
+
+const DeviceLimits &limitsOf(unsigned capability) {
+  static constexpr DeviceLimits kA100 = {
+      108, 163 << 10, 164 << 10, 40 << 20, 1410000, 1215000, 5120};
+  static constexpr DeviceLimits kH100 = {
+      132, 227 << 10, 228 << 10, 50 << 20, 1980000, 2619000, 5120};
+  return capability >= 90 ? kH100 : kA100;
+}
+
+std::optional<int> attributeOf(CUdevice_attribute attribute,
+                               unsigned capability) {
+  const DeviceLimits &limits = limitsOf(capability);
+  const std::map<int, unsigned> values = {
+      {CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK, kMaxThreads},
+      {CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X, kMaxBlockDim[0]},
+      {CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y, kMaxBlockDim[1]},
+      {CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z, kMaxBlockDim[2]},
+      {CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X, kMaxGridDim[0]},
+      {CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y, kMaxGridDim[1]},
+      {CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z, kMaxGridDim[2]},
+      {CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK, kSharedAlways},
+      {CU_DEVICE_ATTRIBUTE_TOTAL_CONSTANT_MEMORY, 65536},
+      {CU_DEVICE_ATTRIBUTE_WARP_SIZE, 32},
+      {CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK, 65536},
+      {CU_DEVICE_ATTRIBUTE_CLOCK_RATE, limits.clockKhz},
+      {CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, limits.smCount},
+      {CU_DEVICE_ATTRIBUTE_INTEGRATED, 0},
+      {CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY, 1},
+      {CU_DEVICE_ATTRIBUTE_COMPUTE_MODE, 0},
+      {CU_DEVICE_ATTRIBUTE_CONCURRENT_KERNELS, 1},
+      {CU_DEVICE_ATTRIBUTE_ECC_ENABLED, 0},
+      {CU_DEVICE_ATTRIBUTE_PCI_BUS_ID, 0},
+      {CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID, 0},
+      {CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE, limits.memoryClockKhz},
+      {CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH, limits.busBits},
+      {CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE, limits.l2Bytes},
+      {CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR, kMaxThreadsPerSm},
+      {CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT, 3},
+      {CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING, 1},
+      {CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, capability / 10},
+      {CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, capability % 10},
+      {CU_DEVICE_ATTRIBUTE_STREAM_PRIORITIES_SUPPORTED, 1},
+      {CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR,
+       limits.sharedPerSm},
+      {CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR, 65536},
+      {CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY, 0},
+      {CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH, 1},
+      {CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN,
+       limits.sharedPerBlock},
+      {CU_DEVICE_ATTRIBUTE_MAX_BLOCKS_PER_MULTIPROCESSOR, kMaxBlocksPerSm},
+      {CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK, kSharedReserved},
+      {CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED, 1},
+      {CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH, 0}};
+  auto found = values.find(attribute);
+  if (found == values.end())
+    return std::nullopt;
+  return int(found->second);
+}
+
+} // namespace cria::emulator

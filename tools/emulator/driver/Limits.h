@@ -1,0 +1,38 @@
+/// The limits of the devices that are emulated: an A100 (sm_80) and an H100
+/// (sm_90).
+#pragma once
+
+#include "runtime/cuda/DriverApi.h"
+
+#include <optional>
+
+namespace cria::emulator {
+
+/// What every device here has.
+/// @{
+constexpr unsigned kMaxThreads = 1024;
+constexpr unsigned kMaxBlockDim[3] = {1024, 1024, 64};
+constexpr unsigned kMaxGridDim[3] = {2147483647, 65535, 65535};
+constexpr unsigned kSharedAlways = 48 << 10; ///< a block may use unasked
+constexpr unsigned kSharedReserved = 1 << 10;
+constexpr unsigned kMaxThreadsPerSm = 2048;
+constexpr unsigned kMaxBlocksPerSm = 32;
+/// @}
+
+/// What they differ in.
+struct DeviceLimits {
+  unsigned smCount;
+  unsigned sharedPerBlock; ///< with cuFuncSetAttribute
+  unsigned sharedPerSm;
+  unsigned l2Bytes;
+  unsigned clockKhz, memoryClockKhz, busBits;
+};
+
+const DeviceLimits &limitsOf(unsigned capability);
+
+/// The value of an attribute of a device of `capability`; none if it is not
+/// known.
+std::optional<int> attributeOf(CUdevice_attribute attribute,
+                               unsigned capability);
+
+} // namespace cria::emulator

@@ -1,0 +1,131 @@
+// Memory of the device and memory of the host that the device may use.
+#include "tools/emulator/driver/Driver.h"
+
+using namespace cria::emulator;
+
+namespace {
+
+CUresult allocateHost(Driver &driver, void **pointer, size_t bytes) {
+  if (!pointer || bytes == 0)
+    return CUDA_ERROR_INVALID_VALUE;
+  if (CUresult result = forbidCapture())
+    return result;
+  uint64_t address = driver.memory->allocate(bytes, Allocation::PinnedHost);
+  if (!address)
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  currentContext()->hostAllocations.insert(address);
+  *pointer = reinterpret_cast<void *>(address);
+  return CUDA_SUCCESS;
+}
+
+CUresult allocate(Driver &driver, CUdeviceptr *pointer, size_t bytes) {
+  if (!pointer || bytes == 0)
+    return CUDA_ERROR_INVALID_VALUE;
+  uint64_t address = driver.memory->allocate(bytes, Allocation::Device);
+  if (!address)
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  currentContext()->allocations.insert(address);
+  *pointer = address;
+  return CUDA_SUCCESS;
+}
+
+CUresult freeDevice(Driver &driver, CUdeviceptr pointer) {
+  if (pointer && !driver.memory->free(pointer, Allocation::Device))
+    return CUDA_ERROR_INVALID_VALUE;
+  currentContext()->allocations.erase(pointer);
+  return CUDA_SUCCESS;
+}
+
+} // namespace
+
+extern "C" {
+
+CUresult cuMemGetInfo_v2(size_t *free, size_t *total) {
+  ENTER(Context);
+  if (!free || !total)
+    return CUDA_ERROR_INVALID_VALUE;
+  *total = driver.memory->capacity();
+  *free = driver.memory->capacity() - driver.memory->used();
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemAlloc_v2(CUdeviceptr *pointer, size_t bytes) {
+  ENTER(Context);
+  if (CUresult result = forbidCapture())
+    return result;
+  return allocate(driver, pointer, bytes);
+}
+
+CUresult cuMemFree_v2(CUdeviceptr pointer) {
+  ENTER(Teardown);
+  if (CUresult result = forbidCapture())
+    return result;
+  return freeDevice(driver, pointer);
+}
+
+CUresult cuMemAllocAsync(CUdeviceptr *pointer, size_t bytes, CUstream stream) {
+  ENTER(Context);
+  if (CUresult result = checkStream(stream))
+    return result;
+  if (captureOf(stream))
+    return CUDA_ERROR_NOT_SUPPORTED;
+  return allocate(driver, pointer, bytes);
+}
+
+CUresult cuMemFreeAsync(CUdeviceptr pointer, CUstream stream) {
+  ENTER(Teardown);
+  if (CUresult result = checkStream(stream))
+    return result;
+  if (captureOf(stream))
+    return CUDA_ERROR_NOT_SUPPORTED;
+  return freeDevice(driver, pointer);
+}
+
+CUresult cuMemAllocHost_v2(void **pointer, size_t bytes) {
+  ENTER(Context);
+  return allocateHost(driver, pointer, bytes);
+}
+
+CUresult cuMemHostAlloc(void **pointer, size_t bytes, unsigned) {
+  ENTER(Context);
+  return allocateHost(driver, pointer, bytes);
+}
+
+CUresult cuMemFreeHost(void *pointer) {
+  ENTER(Teardown);
+  auto address = uint64_t(pointer);
+  if (!driver.memory->free(address, Allocation::PinnedHost))
+    return CUDA_ERROR_INVALID_VALUE;
+  currentContext()->hostAllocations.erase(address);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemHostRegister_v2(void *pointer, size_t bytes, unsigned) {
+  ENTER(Context);
+  if (!pointer || bytes == 0)
+    return CUDA_ERROR_INVALID_VALUE;
+  if (!driver.memory->registerHost(uint64_t(pointer), bytes))
+    return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+  currentContext()->hostAllocations.insert(uint64_t(pointer));
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemHostUnregister(void *pointer) {
+  ENTER(Teardown);
+  if (!driver.memory->unregisterHost(uint64_t(pointer)))
+    return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
+  currentContext()->hostAllocations.erase(uint64_t(pointer));
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *pointer, void *host,
+                                      unsigned) {
+  ENTER(Context);
+  const Allocation *found = driver.memory->find(uint64_t(host), 1);
+  if (!pointer || !found || found->kind == Allocation::Device)
+    return CUDA_ERROR_INVALID_VALUE;
+  *pointer = CUdeviceptr(host);
+  return CUDA_SUCCESS;
+}
+
+} // extern "C"

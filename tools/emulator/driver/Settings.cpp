@@ -1,0 +1,150 @@
+#include "tools/emulator/driver/Settings.h"
+
+#include "llvm/ADT/SmallVector.h"
+#include "llvm/ADT/StringSwitch.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <thread>
+
+namespace cria::emulator {
+namespace {
+
+constexpr const char *kVariables[] = {
+    "CRIA_EMULATOR_DEVICE",  "CRIA_EMULATOR_MEMORY",
+    "CRIA_EMULATOR_CHECKS",  "CRIA_EMULATOR_SEED",
+    "CRIA_EMULATOR_THREADS", "CRIA_EMULATOR_OPTIMIZATION",
+    "CRIA_EMULATOR_COUNT",   "CRIA_EMULATOR_REPORT",
+    "CRIA_EMULATOR_FAULTS",  "CRIA_EMULATOR_DRIVER_VERSION",
+    "CUDA_VISIBLE_DEVICES"};
+
+llvm::StringRef variable(const char *name) {
+  const char *value = std::getenv(name);
+  return value ? value : "";
+}
+
+void complain(const char *name, llvm::StringRef value, const char *expected) {
+  fprintf(stderr, "cria-emulator: warning: %s=%s is ignored, expected %s\n",
+          name, value.str().c_str(), expected);
+}
+
+/// Sets `to` from a variable that is a number in [low, high].
+template <typename T>
+void readNumber(const char *name, T &to, uint64_t low, uint64_t high) {
+  llvm::StringRef text = variable(name);
+  uint64_t value;
+  if (text.empty())
+    return;
+  if (text.getAsInteger(0, value) || value < low || value > high)
+    return complain(name, text, "a number in range");
+  to = T(value);
+}
+
+/// 512M, 8G or a number of bytes.
+void readMemory(uint64_t &to) {
+  llvm::StringRef all = variable("CRIA_EMULATOR_MEMORY"), text = all;
+  if (text.empty())
+    return;
+  unsigned shift = text.consume_back("G")   ? 30
+                   : text.consume_back("M") ? 20
+                   : text.consume_back("K") ? 10
+                                            : 0;
+  uint64_t value;
+  if (text.getAsInteger(10, value) || value == 0 || value >> (44 - shift))
+    return complain("CRIA_EMULATOR_MEMORY", all, "bytes such as 512M or 8G");
+  to = value << shift;
+}
+
+void readChecks(Checks &checks) {
+  llvm::StringRef text = variable("CRIA_EMULATOR_CHECKS");
+  if (text.empty() || text == "all")
+    return;
+  checks = {false, false, false, false};
+  if (text == "none")
+    return;
+  llvm::SmallVector<llvm::StringRef> words;
+  text.split(words, ',');
+  for (llvm::StringRef word : words) {
+    bool unused = false;
+    bool &check = *llvm::StringSwitch<bool *>(word)
+                       .Case("memory", &checks.memory)
+                       .Case("init", &checks.init)
+                       .Case("race", &checks.race)
+                       .Case("sync", &checks.sync)
+                       .Default(&unused);
+    check = true;
+    if (unused)
+      complain("CRIA_EMULATOR_CHECKS", word,
+               "all, none or some of memory,init,race,sync");
+  }
+}
+
+/// function:call:result[:sticky]
+bool parseFault(llvm::StringRef text, Fault &fault) {
+  llvm::SmallVector<llvm::StringRef> parts;
+  text.split(parts, ':');
+  if (parts.size() < 3 || parts.size() > 4)
+    return false;
+  unsigned result;
+  if (parts[1].getAsInteger(10, fault.call) || fault.call == 0 ||
+      parts[2].getAsInteger(10, result) || result == 0)
+    return false;
+  parts[0].consume_back("_v2");
+  fault.function = parts[0].str();
+  fault.result = CUresult(result);
+  fault.sticky = parts.size() == 4;
+  return !fault.sticky || parts[3] == "sticky";
+}
+
+void readFaults(std::vector<Fault> &faults) {
+  llvm::SmallVector<llvm::StringRef> words;
+  variable("CRIA_EMULATOR_FAULTS").split(words, ',', -1, false);
+  for (llvm::StringRef word : words) {
+    Fault fault;
+    if (parseFault(word, fault))
+      faults.push_back(fault);
+    else
+      complain("CRIA_EMULATOR_FAULTS", word, "function:call:result[:sticky]");
+  }
+}
+
+} // namespace
+
+unsigned Settings::newestPtx() const {
+  // CUDA 11.8 reads PTX 7.8, 12.4 reads 8.4, 13.0 reads 9.0.
+  int major = driverVersion / 1000, minor = driverVersion / 10 % 100;
+  return major <= 4 ? 0 : unsigned((major - 4) * 10 + minor);
+}
+
+std::string settingsText() {
+  std::string text;
+  for (const char *name : kVariables)
+    text += variable(name).str() + '\0';
+  return text;
+}
+
+Settings readSettings() {
+  Settings settings;
+  settings.threads = std::max(1u, std::thread::hardware_concurrency());
+  llvm::StringRef device = variable("CRIA_EMULATOR_DEVICE");
+  if (device == "sm_90")
+    settings.capability = 90;
+  else if (!device.empty() && device != "sm_80")
+    complain("CRIA_EMULATOR_DEVICE", device, "sm_80 or sm_90");
+  readMemory(settings.memory);
+  readChecks(settings.checks);
+  readNumber("CRIA_EMULATOR_SEED", settings.seed, 0, UINT64_MAX);
+  readNumber("CRIA_EMULATOR_THREADS", settings.threads, 1, 1024);
+  readNumber("CRIA_EMULATOR_OPTIMIZATION", settings.optimization, 0, 2);
+  readNumber("CRIA_EMULATOR_COUNT", settings.counts, 0, 1);
+  readNumber("CRIA_EMULATOR_DRIVER_VERSION", settings.driverVersion, 5000,
+             13000);
+  settings.report = variable("CRIA_EMULATOR_REPORT").str();
+  readFaults(settings.faults);
+  const char *visible = std::getenv("CUDA_VISIBLE_DEVICES");
+  settings.hasDevice =
+      !visible || (*visible && llvm::StringRef(visible) != "-1");
+  return settings;
+}
+
+} // namespace cria::emulator

@@ -1,0 +1,45 @@
+/// What the environment says about the emulated driver; docs/emulator.md lists
+/// the variables.
+#pragma once
+
+#include "runtime/cuda/DriverApi.h"
+#include "tools/emulator/run/Launch.h"
+
+#include <string>
+#include <vector>
+
+namespace cria::emulator {
+
+/// Call `call` (from 1) of `function` returns `result`, and each call after it
+/// if `sticky`.
+struct Fault {
+  std::string function; ///< without _v2
+  uint64_t call = 1;
+  CUresult result = CUDA_ERROR_UNKNOWN;
+  bool sticky = false;
+};
+
+struct Settings {
+  unsigned capability = 80;
+  uint64_t memory = uint64_t(40) << 30;
+  bool hasDevice = true;
+  int driverVersion = 13000;
+  Checks checks;
+  uint64_t seed = 0;
+  unsigned threads = 1;
+  unsigned optimization = 1;
+  bool counts = false; ///< count instructions and print them
+  std::string report;  ///< file that findings are added to
+  std::vector<Fault> faults;
+
+  /// The newest PTX version that this driver reads, 80 for 8.0.
+  unsigned newestPtx() const;
+};
+
+/// The text of all variables that settings come from.
+std::string settingsText();
+
+/// The settings; what makes no sense goes to stderr and is left out.
+Settings readSettings();
+
+} // namespace cria::emulator

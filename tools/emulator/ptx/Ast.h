@@ -1,0 +1,133 @@
+/// A PTX module as its text says it, names of labels and scopes resolved.
+#pragma once
+
+#include "tools/emulator/ptx/Type.h"
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace cria::emulator {
+
+/// Why a text is no PTX module that the emulator runs.
+struct Error {
+  enum Reason {
+    Text,    ///< something in it
+    Version, ///< its PTX version is too new
+    Target   ///< it is for another device
+  };
+
+  int line = 0; ///< of the PTX text, from 1; 0: the text as a whole
+  std::string message;
+  Reason reason = Text;
+};
+
+/// An argument of an instruction.
+struct Operand {
+  enum Kind {
+    Name,    ///< register, special register, variable, label or function;
+             ///< `+ value` after it
+    Integer, ///< `value`
+    Float32, ///< `value`: the bits
+    Float64, ///< `value`: the bits
+    Vector,  ///< {parts} or (parts)
+    Address, ///< [name + value, parts]; no name: [value]
+    Sink     ///< _
+  };
+
+  Kind kind = Name;
+  std::string name;
+  int64_t value = 0;
+  bool negated = false;       ///< !p
+  bool paired = false;        ///< d|p: p is parts[0]
+  std::vector<Operand> parts; ///< of Vector, Address and pairs
+};
+
+/// Where the compiler that wrote the PTX says an instruction comes from.
+struct Location {
+  int file = 0, line = 0;               ///< file 0: it does not say
+  int inlinedFile = 0, inlinedLine = 0; ///< the place it was inlined at
+};
+
+/// One instruction: `@pred opcode.modifiers operands;`.
+struct Instruction {
+  int line = 0;
+  Location location;
+  int scope = 0; ///< index into Function::scopes
+  std::string predicate;
+  bool predicateNegated = false;
+  std::string text; ///< opcode and modifiers as written
+  std::string opcode;
+  std::vector<std::string> modifiers;
+  std::vector<Operand> operands;
+  std::vector<int> labels; ///< that stand before it
+};
+
+/// A variable in memory.
+struct Variable {
+  /// An initializer that is the address of another variable.
+  struct Relocation {
+    uint64_t offset;
+    std::string name;
+    int64_t addend;
+  };
+
+  std::string name;
+  std::string space; ///< global, const, shared, local or param
+  int line = 0;
+  uint64_t align = 1, size = 0;
+  bool isExtern = false;
+  bool unsized = false; ///< x[]: dynamic shared memory
+  std::vector<uint8_t> initial;
+  std::vector<Relocation> relocations;
+};
+
+/// A parameter or a result of a function.
+struct Parameter {
+  std::string name;
+  uint64_t align = 1, size = 0, offset = 0; ///< in the parameter buffer
+};
+
+/// A pair of braces in a body: it has registers and labels of its own.
+struct Scope {
+  /// Registers %r0 ... %r(count - 1), or one register.
+  struct Registers {
+    unsigned bits;
+    uint64_t count;
+  };
+
+  int parent = -1;
+  std::map<std::string, Registers, std::less<>> registers; ///< one by one
+  std::map<std::string, Registers, std::less<>> ranges;    ///< `%r<count>`
+  std::map<std::string, int, std::less<>> labels;
+  std::map<std::string, std::vector<std::string>, std::less<>> targets;
+};
+
+/// A kernel (`.entry`) or a device function (`.func`).
+struct Function {
+  std::string name;
+  bool isEntry = false;
+  bool isDeclaration = true;
+  int line = 0;
+  std::vector<Parameter> parameters, results;
+  uint64_t parameterBytes = 0;
+  std::vector<Variable> variables;
+  std::vector<Scope> scopes;
+  std::vector<Instruction> body;
+  int labelCount = 0;
+  std::array<unsigned, 3> maxThreads = {0, 0, 0}; ///< .maxntid, .reqntid
+  bool requiresThreads = false;                   ///< .reqntid
+};
+
+/// A PTX text.
+struct PtxModule {
+  unsigned version = 0; ///< 80 for `.version 8.0`
+  std::string target;   ///< sm_80, sm_90a, ...
+  std::vector<Variable> variables;
+  std::vector<Function> functions;
+  std::map<int, std::string> files;
+};
+
+} // namespace cria::emulator

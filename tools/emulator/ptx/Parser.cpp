@@ -1,0 +1,157 @@
+#include "tools/emulator/ptx/Parser.h"
+
+#include "tools/emulator/ptx/Body.h"
+#include "tools/emulator/ptx/Declarations.h"
+
+#include "llvm/ADT/StringExtras.h"
+
+namespace cria::emulator {
+namespace {
+
+void placeParameters(Function &function) {
+  uint64_t offset = 0;
+  for (Parameter &parameter : function.parameters) {
+    parameter.offset = alignTo(offset, parameter.align);
+    offset = parameter.offset + parameter.size;
+  }
+  function.parameterBytes = offset;
+}
+
+class ModuleParser {
+public:
+  explicit ModuleParser(llvm::StringRef text) : cursor(lex(text)) {}
+
+  std::variant<PtxModule, Error> run() {
+    if (!cursor.here().isWord(".version"))
+      cursor.fail("expected .version");
+    while (!cursor.atEnd())
+      directive();
+    if (cursor.failed())
+      return cursor.error();
+    return std::move(module);
+  }
+
+private:
+  void directive() {
+    llvm::StringRef name = cursor.word();
+    if (name == ".version")
+      version();
+    else if (name == ".target")
+      target();
+    else if (name == ".address_size")
+      addressSize();
+    else if (name == ".file")
+      file();
+    else if (name == ".section")
+      section();
+    else if (name == ".extern")
+      isExtern = true;
+    else if (name == ".global" || name == ".shared" || name == ".const")
+      variable(name.drop_front());
+    else if (name == ".entry" || name == ".func")
+      function(name == ".entry");
+    else if (name == ".pragma")
+      cursor.skipPast(';');
+    else if (name != ".visible" && name != ".weak" && name != ".common")
+      cursor.fail("unknown directive '" + name + "'");
+  }
+
+  void version() {
+    auto [major, minor] = cursor.word().split('.');
+    unsigned high, low;
+    if (major.getAsInteger(10, high) || minor.getAsInteger(10, low) ||
+        high > 99 || low > 9)
+      cursor.fail("expected a version such as 8.0");
+    else
+      module.version = high * 10 + low;
+  }
+
+  void target() {
+    module.target = cursor.word().str();
+    while (cursor.eat(','))
+      cursor.word();
+  }
+
+  void addressSize() {
+    if (cursor.count(64) != 64)
+      cursor.fail("expected an address size of 64");
+  }
+
+  void file() {
+    int line = cursor.line();
+    int number = int(cursor.count(INT32_MAX));
+    module.files[number] = cursor.here().text.str();
+    if (!cursor.atEnd() && cursor.line() == line)
+      cursor.skipLine();
+  }
+
+  // Debug information, in braces.
+  void section() {
+    cursor.skipPast('{');
+    for (int depth = 1; depth > 0 && !cursor.atEnd();) {
+      depth += cursor.here().is('{') - cursor.here().is('}');
+      cursor.take();
+    }
+  }
+
+  void variable(llvm::StringRef space) {
+    Variable result = parseVariable(cursor, space);
+    result.isExtern = std::exchange(isExtern, false);
+    cursor.expect(';');
+    module.variables.push_back(std::move(result));
+  }
+
+  void function(bool isEntry) {
+    Function result;
+    result.isEntry = isEntry;
+    result.line = cursor.line();
+    isExtern = false;
+    if (cursor.here().is('('))
+      result.results = parseParameters(cursor);
+    result.name = cursor.word().str();
+    if (cursor.here().is('('))
+      result.parameters = parseParameters(cursor);
+    placeParameters(result);
+    while (cursor.here().kind == Token::Word)
+      attribute(result);
+    if (cursor.here().is('{')) {
+      result.isDeclaration = false;
+      parseBody(cursor, result);
+    } else {
+      cursor.expect(';');
+    }
+    module.functions.push_back(std::move(result));
+  }
+
+  // What the launch bounds promise to ptxas matters only where a launch may
+  // break it.
+  void attribute(Function &result) {
+    llvm::StringRef name = cursor.word();
+    if (name == ".maxntid" || name == ".reqntid") {
+      result.requiresThreads = name == ".reqntid";
+      result.maxThreads = {1, 1, 1};
+      size_t i = 0;
+      do
+        result.maxThreads[i++] = unsigned(cursor.count(1 << 16));
+      while (i < 3 && cursor.eat(','));
+    } else if (name == ".minnctapersm" || name == ".maxnreg") {
+      cursor.count(1 << 16);
+    } else if (name == ".pragma") {
+      cursor.skipPast(';');
+    } else if (name != ".noreturn") {
+      cursor.fail("unknown attribute '" + name + "' of a function");
+    }
+  }
+
+  Cursor cursor;
+  PtxModule module;
+  bool isExtern = false;
+};
+
+} // namespace
+
+std::variant<PtxModule, Error> parsePtx(llvm::StringRef text) {
+  return ModuleParser(text).run();
+}
+
+} // namespace cria::emulator

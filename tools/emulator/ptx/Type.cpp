@@ -1,0 +1,33 @@
+#include "tools/emulator/ptx/Type.h"
+
+#include "llvm/ADT/StringSwitch.h"
+
+namespace cria::emulator {
+
+std::optional<Type> typeNamed(llvm::StringRef name) {
+  using Found = std::optional<Type>;
+  return llvm::StringSwitch<Found>(name)
+      .Case("pred", Type{Type::Predicate, 1})
+      .Case("b8", Type{Type::Bits, 8})
+      .Case("b16", Type{Type::Bits, 16})
+      .Case("b32", Type{Type::Bits, 32})
+      .Case("b64", Type{Type::Bits, 64})
+      .Case("b128", Type{Type::Bits, 128})
+      .Case("u8", Type{Type::Unsigned, 8})
+      .Case("u16", Type{Type::Unsigned, 16})
+      .Case("u32", Type{Type::Unsigned, 32})
+      .Case("u64", Type{Type::Unsigned, 64})
+      .Case("s8", Type{Type::Signed, 8})
+      .Case("s16", Type{Type::Signed, 16})
+      .Case("s32", Type{Type::Signed, 32})
+      .Case("s64", Type{Type::Signed, 64})
+      .Case("f16", Type{Type::Float, 16})
+      .Case("f32", Type{Type::Float, 32})
+      .Case("f64", Type{Type::Float, 64})
+      .Case("bf16", Type{Type::BFloat, 16})
+      .Case("f16x2", Type{Type::Float, 16, true})
+      .Case("bf16x2", Type{Type::BFloat, 16, true})
+      .Default(Found());
+}
+
+} // namespace cria::emulator

@@ -1,0 +1,31 @@
+/// The type suffixes of PTX.
+#pragma once
+
+#include "llvm/ADT/StringRef.h"
+
+#include <optional>
+
+namespace cria::emulator {
+
+/// What `.u32`, `.bf16x2` or `.pred` says about the bits of an operand.
+struct Type {
+  enum Kind { Bits, Unsigned, Signed, Float, BFloat, Predicate };
+
+  Kind kind = Bits;
+  unsigned bits = 0;   ///< of one element
+  bool packed = false; ///< two elements in 32 bits
+
+  /// Bits of the whole operand.
+  unsigned width() const { return packed ? 2 * bits : bits; }
+  unsigned bytes() const { return width() < 8 ? 1 : width() / 8; }
+  bool isSigned() const { return kind == Signed; }
+  bool isFloat() const { return kind == Float || kind == BFloat; }
+  /// One element of a packed type.
+  Type element() const { return {kind, bits, false}; }
+};
+
+/// The type called `name`, which has no dot before it; none if no type has that
+/// name.
+std::optional<Type> typeNamed(llvm::StringRef name);
+
+} // namespace cria::emulator

@@ -1,0 +1,271 @@
+// Starts a block, schedules its threads and ends them.
+#include "tools/emulator/run/Block.h"
+
+#include <algorithm>
+#include <cstring>
+#include <sys/mman.h>
+
+namespace cria::emulator {
+namespace {
+
+/// Of shared addresses; the arena is aligned to it.
+constexpr uint64_t kArena = 256 << 10;
+/// Stack of a thread besides its local variables; translated code needs a few
+/// KiB of it, reports some more.
+constexpr size_t kStackBytes = 64 << 10;
+/// Rounds of polling without progress before other blocks get their turn.
+constexpr int kPollRounds = 64;
+
+} // namespace
+
+Block::Block() {
+  mapping = mmap(nullptr, 2 * kArena, PROT_READ | PROT_WRITE,
+                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (mapping != MAP_FAILED)
+    arena = reinterpret_cast<char *>((uint64_t(mapping) + kArena - 1) &
+                                     ~(kArena - 1));
+}
+
+Block::~Block() {
+  if (arena)
+    munmap(mapping, 2 * kArena);
+}
+
+bool Block::inShared(uint64_t address) const {
+  return address - uint64_t(arena) < kArena;
+}
+
+void Block::start(Grid &newGrid, Dim newIndex, uint64_t seed) {
+  grid = &newGrid;
+  index = newIndex;
+  randomNumbers = Random(seed);
+  const Launch &launch = grid->launch;
+  sharedEnd = kSharedBase + launch.staticShared + launch.dynamicShared;
+  std::memset(arena + kSharedBase, 0xFF, sharedEnd - kSharedBase);
+  if (launch.checks.init || launch.checks.race)
+    shadow.reset(sharedEnd - kSharedBase);
+  for (Range &range : recent)
+    range = Range();
+  for (Barrier &barrier : barriers)
+    barrier = Barrier();
+  startThreads(index);
+  if (launch.blocks)
+    startFibers();
+}
+
+void Block::startThreads(Dim at) {
+  const Launch &launch = grid->launch;
+  const Dim &size = launch.block;
+  uint32_t count = uint32_t(size.total());
+  live = count;
+  threads.resize(count);
+  warps.assign((count + 31) / 32, Warp());
+  reversed = launch.seed && (randomNumbers.next() & 1);
+  for (uint32_t i = 0; i < count; ++i) {
+    Thread &thread = threads[i];
+    const uint32_t tid[3] = {i % size.x, i / size.x % size.y,
+                             i / size.x / size.y};
+    std::copy_n(tid, 3, thread.tid);
+    std::copy_n(&size.x, 3, thread.ntid);
+    std::copy_n(&at.x, 3, thread.ctaid);
+    std::copy_n(&launch.grid.x, 3, thread.nctaid);
+    thread.index = i;
+    thread.lane = i % 32;
+    thread.warpIndex = i / 32;
+    thread.warpCount = uint32_t(warps.size());
+    thread.dynamicShared = launch.dynamicShared;
+    thread.shared = arena;
+    thread.instructions = 0;
+    thread.block = this;
+    thread.warp = &warps[i / 32];
+    thread.wait = Wait::None;
+    thread.line = 0;
+    thread.acquired = shadow.now();
+    thread.open.clear();
+    thread.groups.clear();
+  }
+  for (uint32_t i = 0; i < warps.size(); ++i) {
+    uint32_t lanes = std::min(32u, count - i * 32);
+    warps[i].lanes = &threads[i * 32];
+    warps[i].full = warps[i].ready = lanes == 32 ? ~0u : (1u << lanes) - 1;
+  }
+}
+
+void Block::startFibers() {
+  const Launch &launch = grid->launch;
+  if (!stacks.reserve(threads.size(), kStackBytes + launch.localBytes))
+    return grid->stop({Finding::Misuse,
+                       launch.name + ": no memory for the stacks of threads",
+                       ""});
+  for (size_t i = 0; i < threads.size(); ++i)
+    threads[i].stackPointer = newFiber(stacks.top(i), threadEntry, &threads[i]);
+  warpOrder.resize(warps.size());
+  for (uint32_t i = 0; i < warpOrder.size(); ++i)
+    warpOrder[i] = i;
+}
+
+void Block::threadEntry(void *argument) {
+  auto &thread = *static_cast<Thread *>(argument);
+  const Launch &launch = thread.block->launch();
+  launch.code(&thread, launch.parameters.data());
+  thread.block->exitThread(thread);
+}
+
+void Block::aloneEntry(void *argument) {
+  auto &block = *static_cast<Block *>(argument);
+  const Launch &launch = block.launch();
+  size_t count = block.threads.size();
+  for (size_t i = 0; i < count; ++i) {
+    block.current = &block.threads[block.reversed ? count - 1 - i : i];
+    launch.code(block.current, launch.parameters.data());
+    block.endThread(*block.current);
+  }
+  emulatorSwitch(&block.current->stackPointer, block.schedulerStack);
+}
+
+void Block::runAlone() {
+  if (!stacks.reserve(1, kStackBytes + grid->launch.localBytes))
+    return grid->stop(
+        {Finding::Misuse, grid->launch.name + ": no memory for a stack", ""});
+  emulatorSwitch(&schedulerStack, newFiber(stacks.top(0), aloneEntry, this));
+}
+
+Block::State Block::run() {
+  if (!grid->launch.blocks)
+    runAlone();
+  for (int idle = 0; live && !grid->stopped();) {
+    uint64_t before = progress;
+    wakeActiveMasks();
+    bool ran = runWarps();
+    if (grid->stopped())
+      break;
+    bool polled = wakePollers();
+    if (progress != before || (ran && !polled))
+      idle = 0;
+    else if (!polled)
+      reportDeadlock();
+    else if (++idle > kPollRounds)
+      return State::Spinning;
+  }
+  return State::Ended;
+}
+
+/// Runs each warp that can until it is stuck.
+bool Block::runWarps() {
+  if (grid->launch.seed)
+    for (size_t i = warpOrder.size(); i > 1; --i)
+      std::swap(warpOrder[i - 1], warpOrder[randomNumbers.next() % i]);
+  bool any = false;
+  for (uint32_t i : warpOrder) {
+    if (!warps[i].ready || grid->stopped())
+      continue;
+    any = true;
+    current = nextLane(warps[i], reversed ? 0 : 31);
+    emulatorSwitch(&schedulerStack, current->stackPointer);
+  }
+  return any;
+}
+
+/// The next lane that can run in the order of lanes, behind `after`.
+Thread *Block::nextLane(const Warp &warp, unsigned after) const {
+  uint32_t ready = warp.ready;
+  if (reversed) {
+    uint32_t below = ready & ((1u << after) - 1);
+    return &warp.lanes[31 - __builtin_clz(below ? below : ready)];
+  }
+  uint32_t above = ready & ~((2u << after) - 1);
+  return &warp.lanes[__builtin_ctz(above ? above : ready)];
+}
+
+void Block::yield(Thread &thread) {
+  if (!thread.warp->ready)
+    return emulatorSwitch(&thread.stackPointer, schedulerStack);
+  current = nextLane(*thread.warp, thread.lane);
+  if (current != &thread)
+    emulatorSwitch(&thread.stackPointer, current->stackPointer);
+}
+
+void Block::suspend(Thread &thread, Wait why, int line) {
+  thread.wait = why;
+  thread.line = line;
+  thread.warp->ready &= ~(1u << thread.lane);
+  yield(thread);
+}
+
+void Block::wake(Thread &thread) {
+  thread.wait = Wait::None;
+  thread.warp->ready |= 1u << thread.lane;
+  ++progress;
+}
+
+void Block::poll(Thread &thread, int line) {
+  if (++polls % 64 == 0)
+    suspend(thread, Wait::Spin, line);
+}
+
+bool Block::wakePollers() {
+  bool any = false;
+  for (Thread &thread : threads)
+    if (thread.wait == Wait::Spin) {
+      thread.wait = Wait::None;
+      thread.warp->ready |= 1u << thread.lane;
+      any = true;
+    }
+  return any;
+}
+
+/// activemask: the lanes that wait at one such instruction when their warp has
+/// come to rest are one group.
+void Block::wakeActiveMasks() {
+  for (Warp &warp : warps) {
+    if (warp.ready)
+      continue;
+    int line = -1;
+    uint32_t group = 0;
+    for (unsigned lane : Lanes(warp.full & ~warp.exited)) {
+      const Thread &thread = warp.lanes[lane];
+      if (thread.wait == Wait::ActiveMask &&
+          (line < 0 || thread.line == line)) {
+        line = thread.line;
+        group |= 1u << lane;
+      }
+    }
+    for (unsigned lane : Lanes(group)) {
+      warp.lanes[lane].out = group;
+      wake(warp.lanes[lane]);
+    }
+  }
+}
+
+void Block::endThread(Thread &thread) {
+  Warp &warp = *thread.warp;
+  thread.wait = Wait::Exited;
+  warp.exited |= 1u << thread.lane;
+  warp.ready &= ~(1u << thread.lane);
+  --live;
+  ++progress;
+  if (grid->launch.checks.sync && !thread.open.empty())
+    report(Finding::Misuse, thread, thread.open.front().line,
+           "thread ends with a cp.async that belongs to no group");
+  if (!grid->launch.blocks)
+    return;
+  tryAllOperations(warp);
+  for (uint32_t id = 0; id < 16; ++id)
+    if (barriers[id].arrived)
+      tryBarrier(id);
+}
+
+void Block::exitThread(Thread &thread) {
+  endThread(thread);
+  yield(thread);
+  __builtin_trap(); // nobody switches to a thread that has ended
+}
+
+uint64_t Block::countInstructions() const {
+  uint64_t sum = 0;
+  for (const Thread &thread : threads)
+    sum += thread.instructions;
+  return sum;
+}
+
+} // namespace cria::emulator

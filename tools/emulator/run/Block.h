@@ -1,0 +1,142 @@
+/// One block on one core: its threads as fibers, and what they do together.
+///
+/// A thread runs until it waits for others. Threads that wait at the same
+/// collective instruction of a warp meet ("rendezvous"): the last to come
+/// executes it for all. A thread that has to wait switches to the next lane of
+/// its warp that can run, directly; only when the warp is stuck does the
+/// block's scheduler choose another. When nobody can run, the block is
+/// deadlocked.
+///
+/// Kernels in which nobody waits run all threads on one fiber, one by one.
+#pragma once
+
+#include "tools/emulator/run/Collective.h"
+#include "tools/emulator/run/Fiber.h"
+#include "tools/emulator/run/Grid.h"
+#include "tools/emulator/run/Shadow.h"
+
+namespace cria::emulator {
+
+class Block {
+public:
+  enum class State {
+    Ended,
+    Spinning ///< its threads poll memory that others must write
+  };
+
+  Block();
+  ~Block();
+  Block(const Block &) = delete;
+  Block &operator=(const Block &) = delete;
+
+  /// Becomes the block at `index` of a grid. Whatever ran here before is gone.
+  void start(Grid &grid, Dim index, uint64_t seed);
+  State run();
+  /// Stops the launch with the state of every warp.
+  void reportDeadlock();
+  uint64_t countInstructions() const;
+
+  /// For the instructions, called on a thread's fiber.
+  /// @{
+  const Launch &launch() const { return grid->launch; }
+  /// Stops the launch; does not return.
+  [[noreturn]] void report(Finding::Kind kind, const Thread &thread, int line,
+                           const std::string &what,
+                           const std::string &details = "");
+  /// Lets others run until `thread` is woken.
+  void suspend(Thread &thread, Wait why, int line);
+  void wake(Thread &thread);
+  void endThread(Thread &thread);
+  /// Ends it from inside a device function; does not return.
+  [[noreturn]] void exitThread(Thread &thread);
+  /// A thread that polls memory lets others run now and then.
+  void poll(Thread &thread, int line);
+
+  /// Waits for the lanes of `thread.mask` to come to the same operation, which
+  /// is described in `thread`.
+  void rendezvous(Thread &thread, int line);
+  uint32_t barrier(Thread &thread, BarrierConfig config, uint32_t id,
+                   uint32_t count, bool predicate, int line);
+
+  /// Looks at an access to memory before it is made.
+  void check(Thread &thread, uint64_t address, uint32_t packedFlags, int line);
+  /// The same for `bytes` of shared memory at a host address.
+  void checkShared(Thread &thread, uint64_t address, uint32_t bytes,
+                   uint32_t align, Shadow::Kind kind, int line,
+                   const char *what);
+  void checkGlobal(Thread &thread, uint64_t address, uint32_t bytes,
+                   uint32_t align, int line, const char *what);
+  Random &random() { return randomNumbers; }
+  /// @}
+
+private:
+  struct Barrier {
+    uint32_t arrived = 0, needed = 0; ///< needed 0: all threads
+    uint32_t votes = 0;               ///< predicates that were true
+    uint32_t voters = 0;
+  };
+  struct Range {
+    uint64_t address = 0, bytes = 0;
+  };
+
+  void startThreads(Dim index);
+  void startFibers();
+  bool runWarps();
+  bool wakePollers();
+  void wakeActiveMasks();
+  void runAlone();
+  void yield(Thread &thread);
+  Thread *nextLane(const Warp &warp, unsigned after) const;
+  static void threadEntry(void *argument);
+  static void aloneEntry(void *argument);
+
+  bool tryRendezvous(Warp &warp, const Thread &like, int line);
+  void execute(Warp &warp, uint32_t lanes, int line);
+  void tryAllOperations(Warp &warp);
+  bool tryBarrier(uint32_t id);
+  void releaseBarrier(uint32_t id);
+  void checkArrival(const Warp &warp, uint32_t id);
+  static uint32_t barrierResult(const Thread &thread, const Barrier &barrier);
+
+  bool inShared(uint64_t address) const;
+  void checkBounds(Thread &thread, uint64_t address, uint32_t bytes, int line,
+                   const std::string &what);
+  [[noreturn]] void reportShadow(Thread &thread, int line,
+                                 const ShadowFinding &found);
+  std::string where(const Thread *thread) const;
+  std::string placeOf(int line) const;
+  std::string states() const;
+
+  Grid *grid = nullptr;
+  Dim index;
+  std::vector<Thread> threads;
+  std::vector<Warp> warps;
+  std::vector<uint32_t> warpOrder;
+  Barrier barriers[16];
+  Stacks stacks;
+  Shadow shadow;
+  void *mapping = nullptr; ///< that the arena lies in
+  char *arena = nullptr;   ///< of shared memory
+  uint32_t sharedEnd = 0;  ///< first shared address behind the block's memory
+  Range recent[16];        ///< allocations lately hit, by line
+  void *schedulerStack = nullptr;
+  Thread *current = nullptr;
+  uint32_t live = 0;     ///< threads that have not ended
+  uint64_t progress = 0; ///< threads woken and ended, operations done
+  uint32_t polls = 0;
+  bool reversed = false; ///< lanes run from the highest
+  Random randomNumbers;
+};
+
+/// What each operation of a warp does, for `lanes` that came to it.
+/// @{
+void shuffleLanes(Block &block, Warp &warp, uint32_t lanes, int line);
+void voteLanes(Warp &warp, uint32_t lanes);
+void matchLanes(Warp &warp, uint32_t lanes);
+void reduceLanes(Warp &warp, uint32_t lanes);
+void loadMatrices(Block &block, Warp &warp, int line);
+void storeMatrices(Block &block, Warp &warp, int line);
+void multiplyMatrices(Warp &warp);
+/// @}
+
+} // namespace cria::emulator

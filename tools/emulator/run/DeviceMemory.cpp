@@ -1,0 +1,176 @@
+#include "tools/emulator/run/DeviceMemory.h"
+
+#include <algorithm>
+#include <cstring>
+#include <sys/mman.h>
+
+namespace cria::emulator {
+namespace {
+
+constexpr uint64_t kAlign = 512; // at least, as the real driver aligns
+constexpr uint64_t kGap = 4096;  // between allocations
+constexpr uint64_t kPage = 4096;
+constexpr size_t kRemembered = 4096;
+
+uint64_t roundUp(uint64_t value, uint64_t to) {
+  return (value + to - 1) / to * to;
+}
+
+std::string named(const Allocation &allocation) {
+  std::string bytes = std::to_string(allocation.bytes) + " bytes";
+  if (allocation.kind == Allocation::Variable)
+    return "variable '" + allocation.name + "' of " + bytes;
+  return "allocation " + std::to_string(allocation.serial) + " of " + bytes;
+}
+
+/// The range of `ranges` that holds `address` or ends at or before it.
+const Allocation *atOrBefore(const std::map<uint64_t, Allocation> &ranges,
+                             uint64_t address) {
+  auto after = ranges.upper_bound(address);
+  return after == ranges.begin() ? nullptr : &std::prev(after)->second;
+}
+
+} // namespace
+
+DeviceMemory::DeviceMemory(uint64_t capacity, bool poison)
+    : limit(capacity), poison(poison) {
+  for (uint64_t factor : {8, 4, 2, 1}) {
+    reserved = roundUp(capacity * factor + (uint64_t(1) << 30), kPage);
+    void *range = mmap(nullptr, reserved, PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (range == MAP_FAILED)
+      continue;
+    base = cursor = uint64_t(range);
+    return;
+  }
+  reserved = limit = 0;
+}
+
+DeviceMemory::~DeviceMemory() {
+  if (base)
+    munmap(reinterpret_cast<void *>(base), reserved);
+  for (auto &[address, allocation] : live)
+    if (allocation.kind == Allocation::PinnedHost)
+      munmap(reinterpret_cast<void *>(address),
+             roundUp(allocation.bytes, kPage));
+}
+
+/// A free range behind the last one handed out, else the first that fits.
+uint64_t DeviceMemory::findGap(uint64_t bytes) {
+  for (uint64_t start : {cursor, base}) {
+    uint64_t at = start;
+    for (auto i = live.lower_bound(start); i != live.end(); ++i) {
+      if (i->first >= base + reserved || i->first >= at + bytes + kGap)
+        break;
+      if (i->first >= base)
+        at = roundUp(i->first + i->second.bytes + kGap, kAlign);
+    }
+    if (at + bytes + kGap <= base + reserved)
+      return at;
+  }
+  return 0;
+}
+
+uint64_t DeviceMemory::allocate(uint64_t bytes, Allocation::Kind kind,
+                                const std::string &name) {
+  uint64_t address = 0;
+  if (kind == Allocation::PinnedHost) {
+    void *range = mmap(nullptr, roundUp(bytes, kPage), PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    address = range == MAP_FAILED ? 0 : uint64_t(range);
+  } else if (bytes <= limit && inUse <= limit - bytes) {
+    address = findGap(bytes);
+    if (address) {
+      cursor = roundUp(address + bytes + kGap, kAlign);
+      inUse += bytes;
+    }
+  }
+  if (!address)
+    return 0;
+  auto reused = freed.lower_bound(address);
+  while (reused != freed.end() && reused->first < address + bytes)
+    reused = freed.erase(reused);
+  live[address] = {address, bytes, kind, ++count, name};
+  if (poison && kind == Allocation::Device)
+    std::memset(reinterpret_cast<void *>(address), 0xFF, bytes);
+  return address;
+}
+
+void DeviceMemory::remember(const Allocation &allocation) {
+  freed[allocation.address] = allocation;
+  if (freed.size() <= kRemembered)
+    return;
+  freed.erase(std::min_element(freed.begin(), freed.end(),
+                               [](const auto &a, const auto &b) {
+                                 return a.second.serial < b.second.serial;
+                               }));
+}
+
+bool DeviceMemory::free(uint64_t address, Allocation::Kind kind) {
+  auto found = live.find(address);
+  if (found == live.end() || found->second.kind != kind)
+    return false;
+  Allocation allocation = found->second;
+  live.erase(found);
+  remember(allocation);
+  if (kind == Allocation::PinnedHost) {
+    munmap(reinterpret_cast<void *>(address), roundUp(allocation.bytes, kPage));
+    return true;
+  }
+  inUse -= allocation.bytes;
+  uint64_t first = roundUp(address, kPage);
+  uint64_t last = (address + allocation.bytes) / kPage * kPage;
+  if (first < last)
+    madvise(reinterpret_cast<void *>(first), last - first, MADV_DONTNEED);
+  return true;
+}
+
+bool DeviceMemory::registerHost(uint64_t address, uint64_t bytes) {
+  if (!bytes || find(address, 1) || address + bytes < address)
+    return false;
+  live[address] = {address, bytes, Allocation::RegisteredHost, ++count, ""};
+  return true;
+}
+
+bool DeviceMemory::unregisterHost(uint64_t address) {
+  auto found = live.find(address);
+  if (found == live.end() || found->second.kind != Allocation::RegisteredHost)
+    return false;
+  live.erase(found);
+  return true;
+}
+
+const Allocation *DeviceMemory::find(uint64_t address, uint64_t bytes) const {
+  const Allocation *before = atOrBefore(live, address);
+  if (!before || bytes > before->bytes)
+    return nullptr;
+  return address - before->address <= before->bytes - bytes ? before : nullptr;
+}
+
+bool DeviceMemory::wasFreed(uint64_t address) const {
+  const Allocation *before = atOrBefore(freed, address);
+  return before && address - before->address < before->bytes &&
+         !find(address, 1);
+}
+
+std::string DeviceMemory::describe(uint64_t address) const {
+  if (const Allocation *inside = find(address, 1))
+    return std::to_string(address - inside->address) + " bytes into " +
+           named(*inside);
+  if (wasFreed(address)) {
+    const Allocation *gone = atOrBefore(freed, address);
+    return std::to_string(address - gone->address) + " bytes into " +
+           named(*gone) + ", which was freed";
+  }
+  const Allocation *before = atOrBefore(live, address);
+  if (before && address - before->address < before->bytes + (1 << 30))
+    return std::to_string(address - before->address - before->bytes) +
+           " bytes behind " + named(*before);
+  auto after = live.upper_bound(address);
+  if (after != live.end() && after->first - address < (1 << 30))
+    return std::to_string(after->first - address) + " bytes before " +
+           named(after->second);
+  return "near no allocation";
+}
+
+} // namespace cria::emulator

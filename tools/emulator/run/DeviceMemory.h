@@ -1,0 +1,63 @@
+/// The memory of the emulated device: which addresses are allocated.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+namespace cria::emulator {
+
+/// A range of addresses that kernels may use.
+struct Allocation {
+  enum Kind { Device, Variable, PinnedHost, RegisteredHost };
+
+  uint64_t address = 0, bytes = 0;
+  Kind kind = Device;
+  uint64_t serial = 0; ///< counts allocations from 1
+  std::string name;    ///< of a variable
+};
+
+/// Hands out addresses from one large reserved range, with gaps between
+/// allocations and no address used again soon, so that what lies outside them
+/// can be told and named. Addresses are the host's own.
+class DeviceMemory {
+public:
+  /// A device with `capacity` bytes. Poisoned memory is filled with 0xFF (NaN
+  /// for every float type).
+  DeviceMemory(uint64_t capacity, bool poison);
+  ~DeviceMemory();
+  DeviceMemory(const DeviceMemory &) = delete;
+  DeviceMemory &operator=(const DeviceMemory &) = delete;
+
+  /// The address of `bytes` new bytes, 0 if there are not so many.
+  uint64_t allocate(uint64_t bytes, Allocation::Kind kind,
+                    const std::string &name = "");
+  /// Whether an allocation of that kind began at `address`.
+  bool free(uint64_t address, Allocation::Kind kind);
+  /// Memory of the program that kernels may use, and its end.
+  /// @{
+  bool registerHost(uint64_t address, uint64_t bytes);
+  bool unregisterHost(uint64_t address);
+  /// @}
+
+  /// The allocation that holds [address, address + bytes), or null.
+  const Allocation *find(uint64_t address, uint64_t bytes) const;
+  /// What lies at or next to `address`, for people.
+  std::string describe(uint64_t address) const;
+  bool wasFreed(uint64_t address) const;
+
+  uint64_t capacity() const { return limit; }
+  uint64_t used() const { return inUse; }
+
+private:
+  uint64_t findGap(uint64_t bytes);
+  void remember(const Allocation &freed);
+
+  uint64_t limit, inUse = 0, count = 0;
+  bool poison;
+  uint64_t base = 0, reserved = 0, cursor = 0;
+  std::map<uint64_t, Allocation> live; ///< by address
+  std::map<uint64_t, Allocation> freed;
+};
+
+} // namespace cria::emulator

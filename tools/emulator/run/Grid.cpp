@@ -1,0 +1,158 @@
+#include "tools/emulator/run/Grid.h"
+
+#include "tools/emulator/run/Block.h"
+
+#include <chrono>
+#include <numeric>
+#include <thread>
+
+namespace cria::emulator {
+namespace {
+
+constexpr double kDeadlockSeconds = 1.0;
+constexpr size_t kMaxResident = 256;
+
+double now() {
+  return std::chrono::duration<double>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+/// Blocks that are not in use, with the stacks and shadows they have.
+class BlockPool {
+public:
+  std::unique_ptr<Block> take() {
+    std::lock_guard<std::mutex> lock(mutex);
+    if (free.empty())
+      return std::make_unique<Block>();
+    auto block = std::move(free.back());
+    free.pop_back();
+    return block;
+  }
+  void give(std::unique_ptr<Block> block) {
+    std::lock_guard<std::mutex> lock(mutex);
+    if (free.size() < 64)
+      free.push_back(std::move(block));
+  }
+
+private:
+  std::mutex mutex;
+  std::vector<std::unique_ptr<Block>> free;
+};
+
+BlockPool &blockPool() {
+  static auto *pool = new BlockPool; // outlives threads of other libraries
+  return *pool;
+}
+
+} // namespace
+
+Grid::Grid(const Launch &launch) : launch(launch), total(launch.grid.total()) {
+  if (launch.seed == 0 || total < 2)
+    return;
+  Random random(launch.seed);
+  offset = random.next() % total;
+  do
+    multiplier = random.next() % std::min<uint64_t>(total, UINT32_MAX);
+  while (std::gcd(multiplier, total) != 1);
+}
+
+Dim Grid::blockAt(uint64_t number) const {
+  uint64_t i =
+      uint64_t(((unsigned __int128)number * multiplier + offset) % total);
+  const Dim &grid = launch.grid;
+  return {uint32_t(i % grid.x), uint32_t(i / grid.x % grid.y),
+          uint32_t(i / grid.x / grid.y)};
+}
+
+void Grid::stop(Finding found) {
+  std::lock_guard<std::mutex> lock(mutex);
+  if (!finding)
+    finding = std::move(found);
+  isStopped = true;
+}
+
+LaunchResult Grid::run() {
+  uint64_t count = std::min<uint64_t>(std::max(launch.workers, 1u), total);
+  for (uint64_t i = 0; i < count; ++i)
+    workers.push_back(std::make_unique<Worker>());
+  std::vector<std::thread> threads;
+  for (uint64_t i = 1; i < count; ++i)
+    threads.emplace_back([this, i] { work(*workers[i]); });
+  work(*workers[0]);
+  for (std::thread &thread : threads)
+    thread.join();
+  LaunchResult result;
+  result.finding = finding;
+  for (auto &worker : workers)
+    result.instructions += worker->instructions;
+  return result;
+}
+
+/// Starts the next block of the launch here; false if there is none.
+bool Grid::startNext(Worker &worker) {
+  if (next.load() >= total || worker.resident.size() >= kMaxResident)
+    return false;
+  uint64_t number = next++;
+  if (number >= total)
+    return false;
+  auto block = blockPool().take();
+  block->start(*this, blockAt(number), launch.seed ^ (number << 20));
+  worker.resident.push_back(std::move(block));
+  ++progress;
+  return true;
+}
+
+/// Lets each resident block run until it ends or polls in vain.
+void Grid::step(Worker &worker) {
+  bool allSpin = true;
+  for (auto &block : worker.resident) {
+    Block::State state = block->run();
+    allSpin &= state == Block::State::Spinning;
+    if (state != Block::State::Ended)
+      continue;
+    worker.instructions += block->countInstructions();
+    blockPool().give(std::move(block));
+    ++progress;
+  }
+  auto &resident = worker.resident;
+  resident.erase(std::remove(resident.begin(), resident.end(), nullptr),
+                 resident.end());
+  worker.spinning = allSpin && !resident.empty();
+}
+
+/// All workers poll memory and nothing has ended or begun for a while: nobody
+/// will ever write it.
+void Grid::checkProgress(Worker &worker) {
+  bool all = std::all_of(workers.begin(), workers.end(),
+                         [](auto &other) { return other->spinning.load(); });
+  uint64_t seen = progress;
+  if (!all || worker.seenProgress != seen || worker.idleSince == 0) {
+    worker.seenProgress = seen;
+    worker.idleSince = now();
+  } else if (now() - worker.idleSince > kDeadlockSeconds) {
+    worker.resident.front()->reportDeadlock();
+  }
+}
+
+void Grid::work(Worker &worker) {
+  // Blocks of a cooperative launch all exist before any of them goes on.
+  while (launch.cooperative && startNext(worker))
+    ;
+  while (!stopped()) {
+    if (worker.resident.empty() || worker.spinning)
+      if (!startNext(worker) && worker.resident.empty())
+        break;
+    step(worker);
+    if (worker.spinning && next.load() >= total)
+      checkProgress(worker);
+  }
+  for (auto &block : worker.resident)
+    blockPool().give(std::move(block));
+  worker.resident.clear();
+  worker.spinning = true; // it keeps nobody waiting
+}
+
+LaunchResult runLaunch(const Launch &launch) { return Grid(launch).run(); }
+
+} // namespace cria::emulator

@@ -1,0 +1,66 @@
+/// The blocks of one launch, spread over the cores.
+#pragma once
+
+#include "tools/emulator/run/Launch.h"
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+
+namespace cria::emulator {
+
+class Block;
+
+/// One launch under way; shared by its workers.
+class Grid {
+public:
+  explicit Grid(const Launch &launch);
+  LaunchResult run();
+
+  const Launch &launch;
+
+  /// Keeps the first finding and makes all blocks stop.
+  void stop(Finding finding);
+  bool stopped() const { return isStopped.load(std::memory_order_relaxed); }
+
+private:
+  struct Worker {
+    std::vector<std::unique_ptr<Block>> resident;
+    std::atomic<bool> spinning = false;
+    uint64_t instructions = 0;
+    double idleSince = 0;
+    uint64_t seenProgress = 0;
+  };
+
+  void work(Worker &worker);
+  bool startNext(Worker &worker);
+  void step(Worker &worker);
+  void checkProgress(Worker &worker);
+  Dim blockAt(uint64_t number) const;
+
+  uint64_t total;
+  uint64_t multiplier = 1, offset = 0; ///< order of the blocks
+  std::atomic<uint64_t> next = 0;      ///< blocks that were started
+  std::atomic<uint64_t> progress = 0;
+  std::atomic<bool> isStopped = false;
+  std::mutex mutex;
+  std::optional<Finding> finding;
+  std::vector<std::unique_ptr<Worker>> workers;
+};
+
+/// A sequence of numbers that look random, the same for the same seed.
+class Random {
+public:
+  explicit Random(uint64_t seed = 0) : state(seed) {}
+  uint64_t next() {
+    uint64_t z = (state += 0x9E3779B97F4A7C15);
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EB;
+    return z ^ (z >> 31);
+  }
+
+private:
+  uint64_t state;
+};
+
+} // namespace cria::emulator

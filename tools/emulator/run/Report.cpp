@@ -1,0 +1,89 @@
+// What a block says about a finding.
+#include "tools/emulator/run/Block.h"
+
+#include <map>
+
+namespace cria::emulator {
+namespace {
+
+std::string triple(uint32_t x, uint32_t y, uint32_t z) {
+  return "(" + std::to_string(x) + "," + std::to_string(y) + "," +
+         std::to_string(z) + ")";
+}
+
+const char *nameOf(Wait wait) {
+  switch (wait) {
+  case Wait::None:
+    return "can run";
+  case Wait::Warp:
+    return "wait for lanes of their warp";
+  case Wait::Barrier:
+    return "wait at a barrier";
+  case Wait::ActiveMask:
+    return "wait at activemask";
+  case Wait::Spin:
+    return "poll memory";
+  case Wait::Exited:
+    break;
+  }
+  return "have ended";
+}
+
+} // namespace
+
+std::string Block::placeOf(int line) const {
+  return "PTX line " + std::to_string(line) + launch().sourceOf(line);
+}
+
+std::string Block::where(const Thread *thread) const {
+  std::string text = "block " + triple(index.x, index.y, index.z);
+  if (thread)
+    text += " thread " + triple(thread->tid[0], thread->tid[1], thread->tid[2]);
+  return text;
+}
+
+void Block::report(Finding::Kind kind, const Thread &thread, int line,
+                   const std::string &what, const std::string &details) {
+  grid->stop({kind,
+              "kernel '" + launch().name + "', " + placeOf(line) + ": " + what +
+                  ", " + where(&thread),
+              details});
+  // The fiber is left as it is; the block's next start forgets it.
+  void *abandoned;
+  emulatorSwitch(&abandoned, schedulerStack);
+  __builtin_trap();
+}
+
+/// The lanes of each warp by what they do and where.
+std::string Block::states() const {
+  std::string text;
+  for (size_t i = 0; i < warps.size() && text.size() < 4000; ++i) {
+    std::map<std::pair<Wait, int>, uint32_t> groups;
+    for (unsigned lane : Lanes(warps[i].full)) {
+      const Thread &thread = warps[i].lanes[lane];
+      int line = thread.wait == Wait::Exited ? 0 : thread.line;
+      groups[{thread.wait, line}] |= 1u << lane;
+    }
+    for (auto &[state, lanes] : groups) {
+      char mask[16];
+      snprintf(mask, sizeof mask, "%08x", lanes);
+      text += "  warp " + std::to_string(i) + ": lanes " + mask + " " +
+              nameOf(state.first);
+      text += state.second ? " at " + placeOf(state.second) + "\n" : "\n";
+    }
+  }
+  return text;
+}
+
+void Block::reportDeadlock() {
+  int line = 0;
+  for (const Thread &thread : threads)
+    if (thread.wait != Wait::Exited && thread.line && !line)
+      line = thread.line;
+  grid->stop({Finding::Deadlock,
+              "kernel '" + launch().name + "', " + placeOf(line) +
+                  ": deadlock, " + where(nullptr),
+              states()});
+}
+
+} // namespace cria::emulator

@@ -1,0 +1,104 @@
+/// The state of a thread and of a warp of the emulated device.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace cria::emulator {
+
+class Block;
+struct Warp;
+
+/// A thread's first address of shared memory, so that 0 is none.
+constexpr uint32_t kSharedBase = 1024;
+
+/// Why a thread does not run.
+enum class Wait : uint8_t {
+  None,       ///< it runs
+  Warp,       ///< for lanes of its warp
+  Barrier,    ///< for threads of its block
+  ActiveMask, ///< for its warp to come to rest
+  Spin,       ///< polls memory: lets others run first
+  Exited
+};
+
+/// Instructions that lanes of a warp execute together.
+enum class WarpOp : uint8_t {
+  Sync,
+  Shuffle,
+  Vote,
+  Match,
+  Reduce,
+  LoadMatrix,
+  StoreMatrix,
+  Mma
+};
+
+/// One copy of cp.async: `valid` bytes from `source`, zeros up to `bytes`.
+struct AsyncCopy {
+  uint64_t target, source;
+  uint32_t bytes, valid;
+  int line;
+  bool done; ///< its bytes have been copied already
+};
+
+/// A thread. Translated code reads the members before `block` by their offset.
+struct Thread {
+  uint32_t tid[3], ntid[3], ctaid[3], nctaid[3];
+  uint32_t lane, warpIndex, warpCount, dynamicShared;
+  char *shared;          ///< host address of shared address 0
+  uint64_t instructions; ///< executed, where they are counted
+
+  Block *block;
+  Warp *warp;
+  void *stackPointer; ///< of its fiber while it does not run
+  uint32_t index;     ///< in its block
+  Wait wait;
+  int line; ///< of the PTX instruction it waits at
+
+  /// What it brought to a collective instruction and gets back.
+  /// @{
+  WarpOp op;
+  uint32_t config; ///< the instruction's modifiers
+  uint32_t mask;
+  int matchLine; ///< all lanes must be at this line; 0: at any
+  uint64_t in[3];
+  uint64_t out;
+  const uint32_t *inWords;
+  uint32_t *outWords;
+  uint32_t barrier;
+  /// @}
+
+  uint32_t acquired; ///< accesses of other warps before this epoch are ordered
+                     ///< before its own
+  std::vector<AsyncCopy> open;                ///< not yet committed
+  std::vector<std::vector<AsyncCopy>> groups; ///< committed, oldest first
+};
+
+/// 32 lanes; bit masks have a bit a lane.
+struct Warp {
+  Thread *lanes = nullptr;
+  uint32_t full = 0; ///< the lanes that exist
+  uint32_t ready = 0, waiting = 0, exited = 0;
+  uint32_t syncs = 0; ///< how often all its lanes met at bar.warp.sync
+};
+
+/// The lanes of a mask, lowest first.
+class Lanes {
+public:
+  explicit Lanes(uint32_t mask) : mask(mask) {}
+  Lanes begin() const { return *this; }
+  Lanes end() const { return Lanes(0); }
+  bool operator!=(const Lanes &other) const { return mask != other.mask; }
+  Lanes &operator++() {
+    mask &= mask - 1;
+    return *this;
+  }
+  unsigned operator*() const { return unsigned(__builtin_ctz(mask)); }
+
+private:
+  uint32_t mask;
+};
+
+} // namespace cria::emulator

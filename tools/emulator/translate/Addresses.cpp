@@ -1,0 +1,77 @@
+// Names to addresses, and the checks of accesses.
+#include "tools/emulator/run/Check.h"
+#include "tools/emulator/run/Thread.h"
+#include "tools/emulator/translate/Emitter.h"
+
+namespace cria::emulator {
+
+llvm::Value *Emitter::local(llvm::StringRef name) {
+  auto found = locals.find(name);
+  return found == locals.end() ? nullptr : found->second;
+}
+
+/// The address of a variable: in the window of shared memory for those that
+/// lie there, else a host address.
+llvm::Value *Emitter::symbol(llvm::StringRef name) {
+  if (llvm::Value *pointer = local(name))
+    return builder.CreatePtrToInt(pointer, builder.getInt64Ty());
+  auto shared = kernel.shared.find((source.name + "." + name).str());
+  if (shared == kernel.shared.end())
+    shared = kernel.shared.find(name.str());
+  if (shared != kernel.shared.end())
+    return builder.getInt64(kSharedBase + shared->second);
+  auto global = kernel.globals.find(name.str());
+  if (global != kernel.globals.end())
+    return builder.getInt64(global->second);
+  fail("unknown name '" + name + "'");
+  return builder.getInt64(0);
+}
+
+llvm::Value *Emitter::sharedWindow() {
+  return threadField(offsetof(Thread, shared), builder.getPtrTy());
+}
+
+llvm::Value *Emitter::sharedPointer(llvm::Value *offset) {
+  return builder.CreateGEP(builder.getInt8Ty(), sharedWindow(),
+                           fit(offset, 64));
+}
+
+llvm::Value *Emitter::address(const Operand &operand, llvm::StringRef space,
+                              unsigned bytes, Access access) {
+  llvm::Value *base;
+  if (operand.name.empty())
+    base = builder.getInt64(0);
+  else if (Register *found = findRegister(operand.name))
+    base = builder.CreateLoad(intType(found->bits), found->slot);
+  else
+    base = symbol(operand.name);
+  // A 32-bit shared address wraps as such.
+  if (space == "shared")
+    base = builder.CreateAdd(
+        base, llvm::ConstantInt::get(base->getType(), operand.value));
+  base = fit(base, 64);
+  if (space != "shared")
+    base = builder.CreateAdd(base, builder.getInt64(operand.value));
+  llvm::Value *pointer = space == "shared"
+                             ? sharedPointer(base)
+                             : builder.CreateIntToPtr(base, builder.getPtrTy());
+  if (kernel.checks && bytes && space != "param" && space != "local")
+    check(pointer, space, bytes, access);
+  return pointer;
+}
+
+void Emitter::check(llvm::Value *pointer, llvm::StringRef space, unsigned bytes,
+                    Access access) {
+  AccessFlags flags;
+  flags.bytes = bytes;
+  flags.isStore = access != Access::Load;
+  flags.isAtomic = access == Access::Atomic;
+  flags.isShared = space == "shared";
+  flags.isGeneric = space.empty();
+  llvm::CallInst *made =
+      call("emulatorCheck", builder.getVoidTy(),
+           {pointer, builder.getInt32(flags.packed()), line()});
+  made->setMemoryEffects(llvm::MemoryEffects::inaccessibleMemOnly());
+}
+
+} // namespace cria::emulator

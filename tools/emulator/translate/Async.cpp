@@ -1,0 +1,55 @@
+// Asynchronous copies to shared memory.
+#include "tools/emulator/translate/Emitter.h"
+
+namespace cria::emulator {
+namespace {
+
+using llvm::Value;
+
+/// Copies 4, 8 or 16 bytes; those beyond the last operand are zeros.
+void emitCopyAsync(Emitter &e) {
+  auto &b = e.builder;
+  e.has("async");
+  bool aroundL1 = e.oneOf("ca|cg") == "cg";
+  e.oneOf("shared|shared::cta");
+  e.has("global");
+  int64_t bytes = e.operand(2).value;
+  if (bytes != 16 && (aroundL1 || (bytes != 4 && bytes != 8)))
+    return e.fail("expected a copy of 16 bytes, with .ca also of 4 or 8");
+  Value *to = e.address(e.operand(0), "shared", 0, Access::Store);
+  Value *from = e.address(e.operand(1), "global", 0, Access::Load);
+  Value *valid = e.operandCount() > 3 ? e.read32(3) : e.read32(2);
+  e.call("emulatorCopyAsync", b.getVoidTy(),
+         {to, from, b.getInt32(uint32_t(bytes)), valid, e.line()});
+}
+
+void emitCommit(Emitter &e) {
+  e.has("async");
+  e.has("commit_group");
+  e.call("emulatorCopyCommit", e.builder.getVoidTy(), {});
+}
+
+/// Waits until at most so many groups are under way; wait_all also for what no
+/// group has.
+void emitWait(Emitter &e) {
+  auto &b = e.builder;
+  e.has("async");
+  bool all = e.oneOf("wait_group|wait_all") == "wait_all";
+  Value *groups =
+      all ? b.getInt32(0) : b.getInt32(uint32_t(e.operand(0).value));
+  e.call("emulatorCopyWait", b.getVoidTy(), {groups, b.getInt32(all)});
+}
+
+constexpr Form kForms[] = {
+    {"cp", "async ca|cg shared|shared::cta global ~L2::64B|L2::128B|L2::256B?",
+     "mmis?", emitCopyAsync, 80},
+    {"cp", "async commit_group", "", emitCommit, 80},
+    {"cp", "async wait_group", "i", emitWait, 80},
+    {"cp", "async wait_all", "", emitWait, 80},
+};
+
+} // namespace
+
+llvm::ArrayRef<Form> asyncForms() { return kForms; }
+
+} // namespace cria::emulator

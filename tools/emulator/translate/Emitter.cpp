@@ -1,0 +1,206 @@
+#include "tools/emulator/translate/Emitter.h"
+
+#include "tools/emulator/run/Thread.h"
+
+namespace cria::emulator {
+
+Emitter::Emitter(KernelContext &kernel, const Function &source,
+                 llvm::Function *target)
+    : builder(target->getContext()), kernel(kernel), source(source),
+      target(target) {}
+
+void Emitter::fail(const llvm::Twine &message) {
+  if (error)
+    return;
+  if (instruction)
+    error =
+        Error{instruction->line, (message + ": " + instruction->text).str()};
+  else
+    error = Error{source.line, message.str()};
+}
+
+std::optional<Error> Emitter::translate() {
+  entry = newBlock("entry");
+  llvm::BasicBlock *first = newBlock();
+  builder.SetInsertPoint(entry);
+  declare();
+  builder.SetInsertPoint(first);
+  body();
+  if (!error)
+    closeBlocks();
+  llvm::IRBuilder<>(entry).CreateBr(first);
+  return error;
+}
+
+/// Gives parameters and variables of the function their memory.
+void Emitter::declare() {
+  llvm::Type *byte = builder.getInt8Ty();
+  unsigned argument = 1;
+  if (source.isEntry) {
+    for (const Parameter &parameter : source.parameters)
+      locals[parameter.name] =
+          builder.CreateConstGEP1_64(byte, target->getArg(1), parameter.offset);
+  } else {
+    for (auto *list : {&source.results, &source.parameters})
+      for (const Parameter &parameter : *list)
+        locals[parameter.name] = target->getArg(argument++);
+  }
+  for (const Variable &variable : source.variables)
+    if (variable.space == "local" || variable.space == "param")
+      locals[variable.name] =
+          slot(llvm::ArrayType::get(byte, variable.size),
+               unsigned(std::max<uint64_t>(variable.align, 8)));
+  for (int i = 0; i < source.labelCount; ++i)
+    labels.push_back(newBlock());
+}
+
+void Emitter::body() {
+  for (const Instruction &next : source.body) {
+    emit(next);
+    if (error)
+      return;
+  }
+  instruction = nullptr;
+  if (!builder.GetInsertBlock()->getTerminator())
+    finish();
+}
+
+void Emitter::emit(const Instruction &next) {
+  instruction = &next;
+  for (int label : next.labels)
+    branch(labels[label]), builder.SetInsertPoint(labels[label]);
+  if (builder.GetInsertBlock()->getTerminator())
+    builder.SetInsertPoint(newBlock());
+  ++pendingCount;
+  if (next.predicate.empty())
+    return emitOne();
+  Operand predicate;
+  predicate.name = next.predicate;
+  predicate.negated = next.predicateNegated;
+  llvm::Value *condition = read(predicate, 1);
+  flushCount();
+  llvm::BasicBlock *then = newBlock(), *after = newBlock();
+  builder.CreateCondBr(condition, then, after);
+  builder.SetInsertPoint(then);
+  emitOne();
+  branch(after);
+  builder.SetInsertPoint(after);
+}
+
+void Emitter::emitOne() {
+  auto found = matchForm(*instruction, kernel.capability);
+  if (auto *message = std::get_if<std::string>(&found))
+    return fail(*message);
+  const Match &match = std::get<Match>(found);
+  asked = match.isHint;
+  match.form->emit(*this);
+  checkModifiers(match);
+  kernel.used.insert(match.form);
+}
+
+void Emitter::checkModifiers(const Match &) {
+  for (size_t i = 0; i < asked.size(); ++i)
+    if (!asked[i])
+      fail("modifier '." + instruction->modifiers[i] +
+           "' is not implemented here");
+}
+
+/// Blocks that nothing leads to (a label after the last return).
+void Emitter::closeBlocks() {
+  for (llvm::BasicBlock &block : *target)
+    if (!block.getTerminator() && &block != entry)
+      llvm::IRBuilder<>(&block).CreateUnreachable();
+}
+
+bool Emitter::has(llvm::StringRef modifier) {
+  for (size_t i = 0; i < asked.size(); ++i)
+    if (instruction->modifiers[i] == modifier) {
+      asked[i] = true;
+      return true;
+    }
+  return false;
+}
+
+llvm::StringRef Emitter::oneOf(llvm::StringRef modifiers) {
+  llvm::SmallVector<llvm::StringRef> words;
+  modifiers.split(words, '|');
+  for (llvm::StringRef word : words)
+    if (has(word))
+      return word;
+  return "";
+}
+
+Type Emitter::type() {
+  for (size_t i = 0; i < asked.size(); ++i)
+    if (!asked[i])
+      if (auto found = typeNamed(instruction->modifiers[i])) {
+        asked[i] = true;
+        return *found;
+      }
+  fail("expected a type");
+  return {Type::Bits, 32};
+}
+
+llvm::StringRef Emitter::space() {
+  for (size_t i = 0; i < asked.size(); ++i) {
+    llvm::StringRef modifier = instruction->modifiers[i];
+    llvm::StringRef base = modifier.split("::").first;
+    for (auto name : {"global", "shared", "local", "param", "const"})
+      if (base == name) {
+        asked[i] = true;
+        return base;
+      }
+  }
+  return "";
+}
+
+void Emitter::scope() { oneOf("cta|cluster|gpu|sys"); }
+
+llvm::BasicBlock *Emitter::label(llvm::StringRef name) {
+  for (int s = instruction->scope; s >= 0; s = source.scopes[s].parent) {
+    auto found = source.scopes[s].labels.find(name);
+    if (found != source.scopes[s].labels.end())
+      return labels[found->second];
+  }
+  fail("unknown label '" + name + "'");
+  return newBlock();
+}
+
+const std::vector<std::string> *Emitter::branchTargets(llvm::StringRef name) {
+  for (int s = instruction->scope; s >= 0; s = source.scopes[s].parent) {
+    auto found = source.scopes[s].targets.find(name);
+    if (found != source.scopes[s].targets.end())
+      return &found->second;
+  }
+  fail("unknown branch targets '" + name + "'");
+  return nullptr;
+}
+
+void Emitter::branch(llvm::BasicBlock *to) {
+  if (builder.GetInsertBlock()->getTerminator())
+    return;
+  flushCount();
+  builder.CreateBr(to);
+}
+
+void Emitter::finish() {
+  flushCount();
+  builder.CreateRetVoid();
+}
+
+llvm::BasicBlock *Emitter::newBlock(const char *name) {
+  return llvm::BasicBlock::Create(builder.getContext(), name, target);
+}
+
+void Emitter::flushCount() {
+  if (kernel.counts && pendingCount) {
+    llvm::Value *counter = builder.CreateConstGEP1_64(
+        builder.getInt8Ty(), thread(), offsetof(Thread, instructions));
+    llvm::Value *count = builder.CreateLoad(builder.getInt64Ty(), counter);
+    builder.CreateStore(
+        builder.CreateAdd(count, builder.getInt64(pendingCount)), counter);
+  }
+  pendingCount = 0;
+}
+
+} // namespace cria::emulator

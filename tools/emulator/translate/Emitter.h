@@ -1,0 +1,189 @@
+/// Translates one PTX function to LLVM IR, instruction by instruction.
+///
+/// Registers are containers of bits without a type: PTX lets `ld.global.b32`
+/// load a float. Each becomes an alloca of integers, which mem2reg removes; an
+/// operand is read with the type of the instruction that reads it.
+///
+/// Addresses: a generic address is a host address. Shared addresses are small
+/// integers, counted from the block's own shared memory.
+///
+/// Errors: `fail` keeps the first. Translation goes on to the end of the
+/// instruction with values that mean nothing, so no handler checks for it.
+#pragma once
+
+#include "tools/emulator/ptx/Ast.h"
+#include "tools/emulator/translate/Form.h"
+
+#include "llvm/ADT/StringMap.h"
+#include "llvm/IR/IRBuilder.h"
+#include "llvm/IR/Module.h"
+
+#include <map>
+#include <set>
+
+namespace cria::emulator {
+
+/// What the functions of one kernel share.
+struct KernelContext {
+  const PtxModule &ptx;
+  const std::map<std::string, uint64_t> &globals; ///< device addresses
+  llvm::Module &module;
+  std::map<std::string, uint64_t> shared; ///< offsets; `function.name` inside
+                                          ///< a function
+  unsigned capability = 80;
+  bool checks = false;              ///< check each access to memory
+  bool counts = false;              ///< count instructions
+  bool blocks = false;              ///< set when the kernel needs fibers
+  std::set<const Form *> used = {}; ///< the rows that were translated
+};
+
+enum class Access { Load, Store, Atomic };
+
+class Emitter {
+public:
+  Emitter(KernelContext &kernel, const Function &source,
+          llvm::Function *target);
+
+  /// The whole function. None, or the first error.
+  std::optional<Error> translate();
+
+  /// The current instruction.
+  /// @{
+  const Operand &operand(size_t i) const { return instruction->operands[i]; }
+  size_t operandCount() const { return instruction->operands.size(); }
+  llvm::StringRef opcode() const { return instruction->opcode; }
+  /// Whether it has the modifier. Each modifier must be asked for by someone.
+  bool has(llvm::StringRef modifier);
+  /// The one of `modifiers` (`a|b|c`) that it has, or "".
+  llvm::StringRef oneOf(llvm::StringRef modifiers);
+  /// The next modifier that is a type.
+  Type type();
+  /// The state space without `::cta` and the like; "" for generic.
+  llvm::StringRef space();
+  /// Asks for modifiers that say how other blocks see the memory, which here
+  /// is always at once.
+  void scope();
+  llvm::Value *line() { return builder.getInt32(instruction->line); }
+  /// @}
+
+  /// Operands. Bits beyond the operand's are zero or copies of its sign.
+  /// @{
+  llvm::Value *read(const Operand &operand, unsigned bits,
+                    bool isSigned = false);
+  llvm::Value *read(size_t i, const Type &type) {
+    return read(operand(i), type.width(), type.isSigned());
+  }
+  llvm::Value *read32(size_t i) { return read(operand(i), 32); }
+  llvm::Value *readPredicate(size_t i) { return read(operand(i), 1); }
+  llvm::Value *readFloat(size_t i, const Type &type) {
+    return toFloat(read(operand(i), type.width()), type);
+  }
+  void write(const Operand &operand, llvm::Value *value,
+             bool signExtend = false);
+  /// `d` or `d|p` from a 64-bit value: p is bit 32.
+  void writePair(const Operand &operand, llvm::Value *value);
+  /// @}
+
+  /// The host address (a pointer) of a memory operand, checked for an access of
+  /// `bytes`; no check for 0 bytes.
+  llvm::Value *address(const Operand &operand, llvm::StringRef space,
+                       unsigned bytes, Access access);
+  /// The host address of a shared address, and of address 0 of shared memory.
+  llvm::Value *sharedPointer(llvm::Value *offset);
+  llvm::Value *sharedWindow();
+
+  /// Bits to a float value and back; bf16 and f16 are computed in f32. `mode`
+  /// is rn or rz.
+  /// @{
+  llvm::Value *toFloat(llvm::Value *bits, const Type &type);
+  llvm::Value *fromFloat(llvm::Value *value, const Type &type,
+                         llvm::StringRef mode = "rn");
+  llvm::Type *floatType(const Type &type);
+  /// f64 to f32, rounded to odd: a second rounding, to 16 bits, is then right.
+  llvm::Value *narrowToOdd(llvm::Value *value);
+  /// Subnormal values to zero.
+  llvm::Value *flush(llvm::Value *value);
+  /// @}
+
+  llvm::IntegerType *intType(unsigned bits) { return builder.getIntNTy(bits); }
+  llvm::Value *constant(unsigned bits, int64_t value) {
+    return llvm::ConstantInt::getSigned(intType(bits), value);
+  }
+  llvm::Value *fit(llvm::Value *value, unsigned bits, bool isSigned = false);
+  llvm::Value *unary(llvm::Intrinsic::ID id, llvm::Value *a) {
+    return builder.CreateUnaryIntrinsic(id, a);
+  }
+  llvm::Value *binary(llvm::Intrinsic::ID id, llvm::Value *a, llvm::Value *b) {
+    return builder.CreateBinaryIntrinsic(id, a, b);
+  }
+  /// A member of Thread that does not change while the kernel runs.
+  llvm::Value *threadField(size_t offset, llvm::Type *type);
+  /// Calls `name` of the runtime with this thread and `arguments`.
+  llvm::CallInst *call(llvm::StringRef name, llvm::Type *result,
+                       llvm::ArrayRef<llvm::Value *> arguments);
+  /// The same for a function that lets other threads run meanwhile.
+  llvm::CallInst *callBlocking(llvm::StringRef name, llvm::Type *result,
+                               llvm::ArrayRef<llvm::Value *> arguments);
+  /// `count` words on the stack; fills them from a vector operand, and back.
+  llvm::AllocaInst *words(unsigned count);
+  void storeWords(llvm::AllocaInst *words, unsigned at, const Operand &from);
+  void loadWords(llvm::AllocaInst *words, const Operand &to);
+
+  /// Control flow. After a branch the rest of the block is unreachable.
+  /// @{
+  llvm::BasicBlock *label(llvm::StringRef name);
+  const std::vector<std::string> *branchTargets(llvm::StringRef name);
+  void branch(llvm::BasicBlock *target);
+  void finish(); ///< ret
+  llvm::BasicBlock *newBlock(const char *name = "");
+  void flushCount();
+  bool isEntry() const { return source.isEntry; }
+  const PtxModule &ptx() const { return kernel.ptx; }
+  llvm::Module &module() { return kernel.module; }
+  llvm::Value *thread() { return target->getArg(0); }
+  llvm::Value *local(llvm::StringRef name); ///< null if there is none
+  /// The carry bit of add.cc and the like.
+  llvm::Value *carry();
+  /// @}
+
+  void fail(const llvm::Twine &message);
+
+  llvm::IRBuilder<> builder;
+
+private:
+  struct Register {
+    llvm::AllocaInst *slot = nullptr;
+    unsigned bits = 0;
+  };
+
+  void declare();
+  void body();
+  void emit(const Instruction &next);
+  void emitOne();
+  void checkModifiers(const Match &match);
+  void closeBlocks();
+  llvm::AllocaInst *slot(llvm::Type *type, unsigned align);
+  Register *findRegister(llvm::StringRef name);
+  llvm::Value *readName(const Operand &operand, unsigned bits, bool isSigned);
+  llvm::Value *readVector(const Operand &operand, unsigned bits);
+  llvm::Value *special(llvm::StringRef name);
+  llvm::Value *laneMask(llvm::StringRef name);
+  llvm::Value *symbol(llvm::StringRef name);
+  void check(llvm::Value *pointer, llvm::StringRef space, unsigned bytes,
+             Access access);
+
+  KernelContext &kernel;
+  const Function &source;
+  llvm::Function *target;
+  const Instruction *instruction = nullptr;
+  std::vector<bool> asked; ///< which modifiers someone asked for
+  std::optional<Error> error;
+  llvm::BasicBlock *entry = nullptr;
+  std::vector<llvm::BasicBlock *> labels;
+  std::map<std::pair<int, std::string>, Register> registers;
+  llvm::StringMap<llvm::Value *> locals; ///< pointers to .local, .param
+  llvm::AllocaInst *carrySlot = nullptr;
+  uint64_t pendingCount = 0;
+};
+
+} // namespace cria::emulator

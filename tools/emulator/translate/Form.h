@@ -1,0 +1,66 @@
+/// The table of instructions: which modifiers and operands each opcode takes
+/// and who translates it. What the table does not allow is an error.
+///
+/// A form's modifiers are groups, one word each, in the order PTX prints them:
+/// alternatives are separated by `|`; `?` after a group: it may be missing; `~`
+/// before it: it changes speed alone, so nobody has to look at it. `$int`,
+/// `$bits`, `$memory` and `$space` stand for the usual types and spaces. Each
+/// modifier of an instruction must belong to a group of its own.
+///
+/// A form's operands are one letter each, `?` after those that may be missing:
+///   d  destination register, or `_`      s  source of any kind but an address
+///   D  d, or a vector of them            S  s, or a vector of them
+///   P  d, or a pair `d|p`                V  vector of sources
+///   m  address in brackets               i  integer
+///   n  name (label, function)            a  arguments in parentheses
+#pragma once
+
+#include "tools/emulator/ptx/Ast.h"
+
+#include "llvm/ADT/ArrayRef.h"
+
+#include <variant>
+
+namespace cria::emulator {
+
+class Emitter;
+
+/// A row of the table.
+struct Form {
+  const char *opcode;
+  const char *modifiers;
+  const char *operands;
+  void (*emit)(Emitter &emitter);
+  unsigned since = 0; ///< the first compute capability that has it, 80 for 8.0
+};
+
+/// A row that fits an instruction, and which of the instruction's modifiers are
+/// hints.
+struct Match {
+  const Form *form;
+  std::vector<bool> isHint;
+};
+
+/// The row for `instruction` on a device of `capability`, or why there is none.
+std::variant<Match, std::string> matchForm(const Instruction &instruction,
+                                           unsigned capability);
+
+/// Every row. A row's place in it is the row's number.
+llvm::ArrayRef<Form> allForms();
+
+/// The rows of one family, each beside its translation.
+/// @{
+llvm::ArrayRef<Form> integerForms();
+llvm::ArrayRef<Form> bitForms();
+llvm::ArrayRef<Form> floatForms();
+llvm::ArrayRef<Form> compareForms();
+llvm::ArrayRef<Form> convertForms();
+llvm::ArrayRef<Form> memoryForms();
+llvm::ArrayRef<Form> atomicForms();
+llvm::ArrayRef<Form> controlForms();
+llvm::ArrayRef<Form> warpForms();
+llvm::ArrayRef<Form> matrixForms();
+llvm::ArrayRef<Form> asyncForms();
+/// @}
+
+} // namespace cria::emulator

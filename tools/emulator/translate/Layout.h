@@ -1,0 +1,27 @@
+/// Where the shared variables of a kernel lie, and what the kernel calls.
+#pragma once
+
+#include "tools/emulator/ptx/Ast.h"
+
+#include <map>
+#include <variant>
+#include <vector>
+
+namespace cria::emulator {
+
+/// The memory of one kernel besides its parameters.
+struct Layout {
+  std::vector<const Function *> functions; ///< the kernel and all it calls
+  std::map<std::string, uint64_t> shared;  ///< offset of each shared variable;
+                                           ///< `function.name` inside one
+  uint64_t sharedBytes = 0;                ///< of static shared memory
+  uint64_t localBytes = 0;                 ///< of a thread
+};
+
+/// The layout of `entry`. Variables get their declared alignment and no more;
+/// dynamic shared memory begins behind the static one. An error if the kernel
+/// may call itself.
+std::variant<Layout, Error> layoutOf(const PtxModule &module,
+                                     const Function &entry);
+
+} // namespace cria::emulator

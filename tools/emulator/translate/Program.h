@@ -1,0 +1,88 @@
+/// A PTX text that can be run.
+#pragma once
+
+#include "tools/emulator/run/DeviceMemory.h"
+#include "tools/emulator/translate/Layout.h"
+
+#include <functional>
+#include <memory>
+#include <set>
+
+namespace llvm::orc {
+class LLJIT;
+class ThreadSafeModule;
+} // namespace llvm::orc
+
+namespace cria::emulator {
+
+struct Form;
+struct Thread;
+
+/// How to translate.
+struct TranslateOptions {
+  unsigned capability = 80;  ///< of the device: 80 for 8.0
+  bool checks = false;       ///< check each access to memory
+  bool counts = false;       ///< count the instructions that run
+  unsigned optimization = 1; ///< LLVM's level, 0 to 2
+  unsigned newestPtx = 90;   ///< version that is read, 90 for 9.0
+};
+
+/// The code of a kernel: one thread of it, given its parameters.
+using KernelCode = void (*)(Thread *thread, const char *parameters);
+
+/// A kernel.
+struct Kernel {
+  const Function *function = nullptr;
+  uint64_t sharedBytes = 0; ///< static
+  uint64_t localBytes = 0;
+  bool blocks = false; ///< threads wait for each other
+  KernelCode code = nullptr;
+  std::unique_ptr<llvm::orc::ThreadSafeModule> pending; ///< not yet compiled
+
+  Kernel();
+  Kernel(Kernel &&) noexcept;
+  Kernel &operator=(Kernel &&) noexcept;
+  ~Kernel();
+};
+
+/// A module on the device. All of it is translated when it is loaded; a kernel
+/// is compiled when it is first asked for.
+class Program {
+public:
+  /// Loads `text`; its variables are placed in `memory`, which must outlive
+  /// the program.
+  static std::variant<std::unique_ptr<Program>, Error>
+  load(llvm::StringRef text, const TranslateOptions &options,
+       DeviceMemory &memory);
+  ~Program();
+  Program(const Program &) = delete;
+  Program &operator=(const Program &) = delete;
+
+  /// The kernel called `name`, not compiled; null if there is none.
+  Kernel *find(const std::string &name);
+  /// Compiles `kernel` unless it is. None, or why it could not be done.
+  std::optional<Error> compile(Kernel &kernel);
+  const Allocation *variable(const std::string &name) const;
+  /// ` (file:line)` of a PTX line, as far as the PTX says, else "".
+  std::string sourceOf(int line) const;
+  /// The rows of the table that the text used.
+  const std::set<const Form *> &usedForms() const { return used; }
+  const std::map<std::string, Kernel> &allKernels() const { return kernels; }
+
+private:
+  Program(const TranslateOptions &options, DeviceMemory &memory);
+  std::optional<Error> checkTarget() const;
+  std::optional<Error> placeVariables();
+  std::optional<Error> translate(const Function &entry);
+
+  TranslateOptions options;
+  DeviceMemory &memory;
+  PtxModule ptx;
+  std::map<std::string, Kernel> kernels;
+  std::map<std::string, uint64_t> globals;
+  std::map<int, Location> locations; ///< by PTX line
+  std::set<const Form *> used;
+  std::unique_ptr<llvm::orc::LLJIT> jit;
+};
+
+} // namespace cria::emulator
