@@ -10,6 +10,7 @@
 #include "mlir/InitAllDialects.h"
 #include "mlir/InitAllExtensions.h"
 #include "mlir/Target/LLVMIR/Dialect/All.h"
+#include "mlir/Transforms/LocationSnapshot.h"
 #include "llvm/Bitcode/BitcodeWriter.h"
 #include "llvm/Transforms/Utils/Cloning.h"
 
@@ -58,6 +59,10 @@ llvm::Error Compilation::runPasses(Phase phase) {
     return reported();
   if (phase == Phase::Tile && options.pipeline.device == Device::Cpu)
     manifest.fromTile(*module);
+  // PTX has .loc lines into what --dump-phases writes of this phase.
+  if (phase == Phase::Tile && options.pipeline.device == Device::Cuda)
+    generateLocationsFromIR(llvm::nulls(), dumpName(phase), *module,
+                            OpPrintingFlags());
   return llvm::Error::success();
 }
 

@@ -7,6 +7,7 @@
 #include "mlir/Dialect/Arith/Transforms/Passes.h"
 #include "mlir/Dialect/Bufferization/Transforms/Passes.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
+#include "mlir/Dialect/LLVMIR/Transforms/Passes.h"
 #include "mlir/Dialect/MemRef/Transforms/Passes.h"
 #include "mlir/Pass/PassRegistry.h"
 #include "mlir/Transforms/Passes.h"
@@ -27,6 +28,16 @@ static constexpr PhaseInfo kPhases[] = {
 };
 
 ArrayRef<PhaseInfo> cria::phases() { return kPhases; }
+
+std::string cria::dumpName(Phase phase) {
+  const char *extension = phase <= Phase::Llvm     ? ".mlir"
+                          : phase == Phase::LlvmIr ? ".ll"
+                          : phase == Phase::Ptx    ? ".ptx"
+                          : phase == Phase::Asm    ? ".s"
+                                                   : ".o";
+  auto number = static_cast<int>(phase);
+  return std::to_string(number) + "-" + kPhases[number].name + extension;
+}
 
 static constexpr Phase kCpuPhases[] = {
     Phase::Import, Phase::Fuse,   Phase::Linalg, Phase::Tile,
@@ -124,6 +135,7 @@ static void buildCudaTile(OpPassManager &pm, const PipelineOptions &options) {
 }
 
 static void buildCudaLlvm(OpPassManager &pm) {
+  pm.addPass(LLVM::createDIScopeForLLVMFuncOpPass());
   OpPassManager &kernels = pm.nest<gpu::GPUModuleOp>();
   kernels.addPass(createSCFToControlFlowPass());
   kernels.addPass(createConvertVectorToLLVMPass());

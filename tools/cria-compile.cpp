@@ -149,16 +149,8 @@ static llvm::Expected<CompileOptions> readOptions() {
 static llvm::Error dump(Compilation &compilation) {
   if (std::error_code code = llvm::sys::fs::create_directories(dumpPhases))
     return llvm::createStringError(code, dumpPhases + ": " + code.message());
-  Phase phase = compilation.phase();
-  const PhaseInfo &info = phases()[static_cast<int>(phase)];
-  const char *extension = phase <= Phase::Llvm     ? ".mlir"
-                          : phase == Phase::LlvmIr ? ".ll"
-                          : phase == Phase::Ptx    ? ".ptx"
-                          : phase == Phase::Asm    ? ".s"
-                                                   : ".o";
   llvm::SmallString<128> path(dumpPhases);
-  llvm::sys::path::append(path, llvm::Twine(static_cast<int>(phase)) + "-" +
-                                    info.name + extension);
+  llvm::sys::path::append(path, dumpName(compilation.phase()));
   std::string text;
   llvm::raw_string_ostream stream(text);
   compilation.print(stream);

@@ -102,8 +102,8 @@ Attention::Attention(Launch &launch, GQAOp op, Value result, Places &places)
   lanes = llvm::PowerOf2Ceil(llvm::divideCeil(size, width));
   query = launch.rows(op.getQuery());
   query.stride = size;
-  keys = launch.cache(op.getKeyCache());
-  values = launch.cache(op.getValueCache());
+  keys = launch.cache(op.getKeyCache(), op.getLayer());
+  values = launch.cache(op.getValueCache(), op.getLayer());
   this->result = launch.rows(result);
   this->result.stride = size;
   if (splits > 1) {

@@ -101,6 +101,9 @@ Value KernelBuilder::less(Value a, Value b) {
 Value KernelBuilder::equal(Value a, Value b) {
   return create<arith::CmpIOp>(arith::CmpIPredicate::eq, a, b);
 }
+Value KernelBuilder::exclusiveOr(Value a, Value b) {
+  return createOrFold<arith::XOrIOp>(a, b);
+}
 Value KernelBuilder::both(Value a, Value b) {
   return createOrFold<arith::AndIOp>(a, b);
 }
@@ -224,6 +227,13 @@ Value KernelBuilder::load(const Rows &rows, Value row, Value column,
                               /*isInvariant=*/access == Access::ReadOnly);
 }
 
+Value KernelBuilder::loadFrom(Value address, Type type) {
+  auto vector = dyn_cast<VectorType>(type);
+  int64_t bytes = getElementTypeOrSelf(type).getIntOrFloatBitWidth() / 8 *
+                  (vector ? vector.getNumElements() : 1);
+  return create<LLVM::LoadOp>(type, address, bytes);
+}
+
 Value KernelBuilder::loadWide(const Rows &rows, Value row, Value column,
                               int64_t lanes, Access access) {
   return widen(load(rows, row, column, lanes, access));
@@ -299,6 +309,21 @@ Value KernelBuilder::choose(Value condition, llvm::function_ref<Value()> then,
   return op.getResult(0);
 }
 
+void KernelBuilder::copyAsync(Value to, Value from, int64_t bytes,
+                              Value exists) {
+  // Past the first cache where the hardware can: nobody reads it again there.
+  auto cache = bytes == 16 ? NVVM::LoadCacheModifierKind::CG
+                           : NVVM::LoadCacheModifierKind::CA;
+  create<NVVM::CpAsyncOp>(to, from, static_cast<uint32_t>(bytes), cache,
+                          select(exists, i32(bytes), i32(0)));
+}
+
+void KernelBuilder::commitCopies() { create<NVVM::CpAsyncCommitGroupOp>(); }
+
+void KernelBuilder::awaitCopies(int64_t groups) {
+  create<NVVM::CpAsyncWaitGroupOp>(static_cast<uint32_t>(groups));
+}
+
 void KernelBuilder::barrier() { create<NVVM::Barrier0Op>(); }
 
 void KernelBuilder::fence() {
@@ -310,6 +335,18 @@ Value KernelBuilder::atomicIncrement(const Rows &rows, Value index,
   return create<LLVM::AtomicRMWOp>(LLVM::AtomicBinOp::uinc_wrap,
                                    address(rows, i32(0), index), i32(last),
                                    LLVM::AtomicOrdering::monotonic, "device");
+}
+
+SmallVector<Value> KernelBuilder::loadMatrices(Value address) {
+  auto type = LLVM::LLVMStructType::getLiteral(
+      getContext(), SmallVector<Type>(4, getI32Type()));
+  auto shape = NVVM::LdStMatrixShapeAttr::get(getContext(), 8, 8);
+  Value all = create<NVVM::LdMatrixOp>(type, address, 4, NVVM::MMALayout::row,
+                                       shape, NVVM::LdStMatrixEltType::B16);
+  SmallVector<Value> parts;
+  for (int64_t i = 0; i < 4; ++i)
+    parts.push_back(create<LLVM::ExtractValueOp>(all, i));
+  return parts;
 }
 
 void KernelBuilder::mma(Type element, ValueRange x, ValueRange w,

@@ -54,6 +54,7 @@ public:
   mlir::Value ceilDiv(mlir::Value a, int64_t b);
   mlir::Value less(mlir::Value a, mlir::Value b);
   mlir::Value equal(mlir::Value a, mlir::Value b);
+  mlir::Value exclusiveOr(mlir::Value a, mlir::Value b);
   mlir::Value both(mlir::Value a, mlir::Value b);
   mlir::Value select(mlir::Value condition, mlir::Value a, mlir::Value b);
 
@@ -93,6 +94,8 @@ public:
   /// one is a scalar.
   mlir::Value load(const Rows &rows, mlir::Value row, mlir::Value column,
                    int64_t lanes = 1, Access access = Access::Mutable);
+  /// A value of `type` from an address, aligned to all of it.
+  mlir::Value loadFrom(mlir::Value address, mlir::Type type);
   /// The same in f32.
   mlir::Value loadWide(const Rows &rows, mlir::Value row, mlir::Value column,
                        int64_t lanes = 1, Access access = Access::Mutable);
@@ -101,6 +104,15 @@ public:
              mlir::Value column);
   /// A shared array of the kernel, `count` elements, 16-byte aligned.
   Rows shared(mlir::Type element, int64_t count, int64_t stride);
+
+  // Asynchronous copies from device to shared memory.
+  /// Begins to copy 4, 8 or 16 bytes; zeros, where `exists` is false.
+  void copyAsync(mlir::Value to, mlir::Value from, int64_t bytes,
+                 mlir::Value exists);
+  /// The thread's copies since the last commit are a group.
+  void commitCopies();
+  /// Until all but the thread's last `groups` have landed.
+  void awaitCopies(int64_t groups);
 
   // Control flow.
   llvm::SmallVector<mlir::Value>
@@ -125,6 +137,9 @@ public:
   /// Counts element `index` of i32 rows up, from `last` to 0; the count before.
   mlir::Value atomicIncrement(const Rows &rows, mlir::Value index,
                               int64_t last);
+  /// Four 8 x 8 matrices of 16-bit elements from shared memory: lane i names
+  /// the address of row i % 8 of matrix i / 8 (ldmatrix.x4).
+  llvm::SmallVector<mlir::Value> loadMatrices(mlir::Value address);
   /// sums += x * w of one mma.sync.m16n8k16 of bf16 or f16 in the fragments of
   /// the PTX ISA: 4, 2 and 4 registers, pairs as i32 and f32.
   void mma(mlir::Type element, mlir::ValueRange x, mlir::ValueRange w,

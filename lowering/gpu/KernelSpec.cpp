@@ -158,7 +158,7 @@ static void storeElement(Launch &launch, const Output &output, Value row,
   KVAppendOp append = output.append;
   int64_t size = append.getType().getDimSize(3);
   int64_t positions = append.getType().getDimSize(2);
-  Rows cache = launch.cache(append.getCache());
+  Rows cache = launch.cache(append.getCache(), append.getLayer());
   Value at = b.add(b.mul(b.div(column, size), positions),
                    b.add(launch.position(), row));
   b.store(value, cache, at, b.rem(column, size));

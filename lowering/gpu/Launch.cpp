@@ -44,9 +44,9 @@ Rows Launch::rows(Value tensor) {
               type.getRank() == 1 ? type.getDimSize(0) : rowSize(tensor));
 }
 
-Rows Launch::cache(Value cache) {
+Rows Launch::cache(Value cache, Value layer) {
   auto type = cast<RankedTensorType>(cache.getType());
-  return rows(places.cachePlace(cache), type.getElementType(),
+  return rows(places.cachePlace(cache, layer), type.getElementType(),
               type.getDimSize(3));
 }
 

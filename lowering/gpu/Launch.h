@@ -29,8 +29,8 @@ public:
   virtual ~Places() = default;
   /// The place of a tensor from outside a kernel, or that a kernel yields.
   virtual Place placeOf(mlir::Value tensor) = 0;
-  /// The slice of a KV cache that is the layer's.
-  virtual Place cachePlace(mlir::Value cache) = 0;
+  /// The slice of a KV cache that is a layer's.
+  virtual Place cachePlace(mlir::Value cache, mlir::Value layer) = 0;
   /// A temporary of the entry.
   virtual Place temporary(int64_t bytes) = 0;
   /// One that is zero when a session begins.
@@ -56,8 +56,8 @@ public:
   /// The rows of a tensor whose last dimensions, from `rank` 1 on, are one.
   Rows rows(mlir::Value tensor);
   Rows rows(Place place, mlir::Type element, int64_t stride);
-  /// The layer's slice of a KV cache: rows are (head, position).
-  Rows cache(mlir::Value cache);
+  /// A layer's slice of a KV cache: rows are (head, position).
+  Rows cache(mlir::Value cache, mlir::Value layer);
 
   /// Of the call: the position of its first token, its tokens.
   mlir::Value position() { return state(0); }

@@ -55,22 +55,25 @@ Place Planner::zeroed(int64_t bytes) {
 
 Place Planner::weight(Operation *symbol, int64_t part, Value layer) {
   Builder b(module.getContext());
+  std::optional<int64_t> known = layer ? getConstantIntValue(layer) : 0;
   SmallVector<NamedAttribute> attrs = {b.getNamedAttr(
-      "weight", b.getI64IntegerAttr(slots.lookup(symbol) + part))};
-  if (layer)
+      "weight",
+      b.getI64IntegerAttr(slots.lookup(symbol) + part + known.value_or(0)))};
+  if (!known)
     attrs.push_back(b.getNamedAttr("layered", b.getBoolAttr(true)));
   return {b.getDictionaryAttr(attrs)};
 }
 
-Place Planner::cachePlace(Value cache) {
+Place Planner::cachePlace(Value cache, Value layer) {
   Builder b(module.getContext());
   auto type = cast<RankedTensorType>(cache.getType());
   int64_t bytes = type.getNumElements() / type.getDimSize(0) *
                   type.getElementTypeBitWidth() / 8;
-  Attribute index = places.lookup(cache).arg.get("cache");
+  std::optional<int64_t> known = getConstantIntValue(layer);
   return {b.getDictionaryAttr(
-      {b.getNamedAttr("cache", index),
-       b.getNamedAttr("layer_bytes", b.getI64IntegerAttr(bytes))})};
+      {b.getNamedAttr("cache", places.lookup(cache).arg.get("cache")),
+       known ? b.getNamedAttr("offset", b.getI64IntegerAttr(*known * bytes))
+             : b.getNamedAttr("layer_bytes", b.getI64IntegerAttr(bytes))})};
 }
 
 /// ids, position, first logit, caches.
@@ -146,8 +149,10 @@ FailureOr<Steps> Planner::emit(KernelOp kernel) {
   return emitPointwise(target, *spec);
 }
 
-/// A plan knows one layer: that of the loop it is in.
+/// A plan knows constant layers, and that of the loop it is in.
 static LogicalResult checkLayer(Operation *op, Value layer) {
+  if (getConstantIntValue(layer))
+    return success();
   auto argument = dyn_cast<BlockArgument>(layer);
   auto loop = argument
                   ? dyn_cast<scf::ForOp>(argument.getOwner()->getParentOp())
@@ -156,8 +161,9 @@ static LogicalResult checkLayer(Operation *op, Value layer) {
       getConstantIntValue(loop.getLowerBound()) == 0 &&
       getConstantIntValue(loop.getStep()) == 1)
     return success();
-  return op->emitOpError("reads a layer that is not the number of a loop from "
-                         "0; the cuda target knows no other");
+  return op->emitOpError("reads a layer that is neither constant nor the "
+                         "number of a loop from 0; the cuda target knows no "
+                         "other");
 }
 
 LogicalResult Planner::visitKernel(KernelOp kernel, Steps &steps) {

@@ -38,7 +38,7 @@ public:
   mlir::FailureOr<mlir::ArrayAttr> plan(mlir::func::FuncOp entry);
 
   Place placeOf(mlir::Value tensor) override;
-  Place cachePlace(mlir::Value cache) override;
+  Place cachePlace(mlir::Value cache, mlir::Value layer) override;
   Place temporary(int64_t bytes) override;
   Place zeroed(int64_t bytes) override;
   int64_t maxTokens() const override { return tokens; }
