@@ -21,8 +21,9 @@ using namespace cria::cuda;
 using namespace cria::llama;
 
 static constexpr int64_t kThreads = 128, kWarps = kThreads / kWarp;
-/// Query heads of a block at most: their states live in registers.
-static constexpr int64_t kHeads = 8;
+/// Values of q, and of the output, that a lane holds for its query heads at
+/// most: they live in registers.
+static constexpr int64_t kValues = 32;
 /// Below every score; finite, so that differences of it are numbers.
 static constexpr double kNone = -1e30;
 /// Blocks of a decode, if the cache is long enough for them: two on each of an
@@ -79,6 +80,19 @@ private:
 };
 } // namespace
 
+/// Elements of the head that a lane holds: 16 bytes, or more where a warp would
+/// not reach; 0 where it does not.
+static int64_t widthOf(GQAOp op) {
+  RankedTensorType type = op.getQuery().getType();
+  int64_t size = type.getDimSize(2);
+  int64_t width = accessWidth(type.getElementType(), size);
+  while (width * kWarp < size)
+    width *= 2;
+  return size % width == 0 ? width : 0;
+}
+
+bool cuda::takesAttention(GQAOp op) { return widthOf(op) != 0; }
+
 static int64_t splitsOf(GQAOp op, int64_t blocks) {
   if (op.getQuery().getType().isDynamicDim(0))
     return 1;
@@ -93,12 +107,10 @@ Attention::Attention(Launch &launch, GQAOp op, Value result, Places &places)
   size = q.getDimSize(2);
   kvHeads = kv.getDimSize(1);
   group = q.getDimSize(1) / kvHeads;
-  heads = std::min(group, kHeads);
+  width = widthOf(op);
+  heads = std::min(group, kValues / width);
   parts = llvm::divideCeil(group, heads);
   splits = splitsOf(op, kvHeads * parts);
-  Type element = kv.getElementType();
-  width = accessWidth(element, size);
-  // Wide heads take several vectors a lane, narrow ones a part of a warp.
   lanes = llvm::PowerOf2Ceil(llvm::divideCeil(size, width));
   query = launch.rows(op.getQuery());
   query.stride = size;

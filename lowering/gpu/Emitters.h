@@ -25,7 +25,9 @@ Steps emitGemv(const Target &target, const KernelSpec &spec);
 Steps emitGemm(const Target &target, const KernelSpec &spec,
                const Place *normalized);
 
-/// Attention over the cache (Attention.cpp).
+/// Attention over the cache (Attention.cpp), for head sizes that
+/// `takesAttention` knows: multiples of 8 up to 256, and others.
+bool takesAttention(llama::GQAOp op);
 Steps emitAttention(const Target &target, llama::GQAOp op, mlir::Value result);
 
 /// One thread an element or a rotated pair: outputs without products

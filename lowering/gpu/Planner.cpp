@@ -136,8 +136,12 @@ FailureOr<Steps> Planner::emit(KernelOp kernel) {
   for (Operation &op : body) {
     if (auto embed = dyn_cast<EmbedOp>(op))
       return emitEmbed(target, embed, kernel.getResult(0));
-    if (auto gqa = dyn_cast<GQAOp>(op))
-      return emitAttention(target, gqa, kernel.getResult(0));
+    if (auto gqa = dyn_cast<GQAOp>(op)) {
+      if (takesAttention(gqa))
+        return emitAttention(target, gqa, kernel.getResult(0));
+      return gqa.emitOpError("has no kernel on the cuda target: its heads are "
+                             "not made of 32 equal parts or fewer");
+    }
   }
   FailureOr<KernelSpec> spec = KernelSpec::read(kernel);
   if (failed(spec))
