@@ -241,7 +241,7 @@ std::vector<Mutant> plantedMutants() {
       {"shared", "NoBarrierBeforeOverwrite", "bar.sync 1;", "", F::Race,
        "st.shared.u32 [%r4], %r6"},
       {"shared", "NoBarrierAfterOverwrite", "bar.sync 2;", "", F::Race,
-       "ld.shared.u32 %r7"},
+       "st.shared.u32 [%r4], %r6"},
       {"shared", "DivergentBarrier", "bar.sync 1;",
        "@%q bar.sync 1;\n  @!%q bar.sync 1;", F::DivergentBarrier,
        "bar.sync 1"},

@@ -189,7 +189,7 @@ constexpr Form kForms[] = {
      emitFloatToInteger, 90},
     {"cvt", "rn sat? f16|f32|f64 u8|u16|u32|u64|s8|s16|s32|s64", "ds",
      emitIntegerToFloat},
-    {"cvt", "rn bf16 u8|u16|u32|u64|s8|s16|s32|s64", "ds", emitIntegerToFloat,
+    {"cvt", "rn bf16 u16|u32|u64|s16|s32|s64", "ds", emitIntegerToFloat,
      90},
     {"cvt", "rn|rz|rm|rp|rni|rzi|rmi|rpi? ftz? sat? f32|f64 f16|f32|f64", "ds",
      emitFloatToFloat},
