@@ -178,13 +178,14 @@ void addNarrowAtomics(Cases &c) {
       uint32_t sum = isBFloat ? 0x3FE0 : 0x3F00;
       auto both = [&](uint32_t v) { return pair ? v << 16 | v : v; };
       string x = pair ? "%t0" : "%s", bits = pair ? "b32" : "b16";
-      string code =
-          "mov.b32 %t0, " + std::to_string(both(a)) +
-          "; st.global.b32 [%g], %t0; mov.b32 %t0, " + std::to_string(both(b)) +
-          "; cvt.u16.u32 %s, %t0; " + op + ".global.add.noftz." + type +
-          (op == "atom" ? " _, " : " ") + "[%g], " + x + "; ld.global." + bits +
-          (pair ? " %r0, [%g];" : " %s, [%g];") +
-          (pair ? " mov.b16 %s, 0;" : "");
+      string old = op == "red" ? " " : pair ? " %t1, " : " %h0, ";
+      string code = "mov.b32 %t0, " + std::to_string(both(a)) +
+                    "; st.global.b32 [%g], %t0; mov.b32 %t0, " +
+                    std::to_string(both(b)) + "; cvt.u16.u32 %s, %t0; " + op +
+                    ".global.add.noftz." + type + old + "[%g], " + x +
+                    "; ld.global." + bits +
+                    (pair ? " %r0, [%g];" : " %s, [%g];") +
+                    (pair ? " mov.b16 %s, 0;" : "");
       uint32_t expected = both(sum);
       c.push_back(alone(
           code,
