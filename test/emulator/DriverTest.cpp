@@ -134,6 +134,17 @@ protected:
                                 parameters, nullptr);
   }
 
+  CUstream makeStream() {
+    CUstream stream = nullptr;
+    EXPECT_EQ(api().cuStreamCreate(&stream, CU_STREAM_DEFAULT), CUDA_SUCCESS);
+    return stream;
+  }
+  CUevent makeEvent() {
+    CUevent event = nullptr;
+    EXPECT_EQ(api().cuEventCreate(&event, CU_EVENT_DEFAULT), CUDA_SUCCESS);
+    return event;
+  }
+
   void expectSum() {
     std::vector<float> z(kCount);
     ASSERT_EQ(api().cuMemcpyDtoH_v2(z.data(), c, kBytes), CUDA_SUCCESS);
@@ -265,13 +276,8 @@ TEST_F(Driver, FindsFunctionsByVersion) {
 
 TEST_F(Driver, CapturesTwoStreamsAndReplaysThem) {
   loadVectorAdd();
-  CUstream main, side;
-  CUevent fork, join;
-  for (CUstream *stream : {&main, &side})
-    ASSERT_EQ(api().cuStreamCreate(stream, CU_STREAM_NON_BLOCKING),
-              CUDA_SUCCESS);
-  for (CUevent *event : {&fork, &join})
-    ASSERT_EQ(api().cuEventCreate(event, 0), CUDA_SUCCESS);
+  CUstream main = makeStream(), side = makeStream();
+  CUevent fork = makeEvent(), join = makeEvent();
   ASSERT_EQ(api().cuStreamBeginCapture_v2(main, CU_STREAM_CAPTURE_MODE_GLOBAL),
             CUDA_SUCCESS);
   EXPECT_EQ(api().cuEventRecord(fork, main), CUDA_SUCCESS);
@@ -311,11 +317,8 @@ TEST_F(Driver, CapturesTwoStreamsAndReplaysThem) {
 
 TEST_F(Driver, SaysWhenACaptureIsWrong) {
   loadVectorAdd();
-  CUstream main, side;
-  CUevent fork;
-  for (CUstream *stream : {&main, &side})
-    ASSERT_EQ(api().cuStreamCreate(stream, 0), CUDA_SUCCESS);
-  ASSERT_EQ(api().cuEventCreate(&fork, 0), CUDA_SUCCESS);
+  CUstream main = makeStream(), side = makeStream();
+  CUevent fork = makeEvent();
   auto begin = [&] {
     return api().cuStreamBeginCapture_v2(main, CU_STREAM_CAPTURE_MODE_GLOBAL);
   };

@@ -16,8 +16,8 @@ namespace {
 
 constexpr unsigned kThreads = 64, kBlocks = 16;
 
-std::string ptxOf(const OpcodeCase &one) {
-  std::string body = R"(
+/// What stands before and behind the code of a case.
+const char kBefore[] = R"(
   .shared .align 128 .b8 pool[4096];
   .local .align 16 .b8 own[64];
   .reg .b64 %x<4>, %y, %z, %g, %in, %out, %i64;
@@ -45,14 +45,8 @@ std::string ptxOf(const OpcodeCase &one) {
   setp.ne.u32 %q0, %n, %n;
   setp.ne.u32 %q1, %n, %n;
 )";
-  for (int i = 0; i < 4; ++i) {
-    std::string k = std::to_string(i), x = "%x" + k;
-    body += "  ld.global.u64 " + x + ", [%in+" + std::to_string(8 * i) +
-            "];\n  cvt.u32.u64 %a" + k + ", " + x + ";\n  cvt.u16.u64 %h" + k +
-            ", " + x + ";\n  and.b32 %t0, %a" + k + ", 1;\n  setp.ne.u32 %p" +
-            k + ", %t0, 0;\n";
-  }
-  body += "  " + one.code + R"(
+
+const char kAfter[] = R"(
   st.global.u64 [%out], %y;
   st.global.v2.u32 [%out+8], {%r0, %r1};
   cvt.u32.u16 %o0, %s;
@@ -62,10 +56,9 @@ std::string ptxOf(const OpcodeCase &one) {
   st.global.v2.u32 [%out+24], {%o0, %o1};
   ret;
 )";
-  std::string target = one.capability == 90 ? "sm_90a" : "sm_80";
-  std::string text = kernelPtx(
-      ".param .u64 in, .param .u64 out, .param .u64 scratch", body, target);
-  const char *callee = R"(.func (.param .b32 result) twice(.param .b32 argument)
+
+/// A function that cases may call.
+const char kCallee[] = R"(.func (.param .b32 result) twice(.param .b32 argument)
 {
   .reg .b32 %v;
   ld.param.b32 %v, [argument];
@@ -74,9 +67,23 @@ std::string ptxOf(const OpcodeCase &one) {
   ret;
 }
 )";
+
+std::string ptxOf(const OpcodeCase &one) {
+  std::string body = kBefore;
+  for (int i = 0; i < 4; ++i) {
+    std::string k = std::to_string(i), x = "%x" + k;
+    body += "  ld.global.u64 " + x + ", [%in+" + std::to_string(8 * i) +
+            "];\n  cvt.u32.u64 %a" + k + ", " + x + ";\n  cvt.u16.u64 %h" + k +
+            ", " + x + ";\n  and.b32 %t0, %a" + k + ", 1;\n  setp.ne.u32 %p" +
+            k + ", %t0, 0;\n";
+  }
+  body += "  " + one.code + kAfter;
+  std::string target = one.capability == 90 ? "sm_90a" : "sm_80";
+  std::string text = kernelPtx(
+      ".param .u64 in, .param .u64 out, .param .u64 scratch", body, target);
   size_t at = text.find(".visible");
   text.replace(text.find("8.0"), 3, "8.3");
-  return text.insert(at, callee);
+  return text.insert(at, kCallee);
 }
 
 const std::vector<OpcodeCase> &allCases() {
@@ -92,84 +99,84 @@ const std::vector<OpcodeCase> &allCases() {
   return cases;
 }
 
-/// Values at which instructions go wrong.
+// Values at which instructions go wrong.
+const std::vector<uint64_t> kIntegers = {0,
+                                         1,
+                                         2,
+                                         3,
+                                         7,
+                                         31,
+                                         32,
+                                         33,
+                                         63,
+                                         64,
+                                         127,
+                                         128,
+                                         255,
+                                         256,
+                                         0x7fff,
+                                         0x8000,
+                                         0xffff,
+                                         0x10000,
+                                         0x7fffffff,
+                                         0x80000000,
+                                         0xfffffffe,
+                                         0xffffffff,
+                                         0x100000000,
+                                         0x7fffffffffffffff,
+                                         0x8000000000000000,
+                                         ~uint64_t(0),
+                                         uint64_t(-2)};
+const std::vector<uint64_t> kSmall = {0,  1,   5,   8,   15,  16, 17,
+                                      31, 32,  33,  40,  63,  64, 65,
+                                      96, 127, 128, 255, 256, 300};
+const std::vector<uint64_t> kFloats = {
+    0,          0x80000000, 0x3f800000, 0xbf800000, 0x7f800000, 0xff800000,
+    0x7fc00000, 1,          0x80000001, 0x007fffff, 0x00800000, 0x7f7fffff,
+    0xff7fffff, 0x3f000000, 0x3fc00000, 0x40200000, 0x477fe000, 0x477ff000,
+    0x33000000, 0x4effffff, 0x4f000000, 0xcf000000, 0x4f800000, 0x5f000000,
+    0x38800000, 0x387fe000, 0x3f808000, 0x3f818000, 0x40490fdb};
+const std::vector<uint64_t> kDoubles = {0,
+                                        uint64_t(1) << 63,
+                                        0x3ff0000000000000,
+                                        0xbff0000000000000,
+                                        0x7ff0000000000000,
+                                        0xfff0000000000000,
+                                        0x7ff8000000000000,
+                                        1,
+                                        0x0010000000000000,
+                                        0x7fefffffffffffff,
+                                        0x3fe0000000000000,
+                                        0x4004000000000000,
+                                        0x41dfffffffc00000,
+                                        0x41e0000000000000,
+                                        0x43e0000000000000,
+                                        0x47efffffe0000000,
+                                        0x47effffff0000000,
+                                        0x3ff0000010000000,
+                                        0x36a0000000000000};
+const std::vector<uint64_t> kHalves = {
+    0,      0x8000, 0x3c00, 0xbc00, 0x7c00, 0xfc00, 0x7e00, 1,
+    0x03ff, 0x0400, 0x7bff, 0x3800, 0x3555, 0x4000, 0x3c01, 0x1400};
+const std::vector<uint64_t> kBfloats = {
+    0,      0x8000, 0x3f80, 0xbf80, 0x7f80, 0xff80, 0x7fc0, 1,
+    0x007f, 0x0080, 0x7f7f, 0x3f00, 0x3eaa, 0x4000, 0x3f81, 0x3b00};
 const std::vector<uint64_t> &corners(Inputs64 kind) {
-  static const std::vector<uint64_t> integers = {0,
-                                                 1,
-                                                 2,
-                                                 3,
-                                                 7,
-                                                 31,
-                                                 32,
-                                                 33,
-                                                 63,
-                                                 64,
-                                                 127,
-                                                 128,
-                                                 255,
-                                                 256,
-                                                 0x7fff,
-                                                 0x8000,
-                                                 0xffff,
-                                                 0x10000,
-                                                 0x7fffffff,
-                                                 0x80000000,
-                                                 0xfffffffe,
-                                                 0xffffffff,
-                                                 0x100000000,
-                                                 0x7fffffffffffffff,
-                                                 0x8000000000000000,
-                                                 ~uint64_t(0),
-                                                 uint64_t(-2)};
-  static const std::vector<uint64_t> small = {0,  1,   5,   8,   15,  16, 17,
-                                              31, 32,  33,  40,  63,  64, 65,
-                                              96, 127, 128, 255, 256, 300};
-  static const std::vector<uint64_t> floats = {
-      0,          0x80000000, 0x3f800000, 0xbf800000, 0x7f800000, 0xff800000,
-      0x7fc00000, 1,          0x80000001, 0x007fffff, 0x00800000, 0x7f7fffff,
-      0xff7fffff, 0x3f000000, 0x3fc00000, 0x40200000, 0x477fe000, 0x477ff000,
-      0x33000000, 0x4effffff, 0x4f000000, 0xcf000000, 0x4f800000, 0x5f000000,
-      0x38800000, 0x387fe000, 0x3f808000, 0x3f818000, 0x40490fdb};
-  static const std::vector<uint64_t> doubles = {0,
-                                                uint64_t(1) << 63,
-                                                0x3ff0000000000000,
-                                                0xbff0000000000000,
-                                                0x7ff0000000000000,
-                                                0xfff0000000000000,
-                                                0x7ff8000000000000,
-                                                1,
-                                                0x0010000000000000,
-                                                0x7fefffffffffffff,
-                                                0x3fe0000000000000,
-                                                0x4004000000000000,
-                                                0x41dfffffffc00000,
-                                                0x41e0000000000000,
-                                                0x43e0000000000000,
-                                                0x47efffffe0000000,
-                                                0x47effffff0000000,
-                                                0x3ff0000010000000,
-                                                0x36a0000000000000};
-  static const std::vector<uint64_t> halves = {
-      0,      0x8000, 0x3c00, 0xbc00, 0x7c00, 0xfc00, 0x7e00, 1,
-      0x03ff, 0x0400, 0x7bff, 0x3800, 0x3555, 0x4000, 0x3c01, 0x1400};
-  static const std::vector<uint64_t> bfloats = {
-      0,      0x8000, 0x3f80, 0xbf80, 0x7f80, 0xff80, 0x7fc0, 1,
-      0x007f, 0x0080, 0x7f7f, 0x3f00, 0x3eaa, 0x4000, 0x3f81, 0x3b00};
   switch (kind) {
   case Inputs64::Integers:
-    return integers;
+    return kIntegers;
   case Inputs64::Small:
-    return small;
+    return kSmall;
   case Inputs64::Floats:
-    return floats;
+    return kFloats;
   case Inputs64::Doubles:
-    return doubles;
+    return kDoubles;
   case Inputs64::Halves:
-    return halves;
+    return kHalves;
   case Inputs64::BFloats:
     break;
   }
-  return bfloats;
+  return kBfloats;
 }
 
 uint64_t pick(Inputs64 kind, std::mt19937_64 &random) {

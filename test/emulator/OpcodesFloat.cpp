@@ -181,6 +181,9 @@ void addSigns(Cases &c) {
                       o.r[0] = i.a(0) ^ 0x80008000;
                       o.r[1] = i.a(1) & 0x7fff7fff;
                     }));
+}
+
+void addProperties(Cases &c) {
   c.push_back(alone(
       "copysign.f32 %r0, %a0, %a1;",
       [](const Inputs &i, Results &o) {
@@ -214,6 +217,7 @@ void addFloatCases(Cases &cases) {
   addApprox(cases);
   addMinMax(cases);
   addSigns(cases);
+  addProperties(cases);
 }
 
 namespace {

@@ -40,6 +40,13 @@ void addSpaces(Cases &c) {
                           ".v2.b32 {%r0, %r1}, [" + at + "];",
                       echo));
   }
+}
+
+void addHints(Cases &c) {
+  auto echo = [](const Inputs &i, Results &o) {
+    o.r[0] = i.a(0);
+    o.r[1] = i.a(1);
+  };
   c.push_back(alone("st.weak.global.L1::no_allocate.b32 [%g], %a0; "
                     "st.global.wt.b32 [%g+4], %a1; fence.sc.cta; "
                     "ld.weak.global.L1::evict_last.L2::128B.b32 %r0, [%g]; "
@@ -126,6 +133,7 @@ void addControl(Cases &c) {
 
 void addMemoryCases(Cases &cases) {
   addSpaces(cases);
+  addHints(cases);
   addWidths(cases);
   addControl(cases);
 }

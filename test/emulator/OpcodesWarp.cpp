@@ -175,6 +175,13 @@ struct Fragments {
   }
 };
 
+u32 halfBits(double v) {
+  auto h = _Float16(float(v));
+  uint16_t bits;
+  std::memcpy(&bits, &h, 2);
+  return bits;
+}
+
 /// Makes small floats of the bits of %t`i`.
 string smallFloats(const string &type, int register_) {
   string t = "%m" + std::to_string(register_), code;
@@ -212,12 +219,6 @@ void addProduct(Cases &c, int k, string d, string type, string inputs) {
                    for (int i = 0; i < k; ++i)
                      total += f.a(warp, row, i) * f.b(warp, i, column);
                    return total;
-                 };
-                 auto halfBits = [](double v) {
-                   auto h = _Float16(float(v));
-                   uint16_t bits;
-                   std::memcpy(&bits, &h, 2);
-                   return u32(bits);
                  };
                  if (half)
                    for (int i = 0; i < 2; ++i)

@@ -79,6 +79,7 @@ private:
     uint64_t address = 0, bytes = 0;
   };
 
+  void shapeThreads();
   void startThreads(Dim index);
   void startFibers();
   bool runWarps();
@@ -107,7 +108,10 @@ private:
   std::string placeOf(int line) const;
   std::string states() const;
 
+  void checkCopies(Thread &thread);
+
   Grid *grid = nullptr;
+  uint64_t shapedFor = 0; ///< id of the grid that the threads are made for
   Dim index;
   std::vector<Thread> threads;
   std::vector<Warp> warps;

@@ -47,7 +47,13 @@ BlockPool &blockPool() {
 
 } // namespace
 
-Grid::Grid(const Launch &launch) : launch(launch), total(launch.grid.total()) {
+static uint64_t nextId() {
+  static std::atomic<uint64_t> last = 0;
+  return ++last;
+}
+
+Grid::Grid(const Launch &launch)
+    : launch(launch), id(nextId()), total(launch.grid.total()) {
   if (launch.seed == 0 || total < 2)
     return;
   Random random(launch.seed);

@@ -18,6 +18,7 @@ public:
   LaunchResult run();
 
   const Launch &launch;
+  const uint64_t id; ///< no other grid has it
 
   /// Keeps the first finding and makes all blocks stop.
   void stop(Finding finding);
