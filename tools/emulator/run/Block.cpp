@@ -218,6 +218,15 @@ void Block::poll(Thread &thread, int line) {
     suspend(thread, Wait::Spin, line);
 }
 
+void Block::checkTime(Thread &thread, int line) {
+  if (grid->stopped()) // the report is another's and stays
+    report(Finding::Deadlock, thread, line, "stopped");
+  if (grid->seconds() > grid->launch.timeLimit)
+    report(Finding::Deadlock, thread, line,
+           "endless loop: the launch takes longer than " +
+               std::to_string(int(grid->launch.timeLimit)) + " s");
+}
+
 bool Block::wakePollers() {
   bool any = false;
   for (Thread &thread : threads)

@@ -52,6 +52,9 @@ public:
   /// A thread that polls memory lets others run now and then.
   void poll(Thread &thread, int line);
 
+  /// Stops a thread that loops when the launch stops or takes too long.
+  void checkTime(Thread &thread, int line);
+
   /// Waits for the lanes of `thread.mask` to come to the same operation, which
   /// is described in `thread`.
   void rendezvous(Thread &thread, int line);

@@ -53,7 +53,7 @@ static uint64_t nextId() {
 }
 
 Grid::Grid(const Launch &launch)
-    : launch(launch), id(nextId()), total(launch.grid.total()) {
+    : launch(launch), id(nextId()), began(now()), total(launch.grid.total()) {
   if (launch.seed == 0 || total < 2)
     return;
   Random random(launch.seed);
@@ -70,6 +70,8 @@ Dim Grid::blockAt(uint64_t number) const {
   return {uint32_t(i % grid.x), uint32_t(i / grid.x % grid.y),
           uint32_t(i / grid.x / grid.y)};
 }
+
+double Grid::seconds() const { return now() - began; }
 
 void Grid::stop(Finding found) {
   std::lock_guard<std::mutex> lock(mutex);
