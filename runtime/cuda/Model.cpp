@@ -123,14 +123,14 @@ void Model::Uploads::addRopes() {
 void Model::Uploads::addRandom(uint64_t seed) {
   for (const WeightSpec &weight : model.manifest().weights)
     for (uint64_t i = 0; i < weight.tensors(); ++i)
-      all.push_back(
-          {model.slot(weight.slot + i), weight.bytes(),
-           [&weight, i, seed](std::byte *to, uint64_t begin, uint64_t end) {
-             uint64_t size = dtypeSize(weight.type);
-             fillRandom(to, weight.type, weight.name(i), weight.shape, seed,
-                        begin / size, end / size);
-             return Status();
-           }});
+      all.push_back({model.slot(weight.slot + i), weight.bytes(),
+                     [&weight, seed, name = weight.name(i)](
+                         std::byte *to, uint64_t begin, uint64_t end) {
+                       uint64_t size = dtypeSize(weight.type);
+                       fillRandom(to, weight.type, name, weight.shape, seed,
+                                  begin / size, end / size);
+                       return Status();
+                     }});
 }
 
 /// Reads elements [begin, end) of a tensor of another type and converts them.

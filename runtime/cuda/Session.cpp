@@ -15,10 +15,6 @@ Session::Session(const Model &model)
     : model(model), context(model.context()),
       usesGraph(context->library().hasGraphs()) {}
 
-Session::~Session() {
-  // Nothing runs between steps; what failed half-way was waited for.
-}
-
 Result<std::unique_ptr<Backend>> Session::create(const Model &model) {
   std::unique_ptr<Session> session(new Session(model));
   Current current(*session->context);
@@ -232,8 +228,9 @@ Status Session::enqueueDecode() {
 /// without one.
 Status Session::capture() {
   const char *doing = "recording the decode step";
+  // Relaxed: other threads may allocate meanwhile, and this one does not.
   CUresult begun = (*context)->cuStreamBeginCapture(
-      stream.get(), CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
+      stream.get(), CU_STREAM_CAPTURE_MODE_RELAXED);
   if (begun == CUDA_ERROR_NOT_SUPPORTED ||
       begun == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED) {
     usesGraph = false;

@@ -33,7 +33,6 @@ public:
   /// `model` must outlive the session.
   static Result<std::unique_ptr<Backend>> create(const Model &model);
 
-  ~Session() override;
   Status step(const Step &step) override;
 
 private:

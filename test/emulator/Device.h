@@ -77,6 +77,7 @@ public:
     launch.seed = seed;
     launch.workers = workers;
     launch.cooperative = cooperative;
+    launch.timeLimit = timeLimit;
     return runLaunch(launch);
   }
 
@@ -95,6 +96,7 @@ public:
   uint64_t seed = 0;
   unsigned workers = 2;
   bool cooperative = false;
+  double timeLimit = 60;
   DeviceMemory memory{uint64_t(1) << 30, true};
   std::unique_ptr<Program> program;
 };

@@ -110,6 +110,17 @@ TEST(Planted, UseAfterFreeIsNamed) {
   EXPECT_THAT(result.finding->details, testing::HasSubstr("which was freed"));
 }
 
+TEST(Planted, EndlessLoopIsNamed) {
+  TestDevice device;
+  device.timeLimit = 0.2;
+  ASSERT_EQ(device.load(kernelPtx(".param .u64 p", "again:\nbra again;\n")),
+            "");
+  LaunchResult result = device.launch("k", {3}, {32}, 0, uint64_t(0));
+  ASSERT_TRUE(result.finding);
+  EXPECT_THAT(result.finding->headline,
+              testing::HasSubstr("PTX line 7: endless loop"));
+}
+
 TEST(Planted, PointerOfTheHostIsOutOfBounds) {
   TestDevice device;
   ASSERT_EQ(device.load(plantedKernels()[0].ptx), "");

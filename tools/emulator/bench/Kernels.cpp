@@ -8,7 +8,7 @@ const char kGemv[] = R"(.version 8.0
 .target sm_80
 .address_size 64
 .visible .entry gemv(.param .u64 w, .param .u64 x, .param .u64 y, .param .u32 n)
-{
+ {
   .reg .b16 %a<2>, %b<2>;
   .reg .b32 %w<4>, %x<4>, %r<4>, %i, %n, %row;
   .reg .b64 %p<4>;
@@ -96,7 +96,7 @@ again:
   st.global.b16 [%p2], %a0;
 done:
   ret;
-}
+ }
 )";
 
 /// Elementwise: no thread waits.
@@ -104,7 +104,7 @@ const char kSwiglu[] = R"(.version 8.0
 .target sm_80
 .address_size 64
 .visible .entry swiglu(.param .u64 a, .param .u64 b, .param .u64 c, .param .u32 n)
-{
+ {
   .reg .b32 %r<4>;
   .reg .b64 %p<4>;
   .reg .f32 %f<8>;
@@ -128,7 +128,7 @@ const char kSwiglu[] = R"(.version 8.0
   mul.rn.f32 %f6, %f5, %f1;
   st.global.f32 [%p2], %f6;
   ret;
-}
+ }
 )";
 
 /// A sum in shared memory: barriers.
@@ -136,7 +136,7 @@ const char kTree[] = R"(.version 8.0
 .target sm_80
 .address_size 64
 .visible .entry tree(.param .u64 in, .param .u64 out, .param .u32 n)
-{
+ {
   .shared .align 4 .b8 sums[1024];
   .reg .b32 %r<6>, %t, %half, %at;
   .reg .b64 %p<3>;
@@ -171,7 +171,7 @@ skip:
   st.global.u32 [%p1], %r5;
 done:
   ret;
-}
+ }
 )";
 
 /// Tensor cores from copies that are waited for at once.
@@ -179,7 +179,7 @@ const char kMma[] = R"(.version 8.0
 .target sm_80
 .address_size 64
 .visible .entry mma(.param .u64 in, .param .u64 out, .param .u32 n)
-{
+ {
   .shared .align 16 .b8 tile[16384];
   .reg .b32 %r<8>, %a<4>, %b<4>, %t, %at, %i, %n;
   .reg .b64 %p<3>;
@@ -215,7 +215,7 @@ again:
   mad.wide.u32 %p1, %r1, 16, %p1;
   st.global.v4.f32 [%p1], {%c0, %c1, %c2, %c3};
   ret;
-}
+ }
 )";
 
 } // namespace

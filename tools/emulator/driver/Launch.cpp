@@ -70,6 +70,7 @@ Launch launchOf(Driver &driver, const KernelWork &work) {
   launch.seed = driver.settings.seed;
   launch.cooperative = work.cooperative;
   launch.workers = driver.settings.threads;
+  launch.timeLimit = driver.settings.timeLimit;
   return launch;
 }
 

@@ -11,12 +11,12 @@ namespace cria::emulator {
 namespace {
 
 constexpr const char *kVariables[] = {
-    "CRIA_EMULATOR_DEVICE",  "CRIA_EMULATOR_MEMORY",
-    "CRIA_EMULATOR_CHECKS",  "CRIA_EMULATOR_SEED",
-    "CRIA_EMULATOR_THREADS", "CRIA_EMULATOR_OPTIMIZATION",
-    "CRIA_EMULATOR_COUNT",   "CRIA_EMULATOR_REPORT",
-    "CRIA_EMULATOR_FAULTS",  "CRIA_EMULATOR_DRIVER_VERSION",
-    "CUDA_VISIBLE_DEVICES"};
+    "CRIA_EMULATOR_DEVICE",         "CRIA_EMULATOR_MEMORY",
+    "CRIA_EMULATOR_CHECKS",         "CRIA_EMULATOR_SEED",
+    "CRIA_EMULATOR_THREADS",        "CRIA_EMULATOR_OPTIMIZATION",
+    "CRIA_EMULATOR_TIME_LIMIT",     "CRIA_EMULATOR_COUNT",
+    "CRIA_EMULATOR_REPORT",         "CRIA_EMULATOR_FAULTS",
+    "CRIA_EMULATOR_DRIVER_VERSION", "CUDA_VISIBLE_DEVICES"};
 
 llvm::StringRef variable(const char *name) {
   const char *value = std::getenv(name);
@@ -136,6 +136,7 @@ Settings readSettings() {
   readNumber("CRIA_EMULATOR_SEED", settings.seed, 0, UINT64_MAX);
   readNumber("CRIA_EMULATOR_THREADS", settings.threads, 1, 1024);
   readNumber("CRIA_EMULATOR_OPTIMIZATION", settings.optimization, 0, 2);
+  readNumber("CRIA_EMULATOR_TIME_LIMIT", settings.timeLimit, 1, 1000000);
   readNumber("CRIA_EMULATOR_COUNT", settings.counts, 0, 1);
   readNumber("CRIA_EMULATOR_DRIVER_VERSION", settings.driverVersion, 5000,
              13000);

@@ -28,8 +28,9 @@ struct Settings {
   uint64_t seed = 0;
   unsigned threads = 1;
   unsigned optimization = 1;
-  bool counts = false; ///< count instructions and print them
-  std::string report;  ///< file that findings are added to
+  unsigned timeLimit = 600; ///< of a launch, in seconds
+  bool counts = false;      ///< count instructions and print them
+  std::string report;       ///< file that findings are added to
   std::vector<Fault> faults;
 
   /// The newest PTX version that this driver reads, 80 for 8.0.

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 #include <sys/mman.h>
 
 namespace cria::emulator {
@@ -38,6 +39,9 @@ bool Block::inShared(uint64_t address) const {
 void Block::start(Grid &newGrid, Dim newIndex, uint64_t seed) {
   grid = &newGrid;
   index = newIndex;
+  if (shapedFor != grid->id)
+    shapeThreads();
+  shapedFor = grid->id;
   randomNumbers = Random(seed);
   const Launch &launch = grid->launch;
   sharedEnd = kSharedBase + launch.staticShared + launch.dynamicShared;
@@ -53,21 +57,19 @@ void Block::start(Grid &newGrid, Dim newIndex, uint64_t seed) {
     startFibers();
 }
 
-void Block::startThreads(Dim at) {
+/// What is the same for all blocks of a launch.
+void Block::shapeThreads() {
   const Launch &launch = grid->launch;
   const Dim &size = launch.block;
   uint32_t count = uint32_t(size.total());
-  live = count;
   threads.resize(count);
   warps.assign((count + 31) / 32, Warp());
-  reversed = launch.seed && (randomNumbers.next() & 1);
   for (uint32_t i = 0; i < count; ++i) {
     Thread &thread = threads[i];
     const uint32_t tid[3] = {i % size.x, i / size.x % size.y,
                              i / size.x / size.y};
     std::copy_n(tid, 3, thread.tid);
     std::copy_n(&size.x, 3, thread.ntid);
-    std::copy_n(&at.x, 3, thread.ctaid);
     std::copy_n(&launch.grid.x, 3, thread.nctaid);
     thread.index = i;
     thread.lane = i % 32;
@@ -75,19 +77,34 @@ void Block::startThreads(Dim at) {
     thread.warpCount = uint32_t(warps.size());
     thread.dynamicShared = launch.dynamicShared;
     thread.shared = arena;
-    thread.instructions = 0;
     thread.block = this;
     thread.warp = &warps[i / 32];
+  }
+  for (uint32_t i = 0; i < warps.size(); ++i) {
+    uint32_t lanes = std::min(32u, count - i * 32);
+    warps[i].lanes = &threads[i * 32];
+    warps[i].full = lanes == 32 ? ~0u : (1u << lanes) - 1;
+  }
+  warpOrder.resize(warps.size());
+  std::iota(warpOrder.begin(), warpOrder.end(), 0u);
+}
+
+void Block::startThreads(Dim at) {
+  live = uint32_t(threads.size());
+  reversed = grid->launch.seed && (randomNumbers.next() & 1);
+  for (Thread &thread : threads) {
+    std::copy_n(&at.x, 3, thread.ctaid);
+    thread.instructions = 0;
     thread.wait = Wait::None;
     thread.line = 0;
     thread.acquired = shadow.now();
     thread.open.clear();
     thread.groups.clear();
   }
-  for (uint32_t i = 0; i < warps.size(); ++i) {
-    uint32_t lanes = std::min(32u, count - i * 32);
-    warps[i].lanes = &threads[i * 32];
-    warps[i].full = warps[i].ready = lanes == 32 ? ~0u : (1u << lanes) - 1;
+  for (Warp &warp : warps) {
+    warp.ready = warp.full;
+    warp.waiting = warp.exited = 0;
+    ++warp.syncs;
   }
 }
 
@@ -99,9 +116,6 @@ void Block::startFibers() {
                        ""});
   for (size_t i = 0; i < threads.size(); ++i)
     threads[i].stackPointer = newFiber(stacks.top(i), threadEntry, &threads[i]);
-  warpOrder.resize(warps.size());
-  for (uint32_t i = 0; i < warpOrder.size(); ++i)
-    warpOrder[i] = i;
 }
 
 void Block::threadEntry(void *argument) {
@@ -118,8 +132,9 @@ void Block::aloneEntry(void *argument) {
   for (size_t i = 0; i < count; ++i) {
     block.current = &block.threads[block.reversed ? count - 1 - i : i];
     launch.code(block.current, launch.parameters.data());
-    block.endThread(*block.current);
+    block.checkCopies(*block.current);
   }
+  block.live = 0;
   emulatorSwitch(&block.current->stackPointer, block.schedulerStack);
 }
 
@@ -203,6 +218,15 @@ void Block::poll(Thread &thread, int line) {
     suspend(thread, Wait::Spin, line);
 }
 
+void Block::checkTime(Thread &thread, int line) {
+  if (grid->stopped()) // the report is another's and stays
+    report(Finding::Deadlock, thread, line, "stopped");
+  if (grid->seconds() > grid->launch.timeLimit)
+    report(Finding::Deadlock, thread, line,
+           "endless loop: the launch takes longer than " +
+               std::to_string(int(grid->launch.timeLimit)) + " s");
+}
+
 bool Block::wakePollers() {
   bool any = false;
   for (Thread &thread : threads)
@@ -237,6 +261,12 @@ void Block::wakeActiveMasks() {
   }
 }
 
+void Block::checkCopies(Thread &thread) {
+  if (grid->launch.checks.sync && !thread.open.empty())
+    report(Finding::Misuse, thread, thread.open.front().line,
+           "thread ends with a cp.async that belongs to no group");
+}
+
 void Block::endThread(Thread &thread) {
   Warp &warp = *thread.warp;
   thread.wait = Wait::Exited;
@@ -244,11 +274,7 @@ void Block::endThread(Thread &thread) {
   warp.ready &= ~(1u << thread.lane);
   --live;
   ++progress;
-  if (grid->launch.checks.sync && !thread.open.empty())
-    report(Finding::Misuse, thread, thread.open.front().line,
-           "thread ends with a cp.async that belongs to no group");
-  if (!grid->launch.blocks)
-    return;
+  checkCopies(thread);
   tryAllOperations(warp);
   for (uint32_t id = 0; id < 16; ++id)
     if (barriers[id].arrived)

@@ -52,6 +52,9 @@ public:
   /// A thread that polls memory lets others run now and then.
   void poll(Thread &thread, int line);
 
+  /// Stops a thread that loops when the launch stops or takes too long.
+  void checkTime(Thread &thread, int line);
+
   /// Waits for the lanes of `thread.mask` to come to the same operation, which
   /// is described in `thread`.
   void rendezvous(Thread &thread, int line);
@@ -79,6 +82,7 @@ private:
     uint64_t address = 0, bytes = 0;
   };
 
+  void shapeThreads();
   void startThreads(Dim index);
   void startFibers();
   bool runWarps();
@@ -107,7 +111,10 @@ private:
   std::string placeOf(int line) const;
   std::string states() const;
 
+  void checkCopies(Thread &thread);
+
   Grid *grid = nullptr;
+  uint64_t shapedFor = 0; ///< id of the grid that the threads are made for
   Dim index;
   std::vector<Thread> threads;
   std::vector<Warp> warps;

@@ -102,6 +102,10 @@ void emulatorSpin(Thread *thread, int line) {
   thread->block->poll(*thread, line);
 }
 
+void emulatorRounds(Thread *thread, int line) {
+  thread->block->checkTime(*thread, line);
+}
+
 uint64_t emulatorShuffle(Thread *thread, uint32_t mode, uint32_t value,
                          uint32_t by, uint32_t clamp, uint32_t mask, int line) {
   thread->in[0] = value;
@@ -214,6 +218,7 @@ std::vector<RuntimeEntry> runtimeEntries() {
   { #name, reinterpret_cast < void *>(static_cast <float (*)(float)>(name)) }
   return {ENTRY(emulatorCheck),
           ENTRY(emulatorSpin),
+          ENTRY(emulatorRounds),
           ENTRY(emulatorShuffle),
           ENTRY(emulatorVote),
           ENTRY(emulatorMatch),

@@ -47,7 +47,13 @@ BlockPool &blockPool() {
 
 } // namespace
 
-Grid::Grid(const Launch &launch) : launch(launch), total(launch.grid.total()) {
+static uint64_t nextId() {
+  static std::atomic<uint64_t> last = 0;
+  return ++last;
+}
+
+Grid::Grid(const Launch &launch)
+    : launch(launch), id(nextId()), began(now()), total(launch.grid.total()) {
   if (launch.seed == 0 || total < 2)
     return;
   Random random(launch.seed);
@@ -64,6 +70,8 @@ Dim Grid::blockAt(uint64_t number) const {
   return {uint32_t(i % grid.x), uint32_t(i / grid.x % grid.y),
           uint32_t(i / grid.x / grid.y)};
 }
+
+double Grid::seconds() const { return now() - began; }
 
 void Grid::stop(Finding found) {
   std::lock_guard<std::mutex> lock(mutex);

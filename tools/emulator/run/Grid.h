@@ -18,9 +18,12 @@ public:
   LaunchResult run();
 
   const Launch &launch;
+  const uint64_t id; ///< no other grid has it
 
   /// Keeps the first finding and makes all blocks stop.
   void stop(Finding finding);
+  /// Since the launch began.
+  double seconds() const;
   bool stopped() const { return isStopped.load(std::memory_order_relaxed); }
 
 private:
@@ -38,6 +41,7 @@ private:
   void checkProgress(Worker &worker);
   Dim blockAt(uint64_t number) const;
 
+  double began;
   uint64_t total;
   uint64_t multiplier = 1, offset = 0; ///< order of the blocks
   std::atomic<uint64_t> next = 0;      ///< blocks that were started

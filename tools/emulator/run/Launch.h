@@ -65,6 +65,7 @@ struct Launch {
   uint64_t seed = 0; ///< 0: blocks, warps and lanes in order, copies late
   bool cooperative = false; ///< all blocks run at once
   unsigned workers = 1;     ///< cores to use
+  double timeLimit = 600;   ///< in seconds, for loops of checked kernels
 };
 
 struct LaunchResult {

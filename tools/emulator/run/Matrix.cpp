@@ -18,19 +18,46 @@ uint64_t rowAddress(const Warp &warp, unsigned matrix, unsigned row) {
   return warp.lanes[matrix * 8 + row].in[0];
 }
 
-float bfloatOf(uint32_t bits) {
-  bits <<= 16;
-  float value;
-  std::memcpy(&value, &bits, 4);
-  return value;
-}
+/// An element type of A and B: `kEach` of them in a word.
+/// @{
+struct BFloatElement {
+  using Sum = float;
+  static constexpr unsigned kEach = 2;
+  static float get(uint32_t word, unsigned i) {
+    uint32_t bits = i ? word & 0xffff0000 : word << 16;
+    float value;
+    std::memcpy(&value, &bits, 4);
+    return value;
+  }
+};
 
-float halfOf(uint32_t bits) {
-  auto low = uint16_t(bits);
-  _Float16 value;
-  std::memcpy(&value, &low, 2);
-  return float(value);
-}
+struct HalfElement {
+  using Sum = float;
+  static constexpr unsigned kEach = 2;
+  static float get(uint32_t word, unsigned i) {
+    auto low = uint16_t(word >> (16 * i));
+    _Float16 value;
+    std::memcpy(&value, &low, 2);
+    return float(value);
+  }
+};
+
+struct Signed8Element {
+  using Sum = int32_t;
+  static constexpr unsigned kEach = 4;
+  static int32_t get(uint32_t word, unsigned i) {
+    return int8_t(word >> (8 * i));
+  }
+};
+
+struct Unsigned8Element {
+  using Sum = int32_t;
+  static constexpr unsigned kEach = 4;
+  static int32_t get(uint32_t word, unsigned i) {
+    return uint8_t(word >> (8 * i));
+  }
+};
+/// @}
 
 uint32_t bitsOfHalf(float value) {
   auto half = _Float16(value);
@@ -39,60 +66,60 @@ uint32_t bitsOfHalf(float value) {
   return bits;
 }
 
-float floatElement(MmaConfig::Element type, uint32_t word, unsigned i) {
-  uint32_t bits = word >> (16 * i) & 0xffff;
-  return type == MmaConfig::BFloat16 ? bfloatOf(bits) : halfOf(bits);
-}
-
-int32_t integerElement(MmaConfig::Element type, uint32_t word, unsigned i) {
-  uint32_t bits = word >> (8 * i) & 0xff;
-  return type == MmaConfig::Signed8 ? int8_t(bits) : int32_t(bits);
-}
-
 /// A (16 x k), B (k x 8) and C (16 x 8) of one mma.sync.
-template <typename T> struct Product {
-  T a[16][32], b[32][8], c[16][8];
+template <typename T> struct Product { T a[16][32], b[32][8], c[16][8]; };
 
-  void run(unsigned k) {
-    for (unsigned row = 0; row < 16; ++row)
-      for (unsigned i = 0; i < k; ++i)
-        for (unsigned column = 0; column < 8; ++column)
-          c[row][column] += a[row][i] * b[i][column];
-  }
-};
+#define FOR_EACH_CPU                                                           \
+  __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
 
-template <typename T, typename Element>
-void gather(Product<T> &product, const Warp &warp, MmaConfig config,
-            Element element) {
-  unsigned each = config.elementsPerWord();
-  for (unsigned lane = 0; lane < 32; ++lane) {
-    const uint32_t *words = warp.lanes[lane].inWords;
-    unsigned group = lane / 4, member = lane % 4;
-    for (unsigned w = 0; w < config.wordsA(); ++w)
-      for (unsigned i = 0; i < each; ++i)
-        product.a[group + 8 * (w & 1)][w / 2 * 4 * each + member * each + i] =
-            element(config.a, words[w], i);
-    words += config.wordsA();
-    for (unsigned w = 0; w < config.wordsB(); ++w)
-      for (unsigned i = 0; i < each; ++i)
-        product.b[w * 4 * each + member * each + i][group] =
-            element(config.b, words[w], i);
-  }
+FOR_EACH_CPU void multiply(Product<float> &p, unsigned k) {
+  for (unsigned row = 0; row < 16; ++row)
+    for (unsigned i = 0; i < k; ++i)
+      for (unsigned column = 0; column < 8; ++column)
+        p.c[row][column] += p.a[row][i] * p.b[i][column];
 }
 
-const uint32_t *accumulator(const Thread &thread, MmaConfig config) {
-  return thread.inWords + config.wordsA() + config.wordsB();
+FOR_EACH_CPU void multiply(Product<int32_t> &p, unsigned k) {
+  for (unsigned row = 0; row < 16; ++row)
+    for (unsigned i = 0; i < k; ++i)
+      for (unsigned column = 0; column < 8; ++column)
+        p.c[row][column] += p.a[row][i] * p.b[i][column];
+}
+
+template <typename Element, typename T>
+void gatherA(Product<T> &product, const Warp &warp, unsigned words) {
+  constexpr unsigned each = Element::kEach;
+  for (unsigned lane = 0; lane < 32; ++lane)
+    for (unsigned w = 0; w < words; ++w) {
+      T *to =
+          &product
+               .a[lane / 4 + 8 * (w & 1)][w / 2 * 4 * each + lane % 4 * each];
+      for (unsigned i = 0; i < each; ++i)
+        to[i] = Element::get(warp.lanes[lane].inWords[w], i);
+    }
+}
+
+template <typename Element, typename T>
+void gatherB(Product<T> &product, const Warp &warp, unsigned from,
+             unsigned words) {
+  constexpr unsigned each = Element::kEach;
+  for (unsigned lane = 0; lane < 32; ++lane)
+    for (unsigned w = 0; w < words; ++w)
+      for (unsigned i = 0; i < each; ++i)
+        product.b[w * 4 * each + lane % 4 * each + i][lane / 4] =
+            Element::get(warp.lanes[lane].inWords[from + w], i);
 }
 
 /// C in words of one element, or in halves of words.
 template <typename T>
 void gatherC(Product<T> &p, const Warp &warp, MmaConfig config) {
   for (unsigned lane = 0; lane < 32; ++lane) {
-    const uint32_t *words = accumulator(warp.lanes[lane], config);
+    const uint32_t *words =
+        warp.lanes[lane].inWords + config.wordsA() + config.wordsB();
     for (unsigned i = 0; i < 4; ++i) {
       T &to = p.c[lane / 4 + 8 * (i / 2)][lane % 4 * 2 + i % 2];
       if (config.halfResult)
-        to = T(halfOf(words[i / 2] >> (16 * (i % 2))));
+        to = T(HalfElement::get(words[i / 2], i % 2));
       else
         std::memcpy(&to, &words[i], 4);
     }
@@ -115,12 +142,12 @@ void scatterC(const Product<T> &p, Warp &warp, MmaConfig config) {
   }
 }
 
-template <typename T, typename Element>
-void multiply(Warp &warp, MmaConfig config, Element element) {
-  Product<T> product;
-  gather(product, warp, config, element);
+template <typename A, typename B> void run(Warp &warp, MmaConfig config) {
+  Product<typename A::Sum> product;
+  gatherA<A>(product, warp, config.wordsA());
+  gatherB<B>(product, warp, config.wordsA(), config.wordsB());
   gatherC(product, warp, config);
-  product.run(config.k);
+  multiply(product, config.k);
   scatterC(product, warp, config);
 }
 
@@ -170,10 +197,18 @@ void storeMatrices(Block &block, Warp &warp, int line) {
 
 void multiplyMatrices(Warp &warp) {
   auto config = MmaConfig::unpacked(warp.lanes[0].config);
-  if (config.isInteger())
-    multiply<int32_t>(warp, config, integerElement);
+  bool signedA = config.a == MmaConfig::Signed8;
+  bool signedB = config.b == MmaConfig::Signed8;
+  if (config.a == MmaConfig::BFloat16)
+    run<BFloatElement, BFloatElement>(warp, config);
+  else if (config.a == MmaConfig::Half)
+    run<HalfElement, HalfElement>(warp, config);
+  else if (signedA)
+    signedB ? run<Signed8Element, Signed8Element>(warp, config)
+            : run<Signed8Element, Unsigned8Element>(warp, config);
   else
-    multiply<float>(warp, config, floatElement);
+    signedB ? run<Unsigned8Element, Signed8Element>(warp, config)
+            : run<Unsigned8Element, Unsigned8Element>(warp, config);
 }
 
 } // namespace cria::emulator

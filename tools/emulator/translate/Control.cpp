@@ -8,6 +8,8 @@ using llvm::Value;
 
 void emitBranch(Emitter &e) {
   e.has("uni");
+  if (e.isBackward(e.operand(0).name))
+    e.countRound();
   e.branch(e.label(e.operand(0).name));
 }
 

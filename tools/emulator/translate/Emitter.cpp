@@ -67,8 +67,11 @@ void Emitter::body() {
 
 void Emitter::emit(const Instruction &next) {
   instruction = &next;
-  for (int label : next.labels)
-    branch(labels[label]), builder.SetInsertPoint(labels[label]);
+  for (int label : next.labels) {
+    branch(labels[label]);
+    builder.SetInsertPoint(labels[label]);
+    passed.insert(labels[label]);
+  }
   if (builder.GetInsertBlock()->getTerminator())
     builder.SetInsertPoint(newBlock());
   ++pendingCount;
@@ -181,6 +184,32 @@ void Emitter::branch(llvm::BasicBlock *to) {
     return;
   flushCount();
   builder.CreateBr(to);
+}
+
+bool Emitter::isBackward(llvm::StringRef name) {
+  return passed.count(label(name)) != 0;
+}
+
+void Emitter::countRound() {
+  constexpr uint32_t kRounds = 1 << 20;
+  if (!kernel.checks)
+    return;
+  llvm::Type *type = builder.getInt32Ty();
+  if (!roundSlot) {
+    roundSlot = slot(type, 4);
+    llvm::IRBuilder<>(entry).CreateStore(builder.getInt32(kRounds), roundSlot);
+  }
+  llvm::BasicBlock *ask = newBlock(), *go = newBlock();
+  llvm::Value *left = builder.CreateSub(builder.CreateLoad(type, roundSlot),
+                                        builder.getInt32(1));
+  builder.CreateStore(left, roundSlot);
+  builder.CreateCondBr(builder.CreateICmpEQ(left, builder.getInt32(0)), ask,
+                       go);
+  builder.SetInsertPoint(ask);
+  builder.CreateStore(builder.getInt32(kRounds), roundSlot);
+  call("emulatorRounds", builder.getVoidTy(), {line()});
+  builder.CreateBr(go);
+  builder.SetInsertPoint(go);
 }
 
 void Emitter::finish() {

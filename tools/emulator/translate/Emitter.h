@@ -134,6 +134,10 @@ public:
   llvm::BasicBlock *label(llvm::StringRef name);
   const std::vector<std::string> *branchTargets(llvm::StringRef name);
   void branch(llvm::BasicBlock *target);
+  /// Whether the label stands before the instruction: a loop.
+  bool isBackward(llvm::StringRef name);
+  /// Once in many rounds of a loop, asks whether the launch should go on.
+  void countRound();
   void finish(); ///< ret
   llvm::BasicBlock *newBlock(const char *name = "");
   void flushCount();
@@ -180,9 +184,10 @@ private:
   std::optional<Error> error;
   llvm::BasicBlock *entry = nullptr;
   std::vector<llvm::BasicBlock *> labels;
+  std::set<llvm::BasicBlock *> passed; ///< labels that have been reached
   std::map<std::pair<int, std::string>, Register> registers;
   llvm::StringMap<llvm::Value *> locals; ///< pointers to .local, .param
-  llvm::AllocaInst *carrySlot = nullptr;
+  llvm::AllocaInst *carrySlot = nullptr, *roundSlot = nullptr;
   uint64_t pendingCount = 0;
 };
 

@@ -1,0 +1,68 @@
+// What the emulator does not know is an error with line and text.
+#include "test/emulator/Device.h"
+
+namespace cria::emulator {
+namespace {
+
+/// The error of a kernel with `line` as its sixth line.
+std::string errorOf(const std::string &line, unsigned capability = 80) {
+  TestDevice device(capability);
+  return device.load(
+      kernelPtx(".param .u64 p", ".reg .b32 %r<4>; .reg .b64 %d<4>; .reg .f32 "
+                                 "%f<4>; .reg .pred %q<2>;\n" +
+                                     line + "\nret;\n"));
+}
+
+TEST(Errors, NameWhatIsUnknown) {
+  EXPECT_EQ(errorOf("frob.b32 %r0, %r1;"),
+            "line 7: unknown instruction: frob.b32");
+  EXPECT_EQ(errorOf("ld.global.frob.b32 %r0, [%d0];"),
+            "line 7: unknown modifier '.frob' of 'ld': ld.global.frob.b32");
+  EXPECT_EQ(errorOf("add.wide.s32 %r0, %r1, %r2;"),
+            "line 7: unknown modifier '.wide' of 'add': add.wide.s32");
+  EXPECT_EQ(errorOf("add.sat.cc.s32 %r0, %r1, %r2;"),
+            "line 7: no form of 'add' has these modifiers: add.sat.cc.s32");
+  EXPECT_EQ(errorOf("add %r0, %r1, %r2;"),
+            "line 7: no form of 'add' has these modifiers: add");
+  EXPECT_EQ(errorOf("add.s32 %r0, %r1;"),
+            "line 7: expected other operands: add.s32");
+  EXPECT_EQ(errorOf("mov.b32 %r0, %frob;"),
+            "line 7: unknown register '%frob': mov.b32");
+  EXPECT_EQ(errorOf("mov.b32 %r9, %r0;"),
+            "line 7: unknown register '%r9': mov.b32");
+  EXPECT_EQ(errorOf("bra nowhere;"), "line 7: unknown label 'nowhere': bra");
+  EXPECT_EQ(errorOf("call nobody;"),
+            "line 7: call of unknown function 'nobody': call");
+  EXPECT_EQ(errorOf("ld.global.v2.b32 {%r0, %r1, %r2}, [%d0];"),
+            "line 7: expected 2 values: ld.global.v2.b32");
+  EXPECT_EQ(errorOf("griddepcontrol.wait;"),
+            "line 7: needs sm_90, the device is sm_80: griddepcontrol.wait");
+  EXPECT_EQ(errorOf("griddepcontrol.wait;", 90), "");
+  EXPECT_EQ(errorOf("mov.b32 %r0, 0f12;"), "line 7: bad number '0f12'");
+  EXPECT_EQ(errorOf(".frob %r0;"), "line 7: unknown directive '.frob'");
+}
+
+TEST(Errors, NameTargetsAndVersions) {
+  TestDevice device;
+  auto load = [&](const std::string &head) {
+    return device.load(head + "\n.address_size 64\n");
+  };
+  EXPECT_EQ(load(".version 8.0\n.target sm_90"),
+            "line 1: the target sm_90 does not run on sm_80");
+  EXPECT_EQ(load(".version 8.0\n.target sm_75"), "");
+  EXPECT_EQ(load(".version 8.0\n.target sm_80, debug"), "");
+  EXPECT_EQ(load(".version 9.1\n.target sm_80"),
+            "line 1: unsupported .version 9.1");
+  EXPECT_EQ(load(".target sm_80"), "line 1: expected .version");
+}
+
+TEST(Errors, FunctionsMayNotCallThemselves) {
+  TestDevice device;
+  EXPECT_EQ(device.load(".version 8.0\n.target sm_80\n"
+                        ".func f()\n{\ncall f;\nret;\n}\n"
+                        ".entry k()\n{\ncall f;\nret;\n}\n"),
+            "line 3: 'f' calls itself, which is not emulated");
+}
+
+} // namespace
+} // namespace cria::emulator
