@@ -69,4 +69,17 @@ typedef void (*CriaEntry)(const int32_t *ids, int64_t tokens, int64_t position,
                           void *const *caches, void *arena,
                           const void *const *slots, const CriaHost *host);
 
+/* Code for CUDA: the manifest's "cuda" lists its images, exported data symbols
+ * (PTX ends with a NUL), and for each entry the kernels to launch. All
+ * parameters of a kernel are device addresses. A step's ids follow in memory of
+ * their own, and its logits are as those of a CriaEntry. */
+
+/* What a kernel reads of the step, in device memory, 64-byte aligned. */
+typedef struct CriaStepState {
+  int32_t position;    /* of the first token */
+  int32_t tokens;      /* of this call */
+  int32_t first_logit; /* logits are wanted of this token and later */
+  int32_t zero;
+} CriaStepState;
+
 #endif

@@ -50,6 +50,8 @@ const char *cria_status_name(cria_status status) {
     return "CANCELLED";
   case CRIA_INVALID_ARGUMENT:
     return "INVALID_ARGUMENT";
+  case CRIA_DEADLINE_EXCEEDED:
+    return "DEADLINE_EXCEEDED";
   case CRIA_NOT_FOUND:
     return "NOT_FOUND";
   case CRIA_PERMISSION_DENIED:
@@ -120,7 +122,7 @@ cria_status cria_artifact_get_info(const cria_artifact *artifact,
     info->chunk = manifest.chunk;
     info->weight_bytes = manifest.weightBytes();
     info->cache_bytes = manifest.cacheBytes();
-    info->arena_bytes = manifest.arenaBytes;
+    info->arena_bytes = manifest.scratchBytes();
     info->file_bytes = artifact->object->fileBytes();
     return status;
   });
@@ -156,6 +158,7 @@ static Status giveModel(const Result<std::shared_ptr<const Model>> &model,
   given->object = *model;
   for (const std::string &line : (*model)->warnings())
     given->warnings += line + "\n";
+  given->device = (*model)->device();
   *handle = given.release();
   return Status();
 }
@@ -185,6 +188,34 @@ cria_status cria_model_random(const cria_artifact *artifact, uint64_t seed,
   });
 }
 
+cria_status cria_model_load(const cria_artifact *artifact,
+                            const cria_model_options *options,
+                            cria_model **model, cria_error *error) {
+  return guarded(error, [&] {
+    Status status =
+        first({notNull(artifact, "artifact"), notNull(options, "options"),
+               notNull(model, "model")});
+    if (status.ok())
+      status = hasSize(options->size, sizeof(*options), "options");
+    if (!status.ok())
+      return status;
+    *model = nullptr;
+    if (options->device < CRIA_DEVICE_AUTO ||
+        options->device > CRIA_DEVICE_EMULATED)
+      return Status(CRIA_INVALID_ARGUMENT, "device is " +
+                                               std::to_string(options->device) +
+                                               ", no cria_device");
+    WeightSource source;
+    source.seed = options->seed;
+    if (options->weights)
+      source.checkpoint = options->weights;
+    DeviceOptions device;
+    device.kind = static_cast<DeviceKind>(options->device);
+    device.cache = options->no_cache == 0;
+    return giveModel(Model::load(artifact->object, source, device), model);
+  });
+}
+
 void cria_model_free(cria_model **model) { freeHandle(model); }
 
 cria_status cria_model_warnings(const cria_model *model, const char **text,
@@ -193,6 +224,16 @@ cria_status cria_model_warnings(const cria_model *model, const char **text,
     Status status = first({notNull(model, "model"), notNull(text, "text")});
     if (status.ok())
       *text = model->warnings.c_str();
+    return status;
+  });
+}
+
+cria_status cria_model_device(const cria_model *model, const char **text,
+                              cria_error *error) {
+  return guarded(error, [&] {
+    Status status = first({notNull(model, "model"), notNull(text, "text")});
+    if (status.ok())
+      *text = model->device.c_str();
     return status;
   });
 }

@@ -20,6 +20,7 @@ struct cria_artifact {
 struct cria_model {
   std::shared_ptr<const cria::Model> object;
   std::string warnings;
+  std::string device;
 };
 
 struct cria_session {

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstring>
 #include <dlfcn.h>
+#include <link.h>
 
 namespace cria {
 
@@ -48,17 +49,32 @@ static Result<CriaFooter> checkImage(const std::string &image,
   return footer;
 }
 
-/// "INCOMPATIBLE" unless the artifact is for this machine.
+/// INCOMPATIBLE unless the object is for this machine and has code for devices
+/// that this runtime knows.
 static Status checkTarget(const Manifest &manifest, const std::string &path) {
   auto incompatible = [&](const std::string &what) {
     return Status(CRIA_INCOMPATIBLE, path + ": " + what);
   };
-  if (manifest.kind != "cpu")
+  std::string kind = manifest.hasCpu() ? "cpu" : "";
+  if (manifest.cuda)
+    kind += kind.empty() ? "cuda" : ",cuda";
+  if (manifest.kind != kind)
     return incompatible("compiled for target " + quote(manifest.kind) +
-                        ", this runtime runs 'cpu'");
+                        ", this runtime finds code for " + quote(kind));
   if (manifest.arch != hostArch() || manifest.os != "linux")
     return incompatible("compiled for " + manifest.arch + " " + manifest.os +
                         ", this machine is " + hostArch() + " linux");
+  return Status();
+}
+
+/// INCOMPATIBLE unless this CPU can run the code for CPUs.
+static Status checkCpu(const Manifest &manifest, const std::string &path) {
+  auto incompatible = [&](const std::string &what) {
+    return Status(CRIA_INCOMPATIBLE, path + ": " + what);
+  };
+  if (!manifest.hasCpu())
+    return incompatible("has no code for the CPU, it is compiled for " +
+                        quote(manifest.kind));
   std::string names;
   for (const std::string &feature : missingCpuFeatures(manifest.features))
     names += (names.empty() ? "" : ", ") + feature;
@@ -95,11 +111,15 @@ Artifact::open(const std::string &path) {
   Result<std::shared_ptr<const Artifact>> checked = inspect(path);
   if (!checked.ok())
     return checked;
-  Status status = checkTarget((*checked)->contents, path);
+  // Nobody else has seen it yet.
+  Artifact &artifact = const_cast<Artifact &>(**checked);
+  Status status = checkTarget(artifact.contents, path);
+  artifact.cpu = checkCpu(artifact.contents, path);
+  if (status.ok() && !artifact.contents.cuda)
+    status = artifact.cpu;
   if (!status.ok())
     return status;
-  // Nobody else has seen it yet.
-  status = const_cast<Artifact &>(**checked).load();
+  status = artifact.load();
   if (!status.ok())
     return status;
   return checked;
@@ -112,6 +132,15 @@ Status Artifact::load() {
   if (!library)
     return Status(CRIA_INVALID_ARGUMENT,
                   file + ": cannot be loaded: " + dlerror());
+  Status status = contents.hasCpu() ? findEntries() : Status();
+  if (contents.cuda)
+    for (const cuda::Image &wanted : contents.cuda->images)
+      if (status.ok())
+        status = image(wanted).status();
+  return status;
+}
+
+Status Artifact::findEntries() {
   prefillEntry =
       reinterpret_cast<CriaEntry>(dlsym(library, contents.prefill.c_str()));
   decodeEntry =
@@ -121,6 +150,26 @@ Status Artifact::load() {
       return Status(CRIA_INVALID_ARGUMENT,
                     file + ": entry " + quote(symbol) + " is not in the code");
   return Status();
+}
+
+Result<std::string_view> Artifact::image(const cuda::Image &image) const {
+  auto fail = [&](const std::string &what) {
+    return Status(CRIA_INVALID_ARGUMENT,
+                  file + ": image " + quote(image.symbol) + " " + what);
+  };
+  auto *data = static_cast<const char *>(
+      library ? dlsym(library, image.symbol.c_str()) : nullptr);
+  Dl_info info;
+  void *entry = nullptr; // of the symbol table
+  if (!data || !dladdr1(data, &info, &entry, RTLD_DL_SYMENT) || !entry)
+    return fail("is not in the code");
+  std::string_view whole(data, static_cast<const ElfW(Sym) *>(entry)->st_size);
+  if (!image.isPtx)
+    return whole;
+  size_t end = whole.find('\0');
+  if (end == std::string_view::npos)
+    return fail("has no NUL at its end");
+  return whole.substr(0, end);
 }
 
 Artifact::~Artifact() {

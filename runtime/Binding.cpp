@@ -127,7 +127,7 @@ std::string bindingReport(const Binding &binding, const Manifest &manifest,
   text += "weights: " + mebibytes(binding.mappedBytes) + " in place, " +
           mebibytes(binding.copiedBytes) + " copied\n";
   text += "session: " + mebibytes(manifest.cacheBytes()) + " of KV caches, " +
-          mebibytes(manifest.arenaBytes) + " of scratch\n";
+          mebibytes(manifest.scratchBytes()) + " of scratch\n";
   return text;
 }
 

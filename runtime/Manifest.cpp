@@ -40,6 +40,10 @@ uint64_t Manifest::cacheBytes() const {
   return total;
 }
 
+uint64_t Manifest::scratchBytes() const {
+  return std::max(arenaBytes, cuda ? cuda->arenaBytes : 0);
+}
+
 namespace {
 
 /// Fills a manifest from its JSON, field by field; the first error stays in
@@ -56,6 +60,7 @@ private:
   void readWeight(const JsonCursor &at);
   void readRope(const JsonCursor &at);
   void readCache(const JsonCursor &at);
+  void readCode(const JsonCursor &root);
   void readPlan(const JsonCursor &plan);
   void fillSlots(const JsonCursor &at, uint64_t first, uint64_t count);
 
@@ -93,8 +98,6 @@ void Reader::read(const JsonCursor &root) {
     manifest.config = config->raw();
   readTarget(root["target"]);
   readModel(root["model"]);
-  manifest.prefill = root["entries"]["prefill"].string();
-  manifest.decode = root["entries"]["decode"].string();
   manifest.slots = size(root["slots"], 0, maxSlots);
   filled.resize(manifest.slots);
   for (const JsonCursor &weight : root["weights"].elements())
@@ -107,17 +110,30 @@ void Reader::read(const JsonCursor &root) {
   if (empty != filled.end())
     root["slots"].fail("slot " + std::to_string(empty - filled.begin()) +
                        " is filled by nothing");
-  manifest.arenaBytes = size(root["arena"]["bytes"]);
+  readCode(root);
   if (auto kernels = root.find("kernels"))
     manifest.kernels = readStrings(*kernels);
   if (auto plan = root.find("plan"))
     readPlan(*plan);
 }
 
+/// The code for each device: there is one at least.
+void Reader::readCode(const JsonCursor &root) {
+  if (auto cuda = root.find("cuda"))
+    manifest.cuda = cuda::readPart(*cuda, manifest);
+  if (manifest.cuda && !root.find("entries"))
+    return;
+  manifest.prefill = root["entries"]["prefill"].string();
+  manifest.decode = root["entries"]["decode"].string();
+  manifest.arenaBytes = size(root["arena"]["bytes"]);
+}
+
 void Reader::readTarget(const JsonCursor &target) {
   manifest.kind = target["kind"].string();
   manifest.arch = target["arch"].string();
   manifest.os = target["os"].string();
+  if (manifest.kind == "cuda")
+    return; // the code for the CPU needs the rest
   manifest.cpu = target["cpu"].string();
   manifest.features = readStrings(target["features"]);
 }

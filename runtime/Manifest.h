@@ -4,10 +4,12 @@
 
 #include "runtime/DType.h"
 #include "runtime/Status.h"
+#include "runtime/cuda/Manifest.h"
 
 #include <nlohmann/json.hpp>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -69,7 +71,8 @@ struct Plan {
 struct Manifest {
   std::string compiler;
   nlohmann::json flags;
-  std::string kind, arch, os, cpu;
+  std::string kind; // "cpu", "cuda" or both: "cpu,cuda"
+  std::string arch, os, cpu;
   std::vector<std::string> features;
   nlohmann::json config; // null where the input was no config.json
 
@@ -79,7 +82,8 @@ struct Manifest {
   int64_t maxPositionEmbeddings = 0;
   std::string dtype; // "" where unknown
 
-  std::string prefill, decode; // symbols
+  std::string prefill, decode;    // symbols; "" without code for the CPU
+  std::optional<cuda::Part> cuda; // code for GPUs
   uint64_t slots = 0;
   std::vector<WeightSpec> weights;
   std::vector<RopeSpec> ropes;
@@ -88,8 +92,12 @@ struct Manifest {
   std::vector<std::string> kernels;
   Plan plan;
 
+  /// Whether there is code for the CPU.
+  bool hasCpu() const { return !decode.empty(); }
   uint64_t weightBytes() const;
   uint64_t cacheBytes() const;
+  /// The scratch of a session, on the device that needs most.
+  uint64_t scratchBytes() const;
 };
 
 /// Parses and checks the manifest `text` of the artifact `file`.

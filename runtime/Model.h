@@ -2,7 +2,8 @@
 #pragma once
 
 #include "runtime/Artifact.h"
-#include "runtime/Memory.h"
+#include "runtime/Backend.h"
+#include "runtime/Device.h"
 #include "runtime/Status.h"
 
 #include <cstdint>
@@ -15,37 +16,48 @@ namespace cria {
 /// A bound model. Immutable; share it between threads.
 class Model {
 public:
+  /// Binds the weights of `source` on the device that `device` asks for.
+  static Result<std::shared_ptr<const Model>>
+  load(std::shared_ptr<const Artifact> artifact, const WeightSource &source,
+       const DeviceOptions &device = {});
+
   /// Binds the checkpoint at `weights` (a folder or a file).
   static Result<std::shared_ptr<const Model>>
-  bind(std::shared_ptr<const Artifact> artifact, const std::string &weights);
+  bind(std::shared_ptr<const Artifact> artifact, const std::string &weights) {
+    return load(std::move(artifact), {weights, 0});
+  }
 
   /// Weights drawn from `seed`; see RandomWeights.h.
   static Result<std::shared_ptr<const Model>>
-  random(std::shared_ptr<const Artifact> artifact, uint64_t seed);
+  random(std::shared_ptr<const Artifact> artifact, uint64_t seed) {
+    return load(std::move(artifact), {std::nullopt, seed});
+  }
 
   const Artifact &artifact() const { return *code; }
   const Manifest &manifest() const { return code->manifest(); }
-  /// The pointers that compiled code reads its weights and tables through.
-  const void *const *slots() const { return slotTable.data(); }
+  /// The weights and code on their device.
+  const BoundModel &bound() const { return *weights; }
+  /// The device in words: "cpu", "NVIDIA H200, sm_90".
+  std::string device() const { return weights->device(); }
+  /// Whether the host's CPU computes.
+  bool onCpu() const { return device() == "cpu"; }
+  /// The pointers that compiled code for the CPU reads its weights and tables
+  /// through; null on other devices.
+  const void *const *slots() const { return weights->slots(); }
 
   /// Lines for the user, without line ends.
   const std::vector<std::string> &warnings() const { return notes; }
-  uint64_t mappedBytes() const { return mapped; }
-  uint64_t copiedBytes() const { return copied; }
+  uint64_t mappedBytes() const { return weights->mappedBytes(); }
+  uint64_t copiedBytes() const { return weights->copiedBytes(); }
   double bindSeconds() const { return seconds; }
 
 private:
-  class Builder;
-
-  explicit Model(std::shared_ptr<const Artifact> artifact);
+  explicit Model(std::shared_ptr<const Artifact> artifact)
+      : code(std::move(artifact)) {}
 
   std::shared_ptr<const Artifact> code;
-  std::vector<const void *> slotTable;
-  std::vector<Mapping> files;
-  Mapping arena; // rope tables, and the weights that are not used in place
+  std::unique_ptr<const BoundModel> weights;
   std::vector<std::string> notes;
-  uint64_t mapped = 0;
-  uint64_t copied = 0;
   double seconds = 0;
 };
 

@@ -1,7 +1,5 @@
 #include "runtime/Session.h"
 
-#include "runtime/cpu/Cores.h"
-
 #include <algorithm>
 #include <chrono>
 #include <string>
@@ -16,31 +14,11 @@ Session::create(std::shared_ptr<const Model> model, int threads) {
     return Status(CRIA_INVALID_ARGUMENT,
                   "threads is " + std::to_string(threads) + ", expected 0 to " +
                       std::to_string(maxThreads));
-  std::unique_ptr<Session> session(
-      new Session(std::move(model), threads ? threads : coreCount()));
-  Status status = session->allocate();
-  if (!status.ok())
-    return status;
-  return session;
-}
-
-Session::Session(std::shared_ptr<const Model> model, int threads)
-    : shared(std::move(model)), pool(threads) {}
-
-Status Session::allocate() {
-  const Manifest &manifest = shared->manifest();
-  for (const CacheSpec &spec : manifest.caches) {
-    Result<Mapping> cache = Mapping::zeroed(spec.bytes, "a KV cache");
-    if (!cache.ok())
-      return cache.status();
-    cacheTable.push_back(cache->data());
-    caches.push_back(std::move(*cache));
-  }
-  Result<Mapping> scratch = Mapping::zeroed(manifest.arenaBytes, "scratch");
-  if (!scratch.ok())
-    return scratch.status();
-  arena = std::move(*scratch);
-  return Status();
+  auto backend = model->bound().newBackend(threads);
+  if (!backend.ok())
+    return backend.status();
+  return std::unique_ptr<Session>(
+      new Session(std::move(model), std::move(*backend)));
 }
 
 Status Session::check(const int32_t *ids, int64_t count) const {
@@ -63,17 +41,6 @@ Status Session::check(const int32_t *ids, int64_t count) const {
   return Status();
 }
 
-void Session::step(const int32_t *ids, int64_t count, int64_t firstLogit,
-                   float *logits) {
-  const Artifact &code = shared->artifact();
-  // The decode entry always computes its row of logits.
-  CriaEntry entry =
-      count == 1 && firstLogit == 0 ? code.decode() : code.prefill();
-  entry(ids, count, fed, firstLogit, logits, cacheTable.data(), arena.data(),
-        shared->slots(), pool.host());
-  fed += count;
-}
-
 Status Session::feed(const int32_t *ids, int64_t count, cria_logits which,
                      float *logits) {
   Status status = check(ids, count);
@@ -90,18 +57,21 @@ Status Session::feed(const int32_t *ids, int64_t count, cria_logits which,
                          : which == CRIA_LOGITS_LAST && last ? tokens - 1
                                                              : tokens;
     float *rows = which == CRIA_LOGITS_ALL ? logits + done * vocab : logits;
-    step(ids + done, tokens, firstLogit, rows);
+    status = backend->step({ids + done, tokens, fed, firstLogit, rows});
+    if (!status.ok())
+      break;
+    fed += tokens;
     done += tokens;
   }
   PhaseTime &phase = count == 1 ? decode : prefill;
   phase.seconds += std::chrono::duration<double>(Clock::now() - begin).count();
   phase.tokens += done;
-  if (done < count) {
+  if (status.ok() && done < count) {
     cancelled.store(false);
     return Status(CRIA_CANCELLED, "cancelled after " + std::to_string(done) +
                                       " of " + std::to_string(count) + " ids");
   }
-  return Status();
+  return status;
 }
 
 Status Session::rewind(int64_t position) {

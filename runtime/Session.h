@@ -1,15 +1,14 @@
-/// One conversation with a model: KV caches, scratch, a position, threads.
+/// One conversation with a model: a position, and what computes on the model's
+/// device.
 #pragma once
 
-#include "runtime/Memory.h"
+#include "runtime/Backend.h"
 #include "runtime/Model.h"
 #include "runtime/Status.h"
-#include "runtime/cpu/Pool.h"
 
 #include <atomic>
 #include <cstdint>
 #include <memory>
-#include <vector>
 
 namespace cria {
 
@@ -23,14 +22,15 @@ struct PhaseTime {
 /// side by side, each on threads of its own.
 class Session {
 public:
-  /// A session at position 0 that computes on `threads` threads; 0 stands for
-  /// one a core.
+  /// A session at position 0 that computes on `threads` threads of the CPU; 0
+  /// stands for one a core.
   static Result<std::unique_ptr<Session>>
   create(std::shared_ptr<const Model> model, int threads);
 
   /// Appends `count` ids. `logits` receives (count, vocab) floats for
   /// CRIA_LOGITS_ALL, (vocab) for CRIA_LOGITS_LAST. Nothing is fed where an id
-  /// or the length is out of range; a cancelled feed ends between two chunks.
+  /// or the length is out of range; a cancelled feed ends between two chunks,
+  /// and so does one whose device failed: the position counts what was fed.
   Status feed(const int32_t *ids, int64_t count, cria_logits which,
               float *logits);
 
@@ -46,21 +46,16 @@ public:
 
   const Model &model() const { return *shared; }
   int64_t position() const { return fed; }
-  int threads() const { return pool.threads(); }
+  int threads() const { return backend->threads(); }
   const PhaseTime &prefillTime() const { return prefill; }
   const PhaseTime &decodeTime() const { return decode; }
 
 private:
-  Session(std::shared_ptr<const Model> model, int threads);
-  Status allocate();
-  void step(const int32_t *ids, int64_t count, int64_t firstLogit,
-            float *logits);
+  Session(std::shared_ptr<const Model> model, std::unique_ptr<Backend> backend)
+      : shared(std::move(model)), backend(std::move(backend)) {}
 
   std::shared_ptr<const Model> shared;
-  Pool pool;
-  std::vector<Mapping> caches;
-  std::vector<void *> cacheTable;
-  Mapping arena;
+  std::unique_ptr<Backend> backend; // goes before the model
   int64_t fed = 0;
   PhaseTime prefill, decode;
   std::atomic<bool> cancelled{false};

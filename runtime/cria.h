@@ -40,6 +40,7 @@ typedef enum cria_status {
   CRIA_OK = 0,
   CRIA_CANCELLED = 1,
   CRIA_INVALID_ARGUMENT = 3,
+  CRIA_DEADLINE_EXCEEDED = 4,
   CRIA_NOT_FOUND = 5,
   CRIA_PERMISSION_DENIED = 7,
   CRIA_RESOURCE_EXHAUSTED = 8,
@@ -105,6 +106,15 @@ CRIA_API cria_status cria_artifact_get_info(const cria_artifact *artifact,
 
 /* ---- Models ------------------------------------------------------------ */
 
+/* Where a model's weights lie and its sessions compute. */
+typedef enum cria_device {
+  CRIA_DEVICE_AUTO = 0, /* the GPU where there is one and the artifact has code
+                           for it, else the CPU; a warning says why */
+  CRIA_DEVICE_CPU = 1,
+  CRIA_DEVICE_CUDA = 2,
+  CRIA_DEVICE_EMULATED = 3 /* a CUDA driver that computes on the CPU */
+} cria_device;
+
 typedef struct cria_model cria_model;
 
 /* Reads the headers of the checkpoint in folder `weights`, nothing else, and
@@ -126,7 +136,28 @@ CRIA_API cria_status cria_model_bind(const cria_artifact *artifact,
 CRIA_API cria_status cria_model_random(const cria_artifact *artifact,
                                        uint64_t seed, cria_model **model,
                                        cria_error *error);
+
+typedef struct cria_model_options {
+  size_t size;
+  const char *weights; /* a folder; NULL: drawn from `seed` */
+  uint64_t seed;
+  int32_t device;   /* a cria_device */
+  int32_t no_cache; /* 1: compiled GPU code is not kept on disk */
+} cria_model_options;
+
+/* The two functions above on a device of choice; they choose
+ * CRIA_DEVICE_AUTO. CRIA_UNAVAILABLE: no driver, or a busy device;
+ * CRIA_FAILED_PRECONDITION: a driver without device, or too old. An error of
+ * the device in a feed (CRIA_ABORTED, CRIA_DATA_LOSS) ends every session of
+ * the model; a model loaded anew works where the driver allows it. */
+CRIA_API cria_status cria_model_load(const cria_artifact *artifact,
+                                     const cria_model_options *options,
+                                     cria_model **model, cria_error *error);
 CRIA_API void cria_model_free(cria_model **model);
+
+/* The device in words: "cpu", "NVIDIA H200, sm_90, ...". */
+CRIA_API cria_status cria_model_device(const cria_model *model,
+                                       const char **text, cria_error *error);
 
 /* What the user should know about the binding (conversions, extra tensors):
  * lines of text, each ended by '\n'; "" when there is nothing to say. */

@@ -1,6 +1,8 @@
 /// The command line of cria-run.
 #pragma once
 
+#include "runtime/Backend.h"
+#include "runtime/Device.h"
 #include "runtime/Json.h"
 #include "runtime/Sampler.h"
 #include "runtime/Status.h"
@@ -23,7 +25,7 @@ struct RunOptions {
   std::optional<uint64_t> randomWeights;
   uint64_t seed = 0;
   int threads = 0;
-  bool hasPrompt = false, hasIds = false, printIds = false;
+  bool hasPrompt = false, hasIds = false, printIds = false, noCache = false;
 };
 
 /// CLI11 wraps -1 and cuts what is too large; a seed is taken whole or refused.
@@ -61,7 +63,10 @@ inline void addOptions(CLI::App &app, RunOptions &options) {
                  "from those at P times the likeliest");
   app.add_option("--seed", options.seed, "of sampling (default 0)")
       ->check(checkSeed);
-  app.add_option("--device", options.device, "auto or cpu");
+  app.add_option("--device", options.device,
+                 "auto (the GPU if it can be), cpu, cuda or emulated");
+  app.add_flag("--no-cache", options.noCache,
+               "do not keep compiled GPU code on disk");
   app.add_option("--threads", options.threads, "default: one for each core");
   app.add_flag("--print-ids", options.printIds,
                "the generated ids on a line of stderr");
@@ -77,14 +82,9 @@ inline void addOptions(CLI::App &app, RunOptions &options) {
 
 /// INVALID_ARGUMENT with the value of the first option out of range.
 inline Status checkOptions(const RunOptions &options) {
-  if (options.device == "cuda" || options.device == "emulated")
-    return Status(CRIA_UNIMPLEMENTED, "--device=" + options.device +
-                                          " is not supported, expected auto "
-                                          "or cpu");
-  if (options.device != "auto" && options.device != "cpu")
-    return Status(CRIA_INVALID_ARGUMENT, "--device is " +
-                                             quote(options.device) +
-                                             ", expected auto or cpu");
+  Result<DeviceKind> device = deviceNamed(options.device);
+  if (!device.ok())
+    return Status(device.status().code(), "--" + device.status().message());
   if (options.weights.empty() && !options.randomWeights)
     return Status(CRIA_INVALID_ARGUMENT,
                   "expected --weights=DIR or --random-weights=SEED");
@@ -102,6 +102,18 @@ inline Status checkOptions(const RunOptions &options) {
   sampling.topP = options.topP.value_or(1);
   sampling.minP = options.minP.value_or(0);
   return sampling.check();
+}
+
+/// The weights that checked options ask for.
+inline WeightSource weightSource(const RunOptions &options) {
+  if (options.randomWeights)
+    return {std::nullopt, *options.randomWeights};
+  return {options.weights, 0};
+}
+
+/// The device that checked options ask for.
+inline DeviceOptions deviceOptions(const RunOptions &options) {
+  return {*deviceNamed(options.device), !options.noCache};
 }
 
 /// Reads the command line; the exit code, where there is nothing left to do.

@@ -18,7 +18,8 @@ static int fail(const std::string &message) {
   return 1;
 }
 
-static void addOptions(CLI::App &app, BenchOptions &options) {
+static void addOptions(CLI::App &app, BenchOptions &options,
+                       std::string &device) {
   app.add_option("OUT.cria", options.artifact, "an artifact of cria-compile")
       ->required();
   auto *weights = app.add_option("--weights", options.weights,
@@ -38,10 +39,17 @@ static void addOptions(CLI::App &app, BenchOptions &options) {
       ->check(CLI::Range(0, 1 << 24));
   app.add_option("--threads", options.threads, "threads (default: one a core)")
       ->check(CLI::Range(1, 1024));
+  app.add_option("--device", device,
+                 "auto (the GPU if it can be), cpu, cuda or emulated");
   app.add_flag("--json", options.json, "print JSON, for scripts");
 }
 
 static void printRow(const std::string &what, const Measured &row) {
+  if (!row.hasFloor()) {
+    printf("%-24s %10.1f tok/s %10.3f ms\n", what.c_str(), row.tokensPerSecond,
+           row.seconds * 1e3);
+    return;
+  }
   const char *bound = row.boundByBytes ? "read" : "compute";
   printf("%-24s %10.1f tok/s %10.3f ms  floor %10.3f ms (%s)  %5.1f %%\n",
          what.c_str(), row.tokensPerSecond, row.seconds * 1e3,
@@ -54,6 +62,8 @@ static void print(const Report &report) {
          report.compiler.c_str());
   printf("target     %s; this CPU: %s, %d threads\n", report.target.c_str(),
          cpuName().c_str(), report.threads);
+  if (report.device != "cpu")
+    printf("device     %s\n", report.device.c_str());
   printf("loaded     artifact in %.3f s, weights in %.3f s\n",
          report.openSeconds, report.bindSeconds);
   printf("weights    %.1f MiB of %s, KV caches %.1f MiB, resident %.1f MiB: "
@@ -63,7 +73,8 @@ static void print(const Report &report) {
          static_cast<double>(report.cacheBytes) / (1 << 20),
          static_cast<double>(report.residentBytes) / (1 << 20),
          report.residentFraction());
-  printf("read       %.1f GB/s\n", report.readRate / 1e9);
+  if (report.readRate > 0)
+    printf("read       %.1f GB/s\n", report.readRate / 1e9);
   for (const auto &[name, rate] : report.computeRates)
     printf("compute    %.1f GFLOP/s, %s\n", rate / 1e9, name.c_str());
   for (const auto &[depth, row] : report.decode)
@@ -79,7 +90,8 @@ int main(int argc, char **argv) try {
                "multiply-add rate, both measured between the repetitions. The "
                "fraction is floor over time, the median of all repetitions."};
   BenchOptions options;
-  addOptions(app, options);
+  std::string device = "auto";
+  addOptions(app, options, device);
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success &help) {
@@ -87,6 +99,10 @@ int main(int argc, char **argv) try {
   } catch (const CLI::ParseError &error) {
     return fail(error.what()) + 1;
   }
+  Result<DeviceKind> kind = deviceNamed(device);
+  if (!kind.ok())
+    return fail("--" + kind.status().message());
+  options.device.kind = *kind;
   Result<Report> report = runBench(options);
   if (!report.ok())
     return fail(report.status().message());

@@ -31,11 +31,32 @@ static std::string join(const std::vector<std::string> &strings) {
 
 static void printTarget(const Manifest &manifest) {
   print("target", manifest.kind + " " + manifest.arch + " " + manifest.os +
-                      " " + manifest.cpu);
-  print("features", join(manifest.features));
+                      (manifest.hasCpu() ? " " + manifest.cpu : ""));
+  if (manifest.hasCpu())
+    print("features", join(manifest.features));
   std::vector<std::string> missing = missingCpuFeatures(manifest.features);
   if (!missing.empty())
     print("", "this CPU lacks: " + join(missing));
+}
+
+/// Launches of one step, all layers counted.
+static uint64_t countLaunches(const cuda::Entry &entry) {
+  uint64_t count = 0;
+  for (const cuda::EntryStep &step : entry)
+    count += step.layers * step.launches.size();
+  return count;
+}
+
+static void printCuda(const cuda::Part &part) {
+  std::string images;
+  for (const cuda::Image &image : part.images)
+    images += (images.empty() ? "" : ", ") + image.chip +
+              (image.isPtx ? " PTX" : " cubin");
+  print("cuda", images);
+  print("prefill",
+        std::to_string(countLaunches(part.prefill)) + " launches of kernels");
+  print("decode", std::to_string(countLaunches(part.decode)) +
+                      " launches of kernels, replayed as a graph");
 }
 
 static void printWeights(const Manifest &manifest) {
@@ -61,7 +82,7 @@ static void printSession(const Manifest &manifest) {
     printf("%-16s %-6s %-30s %12" PRIu64 "\n", cache.symbol.c_str(),
            cache.type.c_str(), shapeText(cache.shape).c_str(), cache.bytes);
   printf("%-16s %-6s %-30s %12" PRIu64 "\n", "arena", "", "",
-         manifest.arenaBytes);
+         manifest.scratchBytes());
 }
 
 static void printArtifact(const Artifact &artifact) {
@@ -74,9 +95,13 @@ static void printArtifact(const Artifact &artifact) {
   printTarget(manifest);
   print("vocabulary", std::to_string(manifest.vocabSize));
   print("context", std::to_string(manifest.maxSeq));
-  print("prefill", manifest.prefill + ", up to " +
-                       std::to_string(manifest.chunk) + " tokens a call");
-  print("decode", manifest.decode);
+  print("chunk", std::to_string(manifest.chunk) + " tokens a call of prefill");
+  if (manifest.hasCpu()) {
+    print("prefill", manifest.prefill);
+    print("decode", manifest.decode);
+  }
+  if (manifest.cuda)
+    printCuda(*manifest.cuda);
   printWeights(manifest);
   printSession(manifest);
   printf("\nkernels\n");

@@ -97,9 +97,8 @@ static Status openModel(Run &run) {
   auto artifact = Artifact::open(options.artifact);
   if (!artifact.ok())
     return artifact.status();
-  auto model = options.randomWeights
-                   ? Model::random(*artifact, *options.randomWeights)
-                   : Model::bind(*artifact, options.weights);
+  auto model =
+      Model::load(*artifact, weightSource(options), deviceOptions(options));
   if (!model.ok())
     return model.status();
   run.model = *model;
@@ -354,6 +353,8 @@ static void printSummary(const Run &run, double loaded) {
     fputc('\n', stderr);
   if (run.options.printIds)
     fprintf(stderr, "%s\n", joinIds(run.generated).c_str());
+  if (!run.model->onCpu())
+    fprintf(stderr, "device %s\n", run.model->device().c_str());
   fprintf(stderr, "load %.3f s, %s, %s, peak memory %.1f MiB\n", loaded,
           phase(run, "prefill").c_str(), phase(run, "decode").c_str(),
           static_cast<double>(usage.ru_maxrss) / 1024);

@@ -1,23 +1,25 @@
 #include "lowering/cpu/Codegen.h"
 
-#include "mlir/ExecutionEngine/OptUtils.h"
 #include "mlir/Target/LLVMIR/Dialect/All.h"
 #include "mlir/Target/LLVMIR/Export.h"
 #include "llvm/IR/Constants.h"
 #include "llvm/IR/LegacyPassManager.h"
+#include "llvm/Passes/PassBuilder.h"
 #include "llvm/Support/raw_ostream.h"
 #include "llvm/Transforms/Utils/ModuleUtils.h"
 
 using namespace cria;
 
 /// A constant that the linker keeps: readelf shows it, the runtime reads it.
-static void addManifest(llvm::Module &module, llvm::StringRef text) {
-  auto *data = llvm::ConstantDataArray::getString(module.getContext(), text,
-                                                  /*AddNull=*/false);
+static void addText(llvm::Module &module, const Text &text) {
+  auto *data = llvm::ConstantDataArray::getString(
+      module.getContext(), text.text, /*AddNull=*/text.exported);
   auto *global = new llvm::GlobalVariable(
       module, data->getType(), /*isConstant=*/true,
-      llvm::GlobalValue::InternalLinkage, data, "cria_manifest");
-  global->setSection(".cria.manifest");
+      text.exported ? llvm::GlobalValue::ExternalLinkage
+                    : llvm::GlobalValue::InternalLinkage,
+      data, text.symbol);
+  global->setSection(text.section);
   global->setAlignment(llvm::Align(1));
   llvm::GlobalValue *used[] = {global};
   llvm::appendToUsed(module, used);
@@ -43,8 +45,32 @@ static void setTarget(llvm::Module &module, const CpuTarget &target) {
   }
 }
 
+/// LLVM's O3, less a pass that takes a fifth of its time here and finds
+/// nothing: what a loop stores for its next turn is carried in registers
+/// already.
+static void optimize(llvm::Module &module, llvm::TargetMachine &machine) {
+  llvm::PassInstrumentationCallbacks callbacks;
+  callbacks.registerShouldRunOptionalPassCallback(
+      [](llvm::StringRef pass, llvm::Any) {
+        return pass != "LoopLoadEliminationPass";
+      });
+  llvm::LoopAnalysisManager loops;
+  llvm::FunctionAnalysisManager functions;
+  llvm::CGSCCAnalysisManager components;
+  llvm::ModuleAnalysisManager modules;
+  llvm::PassBuilder builder(&machine, llvm::PipelineTuningOptions(),
+                            std::nullopt, &callbacks);
+  builder.registerModuleAnalyses(modules);
+  builder.registerCGSCCAnalyses(components);
+  builder.registerFunctionAnalyses(functions);
+  builder.registerLoopAnalyses(loops);
+  builder.crossRegisterProxies(loops, functions, components, modules);
+  builder.buildPerModuleDefaultPipeline(llvm::OptimizationLevel::O3)
+      .run(module, modules);
+}
+
 llvm::Expected<std::unique_ptr<llvm::Module>>
-cria::translateToLlvm(mlir::ModuleOp op, llvm::StringRef manifest,
+cria::translateToLlvm(mlir::ModuleOp op, llvm::ArrayRef<Text> texts,
                       const CpuTarget &target, llvm::TargetMachine &machine,
                       llvm::LLVMContext &context) {
   mlir::registerBuiltinDialectTranslation(*op.getContext());
@@ -56,10 +82,9 @@ cria::translateToLlvm(mlir::ModuleOp op, llvm::StringRef manifest,
   module->setDataLayout(machine.createDataLayout());
   module->setTargetTriple(machine.getTargetTriple());
   setTarget(*module, target);
-  addManifest(*module, manifest);
-  if (llvm::Error error =
-          mlir::makeOptimizingTransformer(3, 0, &machine)(module.get()))
-    return error;
+  for (const Text &text : texts)
+    addText(*module, text);
+  optimize(*module, machine);
   return module;
 }
 

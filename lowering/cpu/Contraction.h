@@ -82,17 +82,16 @@ public:
   mlir::Value less(mlir::Value a, mlir::Value b);
 };
 
-/// One dot product along k per result (Dot.cpp): b (n, k). `parallel` spreads
-/// rows of b over threads.
-void emitDot(VectorBuilder &b, const Contraction &c, bool parallel);
+/// One dot product along k per result (Dot.cpp): b (n, k). `oneRow` is known of
+/// a; `parallel` spreads rows of b over threads.
+void emitDot(VectorBuilder &b, const Contraction &c, bool oneRow,
+             bool parallel);
 
 /// Outer products, vectors along n (Outer.cpp): b (k, n), static extents.
 void emitOuter(VectorBuilder &b, const Contraction &c);
 
 /// Rows of b broadcast against panels of packed a, vectors along m (Panel.cpp):
-/// b (n, k), many rows of a, at most `maxRows`. `packed` is a's packed form if
-/// it was packed before, else null; returns it.
-mlir::Value emitPanel(VectorBuilder &b, const Contraction &c, int64_t maxRows,
-                      mlir::Value packed);
+/// b (n, k), at most `maxRows` rows of a.
+void emitPanel(VectorBuilder &b, const Contraction &c, int64_t maxRows);
 
 } // namespace cria

@@ -111,13 +111,13 @@ void DotTile::emit() {
   }
 }
 
-/// All rows of a against `columns` rows of b.
-static void emitColumns(VectorBuilder &b, const Contraction &c, Value n,
-                        int64_t columns) {
+/// All rows of a, or its only one, against `columns` rows of b.
+static void emitColumns(VectorBuilder &b, const Contraction &c, bool oneRow,
+                        Value n, int64_t columns) {
   auto tile = [&](Value m, int64_t rows) {
     DotTile(b, c, m, n, rows, columns).emit();
   };
-  if (c.m() == 1)
+  if (oneRow)
     return tile(b.index(0), 1);
   Value rows = b.size(c.a, 0);
   Value full = b.mul(b.div(rows, 4), 4);
@@ -125,15 +125,16 @@ static void emitColumns(VectorBuilder &b, const Contraction &c, Value n,
   b.loop(full, rows, 1, [&](Value m) { tile(m, 1); });
 }
 
-void cria::emitDot(VectorBuilder &b, const Contraction &c, bool parallel) {
-  int64_t columns = c.m() == 1 ? 1 : 4, blocks = c.n() / columns;
+void cria::emitDot(VectorBuilder &b, const Contraction &c, bool oneRow,
+                   bool parallel) {
+  int64_t columns = oneRow ? 1 : 4, blocks = c.n() / columns;
   auto body = [&](Value block) {
-    emitColumns(b, c, b.mul(block, columns), columns);
+    emitColumns(b, c, oneRow, b.mul(block, columns), columns);
   };
   if (parallel)
     b.parallel(b.index(blocks), body);
   else
     b.loop(b.index(0), b.index(blocks), 1, body);
   b.loop(b.index(blocks * columns), b.index(c.n()), 1,
-         [&](Value n) { emitColumns(b, c, n, 1); });
+         [&](Value n) { emitColumns(b, c, oneRow, n, 1); });
 }

@@ -20,10 +20,6 @@ namespace cria {
 using namespace mlir;
 using namespace cria;
 
-/// Fewer rows than this are not worth packing: they share loads of the weights
-/// in tiles of four dot products.
-static constexpr int64_t kPanelRows = 32;
-
 /// Takes away the fill with zero before `op`, if the accumulator has one.
 static bool takeZeroFill(linalg::LinalgOp op) {
   Value acc = op.getDpsInitOperand(0)->get();
@@ -54,7 +50,8 @@ struct LowerContractions
         c->fromZero = takeZeroFill(op);
         OpBuilder builder(op);
         VectorBuilder b(op.getLoc(), builder, unit);
-        lower(b, *c, op, chunk ? chunk.getInt() : 1);
+        lower(b, *c, op,
+              ShapedType::isDynamic(c->m()) ? chunk.getInt() : c->m());
         op.erase();
       }
   }
@@ -64,13 +61,15 @@ private:
              int64_t maxRows) {
     if (c.bOuter)
       return emitOuter(b, c);
-    bool parallel = !op->getParentOfType<scf::ForallOp>();
-    if (!ShapedType::isDynamic(c.m()))
-      return emitDot(b, c, parallel);
-    Value rows = b.size(c.a, 0);
+    if (op->getParentOfType<scf::ForallOp>())
+      return emitDot(b, c, c.m() == 1, /*parallel=*/false);
+    if (c.m() == 1)
+      return emitDot(b, c, /*oneRow=*/true, /*parallel=*/true);
+    // A prompt's head has one row, most often.
     b.when(
-        b.less(rows, b.index(kPanelRows)), [&] { emitDot(b, c, parallel); },
-        [&] { emitPanel(b, c, maxRows, {}); });
+        b.less(b.size(c.a, 0), b.index(2)),
+        [&] { emitDot(b, c, /*oneRow=*/true, /*parallel=*/true); },
+        [&] { emitPanel(b, c, maxRows); });
   }
 };
 } // namespace

@@ -6,6 +6,7 @@
 ///       (widen b's rows to f32, where its type is not multiplied as it is)
 ///       for tiles of V panels:
 ///         acc[r][v] += splat(b[n + r, k]) * packed[v][k]
+///         (prefetch b[n + R + r, k]: the next block's rows)
 ///     c[m, n + r] = acc[r][m]
 ///
 /// The weights b are read where they lie, each row once per call; only a, the
@@ -27,17 +28,21 @@ namespace {
 class PanelProduct {
 public:
   PanelProduct(VectorBuilder &b, const Contraction &c, int64_t maxRows);
-  Value pack();
-  void multiply(Value packedPanels);
+  void multiply();
 
 private:
-  void packPanel(Value panel, Value packed);
+  Type packedType() const { return pairs ? c.aType() : b.getF32Type(); }
+  void pack();
+  void packPanel(Value panel);
   void rowsOfB(Value n, int64_t count);
   void chunk(Value n, int64_t count, Value first, Value end, bool start);
   Value widenRows(Value n, int64_t count, Value first, Value end);
   void tile(Value panel, int64_t vectors);
-  SmallVector<Value> step(Value k, ValueRange acc, Value panel,
+  SmallVector<Value> steps(SmallVector<Value> acc, Value panel,
+                           int64_t vectors);
+  SmallVector<Value> step(Value k, ValueRange acc, int64_t first, Value panel,
                           int64_t vectors);
+  void prefetch(Value k);
   Value splatB(Value row, Value k);
   Value lastPair(Value row, Value k);
   void flush(Value n, int64_t count);
@@ -49,6 +54,8 @@ private:
   Value rows, panels, packed, scratch;
   // The chunk at hand: rows of b from `source` at (sourceRow, k - sourceK).
   Value source, sourceRow, sourceK, firstK, endK;
+  // The first row of the block after, if it is a whole one.
+  Value nextRow;
   int64_t count = 0;
   bool start = true;
 };
@@ -73,50 +80,42 @@ PanelProduct::PanelProduct(VectorBuilder &b, const Contraction &c,
 }
 
 /// packed[panel] from `lanes` rows of a; rows past the last are zero.
-void PanelProduct::packPanel(Value panel, Value packed) {
+void PanelProduct::packPanel(Value panel) {
   int64_t step = pairs ? 2 : 1, whole = c.k() - c.k() % step;
-  Type element = pairs ? c.aType() : b.getF32Type();
-  Value zero =
-      b.create<arith::ConstantOp>(cast<TypedAttr>(b.getZeroAttr(element)));
   b.loop(b.index(0), b.index(lanes), 1, [&](Value lane) {
-    Value row = b.add(b.mul(panel, lanes), lane);
-    auto put = [&](Value k, llvm::function_ref<Value(int64_t)> value) {
-      for (int64_t i = 0; i < step; ++i)
-        b.create<memref::StoreOp>(
-            value(i), packed,
-            ValueRange{panel, b.div(k, step), b.add(b.mul(lane, step), i)});
+    Value row = b.add(b.mul(panel, lanes), lane), column = b.mul(lane, step);
+    auto put = [&](Value value, Value k) {
+      b.store(value, packed, {panel, b.div(k, step), column});
     };
-    auto element = [&](Value k) -> Value {
-      Value x = b.create<memref::LoadOp>(c.a, ValueRange{row, k});
-      if (!pairs && !x.getType().isF32())
-        x = b.create<arith::ExtFOp>(b.getF32Type(), x);
-      return x;
+    Value zero = b.create<arith::ConstantOp>(
+        b.getZeroAttr(b.vectorType(step, packedType())));
+    auto pairWithZero = [&](Value k) -> Value {
+      Value last = b.create<memref::LoadOp>(c.a, ValueRange{row, k});
+      return b.create<vector::InsertOp>(last, zero, 0);
     };
     b.when(
         b.less(row, rows),
         [&] {
           b.loop(b.index(0), b.index(whole), step, [&](Value k) {
-            put(k, [&](int64_t i) { return element(b.add(k, i)); });
+            put(pairs ? b.load(c.a, {row, k}, step)
+                      : b.loadWide(c.a, {row, k}, step),
+                k);
           });
           if (whole < c.k())
-            put(b.index(whole), [&](int64_t i) {
-              return i == 0 ? element(b.index(whole)) : zero;
-            });
+            put(pairWithZero(b.index(whole)), b.index(whole));
         },
         [&] {
           b.loop(b.index(0), b.index(kSteps * step), step,
-                 [&](Value k) { put(k, [&](int64_t) { return zero; }); });
+                 [&](Value k) { put(zero, k); });
         });
   });
 }
 
-Value PanelProduct::pack() {
-  Type element = pairs ? c.aType() : b.getF32Type();
-  auto type =
-      MemRefType::get({maxPanels, kSteps, lanes * (pairs ? 2 : 1)}, element);
-  Value buffer = b.create<memref::AllocOp>(type, b.getI64IntegerAttr(64));
-  b.parallel(panels, [&](Value panel) { packPanel(panel, buffer); });
-  return buffer;
+void PanelProduct::pack() {
+  auto type = MemRefType::get({maxPanels, kSteps, lanes * (pairs ? 2 : 1)},
+                              packedType());
+  packed = b.create<memref::AllocOp>(type, b.getI64IntegerAttr(64));
+  b.parallel(panels, [&](Value panel) { packPanel(panel); });
 }
 
 /// b[row, k] in every lane; of bf16 pairs, b[row, 2k] and b[row, 2k + 1].
@@ -143,8 +142,10 @@ Value PanelProduct::lastPair(Value row, Value k) {
   return b.create<vector::BitCastOp>(b.vectorType(2 * lanes, c.bType()), words);
 }
 
-SmallVector<Value> PanelProduct::step(Value k, ValueRange acc, Value panel,
-                                      int64_t vectors) {
+/// Adds the products of one k to the accumulators of index first, first + 1,
+/// ...
+SmallVector<Value> PanelProduct::step(Value k, ValueRange acc, int64_t first,
+                                      Value panel, int64_t vectors) {
   SmallVector<Value> next(acc), columns;
   for (int64_t v = 0; v < vectors; ++v)
     columns.push_back(b.load(packed, {b.add(panel, v), k, b.index(0)},
@@ -156,13 +157,59 @@ SmallVector<Value> PanelProduct::step(Value k, ValueRange acc, Value panel,
       at = b.create<arith::SubIOp>(k, sourceK);
     Value w = last ? lastPair(row, at) : splatB(row, at);
     for (int64_t v = 0; v < vectors; ++v) {
-      Value &sum = next[r * vectors + v];
-      sum = pairs ? Value(b.create<x86vector::DotBF16Op>(sum.getType(), sum, w,
-                                                         columns[v]))
-                  : b.fma(w, columns[v], sum);
+      Value &sum = next[first + r * vectors + v];
+      // The splat comes last: there it may be folded into the instruction.
+      sum = pairs ? Value(b.create<x86vector::DotBF16Op>(sum.getType(), sum,
+                                                         columns[v], w))
+                  : b.fma(columns[v], w, sum);
     }
   }
   return next;
+}
+
+/// Asks for the cache lines of the next block's rows that hold element k, so
+/// that reading from memory and multiplying overlap.
+void PanelProduct::prefetch(Value k) {
+  for (int64_t r = 0; r < blockRows; ++r)
+    b.create<memref::PrefetchOp>(
+        c.b, ValueRange{b.add(nextRow, r), b.mul(k, pairs ? 2 : 1)},
+        /*isWrite=*/false, /*localityHint=*/2, /*isDataCache=*/true);
+}
+
+/// The chunk's products added to a tile's accumulators, a cache line of b's
+/// rows after the other. A tile too small to hide the latency of its
+/// multiplications takes turns between two sets of accumulators.
+SmallVector<Value> PanelProduct::steps(SmallVector<Value> acc, Value panel,
+                                       int64_t vectors) {
+  auto sums = static_cast<int64_t>(acc.size());
+  int64_t sets = sums < 12 ? 2 : 1;
+  int64_t bits = c.bType().getIntOrFloatBitWidth() * (pairs ? 2 : 1);
+  int64_t line = 64 * 8 / bits;
+  bool odd = pairs && c.k() % 2;
+  Value first = firstK, end = odd ? b.index(kSteps - 1) : endK;
+  auto walk = [&](Value first, Value end, int64_t sets, ValueRange acc) {
+    return b.loop(first, end, sets, acc, [&](Value k, ValueRange carried) {
+      SmallVector<Value> next(carried);
+      for (int64_t set = 0; set < sets; ++set)
+        next = step(b.add(k, set), next, set * sums, panel, vectors);
+      return next;
+    });
+  };
+  if (nextRow) {
+    Value length = b.createOrFold<arith::SubIOp>(end, first);
+    Value whole = b.add(first, b.mul(b.div(length, line), line));
+    acc.resize(sums * sets, b.zero(lanes));
+    acc = b.loop(first, whole, line, acc, [&](Value k, ValueRange carried) {
+      prefetch(k);
+      return walk(k, b.add(k, line), sets, carried);
+    });
+    for (int64_t i = sums; i < sums * sets; ++i)
+      acc[i - sums] = b.create<arith::AddFOp>(acc[i - sums], acc[i]);
+    acc.truncate(sums);
+    first = whole;
+  }
+  acc = walk(first, end, 1, acc);
+  return odd ? step(b.index(kSteps - 1), acc, 0, panel, vectors) : acc;
 }
 
 /// Panels [panel, panel + vectors) of the chunk at hand.
@@ -174,13 +221,7 @@ void PanelProduct::tile(Value panel, int64_t vectors) {
   for (int64_t r = 0; r < count; ++r)
     for (int64_t v = 0; v < vectors; ++v)
       acc.push_back(start ? b.zero(lanes) : b.load(scratch, at(r, v), lanes));
-  bool odd = pairs && c.k() % 2;
-  Value end = odd ? b.index(kSteps - 1) : endK;
-  acc = b.loop(firstK, end, 1, acc, [&](Value k, ValueRange carried) {
-    return step(k, carried, panel, vectors);
-  });
-  if (odd)
-    acc = step(b.index(kSteps - 1), acc, panel, vectors);
+  acc = steps(acc, panel, vectors);
   for (int64_t r = 0; r < count; ++r)
     for (int64_t v = 0; v < vectors; ++v)
       b.store(acc[r * vectors + v], scratch, at(r, v));
@@ -215,9 +256,12 @@ void PanelProduct::chunk(Value n, int64_t rowsOfB, Value first, Value end,
   endK = end;
   count = rowsOfB;
   start = fromZero;
-  Value full = b.mul(b.div(panels, vectors), vectors);
-  b.loop(b.index(0), full, vectors, [&](Value p) { tile(p, vectors); });
-  b.loop(full, panels, 1, [&](Value p) { tile(p, 1); });
+  Value done = b.index(0);
+  for (int64_t width = vectors; width; width /= 2) {
+    Value end = b.mul(b.div(panels, width), width);
+    b.loop(done, end, width, [&](Value p) { tile(p, width); });
+    done = end;
+  }
 }
 
 /// c[m, n + r] = scratch[r, m]: a panel's lanes are taken apart, so that the
@@ -261,21 +305,20 @@ void PanelProduct::rowsOfB(Value n, int64_t count) {
   flush(n, count);
 }
 
-void PanelProduct::multiply(Value packedPanels) {
-  packed = packedPanels;
+void PanelProduct::multiply() {
+  pack();
   int64_t blocks = c.n() / blockRows;
-  b.parallel(b.index(blocks),
-             [&](Value block) { rowsOfB(b.mul(block, blockRows), blockRows); });
+  b.parallel(b.index(blocks), [&](Value block) {
+    Value next = b.create<arith::MinSIOp>(b.add(block, 1), b.index(blocks - 1));
+    nextRow = b.mul(next, blockRows);
+    rowsOfB(b.mul(block, blockRows), blockRows);
+  });
+  nextRow = Value();
   if (int64_t left = c.n() % blockRows)
     b.parallel(b.index(1),
                [&](Value) { rowsOfB(b.index(blocks * blockRows), left); });
 }
 
-Value cria::emitPanel(VectorBuilder &b, const Contraction &c, int64_t maxRows,
-                      Value packed) {
-  PanelProduct product(b, c, maxRows);
-  if (!packed)
-    packed = product.pack();
-  product.multiply(packed);
-  return packed;
+void cria::emitPanel(VectorBuilder &b, const Contraction &c, int64_t maxRows) {
+  PanelProduct(b, c, maxRows).multiply();
 }

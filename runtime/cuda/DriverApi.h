@@ -93,6 +93,14 @@ CUresult cuModuleGetFunction(CUfunction *function, CUmodule module,
                              const char *name);
 CUresult cuModuleGetGlobal_v2(CUdeviceptr *pointer, size_t *bytes,
                               CUmodule module, const char *name);
+CUresult cuLinkCreate_v2(unsigned int optionCount, CUjit_option *options,
+                         void **values, CUlinkState *state);
+CUresult cuLinkAddData_v2(CUlinkState state, CUjitInputType type, void *data,
+                          size_t bytes, const char *name,
+                          unsigned int optionCount, CUjit_option *options,
+                          void **values);
+CUresult cuLinkComplete(CUlinkState state, void **cubin, size_t *bytes);
+CUresult cuLinkDestroy(CUlinkState state);
 CUresult cuFuncGetAttribute(int *value, CUfunction_attribute attribute,
                             CUfunction function);
 CUresult cuFuncSetAttribute(CUfunction function, CUfunction_attribute attribute,

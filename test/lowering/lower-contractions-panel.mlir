@@ -5,17 +5,18 @@
 #nk = affine_map<(m, n, k) -> (n, k)>
 #mn = affine_map<(m, n, k) -> (m, n)>
 
-// As many rows as there are tokens: tiles of dot products for few, else panels
-// of packed a for all rows that the chunk can have, and 6 rows of b at a time.
+// As many rows as there are tokens: dot products for one, else panels of packed
+// a for all rows that the chunk can have, and 6 rows of b at a time. The next
+// 6 rows are fetched meanwhile.
 // CHECK-LABEL: func @rows
 // CHECK: %[[ROWS:.*]] = memref.dim
-// CHECK: %[[FEW:.*]] = arith.cmpi slt, %[[ROWS]], %c32
-// CHECK: scf.if %[[FEW]]
-// CHECK: scf.forall {{.*}} in (3)
+// CHECK: %[[ONE:.*]] = arith.cmpi slt, %[[ROWS]], %c2
+// CHECK: scf.if %[[ONE]]
+// CHECK: scf.forall {{.*}} in (13)
 // CHECK: } else {
 // CHECK: %[[PACKED:.*]] = memref.alloc() {alignment = 64 : i64} : memref<8x7x8xf32>
 // CHECK: scf.forall
-// CHECK: memref.store %{{.*}}, %[[PACKED]]
+// CHECK: vector.store %{{.*}}, %[[PACKED]]
 // CHECK: scf.forall {{.*}} in (2)
 // CHECK: memref.alloca() {alignment = 64 : i64} : memref<6x64xf32>
 // CHECK: memref.alloca() {alignment = 64 : i64} : memref<1x64xf32>

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <stdexcept>
 
 namespace cria::test {
@@ -139,22 +140,31 @@ void fake_decode(const int32_t *ids, int64_t tokens, int64_t position,
 }
 )";
 
-/// The fake model's code as a shared object, compiled once.
-static const std::string &fakeCode() {
-  static const std::string code = [] {
-    TemporaryFolder folder;
-    std::string source = folder.write("fake.c", fakeSource);
-    std::string object = folder.path("fake.so");
-    fs::path root =
-        fs::path(__FILE__).parent_path().parent_path().parent_path();
-    std::string command = "cc -shared -fPIC -O1 -nostdlib -I'" + root.string() +
-                          "' -o '" + object + "' '" + source + "'";
-    if (std::system(command.c_str()) != 0)
-      throw std::runtime_error("cannot compile the fake model: " + command);
-    std::ifstream stream(object, std::ios::binary);
-    return std::string(std::istreambuf_iterator<char>(stream), {});
-  }();
-  return code;
+/// The fake model's code and `data` as a shared object.
+static std::string compileFake(const std::string &data) {
+  TemporaryFolder folder;
+  std::string source = folder.write("fake.c", fakeSource);
+  // gnu++ knows raw strings; the symbols are C's.
+  std::string extra =
+      folder.write("data.cpp", "extern \"C\" {\nextern " + data + "\n}\n");
+  std::string object = folder.path("fake.so");
+  fs::path root = fs::path(__FILE__).parent_path().parent_path().parent_path();
+  std::string command = "cc -shared -fPIC -O1 -nostdlib -I'" + root.string() +
+                        "' -o '" + object + "' '" + source + "'" +
+                        (data.empty() ? "" : " '" + extra + "'");
+  if (std::system(command.c_str()) != 0)
+    throw std::runtime_error("cannot compile the fake model: " + command);
+  std::ifstream stream(object, std::ios::binary);
+  return std::string(std::istreambuf_iterator<char>(stream), {});
+}
+
+/// The same, each compiled once.
+static const std::string &fakeCode(const std::string &data) {
+  static std::map<std::string, std::string> compiled;
+  auto found = compiled.find(data);
+  if (found == compiled.end())
+    found = compiled.emplace(data, compileFake(data)).first;
+  return found->second;
 }
 
 void sealArtifact(std::string &artifact) {
@@ -163,15 +173,17 @@ void sealArtifact(std::string &artifact) {
   memcpy(artifact.data() + covered, &sum, sizeof(sum));
 }
 
-std::string artifactOf(const nlohmann::json &manifest) {
+std::string artifactOf(const nlohmann::json &manifest,
+                       const std::string &data) {
+  const std::string &code = fakeCode(data);
   std::string text = manifest.dump();
   CriaFooter footer = {};
   memcpy(footer.magic, CRIA_FOOTER_MAGIC, sizeof(footer.magic));
   footer.format_version = CRIA_FORMAT_VERSION;
   footer.footer_size = sizeof(footer);
-  footer.manifest_offset = fakeCode().size();
+  footer.manifest_offset = code.size();
   footer.manifest_size = text.size();
-  std::string artifact = fakeCode() + text;
+  std::string artifact = code + text;
   artifact.resize((artifact.size() + 7) / 8 * 8); // the footer is aligned
   footer.file_size = artifact.size() + sizeof(footer);
   artifact.append(reinterpret_cast<const char *>(&footer), sizeof(footer));

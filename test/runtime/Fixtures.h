@@ -60,7 +60,9 @@ std::vector<TestTensor> fakeTensors();
 nlohmann::json fakeManifest();
 
 /// An artifact of the fake model's code and `manifest`, with a true checksum.
-std::string artifactOf(const nlohmann::json &manifest);
+/// The code is C; `data`, C++, is compiled with it.
+std::string artifactOf(const nlohmann::json &manifest,
+                       const std::string &data = "");
 /// Makes the checksum of an artifact true again.
 void sealArtifact(std::string &artifact);
 

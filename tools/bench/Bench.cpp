@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstdio>
 #include <fstream>
+#include <limits>
 #include <map>
 #include <unistd.h>
 
@@ -64,8 +65,11 @@ class Bench {
 public:
   Bench(const Model &model, Session &session, DType type)
       : model(model), session(session), pool(session.threads()),
-        spans(weightSpans(model)), units(unitsFor(type)),
-        unitRates(units.size()) {}
+        units(model.onCpu() ? unitsFor(type) : std::vector<Unit>()),
+        unitRates(units.size()) {
+    if (model.onCpu())
+      spans = weightSpans(model);
+  }
 
   /// Feeds ids until the caches hold `depth` positions.
   Status fill(int64_t depth);
@@ -91,13 +95,19 @@ private:
 
 } // namespace
 
+/// Bytes a second; infinite where the device's rate is not known, so that the
+/// floor is 0.
 double Bench::readOnce() {
+  if (!model.onCpu())
+    return std::numeric_limits<double>::infinity();
   readRates.push_back(readRate(pool, spans));
   return readRates.back();
 }
 
-/// The rate of the fastest unit.
+/// The rate of the fastest unit; infinite as above.
 double Bench::computeOnce() {
+  if (!model.onCpu())
+    return std::numeric_limits<double>::infinity();
   double best = 0;
   for (size_t i = 0; i < units.size(); ++i) {
     unitRates[i].push_back(computeRate(pool, units[i]));
@@ -181,7 +191,8 @@ Result<Measured> Bench::prefill(int64_t tokens) {
 }
 
 void Bench::rates(Report &report) const {
-  report.readRate = median(readRates);
+  if (!readRates.empty())
+    report.readRate = median(readRates);
   for (size_t i = 0; i < units.size(); ++i)
     report.computeRates.emplace_back(units[i].name, median(unitRates[i]));
 }
@@ -229,6 +240,7 @@ static Report describe(const Model &model, DType type) {
   report.artifact = model.artifact().path();
   report.compiler = manifest.compiler;
   report.target = manifest.kind + " " + manifest.arch + " " + manifest.cpu;
+  report.device = model.device();
   report.type = dtypeName(type);
   report.artifactBytes = model.artifact().fileBytes();
   report.weightBytes = manifest.weightBytes();
@@ -273,14 +285,17 @@ Result<Report> runBench(const BenchOptions &given) {
   if (!status.ok())
     return status;
   progress(options.weights.empty() ? "drawing weights" : "binding weights");
-  auto model = options.weights.empty()
-                   ? Model::random(*artifact, options.seed)
-                   : Model::bind(*artifact, options.weights);
+  WeightSource source = {std::nullopt, options.seed};
+  if (!options.weights.empty())
+    source.checkpoint = options.weights;
+  auto model = Model::load(*artifact, source, options.device);
   if (!model.ok())
     return model.status();
   auto session = Session::create(*model, options.threads);
   if (!session.ok())
     return session.status();
+  for (const std::string &line : (*model)->warnings())
+    progress("warning: " + line);
   DType type = mainType((*model)->manifest());
   Report report = describe(**model, type);
   report.openSeconds = openSeconds;
@@ -302,11 +317,14 @@ double Report::residentFraction() const {
 }
 
 static nlohmann::json toJson(const Measured &row) {
-  return {{"seconds", row.seconds},
-          {"tokens_per_second", row.tokensPerSecond},
-          {"floor_seconds", row.floorSeconds},
-          {"floor", row.boundByBytes ? "read" : "compute"},
-          {"fraction", row.fraction}};
+  nlohmann::json json = {{"seconds", row.seconds},
+                         {"tokens_per_second", row.tokensPerSecond}};
+  if (!row.hasFloor())
+    return json;
+  json["floor_seconds"] = row.floorSeconds;
+  json["floor"] = row.boundByBytes ? "read" : "compute";
+  json["fraction"] = row.fraction;
+  return json;
 }
 
 nlohmann::json toJson(const Report &report) {
@@ -314,6 +332,7 @@ nlohmann::json toJson(const Report &report) {
                          {"artifact_bytes", report.artifactBytes},
                          {"compiler", report.compiler},
                          {"target", report.target},
+                         {"device", report.device},
                          {"type", report.type},
                          {"threads", report.threads},
                          {"open_seconds", report.openSeconds},

@@ -6,6 +6,7 @@
 /// multiply-add loops, and what is reported is the median of their ratios.
 #pragma once
 
+#include "runtime/Device.h"
 #include "runtime/Status.h"
 
 #include <nlohmann/json.hpp>
@@ -26,6 +27,7 @@ struct BenchOptions {
   int64_t genLength = 32;
   std::vector<int64_t> depths = {0};
   int threads = 0;
+  DeviceOptions device;
   bool json = false;
 };
 
@@ -36,11 +38,14 @@ struct Measured {
   double floorSeconds = 0;
   double fraction = 0; // floor over time, the median over repetitions
   bool boundByBytes = false;
+
+  /// Whether what the device can do at best was measured, too.
+  bool hasFloor() const { return floorSeconds > 0; }
 };
 
 /// All that was measured.
 struct Report {
-  std::string artifact, compiler, target, type;
+  std::string artifact, compiler, target, device, type;
   uint64_t artifactBytes = 0, weightBytes = 0, cacheBytes = 0;
   uint64_t residentBytes = 0;
   double openSeconds = 0, bindSeconds = 0;

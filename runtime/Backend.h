@@ -1,0 +1,71 @@
+/// What is the same on every device: a model bound to weights, and what
+/// computes the steps of a session on it.
+#pragma once
+
+#include "runtime/Status.h"
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace cria {
+
+/// Where a model's weights come from.
+struct WeightSource {
+  std::optional<std::string> checkpoint; // a folder or a file
+  uint64_t seed = 0;                     // of random ones, without checkpoint
+};
+
+/// One forward pass: `tokens` ids at `position` and after; see CriaEntry.
+struct Step {
+  const int32_t *ids;
+  int64_t tokens;
+  int64_t position;
+  int64_t firstLogit;
+  float *logits; // (tokens - firstLogit, vocab)
+};
+
+/// Computes the steps of one session and holds its KV caches. Used by one
+/// thread at a time.
+class Backend {
+public:
+  virtual ~Backend() = default;
+
+  /// Does `step` and returns when its logits are there. A step of one token
+  /// with its logits is a decode, any other a prefill. What failed leaves the
+  /// positions before the step as they were.
+  virtual Status step(const Step &step) = 0;
+
+  /// The threads that compute on the host.
+  virtual int threads() const { return 1; }
+};
+
+/// A model's weights and code on a device: what sessions share. Immutable.
+class BoundModel {
+public:
+  virtual ~BoundModel() = default;
+
+  /// A backend at position 0. `threads` is for the CPU; 0: one a core.
+  virtual Result<std::unique_ptr<Backend>> newBackend(int threads) const = 0;
+
+  /// The pointers that compiled code for the CPU reads weights through, one a
+  /// slot; null on other devices.
+  virtual const void *const *slots() const { return nullptr; }
+
+  /// The device in words: "cpu", "NVIDIA H200, sm_90".
+  virtual std::string device() const = 0;
+
+  uint64_t mappedBytes() const { return mapped; }
+  uint64_t copiedBytes() const { return copied; }
+  /// Lines for the user, without line ends.
+  const std::vector<std::string> &notes() const { return lines; }
+
+protected:
+  uint64_t mapped = 0; // weights used where they lie in the files
+  uint64_t copied = 0; // weights in memory of the model's own
+  std::vector<std::string> lines;
+};
+
+} // namespace cria

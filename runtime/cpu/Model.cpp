@@ -1,0 +1,217 @@
+#include "runtime/cpu/Model.h"
+
+#include "runtime/Binding.h"
+#include "runtime/Floats.h"
+#include "runtime/RandomWeights.h"
+#include "runtime/RopeTables.h"
+#include "runtime/cpu/Cores.h"
+#include "runtime/cpu/Session.h"
+
+#include <algorithm>
+
+namespace cria::cpu {
+
+Model::Model(std::shared_ptr<const Artifact> artifact)
+    : code(std::move(artifact)), slotTable(code->manifest().slots) {}
+
+/// Fills a model's slots: first reserves room in the arena for whatever is not
+/// used in place, then allocates it, then computes or converts into it.
+class Model::Builder {
+public:
+  explicit Builder(std::shared_ptr<const Artifact> artifact);
+
+  Status bind(const std::string &weights);
+  Status random(uint64_t seed);
+  std::unique_ptr<const BoundModel> finish() { return std::move(model); }
+
+private:
+  /// A tensor that is written into the arena.
+  struct Target {
+    const WeightSpec *weight;
+    uint64_t index; // in the weight's stack
+    const std::byte *from;
+    DType fromType;
+
+    uint64_t slot() const { return weight->slot + index; }
+    uint64_t elements() const {
+      return weight->bytes() / dtypeSize(weight->type);
+    }
+  };
+
+  void reserve(uint64_t slot, uint64_t bytes);
+  Status allocate();
+  std::byte *at(uint64_t slot) const;
+  void fillRopes() const;
+  Status mapFiles(Checkpoint &checkpoint, const Binding &binding);
+  template <typename Fill>
+  void fillTargets(const std::vector<Target> &targets, Fill fill) const;
+
+  std::unique_ptr<Model> model;
+  std::vector<std::pair<uint64_t, uint64_t>> offsets; // (slot, in the arena)
+  uint64_t arenaBytes = 0;
+};
+
+Model::Builder::Builder(std::shared_ptr<const Artifact> artifact)
+    : model(new Model(std::move(artifact))) {
+  for (const RopeSpec &rope : model->code->manifest().ropes) {
+    reserve(rope.slot, rope.bytes());
+    reserve(rope.slot + 1, rope.bytes());
+  }
+}
+
+void Model::Builder::reserve(uint64_t slot, uint64_t bytes) {
+  offsets.emplace_back(slot, arenaBytes);
+  // The manifest bounds each size so that their sum cannot overflow.
+  arenaBytes += (bytes + 63) / 64 * 64;
+}
+
+Status Model::Builder::allocate() {
+  Result<Mapping> memory = Mapping::zeroed(arenaBytes, "weights");
+  if (!memory.ok())
+    return memory.status();
+  model->arena = std::move(*memory);
+  for (auto [slot, offset] : offsets)
+    model->slotTable[slot] = model->arena.data() + offset;
+  fillRopes();
+  return Status();
+}
+
+/// The arena's memory of a reserved slot, writable.
+std::byte *Model::Builder::at(uint64_t slot) const {
+  auto *data = static_cast<const std::byte *>(model->slotTable[slot]);
+  return model->arena.data() + (data - model->arena.data());
+}
+
+void Model::Builder::fillRopes() const {
+  for (const RopeSpec &rope : model->code->manifest().ropes)
+    fillRope(rope, reinterpret_cast<float *>(at(rope.slot)),
+             reinterpret_cast<float *>(at(rope.slot + 1)));
+}
+
+/// Calls `fill(target, begin, end)` for ranges that together are all elements
+/// of all targets; each core gets one contiguous stretch.
+template <typename Fill>
+void Model::Builder::fillTargets(const std::vector<Target> &targets,
+                                 Fill fill) const {
+  std::vector<uint64_t> ends; // running sum of elements
+  for (const Target &target : targets)
+    ends.push_back((ends.empty() ? 0 : ends.back()) + target.elements());
+  if (ends.empty())
+    return;
+  onAllCores(static_cast<int64_t>(ends.back()), [&](int64_t from, int64_t to) {
+    auto begin = static_cast<uint64_t>(from), end = static_cast<uint64_t>(to);
+    auto next = std::upper_bound(ends.begin(), ends.end(), begin);
+    while (begin < end) {
+      const Target &target = targets[static_cast<size_t>(next - ends.begin())];
+      uint64_t start = *next - target.elements();
+      uint64_t stop = std::min(end, *next);
+      if (begin < stop)
+        fill(target, begin - start, stop - start);
+      begin = stop;
+      ++next;
+    }
+  });
+}
+
+Status Model::Builder::random(uint64_t seed) {
+  std::vector<Target> targets;
+  for (const WeightSpec &weight : model->code->manifest().weights)
+    for (uint64_t i = 0; i < weight.tensors(); ++i) {
+      reserve(weight.slot + i, weight.bytes());
+      targets.push_back({&weight, i, nullptr, weight.type});
+    }
+  Status status = allocate();
+  if (!status.ok())
+    return status;
+  model->copied = model->code->manifest().weightBytes();
+  fillTargets(targets, [&](const Target &target, uint64_t begin, uint64_t end) {
+    const WeightSpec &weight = *target.weight;
+    fillRandom(at(target.slot()) + begin * dtypeSize(weight.type), weight.type,
+               weight.name(target.index), weight.shape, seed, begin, end);
+  });
+  return Status();
+}
+
+/// Maps the files that weights are read from, and the pages of those that are
+/// used in place.
+Status Model::Builder::mapFiles(Checkpoint &checkpoint,
+                                const Binding &binding) {
+  struct Range {
+    uint64_t begin = UINT64_MAX, end = 0;
+  };
+  std::vector<Range> inPlace(checkpoint.files().size());
+  for (const Binding::Source &source : binding.sources)
+    if (source.inPlace) {
+      Range &range = inPlace[source.place->file];
+      range.begin = std::min(range.begin, source.place->tensor->begin);
+      range.end = std::max(range.end, source.place->tensor->end);
+    }
+  for (const Safetensors &file : checkpoint.files()) {
+    Result<Mapping> mapping = Mapping::ofFile(file.file);
+    if (!mapping.ok())
+      return mapping.status();
+    const Range &range = inPlace[model->files.size()];
+    if (range.begin < range.end)
+      populate(mapping->data() + range.begin, range.end - range.begin);
+    model->files.push_back(std::move(*mapping));
+  }
+  return Status();
+}
+
+Status Model::Builder::bind(const std::string &weights) {
+  Result<Checkpoint> checkpoint = Checkpoint::open(weights);
+  if (!checkpoint.ok())
+    return checkpoint.status();
+  Binding binding = matchWeights(model->code->manifest(), *checkpoint);
+  Status status = binding.status(weights);
+  if (!status.ok())
+    return status;
+  status = mapFiles(*checkpoint, binding);
+  if (!status.ok())
+    return status;
+  std::vector<Target> targets;
+  for (const Binding::Source &source : binding.sources) {
+    const TensorEntry &tensor = *source.place->tensor;
+    const std::byte *from = model->files[source.place->file].data();
+    from += tensor.begin;
+    if (source.inPlace) {
+      model->slotTable[source.slot] = from;
+      continue;
+    }
+    reserve(source.slot, source.weight->bytes());
+    targets.push_back(
+        {source.weight, source.slot - source.weight->slot, from, *tensor.type});
+  }
+  status = allocate();
+  if (!status.ok())
+    return status;
+  fillTargets(targets, [&](const Target &target, uint64_t begin, uint64_t end) {
+    DType type = target.weight->type;
+    const std::byte *from = target.from + begin * dtypeSize(target.fromType);
+    convertElements(from, target.fromType,
+                    at(target.slot()) + begin * dtypeSize(type), type,
+                    end - begin);
+    release(from, (end - begin) * dtypeSize(target.fromType));
+  });
+  model->mapped = binding.mappedBytes;
+  model->copied = binding.copiedBytes;
+  model->lines = std::move(binding.warnings);
+  return Status();
+}
+
+Result<std::unique_ptr<const BoundModel>>
+Model::bind(std::shared_ptr<const Artifact> artifact,
+            const WeightSource &source) {
+  Builder builder(std::move(artifact));
+  Status status = source.checkpoint ? builder.bind(*source.checkpoint)
+                                    : builder.random(source.seed);
+  if (!status.ok())
+    return status;
+  return builder.finish();
+}
+
+Result<std::unique_ptr<Backend>> Model::newBackend(int threads) const {
+  return Session::create(*code, slots(), threads ? threads : coreCount());
+}
+
+} // namespace cria::cpu

@@ -1,0 +1,35 @@
+/// A model on the CPU: weights used where they lie in mapped files wherever
+/// type and alignment allow.
+#pragma once
+
+#include "runtime/Artifact.h"
+#include "runtime/Backend.h"
+#include "runtime/Memory.h"
+
+#include <memory>
+#include <vector>
+
+namespace cria::cpu {
+
+/// Weights in the host's memory, and the artifact's entry functions.
+class Model : public BoundModel {
+public:
+  static Result<std::unique_ptr<const BoundModel>>
+  bind(std::shared_ptr<const Artifact> artifact, const WeightSource &source);
+
+  Result<std::unique_ptr<Backend>> newBackend(int threads) const override;
+  const void *const *slots() const override { return slotTable.data(); }
+  std::string device() const override { return "cpu"; }
+
+private:
+  class Builder;
+
+  explicit Model(std::shared_ptr<const Artifact> artifact);
+
+  std::shared_ptr<const Artifact> code;
+  std::vector<const void *> slotTable;
+  std::vector<Mapping> files;
+  Mapping arena; // rope tables, and the weights that are not used in place
+};
+
+} // namespace cria::cpu

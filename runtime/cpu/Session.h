@@ -1,0 +1,37 @@
+/// What a session holds on the CPU: threads, KV caches and scratch.
+#pragma once
+
+#include "runtime/Artifact.h"
+#include "runtime/Backend.h"
+#include "runtime/Memory.h"
+#include "runtime/cpu/Pool.h"
+
+#include <memory>
+#include <vector>
+
+namespace cria::cpu {
+
+/// Calls the entry functions of an artifact.
+class Session : public Backend {
+public:
+  /// `code` and the pointers at `slots` must outlive the session.
+  static Result<std::unique_ptr<Backend>>
+  create(const Artifact &code, const void *const *slots, int threads);
+
+  Status step(const Step &step) override;
+  int threads() const override { return pool.threads(); }
+
+private:
+  Session(const Artifact &code, const void *const *slots, int threads)
+      : code(code), slots(slots), pool(threads) {}
+  Status allocate();
+
+  const Artifact &code;
+  const void *const *slots;
+  Pool pool;
+  std::vector<Mapping> caches;
+  std::vector<void *> cacheTable;
+  Mapping arena;
+};
+
+} // namespace cria::cpu

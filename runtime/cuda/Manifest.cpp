@@ -1,0 +1,212 @@
+#include "runtime/cuda/Manifest.h"
+
+#include "runtime/Json.h"
+#include "runtime/Manifest.h"
+
+#include <cctype>
+
+namespace cria::cuda {
+
+// Bounds beyond which a manifest is wrong rather than large.
+static constexpr int64_t mostBytes = int64_t(1) << 48;
+static constexpr int64_t mostLayers = 1 << 12;
+static constexpr int64_t mostThreads = 1024; // in a block, on any device
+static constexpr size_t mostArguments = 512; // 4 KiB of parameters
+static constexpr size_t mostSteps = 1 << 12;
+
+uint64_t Dimension::at(int64_t tokens, int64_t logits) const {
+  if (count == Fixed)
+    return value;
+  auto n = static_cast<uint64_t>(count == Tokens ? tokens : logits);
+  return (n + value - 1) / value;
+}
+
+namespace {
+
+/// Reads steps; knows what the indices of their arguments may be.
+class Reader {
+public:
+  Reader(const Manifest &manifest, Part &part)
+      : manifest(manifest), part(part) {}
+
+  void read(const JsonCursor &at);
+
+private:
+  void readImage(const JsonCursor &at);
+  Entry readEntry(const JsonCursor &at);
+  LaunchStep readLaunch(const JsonCursor &at, uint64_t layers, bool inLoop);
+  Argument readArgument(const JsonCursor &at, uint64_t layers, bool inLoop);
+  Argument readWeight(const JsonCursor &at, uint64_t layers, bool inLoop);
+  Argument readCache(const JsonCursor &at, uint64_t layers, bool inLoop);
+
+  const Manifest &manifest;
+  Part &part;
+};
+
+} // namespace
+
+static uint64_t size(const JsonCursor &at, int64_t most = mostBytes) {
+  return static_cast<uint64_t>(at.integer(0, most));
+}
+
+/// Whether `chip` is sm_ and a number, with a letter after it at most.
+static bool isChip(const std::string &chip) {
+  size_t digits = 0;
+  while (3 + digits < chip.size() && isdigit(chip[3 + digits]))
+    ++digits;
+  size_t rest = chip.size() - std::min(chip.size(), 3 + digits);
+  return chip.compare(0, 3, "sm_") == 0 && digits >= 2 && digits <= 4 &&
+         rest <= 1;
+}
+
+void Reader::readImage(const JsonCursor &at) {
+  Image image;
+  image.chip = at["chip"].string();
+  image.symbol = at["symbol"].string();
+  std::string format = at["format"].string();
+  image.isPtx = format == "ptx";
+  if (!isChip(image.chip))
+    at["chip"].expected("a chip such as sm_80");
+  if (!image.isPtx && format != "cubin")
+    at["format"].expected("ptx or cubin");
+  part.images.push_back(std::move(image));
+}
+
+static Dimension readDimension(const JsonCursor &at) {
+  Dimension dimension;
+  if (!at.raw().is_object()) {
+    dimension.value = static_cast<uint32_t>(at.integer(0, INT32_MAX));
+    return dimension;
+  }
+  auto tokens = at.find("tokens");
+  dimension.count = tokens ? Dimension::Tokens : Dimension::Logits;
+  JsonCursor divisor = tokens ? *tokens : at["logits"];
+  dimension.value = static_cast<uint32_t>(divisor.integer(1, INT32_MAX));
+  return dimension;
+}
+
+Argument Reader::readWeight(const JsonCursor &at, uint64_t layers,
+                            bool inLoop) {
+  Argument argument = {Argument::Weight};
+  argument.value = size(at["weight"]);
+  auto layered = at.find("layered");
+  argument.perLayer = layered && layered->boolean() ? 1 : 0;
+  if (argument.perLayer && !inLoop)
+    at["layered"].fail("is true outside a loop");
+  uint64_t last = argument.value + argument.perLayer * (layers - 1);
+  if (last >= manifest.slots)
+    at["weight"].fail("reaches slot " + std::to_string(last) + " of " +
+                      std::to_string(manifest.slots));
+  return argument;
+}
+
+Argument Reader::readCache(const JsonCursor &at, uint64_t layers, bool inLoop) {
+  Argument argument = {Argument::Cache};
+  argument.value = size(at["cache"]);
+  if (auto bytes = at.find("layer_bytes"))
+    argument.perLayer = size(*bytes);
+  if (argument.perLayer && !inLoop)
+    at["layer_bytes"].fail("is given outside a loop");
+  if (argument.value >= manifest.caches.size())
+    at["cache"].fail("is " + std::to_string(argument.value) + " of " +
+                     std::to_string(manifest.caches.size()) + " caches");
+  else if (argument.perLayer * (layers - 1) >=
+           std::max<uint64_t>(manifest.caches[argument.value].bytes, 1))
+    at["layer_bytes"].fail("of " + std::to_string(layers) +
+                           " layers exceeds the cache");
+  return argument;
+}
+
+Argument Reader::readArgument(const JsonCursor &at, uint64_t layers,
+                              bool inLoop) {
+  if (at.find("weight"))
+    return readWeight(at, layers, inLoop);
+  if (at.find("cache"))
+    return readCache(at, layers, inLoop);
+  if (auto offset = at.find("arena")) {
+    Argument argument = {Argument::Arena, size(*offset)};
+    if (argument.value >= part.arenaBytes)
+      offset->fail("is " + std::to_string(argument.value) +
+                   ", beyond the arena's " + std::to_string(part.arenaBytes));
+    return argument;
+  }
+  if (at.find("state"))
+    return {Argument::State};
+  if (at.find("ids"))
+    return {Argument::Ids};
+  if (!at.find("logits"))
+    at.expected("a weight, cache, arena, state, ids or logits");
+  return {Argument::Logits};
+}
+
+LaunchStep Reader::readLaunch(const JsonCursor &at, uint64_t layers,
+                              bool inLoop) {
+  LaunchStep launch = {};
+  launch.kernel = at["launch"].string();
+  std::vector<JsonCursor> grid = at["grid"].elements(3);
+  std::vector<JsonCursor> block = at["block"].elements(3);
+  if (grid.size() != 3)
+    at["grid"].expected("three dimensions");
+  if (block.size() != 3)
+    at["block"].expected("three dimensions");
+  if (!at.ok())
+    return launch;
+  int64_t threads = 1;
+  for (int i = 0; i < 3; ++i) {
+    launch.grid[i] = readDimension(grid[i]);
+    launch.block[i] = static_cast<uint32_t>(block[i].integer(1, mostThreads));
+    threads *= launch.block[i];
+  }
+  if (threads > mostThreads)
+    at["block"].fail("has " + std::to_string(threads) +
+                     " threads, expected at most " +
+                     std::to_string(mostThreads));
+  launch.shared = static_cast<uint32_t>(at["shared"].integer(0, INT32_MAX));
+  for (const JsonCursor &argument : at["args"].elements(mostArguments))
+    launch.arguments.push_back(readArgument(argument, layers, inLoop));
+  return launch;
+}
+
+Entry Reader::readEntry(const JsonCursor &at) {
+  Entry entry;
+  for (const JsonCursor &step : at.elements(mostSteps)) {
+    EntryStep read;
+    auto loop = step.find("loop");
+    if (!loop) {
+      read.launches.push_back(readLaunch(step, 1, false));
+      entry.push_back(std::move(read));
+      continue;
+    }
+    read.layers = static_cast<uint64_t>(loop->integer(1, mostLayers));
+    for (const JsonCursor &launch : step["body"].elements(mostSteps))
+      read.launches.push_back(readLaunch(launch, read.layers, true));
+    entry.push_back(std::move(read));
+  }
+  return entry;
+}
+
+void Reader::read(const JsonCursor &at) {
+  for (const JsonCursor &image : at["images"].elements(64))
+    readImage(image);
+  if (part.images.empty())
+    at["images"].fail("is empty");
+  part.arenaBytes = size(at["arena"]);
+  if (auto zeroed = at.find("workspace_zeroed")) {
+    part.zeroedOffset = size((*zeroed)["offset"]);
+    part.zeroedBytes = size((*zeroed)["bytes"]);
+    if (part.zeroedOffset + part.zeroedBytes > part.arenaBytes)
+      zeroed->fail("ends beyond the arena's " +
+                   std::to_string(part.arenaBytes) + " bytes");
+  }
+  JsonCursor entries = at["entries"];
+  part.prefill = readEntry(entries["prefill"]);
+  part.decode = readEntry(entries["decode"]);
+}
+
+Part readPart(const JsonCursor &at, const Manifest &manifest) {
+  Part part;
+  Reader(manifest, part).read(at);
+  return part;
+}
+
+} // namespace cria::cuda

@@ -1,0 +1,73 @@
+/// What an artifact says of its code for CUDA, checked: every index is in
+/// range, every grid and block is one that some device could run.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace cria {
+class JsonCursor;
+struct Manifest;
+} // namespace cria
+
+namespace cria::cuda {
+
+/// Code for a chip and what can run its instructions.
+struct Image {
+  std::string chip;   // "sm_80", "sm_90a"
+  bool isPtx;         // else a cubin
+  std::string symbol; // the exported data
+};
+
+/// A dimension of a grid: a number, or ceil(n / divisor).
+struct Dimension {
+  enum Count { Fixed, Tokens, Logits };
+
+  Count count = Fixed;
+  uint32_t value = 1; // the number, or the divisor
+
+  /// The dimension for a call of so many tokens and rows of logits.
+  uint64_t at(int64_t tokens, int64_t logits) const;
+};
+
+/// A parameter of a kernel: a device address.
+struct Argument {
+  enum Kind { Weight, Cache, Arena, State, Ids, Logits };
+
+  Kind kind;
+  uint64_t value = 0; // slot, number of the cache, or offset in the arena
+  /// What each layer adds to `value` (a weight: slots) or to the address (a
+  /// cache: bytes).
+  uint64_t perLayer = 0;
+};
+
+/// A launch of a kernel, or a loop over layers around some.
+struct LaunchStep {
+  std::string kernel;
+  Dimension grid[3];
+  uint32_t block[3];
+  uint32_t shared; // bytes of dynamic shared memory
+  std::vector<Argument> arguments;
+};
+
+struct EntryStep {
+  uint64_t layers = 1; // how often the launches are done, one after the other
+  std::vector<LaunchStep> launches;
+};
+
+using Entry = std::vector<EntryStep>;
+
+/// The manifest's key "cuda".
+struct Part {
+  std::vector<Image> images;
+  uint64_t arenaBytes = 0;
+  uint64_t zeroedOffset = 0, zeroedBytes = 0; // zeroed when a session starts
+  Entry prefill, decode;
+};
+
+/// Reads the part at `at`; `manifest` has its slots and caches already. The
+/// first error stays in the status of the cursor.
+Part readPart(const JsonCursor &at, const Manifest &manifest);
+
+} // namespace cria::cuda

@@ -1,0 +1,210 @@
+#include "runtime/cuda/Model.h"
+
+#include "runtime/Binding.h"
+#include "runtime/Floats.h"
+#include "runtime/RandomWeights.h"
+#include "runtime/RopeTables.h"
+#include "runtime/cuda/Session.h"
+#include "runtime/cuda/Upload.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+
+namespace cria::cuda {
+
+/// Where the runtime puts tensors: every vector load is aligned.
+static constexpr uint64_t alignment = 256;
+
+/// Seconds a step may take: CRIA_CUDA_TIMEOUT, else a time beyond that of any
+/// step. What is emulated takes thousands of times as long.
+static double patience(DeviceKind kind) {
+  if (const char *seconds = getenv("CRIA_CUDA_TIMEOUT"))
+    if (double value = atof(seconds); value > 0)
+      return value;
+  return kind == DeviceKind::Emulated ? 3600 : 30;
+}
+
+Result<std::unique_ptr<Model>>
+Model::open(std::shared_ptr<const Artifact> artifact,
+            const DeviceOptions &options) {
+  std::unique_ptr<Model> model(new Model(std::move(artifact)));
+  if (!model->manifest().cuda)
+    return Status(CRIA_FAILED_PRECONDITION,
+                  model->artifact->path() +
+                      ": has no code for CUDA; compile it with --target=cuda");
+  auto driver = Driver::open(options.kind);
+  if (!driver.ok())
+    return driver.status();
+  bool fenced = options.kind == DeviceKind::Emulated;
+  auto context = Context::create(*driver, fenced, patience(options.kind));
+  if (!context.ok())
+    return context.status();
+  model->owner = *context;
+  Current current(*model->owner);
+  if (!current.status().ok())
+    return current.status();
+  auto code = Code::load(model->owner, *model->artifact, options.cache);
+  if (!code.ok())
+    return code.status();
+  model->loaded = std::move(*code);
+  return model;
+}
+
+std::string Model::device() const {
+  return owner->deviceName() + ", sm_" + std::to_string(owner->chip()) +
+         ", CUDA driver " + owner->library().versionText() + "; " +
+         loaded->description();
+}
+
+/// Device memory for every slot: one stretch, or one for each slot where the
+/// driver checks bounds.
+Status Model::allocate() {
+  std::vector<uint64_t> sizes(manifest().slots);
+  for (const WeightSpec &weight : manifest().weights)
+    for (uint64_t i = 0; i < weight.tensors(); ++i)
+      sizes[weight.slot + i] = weight.bytes();
+  for (const RopeSpec &rope : manifest().ropes)
+    sizes[rope.slot] = sizes[rope.slot + 1] = rope.bytes();
+  addresses.resize(sizes.size());
+  uint64_t total = 0;
+  for (size_t slot = 0; slot < sizes.size(); ++slot) {
+    addresses[slot] = total; // of one stretch; from its begin so far
+    total += (sizes[slot] + alignment - 1) / alignment * alignment;
+  }
+  if (!owner->isFenced())
+    sizes = {total};
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    auto allocated = allocateDevice(owner, sizes[i], "weights");
+    if (!allocated.ok())
+      return allocated.status();
+    if (owner->isFenced())
+      addresses[i] = allocated->get();
+    else
+      for (CUdeviceptr &address : addresses)
+        address += allocated->get();
+    memory.push_back(std::move(*allocated));
+  }
+  return Status();
+}
+
+/// Collects what is to be uploaded.
+class Model::Uploads {
+public:
+  explicit Uploads(const Model &model) : model(model) {}
+
+  void addRopes();
+  void addRandom(uint64_t seed);
+  void addCheckpoint(const Checkpoint &checkpoint, const Binding &binding);
+
+  std::vector<Upload> all;
+
+private:
+  const Model &model;
+};
+
+void Model::Uploads::addRopes() {
+  for (const RopeSpec &rope : model.manifest().ropes) {
+    auto tables = std::make_shared<std::vector<float>>(rope.bytes() / 2);
+    size_t half = rope.bytes() / sizeof(float);
+    fillRope(rope, tables->data(), tables->data() + half);
+    for (uint64_t i = 0; i < 2; ++i)
+      all.push_back({model.slot(rope.slot + i), rope.bytes(),
+                     [tables, first = i * half](std::byte *to, uint64_t begin,
+                                                uint64_t end) {
+                       auto *from = reinterpret_cast<const std::byte *>(
+                           tables->data() + first);
+                       memcpy(to, from + begin, end - begin);
+                       return Status();
+                     }});
+  }
+}
+
+void Model::Uploads::addRandom(uint64_t seed) {
+  for (const WeightSpec &weight : model.manifest().weights)
+    for (uint64_t i = 0; i < weight.tensors(); ++i)
+      all.push_back({model.slot(weight.slot + i), weight.bytes(),
+                     [&weight, seed, name = weight.name(i)](
+                         std::byte *to, uint64_t begin, uint64_t end) {
+                       uint64_t size = dtypeSize(weight.type);
+                       fillRandom(to, weight.type, name, weight.shape, seed,
+                                  begin / size, end / size);
+                       return Status();
+                     }});
+}
+
+/// Reads elements [begin, end) of a tensor of another type and converts them.
+static Status readConverted(const File &file, const TensorEntry &tensor,
+                            DType type, std::byte *to, uint64_t begin,
+                            uint64_t end) {
+  static constexpr uint64_t most = 4096;
+  std::byte block[most * sizeof(double)];
+  uint64_t fromSize = dtypeSize(*tensor.type);
+  while (begin < end) {
+    uint64_t count = std::min(most, end - begin);
+    Status status =
+        file.read(tensor.begin + begin * fromSize, block, count * fromSize);
+    if (!status.ok())
+      return status;
+    convertElements(block, *tensor.type, to, type, count);
+    to += count * dtypeSize(type);
+    begin += count;
+  }
+  return Status();
+}
+
+// Read, not mapped: a page fault for every 4 KiB that is used once costs more,
+// and a file that shrinks meanwhile is an error, not a signal.
+void Model::Uploads::addCheckpoint(const Checkpoint &checkpoint,
+                                   const Binding &binding) {
+  for (const Binding::Source &source : binding.sources) {
+    const File &file = checkpoint.files()[source.place->file].file;
+    const TensorEntry &tensor = *source.place->tensor;
+    DType type = source.weight->type;
+    all.push_back(
+        {model.slot(source.slot), source.weight->bytes(),
+         [&file, &tensor, type](std::byte *to, uint64_t begin, uint64_t end) {
+           uint64_t size = dtypeSize(type);
+           if (tensor.type == type)
+             return file.read(tensor.begin + begin, to, end - begin);
+           return readConverted(file, tensor, type, to, begin / size,
+                                end / size);
+         }});
+  }
+}
+
+Status Model::bind(const WeightSource &source) {
+  Current current(*owner);
+  if (!current.status().ok())
+    return current.status();
+  std::optional<Checkpoint> checkpoint;
+  Binding binding;
+  if (source.checkpoint) {
+    Result<Checkpoint> opened = Checkpoint::open(*source.checkpoint);
+    if (!opened.ok())
+      return opened.status();
+    checkpoint.emplace(std::move(*opened));
+    binding = matchWeights(manifest(), *checkpoint);
+    Status fits = binding.status(*source.checkpoint);
+    if (!fits.ok())
+      return fits;
+  }
+  Status status = allocate();
+  if (!status.ok())
+    return status;
+  Uploads uploads(*this);
+  uploads.addRopes();
+  if (checkpoint)
+    uploads.addCheckpoint(*checkpoint, binding);
+  else
+    uploads.addRandom(source.seed);
+  copied = manifest().weightBytes();
+  lines = std::move(binding.warnings);
+  return upload(owner, uploads.all);
+}
+
+Result<std::unique_ptr<Backend>> Model::newBackend(int) const {
+  return Session::create(*this);
+}
+
+} // namespace cria::cuda

@@ -1,0 +1,27 @@
+/// Filling device memory from files, fast: two buffers of pinned memory take
+/// turns, and while the device copies one, all cores fill the other.
+#pragma once
+
+#include "runtime/cuda/Context.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+namespace cria::cuda {
+
+/// A tensor to be: where it goes, and what writes a range of its bytes to host
+/// memory. `fill` is called by many threads at once, for ranges that begin at
+/// multiples of 256 bytes; it must not throw.
+struct Upload {
+  CUdeviceptr to;
+  uint64_t bytes;
+  std::function<Status(std::byte *to, uint64_t begin, uint64_t end)> fill;
+};
+
+/// Does `uploads`; in the current context. The first error ends it.
+Status upload(const std::shared_ptr<Context> &context,
+              const std::vector<Upload> &uploads);
+
+} // namespace cria::cuda

@@ -1,0 +1,285 @@
+#include "test/runtime/cuda/Fixtures.h"
+
+#include "runtime/cuda/Context.h"
+
+#include <cmath>
+#include <cstdlib>
+#include <dlfcn.h>
+
+namespace cria::test {
+
+void Environment::set(const std::string &name, const std::string &value) {
+  const char *old = getenv(name.c_str());
+  before.emplace_back(name, old ? std::make_optional(std::string(old))
+                                : std::nullopt);
+  setenv(name.c_str(), value.c_str(), 1);
+}
+
+Environment::~Environment() {
+  for (auto i = before.rbegin(); i != before.rend(); ++i)
+    if (i->second)
+      setenv(i->first.c_str(), i->second->c_str(), 1);
+    else
+      unsetenv(i->first.c_str());
+}
+
+nlohmann::json cudaManifest() {
+  nlohmann::json manifest = fakeManifest();
+  manifest["target"]["kind"] = "cpu,cuda";
+  manifest["caches"][0]["bytes"] = 96;
+  manifest["caches"][0]["shape"] = {2, 12};
+  auto entry = nlohmann::json::parse(R"([
+    {"launch": "clear", "grid": [1, 1, 1], "block": [2, 1, 1], "shared": 0,
+     "args": [{"arena": 256}]},
+    {"loop": 2, "body": [
+      {"launch": "append", "grid": [{"tokens": 2}, 1, 1], "block": [2, 1, 1],
+       "shared": 0, "args": [{"state": 0}, {"ids": 0},
+                             {"cache": 0, "layer_bytes": 48}]},
+      {"launch": "add_norm", "grid": [1, 1, 1], "block": [2, 1, 1],
+       "shared": 0, "args": [{"weight": 1, "layered": true},
+                             {"arena": 256}]}]},
+    {"launch": "logits", "grid": [{"logits": 1}, 1, 1], "block": [5, 1, 1],
+     "shared": 64, "args": [{"state": 0}, {"weight": 0}, {"weight": 3},
+       {"cache": 0}, {"arena": 256}, {"logits": 0}, {"arena": 0}]}
+  ])");
+  manifest["cuda"] = {
+      {"images",
+       {{{"chip", "sm_80"}, {"format", "ptx"}, {"symbol", "fake_ptx"}}}},
+      {"arena", 512},
+      {"workspace_zeroed", {{"offset", 0}, {"bytes", 256}}},
+      {"entries", {{"prefill", entry}, {"decode", entry}}}};
+  return manifest;
+}
+
+static constexpr char declarations[] = R"({
+  .reg .pred %p;
+  .reg .b16 %h;
+  .reg .b32 %token, %tokens, %position, %first, %id, %end, %v, %row;
+  .reg .b64 %a<9>, %offset;
+  .reg .f32 %x, %y, %sum;
+)";
+
+// bias[v] = 0; one thread each.
+static constexpr char clearPtx[] = R"(
+.visible .entry clear(.param .u64 bias) DECLARATIONS
+  ld.param.u64 %a1, [bias];
+  cvta.to.global.u64 %a1, %a1;
+  mov.u32 %v, %tid.x;
+  mul.wide.u32 %offset, %v, 4;
+  add.s64 %a1, %a1, %offset;
+  mov.f32 %x, 0f00000000;
+  st.global.f32 [%a1], %x;
+  ret;
+}
+)";
+
+// bias[v] += norm[v]; one thread each.
+static constexpr char addNormPtx[] = R"(
+.visible .entry add_norm(.param .u64 norm, .param .u64 bias) DECLARATIONS
+  ld.param.u64 %a1, [norm];
+  ld.param.u64 %a2, [bias];
+  cvta.to.global.u64 %a1, %a1;
+  cvta.to.global.u64 %a2, %a2;
+  mov.u32 %v, %tid.x;
+  mul.wide.u32 %offset, %v, 2;
+  add.s64 %a1, %a1, %offset;
+  ld.global.u16 %h, [%a1];
+  cvt.u32.u16 %id, %h;
+  shl.b32 %id, %id, 16;
+  mov.b32 %x, %id;
+  mul.wide.u32 %offset, %v, 4;
+  add.s64 %a2, %a2, %offset;
+  ld.global.f32 %y, [%a2];
+  add.f32 %y, %y, %x;
+  st.global.f32 [%a2], %y;
+  ret;
+}
+)";
+
+// cache[position + t] = ids[t]; one thread each, and some too many.
+static constexpr char appendPtx[] = R"(
+.visible .entry append(.param .u64 state, .param .u64 ids, .param .u64 cache)
+DECLARATIONS
+  ld.param.u64 %a1, [state];
+  ld.param.u64 %a2, [ids];
+  ld.param.u64 %a3, [cache];
+  cvta.to.global.u64 %a1, %a1;
+  cvta.to.global.u64 %a2, %a2;
+  cvta.to.global.u64 %a3, %a3;
+  mov.u32 %token, %ctaid.x;
+  mov.u32 %row, %ntid.x;
+  mov.u32 %v, %tid.x;
+  mad.lo.u32 %token, %token, %row, %v;
+  ld.global.v2.u32 {%position, %tokens}, [%a1];
+  setp.ge.u32 %p, %token, %tokens;
+  @%p bra END;
+  mul.wide.u32 %offset, %token, 4;
+  add.s64 %a2, %a2, %offset;
+  ld.global.u32 %id, [%a2];
+  cvt.rn.f32.u32 %x, %id;
+  add.u32 %position, %position, %token;
+  mul.wide.u32 %offset, %position, 4;
+  add.s64 %a3, %a3, %offset;
+  st.global.f32 [%a3], %x;
+END:
+  ret;
+}
+)";
+
+// A row of logits a block, a thread for each v. The mean of both layers of the
+// cache is the id. The counter, zeroed once, only ever grows.
+static constexpr char logitsPtx[] = R"(
+.visible .entry logits(.param .u64 state, .param .u64 embed, .param .u64 cosine,
+  .param .u64 cache, .param .u64 bias, .param .u64 logits, .param .u64 counter)
+DECLARATIONS
+  ld.param.u64 %a1, [state];
+  ld.param.u64 %a2, [embed];
+  ld.param.u64 %a3, [cosine];
+  ld.param.u64 %a4, [cache];
+  ld.param.u64 %a5, [bias];
+  ld.param.u64 %a6, [logits];
+  ld.param.u64 %a7, [counter];
+  cvta.to.global.u64 %a1, %a1;
+  cvta.to.global.u64 %a2, %a2;
+  cvta.to.global.u64 %a3, %a3;
+  cvta.to.global.u64 %a4, %a4;
+  cvta.to.global.u64 %a5, %a5;
+  cvta.to.global.u64 %a6, %a6;
+  cvta.to.global.u64 %a7, %a7;
+  red.global.add.u32 [%a7], 1;
+  mov.u32 %row, %ctaid.x;
+  mov.u32 %v, %tid.x;
+  ld.global.u32 %position, [%a1];
+  ld.global.u32 %first, [%a1+8];
+  add.u32 %end, %position, %first;
+  add.u32 %end, %end, %row;
+  mul.wide.u32 %offset, %end, 4;
+  add.s64 %a3, %a3, %offset;
+  ld.global.f32 %sum, [%a3];
+  mad.lo.u32 %row, %row, 5, %v;
+  mul.wide.u32 %offset, %row, 4;
+  add.s64 %a6, %a6, %offset;
+  and.b32 %v, %v, 1;
+  mul.wide.u32 %offset, %v, 4;
+  add.s64 %a5, %a5, %offset;
+  ld.global.f32 %x, [%a5];
+  add.f32 %sum, %sum, %x;
+  mov.u32 %token, 0;
+NEXT:
+  mul.wide.u32 %offset, %token, 4;
+  add.s64 %a8, %a4, %offset;
+  ld.global.f32 %x, [%a8];
+  ld.global.f32 %y, [%a8+48];
+  add.f32 %x, %x, %y;
+  cvt.rzi.u32.f32 %id, %x;
+  add.u32 %id, %id, %v;
+  mul.wide.u32 %offset, %id, 4;
+  add.s64 %a8, %a2, %offset;
+  ld.global.f32 %x, [%a8];
+  add.f32 %sum, %sum, %x;
+  add.u32 %token, %token, 1;
+  setp.le.u32 %p, %token, %end;
+  @%p bra NEXT;
+  st.global.f32 [%a6], %sum;
+  ret;
+}
+)";
+
+std::string cudaPtx() {
+  std::string ptx = ".version 7.0\n.target sm_80\n.address_size 64\n";
+  for (std::string kernel : {clearPtx, addNormPtx, appendPtx, logitsPtx}) {
+    size_t at = kernel.find("DECLARATIONS");
+    ptx += kernel.replace(at, 12, declarations);
+  }
+  return ptx;
+}
+
+std::string cudaArtifactOf(const nlohmann::json &manifest,
+                           const std::string &ptx) {
+  return artifactOf(manifest, "const char fake_ptx[] = R\"(" + ptx + ")\";");
+}
+
+std::vector<float> fakeLogits(const std::vector<int32_t> &ids) {
+  std::vector<float> logits;
+  float sums[2] = {};
+  for (size_t position = 0; position < ids.size(); ++position) {
+    for (int v = 0; v < 2; ++v)
+      sums[v] += static_cast<float>(ids[position] * 2 + v);
+    for (int v = 0; v < 5; ++v)
+      logits.push_back(sums[v % 2] + static_cast<float>(3 + 2 * (v % 2)) +
+                       std::cos(static_cast<float>(position)));
+  }
+  return logits;
+}
+
+void expectNear(const std::vector<float> &found,
+                const std::vector<float> &expected) {
+  ASSERT_EQ(found.size(), expected.size());
+  for (size_t i = 0; i < found.size(); ++i)
+    EXPECT_NEAR(found[i], expected[i], 1e-4) << i;
+}
+
+void CudaTest::inject(const std::string &faults) {
+  void *library = dlopen(CRIA_EMULATOR_LIBRARY, RTLD_NOW | RTLD_LOCAL);
+  auto init = reinterpret_cast<int (*)(unsigned)>(dlsym(library, "cuInit"));
+  for (const std::string &next : {std::string(), faults}) {
+    setenv("CRIA_EMULATOR_FAULTS", next.c_str(), 1);
+    init(0); // reads the environment again if it has changed
+  }
+  dlclose(library);
+}
+
+void CudaTest::SetUp() {
+  usedBefore = usedBytes();
+  environment.set("CRIA_CACHE_DIR", folder.path("cache"));
+  environment.set("CRIA_EMULATOR_FAULTS", "");
+  folder.write("model.safetensors", safetensorsOf(fakeTensors()));
+  auto file = open();
+  ASSERT_TRUE(file.ok()) << file.status().message();
+  artifact = *file;
+}
+
+/// Bytes allocated on the emulated device.
+uint64_t CudaTest::usedBytes() {
+  environment.set("CRIA_CUDA_DRIVER", CRIA_EMULATOR_LIBRARY);
+  inject("");
+  auto driver = cuda::Driver::open(DeviceKind::Emulated);
+  EXPECT_TRUE(driver.ok()) << driver.status().message();
+  auto context = cuda::Context::create(*driver, true, 1);
+  EXPECT_TRUE(context.ok()) << context.status().message();
+  cuda::Current current(**context);
+  size_t free = 0, total = 0;
+  EXPECT_EQ((**context)->cuMemGetInfo(&free, &total), CUDA_SUCCESS);
+  return total - free;
+}
+
+void CudaTest::TearDown() {
+  EXPECT_TRUE(leaks || usedBytes() == usedBefore)
+      << usedBytes() << " bytes are used, " << usedBefore << " before";
+}
+
+Result<std::shared_ptr<const Artifact>>
+CudaTest::open(const nlohmann::json &manifest, const std::string &ptx) {
+  // A loaded artifact is replaced, never written over.
+  std::string name = std::to_string(opened++) + ".cria";
+  return Artifact::open(folder.write(name, cudaArtifactOf(manifest, ptx)));
+}
+
+Result<std::shared_ptr<const Model>> CudaTest::bind(DeviceKind kind) {
+  return Model::load(artifact, {folder.path(), 0}, {kind, true});
+}
+
+void CudaTest::expectWorks() {
+  inject("");
+  auto model = bind();
+  ASSERT_TRUE(model.ok()) << model.status().message();
+  auto session = Session::create(*model, 0);
+  ASSERT_TRUE(session.ok()) << session.status().message();
+  std::vector<float> logits(45);
+  Status status =
+      (*session)->feed(ids.data(), 9, CRIA_LOGITS_ALL, logits.data());
+  ASSERT_TRUE(status.ok()) << status.message();
+  expectNear(logits, fakeLogits(ids));
+}
+
+} // namespace cria::test

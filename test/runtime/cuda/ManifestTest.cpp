@@ -1,0 +1,97 @@
+#include "runtime/cuda/Manifest.h"
+
+#include "runtime/Manifest.h"
+#include "test/runtime/cuda/Fixtures.h"
+
+using namespace cria;
+using namespace cria::test;
+using nlohmann::json;
+
+namespace {
+
+/// What is said of the fake manifest with `value` at `pointer` in "cuda".
+Status statusWith(const std::string &pointer, const json &value) {
+  json manifest = cudaManifest();
+  manifest["cuda"][json::json_pointer(pointer)] = value;
+  return parseManifest(manifest.dump(), "x.cria").status();
+}
+
+// Where the kernels of a loop, and one outside, take their first argument.
+const std::string looped = "/entries/decode/1/body/1/args/0";
+const std::string plain = "/entries/decode/0/args/0";
+
+} // namespace
+
+TEST(CudaManifest, ReadsImagesScratchAndSteps) {
+  auto manifest = parseManifest(cudaManifest().dump(), "x.cria");
+  ASSERT_TRUE(manifest.ok()) << manifest.status().message();
+  EXPECT_TRUE(manifest->hasCpu());
+  EXPECT_EQ(manifest->scratchBytes(), 512u);
+  const cuda::Part &part = *manifest->cuda;
+  EXPECT_EQ(part.images[0].chip, "sm_80");
+  EXPECT_TRUE(part.images[0].isPtx);
+  EXPECT_EQ(part.zeroedBytes, 256u);
+  ASSERT_EQ(part.decode.size(), 3u);
+  EXPECT_EQ(part.decode[1].layers, 2u);
+  const cuda::LaunchStep &append = part.decode[1].launches[0];
+  EXPECT_EQ(append.kernel, "append");
+  EXPECT_EQ(append.grid[0].at(3, 0), 2u);
+  EXPECT_EQ(append.grid[1].at(3, 0), 1u);
+  EXPECT_EQ(append.arguments[2].perLayer, 48u);
+  const cuda::LaunchStep &logits = part.decode[2].launches[0];
+  EXPECT_EQ(logits.grid[0].at(4, 0), 0u);
+  EXPECT_EQ(logits.shared, 64u);
+}
+
+TEST(CudaManifest, ACodeForCudaAloneNeedsNoEntries) {
+  json manifest = cudaManifest();
+  manifest["target"] = {{"kind", "cuda"}, {"arch", "x86_64"}, {"os", "linux"}};
+  manifest.erase("entries");
+  manifest.erase("arena");
+  auto parsed = parseManifest(manifest.dump(), "x.cria");
+  ASSERT_TRUE(parsed.ok()) << parsed.status().message();
+  EXPECT_FALSE(parsed->hasCpu());
+  manifest.erase("cuda");
+  EXPECT_THAT(parseManifest(manifest.dump(), "x.cria").status(),
+              fails(CRIA_INVALID_ARGUMENT, "'entries' is missing"));
+}
+
+TEST(CudaManifest, RefusesIndicesOutOfRange) {
+  auto refused = [](const std::string &pointer, const json &value,
+                    const std::string &message) {
+    EXPECT_THAT(statusWith(pointer, value),
+                fails(CRIA_INVALID_ARGUMENT, message));
+  };
+  refused(plain, {{"weight", 5}}, "reaches slot 5 of 5");
+  refused(looped, {{"weight", 4}, {"layered", true}}, "reaches slot 5 of 5");
+  refused(plain, {{"weight", 1}, {"layered", true}}, "outside a loop");
+  refused(plain, {{"cache", 1}}, "is 1 of 1 caches");
+  refused(looped, {{"cache", 0}, {"layer_bytes", 96}}, "exceeds the cache");
+  refused(plain, {{"cache", 0}, {"layer_bytes", 8}}, "outside a loop");
+  refused(plain, {{"arena", 512}}, "beyond the arena's 512");
+  refused(plain, {{"arena", -1}}, "is -1, expected a whole number from 0");
+  refused(plain, {{"something", 0}},
+          "expected a weight, cache, arena, state, ids or logits");
+  refused("/workspace_zeroed/bytes", 513, "ends beyond the arena's 512");
+}
+
+TEST(CudaManifest, RefusesLaunchesThatNoDeviceCanDo) {
+  auto refused = [](const std::string &pointer, const json &value,
+                    const std::string &message) {
+    EXPECT_THAT(statusWith(pointer, value),
+                fails(CRIA_INVALID_ARGUMENT, message));
+  };
+  refused("/entries/decode/0/block", {64, 32, 1}, "has 2048 threads");
+  refused("/entries/decode/0/block", {0, 1, 1}, "is 0, expected");
+  refused("/entries/decode/0/block", {1, 1}, "expected three dimensions");
+  refused("/entries/decode/0/grid", json::array(), "expected three");
+  refused("/entries/decode/0/grid/0", -1, "is -1, expected");
+  refused("/entries/decode/0/grid/0", {{"tokens", 0}}, "is 0, expected");
+  refused("/entries/decode/0/grid/0", {{"rows", 1}}, "'cuda.entries.decode");
+  refused("/entries/decode/0/shared", -1, "is -1, expected");
+  refused("/entries/decode/1/loop", 0, "is 0, expected");
+  refused("/entries/decode/1/loop", 1 << 20, "expected a whole number");
+  refused("/images", json::array(), "is empty");
+  refused("/images/0/chip", "ptx", "expected a chip such as sm_80");
+  refused("/images/0/format", "fatbin", "expected ptx or cubin");
+}

@@ -1,0 +1,193 @@
+#include "test/runtime/cuda/Fixtures.h"
+
+#include <thread>
+
+using namespace cria;
+using namespace cria::test;
+using testing::HasSubstr;
+
+namespace {
+
+class CudaSessionTest : public CudaTest {
+protected:
+  void TearDown() override {
+    model.reset();
+    CudaTest::TearDown();
+  }
+  void SetUp() override {
+    CudaTest::SetUp();
+    load();
+  }
+  void load() {
+    auto bound = bind();
+    ASSERT_TRUE(bound.ok()) << bound.status().message();
+    model = *bound;
+  }
+  std::unique_ptr<Session> session() {
+    auto made = Session::create(model, 0);
+    EXPECT_TRUE(made.ok()) << made.status().message();
+    return std::move(*made);
+  }
+
+  std::shared_ptr<const Model> model;
+};
+
+} // namespace
+
+TEST_F(CudaSessionTest, ChunksWholePromptsAndSingleStepsAgree) {
+  std::vector<float> whole(45), steps(45), last(5);
+  ASSERT_TRUE(
+      session()->feed(ids.data(), 9, CRIA_LOGITS_ALL, whole.data()).ok());
+  expectNear(whole, fakeLogits(ids));
+  auto stepwise = session();
+  for (size_t i = 0; i < ids.size(); ++i)
+    ASSERT_TRUE(
+        stepwise->feed(&ids[i], 1, CRIA_LOGITS_LAST, &steps[i * 5]).ok());
+  EXPECT_EQ(steps, whole);
+  ASSERT_TRUE(
+      session()->feed(ids.data(), 8, CRIA_LOGITS_LAST, last.data()).ok());
+  EXPECT_EQ(last, std::vector<float>(whole.begin() + 35, whole.begin() + 40));
+}
+
+TEST_F(CudaSessionTest, FeedsWithoutLogits) {
+  auto quiet = session();
+  ASSERT_TRUE(quiet->feed(ids.data(), 1, CRIA_LOGITS_NONE, nullptr).ok());
+  ASSERT_TRUE(quiet->feed(&ids[1], 7, CRIA_LOGITS_NONE, nullptr).ok());
+  std::vector<float> last(5), all = fakeLogits(ids);
+  ASSERT_TRUE(quiet->feed(&ids[8], 1, CRIA_LOGITS_ALL, last.data()).ok());
+  expectNear(last, {all.begin() + 40, all.end()});
+  EXPECT_EQ(quiet->position(), 9);
+}
+
+TEST_F(CudaSessionTest, LogitsOfAllAndOfOneMayTakeTurns) {
+  auto used = session();
+  std::vector<float> rows(15), all = fakeLogits(ids);
+  ASSERT_TRUE(used->feed(ids.data(), 3, CRIA_LOGITS_ALL, rows.data()).ok());
+  expectNear(rows, {all.begin(), all.begin() + 15});
+  ASSERT_TRUE(used->feed(&ids[3], 2, CRIA_LOGITS_LAST, rows.data()).ok());
+  EXPECT_NEAR(rows[0], all[20], 1e-4);
+  rows.resize(10);
+  ASSERT_TRUE(used->feed(&ids[5], 2, CRIA_LOGITS_ALL, rows.data()).ok());
+  expectNear(rows, {all.begin() + 25, all.begin() + 35});
+}
+
+TEST_F(CudaSessionTest, RewindsAndReplaysTheSameGraph) {
+  auto used = session();
+  std::vector<float> logits(5);
+  ASSERT_TRUE(used->feed(ids.data(), 9, CRIA_LOGITS_LAST, logits.data()).ok());
+  for (int64_t position : {8, 3, 0}) {
+    ASSERT_TRUE(used->rewind(position).ok());
+    std::vector<int32_t> text(ids.begin(), ids.begin() + position + 1);
+    ASSERT_TRUE(
+        used->feed(&text.back(), 1, CRIA_LOGITS_LAST, logits.data()).ok());
+    std::vector<float> all = fakeLogits(text);
+    expectNear(logits, {all.end() - 5, all.end()});
+  }
+}
+
+// The first decode step records 6 launches; later ones must launch no kernel.
+TEST_F(CudaSessionTest, DecodesByReplayingAGraph) {
+  inject("cuLaunchKernel:7:719");
+  load();
+  auto replaying = session();
+  std::vector<float> logits(5);
+  for (int i = 0; i < 3; ++i)
+    ASSERT_TRUE(
+        replaying->feed(&ids[i], 1, CRIA_LOGITS_LAST, logits.data()).ok());
+  inject("cuGraphLaunch:2:719");
+  load();
+  auto failing = session();
+  ASSERT_TRUE(failing->feed(&ids[0], 1, CRIA_LOGITS_LAST, logits.data()).ok());
+  EXPECT_THAT(failing->feed(&ids[1], 1, CRIA_LOGITS_LAST, logits.data()),
+              fails(CRIA_ABORTED, "cuGraphLaunch: CUDA_ERROR_LAUNCH_FAILED "
+                                  "while launching the decode step"));
+  EXPECT_EQ(failing->position(), 1);
+}
+
+TEST_F(CudaSessionTest, StopsWhereCancelled) {
+  auto stopped = session();
+  stopped->cancel();
+  EXPECT_THAT(stopped->feed(ids.data(), 9, CRIA_LOGITS_NONE, nullptr),
+              fails(CRIA_CANCELLED, "cancelled after 0 of 9 ids"));
+  EXPECT_TRUE(stopped->feed(ids.data(), 9, CRIA_LOGITS_NONE, nullptr).ok());
+}
+
+TEST_F(CudaSessionTest, SessionsOfOneModelRunSideBySide) {
+  std::vector<std::vector<float>> results(4, std::vector<float>(45));
+  std::vector<std::thread> threads;
+  for (auto &result : results)
+    threads.emplace_back([&] {
+      auto own = session();
+      for (size_t i = 0; i < ids.size(); ++i)
+        EXPECT_TRUE(
+            own->feed(&ids[i], 1, CRIA_LOGITS_LAST, &result[i * 5]).ok());
+    });
+  for (std::thread &thread : threads)
+    thread.join();
+  for (const auto &result : results)
+    expectNear(result, fakeLogits(ids));
+}
+
+TEST_F(CudaSessionTest, ASessionOutlivesTheHandleOfItsModel) {
+  auto last = session();
+  model.reset();
+  artifact.reset();
+  std::vector<float> logits(45);
+  ASSERT_TRUE(last->feed(ids.data(), 9, CRIA_LOGITS_ALL, logits.data()).ok());
+  expectNear(logits, fakeLogits(ids));
+}
+
+TEST_F(CudaSessionTest, SaysWhatItRunsOn) {
+  EXPECT_THAT(model->device(), HasSubstr(", sm_80, CUDA driver 13.0; sm_80 "
+                                         "PTX, compiled in"));
+  EXPECT_THAT(model->device(), HasSubstr("cached by the driver alone"));
+  EXPECT_FALSE(model->onCpu());
+  EXPECT_EQ(model->slots(), nullptr);
+  EXPECT_EQ(model->copiedBytes(), 48u);
+  EXPECT_EQ(model->mappedBytes(), 0u);
+}
+
+// Where the driver checks no bounds, one allocation holds all weights.
+TEST_F(CudaSessionTest, OneAllocationMayHoldAllWeights) {
+  auto bound = bind(DeviceKind::Cuda);
+  ASSERT_TRUE(bound.ok()) << bound.status().message();
+  model = *bound;
+  std::vector<float> logits(45);
+  ASSERT_TRUE(
+      session()->feed(ids.data(), 9, CRIA_LOGITS_ALL, logits.data()).ok());
+  expectNear(logits, fakeLogits(ids));
+}
+
+TEST_F(CudaSessionTest, LoadsAndFreesAgainAndAgain) {
+  for (int i = 0; i < 20; ++i)
+    expectWorks();
+}
+
+TEST_F(CudaSessionTest, ConvertsWeightsOfOtherTypes) {
+  std::vector<TestTensor> tensors = fakeTensors();
+  std::vector<double> wide = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9};
+  std::vector<float> norm = {1, 2};
+  tensors[0] = {"embed.weight", "F64", {5, 2}, bytesOf(wide)};
+  tensors[1] = {"layers.0.norm.weight", "F32", {2}, bytesOf(norm)};
+  folder.write("model.safetensors", safetensorsOf(tensors));
+  load();
+  EXPECT_EQ(model->warnings().size(), 2u);
+  std::vector<float> logits(45);
+  ASSERT_TRUE(
+      session()->feed(ids.data(), 9, CRIA_LOGITS_ALL, logits.data()).ok());
+  expectNear(logits, fakeLogits(ids));
+}
+
+TEST_F(CudaSessionTest, DrawsTheRandomWeightsOfTheCpu) {
+  std::vector<float> logits[2] = {std::vector<float>(45),
+                                  std::vector<float>(45)};
+  DeviceKind kinds[] = {DeviceKind::Cpu, DeviceKind::Emulated};
+  for (int i = 0; i < 2; ++i) {
+    auto drawn = Model::load(artifact, {std::nullopt, 42}, {kinds[i], false});
+    ASSERT_TRUE(drawn.ok()) << drawn.status().message();
+    auto fed = Session::create(*drawn, 1);
+    ASSERT_TRUE(
+        (*fed)->feed(ids.data(), 9, CRIA_LOGITS_ALL, logits[i].data()).ok());
+  }
+  expectNear(logits[1], logits[0]);
+}
