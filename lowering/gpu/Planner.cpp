@@ -93,6 +93,27 @@ static bool readsStream(KernelOp kernel, ResidualOp residual) {
   });
 }
 
+/// Whether `user` runs after `op`: behind it in its block, or in one around it.
+static bool runsAfter(Operation *user, Operation *op) {
+  for (; op; op = op->getParentOp())
+    if (Operation *other = op->getBlock()->findAncestorOpInBlock(*user))
+      return op->isBeforeInBlock(other);
+  return false;
+}
+
+/// Whether what lies at the place of `tensor` is read after `op`, also by the
+/// next turn of a loop around it.
+bool Planner::isReadAfter(Value tensor, Operation *op) {
+  if (tensor.getParentRegion() != op->getParentRegion())
+    return true;
+  Attribute place = places.lookup(tensor).arg;
+  return llvm::any_of(places, [&](const auto &entry) {
+    return entry.second.arg == place &&
+           llvm::any_of(entry.first.getUsers(),
+                        [&](Operation *user) { return runsAfter(user, op); });
+  });
+}
+
 /// Appended caches stay where they are, and so does a residual stream; anything
 /// else is new, unless it is the entry's result.
 void Planner::placeResults(KernelOp kernel) {
@@ -103,7 +124,8 @@ void Planner::placeResults(KernelOp kernel) {
       places[result] = places.lookup(append.getCache());
     else if (auto residual = value.getDefiningOp<ResidualOp>();
              residual && places.count(residual.getStream()) &&
-             !readsStream(kernel, residual))
+             !readsStream(kernel, residual) &&
+             !isReadAfter(residual.getStream(), kernel))
       places[result] = places.lookup(residual.getStream());
     else if (!places.count(result))
       places[result] = temporary(bytesOf(result));
@@ -113,7 +135,7 @@ void Planner::placeResults(KernelOp kernel) {
 FailureOr<Steps> Planner::emitProducts(const Target &target, KernelSpec &spec) {
   auto type = cast<RankedTensorType>(spec.input.getType());
   bool few = !type.isDynamicDim(0) && type.getDimSize(0) <= kGemvRows;
-  if (few && bytesOf(spec.input) <= kGemvShared)
+  if (few && (!spec.norm || bytesOf(spec.input) <= kGemvShared))
     return emitGemv(target, spec);
   Steps steps;
   Place normalized;
@@ -231,6 +253,10 @@ LogicalResult Planner::visit(Operation &op, Steps &steps) {
         places[get.getSin()] = weight(table, 1, {});
         return success();
       })
+      .Case<tensor::ExpandShapeOp, tensor::CollapseShapeOp>([&](auto reshape) {
+        places[reshape] = placeOf(reshape.getSrc());
+        return success();
+      })
       .Case<tensor::ExtractSliceOp>([&](tensor::ExtractSliceOp slice) {
         places[slice] = placeOf(slice.getSource());
         places[slice].fromFirstLogit = true;
@@ -254,6 +280,10 @@ LogicalResult Planner::walk(Block &block, Steps &steps) {
 FailureOr<ArrayAttr> Planner::plan(func::FuncOp entry) {
   entryName = entry.getName().str();
   arena.restart();
+  Value logits = entry.front().getTerminator()->getOperand(0);
+  if (!logits.getDefiningOp<KernelOp>())
+    return emitError(logits.getLoc(), "the logits are no kernel's result; the "
+                                      "cuda target copies none");
   placeArguments(entry);
   Steps steps;
   if (failed(walk(entry.front(), steps)))

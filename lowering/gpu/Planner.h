@@ -54,6 +54,7 @@ private:
   void placeResults(llama::KernelOp kernel);
   Place weight(mlir::Operation *symbol, int64_t part, mlir::Value layer);
   mlir::DictionaryAttr arg(llvm::StringRef kind, int64_t value);
+  bool isReadAfter(mlir::Value tensor, mlir::Operation *op);
   int64_t bytesOf(mlir::Value tensor) const;
 
   mlir::ModuleOp module;

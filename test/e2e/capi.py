@@ -6,6 +6,7 @@ import sys
 import numpy as np
 
 LOGITS_ALL = 2
+DEVICES = {"cpu": 1, "cuda": 2, "emulated": 3}
 
 
 class Options(ctypes.Structure):
@@ -20,18 +21,40 @@ class Error(ctypes.Structure):
     ]
 
 
-class Model:
-    """An artifact bound to weights drawn from a seed."""
+class ModelOptions(ctypes.Structure):
+    _fields_ = [
+        ("size", ctypes.c_size_t),
+        ("weights", ctypes.c_char_p),
+        ("seed", ctypes.c_uint64),
+        ("device", ctypes.c_int32),
+        ("no_cache", ctypes.c_int32),
+    ]
 
-    def __init__(self, tools, artifact, seed, vocab):
+
+class Model:
+    """An artifact on a device, bound to weights: drawn from a seed, or those of
+    a folder."""
+
+    def __init__(self, tools, artifact, seed, vocab, device="cpu", weights=None):
         library = tools.bin.parent / "lib" / "libcria.so"
         self.library = ctypes.CDLL(str(library))
         self.vocab = vocab
         self.artifact, self.model = ctypes.c_void_p(), ctypes.c_void_p()
         path = str(artifact).encode()
         self.call("artifact_open", path, ctypes.byref(self.artifact))
-        seed = ctypes.c_uint64(seed)
-        self.call("model_random", self.artifact, seed, ctypes.byref(self.model))
+        options = ModelOptions(
+            size=ctypes.sizeof(ModelOptions),
+            weights=str(weights).encode() if weights else None,
+            seed=seed,
+            device=DEVICES[device],
+            no_cache=1,
+        )
+        self.call(
+            "model_load",
+            self.artifact,
+            ctypes.byref(options),
+            ctypes.byref(self.model),
+        )
 
     def call(self, name, *arguments):
         error = Error(ctypes.sizeof(Error))
@@ -39,7 +62,7 @@ class Model:
         if function(*arguments, ctypes.byref(error)) != 0:
             sys.exit(f"cria_{name}: {error.message.decode()}")
 
-    def session(self, threads):
+    def session(self, threads=1):
         return Session(self, threads)
 
 

@@ -78,7 +78,7 @@ class Tools:
 
     def compile_command(self, config, out, *flags):
         compiler = self.bin / "cria-compile"
-        return [compiler, config, "-o", out, "--target=cpu", *flags]
+        return [compiler, config, "-o", out, *flags]
 
     def compile(self, config, *flags, out="model.cria"):
         """Path of the artifact of a config.json."""

@@ -1,4 +1,4 @@
-"""execution.py BIN SCRATCH CPU OP: the meaning of an op.
+"""execution.py BIN SCRATCH CPU OP...: the meaning of ops.
 
 Compiles each program of cases.OP, runs it on as many tokens as every schedule
 wants (one, tiles of dot products, packed panels; several calls of @forward),
@@ -8,6 +8,9 @@ and compares the logits with the reference:
 - for bf16 and f16 also an error at most twice that of NumPy in f32 that rounds
   each op's result to the storage type; where few numbers make that one's NMSE
   more than 1e-5, it is the bar, and of several ops four times it.
+
+CPU is a name for --cpu, or "emulated": then kernels for CUDA run on the
+emulated driver with all checks, prompts of each length and tokens one by one.
 """
 
 import pathlib
@@ -16,6 +19,7 @@ import sys
 import numpy as np
 
 sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent / "e2e"))
+from capi import Model  # noqa: E402
 from harness import Tools, check, execute, nmse  # noqa: E402
 
 import cases  # noqa: E402
@@ -24,6 +28,7 @@ BAR = {"f32": 1e-7, "bf16": 1e-5, "f16": 1e-5}
 # Tokens. Chunks are 69 tokens, then the last of 70 is decoded, or 33, then the
 # last of 34 is, and 70 make calls at several positions.
 COUNTS = [1, 3, 31, 32, 33, 34, 70]
+SINGLE = 5  # tokens that are also fed one by one
 
 
 def compare(program, got, what):
@@ -45,23 +50,47 @@ def compare(program, got, what):
     check(error <= bar, f"{what}: NMSE {error:.2e}, expected at most {bar:.2e}")
 
 
-def run(tools, program, cpu, what):
+def compiled(tools, program, what, *flags):
+    """The artifact; its folder has the weights."""
     folder = tools.scratch / what.replace(" ", "-")
-    text = program.write(folder)
-    flags = [f"--cpu={cpu}", f"--chunk={program.chunk}"]
-    command = tools.compile_command(text, folder / "model.cria", *flags)
-    execute(command).ok()
+    text, artifact = program.write(folder), folder / "model.cria"
+    flags += (f"--chunk={program.chunk}",)
+    execute(tools.compile_command(text, artifact, *flags)).ok()
+    return artifact
+
+
+def run(tools, program, cpu, what):
+    artifact = compiled(tools, program, what, f"--cpu={cpu}")
     for count in COUNTS:
-        weights = f"--weights={folder}"
-        got = tools.logits(folder / "model.cria", range(count), weights)
+        weights = f"--weights={artifact.parent}"
+        got = tools.logits(artifact, range(count), weights)
         compare(program, got, f"{what}, {count} tokens")
 
 
+def run_emulated(tools, program, what, counts=COUNTS):
+    artifact = compiled(tools, program, what, "--target=cuda")
+    vocab = program.results[0].shape[1]
+    model = Model(tools, artifact, 0, vocab, "emulated", artifact.parent)
+    session = model.session()
+    for count in counts:
+        session.rewind(0)
+        got = session.feed(range(count))
+        compare(program, got, f"{what}, {count} tokens")
+    session.rewind(0)
+    program.chunk = 1
+    got = np.concatenate([session.feed([i]) for i in range(SINGLE)])
+    compare(program, got, f"{what}, token by token")
+
+
 def main():
-    bin, scratch, cpu, op = sys.argv[1:]
+    bin, scratch, cpu, *ops = sys.argv[1:]
     tools = Tools(bin, scratch)
-    for what, program in getattr(cases, op)():
-        run(tools, program, cpu, f"{op} {what}")
+    for op in ops:
+        for what, program in getattr(cases, op)():
+            if cpu != "emulated":
+                run(tools, program, cpu, f"{op} {what}")
+            elif program.on_cuda:
+                run_emulated(tools, program, f"{op} {what}")
 
 
 if __name__ == "__main__":

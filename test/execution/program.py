@@ -66,6 +66,7 @@ class Program:
     def __init__(self, dtype="f32", positions=128, chunk=69):
         self.dtype, self.positions, self.chunk = dtype, positions, chunk
         self.slack = 1  # on the NMSE that rounding makes
+        self.on_cuda = True  # whether the cuda target takes it
         self.random = np.random.default_rng(0)
         self.symbols, self.body, self.arrays, self.caches = [], [], {}, []
 

@@ -1,0 +1,90 @@
+"""emulated.py BIN SCRATCH NAME...: goldens on the emulated CUDA driver.
+
+Kernels of an artifact for both devices run in the emulated driver, which fails
+a session where a check finds something. Logits of prompts of several lengths
+meet the bar of the model's type against transformers and, beside the CPU, the
+bar of f32 or transformers' own distance from f32. So do tokens fed one by one.
+Fed again, the same ids give the same bits; the greedy continuation in f32 is
+transformers'.
+"""
+
+import json
+import sys
+
+import numpy as np
+
+import cases
+from capi import Model
+from harness import Golden, Tools, check, check_close, divergence
+
+LENGTHS = [1, 33, 300]
+SINGLE = 12  # tokens fed one by one
+
+
+def check_beside(golden, reference, got, what):
+    if golden.stored is None:
+        return check_close(reference, got, what)
+    apart = divergence(reference, got)
+    limit = divergence(golden.exact, golden.stored)
+    check(apart <= limit, f"{what}: KLD {apart:.2e}, expected <= {limit:.2e}")
+
+
+def fed(session, ids, pieces=None):
+    """The logits of ids from position 0 on, as one prompt or in pieces."""
+    session.rewind(0)
+    pieces = pieces or [len(ids)]
+    ends = np.cumsum(pieces)
+    parts = [ids[end - n : end] for end, n in zip(ends, pieces)]
+    return np.concatenate([session.feed(part) for part in parts])
+
+
+def check_prompts(golden, session, cpu):
+    for length in LENGTHS:
+        ids, what = golden.ids[:length], f"{golden.name}, {length} tokens"
+        if length > len(golden.ids):
+            break
+        got = fed(session, ids)
+        check_beside(golden, fed(cpu, ids), got, f"{what}, beside the CPU")
+        if golden.stored is None or length > 1:
+            golden.check(got, what)
+
+
+def check_single(golden, session):
+    """Decoded, and in pieces that are no multiple of anything."""
+    ids = golden.ids[:SINGLE]
+    whole = fed(session, ids)
+    for pieces in [[1] * len(ids), [len(ids) - 2, 1, 1], [3, len(ids) - 3]]:
+        what = f"{golden.name}, in pieces of {pieces[:3]}"
+        got = fed(session, ids, pieces)
+        golden.check(got, what)
+        check_beside(golden, whole, got, f"{what}, beside one prompt")
+    same = np.array_equal(got, fed(session, ids, pieces))
+    check(same, f"{what}: other bits the second time")
+
+
+def check_greedy(golden, session):
+    start, got = golden.ids[: cases.GREEDY_FROM], []
+    logits = fed(session, start)
+    while len(got) < cases.GREEDY:
+        got.append(int(logits[-1].argmax()))
+        logits = session.feed(got[-1:])
+    check(got == golden.greedy, f"{golden.name}: {got} != {golden.greedy}")
+
+
+def main():
+    tools = Tools(*sys.argv[1:3])
+    for name in sys.argv[3:]:
+        golden = Golden(name)
+        artifact = tools.compile(golden.config, "--target=cpu,cuda")
+        vocab = json.loads(golden.config.read_text())["vocab_size"]
+        emulated, cpu = (
+            Model(tools, artifact, golden.seed, vocab, device).session()
+            for device in ("emulated", "cpu")
+        )
+        check_prompts(golden, emulated, cpu)
+        check_single(golden, emulated)
+        if golden.stored is None:
+            check_greedy(golden, emulated)
+
+
+main()
