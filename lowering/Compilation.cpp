@@ -9,6 +9,8 @@
 #include "mlir/IR/AsmState.h"
 #include "mlir/InitAllDialects.h"
 #include "mlir/InitAllExtensions.h"
+#include "mlir/Target/LLVMIR/Dialect/All.h"
+#include "mlir/Transforms/LocationSnapshot.h"
 #include "llvm/Bitcode/BitcodeWriter.h"
 #include "llvm/Transforms/Utils/Cloning.h"
 
@@ -18,6 +20,7 @@ using namespace cria;
 void cria::registerCompilerDialects(DialectRegistry &registry) {
   registerAllDialects(registry);
   registerAllExtensions(registry);
+  registerAllToLLVMIRTranslations(registry);
   registry.insert<llama::LlamaDialect>();
 }
 
@@ -54,8 +57,12 @@ llvm::Error Compilation::runPasses(Phase phase) {
   buildPhase(pm, phase, options.pipeline);
   if (failed(pm.run(*module)))
     return reported();
-  if (phase == Phase::Tile)
+  if (phase == Phase::Tile && options.pipeline.device == Device::Cpu)
     manifest.fromTile(*module);
+  // PTX has .loc lines into what --dump-phases writes of this phase.
+  if (phase == Phase::Tile && options.pipeline.device == Device::Cuda)
+    generateLocationsFromIR(llvm::nulls(), dumpName(phase), *module,
+                            OpPrintingFlags());
   return llvm::Error::success();
 }
 
@@ -65,23 +72,51 @@ llvm::Error Compilation::translate() {
     return target.takeError();
   machine = std::move(*target);
   llvmContext = std::make_unique<llvm::LLVMContext>();
-  auto translated = translateToLlvm(
-      *module, manifest.text(), options.pipeline.cpu, *machine, *llvmContext);
+  std::vector<Text> texts = {
+      {"cria_manifest", ".cria.manifest", manifest.text()}};
+  if (image)
+    texts.push_back({image->symbol(), ".cria.ptx", image->ptx,
+                     /*exported=*/true});
+  // Code for a GPU is text; its host runs none of ours.
+  OwningOpRef<ModuleOp> none;
+  if (options.pipeline.device == Device::Cuda)
+    none = ModuleOp::create(module->getLoc());
+  auto translated =
+      translateToLlvm(none ? *none : *module, texts, options.pipeline.cpu,
+                      *machine, *llvmContext);
   if (!translated)
     return translated.takeError();
   llvmModule = std::move(*translated);
   return llvm::Error::success();
 }
 
-llvm::Error Compilation::next() {
-  auto phase = static_cast<Phase>(static_cast<int>(current) + 1);
+llvm::Error Compilation::serialize() {
+  auto made = makeCudaImage(*module);
+  if (!made)
+    return made.takeError();
+  embed(*made);
+  return llvm::Error::success();
+}
+
+void Compilation::embed(const CudaImage &made) {
+  image = made;
+  manifest.addCuda(*image);
+}
+
+llvm::Error Compilation::next(Phase phase) {
   if (phase <= Phase::Llvm) {
     if (llvm::Error error = runPasses(phase))
       return error;
   } else if (phase == Phase::LlvmIr) {
     if (llvm::Error error = translate())
       return error;
+  } else if (phase == Phase::Ptx) {
+    if (llvm::Error error = serialize())
+      return error;
   } else {
+    if (options.pipeline.device == Device::Cuda)
+      if (llvm::Error error = translate())
+        return error;
     // Code generation changes the module: assembly comes from a copy.
     auto copy = llvm::CloneModule(*llvmModule);
     auto generated =
@@ -97,11 +132,12 @@ llvm::Error Compilation::next() {
 }
 
 llvm::Error Compilation::advance(Phase phase) {
-  while (current < phase) {
+  for (Phase next : phasesOf(options.pipeline.device)) {
     // Assembly is only made to be read.
-    if (current == Phase::LlvmIr && phase == Phase::Obj)
-      current = Phase::Asm;
-    if (llvm::Error error = next())
+    bool skip = next == Phase::Asm && phase == Phase::Obj;
+    if (next <= current || next > phase || skip)
+      continue;
+    if (llvm::Error error = this->next(next))
       return error;
   }
   return llvm::Error::success();
@@ -112,6 +148,8 @@ void Compilation::print(llvm::raw_ostream &os) {
     module->print(os);
   else if (current == Phase::LlvmIr)
     llvmModule->print(os, nullptr);
+  else if (current == Phase::Ptx)
+    os << image->ptx;
   else
     os.write(code.data(), code.size());
 }

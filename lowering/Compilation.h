@@ -4,6 +4,7 @@
 #include "lowering/Pipeline.h"
 #include "lowering/Plan.h"
 #include "lowering/artifact/Manifest.h"
+#include "lowering/gpu/Image.h"
 #include "lowering/import/Import.h"
 
 #include "mlir/IR/OwningOpRef.h"
@@ -38,18 +39,26 @@ public:
   /// The program in its present phase, as text or bytes.
   void print(llvm::raw_ostream &os);
 
+  /// Kernels and host plan. The device must be Cuda, the phase Ptx or later.
+  const CudaImage &cudaImage() const { return *image; }
+
+  /// Puts them into this program's artifact. The phase must be before LlvmIr.
+  void embed(const CudaImage &image);
+
   /// The artifact's bytes. The phase must be Obj.
   llvm::Expected<llvm::SmallVector<char, 0>> link();
 
   Phase phase() const { return current; }
+  Device device() const { return options.pipeline.device; }
 
   /// What a forward pass costs. The phase must be Import.
   Plan plan() { return planOf(*module); }
 
 private:
-  llvm::Error next();
+  llvm::Error next(Phase phase);
   llvm::Error runPasses(Phase phase);
   llvm::Error translate();
+  llvm::Error serialize();
 
   CompileOptions options;
   mlir::OwningOpRef<mlir::ModuleOp> module;
@@ -60,6 +69,7 @@ private:
   std::unique_ptr<llvm::LLVMContext> llvmContext;
   std::unique_ptr<llvm::Module> llvmModule;
   llvm::SmallVector<char, 0> code;
+  std::optional<CudaImage> image;
 };
 
 } // namespace cria

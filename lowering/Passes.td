@@ -144,4 +144,35 @@ def ApproximateMath : Pass<"approximate-math", "::mlir::func::FuncOp"> {
                            "::mlir::vector::VectorDialect"];
 }
 
+//===----------------------------------------------------------------------===//
+// CUDA
+//===----------------------------------------------------------------------===//
+
+def ConvertLlamaToGpu : Pass<"convert-llama-to-gpu", "::mlir::ModuleOp"> {
+  let summary = "emit CUDA kernels and a host plan for entry functions";
+  let description = [{
+    Before: entry functions (see the llama dialect) whose computing ops are in
+    `llama.kernel` regions. After: a `gpu.module` of `llvm.func` kernels, whose
+    attribute `cria.plan` holds what the host runs; the entries are gone.
+
+    What a region computes chooses the skeleton: products of up to eight rows
+    (decode) a gemv, of more a tiled product on tensor cores or by fma,
+    attention its own; norms, lookups and elementwise ops run a row or an
+    element a thread. Elementwise ops around a product become its prologue and
+    epilogue. What no skeleton takes is an error that names the op.
+  }];
+  let options = [
+    Option<"chunk", "chunk", "int64_t", "512",
+           "the most tokens the prefill entry takes">,
+    Option<"chip", "chip", "std::string", "\"sm_80\"",
+           "the oldest architecture that runs the kernels">,
+    Option<"ptxVersion", "ptx", "std::string", "\"ptx80\"",
+           "the version of PTX">];
+  let dependentDialects = [
+    "::mlir::arith::ArithDialect", "::mlir::gpu::GPUDialect",
+    "::mlir::LLVM::LLVMDialect", "::mlir::math::MathDialect",
+    "::mlir::NVVM::NVVMDialect", "::mlir::scf::SCFDialect",
+    "::mlir::vector::VectorDialect"];
+}
+
 #endif

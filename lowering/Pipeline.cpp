@@ -6,6 +6,8 @@
 #include "mlir/Conversion/Passes.h"
 #include "mlir/Dialect/Arith/Transforms/Passes.h"
 #include "mlir/Dialect/Bufferization/Transforms/Passes.h"
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
+#include "mlir/Dialect/LLVMIR/Transforms/Passes.h"
 #include "mlir/Dialect/MemRef/Transforms/Passes.h"
 #include "mlir/Pass/PassRegistry.h"
 #include "mlir/Transforms/Passes.h"
@@ -20,11 +22,34 @@ static constexpr PhaseInfo kPhases[] = {
     {Phase::Tile, "tile", "loops over vectors on memrefs, kernels outlined"},
     {Phase::Llvm, "llvm", "the LLVM dialect"},
     {Phase::LlvmIr, "llvmir", "LLVM IR, optimized"},
+    {Phase::Ptx, "ptx", "PTX, for NVIDIA GPUs"},
     {Phase::Asm, "asm", "assembly"},
     {Phase::Obj, "obj", "a relocatable object"},
 };
 
 ArrayRef<PhaseInfo> cria::phases() { return kPhases; }
+
+std::string cria::dumpName(Phase phase) {
+  const char *extension = phase <= Phase::Llvm     ? ".mlir"
+                          : phase == Phase::LlvmIr ? ".ll"
+                          : phase == Phase::Ptx    ? ".ptx"
+                          : phase == Phase::Asm    ? ".s"
+                                                   : ".o";
+  auto number = static_cast<int>(phase);
+  return std::to_string(number) + "-" + kPhases[number].name + extension;
+}
+
+static constexpr Phase kCpuPhases[] = {
+    Phase::Import, Phase::Fuse,   Phase::Linalg, Phase::Tile,
+    Phase::Llvm,   Phase::LlvmIr, Phase::Asm,    Phase::Obj};
+static constexpr Phase kCudaPhases[] = {Phase::Import, Phase::Fuse, Phase::Tile,
+                                        Phase::Llvm,   Phase::Ptx,  Phase::Obj};
+
+ArrayRef<Phase> cria::phasesOf(Device device) {
+  if (device == Device::Cpu)
+    return kCpuPhases;
+  return kCudaPhases;
+}
 
 std::optional<Phase> cria::phaseByName(StringRef name) {
   for (const PhaseInfo &info : kPhases)
@@ -100,8 +125,33 @@ static void buildLlvm(OpPassManager &pm, const PipelineOptions &options) {
   pm.addPass(createCSEPass());
 }
 
+static void buildCudaTile(OpPassManager &pm, const PipelineOptions &options) {
+  ConvertLlamaToGpuOptions gpu;
+  gpu.chunk = options.chunk;
+  gpu.chip = options.chip;
+  pm.addPass(createConvertLlamaToGpu(gpu));
+  pm.addPass(createCanonicalizerPass());
+  pm.addPass(createCSEPass());
+}
+
+static void buildCudaLlvm(OpPassManager &pm) {
+  pm.addPass(LLVM::createDIScopeForLLVMFuncOpPass());
+  OpPassManager &kernels = pm.nest<gpu::GPUModuleOp>();
+  kernels.addPass(createSCFToControlFlowPass());
+  kernels.addPass(createConvertVectorToLLVMPass());
+  kernels.addPass(createConvertToLLVMPass());
+  kernels.addPass(createReconcileUnrealizedCastsPass());
+  kernels.addPass(createCanonicalizerPass());
+  kernels.addPass(createCSEPass());
+}
+
 void cria::buildPhase(OpPassManager &pm, Phase phase,
                       const PipelineOptions &options) {
+  bool cuda = options.device == Device::Cuda;
+  if (cuda && phase == Phase::Tile)
+    return buildCudaTile(pm, options);
+  if (cuda && phase == Phase::Llvm)
+    return buildCudaLlvm(pm);
   switch (phase) {
   case Phase::Fuse:
     return buildFusePipeline(pm);
@@ -138,7 +188,10 @@ void cria::registerPhasePipelines() {
               llvm::Expected<CpuTarget> cpu = selectCpu(options.cpu);
               if (!cpu)
                 llvm::report_fatal_error(cpu.takeError());
-              buildPhase(pm, phase, {*cpu, options.chunk});
+              PipelineOptions pipeline;
+              pipeline.cpu = *cpu;
+              pipeline.chunk = options.chunk;
+              buildPhase(pm, phase, pipeline);
             }));
   }
 }

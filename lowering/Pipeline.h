@@ -12,7 +12,10 @@
 namespace cria {
 
 /// The forms a program takes, in order. Each can be printed (--emit).
-enum class Phase { Import, Fuse, Linalg, Tile, Llvm, LlvmIr, Asm, Obj };
+enum class Phase { Import, Fuse, Linalg, Tile, Llvm, LlvmIr, Ptx, Asm, Obj };
+
+/// What runs the compiled code.
+enum class Device { Cpu, Cuda };
 
 struct PhaseInfo {
   Phase phase;
@@ -22,16 +25,23 @@ struct PhaseInfo {
 };
 
 llvm::ArrayRef<PhaseInfo> phases();
+/// The name of the file that --dump-phases writes, such as "2-linalg.mlir".
+std::string dumpName(Phase phase);
+/// The phases that programs for a device go through, in order.
+llvm::ArrayRef<Phase> phasesOf(Device device);
 std::optional<Phase> phaseByName(llvm::StringRef name);
 
 struct PipelineOptions {
+  Device device = Device::Cpu;
   CpuTarget cpu;
+  /// The oldest NVIDIA architecture that runs the kernels.
+  std::string chip = "sm_80";
   /// The most tokens one call of the prefill entry takes.
   int64_t chunk = 512;
 };
 
-/// What takes a program from the phase before `phase` to `phase`, one of Fuse
-/// to Llvm.
+/// What takes a program from the device's phase before `phase` to `phase`, one
+/// of Fuse to Llvm.
 void buildPhase(mlir::OpPassManager &pm, Phase phase,
                 const PipelineOptions &options);
 

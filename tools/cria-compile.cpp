@@ -23,8 +23,9 @@ static cl::opt<std::string> output("o", cl::value_desc("file"),
                                    cl::desc("Artifact, or what --emit prints"),
                                    cl::cat(category));
 static cl::opt<std::string> target("target", cl::init("cpu"),
-                                   cl::value_desc("cpu"),
-                                   cl::desc("What runs the model (cpu)"),
+                                   cl::value_desc("cpu|cuda|cpu,cuda"),
+                                   cl::desc("What runs the model: cpu, cuda, "
+                                            "or both in one artifact"),
                                    cl::cat(category));
 static cl::opt<std::string>
     cpu("cpu", cl::init("native"), cl::value_desc("name"),
@@ -51,7 +52,8 @@ static cl::opt<int64_t>
 static cl::opt<std::string>
     emit("emit", cl::value_desc("phase"),
          cl::desc("Print the program at a phase instead: import, fuse, linalg, "
-                  "tile, llvm, llvmir, asm, obj"),
+                  "tile, llvm, llvmir, asm, obj; for cuda import, fuse, tile, "
+                  "llvm, ptx, obj"),
          cl::cat(category));
 static cl::opt<std::string>
     dumpPhases("dump-phases", cl::value_desc("dir"),
@@ -111,9 +113,11 @@ static llvm::Expected<CompileOptions> readOptions() {
   CompileOptions options;
   options.input = input;
   options.cpuFlag = cpu;
-  if (target != "cpu")
+  if (target == "cuda")
+    options.pipeline.device = Device::Cuda;
+  else if (target != "cpu" && target != "cpu,cuda")
     return llvm::createStringError("--target=" + target +
-                                   ": expected cpu, the one this build has");
+                                   ": expected cpu, cuda or cpu,cuda");
   if (quantize != "none")
     return llvm::createStringError("--quantize=" + quantize +
                                    ": expected none, the one this build has");
@@ -145,15 +149,8 @@ static llvm::Expected<CompileOptions> readOptions() {
 static llvm::Error dump(Compilation &compilation) {
   if (std::error_code code = llvm::sys::fs::create_directories(dumpPhases))
     return llvm::createStringError(code, dumpPhases + ": " + code.message());
-  Phase phase = compilation.phase();
-  const PhaseInfo &info = phases()[static_cast<int>(phase)];
-  const char *extension = phase <= Phase::Llvm     ? ".mlir"
-                          : phase == Phase::LlvmIr ? ".ll"
-                          : phase == Phase::Asm    ? ".s"
-                                                   : ".o";
   llvm::SmallString<128> path(dumpPhases);
-  llvm::sys::path::append(path, llvm::Twine(static_cast<int>(phase)) + "-" +
-                                    info.name + extension);
+  llvm::sys::path::append(path, dumpName(compilation.phase()));
   std::string text;
   llvm::raw_string_ostream stream(text);
   compilation.print(stream);
@@ -166,8 +163,9 @@ static llvm::Error run(Compilation &compilation, Phase last) {
     return compilation.advance(last);
   if (llvm::Error error = dump(compilation))
     return error;
-  while (compilation.phase() < last) {
-    auto next = static_cast<Phase>(static_cast<int>(compilation.phase()) + 1);
+  for (Phase next : phasesOf(compilation.device())) {
+    if (next <= compilation.phase() || next > last)
+      continue;
     if (llvm::Error error = compilation.advance(next))
       return error;
     if (llvm::Error error = dump(compilation))
@@ -204,6 +202,19 @@ static void enableRemarks(mlir::MLIRContext &context) {
       /*printAsEmitRemarks=*/true);
 }
 
+/// Compiles the same program for NVIDIA GPUs and puts that beside it.
+static llvm::Error addCuda(CompileOptions options, mlir::MLIRContext &context,
+                           Compilation &compilation) {
+  options.pipeline.device = Device::Cuda;
+  auto cuda = Compilation::start(options, context);
+  if (!cuda)
+    return cuda.takeError();
+  if (llvm::Error error = cuda->advance(Phase::Ptx))
+    return error;
+  compilation.embed(cuda->cudaImage());
+  return llvm::Error::success();
+}
+
 /// Compiles to `last` and writes what was asked for.
 static int compile(const CompileOptions &options, Phase last) {
   mlir::DialectRegistry registry;
@@ -220,6 +231,9 @@ static int compile(const CompileOptions &options, Phase last) {
     if (emit.empty() && output.empty() && dumpPhases.empty())
       return 0;
   }
+  if (target == "cpu,cuda")
+    if (llvm::Error error = addCuda(options, context, *compilation))
+      return fail(std::move(error));
   if (llvm::Error error = run(*compilation, last))
     return fail(std::move(error));
   if (!emit.empty())
@@ -233,6 +247,16 @@ static int compile(const CompileOptions &options, Phase last) {
   if (llvm::Error error = writeAtomically(path, *artifact))
     return fail(std::move(error));
   return 0;
+}
+
+/// "import, fuse, ... or obj"
+static std::string phaseNames(Device device) {
+  std::string names;
+  for (Phase phase : phasesOf(device).drop_back())
+    names += std::string(names.empty() ? "" : ", ") +
+             phases()[static_cast<int>(phase)].name;
+  return names + " or " +
+         phases()[static_cast<int>(phasesOf(device).back())].name;
 }
 
 int main(int argc, char **argv) {
@@ -250,10 +274,9 @@ int main(int argc, char **argv) {
   std::optional<Phase> last = Phase::Obj;
   if (!emit.empty())
     last = phaseByName(emit);
-  if (!last)
-    return fail("--emit=" + emit +
-                ": expected import, fuse, linalg, tile, "
-                "llvm, llvmir, asm or obj");
+  Device device = options->pipeline.device;
+  if (!last || !llvm::is_contained(phasesOf(device), *last))
+    return fail("--emit=" + emit + ": expected " + phaseNames(device));
   if (!reportKind.empty() && reportKind != "plan")
     return fail("--report=" + reportKind + ": expected plan");
   if (emit.empty() && output.empty() && dumpPhases.empty() &&

@@ -83,18 +83,24 @@ static json::Object modelOf(func::FuncOp forward, const json::Object *config,
   return model;
 }
 
+static json::Object targetOf(const PipelineOptions &options) {
+  json::Object target{{"kind", "cuda"}, {"arch", "x86_64"}, {"os", "linux"}};
+  if (options.device != Device::Cpu)
+    return target;
+  json::Array features;
+  for (const std::string &feature : options.cpu.features)
+    features.push_back(feature);
+  target["kind"] = "cpu";
+  target["cpu"] = options.cpu.name;
+  target["features"] = std::move(features);
+  return target;
+}
+
 void Manifest::fromProgram(ModuleOp program, StringRef config,
                            const PipelineOptions &options) {
   root["format"] = static_cast<int64_t>(CRIA_FORMAT_VERSION);
   root["compiler"] = "cria " CRIA_VERSION;
-  json::Array features;
-  for (const std::string &feature : options.cpu.features)
-    features.push_back(feature);
-  root["target"] = json::Object{{"kind", "cpu"},
-                                {"arch", "x86_64"},
-                                {"os", "linux"},
-                                {"cpu", options.cpu.name},
-                                {"features", std::move(features)}};
+  root["target"] = targetOf(options);
   root["config"] = nullptr;
   if (!config.empty())
     root["config"] = llvm::cantFail(json::parse(config));
@@ -102,8 +108,9 @@ void Manifest::fromProgram(ModuleOp program, StringRef config,
   json::Object model = modelOf(forward, root["config"].getAsObject(), options);
   Plan plan = planOf(program);
   root["plan"] = describe(plan);
-  root["entries"] =
-      json::Object{{"prefill", "cria_prefill"}, {"decode", "cria_decode"}};
+  if (options.device == Device::Cpu)
+    root["entries"] =
+        json::Object{{"prefill", "cria_prefill"}, {"decode", "cria_decode"}};
 
   describeSymbols(program);
   describeCaches(forward);
@@ -152,6 +159,22 @@ void Manifest::fromTile(ModuleOp module) {
       kernels.push_back(function.getName());
   }
   root["arena"] = json::Object{{"bytes", arena}};
+  root["kernels"] = std::move(kernels);
+}
+
+void Manifest::addCuda(const CudaImage &image) {
+  json::Object cuda(image.plan);
+  cuda["images"] = json::Array{json::Object{
+      {"chip", image.chip}, {"format", "ptx"}, {"symbol", image.symbol()}}};
+  root["cuda"] = std::move(cuda);
+  json::Object &target = *root["target"].getAsObject();
+  bool both = target.get("cpu");
+  target["kind"] = both ? "cpu,cuda" : "cuda";
+  if (both)
+    return;
+  json::Array kernels;
+  for (const std::string &name : image.kernels)
+    kernels.push_back(name);
   root["kernels"] = std::move(kernels);
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "lowering/Pipeline.h"
+#include "lowering/gpu/Image.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/Support/JSON.h"
@@ -16,6 +17,8 @@ public:
   void fromProgram(mlir::ModuleOp program, llvm::StringRef config,
                    const PipelineOptions &options);
   void fromTile(mlir::ModuleOp module);
+  /// A part for NVIDIA GPUs, beside one for the CPU or alone.
+  void addCuda(const CudaImage &image);
   /// Command-line flags that changed what was compiled.
   void setFlag(llvm::StringRef name, llvm::json::Value value);
   /// The JSON text, keys sorted.

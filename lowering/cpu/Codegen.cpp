@@ -11,13 +11,15 @@
 using namespace cria;
 
 /// A constant that the linker keeps: readelf shows it, the runtime reads it.
-static void addManifest(llvm::Module &module, llvm::StringRef text) {
-  auto *data = llvm::ConstantDataArray::getString(module.getContext(), text,
-                                                  /*AddNull=*/false);
+static void addText(llvm::Module &module, const Text &text) {
+  auto *data = llvm::ConstantDataArray::getString(
+      module.getContext(), text.text, /*AddNull=*/text.exported);
   auto *global = new llvm::GlobalVariable(
       module, data->getType(), /*isConstant=*/true,
-      llvm::GlobalValue::InternalLinkage, data, "cria_manifest");
-  global->setSection(".cria.manifest");
+      text.exported ? llvm::GlobalValue::ExternalLinkage
+                    : llvm::GlobalValue::InternalLinkage,
+      data, text.symbol);
+  global->setSection(text.section);
   global->setAlignment(llvm::Align(1));
   llvm::GlobalValue *used[] = {global};
   llvm::appendToUsed(module, used);
@@ -43,8 +45,9 @@ static void setTarget(llvm::Module &module, const CpuTarget &target) {
   }
 }
 
-/// LLVM's O3, less a pass that takes a fifth of its time here and finds nothing:
-/// what a loop stores for its next turn is carried in registers already.
+/// LLVM's O3, less a pass that takes a fifth of its time here and finds
+/// nothing: what a loop stores for its next turn is carried in registers
+/// already.
 static void optimize(llvm::Module &module, llvm::TargetMachine &machine) {
   llvm::PassInstrumentationCallbacks callbacks;
   callbacks.registerShouldRunOptionalPassCallback(
@@ -67,7 +70,7 @@ static void optimize(llvm::Module &module, llvm::TargetMachine &machine) {
 }
 
 llvm::Expected<std::unique_ptr<llvm::Module>>
-cria::translateToLlvm(mlir::ModuleOp op, llvm::StringRef manifest,
+cria::translateToLlvm(mlir::ModuleOp op, llvm::ArrayRef<Text> texts,
                       const CpuTarget &target, llvm::TargetMachine &machine,
                       llvm::LLVMContext &context) {
   mlir::registerBuiltinDialectTranslation(*op.getContext());
@@ -79,7 +82,8 @@ cria::translateToLlvm(mlir::ModuleOp op, llvm::StringRef manifest,
   module->setDataLayout(machine.createDataLayout());
   module->setTargetTriple(machine.getTargetTriple());
   setTarget(*module, target);
-  addManifest(*module, manifest);
+  for (const Text &text : texts)
+    addText(*module, text);
   optimize(*module, machine);
   return module;
 }

@@ -8,10 +8,17 @@
 
 namespace cria {
 
-/// Translates a module in the LLVM dialect, adds `manifest` as the section
-/// ".cria.manifest", and optimizes for the machine.
+/// Text that an artifact carries, in a section of its own.
+struct Text {
+  std::string symbol, section, text;
+  /// The runtime looks the symbol up and reads to the zero behind the text.
+  bool exported = false;
+};
+
+/// Translates a module in the LLVM dialect, adds the texts, and optimizes for
+/// the machine.
 llvm::Expected<std::unique_ptr<llvm::Module>>
-translateToLlvm(mlir::ModuleOp module, llvm::StringRef manifest,
+translateToLlvm(mlir::ModuleOp module, llvm::ArrayRef<Text> texts,
                 const CpuTarget &target, llvm::TargetMachine &machine,
                 llvm::LLVMContext &context);
 

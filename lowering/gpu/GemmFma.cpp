@@ -1,0 +1,95 @@
+/// A tiled product by fma:
+///
+///   block: 64 rows of the input x 64 rows of weights, in k steps of 32
+///     both tiles to shared memory as f32
+///     thread t: rows t / 8 * 4 + 0..3, columns t % 8 * 8 + 0..7
+#include "lowering/gpu/GemmTile.h"
+
+using namespace mlir;
+using namespace cria;
+using namespace cria::cuda;
+
+static constexpr int64_t kTileM = 64, kTileN = 64, kTileK = 32;
+/// Elements from one row of a tile to the next: rows side by side hit different
+/// banks.
+static constexpr int64_t kStride = kTileK + 1;
+/// A thread's sums.
+static constexpr int64_t kRows = 4, kColumns = 8;
+
+namespace {
+class FmaGemm : public GemmTile {
+public:
+  FmaGemm(Launch &launch, const Output &output, Rows x, int64_t k)
+      : GemmTile(launch, output, x, k, kTileM, kTileN),
+        tileX(b.shared(b.getF32Type(), kTileM * kStride, kStride)),
+        tileW(b.shared(b.getF32Type(), kTileN * kStride, kStride)) {}
+
+private:
+  SmallVector<Sum> multiply() override;
+  void fill(const Rows &tile, int64_t rows, Type element,
+            llvm::function_ref<Element(Value, Value)> at, Value first);
+  SmallVector<Value> step(Value k, ValueRange sums);
+
+  Rows tileX, tileW;
+  Value row, column;
+};
+} // namespace
+
+/// Rows of a tile, columns [first, first + kTileK) of k.
+void FmaGemm::fill(const Rows &tile, int64_t rows, Type element,
+                   llvm::function_ref<Element(Value, Value)> at, Value first) {
+  int64_t each = kTileK / width;
+  Type type = width == 1 ? element : VectorType::get({width}, element);
+  b.loop(b.thread(), b.i32(rows * each), kGemmThreads, [&](Value i) {
+    Value row = b.div(i, each), column = b.mul(b.rem(i, each), width);
+    Element from = at(row, b.add(first, column));
+    Value value = b.choose(
+        from.exists, [&] { return b.loadFrom(from.address, type); },
+        b.zero(type));
+    for (int64_t e = 0; e < width; ++e)
+      b.store(b.widen(b.extract(value, e)), tile, row, b.add(column, e));
+  });
+}
+
+SmallVector<Value> FmaGemm::step(Value k, ValueRange sums) {
+  SmallVector<Value> xs, next;
+  for (int64_t i = 0; i < kRows; ++i)
+    xs.push_back(b.load(tileX, b.add(row, i), k));
+  for (int64_t j = 0; j < kColumns; ++j) {
+    Value w = b.load(tileW, b.add(column, j), k);
+    for (int64_t i = 0; i < kRows; ++i)
+      next.push_back(b.fma(xs[i], w, sums[j * kRows + i]));
+  }
+  return next;
+}
+
+SmallVector<GemmTile::Sum> FmaGemm::multiply() {
+  row = b.mul(b.div(b.thread(), kTileN / kColumns), kRows);
+  column = b.mul(b.rem(b.thread(), kTileN / kColumns), kColumns);
+  SmallVector<Value> init(kRows * kColumns, b.f32(0));
+  auto sums = b.loop(
+      b.i32(0), b.i32(k), kTileK, init, [&](Value first, ValueRange carried) {
+        fill(
+            tileX, kTileM, x.element,
+            [&](Value r, Value c) { return elementX(r, c); }, first);
+        fill(
+            tileW, kTileN, weights[0].element,
+            [&](Value r, Value c) { return elementW(r, c); }, first);
+        b.barrier();
+        auto next =
+            b.loop(b.i32(0), b.i32(kTileK), 1, carried,
+                   [&](Value k, ValueRange sums) { return step(k, sums); });
+        b.barrier();
+        return next;
+      });
+  SmallVector<Sum> result;
+  for (int64_t i = 0; i < kRows; ++i)
+    for (int64_t j = 0; j < kColumns; ++j)
+      result.push_back({b.add(row, i), b.add(column, j), sums[j * kRows + i]});
+  return result;
+}
+
+std::unique_ptr<GemmTile>
+cuda::makeFmaGemm(Launch &launch, const Output &output, Rows x, int64_t k) {
+  return std::make_unique<FmaGemm>(launch, output, x, k);
+}

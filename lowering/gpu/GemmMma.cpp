@@ -1,0 +1,147 @@
+/// A tiled product on tensor cores (mma.sync, sm_80):
+///
+///   block: 64 rows of the input x 128 rows of weights, in k steps of 32
+///     a ring of 4 stages in shared memory, filled by cp.async three steps
+///     ahead
+///     warp w: rows w / 2 * 32 + 0..31, columns w % 2 * 64 + 0..63, as 2 x 8
+///     products of 16 x 8 x 16; operands by ldmatrix
+///
+/// A row of a stage is 64 bytes, four chunks of 16; chunk c of row r lies at
+/// c ^ (r / 2 % 4), so that the eight rows of an ldmatrix hit all banks.
+///
+/// In a product, with g = lane / 4 and t = lane % 4, a lane holds the sums
+/// (g, 2t), (g, 2t + 1), (g + 8, 2t), (g + 8, 2t + 1) (PTX ISA, mma.m16n8k16):
+/// the two sums of a unit are one lane's.
+#include "lowering/gpu/GemmTile.h"
+
+using namespace mlir;
+using namespace cria;
+using namespace cria::cuda;
+
+static constexpr int64_t kTileM = 64, kTileN = 128, kTileK = 32;
+static constexpr int64_t kStages = 4, kChunk = 8;
+/// Products of a warp.
+static constexpr int64_t kDown = 2, kAcross = 8;
+
+namespace {
+class MmaGemm : public GemmTile {
+public:
+  MmaGemm(Launch &launch, const Output &output, Rows x, int64_t k)
+      : GemmTile(launch, output, x, k, kTileM, kTileN),
+        stages(b.shared(x.element, kStages * (kTileM + kTileN) * kTileK,
+                        kTileK)) {}
+
+private:
+  SmallVector<Sum> multiply() override;
+  void fetch(Value step);
+  void fetchRows(Value stageRow, int64_t rows, Value first,
+                 llvm::function_ref<Element(Value, Value)> at);
+  SmallVector<Value> step(Value step, ValueRange sums);
+  SmallVector<Value> matrices(Value row, Value chunk);
+  Value stageRow(Value step) {
+    return b.mul(b.rem(step, kStages), kTileM + kTileN);
+  }
+  /// Where chunk `chunk` of a stage's row lies.
+  Value swizzled(Value row, Value chunk) {
+    return b.mul(b.exclusiveOr(chunk, b.rem(b.div(row, 2), 4)), kChunk);
+  }
+
+  Rows stages; // the input's rows, then the weights', stage after stage
+};
+} // namespace
+
+void MmaGemm::fetchRows(Value stageRow, int64_t rows, Value first,
+                        llvm::function_ref<Element(Value, Value)> at) {
+  int64_t each = kTileK / width;
+  b.loop(b.thread(), b.i32(rows * each), kGemmThreads, [&](Value i) {
+    Value row = b.div(i, each), column = b.mul(b.rem(i, each), width);
+    Element from = at(row, b.add(first, column));
+    Value to =
+        b.add(swizzled(row, b.div(column, kChunk)), b.rem(column, kChunk));
+    b.copyAsync(b.address(stages, b.add(stageRow, row), to), from.address,
+                2 * width, from.exists);
+  });
+}
+
+/// Begins to fill the stage of a step, if there is such a step. Every step is a
+/// group of copies, an empty one past the end, so that waiting is counting.
+void MmaGemm::fetch(Value step) {
+  Value first = b.mul(step, kTileK);
+  b.when(b.less(first, b.i32(k)), [&] {
+    Value row = stageRow(step);
+    fetchRows(row, kTileM, first,
+              [&](Value r, Value c) { return elementX(r, c); });
+    fetchRows(b.add(row, kTileM), kTileN, first,
+              [&](Value r, Value c) { return elementW(r, c); });
+  });
+  b.commitCopies();
+}
+
+/// Four 8 x 8 matrices: a lane names the row and chunk of one row of them.
+SmallVector<Value> MmaGemm::matrices(Value row, Value chunk) {
+  return b.loadMatrices(b.address(stages, row, swizzled(row, chunk)));
+}
+
+SmallVector<Value> MmaGemm::step(Value step, ValueRange sums) {
+  SmallVector<Value> next(sums);
+  Value lane = b.lane(), warp = b.warp(), stage = stageRow(step);
+  // Of the input: rows 0-15 of chunk 0, then of chunk 1. Of the weights: rows
+  // 0-7 of both chunks, then 8-15.
+  Value rowX =
+      b.add(b.add(stage, b.mul(b.div(warp, 2), kDown * 16)), b.rem(lane, 16));
+  Value rowW = b.add(b.add(stage, b.mul(b.rem(warp, 2), kAcross * 8)),
+                     b.add(b.mul(b.div(lane, 16), 8), b.rem(lane, 8)));
+  Value chunkX = b.div(lane, 16), chunkW = b.rem(b.div(lane, 8), 2);
+  for (int64_t half = 0; half < kTileK / 16; ++half) {
+    SmallVector<SmallVector<Value>> xs, ws;
+    for (int64_t i = 0; i < kDown; ++i)
+      xs.push_back(matrices(b.add(rowX, i * 16), b.add(chunkX, half * 2)));
+    for (int64_t j = 0; j < kAcross; j += 2)
+      ws.push_back(
+          matrices(b.add(rowW, kTileM + j * 8), b.add(chunkW, half * 2)));
+    for (int64_t i = 0; i < kDown; ++i)
+      for (int64_t j = 0; j < kAcross; ++j)
+        b.mma(x.element, xs[i], ValueRange(ws[j / 2]).slice(j % 2 * 2, 2),
+              MutableArrayRef(next).slice((i * kAcross + j) * 4, 4));
+  }
+  return next;
+}
+
+SmallVector<GemmTile::Sum> MmaGemm::multiply() {
+  for (int64_t i = 0; i + 1 < kStages; ++i)
+    fetch(b.i32(i));
+  SmallVector<Value> init(kDown * kAcross * 4, b.f32(0));
+  int64_t steps = llvm::divideCeil(k, kTileK);
+  auto sums = b.loop(b.i32(0), b.i32(steps), 1, init,
+                     [&](Value at, ValueRange carried) {
+                       // This step's copies have landed, everybody's; and the
+                       // stage of the step before is free.
+                       b.awaitCopies(kStages - 2);
+                       b.barrier();
+                       fetch(b.add(at, kStages - 1));
+                       return step(at, carried);
+                     });
+  b.awaitCopies(0);
+  Value lane = b.lane(), warp = b.warp();
+  Value row = b.add(b.mul(b.div(warp, 2), kDown * 16), b.div(lane, 4));
+  Value column =
+      b.add(b.mul(b.rem(warp, 2), kAcross * 8), b.mul(b.rem(lane, 4), 2));
+  SmallVector<Sum> result;
+  for (int64_t i = 0; i < kDown; ++i)
+    for (int64_t j = 0; j < kAcross; ++j)
+      for (int64_t s = 0; s < 4; ++s)
+        result.push_back({b.add(row, i * 16 + s / 2 * 8),
+                          b.add(column, j * 8 + s % 2),
+                          sums[(i * kAcross + j) * 4 + s]});
+  return result;
+}
+
+/// cp.async copies 4 bytes at least.
+bool cuda::takesMma(Type input, Type weight, int64_t k) {
+  return !input.isF32() && input == weight && k % 2 == 0;
+}
+
+std::unique_ptr<GemmTile>
+cuda::makeMmaGemm(Launch &launch, const Output &output, Rows x, int64_t k) {
+  return std::make_unique<MmaGemm>(launch, output, x, k);
+}

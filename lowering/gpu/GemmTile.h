@@ -1,0 +1,68 @@
+/// What all tiled products share: which elements a tile takes, and what becomes
+/// of its sums. A tile has rows of the input and rows of weights; those of a
+/// unit (both products of a gated unit, both columns of a rotated pair) are
+/// neighbours, two at most.
+#pragma once
+
+#include "lowering/gpu/Emitters.h"
+
+namespace cria::cuda {
+
+class GemmTile {
+public:
+  /// `x` is where the rows of the products' input lie, `k` their size.
+  GemmTile(Launch &launch, const Output &output, Rows x, int64_t k, int64_t m,
+           int64_t n);
+  virtual ~GemmTile() = default;
+
+  /// Builds the kernel: block (i, j) has units from i * unitsOfTile() on, rows
+  /// from j * m on.
+  void emit();
+  int64_t unitsOfTile() const { return n / output.unitSums(); }
+  int64_t rowsOfTile() const { return m; }
+
+protected:
+  /// An element's address, and whether it exists: else it counts as zero, and
+  /// the address is that of some other.
+  struct Element {
+    mlir::Value address, exists;
+  };
+  /// A sum: its row and column of the tile.
+  struct Sum {
+    mlir::Value row, column, value;
+  };
+
+  /// Of the input at (row, k), of the weights at (row, k).
+  Element elementX(mlir::Value row, mlir::Value column);
+  Element elementW(mlir::Value row, mlir::Value column);
+
+  /// The sums that a thread holds at the end, those of a unit side by side.
+  virtual llvm::SmallVector<Sum> multiply() = 0;
+
+  Launch &launch;
+  KernelBuilder &b;
+  const Output &output;
+  Rows x;
+  int64_t k, m, n;
+  /// Elements that lie side by side in all operands.
+  int64_t width;
+  llvm::SmallVector<Rows> weights;
+
+private:
+  void store(llvm::ArrayRef<Sum> sums);
+
+  mlir::Value firstRow, firstUnit, rows;
+};
+
+/// By fma, any types (GemmFma.cpp).
+std::unique_ptr<GemmTile> makeFmaGemm(Launch &launch, const Output &output,
+                                      Rows x, int64_t k);
+/// On tensor cores (GemmMma.cpp), for what `takesMma` says.
+std::unique_ptr<GemmTile> makeMmaGemm(Launch &launch, const Output &output,
+                                      Rows x, int64_t k);
+bool takesMma(mlir::Type input, mlir::Type weight, int64_t k);
+
+/// Threads of a block, of either kind.
+inline constexpr int64_t kGemmThreads = 128;
+
+} // namespace cria::cuda

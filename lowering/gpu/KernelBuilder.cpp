@@ -1,0 +1,403 @@
+#include "lowering/gpu/KernelBuilder.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "mlir/IR/TypeUtilities.h"
+#include <cmath>
+
+using namespace mlir;
+using namespace cria::cuda;
+
+/// Products and sums may contract to fused ones; nothing else is loosened.
+static constexpr auto kContract = arith::FastMathFlags::contract;
+
+/// NVPTX's numbers of address spaces.
+static constexpr unsigned kGlobal = 1, kShared = 3;
+
+static Type typeOf(MLIRContext *context, TypeRange params) {
+  return LLVM::LLVMFunctionType::get(LLVM::LLVMVoidType::get(context),
+                                     SmallVector<Type>(params));
+}
+
+KernelBuilder::KernelBuilder(Location loc, Block &module, StringRef name,
+                             int64_t threads)
+    : ImplicitLocOpBuilder(loc, OpBuilder::atBlockEnd(&module)),
+      blockThreads(threads) {
+  function = create<LLVM::LLVMFuncOp>(
+      name, cast<LLVM::LLVMFunctionType>(typeOf(getContext(), {})));
+  function->setAttr(NVVM::NVVMDialect::getKernelFuncAttrName(), getUnitAttr());
+  function->setAttr(NVVM::NVVMDialect::getMaxntidAttrName(),
+                    getDenseI32ArrayAttr({static_cast<int32_t>(threads)}));
+  setInsertionPointToStart(function.addEntryBlock(*this));
+}
+
+void KernelBuilder::finish() {
+  create<LLVM::ReturnOp>(ValueRange{});
+  Block &entry = function.front();
+  function.setType(typeOf(getContext(), entry.getArgumentTypes()));
+}
+
+Value KernelBuilder::addParam() {
+  auto pointer = LLVM::LLVMPointerType::get(getContext(), kGlobal);
+  return function.front().addArgument(pointer, getLoc());
+}
+
+Value KernelBuilder::block(unsigned dim) {
+  Type type = getI32Type();
+  if (dim == 0)
+    return create<NVVM::BlockIdXOp>(type);
+  if (dim == 1)
+    return create<NVVM::BlockIdYOp>(type);
+  return create<NVVM::BlockIdZOp>(type);
+}
+
+Value KernelBuilder::thread() {
+  return create<NVVM::ThreadIdXOp>(getI32Type());
+}
+
+Value KernelBuilder::lane() { return rem(thread(), kWarp); }
+Value KernelBuilder::warp() { return div(thread(), kWarp); }
+
+Value KernelBuilder::i32(int64_t value) {
+  return create<arith::ConstantIntOp>(getI32Type(), value);
+}
+
+Value KernelBuilder::add(Value a, Value b) {
+  return createOrFold<arith::AddIOp>(a, b);
+}
+Value KernelBuilder::add(Value a, int64_t b) {
+  return b == 0 ? a : add(a, i32(b));
+}
+Value KernelBuilder::sub(Value a, Value b) {
+  return createOrFold<arith::SubIOp>(a, b);
+}
+Value KernelBuilder::mul(Value a, int64_t b) {
+  return b == 1 ? a : createOrFold<arith::MulIOp>(a, i32(b));
+}
+Value KernelBuilder::mul(Value a, Value b) {
+  return createOrFold<arith::MulIOp>(a, b);
+}
+Value KernelBuilder::div(Value a, int64_t b) {
+  return b == 1 ? a : createOrFold<arith::DivUIOp>(a, i32(b));
+}
+Value KernelBuilder::rem(Value a, int64_t b) {
+  return createOrFold<arith::RemUIOp>(a, i32(b));
+}
+Value KernelBuilder::min(Value a, Value b) {
+  return createOrFold<arith::MinSIOp>(a, b);
+}
+Value KernelBuilder::max(Value a, Value b) {
+  return createOrFold<arith::MaxSIOp>(a, b);
+}
+Value KernelBuilder::ceilDiv(Value a, int64_t b) {
+  return div(add(a, b - 1), b);
+}
+Value KernelBuilder::less(Value a, Value b) {
+  return create<arith::CmpIOp>(arith::CmpIPredicate::slt, a, b);
+}
+Value KernelBuilder::equal(Value a, Value b) {
+  return create<arith::CmpIOp>(arith::CmpIPredicate::eq, a, b);
+}
+Value KernelBuilder::exclusiveOr(Value a, Value b) {
+  return createOrFold<arith::XOrIOp>(a, b);
+}
+Value KernelBuilder::both(Value a, Value b) {
+  return createOrFold<arith::AndIOp>(a, b);
+}
+Value KernelBuilder::select(Value condition, Value a, Value b) {
+  return createOrFold<arith::SelectOp>(condition, a, b);
+}
+
+Value KernelBuilder::f32(double value) {
+  return create<arith::ConstantOp>(getF32FloatAttr(static_cast<float>(value)));
+}
+Value KernelBuilder::splat(Value value, int64_t lanes) {
+  if (lanes == 1)
+    return value;
+  return create<vector::BroadcastOp>(VectorType::get({lanes}, value.getType()),
+                                     value);
+}
+Value KernelBuilder::fadd(Value a, Value b) {
+  return create<arith::AddFOp>(a, b, kContract);
+}
+Value KernelBuilder::fsub(Value a, Value b) {
+  return create<arith::SubFOp>(a, b, kContract);
+}
+Value KernelBuilder::fmul(Value a, Value b) {
+  return create<arith::MulFOp>(a, b, kContract);
+}
+Value KernelBuilder::fdiv(Value a, Value b) {
+  return create<arith::DivFOp>(a, b);
+}
+Value KernelBuilder::fmax(Value a, Value b) {
+  return create<arith::MaxNumFOp>(a, b);
+}
+Value KernelBuilder::sqrt(Value x) { return create<math::SqrtOp>(x); }
+Value KernelBuilder::fma(Value a, Value b, Value c) {
+  return create<math::FmaOp>(a, b, c);
+}
+Value KernelBuilder::exp2(Value x) {
+  return create<math::Exp2Op>(x, arith::FastMathFlags::afn);
+}
+Value KernelBuilder::sigmoid(Value x) {
+  Value power = exp2(fmul(x, f32(-1 / std::log(2.0))));
+  return fdiv(f32(1), fadd(f32(1), power));
+}
+
+static Type withElement(Type shaped, Type element) {
+  if (auto vector = dyn_cast<VectorType>(shaped))
+    return vector.clone(element);
+  return element;
+}
+
+Value KernelBuilder::widen(Value x) {
+  if (getElementTypeOrSelf(x).isF32())
+    return x;
+  return create<arith::ExtFOp>(withElement(x.getType(), getF32Type()), x);
+}
+Value KernelBuilder::narrow(Value x, Type element) {
+  if (getElementTypeOrSelf(x) == element)
+    return x;
+  return create<arith::TruncFOp>(withElement(x.getType(), element), x);
+}
+Value KernelBuilder::rounded(Value x, Type element) {
+  return widen(narrow(x, element));
+}
+
+Value KernelBuilder::extract(Value vector, int64_t lane) {
+  if (!isa<VectorType>(vector.getType()))
+    return vector;
+  return create<vector::ExtractOp>(vector, lane);
+}
+
+Value KernelBuilder::zero(Type type) {
+  return create<arith::ConstantOp>(cast<TypedAttr>(getZeroAttr(type)));
+}
+
+Value KernelBuilder::bits(Value vector) {
+  return create<LLVM::BitcastOp>(getI32Type(), vector);
+}
+
+Value KernelBuilder::pack(ValueRange scalars) {
+  if (scalars.size() == 1)
+    return scalars[0];
+  auto type = VectorType::get({static_cast<int64_t>(scalars.size())},
+                              scalars[0].getType());
+  return create<vector::FromElementsOp>(type, scalars);
+}
+
+Value KernelBuilder::sum(Value vector) {
+  auto type = dyn_cast<VectorType>(vector.getType());
+  if (!type)
+    return vector;
+  // A tree: shorter than the chain of a vector.reduction.
+  SmallVector<Value> parts;
+  for (int64_t i = 0; i < type.getNumElements(); ++i)
+    parts.push_back(extract(vector, i));
+  while (parts.size() > 1) {
+    size_t half = (parts.size() + 1) / 2;
+    for (size_t i = half; i < parts.size(); ++i)
+      parts[i - half] = fadd(parts[i - half], parts[i]);
+    parts.resize(half);
+  }
+  return parts[0];
+}
+
+Value KernelBuilder::address(const Rows &rows, Value row, Value column) {
+  auto wide = [&](Value value) {
+    return createOrFold<arith::ExtUIOp>(getI64Type(), value);
+  };
+  Value stride = create<arith::ConstantIntOp>(getI64Type(), rows.stride);
+  Value start = createOrFold<arith::MulIOp>(wide(row), stride);
+  Value at = createOrFold<arith::AddIOp>(start, wide(column));
+  return create<LLVM::GEPOp>(rows.base.getType(), rows.element, rows.base,
+                             ArrayRef<LLVM::GEPArg>{at});
+}
+
+Value KernelBuilder::load(const Rows &rows, Value row, Value column,
+                          int64_t lanes, Access access) {
+  Type type =
+      lanes == 1 ? rows.element : Type(VectorType::get({lanes}, rows.element));
+  unsigned bytes = lanes * rows.element.getIntOrFloatBitWidth() / 8;
+  return create<LLVM::LoadOp>(type, address(rows, row, column), bytes,
+                              /*isVolatile=*/false, /*isNonTemporal=*/false,
+                              /*isInvariant=*/access == Access::ReadOnly);
+}
+
+Value KernelBuilder::loadFrom(Value address, Type type) {
+  auto vector = dyn_cast<VectorType>(type);
+  int64_t bytes = getElementTypeOrSelf(type).getIntOrFloatBitWidth() / 8 *
+                  (vector ? vector.getNumElements() : 1);
+  return create<LLVM::LoadOp>(type, address, bytes);
+}
+
+Value KernelBuilder::loadWide(const Rows &rows, Value row, Value column,
+                              int64_t lanes, Access access) {
+  return widen(load(rows, row, column, lanes, access));
+}
+
+void KernelBuilder::store(Value x, const Rows &rows, Value row, Value column) {
+  auto type = dyn_cast<VectorType>(x.getType());
+  unsigned bytes = (type ? type.getNumElements() : 1) *
+                   rows.element.getIntOrFloatBitWidth() / 8;
+  create<LLVM::StoreOp>(narrow(x, rows.element), address(rows, row, column),
+                        bytes);
+}
+
+Rows KernelBuilder::shared(Type element, int64_t count, int64_t stride) {
+  std::string name =
+      (function.getName() + "_shared" + Twine(sharedArrays++)).str();
+  auto type = LLVM::LLVMArrayType::get(element, count);
+  {
+    OpBuilder::InsertionGuard guard(*this);
+    setInsertionPoint(function);
+    create<LLVM::GlobalOp>(type, /*isConstant=*/false, LLVM::Linkage::Internal,
+                           name, Attribute(), /*alignment=*/16, kShared);
+  }
+  Value base = create<LLVM::AddressOfOp>(
+      LLVM::LLVMPointerType::get(getContext(), kShared), name);
+  return {base, element, stride};
+}
+
+SmallVector<Value> KernelBuilder::loop(
+    Value first, Value end, int64_t step, ValueRange init,
+    llvm::function_ref<SmallVector<Value>(Value, ValueRange)> body) {
+  auto op = create<scf::ForOp>(first, end, i32(step), init);
+  OpBuilder::InsertionGuard guard(*this);
+  if (init.empty())
+    setInsertionPoint(op.getBody()->getTerminator());
+  else
+    setInsertionPointToEnd(op.getBody());
+  auto yielded = body(op.getInductionVar(), op.getRegionIterArgs());
+  if (!init.empty())
+    create<scf::YieldOp>(yielded);
+  return SmallVector<Value>(op.getResults());
+}
+
+void KernelBuilder::loop(Value first, Value end, int64_t step,
+                         llvm::function_ref<void(Value)> body) {
+  loop(first, end, step, {}, [&](Value i, ValueRange) {
+    body(i);
+    return SmallVector<Value>();
+  });
+}
+
+void KernelBuilder::when(Value condition, llvm::function_ref<void()> then,
+                         llvm::function_ref<void()> otherwise) {
+  auto op = create<scf::IfOp>(condition, /*withElse=*/bool(otherwise));
+  OpBuilder::InsertionGuard guard(*this);
+  setInsertionPoint(op.thenBlock()->getTerminator());
+  then();
+  if (!otherwise)
+    return;
+  setInsertionPoint(op.elseBlock()->getTerminator());
+  otherwise();
+}
+
+Value KernelBuilder::choose(Value condition, llvm::function_ref<Value()> then,
+                            Value otherwise) {
+  auto op = create<scf::IfOp>(otherwise.getType(), condition,
+                              /*withElse=*/true);
+  OpBuilder::InsertionGuard guard(*this);
+  setInsertionPointToEnd(op.thenBlock());
+  create<scf::YieldOp>(then());
+  setInsertionPointToEnd(op.elseBlock());
+  create<scf::YieldOp>(otherwise);
+  return op.getResult(0);
+}
+
+void KernelBuilder::copyAsync(Value to, Value from, int64_t bytes,
+                              Value exists) {
+  // Past the first cache where the hardware can: nobody reads it again there.
+  auto cache = bytes == 16 ? NVVM::LoadCacheModifierKind::CG
+                           : NVVM::LoadCacheModifierKind::CA;
+  create<NVVM::CpAsyncOp>(to, from, static_cast<uint32_t>(bytes), cache,
+                          select(exists, i32(bytes), i32(0)));
+}
+
+void KernelBuilder::commitCopies() { create<NVVM::CpAsyncCommitGroupOp>(); }
+
+void KernelBuilder::awaitCopies(int64_t groups) {
+  create<NVVM::CpAsyncWaitGroupOp>(static_cast<uint32_t>(groups));
+}
+
+void KernelBuilder::barrier() { create<NVVM::Barrier0Op>(); }
+
+void KernelBuilder::fence() {
+  create<LLVM::FenceOp>(LLVM::AtomicOrdering::seq_cst, "device");
+}
+
+Value KernelBuilder::atomicIncrement(const Rows &rows, Value index,
+                                     int64_t last) {
+  return create<LLVM::AtomicRMWOp>(LLVM::AtomicBinOp::uinc_wrap,
+                                   address(rows, i32(0), index), i32(last),
+                                   LLVM::AtomicOrdering::monotonic, "device");
+}
+
+SmallVector<Value> KernelBuilder::loadMatrices(Value address) {
+  auto type = LLVM::LLVMStructType::getLiteral(
+      getContext(), SmallVector<Type>(4, getI32Type()));
+  auto shape = NVVM::LdStMatrixShapeAttr::get(getContext(), 8, 8);
+  Value all = create<NVVM::LdMatrixOp>(type, address, 4, NVVM::MMALayout::row,
+                                       shape, NVVM::LdStMatrixEltType::B16);
+  SmallVector<Value> parts;
+  for (int64_t i = 0; i < 4; ++i)
+    parts.push_back(create<LLVM::ExtractValueOp>(all, i));
+  return parts;
+}
+
+void KernelBuilder::mma(Type element, ValueRange x, ValueRange w,
+                        MutableArrayRef<Value> sums) {
+  auto type = element.isBF16() ? NVVM::MMATypes::bf16 : NVVM::MMATypes::f16;
+  auto layout = NVVM::MMALayout::row;
+  auto result = LLVM::LLVMStructType::getLiteral(
+      getContext(), SmallVector<Type>(4, getF32Type()));
+  // f16 pairs go by their own type, bf16 pairs as i32.
+  auto pairs = [&](ValueRange bits) {
+    return llvm::map_to_vector(bits, [&](Value pair) -> Value {
+      if (element.isBF16())
+        return pair;
+      return create<LLVM::BitcastOp>(VectorType::get({2}, element), pair);
+    });
+  };
+  auto product = create<NVVM::MmaOp>(
+      result, pairs(x), pairs(w), SmallVector<Value>(sums.begin(), sums.end()),
+      ArrayRef<int64_t>{16, 8, 16}, std::nullopt, std::nullopt,
+      std::array<NVVM::MMATypes, 2>{type, type},
+      std::array<NVVM::MMALayout, 2>{layout, NVVM::MMALayout::col});
+  for (auto [i, sum] : llvm::enumerate(sums))
+    sum = create<LLVM::ExtractValueOp>(product, i);
+}
+
+Value KernelBuilder::shuffleXor(Value x, int64_t mask) {
+  return create<NVVM::ShflOp>(x.getType(), i32(-1), x, i32(mask), i32(31),
+                              NVVM::ShflKind::bfly, UnitAttr());
+}
+
+Value KernelBuilder::reduce(Value x, int64_t width,
+                            llvm::function_ref<Value(Value, Value)> combine) {
+  for (int64_t mask = width / 2; mask; mask /= 2)
+    x = combine(x, shuffleXor(x, mask));
+  return x;
+}
+
+Value KernelBuilder::warpSum(Value x, int64_t width) {
+  return reduce(x, width, [&](Value a, Value b) { return fadd(a, b); });
+}
+
+Value KernelBuilder::warpMax(Value x, int64_t width) {
+  return reduce(x, width, [&](Value a, Value b) { return fmax(a, b); });
+}
+
+Value KernelBuilder::blockSum(Value x, const Rows &scratch) {
+  Value own = warpSum(x);
+  when(equal(lane(), i32(0)), [&] { store(own, scratch, i32(0), warp()); });
+  barrier();
+  Value total = f32(0);
+  for (int64_t i = 0; i < blockThreads / kWarp; ++i)
+    total = fadd(total, load(scratch, i32(0), i32(i)));
+  return total;
+}

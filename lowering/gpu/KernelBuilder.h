@@ -1,0 +1,167 @@
+/// Builds the body of one CUDA kernel: an llvm.func in a gpu.module, with scf
+/// loops, arith on scalars and vectors, and explicit loads and stores. Indices
+/// are i32, byte addresses 64 bits; thread blocks are one-dimensional.
+#pragma once
+
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/IR/ImplicitLocOpBuilder.h"
+
+namespace cria::cuda {
+
+/// Threads of a warp.
+inline constexpr int64_t kWarp = 32;
+
+/// Device memory seen as rows of one element type.
+struct Rows {
+  mlir::Value base;
+  mlir::Type element;
+  /// Elements from one row to the next.
+  int64_t stride = 0;
+};
+
+/// Never changes while the kernel runs: may be read through the texture path.
+enum class Access { Mutable, ReadOnly };
+
+class KernelBuilder : public mlir::ImplicitLocOpBuilder {
+public:
+  /// Begins the kernel `name` in `module`. A block has `threads` threads.
+  KernelBuilder(mlir::Location loc, mlir::Block &module, llvm::StringRef name,
+                int64_t threads);
+  /// Ends the kernel; nothing is built after it.
+  void finish();
+
+  /// A further parameter: a pointer to device memory.
+  mlir::Value addParam();
+  int64_t threads() const { return blockThreads; }
+
+  // Where in the grid.
+  mlir::Value block(unsigned dim);
+  mlir::Value thread();
+  mlir::Value lane();
+  mlir::Value warp();
+
+  // i32 arithmetic, unsigned; folds constants.
+  mlir::Value i32(int64_t value);
+  mlir::Value add(mlir::Value a, mlir::Value b);
+  mlir::Value add(mlir::Value a, int64_t b);
+  mlir::Value sub(mlir::Value a, mlir::Value b);
+  mlir::Value mul(mlir::Value a, int64_t b);
+  mlir::Value mul(mlir::Value a, mlir::Value b);
+  mlir::Value div(mlir::Value a, int64_t b);
+  mlir::Value rem(mlir::Value a, int64_t b);
+  mlir::Value min(mlir::Value a, mlir::Value b);
+  mlir::Value max(mlir::Value a, mlir::Value b);
+  mlir::Value ceilDiv(mlir::Value a, int64_t b);
+  mlir::Value less(mlir::Value a, mlir::Value b);
+  mlir::Value equal(mlir::Value a, mlir::Value b);
+  mlir::Value exclusiveOr(mlir::Value a, mlir::Value b);
+  mlir::Value both(mlir::Value a, mlir::Value b);
+  mlir::Value select(mlir::Value condition, mlir::Value a, mlir::Value b);
+
+  // f32 arithmetic on scalars and vectors.
+  mlir::Value f32(double value);
+  /// `value` in every lane of a vector of `lanes`.
+  mlir::Value splat(mlir::Value value, int64_t lanes);
+  mlir::Value fadd(mlir::Value a, mlir::Value b);
+  mlir::Value fsub(mlir::Value a, mlir::Value b);
+  mlir::Value fmul(mlir::Value a, mlir::Value b);
+  mlir::Value fdiv(mlir::Value a, mlir::Value b);
+  mlir::Value fmax(mlir::Value a, mlir::Value b);
+  mlir::Value sqrt(mlir::Value x);
+  mlir::Value fma(mlir::Value a, mlir::Value b, mlir::Value c);
+  /// 2^x, approximate (ex2.approx, relative error 2^-22).
+  mlir::Value exp2(mlir::Value x);
+  /// 1 / (1 + e^-x).
+  mlir::Value sigmoid(mlir::Value x);
+  /// To f32 and back; rounds to nearest even.
+  mlir::Value widen(mlir::Value x);
+  mlir::Value narrow(mlir::Value x, mlir::Type element);
+  /// x as storage of `element` would hold it, in f32.
+  mlir::Value rounded(mlir::Value x, mlir::Type element);
+  /// The sum of a vector's lanes; a scalar is its own.
+  mlir::Value sum(mlir::Value vector);
+  mlir::Value extract(mlir::Value vector, int64_t lane);
+  mlir::Value zero(mlir::Type type);
+  /// A vector of 32 bits as i32.
+  mlir::Value bits(mlir::Value vector);
+  /// A vector of scalars; a single one stays a scalar.
+  mlir::Value pack(mlir::ValueRange scalars);
+
+  // Memory.
+  /// Element (row, column) of `rows`.
+  mlir::Value address(const Rows &rows, mlir::Value row, mlir::Value column);
+  /// `lanes` elements from there, as stored; aligned to all of them. A single
+  /// one is a scalar.
+  mlir::Value load(const Rows &rows, mlir::Value row, mlir::Value column,
+                   int64_t lanes = 1, Access access = Access::Mutable);
+  /// A value of `type` from an address, aligned to all of it.
+  mlir::Value loadFrom(mlir::Value address, mlir::Type type);
+  /// The same in f32.
+  mlir::Value loadWide(const Rows &rows, mlir::Value row, mlir::Value column,
+                       int64_t lanes = 1, Access access = Access::Mutable);
+  /// Stores f32 in the rows' element type.
+  void store(mlir::Value x, const Rows &rows, mlir::Value row,
+             mlir::Value column);
+  /// A shared array of the kernel, `count` elements, 16-byte aligned.
+  Rows shared(mlir::Type element, int64_t count, int64_t stride);
+
+  // Asynchronous copies from device to shared memory.
+  /// Begins to copy 4, 8 or 16 bytes; zeros, where `exists` is false.
+  void copyAsync(mlir::Value to, mlir::Value from, int64_t bytes,
+                 mlir::Value exists);
+  /// The thread's copies since the last commit are a group.
+  void commitCopies();
+  /// Until all but the thread's last `groups` have landed.
+  void awaitCopies(int64_t groups);
+
+  // Control flow.
+  llvm::SmallVector<mlir::Value>
+  loop(mlir::Value first, mlir::Value end, int64_t step, mlir::ValueRange init,
+       llvm::function_ref<llvm::SmallVector<mlir::Value>(mlir::Value,
+                                                         mlir::ValueRange)>
+           body);
+  void loop(mlir::Value first, mlir::Value end, int64_t step,
+            llvm::function_ref<void(mlir::Value)> body);
+  void when(mlir::Value condition, llvm::function_ref<void()> then,
+            llvm::function_ref<void()> otherwise = nullptr);
+  /// What `then` gives, or `otherwise`.
+  mlir::Value choose(mlir::Value condition,
+                     llvm::function_ref<mlir::Value()> then,
+                     mlir::Value otherwise);
+
+  // Cooperation.
+  void barrier();
+  /// What this thread has written is seen by other blocks before what it writes
+  /// later (membar.gl).
+  void fence();
+  /// Counts element `index` of i32 rows up, from `last` to 0; the count before.
+  mlir::Value atomicIncrement(const Rows &rows, mlir::Value index,
+                              int64_t last);
+  /// Four 8 x 8 matrices of 16-bit elements from shared memory: lane i names
+  /// the address of row i % 8 of matrix i / 8 (ldmatrix.x4).
+  llvm::SmallVector<mlir::Value> loadMatrices(mlir::Value address);
+  /// sums += x * w of one mma.sync.m16n8k16 of bf16 or f16 in the fragments of
+  /// the PTX ISA: 4, 2 and 4 registers, pairs as i32 and f32.
+  void mma(mlir::Type element, mlir::ValueRange x, mlir::ValueRange w,
+           mlir::MutableArrayRef<mlir::Value> sums);
+  /// The value of the lane whose number differs in the bits of `mask`.
+  mlir::Value shuffleXor(mlir::Value x, int64_t mask);
+  /// Combines a value over groups of `width` neighbouring lanes, a power of
+  /// two; every lane gets the result.
+  mlir::Value warpSum(mlir::Value x, int64_t width = kWarp);
+  mlir::Value warpMax(mlir::Value x, int64_t width = kWarp);
+  /// Combines a value over the block; every thread gets the sum. `scratch` is
+  /// shared memory for one f32 a warp.
+  mlir::Value blockSum(mlir::Value x, const Rows &scratch);
+
+private:
+  mlir::Value
+  reduce(mlir::Value x, int64_t width,
+         llvm::function_ref<mlir::Value(mlir::Value, mlir::Value)> combine);
+
+  mlir::LLVM::LLVMFuncOp function;
+  int64_t blockThreads;
+  unsigned sharedArrays = 0;
+};
+
+} // namespace cria::cuda

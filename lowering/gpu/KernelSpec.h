@@ -1,0 +1,64 @@
+/// What a fused kernel computes, read off the ops in its region: an optional
+/// norm, products of its rows with weights, and outputs, each an expression
+/// over products and tensors from outside.
+#pragma once
+
+#include "lowering/gpu/Launch.h"
+
+#include "dialect/Dialect.h"
+
+namespace cria::cuda {
+
+/// One result of a kernel, or one append to a KV cache.
+struct Output {
+  /// (rows, columns): what is stored, before it is rotated.
+  mlir::Value expression;
+  /// Rotates it, if set: columns i and i + D/2 of a head belong together.
+  llama::RopeOp rope;
+  /// Where it goes: into the cache, if set, else to the place of `result`.
+  llama::KVAppendOp append;
+  mlir::Value result;
+  /// The linears and heads that the expression is made of, in order.
+  llvm::SmallVector<mlir::Operation *> products;
+
+  int64_t columns() const { return rowSize(expression); }
+  /// Columns that one unit of work computes: those rotated together.
+  int64_t unitColumns() const { return rope ? 2 : 1; }
+  int64_t units() const { return columns() / unitColumns(); }
+  /// Rows of weights, and sums, of a unit.
+  int64_t unitSums() const {
+    return unitColumns() * static_cast<int64_t>(products.size());
+  }
+  /// Column `index` of a unit.
+  mlir::Value column(KernelBuilder &b, mlir::Value unit, int64_t index) const;
+};
+
+struct KernelSpec {
+  mlir::Location loc;
+  /// A norm whose result is the input of all products, or the kernel's own.
+  mlir::Operation *norm = nullptr;
+  /// The input of all products, null without products.
+  mlir::Value input;
+  llvm::SmallVector<Output> outputs;
+
+  /// Fails, with an error on the op that no emitter takes.
+  static mlir::FailureOr<KernelSpec> read(llama::KernelOp kernel);
+};
+
+/// The weight and bias of a linear or a head.
+mlir::Value weightOf(mlir::Operation *product);
+mlir::Value biasOf(mlir::Operation *product);
+
+/// The value of `output` at (row, column) in f32. `sum` gives a product there,
+/// without its bias.
+mlir::Value evaluate(Launch &launch, mlir::Value tensor, mlir::Value row,
+                     mlir::Value column,
+                     llvm::function_ref<mlir::Value(mlir::Operation *)> sum);
+
+/// Evaluates a unit of an output, rotates it and stores it. `sum` gives product
+/// p at the unit's column c.
+void storeUnit(Launch &launch, const Output &output, mlir::Value row,
+               mlir::Value unit,
+               llvm::function_ref<mlir::Value(int64_t c, int64_t p)> sum);
+
+} // namespace cria::cuda

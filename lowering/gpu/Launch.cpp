@@ -1,0 +1,92 @@
+#include "lowering/gpu/Launch.h"
+
+#include <numeric>
+
+using namespace mlir;
+using namespace cria::cuda;
+
+int64_t cria::cuda::rowSize(Value tensor) {
+  int64_t size = 1;
+  for (int64_t dim :
+       cast<RankedTensorType>(tensor.getType()).getShape().drop_front())
+    size *= dim;
+  return size;
+}
+
+int64_t cria::cuda::accessWidth(Type element, int64_t columns) {
+  return std::gcd<int64_t>(columns, 128 / element.getIntOrFloatBitWidth());
+}
+
+Value Launch::base(DictionaryAttr arg) {
+  Value &param = params[arg];
+  if (!param)
+    param = b.addParam();
+  return param;
+}
+
+Value Launch::state(int64_t index) {
+  Value base = this->base(
+      b.getDictionaryAttr(b.getNamedAttr("state", b.getI64IntegerAttr(0))));
+  return b.load({base, b.getI32Type(), 0}, b.i32(0), b.i32(index), 1,
+                Access::ReadOnly);
+}
+
+Rows Launch::rows(Place place, Type element, int64_t stride) {
+  Rows rows{base(place.arg), element, stride};
+  if (place.fromFirstLogit)
+    rows.base = b.address(rows, state(2), b.i32(0));
+  return rows;
+}
+
+Rows Launch::rows(Value tensor) {
+  auto type = cast<RankedTensorType>(tensor.getType());
+  return rows(places.placeOf(tensor), type.getElementType(),
+              type.getRank() == 1 ? type.getDimSize(0) : rowSize(tensor));
+}
+
+Rows Launch::cache(Value cache, Value layer) {
+  auto type = cast<RankedTensorType>(cache.getType());
+  return rows(places.cachePlace(cache, layer), type.getElementType(),
+              type.getDimSize(3));
+}
+
+Value Launch::extent(Value tensor) {
+  auto type = cast<RankedTensorType>(tensor.getType());
+  if (!type.isDynamicDim(0))
+    return b.i32(type.getDimSize(0));
+  if (!places.placeOf(tensor).fromFirstLogit)
+    return tokens();
+  return b.sub(tokens(), state(2));
+}
+
+Dim Launch::gridOf(Value tensor, int64_t perBlock) {
+  auto type = cast<RankedTensorType>(tensor.getType());
+  if (!type.isDynamicDim(0))
+    return {(type.getDimSize(0) + perBlock - 1) / perBlock, {}};
+  bool logits = places.placeOf(tensor).fromFirstLogit;
+  return {perBlock, logits ? Extent::Logits : Extent::Tokens};
+}
+
+DictionaryAttr Launch::finish(ArrayRef<Dim> grid) {
+  b.finish();
+  SmallVector<Attribute> dims, args;
+  for (Dim dim : grid) {
+    Attribute size = b.getI64IntegerAttr(dim.size);
+    if (dim.of)
+      size = b.getDictionaryAttr(b.getNamedAttr(
+          *dim.of == Extent::Tokens ? "tokens" : "logits", size));
+    dims.push_back(size);
+  }
+  while (dims.size() < 3)
+    dims.push_back(b.getI64IntegerAttr(1));
+  for (auto &[arg, param] : params)
+    args.push_back(arg);
+  auto one = b.getI64IntegerAttr(1);
+  return b.getDictionaryAttr(
+      {b.getNamedAttr("launch", b.getStringAttr(name)),
+       b.getNamedAttr("grid", b.getArrayAttr(dims)),
+       b.getNamedAttr("block", b.getArrayAttr({b.getI64IntegerAttr(b.threads()),
+                                               one, one})),
+       b.getNamedAttr("shared", b.getI64IntegerAttr(0)),
+       b.getNamedAttr("args", b.getArrayAttr(args))});
+}

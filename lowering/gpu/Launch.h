@@ -1,0 +1,88 @@
+/// One kernel launch: a kernel being built, and what the host plan says of it.
+///
+/// The host plan is data: an array of steps that the runtime walks. Its form is
+/// described in docs/artifact.md; here it is attributes, which the manifest
+/// takes over as JSON.
+#pragma once
+
+#include "lowering/gpu/KernelBuilder.h"
+
+#include "mlir/IR/BuiltinAttributes.h"
+#include "llvm/ADT/DenseMap.h"
+
+namespace cria::cuda {
+
+/// Where a tensor lies in device memory, for the host and for a kernel.
+struct Place {
+  /// A step's argument, such as {weight = 5, layered} or {arena = 1024}.
+  mlir::DictionaryAttr arg;
+  /// The tensor begins at the row of the first token whose logits are wanted.
+  bool fromFirstLogit = false;
+};
+
+/// Numbers of rows that a call decides.
+enum class Extent { Tokens, Logits };
+
+/// What knows the places of tensors: the planner of an entry function.
+class Places {
+public:
+  virtual ~Places() = default;
+  /// The place of a tensor from outside a kernel, or that a kernel yields.
+  virtual Place placeOf(mlir::Value tensor) = 0;
+  /// The slice of a KV cache that is a layer's.
+  virtual Place cachePlace(mlir::Value cache, mlir::Value layer) = 0;
+  /// A temporary of the entry.
+  virtual Place temporary(int64_t bytes) = 0;
+  /// One that is zero when a session begins.
+  virtual Place zeroed(int64_t bytes) = 0;
+  /// The most tokens of a call.
+  virtual int64_t maxTokens() const = 0;
+};
+
+/// A dimension of a grid: blocks, or rows a block.
+struct Dim {
+  int64_t size = 1;
+  std::optional<Extent> of;
+};
+
+class Launch {
+public:
+  Launch(mlir::Location loc, mlir::Block &module, llvm::StringRef name,
+         int64_t threads, Places &places)
+      : b(loc, module, name, threads), name(name), places(places) {}
+
+  KernelBuilder b;
+
+  /// The rows of a tensor whose last dimensions, from `rank` 1 on, are one.
+  Rows rows(mlir::Value tensor);
+  Rows rows(Place place, mlir::Type element, int64_t stride);
+  /// A layer's slice of a KV cache: rows are (head, position).
+  Rows cache(mlir::Value cache, mlir::Value layer);
+
+  /// Of the call: the position of its first token, its tokens.
+  mlir::Value position() { return state(0); }
+  mlir::Value tokens() { return state(1); }
+  /// The rows of a tensor: a constant, or what the call decides.
+  mlir::Value extent(mlir::Value tensor);
+  /// That as a dimension of a grid, `perBlock` rows a block.
+  Dim gridOf(mlir::Value tensor, int64_t perBlock);
+
+  /// Ends the kernel. Returns the host's step.
+  mlir::DictionaryAttr finish(llvm::ArrayRef<Dim> grid);
+
+private:
+  mlir::Value base(mlir::DictionaryAttr arg);
+  mlir::Value state(int64_t index);
+
+  std::string name;
+  Places &places;
+  llvm::MapVector<mlir::Attribute, mlir::Value> params;
+};
+
+/// Elements of a tensor's row: the product of all dimensions but the first.
+int64_t rowSize(mlir::Value tensor);
+/// Elements of a 16-byte access, or fewer, so that rows of `columns` elements
+/// are made of whole accesses.
+int64_t accessWidth(mlir::Type element, int64_t columns);
+
+} // namespace cria::cuda

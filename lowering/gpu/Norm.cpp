@@ -1,0 +1,122 @@
+/// rmsnorm and layernorm of rows: one block a row, two or three passes over it,
+/// the later ones from the first cache. Statistics in f32.
+#include "lowering/gpu/Emitters.h"
+
+using namespace mlir;
+using namespace cria;
+using namespace cria::cuda;
+using namespace cria::llama;
+
+static constexpr int64_t kThreads = 128;
+
+namespace {
+/// A row's statistics and how they are applied.
+class RowNorm {
+public:
+  RowNorm(Launch &launch, Operation *norm, Value row)
+      : launch(launch), b(launch.b), norm(norm), row(row),
+        input(launch.rows(norm->getOperand(0))),
+        columns(rowSize(norm->getOperand(0))),
+        width(accessWidth(input.element, columns)),
+        scratch(b.shared(b.getF32Type(), b.threads() / kWarp, 0)) {}
+
+  void writeTo(const Rows &result, Value resultRow);
+
+private:
+  Value load(Value tensor, Value row, Value column, Access access);
+  Value splat(Value x) { return b.splat(x, width); }
+  /// The row's sum of f(x), divided by the columns.
+  Value mean(llvm::function_ref<Value(Value)> f);
+  Value reciprocalRoot(Value meanSquare, llvm::APFloat eps);
+  Value apply(RMSNormOp op, Value x, Value column, Value rstd);
+  Value apply(LayerNormOp op, Value x, Value column, Value mean, Value rstd);
+
+  Launch &launch;
+  KernelBuilder &b;
+  Operation *norm;
+  Value row;
+  Rows input;
+  int64_t columns, width;
+  Rows scratch;
+};
+} // namespace
+
+Value RowNorm::load(Value tensor, Value row, Value column, Access access) {
+  return b.loadWide(launch.rows(tensor), row, column, width, access);
+}
+
+Value RowNorm::mean(llvm::function_ref<Value(Value)> f) {
+  auto sums =
+      b.loop(b.mul(b.thread(), width), b.i32(columns), b.threads() * width,
+             {splat(b.f32(0))}, [&](Value column, ValueRange carried) {
+               Value x = b.loadWide(input, row, column, width);
+               return SmallVector<Value>{b.fadd(carried[0], f(x))};
+             });
+  Value total = b.blockSum(b.sum(sums[0]), scratch);
+  return b.fmul(total, b.f32(1.0 / static_cast<double>(columns)));
+}
+
+Value RowNorm::reciprocalRoot(Value meanSquare, llvm::APFloat eps) {
+  Value shifted = b.fadd(meanSquare, b.f32(eps.convertToDouble()));
+  return b.fdiv(b.f32(1), b.sqrt(shifted));
+}
+
+/// Rounded to the input's type before the weight, as Hugging Face does.
+Value RowNorm::apply(RMSNormOp op, Value x, Value column, Value rstd) {
+  Value y = b.rounded(b.fmul(x, splat(rstd)), input.element);
+  if (Value weight = op.getWeight())
+    y = b.fmul(y, load(weight, b.i32(0), column, Access::ReadOnly));
+  return y;
+}
+
+Value RowNorm::apply(LayerNormOp op, Value x, Value column, Value mean,
+                     Value rstd) {
+  Value y = b.fmul(b.fsub(x, splat(mean)), splat(rstd));
+  if (Value gamma = op.getGamma())
+    y = b.fmul(y, load(gamma, b.i32(0), column, Access::ReadOnly));
+  if (Value beta = op.getBeta())
+    y = b.fadd(y, load(beta, b.i32(0), column, Access::ReadOnly));
+  return y;
+}
+
+void RowNorm::writeTo(const Rows &result, Value resultRow) {
+  auto rms = dyn_cast<RMSNormOp>(norm);
+  Value center, rstd;
+  if (rms) {
+    rstd = reciprocalRoot(mean([&](Value x) { return b.fmul(x, x); }),
+                          rms.getEps());
+  } else {
+    center = mean([&](Value x) { return x; });
+    // The scratch is read by all before it is written again.
+    b.barrier();
+    Value variance = mean([&](Value x) {
+      Value apart = b.fsub(x, splat(center));
+      return b.fmul(apart, apart);
+    });
+    rstd = reciprocalRoot(variance, cast<LayerNormOp>(norm).getEps());
+  }
+  b.loop(b.mul(b.thread(), width), b.i32(columns), b.threads() * width,
+         [&](Value column) {
+           Value x = b.loadWide(input, row, column, width);
+           Value y =
+               rms ? apply(rms, x, column, rstd)
+                   : apply(cast<LayerNormOp>(norm), x, column, center, rstd);
+           b.store(y, result, resultRow, column);
+         });
+}
+
+void cuda::normalizeRow(Launch &launch, Operation *norm, Value row,
+                        const Rows &result, Value resultRow) {
+  RowNorm(launch, norm, row).writeTo(result, resultRow);
+}
+
+Steps cuda::emitNorm(const Target &target, Operation *norm, Place result) {
+  Launch launch(norm->getLoc(), target.module, target.name, kThreads,
+                target.places);
+  Value input = norm->getOperand(0);
+  auto type = cast<RankedTensorType>(input.getType());
+  Rows rows = launch.rows(result, type.getElementType(), rowSize(input));
+  Value row = launch.b.block(0);
+  normalizeRow(launch, norm, row, rows, row);
+  return {launch.finish({launch.gridOf(input, 1)})};
+}

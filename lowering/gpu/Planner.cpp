@@ -1,0 +1,264 @@
+#include "lowering/gpu/Planner.h"
+
+#include "lowering/Slots.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "llvm/ADT/TypeSwitch.h"
+#include "llvm/Support/MathExtras.h"
+
+using namespace mlir;
+using namespace cria;
+using namespace cria::cuda;
+using namespace cria::llama;
+
+int64_t Arena::zeroed(int64_t size) {
+  int64_t offset = nextZeroed;
+  nextZeroed += llvm::alignTo(size, kAlign);
+  return offset;
+}
+
+int64_t Arena::temporary(int64_t size) {
+  int64_t offset = next;
+  next += llvm::alignTo(size, kAlign);
+  highest = std::max(highest, next);
+  return offset;
+}
+
+Planner::Planner(ModuleOp module, Block &kernels, Arena &arena,
+                 int64_t maxTokens)
+    : module(module), kernels(kernels), arena(arena), tokens(maxTokens) {
+  for (auto [op, slot] : assignSlots(module))
+    slots[op] = slot;
+}
+
+DictionaryAttr Planner::arg(StringRef kind, int64_t value) {
+  Builder b(module.getContext());
+  return b.getDictionaryAttr(b.getNamedAttr(kind, b.getI64IntegerAttr(value)));
+}
+
+int64_t Planner::bytesOf(Value tensor) const {
+  auto type = cast<RankedTensorType>(tensor.getType());
+  int64_t rows = type.isDynamicDim(0) ? tokens : type.getDimSize(0);
+  return rows * rowSize(tensor) * type.getElementTypeBitWidth() / 8;
+}
+
+Place Planner::placeOf(Value tensor) { return places.lookup(tensor); }
+
+Place Planner::temporary(int64_t bytes) {
+  return {arg("arena", arena.temporary(bytes))};
+}
+
+Place Planner::zeroed(int64_t bytes) {
+  return {arg("arena", arena.zeroed(bytes))};
+}
+
+Place Planner::weight(Operation *symbol, int64_t part, Value layer) {
+  Builder b(module.getContext());
+  std::optional<int64_t> known = layer ? getConstantIntValue(layer) : 0;
+  SmallVector<NamedAttribute> attrs = {b.getNamedAttr(
+      "weight",
+      b.getI64IntegerAttr(slots.lookup(symbol) + part + known.value_or(0)))};
+  if (!known)
+    attrs.push_back(b.getNamedAttr("layered", b.getBoolAttr(true)));
+  return {b.getDictionaryAttr(attrs)};
+}
+
+Place Planner::cachePlace(Value cache, Value layer) {
+  Builder b(module.getContext());
+  auto type = cast<RankedTensorType>(cache.getType());
+  int64_t bytes = type.getNumElements() / type.getDimSize(0) *
+                  type.getElementTypeBitWidth() / 8;
+  std::optional<int64_t> known = getConstantIntValue(layer);
+  return {b.getDictionaryAttr(
+      {b.getNamedAttr("cache", places.lookup(cache).arg.get("cache")),
+       known ? b.getNamedAttr("offset", b.getI64IntegerAttr(*known * bytes))
+             : b.getNamedAttr("layer_bytes", b.getI64IntegerAttr(bytes))})};
+}
+
+/// ids, position, first logit, caches.
+void Planner::placeArguments(func::FuncOp entry) {
+  places[entry.getArgument(0)] = {arg("ids", 0)};
+  for (auto [i, cache] : llvm::enumerate(entry.getArguments().drop_front(3)))
+    places[cache] = {arg("cache", i)};
+  auto yield = cast<func::ReturnOp>(entry.front().getTerminator());
+  places[yield.getOperand(0)] = {arg("logits", 0)};
+}
+
+/// Whether ops of the kernel other than `residual` read its stream: then other
+/// blocks may read what a block has updated.
+static bool readsStream(KernelOp kernel, ResidualOp residual) {
+  return llvm::any_of(residual.getStream().getUsers(), [&](Operation *user) {
+    return user != residual && kernel->isProperAncestor(user);
+  });
+}
+
+/// Appended caches stay where they are, and so does a residual stream; anything
+/// else is new, unless it is the entry's result.
+void Planner::placeResults(KernelOp kernel) {
+  Operation *yield = kernel.getBody().front().getTerminator();
+  for (auto [value, result] :
+       llvm::zip(yield->getOperands(), kernel.getResults())) {
+    if (auto append = value.getDefiningOp<KVAppendOp>())
+      places[result] = places.lookup(append.getCache());
+    else if (auto residual = value.getDefiningOp<ResidualOp>();
+             residual && places.count(residual.getStream()) &&
+             !readsStream(kernel, residual))
+      places[result] = places.lookup(residual.getStream());
+    else if (!places.count(result))
+      places[result] = temporary(bytesOf(result));
+  }
+}
+
+FailureOr<Steps> Planner::emitProducts(const Target &target, KernelSpec &spec) {
+  auto type = cast<RankedTensorType>(spec.input.getType());
+  bool few = !type.isDynamicDim(0) && type.getDimSize(0) <= kGemvRows;
+  if (few && bytesOf(spec.input) <= kGemvShared)
+    return emitGemv(target, spec);
+  Steps steps;
+  Place normalized;
+  if (spec.norm) {
+    normalized = temporary(bytesOf(spec.input));
+    Target norm{target.module, *this, target.name + "_norm"};
+    steps = emitNorm(norm, spec.norm, normalized);
+    // Its rows are counted as its source's are.
+    places[spec.input] = {normalized.arg,
+                          placeOf(spec.norm->getOperand(0)).fromFirstLogit};
+  }
+  steps.append(emitGemm(target, spec, spec.norm ? &normalized : nullptr));
+  return steps;
+}
+
+FailureOr<Steps> Planner::emit(KernelOp kernel) {
+  Target target{kernels, *this,
+                (kernel.getKernelName() + "_" + entryName).str()};
+  Block &body = kernel.getBody().front();
+  for (Operation &op : body) {
+    if (auto embed = dyn_cast<EmbedOp>(op))
+      return emitEmbed(target, embed, kernel.getResult(0));
+    if (auto gqa = dyn_cast<GQAOp>(op)) {
+      if (takesAttention(gqa))
+        return emitAttention(target, gqa, kernel.getResult(0));
+      return gqa.emitOpError("has no kernel on the cuda target: its heads are "
+                             "not made of 32 equal parts or fewer");
+    }
+  }
+  FailureOr<KernelSpec> spec = KernelSpec::read(kernel);
+  if (failed(spec))
+    return failure();
+  if (spec->input)
+    return emitProducts(target, *spec);
+  if (spec->norm)
+    return emitNorm(target, spec->norm, placeOf(kernel.getResult(0)));
+  return emitPointwise(target, *spec);
+}
+
+/// A plan knows constant layers, and that of the loop it is in.
+static LogicalResult checkLayer(Operation *op, Value layer) {
+  if (getConstantIntValue(layer))
+    return success();
+  auto argument = dyn_cast<BlockArgument>(layer);
+  auto loop = argument
+                  ? dyn_cast<scf::ForOp>(argument.getOwner()->getParentOp())
+                  : scf::ForOp();
+  if (loop && layer == loop.getInductionVar() &&
+      getConstantIntValue(loop.getLowerBound()) == 0 &&
+      getConstantIntValue(loop.getStep()) == 1)
+    return success();
+  return op->emitOpError("reads a layer that is neither constant nor the "
+                         "number of a loop from 0; the cuda target knows no "
+                         "other");
+}
+
+LogicalResult Planner::visitKernel(KernelOp kernel, Steps &steps) {
+  WalkResult layers = kernel.walk([&](Operation *op) {
+    Value layer;
+    if (auto gqa = dyn_cast<GQAOp>(op))
+      layer = gqa.getLayer();
+    else if (auto append = dyn_cast<KVAppendOp>(op))
+      layer = append.getLayer();
+    return layer && failed(checkLayer(op, layer)) ? WalkResult::interrupt()
+                                                  : WalkResult::advance();
+  });
+  if (layers.wasInterrupted())
+    return failure();
+  placeResults(kernel);
+  FailureOr<Steps> emitted = emit(kernel);
+  if (failed(emitted))
+    return failure();
+  llvm::append_range(steps, *emitted);
+  return success();
+}
+
+LogicalResult Planner::visitLoop(scf::ForOp loop, Steps &steps) {
+  std::optional<APInt> trips = loop.getStaticTripCount();
+  if (!trips)
+    return loop.emitOpError("has no constant number of layers");
+  for (auto [arg, init] : llvm::zip(loop.getRegionIterArgs(), loop.getInits()))
+    places[arg] = places.lookup(init);
+  Steps body;
+  if (failed(walk(*loop.getBody(), body)))
+    return failure();
+  for (auto [arg, value, result] :
+       llvm::zip(loop.getRegionIterArgs(), loop.getYieldedValues(),
+                 loop.getResults())) {
+    if (places.lookup(value).arg != places.lookup(arg).arg)
+      return loop.emitOpError("carries a tensor that no kernel updates in "
+                              "place; the cuda target copies none");
+    places[result] = places.lookup(arg);
+  }
+  Builder b(module.getContext());
+  steps.push_back(b.getDictionaryAttr(
+      {b.getNamedAttr("loop", b.getI64IntegerAttr(trips->getSExtValue())),
+       b.getNamedAttr("body", b.getArrayAttr(body))}));
+  return success();
+}
+
+LogicalResult Planner::visit(Operation &op, Steps &steps) {
+  return TypeSwitch<Operation *, LogicalResult>(&op)
+      .Case<KernelOp>([&](auto kernel) { return visitKernel(kernel, steps); })
+      .Case<scf::ForOp>([&](auto loop) { return visitLoop(loop, steps); })
+      .Case<GetWeightOp>([&](GetWeightOp get) {
+        if (get.getLayer() && failed(checkLayer(get, get.getLayer())))
+          return failure();
+        places[get] =
+            weight(module.lookupSymbol(get.getWeight()), 0, get.getLayer());
+        return success();
+      })
+      .Case<GetRopeOp>([&](GetRopeOp get) {
+        Operation *table = module.lookupSymbol(get.getTable());
+        places[get.getCos()] = weight(table, 0, {});
+        places[get.getSin()] = weight(table, 1, {});
+        return success();
+      })
+      .Case<tensor::ExtractSliceOp>([&](tensor::ExtractSliceOp slice) {
+        places[slice] = placeOf(slice.getSource());
+        places[slice].fromFirstLogit = true;
+        return success();
+      })
+      .Case<arith::ConstantOp, arith::SubIOp, tensor::DimOp, scf::YieldOp,
+            func::ReturnOp>([](auto) { return success(); })
+      .Default([](Operation *other) {
+        return other->emitOpError("is in no kernel: the cuda target cannot "
+                                  "run it on the host");
+      });
+}
+
+LogicalResult Planner::walk(Block &block, Steps &steps) {
+  for (Operation &op : block)
+    if (failed(visit(op, steps)))
+      return failure();
+  return success();
+}
+
+FailureOr<ArrayAttr> Planner::plan(func::FuncOp entry) {
+  entryName = entry.getName().str();
+  arena.restart();
+  placeArguments(entry);
+  Steps steps;
+  if (failed(walk(entry.front(), steps)))
+    return failure();
+  if (arena.overflown())
+    return entry.emitOpError("needs more counters than the arena keeps zeroed");
+  return ArrayAttr::get(module.getContext(), steps);
+}
