@@ -11,3 +11,7 @@ include_directories(SYSTEM ${PROJECT_BINARY_DIR}) # what tablegen wrote
 separate_arguments(LLVM_DEFINITIONS_LIST NATIVE_COMMAND ${LLVM_DEFINITIONS})
 add_definitions(${LLVM_DEFINITIONS_LIST})
 set(CMAKE_INSTALL_RPATH_USE_LINK_PATH ON) # Debian keeps LLVM in a folder of its own
+
+# By path: lld's CMake targets pull in the static LLVM beside the shared one.
+find_library(LLD_ELF lldELF HINTS ${LLVM_LIBRARY_DIR} REQUIRED)
+find_library(LLD_COMMON lldCommon HINTS ${LLVM_LIBRARY_DIR} REQUIRED)

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <dlfcn.h>
 #include <link.h>
+#include <unistd.h>
 
 namespace cria {
 
@@ -126,8 +127,15 @@ Artifact::open(const std::string &path) {
 }
 
 Status Artifact::load() {
-  // Without a slash dlopen would search the system's folders.
-  std::string name = file.find('/') == std::string::npos ? "./" + file : file;
+  // By the file, not by its name: under a name that is loaded already, dlopen
+  // gives what was loaded, even if the file has been replaced. The descriptor
+  // stays open so that no other file gets its number meanwhile.
+  Result<File> opened = File::open(file);
+  if (!opened.ok())
+    return opened.status();
+  object.emplace(std::move(*opened));
+  std::string name = "/proc/" + std::to_string(getpid()) + "/fd/" +
+                     std::to_string(object->descriptor());
   library = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!library)
     return Status(CRIA_INVALID_ARGUMENT,

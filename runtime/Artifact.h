@@ -2,11 +2,13 @@
 #pragma once
 
 #include "runtime/Abi.h"
+#include "runtime/File.h"
 #include "runtime/Manifest.h"
 #include "runtime/Status.h"
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -56,6 +58,7 @@ private:
   Manifest contents;
   uint64_t bytes = 0;
   Status cpu;
+  std::optional<File> object; // what `library` is loaded from
   void *library = nullptr;
   CriaEntry prefillEntry = nullptr;
   CriaEntry decodeEntry = nullptr;

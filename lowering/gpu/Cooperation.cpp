@@ -35,11 +35,13 @@ Value KernelBuilder::atomicIncrement(const Rows &rows, Value index,
                                    LLVM::AtomicOrdering::monotonic, "device");
 }
 
-SmallVector<Value> KernelBuilder::loadMatrices(Value address) {
+SmallVector<Value> KernelBuilder::loadMatrices(Value address, bool transposed) {
   auto type = LLVM::LLVMStructType::getLiteral(
       getContext(), SmallVector<Type>(4, getI32Type()));
   auto shape = NVVM::LdStMatrixShapeAttr::get(getContext(), 8, 8);
-  Value all = create<NVVM::LdMatrixOp>(type, address, 4, NVVM::MMALayout::row,
+  Value all = create<NVVM::LdMatrixOp>(type, address, 4,
+                                       transposed ? NVVM::MMALayout::col
+                                                  : NVVM::MMALayout::row,
                                        shape, NVVM::LdStMatrixEltType::B16);
   SmallVector<Value> parts;
   for (int64_t i = 0; i < 4; ++i)

@@ -30,6 +30,12 @@ Steps emitGemm(const Target &target, const KernelSpec &spec,
 bool takesAttention(llama::GQAOp op);
 Steps emitAttention(const Target &target, llama::GQAOp op, mlir::Value result);
 
+/// The same for many tokens, on tensor cores (AttentionMma.cpp): 16-bit types,
+/// head sizes that are multiples of 16 up to 128.
+bool takesAttentionMma(llama::GQAOp op);
+Steps emitAttentionMma(const Target &target, llama::GQAOp op,
+                       mlir::Value result);
+
 /// One thread an element or a rotated pair: outputs without products
 /// (Pointwise.cpp).
 Steps emitPointwise(const Target &target, const KernelSpec &spec);

@@ -14,6 +14,9 @@ using namespace cria::cuda;
 /// Products and sums may contract to fused ones; nothing else is loosened.
 static constexpr auto kContract = arith::FastMathFlags::contract;
 
+/// Indices do not wrap: so constants in them become offsets of an address.
+static constexpr auto kNoWrap = arith::IntegerOverflowFlags::nsw;
+
 /// NVPTX's numbers of address spaces.
 static constexpr unsigned kGlobal = 1, kShared = 3;
 
@@ -66,19 +69,19 @@ Value KernelBuilder::i32(int64_t value) {
 }
 
 Value KernelBuilder::add(Value a, Value b) {
-  return createOrFold<arith::AddIOp>(a, b);
+  return createOrFold<arith::AddIOp>(a, b, kNoWrap);
 }
 Value KernelBuilder::add(Value a, int64_t b) {
   return b == 0 ? a : add(a, i32(b));
 }
 Value KernelBuilder::sub(Value a, Value b) {
-  return createOrFold<arith::SubIOp>(a, b);
+  return createOrFold<arith::SubIOp>(a, b, kNoWrap);
 }
 Value KernelBuilder::mul(Value a, int64_t b) {
-  return b == 1 ? a : createOrFold<arith::MulIOp>(a, i32(b));
+  return b == 1 ? a : createOrFold<arith::MulIOp>(a, i32(b), kNoWrap);
 }
 Value KernelBuilder::mul(Value a, Value b) {
-  return createOrFold<arith::MulIOp>(a, b);
+  return createOrFold<arith::MulIOp>(a, b, kNoWrap);
 }
 Value KernelBuilder::div(Value a, int64_t b) {
   return b == 1 ? a : createOrFold<arith::DivUIOp>(a, i32(b));
@@ -208,11 +211,11 @@ Value KernelBuilder::sum(Value vector) {
 
 Value KernelBuilder::address(const Rows &rows, Value row, Value column) {
   auto wide = [&](Value value) {
-    return createOrFold<arith::ExtUIOp>(getI64Type(), value);
+    return createOrFold<arith::ExtSIOp>(getI64Type(), value);
   };
   Value stride = create<arith::ConstantIntOp>(getI64Type(), rows.stride);
-  Value start = createOrFold<arith::MulIOp>(wide(row), stride);
-  Value at = createOrFold<arith::AddIOp>(start, wide(column));
+  Value start = createOrFold<arith::MulIOp>(wide(row), stride, kNoWrap);
+  Value at = createOrFold<arith::AddIOp>(start, wide(column), kNoWrap);
   return create<LLVM::GEPOp>(rows.base.getType(), rows.element, rows.base,
                              ArrayRef<LLVM::GEPArg>{at});
 }

@@ -139,7 +139,8 @@ public:
                               int64_t last);
   /// Four 8 x 8 matrices of 16-bit elements from shared memory: lane i names
   /// the address of row i % 8 of matrix i / 8 (ldmatrix.x4).
-  llvm::SmallVector<mlir::Value> loadMatrices(mlir::Value address);
+  llvm::SmallVector<mlir::Value> loadMatrices(mlir::Value address,
+                                              bool transposed = false);
   /// sums += x * w of one mma.sync.m16n8k16 of bf16 or f16 in the fragments of
   /// the PTX ISA: 4, 2 and 4 registers, pairs as i32 and f32.
   void mma(mlir::Type element, mlir::ValueRange x, mlir::ValueRange w,

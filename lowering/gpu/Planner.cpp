@@ -159,6 +159,8 @@ FailureOr<Steps> Planner::emit(KernelOp kernel) {
     if (auto embed = dyn_cast<EmbedOp>(op))
       return emitEmbed(target, embed, kernel.getResult(0));
     if (auto gqa = dyn_cast<GQAOp>(op)) {
+      if (takesAttentionMma(gqa))
+        return emitAttentionMma(target, gqa, kernel.getResult(0));
       if (takesAttention(gqa))
         return emitAttention(target, gqa, kernel.getResult(0));
       return gqa.emitOpError("has no kernel on the cuda target: its heads are "
