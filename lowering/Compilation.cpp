@@ -61,7 +61,7 @@ llvm::Error Compilation::runPasses(Phase phase) {
     manifest.fromTile(*module);
   // PTX has .loc lines into what --dump-phases writes of this phase.
   if (phase == Phase::Tile && options.pipeline.device == Device::Cuda)
-    generateLocationsFromIR(llvm::nulls(), dumpName(phase), *module,
+    generateLocationsFromIR(llvm::nulls(), dumpName(device(), phase), *module,
                             OpPrintingFlags());
   return llvm::Error::success();
 }
@@ -75,8 +75,9 @@ llvm::Error Compilation::translate() {
   std::vector<Text> texts = {
       {"cria_manifest", ".cria.manifest", manifest.text()}};
   if (image)
-    texts.push_back({image->symbol(), ".cria.ptx", image->ptx,
-                     /*exported=*/true});
+    for (const CudaBinary &binary : image->binaries)
+      texts.push_back({binary.symbol(), ".cria." + binary.format, binary.bytes,
+                       /*exported=*/true});
   // Code for a GPU is text; its host runs none of ours.
   OwningOpRef<ModuleOp> none;
   if (options.pipeline.device == Device::Cuda)
@@ -94,6 +95,12 @@ llvm::Error Compilation::serialize() {
   auto made = makeCudaImage(*module);
   if (!made)
     return made.takeError();
+  for (const std::string &chip : options.cubins) {
+    auto binary = assemble(made->binaries[0], chip);
+    if (!binary)
+      return binary.takeError();
+    made->binaries.push_back(std::move(*binary));
+  }
   embed(*made);
   return llvm::Error::success();
 }
@@ -149,7 +156,7 @@ void Compilation::print(llvm::raw_ostream &os) {
   else if (current == Phase::LlvmIr)
     llvmModule->print(os, nullptr);
   else if (current == Phase::Ptx)
-    os << image->ptx;
+    os << image->ptx();
   else
     os.write(code.data(), code.size());
 }

@@ -19,6 +19,8 @@ struct CompileOptions {
   std::string input;
   ImportOptions import;
   PipelineOptions pipeline;
+  /// NVIDIA chips to assemble for, beside the PTX.
+  std::vector<std::string> cubins;
   /// The CPU as the user named it.
   std::string cpuFlag;
 };

@@ -29,16 +29,6 @@ static constexpr PhaseInfo kPhases[] = {
 
 ArrayRef<PhaseInfo> cria::phases() { return kPhases; }
 
-std::string cria::dumpName(Phase phase) {
-  const char *extension = phase <= Phase::Llvm     ? ".mlir"
-                          : phase == Phase::LlvmIr ? ".ll"
-                          : phase == Phase::Ptx    ? ".ptx"
-                          : phase == Phase::Asm    ? ".s"
-                                                   : ".o";
-  auto number = static_cast<int>(phase);
-  return std::to_string(number) + "-" + kPhases[number].name + extension;
-}
-
 static constexpr Phase kCpuPhases[] = {
     Phase::Import, Phase::Fuse,   Phase::Linalg, Phase::Tile,
     Phase::Llvm,   Phase::LlvmIr, Phase::Asm,    Phase::Obj};
@@ -49,6 +39,17 @@ ArrayRef<Phase> cria::phasesOf(Device device) {
   if (device == Device::Cpu)
     return kCpuPhases;
   return kCudaPhases;
+}
+
+std::string cria::dumpName(Device device, Phase phase) {
+  const char *extension = phase <= Phase::Llvm     ? ".mlir"
+                          : phase == Phase::LlvmIr ? ".ll"
+                          : phase == Phase::Ptx    ? ".ptx"
+                          : phase == Phase::Asm    ? ".s"
+                                                   : ".o";
+  ArrayRef<Phase> order = phasesOf(device);
+  return std::to_string(llvm::find(order, phase) - order.begin()) + "-" +
+         kPhases[static_cast<int>(phase)].name + extension;
 }
 
 std::optional<Phase> cria::phaseByName(StringRef name) {

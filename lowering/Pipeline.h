@@ -26,7 +26,7 @@ struct PhaseInfo {
 
 llvm::ArrayRef<PhaseInfo> phases();
 /// The name of the file that --dump-phases writes, such as "2-linalg.mlir".
-std::string dumpName(Phase phase);
+std::string dumpName(Device device, Phase phase);
 /// The phases that programs for a device go through, in order.
 llvm::ArrayRef<Phase> phasesOf(Device device);
 std::optional<Phase> phaseByName(llvm::StringRef name);

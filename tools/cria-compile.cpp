@@ -31,6 +31,11 @@ static cl::opt<std::string>
     cpu("cpu", cl::init("native"), cl::value_desc("name"),
         cl::desc("CPU to compile for: native, x86-64-v3, znver4, ..."),
         cl::cat(category));
+static cl::list<std::string>
+    cubin("cubin", cl::CommaSeparated, cl::value_desc("chips"),
+          cl::desc("Add machine code for NVIDIA chips, such as sm_90 (needs "
+                   "ptxas)"),
+          cl::cat(category));
 static cl::opt<std::string>
     dtype("dtype", cl::init("auto"), cl::value_desc("type"),
           cl::desc("Type of weights and activations: auto (the config's), f32, "
@@ -136,6 +141,10 @@ static llvm::Expected<CompileOptions> readOptions() {
   else if (dtype != "auto")
     return llvm::createStringError("--dtype=" + dtype +
                                    ": expected auto, f32, f16 or bf16");
+  if (!cubin.empty() && target == "cpu")
+    return llvm::createStringError("--cubin: expected --target=cuda or "
+                                   "cpu,cuda with it");
+  options.cubins.assign(cubin.begin(), cubin.end());
   options.import.maxSeq = maxSeq;
   options.pipeline.chunk = chunk;
   llvm::Expected<CpuTarget> selected = selectCpu(cpu);
@@ -150,7 +159,8 @@ static llvm::Error dump(Compilation &compilation) {
   if (std::error_code code = llvm::sys::fs::create_directories(dumpPhases))
     return llvm::createStringError(code, dumpPhases + ": " + code.message());
   llvm::SmallString<128> path(dumpPhases);
-  llvm::sys::path::append(path, dumpName(compilation.phase()));
+  llvm::sys::path::append(path,
+                          dumpName(compilation.device(), compilation.phase()));
   std::string text;
   llvm::raw_string_ostream stream(text);
   compilation.print(stream);

@@ -164,8 +164,12 @@ void Manifest::fromTile(ModuleOp module) {
 
 void Manifest::addCuda(const CudaImage &image) {
   json::Object cuda(image.plan);
-  cuda["images"] = json::Array{json::Object{
-      {"chip", image.chip}, {"format", "ptx"}, {"symbol", image.symbol()}}};
+  json::Array images;
+  for (const CudaBinary &binary : image.binaries)
+    images.push_back(json::Object{{"chip", binary.chip},
+                                  {"format", binary.format},
+                                  {"symbol", binary.symbol()}});
+  cuda["images"] = std::move(images);
   root["cuda"] = std::move(cuda);
   json::Object &target = *root["target"].getAsObject();
   bool both = target.get("cpu");

@@ -5,6 +5,11 @@
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Pass/PassManager.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/FileUtilities.h"
+#include "llvm/Support/MemoryBuffer.h"
+#include "llvm/Support/Program.h"
+#include <cstdlib>
 
 using namespace mlir;
 using namespace cria;
@@ -33,8 +38,7 @@ static json::Value toJson(Attribute attr) {
 llvm::Expected<CudaImage> cria::makeCudaImage(ModuleOp module) {
   CudaImage image;
   auto kernels = *module.getOps<gpu::GPUModuleOp>().begin();
-  image.chip =
-      cast<NVVM::NVVMTargetAttr>(kernels.getTargetsAttr()[0]).getChip().str();
+  auto target = cast<NVVM::NVVMTargetAttr>(kernels.getTargetsAttr()[0]);
   image.plan = *toJson(kernels->getAttr("cria.plan")).getAsObject();
   for (auto kernel : kernels.getOps<LLVM::LLVMFuncOp>())
     image.kernels.push_back(kernel.getName().str());
@@ -48,6 +52,68 @@ llvm::Expected<CudaImage> cria::makeCudaImage(ModuleOp module) {
   auto binary = *copy->getOps<gpu::BinaryOp>().begin();
   auto object = cast<gpu::ObjectAttr>(binary.getObjects()[0]);
   // LLVM ends the text with a zero.
-  image.ptx = object.getObject().getValue().rtrim('\0').str();
+  image.binaries.push_back({"ptx", target.getChip().str(),
+                            object.getObject().getValue().rtrim('\0').str()});
   return image;
+}
+
+static llvm::Expected<std::string> findPtxas() {
+  llvm::SmallVector<std::string> folders;
+  for (const char *variable : {"CUDA_HOME", "CUDA_PATH"})
+    if (const char *home = std::getenv(variable))
+      folders.push_back(std::string(home) + "/bin");
+  folders.push_back("/usr/local/cuda/bin");
+  if (auto found = llvm::sys::findProgramByName("ptxas"))
+    return *found;
+  SmallVector<StringRef> paths(folders.begin(), folders.end());
+  if (auto found = llvm::sys::findProgramByName("ptxas", paths))
+    return *found;
+  return llvm::createStringError(
+      "--cubin needs ptxas of the CUDA toolkit, which is neither on PATH nor "
+      "in CUDA_HOME");
+}
+
+/// A temporary file, removed at the end.
+static llvm::Expected<std::unique_ptr<llvm::FileRemover>>
+temporary(StringRef suffix, SmallVectorImpl<char> &path) {
+  if (auto code = llvm::sys::fs::createTemporaryFile("cria", suffix, path))
+    return llvm::createStringError(code, "temporary file: " + code.message());
+  return std::make_unique<llvm::FileRemover>(
+      Twine(StringRef(path.data(), path.size())));
+}
+
+static llvm::Expected<std::string> readText(StringRef path) {
+  auto buffer = llvm::MemoryBuffer::getFile(path);
+  if (!buffer)
+    return llvm::createStringError(buffer.getError(),
+                                   path + ": " + buffer.getError().message());
+  return (*buffer)->getBuffer().str();
+}
+
+llvm::Expected<CudaBinary> cria::assemble(const CudaBinary &ptx,
+                                          StringRef chip) {
+  llvm::SmallString<128> input, output, log;
+  auto ptxas = findPtxas();
+  if (!ptxas)
+    return ptxas.takeError();
+  auto removeInput = temporary("ptx", input);
+  auto removeOutput = temporary("cubin", output);
+  auto removeLog = temporary("log", log);
+  for (auto *file : {&removeInput, &removeOutput, &removeLog})
+    if (!*file)
+      return file->takeError();
+  std::error_code code;
+  llvm::raw_fd_ostream(input, code) << ptx.bytes;
+  std::string arch = ("-arch=" + chip).str();
+  std::optional<StringRef> redirects[] = {StringRef(""), log.str(), log.str()};
+  int status = llvm::sys::ExecuteAndWait(
+      *ptxas, {*ptxas, arch, input, "-o", output}, std::nullopt, redirects);
+  auto said = readText(log), bytes = readText(output);
+  if (!said || !bytes)
+    return said ? bytes.takeError() : said.takeError();
+  if (code || status != 0)
+    return llvm::createStringError(
+        "--cubin=" + chip + ": ptxas fails: " +
+        StringRef(*said).take_until([](char c) { return c == '\n'; }));
+  return CudaBinary{"cubin", chip.str(), std::move(*bytes)};
 }

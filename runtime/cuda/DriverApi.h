@@ -162,6 +162,14 @@ CUresult cuGraphUpload(CUgraphExec exec, CUstream stream);
 CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream);
 CUresult cuGraphExecDestroy(CUgraphExec exec);
 
+/* Other versions of some of these, which programs may ask for. */
+CUresult cuGetProcAddress(const char *symbol, void **function, int cudaVersion,
+                          cuuint64_t flags);
+CUresult cuCtxCreate_v4(CUcontext *context, void *parameters,
+                        unsigned int flags, CUdevice device);
+CUresult cuDeviceGetUuid(CUuuid *uuid, CUdevice device);
+CUresult cuEventElapsedTime_v2(float *milliseconds, CUevent start, CUevent end);
+
 #ifdef __GNUC__
 #pragma GCC visibility pop
 #endif

@@ -119,38 +119,47 @@ static std::string since(std::chrono::steady_clock::time_point begin) {
   return text;
 }
 
+static Result<Loaded> loaded(Result<Module> module, std::string how) {
+  if (!module.ok())
+    return module.status();
+  return Loaded{std::move(*module), std::move(how)};
+}
+
+/// Compiles and loads at once: the machine code stays with the driver.
+static Result<Loaded> compile(const Jit &jit, std::string_view code,
+                              const char *note) {
+  auto begin = std::chrono::steady_clock::now();
+  Result<Module> module = jit.load(code.data());
+  return loaded(std::move(module), since(begin) + note);
+}
+
 Result<Loaded> loadModule(const std::shared_ptr<Context> &context,
                           std::string_view code, bool isPtx,
                           const std::string &name, bool cache) {
-  auto begin = std::chrono::steady_clock::now();
-  auto give = [](Result<Module> module, const std::string &how) {
-    return module.ok() ? Result<Loaded>(Loaded{std::move(*module), how})
-                       : Result<Loaded>(module.status());
-  };
   Jit jit(context, code, name);
   if (!isPtx)
-    return give(jit.load(code.data()), "as compiled");
-  if (!cache || !context->library().hasLinker())
-    return give(jit.load(code.data()),
-                since(begin) + (cache ? ", cached by the driver alone" : ""));
+    return loaded(jit.load(code.data()), "as compiled");
+  if (!cache)
+    return compile(jit, code, "");
+  static constexpr char noLinker[] = ", cached by the driver alone";
+  if (!context->library().hasLinker())
+    return compile(jit, code, noLinker);
   CodeCache folder;
   CodeKey key =
       CodeKey::of(code, context->chip(), context->library().version());
-  if (std::optional<std::string> known = folder.find(key)) {
-    Result<Module> module = jit.load(known->data());
-    if (module.ok())
-      return give(std::move(module), "from the cache");
-  }
+  if (std::optional<std::string> known = folder.find(key))
+    if (Result<Module> module = jit.load(known->data()); module.ok())
+      return loaded(std::move(module), "from the cache");
+  auto begin = std::chrono::steady_clock::now();
   Result<std::optional<std::string>> linked = jit.link();
   if (!linked.ok())
     return linked.status();
   if (!*linked)
-    return give(jit.load(code.data()),
-                since(begin) + ", cached by the driver alone");
+    return compile(jit, code, noLinker);
   Result<Module> module = jit.load((*linked)->data());
   if (module.ok())
     folder.store(key, **linked);
-  return give(std::move(module), since(begin));
+  return loaded(std::move(module), since(begin));
 }
 
 } // namespace cria::cuda

@@ -107,13 +107,15 @@ Argument Reader::readCache(const JsonCursor &at, uint64_t layers, bool inLoop) {
     argument.perLayer = size(*bytes);
   if (argument.perLayer && !inLoop)
     at["layer_bytes"].fail("is given outside a loop");
+  if (auto offset = at.find("offset"))
+    argument.offset = size(*offset);
   if (argument.value >= manifest.caches.size())
     at["cache"].fail("is " + std::to_string(argument.value) + " of " +
                      std::to_string(manifest.caches.size()) + " caches");
-  else if (argument.perLayer * (layers - 1) >=
+  else if (argument.offset + argument.perLayer * (layers - 1) >=
            std::max<uint64_t>(manifest.caches[argument.value].bytes, 1))
-    at["layer_bytes"].fail("of " + std::to_string(layers) +
-                           " layers exceeds the cache");
+    at["cache"].fail("of " + std::to_string(layers) +
+                     " layers exceeds the cache");
   return argument;
 }
 

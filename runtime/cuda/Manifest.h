@@ -40,6 +40,7 @@ struct Argument {
   /// What each layer adds to `value` (a weight: slots) or to the address (a
   /// cache: bytes).
   uint64_t perLayer = 0;
+  uint64_t offset = 0; // bytes into the cache
 };
 
 /// A launch of a kernel, or a loop over layers around some.

@@ -104,7 +104,7 @@ CUdeviceptr Session::address(const Argument &argument, uint64_t layer) const {
   case Argument::Weight:
     return model.slot(argument.value + layer * argument.perLayer);
   case Argument::Cache:
-    return caches[argument.value] + layer * argument.perLayer;
+    return caches[argument.value] + argument.offset + layer * argument.perLayer;
   case Argument::Arena:
     return arena + argument.value;
   case Argument::State:

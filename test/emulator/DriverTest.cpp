@@ -341,4 +341,13 @@ TEST_F(Driver, SaysWhenACaptureIsWrong) {
   EXPECT_EQ(api().cuStreamEndCapture(main, &graph), CUDA_ERROR_ILLEGAL_STATE);
 }
 
+TEST_F(Driver, ExportsWhatItFindsByName) {
+  void *library = dlopen(CRIA_EMULATOR_LIBRARY, RTLD_NOW | RTLD_LOCAL);
+  for (const char *name : {
+#define FUNCTION(name, exported, since) #exported,
+#include "tools/emulator/driver/Functions.def"
+       })
+    EXPECT_TRUE(dlsym(library, name)) << name;
+}
+
 } // namespace

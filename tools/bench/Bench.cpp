@@ -36,17 +36,21 @@ static void progress(const std::string &what) {
 
 namespace {
 
+struct Floor {
+  double seconds = 0;
+  double bytesBind = 0; // positive where most of it is reading
+};
+
 /// What repetitions of one measurement gave.
 struct Samples {
   std::vector<double> seconds, floors, fractions;
   int64_t bytesWon = 0; // how often the bytes were the floor
 
-  void add(double taken, double bytesFloor, double computeFloor) {
-    double floor = std::max(bytesFloor, computeFloor);
+  void add(double taken, Floor floor) {
     seconds.push_back(taken);
-    floors.push_back(floor);
-    fractions.push_back(floor / taken);
-    bytesWon += bytesFloor >= computeFloor ? 1 : -1;
+    floors.push_back(floor.seconds);
+    fractions.push_back(floor.seconds / taken);
+    bytesWon += floor.bytesBind >= 0 ? 1 : -1;
   }
 
   Measured summary(int64_t tokens) const {
@@ -80,6 +84,8 @@ public:
 private:
   double readOnce();
   double computeOnce();
+  Floor prefillFloor(int64_t tokens, double secondsPerByte,
+                     double secondsPerOperation) const;
   Status feed(int64_t count);
 
   const Model &model;
@@ -159,18 +165,33 @@ Result<Measured> Bench::decode(int64_t depth, int64_t tokens) {
                    static_cast<double>(plan.cacheBytesPerPosition) * position;
     // The burst took the mean time a byte of the passes around it.
     double floor = bytes * (1 / before + 1 / after) / 2;
-    samples.add(taken, floor, 0);
+    samples.add(taken, {floor, floor});
     before = after;
   }
   return samples.summary(1);
 }
 
+/// What no schedule beats: the layers' bytes and operations overlap, and so do
+/// the head's, which cannot begin before the layers end.
+Floor Bench::prefillFloor(int64_t tokens, double secondsPerByte,
+                          double secondsPerOperation) const {
+  const Plan &plan = model.manifest().plan;
+  auto head = static_cast<double>(plan.headWeightBytes);
+  double read[] = {static_cast<double>(plan.decodeWeightBytes) - head, head};
+  double compute[] = {plan.prefillFlopsPerToken * static_cast<double>(tokens),
+                      plan.headFlops};
+  Floor floor;
+  for (int part = 0; part < 2; ++part) {
+    double bytes = read[part] * secondsPerByte;
+    double operations = compute[part] * secondsPerOperation;
+    floor.seconds += std::max(bytes, operations);
+    floor.bytesBind += bytes >= operations ? bytes : -operations;
+  }
+  return floor;
+}
+
 Result<Measured> Bench::prefill(int64_t tokens) {
   progress("prefilling " + std::to_string(tokens) + " tokens");
-  const Plan &plan = model.manifest().plan;
-  double operations =
-      plan.prefillFlopsPerToken * static_cast<double>(tokens) + plan.headFlops;
-  auto bytes = static_cast<double>(plan.decodeWeightBytes);
   Samples samples;
   for (int i = 0; i <= repetitions; ++i) {
     double readBefore = readOnce(), computeBefore = computeOnce();
@@ -181,11 +202,10 @@ Result<Measured> Bench::prefill(int64_t tokens) {
     double taken = secondsSince(begin);
     if (!status.ok())
       return status;
-    double readFloor = bytes * (1 / readBefore + 1 / readOnce()) / 2;
-    double computeFloor =
-        operations * (1 / computeBefore + 1 / computeOnce()) / 2;
+    double perByte = (1 / readBefore + 1 / readOnce()) / 2;
+    double perOperation = (1 / computeBefore + 1 / computeOnce()) / 2;
     if (i > 0) // the first one warms up
-      samples.add(taken, readFloor, computeFloor);
+      samples.add(taken, prefillFloor(tokens, perByte, perOperation));
   }
   return samples.summary(tokens);
 }

@@ -93,6 +93,36 @@ void measure(const BenchKernel &kernel, unsigned workers) {
   }
 }
 
+/// The products of one decode step of Llama-3.2-1B, for an empty context:
+/// (rows, columns) of each weight of a layer, and of the output.
+void measureDecoding(unsigned workers) {
+  constexpr uint32_t kLayer[][2] = {
+      {3072, 2048}, {2048, 2048}, {16384, 2048}, {2048, 8192}};
+  constexpr uint32_t kRows = 128256, kColumns = 2048, kLayers = 16;
+  BenchKernel gemv = benchKernels()[0];
+  gemv.buffers = {uint64_t(kRows) * kColumns * 2, 16384, kRows * 2};
+  DeviceMemory memory(uint64_t(2) << 30, false);
+  for (bool checks : {false, true}) {
+    gemv.size = kColumns;
+    Loaded loaded = load(gemv, memory, checks, false, workers);
+    uint64_t weights;
+    std::memcpy(&weights, loaded.launch.parameters.data(), 8);
+    std::memset(reinterpret_cast<void *>(weights), 1, gemv.buffers[0]);
+    auto run = [&](uint32_t rows, uint32_t columns) {
+      loaded.launch.grid.x = rows / 4;
+      std::memcpy(loaded.launch.parameters.data() + 24, &columns, 4);
+      runLaunch(loaded.launch);
+    };
+    double start = now();
+    for (uint32_t layer = 0; layer < kLayers; ++layer)
+      for (auto [rows, columns] : kLayer)
+        run(rows, columns);
+    run(kRows, kColumns);
+    printf("decode step of a 1B model, checks %-3s %5.2f s on %u cores\n",
+           checks ? "on" : "off", now() - start, workers);
+  }
+}
+
 } // namespace
 
 int main(int count, char **values) {
@@ -104,4 +134,5 @@ int main(int count, char **values) {
   unsigned workers = count > 1 ? unsigned(atoi(values[1])) : 1;
   for (const BenchKernel &kernel : benchKernels())
     measure(kernel, workers);
+  measureDecoding(workers);
 }

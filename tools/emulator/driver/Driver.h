@@ -171,7 +171,8 @@ struct Driver {
   std::set<std::shared_ptr<Capture>> captures; ///< under way
 
   bool isContext(CUcontext context) {
-    return context && (context == primary.get() || contexts.has(context));
+    bool isPrimary = context == primary.get() && primaryUses > 0;
+    return context && (isPrimary || contexts.has(context));
   }
   /// Frees all that belongs to the context.
   void clear(CUctx_st &context);

@@ -3,16 +3,6 @@
 
 #include "llvm/ADT/StringRef.h"
 
-// Versions that programs no longer see in <cuda.h>.
-extern "C" {
-CUresult cuGetProcAddress(const char *symbol, void **function, int version,
-                          cuuint64_t flags);
-CUresult cuCtxCreate_v4(CUcontext *context, void *parameters, unsigned flags,
-                        CUdevice device);
-CUresult cuDeviceGetUuid(CUuuid *uuid, CUdevice device);
-CUresult cuEventElapsedTime_v2(float *milliseconds, CUevent start, CUevent end);
-}
-
 namespace {
 
 struct Entry {
