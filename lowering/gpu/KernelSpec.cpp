@@ -123,11 +123,13 @@ Value cuda::evaluate(Launch &launch, Value tensor, Value row, Value column,
   };
   if (!op || !isa<KernelOp>(op->getParentOp()))
     return b.loadWide(launch.rows(tensor), row, column);
-  if (isa<ResidualOp>(op))
-    return b.fadd(operand(0), operand(1));
+  if (isa<ResidualOp>(op)) {
+    Value stream = operand(0);
+    return b.fadd(stream, operand(1));
+  }
   if (isa<SwiGLUOp>(op)) {
-    Value gate = operand(0);
-    return b.fmul(b.fmul(gate, b.sigmoid(gate)), operand(1));
+    Value gate = operand(0), up = operand(1);
+    return b.fmul(b.fmul(gate, b.sigmoid(gate)), up);
   }
   Value value = sum(op);
   if (Value bias = biasOf(op))

@@ -114,12 +114,14 @@ bool Planner::isReadAfter(Value tensor, Operation *op) {
   });
 }
 
-/// Appended caches stay where they are, and so does a residual stream; anything
-/// else is new, unless it is the entry's result.
+/// Logits have a place. Appended caches stay where they are, and so does a
+/// residual stream that nothing reads later; anything else is new.
 void Planner::placeResults(KernelOp kernel) {
   Operation *yield = kernel.getBody().front().getTerminator();
   for (auto [value, result] :
        llvm::zip(yield->getOperands(), kernel.getResults())) {
+    if (places.count(result))
+      continue;
     if (auto append = value.getDefiningOp<KVAppendOp>())
       places[result] = places.lookup(append.getCache());
     else if (auto residual = value.getDefiningOp<ResidualOp>();
@@ -127,7 +129,7 @@ void Planner::placeResults(KernelOp kernel) {
              !readsStream(kernel, residual) &&
              !isReadAfter(residual.getStream(), kernel))
       places[result] = places.lookup(residual.getStream());
-    else if (!places.count(result))
+    else
       places[result] = temporary(bytesOf(result));
   }
 }
