@@ -95,7 +95,9 @@ uint64_t Context::freeBytes() const {
 }
 
 Status Context::check(CUresult result, const char *call,
-                      const std::string &doing) {
+                      std::string_view doing) {
+  if (result == CUDA_SUCCESS)
+    return Status(); // of thousands of calls, not one allocates
   Status status = driver->status(result, call, doing);
   if (isSticky(result))
     end(status);
@@ -118,7 +120,7 @@ Status Context::usable() const {
                                   "); load the model again");
 }
 
-Status Context::wait(CUstream stream, const std::string &doing) {
+Status Context::wait(CUstream stream, std::string_view doing) {
   using Clock = std::chrono::steady_clock;
   using std::chrono::duration;
   Clock::time_point begin = Clock::now();
@@ -134,7 +136,7 @@ Status Context::wait(CUstream stream, const std::string &doing) {
       break;
   }
   Status status(CRIA_DEADLINE_EXCEEDED,
-                "the device did not finish " + doing + " within " +
+                "the device did not finish " + std::string(doing) + " within " +
                     std::to_string(static_cast<int64_t>(patience)) +
                     " s; a kernel hangs");
   hangs = true;

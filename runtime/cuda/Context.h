@@ -16,6 +16,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <utility>
 
 namespace cria::cuda {
@@ -47,11 +48,11 @@ public:
 
   /// What Driver::status says; an error after which the context is of no use
   /// is remembered.
-  Status check(CUresult result, const char *call, const std::string &doing);
+  Status check(CUresult result, const char *call, std::string_view doing);
   /// ABORTED with the error that ended the context, if one did.
   Status usable() const;
   /// Waits until `stream` is idle, at most `patience` seconds.
-  Status wait(CUstream stream, const std::string &doing);
+  Status wait(CUstream stream, std::string_view doing);
 
   /// Calls `release` with the context current; does nothing after a kernel
   /// that never ended, which may still use what would be freed.

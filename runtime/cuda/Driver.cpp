@@ -132,15 +132,15 @@ std::string Driver::versionText() const {
 }
 
 Status Driver::status(CUresult result, const char *call,
-                      const std::string &doing) const {
+                      std::string_view doing) const {
   if (result == CUDA_SUCCESS)
     return Status();
   const char *name = nullptr;
   std::string what = "CUDA error " + std::to_string(result);
   if (functions.cuGetErrorName(result, &name) == CUDA_SUCCESS && name)
     what = name;
-  return Status(codeOf(result),
-                std::string(call) + ": " + what + " while " + doing);
+  return Status(codeOf(result), std::string(call) + ": " + what + " while " +
+                                    std::string(doing));
 }
 
 // The codes that DriverApi.h does not name.

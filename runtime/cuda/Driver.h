@@ -8,6 +8,7 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 
 namespace cria::cuda {
 
@@ -93,7 +94,7 @@ public:
 
   /// OK, or "CALL: CUDA_ERROR_NAME while DOING".
   Status status(CUresult result, const char *call,
-                const std::string &doing) const;
+                std::string_view doing) const;
 
 private:
   Driver() = default;
