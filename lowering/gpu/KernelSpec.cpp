@@ -87,6 +87,10 @@ static FailureOr<Output> readOutput(KernelOp kernel, Value yielded) {
   return output;
 }
 
+static Type elementOf(Operation *product) {
+  return cast<RankedTensorType>(weightOf(product).getType()).getElementType();
+}
+
 FailureOr<KernelSpec> KernelSpec::read(KernelOp kernel) {
   KernelSpec spec{kernel.getLoc()};
   Operation *yield = kernel.getBody().front().getTerminator();
@@ -100,6 +104,10 @@ FailureOr<KernelSpec> KernelSpec::read(KernelOp kernel) {
   }
   for (Output &output : spec.outputs)
     for (Operation *product : output.products) {
+      if (elementOf(product) != elementOf(output.products[0]))
+        return product->emitOpError(
+            "has weights of another type than the product before it in one "
+            "kernel; the cuda target takes one");
       Value input = product->getOperand(0);
       if (spec.input && spec.input != input)
         return product->emitOpError(

@@ -116,22 +116,27 @@ bool Planner::isReadAfter(Value tensor, Operation *op) {
 
 /// Logits have a place. Appended caches stay where they are, and so does a
 /// residual stream that nothing reads later; anything else is new.
-void Planner::placeResults(KernelOp kernel) {
+LogicalResult Planner::placeResults(KernelOp kernel) {
   Operation *yield = kernel.getBody().front().getTerminator();
   for (auto [value, result] :
        llvm::zip(yield->getOperands(), kernel.getResults())) {
     if (places.count(result))
       continue;
-    if (auto append = value.getDefiningOp<KVAppendOp>())
+    if (auto append = value.getDefiningOp<KVAppendOp>()) {
+      if (isReadAfter(append.getCache(), kernel))
+        return append.emitOpError("changes a cache that is read as it was "
+                                  "later; the cuda target copies none");
       places[result] = places.lookup(append.getCache());
-    else if (auto residual = value.getDefiningOp<ResidualOp>();
-             residual && places.count(residual.getStream()) &&
-             !readsStream(kernel, residual) &&
-             !isReadAfter(residual.getStream(), kernel))
+    } else if (auto residual = value.getDefiningOp<ResidualOp>();
+               residual && places.count(residual.getStream()) &&
+               !readsStream(kernel, residual) &&
+               !isReadAfter(residual.getStream(), kernel)) {
       places[result] = places.lookup(residual.getStream());
-    else
+    } else {
       places[result] = temporary(bytesOf(result));
+    }
   }
+  return success();
 }
 
 FailureOr<Steps> Planner::emitProducts(const Target &target, KernelSpec &spec) {
@@ -206,7 +211,8 @@ LogicalResult Planner::visitKernel(KernelOp kernel, Steps &steps) {
   });
   if (layers.wasInterrupted())
     return failure();
-  placeResults(kernel);
+  if (failed(placeResults(kernel)))
+    return failure();
   FailureOr<Steps> emitted = emit(kernel);
   if (failed(emitted))
     return failure();

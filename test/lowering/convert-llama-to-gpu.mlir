@@ -102,6 +102,20 @@ func.func @decode(%ids: tensor<1xi32>, %position: index, %first: index, %x: tens
 
 // -----
 
+// weights of two types,
+func.func @decode(%ids: tensor<1xi32>, %position: index, %first: index, %x: tensor<1x8xf32>, %v: tensor<8x8xbf16>, %w: tensor<8x8xf32>) -> tensor<1x8xf32> {
+  %z = llama.kernel "two" -> tensor<1x8xf32> {
+    %a = llama.linear %x, %v : tensor<1x8xf32>, tensor<8x8xbf16>
+    // expected-error @below {{'llama.linear' op has weights of another type than the product before it in one kernel; the cuda target takes one}}
+    %b = llama.linear %x, %w : tensor<1x8xf32>, tensor<8x8xf32>
+    %s = llama.swiglu %a, %b : tensor<1x8xf32>
+    llama.yield %s : tensor<1x8xf32>
+  }
+  return %z : tensor<1x8xf32>
+}
+
+// -----
+
 // an op in the middle that has no place there,
 func.func @decode(%ids: tensor<1xi32>, %position: index, %first: index, %x: tensor<1x8xf32>, %t: tensor<8x8xf32>, %c: tensor<4x2xf32>) -> tensor<1x8xf32> {
   %z = llama.kernel "turned" -> tensor<1x8xf32> {
@@ -139,6 +153,23 @@ func.func @decode(%ids: tensor<1xi32>, %position: index, %first: index, %q: tens
     llama.yield %a : tensor<1x1x33xf32>
   }
   return %z : tensor<1x1x33xf32>
+}
+
+// -----
+
+// a cache of before that is read after it was changed,
+func.func @decode(%ids: tensor<1xi32>, %position: index, %first: index, %k: tensor<1x1x4x8xf32>, %x: tensor<1x1x8xf32>) -> (tensor<1x1x8xf32>, tensor<1x1x4x8xf32>) {
+  %c0 = arith.constant 0 : index
+  %new = llama.kernel "append" -> tensor<1x1x4x8xf32> {
+    // expected-error @below {{'llama.kv_append' op changes a cache that is read as it was later; the cuda target copies none}}
+    %a = llama.kv_append %x into %k[%c0] at %position : tensor<1x1x8xf32> into tensor<1x1x4x8xf32>
+    llama.yield %a : tensor<1x1x4x8xf32>
+  }
+  %z = llama.kernel "attention" -> tensor<1x1x8xf32> {
+    %a = llama.gqa %x, %k, %k[%c0] at %position {scale = 1.0} : tensor<1x1x8xf32>, tensor<1x1x4x8xf32>
+    llama.yield %a : tensor<1x1x8xf32>
+  }
+  return %z, %new : tensor<1x1x8xf32>, tensor<1x1x4x8xf32>
 }
 
 // -----
