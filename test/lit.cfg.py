@@ -5,7 +5,8 @@ Substitutions beside lit's own (%s, %t, ...):
   %{bin}     build/bin, on the PATH  %{shared}  a folder with models/stories260K
   %{python}  Python with NumPy
 
-Features: shared-models, gdb, clang-format-14, werror (CRIA_WERROR is on),
+Features: shared-models, gdb, clang-format-14, ptxas (on the PATH or in
+/usr/local/cuda/bin), werror (CRIA_WERROR is on),
 standard-build (%{build} is %{src}/build), and the CPU's own: avx2, avx512f,
 avx512_bf16, amx_tile, ... as /proc/cpuinfo names them.
 """
@@ -30,7 +31,7 @@ shared_dir = os.environ.get(
 )
 
 config.environment["PATH"] = os.pathsep.join(
-    [bin_dir, config.llvm_tools_dir, os.environ["PATH"]]
+    [bin_dir, config.llvm_tools_dir, os.environ["PATH"], "/usr/local/cuda/bin"]
 )
 config.environment["PYTHONDONTWRITEBYTECODE"] = "1"
 for name in ("CCACHE_DIR", "CRIA_SHARED", "HOME"):
@@ -49,7 +50,9 @@ with open("/proc/cpuinfo") as cpuinfo:
     flags = next((line for line in cpuinfo if line.startswith("flags")), ":")
 config.available_features.update(flags.split(":", 1)[1].split())
 config.available_features.update(
-    tool for tool in ("clang-format-14", "gdb") if shutil.which(tool)
+    tool
+    for tool in ("clang-format-14", "gdb", "ptxas")
+    if shutil.which(tool, path=config.environment["PATH"])
 )
 if os.path.realpath(config.build_dir) == os.path.realpath(
     os.path.join(config.source_dir, "build")

@@ -87,6 +87,10 @@ static FailureOr<Output> readOutput(KernelOp kernel, Value yielded) {
   return output;
 }
 
+static Type elementOf(Operation *product) {
+  return cast<RankedTensorType>(weightOf(product).getType()).getElementType();
+}
+
 FailureOr<KernelSpec> KernelSpec::read(KernelOp kernel) {
   KernelSpec spec{kernel.getLoc()};
   Operation *yield = kernel.getBody().front().getTerminator();
@@ -100,6 +104,10 @@ FailureOr<KernelSpec> KernelSpec::read(KernelOp kernel) {
   }
   for (Output &output : spec.outputs)
     for (Operation *product : output.products) {
+      if (elementOf(product) != elementOf(output.products[0]))
+        return product->emitOpError(
+            "has weights of another type than the product before it in one "
+            "kernel; the cuda target takes one");
       Value input = product->getOperand(0);
       if (spec.input && spec.input != input)
         return product->emitOpError(
@@ -123,11 +131,13 @@ Value cuda::evaluate(Launch &launch, Value tensor, Value row, Value column,
   };
   if (!op || !isa<KernelOp>(op->getParentOp()))
     return b.loadWide(launch.rows(tensor), row, column);
-  if (isa<ResidualOp>(op))
-    return b.fadd(operand(0), operand(1));
+  if (isa<ResidualOp>(op)) {
+    Value stream = operand(0);
+    return b.fadd(stream, operand(1));
+  }
   if (isa<SwiGLUOp>(op)) {
-    Value gate = operand(0);
-    return b.fmul(b.fmul(gate, b.sigmoid(gate)), operand(1));
+    Value gate = operand(0), up = operand(1);
+    return b.fmul(b.fmul(gate, b.sigmoid(gate)), up);
   }
   Value value = sum(op);
   if (Value bias = biasOf(op))

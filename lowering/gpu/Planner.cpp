@@ -114,22 +114,29 @@ bool Planner::isReadAfter(Value tensor, Operation *op) {
   });
 }
 
-/// Appended caches stay where they are, and so does a residual stream; anything
-/// else is new, unless it is the entry's result.
-void Planner::placeResults(KernelOp kernel) {
+/// Logits have a place. Appended caches stay where they are, and so does a
+/// residual stream that nothing reads later; anything else is new.
+LogicalResult Planner::placeResults(KernelOp kernel) {
   Operation *yield = kernel.getBody().front().getTerminator();
   for (auto [value, result] :
        llvm::zip(yield->getOperands(), kernel.getResults())) {
-    if (auto append = value.getDefiningOp<KVAppendOp>())
+    if (places.count(result))
+      continue;
+    if (auto append = value.getDefiningOp<KVAppendOp>()) {
+      if (isReadAfter(append.getCache(), kernel))
+        return append.emitOpError("changes a cache that is read as it was "
+                                  "later; the cuda target copies none");
       places[result] = places.lookup(append.getCache());
-    else if (auto residual = value.getDefiningOp<ResidualOp>();
-             residual && places.count(residual.getStream()) &&
-             !readsStream(kernel, residual) &&
-             !isReadAfter(residual.getStream(), kernel))
+    } else if (auto residual = value.getDefiningOp<ResidualOp>();
+               residual && places.count(residual.getStream()) &&
+               !readsStream(kernel, residual) &&
+               !isReadAfter(residual.getStream(), kernel)) {
       places[result] = places.lookup(residual.getStream());
-    else if (!places.count(result))
+    } else {
       places[result] = temporary(bytesOf(result));
+    }
   }
+  return success();
 }
 
 FailureOr<Steps> Planner::emitProducts(const Target &target, KernelSpec &spec) {
@@ -206,7 +213,8 @@ LogicalResult Planner::visitKernel(KernelOp kernel, Steps &steps) {
   });
   if (layers.wasInterrupted())
     return failure();
-  placeResults(kernel);
+  if (failed(placeResults(kernel)))
+    return failure();
   FailureOr<Steps> emitted = emit(kernel);
   if (failed(emitted))
     return failure();

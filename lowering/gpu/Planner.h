@@ -51,7 +51,7 @@ private:
   mlir::FailureOr<Steps> emit(llama::KernelOp kernel);
   mlir::FailureOr<Steps> emitProducts(const Target &target, KernelSpec &spec);
   void placeArguments(mlir::func::FuncOp entry);
-  void placeResults(llama::KernelOp kernel);
+  mlir::LogicalResult placeResults(llama::KernelOp kernel);
   Place weight(mlir::Operation *symbol, int64_t part, mlir::Value layer);
   mlir::DictionaryAttr arg(llvm::StringRef kind, int64_t value);
   bool isReadAfter(mlir::Value tensor, mlir::Operation *op);

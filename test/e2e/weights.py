@@ -19,9 +19,9 @@ MASK = 2**64 - 1
 
 
 def fnv1a64(text):
-    """FNV-1a of the bytes of `text`, 64 bits."""
+    """FNV-1a of text or bytes, 64 bits."""
     state = 0xCBF29CE484222325
-    for byte in text.encode():
+    for byte in text.encode() if isinstance(text, str) else text:
         state = (state ^ byte) * 0x100000001B3 & MASK
     return state
 

@@ -4,6 +4,8 @@ Sizes are one, odd, a vector's and its neighbours'; a product's rows and columns
 leave a rest in every tile of every schedule.
 """
 
+import numpy as np
+
 import reference
 from program import Program
 
@@ -203,6 +205,59 @@ def attention(
     keys, values = (p.append(new, cache, layer) for new, cache in zip(rows[1:], caches))
     out = gqa_of(p, rows[0], keys, values, layer, **options)
     return p.returns(out, keys, values)
+
+
+# (head size, query heads of a key head, key heads), each with a type of its own:
+# sizes of models, and others; groups of any size, in one block and in several.
+HEADS = [
+    (64, 4, 2),
+    (80, 1, 3),
+    (96, 2, 2),
+    (128, 8, 1),
+    (256, 3, 1),
+    (8, 16, 1),
+    (24, 5, 2),
+    (40, 6, 1),
+    (72, 7, 1),
+    (120, 9, 1),
+    (136, 10, 1),
+    (200, 11, 1),
+    (64, 12, 1),
+    (16, 13, 2),
+    (32, 14, 1),
+    (48, 15, 1),
+]
+
+
+def wide_attention(random, dtype, size, group, key_heads):
+    """Attention between two projections, with a window, a cache and chunks of
+    some size."""
+    chunk, positions = (int(random.choice(of)) for of in ([33, 69], [72, 500, 1000]))
+    p = Program(dtype, positions, chunk)
+    p.slack = 4
+    p.counts = [int(random.integers(1, 70)), 70]
+    heads = (group * key_heads, key_heads, key_heads)
+    x = p.tokens(40)
+    query, *new = (
+        p.heads(linear_of(p, x, p.weight(n * size, 40, scale=0.2)), n, size)
+        for n in heads
+    )
+    caches = [p.cache(1, key_heads, size) for _ in new]
+    keys, values = (p.append(rows, cache, 0) for rows, cache in zip(new, caches))
+    window = int(random.integers(1, 70)) if random.random() < 0.5 else None
+    causal = random.random() < 0.8
+    out = p.flat(gqa_of(p, query, keys, values, causal=causal, window=window))
+    columns = out.shape[1]
+    out = linear_of(p, out, p.weight(100, columns, scale=columns**-0.5))
+    return p.returns(out, keys, values)
+
+
+def head_sizes():
+    random = np.random.default_rng(1)
+    for i, (size, group, key_heads) in enumerate(HEADS):
+        dtype = TYPES[i % 3]
+        what = f"{dtype} {size} x {group} x {key_heads}"
+        yield what, wide_attention(random, dtype, size, group, key_heads)
 
 
 def gqa():

@@ -25,9 +25,6 @@ from harness import Tools, check, execute, nmse  # noqa: E402
 import cases  # noqa: E402
 
 BAR = {"f32": 1e-7, "bf16": 1e-5, "f16": 1e-5}
-# Tokens. Chunks are 69 tokens, then the last of 70 is decoded, or 33, then the
-# last of 34 is, and 70 make calls at several positions.
-COUNTS = [1, 3, 31, 32, 33, 34, 70]
 SINGLE = 5  # tokens that are also fed one by one
 
 
@@ -61,18 +58,18 @@ def compiled(tools, program, what, *flags):
 
 def run(tools, program, cpu, what):
     artifact = compiled(tools, program, what, f"--cpu={cpu}")
-    for count in COUNTS:
+    for count in program.counts:
         weights = f"--weights={artifact.parent}"
         got = tools.logits(artifact, range(count), weights)
         compare(program, got, f"{what}, {count} tokens")
 
 
-def run_emulated(tools, program, what, counts=COUNTS):
+def run_emulated(tools, program, what):
     artifact = compiled(tools, program, what, "--target=cuda")
     vocab = program.results[0].shape[1]
     model = Model(tools, artifact, 0, vocab, "emulated", artifact.parent)
     session = model.session()
-    for count in counts:
+    for count in program.counts:
         session.rewind(0)
         got = session.feed(range(count))
         compare(program, got, f"{what}, {count} tokens")

@@ -66,6 +66,10 @@ class Program:
     def __init__(self, dtype="f32", positions=128, chunk=69):
         self.dtype, self.positions, self.chunk = dtype, positions, chunk
         self.slack = 1  # on the NMSE that rounding makes
+        # Tokens of the prompts to run: chunks are 69 tokens, then the last of 70
+        # is decoded, or 33, then the last of 34 is; 70 make calls at several
+        # positions.
+        self.counts = [1, 3, 31, 32, 33, 34, 70]
         self.on_cuda = True  # whether the cuda target takes it
         self.random = np.random.default_rng(0)
         self.symbols, self.body, self.arrays, self.caches = [], [], {}, []

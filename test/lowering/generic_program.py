@@ -1,4 +1,6 @@
-"""generic_program.py BIN SCRATCH: Inputs/generic.mlir against NumPy in f64."""
+"""generic_program.py BIN SCRATCH [DEVICE]: Inputs/generic.mlir against NumPy in
+f64, on the CPU or another device.
+"""
 
 import pathlib
 import sys
@@ -46,12 +48,15 @@ def forward(ids):
 
 
 def main():
-    tools = Tools(*sys.argv[1:])
+    tools = Tools(*sys.argv[1:3])
+    device = sys.argv[3] if sys.argv[3:] else "cpu"
     program = HERE / "Inputs" / "generic.mlir"
-    artifact = tools.compile(program, f"--chunk={CHUNK}")
+    target = "cpu" if device == "cpu" else "cuda"
+    artifact = tools.compile(program, f"--chunk={CHUNK}", f"--target={target}")
     for count in [1, 5, CHUNK, CHUNK + 1, 95]:
         ids = [(7 * i + 3) % 96 for i in range(count)]
-        got = tools.logits(artifact, ids, f"--random-weights={SEED}")
+        flags = [f"--random-weights={SEED}", f"--device={device}"]
+        got = tools.logits(artifact, ids, *flags)
         check_close(forward(ids), got, f"{count} tokens")
 
 

@@ -1,0 +1,93 @@
+"""ptxas.py BIN SCRATCH CONFIG.json...: what ptxas says of the kernels.
+
+For every model and chip: no spills, no stack, static shared memory within
+48 KiB, registers within the budget below. Loads of weights in decode are of 16
+bytes through the read-only path, products of prompts are on tensor cores.
+"""
+
+import pathlib
+import re
+import sys
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.append(str(HERE.parent / "e2e"))
+from harness import Tools, check, execute  # noqa: E402
+
+CHIPS = ["sm_80", "sm_90", "sm_100"]
+SHARED = 48 << 10
+# Registers of a thread, by the first pattern that is found: four blocks of 128
+# threads on a multiprocessor in decode, three in products of prompts, two of
+# attention on sm_80, for which ptxas keeps more loads in flight.
+BUDGETS = {
+    r"attn_(decode|prefill) sm_80": 232,
+    r"attn_(decode|prefill) ": 128,
+    r"_decode ": 128,
+    r"_norm ": 64,
+    r"_prefill(_\d)? ": 168,
+}
+PRODUCT = r"(qkv|out|gate_up|down|head)_"
+NUMBERS = {
+    "stack": r"(\d+) bytes stack frame",
+    "spilt": r"(\d+) bytes spill stores",
+    "reloaded": r"(\d+) bytes spill loads",
+    "registers": r"Used (\d+) registers",
+    "shared": r"(\d+) bytes smem",
+}
+
+
+def kernels(ptx):
+    """{name: text} of the entries."""
+    parts = re.split(r"^\s*\.visible \.entry (\w+)\(", ptx, flags=re.MULTILINE)
+    return dict(zip(parts[1::2], parts[2::2]))
+
+
+def check_text(name, text, where):
+    """What the instructions of a kernel of 16-bit weights must be."""
+    if not re.search(PRODUCT, name) or name.endswith("_norm"):
+        return
+    if name.endswith("_decode"):
+        loads = re.findall(r"ld\.global\.nc\.\S*", text)
+        wide = [load for load in loads if ".v4." in load]
+        check(len(wide) >= 4, f"{where}: 16-byte loads {wide} of {loads}")
+    else:
+        for wanted in "mma.sync", "ldmatrix", "cp.async.cg":
+            check(wanted in text, f"{where}: no {wanted}")
+
+
+def check_budget(name, chip, said, where):
+    numbers = {
+        key: int((re.search(pattern, said) or [0, 0])[1])
+        for key, pattern in NUMBERS.items()
+    }
+    which = f"{name} {chip}"
+    budget = next(most for key, most in BUDGETS.items() if re.search(key, which))
+    for key in "stack", "spilt", "reloaded":
+        check(numbers[key] == 0, f"{where}: {numbers}")
+    check(0 < numbers["registers"] <= budget, f"{where}: {numbers} > {budget}")
+    check(numbers["shared"] <= SHARED, f"{where}: {numbers}")
+
+
+def check_chip(ptx, entries, chip, where):
+    command = ["ptxas", "-v", f"-arch={chip}", ptx, "-o", "/dev/null"]
+    parts = re.split(r"Compiling entry function '(\w+)'", execute(command).ok().errors)
+    reports = dict(zip(parts[1::2], parts[2::2]))
+    check(reports.keys() == entries.keys(), f"{where}: ptxas saw {[*reports]}")
+    for name, said in reports.items():
+        check_budget(name, chip, said, f"{where}, {chip}, {name}")
+
+
+def main():
+    tools = Tools(*sys.argv[1:3])
+    for config in map(pathlib.Path, sys.argv[3:]):
+        ptx = tools.scratch / f"{config.stem}.ptx"
+        flags = ["--target=cuda", "--emit=ptx"]
+        execute(tools.compile_command(config, ptx, *flags)).ok()
+        entries = kernels(ptx.read_text())
+        check(len(entries) > 10, f"{config.name}: entries {[*entries]}")
+        for name, text in entries.items():
+            check_text(name, text, f"{config.name}, {name}")
+        for chip in CHIPS:
+            check_chip(ptx, entries, chip, config.name)
+
+
+main()
