@@ -153,10 +153,11 @@ SmallVector<Value> AttentionTile::scores(Value first,
   Value row = b.add(b.mul(b.div(lane, 16), 8), b.rem(lane, 8));
   Value chunk = b.mul(b.rem(b.div(lane, 8), 2), 8);
   SmallVector<Value> s(kKeys / 8 * 4, b.f32(0));
+  Value start = b.opaque(b.address(tileK, row, chunk));
   for (auto [k, left] : llvm::enumerate(q))
     for (int64_t key = 0; key < kKeys; key += 16) {
-      Value at = b.address(tileK, b.add(row, key), b.add(chunk, k * 16));
-      auto right = b.loadMatrices(at);
+      auto right = b.loadMatrices(
+          b.further(start, tileK, key, static_cast<int64_t>(k) * 16));
       for (int64_t half = 0; half < 2; ++half)
         b.mma(element, left, ValueRange(right).slice(half * 2, 2),
               MutableArrayRef(s).slice((key / 8 + half) * 4, 4));
@@ -204,15 +205,16 @@ Value AttentionTile::pair(Value low, Value high) {
 
 /// o += p v; p is rounded to the storage type.
 void AttentionTile::addValues(ArrayRef<Value> p, MutableArrayRef<Value> out) {
-  Value lane = b.lane(), chunk = b.mul(b.div(lane, 16), 8);
+  Value lane = b.lane();
+  Value start =
+      b.opaque(b.address(tileV, b.rem(lane, 16), b.mul(b.div(lane, 16), 8)));
   for (int64_t key = 0; key < kKeys; key += 16) {
     ArrayRef<Value> s = p.slice(key / 8 * 4, 8);
     SmallVector<Value> left = {pair(s[0], s[1]), pair(s[2], s[3]),
                                pair(s[4], s[5]), pair(s[6], s[7])};
-    Value row = b.add(b.rem(lane, 16), key);
     for (int64_t column = 0; column < size; column += 16) {
-      Value at = b.address(tileV, row, b.add(chunk, column));
-      auto right = b.loadMatrices(at, /*transposed=*/true);
+      auto right = b.loadMatrices(b.further(start, tileV, key, column),
+                                  /*transposed=*/true);
       for (int64_t half = 0; half < 2; ++half)
         b.mma(element, left, ValueRange(right).slice(half * 2, 2),
               out.slice((column / 8 + half) * 4, 4));

@@ -37,7 +37,6 @@ private:
   void fetchRows(Value stageRow, int64_t rows, Value first,
                  llvm::function_ref<Element(Value, Value)> at);
   SmallVector<Value> step(Value step, ValueRange sums);
-  SmallVector<Value> matrices(Value row, Value chunk);
   Value stageRow(Value step) {
     return b.mul(b.rem(step, kStages), kTileM + kTileN);
   }
@@ -77,11 +76,6 @@ void MmaGemm::fetch(Value step) {
   b.commitCopies();
 }
 
-/// Four 8 x 8 matrices: a lane names the row and chunk of one row of them.
-SmallVector<Value> MmaGemm::matrices(Value row, Value chunk) {
-  return b.loadMatrices(b.address(stages, row, swizzled(row, chunk)));
-}
-
 SmallVector<Value> MmaGemm::step(Value step, ValueRange sums) {
   SmallVector<Value> next(sums);
   Value lane = b.lane(), warp = b.warp(), stage = stageRow(step);
@@ -92,13 +86,18 @@ SmallVector<Value> MmaGemm::step(Value step, ValueRange sums) {
   Value rowW = b.add(b.add(stage, b.mul(b.rem(warp, 2), kAcross * 8)),
                      b.add(b.mul(b.div(lane, 16), 8), b.rem(lane, 8)));
   Value chunkX = b.div(lane, 16), chunkW = b.rem(b.div(lane, 8), 2);
+  auto start = [&](Value row, Value chunk) {
+    return b.address(stages, row, swizzled(row, chunk));
+  };
   for (int64_t half = 0; half < kTileK / 16; ++half) {
+    // A multiple of 8 rows further on, chunks lie in the same order.
+    Value startX = start(rowX, b.add(chunkX, half * 2));
+    Value startW = start(b.add(rowW, kTileM), b.add(chunkW, half * 2));
     SmallVector<SmallVector<Value>> xs, ws;
     for (int64_t i = 0; i < kDown; ++i)
-      xs.push_back(matrices(b.add(rowX, i * 16), b.add(chunkX, half * 2)));
+      xs.push_back(b.loadMatrices(b.further(startX, stages, i * 16, 0)));
     for (int64_t j = 0; j < kAcross; j += 2)
-      ws.push_back(
-          matrices(b.add(rowW, kTileM + j * 8), b.add(chunkW, half * 2)));
+      ws.push_back(b.loadMatrices(b.further(startW, stages, j * 8, 0)));
     for (int64_t i = 0; i < kDown; ++i)
       for (int64_t j = 0; j < kAcross; ++j)
         b.mma(x.element, xs[i], ValueRange(ws[j / 2]).slice(j % 2 * 2, 2),

@@ -220,6 +220,23 @@ Value KernelBuilder::address(const Rows &rows, Value row, Value column) {
                              ArrayRef<LLVM::GEPArg>{at});
 }
 
+Value KernelBuilder::further(Value address, const Rows &of, int64_t rows,
+                             int64_t columns) {
+  auto elements = static_cast<int32_t>(rows * of.stride + columns);
+  return create<LLVM::GEPOp>(address.getType(), of.element, address,
+                             ArrayRef<LLVM::GEPArg>{elements});
+}
+
+Value KernelBuilder::opaque(Value address) {
+  return create<LLVM::InlineAsmOp>(
+             address.getType(), address, "mov.b64 $0, $1;", "=l,l",
+             /*has_side_effects=*/true, /*is_align_stack=*/false,
+             LLVM::TailCallKind::None,
+             LLVM::AsmDialectAttr::get(getContext(), LLVM::AsmDialect::AD_ATT),
+             ArrayAttr())
+      .getRes();
+}
+
 Value KernelBuilder::load(const Rows &rows, Value row, Value column,
                           int64_t lanes, Access access) {
   Type type =

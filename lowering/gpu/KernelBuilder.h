@@ -90,6 +90,13 @@ public:
   // Memory.
   /// Element (row, column) of `rows`.
   mlir::Value address(const Rows &rows, mlir::Value row, mlir::Value column);
+  /// The address `rows` rows and `columns` columns further on: a constant that
+  /// needs no register.
+  mlir::Value further(mlir::Value address, const Rows &of, int64_t rows,
+                      int64_t columns);
+  /// The same address, of which LLVM knows nothing: what is computed from it
+  /// stays in the loop, and so out of registers.
+  mlir::Value opaque(mlir::Value address);
   /// `lanes` elements from there, as stored; aligned to all of them. A single
   /// one is a scalar.
   mlir::Value load(const Rows &rows, mlir::Value row, mlir::Value column,
