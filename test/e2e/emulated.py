@@ -75,7 +75,7 @@ def main():
     tools = Tools(*sys.argv[1:3])
     for name in sys.argv[3:]:
         golden = Golden(name)
-        artifact = tools.compile(golden.config, "--target=cpu,cuda")
+        artifact = tools.compile(golden.config, "--target=cpu,cuda", out=f"{name}.cria")
         vocab = json.loads(golden.config.read_text())["vocab_size"]
         emulated, cpu = (
             Model(tools, artifact, golden.seed, vocab, device).session()

@@ -46,8 +46,8 @@ FOUND = [
     ("no barrier before the sum of a row", NORM, r"bar\.sync\s+0;", "", 0),
     ("no barrier in the norm of a gemv", PRODUCT, r"bar\.sync\s+0;", "", 0),
     ("no barrier before the gemv", PRODUCT, r"bar\.sync\s+0;", "", 1),
-    ("no barrier before the warps' merge", PROMPT, r"bar\.sync\s+0;", "", 0),
-    ("the same in decode", DECODE, r"bar\.sync\s+0;", "", 0),
+    ("no barrier behind keys", PROMPT, r"bar\.sync\s+0;", "", 0),
+    ("no barrier before the warps' merge", DECODE, r"bar\.sync\s+0;", "", 0),
     ("no barrier behind arriving", DECODE, r"bar\.sync\s+0;", "", 2),
     ("no barrier behind copies", TILES, r"bar\.sync\s+0;", "", 0),
     ("a barrier for some", NORM, r"bar\.sync\s+0;", "@%p1 bar.sync 0;", 0),
@@ -64,11 +64,11 @@ FOUND = [
     ("an id 3 bytes on", "embed_prefill", r"(\.b32\s+%r\d+, \[%rd?\d+)\]", r"\1+3]", 0),
     ("rows of twice the size", "embed_prefill", r"(, )128;", r"\g<1>256;", 0),
     ("threads beyond a row", "embed_prefill", r"@%p1 bra.*;", "", 0),
-    ("columns beyond the logits", TILES, r"setp\.gt\.s32(.*), 100;", r"setp.gt.s32\1, 127;", -1),
+    ("columns beyond the logits", TILES, r"(setp\.gt\.\w+.*), 100;", r"\1, 127;", -1),
     ("tokens beyond the logits", TILES, r"setp\.ge\.s32.*;", "setp.ne.b32 %p1, 0, 0;", 0),
     ("logits one row down", PRODUCT, r"(st\.global\.b32\s+\[%rd\d+)\]", r"\1+256]", 0),
     ("threads beyond a head", DECODE, r"setp\.gt\.u32(.*), 31;", r"setp.gt.u32\1, 4095;", 0),
-    ("states beyond shared memory", PROMPT, r"(ld\.shared\S+\s+\S+ \[%rd?\d+)\]", r"\1+4096]", 0),
+    ("states beyond shared memory", DECODE, r"(ld\.shared\S+\s+\S+ \[%rd?\d+)\]", r"\1+4096]", 0),
     ("a mask without half a warp", NORM, r"16, 31, -1;", "16, 31, 0xffff;", 0),
     ("a mask of one lane", PRODUCT, r"8, 31, -1;", "8, 31, 1;", 0),
     ("a shuffle for some", PRODUCT, r"(shfl\.sync.*, 31, -1;)", r"@%p1 \1", 0),
@@ -76,11 +76,11 @@ FOUND = [
 ]
 DIFFERENT = [
     ("half a warp's sum", NORM, r"(shfl.*, )16(, 31)", r"\g<1>0\2", 0),
-    ("a sum with itself", PROMPT, r"(shfl.*, )4(, 31)", r"\g<1>8\2", 0),
+    ("a sum with itself", PROMPT, r"(shfl.*, )1(, 31)", r"\g<1>0\2", -1),
     ("another product", TILES, r"mma\.sync[^{]*\{\s*(%r\d+)[^;]*;", r"mov.b32 \1, 0;", 0),
     ("columns swapped", "layers_mlp_gate_up_prefill", r"(ldmatrix.*\+)18432\]", r"\g<1>17408]", 0),
     ("weights for inputs", KEYS, r"(ld\.param.*param_)0\]", r"\g<1>1]", 0),
-    ("a key too many", PROMPT, r"setp\.lt\.s32", "setp.le.s32", 0),
+    ("a key too few", PROMPT, r"setp\.gt\.s32", "setp.ge.s32", 2),
 ]
 
 

