@@ -3,7 +3,7 @@
 ///   block: 64 query rows of one KV head; a row is a token and one of the query
 ///          heads that share the KV head, so that keys and values are read once
 ///          for all of them
-///   for tiles of 64 keys that a row of the block may see:
+///   for tiles of keys that a row of the block may see:
 ///     s = q k^T;  mask;  m, l, o rescaled;  p = exp2(s - m);  o += p v
 ///
 /// A warp has 16 rows. Keys and values come by cp.async: the next keys while
@@ -23,7 +23,7 @@ using namespace cria;
 using namespace cria::cuda;
 using namespace cria::llama;
 
-static constexpr int64_t kThreads = 128, kRows = 64, kKeys = 64, kPad = 8;
+static constexpr int64_t kThreads = 128, kRows = 64, kPad = 8;
 /// Below every score; finite, so that differences of it are numbers.
 static constexpr double kNone = -1e30;
 
@@ -35,11 +35,10 @@ public:
 
 private:
   void findRows();
-  SmallVector<SmallVector<Value>> queries();
+  void fetchQueries();
   void fetch(const Rows &tile, const Rows &cache, Value first);
-  SmallVector<Value> turn(Value first, ValueRange carried,
-                          ArrayRef<SmallVector<Value>> q);
-  SmallVector<Value> scores(Value first, ArrayRef<SmallVector<Value>> q);
+  SmallVector<Value> turn(Value first, ValueRange carried);
+  SmallVector<Value> scores(Value first);
   void softmax(MutableArrayRef<Value> s, MutableArrayRef<Value> state);
   void addValues(ArrayRef<Value> p, MutableArrayRef<Value> out);
   Value visible(int64_t half, Value key);
@@ -56,8 +55,8 @@ private:
   KernelBuilder &b;
   GQAOp op;
   Type element;
-  int64_t size, kvHeads, group, positions;
-  Rows query, keys, values, result, tileK, tileV;
+  int64_t size, tileKeys, kvHeads, group, positions;
+  Rows query, keys, values, result, tileQ, tileK, tileV;
   Value kvHead, firstKey, endKey;
   SmallVector<Row> rows; // g and g + 8
 };
@@ -68,6 +67,8 @@ AttentionTile::AttentionTile(Launch &launch, GQAOp op, Value result)
   RankedTensorType q = op.getQuery().getType(), kv = op.getKeyCache().getType();
   element = q.getElementType();
   size = q.getDimSize(2);
+  // Wide heads leave registers for fewer scores.
+  tileKeys = size <= 64 ? 64 : 32;
   kvHeads = kv.getDimSize(1);
   positions = kv.getDimSize(2);
   group = q.getDimSize(1) / kvHeads;
@@ -78,8 +79,9 @@ AttentionTile::AttentionTile(Launch &launch, GQAOp op, Value result)
   keys = launch.cache(op.getKeyCache(), op.getLayer());
   values = launch.cache(op.getValueCache(), op.getLayer());
   int64_t stride = size + kPad;
-  tileK = b.shared(element, kKeys * stride, stride);
-  tileV = b.shared(element, kKeys * stride, stride);
+  tileQ = b.shared(element, kRows * stride, stride);
+  tileK = b.shared(element, tileKeys * stride, stride);
+  tileV = b.shared(element, tileKeys * stride, stride);
 }
 
 /// The lane's rows, and the keys that any row of the block sees.
@@ -110,25 +112,27 @@ void AttentionTile::findRows() {
   endKey = seen(tokenOf(b.add(start, kRows - 1))).second;
 }
 
-/// Left operands: for every 16 columns the pairs (g, 2t), (g + 8, 2t),
-/// (g, 2t + 8), (g + 8, 2t + 8).
-SmallVector<SmallVector<Value>> AttentionTile::queries() {
-  SmallVector<SmallVector<Value>> q;
-  Value t = b.mul(b.rem(b.lane(), 4), 2);
-  for (int64_t column = 0; column < size; column += 16) {
-    q.emplace_back();
-    for (int64_t right : {0, 8})
-      for (const Row &row : rows)
-        q.back().push_back(b.bits(b.load(
-            query, row.query, b.add(t, column + right), 2, Access::ReadOnly)));
-  }
-  return q;
+/// Begins to copy the block's rows of the queries; zeros past the last.
+void AttentionTile::fetchQueries() {
+  Value last = b.sub(launch.extent(op.getQuery()), b.i32(1));
+  Value start = b.mul(b.block(1), kRows);
+  int64_t chunks = size / 8;
+  b.loop(b.thread(), b.i32(kRows * chunks), kThreads, [&](Value i) {
+    Value row = b.div(i, chunks), column = b.mul(b.rem(i, chunks), 8);
+    Value index = b.add(start, row), token = b.div(index, group);
+    Value exists = b.less(token, b.add(last, 1));
+    Value head = b.add(b.mul(kvHead, group), b.rem(index, group));
+    Value from = b.add(b.mul(b.min(token, last), kvHeads * group), head);
+    b.copyAsync(b.address(tileQ, row, column), b.address(query, from, column),
+                16, exists);
+  });
+  b.commitCopies();
 }
 
-/// Begins to copy kKeys rows of a cache; zeros past the last that is seen.
+/// Begins to copy a tile of rows of a cache; zeros past the last that is seen.
 void AttentionTile::fetch(const Rows &tile, const Rows &cache, Value first) {
   int64_t chunks = size / 8;
-  b.loop(b.thread(), b.i32(kKeys * chunks), kThreads, [&](Value i) {
+  b.loop(b.thread(), b.i32(tileKeys * chunks), kThreads, [&](Value i) {
     Value row = b.div(i, chunks), column = b.mul(b.rem(i, chunks), 8);
     Value key = b.add(first, row), exists = b.less(key, endKey);
     Value from =
@@ -147,24 +151,27 @@ Value AttentionTile::visible(int64_t half, Value key) {
 }
 
 /// s, in units of log2(e), masked: for every 8 keys the lane's four.
-SmallVector<Value> AttentionTile::scores(Value first,
-                                         ArrayRef<SmallVector<Value>> q) {
+SmallVector<Value> AttentionTile::scores(Value first) {
   Value lane = b.lane();
   Value row = b.add(b.mul(b.div(lane, 16), 8), b.rem(lane, 8));
   Value chunk = b.mul(b.rem(b.div(lane, 8), 2), 8);
-  SmallVector<Value> s(kKeys / 8 * 4, b.f32(0));
+  SmallVector<Value> s(tileKeys / 8 * 4, b.f32(0));
   Value start = b.opaque(b.address(tileK, row, chunk));
-  for (auto [k, left] : llvm::enumerate(q))
-    for (int64_t key = 0; key < kKeys; key += 16) {
-      auto right = b.loadMatrices(
-          b.further(start, tileK, key, static_cast<int64_t>(k) * 16));
+  Value startQ =
+      b.opaque(b.address(tileQ, b.add(b.mul(b.warp(), 16), b.rem(lane, 16)),
+                         b.mul(b.div(lane, 16), 8)));
+  for (int64_t k = 0; k < size; k += 16) {
+    auto left = b.loadMatrices(b.further(startQ, tileQ, 0, k));
+    for (int64_t key = 0; key < tileKeys; key += 16) {
+      auto right = b.loadMatrices(b.further(start, tileK, key, k));
       for (int64_t half = 0; half < 2; ++half)
         b.mma(element, left, ValueRange(right).slice(half * 2, 2),
               MutableArrayRef(s).slice((key / 8 + half) * 4, 4));
     }
+  }
   double scale = op.getScale().convertToDouble() / std::log(2.0);
   Value t = b.add(first, b.mul(b.rem(lane, 4), 2));
-  for (int64_t i = 0; i < kKeys / 8 * 4; ++i) {
+  for (int64_t i = 0; i < tileKeys / 8 * 4; ++i) {
     Value key = b.add(t, i / 4 * 8 + i % 2);
     s[i] = b.select(visible(i % 4 / 2, key), b.fmul(s[i], b.f32(scale)),
                     b.f32(kNone));
@@ -208,7 +215,7 @@ void AttentionTile::addValues(ArrayRef<Value> p, MutableArrayRef<Value> out) {
   Value lane = b.lane();
   Value start =
       b.opaque(b.address(tileV, b.rem(lane, 16), b.mul(b.div(lane, 16), 8)));
-  for (int64_t key = 0; key < kKeys; key += 16) {
+  for (int64_t key = 0; key < tileKeys; key += 16) {
     ArrayRef<Value> s = p.slice(key / 8 * 4, 8);
     SmallVector<Value> left = {pair(s[0], s[1]), pair(s[2], s[3]),
                                pair(s[4], s[5]), pair(s[6], s[7])};
@@ -222,16 +229,15 @@ void AttentionTile::addValues(ArrayRef<Value> p, MutableArrayRef<Value> out) {
   }
 }
 
-/// The keys [first, first + kKeys).
-SmallVector<Value> AttentionTile::turn(Value first, ValueRange carried,
-                                       ArrayRef<SmallVector<Value>> q) {
+/// The tile of keys from `first` on.
+SmallVector<Value> AttentionTile::turn(Value first, ValueRange carried) {
   SmallVector<Value> state(carried);
   fetch(tileV, values, first);
   b.awaitCopies(1); // the keys
   b.barrier();
-  SmallVector<Value> s = scores(first, q);
+  SmallVector<Value> s = scores(first);
   b.barrier();
-  fetch(tileK, keys, b.add(first, kKeys));
+  fetch(tileK, keys, b.add(first, tileKeys));
   softmax(s, state);
   b.awaitCopies(1); // the values
   b.barrier();
@@ -257,13 +263,13 @@ void AttentionTile::store(ValueRange state) {
 
 DictionaryAttr AttentionTile::emit() {
   findRows();
-  SmallVector<SmallVector<Value>> q = queries();
+  fetchQueries();
   SmallVector<Value> state(2, b.f32(kNone));
   state.append(2 + size / 8 * 4, b.f32(0));
   fetch(tileK, keys, firstKey);
   auto end = b.loop(
-      firstKey, endKey, kKeys, state,
-      [&](Value first, ValueRange carried) { return turn(first, carried, q); });
+      firstKey, endKey, tileKeys, state,
+      [&](Value first, ValueRange carried) { return turn(first, carried); });
   b.awaitCopies(0);
   store(end);
   // A group that does not divide the rows of a block: a few blocks too many.
