@@ -136,7 +136,10 @@ static void buildCudaTile(OpPassManager &pm, const PipelineOptions &options) {
 }
 
 static void buildCudaLlvm(OpPassManager &pm) {
-  pm.addPass(LLVM::createDIScopeForLLVMFuncOpPass());
+  // .loc lines alone: with more, PTX asks its compiler to keep debug code.
+  LLVM::DIScopeForLLVMFuncOpPassOptions lines;
+  lines.emissionKind = LLVM::DIEmissionKind::DebugDirectivesOnly;
+  pm.addPass(LLVM::createDIScopeForLLVMFuncOpPass(lines));
   OpPassManager &kernels = pm.nest<gpu::GPUModuleOp>();
   kernels.addPass(createSCFToControlFlowPass());
   kernels.addPass(createConvertVectorToLLVMPass());
