@@ -92,7 +92,7 @@ static Type elementOf(Operation *product) {
 }
 
 FailureOr<KernelSpec> KernelSpec::read(KernelOp kernel) {
-  KernelSpec spec{kernel.getLoc()};
+  KernelSpec spec(kernel.getLoc());
   Operation *yield = kernel.getBody().front().getTerminator();
   for (auto [value, result] :
        llvm::zip(yield->getOperands(), kernel.getResults())) {

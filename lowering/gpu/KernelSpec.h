@@ -34,6 +34,8 @@ struct Output {
 };
 
 struct KernelSpec {
+  explicit KernelSpec(mlir::Location loc) : loc(loc) {}
+
   mlir::Location loc;
   /// A norm whose result is the input of all products, or the kernel's own.
   mlir::Operation *norm = nullptr;
