@@ -91,6 +91,25 @@ static Type elementOf(Operation *product) {
   return cast<RankedTensorType>(weightOf(product).getType()).getElementType();
 }
 
+/// A kernel has one norm at most: what all its products read and nothing else
+/// does, or all that it computes.
+static LogicalResult readNorm(KernelOp kernel, KernelSpec &spec) {
+  for (Operation &op : kernel.getBody().front()) {
+    if (!isa<RMSNormOp, LayerNormOp>(op))
+      continue;
+    const Output &first = spec.outputs.front();
+    bool feeds = spec.input == op.getResult(0) &&
+                 llvm::all_of(op.getUsers(), llvm::IsaPred<LinearOp, HeadOp>);
+    bool alone = !spec.input && spec.outputs.size() == 1 && !first.rope &&
+                 !first.append && first.expression == op.getResult(0);
+    if (spec.norm || !(feeds || alone))
+      return op.emitOpError("is not what all products of its kernel read; the "
+                            "cuda target takes no other norm in one");
+    spec.norm = &op;
+  }
+  return success();
+}
+
 FailureOr<KernelSpec> KernelSpec::read(KernelOp kernel) {
   KernelSpec spec(kernel.getLoc());
   Operation *yield = kernel.getBody().front().getTerminator();
@@ -115,9 +134,8 @@ FailureOr<KernelSpec> KernelSpec::read(KernelOp kernel) {
             "cuda target takes one");
       spec.input = input;
     }
-  for (Operation &op : kernel.getBody().front())
-    if (isa<RMSNormOp, LayerNormOp>(op))
-      spec.norm = &op;
+  if (failed(readNorm(kernel, spec)))
+    return failure();
   return spec;
 }
 

@@ -35,8 +35,6 @@ public:
   virtual Place temporary(int64_t bytes) = 0;
   /// One that is zero when a session begins.
   virtual Place zeroed(int64_t bytes) = 0;
-  /// The most tokens of a call.
-  virtual int64_t maxTokens() const = 0;
 };
 
 /// A dimension of a grid: blocks, or rows a block.

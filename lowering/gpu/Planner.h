@@ -41,7 +41,6 @@ public:
   Place cachePlace(mlir::Value cache, mlir::Value layer) override;
   Place temporary(int64_t bytes) override;
   Place zeroed(int64_t bytes) override;
-  int64_t maxTokens() const override { return tokens; }
 
 private:
   mlir::LogicalResult walk(mlir::Block &block, Steps &steps);

@@ -102,6 +102,20 @@ func.func @decode(%ids: tensor<1xi32>, %position: index, %first: index, %x: tens
 
 // -----
 
+// a norm that something else reads too,
+func.func @decode(%ids: tensor<1xi32>, %position: index, %first: index, %x: tensor<1x8xf32>, %w: tensor<8x8xf32>) -> tensor<1x8xf32> {
+  %z = llama.kernel "norm" -> tensor<1x8xf32> {
+    // expected-error @below {{'llama.rmsnorm' op is not what all products of its kernel read; the cuda target takes no other norm in one}}
+    %n = llama.rmsnorm %x {eps = 1.0e-05} : tensor<1x8xf32>
+    %a = llama.linear %n, %w : tensor<1x8xf32>, tensor<8x8xf32>
+    %s = llama.residual %n, %a : tensor<1x8xf32>
+    llama.yield %s : tensor<1x8xf32>
+  }
+  return %z : tensor<1x8xf32>
+}
+
+// -----
+
 // weights of two types,
 func.func @decode(%ids: tensor<1xi32>, %position: index, %first: index, %x: tensor<1x8xf32>, %v: tensor<8x8xbf16>, %w: tensor<8x8xf32>) -> tensor<1x8xf32> {
   %z = llama.kernel "two" -> tensor<1x8xf32> {
