@@ -56,11 +56,11 @@ static bool isPlainName(const std::string &name) {
 }
 
 Status Checkpoint::addShards(const std::string &indexPath) {
-  Result<nlohmann::json> index = readJson(indexPath);
+  Result<JsonDocument> index = readJson(indexPath);
   if (!index.ok())
     return index.status();
   Status status;
-  JsonCursor map = JsonCursor(*index, indexPath, status)["weight_map"];
+  JsonCursor map = JsonCursor(index->root(), indexPath, status)["weight_map"];
   if (status.ok() && !map.raw().is_object())
     map.expected("an object");
   if (!status.ok())

@@ -183,20 +183,20 @@ Result<Generation> Generation::load(const std::string &folder) {
   std::string path = folder + "/generation_config.json";
   std::error_code ignored;
   if (std::filesystem::exists(path, ignored)) {
-    Result<nlohmann::json> document = readJson(path);
+    Result<JsonDocument> document = readJson(path);
     if (!document.ok())
       return document.status();
-    Result<Generation> parsed = parse(*document, path);
+    Result<Generation> parsed = parse(document->root(), path);
     if (!parsed.ok())
       return parsed.status();
     generation = *parsed;
   }
   path = folder + "/config.json";
   if (std::filesystem::exists(path, ignored)) {
-    Result<nlohmann::json> config = readJson(path);
+    Result<JsonDocument> config = readJson(path);
     if (!config.ok())
       return config.status();
-    if (Status status = generation.complete(*config, path); !status.ok())
+    if (Status status = generation.complete(config->root(), path); !status.ok())
       return status;
   }
   return generation;

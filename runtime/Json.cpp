@@ -11,6 +11,18 @@ namespace cria {
 
 using nlohmann::json;
 
+/// Empties containers from the inside out; their own destructors then have
+/// nothing to list. The depth of documents is bounded.
+static void dismantle(json &value) {
+  if (!value.is_structured())
+    return;
+  for (json &child : value)
+    dismantle(child);
+  value.clear();
+}
+
+JsonDocument::~JsonDocument() { dismantle(value); }
+
 namespace {
 
 /// Reads the text and says how far the parser has come, which the SAX
@@ -80,7 +92,7 @@ public:
     return stop(text);
   }
 
-  json document;
+  JsonDocument document;
   std::string problem;
 
 private:
@@ -91,7 +103,7 @@ private:
 
   json *place(json value) {
     if (parents.empty())
-      return &(document = std::move(value));
+      return &(document.root() = std::move(value));
     if (parents.back()->is_object())
       return &(*member = std::move(value));
     auto &array = parents.back()->get_ref<json::array_t &>();
@@ -157,8 +169,8 @@ static size_t longestString(std::string_view text) {
   return inside ? std::max(longest, text.size() - begin) : longest;
 }
 
-Result<json> parseJson(std::string_view text, const std::string &file,
-                       const JsonLimits &limits) {
+Result<JsonDocument> parseJson(std::string_view text, const std::string &file,
+                               const JsonLimits &limits) {
   if (text.size() > limits.bytes)
     return Status(CRIA_INVALID_ARGUMENT, file + ": has " +
                                              std::to_string(text.size()) +
@@ -185,7 +197,8 @@ Result<json> parseJson(std::string_view text, const std::string &file,
   return std::move(builder.document);
 }
 
-Result<json> readJson(const std::string &path, const JsonLimits &limits) {
+Result<JsonDocument> readJson(const std::string &path,
+                              const JsonLimits &limits) {
   Result<std::string> text = readFile(path, limits.bytes);
   if (!text.ok())
     return text.status();

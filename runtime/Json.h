@@ -26,14 +26,35 @@ struct JsonLimits {
   int depth = 64;
 };
 
+/// Owns a value and destroys it without allocating: nlohmann::json copies what
+/// is nested into a list of its own, and a destructor cannot fail.
+class JsonDocument {
+public:
+  JsonDocument() = default;
+  explicit JsonDocument(nlohmann::json value) : value(std::move(value)) {}
+  JsonDocument(const JsonDocument &) = default;
+  JsonDocument(JsonDocument &&) = default;
+  JsonDocument &operator=(JsonDocument other) {
+    value.swap(other.value);
+    return *this;
+  }
+  ~JsonDocument();
+
+  nlohmann::json &root() { return value; }
+  const nlohmann::json &root() const { return value; }
+
+private:
+  nlohmann::json value;
+};
+
 /// Parses `text` strictly: UTF-8 without a byte order mark, one value, nothing
 /// after it. An error reads "FILE: at byte N: what".
-Result<nlohmann::json> parseJson(std::string_view text, const std::string &file,
-                                 const JsonLimits &limits = {});
+Result<JsonDocument> parseJson(std::string_view text, const std::string &file,
+                               const JsonLimits &limits = {});
 
 /// Reads and parses the file at `path`; errors name it by its path.
-Result<nlohmann::json> readJson(const std::string &path,
-                                const JsonLimits &limits = {});
+Result<JsonDocument> readJson(const std::string &path,
+                              const JsonLimits &limits = {});
 
 /// A place in a document. Its getters return the value or, where the place
 /// does not hold what was asked for, a harmless default, and note the first

@@ -93,9 +93,9 @@ void Reader::read(const JsonCursor &root) {
   root["format"].integer(CRIA_FORMAT_VERSION, CRIA_FORMAT_VERSION);
   manifest.compiler = root["compiler"].string();
   if (auto flags = root.find("flags"))
-    manifest.flags = flags->raw();
+    manifest.flags = JsonDocument(flags->raw());
   if (auto config = root.find("config"))
-    manifest.config = config->raw();
+    manifest.config = JsonDocument(config->raw());
   readTarget(root["target"]);
   readModel(root["model"]);
   manifest.slots = size(root["slots"], 0, maxSlots);
@@ -233,12 +233,12 @@ void Reader::readPlan(const JsonCursor &plan) {
 
 Result<Manifest> parseManifest(std::string_view text, const std::string &file) {
   std::string where = file + ": manifest";
-  Result<nlohmann::json> json = parseJson(text, where);
+  Result<JsonDocument> json = parseJson(text, where);
   if (!json.ok())
     return json.status();
   Manifest manifest;
   Status status;
-  Reader(manifest).read(JsonCursor(*json, where, status));
+  Reader(manifest).read(JsonCursor(json->root(), where, status));
   if (!status.ok())
     return status;
   return manifest;

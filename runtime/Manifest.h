@@ -6,7 +6,7 @@
 #include "runtime/Status.h"
 #include "runtime/cuda/Manifest.h"
 
-#include <nlohmann/json.hpp>
+#include "runtime/Json.h"
 
 #include <cstdint>
 #include <optional>
@@ -70,11 +70,11 @@ struct Plan {
 /// The manifest of an artifact.
 struct Manifest {
   std::string compiler;
-  nlohmann::json flags;
+  JsonDocument flags;
   std::string kind; // "cpu", "cuda" or both: "cpu,cuda"
   std::string arch, os, cpu;
   std::vector<std::string> features;
-  nlohmann::json config; // null where the input was no config.json
+  JsonDocument config; // null where the input was no config.json
 
   int64_t vocabSize = 0;
   int64_t maxSeq = 0;

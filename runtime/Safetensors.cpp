@@ -118,13 +118,13 @@ static Result<std::vector<TensorEntry>> readEntries(const std::string &text,
                                                     const std::string &path) {
   JsonLimits limits;
   limits.bytes = maxHeaderBytes;
-  Result<nlohmann::json> header = parseJson(text, path, limits);
+  Result<JsonDocument> header = parseJson(text, path, limits);
   if (!header.ok())
     return header.status();
   Status status;
-  JsonCursor root(*header, path, status);
+  JsonCursor root(header->root(), path, status);
   std::vector<TensorEntry> tensors;
-  for (const auto &[name, value] : header->items()) {
+  for (const auto &[name, value] : header->root().items()) {
     JsonCursor at = root[name];
     if (name != "__metadata__")
       tensors.push_back(readEntry(name, at));

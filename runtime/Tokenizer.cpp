@@ -13,18 +13,18 @@ static constexpr JsonLimits tokenizerLimits = {256u << 20, 1u << 20, 8'000'000,
                                                64};
 
 Result<Tokenizer> Tokenizer::load(const std::string &path) {
-  Result<nlohmann::json> document = readJson(path, tokenizerLimits);
+  Result<JsonDocument> document = readJson(path, tokenizerLimits);
   if (!document.ok())
     return document.status();
-  return read(*document, path);
+  return read(document->root(), path);
 }
 
 Result<Tokenizer> Tokenizer::parse(std::string_view json,
                                    const std::string &name) {
-  Result<nlohmann::json> document = parseJson(json, name, tokenizerLimits);
+  Result<JsonDocument> document = parseJson(json, name, tokenizerLimits);
   if (!document.ok())
     return document.status();
-  return read(*document, name);
+  return read(document->root(), name);
 }
 
 Result<Tokenizer> Tokenizer::read(const nlohmann::json &document,

@@ -57,6 +57,8 @@ static void printCuda(const cuda::Part &part) {
         std::to_string(countLaunches(part.prefill)) + " launches of kernels");
   print("decode", std::to_string(countLaunches(part.decode)) +
                       " launches of kernels, replayed as a graph");
+  print("sample", std::to_string(countLaunches(part.sample)) +
+                      " launches of kernels, in that graph");
 }
 
 static void printWeights(const Manifest &manifest) {
@@ -90,8 +92,8 @@ static void printArtifact(const Artifact &artifact) {
   print("artifact", artifact.path());
   print("bytes", std::to_string(artifact.fileBytes()));
   print("compiler", manifest.compiler);
-  if (!manifest.flags.is_null())
-    print("flags", manifest.flags.dump());
+  if (!manifest.flags.root().is_null())
+    print("flags", manifest.flags.root().dump());
   printTarget(manifest);
   print("vocabulary", std::to_string(manifest.vocabSize));
   print("context", std::to_string(manifest.maxSeq));
@@ -107,8 +109,8 @@ static void printArtifact(const Artifact &artifact) {
   printf("\nkernels\n");
   for (const std::string &kernel : manifest.kernels)
     printf("  %s\n", kernel.c_str());
-  if (!manifest.config.is_null())
-    printf("\nconfig\n%s\n", manifest.config.dump(2).c_str());
+  if (!manifest.config.root().is_null())
+    printf("\nconfig\n%s\n", manifest.config.root().dump(2).c_str());
 }
 
 /// The pre-flight check; reads nothing but headers.

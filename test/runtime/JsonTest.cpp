@@ -64,7 +64,7 @@ TEST(Json, RejectsNumbersBeyondDouble) {
 
 /// The status after `get` of a cursor at the root of `text`.
 template <typename Get> static Status visit(const char *text, Get get) {
-  nlohmann::json document = *parseJson(text, "f.json");
+  nlohmann::json document = parseJson(text, "f.json")->root();
   Status status;
   get(JsonCursor(document, "f.json", status));
   return status;

@@ -31,9 +31,9 @@ static const Tokenizer &tokenizer(const std::string &name) {
 }
 
 static const nlohmann::json &goldens() {
-  static const nlohmann::json cases =
+  static const JsonDocument cases =
       *readJson(dataPath("tokenizer_goldens.json"));
-  return cases;
+  return cases.root();
 }
 
 static std::vector<int32_t> ids(const nlohmann::json &list) {
