@@ -45,11 +45,6 @@ static void addOptions(CLI::App &app, BenchOptions &options,
 }
 
 static void printRow(const std::string &what, const Measured &row) {
-  if (!row.hasFloor()) {
-    printf("%-24s %10.1f tok/s %10.3f ms\n", what.c_str(), row.tokensPerSecond,
-           row.seconds * 1e3);
-    return;
-  }
   const char *bound = row.boundByBytes ? "read" : "compute";
   printf("%-24s %10.1f tok/s %10.3f ms  floor %10.3f ms (%s)  %5.1f %%\n",
          what.c_str(), row.tokensPerSecond, row.seconds * 1e3,
@@ -66,15 +61,16 @@ static void print(const Report &report) {
     printf("device     %s\n", report.device.c_str());
   printf("loaded     artifact in %.3f s, weights in %.3f s\n",
          report.openSeconds, report.bindSeconds);
-  printf("weights    %.1f MiB of %s, KV caches %.1f MiB, resident %.1f MiB: "
-         "%.2f of both\n",
+  printf("weights    %.1f MiB of %s, KV caches %.1f MiB",
          static_cast<double>(report.weightBytes) / (1 << 20),
          report.type.c_str(),
-         static_cast<double>(report.cacheBytes) / (1 << 20),
-         static_cast<double>(report.residentBytes) / (1 << 20),
-         report.residentFraction());
-  if (report.readRate > 0)
-    printf("read       %.1f GB/s\n", report.readRate / 1e9);
+         static_cast<double>(report.cacheBytes) / (1 << 20));
+  if (report.device == "cpu")
+    printf(", resident %.1f MiB: %.2f of both",
+           static_cast<double>(report.residentBytes) / (1 << 20),
+           report.residentFraction());
+  printf("\n");
+  printf("read       %.4g GB/s\n", report.readRate / 1e9);
   for (const auto &[name, rate] : report.computeRates)
     printf("compute    %.1f GFLOP/s, %s\n", rate / 1e9, name.c_str());
   for (const auto &[depth, row] : report.decode)

@@ -1,5 +1,6 @@
 #include "tools/bench/Bench.h"
 
+#include "runtime/Sampler.h"
 #include "runtime/Session.h"
 #include "tools/bench/Rates.h"
 
@@ -7,7 +8,6 @@
 #include <chrono>
 #include <cstdio>
 #include <fstream>
-#include <limits>
 #include <map>
 #include <unistd.h>
 
@@ -67,13 +67,9 @@ struct Samples {
 /// A session, and the loops that measure the machine beside it.
 class Bench {
 public:
-  Bench(const Model &model, Session &session, DType type)
-      : model(model), session(session), pool(session.threads()),
-        units(model.onCpu() ? unitsFor(type) : std::vector<Unit>()),
-        unitRates(units.size()) {
-    if (model.onCpu())
-      spans = weightSpans(model);
-  }
+  Bench(const Model &model, Session &session, Rates &rates, Sampler sampler)
+      : model(model), session(session), device(rates),
+        unitRates(rates.units().size()), sampler(std::move(sampler)) {}
 
   /// Feeds ids until the caches hold `depth` positions.
   Status fill(int64_t depth);
@@ -82,56 +78,54 @@ public:
   void rates(Report &report) const;
 
 private:
-  double readOnce();
-  double computeOnce();
+  Result<double> readOnce();
+  Result<double> computeOnce();
   Floor prefillFloor(int64_t tokens, double secondsPerByte,
                      double secondsPerOperation) const;
   Status feed(int64_t count);
 
   const Model &model;
   Session &session;
-  Pool pool; // for the loops; sleeps while the session runs
-  std::vector<Span> spans;
-  std::vector<Unit> units;
+  Rates &device;
   std::vector<double> readRates;
   std::vector<std::vector<double>> unitRates;
-  std::vector<float> logits;
+  Sampler sampler;    // the best id
   uint32_t state = 1; // of the ids
 };
 
 } // namespace
 
-/// Bytes a second; infinite where the device's rate is not known, so that the
-/// floor is 0.
-double Bench::readOnce() {
-  if (!model.onCpu())
-    return std::numeric_limits<double>::infinity();
-  readRates.push_back(readRate(pool, spans));
-  return readRates.back();
+/// Seconds a byte.
+Result<double> Bench::readOnce() {
+  Result<double> rate = device.read();
+  if (!rate.ok())
+    return rate;
+  readRates.push_back(*rate);
+  return 1 / *rate;
 }
 
-/// The rate of the fastest unit; infinite as above.
-double Bench::computeOnce() {
-  if (!model.onCpu())
-    return std::numeric_limits<double>::infinity();
+/// Seconds an operation of the fastest unit.
+Result<double> Bench::computeOnce() {
   double best = 0;
-  for (size_t i = 0; i < units.size(); ++i) {
-    unitRates[i].push_back(computeRate(pool, units[i]));
-    best = std::max(best, unitRates[i].back());
+  for (size_t i = 0; i < unitRates.size(); ++i) {
+    Result<double> rate = device.compute(i);
+    if (!rate.ok())
+      return rate;
+    unitRates[i].push_back(*rate);
+    best = std::max(best, *rate);
   }
-  return best;
+  return 1 / best;
 }
 
-/// Feeds `count` ids of a fixed pseudo-random text; the last one's logits.
+/// Feeds `count` ids of a fixed pseudo-random text and draws the next one.
 Status Bench::feed(int64_t count) {
   auto vocab = static_cast<uint32_t>(model.manifest().vocabSize);
-  logits.resize(vocab);
   std::vector<int32_t> ids;
   for (int64_t i = 0; i < count; ++i) {
     state = state * 1664525u + 1013904223u;
     ids.push_back(static_cast<int32_t>((state >> 8) % vocab));
   }
-  return session.feed(ids.data(), count, CRIA_LOGITS_LAST, logits.data());
+  return session.draw(ids.data(), count, sampler).status();
 }
 
 Status Bench::fill(int64_t depth) {
@@ -148,7 +142,9 @@ Result<Measured> Bench::decode(int64_t depth, int64_t tokens) {
                              ? plan.decodeWeightBytes
                              : model.manifest().weightBytes();
   Samples samples;
-  double before = readOnce();
+  Result<double> before = readOnce();
+  if (!before.ok())
+    return before.status();
   for (int64_t done = 0; done < tokens; done += burstTokens) {
     int64_t burst = std::min(burstTokens, tokens - done);
     Status status = session.rewind(depth);
@@ -158,13 +154,15 @@ Result<Measured> Bench::decode(int64_t depth, int64_t tokens) {
     double taken = secondsSince(begin) / static_cast<double>(burst);
     if (!status.ok())
       return status;
-    double after = readOnce();
+    Result<double> after = readOnce();
+    if (!after.ok())
+      return after.status();
     double position =
         static_cast<double>(depth) + static_cast<double>(burst - 1) / 2;
     double bytes = static_cast<double>(weightBytes) +
                    static_cast<double>(plan.cacheBytesPerPosition) * position;
     // The burst took the mean time a byte of the passes around it.
-    double floor = bytes * (1 / before + 1 / after) / 2;
+    double floor = bytes * (*before + *after) / 2;
     samples.add(taken, {floor, floor});
     before = after;
   }
@@ -194,27 +192,31 @@ Result<Measured> Bench::prefill(int64_t tokens) {
   progress("prefilling " + std::to_string(tokens) + " tokens");
   Samples samples;
   for (int i = 0; i <= repetitions; ++i) {
-    double readBefore = readOnce(), computeBefore = computeOnce();
+    // Seconds a byte and an operation, before and after.
+    Result<double> costs[] = {readOnce(), computeOnce(), 0.0, 0.0};
     Status status = session.rewind(0);
     Clock::time_point begin = Clock::now();
     if (status.ok())
       status = feed(tokens);
     double taken = secondsSince(begin);
+    costs[2] = readOnce();
+    costs[3] = computeOnce();
+    for (const Result<double> &cost : costs)
+      if (status.ok())
+        status = cost.status();
     if (!status.ok())
       return status;
-    double perByte = (1 / readBefore + 1 / readOnce()) / 2;
-    double perOperation = (1 / computeBefore + 1 / computeOnce()) / 2;
     if (i > 0) // the first one warms up
-      samples.add(taken, prefillFloor(tokens, perByte, perOperation));
+      samples.add(taken, prefillFloor(tokens, (*costs[0] + *costs[2]) / 2,
+                                      (*costs[1] + *costs[3]) / 2));
   }
   return samples.summary(tokens);
 }
 
 void Bench::rates(Report &report) const {
-  if (!readRates.empty())
-    report.readRate = median(readRates);
-  for (size_t i = 0; i < units.size(); ++i)
-    report.computeRates.emplace_back(units[i].name, median(unitRates[i]));
+  report.readRate = median(readRates);
+  for (size_t i = 0; i < unitRates.size(); ++i)
+    report.computeRates.emplace_back(device.units()[i], median(unitRates[i]));
 }
 
 /// Resident bytes of this process.
@@ -322,7 +324,15 @@ Result<Report> runBench(const BenchOptions &given) {
   report.threads = (*session)->threads();
   report.promptLength = options.promptLength;
   report.firstLength = firstPrompt;
-  Bench bench(**model, **session, type);
+  auto rates = ratesOf(**model, type, (*session)->threads());
+  if (!rates.ok())
+    return rates.status();
+  SamplerOptions greedy;
+  greedy.temperature = 0;
+  auto sampler = Sampler::create(greedy, (*model)->manifest().vocabSize);
+  if (!sampler.ok())
+    return sampler.status();
+  Bench bench(**model, **session, **rates, std::move(*sampler));
   status = measure(bench, options, report);
   if (!status.ok())
     return status;
@@ -337,14 +347,11 @@ double Report::residentFraction() const {
 }
 
 static nlohmann::json toJson(const Measured &row) {
-  nlohmann::json json = {{"seconds", row.seconds},
-                         {"tokens_per_second", row.tokensPerSecond}};
-  if (!row.hasFloor())
-    return json;
-  json["floor_seconds"] = row.floorSeconds;
-  json["floor"] = row.boundByBytes ? "read" : "compute";
-  json["fraction"] = row.fraction;
-  return json;
+  return {{"seconds", row.seconds},
+          {"tokens_per_second", row.tokensPerSecond},
+          {"floor_seconds", row.floorSeconds},
+          {"floor", row.boundByBytes ? "read" : "compute"},
+          {"fraction", row.fraction}};
 }
 
 nlohmann::json toJson(const Report &report) {

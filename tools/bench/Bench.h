@@ -38,9 +38,6 @@ struct Measured {
   double floorSeconds = 0;
   double fraction = 0; // floor over time, the median over repetitions
   bool boundByBytes = false;
-
-  /// Whether what the device can do at best was measured, too.
-  bool hasFloor() const { return floorSeconds > 0; }
 };
 
 /// All that was measured.

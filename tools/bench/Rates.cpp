@@ -2,9 +2,11 @@
 
 #include "runtime/cpu/Clones.h"
 #include "runtime/cpu/Features.h"
+#include "runtime/cpu/Pool.h"
 
 #include <atomic>
 #include <chrono>
+#include <cstddef>
 #include <cstring>
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -18,7 +20,22 @@ static double secondsSince(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
-std::vector<Span> weightSpans(const Model &model) {
+/// A range of memory that a decode step reads.
+struct Span {
+  const std::byte *data;
+  uint64_t bytes;
+};
+
+/// A multiply-add instruction of this CPU.
+struct Unit {
+  std::string name;
+  /// Does `rounds` rounds in registers and returns the operations; the caller
+  /// takes the time.
+  double (*run)(int64_t rounds);
+};
+
+/// Where the weights of `model` lie, in the order of their slots.
+static std::vector<Span> weightSpans(const Model &model) {
   std::vector<Span> spans;
   for (const WeightSpec &weight : model.manifest().weights)
     for (uint64_t i = 0; i < weight.tensors(); ++i)
@@ -41,7 +58,8 @@ CRIA_VECTOR_CLONES static uint64_t sumBytes(const std::byte *data,
   return sum;
 }
 
-double readRate(Pool &pool, const std::vector<Span> &spans) {
+/// Each thread streams through its part of each span.
+static double readRate(Pool &pool, const std::vector<Span> &spans) {
   struct Work {
     const std::vector<Span> *spans;
     int64_t shares;
@@ -172,7 +190,8 @@ tilesBf16(int64_t rounds) {
   return static_cast<double>(rounds) * 4 * 16 * 16 * 32 * 2;
 }
 
-std::vector<Unit> unitsFor(DType type) {
+/// For f32 and f16 the f32 FMA, for bf16 also vdpbf16ps and AMX where they are.
+static std::vector<Unit> unitsFor(DType type) {
   auto has = [](const char *feature) {
     return missingCpuFeatures({feature}).empty();
   };
@@ -202,11 +221,11 @@ static double multiplyAdd(int64_t rounds) {
   return static_cast<double>(rounds) * 32 * 2;
 }
 
-std::vector<Unit> unitsFor(DType) { return {{"f32 loop", multiplyAdd}}; }
+static std::vector<Unit> unitsFor(DType) { return {{"f32 loop", multiplyAdd}}; }
 
 #endif
 
-double computeRate(Pool &pool, const Unit &unit) {
+static double computeRate(Pool &pool, const Unit &unit) {
   struct Work {
     const Unit *unit;
     std::atomic<int64_t> operations;
@@ -223,6 +242,34 @@ double computeRate(Pool &pool, const Unit &unit) {
         &work, pool.threads());
   } while (secondsSince(begin) < 0.02);
   return static_cast<double>(work.operations.load()) / secondsSince(begin);
+}
+
+namespace {
+class CpuRates : public Rates {
+public:
+  CpuRates(const Model &model, DType type, int threads)
+      : pool(threads), spans(weightSpans(model)), loops(unitsFor(type)) {
+    for (const Unit &unit : loops)
+      names.push_back(unit.name);
+  }
+  Result<double> read() override { return readRate(pool, spans); }
+  Result<double> compute(size_t unit) override {
+    return computeRate(pool, loops[unit]);
+  }
+
+private:
+  Pool pool; // sleeps while the session runs
+  std::vector<Span> spans;
+  std::vector<Unit> loops;
+};
+} // namespace
+
+Result<std::unique_ptr<Rates>> ratesOf(const Model &model, DType type,
+                                       int threads) {
+  if (!model.onCpu())
+    return cudaRates(model, type);
+  return std::unique_ptr<Rates>(
+      std::make_unique<CpuRates>(model, type, threads));
 }
 
 } // namespace cria::bench
