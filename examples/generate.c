@@ -18,9 +18,7 @@ struct program {
   cria_stream *stream;
   cria_generation *generation;
   cria_sampler *sampler;
-  int64_t vocab_size;
   int32_t *ids;
-  float *logits;
 };
 
 /* Opens the artifact and the model's folder. */
@@ -42,9 +40,7 @@ static cria_status load(struct program *p, const char *artifact,
       cria_generation_options(p->generation, &options, error) ||
       cria_sampler_create(&options, info.vocab_size, &p->sampler, error))
     return error->status;
-  p->vocab_size = info.vocab_size;
-  p->logits = malloc((size_t)info.vocab_size * sizeof(float));
-  return p->logits ? CRIA_OK : CRIA_RESOURCE_EXHAUSTED;
+  return CRIA_OK;
 }
 
 /* Prints the text that `id` completes. */
@@ -72,9 +68,7 @@ static cria_status generate(struct program *p, const char *prompt, long most,
   /* First the whole prompt, then each id that was drawn. */
   for (; most > 0; --most, count = 1) {
     int32_t id;
-    if (cria_session_feed(p->session, p->ids, count, CRIA_LOGITS_LAST,
-                          p->logits, (size_t)p->vocab_size, error) ||
-        cria_sampler_sample(p->sampler, p->logits, &id, error) ||
+    if (cria_session_draw(p->session, p->ids, count, p->sampler, &id, error) ||
         cria_sampler_accept(p->sampler, id, error))
       return error->status;
     if (cria_generation_ends(p->generation, id))
@@ -105,7 +99,6 @@ int main(int argc, char **argv) {
     fprintf(stderr, "generate: error: %s: %s\n", cria_status_name(status),
             error.message);
   free(program.ids);
-  free(program.logits);
   cria_sampler_free(&program.sampler);
   cria_generation_free(&program.generation);
   cria_stream_free(&program.stream);

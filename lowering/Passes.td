@@ -159,7 +159,8 @@ def ConvertLlamaToGpu : Pass<"convert-llama-to-gpu", "::mlir::ModuleOp"> {
     (decode) a gemv, of more a tiled product on tensor cores or by fma,
     attention its own; norms, lookups and elementwise ops run a row or an
     element a thread. Elementwise ops around a product become its prologue and
-    epilogue. What no skeleton takes is an error that names the op.
+    epilogue. What no skeleton takes is an error that names the op. A further
+    entry of the plan, `sample`, draws an id from the logits.
   }];
   let options = [
     Option<"chunk", "chunk", "int64_t", "512",

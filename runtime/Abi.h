@@ -11,7 +11,7 @@
 
 /* The format of artifact, manifest and entry functions. A change of any of
  * them changes this number. */
-#define CRIA_FORMAT_VERSION 1u
+#define CRIA_FORMAT_VERSION 2u
 
 #define CRIA_FOOTER_MAGIC "CRIAFOOT"
 
@@ -74,12 +74,54 @@ typedef void (*CriaEntry)(const int32_t *ids, int64_t tokens, int64_t position,
  * parameters of a kernel are device addresses. A step's ids follow in memory of
  * their own, and its logits are as those of a CriaEntry. */
 
+/* How an id is drawn from a row of logits; the same one on every device, for
+ * all sums are sums of integers:
+ *
+ *   score   the logit; where the id was seen, over `penalty` where positive,
+ *           times `penalty` where negative
+ *   weight  2^(y + CRIA_WEIGHT_BITS) as an integer, where y = (score - best
+ *           score) * scale and 2^y is computed in f32: `weigh` in Sampler.h
+ *
+ * Kept are the ids whose score is at least the top_k-th, then those of the
+ * least number that hold top_p of the weight left; of equal scores all or none.
+ * Then goes what weighs less than min_weight. Of what is left, with weights
+ * that sum to S, the first id is drawn whose weight and those of lower ids sum
+ * to more than random * S / 2^64. */
+#define CRIA_WEIGHT_BITS 38
+#define CRIA_MAX_VOCAB (1 << 24) /* so that S is below 2^63 */
+
+/* ln(2)^k / k! for k = 7 to 0: 2^x for |x| <= 1/2, relative error 6e-9. */
+#define CRIA_POWER_SERIES                                                      \
+  {                                                                            \
+    1.525273380e-5f, 1.540353039e-4f, 1.333355815e-3f, 9.618129108e-3f,        \
+        5.550410866e-2f, 2.402265070e-1f, 6.931471806e-1f, 1.0f                \
+  }
+
+typedef struct CriaSampling {
+  uint64_t random;     /* uniform */
+  uint64_t top_p;      /* times 2^64; all ones: every id */
+  uint64_t min_weight; /* as a weight */
+  float scale;         /* log2(e) / temperature */
+  float penalty;       /* 1: none */
+  int32_t top_k;       /* 0: every id */
+  int32_t greedy;      /* not 0: the lowest id of the best score */
+} CriaSampling;
+
+/* What the entry "sample" leaves. */
+typedef struct CriaSampled {
+  int32_t id;     /* drawn, or the lowest whose score is not finite */
+  int32_t broken; /* not 0: that one */
+  float logit;    /* of that id */
+  int32_t zero;
+} CriaSampled;
+
 /* What a kernel reads of the step, in device memory, 64-byte aligned. */
 typedef struct CriaStepState {
   int32_t position;    /* of the first token */
   int32_t tokens;      /* of this call */
   int32_t first_logit; /* logits are wanted of this token and later */
   int32_t zero;
+  CriaSampling sampling; /* for the entry "sample" */
 } CriaStepState;
 
 #endif

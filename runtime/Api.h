@@ -4,6 +4,7 @@
 
 #include "runtime/Artifact.h"
 #include "runtime/Model.h"
+#include "runtime/Sampler.h"
 #include "runtime/Session.h"
 #include "runtime/Status.h"
 #include "runtime/cria.h"
@@ -25,6 +26,10 @@ struct cria_model {
 
 struct cria_session {
   std::unique_ptr<cria::Session> object;
+};
+
+struct cria_sampler {
+  cria::Sampler object;
 };
 
 namespace cria {

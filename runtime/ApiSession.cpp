@@ -61,6 +61,24 @@ cria_status cria_session_feed(cria_session *session, const int32_t *ids,
   });
 }
 
+cria_status cria_session_draw(cria_session *session, const int32_t *ids,
+                              size_t count, cria_sampler *sampler, int32_t *id,
+                              cria_error *error) {
+  return guarded(error, [&] {
+    Status status = first({notNull(session, "session"), notNull(ids, "ids"),
+                           notNull(sampler, "sampler"), notNull(id, "id")});
+    if (!status.ok())
+      return status;
+    if (count > INT32_MAX)
+      return Status(CRIA_INVALID_ARGUMENT, "count is " + std::to_string(count));
+    Result<int32_t> drawn = session->object->draw(
+        ids, static_cast<int64_t>(count), sampler->object);
+    if (drawn.ok())
+      *id = *drawn;
+    return drawn.status();
+  });
+}
+
 cria_status cria_session_position(const cria_session *session,
                                   int64_t *position, cria_error *error) {
   return guarded(error, [&] {

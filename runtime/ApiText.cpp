@@ -1,7 +1,6 @@
 #include "runtime/Api.h"
 
 #include "runtime/Generation.h"
-#include "runtime/Sampler.h"
 #include "runtime/Tokenizer.h"
 
 #include <cstdlib>
@@ -21,10 +20,6 @@ struct cria_stream {
 
 struct cria_generation {
   Generation object;
-};
-
-struct cria_sampler {
-  Sampler object;
 };
 
 /// A malloc'ed copy for the caller to free.
@@ -186,9 +181,6 @@ cria_status cria_sampler_create(const cria_sampler_options *options,
     if (!status.ok())
       return status;
     *sampler = nullptr;
-    if (vocabSize < 1 || vocabSize > INT32_MAX)
-      return Status(CRIA_INVALID_ARGUMENT,
-                    "vocab_size is " + std::to_string(vocabSize));
     SamplerOptions asked;
     asked.temperature = options->temperature;
     asked.topK = options->top_k;

@@ -12,6 +12,8 @@
 
 namespace cria {
 
+class Sampler;
+
 /// Where a model's weights come from.
 struct WeightSource {
   std::optional<std::string> checkpoint; // a folder or a file
@@ -37,6 +39,10 @@ public:
   /// with its logits is a decode, any other a prefill. What failed leaves the
   /// positions before the step as they were.
   virtual Status step(const Step &step) = 0;
+
+  /// The same with the logits of the last token alone, which stay on the
+  /// device: the id that `sampler` draws from them. `step.logits` is not used.
+  virtual Result<int32_t> draw(const Step &step, Sampler &sampler) = 0;
 
   /// The threads that compute on the host.
   virtual int threads() const { return 1; }

@@ -1,7 +1,10 @@
 #include "runtime/Sampler.h"
 
 #include <algorithm>
+#include <cfloat>
 #include <cmath>
+#include <functional>
+#include <iterator>
 #include <string>
 
 namespace cria {
@@ -28,162 +31,191 @@ Status SamplerOptions::check() const {
   return Status();
 }
 
-double Random::next() {
+uint64_t Random::next() {
   uint64_t z = state += 0x9E3779B97F4A7C15u;
   z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9u;
   z = (z ^ z >> 27) * 0x94D049BB133111EBu;
-  z ^= z >> 31;
-  return static_cast<double>(z >> 11) * 0x1p-53;
+  return z ^ z >> 31;
+}
+
+static constexpr float powerSeries[] = CRIA_POWER_SERIES;
+
+uint64_t weigh(float score, float best, float scale) {
+  // Neither infinite less 0 nor 0 times infinite comes up.
+  float y = std::max(score - best, -FLT_MAX) * scale;
+  y = std::max(y, -float(CRIA_WEIGHT_BITS + 1));
+  float whole = (y + 0x1.8p23f) - 0x1.8p23f; // nearest, ties to even
+  float rest = y - whole;
+  float power = powerSeries[0];
+  for (size_t i = 1; i < std::size(powerSeries); ++i)
+    power = power * rest + powerSeries[i];
+  auto bits = static_cast<uint64_t>(static_cast<uint32_t>(power * 0x1p24f));
+  return bits << (CRIA_WEIGHT_BITS - 24) >> static_cast<uint32_t>(-whole);
+}
+
+/// a * b / 2^64.
+static uint64_t multiplyHigh(uint64_t a, uint64_t b) {
+  return static_cast<uint64_t>(static_cast<unsigned __int128>(a) * b >> 64);
 }
 
 Result<Sampler> Sampler::create(const SamplerOptions &options,
                                 int64_t vocabSize) {
   if (Status status = options.check(); !status.ok())
     return status;
-  if (vocabSize < 1 || vocabSize > INT32_MAX)
+  if (vocabSize < 1 || vocabSize > CRIA_MAX_VOCAB)
     return Status(CRIA_INVALID_ARGUMENT,
                   "vocab_size is " + std::to_string(vocabSize) +
-                      ", expected 1 to " + std::to_string(INT32_MAX));
+                      ", expected 1 to " + std::to_string(CRIA_MAX_VOCAB));
   return Sampler(options, vocabSize);
 }
 
 Sampler::Sampler(const SamplerOptions &options, int64_t vocabSize)
-    : options(options), random(options.seed), scores(vocabSize),
-      seen(vocabSize) {}
+    : options(options), parameters{}, random(options.seed), scores(vocabSize),
+      seen((vocabSize + 31) / 32) {
+  parameters.top_p = options.topP < 1
+                         ? static_cast<uint64_t>(options.topP * 0x1p64)
+                         : UINT64_MAX;
+  parameters.min_weight =
+      static_cast<uint64_t>(std::ldexp(options.minP, CRIA_WEIGHT_BITS));
+  parameters.greedy = options.temperature == 0;
+  parameters.scale =
+      parameters.greedy
+          ? 0
+          : static_cast<float>(std::min<double>(
+                1 / (std::log(2.0) * options.temperature), FLT_MAX));
+  parameters.penalty = static_cast<float>(options.repetitionPenalty);
+  parameters.top_k =
+      static_cast<int32_t>(std::min<int64_t>(options.topK, INT32_MAX));
+}
 
 void Sampler::accept(int64_t id) {
-  if (id < 0 || id >= static_cast<int64_t>(seen.size()) || seen[id])
-    return;
-  seen[id] = true;
-  text.push_back(static_cast<int32_t>(id));
+  if (id >= 0 && id < vocabSize())
+    seen[id / 32] |= 1u << id % 32;
 }
 
-/// score = logit of an id not seen; else logit / penalty where positive, logit
-/// * penalty where negative: away from the top either way.
-Status Sampler::penalize(const float *logits) {
-  for (size_t id = 0; id < scores.size(); ++id) {
-    if (!std::isfinite(logits[id]))
-      return Status(CRIA_DATA_LOSS,
-                    "the logit of id " + std::to_string(id) + " is " +
-                        std::to_string(logits[id]) +
-                        ": the weights or the computation are broken");
-    scores[id] = logits[id];
-  }
-  float penalty = static_cast<float>(options.repetitionPenalty);
-  if (penalty == 1.0f)
-    return Status();
-  for (int32_t id : text) {
-    float &score = scores[id];
-    score = score < 0 ? score * penalty : score / penalty;
-    if (!std::isfinite(score))
-      return outOfRange("repetition_penalty", options.repetitionPenalty,
-                        "one that leaves the logits finite");
-  }
-  return Status();
+CriaSampling Sampler::next() {
+  parameters.random = random.next();
+  return parameters;
 }
 
-/// The candidates whose logit is at least the k-th largest: with ties there may
-/// be more than k.
-void Sampler::keepTopK() {
-  size_t k = scores.size();
-  if (options.topK > 0)
-    k = static_cast<size_t>(
-        std::min<int64_t>(options.topK, static_cast<int64_t>(k)));
-  float least = -INFINITY;
-  if (k < scores.size()) {
-    std::vector<float> order = scores;
-    std::nth_element(order.begin(), order.begin() + (k - 1), order.end(),
-                     [](float a, float b) { return a > b; });
-    least = order[k - 1];
-  }
-  candidates.clear();
-  for (size_t id = 0; id < scores.size(); ++id)
-    if (scores[id] >= least)
-      candidates.push_back({scores[id], static_cast<int32_t>(id)});
+/// Computes the scores and finds the best.
+CriaSampled Sampler::penalize(const float *logits) {
+  std::copy(logits, logits + scores.size(), scores.begin());
+  if (parameters.penalty != 1)
+    for (size_t id = 0; id < scores.size(); ++id)
+      if (seen[id / 32] >> id % 32 & 1)
+        scores[id] = scores[id] < 0 ? scores[id] * parameters.penalty
+                                    : scores[id] / parameters.penalty;
+  auto broken = std::find_if(scores.begin(), scores.end(),
+                             [](float x) { return !std::isfinite(x); });
+  bool isBroken = broken != scores.end();
+  auto found =
+      isBroken ? broken : std::max_element(scores.begin(), scores.end());
+  auto id = static_cast<int32_t>(found - scores.begin());
+  return {id, isBroken, logits[id], 0};
 }
 
-/// The candidate's probability over that of the most likely id: 1 for a draw
-/// from one.
-double Sampler::weigh(const Candidate &candidate) const {
-  if (candidates.size() == 1)
-    return 1;
-  return std::exp((candidate.logit - largestLogit) / options.temperature);
+Result<int32_t> Sampler::verdict(const CriaSampled &sampled) const {
+  if (sampled.id < 0 || sampled.id >= vocabSize())
+    return Status(CRIA_DATA_LOSS, "the device drew id " +
+                                      std::to_string(sampled.id) + " of " +
+                                      std::to_string(scores.size()));
+  if (!sampled.broken)
+    return sampled.id;
+  if (std::isfinite(sampled.logit))
+    return outOfRange("repetition_penalty", options.repetitionPenalty,
+                      "one that leaves the logits finite");
+  return Status(CRIA_DATA_LOSS,
+                "the logit of id " + std::to_string(sampled.id) + " is " +
+                    std::to_string(sampled.logit) +
+                    ": the weights or the computation are broken");
 }
 
-/// The most likely candidates until they hold topP of `total`; one at least.
-/// They come off a heap, so that only those kept are sorted.
-void Sampler::keepTopP(double total) {
+/// The top_k-th largest score, or less than all.
+float Sampler::topKScore() const {
+  auto k = static_cast<size_t>(parameters.top_k);
+  if (k == 0 || k >= scores.size())
+    return -INFINITY;
+  std::vector<float> order = scores;
+  std::nth_element(order.begin(), order.begin() + (k - 1), order.end(),
+                   std::greater<>());
+  return order[k - 1];
+}
+
+/// The score of the last candidate, from the best down, that is needed to hold
+/// top_p of their weight. They come off a heap, so that only those are sorted.
+float Sampler::topPScore() const {
+  uint64_t target =
+      std::max<uint64_t>(multiplyHigh(parameters.top_p, totalWeight()), 1);
   auto lower = [](const Candidate &a, const Candidate &b) {
-    return a.logit < b.logit || (a.logit == b.logit && a.id > b.id);
+    return a.score < b.score;
   };
-  std::make_heap(candidates.begin(), candidates.end(), lower);
-  auto rest = candidates.end();
-  double held = 0;
+  std::vector<Candidate> heap = candidates;
+  std::make_heap(heap.begin(), heap.end(), lower);
+  auto rest = heap.end();
+  uint64_t held = 0;
   do {
-    std::pop_heap(candidates.begin(), rest, lower);
-    held += weigh(*--rest);
-  } while (rest != candidates.begin() && held < options.topP * total);
-  candidates.erase(candidates.begin(), rest);
-  std::reverse(candidates.begin(), candidates.end());
+    std::pop_heap(heap.begin(), rest, lower);
+    held += (--rest)->weight;
+  } while (rest != heap.begin() && held < target);
+  return rest->score;
 }
 
-int32_t Sampler::draw() {
-  double total = 0;
+uint64_t Sampler::totalWeight() const {
+  uint64_t total = 0;
   for (const Candidate &candidate : candidates)
-    total += weigh(candidate);
-  double left = random.next() * total;
-  for (const Candidate &candidate : candidates)
-    if ((left -= weigh(candidate)) < 0)
-      return candidate.id;
-  // Rounding left a little: the last that is possible at all.
-  auto possible =
-      std::find_if(candidates.rbegin(), candidates.rend(),
-                   [&](const Candidate &one) { return weigh(one) > 0; });
-  return possible->id;
+    total += candidate.weight;
+  return total;
 }
 
 /// Leaves in `candidates` what may be drawn.
 Status Sampler::filter(const float *logits) {
-  if (Status status = penalize(logits); !status.ok())
-    return status;
-  auto best = std::max_element(scores.begin(), scores.end());
-  largestLogit = *best;
-  if (options.temperature == 0) {
-    candidates = {{*best, static_cast<int32_t>(best - scores.begin())}};
+  CriaSampled best = penalize(logits);
+  if (best.broken)
+    return verdict(best).status();
+  candidates.clear();
+  if (parameters.greedy) {
+    candidates.push_back({1, scores[best.id], best.id});
     return Status();
   }
-  keepTopK();
-  if (options.topP < 1) {
-    double total = 0;
-    for (const Candidate &candidate : candidates)
-      total += weigh(candidate);
-    keepTopP(total);
-  }
-  if (options.minP > 0)
-    candidates.erase(std::remove_if(candidates.begin(), candidates.end(),
-                                    [&](const Candidate &candidate) {
-                                      return weigh(candidate) < options.minP;
-                                    }),
-                     candidates.end());
+  float least = topKScore();
+  for (size_t id = 0; id < scores.size(); ++id)
+    if (scores[id] >= least)
+      candidates.push_back(
+          {weigh(scores[id], scores[best.id], parameters.scale), scores[id],
+           static_cast<int32_t>(id)});
+  least = parameters.top_p != UINT64_MAX ? topPScore() : least;
+  candidates.erase(std::remove_if(candidates.begin(), candidates.end(),
+                                  [&](const Candidate &one) {
+                                    return one.score < least ||
+                                           one.weight < parameters.min_weight;
+                                  }),
+                   candidates.end());
   return Status();
 }
 
 Result<int32_t> Sampler::sample(const float *logits) {
+  uint64_t drawn = next().random;
   if (Status status = filter(logits); !status.ok())
     return status;
-  return draw();
+  uint64_t left = multiplyHigh(drawn, totalWeight());
+  for (const Candidate &candidate : candidates) {
+    if (left < candidate.weight)
+      return candidate.id;
+    left -= candidate.weight;
+  }
+  return candidates.back().id; // not reached: `left` is less than the sum
 }
 
 Result<std::vector<Sampler::Choice>>
 Sampler::distribution(const float *logits) {
   if (Status status = filter(logits); !status.ok())
     return status;
-  double total = 0;
-  for (const Candidate &candidate : candidates)
-    total += weigh(candidate);
+  auto total = static_cast<double>(totalWeight());
   std::vector<Choice> choices;
   for (const Candidate &candidate : candidates)
-    choices.push_back({candidate.id, weigh(candidate) / total});
+    choices.push_back(
+        {candidate.id, static_cast<double>(candidate.weight) / total});
   return choices;
 }
 

@@ -3,6 +3,7 @@
 /// top-p, min-p, then a draw.
 #pragma once
 
+#include "runtime/Abi.h"
 #include "runtime/Status.h"
 
 #include <cstddef>
@@ -30,12 +31,15 @@ struct SamplerOptions {
 class Random {
 public:
   explicit Random(uint64_t seed) : state(seed) {}
-  /// Uniform in [0, 1): the upper 53 bits of the next number.
-  double next();
+  uint64_t next();
 
 private:
   uint64_t state;
 };
+
+/// The weight of an id, 2^CRIA_WEIGHT_BITS of the best: see CriaSampling. Every
+/// device computes it with the same operations in the same order.
+uint64_t weigh(float score, float best, float scale);
 
 /// Draws ids for one text.
 class Sampler {
@@ -43,6 +47,8 @@ public:
   /// Checks the options; `vocabSize` is the number of logits.
   static Result<Sampler> create(const SamplerOptions &options,
                                 int64_t vocabSize);
+
+  int64_t vocabSize() const { return static_cast<int64_t>(scores.size()); }
 
   /// Notes that `id`, of the prompt or drawn, is in the text. Others than the
   /// model's are ignored.
@@ -59,30 +65,35 @@ public:
     double probability;
   };
   /// The distribution that `sample` draws from, without drawing: the ids left
-  /// after every step, their probabilities adding up to 1.
+  /// after every step, ascending, their probabilities adding up to 1.
   Result<std::vector<Choice>> distribution(const float *logits);
+
+  // For a device that draws by itself: what it needs of the next draw, the ids
+  // seen as bits (the lowest of each word first), and what its answer means.
+  CriaSampling next();
+  const std::vector<uint32_t> &seenBits() const { return seen; }
+  Result<int32_t> verdict(const CriaSampled &sampled) const;
 
 private:
   struct Candidate {
-    float logit;
+    uint64_t weight;
+    float score;
     int32_t id;
   };
 
   Sampler(const SamplerOptions &options, int64_t vocabSize);
-  Status penalize(const float *logits);
+  CriaSampled penalize(const float *logits);
+  float topKScore() const;
+  float topPScore() const;
+  uint64_t totalWeight() const;
   Status filter(const float *logits);
-  void keepTopK();
-  void keepTopP(double total);
-  double weigh(const Candidate &candidate) const;
-  int32_t draw();
 
   SamplerOptions options;
+  CriaSampling parameters; // all but the random number
   Random random;
   std::vector<float> scores;         // (vocab_size), after the penalty
-  std::vector<bool> seen;            // (vocab_size)
-  std::vector<int32_t> text;         // the ids seen, each once
-  std::vector<Candidate> candidates; // still in the race
-  double largestLogit = 0;
+  std::vector<uint32_t> seen;        // a bit an id
+  std::vector<Candidate> candidates; // still in the race, ids ascending
 };
 
 } // namespace cria

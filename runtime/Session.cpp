@@ -1,5 +1,7 @@
 #include "runtime/Session.h"
 
+#include "runtime/Sampler.h"
+
 #include <algorithm>
 #include <chrono>
 #include <string>
@@ -41,8 +43,9 @@ Status Session::check(const int32_t *ids, int64_t count) const {
   return Status();
 }
 
-Status Session::feed(const int32_t *ids, int64_t count, cria_logits which,
-                     float *logits) {
+/// Does the steps of a feed, chunk by chunk; the last one by `last`.
+Status Session::advance(const int32_t *ids, int64_t count, cria_logits which,
+                        float *logits, const LastStep &last) {
   Status status = check(ids, count);
   if (!status.ok())
     return status;
@@ -52,12 +55,13 @@ Status Session::feed(const int32_t *ids, int64_t count, cria_logits which,
   int64_t done = 0;
   while (done < count && !cancelled.load(std::memory_order_relaxed)) {
     int64_t tokens = std::min(count - done, shared->manifest().chunk);
-    bool last = done + tokens == count;
+    bool ends = done + tokens == count;
     int64_t firstLogit = which == CRIA_LOGITS_ALL            ? 0
-                         : which == CRIA_LOGITS_LAST && last ? tokens - 1
+                         : which == CRIA_LOGITS_LAST && ends ? tokens - 1
                                                              : tokens;
     float *rows = which == CRIA_LOGITS_ALL ? logits + done * vocab : logits;
-    status = backend->step({ids + done, tokens, fed, firstLogit, rows});
+    Step step = {ids + done, tokens, fed, firstLogit, rows};
+    status = ends ? last(step) : backend->step(step);
     if (!status.ok())
       break;
     fed += tokens;
@@ -72,6 +76,32 @@ Status Session::feed(const int32_t *ids, int64_t count, cria_logits which,
                                       " of " + std::to_string(count) + " ids");
   }
   return status;
+}
+
+Status Session::feed(const int32_t *ids, int64_t count, cria_logits which,
+                     float *logits) {
+  return advance(ids, count, which, logits,
+                 [&](const Step &step) { return backend->step(step); });
+}
+
+Result<int32_t> Session::draw(const int32_t *ids, int64_t count,
+                              Sampler &sampler) {
+  int64_t vocab = shared->manifest().vocabSize;
+  if (sampler.vocabSize() != vocab)
+    return Status(CRIA_INVALID_ARGUMENT,
+                  "the sampler's vocab_size is " +
+                      std::to_string(sampler.vocabSize()) +
+                      ", expected the model's " + std::to_string(vocab));
+  int32_t id = 0;
+  Status status =
+      advance(ids, count, CRIA_LOGITS_LAST, nullptr, [&](const Step &step) {
+        Result<int32_t> drawn = backend->draw(step, sampler);
+        id = drawn.ok() ? *drawn : 0;
+        return drawn.status();
+      });
+  if (!status.ok())
+    return status;
+  return id;
 }
 
 Status Session::rewind(int64_t position) {

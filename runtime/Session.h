@@ -8,6 +8,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 
 namespace cria {
@@ -34,6 +35,10 @@ public:
   Status feed(const int32_t *ids, int64_t count, cria_logits which,
               float *logits);
 
+  /// Feeds `count` ids and draws the one that follows them. On a device that
+  /// can, the logits stay where they are.
+  Result<int32_t> draw(const int32_t *ids, int64_t count, Sampler &sampler);
+
   /// What `feed` would say of these ids.
   Status check(const int32_t *ids, int64_t count) const;
 
@@ -51,6 +56,9 @@ public:
   const PhaseTime &decodeTime() const { return decode; }
 
 private:
+  using LastStep = std::function<Status(const Step &)>;
+  Status advance(const int32_t *ids, int64_t count, cria_logits which,
+                 float *logits, const LastStep &last);
   Session(std::shared_ptr<const Model> model, std::unique_ptr<Backend> backend)
       : shared(std::move(model)), backend(std::move(backend)) {}
 

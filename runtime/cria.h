@@ -320,6 +320,14 @@ CRIA_API cria_status cria_sampler_sample(cria_sampler *sampler,
                                          const float *logits, int32_t *id,
                                          cria_error *error);
 
+/* Feeds `count` ids as cria_session_feed does and draws the one that follows
+ * them: the id that cria_sampler_sample would draw from their last logits. On a
+ * GPU the logits stay there. The caller accepts the id. */
+CRIA_API cria_status cria_session_draw(cria_session *session,
+                                       const int32_t *ids, size_t count,
+                                       cria_sampler *sampler, int32_t *id,
+                                       cria_error *error);
+
 #ifdef __cplusplus
 }
 #endif

@@ -46,6 +46,9 @@ struct ConvertLlamaToGpu
       if (failed(steps))
         return signalPassFailure();
       entries.push_back(b.getNamedAttr(function.getName(), *steps));
+      if (function.getName() == "decode")
+        entries.push_back(
+            b.getNamedAttr("sample", planner.planSampling(function)));
     }
     kernels->setAttr(
         "cria.plan",

@@ -2,8 +2,6 @@
 /// asynchronous copies, matrix products.
 #include "lowering/gpu/KernelBuilder.h"
 
-#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
-
 using namespace mlir;
 using namespace cria::cuda;
 
@@ -33,6 +31,12 @@ Value KernelBuilder::atomicIncrement(const Rows &rows, Value index,
   return create<LLVM::AtomicRMWOp>(LLVM::AtomicBinOp::uinc_wrap,
                                    address(rows, i32(0), index), i32(last),
                                    LLVM::AtomicOrdering::monotonic, "device");
+}
+
+Value KernelBuilder::atomicAdd(const Rows &rows, Value index, Value value) {
+  return create<LLVM::AtomicRMWOp>(LLVM::AtomicBinOp::add,
+                                   address(rows, i32(0), index), value,
+                                   LLVM::AtomicOrdering::monotonic, "block");
 }
 
 SmallVector<Value> KernelBuilder::loadMatrices(Value address, bool transposed) {
@@ -72,32 +76,63 @@ void KernelBuilder::mma(Type element, ValueRange x, ValueRange w,
     sum = create<LLVM::ExtractValueOp>(product, i);
 }
 
-Value KernelBuilder::shuffleXor(Value x, int64_t mask) {
-  return create<NVVM::ShflOp>(x.getType(), i32(-1), x, i32(mask), i32(31),
-                              NVVM::ShflKind::bfly, UnitAttr());
+Value KernelBuilder::shuffle(Value x, NVVM::ShflKind kind, int64_t operand,
+                             int64_t clamp) {
+  auto word = [&](Value part) -> Value {
+    return create<NVVM::ShflOp>(part.getType(), i32(-1), part, i32(operand),
+                                i32(clamp), kind, UnitAttr());
+  };
+  if (x.getType().getIntOrFloatBitWidth() == 32)
+    return word(x);
+  // Two words, of which bitcasts make one again.
+  auto pair = VectorType::get({2}, getI32Type());
+  Value halves = create<LLVM::BitcastOp>(pair, x);
+  Value low = word(extract(halves, 0)), high = word(extract(halves, 1));
+  return create<LLVM::BitcastOp>(x.getType(), pack({low, high}));
 }
 
-Value KernelBuilder::reduce(Value x, int64_t width,
-                            llvm::function_ref<Value(Value, Value)> combine) {
+Value KernelBuilder::shuffleXor(Value x, int64_t mask) {
+  return shuffle(x, NVVM::ShflKind::bfly, mask, kWarp - 1);
+}
+
+Value KernelBuilder::shuffleFrom(Value x, int64_t lane) {
+  return shuffle(x, NVVM::ShflKind::idx, lane, kWarp - 1);
+}
+
+Value KernelBuilder::warpReduce(Value x, int64_t width, Combine combine) {
   for (int64_t mask = width / 2; mask; mask /= 2)
     x = combine(x, shuffleXor(x, mask));
   return x;
 }
 
 Value KernelBuilder::warpSum(Value x, int64_t width) {
-  return reduce(x, width, [&](Value a, Value b) { return fadd(a, b); });
+  return warpReduce(x, width, [&](Value a, Value b) { return fadd(a, b); });
 }
 
 Value KernelBuilder::warpMax(Value x, int64_t width) {
-  return reduce(x, width, [&](Value a, Value b) { return fmax(a, b); });
+  return warpReduce(x, width, [&](Value a, Value b) { return fmax(a, b); });
+}
+
+Value KernelBuilder::warpScan(Value x) {
+  Value own = lane();
+  for (int64_t distance = 1; distance < kWarp; distance *= 2) {
+    Value before = shuffle(x, NVVM::ShflKind::up, distance, 0);
+    x = select(less(own, i32(distance)), x, add(x, before));
+  }
+  return x;
+}
+
+Value KernelBuilder::blockReduce(Value x, const Rows &scratch,
+                                 Combine combine) {
+  Value own = warpReduce(x, kWarp, combine);
+  when(equal(lane(), i32(0)), [&] { store(own, scratch, i32(0), warp()); });
+  barrier();
+  Value all = load(scratch, i32(0), i32(0));
+  for (int64_t i = 1; i < blockThreads / kWarp; ++i)
+    all = combine(all, load(scratch, i32(0), i32(i)));
+  return all;
 }
 
 Value KernelBuilder::blockSum(Value x, const Rows &scratch) {
-  Value own = warpSum(x);
-  when(equal(lane(), i32(0)), [&] { store(own, scratch, i32(0), warp()); });
-  barrier();
-  Value total = f32(0);
-  for (int64_t i = 0; i < blockThreads / kWarp; ++i)
-    total = fadd(total, load(scratch, i32(0), i32(i)));
-  return total;
+  return blockReduce(x, scratch, [&](Value a, Value b) { return fadd(a, b); });
 }

@@ -50,6 +50,9 @@ Steps emitNorm(const Target &target, mlir::Operation *norm, Place result);
 void normalizeRow(Launch &launch, mlir::Operation *norm, mlir::Value row,
                   const Rows &result, mlir::Value resultRow);
 
+/// An id drawn from a row of `vocab` logits (Sample.cpp), as CriaSampling says.
+Steps emitSampling(const Target &target, mlir::Location loc, int64_t vocab);
+
 /// The most rows of products that emitGemv takes, and the most bytes of
 /// normalized input it holds in shared memory.
 inline constexpr int64_t kGemvRows = 8, kGemvShared = 40 << 10;

@@ -1,7 +1,6 @@
 #include "lowering/gpu/KernelBuilder.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
@@ -103,6 +102,9 @@ Value KernelBuilder::less(Value a, Value b) {
 }
 Value KernelBuilder::equal(Value a, Value b) {
   return create<arith::CmpIOp>(arith::CmpIPredicate::eq, a, b);
+}
+Value KernelBuilder::mulHigh(Value a, Value b) {
+  return create<arith::MulUIExtendedOp>(a, b).getHigh();
 }
 Value KernelBuilder::exclusiveOr(Value a, Value b) {
   return createOrFold<arith::XOrIOp>(a, b);

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/IR/ImplicitLocOpBuilder.h"
 
 namespace cria::cuda {
@@ -54,6 +55,8 @@ public:
   mlir::Value ceilDiv(mlir::Value a, int64_t b);
   mlir::Value less(mlir::Value a, mlir::Value b);
   mlir::Value equal(mlir::Value a, mlir::Value b);
+  /// The upper half of the product of unsigned i64.
+  mlir::Value mulHigh(mlir::Value a, mlir::Value b);
   mlir::Value exclusiveOr(mlir::Value a, mlir::Value b);
   mlir::Value both(mlir::Value a, mlir::Value b);
   mlir::Value select(mlir::Value condition, mlir::Value a, mlir::Value b);
@@ -144,6 +147,9 @@ public:
   /// Counts element `index` of i32 rows up, from `last` to 0; the count before.
   mlir::Value atomicIncrement(const Rows &rows, mlir::Value index,
                               int64_t last);
+  /// Adds to element `index` of integer rows, for this block or its own shared
+  /// memory; the value before.
+  mlir::Value atomicAdd(const Rows &rows, mlir::Value index, mlir::Value value);
   /// Four 8 x 8 matrices of 16-bit elements from shared memory: lane i names
   /// the address of row i % 8 of matrix i / 8 (ldmatrix.x4).
   llvm::SmallVector<mlir::Value> loadMatrices(mlir::Value address,
@@ -152,20 +158,26 @@ public:
   /// the PTX ISA: 4, 2 and 4 registers, pairs as i32 and f32.
   void mma(mlir::Type element, mlir::ValueRange x, mlir::ValueRange w,
            mlir::MutableArrayRef<mlir::Value> sums);
-  /// The value of the lane whose number differs in the bits of `mask`.
+  using Combine = llvm::function_ref<mlir::Value(mlir::Value, mlir::Value)>;
+  /// The value, of 32 or 64 bits, of the lane whose number differs in the bits
+  /// of `mask`, or of lane `lane`.
   mlir::Value shuffleXor(mlir::Value x, int64_t mask);
+  mlir::Value shuffleFrom(mlir::Value x, int64_t lane);
   /// Combines a value over groups of `width` neighbouring lanes, a power of
   /// two; every lane gets the result.
+  mlir::Value warpReduce(mlir::Value x, int64_t width, Combine combine);
   mlir::Value warpSum(mlir::Value x, int64_t width = kWarp);
   mlir::Value warpMax(mlir::Value x, int64_t width = kWarp);
-  /// Combines a value over the block; every thread gets the sum. `scratch` is
-  /// shared memory for one f32 a warp.
+  /// The sum of the integers of this lane and those before it.
+  mlir::Value warpScan(mlir::Value x);
+  /// Combines a value over the block; every thread gets the result. `scratch`
+  /// is shared memory for one value a warp, which no thread reads any more.
+  mlir::Value blockReduce(mlir::Value x, const Rows &scratch, Combine combine);
   mlir::Value blockSum(mlir::Value x, const Rows &scratch);
 
 private:
-  mlir::Value
-  reduce(mlir::Value x, int64_t width,
-         llvm::function_ref<mlir::Value(mlir::Value, mlir::Value)> combine);
+  mlir::Value shuffle(mlir::Value x, mlir::NVVM::ShflKind kind, int64_t operand,
+                      int64_t clamp);
 
   mlir::LLVM::LLVMFuncOp function;
   int64_t blockThreads;

@@ -1,5 +1,8 @@
 #include "lowering/gpu/Launch.h"
 
+#include "runtime/Abi.h"
+
+#include <cstddef>
 #include <numeric>
 
 using namespace mlir;
@@ -24,17 +27,27 @@ Value Launch::base(DictionaryAttr arg) {
   return param;
 }
 
-Value Launch::state(int64_t index) {
+Value Launch::field(int64_t offset, Type type) {
   Value base = this->base(
       b.getDictionaryAttr(b.getNamedAttr("state", b.getI64IntegerAttr(0))));
-  return b.load({base, b.getI32Type(), 0}, b.i32(0), b.i32(index), 1,
-                Access::ReadOnly);
+  int64_t index = offset * 8 / type.getIntOrFloatBitWidth();
+  return b.load({base, type, 0}, b.i32(0), b.i32(index), 1, Access::ReadOnly);
+}
+
+Value Launch::position() {
+  return field(offsetof(CriaStepState, position), b.getI32Type());
+}
+Value Launch::tokens() {
+  return field(offsetof(CriaStepState, tokens), b.getI32Type());
+}
+Value Launch::firstLogit() {
+  return field(offsetof(CriaStepState, first_logit), b.getI32Type());
 }
 
 Rows Launch::rows(Place place, Type element, int64_t stride) {
   Rows rows{base(place.arg), element, stride};
   if (place.fromFirstLogit)
-    rows.base = b.address(rows, state(2), b.i32(0));
+    rows.base = b.address(rows, firstLogit(), b.i32(0));
   return rows;
 }
 
@@ -56,7 +69,7 @@ Value Launch::extent(Value tensor) {
     return b.i32(type.getDimSize(0));
   if (!places.placeOf(tensor).fromFirstLogit)
     return tokens();
-  return b.sub(tokens(), state(2));
+  return b.sub(tokens(), firstLogit());
 }
 
 Dim Launch::gridOf(Value tensor, int64_t perBlock) {

@@ -31,6 +31,8 @@ public:
   virtual Place placeOf(mlir::Value tensor) = 0;
   /// The slice of a KV cache that is a layer's.
   virtual Place cachePlace(mlir::Value cache, mlir::Value layer) = 0;
+  /// What the runtime names in a step's arguments: "logits", "seen".
+  virtual Place named(llvm::StringRef kind) = 0;
   /// A temporary of the entry.
   virtual Place temporary(int64_t bytes) = 0;
   /// One that is zero when a session begins.
@@ -58,8 +60,10 @@ public:
   Rows cache(mlir::Value cache, mlir::Value layer);
 
   /// Of the call: the position of its first token, its tokens.
-  mlir::Value position() { return state(0); }
-  mlir::Value tokens() { return state(1); }
+  mlir::Value position();
+  mlir::Value tokens();
+  /// The field of CriaStepState at a byte offset.
+  mlir::Value field(int64_t offset, mlir::Type type);
   /// The rows of a tensor: a constant, or what the call decides.
   mlir::Value extent(mlir::Value tensor);
   /// That as a dimension of a grid, `perBlock` rows a block.
@@ -70,7 +74,7 @@ public:
 
 private:
   mlir::Value base(mlir::DictionaryAttr arg);
-  mlir::Value state(int64_t index);
+  mlir::Value firstLogit();
 
   std::string name;
   Places &places;

@@ -45,6 +45,8 @@ int64_t Planner::bytesOf(Value tensor) const {
 
 Place Planner::placeOf(Value tensor) { return places.lookup(tensor); }
 
+Place Planner::named(StringRef kind) { return {arg(kind, 0)}; }
+
 Place Planner::temporary(int64_t bytes) {
   return {arg("arena", arena.temporary(bytes))};
 }
@@ -300,5 +302,13 @@ FailureOr<ArrayAttr> Planner::plan(func::FuncOp entry) {
     return failure();
   if (arena.overflown())
     return entry.emitOpError("needs more counters than the arena keeps zeroed");
+  return ArrayAttr::get(module.getContext(), steps);
+}
+
+ArrayAttr Planner::planSampling(func::FuncOp entry) {
+  arena.restart();
+  Value logits = entry.front().getTerminator()->getOperand(0);
+  Steps steps = emitSampling({kernels, *this, "sample"}, logits.getLoc(),
+                             rowSize(logits));
   return ArrayAttr::get(module.getContext(), steps);
 }

@@ -37,8 +37,12 @@ public:
   /// The steps of an entry; fails with an error on what has no kernel.
   mlir::FailureOr<mlir::ArrayAttr> plan(mlir::func::FuncOp entry);
 
+  /// The steps that draw an id from the last row of logits that `entry` gives.
+  mlir::ArrayAttr planSampling(mlir::func::FuncOp entry);
+
   Place placeOf(mlir::Value tensor) override;
   Place cachePlace(mlir::Value cache, mlir::Value layer) override;
+  Place named(llvm::StringRef kind) override;
   Place temporary(int64_t bytes) override;
   Place zeroed(int64_t bytes) override;
 

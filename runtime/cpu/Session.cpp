@@ -1,5 +1,7 @@
 #include "runtime/cpu/Session.h"
 
+#include "runtime/Sampler.h"
+
 namespace cria::cpu {
 
 Result<std::unique_ptr<Backend>>
@@ -34,6 +36,16 @@ Status Session::step(const Step &step) {
   entry(step.ids, step.tokens, step.position, step.firstLogit, step.logits,
         cacheTable.data(), arena.data(), slots, pool.host());
   return Status();
+}
+
+Result<int32_t> Session::draw(const Step &step, Sampler &sampler) {
+  lastLogits.resize(static_cast<size_t>(code.manifest().vocabSize));
+  Step whole = step;
+  whole.logits = lastLogits.data();
+  Status status = this->step(whole);
+  if (!status.ok())
+    return status;
+  return sampler.sample(lastLogits.data());
 }
 
 } // namespace cria::cpu

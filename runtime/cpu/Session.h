@@ -19,6 +19,7 @@ public:
   create(const Artifact &code, const void *const *slots, int threads);
 
   Status step(const Step &step) override;
+  Result<int32_t> draw(const Step &step, Sampler &sampler) override;
   int threads() const override { return pool.threads(); }
 
 private:
@@ -32,6 +33,7 @@ private:
   std::vector<Mapping> caches;
   std::vector<void *> cacheTable;
   Mapping arena;
+  std::vector<float> lastLogits; // (vocab), of draws
 };
 
 } // namespace cria::cpu

@@ -65,11 +65,12 @@ Result<std::unique_ptr<const Code>> Code::load(std::shared_ptr<Context> context,
   code->module = std::move(loaded->module);
   code->text = image.chip + (image.isPtx ? " PTX, " : " cubin, ") + loaded->how;
   const Manifest &manifest = artifact.manifest();
-  status = code->findKernels(manifest.cuda->prefill, manifest.chunk);
-  if (status.ok())
-    status = code->findKernels(manifest.cuda->decode, 1);
-  if (!status.ok())
-    return status;
+  const Part &part = *manifest.cuda;
+  for (auto [entry, tokens] : {std::pair(&part.prefill, manifest.chunk),
+                               std::pair(&part.decode, int64_t(1)),
+                               std::pair(&part.sample, int64_t(1))})
+    if (status = code->findKernels(*entry, tokens); !status.ok())
+      return status;
   return std::unique_ptr<const Code>(std::move(code));
 }
 

@@ -4,6 +4,7 @@
 #include "runtime/Manifest.h"
 
 #include <cctype>
+#include <utility>
 
 namespace cria::cuda {
 
@@ -132,13 +133,17 @@ Argument Reader::readArgument(const JsonCursor &at, uint64_t layers,
                    ", beyond the arena's " + std::to_string(part.arenaBytes));
     return argument;
   }
-  if (at.find("state"))
-    return {Argument::State};
-  if (at.find("ids"))
-    return {Argument::Ids};
-  if (!at.find("logits"))
-    at.expected("a weight, cache, arena, state, ids or logits");
-  return {Argument::Logits};
+  static constexpr std::pair<const char *, Argument::Kind> named[] = {
+      {"state", Argument::State},
+      {"ids", Argument::Ids},
+      {"logits", Argument::Logits},
+      {"seen", Argument::Seen},
+      {"sampled", Argument::Sampled}};
+  for (const auto &[name, kind] : named)
+    if (at.find(name))
+      return {kind};
+  at.expected("a weight, cache, arena, state, ids, logits, seen or sampled");
+  return {Argument::State};
 }
 
 LaunchStep Reader::readLaunch(const JsonCursor &at, uint64_t layers,
@@ -203,6 +208,7 @@ void Reader::read(const JsonCursor &at) {
   JsonCursor entries = at["entries"];
   part.prefill = readEntry(entries["prefill"]);
   part.decode = readEntry(entries["decode"]);
+  part.sample = readEntry(entries["sample"]);
 }
 
 Part readPart(const JsonCursor &at, const Manifest &manifest) {

@@ -33,7 +33,7 @@ struct Dimension {
 
 /// A parameter of a kernel: a device address.
 struct Argument {
-  enum Kind { Weight, Cache, Arena, State, Ids, Logits };
+  enum Kind { Weight, Cache, Arena, State, Ids, Logits, Seen, Sampled };
 
   Kind kind;
   uint64_t value = 0; // slot, number of the cache, or offset in the arena
@@ -64,7 +64,7 @@ struct Part {
   std::vector<Image> images;
   uint64_t arenaBytes = 0;
   uint64_t zeroedOffset = 0, zeroedBytes = 0; // zeroed when a session starts
-  Entry prefill, decode;
+  Entry prefill, decode, sample;
 };
 
 /// Reads the part at `at`; `manifest` has its slots and caches already. The

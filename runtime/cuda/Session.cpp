@@ -1,6 +1,7 @@
 #include "runtime/cuda/Session.h"
 
 #include "runtime/Json.h"
+#include "runtime/Sampler.h"
 #include "runtime/cuda/Model.h"
 
 #include <algorithm>
@@ -28,6 +29,7 @@ Result<std::unique_ptr<Backend>> Session::create(const Model &model) {
   const Part &part = *model.manifest().cuda;
   session->prefillLaunches = session->expand(part.prefill);
   session->decodeLaunches = session->expand(part.decode);
+  session->sampleLaunches = session->expand(part.sample);
   return std::unique_ptr<Backend>(std::move(session));
 }
 
@@ -68,22 +70,35 @@ Status Session::allocate() {
   memory.push_back(std::move(*scratch));
   uint64_t stateBytes =
       idsOffset + static_cast<uint64_t>(manifest.chunk) * sizeof(int32_t);
-  uint64_t rowBytes = static_cast<uint64_t>(manifest.vocabSize) * sizeof(float);
-  for (auto [address, bytes] : {std::make_pair(&state, stateBytes),
-                                std::make_pair(&logitsRow, rowBytes)}) {
-    Result<CUdeviceptr> allocated = zeroed(bytes, "ids and logits");
-    if (!allocated.ok())
-      return allocated.status();
-    *address = *allocated;
-  }
-  for (auto [pinned, bytes] : {std::make_pair(&pinnedState, stateBytes),
-                               std::make_pair(&pinnedRow, rowBytes)}) {
+  struct Pair {
+    CUdeviceptr *device;
+    PinnedMemory *pinned;
+    uint64_t bytes;
+  };
+  for (auto [device, pinned, bytes] :
+       {Pair{&state, &pinnedState, stateBytes},
+        Pair{&logitsRow, &pinnedRow, rowBytes()},
+        Pair{&seen, &pinnedSeen, seenBytes()},
+        Pair{&sampled, &pinnedSampled, sizeof(CriaSampled)}}) {
+    Result<CUdeviceptr> address = zeroed(bytes, "ids and logits");
+    if (!address.ok())
+      return address.status();
+    *device = *address;
     auto allocated = allocatePinned(context, bytes, "ids and logits");
     if (!allocated.ok())
       return allocated.status();
     *pinned = std::move(*allocated);
   }
   return Status();
+}
+
+uint64_t Session::rowBytes() const {
+  return static_cast<uint64_t>(model.manifest().vocabSize) * sizeof(float);
+}
+
+uint64_t Session::seenBytes() const {
+  return static_cast<uint64_t>(model.manifest().vocabSize + 31) / 32 *
+         sizeof(uint32_t);
 }
 
 /// Zeroes the part of the scratch whose values outlive a launch.
@@ -113,6 +128,10 @@ CUdeviceptr Session::address(const Argument &argument, uint64_t layer) const {
     return state + idsOffset;
   case Argument::Logits:
     return logitsRow;
+  case Argument::Seen:
+    return seen;
+  case Argument::Sampled:
+    return sampled;
   }
   return 0;
 }
@@ -139,9 +158,8 @@ Status Session::roomFor(int64_t rows) {
   if (rows > 1 && rows > logitsRows) {
     logits = DeviceMemory();
     logitsRows = 0;
-    uint64_t bytes = static_cast<uint64_t>(rows) * sizeof(float) *
-                     static_cast<uint64_t>(model.manifest().vocabSize);
-    auto allocated = allocateDevice(context, bytes, "logits");
+    auto allocated = allocateDevice(
+        context, static_cast<uint64_t>(rows) * rowBytes(), "logits");
     if (!allocated.ok())
       return allocated.status();
     logits = std::move(*allocated);
@@ -159,9 +177,36 @@ Status Session::step(const Step &step) {
   Current current(*context);
   if (!current.status().ok())
     return current.status();
-  writeState(step);
+  writeState(step, CriaSampling());
+  Status status = advance(step, Wanted::Logits);
+  if (status.ok() && step.tokens == 1 && step.firstLogit == 0)
+    memcpy(step.logits, pinnedRow.get(), rowBytes());
+  return status;
+}
+
+Result<int32_t> Session::draw(const Step &step, Sampler &sampler) {
+  Current current(*context);
+  if (!current.status().ok())
+    return current.status();
+  CriaSampling sampling = sampler.next();
+  writeState(step, sampling);
+  Status status;
+  if (sampling.penalty != 1) {
+    memcpy(pinnedSeen.get(), sampler.seenBits().data(), seenBytes());
+    status = copyIn(seen, pinnedSeen, seenBytes());
+  }
+  if (status.ok())
+    status = advance(step, Wanted::Id);
+  if (!status.ok())
+    return status;
+  CriaSampled drawn;
+  memcpy(&drawn, pinnedSampled.get(), sizeof(drawn));
+  return sampler.verdict(drawn);
+}
+
+Status Session::advance(const Step &step, Wanted wanted) {
   bool decodes = step.tokens == 1 && step.firstLogit == 0;
-  Status status = decodes ? decode(step) : prefill(step);
+  Status status = decodes ? decode(wanted) : prefill(step, wanted);
   if (!status.ok()) {
     // What was launched before still uses the memory that may now be freed.
     Status ended = context->wait(stream.get(), "what was launched");
@@ -170,21 +215,33 @@ Status Session::step(const Step &step) {
   return status;
 }
 
-void Session::writeState(const Step &step) {
+void Session::writeState(const Step &step, const CriaSampling &sampling) {
   auto *to = static_cast<std::byte *>(pinnedState.get());
   CriaStepState header = {static_cast<int32_t>(step.position),
                           static_cast<int32_t>(step.tokens),
-                          static_cast<int32_t>(step.firstLogit), 0};
+                          static_cast<int32_t>(step.firstLogit), 0, sampling};
+  static_assert(sizeof(header) <= idsOffset);
   memcpy(to, &header, sizeof(header));
   memcpy(to + idsOffset, step.ids,
          static_cast<size_t>(step.tokens) * sizeof(int32_t));
 }
 
+Status Session::copyIn(CUdeviceptr to, const PinnedMemory &from,
+                       uint64_t bytes) {
+  return context->check(
+      (*context)->cuMemcpyHtoDAsync(to, from.get(), bytes, stream.get()),
+      "cuMemcpyHtoDAsync", "copying ids to the device");
+}
+
+Status Session::copyOut(void *to, CUdeviceptr from, uint64_t bytes) {
+  return context->check(
+      (*context)->cuMemcpyDtoHAsync(to, from, bytes, stream.get()),
+      "cuMemcpyDtoHAsync", "copying logits from the device");
+}
+
 Status Session::enqueueState(int64_t tokens) {
-  uint64_t bytes = idsOffset + static_cast<uint64_t>(tokens) * sizeof(int32_t);
-  return context->check((*context)->cuMemcpyHtoDAsync(state, pinnedState.get(),
-                                                      bytes, stream.get()),
-                        "cuMemcpyHtoDAsync", "copying ids to the device");
+  return copyIn(state, pinnedState,
+                idsOffset + static_cast<uint64_t>(tokens) * sizeof(int32_t));
 }
 
 Status Session::launch(const std::vector<Launch> &launches, int64_t tokens,
@@ -207,26 +264,27 @@ Status Session::launch(const std::vector<Launch> &launches, int64_t tokens,
   return Status();
 }
 
-Status Session::copyOut(CUdeviceptr from, float *to, int64_t rows) {
-  uint64_t bytes = static_cast<uint64_t>(rows) * sizeof(float) *
-                   static_cast<uint64_t>(model.manifest().vocabSize);
-  return context->check(
-      (*context)->cuMemcpyDtoHAsync(to, from, bytes, stream.get()),
-      "cuMemcpyDtoHAsync", "copying logits from the device");
+/// Draws from the logits' only row.
+Status Session::enqueueDraw() {
+  Status status = launch(sampleLaunches, 1, 1);
+  return status.ok()
+             ? copyOut(pinnedSampled.get(), sampled, sizeof(CriaSampled))
+             : status;
 }
 
-Status Session::enqueueDecode() {
+Status Session::enqueueDecode(Wanted wanted) {
   Status status = enqueueState(1);
   if (status.ok())
     status = launch(decodeLaunches, 1, 1);
-  if (status.ok())
-    status = copyOut(logitsRow, static_cast<float *>(pinnedRow.get()), 1);
-  return status;
+  if (!status.ok())
+    return status;
+  return wanted == Wanted::Id ? enqueueDraw()
+                              : copyOut(pinnedRow.get(), logitsRow, rowBytes());
 }
 
 /// Records a decode step as a graph. A driver that cannot leaves the session
 /// without one.
-Status Session::capture() {
+Status Session::capture(Wanted wanted) {
   const char *doing = "recording the decode step";
   // Relaxed: other threads may allocate meanwhile, and this one does not.
   CUresult begun = (*context)->cuStreamBeginCapture(
@@ -239,7 +297,7 @@ Status Session::capture() {
   Status status = context->check(begun, "cuStreamBeginCapture", doing);
   if (!status.ok())
     return status;
-  status = enqueueDecode();
+  status = enqueueDecode(wanted);
   CUgraph recorded = nullptr; // ends the capture, also of what failed
   CUresult ended = (*context)->cuStreamEndCapture(stream.get(), &recorded);
   Graph owned(context, recorded);
@@ -252,44 +310,40 @@ Status Session::capture() {
       (*context)->cuGraphInstantiateWithFlags(&instance, recorded, 0),
       "cuGraphInstantiateWithFlags", doing);
   if (status.ok())
-    graph = GraphExec(context, instance);
+    graphs[static_cast<int>(wanted)] = GraphExec(context, instance);
   return status;
 }
 
-Status Session::replay() {
-  return context->check((*context)->cuGraphLaunch(graph.get(), stream.get()),
-                        "cuGraphLaunch", "launching the decode step");
-}
-
-Status Session::decode(const Step &step) {
+Status Session::decode(Wanted wanted) {
+  const GraphExec &graph = graphs[static_cast<int>(wanted)];
   Status status;
   if (usesGraph && !graph)
-    status = capture();
+    status = capture(wanted);
   if (status.ok())
-    status = graph ? replay() : enqueueDecode();
-  if (status.ok())
-    status = context->wait(stream.get(), "a decode step");
-  if (status.ok())
-    memcpy(step.logits, pinnedRow.get(),
-           static_cast<size_t>(model.manifest().vocabSize) * sizeof(float));
-  return status;
+    status = graph ? context->check(
+                         (*context)->cuGraphLaunch(graph.get(), stream.get()),
+                         "cuGraphLaunch", "launching the decode step")
+                   : enqueueDecode(wanted);
+  return status.ok() ? context->wait(stream.get(), "a decode step") : status;
 }
 
-Status Session::prefill(const Step &step) {
+Status Session::prefill(const Step &step, Wanted wanted) {
   int64_t rows = step.tokens - step.firstLogit;
   Status status = roomFor(rows);
   if (status.ok())
     status = enqueueState(step.tokens);
   if (status.ok())
     status = launch(prefillLaunches, step.tokens, rows);
+  if (status.ok() && wanted == Wanted::Id)
+    status = enqueueDraw();
   // The copy to memory that is not pinned would wait as well, but for ever.
   if (status.ok())
     status = context->wait(stream.get(), "a prefill step");
-  if (status.ok() && rows > 0)
-    status = copyOut(rows > 1 ? logits.get() : logitsRow, step.logits, rows);
-  if (status.ok() && rows > 0)
-    status = context->wait(stream.get(), "copying logits");
-  return status;
+  if (!status.ok() || wanted == Wanted::Id || rows == 0)
+    return status;
+  status = copyOut(step.logits, rows > 1 ? logits.get() : logitsRow,
+                   static_cast<uint64_t>(rows) * rowBytes());
+  return status.ok() ? context->wait(stream.get(), "copying logits") : status;
 }
 
 } // namespace cria::cuda

@@ -1,11 +1,11 @@
 /// What a session holds on a CUDA device: a stream, KV caches and scratch.
 ///
 /// A step is one copy of its state and ids to the device, the launches of its
-/// entry, and one copy of its logits back. All launches of a session have the
-/// same arguments each time, for what changes lies in the state; so the decode
-/// step, whose grids are the same each time as well, is recorded once as a
-/// graph and then replayed: its first node copies whatever the pinned memory
-/// holds by then.
+/// entry, and one copy back, of its logits or of the id drawn from them. All
+/// launches of a session have the same arguments each time, for what changes
+/// lies in the state; so the decode step, whose grids are the same each time as
+/// well, is recorded once as a graph and then replayed: its first node copies
+/// whatever the pinned memory holds by then.
 #pragma once
 
 #include "runtime/Abi.h"
@@ -34,8 +34,12 @@ public:
   static Result<std::unique_ptr<Backend>> create(const Model &model);
 
   Status step(const Step &step) override;
+  Result<int32_t> draw(const Step &step, Sampler &sampler) override;
 
 private:
+  /// What a step leaves on the host.
+  enum class Wanted { Logits, Id };
+
   explicit Session(const Model &model);
   Status allocate();
   Result<CUdeviceptr> zeroed(uint64_t bytes, const char *purpose);
@@ -44,16 +48,20 @@ private:
   CUdeviceptr address(const Argument &argument, uint64_t layer) const;
   Status roomFor(int64_t rows);
 
-  Status decode(const Step &step);
-  Status prefill(const Step &step);
-  Status capture();
-  Status replay();
-  void writeState(const Step &step);
+  Status advance(const Step &step, Wanted wanted);
+  Status decode(Wanted wanted);
+  Status prefill(const Step &step, Wanted wanted);
+  Status capture(Wanted wanted);
+  void writeState(const Step &step, const CriaSampling &sampling);
+  Status copyIn(CUdeviceptr to, const PinnedMemory &from, uint64_t bytes);
+  Status copyOut(void *to, CUdeviceptr from, uint64_t bytes);
   Status enqueueState(int64_t tokens);
-  Status enqueueDecode();
+  Status enqueueDecode(Wanted wanted);
+  Status enqueueDraw();
   Status launch(const std::vector<Launch> &launches, int64_t tokens,
                 int64_t rows);
-  Status copyOut(CUdeviceptr from, float *to, int64_t rows);
+  uint64_t rowBytes() const;
+  uint64_t seenBytes() const;
 
   const Model &model;
   std::shared_ptr<Context> context;
@@ -63,12 +71,14 @@ private:
   CUdeviceptr arena = 0;
   CUdeviceptr state = 0;     // the state, then the ids
   CUdeviceptr logitsRow = 0; // (vocab)
+  CUdeviceptr seen = 0;      // the ids of the text, as bits
+  CUdeviceptr sampled = 0;   // CriaSampled
   DeviceMemory logits;       // (logitsRows, vocab), for more than one row
   int64_t logitsRows = 0;
-  PinnedMemory pinnedState; // as `state`
-  PinnedMemory pinnedRow;   // as `logitsRow`
-  std::vector<Launch> prefillLaunches, decodeLaunches;
-  GraphExec graph; // of a decode step
+  // As the memory of that name.
+  PinnedMemory pinnedState, pinnedRow, pinnedSeen, pinnedSampled;
+  std::vector<Launch> prefillLaunches, decodeLaunches, sampleLaunches;
+  GraphExec graphs[2]; // of a decode step, by what is wanted
   bool usesGraph;
 };
 

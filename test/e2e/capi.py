@@ -56,14 +56,52 @@ class Model:
             ctypes.byref(self.model),
         )
 
-    def call(self, name, *arguments):
+    def problem(self, name, *arguments):
+        """Calls a function: its error's message, or None."""
         error = Error(ctypes.sizeof(Error))
         function = getattr(self.library, "cria_" + name)
-        if function(*arguments, ctypes.byref(error)) != 0:
-            sys.exit(f"cria_{name}: {error.message.decode()}")
+        failed = function(*arguments, ctypes.byref(error)) != 0
+        return error.message.decode() if failed else None
+
+    def call(self, name, *arguments):
+        problem = self.problem(name, *arguments)
+        if problem is not None:
+            sys.exit(f"cria_{name}: {problem}")
 
     def session(self, threads=1):
         return Session(self, threads)
+
+
+class SamplerOptions(ctypes.Structure):
+    _fields_ = [
+        ("size", ctypes.c_size_t),
+        ("temperature", ctypes.c_double),
+        ("top_k", ctypes.c_int64),
+        ("top_p", ctypes.c_double),
+        ("min_p", ctypes.c_double),
+        ("repetition_penalty", ctypes.c_double),
+        ("seed", ctypes.c_uint64),
+    ]
+
+
+class Sampler:
+    """Draws ids for one text; options as in cria_sampler_options."""
+
+    def __init__(self, model, **options):
+        self.model, self.sampler = model, ctypes.c_void_p()
+        defaults = {"temperature": 1, "top_p": 1, "repetition_penalty": 1}
+        asked = SamplerOptions(ctypes.sizeof(SamplerOptions))
+        for key, value in {**defaults, **options}.items():
+            setattr(asked, key, value)
+        vocab = ctypes.c_int64(model.vocab)
+        sampler = ctypes.byref(self.sampler)
+        model.call("sampler_create", ctypes.byref(asked), vocab, sampler)
+
+    def accept(self, id):
+        self.model.call("sampler_accept", self.sampler, id)
+
+    def free(self):
+        self.model.library.cria_sampler_free(ctypes.byref(self.sampler))
 
 
 class Session:
@@ -93,6 +131,19 @@ class Session:
             ctypes.c_size_t(logits.size),
         )
         return logits
+
+    def draw(self, ids, sampler):
+        """The id that follows `ids`, or what is wrong."""
+        ids, drawn = np.array(ids, dtype=np.int32), ctypes.c_int32()
+        problem = self.model.problem(
+            "session_draw",
+            self.session,
+            ids.ctypes.data_as(ctypes.c_void_p),
+            ctypes.c_size_t(len(ids)),
+            sampler.sampler,
+            ctypes.byref(drawn),
+        )
+        return drawn.value if problem is None else problem
 
     def rewind(self, position):
         position = ctypes.c_int64(position)

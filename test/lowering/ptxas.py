@@ -18,7 +18,7 @@ SHARED = 48 << 10
 # Registers of a thread, by the first pattern that is found: with 128, four
 # blocks of 128 threads fit a multiprocessor.
 BUDGETS = {
-    r"_norm ": 64,
+    r"_norm |^sample": 64,
     r"_decode ": 128,
     r"_prefill(_\d)? ": 144,
 }

@@ -67,7 +67,7 @@ TEST_F(ArtifactTest, RejectsOtherFormatVersions) {
     EXPECT_THAT(
         open(artifact),
         fails(CRIA_INCOMPATIBLE, "artifact format v" + std::to_string(version) +
-                                     ", runtime supports v1; recompile"));
+                                     ", runtime supports v2; recompile"));
   }
 }
 
@@ -148,7 +148,7 @@ TEST_F(ArtifactTest, RejectsHostileManifestsNamingTheField) {
     const char *message;
   };
   const Case cases[] = {
-      {"/format", 2, "'format' is 2"},
+      {"/format", 3, "'format' is 3"},
       {"/model/vocab_size", 0, "'model.vocab_size' is 0"},
       {"/model/max_seq", -1, "'model.max_seq' is -1"},
       {"/model/chunk", 0, "'model.chunk' is 0"},

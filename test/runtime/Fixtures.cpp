@@ -74,7 +74,7 @@ std::vector<TestTensor> fakeTensors() {
 
 nlohmann::json fakeManifest() {
   return nlohmann::json::parse(R"({
-    "format": 1, "compiler": "cria test", "flags": {"cpu": "native"},
+    "format": 2, "compiler": "cria test", "flags": {"cpu": "native"},
     "target": {"kind": "cpu", "arch": "x86_64", "os": "linux",
                "cpu": "x86-64", "features": ["sse2"]},
     "config": null,

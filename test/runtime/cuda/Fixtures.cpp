@@ -47,7 +47,12 @@ nlohmann::json cudaManifest() {
        {{{"chip", "sm_80"}, {"format", "ptx"}, {"symbol", "fake_ptx"}}}},
       {"arena", 512},
       {"workspace_zeroed", {{"offset", 0}, {"bytes", 256}}},
-      {"entries", {{"prefill", entry}, {"decode", entry}}}};
+      {"entries",
+       {{"prefill", entry},
+        {"decode", entry},
+        {"sample", nlohmann::json::parse(R"([
+          {"launch": "pick", "grid": [1, 1, 1], "block": [1, 1, 1],
+           "shared": 0, "args": [{"logits": 0}, {"sampled": 0}]}])")}}}};
   return manifest;
 }
 
@@ -126,6 +131,29 @@ END:
 }
 )";
 
+// The first of the largest of 5 logits; one thread.
+static constexpr char pickPtx[] = R"(
+.visible .entry pick(.param .u64 logits, .param .u64 sampled) DECLARATIONS
+  ld.param.u64 %a1, [logits];
+  ld.param.u64 %a2, [sampled];
+  cvta.to.global.u64 %a1, %a1;
+  cvta.to.global.u64 %a2, %a2;
+  mov.f32 %x, 0fFF800000;
+  mov.u32 %v, 0;
+MORE:
+  ld.global.f32 %y, [%a1];
+  setp.gt.f32 %p, %y, %x;
+  @%p mov.f32 %x, %y;
+  @%p mov.u32 %id, %v;
+  add.s64 %a1, %a1, 4;
+  add.u32 %v, %v, 1;
+  setp.lt.u32 %p, %v, 5;
+  @%p bra MORE;
+  st.global.u32 [%a2], %id;
+  ret;
+}
+)";
+
 // A row of logits a block, a thread for each v. The mean of both layers of the
 // cache is the id. The counter, zeroed once, only ever grows.
 static constexpr char logitsPtx[] = R"(
@@ -187,7 +215,8 @@ NEXT:
 
 std::string cudaPtx() {
   std::string ptx = ".version 7.0\n.target sm_80\n.address_size 64\n";
-  for (std::string kernel : {clearPtx, addNormPtx, appendPtx, logitsPtx}) {
+  for (std::string kernel :
+       {clearPtx, addNormPtx, appendPtx, logitsPtx, pickPtx}) {
     size_t at = kernel.find("DECLARATIONS");
     ptx += kernel.replace(at, 12, declarations);
   }

@@ -71,7 +71,8 @@ TEST(CudaManifest, RefusesIndicesOutOfRange) {
   refused(plain, {{"arena", 512}}, "beyond the arena's 512");
   refused(plain, {{"arena", -1}}, "is -1, expected a whole number from 0");
   refused(plain, {{"something", 0}},
-          "expected a weight, cache, arena, state, ids or logits");
+          "expected a weight, cache, arena, state, ids, logits, seen or "
+          "sampled");
   refused("/workspace_zeroed/bytes", 513, "ends beyond the arena's 512");
 }
 

@@ -1,0 +1,163 @@
+#include "tools/run/Process.h"
+#include "tools/run/Run.h"
+
+#include "runtime/OutputFile.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <unistd.h>
+
+namespace cria {
+
+/// The checkpoint's defaults with what the command line says instead. Naming a
+/// sampling parameter asks for sampling.
+static SamplerOptions samplerOptions(const Run &run) {
+  const RunOptions &options = run.options;
+  SamplerOptions sampling = run.generation.defaults();
+  if (options.topK || options.topP || options.minP)
+    sampling = run.generation.options;
+  sampling.temperature = options.temperature.value_or(sampling.temperature);
+  sampling.topK = options.topK.value_or(sampling.topK);
+  sampling.topP = options.topP.value_or(sampling.topP);
+  sampling.minP = options.minP.value_or(sampling.minP);
+  sampling.seed = options.seed;
+  return sampling;
+}
+
+/// Times a feed of `count` ids.
+template <typename Feed>
+static Status feed(Run &run, const char *name, int64_t count, Feed body) {
+  double begin = now();
+  int64_t position = run.session->position();
+  Status status = body();
+  run.events.push_back({name, begin, now() - begin, position, count});
+  if (status.ok() && caughtSignal()) // the signal came after the last check
+    return Status(CRIA_CANCELLED, "interrupted");
+  return status;
+}
+
+/// Feeds ids and draws the one after them.
+static Status draw(Run &run, const char *name, const int32_t *ids,
+                   int64_t count, Sampler &sampler) {
+  return feed(run, name, count, [&] {
+    Result<int32_t> id = run.session->draw(ids, count, sampler);
+    run.next = id.ok() ? *id : 0;
+    return id.status();
+  });
+}
+
+/// Feeds a chunk of the prompt and writes the logits of all its ids; with a
+/// sampler, draws from the last.
+static Status writeLogits(Run &run, const int32_t *ids, int64_t count,
+                          Sampler *sampler, OutputFile &file) {
+  int64_t vocab = run.manifest().vocabSize;
+  std::vector<float> rows(count * vocab);
+  Status status = feed(run, "prefill", count, [&] {
+    return run.session->feed(ids, count, CRIA_LOGITS_ALL, rows.data());
+  });
+  if (status.ok())
+    status = file.write(rows.data(), rows.size() * sizeof(float));
+  if (!status.ok() || !sampler)
+    return status;
+  Result<int32_t> id = sampler->sample(&rows[(count - 1) * vocab]);
+  run.next = id.ok() ? *id : 0;
+  return id.status();
+}
+
+/// Feeds the prompt chunk by chunk and draws the first id; `logits`, if there,
+/// gets those of every id.
+static Status prefill(Run &run, Sampler &sampler, OutputFile *logits) {
+  auto count = static_cast<int64_t>(run.prompt.size());
+  int64_t chunk = run.manifest().chunk;
+  bool showProgress = isatty(STDERR_FILENO) && count > 2 * chunk;
+  for (int64_t at = 0; at < count; at += chunk) {
+    const int32_t *ids = &run.prompt[at];
+    int64_t tokens = std::min(chunk, count - at);
+    bool draws = at + tokens == count && run.limit > 0;
+    Status status;
+    if (logits)
+      status =
+          writeLogits(run, ids, tokens, draws ? &sampler : nullptr, *logits);
+    else if (draws)
+      status = draw(run, "prefill", ids, tokens, sampler);
+    else
+      status = feed(run, "prefill", tokens, [&] {
+        return run.session->feed(ids, tokens, CRIA_LOGITS_NONE, nullptr);
+      });
+    if (!status.ok())
+      return status;
+    if (showProgress)
+      fprintf(stderr, "\rprefill %lld/%lld%s",
+              static_cast<long long>(at + tokens),
+              static_cast<long long>(count),
+              at + tokens == count ? "\r\033[K" : "");
+  }
+  return Status();
+}
+
+static Status prefillAll(Run &run, Sampler &sampler) {
+  if (run.options.logits.empty())
+    return prefill(run, sampler, nullptr);
+  Result<OutputFile> file = OutputFile::create(run.options.logits);
+  if (!file.ok())
+    return file.status();
+  setPartialFile(file->temporary().c_str());
+  std::string header = npyHeader(
+      {run.prompt.size(), static_cast<uint64_t>(run.manifest().vocabSize)});
+  Status status = file->write(header.data(), header.size());
+  if (status.ok())
+    status = prefill(run, sampler, &*file);
+  if (status.ok())
+    status = file->commit();
+  setPartialFile(nullptr);
+  return status;
+}
+
+/// Prints ids and feeds them until one ends the text or there are `limit`.
+static Status generate(Run &run, Sampler &sampler, TextStream *text) {
+  while (static_cast<int64_t>(run.generated.size()) < run.limit) {
+    int32_t id = run.next;
+    sampler.accept(id);
+    run.generated.push_back(id);
+    if (text)
+      if (Status status = writeOut(text->push(id)); !status.ok())
+        return status;
+    if (run.generation.ends(id) ||
+        static_cast<int64_t>(run.generated.size()) == run.limit)
+      break;
+    if (Status status = draw(run, "decode", &id, 1, sampler); !status.ok())
+      return status;
+  }
+  return Status();
+}
+
+Status runPrompt(Run &run) {
+  Result<Sampler> sampler =
+      Sampler::create(samplerOptions(run), run.manifest().vocabSize);
+  if (!sampler.ok())
+    return sampler.status();
+  std::optional<TextStream> text;
+  if (run.tokenizer)
+    text.emplace(*run.tokenizer);
+  std::string printed;
+  for (int32_t id : run.prompt) {
+    sampler->accept(id);
+    if (text)
+      printed += text->push(id);
+  }
+  setRunning(run.session.get());
+  Status status = prefillAll(run, *sampler);
+  if (status.ok())
+    status = writeOut(printed);
+  if (status.ok())
+    status = generate(run, *sampler, text ? &*text : nullptr);
+  setRunning(nullptr);
+  if (text && (status.ok() || caughtSignal())) {
+    Status flushed = writeOut(text->finish());
+    if (status.ok())
+      status = flushed;
+  }
+  return status;
+}
+
+} // namespace cria

@@ -1,0 +1,65 @@
+#include "tools/run/Process.h"
+
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstring>
+#include <unistd.h>
+
+namespace cria {
+
+/// What the signal handler knows: the session to stop, the file to take away.
+static std::atomic<Session *> running{nullptr};
+static std::atomic<const char *> partialFile{nullptr};
+static volatile sig_atomic_t caught = 0;
+
+/// The first signal during generation stops it before the next token, any other
+/// ends the process at once.
+static void onSignal(int signal) {
+  Session *session = running.load();
+  if (caught || !session) {
+    if (const char *path = partialFile.load())
+      unlink(path);
+    _exit(128 + signal);
+  }
+  caught = signal;
+  session->cancel();
+}
+
+void catchSignals() {
+  struct sigaction action = {};
+  action.sa_handler = onSignal; // no SA_RESTART: a blocked write ends, too
+  sigaction(SIGINT, &action, nullptr);
+  sigaction(SIGTERM, &action, nullptr);
+  signal(SIGPIPE, SIG_IGN); // write() reports EPIPE
+}
+
+void setRunning(Session *session) { running.store(session); }
+
+void setPartialFile(const char *path) { partialFile.store(path); }
+
+int caughtSignal() { return caught; }
+
+double now() {
+  static const auto start = std::chrono::steady_clock::now();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start)
+      .count();
+}
+
+Status writeOut(const std::string &text) {
+  for (size_t done = 0; done < text.size();) {
+    ssize_t written =
+        write(STDOUT_FILENO, text.data() + done, text.size() - done);
+    if (written >= 0)
+      done += static_cast<size_t>(written);
+    else if (errno == EINTR && caught)
+      return Status(CRIA_CANCELLED, "interrupted");
+    else if (errno != EINTR)
+      return Status(CRIA_UNAVAILABLE,
+                    std::string("stdout: ") + strerror(errno));
+  }
+  return Status();
+}
+
+} // namespace cria

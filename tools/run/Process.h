@@ -1,0 +1,31 @@
+/// What cria-run is as a process: signals, stdout, a clock.
+#pragma once
+
+#include "runtime/Session.h"
+#include "runtime/Status.h"
+
+#include <string>
+
+namespace cria {
+
+/// From now on the first SIGINT or SIGTERM while there is a session to stop
+/// cancels it, and any other ends the process.
+void catchSignals();
+
+/// The session to stop; null for none.
+void setRunning(Session *session);
+
+/// The file to take away where a signal ends the process; null for none. Its
+/// characters must live until the next call.
+void setPartialFile(const char *path);
+
+/// The signal that stopped the session, or 0.
+int caughtSignal();
+
+/// Seconds since the first call.
+double now();
+
+/// Writes all of `text` to stdout.
+Status writeOut(const std::string &text);
+
+} // namespace cria

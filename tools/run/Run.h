@@ -1,0 +1,37 @@
+/// What cria-run holds, and its middle: from a prompt to printed text.
+#pragma once
+
+#include "runtime/Generation.h"
+#include "runtime/Model.h"
+#include "runtime/Sampler.h"
+#include "runtime/Session.h"
+#include "runtime/Tokenizer.h"
+#include "tools/run/Options.h"
+#include "tools/run/Trace.h"
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+namespace cria {
+
+/// All that a run holds.
+struct Run {
+  RunOptions options;
+  std::shared_ptr<const Model> model;
+  std::unique_ptr<Session> session;
+  Generation generation;
+  std::optional<Tokenizer> tokenizer;
+  std::vector<int32_t> prompt, generated;
+  int32_t next = 0; // drawn, not yet fed
+  std::vector<RunEvent> events;
+  int64_t limit = 0; // of new ids
+
+  const Manifest &manifest() const { return model->manifest(); }
+};
+
+/// Feeds the prompt, then draws, prints and feeds ids until one ends the text
+/// or there are `limit`.
+Status runPrompt(Run &run);
+
+} // namespace cria
