@@ -296,6 +296,12 @@ static Status measure(Bench &bench, const BenchOptions &options,
   return Status();
 }
 
+static Result<Sampler> greedySampler(int64_t vocabSize) {
+  SamplerOptions greedy;
+  greedy.temperature = 0;
+  return Sampler::create(greedy, vocabSize);
+}
+
 Result<Report> runBench(const BenchOptions &given) {
   BenchOptions options = given;
   Clock::time_point begin = Clock::now();
@@ -316,6 +322,9 @@ Result<Report> runBench(const BenchOptions &given) {
   auto session = Session::create(*model, options.threads);
   if (!session.ok())
     return session.status();
+  auto sampler = greedySampler((*model)->manifest().vocabSize);
+  if (!sampler.ok())
+    return sampler.status();
   for (const std::string &line : (*model)->warnings())
     progress("warning: " + line);
   DType type = mainType((*model)->manifest());
@@ -327,11 +336,6 @@ Result<Report> runBench(const BenchOptions &given) {
   auto rates = ratesOf(**model, type, (*session)->threads());
   if (!rates.ok())
     return rates.status();
-  SamplerOptions greedy;
-  greedy.temperature = 0;
-  auto sampler = Sampler::create(greedy, (*model)->manifest().vocabSize);
-  if (!sampler.ok())
-    return sampler.status();
   Bench bench(**model, **session, **rates, std::move(*sampler));
   status = measure(bench, options, report);
   if (!status.ok())

@@ -16,10 +16,10 @@ static constexpr double leastSeconds = 0.005;
 
 /// Reads `count` times 16 bytes from `data`, four at a time: what each thread
 /// needs in flight. The store never happens.
-static const std::string readLoop = R"(
+static constexpr char readBegin[] = R"(
 .visible .entry read(.param .u64 data, .param .u64 count, .param .u64 sink) {
   .reg .pred %p;
-  .reg .b32 %a<4>, %b<4>, %c<4>, %d<4>, %s, %t;
+  .reg .b32 %a<16>, %s, %t;
   .reg .b64 %at, %i, %n, %step, %far, %last;
   ld.param.u64 %at, [data];
   ld.param.u64 %n, [count];
@@ -28,45 +28,15 @@ static const std::string readLoop = R"(
   mul.wide.u32 %i, %s, %t;
   mov.u32 %s, %tid.x;
   cvt.u64.u32 %far, %s;
-  add.u64 %i, %i, %far;
+  add.u64 %i, %i, %far; // the thread's number
   mov.u32 %s, %nctaid.x;
   mul.wide.u32 %step, %s, %t;
-  mul.lo.u64 %far, %step, 3;
-  add.u64 %last, %i, %far;
-  shl.b64 %far, %i, 4;
-  add.u64 %at, %at, %far;
+  mad.lo.u64 %last, %step, 3, %i;
+  mad.lo.u64 %at, %i, 16, %at;
   shl.b64 %far, %step, 4;
   mov.u32 %s, 0;
-more:
-  setp.ge.u64 %p, %last, %n;
-  @%p bra tail;
-  ld.global.nc.v4.u32 {%a0, %a1, %a2, %a3}, [%at];
-  add.u64 %at, %at, %far;
-  ld.global.nc.v4.u32 {%b0, %b1, %b2, %b3}, [%at];
-  add.u64 %at, %at, %far;
-  ld.global.nc.v4.u32 {%c0, %c1, %c2, %c3}, [%at];
-  add.u64 %at, %at, %far;
-  ld.global.nc.v4.u32 {%d0, %d1, %d2, %d3}, [%at];
-  add.u64 %at, %at, %far;
-  xor.b32 %a0, %a0, %b1;
-  xor.b32 %c2, %c2, %d3;
-  xor.b32 %a0, %a0, %c2;
-  xor.b32 %s, %s, %a0;
-  shl.b64 %i, %step, 2;
-  add.u64 %last, %last, %i;
-  bra more;
-tail:
-  mul.lo.u64 %i, %step, 3;
-  sub.u64 %last, %last, %i;
-rest:
-  setp.ge.u64 %p, %last, %n;
-  @%p bra done;
-  ld.global.nc.v4.u32 {%a0, %a1, %a2, %a3}, [%at];
-  xor.b32 %s, %s, %a0;
-  add.u64 %at, %at, %far;
-  add.u64 %last, %last, %step;
-  bra rest;
-done:
+)";
+static constexpr char readEnd[] = R"(
   setp.ne.u32 %p, %s, 0x5eed5eed;
   @%p ret;
   ld.param.u64 %at, [sink];
@@ -74,6 +44,38 @@ done:
   ret;
 }
 )";
+
+/// `text` with every $ replaced by `number`.
+static std::string numbered(std::string text, int number) {
+  for (size_t at; (at = text.find('$')) != std::string::npos;)
+    text.replace(at, 1, std::to_string(number));
+  return text;
+}
+
+/// Reads `times` vectors while the last of them exists; uses every word, so
+/// that no load is made smaller.
+static std::string readWhile(const std::string &label, int times) {
+  std::string loads, uses;
+  for (int i = 0; i < times; ++i) {
+    std::string words;
+    for (int word = 4 * i; word < 4 * i + 4; ++word) {
+      words += numbered(word % 4 ? ", %a$" : "%a$", word);
+      uses += numbered("  xor.b32 %s, %s, %a$;\n", word);
+    }
+    loads += "  ld.global.nc.v4.u32 {" + words + "}, [%at];\n" +
+             "  add.u64 %at, %at, %far;\n";
+  }
+  return label + ":\n  setp.ge.u64 %p, %last, %n;\n  @%p bra after_" + label +
+         ";\n" + loads + uses +
+         numbered("  mad.lo.u64 %last, %step, $, %last;\n", times) + "  bra " +
+         label + ";\nafter_" + label + ":\n";
+}
+
+static std::string readLoop() {
+  return readBegin + readWhile("four", 4) +
+         "  mul.lo.u64 %i, %step, 3;\n  sub.u64 %last, %last, %i;\n" +
+         readWhile("one", 1) + readEnd;
+}
 
 namespace {
 /// A multiply-add instruction, as a loop over independent ones.
@@ -85,13 +87,6 @@ struct Loop {
   double operations; // of a thread in one step
 };
 } // namespace
-
-/// `text` with every $ replaced by `number`.
-static std::string numbered(std::string text, int number) {
-  for (size_t at; (at = text.find('$')) != std::string::npos;)
-    text.replace(at, 1, std::to_string(number));
-  return text;
-}
 
 static Loop loopFor(DType type) {
   if (type != DType::BF16 && type != DType::F16)
@@ -189,7 +184,7 @@ Status CudaRates::prepare() {
   if (!current.status().ok())
     return current.status();
   std::string ptx = ".version 7.0\n.target sm_80\n.address_size 64\n" +
-                    readLoop + multiplyLoop(loop);
+                    readLoop() + multiplyLoop(loop);
   auto loaded =
       loadModule(context, std::string_view(ptx.c_str(), ptx.size() + 1), true,
                  "the benchmark's loops", false);
