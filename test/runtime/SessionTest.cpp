@@ -141,7 +141,7 @@ TEST_F(SessionTest, SessionsOfOneModelRunSideBySide) {
   std::vector<float> solo(45);
   ASSERT_TRUE(
       session()->feed(ids.data(), 9, CRIA_LOGITS_ALL, solo.data()).ok());
-  std::vector<std::vector<float>> results(4, std::vector<float>(45));
+  std::vector<std::vector<float>> results(8, std::vector<float>(45));
   std::vector<std::thread> threads;
   for (auto &result : results)
     threads.emplace_back([&] {

@@ -1,33 +1,11 @@
 /// The host runs out of memory, at every allocation in turn.
+#include "test/runtime/Allocations.h"
 #include "test/runtime/cuda/Fixtures.h"
 
-#include <cstdlib>
 #include <new>
 
 using namespace cria;
 using namespace cria::test;
-
-/// The allocation of this thread that fails, counted down; 0: none.
-static thread_local int64_t failing = 0;
-
-// Where this program, with the runtime in it, begins and ends.
-extern "C" const char __executable_start, etext;
-
-// The emulated driver and the C++ library allocate here as well: what they
-// cannot handle does not happen to them.
-void *operator new(size_t size) {
-  auto *caller = static_cast<const char *>(__builtin_return_address(0));
-  bool ours = caller >= &__executable_start && caller < &etext;
-  if (ours && failing > 0 && --failing == 0)
-    throw std::bad_alloc();
-  if (void *memory = malloc(size ? size : 1))
-    return memory;
-  throw std::bad_alloc();
-}
-
-#pragma GCC diagnostic ignored "-Wmismatched-new-delete"
-void operator delete(void *memory) noexcept { free(memory); }
-void operator delete(void *memory, size_t) noexcept { free(memory); }
 
 namespace {
 
@@ -35,7 +13,7 @@ class CudaHostMemoryTest : public CudaTest {
 protected:
   /// Loads and feeds; allocation `nth` fails. False where it did.
   bool survives(int64_t nth, std::vector<float> &logits) {
-    failing = nth;
+    failAllocation(nth);
     try {
       auto model =
           Model::load(artifact, {weights, 0}, {DeviceKind::Emulated, false});
@@ -49,10 +27,10 @@ protected:
       EXPECT_TRUE(
           (*session)->feed(&ids[2], 7, CRIA_LOGITS_ALL, &logits[10]).ok());
     } catch (const std::bad_alloc &) {
-      failing = 0;
+      failAllocation(0);
       return false;
     }
-    failing = 0;
+    failAllocation(0);
     return true;
   }
 

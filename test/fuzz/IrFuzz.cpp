@@ -1,0 +1,28 @@
+/// Textual IR of the llama dialect through the phases to linalg: diagnostics,
+/// never a crash.
+#include "lowering/Compilation.h"
+#include "lowering/Pipeline.h"
+#include "lowering/import/Program.h"
+#include "test/fuzz/Fuzz.h"
+
+#include "mlir/IR/Diagnostics.h"
+#include "mlir/Parser/Parser.h"
+
+using namespace cria;
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+  mlir::DialectRegistry registry;
+  registerCompilerDialects(registry);
+  mlir::MLIRContext context(registry, mlir::MLIRContext::Threading::DISABLED);
+  mlir::ScopedDiagnosticHandler quiet(&context, [](mlir::Diagnostic &) {});
+  auto module = mlir::parseSourceString<mlir::ModuleOp>(
+      llvm::StringRef(reinterpret_cast<const char *>(data), size), &context);
+  if (!module || mlir::failed(verifyProgram(*module)))
+    return 0;
+  mlir::PassManager pm(&context);
+  PipelineOptions options;
+  for (Phase phase : {Phase::Fuse, Phase::Linalg})
+    buildPhase(pm, phase, options);
+  (void)mlir::succeeded(pm.run(*module));
+  return 0;
+}
