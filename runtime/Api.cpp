@@ -1,6 +1,6 @@
 #include "runtime/Api.h"
 
-#include "runtime/Binding.h"
+#include "runtime/Preflight.h"
 
 #include <algorithm>
 #include <cstring>
@@ -140,9 +140,11 @@ cria_status cria_model_check(const cria_artifact *artifact, const char *weights,
     auto checkpoint = Checkpoint::open(weights);
     if (!checkpoint.ok())
       return checkpoint.status();
-    const Manifest &manifest = artifact->object->manifest();
-    Binding binding = matchWeights(manifest, *checkpoint);
-    *text = strdup(bindingReport(binding, manifest, weights).c_str());
+    const Artifact &object = *artifact->object;
+    Binding binding = matchWeights(object.manifest(), *checkpoint);
+    *text = strdup(
+        preflightReport(object, binding, weights, object.manifest().maxSeq)
+            .c_str());
     if (!*text)
       throw std::bad_alloc();
     return binding.status(weights);

@@ -93,6 +93,8 @@ Binding matchWeights(const Manifest &manifest, const Checkpoint &checkpoint) {
       (inPlace ? binding.mappedBytes : binding.copiedBytes) += weight.bytes();
       if (type != weight.type)
         ++conversions[{type, weight.type}];
+      else if (!inPlace)
+        ++binding.unaligned;
       binding.sources.push_back({&weight, place, weight.slot + i, inPlace});
     }
   for (const auto &[types, count] : conversions)
@@ -104,31 +106,6 @@ Binding matchWeights(const Manifest &manifest, const Checkpoint &checkpoint) {
                                             : ", rounded to nearest even"));
   addExtras(checkpoint, used, binding);
   return binding;
-}
-
-static std::string mebibytes(uint64_t bytes) {
-  char text[32];
-  snprintf(text, sizeof(text), "%.1f MiB",
-           static_cast<double>(bytes) / (1 << 20));
-  return text;
-}
-
-std::string bindingReport(const Binding &binding, const Manifest &manifest,
-                          const std::string &checkpoint) {
-  std::string text = checkpoint + ": ";
-  if (binding.problems.empty())
-    text += "fits, " + std::to_string(binding.sources.size()) + " tensors\n";
-  else
-    text += std::to_string(binding.problems.size()) + " tensors do not fit\n";
-  for (const std::string &problem : binding.problems)
-    text += "  " + problem + "\n";
-  for (const std::string &warning : binding.warnings)
-    text += "warning: " + warning + "\n";
-  text += "weights: " + mebibytes(binding.mappedBytes) + " in place, " +
-          mebibytes(binding.copiedBytes) + " copied\n";
-  text += "session: " + mebibytes(manifest.cacheBytes()) + " of KV caches, " +
-          mebibytes(manifest.scratchBytes()) + " of scratch\n";
-  return text;
 }
 
 } // namespace cria

@@ -1,6 +1,5 @@
 /// Matching a checkpoint with the weights of a manifest, from headers alone:
-/// what is missing, mis-shaped or extra, what must be converted, and how much
-/// memory it takes.
+/// what is missing, mis-shaped or extra, and what must be converted.
 #pragma once
 
 #include "runtime/Checkpoint.h"
@@ -30,6 +29,7 @@ struct Binding {
   std::vector<std::string> warnings; // conversions, extra tensors
   uint64_t mappedBytes = 0;          // weights used in place
   uint64_t copiedBytes = 0;          // weights converted or moved
+  uint64_t unaligned = 0;            // tensors moved for no other reason
 
   /// FAILED_PRECONDITION with the first ten problems and their number.
   Status status(const std::string &checkpoint) const;
@@ -37,10 +37,5 @@ struct Binding {
 
 /// Matches by name, shape and type.
 Binding matchWeights(const Manifest &manifest, const Checkpoint &checkpoint);
-
-/// The binding in words, a line each: the problems, the warnings, and the
-/// memory that the weights and one session take.
-std::string bindingReport(const Binding &binding, const Manifest &manifest,
-                          const std::string &checkpoint);
 
 } // namespace cria

@@ -1,5 +1,7 @@
 #include "runtime/Model.h"
 
+#include "runtime/Memory.h"
+#include "runtime/Preflight.h"
 #include "runtime/cpu/Model.h"
 #include "runtime/cuda/Model.h"
 
@@ -19,9 +21,15 @@ static Bound bindCuda(std::unique_ptr<cuda::Model> model,
 }
 
 static Bound bindCpu(std::shared_ptr<const Artifact> artifact,
-                     const WeightSource &source) {
+                     const WeightSource &source,
+                     std::vector<std::string> &notes) {
   if (!artifact->cpuStatus().ok())
     return artifact->cpuStatus();
+  // It runs, with weights read again and again, or ends when memory does.
+  if (Status room =
+          fitsMemory(*artifact, artifact->manifest().maxSeq, availableMemory());
+      !room.ok())
+    notes.push_back(room.message());
   return cpu::Model::bind(std::move(artifact), source);
 }
 
@@ -33,7 +41,7 @@ static Bound bindAuto(std::shared_ptr<const Artifact> artifact,
     // Loading a driver to find this out would take longer than many a run.
     if (access("/dev/nvidiactl", F_OK) == 0)
       notes.push_back("runs on the CPU: the artifact has no code for the GPU");
-    return bindCpu(std::move(artifact), source);
+    return bindCpu(std::move(artifact), source, notes);
   }
   auto opened = cuda::Model::open(artifact, device);
   if (opened.ok())
@@ -41,7 +49,7 @@ static Bound bindAuto(std::shared_ptr<const Artifact> artifact,
   if (!artifact->cpuStatus().ok())
     return opened.status();
   notes.push_back("runs on the CPU: " + opened.status().message());
-  return bindCpu(std::move(artifact), source);
+  return bindCpu(std::move(artifact), source, notes);
 }
 
 static Bound bindOn(const DeviceOptions &device,
@@ -49,7 +57,7 @@ static Bound bindOn(const DeviceOptions &device,
                     const WeightSource &source,
                     std::vector<std::string> &notes) {
   if (device.kind == DeviceKind::Cpu)
-    return bindCpu(std::move(artifact), source);
+    return bindCpu(std::move(artifact), source, notes);
   if (device.kind == DeviceKind::Auto)
     return bindAuto(std::move(artifact), source, device, notes);
   auto opened = cuda::Model::open(artifact, device);

@@ -118,7 +118,8 @@ typedef enum cria_device {
 typedef struct cria_model cria_model;
 
 /* Reads the headers of the checkpoint in folder `weights`, nothing else, and
- * lists what is missing, mis-shaped or extra and the memory a session takes.
+ * lists what is missing, mis-shaped or extra, the memory that weights and a
+ * session take, and the longest context that this machine holds.
  * The text is malloc'ed: free() it. Returns what cria_model_bind would say of
  * the headers; the report is there in either case, NULL where the files cannot
  * be read at all. */

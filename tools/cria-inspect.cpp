@@ -1,6 +1,6 @@
 /// cria-inspect: what an artifact is, and whether a checkpoint fits it.
 #include "runtime/Artifact.h"
-#include "runtime/Binding.h"
+#include "runtime/Preflight.h"
 #include "runtime/cpu/Features.h"
 
 #include <CLI/CLI.hpp>
@@ -8,6 +8,7 @@
 #include <cinttypes>
 #include <cstdio>
 #include <new>
+#include <optional>
 #include <string>
 
 using namespace cria;
@@ -114,13 +115,15 @@ static void printArtifact(const Artifact &artifact) {
 }
 
 /// The pre-flight check; reads nothing but headers.
-static Status checkWeights(const Artifact &artifact,
-                           const std::string &weights) {
+static Status checkWeights(const Artifact &artifact, const std::string &weights,
+                           std::optional<int64_t> context) {
+  int64_t positions = context.value_or(artifact.manifest().maxSeq);
   Result<Checkpoint> checkpoint = Checkpoint::open(weights);
   if (!checkpoint.ok())
     return checkpoint.status();
   Binding binding = matchWeights(artifact.manifest(), *checkpoint);
-  printf("\n%s", bindingReport(binding, artifact.manifest(), weights).c_str());
+  printf("\n%s",
+         preflightReport(artifact, binding, weights, positions).c_str());
   return binding.status(weights);
 }
 
@@ -131,6 +134,11 @@ int main(int argc, char **argv) try {
   app.add_option("--weights", weights,
                  "a folder with *.safetensors: the pre-flight check, from its "
                  "headers alone");
+  std::optional<int64_t> context;
+  app.add_option("--context", context,
+                 "positions to count memory for (default: the artifact's "
+                 "max_seq)")
+      ->check(CLI::Range(1, 1 << 24));
   bool raw = false;
   app.add_flag("--json", raw, "print the manifest as it stands in the file");
   try {
@@ -150,7 +158,7 @@ int main(int argc, char **argv) try {
     printArtifact(**artifact);
   Status status;
   if (!weights.empty())
-    status = checkWeights(**artifact, weights);
+    status = checkWeights(**artifact, weights, context);
   if (fflush(stdout) != 0 || ferror(stdout))
     return fail("cannot write the output");
   return status.ok() ? 0 : fail(status.message());

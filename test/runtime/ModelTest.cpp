@@ -1,7 +1,7 @@
 #include "runtime/Model.h"
 
-#include "runtime/Binding.h"
 #include "runtime/Floats.h"
+#include "runtime/Preflight.h"
 #include "test/runtime/Fixtures.h"
 
 #include <gtest/gtest.h>
@@ -135,10 +135,26 @@ TEST_F(ModelTest, ReportsABindingFromHeadersAlone) {
   auto checkpoint = Checkpoint::open(folder.path());
   ASSERT_TRUE(checkpoint.ok());
   Binding binding = matchWeights(artifact->manifest(), *checkpoint);
-  std::string text = bindingReport(binding, artifact->manifest(), "here");
+  std::string text = preflightReport(*artifact, binding, "here", 6);
   EXPECT_THAT(text, HasSubstr("here: 1 tensors do not fit\n"));
   EXPECT_THAT(text, HasSubstr("  'layers.1.norm.weight' is missing\n"));
-  EXPECT_THAT(text, HasSubstr("session: 0.0 MiB of KV caches"));
+  EXPECT_THAT(text, HasSubstr("0.0 MiB of KV caches for 6 positions"));
+  EXPECT_THAT(text, HasSubstr("longest context: 12 positions, the artifact's "
+                              "max_seq; this machine's memory would hold "));
+}
+
+TEST_F(ModelTest, CountsMemoryByTheByte) {
+  MemoryNeed need = memoryNeed(*artifact);
+  EXPECT_EQ(need.weights, 48u);
+  EXPECT_EQ(need.cachePerPosition, 4u);
+  uint64_t all = need.total(12);
+  EXPECT_EQ(all, need.total(0) + 48);
+  EXPECT_EQ(need.longestContext(all), 12);
+  EXPECT_EQ(need.longestContext(all - 1), 11);
+  EXPECT_EQ(need.longestContext(47), 0);
+  EXPECT_TRUE(fitsMemory(*artifact, 12, all).ok());
+  EXPECT_THAT(fitsMemory(*artifact, 12, all - 1),
+              fails(CRIA_RESOURCE_EXHAUSTED, "KV caches of 12 positions take"));
 }
 
 // Values computed once by the formula with Python's integers and doubles.

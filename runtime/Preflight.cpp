@@ -1,0 +1,96 @@
+#include "runtime/Preflight.h"
+
+#include "runtime/Memory.h"
+
+#include <algorithm>
+
+namespace cria {
+
+uint64_t MemoryNeed::total(int64_t positions) const {
+  return weights + code + scratch +
+         cachePerPosition * static_cast<uint64_t>(positions);
+}
+
+int64_t MemoryNeed::longestContext(uint64_t memory) const {
+  uint64_t fixed = total(0);
+  if (memory < fixed)
+    return 0;
+  if (cachePerPosition == 0)
+    return INT64_MAX;
+  return static_cast<int64_t>((memory - fixed) / cachePerPosition);
+}
+
+MemoryNeed memoryNeed(const Artifact &artifact) {
+  const Manifest &manifest = artifact.manifest();
+  MemoryNeed need;
+  need.weights = manifest.weightBytes();
+  need.code = artifact.fileBytes();
+  need.scratch = manifest.scratchBytes();
+  need.cachePerPosition =
+      manifest.cacheBytes() / static_cast<uint64_t>(manifest.maxSeq);
+  return need;
+}
+
+static std::string mebibytes(uint64_t bytes) {
+  char text[32];
+  snprintf(text, sizeof(text), "%.1f MiB",
+           static_cast<double>(bytes) / (1 << 20));
+  return text;
+}
+
+Status fitsMemory(const Artifact &artifact, int64_t positions,
+                  uint64_t memory) {
+  MemoryNeed need = memoryNeed(artifact);
+  if (need.total(positions) <= memory)
+    return Status();
+  return Status(CRIA_RESOURCE_EXHAUSTED,
+                "weights, code, scratch and KV caches of " +
+                    std::to_string(positions) + " positions take " +
+                    mebibytes(need.total(positions)) + ", this machine has " +
+                    mebibytes(memory) + " available");
+}
+
+/// What does not fit, line by line.
+static std::string bindingLines(const Binding &binding,
+                                const std::string &checkpoint) {
+  std::string text = checkpoint + ": ";
+  if (binding.problems.empty())
+    text += "fits, " + std::to_string(binding.sources.size()) + " tensors\n";
+  else
+    text += std::to_string(binding.problems.size()) + " tensors do not fit\n";
+  for (const std::string &problem : binding.problems)
+    text += "  " + problem + "\n";
+  for (const std::string &warning : binding.warnings)
+    text += "warning: " + warning + "\n";
+  return text + "weights: " + mebibytes(binding.mappedBytes) + " in place, " +
+         mebibytes(binding.copiedBytes) + " copied, " +
+         std::to_string(binding.unaligned) + " tensors for their alignment\n";
+}
+
+std::string preflightReport(const Artifact &artifact, const Binding &binding,
+                            const std::string &checkpoint, int64_t positions) {
+  const Manifest &manifest = artifact.manifest();
+  MemoryNeed need = memoryNeed(artifact);
+  uint64_t memory = availableMemory();
+  int64_t longest = need.longestContext(memory);
+  std::string text = bindingLines(binding, checkpoint);
+  text += "memory: " + mebibytes(need.weights) + " of weights, " +
+          mebibytes(need.cachePerPosition * static_cast<uint64_t>(positions)) +
+          " of KV caches for " + std::to_string(positions) + " positions, " +
+          mebibytes(need.scratch) + " of scratch, " + mebibytes(need.code) +
+          " of code: " + mebibytes(need.total(positions)) + " of " +
+          mebibytes(memory) + " available\n";
+  text +=
+      "longest context: " + std::to_string(std::min(longest, manifest.maxSeq));
+  if (longest < manifest.maxSeq)
+    text += " positions fit this machine's memory, the artifact's max_seq is " +
+            std::to_string(manifest.maxSeq) + "\n";
+  else
+    text += " positions, the artifact's max_seq; this machine's memory would "
+            "hold " +
+            (longest == INT64_MAX ? "any number" : std::to_string(longest)) +
+            "\n";
+  return text;
+}
+
+} // namespace cria

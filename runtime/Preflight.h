@@ -1,0 +1,36 @@
+/// What running a model will take, known before a weight is read.
+#pragma once
+
+#include "runtime/Artifact.h"
+#include "runtime/Binding.h"
+
+#include <cstdint>
+#include <string>
+
+namespace cria {
+
+/// Bytes of memory that a model and one session need to run at full speed.
+struct MemoryNeed {
+  uint64_t weights = 0;
+  uint64_t code = 0;    // the artifact
+  uint64_t scratch = 0; // of the session
+  uint64_t cachePerPosition = 0;
+
+  uint64_t total(int64_t positions) const;
+  /// The most positions that fit into `memory` bytes.
+  int64_t longestContext(uint64_t memory) const;
+};
+
+MemoryNeed memoryNeed(const Artifact &artifact);
+
+/// Whether `memory` bytes do for `positions`: RESOURCE_EXHAUSTED with what is
+/// needed and what there is.
+Status fitsMemory(const Artifact &artifact, int64_t positions, uint64_t memory);
+
+/// The binding in words, a line each: the problems, the warnings, the memory at
+/// `positions` positions, and the longest context that this machine's memory
+/// holds.
+std::string preflightReport(const Artifact &artifact, const Binding &binding,
+                            const std::string &checkpoint, int64_t positions);
+
+} // namespace cria
