@@ -1,0 +1,81 @@
+"""preflight.py BIN SCRATCH CONFIG.json: the pre-flight check of a 70B checkpoint.
+
+30 shards of sparse files: headers, and data that is not there. What is missing,
+of another type, extra and unaligned is named; nothing but headers is read.
+"""
+
+import json
+import pathlib
+import struct
+import sys
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.append(str(HERE.parent / "e2e"))
+from harness import Tools, check, execute  # noqa: E402
+from weights import llama_shapes  # noqa: E402
+
+SHARDS = 30
+
+
+def write_shard(path, shapes, dtypes, pad):
+    """A safetensors file whose data is a hole."""
+    header, end = {}, 0
+    for name, shape in shapes.items():
+        size = 2 * shape[0] * (shape[1] if shape[1:] else 1)
+        dtype = dtypes.get(name, "F16")
+        header[name] = {
+            "dtype": dtype,
+            "shape": shape,
+            "data_offsets": [end, end + size],
+        }
+        end += size
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8 + pad)
+    with open(path, "wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text)
+        file.truncate(8 + len(text) + end)
+
+
+def write_checkpoint(folder, shapes, dtypes={}, pad=0):
+    folder.mkdir()
+    names, where = list(shapes), {}
+    for shard in range(SHARDS):
+        name = f"model-{shard + 1:05}-of-{SHARDS:05}.safetensors"
+        mine = {key: shapes[key] for key in names[shard::SHARDS]}
+        write_shard(folder / name, mine, dtypes, pad)
+        where.update({key: name for key in mine})
+    index = {"metadata": {}, "weight_map": where}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+
+
+def main():
+    tools = Tools(*sys.argv[1:3])
+    config = json.loads(pathlib.Path(sys.argv[3]).read_text())
+    artifact = tools.compile(sys.argv[3], "--max-seq=4096")
+    shapes = llama_shapes(config)
+    inspect = [tools.bin / "cria-inspect", artifact]
+
+    write_checkpoint(tools.scratch / "good", shapes)
+    good = execute(inspect + [f"--weights={tools.scratch / 'good'}"]).ok()
+    for line in (
+        f"fits, {len(shapes)} tensors",
+        "0 tensors for their alignment",
+        "KV caches for 4096 positions",
+        "longest context: 0 positions",
+    ):
+        check(line in good.text, good.text[-2000:])
+
+    gone, other, shaped = list(shapes)[5:8]
+    bad = {name: shape for name, shape in shapes.items() if name != gone}
+    bad[shaped] = (3, *shapes[shaped][1:])
+    bad["model.extra.weight"] = (8, 8)
+    write_checkpoint(tools.scratch / "bad", bad, {other: "I16"}, pad=1)
+    run = execute(inspect + [f"--weights={tools.scratch / 'bad'}"])
+    check(run.status == 1, run)
+    for name in gone, other, shaped, "model.extra.weight":
+        check(f"'{name}'" in run.text, f"{name}: {run.text[-2000:]}")
+    for line in "3 tensors do not fit", "720 tensors for their alignment":
+        check(line in run.text, run.text[-2000:])
+
+
+main()
