@@ -16,9 +16,11 @@ packages=(
 
 usage() {
   cat <<'TEXT'
-usage: scripts/setup.sh [TARGET...]
+usage: scripts/setup.sh [--sanitize] [TARGET...]
 Installs missing Debian packages, configures build/ and builds the TARGETs
-(default: the compiler, the runtime and the tools) into build/bin.
+(default: the compiler, the runtime and the tools) into build/bin. With
+--sanitize, into build-sanitize/: by clang, with AddressSanitizer, UBSan and the
+fuzz targets.
 TEXT
 }
 
@@ -77,15 +79,26 @@ jobs() {
   }' /proc/meminfo
 }
 
+options=()
 case ${1:-} in
 -h | --help)
   usage
   exit
+  ;;
+--sanitize)
+  shift
+  build=$root/build-sanitize
+  packages+=(clang-22 libclang-rt-22-dev)
+  flags="-fsanitize=address,undefined,fuzzer-no-link"
+  flags+=" -fno-sanitize-recover=undefined -fno-omit-frame-pointer"
+  options=(-DCMAKE_C_COMPILER=clang-22 -DCMAKE_CXX_COMPILER=clang++-22
+    -DCMAKE_C_FLAGS="$flags" -DCMAKE_CXX_FLAGS="$flags" -DCRIA_WERROR=OFF)
   ;;
 -*) die "unknown option '$1'; see --help" ;;
 esac
 
 if command -v apt-get >/dev/null; then installPackages; else checkCommands; fi
 [[ -f $build/build.ninja ]] ||
-  cmake -S "$root" -B "$build" -G Ninja -DCRIA_WERROR="$(warningsAreErrors)" >&2
+  cmake -S "$root" -B "$build" -G Ninja -DCRIA_WERROR="$(warningsAreErrors)" \
+    "${options[@]}" >&2
 cmake --build "$build" -j "$(jobs)" --target "${@:-all}" >&2

@@ -7,7 +7,7 @@ Substitutions beside lit's own (%s, %t, ...):
 
 Features: shared-models, gdb, clang-format-14, ptxas (on the PATH or in
 /usr/local/cuda/bin), werror (CRIA_WERROR is on),
-standard-build (%{build} is %{src}/build), and the CPU's own: avx2, avx512f,
+fuzz (the build has fuzz targets), standard-build (%{build} is %{src}/build), and the CPU's own: avx2, avx512f,
 avx512_bf16, amx_tile, ... as /proc/cpuinfo names them.
 """
 
@@ -20,7 +20,7 @@ import lit.formats
 config.name = "cria"
 config.test_format = lit.formats.ShTest(execute_external=True)
 config.suffixes = [".mlir", ".test"]
-config.excludes = ["Inputs"]
+config.excludes = ["Inputs", "seeds"]
 config.test_source_root = os.path.join(config.source_dir, "test")
 config.test_exec_root = os.path.join(config.build_dir, "test")
 lit_config.maxIndividualTestTime = 300
@@ -34,7 +34,7 @@ config.environment["PATH"] = os.pathsep.join(
     [bin_dir, config.llvm_tools_dir, os.environ["PATH"], "/usr/local/cuda/bin"]
 )
 config.environment["PYTHONDONTWRITEBYTECODE"] = "1"
-for name in ("CCACHE_DIR", "CRIA_SHARED", "HOME"):
+for name in ("CCACHE_DIR", "CRIA_FUZZ_SECONDS", "CRIA_SHARED", "HOME"):
     if name in os.environ:
         config.environment[name] = os.environ[name]
 
@@ -58,6 +58,8 @@ if os.path.realpath(config.build_dir) == os.path.realpath(
     os.path.join(config.source_dir, "build")
 ):
     config.available_features.add("standard-build")
+if os.path.exists(os.path.join(bin_dir, "fuzz-Text")):
+    config.available_features.add("fuzz")
 if config.werror:
     config.available_features.add("werror")
 if os.path.isdir(os.path.join(shared_dir, "models", "stories260K")):
