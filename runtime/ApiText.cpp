@@ -1,10 +1,7 @@
 #include "runtime/Api.h"
 
 #include "runtime/Generation.h"
-#include "runtime/Tokenizer.h"
-
-#include <cstdlib>
-#include <cstring>
+#include "runtime/tokenizer/Tokenizer.h"
 
 using namespace cria;
 
@@ -21,15 +18,6 @@ struct cria_stream {
 struct cria_generation {
   Generation object;
 };
-
-/// A malloc'ed copy for the caller to free.
-static void *copyOut(const void *data, size_t size) {
-  void *copy = malloc(size ? size : 1);
-  if (!copy)
-    throw std::bad_alloc();
-  memcpy(copy, data, size);
-  return copy;
-}
 
 cria_status cria_tokenizer_open(const char *path, cria_tokenizer **tokenizer,
                                 cria_error *error) {

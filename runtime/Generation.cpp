@@ -1,6 +1,6 @@
 #include "runtime/Generation.h"
 
-#include "runtime/TokenizerJson.h"
+#include "runtime/tokenizer/Json.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,6 +1,6 @@
 /// Tokenizer files that are wrong, hostile or beyond what is done: each is
 /// refused by name.
-#include "runtime/Tokenizer.h"
+#include "runtime/tokenizer/Tokenizer.h"
 
 #include "test/runtime/Fixtures.h"
 
@@ -37,6 +37,14 @@ TEST(TokenizerErrors, Syntax) {
     EXPECT_EQ(Tokenizer::parse(text, "t.json").status().code(),
               CRIA_INVALID_ARGUMENT)
         << text;
+  const std::pair<std::string, const char *> hostile[] = {
+      {std::string(100'000, '['), "nested deeper than 64"},
+      {R"({"model": {"vocab": {"a": 0, "a": 1}}})", "duplicate key 'a'"},
+      {R"({"model": {"vocab": {"a": 1e999}}})", "number"},
+      {"{\"model\": \"" + std::string(2 << 20, 'x') + "\"}", "string"}};
+  for (const auto &[text, words] : hostile)
+    EXPECT_THAT(Tokenizer::parse(text, "t.json").status(),
+                fails(CRIA_INVALID_ARGUMENT, words));
   EXPECT_EQ(Tokenizer::load("/no/such/tokenizer.json").status().code(),
             CRIA_NOT_FOUND);
 }
@@ -48,14 +56,17 @@ TEST(TokenizerErrors, UnknownMembersAndComponents) {
       {"/padding", {{"pad_id", 0}}},
       {"/surprise", 1},
       {"/model/surprise", 1},
-      {"/model/type", "Unigram"},
+      {"/model/type", "WordLevel"},
       {"/model/dropout", 0.1},
       {"/model/continuing_subword_prefix", "##"},
       {"/model/end_of_word_suffix", "</w>"},
-      {"/normalizer", {{"type", "NFKC"}}},
-      {"/pre_tokenizer", {{"type", "Whitespace"}}},
-      {"/post_processor", {{"type", "BertProcessing"}}},
-      {"/decoder", {{"type", "WordPiece"}}},
+      {"/normalizer", {{"type", "Nmt"}}},
+      {"/normalizer", {{"type", "NFKC"}, {"surprise", 1}}},
+      {"/pre_tokenizer", {{"type", "UnicodeScripts"}}},
+      {"/pre_tokenizer", {{"type", "Whitespace"}, {"surprise", 1}}},
+      {"/pre_tokenizer", {{"type", "Punctuation"}, {"behavior", "Odd"}}},
+      {"/post_processor", {{"type", "Surprise"}}},
+      {"/decoder", {{"type", "CTC"}}},
       {"/decoder",
        {{"type", "Strip"}, {"content", " "}, {"start", 0}, {"stop", 1}}}};
   for (const auto &[path, value] : cases)
@@ -88,6 +99,8 @@ TEST(TokenizerErrors, Merges) {
               fails(CRIA_INVALID_ARGUMENT, "names 'c', which is not"));
   EXPECT_THAT(load("/model/merges/-", json{"b", "a"}),
               fails(CRIA_INVALID_ARGUMENT, "names 'ba', which is not"));
+  EXPECT_THAT(load("/model", {{"vocab", json::object()}, {"merges", {"a b"}}}),
+              fails(CRIA_INVALID_ARGUMENT, "at 0 names 'a', which is not"));
   EXPECT_THAT(load("/model/merges/-", json{"a", "b"}),
               fails(CRIA_INVALID_ARGUMENT, "at 1 repeats the merge at 0"));
 }

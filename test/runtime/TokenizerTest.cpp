@@ -1,9 +1,9 @@
 /// Against Hugging Face tokenizers: data/make_goldens.py says how the goldens
 /// were made.
-#include "runtime/Tokenizer.h"
+#include "runtime/tokenizer/Tokenizer.h"
 
 #include "runtime/File.h"
-#include "runtime/TokenizerText.h"
+#include "runtime/tokenizer/Text.h"
 
 #include <gtest/gtest.h>
 

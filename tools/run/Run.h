@@ -5,7 +5,7 @@
 #include "runtime/Model.h"
 #include "runtime/Sampler.h"
 #include "runtime/Session.h"
-#include "runtime/Tokenizer.h"
+#include "runtime/tokenizer/Tokenizer.h"
 #include "tools/run/Options.h"
 #include "tools/run/Trace.h"
 
@@ -30,8 +30,14 @@ struct Run {
   const Manifest &manifest() const { return model->manifest(); }
 };
 
-/// Feeds the prompt, then draws, prints and feeds ids until one ends the text
-/// or there are `limit`.
+/// Sets how many ids to generate after the prompt.
+Status setLimit(Run &run);
+
+/// Feeds what the session does not hold of the prompt, then draws, prints and
+/// feeds ids until one ends the text or there are `limit`.
 Status runPrompt(Run &run);
+
+/// Converses: reads messages from stdin, prints replies to stdout.
+Status runChat(Run &run);
 
 } // namespace cria

@@ -1,4 +1,4 @@
-#include "runtime/TokenizerText.h"
+#include "runtime/tokenizer/Text.h"
 
 #include <array>
 

@@ -1,20 +1,24 @@
 /// Text to token ids and back, as Hugging Face's tokenizers does by a
-/// tokenizer.json with a BPE model: sentencepiece style with byte fallback
-/// (Llama 2) and byte level (Llama 3). A component, member or value that would
-/// change the ids and is not done here is refused by name.
+/// tokenizer.json. A component, member or value that would change the ids and
+/// is not done here is refused by name.
 ///
 /// A text goes through: added tokens found in the raw text; normalizers on what
 /// is between them; added tokens found in the normalized text; pre-tokenizers,
-/// which cut the rest into words; the model; the post-processor's templates.
+/// which cut the rest into words; the model - BPE, Unigram or WordPiece; the
+/// post-processor's special tokens. Each word goes all the way before the next
+/// one is cut.
 #pragma once
 
 #include "runtime/Status.h"
-#include "runtime/TokenizerAdded.h"
-#include "runtime/TokenizerDecoder.h"
-#include "runtime/TokenizerModel.h"
-#include "runtime/TokenizerSplitter.h"
+#include "runtime/tokenizer/AddedTokens.h"
+#include "runtime/tokenizer/Decoder.h"
+#include "runtime/tokenizer/Model.h"
+#include "runtime/tokenizer/Normalizer.h"
+#include "runtime/tokenizer/PostProcessor.h"
+#include "runtime/tokenizer/PreTokenizer.h"
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -53,16 +57,16 @@ private:
   Tokenizer() = default;
   static Result<Tokenizer> read(const nlohmann::json &document,
                                 const std::string &name);
-  void readPost(const JsonCursor &post);
-  void readTemplate(const JsonCursor &post);
-  Result<std::vector<Piece>> cut(std::string_view text) const;
+  Status cut(Piece piece, Effort &effort, PieceSink sink) const;
+  Status preTokenize(size_t step, Piece piece, Effort &effort,
+                     PieceSink sink) const;
 
-  BpeModel model;
+  std::shared_ptr<const TokenModel> model;
   std::vector<Normalizer> normalizers;
   std::vector<PreTokenizer> preTokenizers;
   std::vector<DecoderStep> decoder;
   AddedTokens added;
-  std::vector<int32_t> before, after; // what the post-processor adds
+  PostProcessor post;
 };
 
 /// Decodes ids as they come. What the calls return, concatenated, is what

@@ -2,7 +2,12 @@
 /// time with a careless one. PCRE2 limits how often it backtracks, but one step
 /// may still read the whole text; so a callout before each item of the
 /// expression looks at the clock as well.
-#include "runtime/TokenizerRegex.h"
+///
+/// That is slow, and nearly all matches are short. So each is first looked for
+/// in the next kilobyte by machine code, which counts its steps: what runs into
+/// the end of the kilobyte, as PCRE2's partial matching tells, or takes too
+/// many steps, is left to the interpreter. The match is the same either way.
+#include "runtime/tokenizer/Regex.h"
 
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
@@ -11,9 +16,35 @@
 
 namespace cria {
 
-Deadline deadlineFor(size_t bytes) {
-  return std::chrono::steady_clock::now() + std::chrono::seconds(2) +
-         std::chrono::microseconds(20 * bytes);
+/// What machine code sees of a text, and the steps it may take at each byte of
+/// it: at worst, some seconds.
+static constexpr size_t window = 1024;
+static constexpr uint32_t fastSteps = 4096;
+
+Effort::Effort(size_t bytes)
+    : deadline(std::chrono::steady_clock::now() + std::chrono::seconds(2) +
+               std::chrono::microseconds(20 * bytes)),
+      match(pcre2_match_data_create(1, nullptr)),
+      context(pcre2_match_context_create(nullptr)) {
+  auto *limits = static_cast<pcre2_match_context *>(context);
+  if (!match || !limits)
+    return;
+  pcre2_set_heap_limit(limits, 64 << 10); // KiB
+  pcre2_set_callout(
+      limits,
+      [](pcre2_callout_block *, void *effort) {
+        return static_cast<Effort *>(effort)->late() ? PCRE2_ERROR_CALLOUT : 0;
+      },
+      this);
+}
+
+Effort::~Effort() {
+  pcre2_match_data_free(static_cast<pcre2_match_data *>(match));
+  pcre2_match_context_free(static_cast<pcre2_match_context *>(context));
+}
+
+bool Effort::late() {
+  return ++steps % 256 == 0 && std::chrono::steady_clock::now() > deadline;
 }
 
 static Status unsupported(std::string_view pattern, std::string_view what) {
@@ -97,68 +128,44 @@ static Result<std::string> translate(std::string_view pattern) {
   return result;
 }
 
+/// The compiled expression; nullptr and a message where it is wrong.
+static std::shared_ptr<void>
+compileWith(const std::string &syntax, uint32_t options, std::string &message) {
+  int error = 0;
+  PCRE2_SIZE place = 0;
+  pcre2_code *code =
+      pcre2_compile(reinterpret_cast<PCRE2_SPTR>(syntax.data()), syntax.size(),
+                    PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C | options,
+                    &error, &place, nullptr);
+  if (!code) {
+    PCRE2_UCHAR text[128] = "";
+    pcre2_get_error_message(error, text, sizeof(text));
+    message = reinterpret_cast<const char *>(text);
+  }
+  return std::shared_ptr<void>(code, [](void *held) {
+    pcre2_code_free(static_cast<pcre2_code *>(held));
+  });
+}
+
 Result<Regex> Regex::compile(std::string_view pattern) {
   Result<std::string> syntax = translate(pattern);
   if (!syntax.ok())
     return syntax.status();
-  int error = 0;
-  PCRE2_SIZE place = 0;
-  pcre2_code *code = pcre2_compile(
-      reinterpret_cast<PCRE2_SPTR>(syntax->data()), syntax->size(),
-      PCRE2_UTF | PCRE2_UCP | PCRE2_AUTO_CALLOUT | PCRE2_NEVER_BACKSLASH_C,
-      &error, &place, nullptr);
-  if (!code) {
-    PCRE2_UCHAR message[128] = "";
-    pcre2_get_error_message(error, message, sizeof(message));
+  Regex regex;
+  std::string message;
+  regex.code = compileWith(*syntax, PCRE2_AUTO_CALLOUT, message);
+  if (!regex.code)
     return Status(CRIA_INVALID_ARGUMENT,
                   "the regular expression '" +
                       std::string(pattern.substr(0, 200)) +
-                      "' is wrong: " + reinterpret_cast<const char *>(message));
-  }
-  Regex regex;
-  regex.code = std::shared_ptr<void>(code, [](void *held) {
-    pcre2_code_free(static_cast<pcre2_code *>(held));
-  });
+                      "' is wrong: " + message);
+  regex.fast = compileWith(*syntax, 0, message);
+  if (regex.fast &&
+      pcre2_jit_compile(static_cast<pcre2_code *>(regex.fast.get()),
+                        PCRE2_JIT_COMPLETE | PCRE2_JIT_PARTIAL_HARD) != 0)
+    regex.fast = nullptr; // not on this machine, or not this expression
   return regex;
 }
-
-namespace {
-
-struct Clock {
-  Deadline deadline;
-  unsigned steps = 0;
-};
-
-struct Matching {
-  pcre2_match_data *data;
-  pcre2_match_context *context;
-
-  explicit Matching(const pcre2_code *code, Clock &clock)
-      : data(pcre2_match_data_create_from_pattern(code, nullptr)),
-        context(pcre2_match_context_create(nullptr)) {
-    if (!context)
-      return;
-    pcre2_set_heap_limit(context, 64 << 10); // KiB
-    pcre2_set_match_limit(context, UINT32_MAX);
-    pcre2_set_callout(
-        context,
-        [](pcre2_callout_block *, void *state) {
-          Clock &clock = *static_cast<Clock *>(state);
-          bool late = ++clock.steps % 256 == 0 &&
-                      std::chrono::steady_clock::now() > clock.deadline;
-          return late ? PCRE2_ERROR_CALLOUT : 0;
-        },
-        &clock);
-  }
-  Matching(const Matching &) = delete;
-  Matching &operator=(const Matching &) = delete;
-  ~Matching() {
-    pcre2_match_data_free(data);
-    pcre2_match_context_free(context);
-  }
-};
-
-} // namespace
 
 static Status matchError(int error, size_t at) {
   std::string where = " at byte " + std::to_string(at) + " of the text";
@@ -178,42 +185,58 @@ static Status matchError(int error, size_t at) {
                                    where);
 }
 
-Status Regex::find(std::string_view text, Deadline deadline,
-                   std::vector<Span> &spans) const {
-  const auto *program = static_cast<const pcre2_code *>(code.get());
-  Clock clock{deadline};
-  Matching matching(program, clock);
-  if (!matching.data || !matching.context)
+/// Where the next match at or after `from` lies is in the match data.
+int Regex::match(std::string_view text, size_t from, Effort &effort) const {
+  auto *data = static_cast<pcre2_match_data *>(effort.match);
+  auto *context = static_cast<pcre2_match_context *>(effort.context);
+  auto subject = reinterpret_cast<PCRE2_SPTR>(text.data());
+  if (fast) {
+    size_t end = std::min(from + window, text.size());
+    while (end < text.size() && (text[end] & 0xC0) == 0x80)
+      ++end;
+    bool whole = end == text.size();
+    pcre2_set_match_limit(context, fastSteps);
+    int found =
+        pcre2_jit_match(static_cast<pcre2_code *>(fast.get()), subject, end,
+                        from, whole ? 0 : PCRE2_PARTIAL_HARD, data, context);
+    if (found >= 0 || (found == PCRE2_ERROR_NOMATCH && whole))
+      return found;
+  }
+  pcre2_set_match_limit(context, UINT32_MAX);
+  return pcre2_match(static_cast<pcre2_code *>(code.get()), subject,
+                     text.size(), from, PCRE2_NO_UTF_CHECK, data, context);
+}
+
+Status Regex::find(std::string_view text, Effort &effort, SpanSink sink) const {
+  if (!effort.match || !effort.context)
     return Status(CRIA_RESOURCE_EXHAUSTED, "out of memory");
+  const PCRE2_SIZE *ends =
+      pcre2_get_ovector_pointer(static_cast<pcre2_match_data *>(effort.match));
+  Status status;
   size_t done = 0; // end of the last match
   size_t from = 0; // where to search
   while (from <= text.size()) {
-    if (++clock.steps % 256 == 0 && std::chrono::steady_clock::now() > deadline)
-      return matchError(PCRE2_ERROR_CALLOUT, from);
-    int found = pcre2_match(
-        program, reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), from,
-        from == 0 ? 0 : PCRE2_NO_UTF_CHECK, matching.data, matching.context);
+    int found = effort.late() ? PCRE2_ERROR_CALLOUT : match(text, from, effort);
     if (found == PCRE2_ERROR_NOMATCH)
       break;
     if (found < 0)
       return matchError(found, from);
-    const PCRE2_SIZE *ends = pcre2_get_ovector_pointer(matching.data);
-    size_t begin = ends[0], end = ends[1];
-    if (begin < from || end < begin) // no \K, no lookbehind before `from`
+    size_t begin = ends[0], end = ends[1]; // `sink` may match, too
+    if (begin < from || end < begin)       // no \K, no lookbehind before `from`
       return matchError(PCRE2_ERROR_INTERNAL, from);
     if (begin > done)
-      spans.push_back({done, begin, false});
-    if (begin < end || begin > done)
-      spans.push_back({begin, end, true});
+      status = sink({done, begin, false});
+    if (status.ok() && (begin < end || begin > done))
+      status = sink({begin, end, true});
+    if (!status.ok())
+      return status;
     done = end;
     from = end;
     if (begin == end) // empty: the next search starts one character on
       for (++from; from < text.size() && (text[from] & 0xC0) == 0x80;)
         ++from;
   }
-  if (done < text.size())
-    spans.push_back({done, text.size(), false});
-  return Status();
+  return done < text.size() ? sink({done, text.size(), false}) : Status();
 }
 
 } // namespace cria

@@ -1,7 +1,7 @@
-#include "runtime/TokenizerDecoder.h"
+#include "runtime/tokenizer/Decoder.h"
 
-#include "runtime/TokenizerJson.h"
-#include "runtime/TokenizerText.h"
+#include "runtime/tokenizer/Json.h"
+#include "runtime/tokenizer/Text.h"
 
 #include <string_view>
 #include <utility>
@@ -49,6 +49,13 @@ static DecoderStep readMetaspace(const JsonCursor &decoder) {
   return step;
 }
 
+static DecoderStep readWordPiece(const JsonCursor &decoder) {
+  onlyKeys(decoder, {"type", "prefix", "cleanup"});
+  DecoderStep step{Kind::WordPiece, decoder["prefix"].string(), ""};
+  step.tidy = decoder["cleanup"].boolean();
+  return step;
+}
+
 static void append(const JsonCursor &decoder, DecoderStep step,
                    std::vector<DecoderStep> &steps) {
   bool whole = step.kind == Kind::Fuse || step.kind == Kind::Strip;
@@ -74,6 +81,8 @@ void readDecoder(const JsonCursor &decoder, std::vector<DecoderStep> &steps) {
     append(decoder, readStrip(decoder), steps);
   } else if (type == "Metaspace") {
     append(decoder, readMetaspace(decoder), steps);
+  } else if (type == "WordPiece") {
+    append(decoder, readWordPiece(decoder), steps);
   } else if (type == "ByteFallback" || type == "Fuse") {
     onlyKeys(decoder, {"type"});
     Kind kind = type == "Fuse" ? Kind::Fuse : Kind::ByteFallback;
@@ -84,8 +93,8 @@ void readDecoder(const JsonCursor &decoder, std::vector<DecoderStep> &steps) {
     append(decoder, {Kind::ByteLevel, "", ""}, steps);
   } else {
     refuse(decoder["type"],
-           "\"ByteLevel\", \"Metaspace\", \"Replace\", \"ByteFallback\", "
-           "\"Fuse\", \"Strip\" or \"Sequence\"");
+           "one of ByteLevel, Metaspace, WordPiece, Replace, ByteFallback, "
+           "Fuse, Strip and Sequence");
   }
 }
 
@@ -111,6 +120,29 @@ static std::string replaceAll(const std::string &text,
        done = at + pattern.size())
     result.append(text, done, at - done).append(content);
   return result.append(text, done);
+}
+
+/// What the cleanup of WordPiece glues: the space at the start goes, and "do
+/// not" becomes "don't".
+static std::string tidy(std::string token) {
+  for (const char *mark : {" .", " ?", " !", " ,"})
+    token = replaceAll(token, mark, mark + 1);
+  token = replaceAll(token, " ' ", "'");
+  for (const char *ending : {" n't", " 'm"})
+    token = replaceAll(token, ending, ending + 1);
+  token = replaceAll(token, " do not", " don't");
+  for (const char *ending : {" 's", " 've", " 're"})
+    token = replaceAll(token, ending, ending + 1);
+  return token;
+}
+
+static std::string joinPiece(const DecoderStep &step, std::string token,
+                             bool first) {
+  if (!first && token.compare(0, step.pattern.size(), step.pattern) == 0)
+    token.erase(0, step.pattern.size());
+  else if (!first)
+    token.insert(0, " ");
+  return step.tidy ? tidy(std::move(token)) : token;
 }
 
 static int hexDigit(char c) {
@@ -186,6 +218,9 @@ void DecoderState::apply(size_t index, std::string token, Tokens &out) {
   case Kind::Join:
     if (!first)
       token.insert(0, " ");
+    break;
+  case Kind::WordPiece:
+    token = joinPiece(step, std::move(token), first);
     break;
   }
   out.push_back(std::move(token));

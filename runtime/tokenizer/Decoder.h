@@ -20,7 +20,8 @@ struct DecoderStep {
     Strip,        // up to `count` characters `pattern` at the start
     ByteLevel,    // tokens spell bytes
     Metaspace,    // `pattern` is a space, except in the first token
-    Join          // a space between tokens: where there is no decoder
+    Join,         // a space between tokens: where there is no decoder
+    WordPiece     // so, but not where a token begins with `pattern`
   };
   Kind kind;
   std::string pattern;
@@ -28,6 +29,7 @@ struct DecoderStep {
   uint64_t count = 0;
   bool fused = false;  // comes after a step that fuses
   bool prefix = false; // Metaspace: the first token's mark is no space
+  bool tidy = false;   // WordPiece: no space before marks and contractions
 };
 
 /// Reads the member "decoder"; `steps` stays as it is on an error.

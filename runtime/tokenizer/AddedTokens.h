@@ -2,9 +2,11 @@
 #pragma once
 
 #include "runtime/Json.h"
-#include "runtime/TokenizerModel.h"
-#include "runtime/TokenizerSplitter.h"
+#include "runtime/tokenizer/Normalizer.h"
+#include "runtime/tokenizer/PreTokenizer.h"
+#include "runtime/tokenizer/Vocabulary.h"
 
+#include <bitset>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -34,16 +36,15 @@ public:
   AddedTokens(AddedTokens &&) = default;
   AddedTokens &operator=(AddedTokens &&) = default;
 
-  /// Reads the member "added_tokens", whose cursor notes errors in `status`.
-  /// An id that Hugging Face would not give the token is refused.
-  static AddedTokens read(const JsonCursor &list, const Status &status,
-                          const BpeModel &model,
+  /// Reads the member "added_tokens". An id that Hugging Face would not give
+  /// the token is refused.
+  static AddedTokens read(const JsonCursor &list, const Vocabulary &vocabulary,
                           const std::vector<Normalizer> &normalizers);
 
   /// Cuts the added tokens out of `piece`: those to be found in normalized
   /// text, or the others. Of those that begin at a place, the longest counts.
-  Status split(Piece piece, bool normalized, Deadline deadline,
-               std::vector<Piece> &pieces) const;
+  Status split(Piece piece, bool normalized, Effort &effort,
+               PieceSink sink) const;
 
   /// The token with this id, or nullptr.
   const AddedToken *find(int64_t id) const;
@@ -52,16 +53,20 @@ public:
   int64_t idLimit() const { return limit; }
 
 private:
-  /// Tokens by pattern. A token is looked up byte by byte: each byte narrows
-  /// the range of those that begin so.
+  /// Tokens by pattern.
   struct Set {
-    std::vector<const AddedToken *> sorted;
-    const AddedToken *longest(std::string_view text, size_t at) const;
+    Vocabulary patterns;
+    std::bitset<256> first; // bytes that patterns begin with
+
+    /// The id of the longest pattern at `at`, which moves behind it; or -1.
+    int32_t longest(std::string_view text, size_t &at) const;
   };
 
-  void add(AddedToken token, const JsonCursor &place, const BpeModel &model);
-  void index();
-  bool standsAlone(std::string_view text, size_t begin, size_t end) const;
+  void add(AddedToken token, const JsonCursor &place,
+           const Vocabulary &vocabulary);
+  Set index(bool normalized, const JsonCursor &list) const;
+  bool standsAlone(std::string_view text, size_t begin, size_t end,
+                   Effort &effort) const;
 
   std::map<int32_t, AddedToken> tokens; // addresses stay when it is moved
   std::set<std::string> contents;

@@ -1,0 +1,32 @@
+/// The compiled character maps of sentencepiece: the normalizer "Precompiled".
+#pragma once
+
+#include "runtime/Json.h"
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace cria {
+
+/// Replaces characters, and short sequences that a user sees as one.
+class CharacterMap {
+public:
+  /// Reads the base64 text of a map.
+  static CharacterMap read(const JsonCursor &base64);
+
+  /// Replaces in `text`; false, and part of it, where the result grows beyond
+  /// `limit` bytes.
+  bool apply(std::string &text, size_t limit) const;
+
+private:
+  std::optional<std::string_view> find(std::string_view key) const;
+  void appendGrapheme(std::string_view grapheme, std::string &result) const;
+
+  std::vector<uint32_t> units; // a double-array trie
+  std::string texts;           // each ends with a zero byte
+};
+
+} // namespace cria

@@ -1,0 +1,58 @@
+#include "runtime/tokenizer/WordPiece.h"
+
+#include "runtime/tokenizer/Json.h"
+#include "runtime/tokenizer/Text.h"
+
+namespace cria {
+
+std::unique_ptr<const TokenModel>
+WordPieceModel::read(const JsonCursor &model) {
+  auto pieces = std::make_unique<WordPieceModel>();
+  onlyKeys(model, {"type", "unk_token", "continuing_subword_prefix",
+                   "max_input_chars_per_word", "vocab"});
+  pieces->tokens = Vocabulary::read(model["vocab"]);
+  pieces->unknownId = pieces->tokens.named(model["unk_token"]);
+  pieces->prefix = model["continuing_subword_prefix"].string();
+  pieces->maxCharacters =
+      model["max_input_chars_per_word"].integer(0, INT32_MAX);
+  for (char byte : pieces->prefix)
+    if (pieces->inWord != Vocabulary::nowhere)
+      pieces->inWord = pieces->tokens.next(pieces->inWord, byte);
+  return pieces;
+}
+
+/// The id of the longest token at `at`, which moves behind it; -1: none.
+int32_t WordPieceModel::longest(std::string_view word, size_t &at) const {
+  int32_t id = -1;
+  Vocabulary::Place place = at == 0 ? Vocabulary::start : inWord;
+  for (size_t end = at; end < word.size() && place != Vocabulary::nowhere;) {
+    place = tokens.next(place, word[end++]);
+    bool whole = end == word.size() || (word[end] & 0xC0) != 0x80;
+    if (place != Vocabulary::nowhere && whole && tokens.idAt(place) >= 0) {
+      id = tokens.idAt(place);
+      at = end;
+    }
+  }
+  return id;
+}
+
+Status WordPieceModel::encode(std::string_view word,
+                              std::vector<int32_t> &ids) const {
+  size_t before = ids.size();
+  int64_t characters = 0;
+  for (char c : word)
+    characters += (c & 0xC0) != 0x80;
+  bool known = characters <= maxCharacters;
+  for (size_t at = 0; known && at < word.size();) {
+    int32_t id = longest(word, at);
+    known = id >= 0;
+    ids.push_back(id);
+  }
+  if (!known) {
+    ids.resize(before);
+    ids.push_back(unknownId);
+  }
+  return Status();
+}
+
+} // namespace cria

@@ -1,0 +1,82 @@
+"""The text functions of libcria.so by ctypes."""
+
+import ctypes
+import json
+
+
+class Error(ctypes.Structure):
+    _fields_ = [
+        ("size", ctypes.c_size_t),
+        ("status", ctypes.c_int),
+        ("message", ctypes.c_char * 1024),
+    ]
+
+
+class Failure(Exception):
+    """A status that is not OK, with its message."""
+
+
+class Library:
+    def __init__(self, path):
+        self.library = ctypes.CDLL(str(path))
+        self.free = ctypes.CDLL(None).free
+
+    def call(self, name, *arguments):
+        error = Error(ctypes.sizeof(Error))
+        if getattr(self.library, "cria_" + name)(*arguments, ctypes.byref(error)):
+            raise Failure(error.status, error.message.decode(errors="replace"))
+
+    def take(self, text):
+        """The malloc'ed text at a pointer, which is freed."""
+        copy = ctypes.string_at(text).decode()
+        self.free(text)
+        return copy
+
+
+class Tokenizer:
+    def __init__(self, library, path):
+        self.library, self.handle = library, ctypes.c_void_p()
+        library.call("tokenizer_open", str(path).encode(), ctypes.byref(self.handle))
+
+    def encode(self, text, special):
+        ids, count = ctypes.POINTER(ctypes.c_int32)(), ctypes.c_size_t()
+        data = text.encode()
+        self.library.call(
+            "tokenizer_encode",
+            self.handle,
+            data,
+            ctypes.c_size_t(len(data)),
+            special,
+            ctypes.byref(ids),
+            ctypes.byref(count),
+        )
+        result = ids[: count.value]
+        self.library.free(ids)
+        return result
+
+    def decode(self, ids, special):
+        text = ctypes.c_void_p()
+        self.library.call(
+            "tokenizer_decode",
+            self.handle,
+            (ctypes.c_int32 * len(ids))(*ids),
+            ctypes.c_size_t(len(ids)),
+            special,
+            ctypes.byref(text),
+        )
+        return self.library.take(text)
+
+
+class Chat:
+    def __init__(self, library, folder):
+        self.library, self.handle = library, ctypes.c_void_p()
+        library.call("chat_open", str(folder).encode(), ctypes.byref(self.handle))
+
+    def render(self, variables):
+        text = ctypes.c_void_p()
+        data = json.dumps(variables).encode()
+        self.library.call("chat_render", self.handle, data, ctypes.byref(text))
+        return self.library.take(text)
+
+    def close(self):
+        self.library.library.cria_chat_free(ctypes.byref(self.handle))
