@@ -272,6 +272,26 @@ CRIA_API cria_status cria_stream_push(cria_stream *stream, int32_t id,
 CRIA_API cria_status cria_stream_finish(cria_stream *stream, const char **text,
                                         cria_error *error);
 
+/* ---- Chat -------------------------------------------------------------- */
+
+/* The template by which a checkpoint's folder writes a conversation as text:
+ * chat_template.jinja, or that of tokenizer_config.json. It is interpreted
+ * within bounds of time and memory, and reaches nothing. */
+typedef struct cria_chat cria_chat;
+
+/* CRIA_NOT_FOUND where the folder has no template. */
+CRIA_API cria_status cria_chat_open(const char *folder, cria_chat **chat,
+                                    cria_error *error);
+CRIA_API void cria_chat_free(cria_chat **chat);
+
+/* The text for `variables`, a JSON object: "messages", a list of objects with
+ * "role" and "content", "add_generation_prompt", "tools" and what else the
+ * template knows. The text has the special tokens: encode it with `special` 0.
+ * It is NUL-terminated and malloc'ed: free() it. */
+CRIA_API cria_status cria_chat_render(const cria_chat *chat,
+                                      const char *variables, char **text,
+                                      cria_error *error);
+
 /* ---- Sampling ---------------------------------------------------------- */
 
 typedef struct cria_sampler_options {

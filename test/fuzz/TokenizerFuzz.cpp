@@ -1,5 +1,5 @@
 /// tokenizer.json; what is taken then encodes and decodes.
-#include "runtime/Tokenizer.h"
+#include "runtime/tokenizer/Tokenizer.h"
 #include "test/fuzz/Fuzz.h"
 
 using namespace cria;

@@ -1,0 +1,50 @@
+#include "runtime/Api.h"
+
+#include "runtime/Json.h"
+#include "runtime/chat/Template.h"
+
+using namespace cria;
+
+struct cria_chat {
+  chat::Template object;
+};
+
+cria_status cria_chat_open(const char *folder, cria_chat **chat,
+                           cria_error *error) {
+  return guarded(error, [&] {
+    Status status = first({notNull(folder, "folder"), notNull(chat, "chat")});
+    if (!status.ok())
+      return status;
+    *chat = nullptr;
+    Result<chat::Template> loaded = chat::Template::load(folder);
+    if (loaded.ok())
+      *chat = new cria_chat{std::move(*loaded)};
+    return loaded.status();
+  });
+}
+
+void cria_chat_free(cria_chat **chat) { freeHandle(chat); }
+
+cria_status cria_chat_render(const cria_chat *chat, const char *variables,
+                             char **text, cria_error *error) {
+  return guarded(error, [&] {
+    Status status =
+        first({notNull(chat, "chat"), notNull(variables, "variables"),
+               notNull(text, "text")});
+    if (!status.ok())
+      return status;
+    *text = nullptr;
+    // Once for the bounds, once for the order of members.
+    Result<JsonDocument> checked = parseJson(variables, "variables");
+    if (!checked.ok())
+      return checked.status();
+    if (!checked->root().is_object())
+      return Status(CRIA_INVALID_ARGUMENT, "variables: expected an object");
+    Result<std::string> rendered =
+        chat->object.render(nlohmann::ordered_json::parse(variables));
+    if (rendered.ok())
+      *text =
+          static_cast<char *>(copyOut(rendered->c_str(), rendered->size() + 1));
+    return rendered.status();
+  });
+}

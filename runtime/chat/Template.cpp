@@ -1,0 +1,107 @@
+#include "runtime/chat/Template.h"
+
+#include "runtime/File.h"
+#include "runtime/Json.h"
+#include "runtime/chat/Evaluator.h"
+#include "runtime/tokenizer/Text.h"
+
+#include <filesystem>
+
+namespace cria::chat {
+
+/// The largest template, and the largest of real ones is a tenth of it.
+static constexpr uint64_t maxTemplateBytes = 256u << 10;
+
+Result<Template> Template::parse(std::string_view source,
+                                 const std::string &name) {
+  Template parsed;
+  parsed.name = name;
+  if (source.size() > maxTemplateBytes)
+    return Status(CRIA_INVALID_ARGUMENT, name + ": the chat template has " +
+                                             std::to_string(source.size()) +
+                                             " bytes, expected at most " +
+                                             std::to_string(maxTemplateBytes));
+  if (size_t bad = findInvalidUtf8(source); bad != source.npos)
+    return Status(CRIA_INVALID_ARGUMENT,
+                  name + ": not UTF-8 at byte " + std::to_string(bad));
+  Result<std::vector<Statement>> statements = chat::parse(source);
+  if (!statements.ok())
+    return Status(statements.status().code(),
+                  name + ": chat template: " + statements.status().message());
+  parsed.statements = std::move(*statements);
+  return parsed;
+}
+
+/// The text of "chat_template": a string, or the one named "default" of a list
+/// of objects with "name" and "template".
+static std::string readSource(const JsonCursor &place) {
+  if (!place.raw().is_array())
+    return place.string();
+  for (const JsonCursor &one : place.elements(64))
+    if (one["name"].string() == "default")
+      return one["template"].string();
+  place.fail("has no template named 'default'", CRIA_NOT_FOUND);
+  return "";
+}
+
+/// The special tokens of tokenizer_config.json: texts, or objects with one.
+static void readTokens(const JsonCursor &config,
+                       nlohmann::ordered_json &tokens) {
+  for (const char *key : {"bos_token", "eos_token", "unk_token", "sep_token",
+                          "pad_token", "cls_token", "mask_token"})
+    if (auto token = config.find(key))
+      tokens[key] = token->raw().is_object() ? (*token)["content"].string()
+                                             : token->string();
+}
+
+Result<Template> Template::load(const std::string &folder) {
+  std::string path = folder + "/chat_template.jinja";
+  std::string configPath = folder + "/tokenizer_config.json";
+  std::error_code ignored;
+  bool alone = std::filesystem::exists(path, ignored);
+  std::string source;
+  nlohmann::ordered_json tokens = nlohmann::ordered_json::object();
+  Status status;
+  if (std::filesystem::exists(configPath, ignored)) {
+    Result<JsonDocument> config = readJson(configPath);
+    if (!config.ok())
+      return config.status();
+    JsonCursor root(config->root(), configPath, status);
+    readTokens(root, tokens);
+    if (auto found = root.find("chat_template"); found && !alone) {
+      source = readSource(*found);
+      path = configPath;
+    }
+  }
+  if (!status.ok())
+    return status;
+  if (alone) {
+    Result<std::string> text = readFile(path, maxTemplateBytes);
+    if (!text.ok())
+      return text.status();
+    source = *text;
+  } else if (path != configPath) {
+    return Status(CRIA_NOT_FOUND, folder + ": no chat template: neither "
+                                           "chat_template.jinja nor one in "
+                                           "tokenizer_config.json");
+  }
+  Result<Template> parsed = parse(source, path);
+  if (parsed.ok())
+    parsed->tokens = std::move(tokens);
+  return parsed;
+}
+
+Result<std::string>
+Template::render(const nlohmann::ordered_json &variables) const {
+  Budget budget;
+  Value::Dict all = Value::fromJson(tokens, budget).members();
+  for (const auto &[key, value] : variables.items())
+    all.emplace_back(key, Value::fromJson(value, budget));
+  std::string text = Evaluator(budget, std::move(all)).render(statements);
+  if (!budget.ok())
+    return Status(budget.error().code(),
+                  name + ": chat template: " + budget.error().message());
+  return text;
+}
+
+} // namespace cria::chat

@@ -1,0 +1,217 @@
+"""Templates of a line or two: each does one thing of the language."""
+
+# White space: trim_blocks, lstrip_blocks, signs, comments, line ends.
+SPACE = [
+    "a\n  {% if true %}\nb\n  {% endif %}\nc\n",
+    "a\n  {%- if true -%}\n b \n {%- endif +%}\n c\n\n",
+    "a {%+ if true %} b {% endif %} c",
+    "  {%+ if true %} b {% endif %}",
+    "x {# comment #}\ny",
+    "x {#- comment -#}\n y",
+    "{#-#}x",
+    "  {# a #}  {% if 1 %}x{% endif %}",
+    "{{ 1 }}\n{{ 2 }}\n",
+    "{{- 1 -}}\n\n {{ 2 }}",
+    "a\r\nb\rc{% if 1 %}\r\nd{% endif %}\r\n",
+    "\n\n{% set x = 1 %}\n\n{{ x }}\n\n",
+    "\u3000{%- if 1 %}x{% endif -%}\u2003y",
+    "{% for i in [1,2] %}\n  {{ i }}\n{% endfor %}\nz",
+    "{{ {'a': {'b': 1}}['a']['b'] }}}}",
+    "{ % { {%",
+    "a{{ '}}' }}b{{ \"%}\" }}c",
+]
+
+VALUES = """
+1 | 1.5 | 1e16 | 1e15 | 1e-5 | 0.1 | 1.0 | 100000.0 | 123456789.25 | 1e22 | -0.0
+true | True | none | None | false | 'a' 'b' | "q\\"'\\n\\t\\\\\\x41\\u00e9\\q" | 1_000
+[] | [1, 'a', none, true, 1.5, [2]] | () | (1,) | (1, 2) | {} | {'a': 1, "b'": 'c"'}
+['it\\'s', "q\\"", 'both\\'"', '\\n\\t\\r\\\\', 'é日', '\\x7f\\x01', '\\u200b\\xa0']
+1 + 2 * 3 | (1 + 2) * 3 | 7 // 2 | -7 // 2 | 7 % 3 | -7 % 3 | 7 % -3 | 7 / 2 | 4 / 2
+2 - 3 - 4 | -2 | - 2 * 3 | +3 | 7.5 // 2 | 7.5 % 2 | 1 / 0 | 1 % 0 | 'a' * 3 | true + 1
+'a' + 'b' | 'a' + 1 | 1 + 'a' | [1] + [2] | 'a' ~ 1 ~ none | 1 ~ 2 + 3 | (1,) + (2,)
+1 < 2 | 1 < 2 < 3 | 3 > 2 > 2 | 'a' < 'b' | 1 == 1.0 | 1 == '1' | true == 1 | [1] == [1]
+none == none | nope == nope2 | nope == none | {'a': 1} == {'a': 1.0} | 1 != 2 | (1,) == [1]
+'a' in 'abc' | 1 in [1, 2] | 'a' in {'a': 1} | 1 not in [2] | 'x' in nope | 1 in 'a'
+not true | not 1 == 2 | true and 'x' | '' or 'y' | 0 and nope.x | 1 or nope.x | not nope
+'y' if true else 'n' | 'y' if false | 'a' if false else 'b' if false else 'c'
+'abc'[0] | 'abc'[-1] | 'abc'[5] | 'abcdef'[1:3] | 'abcdef'[::-1] | 'abcdef'[-2:] | 'aé日'[1:]
+[1,2,3,4][1:-1] | [1,2,3][::2] | [1,2,3][-10:10] | [1,2,3][5:] | [1,2,3][::-2] | [1,2][9]
+[1,2,3][2:0:-1] | (1,2,3)[1:] | {'a': 1}['a'] | {'a': 1}['b'] | {'a': 1}.a | {'a': 1}.b
+5[0] | none.x | none['x'] | nope | nope.x | nope[0] | nope() | nope[1:] | 'a'.b
+{'items': 1}.items is callable | {'items': 1}['items'] | [1, [2, 3]].1.0
+""".replace("|", "\n")
+
+FILTERS = """
+'  a b '|trim;'xxaxx'|trim('x');1|trim;nope|trim;none|trim;'aBc'|upper;'ABC'|lower
+'hello wORLD'|capitalize;"it's a-b (c) [d] x"|title;'aXbXc'|replace('X', '-')
+'aXbXc'|replace('X', '', 1);[1,2]|length;'aé日'|length;{'a':1}|length;5|length;nope|length
+nope|default('d');none|default('d');none|default('d', true);''|d('x', boolean=true);nope|d
+[1,'a',none]|join;[1,2]|join(', ');'abc'|join('-');[{'a':1},{'a':2}]|join(',', attribute='a')
+[]|join(',');{'a':1}|list;'aé'|list;[1,2]|first;[]|first;[1,2]|last;'ab'|last;[1,2]|reverse|list
+'abé'|reverse;[1,2]|string;'a'|string;1.5|int;'12'|int;' 7 '|int;'x'|int;'x'|int(5);true|int
+{'a':1,'b':2}|items|list;nope|items|list;'a'|safe;[3,1]|map('string')|join('+')
+['a','b']|map('upper')|list;[{'x':{'y':1}}]|map(attribute='x.y')|list;['a']|map('replace','a','b')|list
+[{'x':1},{}]|map(attribute='x', default=0)|list;[[1,2]]|map(attribute=1)|list
+[1,0,2]|select|list;[1,0]|reject|list;[1,2,3]|select('odd')|list;[1,2]|reject('equalto', 1)|list
+[{'r':'u'},{'r':'s'}]|selectattr('r','equalto','u')|list;[{'a':1},{}]|selectattr('a')|list
+[{'a':1},{}]|selectattr('a','defined')|list;[{'a':1},{'a':2}]|rejectattr('a','==',1)|list
+[{'a':1}]|selectattr('a','in',[1])|list;[1]|select('odd')|length;'x' if []|select('odd') else 'y'
+{'a':[1,{'b':none}]}|tojson;'<é>&"\\n\\x01\\x7f\\u2028'|tojson;[1.5,1e20,true]|tojson(indent=2)
+{'b':1,'a':2}|tojson(sort_keys=true);'é😀'|tojson(ensure_ascii=true);[]|tojson(indent=2)
+[1,2]|tojson(separators=(',',':'));{}|tojson;nope|tojson;{'a':{}, 'b':[]}|tojson(indent=4)
+'a' + ' b '|trim + 'c';-1|string;('a'+'b')|upper;1|string|length;'a,b'.split(',')|join('|')
+""".replace(";", "\n")
+
+TESTS = """
+nope is defined;1 is defined;nope is undefined;none is none;1 is not none;'a' is string
+1 is number;true is number;1.5 is float;1 is integer;true is integer;true is boolean
+{} is mapping;[] is sequence;'a' is sequence;{} is sequence;1 is sequence;[] is iterable
+1 is iterable;nope is iterable;nope is sequence;true is true;1 is true;false is false
+1 is eq 1;1 is equalto(2);'a' is in 'abc';1 is in [1];3 is odd;3 is even;6 is divisibleby 3
+1 is lt 2;2 is gt 1;2 is ge 2;2 is le(1);1 is ne 2;none is sameas none;1 is sameas true
+nope is none;not 1 is string;1 is string or 2 is number;1 is odd and 2 is even;[1] is mapping
+range is callable;nope is callable;-1 is odd;1 is number == true;'a' is string and 'b'
+""".replace(";", "\n")
+
+METHODS = """
+' a '.strip();'xax'.strip('x');' a '.lstrip();' a '.rstrip() + '.';'\\n a\\n'.strip('\\n')
+'a b  c'.split();' a b '.split();'a,b,c'.split(',');'a,b,c'.split(',', 1);'abc'.split('x');''.split(',')
+'a b c'.split(none, 1);' a  b  c '.split(none,1);'a,b,c'.rsplit(',', 1);''.split();'a b '.rsplit()
+'abc'.startswith('ab');'abc'.endswith('bc');'abc'.startswith(('x','a'));'a'.startswith('')
+'aXbX'.replace('X','y');'aXbX'.replace('X','y',1);'aé日b'.find('日');'abc'.find('z');'abab'.rfind('b')
+'abab'.count('ab');'aB'.upper();'aB'.lower();"they're b.a x1y".title();'aBC d'.capitalize()
+', '.join(['a','b']);', '.join([1]);'a\\nb\\n'.splitlines();''.splitlines();'12'.isdigit();'a1'.isalpha()
+' '.isspace();''.isdigit();{'a':1}.get('a');{'a':1}.get('b');{'a':1}.get('b', 2);{'a':1}.keys()|list
+{'a':1}.values()|list;{'a':1}.items()|list;'a'.nope();[1].append(2);{}.update({'a':1});'a'.split('')
+''.__class__.__mro__;[].__len__();''.__class__();range.__globals__['os']
+""".replace(";", "\n")
+
+FUNCTIONS = """
+range(3)|list;range(1,4)|list;range(5,0,-2)|list;range(0)|list;range(3)[1];range(1000000)|length
+dict(a=1)['a'];dict(a=1, b='x')|tojson;strftime_now('%Y-%m-%d');strftime_now('');raise_exception('no')
+namespace(a=1).a;namespace(a=1).b;namespace()['x'];range(1,2,0)|list;range('a')|list
+""".replace(";", "\n")
+
+STATEMENTS = [
+    "{% set a, b = 1, 2 %}{{ a }}{{ b }}",
+    "{% set a = 1, 2 %}{{ a }}",
+    "{% set (a, b) = [1, 2] %}{{ a + b }}",
+    "{% set a, b = [1] %}{{ a }}",
+    "{% set x %}a{{ 1 }} b{% endset %}[{{ x }}]",
+    "{% set x | upper | trim %} ab {% endset %}[{{ x }}]",
+    "{% set n = namespace(x=1) %}{% for i in [1,2] %}{% set n.x = n.x + i %}{% endfor %}{{ n.x }}",
+    "{% set x = 1 %}{% for i in [1] %}{% set x = 2 %}{{ x }}{% endfor %}{{ x }}",
+    "{% set x = 1 %}{% if true %}{% set x = 2 %}{% endif %}{{ x }}",
+    "{% for i in [1,2,3] %}{{ loop.index }}{{ loop.index0 }}{{ loop.revindex }}"
+    "{{ loop.revindex0 }}{{ loop.first }}{{ loop.last }}{{ loop.length }};{% endfor %}",
+    "{% for i in [1,2] %}{{ loop.previtem }},{{ loop.nextitem }};{% endfor %}",
+    "{% for i in [1,2] %}{{ loop.previtem is defined }}{{ loop.nextitem is defined }}{% endfor %}",
+    "{% for i in [] %}x{% else %}empty{% endfor %}",
+    "{% for i in [1,2,3,4] if i is even %}{{ i }}{{ loop.length }}{% else %}n{% endfor %}",
+    "{% for i in [1,2] if i > 5 %}x{% else %}none{% endfor %}",
+    "{% for k, v in {'a': 1, 'b': 2}.items() %}{{ k }}={{ v }};{% endfor %}",
+    "{% for k, v in {'a': 1}.items() if k != 'a' %}x{% endfor %}",
+    "{% for (a, b) in [(1, 2), [3, 4]] %}{{ a }}{{ b }}{% endfor %}",
+    "{% for c in 'aé' %}{{ c }},{% endfor %}{% for k in {'x': 1} %}{{ k }}{% endfor %}",
+    "{% for i in nope %}x{% else %}e{% endfor %}",
+    "{% for i in none %}x{% endfor %}",
+    "{% for i in 5 %}x{% endfor %}",
+    "{% for i in 1, 2 %}{{ i }}{% endfor %}",
+    "{% for i in [1,2,3] %}{% if i == 2 %}{% continue %}{% endif %}{{ i }}{% endfor %}",
+    "{% for i in [1,2,3] %}{% if i == 2 %}{% break %}{% endif %}{{ i }}{% endfor %}",
+    "{% for i in [1,2] %}{% for j in [1,2] %}{% if j == 2 %}{% break %}{% endif %}"
+    "{{ i }}{{ j }}{{ loop.index }}{% endfor %}{{ loop.index }}{% endfor %}",
+    "{% if nope %}a{% elif 0 %}b{% elif 1 %}c{% else %}d{% endif %}",
+    "{% if messages %}a{% endif %}{% if not messages %}b{% endif %}",
+    "{% macro m(a, b='x') %}[{{ a }}{{ b }}]{% endmacro %}{{ m(1) }}{{ m(1, 2) }}{{ m(b=3, a=4) }}",
+    "{% macro m(a) %}{{ a is defined }}{% endmacro %}{{ m() }}",
+    "{% macro m(a) %}{% endmacro %}{{ m(1, 2) }}",
+    "{% macro m(a) %}{% endmacro %}{{ m(z=2) }}",
+    "{% set y = 5 %}{% macro m() %}{{ y }}{% endmacro %}{{ m() }}",
+    "{% macro f(n) %}{{ n }}{% if n > 0 %}{{ f(n - 1) }}{% endif %}{% endmacro %}{{ f(5) }}",
+    "{% macro m(x) %}{% for i in x %}{{ i }}{% endfor %}{% endmacro %}{{ m([1,2])|length }}",
+    "{% generation %}a{% set q = 1 %}{{ q }}{% endgeneration %}{{ q }}",
+    "{{ messages[0].role }}{{ messages[-1]['role'] }}{{ messages|length }}",
+    "{{ messages | map(attribute='role') | list }}",
+    "{{ bos_token }}{{ eos_token }}{{ unk_token }}{{ pad_token is defined }}",
+    "{% set x = 1 %}{{ x }}{% set x = x + 1 %}{{ x }}",
+    "{% set x.y = 1 %}",
+    "{% set messages.y = 1 %}",
+    "{{ (messages[0].content if messages[0].content is string else '') | trim }}",
+    "{{ 'a' if messages }}{{ 'b' if not messages }}",
+    "{{ messages[0] | tojson }}{{ messages[0] }}",
+]
+
+# What both refuse.
+WRONG = [
+    "{% if %}",
+    "{% if 1 %}",
+    "{% endif %}",
+    "{% for %}{% endfor %}",
+    "{% for i in %}{% endfor %}",
+    "{{ 1 + }}",
+    "{{ (1 }}",
+    "{{ [1, }}",
+    "{{ 'a }}",
+    "{{ 1 2 }}",
+    "{{",
+    "{%",
+    "{# x",
+    "{{ a.b. }}",
+    "{{ ) }}",
+    "{{ a | }}",
+    "{% nonsense %}",
+    "{% break %}",
+    "{% else %}",
+    "{{ 1 | nonsense }}",
+    "{{ 1 is nonsense }}",
+    "{% set = 1 %}",
+    "{% set a %}",
+    "{% macro %}{% endmacro %}",
+    "{{ $ }}",
+    "{% if 1 %}{% elif %}{% endif %}",
+    "{{ a! }}",
+    "{{ {1 2} }}",
+    "{{ x[ }}",
+    "{% include 'x' %}",
+    "{% import 'x' as y %}",
+    "{% extends 'x' %}",
+]
+
+
+def _expressions(lines):
+    parts = [part.strip() for part in lines.strip().splitlines()]
+    return ["{{ " + part + " }}" for part in parts if part]
+
+
+def combinations(draw, count):
+    """Expressions made of the ones above: most make no sense, and some do."""
+    lines = (VALUES, FILTERS, TESTS, METHODS)
+    parts = [s[3:-3] for text in lines for s in _expressions(text) if "safe" not in s]
+    operators = "+ - * // % / ~ == != < >= in and or".split() + ["not in"]
+    filters = "trim upper length list first last tojson string join int reverse".split()
+    bounds = ["", "0", "1", "-1", "2", "-3", "none", "true"]
+    for _ in range(count):
+        a, b, c = (f"({draw.choice(parts)})" for _ in range(3))
+        yield draw.choice(
+            [
+                f"{{{{ {a} {draw.choice(operators)} {b} }}}}",
+                f"{{{{ {a} {draw.choice(operators)} {b} {draw.choice(operators)} {c} }}}}",
+                f"{{{{ {a}|{draw.choice(filters)} }}}}",
+                f"{{{{ {a}|{draw.choice(filters)}|{draw.choice(filters)} }}}}",
+                f"{{{{ {a}[{b}] }}}}",
+                f"{{{{ {a}[{draw.choice(bounds)}:{draw.choice(bounds)}] }}}}",
+                f"{{{{ {a} if {b} else {c} }}}}",
+                f"{{% set x = {a} %}}{{{{ x }}}}{{{{ x is defined }}}}{{{{ [x, {b}] }}}}",
+                f"{{% for i in {a} %}}{{{{ i }}}},{{{{ loop.last }}}}{{% else %}}e{{% endfor %}}",
+                f"{{% if {a} %}}y{{% elif {b} %}}z{{% else %}}n{{% endif %}}",
+            ]
+        )
+
+
+SNIPPETS = (
+    SPACE
+    + [s for lines in (VALUES, FILTERS, TESTS, METHODS, FUNCTIONS) for s in _expressions(lines)]
+    + STATEMENTS
+    + WRONG
+)
