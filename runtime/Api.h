@@ -9,6 +9,8 @@
 #include "runtime/Status.h"
 #include "runtime/cria.h"
 
+#include <cstdlib>
+#include <cstring>
 #include <initializer_list>
 #include <memory>
 #include <new>
@@ -65,6 +67,15 @@ template <typename Handle> void freeHandle(Handle **handle) {
     delete *handle;
     *handle = nullptr;
   }
+}
+
+/// A malloc'ed copy for the caller to free.
+inline void *copyOut(const void *data, size_t size) {
+  void *copy = malloc(size ? size : 1);
+  if (!copy)
+    throw std::bad_alloc();
+  memcpy(copy, data, size);
+  return copy;
 }
 
 } // namespace cria

@@ -48,6 +48,8 @@ public:
   /// Ends the present feed, or the next, with CRIA_CANCELLED. Safe in signal
   /// handlers.
   void cancel() { cancelled.store(true); }
+  /// Forgets a cancel that came when there was nothing left to end.
+  void resume() { cancelled.store(false); }
 
   const Model &model() const { return *shared; }
   int64_t position() const { return fed; }

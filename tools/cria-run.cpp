@@ -98,35 +98,6 @@ static Status readPrompt(Run &run) {
   return Status();
 }
 
-/// How many ids to generate: what the user asks for must fit the context; a
-/// default is cut to fit.
-static Status setLimit(Run &run) {
-  auto prompt = static_cast<int64_t>(run.prompt.size());
-  int64_t room = run.manifest().maxSeq - prompt;
-  if (room < 0)
-    return Status(CRIA_OUT_OF_RANGE, "the prompt has " +
-                                         std::to_string(prompt) +
-                                         " tokens, the artifact's max_seq is " +
-                                         std::to_string(run.manifest().maxSeq));
-  const Generation &generation = run.generation;
-  if (auto wanted = run.options.maxTokens) {
-    if (*wanted > room)
-      return Status(CRIA_OUT_OF_RANGE,
-                    "the prompt's " + std::to_string(prompt) +
-                        " tokens and --max-tokens=" + std::to_string(*wanted) +
-                        " exceed the artifact's max_seq " +
-                        std::to_string(run.manifest().maxSeq));
-    run.limit = *wanted;
-  } else if (generation.maxNewTokens) {
-    run.limit = std::min(*generation.maxNewTokens, room);
-  } else if (generation.maxLength) {
-    run.limit = std::clamp<int64_t>(*generation.maxLength - prompt, 0, room);
-  } else {
-    run.limit = room;
-  }
-  return Status();
-}
-
 // ---- What is said at the end -----------------------------------------------
 
 static std::string phase(const Run &run, const char *name) {
@@ -160,13 +131,16 @@ static void printSummary(const Run &run, double loaded) {
 
 static int runAll(Run &run) {
   Status status = checkOptions(run.options);
-  for (auto step :
-       {openModel, loadGeneration, loadTokenizer, readPrompt, setLimit})
+  bool chat = run.options.chat;
+  for (auto step : {openModel, loadGeneration, loadTokenizer})
     if (status.ok())
+      status = step(run);
+  for (auto step : {readPrompt, setLimit})
+    if (status.ok() && !chat)
       status = step(run);
   double loaded = now();
   if (status.ok()) {
-    status = runPrompt(run);
+    status = chat ? runChat(run) : runPrompt(run);
     if (status.ok() || caughtSignal())
       printSummary(run, loaded);
     if (status.ok() && !run.options.profile.empty())

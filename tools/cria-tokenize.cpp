@@ -1,6 +1,6 @@
 /// cria-tokenize: text to token ids and back.
 #include "runtime/Ids.h"
-#include "runtime/Tokenizer.h"
+#include "runtime/tokenizer/Tokenizer.h"
 
 #include <CLI/CLI.hpp>
 

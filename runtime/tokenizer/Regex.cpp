@@ -13,6 +13,7 @@
 #include <pcre2.h>
 
 #include <algorithm>
+#include <new>
 
 namespace cria {
 
@@ -137,6 +138,8 @@ compileWith(const std::string &syntax, uint32_t options, std::string &message) {
       pcre2_compile(reinterpret_cast<PCRE2_SPTR>(syntax.data()), syntax.size(),
                     PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C | options,
                     &error, &place, nullptr);
+  if (error == PCRE2_ERROR_HEAP_FAILED)
+    throw std::bad_alloc();
   if (!code) {
     PCRE2_UCHAR text[128] = "";
     pcre2_get_error_message(error, text, sizeof(text));

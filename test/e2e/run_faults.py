@@ -170,4 +170,5 @@ def main():
     check_closed_output(tools, artifact, folder)
 
 
-main()
+if __name__ == "__main__":
+    main()

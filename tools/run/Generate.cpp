@@ -9,6 +9,35 @@
 
 namespace cria {
 
+/// What the user asks for must fit the context; a default, and what is asked of
+/// each reply of a chat, is cut to fit.
+Status setLimit(Run &run) {
+  auto prompt = static_cast<int64_t>(run.prompt.size());
+  int64_t room = run.manifest().maxSeq - prompt;
+  if (room < 0)
+    return Status(CRIA_OUT_OF_RANGE, "the prompt has " +
+                                         std::to_string(prompt) +
+                                         " tokens, the artifact's max_seq is " +
+                                         std::to_string(run.manifest().maxSeq));
+  const Generation &generation = run.generation;
+  if (auto wanted = run.options.maxTokens) {
+    if (*wanted > room && !run.options.chat)
+      return Status(CRIA_OUT_OF_RANGE,
+                    "the prompt's " + std::to_string(prompt) +
+                        " tokens and --max-tokens=" + std::to_string(*wanted) +
+                        " exceed the artifact's max_seq " +
+                        std::to_string(run.manifest().maxSeq));
+    run.limit = std::min(*wanted, room);
+  } else if (generation.maxNewTokens) {
+    run.limit = std::min(*generation.maxNewTokens, room);
+  } else if (generation.maxLength) {
+    run.limit = std::clamp<int64_t>(*generation.maxLength - prompt, 0, room);
+  } else {
+    run.limit = room;
+  }
+  return Status();
+}
+
 /// The checkpoint's defaults with what the command line says instead. Naming a
 /// sampling parameter asks for sampling.
 static SamplerOptions samplerOptions(const Run &run) {
@@ -69,8 +98,9 @@ static Status writeLogits(Run &run, const int32_t *ids, int64_t count,
 static Status prefill(Run &run, Sampler &sampler, OutputFile *logits) {
   auto count = static_cast<int64_t>(run.prompt.size());
   int64_t chunk = run.manifest().chunk;
-  bool showProgress = isatty(STDERR_FILENO) && count > 2 * chunk;
-  for (int64_t at = 0; at < count; at += chunk) {
+  bool showProgress =
+      isatty(STDERR_FILENO) && count - run.session->position() > 2 * chunk;
+  for (int64_t at = run.session->position(); at < count; at += chunk) {
     const int32_t *ids = &run.prompt[at];
     int64_t tokens = std::min(chunk, count - at);
     bool draws = at + tokens == count && run.limit > 0;
@@ -142,7 +172,7 @@ Status runPrompt(Run &run) {
   std::string printed;
   for (int32_t id : run.prompt) {
     sampler->accept(id);
-    if (text)
+    if (text && !run.options.chat)
       printed += text->push(id);
   }
   setRunning(run.session.get());

@@ -14,18 +14,21 @@
 #include <cstdio>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace cria {
 
 /// The command line.
 struct RunOptions {
   std::string artifact, weights, prompt, ids, device = "auto", logits, profile;
+  std::string system;
   std::optional<double> temperature, topP, minP;
   std::optional<int64_t> maxTokens, topK;
   std::optional<uint64_t> randomWeights;
   uint64_t seed = 0;
   int threads = 0;
-  bool hasPrompt = false, hasIds = false, printIds = false, noCache = false;
+  bool hasPrompt = false, hasIds = false, printIds = false, noCache = false,
+       chat = false;
 };
 
 /// CLI11 wraps -1 and cuts what is too large; a seed is taken whole or refused.
@@ -35,6 +38,22 @@ inline std::string checkSeed(const std::string &text) {
       std::from_chars(text.data(), text.data() + text.size(), seed);
   bool whole = error == std::errc() && end == text.data() + text.size();
   return whole ? "" : quote(text) + " is not a number from 0 to 2^64 - 1";
+}
+
+/// --chat, which excludes `others`, and what belongs to it.
+inline void addChat(CLI::App &app, RunOptions &options,
+                    const std::vector<CLI::Option *> &others) {
+  auto *chat =
+      app.add_flag("--chat", options.chat,
+                   "converse by the chat template of --weights: a message a "
+                   "line on stdin; /reset forgets, /exit ends, Ctrl-C stops a "
+                   "reply");
+  for (CLI::Option *other : others)
+    chat->excludes(other);
+  app.add_option("--system", options.system, "what the model is told before")
+      ->needs(chat);
+  app.add_option("--profile", options.profile,
+                 "file for the times of all steps, a Chrome trace");
 }
 
 /// Declares the options on `app`; parsing then fills `options`.
@@ -49,9 +68,10 @@ inline void addOptions(CLI::App &app, RunOptions &options) {
   auto *prompt =
       app.add_option("--prompt", options.prompt, "text to go on from")
           ->expected(0, 1); // --prompt= is the empty text
-  app.add_option("--ids", options.ids, "token ids to go on from: 1,2,3")
-      ->expected(0, 1)
-      ->excludes(prompt);
+  auto *ids =
+      app.add_option("--ids", options.ids, "token ids to go on from: 1,2,3")
+          ->expected(0, 1)
+          ->excludes(prompt);
   app.add_option("--max-tokens", options.maxTokens,
                  "tokens to generate (default: generation_config.json's, else "
                  "to the end of the context)");
@@ -68,12 +88,12 @@ inline void addOptions(CLI::App &app, RunOptions &options) {
   app.add_flag("--no-cache", options.noCache,
                "do not keep compiled GPU code on disk");
   app.add_option("--threads", options.threads, "default: one for each core");
-  app.add_flag("--print-ids", options.printIds,
-               "the generated ids on a line of stderr");
-  app.add_option("--logits", options.logits,
-                 "NumPy file for the prompt's logits, float32 (tokens, vocab)");
-  app.add_option("--profile", options.profile,
-                 "file for the times of all steps, a Chrome trace");
+  auto *printIds = app.add_flag("--print-ids", options.printIds,
+                                "the generated ids on a line of stderr");
+  auto *logits = app.add_option(
+      "--logits", options.logits,
+      "NumPy file for the prompt's logits, float32 (tokens, vocab)");
+  addChat(app, options, {prompt, ids, logits, printIds});
   weights->type_name("DIR");
   random->type_name("SEED");
   app.footer("Sampling defaults come from generation_config.json; without one, "
@@ -88,6 +108,9 @@ inline Status checkOptions(const RunOptions &options) {
   if (options.weights.empty() && !options.randomWeights)
     return Status(CRIA_INVALID_ARGUMENT,
                   "expected --weights=DIR or --random-weights=SEED");
+  if (options.chat && options.weights.empty())
+    return Status(CRIA_INVALID_ARGUMENT,
+                  "--chat needs --weights=DIR, for tokenizer and template");
   if (options.maxTokens.value_or(0) < 0)
     return Status(CRIA_INVALID_ARGUMENT,
                   "--max-tokens is " + std::to_string(*options.maxTokens) +

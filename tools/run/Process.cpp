@@ -41,6 +41,8 @@ void setPartialFile(const char *path) { partialFile.store(path); }
 
 int caughtSignal() { return caught; }
 
+void forgetSignal() { caught = 0; }
+
 double now() {
   static const auto start = std::chrono::steady_clock::now();
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start)

@@ -21,6 +21,8 @@ void setPartialFile(const char *path);
 
 /// The signal that stopped the session, or 0.
 int caughtSignal();
+/// Lets the next signal stop the session again.
+void forgetSignal();
 
 /// Seconds since the first call.
 double now();

@@ -1,0 +1,167 @@
+"""chat.py BIN SCRATCH: conversations of cria-run --chat with the shipped model.
+
+Each reply is what a fresh run says to the ids of the whole conversation, which
+Jinja and tokenizers make here; only ids that the cache does not hold are fed.
+"""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import jinja2
+import tokenizers
+from harness import Tools, check
+from run_faults import TINY, slow_model
+
+# Replies are cut when they come back, so the cache is rolled back each time.
+TEMPLATE = (
+    "{{ bos_token }}{% for m in messages %}{{ m.role }}: "
+    "{{ m.content[:20] if m.role == 'assistant' else m.content }}\n{% endfor %}"
+    "{% if add_generation_prompt %}assistant: Once{% endif %}"
+)
+NEW = 12
+
+
+class Talk:
+    """What a conversation should be."""
+
+    def __init__(self, tools, artifact):
+        self.tools, self.artifact = tools, artifact
+        self.tokenizer = tokenizers.Tokenizer.from_file(str(TINY / "tokenizer.json"))
+        environment = jinja2.Environment(trim_blocks=True, lstrip_blocks=True)
+        self.template = environment.from_string(TEMPLATE)
+        self.config = json.loads((TINY / "tokenizer_config.json").read_text())
+        self.eos = json.loads((TINY / "config.json").read_text())["eos_token_id"]
+        self.held, self.prompts = [], []  # ids in the cache; of each message
+        self.fed = []  # how many of them
+        self.reset()
+
+    def reset(self, system=None):
+        self.messages = []
+        if system:
+            self.messages.append({"role": "system", "content": system})
+
+    def reply(self, message):
+        self.messages.append({"role": "user", "content": message})
+        text = self.template.render(
+            messages=self.messages, add_generation_prompt=True, **self.config
+        )
+        ids = self.tokenizer.encode(text, add_special_tokens=False).ids
+        new = self.tools.greedy(self.artifact, ids, NEW, f"--weights={TINY}")
+        same = 0
+        while same < min(len(ids) - 1, len(self.held)) and ids[same] == self.held[same]:
+            same += 1
+        self.fed.append(len(ids) - same)
+        self.prompts.append(ids)
+        self.held = ids + new[:-1]
+        reply = self.tokenizer.decode(new[: -1 if new[-1] == self.eos else None])
+        self.messages.append({"role": "assistant", "content": reply})
+        return reply + "\n"
+
+
+def chat(tools, artifact, folder, lines, *flags):
+    command = tools.run_command(artifact, "--chat", f"--weights={folder}", *flags)
+    done = subprocess.run(
+        list(map(str, command)), input=lines, capture_output=True, timeout=120
+    )
+    return done.returncode, done.stdout.decode(), done.stderr.decode()
+
+
+def check_replies(tools, artifact, folder):
+    talk = Talk(tools, artifact)
+    trace = tools.scratch / "trace.json"
+    told = ["there was a fox", "and a small mouse", "who?", "who?"]
+    talk.reset("Tell a story.")
+    expected = "".join(talk.reply(message) for message in told)
+    talk.reset("Tell a story.")
+    expected += talk.reply("there was a fox")
+    lines = "\n".join([*told, "", "/reset", told[0], "/exit", "never read"])
+    flags = ["--system=Tell a story.", f"--max-tokens={NEW}", "--temperature=0"]
+    status, out, errors = chat(
+        tools, artifact, folder, lines.encode(), *flags, f"--profile={trace}"
+    )
+    check(status == 0, errors)
+    check(out == expected, f"printed {out!r}, expected {expected!r}")
+    events = json.loads(trace.read_text())["traceEvents"]
+    fed = [e["args"]["tokens"] for e in events if e["name"] == "prefill"]
+    check(fed == talk.fed, f"fed {fed} ids, expected {talk.fed}")
+    whole = [len(ids) for ids in talk.prompts]
+    check(sum(fed) < sum(whole) / 2, f"fed {fed} of {whole}: little was kept")
+
+
+def check_faults(tools, artifact, folder):
+    """Messages that cannot be answered end nothing; wrong templates do."""
+    lines = b"a fox\n" + b"long " * 400 + b"\n\xff\na mouse\n"
+    status, out, errors = chat(
+        tools, artifact, folder, lines, "--max-tokens=4", "--temperature=0"
+    )
+    check(status == 0 and out.count("\n") == 2, f"{status} {out!r}\n{errors}")
+    check("max_seq is" in errors and "/reset" in errors, errors)
+    check("the message is not UTF-8" in errors, errors)
+    wrong = {
+        "{{ raise_exception('no') }}": "the template says: 'no'",
+        "{% for i in range(99999) %}{% for i in range(99999) %}{% endfor %}{% endfor %}": "too long",
+        "{% if %}": "expected an expression",
+        "": "renders nothing",
+    }
+    for source, words in wrong.items():
+        (folder / "chat_template.jinja").write_text(source)
+        status, out, errors = chat(tools, artifact, folder, b"a fox\n")
+        check(status == 1 and not out and words in errors, f"{source}: {errors}")
+        check(errors.count("\n") == 1, errors)
+    (folder / "chat_template.jinja").unlink()
+    status, _, errors = chat(tools, artifact, folder, b"a fox\n")
+    check(status == 1 and "no chat template" in errors, errors)
+    for flags in (["--prompt=x"], ["--ids=1"], ["--logits=x.npy"], ["--print-ids"]):
+        status, out, errors = chat(tools, artifact, folder, b"", *flags)
+        check(status == 2 and "--chat" in errors, f"{flags}: {errors}")
+    status, _, errors = chat(tools, artifact, "", b"")
+    check(status in (1, 2) and "--weights" in errors, errors)
+
+
+def check_interrupt(tools):
+    """Ctrl-C stops the reply, and the conversation goes on."""
+    artifact, folder = slow_model(tools)
+    (folder / "chat_template.jinja").write_text("{{ messages[-1].content }}")
+    flags = ["--chat", f"--weights={folder}", "--max-tokens=16000", "--seed=1"]
+    command = tools.run_command(artifact, *flags, "--temperature=1")
+    process = subprocess.Popen(
+        list(map(str, command)),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    for message in (b"Once\n", b"Twice\n"):
+        process.stdin.write(message)
+        process.stdin.flush()
+        os.read(process.stdout.fileno(), 1)
+        time.sleep(0.2)
+        process.send_signal(signal.SIGINT)
+        start, out = time.monotonic(), b""
+        while not out.endswith(b"\n"):
+            out = os.read(process.stdout.fileno(), 1 << 16)
+            check(out, f"ended: {process.poll()}")
+            if time.monotonic() - start > 10:
+                break
+        check(time.monotonic() - start < 2, "Ctrl-C does not stop the reply")
+    process.stdin.write(b"/exit\n")
+    process.stdin.close()
+    check(process.wait(10) == 0, f"exit status {process.returncode}")
+
+
+def main():
+    tools = Tools(*sys.argv[1:])
+    artifact = tools.compile(TINY / "config.json")
+    folder = tools.scratch / "tiny"
+    shutil.copytree(TINY, folder)
+    (folder / "chat_template.jinja").write_text(TEMPLATE)
+    check_replies(tools, artifact, folder)
+    check_faults(tools, artifact, folder)
+    check_interrupt(tools)
+
+
+main()

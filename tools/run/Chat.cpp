@@ -1,0 +1,126 @@
+/// A conversation in the terminal. Each message is rendered with all before it
+/// by the chat template, and encoded. What the session holds already of these
+/// ids stays; it is rolled back to where they part - a template may leave out
+/// of a reply what came before "</think>", say - and only the rest is fed.
+#include "tools/run/Process.h"
+#include "tools/run/Run.h"
+
+#include "runtime/chat/Template.h"
+#include "runtime/tokenizer/Text.h"
+
+#include <algorithm>
+#include <csignal>
+#include <cstdio>
+#include <iostream>
+#include <string>
+#include <unistd.h>
+
+namespace cria {
+
+namespace {
+
+/// A template and what has been said.
+struct Conversation {
+  chat::Template form;
+  nlohmann::ordered_json messages;
+  std::vector<int32_t> held; // ids in the session's cache
+
+  void say(const char *role, std::string text) {
+    messages.push_back({{"role", role}, {"content", std::move(text)}});
+  }
+};
+
+} // namespace
+
+static void restart(const Run &run, Conversation &talk) {
+  talk.messages = nlohmann::ordered_json::array();
+  if (!run.options.system.empty())
+    talk.say("system", run.options.system);
+}
+
+/// Makes the conversation the prompt, and the session hold as much of it as it
+/// can.
+static Status encodeConversation(Run &run, Conversation &talk) {
+  Result<std::string> text = talk.form.render(
+      {{"messages", talk.messages}, {"add_generation_prompt", true}});
+  if (!text.ok())
+    return text.status();
+  Result<std::vector<int32_t>> ids = run.tokenizer->encode(*text, false);
+  if (!ids.ok())
+    return ids.status();
+  run.prompt = std::move(*ids);
+  if (run.prompt.empty())
+    return Status(CRIA_INVALID_ARGUMENT, "the chat template renders nothing");
+  if (Status status = setLimit(run); !status.ok())
+    return status;
+  auto parted = std::mismatch(talk.held.begin(), talk.held.end(),
+                              run.prompt.begin(), run.prompt.end());
+  // The last id is fed again where all are held: its logits are needed.
+  auto shared =
+      std::min<size_t>(parted.first - talk.held.begin(), run.prompt.size() - 1);
+  talk.held.resize(shared);
+  return run.session->rewind(static_cast<int64_t>(shared));
+}
+
+/// The text of the generated ids without the one that ended them.
+static std::string replyText(const Run &run) {
+  std::vector<int32_t> ids = run.generated;
+  if (!ids.empty() && run.generation.ends(ids.back()))
+    ids.pop_back();
+  return run.tokenizer->decode(ids);
+}
+
+/// Prints the reply to `message`. One that a signal stopped counts as far as
+/// it went.
+static Status reply(Run &run, Conversation &talk, std::string message) {
+  talk.say("user", std::move(message));
+  Status status = encodeConversation(run, talk);
+  if (status.code() == CRIA_OUT_OF_RANGE) {
+    fprintf(stderr, "cria-run: %s: /reset starts anew\n",
+            status.message().c_str());
+    talk.messages.erase(talk.messages.size() - 1);
+    return Status();
+  }
+  if (!status.ok())
+    return status;
+  run.generated.clear();
+  status = runPrompt(run);
+  talk.held = run.prompt;
+  talk.held.insert(talk.held.end(), run.generated.begin(), run.generated.end());
+  talk.held.resize(static_cast<size_t>(run.session->position()));
+  talk.say("assistant", replyText(run));
+  ++run.options.seed; // the next reply is another draw
+  if (caughtSignal() == SIGINT) {
+    forgetSignal();
+    run.session->resume();
+    status = Status();
+  }
+  return status.ok() ? writeOut("\n") : status;
+}
+
+Status runChat(Run &run) {
+  if (!run.tokenizer)
+    return Status(CRIA_NOT_FOUND,
+                  run.options.weights + "/tokenizer.json is missing");
+  Result<chat::Template> form = chat::Template::load(run.options.weights);
+  if (!form.ok())
+    return form.status();
+  Conversation talk{std::move(*form), {}, {}};
+  restart(run, talk);
+  bool terminal = isatty(STDIN_FILENO) && isatty(STDERR_FILENO);
+  std::string line;
+  while ((terminal && fputs("> ", stderr)), std::getline(std::cin, line)) {
+    if (line == "/exit")
+      break;
+    if (line == "/reset")
+      restart(run, talk);
+    else if (findInvalidUtf8(line) != line.npos)
+      fprintf(stderr, "cria-run: the message is not UTF-8\n");
+    else if (!line.empty())
+      if (Status status = reply(run, talk, line); !status.ok())
+        return status;
+  }
+  return Status();
+}
+
+} // namespace cria
