@@ -15,5 +15,7 @@
 
 #include "dialect/Dialect.h.inc"
 
+#include "dialect/Enums.h.inc"
+
 #define GET_OP_CLASSES
 #include "dialect/Ops.h.inc"

@@ -9,6 +9,8 @@
 using namespace mlir;
 using namespace cria::llama;
 
+#include "dialect/Enums.cpp.inc"
+
 #define GET_OP_CLASSES
 #include "dialect/Ops.cpp.inc"
 
@@ -37,6 +39,12 @@ static LogicalResult expectPositive(Operation *op, StringRef what,
     return success();
   return op->emitOpError("expected positive and finite ")
          << what << ", got " << value.convertToDouble();
+}
+
+static LogicalResult expectFinite(Operation *op, const APFloat &scale) {
+  if (scale.isFinite())
+    return success();
+  return op->emitOpError("expected a finite scale");
 }
 
 static int64_t dim(Value value, unsigned index) {
@@ -90,6 +98,14 @@ LogicalResult WeightOp::verify() {
   if (static_cast<int64_t>(getFirst()) < 0) // weight_c3
     return emitOpError("expected a first layer from 0 on, got ")
            << static_cast<int64_t>(getFirst());
+  if (!getFirstRow())
+    return success();
+  auto row = static_cast<int64_t>(*getFirstRow()),
+       rows = static_cast<int64_t>(*getSourceRows());
+  int64_t taken = type.getRank() ? type.getDimSize(0) : 0;
+  if (row < 0 || taken == 0 || rows < taken || row > rows - taken) // weight_c4
+    return emitOpError("expected ") << taken << " rows from " << row
+                                    << " on within the tensor's " << rows;
   return success();
 }
 
@@ -100,12 +116,26 @@ RankedTensorType RopeTableOp::getTensorType() {
 }
 
 LogicalResult RopeTableOp::verify() {
-  if (static_cast<int64_t>(getPositions()) > 0 &&
-      !getInvFreq().empty()) // rope_table_c1
-    return success();
-  return emitOpError("expected positions and frequencies, got ")
-         << static_cast<int64_t>(getPositions()) << " and "
-         << getInvFreq().size();
+  if (static_cast<int64_t>(getPositions()) <= 0 ||
+      getInvFreq().empty()) // rope_table_c1
+    return emitOpError("expected positions and frequencies, got ")
+           << static_cast<int64_t>(getPositions()) << " and "
+           << getInvFreq().size();
+  size_t count = getInvFreq().size();
+  bool grows = getGrowth() || getTheta();
+  auto isPositive = [](std::optional<APFloat> x) {
+    return x && x->isFinite() && !x->isNegative() && !x->isZero();
+  };
+  bool fits = !getOriginal() && !getLongInvFreq() && !grows;
+  if (getOriginal() && static_cast<int64_t>(*getOriginal()) > 0)
+    fits = getLongInvFreq() ? getLongInvFreq()->size() == count && !grows
+                            : isPositive(getGrowth()) &&
+                                  isPositive(getTheta()) && count >= 2;
+  if (!fits) // rope_table_c2
+    return emitOpError("expected a positive 'original' with ")
+           << count
+           << " frequencies in 'long_inv_freq', or with 'growth' and 'theta'";
+  return success();
 }
 
 LogicalResult GetWeightOp::verifySymbolUses(SymbolTableCollection &symbols) {
@@ -156,11 +186,18 @@ LogicalResult EmbedOp::inferReturnTypes(MLIRContext *,
   return success();
 }
 
+LogicalResult EmbedOp::verify() {
+  return expectFinite(*this, getScale()); // embed_c1
+}
+
 LogicalResult RMSNormOp::verify() {
   if (getWeight() &&
       failed(expectSize(*this, "a weight of size", // rmsnorm_c1
-                        dim(getInput(), 1), dim(getWeight(), 0))))
+                        dim(getInput(), getInput().getType().getRank() - 1),
+                        dim(getWeight(), 0))))
     return failure();
+  if (!getWeight() && (getUnitOffset() || getRoundOnce())) // rmsnorm_c3
+    return emitOpError("expected a weight beside unit_offset and round_once");
   return expectPositive(*this, "eps", getEps()); // rmsnorm_c2
 }
 
@@ -202,8 +239,17 @@ LogicalResult HeadOp::inferReturnTypes(MLIRContext *context,
 }
 
 LogicalResult HeadOp::verify() {
-  return expectSize(*this, "a weight of second dimension", dim(getInput(), 1),
-                    dim(getWeight(), 1)); // head_c1
+  if (failed(expectSize(*this, "a weight of second dimension",
+                        dim(getInput(), 1), dim(getWeight(), 1)))) // head_c1
+    return failure();
+  if (failed(expectFinite(*this, getScale()))) // head_c2
+    return failure();
+  return getSoftcap() ? expectPositive(*this, "soft cap", *getSoftcap())
+                      : success(); // head_c2
+}
+
+LogicalResult ResidualOp::verify() {
+  return expectFinite(*this, getScale()); // residual_c1
 }
 
 //===----------------------------------------------------------------------===//
@@ -211,10 +257,12 @@ LogicalResult HeadOp::verify() {
 //===----------------------------------------------------------------------===//
 
 LogicalResult RopeOp::verify() {
-  int64_t half = dim(getCos(), 1);
-  return expectSize(*this, "a head size of",
-                    ShapedType::isDynamic(half) ? half : 2 * half,
-                    dim(getInput(), 2)); // rope_c1
+  int64_t half = dim(getCos(), 1), size = dim(getInput(), 2);
+  if (ShapedType::isDynamic(half) || ShapedType::isDynamic(size) ||
+      2 * half <= size) // rope_c1
+    return success();
+  return emitOpError("expected a head size of at least ")
+         << 2 * half << ", got " << size;
 }
 
 LogicalResult KVAppendOp::verify() {
@@ -237,12 +285,13 @@ LogicalResult GQAOp::verify() {
   if (failed(expectSize(*this, "head size", dim(getKeyCache(), 3),
                         dim(getQuery(), 2)))) // gqa_c2
     return failure();
-  if (!getScale().isFinite()) // gqa_c3
-    return emitOpError("expected a finite scale");
+  if (failed(expectFinite(*this, getScale()))) // gqa_c3
+    return failure();
   if (getWindow() && static_cast<int64_t>(*getWindow()) <= 0) // gqa_c3
     return emitOpError("expected a positive window, got ")
            << static_cast<int64_t>(*getWindow());
-  return success();
+  return getSoftcap() ? expectPositive(*this, "soft cap", *getSoftcap())
+                      : success(); // gqa_c4
 }
 
 //===----------------------------------------------------------------------===//

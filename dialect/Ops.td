@@ -5,6 +5,7 @@ include "dialect/Dialect.td"
 include "mlir/IR/BuiltinAttributes.td"
 include "mlir/IR/CommonAttrConstraints.td"
 include "mlir/IR/CommonTypeConstraints.td"
+include "mlir/IR/EnumAttr.td"
 include "mlir/IR/OpAsmInterface.td"
 include "mlir/IR/RegionKindInterface.td"
 include "mlir/IR/SymbolInterfaces.td"
@@ -22,6 +23,8 @@ def Llama_Vector : Llama_Tensor<1>;
 def Llama_Matrix : Llama_Tensor<2>;
 /// (tokens, heads, head size)
 def Llama_Heads : Llama_Tensor<3>;
+/// (tokens, size) or (tokens, heads, head size)
+def Llama_Rows : TensorRankOf<[F32, F16, BF16], [2, 3]>;
 /// (layers, KV heads, positions, head size)
 def Llama_Cache : Llama_Tensor<4>;
 def Llama_RopeTable : TensorRankOf<[F32], [2]>;
@@ -37,25 +40,30 @@ def Llama_WeightOp : Llama_Op<"weight", [Symbol]> {
     Declares what lies in the checkpoint under a name. With `[count]` it stands
     for a table of `count` tensors of one shape, the layers `first` to
     `first + count - 1`: `{}` in the name is the layer. The tensors lie apart in
-    the checkpoint and are never copied together.
+    the checkpoint and are never copied together. With `rows r of n` it is the
+    rows from r on of a tensor of n rows, used where they lie.
 
     ```mlir
     llama.weight @embed_tokens : tensor<128256x2048xbf16> from "model.embed_tokens.weight"
     llama.weight @q_proj[16] : tensor<2048x2048xbf16> from "model.layers.{}.self_attn.q_proj.weight"
+    llama.weight @k_proj[32] : tensor<1024x3072xbf16> from "model.layers.{}.self_attn.qkv_proj.weight" rows 3072 of 5120
     ```
 
     Constraints:
     - (C1) the type is a static tensor of f32, f16 or bf16.
     - (C2) with a count the name holds `{}` exactly once, without one never.
     - (C3) the count is positive, the first layer not negative.
+    - (C4) the rows taken lie within those of the tensor.
 
     The importer creates it; the artifact's manifest lists it.
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, OptionalAttr<I64Attr>:$count,
       TypeAttrOf<AnyRankedTensor>:$type, StrAttr:$source,
+      OptionalAttr<I64Attr>:$first_row, OptionalAttr<I64Attr>:$source_rows,
       DefaultValuedAttr<I64Attr, "0">:$first);
   let assemblyFormat = [{
-    $sym_name (`[` $count^ `]`)? `:` $type `from` $source attr-dict
+    $sym_name (`[` $count^ `]`)? `:` $type `from` $source
+    (`rows` $first_row^ `of` $source_rows)? attr-dict
   }];
   let extraClassDeclaration = [{
     ::mlir::RankedTensorType getTensorType() {
@@ -72,15 +80,31 @@ def Llama_RopeTableOp : Llama_Op<"rope_table", [Symbol]> {
     `cos[p, i] = cos(p * inv_freq[i]) * scale`, and sines likewise, with the
     product taken in f32 as Hugging Face takes it.
 
+    With `original` the frequencies are those of texts of at most that many
+    tokens. For a text of n tokens beyond, they are `long_inv_freq` (LongRoPE),
+    or, with a `growth` g, those of the base
+    `theta * (g * n / original - (g - 1))^(R / (R - 2))` (dynamic NTK), R being
+    twice the number of frequencies. The runtime fills such tables for each
+    session: the rows of a prompt for the prompt's length, row p behind it for
+    p + 1 tokens, as generation with a cache in Hugging Face transformers does.
+
     ```mlir
     llama.rope_table @rope {positions = 512 : i64, inv_freq = array<f32: 1.0, 0.1>}
+    llama.rope_table @long {positions = 512 : i64, inv_freq = array<f32: 1.0, 0.1>, original = 128 : i64, long_inv_freq = array<f32: 0.5, 0.01>, scale = 1.19 : f64}
+    llama.rope_table @dynamic {positions = 512 : i64, inv_freq = array<f32: 1.0, 0.01>, original = 128 : i64, growth = 4.0 : f64, theta = 10000.0 : f64}
     ```
 
     Constraints:
     - (C1) `positions` is positive and `inv_freq` is not empty.
+    - (C2) `original` is positive and comes with either `long_inv_freq`, as many
+      as `inv_freq`, or `growth` and `theta`, both positive, and two frequencies
+      or more.
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, I64Attr:$positions,
-      DenseF32ArrayAttr:$inv_freq, DefaultValuedAttr<F64Attr, "1.0">:$scale);
+      DenseF32ArrayAttr:$inv_freq, DefaultValuedAttr<F64Attr, "1.0">:$scale,
+      OptionalAttr<I64Attr>:$original,
+      OptionalAttr<DenseF32ArrayAttr>:$long_inv_freq,
+      OptionalAttr<F64Attr>:$growth, OptionalAttr<F64Attr>:$theta);
   let assemblyFormat = "$sym_name attr-dict";
   let extraClassDeclaration = [{
     /// The type of either table: tensor<positions x D/2 x f32>.
@@ -139,16 +163,22 @@ def Llama_EmbedOp : Llama_Op<"embed",
     [Pure, InferTypeOpAdaptor]> {
   let summary = "token embedding lookup";
   let description = [{
-    `result[t, :] = table[ids[t], :]`. Ids must lie in [0, V); the runtime
-    checks them.
+    `result[t, :] = scale * table[ids[t], :]`, in f32. Ids must lie in [0, V);
+    the runtime checks them.
 
     ```mlir
     %x = llama.embed %ids, %table : tensor<?xi32>, tensor<512x64xbf16>
+    %y = llama.embed %ids, %table {scale = 8.0 : f64} : tensor<?xi32>, tensor<512x64xbf16>
     ```
+
+    Constraints:
+    - (C1) the scale is finite.
   }];
-  let arguments = (ins Llama_Ids:$ids, Llama_Matrix:$table);
+  let arguments = (ins Llama_Ids:$ids, Llama_Matrix:$table,
+      DefaultValuedAttr<F64Attr, "1.0">:$scale);
   let results = (outs Llama_Matrix:$result);
   let assemblyFormat = "$ids `,` $table attr-dict `:` type($ids) `,` type($table)";
+  let hasVerifier = 1;
 }
 
 def Llama_RMSNormOp : Llama_Op<"rmsnorm",
@@ -158,19 +188,24 @@ def Llama_RMSNormOp : Llama_Op<"rmsnorm",
     `result[t, i] = cast(x[t, i] / sqrt(mean_j x[t, j]^2 + eps)) * weight[i]`:
     everything inside the cast in f32, the cast to x's type, then the weight
     (LlamaRMSNorm of Hugging Face transformers). Without a weight the product is
-    left out.
+    left out. With `round_once` the product is inside the cast (Olmo2RMSNorm);
+    with `unit_offset` it is with `1 + weight[i]` (GemmaRMSNorm). Of three
+    dimensions, heads, each head of a token is normalized (Qwen3Attention).
 
     ```mlir
     %y = llama.rmsnorm %x, %weight {eps = 1.0e-05} : tensor<?x64xbf16>, tensor<64xbf16>
+    %z = llama.rmsnorm %x, %weight {eps = 1.0e-06, round_once, unit_offset} : tensor<?x64xbf16>, tensor<64xbf16>
+    %q = llama.rmsnorm %heads, %head_weight {eps = 1.0e-06} : tensor<?x8x8xbf16>, tensor<8xbf16>
     ```
 
     Constraints:
     - (C1) the weight's size is x's last dimension.
     - (C2) `eps` is positive and finite.
+    - (C3) `unit_offset` and `round_once` come with a weight.
   }];
-  let arguments = (ins Llama_Matrix:$input, Optional<Llama_Vector>:$weight,
-      F64Attr:$eps);
-  let results = (outs Llama_Matrix:$result);
+  let arguments = (ins Llama_Rows:$input, Optional<Llama_Vector>:$weight,
+      F64Attr:$eps, UnitAttr:$round_once, UnitAttr:$unit_offset);
+  let results = (outs Llama_Rows:$result);
   let assemblyFormat = [{
     $input (`,` $weight^)? attr-dict `:` type($input) (`,` type($weight)^)?
   }];
@@ -234,17 +269,21 @@ def Llama_HeadOp : Llama_Op<"head",
     [Pure, InferTypeOpAdaptor]> {
   let summary = "projection to the vocabulary, logits in f32";
   let description = [{
-    `logits[t, v] = sum_k x[t, k] * weight[v, k]` in f32, not rounded to the
-    activation type: closer to the f32 reference than Hugging Face's bf16.
+    `logits[t, v] = scale * sum_k x[t, k] * weight[v, k]` in f32, not rounded to
+    the activation type: closer to the f32 reference than Hugging Face's bf16.
+    With a soft cap c they become `c * tanh(logits / c)`.
 
     ```mlir
     %logits = llama.head %x, %w : tensor<?x64xbf16>, tensor<512x64xbf16>
+    %capped = llama.head %x, %w {scale = 0.125 : f64, softcap = 30.0 : f64} : tensor<?x64xbf16>, tensor<512x64xbf16>
     ```
 
     Constraints:
     - (C1) the weight's second dimension is x's.
+    - (C2) the scale is finite, a soft cap positive and finite.
   }];
-  let arguments = (ins Llama_Matrix:$input, Llama_Matrix:$weight);
+  let arguments = (ins Llama_Matrix:$input, Llama_Matrix:$weight,
+      DefaultValuedAttr<F64Attr, "1.0">:$scale, OptionalAttr<F64Attr>:$softcap);
   let results = (outs Llama_Matrix:$result);
   let assemblyFormat = [{
     $input `,` $weight attr-dict `:` type($input) `,` type($weight)
@@ -252,35 +291,61 @@ def Llama_HeadOp : Llama_Op<"head",
   let hasVerifier = 1;
 }
 
+def Llama_Activation : I32EnumAttr<"Activation", "the function of a gate",
+    [I32EnumAttrCase<"Silu", 0, "silu">,
+     I32EnumAttrCase<"GeluTanh", 1, "gelu_tanh">,
+     I32EnumAttrCase<"Gelu", 2, "gelu">,
+     I32EnumAttrCase<"Relu", 3, "relu">]> {
+  let cppNamespace = "::cria::llama";
+}
+
 def Llama_SwiGLUOp : Llama_Op<"swiglu",
     [Pure, AllTypesMatch<["gate", "up", "result"]>]> {
-  let summary = "gated linear unit with the SiLU gate";
+  let summary = "gated linear unit, with the SiLU gate unless another is named";
   let description = [{
-    `result = gate * sigmoid(gate) * up`, in f32.
+    `result = f(gate) * up`, in f32, where f(x) is
+
+    | activation | f(x) |
+    |---|---|
+    | `silu` | `x * sigmoid(x)` |
+    | `gelu_tanh` | `x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3))) / 2` |
+    | `gelu` | `x * (1 + erf(x / sqrt(2))) / 2` |
+    | `relu` | `max(x, 0)` |
 
     ```mlir
     %h = llama.swiglu %gate, %up : tensor<?x172xbf16>
+    %g = llama.swiglu %gate, %up activation gelu_tanh : tensor<?x172xbf16>
     ```
   }];
-  let arguments = (ins Llama_Matrix:$gate, Llama_Matrix:$up);
+  let arguments = (ins Llama_Matrix:$gate, Llama_Matrix:$up,
+      DefaultValuedAttr<Llama_Activation,
+                        "::cria::llama::Activation::Silu">:$activation);
   let results = (outs Llama_Matrix:$result);
-  let assemblyFormat = "$gate `,` $up attr-dict `:` type($gate)";
+  let assemblyFormat = [{
+    $gate `,` $up (`activation` $activation^)? attr-dict `:` type($gate)
+  }];
 }
 
 def Llama_ResidualOp : Llama_Op<"residual",
     [Pure, AllTypesMatch<["stream", "update", "result"]>]> {
   let summary = "addition to the residual stream";
   let description = [{
-    `result = stream + update`. The stream comes first: its buffer is the one
-    that is updated in place.
+    `result = stream + scale * update`, in f32. The stream comes first: its
+    buffer is the one that is updated in place.
 
     ```mlir
     %x1 = llama.residual %x, %update : tensor<?x64xbf16>
+    %x2 = llama.residual %x, %update {scale = 0.22 : f64} : tensor<?x64xbf16>
     ```
+
+    Constraints:
+    - (C1) the scale is finite.
   }];
-  let arguments = (ins Llama_Matrix:$stream, Llama_Matrix:$update);
+  let arguments = (ins Llama_Matrix:$stream, Llama_Matrix:$update,
+      DefaultValuedAttr<F64Attr, "1.0">:$scale);
   let results = (outs Llama_Matrix:$result);
   let assemblyFormat = "$stream `,` $update attr-dict `:` type($stream)";
+  let hasVerifier = 1;
 }
 
 //===----------------------------------------------------------------------===//
@@ -291,19 +356,19 @@ def Llama_RopeOp : Llama_Op<"rope",
     [Pure, AllTypesMatch<["input", "result"]>, AllTypesMatch<["cos", "sin"]>]> {
   let summary = "rotary position embedding, rotate-half layout";
   let description = [{
-    With `p = position + t` and `i < D/2`:
+    With `p = position + t` and i below the tables' second dimension R:
 
-    `result[t, h, i]       = x[t, h, i] * cos[p, i] - x[t, h, i + D/2] * sin[p, i]`
-    `result[t, h, i + D/2] = x[t, h, i + D/2] * cos[p, i] + x[t, h, i] * sin[p, i]`
+    `result[t, h, i]     = x[t, h, i] * cos[p, i] - x[t, h, i + R] * sin[p, i]`
+    `result[t, h, i + R] = x[t, h, i + R] * cos[p, i] + x[t, h, i] * sin[p, i]`
 
-    in f32 from f32 tables.
+    in f32 from f32 tables. What is left of a head beyond 2R stays as it is.
 
     ```mlir
     %r = llama.rope %q, %cos, %sin at %position : tensor<?x8x8xbf16>, tensor<512x4xf32>
     ```
 
     Constraints:
-    - (C1) the tables' second dimension is half the head size.
+    - (C1) the tables' second dimension is half the head size at most.
   }];
   let arguments = (ins Llama_Heads:$input, Llama_RopeTable:$cos,
       Llama_RopeTable:$sin, Index:$position);
@@ -353,7 +418,8 @@ def Llama_GQAOp : Llama_Op<"gqa",
     `result[t, h, :] = sum_s softmax_s(scale * q[t, h, :] . k[layer, kv, s, :]) * v[layer, kv, s, :]`
 
     in f32. Visible are `s < position + T`; with `causal` also `s <= p`; with a
-    window w also `s > p - w`.
+    window w also `s > p - w`. With a soft cap c, `c * tanh(score / c)` takes the
+    place of each score.
 
     ```mlir
     %o = llama.gqa %q, %k, %v[%layer] at %position {scale = 0.125, causal} : tensor<?x8x8xbf16>, tensor<5x4x512x8xbf16>
@@ -363,13 +429,15 @@ def Llama_GQAOp : Llama_Op<"gqa",
     - (C1) the query heads are a multiple of the KV heads.
     - (C2) query and caches have one head size.
     - (C3) the scale is finite; a window is positive.
+    - (C4) a soft cap is positive and finite.
 
     Canonical form: no window that reaches over the whole cache, and no `causal`
     where there is one query token, which sees the same keys without.
   }];
   let arguments = (ins Llama_Heads:$query, Llama_Cache:$key_cache,
       Llama_Cache:$value_cache, Index:$layer, Index:$position, F64Attr:$scale,
-      UnitAttr:$causal, OptionalAttr<I64Attr>:$window);
+      UnitAttr:$causal, OptionalAttr<I64Attr>:$window,
+      OptionalAttr<F64Attr>:$softcap);
   let results = (outs Llama_Heads:$result);
   let hasCanonicalizer = 1;
   let assemblyFormat = [{

@@ -35,16 +35,19 @@ llvm::Expected<Compilation> Compilation::start(const CompileOptions &options,
   if (StringRef(options.input).ends_with(".mlir")) {
     result.module = loadProgram(options.input, &context);
   } else {
-    llvm::Expected<ModelConfig> model = readConfig(options.input);
+    llvm::Expected<ModelConfig> model =
+        readConfig(options.input, options.allowUnknown);
     if (!model)
       return model.takeError();
     config = model->json;
+    result.rows = model->ledger;
     result.module = importModel(*model, options.import, &context);
   }
   if (!result.module || failed(verifyProgram(*result.module)))
     return reported();
   Manifest &manifest = result.manifest;
   manifest.fromProgram(*result.module, config, options.pipeline);
+  manifest.setLedger(result.rows);
   manifest.setFlag("cpu", options.cpuFlag);
   manifest.setFlag("chunk", options.pipeline.chunk);
   if (options.import.maxSeq)

@@ -17,6 +17,8 @@ namespace cria {
 struct CompileOptions {
   /// A config.json, or a program in the llama dialect (*.mlir).
   std::string input;
+  /// Keys of the config that are ignored though nothing is known of them.
+  std::vector<std::string> allowUnknown;
   ImportOptions import;
   PipelineOptions pipeline;
   /// NVIDIA chips to assemble for, beside the PTX.
@@ -55,6 +57,8 @@ public:
 
   /// What a forward pass costs. The phase must be Import.
   Plan plan() { return planOf(*module); }
+  /// What became of the config's keys; empty for a program given as IR.
+  llvm::ArrayRef<LedgerRow> ledger() const { return rows; }
 
 private:
   llvm::Error next(Phase phase);
@@ -65,6 +69,7 @@ private:
   CompileOptions options;
   mlir::OwningOpRef<mlir::ModuleOp> module;
   Manifest manifest;
+  std::vector<LedgerRow> rows;
   Phase current = Phase::Import;
   // From LlvmIr on.
   std::unique_ptr<llvm::TargetMachine> machine;

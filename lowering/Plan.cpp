@@ -45,21 +45,62 @@ static PlanRow rowOf(Operation *op) {
   return row;
 }
 
+static AttentionRow attentionOf(GQAOp op) {
+  RankedTensorType query = op.getQuery().getType(),
+                   cache = op.getKeyCache().getType();
+  AttentionRow row;
+  row.runs = runsOf(op);
+  row.flopsPerKey = 4 * query.getDimSize(1) * query.getDimSize(2);
+  row.bytesPerKey = 2 * cache.getDimSize(1) * cache.getDimSize(3) *
+                    (cache.getElementTypeBitWidth() / 8);
+  row.window = op.getWindow().value_or(0);
+  return row;
+}
+
+/// The part of the model that a module belongs to.
+static StringRef partOf(WeightOp weight) {
+  StringRef source = weight.getSource();
+  if (weight.getTensorType().getRank() == 1 && !source.ends_with(".bias"))
+    return "norms";
+  if (source.contains("attn"))
+    return "attention";
+  if (source.contains("mlp"))
+    return "mlp";
+  if (source.contains("embed"))
+    return "embedding";
+  return source.contains("head") ? "head" : "other";
+}
+
+static void countParameters(ModuleOp program, Plan &plan) {
+  for (auto weight : program.getOps<WeightOp>()) {
+    int64_t count = static_cast<int64_t>(weight.getCount().value_or(1)) *
+                    weight.getTensorType().getNumElements();
+    plan.parameters += count;
+    std::string part = partOf(weight).str();
+    auto found = llvm::find_if(
+        plan.parts, [&](const auto &entry) { return entry.first == part; });
+    if (found == plan.parts.end())
+      plan.parts.push_back({part, count});
+    else
+      found->second += count;
+  }
+}
+
 Plan cria::planOf(ModuleOp program) {
   Plan plan;
   auto forward = program.lookupSymbol<func::FuncOp>("forward");
   forward.walk([&](Operation *op) {
     if (isa<EmbedOp, RMSNormOp, LayerNormOp, LinearOp, HeadOp>(op))
       plan.rows.push_back(rowOf(op));
+    else if (auto gqa = dyn_cast<GQAOp>(op))
+      plan.attention.push_back(attentionOf(gqa));
   });
   for (Type type : forward.getArgumentTypes().drop_front(3)) {
     auto cache = cast<RankedTensorType>(type);
     plan.cacheBytes += bytesOf(cache);
     plan.cacheBytesPerPosition += bytesOf(cache) / cache.getDimSize(2);
   }
-  for (auto weight : program.getOps<WeightOp>())
-    plan.parameters += static_cast<int64_t>(weight.getCount().value_or(1)) *
-                       weight.getTensorType().getNumElements();
+  countParameters(program, plan);
   return plan;
 }
 
@@ -75,6 +116,45 @@ int64_t Plan::weightBytes(bool head) const {
   for (const PlanRow &row : rows)
     sum += row.head == head ? row.weightBytes : 0;
   return sum;
+}
+
+/// Keys that a token behind `depth` others sees.
+static int64_t keysSeen(const AttentionRow &row, int64_t depth) {
+  return row.window ? std::min(row.window, depth + 1) : depth + 1;
+}
+
+int64_t Plan::attentionFlops(int64_t depth) const {
+  int64_t sum = 0;
+  for (const AttentionRow &row : attention)
+    sum += row.runs * row.flopsPerKey * keysSeen(row, depth);
+  return sum;
+}
+
+int64_t Plan::attentionBytes(int64_t depth) const {
+  int64_t sum = 0;
+  for (const AttentionRow &row : attention)
+    sum += row.runs * row.bytesPerKey * keysSeen(row, depth);
+  return sum;
+}
+
+void cria::printCosts(const Plan &plan, int64_t depth, llvm::raw_ostream &os) {
+  os << "\nparameters\n";
+  auto line = [&](StringRef what, int64_t value) {
+    os << llvm::format("  %-20s %16lld\n", what.str().c_str(),
+                       static_cast<long long>(value));
+  };
+  for (const auto &[part, count] : plan.parts)
+    line(part, count);
+  line("total", plan.parameters);
+  os << "\na token at depth " << depth << "\n";
+  int64_t flops = plan.flops(false) + plan.flops(true),
+          bytes = plan.weightBytes(false) + plan.weightBytes(true);
+  line("flops, products", flops);
+  line("flops, attention", plan.attentionFlops(depth));
+  line("flops", flops + plan.attentionFlops(depth));
+  line("bytes, weights", bytes);
+  line("bytes, KV cache", plan.attentionBytes(depth));
+  line("bytes", bytes + plan.attentionBytes(depth));
 }
 
 void cria::printPlan(const Plan &plan, llvm::raw_ostream &os) {

@@ -25,15 +25,30 @@ struct PlanRow {
   bool head = false;
 };
 
+/// Attention of one kind of layer.
+struct AttentionRow {
+  int64_t runs = 1;
+  /// Operations and bytes of the cache for each key that a token sees.
+  int64_t flopsPerKey = 0, bytesPerKey = 0;
+  /// The most keys it sees; 0: all.
+  int64_t window = 0;
+};
+
 struct Plan {
   std::vector<PlanRow> rows;
+  std::vector<AttentionRow> attention;
   int64_t parameters = 0;
+  /// Of the embedding, attention, MLPs, norms and the head.
+  std::vector<std::pair<std::string, int64_t>> parts;
   /// Keys and values of one position, all layers.
   int64_t cacheBytesPerPosition = 0;
   int64_t cacheBytes = 0;
 
   int64_t flops(bool head) const;
   int64_t weightBytes(bool head) const;
+  /// What attention adds for one token behind `depth` others.
+  int64_t attentionFlops(int64_t depth) const;
+  int64_t attentionBytes(int64_t depth) const;
 };
 
 /// Walks @forward of a program in the llama dialect.
@@ -41,5 +56,9 @@ Plan planOf(mlir::ModuleOp program);
 
 /// A table for people.
 void printPlan(const Plan &plan, llvm::raw_ostream &os);
+
+/// Parameters by part, and operations and bytes of one token behind `depth`
+/// others.
+void printCosts(const Plan &plan, int64_t depth, llvm::raw_ostream &os);
 
 } // namespace cria

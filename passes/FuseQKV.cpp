@@ -1,5 +1,5 @@
-/// kv_append(rope(expand(linear(norm(x)))))
-///   =>  kernel { norm; linear; expand; rope; kv_append }
+/// kv_append(rope(norm(expand(linear(norm(x))))))
+///   =>  kernel { norm; linear; expand; norm; rope; kv_append }
 #include "passes/Kernel.h"
 #include "passes/Passes.h"
 
@@ -18,7 +18,8 @@ using namespace cria::llama;
 /// anything behind it.
 static void absorbChain(KernelGroup &group, Value value) {
   while (Operation *op =
-             group.absorb<RopeOp, tensor::ExpandShapeOp, LinearOp>(value)) {
+             group.absorb<RopeOp, RMSNormOp, tensor::ExpandShapeOp, LinearOp>(
+                 value)) {
     if (isa<LinearOp>(op))
       return;
     value = op->getOperand(0);
@@ -29,7 +30,8 @@ static void fuse(GQAOp attention) {
   KernelGroup group(attention->getBlock(), "llama-fuse-qkv");
   Value query = attention.getQuery();
   if (Operation *end =
-          group.producer<RopeOp, tensor::ExpandShapeOp, LinearOp>(query))
+          group.producer<RopeOp, RMSNormOp, tensor::ExpandShapeOp, LinearOp>(
+              query))
     group.insert(end);
   SmallVector<Value> rows;
   for (Value cache : {attention.getKeyCache(), attention.getValueCache()})
@@ -40,7 +42,8 @@ static void fuse(GQAOp attention) {
   if (group.empty())
     return group.missed(attention,
                         "query and caches come from outside of the block");
-  if (Operation *end = group.producer<RopeOp, tensor::ExpandShapeOp>(query))
+  if (Operation *end =
+          group.producer<RopeOp, RMSNormOp, tensor::ExpandShapeOp>(query))
     absorbChain(group, end->getOperand(0));
   for (Value value : rows)
     absorbChain(group, value);

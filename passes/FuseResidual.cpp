@@ -1,4 +1,4 @@
-/// residual(x, linear(y))  =>  kernel { linear; residual }
+/// residual(x, norm(linear(y)))  =>  kernel { linear; norm; residual }
 #include "passes/Kernel.h"
 #include "passes/Passes.h"
 
@@ -15,10 +15,14 @@ using namespace cria::llama;
 
 static void fuse(ResidualOp residual) {
   KernelGroup group(residual->getBlock(), "llama-fuse-residual");
-  if (!group.producer<LinearOp>(residual.getUpdate()))
+  Value update = residual.getUpdate();
+  Operation *norm = group.producer<RMSNormOp, LayerNormOp>(update);
+  if (!group.producer<LinearOp>(norm ? norm->getOperand(0) : update))
     return group.missed(residual, "its update is not a linear of this block");
   group.insert(residual);
-  Operation *linear = group.absorb<LinearOp>(residual.getUpdate());
+  if (norm && group.absorb<RMSNormOp, LayerNormOp>(update))
+    update = norm->getOperand(0);
+  Operation *linear = group.absorb<LinearOp>(update);
   if (!linear)
     return;
   Value input = cast<LinearOp>(linear).getInput();

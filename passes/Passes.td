@@ -27,9 +27,9 @@ class FusionPass<string argument>
 def FuseQKV : FusionPass<"llama-fuse-qkv"> {
   let summary = "fuse what makes queries, keys and values of one attention";
   let description = [{
-    Before: `llama.gqa` whose query and caches come from `linear`,
-    `tensor.expand_shape`, `rope` and `kv_append`, in this order, each optional.
-    After: these ops are one `llama.kernel`, with the norm in front of the
+    Before: `llama.gqa` whose query and caches come from `linear`, `rmsnorm`,
+    `tensor.expand_shape`, `rmsnorm`, `rope` and `kv_append`, in this order, each
+    optional. After: these ops are one `llama.kernel`, with the norm in front of the
     linears where all of them read it and nothing else does.
 
     ```mlir
@@ -66,8 +66,8 @@ def FuseResidual : FusionPass<"llama-fuse-residual"> {
   let summary = "fuse a linear into the addition to the residual stream";
   let description = [{
     Before: `llama.residual` whose update is a `llama.linear` that nothing else
-    reads. After: both are one `llama.kernel`, with a `tensor.collapse_shape`
-    in front of the linear that nothing else reads.
+    reads, or the norm of one. After: they are one `llama.kernel`, with a
+    `tensor.collapse_shape` in front of the linear that nothing else reads.
 
     ```mlir
     %y = llama.kernel "layers_attn_out" -> tensor<?x64xf32> {

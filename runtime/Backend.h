@@ -26,7 +26,8 @@ struct Step {
   int64_t tokens;
   int64_t position;
   int64_t firstLogit;
-  float *logits; // (tokens - firstLogit, vocab)
+  float *logits;      // (tokens - firstLogit, vocab)
+  int64_t prompt = 0; // tokens of the text's first feed; see fillRopeRows
 };
 
 /// Computes the steps of one session and holds its KV caches. Used by one

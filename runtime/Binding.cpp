@@ -34,9 +34,9 @@ Status Binding::status(const std::string &checkpoint) const {
 /// Why `tensor` cannot be `weight`; empty where it can.
 static std::string mismatch(const WeightSpec &weight,
                             const TensorEntry &tensor) {
-  if (tensor.shape != weight.shape)
+  if (tensor.shape != weight.sourceShape())
     return quote(tensor.name) + " is " + shapeText(tensor.shape) +
-           ", expected " + shapeText(weight.shape);
+           ", expected " + shapeText(weight.sourceShape());
   if (!tensor.type)
     return quote(tensor.name) + " is " + tensor.typeName +
            ", expected a float type";
@@ -88,14 +88,16 @@ Binding matchWeights(const Manifest &manifest, const Checkpoint &checkpoint) {
         continue;
       }
       DType type = *place->tensor->type;
-      bool inPlace = type == weight.type &&
-                     place->tensor->begin % dtypeSize(weight.type) == 0;
+      uint64_t begin =
+          place->tensor->begin + weight.firstElement() * dtypeSize(type);
+      bool inPlace = type == weight.type && begin % dtypeSize(weight.type) == 0;
       (inPlace ? binding.mappedBytes : binding.copiedBytes) += weight.bytes();
       if (type != weight.type)
         ++conversions[{type, weight.type}];
       else if (!inPlace)
         ++binding.unaligned;
-      binding.sources.push_back({&weight, place, weight.slot + i, inPlace});
+      binding.sources.push_back(
+          {&weight, place, weight.slot + i, inPlace, begin});
     }
   for (const auto &[types, count] : conversions)
     binding.warnings.push_back(

@@ -22,6 +22,7 @@ struct Binding {
     const Checkpoint::Place *place;
     uint64_t slot;
     bool inPlace;
+    uint64_t begin; // in the file: where the weight's first element lies
   };
 
   std::vector<Source> sources;       // complete when `problems` is empty

@@ -26,6 +26,17 @@ uint64_t WeightSpec::bytes() const {
   return *tensorBytes(shape, dtypeSize(type) * 8);
 }
 
+Shape WeightSpec::sourceShape() const {
+  Shape source = shape;
+  if (sourceRows)
+    source[0] = sourceRows;
+  return source;
+}
+
+uint64_t WeightSpec::firstElement() const {
+  return firstRow ? firstRow * (bytes() / dtypeSize(type) / shape[0]) : 0;
+}
+
 uint64_t Manifest::weightBytes() const {
   uint64_t total = 0;
   for (const WeightSpec &weight : weights)
@@ -58,6 +69,7 @@ private:
   void readTarget(const JsonCursor &target);
   void readModel(const JsonCursor &model);
   void readWeight(const JsonCursor &at);
+  void readRows(const JsonCursor &at, WeightSpec &weight);
   void readRope(const JsonCursor &at);
   void readCache(const JsonCursor &at);
   void readCode(const JsonCursor &root);
@@ -96,6 +108,10 @@ void Reader::read(const JsonCursor &root) {
     manifest.flags = JsonDocument(flags->raw());
   if (auto config = root.find("config"))
     manifest.config = JsonDocument(config->raw());
+  if (auto ledger = root.find("ledger"))
+    for (const JsonCursor &row : ledger->elements())
+      manifest.ledger.push_back({row["key"].string(), row["value"].string(),
+                                 row["fate"].string(), row["note"].string()});
   readTarget(root["target"]);
   readModel(root["model"]);
   manifest.slots = size(root["slots"], 0, maxSlots);
@@ -179,8 +195,50 @@ void Reader::readWeight(const JsonCursor &at) {
   // So bounded, all of them together cannot overflow 64 bits.
   if (!bytes || *bytes > maxTensorBytes)
     at["shape"].fail("is " + shapeText(weight.shape) + ", too large");
+  if (auto rows = at.find("rows"))
+    readRows(*rows, weight);
   fillSlots(at["slot"], weight.slot, weight.tensors());
   manifest.weights.push_back(std::move(weight));
+}
+
+/// The rows that are used of each tensor.
+void Reader::readRows(const JsonCursor &at, WeightSpec &weight) {
+  weight.firstRow = size(at["first"]);
+  weight.sourceRows = size(at["of"]);
+  uint64_t used = weight.shape.empty() ? 0 : weight.shape[0];
+  if (used == 0 || weight.sourceRows < used ||
+      weight.firstRow > weight.sourceRows - used)
+    return at.fail("are " + std::to_string(used) + " from " +
+                   std::to_string(weight.firstRow) + " on, of " +
+                   std::to_string(weight.sourceRows));
+  std::optional<uint64_t> bytes =
+      tensorBytes(weight.sourceShape(), dtypeSize(weight.type) * 8);
+  if (!bytes || *bytes > maxTensorBytes)
+    at["of"].fail("makes " + shapeText(weight.sourceShape()) + ", too large");
+}
+
+static std::vector<float> readFrequencies(const JsonCursor &at) {
+  std::vector<float> frequencies;
+  for (const JsonCursor &frequency : at.elements(1 << 12))
+    frequencies.push_back(
+        static_cast<float>(frequency.number(-FLT_MAX, FLT_MAX)));
+  return frequencies;
+}
+
+/// What becomes of the frequencies in texts longer than `original`.
+static void readLonger(const JsonCursor &at, RopeSpec &rope) {
+  rope.original = size(at["original"], 1, maxPositions);
+  size_t count = rope.inverseFrequencies.size();
+  if (auto list = at.find("long_inv_freq")) {
+    rope.longFrequencies = readFrequencies(*list);
+    if (rope.longFrequencies.size() != count)
+      list->expected(std::to_string(count) + " frequencies");
+    return;
+  }
+  rope.growth = static_cast<float>(at["growth"].number(FLT_MIN, FLT_MAX));
+  rope.theta = static_cast<float>(at["theta"].number(FLT_MIN, FLT_MAX));
+  if (count < 2)
+    at["inv_freq"].expected("two frequencies or more beside growth");
 }
 
 void Reader::readRope(const JsonCursor &at) {
@@ -188,14 +246,14 @@ void Reader::readRope(const JsonCursor &at) {
   rope.symbol = at["symbol"].string();
   rope.slot = size(at["slot"], 0, maxSlots);
   rope.rows = size(at["rows"], 1, maxPositions);
-  for (const JsonCursor &frequency : at["inv_freq"].elements(1 << 12))
-    rope.inverseFrequencies.push_back(
-        static_cast<float>(frequency.number(-FLT_MAX, FLT_MAX)));
+  rope.inverseFrequencies = readFrequencies(at["inv_freq"]);
   rope.scale = static_cast<float>(at["scale"].number(-FLT_MAX, FLT_MAX));
   if (rope.rows < static_cast<uint64_t>(manifest.maxSeq))
     at["rows"].fail("is " + std::to_string(rope.rows) +
                     ", expected at least max_seq, " +
                     std::to_string(manifest.maxSeq));
+  if (at.find("original"))
+    readLonger(at, rope);
   fillSlots(at["slot"], rope.slot, 2);
   manifest.ropes.push_back(std::move(rope));
 }

@@ -17,7 +17,7 @@
 namespace cria {
 
 /// A weight symbol: one tensor, or a stack of tensors of equal shape, one for
-/// each layer.
+/// each layer; or some rows of each.
 struct WeightSpec {
   std::string symbol;
   std::string pattern; // the checkpoint's name, "{}" for the layer's number
@@ -26,7 +26,12 @@ struct WeightSpec {
   Shape shape;
   DType type;
   uint64_t slot;
+  uint64_t firstRow = 0, sourceRows = 0; // of the tensors; 0: all they have
 
+  /// The shape of the checkpoint's tensors.
+  Shape sourceShape() const;
+  /// Elements of such a tensor in front of those that are used.
+  uint64_t firstElement() const;
   uint64_t tensors() const { return count ? count : 1; }
   /// The checkpoint's name of tensor `index` in [0, tensors()).
   std::string name(uint64_t index) const;
@@ -35,14 +40,20 @@ struct WeightSpec {
 };
 
 /// Tables of cos and sin, (rows, inv_freq.size()) f32 each, in `slot` and
-/// `slot` + 1: cos(float(row) * inv_freq) * scale.
+/// `slot` + 1: cos(float(row) * inv_freq) * scale. With `original` they belong
+/// to a session: the frequencies are those of texts of at most so many tokens,
+/// and longer ones have others; see RopeTables.h.
 struct RopeSpec {
   std::string symbol;
   uint64_t slot;
   uint64_t rows;
   std::vector<float> inverseFrequencies;
   float scale;
+  uint64_t original = 0;
+  std::vector<float> longFrequencies; // of longer texts; or they grow:
+  float growth = 0, theta = 0;
 
+  bool isOfSession() const { return original != 0; }
   /// Bytes of one of the two tables.
   uint64_t bytes() const {
     return rows * inverseFrequencies.size() * sizeof(float);
@@ -55,6 +66,11 @@ struct CacheSpec {
   uint64_t bytes;
   Shape shape;
   std::string type;
+};
+
+/// What became of a key of the config; see docs/config.md.
+struct LedgerRow {
+  std::string key, value, fate, note;
 };
 
 /// What the compiler counted, for floors.
@@ -74,7 +90,8 @@ struct Manifest {
   std::string kind; // "cpu", "cuda" or both: "cpu,cuda"
   std::string arch, os, cpu;
   std::vector<std::string> features;
-  JsonDocument config; // null where the input was no config.json
+  JsonDocument config;           // null where the input was no config.json
+  std::vector<LedgerRow> ledger; // empty likewise
 
   int64_t vocabSize = 0;
   int64_t maxSeq = 0;

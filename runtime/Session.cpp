@@ -53,6 +53,8 @@ Status Session::advance(const int32_t *ids, int64_t count, cria_logits which,
   Clock::time_point begin = Clock::now();
   int64_t vocab = shared->manifest().vocabSize;
   int64_t done = 0;
+  if (fed == 0)
+    prompt = count;
   while (done < count && !cancelled.load(std::memory_order_relaxed)) {
     int64_t tokens = std::min(count - done, shared->manifest().chunk);
     bool ends = done + tokens == count;
@@ -60,7 +62,7 @@ Status Session::advance(const int32_t *ids, int64_t count, cria_logits which,
                          : which == CRIA_LOGITS_LAST && ends ? tokens - 1
                                                              : tokens;
     float *rows = which == CRIA_LOGITS_ALL ? logits + done * vocab : logits;
-    Step step = {ids + done, tokens, fed, firstLogit, rows};
+    Step step = {ids + done, tokens, fed, firstLogit, rows, prompt};
     status = ends ? last(step) : backend->step(step);
     if (!status.ok())
       break;

@@ -67,6 +67,7 @@ private:
   std::shared_ptr<const Model> shared;
   std::unique_ptr<Backend> backend; // goes before the model
   int64_t fed = 0;
+  int64_t prompt = 0; // of the feed at position 0
   PhaseTime prefill, decode;
   std::atomic<bool> cancelled{false};
 };

@@ -2,6 +2,7 @@
 /// artifact.
 #include "lowering/Compilation.h"
 #include "lowering/artifact/Writer.h"
+#include "lowering/import/LedgerReport.h"
 
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/IR/Remarks.h"
@@ -64,10 +65,20 @@ static cl::opt<std::string>
     dumpPhases("dump-phases", cl::value_desc("dir"),
                cl::desc("Write the program at every phase into a folder"),
                cl::cat(category));
-static cl::opt<std::string>
-    reportKind("report", cl::value_desc("plan"),
-               cl::desc("Print what a forward pass costs, op by op (plan)"),
-               cl::cat(category));
+static cl::opt<std::string> reportKind(
+    "report", cl::value_desc("plan|config|keys"),
+    cl::desc("Print what a forward pass costs, op by op (plan), what "
+             "became of each key of the config (config), or every "
+             "key that is known, as Markdown (keys)"),
+    cl::cat(category));
+static cl::opt<int64_t>
+    depth("depth", cl::init(0), cl::value_desc("n"),
+          cl::desc("Tokens before the one whose costs --report=config counts"),
+          cl::cat(category));
+static cl::list<std::string>
+    allowUnknown("allow-unknown", cl::value_desc("key"),
+                 cl::desc("Ignore a key of the config that is not known"),
+                 cl::cat(category));
 static cl::opt<bool> remarks("remarks",
                              cl::desc("Print which fusions fired, and why "
                                       "others did not"),
@@ -114,6 +125,19 @@ static mlir::LogicalResult report(mlir::Diagnostic &diagnostic) {
   return mlir::success();
 }
 
+static llvm::Error readDType(ImportOptions &options) {
+  if (dtype == "f32")
+    options.dtype = DType::F32;
+  else if (dtype == "f16")
+    options.dtype = DType::F16;
+  else if (dtype == "bf16")
+    options.dtype = DType::BF16;
+  else if (dtype != "auto")
+    return llvm::createStringError("--dtype=" + dtype +
+                                   ": expected auto, f32, f16 or bf16");
+  return llvm::Error::success();
+}
+
 static llvm::Expected<CompileOptions> readOptions() {
   CompileOptions options;
   options.input = input;
@@ -132,19 +156,16 @@ static llvm::Expected<CompileOptions> readOptions() {
   if (chunk < 1 || chunk > 4096)
     return llvm::createStringError("--chunk: expected 1 to 4096, got " +
                                    std::to_string(chunk));
-  if (dtype == "f32")
-    options.import.dtype = DType::F32;
-  else if (dtype == "f16")
-    options.import.dtype = DType::F16;
-  else if (dtype == "bf16")
-    options.import.dtype = DType::BF16;
-  else if (dtype != "auto")
-    return llvm::createStringError("--dtype=" + dtype +
-                                   ": expected auto, f32, f16 or bf16");
+  if (llvm::Error error = readDType(options.import))
+    return error;
   if (!cubin.empty() && target == "cpu")
     return llvm::createStringError("--cubin: expected --target=cuda or "
                                    "cpu,cuda with it");
   options.cubins.assign(cubin.begin(), cubin.end());
+  if (depth < 0 || depth > 1 << 24)
+    return llvm::createStringError("--depth: expected 0 to 16777216, got " +
+                                   std::to_string(depth));
+  options.allowUnknown.assign(allowUnknown.begin(), allowUnknown.end());
   options.import.maxSeq = maxSeq;
   options.pipeline.chunk = chunk;
   llvm::Expected<CpuTarget> selected = selectCpu(cpu);
@@ -225,6 +246,16 @@ static llvm::Error addCuda(CompileOptions options, mlir::MLIRContext &context,
   return llvm::Error::success();
 }
 
+/// Prints the report that was asked for.
+static void printReport(Compilation &compilation) {
+  if (reportKind == "keys")
+    return printKeys(llvm::outs());
+  if (reportKind == "plan")
+    return printPlan(compilation.plan(), llvm::outs());
+  printLedger(compilation.ledger(), llvm::outs());
+  printCosts(compilation.plan(), depth, llvm::outs());
+}
+
 /// Compiles to `last` and writes what was asked for.
 static int compile(const CompileOptions &options, Phase last) {
   mlir::DialectRegistry registry;
@@ -237,7 +268,7 @@ static int compile(const CompileOptions &options, Phase last) {
   if (!compilation)
     return fail(compilation.takeError());
   if (!reportKind.empty()) {
-    printPlan(compilation->plan(), llvm::outs());
+    printReport(*compilation);
     if (emit.empty() && output.empty() && dumpPhases.empty())
       return 0;
   }
@@ -287,8 +318,9 @@ int main(int argc, char **argv) {
   Device device = options->pipeline.device;
   if (!last || !llvm::is_contained(phasesOf(device), *last))
     return fail("--emit=" + emit + ": expected " + phaseNames(device));
-  if (!reportKind.empty() && reportKind != "plan")
-    return fail("--report=" + reportKind + ": expected plan");
+  if (!reportKind.empty() && reportKind != "plan" && reportKind != "config" &&
+      reportKind != "keys")
+    return fail("--report=" + reportKind + ": expected plan, config or keys");
   if (emit.empty() && output.empty() && dumpPhases.empty() &&
       reportKind.empty())
     return fail("expected -o, --emit, --dump-phases or --report");

@@ -88,6 +88,14 @@ static void printSession(const Manifest &manifest) {
          manifest.scratchBytes());
 }
 
+/// A line a key: its value, what became of it, and why.
+static void printLedger(const std::vector<LedgerRow> &ledger) {
+  printf("\nledger\n");
+  for (const LedgerRow &row : ledger)
+    printf("  %-32s %-28s %-10s %s\n", row.key.c_str(), row.value.c_str(),
+           row.fate.c_str(), row.note.c_str());
+}
+
 static void printArtifact(const Artifact &artifact) {
   const Manifest &manifest = artifact.manifest();
   print("artifact", artifact.path());
@@ -110,6 +118,8 @@ static void printArtifact(const Artifact &artifact) {
   printf("\nkernels\n");
   for (const std::string &kernel : manifest.kernels)
     printf("  %s\n", kernel.c_str());
+  if (!manifest.ledger.empty())
+    printLedger(manifest.ledger);
   if (!manifest.config.root().is_null())
     printf("\nconfig\n%s\n", manifest.config.root().dump(2).c_str());
 }

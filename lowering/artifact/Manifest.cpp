@@ -29,7 +29,7 @@ static int64_t bytesOf(RankedTensorType type) {
 }
 
 static json::Object describe(WeightOp weight, int64_t slot) {
-  return json::Object{
+  json::Object object{
       {"symbol", weight.getSymName()},
       {"name", weight.getSource()},
       {"count", static_cast<int64_t>(weight.getCount().value_or(0))},
@@ -37,17 +37,35 @@ static json::Object describe(WeightOp weight, int64_t slot) {
       {"shape", shapeOf(weight.getTensorType())},
       {"dtype", dtypeName(weight.getTensorType().getElementType())},
       {"slot", slot}};
+  if (weight.getFirstRow())
+    object["rows"] =
+        json::Object{{"first", static_cast<int64_t>(*weight.getFirstRow())},
+                     {"of", static_cast<int64_t>(*weight.getSourceRows())}};
+  return object;
+}
+
+static json::Array numbers(ArrayRef<float> values) {
+  json::Array array;
+  for (float value : values)
+    array.push_back(value);
+  return array;
 }
 
 static json::Object describe(RopeTableOp table, int64_t slot) {
-  json::Array frequencies;
-  for (float frequency : table.getInvFreq())
-    frequencies.push_back(frequency);
-  return json::Object{{"symbol", table.getSymName()},
+  json::Object object{{"symbol", table.getSymName()},
                       {"rows", static_cast<int64_t>(table.getPositions())},
-                      {"inv_freq", std::move(frequencies)},
+                      {"inv_freq", numbers(table.getInvFreq())},
                       {"scale", table.getScale().convertToDouble()},
                       {"slot", slot}};
+  if (table.getOriginal())
+    object["original"] = static_cast<int64_t>(*table.getOriginal());
+  if (table.getLongInvFreq())
+    object["long_inv_freq"] = numbers(*table.getLongInvFreq());
+  if (table.getGrowth()) {
+    object["growth"] = table.getGrowth()->convertToDouble();
+    object["theta"] = table.getTheta()->convertToDouble();
+  }
+  return object;
 }
 
 /// Operations and bytes of one token: the body's, and the head's.
@@ -116,6 +134,17 @@ void Manifest::fromProgram(ModuleOp program, StringRef config,
   describeCaches(forward);
   model["parameters"] = plan.parameters;
   root["model"] = std::move(model);
+}
+
+void Manifest::setLedger(ArrayRef<LedgerRow> rows) {
+  json::Array ledger;
+  for (const LedgerRow &row : rows)
+    ledger.push_back(json::Object{{"key", row.key},
+                                  {"value", row.value},
+                                  {"fate", row.fate},
+                                  {"note", row.note}});
+  if (!rows.empty())
+    root["ledger"] = std::move(ledger);
 }
 
 void Manifest::describeSymbols(ModuleOp program) {

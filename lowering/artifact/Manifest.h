@@ -3,6 +3,7 @@
 
 #include "lowering/Pipeline.h"
 #include "lowering/gpu/Image.h"
+#include "lowering/import/Config.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/Support/JSON.h"
@@ -16,6 +17,8 @@ public:
   /// `config` is the config.json's text, empty for a program given as IR.
   void fromProgram(mlir::ModuleOp program, llvm::StringRef config,
                    const PipelineOptions &options);
+  /// What became of the config's keys.
+  void setLedger(llvm::ArrayRef<LedgerRow> rows);
   void fromTile(mlir::ModuleOp module);
   /// A part for NVIDIA GPUs, beside one for the CPU or alone.
   void addCuda(const CudaImage &image);

@@ -1,130 +1,107 @@
 #include "lowering/import/Config.h"
 #include "lowering/import/Ledger.h"
 
+#include <cmath>
+
 using namespace cria;
 using nlohmann::json;
 
-/// Bounds far beyond any Llama; their products fit 64 bits.
-static constexpr int64_t maxFileSize = 16 << 20, maxDim = 1 << 20,
-                         maxHeads = 1 << 14, maxHeadDim = 1 << 12,
-                         maxLayers = 1 << 12, maxVocab = 1 << 24,
-                         maxPositions = 1 << 24,
-                         maxParameters = int64_t(1) << 42;
-
-static DType readDType(ObjectReader &reader) {
-  std::string dtype = reader.text("dtype", ""),
-              older = reader.text("torch_dtype", "");
-  if (!dtype.empty() && !older.empty() && dtype != older)
-    reader.fail("'dtype' and 'torch_dtype' disagree: " + shownJson(dtype) +
-                " and " + shownJson(older));
-  bool newer = !dtype.empty();
-  const std::string &name = newer ? dtype : older;
-  if (name == "float16")
-    return DType::F16;
-  if (name == "bfloat16")
-    return DType::BF16;
-  if (!name.empty() && name != "float32")
-    reader.failKey(newer ? "dtype" : "torch_dtype",
-                   "expected float32, float16 or bfloat16, got " +
-                       shownJson(name));
-  return DType::F32;
-}
+static constexpr int64_t maxFileSize = 16 << 20, maxParameters = int64_t(1)
+                                                                 << 42;
 
 /// Head count, KV head count and head size, which depend on one another.
-static void readHeads(ObjectReader &reader, ModelConfig &config) {
-  config.heads = reader.integer("num_attention_heads", 1, maxHeads);
-  config.kvHeads =
-      reader.integer("num_key_value_heads", 1, maxHeads, config.heads);
-  if (config.heads % config.kvHeads)
-    reader.fail("'num_attention_heads' " + llvm::Twine(config.heads) +
+static void finishHeads(ObjectReader &reader, ConfigDraft &draft) {
+  if (!draft.kvHeads)
+    draft.kvHeads = draft.heads;
+  if (draft.heads % draft.kvHeads)
+    reader.fail("'num_attention_heads' " + llvm::Twine(draft.heads) +
                 " is not a multiple of 'num_key_value_heads' " +
-                llvm::Twine(config.kvHeads));
-  if (!reader.find("head_dim") && config.hiddenSize % config.heads)
-    reader.fail("'hidden_size' " + llvm::Twine(config.hiddenSize) +
+                llvm::Twine(draft.kvHeads));
+  if (!draft.headDim && draft.hiddenSize % draft.heads)
+    reader.fail("'hidden_size' " + llvm::Twine(draft.hiddenSize) +
                 " is not a multiple of 'num_attention_heads' " +
-                llvm::Twine(config.heads) + ", and there is no 'head_dim'");
-  config.headDim = reader.integer("head_dim", 2, maxHeadDim,
-                                  config.hiddenSize / config.heads);
-  if (config.headDim < 2 || config.headDim % 2)
+                llvm::Twine(draft.heads) + ", and there is no 'head_dim'");
+  if (!draft.headDim)
+    draft.headDim = draft.hiddenSize / draft.heads;
+  if (draft.headDim < 2 || draft.headDim % 2)
     reader.fail("the head size ('head_dim', or 'hidden_size' by "
                 "'num_attention_heads') must be even, got " +
-                llvm::Twine(config.headDim));
+                llvm::Twine(draft.headDim));
 }
 
-/// Takes a number that two keys may give; they must agree.
-static void agree(ObjectReader &reader, llvm::StringRef what, bool &seen,
-                  double &value, double given) {
-  if (seen && value != given)
-    reader.fail("'" + what + "' is given twice: " + shownJson(json(value)) +
-                " and " + shownJson(json(given)));
-  seen = true;
-  value = given;
+static void finishFactors(ConfigDraft &draft) {
+  double scores = draft.queryScalar ? draft.queryScalar
+                                    : static_cast<double>(draft.headDim);
+  draft.attentionScale = std::pow(scores, -0.5);
+  if (draft.attentionMultiplier)
+    draft.attentionScale = draft.attentionMultiplier;
+  if (draft.family->scalesEmbedding)
+    draft.embeddingScale = std::sqrt(static_cast<double>(draft.hiddenSize));
+  if (draft.embeddingMultiplier)
+    draft.embeddingScale = draft.embeddingMultiplier;
+  if (draft.residualMultiplier)
+    draft.residualScale = draft.residualMultiplier;
+  if (draft.logitsScaling)
+    draft.logitScale = 1 / draft.logitsScaling;
+  if (draft.family->bias == BiasRule::QueryKeyValue)
+    draft.attentionBias = true;
 }
 
-static void readLlama3(ObjectReader &top, ObjectReader &rope,
-                       RopeConfig &config) {
-  static constexpr llvm::StringLiteral original =
-      "original_max_position_embeddings";
-  config.kind = RopeConfig::Kind::Llama3;
-  config.factor = rope.positive("factor");
-  config.lowFreqFactor = rope.positive("low_freq_factor");
-  config.highFreqFactor = rope.positive("high_freq_factor");
-  ObjectReader &owner = top.find(original) && !rope.find(original) ? top : rope;
-  config.originalPositions = owner.integer(original, 1, maxPositions);
-  if (top.find(original) &&
-      top.integer(original, 1, maxPositions) != config.originalPositions)
-    rope.failKey(original, "the top level says otherwise");
-  if (config.factor < 1.0)
-    rope.failKey("factor",
-                 "expected at least 1, got " + shownJson(json(config.factor)));
-  if (config.highFreqFactor <= config.lowFreqFactor)
-    rope.failKey("high_freq_factor",
-                 "expected more than 'low_freq_factor' " +
-                     shownJson(json(config.lowFreqFactor)) + ", got " +
-                     shownJson(json(config.highFreqFactor)));
+/// Whether the family's own rule gives a layer the window.
+static bool hasWindow(const ConfigDraft &draft, size_t layer) {
+  switch (draft.family->window) {
+  case WindowRule::None:
+    return false;
+  case WindowRule::Always:
+    return true;
+  case WindowRule::LastLayers:
+    return draft.useWindow &&
+           static_cast<int64_t>(layer) >= draft.maxWindowLayers;
+  case WindowRule::Alternate:
+    return layer % 2 == 0;
+  case WindowRule::WithoutRope:
+    return draft.useWindow && !draft.kinds[layer].rotates;
+  }
+  llvm_unreachable("unknown rule");
 }
 
-/// Reads rope_scaling or rope_parameters, which transformers 5 renamed it to.
-static void readRopeObject(const json &object, llvm::StringRef key,
-                           ObjectReader &top, RopeConfig &config,
-                           bool &thetaSeen) {
-  if (!object.is_object())
-    return top.failKey(key, "expected an object, got " + shownJson(object));
-  ObjectReader rope(object, key.str() + ".");
-  std::string type = rope.text("rope_type", ""), older = rope.text("type", "");
-  if (!type.empty() && !older.empty() && type != older)
-    rope.failKey("type", "expected " + shownJson(type) +
-                             " as 'rope_type' says, got " + shownJson(older));
-  llvm::StringRef typeKey = type.empty() ? "type" : "rope_type";
-  if (type.empty())
-    type = older.empty() ? "default" : older;
-  if (type != "default" && type != "llama3")
-    rope.failKey(typeKey, "expected default or llama3, got " + shownJson(type));
-  checkRopeKeys(object, type == "llama3", rope);
-  if (rope.find("rope_theta"))
-    agree(rope, "rope_theta", thetaSeen, config.theta,
-          rope.positive("rope_theta"));
-  if (type == "llama3")
-    readLlama3(top, rope, config);
-  if (llvm::Error error = rope.takeError())
-    top.fail(llvm::toString(std::move(error)));
+/// A list of one entry a layer; false after an error, and where there is none.
+static bool hasEntries(ObjectReader &reader, llvm::StringRef key, size_t size,
+                       const ConfigDraft &draft) {
+  auto layers = static_cast<size_t>(draft.layers);
+  // SmolLM3 may list more.
+  if (size && size != layers && (key != "no_rope_layers" || size < layers))
+    reader.failKey(key, "expected " + llvm::Twine(layers) +
+                            " entries, one for each of 'num_hidden_layers', "
+                            "got " +
+                            llvm::Twine(size));
+  return size && !reader.failed();
 }
 
-static RopeConfig readRope(ObjectReader &reader) {
-  RopeConfig config;
-  bool thetaSeen = false;
-  if (reader.find("rope_theta"))
-    agree(reader, "rope_theta", thetaSeen, config.theta,
-          reader.positive("rope_theta"));
-  const json *scaling = reader.find("rope_scaling"),
-             *parameters = reader.find("rope_parameters");
-  if (scaling && parameters && *scaling != *parameters)
-    reader.fail("'rope_scaling' and 'rope_parameters' disagree");
-  if (scaling)
-    readRopeObject(*scaling, "rope_scaling", reader, config, thetaSeen);
-  else if (parameters)
-    readRopeObject(*parameters, "rope_parameters", reader, config, thetaSeen);
-  return config;
+static void finishLayers(ObjectReader &reader, ConfigDraft &draft) {
+  draft.kinds.assign(static_cast<size_t>(draft.layers), LayerKind());
+  bool ropeListed =
+      hasEntries(reader, "no_rope_layers", draft.ropeLayers.size(), draft);
+  bool typesListed =
+      hasEntries(reader, "layer_types", draft.layerTypes.size(), draft);
+  // With use_sliding_window false, transformers drops the window.
+  bool dropped = draft.family->window == WindowRule::LastLayers ||
+                 draft.family->window == WindowRule::WithoutRope;
+  if (dropped && !draft.useWindow)
+    draft.window = 0;
+  for (size_t i = 0; i < draft.kinds.size() && !reader.failed(); ++i) {
+    LayerKind &kind = draft.kinds[i];
+    if (ropeListed)
+      kind.rotates = draft.ropeLayers[i];
+    else if (draft.noRopeInterval)
+      kind.rotates = (static_cast<int64_t>(i) + 1) % draft.noRopeInterval != 0;
+    bool sees = typesListed ? draft.layerTypes[i] == "sliding_attention"
+                            : draft.window && hasWindow(draft, i);
+    if (sees && !draft.window)
+      reader.failKey("layer_types", "has sliding_attention, but there is no "
+                                    "'sliding_window'");
+    kind.window = sees ? draft.window : 0;
+  }
 }
 
 /// Refuses what no machine holds. Within the bounds no product overflows.
@@ -139,41 +116,68 @@ static void checkSize(const ModelConfig &c, ObjectReader &reader) {
                 llvm::Twine(perLayer));
 }
 
-llvm::Expected<ModelConfig> cria::parseConfig(llvm::StringRef text) {
+/// "gemma, gemma2, ... or smollm3"
+static std::string familyNames() {
+  std::string names;
+  for (const Family &family : families().drop_back())
+    names += (names.empty() ? "" : ", ") + family.modelType.str();
+  return names + " or " + families().back().modelType.str();
+}
+
+/// The family's defaults, and over them what the file says.
+static json withDefaults(const Family &family, const json &given) {
+  json all = json::parse(family.defaults);
+  all.update(given);
+  return all;
+}
+
+/// Reads all keys of `all`: `given` over the defaults of the draft's family.
+static void readAll(const json &given, const json &all,
+                    llvm::ArrayRef<std::string> allowed, ObjectReader &reader,
+                    ConfigDraft &draft) {
+  checkKeys(given, all, allowed, reader, draft);
+  readKeys(reader, draft);
+  if (reader.failed())
+    return;
+  finishHeads(reader, draft);
+  if (reader.failed())
+    return;
+  readRope(reader, draft);
+  finishLayers(reader, draft);
+  finishFactors(draft);
+  checkSize(draft, reader);
+}
+
+llvm::Expected<ModelConfig>
+cria::parseConfig(llvm::StringRef text, llvm::ArrayRef<std::string> allowed) {
   llvm::Expected<json> parsed = parseJsonObject(text);
   if (!parsed)
     return parsed.takeError();
-  ObjectReader reader(*parsed);
-  ModelConfig config;
-  std::string type = reader.text("model_type", std::nullopt);
-  if (!reader.failed() && type != "llama")
-    reader.failKey("model_type", "expected \"llama\", got " + shownJson(type));
-  checkConfigKeys(*parsed, reader);
-  config.vocabSize = reader.integer("vocab_size", 1, maxVocab);
-  config.hiddenSize = reader.integer("hidden_size", 1, maxDim);
-  config.intermediateSize = reader.integer("intermediate_size", 1, maxDim);
-  config.layers = reader.integer("num_hidden_layers", 1, maxLayers);
-  readHeads(reader, config);
-  config.maxPositions =
-      reader.integer("max_position_embeddings", 1, maxPositions, 2048);
-  config.rmsNormEps = reader.positive("rms_norm_eps", 1e-6);
-  config.rope = readRope(reader);
-  config.tied = reader.flag("tie_word_embeddings", false);
-  config.attentionBias = reader.flag("attention_bias", false);
-  config.mlpBias = reader.flag("mlp_bias", false);
-  config.dtype = readDType(reader);
-  checkSize(config, reader);
+  ObjectReader typeReader(*parsed);
+  std::string type = typeReader.text("model_type", std::nullopt);
+  const Family *family = findFamily(type);
+  if (!family)
+    typeReader.failKey("model_type", "expected " + familyNames() + ", got " +
+                                         shownJson(type));
+  if (typeReader.failed())
+    return typeReader.takeError();
+  json all = withDefaults(*family, *parsed);
+  ObjectReader reader(all);
+  ConfigDraft draft;
+  draft.family = family;
+  readAll(*parsed, all, allowed, reader, draft);
   if (reader.failed())
     return reader.takeError();
-  config.json = parsed->dump();
-  return config;
+  draft.json = parsed->dump();
+  return static_cast<ModelConfig &&>(draft);
 }
 
-llvm::Expected<ModelConfig> cria::readConfig(llvm::StringRef path) {
+llvm::Expected<ModelConfig>
+cria::readConfig(llvm::StringRef path, llvm::ArrayRef<std::string> allowed) {
   llvm::Expected<std::string> text = readTextFile(path, maxFileSize);
   if (!text)
     return text.takeError();
-  llvm::Expected<ModelConfig> config = parseConfig(*text);
+  llvm::Expected<ModelConfig> config = parseConfig(*text, allowed);
   if (!config)
     return textError(path + ": " + llvm::toString(config.takeError()));
   return config;

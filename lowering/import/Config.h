@@ -1,32 +1,75 @@
-/// config.json of a Llama as data: every key honoured, known to be irrelevant,
+/// config.json of a model as data: every key honoured, known to be irrelevant,
 /// or refused.
 #pragma once
 
+#include "lowering/import/Family.h"
+
 #include "llvm/Support/Error.h"
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <vector>
 
 namespace cria {
 
 /// Types in which weights are stored and activations computed.
 enum class DType { F32, F16, BF16 };
 
-/// How inverse frequencies come from the base: `inverseFrequencies` in Rope.h.
+/// What the gate of an MLP goes through.
+enum class GateFunction { Silu, GeluTanh, Gelu, Relu };
+
+/// How inverse frequencies come from the base: see Rope.h.
 struct RopeConfig {
-  enum class Kind { Default, Llama3 };
+  enum class Kind { Default, Linear, Dynamic, Yarn, LongRope, Llama3 };
   Kind kind = Kind::Default;
   double theta = 10000.0;
+  /// Elements of a head that are rotated.
+  int64_t dims = 0;
+  double factor = 1.0;
+  /// Positions the model was first trained for; of dynamic, those it knows.
+  int64_t originalPositions = 0;
   /// Of llama3: frequencies whose wavelength is beyond originalPositions /
   /// lowFreqFactor are divided by `factor`, those within originalPositions /
   /// highFreqFactor are kept, those between blend.
-  double factor = 1.0, lowFreqFactor = 1.0, highFreqFactor = 4.0;
-  int64_t originalPositions = 0;
+  double lowFreqFactor = 1.0, highFreqFactor = 4.0;
+  /// Of yarn: the turns between which it blends.
+  double betaFast = 32, betaSlow = 1;
+  bool truncate = true;
+  /// Of longrope: divisors of each frequency, for texts of at most
+  /// originalPositions tokens and for longer ones.
+  std::vector<double> shortFactors, longFactors;
+  /// What cosines and sines are multiplied by.
+  double scale = 1.0;
+};
+
+/// What differs between the layers of one model.
+struct LayerKind {
+  bool rotates = true;
+  /// Keys that a token sees, itself among them; 0: all.
+  int64_t window = 0;
+
+  bool operator==(const LayerKind &other) const {
+    return rotates == other.rotates && window == other.window;
+  }
+};
+
+/// What became of one key.
+struct LedgerRow {
+  std::string key;
+  /// As JSON.
+  std::string value;
+  /// "honoured", "default" (honoured, not in the file), "irrelevant" or
+  /// "allowed" (unknown, and the user said so).
+  std::string fate;
+  /// What it sets, or why it does not matter.
+  std::string note;
 };
 
 /// The shape and arithmetic of one model. Sizes are within bounds whose
 /// products do not overflow; `heads` is a multiple of `kvHeads`, `headDim` is
 /// even.
 struct ModelConfig {
+  const Family *family = nullptr;
   int64_t vocabSize = 0;
   int64_t hiddenSize = 0;
   int64_t intermediateSize = 0; // of the MLP
@@ -37,19 +80,30 @@ struct ModelConfig {
   int64_t maxPositions = 0; // max_position_embeddings
   double rmsNormEps = 0;
   RopeConfig rope;
+  std::vector<LayerKind> kinds; // of each layer
+  GateFunction gate = GateFunction::Silu;
+  /// Factors of embeddings, attention scores, updates of the residual stream
+  /// and logits.
+  double embeddingScale = 1, attentionScale = 1, residualScale = 1,
+         logitScale = 1;
+  /// Soft caps of attention scores and logits; 0: none.
+  double attentionSoftcap = 0, logitSoftcap = 0;
   bool tied = false; // the head is the embedding
   bool attentionBias = false;
   bool mlpBias = false;
   DType dtype = DType::F32;
   /// The whole config as compact JSON, keys sorted.
   std::string json;
+  std::vector<LedgerRow> ledger; // by key
 };
 
-/// Reads the text of a config.json. Errors are one line, such as
-/// "'hidden_size' is missing".
-llvm::Expected<ModelConfig> parseConfig(llvm::StringRef text);
+/// Reads the text of a config.json. Unknown keys are refused but for those in
+/// `allowed`. Errors are one line, such as "'hidden_size' is missing".
+llvm::Expected<ModelConfig>
+parseConfig(llvm::StringRef text, llvm::ArrayRef<std::string> allowed = {});
 
 /// Reads a config.json of at most 16 MiB; errors start with the path.
-llvm::Expected<ModelConfig> readConfig(llvm::StringRef path);
+llvm::Expected<ModelConfig>
+readConfig(llvm::StringRef path, llvm::ArrayRef<std::string> allowed = {});
 
 } // namespace cria

@@ -1,9 +1,10 @@
-/// The one description of a Llama's forward pass, in the order of
+/// The one description of a forward pass, for every family, in the order of
 /// transformers' modeling_llama.py. Letters in shapes: n tokens, C hidden size,
 /// I intermediate size, H heads, KVH KV heads, D head size, S positions, L
 /// layers, V vocabulary.
 #include "lowering/import/Import.h"
 #include "dialect/Dialect.h"
+#include "lowering/import/Layers.h"
 #include "lowering/import/Rope.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -12,7 +13,6 @@
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/Diagnostics.h"
-#include <cmath>
 
 using namespace mlir;
 using namespace cria;
@@ -36,18 +36,26 @@ public:
 
 private:
   void declareSymbols();
-  void declareLinear(StringRef path, int64_t out, int64_t in, bool bias);
-  void declare(StringRef path, StringRef kind, ArrayRef<int64_t> shape,
-               bool layered);
+  void declareLayer();
+  void declareRope();
+  void declareNorm(StringRef path, int64_t size);
+  void declareLinear(StringRef path, int64_t out, int64_t in, bool bias,
+                     StringRef fused = "", int64_t row = 0, int64_t rows = 0);
+  WeightOp declare(StringRef path, StringRef kind, ArrayRef<int64_t> shape,
+                   bool layered, StringRef symbol = "");
   func::FuncOp declareForward();
-  SmallVector<Value> layer(Value layer, ValueRange carried);
-  Value attention(Value x, Value layer, Value &k, Value &v);
+  SmallVector<Value> layer(const LayerKind &kind, Value layer,
+                           ValueRange carried);
+  SmallVector<Value> run(const LayerRun &layers, ValueRange carried);
+  Value attention(const LayerKind &kind, Value x, Value layer, Value &k,
+                  Value &v);
   Value mlp(Value x, Value layer);
-  Value heads(Value x, int64_t count);
-  Value linear(StringRef path, Value x, Value layer);
-  Value norm(StringRef path, Value x, Value layer);
+  Value heads(Value x, int64_t count, StringRef norm, Value layer);
+  Value linear(StringRef symbol, Value x, Value layer);
+  Value norm(StringRef symbol, Value x, Value layer);
   Value weight(StringRef symbol, Value layer);
   Value index(int64_t value);
+  double embeddingScale();
 
   RankedTensorType tensor(ArrayRef<int64_t> shape) {
     return RankedTensorType::get(shape, type);
@@ -56,6 +64,7 @@ private:
   void at(const Twine &path) { loc = NameLoc::get(b.getStringAttr(path)); }
 
   const ModelConfig &c;
+  const Family &family = *c.family;
   int64_t maxSeq;
   Type type;
   OpBuilder b;
@@ -73,48 +82,90 @@ static StringRef lastName(StringRef path) {
   return path.substr(path.rfind('.') + 1);
 }
 
-static std::string biasSymbol(StringRef path) {
-  return (lastName(path) + "_bias").str();
-}
-
 /// Declares a weight of the module `path`: of the model, or of each layer.
-void Importer::declare(StringRef path, StringRef kind, ArrayRef<int64_t> shape,
-                       bool layered) {
+WeightOp Importer::declare(StringRef path, StringRef kind,
+                           ArrayRef<int64_t> shape, bool layered,
+                           StringRef symbol) {
   std::string module = layered ? (layerPath + "." + path).str() : path.str();
   std::string source = layered ? ("model.layers.{}." + path).str() : path.str();
   at(module);
-  WeightOp::create(b, loc,
-                   kind == "bias" ? biasSymbol(path) : lastName(path).str(),
-                   layered ? b.getI64IntegerAttr(c.layers) : IntegerAttr(),
-                   tensor(shape), source + "." + kind.str());
+  return WeightOp::create(
+      b, loc, symbol.empty() ? lastName(path) : symbol,
+      layered ? b.getI64IntegerAttr(c.layers) : IntegerAttr(), tensor(shape),
+      source + "." + kind.str(), /*first_row=*/IntegerAttr(),
+      /*source_rows=*/IntegerAttr());
 }
 
-void Importer::declareLinear(StringRef path, int64_t out, int64_t in,
-                             bool bias) {
-  declare(path, "weight", {out, in}, true);
+/// Declares a linear of each layer, or rows [row, row + out) of the `rows` rows
+/// of the module `fused`.
+void Importer::declareLinear(StringRef path, int64_t out, int64_t in, bool bias,
+                             StringRef fused, int64_t row, int64_t rows) {
+  WeightOp made = declare(fused.empty() ? path : fused, "weight", {out, in},
+                          true, lastName(path));
+  if (!fused.empty()) {
+    made.setFirstRow(row);
+    made.setSourceRows(rows);
+  }
   if (bias)
-    declare(path, "bias", {out}, true);
+    declare(path, "bias", {out}, true, (lastName(path) + "_bias").str());
+}
+
+/// Declares a norm of each layer, if there is one.
+void Importer::declareNorm(StringRef path, int64_t size) {
+  if (!path.empty())
+    declare(path, "weight", {size}, true);
+}
+
+void Importer::declareLayer() {
+  int64_t q = c.heads * c.headDim, kv = c.kvHeads * c.headDim,
+          hidden = c.hiddenSize, inner = c.intermediateSize;
+  StringRef qkv = family.queryKeyValue, gateUp = family.gateUp;
+  bool bias = c.attentionBias;
+  declareNorm(family.attentionNorm, hidden);
+  declareLinear("self_attn.q_proj", q, hidden, bias, qkv, 0, q + 2 * kv);
+  declareLinear("self_attn.k_proj", kv, hidden, bias, qkv, q, q + 2 * kv);
+  declareLinear("self_attn.v_proj", kv, hidden, bias, qkv, q + kv, q + 2 * kv);
+  if (family.headNorm != HeadNorm::None) {
+    bool each = family.headNorm == HeadNorm::EachHead;
+    declareNorm("self_attn.q_norm", each ? c.headDim : q);
+    declareNorm("self_attn.k_norm", each ? c.headDim : kv);
+  }
+  declareLinear("self_attn.o_proj", hidden, q,
+                bias && family.bias != BiasRule::QueryKeyValue);
+  declareNorm(family.attentionEndNorm, hidden);
+  declareNorm(family.mlpNorm, hidden);
+  declareLinear("mlp.gate_proj", inner, hidden, c.mlpBias, gateUp, 0,
+                2 * inner);
+  declareLinear("mlp.up_proj", inner, hidden, c.mlpBias, gateUp, inner,
+                2 * inner);
+  declareLinear("mlp.down_proj", hidden, inner, c.mlpBias);
+  declareNorm(family.mlpEndNorm, hidden);
+}
+
+void Importer::declareRope() {
+  at("model.rotary_emb");
+  auto table = RopeTableOp::create(
+      b, loc, "rope", maxSeq, inverseFrequencies(c.rope),
+      llvm::APFloat(c.rope.scale), /*original=*/IntegerAttr(),
+      /*long_inv_freq=*/DenseF32ArrayAttr(), /*growth=*/FloatAttr(),
+      /*theta=*/FloatAttr());
+  if (c.rope.kind == RopeConfig::Kind::LongRope) {
+    table.setOriginal(c.rope.originalPositions);
+    table.setLongInvFreq(longInverseFrequencies(c.rope));
+  } else if (c.rope.kind == RopeConfig::Kind::Dynamic) {
+    table.setOriginal(c.rope.originalPositions);
+    table.setGrowth(llvm::APFloat(c.rope.factor));
+    table.setTheta(llvm::APFloat(c.rope.theta));
+  }
 }
 
 void Importer::declareSymbols() {
-  int64_t q = c.heads * c.headDim, kv = c.kvHeads * c.headDim;
   declare("model.embed_tokens", "weight", {c.vocabSize, c.hiddenSize}, false);
-  declare("input_layernorm", "weight", {c.hiddenSize}, true);
-  declareLinear("self_attn.q_proj", q, c.hiddenSize, c.attentionBias);
-  declareLinear("self_attn.k_proj", kv, c.hiddenSize, c.attentionBias);
-  declareLinear("self_attn.v_proj", kv, c.hiddenSize, c.attentionBias);
-  declareLinear("self_attn.o_proj", c.hiddenSize, q, c.attentionBias);
-  declare("post_attention_layernorm", "weight", {c.hiddenSize}, true);
-  declareLinear("mlp.gate_proj", c.intermediateSize, c.hiddenSize, c.mlpBias);
-  declareLinear("mlp.up_proj", c.intermediateSize, c.hiddenSize, c.mlpBias);
-  declareLinear("mlp.down_proj", c.hiddenSize, c.intermediateSize, c.mlpBias);
+  declareLayer();
   declare("model.norm", "weight", {c.hiddenSize}, false);
   if (!c.tied)
     declare("lm_head", "weight", {c.vocabSize, c.hiddenSize}, false);
-  at("model.rotary_emb");
-  RopeTableOp::create(b, loc, "rope", maxSeq,
-                      inverseFrequencies(c.rope, c.headDim),
-                      llvm::APFloat(1.0));
+  declareRope();
 }
 
 func::FuncOp Importer::declareForward() {
@@ -138,67 +189,117 @@ Value Importer::weight(StringRef symbol, Value layer) {
   return GetWeightOp::create(b, loc, declared.getTensorType(), symbol, layer);
 }
 
-Value Importer::norm(StringRef path, Value x, Value layer) {
-  at(path);
-  return RMSNormOp::create(b, loc, x, weight(lastName(path), layer),
-                           llvm::APFloat(c.rmsNormEps));
+Value Importer::norm(StringRef symbol, Value x, Value layer) {
+  loc = module.lookupSymbol<WeightOp>(symbol).getLoc();
+  return RMSNormOp::create(b, loc, x, weight(symbol, layer),
+                           llvm::APFloat(c.rmsNormEps), family.normRoundsOnce,
+                           family.normUnitOffset);
 }
 
 /// The linear of a layer's module, with its bias where one is declared.
-Value Importer::linear(StringRef path, Value x, Value layer) {
-  at(Twine(layerPath) + "." + path);
-  Value matrix = weight(lastName(path), layer), bias;
-  if (module.lookupSymbol(biasSymbol(path)))
-    bias = weight(biasSymbol(path), layer);
+Value Importer::linear(StringRef symbol, Value x, Value layer) {
+  loc = module.lookupSymbol<WeightOp>(symbol).getLoc();
+  Value matrix = weight(symbol, layer), bias;
+  std::string biasSymbol = (symbol + "_bias").str();
+  if (module.lookupSymbol(biasSymbol))
+    bias = weight(biasSymbol, layer);
   return LinearOp::create(b, loc, x, matrix, bias);
 }
 
-/// (n, count * D) as (n, count, D).
-Value Importer::heads(Value x, int64_t count) {
+/// (n, count * D) as (n, count, D), normalized where the family does so.
+Value Importer::heads(Value x, int64_t count, StringRef symbol, Value layer) {
+  if (family.headNorm == HeadNorm::AllHeads && !symbol.empty())
+    x = norm(symbol, x, layer);
   SmallVector<OpFoldResult> shape = {tokens, b.getIndexAttr(count),
                                      b.getIndexAttr(c.headDim)};
-  return tensor::ExpandShapeOp::create(
+  x = tensor::ExpandShapeOp::create(
       b, loc, tensor({ShapedType::kDynamic, count, c.headDim}), x,
       ArrayRef<ReassociationIndices>{{0}, {1, 2}}, shape);
+  if (family.headNorm == HeadNorm::EachHead && !symbol.empty())
+    x = norm(symbol, x, layer);
+  return x;
 }
 
-Value Importer::attention(Value x, Value layer, Value &k, Value &v) {
-  Value q = heads(linear("self_attn.q_proj", x, layer), c.heads);
-  Value keys = heads(linear("self_attn.k_proj", x, layer), c.kvHeads);
-  Value values = heads(linear("self_attn.v_proj", x, layer), c.kvHeads);
+Value Importer::attention(const LayerKind &kind, Value x, Value layer, Value &k,
+                          Value &v) {
+  Value q = heads(linear("q_proj", x, layer), c.heads, "q_norm", layer);
+  Value keys = heads(linear("k_proj", x, layer), c.kvHeads, "k_norm", layer);
+  Value values = heads(linear("v_proj", x, layer), c.kvHeads, "", layer);
   at(Twine(layerPath) + ".self_attn");
-  q = RopeOp::create(b, loc, q, cos, sin, position);
-  keys = RopeOp::create(b, loc, keys, cos, sin, position);
+  if (kind.rotates) {
+    q = RopeOp::create(b, loc, q, cos, sin, position);
+    keys = RopeOp::create(b, loc, keys, cos, sin, position);
+  }
   k = KVAppendOp::create(b, loc, keys, k, layer, position);
   v = KVAppendOp::create(b, loc, values, v, layer, position);
-  double scale = std::pow(static_cast<double>(c.headDim), -0.5);
-  Value mixed =
-      GQAOp::create(b, loc, q, k, v, layer, position, llvm::APFloat(scale),
-                    /*causal=*/true, /*window=*/IntegerAttr());
+  auto mixed = GQAOp::create(b, loc, q, k, v, layer, position,
+                             llvm::APFloat(c.attentionScale), /*causal=*/true,
+                             /*window=*/IntegerAttr(), /*softcap=*/FloatAttr());
+  if (kind.window)
+    mixed.setWindow(kind.window);
+  if (c.attentionSoftcap)
+    mixed.setSoftcap(llvm::APFloat(c.attentionSoftcap));
   Value flat = tensor::CollapseShapeOp::create(
       b, loc, tensor({ShapedType::kDynamic, c.heads * c.headDim}), mixed,
       ArrayRef<ReassociationIndices>{{0}, {1, 2}});
-  return linear("self_attn.o_proj", flat, layer);
+  return linear("o_proj", flat, layer);
 }
 
 Value Importer::mlp(Value x, Value layer) {
-  Value gate = linear("mlp.gate_proj", x, layer);
-  Value up = linear("mlp.up_proj", x, layer);
+  Value gate = linear("gate_proj", x, layer);
+  Value up = linear("up_proj", x, layer);
   at(Twine(layerPath) + ".mlp");
-  Value product = SwiGLUOp::create(b, loc, gate, up);
-  return linear("mlp.down_proj", product, layer);
+  auto function = static_cast<Activation>(c.gate);
+  Value product = SwiGLUOp::create(b, loc, gate, up, function);
+  return linear("down_proj", product, layer);
 }
 
 /// One layer: the hidden states and caches after it.
-SmallVector<Value> Importer::layer(Value layer, ValueRange carried) {
+SmallVector<Value> Importer::layer(const LayerKind &kind, Value layer,
+                                   ValueRange carried) {
   Value x = carried[0], k = carried[1], v = carried[2];
+  auto normed = [&](StringRef symbol, Value value) {
+    return symbol.empty() ? value : norm(symbol, value, layer);
+  };
   auto add = [&](Value update) {
     at(layerPath);
-    x = ResidualOp::create(b, loc, x, update);
+    x = ResidualOp::create(b, loc, x, update, llvm::APFloat(c.residualScale));
   };
-  add(attention(norm("model.layers.*.input_layernorm", x, layer), layer, k, v));
-  add(mlp(norm("model.layers.*.post_attention_layernorm", x, layer), layer));
+  Value mixed = attention(kind, normed(family.attentionNorm, x), layer, k, v);
+  add(normed(family.attentionEndNorm, mixed));
+  add(normed(family.mlpEndNorm, mlp(normed(family.mlpNorm, x), layer)));
   return {x, k, v};
+}
+
+/// A loop whose body is a period of layers: what the last one leaves.
+SmallVector<Value> Importer::run(const LayerRun &layers, ValueRange carried) {
+  at(layerPath);
+  Value end = index(layers.first + layers.turns * layers.period);
+  auto loop = scf::ForOp::create(
+      b, loc, index(layers.first), end, index(layers.period), carried,
+      [&](OpBuilder &, Location, Value l, ValueRange carried) {
+        SmallVector<Value> next(carried);
+        for (int64_t i = 0; i < layers.period; ++i) {
+          at(layerPath);
+          Value number =
+              i ? arith::AddIOp::create(b, loc, l, index(i)).getResult() : l;
+          next = layer(c.kinds[layers.first + i], number, next);
+        }
+        at(layerPath);
+        scf::YieldOp::create(b, loc, next);
+      });
+  return SmallVector<Value>(loop.getResults());
+}
+
+/// The root of the hidden size is rounded as transformers rounds it.
+double Importer::embeddingScale() {
+  llvm::APFloat scale(c.embeddingScale);
+  bool lossy;
+  if (family.scalesEmbedding)
+    for (Type to : {Type(b.getF32Type()), type, Type(b.getF64Type())})
+      scale.convert(cast<FloatType>(to).getFloatSemantics(),
+                    llvm::APFloat::rmNearestTiesToEven, &lossy);
+  return scale.convertToDouble();
 }
 
 void Importer::run() {
@@ -209,39 +310,35 @@ void Importer::run() {
   b.setInsertionPointToStart(entry);
   Value ids = entry->getArgument(0), first = entry->getArgument(2);
   position = entry->getArgument(1);
-  Value zero = index(0), one = index(1), layers = index(c.layers);
-  tokens = tensor::DimOp::create(b, loc, ids, zero);
+  tokens = tensor::DimOp::create(b, loc, ids, index(0));
   at("model.rotary_emb");
-  auto rope = GetRopeOp::create(
-      b, loc, module.lookupSymbol<RopeTableOp>("rope").getTensorType(),
-      module.lookupSymbol<RopeTableOp>("rope").getTensorType(), "rope");
+  auto table = module.lookupSymbol<RopeTableOp>("rope").getTensorType();
+  auto rope = GetRopeOp::create(b, loc, table, table, "rope");
   cos = rope.getCos();
   sin = rope.getSin();
   at("model.embed_tokens");
-  Value x = EmbedOp::create(b, loc, ids, weight("embed_tokens", {}));
-  at(layerPath);
-  auto loop = scf::ForOp::create(
-      b, loc, zero, layers, one,
-      ValueRange{x, entry->getArgument(3), entry->getArgument(4)},
-      [&](OpBuilder &, Location, Value l, ValueRange carried) {
-        SmallVector<Value> next = layer(l, carried);
-        at(layerPath);
-        scf::YieldOp::create(b, loc, next);
-      });
+  Value x = EmbedOp::create(b, loc, ids, weight("embed_tokens", {}),
+                            llvm::APFloat(embeddingScale()));
+  SmallVector<Value> carried = {x, entry->getArgument(3),
+                                entry->getArgument(4)};
+  for (const LayerRun &layers : layerRuns(c.kinds))
+    carried = run(layers, carried);
   at("model");
   Value rows = arith::SubIOp::create(b, loc, tokens, first);
   SmallVector<OpFoldResult> from = {first, b.getIndexAttr(0)},
                             size = {rows, b.getIndexAttr(c.hiddenSize)},
                             step(2, b.getIndexAttr(1));
-  Value wanted = tensor::ExtractSliceOp::create(b, loc, loop.getResult(0), from,
-                                                size, step);
-  Value last = norm("model.norm", wanted, {});
+  Value wanted =
+      tensor::ExtractSliceOp::create(b, loc, carried[0], from, size, step);
+  Value last = norm("norm", wanted, {});
   at("lm_head");
-  Value table = weight(c.tied ? "embed_tokens" : "lm_head", {});
-  Value logits = HeadOp::create(b, loc, last, table);
+  auto logits = HeadOp::create(
+      b, loc, last, weight(c.tied ? "embed_tokens" : "lm_head", {}),
+      llvm::APFloat(c.logitScale), /*softcap=*/FloatAttr());
+  if (c.logitSoftcap)
+    logits.setSoftcap(llvm::APFloat(c.logitSoftcap));
   at("model");
-  func::ReturnOp::create(
-      b, loc, ValueRange{logits, loop.getResult(1), loop.getResult(2)});
+  func::ReturnOp::create(b, loc, ValueRange{logits, carried[1], carried[2]});
 }
 
 static Type storageType(DType dtype, MLIRContext *context) {
@@ -270,7 +367,8 @@ cachePositions(const ModelConfig &c, const ImportOptions &options, Type type) {
                    << " bytes of caches each), got " << maxSeq;
     return std::nullopt;
   }
-  if (maxSeq > c.maxPositions)
+  // Dynamic rope says what becomes of longer texts.
+  if (maxSeq > c.maxPositions && c.rope.kind != RopeConfig::Kind::Dynamic)
     emitWarning(loc) << "the caches have " << maxSeq
                      << " positions, the model knows " << c.maxPositions
                      << ": text beyond them may degrade";

@@ -1,165 +1,334 @@
-/// The ledger: everything transformers writes for a Llama, from version 4.28 to
-/// 5. What is in no table is refused.
+/// Everything transformers writes for these families, from version 4.28 to 5,
+/// and what published files hold beside it. What is not in the table is
+/// refused.
 #include "lowering/import/Ledger.h"
 
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/ADT/StringSwitch.h"
+
 using namespace cria;
-using llvm::StringLiteral;
 using nlohmann::json;
 
-namespace {
-/// A key, and why it is irrelevant, or refused, or its one supported value.
-struct Entry {
-  StringLiteral key, text;
-};
-} // namespace
+using Reader = ObjectReader;
+using Draft = ConfigDraft;
 
-// What the importer reads.
-static constexpr StringLiteral honoured[] = {
-    "attention_bias",
-    "dtype",
-    "head_dim",
-    "hidden_size",
-    "intermediate_size",
-    "max_position_embeddings",
-    "mlp_bias",
-    "model_type",
-    "num_attention_heads",
-    "num_hidden_layers",
-    "num_key_value_heads",
-    "original_max_position_embeddings",
-    "rms_norm_eps",
-    "rope_parameters",
-    "rope_scaling",
-    "rope_theta",
-    "tie_word_embeddings",
-    "torch_dtype",
-    "vocab_size",
-};
-
-// What may only have the value that means nothing special, as JSON.
-static constexpr Entry fixed[] = {
-    {"architectures", R"(["LlamaForCausalLM"])"},
-    {"hidden_act", R"("silu")"},
-    {"partial_rotary_factor", "1.0"},
-    {"pretraining_tp", "1"},
-    {"add_cross_attention", "false"},
-    {"chunk_size_feed_forward", "0"},
-    {"is_decoder", "false"},
-    {"is_encoder_decoder", "false"},
-    {"pruned_heads", "{}"},
-    {"tie_encoder_decoder", "false"},
-    {"use_bfloat16", "false"},
-};
-
-// The same for generation, as old files hold it; generation_config.json
-// replaced it.
-static constexpr Entry fixedGeneration[] = {
-    {"diversity_penalty", "0"},
-    {"do_sample", "false"},
-    {"early_stopping", "false"},
-    {"encoder_no_repeat_ngram_size", "0"},
-    {"length_penalty", "1"},
-    {"max_length", "20"},
-    {"min_length", "0"},
-    {"no_repeat_ngram_size", "0"},
-    {"num_beam_groups", "1"},
-    {"num_beams", "1"},
-    {"num_return_sequences", "1"},
-    {"output_scores", "false"},
-    {"remove_invalid_values", "false"},
-    {"repetition_penalty", "1"},
-    {"return_dict_in_generate", "false"},
-    {"temperature", "1"},
-    {"top_k", "50"},
-    {"top_p", "1"},
-    {"typical_p", "1"},
-};
-
-// What is never supported.
-static constexpr Entry refused[] = {
-    {"auto_map", "custom model code is not run"},
-    {"quantization_config", "quantized checkpoints are not supported"},
-    {"sliding_window", "a window is not part of a Llama"},
-};
-
-// What does not change a forward pass.
-static constexpr Entry irrelevant[] = {
-    {"_attn_implementation", "how, not what"},
-    {"_attn_implementation_autoset", "how, not what"},
-    {"_name_or_path", "provenance"},
-    {"attention_dropout", "training"},
-    {"bos_token_id", "the runtime reads it"},
-    {"eos_token_id", "the runtime reads it"},
-    {"finetuning_task", "provenance"},
-    {"id2label", "classification"},
-    {"initializer_range", "training"},
-    {"label2id", "classification"},
-    {"max_sequence_length", "never read by transformers"},
-    {"output_attentions", "what Python returns"},
-    {"output_hidden_states", "what Python returns"},
-    {"pad_token_id", "padding is never computed"},
-    {"problem_type", "classification"},
-    {"return_dict", "what Python returns"},
-    {"task_specific_params", "never read for a Llama"},
-    {"tokenizer_class", "tokenizer.json says more"},
-    {"torchscript", "how, not what"},
-    {"transformers.js_config", "another runtime"},
-    {"transformers_version", "provenance"},
-    {"unsloth_fixed", "provenance"},
-    {"unsloth_version", "provenance"},
-    {"use_cache", "how, not what"},
-};
-
-// Of rope_scaling and rope_parameters.
-static constexpr StringLiteral honouredRope[] = {"rope_theta", "rope_type",
-                                                 "type"};
-static constexpr StringLiteral honouredLlama3[] = {
-    "factor", "high_freq_factor", "low_freq_factor",
-    "original_max_position_embeddings"};
-
-static const Entry *find(llvm::ArrayRef<Entry> table, llvm::StringRef key) {
-  const Entry *entry = llvm::find_if(
-      table, [&](const Entry &candidate) { return candidate.key == key; });
-  return entry == table.end() ? nullptr : entry;
+template <auto field, int64_t high>
+static void size(Reader &reader, llvm::StringRef key, Draft &draft) {
+  draft.*field = reader.integer(key, 1, high);
 }
 
-static void checkValue(const Entry &entry, const json &value,
-                       ObjectReader &reader) {
-  if (value != json::parse(entry.text))
-    reader.failKey(entry.key, "only " + entry.text + " is supported, got " +
-                                  shownJson(value));
+/// 0 where it is null.
+template <auto field, int64_t high>
+static void optionalSize(Reader &reader, llvm::StringRef key, Draft &draft) {
+  if (reader.find(key))
+    draft.*field = reader.integer(key, 1, high);
 }
 
-static void failUnknown(llvm::StringRef key, const json &value,
-                        ObjectReader &reader) {
-  reader.failKey(key, "unknown key, got " + shownJson(value) +
-                          "; what is not understood is not ignored");
+template <auto field>
+static void positive(Reader &reader, llvm::StringRef key, Draft &draft) {
+  draft.*field = reader.positive(key);
 }
 
-void cria::checkConfigKeys(const json &config, ObjectReader &reader) {
-  for (const auto &[key, value] : config.items()) {
-    if (value.is_null() || llvm::is_contained(honoured, key) ||
-        find(irrelevant, key))
-      continue;
-    if (const Entry *entry = find(fixed, key))
-      checkValue(*entry, value, reader);
-    else if (const Entry *entry = find(fixedGeneration, key))
-      checkValue(*entry, value, reader);
-    else if (const Entry *entry = find(refused, key))
-      reader.failKey(key, entry->text);
+/// 0 where it is null.
+template <auto field>
+static void optionalPositive(Reader &reader, llvm::StringRef key,
+                             Draft &draft) {
+  if (reader.find(key))
+    draft.*field = reader.positive(key);
+}
+
+template <auto field>
+static void flag(Reader &reader, llvm::StringRef key, Draft &draft) {
+  draft.*field = reader.flag(key, false);
+}
+
+static void gate(Reader &reader, llvm::StringRef key, Draft &draft) {
+  std::string name = reader.text(key, std::nullopt);
+  // Gemma's first files say gelu and mean its approximation.
+  if (draft.family->modelType == "gemma" && name == "gelu")
+    name = "gelu_pytorch_tanh";
+  auto found =
+      llvm::StringSwitch<std::optional<GateFunction>>(name)
+          .Cases({"silu", "swish"}, GateFunction::Silu)
+          .Cases({"gelu_pytorch_tanh", "gelu_new"}, GateFunction::GeluTanh)
+          .Case("gelu", GateFunction::Gelu)
+          .Case("relu", GateFunction::Relu)
+          .Default(std::nullopt);
+  draft.gate = found.value_or(GateFunction::Silu);
+  if (!found)
+    reader.failKey(key, "expected silu, swish, gelu_pytorch_tanh, gelu_new, "
+                        "gelu or relu, got " +
+                            shownJson(name));
+}
+
+static void layerTypes(Reader &reader, llvm::StringRef key, Draft &draft) {
+  const json *list = reader.find(key);
+  if (!list)
+    return;
+  for (const json &type : list->is_array() ? *list : json::array({*list}))
+    if (type == "full_attention" || type == "sliding_attention")
+      draft.layerTypes.push_back(type.get<std::string>());
     else
-      failUnknown(key, value, reader);
-  }
+      reader.failKey(key, "expected a list of full_attention and "
+                          "sliding_attention, got " +
+                              shownJson(*list));
 }
 
-void cria::checkRopeKeys(const json &rope, bool llama3, ObjectReader &reader) {
-  for (const auto &[key, value] : rope.items()) {
-    if (value.is_null() || llvm::is_contained(honouredRope, key) ||
-        (llama3 && llvm::is_contained(honouredLlama3, key)))
-      continue;
-    if (key == "partial_rotary_factor")
-      checkValue(*find(fixed, key), value, reader);
+static void ropeLayers(Reader &reader, llvm::StringRef key, Draft &draft) {
+  const json *list = reader.find(key);
+  if (!list)
+    return;
+  for (const json &rotates : list->is_array() ? *list : json::array({*list}))
+    if (rotates == 0 || rotates == 1)
+      draft.ropeLayers.push_back(rotates.get<int64_t>());
     else
-      failUnknown(key, value, reader);
+      reader.failKey(key,
+                     "expected a list of 0 and 1, got " + shownJson(*list));
+}
+
+/// dtype, and torch_dtype as it was called.
+static void dtype(Reader &reader, llvm::StringRef key, Draft &draft) {
+  std::string name = reader.text("dtype", ""),
+              older = reader.text("torch_dtype", "");
+  if (!name.empty() && !older.empty() && name != older)
+    reader.fail("'dtype' and 'torch_dtype' disagree: " + shownJson(name) +
+                " and " + shownJson(older));
+  name = reader.text(key, "");
+  if (name == "float16")
+    draft.dtype = DType::F16;
+  else if (name == "bfloat16")
+    draft.dtype = DType::BF16;
+  else if (!name.empty() && name != "float32")
+    reader.failKey(key, "expected float32, float16 or bfloat16, got " +
+                            shownJson(name));
+}
+
+static constexpr llvm::StringLiteral kReturned = "what Python returns",
+                                     kHow = "how, not what",
+                                     kProvenance = "provenance",
+                                     kTraining = "training",
+                                     kClasses = "classification",
+                                     kGeneration =
+                                         "generation_config.json replaced it";
+
+static const LedgerKey kKeys[] = {
+    {"_attn_implementation", "", "any", kHow, nullptr},
+    {"_attn_implementation_autoset", "", "any", kHow, nullptr},
+    {"_commit_hash", "", "any", kProvenance, nullptr},
+    {"_name_or_path", "", "any", kProvenance, nullptr},
+    {"add_cross_attention", "", "false", "encoders are not read", nullptr},
+    {"architectures", "*", "", "the model with a language-model head", nullptr},
+    {"attention_bias", "gemma gemma2 granite llama olmo2 qwen3 smollm3",
+     "false", "biases of the linears of attention",
+     flag<&Draft::attentionBias>},
+    {"attention_dropout", "", "any", kTraining, nullptr},
+    {"attention_multiplier", "granite", "", "factor of attention scores",
+     positive<&Draft::attentionMultiplier>},
+    {"attn_logit_softcapping", "gemma2", "", "soft cap of attention scores",
+     optionalPositive<&Draft::attentionSoftcap>},
+    {"auto_map", "", "", "custom model code is not run", nullptr},
+    {"bad_words_ids", "", "null", kGeneration, nullptr},
+    {"begin_suppress_tokens", "", "null", kGeneration, nullptr},
+    {"bos_token_id", "*", "", "begins a text, for the runtime", nullptr},
+    {"cache_implementation", "", "any", kHow, nullptr},
+    {"chunk_size_feed_forward", "", "0", "it is another way to the same",
+     nullptr},
+    {"cross_attention_hidden_size", "", "null", "encoders are not read",
+     nullptr},
+    {"decoder_start_token_id", "", "null", kGeneration, nullptr},
+    {"diversity_penalty", "", "0", kGeneration, nullptr},
+    {"do_sample", "", "false", kGeneration, nullptr},
+    {"dtype", "*", "", "type of weights and activations", dtype},
+    {"early_stopping", "", "false", kGeneration, nullptr},
+    {"embd_pdrop", "", "any", kTraining, nullptr},
+    {"embedding_multiplier", "granite", "1", "factor of embeddings",
+     optionalPositive<&Draft::embeddingMultiplier>},
+    {"encoder_no_repeat_ngram_size", "", "0", kGeneration, nullptr},
+    {"eos_token_id", "*", "", "ends a text, for the runtime", nullptr},
+    {"exponential_decay_length_penalty", "", "null", kGeneration, nullptr},
+    {"final_logit_softcapping", "gemma2", "", "soft cap of logits",
+     optionalPositive<&Draft::logitSoftcap>},
+    {"finetuning_task", "", "any", kProvenance, nullptr},
+    {"forced_bos_token_id", "", "null", kGeneration, nullptr},
+    {"forced_eos_token_id", "", "null", kGeneration, nullptr},
+    {"head_dim", "*", "", "size of a head; hidden_size by heads without it",
+     optionalSize<&Draft::headDim, kMaxHeadDim>},
+    {"hidden_act", "gemma granite llama mistral olmo2 phi3 qwen2 qwen3 smollm3",
+     R"("gelu_pytorch_tanh")", "the gate of an MLP", gate},
+    {"hidden_activation", "gemma2", R"("gelu_pytorch_tanh")",
+     "the gate of an MLP", gate},
+    {"hidden_size", "*", "", "width of the residual stream",
+     size<&Draft::hiddenSize, kMaxDim>},
+    {"id2label", "", "any", kClasses, nullptr},
+    {"initializer_range", "", "any", kTraining, nullptr},
+    {"intermediate_size", "*", "", "width of an MLP",
+     size<&Draft::intermediateSize, kMaxDim>},
+    {"is_decoder", "", "false", "it says nothing here", nullptr},
+    {"is_encoder_decoder", "", "false", "encoders are not read", nullptr},
+    {"label2id", "", "any", kClasses, nullptr},
+    {"layer_types", "gemma2 qwen2 qwen3 smollm3", "",
+     "layers that see only the window", layerTypes},
+    {"length_penalty", "", "1", kGeneration, nullptr},
+    {"logits_scaling", "granite", "1", "divisor of logits",
+     optionalPositive<&Draft::logitsScaling>},
+    {"max_length", "", "20", kGeneration, nullptr},
+    {"max_position_embeddings", "*", "", "positions the model knows",
+     size<&Draft::maxPositions, kMaxPositions>},
+    {"max_sequence_length", "", "any", "never read by transformers", nullptr},
+    {"max_window_layers", "qwen2 qwen3", "any",
+     "the layer from which on there is a window",
+     optionalSize<&Draft::maxWindowLayers, kMaxDim>},
+    {"min_length", "", "0", kGeneration, nullptr},
+    {"mlp_bias", "granite llama smollm3", "false",
+     "biases of the linears of an MLP", flag<&Draft::mlpBias>},
+    {"model_type", "*", "", "the family", nullptr},
+    {"no_repeat_ngram_size", "", "0", kGeneration, nullptr},
+    {"no_rope_layer_interval", "smollm3", "",
+     "every such layer is not rotated, without no_rope_layers",
+     size<&Draft::noRopeInterval, kMaxDim>},
+    {"no_rope_layers", "smollm3", "", "0 for each layer without rope",
+     ropeLayers},
+    {"num_attention_heads", "*", "", "query heads",
+     size<&Draft::heads, kMaxHeads>},
+    {"num_beam_groups", "", "1", kGeneration, nullptr},
+    {"num_beams", "", "1", kGeneration, nullptr},
+    {"num_hidden_layers", "*", "", "layers", size<&Draft::layers, kMaxLayers>},
+    {"num_key_value_heads", "*", "", "KV heads; as many as heads without it",
+     optionalSize<&Draft::kvHeads, kMaxHeads>},
+    {"num_return_sequences", "", "1", kGeneration, nullptr},
+    {"original_max_position_embeddings", "*", "",
+     "positions before rope was scaled", nullptr},
+    {"output_attentions", "", "any", kReturned, nullptr},
+    {"output_hidden_states", "", "any", kReturned, nullptr},
+    {"output_scores", "", "any", kReturned, nullptr},
+    {"pad_token_id", "", "any", "padding is never computed", nullptr},
+    {"partial_rotary_factor", "phi3", "1", "part of a head that is rotated",
+     nullptr},
+    {"prefix", "", "null", kGeneration, nullptr},
+    {"pretraining_tp", "", "1", "it is another way to the same", nullptr},
+    {"problem_type", "", "any", kClasses, nullptr},
+    {"pruned_heads", "", "{}", "heads are not pruned", nullptr},
+    {"quantization_config", "", "", "quantized checkpoints are not supported",
+     nullptr},
+    {"query_pre_attn_scalar", "gemma2", "",
+     "attention scores are divided by its root", positive<&Draft::queryScalar>},
+    {"remove_invalid_values", "", "false", kGeneration, nullptr},
+    {"repetition_penalty", "", "1", kGeneration, nullptr},
+    {"resid_pdrop", "", "any", kTraining, nullptr},
+    {"residual_multiplier", "granite", "1",
+     "factor of what a layer adds to the residual stream",
+     optionalPositive<&Draft::residualMultiplier>},
+    {"return_dict", "", "any", kReturned, nullptr},
+    {"return_dict_in_generate", "", "any", kReturned, nullptr},
+    {"rms_norm_eps", "*", "", "epsilon of norms", positive<&Draft::rmsNormEps>},
+    {"rope_parameters", "*", "", "rope: its type, base and scaling", nullptr},
+    {"rope_scaling", "*", "", "rope_parameters, as it was called", nullptr},
+    {"rope_theta", "*", "", "base of rope's frequencies", nullptr},
+    {"sep_token_id", "", "any", "text has no segments", nullptr},
+    {"sliding_window", "gemma2 mistral phi3 qwen2 qwen3 smollm3", "",
+     "keys that a token sees, where a layer has a window",
+     optionalSize<&Draft::window, (int64_t(1) << 30)>},
+    {"suppress_tokens", "", "null", kGeneration, nullptr},
+    {"task_specific_params", "", "any", "never read for these families",
+     nullptr},
+    {"temperature", "", "1", kGeneration, nullptr},
+    {"tf_legacy_loss", "", "any", kTraining, nullptr},
+    {"tie_encoder_decoder", "", "false", "encoders are not read", nullptr},
+    {"tie_word_embeddings", "*", "", "the head is the embedding",
+     flag<&Draft::tied>},
+    {"tokenizer_class", "", "any", "tokenizer.json says more", nullptr},
+    {"top_k", "", "50", kGeneration, nullptr},
+    {"top_p", "", "1", kGeneration, nullptr},
+    {"torch_dtype", "*", "", "dtype, as it was called", dtype},
+    {"torchscript", "", "any", kHow, nullptr},
+    {"transformers.js_config", "", "any", "another runtime", nullptr},
+    {"transformers_version", "", "any", kProvenance, nullptr},
+    {"typical_p", "", "1", kGeneration, nullptr},
+    {"unsloth_fixed", "", "any", kProvenance, nullptr},
+    {"unsloth_version", "", "any", kProvenance, nullptr},
+    {"use_bfloat16", "", "false", "dtype says it", nullptr},
+    {"use_bidirectional_attention", "", "false",
+     "a token sees only those before it", nullptr},
+    {"use_cache", "", "any", kHow, nullptr},
+    {"use_sliding_window", "qwen2 qwen3 smollm3", "false",
+     "whether any layer has a window", flag<&Draft::useWindow>},
+    {"vocab_size", "*", "", "rows of the embedding",
+     size<&Draft::vocabSize, kMaxVocab>},
+};
+
+llvm::ArrayRef<LedgerKey> cria::ledgerKeys() { return kKeys; }
+
+bool LedgerKey::isReadBy(const Family &family) const {
+  if (families == "*")
+    return true;
+  auto names = llvm::split(families, ' ');
+  return llvm::is_contained(names, family.modelType);
+}
+
+std::string LedgerKey::readers() const {
+  if (families == "*")
+    return "all";
+  return llvm::join(llvm::split(families, ' '), ", ");
+}
+
+/// Checks a key that the family does not read; why it does not matter.
+static std::string checkIdle(const LedgerKey &entry, const json &value,
+                             Reader &reader) {
+  if (entry.neutral == "any")
+    return entry.note.str();
+  if (entry.neutral.empty() && entry.families.empty())
+    reader.failKey(entry.name, entry.note);
+  else if (entry.neutral.empty())
+    reader.failKey(entry.name, "is read for " + entry.readers() +
+                                   " only, got " + shownJson(value));
+  else if (value != json::parse(entry.neutral))
+    reader.failKey(entry.name, "only " + entry.neutral + " is supported, got " +
+                                   shownJson(value));
+  return "at the value that means nothing";
+}
+
+static void checkKey(llvm::StringRef key, const json &value, bool given,
+                     llvm::ArrayRef<std::string> allowed, Reader &reader,
+                     Draft &draft) {
+  LedgerRow row{key.str(), shownJson(value), given ? "honoured" : "default",
+                ""};
+  const LedgerKey *entry = llvm::find_if(
+      kKeys, [&](const LedgerKey &candidate) { return candidate.name == key; });
+  bool known = entry != std::end(kKeys);
+  if (known && entry->isReadBy(*draft.family)) {
+    row.note = entry->note;
+  } else if (llvm::is_contained(allowed, key)) {
+    row.fate = "allowed";
+    row.note = "--allow-unknown";
+  } else if (value.is_null()) {
+    row.fate = "irrelevant";
+    row.note = "null";
+  } else if (known) {
+    row.fate = "irrelevant";
+    row.note = checkIdle(*entry, value, reader);
+  } else {
+    reader.failKey(key, "unknown key, got " + shownJson(value) +
+                            "; what is not understood is not ignored");
   }
+  draft.ledger.push_back(std::move(row));
+}
+
+void cria::checkKeys(const json &given, const json &all,
+                     llvm::ArrayRef<std::string> allowed, Reader &reader,
+                     Draft &draft) {
+  // nlohmann's objects are sorted by key.
+  for (const auto &[key, value] : all.items())
+    checkKey(key, value, given.contains(key), allowed, reader, draft);
+  const json *names = reader.find("architectures");
+  llvm::StringLiteral architecture = draft.family->architecture;
+  if (names && *names != json::array({architecture.str()}))
+    reader.failKey("architectures", "only [\"" + architecture +
+                                        "\"] is supported, got " +
+                                        shownJson(*names));
+}
+
+void cria::readKeys(Reader &reader, Draft &draft) {
+  for (const LedgerKey &key : kKeys)
+    if (key.read && key.isReadBy(*draft.family))
+      key.read(reader, key.name, draft);
 }

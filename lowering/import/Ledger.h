@@ -1,17 +1,64 @@
-/// What becomes of every key of config.json.
+/// The ledger: one table of every key of config.json drives what is read, what
+/// is refused, the report of `--report=config` and the list in docs/config.md.
 #pragma once
 
+#include "lowering/import/Config.h"
 #include "lowering/import/Reader.h"
 
 namespace cria {
 
-/// Fails on the first key, in alphabetical order, that is neither honoured nor
-/// known to be irrelevant, and on values other than the only one supported.
-/// Null counts as absent.
-void checkConfigKeys(const nlohmann::json &config, ObjectReader &reader);
+/// A config while it is read: with keys that only count together.
+struct ConfigDraft : ModelConfig {
+  bool useWindow = false;
+  int64_t window = 0; // sliding_window; 0: null
+  int64_t maxWindowLayers = 0;
+  std::vector<std::string> layerTypes;
+  std::vector<int64_t> ropeLayers; // no_rope_layers: 1 where there is rope
+  int64_t noRopeInterval = 0;
+  double queryScalar = 0, attentionMultiplier = 0;
+  double embeddingMultiplier = 0, residualMultiplier = 0, logitsScaling = 0;
+};
 
-/// The same for rope_scaling and rope_parameters.
-void checkRopeKeys(const nlohmann::json &rope, bool llama3,
-                   ObjectReader &reader);
+/// One key. Of a family that reads it, it is honoured; of others it may only
+/// have the value that means nothing.
+struct LedgerKey {
+  llvm::StringLiteral name;
+  /// Model types that read it: names with spaces between them, "*" for all,
+  /// "" for none.
+  llvm::StringLiteral families;
+  /// The value, as JSON, that means nothing; "" where there is none, "any"
+  /// where every value does not matter.
+  llvm::StringLiteral neutral;
+  /// What it sets; why it does not matter, or is refused.
+  llvm::StringLiteral note;
+  /// Reads it into the draft; null where it is read together with others.
+  void (*read)(ObjectReader &reader, llvm::StringRef key, ConfigDraft &draft);
+
+  bool isReadBy(const Family &family) const;
+  /// "llama, qwen3", or "all".
+  std::string readers() const;
+};
+
+/// The table, by key.
+llvm::ArrayRef<LedgerKey> ledgerKeys();
+
+/// Fails on the first key of `given`, in alphabetical order, that is refused,
+/// and on values other than the ones supported; else fills draft.ledger. `all`
+/// is `given` over the family's defaults.
+void checkKeys(const nlohmann::json &given, const nlohmann::json &all,
+               llvm::ArrayRef<std::string> allowed, ObjectReader &reader,
+               ConfigDraft &draft);
+
+/// Reads every key of the draft's family that has a reader of its own.
+void readKeys(ObjectReader &reader, ConfigDraft &draft);
+
+/// Reads rope_theta, rope_scaling, rope_parameters and what belongs to them;
+/// the head size must be known.
+void readRope(ObjectReader &reader, ConfigDraft &draft);
+
+/// Bounds far beyond any model; their products fit 64 bits.
+inline constexpr int64_t kMaxDim = 1 << 20, kMaxHeads = 1 << 14,
+                         kMaxHeadDim = 1 << 12, kMaxLayers = 1 << 12,
+                         kMaxVocab = 1 << 24, kMaxPositions = 1 << 24;
 
 } // namespace cria

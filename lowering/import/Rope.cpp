@@ -5,6 +5,7 @@
 /// multiply-adds.
 #include "lowering/import/Rope.h"
 
+#include <algorithm>
 #include <cmath>
 
 using namespace cria;
@@ -38,15 +39,78 @@ static float scaleLlama3(const RopeConfig &rope, float frequency) {
   return stretched + kept;
 }
 
-std::vector<float> cria::inverseFrequencies(const RopeConfig &rope,
-                                            int64_t headDim) {
+/// The frequency between those of turns that yarn keeps and those it stretches:
+/// `kept` is 1 for the former.
+static float scaleYarn(const RopeConfig &rope, float frequency, float power,
+                       float kept) {
+  const float factor = rope.factor;
+  const float stretched = 1.0f / (factor * power);
+  return stretched * (1.0f - kept) + frequency * kept;
+}
+
+/// `kept` of yarn for each frequency.
+static std::vector<float> yarnRamp(const RopeConfig &rope) {
+  const double dims = rope.dims, pi = 3.141592653589793;
+  auto dimension = [&](double turns) {
+    return dims * std::log(rope.originalPositions / (turns * 2 * pi)) /
+           (2 * std::log(rope.theta));
+  };
+  double low = dimension(rope.betaFast), high = dimension(rope.betaSlow);
+  if (rope.truncate) {
+    low = std::floor(low);
+    high = std::ceil(high);
+  }
+  low = std::max(low, 0.0);
+  high = std::min(high, dims - 1);
+  if (low == high)
+    high += 0.001;
+  std::vector<float> kept;
+  for (int64_t i = 0; i < rope.dims / 2; ++i) {
+    float ramp = (static_cast<float>(i) - static_cast<float>(low)) /
+                 static_cast<float>(high - low);
+    kept.push_back(1.0f - std::clamp(ramp, 0.0f, 1.0f));
+  }
+  return kept;
+}
+
+/// base ** (2i / dims) for each frequency.
+static std::vector<float> powers(const RopeConfig &rope) {
   std::vector<float> result;
-  for (int64_t i = 0; i < headDim; i += 2) {
-    float exponent = static_cast<float>(i) / static_cast<float>(headDim);
-    float frequency = 1.0f / power(rope.theta, exponent);
-    if (rope.kind == RopeConfig::Kind::Llama3)
-      frequency = scaleLlama3(rope, frequency);
-    result.push_back(frequency);
+  for (int64_t i = 0; i < rope.dims; i += 2)
+    result.push_back(power(rope.theta, static_cast<float>(i) /
+                                           static_cast<float>(rope.dims)));
+  return result;
+}
+
+/// 1 / (factor * power) of longrope.
+static std::vector<float> divided(const RopeConfig &rope,
+                                  const std::vector<double> &factors) {
+  std::vector<float> result = powers(rope);
+  for (size_t i = 0; i < result.size(); ++i)
+    result[i] = 1.0f / (static_cast<float>(factors[i]) * result[i]);
+  return result;
+}
+
+std::vector<float> cria::longInverseFrequencies(const RopeConfig &rope) {
+  return divided(rope, rope.longFactors);
+}
+
+std::vector<float> cria::inverseFrequencies(const RopeConfig &rope) {
+  using Kind = RopeConfig::Kind;
+  if (rope.kind == Kind::LongRope)
+    return divided(rope, rope.shortFactors);
+  std::vector<float> result = powers(rope), kept;
+  if (rope.kind == Kind::Yarn)
+    kept = yarnRamp(rope);
+  for (size_t i = 0; i < result.size(); ++i) {
+    const float power = result[i];
+    result[i] = 1.0f / power;
+    if (rope.kind == Kind::Linear)
+      result[i] /= static_cast<float>(rope.factor);
+    else if (rope.kind == Kind::Llama3)
+      result[i] = scaleLlama3(rope, result[i]);
+    else if (rope.kind == Kind::Yarn)
+      result[i] = scaleYarn(rope, result[i], power, kept[i]);
   }
   return result;
 }

@@ -7,9 +7,12 @@
 
 namespace cria {
 
-/// The headDim / 2 inverse frequencies, in f32 operation by operation as
-/// transformers computes them (`compute_default_rope_parameters`,
-/// `_compute_llama3_parameters`).
-std::vector<float> inverseFrequencies(const RopeConfig &rope, int64_t headDim);
+/// The rope.dims / 2 inverse frequencies of a text of at most
+/// rope.originalPositions tokens, in f32 operation by operation as transformers
+/// computes them (modeling_rope_utils.py).
+std::vector<float> inverseFrequencies(const RopeConfig &rope);
+
+/// Of longrope: those of a longer text.
+std::vector<float> longInverseFrequencies(const RopeConfig &rope);
 
 } // namespace cria

@@ -16,6 +16,7 @@
 ///                both products broadcast cache elements against rows.
 ///
 /// Blocks of keys that no row of the iteration may see are not visited.
+#include "lowering/linalg/Functions.h"
 #include "lowering/linalg/Lowering.h"
 
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
@@ -150,7 +151,7 @@ Value Attention::isVisible(Value key, Value p, Value end) {
   return arith::AndIOp::create(b, b.getLoc(), visible, recent);
 }
 
-/// scores = visible ? scores : -inf, in place.
+/// scores = visible ? softcap(scores) : -inf, in place.
 void Attention::mask(Value &scores, Value block, unsigned keyDim,
                      Value positions) {
   Value first = toI32(affine(b.getAffineDimExpr(0) * keys, block));
@@ -162,7 +163,9 @@ void Attention::mask(Value &scores, Value block, unsigned keyDim,
       [&](Values v) -> SmallVector<Value> {
         Value key = toI32(linalg::IndexOp::create(b, b.getLoc(), keyDim));
         Value visible = isVisible(add(key, first), v[0], end);
-        return {arith::SelectOp::create(b, b.getLoc(), visible, v[1], hidden)};
+        Value score =
+            op.getSoftcap() ? softcap(b, v[1], *op.getSoftcap()) : v[1];
+        return {arith::SelectOp::create(b, b.getLoc(), visible, score, hidden)};
       })[0];
 }
 

@@ -1,5 +1,7 @@
-/// llama ops to linalg on tensors, one function an op. Attention is next door.
+/// llama ops to linalg on tensors, one function an op. Norms and attention are
+/// next door.
 #include "lowering/linalg/Lowering.h"
+#include "lowering/linalg/Functions.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Bufferization/IR/Bufferization.h"
@@ -22,10 +24,12 @@ static Type elementType(Value value) {
   return tensorType(value).getElementType();
 }
 
-/// The sum of terms may be taken in any order and with fused products.
-static arith::FastMathFlagsAttr sumFlags(MLIRContext *context) {
-  return arith::FastMathFlagsAttr::get(
-      context, arith::FastMathFlags::reassoc | arith::FastMathFlags::contract);
+/// x, times the scale where it is not 1.
+static Value scaled(LinalgBuilder &b, Value x, llvm::APFloat scale) {
+  double factor = scale.convertToDouble();
+  if (factor == 1)
+    return x;
+  return arith::MulFOp::create(b, b.getLoc(), x, b.f32(factor));
 }
 
 Value EntryLowering::stored(Value old) {
@@ -122,90 +126,10 @@ void EntryLowering::lower(EmbedOp op) {
                   Value id = arith::IndexCastOp::create(b, b.getLoc(),
                                                         b.getIndexType(), v[0]);
                   Value column = linalg::IndexOp::create(b, b.getLoc(), 1);
-                  return {b.widen(tensor::ExtractOp::create(
-                      b, b.getLoc(), table, ValueRange{id, column}))};
+                  Value x = tensor::ExtractOp::create(b, b.getLoc(), table,
+                                                      ValueRange{id, column});
+                  return {scaled(b, b.widen(x), op.getScale())};
                 })[0];
-}
-
-/// mean[t] = sum_i term(rows[t, i]) / I.
-Value EntryLowering::rowMean(Value rows, LinalgBuilder::Payload term) {
-  auto flags = sumFlags(b.getContext());
-  Value sum =
-      b.generic(2, {rows}, {b.filled({b.sizes(rows)[0]}, 0)},
-                {b.select(2, {0, 1}), b.select(2, {0})},
-                [&](Values v) -> SmallVector<Value> {
-                  return {arith::AddFOp::create(b, b.getLoc(), v[1],
-                                                term({v[0]}).front(), flags)};
-                })[0];
-  double count = tensorType(rows).getDimSize(1);
-  return b.map({sum}, b.getF32Type(), [&](Values v) -> SmallVector<Value> {
-    return {arith::DivFOp::create(b, b.getLoc(), v[0], b.f32(count))};
-  });
-}
-
-void EntryLowering::lower(RMSNormOp op) {
-  Value x = any(op.getInput());
-  Type type = op.getType().getElementType();
-  auto flags = sumFlags(b.getContext());
-  Value mean = rowMean(x, [&](Values v) -> SmallVector<Value> {
-    return {arith::MulFOp::create(b, b.getLoc(), v[0], v[0], flags)};
-  });
-  Value inverse = b.map({mean}, b.getF32Type(), [&](Values v) {
-    Value shifted = arith::AddFOp::create(b, b.getLoc(), v[0],
-                                          b.f32(op.getEps().convertToDouble()));
-    return SmallVector<Value>{math::RsqrtOp::create(b, b.getLoc(), shifted)};
-  });
-  SmallVector<Value> inputs = {x, inverse};
-  SmallVector<AffineMap> maps = {b.select(2, {0, 1}), b.select(2, {0})};
-  if (op.getWeight()) {
-    inputs.push_back(stored(op.getWeight()));
-    maps.push_back(b.select(2, {1}));
-  }
-  maps.push_back(b.select(2, {0, 1}));
-  storedForm[op] =
-      b.generic(2, inputs, {b.empty(b.sizes(x), type)}, maps, [&](Values v) {
-        Value y = arith::MulFOp::create(b, b.getLoc(), v[0], v[1]);
-        y = b.widen(b.round(y, type));
-        if (op.getWeight())
-          y = arith::MulFOp::create(b, b.getLoc(), v[2], y);
-        return SmallVector<Value>{y};
-      })[0];
-}
-
-void EntryLowering::lower(LayerNormOp op) {
-  Value x = any(op.getInput());
-  Value mean =
-      rowMean(x, [](Values v) -> SmallVector<Value> { return {v.front()}; });
-  SmallVector<AffineMap> rows = {b.select(2, {0, 1}), b.select(2, {0}),
-                                 b.select(2, {0, 1})};
-  auto centre = [&](Values v) -> SmallVector<Value> {
-    return {arith::SubFOp::create(b, b.getLoc(), v[0], v[1])};
-  };
-  Value centred = b.generic(2, {x, mean}, {b.empty(b.sizes(x), b.getF32Type())},
-                            rows, centre)[0];
-  Value variance = rowMean(centred, [&](Values v) -> SmallVector<Value> {
-    return {arith::MulFOp::create(b, b.getLoc(), v[0], v[0])};
-  });
-  SmallVector<Value> inputs = {centred, variance};
-  SmallVector<AffineMap> maps = {rows[0], rows[1]};
-  for (Value vector : {op.getGamma(), op.getBeta()})
-    if (vector) {
-      inputs.push_back(stored(vector));
-      maps.push_back(b.select(2, {1}));
-    }
-  maps.push_back(rows[0]);
-  double eps = op.getEps().convertToDouble();
-  Value out = b.empty(b.sizes(x), op.getType().getElementType());
-  storedForm[op] = b.generic(2, inputs, {out}, maps, [&](Values v) {
-    Value shifted = arith::AddFOp::create(b, b.getLoc(), v[1], b.f32(eps));
-    Value y = arith::MulFOp::create(
-        b, b.getLoc(), v[0], math::RsqrtOp::create(b, b.getLoc(), shifted));
-    if (op.getGamma())
-      y = arith::MulFOp::create(b, b.getLoc(), y, v[2]);
-    if (op.getBeta())
-      y = arith::AddFOp::create(b, b.getLoc(), y, v[3]);
-    return SmallVector<Value>{y};
-  })[0];
 }
 
 /// x (T, K) times weight (N, K) transposed, in f32, into `into` or a new
@@ -248,8 +172,15 @@ Value EntryLowering::logitsSlice() {
 /// The head writes where its result is wanted, if that is what is returned.
 void EntryLowering::lower(HeadOp op) {
   headIsReturned = isReturned(op);
-  storedForm[op] = matmul(stored(op.getInput()), stored(op.getWeight()),
-                          headIsReturned ? logitsSlice() : Value());
+  Value y = matmul(stored(op.getInput()), stored(op.getWeight()),
+                   headIsReturned ? logitsSlice() : Value());
+  if (op.getSoftcap() || op.getScale().convertToDouble() != 1)
+    y = b.generic(2, {}, {y}, {b.select(2, {0, 1})}, [&](Values v) {
+      Value x = scaled(b, v[0], op.getScale());
+      return SmallVector<Value>{
+          op.getSoftcap() ? softcap(b, x, *op.getSoftcap()) : x};
+    })[0];
+  storedForm[op] = y;
 }
 
 Value EntryLowering::storeLogits(Value old) {
@@ -263,16 +194,12 @@ Value EntryLowering::storeLogits(Value old) {
 }
 
 void EntryLowering::lower(SwiGLUOp op) {
-  storedForm[op] =
-      b.map({any(op.getGate()), any(op.getUp())}, op.getType().getElementType(),
-            [&](Values v) {
-              Value negative = arith::NegFOp::create(b, b.getLoc(), v[0]);
-              Value exp = math::ExpOp::create(b, b.getLoc(), negative);
-              Value one = arith::AddFOp::create(b, b.getLoc(), exp, b.f32(1));
-              Value silu = arith::DivFOp::create(b, b.getLoc(), v[0], one);
-              return SmallVector<Value>{
-                  arith::MulFOp::create(b, b.getLoc(), silu, v[1])};
-            });
+  storedForm[op] = b.map({any(op.getGate()), any(op.getUp())},
+                         op.getType().getElementType(), [&](Values v) {
+                           Value gate = activate(b, op.getActivation(), v[0]);
+                           return SmallVector<Value>{arith::MulFOp::create(
+                               b, b.getLoc(), gate, v[1])};
+                         });
 }
 
 void EntryLowering::lower(ResidualOp op) {
@@ -280,14 +207,16 @@ void EntryLowering::lower(ResidualOp op) {
   storedForm[op] =
       b.generic(2, {any(op.getUpdate())}, {stored(op.getStream())}, maps,
                 [&](Values v) -> SmallVector<Value> {
-                  return {arith::AddFOp::create(b, b.getLoc(), v[1], v[0])};
+                  Value update = scaled(b, v[0], op.getScale());
+                  return {arith::AddFOp::create(b, b.getLoc(), v[1], update)};
                 })[0];
 }
 
 void EntryLowering::lower(RopeOp op) {
   Value x = any(op.getInput());
   SmallVector<OpFoldResult> sizes = b.sizes(x);
-  int64_t half = tensorType(op.getCos()).getDimSize(1);
+  int64_t half = tensorType(op.getCos()).getDimSize(1),
+          size = op.getType().getDimSize(2);
   Value out = b.empty(sizes, op.getType().getElementType());
   SmallVector<OpFoldResult> low(3, b.getIndexAttr(0)), high = low;
   high[2] = b.getIndexAttr(half);
@@ -301,7 +230,7 @@ void EntryLowering::lower(RopeOp op) {
   // One half after the other, each in place in the result.
   for (bool upper : {false, true}) {
     ArrayRef<OpFoldResult> offsets = upper ? high : low;
-    Value half = b.generic(
+    Value rotated = b.generic(
         3, inputs, {b.slice(out, offsets, sizes)},
         {all, all, table, table, all}, [&](Values v) -> SmallVector<Value> {
           Value own = arith::MulFOp::create(b, b.getLoc(), v[upper], v[2]);
@@ -310,7 +239,15 @@ void EntryLowering::lower(RopeOp op) {
             return {arith::AddFOp::create(b, b.getLoc(), own, other)};
           return {arith::SubFOp::create(b, b.getLoc(), own, other)};
         })[0];
-    out = b.insert(half, out, offsets, sizes);
+    out = b.insert(rotated, out, offsets, sizes);
+  }
+  if (2 * half < size) {
+    low[2] = b.getIndexAttr(2 * half);
+    sizes[2] = b.getIndexAttr(size - 2 * half);
+    Value rest = b.generic(
+        3, {b.slice(x, low, sizes)}, {b.slice(out, low, sizes)}, {all, all},
+        [](Values v) -> SmallVector<Value> { return {v[0]}; })[0];
+    out = b.insert(rest, out, low, sizes);
   }
   storedForm[op] = out;
 }

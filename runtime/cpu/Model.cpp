@@ -126,8 +126,10 @@ Status Model::Builder::random(uint64_t seed) {
   model->copied = model->code->manifest().weightBytes();
   fillTargets(targets, [&](const Target &target, uint64_t begin, uint64_t end) {
     const WeightSpec &weight = *target.weight;
+    uint64_t first = weight.firstElement();
     fillRandom(at(target.slot()) + begin * dtypeSize(weight.type), weight.type,
-               weight.name(target.index), weight.shape, seed, begin, end);
+               weight.name(target.index), weight.shape, seed, first + begin,
+               first + end);
   });
   return Status();
 }
@@ -143,8 +145,8 @@ Status Model::Builder::mapFiles(Checkpoint &checkpoint,
   for (const Binding::Source &source : binding.sources)
     if (source.inPlace) {
       Range &range = inPlace[source.place->file];
-      range.begin = std::min(range.begin, source.place->tensor->begin);
-      range.end = std::max(range.end, source.place->tensor->end);
+      range.begin = std::min(range.begin, source.begin);
+      range.end = std::max(range.end, source.begin + source.weight->bytes());
     }
   for (const Safetensors &file : checkpoint.files()) {
     Result<Mapping> mapping = Mapping::ofFile(file.file);
@@ -173,7 +175,7 @@ Status Model::Builder::bind(const std::string &weights) {
   for (const Binding::Source &source : binding.sources) {
     const TensorEntry &tensor = *source.place->tensor;
     const std::byte *from = model->files[source.place->file].data();
-    from += tensor.begin;
+    from += source.begin;
     if (source.inPlace) {
       model->slotTable[source.slot] = from;
       continue;

@@ -1,5 +1,6 @@
 #include "runtime/cpu/Session.h"
 
+#include "runtime/RopeTables.h"
 #include "runtime/Sampler.h"
 
 namespace cria::cpu {
@@ -26,12 +27,49 @@ Status Session::allocate() {
   if (!scratch.ok())
     return scratch.status();
   arena = std::move(*scratch);
+  return allocateRopes();
+}
+
+/// Tables that depend on the text take the place of the model's.
+Status Session::allocateRopes() {
+  const Manifest &manifest = code.manifest();
+  for (const RopeSpec &rope : manifest.ropes) {
+    if (!rope.isOfSession())
+      continue;
+    Result<Mapping> tables = Mapping::zeroed(2 * rope.bytes(), "rope tables");
+    if (!tables.ok())
+      return tables.status();
+    if (ownSlots.empty())
+      ownSlots.assign(slots, slots + manifest.slots);
+    ownSlots[rope.slot] = tables->data();
+    ownSlots[rope.slot + 1] = tables->data() + rope.bytes();
+    ropes.push_back(std::move(*tables));
+  }
+  if (!ownSlots.empty())
+    slots = ownSlots.data();
   return Status();
+}
+
+/// The rows that the step reads.
+void Session::fillRopes(const Step &step) {
+  auto tables = ropes.begin();
+  for (const RopeSpec &rope : code.manifest().ropes) {
+    if (!rope.isOfSession())
+      continue;
+    auto first = static_cast<uint64_t>(step.position);
+    uint64_t last = first + static_cast<uint64_t>(step.tokens);
+    auto *cosines = reinterpret_cast<float *>(tables->data());
+    uint64_t at = first * rope.inverseFrequencies.size();
+    fillRopeRows(rope, static_cast<uint64_t>(step.prompt), first, last,
+                 cosines + at, cosines + rope.bytes() / sizeof(float) + at);
+    ++tables;
+  }
 }
 
 Status Session::step(const Step &step) {
   // The decode entry always computes its row of logits.
   bool decodes = step.tokens == 1 && step.firstLogit == 0;
+  fillRopes(step);
   CriaEntry entry = decodes ? code.decode() : code.prefill();
   entry(step.ids, step.tokens, step.position, step.firstLogit, step.logits,
         cacheTable.data(), arena.data(), slots, pool.host());

@@ -26,9 +26,13 @@ private:
   Session(const Artifact &code, const void *const *slots, int threads)
       : code(code), slots(slots), pool(threads) {}
   Status allocate();
+  Status allocateRopes();
+  void fillRopes(const Step &step);
 
   const Artifact &code;
   const void *const *slots;
+  std::vector<const void *> ownSlots; // where tables are the session's own
+  std::vector<Mapping> ropes;         // cosines and sines of such a table
   Pool pool;
   std::vector<Mapping> caches;
   std::vector<void *> cacheTable;

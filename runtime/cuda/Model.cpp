@@ -127,26 +127,28 @@ void Model::Uploads::addRandom(uint64_t seed) {
                      [&weight, seed, name = weight.name(i)](
                          std::byte *to, uint64_t begin, uint64_t end) {
                        uint64_t size = dtypeSize(weight.type);
+                       uint64_t first = weight.firstElement();
                        fillRandom(to, weight.type, name, weight.shape, seed,
-                                  begin / size, end / size);
+                                  first + begin / size, first + end / size);
                        return Status();
                      }});
 }
 
-/// Reads elements [begin, end) of a tensor of another type and converts them.
-static Status readConverted(const File &file, const TensorEntry &tensor,
+/// Reads elements [begin, end) behind `start` in the file, of type `from`, and
+/// converts them.
+static Status readConverted(const File &file, uint64_t start, DType from,
                             DType type, std::byte *to, uint64_t begin,
                             uint64_t end) {
   static constexpr uint64_t most = 4096;
   std::byte block[most * sizeof(double)];
-  uint64_t fromSize = dtypeSize(*tensor.type);
+  uint64_t fromSize = dtypeSize(from);
   while (begin < end) {
     uint64_t count = std::min(most, end - begin);
     Status status =
-        file.read(tensor.begin + begin * fromSize, block, count * fromSize);
+        file.read(start + begin * fromSize, block, count * fromSize);
     if (!status.ok())
       return status;
-    convertElements(block, *tensor.type, to, type, count);
+    convertElements(block, from, to, type, count);
     to += count * dtypeSize(type);
     begin += count;
   }
@@ -159,17 +161,16 @@ void Model::Uploads::addCheckpoint(const Checkpoint &checkpoint,
                                    const Binding &binding) {
   for (const Binding::Source &source : binding.sources) {
     const File &file = checkpoint.files()[source.place->file].file;
-    const TensorEntry &tensor = *source.place->tensor;
-    DType type = source.weight->type;
-    all.push_back(
-        {model.slot(source.slot), source.weight->bytes(),
-         [&file, &tensor, type](std::byte *to, uint64_t begin, uint64_t end) {
-           uint64_t size = dtypeSize(type);
-           if (tensor.type == type)
-             return file.read(tensor.begin + begin, to, end - begin);
-           return readConverted(file, tensor, type, to, begin / size,
-                                end / size);
-         }});
+    DType from = *source.place->tensor->type, type = source.weight->type;
+    all.push_back({model.slot(source.slot), source.weight->bytes(),
+                   [&file, start = source.begin, from,
+                    type](std::byte *to, uint64_t begin, uint64_t end) {
+                     uint64_t size = dtypeSize(type);
+                     if (from == type)
+                       return file.read(start + begin, to, end - begin);
+                     return readConverted(file, start, from, type, to,
+                                          begin / size, end / size);
+                   }});
   }
 }
 

@@ -213,9 +213,9 @@ func.func @head(%x: tensor<?x64xf32>, %w: tensor<512x63xf32>) {
 // -----
 
 // rope_c1
-func.func @rope(%x: tensor<?x8x8xf32>, %t: tensor<512x3xf32>, %p: index) {
-  // expected-error @below {{expected a head size of 6, got 8}}
-  %y = llama.rope %x, %t, %t at %p : tensor<?x8x8xf32>, tensor<512x3xf32>
+func.func @rope(%x: tensor<?x8x8xf32>, %t: tensor<512x5xf32>, %p: index) {
+  // expected-error @below {{expected a head size of at least 10, got 8}}
+  %y = llama.rope %x, %t, %t at %p : tensor<?x8x8xf32>, tensor<512x5xf32>
   return
 }
 
@@ -318,4 +318,67 @@ llama.kernel "outer" {
     llama.yield
   }
   llama.yield
+}
+
+// -----
+
+// weight_c4
+// expected-error @below {{expected 8 rows from 10 on within the tensor's 17}}
+llama.weight @w : tensor<8x4xf32> from "w" rows 10 of 17
+
+// -----
+
+// rope_table_c2
+// expected-error @below {{expected a positive 'original' with 2 frequencies in 'long_inv_freq', or with 'growth' and 'theta'}}
+llama.rope_table @r {positions = 8 : i64, inv_freq = array<f32: 1.0, 0.1>, original = 4 : i64, long_inv_freq = array<f32: 1.0>}
+
+// -----
+
+// rope_table_c2
+// expected-error @below {{expected a positive 'original'}}
+llama.rope_table @r {positions = 8 : i64, inv_freq = array<f32: 1.0, 0.1>, growth = 2.0, theta = 1.0e4}
+
+// -----
+
+// embed_c1
+func.func @embed(%ids: tensor<?xi32>, %t: tensor<8x4xf32>) {
+  // expected-error @below {{expected a finite scale}}
+  %y = llama.embed %ids, %t {scale = 0x7FF0000000000000 : f64} : tensor<?xi32>, tensor<8x4xf32>
+  return
+}
+
+// -----
+
+// rmsnorm_c3
+func.func @rmsnorm(%x: tensor<?x4xf32>) {
+  // expected-error @below {{expected a weight beside unit_offset and round_once}}
+  %y = llama.rmsnorm %x {eps = 1.0e-5, unit_offset} : tensor<?x4xf32>
+  return
+}
+
+// -----
+
+// head_c2
+func.func @head(%x: tensor<?x64xf32>, %w: tensor<512x64xf32>) {
+  // expected-error @below {{expected positive and finite soft cap, got -3.0}}
+  %y = llama.head %x, %w {softcap = -3.0} : tensor<?x64xf32>, tensor<512x64xf32>
+  return
+}
+
+// -----
+
+// residual_c1
+func.func @residual(%x: tensor<?x4xf32>) {
+  // expected-error @below {{expected a finite scale}}
+  %y = llama.residual %x, %x {scale = 0x7FF8000000000000 : f64} : tensor<?x4xf32>
+  return
+}
+
+// -----
+
+// gqa_c4
+func.func @gqa(%q: tensor<?x8x8xf32>, %k: tensor<1x4x16x8xf32>, %l: index, %p: index) {
+  // expected-error @below {{expected positive and finite soft cap, got 0}}
+  %y = llama.gqa %q, %k, %k[%l] at %p {scale = 1.0, softcap = 0.0} : tensor<?x8x8xf32>, tensor<1x4x16x8xf32>
+  return
 }

@@ -8,11 +8,17 @@
 llama.weight @embed_tokens : tensor<128256x2048xbf16> from "model.embed_tokens.weight"
 // CHECK: llama.weight @q_proj[16] : tensor<2048x2048xbf16> from "model.layers.{}.self_attn.q_proj.weight"
 llama.weight @q_proj[16] : tensor<2048x2048xbf16> from "model.layers.{}.self_attn.q_proj.weight"
+// CHECK: llama.weight @k_proj[32] : tensor<1024x3072xbf16> from "model.layers.{}.self_attn.qkv_proj.weight" rows 3072 of 5120
+llama.weight @k_proj[32] : tensor<1024x3072xbf16> from "model.layers.{}.self_attn.qkv_proj.weight" rows 3072 of 5120
 // CHECK: llama.weight @late[2] : tensor<8xf16> from "l.{}.w" {first = 3 : i64}
 llama.weight @late[2] : tensor<8xf16> from "l.{}.w" {first = 3 : i64}
 
 // CHECK: llama.rope_table @rope {inv_freq = array<f32: 1.000000e+00, 1.000000e-01>, positions = 512 : i64}
 llama.rope_table @rope {positions = 512 : i64, inv_freq = array<f32: 1.0, 0.1>}
+// CHECK: llama.rope_table @long {{{.*}}long_inv_freq = array<f32: 5.000000e-01, 0.00999999977>, original = 128 : i64, positions = 512 : i64, scale = 1.190000e+00 : f64}
+llama.rope_table @long {positions = 512 : i64, inv_freq = array<f32: 1.0, 0.1>, original = 128 : i64, long_inv_freq = array<f32: 0.5, 0.01>, scale = 1.19 : f64}
+// CHECK: llama.rope_table @dynamic {growth = 4.000000e+00 : f64, {{.*}}original = 128 : i64, positions = 512 : i64, theta = 1.000000e+04 : f64}
+llama.rope_table @dynamic {positions = 512 : i64, inv_freq = array<f32: 1.0, 0.01>, original = 128 : i64, growth = 4.0 : f64, theta = 10000.0 : f64}
 // CHECK: llama.rope_table @scaled {{.*}} scale = 1.190000e+00 : f64}
 llama.rope_table @scaled {positions = 8 : i64, inv_freq = array<f32: 1.0>, scale = 1.19 : f64}
 
@@ -37,13 +43,19 @@ func.func @embed(%ids: tensor<?xi32>, %table: tensor<512x64xbf16>)
     -> tensor<?x64xbf16> {
   // CHECK: llama.embed %{{.*}}, %{{.*}} : tensor<?xi32>, tensor<512x64xbf16>
   %x = llama.embed %ids, %table : tensor<?xi32>, tensor<512x64xbf16>
+  // CHECK: llama.embed %{{.*}}, %{{.*}} {scale = 8.000000e+00 : f64} : tensor<?xi32>, tensor<512x64xbf16>
+  %y = llama.embed %ids, %table {scale = 8.0 : f64} : tensor<?xi32>, tensor<512x64xbf16>
   return %x : tensor<?x64xbf16>
 }
 
 // CHECK-LABEL: func @rmsnorm
-func.func @rmsnorm(%x: tensor<?x64xbf16>, %weight: tensor<64xbf16>) {
+func.func @rmsnorm(%x: tensor<?x64xbf16>, %weight: tensor<64xbf16>, %heads: tensor<?x8x8xbf16>, %head_weight: tensor<8xbf16>) {
   // CHECK: llama.rmsnorm %{{.*}}, %{{.*}} {eps = 1.000000e-05 : f64} : tensor<?x64xbf16>, tensor<64xbf16>
   %y = llama.rmsnorm %x, %weight {eps = 1.0e-05} : tensor<?x64xbf16>, tensor<64xbf16>
+  // CHECK: llama.rmsnorm %{{.*}}, %{{.*}} {eps = {{.*}}, round_once, unit_offset} : tensor<?x64xbf16>, tensor<64xbf16>
+  %o = llama.rmsnorm %x, %weight {eps = 1.0e-06, round_once, unit_offset} : tensor<?x64xbf16>, tensor<64xbf16>
+  // CHECK: llama.rmsnorm %{{.*}}, %{{.*}} {eps = {{.*}}} : tensor<?x8x8xbf16>, tensor<8xbf16>
+  %q = llama.rmsnorm %heads, %head_weight {eps = 1.0e-06} : tensor<?x8x8xbf16>, tensor<8xbf16>
   // CHECK: llama.rmsnorm %{{.*}} {eps = 1.000000e-03 : f64} : tensor<?x64xbf16>
   %z = llama.rmsnorm %x {eps = 1.0e-03} : tensor<?x64xbf16>
   return
@@ -74,6 +86,8 @@ func.func @linear(%x: tensor<?x64xbf16>, %w: tensor<172x64xbf16>, %b: tensor<172
 func.func @head(%x: tensor<?x64xbf16>, %w: tensor<512x64xbf16>) -> tensor<?x512xf32> {
   // CHECK: llama.head %{{.*}}, %{{.*}} : tensor<?x64xbf16>, tensor<512x64xbf16>
   %logits = llama.head %x, %w : tensor<?x64xbf16>, tensor<512x64xbf16>
+  // CHECK: llama.head %{{.*}}, %{{.*}} {scale = 1.250000e-01 : f64, softcap = 3.000000e+01 : f64} : tensor<?x64xbf16>, tensor<512x64xbf16>
+  %capped = llama.head %x, %w {scale = 0.125 : f64, softcap = 30.0 : f64} : tensor<?x64xbf16>, tensor<512x64xbf16>
   return %logits : tensor<?x512xf32>
 }
 
@@ -81,6 +95,8 @@ func.func @head(%x: tensor<?x64xbf16>, %w: tensor<512x64xbf16>) -> tensor<?x512x
 func.func @swiglu(%gate: tensor<?x172xbf16>, %up: tensor<?x172xbf16>) {
   // CHECK: llama.swiglu %{{.*}}, %{{.*}} : tensor<?x172xbf16>
   %h = llama.swiglu %gate, %up : tensor<?x172xbf16>
+  // CHECK: llama.swiglu %{{.*}}, %{{.*}} activation gelu_tanh : tensor<?x172xbf16>
+  %g = llama.swiglu %gate, %up activation gelu_tanh : tensor<?x172xbf16>
   return
 }
 
@@ -88,13 +104,17 @@ func.func @swiglu(%gate: tensor<?x172xbf16>, %up: tensor<?x172xbf16>) {
 func.func @residual(%x: tensor<?x64xbf16>, %update: tensor<?x64xbf16>) {
   // CHECK: llama.residual %{{.*}}, %{{.*}} : tensor<?x64xbf16>
   %x1 = llama.residual %x, %update : tensor<?x64xbf16>
+  // CHECK: llama.residual %{{.*}}, %{{.*}} {scale = 2.200000e-01 : f64} : tensor<?x64xbf16>
+  %x2 = llama.residual %x, %update {scale = 0.22 : f64} : tensor<?x64xbf16>
   return
 }
 
 // CHECK-LABEL: func @rope_half
-func.func @rope_half(%q: tensor<?x8x8xbf16>, %cos: tensor<512x4xf32>, %sin: tensor<512x4xf32>, %position: index) {
+func.func @rope_half(%q: tensor<?x8x8xbf16>, %wide: tensor<?x8x16xbf16>, %cos: tensor<512x4xf32>, %sin: tensor<512x4xf32>, %position: index) {
   // CHECK: llama.rope %{{.*}}, %{{.*}}, %{{.*}} at %{{.*}} : tensor<?x8x8xbf16>, tensor<512x4xf32>
   %r = llama.rope %q, %cos, %sin at %position : tensor<?x8x8xbf16>, tensor<512x4xf32>
+  // CHECK: llama.rope {{.*}} : tensor<?x8x16xbf16>, tensor<512x4xf32>
+  %p = llama.rope %wide, %cos, %sin at %position : tensor<?x8x16xbf16>, tensor<512x4xf32>
   return
 }
 
@@ -111,6 +131,8 @@ func.func @gqa(%q: tensor<?x8x8xbf16>, %k: tensor<5x4x512x8xbf16>, %v: tensor<5x
   %o = llama.gqa %q, %k, %v[%layer] at %position {scale = 0.125, causal} : tensor<?x8x8xbf16>, tensor<5x4x512x8xbf16>
   // CHECK: llama.gqa {{.*}} {scale = 1.250000e-01 : f64, window = 64 : i64}
   %w = llama.gqa %q, %k, %v[%layer] at %position {scale = 0.125, window = 64 : i64} : tensor<?x8x8xbf16>, tensor<5x4x512x8xbf16>
+  // CHECK: llama.gqa {{.*}} {scale = 1.250000e-01 : f64, softcap = 5.000000e+01 : f64}
+  %c = llama.gqa %q, %k, %v[%layer] at %position {scale = 0.125, softcap = 50.0} : tensor<?x8x8xbf16>, tensor<5x4x512x8xbf16>
   return
 }
 

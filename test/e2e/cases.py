@@ -2,6 +2,8 @@
 
 import dataclasses
 
+import families
+
 GREEDY_FROM = 7  # tokens of the prompt that the greedy continuation continues
 GREEDY = 24  # its length
 SHORT = 33  # tokens of a short prompt
@@ -45,7 +47,7 @@ DTYPES = {"f32": "float32", "f16": "float16", "bf16": "bfloat16"}
 
 @dataclasses.dataclass
 class Case:
-    """One model: BASE with `changes`, in one or both spellings of the keys.
+    """One model: `base` with `changes`, in one or both spellings of the keys.
 
     The older spelling of transformers 4 goes to config.json; with
     `both_spellings` that of transformers 5 stands beside it, and means the
@@ -59,6 +61,7 @@ class Case:
     tokens: int = SHORT
     both_spellings: bool = False
     drop: tuple = ()
+    base: dict = dataclasses.field(default_factory=lambda: BASE)
 
     @property
     def config(self):
@@ -67,7 +70,7 @@ class Case:
             "rope_scaling": self.scaling,
             "torch_dtype": DTYPES[self.dtype],
         }
-        merged = BASE | self.changes | older
+        merged = self.base | self.changes | older
         return {k: v for k, v in merged.items() if k not in self.drop}
 
     def configs(self):
@@ -75,7 +78,7 @@ class Case:
         files = {"config.json": self.config}
         if self.both_spellings:
             rope = self.scaling or {"rope_type": "default"}
-            files["config-v5.json"] = BASE | self.changes | {
+            files["config-v5.json"] = self.base | self.changes | {
                 "rope_parameters": rope | {"rope_theta": self.theta},
                 "dtype": DTYPES[self.dtype],
             }
@@ -87,6 +90,23 @@ class Case:
         edges = [31, 32, 63, 64, 127, 128, 129, 200, 255, 256, 257, 280, 299]
         first = range(SHORT) if self.tokens > SHORT else every
         return sorted({row for row in [*first, *edges] if row < self.tokens})
+
+
+def family(name, dtype="f32", scaling=None, **changes):
+    """A case of a family, longer than its window; few ids keep it small."""
+    changes = {"vocab_size": 128, "eos_token_id": 2} | changes
+    base = families.FAMILIES[name]
+    return Case(dtype, changes, scaling=scaling, tokens=LONG, base=base)
+
+
+PHI3 = {
+    "scaling": {
+        "type": "longrope",
+        "short_factor": [1.0 + 0.1 * i for i in range(6)],
+        "long_factor": [1.0 + 1.1 * i for i in range(6)],
+    },
+    "original_max_position_embeddings": families.ORIGINAL,
+}
 
 
 CASES = {
@@ -132,4 +152,22 @@ CASES = {
     "bf16-odd": Case("bf16", ODD),
     "f16-grouped": Case("f16", {"num_key_value_heads": 2}, tokens=LONG),
     "f16-odd-tied": Case("f16", ODD | {"tie_word_embeddings": True}),
+    "f32-mistral-window": family("mistral"),
+    "f32-qwen2-window": family("qwen2-window"),
+    "f32-qwen3-yarn": family("qwen3", scaling=families.rope("yarn")),
+    "f32-phi3-longrope": family("phi3", **PHI3),
+    "f32-smollm3": family("smollm3"),
+    "f32-granite": family("granite"),
+    "f32-olmo2-linear": family("olmo2", scaling=families.rope("linear")),
+    "f32-gemma": family("gemma"),
+    "f32-gemma2": family("gemma2"),
+    "f32-dynamic-rope": family(
+        "llama",
+        scaling=families.rope("dynamic"),
+        max_position_embeddings=families.ORIGINAL,
+    ),
+    "bf16-qwen3": family("qwen3", "bf16"),
+    "bf16-olmo2": family("olmo2", "bf16"),
+    "bf16-gemma2": family("gemma2", "bf16"),
+    "bf16-granite": family("granite", "bf16"),
 }

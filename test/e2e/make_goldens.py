@@ -14,7 +14,7 @@ A golden is a folder with config.json and golden.npz:
 SHA256SUMS covers all of it. Made with Python 3.11 and
   torch==2.15.0 transformers==5.23.0 numpy==2.2.6 safetensors==0.8.0
 
-usage: make_goldens.py [STORIES260K_FOLDER]
+usage: make_goldens.py [STORIES260K_FOLDER|- [NAME...]]
 """
 
 import hashlib
@@ -38,7 +38,9 @@ def model_of(folder, state=None, dtype="f32"):
     """The model in `dtype` with attention as the paper writes it."""
     config = transformers.AutoConfig.from_pretrained(folder)
     config._attn_implementation = "eager"
-    model = transformers.LlamaForCausalLM(config).eval()
+    model = transformers.AutoModelForCausalLM.from_config(
+        config, dtype=torch.float32
+    ).eval()
     if state is None:
         state = transformers.AutoModelForCausalLM.from_pretrained(
             folder, dtype=torch.float32
@@ -50,6 +52,16 @@ def model_of(folder, state=None, dtype="f32"):
     model = model.to(TORCH[dtype])
     model.model.rotary_emb.inv_freq = rotary  # f32 tables, as from_pretrained
     return model
+
+
+def shapes_of(folder):
+    """{checkpoint name: shape} of what transformers would save."""
+    config = transformers.AutoConfig.from_pretrained(folder)
+    model = transformers.AutoModelForCausalLM.from_config(config)
+    shapes = {k: tuple(v.shape) for k, v in model.state_dict().items()}
+    if config.tie_word_embeddings:
+        del shapes["lm_head.weight"]
+    return shapes
 
 
 def logits_of(model, ids):
@@ -79,9 +91,14 @@ def write(folder, **arrays):
 def seeded(case, folder):
     """The first seed of clear greedy choices, and what comes of it."""
     config = case.config
+    shapes = shapes_of(folder)
     for seed in range(1, 100):
-        arrays = weights.llama_weights(config, seed, case.dtype)
-        state = {key: torch.from_numpy(value) for key, value in arrays.items()}
+        state = {
+            name: torch.from_numpy(
+                weights.rounded(weights.values(seed, name, shape), case.dtype)
+            )
+            for name, shape in shapes.items()
+        }
         model = model_of(folder, state)
         rng = np.random.default_rng(seed)
         ids = rng.integers(3, config["vocab_size"], case.tokens).tolist()
@@ -123,8 +140,9 @@ def make_stories(checkpoint):
 def main():
     torch.set_num_threads(1)
     for name, case in cases.CASES.items():
-        make_random(name, case)
-    if len(sys.argv) > 1:
+        if name in sys.argv[2:] or not sys.argv[2:]:
+            make_random(name, case)
+    if len(sys.argv) > 1 and sys.argv[1] != "-":
         make_stories(pathlib.Path(sys.argv[1]))
     files = sorted(path for path in FOLDER.glob("*/*.*") if path.is_file())
     lines = [

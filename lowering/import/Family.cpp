@@ -1,0 +1,103 @@
+#include "lowering/import/Family.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+using namespace cria;
+
+static constexpr llvm::StringLiteral kInput = "input_layernorm",
+                                     kPostAttention =
+                                         "post_attention_layernorm",
+                                     kPreMlp = "pre_feedforward_layernorm",
+                                     kPostMlp = "post_feedforward_layernorm",
+                                     kNone = "";
+
+static const Family kFamilies[] = {
+    {/*modelType=*/"gemma", "GemmaForCausalLM",
+     /*norms=*/kInput, kNone, kPostAttention, kNone, HeadNorm::None,
+     /*normRoundsOnce=*/true, /*normUnitOffset=*/true,
+     /*fused=*/kNone, kNone, BiasRule::FromConfig, WindowRule::None,
+     /*scalesEmbedding=*/true, /*partialRotary=*/false, /*ropeTheta=*/1e4,
+     R"({"head_dim": 256, "hidden_act": "gelu_pytorch_tanh",
+         "max_position_embeddings": 8192, "num_key_value_heads": 16,
+         "rms_norm_eps": 1e-6, "tie_word_embeddings": true})"},
+    {/*modelType=*/"gemma2", "Gemma2ForCausalLM",
+     /*norms=*/kInput, kPostAttention, kPreMlp, kPostMlp, HeadNorm::None,
+     /*normRoundsOnce=*/true, /*normUnitOffset=*/true,
+     /*fused=*/kNone, kNone, BiasRule::FromConfig, WindowRule::Alternate,
+     /*scalesEmbedding=*/true, /*partialRotary=*/false, /*ropeTheta=*/1e4,
+     R"({"attn_logit_softcapping": 50.0, "final_logit_softcapping": 30.0,
+         "head_dim": 256, "hidden_activation": "gelu_pytorch_tanh",
+         "max_position_embeddings": 8192, "num_key_value_heads": 4,
+         "query_pre_attn_scalar": 256, "rms_norm_eps": 1e-6,
+         "sliding_window": 4096, "tie_word_embeddings": true})"},
+    {/*modelType=*/"granite", "GraniteForCausalLM",
+     /*norms=*/kInput, kNone, kPostAttention, kNone, HeadNorm::None,
+     /*normRoundsOnce=*/false, /*normUnitOffset=*/false,
+     /*fused=*/kNone, kNone, BiasRule::FromConfig, WindowRule::None,
+     /*scalesEmbedding=*/false, /*partialRotary=*/false, /*ropeTheta=*/1e4,
+     R"({"attention_multiplier": 1.0, "hidden_act": "silu",
+         "max_position_embeddings": 2048, "rms_norm_eps": 1e-6})"},
+    {/*modelType=*/"llama", "LlamaForCausalLM",
+     /*norms=*/kInput, kNone, kPostAttention, kNone, HeadNorm::None,
+     /*normRoundsOnce=*/false, /*normUnitOffset=*/false,
+     /*fused=*/kNone, kNone, BiasRule::FromConfig, WindowRule::None,
+     /*scalesEmbedding=*/false, /*partialRotary=*/false, /*ropeTheta=*/1e4,
+     R"({"hidden_act": "silu", "max_position_embeddings": 2048,
+         "rms_norm_eps": 1e-6})"},
+    {/*modelType=*/"mistral", "MistralForCausalLM",
+     /*norms=*/kInput, kNone, kPostAttention, kNone, HeadNorm::None,
+     /*normRoundsOnce=*/false, /*normUnitOffset=*/false,
+     /*fused=*/kNone, kNone, BiasRule::None, WindowRule::Always,
+     /*scalesEmbedding=*/false, /*partialRotary=*/false, /*ropeTheta=*/1e4,
+     R"({"hidden_act": "silu", "max_position_embeddings": 131072,
+         "num_key_value_heads": 8, "rms_norm_eps": 1e-6,
+         "sliding_window": 4096})"},
+    {/*modelType=*/"olmo2", "Olmo2ForCausalLM",
+     /*norms=*/kNone, kPostAttention, kNone, kPostMlp, HeadNorm::AllHeads,
+     /*normRoundsOnce=*/true, /*normUnitOffset=*/false,
+     /*fused=*/kNone, kNone, BiasRule::FromConfig, WindowRule::None,
+     /*scalesEmbedding=*/false, /*partialRotary=*/false, /*ropeTheta=*/1e4,
+     R"({"hidden_act": "silu", "max_position_embeddings": 2048,
+         "rms_norm_eps": 1e-5})"},
+    {/*modelType=*/"phi3", "Phi3ForCausalLM",
+     /*norms=*/kInput, kNone, kPostAttention, kNone, HeadNorm::None,
+     /*normRoundsOnce=*/false, /*normUnitOffset=*/false,
+     /*fused=*/"self_attn.qkv_proj", "mlp.gate_up_proj", BiasRule::None,
+     WindowRule::Always, /*scalesEmbedding=*/false, /*partialRotary=*/true,
+     /*ropeTheta=*/1e4,
+     R"({"hidden_act": "silu", "max_position_embeddings": 4096,
+         "original_max_position_embeddings": 4096, "rms_norm_eps": 1e-5})"},
+    {/*modelType=*/"qwen2", "Qwen2ForCausalLM",
+     /*norms=*/kInput, kNone, kPostAttention, kNone, HeadNorm::None,
+     /*normRoundsOnce=*/false, /*normUnitOffset=*/false,
+     /*fused=*/kNone, kNone, BiasRule::QueryKeyValue, WindowRule::LastLayers,
+     /*scalesEmbedding=*/false, /*partialRotary=*/false, /*ropeTheta=*/1e4,
+     R"({"hidden_act": "silu", "max_position_embeddings": 32768,
+         "max_window_layers": 28, "num_key_value_heads": 32,
+         "rms_norm_eps": 1e-6, "sliding_window": 4096})"},
+    {/*modelType=*/"qwen3", "Qwen3ForCausalLM",
+     /*norms=*/kInput, kNone, kPostAttention, kNone, HeadNorm::EachHead,
+     /*normRoundsOnce=*/false, /*normUnitOffset=*/false,
+     /*fused=*/kNone, kNone, BiasRule::FromConfig, WindowRule::LastLayers,
+     /*scalesEmbedding=*/false, /*partialRotary=*/false, /*ropeTheta=*/1e4,
+     R"({"head_dim": 128, "hidden_act": "silu",
+         "max_position_embeddings": 32768, "max_window_layers": 28,
+         "num_key_value_heads": 32, "rms_norm_eps": 1e-6,
+         "sliding_window": 4096})"},
+    {/*modelType=*/"smollm3", "SmolLM3ForCausalLM",
+     /*norms=*/kInput, kNone, kPostAttention, kNone, HeadNorm::None,
+     /*normRoundsOnce=*/false, /*normUnitOffset=*/false,
+     /*fused=*/kNone, kNone, BiasRule::FromConfig, WindowRule::WithoutRope,
+     /*scalesEmbedding=*/false, /*partialRotary=*/false, /*ropeTheta=*/2e6,
+     R"({"hidden_act": "silu", "max_position_embeddings": 32768,
+         "no_rope_layer_interval": 4, "num_key_value_heads": 4,
+         "rms_norm_eps": 1e-6, "tie_word_embeddings": true})"},
+};
+
+llvm::ArrayRef<Family> cria::families() { return kFamilies; }
+
+const Family *cria::findFamily(llvm::StringRef modelType) {
+  const Family *found = llvm::find_if(
+      kFamilies, [&](const Family &f) { return f.modelType == modelType; });
+  return found == std::end(kFamilies) ? nullptr : found;
+}

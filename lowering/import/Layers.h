@@ -1,0 +1,19 @@
+/// Layers of several kinds as a few loops.
+#pragma once
+
+#include "lowering/import/Config.h"
+
+namespace cria {
+
+/// Layers [first, first + turns * period): `turns` times the same `period`
+/// kinds.
+struct LayerRun {
+  int64_t first = 0, turns = 0, period = 1;
+};
+
+/// Splits the layers, in order, into few runs: each begins where the last one
+/// ends, and covers as many layers as any period of at most 8 repeats; the
+/// shortest such.
+std::vector<LayerRun> layerRuns(llvm::ArrayRef<LayerKind> kinds);
+
+} // namespace cria

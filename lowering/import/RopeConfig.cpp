@@ -1,0 +1,292 @@
+/// The keys that say how positions become angles, in both generations of
+/// transformers' spelling:
+///
+///   {"rope_theta": 1e4, "rope_scaling": {"type": "linear", "factor": 2}}
+///   {"rope_parameters": {"rope_theta": 1e4, "rope_type": "linear", "factor":
+///   2}}
+///
+/// and, for models whose layers differ in kind, an object of the latter form
+/// for each kind; all must be the same, as no family here has two ropes.
+#include "lowering/import/Ledger.h"
+
+#include "llvm/ADT/StringSwitch.h"
+#include <cmath>
+
+using namespace cria;
+using nlohmann::json;
+using Kind = RopeConfig::Kind;
+
+static constexpr llvm::StringLiteral kOriginal =
+    "original_max_position_embeddings";
+
+namespace {
+/// The keys of one type of rope, beside type and theta.
+struct RopeType {
+  llvm::StringLiteral name;
+  Kind kind;
+  std::vector<llvm::StringLiteral> keys;
+};
+
+/// Reads one object of rope keys.
+class RopeReader {
+public:
+  RopeReader(ObjectReader &top, const json &object, llvm::StringRef name,
+             ConfigDraft &draft)
+      : top(top), rope(object, name.str() + "."), object(object), draft(draft),
+        config(draft.rope) {}
+
+  void read();
+  ObjectReader &reader() { return rope; }
+
+private:
+  const RopeType &readType();
+  void checkKeys(const RopeType &type);
+  void readPart();
+  void readOriginal();
+  void readFactor();
+  void readLlama3();
+  void readYarn();
+  void readLongRope();
+  std::vector<double> readFactors(llvm::StringRef key);
+
+  ObjectReader &top, rope;
+  const json &object;
+  ConfigDraft &draft;
+  RopeConfig &config;
+};
+} // namespace
+
+static const RopeType kTypes[] = {
+    {"default", Kind::Default, {}},
+    {"linear", Kind::Linear, {"factor"}},
+    {"dynamic", Kind::Dynamic, {"factor"}},
+    {"llama3",
+     Kind::Llama3,
+     {"factor", "high_freq_factor", "low_freq_factor", kOriginal}},
+    {"longrope",
+     Kind::LongRope,
+     {"attention_factor", "factor", "long_factor", kOriginal, "short_factor"}},
+    {"yarn",
+     Kind::Yarn,
+     {"attention_factor", "beta_fast", "beta_slow", "factor", "mscale",
+      "mscale_all_dim", kOriginal, "truncate"}},
+};
+
+const RopeType &RopeReader::readType() {
+  std::string type = rope.text("rope_type", ""), older = rope.text("type", "");
+  if (!type.empty() && !older.empty() && type != older)
+    rope.failKey("type", "expected " + shownJson(type) +
+                             " as 'rope_type' says, got " + shownJson(older));
+  llvm::StringRef key = type.empty() ? "type" : "rope_type";
+  if (type.empty())
+    type = older.empty() ? "default" : older;
+  bool phi3 = draft.family->partialRotary;
+  // What Phi 3's files called longrope before transformers did.
+  llvm::StringRef name = phi3 && (type == "su" || type == "yarn")
+                             ? llvm::StringRef("longrope")
+                             : llvm::StringRef(type);
+  const RopeType *found = llvm::find_if(kTypes, [&](const RopeType &candidate) {
+    return candidate.name == name;
+  });
+  if (found != std::end(kTypes) &&
+      (!phi3 || found->kind == Kind::Default || found->kind == Kind::LongRope))
+    return *found;
+  rope.failKey(key, (phi3 ? "expected default or longrope, got "
+                          : "expected default, linear, dynamic, llama3, "
+                            "longrope or yarn, got ") +
+                        shownJson(type));
+  return kTypes[0];
+}
+
+/// Null counts as absent.
+void RopeReader::checkKeys(const RopeType &type) {
+  for (const auto &[key, value] : object.items()) {
+    bool common = key == "rope_theta" || key == "rope_type" || key == "type" ||
+                  key == "partial_rotary_factor";
+    if (!value.is_null() && !common && !llvm::is_contained(type.keys, key))
+      rope.failKey(key, "unknown key for rope of type " + type.name + ", got " +
+                            shownJson(value) +
+                            "; what is not understood is not ignored");
+  }
+}
+
+/// How much of a head is rotated. Only Phi 3 reads it: elsewhere transformers
+/// ignores it or fails.
+void RopeReader::readPart() {
+  ObjectReader &owner = rope.find("partial_rotary_factor") ? rope : top;
+  double part = owner.positive("partial_rotary_factor", 1.0);
+  if (part != 1.0 && !draft.family->partialRotary)
+    owner.failKey("partial_rotary_factor",
+                  "only 1 is supported, got " + shownJson(json(part)));
+  config.dims = static_cast<int64_t>(static_cast<double>(draft.headDim) * part);
+  if (config.dims < 2 || config.dims > draft.headDim || config.dims % 2)
+    owner.failKey("partial_rotary_factor",
+                  "expected an even part of a head of " +
+                      llvm::Twine(draft.headDim) + ", got " +
+                      llvm::Twine(config.dims));
+}
+
+/// The top level goes first in transformers; here they must agree.
+void RopeReader::readOriginal() {
+  int64_t outer = top.integer(kOriginal, 1, kMaxPositions, 0),
+          inner = rope.integer(kOriginal, 1, kMaxPositions, outer);
+  if (outer && inner != outer)
+    rope.failKey(kOriginal, "the top level says otherwise, " +
+                                llvm::Twine(outer) + ", got " +
+                                llvm::Twine(inner));
+  config.originalPositions = inner ? inner : draft.maxPositions;
+}
+
+void RopeReader::readFactor() {
+  config.factor = rope.positive("factor");
+  if (config.factor < 1.0)
+    rope.failKey("factor",
+                 "expected at least 1, got " + shownJson(json(config.factor)));
+}
+
+void RopeReader::readLlama3() {
+  config.lowFreqFactor = rope.positive("low_freq_factor");
+  config.highFreqFactor = rope.positive("high_freq_factor");
+  if (config.highFreqFactor <= config.lowFreqFactor)
+    rope.failKey("high_freq_factor",
+                 "expected more than 'low_freq_factor' " +
+                     shownJson(json(config.lowFreqFactor)) + ", got " +
+                     shownJson(json(config.highFreqFactor)));
+}
+
+void RopeReader::readYarn() {
+  auto magnitude = [&](double scale) {
+    return config.factor <= 1 ? 1.0 : 0.1 * scale * std::log(config.factor) + 1;
+  };
+  config.betaFast = rope.positive("beta_fast", 32);
+  config.betaSlow = rope.positive("beta_slow", 1);
+  if (config.betaFast < config.betaSlow)
+    rope.failKey("beta_fast", "expected at least 'beta_slow' " +
+                                  shownJson(json(config.betaSlow)) + ", got " +
+                                  shownJson(json(config.betaFast)));
+  config.truncate = rope.flag("truncate", true);
+  bool scales = rope.find("mscale") && rope.find("mscale_all_dim");
+  // Given alone, either is not read; null says so.
+  double own = rope.positive("mscale", 1),
+         all = rope.positive("mscale_all_dim", 1);
+  if (!scales && (rope.find("mscale") || rope.find("mscale_all_dim")))
+    rope.failKey(rope.find("mscale") ? "mscale" : "mscale_all_dim",
+                 "transformers reads it only beside the other of 'mscale' and "
+                 "'mscale_all_dim'");
+  config.scale =
+      rope.positive("attention_factor",
+                    scales ? magnitude(own) / magnitude(all) : magnitude(1));
+}
+
+std::vector<double> RopeReader::readFactors(llvm::StringRef key) {
+  std::vector<double> factors;
+  const json *list = rope.find(key);
+  if (!list) {
+    rope.fail(rope.quoted(key) + " is missing");
+    return factors;
+  }
+  for (const json &factor : list->is_array() ? *list : json::array({*list}))
+    if (factor.is_number() && factor.get<double>() >= 1e-30 &&
+        factor.get<double>() <= 1e30)
+      factors.push_back(factor.get<double>());
+  auto wanted = static_cast<size_t>(config.dims / 2);
+  if (!list->is_array() || factors.size() != list->size() ||
+      factors.size() != wanted)
+    rope.failKey(key, "expected a list of " + llvm::Twine(wanted) +
+                          " positive numbers, one for each frequency, got " +
+                          shownJson(*list));
+  return factors;
+}
+
+void RopeReader::readLongRope() {
+  config.shortFactors = readFactors("short_factor");
+  config.longFactors = readFactors("long_factor");
+  double original = static_cast<double>(config.originalPositions);
+  double stretch = static_cast<double>(draft.maxPositions) / original;
+  config.factor = rope.positive("factor", stretch);
+  double scale = 1;
+  if (config.factor > 1)
+    scale = std::sqrt(1 + std::log(config.factor) / std::log(original));
+  config.scale = rope.positive("attention_factor", scale);
+  if (config.factor > 1 && config.originalPositions < 2)
+    rope.failKey(kOriginal, "expected at least 2, got 1");
+}
+
+void RopeReader::read() {
+  const RopeType &type = readType();
+  config.kind = type.kind;
+  checkKeys(type);
+  readPart();
+  if (llvm::is_contained(type.keys, kOriginal))
+    readOriginal();
+  else
+    config.originalPositions = draft.maxPositions;
+  if (type.kind == Kind::LongRope)
+    readLongRope();
+  else if (type.kind != Kind::Default)
+    readFactor();
+  if (type.kind == Kind::Yarn)
+    readYarn();
+  else if (type.kind == Kind::Llama3)
+    readLlama3();
+  else if (type.kind == Kind::Dynamic && config.dims < 4)
+    rope.failKey("rope_type", "expected heads of at least 4 rotated elements, "
+                              "got " +
+                                  llvm::Twine(config.dims));
+  if (llvm::Error error = rope.takeError())
+    top.fail(llvm::toString(std::move(error)));
+}
+
+/// The one object behind rope_scaling or rope_parameters: of an object for each
+/// kind of layer, the first, which the others must equal.
+static const json *flattened(const json &object, llvm::StringRef key,
+                             ObjectReader &reader) {
+  if (!object.is_object()) {
+    reader.failKey(key, "expected an object, got " + shownJson(object));
+    return nullptr;
+  }
+  const json *first = nullptr;
+  for (llvm::StringRef type : {"full_attention", "sliding_attention"}) {
+    auto found = object.find(type.str());
+    if (found == object.end())
+      continue;
+    if (!found->is_object() || object.size() > 2)
+      reader.failKey(key, "expected an object for each of full_attention and "
+                          "sliding_attention, got " +
+                              shownJson(object));
+    if (first && *first != *found)
+      reader.failKey(key, "expected the same rope for full_attention and "
+                          "sliding_attention, got " +
+                              shownJson(object));
+    first = &*found;
+  }
+  if (first && reader.failed())
+    return nullptr;
+  return first ? first : &object;
+}
+
+void cria::readRope(ObjectReader &reader, ConfigDraft &draft) {
+  const json *scaling = reader.find("rope_scaling"),
+             *parameters = reader.find("rope_parameters");
+  if (scaling && parameters && *scaling != *parameters)
+    reader.fail("'rope_scaling' and 'rope_parameters' disagree");
+  llvm::StringRef key = scaling ? "rope_scaling" : "rope_parameters";
+  const json none = json::object();
+  const json *object = scaling ? scaling : parameters;
+  object = object ? flattened(*object, key, reader) : &none;
+  if (!object)
+    return;
+  RopeReader rope(reader, *object, key, draft);
+  draft.rope.theta = draft.family->ropeTheta;
+  bool outer = reader.find("rope_theta"),
+       inner = rope.reader().find("rope_theta");
+  if (outer)
+    draft.rope.theta = reader.positive("rope_theta");
+  double given = draft.rope.theta;
+  if (inner)
+    draft.rope.theta = rope.reader().positive("rope_theta");
+  if (outer && inner && given != draft.rope.theta)
+    reader.fail("'rope_theta' is given twice: " + shownJson(json(given)) +
+                " and " + shownJson(json(draft.rope.theta)));
+  rope.read();
+}

@@ -1,0 +1,96 @@
+"""Small models of every family, and every kind of rope: what fidelity.py and
+the goldens check against transformers.
+"""
+
+SMALL = {
+    "hidden_size": 64,
+    "intermediate_size": 172,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "vocab_size": 320,
+    "max_position_embeddings": 512,
+    "bos_token_id": 1,
+    "eos_token_id": None,
+    "pad_token_id": 0,
+    "tie_word_embeddings": False,
+}
+# Longer than this, a text is one that scaled rope stretches.
+ORIGINAL = 64
+ROPES = {
+    "default": {},
+    "linear": {"factor": 4.0},
+    "dynamic": {"factor": 4.0},
+    "yarn": {"factor": 8.0, "original_max_position_embeddings": ORIGINAL},
+    "yarn-mscale": {
+        "rope_type": "yarn",
+        "factor": 8.0,
+        "original_max_position_embeddings": ORIGINAL,
+        "beta_fast": 16.0,
+        "beta_slow": 2.0,
+        "mscale": 0.7,
+        "mscale_all_dim": 1.2,
+        "truncate": False,
+    },
+    "longrope": {
+        "factor": 8.0,
+        "original_max_position_embeddings": ORIGINAL,
+        "short_factor": [1.0 + 0.05 * i for i in range(8)],
+        "long_factor": [1.0 + 0.9 * i for i in range(8)],
+    },
+    "llama3": {
+        "factor": 8.0,
+        "low_freq_factor": 1.0,
+        "high_freq_factor": 4.0,
+        "original_max_position_embeddings": ORIGINAL,
+    },
+}
+
+
+def rope(name, **more):
+    """rope_scaling of one kind."""
+    return {"rope_type": name} | ROPES[name] | more
+
+
+def config(family, changes, **more):
+    return SMALL | {"model_type": family} | changes | more
+
+
+# What stands out in each family, small: windows are shorter than the prompts.
+FAMILIES = {
+    "llama": config("llama", {"rms_norm_eps": 1e-5}),
+    "mistral": config("mistral", {"sliding_window": 24, "head_dim": 24}),
+    "qwen2": config("qwen2", {}),
+    "qwen2-window": config(
+        "qwen2",
+        {"use_sliding_window": True, "sliding_window": 24}
+        | {"max_window_layers": 1},
+    ),
+    "qwen3": config("qwen3", {"head_dim": 24}),
+    "phi3": config(
+        "phi3",
+        {"sliding_window": 48, "partial_rotary_factor": 0.75}
+        | {"rms_norm_eps": 1e-5, "original_max_position_embeddings": 512},
+    ),
+    "smollm3": config(
+        "smollm3", {"num_hidden_layers": 5, "no_rope_layer_interval": 2}
+    ),
+    "granite": config(
+        "granite",
+        {"embedding_multiplier": 12.0, "attention_multiplier": 0.11}
+        | {"residual_multiplier": 0.22, "logits_scaling": 0.4}
+        | {"attention_bias": True, "mlp_bias": True},
+    ),
+    "olmo2": config("olmo2", {"rms_norm_eps": 1e-5}),
+    "gemma": config(
+        "gemma",
+        {"head_dim": 24, "num_key_value_heads": 1}
+        | {"tie_word_embeddings": True},
+    ),
+    "gemma2": config(
+        "gemma2",
+        {"head_dim": 24, "sliding_window": 24, "query_pre_attn_scalar": 20}
+        | {"attn_logit_softcapping": 2.0, "final_logit_softcapping": 1.5}
+        | {"tie_word_embeddings": True, "num_hidden_layers": 5},
+    ),
+}

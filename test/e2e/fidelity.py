@@ -1,0 +1,165 @@
+#!/usr/bin/env python3
+"""fidelity.py BIN [NAME...]: every family, type and rope against transformers.
+
+Has transformers save a random model, and compares what the tools make of those
+files: logits of prompts of 40 and of
+300 tokens, and 64 greedy ids of generation with a cache. Prints the rows of the
+table in docs/fidelity.md; exits with 1 where a bar of harness.py is missed.
+
+Needs torch and transformers, the versions make_goldens.py names.
+"""
+
+import sys
+import tempfile
+
+import numpy as np
+import torch
+import transformers
+
+import cases
+import families
+from harness import Tools, divergence, nmse
+
+LENGTHS = [40, 300]
+GREEDY = 64
+SEED = 3
+TORCH = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
+
+
+def models():
+    """{name: (family, rope, config)}."""
+    every = {}
+    for name, config in families.FAMILIES.items():
+        every[name] = (name, "default", config)
+    base = families.FAMILIES["llama"]
+    for kind in families.ROPES:
+        if kind == "default":
+            continue
+        scaling = families.rope(kind) | {"rope_theta": 10000.0}
+        config = base | {"rope_parameters": scaling}
+        if kind == "dynamic":
+            config |= {"max_position_embeddings": families.ORIGINAL}
+        every[f"llama-{kind}"] = ("llama", kind, config)
+    phi3 = families.FAMILIES["phi3"] | {
+        "rope_scaling": {
+            "type": "longrope",
+            "short_factor": [1.0 + 0.1 * i for i in range(6)],
+            "long_factor": [1.0 + 1.1 * i for i in range(6)],
+        },
+        "original_max_position_embeddings": families.ORIGINAL,
+        "sliding_window": None,
+    }
+    every["phi3-longrope"] = ("phi3", "longrope", phi3)
+    for name, kind in (("qwen3", "yarn"), ("smollm3", "llama3")):
+        config = families.FAMILIES[name] | {"rope_scaling": families.rope(kind)}
+        every[f"{name}-{kind}"] = (name, kind, config)
+    return every
+
+
+def save(config, folder):
+    """Writes a checkpoint of weights that make attention and gates matter, as
+    transformers saves it: config.json in its own words, beside safetensors."""
+    made = transformers.AutoConfig.for_model(**config)
+    model = transformers.AutoModelForCausalLM.from_config(made)
+    generator = torch.Generator().manual_seed(SEED)
+    for name, tensor in model.state_dict().items():
+        drawn = torch.randn(tensor.shape, generator=generator)
+        if name.endswith("norm.weight"):
+            drawn = tensor.float() + 0.2 * drawn
+        else:
+            drawn *= 2.0 * tensor.shape[-1] ** -0.5
+        tensor.copy_(drawn)
+    model.to(getattr(torch, config["dtype"])).save_pretrained(folder)
+
+
+def peer(folder, dtype):
+    """The transformers model in `dtype`."""
+    return transformers.AutoModelForCausalLM.from_pretrained(
+        folder, dtype=TORCH[dtype], attn_implementation="eager"
+    ).eval()
+
+
+def logits_of(model, ids):
+    with torch.no_grad():
+        out = model(torch.tensor([ids]), use_cache=False).logits[0]
+    return out.float().numpy()
+
+
+def greedy_of(model, ids):
+    with torch.no_grad():
+        out = model.generate(
+            torch.tensor([ids]),
+            attention_mask=torch.ones(1, len(ids), dtype=torch.long),
+            max_new_tokens=GREEDY,
+            do_sample=False,
+            eos_token_id=None,
+            pad_token_id=0,
+        )
+    return out[0, len(ids) :].tolist()
+
+
+def compare(tools, name, entry, dtype):
+    """Rows of the table: one for each length."""
+    family, rope, config = entry
+    folder = tools.scratch / f"{name}-{dtype}"
+    folder.mkdir()
+    config = config | {"dtype": cases.DTYPES[dtype]}
+    save(config, folder)
+    artifact = tools.compile(
+        folder / "config.json", "--max-seq=512", out=f"{name}-{dtype}.cria"
+    )
+    flags = [f"--weights={folder}"]
+    rng = np.random.default_rng(SEED)
+    ids = rng.integers(3, config["vocab_size"], max(LENGTHS)).tolist()
+    rows = []
+    for length in LENGTHS:
+        prompt = ids[:length]
+        exact = logits_of(peer(folder, "f32"), prompt)
+        got = tools.logits(artifact, prompt, *flags)
+        row = {"name": name, "family": family, "rope": rope, "dtype": dtype}
+        row |= {"length": length, "delta": np.abs(exact - got).max()}
+        row |= {"nmse": nmse(exact, got), "spread": exact.std()}
+        if dtype == "f32":
+            ours = tools.greedy(artifact, prompt, GREEDY, *flags)
+            theirs = greedy_of(peer(folder, "f32"), prompt)
+            same = [a == b for a, b in zip(ours, theirs)] + [False]
+            row["greedy"] = same.index(False)
+            row["good"] = row["delta"] <= 1e-3 and row["nmse"] <= 1e-8
+            row["good"] &= row["greedy"] == GREEDY
+        else:
+            stored = logits_of(peer(folder, dtype), prompt)
+            row["ratio"] = divergence(exact, got) / divergence(exact, stored)
+            row["good"] = row["ratio"] <= 1.25
+        rows.append(row)
+    return rows
+
+
+def line(row):
+    """A row of the table of docs/fidelity.md."""
+    cells = [row["name"], row["rope"], row["dtype"], str(row["length"])]
+    if row["dtype"] == "f32":
+        cells += [f"{row['delta']:.1e}", f"{row['nmse']:.1e}", ""]
+        cells.append(f"{row['greedy']} of {GREEDY}")
+    else:
+        cells += ["", "", f"{row['ratio']:.2f}", ""]
+    return "| " + " | ".join(cells) + (" |" if row["good"] else " | MISSED |")
+
+
+def main():
+    torch.set_num_threads(1)
+    transformers.logging.disable_progress_bar()
+    transformers.logging.set_verbosity_error()
+    every = models()
+    good = True
+    with tempfile.TemporaryDirectory() as scratch:
+        tools = Tools(sys.argv[1], scratch)
+        for name in sys.argv[2:] or list(every):
+            for dtype in ("f32", "bf16"):
+                for row in compare(tools, name, every[name], dtype):
+                    print(line(row), flush=True)
+                    good = good and row["good"]
+    sys.exit(not good)
+
+
+if __name__ == "__main__":
+    main()
