@@ -176,6 +176,8 @@ State Attention::step(Value key, Value visible, ArrayRef<Value> q,
   State next;
   for (int64_t h = 0; h < heads; ++h) {
     Value score = b.warpSum(b.sum(b.fmul(q[h], k)), lanes);
+    if (op.getSoftcap())
+      score = softcap(b, score, *op.getSoftcap(), std::log(2.0));
     score = b.select(visible, score, b.f32(kNone));
     Value max = b.fmax(state.max[h], score);
     Value old = b.exp2(b.fsub(state.max[h], max));

@@ -173,8 +173,10 @@ SmallVector<Value> AttentionTile::scores(Value first) {
   Value t = b.add(first, b.mul(b.rem(lane, 4), 2));
   for (int64_t i = 0; i < tileKeys / 8 * 4; ++i) {
     Value key = b.add(t, i / 4 * 8 + i % 2);
-    s[i] = b.select(visible(i % 4 / 2, key), b.fmul(s[i], b.f32(scale)),
-                    b.f32(kNone));
+    Value score = b.fmul(s[i], b.f32(scale));
+    if (op.getSoftcap())
+      score = softcap(b, score, *op.getSoftcap(), std::log(2.0));
+    s[i] = b.select(visible(i % 4 / 2, key), score, b.f32(kNone));
   }
   return s;
 }

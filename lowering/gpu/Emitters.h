@@ -44,8 +44,10 @@ Steps emitEmbed(const Target &target, llama::EmbedOp op, mlir::Value result);
 
 /// A norm of each row to a place of its own (Norm.cpp).
 Steps emitNorm(const Target &target, mlir::Operation *norm, Place result);
+/// An output over a norm of what another launch has left (Norm.cpp).
+Steps emitFinish(const Target &target, const Output &output);
 /// Normalizes row `row` of a norm's input in one block into `result`, which
-/// has the input's row size and element type: shared or device memory, row
+/// has the norm's size and element type: shared or device memory, row
 /// `resultRow`. Threads must meet at a barrier before they read it.
 void normalizeRow(Launch &launch, mlir::Operation *norm, mlir::Value row,
                   const Rows &result, mlir::Value resultRow);

@@ -151,6 +151,22 @@ Value KernelBuilder::sigmoid(Value x) {
   Value power = exp2(fmul(x, f32(-1 / std::log(2.0))));
   return fdiv(f32(1), fadd(f32(1), power));
 }
+/// 1 - 2 / (e^2x + 1), right also where e^2x is 0 or infinite.
+Value KernelBuilder::tanh(Value x) {
+  Value power = exp2(fmul(x, f32(2 / std::log(2.0))));
+  return fsub(f32(1), fdiv(f32(2), fadd(power, f32(1))));
+}
+/// Abramowitz and Stegun 7.1.26.
+Value KernelBuilder::erf(Value x) {
+  Value size = create<math::AbsFOp>(x);
+  Value t = fdiv(f32(1), fadd(f32(1), fmul(size, f32(0.3275911))));
+  Value sum = f32(1.061405429);
+  for (double a : {-1.453152027, 1.421413741, -0.284496736, 0.254829592})
+    sum = fma(sum, t, f32(a));
+  Value power = exp2(fmul(fmul(x, x), f32(-1 / std::log(2.0))));
+  Value value = fsub(f32(1), fmul(fmul(sum, t), power));
+  return create<math::CopySignOp>(value, x);
+}
 
 static Type withElement(Type shaped, Type element) {
   if (auto vector = dyn_cast<VectorType>(shaped))

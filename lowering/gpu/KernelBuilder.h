@@ -76,6 +76,10 @@ public:
   mlir::Value exp2(mlir::Value x);
   /// 1 / (1 + e^-x).
   mlir::Value sigmoid(mlir::Value x);
+  /// With an absolute error of an ulp of 1.
+  mlir::Value tanh(mlir::Value x);
+  /// With an absolute error of at most 1.5e-7.
+  mlir::Value erf(mlir::Value x);
   /// To f32 and back; rounds to nearest even.
   mlir::Value widen(mlir::Value x);
   mlir::Value narrow(mlir::Value x, mlir::Type element);

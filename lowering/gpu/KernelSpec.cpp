@@ -8,9 +8,7 @@ using namespace cria;
 using namespace cria::cuda;
 using namespace cria::llama;
 
-/// A tensor as (rows, everything else), through reshapes that only split or
-/// join the rest.
-static Value flat(Value tensor) {
+Value cuda::flatten(Value tensor) {
   while (true) {
     Operation *op = tensor.getDefiningOp();
     if (auto expand = dyn_cast_or_null<tensor::ExpandShapeOp>(op))
@@ -33,19 +31,38 @@ Value cuda::biasOf(Operation *product) {
   return linear ? linear.getBias() : Value();
 }
 
+/// The pairs of a head, and how many of them are rotated.
+static std::pair<int64_t, int64_t> pairsOf(RopeOp op) {
+  return {op.getType().getDimSize(2) / 2, op.getCos().getType().getDimSize(1)};
+}
+
+/// Of pairs i of a head, the first R are columns i and i + R; those behind are
+/// 2R + i - R and, half of the rest further, its partner.
 Value Output::column(KernelBuilder &b, Value unit, int64_t index) const {
   if (!rope)
     return unit;
-  RopeOp op = rope;
-  int64_t half = op.getType().getDimSize(2) / 2;
-  Value head = b.div(unit, half), i = b.rem(unit, half);
-  return b.add(b.add(b.mul(head, 2 * half), i), index * half);
+  auto [pairs, rotated] = pairsOf(rope);
+  Value head = b.div(unit, pairs), i = b.rem(unit, pairs);
+  Value start = b.mul(head, 2 * pairs);
+  if (pairs == rotated)
+    return b.add(b.add(start, i), index * pairs);
+  Value turns = b.less(i, b.i32(rotated));
+  Value from = b.select(turns, b.i32(index * rotated),
+                        b.i32(rotated + index * (pairs - rotated)));
+  return b.add(b.add(start, i), from);
+}
+
+/// The linear of the same kernel whose rows, or heads, a norm normalizes.
+static LinearOp normalizedProduct(Operation *norm) {
+  auto linear = flatten(norm->getOperand(0)).getDefiningOp<LinearOp>();
+  return linear && linear->getParentOp() == norm->getParentOp() ? linear
+                                                                : LinearOp();
 }
 
 /// Collects the products an expression is made of; fails on other ops.
 static LogicalResult collect(KernelOp kernel, Value tensor,
                              SmallVectorImpl<Operation *> &products) {
-  tensor = flat(tensor);
+  tensor = flatten(tensor);
   Operation *op = tensor.getDefiningOp();
   if (!op || op->getParentOp() != kernel)
     return success();
@@ -61,7 +78,11 @@ static LogicalResult collect(KernelOp kernel, Value tensor,
             return failure();
         return success();
       })
-      .Case<RMSNormOp, LayerNormOp>([&](auto) { return success(); })
+      .Case<RMSNormOp, LayerNormOp>([&](auto) {
+        if (normalizedProduct(op))
+          products.push_back(op);
+        return success();
+      })
       .Default([](Operation *other) {
         return other->emitOpError("has no kernel on the cuda target here");
       });
@@ -75,11 +96,11 @@ static FailureOr<Output> readOutput(KernelOp kernel, Value yielded) {
     output.append = append;
     tensor = append.getRows();
   }
-  tensor = flat(tensor);
+  tensor = flatten(tensor);
   if (auto rope = tensor.getDefiningOp<RopeOp>();
       rope && rope->getParentOp() == kernel) {
     output.rope = rope;
-    tensor = flat(rope.getInput());
+    tensor = flatten(rope.getInput());
   }
   output.expression = tensor;
   if (failed(collect(kernel, tensor, output.products)))
@@ -91,11 +112,39 @@ static Type elementOf(Operation *product) {
   return cast<RankedTensorType>(weightOf(product).getType()).getElementType();
 }
 
+static bool isFinished(const KernelSpec &spec, Operation *norm) {
+  return llvm::any_of(spec.finished, [&](const Output &output) {
+    return output.products[0] == norm;
+  });
+}
+
+/// An output over a norm of a product becomes two: the product, to a place of
+/// its own, and what is made of its norm.
+static LogicalResult splitNorms(KernelSpec &spec) {
+  for (Output &output : spec.outputs) {
+    bool hasNorm = llvm::any_of(output.products, [](Operation *op) {
+      return isa<RMSNormOp, LayerNormOp>(op);
+    });
+    if (!hasNorm)
+      continue;
+    Operation *norm = output.products[0];
+    if (output.products.size() != 1)
+      return norm->emitOpError("is of a product beside others of one output; "
+                               "the cuda target takes one");
+    spec.finished.push_back(output);
+    LinearOp linear = normalizedProduct(norm);
+    output = Output();
+    output.expression = output.result = linear;
+    output.products.push_back(linear);
+  }
+  return success();
+}
+
 /// A kernel has one norm at most: what all its products read and nothing else
 /// does, or all that it computes.
 static LogicalResult readNorm(KernelOp kernel, KernelSpec &spec) {
   for (Operation &op : kernel.getBody().front()) {
-    if (!isa<RMSNormOp, LayerNormOp>(op))
+    if (!isa<RMSNormOp, LayerNormOp>(op) || isFinished(spec, &op))
       continue;
     const Output &first = spec.outputs.front();
     bool feeds = spec.input == op.getResult(0) &&
@@ -121,6 +170,8 @@ FailureOr<KernelSpec> KernelSpec::read(KernelOp kernel) {
     output->result = result;
     spec.outputs.push_back(*output);
   }
+  if (failed(splitNorms(spec)))
+    return failure();
   for (Output &output : spec.outputs)
     for (Operation *product : output.products) {
       if (elementOf(product) != elementOf(output.products[0]))
@@ -139,41 +190,82 @@ FailureOr<KernelSpec> KernelSpec::read(KernelOp kernel) {
   return spec;
 }
 
+Value cuda::scaled(KernelBuilder &b, Value x, llvm::APFloat scale) {
+  double factor = scale.convertToDouble();
+  return factor == 1 ? x : b.fmul(x, b.f32(factor));
+}
+
+Value cuda::softcap(KernelBuilder &b, Value x, llvm::APFloat cap, double unit) {
+  double most = cap.convertToDouble();
+  return b.fmul(b.tanh(b.fmul(x, b.f32(unit / most))), b.f32(most / unit));
+}
+
+/// See llama.swiglu.
+static Value activate(KernelBuilder &b, Activation activation, Value x) {
+  auto half = [&](Value f) {
+    return b.fmul(b.fmul(x, b.f32(0.5)), b.fadd(f, b.f32(1)));
+  };
+  switch (activation) {
+  case Activation::Silu:
+    return b.fmul(x, b.sigmoid(x));
+  case Activation::GeluTanh: {
+    Value cube = b.fmul(b.fmul(b.fmul(x, x), x), b.f32(0.044715));
+    return half(b.tanh(b.fmul(b.fadd(x, cube), b.f32(0.7978845608028654))));
+  }
+  case Activation::Gelu:
+    return half(b.erf(b.fmul(x, b.f32(0.7071067811865476))));
+  case Activation::Relu:
+    return b.fmax(x, b.f32(0));
+  }
+  llvm_unreachable("unknown activation");
+}
+
 Value cuda::evaluate(Launch &launch, Value tensor, Value row, Value column,
                      function_ref<Value(Operation *)> sum) {
   KernelBuilder &b = launch.b;
-  tensor = flat(tensor);
+  tensor = flatten(tensor);
   Operation *op = tensor.getDefiningOp();
   auto operand = [&](unsigned i) {
     return evaluate(launch, op->getOperand(i), row, column, sum);
   };
   if (!op || !isa<KernelOp>(op->getParentOp()))
     return b.loadWide(launch.rows(tensor), row, column);
-  if (isa<ResidualOp>(op)) {
+  if (auto residual = dyn_cast<ResidualOp>(op)) {
     Value stream = operand(0);
-    return b.fadd(stream, operand(1));
+    return b.fadd(stream, scaled(b, operand(1), residual.getScale()));
   }
-  if (isa<SwiGLUOp>(op)) {
+  if (auto swiglu = dyn_cast<SwiGLUOp>(op)) {
     Value gate = operand(0), up = operand(1);
-    return b.fmul(b.fmul(gate, b.sigmoid(gate)), up);
+    return b.fmul(activate(b, swiglu.getActivation(), gate), up);
   }
   Value value = sum(op);
+  if (auto head = dyn_cast<HeadOp>(op)) {
+    value = scaled(b, value, head.getScale());
+    return head.getSoftcap() ? softcap(b, value, *head.getSoftcap()) : value;
+  }
   if (Value bias = biasOf(op))
     value = b.fadd(value, b.loadWide(launch.rows(bias), b.i32(0), column, 1,
                                      Access::ReadOnly));
   return value;
 }
 
-/// Columns c and c + D/2 of a head, rotated by the row's angle.
+/// A pair of a head, rotated by the row's angle, if it is one that turns.
 static std::pair<Value, Value> rotate(Launch &launch, RopeOp rope, Value row,
-                                      Value column, Value first, Value second) {
+                                      Value unit, Value first, Value second) {
   KernelBuilder &b = launch.b;
-  int64_t size = rope.getType().getDimSize(2);
-  Value at = b.add(launch.position(), row), i = b.rem(column, size);
+  auto [pairs, rotated] = pairsOf(rope);
+  Value at = b.add(launch.position(), row), i = b.rem(unit, pairs);
+  Value turns = pairs == rotated ? Value() : b.less(i, b.i32(rotated));
+  if (turns)
+    i = b.select(turns, i, b.i32(0));
   auto table = [&](Value tensor) {
     return b.load(launch.rows(tensor), at, i, 1, Access::ReadOnly);
   };
   Value cos = table(rope.getCos()), sin = table(rope.getSin());
+  if (turns) {
+    cos = b.select(turns, cos, b.f32(1));
+    sin = b.select(turns, sin, b.f32(0));
+  }
   return {b.fsub(b.fmul(first, cos), b.fmul(second, sin)),
           b.fadd(b.fmul(second, cos), b.fmul(first, sin))};
 }
@@ -206,7 +298,7 @@ void cuda::storeUnit(Launch &launch, const Output &output, Value row,
   }
   if (output.rope)
     std::tie(values[0], values[1]) =
-        rotate(launch, output.rope, row, columns[0], values[0], values[1]);
+        rotate(launch, output.rope, row, unit, values[0], values[1]);
   for (auto [column, value] : llvm::zip(columns, values))
     storeElement(launch, output, row, column, value);
 }

@@ -1,6 +1,7 @@
 /// What a fused kernel computes, read off the ops in its region: an optional
 /// norm, products of its rows with weights, and outputs, each an expression
-/// over products and tensors from outside.
+/// over products and tensors from outside. A product may be normalized on the
+/// way: then it is finished by a launch of its own, which sees whole rows.
 #pragma once
 
 #include "lowering/gpu/Launch.h"
@@ -18,11 +19,13 @@ struct Output {
   /// Where it goes: into the cache, if set, else to the place of `result`.
   llama::KVAppendOp append;
   mlir::Value result;
-  /// The linears and heads that the expression is made of, in order.
+  /// The linears and heads that the expression is made of, in order; or the
+  /// one norm of such.
   llvm::SmallVector<mlir::Operation *> products;
 
   int64_t columns() const { return rowSize(expression); }
-  /// Columns that one unit of work computes: those rotated together.
+  /// Columns that one unit of work computes: those rotated together, or two
+  /// of what is left of a head.
   int64_t unitColumns() const { return rope ? 2 : 1; }
   int64_t units() const { return columns() / unitColumns(); }
   /// Rows of weights, and sums, of a unit.
@@ -42,14 +45,27 @@ struct KernelSpec {
   /// The input of all products, null without products.
   mlir::Value input;
   llvm::SmallVector<Output> outputs;
+  /// Outputs over a norm of a product, which is an output of its own before.
+  llvm::SmallVector<Output> finished;
 
   /// Fails, with an error on the op that no emitter takes.
   static mlir::FailureOr<KernelSpec> read(llama::KernelOp kernel);
 };
 
+/// A tensor as (rows, everything else), through reshapes that only split or
+/// join the rest.
+mlir::Value flatten(mlir::Value tensor);
+
 /// The weight and bias of a linear or a head.
 mlir::Value weightOf(mlir::Operation *product);
 mlir::Value biasOf(mlir::Operation *product);
+
+/// x, times the scale where it is not 1.
+mlir::Value scaled(KernelBuilder &b, mlir::Value x, llvm::APFloat scale);
+
+/// cap * tanh(x / cap), for x and the result in units of `unit`.
+mlir::Value softcap(KernelBuilder &b, mlir::Value x, llvm::APFloat cap,
+                    double unit = 1);
 
 /// The value of `output` at (row, column) in f32. `sum` gives a product there,
 /// without its bias.

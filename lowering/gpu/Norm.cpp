@@ -9,16 +9,23 @@ using namespace cria::llama;
 
 static constexpr int64_t kThreads = 128;
 
+/// Elements that a norm takes together: the last dimension.
+static int64_t normSize(Operation *norm) {
+  auto type = cast<RankedTensorType>(norm->getOperand(0).getType());
+  return type.getDimSize(type.getRank() - 1);
+}
+
 namespace {
 /// A row's statistics and how they are applied.
 class RowNorm {
 public:
   RowNorm(Launch &launch, Operation *norm, Value row)
       : launch(launch), b(launch.b), norm(norm), row(row),
-        input(launch.rows(norm->getOperand(0))),
-        columns(rowSize(norm->getOperand(0))),
+        input(launch.rows(norm->getOperand(0))), columns(normSize(norm)),
         width(accessWidth(input.element, columns)),
-        scratch(b.shared(b.getF32Type(), b.threads() / kWarp, 0)) {}
+        scratch(b.shared(b.getF32Type(), b.threads() / kWarp, 0)) {
+    input.stride = columns;
+  }
 
   void writeTo(const Rows &result, Value resultRow);
 
@@ -61,12 +68,18 @@ Value RowNorm::reciprocalRoot(Value meanSquare, llvm::APFloat eps) {
   return b.fdiv(b.f32(1), b.sqrt(shifted));
 }
 
-/// Rounded to the input's type before the weight, as Hugging Face does.
+/// Rounded to the input's type before the weight, as Hugging Face does, unless
+/// the op says otherwise.
 Value RowNorm::apply(RMSNormOp op, Value x, Value column, Value rstd) {
-  Value y = b.rounded(b.fmul(x, splat(rstd)), input.element);
-  if (Value weight = op.getWeight())
-    y = b.fmul(y, load(weight, b.i32(0), column, Access::ReadOnly));
-  return y;
+  Value y = b.fmul(x, splat(rstd));
+  if (!op.getRoundOnce())
+    y = b.rounded(y, input.element);
+  if (!op.getWeight())
+    return y;
+  Value weight = load(op.getWeight(), b.i32(0), column, Access::ReadOnly);
+  if (op.getUnitOffset())
+    weight = b.fadd(weight, splat(b.f32(1)));
+  return b.fmul(y, weight);
 }
 
 Value RowNorm::apply(LayerNormOp op, Value x, Value column, Value mean,
@@ -108,6 +121,32 @@ void RowNorm::writeTo(const Rows &result, Value resultRow) {
 void cuda::normalizeRow(Launch &launch, Operation *norm, Value row,
                         const Rows &result, Value resultRow) {
   RowNorm(launch, norm, row).writeTo(result, resultRow);
+}
+
+/// Blocks are (head, token) where heads are normalized one by one, else (0,
+/// token). A row is normalized in shared memory and finished from there.
+Steps cuda::emitFinish(const Target &target, const Output &output) {
+  Operation *norm = output.products[0];
+  Launch launch(norm->getLoc(), target.module, target.name, kThreads,
+                target.places);
+  KernelBuilder &b = launch.b;
+  Value input = norm->getOperand(0);
+  int64_t size = normSize(norm), heads = rowSize(input) / size;
+  Value head = b.block(0), token = b.block(1);
+  auto type = cast<RankedTensorType>(input.getType());
+  Rows row = b.shared(type.getElementType(), size, size);
+  normalizeRow(launch, norm, b.add(b.mul(token, heads), head), row, b.i32(0));
+  b.barrier();
+  int64_t units = size / output.unitColumns();
+  Value first = b.mul(head, units), start = b.mul(head, size);
+  b.loop(b.thread(), b.i32(units), kThreads, [&](Value i) {
+    Value unit = b.add(first, i);
+    storeUnit(launch, output, token, unit, [&](int64_t c, int64_t) {
+      Value column = b.sub(output.column(b, unit, c), start);
+      return b.loadWide(row, b.i32(0), column);
+    });
+  });
+  return {launch.finish({{heads, {}}, launch.gridOf(input, 1)})};
 }
 
 Steps cuda::emitNorm(const Target &target, Operation *norm, Place result) {

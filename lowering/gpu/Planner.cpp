@@ -55,14 +55,43 @@ Place Planner::zeroed(int64_t bytes) {
   return {arg("arena", arena.zeroed(bytes))};
 }
 
+/// The layer as a constant, or as what a loop around it makes of its number:
+/// the first, and the layers from one turn to the next. Else nothing.
+static std::optional<LayerNumber> layerNumber(Value layer) {
+  if (std::optional<int64_t> known = getConstantIntValue(layer))
+    return LayerNumber{*known, 0};
+  if (auto sum = layer.getDefiningOp<arith::AddIOp>()) {
+    auto number = layerNumber(sum.getLhs());
+    std::optional<int64_t> more = getConstantIntValue(sum.getRhs());
+    if (!number || !more)
+      return std::nullopt;
+    return LayerNumber{number->first + *more, number->step};
+  }
+  auto argument = dyn_cast<BlockArgument>(layer);
+  auto loop = argument
+                  ? dyn_cast<scf::ForOp>(argument.getOwner()->getParentOp())
+                  : scf::ForOp();
+  if (!loop || layer != loop.getInductionVar())
+    return std::nullopt;
+  std::optional<int64_t> first = getConstantIntValue(loop.getLowerBound()),
+                         step = getConstantIntValue(loop.getStep());
+  if (!first || !step)
+    return std::nullopt;
+  return LayerNumber{*first, *step};
+}
+
 Place Planner::weight(Operation *symbol, int64_t part, Value layer) {
   Builder b(module.getContext());
-  std::optional<int64_t> known = layer ? getConstantIntValue(layer) : 0;
+  LayerNumber number;
+  if (layer)
+    number = *layerNumber(layer);
   SmallVector<NamedAttribute> attrs = {b.getNamedAttr(
       "weight",
-      b.getI64IntegerAttr(slots.lookup(symbol) + part + known.value_or(0)))};
-  if (!known)
+      b.getI64IntegerAttr(slots.lookup(symbol) + part + number.first))};
+  if (number.step)
     attrs.push_back(b.getNamedAttr("layered", b.getBoolAttr(true)));
+  if (number.step > 1)
+    attrs.push_back(b.getNamedAttr("stride", b.getI64IntegerAttr(number.step)));
   return {b.getDictionaryAttr(attrs)};
 }
 
@@ -71,11 +100,16 @@ Place Planner::cachePlace(Value cache, Value layer) {
   auto type = cast<RankedTensorType>(cache.getType());
   int64_t bytes = type.getNumElements() / type.getDimSize(0) *
                   type.getElementTypeBitWidth() / 8;
-  std::optional<int64_t> known = getConstantIntValue(layer);
-  return {b.getDictionaryAttr(
-      {b.getNamedAttr("cache", places.lookup(cache).arg.get("cache")),
-       known ? b.getNamedAttr("offset", b.getI64IntegerAttr(*known * bytes))
-             : b.getNamedAttr("layer_bytes", b.getI64IntegerAttr(bytes))})};
+  LayerNumber number = *layerNumber(layer);
+  SmallVector<NamedAttribute> attrs = {
+      b.getNamedAttr("cache", places.lookup(cache).arg.get("cache"))};
+  if (number.first || !number.step)
+    attrs.push_back(
+        b.getNamedAttr("offset", b.getI64IntegerAttr(number.first * bytes)));
+  if (number.step)
+    attrs.push_back(b.getNamedAttr("layer_bytes",
+                                   b.getI64IntegerAttr(number.step * bytes)));
+  return {b.getDictionaryAttr(attrs)};
 }
 
 /// ids, position, first logit, caches.
@@ -141,6 +175,35 @@ LogicalResult Planner::placeResults(KernelOp kernel) {
   return success();
 }
 
+/// Products that are normalized lie in between, where the launch that finishes
+/// them reads them.
+void Planner::placeNormalized(const KernelSpec &spec) {
+  for (const Output &output : spec.finished) {
+    Value normalized = output.products[0]->getOperand(0);
+    for (const Output &product : spec.outputs)
+      if (product.products[0]->getResult(0) == flatten(normalized)) {
+        Value raw = product.result;
+        places[raw] = temporary(bytesOf(raw));
+        places[raw].fromFirstLogit = placeOf(spec.input).fromFirstLogit;
+        places[normalized] = places.lookup(raw);
+      }
+  }
+}
+
+FailureOr<Steps> Planner::emitFused(const Target &target, KernelSpec &spec) {
+  placeNormalized(spec);
+  FailureOr<Steps> steps = emitProducts(target, spec);
+  if (failed(steps))
+    return failure();
+  for (auto [i, output] : llvm::enumerate(spec.finished)) {
+    Target finish{target.module, *this, target.name + "_finish"};
+    if (i)
+      finish.name += "_" + std::to_string(i);
+    steps->append(emitFinish(finish, output));
+  }
+  return steps;
+}
+
 FailureOr<Steps> Planner::emitProducts(const Target &target, KernelSpec &spec) {
   auto type = cast<RankedTensorType>(spec.input.getType());
   bool few = !type.isDynamicDim(0) && type.getDimSize(0) <= kGemvRows;
@@ -180,27 +243,18 @@ FailureOr<Steps> Planner::emit(KernelOp kernel) {
   if (failed(spec))
     return failure();
   if (spec->input)
-    return emitProducts(target, *spec);
+    return emitFused(target, *spec);
   if (spec->norm)
     return emitNorm(target, spec->norm, placeOf(kernel.getResult(0)));
   return emitPointwise(target, *spec);
 }
 
-/// A plan knows constant layers, and that of the loop it is in.
+/// A plan knows constant layers, and those that a loop counts.
 static LogicalResult checkLayer(Operation *op, Value layer) {
-  if (getConstantIntValue(layer))
+  if (layerNumber(layer))
     return success();
-  auto argument = dyn_cast<BlockArgument>(layer);
-  auto loop = argument
-                  ? dyn_cast<scf::ForOp>(argument.getOwner()->getParentOp())
-                  : scf::ForOp();
-  if (loop && layer == loop.getInductionVar() &&
-      getConstantIntValue(loop.getLowerBound()) == 0 &&
-      getConstantIntValue(loop.getStep()) == 1)
-    return success();
-  return op->emitOpError("reads a layer that is neither constant nor the "
-                         "number of a loop from 0; the cuda target knows no "
-                         "other");
+  return op->emitOpError("reads a layer that is neither constant nor a number "
+                         "of a loop; the cuda target knows no other");
 }
 
 LogicalResult Planner::visitKernel(KernelOp kernel, Steps &steps) {
@@ -274,8 +328,8 @@ LogicalResult Planner::visit(Operation &op, Steps &steps) {
         places[slice].fromFirstLogit = true;
         return success();
       })
-      .Case<arith::ConstantOp, arith::SubIOp, tensor::DimOp, scf::YieldOp,
-            func::ReturnOp>([](auto) { return success(); })
+      .Case<arith::ConstantOp, arith::AddIOp, arith::SubIOp, tensor::DimOp,
+            scf::YieldOp, func::ReturnOp>([](auto) { return success(); })
       .Default([](Operation *other) {
         return other->emitOpError("is in no kernel: the cuda target cannot "
                                   "run it on the host");

@@ -29,6 +29,13 @@ private:
   int64_t nextZeroed = 0, next = kZeroed, highest = kZeroed;
 };
 
+/// A layer: a constant, or counted by a loop.
+struct LayerNumber {
+  int64_t first = 0;
+  /// Layers from one turn to the next; 0 outside of loops.
+  int64_t step = 0;
+};
+
 class Planner : public Places {
 public:
   Planner(mlir::ModuleOp module, mlir::Block &kernels, Arena &arena,
@@ -52,7 +59,9 @@ private:
   mlir::LogicalResult visitLoop(mlir::scf::ForOp loop, Steps &steps);
   mlir::LogicalResult visitKernel(llama::KernelOp kernel, Steps &steps);
   mlir::FailureOr<Steps> emit(llama::KernelOp kernel);
+  mlir::FailureOr<Steps> emitFused(const Target &target, KernelSpec &spec);
   mlir::FailureOr<Steps> emitProducts(const Target &target, KernelSpec &spec);
+  void placeNormalized(const KernelSpec &spec);
   void placeArguments(mlir::func::FuncOp entry);
   mlir::LogicalResult placeResults(llama::KernelOp kernel);
   Place weight(mlir::Operation *symbol, int64_t part, mlir::Value layer);

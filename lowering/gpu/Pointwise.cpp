@@ -44,6 +44,9 @@ Steps cuda::emitEmbed(const Target &target, EmbedOp op, Value result) {
   b.loop(b.mul(b.thread(), width), b.i32(columns), kThreads * width,
          [&](Value column) {
            Value x = b.loadWide(table, id, column, width, Access::ReadOnly);
+           double scale = op.getScale().convertToDouble();
+           if (scale != 1)
+             x = b.fmul(x, b.splat(b.f32(scale), width));
            b.store(x, rows, row, column);
          });
   return {launch.finish({launch.gridOf(op.getIds(), 1)})};

@@ -92,6 +92,8 @@ Argument Reader::readWeight(const JsonCursor &at, uint64_t layers,
   argument.value = size(at["weight"]);
   auto layered = at.find("layered");
   argument.perLayer = layered && layered->boolean() ? 1 : 0;
+  if (auto stride = at.find("stride"); stride && argument.perLayer)
+    argument.perLayer = static_cast<uint64_t>(stride->integer(1, mostLayers));
   if (argument.perLayer && !inLoop)
     at["layered"].fail("is true outside a loop");
   uint64_t last = argument.value + argument.perLayer * (layers - 1);

@@ -23,6 +23,8 @@ Result<std::unique_ptr<Backend>> Session::create(const Model &model) {
   if (status.ok())
     status = session->allocate();
   if (status.ok())
+    status = session->ropes.allocate(session->context, model.manifest());
+  if (status.ok())
     status = session->clearWorkspace();
   if (!status.ok())
     return status;
@@ -116,8 +118,11 @@ Status Session::clearWorkspace() {
 
 CUdeviceptr Session::address(const Argument &argument, uint64_t layer) const {
   switch (argument.kind) {
-  case Argument::Weight:
-    return model.slot(argument.value + layer * argument.perLayer);
+  case Argument::Weight: {
+    uint64_t slot = argument.value + layer * argument.perLayer;
+    CUdeviceptr own = ropes.slot(slot);
+    return own ? own : model.slot(slot);
+  }
   case Argument::Cache:
     return caches[argument.value] + argument.offset + layer * argument.perLayer;
   case Argument::Arena:
@@ -206,7 +211,9 @@ Result<int32_t> Session::draw(const Step &step, Sampler &sampler) {
 
 Status Session::advance(const Step &step, Wanted wanted) {
   bool decodes = step.tokens == 1 && step.firstLogit == 0;
-  Status status = decodes ? decode(wanted) : prefill(step, wanted);
+  Status status = ropes.enqueue(step, stream.get());
+  if (status.ok())
+    status = decodes ? decode(wanted) : prefill(step, wanted);
   if (!status.ok()) {
     // What was launched before still uses the memory that may now be freed.
     Status ended = context->wait(stream.get(), "what was launched");

@@ -12,6 +12,7 @@
 #include "runtime/Backend.h"
 #include "runtime/cuda/Context.h"
 #include "runtime/cuda/Manifest.h"
+#include "runtime/cuda/Ropes.h"
 
 #include <memory>
 #include <vector>
@@ -68,6 +69,7 @@ private:
   Stream stream;
   std::vector<DeviceMemory> memory;
   std::vector<CUdeviceptr> caches;
+  Ropes ropes;
   CUdeviceptr arena = 0;
   CUdeviceptr state = 0;     // the state, then the ids
   CUdeviceptr logitsRow = 0; // (vocab)

@@ -3,7 +3,7 @@
 Kernels of an artifact for both devices run in the emulated driver, which fails
 a session where a check finds something. Logits of prompts of several lengths
 meet the bar of the model's type against transformers and, beside the CPU, the
-bar of f32 or transformers' own distance from f32. So do tokens fed one by one.
+bar of f32, or 1.25 times transformers' own distance from f32. So do tokens fed one by one.
 Fed again, the same ids give the same bits; the greedy continuation in f32 is
 transformers'.
 """
@@ -25,7 +25,7 @@ def check_beside(golden, reference, got, what):
     if golden.stored is None:
         return check_close(reference, got, what)
     apart = divergence(reference, got)
-    limit = divergence(golden.exact, golden.stored)
+    limit = 1.25 * divergence(golden.exact, golden.stored)
     check(apart <= limit, f"{what}: KLD {apart:.2e}, expected <= {limit:.2e}")
 
 
@@ -45,7 +45,9 @@ def check_prompts(golden, session, cpu):
             break
         got = fed(session, ids)
         check_beside(golden, fed(cpu, ids), got, f"{what}, beside the CPU")
-        if golden.stored is None or length > 1:
+        long = length == len(golden.ids)
+        known = golden.has_prefixes or long
+        if known and (golden.stored is None or length > 1):
             golden.check(got, what)
 
 
@@ -56,7 +58,8 @@ def check_single(golden, session):
     for pieces in [[1] * len(ids), [len(ids) - 2, 1, 1], [3, len(ids) - 3]]:
         what = f"{golden.name}, in pieces of {pieces[:3]}"
         got = fed(session, ids, pieces)
-        golden.check(got, what)
+        if golden.has_prefixes:
+            golden.check(got, what)
         check_beside(golden, whole, got, f"{what}, beside one prompt")
     same = np.array_equal(got, fed(session, ids, pieces))
     check(same, f"{what}: other bits the second time")
@@ -75,7 +78,8 @@ def main():
     tools = Tools(*sys.argv[1:3])
     for name in sys.argv[3:]:
         golden = Golden(name)
-        artifact = tools.compile(golden.config, "--target=cpu,cuda", out=f"{name}.cria")
+        flags = ["--target=cpu,cuda", "--max-seq=512"]
+        artifact = tools.compile(golden.config, *flags, out=f"{name}.cria")
         vocab = json.loads(golden.config.read_text())["vocab_size"]
         emulated, cpu = (
             Model(tools, artifact, golden.seed, vocab, device).session()

@@ -4,7 +4,6 @@ Logits of prompts of several lengths meet the bar of the model's type; a greedy
 continuation in f32 is the same; every spelling of the config means the same.
 """
 
-import json
 import sys
 
 import numpy as np
@@ -16,19 +15,9 @@ MAX_SEQ = 512
 LENGTHS = [1, 7, 33, 150, 300]
 
 
-def lengths(golden):
-    """Of prompts whose logits are the beginning of the longest one's: only
-    itself where rope depends on the length."""
-    config = json.loads(golden.config.read_text())
-    scaling = config.get("rope_scaling") or {}
-    if scaling.get("rope_type", scaling.get("type")) in ("dynamic", "longrope"):
-        return [len(golden.ids)]
-    return LENGTHS
-
-
 def check_prompts(tools, golden, artifact, flags):
     """One thread and two; returns the logits of the longest prompt."""
-    for length in lengths(golden):
+    for length in LENGTHS if golden.has_prefixes else [len(golden.ids)]:
         if length > len(golden.ids):
             break
         # A single token has too few logits for a mean divergence.

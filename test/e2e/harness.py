@@ -5,6 +5,7 @@ folder of its own. It exits with a message where a check fails.
 """
 
 import dataclasses
+import json
 import pathlib
 import re
 import shutil
@@ -177,6 +178,15 @@ class Golden:
             self.stored = wide.view(np.float32)
         elif "stored" in data:
             self.stored = data["stored"].view(np.float16).astype(np.float32)
+
+    @property
+    def has_prefixes(self):
+        """Whether the logits of shorter prompts begin the longest one's: not
+        where rope depends on the length."""
+        config = json.loads(self.config.read_text())
+        scaling = config.get("rope_scaling") or {}
+        kind = scaling.get("rope_type", scaling.get("type"))
+        return kind not in ("dynamic", "longrope")
 
     def check(self, logits, what):
         """Logits of the first len(logits) tokens against the bar."""
