@@ -1,6 +1,6 @@
 """execution.py BIN SCRATCH CPU OP...: the meaning of ops.
 
-Compiles each program of cases.OP, runs it on as many tokens as every schedule
+Compiles each program of cases.OP or variants.OP, runs it on as many tokens as every schedule
 wants (one, tiles of dot products, packed panels; several calls of @forward),
 and compares the logits with the reference:
 
@@ -23,6 +23,7 @@ from capi import Model  # noqa: E402
 from harness import Tools, check, execute, nmse  # noqa: E402
 
 import cases  # noqa: E402
+import variants  # noqa: E402
 
 BAR = {"f32": 1e-7, "bf16": 1e-5, "f16": 1e-5}
 SINGLE = 5  # tokens that are also fed one by one
@@ -83,7 +84,8 @@ def main():
     bin, scratch, cpu, *ops = sys.argv[1:]
     tools = Tools(bin, scratch)
     for op in ops:
-        for what, program in getattr(cases, op)():
+        module = cases if hasattr(cases, op) else variants
+        for what, program in getattr(module, op)():
             if cpu != "emulated":
                 run(tools, program, cpu, f"{op} {what}")
             elif program.on_cuda:

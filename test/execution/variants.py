@@ -1,0 +1,198 @@
+"""The programs of what families of models change in an op: {what: Program}, as
+in cases.py.
+"""
+
+import numpy as np
+
+import reference
+from cases import TYPES, gqa_of, linear_of, rope_of
+from program import ROWS, Program
+
+TANH = np.tanh
+
+
+def capped(x, cap):
+    return cap * TANH(x / cap) if cap else x
+
+
+def gelu_tanh(x):
+    return x / 2 * (1 + TANH(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
+
+
+def gelu(x):
+    # erf by its series and its asymptotic end, in f64.
+    wide = x.astype(np.float64) / np.sqrt(2)
+    t = np.linspace(0, 1, 2001)
+    values = np.exp(-np.square(wide[..., None] * t))
+    step = (values[..., 1:-1:2] * 4 + values[..., :-2:2] + values[..., 2::2]).sum(-1)
+    erf = 2 / np.sqrt(np.pi) * wide * step / 6000
+    return (x / 2 * (1 + erf)).astype(x.dtype)
+
+
+GATES = {
+    "gelu_tanh": gelu_tanh,
+    "gelu": gelu,
+    "relu": lambda x: np.maximum(x, 0),
+}
+
+
+def gated(p, gate, up, activation):
+    op = f"llama.swiglu {gate.name}, {up.name} activation {activation} : {gate.type}"
+    compute = lambda call: GATES[activation](call[gate]) * call[up]
+    return p.emit(op, gate.shape, compute)
+
+
+def norm_of(p, x, weight, flags, eps=1e-5):
+    offset = 1 if "unit_offset" in flags else 0
+    op = (
+        f"llama.rmsnorm {x.name}, {weight.name} "
+        f"{{{', '.join([f'eps = {eps:e}', *flags])}}} : {x.type}, {weight.type}"
+    )
+    norm = lambda call: reference.rmsnorm(call[x], call[weight] + offset, eps)
+    return p.emit(op, x.shape, norm)
+
+
+def scaled_embed():
+    for dtype in TYPES:
+        p = Program(dtype)
+        table = p.weight(ROWS, 33)
+        op = f"llama.embed %ids, {table.name} {{scale = 5.75}} : tensor<?xi32>, {table.type}"
+        x = p.emit(op, (None, 33), lambda call: call[table][call.ids] * 5.75)
+        yield dtype, p.returns(x)
+
+
+def norms():
+    for dtype in TYPES:
+        for flags in [["round_once"], ["round_once", "unit_offset"]]:
+            p = Program(dtype)
+            x = p.tokens(83)
+            y = norm_of(p, x, p.weight(83, scale=0.1), flags)
+            yield f"{dtype} {' '.join(flags)}", p.returns(y)
+
+
+def gates():
+    for dtype in TYPES:
+        for activation in GATES:
+            p = Program(dtype)
+            gate = p.tokens(35, scale=2 if dtype == "f16" else 5)
+            y = gated(p, gate, p.tokens(35), activation)
+            yield f"{dtype} {activation}", p.returns(y)
+
+
+def scaled_residual():
+    for dtype in TYPES:
+        p = Program(dtype)
+        x, y = p.tokens(35), p.tokens(35)
+        op = f"llama.residual {x.name}, {y.name} {{scale = 0.22}} : {x.type}"
+        z = p.emit(op, x.shape, lambda call: call[x] + 0.22 * call[y])
+        yield dtype, p.returns(z)
+
+
+def heads():
+    for dtype, scale, cap in [("f32", 0.125, None), ("f32", 0.5, 2.0), ("bf16", 0.5, None)]:
+        p = Program(dtype)
+        x, w = p.last(p.tokens(37)), p.weight(71, 37)
+        more = f", softcap = {cap}" if cap else ""
+        op = f"llama.head {x.name}, {w.name} {{scale = {scale}{more}}} : {x.type}, {w.type}"
+        logits = lambda call: capped(call[x] @ call[w].T * scale, cap)
+        yield f"{dtype} {scale} {cap}", p.ends(p.emit(op, (None, 71), logits, "f32"))
+
+
+def part_of_rope(p, x, half):
+    """Of each head, columns before 2 * half are rotated."""
+    frequencies = [1.0, 0.3, 0.1, 0.03][:half]
+    table = f"tensor<{p.positions}x{half}xf32>"
+    name = f"rope{len(p.body)}"
+    listed = ", ".join(f"{f:e}" for f in frequencies)
+    p.symbols.append(
+        f"llama.rope_table @{name} {{positions = {p.positions} : i64, "
+        f"inv_freq = array<f32: {listed}>}}"
+    )
+    p.body.append(f"%{name}:2 = llama.get_rope @{name} : {table}")
+    op = f"llama.rope {x.name}, %{name}#0, %{name}#1 at %position : {x.type}, {table}"
+
+    def turn(call):
+        turned, rest = np.split(call[x], [2 * half], axis=-1)
+        turned = reference.rope(turned, call.position, frequencies)
+        return np.concatenate([turned, rest], -1)
+
+    return p.emit(op, x.shape, turn)
+
+
+def part_rope():
+    for dtype, size, half in [("f32", 10, 3), ("f32", 6, 1), ("bf16", 16, 4)]:
+        p = Program(dtype, chunk=33)
+        x = p.heads(p.tokens(3 * size), 3, size)
+        yield f"{dtype} {2 * half} of {size}", p.returns(part_of_rope(p, x, half))
+
+
+def capped_gqa_of(p, query, keys, values, cap, window):
+    scale = 3 * query.shape[2] ** -0.5
+    more = f", window = {window} : i64" if window else ""
+    op = (
+        f"llama.gqa {query.name}, {keys.name}, {values.name}[{p.index(0)}] at "
+        f"%position {{scale = {scale:e}, causal, softcap = {cap}{more}}} : "
+        f"{query.type}, {keys.type}"
+    )
+
+    def attend(call):
+        q, k, v = call[query], call[keys][0], call[values][0]
+        end = call.position + len(q)
+        group = q.shape[1] // k.shape[0]
+        k, v = (c[:, :end].repeat(group, axis=0) for c in (k, v))
+        scores = capped(np.einsum("thd,hsd->hts", q, k) * q.dtype.type(scale), cap)
+        at, s = call.position + np.arange(len(q))[:, None], np.arange(end)[None]
+        scores[:, (s > at) | bool(window) & (s <= at - (window or 0))] = -np.inf
+        scores = np.exp(scores - scores.max(-1, keepdims=True))
+        weights = scores / scores.sum(-1, keepdims=True)
+        return np.einsum("hts,hsd->thd", weights, v)
+
+    return p.emit(op, query.shape, attend)
+
+
+def capped_gqa():
+    for dtype, size, window in [("f32", 8, None), ("bf16", 32, 9), ("f16", 64, None)]:
+        p = Program(dtype, chunk=33)
+        rows = [p.heads(p.tokens(n * size), n, size) for n in (4, 2, 2)]
+        caches = [p.cache(1, 2, size) for _ in range(2)]
+        keys, values = (p.append(r, c, 0) for r, c in zip(rows[1:], caches))
+        out = capped_gqa_of(p, rows[0], keys, values, 1.5, window)
+        yield f"{dtype} {size} window {window}", p.returns(out, keys, values)
+
+
+def normed_heads():
+    """Norms between the linears and attention: of each head, and of all."""
+    for dtype in TYPES:
+        for each in (True, False):
+            p = Program(dtype, chunk=33)
+            p.slack = 4
+            x = p.tokens(24)
+
+            def made(count, normed):
+                y = linear_of(p, x, p.weight(count * 6, 24, scale=0.3))
+                size = 6 if each else count * 6
+                weight = p.weight(size, scale=0.1, shift=1.0) if normed else None
+                if normed and not each:
+                    y = norm_of(p, y, weight, ["round_once"])
+                y = p.heads(y, count, 6)
+                return norm_of(p, y, weight, []) if normed and each else y
+
+            q, k, v = made(4, True), made(2, True), made(2, False)
+            caches = [p.cache(1, 2, 6) for _ in range(2)]
+            keys = p.append(rope_of(p, k), caches[0], 0)
+            values = p.append(v, caches[1], 0)
+            out = gqa_of(p, rope_of(p, q), keys, values)
+            yield f"{dtype} each {each}", p.returns(out, keys, values)
+
+
+def normed_update():
+    """A norm behind a linear, in front of the stream."""
+    for dtype in TYPES:
+        p = Program(dtype)
+        p.slack = 4
+        x = p.tokens(35)
+        y = linear_of(p, x, p.weight(35, 35, scale=0.3))
+        y = norm_of(p, y, p.weight(35, scale=0.1), ["round_once", "unit_offset"])
+        op = f"llama.residual {x.name}, {y.name} : {x.type}"
+        z = p.emit(op, x.shape, lambda call: call[x] + call[y])
+        yield dtype, p.returns(z)
