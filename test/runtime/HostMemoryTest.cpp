@@ -11,16 +11,16 @@
 
 using namespace cria::test;
 
-static constexpr char tokenizerJson[] = R"({
-  "model": {"type": "BPE", "byte_fallback": false, "unk_token": null,
-            "vocab": {"a": 0, "b": 1, "ab": 2, "c": 3, "<s>": 4},
-            "merges": ["a b"]},
-  "added_tokens": [{"id": 4, "content": "<s>", "single_word": false,
-    "lstrip": false, "rstrip": false, "normalized": false, "special": true}],
-  "normalizer": {"type": "Replace", "pattern": {"String": "x"}, "content": "c"},
-  "pre_tokenizer": {"type": "Split", "pattern": {"Regex": "c"},
-                    "behavior": "Isolated", "invert": false},
-  "post_processor": null, "decoder": {"type": "Fuse"}})";
+static constexpr char tokenizerJson[] =
+    R"({"model": {"type": "BPE", "byte_fallback": false, "unk_token": null,)"
+    R"("vocab": {"a": 0, "b": 1, "ab": 2, "c": 3, "<s>": 4},)"
+    R"("merges": ["a b"]}, "added_tokens": [{"id": 4, "content": "<s>",)"
+    R"("single_word": false, "lstrip": false, "rstrip": false,)"
+    R"("normalized": false, "special": true}], "normalizer":)"
+    R"({"type": "Replace", "pattern": {"String": "x"}, "content": "c"},)"
+    R"("pre_tokenizer": {"type": "Split", "pattern": {"Regex": "c"},)"
+    R"("behavior": "Isolated", "invert": false}, "post_processor": null,)"
+    R"("decoder": {"type": "Fuse"}})";
 
 namespace {
 
