@@ -65,10 +65,14 @@ private:
       return emitDot(b, c, c.m() == 1, /*parallel=*/false);
     if (c.m() == 1)
       return emitDot(b, c, /*oneRow=*/true, /*parallel=*/true);
-    // A prompt's head has one row, most often.
+    // A prompt's head has one row, most often, or none.
+    Value rows = b.size(c.a, 0);
     b.when(
-        b.less(b.size(c.a, 0), b.index(2)),
-        [&] { emitDot(b, c, /*oneRow=*/true, /*parallel=*/true); },
+        b.less(rows, b.index(2)),
+        [&] {
+          b.when(b.less(b.index(0), rows),
+                 [&] { emitDot(b, c, /*oneRow=*/true, /*parallel=*/true); });
+        },
         [&] { emitPanel(b, c, maxRows); });
   }
 };
