@@ -33,7 +33,6 @@ private:
 
   Value weigh(Value score);
   Value blockSum(Value x);
-  void eachScore(llvm::function_ref<void(Value id, Value score)> body);
   Value total(Measure measure);
   std::pair<Value, Value> locate(int64_t count, Measure valueAt, Value left);
   Value binOf(Value score);
@@ -72,13 +71,6 @@ Value SampleKernel::weigh(Value score) {
 Value SampleKernel::blockSum(Value x) {
   b.barrier(); // `sums` may still be read
   return b.blockReduce(x, sums, [&](Value x, Value y) { return b.add(x, y); });
-}
-
-/// Scores of all ids and of the padding, a whole number a thread.
-void SampleKernel::eachScore(
-    llvm::function_ref<void(Value id, Value score)> body) {
-  b.loop(b.thread(), b.i32(tiles * kTile), kThreads,
-         [&](Value id) { body(id, b.load(scores, b.i32(0), id)); });
 }
 
 /// The sum of `measure` over all scores.
@@ -154,9 +146,10 @@ Value SampleKernel::bound(Measure measure, Value target) {
   b.when(b.equal(b.thread(), zero),
          [&] { b.store(zero, counter, zero, zero); });
   b.barrier();
+  // Of all ids and the padding, those that count.
   auto each = [&](llvm::function_ref<void(Value, Value, Value)> body) {
-    eachScore([&](Value, Value score) {
-      Value value = measure(score);
+    b.loop(b.thread(), b.i32(tiles * kTile), kThreads, [&](Value id) {
+      Value score = b.load(scores, zero, id), value = measure(score);
       b.when(unsignedLess(i64(0), value),
              [&] { body(score, binOf(score), value); });
     });
