@@ -53,7 +53,8 @@ Rows Launch::rows(Place place, Type element, int64_t stride) {
 
 Rows Launch::rows(Value tensor) {
   auto type = cast<RankedTensorType>(tensor.getType());
-  return rows(places.placeOf(tensor), type.getElementType(),
+  Place place = places.placeOf(tensor);
+  return rows(place, place.element ? place.element : type.getElementType(),
               type.getRank() == 1 ? type.getDimSize(0) : rowSize(tensor));
 }
 

@@ -18,6 +18,8 @@ struct Place {
   mlir::DictionaryAttr arg;
   /// The tensor begins at the row of the first token whose logits are wanted.
   bool fromFirstLogit = false;
+  /// What it is stored as, where that is not the tensor's own element type.
+  mlir::Type element;
 };
 
 /// Numbers of rows that a call decides.

@@ -68,12 +68,12 @@ Value RowNorm::reciprocalRoot(Value meanSquare, llvm::APFloat eps) {
   return b.fdiv(b.f32(1), b.sqrt(shifted));
 }
 
-/// Rounded to the input's type before the weight, as Hugging Face does, unless
+/// Rounded to the op's type before the weight, as Hugging Face does, unless
 /// the op says otherwise.
 Value RowNorm::apply(RMSNormOp op, Value x, Value column, Value rstd) {
   Value y = b.fmul(x, splat(rstd));
   if (!op.getRoundOnce())
-    y = b.rounded(y, input.element);
+    y = b.rounded(y, op.getType().getElementType());
   if (!op.getWeight())
     return y;
   Value weight = load(op.getWeight(), b.i32(0), column, Access::ReadOnly);

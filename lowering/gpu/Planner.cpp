@@ -37,10 +37,12 @@ DictionaryAttr Planner::arg(StringRef kind, int64_t value) {
   return b.getDictionaryAttr(b.getNamedAttr(kind, b.getI64IntegerAttr(value)));
 }
 
-int64_t Planner::bytesOf(Value tensor) const {
+int64_t Planner::bytesOf(Value tensor, Type element) const {
   auto type = cast<RankedTensorType>(tensor.getType());
+  if (!element)
+    element = type.getElementType();
   int64_t rows = type.isDynamicDim(0) ? tokens : type.getDimSize(0);
-  return rows * rowSize(tensor) * type.getElementTypeBitWidth() / 8;
+  return rows * rowSize(tensor) * element.getIntOrFloatBitWidth() / 8;
 }
 
 Place Planner::placeOf(Value tensor) { return places.lookup(tensor); }
@@ -175,16 +177,17 @@ LogicalResult Planner::placeResults(KernelOp kernel) {
   return success();
 }
 
-/// Products that are normalized lie in between, where the launch that finishes
-/// them reads them.
+/// Products that are normalized lie in between, not rounded, where the launch
+/// that finishes them reads them.
 void Planner::placeNormalized(const KernelSpec &spec) {
   for (const Output &output : spec.finished) {
     Value normalized = output.products[0]->getOperand(0);
     for (const Output &product : spec.outputs)
       if (product.products[0]->getResult(0) == flatten(normalized)) {
         Value raw = product.result;
-        places[raw] = temporary(bytesOf(raw));
-        places[raw].fromFirstLogit = placeOf(spec.input).fromFirstLogit;
+        Type f32 = Float32Type::get(raw.getContext());
+        places[raw] = {temporary(bytesOf(raw, f32)).arg,
+                       placeOf(spec.input).fromFirstLogit, f32};
         places[normalized] = places.lookup(raw);
       }
   }

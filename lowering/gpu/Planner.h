@@ -67,7 +67,8 @@ private:
   Place weight(mlir::Operation *symbol, int64_t part, mlir::Value layer);
   mlir::DictionaryAttr arg(llvm::StringRef kind, int64_t value);
   bool isReadAfter(mlir::Value tensor, mlir::Operation *op);
-  int64_t bytesOf(mlir::Value tensor) const;
+  /// Of the most rows, stored as `element` or else as the tensor's own type.
+  int64_t bytesOf(mlir::Value tensor, mlir::Type element = {}) const;
 
   mlir::ModuleOp module;
   mlir::Block &kernels;
