@@ -19,7 +19,7 @@ struct Place {
   /// The tensor begins at the row of the first token whose logits are wanted.
   bool fromFirstLogit = false;
   /// What it is stored as, where that is not the tensor's own element type.
-  mlir::Type element;
+  mlir::Type element = {};
 };
 
 /// Numbers of rows that a call decides.
