@@ -8,7 +8,7 @@ def Llama_Dialect : Dialect {
   let cppNamespace = "::cria::llama";
   let summary = "Forward passes of Llama-family transformers";
   let description = [{
-    A program is one function
+    A program is a function
 
     ```mlir
     func.func @forward(%ids: tensor<?xi32>, %position: index, %first: index,
@@ -20,7 +20,16 @@ def Llama_Dialect : Dialect {
     `llama.rope_table` for the rotary tables. It runs the tokens `%ids` at
     positions `%position`, `%position + 1`, ..., and returns the logits of
     tokens `%first` and later and the updated caches, in the order of their
-    arguments. Equal layers are one `scf.for`; its body reads its layer's
+    arguments. Beside it there may be
+
+    ```mlir
+    func.func @encode(%ids: tensor<?xi32>, %position: index, %first: index,
+                      %source: index, %k: ...) -> (caches...)
+    ```
+
+    which runs another text once, of `%source` tokens, and leaves in caches what
+    `@forward` attends `over`; `@forward` then takes `%source` as well. Equal
+    layers are one `scf.for`; its body reads its layer's
     weights with `llama.get_weight`.
 
     Letters in shapes: T tokens, H heads, D head size, S cache positions, L

@@ -244,8 +244,21 @@ LogicalResult HeadOp::verify() {
     return failure();
   if (failed(expectFinite(*this, getScale()))) // head_c2
     return failure();
+  if (getBias() && failed(expectSize(*this, "a bias of size", // head_c3
+                                     dim(getWeight(), 0), dim(getBias(), 0))))
+    return failure();
   return getSoftcap() ? expectPositive(*this, "soft cap", *getSoftcap())
                       : success(); // head_c2
+}
+
+LogicalResult AddRowsOp::verify() {
+  if (failed(expectSize(*this, "a table of second dimension", // add_rows_c1
+                        dim(getInput(), 1), dim(getTable(), 1))))
+    return failure();
+  if (getPosition())
+    return success();
+  return expectSize(*this, "without a position a table of rows", 1,
+                    dim(getTable(), 0)); // add_rows_c2
 }
 
 LogicalResult ResidualOp::verify() {
@@ -290,6 +303,8 @@ LogicalResult GQAOp::verify() {
   if (getWindow() && static_cast<int64_t>(*getWindow()) <= 0) // gqa_c3
     return emitOpError("expected a positive window, got ")
            << static_cast<int64_t>(*getWindow());
+  if (getOver() && (getCausal() || getWindow())) // gqa_c5
+    return emitOpError("expected neither causal nor a window beside 'over'");
   return getSoftcap() ? expectPositive(*this, "soft cap", *getSoftcap())
                       : success(); // gqa_c4
 }

@@ -269,24 +269,28 @@ def Llama_HeadOp : Llama_Op<"head",
     [Pure, InferTypeOpAdaptor]> {
   let summary = "projection to the vocabulary, logits in f32";
   let description = [{
-    `logits[t, v] = scale * sum_k x[t, k] * weight[v, k]` in f32, not rounded to
-    the activation type: closer to the f32 reference than Hugging Face's bf16.
-    With a soft cap c they become `c * tanh(logits / c)`.
+    `logits[t, v] = scale * sum_k x[t, k] * weight[v, k] + bias[v]` in f32, not
+    rounded to the activation type: closer to the f32 reference than Hugging
+    Face's bf16. With a soft cap c they become `c * tanh(logits / c)`.
 
     ```mlir
     %logits = llama.head %x, %w : tensor<?x64xbf16>, tensor<512x64xbf16>
+    %biased = llama.head %x, %w bias(%b : tensor<512xbf16>) : tensor<?x64xbf16>, tensor<512x64xbf16>
     %capped = llama.head %x, %w {scale = 0.125 : f64, softcap = 30.0 : f64} : tensor<?x64xbf16>, tensor<512x64xbf16>
     ```
 
     Constraints:
     - (C1) the weight's second dimension is x's.
     - (C2) the scale is finite, a soft cap positive and finite.
+    - (C3) the bias has the weight's first dimension.
   }];
   let arguments = (ins Llama_Matrix:$input, Llama_Matrix:$weight,
-      DefaultValuedAttr<F64Attr, "1.0">:$scale, OptionalAttr<F64Attr>:$softcap);
+      Optional<Llama_Vector>:$bias, DefaultValuedAttr<F64Attr, "1.0">:$scale,
+      OptionalAttr<F64Attr>:$softcap);
   let results = (outs Llama_Matrix:$result);
   let assemblyFormat = [{
-    $input `,` $weight attr-dict `:` type($input) `,` type($weight)
+    $input `,` $weight (`bias` `(` $bias^ `:` type($bias) `)`)? attr-dict
+    `:` type($input) `,` type($weight)
   }];
   let hasVerifier = 1;
 }
@@ -324,6 +328,47 @@ def Llama_SwiGLUOp : Llama_Op<"swiglu",
   let assemblyFormat = [{
     $gate `,` $up (`activation` $activation^)? attr-dict `:` type($gate)
   }];
+}
+
+def Llama_ActivateOp : Llama_Op<"activate",
+    [Pure, AllTypesMatch<["input", "result"]>]> {
+  let summary = "the function between the linears of an MLP without gate";
+  let description = [{
+    `result = f(x)` in f32, with f(x) as in `llama.swiglu`.
+
+    ```mlir
+    %h = llama.activate relu %x : tensor<?x172xf32>
+    ```
+  }];
+  let arguments = (ins Llama_Activation:$activation, Llama_Matrix:$input);
+  let results = (outs Llama_Matrix:$result);
+  let assemblyFormat = "$activation $input attr-dict `:` type($input)";
+}
+
+def Llama_AddRowsOp : Llama_Op<"add_rows",
+    [Pure, AllTypesMatch<["input", "result"]>]> {
+  let summary = "addition of learned positions, or of one row to every token";
+  let description = [{
+    `result[t, i] = x[t, i] + table[position + t, i]` in f32; without a position
+    `x[t, i] + table[0, i]`.
+
+    ```mlir
+    %p = llama.add_rows %x, %positions at %position : tensor<?x64xf32>, tensor<512x64xf32>
+    %s = llama.add_rows %p, %segment : tensor<?x64xf32>, tensor<1x64xf32>
+    ```
+
+    Constraints:
+    - (C1) the table's second dimension is x's.
+    - (C2) without a position the table has one row.
+  }];
+  let arguments = (ins Llama_Matrix:$input, Llama_Matrix:$table,
+      Optional<Index>:$position);
+  let results = (outs Llama_Matrix:$result);
+  let assemblyFormat = [{
+    $input `,` $table (`at` $position^)? attr-dict
+    `:` type($input) `,` type($table)
+  }];
+  let hasVerifier = 1;
 }
 
 def Llama_ResidualOp : Llama_Op<"residual",
@@ -418,11 +463,13 @@ def Llama_GQAOp : Llama_Op<"gqa",
     `result[t, h, :] = sum_s softmax_s(scale * q[t, h, :] . k[layer, kv, s, :]) * v[layer, kv, s, :]`
 
     in f32. Visible are `s < position + T`; with `causal` also `s <= p`; with a
-    window w also `s > p - w`. With a soft cap c, `c * tanh(score / c)` takes the
-    place of each score.
+    window w also `s > p - w`. With `over` n they are `s < n` instead: attention
+    to the n tokens of another text. With a soft cap c, `c * tanh(score / c)`
+    takes the place of each score.
 
     ```mlir
     %o = llama.gqa %q, %k, %v[%layer] at %position {scale = 0.125, causal} : tensor<?x8x8xbf16>, tensor<5x4x512x8xbf16>
+    %x = llama.gqa %q, %k, %v[%layer] at %position over %source {scale = 0.125} : tensor<?x8x8xbf16>, tensor<5x4x512x8xbf16>
     ```
 
     Constraints:
@@ -430,19 +477,20 @@ def Llama_GQAOp : Llama_Op<"gqa",
     - (C2) query and caches have one head size.
     - (C3) the scale is finite; a window is positive.
     - (C4) a soft cap is positive and finite.
+    - (C5) `over` comes without `causal` and without a window.
 
     Canonical form: no window that reaches over the whole cache, and no `causal`
     where there is one query token, which sees the same keys without.
   }];
   let arguments = (ins Llama_Heads:$query, Llama_Cache:$key_cache,
-      Llama_Cache:$value_cache, Index:$layer, Index:$position, F64Attr:$scale,
-      UnitAttr:$causal, OptionalAttr<I64Attr>:$window,
+      Llama_Cache:$value_cache, Index:$layer, Index:$position,
+      Optional<Index>:$over, F64Attr:$scale, UnitAttr:$causal, OptionalAttr<I64Attr>:$window,
       OptionalAttr<F64Attr>:$softcap);
   let results = (outs Llama_Heads:$result);
   let hasCanonicalizer = 1;
   let assemblyFormat = [{
     $query `,` $key_cache `,` $value_cache `[` $layer `]` `at` $position
-    attr-dict `:` type($query) `,` type($key_cache)
+    (`over` $over^)? attr-dict `:` type($query) `,` type($key_cache)
   }];
   let hasVerifier = 1;
 }

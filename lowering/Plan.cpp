@@ -1,6 +1,7 @@
 #include "lowering/Plan.h"
 
 #include "dialect/Dialect.h"
+#include "lowering/Signature.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -36,7 +37,7 @@ static PlanRow rowOf(Operation *op) {
       continue;
     auto type = cast<RankedTensorType>(operand.getType());
     // A lookup reads one row.
-    int64_t share = isa<EmbedOp>(op) ? type.getDimSize(0) : 1;
+    int64_t share = isa<EmbedOp, AddRowsOp>(op) ? type.getDimSize(0) : 1;
     row.weightBytes += row.runs * bytesOf(type) / share;
     if (isa<LinearOp, HeadOp>(op) && type.getRank() == 2)
       row.flops += row.runs * 2 * type.getNumElements();
@@ -90,12 +91,12 @@ Plan cria::planOf(ModuleOp program) {
   Plan plan;
   auto forward = program.lookupSymbol<func::FuncOp>("forward");
   forward.walk([&](Operation *op) {
-    if (isa<EmbedOp, RMSNormOp, LayerNormOp, LinearOp, HeadOp>(op))
+    if (isa<EmbedOp, AddRowsOp, RMSNormOp, LayerNormOp, LinearOp, HeadOp>(op))
       plan.rows.push_back(rowOf(op));
     else if (auto gqa = dyn_cast<GQAOp>(op))
       plan.attention.push_back(attentionOf(gqa));
   });
-  for (Type type : forward.getArgumentTypes().drop_front(3)) {
+  for (Type type : cacheTypes(forward.getFunctionType())) {
     auto cache = cast<RankedTensorType>(type);
     plan.cacheBytes += bytesOf(cache);
     plan.cacheBytesPerPosition += bytesOf(cache) / cache.getDimSize(2);

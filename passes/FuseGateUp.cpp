@@ -1,5 +1,6 @@
 /// swiglu(linear(norm(x)), linear(norm(x)))
 ///   =>  kernel { norm; linear; linear; swiglu }
+/// activate(linear(norm(x)))  =>  kernel { norm; linear; activate }
 #include "passes/Kernel.h"
 #include "passes/Passes.h"
 
@@ -12,24 +13,27 @@ using namespace mlir;
 using namespace cria;
 using namespace cria::llama;
 
-static void fuse(SwiGLUOp product) {
-  KernelGroup group(product->getBlock(), "llama-fuse-gate-up");
-  group.insert(product);
-  for (Value factor : {product.getGate(), product.getUp()}) {
+static void fuse(Operation *end, StringRef fallback) {
+  KernelGroup group(end->getBlock(), "llama-fuse-gate-up");
+  group.insert(end);
+  for (Value factor : end->getOperands()) {
     if (!group.producer<LinearOp>(factor))
-      group.missed(product, "a factor is not a linear of this block");
+      group.missed(end, "a factor is not a linear of this block");
     group.absorb<LinearOp>(factor);
   }
   group.absorbNorm();
-  group.outline("gate_up");
+  group.outline(fallback);
 }
 
 namespace {
 struct FuseGateUp : cria::impl::FuseGateUpBase<FuseGateUp> {
   void runOnOperation() override {
-    for (Block *block : blocksOutsideKernels(getOperation()))
+    for (Block *block : blocksOutsideKernels(getOperation())) {
       for (SwiGLUOp op : llvm::to_vector(block->getOps<SwiGLUOp>()))
-        fuse(op);
+        fuse(op, "gate_up");
+      for (ActivateOp op : llvm::to_vector(block->getOps<ActivateOp>()))
+        fuse(op, "activate");
+    }
   }
 };
 } // namespace

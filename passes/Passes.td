@@ -6,7 +6,7 @@ include "mlir/Pass/PassBase.td"
 def SpecializeEntries : Pass<"llama-specialize-entries", "::mlir::ModuleOp"> {
   let summary = "make prefill and decode entries of the forward pass";
   let description = [{
-    Before: one function `@forward` (see the llama dialect). After: `@prefill`,
+    Before: a function `@forward` (see the llama dialect). After: `@prefill`,
     the same function under that name, and `@decode`, its copy for one token:
     every token dimension is 1 and the first logit is that of token 0. Both take
     the same arguments but for the type of the ids, and `@decode` ignores
@@ -83,11 +83,11 @@ def FuseResidual : FusionPass<"llama-fuse-residual"> {
 }
 
 def FuseGateUp : FusionPass<"llama-fuse-gate-up"> {
-  let summary = "fuse the linears of a gated MLP with their product";
+  let summary = "fuse the first linears of an MLP with what joins them";
   let description = [{
-    Before: `llama.swiglu` of linears. After: it and the linears that only it
-    reads are one `llama.kernel`, with the norm in front of the linears where
-    all of them read it and nothing else does.
+    Before: `llama.swiglu` or `llama.activate` of linears. After: it and the
+    linears that only it reads are one `llama.kernel`, with the norm in front of
+    the linears where all of them read it and nothing else does.
 
     ```mlir
     %h = llama.kernel "layers_mlp_gate_up" -> tensor<?x172xf32> {

@@ -11,7 +11,7 @@
 
 /* The format of artifact, manifest and entry functions. A change of any of
  * them changes this number. */
-#define CRIA_FORMAT_VERSION 2u
+#define CRIA_FORMAT_VERSION 3u
 
 #define CRIA_FOOTER_MAGIC "CRIAFOOT"
 
@@ -51,12 +51,15 @@ typedef struct CriaHost {
 
 /* An entry function: the forward pass of `tokens` tokens at positions
  * position, position + 1, ... The decode entry takes tokens = 1; the prefill
- * entry at most the manifest's "chunk".
+ * entry at most the manifest's "chunk". The encode entry, where there is one,
+ * runs another text at position 0, also of at most "chunk" tokens, and leaves
+ * in the caches what the others attend to.
  *
  *   ids     (tokens), each in [0, vocab)
  *   logits  (tokens - first_logit, vocab) f32: those of tokens first_logit and
  *           later; first_logit may equal tokens, then nothing is written. The
- *           decode entry takes first_logit = 0
+ *           decode entry takes first_logit = 0, the encode entry writes none
+ *   source  the tokens of the text that was encoded; 0 without an encode entry
  *   caches  one pointer for each of the manifest's "caches", 64-byte aligned,
  *           updated in place
  *   arena   the manifest's "arena" bytes of scratch, 64-byte aligned; nothing
@@ -65,7 +68,7 @@ typedef struct CriaHost {
  *           aligned to its element, and the rope tables
  */
 typedef void (*CriaEntry)(const int32_t *ids, int64_t tokens, int64_t position,
-                          int64_t first_logit, float *logits,
+                          int64_t first_logit, int64_t source, float *logits,
                           void *const *caches, void *arena,
                           const void *const *slots, const CriaHost *host);
 
@@ -117,10 +120,10 @@ typedef struct CriaSampled {
 
 /* What a kernel reads of the step, in device memory, 64-byte aligned. */
 typedef struct CriaStepState {
-  int32_t position;    /* of the first token */
-  int32_t tokens;      /* of this call */
-  int32_t first_logit; /* logits are wanted of this token and later */
-  int32_t zero;
+  int32_t position;      /* of the first token */
+  int32_t tokens;        /* of this call */
+  int32_t first_logit;   /* logits are wanted of this token and later */
+  int32_t source;        /* tokens of the text that was encoded */
   CriaSampling sampling; /* for the entry "sample" */
 } CriaStepState;
 

@@ -61,6 +61,18 @@ cria_status cria_session_feed(cria_session *session, const int32_t *ids,
   });
 }
 
+cria_status cria_session_encode(cria_session *session, const int32_t *ids,
+                                size_t count, cria_error *error) {
+  return guarded(error, [&] {
+    Status status = first({notNull(session, "session"), notNull(ids, "ids")});
+    if (!status.ok())
+      return status;
+    if (count > INT32_MAX)
+      return Status(CRIA_INVALID_ARGUMENT, "count is " + std::to_string(count));
+    return session->object->encode(ids, static_cast<int64_t>(count));
+  });
+}
+
 cria_status cria_session_draw(cria_session *session, const int32_t *ids,
                               size_t count, cria_sampler *sampler, int32_t *id,
                               cria_error *error) {

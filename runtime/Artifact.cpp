@@ -153,8 +153,11 @@ Status Artifact::findEntries() {
       reinterpret_cast<CriaEntry>(dlsym(library, contents.prefill.c_str()));
   decodeEntry =
       reinterpret_cast<CriaEntry>(dlsym(library, contents.decode.c_str()));
-  for (const std::string &symbol : {contents.prefill, contents.decode})
-    if (!dlsym(library, symbol.c_str()))
+  encodeEntry =
+      reinterpret_cast<CriaEntry>(dlsym(library, contents.encode.c_str()));
+  for (const std::string &symbol :
+       {contents.prefill, contents.decode, contents.encode})
+    if (!symbol.empty() && !dlsym(library, symbol.c_str()))
       return Status(CRIA_INVALID_ARGUMENT,
                     file + ": entry " + quote(symbol) + " is not in the code");
   return Status();

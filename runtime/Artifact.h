@@ -44,6 +44,7 @@ public:
   /// no code for the CPU.
   CriaEntry prefill() const { return prefillEntry; }
   CriaEntry decode() const { return decodeEntry; }
+  CriaEntry encode() const { return encodeEntry; }
   /// The bytes of `image`, as the object holds them. PTX ends with a NUL, which
   /// is not part of it.
   Result<std::string_view> image(const cuda::Image &image) const;
@@ -62,6 +63,7 @@ private:
   void *library = nullptr;
   CriaEntry prefillEntry = nullptr;
   CriaEntry decodeEntry = nullptr;
+  CriaEntry encodeEntry = nullptr;
 };
 
 } // namespace cria

@@ -28,6 +28,7 @@ struct Step {
   int64_t firstLogit;
   float *logits;      // (tokens - firstLogit, vocab)
   int64_t prompt = 0; // tokens of the text's first feed; see fillRopeRows
+  int64_t source = 0; // tokens of the text that was encoded
 };
 
 /// Computes the steps of one session and holds its KV caches. Used by one
@@ -44,6 +45,9 @@ public:
   /// The same with the logits of the last token alone, which stay on the
   /// device: the id that `sampler` draws from them. `step.logits` is not used.
   virtual Result<int32_t> draw(const Step &step, Sampler &sampler) = 0;
+
+  /// Runs another text, of at most a chunk, for the steps that follow.
+  virtual Status encode(const int32_t *ids, int64_t count) = 0;
 
   /// The threads that compute on the host.
   virtual int threads() const { return 1; }

@@ -141,6 +141,8 @@ void Reader::readCode(const JsonCursor &root) {
     return;
   manifest.prefill = root["entries"]["prefill"].string();
   manifest.decode = root["entries"]["decode"].string();
+  if (manifest.encoder)
+    manifest.encode = root["entries"]["encode"].string();
   manifest.arenaBytes = size(root["arena"]["bytes"]);
 }
 
@@ -163,6 +165,10 @@ void Reader::readModel(const JsonCursor &model) {
     manifest.maxPositionEmbeddings = positions->integer(1, INT64_MAX);
   if (auto dtype = model.find("dtype"))
     manifest.dtype = dtype->string();
+  if (auto bidirectional = model.find("bidirectional"))
+    manifest.bidirectional = bidirectional->boolean();
+  if (auto encoder = model.find("encoder"))
+    manifest.encoder = encoder->boolean();
 }
 
 void Reader::fillSlots(const JsonCursor &at, uint64_t first, uint64_t count) {

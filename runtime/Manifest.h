@@ -99,7 +99,13 @@ struct Manifest {
   int64_t maxPositionEmbeddings = 0;
   std::string dtype; // "" where unknown
 
+  /// Whether tokens see those behind them: a text is one call from position 0.
+  bool bidirectional = false;
+  /// Whether another text is encoded first, which the tokens attend to.
+  bool encoder = false;
+
   std::string prefill, decode;    // symbols; "" without code for the CPU
+  std::string encode;             // "" also without an encoder
   std::optional<cuda::Part> cuda; // code for GPUs
   uint64_t slots = 0;
   std::vector<WeightSpec> weights;

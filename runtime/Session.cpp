@@ -25,8 +25,16 @@ Session::create(std::shared_ptr<const Model> model, int threads) {
 
 Status Session::check(const int32_t *ids, int64_t count) const {
   const Manifest &manifest = shared->manifest();
-  if (count <= 0)
-    return Status(CRIA_INVALID_ARGUMENT, "no ids, expected at least one");
+  if (manifest.encoder && source == 0)
+    return Status(CRIA_INVALID_ARGUMENT,
+                  "the model attends to a source text, and none was encoded");
+  if (manifest.bidirectional && (fed > 0 || count > manifest.chunk))
+    return Status(CRIA_OUT_OF_RANGE,
+                  std::to_string(count) + " ids at position " +
+                      std::to_string(fed) +
+                      ", but the model's tokens see those behind them: a text "
+                      "is one call from position 0, of at most " +
+                      std::to_string(manifest.chunk) + " ids");
   if (count > manifest.maxSeq - fed)
     return Status(CRIA_OUT_OF_RANGE, std::to_string(count) +
                                          " ids at position " +
@@ -34,6 +42,14 @@ Status Session::check(const int32_t *ids, int64_t count) const {
                                          std::to_string(fed + count) +
                                          ", the artifact's context holds " +
                                          std::to_string(manifest.maxSeq));
+  return checkIds(ids, count);
+}
+
+/// INVALID_ARGUMENT unless there are ids, all of them of the vocabulary.
+Status Session::checkIds(const int32_t *ids, int64_t count) const {
+  const Manifest &manifest = shared->manifest();
+  if (count <= 0)
+    return Status(CRIA_INVALID_ARGUMENT, "no ids, expected at least one");
   for (int64_t i = 0; i < count; ++i)
     if (ids[i] < 0 || ids[i] >= manifest.vocabSize)
       return Status(CRIA_INVALID_ARGUMENT,
@@ -41,6 +57,26 @@ Status Session::check(const int32_t *ids, int64_t count) const {
                         std::to_string(i) + ", expected 0 to " +
                         std::to_string(manifest.vocabSize - 1));
   return Status();
+}
+
+Status Session::encode(const int32_t *ids, int64_t count) {
+  const Manifest &manifest = shared->manifest();
+  if (!manifest.encoder)
+    return Status(CRIA_INVALID_ARGUMENT, "the model has no encoder");
+  int64_t most = std::min(manifest.chunk, manifest.maxSeq);
+  if (count > most)
+    return Status(CRIA_OUT_OF_RANGE, std::to_string(count) +
+                                         " ids to encode, the artifact takes " +
+                                         std::to_string(most));
+  Status status = checkIds(ids, count);
+  if (!status.ok())
+    return status;
+  source = 0; // what failed leaves none
+  fed = 0;
+  status = backend->encode(ids, count);
+  if (status.ok())
+    source = count;
+  return status;
 }
 
 /// Does the steps of a feed, chunk by chunk; the last one by `last`.
@@ -62,7 +98,7 @@ Status Session::advance(const int32_t *ids, int64_t count, cria_logits which,
                          : which == CRIA_LOGITS_LAST && ends ? tokens - 1
                                                              : tokens;
     float *rows = which == CRIA_LOGITS_ALL ? logits + done * vocab : logits;
-    Step step = {ids + done, tokens, fed, firstLogit, rows, prompt};
+    Step step = {ids + done, tokens, fed, firstLogit, rows, prompt, source};
     status = ends ? last(step) : backend->step(step);
     if (!status.ok())
       break;

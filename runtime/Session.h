@@ -39,6 +39,12 @@ public:
   /// can, the logits stay where they are.
   Result<int32_t> draw(const int32_t *ids, int64_t count, Sampler &sampler);
 
+  /// Runs another text from its first id on, which the ids fed afterwards
+  /// attend to; the position is then 0. INVALID_ARGUMENT for a model without
+  /// encoder, OUT_OF_RANGE beyond a chunk or the context. Nothing is fed to a
+  /// model with an encoder before.
+  Status encode(const int32_t *ids, int64_t count);
+
   /// What `feed` would say of these ids.
   Status check(const int32_t *ids, int64_t count) const;
 
@@ -58,6 +64,7 @@ public:
   const PhaseTime &decodeTime() const { return decode; }
 
 private:
+  Status checkIds(const int32_t *ids, int64_t count) const;
   using LastStep = std::function<Status(const Step &)>;
   Status advance(const int32_t *ids, int64_t count, cria_logits which,
                  float *logits, const LastStep &last);
@@ -68,6 +75,7 @@ private:
   std::unique_ptr<Backend> backend; // goes before the model
   int64_t fed = 0;
   int64_t prompt = 0; // of the feed at position 0
+  int64_t source = 0; // ids of the text that was encoded
   PhaseTime prefill, decode;
   std::atomic<bool> cancelled{false};
 };

@@ -209,6 +209,14 @@ CRIA_API cria_status cria_session_feed(cria_session *session,
                                        int32_t which, float *logits,
                                        size_t capacity, cria_error *error);
 
+/* Runs the source text of a model with an encoder: `count` ids, at most a
+ * chunk. The ids fed afterwards attend to it; the position is then 0. Until
+ * then such a model feeds nothing; one without encoder is
+ * CRIA_INVALID_ARGUMENT. */
+CRIA_API cria_status cria_session_encode(cria_session *session,
+                                         const int32_t *ids, size_t count,
+                                         cria_error *error);
+
 /* The number of ids fed since the start or the last reset. */
 CRIA_API cria_status cria_session_position(const cria_session *session,
                                            int64_t *position,

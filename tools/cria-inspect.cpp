@@ -54,6 +54,9 @@ static void printCuda(const cuda::Part &part) {
     images += (images.empty() ? "" : ", ") + image.chip +
               (image.isPtx ? " PTX" : " cubin");
   print("cuda", images);
+  if (!part.encode.empty())
+    print("encode",
+          std::to_string(countLaunches(part.encode)) + " launches of kernels");
   print("prefill",
         std::to_string(countLaunches(part.prefill)) + " launches of kernels");
   print("decode", std::to_string(countLaunches(part.decode)) +
@@ -107,7 +110,11 @@ static void printArtifact(const Artifact &artifact) {
   print("vocabulary", std::to_string(manifest.vocabSize));
   print("context", std::to_string(manifest.maxSeq));
   print("chunk", std::to_string(manifest.chunk) + " tokens a call of prefill");
+  if (manifest.bidirectional)
+    print("attention", "both ways: a text is one call");
   if (manifest.hasCpu()) {
+    if (manifest.encoder)
+      print("encode", manifest.encode);
     print("prefill", manifest.prefill);
     print("decode", manifest.decode);
   }

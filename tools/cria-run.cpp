@@ -66,24 +66,64 @@ static Status loadTokenizer(Run &run) {
 
 // ---- The prompt ------------------------------------------------------------
 
+/// What went wrong with an option's value, under its name.
+static Status of(const std::string &option, const Status &status) {
+  return status.ok() ? status
+                     : Status(status.code(), option + ": " + status.message());
+}
+
+/// The ids of an option such as --ids=1,2,3.
+static Result<std::vector<int32_t>> readIds(const std::string &option,
+                                            const std::string &text) {
+  Result<std::vector<int32_t>> ids = parseIds(text);
+  if (!ids.ok())
+    return of(option, ids.status());
+  if (ids->empty())
+    return Status(CRIA_INVALID_ARGUMENT, option + " is empty");
+  return ids;
+}
+
+/// The ids of an option's text; `instead` takes them where there is no
+/// tokenizer.
+static Result<std::vector<int32_t>> readText(const Run &run,
+                                             const std::string &option,
+                                             const std::string &text,
+                                             const std::string &instead) {
+  if (!run.tokenizer)
+    return Status(CRIA_NOT_FOUND, run.options.weights +
+                                      "/tokenizer.json is missing: give " +
+                                      instead);
+  Result<std::vector<int32_t>> ids = run.tokenizer->encode(text);
+  if (!ids.ok())
+    return of(option, ids.status());
+  return ids;
+}
+
+/// Encodes the source of a model that attends to one.
+static Status encodeSource(Run &run) {
+  const RunOptions &options = run.options;
+  if (!options.hasSource && !options.hasSourceIds)
+    return Status();
+  auto ids = options.hasSourceIds
+                 ? readIds("--source-ids", options.sourceIds)
+                 : readText(run, "--source", options.source, "--source-ids");
+  if (!ids.ok())
+    return ids.status();
+  return of(
+      options.hasSource ? "--source" : "--source-ids",
+      run.session->encode(ids->data(), static_cast<int64_t>(ids->size())));
+}
+
 static Status readPrompt(Run &run) {
   const RunOptions &options = run.options;
-  if (options.hasIds) {
-    Result<std::vector<int32_t>> ids = parseIds(options.ids);
-    if (!ids.ok())
-      return Status(ids.status().code(), "--ids: " + ids.status().message());
-    if (ids->empty())
-      return Status(CRIA_INVALID_ARGUMENT, "--ids is empty");
-    run.prompt = *ids;
-  } else if (run.tokenizer) {
-    Result<std::vector<int32_t>> ids = run.tokenizer->encode(options.prompt);
-    if (!ids.ok())
-      return Status(ids.status().code(), "--prompt: " + ids.status().message());
-    run.prompt = *ids;
-  } else if (options.hasPrompt) {
-    return Status(CRIA_NOT_FOUND,
-                  options.weights + "/tokenizer.json is missing: give --ids");
-  }
+  Result<std::vector<int32_t>> ids = std::vector<int32_t>();
+  if (options.hasIds)
+    ids = readIds("--ids", options.ids);
+  else if (run.tokenizer || options.hasPrompt)
+    ids = readText(run, "--prompt", options.prompt, "--ids");
+  if (!ids.ok())
+    return ids.status();
+  run.prompt = *ids;
   if (run.prompt.empty() && run.generation.bos)
     run.prompt.push_back(static_cast<int32_t>(*run.generation.bos));
   if (run.prompt.empty())
@@ -135,7 +175,7 @@ static int runAll(Run &run) {
   for (auto step : {openModel, loadGeneration, loadTokenizer})
     if (status.ok())
       status = step(run);
-  for (auto step : {readPrompt, setLimit})
+  for (auto step : {encodeSource, readPrompt, setLimit})
     if (status.ok() && !chat)
       status = step(run);
   double loaded = now();

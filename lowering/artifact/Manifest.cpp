@@ -2,6 +2,7 @@
 
 #include "dialect/Dialect.h"
 #include "lowering/Plan.h"
+#include "lowering/Signature.h"
 #include "lowering/Slots.h"
 #include "lowering/import/Program.h"
 #include "runtime/Abi.h"
@@ -89,11 +90,19 @@ static json::Object modelOf(func::FuncOp forward, const json::Object *config,
       {"max_seq", positionsOf(forward->getParentOfType<ModuleOp>())}};
   auto logits = cast<RankedTensorType>(forward.getResultTypes()[0]);
   model["vocab_size"] = logits.getDimSize(1);
-  if (forward.getNumArguments() > 3) {
-    auto cache = cast<RankedTensorType>(forward.getArgumentTypes()[3]);
+  if (ArrayRef<Type> caches = cacheTypes(forward.getFunctionType());
+      !caches.empty()) {
+    auto cache = cast<RankedTensorType>(caches.front());
     model["layers"] = cache.getDimSize(0);
     model["dtype"] = dtypeName(cache.getElementType());
   }
+  // Tokens see those behind them: a text is one call.
+  WalkResult causal = forward.walk([](GQAOp op) {
+    return op.getCausal() || op.getOver() ? WalkResult::advance()
+                                          : WalkResult::interrupt();
+  });
+  if (causal.wasInterrupted())
+    model["bidirectional"] = true;
   if (config)
     for (const char *key : {"hidden_size", "max_position_embeddings"})
       if (auto value = config->getInteger(key))
@@ -126,9 +135,16 @@ void Manifest::fromProgram(ModuleOp program, StringRef config,
   json::Object model = modelOf(forward, root["config"].getAsObject(), options);
   Plan plan = planOf(program);
   root["plan"] = describe(plan);
-  if (options.device == Device::Cpu)
-    root["entries"] =
-        json::Object{{"prefill", "cria_prefill"}, {"decode", "cria_decode"}};
+  bool encodes = program.lookupSymbol("encode");
+  if (encodes)
+    model["encoder"] = true;
+  if (options.device == Device::Cpu) {
+    json::Object entries{{"prefill", "cria_prefill"},
+                         {"decode", "cria_decode"}};
+    if (encodes)
+      entries["encode"] = "cria_encode";
+    root["entries"] = std::move(entries);
+  }
 
   describeSymbols(program);
   describeCaches(forward);
@@ -167,7 +183,7 @@ void Manifest::describeSymbols(ModuleOp program) {
 void Manifest::describeCaches(func::FuncOp forward) {
   json::Array caches;
   for (auto [i, type] :
-       llvm::enumerate(forward.getArgumentTypes().drop_front(3))) {
+       llvm::enumerate(cacheTypes(forward.getFunctionType()))) {
     auto cache = cast<RankedTensorType>(type);
     caches.push_back(
         json::Object{{"symbol", "cache" + std::to_string(i)},

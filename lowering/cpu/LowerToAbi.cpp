@@ -236,13 +236,13 @@ void AbiLowering::callParallel(scf::ForallOp loop, Value host,
       ValueRange{parallelFor, host, cast(b, function, pointer), frame, count});
 }
 
-/// CriaEntry: ids, tokens, position, first_logit, logits, caches, arena, slots,
-/// host.
+/// CriaEntry: ids, tokens, position, first_logit, source, logits, caches,
+/// arena, slots, host.
 void AbiLowering::lowerEntry(func::FuncOp entry) {
   Block &body = entry.front();
   unsigned old = body.getNumArguments();
-  SmallVector<Type> types = {pointer, i64,     i64,     i64,    pointer,
-                             pointer, pointer, pointer, pointer};
+  SmallVector<Type> types = {pointer, i64,     i64,     i64,     i64,
+                             pointer, pointer, pointer, pointer, pointer};
   SmallVector<Value> args;
   for (Type type : types)
     args.push_back(body.addArgument(type, entry.getLoc()));
@@ -253,19 +253,19 @@ void AbiLowering::lowerEntry(func::FuncOp entry) {
     body.getArgument(i).replaceAllUsesWith(fromPointer(b, memory, type));
   };
   memref(0, args[0]);
-  for (unsigned i : {1, 2, 3})
+  for (unsigned i : {1, 2, 3, 4})
     body.getArgument(i).replaceAllUsesWith(
         arith::IndexCastOp::create(b, b.getIndexType(), args[i]));
-  memref(4, args[4]);
-  for (unsigned i = 5; i + 1 < old; ++i) {
-    Value at = arith::ConstantOp::create(b, b.getI64IntegerAttr(i - 5));
-    memref(i, element(b, args[5], at));
+  memref(5, args[5]);
+  for (unsigned i = 6; i + 1 < old; ++i) {
+    Value at = arith::ConstantOp::create(b, b.getI64IntegerAttr(i - 6));
+    memref(i, element(b, args[6], at));
   }
-  memref(old - 1, args[6]);
+  memref(old - 1, args[7]);
   body.eraseArguments(0, old);
   entry.setType(b.getFunctionType(types, {}));
-  lowerSlotCalls(entry, body.getArgument(7));
-  passHost(entry, body.getArgument(8));
+  lowerSlotCalls(entry, body.getArgument(8));
+  passHost(entry, body.getArgument(9));
   entry->removeAttr("chunk");
   entry->removeAttr("arena_bytes");
   (void)symbols.rename(entry, b.getStringAttr("cria_" + entry.getName()));

@@ -11,9 +11,9 @@ namespace cria {
 
 using namespace mlir;
 
-/// Where an entry's caches begin: ids, tokens, position, first and logits come
-/// before them.
-static constexpr unsigned kFirstCache = 5;
+/// Where an entry's caches begin: ids, tokens, position, first, source and
+/// logits come before them.
+static constexpr unsigned kFirstCache = 6;
 
 /// The shape without leading ones.
 static ArrayRef<int64_t> significant(Type type) {
@@ -65,14 +65,14 @@ struct VerifyCacheInPlace
   }
 
 private:
-  /// Results are arguments: logits first, then the caches.
+  /// Results are the last arguments: logits, if any, then the caches.
   LogicalResult dropResults(func::FuncOp entry) {
     Operation *ret = entry.front().getTerminator();
+    unsigned first = entry.getNumArguments() - ret->getNumOperands();
     for (auto [i, value] : llvm::enumerate(ret->getOperands()))
-      if (value != entry.getArgument(kFirstCache - 1 + i))
+      if (value != entry.getArgument(first + i))
         return ret->emitError("expected result ")
-               << i << " to be argument " << kFirstCache - 1 + i
-               << ", updated in place";
+               << i << " to be argument " << first + i << ", updated in place";
     ret->setOperands({});
     entry.setType(
         FunctionType::get(&getContext(), entry.getArgumentTypes(), {}));

@@ -127,12 +127,16 @@ Attention::Attention(Launch &launch, GQAOp op, Value result, Places &places)
   }
 }
 
+Value cuda::endOfKeys(Launch &launch, GQAOp op) {
+  if (op.getOver())
+    return launch.source();
+  return launch.b.add(launch.position(), launch.extent(op.getQuery()));
+}
+
 /// Keys [firstKey, endKey) are this block's.
 void Attention::visibleKeys() {
   Value at = b.add(launch.position(), token);
-  Value end = op.getCausal()
-                  ? b.add(at, 1)
-                  : b.add(launch.position(), launch.extent(op.getQuery()));
+  Value end = op.getCausal() ? b.add(at, 1) : endOfKeys(launch, op);
   Value first = b.i32(0);
   if (auto window = op.getWindow())
     first = b.max(first, b.add(at, 1 - static_cast<int64_t>(*window)));

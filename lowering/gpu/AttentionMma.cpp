@@ -94,7 +94,7 @@ void AttentionTile::findRows() {
     if (auto window = op.getWindow())
       first = b.max(first, b.add(at, 1 - static_cast<int64_t>(*window)));
     return std::pair(first,
-                     op.getCausal() ? b.add(at, 1) : b.add(position, tokens));
+                     op.getCausal() ? b.add(at, 1) : endOfKeys(launch, op));
   };
   Value start = b.mul(b.block(1), kRows);
   for (int64_t half = 0; half < 2; ++half) {

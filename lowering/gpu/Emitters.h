@@ -25,6 +25,9 @@ Steps emitGemv(const Target &target, const KernelSpec &spec);
 Steps emitGemm(const Target &target, const KernelSpec &spec,
                const Place *normalized);
 
+/// One behind the last key that tokens without an order see.
+mlir::Value endOfKeys(Launch &launch, llama::GQAOp op);
+
 /// Attention over the cache (Attention.cpp), for head sizes that
 /// `takesAttention` knows: multiples of 8 up to 256, and others.
 bool takesAttention(llama::GQAOp op);

@@ -27,8 +27,10 @@ Value cuda::weightOf(Operation *product) {
 }
 
 Value cuda::biasOf(Operation *product) {
-  auto linear = dyn_cast<LinearOp>(product);
-  return linear ? linear.getBias() : Value();
+  if (auto linear = dyn_cast<LinearOp>(product))
+    return linear.getBias();
+  auto head = dyn_cast<HeadOp>(product);
+  return head ? head.getBias() : Value();
 }
 
 /// The pairs of a head, and how many of them are rotated.
@@ -72,7 +74,10 @@ static LogicalResult collect(KernelOp kernel, Value tensor,
           products.push_back(op);
         return success();
       })
-      .Case<SwiGLUOp, ResidualOp>([&](auto) {
+      .Case<AddRowsOp>([&](AddRowsOp add) {
+        return collect(kernel, add.getInput(), products);
+      })
+      .Case<SwiGLUOp, ActivateOp, ResidualOp>([&](auto) {
         for (Value operand : op->getOperands())
           if (failed(collect(kernel, operand, products)))
             return failure();
@@ -238,14 +243,23 @@ Value cuda::evaluate(Launch &launch, Value tensor, Value row, Value column,
     Value gate = operand(0), up = operand(1);
     return b.fmul(activate(b, swiglu.getActivation(), gate), up);
   }
-  Value value = sum(op);
-  if (auto head = dyn_cast<HeadOp>(op)) {
-    value = scaled(b, value, head.getScale());
-    return head.getSoftcap() ? softcap(b, value, *head.getSoftcap()) : value;
+  if (auto activation = dyn_cast<ActivateOp>(op))
+    return activate(b, activation.getActivation(), operand(0));
+  auto fromTable = [&](Value table, Value at) {
+    return b.loadWide(launch.rows(table), at, column, 1, Access::ReadOnly);
+  };
+  if (auto add = dyn_cast<AddRowsOp>(op)) {
+    Value at = add.getPosition() ? b.add(launch.position(), row) : b.i32(0);
+    return b.fadd(operand(0), fromTable(add.getTable(), at));
   }
+  auto head = dyn_cast<HeadOp>(op);
+  Value value = sum(op);
+  if (head)
+    value = scaled(b, value, head.getScale());
   if (Value bias = biasOf(op))
-    value = b.fadd(value, b.loadWide(launch.rows(bias), b.i32(0), column, 1,
-                                     Access::ReadOnly));
+    value = b.fadd(value, fromTable(bias, b.i32(0)));
+  if (head && head.getSoftcap())
+    value = softcap(b, value, *head.getSoftcap());
   return value;
 }
 

@@ -56,7 +56,7 @@ struct KernelSpec {
 /// join the rest.
 mlir::Value flatten(mlir::Value tensor);
 
-/// The weight and bias of a linear or a head.
+/// The weight of a linear or a head, and its bias, if any.
 mlir::Value weightOf(mlir::Operation *product);
 mlir::Value biasOf(mlir::Operation *product);
 

@@ -40,6 +40,9 @@ Value Launch::position() {
 Value Launch::tokens() {
   return field(offsetof(CriaStepState, tokens), b.getI32Type());
 }
+Value Launch::source() {
+  return field(offsetof(CriaStepState, source), b.getI32Type());
+}
 Value Launch::firstLogit() {
   return field(offsetof(CriaStepState, first_logit), b.getI32Type());
 }

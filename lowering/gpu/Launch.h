@@ -64,6 +64,8 @@ public:
   /// Of the call: the position of its first token, its tokens.
   mlir::Value position();
   mlir::Value tokens();
+  /// The tokens of the text that was encoded.
+  mlir::Value source();
   /// The field of CriaStepState at a byte offset.
   mlir::Value field(int64_t offset, mlir::Type type);
   /// The rows of a tensor: a constant, or what the call decides.

@@ -1,5 +1,6 @@
 #include "lowering/gpu/Planner.h"
 
+#include "lowering/Signature.h"
 #include "lowering/Slots.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -114,13 +115,14 @@ Place Planner::cachePlace(Value cache, Value layer) {
   return {b.getDictionaryAttr(attrs)};
 }
 
-/// ids, position, first logit, caches.
 void Planner::placeArguments(func::FuncOp entry) {
   places[entry.getArgument(0)] = {arg("ids", 0)};
-  for (auto [i, cache] : llvm::enumerate(entry.getArguments().drop_front(3)))
+  size_t caches = cacheTypes(entry.getFunctionType()).size();
+  for (auto [i, cache] :
+       llvm::enumerate(entry.getArguments().take_back(caches)))
     places[cache] = {arg("cache", i)};
-  auto yield = cast<func::ReturnOp>(entry.front().getTerminator());
-  places[yield.getOperand(0)] = {arg("logits", 0)};
+  if (entry.getNumResults() > caches)
+    places[entry.front().getTerminator()->getOperand(0)] = {arg("logits", 0)};
 }
 
 /// Whether ops of the kernel other than `residual` read its stream: then other
@@ -152,8 +154,18 @@ bool Planner::isReadAfter(Value tensor, Operation *op) {
   });
 }
 
-/// Logits have a place. Appended caches stay where they are, and so does a
-/// residual stream that nothing reads later; anything else is new.
+/// The tensor over which a kernel may write `value`: a residual stream, or what
+/// is normalized row by row.
+static Value overwritten(KernelOp kernel, Value value) {
+  if (auto residual = value.getDefiningOp<ResidualOp>())
+    return readsStream(kernel, residual) ? Value() : residual.getStream();
+  if (isa_and_nonnull<RMSNormOp, LayerNormOp>(value.getDefiningOp()))
+    return value.getDefiningOp()->getOperand(0);
+  return Value();
+}
+
+/// Logits have a place. Appended caches stay where they are, and so does what
+/// is written over if nothing reads it later; anything else is new.
 LogicalResult Planner::placeResults(KernelOp kernel) {
   Operation *yield = kernel.getBody().front().getTerminator();
   for (auto [value, result] :
@@ -165,11 +177,10 @@ LogicalResult Planner::placeResults(KernelOp kernel) {
         return append.emitOpError("changes a cache that is read as it was "
                                   "later; the cuda target copies none");
       places[result] = places.lookup(append.getCache());
-    } else if (auto residual = value.getDefiningOp<ResidualOp>();
-               residual && places.count(residual.getStream()) &&
-               !readsStream(kernel, residual) &&
-               !isReadAfter(residual.getStream(), kernel)) {
-      places[result] = places.lookup(residual.getStream());
+    } else if (Value old = overwritten(kernel, value);
+               old && places.count(old) && old.getType() == value.getType() &&
+               !isReadAfter(old, kernel)) {
+      places[result] = places.lookup(old);
     } else {
       places[result] = temporary(bytesOf(result));
     }
@@ -260,6 +271,22 @@ static LogicalResult checkLayer(Operation *op, Value layer) {
                          "of a loop; the cuda target knows no other");
 }
 
+/// Launches over rows whose logits are wanted count these, and make the logits.
+LogicalResult Planner::checkRows(KernelOp kernel) {
+  bool ends = llvm::all_of(kernel->getUsers(), llvm::IsaPred<func::ReturnOp>);
+  WalkResult walked = kernel.walk([&](Operation *op) {
+    bool some = llvm::any_of(op->getOperands(), [&](Value operand) {
+      return places.lookup(operand).fromFirstLogit;
+    });
+    if (!some || ends)
+      return WalkResult::advance();
+    op->emitOpError("is of the rows whose logits are wanted, and makes no "
+                    "logits; the cuda target takes those rows there alone");
+    return WalkResult::interrupt();
+  });
+  return failure(walked.wasInterrupted());
+}
+
 LogicalResult Planner::visitKernel(KernelOp kernel, Steps &steps) {
   WalkResult layers = kernel.walk([&](Operation *op) {
     Value layer;
@@ -272,7 +299,7 @@ LogicalResult Planner::visitKernel(KernelOp kernel, Steps &steps) {
   });
   if (layers.wasInterrupted())
     return failure();
-  if (failed(placeResults(kernel)))
+  if (failed(checkRows(kernel)) || failed(placeResults(kernel)))
     return failure();
   FailureOr<Steps> emitted = emit(kernel);
   if (failed(emitted))
@@ -349,10 +376,11 @@ LogicalResult Planner::walk(Block &block, Steps &steps) {
 FailureOr<ArrayAttr> Planner::plan(func::FuncOp entry) {
   entryName = entry.getName().str();
   arena.restart();
-  Value logits = entry.front().getTerminator()->getOperand(0);
-  if (!logits.getDefiningOp<KernelOp>())
-    return emitError(logits.getLoc(), "the logits are no kernel's result; the "
-                                      "cuda target copies none");
+  for (Value result : entry.front().getTerminator()->getOperands())
+    if (cast<RankedTensorType>(result.getType()).getRank() == 2 &&
+        !result.getDefiningOp<KernelOp>())
+      return emitError(result.getLoc(), "the logits are no kernel's result; "
+                                        "the cuda target copies none");
   placeArguments(entry);
   Steps steps;
   if (failed(walk(entry.front(), steps)))

@@ -67,6 +67,7 @@ private:
   Place weight(mlir::Operation *symbol, int64_t part, mlir::Value layer);
   mlir::DictionaryAttr arg(llvm::StringRef kind, int64_t value);
   bool isReadAfter(mlir::Value tensor, mlir::Operation *op);
+  mlir::LogicalResult checkRows(llama::KernelOp kernel);
   /// Of the most rows, stored as `element` or else as the tensor's own type.
   int64_t bytesOf(mlir::Value tensor, mlir::Type element = {}) const;
 

@@ -233,7 +233,8 @@ Value Importer::attention(const LayerKind &kind, Value x, Value layer, Value &k,
   k = KVAppendOp::create(b, loc, keys, k, layer, position);
   v = KVAppendOp::create(b, loc, values, v, layer, position);
   auto mixed = GQAOp::create(b, loc, q, k, v, layer, position,
-                             llvm::APFloat(c.attentionScale), /*causal=*/true,
+                             /*over=*/Value(), llvm::APFloat(c.attentionScale),
+                             /*causal=*/true,
                              /*window=*/IntegerAttr(), /*softcap=*/FloatAttr());
   if (kind.window)
     mixed.setWindow(kind.window);
@@ -334,7 +335,7 @@ void Importer::run() {
   at("lm_head");
   auto logits = HeadOp::create(
       b, loc, last, weight(c.tied ? "embed_tokens" : "lm_head", {}),
-      llvm::APFloat(c.logitScale), /*softcap=*/FloatAttr());
+      /*bias=*/Value(), llvm::APFloat(c.logitScale), /*softcap=*/FloatAttr());
   if (c.logitSoftcap)
     logits.setSoftcap(llvm::APFloat(c.logitSoftcap));
   at("model");

@@ -1,5 +1,6 @@
 #include "lowering/import/Program.h"
 #include "dialect/Dialect.h"
+#include "lowering/Signature.h"
 #include "lowering/import/Json.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -29,37 +30,40 @@ OwningOpRef<ModuleOp> cria::loadProgram(StringRef path, MLIRContext *context) {
   return {};
 }
 
-/// The one function, or null after a diagnostic.
-static func::FuncOp findForward(ModuleOp module) {
-  func::FuncOp forward;
+namespace {
+/// The functions of a program. There may be no `encode`.
+struct Functions {
+  func::FuncOp forward, encode;
+};
+} // namespace
+
+/// Fails after a diagnostic.
+static FailureOr<Functions> findFunctions(ModuleOp module) {
+  Functions found;
   for (Operation &op : module.getOps()) {
     if (isa<WeightOp, RopeTableOp>(op))
       continue;
     auto function = dyn_cast<func::FuncOp>(op);
-    if (!function || function.getName() != "forward") {
-      op.emitError("expected only weights, rope tables and one function "
-                   "@forward in a program");
-      return {};
-    }
-    forward = function;
+    StringRef name = function ? function.getName() : "";
+    if (name != "forward" && name != "encode")
+      return op.emitError("expected only weights, rope tables and the "
+                          "functions @forward and @encode in a program");
+    if (!function.getBody().hasOneBlock())
+      return function.emitError("expected @")
+             << name << " to be one block, got "
+             << function.getBody().getBlocks().size();
+    (name == "forward" ? found.forward : found.encode) = function;
   }
-  if (!forward) {
-    module.emitError("expected a function @forward");
-    return {};
-  }
-  if (!forward.getBody().hasOneBlock()) {
-    forward.emitError("expected @forward to be one block, got ")
-        << forward.getBody().getBlocks().size();
-    return {};
-  }
-  return forward;
+  if (!found.forward)
+    return module.emitError("expected a function @forward");
+  return found;
 }
 
-static LogicalResult expectType(func::FuncOp forward, const Twine &what,
+static LogicalResult expectType(func::FuncOp function, const Twine &what,
                                 StringRef expected, Type found, bool holds) {
   if (holds)
     return success();
-  return forward.emitError("expected ")
+  return function.emitError("expected ")
          << what << " of type " << expected << ", got " << found;
 }
 
@@ -96,37 +100,51 @@ static bool isCache(Type type) {
          isa<Float32Type, Float16Type, BFloat16Type>(tensor.getElementType());
 }
 
-static LogicalResult verifySignature(func::FuncOp forward) {
+/// (ids, position, first, caches...) -> (logits, caches...)
+static LogicalResult verifySignature(func::FuncOp forward, bool encodes) {
   FunctionType type = forward.getFunctionType();
-  if (type.getNumInputs() < 3 ||
-      type.getNumResults() != type.getNumInputs() - 2)
-    return forward.emitError("expected (ids, position, first, caches...) -> "
-                             "(logits, caches...), got ")
-           << type;
-  Type ids = type.getInput(0), logits = type.getResult(0);
+  ArrayRef<Type> inputs = type.getInputs();
+  size_t scalars = encodes ? 3 : 2;
+  if (inputs.size() < 1 + scalars ||
+      type.getNumResults() != inputs.size() - scalars)
+    return forward.emitError("expected (ids, position, first")
+           << (encodes ? ", source" : "")
+           << ", caches...) -> (logits, caches...), got " << type;
+  Type ids = inputs[0], logits = type.getResult(0);
   bool idsHold = isTokens(ids, 1) && getElementTypeOrSelf(ids).isInteger(32);
   bool logitsHold = isTokens(logits, 2) && getElementTypeOrSelf(logits).isF32();
   if (failed(expectType(forward, "ids", "tensor<?xi32>", ids, idsHold)) ||
-      failed(expectType(forward, "position", "index", type.getInput(1),
-                        type.getInput(1).isIndex())) ||
-      failed(expectType(forward, "first", "index", type.getInput(2),
-                        type.getInput(2).isIndex())) ||
       failed(
           expectType(forward, "logits", "tensor<?xVxf32>", logits, logitsHold)))
     return failure();
-  for (unsigned i = 3; i < type.getNumInputs(); ++i) {
-    Type cache = type.getInput(i), returned = type.getResult(i - 2);
-    if (failed(expectType(forward, "argument " + Twine(i),
-                          "tensor<LxHxSxDxfloat>", cache, isCache(cache))))
+  const char *names[] = {"position", "first", "source"};
+  for (size_t i = 0; i < scalars; ++i)
+    if (failed(expectType(forward, names[i], "index", inputs[1 + i],
+                          inputs[1 + i].isIndex())))
       return failure();
-    if (failed(verifySize(forward, cache)))
+  for (size_t i = 1 + scalars; i < inputs.size(); ++i) {
+    Type cache = inputs[i], returned = type.getResult(i - scalars);
+    if (failed(expectType(forward, "argument " + Twine(i),
+                          "tensor<LxHxSxDxfloat>", cache, isCache(cache))) ||
+        failed(verifySize(forward, cache)))
       return failure();
     if (cache != returned)
       return forward.emitError("expected result ")
-             << i - 2 << " to be the cache of argument " << i << ", " << cache
-             << ", got " << returned;
+             << i - scalars << " to be the cache of argument " << i << ", "
+             << cache << ", got " << returned;
   }
   return success();
+}
+
+/// What @forward takes; the caches alone.
+static LogicalResult verifyEncode(func::FuncOp encode, func::FuncOp forward) {
+  FunctionType type = forward.getFunctionType();
+  auto expected = FunctionType::get(type.getContext(), type.getInputs(),
+                                    type.getResults().drop_front());
+  if (encode.getFunctionType() == expected)
+    return success();
+  return encode.emitError("expected @encode of type ")
+         << expected << ", got " << encode.getFunctionType();
 }
 
 static LogicalResult verifyOp(Operation *op) {
@@ -162,6 +180,29 @@ static LogicalResult verifyEmbed(EmbedOp op, int64_t vocab) {
          << op.getTable().getType();
 }
 
+/// The text's position, and the number of another text's tokens, are what the
+/// runtime gives, which keeps to the bounds of caches and tables.
+static LogicalResult verifyPosition(Operation *op, func::FuncOp function) {
+  Value position, over;
+  if (auto gqa = dyn_cast<GQAOp>(op)) {
+    position = gqa.getPosition();
+    over = gqa.getOver();
+  } else if (auto append = dyn_cast<KVAppendOp>(op)) {
+    position = append.getPosition();
+  } else if (auto rope = dyn_cast<RopeOp>(op)) {
+    position = rope.getPosition();
+  } else if (auto add = dyn_cast<AddRowsOp>(op)) {
+    position = add.getPosition();
+  }
+  if (position && position != function.getArgument(1))
+    return op->emitError("expected the position that the function is given");
+  if (over && (!function.getArgument(3).getType().isIndex() ||
+               over != function.getArgument(3)))
+    return op->emitError("expected 'over' the source that the function is "
+                         "given");
+  return success();
+}
+
 static LogicalResult verifySymbols(ModuleOp module) {
   for (auto weight : module.getOps<WeightOp>())
     if (failed(verifySize(weight, weight.getType())))
@@ -174,14 +215,20 @@ static LogicalResult verifySymbols(ModuleOp module) {
 }
 
 LogicalResult cria::verifyProgram(ModuleOp module) {
-  func::FuncOp forward = findForward(module);
-  if (!forward || failed(verifySymbols(module)) ||
-      failed(verifySignature(forward)))
+  FailureOr<Functions> functions = findFunctions(module);
+  if (failed(functions) || failed(verifySymbols(module)))
+    return failure();
+  auto [forward, encode] = *functions;
+  if (failed(verifySignature(forward, bool(encode))) ||
+      (encode && failed(verifyEncode(encode, forward))))
     return failure();
   auto logits = cast<RankedTensorType>(forward.getResultTypes()[0]);
-  WalkResult result = forward.getBody().walk([&](Operation *op) {
+  WalkResult result = module.walk([&](Operation *op) {
+    auto function = op->getParentOfType<func::FuncOp>();
+    if (!function)
+      return WalkResult::advance();
     auto embed = dyn_cast<EmbedOp>(op);
-    if (failed(verifyOp(op)) ||
+    if (failed(verifyOp(op)) || failed(verifyPosition(op, function)) ||
         (embed && failed(verifyEmbed(embed, logits.getDimSize(1)))))
       return WalkResult::interrupt();
     return WalkResult::advance();
@@ -191,10 +238,15 @@ LogicalResult cria::verifyProgram(ModuleOp module) {
 
 int64_t cria::positionsOf(ModuleOp module) {
   int64_t positions = maxPositions;
+  auto atMost = [&](int64_t rows) { positions = std::min(positions, rows); };
   for (auto table : module.getOps<RopeTableOp>())
-    positions = std::min(positions, static_cast<int64_t>(table.getPositions()));
+    atMost(static_cast<int64_t>(table.getPositions()));
+  module.walk([&](AddRowsOp op) {
+    if (op.getPosition())
+      atMost(op.getTable().getType().getDimSize(0));
+  });
   auto forward = module.lookupSymbol<func::FuncOp>("forward");
-  for (Type type : forward.getArgumentTypes().drop_front(3))
-    positions = std::min(positions, cast<RankedTensorType>(type).getDimSize(2));
+  for (Type type : cacheTypes(forward.getFunctionType()))
+    atMost(cast<RankedTensorType>(type).getDimSize(2));
   return positions;
 }

@@ -14,18 +14,25 @@ mlir::OwningOpRef<mlir::ModuleOp> loadProgram(llvm::StringRef path,
 /// Checks the program contract, which the compiler relies on beyond what the
 /// ops verify:
 ///
-/// - there is one function, `@forward`, with one block;
+/// - there is a function `@forward`, with one block;
 /// - it takes (ids: tensor<?xi32>, position: index, first: index, caches...)
 ///   and returns (logits: tensor<?xVxf32>, caches...), the caches being static
 ///   rank-4 tensors of f32, f16 or bf16 in one order;
-/// - it is made of llama ops, scf.for, arith and reshapes of tensors;
+/// - beside it there may be `@encode`, for another text that `@forward` attends
+///   to: then both take the number of that text's tokens, an index, behind
+///   `first`; `@encode` takes what `@forward` takes, its position being 0, and
+///   returns the caches alone;
+/// - ropes, appends, attention and learned positions are at the function's
+///   position, and attention `over` another text at its number of tokens;
+/// - they are made of llama ops, scf.for, arith and reshapes of tensors;
 /// - no dimension but the first of a tensor, its token count, is dynamic, none
 ///   is empty, and no tensor has more than 2^44 bytes;
 /// - an embedding has a row for each id that the logits have a column for.
 mlir::LogicalResult verifyProgram(mlir::ModuleOp module);
 
 /// The most positions a program may be run at: as many as the smallest of its
-/// caches and rope tables has; 2^24 where it has neither.
+/// caches, rope tables and tables of learned positions has; 2^24 where it has
+/// none.
 int64_t positionsOf(mlir::ModuleOp module);
 
 } // namespace cria

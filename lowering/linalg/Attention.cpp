@@ -112,6 +112,8 @@ Value Attention::cacheBlock(Value cache, Value head, Value block, bool widen) {
 /// The blocks [first, end) that tokens [firstToken, endToken) may see.
 std::pair<Value, Value> Attention::blocks(Value firstToken, Value endToken) {
   AffineExpr position = b.getAffineDimExpr(0), token = b.getAffineDimExpr(1);
+  if (Value over = in.over)
+    return {b.index(0), affine(position.ceilDiv(keys), over)};
   Value last = op.getCausal() ? endToken : tokens;
   Value end = affine((position + token).ceilDiv(keys), {in.position, last});
   if (!op.getWindow())
@@ -123,8 +125,7 @@ std::pair<Value, Value> Attention::blocks(Value firstToken, Value endToken) {
   return {affine(position.floorDiv(keys), clamped), end};
 }
 
-/// The position of each row's token, as i32. Row r is the token firstToken +
-/// r / group.
+/// The rows' positions, as i32. Row r is the token firstToken + r / group.
 Value Attention::positions(Value firstToken, int64_t rows) {
   Value first = add(in.position, firstToken);
   Value out = b.empty({b.getIndexAttr(rows)}, b.getI32Type());
@@ -155,7 +156,7 @@ Value Attention::isVisible(Value key, Value p, Value end) {
 void Attention::mask(Value &scores, Value block, unsigned keyDim,
                      Value positions) {
   Value first = toI32(affine(b.getAffineDimExpr(0) * keys, block));
-  Value end = toI32(add(in.position, tokens));
+  Value end = toI32(in.over ? in.over : add(in.position, tokens));
   Value hidden = b.f32(-std::numeric_limits<double>::infinity());
   scores = b.generic(
       2, {positions}, {scores},

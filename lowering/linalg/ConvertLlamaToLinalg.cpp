@@ -2,6 +2,7 @@
 ///
 /// The pass around the lowerings of the ops: symbols, signatures, functions.
 #include "lowering/Passes.h"
+#include "lowering/Signature.h"
 #include "lowering/Slots.h"
 #include "lowering/linalg/Lowering.h"
 
@@ -59,22 +60,30 @@ static void lowerSymbols(ModuleOp module) {
   }
 }
 
-/// The new entry, with an empty body.
+/// The new entry, with an empty body: ids, tokens, position, first, source,
+/// logits, caches.
 static func::FuncOp createEntry(OpBuilder &b, func::FuncOp old, int64_t chunk) {
-  auto type = old.getFunctionType();
+  FunctionType type = old.getFunctionType();
   auto ids = cast<RankedTensorType>(type.getInput(0));
-  auto logits = cast<RankedTensorType>(type.getResult(0));
+  ArrayRef<Type> caches = cacheTypes(type);
+  bool hasLogits = type.getNumResults() > caches.size();
+  // An entry without logits has an argument of that place all the same.
+  auto logits = hasLogits ? cast<RankedTensorType>(type.getResult(0))
+                          : RankedTensorType::get({1, 1}, b.getF32Type());
   int64_t room = ids.isDynamicDim(0) ? chunk : ids.getDimSize(0);
   auto roomFor = [&](RankedTensorType t) {
     SmallVector<int64_t> shape(t.getShape());
     shape[0] = room;
     return RankedTensorType::get(shape, t.getElementType());
   };
-  SmallVector<Type> inputs = {roomFor(ids), b.getIndexType(), b.getIndexType(),
-                              b.getIndexType(), roomFor(logits)};
-  llvm::append_range(inputs, type.getInputs().drop_front(3));
-  SmallVector<Type> results = {roomFor(logits)};
-  llvm::append_range(results, type.getResults().drop_front());
+  SmallVector<Type> inputs = {roomFor(ids)};
+  inputs.append(4, b.getIndexType());
+  inputs.push_back(roomFor(logits));
+  llvm::append_range(inputs, caches);
+  SmallVector<Type> results;
+  if (hasLogits)
+    results.push_back(roomFor(logits));
+  llvm::append_range(results, caches);
   auto entry = func::FuncOp::create(b, old.getLoc(), old.getName(),
                                     b.getFunctionType(inputs, results));
   entry->setAttr("chunk", b.getIndexAttr(room));
@@ -87,7 +96,7 @@ static void lowerEntry(func::FuncOp old, int64_t chunk) {
   Block *body = entry.addEntryBlock();
   LinalgBuilder b(old.getLoc(), outer);
   b.setInsertionPointToStart(body);
-  Value logits = body->getArgument(4);
+  Value logits = body->getArgument(5);
   Value ids = body->getArgument(0);
   bool dynamic = old.getFunctionType().getInput(0) != ids.getType();
   OpFoldResult logitRows = b.getIndexAttr(1);
@@ -99,16 +108,21 @@ static void lowerEntry(func::FuncOp old, int64_t chunk) {
   if (dynamic)
     ids = b.slice(ids, {b.getIndexAttr(0)}, {body->getArgument(1)});
   lowering.set(old.getArgument(0), ids);
-  lowering.set(old.getArgument(1), body->getArgument(2));
-  lowering.set(old.getArgument(2), body->getArgument(3));
-  for (unsigned i = 3; i < old.getNumArguments(); ++i)
-    lowering.set(old.getArgument(i), body->getArgument(i + 2));
+  // Position, first and, beside an encoder, source; then caches.
+  size_t caches = cacheTypes(old.getFunctionType()).size();
+  size_t scalars = old.getNumArguments() - caches - 1;
+  for (size_t i = 0; i < scalars; ++i)
+    lowering.set(old.getArgument(1 + i), body->getArgument(2 + i));
+  for (size_t i = 0; i < caches; ++i)
+    lowering.set(old.getArgument(1 + scalars + i), body->getArgument(6 + i));
   lowering.lowerBlock(old.front());
 
   Operation *ret = old.front().getTerminator();
   b.setLoc(ret->getLoc());
-  SmallVector<Value> results = {lowering.storeLogits(ret->getOperand(0))};
-  for (Value value : ret->getOperands().drop_front())
+  SmallVector<Value> results;
+  if (ret->getNumOperands() > caches)
+    results.push_back(lowering.storeLogits(ret->getOperand(0)));
+  for (Value value : ret->getOperands().take_back(caches))
     results.push_back(lowering.stored(value));
   func::ReturnOp::create(b, ret->getLoc(), results);
   old.erase();

@@ -60,8 +60,8 @@ void EntryLowering::lower(Operation *op) {
   b.setLoc(op->getLoc());
   llvm::TypeSwitch<Operation *>(op)
       .Case<GetWeightOp, GetRopeOp, EmbedOp, RMSNormOp, LayerNormOp, LinearOp,
-            HeadOp, SwiGLUOp, ResidualOp, RopeOp, KVAppendOp, GQAOp, KernelOp>(
-          [&](auto typed) { lower(typed); })
+            HeadOp, SwiGLUOp, ActivateOp, AddRowsOp, ResidualOp, RopeOp,
+            KVAppendOp, GQAOp, KernelOp>([&](auto typed) { lower(typed); })
       .Case<scf::ForOp>([&](scf::ForOp loop) { lowerLoop(loop); })
       .Default([&](Operation *other) {
         if (lowerReshape(other))
@@ -143,14 +143,18 @@ Value EntryLowering::matmul(Value x, Value weight, Value into) {
   return b.contractTransposed(x, weight, zero);
 }
 
+/// rows (T, N) + vector (N), in place.
+Value EntryLowering::addVector(Value rows, Value vector) {
+  return b.generic(2, {vector}, {rows}, {b.select(2, {1}), b.select(2, {0, 1})},
+                   [&](Values v) -> SmallVector<Value> {
+                     return {arith::AddFOp::create(b, b.getLoc(), v[1], v[0])};
+                   })[0];
+}
+
 void EntryLowering::lower(LinearOp op) {
   Value y = matmul(stored(op.getInput()), stored(op.getWeight()), {});
   if (op.getBias())
-    y = b.generic(2, {stored(op.getBias())}, {y},
-                  {b.select(2, {1}), b.select(2, {0, 1})},
-                  [&](Values v) -> SmallVector<Value> {
-                    return {arith::AddFOp::create(b, b.getLoc(), v[1], v[0])};
-                  })[0];
+    y = addVector(y, stored(op.getBias()));
   (elementType(op.getResult()).isF32() ? storedForm : wideForm)[op] = y;
 }
 
@@ -174,12 +178,16 @@ void EntryLowering::lower(HeadOp op) {
   headIsReturned = isReturned(op);
   Value y = matmul(stored(op.getInput()), stored(op.getWeight()),
                    headIsReturned ? logitsSlice() : Value());
-  if (op.getSoftcap() || op.getScale().convertToDouble() != 1)
-    y = b.generic(2, {}, {y}, {b.select(2, {0, 1})}, [&](Values v) {
-      Value x = scaled(b, v[0], op.getScale());
-      return SmallVector<Value>{
-          op.getSoftcap() ? softcap(b, x, *op.getSoftcap()) : x};
-    })[0];
+  auto inPlace = [&](llvm::function_ref<Value(Value)> f) {
+    y = b.generic(2, {}, {y}, {b.select(2, {0, 1})},
+                  [&](Values v) { return SmallVector<Value>{f(v[0])}; })[0];
+  };
+  if (op.getScale().convertToDouble() != 1)
+    inPlace([&](Value x) { return scaled(b, x, op.getScale()); });
+  if (op.getBias())
+    y = addVector(y, stored(op.getBias()));
+  if (op.getSoftcap())
+    inPlace([&](Value x) { return softcap(b, x, *op.getSoftcap()); });
   storedForm[op] = y;
 }
 
@@ -200,6 +208,34 @@ void EntryLowering::lower(SwiGLUOp op) {
                            return SmallVector<Value>{arith::MulFOp::create(
                                b, b.getLoc(), gate, v[1])};
                          });
+}
+
+void EntryLowering::lower(ActivateOp op) {
+  storedForm[op] = b.map({any(op.getInput())}, op.getType().getElementType(),
+                         [&](Values v) -> SmallVector<Value> {
+                           return {activate(b, op.getActivation(), v[0])};
+                         });
+}
+
+/// Rows of the table from the position on, or its only row, to each of x.
+void EntryLowering::lower(AddRowsOp op) {
+  Value x = any(op.getInput()), table = stored(op.getTable());
+  SmallVector<OpFoldResult> sizes = b.sizes(x);
+  unsigned row = 0, column = 1;
+  AffineMap all = b.select(2, {row, column}), from = b.select(2, {column});
+  if (op.getPosition()) {
+    table =
+        b.slice(table, {stored(op.getPosition()), b.getIndexAttr(0)}, sizes);
+    from = all;
+  } else {
+    table = tensor::CollapseShapeOp::create(
+        b, b.getLoc(), table, ArrayRef<ReassociationIndices>{{0, 1}});
+  }
+  storedForm[op] =
+      b.generic(2, {x, table}, {b.empty(sizes, op.getType().getElementType())},
+                {all, from, all}, [&](Values v) -> SmallVector<Value> {
+                  return {arith::AddFOp::create(b, b.getLoc(), v[0], v[1])};
+                })[0];
 }
 
 void EntryLowering::lower(ResidualOp op) {
@@ -278,9 +314,12 @@ void EntryLowering::lower(KVAppendOp op) {
 }
 
 void EntryLowering::lower(GQAOp op) {
-  AttentionOperands operands = {
-      any(op.getQuery()), stored(op.getKeyCache()), stored(op.getValueCache()),
-      stored(op.getLayer()), stored(op.getPosition())};
+  AttentionOperands operands = {any(op.getQuery()),
+                                stored(op.getKeyCache()),
+                                stored(op.getValueCache()),
+                                stored(op.getLayer()),
+                                stored(op.getPosition()),
+                                op.getOver() ? stored(op.getOver()) : Value()};
   auto type = cast<RankedTensorType>(op.getType());
   storedForm[op] = lowerAttention(b, operands, op, type);
 }

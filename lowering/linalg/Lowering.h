@@ -40,6 +40,8 @@ private:
   void lower(llama::LinearOp op);
   void lower(llama::HeadOp op);
   void lower(llama::SwiGLUOp op);
+  void lower(llama::ActivateOp op);
+  void lower(llama::AddRowsOp op);
   void lower(llama::ResidualOp op);
   void lower(llama::RopeOp op);
   void lower(llama::KVAppendOp op);
@@ -48,8 +50,10 @@ private:
   void lowerLoop(mlir::scf::ForOp loop);
   bool lowerReshape(mlir::Operation *op);
   mlir::Value rowMean(mlir::Value rows, LinalgBuilder::Payload term);
+  mlir::Value normDestination(mlir::Operation *norm, mlir::Value x);
   mlir::Value logitsSlice();
   mlir::Value matmul(mlir::Value x, mlir::Value weight, mlir::Value into);
+  mlir::Value addVector(mlir::Value rows, mlir::Value vector);
   mlir::Value call(mlir::StringRef symbol, mlir::Type type,
                    mlir::ValueRange operands);
 
@@ -62,9 +66,9 @@ private:
 };
 
 /// What `llama.gqa` reads: a query of any form (T, H, D), caches (L, KVH, S,
-/// D).
+/// D). With `over` keys below it are visible, without those of the text.
 struct AttentionOperands {
-  mlir::Value query, keys, values, layer, position;
+  mlir::Value query, keys, values, layer, position, over;
 };
 
 /// Lowers attention to an online softmax over blocks of keys: (T, H, D) of

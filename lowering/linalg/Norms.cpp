@@ -39,6 +39,14 @@ Value EntryLowering::rowMean(Value rows, LinalgBuilder::Payload term) {
   });
 }
 
+/// Where a norm's result goes: over its input, if nothing else reads that.
+Value EntryLowering::normDestination(Operation *norm, Value x) {
+  auto type = cast<RankedTensorType>(norm->getResult(0).getType());
+  if (x.getType() == type && norm->getOperand(0).hasOneUse())
+    return x;
+  return b.empty(b.sizes(x), type.getElementType());
+}
+
 void EntryLowering::lower(RMSNormOp op) {
   Value x = any(op.getInput());
   Type type = op.getType().getElementType();
@@ -73,7 +81,7 @@ void EntryLowering::lower(RMSNormOp op) {
     return SmallVector<Value>{y};
   };
   storedForm[op] =
-      b.generic(rank, inputs, {b.empty(b.sizes(x), type)}, maps, apply)[0];
+      b.generic(rank, inputs, {normDestination(op, x)}, maps, apply)[0];
 }
 
 void EntryLowering::lower(LayerNormOp op) {
@@ -99,15 +107,15 @@ void EntryLowering::lower(LayerNormOp op) {
     }
   maps.push_back(rows[0]);
   double eps = op.getEps().convertToDouble();
-  Value out = b.empty(b.sizes(x), op.getType().getElementType());
-  storedForm[op] = b.generic(2, inputs, {out}, maps, [&](Values v) {
-    Value shifted = arith::AddFOp::create(b, b.getLoc(), v[1], b.f32(eps));
-    Value y = arith::MulFOp::create(
-        b, b.getLoc(), v[0], math::RsqrtOp::create(b, b.getLoc(), shifted));
-    if (op.getGamma())
-      y = arith::MulFOp::create(b, b.getLoc(), y, v[2]);
-    if (op.getBeta())
-      y = arith::AddFOp::create(b, b.getLoc(), y, v[3]);
-    return SmallVector<Value>{y};
-  })[0];
+  storedForm[op] =
+      b.generic(2, inputs, {normDestination(op, x)}, maps, [&](Values v) {
+        Value shifted = arith::AddFOp::create(b, b.getLoc(), v[1], b.f32(eps));
+        Value y = arith::MulFOp::create(
+            b, b.getLoc(), v[0], math::RsqrtOp::create(b, b.getLoc(), shifted));
+        if (op.getGamma())
+          y = arith::MulFOp::create(b, b.getLoc(), y, v[2]);
+        if (op.getBeta())
+          y = arith::AddFOp::create(b, b.getLoc(), y, v[3]);
+        return SmallVector<Value>{y};
+      })[0];
 }

@@ -66,13 +66,21 @@ void Session::fillRopes(const Step &step) {
   }
 }
 
+void Session::run(CriaEntry entry, const Step &step) {
+  fillRopes(step);
+  entry(step.ids, step.tokens, step.position, step.firstLogit, step.source,
+        step.logits, cacheTable.data(), arena.data(), slots, pool.host());
+}
+
 Status Session::step(const Step &step) {
   // The decode entry always computes its row of logits.
   bool decodes = step.tokens == 1 && step.firstLogit == 0;
-  fillRopes(step);
-  CriaEntry entry = decodes ? code.decode() : code.prefill();
-  entry(step.ids, step.tokens, step.position, step.firstLogit, step.logits,
-        cacheTable.data(), arena.data(), slots, pool.host());
+  run(decodes ? code.decode() : code.prefill(), step);
+  return Status();
+}
+
+Status Session::encode(const int32_t *ids, int64_t count) {
+  run(code.encode(), {ids, count, 0, count, nullptr, count, count});
   return Status();
 }
 

@@ -20,6 +20,7 @@ public:
 
   Status step(const Step &step) override;
   Result<int32_t> draw(const Step &step, Sampler &sampler) override;
+  Status encode(const int32_t *ids, int64_t count) override;
   int threads() const override { return pool.threads(); }
 
 private:
@@ -28,6 +29,7 @@ private:
   Status allocate();
   Status allocateRopes();
   void fillRopes(const Step &step);
+  void run(CriaEntry entry, const Step &step);
 
   const Artifact &code;
   const void *const *slots;

@@ -67,6 +67,7 @@ Result<std::unique_ptr<const Code>> Code::load(std::shared_ptr<Context> context,
   const Manifest &manifest = artifact.manifest();
   const Part &part = *manifest.cuda;
   for (auto [entry, tokens] : {std::pair(&part.prefill, manifest.chunk),
+                               std::pair(&part.encode, manifest.chunk),
                                std::pair(&part.decode, int64_t(1)),
                                std::pair(&part.sample, int64_t(1))})
     if (status = code->findKernels(*entry, tokens); !status.ok())

@@ -211,6 +211,8 @@ void Reader::read(const JsonCursor &at) {
   part.prefill = readEntry(entries["prefill"]);
   part.decode = readEntry(entries["decode"]);
   part.sample = readEntry(entries["sample"]);
+  if (manifest.encoder)
+    part.encode = readEntry(entries["encode"]);
 }
 
 Part readPart(const JsonCursor &at, const Manifest &manifest) {

@@ -65,6 +65,7 @@ struct Part {
   uint64_t arenaBytes = 0;
   uint64_t zeroedOffset = 0, zeroedBytes = 0; // zeroed when a session starts
   Entry prefill, decode, sample;
+  Entry encode; // of a model with an encoder
 };
 
 /// Reads the part at `at`; `manifest` has its slots and caches already. The

@@ -32,6 +32,7 @@ Result<std::unique_ptr<Backend>> Session::create(const Model &model) {
   session->prefillLaunches = session->expand(part.prefill);
   session->decodeLaunches = session->expand(part.decode);
   session->sampleLaunches = session->expand(part.sample);
+  session->encodeLaunches = session->expand(part.encode);
   return std::unique_ptr<Backend>(std::move(session));
 }
 
@@ -209,24 +210,41 @@ Result<int32_t> Session::draw(const Step &step, Sampler &sampler) {
   return sampler.verdict(drawn);
 }
 
+Status Session::encode(const int32_t *ids, int64_t count) {
+  Current current(*context);
+  if (!current.status().ok())
+    return current.status();
+  Step step = {ids, count, 0, count, nullptr, count, count};
+  writeState(step, CriaSampling());
+  Status status = ropes.enqueue(step, stream.get());
+  if (status.ok())
+    status = enqueueState(count);
+  if (status.ok())
+    status = launch(encodeLaunches, count, 0);
+  return ended(status, "encoding");
+}
+
+/// What a step came to, when all that it launched has ended: that still uses
+/// memory which may then be freed.
+Status Session::ended(const Status &status, const char *doing) {
+  Status waited = context->wait(stream.get(), doing);
+  return status.ok() ? waited : status;
+}
+
 Status Session::advance(const Step &step, Wanted wanted) {
   bool decodes = step.tokens == 1 && step.firstLogit == 0;
   Status status = ropes.enqueue(step, stream.get());
   if (status.ok())
     status = decodes ? decode(wanted) : prefill(step, wanted);
-  if (!status.ok()) {
-    // What was launched before still uses the memory that may now be freed.
-    Status ended = context->wait(stream.get(), "what was launched");
-    (void)ended;
-  }
-  return status;
+  return status.ok() ? status : ended(status, "what was launched");
 }
 
 void Session::writeState(const Step &step, const CriaSampling &sampling) {
   auto *to = static_cast<std::byte *>(pinnedState.get());
   CriaStepState header = {static_cast<int32_t>(step.position),
                           static_cast<int32_t>(step.tokens),
-                          static_cast<int32_t>(step.firstLogit), 0, sampling};
+                          static_cast<int32_t>(step.firstLogit),
+                          static_cast<int32_t>(step.source), sampling};
   static_assert(sizeof(header) <= idsOffset);
   memcpy(to, &header, sizeof(header));
   memcpy(to + idsOffset, step.ids,

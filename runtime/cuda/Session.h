@@ -36,6 +36,7 @@ public:
 
   Status step(const Step &step) override;
   Result<int32_t> draw(const Step &step, Sampler &sampler) override;
+  Status encode(const int32_t *ids, int64_t count) override;
 
 private:
   /// What a step leaves on the host.
@@ -50,6 +51,7 @@ private:
   Status roomFor(int64_t rows);
 
   Status advance(const Step &step, Wanted wanted);
+  Status ended(const Status &status, const char *doing);
   Status decode(Wanted wanted);
   Status prefill(const Step &step, Wanted wanted);
   Status capture(Wanted wanted);
@@ -79,7 +81,8 @@ private:
   int64_t logitsRows = 0;
   // As the memory of that name.
   PinnedMemory pinnedState, pinnedRow, pinnedSeen, pinnedSampled;
-  std::vector<Launch> prefillLaunches, decodeLaunches, sampleLaunches;
+  std::vector<Launch> prefillLaunches, decodeLaunches, sampleLaunches,
+      encodeLaunches;
   GraphExec graphs[2]; // of a decode step, by what is wanted
   bool usesGraph;
 };

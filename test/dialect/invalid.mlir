@@ -212,116 +212,6 @@ func.func @head(%x: tensor<?x64xf32>, %w: tensor<512x63xf32>) {
 
 // -----
 
-// rope_c1
-func.func @rope(%x: tensor<?x8x8xf32>, %t: tensor<512x5xf32>, %p: index) {
-  // expected-error @below {{expected a head size of at least 10, got 8}}
-  %y = llama.rope %x, %t, %t at %p : tensor<?x8x8xf32>, tensor<512x5xf32>
-  return
-}
-
-// -----
-
-// kv_append_c1
-func.func @kv_append(%r: tensor<?x3x8xf32>, %k: tensor<5x4x512x8xf32>, %i: index) {
-  // expected-error @below {{expected heads 4, got 3}}
-  %y = llama.kv_append %r into %k[%i] at %i : tensor<?x3x8xf32> into tensor<5x4x512x8xf32>
-  return
-}
-
-// -----
-
-// kv_append_c1
-func.func @kv_append(%r: tensor<?x4x6xf32>, %k: tensor<5x4x512x8xf32>, %i: index) {
-  // expected-error @below {{expected head size 8, got 6}}
-  %y = llama.kv_append %r into %k[%i] at %i : tensor<?x4x6xf32> into tensor<5x4x512x8xf32>
-  return
-}
-
-// -----
-
-// kv_append_c2
-func.func @kv_append(%r: tensor<?x4x8xf32>, %k: tensor<5x4x512x8xbf16>, %i: index) {
-  // expected-error @below {{expected rows of 'bf16', got 'f32'}}
-  %y = llama.kv_append %r into %k[%i] at %i : tensor<?x4x8xf32> into tensor<5x4x512x8xbf16>
-  return
-}
-
-// -----
-
-// gqa_c1
-func.func @gqa(%q: tensor<?x7x8xf32>, %k: tensor<5x4x512x8xf32>, %i: index) {
-  // expected-error @below {{expected query heads a multiple of the 4 KV heads, got 7}}
-  %y = llama.gqa %q, %k, %k[%i] at %i {scale = 1.0} : tensor<?x7x8xf32>, tensor<5x4x512x8xf32>
-  return
-}
-
-// -----
-
-// gqa_c2
-func.func @gqa(%q: tensor<?x8x6xf32>, %k: tensor<5x4x512x8xf32>, %i: index) {
-  // expected-error @below {{expected head size 8, got 6}}
-  %y = llama.gqa %q, %k, %k[%i] at %i {scale = 1.0} : tensor<?x8x6xf32>, tensor<5x4x512x8xf32>
-  return
-}
-
-// -----
-
-// gqa_c3
-func.func @gqa(%q: tensor<?x8x8xf32>, %k: tensor<5x4x512x8xf32>, %i: index) {
-  // expected-error @below {{expected a finite scale}}
-  %y = llama.gqa %q, %k, %k[%i] at %i {scale = 0x7FF0000000000000 : f64} : tensor<?x8x8xf32>, tensor<5x4x512x8xf32>
-  return
-}
-
-// -----
-
-// gqa_c3
-func.func @gqa(%q: tensor<?x8x8xf32>, %k: tensor<5x4x512x8xf32>, %i: index) {
-  // expected-error @below {{expected a positive window, got -1}}
-  %y = llama.gqa %q, %k, %k[%i] at %i {scale = 1.0, window = -1 : i64} : tensor<?x8x8xf32>, tensor<5x4x512x8xf32>
-  return
-}
-
-// -----
-
-// kernel_c1
-func.func @kernel(%x: tensor<2x4xf32>) {
-  // expected-error @below {{expected to yield values of the results' types}}
-  %y = llama.kernel "k" -> tensor<2x5xf32> {
-    llama.yield %x : tensor<2x4xf32>
-  }
-  return
-}
-
-// -----
-
-// kernel_c2
-// expected-error @below {{expected a C identifier, got "layers.attn"}}
-llama.kernel "layers.attn" {
-  llama.yield
-}
-
-// -----
-
-// kernel_c2
-// expected-error @below {{expected a C identifier, got "0_layers"}}
-llama.kernel "0_layers" {
-  llama.yield
-}
-
-// -----
-
-// kernel_c3
-llama.kernel "outer" {
-  // expected-error @below {{expected no kernel around a kernel}}
-  llama.kernel "inner" {
-    llama.yield
-  }
-  llama.yield
-}
-
-// -----
-
 // weight_c4
 // expected-error @below {{expected 8 rows from 10 on within the tensor's 17}}
 llama.weight @w : tensor<8x4xf32> from "w" rows 10 of 17
@@ -376,9 +266,27 @@ func.func @residual(%x: tensor<?x4xf32>) {
 
 // -----
 
-// gqa_c4
-func.func @gqa(%q: tensor<?x8x8xf32>, %k: tensor<1x4x16x8xf32>, %l: index, %p: index) {
-  // expected-error @below {{expected positive and finite soft cap, got 0}}
-  %y = llama.gqa %q, %k, %k[%l] at %p {scale = 1.0, softcap = 0.0} : tensor<?x8x8xf32>, tensor<1x4x16x8xf32>
+// head_c3
+func.func @head(%x: tensor<?x64xf32>, %w: tensor<512x64xf32>, %b: tensor<64xf32>) {
+  // expected-error @below {{expected a bias of size 512, got 64}}
+  %y = llama.head %x, %w bias(%b : tensor<64xf32>) : tensor<?x64xf32>, tensor<512x64xf32>
+  return
+}
+
+// -----
+
+// add_rows_c1
+func.func @add_rows(%x: tensor<?x64xf32>, %table: tensor<512x65xf32>, %position: index) {
+  // expected-error @below {{expected a table of second dimension 64, got 65}}
+  %y = llama.add_rows %x, %table at %position : tensor<?x64xf32>, tensor<512x65xf32>
+  return
+}
+
+// -----
+
+// add_rows_c2
+func.func @add_rows(%x: tensor<?x64xf32>, %table: tensor<2x64xf32>) {
+  // expected-error @below {{expected without a position a table of rows 1, got 2}}
+  %y = llama.add_rows %x, %table : tensor<?x64xf32>, tensor<2x64xf32>
   return
 }

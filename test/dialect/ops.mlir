@@ -91,6 +91,29 @@ func.func @head(%x: tensor<?x64xbf16>, %w: tensor<512x64xbf16>) -> tensor<?x512x
   return %logits : tensor<?x512xf32>
 }
 
+// CHECK-LABEL: func @biased_head
+func.func @biased_head(%x: tensor<?x64xbf16>, %w: tensor<512x64xbf16>, %b: tensor<512xbf16>) {
+  // CHECK: llama.head %{{.*}}, %{{.*}} bias(%{{.*}} : tensor<512xbf16>) : tensor<?x64xbf16>, tensor<512x64xbf16>
+  %logits = llama.head %x, %w bias(%b : tensor<512xbf16>) : tensor<?x64xbf16>, tensor<512x64xbf16>
+  return
+}
+
+// CHECK-LABEL: func @activate
+func.func @activate(%x: tensor<?x172xf32>) {
+  // CHECK: llama.activate relu %{{.*}} : tensor<?x172xf32>
+  %h = llama.activate relu %x : tensor<?x172xf32>
+  return
+}
+
+// CHECK-LABEL: func @add_rows
+func.func @add_rows(%x: tensor<?x64xf32>, %table: tensor<512x64xf32>, %row: tensor<1x64xf32>, %position: index) {
+  // CHECK: llama.add_rows %{{.*}}, %{{.*}} at %{{.*}} : tensor<?x64xf32>, tensor<512x64xf32>
+  %p = llama.add_rows %x, %table at %position : tensor<?x64xf32>, tensor<512x64xf32>
+  // CHECK: llama.add_rows %{{.*}}, %{{.*}} : tensor<?x64xf32>, tensor<1x64xf32>
+  %s = llama.add_rows %p, %row : tensor<?x64xf32>, tensor<1x64xf32>
+  return
+}
+
 // CHECK-LABEL: func @swiglu
 func.func @swiglu(%gate: tensor<?x172xbf16>, %up: tensor<?x172xbf16>) {
   // CHECK: llama.swiglu %{{.*}}, %{{.*}} : tensor<?x172xbf16>
@@ -131,6 +154,8 @@ func.func @gqa(%q: tensor<?x8x8xbf16>, %k: tensor<5x4x512x8xbf16>, %v: tensor<5x
   %o = llama.gqa %q, %k, %v[%layer] at %position {scale = 0.125, causal} : tensor<?x8x8xbf16>, tensor<5x4x512x8xbf16>
   // CHECK: llama.gqa {{.*}} {scale = 1.250000e-01 : f64, window = 64 : i64}
   %w = llama.gqa %q, %k, %v[%layer] at %position {scale = 0.125, window = 64 : i64} : tensor<?x8x8xbf16>, tensor<5x4x512x8xbf16>
+  // CHECK: llama.gqa {{.*}} at %{{.*}} over %{{.*}} {scale = 1.250000e-01 : f64}
+  %x = llama.gqa %q, %k, %v[%layer] at %position over %layer {scale = 0.125} : tensor<?x8x8xbf16>, tensor<5x4x512x8xbf16>
   // CHECK: llama.gqa {{.*}} {scale = 1.250000e-01 : f64, softcap = 5.000000e+01 : f64}
   %c = llama.gqa %q, %k, %v[%layer] at %position {scale = 0.125, softcap = 50.0} : tensor<?x8x8xbf16>, tensor<5x4x512x8xbf16>
   return

@@ -117,6 +117,16 @@ class Session:
             ctypes.byref(self.session),
         )
 
+    def encode(self, ids):
+        """Runs the source of a model with an encoder."""
+        ids = np.array(ids, dtype=np.int32)
+        self.model.call(
+            "session_encode",
+            self.session,
+            ids.ctypes.data_as(ctypes.c_void_p),
+            ctypes.c_size_t(len(ids)),
+        )
+
     def feed(self, ids):
         """(len(ids), vocab) logits."""
         ids = np.array(ids, dtype=np.int32)

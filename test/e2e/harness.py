@@ -93,12 +93,12 @@ class Tools:
     def run(self, artifact, *flags):
         return execute(self.run_command(artifact, *flags))
 
-    def logits(self, artifact, ids, *flags):
+    def logits(self, artifact, ids, *flags, max_tokens=1):
         """(tokens, vocab) f32 logits of the prompt `ids`."""
         file = self.scratch / "logits.npy"
         file.unlink(missing_ok=True)
         prompt = "--ids=" + ",".join(map(str, ids))
-        wanted = [prompt, f"--logits={file}", "--max-tokens=1"]
+        wanted = [prompt, f"--logits={file}", f"--max-tokens={max_tokens}"]
         self.run(artifact, *wanted, "--temperature=0", *flags).ok()
         result = np.load(file)
         check(result.dtype == np.float32, f"{file}: {result.dtype}")

@@ -131,8 +131,9 @@ def swiglu():
         yield f"{dtype} {size}", p.returns(swiglu_of(p, gate, p.tokens(size)))
 
 
-def rope_of(p, x, scale=1.0):
-    half = x.shape[2] // 2
+def rope_of(p, x, scale=1.0, half=None):
+    """Of each head, columns before 2 * half are rotated, else all."""
+    half = half or x.shape[2] // 2
     frequencies = INV_FREQ[:half]
     table = f"tensor<{p.positions}x{half}xf32>"
     name = f"rope{len(p.body)}"
@@ -146,7 +147,12 @@ def rope_of(p, x, scale=1.0):
         f"llama.rope {x.name}, %{name}#0, %{name}#1 at %position : "
         f"{x.type}, {table}"
     )
-    turn = lambda call: scale * reference.rope(call[x], call.position, frequencies)
+
+    def turn(call):
+        turned, rest = np.split(call[x], [2 * half], axis=-1)
+        turned = scale * reference.rope(turned, call.position, frequencies)
+        return np.concatenate([turned, rest], -1)
+
     return p.emit(op, x.shape, turn)
 
 
@@ -167,6 +173,8 @@ def rope():
 
 def gqa_of(p, query, keys, values, layer=0, causal=True, window=None, scale=None):
     scale = scale or query.shape[2] ** -0.5
+    if not causal:
+        p.whole, p.chunk = True, max(p.counts)
     attributes = [f"scale = {scale:e}"]
     attributes += ["causal"] * causal
     attributes += [f"window = {window} : i64"] * bool(window)

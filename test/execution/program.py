@@ -71,6 +71,7 @@ class Program:
         # positions.
         self.counts = [1, 3, 31, 32, 33, 34, 70]
         self.on_cuda = True  # whether the cuda target takes it
+        self.whole = False  # whether a text must be one call
         self.random = np.random.default_rng(0)
         self.symbols, self.body, self.arrays, self.caches = [], [], {}, []
 

@@ -36,6 +36,9 @@ GATES = {
 }
 
 
+ACTIVATIONS = {"silu": lambda x: x / (1 + np.exp(-x)), **GATES}
+
+
 def gated(p, gate, up, activation):
     op = f"llama.swiglu {gate.name}, {up.name} activation {activation} : {gate.type}"
     compute = lambda call: GATES[activation](call[gate]) * call[up]
@@ -79,6 +82,43 @@ def gates():
             yield f"{dtype} {activation}", p.returns(y)
 
 
+def activated(p, x, name):
+    op = f"llama.activate {name} {x.name} : {x.type}"
+    return p.emit(op, x.shape, lambda call: ACTIVATIONS[name](call[x]))
+
+
+def activate():
+    for dtype in TYPES:
+        for name in ACTIVATIONS:
+            p = Program(dtype)
+            x = p.tokens(35, scale=2 if dtype == "f16" else 5)
+            yield f"{dtype} {name}", p.returns(activated(p, x, name))
+        p = Program(dtype)
+        x = linear_of(p, p.tokens(37), p.weight(21, 37), p.weight(21))
+        yield f"{dtype} linear", p.returns(activated(p, x, "relu"))
+
+
+def add_rows():
+    for dtype, size in [("f32", 1), ("f32", 35), ("bf16", 35), ("f16", 16)]:
+        p = Program(dtype, chunk=33)
+        x, table, row = p.tokens(size), p.weight(100, size), p.weight(1, size)
+        from_position = lambda call: (
+            call[x] + call[table][call.position : call.position + len(call.ids)]
+        )
+        y = p.emit(
+            f"llama.add_rows {x.name}, {table.name} at %position : "
+            f"{x.type}, {table.type}",
+            x.shape,
+            from_position,
+        )
+        z = p.emit(
+            f"llama.add_rows {y.name}, {row.name} : {y.type}, {row.type}",
+            x.shape,
+            lambda call: call[y] + call[row],
+        )
+        yield f"{dtype} {size}", p.returns(z)
+
+
 def scaled_residual():
     for dtype in TYPES:
         p = Program(dtype)
@@ -89,41 +129,31 @@ def scaled_residual():
 
 
 def heads():
-    for dtype, scale, cap in [("f32", 0.125, None), ("f32", 0.5, 2.0), ("bf16", 0.5, None)]:
+    for dtype, scale, cap, biased in [
+        ("f32", 0.125, None, False),
+        ("f32", 0.5, 2.0, True),
+        ("bf16", 0.5, None, False),
+        ("bf16", 1, None, True),
+    ]:
         p = Program(dtype)
         x, w = p.last(p.tokens(37)), p.weight(71, 37)
+        bias = p.weight(71) if biased else None
+        op = f"llama.head {x.name}, {w.name}"
+        op += f" bias({bias.name} : {bias.type})" if bias else ""
         more = f", softcap = {cap}" if cap else ""
-        op = f"llama.head {x.name}, {w.name} {{scale = {scale}{more}}} : {x.type}, {w.type}"
-        logits = lambda call: capped(call[x] @ call[w].T * scale, cap)
-        yield f"{dtype} {scale} {cap}", p.ends(p.emit(op, (None, 71), logits, "f32"))
-
-
-def part_of_rope(p, x, half):
-    """Of each head, columns before 2 * half are rotated."""
-    frequencies = [1.0, 0.3, 0.1, 0.03][:half]
-    table = f"tensor<{p.positions}x{half}xf32>"
-    name = f"rope{len(p.body)}"
-    listed = ", ".join(f"{f:e}" for f in frequencies)
-    p.symbols.append(
-        f"llama.rope_table @{name} {{positions = {p.positions} : i64, "
-        f"inv_freq = array<f32: {listed}>}}"
-    )
-    p.body.append(f"%{name}:2 = llama.get_rope @{name} : {table}")
-    op = f"llama.rope {x.name}, %{name}#0, %{name}#1 at %position : {x.type}, {table}"
-
-    def turn(call):
-        turned, rest = np.split(call[x], [2 * half], axis=-1)
-        turned = reference.rope(turned, call.position, frequencies)
-        return np.concatenate([turned, rest], -1)
-
-    return p.emit(op, x.shape, turn)
+        op += f" {{scale = {scale:e}{more}}} : {x.type}, {w.type}"
+        logits = lambda call: capped(
+            reference.linear(call[x] * scale, call[w], call[bias]), cap
+        )
+        what = f"{dtype} {scale} {cap} {biased}"
+        yield what, p.ends(p.emit(op, (None, 71), logits, "f32"))
 
 
 def part_rope():
     for dtype, size, half in [("f32", 10, 3), ("f32", 6, 1), ("bf16", 16, 4)]:
         p = Program(dtype, chunk=33)
         x = p.heads(p.tokens(3 * size), 3, size)
-        yield f"{dtype} {2 * half} of {size}", p.returns(part_of_rope(p, x, half))
+        yield f"{dtype} {2 * half} of {size}", p.returns(rope_of(p, x, half=half))
 
 
 def capped_gqa_of(p, query, keys, values, cap, window):

@@ -30,7 +30,7 @@ def layer(x, at, position, keys, values):
     v = ref.linear(y, w("v", 12, 24), None).reshape(-1, 2, 6)
     keys[:] = ref.append(keys, k, at, position)
     values[:] = ref.append(values, v, at, position)
-    a = ref.gqa(q, keys, values, at, position, 4.0, causal=False, window=10)
+    a = ref.gqa(q, keys, values, at, position, 4.0, causal=True, window=10)
     o = ref.linear(a.reshape(-1, 24), w("o", 24, 24), w("o.bias", 24))
     return x + ref.swiglu(ref.linear(y, w("gate", 24, 24), None), o) + o
 

@@ -46,9 +46,9 @@ func.func private @k_decode(%w: memref<6x8xf32>, %n: index, %v: f32) {
 }
 
 // The entry has the signature of runtime/Abi.h: ids, tokens, position,
-// first_logit, logits, caches, arena, slots, host. Caches and slots are tables.
+// first_logit, source, logits, caches, arena, slots, host. Caches and slots are tables.
 // CHECK-LABEL: func @cria_decode
-// CHECK-SAME: (%[[IDS:[^:]*]]: !llvm.ptr, %[[TOKENS:[^:]*]]: i64, %[[POSITION:[^:]*]]: i64, %{{[^:]*}}: i64, %{{[^:]*}}: !llvm.ptr, %[[CACHES:[^:]*]]: !llvm.ptr, %[[ARENA:[^:]*]]: !llvm.ptr, %[[SLOTS:[^:]*]]: !llvm.ptr, %[[HOST:[^:]*]]: !llvm.ptr) {
+// CHECK-SAME: (%[[IDS:[^:]*]]: !llvm.ptr, %[[TOKENS:[^:]*]]: i64, %[[POSITION:[^:]*]]: i64, %{{[^:]*}}: i64, %{{[^:]*}}: i64, %{{[^:]*}}: !llvm.ptr, %[[CACHES:[^:]*]]: !llvm.ptr, %[[ARENA:[^:]*]]: !llvm.ptr, %[[SLOTS:[^:]*]]: !llvm.ptr, %[[HOST:[^:]*]]: !llvm.ptr) {
 // CHECK: llvm.insertvalue %[[IDS]]
 // CHECK: %[[P:.*]] = arith.index_cast %[[POSITION]]
 // CHECK: %[[ONE:.*]] = arith.constant 1 : i64
@@ -63,7 +63,7 @@ func.func private @k_decode(%w: memref<6x8xf32>, %n: index, %v: f32) {
 // CHECK: %[[SEVEN:.*]] = arith.constant 7 : i64
 // CHECK: llvm.getelementptr %[[SLOTS]][%[[SEVEN]]]
 // CHECK: call @k_decode({{.*}}, %[[HOST]])
-func.func @decode(%ids: memref<1xi32>, %tokens: index, %position: index, %first: index, %logits: memref<1x16xf32>, %k: memref<2x1x4x8xf32>, %v: memref<2x1x4x8xf32>, %arena: memref<64xi8>)
+func.func @decode(%ids: memref<1xi32>, %tokens: index, %position: index, %first: index, %source: index, %logits: memref<1x16xf32>, %k: memref<2x1x4x8xf32>, %v: memref<2x1x4x8xf32>, %arena: memref<64xi8>)
     attributes {chunk = 1 : index, arena_bytes = 64 : index} {
   %w = call @w(%position) : (index) -> memref<6x8xf32>
   %r = call @rope.cos() : () -> memref<4x2xf32>

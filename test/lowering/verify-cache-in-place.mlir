@@ -7,7 +7,7 @@
 // CHECK: memref.alloc
 // CHECK: memref.copy
 // CHECK: return{{$}}
-func.func @in_place(%ids: memref<1xi32>, %n: index, %p: index, %f: index, %logits: memref<1x16xf32>, %k: memref<2x1x4x8xf32>)
+func.func @in_place(%ids: memref<1xi32>, %n: index, %p: index, %f: index, %source: index, %logits: memref<1x16xf32>, %k: memref<2x1x4x8xf32>)
     -> (memref<1x16xf32>, memref<2x1x4x8xf32>) attributes {chunk = 1 : index} {
   %row = memref.alloc() : memref<1x16xf32>
   memref.copy %row, %logits : memref<1x16xf32> to memref<1x16xf32>
@@ -16,9 +16,9 @@ func.func @in_place(%ids: memref<1xi32>, %n: index, %p: index, %f: index, %logit
 
 // -----
 
-func.func @allocates(%ids: memref<1xi32>, %n: index, %p: index, %f: index, %logits: memref<1x16xf32>, %k: memref<2x1x4x8xf32>)
+func.func @allocates(%ids: memref<1xi32>, %n: index, %p: index, %f: index, %source: index, %logits: memref<1x16xf32>, %k: memref<2x1x4x8xf32>)
     -> (memref<1x16xf32>, memref<2x1x4x8xf32>) {
-  // expected-error @below {{expected the KV cache to be updated in place, but this op allocates 'memref<2x1x4x8xf32>', as large as argument 5, 'memref<2x1x4x8xf32>'}}
+  // expected-error @below {{expected the KV cache to be updated in place, but this op allocates 'memref<2x1x4x8xf32>', as large as argument 6, 'memref<2x1x4x8xf32>'}}
   %copy = memref.alloc() : memref<2x1x4x8xf32>
   // expected-error @below {{but this op copies 'memref<2x1x4x8xf32>'}}
   memref.copy %k, %copy : memref<2x1x4x8xf32> to memref<2x1x4x8xf32>
@@ -29,12 +29,12 @@ func.func @allocates(%ids: memref<1xi32>, %n: index, %p: index, %f: index, %logi
 
 // A layer of a cache counts as well, whatever its leading ones, and in whatever
 // region.
-func.func @layer(%ids: memref<1xi32>, %n: index, %p: index, %f: index, %logits: memref<1x16xf32>, %k: memref<2x3x4x8xf32>, %v: memref<2x3x4x8xf32>)
+func.func @layer(%ids: memref<1xi32>, %n: index, %p: index, %f: index, %source: index, %logits: memref<1x16xf32>, %k: memref<2x3x4x8xf32>, %v: memref<2x3x4x8xf32>)
     -> (memref<1x16xf32>, memref<2x3x4x8xf32>, memref<2x3x4x8xf32>) {
   scf.execute_region {
-    // expected-error @below {{this op allocates 'memref<1x3x4x8xf32>', as large as argument 5}}
+    // expected-error @below {{this op allocates 'memref<1x3x4x8xf32>', as large as argument 6}}
     %0 = memref.alloc() : memref<1x3x4x8xf32>
-    // expected-error @below {{this op allocates 'memref<3x4x8xf32>', as large as argument 5}}
+    // expected-error @below {{this op allocates 'memref<3x4x8xf32>', as large as argument 6}}
     %1 = memref.alloc() : memref<3x4x8xf32>
     scf.yield
   }
@@ -43,9 +43,9 @@ func.func @layer(%ids: memref<1xi32>, %n: index, %p: index, %f: index, %logits: 
 
 // -----
 
-func.func @other_result(%ids: memref<1xi32>, %n: index, %p: index, %f: index, %logits: memref<1x16xf32>, %k: memref<2x1x4x8xf32>, %v: memref<2x1x4x8xf32>)
+func.func @other_result(%ids: memref<1xi32>, %n: index, %p: index, %f: index, %source: index, %logits: memref<1x16xf32>, %k: memref<2x1x4x8xf32>, %v: memref<2x1x4x8xf32>)
     -> (memref<1x16xf32>, memref<2x1x4x8xf32>, memref<2x1x4x8xf32>) {
-  // expected-error @below {{expected result 1 to be argument 5, updated in place}}
+  // expected-error @below {{expected result 1 to be argument 6, updated in place}}
   return %logits, %v, %k : memref<1x16xf32>, memref<2x1x4x8xf32>, memref<2x1x4x8xf32>
 }
 

@@ -28,6 +28,26 @@ func.func @whole(%x: !x, %wg: !w, %wu: !w) -> !h {
 !h = tensor<?x12xf32>
 !w = tensor<12x8xf32>
 
+// Without a gate: norm, linear and what follows are one kernel.
+// CHECK-LABEL: func @activate
+// CHECK: llama.kernel "activate" -> tensor<?x12xf32> {
+// CHECK-NEXT: %[[Y:.*]] = llama.rmsnorm
+// CHECK-NEXT: %[[U:.*]] = llama.linear %[[Y]]
+// CHECK-NEXT: %[[S:.*]] = llama.activate relu %[[U]]
+// CHECK-NEXT: llama.yield %[[S]]
+func.func @activate(%x: !x, %w: !w) -> !h {
+  %y = llama.rmsnorm %x {eps = 1.0e-05} : !x
+  %u = llama.linear %y, %w : !x, !w
+  %s = llama.activate relu %u : !h
+  return %s : !h
+}
+
+// -----
+
+!x = tensor<?x8xf32>
+!h = tensor<?x12xf32>
+!w = tensor<12x8xf32>
+
 // A factor that no linear makes comes from outside.
 // CHECK-LABEL: func @one_linear
 // CHECK: llama.kernel "gate_up"

@@ -74,7 +74,7 @@ std::vector<TestTensor> fakeTensors() {
 
 nlohmann::json fakeManifest() {
   return nlohmann::json::parse(R"({
-    "format": 2, "compiler": "cria test", "flags": {"cpu": "native"},
+    "format": 3, "compiler": "cria test", "flags": {"cpu": "native"},
     "target": {"kind": "cpu", "arch": "x86_64", "os": "linux",
                "cpu": "x86-64", "features": ["sse2"]},
     "config": null,
@@ -101,7 +101,7 @@ nlohmann::json fakeManifest() {
 static constexpr char fakeSource[] = R"(
 #include "runtime/Abi.h"
 struct Work {
-  const int32_t *ids; int64_t position, first; float *logits;
+  const int32_t *ids; int64_t position, first, source; float *logits;
   float *cache, *bias; const void *const *slots;
 };
 static float widen(uint16_t bits) {
@@ -114,17 +114,18 @@ static void token(void *context, int64_t begin, int64_t end) {
   for (int64_t t = begin; t < end; ++t)
     for (int v = 0; t >= work->first && v < 5; ++v) {
       int64_t position = work->position + t;
-      float sum = work->bias[v % 2] + cosine[position];
+      float sum = work->bias[v % 2] + cosine[position] + 100 * work->source;
       for (int64_t p = 0; p <= position; ++p)
         sum += embed[(int)work->cache[p] * 2 + v % 2];
       work->logits[(t - work->first) * 5 + v] = sum;
     }
 }
 void fake_prefill(const int32_t *ids, int64_t tokens, int64_t position,
-                  int64_t first, float *logits, void *const *caches,
-                  void *arena, const void *const *slots,
+                  int64_t first, int64_t source, float *logits,
+                  void *const *caches, void *arena, const void *const *slots,
                   const CriaHost *host) {
-  struct Work work = {ids, position, first, logits, caches[0], arena, slots};
+  struct Work work = {ids,    position,  first, source,
+                      logits, caches[0], arena, slots};
   for (int i = 0; i < 2; ++i)
     work.bias[i] = widen(((const uint16_t *)slots[1])[i]) +
                    widen(((const uint16_t *)slots[2])[i]);
@@ -133,10 +134,18 @@ void fake_prefill(const int32_t *ids, int64_t tokens, int64_t position,
   host->parallel_for(host, token, &work, tokens);
 }
 void fake_decode(const int32_t *ids, int64_t tokens, int64_t position,
-                 int64_t first, float *logits, void *const *caches,
-                 void *arena, const void *const *slots, const CriaHost *host) {
-  fake_prefill(ids, tokens, position, first, logits, caches, arena, slots,
-               host);
+                 int64_t first, int64_t source, float *logits,
+                 void *const *caches, void *arena, const void *const *slots,
+                 const CriaHost *host) {
+  fake_prefill(ids, tokens, position, first, source, logits, caches, arena,
+               slots, host);
+}
+void fake_encode(const int32_t *ids, int64_t tokens, int64_t position,
+                 int64_t first, int64_t source, float *logits,
+                 void *const *caches, void *arena, const void *const *slots,
+                 const CriaHost *host) {
+  float *cache = caches[0];
+  cache[0] = position + first + source; // nothing that the others read
 }
 )";
 

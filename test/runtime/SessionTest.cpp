@@ -16,14 +16,20 @@ namespace {
 
 class SessionTest : public testing::Test {
 protected:
-  void SetUp() override {
-    auto artifact =
-        Artifact::open(folder.write("x.cria", artifactOf(fakeManifest())));
+  void SetUp() override { use("x.cria", fakeManifest()); }
+
+  /// Binds weights that are all used where they lie, whatever the header's
+  /// length makes of their alignment.
+  void use(const std::string &name, const nlohmann::json &manifest) {
+    auto artifact = Artifact::open(folder.write(name, artifactOf(manifest)));
     ASSERT_TRUE(artifact.ok()) << artifact.status().message();
-    folder.write("model.safetensors", safetensorsOf(fakeTensors()));
-    auto bound = Model::bind(*artifact, folder.path());
-    ASSERT_TRUE(bound.ok()) << bound.status().message();
-    model = *bound;
+    model = nullptr;
+    for (size_t padding = 0; !model || model->copiedBytes(); ++padding) {
+      folder.write("model.safetensors", safetensorsOf(fakeTensors(), padding));
+      auto bound = Model::bind(*artifact, folder.path());
+      ASSERT_TRUE(bound.ok()) << bound.status().message();
+      model = *bound;
+    }
   }
   std::unique_ptr<Session> session(int threads = 2) {
     return std::move(*Session::create(model, threads));
@@ -164,4 +170,50 @@ TEST_F(SessionTest, ReportsMemoryThatCannotBeHad) {
   EXPECT_THAT(Session::create(*bound, 1).status(),
               fails(CRIA_RESOURCE_EXHAUSTED,
                     "cannot allocate 140737488355328 bytes for scratch"));
+}
+
+TEST_F(SessionTest, AttendsToASourceThatIsEncodedFirst) {
+  nlohmann::json manifest = fakeManifest();
+  manifest["model"]["encoder"] = true;
+  manifest["entries"]["encode"] = "fake_encode";
+  use("encoder.cria", manifest);
+  auto one = session();
+  std::vector<float> logits(5), shifted = expected({1});
+  EXPECT_THAT(one->feed(ids.data(), 1, CRIA_LOGITS_LAST, logits.data()),
+              fails(CRIA_INVALID_ARGUMENT, "none was encoded"));
+  EXPECT_THAT(
+      one->encode(ids.data(), 5),
+      fails(CRIA_OUT_OF_RANGE, "5 ids to encode, the artifact takes 4"));
+  int32_t wrong = 5;
+  EXPECT_THAT(one->encode(&wrong, 1),
+              fails(CRIA_INVALID_ARGUMENT, "id 5 at index 0"));
+  EXPECT_THAT(one->encode(ids.data(), 0),
+              fails(CRIA_INVALID_ARGUMENT, "no ids"));
+  for (int64_t count : {3, 1}) {
+    ASSERT_TRUE(one->encode(ids.data(), count).ok());
+    EXPECT_EQ(one->position(), 0);
+    ASSERT_TRUE(one->feed(ids.data(), 1, CRIA_LOGITS_LAST, logits.data()).ok());
+    for (size_t v = 0; v < 5; ++v)
+      EXPECT_NEAR(logits[v], shifted[v] + 100.0f * static_cast<float>(count),
+                  1e-4);
+  }
+}
+
+TEST_F(SessionTest, HasNoEncoder) {
+  EXPECT_THAT(session()->encode(ids.data(), 1),
+              fails(CRIA_INVALID_ARGUMENT, "the model has no encoder"));
+}
+
+TEST_F(SessionTest, TakesATextWholeWhereTokensSeeThoseBehindThem) {
+  nlohmann::json manifest = fakeManifest();
+  manifest["model"]["bidirectional"] = true;
+  use("both-ways.cria", manifest);
+  auto one = session();
+  EXPECT_THAT(one->feed(ids.data(), 5, CRIA_LOGITS_NONE, nullptr),
+              fails(CRIA_OUT_OF_RANGE, "of at most 4 ids"));
+  EXPECT_TRUE(one->feed(ids.data(), 4, CRIA_LOGITS_NONE, nullptr).ok());
+  EXPECT_THAT(one->feed(ids.data(), 1, CRIA_LOGITS_NONE, nullptr),
+              fails(CRIA_OUT_OF_RANGE, "1 ids at position 4"));
+  EXPECT_TRUE(one->rewind(0).ok());
+  EXPECT_TRUE(one->feed(ids.data(), 1, CRIA_LOGITS_NONE, nullptr).ok());
 }

@@ -20,7 +20,13 @@ Status setLimit(Run &run) {
                                          " tokens, the artifact's max_seq is " +
                                          std::to_string(run.manifest().maxSeq));
   const Generation &generation = run.generation;
-  if (auto wanted = run.options.maxTokens) {
+  if (run.manifest().bidirectional) {
+    if (run.options.maxTokens.value_or(0) > 0)
+      return Status(CRIA_INVALID_ARGUMENT,
+                    "--max-tokens: the model's tokens see those behind them, "
+                    "so that it generates none; --logits writes what it says");
+    run.limit = 0;
+  } else if (auto wanted = run.options.maxTokens) {
     if (*wanted > room && !run.options.chat)
       return Status(CRIA_OUT_OF_RANGE,
                     "the prompt's " + std::to_string(prompt) +

@@ -21,14 +21,14 @@ namespace cria {
 /// The command line.
 struct RunOptions {
   std::string artifact, weights, prompt, ids, device = "auto", logits, profile;
-  std::string system;
+  std::string system, source, sourceIds;
   std::optional<double> temperature, topP, minP;
   std::optional<int64_t> maxTokens, topK;
   std::optional<uint64_t> randomWeights;
   uint64_t seed = 0;
   int threads = 0;
   bool hasPrompt = false, hasIds = false, printIds = false, noCache = false,
-       chat = false;
+       chat = false, hasSource = false, hasSourceIds = false;
 };
 
 /// CLI11 wraps -1 and cuts what is too large; a seed is taken whole or refused.
@@ -38,6 +38,17 @@ inline std::string checkSeed(const std::string &text) {
       std::from_chars(text.data(), text.data() + text.size(), seed);
   bool whole = error == std::errc() && end == text.data() + text.size();
   return whole ? "" : quote(text) + " is not a number from 0 to 2^64 - 1";
+}
+
+/// What the encoder of a model that has one reads.
+inline void addSource(CLI::App &app, RunOptions &options) {
+  auto *source =
+      app.add_option("--source", options.source, "text for the model's encoder")
+          ->expected(0, 1);
+  app.add_option("--source-ids", options.sourceIds,
+                 "token ids for the model's encoder")
+      ->expected(0, 1)
+      ->excludes(source);
 }
 
 /// --chat, which excludes `others`, and what belongs to it.
@@ -56,6 +67,18 @@ inline void addChat(CLI::App &app, RunOptions &options,
                  "file for the times of all steps, a Chrome trace");
 }
 
+/// How ids are drawn.
+inline void addSampling(CLI::App &app, RunOptions &options) {
+  app.add_option("--temperature", options.temperature, "0: greedy");
+  app.add_option("--top-k", options.topK,
+                 "sample from the K likeliest; 0: all");
+  app.add_option("--top-p", options.topP, "from the likeliest that make up P");
+  app.add_option("--min-p", options.minP,
+                 "from those at P times the likeliest");
+  app.add_option("--seed", options.seed, "of sampling (default 0)")
+      ->check(checkSeed);
+}
+
 /// Declares the options on `app`; parsing then fills `options`.
 inline void addOptions(CLI::App &app, RunOptions &options) {
   app.add_option("OUT.cria", options.artifact, "the artifact")->required();
@@ -72,17 +95,11 @@ inline void addOptions(CLI::App &app, RunOptions &options) {
       app.add_option("--ids", options.ids, "token ids to go on from: 1,2,3")
           ->expected(0, 1)
           ->excludes(prompt);
+  addSource(app, options);
   app.add_option("--max-tokens", options.maxTokens,
                  "tokens to generate (default: generation_config.json's, else "
                  "to the end of the context)");
-  app.add_option("--temperature", options.temperature, "0: greedy");
-  app.add_option("--top-k", options.topK,
-                 "sample from the K likeliest; 0: all");
-  app.add_option("--top-p", options.topP, "from the likeliest that make up P");
-  app.add_option("--min-p", options.minP,
-                 "from those at P times the likeliest");
-  app.add_option("--seed", options.seed, "of sampling (default 0)")
-      ->check(checkSeed);
+  addSampling(app, options);
   app.add_option("--device", options.device,
                  "auto (the GPU if it can be), cpu, cuda or emulated");
   app.add_flag("--no-cache", options.noCache,
@@ -154,6 +171,8 @@ inline std::optional<int> parseOptions(int argc, char **argv,
   }
   options.hasPrompt = app.count("--prompt") > 0;
   options.hasIds = app.count("--ids") > 0;
+  options.hasSource = app.count("--source") > 0;
+  options.hasSourceIds = app.count("--source-ids") > 0;
   return std::nullopt;
 }
 

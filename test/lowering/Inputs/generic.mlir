@@ -1,6 +1,6 @@
 // A model that no config.json describes: layer norms, biases everywhere, no
-// rotary embedding, attention within 10 positions without a causal mask, its
-// gated unit beside the attention, first layer 4.
+// rotary embedding, attention within 10 positions, its gated unit beside the
+// attention, first layer 4.
 !x = tensor<?x24xf32>
 !heads = tensor<?x4x6xf32>
 !kv = tensor<?x2x6xf32>
@@ -41,7 +41,7 @@ func.func @forward(%ids: tensor<?xi32>, %position: index, %first: index, %kc: !c
     %v = tensor.expand_shape %v0 [[0], [1, 2]] output_shape [%n, 2, 6] : tensor<?x12xf32> into !kv
     %k1 = llama.kv_append %k into %kl[%l] at %position : !kv into !cache
     %v1 = llama.kv_append %v into %vl[%l] at %position : !kv into !cache
-    %a = llama.gqa %q, %k1, %v1[%l] at %position {scale = 4.0, window = 10 : i64} : !heads, !cache
+    %a = llama.gqa %q, %k1, %v1[%l] at %position {causal, scale = 4.0, window = 10 : i64} : !heads, !cache
     %a2 = tensor.collapse_shape %a [[0], [1, 2]] : !heads into !x
     %wo = llama.get_weight @o[%l] : tensor<24x24xf32>
     %bo = llama.get_weight @o_bias[%l] : tensor<24xf32>

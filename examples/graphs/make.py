@@ -1,0 +1,108 @@
+"""Makes the three checkpoints beside this file, and what they must say.
+
+Run by hand with PyTorch and Hugging Face transformers:
+
+    python make.py
+
+Each model has random weights, biases and norms included. `expected.npz` holds
+the ids of a text, its logits in f32, and, where the model generates, the ids
+that follow greedily; for the encoder-decoder the source as well.
+"""
+
+import pathlib
+
+import numpy as np
+import torch
+import transformers
+from safetensors.torch import save_file
+
+HERE = pathlib.Path(__file__).resolve().parent
+VOCAB, GREEDY = 96, 24
+SIZES = dict(vocab_size=VOCAB, max_position_embeddings=64)
+
+
+def opt():
+    config = transformers.OPTConfig(
+        hidden_size=32,
+        word_embed_proj_dim=32,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        ffn_dim=64,
+        **SIZES,
+    )
+    return transformers.OPTForCausalLM(config)
+
+
+def bert():
+    config = transformers.BertConfig(
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        intermediate_size=64,
+        **SIZES,
+    )
+    return transformers.BertForMaskedLM(config)
+
+
+def bart():
+    sides = {
+        f"{side}_{key}": value
+        for side in ("encoder", "decoder")
+        for key, value in (("layers", 2), ("attention_heads", 4), ("ffn_dim", 64))
+    }
+    config = transformers.BartConfig(d_model=32, **sides, **SIZES)
+    return transformers.BartForConditionalGeneration(config)
+
+
+def randomize(model):
+    """Weights large enough that the best id is clear; norms about 1."""
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            noise = torch.randn_like(parameter)
+            is_norm = "norm" in name.lower() and name.endswith("weight")
+            parameter.copy_(1 + 0.1 * noise if is_norm else 0.2 * noise)
+
+
+def greedy(logits, ids):
+    """The ids that follow, one argmax after the other."""
+    follow = []
+    for _ in range(GREEDY):
+        follow.append(int(logits(ids + follow)[-1].argmax()))
+    return follow
+
+
+def make(name, model, ids, source=None):
+    randomize(model.eval())
+    folder = HERE / name
+    folder.mkdir(exist_ok=True)
+    tensors = {}  # a tied one once
+    for key, tensor in model.state_dict().items():
+        if all(tensor.data_ptr() != other.data_ptr() for other in tensors.values()):
+            tensors[key] = tensor.contiguous()
+    save_file(tensors, folder / "model.safetensors", {"format": "pt"})
+
+    @torch.no_grad()
+    def logits(ids):
+        ids = torch.tensor([ids])
+        if source is None:
+            return model(input_ids=ids).logits[0].numpy()
+        other = torch.tensor([source])
+        return model(input_ids=other, decoder_input_ids=ids).logits[0].numpy()
+
+    expected = {"ids": ids, "logits": logits(ids)}
+    if source is not None:
+        expected["source"] = source
+    if name != "bert":
+        expected["greedy"] = greedy(logits, ids)
+    np.savez(folder / "expected.npz", **expected)
+
+
+def main():
+    torch.manual_seed(0)
+    ids = [(7 * i + 3) % VOCAB for i in range(30)]
+    make("opt", opt(), ids)
+    make("bert", bert(), ids)
+    make("bart", bart(), ids[:5], source=ids)
+
+
+main()

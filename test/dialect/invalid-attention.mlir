@@ -1,0 +1,137 @@
+// The same of attention and kernels.
+// RUN: cria-opt --split-input-file --verify-diagnostics %s
+
+// rope_c1
+func.func @rope(%x: tensor<?x8x8xf32>, %t: tensor<512x5xf32>, %p: index) {
+  // expected-error @below {{expected a head size of at least 10, got 8}}
+  %y = llama.rope %x, %t, %t at %p : tensor<?x8x8xf32>, tensor<512x5xf32>
+  return
+}
+
+// -----
+
+// kv_append_c1
+func.func @kv_append(%r: tensor<?x3x8xf32>, %k: tensor<5x4x512x8xf32>, %i: index) {
+  // expected-error @below {{expected heads 4, got 3}}
+  %y = llama.kv_append %r into %k[%i] at %i : tensor<?x3x8xf32> into tensor<5x4x512x8xf32>
+  return
+}
+
+// -----
+
+// kv_append_c1
+func.func @kv_append(%r: tensor<?x4x6xf32>, %k: tensor<5x4x512x8xf32>, %i: index) {
+  // expected-error @below {{expected head size 8, got 6}}
+  %y = llama.kv_append %r into %k[%i] at %i : tensor<?x4x6xf32> into tensor<5x4x512x8xf32>
+  return
+}
+
+// -----
+
+// kv_append_c2
+func.func @kv_append(%r: tensor<?x4x8xf32>, %k: tensor<5x4x512x8xbf16>, %i: index) {
+  // expected-error @below {{expected rows of 'bf16', got 'f32'}}
+  %y = llama.kv_append %r into %k[%i] at %i : tensor<?x4x8xf32> into tensor<5x4x512x8xbf16>
+  return
+}
+
+// -----
+
+// gqa_c1
+func.func @gqa(%q: tensor<?x7x8xf32>, %k: tensor<5x4x512x8xf32>, %i: index) {
+  // expected-error @below {{expected query heads a multiple of the 4 KV heads, got 7}}
+  %y = llama.gqa %q, %k, %k[%i] at %i {scale = 1.0} : tensor<?x7x8xf32>, tensor<5x4x512x8xf32>
+  return
+}
+
+// -----
+
+// gqa_c2
+func.func @gqa(%q: tensor<?x8x6xf32>, %k: tensor<5x4x512x8xf32>, %i: index) {
+  // expected-error @below {{expected head size 8, got 6}}
+  %y = llama.gqa %q, %k, %k[%i] at %i {scale = 1.0} : tensor<?x8x6xf32>, tensor<5x4x512x8xf32>
+  return
+}
+
+// -----
+
+// gqa_c3
+func.func @gqa(%q: tensor<?x8x8xf32>, %k: tensor<5x4x512x8xf32>, %i: index) {
+  // expected-error @below {{expected a finite scale}}
+  %y = llama.gqa %q, %k, %k[%i] at %i {scale = 0x7FF0000000000000 : f64} : tensor<?x8x8xf32>, tensor<5x4x512x8xf32>
+  return
+}
+
+// -----
+
+// gqa_c3
+func.func @gqa(%q: tensor<?x8x8xf32>, %k: tensor<5x4x512x8xf32>, %i: index) {
+  // expected-error @below {{expected a positive window, got -1}}
+  %y = llama.gqa %q, %k, %k[%i] at %i {scale = 1.0, window = -1 : i64} : tensor<?x8x8xf32>, tensor<5x4x512x8xf32>
+  return
+}
+
+// -----
+
+// kernel_c1
+func.func @kernel(%x: tensor<2x4xf32>) {
+  // expected-error @below {{expected to yield values of the results' types}}
+  %y = llama.kernel "k" -> tensor<2x5xf32> {
+    llama.yield %x : tensor<2x4xf32>
+  }
+  return
+}
+
+// -----
+
+// kernel_c2
+// expected-error @below {{expected a C identifier, got "layers.attn"}}
+llama.kernel "layers.attn" {
+  llama.yield
+}
+
+// -----
+
+// kernel_c2
+// expected-error @below {{expected a C identifier, got "0_layers"}}
+llama.kernel "0_layers" {
+  llama.yield
+}
+
+// -----
+
+// kernel_c3
+llama.kernel "outer" {
+  // expected-error @below {{expected no kernel around a kernel}}
+  llama.kernel "inner" {
+    llama.yield
+  }
+  llama.yield
+}
+
+// -----
+
+// gqa_c4
+func.func @gqa(%q: tensor<?x8x8xf32>, %k: tensor<1x4x16x8xf32>, %l: index, %p: index) {
+  // expected-error @below {{expected positive and finite soft cap, got 0}}
+  %y = llama.gqa %q, %k, %k[%l] at %p {scale = 1.0, softcap = 0.0} : tensor<?x8x8xf32>, tensor<1x4x16x8xf32>
+  return
+}
+
+// -----
+
+// gqa_c5
+func.func @gqa(%q: tensor<?x8x8xf32>, %k: tensor<5x4x512x8xf32>, %i: index) {
+  // expected-error @below {{expected neither causal nor a window beside 'over'}}
+  %o = llama.gqa %q, %k, %k[%i] at %i over %i {scale = 1.0, causal} : tensor<?x8x8xf32>, tensor<5x4x512x8xf32>
+  return
+}
+
+// -----
+
+// gqa_c5
+func.func @gqa(%q: tensor<?x8x8xf32>, %k: tensor<5x4x512x8xf32>, %i: index) {
+  // expected-error @below {{expected neither causal nor a window beside 'over'}}
+  %o = llama.gqa %q, %k, %k[%i] at %i over %i {scale = 1.0, window = 3 : i64} : tensor<?x8x8xf32>, tensor<5x4x512x8xf32>
+  return
+}

@@ -1,0 +1,125 @@
+"""graphs.py BIN SCRATCH DEVICE: the programs of examples/graphs against
+transformers.
+
+Each checkpoint is bound by name. Logits of the text, whole, in pieces and of
+its last tokens alone, meet the bar of f32; what generates continues greedily as
+transformers does, the encoder's text being read once.
+"""
+
+import pathlib
+import sys
+
+import numpy as np
+
+from capi import Model
+from harness import HERE, Tools, check, check_close
+
+GRAPHS = HERE.parent.parent / "examples" / "graphs"
+VOCAB = 96
+
+
+class Graph:
+    def __init__(self, tools, name, device):
+        self.tools, self.name = tools, name
+        self.folder = GRAPHS / name
+        with np.load(self.folder / "expected.npz") as arrays:
+            data = dict(arrays)
+        self.ids = data["ids"].tolist()
+        self.logits = data["logits"]
+        self.greedy = data["greedy"].tolist() if "greedy" in data else []
+        self.source = data["source"].tolist() if "source" in data else []
+        self.target = "cpu" if device == "cpu" else "cuda"
+        self.artifact = self.compile(out=f"{name}.cria")
+        self.flags = [f"--weights={self.folder}", f"--device={device}"]
+        if self.source:
+            source = ",".join(map(str, self.source))
+            self.flags.append(f"--source-ids={source}")
+        model = Model(tools, self.artifact, 0, VOCAB, device, self.folder)
+        self.session = model.session()
+        if self.source:
+            self.session.encode(self.source)
+
+
+    def compile(self, *flags, out):
+        program, target = GRAPHS / f"{self.name}.mlir", f"--target={self.target}"
+        return self.tools.compile(program, target, *flags, out=out)
+
+
+def refused(run, problem):
+    check(run.status == 1 and problem in run.errors, run)
+
+
+def check_tools(graph):
+    """cria-run: logits, and text where there is any."""
+    ids = ",".join(map(str, graph.ids))
+    file = graph.tools.scratch / "logits.npy"
+    run = graph.tools.run
+    flags = [f"--ids={ids}", *graph.flags]
+    run(graph.artifact, *flags, f"--logits={file}", "--max-tokens=0").ok()
+    check_close(graph.logits, np.load(file), f"{graph.name}, cria-run")
+    if graph.greedy:
+        wanted = [f"--max-tokens={len(graph.greedy)}", "--print-ids"]
+        got = run(graph.artifact, *flags, *wanted).ok().ids()
+        check(got == graph.greedy, f"{graph.name}: {got} != {graph.greedy}")
+
+
+def check_pieces(graph):
+    """A text in pieces, where tokens see only those before them."""
+    for pieces in [[1] * len(graph.ids), [len(graph.ids) - 2, 2]]:
+        graph.session.rewind(0)
+        ends = np.cumsum(pieces)
+        rows = [
+            graph.session.feed(graph.ids[end - n : end])
+            for end, n in zip(ends, pieces)
+        ]
+        what = f"{graph.name}, in pieces of {pieces[:2]}"
+        check_close(graph.logits, np.concatenate(rows), what)
+
+
+def check_whole(graph):
+    """A model whose tokens see those behind them takes a text whole."""
+    run = graph.tools.run(graph.artifact, "--ids=1", "--max-tokens=1", *graph.flags)
+    refused(run, "--max-tokens: the model's tokens see those behind them")
+    short = graph.compile("--chunk=16", out="short.cria")
+    ids = ",".join(map(str, graph.ids))
+    file = graph.tools.scratch / "short.npy"
+    run = graph.tools.run(short, f"--ids={ids}", f"--logits={file}", *graph.flags)
+    refused(run, "a text is one call from position 0, of at most 16 ids")
+    check(not file.exists(), f"{file} is left")
+
+
+def check_source(graph):
+    """Another source, then the first again: nothing is left of the other."""
+    graph.session.rewind(0)
+    before = graph.session.feed(graph.ids)
+    for source in [graph.source[:1], graph.source[::-1]]:
+        graph.session.encode(source)
+        other = graph.session.feed(graph.ids)
+        check(np.abs(before - other).max() > 0.1, f"{graph.name}: {source} is idle")
+    graph.session.encode(graph.source)
+    check(np.array_equal(before, graph.session.feed(graph.ids)), graph.name)
+    flags = [flag for flag in graph.flags if "source" not in flag]
+    for source, problem in [
+        ([], "attends to a source text, and none was encoded"),
+        (["--source-ids="], "--source-ids is empty"),
+        (["--source-ids=96"], "--source-ids: id 96 at index 0, expected 0 to 95"),
+        (["--source-ids=" + "1," * 64 + "1"], "65 ids to encode, the artifact takes 64"),
+    ]:
+        refused(graph.tools.run(graph.artifact, "--ids=1", *flags, *source), problem)
+
+
+def main():
+    tools = Tools(*sys.argv[1:3])
+    device = sys.argv[3]
+    for name in ["opt", "bert", "bart"]:
+        graph = Graph(tools, name, device)
+        check_tools(graph)
+        check_whole(graph) if name == "bert" else check_pieces(graph)
+        if graph.source:
+            check_source(graph)
+        elif name == "opt":
+            run = tools.run(graph.artifact, *graph.flags, "--ids=1", "--source-ids=1")
+            refused(run, "--source-ids: the model has no encoder")
+
+
+main()
