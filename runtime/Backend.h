@@ -68,6 +68,9 @@ public:
   /// The device in words: "cpu", "NVIDIA H200, sm_90".
   virtual std::string device() const = 0;
 
+  /// DATA_LOSS once weights could not be read where they lie.
+  virtual Status intact() const { return Status(); }
+
   uint64_t mappedBytes() const { return mapped; }
   uint64_t copiedBytes() const { return copied; }
   /// Lines for the user, without line ends.

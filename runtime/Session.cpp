@@ -74,6 +74,8 @@ Status Session::encode(const int32_t *ids, int64_t count) {
   source = 0; // what failed leaves none
   fed = 0;
   status = backend->encode(ids, count);
+  if (Status intact = shared->bound().intact(); !intact.ok())
+    status = intact;
   if (status.ok())
     source = count;
   return status;
@@ -100,6 +102,9 @@ Status Session::advance(const int32_t *ids, int64_t count, cria_logits which,
     float *rows = which == CRIA_LOGITS_ALL ? logits + done * vocab : logits;
     Step step = {ids + done, tokens, fed, firstLogit, rows, prompt, source};
     status = ends ? last(step) : backend->step(step);
+    // Weights that are gone say more than what was made of them.
+    if (Status intact = shared->bound().intact(); !intact.ok())
+      status = intact;
     if (!status.ok())
       break;
     fed += tokens;

@@ -14,6 +14,13 @@ namespace cria::cpu {
 Model::Model(std::shared_ptr<const Artifact> artifact)
     : code(std::move(artifact)), slotTable(code->manifest().slots) {}
 
+Status Model::intact() const {
+  for (const FileGuard &guard : guards)
+    if (Status status = guard.status(); !status.ok())
+      return status;
+  return Status();
+}
+
 /// Fills a model's slots: first reserves room in the arena for whatever is not
 /// used in place, then allocates it, then computes or converts into it.
 class Model::Builder {
@@ -152,6 +159,8 @@ Status Model::Builder::mapFiles(Checkpoint &checkpoint,
     Result<Mapping> mapping = Mapping::ofFile(file.file);
     if (!mapping.ok())
       return mapping.status();
+    model->guards.emplace_back(mapping->data(), mapping->size(),
+                               file.file.path());
     const Range &range = inPlace[model->files.size()];
     if (range.begin < range.end)
       populate(mapping->data() + range.begin, range.end - range.begin);
@@ -198,7 +207,7 @@ Status Model::Builder::bind(const std::string &weights) {
   model->mapped = binding.mappedBytes;
   model->copied = binding.copiedBytes;
   model->lines = std::move(binding.warnings);
-  return Status();
+  return model->intact();
 }
 
 Result<std::unique_ptr<const BoundModel>>

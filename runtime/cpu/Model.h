@@ -4,6 +4,7 @@
 
 #include "runtime/Artifact.h"
 #include "runtime/Backend.h"
+#include "runtime/FileGuard.h"
 #include "runtime/Memory.h"
 
 #include <memory>
@@ -20,6 +21,7 @@ public:
   Result<std::unique_ptr<Backend>> newBackend(int threads) const override;
   const void *const *slots() const override { return slotTable.data(); }
   std::string device() const override { return "cpu"; }
+  Status intact() const override;
 
 private:
   class Builder;
@@ -29,6 +31,7 @@ private:
   std::shared_ptr<const Artifact> code;
   std::vector<const void *> slotTable;
   std::vector<Mapping> files;
+  std::vector<FileGuard> guards; // of the files
   Mapping arena; // rope tables, and the weights that are not used in place
 };
 

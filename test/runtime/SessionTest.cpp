@@ -7,6 +7,7 @@
 #include <cmath>
 #include <numeric>
 #include <thread>
+#include <unistd.h>
 
 using namespace cria;
 using namespace cria::test;
@@ -216,4 +217,17 @@ TEST_F(SessionTest, TakesATextWholeWhereTokensSeeThoseBehindThem) {
               fails(CRIA_OUT_OF_RANGE, "1 ids at position 4"));
   EXPECT_TRUE(one->rewind(0).ok());
   EXPECT_TRUE(one->feed(ids.data(), 1, CRIA_LOGITS_NONE, nullptr).ok());
+}
+
+// Weights that lie in a file which another process cuts.
+TEST_F(SessionTest, SurvivesAFileThatIsCut) {
+  auto one = session(), other = session();
+  ASSERT_TRUE(one->feed(ids.data(), 2, CRIA_LOGITS_NONE, nullptr).ok());
+  std::string file = folder.path() + "/model.safetensors";
+  ASSERT_EQ(truncate(file.c_str(), 0), 0);
+  std::vector<float> logits(5);
+  for (Session *each : {one.get(), other.get()})
+    EXPECT_THAT(each->feed(ids.data(), 1, CRIA_LOGITS_LAST, logits.data()),
+                fails(CRIA_DATA_LOSS, "model.safetensors: was cut"));
+  EXPECT_EQ(one->position(), 2);
 }
