@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <chrono>
+#include <exception>
 #include <linux/futex.h>
 #include <sys/syscall.h>
-#include <system_error>
 #include <unistd.h>
 
 namespace cria {
@@ -55,8 +55,8 @@ Pool::Pool(int threads) {
   try {
     for (int i = 1; i < threads; ++i)
       workers.emplace_back([this, i] { work(i); });
-  } catch (const std::system_error &) {
-    // No more threads to be had: those that started share the work.
+  } catch (const std::exception &) {
+    // No more threads, or memory for them: those that started share the work.
   }
   pieces = this->threads() * piecesPerThread;
 }

@@ -71,6 +71,10 @@ class Model:
     def session(self, threads=1):
         return Session(self, threads)
 
+    def free(self):
+        self.library.cria_model_free(ctypes.byref(self.model))
+        self.library.cria_artifact_free(ctypes.byref(self.artifact))
+
 
 class SamplerOptions(ctypes.Structure):
     _fields_ = [
@@ -116,6 +120,9 @@ class Session:
             ctypes.byref(options),
             ctypes.byref(self.session),
         )
+
+    def free(self):
+        self.model.library.cria_session_free(ctypes.byref(self.session))
 
     def encode(self, ids):
         """Runs the source of a model with an encoder."""
