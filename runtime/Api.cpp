@@ -190,6 +190,27 @@ cria_status cria_model_random(const cria_artifact *artifact, uint64_t seed,
   });
 }
 
+/// The weights that `options` ask for.
+static Status readSource(const cria_model_options &options,
+                         WeightSource &source) {
+  source.seed = options.seed;
+  if (options.weights)
+    source.checkpoint = options.weights;
+  if (options.lora_count)
+    if (Status status = notNull(options.loras, "loras"); !status.ok())
+      return status;
+  for (size_t i = 0; i < options.lora_count; ++i) {
+    const cria_lora &lora = options.loras[i];
+    Status status = hasSize(lora.size, sizeof(lora), "lora");
+    if (status.ok())
+      status = notNull(lora.folder, "lora->folder");
+    if (!status.ok())
+      return status;
+    source.loras.push_back({lora.folder, lora.scale});
+  }
+  return Status();
+}
+
 cria_status cria_model_load(const cria_artifact *artifact,
                             const cria_model_options *options,
                             cria_model **model, cria_error *error) {
@@ -208,9 +229,8 @@ cria_status cria_model_load(const cria_artifact *artifact,
                                                std::to_string(options->device) +
                                                ", no cria_device");
     WeightSource source;
-    source.seed = options->seed;
-    if (options->weights)
-      source.checkpoint = options->weights;
+    if (Status read = readSource(*options, source); !read.ok())
+      return read;
     DeviceOptions device;
     device.kind = static_cast<DeviceKind>(options->device);
     device.cache = options->no_cache == 0;

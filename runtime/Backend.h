@@ -14,10 +14,17 @@ namespace cria {
 
 class Sampler;
 
+/// A folder with a LoRA adapter, and what its own scale is multiplied by.
+struct LoraSource {
+  std::string folder;
+  double scale = 1;
+};
+
 /// Where a model's weights come from.
 struct WeightSource {
   std::optional<std::string> checkpoint; // a folder or a file
   uint64_t seed = 0;                     // of random ones, without checkpoint
+  std::vector<LoraSource> loras = {};    // merged into them
 };
 
 /// One forward pass: `tokens` ids at `position` and after; see CriaEntry.

@@ -21,14 +21,19 @@ static std::string firstTen(const std::vector<std::string> &items) {
   return text;
 }
 
-Status Binding::status(const std::string &checkpoint) const {
+Status unfit(const std::string &file,
+             const std::vector<std::string> &problems) {
   if (problems.empty())
     return Status();
   return Status(CRIA_FAILED_PRECONDITION,
-                checkpoint + ": does not fit the artifact, " +
+                file + ": does not fit the artifact, " +
                     std::to_string(problems.size()) +
                     (problems.size() == 1 ? " tensor: " : " tensors: ") +
                     firstTen(problems));
+}
+
+Status Binding::status(const std::string &checkpoint) const {
+  return unfit(checkpoint, problems);
 }
 
 /// Why `tensor` cannot be `weight`; empty where it can.
@@ -72,7 +77,8 @@ static void addExtras(const Checkpoint &checkpoint,
   }
 }
 
-Binding matchWeights(const Manifest &manifest, const Checkpoint &checkpoint) {
+Binding matchWeights(const Manifest &manifest, const Checkpoint &checkpoint,
+                     const Loras &loras) {
   Binding binding;
   std::unordered_set<std::string> used;
   std::map<std::pair<DType, DType>, uint64_t> conversions;
@@ -90,14 +96,16 @@ Binding matchWeights(const Manifest &manifest, const Checkpoint &checkpoint) {
       DType type = *place->tensor->type;
       uint64_t begin =
           place->tensor->begin + weight.firstElement() * dtypeSize(type);
-      bool inPlace = type == weight.type && begin % dtypeSize(weight.type) == 0;
+      const LoraUpdate *update = loras.find(name);
+      bool aligned = begin % dtypeSize(weight.type) == 0;
+      bool inPlace = type == weight.type && aligned && !update;
       (inPlace ? binding.mappedBytes : binding.copiedBytes) += weight.bytes();
       if (type != weight.type)
         ++conversions[{type, weight.type}];
-      else if (!inPlace)
+      else if (!aligned)
         ++binding.unaligned;
       binding.sources.push_back(
-          {&weight, place, weight.slot + i, inPlace, begin});
+          {&weight, place, weight.slot + i, inPlace, begin, update});
     }
   for (const auto &[types, count] : conversions)
     binding.warnings.push_back(

@@ -1,8 +1,9 @@
 /// Matching a checkpoint with the weights of a manifest, from headers alone:
-/// what is missing, mis-shaped or extra, and what must be converted.
+/// what is missing, mis-shaped or extra, and what must be converted or merged.
 #pragma once
 
 #include "runtime/Checkpoint.h"
+#include "runtime/Lora.h"
 #include "runtime/Manifest.h"
 #include "runtime/Status.h"
 
@@ -13,30 +14,36 @@
 namespace cria {
 
 /// How each weight gets its bytes, and what there is to say about it. Refers
-/// to the checkpoint.
+/// to the checkpoint and the adapters.
 struct Binding {
   /// One slot: a tensor of the checkpoint, used in place or converted into the
-  /// model's arena.
+  /// model's arena, with what adapters add.
   struct Source {
     const WeightSpec *weight;
     const Checkpoint::Place *place;
     uint64_t slot;
     bool inPlace;
     uint64_t begin; // in the file: where the weight's first element lies
+    const LoraUpdate *update; // null for none
   };
 
   std::vector<Source> sources;       // complete when `problems` is empty
   std::vector<std::string> problems; // each tensor that cannot be bound
   std::vector<std::string> warnings; // conversions, extra tensors
   uint64_t mappedBytes = 0;          // weights used in place
-  uint64_t copiedBytes = 0;          // weights converted or moved
+  uint64_t copiedBytes = 0;          // weights converted, moved or merged
   uint64_t unaligned = 0;            // tensors moved for no other reason
 
   /// FAILED_PRECONDITION with the first ten problems and their number.
   Status status(const std::string &checkpoint) const;
 };
 
+/// FAILED_PRECONDITION with the first ten of the problems that a file's tensors
+/// have, and their number; OK where there are none.
+Status unfit(const std::string &file, const std::vector<std::string> &problems);
+
 /// Matches by name, shape and type.
-Binding matchWeights(const Manifest &manifest, const Checkpoint &checkpoint);
+Binding matchWeights(const Manifest &manifest, const Checkpoint &checkpoint,
+                     const Loras &loras = {});
 
 } // namespace cria

@@ -138,12 +138,21 @@ CRIA_API cria_status cria_model_random(const cria_artifact *artifact,
                                        uint64_t seed, cria_model **model,
                                        cria_error *error);
 
+/* A LoRA adapter in PEFT's layout: W + scale * (alpha / r) * B A. */
+typedef struct cria_lora {
+  size_t size;
+  const char *folder; /* of adapter_config.json, adapter_model.safetensors */
+  double scale;       /* 1: as it was trained */
+} cria_lora;
+
 typedef struct cria_model_options {
   size_t size;
   const char *weights; /* a folder; NULL: drawn from `seed` */
   uint64_t seed;
-  int32_t device;   /* a cria_device */
-  int32_t no_cache; /* 1: compiled GPU code is not kept on disk */
+  int32_t device;         /* a cria_device */
+  int32_t no_cache;       /* 1: compiled GPU code is not kept on disk */
+  const cria_lora *loras; /* merged into the weights, the model's copy */
+  size_t lora_count;
 } cria_model_options;
 
 /* The two functions above on a device of choice; they choose

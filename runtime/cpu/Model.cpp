@@ -27,8 +27,7 @@ class Model::Builder {
 public:
   explicit Builder(std::shared_ptr<const Artifact> artifact);
 
-  Status bind(const std::string &weights);
-  Status random(uint64_t seed);
+  Status bind(const WeightSource &source);
   std::unique_ptr<const BoundModel> finish() { return std::move(model); }
 
 private:
@@ -38,6 +37,7 @@ private:
     uint64_t index; // in the weight's stack
     const std::byte *from;
     DType fromType;
+    const LoraUpdate *update; // null for none
 
     uint64_t slot() const { return weight->slot + index; }
     uint64_t elements() const {
@@ -45,15 +45,19 @@ private:
     }
   };
 
+  Status bindCheckpoint(const std::string &weights);
+  Status random(uint64_t seed);
   void reserve(uint64_t slot, uint64_t bytes);
   Status allocate();
   std::byte *at(uint64_t slot) const;
   void fillRopes() const;
+  void convert(const Target &target, uint64_t begin, uint64_t end) const;
   Status mapFiles(Checkpoint &checkpoint, const Binding &binding);
   template <typename Fill>
   void fillTargets(const std::vector<Target> &targets, Fill fill) const;
 
   std::unique_ptr<Model> model;
+  Loras loras;
   std::vector<std::pair<uint64_t, uint64_t>> offsets; // (slot, in the arena)
   uint64_t arenaBytes = 0;
 };
@@ -72,7 +76,12 @@ void Model::Builder::reserve(uint64_t slot, uint64_t bytes) {
   arenaBytes += (bytes + 63) / 64 * 64;
 }
 
+/// Makes the arena, once all that goes into it is reserved, and reads what
+/// adapters add to it.
 Status Model::Builder::allocate() {
+  Status status = loras.read();
+  if (!status.ok())
+    return status;
   Result<Mapping> memory = Mapping::zeroed(arenaBytes, "weights");
   if (!memory.ok())
     return memory.status();
@@ -125,7 +134,8 @@ Status Model::Builder::random(uint64_t seed) {
   for (const WeightSpec &weight : model->code->manifest().weights)
     for (uint64_t i = 0; i < weight.tensors(); ++i) {
       reserve(weight.slot + i, weight.bytes());
-      targets.push_back({&weight, i, nullptr, weight.type});
+      targets.push_back(
+          {&weight, i, nullptr, weight.type, loras.find(weight.name(i))});
     }
   Status status = allocate();
   if (!status.ok())
@@ -134,9 +144,12 @@ Status Model::Builder::random(uint64_t seed) {
   fillTargets(targets, [&](const Target &target, uint64_t begin, uint64_t end) {
     const WeightSpec &weight = *target.weight;
     uint64_t first = weight.firstElement();
-    fillRandom(at(target.slot()) + begin * dtypeSize(weight.type), weight.type,
-               weight.name(target.index), weight.shape, seed, first + begin,
-               first + end);
+    std::byte *to = at(target.slot()) + begin * dtypeSize(weight.type);
+    fillRandom(to, weight.type, weight.name(target.index), weight.shape, seed,
+               first + begin, first + end);
+    if (target.update)
+      target.update->merge(to, weight.type, to, weight.type, first + begin,
+                           end - begin);
   });
   return Status();
 }
@@ -169,11 +182,25 @@ Status Model::Builder::mapFiles(Checkpoint &checkpoint,
   return Status();
 }
 
-Status Model::Builder::bind(const std::string &weights) {
+/// Writes elements [begin, end) of a target from those of the checkpoint.
+void Model::Builder::convert(const Target &target, uint64_t begin,
+                             uint64_t end) const {
+  DType type = target.weight->type;
+  const std::byte *from = target.from + begin * dtypeSize(target.fromType);
+  std::byte *to = at(target.slot()) + begin * dtypeSize(type);
+  if (target.update)
+    target.update->merge(from, target.fromType, to, type,
+                         target.weight->firstElement() + begin, end - begin);
+  else
+    convertElements(from, target.fromType, to, type, end - begin);
+  release(from, (end - begin) * dtypeSize(target.fromType));
+}
+
+Status Model::Builder::bindCheckpoint(const std::string &weights) {
   Result<Checkpoint> checkpoint = Checkpoint::open(weights);
   if (!checkpoint.ok())
     return checkpoint.status();
-  Binding binding = matchWeights(model->code->manifest(), *checkpoint);
+  Binding binding = matchWeights(model->code->manifest(), *checkpoint, loras);
   Status status = binding.status(weights);
   if (!status.ok())
     return status;
@@ -190,19 +217,14 @@ Status Model::Builder::bind(const std::string &weights) {
       continue;
     }
     reserve(source.slot, source.weight->bytes());
-    targets.push_back(
-        {source.weight, source.slot - source.weight->slot, from, *tensor.type});
+    targets.push_back({source.weight, source.slot - source.weight->slot, from,
+                       *tensor.type, source.update});
   }
   status = allocate();
   if (!status.ok())
     return status;
   fillTargets(targets, [&](const Target &target, uint64_t begin, uint64_t end) {
-    DType type = target.weight->type;
-    const std::byte *from = target.from + begin * dtypeSize(target.fromType);
-    convertElements(from, target.fromType,
-                    at(target.slot()) + begin * dtypeSize(type), type,
-                    end - begin);
-    release(from, (end - begin) * dtypeSize(target.fromType));
+    convert(target, begin, end);
   });
   model->mapped = binding.mappedBytes;
   model->copied = binding.copiedBytes;
@@ -210,12 +232,20 @@ Status Model::Builder::bind(const std::string &weights) {
   return model->intact();
 }
 
+Status Model::Builder::bind(const WeightSource &source) {
+  auto opened = Loras::open(source.loras, model->code->manifest());
+  if (!opened.ok())
+    return opened.status();
+  loras = std::move(*opened);
+  return source.checkpoint ? bindCheckpoint(*source.checkpoint)
+                           : random(source.seed);
+}
+
 Result<std::unique_ptr<const BoundModel>>
 Model::bind(std::shared_ptr<const Artifact> artifact,
             const WeightSource &source) {
   Builder builder(std::move(artifact));
-  Status status = source.checkpoint ? builder.bind(*source.checkpoint)
-                                    : builder.random(source.seed);
+  Status status = builder.bind(source);
   if (!status.ok())
     return status;
   return builder.finish();

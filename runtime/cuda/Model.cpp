@@ -91,7 +91,8 @@ Status Model::allocate() {
 /// Collects what is to be uploaded.
 class Model::Uploads {
 public:
-  explicit Uploads(const Model &model) : model(model) {}
+  Uploads(const Model &model, const Loras &loras)
+      : model(model), loras(loras) {}
 
   void addRopes();
   void addRandom(uint64_t seed);
@@ -101,6 +102,7 @@ public:
 
 private:
   const Model &model;
+  const Loras &loras;
 };
 
 void Model::Uploads::addRopes() {
@@ -124,31 +126,39 @@ void Model::Uploads::addRandom(uint64_t seed) {
   for (const WeightSpec &weight : model.manifest().weights)
     for (uint64_t i = 0; i < weight.tensors(); ++i)
       all.push_back({model.slot(weight.slot + i), weight.bytes(),
-                     [&weight, seed, name = weight.name(i)](
+                     [&weight, seed, name = weight.name(i),
+                      update = loras.find(weight.name(i))](
                          std::byte *to, uint64_t begin, uint64_t end) {
-                       uint64_t size = dtypeSize(weight.type);
-                       uint64_t first = weight.firstElement();
-                       fillRandom(to, weight.type, name, weight.shape, seed,
-                                  first + begin / size, first + end / size);
+                       DType type = weight.type;
+                       uint64_t size = dtypeSize(type);
+                       uint64_t first = weight.firstElement() + begin / size;
+                       uint64_t count = (end - begin) / size;
+                       fillRandom(to, type, name, weight.shape, seed, first,
+                                  first + count);
+                       if (update)
+                         update->merge(to, type, to, type, first, count);
                        return Status();
                      }});
 }
 
-/// Reads elements [begin, end) behind `start` in the file, of type `from`, and
-/// converts them.
-static Status readConverted(const File &file, uint64_t start, DType from,
-                            DType type, std::byte *to, uint64_t begin,
-                            uint64_t end) {
+/// Reads elements [begin, end) of a weight from the file, converts them, and
+/// adds what adapters do.
+static Status readConverted(const File &file, const Binding::Source &source,
+                            std::byte *to, uint64_t begin, uint64_t end) {
   static constexpr uint64_t most = 4096;
   std::byte block[most * sizeof(double)];
-  uint64_t fromSize = dtypeSize(from);
+  DType from = *source.place->tensor->type, type = source.weight->type;
+  uint64_t fromSize = dtypeSize(from), first = source.weight->firstElement();
   while (begin < end) {
     uint64_t count = std::min(most, end - begin);
     Status status =
-        file.read(start + begin * fromSize, block, count * fromSize);
+        file.read(source.begin + begin * fromSize, block, count * fromSize);
     if (!status.ok())
       return status;
-    convertElements(block, from, to, type, count);
+    if (source.update)
+      source.update->merge(block, from, to, type, first + begin, count);
+    else
+      convertElements(block, from, to, type, count);
     to += count * dtypeSize(type);
     begin += count;
   }
@@ -161,15 +171,15 @@ void Model::Uploads::addCheckpoint(const Checkpoint &checkpoint,
                                    const Binding &binding) {
   for (const Binding::Source &source : binding.sources) {
     const File &file = checkpoint.files()[source.place->file].file;
-    DType from = *source.place->tensor->type, type = source.weight->type;
+    DType type = source.weight->type;
+    bool asItIs = *source.place->tensor->type == type && !source.update;
     all.push_back({model.slot(source.slot), source.weight->bytes(),
-                   [&file, start = source.begin, from,
-                    type](std::byte *to, uint64_t begin, uint64_t end) {
-                     uint64_t size = dtypeSize(type);
-                     if (from == type)
-                       return file.read(start + begin, to, end - begin);
-                     return readConverted(file, start, from, type, to,
-                                          begin / size, end / size);
+                   [&file, &source, asItIs, size = dtypeSize(type)](
+                       std::byte *to, uint64_t begin, uint64_t end) {
+                     if (asItIs)
+                       return file.read(source.begin + begin, to, end - begin);
+                     return readConverted(file, source, to, begin / size,
+                                          end / size);
                    }});
   }
 }
@@ -178,6 +188,9 @@ Status Model::bind(const WeightSource &source) {
   Current current(*owner);
   if (!current.status().ok())
     return current.status();
+  Result<Loras> loras = Loras::open(source.loras, manifest());
+  if (!loras.ok())
+    return loras.status();
   std::optional<Checkpoint> checkpoint;
   Binding binding;
   if (source.checkpoint) {
@@ -185,15 +198,17 @@ Status Model::bind(const WeightSource &source) {
     if (!opened.ok())
       return opened.status();
     checkpoint.emplace(std::move(*opened));
-    binding = matchWeights(manifest(), *checkpoint);
+    binding = matchWeights(manifest(), *checkpoint, *loras);
     Status fits = binding.status(*source.checkpoint);
     if (!fits.ok())
       return fits;
   }
-  Status status = allocate();
+  Status status = loras->read();
+  if (status.ok())
+    status = allocate();
   if (!status.ok())
     return status;
-  Uploads uploads(*this);
+  Uploads uploads(*this, *loras);
   uploads.addRopes();
   if (checkpoint)
     uploads.addCheckpoint(*checkpoint, binding);

@@ -28,6 +28,8 @@ class ModelOptions(ctypes.Structure):
         ("seed", ctypes.c_uint64),
         ("device", ctypes.c_int32),
         ("no_cache", ctypes.c_int32),
+        ("loras", ctypes.c_void_p),
+        ("lora_count", ctypes.c_size_t),
     ]
 
 

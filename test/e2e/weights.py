@@ -112,8 +112,9 @@ def encoded(array, dtype):
     return array.astype({"f32": "<f4", "f16": "<f2"}[dtype]).tobytes()
 
 
-def write_safetensors(path, arrays, dtype):
-    """Writes {checkpoint name: array} in the order given."""
+def write_safetensors(path, arrays, dtype, align=1):
+    """Writes {checkpoint name: array} in the order given, the first of them at
+    a multiple of `align`."""
     header, offset, parts = {}, 0, []
     for name, array in arrays.items():
         parts.append(encoded(array, dtype))
@@ -125,6 +126,7 @@ def write_safetensors(path, arrays, dtype):
         }
         offset = end
     text = json.dumps(header).encode()
+    text += b" " * (-len(text) % align)
     with open(path, "wb") as file:
         file.write(len(text).to_bytes(8, "little") + text)
         file.writelines(parts)

@@ -145,6 +145,25 @@ TEST_F(ApiTest, RefusesStructsOfAnotherSize) {
   EXPECT_STREQ(small.message, "");
 }
 
+TEST_F(ApiTest, RefusesAdaptersThatAreNotSet) {
+  cria_model_options options;
+  CRIA_INIT(&options);
+  options.lora_count = 1;
+  cria_model *other = nullptr;
+  auto refused = [&](const char *message) {
+    EXPECT_EQ(cria_model_load(artifact, &options, &other, &error),
+              CRIA_INVALID_ARGUMENT);
+    EXPECT_THAT(error.message, HasSubstr(message));
+    EXPECT_EQ(other, nullptr);
+  };
+  refused("loras is NULL");
+  cria_lora lora = {};
+  options.loras = &lora;
+  refused("lora->size is 0, expected");
+  CRIA_INIT(&lora);
+  refused("lora->folder is NULL");
+}
+
 TEST_F(ApiTest, RefusesRoomThatIsTooSmallOrNoSuchLogits) {
   EXPECT_EQ(
       cria_session_feed(session, ids, 3, CRIA_LOGITS_ALL, logits, 14, &error),

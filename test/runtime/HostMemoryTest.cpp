@@ -31,6 +31,18 @@ protected:
     artifactPath = folder.write("x.cria", artifactOf(fakeManifest()));
     folder.write("model.safetensors", safetensorsOf(fakeTensors()));
     folder.write("generation_config.json", R"({"top_k": 4, "top_p": 0.9})");
+    folder.write("adapter_config.json",
+                 R"({"peft_type": "LORA", "r": 1, "lora_alpha": 1,)"
+                 R"("rank_pattern": {"e.*": 1}, "alpha_pattern": {"d": 2}})");
+    folder.write("adapter_model.safetensors",
+                 safetensorsOf({{"base_model.model.embed.lora_A.weight",
+                                 "F32",
+                                 {1, 2},
+                                 bytesOf<float>({1, 2})},
+                                {"base_model.model.embed.lora_B.weight",
+                                 "F32",
+                                 {5, 1},
+                                 bytesOf<float>({1, 2, 3, 4, 5})}}));
     tokenizerPath = folder.write("tokenizer.json", tokenizerJson);
   }
   void TearDown() override { freeAll(); }
@@ -62,11 +74,27 @@ protected:
     return cria_sampler_create(&options, 5, &sampler, &error);
   }
 
+  /// The model with an adapter, twice.
+  cria_status loadModel() {
+    cria_lora loras[2];
+    for (cria_lora &lora : loras) {
+      CRIA_INIT(&lora);
+      lora.folder = folderPath.c_str();
+      lora.scale = 0.5;
+    }
+    cria_model_options options;
+    CRIA_INIT(&options);
+    options.weights = folderPath.c_str();
+    options.loras = loras;
+    options.lora_count = 2;
+    return cria_model_load(artifact, &options, &model, &error);
+  }
+
   /// A text from load to end.
   cria_status run() {
     if (cria_artifact_open(artifactPath.c_str(), &artifact, &error) ||
-        cria_model_bind(artifact, folderPath.c_str(), &model, &error) ||
-        cria_session_create(model, nullptr, &session, &error) || loadText() ||
+        loadModel() || cria_session_create(model, nullptr, &session, &error) ||
+        loadText() ||
         cria_tokenizer_encode(tokenizer, "abxa<s>", 7, 1, &ids, &count,
                               &error) ||
         cria_tokenizer_decode(tokenizer, ids, count, 1, &text, &error))

@@ -313,7 +313,7 @@ Result<Report> runBench(const BenchOptions &given) {
   if (!status.ok())
     return status;
   progress(options.weights.empty() ? "drawing weights" : "binding weights");
-  WeightSource source = {std::nullopt, options.seed};
+  WeightSource source = {std::nullopt, options.seed, options.loras};
   if (!options.weights.empty())
     source.checkpoint = options.weights;
   auto model = Model::load(*artifact, source, options.device);

@@ -6,6 +6,7 @@
 /// multiply-add loops, and what is reported is the median of their ratios.
 #pragma once
 
+#include "runtime/Backend.h"
 #include "runtime/Device.h"
 #include "runtime/Status.h"
 
@@ -23,6 +24,7 @@ struct BenchOptions {
   std::string artifact;
   std::string weights; // "": random ones
   uint64_t seed = 1;
+  std::vector<LoraSource> loras;
   int64_t promptLength = 0; // 0: 512, or what fits
   int64_t genLength = 32;
   std::vector<int64_t> depths = {0};

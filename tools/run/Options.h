@@ -6,6 +6,7 @@
 #include "runtime/Json.h"
 #include "runtime/Sampler.h"
 #include "runtime/Status.h"
+#include "tools/LoraOption.h"
 
 #include <CLI/CLI.hpp>
 
@@ -22,6 +23,7 @@ namespace cria {
 struct RunOptions {
   std::string artifact, weights, prompt, ids, device = "auto", logits, profile;
   std::string system, source, sourceIds;
+  std::vector<std::string> loras;
   std::optional<double> temperature, topP, minP;
   std::optional<int64_t> maxTokens, topK;
   std::optional<uint64_t> randomWeights;
@@ -110,6 +112,7 @@ inline void addOptions(CLI::App &app, RunOptions &options) {
   auto *logits = app.add_option(
       "--logits", options.logits,
       "NumPy file for the prompt's logits, float32 (tokens, vocab)");
+  addLora(app, options.loras);
   addChat(app, options, {prompt, ids, logits, printIds});
   weights->type_name("DIR");
   random->type_name("SEED");
@@ -146,9 +149,13 @@ inline Status checkOptions(const RunOptions &options) {
 
 /// The weights that checked options ask for.
 inline WeightSource weightSource(const RunOptions &options) {
+  WeightSource source;
   if (options.randomWeights)
-    return {std::nullopt, *options.randomWeights};
-  return {options.weights, 0};
+    source.seed = *options.randomWeights;
+  else
+    source.checkpoint = options.weights;
+  source.loras = loraSources(options.loras);
+  return source;
 }
 
 /// The device that checked options ask for.

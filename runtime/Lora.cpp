@@ -1,0 +1,211 @@
+#include "runtime/Lora.h"
+
+#include "runtime/Binding.h"
+#include "runtime/Floats.h"
+#include "runtime/Json.h"
+#include "runtime/LoraConfig.h"
+
+#include <cmath>
+#include <unordered_map>
+
+namespace cria {
+
+static constexpr char prefix[] = "base_model.model.";
+
+Result<LoraSource> parseLora(const std::string &text) {
+  LoraSource source;
+  size_t equals = text.rfind('=');
+  source.folder = text.substr(0, equals);
+  if (equals != std::string::npos) {
+    Result<JsonDocument> scale = parseJson(text.substr(equals + 1), "scale");
+    if (!scale.ok() || !scale->root().is_number())
+      return Status(CRIA_INVALID_ARGUMENT,
+                    quote(text) + " is not DIR or DIR=SCALE, a number");
+    source.scale = scale->root().get<double>();
+  }
+  if (source.folder.empty())
+    return Status(CRIA_INVALID_ARGUMENT, quote(text) + " names no folder");
+  return source;
+}
+
+/// Whether `name` is `prefix` MODULE `suffix`; then sets `module`.
+static bool takeModule(const std::string &name, const std::string &suffix,
+                       std::string &module) {
+  size_t front = sizeof(prefix) - 1;
+  if (name.size() <= front + suffix.size() ||
+      name.compare(0, front, prefix) != 0 ||
+      name.compare(name.size() - suffix.size(), suffix.size(), suffix) != 0)
+    return false;
+  module = name.substr(front, name.size() - front - suffix.size());
+  return true;
+}
+
+/// Opens adapters one by one and finds the weight of each pair.
+class Loras::Opener {
+public:
+  Opener(Loras &loras, const Manifest &manifest);
+
+  Status add(const LoraSource &source);
+
+private:
+  /// The pairs of one adapter, by module.
+  using Modules = std::map<std::string, Pair>;
+
+  Status collect(const std::string &path, Modules &modules);
+  Status place(const LoraConfig &config, const std::string &module, Pair &pair);
+  void expectShape(const TensorEntry &tensor, const Shape &shape);
+
+  Loras &loras;
+  std::unordered_map<std::string, const WeightSpec *> weights; // by name
+  std::vector<std::string> problems;
+};
+
+Loras::Opener::Opener(Loras &loras, const Manifest &manifest) : loras(loras) {
+  for (const WeightSpec &weight : manifest.weights)
+    for (uint64_t i = 0; i < weight.tensors(); ++i)
+      weights.emplace(weight.name(i), &weight);
+}
+
+/// Sorts the tensors of the adapter's file into pairs.
+Status Loras::Opener::collect(const std::string &path, Modules &modules) {
+  Result<Safetensors> opened = openSafetensors(path);
+  if (!opened.ok())
+    return opened.status();
+  loras.files.push_back(std::move(*opened));
+  for (const TensorEntry &tensor : loras.files.back().tensors) {
+    std::string module;
+    bool isA = takeModule(tensor.name, ".lora_A.weight", module);
+    if (!isA && !takeModule(tensor.name, ".lora_B.weight", module))
+      return Status(CRIA_UNIMPLEMENTED,
+                    path + ": tensor " + quote(tensor.name) +
+                        " is not supported: expected " + prefix +
+                        "MODULE.lora_A.weight or .lora_B.weight");
+    Pair &pair = modules[module];
+    pair.file = loras.files.size() - 1;
+    (isA ? pair.a : pair.b) = &tensor;
+  }
+  if (modules.empty())
+    return Status(CRIA_INVALID_ARGUMENT, path + ": has no tensors");
+  return Status();
+}
+
+void Loras::Opener::expectShape(const TensorEntry &tensor, const Shape &shape) {
+  if (tensor.shape != shape)
+    problems.push_back(quote(tensor.name) + " is " + shapeText(tensor.shape) +
+                       ", expected " + shapeText(shape));
+  else if (!tensor.type)
+    problems.push_back(quote(tensor.name) + " is " + tensor.typeName +
+                       ", expected a float type");
+}
+
+/// Checks a pair against the weight that it changes, and makes room for it.
+Status Loras::Opener::place(const LoraConfig &config, const std::string &module,
+                            Pair &pair) {
+  std::string name = module + ".weight";
+  auto weight = weights.find(name);
+  if (!pair.a || !pair.b) {
+    problems.push_back("'" + std::string(prefix) + module +
+                       (pair.a ? ".lora_B" : ".lora_A") +
+                       ".weight' is missing");
+    return Status();
+  }
+  Shape shape;
+  if (weight != weights.end())
+    shape = weight->second->sourceShape();
+  if (shape.size() != 2) {
+    problems.push_back(
+        quote(pair.a->name) + " is for " + quote(name) +
+        (shape.empty() ? ", which the model does not have"
+                       : ", which is " + shapeText(shape) + ", no matrix"));
+    return Status();
+  }
+  Result<LoraScale> scale = config.at(module);
+  if (!scale.ok())
+    return scale.status();
+  expectShape(*pair.a, {scale->rank, shape[1]});
+  expectShape(*pair.b, {shape[0], scale->rank});
+  pair.rank = scale->rank;
+  pair.scale *= scale->factor;
+  LoraUpdate &update =
+      loras.updates.try_emplace(name, shape[0], shape[1]).first->second;
+  pair.update = &update;
+  pair.firstRank = update.rank();
+  update.widen(pair.rank);
+  return Status();
+}
+
+Status Loras::Opener::add(const LoraSource &source) {
+  if (!std::isfinite(source.scale))
+    return Status(CRIA_INVALID_ARGUMENT,
+                  source.folder + ": scale is not a finite number");
+  auto config = LoraConfig::load(source.folder + "/adapter_config.json");
+  if (!config.ok())
+    return config.status();
+  std::string path = source.folder + "/adapter_model.safetensors";
+  Modules modules;
+  Status status = collect(path, modules);
+  for (auto &[module, pair] : modules) {
+    if (!status.ok())
+      return status;
+    pair.scale = source.scale;
+    status = place(*config, module, pair);
+    loras.pairs.push_back(pair);
+  }
+  return status.ok() ? unfit(path, problems) : status;
+}
+
+Result<Loras> Loras::open(const std::vector<LoraSource> &sources,
+                          const Manifest &manifest) {
+  Loras loras;
+  Opener opener(loras, manifest);
+  loras.files.reserve(sources.size());
+  for (const LoraSource &source : sources)
+    if (Status status = opener.add(source); !status.ok())
+      return status;
+  return loras;
+}
+
+/// The elements of `tensor` in f32.
+static Result<std::vector<float>> readMatrix(const File &file,
+                                             const TensorEntry &tensor) {
+  std::vector<std::byte> bytes(tensor.end - tensor.begin);
+  Status status = file.read(tensor.begin, bytes.data(), bytes.size());
+  if (!status.ok())
+    return status;
+  std::vector<float> values(bytes.size() / dtypeSize(*tensor.type));
+  convertElements(bytes.data(), *tensor.type,
+                  reinterpret_cast<std::byte *>(values.data()), DType::F32,
+                  values.size());
+  return values;
+}
+
+Status Loras::readPair(const Pair &pair) const {
+  const File &file = files[pair.file].file;
+  Result<std::vector<float>> a = readMatrix(file, *pair.a);
+  if (!a.ok())
+    return a.status();
+  std::copy(a->begin(), a->end(), pair.update->rowOfA(pair.firstRank));
+  Result<std::vector<float>> b = readMatrix(file, *pair.b);
+  if (!b.ok())
+    return b.status();
+  for (uint64_t i = 0; i < b->size(); ++i)
+    pair.update->ofB(i / pair.rank, pair.firstRank + i % pair.rank) =
+        static_cast<float>(static_cast<double>((*b)[i]) * pair.scale);
+  return Status();
+}
+
+Status Loras::read() {
+  for (auto &[name, update] : updates)
+    update.allocate();
+  for (const Pair &pair : pairs)
+    if (Status status = readPair(pair); !status.ok())
+      return status;
+  return Status();
+}
+
+const LoraUpdate *Loras::find(const std::string &name) const {
+  auto found = updates.find(name);
+  return found == updates.end() ? nullptr : &found->second;
+}
+
+} // namespace cria

@@ -1,0 +1,169 @@
+#include "runtime/LoraConfig.h"
+
+#include "runtime/tokenizer/Json.h"
+
+#include <algorithm>
+#include <cmath>
+#include <string_view>
+
+namespace cria {
+
+static constexpr double maxRank = 1 << 16, maxAlpha = 1e12;
+static constexpr size_t maxOverrides = 4096;
+
+/// Keys that are read, or that say how the adapter was made and where it came
+/// from. What a trained adapter targets is told by its tensors.
+static const std::string_view knownKeys[] = {
+    "peft_type",      "r",
+    "lora_alpha",     "use_rslora",
+    "rank_pattern",   "alpha_pattern",
+    "bias",           "init_lora_weights",
+    "target_modules", "exclude_modules",
+    "lora_dropout",   "layers_to_transform",
+    "layers_pattern", "inference_mode",
+    "task_type",      "auto_mapping",
+    "peft_version",   "base_model_name_or_path",
+    "revision",       "megatron_config",
+    "megatron_core",  "loftq_config",
+    "eva_config",     "corda_config",
+    "lora_ga_config", "qalora_group_size",
+    "runtime_config"};
+
+/// Ways to begin training that leave the base model as it is; the others
+/// subtract the adapter's first product from it.
+static const std::string_view plainInits[] = {"gaussian", "eva", "orthogonal",
+                                              "mica"};
+
+template <typename List>
+static bool contains(const List &list, std::string_view key) {
+  return std::find(std::begin(list), std::end(list), key) != std::end(list);
+}
+
+/// Whether a value asks for nothing: null, false, or empty.
+static bool meansNothing(const nlohmann::json &value) {
+  if (value.is_string())
+    return value.get_ref<const std::string &>().empty();
+  return value.is_null() || value == nlohmann::json(false) ||
+         (value.is_structured() && value.empty());
+}
+
+static void checkInit(const JsonCursor &init) {
+  const nlohmann::json &value = init.raw();
+  bool isPlain = value.is_string() &&
+                 contains(plainInits, value.get_ref<const std::string &>());
+  if (!value.is_boolean() && !isPlain)
+    refuse(init, "true, false, gaussian, eva, orthogonal or mica, which leave "
+                 "the base model as it is");
+}
+
+void LoraConfig::read(const JsonCursor &root) {
+  if (root["peft_type"].string() != "LORA" && root.ok())
+    refuse(root["peft_type"], "LORA");
+  rank =
+      static_cast<double>(root["r"].integer(1, static_cast<int64_t>(maxRank)));
+  alpha = root["lora_alpha"].number(-maxAlpha, maxAlpha);
+  if (auto root_ = root.find("use_rslora"))
+    dividesByRoot = root_->boolean();
+  ranks = readOverrides(root, "rank_pattern", 1);
+  alphas = readOverrides(root, "alpha_pattern", -maxAlpha);
+  if (auto bias = root.find("bias"); bias && bias->string() != "none")
+    refuse(*bias, "none");
+  if (auto init = root.find("init_lora_weights"))
+    checkInit(*init);
+  if (!root.raw().is_object())
+    return;
+  for (const auto &[key, value] : root.raw().items())
+    if (!contains(knownKeys, key) && !meansNothing(value))
+      refuse(root[key], "null, false or nothing");
+}
+
+/// What PEFT matches, (.*\.)?(KEY)$ from the start of a name on, without the
+/// anchors, which tokenizers spell otherwise. A ^ in the key leaves no room for
+/// the first group.
+static std::string wholeName(std::string_view key) {
+  std::string front = "(?:.*\\.)?";
+  if (key.substr(0, 1) == "^") {
+    front = "";
+    key.remove_prefix(1);
+  }
+  if (!key.empty() && key.back() == '$')
+    key.remove_suffix(1);
+  return "(?<![\\s\\S])" + front + "(?:" + std::string(key) + ")(?![\\s\\S])";
+}
+
+std::vector<LoraConfig::Override>
+LoraConfig::readOverrides(const JsonCursor &root, const std::string &key,
+                          double least) {
+  std::vector<Override> overrides;
+  std::optional<JsonCursor> members = root.find(key);
+  if (!members)
+    return overrides;
+  if (!members->raw().is_object() || members->raw().size() > maxOverrides) {
+    members->expected("an object of at most " + std::to_string(maxOverrides));
+    return overrides;
+  }
+  for (const auto &item : members->raw().items()) {
+    JsonCursor member = (*members)[item.key()];
+    double value = least == 1 ? static_cast<double>(member.integer(
+                                    1, static_cast<int64_t>(maxRank)))
+                              : member.number(least, maxAlpha);
+    Result<Regex> pattern = Regex::compile(wholeName(item.key()));
+    if (!pattern.ok())
+      member.fail("is no pattern: " + pattern.status().message(),
+                  pattern.status().code());
+    if (!root.ok())
+      break;
+    overrides.push_back({std::move(*pattern), value});
+  }
+  return overrides;
+}
+
+Result<LoraConfig> LoraConfig::load(const std::string &path) {
+  Result<JsonDocument> json = readJson(path);
+  if (!json.ok())
+    return json.status();
+  LoraConfig config;
+  config.path = path;
+  Status status;
+  config.read(JsonCursor(json->root(), path, status));
+  if (!status.ok())
+    return status;
+  return config;
+}
+
+/// The value of the overrides that match `module`, or `otherwise`.
+Result<double> LoraConfig::choose(const std::vector<Override> &overrides,
+                                  double otherwise, const char *key,
+                                  const std::string &module) const {
+  Effort effort(module.size());
+  std::optional<double> chosen;
+  for (const Override &each : overrides) {
+    bool matches = false;
+    Status status = each.pattern.find(module, effort, [&](Span span) {
+      matches = span.match;
+      return Status();
+    });
+    if (status.ok() && matches && chosen.value_or(each.value) != each.value)
+      status =
+          Status(CRIA_UNIMPLEMENTED, "has two values for " + quote(module));
+    if (!status.ok())
+      return Status(status.code(),
+                    path + ": '" + key + "' " + status.message());
+    if (matches)
+      chosen = each.value;
+  }
+  return chosen.value_or(otherwise);
+}
+
+Result<LoraScale> LoraConfig::at(const std::string &module) const {
+  Result<double> r = choose(ranks, rank, "rank_pattern", module);
+  if (!r.ok())
+    return r.status();
+  Result<double> a = choose(alphas, alpha, "alpha_pattern", module);
+  if (!a.ok())
+    return a.status();
+  return LoraScale{static_cast<uint64_t>(*r),
+                   *a / (dividesByRoot ? std::sqrt(*r) : *r)};
+}
+
+} // namespace cria

@@ -1,0 +1,224 @@
+"""lora.py BIN SCRATCH DEVICE NAME...: adapters at bind, against a merge in f64.
+
+Adapters in PEFT's layout are added to a checkpoint by NumPy in f64, as PEFT
+documents it: W + alpha / r * B A, or alpha / sqrt(r); rounded once, that is
+another checkpoint. cria-run gives its logits with --lora and the one before.
+Weights that no adapter targets stay where they are in the files.
+"""
+
+import dataclasses
+import json
+import math
+import re
+import sys
+
+import numpy as np
+
+import families
+import weights
+from harness import Tools, check, check_close, divergence, execute
+
+IDS = [1, 5, 300, 17, 42, 42, 260, 9, 77, 130, 2]
+SEED = 11
+
+
+@dataclasses.dataclass
+class Adapter:
+    """What adapter_config.json says, and the modules that have a pair."""
+
+    rank: int
+    alpha: float
+    modules: str  # an expression of the weights' names
+    seed: int
+    scale: float = 1.0  # of the command line
+    dtype: str = "f32"
+    more: dict = dataclasses.field(default_factory=dict)
+
+    def at(self, module):
+        """(rank, factor) at a module."""
+
+        def choose(key, otherwise):
+            for pattern, value in self.more.get(key, {}).items():
+                if re.match(rf"(.*\.)?({pattern})$", module):
+                    return value
+            return otherwise
+
+        rank = choose("rank_pattern", self.rank)
+        root = math.sqrt(rank) if self.more.get("use_rslora") else rank
+        return rank, choose("alpha_pattern", self.alpha) / root
+
+    def pairs(self, shapes):
+        """{weight name: (A, B)}; as large as the weights together."""
+        random = np.random.default_rng(self.seed)
+        pairs = {}
+        for name, shape in shapes.items():
+            if not re.search(self.modules, name):
+                continue
+            rank, factor = self.at(name.removesuffix(".weight"))
+            a = random.normal(0, 0.3, (rank, shape[1]))
+            b = random.normal(0, 0.06 / factor / math.sqrt(rank), (shape[0], rank))
+            pairs[name] = tuple(weights.rounded(x, self.dtype) for x in (a, b))
+        return pairs
+
+    def write(self, folder, shapes):
+        folder.mkdir()
+        config = {"peft_type": "LORA", "r": self.rank, "lora_alpha": self.alpha}
+        config |= {"bias": "none", "use_dora": False, "modules_to_save": None}
+        text = json.dumps(config | self.more)
+        (folder / "adapter_config.json").write_text(text)
+        tensors = {}
+        for name, pair in self.pairs(shapes).items():
+            module = "base_model.model." + name.removesuffix(".weight")
+            for letter, matrix in zip("AB", pair):
+                tensors[f"{module}.lora_{letter}.weight"] = matrix
+        path = folder / "adapter_model.safetensors"
+        weights.write_safetensors(path, tensors, self.dtype)
+
+
+# A type, a family, and adapters.
+ATTENTION, ALL = r"(q|k|v|o)_proj", r"_proj\.weight"
+CASES = {
+    "all": ("f32", "llama", [Adapter(5, 10, ALL, 1)]),
+    "several": (
+        "f32",
+        "qwen2",
+        [
+            Adapter(4, 8, r"(q|v)_proj\.weight", 2, scale=0.5),
+            Adapter(7, 3, ALL, 3, scale=-1.25, dtype="bf16"),
+            Adapter(1, 1, "lm_head", 4),
+        ],
+    ),
+    "patterns": (
+        "f32",
+        "gemma2",
+        [
+            Adapter(
+                6,
+                12,
+                r"layers\.[12]\..*_proj\.weight",
+                5,
+                more={
+                    "use_rslora": True,
+                    "rank_pattern": {"q_proj": 3, r"layers\.2\.mlp\..*": 2}
+                    | {r"^model\.layers\.1\.mlp\.up_proj": 9},
+                    "alpha_pattern": {"(k|v)_proj": 5.5},
+                },
+            )
+        ],
+    ),
+    "fused": (
+        "f32",
+        "phi3",
+        [Adapter(8, 16, ALL, 6), Adapter(3, 6, "qkv_proj", 7)],
+    ),
+    "bf16": ("bf16", "llama", [Adapter(16, 32, ALL, 8, dtype="bf16")]),
+    "f16": ("f16", "mistral", [Adapter(9, 16, ATTENTION, 9, dtype="f16")]),
+}
+
+
+def shapes_of(tools, artifact):
+    """{checkpoint name: shape} of what an artifact binds."""
+    inspect = [tools.bin / "cria-inspect", artifact, "--json"]
+    shapes = {}
+    for weight in json.loads(execute(inspect).ok().text)["weights"]:
+        shape = list(weight["shape"])
+        shape[0] = weight.get("rows", {}).get("of", shape[0])
+        for i in range(weight["count"] or 1):
+            name = weight["name"].replace("{}", str(weight["first"] + i))
+            shapes[name] = shape
+    return shapes
+
+
+def merged(arrays, adapters, dtype):
+    """The checkpoint with the adapters in it."""
+    result = {name: array.astype(np.float64) for name, array in arrays.items()}
+    shapes = {name: array.shape for name, array in arrays.items()}
+    for adapter in adapters:
+        for name, (a, b) in adapter.pairs(shapes).items():
+            factor = adapter.at(name.removesuffix(".weight"))[1]
+            delta = b.astype(np.float64) @ a.astype(np.float64)
+            result[name] = result[name] + adapter.scale * factor * delta
+    return {name: weights.rounded(x, dtype) for name, x in result.items()}
+
+
+class Case:
+    """A model, its checkpoint, its adapters on disk, and what they make."""
+
+    def __init__(self, tools, name, device, *flags):
+        self.tools, self.name, self.device = tools, name, device
+        self.dtype, family, self.adapters = CASES[name]
+        config = tools.scratch / f"{name}.json"
+        config.write_text(json.dumps(families.FAMILIES[family]))
+        targets = "cpu" if device == "cpu" else "cpu,cuda"
+        flags = [f"--dtype={self.dtype}", f"--target={targets}", *flags]
+        self.artifact = tools.compile(config, *flags, out=f"{name}.cria")
+        self.shapes = shapes_of(tools, self.artifact)
+        arrays = {
+            name: weights.rounded(weights.values(SEED, name, s), self.dtype)
+            for name, s in self.shapes.items()
+        }
+        self.base = self.write("base", arrays)
+        whole = merged(arrays, self.adapters, self.dtype)
+        self.changed = [
+            name for name in arrays if not np.array_equal(arrays[name], whole[name])
+        ]
+        self.whole = self.write("whole", whole)
+        self.loras = []
+        for i, adapter in enumerate(self.adapters):
+            folder = tools.scratch / f"{name}-adapter{i}"
+            adapter.write(folder, self.shapes)
+            scale = "" if adapter.scale == 1 else f"={adapter.scale}"
+            self.loras.append(f"--lora={folder}{scale}")
+
+    def write(self, what, arrays):
+        folder = self.tools.scratch / f"{self.name}-{what}"
+        folder.mkdir()
+        path = folder / "model.safetensors"
+        weights.write_safetensors(path, arrays, self.dtype, align=8)
+        return folder
+
+    def logits(self, folder, *flags):
+        return self.draw(f"--weights={folder}", *flags)
+
+    def draw(self, *flags):
+        device = f"--device={self.device}"
+        return self.tools.logits(self.artifact, IDS, device, *flags)
+
+    def check(self, expected, got, what):
+        """The bar of f32, or mean KL divergence."""
+        what = f"{self.name}: {what}"
+        if self.dtype == "f32":
+            return check_close(expected, got, what)
+        apart = divergence(expected, got)
+        check(apart <= 1e-5, f"{what}: KLD {apart:.2e}, expected at most 1e-5")
+
+
+def check_bytes(case):
+    """What no adapter targets is used where it lies."""
+    flags = [f"--weights={case.base}", *case.loras]
+    inspect = [case.tools.bin / "cria-inspect", case.artifact, *flags]
+    size = 4 if case.dtype == "f32" else 2
+    total, copied = (
+        sum(size * math.prod(case.shapes[name]) for name in names) / 2**20
+        for names in (case.shapes, case.changed)
+    )
+    line = f"weights: {total - copied:.1f} MiB in place, {copied:.1f} MiB copied"
+    check(line in execute(inspect).ok().text, f"{case.name}: expected {line}")
+
+
+def main():
+    tools = Tools(*sys.argv[1:3])
+    for name in sys.argv[4:]:
+        case = Case(tools, name, sys.argv[3])
+        expected = case.logits(case.whole)
+        got = case.logits(case.base, *case.loras)
+        case.check(expected, got, "merged in f64 and by --lora")
+        effect = divergence(expected, case.logits(case.base))
+        check(effect > 1e-3, f"{name}: adapters change nothing, {effect:.1e}")
+        check_bytes(case)
+        drawn = case.draw(f"--random-weights={SEED}", *case.loras)
+        check(np.array_equal(drawn, got), f"{name}: other logits when drawn")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,289 @@
+#include "runtime/Lora.h"
+
+#include "runtime/Binding.h"
+#include "runtime/Floats.h"
+#include "runtime/Model.h"
+#include "test/runtime/Fixtures.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <random>
+
+using namespace cria;
+using namespace cria::test;
+using testing::ElementsAre;
+
+namespace {
+
+/// An adapter for "embed.weight", (5, 2), of the fake model.
+class LoraTest : public testing::Test {
+protected:
+  void SetUp() override {
+    auto opened =
+        Artifact::open(folder.write("a.cria", artifactOf(fakeManifest())));
+    ASSERT_TRUE(opened.ok()) << opened.status().message();
+    artifact = *opened;
+    folder.write("model.safetensors", safetensorsOf(fakeTensors()));
+  }
+
+  /// Binds the checkpoint with what `config` and `tensors` are now.
+  Status bind(const std::vector<double> &scales = {1}) {
+    folder.write("adapter_config.json", config.dump());
+    folder.write("adapter_model.safetensors", safetensorsOf(tensors));
+    WeightSource source;
+    source.checkpoint = folder.path();
+    for (double scale : scales)
+      source.loras.push_back({folder.path(), scale});
+    auto bound = Model::load(artifact, source);
+    if (bound.ok())
+      model = *bound;
+    return bound.status();
+  }
+  /// The same with another member of the config.
+  Status bindWith(const std::string &key, const nlohmann::json &value) {
+    nlohmann::json before = config;
+    config[key] = value;
+    Status status = bind();
+    config = before;
+    return status;
+  }
+  std::vector<float> embedding() const {
+    std::vector<float> values(10);
+    memcpy(values.data(), model->slots()[0], sizeof(float) * 10);
+    return values;
+  }
+
+  TemporaryFolder folder;
+  std::string file = folder.path("adapter_model.safetensors");
+  std::shared_ptr<const Artifact> artifact;
+  std::shared_ptr<const Model> model;
+  nlohmann::json config = {{"peft_type", "LORA"}, {"r", 1}, {"lora_alpha", 2}};
+  std::vector<TestTensor> tensors = {{"base_model.model.embed.lora_A.weight",
+                                      "F32",
+                                      {1, 2},
+                                      bytesOf<float>({1, 10})},
+                                     {"base_model.model.embed.lora_B.weight",
+                                      "F32",
+                                      {5, 1},
+                                      bytesOf<float>({0, 1, 2, 3, 4})}};
+};
+
+} // namespace
+
+// 0 1 2 ... 9, plus alpha / r = 2 times B A.
+TEST_F(LoraTest, AddsTheScaledProduct) {
+  ASSERT_TRUE(bind().ok());
+  EXPECT_THAT(embedding(), ElementsAre(0, 1, 4, 23, 8, 45, 12, 67, 16, 89));
+  EXPECT_GE(model->copiedBytes(), 40u);
+}
+
+TEST_F(LoraTest, AddsSeveralAdaptersWithScales) {
+  ASSERT_TRUE(bind({0.5, -2, 1}).ok());
+  EXPECT_THAT(embedding(), ElementsAre(0, 1, 1, -7, 2, -15, 3, -23, 4, -31));
+}
+
+TEST_F(LoraTest, TakesRankAndAlphaFromPatterns) {
+  config["r"] = 7;
+  EXPECT_THAT(bind(), fails(CRIA_FAILED_PRECONDITION,
+                            file + ": does not fit the artifact, 2 tensors: "
+                                   "'base_model.model.embed.lora_A.weight' is "
+                                   "[1, 2], expected [7, 2]; "));
+  config["rank_pattern"] = {{"embed", 1}, {"bed", 3}};
+  config["alpha_pattern"] = {{"^e.b[e]d", 4}, {"x|y", 5}, {"^mbed$", 6}};
+  ASSERT_TRUE(bind().ok());
+  EXPECT_EQ(embedding()[2], 2 + 4);
+  config["alpha_pattern"]["embed"] = 3;
+  EXPECT_THAT(bind(),
+              fails(CRIA_UNIMPLEMENTED, "'alpha_pattern' has two values for "
+                                        "'embed'"));
+}
+
+TEST_F(LoraTest, DividesByTheRootOfTheRankWhereAsked) {
+  config["use_rslora"] = true;
+  config["r"] = 4;
+  tensors[0].shape = {4, 2};
+  tensors[0].bytes = bytesOf<float>({1, 0, 1, 0, 1, 0, 1, 0});
+  tensors[1].shape = {5, 4};
+  tensors[1].bytes = bytesOf(std::vector<float>(20, 1));
+  ASSERT_TRUE(bind().ok());
+  EXPECT_EQ(embedding()[2], 2 + 4); // 2 / sqrt(4) * 4 ones
+}
+
+TEST_F(LoraTest, AddsToRandomWeights) {
+  WeightSource source;
+  source.seed = 3;
+  auto plain = Model::load(artifact, source);
+  ASSERT_TRUE(bind().ok());
+  source.loras = {{folder.path(), 1}};
+  auto changed = Model::load(artifact, source);
+  ASSERT_TRUE(plain.ok() && changed.ok());
+  float before[4], after[4];
+  memcpy(before, (*plain)->slots()[0], sizeof(before));
+  memcpy(after, (*changed)->slots()[0], sizeof(after));
+  EXPECT_EQ(after[0], before[0]);
+  EXPECT_EQ(after[3], before[3] + 20);
+}
+
+// Every key counts, changes nothing, or is refused by name.
+TEST_F(LoraTest, RefusesWhatChangesTheResultOtherwise) {
+  const std::string path = folder.path("adapter_config.json");
+  for (auto &[key, value] : std::vector<std::pair<const char *, std::string>>{
+           {"peft_type", R"("LOHA")"},
+           {"use_dora", "true"},
+           {"fan_in_fan_out", "true"},
+           {"lora_bias", "true"},
+           {"bias", R"("all")"},
+           {"bias", R"("lora_only")"},
+           {"modules_to_save", R"(["lm_head"])"},
+           {"layer_replication", "[[0,2]]"},
+           {"trainable_token_indices", "[1]"},
+           {"alora_invocation_tokens", "[1,2]"},
+           {"use_qalora", "true"},
+           {"target_parameters", R"(["a.b"])"},
+           {"init_lora_weights", R"("pissa")"},
+           {"init_lora_weights", R"("loftq")"},
+           {"init_lora_weights", R"("olora")"},
+           {"use_bdlora", R"({"blocks":2})"},
+           {"of_tomorrow", "0"}})
+    EXPECT_THAT(bindWith(key, nlohmann::json::parse(value)),
+                fails(CRIA_UNIMPLEMENTED, path + ": '" + key + "' is " + value +
+                                              ", which is not supported"));
+  for (auto &[key, value] : std::vector<std::pair<const char *, std::string>>{
+           {"use_dora", "false"},
+           {"modules_to_save", "null"},
+           {"modules_to_save", "[]"},
+           {"bias", R"("none")"},
+           {"of_tomorrow", "{}"},
+           {"init_lora_weights", R"("gaussian")"},
+           {"init_lora_weights", "true"},
+           {"lora_dropout", "0.5"},
+           {"target_modules", R"(["q_proj"])"}})
+    EXPECT_TRUE(bindWith(key, nlohmann::json::parse(value)).ok()) << key;
+}
+
+TEST_F(LoraTest, RefusesValuesOutOfRange) {
+  for (auto &[key, value] : std::vector<std::pair<const char *, std::string>>{
+           {"r", "0"},
+           {"r", "8.5"},
+           {"r", "65537"},
+           {"lora_alpha", R"("16")"},
+           {"use_rslora", "1"},
+           {"rank_pattern", "[]"},
+           {"rank_pattern", R"({"a": 0})"},
+           {"alpha_pattern", R"({"a": null})"},
+           {"alpha_pattern", R"({"(": 1})"}})
+    EXPECT_THAT(bindWith(key, nlohmann::json::parse(value)),
+                fails(CRIA_INVALID_ARGUMENT, key));
+  EXPECT_THAT(bindWith("alpha_pattern", {{"\\w+", 1}}),
+              fails(CRIA_UNIMPLEMENTED, "'\\w' in the regular expression"));
+  config.erase("r");
+  EXPECT_THAT(bind(), fails(CRIA_INVALID_ARGUMENT, "'r' is missing"));
+  config = nlohmann::json::array();
+  EXPECT_THAT(bind(), fails(CRIA_INVALID_ARGUMENT, "adapter_config.json"));
+}
+
+TEST_F(LoraTest, NamesTensorsThatDoNotFit) {
+  tensors[1].shape = {1, 5};
+  EXPECT_THAT(bind(), fails(CRIA_FAILED_PRECONDITION,
+                            file + ": does not fit the artifact, 1 tensor: "
+                                   "'base_model.model.embed.lora_B.weight' is "
+                                   "[1, 5], expected [5, 1]"));
+  tensors[1].shape = {5, 1};
+  tensors[1].type = "I32";
+  EXPECT_THAT(bind(), fails(CRIA_FAILED_PRECONDITION,
+                            "lora_B.weight' is I32, expected a float type"));
+  TestTensor b = tensors[1];
+  tensors.pop_back();
+  EXPECT_THAT(bind(),
+              fails(CRIA_FAILED_PRECONDITION,
+                    "'base_model.model.embed.lora_B.weight' is missing"));
+  tensors = {{"base_model.model.head.lora_A.weight", "F32", {1, 2}, "12345678"},
+             {"base_model.model.head.lora_B.weight", "F32", {1, 1}, "1234"},
+             {"base_model.model.layers.1.norm.lora_A.weight", "F32", {0}, ""},
+             {"base_model.model.layers.1.norm.lora_B.weight", "F32", {0}, ""}};
+  EXPECT_THAT(bind(),
+              fails(CRIA_FAILED_PRECONDITION,
+                    "2 tensors: 'base_model.model.head.lora_A.weight' is for "
+                    "'head.weight', which the model does not have; "
+                    "'base_model.model.layers.1.norm.lora_A.weight' is for "
+                    "'layers.1.norm.weight', which is [2], no matrix"));
+}
+
+TEST_F(LoraTest, RefusesTensorsThatAreNoPair) {
+  for (const char *name :
+       {"base_model.model.embed.lora_embedding_A",
+        "base_model.model.embed.lora_magnitude_vector",
+        "base_model.model.embed.lora_B.bias", "base_model.model.embed.weight",
+        "embed.lora_A.weight", "base_model.model..lora_A.weigh"}) {
+    std::vector<TestTensor> before = tensors;
+    tensors.push_back({name, "F32", {1}, "1234"});
+    EXPECT_THAT(bind(), fails(CRIA_UNIMPLEMENTED,
+                              file + ": tensor '" + std::string(name) +
+                                  "' is not supported: expected"));
+    tensors = before;
+  }
+  tensors.clear();
+  EXPECT_THAT(bind(), fails(CRIA_INVALID_ARGUMENT, file + ": has no tensors"));
+}
+
+TEST_F(LoraTest, NamesFilesThatAreMissing) {
+  ASSERT_TRUE(bind().ok());
+  WeightSource source;
+  source.loras = {{folder.path("none"), 1}};
+  EXPECT_THAT(Model::load(artifact, source).status(),
+              fails(CRIA_NOT_FOUND, "none/adapter_config.json"));
+  source.loras = {{folder.path(), NAN}};
+  EXPECT_THAT(Model::load(artifact, source).status(),
+              fails(CRIA_INVALID_ARGUMENT, "scale is not a finite number"));
+}
+
+TEST(Lora, ParsesFolderAndScale) {
+  auto parsed = parseLora("a=b=-0.5e1");
+  ASSERT_TRUE(parsed.ok());
+  EXPECT_EQ(parsed->folder, "a=b");
+  EXPECT_EQ(parsed->scale, -5);
+  EXPECT_EQ(parseLora("x/y")->scale, 1);
+  for (const char *text : {"", "=1", "a=", "a=b", "a=1x", "a=[1]", "a=nan"})
+    EXPECT_EQ(parseLora(text).status().code(), CRIA_INVALID_ARGUMENT) << text;
+}
+
+// Ranges of every kind against the sum in f64, for shapes beyond a tile.
+TEST(LoraUpdate, MergesAnyRangeOfElements) {
+  constexpr uint64_t rows = 37, columns = 301, rank = 6, size = rows * columns;
+  std::mt19937 random(7);
+  std::uniform_real_distribution<float> draw(-1, 1);
+  LoraUpdate update(rows, columns);
+  update.widen(rank);
+  update.allocate();
+  std::vector<float> weight(size), merged(size);
+  std::vector<double> exact(size);
+  for (uint64_t k = 0; k < rank; ++k) {
+    for (uint64_t j = 0; j < columns; ++j)
+      update.rowOfA(k)[j] = draw(random);
+    for (uint64_t i = 0; i < rows; ++i)
+      update.ofB(i, k) = draw(random);
+  }
+  for (uint64_t e = 0; e < size; ++e) {
+    exact[e] = weight[e] = draw(random);
+    for (uint64_t k = 0; k < rank; ++k)
+      exact[e] += static_cast<double>(update.ofB(e / columns, k)) *
+                  update.rowOfA(k)[e % columns];
+  }
+  for (uint64_t begin = 0, count = 1; begin < size;
+       begin += count, count *= 3) {
+    count = std::min(count, size - begin);
+    update.merge(reinterpret_cast<const std::byte *>(weight.data() + begin),
+                 DType::F32, reinterpret_cast<std::byte *>(&merged[begin]),
+                 DType::F32, begin, count);
+  }
+  for (uint64_t e = 0; e < size; ++e)
+    ASSERT_NEAR(merged[e], exact[e], 2e-6) << e;
+  std::vector<uint16_t> narrow(size);
+  update.merge(reinterpret_cast<const std::byte *>(weight.data()), DType::F32,
+               reinterpret_cast<std::byte *>(narrow.data()), DType::BF16, 0,
+               size);
+  for (uint64_t e = 0; e < size; ++e)
+    ASSERT_EQ(narrow[e], narrowToBf16(merged[e])) << e;
+}
