@@ -41,12 +41,15 @@ def Llama_WeightOp : Llama_Op<"weight", [Symbol]> {
     for a table of `count` tensors of one shape, the layers `first` to
     `first + count - 1`: `{}` in the name is the layer. The tensors lie apart in
     the checkpoint and are never copied together. With `rows r of n` it is the
-    rows from r on of a tensor of n rows, used where they lie.
+    rows from r on of a tensor of n rows, used where they lie. An `adapter` is no
+    tensor of the checkpoint but a matrix of the LoRA adapters that a model is
+    bound with, zeros where there are none.
 
     ```mlir
     llama.weight @embed_tokens : tensor<128256x2048xbf16> from "model.embed_tokens.weight"
     llama.weight @q_proj[16] : tensor<2048x2048xbf16> from "model.layers.{}.self_attn.q_proj.weight"
     llama.weight @k_proj[32] : tensor<1024x3072xbf16> from "model.layers.{}.self_attn.qkv_proj.weight" rows 3072 of 5120
+    llama.weight @q_proj_lora_a[16] : tensor<8x2048xbf16> from "model.layers.{}.self_attn.q_proj.lora_A.weight" adapter
     ```
 
     Constraints:
@@ -60,10 +63,10 @@ def Llama_WeightOp : Llama_Op<"weight", [Symbol]> {
   let arguments = (ins SymbolNameAttr:$sym_name, OptionalAttr<I64Attr>:$count,
       TypeAttrOf<AnyRankedTensor>:$type, StrAttr:$source,
       OptionalAttr<I64Attr>:$first_row, OptionalAttr<I64Attr>:$source_rows,
-      DefaultValuedAttr<I64Attr, "0">:$first);
+      DefaultValuedAttr<I64Attr, "0">:$first, UnitAttr:$adapter);
   let assemblyFormat = [{
     $sym_name (`[` $count^ `]`)? `:` $type `from` $source
-    (`rows` $first_row^ `of` $source_rows)? attr-dict
+    (`rows` $first_row^ `of` $source_rows)? (`adapter` $adapter^)? attr-dict
   }];
   let extraClassDeclaration = [{
     ::mlir::RankedTensorType getTensorType() {

@@ -4,6 +4,7 @@
 #include "lowering/artifact/Link.h"
 #include "lowering/artifact/Writer.h"
 #include "lowering/cpu/Codegen.h"
+#include "lowering/import/Adapters.h"
 #include "lowering/import/Program.h"
 
 #include "mlir/IR/AsmState.h"
@@ -45,6 +46,9 @@ llvm::Expected<Compilation> Compilation::start(const CompileOptions &options,
   }
   if (!result.module || failed(verifyProgram(*result.module)))
     return reported();
+  int64_t rank = options.import.loraRank;
+  if (rank && failed(addAdapters(*result.module, rank)))
+    return reported();
   Manifest &manifest = result.manifest;
   manifest.fromProgram(*result.module, config, options.pipeline);
   manifest.setLedger(result.rows);
@@ -52,6 +56,8 @@ llvm::Expected<Compilation> Compilation::start(const CompileOptions &options,
   manifest.setFlag("chunk", options.pipeline.chunk);
   if (options.import.maxSeq)
     manifest.setFlag("max_seq", options.import.maxSeq);
+  if (rank)
+    manifest.setFlag("lora_rank", rank);
   return result;
 }
 

@@ -61,6 +61,8 @@ static AttentionRow attentionOf(GQAOp op) {
 /// The part of the model that a module belongs to.
 static StringRef partOf(WeightOp weight) {
   StringRef source = weight.getSource();
+  if (weight.getAdapter())
+    return "adapters";
   if (weight.getTensorType().getRank() == 1 && !source.ends_with(".bias"))
     return "norms";
   if (source.contains("attn"))

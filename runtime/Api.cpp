@@ -194,6 +194,7 @@ cria_status cria_model_random(const cria_artifact *artifact, uint64_t seed,
 static Status readSource(const cria_model_options &options,
                          WeightSource &source) {
   source.seed = options.seed;
+  source.loraUnmerged = options.lora_unmerged != 0;
   if (options.weights)
     source.checkpoint = options.weights;
   if (options.lora_count)

@@ -24,7 +24,8 @@ struct LoraSource {
 struct WeightSource {
   std::optional<std::string> checkpoint; // a folder or a file
   uint64_t seed = 0;                     // of random ones, without checkpoint
-  std::vector<LoraSource> loras = {};    // merged into them
+  std::vector<LoraSource> loras = {};    // merged into them,
+  bool loraUnmerged = false;             // or, if so, kept apart from them
 };
 
 /// One forward pass: `tokens` ids at `position` and after; see CriaEntry.

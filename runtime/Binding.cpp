@@ -77,13 +77,22 @@ static void addExtras(const Checkpoint &checkpoint,
   }
 }
 
+/// Bytes that adapters are kept apart in.
+static uint64_t adapterBytes(const Manifest &manifest) {
+  uint64_t total = 0;
+  for (const WeightSpec &weight : manifest.weights)
+    total += weight.adapter ? weight.tensors() * weight.bytes() : 0;
+  return total;
+}
+
 Binding matchWeights(const Manifest &manifest, const Checkpoint &checkpoint,
                      const Loras &loras) {
   Binding binding;
+  binding.copiedBytes = adapterBytes(manifest);
   std::unordered_set<std::string> used;
   std::map<std::pair<DType, DType>, uint64_t> conversions;
   for (const WeightSpec &weight : manifest.weights)
-    for (uint64_t i = 0; i < weight.tensors(); ++i) {
+    for (uint64_t i = 0; i < weight.tensors() && !weight.adapter; ++i) {
       std::string name = weight.name(i);
       const Checkpoint::Place *place = checkpoint.find(name);
       used.insert(name);

@@ -31,7 +31,7 @@ struct Binding {
   std::vector<std::string> problems; // each tensor that cannot be bound
   std::vector<std::string> warnings; // conversions, extra tensors
   uint64_t mappedBytes = 0;          // weights used in place
-  uint64_t copiedBytes = 0;          // weights converted, moved or merged
+  uint64_t copiedBytes = 0;          // weights converted, moved or of adapters
   uint64_t unaligned = 0;            // tensors moved for no other reason
 
   /// FAILED_PRECONDITION with the first ten problems and their number.

@@ -5,12 +5,14 @@
 #include "runtime/Json.h"
 #include "runtime/LoraConfig.h"
 
+#include <algorithm>
 #include <cmath>
 #include <unordered_map>
 
 namespace cria {
 
 static constexpr char prefix[] = "base_model.model.";
+static const std::string suffixA = ".lora_A.weight", suffixB = ".lora_B.weight";
 
 Result<LoraSource> parseLora(const std::string &text) {
   LoraSource source;
@@ -28,13 +30,17 @@ Result<LoraSource> parseLora(const std::string &text) {
   return source;
 }
 
+static bool endsWith(const std::string &name, const std::string &suffix) {
+  return name.size() >= suffix.size() &&
+         name.compare(name.size() - suffix.size(), suffix.size(), suffix) == 0;
+}
+
 /// Whether `name` is `prefix` MODULE `suffix`; then sets `module`.
 static bool takeModule(const std::string &name, const std::string &suffix,
                        std::string &module) {
   size_t front = sizeof(prefix) - 1;
   if (name.size() <= front + suffix.size() ||
-      name.compare(0, front, prefix) != 0 ||
-      name.compare(name.size() - suffix.size(), suffix.size(), suffix) != 0)
+      name.compare(0, front, prefix) != 0 || !endsWith(name, suffix))
     return false;
   module = name.substr(front, name.size() - front - suffix.size());
   return true;
@@ -46,6 +52,7 @@ public:
   Opener(Loras &loras, const Manifest &manifest);
 
   Status add(const LoraSource &source);
+  Status checkRoom() const;
 
 private:
   /// The pairs of one adapter, by module.
@@ -56,14 +63,15 @@ private:
   void expectShape(const TensorEntry &tensor, const Shape &shape);
 
   Loras &loras;
-  std::unordered_map<std::string, const WeightSpec *> weights; // by name
+  // By name.
+  std::unordered_map<std::string, const WeightSpec *> weights, rooms;
   std::vector<std::string> problems;
 };
 
 Loras::Opener::Opener(Loras &loras, const Manifest &manifest) : loras(loras) {
   for (const WeightSpec &weight : manifest.weights)
     for (uint64_t i = 0; i < weight.tensors(); ++i)
-      weights.emplace(weight.name(i), &weight);
+      (weight.adapter ? rooms : weights).emplace(weight.name(i), &weight);
 }
 
 /// Sorts the tensors of the adapter's file into pairs.
@@ -74,8 +82,8 @@ Status Loras::Opener::collect(const std::string &path, Modules &modules) {
   loras.files.push_back(std::move(*opened));
   for (const TensorEntry &tensor : loras.files.back().tensors) {
     std::string module;
-    bool isA = takeModule(tensor.name, ".lora_A.weight", module);
-    if (!isA && !takeModule(tensor.name, ".lora_B.weight", module))
+    bool isA = takeModule(tensor.name, suffixA, module);
+    if (!isA && !takeModule(tensor.name, suffixB, module))
       return Status(CRIA_UNIMPLEMENTED,
                     path + ": tensor " + quote(tensor.name) +
                         " is not supported: expected " + prefix +
@@ -154,14 +162,36 @@ Status Loras::Opener::add(const LoraSource &source) {
   return status.ok() ? unfit(path, problems) : status;
 }
 
-Result<Loras> Loras::open(const std::vector<LoraSource> &sources,
+/// Whether compiled code has room for what is kept apart.
+Status Loras::Opener::checkRoom() const {
+  for (const auto &[name, update] : loras.updates) {
+    std::string module = name.substr(0, name.rfind('.'));
+    auto room = rooms.find(module + suffixA);
+    bool known = room != rooms.end();
+    uint64_t rank = known ? room->second->shape[0] : 0;
+    if (update.rank() <= rank)
+      continue;
+    std::string what = "adapters of " + quote(module) + " have rank " +
+                       std::to_string(update.rank()) + ", the artifact keeps " +
+                       std::to_string(rank) + " apart there";
+    if (known || rooms.empty())
+      what += ": compile it with --lora-rank=" + std::to_string(update.rank());
+    return Status(CRIA_FAILED_PRECONDITION, what);
+  }
+  return Status();
+}
+
+Result<Loras> Loras::open(const WeightSource &source,
                           const Manifest &manifest) {
   Loras loras;
+  loras.unmerged = source.loraUnmerged;
   Opener opener(loras, manifest);
-  loras.files.reserve(sources.size());
-  for (const LoraSource &source : sources)
-    if (Status status = opener.add(source); !status.ok())
+  loras.files.reserve(source.loras.size());
+  for (const LoraSource &each : source.loras)
+    if (Status status = opener.add(each); !status.ok())
       return status;
+  if (Status status = opener.checkRoom(); loras.unmerged && !status.ok())
+    return status;
   return loras;
 }
 
@@ -184,7 +214,7 @@ Status Loras::readPair(const Pair &pair) const {
   Result<std::vector<float>> a = readMatrix(file, *pair.a);
   if (!a.ok())
     return a.status();
-  std::copy(a->begin(), a->end(), pair.update->rowOfA(pair.firstRank));
+  std::copy(a->begin(), a->end(), &pair.update->ofA(pair.firstRank, 0));
   Result<std::vector<float>> b = readMatrix(file, *pair.b);
   if (!b.ok())
     return b.status();
@@ -205,7 +235,28 @@ Status Loras::read() {
 
 const LoraUpdate *Loras::find(const std::string &name) const {
   auto found = updates.find(name);
-  return found == updates.end() ? nullptr : &found->second;
+  return unmerged || found == updates.end() ? nullptr : &found->second;
+}
+
+const LoraUpdate *Loras::kept(const WeightSpec &weight, uint64_t index) const {
+  std::string name = weight.name(index);
+  size_t length = name.size() - std::min(name.size(), suffixA.size());
+  auto found = updates.find(name.substr(0, length) + ".weight");
+  return unmerged && found != updates.end() ? &found->second : nullptr;
+}
+
+void fillAdapter(const WeightSpec &weight, const LoraUpdate *update,
+                 std::byte *to, uint64_t begin, uint64_t end) {
+  bool isA = endsWith(weight.pattern, suffixA);
+  uint64_t columns = weight.shape[1];
+  for (uint64_t e = begin; e < end; ++e, to += dtypeSize(weight.type)) {
+    uint64_t row = weight.firstRow + e / columns, column = e % columns;
+    float value = 0;
+    if (update && (isA ? row : column) < update->rank())
+      value = isA ? update->ofA(row, column) : update->ofB(row, column);
+    convertElements(reinterpret_cast<const std::byte *>(&value), DType::F32, to,
+                    weight.type, 1);
+  }
 }
 
 } // namespace cria

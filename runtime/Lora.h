@@ -4,7 +4,10 @@
 ///   base_model.model.MODULE.lora_A.weight  (r, in)
 ///   base_model.model.MODULE.lora_B.weight  (out, r)
 ///
-/// add factor * B A to the weight MODULE.weight, (out, in), of the model.
+/// add factor * B A to the weight MODULE.weight, (out, in), of the model:
+/// either to its elements, or apart from them. Then compiled code has weights
+/// of its own for A and B, MODULE.lora_A.weight and MODULE.lora_B.weight, of
+/// the rank that all adapters may have together.
 #pragma once
 
 #include "runtime/Backend.h"
@@ -27,18 +30,22 @@ class Loras {
 public:
   Loras() = default;
 
-  /// Opens adapters and checks that they fit the weights of `manifest`; reads
-  /// configs and headers, nothing else. FAILED_PRECONDITION: targets that the
-  /// model does not have, or of other shapes.
-  static Result<Loras> open(const std::vector<LoraSource> &sources,
+  /// Opens the adapters of `source` and checks that they fit the weights of
+  /// `manifest`; reads configs and headers, nothing else. FAILED_PRECONDITION:
+  /// targets that the model does not have, or of other shapes, or without room
+  /// for what is to be kept apart.
+  static Result<Loras> open(const WeightSource &source,
                             const Manifest &manifest);
 
   /// Reads the matrices.
   Status read();
 
-  /// What is added to the checkpoint's tensor `name`; null for nothing. To be
-  /// used after `read`, and as long as this lives.
+  /// What is merged into the checkpoint's tensor `name`; null for nothing. To
+  /// be used after `read`, and as long as this lives.
   const LoraUpdate *find(const std::string &name) const;
+
+  /// What is kept apart in tensor `index` of `weight`, an adapter's; likewise.
+  const LoraUpdate *kept(const WeightSpec &weight, uint64_t index) const;
 
 private:
   /// The two matrices of one adapter for one weight.
@@ -53,9 +60,15 @@ private:
 
   Status readPair(const Pair &pair) const;
 
+  bool unmerged = false;
   std::vector<Safetensors> files;
   std::vector<Pair> pairs;
   std::map<std::string, LoraUpdate> updates; // by the weight's name
 };
+
+/// Writes elements [begin, end) of `weight`, a matrix of adapters: that of
+/// `update`, which may be null, and zeros behind it. Does not throw.
+void fillAdapter(const WeightSpec &weight, const LoraUpdate *update,
+                 std::byte *to, uint64_t begin, uint64_t end);
 
 } // namespace cria

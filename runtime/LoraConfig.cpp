@@ -8,7 +8,8 @@
 
 namespace cria {
 
-static constexpr double maxRank = 1 << 16, maxAlpha = 1e12;
+static constexpr int64_t maxRank = 1 << 16;
+static constexpr double maxAlpha = 1e12;
 static constexpr size_t maxOverrides = 4096;
 
 /// Keys that are read, or that say how the adapter was made and where it came
@@ -56,16 +57,23 @@ static void checkInit(const JsonCursor &init) {
                  "the base model as it is");
 }
 
+static double readRank(const JsonCursor &at) {
+  return static_cast<double>(at.integer(1, maxRank));
+}
+
+static double readAlpha(const JsonCursor &at) {
+  return at.number(-maxAlpha, maxAlpha);
+}
+
 void LoraConfig::read(const JsonCursor &root) {
   if (root["peft_type"].string() != "LORA" && root.ok())
     refuse(root["peft_type"], "LORA");
-  rank =
-      static_cast<double>(root["r"].integer(1, static_cast<int64_t>(maxRank)));
-  alpha = root["lora_alpha"].number(-maxAlpha, maxAlpha);
-  if (auto root_ = root.find("use_rslora"))
-    dividesByRoot = root_->boolean();
-  ranks = readOverrides(root, "rank_pattern", 1);
-  alphas = readOverrides(root, "alpha_pattern", -maxAlpha);
+  rank = readRank(root["r"]);
+  alpha = readAlpha(root["lora_alpha"]);
+  if (auto stabilized = root.find("use_rslora"))
+    dividesByRoot = stabilized->boolean();
+  ranks = readOverrides(root, "rank_pattern", readRank);
+  alphas = readOverrides(root, "alpha_pattern", readAlpha);
   if (auto bias = root.find("bias"); bias && bias->string() != "none")
     refuse(*bias, "none");
   if (auto init = root.find("init_lora_weights"))
@@ -93,7 +101,7 @@ static std::string wholeName(std::string_view key) {
 
 std::vector<LoraConfig::Override>
 LoraConfig::readOverrides(const JsonCursor &root, const std::string &key,
-                          double least) {
+                          double (*read)(const JsonCursor &)) {
   std::vector<Override> overrides;
   std::optional<JsonCursor> members = root.find(key);
   if (!members)
@@ -104,9 +112,7 @@ LoraConfig::readOverrides(const JsonCursor &root, const std::string &key,
   }
   for (const auto &item : members->raw().items()) {
     JsonCursor member = (*members)[item.key()];
-    double value = least == 1 ? static_cast<double>(member.integer(
-                                    1, static_cast<int64_t>(maxRank)))
-                              : member.number(least, maxAlpha);
+    double value = read(member);
     Result<Regex> pattern = Regex::compile(wholeName(item.key()));
     if (!pattern.ok())
       member.fail("is no pattern: " + pattern.status().message(),

@@ -40,7 +40,8 @@ private:
 
   void read(const JsonCursor &root);
   std::vector<Override> readOverrides(const JsonCursor &root,
-                                      const std::string &key, double least);
+                                      const std::string &key,
+                                      double (*read)(const JsonCursor &));
   Result<double> choose(const std::vector<Override> &overrides,
                         double otherwise, const char *key,
                         const std::string &module) const;

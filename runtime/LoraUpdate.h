@@ -25,9 +25,15 @@ public:
 
   /// Zeros, once all room is made.
   void allocate();
-  /// Row `k` of A and element (row, k) of B.
-  float *rowOfA(uint64_t k) { return a.data() + k * columnCount; }
+  /// Elements of A and B.
+  float &ofA(uint64_t k, uint64_t column) {
+    return a[k * columnCount + column];
+  }
   float &ofB(uint64_t row, uint64_t k) { return b[row * stride() + k]; }
+  float ofA(uint64_t k, uint64_t column) const {
+    return a[k * columnCount + column];
+  }
+  float ofB(uint64_t row, uint64_t k) const { return b[row * stride() + k]; }
 
   /// W + B A for the elements [first, first + count) of the checkpoint's
   /// tensor, counted row by row: computed in f32, rounded once. `from` and `to`

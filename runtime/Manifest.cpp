@@ -203,6 +203,10 @@ void Reader::readWeight(const JsonCursor &at) {
     at["shape"].fail("is " + shapeText(weight.shape) + ", too large");
   if (auto rows = at.find("rows"))
     readRows(*rows, weight);
+  if (auto adapter = at.find("adapter"))
+    weight.adapter = adapter->boolean();
+  if (weight.adapter && weight.shape.size() != 2)
+    at["shape"].expected("two dimensions, of an adapter's matrix");
   fillSlots(at["slot"], weight.slot, weight.tensors());
   manifest.weights.push_back(std::move(weight));
 }

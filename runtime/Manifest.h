@@ -27,6 +27,7 @@ struct WeightSpec {
   DType type;
   uint64_t slot;
   uint64_t firstRow = 0, sourceRows = 0; // of the tensors; 0: all they have
+  bool adapter = false; // filled from LoRA adapters, not the checkpoint
 
   /// The shape of the checkpoint's tensors.
   Shape sourceShape() const;

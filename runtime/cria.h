@@ -151,8 +151,9 @@ typedef struct cria_model_options {
   uint64_t seed;
   int32_t device;         /* a cria_device */
   int32_t no_cache;       /* 1: compiled GPU code is not kept on disk */
-  const cria_lora *loras; /* merged into the weights, the model's copy */
+  const cria_lora *loras; /* merged into a copy of the weights they target */
   size_t lora_count;
+  int32_t lora_unmerged; /* 1: kept apart, in an artifact with room for them */
 } cria_model_options;
 
 /* The two functions above on a device of choice; they choose

@@ -3,7 +3,6 @@
 #include "tools/bench/Bench.h"
 
 #include "runtime/cpu/Features.h"
-#include "tools/LoraOption.h"
 
 #include <CLI/CLI.hpp>
 
@@ -20,7 +19,7 @@ static int fail(const std::string &message) {
 }
 
 static void addOptions(CLI::App &app, BenchOptions &options,
-                       std::string &device, std::vector<std::string> &loras) {
+                       std::string &device) {
   app.add_option("OUT.cria", options.artifact, "an artifact of cria-compile")
       ->required();
   auto *weights = app.add_option("--weights", options.weights,
@@ -28,7 +27,7 @@ static void addOptions(CLI::App &app, BenchOptions &options,
   auto *seed = app.add_option("--random-weights", options.seed,
                               "draw the weights from SEED (default: 1)");
   seed->excludes(weights);
-  addLora(app, loras);
+  addLora(app, options.lora);
   app.add_option("--prompt-len", options.promptLength,
                  "tokens of the prefill (default: 512, or what fits)")
       ->check(CLI::Range(1, 1 << 24));
@@ -89,8 +88,7 @@ int main(int argc, char **argv) try {
                "fraction is floor over time, the median of all repetitions."};
   BenchOptions options;
   std::string device = "auto";
-  std::vector<std::string> loras;
-  addOptions(app, options, device, loras);
+  addOptions(app, options, device);
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success &help) {
@@ -102,7 +100,6 @@ int main(int argc, char **argv) try {
   if (!kind.ok())
     return fail("--" + kind.status().message());
   options.device.kind = *kind;
-  options.loras = loraSources(loras);
   Result<Report> report = runBench(options);
   if (!report.ok())
     return fail(report.status().message());

@@ -55,6 +55,11 @@ static cl::opt<int64_t>
     chunk("chunk", cl::init(512), cl::value_desc("n"),
           cl::desc("Tokens that one prefill call takes (default: 512)"),
           cl::cat(category));
+static cl::opt<int64_t>
+    loraRank("lora-rank", cl::init(0), cl::value_desc("n"),
+             cl::desc("Leave room for LoRA adapters of this rank in all, to be "
+                      "kept apart from the weights (default: none)"),
+             cl::cat(category));
 static cl::opt<std::string>
     emit("emit", cl::value_desc("phase"),
          cl::desc("Print the program at a phase instead: import, fuse, linalg, "
@@ -156,6 +161,10 @@ static llvm::Expected<CompileOptions> readOptions() {
   if (chunk < 1 || chunk > 4096)
     return llvm::createStringError("--chunk: expected 1 to 4096, got " +
                                    std::to_string(chunk));
+  if (loraRank < 0 || loraRank > 1 << 16)
+    return llvm::createStringError("--lora-rank: expected 0 to 65536, got " +
+                                   std::to_string(loraRank));
+  options.import.loraRank = loraRank;
   if (llvm::Error error = readDType(options.import))
     return error;
   if (!cubin.empty() && target == "cpu")

@@ -2,7 +2,7 @@
 #include "runtime/Artifact.h"
 #include "runtime/Preflight.h"
 #include "runtime/cpu/Features.h"
-#include "tools/LoraOption.h"
+#include "tools/LoraOptions.h"
 
 #include <CLI/CLI.hpp>
 
@@ -133,14 +133,14 @@ static void printArtifact(const Artifact &artifact) {
 }
 
 /// The pre-flight check; reads nothing but headers.
-static Status checkWeights(const Artifact &artifact, const std::string &weights,
-                           const std::vector<LoraSource> &adapters,
+static Status checkWeights(const Artifact &artifact, const WeightSource &source,
                            std::optional<int64_t> context) {
   int64_t positions = context.value_or(artifact.manifest().maxSeq);
+  const std::string &weights = *source.checkpoint;
   Result<Checkpoint> checkpoint = Checkpoint::open(weights);
   if (!checkpoint.ok())
     return checkpoint.status();
-  Result<Loras> loras = Loras::open(adapters, artifact.manifest());
+  Result<Loras> loras = Loras::open(source, artifact.manifest());
   if (!loras.ok())
     return loras.status();
   Binding binding = matchWeights(artifact.manifest(), *checkpoint, *loras);
@@ -156,8 +156,8 @@ int main(int argc, char **argv) try {
   app.add_option("--weights", weights,
                  "a folder with *.safetensors: the pre-flight check, from its "
                  "headers alone");
-  std::vector<std::string> loras;
-  addLora(app, loras);
+  LoraOptions lora;
+  addLora(app, lora);
   std::optional<int64_t> context;
   app.add_option("--context", context,
                  "positions to count memory for (default: the artifact's "
@@ -182,7 +182,7 @@ int main(int argc, char **argv) try {
     printArtifact(**artifact);
   Status status;
   if (!weights.empty())
-    status = checkWeights(**artifact, weights, loraSources(loras), context);
+    status = checkWeights(**artifact, weightSource(weights, 0, lora), context);
   if (fflush(stdout) != 0 || ferror(stdout))
     return fail("cannot write the output");
   return status.ok() ? 0 : fail(status.message());

@@ -42,6 +42,8 @@ static json::Object describe(WeightOp weight, int64_t slot) {
     object["rows"] =
         json::Object{{"first", static_cast<int64_t>(*weight.getFirstRow())},
                      {"of", static_cast<int64_t>(*weight.getSourceRows())}};
+  if (weight.getAdapter())
+    object["adapter"] = true;
   return object;
 }
 

@@ -15,6 +15,8 @@ struct ImportOptions {
   int64_t maxSeq = 0;
   /// Type of weights, activations and caches in place of the config's.
   std::optional<DType> dtype;
+  /// Room for LoRA adapters that are kept apart: their ranks together.
+  int64_t loraRank = 0;
 };
 
 /// Builds `@forward` (see the llama dialect) and its symbols. The layers are

@@ -132,7 +132,7 @@ void Model::Builder::fillTargets(const std::vector<Target> &targets,
 Status Model::Builder::random(uint64_t seed) {
   std::vector<Target> targets;
   for (const WeightSpec &weight : model->code->manifest().weights)
-    for (uint64_t i = 0; i < weight.tensors(); ++i) {
+    for (uint64_t i = 0; i < weight.tensors() && !weight.adapter; ++i) {
       reserve(weight.slot + i, weight.bytes());
       targets.push_back(
           {&weight, i, nullptr, weight.type, loras.find(weight.name(i))});
@@ -233,12 +233,27 @@ Status Model::Builder::bindCheckpoint(const std::string &weights) {
 }
 
 Status Model::Builder::bind(const WeightSource &source) {
-  auto opened = Loras::open(source.loras, model->code->manifest());
+  auto opened = Loras::open(source, model->code->manifest());
   if (!opened.ok())
     return opened.status();
   loras = std::move(*opened);
-  return source.checkpoint ? bindCheckpoint(*source.checkpoint)
-                           : random(source.seed);
+  std::vector<Target> adapters; // what is filled from them alone
+  for (const WeightSpec &weight : model->code->manifest().weights)
+    for (uint64_t i = 0; i < weight.tensors() && weight.adapter; ++i) {
+      reserve(weight.slot + i, weight.bytes());
+      adapters.push_back(
+          {&weight, i, nullptr, weight.type, loras.kept(weight, i)});
+    }
+  Status status = source.checkpoint ? bindCheckpoint(*source.checkpoint)
+                                    : random(source.seed);
+  if (status.ok())
+    fillTargets(
+        adapters, [&](const Target &target, uint64_t begin, uint64_t end) {
+          DType type = target.weight->type;
+          fillAdapter(*target.weight, target.update,
+                      at(target.slot()) + begin * dtypeSize(type), begin, end);
+        });
+  return status;
 }
 
 Result<std::unique_ptr<const BoundModel>>

@@ -95,6 +95,7 @@ public:
       : model(model), loras(loras) {}
 
   void addRopes();
+  void addAdapters();
   void addRandom(uint64_t seed);
   void addCheckpoint(const Checkpoint &checkpoint, const Binding &binding);
 
@@ -122,9 +123,22 @@ void Model::Uploads::addRopes() {
   }
 }
 
+void Model::Uploads::addAdapters() {
+  for (const WeightSpec &weight : model.manifest().weights)
+    for (uint64_t i = 0; i < weight.tensors() && weight.adapter; ++i)
+      all.push_back({model.slot(weight.slot + i), weight.bytes(),
+                     [&weight, update = loras.kept(weight, i)](
+                         std::byte *to, uint64_t begin, uint64_t end) {
+                       uint64_t size = dtypeSize(weight.type);
+                       fillAdapter(weight, update, to, begin / size,
+                                   end / size);
+                       return Status();
+                     }});
+}
+
 void Model::Uploads::addRandom(uint64_t seed) {
   for (const WeightSpec &weight : model.manifest().weights)
-    for (uint64_t i = 0; i < weight.tensors(); ++i)
+    for (uint64_t i = 0; i < weight.tensors() && !weight.adapter; ++i)
       all.push_back({model.slot(weight.slot + i), weight.bytes(),
                      [&weight, seed, name = weight.name(i),
                       update = loras.find(weight.name(i))](
@@ -188,7 +202,7 @@ Status Model::bind(const WeightSource &source) {
   Current current(*owner);
   if (!current.status().ok())
     return current.status();
-  Result<Loras> loras = Loras::open(source.loras, manifest());
+  Result<Loras> loras = Loras::open(source, manifest());
   if (!loras.ok())
     return loras.status();
   std::optional<Checkpoint> checkpoint;
@@ -210,6 +224,7 @@ Status Model::bind(const WeightSource &source) {
     return status;
   Uploads uploads(*this, *loras);
   uploads.addRopes();
+  uploads.addAdapters();
   if (checkpoint)
     uploads.addCheckpoint(*checkpoint, binding);
   else

@@ -10,6 +10,8 @@ llama.weight @embed_tokens : tensor<128256x2048xbf16> from "model.embed_tokens.w
 llama.weight @q_proj[16] : tensor<2048x2048xbf16> from "model.layers.{}.self_attn.q_proj.weight"
 // CHECK: llama.weight @k_proj[32] : tensor<1024x3072xbf16> from "model.layers.{}.self_attn.qkv_proj.weight" rows 3072 of 5120
 llama.weight @k_proj[32] : tensor<1024x3072xbf16> from "model.layers.{}.self_attn.qkv_proj.weight" rows 3072 of 5120
+// CHECK: llama.weight @q_proj_lora_a[16] : tensor<8x2048xbf16> from "model.layers.{}.self_attn.q_proj.lora_A.weight" adapter
+llama.weight @q_proj_lora_a[16] : tensor<8x2048xbf16> from "model.layers.{}.self_attn.q_proj.lora_A.weight" adapter
 // CHECK: llama.weight @late[2] : tensor<8xf16> from "l.{}.w" {first = 3 : i64}
 llama.weight @late[2] : tensor<8xf16> from "l.{}.w" {first = 3 : i64}
 

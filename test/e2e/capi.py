@@ -30,6 +30,7 @@ class ModelOptions(ctypes.Structure):
         ("no_cache", ctypes.c_int32),
         ("loras", ctypes.c_void_p),
         ("lora_count", ctypes.c_size_t),
+        ("lora_unmerged", ctypes.c_int32),
     ]
 
 

@@ -1,9 +1,10 @@
-"""lora.py BIN SCRATCH DEVICE NAME...: adapters at bind, against a merge in f64.
+"""lora.py BIN SCRATCH DEVICE NAME...: adapters against a merge in f64.
 
 Adapters in PEFT's layout are added to a checkpoint by NumPy in f64, as PEFT
 documents it: W + alpha / r * B A, or alpha / sqrt(r); rounded once, that is
 another checkpoint. cria-run gives its logits with --lora and the one before.
-Weights that no adapter targets stay where they are in the files.
+Weights that no adapter targets stay where they are in the files. So are the
+logits of adapters that are kept apart, in an artifact that has room for them.
 """
 
 import dataclasses
@@ -78,7 +79,6 @@ class Adapter:
 # A type, a family, and adapters.
 ATTENTION, ALL = r"(q|k|v|o)_proj", r"_proj\.weight"
 CASES = {
-    "all": ("f32", "llama", [Adapter(5, 10, ALL, 1)]),
     "several": (
         "f32",
         "qwen2",
@@ -144,14 +144,14 @@ def merged(arrays, adapters, dtype):
 class Case:
     """A model, its checkpoint, its adapters on disk, and what they make."""
 
-    def __init__(self, tools, name, device, *flags):
+    def __init__(self, tools, name, device):
         self.tools, self.name, self.device = tools, name, device
         self.dtype, family, self.adapters = CASES[name]
         config = tools.scratch / f"{name}.json"
         config.write_text(json.dumps(families.FAMILIES[family]))
         targets = "cpu" if device == "cpu" else "cpu,cuda"
-        flags = [f"--dtype={self.dtype}", f"--target={targets}", *flags]
-        self.artifact = tools.compile(config, *flags, out=f"{name}.cria")
+        self.flags = [config, f"--dtype={self.dtype}", f"--target={targets}"]
+        self.artifact = tools.compile(*self.flags, out=f"{name}.cria")
         self.shapes = shapes_of(tools, self.artifact)
         arrays = {
             name: weights.rounded(weights.values(SEED, name, s), self.dtype)
@@ -177,12 +177,13 @@ class Case:
         weights.write_safetensors(path, arrays, self.dtype, align=8)
         return folder
 
-    def logits(self, folder, *flags):
-        return self.draw(f"--weights={folder}", *flags)
+    def logits(self, folder, *flags, artifact=None):
+        return self.draw(f"--weights={folder}", *flags, artifact=artifact)
 
-    def draw(self, *flags):
+    def draw(self, *flags, artifact=None):
         device = f"--device={self.device}"
-        return self.tools.logits(self.artifact, IDS, device, *flags)
+        artifact = artifact or self.artifact
+        return self.tools.logits(artifact, IDS, device, *flags)
 
     def check(self, expected, got, what):
         """The bar of f32, or mean KL divergence."""
@@ -206,6 +207,23 @@ def check_bytes(case):
     check(line in execute(inspect).ok().text, f"{case.name}: expected {line}")
 
 
+def check_unmerged(case, expected):
+    """Kept apart in an artifact with room for this much and no more."""
+    ranks = dict.fromkeys(case.shapes, 0)
+    for adapter in case.adapters:
+        for name in adapter.pairs(case.shapes):
+            ranks[name] += adapter.at(name.removesuffix(".weight"))[0]
+    room = f"--lora-rank={max(ranks.values())}"
+    artifact = case.tools.compile(*case.flags, room, out="room.cria")
+    flags = [*case.loras, "--lora-unmerged"]
+    got = case.logits(case.base, *flags, artifact=artifact)
+    case.check(expected, got, "merged in f64 and by --lora-unmerged")
+    got = case.logits(case.base, *case.loras, artifact=artifact)
+    case.check(expected, got, "merged where there is room")
+    plain = case.logits(case.base, artifact=artifact)
+    case.check(case.logits(case.base), plain, "with empty room")
+
+
 def main():
     tools = Tools(*sys.argv[1:3])
     for name in sys.argv[4:]:
@@ -218,6 +236,8 @@ def main():
         check_bytes(case)
         drawn = case.draw(f"--random-weights={SEED}", *case.loras)
         check(np.array_equal(drawn, got), f"{name}: other logits when drawn")
+        if "lm_head" not in [adapter.modules for adapter in case.adapters]:
+            check_unmerged(case, expected)
 
 
 if __name__ == "__main__":

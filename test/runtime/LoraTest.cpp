@@ -29,11 +29,12 @@ protected:
   }
 
   /// Binds the checkpoint with what `config` and `tensors` are now.
-  Status bind(const std::vector<double> &scales = {1}) {
+  Status bind(const std::vector<double> &scales = {1}, bool unmerged = false) {
     folder.write("adapter_config.json", config.dump());
     folder.write("adapter_model.safetensors", safetensorsOf(tensors));
     WeightSource source;
     source.checkpoint = folder.path();
+    source.loraUnmerged = unmerged;
     for (double scale : scales)
       source.loras.push_back({folder.path(), scale});
     auto bound = Model::load(artifact, source);
@@ -49,10 +50,31 @@ protected:
     config = before;
     return status;
   }
-  std::vector<float> embedding() const {
-    std::vector<float> values(10);
-    memcpy(values.data(), model->slots()[0], sizeof(float) * 10);
+  /// The first `count` elements of a slot.
+  std::vector<float> slot(size_t index, size_t count) const {
+    std::vector<float> values(count);
+    memcpy(values.data(), model->slots()[index], sizeof(float) * count);
     return values;
+  }
+  std::vector<float> embedding() const { return slot(0, 10); }
+
+  /// An artifact with room for adapters of rank 3 at "embed".
+  void makeRoom() {
+    nlohmann::json manifest = fakeManifest();
+    manifest["slots"] = 7;
+    for (auto [letter, slot] : {std::pair('A', 5), std::pair('B', 6)})
+      manifest["weights"].push_back(
+          {{"symbol", std::string("embed_lora_") + letter},
+           {"name", std::string("embed.lora_") + letter + ".weight"},
+           {"count", 0},
+           {"first", 0},
+           {"shape", letter == 'A' ? std::vector{3, 2} : std::vector{5, 3}},
+           {"dtype", "f32"},
+           {"slot", slot},
+           {"adapter", true}});
+    auto opened = Artifact::open(folder.write("b.cria", artifactOf(manifest)));
+    ASSERT_TRUE(opened.ok()) << opened.status().message();
+    artifact = *opened;
   }
 
   TemporaryFolder folder;
@@ -82,6 +104,35 @@ TEST_F(LoraTest, AddsTheScaledProduct) {
 TEST_F(LoraTest, AddsSeveralAdaptersWithScales) {
   ASSERT_TRUE(bind({0.5, -2, 1}).ok());
   EXPECT_THAT(embedding(), ElementsAre(0, 1, 1, -7, 2, -15, 3, -23, 4, -31));
+}
+
+TEST_F(LoraTest, KeepsAdaptersApartWhereThereIsRoom) {
+  EXPECT_THAT(bind({1}, true),
+              fails(CRIA_FAILED_PRECONDITION,
+                    "adapters of 'embed' have rank 1, the artifact keeps 0 "
+                    "apart there: compile it with --lora-rank=1"));
+  makeRoom();
+  ASSERT_TRUE(bind({1, -0.5}, true).ok());
+  EXPECT_EQ(model->mappedBytes() + model->copiedBytes(), 48u + 24 + 60);
+  EXPECT_THAT(embedding(), ElementsAre(0, 1, 2, 3, 4, 5, 6, 7, 8, 9));
+  EXPECT_THAT(slot(5, 6), ElementsAre(1, 10, 1, 10, 0, 0));
+  EXPECT_THAT(slot(6, 9), ElementsAre(0, 0, 0, 2, -1, 0, 4, -2, 0));
+  EXPECT_THAT(bind({1, 1, 1, 1}, true),
+              fails(CRIA_FAILED_PRECONDITION,
+                    "adapters of 'embed' have rank 4, the artifact keeps 3 "
+                    "apart there: compile it with --lora-rank=4"));
+}
+
+// Of no meaning to an adapter, or merged all the same.
+TEST_F(LoraTest, FillsRoomWithZerosOtherwise) {
+  makeRoom();
+  for (const std::vector<double> &scales :
+       {std::vector<double>{}, {0.5, 0.5}}) {
+    ASSERT_TRUE(bind(scales, scales.empty()).ok());
+    EXPECT_EQ(embedding()[2], scales.empty() ? 2 : 4);
+    EXPECT_EQ(slot(5, 6), std::vector<float>(6, 0));
+    EXPECT_EQ(slot(6, 15), std::vector<float>(15, 0));
+  }
 }
 
 TEST_F(LoraTest, TakesRankAndAlphaFromPatterns) {
@@ -261,7 +312,7 @@ TEST(LoraUpdate, MergesAnyRangeOfElements) {
   std::vector<double> exact(size);
   for (uint64_t k = 0; k < rank; ++k) {
     for (uint64_t j = 0; j < columns; ++j)
-      update.rowOfA(k)[j] = draw(random);
+      update.ofA(k, j) = draw(random);
     for (uint64_t i = 0; i < rows; ++i)
       update.ofB(i, k) = draw(random);
   }
@@ -269,7 +320,7 @@ TEST(LoraUpdate, MergesAnyRangeOfElements) {
     exact[e] = weight[e] = draw(random);
     for (uint64_t k = 0; k < rank; ++k)
       exact[e] += static_cast<double>(update.ofB(e / columns, k)) *
-                  update.rowOfA(k)[e % columns];
+                  update.ofA(k, e % columns);
   }
   for (uint64_t begin = 0, count = 1; begin < size;
        begin += count, count *= 3) {

@@ -313,9 +313,8 @@ Result<Report> runBench(const BenchOptions &given) {
   if (!status.ok())
     return status;
   progress(options.weights.empty() ? "drawing weights" : "binding weights");
-  WeightSource source = {std::nullopt, options.seed, options.loras};
-  if (!options.weights.empty())
-    source.checkpoint = options.weights;
+  WeightSource source =
+      weightSource(options.weights, options.seed, options.lora);
   auto model = Model::load(*artifact, source, options.device);
   if (!model.ok())
     return model.status();

@@ -6,9 +6,9 @@
 /// multiply-add loops, and what is reported is the median of their ratios.
 #pragma once
 
-#include "runtime/Backend.h"
 #include "runtime/Device.h"
 #include "runtime/Status.h"
+#include "tools/LoraOptions.h"
 
 #include <nlohmann/json.hpp>
 
@@ -24,7 +24,7 @@ struct BenchOptions {
   std::string artifact;
   std::string weights; // "": random ones
   uint64_t seed = 1;
-  std::vector<LoraSource> loras;
+  LoraOptions lora;
   int64_t promptLength = 0; // 0: 512, or what fits
   int64_t genLength = 32;
   std::vector<int64_t> depths = {0};

@@ -6,7 +6,7 @@
 #include "runtime/Json.h"
 #include "runtime/Sampler.h"
 #include "runtime/Status.h"
-#include "tools/LoraOption.h"
+#include "tools/LoraOptions.h"
 
 #include <CLI/CLI.hpp>
 
@@ -23,7 +23,7 @@ namespace cria {
 struct RunOptions {
   std::string artifact, weights, prompt, ids, device = "auto", logits, profile;
   std::string system, source, sourceIds;
-  std::vector<std::string> loras;
+  LoraOptions lora;
   std::optional<double> temperature, topP, minP;
   std::optional<int64_t> maxTokens, topK;
   std::optional<uint64_t> randomWeights;
@@ -112,7 +112,7 @@ inline void addOptions(CLI::App &app, RunOptions &options) {
   auto *logits = app.add_option(
       "--logits", options.logits,
       "NumPy file for the prompt's logits, float32 (tokens, vocab)");
-  addLora(app, options.loras);
+  addLora(app, options.lora);
   addChat(app, options, {prompt, ids, logits, printIds});
   weights->type_name("DIR");
   random->type_name("SEED");
@@ -149,13 +149,8 @@ inline Status checkOptions(const RunOptions &options) {
 
 /// The weights that checked options ask for.
 inline WeightSource weightSource(const RunOptions &options) {
-  WeightSource source;
-  if (options.randomWeights)
-    source.seed = *options.randomWeights;
-  else
-    source.checkpoint = options.weights;
-  source.loras = loraSources(options.loras);
-  return source;
+  return weightSource(options.randomWeights ? "" : options.weights,
+                      options.randomWeights.value_or(0), options.lora);
 }
 
 /// The device that checked options ask for.

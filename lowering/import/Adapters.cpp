@@ -1,0 +1,77 @@
+#include "lowering/import/Adapters.h"
+#include "dialect/Dialect.h"
+
+#include "mlir/IR/Builders.h"
+
+using namespace mlir;
+using namespace cria;
+using namespace cria::llama;
+
+/// "model.layers.*.self_attn.q_proj" and `matrix` behind it.
+static Location locationOf(WeightOp weight, StringRef matrix) {
+  auto path = weight.getLoc()->findInstanceOf<NameLoc>();
+  if (!path)
+    return weight.getLoc();
+  return NameLoc::get(StringAttr::get(weight.getContext(),
+                                      path.getName().strref() + "." + matrix));
+}
+
+/// The matrix `lora_A` or `lora_B` of `weight`, declared behind it unless it
+/// is there.
+static WeightOp declare(WeightOp weight, StringRef matrix,
+                        ArrayRef<int64_t> shape) {
+  auto module = weight->getParentOfType<ModuleOp>();
+  std::string symbol = (weight.getSymName() + "_" + matrix.lower()).str();
+  if (auto declared = module.lookupSymbol<WeightOp>(symbol))
+    return declared;
+  OpBuilder b(weight->getContext());
+  b.setInsertionPointAfter(weight);
+  StringRef front = weight.getSource().drop_back(strlen("weight"));
+  auto made = WeightOp::create(
+      b, locationOf(weight, matrix), symbol, weight.getCountAttr(),
+      RankedTensorType::get(shape, weight.getTensorType().getElementType()),
+      (front + matrix + ".weight").str(), /*first_row=*/IntegerAttr(),
+      /*source_rows=*/IntegerAttr());
+  made.setFirst(weight.getFirst());
+  made.setAdapter(true);
+  return made;
+}
+
+static LogicalResult addAdapter(LinearOp linear, int64_t rank) {
+  auto get = linear.getWeight().getDefiningOp<GetWeightOp>();
+  auto module = linear->getParentOfType<ModuleOp>();
+  auto weight =
+      get ? module.lookupSymbol<WeightOp>(get.getWeight()) : WeightOp();
+  if (!weight || !weight.getSource().ends_with(".weight"))
+    return linear.emitError("expected a weight whose name ends in '.weight', "
+                            "for adapters to be added");
+  RankedTensorType type = weight.getTensorType();
+  WeightOp b = declare(weight, "lora_B", {type.getDimSize(0), rank});
+  WeightOp a = declare(weight, "lora_A", {rank, type.getDimSize(1)});
+  if (auto row = weight.getFirstRowAttr()) {
+    b.setFirstRowAttr(row);
+    b.setSourceRowsAttr(weight.getSourceRowsAttr());
+  }
+  OpBuilder builder(linear->getContext());
+  builder.setInsertionPointAfter(linear);
+  Value x = linear.getInput();
+  for (WeightOp matrix : {a, b}) {
+    Value value =
+        GetWeightOp::create(builder, matrix.getLoc(), matrix.getTensorType(),
+                            matrix.getSymName(), get.getLayer());
+    x = LinearOp::create(builder, matrix.getLoc(), x, value, /*bias=*/Value());
+  }
+  auto sum = ResidualOp::create(builder, b.getLoc(), linear.getResult(), x,
+                                llvm::APFloat(1.0));
+  linear.getResult().replaceAllUsesExcept(sum, sum);
+  return success();
+}
+
+LogicalResult cria::addAdapters(ModuleOp module, int64_t rank) {
+  SmallVector<LinearOp> linears;
+  module.walk([&](LinearOp linear) { linears.push_back(linear); });
+  for (LinearOp linear : linears)
+    if (failed(addAdapter(linear, rank)))
+      return failure();
+  return success();
+}

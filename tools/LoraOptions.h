@@ -1,0 +1,48 @@
+/// --lora and --lora-unmerged, of the tools that bind weights.
+#pragma once
+
+#include "runtime/Lora.h"
+
+#include <CLI/CLI.hpp>
+
+#include <string>
+#include <vector>
+
+namespace cria {
+
+/// The command line.
+struct LoraOptions {
+  std::vector<std::string> adapters; // DIR or DIR=SCALE, checked
+  bool unmerged = false;
+};
+
+/// Declares the options on `app`.
+inline void addLora(CLI::App &app, LoraOptions &options) {
+  auto *lora = app.add_option("--lora", options.adapters,
+                              "folder of a LoRA adapter, with what its scale "
+                              "is multiplied by; repeatable");
+  lora->allow_extra_args(false)->type_name("DIR[=SCALE]");
+  lora->check([](const std::string &text) {
+    return parseLora(text).status().message();
+  });
+  app.add_flag("--lora-unmerged", options.unmerged,
+               "keep adapters apart from the weights, where the artifact has "
+               "room (cria-compile --lora-rank)")
+      ->needs(lora);
+}
+
+/// The checkpoint `weights`, or where it is empty what `seed` draws, with the
+/// adapters.
+inline WeightSource weightSource(const std::string &weights, uint64_t seed,
+                                 const LoraOptions &options) {
+  WeightSource source;
+  if (!weights.empty())
+    source.checkpoint = weights;
+  source.seed = seed;
+  for (const std::string &text : options.adapters)
+    source.loras.push_back(*parseLora(text));
+  source.loraUnmerged = options.unmerged;
+  return source;
+}
+
+} // namespace cria
