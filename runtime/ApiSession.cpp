@@ -73,6 +73,34 @@ cria_status cria_session_encode(cria_session *session, const int32_t *ids,
   });
 }
 
+cria_status cria_session_feed_embeddings(cria_session *session,
+                                         const float *rows, size_t count,
+                                         size_t hidden, cria_error *error) {
+  return guarded(error, [&] {
+    Status status = first({notNull(session, "session"), notNull(rows, "rows")});
+    if (!status.ok())
+      return status;
+    if (count > INT32_MAX || hidden > INT32_MAX)
+      return Status(CRIA_INVALID_ARGUMENT, "count is " + std::to_string(count) +
+                                               ", hidden " +
+                                               std::to_string(hidden));
+    return session->object->feedEmbeddings(rows, static_cast<int64_t>(count),
+                                           static_cast<int64_t>(hidden));
+  });
+}
+
+cria_status cria_session_expect_prompt(cria_session *session, size_t count,
+                                       cria_error *error) {
+  return guarded(error, [&] {
+    Status status = notNull(session, "session");
+    if (!status.ok())
+      return status;
+    if (count > INT32_MAX)
+      return Status(CRIA_OUT_OF_RANGE, "count is " + std::to_string(count));
+    return session->object->expectPrompt(static_cast<int64_t>(count));
+  });
+}
+
 cria_status cria_session_draw(cria_session *session, const int32_t *ids,
                               size_t count, cria_sampler *sampler, int32_t *id,
                               cria_error *error) {

@@ -4,6 +4,7 @@
 
 #include "runtime/Status.h"
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -35,8 +36,11 @@ struct Step {
   int64_t position;
   int64_t firstLogit;
   float *logits;      // (tokens - firstLogit, vocab)
-  int64_t prompt = 0; // tokens of the text's first feed; see fillRopeRows
+  int64_t prompt = 0; // tokens of the text's prompt; see fillRopeRows
   int64_t source = 0; // tokens of the text that was encoded
+  /// (tokens, hidden), of the type of the manifest's embedding: what the ids,
+  /// then 0, 1, ..., are looked up in. No logits are wanted with it.
+  const std::byte *embeddings = nullptr;
 };
 
 /// Computes the steps of one session and holds its KV caches. Used by one

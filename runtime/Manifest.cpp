@@ -72,6 +72,7 @@ private:
   void readRows(const JsonCursor &at, WeightSpec &weight);
   void readRope(const JsonCursor &at);
   void readCache(const JsonCursor &at);
+  void readEmbedding(const JsonCursor &slot);
   void readCode(const JsonCursor &root);
   void readPlan(const JsonCursor &plan);
   void fillSlots(const JsonCursor &at, uint64_t first, uint64_t count);
@@ -126,6 +127,8 @@ void Reader::read(const JsonCursor &root) {
   if (empty != filled.end())
     root["slots"].fail("slot " + std::to_string(empty - filled.begin()) +
                        " is filled by nothing");
+  if (auto slot = root.find("embedding"))
+    readEmbedding(*slot);
   readCode(root);
   if (auto kernels = root.find("kernels"))
     manifest.kernels = readStrings(*kernels);
@@ -209,6 +212,21 @@ void Reader::readWeight(const JsonCursor &at) {
     at["shape"].expected("two dimensions, of an adapter's matrix");
   fillSlots(at["slot"], weight.slot, weight.tensors());
   manifest.weights.push_back(std::move(weight));
+}
+
+/// A single matrix with a row for each id.
+void Reader::readEmbedding(const JsonCursor &slot) {
+  uint64_t wanted = size(slot);
+  for (size_t i = 0; i < manifest.weights.size(); ++i)
+    if (manifest.weights[i].slot == wanted)
+      manifest.embedding = i;
+  if (!manifest.embedding)
+    return slot.fail("is " + std::to_string(wanted) + ", no weight's slot");
+  const WeightSpec &weight = manifest.weights[*manifest.embedding];
+  if (weight.count || weight.shape.size() != 2 || !weight.shape[1] ||
+      weight.shape[0] < static_cast<uint64_t>(manifest.vocabSize))
+    slot.fail("is a weight of shape " + shapeText(weight.shape) +
+              ", expected one matrix of a row for each id");
 }
 
 /// The rows that are used of each tensor.

@@ -112,6 +112,9 @@ struct Manifest {
   std::vector<WeightSpec> weights;
   std::vector<RopeSpec> ropes;
   std::vector<CacheSpec> caches;
+  /// Which of `weights` the ids of a step are looked up in, and nothing else
+  /// reads where no logits are wanted; none where there is no such one.
+  std::optional<size_t> embedding;
   uint64_t arenaBytes = 0;
   std::vector<std::string> kernels;
   Plan plan;

@@ -80,17 +80,4 @@ Status OutputFile::commit() {
   return Status();
 }
 
-std::string npyHeader(const std::vector<uint64_t> &shape) {
-  std::string text = "{'descr': '<f4', 'fortran_order': False, 'shape': (";
-  for (uint64_t size : shape)
-    text += std::to_string(size) + ", ";
-  text += "), }";
-  // Magic, version and length are 10 bytes; all of it is a multiple of 64.
-  text.append(63 - (text.size() + 10) % 64, ' ').push_back('\n');
-  std::string header("\x93NUMPY\x01\x00", 8);
-  header.push_back(static_cast<char>(text.size() & 0xFF));
-  header.push_back(static_cast<char>(text.size() >> 8));
-  return header + text;
-}
-
 } // namespace cria

@@ -4,9 +4,7 @@
 #include "runtime/Status.h"
 
 #include <cstddef>
-#include <cstdint>
 #include <string>
-#include <vector>
 
 namespace cria {
 
@@ -34,8 +32,5 @@ private:
   std::string path, partial;
   int fd;
 };
-
-/// The header of a NumPy file of float32 in C order.
-std::string npyHeader(const std::vector<uint64_t> &shape);
 
 } // namespace cria

@@ -1,10 +1,14 @@
 #include "runtime/Session.h"
 
+#include "runtime/Floats.h"
 #include "runtime/Sampler.h"
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
+#include <numeric>
 #include <string>
+#include <utility>
 
 namespace cria {
 
@@ -23,39 +27,48 @@ Session::create(std::shared_ptr<const Model> model, int threads) {
       new Session(std::move(model), std::move(*backend)));
 }
 
-Status Session::check(const int32_t *ids, int64_t count) const {
+/// Whether `count` positions more fit, of `what`.
+Status Session::checkLength(int64_t count, const char *what) const {
   const Manifest &manifest = shared->manifest();
   if (manifest.encoder && source == 0)
     return Status(CRIA_INVALID_ARGUMENT,
                   "the model attends to a source text, and none was encoded");
   if (manifest.bidirectional && (fed > 0 || count > manifest.chunk))
     return Status(CRIA_OUT_OF_RANGE,
-                  std::to_string(count) + " ids at position " +
+                  std::to_string(count) + " " + what + " at position " +
                       std::to_string(fed) +
                       ", but the model's tokens see those behind them: a text "
                       "is one call from position 0, of at most " +
                       std::to_string(manifest.chunk) + " ids");
-  if (count > manifest.maxSeq - fed)
-    return Status(CRIA_OUT_OF_RANGE, std::to_string(count) +
-                                         " ids at position " +
-                                         std::to_string(fed) + " make " +
-                                         std::to_string(fed + count) +
-                                         ", the artifact's context holds " +
-                                         std::to_string(manifest.maxSeq));
-  return checkIds(ids, count);
+  int64_t most = manifest.maxSeq;
+  if (count <= 0)
+    return Status(CRIA_INVALID_ARGUMENT,
+                  std::string("no ") + what + ", expected at least one");
+  if (count > most - fed)
+    return Status(CRIA_OUT_OF_RANGE,
+                  std::to_string(count) + " " + what + " at position " +
+                      std::to_string(fed) + " make " +
+                      std::to_string(fed + count) +
+                      ", the artifact's context holds " + std::to_string(most));
+  return Status();
+}
+
+Status Session::check(const int32_t *ids, int64_t count) const {
+  Status status = checkLength(count, "ids");
+  return status.ok() ? checkIds(ids, count) : status;
 }
 
 /// INVALID_ARGUMENT unless there are ids, all of them of the vocabulary.
 Status Session::checkIds(const int32_t *ids, int64_t count) const {
-  const Manifest &manifest = shared->manifest();
+  int64_t vocab = shared->manifest().vocabSize;
   if (count <= 0)
     return Status(CRIA_INVALID_ARGUMENT, "no ids, expected at least one");
   for (int64_t i = 0; i < count; ++i)
-    if (ids[i] < 0 || ids[i] >= manifest.vocabSize)
+    if (ids[i] < 0 || ids[i] >= vocab)
       return Status(CRIA_INVALID_ARGUMENT,
                     "id " + std::to_string(ids[i]) + " at index " +
                         std::to_string(i) + ", expected 0 to " +
-                        std::to_string(manifest.vocabSize - 1));
+                        std::to_string(vocab - 1));
   return Status();
 }
 
@@ -81,27 +94,20 @@ Status Session::encode(const int32_t *ids, int64_t count) {
   return status;
 }
 
-/// Does the steps of a feed, chunk by chunk; the last one by `last`.
-Status Session::advance(const int32_t *ids, int64_t count, cria_logits which,
-                        float *logits, const LastStep &last) {
-  Status status = check(ids, count);
-  if (!status.ok())
-    return status;
+/// Does the steps of a feed of `count` positions, at most `chunk` each, until
+/// one fails or the feed is cancelled.
+Status Session::inChunks(int64_t count, int64_t chunk, PhaseTime &phase,
+                         const ChunkStep &body) {
   using Clock = std::chrono::steady_clock;
   Clock::time_point begin = Clock::now();
-  int64_t vocab = shared->manifest().vocabSize;
-  int64_t done = 0;
+  int64_t whole = std::max(count, std::exchange(expected, 0));
   if (fed == 0)
-    prompt = count;
+    prompt = whole;
+  Status status;
+  int64_t done = 0;
   while (done < count && !cancelled.load(std::memory_order_relaxed)) {
-    int64_t tokens = std::min(count - done, shared->manifest().chunk);
-    bool ends = done + tokens == count;
-    int64_t firstLogit = which == CRIA_LOGITS_ALL            ? 0
-                         : which == CRIA_LOGITS_LAST && ends ? tokens - 1
-                                                             : tokens;
-    float *rows = which == CRIA_LOGITS_ALL ? logits + done * vocab : logits;
-    Step step = {ids + done, tokens, fed, firstLogit, rows, prompt, source};
-    status = ends ? last(step) : backend->step(step);
+    int64_t tokens = std::min(count - done, chunk);
+    status = body(done, tokens);
     // Weights that are gone say more than what was made of them.
     if (Status intact = shared->bound().intact(); !intact.ok())
       status = intact;
@@ -110,15 +116,34 @@ Status Session::advance(const int32_t *ids, int64_t count, cria_logits which,
     fed += tokens;
     done += tokens;
   }
-  PhaseTime &phase = count == 1 ? decode : prefill;
   phase.seconds += std::chrono::duration<double>(Clock::now() - begin).count();
   phase.tokens += done;
   if (status.ok() && done < count) {
     cancelled.store(false);
     return Status(CRIA_CANCELLED, "cancelled after " + std::to_string(done) +
-                                      " of " + std::to_string(count) + " ids");
+                                      " of " + std::to_string(count) +
+                                      " positions");
   }
   return status;
+}
+
+/// Feeds ids; `last` does the last step.
+Status Session::advance(const int32_t *ids, int64_t count, cria_logits which,
+                        float *logits, const LastStep &last) {
+  Status status = check(ids, count);
+  if (!status.ok())
+    return status;
+  const Manifest &manifest = shared->manifest();
+  PhaseTime &phase = count == 1 ? decode : prefill;
+  return inChunks(
+      count, manifest.chunk, phase, [&](int64_t done, int64_t tokens) {
+        bool all = which == CRIA_LOGITS_ALL, ends = done + tokens == count;
+        int64_t rows = all ? tokens : which == CRIA_LOGITS_LAST && ends ? 1 : 0;
+        float *to = all ? logits + done * manifest.vocabSize : logits;
+        Step step = {ids + done, tokens, fed,   tokens - rows,
+                     to,         prompt, source};
+        return ends ? last(step) : backend->step(step);
+      });
 }
 
 Status Session::feed(const int32_t *ids, int64_t count, cria_logits which,
@@ -145,6 +170,72 @@ Result<int32_t> Session::draw(const int32_t *ids, int64_t count,
   if (!status.ok())
     return status;
   return id;
+}
+
+/// `count` numbers converted to `type`; an error names the first, of a row of
+/// `hidden`, that is not finite there.
+static Result<std::vector<std::byte>>
+convertRows(const float *rows, int64_t count, int64_t hidden, DType type) {
+  auto numbers = static_cast<uint64_t>(count * hidden);
+  std::vector<std::byte> made(numbers * dtypeSize(type));
+  auto *from = reinterpret_cast<const std::byte *>(rows);
+  convertElements(from, DType::F32, made.data(), type, numbers);
+  for (uint64_t i = 0; i < numbers; ++i) {
+    float back;
+    convertElements(&made[i * dtypeSize(type)], type,
+                    reinterpret_cast<std::byte *>(&back), DType::F32, 1);
+    if (!std::isfinite(back))
+      return Status(
+          CRIA_INVALID_ARGUMENT,
+          "embedding " + std::to_string(i / static_cast<uint64_t>(hidden)) +
+              ", column " + std::to_string(i % static_cast<uint64_t>(hidden)) +
+              " is " + std::to_string(rows[i]) + ", expected a finite " +
+              dtypeName(type));
+  }
+  return made;
+}
+
+Status Session::feedEmbeddings(const float *rows, int64_t count,
+                               int64_t hidden) {
+  const Manifest &manifest = shared->manifest();
+  if (!manifest.embedding)
+    return Status(CRIA_FAILED_PRECONDITION,
+                  "the artifact's program has no single table of embeddings "
+                  "for others to take its place");
+  const WeightSpec &table = manifest.weights[*manifest.embedding];
+  auto width = static_cast<int64_t>(table.shape[1]);
+  if (hidden != width)
+    return Status(CRIA_INVALID_ARGUMENT,
+                  "embeddings of " + std::to_string(hidden) +
+                      " numbers, expected the model's hidden size " +
+                      std::to_string(width));
+  Status status = checkLength(count, "embeddings");
+  if (!status.ok())
+    return status;
+  auto made = convertRows(rows, count, hidden, table.type);
+  if (!made.ok())
+    return made.status();
+  std::vector<int32_t> ids(
+      static_cast<size_t>(std::min(manifest.chunk, manifest.vocabSize)));
+  std::iota(ids.begin(), ids.end(), 0);
+  uint64_t rowBytes = table.bytes() / table.shape[0];
+  return inChunks(
+      count, static_cast<int64_t>(ids.size()), prefill,
+      [&](int64_t done, int64_t tokens) {
+        Step step = {ids.data(), tokens, fed, tokens, nullptr, prompt};
+        step.source = source;
+        step.embeddings = made->data() + static_cast<uint64_t>(done) * rowBytes;
+        return backend->step(step);
+      });
+}
+
+Status Session::expectPrompt(int64_t count) {
+  if (count < 0 || count > shared->manifest().maxSeq)
+    return Status(CRIA_OUT_OF_RANGE,
+                  "a prompt of " + std::to_string(count) + ", expected 0 to " +
+                      std::to_string(shared->manifest().maxSeq));
+  expected = count;
+  return Status();
 }
 
 Status Session::rewind(int64_t position) {

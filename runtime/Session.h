@@ -45,6 +45,18 @@ public:
   /// model with an encoder before.
   Status encode(const int32_t *ids, int64_t count);
 
+  /// Appends `count` embeddings, (count, hidden) f32, in place of ids: what the
+  /// table of embeddings would hold for them, rounded to its type; a factor
+  /// that the model has for embeddings applies to them. There are no logits.
+  /// Nothing is fed where the length is out of range or a number is not finite
+  /// in that type.
+  Status feedEmbeddings(const float *rows, int64_t count, int64_t hidden);
+
+  /// Says that the text that begins at position 0 is a prompt of `count`
+  /// positions, fed in several calls; else the first feed is the prompt. Counts
+  /// for ropes that depend on its length.
+  Status expectPrompt(int64_t count);
+
   /// What `feed` would say of these ids.
   Status check(const int32_t *ids, int64_t count) const;
 
@@ -66,6 +78,10 @@ public:
 private:
   Status checkIds(const int32_t *ids, int64_t count) const;
   using LastStep = std::function<Status(const Step &)>;
+  using ChunkStep = std::function<Status(int64_t done, int64_t tokens)>;
+  Status checkLength(int64_t count, const char *what) const;
+  Status inChunks(int64_t count, int64_t chunk, PhaseTime &phase,
+                  const ChunkStep &body);
   Status advance(const int32_t *ids, int64_t count, cria_logits which,
                  float *logits, const LastStep &last);
   Session(std::shared_ptr<const Model> model, std::unique_ptr<Backend> backend)
@@ -74,8 +90,9 @@ private:
   std::shared_ptr<const Model> shared;
   std::unique_ptr<Backend> backend; // goes before the model
   int64_t fed = 0;
-  int64_t prompt = 0; // of the feed at position 0
-  int64_t source = 0; // ids of the text that was encoded
+  int64_t prompt = 0;   // positions of the prompt at position 0
+  int64_t expected = 0; // what it will be; 0: the next feed there
+  int64_t source = 0;   // ids of the text that was encoded
   PhaseTime prefill, decode;
   std::atomic<bool> cancelled{false};
 };

@@ -227,6 +227,27 @@ CRIA_API cria_status cria_session_encode(cria_session *session,
                                          const int32_t *ids, size_t count,
                                          cria_error *error);
 
+/* Appends `count` embeddings in place of ids, as those of an image in front of
+ * a text: `rows` is (count, hidden), row after row, each what the model's table
+ * of embeddings would hold for an id; a factor by which the model multiplies
+ * embeddings is applied to them as well. They are rounded to the table's type.
+ * Logits come with the ids that follow. Errors are those of cria_session_feed,
+ * CRIA_INVALID_ARGUMENT also where `hidden` is not the model's or a number is
+ * not finite; CRIA_FAILED_PRECONDITION where the artifact's manifest names no
+ * "embedding". */
+CRIA_API cria_status cria_session_feed_embeddings(cria_session *session,
+                                                  const float *rows,
+                                                  size_t count, size_t hidden,
+                                                  cria_error *error);
+
+/* Says that what is fed next from position 0 on is a prompt of `count`
+ * positions, in several feeds; without it, the first feed is the prompt. Models
+ * whose rope depends on the length of the prompt need to know; at most
+ * max_seq. */
+CRIA_API cria_status cria_session_expect_prompt(cria_session *session,
+                                                size_t count,
+                                                cria_error *error);
+
 /* The number of ids fed since the start or the last reset. */
 CRIA_API cria_status cria_session_position(const cria_session *session,
                                            int64_t *position,

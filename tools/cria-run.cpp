@@ -138,6 +138,19 @@ static Status readPrompt(Run &run) {
   return Status();
 }
 
+static Status readPrefix(Run &run) {
+  const std::string &path = run.options.prefixEmbeddings;
+  const Manifest &manifest = run.manifest();
+  if (path.empty() || !manifest.embedding) // the session says why it cannot
+    return Status();
+  uint64_t width = manifest.weights[*manifest.embedding].shape[1];
+  Result<NpyMatrix> prefix =
+      readNpyMatrix(path, static_cast<uint64_t>(manifest.maxSeq) * width);
+  if (prefix.ok())
+    run.prefix = std::move(*prefix);
+  return prefix.status();
+}
+
 // ---- What is said at the end -----------------------------------------------
 
 static std::string phase(const Run &run, const char *name) {
@@ -175,7 +188,7 @@ static int runAll(Run &run) {
   for (auto step : {openModel, loadGeneration, loadTokenizer})
     if (status.ok())
       status = step(run);
-  for (auto step : {encodeSource, readPrompt, setLimit})
+  for (auto step : {encodeSource, readPrompt, readPrefix, setLimit})
     if (status.ok() && !chat)
       status = step(run);
   double loaded = now();

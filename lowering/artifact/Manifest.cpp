@@ -149,6 +149,7 @@ void Manifest::fromProgram(ModuleOp program, StringRef config,
   }
 
   describeSymbols(program);
+  describeEmbedding(forward);
   describeCaches(forward);
   model["parameters"] = plan.parameters;
   root["model"] = std::move(model);
@@ -180,6 +181,39 @@ void Manifest::describeSymbols(ModuleOp program) {
   root["weights"] = std::move(weights);
   root["rope"] = std::move(tables);
   root["slots"] = slots;
+}
+
+/// The table of which a single op looks up the ids, where nothing else but what
+/// the program returns reads it: then the runtime can put other rows in its
+/// place for as long as it wants no logits.
+static WeightOp embeddingOf(func::FuncOp forward) {
+  SmallVector<EmbedOp> lookups;
+  forward.walk([&](EmbedOp op) { lookups.push_back(op); });
+  if (lookups.size() != 1 || lookups[0].getIds() != forward.getArgument(0))
+    return {};
+  auto read = lookups[0].getTable().getDefiningOp<GetWeightOp>();
+  if (!read || read.getLayer())
+    return {};
+  bool readElsewhere = false;
+  forward.walk([&](GetWeightOp other) {
+    if (other.getWeight() == read.getWeight())
+      readElsewhere |= !llvm::all_of(other->getUsers(), [&](Operation *user) {
+        bool isHead =
+            isa<HeadOp>(user) &&
+            llvm::all_of(user->getUsers(), llvm::IsaPred<func::ReturnOp>);
+        return user == lookups[0] || isHead;
+      });
+  });
+  return readElsewhere ? WeightOp()
+                       : SymbolTable::lookupNearestSymbolFrom<WeightOp>(
+                             forward, read.getWeightAttr());
+}
+
+void Manifest::describeEmbedding(func::FuncOp forward) {
+  WeightOp table = embeddingOf(forward);
+  for (auto [op, slot] : assignSlots(forward->getParentOfType<ModuleOp>()))
+    if (table && op == table)
+      root["embedding"] = slot;
 }
 
 void Manifest::describeCaches(func::FuncOp forward) {

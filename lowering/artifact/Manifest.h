@@ -29,6 +29,7 @@ public:
 
 private:
   void describeSymbols(mlir::ModuleOp program);
+  void describeEmbedding(mlir::func::FuncOp forward);
   void describeCaches(mlir::func::FuncOp forward);
 
   llvm::json::Object root, flags;

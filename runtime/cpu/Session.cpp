@@ -66,10 +66,21 @@ void Session::fillRopes(const Step &step) {
   }
 }
 
+/// The slots with the step's embeddings, if it has some, in place of the table.
+const void *const *Session::slotsOf(const Step &step) {
+  if (!step.embeddings)
+    return slots;
+  const Manifest &manifest = code.manifest();
+  feedSlots.assign(slots, slots + manifest.slots);
+  feedSlots[manifest.weights[*manifest.embedding].slot] = step.embeddings;
+  return feedSlots.data();
+}
+
 void Session::run(CriaEntry entry, const Step &step) {
   fillRopes(step);
   entry(step.ids, step.tokens, step.position, step.firstLogit, step.source,
-        step.logits, cacheTable.data(), arena.data(), slots, pool.host());
+        step.logits, cacheTable.data(), arena.data(), slotsOf(step),
+        pool.host());
 }
 
 Status Session::step(const Step &step) {

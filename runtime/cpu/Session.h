@@ -30,11 +30,13 @@ private:
   Status allocateRopes();
   void fillRopes(const Step &step);
   void run(CriaEntry entry, const Step &step);
+  const void *const *slotsOf(const Step &step);
 
   const Artifact &code;
   const void *const *slots;
-  std::vector<const void *> ownSlots; // where tables are the session's own
-  std::vector<Mapping> ropes;         // cosines and sines of such a table
+  std::vector<const void *> ownSlots;  // where tables are the session's own
+  std::vector<const void *> feedSlots; // where embeddings are a step's
+  std::vector<Mapping> ropes;          // cosines and sines of such a table
   Pool pool;
   std::vector<Mapping> caches;
   std::vector<void *> cacheTable;

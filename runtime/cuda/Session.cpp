@@ -158,6 +158,40 @@ std::vector<Launch> Session::expand(const Entry &entry) const {
   return launches;
 }
 
+/// Makes the prefill take `to` as the address of an argument.
+void Session::redirect(Argument::Kind kind, uint64_t value, CUdeviceptr to) {
+  for (Launch &launch : prefillLaunches)
+    for (size_t i = 0; i < launch.values.size(); ++i) {
+      const Argument &argument = launch.step->arguments[i];
+      if (argument.kind == kind && argument.value == value)
+        launch.values[i] = to;
+    }
+}
+
+/// Makes the prefill look ids up in the step's embeddings, or in the model's.
+Status Session::placeEmbeddings(const Step &step) {
+  const Manifest &manifest = model.manifest();
+  if (!manifest.embedding)
+    return Status();
+  const WeightSpec &table = manifest.weights[*manifest.embedding];
+  uint64_t rowBytes = table.bytes() / table.shape[0];
+  Status status;
+  if (step.embeddings && !embeddings) {
+    auto allocated = allocateDevice(
+        context, static_cast<uint64_t>(manifest.chunk) * rowBytes,
+        "embeddings");
+    if (!allocated.ok())
+      return allocated.status();
+    embeddings = std::move(*allocated);
+  }
+  if (step.embeddings)
+    status = copyIn(embeddings.get(), step.embeddings,
+                    static_cast<uint64_t>(step.tokens) * rowBytes);
+  redirect(Argument::Weight, table.slot,
+           step.embeddings ? embeddings.get() : model.slot(table.slot));
+  return status;
+}
+
 /// Makes the prefill's logits hold `rows` rows.
 Status Session::roomFor(int64_t rows) {
   CUdeviceptr target = rows > 1 ? logits.get() : logitsRow;
@@ -172,10 +206,7 @@ Status Session::roomFor(int64_t rows) {
     logitsRows = rows;
     target = logits.get();
   }
-  for (Launch &launch : prefillLaunches)
-    for (size_t i = 0; i < launch.values.size(); ++i)
-      if (launch.step->arguments[i].kind == Argument::Logits)
-        launch.values[i] = target;
+  redirect(Argument::Logits, 0, target);
   return Status();
 }
 
@@ -199,7 +230,7 @@ Result<int32_t> Session::draw(const Step &step, Sampler &sampler) {
   Status status;
   if (sampling.penalty != 1) {
     memcpy(pinnedSeen.get(), sampler.seenBits().data(), seenBytes());
-    status = copyIn(seen, pinnedSeen, seenBytes());
+    status = copyIn(seen, pinnedSeen.get(), seenBytes());
   }
   if (status.ok())
     status = advance(step, Wanted::Id);
@@ -251,10 +282,9 @@ void Session::writeState(const Step &step, const CriaSampling &sampling) {
          static_cast<size_t>(step.tokens) * sizeof(int32_t));
 }
 
-Status Session::copyIn(CUdeviceptr to, const PinnedMemory &from,
-                       uint64_t bytes) {
+Status Session::copyIn(CUdeviceptr to, const void *from, uint64_t bytes) {
   return context->check(
-      (*context)->cuMemcpyHtoDAsync(to, from.get(), bytes, stream.get()),
+      (*context)->cuMemcpyHtoDAsync(to, from, bytes, stream.get()),
       "cuMemcpyHtoDAsync", "copying ids to the device");
 }
 
@@ -265,7 +295,7 @@ Status Session::copyOut(void *to, CUdeviceptr from, uint64_t bytes) {
 }
 
 Status Session::enqueueState(int64_t tokens) {
-  return copyIn(state, pinnedState,
+  return copyIn(state, pinnedState.get(),
                 idsOffset + static_cast<uint64_t>(tokens) * sizeof(int32_t));
 }
 
@@ -355,6 +385,8 @@ Status Session::decode(Wanted wanted) {
 Status Session::prefill(const Step &step, Wanted wanted) {
   int64_t rows = step.tokens - step.firstLogit;
   Status status = roomFor(rows);
+  if (status.ok())
+    status = placeEmbeddings(step);
   if (status.ok())
     status = enqueueState(step.tokens);
   if (status.ok())

@@ -48,7 +48,9 @@ private:
   Status clearWorkspace();
   std::vector<Launch> expand(const Entry &entry) const;
   CUdeviceptr address(const Argument &argument, uint64_t layer) const;
+  void redirect(Argument::Kind kind, uint64_t value, CUdeviceptr to);
   Status roomFor(int64_t rows);
+  Status placeEmbeddings(const Step &step);
 
   Status advance(const Step &step, Wanted wanted);
   Status ended(const Status &status, const char *doing);
@@ -56,7 +58,7 @@ private:
   Status prefill(const Step &step, Wanted wanted);
   Status capture(Wanted wanted);
   void writeState(const Step &step, const CriaSampling &sampling);
-  Status copyIn(CUdeviceptr to, const PinnedMemory &from, uint64_t bytes);
+  Status copyIn(CUdeviceptr to, const void *from, uint64_t bytes);
   Status copyOut(void *to, CUdeviceptr from, uint64_t bytes);
   Status enqueueState(int64_t tokens);
   Status enqueueDecode(Wanted wanted);
@@ -79,6 +81,7 @@ private:
   CUdeviceptr sampled = 0;   // CriaSampled
   DeviceMemory logits;       // (logitsRows, vocab), for more than one row
   int64_t logitsRows = 0;
+  DeviceMemory embeddings; // of a chunk, where a feed brings its own
   // As the memory of that name.
   PinnedMemory pinnedState, pinnedRow, pinnedSeen, pinnedSampled;
   std::vector<Launch> prefillLaunches, decodeLaunches, sampleLaunches,

@@ -152,6 +152,21 @@ class Session:
         )
         return logits
 
+    def feed_embeddings(self, rows):
+        """Nothing, or what is wrong."""
+        rows = np.ascontiguousarray(rows, dtype=np.float32)
+        return self.model.problem(
+            "session_feed_embeddings",
+            self.session,
+            rows.ctypes.data_as(ctypes.c_void_p),
+            ctypes.c_size_t(rows.shape[0]),
+            ctypes.c_size_t(rows.shape[1]),
+        )
+
+    def expect_prompt(self, count):
+        size = ctypes.c_size_t(count)
+        self.model.call("session_expect_prompt", self.session, size)
+
     def draw(self, ids, sampler):
         """The id that follows `ids`, or what is wrong."""
         ids, drawn = np.array(ids, dtype=np.int32), ctypes.c_int32()

@@ -17,7 +17,7 @@ SECONDS = os.environ.get("CRIA_FUZZ_SECONDS", "5")
 def main():
     tools = Tools(*sys.argv[1:3])
     targets = sorted(tools.bin.glob("fuzz-*"))
-    check(len(targets) >= 6, f"fuzz targets: {targets}")
+    check(len(targets) >= 8, f"fuzz targets: {targets}")
     for target in targets:
         corpus = tools.scratch / target.name
         corpus.mkdir()

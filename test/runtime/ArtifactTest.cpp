@@ -162,6 +162,8 @@ TEST_F(ArtifactTest, RejectsHostileManifestsNamingTheField) {
       {"/weights/0/dtype", "q4_0", "expected f32, f16 or bf16"},
       {"/weights/0/shape", {1ll << 40, 1ll << 40}, "too large"},
       {"/weights/0/shape", {-1}, "'weights[0].shape[0]' is -1"},
+      {"/embedding", 2, "'embedding' is 2, no weight's slot"},
+      {"/embedding", 1, "is a weight of shape [2], expected one matrix"},
       {"/rope/0/rows", 3, "expected at least max_seq, 12"},
       {"/rope/0/slot", 4, "is slot 5 of 5"},
       {"/caches/0/bytes", 47, "but [12] of f32 is another size"},

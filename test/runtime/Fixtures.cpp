@@ -80,7 +80,7 @@ nlohmann::json fakeManifest() {
     "config": null,
     "model": {"vocab_size": 5, "max_seq": 12, "chunk": 4},
     "entries": {"prefill": "fake_prefill", "decode": "fake_decode"},
-    "slots": 5,
+    "slots": 5, "embedding": 0,
     "weights": [
       {"symbol": "embed", "name": "embed.weight", "count": 0, "first": 0,
        "shape": [5, 2], "dtype": "f32", "slot": 0},

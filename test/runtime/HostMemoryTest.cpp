@@ -99,10 +99,11 @@ protected:
                               &error) ||
         cria_tokenizer_decode(tokenizer, ids, count, 1, &text, &error))
       return error.status;
-    float logits[60];
+    float logits[60], rows[2] = {1, 2};
     const char *part;
     if (cria_session_feed(session, ids, count, CRIA_LOGITS_ALL, logits, 60,
                           &error) ||
+        cria_session_feed_embeddings(session, rows, 1, 2, &error) ||
         cria_session_draw(session, ids, 1, sampler, &drawn, &error) ||
         cria_stream_push(stream, drawn, &part, &error))
       return error.status;

@@ -40,19 +40,6 @@ TEST(OutputFile, SaysWhereItCannotWrite) {
               fails(CRIA_NOT_FOUND, "/no/such/folder/out: cannot create"));
 }
 
-// Magic, version 1.0, header length, a Python dict, padded to 64 bytes.
-TEST(OutputFile, NpyHeader) {
-  std::string header = npyHeader({3, 512});
-  EXPECT_EQ(header.size() % 64, 0u);
-  EXPECT_EQ(header.substr(0, 8), std::string("\x93NUMPY\x01\x00", 8));
-  EXPECT_EQ(static_cast<uint8_t>(header[8]) + (header[9] << 8),
-            static_cast<int>(header.size()) - 10);
-  EXPECT_NE(header.find("'descr': '<f4', 'fortran_order': False, "
-                        "'shape': (3, 512, )"),
-            header.npos);
-  EXPECT_EQ(header.back(), '\n');
-}
-
 TEST(Ids, ListsOfThem) {
   EXPECT_THAT(*parseIds("1,403, 407\n"), ElementsAre(1, 403, 407));
   EXPECT_THAT(*parseIds(" \n"), IsEmpty());

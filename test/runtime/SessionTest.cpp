@@ -132,9 +132,48 @@ TEST_F(SessionTest, StopsWhereCancelled) {
   auto stopped = session();
   stopped->cancel();
   EXPECT_THAT(stopped->feed(ids.data(), 9, CRIA_LOGITS_NONE, nullptr),
-              fails(CRIA_CANCELLED, "cancelled after 0 of 9 ids"));
+              fails(CRIA_CANCELLED, "cancelled after 0 of 9 positions"));
   EXPECT_EQ(stopped->position(), 0);
   EXPECT_TRUE(stopped->feed(ids.data(), 9, CRIA_LOGITS_NONE, nullptr).ok());
+}
+
+TEST_F(SessionTest, TakesEmbeddingsInPlaceOfIds) {
+  auto fed = session();
+  std::vector<float> rows(18, 0.5f), logits(15);
+  ASSERT_TRUE(fed->expectPrompt(12).ok());
+  ASSERT_TRUE(fed->feedEmbeddings(rows.data(), 9, 2).ok());
+  EXPECT_EQ(fed->position(), 9);
+  EXPECT_EQ(fed->prefillTime().tokens, 9);
+  EXPECT_THAT(fed->feedEmbeddings(rows.data(), 4, 2),
+              fails(CRIA_OUT_OF_RANGE, "4 embeddings at position 9 make 13"));
+  EXPECT_EQ(fed->position(), 9);
+  // The table is the model's again.
+  ASSERT_TRUE(fed->rewind(0).ok());
+  ASSERT_TRUE(fed->feed(ids.data(), 3, CRIA_LOGITS_ALL, logits.data()).ok());
+  expectNear(logits, expected({ids.begin(), ids.begin() + 3}));
+}
+
+TEST_F(SessionTest, RefusesWhatIsNoEmbedding) {
+  auto fed = session();
+  std::vector<float> rows = {1, 2, 3, NAN, 5, 6};
+  EXPECT_THAT(fed->feedEmbeddings(rows.data(), 2, 3),
+              fails(CRIA_INVALID_ARGUMENT, "embeddings of 3 numbers, expected "
+                                           "the model's hidden size 2"));
+  EXPECT_THAT(fed->feedEmbeddings(rows.data(), 0, 2),
+              fails(CRIA_INVALID_ARGUMENT, "no embeddings"));
+  EXPECT_THAT(fed->feedEmbeddings(rows.data(), 3, 2),
+              fails(CRIA_INVALID_ARGUMENT, "embedding 1, column 1 is nan, "
+                                           "expected a finite f32"));
+  EXPECT_THAT(fed->expectPrompt(13), fails(CRIA_OUT_OF_RANGE, "0 to 12"));
+  EXPECT_EQ(fed->position(), 0);
+  nlohmann::json manifest = fakeManifest();
+  manifest.erase("embedding");
+  auto artifact = Artifact::open(folder.write("z.cria", artifactOf(manifest)));
+  ASSERT_TRUE(artifact.ok());
+  auto bound = Model::bind(*artifact, folder.path());
+  ASSERT_TRUE(bound.ok());
+  EXPECT_THAT((*Session::create(*bound, 1))->feedEmbeddings(rows.data(), 1, 2),
+              fails(CRIA_FAILED_PRECONDITION, "no single table"));
 }
 
 TEST_F(SessionTest, RefusesImpossibleThreadCounts) {

@@ -1,6 +1,7 @@
 #include "tools/run/Process.h"
 #include "tools/run/Run.h"
 
+#include "runtime/Npy.h"
 #include "runtime/OutputFile.h"
 
 #include <algorithm>
@@ -12,7 +13,7 @@ namespace cria {
 /// What the user asks for must fit the context; a default, and what is asked of
 /// each reply of a chat, is cut to fit.
 Status setLimit(Run &run) {
-  auto prompt = static_cast<int64_t>(run.prompt.size());
+  int64_t prompt = run.promptLength();
   int64_t room = run.manifest().maxSeq - prompt;
   if (room < 0)
     return Status(CRIA_OUT_OF_RANGE, "the prompt has " +
@@ -99,14 +100,29 @@ static Status writeLogits(Run &run, const int32_t *ids, int64_t count,
   return id.status();
 }
 
+/// Feeds the embeddings in front of the prompt.
+static Status feedPrefix(Run &run) {
+  auto rows = static_cast<int64_t>(run.prefix.rows);
+  Status status = feed(run, "prefill", rows, [&] {
+    return run.session->feedEmbeddings(
+        run.prefix.values.data(), rows,
+        static_cast<int64_t>(run.prefix.columns));
+  });
+  if (status.code() == CRIA_INVALID_ARGUMENT)
+    return Status(status.code(),
+                  run.options.prefixEmbeddings + ": " + status.message());
+  return status;
+}
+
 /// Feeds the prompt chunk by chunk and draws the first id; `logits`, if there,
 /// gets those of every id.
-static Status prefill(Run &run, Sampler &sampler, OutputFile *logits) {
-  auto count = static_cast<int64_t>(run.prompt.size());
-  int64_t chunk = run.manifest().chunk;
-  bool showProgress =
-      isatty(STDERR_FILENO) && count - run.session->position() > 2 * chunk;
-  for (int64_t at = run.session->position(); at < count; at += chunk) {
+static Status feedPrompt(Run &run, Sampler &sampler, OutputFile *logits) {
+  auto count = static_cast<int64_t>(run.prompt.size()),
+       before = static_cast<int64_t>(run.prefix.rows);
+  int64_t chunk = run.manifest().chunk,
+          first = run.session->position() - before;
+  bool showProgress = isatty(STDERR_FILENO) && count - first > 2 * chunk;
+  for (int64_t at = first; at < count; at += chunk) {
     const int32_t *ids = &run.prompt[at];
     int64_t tokens = std::min(chunk, count - at);
     bool draws = at + tokens == count && run.limit > 0;
@@ -129,6 +145,14 @@ static Status prefill(Run &run, Sampler &sampler, OutputFile *logits) {
               at + tokens == count ? "\r\033[K" : "");
   }
   return Status();
+}
+
+/// Feeds what the session does not hold of prefix and prompt, as one prompt.
+static Status prefill(Run &run, Sampler &sampler, OutputFile *logits) {
+  Status status = run.session->expectPrompt(run.promptLength());
+  if (status.ok() && !run.options.prefixEmbeddings.empty())
+    status = feedPrefix(run);
+  return status.ok() ? feedPrompt(run, sampler, logits) : status;
 }
 
 static Status prefillAll(Run &run, Sampler &sampler) {

@@ -22,7 +22,7 @@ namespace cria {
 /// The command line.
 struct RunOptions {
   std::string artifact, weights, prompt, ids, device = "auto", logits, profile;
-  std::string system, source, sourceIds;
+  std::string system, source, sourceIds, prefixEmbeddings;
   LoraOptions lora;
   std::optional<double> temperature, topP, minP;
   std::optional<int64_t> maxTokens, topK;
@@ -113,7 +113,11 @@ inline void addOptions(CLI::App &app, RunOptions &options) {
       "--logits", options.logits,
       "NumPy file for the prompt's logits, float32 (tokens, vocab)");
   addLora(app, options.lora);
-  addChat(app, options, {prompt, ids, logits, printIds});
+  auto *prefix = app.add_option(
+      "--prefix-embeddings", options.prefixEmbeddings,
+      "NumPy file of embeddings (positions, hidden) that precede the prompt "
+      "and its begin token");
+  addChat(app, options, {prompt, ids, logits, printIds, prefix});
   weights->type_name("DIR");
   random->type_name("SEED");
   app.footer("Sampling defaults come from generation_config.json; without one, "

@@ -3,6 +3,7 @@
 
 #include "runtime/Generation.h"
 #include "runtime/Model.h"
+#include "runtime/Npy.h"
 #include "runtime/Sampler.h"
 #include "runtime/Session.h"
 #include "runtime/tokenizer/Tokenizer.h"
@@ -22,19 +23,24 @@ struct Run {
   std::unique_ptr<Session> session;
   Generation generation;
   std::optional<Tokenizer> tokenizer;
+  NpyMatrix prefix; // embeddings in front of the prompt
   std::vector<int32_t> prompt, generated;
   int32_t next = 0; // drawn, not yet fed
   std::vector<RunEvent> events;
   int64_t limit = 0; // of new ids
 
   const Manifest &manifest() const { return model->manifest(); }
+  /// Positions that prefix and prompt take.
+  int64_t promptLength() const {
+    return static_cast<int64_t>(prefix.rows + prompt.size());
+  }
 };
 
 /// Sets how many ids to generate after the prompt.
 Status setLimit(Run &run);
 
-/// Feeds what the session does not hold of the prompt, then draws, prints and
-/// feeds ids until one ends the text or there are `limit`.
+/// Feeds what the session does not hold of prefix and prompt, then draws,
+/// prints and feeds ids until one ends the text or there are `limit`.
 Status runPrompt(Run &run);
 
 /// Converses: reads messages from stdin, prints replies to stdout.

@@ -71,6 +71,17 @@ TEST_F(CudaSessionTest, LogitsOfAllAndOfOneMayTakeTurns) {
   expectNear(rows, {all.begin() + 25, all.begin() + 35});
 }
 
+TEST_F(CudaSessionTest, TakesEmbeddingsInPlaceOfIds) {
+  auto fed = session();
+  std::vector<float> rows(18, 0.5f), logits(15);
+  ASSERT_TRUE(fed->feedEmbeddings(rows.data(), 9, 2).ok());
+  EXPECT_EQ(fed->position(), 9);
+  // The table is the model's again.
+  ASSERT_TRUE(fed->rewind(0).ok());
+  ASSERT_TRUE(fed->feed(ids.data(), 3, CRIA_LOGITS_ALL, logits.data()).ok());
+  expectNear(logits, fakeLogits({ids.begin(), ids.begin() + 3}));
+}
+
 TEST_F(CudaSessionTest, RewindsAndReplaysTheSameGraph) {
   auto used = session();
   std::vector<float> logits(5);
@@ -108,7 +119,7 @@ TEST_F(CudaSessionTest, StopsWhereCancelled) {
   auto stopped = session();
   stopped->cancel();
   EXPECT_THAT(stopped->feed(ids.data(), 9, CRIA_LOGITS_NONE, nullptr),
-              fails(CRIA_CANCELLED, "cancelled after 0 of 9 ids"));
+              fails(CRIA_CANCELLED, "cancelled after 0 of 9 positions"));
   EXPECT_TRUE(stopped->feed(ids.data(), 9, CRIA_LOGITS_NONE, nullptr).ok());
 }
 
