@@ -3,6 +3,7 @@
 #include "lowering/Compilation.h"
 #include "lowering/artifact/Writer.h"
 #include "lowering/import/LedgerReport.h"
+#include "lowering/import/Shrink.h"
 
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/IR/Remarks.h"
@@ -84,6 +85,12 @@ static cl::list<std::string>
     allowUnknown("allow-unknown", cl::value_desc("key"),
                  cl::desc("Ignore a key of the config that is not known"),
                  cl::cat(category));
+static cl::opt<std::string> shrink(
+    "shrink", cl::value_desc("layers=N,hidden=N,vocab=N"),
+    cl::desc("Write the config of a small model like this one instead, for "
+             "debugging: sizes that are not given stay, those that go with "
+             "others follow"),
+    cl::cat(category));
 static cl::opt<bool> remarks("remarks",
                              cl::desc("Print which fusions fired, and why "
                                       "others did not"),
@@ -214,10 +221,8 @@ static llvm::Error run(Compilation &compilation, Phase last) {
   return llvm::Error::success();
 }
 
-static int print(Compilation &compilation) {
-  std::string text;
-  llvm::raw_string_ostream stream(text);
-  compilation.print(stream);
+/// Writes to -o, or to standard output.
+static int writeText(llvm::StringRef text) {
   if (!output.empty() && output != "-") {
     if (llvm::Error error = writeAtomically(output, text))
       return fail(std::move(error));
@@ -230,6 +235,28 @@ static int print(Compilation &compilation) {
   std::string why = llvm::outs().error().message();
   llvm::outs().clear_error();
   return fail("standard output: " + why);
+}
+
+static int print(Compilation &compilation) {
+  std::string text;
+  llvm::raw_string_ostream stream(text);
+  compilation.print(stream);
+  return writeText(text);
+}
+
+/// Writes the config that --shrink asks for.
+static int writeShrunk() {
+  if (!emit.empty() || !dumpPhases.empty() || !reportKind.empty())
+    return fail("--shrink: expected no --emit, --dump-phases or --report with "
+                "it: it writes a config.json");
+  std::vector<std::string> allowed(allowUnknown.begin(), allowUnknown.end());
+  llvm::Expected<ModelConfig> config = readConfig(input, allowed);
+  if (!config)
+    return fail(config.takeError());
+  llvm::Expected<std::string> sibling = shrinkConfig(*config, shrink, allowed);
+  if (!sibling)
+    return fail("--shrink: " + llvm::toString(sibling.takeError()));
+  return writeText(*sibling);
 }
 
 /// Prints the remarks of the fusion passes as they come.
@@ -318,6 +345,8 @@ int main(int argc, char **argv) {
       argc, argv,
       "Compiles a Hugging Face config.json, or a program in the llama dialect, "
       "to an artifact without weights.\n");
+  if (shrink.getNumOccurrences())
+    return writeShrunk();
   auto options = readOptions();
   if (!options)
     return fail(options.takeError());

@@ -1,0 +1,275 @@
+#include "lowering/import/Shrink.h"
+
+#include "lowering/import/Json.h"
+
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/ADT/StringSet.h"
+#include "llvm/ADT/StringSwitch.h"
+#include <cmath>
+#include <set>
+#include <tuple>
+
+using namespace cria;
+using nlohmann::json;
+
+/// Narrower heads say little of those that models have.
+static constexpr int64_t kLeastHeadDim = 8;
+
+namespace {
+struct Sizes {
+  int64_t layers, hidden, vocab;
+};
+
+struct Heads {
+  int64_t heads, kvHeads, headDim;
+};
+
+/// Edits one config.
+class Shrinker {
+public:
+  Shrinker(const ModelConfig &config, const Sizes &sizes)
+      : config(config), sizes(sizes), result(json::parse(config.json)) {}
+
+  void shrinkLayers();
+  void shrinkIds();
+  llvm::Error shrinkWidth();
+  const json &sibling() const { return result; }
+
+private:
+  bool isGiven(const char *key) const;
+  std::vector<size_t> keptLayers() const;
+  std::vector<json *> ropes();
+  double rotatedPart();
+  std::optional<Heads> chooseHeads(double part) const;
+
+  const ModelConfig &config;
+  Sizes sizes;
+  json result;
+};
+} // namespace
+
+static llvm::Expected<Sizes> parseSizes(const ModelConfig &config,
+                                        llvm::StringRef text) {
+  Sizes sizes = {config.layers, config.hiddenSize, config.vocabSize};
+  llvm::StringSet<> seen;
+  for (llvm::StringRef part : llvm::split(text, ',')) {
+    auto [name, number] = part.split('=');
+    auto *size = llvm::StringSwitch<int64_t *>(name)
+                     .Case("layers", &sizes.layers)
+                     .Case("hidden", &sizes.hidden)
+                     .Case("vocab", &sizes.vocab)
+                     .Default(nullptr);
+    if (!size)
+      return textError(shownText(part) +
+                       ": expected layers=N, hidden=N or vocab=N");
+    if (!seen.insert(name).second)
+      return textError(shownText(part) + ": is given twice");
+    int64_t value;
+    if (number.getAsInteger(10, value) || value < 1 || value > *size)
+      return textError(shownText(part) + ": expected 1 to " +
+                       llvm::Twine(*size) + ", what the config has");
+    *size = value;
+  }
+  return sizes;
+}
+
+/// Whether the file or, without it, the family gives the key a value.
+bool Shrinker::isGiven(const char *key) const {
+  json value = result.value(key, json());
+  if (!result.contains(key))
+    value = json::parse(config.family->defaults).value(key, json());
+  return !value.is_null();
+}
+
+/// The first layer of each kind and, up to the number that is wanted, the first
+/// of the others.
+std::vector<size_t> Shrinker::keptLayers() const {
+  std::vector<size_t> firsts, others;
+  for (size_t i = 0; i < config.kinds.size(); ++i) {
+    bool known = llvm::any_of(firsts, [&](size_t first) {
+      return config.kinds[first] == config.kinds[i];
+    });
+    (known ? others : firsts).push_back(i);
+  }
+  firsts.insert(firsts.end(), others.begin(), others.end());
+  firsts.resize(static_cast<size_t>(sizes.layers));
+  llvm::sort(firsts);
+  return firsts;
+}
+
+/// Lists of an entry a layer, and rules that count layers.
+void Shrinker::shrinkLayers() {
+  std::vector<size_t> kept = keptLayers();
+  for (const char *key : {"layer_types", "no_rope_layers"})
+    if (isGiven(key)) {
+      json list = json::array();
+      for (size_t layer : kept)
+        list.push_back(result[key][layer]);
+      result[key] = std::move(list);
+    }
+  result["num_hidden_layers"] = sizes.layers;
+  auto first = [&](auto matches) {
+    return llvm::find_if(kept, matches) - kept.begin();
+  };
+  if (config.family->window == WindowRule::LastLayers &&
+      !isGiven("layer_types"))
+    result["max_window_layers"] =
+        first([&](size_t layer) { return config.kinds[layer].window != 0; });
+  auto straight = first([&](size_t i) { return !config.kinds[i].rotates; });
+  if (isGiven("no_rope_layer_interval") && !isGiven("no_rope_layers") &&
+      straight < sizes.layers)
+    result["no_rope_layer_interval"] = straight + 1;
+}
+
+/// Special ids that the vocabulary has no more become its last ones, in order.
+void Shrinker::shrinkIds() {
+  result["vocab_size"] = sizes.vocab;
+  // transformers' own may be beyond it.
+  if (!result.contains("pad_token_id"))
+    result["pad_token_id"] = nullptr;
+  std::vector<json *> ids;
+  for (const char *key :
+       {"bos_token_id", "eos_token_id", "pad_token_id", "sep_token_id"})
+    if (auto found = result.find(key); found != result.end()) {
+      if (!found->is_array())
+        ids.push_back(&*found);
+      else
+        for (json &id : *found)
+          ids.push_back(&id);
+    }
+  std::set<int64_t> taken, beyond;
+  for (json *id : ids)
+    if (id->is_number_integer())
+      (*id < sizes.vocab ? taken : beyond).insert(id->get<int64_t>());
+  int64_t next = sizes.vocab - 1;
+  for (int64_t old : llvm::reverse(beyond)) {
+    while (taken.count(next))
+      --next;
+    for (json *id : ids)
+      if (*id == old)
+        *id = next < 0 ? json() : json(next);
+    --next;
+  }
+}
+
+/// The objects with rope's keys: one, or one for each kind of layer.
+std::vector<json *> Shrinker::ropes() {
+  std::vector<json *> found;
+  for (const char *key : {"rope_scaling", "rope_parameters"})
+    if (result.contains(key) && result[key].is_object()) {
+      found.push_back(&result[key]);
+      for (json &value : result[key])
+        if (value.is_object())
+          found.push_back(&value);
+    }
+  return found;
+}
+
+/// How much of a head is rotated.
+double Shrinker::rotatedPart() {
+  std::vector<json *> places = ropes();
+  places.push_back(&result);
+  for (const json *place : places)
+    if (auto part = place->find("partial_rotary_factor");
+        part != place->end() && part->is_number())
+      return part->get<double>();
+  return 1;
+}
+
+static int64_t rotated(int64_t headDim, double part) {
+  return static_cast<int64_t>(static_cast<double>(headDim) * part);
+}
+
+/// How many times one number is the other, at least 1.
+static double apart(double a, double b) { return a < b ? b / a : a / b; }
+
+/// Of all numbers of heads and sizes of a head that fit, those whose groups and
+/// joint width are nearest to the config's, and that shrink heads and their
+/// size alike: each by the root of what the hidden size does.
+std::optional<Heads> Shrinker::chooseHeads(double part) const {
+  auto heads = static_cast<double>(config.heads);
+  double shrink = static_cast<double>(sizes.hidden) /
+                  static_cast<double>(config.hiddenSize),
+         group = heads / static_cast<double>(config.kvHeads),
+         width = shrink * heads * static_cast<double>(config.headDim);
+  int64_t leastSize = std::min(kLeastHeadDim, config.headDim);
+  bool ownSize = isGiven("head_dim");
+  std::optional<Heads> best;
+  std::tuple<double, double, double> least;
+  for (int64_t h = config.heads; h > 0; --h) {
+    auto count = static_cast<double>(h);
+    int64_t size = ownSize ? std::max(2 * std::llround(width / count / 2),
+                                      static_cast<long long>(leastSize))
+                           : sizes.hidden / h;
+    if ((!ownSize && sizes.hidden % h) || size % 2 || size < leastSize ||
+        rotated(size, part) % 2 || rotated(size, part) < 2)
+      continue;
+    for (int64_t k = std::min(h, config.kvHeads); k > 0; --k) {
+      if (h % k || (h > k) != (config.heads > config.kvHeads))
+        continue;
+      std::tuple cost(apart(count / static_cast<double>(k), group),
+                      apart(count * static_cast<double>(size), width),
+                      apart(count * count, heads * heads * shrink));
+      if (!best || cost < least) {
+        best = {h, k, size};
+        least = cost;
+      }
+    }
+  }
+  return best;
+}
+
+/// A list of an entry a frequency, at as many places from end to end.
+static void resample(json &list, size_t count) {
+  json picked = json::array();
+  for (size_t i = 0; i < count; ++i)
+    picked.push_back(list[i * list.size() / count]);
+  list = std::move(picked);
+}
+
+llvm::Error Shrinker::shrinkWidth() {
+  double part = rotatedPart();
+  std::optional<Heads> heads = chooseHeads(part);
+  if (!heads)
+    return textError(
+        "hidden=" + llvm::Twine(sizes.hidden) + ": no even head size from " +
+        llvm::Twine(std::min(kLeastHeadDim, config.headDim)) +
+        " on divides it into heads as " + llvm::Twine(config.heads) +
+        " heads on " + llvm::Twine(config.kvHeads) + " KV heads are");
+  result["num_attention_heads"] = heads->heads;
+  result["num_key_value_heads"] = heads->kvHeads;
+  if (isGiven("head_dim"))
+    result["head_dim"] = heads->headDim;
+  result["hidden_size"] = sizes.hidden;
+  double inner = static_cast<double>(config.intermediateSize) *
+                 static_cast<double>(sizes.hidden) /
+                 static_cast<double>(config.hiddenSize);
+  result["intermediate_size"] = std::max(std::llround(inner), 1LL);
+  for (json *rope : ropes())
+    for (const char *key : {"long_factor", "short_factor"})
+      if (rope->contains(key) && (*rope)[key].is_array())
+        resample((*rope)[key],
+                 static_cast<size_t>(rotated(heads->headDim, part) / 2));
+  return llvm::Error::success();
+}
+
+llvm::Expected<std::string>
+cria::shrinkConfig(const ModelConfig &config, llvm::StringRef text,
+                   llvm::ArrayRef<std::string> allowed) {
+  llvm::Expected<Sizes> sizes = parseSizes(config, text);
+  if (!sizes)
+    return sizes.takeError();
+  Shrinker shrinker(config, *sizes);
+  if (sizes->layers < config.layers)
+    shrinker.shrinkLayers();
+  if (sizes->vocab < config.vocabSize)
+    shrinker.shrinkIds();
+  if (sizes->hidden < config.hiddenSize)
+    if (llvm::Error error = shrinker.shrinkWidth())
+      return error;
+  std::string sibling = shrinker.sibling().dump(2) + "\n";
+  if (auto checked = parseConfig(sibling, allowed); !checked)
+    return textError(text + ": " + llvm::toString(checked.takeError()));
+  return sibling;
+}
