@@ -23,18 +23,22 @@ struct Generation {
   std::vector<int64_t> eos;            // any of them ends the text
   std::optional<int64_t> maxNewTokens; // after the prompt
   std::optional<int64_t> maxLength;    // with the prompt
-  std::vector<std::string> irrelevant; // keys that change nothing here
+  std::vector<std::string> irrelevant; // keys that change nothing here, and
+                                       // those that were allowed to
 
   Generation() { options.topK = 50; }
 
   /// Reads generation_config.json of `folder`, then takes the begin and end
   /// ids it leaves out from config.json. Either file may be missing. A key
-  /// that would change the text and is not done here is CRIA_UNIMPLEMENTED.
-  static Result<Generation> load(const std::string &folder);
+  /// that is not known, or would change the text and is not done here, is
+  /// CRIA_UNIMPLEMENTED but where it is among `allowed`; see GenerationKeys.h.
+  static Result<Generation> load(const std::string &folder,
+                                 const std::vector<std::string> &allowed = {});
 
   /// Reads a generation_config.json; `name` stands for the file in errors.
   static Result<Generation> parse(const nlohmann::json &document,
-                                  const std::string &name);
+                                  const std::string &name,
+                                  const std::vector<std::string> &allowed = {});
 
   /// Takes begin and end ids that are not known yet from a config.json.
   Status complete(const nlohmann::json &config, const std::string &name);

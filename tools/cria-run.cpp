@@ -40,7 +40,8 @@ static Status openModel(Run &run) {
 /// or else the config the artifact was compiled from.
 static Status loadGeneration(Run &run) {
   if (!run.options.weights.empty()) {
-    Result<Generation> loaded = Generation::load(run.options.weights);
+    Result<Generation> loaded =
+        Generation::load(run.options.weights, run.options.allowUnknown);
     if (!loaded.ok())
       return loaded.status();
     run.generation = *loaded;

@@ -1,8 +1,10 @@
-#include "runtime/Generation.h"
+#include "runtime/GenerationKeys.h"
 
 #include "test/runtime/Fixtures.h"
 
 #include <gtest/gtest.h>
+
+#include <utility>
 
 using namespace cria;
 using namespace cria::test;
@@ -64,6 +66,25 @@ TEST(Generation, RefusesWhatItDoesNotDo) {
         << text;
   EXPECT_THAT(errorOf({{"num_beams", 4}}),
               fails(CRIA_UNIMPLEMENTED, "'num_beams' is 4, which is not"));
+}
+
+TEST(Generation, PassesOverWhatTheUserAllows) {
+  json document = {{"surprise", 1}, {"num_beams", 4}, {"top_k", 7}};
+  auto one = Generation::parse(document, "g.json", {"surprise", "num_beams"});
+  ASSERT_TRUE(one.ok()) << one.status().message();
+  EXPECT_THAT(one->irrelevant, ElementsAre("num_beams", "surprise"));
+  EXPECT_EQ(one->options.topK, 7);
+  EXPECT_THAT(errorOf(document),
+              fails(CRIA_UNIMPLEMENTED, "'num_beams' is 4, which is not"));
+  EXPECT_THAT(errorOf({{"surprise", 1}}),
+              fails(CRIA_UNIMPLEMENTED, "'surprise' is an unknown key"));
+  EXPECT_TRUE(errorOf({{"surprise", nullptr}}).ok());
+}
+
+TEST(Generation, KnowsEachKeyOnce) {
+  std::string last;
+  for (const GenerationKey &key : GenerationKeys())
+    EXPECT_LT(std::exchange(last, key.name), key.name);
 }
 
 TEST(Generation, TakesNeutralValues) {

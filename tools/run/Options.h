@@ -3,6 +3,7 @@
 
 #include "runtime/Backend.h"
 #include "runtime/Device.h"
+#include "runtime/GenerationKeys.h"
 #include "runtime/Json.h"
 #include "runtime/Sampler.h"
 #include "runtime/Status.h"
@@ -24,6 +25,7 @@ struct RunOptions {
   std::string artifact, weights, prompt, ids, device = "auto", logits, profile;
   std::string system, source, sourceIds, prefixEmbeddings;
   LoraOptions lora;
+  std::vector<std::string> allowUnknown;
   std::optional<double> temperature, topP, minP;
   std::optional<int64_t> maxTokens, topK;
   std::optional<uint64_t> randomWeights;
@@ -81,6 +83,38 @@ inline void addSampling(CLI::App &app, RunOptions &options) {
       ->check(checkSeed);
 }
 
+/// What the model goes on from; the options.
+inline std::vector<CLI::Option *> addPrompt(CLI::App &app,
+                                            RunOptions &options) {
+  auto *prompt =
+      app.add_option("--prompt", options.prompt, "text to go on from")
+          ->expected(0, 1); // --prompt= is the empty text
+  auto *ids =
+      app.add_option("--ids", options.ids, "token ids to go on from: 1,2,3")
+          ->expected(0, 1)
+          ->excludes(prompt);
+  auto *prefix = app.add_option(
+      "--prefix-embeddings", options.prefixEmbeddings,
+      "NumPy file of embeddings (positions, hidden) that precede the prompt "
+      "and its begin token");
+  return {prompt, ids, prefix};
+}
+
+/// What is done about generation_config.json.
+inline void addGeneration(CLI::App &app, RunOptions &options) {
+  app.add_option("--allow-unknown", options.allowUnknown,
+                 "ignore a key of generation_config.json that is not done here")
+      ->type_name("KEY");
+  app.add_flag_callback(
+         "--generation-keys",
+         [] {
+           fputs(generationKeysText().c_str(), stdout);
+           throw CLI::Success();
+         },
+         "print every key of generation_config.json that is known, as Markdown")
+      ->trigger_on_parse();
+}
+
 /// Declares the options on `app`; parsing then fills `options`.
 inline void addOptions(CLI::App &app, RunOptions &options) {
   app.add_option("OUT.cria", options.artifact, "the artifact")->required();
@@ -90,13 +124,7 @@ inline void addOptions(CLI::App &app, RunOptions &options) {
   auto *random = app.add_option("--random-weights", options.randomWeights,
                                 "seed of weights to draw instead")
                      ->check(checkSeed);
-  auto *prompt =
-      app.add_option("--prompt", options.prompt, "text to go on from")
-          ->expected(0, 1); // --prompt= is the empty text
-  auto *ids =
-      app.add_option("--ids", options.ids, "token ids to go on from: 1,2,3")
-          ->expected(0, 1)
-          ->excludes(prompt);
+  std::vector<CLI::Option *> notChat = addPrompt(app, options);
   addSource(app, options);
   app.add_option("--max-tokens", options.maxTokens,
                  "tokens to generate (default: generation_config.json's, else "
@@ -107,17 +135,14 @@ inline void addOptions(CLI::App &app, RunOptions &options) {
   app.add_flag("--no-cache", options.noCache,
                "do not keep compiled GPU code on disk");
   app.add_option("--threads", options.threads, "default: one for each core");
-  auto *printIds = app.add_flag("--print-ids", options.printIds,
-                                "the generated ids on a line of stderr");
-  auto *logits = app.add_option(
+  notChat.push_back(app.add_flag("--print-ids", options.printIds,
+                                 "the generated ids on a line of stderr"));
+  notChat.push_back(app.add_option(
       "--logits", options.logits,
-      "NumPy file for the prompt's logits, float32 (tokens, vocab)");
+      "NumPy file for the prompt's logits, float32 (tokens, vocab)"));
   addLora(app, options.lora);
-  auto *prefix = app.add_option(
-      "--prefix-embeddings", options.prefixEmbeddings,
-      "NumPy file of embeddings (positions, hidden) that precede the prompt "
-      "and its begin token");
-  addChat(app, options, {prompt, ids, logits, printIds, prefix});
+  addGeneration(app, options);
+  addChat(app, options, notChat);
   weights->type_name("DIR");
   random->type_name("SEED");
   app.footer("Sampling defaults come from generation_config.json; without one, "

@@ -1,0 +1,33 @@
+/// Every key of generation_config.json in one table, which drives what is read,
+/// what is refused and the list in docs/config.md.
+#pragma once
+
+#include "runtime/Generation.h"
+#include "runtime/Json.h"
+
+#include <string>
+
+namespace cria {
+
+/// A key that is read, or may only have values that mean nothing: null, false,
+/// what is empty, and `neutral`.
+struct GenerationKey {
+  const char *name;
+  /// As JSON; "any" where no value matters, "" where there is none.
+  const char *neutral;
+  /// What it sets; why it does not matter, or what is not done.
+  const char *note;
+  /// Reads a value; null where no value is read.
+  void (*read)(const JsonCursor &value, Generation &generation);
+};
+
+/// The table, by key.
+struct GenerationKeys {
+  const GenerationKey *begin() const;
+  const GenerationKey *end() const;
+};
+
+/// The table as Markdown.
+std::string generationKeysText();
+
+} // namespace cria
