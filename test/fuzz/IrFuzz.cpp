@@ -15,8 +15,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   registerCompilerDialects(registry);
   mlir::MLIRContext context(registry, mlir::MLIRContext::Threading::DISABLED);
   mlir::ScopedDiagnosticHandler quiet(&context, [](mlir::Diagnostic &) {});
-  auto module = mlir::parseSourceString<mlir::ModuleOp>(
-      llvm::StringRef(reinterpret_cast<const char *>(data), size), &context);
+  // MLIR's lexer reads up to a NUL, which LLVM puts behind what it reads of
+  // files.
+  std::string text(fuzz::textOf(data, size));
+  auto module = mlir::parseSourceString<mlir::ModuleOp>(text, &context);
   if (!module || mlir::failed(verifyProgram(*module)))
     return 0;
   mlir::PassManager pm(&context);
