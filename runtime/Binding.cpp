@@ -10,6 +10,7 @@
 namespace cria {
 
 static constexpr size_t mostListed = 10;
+static const std::string headName = "lm_head.weight";
 
 /// The first ten of `items`, "; " between them, and how many more there are.
 static std::string firstTen(const std::vector<std::string> &items) {
@@ -55,7 +56,7 @@ static std::string describeExtra(const std::string &name, bool hasHead) {
       name.compare(name.size() - frequencies.size(), frequencies.size(),
                    frequencies) == 0)
     return "derived from the config";
-  if (name == "lm_head.weight" && !hasHead)
+  if (name == headName && !hasHead)
     return "the artifact's head is tied to the embedding";
   return "";
 }
@@ -66,8 +67,8 @@ static void addExtras(const Checkpoint &checkpoint,
   std::map<std::string, std::vector<std::string>> byReason;
   for (const auto &[name, place] : checkpoint.tensors())
     if (used.count(name) == 0)
-      byReason[describeExtra(name, used.count("lm_head.weight") != 0)]
-          .push_back(quote(name));
+      byReason[describeExtra(name, used.count(headName) != 0)].push_back(
+          quote(name));
   for (auto &[reason, names] : byReason) {
     std::sort(names.begin(), names.end());
     binding.warnings.push_back(
@@ -125,6 +126,55 @@ Binding matchWeights(const Manifest &manifest, const Checkpoint &checkpoint,
                                             : ", rounded to nearest even"));
   addExtras(checkpoint, used, binding);
   return binding;
+}
+
+/// Whether two ranges of the checkpoint's files hold the same bytes.
+static Result<bool> sameBytes(const Checkpoint &checkpoint,
+                              const Checkpoint::Place &a,
+                              const Checkpoint::Place &b) {
+  static constexpr uint64_t most = 1 << 20;
+  uint64_t size = a.tensor->end - a.tensor->begin;
+  std::vector<std::byte> blocks[2];
+  for (uint64_t at = 0; at < size; at += most) {
+    for (const Checkpoint::Place *place : {&a, &b}) {
+      std::vector<std::byte> &block = blocks[place == &b];
+      block.resize(std::min(most, size - at));
+      const File &file = checkpoint.files()[place->file].file;
+      Status status =
+          file.read(place->tensor->begin + at, block.data(), block.size());
+      if (!status.ok())
+        return status;
+    }
+    if (blocks[0] != blocks[1])
+      return false;
+  }
+  return true;
+}
+
+Status checkTiedHead(const Manifest &manifest, const Checkpoint &checkpoint) {
+  const Checkpoint::Place *head = checkpoint.find(headName);
+  bool isUsed = false;
+  for (const WeightSpec &weight : manifest.weights)
+    isUsed |= weight.pattern == headName;
+  if (!head || isUsed || !manifest.embedding)
+    return Status();
+  std::string name = manifest.weights[*manifest.embedding].name(0);
+  const Checkpoint::Place *table = checkpoint.find(name);
+  if (!table)
+    return Status();
+  bool alike = head->tensor->shape == table->tensor->shape &&
+               head->tensor->type == table->tensor->type;
+  Result<bool> same =
+      alike ? sameBytes(checkpoint, *head, *table) : Result<bool>(false);
+  if (!same.ok())
+    return same.status();
+  if (*same)
+    return Status();
+  return Status(CRIA_FAILED_PRECONDITION,
+                checkpoint.path() + ": " + quote(headName) + " differs from " +
+                    quote(name) +
+                    ", which is the artifact's head as well: compile with "
+                    "\"tie_word_embeddings\": false in the config");
 }
 
 } // namespace cria

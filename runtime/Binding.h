@@ -46,4 +46,8 @@ Status unfit(const std::string &file, const std::vector<std::string> &problems);
 Binding matchWeights(const Manifest &manifest, const Checkpoint &checkpoint,
                      const Loras &loras = {});
 
+/// FAILED_PRECONDITION where the artifact's head is the embedding, and the
+/// checkpoint has a head of its own that differs. Reads both, if there are two.
+Status checkTiedHead(const Manifest &manifest, const Checkpoint &checkpoint);
+
 } // namespace cria

@@ -202,6 +202,8 @@ Status Model::Builder::bindCheckpoint(const std::string &weights) {
     return checkpoint.status();
   Binding binding = matchWeights(model->code->manifest(), *checkpoint, loras);
   Status status = binding.status(weights);
+  if (status.ok())
+    status = checkTiedHead(model->code->manifest(), *checkpoint);
   if (!status.ok())
     return status;
   status = mapFiles(*checkpoint, binding);

@@ -214,6 +214,8 @@ Status Model::bind(const WeightSource &source) {
     checkpoint.emplace(std::move(*opened));
     binding = matchWeights(manifest(), *checkpoint, *loras);
     Status fits = binding.status(*source.checkpoint);
+    if (fits.ok())
+      fits = checkTiedHead(manifest(), *checkpoint);
     if (!fits.ok())
       return fits;
   }

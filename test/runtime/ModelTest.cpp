@@ -116,7 +116,7 @@ TEST_F(ModelTest, ListsTheFirstTenMismatchesAndTheirNumber) {
 TEST_F(ModelTest, WarnsOfExtraTensors) {
   std::vector<TestTensor> tensors = fakeTensors();
   tensors.push_back({"layers.0.rotary_emb.inv_freq", "F32", {1}, "1234"});
-  tensors.push_back({"lm_head.weight", "BF16", {2}, "1234"});
+  tensors.push_back({"lm_head.weight", "F32", {5, 2}, tensors[0].bytes});
   tensors.push_back({"layers.2.norm.weight", "I8", {2}, "12"});
   ASSERT_TRUE(bind(tensors).ok());
   EXPECT_THAT(
@@ -126,6 +126,21 @@ TEST_F(ModelTest, WarnsOfExtraTensors) {
                   "'layers.0.rotary_emb.inv_freq'",
                   "1 tensor is not used (the artifact's head is tied to the "
                   "embedding): 'lm_head.weight'"));
+}
+
+TEST_F(ModelTest, RefusesAHeadThatDiffersFromTheEmbeddingItIsTiedTo) {
+  std::vector<TestTensor> tensors = fakeTensors();
+  std::string other = tensors[0].bytes;
+  other.back() ^= 1;
+  for (const TestTensor &head :
+       {TestTensor{"lm_head.weight", "F32", {5, 2}, other},
+        TestTensor{"lm_head.weight", "BF16", {2}, "1234"}}) {
+    tensors.push_back(head);
+    EXPECT_THAT(bind(tensors),
+                fails(CRIA_FAILED_PRECONDITION,
+                      "'lm_head.weight' differs from 'embed.weight'"));
+    tensors.pop_back();
+  }
 }
 
 TEST_F(ModelTest, ReportsABindingFromHeadersAlone) {
