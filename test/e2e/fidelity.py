@@ -2,13 +2,15 @@
 """fidelity.py BIN [NAME...]: every family, type and rope against transformers.
 
 Has transformers save a random model, and compares what the tools make of those
-files: logits of prompts of 40 and of
-300 tokens, and 64 greedy ids of generation with a cache. Prints the rows of the
-table in docs/fidelity.md; exits with 1 where a bar of harness.py is missed.
+files, on the CPU or, with --device=emulated, on the emulated GPU: logits of
+prompts of 40 and of 300 tokens, and 64 greedy ids of generation with a cache.
+Prints the rows of a table in docs/fidelity.md; exits with 1 where a bar of
+harness.py is missed.
 
 Needs torch and transformers, the versions make_goldens.py names.
 """
 
+import argparse
 import sys
 import tempfile
 
@@ -98,17 +100,18 @@ def greedy_of(model, ids):
     return out[0, len(ids) :].tolist()
 
 
-def compare(tools, name, entry, dtype):
+def compare(tools, name, entry, dtype, device):
     """Rows of the table: one for each length."""
     family, rope, config = entry
     folder = tools.scratch / f"{name}-{dtype}"
     folder.mkdir()
     config = config | {"dtype": cases.DTYPES[dtype]}
     save(config, folder)
+    target = "--target=cpu" if device == "cpu" else "--target=cuda"
     artifact = tools.compile(
-        folder / "config.json", "--max-seq=512", out=f"{name}-{dtype}.cria"
+        folder / "config.json", "--max-seq=512", target, out=f"{name}-{dtype}.cria"
     )
-    flags = [f"--weights={folder}"]
+    flags = [f"--weights={folder}", f"--device={device}"]
     rng = np.random.default_rng(SEED)
     ids = rng.integers(3, config["vocab_size"], max(LENGTHS)).tolist()
     rows = []
@@ -149,13 +152,18 @@ def main():
     torch.set_num_threads(1)
     transformers.logging.disable_progress_bar()
     transformers.logging.set_verbosity_error()
+    parser = argparse.ArgumentParser(description=__doc__.partition(":")[0])
+    parser.add_argument("bin")
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("names", nargs="*", metavar="NAME")
+    options = parser.parse_intermixed_args()
     every = models()
     good = True
     with tempfile.TemporaryDirectory() as scratch:
-        tools = Tools(sys.argv[1], scratch)
-        for name in sys.argv[2:] or list(every):
+        tools = Tools(options.bin, scratch)
+        for name in options.names or list(every):
             for dtype in ("f32", "bf16"):
-                for row in compare(tools, name, every[name], dtype):
+                for row in compare(tools, name, every[name], dtype, options.device):
                     print(line(row), flush=True)
                     good = good and row["good"]
     sys.exit(not good)
