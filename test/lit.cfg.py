@@ -7,8 +7,9 @@ Substitutions beside lit's own (%s, %t, ...):
 
 Features: shared-models, gdb, clang-format-14, ptxas (on the PATH or in
 /usr/local/cuda/bin), werror (CRIA_WERROR is on),
-fuzz (the build has fuzz targets), standard-build (%{build} is %{src}/build), and the CPU's own: avx2, avx512f,
-avx512_bf16, amx_tile, ... as /proc/cpuinfo names them.
+fuzz (the build has fuzz targets), sanitized (so that Python cannot load the
+library, and memory is no measure), standard-build (%{build} is %{src}/build), and
+the CPU's own: avx2, avx512f, avx512_bf16, amx_tile, ... as /proc/cpuinfo names them.
 """
 
 import os
@@ -59,7 +60,7 @@ if os.path.realpath(config.build_dir) == os.path.realpath(
 ):
     config.available_features.add("standard-build")
 if os.path.exists(os.path.join(bin_dir, "fuzz-Text")):
-    config.available_features.add("fuzz")
+    config.available_features.update(["fuzz", "sanitized"])
 if config.werror:
     config.available_features.add("werror")
 if os.path.isdir(os.path.join(shared_dir, "models", "stories260K")):
