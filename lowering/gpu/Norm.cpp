@@ -124,7 +124,8 @@ void cuda::normalizeRow(Launch &launch, Operation *norm, Value row,
 }
 
 /// Blocks are (head, token) where heads are normalized one by one, else (0,
-/// token). A row is normalized in shared memory and finished from there.
+/// token). A row is normalized in shared memory, in f32, and finished from
+/// there.
 Steps cuda::emitFinish(const Target &target, const Output &output) {
   Operation *norm = output.products[0];
   Launch launch(norm->getLoc(), target.module, target.name, kThreads,
@@ -133,8 +134,7 @@ Steps cuda::emitFinish(const Target &target, const Output &output) {
   Value input = norm->getOperand(0);
   int64_t size = normSize(norm), heads = rowSize(input) / size;
   Value head = b.block(0), token = b.block(1);
-  auto type = cast<RankedTensorType>(input.getType());
-  Rows row = b.shared(type.getElementType(), size, size);
+  Rows row = b.shared(b.getF32Type(), size, size);
   normalizeRow(launch, norm, b.add(b.mul(token, heads), head), row, b.i32(0));
   b.barrier();
   int64_t units = size / output.unitColumns();

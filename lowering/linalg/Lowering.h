@@ -13,9 +13,9 @@ namespace cria {
 /// Lowers the ops of one function, in order, into a new one.
 ///
 /// Every llama value has a stored form, of its declared type. The result of a
-/// linear is first made in f32, its wide form; ops that compute read the wide
-/// form where there is one, so that within a kernel a value is rounded once,
-/// where it leaves.
+/// linear, and a norm of it, is first made in f32, its wide form; ops that
+/// compute read the wide form where there is one, so that within a kernel a
+/// value is rounded once, where it leaves.
 class EntryLowering {
 public:
   /// `logits` has room for more than the `logitRows` rows that are returned.
@@ -51,6 +51,7 @@ private:
   bool lowerReshape(mlir::Operation *op);
   mlir::Value rowMean(mlir::Value rows, LinalgBuilder::Payload term);
   mlir::Value normDestination(mlir::Operation *norm, mlir::Value x);
+  void setNorm(mlir::Operation *norm, mlir::Value result);
   mlir::Value logitsSlice();
   mlir::Value matmul(mlir::Value x, mlir::Value weight, mlir::Value into);
   mlir::Value addVector(mlir::Value rows, mlir::Value vector);

@@ -42,9 +42,17 @@ Value EntryLowering::rowMean(Value rows, LinalgBuilder::Payload term) {
 /// Where a norm's result goes: over its input, if nothing else reads that.
 Value EntryLowering::normDestination(Operation *norm, Value x) {
   auto type = cast<RankedTensorType>(norm->getResult(0).getType());
+  if (wideForm.count(norm->getOperand(0)))
+    type = type.clone(b.getF32Type());
   if (x.getType() == type && norm->getOperand(0).hasOneUse())
     return x;
   return b.empty(b.sizes(x), type.getElementType());
+}
+
+/// The norm of a product's wide form is wide as well.
+void EntryLowering::setNorm(Operation *norm, Value result) {
+  bool wide = wideForm.count(norm->getOperand(0));
+  (wide ? wideForm : storedForm)[norm->getResult(0)] = result;
 }
 
 void EntryLowering::lower(RMSNormOp op) {
@@ -80,8 +88,8 @@ void EntryLowering::lower(RMSNormOp op) {
       y = arith::MulFOp::create(b, b.getLoc(), weight, y);
     return SmallVector<Value>{y};
   };
-  storedForm[op] =
-      b.generic(rank, inputs, {normDestination(op, x)}, maps, apply)[0];
+  setNorm(op,
+          b.generic(rank, inputs, {normDestination(op, x)}, maps, apply)[0]);
 }
 
 void EntryLowering::lower(LayerNormOp op) {
@@ -107,15 +115,15 @@ void EntryLowering::lower(LayerNormOp op) {
     }
   maps.push_back(rows[0]);
   double eps = op.getEps().convertToDouble();
-  storedForm[op] =
-      b.generic(2, inputs, {normDestination(op, x)}, maps, [&](Values v) {
-        Value shifted = arith::AddFOp::create(b, b.getLoc(), v[1], b.f32(eps));
-        Value y = arith::MulFOp::create(
-            b, b.getLoc(), v[0], math::RsqrtOp::create(b, b.getLoc(), shifted));
-        if (op.getGamma())
-          y = arith::MulFOp::create(b, b.getLoc(), y, v[2]);
-        if (op.getBeta())
-          y = arith::AddFOp::create(b, b.getLoc(), y, v[3]);
-        return SmallVector<Value>{y};
-      })[0];
+  auto apply = [&](Values v) {
+    Value shifted = arith::AddFOp::create(b, b.getLoc(), v[1], b.f32(eps));
+    Value y = arith::MulFOp::create(
+        b, b.getLoc(), v[0], math::RsqrtOp::create(b, b.getLoc(), shifted));
+    if (op.getGamma())
+      y = arith::MulFOp::create(b, b.getLoc(), y, v[2]);
+    if (op.getBeta())
+      y = arith::AddFOp::create(b, b.getLoc(), y, v[3]);
+    return SmallVector<Value>{y};
+  };
+  setNorm(op, b.generic(2, inputs, {normDestination(op, x)}, maps, apply)[0]);
 }
