@@ -63,6 +63,9 @@ llvm::Expected<Compilation> Compilation::start(const CompileOptions &options,
 
 llvm::Error Compilation::runPasses(Phase phase) {
   PassManager pm(module->getContext());
+  if (failed(applyPassManagerCLOptions(pm)))
+    return reported();
+  applyDefaultTimingPassManagerCLOptions(pm);
   buildPhase(pm, phase, options.pipeline);
   if (failed(pm.run(*module)))
     return reported();

@@ -6,7 +6,10 @@
 #include "lowering/import/Shrink.h"
 
 #include "mlir/IR/Diagnostics.h"
+#include "mlir/IR/MLIRContext.h"
 #include "mlir/IR/Remarks.h"
+#include "mlir/Pass/PassManager.h"
+#include "mlir/Support/Timing.h"
 #include "llvm/Support/CommandLine.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/InitLLVM.h"
@@ -340,6 +343,11 @@ int main(int argc, char **argv) {
   llvm::InitLLVM init(argc, argv);
   // A write beyond the file-size limit is an error, not LLVM's crash report.
   std::signal(SIGXFSZ, SIG_IGN);
+  // What cria-opt has, hidden: --mlir-timing, --mlir-print-ir-after-all,
+  // --mlir-pass-pipeline-crash-reproducer=FILE, ...
+  mlir::registerMLIRContextCLOptions();
+  mlir::registerPassManagerCLOptions();
+  mlir::registerDefaultTimingManagerCLOptions();
   cl::HideUnrelatedOptions(category);
   cl::ParseCommandLineOptions(
       argc, argv,
