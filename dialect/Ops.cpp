@@ -149,6 +149,8 @@ LogicalResult GetWeightOp::verifySymbolUses(SymbolTableCollection &symbols) {
   if (weight.getCount().has_value() != static_cast<bool>(getLayer())) {
     // get_weight_c3
     return emitOpError("expected ") << (getLayer() ? "no layer" : "a layer");
+  if (getRecompute() && !getOriginal()) // rope_table_c3
+    return emitOpError("expected 'original' beside 'recompute'");
   }
   return success();
 }

@@ -93,9 +93,11 @@ def Llama_RopeTableOp : Llama_Op<"rope_table", [Symbol]> {
 
     ```mlir
     llama.rope_table @rope {positions = 512 : i64, inv_freq = array<f32: 1.0, 0.1>}
-    llama.rope_table @long {positions = 512 : i64, inv_freq = array<f32: 1.0, 0.1>, original = 128 : i64, long_inv_freq = array<f32: 0.5, 0.01>, scale = 1.19 : f64}
+    llama.rope_table @long {positions = 512 : i64, inv_freq = array<f32: 1.0, 0.1>, original = 128 : i64, long_inv_freq = array<f32: 0.5, 0.01>, scale = 1.19 : f64, recompute}
     llama.rope_table @dynamic {positions = 512 : i64, inv_freq = array<f32: 1.0, 0.01>, original = 128 : i64, growth = 4.0 : f64, theta = 10000.0 : f64}
     ```
+    With `recompute`, a text that grows beyond `original` is computed anew as a
+    prompt, as transformers does for Phi 3 alone.
 
     Constraints:
     - (C1) `positions` is positive and `inv_freq` is not empty.
@@ -107,7 +109,9 @@ def Llama_RopeTableOp : Llama_Op<"rope_table", [Symbol]> {
       DenseF32ArrayAttr:$inv_freq, DefaultValuedAttr<F64Attr, "1.0">:$scale,
       OptionalAttr<I64Attr>:$original,
       OptionalAttr<DenseF32ArrayAttr>:$long_inv_freq,
-      OptionalAttr<F64Attr>:$growth, OptionalAttr<F64Attr>:$theta);
+      OptionalAttr<F64Attr>:$growth, OptionalAttr<F64Attr>:$theta,
+      UnitAttr:$recompute);
+    - (C3) `recompute` comes with `original`.
   let assemblyFormat = "$sym_name attr-dict";
   let extraClassDeclaration = [{
     /// The type of either table: tensor<positions x D/2 x f32>.

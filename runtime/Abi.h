@@ -11,7 +11,7 @@
 
 /* The format of artifact, manifest and entry functions. A change of any of
  * them changes this number. */
-#define CRIA_FORMAT_VERSION 3u
+#define CRIA_FORMAT_VERSION 4u
 
 #define CRIA_FOOTER_MAGIC "CRIAFOOT"
 

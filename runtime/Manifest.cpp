@@ -44,6 +44,18 @@ uint64_t Manifest::weightBytes() const {
   return total;
 }
 
+uint64_t Manifest::embeddingBytes() const {
+  if (!embedding)
+    return 0;
+  const WeightSpec &table = weights[*embedding];
+  return table.bytes() / table.shape[0];
+}
+
+bool Manifest::recomputes() const {
+  return std::any_of(ropes.begin(), ropes.end(),
+                     [](const RopeSpec &rope) { return rope.recompute; });
+}
+
 uint64_t Manifest::cacheBytes() const {
   uint64_t total = 0;
   for (const CacheSpec &cache : caches)
@@ -271,6 +283,8 @@ static void readLonger(const JsonCursor &at, RopeSpec &rope) {
 
 void Reader::readRope(const JsonCursor &at) {
   RopeSpec rope;
+  if (auto recompute = at.find("recompute"))
+    rope.recompute = recompute->boolean();
   rope.symbol = at["symbol"].string();
   rope.slot = size(at["slot"], 0, maxSlots);
   rope.rows = size(at["rows"], 1, maxPositions);

@@ -58,6 +58,8 @@ struct RopeSpec {
   /// Bytes of one of the two tables.
   uint64_t bytes() const {
     return rows * inverseFrequencies.size() * sizeof(float);
+  /// A text that grows beyond `original` is computed anew.
+  bool recompute = false;
   }
 };
 
@@ -126,7 +128,12 @@ struct Manifest {
   /// The scratch of a session, on the device that needs most.
   uint64_t scratchBytes() const;
 };
+  /// Whether a text may be computed anew; see RopeSpec.
+  bool recomputes() const;
+  /// All weights, those that are tied not counted.
 
+  /// A row of the table that ids are looked up in; 0 without `embedding`.
+  uint64_t embeddingBytes() const;
 /// Parses and checks the manifest `text` of the artifact `file`.
 Result<Manifest> parseManifest(std::string_view text, const std::string &file);
 

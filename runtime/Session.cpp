@@ -94,31 +94,75 @@ Status Session::encode(const int32_t *ids, int64_t count) {
   return status;
 }
 
-/// Does the steps of a feed of `count` positions, at most `chunk` each, until
-/// one fails or the feed is cancelled.
+/// Does one step of the present text.
+Status Session::perform(Step step, const LastStep &body) const {
+  step.prompt = prompt;
+  step.source = source;
+  Status status = body(step);
+  // Weights that are gone say more than what was made of them.
+  if (Status intact = shared->bound().intact(); !intact.ok())
+    return intact;
+  return status;
+}
+
+/// Whether what was fed is to be computed anew for a text of `length`.
+bool Session::outgrows(int64_t length) const {
+  if (fed == 0 || stale)
+    return stale;
+  for (const RopeSpec &rope : shared->manifest().ropes) {
+    auto original = static_cast<int64_t>(rope.original);
+    if (rope.recompute && prompt <= original && length > original)
+      return true;
+  }
+  return false;
+}
+
+/// Computes what was fed anew, as the beginning of a prompt of `length`.
+Status Session::recompute(int64_t length) {
+  prompt = length;
+  stale = true;
+  Status status =
+      history.replay(fed, shared->manifest().chunk, [&](const Step &step) {
+        if (cancelled.load(std::memory_order_relaxed))
+          return Status(CRIA_CANCELLED, "");
+        return perform(step, [&](const Step &s) { return backend->step(s); });
+      });
+  stale = !status.ok();
+  return status;
+}
+
+/// Does the steps of a feed of `count` positions, at most `chunk` each, the
+/// last by `last`, until one fails or the feed is cancelled.
 Status Session::inChunks(int64_t count, int64_t chunk, PhaseTime &phase,
-                         const ChunkStep &body) {
+                         const MakeStep &make, const LastStep &last) {
   using Clock = std::chrono::steady_clock;
   Clock::time_point begin = Clock::now();
   int64_t whole = std::max(count, std::exchange(expected, 0));
-  if (fed == 0)
+  if (fed == 0) {
     prompt = whole;
+    stale = false;
+  }
   Status status;
+  if (outgrows(fed + count))
+    status = recompute(fed + count);
   int64_t done = 0;
-  while (done < count && !cancelled.load(std::memory_order_relaxed)) {
-    int64_t tokens = std::min(count - done, chunk);
-    status = body(done, tokens);
-    // Weights that are gone say more than what was made of them.
-    if (Status intact = shared->bound().intact(); !intact.ok())
-      status = intact;
+  while (status.ok() && done < count &&
+         !cancelled.load(std::memory_order_relaxed)) {
+    Step step = make(done, std::min(count - done, chunk));
+    bool ends = done + step.tokens == count;
+    status = perform(
+        step, [&](const Step &s) { return ends ? last(s) : backend->step(s); });
     if (!status.ok())
       break;
-    fed += tokens;
-    done += tokens;
+    if (shared->manifest().recomputes())
+      history.append(step, shared->manifest().embeddingBytes());
+    fed += step.tokens;
+    done += step.tokens;
   }
   phase.seconds += std::chrono::duration<double>(Clock::now() - begin).count();
   phase.tokens += done;
-  if (status.ok() && done < count) {
+  bool ended = status.ok() || status.code() == CRIA_CANCELLED;
+  if (ended && done < count) {
     cancelled.store(false);
     return Status(CRIA_CANCELLED, "cancelled after " + std::to_string(done) +
                                       " of " + std::to_string(count) +
@@ -134,16 +178,14 @@ Status Session::advance(const int32_t *ids, int64_t count, cria_logits which,
   if (!status.ok())
     return status;
   const Manifest &manifest = shared->manifest();
+  auto make = [&](int64_t done, int64_t tokens) {
+    bool all = which == CRIA_LOGITS_ALL, ends = done + tokens == count;
+    int64_t rows = all ? tokens : which == CRIA_LOGITS_LAST && ends ? 1 : 0;
+    float *to = all ? logits + done * manifest.vocabSize : logits;
+    return Step{ids + done, tokens, fed, tokens - rows, to};
+  };
   PhaseTime &phase = count == 1 ? decode : prefill;
-  return inChunks(
-      count, manifest.chunk, phase, [&](int64_t done, int64_t tokens) {
-        bool all = which == CRIA_LOGITS_ALL, ends = done + tokens == count;
-        int64_t rows = all ? tokens : which == CRIA_LOGITS_LAST && ends ? 1 : 0;
-        float *to = all ? logits + done * manifest.vocabSize : logits;
-        Step step = {ids + done, tokens, fed,   tokens - rows,
-                     to,         prompt, source};
-        return ends ? last(step) : backend->step(step);
-      });
+  return inChunks(count, manifest.chunk, phase, make, last);
 }
 
 Status Session::feed(const int32_t *ids, int64_t count, cria_logits which,
@@ -218,15 +260,14 @@ Status Session::feedEmbeddings(const float *rows, int64_t count,
   std::vector<int32_t> ids(
       static_cast<size_t>(std::min(manifest.chunk, manifest.vocabSize)));
   std::iota(ids.begin(), ids.end(), 0);
-  uint64_t rowBytes = table.bytes() / table.shape[0];
-  return inChunks(
-      count, static_cast<int64_t>(ids.size()), prefill,
-      [&](int64_t done, int64_t tokens) {
-        Step step = {ids.data(), tokens, fed, tokens, nullptr, prompt};
-        step.source = source;
-        step.embeddings = made->data() + static_cast<uint64_t>(done) * rowBytes;
-        return backend->step(step);
-      });
+  auto make = [&](int64_t done, int64_t tokens) {
+    Step step = {ids.data(), tokens, fed, tokens, nullptr};
+    step.embeddings =
+        made->data() + static_cast<uint64_t>(done) * manifest.embeddingBytes();
+    return step;
+  };
+  return inChunks(count, static_cast<int64_t>(ids.size()), prefill, make,
+                  [&](const Step &step) { return backend->step(step); });
 }
 
 Status Session::expectPrompt(int64_t count) {

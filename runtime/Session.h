@@ -3,6 +3,7 @@
 #pragma once
 
 #include "runtime/Backend.h"
+#include "runtime/History.h"
 #include "runtime/Model.h"
 #include "runtime/Status.h"
 
@@ -32,6 +33,8 @@ public:
   /// CRIA_LOGITS_ALL, (vocab) for CRIA_LOGITS_LAST. Nothing is fed where an id
   /// or the length is out of range; a cancelled feed ends between two chunks,
   /// and so does one whose device failed: the position counts what was fed.
+  /// Where a text outgrows a rope that recomputes, all of it is computed anew
+  /// first.
   Status feed(const int32_t *ids, int64_t count, cria_logits which,
               float *logits);
 
@@ -76,12 +79,16 @@ public:
   const PhaseTime &decodeTime() const { return decode; }
 
 private:
-  Status checkIds(const int32_t *ids, int64_t count) const;
   using LastStep = std::function<Status(const Step &)>;
-  using ChunkStep = std::function<Status(int64_t done, int64_t tokens)>;
+  /// The ids, logits and embeddings of a step.
+  using MakeStep = std::function<Step(int64_t done, int64_t tokens)>;
+  Status checkIds(const int32_t *ids, int64_t count) const;
   Status checkLength(int64_t count, const char *what) const;
+  Status perform(Step step, const LastStep &body) const;
+  bool outgrows(int64_t length) const;
+  Status recompute(int64_t length);
   Status inChunks(int64_t count, int64_t chunk, PhaseTime &phase,
-                  const ChunkStep &body);
+                  const MakeStep &make, const LastStep &last);
   Status advance(const int32_t *ids, int64_t count, cria_logits which,
                  float *logits, const LastStep &last);
   Session(std::shared_ptr<const Model> model, std::unique_ptr<Backend> backend)
@@ -93,6 +100,8 @@ private:
   int64_t prompt = 0;   // positions of the prompt at position 0
   int64_t expected = 0; // what it will be; 0: the next feed there
   int64_t source = 0;   // ids of the text that was encoded
+  History history;      // kept where a rope recomputes
+  bool stale = false;   // the caches hold only some of the positions
   PhaseTime prefill, decode;
   std::atomic<bool> cancelled{false};
 };

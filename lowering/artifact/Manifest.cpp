@@ -66,6 +66,8 @@ static json::Object describe(RopeTableOp table, int64_t slot) {
     object["long_inv_freq"] = numbers(*table.getLongInvFreq());
   if (table.getGrowth()) {
     object["growth"] = table.getGrowth()->convertToDouble();
+  if (table.getRecompute())
+    object["recompute"] = true;
     object["theta"] = table.getTheta()->convertToDouble();
   }
   return object;

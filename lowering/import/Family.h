@@ -43,8 +43,9 @@ struct Family {
   /// Embeddings are multiplied by the root of the hidden size, rounded to the
   /// storage type.
   bool scalesEmbedding = false;
-  /// partial_rotary_factor counts, and the scalings of rope go by other names.
-  bool partialRotary = false;
+  /// partial_rotary_factor counts, the scalings of rope go by other names, and
+  /// a text that outgrows the original positions is computed anew.
+  bool phi3Rope = false;
   double ropeTheta = 10000.0;
   /// What keys that are absent stand for, as JSON: transformers' defaults.
   llvm::StringLiteral defaults;

@@ -148,11 +148,12 @@ void Importer::declareRope() {
       b, loc, "rope", maxSeq, inverseFrequencies(c.rope),
       llvm::APFloat(c.rope.scale), /*original=*/IntegerAttr(),
       /*long_inv_freq=*/DenseF32ArrayAttr(), /*growth=*/FloatAttr(),
-      /*theta=*/FloatAttr());
+      /*theta=*/FloatAttr(), /*recompute=*/false);
   if (c.rope.kind == RopeConfig::Kind::LongRope) {
     table.setOriginal(c.rope.originalPositions);
     table.setLongInvFreq(longInverseFrequencies(c.rope));
   } else if (c.rope.kind == RopeConfig::Kind::Dynamic) {
+    table.setRecompute(family.phi3Rope);
     table.setOriginal(c.rope.originalPositions);
     table.setGrowth(llvm::APFloat(c.rope.factor));
     table.setTheta(llvm::APFloat(c.rope.theta));

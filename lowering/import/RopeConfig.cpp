@@ -80,7 +80,7 @@ const RopeType &RopeReader::readType() {
   llvm::StringRef key = type.empty() ? "type" : "rope_type";
   if (type.empty())
     type = older.empty() ? "default" : older;
-  bool phi3 = draft.family->partialRotary;
+  bool phi3 = draft.family->phi3Rope;
   // What Phi 3's files called longrope before transformers did.
   llvm::StringRef name = phi3 && (type == "su" || type == "yarn")
                              ? llvm::StringRef("longrope")
@@ -115,7 +115,7 @@ void RopeReader::checkKeys(const RopeType &type) {
 void RopeReader::readPart() {
   ObjectReader &owner = rope.find("partial_rotary_factor") ? rope : top;
   double part = owner.positive("partial_rotary_factor", 1.0);
-  if (part != 1.0 && !draft.family->partialRotary)
+  if (part != 1.0 && !draft.family->phi3Rope)
     owner.failKey("partial_rotary_factor",
                   "only 1 is supported, got " + shownJson(json(part)));
   config.dims = static_cast<int64_t>(static_cast<double>(draft.headDim) * part);

@@ -20,7 +20,7 @@ Status Session::placeEmbeddings(const Step &step) {
   if (!manifest.embedding)
     return Status();
   const WeightSpec &table = manifest.weights[*manifest.embedding];
-  uint64_t rowBytes = table.bytes() / table.shape[0];
+  uint64_t rowBytes = manifest.embeddingBytes();
   Status status;
   if (step.embeddings && !embeddings) {
     auto allocated = allocateDevice(

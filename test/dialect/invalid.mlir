@@ -250,6 +250,12 @@ func.func @rmsnorm(%x: tensor<?x4xf32>) {
 
 // head_c2
 func.func @head(%x: tensor<?x64xf32>, %w: tensor<512x64xf32>) {
+// rope_table_c3
+// expected-error @below {{expected 'original' beside 'recompute'}}
+llama.rope_table @r {positions = 8 : i64, inv_freq = array<f32: 1.0, 0.1>, recompute}
+
+// -----
+
   // expected-error @below {{expected positive and finite soft cap, got -3.0}}
   %y = llama.head %x, %w {softcap = -3.0} : tensor<?x64xf32>, tensor<512x64xf32>
   return

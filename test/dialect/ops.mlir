@@ -17,8 +17,8 @@ llama.weight @late[2] : tensor<8xf16> from "l.{}.w" {first = 3 : i64}
 
 // CHECK: llama.rope_table @rope {inv_freq = array<f32: 1.000000e+00, 1.000000e-01>, positions = 512 : i64}
 llama.rope_table @rope {positions = 512 : i64, inv_freq = array<f32: 1.0, 0.1>}
-// CHECK: llama.rope_table @long {{{.*}}long_inv_freq = array<f32: 5.000000e-01, 0.00999999977>, original = 128 : i64, positions = 512 : i64, scale = 1.190000e+00 : f64}
-llama.rope_table @long {positions = 512 : i64, inv_freq = array<f32: 1.0, 0.1>, original = 128 : i64, long_inv_freq = array<f32: 0.5, 0.01>, scale = 1.19 : f64}
+// CHECK: llama.rope_table @long {{{.*}}long_inv_freq = array<f32: 5.000000e-01, 0.00999999977>, original = 128 : i64, positions = 512 : i64, recompute, scale = 1.190000e+00 : f64}
+llama.rope_table @long {positions = 512 : i64, inv_freq = array<f32: 1.0, 0.1>, original = 128 : i64, long_inv_freq = array<f32: 0.5, 0.01>, scale = 1.19 : f64, recompute}
 // CHECK: llama.rope_table @dynamic {growth = 4.000000e+00 : f64, {{.*}}original = 128 : i64, positions = 512 : i64, theta = 1.000000e+04 : f64}
 llama.rope_table @dynamic {positions = 512 : i64, inv_freq = array<f32: 1.0, 0.01>, original = 128 : i64, growth = 4.0 : f64, theta = 10000.0 : f64}
 // CHECK: llama.rope_table @scaled {{.*}} scale = 1.190000e+00 : f64}

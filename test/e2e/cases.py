@@ -4,8 +4,7 @@ import dataclasses
 
 import families
 
-GREEDY_FROM = 7  # tokens of the prompt that the greedy continuation continues
-GREEDY = 24  # its length
+GREEDY = 24  # tokens of a greedy continuation
 SHORT = 33  # tokens of a short prompt
 LONG = 300  # tokens of a long one: more than a prefill chunk
 
@@ -59,6 +58,7 @@ class Case:
     theta: float = 10000.0
     scaling: dict | None = None
     tokens: int = SHORT
+    greedy_from: int = 7  # tokens of the prompt that are continued greedily
     both_spellings: bool = False
     drop: tuple = ()
     base: dict = dataclasses.field(default_factory=lambda: BASE)
@@ -92,11 +92,14 @@ class Case:
         return sorted({row for row in [*first, *edges] if row < self.tokens})
 
 
-def family(name, dtype="f32", scaling=None, **changes):
+def family(name, dtype="f32", scaling=None, greedy_from=7, **changes):
     """A case of a family, longer than its window; few ids keep it small."""
     changes = {"vocab_size": 128, "eos_token_id": 2} | changes
     base = families.FAMILIES[name]
-    return Case(dtype, changes, scaling=scaling, tokens=LONG, base=base)
+    return Case(
+        dtype, changes, scaling=scaling, tokens=LONG, base=base,
+        greedy_from=greedy_from,
+    )
 
 
 PHI3 = {
@@ -155,7 +158,8 @@ CASES = {
     "f32-mistral-window": family("mistral"),
     "f32-qwen2-window": family("qwen2-window"),
     "f32-qwen3-yarn": family("qwen3", scaling=families.rope("yarn")),
-    "f32-phi3-longrope": family("phi3", **PHI3),
+    # Generation goes beyond the original positions.
+    "f32-phi3-longrope": family("phi3", greedy_from=57, **PHI3),
     "f32-smollm3": family("smollm3"),
     "f32-granite": family("granite"),
     "f32-olmo2-linear": family("olmo2", scaling=families.rope("linear")),

@@ -66,8 +66,7 @@ def check_single(golden, session):
 
 
 def check_greedy(golden, session):
-    start, got = golden.ids[: cases.GREEDY_FROM], []
-    logits = fed(session, start)
+    logits, got = fed(session, golden.start), []
     while len(got) < cases.GREEDY:
         got.append(int(logits[-1].argmax()))
         logits = session.feed(got[-1:])

@@ -36,8 +36,7 @@ def main():
     artifact = tools.compile(golden.config, f"--max-seq={MAX_SEQ}")
     logits = check_prompts(tools, golden, artifact, flags)
     if golden.stored is None:
-        start = golden.ids[: cases.GREEDY_FROM]
-        got = tools.greedy(artifact, start, cases.GREEDY, *flags)
+        got = tools.greedy(artifact, golden.start, cases.GREEDY, *flags)
         check(got == golden.greedy, f"greedy: {got}, expected {golden.greedy}")
     for other in golden.folder.glob("config-*.json"):
         artifact = tools.compile(other, f"--max-seq={MAX_SEQ}")

@@ -14,6 +14,8 @@ import sys
 
 import numpy as np
 
+import cases
+
 HERE = pathlib.Path(__file__).resolve().parent
 TIMEOUT = 120  # seconds a tool may take
 
@@ -178,6 +180,11 @@ class Golden:
             self.stored = wide.view(np.float32)
         elif "stored" in data:
             self.stored = data["stored"].view(np.float16).astype(np.float32)
+
+    @property
+    def start(self):
+        """The first ids, which the greedy continuation continues."""
+        return self.ids[: cases.CASES[self.name].greedy_from]
 
     @property
     def has_prefixes(self):

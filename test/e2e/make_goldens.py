@@ -102,7 +102,7 @@ def seeded(case, folder):
         model = model_of(folder, state)
         rng = np.random.default_rng(seed)
         ids = rng.integers(3, config["vocab_size"], case.tokens).tolist()
-        start = ids[: cases.GREEDY_FROM]
+        start = ids[: case.greedy_from]
         greedy, margin = greedy_of(model, start, cases.GREEDY)
         if margin > MARGIN and config["eos_token_id"] not in greedy:
             return seed, state, model, ids, greedy

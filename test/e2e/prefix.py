@@ -58,7 +58,7 @@ def check_tool(tools, golden, artifact, rows, wanted, flags):
 
 
 def check_greedy(tools, golden, artifact, rows, flags):
-    start, file = golden.ids[: cases.GREEDY_FROM], tools.scratch / "few.npy"
+    start, file = golden.start, tools.scratch / "few.npy"
     np.save(file, rows[:3])
     prefix = [f"--prefix-embeddings={file}", *flags]
     got = tools.greedy(artifact, start[3:], cases.GREEDY, *prefix)

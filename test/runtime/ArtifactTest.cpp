@@ -59,7 +59,7 @@ TEST_F(ArtifactTest, RejectsWhatIsNoArtifact) {
 }
 
 TEST_F(ArtifactTest, RejectsOtherFormatVersions) {
-  for (uint32_t version : {0u, 4u}) {
+  for (uint32_t version : {0u, 5u}) {
     std::string artifact = artifactOf(fakeManifest());
     footerOf(artifact).format_version = version;
     EXPECT_THAT(open(artifact), fails(CRIA_DATA_LOSS, "checksum"));
@@ -67,7 +67,7 @@ TEST_F(ArtifactTest, RejectsOtherFormatVersions) {
     EXPECT_THAT(
         open(artifact),
         fails(CRIA_INCOMPATIBLE, "artifact format v" + std::to_string(version) +
-                                     ", runtime supports v3; recompile"));
+                                     ", runtime supports v4; recompile"));
   }
 }
 
@@ -148,7 +148,7 @@ TEST_F(ArtifactTest, RejectsHostileManifestsNamingTheField) {
     const char *message;
   };
   const Case cases[] = {
-      {"/format", 4, "'format' is 4"},
+      {"/format", 5, "'format' is 5"},
       {"/model/vocab_size", 0, "'model.vocab_size' is 0"},
       {"/model/max_seq", -1, "'model.max_seq' is -1"},
       {"/model/chunk", 0, "'model.chunk' is 0"},

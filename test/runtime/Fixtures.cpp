@@ -2,6 +2,9 @@
 
 #include "runtime/Abi.h"
 
+#include <gtest/gtest.h>
+
+#include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -74,7 +77,7 @@ std::vector<TestTensor> fakeTensors() {
 
 nlohmann::json fakeManifest() {
   return nlohmann::json::parse(R"({
-    "format": 3, "compiler": "cria test", "flags": {"cpu": "native"},
+    "format": 4, "compiler": "cria test", "flags": {"cpu": "native"},
     "target": {"kind": "cpu", "arch": "x86_64", "os": "linux",
                "cpu": "x86-64", "features": ["sse2"]},
     "config": null,
@@ -97,6 +100,27 @@ nlohmann::json fakeManifest() {
   })");
 }
 
+std::vector<float> fakeLogits(const std::vector<int32_t> &ids,
+                              float frequency) {
+  std::vector<float> logits;
+  float sums[2] = {};
+  for (size_t position = 0; position < ids.size(); ++position) {
+    for (int v = 0; v < 2; ++v)
+      sums[v] += static_cast<float>(ids[position] * 2 + v) +
+                 std::cos(static_cast<float>(position) * frequency);
+    for (int v = 0; v < 5; ++v)
+      logits.push_back(sums[v % 2] + static_cast<float>(3 + 2 * (v % 2)));
+  }
+  return logits;
+}
+
+void expectNear(const std::vector<float> &found,
+                const std::vector<float> &expected) {
+  ASSERT_EQ(found.size(), expected.size());
+  for (size_t i = 0; i < found.size(); ++i)
+    EXPECT_NEAR(found[i], expected[i], 1e-4) << i;
+}
+
 // The cache holds the ids; the arena the sums over layers, by v % 2.
 static constexpr char fakeSource[] = R"(
 #include "runtime/Abi.h"
@@ -114,9 +138,9 @@ static void token(void *context, int64_t begin, int64_t end) {
   for (int64_t t = begin; t < end; ++t)
     for (int v = 0; t >= work->first && v < 5; ++v) {
       int64_t position = work->position + t;
-      float sum = work->bias[v % 2] + cosine[position] + 100 * work->source;
+      float sum = work->bias[v % 2] + 100 * work->source;
       for (int64_t p = 0; p <= position; ++p)
-        sum += embed[(int)work->cache[p] * 2 + v % 2];
+        sum += embed[(int)work->cache[p] * 2 + v % 2] + cosine[p];
       work->logits[(t - work->first) * 5 + v] = sum;
     }
 }
@@ -157,10 +181,9 @@ static std::string compileFake(const std::string &data) {
   std::string extra =
       folder.write("data.cpp", "extern \"C\" {\nextern " + data + "\n}\n");
   std::string object = folder.path("fake.so");
-  fs::path root = fs::path(__FILE__).parent_path().parent_path().parent_path();
-  std::string command = "cc -shared -fPIC -O1 -nostdlib -I'" + root.string() +
-                        "' -o '" + object + "' '" + source + "'" +
-                        (data.empty() ? "" : " '" + extra + "'");
+  std::string command =
+      "cc -shared -fPIC -O1 -nostdlib -I'" CRIA_SOURCE_FOLDER "' -o '" +
+      object + "' '" + source + "'" + (data.empty() ? "" : " '" + extra + "'");
   if (std::system(command.c_str()) != 0)
     throw std::runtime_error("cannot compile the fake model: " + command);
   std::ifstream stream(object, std::ios::binary);

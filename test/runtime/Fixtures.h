@@ -55,9 +55,16 @@ std::vector<TestTensor> fakeTensors();
 
 /// The manifest of the fake model, which has vocabulary 5, context 12, chunk 4.
 /// After token t at position p its logits are, for v in 0 .. 4,
-///   sum over the ids so far of embed[id][v % 2]
-///     + sum over layers of norm[v % 2] + cos[p][0]
+///   sum over the ids so far of embed[id][v % 2] and of cos[their position][0]
+///     + sum over layers of norm[v % 2]
 nlohmann::json fakeManifest();
+
+/// Those logits, with cos(p * frequency) as the table of cosines.
+std::vector<float> fakeLogits(const std::vector<int32_t> &ids,
+                              float frequency = 1);
+/// Equal but for rounding.
+void expectNear(const std::vector<float> &found,
+                const std::vector<float> &expected);
 
 /// An artifact of the fake model's code and `manifest`, with a true checksum.
 /// The code is C; `data`, C++, is compiled with it.

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cmath>
 #include <numeric>
 #include <thread>
@@ -35,18 +36,17 @@ protected:
   std::unique_ptr<Session> session(int threads = 2) {
     return std::move(*Session::create(model, threads));
   }
-  /// The logits of each id, as fakeManifest describes them.
-  static std::vector<float> expected(const std::vector<int32_t> &ids) {
-    std::vector<float> logits;
-    float sums[2] = {};
-    for (size_t position = 0; position < ids.size(); ++position) {
-      for (int v = 0; v < 2; ++v)
-        sums[v] += static_cast<float>(ids[position] * 2 + v);
-      for (int v = 0; v < 5; ++v)
-        logits.push_back(sums[v % 2] + static_cast<float>(3 + 2 * (v % 2)) +
-                         std::cos(static_cast<float>(position)));
-    }
-    return logits;
+  /// The logits of the last of the first `count` ids.
+  std::vector<float> lastOf(int64_t count, float frequency = 1) const {
+    auto all = fakeLogits({ids.begin(), ids.begin() + count}, frequency);
+    return {all.end() - 5, all.end()};
+  }
+  /// Another frequency in texts of more than 5 ids, all of it.
+  void useRecomputedRope() {
+    nlohmann::json manifest = fakeManifest();
+    manifest["rope"][0].update(
+        {{"original", 5}, {"long_inv_freq", {2.0}}, {"recompute", true}});
+    use("recomputed.cria", manifest);
   }
 
   TemporaryFolder folder;
@@ -54,25 +54,18 @@ protected:
   std::vector<int32_t> ids = {1, 0, 4, 2, 3, 3, 1, 0, 2};
 };
 
-void expectNear(const std::vector<float> &found,
-                const std::vector<float> &expected) {
-  ASSERT_EQ(found.size(), expected.size());
-  for (size_t i = 0; i < found.size(); ++i)
-    EXPECT_NEAR(found[i], expected[i], 1e-4) << i;
-}
-
 } // namespace
 
 TEST_F(SessionTest, ChunksWholePromptsAndSingleStepsAgree) {
   std::vector<float> whole(45), steps(45), last(5);
   ASSERT_TRUE(
       session()->feed(ids.data(), 9, CRIA_LOGITS_ALL, whole.data()).ok());
-  expectNear(whole, expected(ids));
+  expectNear(whole, fakeLogits(ids));
   auto stepwise = session(1);
   for (size_t i = 0; i < ids.size(); ++i)
     ASSERT_TRUE(
         stepwise->feed(&ids[i], 1, CRIA_LOGITS_LAST, &steps[i * 5]).ok());
-  expectNear(steps, expected(ids));
+  expectNear(steps, fakeLogits(ids));
   ASSERT_TRUE(
       session()->feed(ids.data(), 9, CRIA_LOGITS_LAST, last.data()).ok());
   expectNear(last, {whole.begin() + 40, whole.end()});
@@ -82,7 +75,7 @@ TEST_F(SessionTest, FeedsWithoutLogits) {
   auto quiet = session();
   ASSERT_TRUE(quiet->feed(ids.data(), 1, CRIA_LOGITS_NONE, nullptr).ok());
   ASSERT_TRUE(quiet->feed(&ids[1], 7, CRIA_LOGITS_NONE, nullptr).ok());
-  std::vector<float> last(5), all = expected(ids);
+  std::vector<float> last(5), all = fakeLogits(ids);
   ASSERT_TRUE(quiet->feed(&ids[8], 1, CRIA_LOGITS_ALL, last.data()).ok());
   expectNear(last, {all.begin() + 40, all.end()});
   EXPECT_EQ(quiet->position(), 9);
@@ -124,7 +117,7 @@ TEST_F(SessionTest, RewindsToAnEarlierPosition) {
   ASSERT_TRUE(used->rewind(3).ok());
   std::vector<float> logits(5);
   ASSERT_TRUE(used->feed(&ids[3], 1, CRIA_LOGITS_LAST, logits.data()).ok());
-  std::vector<float> all = expected({ids.begin(), ids.begin() + 4});
+  std::vector<float> all = fakeLogits({ids.begin(), ids.begin() + 4});
   expectNear(logits, {all.begin() + 15, all.end()});
 }
 
@@ -135,6 +128,56 @@ TEST_F(SessionTest, StopsWhereCancelled) {
               fails(CRIA_CANCELLED, "cancelled after 0 of 9 positions"));
   EXPECT_EQ(stopped->position(), 0);
   EXPECT_TRUE(stopped->feed(ids.data(), 9, CRIA_LOGITS_NONE, nullptr).ok());
+}
+
+TEST_F(SessionTest, ComputesATextAnewThatOutgrowsItsRope) {
+  useRecomputedRope();
+  for (int64_t first : {1, 3, 5}) {
+    auto grown = session();
+    std::vector<float> logits(5);
+    ASSERT_TRUE(
+        grown->feed(ids.data(), first, CRIA_LOGITS_LAST, logits.data()).ok());
+    expectNear(logits, lastOf(first));
+    for (int64_t i = first; i < 9; ++i) {
+      ASSERT_TRUE(
+          grown->feed(&ids[i], 1, CRIA_LOGITS_LAST, logits.data()).ok());
+      expectNear(logits, lastOf(i + 1, i < 5 ? 1 : 2));
+    }
+    ASSERT_TRUE(grown->rewind(0).ok());
+    ASSERT_TRUE(
+        grown->feed(ids.data(), 2, CRIA_LOGITS_LAST, logits.data()).ok());
+    expectNear(logits, lastOf(2));
+  }
+}
+
+TEST_F(SessionTest, GrowsAlsoWhereEmbeddingsCameFirst) {
+  useRecomputedRope();
+  auto grown = session();
+  std::vector<float> rows(8, 0.5f), logits(5);
+  ids = {0, 1, 2, 3, 4, 2}; // how embeddings are numbered, then 4 and 2
+  ASSERT_TRUE(grown->feedEmbeddings(rows.data(), 4, 2).ok());
+  for (int64_t i : {4, 5})
+    ASSERT_TRUE(grown->feed(&ids[i], 1, CRIA_LOGITS_LAST, logits.data()).ok());
+  expectNear(logits, lastOf(6, 2));
+}
+
+TEST_F(SessionTest, KeepsItsPlaceWhereCancelledWhileItIsComputedAnew) {
+  useRecomputedRope();
+  auto stopped = session();
+  std::vector<float> logits(5);
+  ASSERT_TRUE(stopped->feed(ids.data(), 5, CRIA_LOGITS_NONE, nullptr).ok());
+  for (int64_t count : {1, 2}) {
+    stopped->cancel();
+    EXPECT_THAT(
+        stopped->feed(&ids[5], count, CRIA_LOGITS_NONE, nullptr),
+        fails(CRIA_CANCELLED, "cancelled after 0 of " + std::to_string(count)));
+    EXPECT_EQ(stopped->position(), 5);
+  }
+  ASSERT_TRUE(stopped->rewind(3).ok()); // a text that is short again
+  ASSERT_TRUE(stopped->feed(&ids[3], 1, CRIA_LOGITS_LAST, logits.data()).ok());
+  expectNear(logits, lastOf(4));
+  ASSERT_TRUE(stopped->feed(&ids[4], 2, CRIA_LOGITS_LAST, logits.data()).ok());
+  expectNear(logits, lastOf(6, 2));
 }
 
 TEST_F(SessionTest, TakesEmbeddingsInPlaceOfIds) {
@@ -150,7 +193,7 @@ TEST_F(SessionTest, TakesEmbeddingsInPlaceOfIds) {
   // The table is the model's again.
   ASSERT_TRUE(fed->rewind(0).ok());
   ASSERT_TRUE(fed->feed(ids.data(), 3, CRIA_LOGITS_ALL, logits.data()).ok());
-  expectNear(logits, expected({ids.begin(), ids.begin() + 3}));
+  expectNear(logits, fakeLogits({ids.begin(), ids.begin() + 3}));
 }
 
 TEST_F(SessionTest, RefusesWhatIsNoEmbedding) {
@@ -200,6 +243,31 @@ TEST_F(SessionTest, SessionsOfOneModelRunSideBySide) {
     EXPECT_EQ(result, solo);
 }
 
+TEST_F(SessionTest, OthersGoOnWhereOneIsCancelledOrRefused) {
+  std::vector<float> solo(45), result(45);
+  ASSERT_TRUE(
+      session()->feed(ids.data(), 9, CRIA_LOGITS_ALL, solo.data()).ok());
+  auto troubled = session();
+  std::atomic<bool> done = false;
+  std::thread other([&] {
+    const int32_t bad = 5;
+    while (!done) {
+      troubled->cancel();
+      EXPECT_FALSE(
+          troubled->feed(ids.data(), 9, CRIA_LOGITS_NONE, nullptr).ok());
+      EXPECT_FALSE(troubled->feed(&bad, 1, CRIA_LOGITS_NONE, nullptr).ok());
+      EXPECT_FALSE(Session::create(model, -1).ok());
+    }
+  });
+  for (int repeat = 0; repeat < 50; ++repeat) {
+    EXPECT_TRUE(
+        session()->feed(ids.data(), 9, CRIA_LOGITS_ALL, result.data()).ok());
+    EXPECT_EQ(result, solo);
+  }
+  done = true;
+  other.join();
+}
+
 TEST_F(SessionTest, ReportsMemoryThatCannotBeHad) {
   nlohmann::json manifest = fakeManifest();
   manifest["arena"]["bytes"] = 1ll << 47;
@@ -218,7 +286,7 @@ TEST_F(SessionTest, AttendsToASourceThatIsEncodedFirst) {
   manifest["entries"]["encode"] = "fake_encode";
   use("encoder.cria", manifest);
   auto one = session();
-  std::vector<float> logits(5), shifted = expected({1});
+  std::vector<float> logits(5), shifted = fakeLogits({1});
   EXPECT_THAT(one->feed(ids.data(), 1, CRIA_LOGITS_LAST, logits.data()),
               fails(CRIA_INVALID_ARGUMENT, "none was encoded"));
   EXPECT_THAT(

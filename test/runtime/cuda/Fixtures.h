@@ -42,12 +42,6 @@ std::string cudaPtx();
 std::string cudaArtifactOf(const nlohmann::json &manifest,
                            const std::string &ptx = cudaPtx());
 
-/// The logits of each id, as fakeManifest describes them.
-std::vector<float> fakeLogits(const std::vector<int32_t> &ids);
-
-void expectNear(const std::vector<float> &found,
-                const std::vector<float> &expected);
-
 /// A folder with the fake checkpoint, and models of it on the emulated driver.
 class CudaTest : public testing::Test {
 protected:
