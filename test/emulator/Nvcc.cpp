@@ -14,8 +14,8 @@ bool hasNvcc() {
 }
 
 std::string ptxOf(const std::string &name) {
-  std::string source = std::string(__FILE__);
-  source = source.substr(0, source.rfind('/')) + "/kernels/" + name + ".cu";
+  std::string source =
+      CRIA_SOURCE_FOLDER "/test/emulator/kernels/" + name + ".cu";
   auto out = std::filesystem::temp_directory_path() /
              ("cria-" + std::to_string(getpid()) + "-" + name + ".ptx");
   std::string command = "nvcc -ptx -O3 -std=c++17 -arch=sm_80 -lineinfo -o " +

@@ -10,7 +10,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <filesystem>
 #include <limits>
 
 using namespace cria;
@@ -30,9 +29,8 @@ static SamplerOptions greedy() {
 }
 
 TEST(Sampler, DistributionsOfTransformers) {
-  auto path = std::filesystem::path(__FILE__).parent_path() / "data" /
-              "sampler_goldens.json";
-  auto goldens = readJson(path.string());
+  auto goldens =
+      readJson(CRIA_SOURCE_FOLDER "/test/runtime/data/sampler_goldens.json");
   ASSERT_TRUE(goldens.ok()) << goldens.status().message();
   for (const nlohmann::json &golden : goldens->root()) {
     SamplerOptions options;

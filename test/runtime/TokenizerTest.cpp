@@ -15,7 +15,7 @@ using namespace cria;
 namespace fs = std::filesystem;
 
 static std::string dataPath(const std::string &name) {
-  return (fs::path(__FILE__).parent_path() / "data" / name).string();
+  return CRIA_SOURCE_FOLDER "/test/runtime/data/" + name;
 }
 
 static const Tokenizer &tokenizer(const std::string &name) {
@@ -149,9 +149,8 @@ TEST(Tokenizer, EncodesAMegabyteInSeconds) {
 // The tokenizer of the shared model, where it is.
 TEST(Tokenizer, EncodesStories260K) {
   const char *shared = std::getenv("CRIA_SHARED");
-  fs::path root = fs::path(__FILE__).parent_path() / "../../../shared";
-  fs::path path = fs::path(shared ? shared : root.string()) / "models" /
-                  "stories260K" / "tokenizer.json";
+  fs::path folder = shared ? shared : CRIA_SOURCE_FOLDER "/../shared";
+  fs::path path = folder / "models" / "stories260K" / "tokenizer.json";
   if (!fs::exists(path))
     GTEST_SKIP() << "no " << path;
   auto one = Tokenizer::load(path.string());
