@@ -109,6 +109,20 @@ LogicalResult WeightOp::verify() {
   return success();
 }
 
+LogicalResult WeightOp::verifySymbolUses(SymbolTableCollection &symbols) {
+  if (!getTied())
+    return success();
+  auto other = symbols.lookupNearestSymbolFrom<WeightOp>(*this, getTiedAttr());
+  auto isWhole = [](WeightOp weight) {
+    return !weight.getCount() && !weight.getFirstRow() && !weight.getAdapter();
+  };
+  if (!other || other.getType() != getType() || other.getTied() ||
+      !isWhole(other) || !isWhole(*this)) // weight_c5
+    return emitOpError("expected a whole weight of type ")
+           << getType() << " to stand in, got " << getTiedAttr();
+  return success();
+}
+
 RankedTensorType RopeTableOp::getTensorType() {
   return RankedTensorType::get({static_cast<int64_t>(getPositions()),
                                 static_cast<int64_t>(getInvFreq().size())},
@@ -135,6 +149,8 @@ LogicalResult RopeTableOp::verify() {
     return emitOpError("expected a positive 'original' with ")
            << count
            << " frequencies in 'long_inv_freq', or with 'growth' and 'theta'";
+  if (getRecompute() && !getOriginal()) // rope_table_c3
+    return emitOpError("expected 'original' beside 'recompute'");
   return success();
 }
 
@@ -149,8 +165,6 @@ LogicalResult GetWeightOp::verifySymbolUses(SymbolTableCollection &symbols) {
   if (weight.getCount().has_value() != static_cast<bool>(getLayer())) {
     // get_weight_c3
     return emitOpError("expected ") << (getLayer() ? "no layer" : "a layer");
-  if (getRecompute() && !getOriginal()) // rope_table_c3
-    return emitOpError("expected 'original' beside 'recompute'");
   }
   return success();
 }

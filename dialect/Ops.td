@@ -34,7 +34,8 @@ def Llama_Ids : TensorRankOf<[I32], [1]>;
 // Symbols: what the runtime binds
 //===----------------------------------------------------------------------===//
 
-def Llama_WeightOp : Llama_Op<"weight", [Symbol]> {
+def Llama_WeightOp : Llama_Op<"weight",
+    [Symbol, DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
   let summary = "a tensor of the checkpoint, or one per layer";
   let description = [{
     Declares what lies in the checkpoint under a name. With `[count]` it stands
@@ -43,10 +44,12 @@ def Llama_WeightOp : Llama_Op<"weight", [Symbol]> {
     the checkpoint and are never copied together. With `rows r of n` it is the
     rows from r on of a tensor of n rows, used where they lie. An `adapter` is no
     tensor of the checkpoint but a matrix of the LoRA adapters that a model is
-    bound with, zeros where there are none.
+    bound with, zeros where there are none. With `or @other` that weight stands
+    in where the checkpoint has no tensor of the name: heads are tied so.
 
     ```mlir
     llama.weight @embed_tokens : tensor<128256x2048xbf16> from "model.embed_tokens.weight"
+    llama.weight @lm_head : tensor<128256x2048xbf16> from "lm_head.weight" or @embed_tokens
     llama.weight @q_proj[16] : tensor<2048x2048xbf16> from "model.layers.{}.self_attn.q_proj.weight"
     llama.weight @k_proj[32] : tensor<1024x3072xbf16> from "model.layers.{}.self_attn.qkv_proj.weight" rows 3072 of 5120
     llama.weight @q_proj_lora_a[16] : tensor<8x2048xbf16> from "model.layers.{}.self_attn.q_proj.lora_A.weight" adapter
@@ -57,15 +60,18 @@ def Llama_WeightOp : Llama_Op<"weight", [Symbol]> {
     - (C2) with a count the name holds `{}` exactly once, without one never.
     - (C3) the count is positive, the first layer not negative.
     - (C4) the rows taken lie within those of the tensor.
+    - (C5) what stands in is a `llama.weight` of the same type, without a count,
+      rows or one that stands in for it; and so is what it stands in for.
 
     The importer creates it; the artifact's manifest lists it.
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, OptionalAttr<I64Attr>:$count,
       TypeAttrOf<AnyRankedTensor>:$type, StrAttr:$source,
       OptionalAttr<I64Attr>:$first_row, OptionalAttr<I64Attr>:$source_rows,
-      DefaultValuedAttr<I64Attr, "0">:$first, UnitAttr:$adapter);
+      DefaultValuedAttr<I64Attr, "0">:$first, UnitAttr:$adapter,
+      OptionalAttr<FlatSymbolRefAttr>:$tied);
   let assemblyFormat = [{
-    $sym_name (`[` $count^ `]`)? `:` $type `from` $source
+    $sym_name (`[` $count^ `]`)? `:` $type `from` $source (`or` $tied^)?
     (`rows` $first_row^ `of` $source_rows)? (`adapter` $adapter^)? attr-dict
   }];
   let extraClassDeclaration = [{
@@ -90,20 +96,21 @@ def Llama_RopeTableOp : Llama_Op<"rope_table", [Symbol]> {
     twice the number of frequencies. The runtime fills such tables for each
     session: the rows of a prompt for the prompt's length, row p behind it for
     p + 1 tokens, as generation with a cache in Hugging Face transformers does.
+    With `recompute`, a text that grows beyond `original` is computed anew as a
+    prompt, as transformers does for Phi 3 alone.
 
     ```mlir
     llama.rope_table @rope {positions = 512 : i64, inv_freq = array<f32: 1.0, 0.1>}
     llama.rope_table @long {positions = 512 : i64, inv_freq = array<f32: 1.0, 0.1>, original = 128 : i64, long_inv_freq = array<f32: 0.5, 0.01>, scale = 1.19 : f64, recompute}
     llama.rope_table @dynamic {positions = 512 : i64, inv_freq = array<f32: 1.0, 0.01>, original = 128 : i64, growth = 4.0 : f64, theta = 10000.0 : f64}
     ```
-    With `recompute`, a text that grows beyond `original` is computed anew as a
-    prompt, as transformers does for Phi 3 alone.
 
     Constraints:
     - (C1) `positions` is positive and `inv_freq` is not empty.
     - (C2) `original` is positive and comes with either `long_inv_freq`, as many
       as `inv_freq`, or `growth` and `theta`, both positive, and two frequencies
       or more.
+    - (C3) `recompute` comes with `original`.
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, I64Attr:$positions,
       DenseF32ArrayAttr:$inv_freq, DefaultValuedAttr<F64Attr, "1.0">:$scale,
@@ -111,7 +118,6 @@ def Llama_RopeTableOp : Llama_Op<"rope_table", [Symbol]> {
       OptionalAttr<DenseF32ArrayAttr>:$long_inv_freq,
       OptionalAttr<F64Attr>:$growth, OptionalAttr<F64Attr>:$theta,
       UnitAttr:$recompute);
-    - (C3) `recompute` comes with `original`.
   let assemblyFormat = "$sym_name attr-dict";
   let extraClassDeclaration = [{
     /// The type of either table: tensor<positions x D/2 x f32>.

@@ -76,6 +76,8 @@ static StringRef partOf(WeightOp weight) {
 
 static void countParameters(ModuleOp program, Plan &plan) {
   for (auto weight : program.getOps<WeightOp>()) {
+    if (weight.getTied())
+      continue;
     int64_t count = static_cast<int64_t>(weight.getCount().value_or(1)) *
                     weight.getTensorType().getNumElements();
     plan.parameters += count;

@@ -10,7 +10,6 @@
 namespace cria {
 
 static constexpr size_t mostListed = 10;
-static const std::string headName = "lm_head.weight";
 
 /// The first ten of `items`, "; " between them, and how many more there are.
 static std::string firstTen(const std::vector<std::string> &items) {
@@ -50,14 +49,12 @@ static std::string mismatch(const WeightSpec &weight,
 }
 
 /// A tensor that no weight asks for. Some are known to carry no meaning.
-static std::string describeExtra(const std::string &name, bool hasHead) {
+static std::string describeExtra(const std::string &name) {
   static const std::string frequencies = "rotary_emb.inv_freq";
   if (name.size() >= frequencies.size() &&
       name.compare(name.size() - frequencies.size(), frequencies.size(),
                    frequencies) == 0)
     return "derived from the config";
-  if (name == headName && !hasHead)
-    return "the artifact's head is tied to the embedding";
   return "";
 }
 
@@ -67,8 +64,7 @@ static void addExtras(const Checkpoint &checkpoint,
   std::map<std::string, std::vector<std::string>> byReason;
   for (const auto &[name, place] : checkpoint.tensors())
     if (used.count(name) == 0)
-      byReason[describeExtra(name, used.count(headName) != 0)].push_back(
-          quote(name));
+      byReason[describeExtra(name)].push_back(quote(name));
   for (auto &[reason, names] : byReason) {
     std::sort(names.begin(), names.end());
     binding.warnings.push_back(
@@ -76,6 +72,19 @@ static void addExtras(const Checkpoint &checkpoint,
         (names.size() == 1 ? " tensor is" : " tensors are") + " not used" +
         (reason.empty() ? "" : " (" + reason + ")") + ": " + firstTen(names));
   }
+}
+
+/// How many tensors are converted from one type to another.
+using Conversions = std::map<std::pair<DType, DType>, uint64_t>;
+
+static void addConversions(const Conversions &conversions, Binding &binding) {
+  for (const auto &[types, count] : conversions)
+    binding.warnings.push_back(
+        std::to_string(count) + (count == 1 ? " tensor" : " tensors") +
+        " converted from " + dtypeName(types.first) + " to " +
+        dtypeName(types.second) +
+        (isExact(types.first, types.second) ? ", exactly"
+                                            : ", rounded to nearest even"));
 }
 
 /// Bytes that adapters are kept apart in.
@@ -86,17 +95,34 @@ static uint64_t adapterBytes(const Manifest &manifest) {
   return total;
 }
 
+static Binding::Alias aliasOf(const Manifest &manifest,
+                              const WeightSpec &weight) {
+  return {weight.slot, manifest.weights[*weight.tied].slot};
+}
+
+std::vector<Binding::Alias> tiedSlots(const Manifest &manifest) {
+  std::vector<Binding::Alias> aliases;
+  for (const WeightSpec &weight : manifest.weights)
+    if (weight.tied)
+      aliases.push_back(aliasOf(manifest, weight));
+  return aliases;
+}
+
 Binding matchWeights(const Manifest &manifest, const Checkpoint &checkpoint,
                      const Loras &loras) {
   Binding binding;
   binding.copiedBytes = adapterBytes(manifest);
   std::unordered_set<std::string> used;
-  std::map<std::pair<DType, DType>, uint64_t> conversions;
+  Conversions conversions;
   for (const WeightSpec &weight : manifest.weights)
     for (uint64_t i = 0; i < weight.tensors() && !weight.adapter; ++i) {
       std::string name = weight.name(i);
       const Checkpoint::Place *place = checkpoint.find(name);
       used.insert(name);
+      if (weight.tied && !place) {
+        binding.aliases.push_back(aliasOf(manifest, weight));
+        continue;
+      }
       std::string problem = place ? mismatch(weight, *place->tensor)
                                   : quote(name) + " is missing";
       if (!problem.empty()) {
@@ -117,13 +143,7 @@ Binding matchWeights(const Manifest &manifest, const Checkpoint &checkpoint,
       binding.sources.push_back(
           {&weight, place, weight.slot + i, inPlace, begin, update});
     }
-  for (const auto &[types, count] : conversions)
-    binding.warnings.push_back(
-        std::to_string(count) + (count == 1 ? " tensor" : " tensors") +
-        " converted from " + dtypeName(types.first) + " to " +
-        dtypeName(types.second) +
-        (isExact(types.first, types.second) ? ", exactly"
-                                            : ", rounded to nearest even"));
+  addConversions(conversions, binding);
   addExtras(checkpoint, used, binding);
   return binding;
 }
@@ -151,30 +171,35 @@ static Result<bool> sameBytes(const Checkpoint &checkpoint,
   return true;
 }
 
-Status checkTiedHead(const Manifest &manifest, const Checkpoint &checkpoint) {
-  const Checkpoint::Place *head = checkpoint.find(headName);
-  bool isUsed = false;
-  for (const WeightSpec &weight : manifest.weights)
-    isUsed |= weight.pattern == headName;
-  if (!head || isUsed || !manifest.embedding)
-    return Status();
-  std::string name = manifest.weights[*manifest.embedding].name(0);
-  const Checkpoint::Place *table = checkpoint.find(name);
-  if (!table)
-    return Status();
-  bool alike = head->tensor->shape == table->tensor->shape &&
-               head->tensor->type == table->tensor->type;
-  Result<bool> same =
-      alike ? sameBytes(checkpoint, *head, *table) : Result<bool>(false);
-  if (!same.ok())
-    return same.status();
-  if (*same)
-    return Status();
-  return Status(CRIA_FAILED_PRECONDITION,
-                checkpoint.path() + ": " + quote(headName) + " differs from " +
-                    quote(name) +
-                    ", which is the artifact's head as well: compile with "
-                    "\"tie_word_embeddings\": false in the config");
+Status shareTied(const Manifest &manifest, const Checkpoint &checkpoint,
+                 Binding &binding) {
+  std::vector<Binding::Source> kept;
+  for (const Binding::Source &source : binding.sources) {
+    const WeightSpec &weight = *source.weight;
+    if (!weight.tied) {
+      kept.push_back(source);
+      continue;
+    }
+    std::string other = manifest.weights[*weight.tied].name(0);
+    const Checkpoint::Place *place = checkpoint.find(other);
+    bool alike = place->tensor->type == source.place->tensor->type;
+    Result<bool> same = alike ? sameBytes(checkpoint, *source.place, *place)
+                              : Result<bool>(false);
+    if (!same.ok())
+      return same.status();
+    if (*same) {
+      binding.aliases.push_back(aliasOf(manifest, weight));
+      (source.inPlace ? binding.mappedBytes : binding.copiedBytes) -=
+          weight.bytes();
+      continue;
+    }
+    binding.warnings.push_back(quote(weight.name(0)) + " differs from " +
+                               quote(other) +
+                               ", which the config ties it to, and is used");
+    kept.push_back(source);
+  }
+  binding.sources = std::move(kept);
+  return Status();
 }
 
 } // namespace cria

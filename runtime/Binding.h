@@ -27,7 +27,13 @@ struct Binding {
     const LoraUpdate *update; // null for none
   };
 
+  /// A weight that has no bytes of its own, and the slot whose it shares.
+  struct Alias {
+    uint64_t slot, of;
+  };
+
   std::vector<Source> sources;       // complete when `problems` is empty
+  std::vector<Alias> aliases;        // of weights that are tied
   std::vector<std::string> problems; // each tensor that cannot be bound
   std::vector<std::string> warnings; // conversions, extra tensors
   uint64_t mappedBytes = 0;          // weights used in place
@@ -46,8 +52,12 @@ Status unfit(const std::string &file, const std::vector<std::string> &problems);
 Binding matchWeights(const Manifest &manifest, const Checkpoint &checkpoint,
                      const Loras &loras = {});
 
-/// FAILED_PRECONDITION where the artifact's head is the embedding, and the
-/// checkpoint has a head of its own that differs. Reads both, if there are two.
-Status checkTiedHead(const Manifest &manifest, const Checkpoint &checkpoint);
+/// Makes an alias of each source that is tied to one of the same bytes, and
+/// warns of others. Reads both, if there are two.
+Status shareTied(const Manifest &manifest, const Checkpoint &checkpoint,
+                 Binding &binding);
+
+/// The aliases of a model whose weights no checkpoint holds.
+std::vector<Binding::Alias> tiedSlots(const Manifest &manifest);
 
 } // namespace cria

@@ -70,7 +70,7 @@ private:
 
 Loras::Opener::Opener(Loras &loras, const Manifest &manifest) : loras(loras) {
   for (const WeightSpec &weight : manifest.weights)
-    for (uint64_t i = 0; i < weight.tensors(); ++i)
+    for (uint64_t i = 0; i < weight.tensors() && !weight.tied; ++i)
       (weight.adapter ? rooms : weights).emplace(weight.name(i), &weight);
 }
 

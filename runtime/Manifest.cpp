@@ -40,7 +40,7 @@ uint64_t WeightSpec::firstElement() const {
 uint64_t Manifest::weightBytes() const {
   uint64_t total = 0;
   for (const WeightSpec &weight : weights)
-    total += weight.tensors() * weight.bytes();
+    total += weight.tied ? 0 : weight.tensors() * weight.bytes();
   return total;
 }
 
@@ -82,6 +82,7 @@ private:
   void readModel(const JsonCursor &model);
   void readWeight(const JsonCursor &at);
   void readRows(const JsonCursor &at, WeightSpec &weight);
+  void readTied(const JsonCursor &at, WeightSpec &weight);
   void readRope(const JsonCursor &at);
   void readCache(const JsonCursor &at);
   void readEmbedding(const JsonCursor &slot);
@@ -222,8 +223,22 @@ void Reader::readWeight(const JsonCursor &at) {
     weight.adapter = adapter->boolean();
   if (weight.adapter && weight.shape.size() != 2)
     at["shape"].expected("two dimensions, of an adapter's matrix");
+  if (auto tied = at.find("tied"))
+    readTied(*tied, weight);
   fillSlots(at["slot"], weight.slot, weight.tensors());
   manifest.weights.push_back(std::move(weight));
+}
+
+/// Another weight, by its symbol: one in front of this one, and like it.
+void Reader::readTied(const JsonCursor &at, WeightSpec &weight) {
+  for (size_t i = 0; i < manifest.weights.size(); ++i) {
+    const WeightSpec &other = manifest.weights[i];
+    if (other.symbol == at.string() && other.shape == weight.shape &&
+        other.type == weight.type && other.isWhole() && !other.tied)
+      weight.tied = i;
+  }
+  if (!weight.tied || !weight.isWhole())
+    at.expected("a single weight of the same shape and dtype in front");
 }
 
 /// A single matrix with a row for each id.
@@ -268,6 +283,8 @@ static std::vector<float> readFrequencies(const JsonCursor &at) {
 /// What becomes of the frequencies in texts longer than `original`.
 static void readLonger(const JsonCursor &at, RopeSpec &rope) {
   rope.original = size(at["original"], 1, maxPositions);
+  if (auto recompute = at.find("recompute"))
+    rope.recompute = recompute->boolean();
   size_t count = rope.inverseFrequencies.size();
   if (auto list = at.find("long_inv_freq")) {
     rope.longFrequencies = readFrequencies(*list);
@@ -283,8 +300,6 @@ static void readLonger(const JsonCursor &at, RopeSpec &rope) {
 
 void Reader::readRope(const JsonCursor &at) {
   RopeSpec rope;
-  if (auto recompute = at.find("recompute"))
-    rope.recompute = recompute->boolean();
   rope.symbol = at["symbol"].string();
   rope.slot = size(at["slot"], 0, maxSlots);
   rope.rows = size(at["rows"], 1, maxPositions);

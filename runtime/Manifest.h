@@ -28,12 +28,17 @@ struct WeightSpec {
   uint64_t slot;
   uint64_t firstRow = 0, sourceRows = 0; // of the tensors; 0: all they have
   bool adapter = false; // filled from LoRA adapters, not the checkpoint
+  /// Which of the manifest's weights stands in where the checkpoint has no
+  /// tensor of the name, or the same one.
+  std::optional<size_t> tied = std::nullopt;
 
   /// The shape of the checkpoint's tensors.
   Shape sourceShape() const;
   /// Elements of such a tensor in front of those that are used.
   uint64_t firstElement() const;
   uint64_t tensors() const { return count ? count : 1; }
+  /// One tensor of the checkpoint, all of it.
+  bool isWhole() const { return !count && !sourceRows && !adapter; }
   /// The checkpoint's name of tensor `index` in [0, tensors()).
   std::string name(uint64_t index) const;
   /// Bytes of one tensor.
@@ -53,13 +58,13 @@ struct RopeSpec {
   uint64_t original = 0;
   std::vector<float> longFrequencies; // of longer texts; or they grow:
   float growth = 0, theta = 0;
+  /// A text that grows beyond `original` is computed anew.
+  bool recompute = false;
 
   bool isOfSession() const { return original != 0; }
   /// Bytes of one of the two tables.
   uint64_t bytes() const {
     return rows * inverseFrequencies.size() * sizeof(float);
-  /// A text that grows beyond `original` is computed anew.
-  bool recompute = false;
   }
 };
 
@@ -123,17 +128,17 @@ struct Manifest {
 
   /// Whether there is code for the CPU.
   bool hasCpu() const { return !decode.empty(); }
+  /// Whether a text may be computed anew; see RopeSpec.
+  bool recomputes() const;
+  /// All weights, those that are tied not counted.
   uint64_t weightBytes() const;
+  /// A row of the table that ids are looked up in; 0 without `embedding`.
+  uint64_t embeddingBytes() const;
   uint64_t cacheBytes() const;
   /// The scratch of a session, on the device that needs most.
   uint64_t scratchBytes() const;
 };
-  /// Whether a text may be computed anew; see RopeSpec.
-  bool recomputes() const;
-  /// All weights, those that are tied not counted.
 
-  /// A row of the table that ids are looked up in; 0 without `embedding`.
-  uint64_t embeddingBytes() const;
 /// Parses and checks the manifest `text` of the artifact `file`.
 Result<Manifest> parseManifest(std::string_view text, const std::string &file);
 

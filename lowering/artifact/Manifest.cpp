@@ -44,6 +44,8 @@ static json::Object describe(WeightOp weight, int64_t slot) {
                      {"of", static_cast<int64_t>(*weight.getSourceRows())}};
   if (weight.getAdapter())
     object["adapter"] = true;
+  if (weight.getTied())
+    object["tied"] = weight.getTied()->str();
   return object;
 }
 
@@ -64,10 +66,10 @@ static json::Object describe(RopeTableOp table, int64_t slot) {
     object["original"] = static_cast<int64_t>(*table.getOriginal());
   if (table.getLongInvFreq())
     object["long_inv_freq"] = numbers(*table.getLongInvFreq());
-  if (table.getGrowth()) {
-    object["growth"] = table.getGrowth()->convertToDouble();
   if (table.getRecompute())
     object["recompute"] = true;
+  if (table.getGrowth()) {
+    object["growth"] = table.getGrowth()->convertToDouble();
     object["theta"] = table.getTheta()->convertToDouble();
   }
   return object;

@@ -27,14 +27,12 @@ static WeightOp declare(WeightOp weight, StringRef matrix,
   OpBuilder b(weight->getContext());
   b.setInsertionPointAfter(weight);
   StringRef front = weight.getSource().drop_back(strlen("weight"));
-  auto made = WeightOp::create(
+  return WeightOp::create(
       b, locationOf(weight, matrix), symbol, weight.getCountAttr(),
       RankedTensorType::get(shape, weight.getTensorType().getElementType()),
       (front + matrix + ".weight").str(), /*first_row=*/IntegerAttr(),
-      /*source_rows=*/IntegerAttr());
-  made.setFirst(weight.getFirst());
-  made.setAdapter(true);
-  return made;
+      /*source_rows=*/IntegerAttr(), weight.getFirst(), /*adapter=*/true,
+      /*tied=*/FlatSymbolRefAttr());
 }
 
 static LogicalResult addAdapter(LinearOp linear, int64_t rank) {

@@ -93,7 +93,8 @@ WeightOp Importer::declare(StringRef path, StringRef kind,
       b, loc, symbol.empty() ? lastName(path) : symbol,
       layered ? b.getI64IntegerAttr(c.layers) : IntegerAttr(), tensor(shape),
       source + "." + kind.str(), /*first_row=*/IntegerAttr(),
-      /*source_rows=*/IntegerAttr());
+      /*source_rows=*/IntegerAttr(), /*first=*/0, /*adapter=*/false,
+      /*tied=*/FlatSymbolRefAttr());
 }
 
 /// Declares a linear of each layer, or rows [row, row + out) of the `rows` rows
@@ -152,8 +153,8 @@ void Importer::declareRope() {
   if (c.rope.kind == RopeConfig::Kind::LongRope) {
     table.setOriginal(c.rope.originalPositions);
     table.setLongInvFreq(longInverseFrequencies(c.rope));
-  } else if (c.rope.kind == RopeConfig::Kind::Dynamic) {
     table.setRecompute(family.phi3Rope);
+  } else if (c.rope.kind == RopeConfig::Kind::Dynamic) {
     table.setOriginal(c.rope.originalPositions);
     table.setGrowth(llvm::APFloat(c.rope.factor));
     table.setTheta(llvm::APFloat(c.rope.theta));
@@ -164,8 +165,10 @@ void Importer::declareSymbols() {
   declare("model.embed_tokens", "weight", {c.vocabSize, c.hiddenSize}, false);
   declareLayer();
   declare("model.norm", "weight", {c.hiddenSize}, false);
-  if (!c.tied)
-    declare("lm_head", "weight", {c.vocabSize, c.hiddenSize}, false);
+  WeightOp head =
+      declare("lm_head", "weight", {c.vocabSize, c.hiddenSize}, false);
+  if (c.tied)
+    head.setTied("embed_tokens");
   declareRope();
 }
 
@@ -334,9 +337,9 @@ void Importer::run() {
       tensor::ExtractSliceOp::create(b, loc, carried[0], from, size, step);
   Value last = norm("norm", wanted, {});
   at("lm_head");
-  auto logits = HeadOp::create(
-      b, loc, last, weight(c.tied ? "embed_tokens" : "lm_head", {}),
-      /*bias=*/Value(), llvm::APFloat(c.logitScale), /*softcap=*/FloatAttr());
+  auto logits = HeadOp::create(b, loc, last, weight("lm_head", {}),
+                               /*bias=*/Value(), llvm::APFloat(c.logitScale),
+                               /*softcap=*/FloatAttr());
   if (c.logitSoftcap)
     logits.setSoftcap(llvm::APFloat(c.logitSoftcap));
   at("model");

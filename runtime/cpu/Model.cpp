@@ -49,6 +49,7 @@ private:
   Status random(uint64_t seed);
   void reserve(uint64_t slot, uint64_t bytes);
   Status allocate();
+  void share(const std::vector<Binding::Alias> &aliases);
   std::byte *at(uint64_t slot) const;
   void fillRopes() const;
   void convert(const Target &target, uint64_t begin, uint64_t end) const;
@@ -92,6 +93,11 @@ Status Model::Builder::allocate() {
   return Status();
 }
 
+void Model::Builder::share(const std::vector<Binding::Alias> &aliases) {
+  for (const Binding::Alias &alias : aliases)
+    model->slotTable[alias.slot] = model->slotTable[alias.of];
+}
+
 /// The arena's memory of a reserved slot, writable.
 std::byte *Model::Builder::at(uint64_t slot) const {
   auto *data = static_cast<const std::byte *>(model->slotTable[slot]);
@@ -132,7 +138,8 @@ void Model::Builder::fillTargets(const std::vector<Target> &targets,
 Status Model::Builder::random(uint64_t seed) {
   std::vector<Target> targets;
   for (const WeightSpec &weight : model->code->manifest().weights)
-    for (uint64_t i = 0; i < weight.tensors() && !weight.adapter; ++i) {
+    for (uint64_t i = 0;
+         i < weight.tensors() && !weight.adapter && !weight.tied; ++i) {
       reserve(weight.slot + i, weight.bytes());
       targets.push_back(
           {&weight, i, nullptr, weight.type, loras.find(weight.name(i))});
@@ -140,6 +147,7 @@ Status Model::Builder::random(uint64_t seed) {
   Status status = allocate();
   if (!status.ok())
     return status;
+  share(tiedSlots(model->code->manifest()));
   model->copied = model->code->manifest().weightBytes();
   fillTargets(targets, [&](const Target &target, uint64_t begin, uint64_t end) {
     const WeightSpec &weight = *target.weight;
@@ -203,7 +211,7 @@ Status Model::Builder::bindCheckpoint(const std::string &weights) {
   Binding binding = matchWeights(model->code->manifest(), *checkpoint, loras);
   Status status = binding.status(weights);
   if (status.ok())
-    status = checkTiedHead(model->code->manifest(), *checkpoint);
+    status = shareTied(model->code->manifest(), *checkpoint, binding);
   if (!status.ok())
     return status;
   status = mapFiles(*checkpoint, binding);
@@ -228,6 +236,7 @@ Status Model::Builder::bindCheckpoint(const std::string &weights) {
   fillTargets(targets, [&](const Target &target, uint64_t begin, uint64_t end) {
     convert(target, begin, end);
   });
+  share(binding.aliases);
   model->mapped = binding.mappedBytes;
   model->copied = binding.copiedBytes;
   model->lines = std::move(binding.warnings);

@@ -59,13 +59,15 @@ std::string Model::device() const {
 
 /// Device memory for every slot: one stretch, or one for each slot where the
 /// driver checks bounds.
-Status Model::allocate() {
+Status Model::allocate(const std::vector<Binding::Alias> &aliases) {
   std::vector<uint64_t> sizes(manifest().slots);
   for (const WeightSpec &weight : manifest().weights)
     for (uint64_t i = 0; i < weight.tensors(); ++i)
       sizes[weight.slot + i] = weight.bytes();
   for (const RopeSpec &rope : manifest().ropes)
     sizes[rope.slot] = sizes[rope.slot + 1] = rope.bytes();
+  for (const Binding::Alias &alias : aliases)
+    sizes[alias.slot] = 0;
   addresses.resize(sizes.size());
   uint64_t total = 0;
   for (size_t slot = 0; slot < sizes.size(); ++slot) {
@@ -75,6 +77,8 @@ Status Model::allocate() {
   if (!owner->isFenced())
     sizes = {total};
   for (size_t i = 0; i < sizes.size(); ++i) {
+    if (sizes[i] == 0)
+      continue;
     auto allocated = allocateDevice(owner, sizes[i], "weights");
     if (!allocated.ok())
       return allocated.status();
@@ -85,6 +89,8 @@ Status Model::allocate() {
         address += allocated->get();
     memory.push_back(std::move(*allocated));
   }
+  for (const Binding::Alias &alias : aliases)
+    addresses[alias.slot] = addresses[alias.of];
   return Status();
 }
 
@@ -138,7 +144,8 @@ void Model::Uploads::addAdapters() {
 
 void Model::Uploads::addRandom(uint64_t seed) {
   for (const WeightSpec &weight : model.manifest().weights)
-    for (uint64_t i = 0; i < weight.tensors() && !weight.adapter; ++i)
+    for (uint64_t i = 0;
+         i < weight.tensors() && !weight.adapter && !weight.tied; ++i)
       all.push_back({model.slot(weight.slot + i), weight.bytes(),
                      [&weight, seed, name = weight.name(i),
                       update = loras.find(weight.name(i))](
@@ -215,13 +222,15 @@ Status Model::bind(const WeightSource &source) {
     binding = matchWeights(manifest(), *checkpoint, *loras);
     Status fits = binding.status(*source.checkpoint);
     if (fits.ok())
-      fits = checkTiedHead(manifest(), *checkpoint);
+      fits = shareTied(manifest(), *checkpoint, binding);
     if (!fits.ok())
       return fits;
+  } else {
+    binding.aliases = tiedSlots(manifest());
   }
   Status status = loras->read();
   if (status.ok())
-    status = allocate();
+    status = allocate(binding.aliases);
   if (!status.ok())
     return status;
   Uploads uploads(*this, *loras);
@@ -231,7 +240,8 @@ Status Model::bind(const WeightSource &source) {
     uploads.addCheckpoint(*checkpoint, binding);
   else
     uploads.addRandom(source.seed);
-  copied = manifest().weightBytes();
+  copied = checkpoint ? binding.mappedBytes + binding.copiedBytes
+                      : manifest().weightBytes();
   lines = std::move(binding.warnings);
   return upload(owner, uploads.all);
 }

@@ -3,6 +3,7 @@
 
 #include "runtime/Artifact.h"
 #include "runtime/Backend.h"
+#include "runtime/Binding.h"
 #include "runtime/Device.h"
 #include "runtime/cuda/Code.h"
 #include "runtime/cuda/Context.h"
@@ -37,7 +38,7 @@ private:
 
   explicit Model(std::shared_ptr<const Artifact> artifact)
       : artifact(std::move(artifact)) {}
-  Status allocate();
+  Status allocate(const std::vector<Binding::Alias> &aliases);
 
   std::shared_ptr<const Artifact> artifact;
   std::shared_ptr<Context> owner;

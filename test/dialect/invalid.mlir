@@ -218,6 +218,26 @@ llama.weight @w : tensor<8x4xf32> from "w" rows 10 of 17
 
 // -----
 
+// weight_c5
+llama.weight @e : tensor<8x4xf32> from "e"
+// expected-error @below {{expected a whole weight of type 'tensor<8x2xf32>' to stand in, got @e}}
+llama.weight @w : tensor<8x2xf32> from "w" or @e
+
+// -----
+
+// weight_c5
+// expected-error @below {{to stand in, got @e}}
+llama.weight @w : tensor<8x4xf32> from "w" or @e
+
+// -----
+
+// weight_c5
+llama.weight @e : tensor<8x4xf32> from "e" rows 0 of 9
+// expected-error @below {{to stand in, got @e}}
+llama.weight @w : tensor<8x4xf32> from "w" or @e
+
+// -----
+
 // rope_table_c2
 // expected-error @below {{expected a positive 'original' with 2 frequencies in 'long_inv_freq', or with 'growth' and 'theta'}}
 llama.rope_table @r {positions = 8 : i64, inv_freq = array<f32: 1.0, 0.1>, original = 4 : i64, long_inv_freq = array<f32: 1.0>}
@@ -227,6 +247,12 @@ llama.rope_table @r {positions = 8 : i64, inv_freq = array<f32: 1.0, 0.1>, origi
 // rope_table_c2
 // expected-error @below {{expected a positive 'original'}}
 llama.rope_table @r {positions = 8 : i64, inv_freq = array<f32: 1.0, 0.1>, growth = 2.0, theta = 1.0e4}
+
+// -----
+
+// rope_table_c3
+// expected-error @below {{expected 'original' beside 'recompute'}}
+llama.rope_table @r {positions = 8 : i64, inv_freq = array<f32: 1.0, 0.1>, recompute}
 
 // -----
 
@@ -250,12 +276,6 @@ func.func @rmsnorm(%x: tensor<?x4xf32>) {
 
 // head_c2
 func.func @head(%x: tensor<?x64xf32>, %w: tensor<512x64xf32>) {
-// rope_table_c3
-// expected-error @below {{expected 'original' beside 'recompute'}}
-llama.rope_table @r {positions = 8 : i64, inv_freq = array<f32: 1.0, 0.1>, recompute}
-
-// -----
-
   // expected-error @below {{expected positive and finite soft cap, got -3.0}}
   %y = llama.head %x, %w {softcap = -3.0} : tensor<?x64xf32>, tensor<512x64xf32>
   return

@@ -60,6 +60,29 @@ def check_widened(tools, name, dtype):
     check_close(golden.exact, got[golden.rows], f"{name} in f32")
 
 
+def check_other_head(tools, name):
+    """A head that differs from the embedding it is tied to is used."""
+    golden = Golden(name)
+    config = json.loads(golden.config.read_text())
+    arrays = weights.llama_weights(config, golden.seed, "f32")
+    arrays["lm_head.weight"] = -arrays["model.embed_tokens.weight"]
+    folder = tools.scratch / f"{name}-own-head"
+    write_single(folder, arrays, "f32")
+    apart = folder / "config.json"
+    apart.write_text(json.dumps(config | {"tie_word_embeddings": False}))
+    both = [
+        tools.compile(c, "--target=cpu,cuda", out=f"{name}-{i}.cria")
+        for i, c in enumerate([golden.config, apart])
+    ]
+    for device in ("cpu", "emulated"):
+        flags = [f"--weights={folder}", f"--device={device}"]
+        runs = [tools.logits(file, golden.ids[:9], *flags) for file in both]
+        same = np.array_equal(runs[0], runs[1])
+        check(same, f"{name} on {device}: the head is not the checkpoint's")
+    run = tools.run(both[0], "--ids=1", "--max-tokens=1", *flags)
+    check("'lm_head.weight' differs from" in run.errors, run)
+
+
 def main():
     tools = Tools(*sys.argv[1:])
     # The first type is the model's; the others hold its values exactly.
@@ -68,6 +91,7 @@ def main():
     check_model(tools, "f16-odd-tied", ["f16", "f32"])
     check_widened(tools, "bf16-llama3-rope-tied", "bf16")
     check_widened(tools, "f16-grouped", "f16")
+    check_other_head(tools, "f32-grouped-tied")
 
 
 main()

@@ -116,30 +116,70 @@ TEST_F(ModelTest, ListsTheFirstTenMismatchesAndTheirNumber) {
 TEST_F(ModelTest, WarnsOfExtraTensors) {
   std::vector<TestTensor> tensors = fakeTensors();
   tensors.push_back({"layers.0.rotary_emb.inv_freq", "F32", {1}, "1234"});
-  tensors.push_back({"lm_head.weight", "F32", {5, 2}, tensors[0].bytes});
   tensors.push_back({"layers.2.norm.weight", "I8", {2}, "12"});
   ASSERT_TRUE(bind(tensors).ok());
-  EXPECT_THAT(
-      model->warnings(),
-      ElementsAre("1 tensor is not used: 'layers.2.norm.weight'",
-                  "1 tensor is not used (derived from the config): "
-                  "'layers.0.rotary_emb.inv_freq'",
-                  "1 tensor is not used (the artifact's head is tied to the "
-                  "embedding): 'lm_head.weight'"));
+  EXPECT_THAT(model->warnings(),
+              ElementsAre("1 tensor is not used: 'layers.2.norm.weight'",
+                          "1 tensor is not used (derived from the config): "
+                          "'layers.0.rotary_emb.inv_freq'"));
 }
 
-TEST_F(ModelTest, RefusesAHeadThatDiffersFromTheEmbeddingItIsTiedTo) {
+/// The fake model with a head that is tied to the embedding, in slot 5.
+static nlohmann::json tiedManifest() {
+  nlohmann::json manifest = fakeManifest();
+  nlohmann::json head = manifest["weights"][0];
+  head.update({{"symbol", "head"},
+               {"name", "lm_head.weight"},
+               {"slot", 5},
+               {"tied", "embed"}});
+  manifest["weights"].push_back(head);
+  manifest["slots"] = 6;
+  return manifest;
+}
+
+TEST_F(ModelTest, SharesTheEmbeddingWithAHeadThatIsTied) {
+  use(tiedManifest());
   std::vector<TestTensor> tensors = fakeTensors();
-  std::string other = tensors[0].bytes;
-  other.back() ^= 1;
-  for (const TestTensor &head :
-       {TestTensor{"lm_head.weight", "F32", {5, 2}, other},
-        TestTensor{"lm_head.weight", "BF16", {2}, "1234"}}) {
-    tensors.push_back(head);
-    EXPECT_THAT(bind(tensors),
-                fails(CRIA_FAILED_PRECONDITION,
-                      "'lm_head.weight' differs from 'embed.weight'"));
-    tensors.pop_back();
+  for (int times = 0; times < 2; ++times) {
+    ASSERT_TRUE(bind(tensors).ok());
+    EXPECT_EQ(model->slots()[5], model->slots()[0]);
+    EXPECT_EQ(model->mappedBytes() + model->copiedBytes(), 48u);
+    EXPECT_TRUE(model->warnings().empty());
+    tensors.push_back({"lm_head.weight", "F32", {5, 2}, tensors[0].bytes});
+  }
+  EXPECT_EQ(memoryNeed(*artifact).weights, 48u);
+  auto random = Model::random(artifact, 1);
+  ASSERT_TRUE(random.ok());
+  EXPECT_EQ((*random)->slots()[5], (*random)->slots()[0]);
+}
+
+TEST_F(ModelTest, UsesAHeadThatDiffersFromTheEmbeddingItIsTiedTo) {
+  use(tiedManifest());
+  std::vector<TestTensor> tensors = fakeTensors();
+  std::vector<float> head(10, 0.5f);
+  tensors.push_back({"lm_head.weight", "F32", {5, 2}, bytesOf(head)});
+  ASSERT_TRUE(bind(tensors).ok());
+  EXPECT_EQ(slot<float>(5, 10), head);
+  EXPECT_THAT(slot<float>(0, 2), ElementsAre(0, 1));
+  EXPECT_EQ(model->mappedBytes() + model->copiedBytes(), 88u);
+  EXPECT_THAT(model->warnings(),
+              ElementsAre("'lm_head.weight' differs from 'embed.weight', which "
+                          "the config ties it to, and is used"));
+  tensors.back() = {"lm_head.weight", "F32", {2}, "12345678"};
+  EXPECT_THAT(bind(tensors), fails(CRIA_FAILED_PRECONDITION,
+                                   "'lm_head.weight' is [2], expected [5, 2]"));
+}
+
+TEST_F(ModelTest, RefusesToTieWhatIsNotAlike) {
+  for (const char *change :
+       {R"({"tied": "norm"})", R"({"tied": "head"})", R"({"tied": "embed",
+         "shape": [2, 5]})",
+        R"({"tied": "embed", "dtype": "f16"})"}) {
+    nlohmann::json manifest = tiedManifest();
+    manifest["weights"][2].update(nlohmann::json::parse(change));
+    auto opened = Artifact::open(folder.write("c.cria", artifactOf(manifest)));
+    EXPECT_THAT(opened.status(),
+                fails(CRIA_INVALID_ARGUMENT, "weights[2].tied"));
   }
 }
 
