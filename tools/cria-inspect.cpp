@@ -69,11 +69,15 @@ static void printCuda(const cuda::Part &part) {
 static void printWeights(const Manifest &manifest) {
   printf("\n%-16s %-6s %-16s %6s %12s  %s\n", "weights", "type", "shape",
          "layers", "bytes", "checkpoint");
-  for (const WeightSpec &weight : manifest.weights)
+  for (const WeightSpec &weight : manifest.weights) {
+    std::string from = weight.pattern;
+    if (weight.tied)
+      from += ", else " + manifest.weights[*weight.tied].pattern;
     printf("%-16s %-6s %-16s %6" PRIu64 " %12" PRIu64 "  %s\n",
            weight.symbol.c_str(), dtypeName(weight.type),
            shapeText(weight.shape).c_str(), weight.count,
-           weight.bytes() * weight.tensors(), weight.pattern.c_str());
+           weight.tied ? 0 : weight.bytes() * weight.tensors(), from.c_str());
+  }
   for (const RopeSpec &rope : manifest.ropes)
     printf("%-16s %-6s %-16s %6s %12" PRIu64 "  computed at bind\n",
            rope.symbol.c_str(), "f32",
