@@ -117,10 +117,12 @@ CASES = {
 
 
 def shapes_of(tools, artifact):
-    """{checkpoint name: shape} of what an artifact binds."""
+    """{checkpoint name: shape} of what an artifact binds, each tensor once."""
     inspect = [tools.bin / "cria-inspect", artifact, "--json"]
     shapes = {}
     for weight in json.loads(execute(inspect).ok().text)["weights"]:
+        if "tied" in weight:
+            continue
         shape = list(weight["shape"])
         shape[0] = weight.get("rows", {}).get("of", shape[0])
         for i in range(weight["count"] or 1):
