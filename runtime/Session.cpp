@@ -95,10 +95,10 @@ Status Session::encode(const int32_t *ids, int64_t count) {
 }
 
 /// Does one step of the present text.
-Status Session::perform(Step step, const LastStep &body) const {
+Status Session::perform(Step step, const StepBody &body) const {
   step.prompt = prompt;
   step.source = source;
-  Status status = body(step);
+  Status status = body ? body(step) : backend->step(step);
   // Weights that are gone say more than what was made of them.
   if (Status intact = shared->bound().intact(); !intact.ok())
     return intact;
@@ -125,7 +125,7 @@ Status Session::recompute(int64_t length) {
       history.replay(fed, shared->manifest().chunk, [&](const Step &step) {
         if (cancelled.load(std::memory_order_relaxed))
           return Status(CRIA_CANCELLED, "");
-        return perform(step, [&](const Step &s) { return backend->step(s); });
+        return perform(step);
       });
   stale = !status.ok();
   return status;
@@ -134,7 +134,7 @@ Status Session::recompute(int64_t length) {
 /// Does the steps of a feed of `count` positions, at most `chunk` each, the
 /// last by `last`, until one fails or the feed is cancelled.
 Status Session::inChunks(int64_t count, int64_t chunk, PhaseTime &phase,
-                         const MakeStep &make, const LastStep &last) {
+                         const MakeStep &make, const StepBody &last) {
   using Clock = std::chrono::steady_clock;
   Clock::time_point begin = Clock::now();
   int64_t whole = std::max(count, std::exchange(expected, 0));
@@ -150,8 +150,7 @@ Status Session::inChunks(int64_t count, int64_t chunk, PhaseTime &phase,
          !cancelled.load(std::memory_order_relaxed)) {
     Step step = make(done, std::min(count - done, chunk));
     bool ends = done + step.tokens == count;
-    status = perform(
-        step, [&](const Step &s) { return ends ? last(s) : backend->step(s); });
+    status = ends ? perform(step, last) : perform(step);
     if (!status.ok())
       break;
     if (shared->manifest().recomputes())
@@ -173,7 +172,7 @@ Status Session::inChunks(int64_t count, int64_t chunk, PhaseTime &phase,
 
 /// Feeds ids; `last` does the last step.
 Status Session::advance(const int32_t *ids, int64_t count, cria_logits which,
-                        float *logits, const LastStep &last) {
+                        float *logits, const StepBody &last) {
   Status status = check(ids, count);
   if (!status.ok())
     return status;
@@ -190,8 +189,7 @@ Status Session::advance(const int32_t *ids, int64_t count, cria_logits which,
 
 Status Session::feed(const int32_t *ids, int64_t count, cria_logits which,
                      float *logits) {
-  return advance(ids, count, which, logits,
-                 [&](const Step &step) { return backend->step(step); });
+  return advance(ids, count, which, logits, {});
 }
 
 Result<int32_t> Session::draw(const int32_t *ids, int64_t count,
@@ -266,8 +264,7 @@ Status Session::feedEmbeddings(const float *rows, int64_t count,
         made->data() + static_cast<uint64_t>(done) * manifest.embeddingBytes();
     return step;
   };
-  return inChunks(count, static_cast<int64_t>(ids.size()), prefill, make,
-                  [&](const Step &step) { return backend->step(step); });
+  return inChunks(count, static_cast<int64_t>(ids.size()), prefill, make, {});
 }
 
 Status Session::expectPrompt(int64_t count) {

@@ -79,18 +79,19 @@ public:
   const PhaseTime &decodeTime() const { return decode; }
 
 private:
-  using LastStep = std::function<Status(const Step &)>;
+  /// What does a step; empty: the backend, and that is all.
+  using StepBody = std::function<Status(const Step &)>;
   /// The ids, logits and embeddings of a step.
   using MakeStep = std::function<Step(int64_t done, int64_t tokens)>;
   Status checkIds(const int32_t *ids, int64_t count) const;
   Status checkLength(int64_t count, const char *what) const;
-  Status perform(Step step, const LastStep &body) const;
+  Status perform(Step step, const StepBody &body = {}) const;
   bool outgrows(int64_t length) const;
   Status recompute(int64_t length);
   Status inChunks(int64_t count, int64_t chunk, PhaseTime &phase,
-                  const MakeStep &make, const LastStep &last);
+                  const MakeStep &make, const StepBody &last);
   Status advance(const int32_t *ids, int64_t count, cria_logits which,
-                 float *logits, const LastStep &last);
+                 float *logits, const StepBody &last);
   Session(std::shared_ptr<const Model> model, std::unique_ptr<Backend> backend)
       : shared(std::move(model)), backend(std::move(backend)) {}
 

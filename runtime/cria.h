@@ -213,7 +213,9 @@ typedef enum cria_logits {
  * `capacity` is the number of floats at `logits`, which may be NULL for
  * CRIA_LOGITS_NONE. When ids are out of range, or position + count is beyond
  * max_seq (CRIA_OUT_OF_RANGE), nothing is fed. A cancelled feed returns
- * CRIA_CANCELLED; the position then counts the ids that were fed. */
+ * CRIA_CANCELLED; the position then counts the ids that were fed. Where a text
+ * outgrows the original positions of Phi 3's rope, the feed that makes it so
+ * computes all of it anew. */
 CRIA_API cria_status cria_session_feed(cria_session *session,
                                        const int32_t *ids, size_t count,
                                        int32_t which, float *logits,
