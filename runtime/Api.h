@@ -74,7 +74,8 @@ inline void *copyOut(const void *data, size_t size) {
   void *copy = malloc(size ? size : 1);
   if (!copy)
     throw std::bad_alloc();
-  memcpy(copy, data, size);
+  if (size)
+    memcpy(copy, data, size); // of nothing, there may be no address
   return copy;
 }
 

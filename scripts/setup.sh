@@ -16,11 +16,11 @@ packages=(
 
 usage() {
   cat <<'TEXT'
-usage: scripts/setup.sh [--sanitize] [TARGET...]
+usage: scripts/setup.sh [--sanitize[=thread]] [TARGET...]
 Installs missing Debian packages, configures build/ and builds the TARGETs
 (default: the compiler, the runtime and the tools) into build/bin. With
 --sanitize, into build-sanitize/: by clang, with AddressSanitizer, UBSan and the
-fuzz targets.
+fuzz targets; with --sanitize=thread into build-thread/, with ThreadSanitizer.
 TEXT
 }
 
@@ -85,12 +85,18 @@ case ${1:-} in
   usage
   exit
   ;;
---sanitize)
+--sanitize | --sanitize=thread)
+  flags="-fno-omit-frame-pointer"
+  if [[ $1 == --sanitize ]]; then
+    build=$root/build-sanitize
+    flags+=" -fsanitize=address,undefined,fuzzer-no-link"
+    flags+=" -fno-sanitize-recover=undefined"
+  else
+    build=$root/build-thread
+    flags+=" -fsanitize=thread"
+  fi
   shift
-  build=$root/build-sanitize
   packages+=(clang-22 libclang-rt-22-dev)
-  flags="-fsanitize=address,undefined,fuzzer-no-link"
-  flags+=" -fno-sanitize-recover=undefined -fno-omit-frame-pointer"
   options=(-DCMAKE_C_COMPILER=clang-22 -DCMAKE_CXX_COMPILER=clang++-22
     -DCMAKE_C_FLAGS="$flags" -DCMAKE_CXX_FLAGS="$flags" -DCRIA_WERROR=OFF)
   ;;

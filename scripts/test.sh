@@ -2,47 +2,55 @@
 # Builds everything and runs every test. The last line counts them.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-build=$root/build
-sanitize=()
-
 if [[ ${1:-} == -h || ${1:-} == --help ]]; then
   cat <<'TEXT'
-usage: scripts/test.sh [--sanitize] [LIT-OPTION...]
+usage: scripts/test.sh [--sanitize[=thread]] [LIT-OPTION...]
 Sets up and builds as scripts/setup.sh does, then runs every test; options go
 to lit, such as --filter=passes or -v. Fails when a test fails or none ran.
-Without options, the runtime's unit tests and, for seconds each, its fuzz targets
-run once more under sanitizers; with --sanitize every test does, and nothing else.
+Without options, the runtime's unit tests run once more under AddressSanitizer
+and UBSan, with the fuzz targets for seconds each, and under ThreadSanitizer.
+With --sanitize every test runs under the former and nothing else; with
+--sanitize=thread all unit tests under the latter.
 TEXT
   exit
 fi
-if [[ ${1:-} == --sanitize ]]; then
-  shift
-  sanitize=(--sanitize)
-  build=$root/build-sanitize
-  targets=(all cria-test-depends cria-fuzz)
-else
-  targets=(all cria-test-depends)
-fi
 
-# Builds $targets in $build and runs the tests there; writes $build/test/results.json.
+results=()
+# runTests FOLDER SETUP-OPTION|"" "TARGET..." [LIT-OPTION...]: builds the targets
+# in FOLDER and runs the tests there; adds the file with what became of them.
 runTests() {
-  "$root/scripts/setup.sh" "${sanitize[@]}" "${targets[@]}"
+  local build=$root/$1 option=$2 targets
+  read -ra targets <<<"$3"
+  shift 3
+  "$root/scripts/setup.sh" ${option:+"$option"} "${targets[@]}"
   echo '{"tests": []}' >"$build/test/results.json"
   "$build/venv/bin/python" "$build/venv/bin/lit" -sv "$@" \
     -o "$build/test/results.json" "$build/test" "$build/test/unit" </dev/null ||
     true
+  results+=("$build/test/results.json")
 }
 
-runTests "$@"
-results=("$build/test/results.json")
-if [[ $# -eq 0 && ${#sanitize[@]} -eq 0 ]]; then
-  sanitize=(--sanitize)
-  build=$root/build-sanitize
-  targets=(RuntimeTests cria-fuzz-runtime cria-test-python)
-  runTests --filter='RuntimeTests|cria :: fuzz/'
-  results+=("$build/test/results.json")
-fi
-exec "$build/venv/bin/python" - "${results[@]}" <<'PYTHON'
+case ${1:-} in
+--sanitize)
+  runTests build-sanitize "$1" "all cria-test-depends cria-fuzz" "${@:2}"
+  ;;
+--sanitize=thread)
+  runTests build-thread "$1" \
+    "RuntimeTests CudaTests EmulatorTests cria-test-python" \
+    --filter='cria-unit' "${@:2}"
+  ;;
+*)
+  runTests build "" "all cria-test-depends" "$@"
+  if [[ $# -eq 0 ]]; then
+    runTests build-sanitize --sanitize \
+      "RuntimeTests cria-fuzz-runtime cria-test-python" \
+      --filter='RuntimeTests|cria :: fuzz/'
+    runTests build-thread --sanitize=thread "RuntimeTests cria-test-python" \
+      --filter='RuntimeTests'
+  fi
+  ;;
+esac
+exec python3 - "${results[@]}" <<'PYTHON'
 import collections, json, sys
 codes = collections.Counter()
 for path in sys.argv[1:]:

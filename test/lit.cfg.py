@@ -6,14 +6,15 @@ Substitutions beside lit's own (%s, %t, ...):
   %{python}  Python with NumPy
 
 Features: shared-models, gdb, clang-format-14, ptxas (on the PATH or in
-/usr/local/cuda/bin), werror (CRIA_WERROR is on),
-fuzz (the build has fuzz targets), sanitized (so that Python cannot load the
-library, and memory is no measure), standard-build (%{build} is %{src}/build), and
-the CPU's own: avx2, avx512f, avx512_bf16, amx_tile, ... as /proc/cpuinfo names them.
+/usr/local/cuda/bin), werror (CRIA_WERROR is on), fuzz (the build has fuzz targets),
+sanitized (so that memory and sizes are no measure, and other compilers' programs
+cannot use the libraries), standard-build (%{build} is %{src}/build), and the CPU's
+own: avx2, avx512f, avx512_bf16, amx_tile, ... as /proc/cpuinfo names them.
 """
 
 import os
 import shutil
+import subprocess
 import sys
 
 import lit.formats
@@ -39,10 +40,24 @@ for name in ("CCACHE_DIR", "CRIA_FUZZ_SECONDS", "CRIA_SHARED", "HOME"):
     if name in os.environ:
         config.environment[name] = os.environ[name]
 
+python = sys.executable
+sanitized = os.path.exists(os.path.join(bin_dir, "fuzz-Text"))
+if sanitized:
+    config.available_features.update(["fuzz", "sanitized"])
+    lit_config.maxIndividualTestTime *= 10
+    # A sanitized library that Python loads finds its sanitizer there already.
+    runtime = f"libclang_rt.asan-{os.uname().machine}.so"
+    find = ["clang-22", f"-print-file-name={runtime}"]
+    runtime = subprocess.check_output(find, text=True).strip()
+    config.environment["PYTHONPATH"] = os.path.join(
+        config.test_source_root, "Inputs", "sanitized"
+    )
+    python = f"env LD_PRELOAD={runtime} ASAN_OPTIONS=detect_leaks=0 {python}"
+
 config.substitutions += [
     ("%{bin}", bin_dir),
     ("%{build}", config.build_dir),
-    ("%{python}", sys.executable),
+    ("%{python}", python),
     ("%{shared}", os.path.abspath(shared_dir)),
     ("%{src}", config.source_dir),
 ]
@@ -59,8 +74,6 @@ if os.path.realpath(config.build_dir) == os.path.realpath(
     os.path.join(config.source_dir, "build")
 ):
     config.available_features.add("standard-build")
-if os.path.exists(os.path.join(bin_dir, "fuzz-Text")):
-    config.available_features.update(["fuzz", "sanitized"])
 if config.werror:
     config.available_features.add("werror")
 if os.path.isdir(os.path.join(shared_dir, "models", "stories260K")):

@@ -228,7 +228,8 @@ std::string cudaArtifactOf(const nlohmann::json &manifest,
 
 void CudaTest::inject(const std::string &faults) {
   void *library = dlopen(CRIA_EMULATOR_LIBRARY, RTLD_NOW | RTLD_LOCAL);
-  auto init = reinterpret_cast<int (*)(unsigned)>(dlsym(library, "cuInit"));
+  auto init =
+      reinterpret_cast<CUresult (*)(unsigned)>(dlsym(library, "cuInit"));
   for (const std::string &next : {std::string(), faults}) {
     setenv("CRIA_EMULATOR_FAULTS", next.c_str(), 1);
     init(0); // reads the environment again if it has changed
