@@ -35,10 +35,9 @@ def ConvertLlamaToLinalg : Pass<"convert-llama-to-linalg", "::mlir::ModuleOp"> {
 def VerifyCacheInPlace : Pass<"verify-cache-in-place", "::mlir::func::FuncOp"> {
   let summary = "check that bufferization updates the KV caches in place";
   let description = [{
-    Runs on bufferized entry functions. Fails, naming the ops, where a buffer of
-    the shape of a cache, or of one layer of it, is allocated or copied, and
-    where a cache that is returned is not the argument. Then drops the entry's
-    results: all are arguments.
+    Runs on bufferized entry functions. Fails, naming the ops, where a cache, or
+    one layer of it, is copied from or to, and where a cache that is returned is
+    not the argument. Then drops the entry's results: all are arguments.
   }];
 }
 

@@ -1,8 +1,9 @@
-/// The no-copy certificate: a compilation succeeds only if no buffer of a KV
-/// cache's shape, or of one layer of it, is allocated or copied.
+/// The no-copy certificate: a compilation succeeds only if no KV cache, nor a
+/// layer of one, is copied.
 #include "lowering/Passes.h"
 
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Interfaces/ViewLikeInterface.h"
 
 namespace cria {
 #define GEN_PASS_DEF_VERIFYCACHEINPLACE
@@ -36,6 +37,17 @@ static std::optional<BlockArgument> cacheLike(func::FuncOp entry, Type buffer) {
   return std::nullopt;
 }
 
+/// Whether `buffer` is a view of memory that the entry itself allocates, or of
+/// an argument that is no cache.
+static bool isNoCache(func::FuncOp entry, Value buffer) {
+  while (auto view = buffer.getDefiningOp<ViewLikeOpInterface>())
+    buffer = view.getViewSource();
+  auto arg = dyn_cast<BlockArgument>(buffer);
+  return buffer.getDefiningOp<memref::AllocOp>() ||
+         (arg && arg.getOwner() == &entry.front() &&
+          arg.getArgNumber() < kFirstCache);
+}
+
 namespace {
 struct VerifyCacheInPlace
     : cria::impl::VerifyCacheInPlaceBase<VerifyCacheInPlace> {
@@ -44,21 +56,17 @@ struct VerifyCacheInPlace
     if (entry.isDeclaration())
       return;
     bool copied = false;
-    auto report = [&](Operation *op, Type buffer, StringRef what) {
+    entry.walk([&](memref::CopyOp copy) {
+      Type buffer = copy.getTarget().getType();
       std::optional<BlockArgument> cache = cacheLike(entry, buffer);
-      if (!cache)
+      if (!cache || (isNoCache(entry, copy.getSource()) &&
+                     isNoCache(entry, copy.getTarget())))
         return;
-      op->emitError(
-          "expected the KV cache to be updated in place, but this op ")
-          << what << " " << buffer << ", as large as argument "
-          << cache->getArgNumber() << ", " << cache->getType();
+      copy.emitError("expected the KV cache to be updated in place, but this "
+                     "op copies ")
+          << buffer << ", as large as argument " << cache->getArgNumber()
+          << ", " << cache->getType();
       copied = true;
-    };
-    entry.walk([&](Operation *op) {
-      if (auto alloc = dyn_cast<memref::AllocOp>(op))
-        report(op, alloc.getType(), "allocates");
-      if (auto copy = dyn_cast<memref::CopyOp>(op))
-        report(op, copy.getTarget().getType(), "copies");
     });
     if (copied || failed(dropResults(entry)))
       signalPassFailure();

@@ -1,7 +1,7 @@
 // RUN: cria-opt --verify-cache-in-place --split-input-file --verify-diagnostics %s | FileCheck %s
 
-// Caches that are returned are the arguments: the results go. Smaller buffers
-// may be allocated and copied.
+// Caches that are returned are the arguments: the results go. Other buffers may
+// be allocated and copied, those as large as a cache too.
 // CHECK-LABEL: func @in_place
 // CHECK-SAME: memref<2x1x4x8xf32>) attributes
 // CHECK: memref.alloc
@@ -11,16 +11,18 @@ func.func @in_place(%ids: memref<1xi32>, %n: index, %p: index, %f: index, %sourc
     -> (memref<1x16xf32>, memref<2x1x4x8xf32>) attributes {chunk = 1 : index} {
   %row = memref.alloc() : memref<1x16xf32>
   memref.copy %row, %logits : memref<1x16xf32> to memref<1x16xf32>
+  %scratch = memref.alloc() : memref<4x8xf32>
+  %other = memref.alloc() : memref<4x8xf32>
+  memref.copy %scratch, %other : memref<4x8xf32> to memref<4x8xf32>
   return %logits, %k : memref<1x16xf32>, memref<2x1x4x8xf32>
 }
 
 // -----
 
-func.func @allocates(%ids: memref<1xi32>, %n: index, %p: index, %f: index, %source: index, %logits: memref<1x16xf32>, %k: memref<2x1x4x8xf32>)
+func.func @copies(%ids: memref<1xi32>, %n: index, %p: index, %f: index, %source: index, %logits: memref<1x16xf32>, %k: memref<2x1x4x8xf32>)
     -> (memref<1x16xf32>, memref<2x1x4x8xf32>) {
-  // expected-error @below {{expected the KV cache to be updated in place, but this op allocates 'memref<2x1x4x8xf32>', as large as argument 6, 'memref<2x1x4x8xf32>'}}
   %copy = memref.alloc() : memref<2x1x4x8xf32>
-  // expected-error @below {{but this op copies 'memref<2x1x4x8xf32>'}}
+  // expected-error @below {{expected the KV cache to be updated in place, but this op copies 'memref<2x1x4x8xf32>', as large as argument 6, 'memref<2x1x4x8xf32>'}}
   memref.copy %k, %copy : memref<2x1x4x8xf32> to memref<2x1x4x8xf32>
   return %logits, %k : memref<1x16xf32>, memref<2x1x4x8xf32>
 }
@@ -31,11 +33,17 @@ func.func @allocates(%ids: memref<1xi32>, %n: index, %p: index, %f: index, %sour
 // region.
 func.func @layer(%ids: memref<1xi32>, %n: index, %p: index, %f: index, %source: index, %logits: memref<1x16xf32>, %k: memref<2x3x4x8xf32>, %v: memref<2x3x4x8xf32>)
     -> (memref<1x16xf32>, memref<2x3x4x8xf32>, memref<2x3x4x8xf32>) {
+  %0 = memref.alloc() : memref<1x3x4x8xf32>
+  %1 = memref.alloc() : memref<3x4x8xf32>
   scf.execute_region {
-    // expected-error @below {{this op allocates 'memref<1x3x4x8xf32>', as large as argument 6}}
-    %0 = memref.alloc() : memref<1x3x4x8xf32>
-    // expected-error @below {{this op allocates 'memref<3x4x8xf32>', as large as argument 6}}
-    %1 = memref.alloc() : memref<3x4x8xf32>
+    %layer = memref.subview %k[1, 0, 0, 0] [1, 3, 4, 8] [1, 1, 1, 1]
+        : memref<2x3x4x8xf32> to memref<1x3x4x8xf32, strided<[96, 32, 8, 1], offset: 96>>
+    // expected-error @below {{this op copies 'memref<1x3x4x8xf32>', as large as argument 6}}
+    memref.copy %layer, %0 : memref<1x3x4x8xf32, strided<[96, 32, 8, 1], offset: 96>> to memref<1x3x4x8xf32>
+    %rows = memref.collapse_shape %layer [[0, 1], [2], [3]]
+        : memref<1x3x4x8xf32, strided<[96, 32, 8, 1], offset: 96>> into memref<3x4x8xf32, strided<[32, 8, 1], offset: 96>>
+    // expected-error @below {{as large as argument 6}}
+    memref.copy %1, %rows : memref<3x4x8xf32> to memref<3x4x8xf32, strided<[32, 8, 1], offset: 96>>
     scf.yield
   }
   return %logits, %k, %v : memref<1x16xf32>, memref<2x3x4x8xf32>, memref<2x3x4x8xf32>
