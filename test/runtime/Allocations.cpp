@@ -8,6 +8,7 @@ static thread_local int64_t failing = 0;
 
 void cria::test::failAllocation(int64_t nth) { failing = nth; }
 
+#ifndef CRIA_THREAD_SANITIZER
 // Where this program, with the runtime in it, begins and ends.
 extern "C" const char __executable_start, etext;
 
@@ -33,3 +34,4 @@ void *operator new(size_t size, const std::nothrow_t &) noexcept {
 #endif
 void operator delete(void *memory) noexcept { free(memory); }
 void operator delete(void *memory, size_t) noexcept { free(memory); }
+#endif
