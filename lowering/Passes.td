@@ -36,8 +36,9 @@ def VerifyCacheInPlace : Pass<"verify-cache-in-place", "::mlir::func::FuncOp"> {
   let summary = "check that bufferization updates the KV caches in place";
   let description = [{
     Runs on bufferized entry functions. Fails, naming the ops, where a cache, or
-    one layer of it, is copied from or to, and where a cache that is returned is
-    not the argument. Then drops the entry's results: all are arguments.
+    one layer of it, is copied from or to, where a buffer of its dimensions is
+    allocated, and where a cache that is returned is not the argument. Then drops
+    the entry's results: all are arguments.
   }];
 }
 

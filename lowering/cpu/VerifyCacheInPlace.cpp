@@ -1,5 +1,5 @@
 /// The no-copy certificate: a compilation succeeds only if no KV cache, nor a
-/// layer of one, is copied.
+/// layer of one, is copied, and no buffer is allocated that could hold one.
 #include "lowering/Passes.h"
 
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
@@ -56,17 +56,25 @@ struct VerifyCacheInPlace
     if (entry.isDeclaration())
       return;
     bool copied = false;
-    entry.walk([&](memref::CopyOp copy) {
-      Type buffer = copy.getTarget().getType();
+    auto report = [&](Operation *op, MemRefType buffer, StringRef what,
+                      bool isScratch) {
       std::optional<BlockArgument> cache = cacheLike(entry, buffer);
-      if (!cache || (isNoCache(entry, copy.getSource()) &&
-                     isNoCache(entry, copy.getTarget())))
+      if (!cache || isScratch)
         return;
-      copy.emitError("expected the KV cache to be updated in place, but this "
-                     "op copies ")
-          << buffer << ", as large as argument " << cache->getArgNumber()
-          << ", " << cache->getType();
+      op->emitError(
+          "expected the KV cache to be updated in place, but this op ")
+          << what << " " << buffer << ", as large as argument "
+          << cache->getArgNumber() << ", " << cache->getType();
       copied = true;
+    };
+    entry.walk([&](Operation *op) {
+      // Scratch may be as large as a layer, but has not a cache's dimensions.
+      if (auto alloc = dyn_cast<memref::AllocOp>(op))
+        report(op, alloc.getType(), "allocates", alloc.getType().getRank() < 4);
+      if (auto copy = dyn_cast<memref::CopyOp>(op))
+        report(op, cast<MemRefType>(copy.getTarget().getType()), "copies",
+               isNoCache(entry, copy.getSource()) &&
+                   isNoCache(entry, copy.getTarget()));
     });
     if (copied || failed(dropResults(entry)))
       signalPassFailure();

@@ -6,11 +6,16 @@
 // RUN: not test -e %t.mlir
 // RUN: not test -e %t.cria
 
-// CHECK: cria-compile: error: {{.*}}cache-copy.mlir:[[#@LINE+14]]:{{.*}}expected the KV cache to be updated in place, but this op copies 'memref<1x1x64x8xf32>', as large as argument 6
+// CHECK: cria-compile: error: {{.*}}cache-copy.mlir:[[#@LINE+14]]:{{.*}}expected the KV cache to be updated in place, but this op allocates 'memref<1x1x64x8xf32>', as large as argument 6
 
 // With the cache that the append returned it compiles.
 // RUN: sed 's/%%q, %%k, %%k\[/%%q, %%k1, %%k1[/' %s > %t.good.mlir
 // RUN: cria-compile %t.good.mlir --emit=tile -o %t.out
+
+// Scratch as large as a layer of a cache is no copy of it.
+// RUN: sed 's/"head_dim": 16/"head_dim": 64/; s/"num_key_value_heads": 2/"num_key_value_heads": 1/' \
+// RUN:   %S/../../examples/tiny/config.json > %t.json
+// RUN: cria-compile %t.json --max-seq=64 --emit=tile | grep 'alloca.* : memref<64x64xf32>'
 llama.weight @table : tensor<16x8xf32> from "table"
 func.func @forward(%ids: tensor<?xi32>, %position: index, %first: index, %k: tensor<1x1x64x8xf32>)
     -> (tensor<?x16xf32>, tensor<1x1x64x8xf32>) {
