@@ -97,8 +97,12 @@ def family(name, dtype="f32", scaling=None, greedy_from=7, **changes):
     changes = {"vocab_size": 128, "eos_token_id": 2} | changes
     base = families.FAMILIES[name]
     return Case(
-        dtype, changes, scaling=scaling, tokens=LONG, base=base,
+        dtype,
+        changes,
+        scaling=scaling,
+        tokens=LONG,
         greedy_from=greedy_from,
+        base=base,
     )
 
 
