@@ -107,4 +107,6 @@ if command -v apt-get >/dev/null; then installPackages; else checkCommands; fi
 [[ -f $build/build.ninja ]] ||
   cmake -S "$root" -B "$build" -G Ninja -DCRIA_WERROR="$(warningsAreErrors)" \
     "${options[@]}" >&2
+# Progress: steps done of all, and the seconds since the start.
+export NINJA_STATUS="[%f/%t, %es] "
 cmake --build "$build" -j "$(jobs)" --target "${@:-all}" >&2

@@ -15,6 +15,12 @@ TEXT
   exit
 fi
 
+cat <<'TEXT'
+What happens: missing packages are installed, everything is built into build/
+(5 to 10 minutes on two cores, [steps done/all, seconds]), every test runs (12 to
+25 minutes), and then the runtime's unit tests once more under sanitizers, for
+which the runtime is built twice more (5 to 10 minutes).
+TEXT
 results=()
 # runTests FOLDER SETUP-OPTION|"" "TARGET..." [LIT-OPTION...]: builds the targets
 # in FOLDER and runs the tests there; adds the file with what became of them.
@@ -52,9 +58,15 @@ esac
 exec python3 - "${results[@]}" <<'PYTHON'
 import collections, json, sys
 codes = collections.Counter()
+times = []
 for path in sys.argv[1:]:
     with open(path) as file:
-        codes.update(test["code"] for test in json.load(file)["tests"])
+        for test in json.load(file)["tests"]:
+            codes[test["code"]] += 1
+            times.append((test.get("elapsed") or 0, test["name"]))
+print("the ten tests that took longest, in seconds:")
+for seconds, name in sorted(times, reverse=True)[:10]:
+    print(f"{seconds:7.1f}  {name}")
 passed = codes["PASS"] + codes["XFAIL"] + codes["FLAKYPASS"]
 skipped = codes["UNSUPPORTED"] + codes["SKIPPED"]
 failed = codes.total() - passed - skipped - codes["EXCLUDED"]

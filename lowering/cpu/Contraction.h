@@ -2,22 +2,12 @@
 /// lower-contractions chooses from. Each is one file.
 #pragma once
 
+#include "lowering/cpu/VectorUnit.h"
+
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/IR/ImplicitLocOpBuilder.h"
 
 namespace cria {
-
-/// What the schedules need to know of a CPU.
-struct VectorUnit {
-  /// f32 values in a vector register.
-  int64_t lanes = 8;
-  /// Vector registers.
-  int64_t registers = 16;
-  /// Multiplies pairs of bf16 into f32 (AVX512-BF16 vdpbf16ps).
-  bool dotBf16 = false;
-  /// ... at more than the rate of f32 FMA (AMD; Intel's is half of it).
-  bool dotBf16Fast = false;
-};
 
 /// c[m, n] += sum_k a[m, k] * b[n, k], or with b[k, n], or with a[k, m].
 struct Contraction {
@@ -62,6 +52,8 @@ public:
   mlir::Value loadWide(mlir::Value memref, mlir::ValueRange at, int64_t lanes);
   void store(mlir::Value vector, mlir::Value memref, mlir::ValueRange at);
   mlir::Value fma(mlir::Value a, mlir::Value b, mlir::Value acc);
+  /// acc[i] + a[2i] * b[2i] + a[2i + 1] * b[2i + 1], of bf16.
+  mlir::Value dotPairs(mlir::Value a, mlir::Value b, mlir::Value acc);
   /// f32 of the element memref[at], in every lane.
   mlir::Value splat(mlir::Value memref, mlir::ValueRange at, int64_t lanes);
   /// The size of a memref's dimension, constant where it is static.

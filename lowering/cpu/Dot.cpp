@@ -13,7 +13,6 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
-#include "mlir/Dialect/X86Vector/X86VectorDialect.h"
 
 using namespace mlir;
 using namespace cria;
@@ -45,9 +44,7 @@ private:
 } // namespace
 
 Value DotTile::product(Value x, Value y, Value acc) {
-  if (pairs)
-    return b.create<x86vector::DotBF16Op>(acc.getType(), acc, x, y);
-  return b.fma(x, y, acc);
+  return pairs ? b.dotPairs(x, y, acc) : b.fma(x, y, acc);
 }
 
 /// Adds the products of one vector of k to accumulators first, first+1, ...

@@ -19,7 +19,6 @@
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
-#include "mlir/Dialect/X86Vector/X86VectorDialect.h"
 
 using namespace mlir;
 using namespace cria;
@@ -159,9 +158,7 @@ SmallVector<Value> PanelProduct::step(Value k, ValueRange acc, int64_t first,
     for (int64_t v = 0; v < vectors; ++v) {
       Value &sum = next[first + r * vectors + v];
       // The splat comes last: there it may be folded into the instruction.
-      sum = pairs ? Value(b.create<x86vector::DotBF16Op>(sum.getType(), sum,
-                                                         columns[v], w))
-                  : b.fma(columns[v], w, sum);
+      sum = pairs ? b.dotPairs(columns[v], w, sum) : b.fma(columns[v], w, sum);
     }
   }
   return next;

@@ -2,7 +2,7 @@
 /// LLVM's scheduling tables.
 #pragma once
 
-#include "lowering/cpu/Contraction.h"
+#include "lowering/cpu/VectorUnit.h"
 
 #include "llvm/ADT/StringRef.h"
 #include "llvm/Support/Error.h"

@@ -4,6 +4,7 @@
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "mlir/Dialect/X86Vector/X86VectorDialect.h"
 #include "mlir/IR/TypeUtilities.h"
 
 using namespace mlir;
@@ -61,6 +62,10 @@ void VectorBuilder::store(Value vector, Value memref, ValueRange at) {
 
 Value VectorBuilder::fma(Value a, Value b, Value acc) {
   return create<vector::FMAOp>(a, b, acc);
+}
+
+Value VectorBuilder::dotPairs(Value a, Value b, Value acc) {
+  return create<x86vector::DotBF16Op>(acc.getType(), acc, a, b);
 }
 
 Value VectorBuilder::splat(Value memref, ValueRange at, int64_t lanes) {

@@ -12,7 +12,6 @@
 /// read once. Decode needs splits to fill the machine, a prefill has tokens.
 #include "lowering/gpu/Emitters.h"
 
-#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include <cmath>
 
 using namespace mlir;

@@ -2,6 +2,8 @@
 /// asynchronous copies, matrix products.
 #include "lowering/gpu/KernelBuilder.h"
 
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+
 using namespace mlir;
 using namespace cria::cuda;
 

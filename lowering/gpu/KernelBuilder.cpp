@@ -1,6 +1,7 @@
 #include "lowering/gpu/KernelBuilder.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
@@ -28,23 +29,25 @@ KernelBuilder::KernelBuilder(Location loc, Block &module, StringRef name,
                              int64_t threads)
     : ImplicitLocOpBuilder(loc, OpBuilder::atBlockEnd(&module)),
       blockThreads(threads) {
-  function = create<LLVM::LLVMFuncOp>(
+  auto op = create<LLVM::LLVMFuncOp>(
       name, cast<LLVM::LLVMFunctionType>(typeOf(getContext(), {})));
+  function = op;
   function->setAttr(NVVM::NVVMDialect::getKernelFuncAttrName(), getUnitAttr());
   function->setAttr(NVVM::NVVMDialect::getMaxntidAttrName(),
                     getDenseI32ArrayAttr({static_cast<int32_t>(threads)}));
-  setInsertionPointToStart(function.addEntryBlock(*this));
+  setInsertionPointToStart(op.addEntryBlock(*this));
 }
 
 void KernelBuilder::finish() {
   create<LLVM::ReturnOp>(ValueRange{});
-  Block &entry = function.front();
-  function.setType(typeOf(getContext(), entry.getArgumentTypes()));
+  auto op = cast<LLVM::LLVMFuncOp>(function);
+  Block &entry = op.front();
+  op.setType(typeOf(getContext(), entry.getArgumentTypes()));
 }
 
 Value KernelBuilder::addParam() {
   auto pointer = LLVM::LLVMPointerType::get(getContext(), kGlobal);
-  return function.front().addArgument(pointer, getLoc());
+  return function->getRegion(0).front().addArgument(pointer, getLoc());
 }
 
 Value KernelBuilder::block(unsigned dim) {
@@ -286,8 +289,9 @@ void KernelBuilder::store(Value x, const Rows &rows, Value row, Value column) {
 }
 
 Rows KernelBuilder::shared(Type element, int64_t count, int64_t stride) {
-  std::string name =
-      (function.getName() + "_shared" + Twine(sharedArrays++)).str();
+  std::string name = (cast<LLVM::LLVMFuncOp>(function).getName() + "_shared" +
+                      Twine(sharedArrays++))
+                         .str();
   auto type = LLVM::LLVMArrayType::get(element, count);
   {
     OpBuilder::InsertionGuard guard(*this);

@@ -3,9 +3,11 @@
 /// are i32, byte addresses 64 bits; thread blocks are one-dimensional.
 #pragma once
 
-#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
-#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/IR/ImplicitLocOpBuilder.h"
+
+namespace mlir::NVVM {
+enum class ShflKind : uint32_t;
+} // namespace mlir::NVVM
 
 namespace cria::cuda {
 
@@ -183,7 +185,7 @@ private:
   mlir::Value shuffle(mlir::Value x, mlir::NVVM::ShflKind kind, int64_t operand,
                       int64_t clamp);
 
-  mlir::LLVM::LLVMFuncOp function;
+  mlir::Operation *function; // an llvm.func
   int64_t blockThreads;
   unsigned sharedArrays = 0;
 };

@@ -1,0 +1,19 @@
+/// The vector unit of a CPU, as far as schedules go by it.
+#pragma once
+
+#include <cstdint>
+
+namespace cria {
+
+struct VectorUnit {
+  /// f32 values in a vector register.
+  int64_t lanes = 8;
+  /// Vector registers.
+  int64_t registers = 16;
+  /// Multiplies pairs of bf16 into f32 (AVX512-BF16 vdpbf16ps).
+  bool dotBf16 = false;
+  /// ... at more than the rate of f32 FMA (AMD; Intel's is half of it).
+  bool dotBf16Fast = false;
+};
+
+} // namespace cria
