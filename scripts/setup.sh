@@ -86,7 +86,7 @@ case ${1:-} in
   exit
   ;;
 --sanitize | --sanitize=thread)
-  flags="-fno-omit-frame-pointer"
+  flags="-O1 -fno-omit-frame-pointer"
   if [[ $1 == --sanitize ]]; then
     build=$root/build-sanitize
     flags+=" -fsanitize=address,undefined,fuzzer-no-link"
@@ -97,7 +97,7 @@ case ${1:-} in
   fi
   shift
   packages+=(clang-22 libclang-rt-22-dev)
-  options=(-DCMAKE_C_COMPILER=clang-22 -DCMAKE_CXX_COMPILER=clang++-22
+  options=(-DCMAKE_BUILD_TYPE=None -DCMAKE_C_COMPILER=clang-22 -DCMAKE_CXX_COMPILER=clang++-22
     -DCMAKE_C_FLAGS="$flags" -DCMAKE_CXX_FLAGS="$flags" -DCRIA_WERROR=OFF)
   ;;
 -*) die "unknown option '$1'; see --help" ;;
