@@ -313,9 +313,10 @@ Status Object::checkPart(const Elf64_Phdr &segment) {
     return fail(name + " lies outside what is loaded");
   if (isWritten != ((load->p_flags & PF_W) != 0))
     return fail(name + (isWritten ? " cannot be written" : " can be written"));
+  // lld leaves room for a header that it turns out not to need.
   if (segment.p_type == PT_PHDR &&
       (segment.p_offset != header.e_phoff ||
-       segment.p_memsz != header.e_phnum * sizeof(Elf64_Phdr)))
+       segment.p_memsz < header.e_phnum * sizeof(Elf64_Phdr)))
     return fail(name + " is not its program headers");
   if (segment.p_type == PT_NOTE)
     return checkNotes(segment);
