@@ -292,7 +292,7 @@ Status Object::checkLoad(const Elf64_Phdr &load) {
                                1) >= pageOf(load.p_vaddr))
     return fail(name + " overlaps the one in front of it");
   // The loader may read the program headers where they are loaded.
-  if ((load.p_flags & PF_W) && header.e_phoff < load.p_offset + load.p_filesz &&
+  if ((load.p_flags & PF_W) && header.e_phoff < load.p_offset + load.p_memsz &&
       load.p_offset < header.e_phoff + header.e_phnum * sizeof(Elf64_Phdr))
     return fail("its program headers can be written");
   loads.push_back(load);

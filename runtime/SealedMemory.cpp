@@ -96,8 +96,8 @@ Result<SealedMemory> SealedMemory::create(const std::string &name,
     return errnoStatus(name, "cannot make memory for code (memfd_create)",
                        errno);
   SealedMemory memory;
+  memory.descriptor = fd; // which it closes if the name takes too much memory
   memory.name = name;
-  memory.descriptor = fd;
   return memory;
 }
 
