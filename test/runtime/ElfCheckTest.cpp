@@ -284,8 +284,10 @@ TEST(ElfCheck, RefusedCodeDoesNotRun) {
                     path + ": its dynamic section has INIT_ARRAY"));
   EXPECT_FALSE(std::filesystem::exists(trace));
   // It would have run.
-  EXPECT_NE(dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL), nullptr);
+  void *library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  ASSERT_NE(library, nullptr) << dlerror();
   EXPECT_TRUE(std::filesystem::exists(trace));
+  dlclose(library);
 }
 
 // Whatever a bit of the object is turned to, it is refused, or the loader does
