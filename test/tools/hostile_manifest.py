@@ -29,7 +29,7 @@ def main():
     manifest["target"]["cpu"] += HOSTILE
     manifest["config"]["evil" + HOSTILE] = HOSTILE
     manifest["ledger"][0]["note"] += HOSTILE
-    manifest["weights"][0]["symbol"] += HOSTILE
+    manifest["weights"][1]["symbol"] += HOSTILE
     manifest["caches"][0]["symbol"] += HOSTILE
     manifest["kernels"][0] += HOSTILE
     manifest["flags"]["evil"] = HOSTILE
