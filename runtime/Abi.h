@@ -13,6 +13,12 @@
  * them changes this number. */
 #define CRIA_FORMAT_VERSION 4u
 
+/* The functions that the object may take from the process, and its SONAME. The
+ * runtime refuses an object with any others. */
+#define CRIA_IMPORTS                                                           \
+  { "memcpy", "memmove", "memset" }
+#define CRIA_SONAME "cria"
+
 #define CRIA_FOOTER_MAGIC "CRIAFOOT"
 
 /* The last bytes of an artifact, little-endian. */

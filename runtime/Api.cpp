@@ -10,9 +10,11 @@ using namespace cria;
 cria_status cria::report(const Status &status, cria_error *error) {
   if (error) {
     error->status = status.code();
-    size_t length =
-        std::min(status.message().size(), sizeof(error->message) - 1);
-    memcpy(error->message, status.message().data(), length);
+    const std::string &text = status.message();
+    size_t length = std::min(text.size(), sizeof(error->message) - 1);
+    while (length < text.size() && length > 0 && (text[length] & 0xc0) == 0x80)
+      --length; // the message stays UTF-8
+    memcpy(error->message, text.data(), length);
     error->message[length] = '\0';
   }
   return status.code();
@@ -78,6 +80,15 @@ const char *cria_status_name(cria_status status) {
   return "UNKNOWN";
 }
 
+/// Gives `artifact` to the caller.
+static Status
+giveArtifact(const Result<std::shared_ptr<const Artifact>> &opened,
+             cria_artifact **artifact) {
+  if (opened.ok())
+    *artifact = new cria_artifact{*opened};
+  return opened.status();
+}
+
 cria_status cria_artifact_open(const char *path, cria_artifact **artifact,
                                cria_error *error) {
   return guarded(error, [&] {
@@ -86,10 +97,22 @@ cria_status cria_artifact_open(const char *path, cria_artifact **artifact,
     if (!status.ok())
       return status;
     *artifact = nullptr;
-    auto opened = Artifact::open(path);
-    if (opened.ok())
-      *artifact = new cria_artifact{*opened};
-    return opened.status();
+    return giveArtifact(Artifact::open(path), artifact);
+  });
+}
+
+cria_status cria_artifact_open_memory(const void *data, size_t size,
+                                      cria_artifact **artifact,
+                                      cria_error *error) {
+  return guarded(error, [&] {
+    Status status =
+        first({notNull(data, "data"), notNull(artifact, "artifact")});
+    if (!status.ok())
+      return status;
+    *artifact = nullptr;
+    return giveArtifact(
+        Artifact::openMemory({static_cast<const char *>(data), size}),
+        artifact);
   });
 }
 
@@ -106,24 +129,46 @@ cria_status cria_artifact_manifest(const cria_artifact *artifact,
   });
 }
 
+/// Says the sizes of `artifact`; `info` has its size.
+static Status giveInfo(const Artifact &artifact, cria_artifact_info *info) {
+  Status status = hasSize(info->size, sizeof(*info), "info");
+  if (!status.ok())
+    return status;
+  const Manifest &manifest = artifact.manifest();
+  info->vocab_size = manifest.vocabSize;
+  info->max_seq = manifest.maxSeq;
+  info->chunk = manifest.chunk;
+  info->weight_bytes = manifest.weightBytes();
+  info->cache_bytes = manifest.cacheBytes();
+  info->arena_bytes = manifest.scratchBytes();
+  info->file_bytes = artifact.fileBytes();
+  return status;
+}
+
 cria_status cria_artifact_get_info(const cria_artifact *artifact,
                                    cria_artifact_info *info,
                                    cria_error *error) {
   return guarded(error, [&] {
     Status status =
         first({notNull(artifact, "artifact"), notNull(info, "info")});
-    if (status.ok())
-      status = hasSize(info->size, sizeof(*info), "info");
+    return status.ok() ? giveInfo(*artifact->object, info) : status;
+  });
+}
+
+cria_status cria_artifact_inspect(const char *path, char **json,
+                                  cria_artifact_info *info, cria_error *error) {
+  return guarded(error, [&] {
+    Status status = first({notNull(path, "path"), notNull(json, "json")});
     if (!status.ok())
       return status;
-    const Manifest &manifest = artifact->object->manifest();
-    info->vocab_size = manifest.vocabSize;
-    info->max_seq = manifest.maxSeq;
-    info->chunk = manifest.chunk;
-    info->weight_bytes = manifest.weightBytes();
-    info->cache_bytes = manifest.cacheBytes();
-    info->arena_bytes = manifest.scratchBytes();
-    info->file_bytes = artifact->object->fileBytes();
+    *json = nullptr;
+    auto artifact = Artifact::inspect(path);
+    if (artifact.ok() && info)
+      status = giveInfo(**artifact, info);
+    if (!artifact.ok() || !status.ok())
+      return artifact.ok() ? status : artifact.status();
+    const std::string &text = (*artifact)->manifestText();
+    *json = static_cast<char *>(copyOut(text.c_str(), text.size() + 1));
     return status;
   });
 }

@@ -4,19 +4,20 @@
 #include "runtime/Json.h"
 #include "runtime/cpu/Features.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstring>
 #include <dlfcn.h>
 #include <link.h>
-#include <unistd.h>
 
 namespace cria {
 
-// An artifact is code and its manifest; weights never are in it.
-static constexpr uint64_t maxArtifactBytes = uint64_t(1) << 30;
+// An artifact is code and its manifest, some hundred kilobytes, and cubins of a
+// few megabytes each; weights never are in it.
+static constexpr uint64_t maxArtifactBytes = uint64_t(1) << 28;
 
 /// Checks that `image` is one whole artifact and finds its footer.
-static Result<CriaFooter> checkImage(const std::string &image,
+static Result<CriaFooter> checkImage(std::string_view image,
                                      const std::string &path) {
   auto fail = [&](cria_status code, const std::string &what) {
     return Status(code, path + ": " + what);
@@ -87,80 +88,131 @@ static Status checkCpu(const Manifest &manifest, const std::string &path) {
   return Status();
 }
 
-Result<std::shared_ptr<const Artifact>>
-Artifact::inspect(const std::string &path) {
-  Result<std::string> image = readFile(path, maxArtifactBytes);
-  if (!image.ok())
-    return image.status();
-  Result<CriaFooter> footer = checkImage(*image, path);
+/// INVALID_ARGUMENT unless an artifact may have so many bytes.
+static Status checkSize(uint64_t bytes, const std::string &path) {
+  if (bytes <= maxArtifactBytes)
+    return Status();
+  return Status(CRIA_INVALID_ARGUMENT, path + ": has " + std::to_string(bytes) +
+                                           " bytes, expected at most " +
+                                           std::to_string(maxArtifactBytes));
+}
+
+Result<std::shared_ptr<Artifact>> Artifact::parse(std::string_view bytes,
+                                                  const std::string &path) {
+  Result<CriaFooter> footer = checkImage(bytes, path);
   if (!footer.ok())
     return footer.status();
   std::shared_ptr<Artifact> artifact(new Artifact());
   artifact->file = path;
-  artifact->bytes = image->size();
-  artifact->text =
-      image->substr(footer->manifest_offset, footer->manifest_size);
+  artifact->bytes = bytes.size();
+  artifact->text = bytes.substr(footer->manifest_offset, footer->manifest_size);
   Result<Manifest> manifest = parseManifest(artifact->text, path);
   if (!manifest.ok())
     return manifest.status();
   artifact->contents = std::move(*manifest);
-  return std::shared_ptr<const Artifact>(std::move(artifact));
+  return artifact;
+}
+
+Result<std::shared_ptr<const Artifact>>
+Artifact::inspect(const std::string &path) {
+  Result<std::string> bytes = readFile(path, maxArtifactBytes);
+  if (!bytes.ok())
+    return bytes.status();
+  Result<std::shared_ptr<Artifact>> artifact = parse(*bytes, path);
+  if (!artifact.ok())
+    return artifact.status();
+  return std::shared_ptr<const Artifact>(*artifact);
 }
 
 Result<std::shared_ptr<const Artifact>>
 Artifact::open(const std::string &path) {
-  Result<std::shared_ptr<const Artifact>> checked = inspect(path);
-  if (!checked.ok())
-    return checked;
-  // Nobody else has seen it yet.
-  Artifact &artifact = const_cast<Artifact &>(**checked);
+  Result<File> file = File::open(path);
+  if (!file.ok())
+    return file.status();
+  if (Status status = checkSize(file->size(), path); !status.ok())
+    return status;
+  Result<SealedMemory> memory = SealedMemory::copy(*file);
+  if (!memory.ok())
+    return memory.status();
+  return load(std::move(*memory), path);
+}
+
+Result<std::shared_ptr<const Artifact>>
+Artifact::openMemory(std::string_view bytes) {
+  std::string name = "artifact in memory";
+  if (Status status = checkSize(bytes.size(), name); !status.ok())
+    return status;
+  Result<SealedMemory> memory = SealedMemory::copy(bytes, name);
+  if (!memory.ok())
+    return memory.status();
+  return load(std::move(*memory), name);
+}
+
+Result<std::shared_ptr<const Artifact>>
+Artifact::load(SealedMemory memory, const std::string &path) {
+  Result<std::shared_ptr<Artifact>> parsed = parse(memory.bytes(), path);
+  if (!parsed.ok())
+    return parsed.status();
+  Artifact &artifact = **parsed;
+  artifact.memory = std::move(memory);
   Status status = checkTarget(artifact.contents, path);
   artifact.cpu = checkCpu(artifact.contents, path);
   if (status.ok() && !artifact.contents.cuda)
     status = artifact.cpu;
+  if (status.ok())
+    status = artifact.checkCode();
+  if (status.ok() && artifact.contents.hasCpu())
+    status = artifact.loadCode();
   if (!status.ok())
     return status;
-  status = artifact.load();
-  if (!status.ok())
-    return status;
-  return checked;
+  return std::shared_ptr<const Artifact>(*parsed);
 }
 
-Status Artifact::load() {
-  // By the file, not by its name: under a name that is loaded already, dlopen
-  // gives what was loaded, even if the file has been replaced. The descriptor
-  // stays open so that no other file gets its number meanwhile.
-  Result<File> opened = File::open(file);
-  if (!opened.ok())
-    return opened.status();
-  object.emplace(std::move(*opened));
-  std::string name = "/proc/" + std::to_string(getpid()) + "/fd/" +
-                     std::to_string(object->descriptor());
-  library = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (!library)
-    return Status(CRIA_INVALID_ARGUMENT,
-                  file + ": cannot be loaded: " + dlerror());
-  Status status = contents.hasCpu() ? findEntries() : Status();
+/// Whether the object can be loaded, and has what the manifest says.
+Status Artifact::checkCode() {
+  Result<std::vector<ExportedSymbol>> found = checkElf(memory.bytes(), file);
+  if (!found.ok())
+    return found.status();
+  symbols = std::move(*found);
+  for (const std::string *name :
+       {&contents.prefill, &contents.decode, &contents.encode}) {
+    const ExportedSymbol *symbol = name->empty() ? nullptr : find(*name);
+    if (!name->empty() && !(symbol && symbol->isCode))
+      return Status(CRIA_INVALID_ARGUMENT,
+                    file + ": entry " + quote(*name) + " is not in the code");
+  }
   if (contents.cuda)
     for (const cuda::Image &wanted : contents.cuda->images)
-      if (status.ok())
-        status = image(wanted).status();
-  return status;
+      if (Status status = image(wanted).status(); !status.ok())
+        return status;
+  return Status();
 }
 
-Status Artifact::findEntries() {
-  prefillEntry =
-      reinterpret_cast<CriaEntry>(dlsym(library, contents.prefill.c_str()));
-  decodeEntry =
-      reinterpret_cast<CriaEntry>(dlsym(library, contents.decode.c_str()));
-  encodeEntry =
-      reinterpret_cast<CriaEntry>(dlsym(library, contents.encode.c_str()));
-  for (const std::string &symbol :
-       {contents.prefill, contents.decode, contents.encode})
-    if (!symbol.empty() && !dlsym(library, symbol.c_str()))
-      return Status(CRIA_INVALID_ARGUMENT,
-                    file + ": entry " + quote(symbol) + " is not in the code");
+Status Artifact::loadCode() {
+  Result<std::string> path = memory.pathForLoader();
+  if (!path.ok())
+    return path.status();
+  library = dlopen(path->c_str(), RTLD_NOW | RTLD_LOCAL);
+  link_map *loaded = nullptr;
+  if (!library || dlinfo(library, RTLD_DI_LINKMAP, &loaded) != 0)
+    return Status(CRIA_INVALID_ARGUMENT,
+                  file + ": cannot be loaded: " + dlerror());
+  auto entry = [&](const std::string &name) {
+    const ExportedSymbol *symbol = find(name);
+    return symbol
+               ? reinterpret_cast<CriaEntry>(loaded->l_addr + symbol->address)
+               : nullptr;
+  };
+  prefillEntry = entry(contents.prefill);
+  decodeEntry = entry(contents.decode);
+  encodeEntry = entry(contents.encode);
   return Status();
+}
+
+const ExportedSymbol *Artifact::find(const std::string &symbol) const {
+  auto is = [&](const ExportedSymbol &each) { return each.name == symbol; };
+  auto found = std::find_if(symbols.begin(), symbols.end(), is);
+  return found == symbols.end() ? nullptr : &*found;
 }
 
 Result<std::string_view> Artifact::image(const cuda::Image &image) const {
@@ -168,13 +220,10 @@ Result<std::string_view> Artifact::image(const cuda::Image &image) const {
     return Status(CRIA_INVALID_ARGUMENT,
                   file + ": image " + quote(image.symbol) + " " + what);
   };
-  auto *data = static_cast<const char *>(
-      library ? dlsym(library, image.symbol.c_str()) : nullptr);
-  Dl_info info;
-  void *entry = nullptr; // of the symbol table
-  if (!data || !dladdr1(data, &info, &entry, RTLD_DL_SYMENT) || !entry)
+  const ExportedSymbol *symbol = find(image.symbol);
+  if (!symbol)
     return fail("is not in the code");
-  std::string_view whole(data, static_cast<const ElfW(Sym) *>(entry)->st_size);
+  std::string_view whole = memory.bytes().substr(symbol->offset, symbol->size);
   if (!image.isPtx)
     return whole;
   size_t end = whole.find('\0');

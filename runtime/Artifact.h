@@ -1,30 +1,37 @@
-/// Compiled code on disk: checked whole before any of it runs, then loaded.
+/// Compiled code, copied to memory that nobody can change, checked there before
+/// any of it runs, and loaded from there.
 #pragma once
 
 #include "runtime/Abi.h"
-#include "runtime/File.h"
+#include "runtime/ElfCheck.h"
 #include "runtime/Manifest.h"
+#include "runtime/SealedMemory.h"
 #include "runtime/Status.h"
 
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace cria {
 
 /// An open artifact. Immutable; share it between threads.
 class Artifact {
 public:
-  /// Checks footer, format version, checksum, manifest and target, in this
-  /// order, then loads the code. See cria_artifact_open for the codes. A CPU
-  /// that cannot run the code for CPUs is an error only where there is no code
-  /// for anything else.
+  /// Reads the file once and checks footer, format version, checksum, manifest,
+  /// target and ELF object, in this order. Then it loads the code for CPUs,
+  /// which runs none of it. See cria_artifact_open for the codes. A CPU that
+  /// cannot run the code for CPUs is an error only where there is no code for
+  /// anything else.
   static Result<std::shared_ptr<const Artifact>> open(const std::string &path);
 
-  /// Reads and checks as `open` does, all but the CPU, and loads no code: for
-  /// looking at artifacts of other machines.
+  /// The same for an artifact in memory, which may be freed or changed after.
+  static Result<std::shared_ptr<const Artifact>>
+  openMemory(std::string_view bytes);
+
+  /// Reads the file and checks all but the target and the object, and loads no
+  /// code: for looking at artifacts, those for other machines as well.
   static Result<std::shared_ptr<const Artifact>>
   inspect(const std::string &path);
 
@@ -45,21 +52,27 @@ public:
   CriaEntry prefill() const { return prefillEntry; }
   CriaEntry decode() const { return decodeEntry; }
   CriaEntry encode() const { return encodeEntry; }
-  /// The bytes of `image`, as the object holds them. PTX ends with a NUL, which
-  /// is not part of it.
+  /// The bytes of `image`, as the object holds them; none where the artifact
+  /// was only inspected. PTX ends with a NUL, which is not part of it.
   Result<std::string_view> image(const cuda::Image &image) const;
 
 private:
   Artifact() = default;
-  Status load();
-  Status findEntries();
+  static Result<std::shared_ptr<Artifact>> parse(std::string_view bytes,
+                                                 const std::string &path);
+  static Result<std::shared_ptr<const Artifact>> load(SealedMemory memory,
+                                                      const std::string &path);
+  Status checkCode();
+  Status loadCode();
+  const ExportedSymbol *find(const std::string &symbol) const;
 
   std::string file;
   std::string text;
   Manifest contents;
   uint64_t bytes = 0;
   Status cpu;
-  std::optional<File> object; // what `library` is loaded from
+  SealedMemory memory;                 // what `library` is loaded from
+  std::vector<ExportedSymbol> symbols; // of the code; names lie in `memory`
   void *library = nullptr;
   CriaEntry prefillEntry = nullptr;
   CriaEntry decodeEntry = nullptr;

@@ -43,7 +43,7 @@ static std::string mismatch(const WeightSpec &weight,
     return quote(tensor.name) + " is " + shapeText(tensor.shape) +
            ", expected " + shapeText(weight.sourceShape());
   if (!tensor.type)
-    return quote(tensor.name) + " is " + tensor.typeName +
+    return quote(tensor.name) + " is " + quote(tensor.typeName) +
            ", expected a float type";
   return "";
 }

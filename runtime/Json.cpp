@@ -85,11 +85,7 @@ public:
     size_t reason = text.find("syntax error");
     if (reason == std::string::npos)
       reason = std::min(text.find("] ") + 2, text.size());
-    text.erase(0, reason);
-    for (char &c : text)
-      if (c < 0x20 || c == 0x7f) // the bytes of a bad UTF-8 sequence, too
-        c = '?';
-    return stop(text);
+    return stop(text.erase(0, reason)); // Status escapes what is not UTF-8
   }
 
   JsonDocument document;
@@ -141,10 +137,13 @@ private:
 } // namespace
 
 std::string quote(std::string_view text) {
-  std::string quoted = "'";
-  for (char c : text.substr(0, 200))
-    quoted += static_cast<unsigned char>(c) < 0x20 || c == 0x7f ? '?' : c;
-  return quoted + (text.size() > 200 ? "...'" : "'");
+  constexpr size_t most = 200;
+  if (text.size() <= most)
+    return "'" + printable(text) + "'";
+  size_t end = most;
+  while (end > most - 3 && (text[end] & 0xc0) == 0x80) // within a character
+    --end;
+  return "'" + printable(text.substr(0, end)) + "...'";
 }
 
 static Status errorAt(const std::string &file, size_t byte,

@@ -14,8 +14,7 @@
 
 namespace cria {
 
-/// 'text' for a message of one line: control characters become '?', a long text
-/// is cut.
+/// 'text' for a message of one line: made printable, and a long text is cut.
 std::string quote(std::string_view text);
 
 /// What a document may hold at most.

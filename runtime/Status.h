@@ -2,21 +2,24 @@
 /// exports, exits, or asserts on input.
 #pragma once
 
+#include "runtime/Printable.h"
 #include "runtime/cria.h"
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 
 namespace cria {
 
 /// A status code and, unless it is CRIA_OK, one line that names the file,
-/// tensor or field, what was expected and what was found.
+/// tensor or field, what was expected and what was found. Messages quote files
+/// that nobody vouches for, so they are made printable here.
 class [[nodiscard]] Status {
 public:
   Status() = default;
-  Status(cria_status code, std::string message)
-      : statusCode(code), text(std::move(message)) {}
+  Status(cria_status code, std::string_view message)
+      : statusCode(code), text(printable(message)) {}
 
   bool ok() const { return statusCode == CRIA_OK; }
   cria_status code() const { return statusCode; }

@@ -1,7 +1,7 @@
 /* The C API of the Cria runtime: open an artifact, bind a checkpoint to it,
  * make sessions, feed token ids, read logits, sample.
  *
- *   artifact   compiled code and its manifest, checked before a byte of it runs
+ *   artifact   compiled code and its manifest
  *   model      an artifact bound to the weights of one checkpoint
  *   session    one conversation: KV caches and scratch; shares the model
  *   tokenizer  text to ids and back; a stream decodes ids as they come
@@ -21,6 +21,10 @@
  *    handler.
  *  - Strings are UTF-8. A returned pointer lives as long as its object, or
  *    until that object's next call where the function says so.
+ *  - An artifact is a program: open only artifacts that you trust, as you would
+ *    run a program. Weights, configs and tokenizers may be anybody's. Errors
+ *    and warnings are printable whatever the files hold: control characters
+ *    are escaped.
  */
 #ifndef CRIA_RUNTIME_CRIA_H
 #define CRIA_RUNTIME_CRIA_H
@@ -76,12 +80,22 @@ typedef struct cria_error {
 
 typedef struct cria_artifact cria_artifact;
 
-/* Checks the whole file - format, checksum, manifest, CPU - then loads it.
- * CRIA_INVALID_ARGUMENT: no artifact; CRIA_DATA_LOSS: a damaged one;
- * CRIA_INCOMPATIBLE: one for another runtime or machine. */
+/* Copies the file to memory that nobody can change, checks the copy - format,
+ * checksum, manifest, CPU, and that loading it runs no code and needs no other
+ * library - then loads it. The file may be changed or removed afterwards.
+ * CRIA_INVALID_ARGUMENT: no artifact, or one with code that would run on load;
+ * CRIA_DATA_LOSS: a damaged one; CRIA_INCOMPATIBLE: one for another runtime or
+ * machine; CRIA_FAILED_PRECONDITION or CRIA_PERMISSION_DENIED: a system without
+ * /proc, or one that runs no code from memory (the sysctl vm.memfd_noexec). */
 CRIA_API cria_status cria_artifact_open(const char *path,
                                         cria_artifact **artifact,
                                         cria_error *error);
+
+/* The same for an artifact of `size` bytes at `data`, which may be freed after
+ * the call. */
+CRIA_API cria_status cria_artifact_open_memory(const void *data, size_t size,
+                                               cria_artifact **artifact,
+                                               cria_error *error);
 CRIA_API void cria_artifact_free(cria_artifact **artifact);
 
 /* The manifest, JSON, NUL-terminated. */
@@ -103,6 +117,13 @@ typedef struct cria_artifact_info {
 CRIA_API cria_status cria_artifact_get_info(const cria_artifact *artifact,
                                             cria_artifact_info *info,
                                             cria_error *error);
+
+/* Reads the manifest of the file at `path` and loads no code, so that it also
+ * works for artifacts that are not trusted, or are for another CPU. `json` is
+ * malloc'ed: free() it. `info` may be NULL. */
+CRIA_API cria_status cria_artifact_inspect(const char *path, char **json,
+                                           cria_artifact_info *info,
+                                           cria_error *error);
 
 /* ---- Models ------------------------------------------------------------ */
 

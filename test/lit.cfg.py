@@ -6,10 +6,11 @@ Substitutions beside lit's own (%s, %t, ...):
   %{python}  Python with NumPy
 
 Features: shared-models, gdb, clang-format-14, ptxas (on the PATH or in
-/usr/local/cuda/bin), werror (CRIA_WERROR is on), fuzz (the build has fuzz targets),
-sanitized (so that memory and sizes are no measure, and other compilers' programs
-cannot use the libraries), standard-build (%{build} is %{src}/build), and the CPU's
-own: avx2, avx512f, avx512_bf16, amx_tile, ... as /proc/cpuinfo names them.
+/usr/local/cuda/bin), unshare (and this user may make namespaces), werror
+(CRIA_WERROR is on), fuzz (the build has fuzz targets), sanitized (so that memory
+and sizes are no measure, and other compilers' programs cannot use the libraries),
+standard-build (%{build} is %{src}/build), and the CPU's own: avx2, avx512f,
+avx512_bf16, amx_tile, ... as /proc/cpuinfo names them.
 """
 
 import os
@@ -70,6 +71,12 @@ config.available_features.update(
     for tool in ("clang-format-14", "gdb", "ptxas")
     if shutil.which(tool, path=config.environment["PATH"])
 )
+namespaces = ["unshare", "--map-root-user", "--mount", "--pid", "--fork", "true"]
+if (
+    shutil.which(namespaces[0])
+    and subprocess.run(namespaces, stderr=subprocess.DEVNULL).returncode == 0
+):
+    config.available_features.add("unshare")
 if os.path.realpath(config.build_dir) == os.path.realpath(
     os.path.join(config.source_dir, "build")
 ):

@@ -1,6 +1,7 @@
 /// cria-inspect: what an artifact is, and whether a checkpoint fits it.
 #include "runtime/Artifact.h"
 #include "runtime/Preflight.h"
+#include "runtime/Printable.h"
 #include "runtime/cpu/Features.h"
 #include "tools/LoraOptions.h"
 
@@ -19,8 +20,10 @@ static int fail(const std::string &message) {
   return 1;
 }
 
+// What a manifest says is printed through printable(), since an artifact that
+// is looked at need not be trusted.
 static void print(const char *key, const std::string &value) {
-  printf("%-10s %s\n", key, value.c_str());
+  printf("%-10s %s\n", key, printable(value).c_str());
 }
 
 /// The strings with spaces between them.
@@ -74,13 +77,14 @@ static void printWeights(const Manifest &manifest) {
     if (weight.tied)
       from += ", else " + manifest.weights[*weight.tied].pattern;
     printf("%-16s %-6s %-16s %6" PRIu64 " %12" PRIu64 "  %s\n",
-           weight.symbol.c_str(), dtypeName(weight.type),
+           printable(weight.symbol).c_str(), dtypeName(weight.type),
            shapeText(weight.shape).c_str(), weight.count,
-           weight.tied ? 0 : weight.bytes() * weight.tensors(), from.c_str());
+           weight.tied ? 0 : weight.bytes() * weight.tensors(),
+           printable(from).c_str());
   }
   for (const RopeSpec &rope : manifest.ropes)
     printf("%-16s %-6s %-16s %6s %12" PRIu64 "  computed at bind\n",
-           rope.symbol.c_str(), "f32",
+           printable(rope.symbol).c_str(), "f32",
            shapeText({2, rope.rows, rope.inverseFrequencies.size()}).c_str(),
            "-", 2 * rope.bytes());
   printf("%-16s %-6s %-16s %6s %12" PRIu64 "\n", "total", "", "", "",
@@ -90,7 +94,7 @@ static void printWeights(const Manifest &manifest) {
 static void printSession(const Manifest &manifest) {
   printf("\n%-16s %-6s %-30s %12s\n", "session", "type", "shape", "bytes");
   for (const CacheSpec &cache : manifest.caches)
-    printf("%-16s %-6s %-30s %12" PRIu64 "\n", cache.symbol.c_str(),
+    printf("%-16s %-6s %-30s %12" PRIu64 "\n", printable(cache.symbol).c_str(),
            cache.type.c_str(), shapeText(cache.shape).c_str(), cache.bytes);
   printf("%-16s %-6s %-30s %12" PRIu64 "\n", "arena", "", "",
          manifest.scratchBytes());
@@ -100,8 +104,9 @@ static void printSession(const Manifest &manifest) {
 static void printLedger(const std::vector<LedgerRow> &ledger) {
   printf("\nledger\n");
   for (const LedgerRow &row : ledger)
-    printf("  %-32s %-28s %-10s %s\n", row.key.c_str(), row.value.c_str(),
-           row.fate.c_str(), row.note.c_str());
+    printf("  %-32s %-28s %-10s %s\n", printable(row.key).c_str(),
+           printable(row.value).c_str(), printable(row.fate).c_str(),
+           printable(row.note).c_str());
 }
 
 static void printArtifact(const Artifact &artifact) {
@@ -129,11 +134,12 @@ static void printArtifact(const Artifact &artifact) {
   printSession(manifest);
   printf("\nkernels\n");
   for (const std::string &kernel : manifest.kernels)
-    printf("  %s\n", kernel.c_str());
+    printf("  %s\n", printable(kernel).c_str());
   if (!manifest.ledger.empty())
     printLedger(manifest.ledger);
   if (!manifest.config.root().is_null())
-    printf("\nconfig\n%s\n", manifest.config.root().dump(2).c_str());
+    printf("\nconfig\n%s\n",
+           printableLines(manifest.config.root().dump(2)).c_str());
 }
 
 /// The pre-flight check; reads nothing but headers.
@@ -168,7 +174,9 @@ int main(int argc, char **argv) try {
                  "max_seq)")
       ->check(CLI::Range(1, 1 << 24));
   bool raw = false;
-  app.add_flag("--json", raw, "print the manifest as it stands in the file");
+  app.add_flag("--json", raw,
+               "print the manifest as it stands in the file, control "
+               "characters escaped");
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success &help) {
@@ -181,7 +189,7 @@ int main(int argc, char **argv) try {
   if (!artifact.ok())
     return fail(artifact.status().message());
   if (raw)
-    printf("%s\n", (*artifact)->manifestText().c_str());
+    printf("%s\n", printableLines((*artifact)->manifestText()).c_str());
   else
     printArtifact(**artifact);
   Status status;

@@ -1,5 +1,7 @@
 #include "lowering/artifact/Link.h"
 
+#include "runtime/Abi.h"
+
 #include "lld/Common/Driver.h"
 #include "llvm/Support/Errno.h"
 #include "llvm/Support/raw_ostream.h"
@@ -80,8 +82,8 @@ cria::linkSharedObject(llvm::ArrayRef<char> object) {
                         "-z",
                         "noexecstack",
                         "--hash-style=gnu",
-                        "--build-id=none",
-                        "--soname=cria"};
+                        "--build-id=sha1", // by which perf finds symbols
+                        "--soname=" CRIA_SONAME};
   llvm::SmallVector<char, 0> bytes;
   std::thread reader([&] { readAll(files.pipe[0], bytes); });
   lld::Result result =

@@ -1,6 +1,8 @@
 /// An artifact, as it is and with a footer that fits: behind the checksum the
-/// manifest must still be checked.
+/// manifest must still be checked. And an ELF object, which is checked but
+/// never loaded.
 #include "runtime/Artifact.h"
+#include "runtime/ElfCheck.h"
 #include "test/fuzz/Fuzz.h"
 
 #include <cstring>
@@ -32,5 +34,12 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   fuzz::require(!plain.ok() || plain.status().ok(), "a result or an error");
   fuzz::require(!whole.ok() || (*whole)->manifest().vocabSize > 0,
                 "a manifest that is taken was checked");
+  auto symbols = checkElf(text, "object.cria");
+  if (symbols.ok())
+    for (const ExportedSymbol &symbol : *symbols)
+      fuzz::require(symbol.size <= size &&
+                        symbol.offset <= size - symbol.size &&
+                        !symbol.name.empty(),
+                    "a symbol that is taken lies in the file");
   return 0;
 }

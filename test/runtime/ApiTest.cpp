@@ -1,5 +1,6 @@
 #include "runtime/cria.h"
 
+#include "runtime/Printable.h"
 #include "test/runtime/Fixtures.h"
 
 #include <gtest/gtest.h>
@@ -7,6 +8,7 @@
 #include <cstdlib>
 
 using namespace cria::test;
+using cria::printable;
 using testing::HasSubstr;
 
 namespace {
@@ -85,6 +87,77 @@ TEST_F(ApiTest, ChecksABindingFromHeaders) {
   EXPECT_EQ(report, nullptr);
 }
 
+TEST_F(ApiTest, OpensAnArtifactInMemory) {
+  std::string bytes = artifactOf(fakeManifest());
+  cria_artifact *other = nullptr;
+  ASSERT_EQ(
+      cria_artifact_open_memory(bytes.data(), bytes.size(), &other, &error),
+      CRIA_OK)
+      << error.message;
+  bytes.assign(bytes.size(), '\0');
+  cria_model_free(&model);
+  cria_session_free(&session);
+  ASSERT_EQ(cria_model_bind(other, folder.path().c_str(), &model, &error),
+            CRIA_OK);
+  ASSERT_EQ(cria_session_create(model, nullptr, &session, &error), CRIA_OK);
+  EXPECT_EQ(
+      cria_session_feed(session, ids, 3, CRIA_LOGITS_ALL, logits, 15, &error),
+      CRIA_OK);
+  EXPECT_EQ(logits[0], 2 + 3 + 1);
+  cria_artifact_free(&other);
+  EXPECT_EQ(cria_artifact_open_memory(bytes.data(), 0, &other, &error),
+            CRIA_INVALID_ARGUMENT);
+  EXPECT_STREQ(error.message,
+               "artifact in memory: is no Cria artifact: no ELF header");
+  EXPECT_EQ(
+      cria_artifact_open_memory(bytes.data(), (1 << 28) + 1, &other, &error),
+      CRIA_INVALID_ARGUMENT);
+  EXPECT_THAT(error.message, HasSubstr("expected at most 268435456"));
+  EXPECT_EQ(other, nullptr);
+}
+
+// Also where it is for another CPU, and is no object that could be loaded.
+TEST_F(ApiTest, InspectsWithoutLoading) {
+  nlohmann::json manifest = fakeManifest();
+  manifest["target"]["arch"] = "riscv64";
+  path = folder.write("y.cria", artifactOf(manifest, "int x;", "-lm"));
+  cria_artifact *other = nullptr;
+  EXPECT_EQ(cria_artifact_open(path.c_str(), &other, &error),
+            CRIA_INCOMPATIBLE);
+  char *json = nullptr;
+  cria_artifact_info info;
+  CRIA_INIT(&info);
+  ASSERT_EQ(cria_artifact_inspect(path.c_str(), &json, &info, &error), CRIA_OK)
+      << error.message;
+  EXPECT_EQ(json, manifest.dump());
+  EXPECT_EQ(info.max_seq, 12);
+  free(json);
+  ASSERT_EQ(cria_artifact_inspect(path.c_str(), &json, nullptr, &error),
+            CRIA_OK);
+  free(json);
+  EXPECT_EQ(cria_artifact_inspect("/nowhere", &json, &info, &error),
+            CRIA_NOT_FOUND);
+  EXPECT_EQ(json, nullptr);
+}
+
+// A message that has to be cut is cut between characters.
+TEST_F(ApiTest, MessagesArePrintable) {
+  nlohmann::json manifest = fakeManifest();
+  manifest["entries"]["decode"] = "\x1b[2J\u009b31m\u202e\nno";
+  folder.write("y.cria", artifactOf(manifest));
+  cria_artifact *other = nullptr;
+  cria_artifact_open(folder.path("y.cria").c_str(), &other, &error);
+  EXPECT_THAT(error.message, HasSubstr("entry '\\u001b[2J\\u009b31m\\u202e"
+                                       "\\nno' is not in the code"));
+  for (size_t length = 1020; length < 1030; ++length) {
+    std::string name(length, 'x');
+    for (size_t i = 500; i + 2 < length; i += 3)
+      name.replace(i, 3, "\u20ac");
+    cria_artifact_open(name.c_str(), &other, &error);
+    EXPECT_EQ(printable(error.message), error.message) << length;
+  }
+}
+
 // The caller may free in any order, and twice.
 TEST_F(ApiTest, ObjectsKeepAliveWhatTheyNeed) {
   cria_artifact_free(&artifact);
@@ -110,7 +183,12 @@ TEST_F(ApiTest, RefusesNull) {
   cria_artifact *other = nullptr;
   refused(cria_artifact_open(nullptr, &other, &error), "path is NULL");
   refused(cria_artifact_open("x", nullptr, &error), "artifact is NULL");
+  refused(cria_artifact_open_memory(nullptr, 1, &other, &error),
+          "data is NULL");
+  refused(cria_artifact_open_memory("x", 1, nullptr, &error),
+          "artifact is NULL");
   refused(cria_artifact_manifest(artifact, nullptr, &error), "json is NULL");
+  refused(cria_artifact_inspect("x", nullptr, nullptr, &error), "json is NULL");
   refused(cria_artifact_get_info(artifact, nullptr, &error), "info is NULL");
   refused(cria_model_bind(nullptr, "x", &model, &error), "artifact is NULL");
   refused(cria_model_bind(artifact, nullptr, &model, &error),

@@ -6,9 +6,20 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <sys/resource.h>
+#include <unistd.h>
 
 using namespace cria;
 using namespace cria::test;
+using testing::HasSubstr;
+using testing::Not;
+using testing::StartsWith;
+namespace fs = std::filesystem;
 
 namespace {
 
@@ -47,6 +58,65 @@ TEST_F(ArtifactTest, OpensAndFindsItsEntries) {
   EXPECT_EQ((*artifact)->manifestText(), fakeManifest().dump());
 }
 
+// The file is copied, the copy is checked, and the copy is loaded: no one can
+// change it in between.
+TEST_F(ArtifactTest, LoadsASealedCopy) {
+  auto artifact =
+      Artifact::open(folder.write("x.cria", artifactOf(fakeManifest())));
+  ASSERT_TRUE(artifact.ok()) << artifact.status().message();
+  Dl_info info;
+  ASSERT_NE(dladdr(reinterpret_cast<void *>((*artifact)->decode()), &info), 0);
+  std::string path = info.dli_fname; // /proc/PID/fd/N, as gdb sees it
+  EXPECT_THAT(fs::read_symlink(path).string(), StartsWith("/memfd:cria"));
+  int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  ASSERT_GE(descriptor, 0);
+  EXPECT_EQ(fcntl(descriptor, F_GET_SEALS),
+            F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
+  close(descriptor);
+  // The same bytes are loaded again where they are opened again.
+  auto again = Artifact::open(folder.path("x.cria"));
+  ASSERT_TRUE(again.ok()) << again.status().message();
+  EXPECT_NE((*again)->decode(), (*artifact)->decode());
+}
+
+TEST_F(ArtifactTest, KeepsNothingOnceItIsFree) {
+  std::string path = folder.write("x.cria", artifactOf(fakeManifest()));
+  auto count = [] {
+    auto entries = fs::directory_iterator("/proc/self/fd");
+    return std::distance(fs::begin(entries), fs::end(entries));
+  };
+  auto before = count();
+  for (int i = 0; i < 3; ++i)
+    EXPECT_TRUE(Artifact::open(path).ok());
+  EXPECT_EQ(count(), before);
+  std::ifstream maps("/proc/self/maps");
+  for (std::string line; std::getline(maps, line);)
+    EXPECT_THAT(line, Not(HasSubstr("memfd:cria")));
+}
+
+TEST_F(ArtifactTest, SaysThatTheLimitOnFilesIsTooLow) {
+  std::string path = folder.write("x.cria", artifactOf(fakeManifest()));
+  struct rlimit before;
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+  struct rlimit low = {4096, before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &low), 0);
+  Status status = Artifact::open(path).status();
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
+  EXPECT_THAT(status, fails(CRIA_RESOURCE_EXHAUSTED,
+                            "the limit on file sizes (ulimit -f) is 4096"));
+}
+
+// Sizes are checked before anything is read: these files are holes.
+TEST_F(ArtifactTest, RefusesFilesThatAreTooLarge) {
+  std::string path = folder.write("x.cria", "");
+  fs::resize_file(path, (uint64_t(1) << 28) + 1);
+  for (Status status :
+       {Artifact::open(path).status(), Artifact::inspect(path).status()})
+    EXPECT_THAT(status,
+                fails(CRIA_INVALID_ARGUMENT,
+                      "has 268435457 bytes, expected at most 268435456"));
+}
+
 TEST_F(ArtifactTest, RejectsWhatIsNoArtifact) {
   EXPECT_THAT(open(""), fails(CRIA_INVALID_ARGUMENT, "no Cria artifact"));
   EXPECT_THAT(
@@ -71,8 +141,6 @@ TEST_F(ArtifactTest, RejectsOtherFormatVersions) {
   }
 }
 
-// Every bit of the footer, a bit of every third byte of the manifest, of every
-// hundredth byte of the code.
 /// Whether a byte belongs to the ELF header, the manifest or the footer.
 static bool isHeader(const std::string &artifact, size_t byte) {
   CriaFooter footer;

@@ -89,7 +89,7 @@ TEST(Chat, NamesLineAndFault) {
               fails(CRIA_INVALID_ARGUMENT,
                     "t.jinja: chat template: line 2: 'nope' is undefined"));
   EXPECT_THAT(render("{{ raise_exception('no\nsystem') }}").status(),
-              fails(CRIA_INVALID_ARGUMENT, "the template says: 'no?system'"));
+              fails(CRIA_INVALID_ARGUMENT, "the template says: 'no\\nsystem'"));
   EXPECT_THAT(render("\n\n{% if x %}").status(),
               fails(CRIA_INVALID_ARGUMENT, "line 3: expected 'endif'"));
 }

@@ -173,17 +173,21 @@ void fake_encode(const int32_t *ids, int64_t tokens, int64_t position,
 }
 )";
 
-/// The fake model's code and `data` as a shared object.
-static std::string compileFake(const std::string &data) {
+/// The fake model's code and `data` as a shared object such as cria-compile
+/// makes: bound when it is linked, and without notes for the system.
+static std::string compileFake(const std::string &data,
+                               const std::string &flags) {
   TemporaryFolder folder;
   std::string source = folder.write("fake.c", fakeSource);
   // gnu++ knows raw strings; the symbols are C's.
   std::string extra =
       folder.write("data.cpp", "extern \"C\" {\nextern " + data + "\n}\n");
   std::string object = folder.path("fake.so");
-  std::string command =
-      "cc -shared -fPIC -O1 -nostdlib -I'" CRIA_SOURCE_FOLDER "' -o '" +
-      object + "' '" + source + "'" + (data.empty() ? "" : " '" + extra + "'");
+  std::string command = "cc -shared -fPIC -O1 -nostdlib -fcf-protection=none "
+                        "-Wl,-Bsymbolic-functions -I'" CRIA_SOURCE_FOLDER
+                        "' -o '" +
+                        object + "' '" + source + "'" +
+                        (data.empty() ? "" : " '" + extra + "'") + " " + flags;
   if (std::system(command.c_str()) != 0)
     throw std::runtime_error("cannot compile the fake model: " + command);
   std::ifstream stream(object, std::ios::binary);
@@ -191,11 +195,13 @@ static std::string compileFake(const std::string &data) {
 }
 
 /// The same, each compiled once.
-static const std::string &fakeCode(const std::string &data) {
-  static std::map<std::string, std::string> compiled;
-  auto found = compiled.find(data);
+static const std::string &fakeCode(const std::string &data,
+                                   const std::string &flags) {
+  static std::map<std::pair<std::string, std::string>, std::string> compiled;
+  auto found = compiled.find({data, flags});
   if (found == compiled.end())
-    found = compiled.emplace(data, compileFake(data)).first;
+    found = compiled.emplace(std::pair(data, flags), compileFake(data, flags))
+                .first;
   return found->second;
 }
 
@@ -205,9 +211,9 @@ void sealArtifact(std::string &artifact) {
   memcpy(artifact.data() + covered, &sum, sizeof(sum));
 }
 
-std::string artifactOf(const nlohmann::json &manifest,
-                       const std::string &data) {
-  const std::string &code = fakeCode(data);
+std::string artifactOf(const nlohmann::json &manifest, const std::string &data,
+                       const std::string &flags) {
+  const std::string &code = fakeCode(data, flags);
   std::string text = manifest.dump();
   CriaFooter footer = {};
   memcpy(footer.magic, CRIA_FOOTER_MAGIC, sizeof(footer.magic));

@@ -67,9 +67,10 @@ void expectNear(const std::vector<float> &found,
                 const std::vector<float> &expected);
 
 /// An artifact of the fake model's code and `manifest`, with a true checksum.
-/// The code is C; `data`, C++, is compiled with it.
+/// The code is C; `data`, C++, is compiled with it. `flags` go to the compiler.
 std::string artifactOf(const nlohmann::json &manifest,
-                       const std::string &data = "");
+                       const std::string &data = "",
+                       const std::string &flags = "");
 /// Makes the checksum of an artifact true again.
 void sealArtifact(std::string &artifact);
 

@@ -103,5 +103,5 @@ TEST(JsonCursor, KeepsTheFirstError) {
 TEST(JsonCursor, QuotesHostileNamesOnOneLine) {
   EXPECT_THAT(visit("{\"a\\nb\\u001b[2J\": 1}",
                     [](JsonCursor root) { root["a\nb\x1b[2J"].string(); }),
-              fails(CRIA_INVALID_ARGUMENT, "'a?b?[2J' is 1"));
+              fails(CRIA_INVALID_ARGUMENT, "'a\\nb\\u001b[2J' is 1"));
 }

@@ -6,6 +6,8 @@
 
 #include <atomic>
 #include <cmath>
+#include <filesystem>
+#include <fstream>
 #include <numeric>
 #include <thread>
 #include <unistd.h>
@@ -327,6 +329,22 @@ TEST_F(SessionTest, TakesATextWholeWhereTokensSeeThoseBehindThem) {
 }
 
 // Weights that lie in a file which another process cuts.
+TEST_F(SessionTest, SurvivesAnArtifactThatIsCutOrOverwritten) {
+  std::string file = folder.path("x.cria");
+  auto size = static_cast<size_t>(std::filesystem::file_size(file));
+  auto expectWorks = [&] {
+    std::vector<float> logits(45);
+    Status status =
+        session()->feed(ids.data(), 9, CRIA_LOGITS_ALL, logits.data());
+    ASSERT_TRUE(status.ok()) << status.message();
+    expectNear(logits, fakeLogits(ids));
+  };
+  std::fstream(file, std::ios::in | std::ios::out) << std::string(size, '\xcc');
+  expectWorks();
+  ASSERT_EQ(truncate(file.c_str(), 0), 0);
+  expectWorks();
+}
+
 TEST_F(SessionTest, SurvivesAFileThatIsCut) {
   auto one = session(), other = session();
   ASSERT_TRUE(one->feed(ids.data(), 2, CRIA_LOGITS_NONE, nullptr).ok());

@@ -71,7 +71,6 @@ protected:
 private:
   uint64_t usedBytes();
 
-  int opened = 0;
   uint64_t usedBefore = 0;
 };
 
