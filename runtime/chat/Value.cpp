@@ -369,9 +369,11 @@ bool equal(const Value &a, const Value &b, Budget &budget) {
     return true;
   case Type::Dict:
     return equalDicts(a, b, budget);
-  case Type::Method:
-    return a.callable().function == b.callable().function &&
-           equal(a.callable().self, b.callable().self, budget);
+  case Type::Method: // those of values are equal to themselves alone
+    return &a.callable() == &b.callable() ||
+           (a.callable().function == b.callable().function &&
+            a.callable().self.is(Type::Undefined) &&
+            b.callable().self.is(Type::Undefined));
   case Type::Macro:
     return a.macroDefinition() == b.macroDefinition();
   case Type::Loop:

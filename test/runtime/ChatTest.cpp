@@ -7,7 +7,9 @@
 
 #include <gtest/gtest.h>
 #include <pthread.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <functional>
 #include <utility>
@@ -296,19 +298,28 @@ TEST(Chat, BoundsTheDepthOfValues) {
 
 // ---- Stacks -----------------------------------------------------------------
 
-/// Runs `work` on a thread with a stack of `bytes`.
+/// Runs `work` on a thread with a stack of `bytes`, and no more: one that the C
+/// library provides may have served a thread with a larger one before.
 static void runOnStack(size_t bytes, std::function<void()> work) {
+  size_t page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  void *memory = mmap(nullptr, page + bytes, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  ASSERT_NE(memory, MAP_FAILED);
+  ASSERT_EQ(mprotect(memory, page, PROT_NONE), 0);
   pthread_attr_t attributes;
   ASSERT_EQ(pthread_attr_init(&attributes), 0);
-  ASSERT_EQ(pthread_attr_setstacksize(&attributes, bytes), 0);
-  pthread_t thread;
+  ASSERT_EQ(pthread_attr_setstack(&attributes,
+                                  static_cast<char *>(memory) + page, bytes),
+            0);
   auto run = [](void *argument) -> void * {
     (*static_cast<std::function<void()> *>(argument))();
     return nullptr;
   };
+  pthread_t thread;
   ASSERT_EQ(pthread_create(&thread, &attributes, run, &work), 0);
   pthread_join(thread, nullptr);
   pthread_attr_destroy(&attributes);
+  munmap(memory, page + bytes);
 }
 
 /// Templates that nest as deep as they may, and a little deeper.

@@ -96,7 +96,7 @@ METHODS = """
 'a\\r\\nb\\rc\\x0bd\\x85e\\u2028'.splitlines();'\\n\\na'.splitlines();'aXbX'.replace('X','','1');'a'.split('a', 1.5)
 'aaaa'.count('aa');'aaa'.rfind('aa');'aaa'.find('');'aaa'.rfind('');'aXXXb'.rsplit('XX');'aXXXb'.split('XX');'XaX'.rsplit('X', 1)
 'é日é日'.rfind('é');'日本日本'.rsplit('本');'é,日'.rsplit(',', 0);'aé日b'[::-2];'aé日b'[1];'aé日b'[-1:0:-1];'aé日b'[1:3]
-'abc'.upper == 'abc'.upper;range == dict;'a' * 0;'a' * -1;[1] * 0;'é' * 3;[1] * 2;'' * 5
+range == range;range == dict;'a' * 0;'a' * -1;[1] * 0;'é' * 3;[1] * 2;'' * 5
 ' '.isspace();''.isdigit();{'a':1}.get('a');{'a':1}.get('b');{'a':1}.get('b', 2);{'a':1}.keys()|list
 {'a':1}.values()|list;{'a':1}.items()|list;'a'.nope();[1].append(2);{}.update({'a':1});'a'.split('')
 ''.__class__.__mro__;[].__len__();''.__class__();range.__globals__['os']
