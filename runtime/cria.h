@@ -324,7 +324,7 @@ CRIA_API cria_status cria_stream_finish(cria_stream *stream, const char **text,
 /* The template by which a checkpoint's folder writes a conversation as text:
  * chat_template.jinja, or that of tokenizer_config.json. It is interpreted,
  * and reaches nothing outside of it. What takes more than a second or so, or
- * more than some 200 MiB, or nests too deeply, is CRIA_RESOURCE_EXHAUSTED. */
+ * more than 256 MiB, or nests too deeply, is CRIA_RESOURCE_EXHAUSTED. */
 typedef struct cria_chat cria_chat;
 
 /* CRIA_NOT_FOUND where the folder has no template. */
