@@ -336,8 +336,9 @@ CRIA_API void cria_chat_free(cria_chat **chat);
  * "role" and "content", "add_generation_prompt", "tools" and what else the
  * template knows. Like all JSON, it may have 16 MiB and 500,000 values, nested
  * 64 deep; an object with a key twice is an error. Integers of up to 127 bits
- * are exact; larger ones are CRIA_UNIMPLEMENTED. The text has the special tokens: encode it with `special` 0.
- * It is NUL-terminated and malloc'ed: free() it. */
+ * are exact; larger ones are CRIA_UNIMPLEMENTED. The text has the special
+ * tokens: encode it with `special` 0. It is NUL-terminated and malloc'ed:
+ * free() it. */
 CRIA_API cria_status cria_chat_render(const cria_chat *chat,
                                       const char *variables, char **text,
                                       cria_error *error);
