@@ -1,6 +1,5 @@
 #include "runtime/Api.h"
 
-#include "runtime/Json.h"
 #include "runtime/chat/Template.h"
 
 using namespace cria;
@@ -34,14 +33,7 @@ cria_status cria_chat_render(const cria_chat *chat, const char *variables,
     if (!status.ok())
       return status;
     *text = nullptr;
-    // Once for the bounds, once for the order of members.
-    Result<JsonDocument> checked = parseJson(variables, "variables");
-    if (!checked.ok())
-      return checked.status();
-    if (!checked->root().is_object())
-      return Status(CRIA_INVALID_ARGUMENT, "variables: expected an object");
-    Result<std::string> rendered =
-        chat->object.render(nlohmann::ordered_json::parse(variables));
+    Result<std::string> rendered = chat->object.render(variables);
     if (rendered.ok())
       *text =
           static_cast<char *>(copyOut(rendered->c_str(), rendered->size() + 1));

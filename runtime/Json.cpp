@@ -49,32 +49,28 @@ private:
   const char **reached;
 };
 
-/// Builds the document, and stops at the first breach of the limits.
-class Builder : public nlohmann::json_sax<json> {
+/// Passes a document on, and stops at the first breach of the limits.
+class Parser : public nlohmann::json_sax<json> {
 public:
-  explicit Builder(const JsonLimits &limits) : limits(limits) {}
+  Parser(const JsonLimits &limits, JsonSink &sink)
+      : limits(limits), sink(sink) {}
 
-  bool null() override { return add(nullptr); }
-  bool boolean(bool value) override { return add(value); }
-  bool number_integer(int64_t value) override { return add(value); }
-  bool number_unsigned(uint64_t value) override { return add(value); }
-  bool number_float(double value, const std::string &) override {
-    return add(value);
+  bool null() override { return scalar(nullptr); }
+  bool boolean(bool value) override { return scalar(value); }
+  bool number_integer(int64_t value) override { return scalar(value); }
+  bool number_unsigned(uint64_t value) override { return scalar(value); }
+  bool number_float(double value, const std::string &spelling) override {
+    return scalar(value, spelling);
   }
-  bool string(std::string &value) override { return add(std::move(value)); }
+  bool string(std::string &value) override { return scalar(std::move(value)); }
   bool binary(json::binary_t &) override { return stop("binary value"); }
-  bool start_object(size_t) override { return open(json::object()); }
+  bool start_object(size_t) override { return open(true); }
   bool end_object() override { return close(); }
-  bool start_array(size_t) override { return open(json::array()); }
+  bool start_array(size_t) override { return open(false); }
   bool end_array() override { return close(); }
-
   bool key(std::string &name) override {
-    auto [place, isNew] = parents.back()->get_ref<json::object_t &>().emplace(
-        std::move(name), nullptr);
-    if (!isNew)
-      return stop("duplicate key " + quote(place->first));
-    member = &place->second;
-    return true;
+    sink.key(std::move(name));
+    return sink.status.ok();
   }
 
   bool parse_error(size_t, const std::string &,
@@ -88,15 +84,69 @@ public:
     return stop(text.erase(0, reason)); // Status escapes what is not UTF-8
   }
 
-  JsonDocument document;
-  std::string problem;
-
 private:
   bool stop(std::string what) {
-    problem = std::move(what);
+    if (sink.status.ok())
+      sink.status = Status(CRIA_INVALID_ARGUMENT, std::move(what));
     return false;
   }
 
+  bool count() {
+    return ++values <= limits.values ||
+           stop("more than " + std::to_string(limits.values) + " values");
+  }
+
+  bool scalar(json value, const std::string &spelling = {}) {
+    if (!count())
+      return false;
+    sink.scalar(std::move(value), spelling);
+    return sink.status.ok();
+  }
+
+  bool open(bool object) {
+    if (++depth > limits.depth)
+      return stop("nested deeper than " + std::to_string(limits.depth));
+    if (!count())
+      return false;
+    sink.open(object);
+    return sink.status.ok();
+  }
+
+  bool close() {
+    --depth;
+    sink.close();
+    return sink.status.ok();
+  }
+
+  const JsonLimits &limits;
+  JsonSink &sink;
+  int depth = 0;
+  uint64_t values = 0;
+};
+
+/// Builds a document.
+class Builder : public JsonSink {
+public:
+  void scalar(json value, const std::string &) override {
+    place(std::move(value));
+  }
+  void open(bool object) override {
+    parents.push_back(place(object ? json::object() : json::array()));
+  }
+  void close() override { parents.pop_back(); }
+
+  void key(std::string name) override {
+    auto [place, isNew] = parents.back()->get_ref<json::object_t &>().emplace(
+        std::move(name), nullptr);
+    if (!isNew)
+      status =
+          Status(CRIA_INVALID_ARGUMENT, "duplicate key " + quote(place->first));
+    member = &place->second;
+  }
+
+  JsonDocument document;
+
+private:
   json *place(json value) {
     if (parents.empty())
       return &(document.root() = std::move(value));
@@ -107,31 +157,8 @@ private:
     return &array.back();
   }
 
-  bool add(json value) {
-    if (++values > limits.values)
-      return stop("more than " + std::to_string(limits.values) + " values");
-    place(std::move(value));
-    return true;
-  }
-
-  bool open(json value) {
-    if (parents.size() >= static_cast<size_t>(limits.depth))
-      return stop("nested deeper than " + std::to_string(limits.depth));
-    if (++values > limits.values)
-      return stop("more than " + std::to_string(limits.values) + " values");
-    parents.push_back(place(std::move(value)));
-    return true;
-  }
-
-  bool close() {
-    parents.pop_back();
-    return true;
-  }
-
-  const JsonLimits &limits;
   std::vector<json *> parents;
   json *member = nullptr;
-  uint64_t values = 0;
 };
 
 } // namespace
@@ -168,8 +195,8 @@ static size_t longestString(std::string_view text) {
   return inside ? std::max(longest, text.size() - begin) : longest;
 }
 
-Result<JsonDocument> parseJson(std::string_view text, const std::string &file,
-                               const JsonLimits &limits) {
+Status parseJson(std::string_view text, const std::string &file,
+                 const JsonLimits &limits, JsonSink &sink) {
   if (text.size() > limits.bytes)
     return Status(CRIA_INVALID_ARGUMENT, file + ": has " +
                                              std::to_string(text.size()) +
@@ -187,12 +214,21 @@ Result<JsonDocument> parseJson(std::string_view text, const std::string &file,
                                              std::to_string(limits.string) +
                                              " bytes");
   const char *reached = text.data();
-  Builder builder(limits);
+  Parser parser(limits, sink);
   Input begin(text.data(), &reached);
   Input end(text.data() + text.size(), &reached);
-  if (!json::sax_parse(begin, end, &builder))
-    return errorAt(file, static_cast<size_t>(reached - text.data()),
-                   builder.problem);
+  if (json::sax_parse(begin, end, &parser))
+    return Status();
+  Status error = errorAt(file, static_cast<size_t>(reached - text.data()),
+                         sink.status.message());
+  return Status(sink.status.code(), error.message());
+}
+
+Result<JsonDocument> parseJson(std::string_view text, const std::string &file,
+                               const JsonLimits &limits) {
+  Builder builder;
+  if (Status status = parseJson(text, file, limits, builder); !status.ok())
+    return status;
   return std::move(builder.document);
 }
 

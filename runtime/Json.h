@@ -46,10 +46,31 @@ private:
   nlohmann::json value;
 };
 
+/// Takes the values of a document in the order of its text, where a
+/// JsonDocument is not what is wanted. Once `status` has an error, the parser
+/// stops.
+class JsonSink {
+public:
+  virtual ~JsonSink() = default;
+  /// A null, boolean, number or string. Of a number that is no 64-bit integer,
+  /// `spelling` is its text.
+  virtual void scalar(nlohmann::json value, const std::string &spelling) = 0;
+  virtual void open(bool object) = 0;
+  virtual void close() = 0;
+  /// The key of the value that comes next.
+  virtual void key(std::string name) = 0;
+
+  Status status;
+};
+
 /// Parses `text` strictly: UTF-8 without a byte order mark, one value, nothing
 /// after it. An error reads "FILE: at byte N: what".
 Result<JsonDocument> parseJson(std::string_view text, const std::string &file,
                                const JsonLimits &limits = {});
+
+/// Likewise, into `sink`, which must refuse keys that come twice.
+Status parseJson(std::string_view text, const std::string &file,
+                 const JsonLimits &limits, JsonSink &sink);
 
 /// Reads and parses the file at `path`; errors name it by its path.
 Result<JsonDocument> readJson(const std::string &path,

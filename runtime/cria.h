@@ -25,6 +25,9 @@
  *    run a program. Weights, configs and tokenizers may be anybody's. Errors
  *    and warnings are printable whatever the files hold: control characters
  *    are escaped.
+ *  - A thread that calls needs a stack of CRIA_STACK_BYTES. The functions that
+ *    recurse deeply, those of cria_chat, are CRIA_RESOURCE_EXHAUSTED where too
+ *    little of it is left.
  */
 #ifndef CRIA_RUNTIME_CRIA_H
 #define CRIA_RUNTIME_CRIA_H
@@ -57,6 +60,9 @@ typedef enum cria_status {
   CRIA_DATA_LOSS = 15,
   CRIA_INCOMPATIBLE = 17 /* the artifact is for another runtime or machine */
 } cria_status;
+
+/* The stack that a thread needs which calls a function of the library. */
+#define CRIA_STACK_BYTES 524288
 
 /* The status in words: "INVALID_ARGUMENT". Never NULL. */
 CRIA_API const char *cria_status_name(cria_status status);
@@ -337,8 +343,9 @@ CRIA_API cria_status cria_stream_finish(cria_stream *stream, const char **text,
 /* ---- Chat -------------------------------------------------------------- */
 
 /* The template by which a checkpoint's folder writes a conversation as text:
- * chat_template.jinja, or that of tokenizer_config.json. It is interpreted
- * within bounds of time and memory, and reaches nothing. */
+ * chat_template.jinja, or that of tokenizer_config.json. It is interpreted,
+ * and reaches nothing outside of it. What takes more than a second or so, or
+ * more than 256 MiB, or nests too deeply, is CRIA_RESOURCE_EXHAUSTED. */
 typedef struct cria_chat cria_chat;
 
 /* CRIA_NOT_FOUND where the folder has no template. */
@@ -348,8 +355,11 @@ CRIA_API void cria_chat_free(cria_chat **chat);
 
 /* The text for `variables`, a JSON object: "messages", a list of objects with
  * "role" and "content", "add_generation_prompt", "tools" and what else the
- * template knows. The text has the special tokens: encode it with `special` 0.
- * It is NUL-terminated and malloc'ed: free() it. */
+ * template knows. Like all JSON, it may have 16 MiB and 500,000 values, nested
+ * 64 deep; an object with a key twice is an error. Integers of up to 127 bits
+ * are exact; larger ones are CRIA_UNIMPLEMENTED. The text has the special
+ * tokens: encode it with `special` 0. It is NUL-terminated and malloc'ed:
+ * free() it. */
 CRIA_API cria_status cria_chat_render(const cria_chat *chat,
                                       const char *variables, char **text,
                                       cria_error *error);

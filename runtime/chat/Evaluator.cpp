@@ -9,7 +9,7 @@ namespace cria::chat {
 using Type = Value::Type;
 
 /// How deep expressions, blocks and macros may be inside each other.
-static constexpr int maxDepth = 1000;
+static constexpr int maxDepth = 500;
 static constexpr size_t maxOutput = 16u << 20;
 
 const Value &Arguments::get(size_t index, std::string_view name) const {
@@ -26,20 +26,12 @@ bool Arguments::has(size_t index, std::string_view name) const {
   return &get(index, name) != &get(SIZE_MAX);
 }
 
-Evaluator::Evaluator(Budget &budget, Value::Dict variables) : budget(budget) {
-  scopes.emplace_back();
-  for (auto &[name, value] : variables)
-    scopes[0].insert_or_assign(name, std::move(value));
-}
-
 Value Evaluator::fail(const std::string &message, cria_status code) {
   budget.fail(message, code);
   return {};
 }
 
-Evaluator::Nested::Nested(Evaluator &evaluator, int line)
-    : depth(evaluator.depth) {
-  evaluator.budget.at(line);
+Evaluator::Nested::Nested(Evaluator &evaluator) : depth(evaluator.depth) {
   if (++depth > maxDepth)
     evaluator.fail("expressions, blocks and macros are nested deeper than " +
                        std::to_string(maxDepth),
@@ -65,7 +57,8 @@ Evaluator::Flow Evaluator::run(const std::vector<Statement> &statements) {
 }
 
 Evaluator::Flow Evaluator::run(const Statement &statement) {
-  Nested nested(*this, statement.line);
+  budget.at(statement.line);
+  Nested nested(*this);
   if (!budget.ok())
     return Flow::Break;
   switch (statement.kind) {
@@ -87,7 +80,7 @@ Evaluator::Flow Evaluator::run(const Statement &statement) {
     runSetBlock(statement);
     break;
   case Statement::Kind::Macro:
-    scopes.back()[statement.text] = Value::macro(&statement);
+    assign(statement.text, Value::macro(&statement));
     break;
   case Statement::Kind::Block:
     scopes.emplace_back();
@@ -114,18 +107,22 @@ Evaluator::Flow Evaluator::runIf(const Statement &statement) {
   return Flow::Next;
 }
 
+void Evaluator::assign(std::string_view name, Value value) {
+  static constexpr size_t entryCost = 128;
+  if (budget.spend(entryCost + 2 * name.size()))
+    scopes.back().insert_or_assign(name, std::move(value));
+}
+
 void Evaluator::bind(const std::vector<std::string> &targets,
                      const Value &value) {
-  if (targets.size() == 1) {
-    scopes.back().insert_or_assign(targets[0], value);
-    return;
-  }
+  if (targets.size() == 1)
+    return assign(targets[0], value);
   Value::List parts = iterate(value, budget);
   if (parts.size() != targets.size() && budget.ok())
     fail("cannot unpack " + std::to_string(parts.size()) + " values into " +
          std::to_string(targets.size()));
   for (size_t i = 0; i < targets.size() && budget.ok(); ++i)
-    scopes.back().insert_or_assign(targets[i], parts[i]);
+    assign(targets[i], parts[i]);
 }
 
 Evaluator::Flow Evaluator::runFor(const Statement &statement) {
@@ -150,31 +147,16 @@ Evaluator::Flow Evaluator::runFor(const Statement &statement) {
   return runBody(statement, std::move(elements));
 }
 
-/// The variable "loop".
-static Value loopAt(const Value::List &elements, size_t index) {
-  auto number = static_cast<int64_t>(index);
-  auto count = static_cast<int64_t>(elements.size());
-  Value before, after;
-  if (index > 0)
-    before = elements[index - 1];
-  if (index + 1 < elements.size())
-    after = elements[index + 1];
-  return Value::newNamespace({{"index", Value::integer(number + 1)},
-                              {"index0", Value::integer(number)},
-                              {"revindex", Value::integer(count - number)},
-                              {"revindex0", Value::integer(count - number - 1)},
-                              {"first", Value::boolean(number == 0)},
-                              {"last", Value::boolean(number + 1 == count)},
-                              {"length", Value::integer(count)},
-                              {"previtem", std::move(before)},
-                              {"nextitem", std::move(after)}});
-}
-
 Evaluator::Flow Evaluator::runBody(const Statement &statement,
                                    Value::List elements) {
   for (size_t i = 0; i < elements.size() && budget.spend(512); ++i) {
     scopes.emplace_back();
-    scopes.back()["loop"] = loopAt(elements, i);
+    Value::Loop turn = {i, elements.size(), {}, {}};
+    if (i > 0)
+      turn.before = elements[i - 1];
+    if (i + 1 < elements.size())
+      turn.after = elements[i + 1];
+    assign("loop", Value::loop(std::move(turn), budget));
     bind(statement.targets, elements[i]);
     Flow flow = run(statement.body);
     scopes.pop_back();
@@ -188,19 +170,16 @@ void Evaluator::runSet(const Statement &statement) {
   Value value = evaluate(statement.expressions[0]);
   if (statement.text.empty())
     return bind(statement.targets, value);
-  Expression name;
-  name.kind = Expression::Kind::Name;
-  name.name = statement.targets[0];
-  Value target = evaluateName(name);
+  Value target = lookUp(statement.targets[0]);
   if (!target.is(Type::Namespace))
-    fail("cannot set '" + statement.text + "' of " + target.typeName() +
+    fail("cannot set " + quote(statement.text) + " of " + target.typeName() +
          ", expected a namespace");
   else if (statement.text[0] == '_')
     fail("cannot set " + quote(statement.text) + " of a namespace");
   else if (value.holdsNamespace())
     fail("a namespace in a namespace is not supported", CRIA_UNIMPLEMENTED);
-  else if (budget.spend(target.members().size() + 64))
-    target.set(statement.text, std::move(value));
+  else
+    target.set(statement.text, std::move(value), budget);
 }
 
 std::string Evaluator::capture(const std::vector<Statement> &statements) {
@@ -214,35 +193,47 @@ void Evaluator::runSetBlock(const Statement &statement) {
   std::string body = capture(statement.body);
   scopes.pop_back();
   scopes.emplace_back();
-  scopes.back()[blockBody] = text(std::move(body));
+  assign(blockBody, text(std::move(body)));
   Value value = evaluate(statement.expressions[0]);
   scopes.pop_back();
-  scopes.back().insert_or_assign(statement.targets[0], std::move(value));
+  assign(statement.targets[0], std::move(value));
+}
+
+/// Whether `arguments` fit `macro`; apart from callMacro(), whose frame counts
+/// where macros recurse.
+bool Evaluator::fits(const Statement &macro, const Arguments &arguments) {
+  const std::vector<std::string> &names = macro.targets;
+  if (arguments.positional.size() > names.size())
+    fail("the macro " + quote(macro.text) + " takes " +
+         std::to_string(names.size()) + " arguments, found " +
+         std::to_string(arguments.positional.size()));
+  for (const auto &[name, value] : arguments.named)
+    if (std::find(names.begin(), names.end(), name) == names.end())
+      fail("the macro " + quote(macro.text) + " has no argument " +
+           quote(name));
+  return budget.ok();
 }
 
 /// A macro sees its arguments and what stands outside of all loops.
 Value Evaluator::callMacro(const Statement &macro, const Arguments &arguments) {
   const std::vector<std::string> &names = macro.targets;
-  if (arguments.positional.size() > names.size())
-    return fail("the macro " + quote(macro.text) + " takes " +
-                std::to_string(names.size()) + " arguments, found " +
-                std::to_string(arguments.positional.size()));
-  for (const auto &[name, value] : arguments.named)
-    if (std::find(names.begin(), names.end(), name) == names.end())
-      return fail("the macro " + quote(macro.text) + " has no argument " +
-                  quote(name));
+  Nested nested(*this);
+  if (!fits(macro, arguments))
+    return {};
+  if (!budget.spend(scopes.size() * 2 * sizeof(Scope)))
+    return {};
   std::vector<Scope> outside(std::make_move_iterator(scopes.begin() + 1),
                              std::make_move_iterator(scopes.end()));
   scopes.resize(1);
   scopes.emplace_back();
   size_t required = names.size() - macro.expressions.size();
   for (size_t i = 0; i < names.size(); ++i) {
-    Value value = Value::undefined(names[i]);
     if (arguments.has(i, names[i]))
-      value = arguments.get(i, names[i]);
+      assign(names[i], arguments.get(i, names[i]));
     else if (i >= required)
-      value = evaluate(macro.expressions[i - required]);
-    scopes.back().insert_or_assign(names[i], std::move(value));
+      assign(names[i], evaluate(macro.expressions[i - required]));
+    else
+      assign(names[i], Value::undefined(names[i], budget));
   }
   std::string result = capture(macro.body);
   scopes.resize(1);

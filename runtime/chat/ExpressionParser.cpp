@@ -14,6 +14,9 @@ namespace cria::chat {
 /// How deep expressions may be inside each other.
 static constexpr int maxDepth = 200;
 
+/// How tightly operators bind.
+enum Level { Or = 1, And, Not, Compare, Add, Concatenate, Multiply };
+
 const Token &ExpressionParser::peek(size_t ahead) const {
   return tokens[ok() ? std::min(at + ahead, tokens.size() - 1)
                      : tokens.size() - 1];
@@ -65,15 +68,29 @@ std::string ExpressionParser::expectName() {
   return take().text;
 }
 
+/// Counts how deep the parser is inside itself; `nesting` goes down again where
+/// the function returns.
+void ExpressionParser::enter() {
+  if (++nesting > maxDepth)
+    fail("an expression deeper than " + std::to_string(maxDepth));
+}
+
 Expression ExpressionParser::make(Kind kind, std::string name,
                                   std::vector<Expression> operands) {
   Expression expression;
   expression.kind = kind;
   expression.name = std::move(name);
   expression.line = peek().line;
-  for (const Expression &operand : operands)
-    expression.depth = std::max(expression.depth, operand.depth + 1);
   expression.operands = std::move(operands);
+  return measured(std::move(expression));
+}
+
+/// `expression` with its depth, which is an error where it is too large.
+Expression ExpressionParser::measured(Expression expression) {
+  for (const Expression &operand : expression.operands)
+    expression.depth = std::max(expression.depth, operand.depth + 1);
+  for (const auto &[name, operand] : expression.keywords)
+    expression.depth = std::max(expression.depth, operand.depth + 1);
   if (expression.depth > maxDepth)
     fail("an expression deeper than " + std::to_string(maxDepth));
   return expression;
@@ -88,11 +105,10 @@ static std::vector<Expression> list(Operands &&...operands) {
 }
 
 Expression ExpressionParser::parseExpression(bool conditional) {
-  if (++nesting > maxDepth)
-    fail("an expression deeper than " + std::to_string(maxDepth));
-  Expression expression = parseBinary(0);
+  enter();
+  Expression expression = parseOperators(Or);
   while (conditional && skipName("if")) {
-    Expression condition = parseBinary(0);
+    Expression condition = parseOperators(Or);
     Expression other =
         skipName("else") ? parseExpression() : make(Kind::Literal, "", {});
     expression = make(
@@ -119,73 +135,66 @@ Expression ExpressionParser::parseTuple(bool conditional) {
   return make(Kind::Tuple, "", std::move(elements));
 }
 
-/// or; and; [not and comparisons]; + -; ~; * / // %
-Expression ExpressionParser::parseBinary(size_t level) {
-  static const std::vector<std::string> levels[] = {
-      {"or"}, {"and"}, {}, {"+", "-"}, {"~"}, {"*", "/", "//", "%"}};
-  auto operand = [&] {
-    return level == 1                      ? parseNot()
-           : level + 1 < std::size(levels) ? parseBinary(level + 1)
-                                           : parseUnary(true);
-  };
-  Expression left = operand();
-  for (bool found = true; found && ok();) {
-    found = false;
-    for (const std::string &name : levels[level])
-      if (level < 2 ? skipName(name) : skipOperator(name)) {
-        Expression right = operand();
-        left =
-            make(Kind::Operator, name, list(std::move(left), std::move(right)));
-        found = true;
-        break;
-      }
+/// The operator that comes next, which may be of two words, and its level; 0
+/// where none comes next.
+std::pair<std::string, int> ExpressionParser::peekOperator() const {
+  static const std::pair<const char *, Level> symbols[] = {
+      {"==", Compare}, {"!=", Compare}, {"<", Compare},   {"<=", Compare},
+      {">", Compare},  {">=", Compare}, {"+", Add},       {"-", Add},
+      {"*", Multiply}, {"/", Multiply}, {"//", Multiply}, {"%", Multiply},
+      {"or", Or},      {"and", And},    {"in", Compare},  {"~", Concatenate}};
+  if (atName("not") && peek(1).kind == Token::Kind::Name &&
+      peek(1).text == "in")
+    return {"not in", Compare};
+  for (const auto &[name, level] : symbols)
+    if (atOperator(name) || atName(name))
+      return {name, level};
+  return {"", 0};
+}
+
+/// An expression whose operators have `least` or a higher level, by precedence
+/// climbing: one function for all levels takes less stack than one for each.
+Expression ExpressionParser::parseOperators(int least) {
+  enter();
+  Expression left = least <= Not && skipName("not")
+                        ? make(Kind::Not, "", list(parseOperators(Not)))
+                        : parseUnary(true);
+  while (ok()) {
+    auto [name, level] = peekOperator();
+    if (level < least) // also where there is none
+      break;
+    if (level == Compare) {
+      left = parseChain(std::move(left));
+      continue;
+    }
+    take();
+    Expression right = parseOperators(level + 1);
+    left = make(Kind::Operator, std::move(name),
+                list(std::move(left), std::move(right)));
   }
   if (atOperator("**"))
     fail("the operator '**' is not supported", CRIA_UNIMPLEMENTED);
-  return left;
-}
-
-Expression ExpressionParser::parseNot() {
-  if (++nesting > maxDepth)
-    fail("an expression deeper than " + std::to_string(maxDepth));
-  Expression expression =
-      skipName("not") ? make(Kind::Not, "", list(parseNot())) : parseCompare();
   --nesting;
-  return expression;
+  return left;
 }
 
-/// a < b < c means a < b and b < c.
-Expression ExpressionParser::parseCompare() {
-  Expression left = parseBinary(3);
-  Expression result, middle;
-  for (bool chained = false; ok(); chained = true) {
-    std::string name;
-    for (const char *symbol : {"==", "!=", "<", "<=", ">", ">="})
-      if (name.empty() && skipOperator(symbol))
-        name = symbol;
-    if (name.empty() && skipName("in"))
-      name = "in";
-    if (name.empty() && atName("not") && peek(1).text == "in") {
+/// One comparison, or several: a < b < c means a < b and b < c.
+Expression ExpressionParser::parseChain(Expression left) {
+  Expression chain = make(Kind::Compare, "", list(std::move(left)));
+  while (ok()) {
+    auto [name, level] = peekOperator();
+    if (level != Compare)
+      break;
+    take();
+    if (name == "not in")
       take();
-      take();
-      name = "not in";
-    }
-    if (name.empty())
-      return chained ? std::move(result) : std::move(left);
-    Expression right = parseBinary(3);
-    Expression one = make(Kind::Compare, name,
-                          list(chained ? middle : std::move(left), right));
-    middle = std::move(right);
-    result = chained ? make(Kind::Operator, "and",
-                            list(std::move(result), std::move(one)))
-                     : std::move(one);
+    chain.keywords.emplace_back(std::move(name), parseOperators(Compare + 1));
   }
-  return left;
+  return measured(std::move(chain));
 }
 
 Expression ExpressionParser::parseUnary(bool filters) {
-  if (++nesting > maxDepth)
-    fail("an expression deeper than " + std::to_string(maxDepth));
+  enter();
   Expression expression =
       skipOperator("-")   ? make(Kind::Negative, "", list(parseUnary(false)))
       : skipOperator("+") ? make(Kind::Positive, "", list(parseUnary(false)))
@@ -200,15 +209,15 @@ Expression ExpressionParser::parseUnary(bool filters) {
 Expression ExpressionParser::parseNumber(const Token &token) {
   Expression literal = make(Kind::Literal, "", {});
   const char *begin = token.text.data(), *end = begin + token.text.size();
-  int64_t whole = 0;
   double real = 0;
-  bool right = token.kind == Token::Kind::Integer
-                   ? std::from_chars(begin, end, whole).ec == std::errc()
-                   : std::from_chars(begin, end, real).ec == std::errc();
-  if (!right)
+  bool tooLarge = false;
+  if (auto whole = parseInteger(token.text, tooLarge);
+      whole && token.kind == Token::Kind::Integer)
+    literal.literal = Value::integer(*whole);
+  else if (!tooLarge && std::from_chars(begin, end, real).ec == std::errc())
+    literal.literal = Value::real(real);
+  else
     fail("the number " + quote(token.text) + " is too large");
-  literal.literal = token.kind == Token::Kind::Integer ? Value::integer(whole)
-                                                       : Value::real(real);
   return literal;
 }
 
@@ -293,8 +302,7 @@ Expression ExpressionParser::parsePostfix(Expression operand) {
     } else if (skipOperator("[")) {
       operand = parseSubscript(std::move(operand));
     } else if (atOperator("(")) {
-      operand = make(Kind::Call, "", list(std::move(operand)));
-      parseArguments(operand);
+      operand = parseArguments(make(Kind::Call, "", list(std::move(operand))));
     } else {
       break;
     }
@@ -325,18 +333,21 @@ Expression ExpressionParser::parseSubscript(Expression operand) {
   return make(Kind::Slice, "", std::move(parts));
 }
 
-void ExpressionParser::parseArguments(Expression &call) {
+Expression ExpressionParser::parseArguments(Expression call) {
   expectOperator("(");
   while (ok() && !atOperator(")")) {
     if (atOperator("*") || atOperator("**"))
-      return fail("arguments after '*' are not supported", CRIA_UNIMPLEMENTED);
+      fail("arguments after '*' are not supported", CRIA_UNIMPLEMENTED);
+    if (call.operands.size() + call.keywords.size() > maxArguments)
+      fail("a call with more than " + std::to_string(maxArguments) +
+               " arguments is not supported",
+           CRIA_UNIMPLEMENTED);
     bool keyword = peek().kind == Token::Kind::Name &&
                    peek(1).kind == Token::Kind::Operator && peek(1).text == "=";
     std::string name = keyword ? take().text : "";
     if (keyword)
       take();
     Expression value = parseExpression();
-    call.depth = std::max(call.depth, value.depth + 1);
     if (keyword)
       call.keywords.emplace_back(std::move(name), std::move(value));
     else
@@ -345,8 +356,7 @@ void ExpressionParser::parseArguments(Expression &call) {
       break;
   }
   expectOperator(")");
-  if (call.depth > maxDepth)
-    fail("an expression deeper than " + std::to_string(maxDepth));
+  return measured(std::move(call));
 }
 
 Expression ExpressionParser::parseFilters(Expression operand) {
@@ -354,12 +364,11 @@ Expression ExpressionParser::parseFilters(Expression operand) {
     if (skipOperator("|")) {
       operand = make(Kind::Filter, expectName(), list(std::move(operand)));
       if (atOperator("("))
-        parseArguments(operand);
+        operand = parseArguments(std::move(operand));
     } else if (skipName("is")) {
       operand = parseTest(std::move(operand));
     } else if (atOperator("(")) {
-      operand = make(Kind::Call, "", list(std::move(operand)));
-      parseArguments(operand);
+      operand = parseArguments(make(Kind::Call, "", list(std::move(operand))));
     } else {
       break;
     }
@@ -373,7 +382,7 @@ Expression ExpressionParser::parseTest(Expression operand) {
   Expression test = make(Kind::Test, expectName(), list(std::move(operand)));
   Token::Kind next = peek().kind;
   if (atOperator("(")) {
-    parseArguments(test);
+    test = parseArguments(std::move(test));
   } else if (next == Token::Kind::String || next == Token::Kind::Integer ||
              next == Token::Kind::Float || atOperator("[") || atOperator("{") ||
              (next == Token::Kind::Name && !atName("else") && !atName("or") &&
@@ -382,6 +391,7 @@ Expression ExpressionParser::parseTest(Expression operand) {
     if (!keyword)
       test.operands.push_back(parsePostfix(parsePrimary()));
   }
+  test = measured(std::move(test));
   return negated ? make(Kind::Not, "", list(std::move(test))) : std::move(test);
 }
 

@@ -11,6 +11,9 @@
 
 namespace cria::chat {
 
+/// How many arguments a call, and a macro, may have.
+inline constexpr size_t maxArguments = 255;
+
 /// Walks through the tokens of a template. The first error is kept; after it,
 /// the end of the template is all there is to see.
 class ExpressionParser {
@@ -44,9 +47,10 @@ private:
 
   Expression make(Kind kind, std::string name,
                   std::vector<Expression> operands);
-  Expression parseBinary(size_t level);
-  Expression parseNot();
-  Expression parseCompare();
+  void enter();
+  std::pair<std::string, int> peekOperator() const;
+  Expression parseOperators(int least);
+  Expression parseChain(Expression left);
   Expression parseUnary(bool filters);
   Expression parsePrimary();
   Expression parseNumber(const Token &token);
@@ -55,7 +59,8 @@ private:
   Expression parsePostfix(Expression operand);
   Expression parseSubscript(Expression operand);
   Expression parseTest(Expression operand);
-  void parseArguments(Expression &call);
+  Expression parseArguments(Expression call);
+  Expression measured(Expression expression);
 
   std::vector<Token> tokens;
   size_t at = 0;

@@ -6,7 +6,9 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <ctime>
+#include <optional>
 #include <utility>
 
 namespace cria::chat {
@@ -15,7 +17,7 @@ using Type = Value::Type;
 using Named = std::pair<const char *, Builtin>;
 
 template <size_t size>
-static Builtin findIn(const Named (&table)[size], const std::string &name) {
+static Builtin findBuiltin(const Named (&table)[size], std::string_view name) {
   for (const auto &[known, builtin] : table)
     if (name == known)
       return builtin;
@@ -33,9 +35,9 @@ static Value length(Evaluator &in, const Arguments &given) {
   if (!sized)
     return in.fail(std::string(value.typeName()) + " has no length");
   if (value.is(Type::List))
-    return Value::integer(static_cast<int64_t>(value.elements().size()));
+    return Value::integer(static_cast<Integer>(value.elements().size()));
   if (value.is(Type::Dict))
-    return Value::integer(static_cast<int64_t>(value.members().size()));
+    return Value::integer(static_cast<Integer>(value.members().size()));
   if (value.is(Type::Undefined) || !in.budget.spend(value.text().size()))
     return Value::integer(0);
   return Value::integer(
@@ -59,16 +61,26 @@ static Value toJson(Evaluator &in, const Arguments &given) {
   const Value &indent = given.get(2, "indent");
   const Value &separators = given.get(3, "separators");
   style.sorted = given.get(4, "sort_keys").truth();
-  if (indent.isNumber()) {
-    style.indent = std::min<int64_t>(indent.asInteger(), 1000);
+  if (indent.isWhole()) {
+    static constexpr Integer most = 1 << 30; // beyond every budget
+    style.indent =
+        static_cast<int64_t>(std::clamp<Integer>(indent.asInteger(), 0, most));
     style.comma = ",";
   } else if (!indent.is(Type::Undefined) && !indent.is(Type::None)) {
-    return in.fail("the indent of tojson is not supported: expected a number",
+    return in.fail("the indent of tojson is " + std::string(indent.typeName()) +
+                       ", which is not supported: expected an integer",
                    CRIA_UNIMPLEMENTED);
   }
-  if (separators.elements().size() == 2) {
-    style.comma = separators.elements()[0].text();
-    style.colon = separators.elements()[1].text();
+  const Value::List &marks = separators.elements();
+  if (marks.size() == 2 && marks[0].is(Type::String) &&
+      marks[1].is(Type::String)) {
+    style.comma = marks[0].text();
+    style.colon = marks[1].text();
+    in.budget.spend(style.comma.size() + style.colon.size());
+  } else if (!separators.is(Type::Undefined) && !separators.is(Type::None)) {
+    return in.fail("the separators of tojson are not supported: expected two "
+                   "strings",
+                   CRIA_UNIMPLEMENTED);
   }
   return in.text(dump(given.get(0), style, in.budget));
 }
@@ -76,16 +88,16 @@ static Value toJson(Evaluator &in, const Arguments &given) {
 /// The attribute "a.b.0" of `value`.
 static Value pathOf(Evaluator &in, Value value, const Value &attribute) {
   std::string path = print(attribute, in.budget);
+  if (!in.budget.spend(path.size()))
+    return {};
   for (size_t begin = 0, end; begin <= path.size(); begin = end + 1) {
     end = std::min(path.find('.', begin), path.size());
-    int64_t index = 0;
-    auto read = std::from_chars(&path[begin], path.data() + end, index);
-    bool number =
-        begin < end && read.ec == std::errc() && read.ptr == path.data() + end;
-    std::string name = path.substr(begin, end - begin);
-    value = in.item(value, number ? Value::integer(index) : in.text(name));
     if (!in.budget.spend(32))
       break;
+    std::string name = path.substr(begin, end - begin);
+    bool tooLarge = false;
+    std::optional<Integer> index = parseInteger(name, tooLarge);
+    value = in.item(value, index ? Value::integer(*index) : in.text(name));
   }
   return value;
 }
@@ -95,16 +107,16 @@ static Value join(Evaluator &in, const Arguments &given) {
       given.has(1, "d") ? print(given.get(1, "d"), in.budget) : "";
   const Value &attribute = given.get(2, "attribute");
   bool whole = attribute.is(Type::Undefined) || attribute.is(Type::None);
-  std::string result;
+  Writer result(in.budget);
   bool first = true;
   for (const Value &part : iterate(given.get(0), in.budget)) {
     Value one = whole ? part : pathOf(in, part, attribute);
-    if (!in.budget.spend(separator.size() + 1))
+    if (!in.budget.spend(1))
       return {};
-    result += std::exchange(first, false) ? "" : separator;
-    result += print(one, in.budget);
+    result.add(std::exchange(first, false) ? std::string_view() : separator);
+    result.add(print(one, in.budget));
   }
-  return in.text(std::move(result));
+  return in.text(result.take());
 }
 
 static Value toList(Evaluator &in, const Arguments &given) {
@@ -116,33 +128,41 @@ template <bool last> static Value end(Evaluator &in, const Arguments &given) {
     return in.fail("what a filter generates has no last element");
   Value::List elements = iterate(given.get(0), in.budget);
   if (elements.empty())
-    return Value::undefined(last ? "the last element" : "the first element");
+    return Value::undefined(last ? "the last element" : "the first element",
+                            in.budget);
   return last ? elements.back() : elements.front();
 }
 
 static Value reverse(Evaluator &in, const Arguments &given) {
-  Value::List elements = iterate(given.get(0), in.budget);
+  const Value &value = given.get(0);
+  if (value.is(Type::String)) {
+    std::vector<uint32_t> bounds = characterBounds(value.text(), in.budget);
+    Writer reversed(in.budget);
+    for (size_t i = bounds.size() - 1; i > 0 && in.budget.ok(); --i)
+      reversed.add(std::string_view(value.text())
+                       .substr(bounds[i - 1], bounds[i] - bounds[i - 1]));
+    return in.text(reversed.take());
+  }
+  Value::List elements = iterate(value, in.budget);
   std::reverse(elements.begin(), elements.end());
-  if (!given.get(0).is(Type::String)) // Python reverses no generator
-    return Value::list(std::move(elements), in.budget,
-                       given.get(0).shape() == Value::Shape::Generator
-                           ? Value::Shape::List
-                           : Value::Shape::Generator);
-  std::string text;
-  for (const Value &character : elements)
-    text += character.text();
-  return in.text(std::move(text));
+  return Value::list(std::move(elements), in.budget, // no generator in Python
+                     value.shape() == Value::Shape::Generator
+                         ? Value::Shape::List
+                         : Value::Shape::Generator);
 }
 
 /// Calls `function` with `value` and the arguments of `given` from `from` on.
 static Value apply(Evaluator &in, Builtin function, const Value &value,
                    const Arguments &given, size_t from) {
   Arguments arguments;
+  if (!in.budget.spend((1 + given.positional.size() + given.named.size()) *
+                       sizeof(given.named[0])))
+    return {};
   arguments.positional.push_back(value);
   for (size_t i = from; i < given.positional.size(); ++i)
     arguments.positional.push_back(given.positional[i]);
   arguments.named = given.named;
-  return function(in, arguments);
+  return in.apply(function, arguments);
 }
 
 static Value map(Evaluator &in, const Arguments &given) {
@@ -195,34 +215,60 @@ static Value toText(Evaluator &in, const Arguments &given) {
 
 static Value same(Evaluator &, const Arguments &given) { return given.get(0); }
 
+static Value truncate(Evaluator &in, double number) {
+  if (!(std::fabs(number) < 0x1p127))
+    return in.fail("an integer of more than 127 bits is not supported",
+                   CRIA_UNIMPLEMENTED);
+  return Value::integer(static_cast<Integer>(number));
+}
+
+/// `text` without the underscores that Python allows between digits.
+static std::string joinDigits(const std::string &text) {
+  auto isDigit = [&](size_t at) {
+    return at < text.size() && text[at] >= '0' && text[at] <= '9';
+  };
+  std::string joined;
+  for (size_t i = 0; i < text.size(); ++i)
+    if (text[i] != '_' || i == 0 || !isDigit(i - 1) || !isDigit(i + 1))
+      joined += text[i];
+  return joined;
+}
+
+/// Python's int() of a string, or of the float that the string spells;
+/// `otherwise` where it spells none.
+static Value readInteger(Evaluator &in, const std::string &spelling,
+                         const Value &otherwise) {
+  std::string text = joinDigits(spelling);
+  bool tooLarge = false;
+  if (auto whole = parseInteger(text, tooLarge))
+    return Value::integer(*whole);
+  double number = 0;
+  bool plus = text[0] == '+' && text[1] != '-';
+  const char *end = text.data() + text.size();
+  auto read = std::from_chars(text.data() + plus, end, number);
+  if (tooLarge || read.ec == std::errc::result_out_of_range)
+    return truncate(in, HUGE_VAL);
+  bool right = read.ec == std::errc() && read.ptr == end;
+  return right && std::isfinite(number) ? truncate(in, number) : otherwise;
+}
+
 /// As Python's int() of a number, or of what a string spells.
 static Value toInteger(Evaluator &in, const Arguments &given) {
   const Value &value = given.get(0);
   if (value.is(Type::Undefined) && in.budget.ok())
     return in.fail(quote(value.text()) + " is undefined");
-  if (value.isNumber() && !value.is(Type::Float))
+  if (value.isWhole())
     return Value::integer(value.asInteger());
-  double number = value.asNumber();
-  bool right = value.is(Type::Float);
-  if (value.is(Type::String)) {
-    Arguments string;
-    string.positional.push_back(value);
-    std::string text = findFilter("trim")(in, string).text();
-    const char *begin = text.data() + (text[0] == '+');
-    const char *end = text.data() + text.size();
-    int64_t whole = 0;
-    if (auto read = std::from_chars(begin, end, whole);
-        read.ec == std::errc() && read.ptr == end)
-      return Value::integer(whole);
-    auto read = std::from_chars(begin, end, number);
-    right = read.ec == std::errc() && read.ptr == end;
-  }
-  if (right && !(number > -9e18 && number < 9e18))
-    return in.fail("an integer beyond 64 bits is not supported",
-                   CRIA_UNIMPLEMENTED);
-  if (right)
-    return Value::integer(static_cast<int64_t>(number));
-  return given.has(1, "default") ? given.get(1, "default") : Value::integer(0);
+  if (value.is(Type::Float))
+    return truncate(in, value.asNumber());
+  Value otherwise =
+      given.has(1, "default") ? given.get(1, "default") : Value::integer(0);
+  if (!value.is(Type::String) || !in.budget.spend(2 * value.text().size()))
+    return otherwise;
+  Arguments string;
+  string.positional.push_back(value);
+  Value trimmed = in.apply(findFilter("trim"), string);
+  return readInteger(in, trimmed.text(), otherwise);
 }
 
 // ---- Dicts ------------------------------------------------------------------
@@ -233,9 +279,9 @@ static Value items(Evaluator &in, const Arguments &given) {
     return in.fail(std::string("cannot take the items of ") +
                    given.get(0).typeName());
   for (const auto &[key, value] : given.get(0).members())
-    if (in.budget.spend(3 * sizeof(Value)))
+    if (in.budget.spend(sizeof(Value)))
       pairs.push_back(
-          Value::list({in.text(key), value}, in.budget, Value::Shape::Tuple));
+          Value::list({key, value}, in.budget, Value::Shape::Tuple));
   return Value::list(std::move(pairs), in.budget);
 }
 
@@ -245,26 +291,27 @@ static Value keys(Evaluator &in, const Arguments &given) {
 
 static Value values(Evaluator &in, const Arguments &given) {
   Value::List all;
-  for (const auto &[key, value] : given.get(0).members())
-    all.push_back(value);
+  if (in.budget.spend(given.get(0).members().size() * sizeof(Value)))
+    for (const auto &[key, value] : given.get(0).members())
+      all.push_back(value);
   return Value::list(std::move(all), in.budget);
 }
 
 static Value getMember(Evaluator &in, const Arguments &given) {
-  in.budget.spend(given.get(0).members().size());
-  const Value *member = given.get(1).is(Type::String)
-                            ? given.get(0).find(given.get(1).text())
-                            : nullptr;
+  const Value *member =
+      given.get(1).is(Type::String)
+          ? given.get(0).members().find(given.get(1).text(), in.budget)
+          : nullptr;
   return member ? *member : given.has(2) ? given.get(2) : Value::none();
 }
 
 // ---- Functions --------------------------------------------------------------
 
 static Value range(Evaluator &in, const Arguments &given) {
-  int64_t bounds[3] = {0, 0, 1};
+  Integer bounds[3] = {0, 0, 1};
   size_t count = given.positional.size();
   for (size_t i = 0; i < count && i < 3; ++i) {
-    if (!given.get(i).isNumber())
+    if (!given.get(i).isWhole())
       return in.fail(std::string("a bound of range is ") +
                      given.get(i).typeName());
     bounds[count == 1 ? 1 : i] = given.get(i).asInteger();
@@ -273,10 +320,12 @@ static Value range(Evaluator &in, const Arguments &given) {
   if (count == 0 || count > 3 || step == 0)
     return in.fail("range expects an end; or a begin, an end and a step");
   Value::List numbers;
-  for (int64_t at = begin; step > 0 ? at < end : at > end;) {
+  for (Integer at = begin; step > 0 ? at < end : at > end;) {
     if (numbers.size() == 100'000) // as Jinja's sandbox
       return in.fail("range has more than 100000 elements",
                      CRIA_RESOURCE_EXHAUSTED);
+    if (!in.budget.spend(sizeof(Value)))
+      return {};
     numbers.push_back(Value::integer(at));
     if (__builtin_add_overflow(at, step, &at))
       break;
@@ -284,23 +333,30 @@ static Value range(Evaluator &in, const Arguments &given) {
   return Value::list(std::move(numbers), in.budget);
 }
 
-static Value::Dict namedArguments(const Arguments &given) {
-  Value::Dict members = given.get(0).members();
+/// The members of the dict that is given, if any, and the named arguments.
+static Value::Dict membersOf(Evaluator &in, const Arguments &given) {
+  const Value::Dict &first = given.get(0).members();
+  std::vector<Value::Dict::Member> members;
+  if (!in.budget.spend((first.size() + given.named.size()) *
+                       sizeof(members[0])))
+    return {};
+  members.assign(first.begin(), first.end());
   for (const auto &[name, value] : given.named)
-    members.emplace_back(name, value);
-  return members;
+    members.push_back({in.text(std::string(name)), value});
+  return Value::Dict(std::move(members), in.budget);
 }
 
 static Value makeNamespace(Evaluator &in, const Arguments &given) {
-  for (const auto &[name, value] : given.named)
+  Value::Dict members = membersOf(in, given);
+  for (const auto &[name, value] : members)
     if (value.holdsNamespace())
       return in.fail("a namespace in a namespace is not supported",
                      CRIA_UNIMPLEMENTED);
-  return Value::newNamespace(namedArguments(given));
+  return Value::newNamespace(std::move(members), in.budget);
 }
 
 static Value makeDict(Evaluator &in, const Arguments &given) {
-  return Value::dict(namedArguments(given), in.budget);
+  return Value::dict(membersOf(in, given), in.budget);
 }
 
 static Value raise(Evaluator &in, const Arguments &given) {
@@ -309,6 +365,8 @@ static Value raise(Evaluator &in, const Arguments &given) {
 
 static Value now(Evaluator &in, const Arguments &given) {
   const std::string &format = given.get(0).text();
+  if (!in.budget.spend(512 + format.size()))
+    return {};
   char text[256] = "";
   std::time_t time = std::time(nullptr);
   std::tm parts = {};
@@ -319,7 +377,7 @@ static Value now(Evaluator &in, const Arguments &given) {
   return in.text(text);
 }
 
-Builtin findFilter(const std::string &name) {
+Builtin findFilter(std::string_view name) {
   static const Named filters[] = {{"length", length},
                                   {"count", length},
                                   {"default", defaultTo},
@@ -340,24 +398,24 @@ Builtin findFilter(const std::string &name) {
                                   {"int", toInteger},
                                   {"items", items}};
   Builtin string = findStringFilter(name);
-  return string ? string : findIn(filters, name);
+  return string ? string : findBuiltin(filters, name);
 }
 
-Builtin findMethod(const Value &value, const std::string &name) {
+Builtin findMethod(const Value &value, std::string_view name) {
   static const Named methods[] = {
       {"items", items}, {"keys", keys}, {"values", values}, {"get", getMember}};
   if (value.is(Type::String))
     return findStringMethod(name);
-  return value.is(Type::Dict) ? findIn(methods, name) : nullptr;
+  return value.is(Type::Dict) ? findBuiltin(methods, name) : nullptr;
 }
 
-Builtin findFunction(const std::string &name) {
+Builtin findFunction(std::string_view name) {
   static const Named functions[] = {{"range", range},
                                     {"namespace", makeNamespace},
                                     {"dict", makeDict},
                                     {"raise_exception", raise},
                                     {"strftime_now", now}};
-  return findIn(functions, name);
+  return findBuiltin(functions, name);
 }
 
 } // namespace cria::chat

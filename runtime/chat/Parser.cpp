@@ -192,6 +192,10 @@ private:
     statement.text = expectName();
     expectOperator("(");
     while (ok() && !atOperator(")")) {
+      if (statement.targets.size() == maxArguments)
+        fail("a macro with more than " + std::to_string(maxArguments) +
+                 " arguments is not supported",
+             CRIA_UNIMPLEMENTED);
       statement.targets.push_back(expectName());
       if (skipOperator("="))
         statement.expressions.push_back(parseExpression());

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <numeric>
 
 namespace cria::chat {
 
@@ -30,10 +29,45 @@ static std::string printFloat(double value, bool json) {
   return plain && result.find('.') == result.npos ? result + ".0" : result;
 }
 
-static void appendEscape(std::string &text, const char *form, char32_t c) {
+std::string printInteger(Integer value) {
+  char digits[40];
+  char *at = std::end(digits);
+  bool negative = value < 0;
+  do { // the remainder of a negative number is negative
+    auto digit = static_cast<int>(value % 10);
+    *--at = static_cast<char>('0' + (digit < 0 ? -digit : digit));
+    value /= 10;
+  } while (value != 0);
+  if (negative)
+    *--at = '-';
+  return std::string(at, std::end(digits));
+}
+
+std::optional<Integer> parseInteger(std::string_view text, bool &tooLarge) {
+  bool sign = !text.empty() && (text[0] == '-' || text[0] == '+');
+  std::string_view digits = text.substr(sign);
+  if (digits.empty() || digits.find_first_not_of("0123456789") != text.npos)
+    return std::nullopt;
+  bool negative = text[0] == '-';
+  Integer value = 0;
+  for (char c : digits) {
+    int digit = c - '0';
+    tooLarge |=
+        __builtin_mul_overflow(value, 10, &value) ||
+        __builtin_add_overflow(value, negative ? -digit : digit, &value);
+  }
+  return tooLarge ? std::nullopt : std::optional<Integer>(value);
+}
+
+void Writer::addCharacter(char32_t character) {
+  if (budget.spend(4))
+    appendCharacter(text, character);
+}
+
+static void addEscape(Writer &writer, const char *form, char32_t c) {
   char escape[16];
   snprintf(escape, sizeof(escape), form, static_cast<unsigned>(c));
-  text += escape;
+  writer.add(escape);
 }
 
 /// Whether repr() writes the character itself.
@@ -41,112 +75,118 @@ static bool isPrintable(char32_t c) {
   return c == ' ' || (c > ' ' && c != 0x7F && !isOther(c) && !isWhiteSpace(c));
 }
 
-static std::string representText(const std::string &text) {
+static void representText(const std::string &text, Writer &writer) {
   bool doubled = text.find('\'') != text.npos && text.find('"') == text.npos;
-  char32_t mark = doubled ? '"' : '\'';
-  std::string result(1, static_cast<char>(mark));
-  for (size_t at = 0; at < text.size();) {
+  char mark = doubled ? '"' : '\'';
+  writer.add(mark);
+  for (size_t at = 0; at < text.size() && writer.budget.ok();) {
     char32_t c = takeCharacter(text, at);
-    if (c == mark || c == '\\')
-      result += {'\\', static_cast<char>(c)};
-    else if (c == '\n' || c == '\r' || c == '\t')
-      result += c == '\n' ? "\\n" : c == '\r' ? "\\r" : "\\t";
-    else if (isPrintable(c))
-      appendCharacter(result, c);
-    else
-      appendEscape(result,
-                   c < 0x100     ? "\\x%02x"
-                   : c < 0x10000 ? "\\u%04x"
-                                 : "\\U%08x",
-                   c);
+    if (c == static_cast<char32_t>(mark) || c == '\\') {
+      writer.add('\\');
+      writer.addCharacter(c);
+    } else if (c == '\n' || c == '\r' || c == '\t') {
+      writer.add(c == '\n' ? "\\n" : c == '\r' ? "\\r" : "\\t");
+    } else if (isPrintable(c)) {
+      writer.addCharacter(c);
+    } else {
+      const char *form = c < 0x100     ? "\\x%02x"
+                         : c < 0x10000 ? "\\u%04x"
+                                       : "\\U%08x";
+      addEscape(writer, form, c);
+    }
   }
-  return result + static_cast<char>(mark);
+  writer.add(mark);
 }
 
-static std::string representList(const Value &value, Budget &budget) {
+static void representList(const Value &value, Writer &writer) {
   if (value.shape() == Value::Shape::Generator)
-    budget.fail("printing what a filter generates is not supported",
-                CRIA_UNIMPLEMENTED);
+    writer.budget.fail("printing what a filter generates is not supported",
+                       CRIA_UNIMPLEMENTED);
   bool tuple = value.shape() == Value::Shape::Tuple;
-  std::string text = tuple ? "(" : "[";
-  for (size_t i = 0; i < value.elements().size() && budget.ok(); ++i)
-    text += (i ? ", " : "") + represent(value.elements()[i], budget);
-  if (tuple)
-    return text + (value.elements().size() == 1 ? ",)" : ")");
-  return text + "]";
-}
-
-static std::string representDict(const Value &value, Budget &budget) {
-  std::string text = "{";
-  for (const auto &[key, member] : value.members()) {
-    if (!budget.spend(key.size()))
-      break;
-    text += (text.size() > 1 ? ", " : "") + representText(key) + ": " +
-            represent(member, budget);
+  writer.add(tuple ? "(" : "[");
+  for (size_t i = 0; i < value.elements().size() && writer.budget.ok(); ++i) {
+    writer.add(i ? ", " : "");
+    represent(value.elements()[i], writer);
   }
-  return text + "}";
+  writer.add(!tuple ? "]" : value.elements().size() == 1 ? ",)" : ")");
 }
 
-std::string represent(const Value &value, Budget &budget) {
-  std::string text;
+static void representDict(const Value &value, Writer &writer) {
+  writer.add("{");
+  for (size_t i = 0; i < value.members().size() && writer.budget.ok(); ++i) {
+    const auto &[key, member] = value.members()[i];
+    writer.add(i ? ", " : "");
+    representText(key.text(), writer);
+    writer.add(": ");
+    represent(member, writer);
+  }
+  writer.add("}");
+}
+
+/// Apart from represent(), whose frame counts where it recurses.
+static void representSimple(const Value &value, Writer &writer) {
   switch (value.type()) {
   case Type::Undefined:
-    text = "Undefined";
-    break;
+    return writer.add("Undefined");
   case Type::None:
-    text = "None";
-    break;
+    return writer.add("None");
   case Type::Boolean:
-    text = value.truth() ? "True" : "False";
-    break;
+    return writer.add(value.truth() ? "True" : "False");
   case Type::Integer:
-    text = std::to_string(value.asInteger());
-    break;
+    return writer.add(printInteger(value.asInteger()));
   case Type::Float:
-    text = printFloat(value.asNumber(), false);
-    break;
+    return writer.add(printFloat(value.asNumber(), false));
   case Type::String:
-    budget.spend(value.text().size());
-    text = representText(value.text());
-    break;
-  case Type::List:
-    text = representList(value, budget);
-    break;
-  case Type::Dict:
-    text = representDict(value, budget);
-    break;
+    return representText(value.text(), writer);
   default:
-    budget.fail(std::string("cannot print ") + value.typeName());
+    writer.budget.fail(std::string("cannot print ") + value.typeName());
   }
-  budget.spend(text.size());
-  return budget.ok() ? text : "";
+}
+
+/// What printing a value takes besides its text.
+static constexpr size_t printCost = 16;
+
+void represent(const Value &value, Writer &writer) {
+  if (!writer.budget.spend(printCost))
+    return;
+  if (value.is(Type::List))
+    representList(value, writer);
+  else if (value.is(Type::Dict))
+    representDict(value, writer);
+  else
+    representSimple(value, writer);
 }
 
 std::string print(const Value &value, Budget &budget) {
   if (value.is(Type::Undefined))
     return "";
-  if (!value.is(Type::String))
-    return represent(value, budget);
-  return budget.spend(value.text().size()) ? value.text() : "";
+  Writer writer(budget);
+  if (value.is(Type::String))
+    writer.add(value.text());
+  else
+    represent(value, writer);
+  return budget.ok() ? writer.take() : "";
 }
 
-static std::string dumpText(const std::string &text, bool ascii) {
-  std::string result = "\"";
-  for (size_t at = 0; at < text.size();) {
+static void dumpText(const std::string &text, bool ascii, Writer &writer) {
+  static constexpr std::string_view named = "\"\\\n\r\t\b\f";
+  writer.add("\"");
+  for (size_t at = 0; at < text.size() && writer.budget.ok();) {
     char32_t c = takeCharacter(text, at);
-    static constexpr std::string_view named = "\"\\\n\r\t\b\f";
     size_t name = c < 0x80 ? named.find(static_cast<char>(c)) : named.npos;
-    if (name != named.npos)
-      result += {'\\', "\"\\nrtbf"[name]};
-    else if (c < 0x20 || (ascii && c >= 0x7F && c < 0x10000 && c != 0x7F))
-      appendEscape(result, "\\u%04x", c);
-    else if (ascii && c >= 0x10000) {
-      appendEscape(result, "\\u%04x", 0xD800 + ((c - 0x10000) >> 10));
-      appendEscape(result, "\\u%04x", 0xDC00 + ((c - 0x10000) & 0x3FF));
-    } else
-      appendCharacter(result, c);
+    if (name != named.npos) {
+      writer.add('\\');
+      writer.add("\"\\nrtbf"[name]);
+    } else if (c < 0x20 || (ascii && c > 0x7F && c < 0x10000)) {
+      addEscape(writer, "\\u%04x", c);
+    } else if (ascii && c >= 0x10000) {
+      addEscape(writer, "\\u%04x", 0xD800 + ((c - 0x10000) >> 10));
+      addEscape(writer, "\\u%04x", 0xDC00 + ((c - 0x10000) & 0x3FF));
+    } else {
+      writer.addCharacter(c);
+    }
   }
-  return result + "\"";
+  writer.add("\"");
 }
 
 namespace {
@@ -154,75 +194,83 @@ namespace {
 /// Writes JSON as a style asks.
 struct Dumper {
   const JsonStyle &style;
-  Budget &budget;
-  std::string text;
+  Writer writer;
 
   void breakLine(int64_t depth) {
     if (!style.indent)
       return;
-    int64_t blanks = std::max<int64_t>(*style.indent, 0) * depth;
-    if (budget.spend(static_cast<size_t>(blanks)))
-      text += '\n' + std::string(static_cast<size_t>(blanks), ' ');
+    writer.add("\n");
+    for (int64_t i = 0; i < *style.indent * depth && writer.budget.ok(); ++i)
+      writer.add(" ");
   }
 
-  /// The parts of a list or dict between `open` and `close`.
-  template <typename Part>
-  void wrap(const char *marks, size_t count, int64_t depth, Part part) {
-    text += marks[0];
-    for (size_t i = 0; i < count && budget.ok(); ++i) {
-      text += i ? style.comma : "";
-      breakLine(depth + 1);
-      part(i);
+  /// Before the part `index` of a list or dict.
+  void separate(size_t index, int64_t depth) {
+    writer.add(index ? std::string_view(style.comma) : "");
+    breakLine(depth + 1);
+  }
+
+  void dumpList(const Value::List &elements, int64_t depth) {
+    writer.add("[");
+    for (size_t i = 0; i < elements.size() && writer.budget.ok(); ++i) {
+      separate(i, depth);
+      dump(elements[i], depth + 1);
     }
-    if (count > 0)
+    if (!elements.empty())
       breakLine(depth);
-    text += marks[1];
+    writer.add("]");
   }
 
-  void dict(const Value::Dict &members, int64_t depth) {
-    std::vector<size_t> order(members.size());
-    std::iota(order.begin(), order.end(), 0);
-    if (style.sorted)
-      std::sort(order.begin(), order.end(), [&](size_t a, size_t b) {
-        return members[a].first < members[b].first;
-      });
-    wrap("{}", members.size(), depth, [&](size_t i) {
-      budget.spend(members[order[i]].first.size());
-      text += dumpText(members[order[i]].first, style.ascii) + style.colon;
-      dump(members[order[i]].second, depth + 1);
-    });
+  void dumpDict(const Value::Dict &members, int64_t depth) {
+    writer.add("{");
+    for (size_t i = 0; i < members.size() && writer.budget.ok(); ++i) {
+      const auto &[key, value] =
+          members[style.sorted ? members.sorted()[i] : i];
+      separate(i, depth);
+      dumpText(key.text(), style.ascii, writer);
+      writer.add(style.colon);
+      dump(value, depth + 1);
+    }
+    if (!members.empty())
+      breakLine(depth);
+    writer.add("}");
+  }
+
+  /// Apart from dump(), whose frame counts where it recurses.
+  void dumpSimple(const Value &value) {
+    if (value.is(Type::None))
+      writer.add("null");
+    else if (value.is(Type::Boolean))
+      writer.add(value.truth() ? "true" : "false");
+    else if (value.is(Type::Integer))
+      writer.add(printInteger(value.asInteger()));
+    else if (value.is(Type::Float))
+      writer.add(printFloat(value.asNumber(), true));
+    else if (value.is(Type::String))
+      dumpText(value.text(), style.ascii, writer);
+    else
+      writer.budget.fail(std::string("tojson: ") + value.typeName() +
+                         " is not a value of JSON");
   }
 
   void dump(const Value &value, int64_t depth) {
-    if (!budget.spend(8 + value.text().size()))
+    if (!writer.budget.spend(printCost))
       return;
-    if (value.is(Type::None))
-      text += "null";
-    else if (value.is(Type::Boolean))
-      text += value.truth() ? "true" : "false";
-    else if (value.is(Type::Integer))
-      text += std::to_string(value.asInteger());
-    else if (value.is(Type::Float))
-      text += printFloat(value.asNumber(), true);
-    else if (value.is(Type::String))
-      text += dumpText(value.text(), style.ascii);
-    else if (value.is(Type::List) && value.shape() != Value::Shape::Generator)
-      wrap("[]", value.elements().size(), depth,
-           [&](size_t i) { dump(value.elements()[i], depth + 1); });
+    if (value.is(Type::List) && value.shape() != Value::Shape::Generator)
+      dumpList(value.elements(), depth);
     else if (value.is(Type::Dict))
-      dict(value.members(), depth);
+      dumpDict(value.members(), depth);
     else
-      budget.fail(std::string("tojson: ") + value.typeName() +
-                  " is not a value of JSON");
+      dumpSimple(value);
   }
 };
 
 } // namespace
 
 std::string dump(const Value &value, const JsonStyle &style, Budget &budget) {
-  Dumper dumper{style, budget, ""};
+  Dumper dumper{style, Writer(budget)};
   dumper.dump(value, 0);
-  return budget.ok() ? dumper.text : "";
+  return budget.ok() ? dumper.writer.take() : "";
 }
 
 } // namespace cria::chat

@@ -74,38 +74,78 @@ static bool goesOn(Case to, char32_t c) {
 
 template <Case to>
 static Value toCase(Evaluator &in, const Arguments &arguments) {
-  std::string text = print(arguments.get(0), in.budget), result;
-  in.budget.spend(text.size());
+  std::string text = print(arguments.get(0), in.budget);
+  Writer result(in.budget);
   bool begins = true;
-  for (size_t at = 0; at < text.size();) {
+  for (size_t at = 0; at < text.size() && in.budget.ok();) {
     char32_t c = takeCharacter(text, at);
     bool upper = to == Case::Upper || (to != Case::Lower && begins);
-    appendCharacter(result, upper ? toUpper(c) : toLower(c));
+    result.addCharacter(upper ? toUpper(c) : toLower(c));
     begins = (to == Case::Title || to == Case::TitleFilter) && !goesOn(to, c);
   }
-  return in.text(std::move(result));
+  return in.text(result.take());
+}
+
+/// What a search takes besides reading its texts.
+static constexpr size_t searchCost = 64;
+
+/// The integer that argument `index` or `name` is; -1, for no limit, where
+/// there is none.
+static Integer limitOf(Evaluator &in, const Arguments &arguments, size_t index,
+                       std::string_view name) {
+  const Value &limit = arguments.get(index, name);
+  if (limit.isWhole())
+    return limit.asInteger();
+  if (!limit.is(Type::Undefined) && !limit.is(Type::None))
+    in.fail("the argument " + quote(name) + " is " + limit.typeName() +
+            ", expected an integer");
+  return -1;
 }
 
 static Value replace(Evaluator &in, const Arguments &arguments) {
-  std::string text = print(arguments.get(0), in.budget), result;
+  std::string text = print(arguments.get(0), in.budget);
   std::string_view from = textOf(in, arguments, 1);
   std::string_view to = textOf(in, arguments, 2);
-  const Value &limit = arguments.get(3, "count");
-  int64_t left = limit.isNumber() ? limit.asInteger() : -1;
+  Integer left = limitOf(in, arguments, 3, "count");
   if (from.empty() && in.budget.ok())
     return in.fail("replacing the empty text is not supported",
                    CRIA_UNIMPLEMENTED);
+  Writer result(in.budget);
   size_t done = 0;
-  for (size_t at; left-- != 0 && in.budget.spend(to.size() + 1) &&
-                  (at = text.find(from, done)) != text.npos;
-       done = at + from.size())
-    result.append(text, done, at - done).append(to);
-  return in.text(result.append(text, done));
+  while (left-- != 0 && in.budget.spend(searchCost)) {
+    size_t at = findIn(text, from, done);
+    if (at == text.npos)
+      break;
+    result.add(std::string_view(text).substr(done, at - done));
+    result.add(to);
+    done = at + from.size();
+  }
+  result.add(std::string_view(text).substr(done));
+  return in.text(result.take());
 }
 
+/// The strings of a list to be.
+class Pieces {
+public:
+  explicit Pieces(Evaluator &in) : in(in) {}
+  void add(std::string_view piece) {
+    if (in.budget.spend(sizeof(Value) + piece.size()))
+      elements.push_back(in.text(std::string(piece)));
+  }
+  Value take(bool reversed) {
+    if (reversed)
+      std::reverse(elements.begin(), elements.end());
+    return Value::list(std::move(elements), in.budget);
+  }
+
+private:
+  Evaluator &in;
+  Value::List elements;
+};
+
 /// Python's split at runs of white space.
-static std::vector<std::string> words(std::string_view text, int64_t limit) {
-  std::vector<std::string> parts;
+static Value words(Evaluator &in, std::string_view text, Integer limit) {
+  Pieces parts(in);
   size_t begin = 0;
   auto skip = [&](size_t at, bool space) { // to the end of a run
     while (at < text.size()) {
@@ -116,66 +156,96 @@ static std::vector<std::string> words(std::string_view text, int64_t limit) {
     }
     return at;
   };
-  while ((begin = skip(begin, true)) < text.size()) {
+  while ((begin = skip(begin, true)) < text.size() && in.budget.ok()) {
     if (limit-- == 0) {
-      parts.emplace_back(text.substr(begin));
+      parts.add(text.substr(begin));
       break;
     }
     size_t end = skip(begin, false);
-    parts.emplace_back(text.substr(begin, end - begin));
+    parts.add(text.substr(begin, end - begin));
     begin = end;
   }
-  return parts;
+  return parts.take(false);
 }
 
-static std::vector<std::string> pieces(std::string_view text,
-                                       std::string_view separator,
-                                       int64_t limit, bool fromRight) {
-  std::vector<std::string> parts;
-  size_t size = separator.size();
-  for (size_t at; limit-- != 0;) {
-    at = fromRight ? text.rfind(separator) : text.find(separator);
+static Value pieces(Evaluator &in, std::string_view text,
+                    std::string_view separator, Integer limit) {
+  Pieces parts(in);
+  while (limit-- != 0 && in.budget.spend(searchCost)) {
+    size_t at = findIn(text, separator);
     if (at == text.npos)
       break;
-    parts.emplace_back(fromRight ? text.substr(at + size) : text.substr(0, at));
-    text = fromRight ? text.substr(0, at) : text.substr(at + size);
+    parts.add(text.substr(0, at));
+    text.remove_prefix(at + separator.size());
   }
-  parts.emplace_back(text);
-  if (fromRight)
-    std::reverse(parts.begin(), parts.end());
-  return parts;
+  parts.add(text);
+  return parts.take(false);
 }
 
-static Value listOf(Evaluator &in, std::vector<std::string> parts) {
-  Value::List elements;
-  for (std::string &part : parts)
-    if (in.budget.spend(2 * sizeof(Value)))
-      elements.push_back(in.text(std::move(part)));
-  return Value::list(std::move(elements), in.budget);
+/// `text` from its last byte to its first: what looks from the right looks
+/// from the left in it.
+static std::string mirror(Evaluator &in, std::string_view text) {
+  return in.budget.spend(text.size()) ? std::string(text.rbegin(), text.rend())
+                                      : std::string();
+}
+
+static Value piecesFromRight(Evaluator &in, std::string_view text,
+                             std::string_view separator, Integer limit) {
+  std::string mirrored = mirror(in, text), wanted = mirror(in, separator);
+  Pieces parts(in);
+  size_t done = 0; // bytes at the right
+  while (limit-- != 0 && in.budget.spend(searchCost)) {
+    size_t at = findIn(mirrored, wanted, done);
+    if (at == text.npos)
+      break;
+    parts.add(text.substr(text.size() - at, at - done));
+    done = at + separator.size();
+  }
+  parts.add(text.substr(0, text.size() - done));
+  return parts.take(true);
 }
 
 template <bool fromRight>
 static Value split(Evaluator &in, const Arguments &arguments) {
   const Value &separator = arguments.get(1, "sep");
-  const Value &limit = arguments.get(2, "maxsplit");
-  int64_t most = limit.isNumber() ? limit.asInteger() : -1;
+  Integer most = limitOf(in, arguments, 2, "maxsplit");
   std::string_view text = textOf(in, arguments, 0);
   if (!in.budget.ok())
     return {};
-  if (separator.is(Type::String) && !separator.text().empty())
-    return listOf(in, pieces(text, separator.text(), most, fromRight));
-  if (separator.is(Type::String) || (fromRight && most >= 0))
+  if (separator.is(Type::String) && !separator.text().empty()) {
+    std::string_view mark = separator.text();
+    in.budget.spend(mark.size());
+    return fromRight ? piecesFromRight(in, text, mark, most)
+                     : pieces(in, text, mark, most);
+  }
+  bool blank = separator.is(Type::Undefined) || separator.is(Type::None);
+  if (!blank || (fromRight && most >= 0))
     return in.fail("splitting so is not supported", CRIA_UNIMPLEMENTED);
-  return listOf(in, words(text, most));
+  return words(in, text, most);
 }
 
+/// The lines, without what ends them: \n, \r, \r\n, and rarer characters.
 static Value splitLines(Evaluator &in, const Arguments &arguments) {
-  std::string text(textOf(in, arguments, 0));
-  if (!text.empty() && text.back() == '\n')
-    text.pop_back();
-  else if (text.empty())
-    return listOf(in, {});
-  return listOf(in, pieces(text, "\n", -1, false));
+  std::string_view text = textOf(in, arguments, 0);
+  if (arguments.get(1, "keepends").truth())
+    return in.fail("splitting lines with their ends is not supported",
+                   CRIA_UNIMPLEMENTED);
+  static constexpr std::u32string_view ends =
+      U"\n\r\v\f\x1C\x1D\x1E\x85\u2028\u2029";
+  Pieces lines(in);
+  size_t begin = 0;
+  for (size_t at = 0; at < text.size() && in.budget.ok();) {
+    size_t end = at;
+    char32_t c = takeCharacter(text, at);
+    if (ends.find(c) == ends.npos)
+      continue;
+    lines.add(text.substr(begin, end - begin));
+    at += c == '\r' && text.substr(at, 1) == "\n";
+    begin = at;
+  }
+  if (begin < text.size())
+    lines.add(text.substr(begin));
+  return lines.take(false);
 }
 
 /// Whether the string begins, or ends, with the argument or one of a tuple.
@@ -205,9 +275,14 @@ static Value findText(Evaluator &in, const Arguments &arguments) {
   std::string_view what = textOf(in, arguments, 1);
   if (arguments.positional.size() > 2)
     return in.fail("find with bounds is not supported", CRIA_UNIMPLEMENTED);
-  size_t at = fromRight ? text.rfind(what) : text.find(what);
+  if (!in.budget.ok())
+    return {};
+  size_t at = fromRight ? findIn(mirror(in, text), mirror(in, what))
+                        : findIn(text, what);
   if (at == text.npos)
     return Value::integer(-1);
+  if (fromRight)
+    at = text.size() - what.size() - at;
   return Value::integer(
       std::count_if(text.begin(), text.begin() + at,
                     [](char c) { return (c & 0xC0) != 0x80; }));
@@ -219,24 +294,27 @@ static Value countText(Evaluator &in, const Arguments &arguments) {
   if (what.empty())
     return in.fail("counting the empty text is not supported",
                    CRIA_UNIMPLEMENTED);
-  return Value::integer(
-      static_cast<int64_t>(pieces(text, what, -1, false).size()) - 1);
+  Integer count = 0;
+  for (size_t at = 0; in.budget.spend(searchCost); ++count) {
+    at = findIn(text, what, at);
+    if (at == text.npos)
+      break;
+    at += what.size();
+  }
+  return Value::integer(count);
 }
 
 static Value joinTexts(Evaluator &in, const Arguments &arguments) {
   std::string_view separator = textOf(in, arguments, 0);
-  std::string result;
+  Writer result(in.budget);
   bool first = true;
   for (const Value &part : iterate(arguments.get(1), in.budget)) {
     if (!part.is(Type::String))
       return in.fail(std::string("cannot join ") + part.typeName());
-    in.budget.spend(separator.size() + part.text().size());
-    if (!in.budget.ok())
-      return {};
-    result.append(std::exchange(first, false) ? "" : separator)
-        .append(part.text());
+    result.add(std::exchange(first, false) ? std::string_view() : separator);
+    result.add(part.text());
   }
-  return in.text(std::move(result));
+  return in.text(result.take());
 }
 
 template <bool (*kind)(char32_t)>
@@ -252,7 +330,7 @@ static bool isDecimal(char32_t c) { return isNumeric(c) && c < 0x80; }
 
 using Named = std::pair<const char *, Builtin>;
 
-Builtin findStringFilter(const std::string &name) {
+Builtin findStringFilter(std::string_view name) {
   static const Named filters[] = {{"trim", trim},
                                   {"upper", toCase<Case::Upper>},
                                   {"lower", toCase<Case::Lower>},
@@ -265,7 +343,7 @@ Builtin findStringFilter(const std::string &name) {
   return nullptr;
 }
 
-Builtin findStringMethod(const std::string &name) {
+Builtin findStringMethod(std::string_view name) {
   static const Named methods[] = {{"strip", strip<true, true>},
                                   {"lstrip", strip<true, false>},
                                   {"rstrip", strip<false, true>},

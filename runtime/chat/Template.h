@@ -10,10 +10,9 @@
 #include "runtime/Status.h"
 #include "runtime/chat/Syntax.h"
 
-#include <nlohmann/json.hpp>
-
-#include <memory>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 namespace cria::chat {
@@ -30,15 +29,15 @@ public:
   static Result<Template> parse(std::string_view source,
                                 const std::string &name);
 
-  /// The text for `variables`, an object: "messages", a list of objects with
-  /// "role" and "content"; "add_generation_prompt"; "tools"; what else a
+  /// The text for `variables`, an object in JSON: "messages", a list of objects
+  /// with "role" and "content"; "add_generation_prompt"; "tools"; what else a
   /// template asks for. Line breaks and blanks are as in transformers.
-  Result<std::string> render(const nlohmann::ordered_json &variables) const;
+  Result<std::string> render(std::string_view variables) const;
 
 private:
   std::string name;
   std::vector<Statement> statements;
-  nlohmann::ordered_json tokens = nlohmann::ordered_json::object();
+  std::vector<std::pair<std::string, std::string>> tokens; // by name
 };
 
 } // namespace cria::chat

@@ -68,12 +68,12 @@ static Value isLess(Evaluator &in, const Arguments &given) {
   return Value::boolean(found != negated);
 }
 
-static Value divides(Evaluator &in, const Value &value, int64_t by,
-                     int64_t rest) {
+static Value divides(Evaluator &in, const Value &value, Integer by,
+                     Integer rest) {
   if (!value.is(Type::Integer) || by == 0)
     return in.fail(std::string("cannot divide ") + value.typeName() + " by " +
-                   std::to_string(by));
-  int64_t found = by == -1 ? 0 : value.asInteger() % by;
+                   printInteger(by));
+  Integer found = by == -1 ? 0 : value.asInteger() % by;
   return Value::boolean((found < 0 ? found + by : found) == rest);
 }
 
@@ -87,7 +87,7 @@ static Value isDivisible(Evaluator &in, const Arguments &given) {
   return divides(in, given.get(0), given.get(1).asInteger(), 0);
 }
 
-Builtin findTest(const std::string &name) {
+Builtin findTest(std::string_view name) {
   static const std::pair<const char *, Builtin> tests[] = {
       {"defined", isDefined},
       {"undefined", isType<Type::Undefined>},

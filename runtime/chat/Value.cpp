@@ -1,9 +1,11 @@
 #include "runtime/chat/Value.h"
 
-#include "runtime/Json.h"
 #include "runtime/tokenizer/Unicode.h"
 
 #include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <numeric>
 
 namespace cria::chat {
 
@@ -21,9 +23,13 @@ bool Budget::fail(const std::string &message, cria_status code) {
   return false;
 }
 
-Value Value::undefined(std::string name) {
+/// What a value takes besides its content, allocated on its own.
+static constexpr size_t holderBytes = 64;
+
+Value Value::undefined(std::string_view name, Budget &budget) {
   Value value;
-  value.held = std::make_shared<const std::string>(std::move(name));
+  if (budget.spend(holderBytes + name.size()))
+    value.held = std::make_shared<const std::string>(name);
   return value;
 }
 
@@ -40,7 +46,7 @@ Value Value::boolean(bool flag) {
   return value;
 }
 
-Value Value::integer(int64_t number) {
+Value Value::integer(Integer number) {
   Value value;
   value.kind = Type::Integer;
   value.held = number;
@@ -56,15 +62,16 @@ Value Value::real(double number) {
 
 Value Value::string(std::string text, Budget &budget) {
   Value value;
-  if (!budget.spend(text.size()))
+  if (!budget.spend(holderBytes + text.size()))
     return value;
   value.kind = Type::String;
   value.held = std::make_shared<const std::string>(std::move(text));
   return value;
 }
 
-/// Values inside each other too deeply could not even be freed; a namespace in
-/// itself would not be.
+/// Values inside each other too deeply could not be freed, since that recurses.
+/// A namespace does not count what is set later; as no namespace is in another,
+/// that doubles the depth at most.
 static constexpr int maxDepth = 200;
 
 /// Notes what `part` means for a value that holds it.
@@ -78,7 +85,7 @@ bool Value::adopt(const Value &part, Budget &budget) {
 
 Value Value::list(List elements, Budget &budget, Shape shape) {
   Value value;
-  if (!budget.spend(elements.size() * sizeof(Value)))
+  if (!budget.spend(holderBytes + elements.size() * sizeof(Value)))
     return value;
   for (const Value &element : elements)
     if (!value.adopt(element, budget))
@@ -89,33 +96,46 @@ Value Value::list(List elements, Budget &budget, Shape shape) {
   return value;
 }
 
-Value Value::dict(Dict members, Budget &budget) {
+Value Value::holding(Type type, Dict members, Budget &budget) {
   Value value;
-  if (!budget.spend(members.size() * sizeof(members[0])))
+  if (!budget.spend(holderBytes + members.size()))
     return value;
   for (const auto &[key, member] : members)
     if (!value.adopt(member, budget))
       return {};
-  value.kind = Type::Dict;
+  value.kind = type;
   value.held = std::make_shared<Dict>(std::move(members));
   return value;
 }
 
-Value Value::newNamespace(Dict members) {
-  Value value;
-  value.kind = Type::Namespace;
+Value Value::dict(Dict members, Budget &budget) {
+  return holding(Type::Dict, std::move(members), budget);
+}
+
+Value Value::newNamespace(Dict members, Budget &budget) {
+  Value value = holding(Type::Namespace, std::move(members), budget);
   value.mutates = true;
-  value.held = std::make_shared<Dict>(std::move(members));
   return value;
 }
 
-Value Value::method(std::string name, Value self) {
+Value Value::loop(Loop turn, Budget &budget) {
   Value value;
+  if (!budget.spend(holderBytes + sizeof(Loop)) ||
+      !value.adopt(turn.before, budget) || !value.adopt(turn.after, budget))
+    return {};
+  value.kind = Type::Loop;
+  value.mutates = true; // Jinja's changes with each turn: it cannot be kept
+  value.held = std::make_shared<const Loop>(std::move(turn));
+  return value;
+}
+
+Value Value::method(Builtin function, Value self, Budget &budget) {
+  Value value;
+  if (!budget.spend(2 * holderBytes) || !value.adopt(self, budget))
+    return {};
   value.kind = Type::Method;
-  value.depth = self.depth + 1;
-  value.mutates = self.mutates;
   value.held =
-      std::make_shared<const Method>(Method{std::move(name), std::move(self)});
+      std::make_shared<const Method>(Method{function, std::move(self)});
   return value;
 }
 
@@ -126,40 +146,15 @@ Value Value::macro(const Statement *definition) {
   return value;
 }
 
-Value Value::fromJson(const nlohmann::ordered_json &document, Budget &budget) {
-  if (!budget.spend(sizeof(Value)))
-    return {};
-  if (document.is_null())
-    return none();
-  if (document.is_boolean())
-    return boolean(document.get<bool>());
-  if (document.is_number_integer())
-    return integer(document.get<int64_t>());
-  if (document.is_number())
-    return real(document.get<double>());
-  if (document.is_string())
-    return string(document.get<std::string>(), budget);
-  if (document.is_array()) {
-    List elements;
-    for (const auto &element : document)
-      elements.push_back(fromJson(element, budget));
-    return list(std::move(elements), budget);
-  }
-  Dict members;
-  for (const auto &[key, member] : document.items())
-    members.emplace_back(key, fromJson(member, budget));
-  return dict(std::move(members), budget);
-}
-
 bool Value::isNumber() const {
   return is(Type::Boolean) || is(Type::Integer) || is(Type::Float);
 }
 
 const char *Value::typeName() const {
   static const char *const names[] = {
-      "an undefined value", "none",       "a boolean", "an integer",
-      "a number",           "a string",   "a list",    "a dict",
-      "a namespace",        "a function", "a macro"};
+      "an undefined value", "none",     "a boolean",  "an integer",
+      "a number",           "a string", "a list",     "a dict",
+      "a namespace",        "the loop", "a function", "a macro"};
   return names[static_cast<int>(kind)];
 }
 
@@ -183,10 +178,10 @@ bool Value::truth() const {
   }
 }
 
-int64_t Value::asInteger() const {
+Integer Value::asInteger() const {
   if (const bool *flag = std::get_if<bool>(&held))
     return *flag;
-  const int64_t *number = std::get_if<int64_t>(&held);
+  const Integer *number = std::get_if<Integer>(&held);
   return number ? *number : 0;
 }
 
@@ -213,6 +208,10 @@ const Value::Dict &Value::members() const {
   return dict ? **dict : empty;
 }
 
+const Value::Loop &Value::turn() const {
+  return *std::get<std::shared_ptr<const Loop>>(held);
+}
+
 const Value::Method &Value::callable() const {
   return *std::get<std::shared_ptr<const Method>>(held);
 }
@@ -221,32 +220,126 @@ const Statement *Value::macroDefinition() const {
   return std::get<const Statement *>(held);
 }
 
-const Value *Value::find(std::string_view key) const {
-  for (const auto &[name, value] : members())
-    if (name == key)
-      return &value;
-  return nullptr;
+void Value::set(std::string_view key, Value value, Budget &budget) {
+  std::get<std::shared_ptr<Dict>>(held)->set(key, std::move(value), budget);
 }
 
-void Value::set(const std::string &key, Value value) {
-  Dict &members = *std::get<std::shared_ptr<Dict>>(held);
-  for (auto &[name, old] : members)
-    if (name == key) {
-      old = std::move(value);
-      return;
-    }
-  members.emplace_back(key, std::move(value));
+// ---- Dicts ------------------------------------------------------------------
+
+/// What a binary search for a key of `bytes` among `count` takes at most.
+static size_t searchCost(size_t bytes, size_t count) {
+  size_t steps = 0;
+  for (; count > 0; count /= 2)
+    ++steps;
+  return steps * (8 + bytes / 8);
 }
+
+Value::Dict::Dict(std::vector<Member> given, Budget &budget, Value *twice)
+    : members(std::move(given)) {
+  size_t cost = members.size() * (sizeof(Member) + sizeof(uint32_t));
+  for (const Member &member : members)
+    cost += searchCost(member.key.text().size(), members.size());
+  if (!budget.spend(cost)) {
+    members.clear();
+    return;
+  }
+  order.resize(members.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) {
+    int way = members[a].key.text().compare(members[b].key.text());
+    return way != 0 ? way < 0 : a < b;
+  });
+  auto same = [&](uint32_t a, uint32_t b) {
+    return members[a].key.text() == members[b].key.text();
+  };
+  if (std::adjacent_find(order.begin(), order.end(), same) == order.end())
+    return;
+  std::vector<bool> stays(members.size(), true);
+  for (size_t i = 0, first = 0; i + 1 < order.size(); ++i) {
+    if (!same(order[first], order[i + 1])) {
+      first = i + 1;
+      continue;
+    }
+    stays[order[i + 1]] = false;
+    members[order[first]].value = members[order[i + 1]].value;
+    if (twice)
+      *twice = members[order[first]].key;
+  }
+  std::vector<Member> once;
+  for (size_t i = 0; i < members.size(); ++i)
+    if (stays[i])
+      once.push_back(std::move(members[i]));
+  *this = Dict(std::move(once), budget);
+}
+
+/// The place in `order` of the first key that is not less than `key`.
+size_t Value::Dict::lowerBound(std::string_view key) const {
+  auto found = std::lower_bound(order.begin(), order.end(), key,
+                                [&](uint32_t place, std::string_view wanted) {
+                                  return members[place].key.text() < wanted;
+                                });
+  return static_cast<size_t>(found - order.begin());
+}
+
+/// Whether the key at `place` of `order` is `key`.
+bool Value::Dict::isAt(size_t place, std::string_view key) const {
+  return place < order.size() && members[order[place]].key.text() == key;
+}
+
+const Value *Value::Dict::find(std::string_view key, Budget &budget) const {
+  if (!budget.spend(searchCost(key.size(), members.size())))
+    return nullptr;
+  size_t place = lowerBound(key);
+  return isAt(place, key) ? &members[order[place]].value : nullptr;
+}
+
+void Value::Dict::set(std::string_view key, Value value, Budget &budget) {
+  // All moves up where a key is new.
+  if (!budget.spend(searchCost(key.size(), members.size()) + sizeof(Member) +
+                    members.size() * sizeof(uint32_t)))
+    return;
+  size_t place = lowerBound(key);
+  if (isAt(place, key)) {
+    members[order[place]].value = std::move(value);
+    return;
+  }
+  order.insert(order.begin() + static_cast<ptrdiff_t>(place),
+               static_cast<uint32_t>(members.size()));
+  members.push_back(
+      {Value::string(std::string(key), budget), std::move(value)});
+}
+
+// ---- Comparisons ------------------------------------------------------------
 
 using Type = Value::Type;
+
+/// What comparing two values takes besides their texts.
+static constexpr size_t compareCost = 8;
+
+/// Less than 0, 0 or more than 0 as `a` is less than, equal to or more than
+/// `b`, exactly; nothing where one is not a number.
+static std::optional<int> compareNumbers(const Value &a, const Value &b) {
+  auto sign = [](auto x, auto y) { return (x > y) - (x < y); };
+  if (!a.is(Type::Float) && !b.is(Type::Float))
+    return sign(a.asInteger(), b.asInteger());
+  if (std::isnan(a.asNumber()) || std::isnan(b.asNumber()))
+    return std::nullopt;
+  if (a.is(Type::Float) == b.is(Type::Float))
+    return sign(a.asNumber(), b.asNumber());
+  if (a.is(Type::Float))
+    return -*compareNumbers(b, a);
+  double real = b.asNumber(), whole = std::trunc(real);
+  if (std::fabs(real) >= 0x1p127)
+    return sign(0.0, real);
+  int way = sign(a.asInteger(), static_cast<Integer>(whole));
+  return way ? way : sign(whole, real);
+}
 
 static bool equalDicts(const Value &a, const Value &b, Budget &budget) {
   if (a.members().size() != b.members().size())
     return false;
   for (const auto &[key, value] : a.members()) {
-    if (!budget.spend(b.members().size()))
-      return false;
-    const Value *other = b.find(key);
+    const Value *other = b.members().find(key.text(), budget);
     if (!other || !equal(value, *other, budget))
       return false;
   }
@@ -254,12 +347,10 @@ static bool equalDicts(const Value &a, const Value &b, Budget &budget) {
 }
 
 bool equal(const Value &a, const Value &b, Budget &budget) {
-  if (!budget.spend(1))
+  if (!budget.spend(compareCost))
     return false;
   if (a.isNumber() && b.isNumber())
-    return a.is(Type::Float) || b.is(Type::Float)
-               ? a.asNumber() == b.asNumber()
-               : a.asInteger() == b.asInteger();
+    return compareNumbers(a, b) == 0;
   if (a.type() != b.type())
     return false;
   switch (a.type()) {
@@ -267,8 +358,8 @@ bool equal(const Value &a, const Value &b, Budget &budget) {
   case Type::None:
     return true;
   case Type::String:
-    return budget.spend(std::min(a.text().size(), b.text().size())) &&
-           a.text() == b.text();
+    return a.text().size() == b.text().size() &&
+           budget.spend(a.text().size()) && a.text() == b.text();
   case Type::List:
     if (a.elements().size() != b.elements().size() || a.shape() != b.shape())
       return false;
@@ -278,20 +369,25 @@ bool equal(const Value &a, const Value &b, Budget &budget) {
     return true;
   case Type::Dict:
     return equalDicts(a, b, budget);
+  case Type::Method: // those of values are equal to themselves alone
+    return &a.callable() == &b.callable() ||
+           (a.callable().function == b.callable().function &&
+            a.callable().self.is(Type::Undefined) &&
+            b.callable().self.is(Type::Undefined));
   case Type::Macro:
     return a.macroDefinition() == b.macroDefinition();
+  case Type::Loop:
+    return &a.turn() == &b.turn();
   default:
     return &a.members() == &b.members();
   }
 }
 
 bool less(const Value &a, const Value &b, Budget &budget) {
-  if (!budget.spend(1))
+  if (!budget.spend(compareCost))
     return false;
   if (a.isNumber() && b.isNumber())
-    return a.is(Type::Float) || b.is(Type::Float)
-               ? a.asNumber() < b.asNumber()
-               : a.asInteger() < b.asInteger();
+    return compareNumbers(a, b).value_or(0) < 0;
   if (a.is(Type::String) && b.is(Type::String))
     return budget.spend(std::min(a.text().size(), b.text().size())) &&
            a.text() < b.text(); // UTF-8 sorts by code point
@@ -305,6 +401,16 @@ bool less(const Value &a, const Value &b, Budget &budget) {
   return a.elements().size() < b.elements().size();
 }
 
+// ---- Parts ------------------------------------------------------------------
+
+size_t findIn(std::string_view text, std::string_view what, size_t begin) {
+  const void *found = memmem(text.data() + begin, text.size() - begin,
+                             what.data(), what.size());
+  return found ? static_cast<size_t>(static_cast<const char *>(found) -
+                                     text.data())
+               : text.npos;
+}
+
 bool contains(const Value &container, const Value &value, Budget &budget) {
   switch (container.type()) {
   case Type::String:
@@ -312,7 +418,7 @@ bool contains(const Value &container, const Value &value, Budget &budget) {
       return budget.fail(std::string("cannot look for ") + value.typeName() +
                          " in a string");
     return budget.spend(container.text().size() + value.text().size()) &&
-           container.text().find(value.text()) != std::string::npos;
+           findIn(container.text(), value.text()) != std::string::npos;
   case Type::List:
     for (const Value &element : container.elements())
       if (equal(element, value, budget))
@@ -322,8 +428,8 @@ bool contains(const Value &container, const Value &value, Budget &budget) {
     if (value.is(Type::List) || value.is(Type::Dict))
       return budget.fail(std::string(value.typeName()) +
                          " cannot be a key of a dict");
-    return budget.spend(container.members().size()) && value.is(Type::String) &&
-           container.find(value.text());
+    return value.is(Type::String) &&
+           container.members().find(value.text(), budget);
   case Type::Undefined:
     return false;
   default:
@@ -337,26 +443,38 @@ Value::List iterate(const Value &value, Budget &budget) {
   case Type::Undefined:
     break;
   case Type::List:
-    budget.spend(value.elements().size() * sizeof(Value));
-    return budget.ok() ? value.elements() : elements;
+    if (budget.spend(value.elements().size() * sizeof(Value)))
+      elements = value.elements();
+    break;
   case Type::Dict:
-    for (const auto &[key, member] : value.members())
-      if (budget.spend(sizeof(Value)))
-        elements.push_back(Value::string(key, budget));
+    if (budget.spend(value.members().size() * sizeof(Value)))
+      for (const auto &[key, member] : value.members())
+        elements.push_back(key);
     break;
   case Type::String:
     for (size_t at = 0; at < value.text().size() && budget.ok();) {
       size_t begin = at;
       takeCharacter(value.text(), at);
-      budget.spend(2 * sizeof(Value));
-      elements.push_back(
-          Value::string(value.text().substr(begin, at - begin), budget));
+      if (budget.spend(sizeof(Value)))
+        elements.push_back(
+            Value::string(value.text().substr(begin, at - begin), budget));
     }
     break;
   default:
     budget.fail(std::string("cannot loop over ") + value.typeName());
   }
   return elements;
+}
+
+std::vector<uint32_t> characterBounds(std::string_view text, Budget &budget) {
+  std::vector<uint32_t> bounds;
+  if (!budget.spend((text.size() + 1) * sizeof(uint32_t)))
+    return {0};
+  bounds.reserve(text.size() + 1);
+  for (size_t at = 0; at < text.size(); takeCharacter(text, at))
+    bounds.push_back(static_cast<uint32_t>(at));
+  bounds.push_back(static_cast<uint32_t>(text.size()));
+  return bounds;
 }
 
 bool isPythonSpace(char32_t character) {

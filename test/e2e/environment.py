@@ -135,6 +135,10 @@ def main():
     # In steps smaller than what is allocated.
     sizes = range(4 << 20, 32 << 20, 1 << 18)
     check_limit(command, expected, resource.RLIMIT_AS, sizes)
+    # What cria.h says a thread needs, for the main thread and the pool's.
+    small = {"preexec_fn": limited(resource.RLIMIT_STACK, 512 << 10)}
+    run = execute(command, **small).ok()
+    check(run.out == expected, f"with stacks of 512 KiB: {run}")
     homeless = execute(command, env={}, cwd="/proc").ok()
     check(homeless.out == expected, homeless)
 

@@ -2,26 +2,34 @@
 /// Jinja's does is for chat-templates.test.
 #include "runtime/chat/Template.h"
 
+#include "runtime/Stack.h"
 #include "test/runtime/Fixtures.h"
 
 #include <gtest/gtest.h>
+#include <pthread.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
-#include <chrono>
+#include <functional>
+#include <utility>
+#include <vector>
 
 using namespace cria;
 using namespace cria::test;
 using cria::chat::Template;
 using nlohmann::json;
 
-static nlohmann::ordered_json conversation() {
-  return {{"messages", {{{"role", "user"}, {"content", "Hi"}}}},
-          {"add_generation_prompt", true}};
+static const char *conversation() {
+  return R"({"messages": [{"role": "user", "content": "Hi"}],
+             "add_generation_prompt": true})";
 }
 
-static Result<std::string> render(const std::string &source) {
+static Result<std::string>
+render(const std::string &source,
+       const std::string &variables = conversation()) {
   Result<Template> parsed = Template::parse(source, "t.jinja");
-  return parsed.ok() ? parsed->render(conversation())
+  return parsed.ok() ? parsed->render(variables)
                      : Result<std::string>(parsed.status());
 }
 
@@ -113,6 +121,15 @@ static std::string repeated(const std::string &unit, int count) {
   return text;
 }
 
+/// Of this process.
+static double processorSeconds() {
+  rusage usage = {};
+  getrusage(RUSAGE_SELF, &usage);
+  return static_cast<double>(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
+         1e-6 * static_cast<double>(usage.ru_utime.tv_usec +
+                                    usage.ru_stime.tv_usec);
+}
+
 static long peakMegabytes() {
   rusage usage = {};
   getrusage(RUSAGE_SELF, &usage);
@@ -125,10 +142,8 @@ static const std::string doubling =
 static const std::string hostile[] = {
     repeated(loops, 9) + repeated("{% endfor %}", 9),
     repeated(loops, 2) + "some text" + repeated("{% endfor %}", 2),
-    "{{ range(1000000000) }}",
-    "{{ 'x' * 1000000000 }}",
-    "{{ [1] * 1000000000 }}",
-    "{{ ('x' * 1000000) * 1000000 }}",
+    "{{ range(1000000000) }}", "{{ 'x' * 1000000000 }}",
+    "{{ [1] * 1000000000 }}", "{{ ('x' * 1000000) * 1000000 }}",
     doubling + "{% set n.s = n.s ~ n.s %}{% endfor %}",
     doubling + "{% set n.s = n.s + n.s %}{% endfor %}",
     doubling + "{% set n.s = n.s | replace('x', 'xx') %}{% endfor %}",
@@ -145,9 +160,28 @@ static const std::string hostile[] = {
     "{% endfor %}{% endif %}{% endif %}{% endmacro %}{{ f([]) }}",
     "{{ [1]|tojson(indent=1000000000)|length / 0 }}",
     "{{ strftime_now('%1000000000d') }}",
-    "{{ 9223372036854775807 + 1 }}",
-    "{{ (-9223372036854775807 - 1) // -1 }}",
-    "{{ 99999999999999999999 }}",
+    "{{ 170141183460469231731687303715884105727 + 1 }}",
+    "{{ (-170141183460469231731687303715884105727 - 1) // -1 }}",
+    "{{ 999999999999999999999999999999999999999 }}",
+    "{{ '999999999999999999999999999999999999999'|int }}", "{{ 1e39|int }}",
+    "{{ 9007199254740993 / 3 }}",
+    // Keys, separators and names that are copied again and again.
+    "{% set d = {'k' * 1000000: 1} %}{{ [" + repeated("dict(d),", 2200) +
+        "] }}",
+    "{% set d = {'k' * 1000000: 1} %}{% set l = [" +
+        repeated("namespace(d),", 2200) + "] %}",
+    "{{ range(100000)|list|tojson(separators=('x' * 1000000, ':')) }}",
+    "{% set n = namespace(l=[]) %}" + loops + "{% set n.l = n.l + [" +
+        std::string(100'000, 'u') + "] %}{% endfor %}",
+    // Filters that apply themselves, and many arguments.
+    "{{ 'a'|map(" + repeated("'map',", 20'000) + "'upper')|list }}",
+    "{{ 'a'|map(" + repeated("'map',", 250) + "'upper')|list }}",
+    "{% set r = range(100000)|map('default'" + repeated(",1", 100'000) + ") %}",
+    "{{ range(" + repeated("a=1,", 50'000) + ") }}",
+    "{% macro f(" + repeated("a,", 50'000) + ") %}{% endmacro %}",
+    // Where the depth of one operand does not count.
+    "{{ " + repeated("1 is eq [", 60) + "1" +
+        repeated("]" + repeated(".a", 150), 60) + " }}",
     "{{ " + repeated("(", 100'000) + "1 }}",
     "{{ " + repeated("not ", 50'000) + "1 }}",
     "{{ " + repeated("-", 100'000) + "1 }}",
@@ -157,23 +191,93 @@ static const std::string hostile[] = {
     "{{ x" + repeated(" is none", 20'000) + " }}",
     "{{ 1" + repeated(" if 1 else 1", 20'000) + " }}",
     "{{ " + repeated("[", 100'000) + " }}",
-    "{{ " + repeated("{'a':", 40'000) + " }}",
-    repeated("{% if 1 %}", 25'000),
+    "{{ " + repeated("{'a':", 40'000) + " }}", repeated("{% if 1 %}", 25'000),
     repeated("{% set x %}", 20'000),
     "{% if 1 %}" + repeated("{% elif 1 %}", 20'000)};
 
-// Whatever a template does, it ends soon, with an error, in bounded memory.
+// Whatever a template does, it ends soon, with an error, in bounded memory. The
+// bars are far above what any template takes, and far below what an uncharged
+// one would.
 TEST(Chat, StopsHostileTemplates) {
   long before = peakMegabytes();
   for (const std::string &source : hostile) {
-    auto start = std::chrono::steady_clock::now();
+    double start = processorSeconds();
     Result<std::string> text = render(source);
-    std::chrono::duration<double> seconds =
-        std::chrono::steady_clock::now() - start;
     EXPECT_FALSE(text.ok()) << source.substr(0, 100);
-    EXPECT_LT(seconds.count(), 10) << source.substr(0, 100);
+    EXPECT_LT(processorSeconds() - start, 10) << source.substr(0, 100);
   }
   EXPECT_LT(peakMegabytes(), before + 600);
+}
+
+// A text that nearly matches everywhere: the product of the lengths is 4e12.
+TEST(Chat, SearchesInLinearTime) {
+  std::string texts = "{% set s = 'a' * 4000000 %}{% set end = 'a' * 1000000 ~ "
+                      "'b' %}{% set begin = 'b' ~ 'a' * 1000000 %}";
+  for (auto [expression, expected] :
+       std::vector<std::pair<const char *, const char *>>{
+           {"s.find(end)", "-1"},
+           {"s.rfind(end)", "-1"},
+           {"s.find(begin)", "-1"},
+           {"s.rfind(begin)", "-1"},
+           {"end in s", "False"},
+           {"begin in s", "False"},
+           {"s.count(end)", "0"},
+           {"s.count(begin)", "0"},
+           {"s.replace(end, '')|length", "4000000"},
+           {"s.replace(begin, '')|length", "4000000"},
+           {"s.split(end)|length", "1"},
+           {"s.split(begin)|length", "1"},
+           {"s.rsplit(end)|length", "1"},
+           {"s.rsplit(begin)|length", "1"}}) {
+    double start = processorSeconds();
+    EXPECT_EQ(text(render(texts + "{{ " + expression + " }}")), expected);
+    EXPECT_LT(processorSeconds() - start, 10) << expression;
+  }
+}
+
+// One operand in the middle of two comparisons is one operand: it was two
+// copies, and so 2^50 of the innermost here.
+TEST(Chat, ComparesInChains) {
+  EXPECT_EQ(text(render("{{ " + repeated("1 < (", 40) + "1" +
+                        repeated(") < 3", 40) + " }}")),
+            "False");
+  EXPECT_EQ(text(render("{% set n = namespace(i=0) %}{% macro two() %}"
+                        "{% set n.i = n.i + 1 %}2{% endmacro %}"
+                        "{{ '1' < two() < '3' }}{{ n.i }}")),
+            "True1");
+}
+
+TEST(Chat, TakesObjectsOfManyKeys) {
+  std::string variables = "{\"messages\": []";
+  for (int i = 0; i < 200'000; ++i)
+    variables += ",\"" + std::to_string(i) + "\":" + std::to_string(i);
+  double start = processorSeconds();
+  EXPECT_EQ(text(render("{{ messages }}", variables + "}")), "[]");
+  EXPECT_LT(processorSeconds() - start, 10);
+  EXPECT_THAT(render("", variables + ", \"77\": 0}").status(),
+              fails(CRIA_INVALID_ARGUMENT, "duplicate key '77'"));
+}
+
+TEST(Chat, SaysWhatIsWrongWithTheVariables) {
+  EXPECT_THAT(render("", "[]").status(),
+              fails(CRIA_INVALID_ARGUMENT, "variables: expected an object"));
+  EXPECT_THAT(render("", "{").status(),
+              fails(CRIA_INVALID_ARGUMENT, "variables: at byte 1: "));
+  EXPECT_THAT(
+      render("", "{\"a\": " + repeated("[", 64) + "1" + repeated("]", 64) + "}")
+          .status(),
+      fails(CRIA_INVALID_ARGUMENT, "nested deeper than 64"));
+  EXPECT_THAT(render("", "{\"a\": -" + std::string(60, '9') + "}").status(),
+              fails(CRIA_UNIMPLEMENTED, "has more than 127 bits"));
+}
+
+TEST(Chat, KeepsLargeIntegers) {
+  EXPECT_EQ(text(render("{{ a|tojson }} {{ a + 1 }}",
+                        R"({"a": 18446744073709551615})")),
+            "18446744073709551615 18446744073709551616");
+  EXPECT_EQ(text(render("{{ a }}", "{\"a\": -170141183460469231731687303715"
+                                   "884105728}")),
+            "-170141183460469231731687303715884105728");
 }
 
 // Deep values made by a loop are taken apart without deep recursion.
@@ -182,4 +286,153 @@ TEST(Chat, BoundsTheDepthOfValues) {
                      "{% set n.l = [n.l] %}{% endfor %}{{ n.l|length }}")
                   .status(),
               fails(CRIA_RESOURCE_EXHAUSTED, "nested deeper"));
+  // The variable "loop" holds the elements beside its own.
+  EXPECT_THAT(
+      render("{% macro f(x, n) %}{% for y in [x, 1] %}{% if loop.last and n %}"
+             "{{ f(" +
+             repeated("[", 50) + "loop" + repeated("]", 50) +
+             ", n - 1) }}{% endif %}{% endfor %}{% endmacro %}{{ f(1, 20) }}")
+          .status(),
+      fails(CRIA_RESOURCE_EXHAUSTED, "nested deeper"));
+}
+
+// ---- Stacks -----------------------------------------------------------------
+
+/// Runs `work` on a thread with a stack of `bytes`, and no more: one that the C
+/// library provides may have served a thread with a larger one before.
+static void runOnStack(size_t bytes, std::function<void()> work) {
+  size_t page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  void *memory = mmap(nullptr, page + bytes, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  ASSERT_NE(memory, MAP_FAILED);
+  ASSERT_EQ(mprotect(memory, page, PROT_NONE), 0);
+  pthread_attr_t attributes;
+  ASSERT_EQ(pthread_attr_init(&attributes), 0);
+  ASSERT_EQ(pthread_attr_setstack(&attributes,
+                                  static_cast<char *>(memory) + page, bytes),
+            0);
+  auto run = [](void *argument) -> void * {
+    (*static_cast<std::function<void()> *>(argument))();
+    return nullptr;
+  };
+  pthread_t thread;
+  ASSERT_EQ(pthread_create(&thread, &attributes, run, &work), 0);
+  pthread_join(thread, nullptr);
+  pthread_attr_destroy(&attributes);
+  munmap(memory, page + bytes);
+}
+
+/// Templates that nest as deep as they may, and a little deeper.
+static std::vector<std::string> deepest() {
+  std::vector<std::string> all;
+  // Expressions, which the parser and the evaluator recurse on.
+  std::vector<std::pair<std::string, std::string>> around = {
+      {"(", ")"},
+      {"[", "]"},
+      {"(1,", ")"},
+      {"{'a': ", "}"},
+      {"x[", "]"},
+      {"x[:", "]"},
+      {"range(", ")"},
+      {"1|default(", ")"},
+      {"1 is eq(", ")"},
+      {"not ", ""},
+      {"-", ""},
+      {"1 if 0 else ", ""},
+      {"(1 < ", ")"},
+      {"1 + (", ")"},
+      {"dict(a=", ")"},
+      {"1 is eq [", "]"},
+      {"(1 or (", ") + 1)"}};
+  for (auto &[open, close] : around)
+    for (int depth = 40; depth <= 205; depth += 5)
+      all.push_back("{{ " + repeated(open, depth) + "1" +
+                    repeated(close, depth) + " }}");
+  // Blocks around the deepest of these.
+  std::string inner =
+      "{{ " + repeated("1 is eq(", 65) + "1" + repeated(")", 65) + " }}";
+  for (auto &[open, close] : std::vector<std::pair<std::string, std::string>>{
+           {"{% if 1 %}", "{% endif %}"},
+           {"{% for i in [1] %}", "{% endfor %}"},
+           {"{% for i in [] %}{% else %}", "{% endfor %}"},
+           {"{% set x %}", "{% endset %}"},
+           {"{% generation %}", "{% endgeneration %}"},
+           {"{% macro m() %}", "{% endmacro %}"}})
+    for (int depth = 47; depth <= 52; ++depth)
+      all.push_back(repeated(open, depth) + inner + repeated(close, depth));
+  // Macros that call themselves, each in another way.
+  for (const char *body : {"{{ f() }}",
+                           "{% if 1 %}{{ f() }}{% endif %}",
+                           "{% if f() %}{% endif %}",
+                           "{% for i in [1] %}{{ f() }}{% endfor %}",
+                           "{% for i in f() %}{% endfor %}",
+                           "{% set x = f() %}",
+                           "{% for i in [1] if f() %}{% endfor %}",
+                           "{% set x %}{{ f() }}{% endset %}",
+                           "{% set x | default(f()) %}{% endset %}",
+                           "{% generation %}{{ f() }}{% endgeneration %}",
+                           "{{ f(f()) }}",
+                           "{{ 1|default(f()) }}",
+                           "{{ 1 is eq(f()) }}",
+                           "{{ (f(),) }}",
+                           "{{ {'a': f()} }}",
+                           "{{ 'a'[f():] }}",
+                           "{{ 'a'[f()] }}",
+                           "{{ 1 < f() }}",
+                           "{{ 1 + f() }}",
+                           "{{ f() if 1 }}",
+                           "{{ -f() }}",
+                           "{{ not f() }}",
+                           "{{ f().a }}",
+                           "{{ namespace(a=f()) }}"})
+    all.push_back("{% macro f() %}" + std::string(body) +
+                  "{% endmacro %}{{ f() }}");
+  all.push_back("{% macro f(x=f()) %}{% endmacro %}{{ f() }}");
+  all.push_back("{% macro f() %}{{ 'a'|map(" + repeated("'map',", 250) +
+                "'upper')|list }}{{ f() }}{% endmacro %}{{ f() }}");
+  // Deep values, handled where the evaluator is deep itself.
+  for (auto &[open, close] : std::vector<std::pair<std::string, std::string>>{
+           {"[", "]"}, {"{'a': ", "}"}, {"(", ",)"}})
+    for (const char *use :
+         {"n.l == m.l", "n.l < m.l", "n.l in [m.l]", "n.l", "n.l|string",
+          "n.l|tojson(indent=1)|length", "[n.l]|tojson", "[[n.l]]",
+          "namespace(a=n.l, b=[m])", "n.l is sameas m.l", "[n.l]|join"})
+      all.push_back("{% set n = namespace(l=1) %}{% set m = namespace(l=1) %}"
+                    "{% for i in range(199) %}{% set n.l = " +
+                    open + "n.l" + close + " %}{% set m.l = " + open + "m.l" +
+                    close +
+                    " %}{% endfor %}{% macro f(i) %}{% if i %}{{ f(i - 1) }}"
+                    "{% else %}{{ " +
+                    use + " }}{% endif %}{% endmacro %}{{ f(80) }}");
+  return all;
+}
+
+// What cria.h says a thread needs is enough, whatever the template: each of
+// these ends, with a text or an error.
+TEST(Chat, NeedsNoMoreStackThanItSays) {
+  std::string nested = "{\"x\": " + repeated("[", 62) + repeated("]", 62) +
+                       ", \"y\": " + repeated("{\"a\":", 62) + "1" +
+                       repeated("}", 62) + "}";
+  runOnStack(CRIA_STACK_BYTES * stackFactor, [&] {
+    for (const std::string &source : deepest()) {
+      Status status = render(source, nested).status();
+      EXPECT_EQ(status.message().find("bytes of stack"), std::string::npos)
+          << status.message();
+    }
+    EXPECT_EQ(text(render("{{ x|string|length }} {{ y == y }}", nested)),
+              "124 True");
+  });
+}
+
+TEST(Chat, SaysWhatStackItNeeds) {
+  Result<Template> parsed = Template::parse("{{ 1 }}", "t.jinja");
+  ASSERT_TRUE(parsed.ok());
+  runOnStack((128 << 10) * stackFactor, [&] {
+    EXPECT_THAT(
+        Template::parse("{{ 1 }}", "t.jinja").status(),
+        fails(CRIA_RESOURCE_EXHAUSTED, "bytes of stack left, expected"));
+    EXPECT_THAT(
+        parsed->render("{}").status(),
+        fails(CRIA_RESOURCE_EXHAUSTED, "bytes of stack left, expected"));
+  });
 }

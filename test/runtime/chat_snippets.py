@@ -37,6 +37,13 @@ not true | not 1 == 2 | true and 'x' | '' or 'y' | 0 and nope.x | 1 or nope.x | 
 'abc'[0] | 'abc'[-1] | 'abc'[5] | 'abcdef'[1:3] | 'abcdef'[::-1] | 'abcdef'[-2:] | 'aé日'[1:]
 [1,2,3,4][1:-1] | [1,2,3][::2] | [1,2,3][-10:10] | [1,2,3][5:] | [1,2,3][::-2] | [1,2][9]
 [1,2,3][2:0:-1] | (1,2,3)[1:] | {'a': 1}['a'] | {'a': 1}['b'] | {'a': 1}.a | {'a': 1}.b
+9223372036854775807 + 1 | 18446744073709551615 * 2 | -9223372036854775808 - 1 | 2 - 18446744073709551616
+99999999999999999999 // 7 | -99999999999999999999 // 7 | 99999999999999999999 % 7 | 99999999999999999999 % -7
+9007199254740993 == 9007199254740992.0 | 9007199254740993 > 9007199254740992.0 | 1 // 0.1 | -1 // 0.1 | 7 // -0.5
+99999999999999999999 == 1e20 | 100000000000000000000 == 1e20 | 99999999999999999999 < 1e20 | 1e300 > 1 | -1e300 > 1
+1 < 2 > 1 | 3 > 2 == 2 | 1 < 3 < 2 | 1 in [1] == true | not 1 < 2 | 1 not in [1] in [false] | 'a' < 'b' < 'c' != 'd'
+1e308 * 10 - 1e308 * 10 >= 1 | 1 <= 1e308 * 10 - 1e308 * 10 | 1e308 * 10 > 99999999999999999999 | 0.0 // 5 | -0.0 // 5
+1 + 2 ~ 3 * 4 | 1 ~ 2 * 3 ~ 4 | 1 or 2 and 3 | not 1 or 2 | 1 == 1 and not 2 == 3 | 6 // 4 * 2 % 5 | 1 - -1 | - 1 ~ 2
 5[0] | none.x | none['x'] | nope | nope.x | nope[0] | nope() | nope[1:] | 'a'.b
 {'items': 1}.items is callable | {'items': 1}['items'] | [1, [2, 3]].1.0
 """.replace("|", "\n")
@@ -58,7 +65,12 @@ nope|default('d');none|default('d');none|default('d', true);''|d('x', boolean=tr
 [{'a':1}]|selectattr('a','in',[1])|list;[1]|select('odd')|length;'x' if []|select('odd') else 'y'
 {'a':[1,{'b':none}]}|tojson;'<é>&"\\n\\x01\\x7f\\u2028'|tojson;[1.5,1e20,true]|tojson(indent=2)
 {'b':1,'a':2}|tojson(sort_keys=true);'é😀'|tojson(ensure_ascii=true);[]|tojson(indent=2)
-[1,2]|tojson(separators=(',',':'));{}|tojson;nope|tojson;{'a':{}, 'b':[]}|tojson(indent=4)
+[1,2]|tojson(separators=(',',':'));[1,[2]]|tojson(indent=-1);[1]|tojson(indent=true);[1]|tojson(indent=1.5)
+18446744073709551615|tojson;'99999999999999999999'|int;'+-5'|int;'+5'|int;'-5'|int;'1_000'|int;'_1'|int;'1__0'|int
+'inf'|int;'nan'|int(3);'1e5'|int;'5.'|int;'.5'|int;'0x10'|int;''|int;'+'|int;1e19|int;-1.5|int;'1_0.5'|int;'٣'|length
+{'b':1,'a':2,'b':3}|tojson;{'é':1,'e':2,'z':3}|tojson(sort_keys=true);dict({'a':1}, b=2, a=3)|tojson;'ab'|reverse
+"a'b"|list;"\\"|list;['a\\b']|string;'a'|tojson(separators=none);1.5|tojson(sort_keys=true)
+{}|tojson;nope|tojson;{'a':{}, 'b':[]}|tojson(indent=4)
 'a' + ' b '|trim + 'c';-1|string;('a'+'b')|upper;1|string|length;'a,b'.split(',')|join('|')
 """.replace(";", "\n")
 
@@ -81,6 +93,10 @@ METHODS = """
 'aXbX'.replace('X','y');'aXbX'.replace('X','y',1);'aé日b'.find('日');'abc'.find('z');'abab'.rfind('b')
 'abab'.count('ab');'aB'.upper();'aB'.lower();"they're b.a x1y".title();'aBC d'.capitalize()
 ', '.join(['a','b']);', '.join([1]);'a\\nb\\n'.splitlines();''.splitlines();'12'.isdigit();'a1'.isalpha()
+'a\\r\\nb\\rc\\x0bd\\x85e\\u2028'.splitlines();'\\n\\na'.splitlines();'aXbX'.replace('X','','1');'a'.split('a', 1.5)
+'aaaa'.count('aa');'aaa'.rfind('aa');'aaa'.find('');'aaa'.rfind('');'aXXXb'.rsplit('XX');'aXXXb'.split('XX');'XaX'.rsplit('X', 1)
+'é日é日'.rfind('é');'日本日本'.rsplit('本');'é,日'.rsplit(',', 0);'aé日b'[::-2];'aé日b'[1];'aé日b'[-1:0:-1];'aé日b'[1:3]
+range == range;range == dict;'a' * 0;'a' * -1;[1] * 0;'é' * 3;[1] * 2;'' * 5
 ' '.isspace();''.isdigit();{'a':1}.get('a');{'a':1}.get('b');{'a':1}.get('b', 2);{'a':1}.keys()|list
 {'a':1}.values()|list;{'a':1}.items()|list;'a'.nope();[1].append(2);{}.update({'a':1});'a'.split('')
 ''.__class__.__mro__;[].__len__();''.__class__();range.__globals__['os']
@@ -89,6 +105,7 @@ METHODS = """
 FUNCTIONS = """
 range(3)|list;range(1,4)|list;range(5,0,-2)|list;range(0)|list;range(3)[1];range(1000000)|length
 dict(a=1)['a'];dict(a=1, b='x')|tojson;strftime_now('%Y-%m-%d');strftime_now('');raise_exception('no')
+range(1.5)|list;range(true)|list;range(9223372036854775800, 9223372036854775810)|list;namespace({'a': 1}, b=2).b
 namespace(a=1).a;namespace(a=1).b;namespace()['x'];range(1,2,0)|list;range('a')|list
 """.replace(";", "\n")
 
@@ -136,6 +153,10 @@ STATEMENTS = [
     "{{ bos_token }}{{ eos_token }}{{ unk_token }}{{ pad_token is defined }}",
     "{% set x = 1 %}{{ x }}{% set x = x + 1 %}{{ x }}",
     "{% set x.y = 1 %}",
+    "{% for i in [1] %}{% set loop.x = 1 %}{% endfor %}",
+    "{% for i in [1] %}{{ loop.nope is defined }}{{ loop['index'] }}{% endfor %}",
+    "{% set n = namespace(b=1) %}{% set n.a = 2 %}{% set n.b = 3 %}{{ n.a }}{{ n.b }}",
+    "{% set d = {'b': 1, 'a': 2, 'b': 3} %}{{ d }}{% for k in d %}{{ k }}{{ d[k] }}{% endfor %}",
     "{% set messages.y = 1 %}",
     "{{ (messages[0].content if messages[0].content is string else '') | trim }}",
     "{{ 'a' if messages }}{{ 'b' if not messages }}",

@@ -110,7 +110,7 @@ def agree(ours, theirs, may_refuse):
 def tool(draw):
     kinds = {"city": {"type": "string", "description": "Größe & <b>'x'</b>"}}
     if draw.random() < 0.5:
-        kinds["days"] = {"type": "integer", "enum": [1, 2.5, -3e20, True, None]}
+        kinds["days"] = {"type": "integer", "enum": [1, 2.5, -3e20, True, None, 2**64 - 1, 2**63, -(2**100)]}
     function = {
         "name": draw.choice(["weather", "get_time"]),
         "description": draw.choice(WORDS),

@@ -8,6 +8,8 @@
 #include "runtime/chat/Template.h"
 #include "runtime/tokenizer/Text.h"
 
+#include <nlohmann/json.hpp>
+
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
@@ -41,8 +43,9 @@ static void restart(const Run &run, Conversation &talk) {
 /// Makes the conversation the prompt, and the session hold as much of it as it
 /// can.
 static Status encodeConversation(Run &run, Conversation &talk) {
-  Result<std::string> text = talk.form.render(
-      {{"messages", talk.messages}, {"add_generation_prompt", true}});
+  nlohmann::ordered_json variables = {{"messages", talk.messages},
+                                      {"add_generation_prompt", true}};
+  Result<std::string> text = talk.form.render(variables.dump());
   if (!text.ok())
     return text.status();
   Result<std::vector<int32_t>> ids = run.tokenizer->encode(*text, false);
