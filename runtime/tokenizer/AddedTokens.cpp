@@ -75,8 +75,9 @@ void AddedTokens::add(AddedToken token, const JsonCursor &place,
   tokens.push_back(std::move(token));
 }
 
-/// Of several tokens with one pattern, the first counts, special ones before
-/// the others.
+/// Of several tokens that are one when they are normalized, such as "A" and
+/// "a", the first counts, special ones before the others. Hugging Face takes
+/// any, another each time it is loaded.
 void AddedTokens::index(const JsonCursor &list) {
   using Patterns = std::unordered_map<std::string, int32_t>;
   Patterns raw, normalized, contents, specials;

@@ -7,6 +7,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <map>
@@ -106,6 +107,32 @@ TEST(Tokenizer, SkipsSpecialTokensAndIdsWithoutOne) {
   EXPECT_TRUE(one.contains(401));
   EXPECT_FALSE(one.contains(402));
   EXPECT_FALSE(one.contains(-1));
+}
+
+TEST(Tokenizer, LeavesSpecialTokensTextWhereAsked) {
+  const Tokenizer &one = tokenizer("byte_level");
+  std::string text = "a<|eot_id|>b";
+  std::vector<int32_t> parsed = *one.encode(text, false);
+  std::vector<int32_t> left = *one.encode(text, false, false);
+  EXPECT_EQ(std::count(parsed.begin(), parsed.end(), 401), 1);
+  EXPECT_EQ(std::count(left.begin(), left.end(), 401), 0);
+  EXPECT_EQ(*one.decode(left), text); // without special tokens
+  EXPECT_EQ(*one.decode(parsed), "ab");
+  EXPECT_EQ((*one.encode(text, true, false))[0], 400); // the post-processor's
+}
+
+// A mark guards what stands behind it, in text joined from parts, too.
+TEST(Tokenizer, GuardsPartsOfAText) {
+  const Tokenizer &one = tokenizer("byte_level");
+  std::string mark = "\U0010FFFE";
+  EXPECT_EQ(*one.guard("a <b> <|eot", mark), "a <b> " + mark + "<|eot");
+  EXPECT_EQ(*one.guard("<|eot_id|>", mark), mark + "<|eot_id|>");
+  EXPECT_EQ(*one.guard("no token <", mark), "no token " + mark + "<");
+  std::string guarded = *one.guard("x<|eot", mark) + *one.guard("_id|>", mark);
+  std::vector<int32_t> ids = *one.encodeGuarded(guarded + "<|eot_id|>", mark);
+  std::vector<int32_t> expected = *one.encode("x<|eot_id|>", false, false);
+  expected.push_back(401);
+  EXPECT_EQ(ids, expected);
 }
 
 TEST(Tokenizer, RefusesTextThatIsNotUtf8) {
