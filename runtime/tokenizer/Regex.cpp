@@ -13,11 +13,11 @@
 /// its steps - the repeats of a character or group that succeed - for each
 /// place where a match may begin. Groups without a repeat would be free:
 /// (a|aa)(a|aa)... takes exponential time within no steps. So a callback stands
-/// behind each group, and counts. Between two steps, machine code passes at
-/// most the window at each item of the expression; the limit of steps is chosen
-/// by the length of the expression so that one place takes at most some
-/// milliseconds. After some hundred places, the CPU time of the thread is paid
-/// for.
+/// behind each group that something follows, and counts. Between two steps,
+/// machine code passes at most the window at each item of the expression; the
+/// limit of steps is chosen by the length of the expression so that one place
+/// takes at most some milliseconds. After some hundred places, the CPU time of
+/// the thread is paid for.
 #include "runtime/tokenizer/Regex.h"
 
 #define PCRE2_CODE_UNIT_WIDTH 8
@@ -32,6 +32,8 @@
 
 namespace cria {
 
+/// The longest expression; the longest of real ones is a tenth of it.
+static constexpr size_t maxPatternBytes = 16u << 10;
 /// How many bytes machine code sees of a text.
 static constexpr size_t window = 128;
 /// At most: steps at a place x bytes of the window x bytes of the expression.
@@ -41,7 +43,7 @@ static constexpr uint32_t leastFastSteps = 8;
 /// What a search costs at least, in units of effort.
 static constexpr uint64_t searchWork = 64;
 /// The places that machine code may try between two looks at the clock.
-static constexpr size_t placesPerLook = 256;
+static constexpr size_t placesPerLook = 512;
 
 static uint64_t cpuNanoseconds() {
   timespec time = {};
@@ -189,7 +191,11 @@ static Result<Syntax> translate(std::string_view pattern) {
     result.plain += text;
     result.counted += text;
   };
-  std::vector<bool> groups; // open ones: whether it can match in several ways
+  struct Group {
+    size_t begin;  // in `counted`
+    bool oneMatch; // lookaround and (?>...) match in one way
+  };
+  std::vector<Group> groups; // open ones
   bool inSet = false;
   for (size_t at = 0; at < pattern.size(); ++at) {
     char c = pattern[at];
@@ -206,14 +212,19 @@ static Result<Syntax> translate(std::string_view pattern) {
                                (c == '(' && !sameGroup(pattern, at));
     if (differs)
       return unsupported(pattern, two);
-    if (!inSet && c == '(') { // lookaround and (?>...) match in one way
-      groups.push_back(two != "(?" || pattern.substr(at, 3) == "(?:" ||
-                       pattern.substr(at, 3) == "(?i");
-      result.counted += groups.back() ? "(?:" : "";
-    }
+    if (!inSet && c == '(')
+      groups.push_back({result.counted.size(),
+                        two == "(?" && pattern.substr(at, 3) != "(?:" &&
+                            pattern.substr(at, 3) != "(?i"});
     append(pattern.substr(at, 1));
     if (!inSet && c == ')' && !groups.empty()) {
-      result.counted += groups.back() ? "(?C1))" : "";
+      // What ends the expression is not matched in another way any more.
+      bool last = groups.size() == 1 &&
+                  (at + 1 == pattern.size() || pattern[at + 1] == '|');
+      if (!last && !groups.back().oneMatch) {
+        result.counted.insert(groups.back().begin, "(?:");
+        result.counted += "(?C1))";
+      }
       groups.pop_back();
     }
     if (!inSet && c == '{') {
@@ -252,6 +263,11 @@ compileWith(const std::string &syntax, uint32_t options, std::string &message) {
 }
 
 Result<Regex> Regex::compile(std::string_view pattern) {
+  if (pattern.size() > maxPatternBytes)
+    return Status(CRIA_INVALID_ARGUMENT, "the regular expression has " +
+                                             std::to_string(pattern.size()) +
+                                             " bytes, expected at most " +
+                                             std::to_string(maxPatternBytes));
   Result<Syntax> syntax = translate(pattern);
   if (!syntax.ok())
     return syntax.status();
