@@ -173,7 +173,8 @@ Result<std::vector<int32_t>> Tokenizer::encode(std::string_view text,
 
 /// Normalizers may make a special token of what is none in the raw text, such
 /// as full-width letters. Then there is no telling where it begins, and marks
-/// stand before all characters.
+/// stand before all characters, but not at the white space around the text,
+/// which a template may take away.
 Result<std::string> Tokenizer::guard(std::string_view text,
                                      std::string_view mark) const {
   Effort effort = Effort::ofText(text.size());
@@ -187,11 +188,14 @@ Result<std::string> Tokenizer::guard(std::string_view text,
     return holds.status();
   if (!*holds)
     return added.guardSpecial(text, mark, effort);
+  static constexpr std::string_view blanks = " \t\r\n";
+  size_t begin = std::min(text.find_first_not_of(blanks), text.size());
+  size_t end = text.find_last_not_of(blanks) + 1;
   std::string guarded;
-  for (char c : text) {
-    if ((c & 0xC0) != 0x80)
+  for (size_t at = 0; at < text.size(); ++at) {
+    if (at >= begin && at < end && (text[at] & 0xC0) != 0x80)
       guarded += mark;
-    guarded += c;
+    guarded += text[at];
   }
   return guarded;
 }

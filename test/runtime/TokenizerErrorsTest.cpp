@@ -290,7 +290,9 @@ TEST(TokenizerErrors, PreTokenizersThatMultiplyTheText) {
 TEST(TokenizerErrors, ModelsWithLongTokens) {
   std::string longest(30'000, 'a');
   json unigram = {{"type", "Unigram"}, {"unk_id", 0}};
-  unigram["vocab"] = {{"<u>", 0}, {"a", -1}, {longest, -1e9}};
+  unigram["vocab"] =
+      json::array({json::array({"<u>", 0}), json::array({"a", -1}),
+                   json::array({longest, -1e9})});
   json pieces = {{"type", "WordPiece"},
                  {"unk_token", "<u>"},
                  {"continuing_subword_prefix", ""},
@@ -334,6 +336,9 @@ TEST(TokenizerErrors, TextThatGrowsWithoutEnd) {
       {"normalizers", json::array({grow, grow, grow, grow, grow, grow})}};
   auto one = Tokenizer::parse(document.dump(), "t.json");
   ASSERT_TRUE(one.ok()) << one.status().message();
-  EXPECT_THAT(one->encode("a").status(),
+  EXPECT_THAT(
+      one->encode("a").status(),
+      fails(CRIA_INVALID_ARGUMENT, "normalizing the text takes too long"));
+  EXPECT_THAT(one->encode(std::string(1'000'000, 'a')).status(),
               fails(CRIA_INVALID_ARGUMENT, "when it is normalized"));
 }
