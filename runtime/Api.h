@@ -8,6 +8,7 @@
 #include "runtime/Session.h"
 #include "runtime/Status.h"
 #include "runtime/cria.h"
+#include "runtime/tokenizer/Tokenizer.h"
 
 #include <cstdlib>
 #include <cstring>
@@ -32,6 +33,10 @@ struct cria_session {
 
 struct cria_sampler {
   cria::Sampler object;
+};
+
+struct cria_tokenizer {
+  std::shared_ptr<const cria::Tokenizer> object;
 };
 
 namespace cria {
@@ -77,6 +82,20 @@ inline void *copyOut(const void *data, size_t size) {
   if (size)
     memcpy(copy, data, size); // of nothing, there may be no address
   return copy;
+}
+
+/// Gives `ids`, malloc'ed, and their number to the caller; or NULL, none and
+/// the status.
+inline Status copyIds(const Result<std::vector<int32_t>> &ids, int32_t **copy,
+                      size_t *count) {
+  *copy = nullptr;
+  *count = 0;
+  if (!ids.ok())
+    return ids.status();
+  *copy = static_cast<int32_t *>(
+      copyOut(ids->data(), ids->size() * sizeof(int32_t)));
+  *count = ids->size();
+  return Status();
 }
 
 } // namespace cria

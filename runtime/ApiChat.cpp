@@ -1,6 +1,6 @@
 #include "runtime/Api.h"
 
-#include "runtime/chat/Template.h"
+#include "runtime/chat/Prompt.h"
 
 using namespace cria;
 
@@ -38,5 +38,23 @@ cria_status cria_chat_render(const cria_chat *chat, const char *variables,
       *text =
           static_cast<char *>(copyOut(rendered->c_str(), rendered->size() + 1));
     return rendered.status();
+  });
+}
+
+cria_status cria_chat_encode(const cria_chat *chat,
+                             const cria_tokenizer *tokenizer,
+                             const char *variables, int32_t **ids,
+                             size_t *count, cria_error *error) {
+  return guarded(error, [&] {
+    Status status =
+        first({notNull(chat, "chat"), notNull(tokenizer, "tokenizer"),
+               notNull(variables, "variables"), notNull(ids, "ids"),
+               notNull(count, "count")});
+    if (!status.ok())
+      return status;
+    *ids = nullptr;
+    *count = 0;
+    return copyIds(chat::encode(chat->object, *tokenizer->object, variables),
+                   ids, count);
   });
 }

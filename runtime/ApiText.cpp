@@ -1,13 +1,8 @@
 #include "runtime/Api.h"
 
 #include "runtime/Generation.h"
-#include "runtime/tokenizer/Tokenizer.h"
 
 using namespace cria;
-
-struct cria_tokenizer {
-  std::shared_ptr<const Tokenizer> object;
-};
 
 struct cria_stream {
   std::shared_ptr<const Tokenizer> tokenizer;
@@ -38,27 +33,33 @@ cria_status cria_tokenizer_open(const char *path, cria_tokenizer **tokenizer,
 
 void cria_tokenizer_free(cria_tokenizer **tokenizer) { freeHandle(tokenizer); }
 
-cria_status cria_tokenizer_encode(const cria_tokenizer *tokenizer,
-                                  const char *text, size_t size, int special,
-                                  int32_t **ids, size_t *count,
-                                  cria_error *error) {
+static cria_status encode(const cria_tokenizer *tokenizer, const char *text,
+                          size_t size, bool special, bool parseSpecial,
+                          int32_t **ids, size_t *count, cria_error *error) {
   return guarded(error, [&] {
     Status status =
         first({notNull(tokenizer, "tokenizer"), notNull(text, "text"),
                notNull(ids, "ids"), notNull(count, "count")});
     if (!status.ok())
       return status;
-    *ids = nullptr;
-    *count = 0;
-    auto encoded =
-        tokenizer->object->encode(std::string_view(text, size), special != 0);
-    if (!encoded.ok())
-      return encoded.status();
-    *ids = static_cast<int32_t *>(
-        copyOut(encoded->data(), encoded->size() * sizeof(int32_t)));
-    *count = encoded->size();
-    return Status();
+    return copyIds(tokenizer->object->encode(std::string_view(text, size),
+                                             special, parseSpecial),
+                   ids, count);
   });
+}
+
+cria_status cria_tokenizer_encode(const cria_tokenizer *tokenizer,
+                                  const char *text, size_t size, int special,
+                                  int32_t **ids, size_t *count,
+                                  cria_error *error) {
+  return encode(tokenizer, text, size, special != 0, true, ids, count, error);
+}
+
+cria_status cria_tokenizer_encode_text(const cria_tokenizer *tokenizer,
+                                       const char *text, size_t size,
+                                       int special, int32_t **ids,
+                                       size_t *count, cria_error *error) {
+  return encode(tokenizer, text, size, special != 0, false, ids, count, error);
 }
 
 cria_status cria_tokenizer_decode(const cria_tokenizer *tokenizer,
@@ -71,10 +72,12 @@ cria_status cria_tokenizer_decode(const cria_tokenizer *tokenizer,
     if (!status.ok())
       return status;
     *text = nullptr;
-    std::string decoded = tokenizer->object->decode(
+    Result<std::string> decoded = tokenizer->object->decode(
         std::vector<int32_t>(ids, ids + count), special != 0);
-    *text = static_cast<char *>(copyOut(decoded.c_str(), decoded.size() + 1));
-    return Status();
+    if (decoded.ok())
+      *text =
+          static_cast<char *>(copyOut(decoded->c_str(), decoded->size() + 1));
+    return decoded.status();
   });
 }
 
@@ -92,15 +95,19 @@ cria_status cria_stream_create(const cria_tokenizer *tokenizer, int special,
 
 void cria_stream_free(cria_stream **stream) { freeHandle(stream); }
 
+/// Makes `decoded` what the stream returns.
+static Status take(Result<std::string> decoded, cria_stream &stream,
+                   const char **text) {
+  stream.text = decoded.ok() ? std::move(*decoded) : "";
+  *text = stream.text.c_str();
+  return decoded.status();
+}
+
 cria_status cria_stream_push(cria_stream *stream, int32_t id, const char **text,
                              cria_error *error) {
   return guarded(error, [&] {
     Status status = first({notNull(stream, "stream"), notNull(text, "text")});
-    if (status.ok()) {
-      stream->text = stream->object.push(id);
-      *text = stream->text.c_str();
-    }
-    return status;
+    return status.ok() ? take(stream->object.push(id), *stream, text) : status;
   });
 }
 
@@ -108,11 +115,7 @@ cria_status cria_stream_finish(cria_stream *stream, const char **text,
                                cria_error *error) {
   return guarded(error, [&] {
     Status status = first({notNull(stream, "stream"), notNull(text, "text")});
-    if (status.ok()) {
-      stream->text = stream->object.finish();
-      *text = stream->text.c_str();
-    }
-    return status;
+    return status.ok() ? take(stream->object.finish(), *stream, text) : status;
   });
 }
 

@@ -277,21 +277,28 @@ std::optional<JsonCursor> JsonCursor::find(const std::string &key) const {
   return (*this)[key];
 }
 
-std::vector<JsonCursor> JsonCursor::elements(size_t limit) const {
-  std::vector<JsonCursor> all;
+size_t JsonCursor::count(size_t limit) const {
   if (!value->is_array()) {
     expected("an array");
-    return all;
+    return 0;
   }
-  if (value->size() > limit) {
-    fail("has " + std::to_string(value->size()) +
-         " elements, expected at most " + std::to_string(limit));
-    return all;
-  }
-  all.reserve(value->size());
-  for (size_t i = 0; i < value->size(); ++i)
-    all.push_back(
-        JsonCursor((*value)[i], *this, path + "[" + std::to_string(i) + "]"));
+  if (value->size() <= limit)
+    return value->size();
+  fail("has " + std::to_string(value->size()) + " elements, expected at most " +
+       std::to_string(limit));
+  return 0;
+}
+
+JsonCursor JsonCursor::element(size_t index) const {
+  return {(*value)[index], *this, path + "[" + std::to_string(index) + "]"};
+}
+
+std::vector<JsonCursor> JsonCursor::elements(size_t limit) const {
+  std::vector<JsonCursor> all;
+  size_t size = count(limit);
+  all.reserve(size);
+  for (size_t i = 0; i < size; ++i)
+    all.push_back(element(i));
   return all;
 }
 

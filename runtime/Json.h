@@ -99,6 +99,10 @@ public:
   std::optional<JsonCursor> find(const std::string &key) const;
   /// The elements of an array of at most `limit`.
   std::vector<JsonCursor> elements(size_t limit = SIZE_MAX) const;
+  /// The same, one at a time: their number, which is 0 after an error, and the
+  /// one at `index`, which must be below it.
+  size_t count(size_t limit = SIZE_MAX) const;
+  JsonCursor element(size_t index) const;
 
   /// A whole number in [least, most]; 4096.0 is none.
   int64_t integer(int64_t least, int64_t most) const;

@@ -141,7 +141,7 @@ Result<LoraConfig> LoraConfig::load(const std::string &path) {
 Result<double> LoraConfig::choose(const std::vector<Override> &overrides,
                                   double otherwise, const char *key,
                                   const std::string &module) const {
-  Effort effort(module.size());
+  Effort effort = Effort::ofText(module.size());
   std::optional<double> chosen;
   for (const Override &each : overrides) {
     bool matches = false;

@@ -306,7 +306,9 @@ CRIA_API cria_status cria_session_get_timings(const cria_session *session,
 
 typedef struct cria_tokenizer cria_tokenizer;
 
-/* Reads a Hugging Face tokenizer.json with a BPE model. */
+/* Reads a Hugging Face tokenizer.json. What it does to a text takes bounded
+ * work, whatever the file and the text; beyond, a call is
+ * CRIA_INVALID_ARGUMENT. */
 CRIA_API cria_status cria_tokenizer_open(const char *path,
                                          cria_tokenizer **tokenizer,
                                          cria_error *error);
@@ -318,6 +320,15 @@ CRIA_API cria_status cria_tokenizer_encode(const cria_tokenizer *tokenizer,
                                            const char *text, size_t size,
                                            int special, int32_t **ids,
                                            size_t *count, cria_error *error);
+
+/* The same for text of users: special tokens that are written in it, such as
+ * "<|im_end|>", do not count as such but stay text. (So does llama.cpp without
+ * `parse_special`, and tokenizers with `encode_special_tokens`.) */
+CRIA_API cria_status cria_tokenizer_encode_text(const cria_tokenizer *tokenizer,
+                                                const char *text, size_t size,
+                                                int special, int32_t **ids,
+                                                size_t *count,
+                                                cria_error *error);
 
 /* The text of `ids`, NUL-terminated and malloc'ed: free() it. */
 CRIA_API cria_status cria_tokenizer_decode(const cria_tokenizer *tokenizer,
@@ -358,11 +369,20 @@ CRIA_API void cria_chat_free(cria_chat **chat);
  * template knows. Like all JSON, it may have 16 MiB and 500,000 values, nested
  * 64 deep; an object with a key twice is an error. Integers of up to 127 bits
  * are exact; larger ones are CRIA_UNIMPLEMENTED. The text has the special
- * tokens: encode it with `special` 0. It is NUL-terminated and malloc'ed:
+ * tokens, but those that stand in the messages count as well when it is
+ * encoded: cria_chat_encode is for that. It is NUL-terminated and malloc'ed:
  * free() it. */
 CRIA_API cria_status cria_chat_render(const cria_chat *chat,
                                       const char *variables, char **text,
                                       cria_error *error);
+
+/* The ids of the text for `variables`, in which the template alone writes
+ * special tokens: those in the messages, and in all else that is no member
+ * "..._token" of `variables`, stay text. `ids` is malloc'ed: free() it. */
+CRIA_API cria_status cria_chat_encode(const cria_chat *chat,
+                                      const cria_tokenizer *tokenizer,
+                                      const char *variables, int32_t **ids,
+                                      size_t *count, cria_error *error);
 
 /* ---- Sampling ---------------------------------------------------------- */
 

@@ -21,7 +21,7 @@ static int fail(const std::string &message) {
 
 static Result<std::string> convert(const Tokenizer &tokenizer,
                                    const std::string &input, bool decode,
-                                   bool special) {
+                                   bool special, bool parseSpecial) {
   if (decode) {
     Result<std::vector<int32_t>> ids = parseIds(input);
     if (!ids.ok())
@@ -32,7 +32,8 @@ static Result<std::string> convert(const Tokenizer &tokenizer,
                       "id " + std::to_string(id) + " has no token");
     return tokenizer.decode(*ids, special);
   }
-  Result<std::vector<int32_t>> ids = tokenizer.encode(input, special);
+  Result<std::vector<int32_t>> ids =
+      tokenizer.encode(input, special, parseSpecial);
   if (!ids.ok())
     return ids.status();
   return joinIds(*ids) + "\n";
@@ -42,12 +43,16 @@ int main(int argc, char **argv) {
   signal(SIGPIPE, SIG_IGN); // a write reports EPIPE
   CLI::App app{"Text on stdin, all of it, to token ids on one line; or back."};
   std::string path;
-  bool noSpecial = false, decode = false;
+  bool noSpecial = false, noParse = false, decode = false;
   app.add_option("TOKENIZER.json", path, "a Hugging Face tokenizer.json")
       ->required();
   app.add_flag("--no-special", noSpecial,
                "add no special tokens; with --decode, print none");
-  app.add_flag("--decode", decode, "comma-separated ids on stdin to text");
+  auto *noParsing =
+      app.add_flag("--no-parse-special", noParse,
+                   "special tokens that are written in the text stay text");
+  app.add_flag("--decode", decode, "comma-separated ids on stdin to text")
+      ->excludes(noParsing);
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success &help) {
@@ -60,7 +65,8 @@ int main(int argc, char **argv) {
   if (!tokenizer.ok())
     return fail(tokenizer.status().message());
   std::string input{std::istreambuf_iterator<char>(std::cin), {}};
-  Result<std::string> output = convert(*tokenizer, input, decode, !noSpecial);
+  Result<std::string> output =
+      convert(*tokenizer, input, decode, !noSpecial, !noParse);
   if (!output.ok())
     return fail(output.status().message());
   if (fwrite(output->data(), 1, output->size(), stdout) != output->size() ||

@@ -3,6 +3,7 @@
 #include "runtime/chat/Evaluator.h"
 
 #include "runtime/Json.h"
+#include "runtime/tokenizer/Text.h"
 #include "runtime/tokenizer/Unicode.h"
 
 #include <algorithm>
@@ -113,7 +114,7 @@ static Value replace(Evaluator &in, const Arguments &arguments) {
   Writer result(in.budget);
   size_t done = 0;
   while (left-- != 0 && in.budget.spend(searchCost)) {
-    size_t at = findIn(text, from, done);
+    size_t at = findText(text, from, done);
     if (at == text.npos)
       break;
     result.add(std::string_view(text).substr(done, at - done));
@@ -172,7 +173,7 @@ static Value pieces(Evaluator &in, std::string_view text,
                     std::string_view separator, Integer limit) {
   Pieces parts(in);
   while (limit-- != 0 && in.budget.spend(searchCost)) {
-    size_t at = findIn(text, separator);
+    size_t at = findText(text, separator);
     if (at == text.npos)
       break;
     parts.add(text.substr(0, at));
@@ -195,7 +196,7 @@ static Value piecesFromRight(Evaluator &in, std::string_view text,
   Pieces parts(in);
   size_t done = 0; // bytes at the right
   while (limit-- != 0 && in.budget.spend(searchCost)) {
-    size_t at = findIn(mirrored, wanted, done);
+    size_t at = findText(mirrored, wanted, done);
     if (at == text.npos)
       break;
     parts.add(text.substr(text.size() - at, at - done));
@@ -277,8 +278,8 @@ static Value findText(Evaluator &in, const Arguments &arguments) {
     return in.fail("find with bounds is not supported", CRIA_UNIMPLEMENTED);
   if (!in.budget.ok())
     return {};
-  size_t at = fromRight ? findIn(mirror(in, text), mirror(in, what))
-                        : findIn(text, what);
+  size_t at = fromRight ? cria::findText(mirror(in, text), mirror(in, what))
+                        : cria::findText(text, what);
   if (at == text.npos)
     return Value::integer(-1);
   if (fromRight)
@@ -296,7 +297,7 @@ static Value countText(Evaluator &in, const Arguments &arguments) {
                    CRIA_UNIMPLEMENTED);
   Integer count = 0;
   for (size_t at = 0; in.budget.spend(searchCost); ++count) {
-    at = findIn(text, what, at);
+    at = cria::findText(text, what, at);
     if (at == text.npos)
       break;
     at += what.size();

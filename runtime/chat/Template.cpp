@@ -108,14 +108,19 @@ Result<std::string> Template::render(std::string_view variables) const {
     return status;
   Budget budget;
   Result<Value> given = readValue(variables, "variables", budget);
-  if (!given.ok())
-    return given.status();
-  if (!given->is(Value::Type::Dict))
+  return given.ok() ? render(*given, budget) : given.status();
+}
+
+Result<std::string> Template::render(const Value &variables,
+                                     Budget &budget) const {
+  if (Status status = checkStack(stackBytes); !status.ok())
+    return status;
+  if (!variables.is(Value::Type::Dict))
     return Status(CRIA_INVALID_ARGUMENT, "variables: expected an object");
   std::vector<Value::Dict::Member> all;
   for (const auto &[key, token] : tokens)
     all.push_back({Value::string(key, budget), Value::string(token, budget)});
-  all.insert(all.end(), given->members().begin(), given->members().end());
+  all.insert(all.end(), variables.members().begin(), variables.members().end());
   Value::Dict members(std::move(all), budget);
   std::string text = Evaluator(budget, std::move(members)).render(statements);
   if (!budget.ok())

@@ -9,6 +9,7 @@
 
 #include "runtime/Status.h"
 #include "runtime/chat/Syntax.h"
+#include "runtime/chat/Value.h"
 
 #include <string>
 #include <string_view>
@@ -33,6 +34,8 @@ public:
   /// with "role" and "content"; "add_generation_prompt"; "tools"; what else a
   /// template asks for. Line breaks and blanks are as in transformers.
   Result<std::string> render(std::string_view variables) const;
+  /// The same for variables that have been read, at the expense of `budget`.
+  Result<std::string> render(const Value &variables, Budget &budget) const;
 
 private:
   std::string name;

@@ -1,5 +1,6 @@
 #include "runtime/chat/Value.h"
 
+#include "runtime/tokenizer/Text.h"
 #include "runtime/tokenizer/Unicode.h"
 
 #include <algorithm>
@@ -403,14 +404,6 @@ bool less(const Value &a, const Value &b, Budget &budget) {
 
 // ---- Parts ------------------------------------------------------------------
 
-size_t findIn(std::string_view text, std::string_view what, size_t begin) {
-  const void *found = memmem(text.data() + begin, text.size() - begin,
-                             what.data(), what.size());
-  return found ? static_cast<size_t>(static_cast<const char *>(found) -
-                                     text.data())
-               : text.npos;
-}
-
 bool contains(const Value &container, const Value &value, Budget &budget) {
   switch (container.type()) {
   case Type::String:
@@ -418,7 +411,7 @@ bool contains(const Value &container, const Value &value, Budget &budget) {
       return budget.fail(std::string("cannot look for ") + value.typeName() +
                          " in a string");
     return budget.spend(container.text().size() + value.text().size()) &&
-           findIn(container.text(), value.text()) != std::string::npos;
+           findText(container.text(), value.text()) != std::string::npos;
   case Type::List:
     for (const Value &element : container.elements())
       if (equal(element, value, budget))

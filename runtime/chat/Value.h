@@ -179,10 +179,6 @@ bool less(const Value &a, const Value &b, Budget &budget);
 /// Whether `value` is in `container`, as Python's `in`.
 bool contains(const Value &container, const Value &value, Budget &budget);
 
-/// The first place of `what` in `text` from `begin` on, or npos, in linear
-/// time: std::string_view::find takes the product of the lengths.
-size_t findIn(std::string_view text, std::string_view what, size_t begin = 0);
-
 /// A text that grows, and spends each byte before it makes it.
 class Writer {
 public:

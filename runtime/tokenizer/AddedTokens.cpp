@@ -28,11 +28,13 @@ static AddedToken readToken(const JsonCursor &place) {
 
 AddedTokens AddedTokens::read(const JsonCursor &list,
                               const Vocabulary &vocabulary,
-                              const std::vector<Normalizer> &normalizers) {
+                              const std::vector<Normalizer> &normalizers,
+                              Effort &effort) {
   AddedTokens added;
   added.next = static_cast<int64_t>(vocabulary.size());
-  Effort effort(list.raw().size() * maxPatternBytes);
-  for (const JsonCursor &place : list.elements(maxTokenIds)) {
+  size_t count = list.count(maxTokenIds);
+  for (size_t i = 0; i < count; ++i) {
+    JsonCursor place = list.element(i);
     AddedToken token = readToken(place);
     if (!list.ok())
       return added;
@@ -45,8 +47,7 @@ AddedTokens AddedTokens::read(const JsonCursor &list,
     }
     added.add(std::move(token), place, vocabulary);
   }
-  added.plain = added.index(false, list);
-  added.inNormalized = added.index(true, list);
+  added.index(list);
   return added;
 }
 
@@ -70,37 +71,55 @@ void AddedTokens::add(AddedToken token, const JsonCursor &place,
     word =
         *Regex::compile(R"([\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\p{Join_Control}])");
   limit = std::max<int64_t>(limit, token.id + 1);
-  tokens.emplace(token.id, std::move(token));
+  byId.emplace(token.id, tokens.size());
+  tokens.push_back(std::move(token));
 }
 
-/// Of several tokens with one pattern, the first counts.
-AddedTokens::Set AddedTokens::index(bool normalized,
-                                    const JsonCursor &list) const {
-  Set set;
-  std::map<std::string, int32_t> patterns;
-  for (const auto &[id, token] : tokens)
-    if (token.normalized == normalized && !token.pattern.empty()) {
-      patterns.emplace(token.pattern, id);
-      set.first.set(static_cast<uint8_t>(token.pattern[0]));
-    }
-  set.patterns = Vocabulary::make({patterns.begin(), patterns.end()}, list);
-  return set;
+/// Of several tokens that are one when they are normalized, such as "A" and
+/// "a", the first counts, special ones before the others. Hugging Face takes
+/// any, another each time it is loaded.
+void AddedTokens::index(const JsonCursor &list) {
+  using Patterns = std::unordered_map<std::string, int32_t>;
+  Patterns raw, normalized, contents, specials;
+  for (bool special : {true, false})
+    for (const AddedToken &token : tokens)
+      if (token.special == special) {
+        (token.normalized ? normalized : raw).emplace(token.pattern, token.id);
+        if (special)
+          contents.emplace(token.content, token.id);
+        if (special && token.normalized)
+          specials.emplace(token.pattern, token.id);
+      }
+  auto make = [&](Patterns &patterns) {
+    Set set;
+    patterns.erase("");
+    for (const auto &[pattern, id] : patterns)
+      set.first.set(static_cast<uint8_t>(pattern[0]));
+    set.patterns = Vocabulary::make({patterns.begin(), patterns.end()}, list);
+    return set;
+  };
+  plain = make(raw);
+  inNormalized = make(normalized);
+  specialContents = make(contents);
+  specialPatterns = make(specials);
 }
 
 const AddedToken *AddedTokens::find(int64_t id) const {
   if (id < 0 || id >= limit)
     return nullptr;
-  auto place = tokens.find(static_cast<int32_t>(id));
-  return place == tokens.end() ? nullptr : &place->second;
+  auto place = byId.find(static_cast<int32_t>(id));
+  return place == byId.end() ? nullptr : &tokens[place->second];
 }
 
-int32_t AddedTokens::Set::longest(std::string_view text, size_t &at) const {
+int32_t AddedTokens::Set::longest(std::string_view text, size_t &at,
+                                  size_t &read) const {
   if (!first[static_cast<uint8_t>(text[at])])
     return -1;
   int32_t id = -1;
   Vocabulary::Place place = Vocabulary::start;
   for (size_t end = at; end < text.size();) {
     place = patterns.next(place, text[end++]);
+    ++read;
     if (place == Vocabulary::nowhere)
       break;
     if (patterns.idAt(place) >= 0) {
@@ -155,43 +174,101 @@ static size_t spaceAfter(std::string_view text, size_t begin) {
   return begin;
 }
 
-Status AddedTokens::split(Piece piece, bool normalized, Effort &effort,
+/// What is paid for a byte of the text, for a byte compared with a pattern, and
+/// for a token found.
+static constexpr uint64_t workPerByte = 8, workPerCompare = 32,
+                          workPerToken = 256;
+static constexpr const char *search = "looking for added tokens";
+
+/// Whether `before`, the text in front of a special token, ends with the guard.
+static bool isGuarded(std::string_view before, std::string_view guard) {
+  return !guard.empty() && before.size() >= guard.size() &&
+         before.substr(before.size() - guard.size()) == guard;
+}
+
+/// As Hugging Face does: the search goes on behind each token, where rstrip may
+/// have taken the blank that the next one begins with. Then that one counts,
+/// too. Where it ends within the white space taken, the rest comes again.
+Status AddedTokens::split(Piece piece, Wanted wanted, Effort &effort,
                           PieceSink sink) const {
-  const Set &set = normalized ? inNormalized : plain;
+  const Set &set = wanted.normalized ? inNormalized : plain;
   std::string_view text = piece.text;
+  if (!effort.spend(workPerByte * (text.size() + 1)))
+    return Effort::tooLong(search);
   size_t done = 0, space = 0; // `space`: up to where white space was looked at
   auto emit = [&](size_t begin, size_t end, int32_t id) {
-    return begin == end ? Status()
+    return begin >= end ? Status()
                         : sink({text.substr(begin, end - begin),
                                 piece.atHead && begin == 0, id});
   };
   for (size_t at = 0; set.first.any() && at < text.size();) {
-    size_t begin = at;
-    int32_t id = set.longest(text, at);
+    size_t begin = at, read = 0;
+    int32_t id = set.longest(text, at, read);
+    if (!effort.spend(workPerCompare * read + (id < 0 ? 0 : workPerToken)))
+      return Effort::tooLong(search);
     if (id < 0) {
       ++at;
       continue;
     }
-    if (effort.late())
-      return Status(CRIA_INVALID_ARGUMENT,
-                    "looking for added tokens takes too long at byte " +
-                        std::to_string(at) + " of the text");
     const AddedToken *token = find(id);
     size_t end = at;
+    if (token->special &&
+        (!wanted.special || isGuarded(text.substr(0, begin), wanted.guard)))
+      continue;
     if (token->singleWord && !standsAlone(text, begin, end, effort))
       continue;
     if (token->stripLeft)
-      begin = spaceBefore(text, done, begin);
+      begin = std::max(spaceBefore(text, done, begin), done);
     if (token->stripRight)
       end = space = spaceAfter(text, std::max(space, end));
     Status status = emit(done, begin, -1);
     if (status.ok())
-      status = emit(begin, std::max(end, begin + 1), token->id);
+      status = emit(begin, end, token->id);
     if (!status.ok())
       return status;
-    done = end;
+    done = std::max(end, begin);
   }
   return emit(done, text.size(), -1);
+}
+
+bool AddedTokens::Set::begins(std::string_view text, size_t at,
+                              size_t &read) const {
+  Vocabulary::Place place = Vocabulary::start;
+  while (first.any() && at < text.size()) {
+    place = patterns.next(place, text[at++]);
+    ++read;
+    if (place == Vocabulary::nowhere || patterns.idAt(place) >= 0)
+      return place != Vocabulary::nowhere;
+  }
+  return first.any();
+}
+
+Result<std::string> AddedTokens::guardSpecial(std::string_view text,
+                                              std::string_view guard,
+                                              Effort &effort) const {
+  std::string guarded;
+  for (size_t at = 0; at < text.size(); ++at) {
+    size_t read = 0;
+    if (specialContents.first[static_cast<uint8_t>(text[at])] &&
+        specialContents.begins(text, at, read))
+      guarded += guard;
+    guarded += text[at];
+    if (!effort.spend(workPerByte + workPerCompare * read))
+      return Effort::tooLong(search);
+  }
+  return guarded;
+}
+
+Result<bool> AddedTokens::holdsNormalizedSpecial(std::string_view text,
+                                                 Effort &effort) const {
+  for (size_t at = 0; at < text.size(); ++at) {
+    size_t read = 0;
+    if (specialPatterns.begins(text, at, read))
+      return true;
+    if (!effort.spend(workPerByte + workPerCompare * read))
+      return Effort::tooLong(search);
+  }
+  return false;
 }
 
 } // namespace cria

@@ -8,11 +8,11 @@
 
 #include <bitset>
 #include <cstdint>
-#include <map>
 #include <optional>
-#include <set>
 #include <string>
 #include <string_view>
+#include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 namespace cria {
@@ -26,7 +26,7 @@ struct AddedToken {
   bool stripLeft = false;  // takes the white space before it
   bool stripRight = false; // and after it
   bool normalized = false; // searched for in the normalized text
-  bool special = false;    // not part of decoded text
+  bool special = false;    // controls the model; left out of decoded text
 };
 
 /// All added tokens of a tokenizer.
@@ -39,12 +39,32 @@ public:
   /// Reads the member "added_tokens". An id that Hugging Face would not give
   /// the token is refused.
   static AddedTokens read(const JsonCursor &list, const Vocabulary &vocabulary,
-                          const std::vector<Normalizer> &normalizers);
+                          const std::vector<Normalizer> &normalizers,
+                          Effort &effort);
 
-  /// Cuts the added tokens out of `piece`: those to be found in normalized
-  /// text, or the others. Of those that begin at a place, the longest counts.
-  Status split(Piece piece, bool normalized, Effort &effort,
+  /// Which added tokens `split` cuts out.
+  struct Wanted {
+    bool normalized; // those to be found in normalized text, or the others
+    bool special;    // special ones, too; without, they stay text
+    /// Not empty: special tokens right behind this text stay text.
+    std::string_view guard;
+  };
+
+  /// Cuts added tokens out of `piece`. Of those that begin at a place, the
+  /// longest counts.
+  Status split(Piece piece, Wanted wanted, Effort &effort,
                PieceSink sink) const;
+
+  /// `text` with `guard` before each special token in it, or that may begin at
+  /// its end: see Wanted.
+  Result<std::string> guardSpecial(std::string_view text,
+                                   std::string_view guard,
+                                   Effort &effort) const;
+  /// Whether there are special tokens to be found in normalized text.
+  bool hasNormalizedSpecial() const { return specialPatterns.first.any(); }
+  /// Whether one of these is in `text`, or may begin at its end.
+  Result<bool> holdsNormalizedSpecial(std::string_view text,
+                                      Effort &effort) const;
 
   /// The token with this id, or nullptr.
   const AddedToken *find(int64_t id) const;
@@ -59,18 +79,24 @@ private:
     std::bitset<256> first; // bytes that patterns begin with
 
     /// The id of the longest pattern at `at`, which moves behind it; or -1.
-    int32_t longest(std::string_view text, size_t &at) const;
+    /// Adds the number of bytes compared to `read`.
+    int32_t longest(std::string_view text, size_t &at, size_t &read) const;
+    /// Whether a pattern stands at `at`, or goes on beyond the end of `text`.
+    bool begins(std::string_view text, size_t at, size_t &read) const;
   };
 
   void add(AddedToken token, const JsonCursor &place,
            const Vocabulary &vocabulary);
-  Set index(bool normalized, const JsonCursor &list) const;
+  void index(const JsonCursor &list);
   bool standsAlone(std::string_view text, size_t begin, size_t end,
                    Effort &effort) const;
 
-  std::map<int32_t, AddedToken> tokens; // addresses stay when it is moved
-  std::set<std::string> contents;
+  std::vector<AddedToken> tokens;           // as the file lists them
+  std::unordered_map<int32_t, size_t> byId; // index into `tokens`
+  std::unordered_set<std::string> contents;
   Set plain, inNormalized;
+  Set specialContents;       // special tokens as they are written
+  Set specialPatterns;       // those to be found in normalized text
   std::optional<Regex> word; // a character of a word
   int64_t next = 0; // the id that Hugging Face gives the next new token
   int64_t limit = 0;

@@ -184,8 +184,14 @@ void BpeModel::merge(std::vector<Symbol> &word) const {
   }
 }
 
-Status BpeModel::encode(std::string_view word,
-                        std::vector<int32_t> &ids) const {
+/// What a byte costs at most, in units of effort: its places in the heap, and
+/// the merges looked up.
+static constexpr uint64_t workPerByte = 256;
+
+Status BpeModel::encode(std::string_view word, std::vector<int32_t> &ids,
+                        Effort &effort) const {
+  if (!effort.spend(workPerByte * (word.size() + 1)))
+    return tooLong();
   if (ignoreMerges)
     if (std::optional<int32_t> id = tokens.find(word)) {
       ids.push_back(*id);

@@ -15,8 +15,8 @@ public:
   static std::unique_ptr<const TokenModel> read(const JsonCursor &model);
 
   /// O(n log n).
-  Status encode(std::string_view word,
-                std::vector<int32_t> &ids) const override;
+  Status encode(std::string_view word, std::vector<int32_t> &ids,
+                Effort &effort) const override;
 
 private:
   struct Merge {

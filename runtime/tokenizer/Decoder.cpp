@@ -1,6 +1,5 @@
 #include "runtime/tokenizer/Decoder.h"
 
-#include "runtime/tokenizer/Json.h"
 #include "runtime/tokenizer/Text.h"
 
 #include <string_view>
@@ -64,17 +63,18 @@ static void append(const JsonCursor &decoder, DecoderStep step,
                 steps.back().kind == Kind::ByteLevel);
   if (step.fused && !whole)
     refuse(decoder["type"], "no such step after the tokens are fused");
-  if (steps.size() == 64)
-    decoder.fail("has more than 64 steps");
   steps.push_back(std::move(step));
 }
 
-void readDecoder(const JsonCursor &decoder, std::vector<DecoderStep> &steps) {
+void readDecoder(const JsonCursor &decoder, ComponentCount &count,
+                 std::vector<DecoderStep> &steps) {
+  if (!count.add(decoder))
+    return;
   std::string type = decoder["type"].string();
   if (type == "Sequence") {
     onlyKeys(decoder, {"type", "decoders"});
     for (const JsonCursor &one : decoder["decoders"].elements(64))
-      readDecoder(one, steps);
+      readDecoder(one, count, steps);
   } else if (type == "Replace") {
     append(decoder, readReplace(decoder), steps);
   } else if (type == "Strip") {
@@ -101,22 +101,28 @@ void readDecoder(const JsonCursor &decoder, std::vector<DecoderStep> &steps) {
 DecoderState::DecoderState(const std::vector<DecoderStep> &steps)
     : steps(&steps), states(steps.size()) {}
 
-std::string DecoderState::push(std::string token) {
+Result<std::string> DecoderState::push(std::string token) {
+  effort.addToken();
   return run({std::move(token)}, false);
 }
 
-std::string DecoderState::finish() {
-  std::string rest = run({}, true);
+Result<std::string> DecoderState::finish() {
+  Result<std::string> rest = run({}, true);
   states.assign(steps->size(), {});
   return rest;
 }
 
+/// What a token costs in each step, in units of effort, and each byte of it:
+/// more than its time, to bound the memory as well.
+static constexpr uint64_t workPerToken = 32, workPerByte = 16;
+
 static std::string replaceAll(const std::string &text,
                               const std::string &pattern,
-                              std::string_view content) {
+                              std::string_view content, Effort &effort) {
   std::string result;
   size_t done = 0;
-  for (size_t at; (at = text.find(pattern, done)) != text.npos;
+  for (size_t at; (at = findText(text, pattern, done)) != text.npos &&
+                  effort.spend(workPerByte * (content.size() + 1));
        done = at + pattern.size())
     result.append(text, done, at - done).append(content);
   return result.append(text, done);
@@ -124,25 +130,28 @@ static std::string replaceAll(const std::string &text,
 
 /// What the cleanup of WordPiece glues: the space at the start goes, and "do
 /// not" becomes "don't".
-static std::string tidy(std::string token) {
+static std::string tidy(std::string token, Effort &effort) {
+  auto replace = [&](const char *pattern, const char *content) {
+    token = replaceAll(token, pattern, content, effort);
+  };
   for (const char *mark : {" .", " ?", " !", " ,"})
-    token = replaceAll(token, mark, mark + 1);
-  token = replaceAll(token, " ' ", "'");
+    replace(mark, mark + 1);
+  replace(" ' ", "'");
   for (const char *ending : {" n't", " 'm"})
-    token = replaceAll(token, ending, ending + 1);
-  token = replaceAll(token, " do not", " don't");
+    replace(ending, ending + 1);
+  replace(" do not", " don't");
   for (const char *ending : {" 's", " 've", " 're"})
-    token = replaceAll(token, ending, ending + 1);
+    replace(ending, ending + 1);
   return token;
 }
 
 static std::string joinPiece(const DecoderStep &step, std::string token,
-                             bool first) {
+                             bool first, Effort &effort) {
   if (!first && token.compare(0, step.pattern.size(), step.pattern) == 0)
     token.erase(0, step.pattern.size());
   else if (!first)
     token.insert(0, " ");
-  return step.tidy ? tidy(std::move(token)) : token;
+  return step.tidy ? tidy(std::move(token), effort) : token;
 }
 
 static int hexDigit(char c) {
@@ -193,7 +202,7 @@ void DecoderState::apply(size_t index, std::string token, Tokens &out) {
   bool first = state.tokens++ == 0;
   switch (step.kind) {
   case Kind::Replace:
-    token = replaceAll(token, step.pattern, step.content);
+    token = replaceAll(token, step.pattern, step.content, effort);
     break;
   case Kind::ByteFallback:
     if (int byte = byteOfToken(token); byte >= 0) {
@@ -213,24 +222,28 @@ void DecoderState::apply(size_t index, std::string token, Tokens &out) {
     token = takeUtf8(state.pending, false);
     break;
   case Kind::Metaspace:
-    token = replaceAll(token, step.pattern, first && step.prefix ? "" : " ");
+    token = replaceAll(token, step.pattern, first && step.prefix ? "" : " ",
+                       effort);
     break;
   case Kind::Join:
     if (!first)
       token.insert(0, " ");
     break;
   case Kind::WordPiece:
-    token = joinPiece(step, std::move(token), first);
+    token = joinPiece(step, std::move(token), first, effort);
     break;
   }
   out.push_back(std::move(token));
 }
 
-std::string DecoderState::run(Tokens tokens, bool last) {
+Result<std::string> DecoderState::run(Tokens tokens, bool last) {
   for (size_t i = 0; i < steps->size(); ++i) {
     Tokens out;
-    for (std::string &token : tokens)
+    for (std::string &token : tokens) {
+      if (!effort.spend(workPerToken + workPerByte * token.size()))
+        return Effort::tooLong("decoding a token");
       apply(i, std::move(token), out);
+    }
     if (last && !states[i].pending.empty())
       out.push_back((*steps)[i].kind == Kind::ByteFallback
                         ? takeRun(states[i].pending)

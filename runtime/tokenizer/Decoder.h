@@ -4,6 +4,9 @@
 
 #include "runtime/Json.h"
 
+#include "runtime/tokenizer/Effort.h"
+#include "runtime/tokenizer/Json.h"
+
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -33,7 +36,8 @@ struct DecoderStep {
 };
 
 /// Reads the member "decoder"; `steps` stays as it is on an error.
-void readDecoder(const JsonCursor &decoder, std::vector<DecoderStep> &steps);
+void readDecoder(const JsonCursor &decoder, ComponentCount &count,
+                 std::vector<DecoderStep> &steps);
 
 /// The tokens of one text, pushed one after another. What the calls return,
 /// concatenated, is Hugging Face's decoding of all of them; each is whole UTF-8
@@ -44,10 +48,11 @@ public:
   /// `steps` must outlive the state.
   explicit DecoderState(const std::vector<DecoderStep> &steps);
 
-  /// The text that `token` completes.
-  std::string push(std::string token);
+  /// The text that `token` completes. An error where the steps make too much
+  /// of the tokens: those that replace may multiply them.
+  Result<std::string> push(std::string token);
   /// The rest; then the state is as new.
-  std::string finish();
+  Result<std::string> finish();
 
 private:
   struct StepState {
@@ -60,10 +65,11 @@ private:
 
   void apply(size_t index, std::string token, Tokens &out);
   void strip(const DecoderStep &step, StepState &state, std::string &token);
-  std::string run(Tokens tokens, bool last);
+  Result<std::string> run(Tokens tokens, bool last);
 
   const std::vector<DecoderStep> *steps;
   std::vector<StepState> states;
+  Effort effort = Effort::ofDecoder();
 };
 
 } // namespace cria

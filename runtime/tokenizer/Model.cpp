@@ -63,9 +63,10 @@ static uint64_t hashOf(std::string_view word) {
   return hash * 0x9E3779B97F4A7C15 >> 32;
 }
 
-Status WordCache::encode(std::string_view word, std::vector<int32_t> &ids) {
+Status WordCache::encode(std::string_view word, std::vector<int32_t> &ids,
+                         Effort &effort) {
   if (entries.empty() || word.size() > maxBytes)
-    return model.encode(word, ids);
+    return model.encode(word, ids, effort);
   Entry &entry = entries[hashOf(word) & (entries.size() - 1)];
   if (entry.bytes == word.size() &&
       memcmp(entry.word, word.data(), word.size()) == 0) {
@@ -73,7 +74,7 @@ Status WordCache::encode(std::string_view word, std::vector<int32_t> &ids) {
     return Status();
   }
   size_t before = ids.size();
-  Status status = model.encode(word, ids);
+  Status status = model.encode(word, ids, effort);
   size_t count = ids.size() - before;
   if (status.ok() && count <= maxIds) {
     entry.bytes = static_cast<uint8_t>(word.size());

@@ -3,6 +3,7 @@
 
 #include "runtime/Json.h"
 #include "runtime/Status.h"
+#include "runtime/tokenizer/Effort.h"
 #include "runtime/tokenizer/Vocabulary.h"
 
 #include <cstdint>
@@ -22,12 +23,15 @@ public:
   static std::unique_ptr<const TokenModel> read(const JsonCursor &model);
 
   /// Appends the ids of `word`, which is valid UTF-8.
-  virtual Status encode(std::string_view word,
-                        std::vector<int32_t> &ids) const = 0;
+  virtual Status encode(std::string_view word, std::vector<int32_t> &ids,
+                        Effort &effort) const = 0;
 
   const Vocabulary &vocabulary() const { return tokens; }
 
 protected:
+  /// The error of a word that takes more than the effort allows.
+  static Status tooLong() { return Effort::tooLong("encoding a word"); }
+
   Vocabulary tokens;
 };
 
@@ -53,7 +57,8 @@ public:
   WordCache(const TokenModel &model, size_t bytes);
 
   /// Appends the ids of `word`, as the model does.
-  Status encode(std::string_view word, std::vector<int32_t> &ids);
+  Status encode(std::string_view word, std::vector<int32_t> &ids,
+                Effort &effort);
 
 private:
   static constexpr size_t maxBytes = 32, maxIds = 6;

@@ -1,7 +1,7 @@
 #include "runtime/tokenizer/Normalizer.h"
 
 #include "runtime/tokenizer/CharacterMap.h"
-#include "runtime/tokenizer/Json.h"
+#include "runtime/tokenizer/Text.h"
 #include "runtime/tokenizer/Unicode.h"
 
 #include <algorithm>
@@ -157,7 +157,7 @@ static const std::pair<const char *, void (*)(std::string &)> plainKinds[] = {
     {"Lowercase", [](std::string &t) { t = lowercase(t); }},
     {"StripAccents", remove<isMark>}};
 
-void Normalizer::read(const JsonCursor &normalizer,
+void Normalizer::read(const JsonCursor &normalizer, ComponentCount &count,
                       std::vector<Normalizer> &steps) {
   static const std::pair<const char *, Function (*)(const JsonCursor &)>
       kinds[] = {{"Prepend", readPrepend},
@@ -165,11 +165,13 @@ void Normalizer::read(const JsonCursor &normalizer,
                  {"Strip", readStrip},
                  {"BertNormalizer", readBert},
                  {"Precompiled", readPrecompiled}};
+  if (!count.add(normalizer))
+    return;
   std::string type = normalizer["type"].string();
   if (type == "Sequence") {
     onlyKeys(normalizer, {"type", "normalizers"});
     for (const JsonCursor &one : normalizer["normalizers"].elements(64))
-      read(one, steps);
+      read(one, count, steps);
     return;
   }
   for (const auto &[name, make] : kinds)
@@ -189,11 +191,19 @@ void Normalizer::read(const JsonCursor &normalizer,
          "Prepend, Replace, BertNormalizer, Precompiled and Sequence");
 }
 
+/// What a byte costs, in units of effort: in the dearest of them, NFKC.
+static constexpr uint64_t workPerByte = 64;
+
 Status Normalizer::apply(std::string &text, Effort &effort) const {
   if (text.empty())
     return Status();
-  Status status = function(text, effort);
-  return status.ok() && text.size() > maxTextBytes ? tooLong() : status;
+  bool enough = effort.spend(workPerByte * (text.size() + 1));
+  Status status = enough ? function(text, effort) : Status();
+  if (status.ok() && text.size() > maxTextBytes)
+    return tooLong();
+  if (!enough || !effort.spend(text.size()))
+    return Effort::tooLong("normalizing the text");
+  return status;
 }
 
 } // namespace cria

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "runtime/Json.h"
+#include "runtime/tokenizer/Json.h"
 #include "runtime/tokenizer/Pattern.h"
 
 #include <functional>
@@ -10,14 +11,11 @@
 
 namespace cria {
 
-/// The longest text that is encoded at once.
-constexpr size_t maxTextBytes = 64u << 20;
-
 /// One normalizer; a "Sequence" is a list.
 class Normalizer {
 public:
   /// Appends the steps of the member "normalizer".
-  static void read(const JsonCursor &normalizer,
+  static void read(const JsonCursor &normalizer, ComponentCount &count,
                    std::vector<Normalizer> &steps);
 
   /// Changes `text`, of at most maxTextBytes before and after.

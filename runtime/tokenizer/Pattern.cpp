@@ -1,6 +1,7 @@
 #include "runtime/tokenizer/Pattern.h"
 
 #include "runtime/tokenizer/Json.h"
+#include "runtime/tokenizer/Text.h"
 #include "runtime/tokenizer/Unicode.h"
 
 namespace cria {
@@ -41,10 +42,15 @@ Pattern Pattern::character(Kind kind) {
   return result;
 }
 
+/// What a search costs, in units of effort, and each byte of it.
+static constexpr uint64_t searchWork = 64, workPerByte = 16;
+
 Status Pattern::find(std::string_view text, Effort &effort,
                      SpanSink sink) const {
   if (expression)
     return expression->find(text, effort, sink);
+  if (!effort.spend(searchWork + workPerByte * text.size()))
+    return Effort::tooLong("searching the text for a pattern");
   Status status;
   size_t done = 0; // end of the last match
   auto match = [&](size_t begin, size_t end) {
@@ -62,7 +68,7 @@ Status Pattern::find(std::string_view text, Effort &effort,
     }
   else
     for (size_t at;
-         status.ok() && (at = text.find(literal, done)) != text.npos;)
+         status.ok() && (at = findText(text, literal, done)) != text.npos;)
       match(at, at + literal.size());
   if (status.ok() && done < text.size())
     status = sink({done, text.size(), false});

@@ -1,6 +1,5 @@
 #include "runtime/tokenizer/PostProcessor.h"
 
-#include "runtime/tokenizer/Json.h"
 #include "runtime/tokenizer/Vocabulary.h"
 
 namespace cria {
@@ -54,8 +53,10 @@ static PostProcessor readPair(const JsonCursor &post,
   return {{id("cls")}, {id("sep")}};
 }
 
-PostProcessor PostProcessor::read(const JsonCursor &post,
+PostProcessor PostProcessor::read(const JsonCursor &post, ComponentCount &count,
                                   const Contains &contains) {
+  if (!count.add(post))
+    return {};
   std::string type = post["type"].string();
   if (type == "TemplateProcessing")
     return readTemplate(post, contains);
@@ -74,7 +75,7 @@ PostProcessor PostProcessor::read(const JsonCursor &post,
   onlyKeys(post, {"type", "processors"});
   PostProcessor all;
   for (const JsonCursor &one : post["processors"].elements(64)) {
-    PostProcessor next = read(one, contains); // around what there is
+    PostProcessor next = read(one, count, contains); // around what there is
     all.before.insert(all.before.begin(), next.before.begin(),
                       next.before.end());
     all.after.insert(all.after.end(), next.after.begin(), next.after.end());

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "runtime/Json.h"
+#include "runtime/tokenizer/Json.h"
 
 #include <cstdint>
 #include <functional>
@@ -14,7 +15,7 @@ struct PostProcessor {
   std::vector<int32_t> before, after;
 
   /// Reads the member "post_processor"; `contains` knows the ids of tokens.
-  static PostProcessor read(const JsonCursor &post,
+  static PostProcessor read(const JsonCursor &post, ComponentCount &count,
                             const std::function<bool(int64_t)> &contains);
 };
 

@@ -1,6 +1,5 @@
 #include "runtime/tokenizer/PreTokenizer.h"
 
-#include "runtime/tokenizer/Json.h"
 #include "runtime/tokenizer/Text.h"
 #include "runtime/tokenizer/Unicode.h"
 
@@ -105,7 +104,7 @@ const std::vector<PreTokenizer> *PreTokenizer::plain(const std::string &type) {
   return nullptr;
 }
 
-void PreTokenizer::read(const JsonCursor &pre,
+void PreTokenizer::read(const JsonCursor &pre, ComponentCount &count,
                         std::vector<PreTokenizer> &steps) {
   static const std::pair<const char *, PreTokenizer (*)(const JsonCursor &)>
       kinds[] = {{"Split", readSplit},
@@ -113,11 +112,13 @@ void PreTokenizer::read(const JsonCursor &pre,
                  {"Metaspace", readMetaspace},
                  {"Digits", readDigits},
                  {"Punctuation", readPunctuation}};
+  if (!count.add(pre))
+    return;
   std::string type = pre["type"].string();
   if (type == "Sequence") {
     onlyKeys(pre, {"type", "pretokenizers"});
     for (const JsonCursor &one : pre["pretokenizers"].elements(64))
-      read(one, steps);
+      read(one, count, steps);
     return;
   }
   for (const auto &[name, make] : kinds)
@@ -174,7 +175,22 @@ static std::string replaceSpaces(std::string_view text,
   return result;
 }
 
+/// What a piece costs, in units of effort, and each of its bytes.
+static constexpr uint64_t workPerPiece = 64, workPerByte = 16;
+
+static Status grown() {
+  return Status(CRIA_INVALID_ARGUMENT, "the text grows beyond " +
+                                           std::to_string(maxTextBytes) +
+                                           " bytes when it is cut into words");
+}
+
+static Status tooLong() {
+  return Effort::tooLong("cutting the text into words");
+}
+
 Status PreTokenizer::apply(Piece piece, Effort &effort, PieceSink sink) const {
+  if (!effort.spend(workPerPiece + workPerByte * piece.text.size()))
+    return tooLong();
   std::string changed, spelled; // what pieces may refer to
   std::string_view text = piece.text;
   if (space != " ")
@@ -183,12 +199,18 @@ Status PreTokenizer::apply(Piece piece, Effort &effort, PieceSink sink) const {
       prefix == Prefix::Always || (prefix == Prefix::First && piece.atHead);
   if (prefixed && text.substr(0, space.size()) != space)
     text = changed = space + std::string(text);
+  if (text.size() > maxTextBytes)
+    return grown();
   return join(text, effort, [&](Span span) {
     if (span.begin == span.end)
       return Status();
     std::string_view part = text.substr(span.begin, span.end - span.begin);
+    if (!effort.spend(workPerPiece))
+      return tooLong();
     if (spell)
       part = spelled = spellBytes(part);
+    if (part.size() > maxTextBytes)
+      return grown();
     return sink({part, piece.atHead && span.begin == 0});
   });
 }

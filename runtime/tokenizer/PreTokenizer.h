@@ -2,6 +2,7 @@
 #pragma once
 
 #include "runtime/Json.h"
+#include "runtime/tokenizer/Json.h"
 #include "runtime/tokenizer/Pattern.h"
 
 #include <optional>
@@ -26,7 +27,8 @@ using PieceSink = FunctionRef<Status(Piece)>;
 class PreTokenizer {
 public:
   /// Appends the steps of the member "pre_tokenizer".
-  static void read(const JsonCursor &pre, std::vector<PreTokenizer> &steps);
+  static void read(const JsonCursor &pre, ComponentCount &count,
+                   std::vector<PreTokenizer> &steps);
 
   /// Cuts `piece`, no added token, into words. Each lives until its sink
   /// returns.

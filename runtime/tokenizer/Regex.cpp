@@ -1,51 +1,123 @@
 /// A hostile expression can take exponential time, a hostile text quadratic
-/// time with a careless one. PCRE2 limits how often it backtracks, but one step
-/// may still read the whole text; so a callout before each item of the
-/// expression looks at the clock as well.
+/// time with a careless expression. So the work of a match is counted. PCRE2's
+/// interpreter calls back before each item of the expression: the callback pays
+/// for the bytes that the last item passed, times the length of that item, as a
+/// class like [abc...] may compare each byte with all it holds.
 ///
-/// That is slow, and nearly all matches are short. So each is first looked for
-/// in the next kilobyte by machine code, which counts its steps: what runs into
-/// the end of the kilobyte, as PCRE2's partial matching tells, or takes too
-/// many steps, is left to the interpreter. The match is the same either way.
+/// The interpreter is slow, and nearly all matches are short. So each match is
+/// first looked for by machine code, in a window of some bytes. A match that
+/// touches the end of the window, as PCRE2's partial matching tells, is left to
+/// the interpreter. The match is the same either way.
+///
+/// Machine code cannot be counted so finely, but it is bounded. PCRE2 limits
+/// its steps - the repeats of a character or group that succeed - for each
+/// place where a match may begin. Groups without a repeat would be free:
+/// (a|aa)(a|aa)... takes exponential time within no steps. So a callback stands
+/// behind each group that something follows, and counts. Between two steps,
+/// machine code passes at most the window at each item of the expression; the
+/// limit of steps is chosen by the length of the expression so that one place
+/// takes at most some milliseconds. After some hundred places, the CPU time of
+/// the thread is paid for.
 #include "runtime/tokenizer/Regex.h"
 
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 
 #include <algorithm>
+#include <charconv>
+#include <ctime>
 #include <new>
+#include <utility>
+#include <vector>
 
 namespace cria {
 
-/// What machine code sees of a text, and the steps it may take at each byte of
-/// it: at worst, some seconds.
-static constexpr size_t window = 1024;
-static constexpr uint32_t fastSteps = 4096;
+/// The longest expression; the longest of real ones is a tenth of it.
+static constexpr size_t maxPatternBytes = 16u << 10;
+/// How many bytes machine code sees of a text.
+static constexpr size_t window = 128;
+/// At most: steps at a place x bytes of the window x bytes of the expression.
+static constexpr size_t workAtPlace = 2u << 20;
+/// With fewer steps than this, machine code would fail too often to help.
+static constexpr uint32_t leastFastSteps = 8;
+/// What a search costs at least, in units of effort.
+static constexpr uint64_t searchWork = 64;
+/// The places that machine code may try between two looks at the clock.
+static constexpr size_t placesPerLook = 512;
 
-Effort::Effort(size_t bytes)
-    : deadline(std::chrono::steady_clock::now() + std::chrono::seconds(2) +
-               std::chrono::microseconds(20 * bytes)),
-      match(pcre2_match_data_create(1, nullptr)),
+static uint64_t cpuNanoseconds() {
+  timespec time = {};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return static_cast<uint64_t>(time.tv_sec) * 1'000'000'000 +
+         static_cast<uint64_t>(time.tv_nsec);
+}
+
+/// What PCRE2 matches with, and what a match has taken so far.
+struct Effort::Scratch {
+  explicit Scratch(Effort &effort);
+  ~Scratch();
+  Scratch(const Scratch &) = delete;
+  Scratch &operator=(const Scratch &) = delete;
+
+  int callout(const pcre2_callout_block &block);
+  bool payTime(size_t placesTried);
+
+  Effort &effort;
+  pcre2_match_data *match;
+  pcre2_match_context *context;
+
+  // Of machine code.
+  uint32_t groupsLeft = 0; // that may still succeed
+  size_t places = 0;       // tried since the last look at the clock
+  uint64_t looked = cpuNanoseconds();
+
+  // Of the interpreter.
+  uint64_t longestRepeat = 1;
+  size_t position = 0, item = 0; // of the last callback: place, item's length
+};
+
+Effort::Scratch::Scratch(Effort &effort)
+    : effort(effort), match(pcre2_match_data_create(1, nullptr)),
       context(pcre2_match_context_create(nullptr)) {
-  auto *limits = static_cast<pcre2_match_context *>(context);
-  if (!match || !limits)
+  if (!context)
     return;
-  pcre2_set_heap_limit(limits, 64 << 10); // KiB
+  pcre2_set_heap_limit(context, 64 << 10); // KiB
   pcre2_set_callout(
-      limits,
-      [](pcre2_callout_block *, void *effort) {
-        return static_cast<Effort *>(effort)->late() ? PCRE2_ERROR_CALLOUT : 0;
+      context,
+      [](pcre2_callout_block *block, void *scratch) {
+        return static_cast<Scratch *>(scratch)->callout(*block);
       },
       this);
 }
 
-Effort::~Effort() {
-  pcre2_match_data_free(static_cast<pcre2_match_data *>(match));
-  pcre2_match_context_free(static_cast<pcre2_match_context *>(context));
+Effort::Scratch::~Scratch() {
+  pcre2_match_data_free(match);
+  pcre2_match_context_free(context);
 }
 
-bool Effort::late() {
-  return ++steps % 256 == 0 && std::chrono::steady_clock::now() > deadline;
+/// Fails the match where it takes too much.
+int Effort::Scratch::callout(const pcre2_callout_block &block) {
+  if (block.callout_number == 1) // behind a group, in machine code
+    return groupsLeft-- == 0 ? PCRE2_ERROR_MATCHLIMIT : 0;
+  size_t at = block.current_position;
+  uint64_t passed = at > position ? at - position : position - at;
+  uint64_t work = 16 + item * (passed + longestRepeat);
+  position = at;
+  item = block.next_item_length;
+  return effort.spend(work) ? 0 : PCRE2_ERROR_CALLOUT;
+}
+
+bool Effort::Scratch::payTime(size_t placesTried) {
+  places += placesTried;
+  if (places < placesPerLook)
+    return true;
+  places = 0;
+  uint64_t before = std::exchange(looked, cpuNanoseconds());
+  return effort.spend(looked - before);
+}
+
+Status Effort::tooLong(std::string_view what) {
+  return Status(CRIA_INVALID_ARGUMENT, std::string(what) + " takes too long");
 }
 
 static Status unsupported(std::string_view pattern, std::string_view what) {
@@ -99,11 +171,31 @@ static bool sameGroup(std::string_view pattern, size_t at) {
   return false;
 }
 
-/// The expression in PCRE2's syntax. Left out, because it means another thing
-/// or nothing there: anchors (Ruby's ^ and $ are those of lines), \w, \b, \h
-/// and the like, sets inside sets, `}+`, inline options but (?i:...).
-static Result<std::string> translate(std::string_view pattern) {
-  std::string result;
+namespace {
+
+/// An expression in PCRE2's syntax.
+struct Syntax {
+  std::string plain;
+  std::string counted;        // with a callback behind each group
+  uint64_t longestRepeat = 1; // the largest n of x{n}
+};
+
+} // namespace
+
+/// Translates an expression. Left out, because PCRE2 understands them otherwise
+/// or not at all: anchors (Ruby's ^ and $ are those of lines), \w, \b, \h and
+/// the like, sets inside sets, `}+`, inline options but (?i:...).
+static Result<Syntax> translate(std::string_view pattern) {
+  Syntax result;
+  auto append = [&](std::string_view text) {
+    result.plain += text;
+    result.counted += text;
+  };
+  struct Group {
+    size_t begin;  // in `counted`
+    bool oneMatch; // lookaround and (?>...) match in one way
+  };
+  std::vector<Group> groups; // open ones
   bool inSet = false;
   for (size_t at = 0; at < pattern.size(); ++at) {
     char c = pattern[at];
@@ -112,7 +204,7 @@ static Result<std::string> translate(std::string_view pattern) {
       std::string escape = translateEscape(pattern, at);
       if (escape.empty())
         return unsupported(pattern, two);
-      result += escape;
+      append(escape);
       continue;
     }
     bool differs = inSet ? c == '[' || two == "&&"
@@ -120,9 +212,29 @@ static Result<std::string> translate(std::string_view pattern) {
                                (c == '(' && !sameGroup(pattern, at));
     if (differs)
       return unsupported(pattern, two);
-    result += c;
+    if (!inSet && c == '(')
+      groups.push_back({result.counted.size(),
+                        two == "(?" && pattern.substr(at, 3) != "(?:" &&
+                            pattern.substr(at, 3) != "(?i"});
+    append(pattern.substr(at, 1));
+    if (!inSet && c == ')' && !groups.empty()) {
+      // What ends the expression is not matched in another way any more.
+      bool last = groups.size() == 1 &&
+                  (at + 1 == pattern.size() || pattern[at + 1] == '|');
+      if (!last && !groups.back().oneMatch) {
+        result.counted.insert(groups.back().begin, "(?:");
+        result.counted += "(?C1))";
+      }
+      groups.pop_back();
+    }
+    if (!inSet && c == '{') {
+      uint64_t count = 0;
+      std::from_chars(pattern.data() + at + 1, pattern.data() + pattern.size(),
+                      count);
+      result.longestRepeat = std::max(result.longestRepeat, count);
+    }
     if (c == '[' && at + 1 < pattern.size() && pattern[at + 1] == '^')
-      result += pattern[++at];
+      append(pattern.substr(++at, 1));
     if (c == '[' || c == ']')
       inSet = c == '[';
   }
@@ -151,18 +263,28 @@ compileWith(const std::string &syntax, uint32_t options, std::string &message) {
 }
 
 Result<Regex> Regex::compile(std::string_view pattern) {
-  Result<std::string> syntax = translate(pattern);
+  if (pattern.size() > maxPatternBytes)
+    return Status(CRIA_INVALID_ARGUMENT, "the regular expression has " +
+                                             std::to_string(pattern.size()) +
+                                             " bytes, expected at most " +
+                                             std::to_string(maxPatternBytes));
+  Result<Syntax> syntax = translate(pattern);
   if (!syntax.ok())
     return syntax.status();
   Regex regex;
   std::string message;
-  regex.code = compileWith(*syntax, PCRE2_AUTO_CALLOUT, message);
+  regex.longestRepeat = syntax->longestRepeat;
+  regex.code = compileWith(syntax->plain, PCRE2_AUTO_CALLOUT, message);
   if (!regex.code)
     return Status(CRIA_INVALID_ARGUMENT,
                   "the regular expression '" +
                       std::string(pattern.substr(0, 200)) +
                       "' is wrong: " + message);
-  regex.fast = compileWith(*syntax, 0, message);
+  size_t steps = workAtPlace / window / std::max<size_t>(pattern.size(), 16);
+  if (steps < leastFastSteps)
+    return regex;
+  regex.fastSteps = static_cast<uint32_t>(steps);
+  regex.fast = compileWith(syntax->counted, 0, message);
   if (regex.fast &&
       pcre2_jit_compile(static_cast<pcre2_code *>(regex.fast.get()),
                         PCRE2_JIT_COMPLETE | PCRE2_JIT_PARTIAL_HARD) != 0)
@@ -188,44 +310,74 @@ static Status matchError(int error, size_t at) {
                                    where);
 }
 
-/// Where the next match at or after `from` lies is in the match data.
-int Regex::match(std::string_view text, size_t from, Effort &effort) const {
-  auto *data = static_cast<pcre2_match_data *>(effort.match);
-  auto *context = static_cast<pcre2_match_context *>(effort.context);
+Effort::Scratch *Regex::scratchOf(Effort &effort) {
+  if (!effort.scratch)
+    effort.scratch = std::make_shared<Scratch>(effort);
+  bool made = effort.scratch->match && effort.scratch->context;
+  return made ? effort.scratch.get() : nullptr;
+}
+
+/// The next match at or after `from`, by machine code, window after window.
+/// Where that does not tell, PCRE2_ERROR_PARTIAL: `from` is where to go on.
+int Regex::matchFast(std::string_view text, size_t &from,
+                     Scratch &scratch) const {
   auto subject = reinterpret_cast<PCRE2_SPTR>(text.data());
-  if (fast) {
+  pcre2_set_match_limit(scratch.context, fastSteps);
+  for (;;) {
     size_t end = std::min(from + window, text.size());
     while (end < text.size() && (text[end] & 0xC0) == 0x80)
       ++end;
     bool whole = end == text.size();
-    pcre2_set_match_limit(context, fastSteps);
-    int found =
-        pcre2_jit_match(static_cast<pcre2_code *>(fast.get()), subject, end,
-                        from, whole ? 0 : PCRE2_PARTIAL_HARD, data, context);
+    scratch.groupsLeft = fastSteps;
+    int found = pcre2_jit_match(static_cast<pcre2_code *>(fast.get()), subject,
+                                end, from, whole ? 0 : PCRE2_PARTIAL_HARD,
+                                scratch.match, scratch.context);
+    size_t last = found >= 0 ? pcre2_get_ovector_pointer(scratch.match)[0]
+                             : end; // the last place tried
+    if (!scratch.payTime(last - std::min(from, last) + 1))
+      return PCRE2_ERROR_CALLOUT;
     if (found >= 0 || (found == PCRE2_ERROR_NOMATCH && whole))
       return found;
+    if (found != PCRE2_ERROR_NOMATCH)
+      return PCRE2_ERROR_PARTIAL;
+    from = end;
   }
-  pcre2_set_match_limit(context, UINT32_MAX);
-  return pcre2_match(static_cast<pcre2_code *>(code.get()), subject,
-                     text.size(), from, PCRE2_NO_UTF_CHECK, data, context);
+}
+
+/// Where the next match at or after `from` lies is in the match data.
+int Regex::match(std::string_view text, size_t from, Scratch &scratch) const {
+  if (fast) {
+    int found = matchFast(text, from, scratch);
+    if (found != PCRE2_ERROR_PARTIAL)
+      return found;
+  }
+  scratch.longestRepeat = longestRepeat;
+  scratch.position = from;
+  scratch.item = 0;
+  pcre2_set_match_limit(scratch.context, UINT32_MAX);
+  return pcre2_match(static_cast<pcre2_code *>(code.get()),
+                     reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(),
+                     from, PCRE2_NO_UTF_CHECK, scratch.match, scratch.context);
 }
 
 Status Regex::find(std::string_view text, Effort &effort, SpanSink sink) const {
-  if (!effort.match || !effort.context)
+  Scratch *scratch = scratchOf(effort);
+  if (!scratch)
     return Status(CRIA_RESOURCE_EXHAUSTED, "out of memory");
-  const PCRE2_SIZE *ends =
-      pcre2_get_ovector_pointer(static_cast<pcre2_match_data *>(effort.match));
+  const PCRE2_SIZE *ends = pcre2_get_ovector_pointer(scratch->match);
   Status status;
   size_t done = 0; // end of the last match
   size_t from = 0; // where to search
   while (from <= text.size()) {
-    int found = effort.late() ? PCRE2_ERROR_CALLOUT : match(text, from, effort);
+    int found = match(text, from, *scratch);
     if (found == PCRE2_ERROR_NOMATCH)
       break;
     if (found < 0)
       return matchError(found, from);
     size_t begin = ends[0], end = ends[1]; // `sink` may match, too
-    if (begin < from || end < begin)       // no \K, no lookbehind before `from`
+    if (!effort.spend(searchWork + end - from))
+      return matchError(PCRE2_ERROR_CALLOUT, from);
+    if (begin < from || end < begin) // no \K, no lookbehind before `from`
       return matchError(PCRE2_ERROR_INTERNAL, from);
     if (begin > done)
       status = sink({done, begin, false});
@@ -239,6 +391,8 @@ Status Regex::find(std::string_view text, Effort &effort, SpanSink sink) const {
       for (++from; from < text.size() && (text[from] & 0xC0) == 0x80;)
         ++from;
   }
+  if (!effort.spend(searchWork + text.size() - done))
+    return matchError(PCRE2_ERROR_CALLOUT, done);
   return done < text.size() ? sink({done, text.size(), false}) : Status();
 }
 

@@ -3,10 +3,11 @@
 #pragma once
 
 #include "runtime/Status.h"
+#include "runtime/tokenizer/Effort.h"
 #include "runtime/tokenizer/FunctionRef.h"
 
-#include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -23,26 +24,6 @@ struct Span {
 /// it is OK.
 using SpanSink = FunctionRef<Status(Span)>;
 
-/// What a text of some size may take - time, many times what a sane tokenizer
-/// needs - and PCRE2's scratch memory. One a text, for one thread.
-class Effort {
-public:
-  explicit Effort(size_t bytes);
-  Effort(const Effort &) = delete;
-  Effort &operator=(const Effort &) = delete;
-  ~Effort();
-
-  /// Whether it is time to give up. Looks at the clock every 256th time.
-  bool late();
-
-private:
-  friend class Regex;
-  std::chrono::steady_clock::time_point deadline;
-  unsigned steps = 0;
-  void *match;   // pcre2_match_data
-  void *context; // pcre2_match_context
-};
-
 /// A compiled expression; immutable, so that threads may share it.
 class Regex {
 public:
@@ -56,10 +37,16 @@ public:
   Status find(std::string_view text, Effort &effort, SpanSink sink) const;
 
 private:
-  int match(std::string_view text, size_t from, Effort &effort) const;
+  using Scratch = Effort::Scratch;
 
-  std::shared_ptr<void> code; // pcre2_code, interpreted, with callouts
+  static Scratch *scratchOf(Effort &effort);
+  int match(std::string_view text, size_t from, Scratch &scratch) const;
+  int matchFast(std::string_view text, size_t &from, Scratch &scratch) const;
+
+  std::shared_ptr<void> code; // pcre2_code, interpreted
   std::shared_ptr<void> fast; // pcre2_code, machine code; may be missing
+  uint32_t fastSteps = 0;     // that machine code may take at a place
+  uint64_t longestRepeat = 1; // the n of x{n}
 };
 
 } // namespace cria

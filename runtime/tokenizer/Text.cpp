@@ -1,6 +1,7 @@
 #include "runtime/tokenizer/Text.h"
 
 #include <array>
+#include <cstring>
 
 namespace cria {
 
@@ -46,6 +47,14 @@ size_t findInvalidUtf8(std::string_view text) {
     at += found.length;
   }
   return std::string_view::npos;
+}
+
+size_t findText(std::string_view text, std::string_view what, size_t from) {
+  if (from > text.size() || text.size() - from < what.size())
+    return text.npos; // an empty text may have no address
+  const void *found =
+      memmem(text.data() + from, text.size() - from, what.data(), what.size());
+  return found ? static_cast<const char *>(found) - text.data() : text.npos;
 }
 
 size_t characterLength(std::string_view text, size_t at) {

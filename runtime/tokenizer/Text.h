@@ -9,9 +9,17 @@
 
 namespace cria {
 
+/// The longest text that is encoded at once, and that one may become on the
+/// way.
+constexpr size_t maxTextBytes = 64u << 20;
+
 /// The offset of the first byte of `text` that is not UTF-8, or npos. Strict:
 /// no overlong forms, no surrogates, nothing above U+10FFFF.
 size_t findInvalidUtf8(std::string_view text);
+
+/// Where `what` stands in `text` at or after `from`, or npos. In linear time:
+/// std::string_view::find takes the product of the lengths.
+size_t findText(std::string_view text, std::string_view what, size_t from = 0);
 
 /// The bytes of the character that begins at `at` in valid UTF-8.
 size_t characterLength(std::string_view text, size_t at);

@@ -38,15 +38,30 @@ public:
   Status fits(int64_t vocabSize) const;
 
   /// The ids of `text`; with `special` those that the post-processor adds, too.
-  /// Tokens such as "<s>" count as such where they stand in the text. Text that
-  /// is not UTF-8 is CRIA_INVALID_ARGUMENT.
+  /// Special tokens such as "<s>" count as such where they stand in the text,
+  /// or stay text without `parseSpecial`. Text that is not UTF-8, or that takes
+  /// too much effort, is CRIA_INVALID_ARGUMENT.
   Result<std::vector<int32_t>> encode(std::string_view text,
-                                      bool special = true) const;
+                                      bool special = true,
+                                      bool parseSpecial = true) const;
+
+  /// For text of which only parts may hold special tokens, such as a
+  /// conversation: the other parts are guarded by marks, and then all of it is
+  /// encoded. `mark` is a character that the text does not have.
+  ///
+  /// `text` with a mark before each special token in it, or that may begin at
+  /// its end.
+  Result<std::string> guard(std::string_view text, std::string_view mark) const;
+  /// The ids of `text`, nothing added. Special tokens right behind a mark stay
+  /// text; the marks vanish.
+  Result<std::vector<int32_t>> encodeGuarded(std::string_view text,
+                                             std::string_view mark) const;
 
   /// The text of `ids`, valid UTF-8, without special tokens unless `special`.
-  /// Ids without a token, as padded vocabularies have, are skipped.
-  std::string decode(const std::vector<int32_t> &ids,
-                     bool special = false) const;
+  /// Ids without a token, as padded vocabularies have, are skipped. A decoder
+  /// that makes too much of the tokens is CRIA_INVALID_ARGUMENT.
+  Result<std::string> decode(const std::vector<int32_t> &ids,
+                             bool special = false) const;
 
   /// Whether `id` has a token.
   bool contains(int64_t id) const;
@@ -57,7 +72,16 @@ private:
   Tokenizer() = default;
   static Result<Tokenizer> read(const nlohmann::json &document,
                                 const std::string &name);
-  Status cut(Piece piece, Effort &effort, PieceSink sink) const;
+  /// How special tokens in a text are to be taken.
+  struct Marking {
+    bool parseSpecial = true;
+    std::string_view guard; // see AddedTokens::Wanted
+  };
+  Status encodeText(std::string_view text, Marking marking,
+                    std::vector<int32_t> &ids) const;
+  Status normalize(std::string &text, Effort &effort) const;
+  Status cut(Piece piece, Marking marking, Effort &effort,
+             PieceSink sink) const;
   Status preTokenize(size_t step, Piece piece, Effort &effort,
                      PieceSink sink) const;
 
@@ -77,10 +101,10 @@ public:
   explicit TextStream(const Tokenizer &tokenizer, bool special = false)
       : tokenizer(&tokenizer), state(tokenizer.decoder), special(special) {}
 
-  /// The text that `id` completes, maybe none.
-  std::string push(int64_t id);
+  /// The text that `id` completes, maybe none. Errors as those of `decode`.
+  Result<std::string> push(int64_t id);
   /// The rest; then the stream is as new.
-  std::string finish() { return state.finish(); }
+  Result<std::string> finish() { return state.finish(); }
 
 private:
   const Tokenizer *tokenizer;

@@ -58,10 +58,13 @@ void UnigramModel::readScores(const JsonCursor &list) {
   tokens = Vocabulary::make(std::move(pieces), list);
 }
 
-/// Tries every token that begins at `at`; false where the character there is
-/// unknown and cannot be.
-bool UnigramModel::extend(std::string_view word, size_t at,
-                          std::vector<Best> &best) const {
+/// What a byte costs at most, in units of effort, each time it is read.
+static constexpr uint64_t workPerByte = 32;
+
+/// Tries every token that begins at `at`; an error where the character there is
+/// unknown and may not be.
+Status UnigramModel::extend(std::string_view word, size_t at,
+                            std::vector<Best> &best, Effort &effort) const {
   double score = best[at].score;
   size_t character = at + characterLength(word, at);
   bool known = false;
@@ -70,7 +73,8 @@ bool UnigramModel::extend(std::string_view word, size_t at,
       best[end] = {score + with, static_cast<int32_t>(at), id};
   };
   Vocabulary::Place place = Vocabulary::start;
-  for (size_t end = at; end < word.size();) {
+  size_t end = at;
+  while (end < word.size()) {
     place = tokens.next(place, word[end++]);
     if (place == Vocabulary::nowhere)
       break;
@@ -81,17 +85,21 @@ bool UnigramModel::extend(std::string_view word, size_t at,
   }
   if (!known)
     offer(character, unknownScore, unknownId);
-  return known || unknownId >= 0;
+  if (!known && unknownId < 0)
+    return Status(CRIA_INVALID_ARGUMENT,
+                  quote(word.substr(at, character - at)) +
+                      " has no token, and the tokenizer has no unk_id");
+  return effort.spend(workPerByte * (end - at)) ? Status() : tooLong();
 }
 
-Status UnigramModel::encode(std::string_view word,
-                            std::vector<int32_t> &ids) const {
+Status UnigramModel::encode(std::string_view word, std::vector<int32_t> &ids,
+                            Effort &effort) const {
+  if (!effort.spend(workPerByte * (word.size() + 1)))
+    return tooLong();
   std::vector<Best> best(word.size() + 1);
   for (size_t at = 0; at < word.size(); at += characterLength(word, at))
-    if (!extend(word, at, best))
-      return Status(CRIA_INVALID_ARGUMENT,
-                    quote(word.substr(at, characterLength(word, at))) +
-                        " has no token, and the tokenizer has no unk_id");
+    if (Status status = extend(word, at, best, effort); !status.ok())
+      return status;
   std::vector<std::string_view> parts; // from the last to the first
   bool unknown = false;                // what the last part is
   for (size_t end = word.size(); end > 0;) {

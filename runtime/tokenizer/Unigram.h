@@ -12,14 +12,15 @@ public:
   /// See TokenModel::read.
   static std::unique_ptr<const TokenModel> read(const JsonCursor &model);
 
-  Status encode(std::string_view word,
-                std::vector<int32_t> &ids) const override;
+  Status encode(std::string_view word, std::vector<int32_t> &ids,
+                Effort &effort) const override;
 
 private:
   struct Best; // the best way to a place of a word
 
   void readScores(const JsonCursor &list);
-  bool extend(std::string_view word, size_t at, std::vector<Best> &best) const;
+  Status extend(std::string_view word, size_t at, std::vector<Best> &best,
+                Effort &effort) const;
 
   std::vector<double> scores; // by id
   double unknownScore = 0;

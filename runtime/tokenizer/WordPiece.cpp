@@ -21,12 +21,19 @@ WordPieceModel::read(const JsonCursor &model) {
   return pieces;
 }
 
-/// The id of the longest token at `at`, which moves behind it; -1: none.
-int32_t WordPieceModel::longest(std::string_view word, size_t &at) const {
+/// What a byte costs at most, in units of effort, each time it is read.
+static constexpr uint64_t workPerByte = 32;
+
+/// The id of the longest token at `at`, which moves behind it; -1: none. `read`
+/// is set to the number of bytes read.
+int32_t WordPieceModel::longest(std::string_view word, size_t &at,
+                                size_t &read) const {
   int32_t id = -1;
   Vocabulary::Place place = at == 0 ? Vocabulary::start : inWord;
+  read = 0;
   for (size_t end = at; end < word.size() && place != Vocabulary::nowhere;) {
     place = tokens.next(place, word[end++]);
+    ++read;
     bool whole = end == word.size() || (word[end] & 0xC0) != 0x80;
     if (place != Vocabulary::nowhere && whole && tokens.idAt(place) >= 0) {
       id = tokens.idAt(place);
@@ -36,15 +43,20 @@ int32_t WordPieceModel::longest(std::string_view word, size_t &at) const {
   return id;
 }
 
-Status WordPieceModel::encode(std::string_view word,
-                              std::vector<int32_t> &ids) const {
+Status WordPieceModel::encode(std::string_view word, std::vector<int32_t> &ids,
+                              Effort &effort) const {
+  if (!effort.spend(workPerByte * (word.size() + 1)))
+    return tooLong();
   size_t before = ids.size();
   int64_t characters = 0;
   for (char c : word)
     characters += (c & 0xC0) != 0x80;
   bool known = characters <= maxCharacters;
   for (size_t at = 0; known && at < word.size();) {
-    int32_t id = longest(word, at);
+    size_t read = 0;
+    int32_t id = longest(word, at, read);
+    if (!effort.spend(workPerByte * read))
+      return tooLong();
     known = id >= 0;
     ids.push_back(id);
   }

@@ -14,11 +14,11 @@ public:
   /// See TokenModel::read.
   static std::unique_ptr<const TokenModel> read(const JsonCursor &model);
 
-  Status encode(std::string_view word,
-                std::vector<int32_t> &ids) const override;
+  Status encode(std::string_view word, std::vector<int32_t> &ids,
+                Effort &effort) const override;
 
 private:
-  int32_t longest(std::string_view word, size_t &at) const;
+  int32_t longest(std::string_view word, size_t &at, size_t &read) const;
 
   std::string prefix;
   Vocabulary::Place inWord = Vocabulary::start; // behind the prefix

@@ -16,7 +16,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   TextStream stream(*tokenizer, true);
   std::string again;
   for (int32_t id : *ids)
-    again += stream.push(id);
-  fuzz::require(again + stream.finish() == text, "text comes back");
+    again += *stream.push(id);
+  fuzz::require(again + *stream.finish() == text, "text comes back");
   return 0;
 }

@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <string>
+#include <vector>
 
 using namespace cria::test;
 using testing::HasSubstr;
@@ -55,6 +57,48 @@ TEST_F(ApiTextTest, EncodesAndDecodes) {
       cria_tokenizer_encode(tokenizer, "\xff", 1, 1, &ids, &count, &error),
       CRIA_INVALID_ARGUMENT);
   EXPECT_EQ(ids, nullptr);
+}
+
+// "<e>" counts where a template writes it. In a user's text it is three
+// characters, of which this vocabulary has none: what is left is "ab".
+TEST_F(ApiTextTest, LeavesSpecialTokensOfUsersText) {
+  std::string json = tokenizerJson;
+  json.replace(json.find("\"added_tokens\": []"), 18,
+               R"("added_tokens": [{"id": 3, "content": "<e>",
+                  "single_word": false, "lstrip": false, "rstrip": false,
+                  "normalized": false, "special": true}])");
+  std::string path = folder.write("special.json", json);
+  folder.write("chat_template.jinja", "{{ messages[0].content }}<e>");
+  cria_tokenizer *special = nullptr;
+  cria_chat *chat = nullptr;
+  ASSERT_EQ(cria_tokenizer_open(path.c_str(), &special, &error), CRIA_OK)
+      << error.message;
+  ASSERT_EQ(cria_chat_open(folder.path().c_str(), &chat, &error), CRIA_OK)
+      << error.message;
+  int32_t *ids = nullptr;
+  size_t count = 0;
+  auto take = [&] {
+    std::vector<int32_t> taken(ids, ids + count);
+    free(ids);
+    return taken;
+  };
+  ASSERT_EQ(cria_tokenizer_encode(special, "a<e>", 4, 0, &ids, &count, &error),
+            CRIA_OK);
+  EXPECT_EQ(take(), (std::vector<int32_t>{0, 3}));
+  ASSERT_EQ(
+      cria_tokenizer_encode_text(special, "a<e>", 4, 0, &ids, &count, &error),
+      CRIA_OK);
+  EXPECT_EQ(take(), (std::vector<int32_t>{0}));
+  ASSERT_EQ(cria_chat_encode(chat, special,
+                             R"({"messages": [{"content": "a<e>b"}]})", &ids,
+                             &count, &error),
+            CRIA_OK)
+      << error.message;
+  EXPECT_EQ(take(), (std::vector<int32_t>{2, 3}));
+  EXPECT_EQ(cria_chat_encode(chat, nullptr, "{}", &ids, &count, &error),
+            CRIA_INVALID_ARGUMENT);
+  cria_chat_free(&chat);
+  cria_tokenizer_free(&special);
 }
 
 // The stream keeps the tokenizer alive.

@@ -6,6 +6,9 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
+#include <tuple>
+
 using namespace cria;
 using namespace cria::test;
 using nlohmann::json;
@@ -157,14 +160,170 @@ TEST(TokenizerErrors, Expressions) {
         << differs;
 }
 
+/// The status of encoding `text` after the change of a patch.
+static Status encodeWith(const std::string &path, const json &value,
+                         const std::string &text) {
+  json document =
+      base().patch({{{"op", "add"}, {"path", path}, {"value", value}}});
+  auto one = Tokenizer::parse(document.dump(), "t.json");
+  return one.ok() ? one->encode(text).status() : one.status();
+}
+
 // An expression that backtracks without end is stopped.
 TEST(TokenizerErrors, ExpressionThatTakesTooLong) {
+  EXPECT_THAT(encodeWith("/pre_tokenizer", split("(a|aa|a+)+[c-e]"),
+                         std::string(5000, 'a')),
+              fails(CRIA_INVALID_ARGUMENT, "takes too"));
+}
+
+static std::string times(int count, const std::string &part) {
+  std::string all;
+  for (int i = 0; i < count; ++i)
+    all += part;
+  return all;
+}
+
+// PCRE2's machine code counts no step of a group without a repeat: alone, it
+// would run for years.
+TEST(TokenizerErrors, ExpressionsThatBacktrackInMachineCode) {
+  for (const char *part :
+       {"(?:a|aa)", "(a|aa)", "(?i:a|aa)", "a?", "a??", "[a]?", "\\p{L}?", ".?",
+        "a*", "(?:a?)", "(?:a|aa){1,2}", "(?:a|aa)?", "(?=(?:a|aa))(?:a|aa)"}) {
+    std::string expression = times(40, part) + "[bc]";
+    EXPECT_THAT(encodeWith("/pre_tokenizer", split(expression.c_str()),
+                           std::string(60, 'a')),
+                fails(CRIA_INVALID_ARGUMENT, "takes too long"))
+        << part;
+  }
+  EXPECT_THAT(encodeWith("/pre_tokenizer", split("(?:a|aa){40}[bc]"),
+                         std::string(60, 'a')),
+              fails(CRIA_INVALID_ARGUMENT, "takes too long"));
+}
+
+static json sequence(const char *type, const char *key, json inner,
+                     size_t count) {
+  json all = {{"type", type}, {key, json::array()}};
+  all[key].get_ref<json::array_t &>().assign(count, inner);
+  return all;
+}
+
+// Sequences hold sequences: what counts is how many there are in all. 64 x 64
+// pre-tokenizers would be 4,096 calls inside each other.
+TEST(TokenizerErrors, BoundsComponentsInAll) {
+  const std::tuple<const char *, const char *, json> kinds[] = {
+      {"/pre_tokenizer", "pretokenizers", split("a")},
+      {"/normalizer", "normalizers", {{"type", "Lowercase"}}},
+      {"/decoder", "decoders", {{"type", "Fuse"}}},
+      {"/post_processor",
+       "processors",
+       {{"type", "ByteLevel"},
+        {"add_prefix_space", false},
+        {"trim_offsets", true}}}};
+  for (const auto &[path, key, component] : kinds) {
+    json some = sequence("Sequence", key, component, 31);
+    EXPECT_TRUE(load(path, sequence("Sequence", key, some, 1)).ok()) << path;
+    json many = sequence("Sequence", key, some, 64);
+    EXPECT_THAT(load(path, many),
+                fails(CRIA_INVALID_ARGUMENT, "one of more than 64 components"));
+    json empty = sequence("Sequence", key, json::object(), 0);
+    EXPECT_THAT(load(path, sequence("Sequence", key, empty, 64)),
+                fails(CRIA_INVALID_ARGUMENT, "one of more than 64 components"));
+  }
+}
+
+TEST(TokenizerErrors, BoundsTheWorkOfNormalizers) {
+  json lower = sequence("Sequence", "normalizers", {{"type", "Lowercase"}}, 63);
+  json chinese = {{"type", "BertNormalizer"},
+                  {"clean_text", false},
+                  {"handle_chinese_chars", true},
+                  {"lowercase", false}};
+  EXPECT_TRUE(encodeWith("/normalizer", lower, std::string(10'000, 'a')).ok());
+  EXPECT_THAT(encodeWith("/normalizer", lower, std::string(2'000'000, 'a')),
+              fails(CRIA_INVALID_ARGUMENT, "takes too long"));
+  EXPECT_THAT(encodeWith("/normalizer",
+                         sequence("Sequence", "normalizers", chinese, 63),
+                         times(100'000, "\u4f60")),
+              fails(CRIA_INVALID_ARGUMENT, "takes too long"));
+}
+
+// What is done to added tokens while the file is loaded counts as well.
+TEST(TokenizerErrors, BoundsTheWorkOnAddedTokens) {
   json document = base();
-  document["pre_tokenizer"] = split("(a|aa|a+)+[c-e]");
+  document["normalizer"] =
+      sequence("Sequence", "normalizers", {{"type", "NFKC"}}, 63);
+  json token = document["added_tokens"][0];
+  token["normalized"] = true;
+  for (int i = 6; i < 12'000; ++i) {
+    token["id"] = i;
+    token["content"] = "<token " + std::to_string(i) + ">";
+    document["added_tokens"].push_back(token);
+  }
+  EXPECT_THAT(
+      Tokenizer::parse(document.dump(), "t.json").status(),
+      fails(CRIA_INVALID_ARGUMENT, "normalizing the text takes too long"));
+}
+
+// The search for a literal text is linear: a quadratic one takes minutes here.
+TEST(TokenizerErrors, SearchesForLongTextsInLinearTime) {
+  json replace = {{"type", "Replace"},
+                  {"pattern", {{"String", std::string(500'000, 'a') + "b"}}},
+                  {"content", "x"}};
+  std::string text(3'000'000, 'a');
+  EXPECT_TRUE(encodeWith("/normalizer", replace, text).ok());
+  json cut = split("");
+  cut["pattern"] = replace["pattern"];
+  EXPECT_TRUE(encodeWith("/pre_tokenizer", cut, text).ok());
+}
+
+// Each step spells each byte by two.
+TEST(TokenizerErrors, PreTokenizersThatMultiplyTheText) {
+  json spell = {{"type", "ByteLevel"},
+                {"add_prefix_space", false},
+                {"trim_offsets", true},
+                {"use_regex", false}};
+  EXPECT_THAT(encodeWith("/pre_tokenizer",
+                         sequence("Sequence", "pretokenizers", spell, 63),
+                         "\u00e9"),
+              fails(CRIA_INVALID_ARGUMENT, "takes too long"));
+}
+
+TEST(TokenizerErrors, ModelsWithLongTokens) {
+  std::string longest(30'000, 'a');
+  json unigram = {{"type", "Unigram"}, {"unk_id", 0}};
+  unigram["vocab"] =
+      json::array({json::array({"<u>", 0}), json::array({"a", -1}),
+                   json::array({longest, -1e9})});
+  json pieces = {{"type", "WordPiece"},
+                 {"unk_token", "<u>"},
+                 {"continuing_subword_prefix", ""},
+                 {"max_input_chars_per_word", 1'000'000}};
+  pieces["vocab"] = {{"<u>", 0}, {"a", 1}, {longest + "b", 2}};
+  json added = base()["added_tokens"];
+  for (json &model : {std::ref(unigram), std::ref(pieces)}) {
+    added[0]["id"] = model["vocab"].size();
+    json document = {{"model", model}, {"added_tokens", added}};
+    auto one = Tokenizer::parse(document.dump(), "t.json");
+    ASSERT_TRUE(one.ok()) << one.status().message();
+    EXPECT_TRUE(one->encode("aaaa").ok());
+    EXPECT_THAT(one->encode(longest + longest).status(),
+                fails(CRIA_INVALID_ARGUMENT, "encoding a word takes too long"));
+  }
+}
+
+TEST(TokenizerErrors, DecodersThatMultiplyTheText) {
+  json grow = {{"type", "Replace"},
+               {"pattern", {{"String", "a"}}},
+               {"content", std::string(200, 'a')}};
+  json document = base();
+  document["decoder"] = sequence("Sequence", "decoders", grow, 20);
   auto one = Tokenizer::parse(document.dump(), "t.json");
   ASSERT_TRUE(one.ok()) << one.status().message();
-  EXPECT_THAT(one->encode(std::string(5000, 'a')).status(),
-              fails(CRIA_INVALID_ARGUMENT, "takes too"));
+  EXPECT_THAT(one->decode({0}).status(),
+              fails(CRIA_INVALID_ARGUMENT, "decoding a token takes too long"));
+  EXPECT_EQ(*one->decode({1}), "b");
+  TextStream stream(*one);
+  EXPECT_THAT(stream.push(0).status(),
+              fails(CRIA_INVALID_ARGUMENT, "decoding a token takes too long"));
 }
 
 TEST(TokenizerErrors, TextThatGrowsWithoutEnd) {
@@ -177,6 +336,9 @@ TEST(TokenizerErrors, TextThatGrowsWithoutEnd) {
       {"normalizers", json::array({grow, grow, grow, grow, grow, grow})}};
   auto one = Tokenizer::parse(document.dump(), "t.json");
   ASSERT_TRUE(one.ok()) << one.status().message();
-  EXPECT_THAT(one->encode("a").status(),
-              fails(CRIA_INVALID_ARGUMENT, "grows beyond"));
+  EXPECT_THAT(
+      one->encode("a").status(),
+      fails(CRIA_INVALID_ARGUMENT, "normalizing the text takes too long"));
+  EXPECT_THAT(one->encode(std::string(1'000'000, 'a')).status(),
+              fails(CRIA_INVALID_ARGUMENT, "when it is normalized"));
 }

@@ -7,6 +7,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <map>
@@ -58,7 +59,7 @@ TEST(Tokenizer, DecodesAsHuggingFace) {
   for (const nlohmann::json &golden : goldens()) {
     const Tokenizer &one = tokenizer(golden["tokenizer"]);
     bool drawn = golden.contains("decode");
-    EXPECT_EQ(one.decode(ids(golden[drawn ? "decode" : "plain"]), drawn),
+    EXPECT_EQ(*one.decode(ids(golden[drawn ? "decode" : "plain"]), drawn),
               golden["decoded"].get<std::string>())
         << golden;
   }
@@ -72,11 +73,11 @@ TEST(Tokenizer, StreamsWholeCharacters) {
     TextStream stream(one, drawn);
     std::string text;
     for (int32_t id : ids(golden[drawn ? "decode" : "plain"])) {
-      std::string piece = stream.push(id);
+      std::string piece = *stream.push(id);
       EXPECT_EQ(findInvalidUtf8(piece), piece.npos) << golden;
       text += piece;
     }
-    text += stream.finish();
+    text += *stream.finish();
     EXPECT_EQ(text, golden["decoded"].get<std::string>()) << golden;
   }
 }
@@ -87,25 +88,51 @@ TEST(Tokenizer, StreamsAsSoonAsACharacterIsWhole) {
   TextStream stream(one);
   auto bytes = one.encode("\u0E01x", false); // bytes E0 B8 81, then x
   ASSERT_EQ(bytes->size(), 4u);
-  EXPECT_EQ(stream.push((*bytes)[0]), "");
-  EXPECT_EQ(stream.push((*bytes)[1]), "");
-  EXPECT_EQ(stream.push((*bytes)[2]), "\u0E01");
-  EXPECT_EQ(stream.push((*bytes)[3]), "x");
-  EXPECT_EQ(stream.push((*bytes)[0]), "");
-  EXPECT_EQ(stream.finish(), "\uFFFD");
-  EXPECT_EQ(stream.push((*bytes)[3]), "x"); // as new
+  EXPECT_EQ(*stream.push((*bytes)[0]), "");
+  EXPECT_EQ(*stream.push((*bytes)[1]), "");
+  EXPECT_EQ(*stream.push((*bytes)[2]), "\u0E01");
+  EXPECT_EQ(*stream.push((*bytes)[3]), "x");
+  EXPECT_EQ(*stream.push((*bytes)[0]), "");
+  EXPECT_EQ(*stream.finish(), "\uFFFD");
+  EXPECT_EQ(*stream.push((*bytes)[3]), "x"); // as new
 }
 
 TEST(Tokenizer, SkipsSpecialTokensAndIdsWithoutOne) {
   const Tokenizer &one = tokenizer("byte_level");
   auto text = one.encode("<|begin_of_text|>fox<|eot_id|>");
   text->push_back(100'000);
-  EXPECT_EQ(one.decode(*text), "fox");
-  EXPECT_EQ(one.decode(*text, true),
+  EXPECT_EQ(*one.decode(*text), "fox");
+  EXPECT_EQ(*one.decode(*text, true),
             "<|begin_of_text|><|begin_of_text|>fox<|eot_id|>");
   EXPECT_TRUE(one.contains(401));
   EXPECT_FALSE(one.contains(402));
   EXPECT_FALSE(one.contains(-1));
+}
+
+TEST(Tokenizer, LeavesSpecialTokensTextWhereAsked) {
+  const Tokenizer &one = tokenizer("byte_level");
+  std::string text = "a<|eot_id|>b";
+  std::vector<int32_t> parsed = *one.encode(text, false);
+  std::vector<int32_t> left = *one.encode(text, false, false);
+  EXPECT_EQ(std::count(parsed.begin(), parsed.end(), 401), 1);
+  EXPECT_EQ(std::count(left.begin(), left.end(), 401), 0);
+  EXPECT_EQ(*one.decode(left), text); // without special tokens
+  EXPECT_EQ(*one.decode(parsed), "ab");
+  EXPECT_EQ((*one.encode(text, true, false))[0], 400); // the post-processor's
+}
+
+// A mark guards what stands behind it, in text joined from parts, too.
+TEST(Tokenizer, GuardsPartsOfAText) {
+  const Tokenizer &one = tokenizer("byte_level");
+  std::string mark = "\U0010FFFE";
+  EXPECT_EQ(*one.guard("a <b> <|eot", mark), "a <b> " + mark + "<|eot");
+  EXPECT_EQ(*one.guard("<|eot_id|>", mark), mark + "<|eot_id|>");
+  EXPECT_EQ(*one.guard("no token <", mark), "no token " + mark + "<");
+  std::string guarded = *one.guard("x<|eot", mark) + *one.guard("_id|>", mark);
+  std::vector<int32_t> ids = *one.encodeGuarded(guarded + "<|eot_id|>", mark);
+  std::vector<int32_t> expected = *one.encode("x<|eot_id|>", false, false);
+  expected.push_back(401);
+  EXPECT_EQ(ids, expected);
 }
 
 TEST(Tokenizer, RefusesTextThatIsNotUtf8) {
@@ -159,5 +186,5 @@ TEST(Tokenizer, EncodesStories260K) {
   auto prompt = one->encode("Once upon a time, there was a little girl");
   EXPECT_EQ(*prompt, (std::vector<int32_t>{1, 403, 407, 261, 378, 432, 383, 286,
                                            261, 376, 298, 315, 421}));
-  EXPECT_EQ(one->decode(*prompt), "Once upon a time, there was a little girl");
+  EXPECT_EQ(*one->decode(*prompt), "Once upon a time, there was a little girl");
 }

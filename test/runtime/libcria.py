@@ -33,26 +33,34 @@ class Library:
         return copy
 
 
+    def take_ids(self, name, *arguments):
+        """The malloc'ed ids that a function gives, which are freed."""
+        ids, count = ctypes.POINTER(ctypes.c_int32)(), ctypes.c_size_t()
+        self.call(name, *arguments, ctypes.byref(ids), ctypes.byref(count))
+        result = ids[: count.value]
+        self.free(ids)
+        return result
+
+
 class Tokenizer:
     def __init__(self, library, path):
         self.library, self.handle = library, ctypes.c_void_p()
         library.call("tokenizer_open", str(path).encode(), ctypes.byref(self.handle))
 
-    def encode(self, text, special):
-        ids, count = ctypes.POINTER(ctypes.c_int32)(), ctypes.c_size_t()
+    def close(self):
+        self.library.library.cria_tokenizer_free(ctypes.byref(self.handle))
+
+    def encode(self, text, special, parse_special=True):
+        """The ids of `text`; without `parse_special`, special tokens that are
+        written in it stay text."""
         data = text.encode()
-        self.library.call(
-            "tokenizer_encode",
+        return self.library.take_ids(
+            "tokenizer_encode" if parse_special else "tokenizer_encode_text",
             self.handle,
             data,
             ctypes.c_size_t(len(data)),
             special,
-            ctypes.byref(ids),
-            ctypes.byref(count),
         )
-        result = ids[: count.value]
-        self.library.free(ids)
-        return result
 
     def decode(self, ids, special):
         text = ctypes.c_void_p()
@@ -77,6 +85,12 @@ class Chat:
         data = json.dumps(variables).encode()
         self.library.call("chat_render", self.handle, data, ctypes.byref(text))
         return self.library.take(text)
+
+    def encode(self, tokenizer, variables):
+        """The ids of the rendered text, in which the template alone writes
+        special tokens."""
+        data = json.dumps(variables).encode()
+        return self.library.take_ids("chat_encode", self.handle, tokenizer.handle, data)
 
     def close(self):
         self.library.library.cria_chat_free(ctypes.byref(self.handle))

@@ -273,18 +273,21 @@ def differences(ours, theirs, texts, draw):
     """Yields what the two do not agree on."""
     encodings = theirs.encode_batch(texts)
     plain = theirs.encode_batch(texts, add_special_tokens=False)
+    theirs.encode_special_tokens = True
+    unparsed = theirs.encode_batch(texts, add_special_tokens=False)
+    theirs.encode_special_tokens = False
     drawn = [
         [draw.randrange(theirs.get_vocab_size()) for _ in range(draw.randrange(1, 20))]
         for _ in range(len(texts) // 10)
     ]
-    for text, whole, bare in zip(texts, encodings, plain):
-        for special, expected in ((1, whole.ids), (0, bare.ids)):
+    for text, *encoded in zip(texts, encodings, plain, unparsed):
+        for options, one in zip(((1, True), (0, True), (0, False)), encoded):
             try:
-                found = ours.encode(text, special)
+                found = ours.encode(text, *options)
             except Failure as failure:
                 found = failure
-            if found != expected:
-                yield f"encode {text!r}: expected {expected}, got {found}"
+            if found != one.ids:
+                yield f"encode {text!r} {options}: expected {one.ids}, got {found}"
     for ids in [one.ids for one in encodings] + drawn:
         for special in (0, 1):
             expected = theirs.decode(ids, skip_special_tokens=not special)

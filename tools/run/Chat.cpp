@@ -1,11 +1,12 @@
 /// A conversation in the terminal. Each message is rendered with all before it
-/// by the chat template, and encoded. What the session holds already of these
+/// by the chat template, and encoded; special tokens that it spells stay text.
+/// What the session holds already of these
 /// ids stays; it is rolled back to where they part - a template may leave out
 /// of a reply what came before "</think>", say - and only the rest is fed.
 #include "tools/run/Process.h"
 #include "tools/run/Run.h"
 
-#include "runtime/chat/Template.h"
+#include "runtime/chat/Prompt.h"
 #include "runtime/tokenizer/Text.h"
 
 #include <nlohmann/json.hpp>
@@ -45,10 +46,8 @@ static void restart(const Run &run, Conversation &talk) {
 static Status encodeConversation(Run &run, Conversation &talk) {
   nlohmann::ordered_json variables = {{"messages", talk.messages},
                                       {"add_generation_prompt", true}};
-  Result<std::string> text = talk.form.render(variables.dump());
-  if (!text.ok())
-    return text.status();
-  Result<std::vector<int32_t>> ids = run.tokenizer->encode(*text, false);
+  Result<std::vector<int32_t>> ids =
+      chat::encode(talk.form, *run.tokenizer, variables.dump());
   if (!ids.ok())
     return ids.status();
   run.prompt = std::move(*ids);
@@ -66,7 +65,7 @@ static Status encodeConversation(Run &run, Conversation &talk) {
 }
 
 /// The text of the generated ids without the one that ended them.
-static std::string replyText(const Run &run) {
+static Result<std::string> replyText(const Run &run) {
   std::vector<int32_t> ids = run.generated;
   if (!ids.empty() && run.generation.ends(ids.back()))
     ids.pop_back();
@@ -91,7 +90,10 @@ static Status reply(Run &run, Conversation &talk, std::string message) {
   talk.held = run.prompt;
   talk.held.insert(talk.held.end(), run.generated.begin(), run.generated.end());
   talk.held.resize(static_cast<size_t>(run.session->position()));
-  talk.say("assistant", replyText(run));
+  Result<std::string> text = replyText(run);
+  if (!text.ok())
+    return text.status();
+  talk.say("assistant", std::move(*text));
   ++run.options.seed; // the next reply is another draw
   if (caughtSignal() == SIGINT) {
     forgetSignal();

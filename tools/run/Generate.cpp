@@ -173,6 +173,10 @@ static Status prefillAll(Run &run, Sampler &sampler) {
   return status;
 }
 
+static Status writeText(const Result<std::string> &text) {
+  return text.ok() ? writeOut(*text) : text.status();
+}
+
 /// Prints ids and feeds them until one ends the text or there are `limit`.
 static Status generate(Run &run, Sampler &sampler, TextStream *text) {
   while (static_cast<int64_t>(run.generated.size()) < run.limit) {
@@ -180,7 +184,7 @@ static Status generate(Run &run, Sampler &sampler, TextStream *text) {
     sampler.accept(id);
     run.generated.push_back(id);
     if (text)
-      if (Status status = writeOut(text->push(id)); !status.ok())
+      if (Status status = writeText(text->push(id)); !status.ok())
         return status;
     if (run.generation.ends(id) ||
         static_cast<int64_t>(run.generated.size()) == run.limit)
@@ -202,8 +206,12 @@ Status runPrompt(Run &run) {
   std::string printed;
   for (int32_t id : run.prompt) {
     sampler->accept(id);
-    if (text && !run.options.chat)
-      printed += text->push(id);
+    if (!text || run.options.chat)
+      continue;
+    Result<std::string> piece = text->push(id);
+    if (!piece.ok())
+      return piece.status();
+    printed += *piece;
   }
   setRunning(run.session.get());
   Status status = prefillAll(run, *sampler);
@@ -213,7 +221,7 @@ Status runPrompt(Run &run) {
     status = generate(run, *sampler, text ? &*text : nullptr);
   setRunning(nullptr);
   if (text && (status.ok() || caughtSignal())) {
-    Status flushed = writeOut(text->finish());
+    Status flushed = writeText(text->finish());
     if (status.ok())
       status = flushed;
   }

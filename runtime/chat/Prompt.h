@@ -1,0 +1,22 @@
+/// A conversation as token ids.
+#pragma once
+
+#include "runtime/Status.h"
+#include "runtime/chat/Template.h"
+#include "runtime/tokenizer/Tokenizer.h"
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+namespace cria::chat {
+
+/// The ids of what `form` renders for `variables`, an object in JSON. Special
+/// tokens are those that the template writes: where a user types "<|im_end|>",
+/// it stays text. Of the variables, only texts named "..._token", such as
+/// "bos_token", may be special tokens.
+Result<std::vector<int32_t>> encode(const Template &form,
+                                    const Tokenizer &tokenizer,
+                                    std::string_view variables);
+
+} // namespace cria::chat
