@@ -1,6 +1,6 @@
 #include "runtime/Preflight.h"
 
-#include "runtime/Memory.h"
+#include "runtime/Limits.h"
 
 #include <algorithm>
 

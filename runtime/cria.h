@@ -192,7 +192,8 @@ typedef struct cria_session cria_session;
 
 typedef struct cria_session_options {
   size_t size;
-  int32_t threads; /* 0: one for each core this process may use */
+  int32_t threads; /* 0: one for each core this process may use, fewer where
+                      a control group sets a quota of processor time */
 } cria_session_options;
 
 /* A session at position 0 with threads of its own. `options` may be NULL. */
