@@ -14,7 +14,7 @@
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/InitLLVM.h"
 #include "llvm/Support/Path.h"
-#include "llvm/Support/ToolOutputFile.h"
+#include "llvm/Support/raw_ostream.h"
 #include <csignal>
 
 using namespace cria;
@@ -204,7 +204,7 @@ static llvm::Error dump(Compilation &compilation) {
   std::string text;
   llvm::raw_string_ostream stream(text);
   compilation.print(stream);
-  return writeAtomically(path, text);
+  return writeFile(path, text);
 }
 
 /// Takes the program to `last`, dumping phases on the way where asked.
@@ -226,18 +226,10 @@ static llvm::Error run(Compilation &compilation, Phase last) {
 
 /// Writes to -o, or to standard output.
 static int writeText(llvm::StringRef text) {
-  if (!output.empty() && output != "-") {
-    if (llvm::Error error = writeAtomically(output, text))
-      return fail(std::move(error));
-    return 0;
-  }
-  llvm::outs() << text;
-  llvm::outs().flush();
-  if (!llvm::outs().has_error())
-    return 0;
-  std::string why = llvm::outs().error().message();
-  llvm::outs().clear_error();
-  return fail("standard output: " + why);
+  std::string path = output.empty() ? "-" : output.getValue();
+  if (llvm::Error error = writeFile(path, text))
+    return fail(std::move(error));
+  return 0;
 }
 
 static int print(Compilation &compilation) {
@@ -286,13 +278,18 @@ static llvm::Error addCuda(CompileOptions options, mlir::MLIRContext &context,
 }
 
 /// Prints the report that was asked for.
-static void printReport(Compilation &compilation) {
-  if (reportKind == "keys")
-    return printKeys(llvm::outs());
-  if (reportKind == "plan")
-    return printPlan(compilation.plan(), llvm::outs());
-  printLedger(compilation.ledger(), llvm::outs());
-  printCosts(compilation.plan(), depth, llvm::outs());
+static llvm::Error printReport(Compilation &compilation) {
+  std::string text;
+  llvm::raw_string_ostream stream(text);
+  if (reportKind == "keys") {
+    printKeys(stream);
+  } else if (reportKind == "plan") {
+    printPlan(compilation.plan(), stream);
+  } else {
+    printLedger(compilation.ledger(), stream);
+    printCosts(compilation.plan(), depth, stream);
+  }
+  return writeFile("-", text);
 }
 
 /// Compiles to `last` and writes what was asked for.
@@ -307,7 +304,8 @@ static int compile(const CompileOptions &options, Phase last) {
   if (!compilation)
     return fail(compilation.takeError());
   if (!reportKind.empty()) {
-    printReport(*compilation);
+    if (llvm::Error error = printReport(*compilation))
+      return fail(std::move(error));
     if (emit.empty() && output.empty() && dumpPhases.empty())
       return 0;
   }
@@ -323,8 +321,8 @@ static int compile(const CompileOptions &options, Phase last) {
   std::string path = output; // lld resets command-line options.
   auto artifact = compilation->link();
   if (!artifact)
-    return fail(artifact.takeError());
-  if (llvm::Error error = writeAtomically(path, *artifact))
+    return fail(path + ": " + llvm::toString(artifact.takeError()));
+  if (llvm::Error error = writeFile(path, *artifact))
     return fail(std::move(error));
   return 0;
 }
