@@ -34,6 +34,9 @@ extern "C" {
 #endif
 
 #define CRIA_API __attribute__((visibility("default")))
+#define CRIA_VERSION_MAJOR 0
+#define CRIA_VERSION_MINOR 1
+#define CRIA_VERSION_PATCH 0
 
 /* Why a call failed; the names and numbers are absl's where it has them. */
 typedef enum cria_status {
@@ -154,6 +157,8 @@ typedef struct cria_model_options {
   const cria_lora *loras; /* merged into a copy of the weights they target */
   size_t lora_count;
   int32_t lora_unmerged; /* 1: kept apart, in an artifact with room for them */
+  int32_t allow_unused;  /* 1: the folder may have layers that the artifact does
+                            not have; else they are a mistake */
 } cria_model_options;
 
 /* The two functions above on a device of choice; they choose

@@ -4,6 +4,7 @@
 #include "lowering/artifact/Writer.h"
 #include "lowering/import/LedgerReport.h"
 #include "lowering/import/Shrink.h"
+#include "tools/CompilerVersion.h"
 
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/IR/MLIRContext.h"
@@ -19,6 +20,24 @@
 
 using namespace cria;
 namespace cl = llvm::cl;
+
+namespace {
+/// Whole numbers in plain decimal; LLVM's own parser reads 0x10 as 16 and 010
+/// as 8.
+struct WholeNumber : cl::parser<int64_t> {
+  using cl::parser<int64_t>::parser;
+
+  bool parse(cl::Option &option, llvm::StringRef, llvm::StringRef text,
+             int64_t &number) {
+    if (!text.getAsInteger(10, number) && std::to_string(number) == text)
+      return false;
+    llvm::errs() << "cria-compile: error: --" << option.ArgStr << ": '" << text
+                 << "' is not a whole number\n";
+    return true;
+  }
+};
+using NumberOption = cl::opt<int64_t, false, WholeNumber>;
+} // namespace
 
 static cl::OptionCategory category("cria-compile options");
 static cl::opt<std::string> input(cl::Positional, cl::Required,
@@ -50,16 +69,15 @@ static cl::opt<std::string> quantize("quantize", cl::init("none"),
                                      cl::value_desc("none"),
                                      cl::desc("Weight quantization (none)"),
                                      cl::cat(category));
-static cl::opt<int64_t>
-    maxSeq("max-seq", cl::init(0), cl::value_desc("n"),
-           cl::desc("Positions of the KV cache (default: "
-                    "max_position_embeddings, at most 4096)"),
-           cl::cat(category));
-static cl::opt<int64_t>
+static NumberOption maxSeq("max-seq", cl::init(0), cl::value_desc("n"),
+                           cl::desc("Positions of the KV cache (default: "
+                                    "max_position_embeddings, at most 4096)"),
+                           cl::cat(category));
+static NumberOption
     chunk("chunk", cl::init(512), cl::value_desc("n"),
           cl::desc("Tokens that one prefill call takes (default: 512)"),
           cl::cat(category));
-static cl::opt<int64_t>
+static NumberOption
     loraRank("lora-rank", cl::init(0), cl::value_desc("n"),
              cl::desc("Leave room for LoRA adapters of this rank in all, to be "
                       "kept apart from the weights (default: none)"),
@@ -80,7 +98,7 @@ static cl::opt<std::string> reportKind(
              "became of each key of the config (config), or every "
              "key that is known, as Markdown (keys)"),
     cl::cat(category));
-static cl::opt<int64_t>
+static NumberOption
     depth("depth", cl::init(0), cl::value_desc("n"),
           cl::desc("Tokens before the one whose costs --report=config counts"),
           cl::cat(category));
@@ -165,7 +183,7 @@ static llvm::Expected<CompileOptions> readOptions() {
   if (quantize != "none")
     return llvm::createStringError("--quantize=" + quantize +
                                    ": expected none, the one this build has");
-  if (maxSeq < 0 || maxSeq > 1 << 24)
+  if (maxSeq.getNumOccurrences() && (maxSeq < 1 || maxSeq > 1 << 24))
     return llvm::createStringError("--max-seq: expected 1 to 16777216, got " +
                                    std::to_string(maxSeq));
   if (chunk < 1 || chunk > 4096)
@@ -303,6 +321,8 @@ static int compile(const CompileOptions &options, Phase last) {
   auto compilation = Compilation::start(options, context);
   if (!compilation)
     return fail(compilation.takeError());
+  for (const std::string &line : compilation->warnings())
+    llvm::errs() << "cria-compile: warning: " << line << "\n";
   if (!reportKind.empty()) {
     if (llvm::Error error = printReport(*compilation))
       return fail(std::move(error));
@@ -339,6 +359,7 @@ static std::string phaseNames(Device device) {
 
 int main(int argc, char **argv) {
   llvm::InitLLVM init(argc, argv);
+  setVersionPrinter("cria-compile");
   // A write beyond the file-size limit is an error, not LLVM's crash report.
   std::signal(SIGXFSZ, SIG_IGN);
   // What cria-opt has, hidden: --mlir-timing, --mlir-print-ir-after-all,

@@ -1,8 +1,7 @@
 /// cria-tokenize: text to token ids and back.
 #include "runtime/Ids.h"
 #include "runtime/tokenizer/Tokenizer.h"
-
-#include <CLI/CLI.hpp>
+#include "tools/CommandLine.h"
 
 #include <cerrno>
 #include <csignal>
@@ -48,13 +47,8 @@ int main(int argc, char **argv) {
   app.add_flag("--no-special", noSpecial,
                "add no special tokens; with --decode, print none");
   app.add_flag("--decode", decode, "comma-separated ids on stdin to text");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::Success &help) {
-    return app.exit(help);
-  } catch (const CLI::ParseError &error) {
-    return fail(error.what()) + 1;
-  }
+  if (auto code = parseCommandLine(app, "cria-tokenize", argc, argv))
+    return *code;
 
   Result<Tokenizer> tokenizer = Tokenizer::load(path);
   if (!tokenizer.ok())
@@ -63,8 +57,6 @@ int main(int argc, char **argv) {
   Result<std::string> output = convert(*tokenizer, input, decode, !noSpecial);
   if (!output.ok())
     return fail(output.status().message());
-  if (fwrite(output->data(), 1, output->size(), stdout) != output->size() ||
-      fflush(stdout) != 0)
-    return fail(std::string("stdout: ") + strerror(errno));
-  return 0;
+  fwrite(output->data(), 1, output->size(), stdout);
+  return finishOutput("cria-tokenize");
 }

@@ -200,7 +200,7 @@ Status runPrompt(Run &run) {
   if (!sampler.ok())
     return sampler.status();
   std::optional<TextStream> text;
-  if (run.tokenizer)
+  if (run.tokenizer && (run.options.chat || !run.options.resultsOnStdout()))
     text.emplace(*run.tokenizer);
   std::string printed;
   for (int32_t id : run.prompt) {
