@@ -36,8 +36,6 @@ protected:
   TemporaryFolder root;
 };
 
-constexpr char unified[] = "/sys/fs/cgroup";
-
 } // namespace
 
 TEST_F(LimitsTest, NoControlGroups) {

@@ -133,10 +133,11 @@ TEST_F(ModelTest, RefusesLayersBeyondTheArtifacts) {
   for (const char *name :
        {"layers.10.norm.weight", "layers.2.mlp.weight", "layers.2.norm.weight"})
     tensors.push_back({name, "I8", {2}, "12"});
-  EXPECT_THAT(bind(tensors),
-              fails(CRIA_FAILED_PRECONDITION,
-                    "is of a model with more layers: the artifact does not "
-                    "have 'layers.2'; 'layers.10'; --allow-unused passes over them"));
+  EXPECT_THAT(
+      bind(tensors),
+      fails(CRIA_FAILED_PRECONDITION,
+            "is of a model with more layers: the artifact does not "
+            "have 'layers.2'; 'layers.10'; --allow-unused passes over them"));
   auto checkpoint = Checkpoint::open(folder.path());
   ASSERT_TRUE(checkpoint.ok());
   Binding binding = matchWeights(artifact->manifest(), *checkpoint);
