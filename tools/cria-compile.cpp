@@ -21,24 +21,6 @@
 using namespace cria;
 namespace cl = llvm::cl;
 
-namespace {
-/// Whole numbers in plain decimal; LLVM's own parser reads 0x10 as 16 and 010
-/// as 8.
-struct WholeNumber : cl::parser<int64_t> {
-  using cl::parser<int64_t>::parser;
-
-  bool parse(cl::Option &option, llvm::StringRef, llvm::StringRef text,
-             int64_t &number) {
-    if (!text.getAsInteger(10, number) && std::to_string(number) == text)
-      return false;
-    llvm::errs() << "cria-compile: error: --" << option.ArgStr << ": '" << text
-                 << "' is not a whole number\n";
-    return true;
-  }
-};
-using NumberOption = cl::opt<int64_t, false, WholeNumber>;
-} // namespace
-
 static cl::OptionCategory category("cria-compile options");
 static cl::opt<std::string> input(cl::Positional, cl::Required,
                                   cl::desc("CONFIG.json|PROGRAM.mlir"),
@@ -69,16 +51,17 @@ static cl::opt<std::string> quantize("quantize", cl::init("none"),
                                      cl::value_desc("none"),
                                      cl::desc("Weight quantization (none)"),
                                      cl::cat(category));
-static NumberOption maxSeq("max-seq", cl::init(0), cl::value_desc("n"),
-                           cl::desc("Positions of the KV cache (default: "
-                                    "max_position_embeddings, at most 4096)"),
-                           cl::cat(category));
-static NumberOption
-    chunk("chunk", cl::init(512), cl::value_desc("n"),
+static cl::opt<std::string>
+    maxSeq("max-seq", cl::value_desc("n"),
+           cl::desc("Positions of the KV cache (default: "
+                    "max_position_embeddings, at most 4096)"),
+           cl::cat(category));
+static cl::opt<std::string>
+    chunk("chunk", cl::value_desc("n"),
           cl::desc("Tokens that one prefill call takes (default: 512)"),
           cl::cat(category));
-static NumberOption
-    loraRank("lora-rank", cl::init(0), cl::value_desc("n"),
+static cl::opt<std::string>
+    loraRank("lora-rank", cl::value_desc("n"),
              cl::desc("Leave room for LoRA adapters of this rank in all, to be "
                       "kept apart from the weights (default: none)"),
              cl::cat(category));
@@ -98,8 +81,8 @@ static cl::opt<std::string> reportKind(
              "became of each key of the config (config), or every "
              "key that is known, as Markdown (keys)"),
     cl::cat(category));
-static NumberOption
-    depth("depth", cl::init(0), cl::value_desc("n"),
+static cl::opt<std::string>
+    depth("depth", cl::value_desc("n"),
           cl::desc("Tokens before the one whose costs --report=config counts"),
           cl::cat(category));
 static cl::list<std::string>
@@ -171,6 +154,22 @@ static llvm::Error readDType(ImportOptions &options) {
   return llvm::Error::success();
 }
 
+/// Sets `number` where the option is given, a whole number from `least` to
+/// `most` in plain decimal. LLVM's parser of numbers would read 0x10 as 16 and
+/// 010 as 8.
+static llvm::Error readNumber(const cl::opt<std::string> &option, int64_t least,
+                              int64_t most, int64_t &number) {
+  if (!option.getNumOccurrences())
+    return llvm::Error::success();
+  const std::string &text = option.getValue();
+  if (!llvm::StringRef(text).getAsInteger(10, number) &&
+      std::to_string(number) == text && number >= least && number <= most)
+    return llvm::Error::success();
+  return llvm::createStringError("--" + option.ArgStr + ": expected " +
+                                 llvm::Twine(least) + " to " +
+                                 llvm::Twine(most) + ", got " + text);
+}
+
 static llvm::Expected<CompileOptions> readOptions() {
   CompileOptions options;
   options.input = input;
@@ -183,28 +182,23 @@ static llvm::Expected<CompileOptions> readOptions() {
   if (quantize != "none")
     return llvm::createStringError("--quantize=" + quantize +
                                    ": expected none, the one this build has");
-  if (maxSeq.getNumOccurrences() && (maxSeq < 1 || maxSeq > 1 << 24))
-    return llvm::createStringError("--max-seq: expected 1 to 16777216, got " +
-                                   std::to_string(maxSeq));
-  if (chunk < 1 || chunk > 4096)
-    return llvm::createStringError("--chunk: expected 1 to 4096, got " +
-                                   std::to_string(chunk));
-  if (loraRank < 0 || loraRank > 1 << 16)
-    return llvm::createStringError("--lora-rank: expected 0 to 65536, got " +
-                                   std::to_string(loraRank));
-  options.import.loraRank = loraRank;
+  if (llvm::Error error = readNumber(maxSeq, 1, 1 << 24, options.import.maxSeq))
+    return error;
+  if (llvm::Error error = readNumber(chunk, 1, 4096, options.pipeline.chunk))
+    return error;
+  if (llvm::Error error =
+          readNumber(loraRank, 0, 1 << 16, options.import.loraRank))
+    return error;
+  int64_t before = 0;
+  if (llvm::Error error = readNumber(depth, 0, 1 << 24, before))
+    return error;
   if (llvm::Error error = readDType(options.import))
     return error;
   if (!cubin.empty() && target == "cpu")
     return llvm::createStringError("--cubin: expected --target=cuda or "
                                    "cpu,cuda with it");
   options.cubins.assign(cubin.begin(), cubin.end());
-  if (depth < 0 || depth > 1 << 24)
-    return llvm::createStringError("--depth: expected 0 to 16777216, got " +
-                                   std::to_string(depth));
   options.allowUnknown.assign(allowUnknown.begin(), allowUnknown.end());
-  options.import.maxSeq = maxSeq;
-  options.pipeline.chunk = chunk;
   llvm::Expected<CpuTarget> selected = selectCpu(cpu);
   if (!selected)
     return selected.takeError();
@@ -304,8 +298,11 @@ static llvm::Error printReport(Compilation &compilation) {
   } else if (reportKind == "plan") {
     printPlan(compilation.plan(), stream);
   } else {
+    int64_t before = 0;
+    if (llvm::Error error = readNumber(depth, 0, 1 << 24, before))
+      return error;
     printLedger(compilation.ledger(), stream);
-    printCosts(compilation.plan(), depth, stream);
+    printCosts(compilation.plan(), before, stream);
   }
   return writeFile("-", text);
 }
