@@ -32,7 +32,9 @@ static void doSample(const Cursor &value, Generation &generation) {
 }
 
 std::optional<int64_t> readId(const Cursor &value, Generation &generation) {
-  if (value.raw().is_number_integer() && value.raw() == -1) {
+  // An unsigned value would compare as the signed one of its bits.
+  const nlohmann::json &id = value.raw();
+  if (id.is_number_integer() && !id.is_number_unsigned() && id == -1) {
     generation.warnings.push_back(value.say("is -1, no id: taken for null"));
     return std::nullopt;
   }

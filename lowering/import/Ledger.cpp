@@ -337,7 +337,8 @@ void cria::checkIds(const json &given, Reader &reader, Draft &draft) {
     bool isList = found->is_array() && llvm::StringRef(key) == "eos_token_id";
     for (const json &id : isList ? *found : json::array({*found})) {
       bool isNumber = id.is_number_integer();
-      if (isNumber && id == -1)
+      // An unsigned value compares as the signed one of its bits.
+      if (isNumber && !id.is_number_unsigned() && id == -1)
         draft.warnings.push_back(reader.quoted(key) +
                                  " is -1, no id: taken for null");
       else if (!isNumber || id < 0 || id >= draft.vocabSize)

@@ -98,11 +98,11 @@ TEST(Generation, RefusesValuesOutOfRange) {
        {R"({"temperature":-1})", R"({"temperature":"0.6"})", R"({"top_k":-1})",
         R"({"top_k":2.5})", R"({"top_p":2})", R"({"min_p":-0.1})",
         R"({"repetition_penalty":0})", R"({"eos_token_id":-2})",
-        R"({"bos_token_id":-2})", R"({"bos_token_id":[1]})",
-        R"({"pad_token_id":-2})", R"({"pad_token_id":"x"})",
-        R"({"decoder_start_token_id":1.5})", R"({"eos_token_id":[1,-2]})",
-        R"({"eos_token_id":[1,"2"]})", R"({"do_sample":1})",
-        R"({"max_new_tokens":-1})", R"([])"})
+        R"({"eos_token_id":18446744073709551615})", R"({"bos_token_id":-2})",
+        R"({"bos_token_id":[1]})", R"({"pad_token_id":-2})",
+        R"({"pad_token_id":"x"})", R"({"decoder_start_token_id":1.5})",
+        R"({"eos_token_id":[1,-2]})", R"({"eos_token_id":[1,"2"]})",
+        R"({"do_sample":1})", R"({"max_new_tokens":-1})", R"([])"})
     EXPECT_THAT(errorOf(json::parse(text)),
                 fails(CRIA_INVALID_ARGUMENT, "g.json: "))
         << text;
