@@ -23,7 +23,7 @@ template <typename Number> auto wholeNumber(Number least, Number most) {
     Number number = 0;
     const char *end = text.data() + text.size();
     auto [stop, error] = std::from_chars(text.data(), end, number);
-    bool isPlain = text == "0" || (!text.empty() && text[0] != '0');
+    bool isPlain = text == "0" || (text[0] >= '1' && text[0] <= '9');
     if (error == std::errc() && stop == end && isPlain && number >= least &&
         number <= most)
       return "";
