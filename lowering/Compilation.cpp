@@ -42,6 +42,7 @@ llvm::Expected<Compilation> Compilation::start(const CompileOptions &options,
       return model.takeError();
     config = model->json;
     result.rows = model->ledger;
+    result.notes = model->warnings;
     result.module = importModel(*model, options.import, &context);
   }
   if (!result.module || failed(verifyProgram(*result.module)))

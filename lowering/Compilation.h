@@ -57,6 +57,8 @@ public:
 
   /// What a forward pass costs. The phase must be Import.
   Plan plan() { return planOf(*module); }
+  /// What the user should know about the config, a line each.
+  llvm::ArrayRef<std::string> warnings() const { return notes; }
   /// What became of the config's keys; empty for a program given as IR.
   llvm::ArrayRef<LedgerRow> ledger() const { return rows; }
 
@@ -70,6 +72,7 @@ private:
   mlir::OwningOpRef<mlir::ModuleOp> module;
   Manifest manifest;
   std::vector<LedgerRow> rows;
+  std::vector<std::string> notes;
   Phase current = Phase::Import;
   // From LlvmIr on.
   std::unique_ptr<llvm::TargetMachine> machine;

@@ -42,7 +42,13 @@ Status cria::hasSize(size_t found, size_t expected, const char *what) {
                     ", expected " + std::to_string(expected));
 }
 
-const char *cria_version(void) { return "0.1.0"; }
+#define CRIA_TEXT_OF(token) #token
+#define CRIA_TEXT(macro) CRIA_TEXT_OF(macro)
+
+const char *cria_version(void) {
+  return CRIA_TEXT(CRIA_VERSION_MAJOR) "." CRIA_TEXT(
+      CRIA_VERSION_MINOR) "." CRIA_TEXT(CRIA_VERSION_PATCH);
+}
 
 const char *cria_status_name(cria_status status) {
   switch (status) {
@@ -240,6 +246,7 @@ static Status readSource(const cria_model_options &options,
                          WeightSource &source) {
   source.seed = options.seed;
   source.loraUnmerged = options.lora_unmerged != 0;
+  source.allowUnused = options.allow_unused != 0;
   if (options.weights)
     source.checkpoint = options.weights;
   if (options.lora_count)

@@ -27,6 +27,7 @@ struct WeightSource {
   uint64_t seed = 0;                     // of random ones, without checkpoint
   std::vector<LoraSource> loras = {};    // merged into them,
   bool loraUnmerged = false;             // or, if so, kept apart from them
+  bool allowUnused = false;              // the checkpoint may have layers more
 };
 
 /// One forward pass: `tokens` ids at `position` and after; see CriaEntry.

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <unordered_set>
 
 namespace cria {
@@ -33,6 +34,13 @@ Status unfit(const std::string &file,
 }
 
 Status Binding::status(const std::string &checkpoint) const {
+  if (problems.empty() && !extraLayers.empty())
+    return Status(CRIA_FAILED_PRECONDITION,
+                  checkpoint +
+                      ": is of a model with more layers: the artifact "
+                      "does not have " +
+                      firstTen(extraLayers) +
+                      "; --allow-unused passes over them");
   return unfit(checkpoint, problems);
 }
 
@@ -48,30 +56,87 @@ static std::string mismatch(const WeightSpec &weight,
   return "";
 }
 
-/// A tensor that no weight asks for. Some are known to carry no meaning.
-static std::string describeExtra(const std::string &name) {
+/// Whether `name` is a table of inverse frequencies, which some checkpoints
+/// have and the config determines.
+static bool isFrequencies(const std::string &name) {
   static const std::string frequencies = "rotary_emb.inv_freq";
-  if (name.size() >= frequencies.size() &&
-      name.compare(name.size() - frequencies.size(), frequencies.size(),
-                   frequencies) == 0)
-    return "derived from the config";
+  return name.size() >= frequencies.size() &&
+         name.compare(name.size() - frequencies.size(), frequencies.size(),
+                      frequencies) == 0;
+}
+
+namespace {
+
+/// The layers of an artifact: what stands before the number in the names of
+/// their tensors ("model.layers."), and the numbers.
+class Layers {
+public:
+  explicit Layers(const Manifest &manifest);
+
+  /// "model.layers.7" where `tensor` is of that layer, and the artifact has
+  /// layers called so but not this one; else "".
+  std::string unknownLayer(const std::string &tensor) const;
+
+private:
+  std::map<std::string, std::set<std::string>> numbers; // by what is before
+};
+
+} // namespace
+
+Layers::Layers(const Manifest &manifest) {
+  for (const WeightSpec &weight : manifest.weights)
+    for (uint64_t i = 0; i < weight.count && !weight.adapter; ++i)
+      numbers[weight.pattern.substr(0, weight.pattern.find("{}"))].insert(
+          std::to_string(weight.first + i));
+}
+
+std::string Layers::unknownLayer(const std::string &tensor) const {
+  for (const auto &[before, known] : numbers) {
+    if (tensor.compare(0, before.size(), before) != 0)
+      continue;
+    size_t end = std::min(tensor.find_first_not_of("0123456789", before.size()),
+                          tensor.size());
+    if (end > before.size() &&
+        !known.count(tensor.substr(before.size(), end - before.size())))
+      return tensor.substr(0, end);
+  }
   return "";
 }
 
-static void addExtras(const Checkpoint &checkpoint,
+/// "3 tensors are not used: 'a'; 'b'; 'c'"
+static void warnUnused(std::vector<std::string> names, const char *why,
+                       Binding &binding) {
+  if (names.empty())
+    return;
+  std::sort(names.begin(), names.end());
+  binding.warnings.push_back(
+      std::to_string(names.size()) +
+      (names.size() == 1 ? " tensor is" : " tensors are") + " not used" + why +
+      ": " + firstTen(names));
+}
+
+/// What is to be said about tensors that are not among `used`.
+static void addExtras(const Manifest &manifest, const Checkpoint &checkpoint,
                       const std::unordered_set<std::string> &used,
-                      Binding &binding) {
-  std::map<std::string, std::vector<std::string>> byReason;
-  for (const auto &[name, place] : checkpoint.tensors())
-    if (used.count(name) == 0)
-      byReason[describeExtra(name)].push_back(quote(name));
-  for (auto &[reason, names] : byReason) {
-    std::sort(names.begin(), names.end());
-    binding.warnings.push_back(
-        std::to_string(names.size()) +
-        (names.size() == 1 ? " tensor is" : " tensors are") + " not used" +
-        (reason.empty() ? "" : " (" + reason + ")") + ": " + firstTen(names));
+                      bool allowUnused, Binding &binding) {
+  std::vector<std::string> names, frequencies;
+  std::set<std::pair<size_t, std::string>> beyond; // layer 9 before layer 10
+  Layers layers(manifest);
+  for (const auto &[name, place] : checkpoint.tensors()) {
+    if (used.count(name))
+      continue;
+    std::string layer = allowUnused ? "" : layers.unknownLayer(name);
+    if (isFrequencies(name))
+      frequencies.push_back(quote(name));
+    else if (layer.empty())
+      names.push_back(quote(name));
+    else
+      beyond.emplace(layer.size(), quote(layer));
   }
+  warnUnused(std::move(names), "", binding);
+  warnUnused(std::move(frequencies), " (derived from the config)", binding);
+  for (const auto &[size, layer] : beyond)
+    binding.extraLayers.push_back(layer);
 }
 
 /// How many tensors are converted from one type to another.
@@ -109,7 +174,7 @@ std::vector<Binding::Alias> tiedSlots(const Manifest &manifest) {
 }
 
 Binding matchWeights(const Manifest &manifest, const Checkpoint &checkpoint,
-                     const Loras &loras) {
+                     const Loras &loras, bool allowUnused) {
   Binding binding;
   binding.copiedBytes = adapterBytes(manifest);
   std::unordered_set<std::string> used;
@@ -144,7 +209,7 @@ Binding matchWeights(const Manifest &manifest, const Checkpoint &checkpoint,
           {&weight, place, weight.slot + i, inPlace, begin, update});
     }
   addConversions(conversions, binding);
-  addExtras(checkpoint, used, binding);
+  addExtras(manifest, checkpoint, used, allowUnused, binding);
   return binding;
 }
 

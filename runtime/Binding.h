@@ -32,15 +32,17 @@ struct Binding {
     uint64_t slot, of;
   };
 
-  std::vector<Source> sources;       // complete when `problems` is empty
-  std::vector<Alias> aliases;        // of weights that are tied
-  std::vector<std::string> problems; // each tensor that cannot be bound
-  std::vector<std::string> warnings; // conversions, extra tensors
-  uint64_t mappedBytes = 0;          // weights used in place
-  uint64_t copiedBytes = 0;          // weights converted, moved or of adapters
-  uint64_t unaligned = 0;            // tensors moved for no other reason
+  std::vector<Source> sources;          // complete when `problems` is empty
+  std::vector<Alias> aliases;           // of weights that are tied
+  std::vector<std::string> problems;    // each tensor that cannot be bound
+  std::vector<std::string> extraLayers; // of the checkpoint alone, by name
+  std::vector<std::string> warnings;    // conversions, extra tensors
+  uint64_t mappedBytes = 0;             // weights used in place
+  uint64_t copiedBytes = 0; // weights converted, moved or of adapters
+  uint64_t unaligned = 0;   // tensors moved for no other reason
 
-  /// FAILED_PRECONDITION with the first ten problems and their number.
+  /// FAILED_PRECONDITION with the first ten problems and their number, or the
+  /// first ten extra layers.
   Status status(const std::string &checkpoint) const;
 };
 
@@ -48,9 +50,11 @@ struct Binding {
 /// have, and their number; OK where there are none.
 Status unfit(const std::string &file, const std::vector<std::string> &problems);
 
-/// Matches by name, shape and type.
+/// Matches by name, shape and type. A tensor that no weight asks for is a
+/// warning. One of a layer that the artifact does not have is a mistake, for
+/// then the checkpoint is of another model; `allowUnused` makes it a warning.
 Binding matchWeights(const Manifest &manifest, const Checkpoint &checkpoint,
-                     const Loras &loras = {});
+                     const Loras &loras = {}, bool allowUnused = false);
 
 /// Makes an alias of each source that is tied to one of the same bytes, and
 /// warns of others. Reads both, if there are two.

@@ -89,6 +89,11 @@ Status Checkpoint::addShards(const std::string &indexPath) {
                                                quote(tensor) + " is not in " +
                                                shard);
   }
+  for (const auto &[tensor, place] : places)
+    if (!map.raw().contains(tensor))
+      return Status(CRIA_INVALID_ARGUMENT, opened[place.file].file.path() +
+                                               ": tensor " + quote(tensor) +
+                                               " is not in " + indexPath);
   return Status();
 }
 

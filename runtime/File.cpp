@@ -34,6 +34,12 @@ Status errnoStatus(const std::string &path, const std::string &what, int code) {
   return Status(codeOfErrno(code), path + ": " + what + ": " + text);
 }
 
+Status statusOf(const OutputFile &file) {
+  const OutputError &error = file.error();
+  return file.failed() ? errnoStatus(error.name, error.what, error.code)
+                       : Status();
+}
+
 File::File(int fd, uint64_t bytes, std::string name)
     : fd(fd), bytes(bytes), name(std::move(name)) {}
 

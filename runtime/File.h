@@ -2,6 +2,7 @@
 /// reason in the error.
 #pragma once
 
+#include "runtime/OutputFile.h"
 #include "runtime/Status.h"
 
 #include <cstdint>
@@ -39,5 +40,8 @@ Result<std::string> readFile(const std::string &path, uint64_t limit);
 
 /// "`path`: what: strerror(code)", with the status code that fits.
 Status errnoStatus(const std::string &path, const std::string &what, int code);
+
+/// What became of `file`: OK, or its error.
+Status statusOf(const OutputFile &file);
 
 } // namespace cria

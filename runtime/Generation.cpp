@@ -36,8 +36,15 @@ static void readKey(const JsonCursor &value, const std::string &name,
     return value.fail("is an unknown key; what is not understood is not "
                       "ignored",
                       CRIA_UNIMPLEMENTED);
-  if (!isAllowed && key && !isNeutral(value.raw(), key->neutral))
+  if (!isAllowed && key && key->neutral == std::string("id")) {
+    std::optional<int64_t> id;
+    if (!value.raw().is_null())
+      id = readId(value, generation);
+    if (id)
+      generation.otherIds.emplace_back(name, *id);
+  } else if (!isAllowed && key && !isNeutral(value.raw(), key->neutral)) {
     return refuse(value, *key->neutral ? key->neutral : "none");
+  }
   generation.irrelevant.push_back(name);
 }
 
@@ -110,6 +117,9 @@ Status Generation::fits(int64_t vocabSize) const {
   for (int64_t id : eos)
     if (status.ok())
       status = checkId("eos_token_id has", id, vocabSize);
+  for (const auto &[key, id] : otherIds)
+    if (status.ok())
+      status = checkId((key + " is").c_str(), id, vocabSize);
   return status;
 }
 

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace cria {
@@ -20,11 +21,13 @@ struct Generation {
   bool sample = false;
   SamplerOptions options; // for when there is sampling
   std::optional<int64_t> bos;
-  std::vector<int64_t> eos;            // any of them ends the text
-  std::optional<int64_t> maxNewTokens; // after the prompt
-  std::optional<int64_t> maxLength;    // with the prompt
+  std::vector<int64_t> eos; // any of them ends the text
+  std::vector<std::pair<std::string, int64_t>> otherIds; // by key; not used
+  std::optional<int64_t> maxNewTokens;                   // after the prompt
+  std::optional<int64_t> maxLength;                      // with the prompt
   std::vector<std::string> irrelevant; // keys that change nothing here, and
                                        // those that were allowed to
+  std::vector<std::string> warnings;   // lines for the user
 
   Generation() { options.topK = 50; }
 
@@ -40,10 +43,11 @@ struct Generation {
                                   const std::string &name,
                                   const std::vector<std::string> &allowed = {});
 
-  /// Takes begin and end ids that are not known yet from a config.json.
+  /// Takes begin and end ids that are not known yet from a config.json. An id
+  /// of -1 stands for none, in either file; a warning says so.
   Status complete(const nlohmann::json &config, const std::string &name);
 
-  /// Whether all ids are below `vocabSize`.
+  /// Whether all ids, used or not, are below `vocabSize`.
   Status fits(int64_t vocabSize) const;
 
   /// The options that these defaults ask for: temperature 0 without sampling.

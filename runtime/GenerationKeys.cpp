@@ -31,11 +31,27 @@ static void doSample(const Cursor &value, Generation &generation) {
   generation.sample = value.boolean();
 }
 
+std::optional<int64_t> readId(const Cursor &value, Generation &generation) {
+  // An unsigned value would compare as the signed one of its bits.
+  const nlohmann::json &id = value.raw();
+  if (id.is_number_integer() && !id.is_number_unsigned() && id == -1) {
+    generation.warnings.push_back(value.say("is -1, no id: taken for null"));
+    return std::nullopt;
+  }
+  return value.integer(0, maxId);
+}
+
+static void bos(const Cursor &value, Generation &generation) {
+  generation.bos = readId(value, generation);
+}
+
 static void eos(const Cursor &value, Generation &generation) {
-  if (!value.raw().is_array())
-    return generation.eos.push_back(value.integer(0, maxId));
-  for (const Cursor &id : value.elements(1024))
-    generation.eos.push_back(id.integer(0, maxId));
+  std::vector<Cursor> ids = {value};
+  if (value.raw().is_array())
+    ids = value.elements(1024);
+  for (const Cursor &element : ids)
+    if (std::optional<int64_t> id = readId(element, generation))
+      generation.eos.push_back(*id);
 }
 
 static constexpr char kHow[] = "how, not what",
@@ -55,12 +71,12 @@ static const GenerationKey keys[] = {
     {"assistant_lookbehind", "any", kDrafts, nullptr},
     {"bad_words_ids", "", kForced, nullptr},
     {"begin_suppress_tokens", "", kForced, nullptr},
-    {"bos_token_id", "", "begins a text", count<&Generation::bos>},
+    {"bos_token_id", "", "begins a text", bos},
     {"cache_config", "any", kHow, nullptr},
     {"cache_implementation", "any", kHow, nullptr},
     {"compile_config", "any", kHow, nullptr},
     {"constraints", "", kForced, nullptr},
-    {"decoder_start_token_id", "any", "the ids given begin a text", nullptr},
+    {"decoder_start_token_id", "id", "the ids given begin a text", nullptr},
     {"disable_compile", "any", kHow, nullptr},
     {"diversity_penalty", "0", kBeams, nullptr},
     {"do_sample", "", "whether ids are drawn; else the likeliest is taken",
@@ -102,7 +118,7 @@ static const GenerationKey keys[] = {
     {"output_hidden_states", "any", kReturned, nullptr},
     {"output_logits", "any", kReturned, nullptr},
     {"output_scores", "any", kReturned, nullptr},
-    {"pad_token_id", "any", "padding is never computed", nullptr},
+    {"pad_token_id", "id", "padding is never computed", nullptr},
     {"penalty_alpha", "0", kFilter, nullptr},
     {"prefill_chunk_size", "any", kHow, nullptr},
     {"prompt_lookup_num_tokens", "any", kDrafts, nullptr},
@@ -140,6 +156,8 @@ std::string generationKeysText() {
                 end = std::string(key.note) + " |\n", neutral = key.neutral;
     if (neutral == "any")
       neutral = "any value";
+    else if (neutral == "id")
+      neutral = "an id of the vocabulary, null";
     else
       neutral = (neutral.empty() ? "" : "`" + neutral + "`, ") +
                 std::string("null, false, empty");

@@ -5,6 +5,7 @@
 #include "runtime/Generation.h"
 #include "runtime/Json.h"
 
+#include <optional>
 #include <string>
 
 namespace cria {
@@ -13,7 +14,8 @@ namespace cria {
 /// what is empty, and `neutral`.
 struct GenerationKey {
   const char *name;
-  /// As JSON; "any" where no value matters, "" where there is none.
+  /// As JSON; "any" where no value matters, "id" where any id of the vocabulary
+  /// does not, "" where there is none.
   const char *neutral;
   /// What it sets; why it does not matter, or what is not done.
   const char *note;
@@ -26,6 +28,10 @@ struct GenerationKeys {
   const GenerationKey *begin() const;
   const GenerationKey *end() const;
 };
+
+/// Reads an id. -1, as transformers writes where there is none, is nothing,
+/// with a warning.
+std::optional<int64_t> readId(const JsonCursor &value, Generation &generation);
 
 /// The table as Markdown.
 std::string generationKeysText();

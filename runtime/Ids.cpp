@@ -17,15 +17,16 @@ Result<std::vector<int32_t>> parseIds(std::string_view list) {
     size_t first = std::min(field.find_first_not_of(spaces), field.size());
     field.remove_prefix(first);
     field = field.substr(0, field.find_last_not_of(spaces) + 1);
-    int32_t id = -1;
+    uint32_t id = 0; // a type that has no sign to read
     auto [stop, error] =
         std::from_chars(field.data(), field.data() + field.size(), id);
-    if (error != std::errc() || stop != field.data() + field.size() || id < 0)
+    if (error != std::errc() || stop != field.data() + field.size() ||
+        id > INT32_MAX)
       return Status(CRIA_INVALID_ARGUMENT,
                     "token id " + quote(field) + " at byte " +
                         std::to_string(begin + first) +
                         ", expected a whole number from 0 to 2147483647");
-    ids.push_back(id);
+    ids.push_back(static_cast<int32_t>(id));
     begin = end + 1;
   }
   return ids;

@@ -343,11 +343,13 @@ std::string JsonCursor::string() const {
   return {};
 }
 
+std::string JsonCursor::say(const std::string &what) const {
+  return file + ": " + (path.empty() ? "" : quote(path) + " ") + what;
+}
+
 void JsonCursor::fail(const std::string &what, cria_status code) const {
-  if (!status->ok())
-    return;
-  std::string field = path.empty() ? "" : quote(path) + " ";
-  *status = Status(code, file + ": " + field + what);
+  if (status->ok())
+    *status = Status(code, say(what));
 }
 
 void JsonCursor::expected(const std::string &what, cria_status code) const {

@@ -114,6 +114,8 @@ public:
   /// Notes the error "FILE: 'field' what", unless there is one already.
   void fail(const std::string &what,
             cria_status code = CRIA_INVALID_ARGUMENT) const;
+  /// "FILE: 'field' what"
+  std::string say(const std::string &what) const;
   /// What is wrong with the value against what was expected, noted as above.
   void expected(const std::string &what,
                 cria_status code = CRIA_INVALID_ARGUMENT) const;

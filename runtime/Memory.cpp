@@ -2,10 +2,7 @@
 
 #include "runtime/cpu/Cores.h"
 
-#include <algorithm>
 #include <cerrno>
-#include <fstream>
-#include <optional>
 #include <string>
 #include <sys/mman.h>
 #include <utility>
@@ -81,33 +78,6 @@ void release(const std::byte *data, uint64_t size) {
   uintptr_t end = (address + size) / pageBytes * pageBytes;
   if (begin < end)
     madvise(reinterpret_cast<void *>(begin), end - begin, MADV_DONTNEED);
-}
-
-/// The number after `key` in a file of lines, or the file's only one; nothing
-/// where there is none ("max").
-static std::optional<uint64_t> numberIn(const char *path,
-                                        const std::string &key) {
-  std::ifstream file(path);
-  uint64_t number = 0;
-  if (key.empty())
-    return file >> number ? std::make_optional(number) : std::nullopt;
-  for (std::string word; file >> word;)
-    if (word == key && file >> number)
-      return number;
-  return std::nullopt;
-}
-
-uint64_t availableMemory() {
-  uint64_t available =
-      numberIn("/proc/meminfo", "MemAvailable:").value_or(0) * 1024;
-  auto limit = numberIn("/sys/fs/cgroup/memory.max", "");
-  auto used = numberIn("/sys/fs/cgroup/memory.current", "");
-  // What the group has cached of files goes when it is needed.
-  auto cached = numberIn("/sys/fs/cgroup/memory.stat", "inactive_file");
-  if (limit && used)
-    available = std::min(available,
-                         *limit - std::min(*limit, *used - cached.value_or(0)));
-  return available;
 }
 
 } // namespace cria

@@ -38,8 +38,4 @@ void populate(const std::byte *data, uint64_t size);
 /// size): what was converted is not read again.
 void release(const std::byte *data, uint64_t size);
 
-/// Bytes that this process may still take: what the system has available, or
-/// what its control group is short of its limit, if that is less.
-uint64_t availableMemory();
-
 } // namespace cria

@@ -1,6 +1,6 @@
 #include "runtime/Model.h"
 
-#include "runtime/Memory.h"
+#include "runtime/Limits.h"
 #include "runtime/Preflight.h"
 #include "runtime/cpu/Model.h"
 #include "runtime/cuda/Model.h"

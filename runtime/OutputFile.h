@@ -1,36 +1,72 @@
-/// A file that is there whole or not at all.
+/// The one way to write a file, of the compiler and of the runtime. Both
+/// compile it, so it includes the C and C++ libraries alone.
 #pragma once
-
-#include "runtime/Status.h"
 
 #include <cstddef>
 #include <string>
 
 namespace cria {
 
-/// Writes beside its path and renames at the end: an older file stays as it was
-/// until then, and a failure leaves nothing behind. Devices and pipes are
-/// written as they are.
+/// Why a file cannot be written.
+struct OutputError {
+  std::string name;           // as the user gave it
+  const char *what = nullptr; // "cannot write"; null where nothing failed
+  int code = 0;               // an errno
+
+  /// "model.cria: cannot write: No space left on device"
+  std::string message() const;
+};
+
+/// A file that is there whole or not at all.
+///
+/// A regular file is written under no name, or under a random one, in the
+/// folder where it will be, and takes its name in commit(). Until then an older
+/// file stays as it was; a failure leaves nothing behind. The new file has the
+/// mode and, where the system allows, the owner of the one that it replaces. A
+/// file without write permission is not replaced. A symbolic link stays: the
+/// file that it leads to is written.
+///
+/// "-" is standard output. A device, a FIFO, or a name of an open descriptor
+/// such as /dev/stdout receives the bytes as they come.
+///
+/// The first error stays: later calls do nothing, and commit() fails.
+///
+///   OutputFile file(name);
+///   file.write(bytes, size);
+///   if (!file.commit())
+///     return file.error().message();
 class OutputFile {
 public:
-  static Result<OutputFile> create(const std::string &name);
-
-  OutputFile(OutputFile &&other) noexcept;
-  OutputFile &operator=(OutputFile &&) = delete;
+  explicit OutputFile(const std::string &name);
   ~OutputFile();
+  OutputFile(const OutputFile &) = delete;
+  OutputFile &operator=(const OutputFile &) = delete;
 
-  Status write(const void *data, size_t size);
-  /// Makes what was written the file at `path`.
-  Status commit();
+  bool write(const void *data, size_t size);
+  /// Syncs what was written and gives it its name. Call it once.
+  bool commit();
 
-  /// Where it is written until then; empty for a device or pipe.
-  const std::string &temporary() const { return partial; }
+  bool failed() const { return problem.what; }
+  const OutputError &error() const { return problem; }
+
+  /// The name that the bytes may have until commit() returns; empty where they
+  /// go straight to a device or descriptor. A program that a signal may end
+  /// removes this file then.
+  const std::string &temporary() const { return aside; }
 
 private:
-  OutputFile(std::string path, std::string partial, int fd);
+  OutputFile() = default;
+  void open();
+  void createAside();
+  bool takeName();
+  bool fail(const char *what, int code);
 
-  std::string path, partial;
-  int fd;
+  std::string path;  // where links lead
+  std::string aside; // beside `path`
+  int fd = -1;
+  bool replaces = false; // there is a file at `path`
+  bool isNamed = false;  // there is a file at `aside`
+  OutputError problem;
 };
 
 } // namespace cria

@@ -1,6 +1,6 @@
 #include "runtime/Preflight.h"
 
-#include "runtime/Memory.h"
+#include "runtime/Limits.h"
 
 #include <algorithm>
 
@@ -54,12 +54,17 @@ Status fitsMemory(const Artifact &artifact, int64_t positions,
 static std::string bindingLines(const Binding &binding,
                                 const std::string &checkpoint) {
   std::string text = checkpoint + ": ";
-  if (binding.problems.empty())
-    text += "fits, " + std::to_string(binding.sources.size()) + " tensors\n";
-  else
+  if (!binding.problems.empty())
     text += std::to_string(binding.problems.size()) + " tensors do not fit\n";
-  for (const std::string &problem : binding.problems)
-    text += "  " + problem + "\n";
+  else if (!binding.extraLayers.empty())
+    text += std::to_string(binding.extraLayers.size()) +
+            (binding.extraLayers.size() == 1 ? " layer" : " layers") +
+            " that the artifact does not have\n";
+  else
+    text += "fits, " + std::to_string(binding.sources.size()) + " tensors\n";
+  for (const auto *lines : {&binding.problems, &binding.extraLayers})
+    for (const std::string &line : *lines)
+      text += "  " + line + "\n";
   for (const std::string &warning : binding.warnings)
     text += "warning: " + warning + "\n";
   return text + "weights: " + mebibytes(binding.mappedBytes) + " in place, " +

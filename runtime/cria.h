@@ -41,6 +41,9 @@ extern "C" {
 #endif
 
 #define CRIA_API __attribute__((visibility("default")))
+#define CRIA_VERSION_MAJOR 0
+#define CRIA_VERSION_MINOR 1
+#define CRIA_VERSION_PATCH 0
 
 /* Why a call failed; the names and numbers are absl's where it has them. */
 typedef enum cria_status {
@@ -181,6 +184,8 @@ typedef struct cria_model_options {
   const cria_lora *loras; /* merged into a copy of the weights they target */
   size_t lora_count;
   int32_t lora_unmerged; /* 1: kept apart, in an artifact with room for them */
+  int32_t allow_unused;  /* 1: the folder may have layers that the artifact does
+                            not have; else they are a mistake */
 } cria_model_options;
 
 /* The two functions above on a device of choice; they choose
@@ -219,7 +224,8 @@ typedef struct cria_session cria_session;
 
 typedef struct cria_session_options {
   size_t size;
-  int32_t threads; /* 0: one for each core this process may use */
+  int32_t threads; /* 0: one for each core this process may use, fewer where
+                      a control group sets a quota of processor time */
 } cria_session_options;
 
 /* A session at position 0 with threads of its own. `options` may be NULL. */

@@ -54,8 +54,7 @@ def run_cria(args, ids, logits):
     done = subprocess.run(command, capture_output=True, text=True, errors="replace")
     if done.returncode:
         sys.exit(f"cria-run: {done.stderr}")
-    lines = [line for line in done.stderr.splitlines() if line[:1].isdigit()]
-    return [int(word) for word in lines[-1].split(",")]
+    return [int(word) for word in done.stdout.split(",")]
 
 
 def check(args, model):

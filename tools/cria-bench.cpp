@@ -1,5 +1,6 @@
 /// cria-bench: how fast an artifact runs, and how near that is to what the
 /// machine can do.
+#include "tools/CommandLine.h"
 #include "tools/bench/Bench.h"
 
 #include "runtime/cpu/Features.h"
@@ -26,20 +27,20 @@ static void addOptions(CLI::App &app, BenchOptions &options,
                                  "a folder with *.safetensors");
   auto *seed = app.add_option("--random-weights", options.seed,
                               "draw the weights from SEED (default: 1)");
-  seed->excludes(weights);
-  addLora(app, options.lora);
+  seed->check(wholeNumber<uint64_t>(0, UINT64_MAX))->excludes(weights);
+  addWeightOptions(app, options.binding);
   app.add_option("--prompt-len", options.promptLength,
                  "tokens of the prefill (default: 512, or what fits)")
-      ->check(CLI::Range(1, 1 << 24));
+      ->check(wholeNumber(1, 1 << 24));
   app.add_option("--gen-len", options.genLength,
                  "tokens decoded at each depth (default: 32)")
-      ->check(CLI::Range(1, 1 << 24));
+      ->check(wholeNumber(1, 1 << 24));
   app.add_option("--depth", options.depths,
                  "positions before the decoded ones (default: 0)")
       ->delimiter(',')
-      ->check(CLI::Range(0, 1 << 24));
+      ->check(wholeNumber(0, 1 << 24));
   app.add_option("--threads", options.threads, "threads (default: one a core)")
-      ->check(CLI::Range(1, 1024));
+      ->check(wholeNumber(1, 1024));
   app.add_option("--device", device,
                  "auto (the GPU if it can be), cpu, cuda or emulated");
   app.add_flag("--json", options.json, "print JSON, for scripts");
@@ -89,13 +90,8 @@ int main(int argc, char **argv) try {
   BenchOptions options;
   std::string device = "auto";
   addOptions(app, options, device);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::Success &help) {
-    return app.exit(help);
-  } catch (const CLI::ParseError &error) {
-    return fail(error.what()) + 1;
-  }
+  if (auto code = parseCommandLine(app, "cria-bench", argc, argv))
+    return *code;
   Result<DeviceKind> kind = deviceNamed(device);
   if (!kind.ok())
     return fail("--" + kind.status().message());
@@ -107,9 +103,7 @@ int main(int argc, char **argv) try {
     printf("%s\n", toJson(*report).dump(2).c_str());
   else
     print(*report);
-  if (fflush(stdout) != 0 || ferror(stdout))
-    return fail("cannot write the output");
-  return 0;
+  return finishOutput("cria-bench");
 } catch (const std::bad_alloc &) {
   return fail("out of memory");
 }

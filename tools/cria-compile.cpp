@@ -4,6 +4,7 @@
 #include "lowering/artifact/Writer.h"
 #include "lowering/import/LedgerReport.h"
 #include "lowering/import/Shrink.h"
+#include "tools/CompilerVersion.h"
 
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/IR/MLIRContext.h"
@@ -14,7 +15,7 @@
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/InitLLVM.h"
 #include "llvm/Support/Path.h"
-#include "llvm/Support/ToolOutputFile.h"
+#include "llvm/Support/raw_ostream.h"
 #include <csignal>
 
 using namespace cria;
@@ -50,17 +51,17 @@ static cl::opt<std::string> quantize("quantize", cl::init("none"),
                                      cl::value_desc("none"),
                                      cl::desc("Weight quantization (none)"),
                                      cl::cat(category));
-static cl::opt<int64_t>
-    maxSeq("max-seq", cl::init(0), cl::value_desc("n"),
+static cl::opt<std::string>
+    maxSeq("max-seq", cl::value_desc("n"),
            cl::desc("Positions of the KV cache (default: "
                     "max_position_embeddings, at most 4096)"),
            cl::cat(category));
-static cl::opt<int64_t>
-    chunk("chunk", cl::init(512), cl::value_desc("n"),
+static cl::opt<std::string>
+    chunk("chunk", cl::value_desc("n"),
           cl::desc("Tokens that one prefill call takes (default: 512)"),
           cl::cat(category));
-static cl::opt<int64_t>
-    loraRank("lora-rank", cl::init(0), cl::value_desc("n"),
+static cl::opt<std::string>
+    loraRank("lora-rank", cl::value_desc("n"),
              cl::desc("Leave room for LoRA adapters of this rank in all, to be "
                       "kept apart from the weights (default: none)"),
              cl::cat(category));
@@ -80,8 +81,8 @@ static cl::opt<std::string> reportKind(
              "became of each key of the config (config), or every "
              "key that is known, as Markdown (keys)"),
     cl::cat(category));
-static cl::opt<int64_t>
-    depth("depth", cl::init(0), cl::value_desc("n"),
+static cl::opt<std::string>
+    depth("depth", cl::value_desc("n"),
           cl::desc("Tokens before the one whose costs --report=config counts"),
           cl::cat(category));
 static cl::list<std::string>
@@ -153,6 +154,22 @@ static llvm::Error readDType(ImportOptions &options) {
   return llvm::Error::success();
 }
 
+/// Sets `number` where the option is given, a whole number from `least` to
+/// `most` in plain decimal. LLVM's parser of numbers would read 0x10 as 16 and
+/// 010 as 8.
+static llvm::Error readNumber(const cl::opt<std::string> &option, int64_t least,
+                              int64_t most, int64_t &number) {
+  if (!option.getNumOccurrences())
+    return llvm::Error::success();
+  const std::string &text = option.getValue();
+  if (!llvm::StringRef(text).getAsInteger(10, number) &&
+      std::to_string(number) == text && number >= least && number <= most)
+    return llvm::Error::success();
+  return llvm::createStringError("--" + option.ArgStr + ": expected " +
+                                 llvm::Twine(least) + " to " +
+                                 llvm::Twine(most) + ", got " + text);
+}
+
 static llvm::Expected<CompileOptions> readOptions() {
   CompileOptions options;
   options.input = input;
@@ -165,28 +182,23 @@ static llvm::Expected<CompileOptions> readOptions() {
   if (quantize != "none")
     return llvm::createStringError("--quantize=" + quantize +
                                    ": expected none, the one this build has");
-  if (maxSeq < 0 || maxSeq > 1 << 24)
-    return llvm::createStringError("--max-seq: expected 1 to 16777216, got " +
-                                   std::to_string(maxSeq));
-  if (chunk < 1 || chunk > 4096)
-    return llvm::createStringError("--chunk: expected 1 to 4096, got " +
-                                   std::to_string(chunk));
-  if (loraRank < 0 || loraRank > 1 << 16)
-    return llvm::createStringError("--lora-rank: expected 0 to 65536, got " +
-                                   std::to_string(loraRank));
-  options.import.loraRank = loraRank;
+  if (llvm::Error error = readNumber(maxSeq, 1, 1 << 24, options.import.maxSeq))
+    return error;
+  if (llvm::Error error = readNumber(chunk, 1, 4096, options.pipeline.chunk))
+    return error;
+  if (llvm::Error error =
+          readNumber(loraRank, 0, 1 << 16, options.import.loraRank))
+    return error;
+  int64_t before = 0;
+  if (llvm::Error error = readNumber(depth, 0, 1 << 24, before))
+    return error;
   if (llvm::Error error = readDType(options.import))
     return error;
   if (!cubin.empty() && target == "cpu")
     return llvm::createStringError("--cubin: expected --target=cuda or "
                                    "cpu,cuda with it");
   options.cubins.assign(cubin.begin(), cubin.end());
-  if (depth < 0 || depth > 1 << 24)
-    return llvm::createStringError("--depth: expected 0 to 16777216, got " +
-                                   std::to_string(depth));
   options.allowUnknown.assign(allowUnknown.begin(), allowUnknown.end());
-  options.import.maxSeq = maxSeq;
-  options.pipeline.chunk = chunk;
   llvm::Expected<CpuTarget> selected = selectCpu(cpu);
   if (!selected)
     return selected.takeError();
@@ -204,7 +216,7 @@ static llvm::Error dump(Compilation &compilation) {
   std::string text;
   llvm::raw_string_ostream stream(text);
   compilation.print(stream);
-  return writeAtomically(path, text);
+  return writeFile(path, text);
 }
 
 /// Takes the program to `last`, dumping phases on the way where asked.
@@ -226,18 +238,10 @@ static llvm::Error run(Compilation &compilation, Phase last) {
 
 /// Writes to -o, or to standard output.
 static int writeText(llvm::StringRef text) {
-  if (!output.empty() && output != "-") {
-    if (llvm::Error error = writeAtomically(output, text))
-      return fail(std::move(error));
-    return 0;
-  }
-  llvm::outs() << text;
-  llvm::outs().flush();
-  if (!llvm::outs().has_error())
-    return 0;
-  std::string why = llvm::outs().error().message();
-  llvm::outs().clear_error();
-  return fail("standard output: " + why);
+  std::string path = output.empty() ? "-" : output.getValue();
+  if (llvm::Error error = writeFile(path, text))
+    return fail(std::move(error));
+  return 0;
 }
 
 static int print(Compilation &compilation) {
@@ -286,13 +290,21 @@ static llvm::Error addCuda(CompileOptions options, mlir::MLIRContext &context,
 }
 
 /// Prints the report that was asked for.
-static void printReport(Compilation &compilation) {
-  if (reportKind == "keys")
-    return printKeys(llvm::outs());
-  if (reportKind == "plan")
-    return printPlan(compilation.plan(), llvm::outs());
-  printLedger(compilation.ledger(), llvm::outs());
-  printCosts(compilation.plan(), depth, llvm::outs());
+static llvm::Error printReport(Compilation &compilation) {
+  std::string text;
+  llvm::raw_string_ostream stream(text);
+  if (reportKind == "keys") {
+    printKeys(stream);
+  } else if (reportKind == "plan") {
+    printPlan(compilation.plan(), stream);
+  } else {
+    int64_t before = 0;
+    if (llvm::Error error = readNumber(depth, 0, 1 << 24, before))
+      return error;
+    printLedger(compilation.ledger(), stream);
+    printCosts(compilation.plan(), before, stream);
+  }
+  return writeFile("-", text);
 }
 
 /// Compiles to `last` and writes what was asked for.
@@ -306,8 +318,11 @@ static int compile(const CompileOptions &options, Phase last) {
   auto compilation = Compilation::start(options, context);
   if (!compilation)
     return fail(compilation.takeError());
+  for (const std::string &line : compilation->warnings())
+    llvm::errs() << "cria-compile: warning: " << line << "\n";
   if (!reportKind.empty()) {
-    printReport(*compilation);
+    if (llvm::Error error = printReport(*compilation))
+      return fail(std::move(error));
     if (emit.empty() && output.empty() && dumpPhases.empty())
       return 0;
   }
@@ -323,8 +338,8 @@ static int compile(const CompileOptions &options, Phase last) {
   std::string path = output; // lld resets command-line options.
   auto artifact = compilation->link();
   if (!artifact)
-    return fail(artifact.takeError());
-  if (llvm::Error error = writeAtomically(path, *artifact))
+    return fail(path + ": " + llvm::toString(artifact.takeError()));
+  if (llvm::Error error = writeFile(path, *artifact))
     return fail(std::move(error));
   return 0;
 }
@@ -341,6 +356,7 @@ static std::string phaseNames(Device device) {
 
 int main(int argc, char **argv) {
   llvm::InitLLVM init(argc, argv);
+  setVersionPrinter("cria-compile");
   // A write beyond the file-size limit is an error, not LLVM's crash report.
   std::signal(SIGXFSZ, SIG_IGN);
   // What cria-opt has, hidden: --mlir-timing, --mlir-print-ir-after-all,

@@ -3,7 +3,8 @@
 #include "runtime/Preflight.h"
 #include "runtime/Printable.h"
 #include "runtime/cpu/Features.h"
-#include "tools/LoraOptions.h"
+#include "tools/CommandLine.h"
+#include "tools/WeightOptions.h"
 
 #include <CLI/CLI.hpp>
 
@@ -153,7 +154,8 @@ static Status checkWeights(const Artifact &artifact, const WeightSource &source,
   Result<Loras> loras = Loras::open(source, artifact.manifest());
   if (!loras.ok())
     return loras.status();
-  Binding binding = matchWeights(artifact.manifest(), *checkpoint, *loras);
+  Binding binding = matchWeights(artifact.manifest(), *checkpoint, *loras,
+                                 source.allowUnused);
   printf("\n%s",
          preflightReport(artifact, binding, weights, positions).c_str());
   return binding.status(weights);
@@ -166,24 +168,19 @@ int main(int argc, char **argv) try {
   app.add_option("--weights", weights,
                  "a folder with *.safetensors: the pre-flight check, from its "
                  "headers alone");
-  LoraOptions lora;
-  addLora(app, lora);
+  WeightOptions binding;
+  addWeightOptions(app, binding);
   std::optional<int64_t> context;
   app.add_option("--context", context,
                  "positions to count memory for (default: the artifact's "
                  "max_seq)")
-      ->check(CLI::Range(1, 1 << 24));
+      ->check(wholeNumber(1, 1 << 24));
   bool raw = false;
   app.add_flag("--json", raw,
                "print the manifest as it stands in the file, control "
                "characters escaped");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::Success &help) {
-    return app.exit(help);
-  } catch (const CLI::ParseError &error) {
-    return fail(error.what()) + 1;
-  }
+  if (auto code = parseCommandLine(app, "cria-inspect", argc, argv))
+    return *code;
   // Not Artifact::open: artifacts of other machines can be looked at.
   auto artifact = Artifact::inspect(path);
   if (!artifact.ok())
@@ -194,10 +191,10 @@ int main(int argc, char **argv) try {
     printArtifact(**artifact);
   Status status;
   if (!weights.empty())
-    status = checkWeights(**artifact, weightSource(weights, 0, lora), context);
-  if (fflush(stdout) != 0 || ferror(stdout))
-    return fail("cannot write the output");
-  return status.ok() ? 0 : fail(status.message());
+    status =
+        checkWeights(**artifact, weightSource(weights, 0, binding), context);
+  int code = finishOutput("cria-inspect");
+  return status.ok() || code ? code : fail(status.message());
 } catch (const std::bad_alloc &) {
   return fail("out of memory");
 }

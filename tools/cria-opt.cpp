@@ -3,11 +3,13 @@
 #include "lowering/Compilation.h"
 #include "lowering/Passes.h"
 #include "passes/Passes.h"
+#include "tools/CompilerVersion.h"
 
 #include "mlir/InitAllPasses.h"
 #include "mlir/Tools/mlir-opt/MlirOptMain.h"
 
 int main(int argc, char **argv) {
+  cria::setVersionPrinter("cria-opt");
   mlir::DialectRegistry registry;
   cria::registerCompilerDialects(registry);
   mlir::registerAllPasses();

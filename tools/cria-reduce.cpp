@@ -2,11 +2,13 @@
 #include "lowering/Compilation.h"
 #include "lowering/Passes.h"
 #include "passes/Passes.h"
+#include "tools/CompilerVersion.h"
 
 #include "mlir/InitAllPasses.h"
 #include "mlir/Tools/mlir-reduce/MlirReduceMain.h"
 
 int main(int argc, char **argv) {
+  cria::setVersionPrinter("cria-reduce");
   mlir::DialectRegistry registry;
   cria::registerCompilerDialects(registry);
   mlir::registerAllPasses();

@@ -1,7 +1,8 @@
 /// cria-run: generates text with an artifact and the weights of a checkpoint.
 ///
 /// stdout receives the text and nothing else, in whole characters as they
-/// come; everything else goes to stderr.
+/// come, or one result in its place: with --print-ids the ids. Everything else
+/// goes to stderr.
 #include "runtime/Artifact.h"
 #include "runtime/Ids.h"
 #include "tools/run/Process.h"
@@ -48,6 +49,8 @@ static Status loadGeneration(Run &run) {
   }
   Status status = run.generation.complete(run.manifest().config.root(),
                                           run.options.artifact);
+  for (const std::string &line : run.generation.warnings)
+    fprintf(stderr, "cria-run: warning: %s\n", line.c_str());
   return status.ok() ? run.generation.fits(run.manifest().vocabSize) : status;
 }
 
@@ -174,8 +177,6 @@ static void printSummary(const Run &run, double loaded) {
   getrusage(RUSAGE_SELF, &usage);
   if (isatty(STDOUT_FILENO) && isatty(STDERR_FILENO))
     fputc('\n', stderr);
-  if (run.options.printIds)
-    fprintf(stderr, "%s\n", joinIds(run.generated).c_str());
   if (!run.model->onCpu())
     fprintf(stderr, "device %s\n", run.model->device().c_str());
   fprintf(stderr, "load %.3f s, %s, %s, peak memory %.1f MiB\n", loaded,
@@ -195,6 +196,9 @@ static int runAll(Run &run) {
   double loaded = now();
   if (status.ok()) {
     status = chat ? runChat(run) : runPrompt(run);
+    if (run.options.printIds && (status.ok() || caughtSignal()))
+      if (Status written = writeOut(joinIds(run.generated) + "\n"); status.ok())
+        status = written;
     if (status.ok() || caughtSignal())
       printSummary(run, loaded);
     if (status.ok() && !run.options.profile.empty())

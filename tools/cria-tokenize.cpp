@@ -1,8 +1,7 @@
 /// cria-tokenize: text to token ids and back.
 #include "runtime/Ids.h"
 #include "runtime/tokenizer/Tokenizer.h"
-
-#include <CLI/CLI.hpp>
+#include "tools/CommandLine.h"
 
 #include <cerrno>
 #include <csignal>
@@ -53,13 +52,8 @@ int main(int argc, char **argv) {
                    "special tokens that are written in the text stay text");
   app.add_flag("--decode", decode, "comma-separated ids on stdin to text")
       ->excludes(noParsing);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::Success &help) {
-    return app.exit(help);
-  } catch (const CLI::ParseError &error) {
-    return fail(error.what()) + 1;
-  }
+  if (auto code = parseCommandLine(app, "cria-tokenize", argc, argv))
+    return *code;
 
   Result<Tokenizer> tokenizer = Tokenizer::load(path);
   if (!tokenizer.ok())
@@ -69,8 +63,6 @@ int main(int argc, char **argv) {
       convert(*tokenizer, input, decode, !noSpecial, !noParse);
   if (!output.ok())
     return fail(output.status().message());
-  if (fwrite(output->data(), 1, output->size(), stdout) != output->size() ||
-      fflush(stdout) != 0)
-    return fail(std::string("stdout: ") + strerror(errno));
-  return 0;
+  fwrite(output->data(), 1, output->size(), stdout);
+  return finishOutput("cria-tokenize");
 }

@@ -65,10 +65,11 @@ static void readAll(int fd, llvm::SmallVectorImpl<char> &bytes) {
 llvm::Expected<llvm::SmallVector<char, 0>>
 cria::linkSharedObject(llvm::ArrayRef<char> object) {
   Descriptors files;
-  if (!files.open())
-    return llvm::errorCodeToError(llvm::errnoAsErrorCode());
-  if (!writeAll(files.object, object))
-    return llvm::errorCodeToError(llvm::errnoAsErrorCode());
+  if (!files.open() || !writeAll(files.object, object)) {
+    std::error_code code = llvm::errnoAsErrorCode();
+    return llvm::createStringError(code, "cannot keep the object in memory: " +
+                                             code.message());
+  }
   std::string from = path(files.object), to = path(files.pipe[1]), messages;
   llvm::raw_string_ostream log(messages);
   const char *args[] = {"ld.lld",

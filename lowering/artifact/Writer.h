@@ -1,4 +1,4 @@
-/// The artifact: a shared object with the footer of runtime/Abi.h.
+/// The artifact, a shared object with the footer of runtime/Abi.h, and files.
 #pragma once
 
 #include "llvm/ADT/SmallVector.h"
@@ -10,9 +10,9 @@ namespace cria {
 /// checksum.
 llvm::Error appendFooter(llvm::SmallVectorImpl<char> &sharedObject);
 
-/// Replaces `path` by `bytes`, all or nothing: written to an unnamed file of
-/// the same folder, synced, then renamed. Where the file system has no unnamed
-/// files the temporary one is removed on failure and on signals.
-llvm::Error writeAtomically(llvm::StringRef path, llvm::ArrayRef<char> bytes);
+/// Writes `bytes` as the file `name`, or to standard output for "-"; see
+/// runtime/OutputFile.h. Where a signal ends the process, nothing of it is
+/// left.
+llvm::Error writeFile(llvm::StringRef name, llvm::ArrayRef<char> bytes);
 
 } // namespace cria

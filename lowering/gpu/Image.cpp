@@ -1,5 +1,7 @@
 #include "lowering/gpu/Image.h"
 
+#include "lowering/artifact/Writer.h"
+
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/GPU/Transforms/Passes.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
@@ -102,8 +104,8 @@ llvm::Expected<CudaBinary> cria::assemble(const CudaBinary &ptx,
   for (auto *file : {&removeInput, &removeOutput, &removeLog})
     if (!*file)
       return file->takeError();
-  std::error_code code;
-  llvm::raw_fd_ostream(input, code) << ptx.bytes;
+  if (llvm::Error error = writeFile(input, ptx.bytes))
+    return error;
   std::string arch = ("-arch=" + chip).str();
   std::optional<StringRef> redirects[] = {StringRef(""), log.str(), log.str()};
   int status = llvm::sys::ExecuteAndWait(
@@ -111,7 +113,7 @@ llvm::Expected<CudaBinary> cria::assemble(const CudaBinary &ptx,
   auto said = readText(log), bytes = readText(output);
   if (!said || !bytes)
     return said ? bytes.takeError() : said.takeError();
-  if (code || status != 0)
+  if (status != 0)
     return llvm::createStringError(
         "--cubin=" + chip + ": ptxas fails: " +
         StringRef(*said).take_until([](char c) { return c == '\n'; }));

@@ -139,6 +139,7 @@ static void readAll(const json &given, const json &all,
   readKeys(reader, draft);
   if (reader.failed())
     return;
+  checkIds(given, reader, draft);
   finishHeads(reader, draft);
   if (reader.failed())
     return;
@@ -180,5 +181,7 @@ cria::readConfig(llvm::StringRef path, llvm::ArrayRef<std::string> allowed) {
   llvm::Expected<ModelConfig> config = parseConfig(*text, allowed);
   if (!config)
     return textError(path + ": " + llvm::toString(config.takeError()));
+  for (std::string &line : config->warnings)
+    line = (path + ": " + line).str();
   return config;
 }

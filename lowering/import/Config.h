@@ -94,7 +94,8 @@ struct ModelConfig {
   DType dtype = DType::F32;
   /// The whole config as compact JSON, keys sorted.
   std::string json;
-  std::vector<LedgerRow> ledger; // by key
+  std::vector<LedgerRow> ledger;     // by key
+  std::vector<std::string> warnings; // lines for the user
 };
 
 /// Reads the text of a config.json. Unknown keys are refused but for those in

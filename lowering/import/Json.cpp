@@ -106,6 +106,9 @@ std::string cria::shownText(llvm::StringRef text) {
 llvm::Expected<json> cria::parseJsonObject(llvm::StringRef text) {
   if (text.starts_with("\xef\xbb\xbf"))
     return textError("byte 0: unexpected byte order mark");
+  // The parser would take a NUL for the end.
+  if (size_t nul = text.find('\0'); nul != llvm::StringRef::npos)
+    return textError("byte " + llvm::Twine(nul) + ": unexpected NUL");
   json root;
   StrictBuilder builder(root);
   if (!json::sax_parse(text.begin(), text.end(), &builder))

@@ -202,7 +202,7 @@ static const LedgerKey kKeys[] = {
     {"output_attentions", "", "any", kReturned, nullptr},
     {"output_hidden_states", "", "any", kReturned, nullptr},
     {"output_scores", "", "any", kReturned, nullptr},
-    {"pad_token_id", "", "any", "padding is never computed", nullptr},
+    {"pad_token_id", "", "id", "padding is never computed", nullptr},
     {"partial_rotary_factor", "phi3", "1", "part of a head that is rotated",
      nullptr},
     {"prefix", "", "null", kGeneration, nullptr},
@@ -225,7 +225,7 @@ static const LedgerKey kKeys[] = {
     {"rope_parameters", "*", "", "rope: its type, base and scaling", nullptr},
     {"rope_scaling", "*", "", "rope_parameters, as it was called", nullptr},
     {"rope_theta", "*", "", "base of rope's frequencies", nullptr},
-    {"sep_token_id", "", "any", "text has no segments", nullptr},
+    {"sep_token_id", "", "id", "text has no segments", nullptr},
     {"sliding_window", "gemma2 mistral phi3 qwen2 qwen3 smollm3", "",
      "keys that a token sees, where a layer has a window",
      optionalSize<&Draft::window, (int64_t(1) << 30)>},
@@ -275,7 +275,7 @@ std::string LedgerKey::readers() const {
 /// Checks a key that the family does not read; why it does not matter.
 static std::string checkIdle(const LedgerKey &entry, const json &value,
                              Reader &reader) {
-  if (entry.neutral == "any")
+  if (entry.neutral == "any" || entry.neutral == "id")
     return entry.note.str();
   if (entry.neutral.empty() && entry.families.empty())
     reader.failKey(entry.name, entry.note);
@@ -326,6 +326,27 @@ void cria::checkKeys(const json &given, const json &all,
     reader.failKey("architectures", "only [\"" + architecture +
                                         "\"] is supported, got " +
                                         shownJson(*names));
+}
+
+void cria::checkIds(const json &given, Reader &reader, Draft &draft) {
+  for (const char *key :
+       {"bos_token_id", "eos_token_id", "pad_token_id", "sep_token_id"}) {
+    auto found = given.find(key);
+    if (found == given.end() || found->is_null())
+      continue;
+    bool isList = found->is_array() && llvm::StringRef(key) == "eos_token_id";
+    for (const json &id : isList ? *found : json::array({*found})) {
+      bool isNumber = id.is_number_integer();
+      // An unsigned value compares as the signed one of its bits.
+      if (isNumber && !id.is_number_unsigned() && id == -1)
+        draft.warnings.push_back(reader.quoted(key) +
+                                 " is -1, no id: taken for null");
+      else if (!isNumber || id < 0 || id >= draft.vocabSize)
+        reader.failKey(
+            key, "expected ids from 0 to " + llvm::Twine(draft.vocabSize - 1) +
+                     ", less than 'vocab_size', got " + shownJson(*found));
+    }
+  }
 }
 
 void cria::readKeys(Reader &reader, Draft &draft) {

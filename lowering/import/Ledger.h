@@ -27,7 +27,7 @@ struct LedgerKey {
   /// "" for none.
   llvm::StringLiteral families;
   /// The value, as JSON, that means nothing; "" where there is none, "any"
-  /// where every value does not matter.
+  /// where every value does not matter, "id" where every id does not.
   llvm::StringLiteral neutral;
   /// What it sets; why it does not matter, or is refused.
   llvm::StringLiteral note;
@@ -51,6 +51,11 @@ void checkKeys(const nlohmann::json &given, const nlohmann::json &all,
 
 /// Reads every key of the draft's family that has a reader of its own.
 void readKeys(ObjectReader &reader, ConfigDraft &draft);
+
+/// Checks that ids of special tokens are in the vocabulary, which must be
+/// known. An id of -1 is taken for null, with a warning.
+void checkIds(const nlohmann::json &given, ObjectReader &reader,
+              ConfigDraft &draft);
 
 /// Reads rope_theta, rope_scaling, rope_parameters and what belongs to them;
 /// the head size must be known.

@@ -22,6 +22,8 @@ void cria::printLedger(llvm::ArrayRef<LedgerRow> rows, llvm::raw_ostream &os) {
 static std::string others(const LedgerKey &key) {
   if (key.neutral == "any")
     return "any value";
+  if (key.neutral == "id")
+    return "an id of the vocabulary, null";
   return key.neutral.empty() ? "null" : "`" + key.neutral.str() + "`, null";
 }
 

@@ -1,5 +1,6 @@
 #include "runtime/cpu/Cores.h"
 
+#include "runtime/Limits.h"
 #include "runtime/cpu/Pool.h"
 
 #include <algorithm>
@@ -10,9 +11,10 @@ namespace cria {
 
 int coreCount() {
   cpu_set_t set;
+  int cores = static_cast<int>(std::thread::hardware_concurrency());
   if (sched_getaffinity(0, sizeof(set), &set) == 0)
-    return std::max(1, CPU_COUNT(&set));
-  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+    cores = CPU_COUNT(&set);
+  return std::max(1, std::min(cores, coreQuota().value_or(cores)));
 }
 
 void onAllCores(int64_t count,

@@ -6,7 +6,8 @@
 
 namespace cria {
 
-/// How many cores this process may run on; at least 1.
+/// How many cores this process may run on, or fewer where a quota of its
+/// control groups gives it less time than they have; at least 1.
 int coreCount();
 
 /// Runs `body` over [0, count) in one contiguous range a core and returns when

@@ -45,7 +45,7 @@ private:
     }
   };
 
-  Status bindCheckpoint(const std::string &weights);
+  Status bindCheckpoint(const std::string &weights, bool allowUnused);
   Status random(uint64_t seed);
   void reserve(uint64_t slot, uint64_t bytes);
   Status allocate();
@@ -204,11 +204,13 @@ void Model::Builder::convert(const Target &target, uint64_t begin,
   release(from, (end - begin) * dtypeSize(target.fromType));
 }
 
-Status Model::Builder::bindCheckpoint(const std::string &weights) {
+Status Model::Builder::bindCheckpoint(const std::string &weights,
+                                      bool allowUnused) {
   Result<Checkpoint> checkpoint = Checkpoint::open(weights);
   if (!checkpoint.ok())
     return checkpoint.status();
-  Binding binding = matchWeights(model->code->manifest(), *checkpoint, loras);
+  Binding binding =
+      matchWeights(model->code->manifest(), *checkpoint, loras, allowUnused);
   Status status = binding.status(weights);
   if (status.ok())
     status = shareTied(model->code->manifest(), *checkpoint, binding);
@@ -255,8 +257,9 @@ Status Model::Builder::bind(const WeightSource &source) {
       adapters.push_back(
           {&weight, i, nullptr, weight.type, loras.kept(weight, i)});
     }
-  Status status = source.checkpoint ? bindCheckpoint(*source.checkpoint)
-                                    : random(source.seed);
+  Status status = source.checkpoint
+                      ? bindCheckpoint(*source.checkpoint, source.allowUnused)
+                      : random(source.seed);
   if (status.ok())
     fillTargets(
         adapters, [&](const Target &target, uint64_t begin, uint64_t end) {

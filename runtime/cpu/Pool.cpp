@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <csignal>
 #include <exception>
 #include <linux/futex.h>
 #include <sys/syscall.h>
@@ -43,6 +44,30 @@ template <typename Done> static bool spinUntil(Done done) {
   return done();
 }
 
+namespace {
+
+/// While it lives, this thread and those that it starts take no signal that is
+/// sent to the process. Faults of a thread's own code are not blocked:
+/// FileGuard handles SIGBUS where it happens.
+class SignalBlock {
+public:
+  SignalBlock() {
+    sigset_t all;
+    sigfillset(&all);
+    for (int fault : {SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGSYS, SIGTRAP})
+      sigdelset(&all, fault);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+  }
+  ~SignalBlock() { pthread_sigmask(SIG_SETMASK, &before, nullptr); }
+  SignalBlock(const SignalBlock &) = delete;
+  SignalBlock &operator=(const SignalBlock &) = delete;
+
+private:
+  sigset_t before;
+};
+
+} // namespace
+
 Pool::Pool(int threads) {
   seam.host.parallel_for = [](const CriaHost *host, CriaParallelBody body,
                               void *context, int64_t count) {
@@ -52,6 +77,7 @@ Pool::Pool(int threads) {
   open = std::make_unique<std::atomic<uint32_t>[]>(
       static_cast<size_t>(std::max(threads, 1)) * piecesPerThread);
   workers.reserve(static_cast<size_t>(threads > 1 ? threads - 1 : 0));
+  SignalBlock block; // inherited: signals are for the application's threads
   try {
     for (int i = 1; i < threads; ++i)
       workers.emplace_back([this, i] { work(i); });

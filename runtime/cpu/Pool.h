@@ -11,6 +11,9 @@
 /// range is cut into a few pieces, still taken in order, each claimed before it
 /// is run; a thread that is done claims what others have not begun, from the
 /// far end.
+///
+/// Workers block signals: those sent to the process go to a thread of the
+/// application, which knows what to do about them.
 #pragma once
 
 #include "runtime/Abi.h"

@@ -95,16 +95,15 @@ void CodeCache::store(const CodeKey &key, std::string_view code) const {
   // Whoever writes here chooses code that runs: the user alone.
   if (mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST)
     return;
-  Result<OutputFile> file = OutputFile::create(path(key));
-  if (!file.ok())
-    return;
+  OutputFile file(path(key));
   Header header = {};
   memcpy(header.magic, magic, sizeof(magic));
   header.key = key;
   header.size = code.size();
   header.checksum = criaFnv1a64(CRIA_FNV_OFFSET, code.data(), code.size());
-  if (file->write(&header, sizeof(header)).ok() &&
-      file->write(code.data(), code.size()).ok() && file->commit().ok())
+  file.write(&header, sizeof(header));
+  file.write(code.data(), code.size());
+  if (file.commit())
     prune();
 }
 

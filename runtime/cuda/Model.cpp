@@ -219,7 +219,7 @@ Status Model::bind(const WeightSource &source) {
     if (!opened.ok())
       return opened.status();
     checkpoint.emplace(std::move(*opened));
-    binding = matchWeights(manifest(), *checkpoint, *loras);
+    binding = matchWeights(manifest(), *checkpoint, *loras, source.allowUnused);
     Status fits = binding.status(*source.checkpoint);
     if (fits.ok())
       fits = shareTied(manifest(), *checkpoint, binding);

@@ -31,6 +31,7 @@ class ModelOptions(ctypes.Structure):
         ("loras", ctypes.c_void_p),
         ("lora_count", ctypes.c_size_t),
         ("lora_unmerged", ctypes.c_int32),
+        ("allow_unused", ctypes.c_int32),
     ]
 
 

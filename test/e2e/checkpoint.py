@@ -83,6 +83,25 @@ def check_other_head(tools, name):
     check("'lm_head.weight' differs from" in run.errors, run)
 
 
+def check_deeper(tools, name):
+    """A checkpoint with a layer more is of another model, unless it is said to
+    be meant."""
+    golden = Golden(name)
+    artifact = tools.compile(golden.config)
+    config = json.loads(golden.config.read_text())
+    layers = config["num_hidden_layers"]
+    more = config | {"num_hidden_layers": layers + 1}
+    folder = tools.scratch / f"{name}-deeper"
+    write_single(folder, weights.llama_weights(more, golden.seed, "f32"), "f32")
+    flags = [f"--weights={folder}", "--ids=1", "--max-tokens=1"]
+    run = tools.run(artifact, *flags)
+    check(run.status == 1 and f"'model.layers.{layers}'" in run.errors, run)
+    ids = golden.ids[:9]
+    got = tools.logits(artifact, ids, flags[0], "--allow-unused")
+    expected = tools.logits(artifact, ids, f"--random-weights={golden.seed}")
+    check(np.array_equal(expected, got), f"{folder.name}: other logits")
+
+
 def main():
     tools = Tools(*sys.argv[1:])
     # The first type is the model's; the others hold its values exactly.
@@ -92,6 +111,7 @@ def main():
     check_widened(tools, "bf16-llama3-rope-tied", "bf16")
     check_widened(tools, "f16-grouped", "f16")
     check_other_head(tools, "f32-grouped-tied")
+    check_deeper(tools, "f32-odd")
 
 
 main()

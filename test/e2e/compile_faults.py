@@ -6,6 +6,8 @@ artifact. Row 25 of the fault matrix.
 """
 
 import json
+import os
+import pathlib
 import resource
 import signal
 import subprocess
@@ -68,8 +70,45 @@ def check_bad_output(tools, config):
     check("missing" in run.errors, run)
     folder = tools.scratch / "folder.cria"
     folder.mkdir()
-    check_one_line(execute(tools.compile_command(config, folder)))
+    run = execute(tools.compile_command(config, folder))
+    check_one_line(run)
+    check(f"{folder}: cannot write: Is a directory" in run.errors, run)
     check(not list(folder.iterdir()), "debris in the output's folder")
+
+
+def check_links_and_devices(tools, config, whole):
+    """Links and devices are followed, a mode is kept, - is standard output."""
+    place = Place(tools, "links")
+    place.out.chmod(0o640)
+    link = tools.scratch / "link.cria"
+    link.symlink_to("links/model.cria")
+    execute(tools.compile_command(config, link)).ok()
+    check(link.is_symlink(), "the link was replaced")
+    place.check_whole([whole], "behind a link")
+    check(place.out.stat().st_mode & 0o777 == 0o640, "the mode has changed")
+    null = tools.scratch / "null"
+    null.symlink_to("/dev/null")
+    execute(tools.compile_command(config, null)).ok()
+    check(null.is_symlink() and null.is_char_device(), "/dev/null was replaced")
+    for name in ["-", "/dev/stdout"]:
+        run = execute(tools.compile_command(config, name)).ok()
+        check(run.out == whole, f"-o {name}: {len(run.out)} bytes of {len(whole)}")
+    command = " ".join(f"'{part}'" for part in tools.compile_command(config, "-"))
+    file = tools.scratch / "shell.cria"
+    run = execute(["sh", "-c", f"(echo before; {command}; echo after) > '{file}'"])
+    check(run.ok() and file.read_bytes() == b"before\n" + whole + b"after\n", run)
+    check(not pathlib.Path("-").exists(), "there is a file called -")
+    pipe = tools.scratch / "pipe"
+    os.mkfifo(pipe)
+    reader = subprocess.Popen(["cat", pipe], stdout=subprocess.PIPE)
+    execute(tools.compile_command(config, pipe)).ok()
+    check(reader.communicate(timeout=60)[0] == whole, "through a pipe")
+    for flags in [["--emit=import"], ["--report=plan"], ["--emit=obj"]]:
+        with open("/dev/full", "wb") as full:
+            command = [tools.bin / "cria-compile", config, *flags]
+            run = execute(command, stdout=full)
+        check_one_line(run)
+        check("standard output: cannot write: No space" in run.errors, run)
 
 
 def check_no_space(tools, config, whole):
@@ -87,18 +126,22 @@ def check_no_space(tools, config, whole):
         )
         # The limit holds for stderr too, when that is a file, not a pipe.
         check_one_line(run)
+        check(str(place.out) in run.errors, f"{run}\nnames no file")
         place.check_untouched(f"at most {limit} bytes")
+    run = execute(tools.compile_command(config, "/dev/full"))
+    check_one_line(run)
+    check("/dev/full: cannot write: No space left" in run.errors, run)
 
 
 def heed_signals():
     """A shell's background jobs ignore SIGINT, and hand that on."""
-    for number in [signal.SIGINT, signal.SIGTERM]:
+    for number in [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]:
         signal.signal(number, signal.SIG_DFL)
 
 
 def check_signals(tools, config, whole):
     """Signals early, in the middle and late; the compiler may win."""
-    for number in [signal.SIGINT, signal.SIGTERM, signal.SIGKILL]:
+    for number in [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL]:
         for delay in [0.02, 0.05, 0.1, 0.2, 0.4]:
             name = f"{number.name}-{delay}"
             place = Place(tools, name)
@@ -143,6 +186,7 @@ def main():
     check_bad_input(tools, config)
     check_bad_output(tools, config)
     check_no_space(tools, config, whole[0])
+    check_links_and_devices(tools, config, whole[0])
     check_signals(tools, config, whole[0])
     check_two_at_once(tools, [config, other], whole)
 

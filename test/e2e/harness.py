@@ -49,10 +49,10 @@ class Run:
         return self.out.decode()
 
     def ids(self):
-        """The ids of --print-ids: the line of stderr that is a list."""
-        lists = re.findall(r"^\d+(?:,\d+)*$", self.errors, re.MULTILINE)
-        check(len(lists) == 1, f"{self}\nexpected one line of ids on stderr")
-        return [int(i) for i in lists[0].split(",")]
+        """The ids of --print-ids, which are all of stdout."""
+        plain = re.fullmatch(rb"\d+(,\d+)*\n", self.out)
+        check(plain, f"{self}\nexpected one line of ids, got {self.out!r}")
+        return [int(i) for i in self.out.split(b",")]
 
 
 def execute(command, **options):

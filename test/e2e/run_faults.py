@@ -6,6 +6,7 @@ an output nobody reads: rows 36 to 39 of the fault matrix.
 
 import json
 import os
+import resource
 import shutil
 import signal
 import subprocess
@@ -27,6 +28,9 @@ WRONG = [
     *["--min-p=2", "--min-p=-1", "--min-p=nan", "--threads=-1", "--threads=x"],
     *["--seed=abc", "--seed=99999999999999999999", "--ids=1,,2", "--ids=a"],
     *["--ids=-1", "--ids=320", "--ids=99999999999", "--ids=1,2,", "--ids="],
+    *["--max-tokens=0x10", "--max-tokens=010", "--max-tokens=+1", "--top-k=0x8"],
+    *["--threads=0x2", "--threads=1025", "--seed=0x1", "--seed=01", "--seed=-1"],
+    *["--ids=0x5", "--ids=+5", "--ids=-0", "--random-weights=0x1"],
     *["--no-such-option", "--max-tokens", "--device=abacus"],
 ]
 # Defined, or refused: never a crash.
@@ -34,7 +38,7 @@ ODD = [
     *["--max-tokens=0", "--top-k=0", "--top-k=999999999", "--top-p=0"],
     *["--top-p=1e-300", "--min-p=0", "--min-p=1", "--temperature=1e30"],
     *["--temperature=1e-30", "--seed=18446744073709551615", "--seed=0"],
-    *["--seed=-1", "--threads=0", "--threads=1000000"],
+    "--threads=0",
 ]
 
 
@@ -75,6 +79,61 @@ def check_numbers(tools, artifact, flags):
         run = tools.run(artifact, "--ids=5,6", *fit, *flags, option)
         if run.status != 0:
             refused(run, named(option.split("=")[0]))
+
+
+def check_results(tools, artifact, flags):
+    """Standard output has one thing: text, or what is asked for in its place;
+    files are whole, and errors name them."""
+    flags = ["--ids=5,6", "--max-tokens=3", "--temperature=0", *flags]
+    file = tools.scratch / "logits.npy"
+    ids = tools.run(artifact, "--print-ids", *flags).ok()
+    check(len(ids.ids()) == 3 and "," not in ids.errors.split()[0], ids)
+    tools.run(artifact, f"--logits={file}", *flags).ok()
+    logits = file.read_bytes()
+    for name in ["-", "/dev/stdout"]:
+        run = tools.run(artifact, f"--logits={name}", *flags).ok()
+        check(run.out == logits, f"{run}: {len(run.out)} bytes of {len(logits)}")
+    run = tools.run(artifact, "--profile=-", *flags).ok()
+    check(json.loads(run.out)["traceEvents"], run)
+    for several in [["--print-ids", "--logits=-"], ["--logits=-", "--profile=-"]]:
+        refused(tools.run(artifact, *several, *flags), *several[:1])
+    for option in ["--logits", "--profile"]:
+        run = tools.run(artifact, f"{option}=/dev/full", *flags)
+        refused_after(run, "/dev/full: cannot write: No space left on device")
+        run = tools.run(artifact, f"{option}={tools.scratch}/none/x", *flags)
+        refused_after(run, "none/x: cannot create: No such file or directory")
+        old = tools.scratch / "old"
+        old.write_text("old")
+        limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (9, 9))
+        command = tools.run_command(artifact, f"{option}={old}", *flags)
+        run = execute(command, preexec_fn=limit)
+        refused_after(run, "old: cannot write: File too large")
+        check(old.read_text() == "old", f"{option}: the old file has changed")
+    check(not list(tools.scratch.glob(".cria-*")), "debris")
+
+
+def refused_after(run, words):
+    """Checks for an error with `words`, whatever was printed before."""
+    last = run.errors.splitlines()[-1]
+    check(run.status == 1 and last.startswith("cria-run: error: "), run)
+    check(words in last, f"{run}\nexpected {words}")
+
+
+def check_interrupted_file(tools, artifact, folder):
+    """A second signal ends the process at once, and leaves the old file."""
+    file = tools.scratch / "interrupted"
+    file.write_text("old")
+    ids = "--ids=" + ",".join(["5"] * 16000)
+    flags = [f"--weights={folder}", f"--logits={file}", "--max-tokens=0", ids]
+    command = tools.run_command(artifact, *flags)
+    process = subprocess.Popen(list(map(str, command)), stderr=subprocess.DEVNULL)
+    time.sleep(1)
+    for _ in range(2):
+        process.send_signal(signal.SIGTERM)
+    status = process.wait(60)
+    check(status == 128 + signal.SIGTERM, f"interrupted: exit status {status}")
+    check(file.read_text() == "old", "interrupted: the old file has changed")
+    check(not list(tools.scratch.glob(".cria-*")), "interrupted: debris")
 
 
 def check_prompts(tools, artifact):
@@ -163,11 +222,13 @@ def main():
     flags = [f"--random-weights={golden.seed}"]
     check_context(tools, artifact, flags)
     check_numbers(tools, artifact, flags)
+    check_results(tools, artifact, flags)
     tiny = tools.compile(TINY / "config.json", out="tiny.cria")
     check_prompts(tools, tiny)
     artifact, folder = slow_model(tools)
     check_signals(tools, artifact, folder)
     check_closed_output(tools, artifact, folder)
+    check_interrupted_file(tools, artifact, folder)
 
 
 if __name__ == "__main__":

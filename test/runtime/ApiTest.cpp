@@ -223,6 +223,30 @@ TEST_F(ApiTest, RefusesStructsOfAnotherSize) {
   EXPECT_STREQ(small.message, "");
 }
 
+TEST_F(ApiTest, TakesACheckpointWithMoreLayersOnRequest) {
+  std::vector<TestTensor> tensors = fakeTensors();
+  tensors.push_back({"layers.2.norm.weight", "I8", {2}, "12"});
+  TemporaryFolder deeper;
+  deeper.write("model.safetensors", safetensorsOf(tensors));
+  std::string weights = deeper.path();
+  cria_model_options options;
+  CRIA_INIT(&options);
+  options.weights = weights.c_str();
+  cria_model *other = nullptr;
+  EXPECT_EQ(cria_model_load(artifact, &options, &other, &error),
+            CRIA_FAILED_PRECONDITION);
+  EXPECT_THAT(error.message, HasSubstr("does not have 'layers.2'"));
+  options.allow_unused = 1;
+  EXPECT_EQ(cria_model_load(artifact, &options, &other, &error), CRIA_OK);
+  cria_model_free(&other);
+}
+
+TEST_F(ApiTest, SaysTheVersionOfItsHeader) {
+  EXPECT_EQ(cria_version(), std::to_string(CRIA_VERSION_MAJOR) + "." +
+                                std::to_string(CRIA_VERSION_MINOR) + "." +
+                                std::to_string(CRIA_VERSION_PATCH));
+}
+
 TEST_F(ApiTest, RefusesAdaptersThatAreNotSet) {
   cria_model_options options;
   CRIA_INIT(&options);

@@ -87,6 +87,14 @@ TEST_F(CheckpointTest, RejectsATensorThatIsNotInItsShard) {
               fails(CRIA_INVALID_ARGUMENT, "tensor 'ghost' is not in"));
 }
 
+TEST_F(CheckpointTest, RejectsATensorThatTheIndexLacks) {
+  writeShards();
+  map.erase("layers.1.norm.weight");
+  EXPECT_THAT(openMapped(),
+              fails(CRIA_INVALID_ARGUMENT,
+                    "b.safetensors: tensor 'layers.1.norm.weight' is not in "));
+}
+
 TEST_F(CheckpointTest, RejectsShardNamesThatLeaveTheFolder) {
   for (const char *name :
        {"../a.safetensors", "/etc/passwd", "..", "", "x/y"}) {

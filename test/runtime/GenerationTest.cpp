@@ -97,12 +97,37 @@ TEST(Generation, RefusesValuesOutOfRange) {
   for (const char *text :
        {R"({"temperature":-1})", R"({"temperature":"0.6"})", R"({"top_k":-1})",
         R"({"top_k":2.5})", R"({"top_p":2})", R"({"min_p":-0.1})",
-        R"({"repetition_penalty":0})", R"({"eos_token_id":-1})",
-        R"({"eos_token_id":[1,"2"]})", R"({"do_sample":1})",
-        R"({"max_new_tokens":-1})", R"([])"})
+        R"({"repetition_penalty":0})", R"({"eos_token_id":-2})",
+        R"({"eos_token_id":18446744073709551615})", R"({"bos_token_id":-2})",
+        R"({"bos_token_id":[1]})", R"({"pad_token_id":-2})",
+        R"({"pad_token_id":"x"})", R"({"decoder_start_token_id":1.5})",
+        R"({"eos_token_id":[1,-2]})", R"({"eos_token_id":[1,"2"]})",
+        R"({"do_sample":1})", R"({"max_new_tokens":-1})", R"([])"})
     EXPECT_THAT(errorOf(json::parse(text)),
                 fails(CRIA_INVALID_ARGUMENT, "g.json: "))
         << text;
+}
+
+// transformers' classes write -1 where a model has no such token.
+TEST(Generation, TakesMinusOneForNoId) {
+  Generation one = parsed(R"({"bos_token_id":-1,"eos_token_id":[-1,7],
+    "pad_token_id":-1,"decoder_start_token_id":-1})");
+  EXPECT_EQ(one.bos, std::nullopt);
+  EXPECT_THAT(one.eos, ElementsAre(7));
+  EXPECT_TRUE(one.fits(8).ok());
+  EXPECT_THAT(
+      one.warnings,
+      ElementsAre("g.json: 'bos_token_id' is -1, no id: taken for null",
+                  "g.json: 'decoder_start_token_id' is -1, no id: taken for "
+                  "null",
+                  "g.json: 'eos_token_id[0]' is -1, no id: taken for null",
+                  "g.json: 'pad_token_id' is -1, no id: taken for null"));
+  Generation config;
+  EXPECT_TRUE(config.complete({{"eos_token_id", -1}}, "c.json").ok());
+  EXPECT_THAT(config.eos, IsEmpty());
+  EXPECT_THAT(config.warnings,
+              ElementsAre("c.json: 'eos_token_id' is -1, no id: taken for "
+                          "null"));
 }
 
 TEST(Generation, TakesMissingIdsFromTheConfig) {
@@ -129,4 +154,10 @@ TEST(Generation, ChecksThatItsIdsFitTheModel) {
               fails(CRIA_INVALID_ARGUMENT, "eos_token_id has 9, expected less "
                                            "than the model's vocab_size 9"));
   EXPECT_THAT(one.fits(1), fails(CRIA_INVALID_ARGUMENT, "bos_token_id is 1"));
+  for (const char *key : {"pad_token_id", "decoder_start_token_id"}) {
+    auto other = Generation::parse({{key, 9}}, "g.json");
+    ASSERT_TRUE(other.ok());
+    EXPECT_TRUE(other->fits(10).ok());
+    EXPECT_THAT(other->fits(9), fails(CRIA_INVALID_ARGUMENT, key));
+  }
 }

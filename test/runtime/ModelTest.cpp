@@ -114,12 +114,42 @@ TEST_F(ModelTest, ListsTheFirstTenMismatchesAndTheirNumber) {
 TEST_F(ModelTest, WarnsOfExtraTensors) {
   std::vector<TestTensor> tensors = fakeTensors();
   tensors.push_back({"layers.0.rotary_emb.inv_freq", "F32", {1}, "1234"});
-  tensors.push_back({"layers.2.norm.weight", "I8", {2}, "12"});
+  tensors.push_back({"layers.1.norm.bias", "I8", {2}, "12"});
+  tensors.push_back({"layers.norm.weight", "I8", {2}, "12"});
+  tensors.push_back({"vision.layers.7.norm.weight", "I8", {2}, "12"});
   ASSERT_TRUE(bind(tensors).ok());
   EXPECT_THAT(model->warnings(),
-              ElementsAre("1 tensor is not used: 'layers.2.norm.weight'",
+              ElementsAre("3 tensors are not used: 'layers.1.norm.bias'; "
+                          "'layers.norm.weight'; 'vision.layers.7.norm.weight'",
                           "1 tensor is not used (derived from the config): "
                           "'layers.0.rotary_emb.inv_freq'"));
+}
+
+// A checkpoint of a deeper model is another model: its text would be nonsense.
+TEST_F(ModelTest, RefusesLayersBeyondTheArtifacts) {
+  std::vector<TestTensor> tensors = fakeTensors();
+  for (const char *name :
+       {"layers.10.norm.weight", "layers.2.mlp.weight", "layers.2.norm.weight"})
+    tensors.push_back({name, "I8", {2}, "12"});
+  EXPECT_THAT(
+      bind(tensors),
+      fails(CRIA_FAILED_PRECONDITION,
+            "is of a model with more layers: the artifact does not "
+            "have 'layers.2'; 'layers.10'; --allow-unused passes over them"));
+  auto checkpoint = Checkpoint::open(folder.path());
+  ASSERT_TRUE(checkpoint.ok());
+  Binding binding = matchWeights(artifact->manifest(), *checkpoint);
+  EXPECT_THAT(preflightReport(*artifact, binding, "here", 6),
+              HasSubstr("here: 2 layers that the artifact does not have\n"
+                        "  'layers.2'\n  'layers.10'\n"));
+  WeightSource source;
+  source.checkpoint = folder.path();
+  source.allowUnused = true;
+  auto allowed = Model::load(artifact, source);
+  ASSERT_TRUE(allowed.ok()) << allowed.status().message();
+  EXPECT_THAT((*allowed)->warnings(),
+              ElementsAre("3 tensors are not used: 'layers.10.norm.weight'; "
+                          "'layers.2.mlp.weight'; 'layers.2.norm.weight'"));
 }
 
 /// The fake model with a head that is tied to the embedding, in slot 5.

@@ -5,8 +5,10 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <csignal>
 #include <numeric>
 #include <thread>
+#include <unistd.h>
 
 using namespace cria;
 
@@ -80,4 +82,52 @@ TEST(Pool, DoesNotCollapseWhenCoresAreBusy) {
   std::chrono::duration<double> taken =
       std::chrono::steady_clock::now() - begin;
   EXPECT_LT(taken.count(), 4.0);
+}
+
+static std::thread::id signalled;
+
+// A signal to the process waits for a thread of the application. Faults do not
+// wait: where one is blocked, the system kills the process.
+TEST(Pool, LeavesSignalsToTheApplication) {
+  Pool pool(4);
+  sigset_t some, before, pending;
+  sigemptyset(&some);
+  for (int signal : {SIGINT, SIGTERM, SIGUSR1})
+    sigaddset(&some, signal);
+  pthread_sigmask(SIG_BLOCK, &some, &before);
+  EXPECT_FALSE(sigismember(&before, SIGINT)) << "the caller's mask has changed";
+  struct sigaction action = {}, old[3];
+  action.sa_handler = [](int) { signalled = std::this_thread::get_id(); };
+  int number = 0;
+  for (int signal : {SIGINT, SIGTERM, SIGUSR1}) {
+    sigaction(signal, &action, &old[number++]);
+    signalled = std::thread::id();
+    kill(getpid(), signal);
+    std::vector<int> visits(1000);
+    pool.run(countVisits, &visits, 1000); // workers awake, and asleep
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    sigpending(&pending);
+    EXPECT_TRUE(sigismember(&pending, signal)) << "a worker took it";
+    EXPECT_EQ(signalled, std::thread::id());
+  }
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  EXPECT_EQ(signalled, std::this_thread::get_id());
+  number = 0;
+  for (int signal : {SIGINT, SIGTERM, SIGUSR1})
+    sigaction(signal, &old[number++], nullptr);
+}
+
+TEST(Pool, DoesNotBlockFaults) {
+  Pool pool(4);
+  std::atomic<int> blocked{0};
+  pool.run(
+      [](void *context, int64_t, int64_t) {
+        sigset_t mask;
+        pthread_sigmask(SIG_BLOCK, nullptr, &mask);
+        for (int fault : {SIGBUS, SIGFPE, SIGILL, SIGSEGV})
+          *static_cast<std::atomic<int> *>(context) +=
+              sigismember(&mask, fault);
+      },
+      &blocked, 1000);
+  EXPECT_EQ(blocked, 0);
 }

@@ -65,6 +65,15 @@ def main():
     ):
         check(line in good.text, good.text[-2000:])
 
+    deeper = shapes | {"model.layers.80.mlp.up_proj.weight": (8, 8)}
+    write_checkpoint(tools.scratch / "deeper", deeper)
+    flags = [f"--weights={tools.scratch / 'deeper'}"]
+    run = execute(inspect + flags)
+    check(run.status == 1 and "1 layer that the artifact" in run.text, run)
+    check("the artifact does not have 'model.layers.80'" in run.errors, run)
+    allowed = execute(inspect + flags + ["--allow-unused"]).ok()
+    check("1 tensor is not used: 'model.layers.80." in allowed.text, allowed)
+
     gone, other, shaped = list(shapes)[5:8]
     bad = {name: shape for name, shape in shapes.items() if name != gone}
     bad[shaped] = (3, *shapes[shaped][1:])

@@ -314,7 +314,7 @@ Result<Report> runBench(const BenchOptions &given) {
     return status;
   progress(options.weights.empty() ? "drawing weights" : "binding weights");
   WeightSource source =
-      weightSource(options.weights, options.seed, options.lora);
+      weightSource(options.weights, options.seed, options.binding);
   auto model = Model::load(*artifact, source, options.device);
   if (!model.ok())
     return model.status();

@@ -8,7 +8,7 @@
 
 #include "runtime/Device.h"
 #include "runtime/Status.h"
-#include "tools/LoraOptions.h"
+#include "tools/WeightOptions.h"
 
 #include <nlohmann/json.hpp>
 
@@ -24,7 +24,7 @@ struct BenchOptions {
   std::string artifact;
   std::string weights; // "": random ones
   uint64_t seed = 1;
-  LoraOptions lora;
+  WeightOptions binding;
   int64_t promptLength = 0; // 0: 512, or what fits
   int64_t genLength = 32;
   std::vector<int64_t> depths = {0};

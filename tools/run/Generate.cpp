@@ -1,8 +1,8 @@
 #include "tools/run/Process.h"
 #include "tools/run/Run.h"
 
+#include "runtime/File.h"
 #include "runtime/Npy.h"
-#include "runtime/OutputFile.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -91,8 +91,10 @@ static Status writeLogits(Run &run, const int32_t *ids, int64_t count,
   Status status = feed(run, "prefill", count, [&] {
     return run.session->feed(ids, count, CRIA_LOGITS_ALL, rows.data());
   });
-  if (status.ok())
-    status = file.write(rows.data(), rows.size() * sizeof(float));
+  if (status.ok()) {
+    file.write(rows.data(), rows.size() * sizeof(float));
+    status = statusOf(file);
+  }
   if (!status.ok() || !sampler)
     return status;
   Result<int32_t> id = sampler->sample(&rows[(count - 1) * vocab]);
@@ -158,17 +160,18 @@ static Status prefill(Run &run, Sampler &sampler, OutputFile *logits) {
 static Status prefillAll(Run &run, Sampler &sampler) {
   if (run.options.logits.empty())
     return prefill(run, sampler, nullptr);
-  Result<OutputFile> file = OutputFile::create(run.options.logits);
-  if (!file.ok())
-    return file.status();
-  setPartialFile(file->temporary().c_str());
+  OutputFile file(run.options.logits);
+  setPartialFile(file.temporary().c_str());
   std::string header = npyHeader(
       {run.prompt.size(), static_cast<uint64_t>(run.manifest().vocabSize)});
-  Status status = file->write(header.data(), header.size());
+  file.write(header.data(), header.size());
+  Status status = statusOf(file);
   if (status.ok())
-    status = prefill(run, sampler, &*file);
-  if (status.ok())
-    status = file->commit();
+    status = prefill(run, sampler, &file);
+  if (status.ok()) {
+    file.commit();
+    status = statusOf(file);
+  }
   setPartialFile(nullptr);
   return status;
 }
@@ -201,7 +204,7 @@ Status runPrompt(Run &run) {
   if (!sampler.ok())
     return sampler.status();
   std::optional<TextStream> text;
-  if (run.tokenizer)
+  if (run.tokenizer && (run.options.chat || !run.options.resultsOnStdout()))
     text.emplace(*run.tokenizer);
   std::string printed;
   for (int32_t id : run.prompt) {

@@ -7,11 +7,9 @@
 #include "runtime/Json.h"
 #include "runtime/Sampler.h"
 #include "runtime/Status.h"
-#include "tools/LoraOptions.h"
+#include "tools/CommandLine.h"
+#include "tools/WeightOptions.h"
 
-#include <CLI/CLI.hpp>
-
-#include <charconv>
 #include <cstdint>
 #include <cstdio>
 #include <optional>
@@ -24,7 +22,7 @@ namespace cria {
 struct RunOptions {
   std::string artifact, weights, prompt, ids, device = "auto", logits, profile;
   std::string system, source, sourceIds, prefixEmbeddings;
-  LoraOptions lora;
+  WeightOptions binding;
   std::vector<std::string> allowUnknown;
   std::optional<double> temperature, topP, minP;
   std::optional<int64_t> maxTokens, topK;
@@ -33,16 +31,12 @@ struct RunOptions {
   int threads = 0;
   bool hasPrompt = false, hasIds = false, printIds = false, noCache = false,
        chat = false, hasSource = false, hasSourceIds = false;
-};
 
-/// CLI11 wraps -1 and cuts what is too large; a seed is taken whole or refused.
-inline std::string checkSeed(const std::string &text) {
-  uint64_t seed = 0;
-  auto [end, error] =
-      std::from_chars(text.data(), text.data() + text.size(), seed);
-  bool whole = error == std::errc() && end == text.data() + text.size();
-  return whole ? "" : quote(text) + " is not a number from 0 to 2^64 - 1";
-}
+  /// How many results other than the text of a prompt go to stdout.
+  int resultsOnStdout() const {
+    return printIds + (logits == "-") + (profile == "-") + chat;
+  }
+};
 
 /// What the encoder of a model that has one reads.
 inline void addSource(CLI::App &app, RunOptions &options) {
@@ -74,13 +68,13 @@ inline void addChat(CLI::App &app, RunOptions &options,
 /// How ids are drawn.
 inline void addSampling(CLI::App &app, RunOptions &options) {
   app.add_option("--temperature", options.temperature, "0: greedy");
-  app.add_option("--top-k", options.topK,
-                 "sample from the K likeliest; 0: all");
+  app.add_option("--top-k", options.topK, "sample from the K likeliest; 0: all")
+      ->check(wholeNumber<int64_t>(0, INT64_MAX));
   app.add_option("--top-p", options.topP, "from the likeliest that make up P");
   app.add_option("--min-p", options.minP,
                  "from those at P times the likeliest");
   app.add_option("--seed", options.seed, "of sampling (default 0)")
-      ->check(checkSeed);
+      ->check(wholeNumber<uint64_t>(0, UINT64_MAX));
 }
 
 /// What the model goes on from; the options.
@@ -123,30 +117,36 @@ inline void addOptions(CLI::App &app, RunOptions &options) {
       "folder of *.safetensors, tokenizer.json, generation_config.json");
   auto *random = app.add_option("--random-weights", options.randomWeights,
                                 "seed of weights to draw instead")
-                     ->check(checkSeed);
+                     ->check(wholeNumber<uint64_t>(0, UINT64_MAX));
   std::vector<CLI::Option *> notChat = addPrompt(app, options);
   addSource(app, options);
   app.add_option("--max-tokens", options.maxTokens,
                  "tokens to generate (default: generation_config.json's, else "
-                 "to the end of the context)");
+                 "to the end of the context)")
+      ->check(wholeNumber<int64_t>(0, INT64_MAX));
   addSampling(app, options);
   app.add_option("--device", options.device,
                  "auto (the GPU if it can be), cpu, cuda or emulated");
   app.add_flag("--no-cache", options.noCache,
                "do not keep compiled GPU code on disk");
-  app.add_option("--threads", options.threads, "default: one for each core");
-  notChat.push_back(app.add_flag("--print-ids", options.printIds,
-                                 "the generated ids on a line of stderr"));
+  app.add_option("--threads", options.threads,
+                 "0, the default: one for each core, within the quota of the "
+                 "process's control groups")
+      ->check(wholeNumber(0, 1024));
+  notChat.push_back(
+      app.add_flag("--print-ids", options.printIds,
+                   "print the generated ids, on one line, in place of text"));
   notChat.push_back(app.add_option(
       "--logits", options.logits,
       "NumPy file for the prompt's logits, float32 (tokens, vocab)"));
-  addLora(app, options.lora);
+  addWeightOptions(app, options.binding);
   addGeneration(app, options);
   addChat(app, options, notChat);
   weights->type_name("DIR");
   random->type_name("SEED");
   app.footer("Sampling defaults come from generation_config.json; without one, "
-             "greedy. Text goes\nto stdout, the rest to stderr.");
+             "greedy. Text goes\nto stdout, or what is asked for in its place: "
+             "--print-ids, or a file called -.\nThe rest goes to stderr.");
 }
 
 /// INVALID_ARGUMENT with the value of the first option out of range.
@@ -160,14 +160,10 @@ inline Status checkOptions(const RunOptions &options) {
   if (options.chat && options.weights.empty())
     return Status(CRIA_INVALID_ARGUMENT,
                   "--chat needs --weights=DIR, for tokenizer and template");
-  if (options.maxTokens.value_or(0) < 0)
+  if (options.resultsOnStdout() > 1)
     return Status(CRIA_INVALID_ARGUMENT,
-                  "--max-tokens is " + std::to_string(*options.maxTokens) +
-                      ", expected 0 or more");
-  if (options.threads < 0)
-    return Status(CRIA_INVALID_ARGUMENT,
-                  "--threads is " + std::to_string(options.threads) +
-                      ", expected 1 or more, or 0 for one each core");
+                  "standard output takes one of --print-ids, --logits=-, "
+                  "--profile=- and --chat's replies, got several");
   SamplerOptions sampling;
   sampling.temperature = options.temperature.value_or(1);
   sampling.topK = options.topK.value_or(0);
@@ -179,7 +175,7 @@ inline Status checkOptions(const RunOptions &options) {
 /// The weights that checked options ask for.
 inline WeightSource weightSource(const RunOptions &options) {
   return weightSource(options.randomWeights ? "" : options.weights,
-                      options.randomWeights.value_or(0), options.lora);
+                      options.randomWeights.value_or(0), options.binding);
 }
 
 /// The device that checked options ask for.
@@ -192,14 +188,8 @@ inline std::optional<int> parseOptions(int argc, char **argv,
                                        RunOptions &options) {
   CLI::App app{"Generates text with a compiled model."};
   addOptions(app, options);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::Success &help) {
-    return app.exit(help);
-  } catch (const CLI::ParseError &error) {
-    fprintf(stderr, "cria-run: error: %s\n", error.what());
-    return 2;
-  }
+  if (auto code = parseCommandLine(app, "cria-run", argc, argv))
+    return code;
   options.hasPrompt = app.count("--prompt") > 0;
   options.hasIds = app.count("--ids") > 0;
   options.hasSource = app.count("--source") > 0;

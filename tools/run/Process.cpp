@@ -33,6 +33,7 @@ void catchSignals() {
   sigaction(SIGINT, &action, nullptr);
   sigaction(SIGTERM, &action, nullptr);
   signal(SIGPIPE, SIG_IGN); // write() reports EPIPE
+  signal(SIGXFSZ, SIG_IGN); // and EFBIG
 }
 
 void setRunning(Session *session) { running.store(session); }
@@ -59,7 +60,8 @@ Status writeOut(const std::string &text) {
       return Status(CRIA_CANCELLED, "interrupted");
     else if (errno != EINTR)
       return Status(CRIA_UNAVAILABLE,
-                    std::string("stdout: ") + strerror(errno));
+                    std::string("standard output: cannot write: ") +
+                        strerror(errno));
   }
   return Status();
 }

@@ -1,7 +1,7 @@
 /// What cria-run did and when, for a timeline.
 #pragma once
 
-#include "runtime/OutputFile.h"
+#include "runtime/File.h"
 #include "runtime/Status.h"
 
 #include <nlohmann/json.hpp>
@@ -23,9 +23,7 @@ struct RunEvent {
 /// (chrome://tracing, Perfetto).
 inline Status writeTrace(const std::string &path,
                          const std::vector<RunEvent> &run) {
-  Result<OutputFile> file = OutputFile::create(path);
-  if (!file.ok())
-    return file.status();
+  OutputFile file(path);
   nlohmann::json events = nlohmann::json::array();
   for (const RunEvent &event : run)
     events.push_back(
@@ -37,8 +35,9 @@ inline Status writeTrace(const std::string &path,
          {"dur", event.seconds * 1e6},
          {"args", {{"position", event.position}, {"tokens", event.tokens}}}});
   std::string text = nlohmann::json{{"traceEvents", events}}.dump() + "\n";
-  Status status = file->write(text.data(), text.size());
-  return status.ok() ? file->commit() : status;
+  file.write(text.data(), text.size());
+  file.commit();
+  return statusOf(file);
 }
 
 } // namespace cria

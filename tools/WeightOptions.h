@@ -1,4 +1,4 @@
-/// --lora and --lora-unmerged, of the tools that bind weights.
+/// --lora, --lora-unmerged and --allow-unused, of the tools that bind weights.
 #pragma once
 
 #include "runtime/Lora.h"
@@ -11,13 +11,14 @@
 namespace cria {
 
 /// The command line.
-struct LoraOptions {
+struct WeightOptions {
   std::vector<std::string> adapters; // DIR or DIR=SCALE, checked
   bool unmerged = false;
+  bool allowUnused = false;
 };
 
 /// Declares the options on `app`.
-inline void addLora(CLI::App &app, LoraOptions &options) {
+inline void addWeightOptions(CLI::App &app, WeightOptions &options) {
   auto *lora = app.add_option("--lora", options.adapters,
                               "folder of a LoRA adapter, with what its scale "
                               "is multiplied by; repeatable");
@@ -29,12 +30,15 @@ inline void addLora(CLI::App &app, LoraOptions &options) {
                "keep adapters apart from the weights, where the artifact has "
                "room (cria-compile --lora-rank)")
       ->needs(lora);
+  app.add_flag("--allow-unused", options.allowUnused,
+               "take a checkpoint with more layers than the artifact has, "
+               "which is else a mistake");
 }
 
 /// The checkpoint `weights`, or where it is empty what `seed` draws, with the
 /// adapters.
 inline WeightSource weightSource(const std::string &weights, uint64_t seed,
-                                 const LoraOptions &options) {
+                                 const WeightOptions &options) {
   WeightSource source;
   if (!weights.empty())
     source.checkpoint = weights;
@@ -42,6 +46,7 @@ inline WeightSource weightSource(const std::string &weights, uint64_t seed,
   for (const std::string &text : options.adapters)
     source.loras.push_back(*parseLora(text));
   source.loraUnmerged = options.unmerged;
+  source.allowUnused = options.allowUnused;
   return source;
 }
 

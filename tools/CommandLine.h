@@ -1,0 +1,63 @@
+/// What the command lines of the tools share.
+#pragma once
+
+#include "runtime/Json.h"
+#include "runtime/cria.h"
+
+#include <CLI/CLI.hpp>
+
+#include <cerrno>
+#include <charconv>
+#include <cstdio>
+#include <cstring>
+#include <optional>
+#include <string>
+
+namespace cria {
+
+/// Checks that an option's value is a whole number from `least` to `most` in
+/// plain decimal. CLI11 alone would read 0x10 as 16, 010 as 8 and, for unsigned
+/// options, -1 as a large number.
+template <typename Number> auto wholeNumber(Number least, Number most) {
+  return [=](const std::string &text) -> std::string {
+    Number number = 0;
+    const char *end = text.data() + text.size();
+    auto [stop, error] = std::from_chars(text.data(), end, number);
+    bool isPlain = text == "0" || (text[0] >= '1' && text[0] <= '9');
+    if (error == std::errc() && stop == end && isPlain && number >= least &&
+        number <= most)
+      return "";
+    return quote(text) + " is not a whole number from " +
+           std::to_string(least) + " to " + std::to_string(most);
+  };
+}
+
+/// Reads the command line of `tool`, with --version. Returns the exit code
+/// where there is nothing left to do.
+inline std::optional<int> parseCommandLine(CLI::App &app, const char *tool,
+                                           int argc, char **argv) {
+  app.set_version_flag("--version", std::string(tool) + " " + cria_version(),
+                       "print the version");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success &done) {
+    return app.exit(done);
+  } catch (const CLI::ParseError &error) {
+    fprintf(stderr, "%s: error: %s\n", tool, error.what());
+    return 2;
+  }
+  return std::nullopt;
+}
+
+/// Flushes stdout. Returns the exit code: 0, or 1 after saying what of the
+/// output of `tool` could not be written.
+inline int finishOutput(const char *tool) {
+  bool failedBefore = ferror(stdout);
+  if (fflush(stdout) == 0 && !failedBefore)
+    return 0;
+  fprintf(stderr, "%s: error: standard output: cannot write: %s\n", tool,
+          strerror(errno));
+  return 1;
+}
+
+} // namespace cria

@@ -1,0 +1,17 @@
+/// --version of the compiler's tools.
+#pragma once
+
+#include "llvm/Config/llvm-config.h"
+#include "llvm/Support/CommandLine.h"
+#include "llvm/Support/raw_ostream.h"
+
+namespace cria {
+
+/// Makes --version print the version of Cria, which `tool` has, and LLVM's.
+inline void setVersionPrinter(const char *tool) {
+  llvm::cl::SetVersionPrinter([tool](llvm::raw_ostream &os) {
+    os << tool << " " CRIA_VERSION ", LLVM " LLVM_VERSION_STRING "\n";
+  });
+}
+
+} // namespace cria
