@@ -7,20 +7,34 @@
 
 using namespace cria;
 
-cria_status cria::report(const Status &status, cria_error *error) {
-  if (error) {
-    error->status = status.code();
-    const std::string &text = status.message();
-    size_t length = std::min(text.size(), sizeof(error->message) - 1);
-    while (length < text.size() && length > 0 && (text[length] & 0xc0) == 0x80)
-      --length; // the message stays UTF-8
-    memcpy(error->message, text.data(), length);
-    error->message[length] = '\0';
-  }
-  return status.code();
+/// The first bytes of `text`, at most `most`, that end no UTF-8 character in
+/// its middle.
+static std::string_view cut(std::string_view text, size_t most) {
+  if (text.size() <= most)
+    return text;
+  auto continues = [](char byte) { return (byte & 0xc0) == 0x80; };
+  while (most > 0 && continues(text[most]))
+    --most;
+  return text.substr(0, most);
 }
 
-/// The first of `checks` that failed.
+cria_status cria::report(cria_status code, std::string_view message,
+                         cria_error *error) {
+  if (!error)
+    return code;
+  size_t size = std::min(error->size, sizeof(*error));
+  if (size >= offsetof(cria_error, message))
+    error->status = code;
+  if (size > offsetof(cria_error, message)) {
+    size_t room =
+        std::min(size - offsetof(cria_error, message), sizeof(error->message));
+    message = cut(message, room - 1);
+    memcpy(error->message, message.data(), message.size());
+    error->message[message.size()] = '\0';
+  }
+  return code;
+}
+
 Status cria::first(std::initializer_list<Status> checks) {
   for (const Status &status : checks)
     if (!status.ok())
@@ -34,12 +48,39 @@ Status cria::notNull(const void *pointer, const char *what) {
   return Status(CRIA_INVALID_ARGUMENT, std::string(what) + " is NULL");
 }
 
-Status cria::hasSize(size_t found, size_t expected, const char *what) {
-  if (found == expected)
-    return Status();
-  return Status(CRIA_INVALID_ARGUMENT,
-                std::string(what) + "->size is " + std::to_string(found) +
-                    ", expected " + std::to_string(expected));
+/// A larger `size` was never set.
+static constexpr size_t maxStructBytes = 4096;
+
+StructFit cria::structFit(const void *given, size_t size, size_t known,
+                          size_t alignment) {
+  // Compilers make no struct that is not a multiple of its alignment.
+  if (size < sizeof(size_t) || size > maxStructBytes || size % alignment != 0)
+    return StructFit::WrongSize;
+  auto *bytes = static_cast<const char *>(given);
+  bool isKnown =
+      size <= known || std::all_of(bytes + known, bytes + size,
+                                   [](char byte) { return byte == 0; });
+  return isKnown ? StructFit::Good : StructFit::UnknownFields;
+}
+
+Status cria::checkStruct(const void *given, size_t size, size_t known,
+                         size_t alignment, const char *what) {
+  switch (structFit(given, size, known, alignment)) {
+  case StructFit::Good:
+    break;
+  case StructFit::WrongSize:
+    return Status(CRIA_INVALID_ARGUMENT,
+                  std::string(what) + "->size is " + std::to_string(size) +
+                      ", expected " + std::to_string(known) +
+                      ": CRIA_INIT it first");
+  case StructFit::UnknownFields:
+    return Status(CRIA_INVALID_ARGUMENT,
+                  std::string(what) + " has " + std::to_string(size) +
+                      " bytes and sets some after the " +
+                      std::to_string(known) + " that Cria " + cria_version() +
+                      " knows: CRIA_INIT it first, or use a newer library");
+  }
+  return Status();
 }
 
 #define CRIA_TEXT_OF(token) #token
@@ -135,29 +176,26 @@ cria_status cria_artifact_manifest(const cria_artifact *artifact,
   });
 }
 
-/// Says the sizes of `artifact`; `info` has its size.
-static Status giveInfo(const Artifact &artifact, cria_artifact_info *info) {
-  Status status = hasSize(info->size, sizeof(*info), "info");
-  if (!status.ok())
-    return status;
+static cria_artifact_info infoOf(const Artifact &artifact) {
   const Manifest &manifest = artifact.manifest();
-  info->vocab_size = manifest.vocabSize;
-  info->max_seq = manifest.maxSeq;
-  info->chunk = manifest.chunk;
-  info->weight_bytes = manifest.weightBytes();
-  info->cache_bytes = manifest.cacheBytes();
-  info->arena_bytes = manifest.scratchBytes();
-  info->file_bytes = artifact.fileBytes();
-  return status;
+  cria_artifact_info info = {};
+  info.vocab_size = manifest.vocabSize;
+  info.max_seq = manifest.maxSeq;
+  info.chunk = manifest.chunk;
+  info.weight_bytes = manifest.weightBytes();
+  info.cache_bytes = manifest.cacheBytes();
+  info.arena_bytes = manifest.scratchBytes();
+  info.file_bytes = artifact.fileBytes();
+  return info;
 }
 
 cria_status cria_artifact_get_info(const cria_artifact *artifact,
                                    cria_artifact_info *info,
                                    cria_error *error) {
   return guarded(error, [&] {
-    Status status =
-        first({notNull(artifact, "artifact"), notNull(info, "info")});
-    return status.ok() ? giveInfo(*artifact->object, info) : status;
+    Status status = notNull(artifact, "artifact");
+    return status.ok() ? writeStruct(infoOf(*artifact->object), info, "info")
+                       : status;
   });
 }
 
@@ -165,17 +203,17 @@ cria_status cria_artifact_inspect(const char *path, char **json,
                                   cria_artifact_info *info, cria_error *error) {
   return guarded(error, [&] {
     Status status = first({notNull(path, "path"), notNull(json, "json")});
+    if (status.ok() && info)
+      status = checkStruct(info, "info");
     if (!status.ok())
       return status;
     *json = nullptr;
     auto artifact = Artifact::inspect(path);
-    if (artifact.ok() && info)
-      status = giveInfo(**artifact, info);
-    if (!artifact.ok() || !status.ok())
-      return artifact.ok() ? status : artifact.status();
+    if (!artifact.ok())
+      return artifact.status();
     const std::string &text = (*artifact)->manifestText();
     *json = static_cast<char *>(copyOut(text.c_str(), text.size() + 1));
-    return status;
+    return info ? writeStruct(infoOf(**artifact), info, "info") : status;
   });
 }
 
@@ -241,6 +279,41 @@ cria_status cria_model_random(const cria_artifact *artifact, uint64_t seed,
   });
 }
 
+/// The adapters that `options` list. The elements have the size that the first
+/// one says, which need not be this library's.
+static Status readLoras(const cria_model_options &options,
+                        std::vector<LoraSource> &loras) {
+  if (options.lora_count == 0)
+    return Status();
+  if (Status status = notNull(options.loras, "loras"); !status.ok())
+    return status;
+  size_t step = options.loras->size;
+  auto *at = reinterpret_cast<const char *>(options.loras);
+  for (size_t i = 0; i < options.lora_count; ++i, at += step) {
+    auto *given = reinterpret_cast<const cria_lora *>(at);
+    cria_lora lora;
+    Status status = readStruct(given, "lora", lora);
+    if (status.ok() && given->size != step)
+      status =
+          Status(CRIA_INVALID_ARGUMENT,
+                 "loras[" + std::to_string(i) + "].size is " +
+                     std::to_string(given->size) +
+                     ", expected that of loras[0], " + std::to_string(step));
+    if (status.ok())
+      status = notNull(lora.folder, "lora->folder");
+    if (status.ok() && lora.scale == 0)
+      status = Status(CRIA_INVALID_ARGUMENT,
+                      std::string(lora.folder) +
+                          ": lora->scale is 0, expected 1 for the adapter as "
+                          "it was trained; leave out one that is to add "
+                          "nothing");
+    if (!status.ok())
+      return status;
+    loras.push_back({lora.folder, lora.scale});
+  }
+  return Status();
+}
+
 /// The weights that `options` ask for.
 static Status readSource(const cria_model_options &options,
                          WeightSource &source) {
@@ -249,44 +322,30 @@ static Status readSource(const cria_model_options &options,
   source.allowUnused = options.allow_unused != 0;
   if (options.weights)
     source.checkpoint = options.weights;
-  if (options.lora_count)
-    if (Status status = notNull(options.loras, "loras"); !status.ok())
-      return status;
-  for (size_t i = 0; i < options.lora_count; ++i) {
-    const cria_lora &lora = options.loras[i];
-    Status status = hasSize(lora.size, sizeof(lora), "lora");
-    if (status.ok())
-      status = notNull(lora.folder, "lora->folder");
-    if (!status.ok())
-      return status;
-    source.loras.push_back({lora.folder, lora.scale});
-  }
-  return Status();
+  return readLoras(options, source.loras);
 }
 
 cria_status cria_model_load(const cria_artifact *artifact,
                             const cria_model_options *options,
                             cria_model **model, cria_error *error) {
   return guarded(error, [&] {
+    cria_model_options asked;
     Status status =
-        first({notNull(artifact, "artifact"), notNull(options, "options"),
-               notNull(model, "model")});
-    if (status.ok())
-      status = hasSize(options->size, sizeof(*options), "options");
+        first({notNull(artifact, "artifact"),
+               readStruct(options, "options", asked), notNull(model, "model")});
     if (!status.ok())
       return status;
     *model = nullptr;
-    if (options->device < CRIA_DEVICE_AUTO ||
-        options->device > CRIA_DEVICE_EMULATED)
+    if (asked.device < CRIA_DEVICE_AUTO || asked.device > CRIA_DEVICE_EMULATED)
       return Status(CRIA_INVALID_ARGUMENT, "device is " +
-                                               std::to_string(options->device) +
+                                               std::to_string(asked.device) +
                                                ", no cria_device");
     WeightSource source;
-    if (Status read = readSource(*options, source); !read.ok())
+    if (Status read = readSource(asked, source); !read.ok())
       return read;
     DeviceOptions device;
-    device.kind = static_cast<DeviceKind>(options->device);
-    device.cache = options->no_cache == 0;
+    device.kind = static_cast<DeviceKind>(asked.device);
+    device.cache = asked.no_cache == 0;
     return giveModel(Model::load(artifact->object, source, device), model);
   });
 }
@@ -316,14 +375,13 @@ cria_status cria_model_device(const cria_model *model, const char **text,
 cria_status cria_model_get_info(const cria_model *model, cria_model_info *info,
                                 cria_error *error) {
   return guarded(error, [&] {
-    Status status = first({notNull(model, "model"), notNull(info, "info")});
-    if (status.ok())
-      status = hasSize(info->size, sizeof(*info), "info");
+    Status status = notNull(model, "model");
     if (!status.ok())
       return status;
-    info->mapped_bytes = model->object->mappedBytes();
-    info->copied_bytes = model->object->copiedBytes();
-    info->bind_seconds = model->object->bindSeconds();
-    return status;
+    cria_model_info known = {};
+    known.mapped_bytes = model->object->mappedBytes();
+    known.copied_bytes = model->object->copiedBytes();
+    known.bind_seconds = model->object->bindSeconds();
+    return writeStruct(known, info, "info");
   });
 }

@@ -10,12 +10,14 @@
 #include "runtime/cria.h"
 #include "runtime/tokenizer/Tokenizer.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <initializer_list>
 #include <memory>
 #include <new>
 #include <string>
+#include <string_view>
 
 struct cria_artifact {
   std::shared_ptr<const cria::Artifact> object;
@@ -41,8 +43,10 @@ struct cria_tokenizer {
 
 namespace cria {
 
-/// Writes `status` to `error`, which may be null, and returns its code.
-cria_status report(const Status &status, cria_error *error);
+/// Writes `code` and `message` to `error`, which may be null, as far as it has
+/// room, and returns `code`.
+cria_status report(cria_status code, std::string_view message,
+                   cria_error *error);
 
 /// The first of `checks` that failed, or OK.
 Status first(std::initializer_list<Status> checks);
@@ -50,19 +54,62 @@ Status first(std::initializer_list<Status> checks);
 /// INVALID_ARGUMENT saying that `what` is NULL, unless it is not.
 Status notNull(const void *pointer, const char *what);
 
-/// INVALID_ARGUMENT unless a public struct has the size this runtime knows.
-Status hasSize(size_t found, size_t expected, const char *what);
+/// How the `size` of a caller's struct relates to this library's; see the rules
+/// in cria.h.
+enum class StructFit { Good, WrongSize, UnknownFields };
+
+/// The fit of the struct at `given`, of `size` bytes, to one of `known` bytes.
+StructFit structFit(const void *given, size_t size, size_t known,
+                    size_t alignment);
+/// The same as a status: INVALID_ARGUMENT saying what is wrong with `what`.
+Status checkStruct(const void *given, size_t size, size_t known,
+                   size_t alignment, const char *what);
+
+/// INVALID_ARGUMENT unless `given` is a struct that this library can read and
+/// write.
+template <typename Struct>
+Status checkStruct(const Struct *given, const char *what) {
+  if (Status status = notNull(given, what); !status.ok())
+    return status;
+  return checkStruct(given, given->size, sizeof(Struct), alignof(Struct), what);
+}
+
+/// Copies a caller's struct to `known`; fields that the caller's lacks are 0.
+template <typename Struct>
+Status readStruct(const Struct *given, const char *what, Struct &known) {
+  Status status = checkStruct(given, what);
+  if (!status.ok())
+    return status;
+  memset(&known, 0, sizeof(known));
+  memcpy(&known, given, std::min(given->size, sizeof(known)));
+  known.size = sizeof(known);
+  return status;
+}
+
+/// Copies `known` to a caller's struct, except `size` and the fields that the
+/// caller's lacks.
+template <typename Struct>
+Status writeStruct(Struct known, Struct *given, const char *what) {
+  Status status = checkStruct(given, what);
+  if (!status.ok())
+    return status;
+  known.size = given->size;
+  memcpy(given, &known, std::min(given->size, sizeof(known)));
+  return status;
+}
 
 /// Runs `body`, which returns a Status, and reports it.
 template <typename Body> cria_status guarded(cria_error *error, Body body) {
-  if (error && error->size != sizeof(cria_error))
+  if (error && structFit(error, error->size, sizeof(cria_error),
+                         alignof(cria_error)) != StructFit::Good)
     return CRIA_INVALID_ARGUMENT;
   try {
-    return report(body(), error);
+    Status status = body();
+    return report(status.code(), status.message(), error);
   } catch (const std::bad_alloc &) {
-    return report(Status(CRIA_RESOURCE_EXHAUSTED, "out of memory"), error);
+    return report(CRIA_RESOURCE_EXHAUSTED, "out of memory", error);
   } catch (const std::exception &problem) {
-    return report(Status(CRIA_INTERNAL, problem.what()), error);
+    return report(CRIA_INTERNAL, problem.what(), error);
   }
 }
 

@@ -6,14 +6,14 @@ cria_status cria_session_create(const cria_model *model,
                                 const cria_session_options *options,
                                 cria_session **session, cria_error *error) {
   return guarded(error, [&] {
+    cria_session_options asked = {};
     Status status =
-        first({notNull(model, "model"), notNull(session, "session")});
-    if (status.ok() && options)
-      status = hasSize(options->size, sizeof(*options), "options");
+        first({notNull(model, "model"), notNull(session, "session"),
+               options ? readStruct(options, "options", asked) : Status()});
     if (!status.ok())
       return status;
     *session = nullptr;
-    auto made = Session::create(model->object, options ? options->threads : 0);
+    auto made = Session::create(model->object, asked.threads);
     if (made.ok())
       *session = new cria_session{std::move(*made)};
     return made.status();
@@ -21,6 +21,15 @@ cria_status cria_session_create(const cria_model *model,
 }
 
 void cria_session_free(cria_session **session) { freeHandle(session); }
+
+/// OUT_OF_RANGE where a number is above any that a model can have.
+static Status checkCount(size_t count, const char *what) {
+  if (count <= INT32_MAX)
+    return Status();
+  return Status(CRIA_OUT_OF_RANGE,
+                std::string(what) + " is " + std::to_string(count) +
+                    ", expected at most " + std::to_string(INT32_MAX));
+}
 
 /// INVALID_ARGUMENT unless `capacity` floats at `logits` hold what is asked.
 static Status checkLogits(const Session &session, size_t count, int32_t which,
@@ -48,8 +57,8 @@ cria_status cria_session_feed(cria_session *session, const int32_t *ids,
     if (!status.ok())
       return status;
     Session &object = *session->object;
-    if (count > INT32_MAX)
-      return Status(CRIA_INVALID_ARGUMENT, "count is " + std::to_string(count));
+    if (status = checkCount(count, "count"); !status.ok())
+      return status;
     // Range errors come first: they say more than a wrong capacity.
     status = object.check(ids, static_cast<int64_t>(count));
     if (status.ok())
@@ -67,8 +76,8 @@ cria_status cria_session_encode(cria_session *session, const int32_t *ids,
     Status status = first({notNull(session, "session"), notNull(ids, "ids")});
     if (!status.ok())
       return status;
-    if (count > INT32_MAX)
-      return Status(CRIA_INVALID_ARGUMENT, "count is " + std::to_string(count));
+    if (status = checkCount(count, "count"); !status.ok())
+      return status;
     return session->object->encode(ids, static_cast<int64_t>(count));
   });
 }
@@ -80,12 +89,12 @@ cria_status cria_session_feed_embeddings(cria_session *session,
     Status status = first({notNull(session, "session"), notNull(rows, "rows")});
     if (!status.ok())
       return status;
-    if (count > INT32_MAX || hidden > INT32_MAX)
-      return Status(CRIA_INVALID_ARGUMENT, "count is " + std::to_string(count) +
-                                               ", hidden " +
-                                               std::to_string(hidden));
+    if (status = checkCount(count, "count"); !status.ok())
+      return status;
+    // One that is no int64_t is not the model's, either.
+    auto width = static_cast<int64_t>(std::min<size_t>(hidden, INT64_MAX));
     return session->object->feedEmbeddings(rows, static_cast<int64_t>(count),
-                                           static_cast<int64_t>(hidden));
+                                           width);
   });
 }
 
@@ -95,8 +104,8 @@ cria_status cria_session_expect_prompt(cria_session *session, size_t count,
     Status status = notNull(session, "session");
     if (!status.ok())
       return status;
-    if (count > INT32_MAX)
-      return Status(CRIA_OUT_OF_RANGE, "count is " + std::to_string(count));
+    if (status = checkCount(count, "count"); !status.ok())
+      return status;
     return session->object->expectPrompt(static_cast<int64_t>(count));
   });
 }
@@ -109,8 +118,8 @@ cria_status cria_session_draw(cria_session *session, const int32_t *ids,
                            notNull(sampler, "sampler"), notNull(id, "id")});
     if (!status.ok())
       return status;
-    if (count > INT32_MAX)
-      return Status(CRIA_INVALID_ARGUMENT, "count is " + std::to_string(count));
+    if (status = checkCount(count, "count"); !status.ok())
+      return status;
     Result<int32_t> drawn = session->object->draw(
         ids, static_cast<int64_t>(count), sampler->object);
     if (drawn.ok())
@@ -145,20 +154,27 @@ cria_status cria_session_cancel(cria_session *session) {
   return CRIA_OK;
 }
 
+cria_status cria_session_resume(cria_session *session) {
+  if (!session)
+    return CRIA_INVALID_ARGUMENT;
+  session->object->resume();
+  return CRIA_OK;
+}
+
 cria_status cria_session_get_timings(const cria_session *session,
                                      cria_session_timings *timings,
                                      cria_error *error) {
   return guarded(error, [&] {
-    Status status =
-        first({notNull(session, "session"), notNull(timings, "timings")});
-    if (status.ok())
-      status = hasSize(timings->size, sizeof(*timings), "timings");
+    Status status = notNull(session, "session");
     if (!status.ok())
       return status;
-    timings->prefill_seconds = session->object->prefillTime().seconds;
-    timings->prefill_tokens = session->object->prefillTime().tokens;
-    timings->decode_seconds = session->object->decodeTime().seconds;
-    timings->decode_tokens = session->object->decodeTime().tokens;
-    return status;
+    const PhaseTime &prefill = session->object->prefillTime();
+    const PhaseTime &decode = session->object->decodeTime();
+    cria_session_timings known = {};
+    known.prefill_seconds = prefill.seconds;
+    known.prefill_tokens = prefill.tokens;
+    known.decode_seconds = decode.seconds;
+    known.decode_tokens = decode.tokens;
+    return writeStruct(known, timings, "timings");
   });
 }

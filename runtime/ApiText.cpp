@@ -2,6 +2,9 @@
 
 #include "runtime/Generation.h"
 
+#include <algorithm>
+#include <limits>
+
 using namespace cria;
 
 struct cria_stream {
@@ -86,9 +89,11 @@ cria_status cria_stream_create(const cria_tokenizer *tokenizer, int special,
   return guarded(error, [&] {
     Status status =
         first({notNull(tokenizer, "tokenizer"), notNull(stream, "stream")});
-    if (status.ok())
-      *stream = new cria_stream{
-          tokenizer->object, TextStream(*tokenizer->object, special != 0), ""};
+    if (!status.ok())
+      return status;
+    *stream = nullptr; // should there be no memory
+    *stream = new cria_stream{tokenizer->object,
+                              TextStream(*tokenizer->object, special != 0), ""};
     return status;
   });
 }
@@ -143,17 +148,15 @@ cria_status cria_generation_options(const cria_generation *generation,
                                     cria_sampler_options *options,
                                     cria_error *error) {
   return guarded(error, [&] {
-    Status status = notNull(options, "options");
-    if (status.ok())
-      status = hasSize(options->size, sizeof(*options), "options");
-    if (!status.ok())
-      return status;
     SamplerOptions asked =
         generation ? generation->object.defaults() : SamplerOptions();
-    *options = {sizeof(*options), asked.temperature, asked.topK,
-                asked.topP,       asked.minP,        asked.repetitionPenalty,
-                asked.seed};
-    return status;
+    // A checkpoint's top_p of 0 leaves the likeliest id alone, as the smallest
+    // number does; in cria_sampler_options, 0 is off.
+    double topP = std::max(asked.topP, std::numeric_limits<double>::min());
+    return writeStruct<cria_sampler_options>(
+        {0, asked.temperature, asked.topK, topP, asked.minP,
+         asked.repetitionPenalty, asked.seed},
+        options, "options");
   });
 }
 
@@ -165,20 +168,21 @@ cria_status cria_sampler_create(const cria_sampler_options *options,
                                 int64_t vocabSize, cria_sampler **sampler,
                                 cria_error *error) {
   return guarded(error, [&] {
-    Status status =
-        first({notNull(options, "options"), notNull(sampler, "sampler")});
-    if (status.ok())
-      status = hasSize(options->size, sizeof(*options), "options");
+    cria_sampler_options given;
+    Status status = first(
+        {readStruct(options, "options", given), notNull(sampler, "sampler")});
     if (!status.ok())
       return status;
     *sampler = nullptr;
-    SamplerOptions asked;
-    asked.temperature = options->temperature;
-    asked.topK = options->top_k;
-    asked.topP = options->top_p;
-    asked.minP = options->min_p;
-    asked.repetitionPenalty = options->repetition_penalty;
-    asked.seed = options->seed;
+    SamplerOptions asked; // of which 0 in `given` leaves the defaults
+    asked.temperature = given.temperature;
+    asked.topK = given.top_k;
+    if (given.top_p != 0)
+      asked.topP = given.top_p;
+    asked.minP = given.min_p;
+    if (given.repetition_penalty != 0)
+      asked.repetitionPenalty = given.repetition_penalty;
+    asked.seed = given.seed;
     Result<Sampler> made = Sampler::create(asked, vocabSize);
     if (made.ok())
       *sampler = new cria_sampler{std::move(*made)};

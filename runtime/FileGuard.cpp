@@ -23,13 +23,19 @@ static std::mutex writing; // of the list, by all but the handler
 static struct sigaction before;
 static uintptr_t pageBytes;
 
+/// Does what would be done without the handler.
 static void passOn(int signal, siginfo_t *info, void *context) {
   if (before.sa_flags & SA_SIGINFO)
     return before.sa_sigaction(signal, info, context);
   if (before.sa_handler != SIG_DFL && before.sa_handler != SIG_IGN)
     return before.sa_handler(signal);
-  // The access is made again and now ends the process.
+  bool isAccess = info->si_code > 0; // else some process sent it
+  if (!isAccess && before.sa_handler == SIG_IGN)
+    return;
+  // The access is made again, or the signal sent again: it ends the process.
   ::signal(signal, SIG_DFL);
+  if (!isAccess)
+    raise(signal);
 }
 
 static void handle(int signal, siginfo_t *info, void *context) {
@@ -57,7 +63,8 @@ static void install() {
   struct sigaction action = {};
   action.sa_sigaction = handle;
   action.sa_flags = SA_SIGINFO | SA_ONSTACK;
-  sigaction(SIGBUS, &action, &before);
+  sigaction(SIGBUS, nullptr, &before); // known before the handler runs
+  sigaction(SIGBUS, &action, nullptr);
 }
 
 FileGuard::FileGuard(const void *begin, uint64_t size, std::string path)

@@ -8,17 +8,19 @@
  *   sampler    logits to the next id; generation: what the checkpoint asks for
  *
  * Rules, for every function:
- *  - What it returns is CRIA_OK or the reason why not. `error` may be NULL;
- *    else it receives the status and one line of text, also on success.
- *  - A NULL handle or pointer, or a struct whose `size` is wrong, is
- *    CRIA_INVALID_ARGUMENT. No function prints, exits, throws or keeps globals.
+ *  - It returns CRIA_OK or the reason why not. `error` may be NULL; else it
+ *    receives the status and one line of text, "" on success.
+ *  - A NULL handle or pointer is CRIA_INVALID_ARGUMENT, unless the function
+ *    says what NULL means. A call that fails leaves NULL in the handle it was
+ *    to make, unless an argument is NULL or has a wrong `size`.
+ *  - No function prints, exits or throws.
  *  - An object keeps alive what it was made from: they may be freed in any
  *    order. A `_free` takes the address of the handle and sets it to NULL; a
- *    second call does nothing.
- *  - Artifacts, models, tokenizers and generations may be used by many threads
- *    at once. A session, a stream and a sampler belong to one thread at a time;
- *    only cria_session_cancel may be called from another, or from a signal
- *    handler.
+ *    second call does nothing. No other call may use the handle meanwhile.
+ *  - Artifacts, models, tokenizers, chats and generations may be used by many
+ *    threads at once. A session, a stream and a sampler belong to one thread at
+ *    a time; only cria_session_cancel and cria_session_resume may be called
+ *    from another, or from a signal handler.
  *  - Strings are UTF-8. A returned pointer lives as long as its object, or
  *    until that object's next call where the function says so.
  *  - An artifact is a program: open only artifacts that you trust, as you would
@@ -28,6 +30,35 @@
  *  - A thread that calls needs a stack of CRIA_STACK_BYTES. The functions that
  *    recurse deeply, those of cria_chat, are CRIA_RESOURCE_EXHAUSTED where too
  *    little of it is left.
+ *
+ * Structs. CRIA_INIT sets every field to 0, which stands for the default; only
+ * a cria_lora has none. `size` is the size of the struct in the caller's
+ * cria.h, so that program and library may be of different versions:
+ *  - A shorter struct than the library's lacks its last fields: they count as
+ *    0, and are not written.
+ *  - A longer one is accepted where every byte after the library's own is 0.
+ *    Else it asks for what the library does not know: CRIA_INVALID_ARGUMENT.
+ *  - A `size` above 4096, below that of `size` itself, or no multiple of the
+ *    struct's alignment is CRIA_INVALID_ARGUMENT: nobody set it. With such an
+ *    `error`, a call does nothing, and writes nothing to it.
+ *
+ * State that belongs to the process, not to an object. There is no other:
+ *  - SIGBUS. The first model that maps a checkpoint's files, on the CPU,
+ *    installs a handler, which stays. Where somebody cuts such a file, or its
+ *    disk fails, reads give zeros and calls return CRIA_DATA_LOSS. Every other
+ *    SIGBUS goes to the handler that was there before, or does what it did
+ *    without one. A program that installs its own handler later replaces this
+ *    one, and should pass on what is not its own.
+ *  - The library. dlclose() does not unload it, for the handler's sake.
+ *  - The CUDA driver. The first model on a device loads it; it stays, with the
+ *    threads and handlers it makes.
+ *  - AMX. Opening an artifact that needs it asks Linux to let this process use
+ *    the tile registers.
+ *  - The environment is read, never changed: CRIA_CUDA_DRIVER,
+ *    CRIA_CUDA_TIMEOUT, CUDA_VISIBLE_DEVICES, CRIA_CACHE_DIR, XDG_CACHE_HOME
+ *    and HOME, when a model is made. No thread may change it meanwhile.
+ *  - fork() copies no threads. The child may use what its parent has made, but
+ *    for sessions and for models on a GPU; it may make sessions of its own.
  */
 #ifndef CRIA_RUNTIME_CRIA_H
 #define CRIA_RUNTIME_CRIA_H
@@ -77,10 +108,12 @@ CRIA_API const char *cria_version(void);
 typedef struct cria_error {
   size_t size;
   cria_status status;
-  char message[1024]; /* one line, cut to fit, NUL-terminated */
+  char message[1024]; /* one line, NUL-terminated, cut between characters where
+                         it is longer */
 } cria_error;
 
-/* Readies any struct of this header: cria_error error; CRIA_INIT(&error); */
+/* Readies any struct of this header: cria_error error; CRIA_INIT(&error);
+ * Evaluates `pointer` twice. */
 #define CRIA_INIT(pointer)                                                     \
   (memset((pointer), 0, sizeof(*(pointer))),                                   \
    (void)((pointer)->size = sizeof(*(pointer))))
@@ -149,21 +182,22 @@ typedef struct cria_model cria_model;
 
 /* Reads the headers of the checkpoint in folder `weights`, nothing else, and
  * lists what is missing, mis-shaped or extra, the memory that weights and a
- * session take, and the longest context that this machine holds.
- * The text is malloc'ed: free() it. Returns what cria_model_bind would say of
- * the headers; the report is there in either case, NULL where the files cannot
- * be read at all. */
+ * session take, and the longest context that this machine holds, at most the
+ * artifact's. Returns what cria_model_bind would say of the headers. The report
+ * is malloc'ed: free() it. There is one whether they fit or not; it is NULL
+ * where the files cannot be read. */
 CRIA_API cria_status cria_model_check(const cria_artifact *artifact,
                                       const char *weights, char **report,
                                       cria_error *error);
 
-/* Binds the *.safetensors of folder `weights`. Weights are used where they lie
- * in the mapped files wherever type and alignment allow. */
+/* Binds the *.safetensors of folder `weights`, for CRIA_DEVICE_AUTO. On the CPU
+ * weights are used where they lie in the mapped files, wherever type and
+ * alignment allow. */
 CRIA_API cria_status cria_model_bind(const cria_artifact *artifact,
                                      const char *weights, cria_model **model,
                                      cria_error *error);
 
-/* Weights drawn from `seed`, the same on every machine. */
+/* Weights drawn from `seed`, the same on every machine; CRIA_DEVICE_AUTO. */
 CRIA_API cria_status cria_model_random(const cria_artifact *artifact,
                                        uint64_t seed, cria_model **model,
                                        cria_error *error);
@@ -172,7 +206,8 @@ CRIA_API cria_status cria_model_random(const cria_artifact *artifact,
 typedef struct cria_lora {
   size_t size;
   const char *folder; /* of adapter_config.json, adapter_model.safetensors */
-  double scale;       /* 1: as it was trained */
+  double scale;       /* 1: as it was trained. 0 is refused, since it may have
+                         been forgotten: leave the adapter out instead */
 } cria_lora;
 
 typedef struct cria_model_options {
@@ -180,25 +215,28 @@ typedef struct cria_model_options {
   const char *weights; /* a folder; NULL: drawn from `seed` */
   uint64_t seed;
   int32_t device;         /* a cria_device */
-  int32_t no_cache;       /* 1: compiled GPU code is not kept on disk */
-  const cria_lora *loras; /* merged into a copy of the weights they target */
+  int32_t no_cache;       /* 1: GPU code is not kept in CRIA_CACHE_DIR, or
+                             XDG_CACHE_HOME/cria, or HOME/.cache/cria */
+  const cria_lora *loras; /* merged into a copy of the weights they target; all
+                             of the size that the first one says */
   size_t lora_count;
   int32_t lora_unmerged; /* 1: kept apart, in an artifact with room for them */
   int32_t allow_unused;  /* 1: the folder may have layers that the artifact does
                             not have; else they are a mistake */
 } cria_model_options;
 
-/* The two functions above on a device of choice; they choose
- * CRIA_DEVICE_AUTO. CRIA_UNAVAILABLE: no driver, or a busy device;
- * CRIA_FAILED_PRECONDITION: a driver without device, or too old. An error of
- * the device in a feed (CRIA_ABORTED, CRIA_DATA_LOSS) ends every session of
- * the model; a model loaded anew works where the driver allows it. */
+/* What cria_model_bind and cria_model_random do, with adapters and on a device
+ * of choice. CRIA_UNAVAILABLE: no driver, or a busy device;
+ * CRIA_FAILED_PRECONDITION: a driver without device, or too old. A device that
+ * fails in a feed (CRIA_ABORTED, CRIA_DATA_LOSS) or does not finish it in time
+ * (CRIA_DEADLINE_EXCEEDED) ends every session of the model; a model loaded anew
+ * works where the driver allows it. */
 CRIA_API cria_status cria_model_load(const cria_artifact *artifact,
                                      const cria_model_options *options,
                                      cria_model **model, cria_error *error);
 CRIA_API void cria_model_free(cria_model **model);
 
-/* The device in words: "cpu", "NVIDIA H200, sm_90, ...". */
+/* The device in words: "cpu", or as "NVIDIA H200, sm_90, ...". */
 CRIA_API cria_status cria_model_device(const cria_model *model,
                                        const char **text, cria_error *error);
 
@@ -225,7 +263,7 @@ typedef struct cria_session cria_session;
 typedef struct cria_session_options {
   size_t size;
   int32_t threads; /* 0: one for each core this process may use, fewer where
-                      a control group sets a quota of processor time */
+                      a control group sets a quota; at most 1024 */
 } cria_session_options;
 
 /* A session at position 0 with threads of its own. `options` may be NULL. */
@@ -242,22 +280,25 @@ typedef enum cria_logits {
   CRIA_LOGITS_ALL = 2   /* (count, vocab_size): those after every id */
 } cria_logits;
 
-/* Appends `count` ids, each in [0, vocab_size). `which` is a cria_logits;
- * `capacity` is the number of floats at `logits`, which may be NULL for
- * CRIA_LOGITS_NONE. When ids are out of range, or position + count is beyond
- * max_seq (CRIA_OUT_OF_RANGE), nothing is fed. A cancelled feed returns
- * CRIA_CANCELLED; the position then counts the ids that were fed. Where a text
- * outgrows the original positions of Phi 3's rope, the feed that makes it so
- * computes all of it anew. */
+/* Appends `count` ids, at least one, each in [0, vocab_size). `which` is a
+ * cria_logits; `capacity` is the number of floats at `logits`, which may be
+ * NULL for CRIA_LOGITS_NONE. Nothing is fed where an id is out of range
+ * (CRIA_INVALID_ARGUMENT) or position + count is beyond max_seq
+ * (CRIA_OUT_OF_RANGE). A feed that fails or is cancelled on its way (see
+ * cria_session_cancel) leaves the position after the chunks of ids that were
+ * fed. Where a text outgrows the original positions of Phi 3's rope, the feed
+ * that makes it so computes all of it anew. A model whose tokens see those
+ * behind them takes a text in one feed from position 0, of at most a chunk. */
 CRIA_API cria_status cria_session_feed(cria_session *session,
                                        const int32_t *ids, size_t count,
                                        int32_t which, float *logits,
                                        size_t capacity, cria_error *error);
 
 /* Runs the source text of a model with an encoder: `count` ids, at most a
- * chunk. The ids fed afterwards attend to it; the position is then 0. Until
- * then such a model feeds nothing; one without encoder is
- * CRIA_INVALID_ARGUMENT. */
+ * chunk (CRIA_OUT_OF_RANGE). The ids fed afterwards attend to it, also after
+ * cria_session_rewind; the position is then 0. Until then a feed is
+ * CRIA_INVALID_ARGUMENT, and so is this call on a model without encoder. A
+ * cancel does not stop this call. */
 CRIA_API cria_status cria_session_encode(cria_session *session,
                                          const int32_t *ids, size_t count,
                                          cria_error *error);
@@ -275,15 +316,15 @@ CRIA_API cria_status cria_session_feed_embeddings(cria_session *session,
                                                   size_t count, size_t hidden,
                                                   cria_error *error);
 
-/* Says that what is fed next from position 0 on is a prompt of `count`
- * positions, in several feeds; without it, the first feed is the prompt. Models
- * whose rope depends on the length of the prompt need to know; at most
- * max_seq. */
+/* Says, before the feed at position 0, that a prompt of `count` positions
+ * follows in several feeds; without it, that first feed is the prompt. Models
+ * whose rope depends on the length of the prompt need to know.
+ * CRIA_OUT_OF_RANGE above max_seq; 0 takes it back. */
 CRIA_API cria_status cria_session_expect_prompt(cria_session *session,
                                                 size_t count,
                                                 cria_error *error);
 
-/* The number of ids fed since the start or the last reset. */
+/* The number of ids and embeddings that the session holds. */
 CRIA_API cria_status cria_session_position(const cria_session *session,
                                            int64_t *position,
                                            cria_error *error);
@@ -292,15 +333,24 @@ CRIA_API cria_status cria_session_position(const cria_session *session,
 CRIA_API cria_status cria_session_rewind(cria_session *session,
                                          int64_t position, cria_error *error);
 
-/* Makes the feed that runs, or the next one, stop before its next chunk of ids
- * with CRIA_CANCELLED. Any thread and any signal handler may call it. */
+/* Asks for the end of a feed: of ids, of embeddings, or to draw. The feed that
+ * runs returns CRIA_CANCELLED before its next chunk of ids. Where none runs, or
+ * the last chunk of one has begun, the next feed does so before its first
+ * chunk: a text is one feed for each id, and a cancel may come between two. The
+ * feed that returns CRIA_CANCELLED takes the cancel with it; several that came
+ * before count as one. Any thread and any signal handler may call it. */
 CRIA_API cria_status cria_session_cancel(cria_session *session);
+
+/* Forgets a cancel that no feed took. Call it where a new text or reply begins,
+ * so that a cancel that came too late for the one before does not end this one.
+ * Any thread and any signal handler may call it. */
+CRIA_API cria_status cria_session_resume(cria_session *session);
 
 typedef struct cria_session_timings {
   size_t size;
-  double prefill_seconds; /* in feeds of more than one id */
+  double prefill_seconds; /* in feeds of several ids, or of embeddings */
   int64_t prefill_tokens;
-  double decode_seconds; /* in feeds of one id */
+  double decode_seconds; /* in feeds of one id, drawing included */
   int64_t decode_tokens;
 } cria_session_timings;
 
@@ -312,9 +362,10 @@ CRIA_API cria_status cria_session_get_timings(const cria_session *session,
 
 typedef struct cria_tokenizer cria_tokenizer;
 
-/* Reads a Hugging Face tokenizer.json. What it does to a text takes bounded
- * work, whatever the file and the text; beyond, a call is
- * CRIA_INVALID_ARGUMENT. */
+/* Reads a Hugging Face tokenizer.json with a BPE, Unigram or WordPiece model,
+ * of at most 256 MiB. What would change the ids and is not supported is
+ * CRIA_UNIMPLEMENTED. What it does to a text takes bounded work, whatever the
+ * file and the text; beyond, a call is CRIA_INVALID_ARGUMENT. */
 CRIA_API cria_status cria_tokenizer_open(const char *path,
                                          cria_tokenizer **tokenizer,
                                          cria_error *error);
@@ -336,13 +387,16 @@ CRIA_API cria_status cria_tokenizer_encode_text(const cria_tokenizer *tokenizer,
                                                 size_t *count,
                                                 cria_error *error);
 
-/* The text of `ids`, NUL-terminated and malloc'ed: free() it. */
+/* The text of `ids`, without special tokens unless `special`; ids that have no
+ * token are left out. NUL-terminated and malloc'ed: free() it. Where the ids
+ * stand for a NUL character, a C string ends there. */
 CRIA_API cria_status cria_tokenizer_decode(const cria_tokenizer *tokenizer,
                                            const int32_t *ids, size_t count,
                                            int special, char **text,
                                            cria_error *error);
 
-/* Decodes ids one by one; never splits a character. */
+/* Decodes ids one by one, as cria_tokenizer_decode does all of them; never
+ * splits a character. */
 typedef struct cria_stream cria_stream;
 
 CRIA_API cria_status cria_stream_create(const cria_tokenizer *tokenizer,
@@ -353,7 +407,8 @@ CRIA_API void cria_stream_free(cria_stream **stream);
 /* The text that `id` completes, "" for none; lives until the next call. */
 CRIA_API cria_status cria_stream_push(cria_stream *stream, int32_t id,
                                       const char **text, cria_error *error);
-/* The rest, after the last id. */
+/* The rest, after the last id, with the same lifetime; the stream is then as
+ * new. */
 CRIA_API cria_status cria_stream_finish(cria_stream *stream, const char **text,
                                         cria_error *error);
 
@@ -392,13 +447,18 @@ CRIA_API cria_status cria_chat_encode(const cria_chat *chat,
 
 /* ---- Sampling ---------------------------------------------------------- */
 
+/* After CRIA_INIT: the likeliest id, always. Other values, NaN among them, are
+ * CRIA_INVALID_ARGUMENT. */
 typedef struct cria_sampler_options {
   size_t size;
-  double temperature;        /* divides the logits; 0: the largest one wins */
-  int64_t top_k;             /* the K most likely ids; 0: all */
-  double top_p;              /* the fewest most likely ids that reach P */
-  double min_p;              /* at least P times the largest probability */
-  double repetition_penalty; /* weakens every id of the text so far */
+  double temperature; /* >= 0: divides the logits; 0: the likeliest id */
+  int64_t top_k;      /* >= 0: the K likeliest ids; 0: all */
+  double top_p;       /* 0 to 1: the fewest likeliest ids that reach P;
+                         0 or 1: all */
+  double min_p;       /* 0 to 1: ids with P times the largest probability or
+                         more; 0: all */
+  double repetition_penalty; /* > 0: weakens every id of the text so far; 0 or
+                                1: none */
   uint64_t seed;             /* the same seed draws the same ids */
 } cria_sampler_options;
 
@@ -411,13 +471,13 @@ CRIA_API cria_status cria_generation_open(const char *folder,
                                           cria_error *error);
 CRIA_API void cria_generation_free(cria_generation **generation);
 
-/* The options the folder asks for; with `generation` NULL, a draw from the
- * plain distribution. */
+/* The options the folder asks for; with `generation` NULL, those of a draw from
+ * the plain distribution, temperature 1. */
 CRIA_API cria_status cria_generation_options(const cria_generation *generation,
                                              cria_sampler_options *options,
                                              cria_error *error);
 
-/* Whether `id` ends the text: 1 or 0. */
+/* Whether `id` ends the text: 1 or 0; 0 where `generation` is NULL. */
 CRIA_API int cria_generation_ends(const cria_generation *generation,
                                   int32_t id);
 
@@ -429,19 +489,21 @@ CRIA_API cria_status cria_sampler_create(const cria_sampler_options *options,
                                          cria_error *error);
 CRIA_API void cria_sampler_free(cria_sampler **sampler);
 
-/* Notes an id of the text, of the prompt or drawn, for the penalty. */
+/* Notes an id of the text, of the prompt or drawn, for the penalty. Ids outside
+ * the vocabulary are ignored. */
 CRIA_API cria_status cria_sampler_accept(cria_sampler *sampler, int32_t id,
                                          cria_error *error);
 
 /* Draws the next id for `logits` (vocab_size). Logits that are not finite are
- * CRIA_DATA_LOSS. */
+ * CRIA_DATA_LOSS; where the penalty makes them so, CRIA_INVALID_ARGUMENT. */
 CRIA_API cria_status cria_sampler_sample(cria_sampler *sampler,
                                          const float *logits, int32_t *id,
                                          cria_error *error);
 
 /* Feeds `count` ids as cria_session_feed does and draws the one that follows
- * them: the id that cria_sampler_sample would draw from their last logits. On a
- * GPU the logits stay there. The caller accepts the id. */
+ * them: the id that cria_sampler_sample would draw from their last logits. The
+ * sampler's vocab_size is the model's, else CRIA_INVALID_ARGUMENT. On a GPU the
+ * logits stay there. The caller accepts the id. */
 CRIA_API cria_status cria_session_draw(cria_session *session,
                                        const int32_t *ids, size_t count,
                                        cria_sampler *sampler, int32_t *id,

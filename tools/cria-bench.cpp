@@ -47,10 +47,19 @@ static void addOptions(CLI::App &app, BenchOptions &options,
 }
 
 static void printRow(const std::string &what, const Measured &row) {
-  const char *bound = row.boundByBytes ? "read" : "compute";
-  printf("%-24s %10.1f tok/s %10.3f ms  floor %10.3f ms (%s)  %5.1f %%\n",
-         what.c_str(), row.tokensPerSecond, row.seconds * 1e3,
-         row.floorSeconds * 1e3, bound, row.fraction * 100);
+  printf("%-24s %10.1f tok/s %10.3f ms  ", what.c_str(), row.tokensPerSecond,
+         row.seconds * 1e3);
+  if (row.floorSeconds > 0)
+    printf("floor %10.3f ms (%s)  %5.1f %%\n", row.floorSeconds * 1e3,
+           row.boundByBytes ? "read" : "compute", row.fraction * 100);
+  else
+    printf("floor not measured\n");
+}
+
+/// Why a rate was not measured.
+static void printProblem(const char *what, const Rate &rate) {
+  printf("%-10s not measured, %s: %s\n", what, rate.name.c_str(),
+         rate.problem.c_str());
 }
 
 static void print(const Report &report) {
@@ -72,9 +81,16 @@ static void print(const Report &report) {
            static_cast<double>(report.residentBytes) / (1 << 20),
            report.residentFraction());
   printf("\n");
-  printf("read       %.4g GB/s\n", report.readRate / 1e9);
-  for (const auto &[name, rate] : report.computeRates)
-    printf("compute    %.1f GFLOP/s, %s\n", rate / 1e9, name.c_str());
+  if (report.read.problem.empty())
+    printf("read       %.4g GB/s\n", report.read.perSecond / 1e9);
+  else
+    printProblem("read", report.read);
+  for (const Rate &rate : report.compute)
+    if (rate.problem.empty())
+      printf("compute    %.1f GFLOP/s, %s\n", rate.perSecond / 1e9,
+             rate.name.c_str());
+    else
+      printProblem("compute", rate);
   for (const auto &[depth, row] : report.decode)
     printRow("decode at " + std::to_string(depth), row);
   printRow("prefill of " + std::to_string(report.promptLength), report.prefill);

@@ -4,7 +4,9 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstdlib>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -136,6 +138,85 @@ TEST_F(ApiTextTest, SamplesAsTheFolderAsks) {
   ASSERT_EQ(cria_sampler_sample(sampler, logits, &id, &error), CRIA_OK);
   EXPECT_EQ(id, 1);
   cria_sampler_free(&sampler);
+}
+
+// CRIA_INIT'ed options draw the likeliest id, and every 0 is "off".
+TEST_F(ApiTextTest, OptionsOfZerosAreValid) {
+  float logits[3] = {1, 3, 2};
+  auto draw = [&](int accepted) {
+    cria_sampler *sampler = nullptr;
+    EXPECT_EQ(cria_sampler_create(&options, 3, &sampler, &error), CRIA_OK)
+        << error.message;
+    EXPECT_EQ(cria_sampler_accept(sampler, accepted, &error), CRIA_OK);
+    int32_t id = -1;
+    EXPECT_EQ(cria_sampler_sample(sampler, logits, &id, &error), CRIA_OK);
+    cria_sampler_free(&sampler);
+    return id;
+  };
+  CRIA_INIT(&options);
+  EXPECT_EQ(draw(1), 1);
+  // With a temperature, every id is drawn: top_p of 0 leaves them all.
+  options.temperature = 5;
+  std::set<int32_t> drawn;
+  for (options.seed = 0; options.seed < 100; ++options.seed)
+    drawn.insert(draw(1));
+  EXPECT_EQ(drawn, (std::set<int32_t>{0, 1, 2}));
+  // As with the values that are written "off" elsewhere.
+  for (uint64_t seed = 0; seed < 100; ++seed) {
+    CRIA_INIT(&options);
+    options.temperature = 5;
+    options.seed = seed;
+    int32_t id = draw(1);
+    options.top_p = options.repetition_penalty = 1;
+    EXPECT_EQ(draw(1), id);
+  }
+}
+
+// A checkpoint's top_p of 0 leaves one id, as in transformers, also through the
+// options.
+TEST_F(ApiTextTest, ACheckpointsTopPOfZeroIsNotOff) {
+  folder.write("generation_config.json",
+               R"({"do_sample": true, "temperature": 5.0, "top_p": 0.0})");
+  cria_generation *generation = nullptr;
+  ASSERT_EQ(cria_generation_open(folder.path().c_str(), &generation, &error),
+            CRIA_OK)
+      << error.message;
+  ASSERT_EQ(cria_generation_options(generation, &options, &error), CRIA_OK);
+  cria_generation_free(&generation);
+  float logits[3] = {1, 3, 2};
+  for (options.seed = 0; options.seed < 100; ++options.seed) {
+    cria_sampler *sampler = nullptr;
+    ASSERT_EQ(cria_sampler_create(&options, 3, &sampler, &error), CRIA_OK);
+    int32_t id = -1;
+    ASSERT_EQ(cria_sampler_sample(sampler, logits, &id, &error), CRIA_OK);
+    EXPECT_EQ(id, 1);
+    cria_sampler_free(&sampler);
+  }
+}
+
+TEST_F(ApiTextTest, RefusesOptionsOutOfRange) {
+  auto refuses = [&](auto member, double value) {
+    CRIA_INIT(&options);
+    options.*member = value;
+    cria_sampler *sampler = nullptr;
+    EXPECT_EQ(cria_sampler_create(&options, 3, &sampler, &error),
+              CRIA_INVALID_ARGUMENT)
+        << value;
+    EXPECT_EQ(sampler, nullptr);
+  };
+  for (double value : {double(NAN), -1.0, double(INFINITY)}) {
+    refuses(&cria_sampler_options::temperature, value);
+    refuses(&cria_sampler_options::top_p, value);
+    refuses(&cria_sampler_options::min_p, value);
+    refuses(&cria_sampler_options::repetition_penalty, value);
+  }
+  refuses(&cria_sampler_options::top_p, 1.5);
+  refuses(&cria_sampler_options::min_p, 1.5);
+  CRIA_INIT(&options);
+  options.top_k = -1;
+  cria_sampler *sampler = nullptr;
+  EXPECT_EQ(cria_sampler_create(&options, 3, &sampler, &error),
+            CRIA_INVALID_ARGUMENT);
 }
 
 TEST_F(ApiTextTest, RefusesWrongOptions) {

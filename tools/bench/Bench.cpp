@@ -64,12 +64,35 @@ struct Samples {
   }
 };
 
+/// What repetitions gave of one rate of the machine.
+struct RateSamples {
+  std::vector<double> rates;
+  Status problem; // the first; the loop does not run again
+
+  /// Measures once more: seconds for each byte or operation, 0 where the loop
+  /// cannot run.
+  template <typename Measure> double add(Measure measure) {
+    if (!problem.ok())
+      return 0;
+    Result<double> rate = measure();
+    problem = rate.status();
+    if (!rate.ok())
+      return 0;
+    rates.push_back(*rate);
+    return 1 / *rate;
+  }
+
+  Rate summary(const std::string &name) const {
+    return {name, problem.ok() ? median(rates) : 0, problem.message()};
+  }
+};
+
 /// A session, and the loops that measure the machine beside it.
 class Bench {
 public:
   Bench(const Model &model, Session &session, Rates &rates, Sampler sampler)
       : model(model), session(session), device(rates),
-        unitRates(rates.units().size()), sampler(std::move(sampler)) {}
+        units(rates.units().size()), sampler(std::move(sampler)) {}
 
   /// Feeds ids until the caches hold `depth` positions.
   Status fill(int64_t depth);
@@ -78,8 +101,8 @@ public:
   void rates(Report &report) const;
 
 private:
-  Result<double> readOnce();
-  Result<double> computeOnce();
+  double readOnce();
+  double computeOnce();
   Floor prefillFloor(int64_t tokens, double secondsPerByte,
                      double secondsPerOperation) const;
   Status feed(int64_t count);
@@ -87,34 +110,33 @@ private:
   const Model &model;
   Session &session;
   Rates &device;
-  std::vector<double> readRates;
-  std::vector<std::vector<double>> unitRates;
+  RateSamples reads;
+  std::vector<RateSamples> units;
   Sampler sampler;    // the best id
   uint32_t state = 1; // of the ids
 };
 
 } // namespace
 
-/// Seconds a byte.
-Result<double> Bench::readOnce() {
-  Result<double> rate = device.read();
-  if (!rate.ok())
-    return rate;
-  readRates.push_back(*rate);
-  return 1 / *rate;
+/// Seconds a byte; 0 where that cannot be measured.
+double Bench::readOnce() {
+  return reads.add([this] { return device.read(); });
 }
 
-/// Seconds an operation of the fastest unit.
-Result<double> Bench::computeOnce() {
-  double best = 0;
-  for (size_t i = 0; i < unitRates.size(); ++i) {
-    Result<double> rate = device.compute(i);
-    if (!rate.ok())
-      return rate;
-    unitRates[i].push_back(*rate);
-    best = std::max(best, *rate);
+/// Seconds an operation of the fastest unit; 0 where none can be measured.
+double Bench::computeOnce() {
+  double least = 0;
+  for (size_t i = 0; i < units.size(); ++i) {
+    double seconds = units[i].add([this, i] { return device.compute(i); });
+    if (seconds > 0 && (least == 0 || seconds < least))
+      least = seconds;
   }
-  return 1 / best;
+  return least;
+}
+
+/// The mean cost of a byte or an operation; 0, unknown, where either is.
+static double meanCost(double before, double after) {
+  return before > 0 && after > 0 ? (before + after) / 2 : 0;
 }
 
 /// Feeds `count` ids of a fixed pseudo-random text and draws the next one.
@@ -142,9 +164,7 @@ Result<Measured> Bench::decode(int64_t depth, int64_t tokens) {
                              ? plan.decodeWeightBytes
                              : model.manifest().weightBytes();
   Samples samples;
-  Result<double> before = readOnce();
-  if (!before.ok())
-    return before.status();
+  double before = readOnce();
   for (int64_t done = 0; done < tokens; done += burstTokens) {
     int64_t burst = std::min(burstTokens, tokens - done);
     Status status = session.rewind(depth);
@@ -154,15 +174,13 @@ Result<Measured> Bench::decode(int64_t depth, int64_t tokens) {
     double taken = secondsSince(begin) / static_cast<double>(burst);
     if (!status.ok())
       return status;
-    Result<double> after = readOnce();
-    if (!after.ok())
-      return after.status();
+    double after = readOnce();
     double position =
         static_cast<double>(depth) + static_cast<double>(burst - 1) / 2;
     double bytes = static_cast<double>(weightBytes) +
                    static_cast<double>(plan.cacheBytesPerPosition) * position;
     // The burst took the mean time a byte of the passes around it.
-    double floor = bytes * (*before + *after) / 2;
+    double floor = bytes * meanCost(before, after);
     samples.add(taken, {floor, floor});
     before = after;
   }
@@ -192,31 +210,26 @@ Result<Measured> Bench::prefill(int64_t tokens) {
   progress("prefilling " + std::to_string(tokens) + " tokens");
   Samples samples;
   for (int i = 0; i <= repetitions; ++i) {
-    // Seconds a byte and an operation, before and after.
-    Result<double> costs[] = {readOnce(), computeOnce(), 0.0, 0.0};
+    double readBefore = readOnce(), computeBefore = computeOnce();
     Status status = session.rewind(0);
     Clock::time_point begin = Clock::now();
     if (status.ok())
       status = feed(tokens);
     double taken = secondsSince(begin);
-    costs[2] = readOnce();
-    costs[3] = computeOnce();
-    for (const Result<double> &cost : costs)
-      if (status.ok())
-        status = cost.status();
     if (!status.ok())
       return status;
+    double readAfter = readOnce(), computeAfter = computeOnce();
     if (i > 0) // the first one warms up
-      samples.add(taken, prefillFloor(tokens, (*costs[0] + *costs[2]) / 2,
-                                      (*costs[1] + *costs[3]) / 2));
+      samples.add(taken, prefillFloor(tokens, meanCost(readBefore, readAfter),
+                                      meanCost(computeBefore, computeAfter)));
   }
   return samples.summary(tokens);
 }
 
 void Bench::rates(Report &report) const {
-  report.readRate = median(readRates);
-  for (size_t i = 0; i < unitRates.size(); ++i)
-    report.computeRates.emplace_back(device.units()[i], median(unitRates[i]));
+  report.read = reads.summary("a plain loop");
+  for (size_t i = 0; i < units.size(); ++i)
+    report.compute.push_back(units[i].summary(device.units()[i]));
 }
 
 /// Resident bytes of this process.
@@ -333,9 +346,7 @@ Result<Report> runBench(const BenchOptions &given) {
   report.promptLength = options.promptLength;
   report.firstLength = firstPrompt;
   auto rates = ratesOf(**model, type, (*session)->threads());
-  if (!rates.ok())
-    return rates.status();
-  Bench bench(**model, **session, **rates, std::move(*sampler));
+  Bench bench(**model, **session, *rates, std::move(*sampler));
   status = measure(bench, options, report);
   if (!status.ok())
     return status;
@@ -349,12 +360,23 @@ double Report::residentFraction() const {
          static_cast<double>(weightBytes + cacheBytes);
 }
 
+/// Null where it was not measured.
+static nlohmann::json toJson(const Rate &rate) {
+  return rate.problem.empty() ? nlohmann::json(rate.perSecond) : nullptr;
+}
+
 static nlohmann::json toJson(const Measured &row) {
-  return {{"seconds", row.seconds},
-          {"tokens_per_second", row.tokensPerSecond},
-          {"floor_seconds", row.floorSeconds},
-          {"floor", row.boundByBytes ? "read" : "compute"},
-          {"fraction", row.fraction}};
+  nlohmann::json json = {{"seconds", row.seconds},
+                         {"tokens_per_second", row.tokensPerSecond},
+                         {"floor_seconds", nullptr},
+                         {"floor", nullptr},
+                         {"fraction", nullptr}};
+  if (row.floorSeconds > 0) {
+    json["floor_seconds"] = row.floorSeconds;
+    json["floor"] = row.boundByBytes ? "read" : "compute";
+    json["fraction"] = row.fraction;
+  }
+  return json;
 }
 
 nlohmann::json toJson(const Report &report) {
@@ -371,9 +393,9 @@ nlohmann::json toJson(const Report &report) {
                          {"cache_bytes", report.cacheBytes},
                          {"resident_bytes", report.residentBytes},
                          {"resident_fraction", report.residentFraction()},
-                         {"read_bytes_per_second", report.readRate}};
-  for (const auto &[name, rate] : report.computeRates)
-    json["operations_per_second"][name] = rate;
+                         {"read_bytes_per_second", toJson(report.read)}};
+  for (const Rate &rate : report.compute)
+    json["operations_per_second"][rate.name] = toJson(rate);
   for (const auto &[depth, row] : report.decode) {
     json["decode"].push_back(toJson(row));
     json["decode"].back()["depth"] = depth;

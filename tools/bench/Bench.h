@@ -33,12 +33,19 @@ struct BenchOptions {
   bool json = false;
 };
 
+/// A rate of the machine: the median, or why there is none.
+struct Rate {
+  std::string name; // "tdpbf16ps"
+  double perSecond = 0;
+  std::string problem; // "": it was measured
+};
+
 /// One thing measured; medians.
 struct Measured {
   double seconds = 0; // a token of decode, a whole prompt of prefill
   double tokensPerSecond = 0;
-  double floorSeconds = 0;
-  double fraction = 0; // floor over time, the median over repetitions
+  double floorSeconds = 0; // 0: no rate was measured that makes a floor
+  double fraction = 0;     // floor over time, the median over repetitions
   bool boundByBytes = false;
 };
 
@@ -49,9 +56,9 @@ struct Report {
   uint64_t residentBytes = 0;
   double openSeconds = 0, bindSeconds = 0;
   int threads = 0;
-  double readRate = 0;                                      // bytes a second
-  std::vector<std::pair<std::string, double>> computeRates; // operations a s
-  std::vector<std::pair<int64_t, Measured>> decode;         // by depth
+  Rate read;                                        // bytes
+  std::vector<Rate> compute;                        // operations
+  std::vector<std::pair<int64_t, Measured>> decode; // by depth
   int64_t promptLength = 0, firstLength = 0;
   Measured prefill, firstToken;
 

@@ -136,8 +136,8 @@ public:
       : context(model.context()), loop(loopFor(type)) {
     names = {loop.name};
     findSpans(model);
+    prepared = prepare();
   }
-  Status prepare();
   Result<double> read() override;
   Result<double> compute(size_t unit) override;
 
@@ -147,11 +147,13 @@ private:
     uint64_t bytes;
   };
   void findSpans(const cuda::Model &model);
+  Status prepare();
   Status launch(CUfunction function, void **parameters);
 
   std::shared_ptr<Context> context;
   Loop loop;
   std::vector<Span> spans;
+  Status prepared; // nothing is measured unless it is OK
   Module module;
   CUfunction readFunction = nullptr, multiplyFunction = nullptr;
   cuda::Stream stream;
@@ -179,6 +181,7 @@ void CudaRates::findSpans(const cuda::Model &model) {
   spans = std::move(merged);
 }
 
+/// Loads the loops and makes what they need.
 Status CudaRates::prepare() {
   Current current(*context);
   if (!current.status().ok())
@@ -219,6 +222,8 @@ Status CudaRates::launch(CUfunction function, void **parameters) {
 }
 
 Result<double> CudaRates::read() {
+  if (!prepared.ok())
+    return prepared;
   Current current(*context);
   Status status = current.status();
   CUdeviceptr to = sink.get();
@@ -242,6 +247,8 @@ Result<double> CudaRates::read() {
 }
 
 Result<double> CudaRates::compute(size_t) {
+  if (!prepared.ok())
+    return prepared;
   Current current(*context);
   Status status = current.status();
   CUdeviceptr to = sink.get();
@@ -260,12 +267,9 @@ Result<double> CudaRates::compute(size_t) {
   return status;
 }
 
-Result<std::unique_ptr<Rates>> cudaRates(const cria::Model &model, DType type) {
-  auto rates = std::make_unique<CudaRates>(
+std::unique_ptr<Rates> cudaRates(const cria::Model &model, DType type) {
+  return std::make_unique<CudaRates>(
       static_cast<const cuda::Model &>(model.bound()), type);
-  if (Status status = rates->prepare(); !status.ok())
-    return status;
-  return std::unique_ptr<Rates>(std::move(rates));
 }
 
 } // namespace cria::bench

@@ -15,7 +15,7 @@ public:
   virtual ~Rates() = default;
 
   /// Bytes a second of a plain loop that reads all weights, once or for some
-  /// milliseconds.
+  /// milliseconds. An error says why this loop cannot run.
   virtual Result<double> read() = 0;
 
   /// The instructions that can compute products of the weights' type:
@@ -23,7 +23,7 @@ public:
   const std::vector<std::string> &units() const { return names; }
 
   /// Operations a second of a unit on the whole device, a multiply-add being
-  /// two.
+  /// two. An error says why this unit cannot be measured.
   virtual Result<double> compute(size_t unit) = 0;
 
 protected:
@@ -32,9 +32,8 @@ protected:
 
 /// For a model on the CPU, on `threads` threads, or on a CUDA device; `type` is
 /// that of most weights.
-Result<std::unique_ptr<Rates>> ratesOf(const Model &model, DType type,
-                                       int threads);
+std::unique_ptr<Rates> ratesOf(const Model &model, DType type, int threads);
 /// Its second half.
-Result<std::unique_ptr<Rates>> cudaRates(const Model &model, DType type);
+std::unique_ptr<Rates> cudaRates(const Model &model, DType type);
 
 } // namespace cria::bench

@@ -1,0 +1,23 @@
+/// The multiply-add instructions of this CPU, each as a loop to be timed.
+#pragma once
+
+#include "runtime/DType.h"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace cria::bench {
+
+/// A multiply-add instruction.
+struct Unit {
+  std::string name;
+  /// Does `rounds` rounds in registers and returns the operations; the caller
+  /// takes the time.
+  double (*run)(int64_t rounds);
+};
+
+/// For f32 and f16 the f32 FMA, for bf16 also vdpbf16ps and AMX where they are.
+std::vector<Unit> unitsFor(DType type);
+
+} // namespace cria::bench
