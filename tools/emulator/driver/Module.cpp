@@ -130,6 +130,12 @@ CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned count,
   return load(driver, module, image, Log(count, options, values));
 }
 
+/// Programs ask whether PTX can be made machine code; here it cannot.
+CUresult cuLinkCreate_v2(unsigned, CUjit_option *, void **, CUlinkState *) {
+  ENTER(Context);
+  return CUDA_ERROR_NOT_SUPPORTED;
+}
+
 CUresult cuModuleUnload(CUmodule module) {
   ENTER(Context);
   if (CUresult result = driver.check(driver.modules, module))
