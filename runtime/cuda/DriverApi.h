@@ -165,8 +165,12 @@ CUresult cuGraphExecDestroy(CUgraphExec exec);
 /* Other versions of some of these, which programs may ask for. */
 CUresult cuGetProcAddress(const char *symbol, void **function, int cudaVersion,
                           cuuint64_t flags);
+CUresult cuCtxCreate_v3(CUcontext *context, void *affinities, int count,
+                        unsigned int flags, CUdevice device);
 CUresult cuCtxCreate_v4(CUcontext *context, void *parameters,
                         unsigned int flags, CUdevice device);
+CUresult cuCtxGetDevice_v2(CUdevice *device, CUcontext context);
+CUresult cuCtxSynchronize_v2(CUcontext context);
 CUresult cuDeviceGetUuid(CUuuid *uuid, CUdevice device);
 CUresult cuEventElapsedTime_v2(float *milliseconds, CUevent start, CUevent end);
 

@@ -1,6 +1,8 @@
 // What the emulator does not know is an error with line and text.
 #include "test/emulator/Device.h"
 
+#include <map>
+
 namespace cria::emulator {
 namespace {
 
@@ -51,8 +53,13 @@ TEST(Errors, NameTargetsAndVersions) {
             "line 1: the target sm_90 does not run on sm_80");
   EXPECT_EQ(load(".version 8.0\n.target sm_75"), "");
   EXPECT_EQ(load(".version 8.0\n.target sm_80, debug"), "");
-  EXPECT_EQ(load(".version 9.1\n.target sm_80"),
-            "line 1: unsupported .version 9.1");
+  EXPECT_EQ(load(".version 9.4\n.target sm_80"), "");
+  EXPECT_EQ(load(".version 10.0\n.target sm_80"),
+            "line 1: unsupported .version 10.0");
+  device.options.newestPtx = 84; // a driver of CUDA 12.4
+  EXPECT_EQ(load(".version 8.4\n.target sm_80"), "");
+  EXPECT_EQ(load(".version 8.5\n.target sm_80"),
+            "line 1: unsupported .version 8.5");
   EXPECT_EQ(load(".target sm_80"), "line 1: expected .version");
 }
 
@@ -62,6 +69,62 @@ TEST(Errors, FunctionsMayNotCallThemselves) {
                         ".func f()\n{\ncall f;\nret;\n}\n"
                         ".entry k()\n{\ncall f;\nret;\n}\n"),
             "line 3: 'f' calls itself, which is not emulated");
+}
+
+/// The error of each kernel of a module, by name.
+std::map<std::string, std::string> refusals(const std::string &ptx) {
+  TestDevice device;
+  EXPECT_EQ(device.load(".version 8.0\n.target sm_80\n" + ptx), "");
+  std::map<std::string, std::string> errors;
+  if (device.program)
+    for (auto &[name, kernel] : device.program->allKernels()) {
+      auto error = device.program->compile(*device.program->find(name));
+      errors[name] =
+          error ? "line " + std::to_string(error->line) + ": " + error->message
+                : "";
+    }
+  return errors;
+}
+
+TEST(Errors, RefuseAKernelAndNotTheModule) {
+  const std::string good = ".entry good()\n{\nret;\n}\n";
+  using Refusals = std::map<std::string, std::string>;
+  EXPECT_EQ(refusals(".entry bad()\n{\nfrob.b32 x;\nret;\n}\n" + good),
+            (Refusals{{"bad", "line 5: unknown instruction: frob.b32"},
+                      {"good", ""}}));
+  EXPECT_EQ(
+      refusals(".func f()\n{\nfrob;\nret;\n}\n"
+               ".entry bad()\n{\ncall f;\nret;\n}\n" +
+               good),
+      (Refusals{{"bad", "line 5: unknown instruction: frob"}, {"good", ""}}));
+  EXPECT_EQ(
+      refusals(".entry bad()\n.frob 2, 1, 1\n{\nret;\n}\n" + good),
+      (Refusals{{"bad", "line 4: unknown attribute '.frob' of a function"},
+                {"good", ""}}));
+  EXPECT_EQ(
+      refusals(".entry bad()\n{\n.frob %x;\nret;\n}\n" + good),
+      (Refusals{{"bad", "line 5: unknown directive '.frob'"}, {"good", ""}}));
+  EXPECT_EQ(
+      refusals(".func f()\n{\ncall f;\nret;\n}\n"
+               ".entry bad()\n{\ncall f;\nret;\n}\n" +
+               good),
+      (Refusals{{"bad", "line 3: 'f' calls itself, which is not emulated"},
+                {"good", ""}}));
+  EXPECT_EQ(
+      refusals(".global .texref t;\n.entry bad()\n{\n.reg.b64 %d;\n"
+               "mov.u64 %d, t;\nret;\n}\n" +
+               good),
+      (Refusals{{"bad", "line 7: unknown name 't': mov.u64"}, {"good", ""}}));
+}
+
+/// Blanks between the parts of a directive are a matter of taste.
+TEST(Errors, DirectivesNeedNoBlanks) {
+  TestDevice device;
+  EXPECT_EQ(device.load(".version 8.0\n.target sm_80\n"
+                        ".visible.entry k(.param.u64 p)\n"
+                        "{.reg.b32 %r<3>;.shared.align 4 .b8 s[16];\n"
+                        "{.reg.b16 h;cvt.u16.u32 h,%r1;}\nret;\n}\n"),
+            "");
 }
 
 } // namespace

@@ -143,5 +143,95 @@ TEST_P(NvccFloat, ComputesInHalves) {
   }
 }
 
+/// The mathematics of CUDA's headers and libraries, once: it does not depend on
+/// the order of threads.
+class NvccMath : public testing::Test {
+protected:
+  TestDevice device;
+};
+
+TEST_F(NvccMath, HalvesOfTheHeader) {
+  LOAD_CUDA(device, "half_math");
+  std::vector<float> in(64);
+  for (size_t i = 0; i < in.size(); ++i)
+    in[i] = roundToHalf(float(i + 1) / 16);
+  auto x = device.upload(in), y = device.allocate(64 * 10 * 4);
+  device.run("halfMath", {1}, {64}, 0, x, y);
+  auto out = device.download<float>(y, 64 * 10);
+  for (size_t t = 0; t < 64; ++t) {
+    double v = in[t];
+    const double expected[] = {
+        std::exp(v),   std::exp2(v), std::pow(10, v), std::log(v), std::log2(v),
+        std::log10(v), std::sqrt(v), 1 / v,           std::sin(v), std::cos(v)};
+    for (size_t k = 0; k < 10; ++k)
+      ASSERT_NEAR(out[t * 10 + k], roundToHalf(expected[k]),
+                  std::abs(expected[k]) / 1024 + 1e-3)
+          << "function " << k << " of " << v;
+  }
+}
+
+TEST_F(NvccMath, RoundsHalvesInEveryMode) {
+  LOAD_CUDA(device, "half_math");
+  std::vector<float> in(256);
+  for (size_t i = 0; i < in.size(); ++i)
+    in[i] = std::ldexp(value(i * 7919), int(i % 40) - 24);
+  auto x = device.upload(in), y = device.allocate(256 * 8 * 2);
+  device.run("roundings", {1}, {256}, 0, x, y);
+  auto out = device.download<uint16_t>(y, 256 * 8);
+  for (size_t t = 0; t < 256; ++t) {
+    float v = in[t];
+    auto half = [](long double exact, const char *mode) {
+      return float(roundTo(exact, mode, 10, -14, 65504));
+    };
+    auto whole = static_cast<long long>(v * 1000);
+    const float expected[] = {half(v, "rn"),
+                              half(v, "rz"),
+                              half(v, "rm"),
+                              half(v, "rp"),
+                              half(double(v) * 1.0000001, "rn"),
+                              half(whole, "rm"),
+                              half(whole, "rp"),
+                              half(unsigned(std::abs(v) * 1000), "rz")};
+    for (size_t k = 0; k < 8; ++k)
+      ASSERT_EQ(fromHalf(out[t * 8 + k]), expected[k]) << k << " of " << v;
+  }
+}
+
+TEST_F(NvccMath, DoublesOfTheLibrary) {
+  LOAD_CUDA(device, "math64");
+  constexpr size_t kCount = 128;
+  std::vector<double> in(3 * kCount), out(kCount);
+  for (size_t i = 0; i < kCount; ++i) {
+    in[3 * i] = (double(i) + 0.37) / 4; // j0 and y0 lose digits beyond
+    in[3 * i + 1] = (double(i * 29 % kCount) + 1.1) / 16;
+    in[3 * i + 2] = (double(i) - 63.5) / 64;
+  }
+  auto x = device.upload(in), y = device.allocate(kCount * 8);
+  auto check = [&](const std::string &name, auto expected) {
+    device.run("k_" + name, {1}, {unsigned(kCount)}, 0, x, y);
+    out = device.download<double>(y, kCount);
+    for (size_t i = 0; i < kCount; ++i) {
+      auto [got, exact] = expected(&in[3 * i], out[i]);
+      if (std::isnan(exact) || std::isinf(exact))
+        ASSERT_EQ(std::isnan(got), std::isnan(exact)) << name << " " << i;
+      else
+        ASSERT_NEAR(got, exact, std::abs(exact) * 2e-14 + 5e-13)
+            << name << " " << i;
+    }
+  };
+  using Pair = std::pair<double, double>;
+#define CALL(name, argument, value)                                            \
+  check(#name, [](const double *in, double r) {                                \
+    double x = in[argument], y = in[1];                                        \
+    (void)x, (void)y;                                                          \
+    return value;                                                              \
+  });
+#define UNARY(name, reference) CALL(name, 0, Pair(r, double(reference)))
+#define BINARY(name, reference) CALL(name, 0, Pair(r, double(reference)))
+#define NARROW(name, reference) CALL(name, 2, Pair(r, double(reference)))
+#define INVERSE(name, argument, back) CALL(name, 2, Pair(back, argument))
+#include "test/emulator/kernels/math64.inc"
+}
+
 } // namespace
 } // namespace cria::emulator

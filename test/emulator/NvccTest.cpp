@@ -206,5 +206,33 @@ TEST_P(Nvcc, VotesAndMatches) {
   }
 }
 
+TEST_P(Nvcc, DividesIn128Bits) {
+  LOAD_CUDA(device, "int128");
+  using Unsigned = unsigned __int128;
+  constexpr size_t kCount = 512;
+  std::vector<__int128> in(2 * kCount);
+  uint64_t word = 88172645463325252;
+  auto next = [&] {
+    word ^= word << 13, word ^= word >> 7, word ^= word << 17;
+    return word;
+  };
+  for (size_t i = 0; i < in.size(); ++i) {
+    auto wide = Unsigned(next()) << 64 | next();
+    in[i] = __int128(wide >> (i * 5 % 127)) * (i % 3 ? 1 : -1);
+    if (i % 2 && in[i] == 0)
+      in[i] = 1;
+  }
+  auto x = device.upload(in), y = device.allocate(kCount * 4 * 16);
+  device.run("divide", {4}, {128}, 0, x, y);
+  auto out = device.download<__int128>(y, kCount * 4);
+  for (size_t i = 0; i < kCount; ++i) {
+    __int128 a = in[2 * i], b = in[2 * i + 1];
+    ASSERT_TRUE(out[4 * i] == a / b) << i;
+    ASSERT_TRUE(out[4 * i + 1] == a % b) << i;
+    ASSERT_TRUE(Unsigned(out[4 * i + 2]) == Unsigned(a) / Unsigned(b)) << i;
+    ASSERT_TRUE(Unsigned(out[4 * i + 3]) == Unsigned(a) % Unsigned(b)) << i;
+  }
+}
+
 } // namespace
 } // namespace cria::emulator

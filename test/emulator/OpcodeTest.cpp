@@ -100,33 +100,15 @@ const std::vector<OpcodeCase> &allCases() {
 }
 
 // Values at which instructions go wrong.
-const std::vector<uint64_t> kIntegers = {0,
-                                         1,
-                                         2,
-                                         3,
-                                         7,
-                                         31,
-                                         32,
-                                         33,
-                                         63,
-                                         64,
-                                         127,
-                                         128,
-                                         255,
-                                         256,
-                                         0x7fff,
-                                         0x8000,
-                                         0xffff,
-                                         0x10000,
-                                         0x7fffffff,
-                                         0x80000000,
-                                         0xfffffffe,
-                                         0xffffffff,
-                                         0x100000000,
-                                         0x7fffffffffffffff,
-                                         0x8000000000000000,
-                                         ~uint64_t(0),
-                                         uint64_t(-2)};
+const std::vector<uint64_t> kIntegers = {
+    0, 1, 2, 3, 7, 31, 32, 33, 63, 64, 127, 128, 255, 256, 0x7fff, 0x8000,
+    0xffff, 0x10000, 0x7fffffff, 0x80000000, 0xfffffffe, 0xffffffff,
+    0x100000000, 0x7fffffffffffffff, 0x8000000000000000, ~uint64_t(0),
+    uint64_t(-2),
+    // Halfway between two floats, and next
+    // to it.
+    0x101, 0x103, 0x801, 0x803, 0x1000001, 0x1000003, 0x20000000000001,
+    0x20000000000003, 0x4040000000000000, 0x4040000000000001};
 const std::vector<uint64_t> kSmall = {0,  1,   5,   8,   15,  16, 17,
                                       31, 32,  33,  40,  63,  64, 65,
                                       96, 127, 128, 255, 256, 300};
@@ -135,26 +117,22 @@ const std::vector<uint64_t> kFloats = {
     0x7fc00000, 1,          0x80000001, 0x007fffff, 0x00800000, 0x7f7fffff,
     0xff7fffff, 0x3f000000, 0x3fc00000, 0x40200000, 0x477fe000, 0x477ff000,
     0x33000000, 0x4effffff, 0x4f000000, 0xcf000000, 0x4f800000, 0x5f000000,
-    0x38800000, 0x387fe000, 0x3f808000, 0x3f818000, 0x40490fdb};
-const std::vector<uint64_t> kDoubles = {0,
-                                        uint64_t(1) << 63,
-                                        0x3ff0000000000000,
-                                        0xbff0000000000000,
-                                        0x7ff0000000000000,
-                                        0xfff0000000000000,
-                                        0x7ff8000000000000,
-                                        1,
-                                        0x0010000000000000,
-                                        0x7fefffffffffffff,
-                                        0x3fe0000000000000,
-                                        0x4004000000000000,
-                                        0x41dfffffffc00000,
-                                        0x41e0000000000000,
-                                        0x43e0000000000000,
-                                        0x47efffffe0000000,
-                                        0x47effffff0000000,
-                                        0x3ff0000010000000,
-                                        0x36a0000000000000};
+    0x38800000, 0x387fe000, 0x3f808000, 0x3f818000, 0x40490fdb, 0x3f801000,
+    0x3f801001, 0x3f803000, 0xbf803000, 0x33000001, 0x477fefff, 0x43e80000,
+    0x7f7ff000, 0x7f7fefff};
+const std::vector<uint64_t> kDoubles = {
+    0, uint64_t(1) << 63, 0x3ff0000000000000, 0xbff0000000000000,
+    0x7ff0000000000000, 0xfff0000000000000, 0x7ff8000000000000, 1,
+    0x0010000000000000, 0x7fefffffffffffff, 0x3fe0000000000000,
+    0x4004000000000000, 0x41dfffffffc00000, 0x41e0000000000000,
+    0x43e0000000000000, 0x47efffffe0000000, 0x47effffff0000000,
+    0x3ff0000010000000, 0x36a0000000000000,
+    // Halfway between two f16 or bf16, and
+    // next to it.
+    0x3ff0020000000000, 0x3ff0020000000001, 0xbff0060000000000,
+    0x3ff0100000000000, 0x3ff0100000000001, 0x3e60000000000000,
+    0x3e60000000000001, 0x40effdffffffffff, 0x40effe0000000000,
+    0x47efefffffffffff, 0x3810000000000001};
 const std::vector<uint64_t> kHalves = {
     0,      0x8000, 0x3c00, 0xbc00, 0x7c00, 0xfc00, 0x7e00, 1,
     0x03ff, 0x0400, 0x7bff, 0x3800, 0x3555, 0x4000, 0x3c01, 0x1400};
@@ -187,6 +165,10 @@ uint64_t pick(Inputs64 kind, std::mt19937_64 &random) {
                              : corner() | corner() << 16 | corner() << 32;
   if (kind == Inputs64::Small || random() % 2)
     return corner();
+  if (kind == Inputs64::Floats && random() % 2) // in reach of small formats
+    return (random() & 0x807fffff) | (100 + random() % 50) << 23;
+  if (kind == Inputs64::Doubles && random() % 2)
+    return (random() & 0x800fffffffffffff) | (980 + random() % 70) << 52;
   if (kind == Inputs64::Floats && random() % 2)
     return Inputs::as<uint32_t>(float(int(random() % 4001) - 2000) /
                                 float(1 << random() % 12));

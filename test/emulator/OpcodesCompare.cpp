@@ -8,12 +8,6 @@ namespace {
 using Cases = std::vector<OpcodeCase>;
 using std::string;
 
-float halfValue(uint16_t bits) {
-  _Float16 half;
-  std::memcpy(&half, &bits, 2);
-  return float(half);
-}
-
 template <typename T>
 bool compare(const string &name, T a, T b, bool unordered) {
   string base =
@@ -82,6 +76,58 @@ void addFloatPredicates(Cases &c) {
           Inputs64::Floats));
 }
 
+/// set with a source or a result of 16 bits: all ones or 1.0, of each half.
+void addNarrowSets(Cases &c) {
+  struct Format {
+    string name;
+    Inputs64 inputs;
+    float (*read)(uint16_t);
+    uint32_t one;
+    unsigned capability;
+  };
+  for (const Format &f :
+       {Format{"f16", Inputs64::Halves, fromHalf, 0x3c00, 80},
+        Format{"bf16", Inputs64::BFloats, fromBFloat, 0x3f80, 90}}) {
+    for (string to : {f.name, string("u16"), string("s32")})
+      c.push_back(alone(
+          "set.ltu." + to + "." + f.name + (to == "s32" ? " %r0" : " %s") +
+              ", %h0, %h1;",
+          [=](const Inputs &i, Results &o) {
+            bool is = !(f.read(i.h(0)) >= f.read(i.h(1)));
+            if (to == "s32")
+              o.r[0] = is ? ~0u : 0;
+            else
+              o.s = !is ? 0 : to == "u16" ? 0xffff : f.one;
+          },
+          f.inputs, Compare::Bits, f.capability));
+    for (string to : {f.name + "x2", string("u32")})
+      c.push_back(alone(
+          "set.ge.or." + to + "." + f.name + "x2 %r0, %a0, %a1, %p2;",
+          [=](const Inputs &i, Results &o) {
+            for (int at : {0, 16}) {
+              auto part = [&](int k) { return f.read(uint16_t(i.a(k) >> at)); };
+              bool is = part(0) >= part(1) || i.p(2);
+              o.r[0] |= !is ? 0 : (to == "u32" ? 0xffff : f.one) << at;
+            }
+          },
+          f.inputs, Compare::Bits, f.capability));
+    c.push_back(alone(
+        "set.gt." + f.name + ".f32 %s, %a0, %a1;",
+        [=](const Inputs &i, Results &o) { o.s = i.f(0) > i.f(1) ? f.one : 0; },
+        Inputs64::Floats, Compare::Bits, f.capability));
+  }
+  c.push_back(alone(
+      "set.eq.ftz.u32.f16 %r0, %h0, %h1;",
+      [](const Inputs &i, Results &o) {
+        auto flushed = [](float v) {
+          return std::abs(v) < 0x1p-14f ? 0.0f : v;
+        };
+        o.r[0] =
+            flushed(fromHalf(i.h(0))) == flushed(fromHalf(i.h(1))) ? ~0u : 0;
+      },
+      Inputs64::Halves));
+}
+
 void addNarrowPredicates(Cases &c) {
   auto less = [](float a, float b) { return a < b; };
   c.push_back(alone(
@@ -93,9 +139,9 @@ void addNarrowPredicates(Cases &c) {
   c.push_back(alone(
       "setp.lt.f16x2 %q0|%q1, %a0, %a1;",
       [=](const Inputs &i, Results &o) {
-        o.q[0] = less(halfValue(i.h(0)), halfValue(i.h(1)));
-        o.q[1] = less(halfValue(uint16_t(i.a(0) >> 16)),
-                      halfValue(uint16_t(i.a(1) >> 16)));
+        o.q[0] = less(fromHalf(i.h(0)), fromHalf(i.h(1)));
+        o.q[1] = less(fromHalf(uint16_t(i.a(0) >> 16)),
+                      fromHalf(uint16_t(i.a(1) >> 16)));
       },
       Inputs64::Halves));
   c.push_back(alone(
@@ -123,6 +169,7 @@ void addCompareCases(Cases &cases) {
   addPredicates(cases);
   addFloatPredicates(cases);
   addNarrowPredicates(cases);
+  addNarrowSets(cases);
 }
 
 } // namespace cria::emulator

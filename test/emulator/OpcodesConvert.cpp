@@ -3,7 +3,6 @@
 #include "test/emulator/Opcodes.h"
 
 #include <algorithm>
-#include <cfenv>
 #include <limits>
 
 namespace cria::emulator {
@@ -67,6 +66,11 @@ void addIntegerConversions(Cases &c) {
       }
 }
 
+/// Subnormal f32 to zero.
+double flushed(double v) {
+  return std::abs(v) < 0x1p-126 ? std::copysign(0.0, v) : v;
+}
+
 double integral(const string &mode, double v) {
   return mode == "rni"   ? std::nearbyint(v)
          : mode == "rzi" ? std::trunc(v)
@@ -98,6 +102,22 @@ void addFloatToInteger(Cases &c) {
           },
           Inputs64::Doubles));
     }
+  for (string mode : {"rni", "rpi"}) {
+    c.push_back(alone(
+        "cvt." + mode + ".ftz.sat.s32.f32 %r0, %a0;",
+        [=](const Inputs &i, Results &o) {
+          double v = integral(mode, flushed(i.f(0)));
+          o.r[0] = uint32_t(toInteger(kIntegers[5], v, false));
+        },
+        Inputs64::Floats));
+    c.push_back(alone(
+        "cvt." + mode + ".s16.f16 %s, %h0;",
+        [=](const Inputs &i, Results &o) {
+          double v = integral(mode, fromHalf(i.h(0)));
+          o.s = uint16_t(toInteger(kIntegers[3], v, false));
+        },
+        Inputs64::Halves));
+  }
   c.push_back(alone(
       "cvt.rzi.s32.bf16 %r0, %h0;",
       [](const Inputs &i, Results &o) {
@@ -107,149 +127,242 @@ void addFloatToInteger(Cases &c) {
       Inputs64::BFloats, Compare::Bits, 90));
 }
 
+/// A float type of PTX, and what it means apart from the emulator's code.
+struct Float {
+  string name;
+  int digits, least; ///< digits behind the first; exponent of the least normal
+  double most;
+  Inputs64 inputs;
+  Compare compare;
+
+  bool isBFloat() const { return name == "bf16"; }
+  string in() const {
+    return name == "f64" ? "%x0" : name == "f32" ? "%a0" : "%h0";
+  }
+  string out() const {
+    return name == "f64" ? "%y" : name == "f32" ? "%r0" : "%s";
+  }
+  double read(const Inputs &i) const {
+    return name == "f64"   ? i.d(0)
+           : name == "f32" ? i.f(0)
+           : isBFloat()    ? fromBFloat(i.h(0))
+                           : fromHalf(i.h(0));
+  }
+  void write(Results &o, double value) const {
+    if (name == "f64")
+      o.d(value);
+    else if (name == "f32")
+      o.f(float(value));
+    else
+      o.s = isBFloat() ? Inputs::as<uint32_t>(float(value)) >> 16
+                       : halfBits(float(value));
+  }
+  double rounded(long double value, const string &mode) const {
+    return roundTo(value, mode, digits, least, most);
+  }
+};
+
+const Float kFloats[] = {
+    {"f16", 10, -14, 65504, Inputs64::Halves, Compare::Half},
+    {"bf16", 7, -126, 0x1.fep127, Inputs64::BFloats, Compare::BFloat},
+    {"f32", 23, -126, 0x1.fffffep127, Inputs64::Floats, Compare::Float},
+    {"f64", 52, -1022, 0x1.fffffffffffffp1023, Inputs64::Doubles,
+     Compare::Double}};
+
+double saturated(double v) { return v > 0 ? std::min(v, 1.0) : 0.0; }
+double rectified(double v) { return v <= 0 ? 0.0 : v; }
+
+const string kModes[] = {"rn", "rz", "rm", "rp"};
+
 void addIntegerToFloat(Cases &c) {
-  for (const Integer &from : kIntegers) {
-    auto add = [&](string type, string out, auto write, Compare compare,
-                   unsigned capability) {
-      c.push_back(alone(
-          "cvt.rn." + type + "." + from.name + " " + out + ", " + from.in() +
-              ";",
-          [=](const Inputs &i, Results &o) { write(o, from.of(i.x[0])); },
-          Inputs64::Integers, compare, capability));
-    };
-    add(
-        "f32", "%r0", [](Results &o, __int128 v) { o.f(float(v)); },
-        Compare::Float, 80);
-    add(
-        "f64", "%y", [](Results &o, __int128 v) { o.d(double(v)); },
-        Compare::Double, 80);
-    add(
-        "f16", "%s",
-        [](Results &o, __int128 v) {
-          auto half = _Float16(roundToHalf(double(v)));
-          uint16_t bits;
-          std::memcpy(&bits, &half, 2);
-          o.s = bits;
-        },
-        Compare::Half, 80);
-    if (from.bits == 8)
-      continue;
-    add(
-        "bf16", "%s",
-        [](Results &o, __int128 v) {
-          o.s = toBFloat(roundToBFloat(double(v)));
-        },
-        Compare::BFloat, 90);
-  }
+  for (const Integer &from : kIntegers)
+    for (const Float &to : kFloats)
+      for (const string &mode : kModes)
+        for (string sat : {"", ".sat"}) {
+          if (to.isBFloat() && (!sat.empty() || from.bits == 8))
+            continue;
+          c.push_back(alone(
+              "cvt." + mode + sat + "." + to.name + "." + from.name + " " +
+                  to.out() + ", " + from.in() + ";",
+              [=](const Inputs &i, Results &o) {
+                double v = to.rounded((long double)from.of(i.x[0]), mode);
+                to.write(o, sat.empty() ? v : saturated(v));
+              },
+              Inputs64::Integers, to.compare, to.isBFloat() ? 90 : 80));
+        }
 }
 
-uint16_t halfBits(double v) {
-  auto half = _Float16(float(v));
-  uint16_t bits;
-  std::memcpy(&bits, &half, 2);
-  return bits;
-}
-float halfValue(uint16_t bits) {
-  _Float16 half;
-  std::memcpy(&half, &bits, 2);
-  return float(half);
+/// One conversion between floats: `mode` "" where nothing is rounded.
+void addFloatCase(Cases &c, const Float &to, const Float &from,
+                  const string &mode, bool ftz, bool sat, unsigned capability) {
+  string code = "cvt" + (mode.empty() ? "" : "." + mode) + (ftz ? ".ftz" : "") +
+                (sat ? ".sat" : "") + "." + to.name + "." + from.name + " " +
+                to.out() + ", " + from.in() + ";";
+  c.push_back(alone(
+      code,
+      [=](const Inputs &i, Results &o) {
+        double v = from.read(i);
+        if (ftz && from.name == "f32")
+          v = flushed(v);
+        if (mode.size() == 3) // rni and the like
+          v = integral(mode, v);
+        v = to.rounded(v, mode.size() == 2 ? mode : "rn");
+        if (sat)
+          v = saturated(v);
+        to.write(o, ftz && to.name == "f32" ? flushed(v) : v);
+      },
+      from.inputs, to.compare, capability));
 }
 
-/// Toward zero to so many digits.
-float cut(float v, int digits, int least, double most) {
-  if (v == 0 || !std::isfinite(v))
-    return v;
-  double unit = std::ldexp(1.0, std::max(std::ilogb(v), least) - digits);
-  return float(
-      std::copysign(std::min(std::abs(std::trunc(v / unit) * unit), most), v));
-}
-
+/// Every conversion between f16, bf16, f32 and f64 that ptxas takes.
 void addFloatToFloat(Cases &c) {
-  for (string mode : {"rn", "rz", "rm", "rp"})
-    c.push_back(alone(
-        "cvt." + mode + ".f32.f64 %r0, %x0;",
-        [=](const Inputs &i, Results &o) {
-          fesetround(mode == "rz"   ? FE_TOWARDZERO
-                     : mode == "rm" ? FE_DOWNWARD
-                     : mode == "rp" ? FE_UPWARD
-                                    : FE_TONEAREST);
-          volatile double v = i.d(0);
-          volatile float r = float(v);
-          fesetround(FE_TONEAREST);
-          o.f(r);
-        },
-        Inputs64::Doubles, Compare::Float));
-  for (string mode : {"rni", "rzi", "rmi", "rpi"}) {
-    c.push_back(alone(
-        "cvt." + mode + ".f32.f32 %r0, %a0;",
-        [=](const Inputs &i, Results &o) {
-          o.f(float(integral(mode, i.f(0))));
-        },
-        Inputs64::Floats, Compare::Float));
-    c.push_back(alone(
-        "cvt." + mode + ".f16.f16 %s, %h0;",
-        [=](const Inputs &i, Results &o) {
-          o.s = halfBits(integral(mode, halfValue(i.h(0))));
-        },
-        Inputs64::Halves, Compare::Half));
-  }
+  for (const Float &to : kFloats)
+    for (const Float &from : kFloats) {
+      bool same = to.name == from.name,
+           f32 = to.name == "f32" || from.name == "f32";
+      bool anyBFloat = to.isBFloat() || from.isBFloat();
+      unsigned capability = anyBFloat && !f32 ? 90 : 80;
+      bool narrows = to.digits < from.digits;
+      std::vector<string> modes;
+      if (same)
+        modes = {"", "rni", "rzi", "rmi", "rpi"};
+      else if (anyBFloat && (!narrows || (to.isBFloat() && from.name == "f16")))
+        modes = {"", "rn", "rz", "rm", "rp"};
+      else if (narrows)
+        modes = {"rn", "rz", "rm", "rp"};
+      else
+        modes = {""};
+      for (const string &mode : modes)
+        for (bool ftz : {false, true})
+          for (bool sat : {false, true}) {
+            if ((ftz && !f32) || (sat && anyBFloat))
+              continue;
+            bool late = ftz && from.isBFloat();
+            addFloatCase(c, to, from, mode, ftz, sat, late ? 90 : capability);
+          }
+    }
 }
 
-void addWidening(Cases &c) {
-  c.push_back(alone(
-      "cvt.f64.f32 %y, %a0;", [](const Inputs &i, Results &o) { o.d(i.f(0)); },
-      Inputs64::Floats, Compare::Double));
-  c.push_back(alone(
-      "cvt.sat.f32.f32 %r0, %a0;",
-      [](const Inputs &i, Results &o) {
-        float v = i.f(0);
-        o.f(v > 0 ? std::min(v, 1.0f) : 0.0f);
-      },
-      Inputs64::Floats, Compare::Float));
-  c.push_back(alone(
-      "cvt.f32.f16 %r0, %h0; cvt.f32.bf16 %r1, %h1;",
-      [](const Inputs &i, Results &o) {
-        o.f(halfValue(i.h(0)));
-        o.f(fromBFloat(i.h(1)), 1);
-      },
-      Inputs64::Halves, Compare::Float));
-}
-
-void addNarrowing(Cases &c) {
-  c.push_back(alone(
-      "cvt.rn.f16.f32 %s, %a0;",
-      [](const Inputs &i, Results &o) { o.s = halfBits(roundToHalf(i.f(0))); },
-      Inputs64::Floats, Compare::Half));
-  c.push_back(alone(
-      "cvt.rz.f16.f32 %s, %a0;",
-      [](const Inputs &i, Results &o) {
-        o.s = halfBits(cut(i.f(0), 10, -14, 65504));
-      },
-      Inputs64::Floats, Compare::Half));
-  c.push_back(alone(
-      "cvt.rn.bf16.f32 %s, %a0;",
-      [](const Inputs &i, Results &o) { o.s = toBFloat(i.f(0)); },
-      Inputs64::Floats, Compare::BFloat));
-  c.push_back(alone(
-      "cvt.rz.bf16.f32 %s, %a0;",
-      [](const Inputs &i, Results &o) { o.s = i.a(0) >> 16; }, Inputs64::Floats,
-      Compare::BFloat));
-  c.push_back(alone(
-      "cvt.rn.bf16x2.f32 %r0, %a0, %a1;",
-      [](const Inputs &i, Results &o) {
-        o.r[0] = uint32_t(toBFloat(i.f(0))) << 16 | toBFloat(i.f(1));
-      },
-      Inputs64::Floats, Compare::BFloatPair));
-  c.push_back(alone(
-      "cvt.rn.relu.f16x2.f32 %r0, %a0, %a1;",
-      [](const Inputs &i, Results &o) {
-        auto half = [&](int k) {
-          float v = i.f(k);
-          return uint32_t(halfBits(roundToHalf(v <= 0 ? 0.0f : v)));
+/// .relu and .satfinite, to 16 bits and to pairs of them.
+void addClampedNarrowing(Cases &c) {
+  for (const Float &to : {kFloats[0], kFloats[1]})
+    for (string mode : {"rn", "rz"})
+      for (string clamp : {"", ".relu", ".satfinite", ".relu.satfinite"}) {
+        auto convert = [=](double v) {
+          if (clamp.find("relu") != string::npos)
+            v = rectified(v);
+          v = to.rounded(v, mode);
+          Results word;
+          to.write(word,
+                   clamp.find("finite") != string::npos
+                       ? std::isnan(v) ? v : std::clamp(v, -to.most, to.most)
+                       : v);
+          return word.s;
         };
-        o.r[0] = half(0) << 16 | half(1);
-      },
-      Inputs64::Floats, Compare::HalfPair));
+        if (!clamp.empty())
+          c.push_back(alone(
+              "cvt." + mode + clamp + "." + to.name + ".f32 %s, %a0;",
+              [=](const Inputs &i, Results &o) { o.s = convert(i.f(0)); },
+              Inputs64::Floats, to.compare));
+        c.push_back(alone(
+            "cvt." + mode + clamp + "." + to.name + "x2.f32 %r0, %a0, %a1;",
+            [=](const Inputs &i, Results &o) {
+              o.r[0] = convert(i.f(0)) << 16 | convert(i.f(1));
+            },
+            Inputs64::Floats,
+            to.isBFloat() ? Compare::BFloatPair : Compare::HalfPair));
+      }
+}
+
+void addTensorFloat(Cases &c) {
+  auto add = [&](string how, string mode, unsigned capability) {
+    c.push_back(alone(
+        "cvt." + how + ".tf32.f32 %r0, %a0;",
+        [=](const Inputs &i, Results &o) {
+          double most = 0x1.ffcp127, v = i.f(0);
+          if (how.find("relu") != string::npos)
+            v = rectified(v);
+          v = roundTo(v, mode, 10, -126, most);
+          if (how.find("finite") != string::npos && !std::isnan(v))
+            v = std::clamp(v, -most, most);
+          o.f(float(v));
+        },
+        Inputs64::Floats, Compare::Float, capability));
+  };
+  add("rna", "rna", 80);
+  add("rna.satfinite", "rna", 80);
+  for (string mode : {"rn", "rz"})
+    for (string relu : {"", ".relu"})
+      add(mode + relu, mode, 90);
+}
+
+/// Floats of 8 bits.
+struct Tiny {
+  string name;
+  int digits, bias;
+  unsigned most; ///< the greatest number
+
+  bool isNan(unsigned code) const {
+    return (code & 0x7f) > (name == "e4m3x2" ? most : most + 1);
+  }
+  double valueOf(unsigned code) const {
+    int exponent = int(code & 0x7f) >> digits,
+        fraction = code & ((1 << digits) - 1);
+    if (isNan(code))
+      return NAN;
+    double v = name == "e5m2x2" && exponent == 31 ? INFINITY
+               : exponent ? std::ldexp(fraction + (1 << digits),
+                                       exponent - bias - digits)
+                          : std::ldexp(fraction, 1 - bias - digits);
+    return code & 0x80 ? -v : v;
+  }
+  /// To nearest, at most the greatest number: the code that is nearest, the
+  /// even one of two.
+  unsigned codeOf(double v) const {
+    if (std::isnan(v))
+      return 0x7f;
+    unsigned sign = std::signbit(v) ? 0x80 : 0, best = 0;
+    if (std::abs(v) >= valueOf(most))
+      return sign | most;
+    for (unsigned code = 1; code <= most; ++code) {
+      double here = std::abs(std::abs(v) - valueOf(code)),
+             there = std::abs(std::abs(v) - valueOf(best));
+      if (here < there || (here == there && code % 2 == 0))
+        best = code;
+    }
+    return sign | best;
+  }
+};
+
+void addTinyFloats(Cases &c) {
+  for (const Tiny &tiny :
+       {Tiny{"e4m3x2", 3, 7, 0x7e}, Tiny{"e5m2x2", 2, 15, 0x7b}})
+    for (string relu : {"", ".relu"}) {
+      auto clamped = [=](double v) { return relu.empty() ? v : rectified(v); };
+      c.push_back(alone(
+          "cvt.rn.satfinite" + relu + "." + tiny.name + ".f32 %s, %a0, %a1;",
+          [=](const Inputs &i, Results &o) {
+            o.s = tiny.codeOf(clamped(i.f(0))) << 8 |
+                  tiny.codeOf(clamped(i.f(1)));
+          },
+          Inputs64::Floats, Compare::Bits, 90));
+      c.push_back(alone(
+          "cvt.rn.satfinite" + relu + "." + tiny.name + ".f16x2 %s, %a0;",
+          [=](const Inputs &i, Results &o) {
+            o.s = tiny.codeOf(clamped(fromHalf(uint16_t(i.a(0) >> 16)))) << 8 |
+                  tiny.codeOf(clamped(fromHalf(i.h(0))));
+          },
+          Inputs64::Halves, Compare::Bits, 90));
+      c.push_back(alone(
+          "cvt.rn" + relu + ".f16x2." + tiny.name + " %r0, %h0;",
+          [=](const Inputs &i, Results &o) {
+            auto half = [&](unsigned code) {
+              return uint32_t(halfBits(float(clamped(tiny.valueOf(code)))));
+            };
+            o.r[0] = half(i.h(0) >> 8) << 16 | half(i.h(0) & 255);
+          },
+          Inputs64::Integers, Compare::HalfPair, 90));
+    }
 }
 
 void addMoves(Cases &c) {
@@ -284,8 +397,9 @@ void addConvertCases(Cases &cases) {
   addFloatToInteger(cases);
   addIntegerToFloat(cases);
   addFloatToFloat(cases);
-  addWidening(cases);
-  addNarrowing(cases);
+  addClampedNarrowing(cases);
+  addTensorFloat(cases);
+  addTinyFloats(cases);
   addMoves(cases);
 }
 

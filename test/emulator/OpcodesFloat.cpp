@@ -118,6 +118,23 @@ void addApprox(Cases &c) {
         f.op + " %r0, %a0;",
         [=](const Inputs &i, Results &o) { o.f(float(f.meaning(i.f(0)))); },
         Inputs64::Floats, Compare::Approx));
+  c.push_back(alone(
+      "rsqrt.approx.f64 %y, %x0;",
+      [](const Inputs &i, Results &o) { o.d(1 / std::sqrt(i.d(0))); },
+      Inputs64::Doubles, Compare::Double));
+  // The high halves alone: 20 digits behind the first, no subnormal numbers.
+  for (bool root : {false, true})
+    c.push_back(
+        alone((root ? "rsqrt" : "rcp") + string(".approx.ftz.f64 %y, %x0;"),
+              [=](const Inputs &i, Results &o) {
+                auto flushed = [](double v) {
+                  return std::abs(v) < DBL_MIN ? std::copysign(0.0, v) : v;
+                };
+                double v = flushed(Inputs::as<double>(i.x[0] >> 32 << 32));
+                double result = flushed(1 / (root ? std::sqrt(v) : v));
+                o.d(roundTo(result, "rna", 20, -1022, DBL_MAX));
+              },
+              Inputs64::Doubles, Compare::Double));
   for (string op : {"div.approx.f32", "div.full.f32"})
     c.push_back(alone(
         op + " %r0, %a0, %a1;",
@@ -232,18 +249,6 @@ struct Narrow {
   uint16_t (*bits)(float);
 };
 
-float fromHalf(uint16_t bits) {
-  _Float16 value;
-  std::memcpy(&value, &bits, 2);
-  return float(value);
-}
-uint16_t halfBits(float value) {
-  auto half = _Float16(value);
-  uint16_t bits;
-  std::memcpy(&bits, &half, 2);
-  return bits;
-}
-
 double compute(const string &op, double a, double b, double c) {
   if (op == "add")
     return a + b;
@@ -272,17 +277,32 @@ void addNarrow(Cases &c, const Narrow &format) {
                     {"fma", ".rn", "", 3, false},
                     {"min", "", "", 2, false},
                     {"max", "", "", 2, false},
+                    {"add", "", ".ftz", 2, true},
+                    {"sub", "", ".ftz", 2, true},
+                    {"mul", "", ".ftz", 2, true},
+                    {"fma", ".rn", ".ftz", 3, false},
+                    {"min", "", ".ftz", 2, false},
+                    {"max", "", ".ftz", 2, false},
                     {"ex2", ".approx", ".ftz", 1, true},
                     {"tanh", ".approx", "", 1, true}};
   bool isBFloat = format.name == "bf16";
   for (const Op &op : ops) {
-    string ftz = isBFloat ? op.after : "";
-    string name = op.name + op.before + ftz + "." + format.name;
+    // .ftz is for f16 alone, except that ex2 has it for bf16 alone.
+    bool ftz = !op.after.empty() && op.name != "ex2";
+    if (ftz && isBFloat)
+      continue;
+    string after = ftz || isBFloat ? op.after : "";
+    string name = op.name + op.before + after + "." + format.name;
+    auto flushed = [=](float v) {
+      return ftz && std::abs(v) < 0x1p-14f ? std::copysign(0.0f, v) : v;
+    };
     unsigned capability = isBFloat && op.needs90 ? 90 : 80;
     auto meaning = [=](const uint16_t(&v)[3]) {
-      float result = format.round(compute(
-          op.name, format.read(v[0]), format.read(v[1]), format.read(v[2])));
-      return format.bits(result);
+      float in[3];
+      for (int k = 0; k < 3; ++k)
+        in[k] = flushed(format.read(v[k]));
+      return format.bits(
+          flushed(format.round(compute(op.name, in[0], in[1], in[2]))));
     };
     c.push_back(alone(
         name + " %s" + arguments("%h", op.count),
@@ -304,6 +324,23 @@ void addNarrow(Cases &c, const Narrow &format) {
 } // namespace
 
 void addNarrowFloatCases(Cases &cases) {
+  // The product is halfway between two bf16; a tiny addend says which.
+  cases.push_back(alone(
+      "mov.b16 %h0, 0x3fc0; mov.b16 %h1, 0x3f81; mov.b16 %h2, 0x8d80; "
+      "fma.rn.bf16 %s, %h0, %h1, %h2;",
+      [](const Inputs &, Results &o) { o.s = 0x3fc1; }, Inputs64::BFloats,
+      Compare::BFloat));
+  cases.push_back(alone(
+      "neg.ftz.f16x2 %r0, %a0; abs.ftz.f16 %s, %h1; mov.b32 %t0, {%s, 0}; "
+      "prmt.b32 %r0, %r0, %t0, 0x5432; mov.b16 %s, 0;",
+      [](const Inputs &i, Results &o) {
+        auto flushed = [](uint32_t bits) {
+          return bits & 0x7c00 ? bits : bits & 0x8000;
+        };
+        uint32_t negated = flushed(i.a(0) >> 16) ^ 0x8000;
+        o.r[0] = (flushed(i.h(1)) & 0x7fff) << 16 | negated;
+      },
+      Inputs64::Halves, Compare::HalfPair));
   addNarrow(cases, {"f16", Inputs64::Halves, Compare::Half, Compare::HalfPair,
                     fromHalf, roundToHalf, halfBits});
   addNarrow(cases, {"bf16", Inputs64::BFloats, Compare::BFloat,

@@ -67,6 +67,40 @@ template <typename T> void addForSigned(Cases &c, std::string type) {
   add1<T>(c, "neg." + type, [](T a) { return U(U(0) - U(a)); });
 }
 
+/// Additions behind subtractions and the other way round. The one carry flag is
+/// the carry of x + y or of x + ~y + 1, which is 1 where nothing was borrowed.
+void addMixedCarries(Cases &c) {
+  auto notBorrowed = [](u32 x, u32 y) { return u32(x >= y); };
+  auto carried = [](u32 x, u32 y) { return u32((u64(x) + y) >> 32); };
+  c.push_back(alone("sub.cc.u32 %r0, %a0, %a1; addc.u32 %r1, %a2, %a3;",
+                    [=](const Inputs &i, Results &o) {
+                      o.r[0] = i.a(0) - i.a(1);
+                      o.r[1] = i.a(2) + i.a(3) + notBorrowed(i.a(0), i.a(1));
+                    }));
+  c.push_back(alone("add.cc.u32 %r0, %a0, %a1; subc.u32 %r1, %a2, %a3;",
+                    [=](const Inputs &i, Results &o) {
+                      o.r[0] = i.a(0) + i.a(1);
+                      o.r[1] = i.a(2) - i.a(3) - 1 + carried(i.a(0), i.a(1));
+                    }));
+  c.push_back(alone("sub.cc.u32 %r0, %a0, %a1; subc.cc.u32 %r1, %a2, %a3; "
+                    "madc.lo.u32 %t0, %a0, %a1, %a2; mov.b64 %y, {%t0, 0};",
+                    [=](const Inputs &i, Results &o) {
+                      u64 x = u64(i.a(2)) << 32 | i.a(0);
+                      u64 y = u64(i.a(3)) << 32 | i.a(1);
+                      o.r[0] = u32(x - y);
+                      o.r[1] = u32((x - y) >> 32);
+                      o.y = u32(i.a(0) * i.a(1) + i.a(2) + u32(x >= y));
+                    }));
+  c.push_back(alone("sub.cc.u64 %y, %x0, %x1; addc.cc.u32 %r0, %a2, %a3; "
+                    "subc.u32 %r1, %a0, %a1;",
+                    [](const Inputs &i, Results &o) {
+                      u64 sum = u64(i.a(2)) + i.a(3) + (i.x[0] >= i.x[1]);
+                      o.y = i.x[0] - i.x[1];
+                      o.r[0] = u32(sum);
+                      o.r[1] = i.a(0) - i.a(1) - 1 + u32(sum >> 32);
+                    }));
+}
+
 /// Carry through two words: x1:x0 op x3:x2.
 void addCarries(Cases &c) {
   c.push_back(alone("add.cc.u32 %r0, %a0, %a1; addc.u32 %r1, %a2, %a3;",
@@ -88,6 +122,7 @@ void addCarries(Cases &c) {
                       o.r[0] = u32(low);
                       o.r[1] = u32(p >> 32) + i.a(3) + u32(low >> 32);
                     }));
+  addMixedCarries(c);
   auto clamp = [](i64 v) {
     return u32(std::clamp<i64>(v, INT32_MIN, INT32_MAX));
   };

@@ -175,13 +175,6 @@ struct Fragments {
   }
 };
 
-u32 halfBits(double v) {
-  auto h = _Float16(float(v));
-  uint16_t bits;
-  std::memcpy(&bits, &h, 2);
-  return bits;
-}
-
 /// Makes small floats of the bits of %t`i`.
 string smallFloats(const string &type, int register_) {
   string t = "%m" + std::to_string(register_), code;
@@ -222,8 +215,8 @@ void addProduct(Cases &c, int k, string d, string type, string inputs) {
                  };
                  if (half)
                    for (int i = 0; i < 2; ++i)
-                     out.r[i] = halfBits(sum(2 * i)) | halfBits(sum(2 * i + 1))
-                                                           << 16;
+                     out.r[i] = halfBits(sum(2 * i)) |
+                                u32(halfBits(sum(2 * i + 1))) << 16;
                  else if (isFloat)
                    out.f(float(sum(0))), out.f(float(sum(3)), 1);
                  else

@@ -138,7 +138,7 @@ TEST_F(CudaFaultsTest, TheDriverCannotCompile) {
 
 TEST_F(CudaFaultsTest, BadPtxComesWithTheCompilersLog) {
   std::string ptx = cudaPtx();
-  ptx.replace(ptx.find("mul.wide.u32"), 12, "mul.tall.u32");
+  ptx.replace(ptx.find(".address_size"), 13, ".tall_size");
   auto opened = open(cudaManifest(), ptx);
   ASSERT_TRUE(opened.ok());
   artifact = *opened;

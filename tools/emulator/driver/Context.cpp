@@ -36,8 +36,10 @@ CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device) {
   ENTER(Initialized);
   if (device != 0)
     return CUDA_ERROR_INVALID_DEVICE;
-  if (driver.primaryUses == 0)
+  if (driver.primaryUses == 0) {
+    driver.reportMisuse("the primary context is not retained");
     return CUDA_ERROR_INVALID_CONTEXT;
+  }
   if (--driver.primaryUses == 0)
     driver.clear(*driver.primary);
   return CUDA_SUCCESS;
@@ -84,6 +86,12 @@ CUresult cuCtxCreate_v2(CUcontext *context, unsigned flags, CUdevice device) {
   return CUDA_SUCCESS;
 }
 
+CUresult cuCtxCreate_v3(CUcontext *context, void *affinities, int count,
+                        unsigned flags, CUdevice device) {
+  return affinities || count ? CUDA_ERROR_NOT_SUPPORTED
+                             : cuCtxCreate_v2(context, flags, device);
+}
+
 CUresult cuCtxCreate_v4(CUcontext *context, void *parameters, unsigned flags,
                         CUdevice device) {
   return parameters ? CUDA_ERROR_NOT_SUPPORTED
@@ -92,8 +100,9 @@ CUresult cuCtxCreate_v4(CUcontext *context, void *parameters, unsigned flags,
 
 CUresult cuCtxDestroy_v2(CUcontext context) {
   ENTER(Initialized);
-  if (!driver.contexts.has(context))
-    return CUDA_ERROR_INVALID_CONTEXT;
+  if (CUresult result =
+          driver.check(driver.contexts, context, CUDA_ERROR_INVALID_CONTEXT))
+    return result;
   driver.clear(*context);
   driver.contexts.erase(context);
   forget(context);
@@ -102,8 +111,9 @@ CUresult cuCtxDestroy_v2(CUcontext context) {
 
 CUresult cuCtxSetCurrent(CUcontext context) {
   ENTER(Initialized);
-  if (context && !driver.isContext(context))
-    return CUDA_ERROR_INVALID_CONTEXT;
+  if (context)
+    if (CUresult result = driver.checkContext(context))
+      return result;
   auto &stack = contextStack();
   if (!stack.empty())
     stack.pop_back();
@@ -122,8 +132,8 @@ CUresult cuCtxGetCurrent(CUcontext *context) {
 
 CUresult cuCtxPushCurrent_v2(CUcontext context) {
   ENTER(Initialized);
-  if (!driver.isContext(context))
-    return CUDA_ERROR_INVALID_CONTEXT;
+  if (CUresult result = driver.checkContext(context))
+    return result;
   contextStack().push_back(context);
   return CUDA_SUCCESS;
 }
@@ -146,9 +156,26 @@ CUresult cuCtxGetDevice(CUdevice *device) {
   return CUDA_SUCCESS;
 }
 
+CUresult cuCtxGetDevice_v2(CUdevice *device, CUcontext context) {
+  ENTER(Initialized);
+  if (CUresult result = driver.checkContext(context))
+    return result;
+  if (!device)
+    return CUDA_ERROR_INVALID_VALUE;
+  *device = 0;
+  return context->error;
+}
+
 CUresult cuCtxSynchronize() {
   ENTER(Context);
   return forbidCapture();
+}
+
+CUresult cuCtxSynchronize_v2(CUcontext context) {
+  ENTER(Initialized);
+  if (CUresult result = driver.checkContext(context))
+    return result;
+  return context->error ? context->error : forbidCapture();
 }
 
 } // extern "C"

@@ -6,15 +6,28 @@ using namespace cria::emulator;
 
 namespace {
 
+/// Whether the device has the range; else says where it lies.
 bool onDevice(Driver &driver, uint64_t address, size_t bytes) {
-  return bytes == 0 || driver.memory->find(address, bytes);
+  if (bytes == 0 || driver.memory->find(address, bytes))
+    return true;
+  driver.reportMisuse(std::to_string(bytes) + " bytes at " + hexOf(address) +
+                          " are in no allocation",
+                      "  the address is " + driver.memory->describe(address) +
+                          "\n");
+  return false;
+}
+
+/// The same for an address of the host or the device.
+bool isAnywhere(Driver &driver, uint64_t address, size_t bytes) {
+  return !driver.memory->isReserved(address) ||
+         onDevice(driver, address, bytes);
 }
 
 /// A synchronous copy runs on the legacy stream, which waits for all others:
 /// not while one of them is captured.
 CUresult now() {
   Driver &driver = Driver::get();
-  if (driver.captures.empty())
+  if (driver.captures.empty() || driver.nullIsPerThread)
     return CUDA_SUCCESS;
   for (auto &capture : driver.captures)
     capture->invalidated = true;
@@ -63,12 +76,16 @@ extern "C" {
 
 CUresult cuMemcpy(CUdeviceptr to, CUdeviceptr from, size_t bytes) {
   ENTER(Context);
+  if (!isAnywhere(driver, to, bytes) || !isAnywhere(driver, from, bytes))
+    return CUDA_ERROR_INVALID_VALUE;
   return copyNow({to, from, bytes});
 }
 
 CUresult cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes,
                        CUstream stream) {
   ENTER(Context);
+  if (!isAnywhere(driver, to, bytes) || !isAnywhere(driver, from, bytes))
+    return CUDA_ERROR_INVALID_VALUE;
   return copyLater({to, from, bytes}, stream);
 }
 

@@ -22,6 +22,9 @@ void Driver::refresh() {
 }
 
 void Driver::clear(CUctx_st &context) {
+  functions.eraseIf([&](CUfunc_st &function) {
+    return function.module->context == &context;
+  });
   modules.eraseIf([&](CUmod_st &module) { return module.context == &context; });
   streams.eraseIf(
       [&](CUstream_st &stream) { return stream.context == &context; });
@@ -34,14 +37,36 @@ void Driver::clear(CUctx_st &context) {
   context = CUctx_st{context.isPrimary, context.flags, CUDA_SUCCESS, {}, {}};
 }
 
-CUfunction Driver::findFunction(CUfunction function) {
-  CUfunction found = nullptr;
-  modules.forEach([&](CUmod_st &module) {
-    for (auto &[name, owned] : module.functions)
-      if (owned.get() == function)
-        found = function;
-  });
-  return found;
+void Driver::unload(CUmodule module) {
+  for (auto &[name, function] : module->functions)
+    functions.erase(function);
+  modules.erase(module);
+}
+
+std::string hexOf(uint64_t address) {
+  char text[32];
+  snprintf(text, sizeof text, "0x%llx", (unsigned long long)address);
+  return text;
+}
+
+static void print(FILE *to, const Finding &finding) {
+  fprintf(to, "cria-emulator: error: %s\n%s", finding.headline.c_str(),
+          finding.details.c_str());
+  fflush(to);
+}
+
+void Driver::report(const Finding &finding) {
+  print(stderr, finding);
+  if (settings.report.empty())
+    return;
+  if (FILE *file = fopen(settings.report.c_str(), "a")) {
+    print(file, finding);
+    fclose(file);
+  }
+}
+
+void Driver::reportMisuse(const std::string &what, const std::string &details) {
+  report({Finding::Misuse, function + ": " + what, details});
 }
 
 std::vector<CUcontext> &contextStack() {
@@ -72,14 +97,17 @@ static CUresult unmet(Driver &driver, Needs needs) {
     return CUDA_SUCCESS;
   CUcontext context = currentContext();
   if (!context)
-    return CUDA_ERROR_INVALID_CONTEXT;
+    return needs == Needs::Context ? CUDA_ERROR_INVALID_CONTEXT : CUDA_SUCCESS;
   if (!driver.isContext(context))
     return CUDA_ERROR_CONTEXT_IS_DESTROYED;
-  return needs == Needs::Teardown ? CUDA_SUCCESS : context->error;
+  return context->error;
 }
 
 Call::Call(const char *function, Needs needs)
-    : driver(Driver::get()), lock(driver.mutex) {
+    : driver(Driver::get()), lock(driver.mutex), outer(driver.function),
+      outerIsPerThread(driver.nullIsPerThread) {
+  driver.function = function;
+  driver.nullIsPerThread = std::exchange(criaPerThreadStream, false);
   llvm::StringRef name = function;
   if (!driver.memory || name == "cuInit")
     driver.refresh();
@@ -91,4 +119,11 @@ Call::Call(const char *function, Needs needs)
     result = unmet(driver, needs);
 }
 
+Call::~Call() {
+  driver.function = outer;
+  driver.nullIsPerThread = outerIsPerThread;
+}
+
 } // namespace cria::emulator
+
+thread_local bool criaPerThreadStream = false;

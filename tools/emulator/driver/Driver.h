@@ -9,10 +9,11 @@
 #include "tools/emulator/driver/Settings.h"
 #include "tools/emulator/translate/Program.h"
 
+#include <algorithm>
+#include <deque>
 #include <map>
 #include <mutex>
 #include <set>
-#include <unordered_set>
 #include <variant>
 
 /// A context: the primary one, or one that was created.
@@ -33,7 +34,7 @@ struct CUfunc_st {
 struct CUmod_st {
   CUcontext context = nullptr;
   std::unique_ptr<cria::emulator::Program> program;
-  std::map<std::string, std::unique_ptr<CUfunc_st>> functions;
+  std::map<std::string, CUfunction> functions;
 };
 
 namespace cria::emulator {
@@ -81,7 +82,7 @@ struct CUgraphNode_st {
 };
 
 struct CUgraph_st {
-  std::vector<std::unique_ptr<CUgraphNode_st>> nodes;
+  std::vector<CUgraphNode> nodes;
 };
 
 struct CUgraphExec_st {
@@ -95,7 +96,7 @@ using Progress = std::map<CUstream, uint64_t>;
 
 /// A graph that is being captured, by all streams that joined.
 struct Capture {
-  std::unique_ptr<CUgraph_st> graph = std::make_unique<CUgraph_st>();
+  std::vector<std::unique_ptr<CUgraphNode_st>> nodes;
   CUstream origin = nullptr;
   CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
   bool invalidated = false;
@@ -115,34 +116,75 @@ struct CUevent_st {
 
 namespace cria::emulator {
 
+/// 0x7f00...
+std::string hexOf(uint64_t address);
+
 /// Which handles of a kind exist; owns what they point to.
+///
+/// A handle is an address. Those of destroyed objects are not used again for a
+/// while, so that a program which uses one is told so instead of getting
+/// another object.
 template <typename T> class Handles {
 public:
+  explicit Handles(const char *kind) : kind(kind) {}
+
   template <typename... Args> T *make(Args &&...args) {
-    auto owned = std::make_unique<T>(std::forward<Args>(args)...);
-    T *handle = owned.get();
-    live[handle] = std::move(owned);
-    return handle;
+    return adopt(std::make_unique<T>(std::forward<Args>(args)...));
   }
   T *adopt(std::unique_ptr<T> owned) {
-    T *handle = owned.get();
-    live[handle] = std::move(owned);
+    T *handle = owned.release();
+    live.insert(handle);
     return handle;
   }
   bool has(T *handle) const { return live.count(handle) != 0; }
-  bool erase(T *handle) { return live.erase(handle) != 0; }
+  bool erase(T *handle) {
+    if (live.erase(handle) == 0)
+      return false;
+    destroy(handle);
+    return true;
+  }
   /// Erases all that `matches`.
   template <typename F> void eraseIf(F matches) {
-    for (auto i = live.begin(); i != live.end();)
-      i = matches(*i->first) ? live.erase(i) : std::next(i);
+    for (auto i = live.begin(); i != live.end();) {
+      T *handle = *i;
+      if (!matches(*handle)) {
+        ++i;
+        continue;
+      }
+      i = live.erase(i);
+      destroy(handle);
+    }
   }
   template <typename F> void forEach(F visit) {
-    for (auto &[handle, owned] : live)
+    for (T *handle : live)
       visit(*handle);
   }
 
+  /// What is wrong with a handle that does not exist.
+  std::string describe(T *handle) const {
+    if (!handle)
+      return "expected " + std::string(kind) + ", got null";
+    bool wasLive = std::find(gone.begin(), gone.end(), handle) != gone.end();
+    return hexOf(uint64_t(handle)) +
+           (wasLive ? " is " + std::string(kind) + " that was destroyed"
+                    : " is not " + std::string(kind));
+  }
+
 private:
-  std::map<T *, std::unique_ptr<T>> live;
+  /// Ends the object and keeps its memory.
+  void destroy(T *handle) {
+    constexpr size_t kRemembered = 4096;
+    handle->~T();
+    gone.push_back(handle);
+    if (gone.size() <= kRemembered)
+      return;
+    ::operator delete(gone.front());
+    gone.pop_front();
+  }
+
+  const char *kind;
+  std::set<T *> live;
+  std::deque<T *> gone; ///< memory without an object, the oldest first
 };
 
 /// The device and all objects on it. All members are guarded by `mutex`, which
@@ -157,17 +199,22 @@ struct Driver {
   std::string text; ///< that the settings were read from
   std::unique_ptr<DeviceMemory> memory;
   std::map<std::string, uint64_t> calls; ///< by function
+  std::set<std::string> missed;          ///< functions that are not implemented
+  std::string function;                  ///< that is being called
+  /// The null stream means the thread's own, not the legacy one.
+  bool nullIsPerThread = false;
   std::recursive_mutex mutex;
 
   std::unique_ptr<CUctx_st> primary;
   unsigned primaryUses = 0, primaryFlags = 0;
-  Handles<CUctx_st> contexts; ///< besides the primary one
-  Handles<CUmod_st> modules;
-  Handles<CUstream_st> streams;
-  Handles<CUevent_st> events;
-  Handles<CUgraph_st> graphs;
-  Handles<CUgraphExec_st> executables;
-  std::map<CUgraphNode, CUgraph> nodes;
+  Handles<CUctx_st> contexts{"a context"}; ///< besides the primary one
+  Handles<CUmod_st> modules{"a module"};
+  Handles<CUfunc_st> functions{"a function"};
+  Handles<CUstream_st> streams{"a stream"};
+  Handles<CUevent_st> events{"an event"};
+  Handles<CUgraph_st> graphs{"a graph"};
+  Handles<CUgraphNode_st> nodes{"a graph node"};
+  Handles<CUgraphExec_st> executables{"an executable graph"};
   std::set<std::shared_ptr<Capture>> captures; ///< under way
 
   bool isContext(CUcontext context) {
@@ -176,7 +223,27 @@ struct Driver {
   }
   /// Frees all that belongs to the context.
   void clear(CUctx_st &context);
-  CUfunction findFunction(CUfunction function);
+  void unload(CUmodule module);
+
+  /// Prints what is wrong, and adds it to the report.
+  void report(const Finding &finding);
+  /// The same for a mistake of the program in the current call; the call fails
+  /// and the context is as before.
+  void reportMisuse(const std::string &what, const std::string &details = "");
+  /// CUDA_SUCCESS if the handle exists; else says what is wrong with it.
+  template <typename T>
+  CUresult check(const Handles<T> &handles, T *handle,
+                 CUresult error = CUDA_ERROR_INVALID_HANDLE) {
+    if (handles.has(handle))
+      return CUDA_SUCCESS;
+    reportMisuse(handles.describe(handle));
+    return error;
+  }
+  CUresult checkContext(CUcontext context) {
+    return isContext(context)
+               ? CUDA_SUCCESS
+               : check(contexts, context, CUDA_ERROR_INVALID_CONTEXT);
+  }
 };
 
 /// The current context of this thread, null if there is none.
@@ -201,8 +268,8 @@ CUresult checkStream(CUstream stream);
 enum class Needs {
   Nothing,     ///< works always
   Initialized, ///< cuInit before it
-  Context,     ///< a current context
-  Teardown     ///< a context, which may be poisoned
+  Healthy,     ///< cuInit; the current context, if there is one, has no error
+  Context      ///< a current context without an error
 };
 
 /// One call of a driver function: counts it, injects faults, and checks what
@@ -210,15 +277,25 @@ enum class Needs {
 class Call {
 public:
   Call(const char *function, Needs needs);
+  ~Call();
+  Call(const Call &) = delete;
+  Call &operator=(const Call &) = delete;
 
   CUresult result = CUDA_SUCCESS; ///< else the function must return it
   Driver &driver;
 
 private:
   std::unique_lock<std::recursive_mutex> lock;
+  std::string outer; ///< the function that is being called around this one
+  bool outerIsPerThread;
 };
 
 } // namespace cria::emulator
+
+/// Set by the functions whose null stream is the thread's own; the next Call of
+/// the thread takes it. In C, since assembly names it.
+extern "C" thread_local bool criaPerThreadStream
+    __attribute__((visibility("hidden"), tls_model("initial-exec")));
 
 /// Begins a function of the driver.
 #define ENTER(needs)                                                           \

@@ -14,8 +14,9 @@ void setPointers(CUgraphNode_st &node, KernelWork &work) {
 
 /// The work that `params` describes.
 CUresult workOf(const CUDA_KERNEL_NODE_PARAMS &params, KernelWork &work) {
-  if (!Driver::get().findFunction(params.func))
-    return CUDA_ERROR_INVALID_HANDLE;
+  Driver &driver = Driver::get();
+  if (CUresult result = driver.check(driver.functions, params.func))
+    return result;
   const Function &function = *params.func->kernel->function;
   if (params.extra || (!params.kernelParams && !function.parameters.empty()))
     return CUDA_ERROR_INVALID_VALUE;
@@ -37,32 +38,32 @@ CUresult workOf(const CUDA_KERNEL_NODE_PARAMS &params, KernelWork &work) {
 extern "C" {
 
 CUresult cuGraphDestroy(CUgraph graph) {
-  ENTER(Nothing);
-  if (!driver.graphs.has(graph))
-    return CUDA_ERROR_INVALID_HANDLE;
-  for (auto &node : graph->nodes)
-    driver.nodes.erase(node.get());
+  ENTER(Healthy);
+  if (CUresult result = driver.check(driver.graphs, graph))
+    return result;
+  for (CUgraphNode node : graph->nodes)
+    driver.nodes.erase(node);
   driver.graphs.erase(graph);
   return CUDA_SUCCESS;
 }
 
 CUresult cuGraphGetNodes(CUgraph graph, CUgraphNode *nodes, size_t *count) {
-  ENTER(Initialized);
-  if (!driver.graphs.has(graph))
-    return CUDA_ERROR_INVALID_HANDLE;
+  ENTER(Healthy);
+  if (CUresult result = driver.check(driver.graphs, graph))
+    return result;
   if (!count)
     return CUDA_ERROR_INVALID_VALUE;
   size_t room = nodes ? *count : 0;
   for (size_t i = 0; i < room; ++i)
-    nodes[i] = i < graph->nodes.size() ? graph->nodes[i].get() : nullptr;
+    nodes[i] = i < graph->nodes.size() ? graph->nodes[i] : nullptr;
   *count = nodes ? std::min(room, graph->nodes.size()) : graph->nodes.size();
   return CUDA_SUCCESS;
 }
 
 CUresult cuGraphNodeGetType(CUgraphNode node, CUgraphNodeType *type) {
-  ENTER(Initialized);
-  if (!driver.nodes.count(node))
-    return CUDA_ERROR_INVALID_HANDLE;
+  ENTER(Healthy);
+  if (CUresult result = driver.check(driver.nodes, node))
+    return result;
   if (!type)
     return CUDA_ERROR_INVALID_VALUE;
   constexpr CUgraphNodeType kTypes[] = {
@@ -75,9 +76,9 @@ CUresult cuGraphNodeGetType(CUgraphNode node, CUgraphNodeType *type) {
 /// The pointers stay good while the graph lives.
 CUresult cuGraphKernelNodeGetParams_v2(CUgraphNode node,
                                        CUDA_KERNEL_NODE_PARAMS *params) {
-  ENTER(Initialized);
-  if (!driver.nodes.count(node))
-    return CUDA_ERROR_INVALID_HANDLE;
+  ENTER(Healthy);
+  if (CUresult result = driver.check(driver.nodes, node))
+    return result;
   auto *work = std::get_if<KernelWork>(&node->work);
   if (!params || !work)
     return CUDA_ERROR_INVALID_VALUE;
@@ -98,13 +99,13 @@ CUresult cuGraphKernelNodeGetParams_v2(CUgraphNode node,
 CUresult cuGraphInstantiateWithFlags(CUgraphExec *executable, CUgraph graph,
                                      unsigned long long) {
   ENTER(Context);
-  if (!driver.graphs.has(graph))
-    return CUDA_ERROR_INVALID_HANDLE;
+  if (CUresult result = driver.check(driver.graphs, graph))
+    return result;
   if (!executable)
     return CUDA_ERROR_INVALID_VALUE;
   auto made = std::make_unique<CUgraphExec_st>();
-  for (auto &node : graph->nodes)
-    made->works.emplace_back(node.get(), node->work);
+  for (CUgraphNode node : graph->nodes)
+    made->works.emplace_back(node, node->work);
   *executable = driver.executables.adopt(std::move(made));
   return CUDA_SUCCESS;
 }
@@ -113,8 +114,8 @@ CUresult
 cuGraphExecKernelNodeSetParams_v2(CUgraphExec executable, CUgraphNode node,
                                   const CUDA_KERNEL_NODE_PARAMS *params) {
   ENTER(Context);
-  if (!driver.executables.has(executable))
-    return CUDA_ERROR_INVALID_HANDLE;
+  if (CUresult result = driver.check(driver.executables, executable))
+    return result;
   if (!params)
     return CUDA_ERROR_INVALID_VALUE;
   for (auto &[from, work] : executable->works) {
@@ -133,15 +134,15 @@ cuGraphExecKernelNodeSetParams_v2(CUgraphExec executable, CUgraphNode node,
 
 CUresult cuGraphUpload(CUgraphExec executable, CUstream stream) {
   ENTER(Context);
-  if (!driver.executables.has(executable))
-    return CUDA_ERROR_INVALID_HANDLE;
+  if (CUresult result = driver.check(driver.executables, executable))
+    return result;
   return checkStream(stream);
 }
 
 CUresult cuGraphLaunch(CUgraphExec executable, CUstream stream) {
   ENTER(Context);
-  if (!driver.executables.has(executable))
-    return CUDA_ERROR_INVALID_HANDLE;
+  if (CUresult result = driver.check(driver.executables, executable))
+    return result;
   if (CUresult result = checkStream(stream))
     return result;
   if (captureOf(stream))
@@ -156,9 +157,11 @@ CUresult cuGraphLaunch(CUgraphExec executable, CUstream stream) {
 }
 
 CUresult cuGraphExecDestroy(CUgraphExec executable) {
-  ENTER(Nothing);
-  return driver.executables.erase(executable) ? CUDA_SUCCESS
-                                              : CUDA_ERROR_INVALID_HANDLE;
+  ENTER(Healthy);
+  if (CUresult result = driver.check(driver.executables, executable))
+    return result;
+  driver.executables.erase(executable);
+  return CUDA_SUCCESS;
 }
 
 } // extern "C"

@@ -29,22 +29,6 @@ CUresult resultOf(Finding::Kind kind) {
   }
 }
 
-void print(FILE *to, const Finding &finding) {
-  fprintf(to, "cria-emulator: error: %s\n%s", finding.headline.c_str(),
-          finding.details.c_str());
-  fflush(to);
-}
-
-void printFinding(const Settings &settings, const Finding &finding) {
-  print(stderr, finding);
-  if (settings.report.empty())
-    return;
-  if (FILE *file = fopen(settings.report.c_str(), "a")) {
-    print(file, finding);
-    fclose(file);
-  }
-}
-
 double now() {
   return std::chrono::duration<double>(
              std::chrono::steady_clock::now().time_since_epoch())
@@ -76,8 +60,8 @@ Launch launchOf(Driver &driver, const KernelWork &work) {
 
 CUresult run(const KernelWork &work) {
   Driver &driver = Driver::get();
-  if (!driver.findFunction(work.function))
-    return CUDA_ERROR_INVALID_HANDLE;
+  if (CUresult result = driver.check(driver.functions, work.function))
+    return result;
   double start = now();
   LaunchResult result = runLaunch(launchOf(driver, work));
   if (driver.settings.counts)
@@ -85,13 +69,30 @@ CUresult run(const KernelWork &work) {
             work.function->name.c_str(),
             (unsigned long long)result.instructions, now() - start);
   if (result.finding) {
-    printFinding(driver.settings, *result.finding);
+    driver.report(*result.finding);
     work.function->module->context->error = resultOf(result.finding->kind);
   }
   return CUDA_SUCCESS;
 }
 
+/// Memory may be freed between the capture of a copy and its run.
+bool isGone(uint64_t address, uint64_t bytes) {
+  Driver &driver = Driver::get();
+  const DeviceMemory &memory = *driver.memory;
+  if (bytes == 0 || !memory.isReserved(address) || memory.find(address, bytes))
+    return false;
+  driver.report({Finding::UseAfterFree,
+                 driver.function + ": a copy or fill of " +
+                     std::to_string(bytes) + " bytes at " + hexOf(address) +
+                     " is in no allocation",
+                 "  the address is " + memory.describe(address) + "\n"});
+  currentContext()->error = CUDA_ERROR_ILLEGAL_ADDRESS;
+  return true;
+}
+
 CUresult run(const CopyWork &work) {
+  if (isGone(work.to, work.bytes) || isGone(work.from, work.bytes))
+    return CUDA_SUCCESS;
   std::memmove(reinterpret_cast<void *>(work.to),
                reinterpret_cast<void *>(work.from), work.bytes);
   return CUDA_SUCCESS;
@@ -102,6 +103,8 @@ template <typename T> void fill(const FillWork &work) {
 }
 
 CUresult run(const FillWork &work) {
+  if (isGone(work.to, work.count * work.width))
+    return CUDA_SUCCESS;
   if (work.width == 1)
     fill<uint8_t>(work);
   else if (work.width == 2)
@@ -144,8 +147,9 @@ uint64_t residentBlocks(const KernelWork &work, unsigned capability) {
 
 /// Copies the parameters into their buffer.
 CUresult gather(KernelWork &work, void **parameters, void **extra) {
-  if (!Driver::get().findFunction(work.function))
-    return CUDA_ERROR_INVALID_HANDLE;
+  Driver &driver = Driver::get();
+  if (CUresult result = driver.check(driver.functions, work.function))
+    return result;
   const Function &function = *work.function->kernel->function;
   work.parameters.assign(function.parameterBytes, 0);
   if (extra)

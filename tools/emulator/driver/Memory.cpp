@@ -29,9 +29,21 @@ CUresult allocate(Driver &driver, CUdeviceptr *pointer, size_t bytes) {
   return CUDA_SUCCESS;
 }
 
+/// Says why `address` cannot be freed; `source` makes what can.
+void reportBadFree(Driver &driver, uint64_t address, const char *source) {
+  bool twice = driver.memory->wasFreed(address);
+  driver.reportMisuse(twice ? "double free of " + hexOf(address)
+                            : "expected memory of " + std::string(source) +
+                                  ", got " + hexOf(address),
+                      "  the address is " + driver.memory->describe(address) +
+                          "\n");
+}
+
 CUresult freeDevice(Driver &driver, CUdeviceptr pointer) {
-  if (pointer && !driver.memory->free(pointer, Allocation::Device))
+  if (pointer && !driver.memory->free(pointer, Allocation::Device)) {
+    reportBadFree(driver, pointer, "cuMemAlloc");
     return CUDA_ERROR_INVALID_VALUE;
+  }
   currentContext()->allocations.erase(pointer);
   return CUDA_SUCCESS;
 }
@@ -57,7 +69,7 @@ CUresult cuMemAlloc_v2(CUdeviceptr *pointer, size_t bytes) {
 }
 
 CUresult cuMemFree_v2(CUdeviceptr pointer) {
-  ENTER(Teardown);
+  ENTER(Context);
   if (CUresult result = forbidCapture())
     return result;
   return freeDevice(driver, pointer);
@@ -73,7 +85,7 @@ CUresult cuMemAllocAsync(CUdeviceptr *pointer, size_t bytes, CUstream stream) {
 }
 
 CUresult cuMemFreeAsync(CUdeviceptr pointer, CUstream stream) {
-  ENTER(Teardown);
+  ENTER(Context);
   if (CUresult result = checkStream(stream))
     return result;
   if (captureOf(stream))
@@ -92,10 +104,12 @@ CUresult cuMemHostAlloc(void **pointer, size_t bytes, unsigned) {
 }
 
 CUresult cuMemFreeHost(void *pointer) {
-  ENTER(Teardown);
+  ENTER(Context);
   auto address = uint64_t(pointer);
-  if (!driver.memory->free(address, Allocation::PinnedHost))
+  if (!driver.memory->free(address, Allocation::PinnedHost)) {
+    reportBadFree(driver, address, "cuMemAllocHost");
     return CUDA_ERROR_INVALID_VALUE;
+  }
   currentContext()->hostAllocations.erase(address);
   return CUDA_SUCCESS;
 }
@@ -111,9 +125,11 @@ CUresult cuMemHostRegister_v2(void *pointer, size_t bytes, unsigned) {
 }
 
 CUresult cuMemHostUnregister(void *pointer) {
-  ENTER(Teardown);
-  if (!driver.memory->unregisterHost(uint64_t(pointer)))
+  ENTER(Context);
+  if (!driver.memory->unregisterHost(uint64_t(pointer))) {
+    reportBadFree(driver, uint64_t(pointer), "cuMemHostRegister");
     return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
+  }
   currentContext()->hostAllocations.erase(uint64_t(pointer));
   return CUDA_SUCCESS;
 }

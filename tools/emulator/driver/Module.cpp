@@ -130,10 +130,18 @@ CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned count,
   return load(driver, module, image, Log(count, options, values));
 }
 
+/// Programs ask whether PTX can be made machine code; here it cannot.
+CUresult cuLinkCreate_v2(unsigned, CUjit_option *, void **, CUlinkState *) {
+  ENTER(Context);
+  return CUDA_ERROR_NOT_SUPPORTED;
+}
+
 CUresult cuModuleUnload(CUmodule module) {
-  ENTER(Teardown);
-  return driver.modules.erase(module) ? CUDA_SUCCESS
-                                      : CUDA_ERROR_INVALID_HANDLE;
+  ENTER(Context);
+  if (CUresult result = driver.check(driver.modules, module))
+    return result;
+  driver.unload(module);
+  return CUDA_SUCCESS;
 }
 
 CUresult cuModuleGetFunction(CUfunction *function, CUmodule module,
@@ -141,24 +149,26 @@ CUresult cuModuleGetFunction(CUfunction *function, CUmodule module,
   ENTER(Context);
   if (!function || !name)
     return CUDA_ERROR_INVALID_VALUE;
-  if (!driver.modules.has(module))
-    return CUDA_ERROR_INVALID_HANDLE;
+  if (CUresult result = driver.check(driver.modules, module))
+    return result;
   Kernel *kernel = module->program->find(name);
   if (!kernel)
     return CUDA_ERROR_NOT_FOUND;
   if (auto error = module->program->compile(*kernel)) {
-    fprintf(stderr, "cria-emulator: error: kernel '%s': %s\n", name,
-            error->message.c_str());
-    return CUDA_ERROR_UNKNOWN;
+    std::string place = "PTX line " + std::to_string(error->line) +
+                        module->program->sourceOf(error->line);
+    driver.reportMisuse("kernel '" + std::string(name) + "', " + place + ": " +
+                        error->message);
+    return CUDA_ERROR_INVALID_PTX;
   }
-  auto &made = module->functions[name];
+  CUfunction &made = module->functions[name];
   if (!made) {
-    made = std::make_unique<CUfunc_st>();
+    made = driver.functions.make();
     made->module = module;
     made->name = name;
     made->kernel = kernel;
   }
-  *function = made.get();
+  *function = made;
   return CUDA_SUCCESS;
 }
 
@@ -167,8 +177,8 @@ CUresult cuModuleGetGlobal_v2(CUdeviceptr *pointer, size_t *bytes,
   ENTER(Context);
   if (!name)
     return CUDA_ERROR_INVALID_VALUE;
-  if (!driver.modules.has(module))
-    return CUDA_ERROR_INVALID_HANDLE;
+  if (CUresult result = driver.check(driver.modules, module))
+    return result;
   const Allocation *found = module->program->variable(name);
   if (!found)
     return CUDA_ERROR_NOT_FOUND;
@@ -182,8 +192,8 @@ CUresult cuModuleGetGlobal_v2(CUdeviceptr *pointer, size_t *bytes,
 CUresult cuFuncGetAttribute(int *value, CUfunction_attribute which,
                             CUfunction function) {
   ENTER(Context);
-  if (!driver.findFunction(function))
-    return CUDA_ERROR_INVALID_HANDLE;
+  if (CUresult result = driver.check(driver.functions, function))
+    return result;
   auto known = attribute(driver, *function, which);
   if (!value || !known)
     return CUDA_ERROR_INVALID_VALUE;
@@ -194,8 +204,8 @@ CUresult cuFuncGetAttribute(int *value, CUfunction_attribute which,
 CUresult cuFuncSetAttribute(CUfunction function, CUfunction_attribute which,
                             int value) {
   ENTER(Context);
-  if (!driver.findFunction(function))
-    return CUDA_ERROR_INVALID_HANDLE;
+  if (CUresult result = driver.check(driver.functions, function))
+    return result;
   if (which == CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT)
     return value >= -1 && value <= 100 ? CUDA_SUCCESS
                                        : CUDA_ERROR_INVALID_VALUE;
@@ -210,8 +220,8 @@ CUresult cuFuncSetAttribute(CUfunction function, CUfunction_attribute which,
 
 CUresult cuFuncGetModule(CUmodule *module, CUfunction function) {
   ENTER(Context);
-  if (!driver.findFunction(function))
-    return CUDA_ERROR_INVALID_HANDLE;
+  if (CUresult result = driver.check(driver.functions, function))
+    return result;
   if (!module)
     return CUDA_ERROR_INVALID_VALUE;
   *module = function->module;
@@ -224,8 +234,8 @@ CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks,
                                                      int blockSize,
                                                      size_t dynamicShared) {
   ENTER(Context);
-  if (!driver.findFunction(function))
-    return CUDA_ERROR_INVALID_HANDLE;
+  if (CUresult result = driver.check(driver.functions, function))
+    return result;
   if (!blocks || blockSize < 1 || unsigned(blockSize) > kMaxThreads)
     return CUDA_ERROR_INVALID_VALUE;
   uint64_t shared =

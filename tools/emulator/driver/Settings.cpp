@@ -111,6 +111,8 @@ void readFaults(std::vector<Fault> &faults) {
 } // namespace
 
 unsigned Settings::newestPtx() const {
+  if (!boundsPtx)
+    return 99;
   // CUDA 11.8 reads PTX 7.8, 12.4 reads 8.4, 13.0 reads 9.0.
   int major = driverVersion / 1000, minor = driverVersion / 10 % 100;
   return major <= 4 ? 0 : unsigned((major - 4) * 10 + minor);
@@ -139,7 +141,8 @@ Settings readSettings() {
   readNumber("CRIA_EMULATOR_TIME_LIMIT", settings.timeLimit, 1, 1000000);
   readNumber("CRIA_EMULATOR_COUNT", settings.counts, 0, 1);
   readNumber("CRIA_EMULATOR_DRIVER_VERSION", settings.driverVersion, 5000,
-             13000);
+             13090);
+  settings.boundsPtx = !variable("CRIA_EMULATOR_DRIVER_VERSION").empty();
   settings.report = variable("CRIA_EMULATOR_REPORT").str();
   readFaults(settings.faults);
   const char *visible = std::getenv("CUDA_VISIBLE_DEVICES");

@@ -23,7 +23,8 @@ struct Settings {
   unsigned capability = 80;
   uint64_t memory = uint64_t(40) << 30;
   bool hasDevice = true;
-  int driverVersion = 13000;
+  int driverVersion = 13000; ///< 13000 for 13.0
+  bool boundsPtx = false;    ///< the version was asked for, and bounds the PTX
   Checks checks;
   uint64_t seed = 0;
   unsigned threads = 1;
@@ -33,7 +34,9 @@ struct Settings {
   std::string report;       ///< file that findings are added to
   std::vector<Fault> faults;
 
-  /// The newest PTX version that this driver reads, 80 for 8.0.
+  /// The newest PTX version that this driver reads, 80 for 8.0. Where no driver
+  /// version was asked for, any of 9.x: what a text means does not change with
+  /// its version, and instructions that are not known are refused one by one.
   unsigned newestPtx() const;
 };
 

@@ -14,7 +14,9 @@ bool isDefault(CUstream stream) {
          stream == CU_STREAM_PER_THREAD;
 }
 
-bool isLegacy(CUstream stream) { return !stream || stream == CU_STREAM_LEGACY; }
+bool isLegacy(CUstream stream) {
+  return stream ? stream == CU_STREAM_LEGACY : !Driver::get().nullIsPerThread;
+}
 
 double now() {
   return std::chrono::duration<double>(
@@ -81,9 +83,9 @@ bool isJoined(const Capture &capture) {
 } // namespace
 
 CUresult checkStream(CUstream stream) {
-  return isDefault(stream) || Driver::get().streams.has(stream)
-             ? CUDA_SUCCESS
-             : CUDA_ERROR_INVALID_HANDLE;
+  Driver &driver = Driver::get();
+  return isDefault(stream) ? CUDA_SUCCESS
+                           : driver.check(driver.streams, stream);
 }
 
 Capture *captureOf(CUstream stream) {
@@ -111,7 +113,7 @@ CUresult submit(CUstream stream, Work work) {
     return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
   auto node = std::make_unique<CUgraphNode_st>();
   node->work = std::move(work);
-  capture->graph->nodes.push_back(std::move(node));
+  capture->nodes.push_back(std::move(node));
   ++capture->done[stream];
   return CUDA_SUCCESS;
 }
@@ -131,9 +133,9 @@ CUresult cuStreamCreateWithPriority(CUstream *stream, unsigned flags, int) {
 }
 
 CUresult cuStreamDestroy_v2(CUstream stream) {
-  ENTER(Teardown);
-  if (isDefault(stream) || !driver.streams.has(stream))
-    return CUDA_ERROR_INVALID_HANDLE;
+  ENTER(Context);
+  if (CUresult result = driver.check(driver.streams, stream))
+    return result;
   if (stream->capture)
     leave(driver, stream->capture);
   driver.streams.erase(stream);
@@ -167,8 +169,8 @@ CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned) {
   ENTER(Context);
   if (CUresult result = checkStream(stream))
     return result;
-  if (!driver.events.has(event))
-    return CUDA_ERROR_INVALID_HANDLE;
+  if (CUresult result = driver.check(driver.events, event))
+    return result;
   if (!event->capture || !driver.captures.count(event->capture)) {
     if (captureOf(stream))
       return CUDA_ERROR_STREAM_CAPTURE_ISOLATION;
@@ -216,9 +218,9 @@ CUresult cuStreamEndCapture(CUstream stream, CUgraph *graph) {
     return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
   if (!isJoined(*capture))
     return CUDA_ERROR_STREAM_CAPTURE_UNJOINED;
-  *graph = driver.graphs.adopt(std::move(capture->graph));
-  for (auto &node : (*graph)->nodes)
-    driver.nodes[node.get()] = *graph;
+  *graph = driver.graphs.make();
+  for (auto &node : capture->nodes)
+    (*graph)->nodes.push_back(driver.nodes.adopt(std::move(node)));
   return CUDA_SUCCESS;
 }
 
@@ -247,16 +249,19 @@ CUresult cuEventCreate(CUevent *event, unsigned flags) {
 }
 
 CUresult cuEventDestroy_v2(CUevent event) {
-  ENTER(Teardown);
-  return driver.events.erase(event) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+  ENTER(Context);
+  if (CUresult result = driver.check(driver.events, event))
+    return result;
+  driver.events.erase(event);
+  return CUDA_SUCCESS;
 }
 
 CUresult cuEventRecord(CUevent event, CUstream stream) {
   ENTER(Context);
   if (CUresult result = checkStream(stream))
     return result;
-  if (!driver.events.has(event))
-    return CUDA_ERROR_INVALID_HANDLE;
+  if (CUresult result = driver.check(driver.events, event))
+    return result;
   event->capture = isDefault(stream) ? nullptr : stream->capture;
   if (!event->capture) {
     if (CUresult result = forbidImplicit(stream))
@@ -271,22 +276,23 @@ CUresult cuEventRecord(CUevent event, CUstream stream) {
 
 CUresult cuEventQuery(CUevent event) {
   ENTER(Context);
-  if (!driver.events.has(event))
-    return CUDA_ERROR_INVALID_HANDLE;
+  if (CUresult result = driver.check(driver.events, event))
+    return result;
   return event->capture ? CUDA_ERROR_CAPTURED_EVENT : CUDA_SUCCESS;
 }
 
 CUresult cuEventSynchronize(CUevent event) {
   ENTER(Context);
-  if (!driver.events.has(event))
-    return CUDA_ERROR_INVALID_HANDLE;
+  if (CUresult result = driver.check(driver.events, event))
+    return result;
   return event->capture ? CUDA_ERROR_CAPTURED_EVENT : CUDA_SUCCESS;
 }
 
 CUresult cuEventElapsedTime(float *milliseconds, CUevent start, CUevent end) {
   ENTER(Context);
-  if (!driver.events.has(start) || !driver.events.has(end))
-    return CUDA_ERROR_INVALID_HANDLE;
+  for (CUevent event : {start, end})
+    if (CUresult result = driver.check(driver.events, event))
+      return result;
   if (!milliseconds)
     return CUDA_ERROR_INVALID_VALUE;
   bool timed = !((start->flags | end->flags) & CU_EVENT_DISABLE_TIMING);

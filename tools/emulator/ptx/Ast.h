@@ -6,6 +6,7 @@
 #include <array>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -80,6 +81,7 @@ struct Variable {
   uint64_t align = 1, size = 0;
   bool isExtern = false;
   bool unsized = false; ///< x[]: dynamic shared memory
+  bool isKnown = true;  ///< else of another type: a texture, ...
   std::vector<uint8_t> initial;
   std::vector<Relocation> relocations;
 };
@@ -119,6 +121,7 @@ struct Function {
   int labelCount = 0;
   std::array<unsigned, 3> maxThreads = {0, 0, 0}; ///< .maxntid, .reqntid
   bool requiresThreads = false;                   ///< .reqntid
+  std::optional<Error> refusal; ///< of what the parser skipped, unknown to it
 };
 
 /// A PTX text.

@@ -169,16 +169,28 @@ private:
       return cursor.skipLine();
     cursor.take();
     llvm::StringRef space = name.drop_front();
-    if (name == ".reg")
+    if (name == ".reg") {
       parseRegisters(cursor, scope());
-    else if (name == ".pragma")
+    } else if (name == ".pragma") {
       cursor.skipPast(';');
-    else if (space == "shared" || space == "local" || space == "param") {
-      function.variables.push_back(parseVariable(cursor, space));
+    } else if (space == "shared" || space == "local" || space == "param") {
+      Variable variable = parseVariable(cursor, space);
+      if (!variable.isKnown)
+        return refuse(name);
+      function.variables.push_back(std::move(variable));
       cursor.expect(';');
     } else {
-      cursor.fail("unknown directive '" + name + "'");
+      refuse(name);
     }
+  }
+
+  // A directive that is not known may change what the function does; the rest
+  // of the module does not depend on it.
+  void refuse(llvm::StringRef directive) {
+    if (!function.refusal)
+      function.refusal =
+          Error{cursor.line(), ("unknown directive '" + directive + "'").str()};
+    cursor.skipPast(';');
   }
 
   // .loc file line column[, function_name label, inlined_at file line column]

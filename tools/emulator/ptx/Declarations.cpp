@@ -88,9 +88,9 @@ Type parseVariableType(Cursor &cursor, Variable &variable) {
     else if (auto found = typeNamed(word.drop_front()))
       type = found;
     else
-      cursor.fail("unknown attribute '" + word + "' of a variable");
+      variable.isKnown = false;
   }
-  if (!type || type->kind == Type::Predicate)
+  if (variable.isKnown && (!type || type->kind == Type::Predicate))
     cursor.fail("expected a variable with a type");
   return type.value_or(Type());
 }

@@ -61,11 +61,17 @@ private:
   }
 
   // `::` inside a word belongs to it (shared::cta); one colon ends a label.
+  // A word that begins with a dot ends before the next one: `.reg.b32` is
+  // `.reg .b32`.
   void word() {
     size_t begin = at;
+    bool isDotted = peek() == '.';
     while (isWordCharacter(peek()) ||
-           (peek() == ':' && peek(1) == ':' && isWordCharacter(peek(2))))
+           (peek() == ':' && peek(1) == ':' && isWordCharacter(peek(2)))) {
+      if (isDotted && at > begin && peek() == '.')
+        break;
       at += peek() == ':' ? 2 : 1;
+    }
     tokens.push_back({Token::Word, text.slice(begin, at), line});
   }
 

@@ -50,7 +50,7 @@ private:
       variable(name.drop_front());
     else if (name == ".entry" || name == ".func")
       function(name == ".entry");
-    else if (name == ".pragma")
+    else if (name == ".pragma" || name == ".alias") // calls of it are refused
       cursor.skipPast(';');
     else if (name != ".visible" && name != ".weak" && name != ".common")
       cursor.fail("unknown directive '" + name + "'");
@@ -139,8 +139,22 @@ private:
     } else if (name == ".pragma") {
       cursor.skipPast(';');
     } else if (name != ".noreturn") {
-      cursor.fail("unknown attribute '" + name + "' of a function");
+      refuse(result, name);
     }
+  }
+
+  // An attribute that is not known may change what the function does; the rest
+  // of the module does not depend on it.
+  void refuse(Function &result, llvm::StringRef attribute) {
+    if (!attribute.starts_with("."))
+      return cursor.fail("expected '{', got '" + attribute + "'");
+    if (!result.refusal)
+      result.refusal =
+          Error{cursor.line(),
+                ("unknown attribute '" + attribute + "' of a function").str()};
+    while (!cursor.atEnd() && !cursor.here().is('{') &&
+           !cursor.here().is(';') && !cursor.here().text.starts_with("."))
+      cursor.take();
   }
 
   Cursor cursor;

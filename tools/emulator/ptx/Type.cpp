@@ -27,6 +27,9 @@ std::optional<Type> typeNamed(llvm::StringRef name) {
       .Case("bf16", Type{Type::BFloat, 16})
       .Case("f16x2", Type{Type::Float, 16, true})
       .Case("bf16x2", Type{Type::BFloat, 16, true})
+      .Case("tf32", Type{Type::TFloat, 32})
+      .Case("e4m3x2", Type{Type::E4M3, 8, true})
+      .Case("e5m2x2", Type{Type::E5M2, 8, true})
       .Default(Found());
 }
 

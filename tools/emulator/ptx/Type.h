@@ -9,17 +9,27 @@ namespace cria::emulator {
 
 /// What `.u32`, `.bf16x2` or `.pred` says about the bits of an operand.
 struct Type {
-  enum Kind { Bits, Unsigned, Signed, Float, BFloat, Predicate };
+  enum Kind {
+    Bits,
+    Unsigned,
+    Signed,
+    Float,
+    BFloat,
+    TFloat,
+    E4M3,
+    E5M2,
+    Predicate
+  };
 
   Kind kind = Bits;
   unsigned bits = 0;   ///< of one element
-  bool packed = false; ///< two elements in 32 bits
+  bool packed = false; ///< two elements side by side
 
   /// Bits of the whole operand.
   unsigned width() const { return packed ? 2 * bits : bits; }
   unsigned bytes() const { return width() < 8 ? 1 : width() / 8; }
   bool isSigned() const { return kind == Signed; }
-  bool isFloat() const { return kind == Float || kind == BFloat; }
+  bool isFloat() const { return kind >= Float && kind <= E5M2; }
   /// One element of a packed type.
   Type element() const { return {kind, bits, false}; }
 };

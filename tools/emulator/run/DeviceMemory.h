@@ -45,6 +45,8 @@ public:
   /// What lies at or next to `address`, for people.
   std::string describe(uint64_t address) const;
   bool wasFreed(uint64_t address) const;
+  /// Whether the address can only be the device's, allocated or not.
+  bool isReserved(uint64_t address) const { return address - base < reserved; }
 
   uint64_t capacity() const { return limit; }
   uint64_t used() const { return inUse; }

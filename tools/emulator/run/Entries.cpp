@@ -2,6 +2,7 @@
 
 #include "tools/emulator/run/AsyncCopy.h"
 #include "tools/emulator/run/Block.h"
+#include "tools/emulator/run/Rounding.h"
 
 #include <cfenv>
 #include <cmath>
@@ -191,12 +192,17 @@ double emulatorDirected64(Thread *, uint32_t op, uint32_t mode, double a,
   return directed(op, mode, a, b, c);
 }
 
-float emulatorNarrow(Thread *, uint32_t mode, double value) {
-  volatile double x = value;
-  std::fesetround(kModes[mode]);
-  volatile float result = float(x);
-  std::fesetround(FE_TONEAREST);
-  return result;
+uint64_t emulatorRoundFloat(Thread *, uint32_t how, double value) {
+  return roundFloat(value, Rounding::unpacked(how));
+}
+
+uint64_t emulatorRoundUnsigned(Thread *, uint32_t how, uint64_t value) {
+  return roundInteger(value, false, Rounding::unpacked(how));
+}
+
+uint64_t emulatorRoundSigned(Thread *, uint32_t how, int64_t value) {
+  uint64_t magnitude = value < 0 ? -uint64_t(value) : uint64_t(value);
+  return roundInteger(magnitude, value < 0, Rounding::unpacked(how));
 }
 
 float emulatorTanh(Thread *, float value) { return std::tanh(value); }
@@ -233,7 +239,9 @@ std::vector<RuntimeEntry> runtimeEntries() {
           ENTRY(emulatorTrap),
           ENTRY(emulatorDirected32),
           ENTRY(emulatorDirected64),
-          ENTRY(emulatorNarrow),
+          ENTRY(emulatorRoundFloat),
+          ENTRY(emulatorRoundUnsigned),
+          ENTRY(emulatorRoundSigned),
           ENTRY(emulatorTanh),
           ENTRY(emulatorCopyAsync),
           ENTRY(emulatorCopyCommit),

@@ -51,9 +51,9 @@ Value *compare(Emitter &e, llvm::StringRef name, const Type &type, bool ftz,
     return compareIntegers(e, name, type.isSigned(), x, y);
   x = e.toFloat(x, type);
   y = e.toFloat(y, type);
-  if (ftz && type.bits == 32) {
-    x = e.flush(x);
-    y = e.flush(y);
+  if (ftz) {
+    x = e.flush(x, type);
+    y = e.flush(y, type);
   }
   return compareFloats(e, name, x, y);
 }
@@ -104,18 +104,30 @@ void emitSetPredicatePacked(Emitter &e) {
   e.write(e.operand(0).parts[0], high);
 }
 
-/// All ones or 1.0 for true.
+/// All ones or 1.0 for true, for each part of packed operands.
 void emitSet(Emitter &e) {
   auto &b = e.builder;
   llvm::StringRef name = e.oneOf(kComparisons), how = e.oneOf("and|or|xor");
   bool ftz = e.has("ftz");
-  Type to = e.type(), from = e.type();
-  Value *result = combine(
-      e, how, compare(e, name, from, ftz, e.read(1, from), e.read(2, from)), 3);
-  if (to.isFloat())
-    return e.write(e.operand(0),
-                   e.fromFloat(b.CreateUIToFP(result, b.getFloatTy()), to));
-  e.write(e.operand(0), e.fit(result, to.bits, true), true);
+  Type to = e.type(), from = e.type(), part = from.element();
+  Value *x = e.read(1, from), *y = e.read(2, from);
+  unsigned bits = from.packed ? from.bits : to.bits;
+  Type each = to.isFloat() ? to.element() : Type{to.kind, bits};
+  auto valueAt = [&](unsigned at) {
+    auto half = [&](Value *both) {
+      return e.fit(b.CreateLShr(both, at), part.bits);
+    };
+    Value *is =
+        combine(e, how, compare(e, name, part, ftz, half(x), half(y)), 3);
+    return to.isFloat()
+               ? e.fromFloat(b.CreateUIToFP(is, e.floatType(each)), each)
+               : e.fit(is, bits, true);
+  };
+  Value *low = valueAt(0);
+  if (!from.packed)
+    return e.write(e.operand(0), low, true);
+  Value *high = b.CreateShl(e.fit(valueAt(16), 32), 16);
+  e.write(e.operand(0), b.CreateOr(e.fit(low, 32), high));
 }
 
 void emitSelect(Emitter &e) {
@@ -137,32 +149,33 @@ void emitSelectBySign(Emitter &e) {
           b.CreateSelect(positive, e.read(1, type), e.read(2, type)));
 }
 
+#define FLOATS "eq|ne|lt|le|gt|ge|equ|neu|ltu|leu|gtu|geu|num|nan and|or|xor? "
+
 constexpr Form kForms[] = {
     {"setp",
      "eq|ne|lt|le|gt|ge|lo|ls|hi|hs and|or|xor? "
      "b16|b32|b64|u16|u32|u64|s16|s32|s64",
      "Psss?", emitSetPredicate},
     {"setp",
-     "eq|ne|lt|le|gt|ge|equ|neu|ltu|leu|gtu|geu|num|nan and|or|xor? ftz? "
-     "f32|f64|f16",
+     FLOATS "ftz? "
+            "f32|f64|f16",
      "Psss?", emitSetPredicate},
-    {"setp",
-     "eq|ne|lt|le|gt|ge|equ|neu|ltu|leu|gtu|geu|num|nan and|or|xor? bf16",
-     "Psss?", emitSetPredicate, 90},
-    {"setp",
-     "eq|ne|lt|le|gt|ge|equ|neu|ltu|leu|gtu|geu|num|nan and|or|xor? ftz? f16x2",
-     "Psss?", emitSetPredicatePacked},
-    {"setp",
-     "eq|ne|lt|le|gt|ge|equ|neu|ltu|leu|gtu|geu|num|nan and|or|xor? bf16x2",
-     "Psss?", emitSetPredicatePacked, 90},
+    {"setp", FLOATS "bf16", "Psss?", emitSetPredicate, 90},
+    {"setp", FLOATS "ftz? f16x2", "Psss?", emitSetPredicatePacked},
+    {"setp", FLOATS "bf16x2", "Psss?", emitSetPredicatePacked, 90},
     {"set",
      "eq|ne|lt|le|gt|ge|lo|ls|hi|hs and|or|xor? u32|s32|f32 "
      "b16|b32|b64|u16|u32|u64|s16|s32|s64",
      "dsss?", emitSet},
     {"set",
-     "eq|ne|lt|le|gt|ge|equ|neu|ltu|leu|gtu|geu|num|nan and|or|xor? ftz? "
-     "u32|s32|f32 f32|f64",
+     FLOATS "ftz? "
+            "u32|s32|f32|f16 f32|f64",
      "dsss?", emitSet},
+    {"set", FLOATS "ftz? f16|u16|s16|u32|s32 f16", "dsss?", emitSet},
+    {"set", FLOATS "ftz? f16x2|u32|s32 f16x2", "dsss?", emitSet},
+    {"set", FLOATS "bf16|u16|s16|u32|s32 bf16", "dsss?", emitSet, 90},
+    {"set", FLOATS "bf16x2|u32|s32 bf16x2", "dsss?", emitSet, 90},
+    {"set", FLOATS "bf16 f16|f32|f64", "dsss?", emitSet, 90},
     {"selp", "b16|b32|b64|u16|u32|u64|s16|s32|s64|f32|f64", "dsss", emitSelect},
     {"slct", "ftz? b16|b32|b64|u16|u32|u64|s16|s32|s64|f32|f64 s32|f32", "dsss",
      emitSelectBySign},

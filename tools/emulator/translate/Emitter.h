@@ -92,17 +92,16 @@ public:
   llvm::Value *sharedPointer(llvm::Value *offset);
   llvm::Value *sharedWindow();
 
-  /// Bits to a float value and back; bf16 and f16 are computed in f32. `mode`
-  /// is rn or rz.
+  /// Bits to a float value and back, to nearest; bf16 and f16 are computed in
+  /// f32.
   /// @{
   llvm::Value *toFloat(llvm::Value *bits, const Type &type);
-  llvm::Value *fromFloat(llvm::Value *value, const Type &type,
-                         llvm::StringRef mode = "rn");
+  llvm::Value *fromFloat(llvm::Value *value, const Type &type);
   llvm::Type *floatType(const Type &type);
   /// f64 to f32, rounded to odd: a second rounding, to 16 bits, is then right.
   llvm::Value *narrowToOdd(llvm::Value *value);
-  /// Subnormal values to zero.
-  llvm::Value *flush(llvm::Value *value);
+  /// Subnormal values of `from` to zero.
+  llvm::Value *flush(llvm::Value *value, const Type &from);
   /// @}
 
   llvm::IntegerType *intType(unsigned bits) { return builder.getIntNTy(bits); }
@@ -146,7 +145,8 @@ public:
   llvm::Module &module() { return kernel.module; }
   llvm::Value *thread() { return target->getArg(0); }
   llvm::Value *local(llvm::StringRef name); ///< null if there is none
-  /// The carry bit of add.cc and the like.
+  /// The carry flag: the carry of the last .cc instruction, which after a
+  /// subtraction is 1 where nothing was borrowed.
   llvm::Value *carry();
   /// @}
 

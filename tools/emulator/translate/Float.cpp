@@ -66,13 +66,29 @@ Value *minMax(Emitter &e, const FloatOp &op, Value *x, Value *y) {
                   x, y);
 }
 
-/// Fused multiply-add of 16-bit floats, in f64.
+/// Fused multiply-add of 16-bit floats, rounded to odd: a second rounding is
+/// then right. The product is exact in f64; the error of the sum is what
+/// Knuth's TwoSum says.
 Value *fusedNarrow(Emitter &e, llvm::ArrayRef<Value *> values) {
-  llvm::SmallVector<Value *> wide;
-  for (Value *value : values)
-    wide.push_back(e.builder.CreateFPExt(value, e.builder.getDoubleTy()));
-  return e.narrowToOdd(
-      e.builder.CreateIntrinsic(e.builder.getDoubleTy(), Intrinsic::fma, wide));
+  auto &b = e.builder;
+  auto wide = [&](size_t i) {
+    return b.CreateFPExt(values[i], b.getDoubleTy());
+  };
+  Value *product = b.CreateFMul(wide(0), wide(1)), *addend = wide(2);
+  Value *sum = b.CreateFAdd(product, addend);
+  Value *second = b.CreateFSub(sum, product);
+  Value *error = b.CreateFAdd(b.CreateFSub(product, b.CreateFSub(sum, second)),
+                              b.CreateFSub(addend, second));
+  Value *zero = llvm::ConstantFP::get(b.getDoubleTy(), 0);
+  Value *bits = b.CreateBitCast(sum, b.getInt64Ty());
+  Value *outward =
+      b.CreateICmpEQ(b.CreateFCmpOGT(error, zero), b.CreateFCmpOGT(sum, zero));
+  Value *next = b.CreateSelect(outward, b.CreateAdd(bits, b.getInt64(1)),
+                               b.CreateSub(bits, b.getInt64(1)));
+  Value *isOdd = b.CreateTrunc(bits, b.getInt1Ty());
+  Value *isExact = b.CreateNot(b.CreateFCmpONE(error, zero));
+  bits = b.CreateSelect(b.CreateOr(isExact, isOdd), bits, next);
+  return e.narrowToOdd(b.CreateBitCast(bits, b.getDoubleTy()));
 }
 
 Value *hostUnary(Emitter &e, const FloatOp &op, Value *x) {
@@ -143,11 +159,11 @@ Value *element(Emitter &e, const FloatOp &op,
   llvm::SmallVector<Value *> values;
   for (Value *operand : operands) {
     Value *value = e.toFloat(operand, type);
-    values.push_back(op.ftz && type.bits == 32 ? e.flush(value) : value);
+    values.push_back(op.ftz ? e.flush(value, type) : value);
   }
   Value *result = clamped(e, op, compute(e, op, values));
-  if (op.ftz && type.bits == 32)
-    result = e.flush(result);
+  if (op.ftz)
+    result = e.flush(result, type);
   return e.fromFloat(result, type);
 }
 
@@ -178,9 +194,14 @@ void emitSign(Emitter &e) {
   uint64_t sign = uint64_t(1) << (type.bits - 1);
   if (type.packed)
     sign |= sign << 16;
-  Value *bits = e.read(1, type);
-  if (ftz && type.bits == 32)
-    bits = e.fromFloat(e.flush(e.toFloat(bits, type)), type);
+  Value *bits = e.read(1, type), *flushed = e.constant(type.width(), 0);
+  for (unsigned at = 0; ftz && at < type.width(); at += type.bits) {
+    Type part = type.element();
+    Value *value = e.toFloat(e.fit(b.CreateLShr(bits, at), type.bits), part);
+    Value *word = e.fromFloat(e.flush(value, part), part);
+    flushed = b.CreateOr(flushed, b.CreateShl(e.fit(word, type.width()), at));
+  }
+  bits = ftz ? flushed : bits;
   e.write(e.operand(0),
           isAbs ? b.CreateAnd(bits, ~sign) : b.CreateXor(bits, sign));
 }
@@ -198,6 +219,24 @@ void emitTestProperty(Emitter &e) {
                  .Case("normal", llvm::fcNormal)
                  .Default(llvm::fcSubnormal);
   e.write(e.operand(0), b.createIsFPClass(e.readFloat(1, type), mask));
+}
+
+/// The device reads and writes the high halves of the numbers alone.
+void emitApproximateDouble(Emitter &e) {
+  auto &b = e.builder;
+  bool isRoot = e.opcode() == "rsqrt";
+  e.has("approx");
+  e.has("ftz");
+  Type type = e.type();
+  Value *high = b.CreateAnd(e.read(1, type), ~uint64_t(0xffffffff));
+  Value *value = e.flush(e.toFloat(high, type), type);
+  if (isRoot)
+    value = e.unary(Intrinsic::sqrt, value);
+  Value *result = e.flush(
+      b.CreateFDiv(llvm::ConstantFP::get(b.getDoubleTy(), 1), value), type);
+  Value *bits =
+      b.CreateAdd(e.fromFloat(result, type), b.getInt64(uint64_t(1) << 31));
+  e.write(e.operand(0), b.CreateAnd(bits, ~uint64_t(0xffffffff)));
 }
 
 constexpr Form kForms[] = {
@@ -225,10 +264,13 @@ constexpr Form kForms[] = {
     {"rcp", "approx ftz? f32", "ds", emitFloat},
     {"rcp", "rn|rz|rm|rp ftz? f32", "ds", emitFloat},
     {"rcp", "rn|rz|rm|rp f64", "ds", emitFloat},
+    {"rcp", "approx ftz f64", "ds", emitApproximateDouble},
     {"sqrt", "approx ftz? f32", "ds", emitFloat},
     {"sqrt", "rn|rz|rm|rp ftz? f32", "ds", emitFloat},
     {"sqrt", "rn|rz|rm|rp f64", "ds", emitFloat},
-    {"rsqrt", "approx ftz? f32|f64", "ds", emitFloat},
+    {"rsqrt", "approx ftz? f32", "ds", emitFloat},
+    {"rsqrt", "approx f64", "ds", emitFloat},
+    {"rsqrt", "approx ftz f64", "ds", emitApproximateDouble},
     {"ex2", "approx ftz? f32", "ds", emitFloat},
     {"ex2", "approx f16|f16x2", "ds", emitFloat},
     {"ex2", "approx ftz bf16|bf16x2", "ds", emitFloat, 90},

@@ -20,41 +20,26 @@ llvm::Value *Emitter::toFloat(llvm::Value *bits, const Type &type) {
                              builder.getFloatTy());
 }
 
-static llvm::Value *toBFloat(llvm::IRBuilder<> &b, llvm::Value *value,
-                             bool towardZero) {
+static llvm::Value *toBFloat(llvm::IRBuilder<> &b, llvm::Value *value) {
   llvm::Value *bits = b.CreateBitCast(value, b.getInt32Ty());
-  if (!towardZero) {
-    llvm::Value *odd = b.CreateAnd(b.CreateLShr(bits, 16), 1);
-    bits = b.CreateAdd(bits, b.CreateAdd(odd, b.getInt32(0x7fff)));
-  }
+  llvm::Value *odd = b.CreateAnd(b.CreateLShr(bits, 16), 1);
+  bits = b.CreateAdd(bits, b.CreateAdd(odd, b.getInt32(0x7fff)));
   llvm::Value *high = b.CreateTrunc(b.CreateLShr(bits, 16), b.getInt16Ty());
   return b.CreateSelect(b.CreateFCmpUNO(value, value), b.getInt16(0x7fff),
                         high);
 }
 
-static llvm::Value *toHalf(llvm::IRBuilder<> &b, llvm::Value *value,
-                           bool towardZero) {
+static llvm::Value *toHalf(llvm::IRBuilder<> &b, llvm::Value *value) {
   llvm::Value *half = b.CreateFPTrunc(value, b.getHalfTy());
-  llvm::Value *bits = b.CreateBitCast(half, b.getInt16Ty());
-  llvm::Value *nan = b.CreateFCmpUNO(value, value);
-  if (towardZero) { // one step back where rounding went away from zero
-    auto magnitude = [&](llvm::Value *v) {
-      return b.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, v);
-    };
-    llvm::Value *away = b.CreateFCmpOGT(
-        magnitude(b.CreateFPExt(half, b.getFloatTy())), magnitude(value));
-    bits = b.CreateSub(bits, b.CreateZExt(away, b.getInt16Ty()));
-  }
-  return b.CreateSelect(nan, b.getInt16(0x7fff), bits);
+  return b.CreateSelect(b.CreateFCmpUNO(value, value), b.getInt16(0x7fff),
+                        b.CreateBitCast(half, b.getInt16Ty()));
 }
 
-llvm::Value *Emitter::fromFloat(llvm::Value *value, const Type &type,
-                                llvm::StringRef mode) {
+llvm::Value *Emitter::fromFloat(llvm::Value *value, const Type &type) {
   if (type.bits >= 32)
     return builder.CreateBitCast(value, intType(type.bits));
-  bool towardZero = mode == "rz";
-  return type.kind == Type::BFloat ? toBFloat(builder, value, towardZero)
-                                   : toHalf(builder, value, towardZero);
+  return type.kind == Type::BFloat ? toBFloat(builder, value)
+                                   : toHalf(builder, value);
 }
 
 llvm::Value *Emitter::narrowToOdd(llvm::Value *value) {
@@ -70,11 +55,12 @@ llvm::Value *Emitter::narrowToOdd(llvm::Value *value) {
                         b.CreateBitCast(b.CreateOr(toward, 1), b.getFloatTy()));
 }
 
-llvm::Value *Emitter::flush(llvm::Value *value) {
+llvm::Value *Emitter::flush(llvm::Value *value, const Type &from) {
   llvm::Type *type = value->getType();
-  llvm::Value *tiny =
-      builder.CreateFCmpOLT(unary(llvm::Intrinsic::fabs, value),
-                            llvm::ConstantFP::get(type, FLT_MIN));
+  bool isHalf = from.kind == Type::Float && from.bits == 16;
+  double least = isHalf ? 0x1p-14 : from.bits == 64 ? DBL_MIN : FLT_MIN;
+  llvm::Value *tiny = builder.CreateFCmpOLT(unary(llvm::Intrinsic::fabs, value),
+                                            llvm::ConstantFP::get(type, least));
   llvm::Value *zero = binary(llvm::Intrinsic::copysign,
                              llvm::ConstantFP::get(type, 0.0), value);
   return builder.CreateSelect(tiny, zero, value);

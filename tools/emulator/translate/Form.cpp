@@ -1,5 +1,7 @@
 #include "tools/emulator/translate/Form.h"
 
+#include "tools/emulator/ptx/Type.h"
+
 #include "llvm/ADT/SmallVector.h"
 #include "llvm/ADT/StringMap.h"
 #include "llvm/ADT/StringSwitch.h"
@@ -12,6 +14,7 @@ struct Group {
   llvm::SmallVector<llvm::StringRef> alternatives;
   bool optional = false;
   bool hint = false;
+  bool isTypes = false; ///< each alternative is a type
 
   bool has(llvm::StringRef modifier) const {
     return llvm::is_contained(alternatives, modifier);
@@ -39,6 +42,9 @@ Groups groupsOf(llvm::StringRef modifiers) {
     group.hint = word.consume_front("~");
     group.optional = word.consume_back("?");
     expanded(word).split(group.alternatives, '|');
+    group.isTypes = llvm::all_of(group.alternatives, [](llvm::StringRef one) {
+      return typeNamed(one).has_value();
+    });
     groups.push_back(std::move(group));
   }
   return groups;
@@ -68,8 +74,8 @@ const Table &table() {
   return built;
 }
 
-/// Gives each modifier the first free group that has it. None if a modifier has
-/// no group or a group that must be there is free.
+/// Gives each modifier the first free group that has it; types stand in order.
+/// None if a modifier has no group or a group that must be there is free.
 std::optional<std::vector<bool>>
 matchModifiers(const std::vector<std::string> &modifiers,
                const Groups &groups) {
@@ -81,6 +87,9 @@ matchModifiers(const std::vector<std::string> &modifiers,
       ++i;
     if (i == groups.size())
       return std::nullopt;
+    for (size_t before = 0; groups[i].isTypes && before < i; ++before)
+      if (groups[before].isTypes && !used[before])
+        return std::nullopt;
     used[i] = true;
     isHint.push_back(groups[i].hint);
   }

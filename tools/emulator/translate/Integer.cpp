@@ -9,10 +9,32 @@ namespace Intrinsic = llvm::Intrinsic;
 
 bool isSubtraction(Emitter &e) { return e.opcode().starts_with("sub"); }
 
+/// The carry flag as a number of `bits` bits.
+Value *carryIn(Emitter &e, unsigned bits) {
+  return e.fit(e.builder.CreateLoad(e.builder.getInt1Ty(), e.carry()), bits);
+}
+
+/// x + y + carry in `bits` bits; sets the carry flag if `carryOut`.
+Value *addWithCarry(Emitter &e, Value *x, Value *y, Value *carry, unsigned bits,
+                    bool carryOut) {
+  auto &b = e.builder;
+  unsigned wide = bits + 1;
+  Value *sum = b.CreateAdd(e.fit(x, wide), e.fit(y, wide));
+  sum = b.CreateAdd(sum, e.fit(carry, wide));
+  if (carryOut)
+    b.CreateStore(e.fit(b.CreateLShr(sum, bits), 1), e.carry());
+  return e.fit(sum, bits);
+}
+
 /// add, sub; with carry in (addc, subc) and carry out (.cc).
+///
+/// The device subtracts as x + ~y + 1, and its one carry flag is that sum's
+/// carry: after sub.cc it is 1 where nothing was borrowed. subc is x + ~y +
+/// carry. This shows where additions and subtractions are mixed: after
+/// `sub.cc a, 5, 3` the instruction `addc d, 0, 0` gives 1.
 void emitAdd(Emitter &e) {
   auto &b = e.builder;
-  bool subtract = isSubtraction(e), carryIn = e.opcode().ends_with("c");
+  bool subtract = isSubtraction(e), takesCarry = e.opcode().ends_with("c");
   bool saturate = e.has("sat"), carryOut = e.has("cc");
   Type type = e.type();
   Value *x = e.read(1, type), *y = e.read(2, type);
@@ -20,15 +42,10 @@ void emitAdd(Emitter &e) {
     return e.write(
         e.operand(0),
         e.binary(subtract ? Intrinsic::ssub_sat : Intrinsic::sadd_sat, x, y));
-  unsigned wide = type.bits + 2;
-  x = e.fit(x, wide);
-  y = e.fit(y, wide);
-  if (carryIn)
-    y = b.CreateAdd(y, e.fit(b.CreateLoad(b.getInt1Ty(), e.carry()), wide));
-  Value *sum = subtract ? b.CreateSub(x, y) : b.CreateAdd(x, y);
-  if (carryOut)
-    b.CreateStore(e.fit(b.CreateLShr(sum, type.bits), 1), e.carry());
-  e.write(e.operand(0), e.fit(sum, type.bits), type.isSigned());
+  Value *carry = takesCarry ? carryIn(e, type.bits) : b.getInt1(subtract);
+  y = subtract ? b.CreateNot(y) : y;
+  e.write(e.operand(0), addWithCarry(e, x, y, carry, type.bits, carryOut),
+          type.isSigned());
 }
 
 /// Multiplies; the product has twice the bits for .wide and .hi.
@@ -49,24 +66,18 @@ void emitMul(Emitter &e) {
 }
 
 void emitMad(Emitter &e) {
-  auto &b = e.builder;
   llvm::StringRef part = e.oneOf("lo|hi|wide");
   bool saturate = e.has("sat"), carryOut = e.has("cc");
-  bool carryIn = e.opcode() == "madc";
+  bool takesCarry = e.opcode() == "madc";
   Type type = e.type();
   Value *x = product(e, type, part);
   unsigned bits = x->getType()->getIntegerBitWidth();
   Value *y = e.read(e.operand(3), bits, type.isSigned());
   if (saturate)
     return e.write(e.operand(0), e.binary(Intrinsic::sadd_sat, x, y));
-  x = e.fit(x, bits + 2);
-  y = e.fit(y, bits + 2);
-  if (carryIn)
-    y = b.CreateAdd(y, e.fit(b.CreateLoad(b.getInt1Ty(), e.carry()), bits + 2));
-  Value *sum = b.CreateAdd(x, y);
-  if (carryOut)
-    b.CreateStore(e.fit(b.CreateLShr(sum, bits), 1), e.carry());
-  e.write(e.operand(0), e.fit(sum, bits), type.isSigned());
+  Value *carry = takesCarry ? carryIn(e, bits) : e.builder.getFalse();
+  e.write(e.operand(0), addWithCarry(e, x, y, carry, bits, carryOut),
+          type.isSigned());
 }
 
 /// mul24, mad24: the low 24 bits of each factor.

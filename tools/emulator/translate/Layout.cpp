@@ -64,7 +64,8 @@ private:
     };
     std::vector<const Variable *> dynamic;
     for (const Variable &variable : module.variables) {
-      if (variable.space != "shared" || !names.count(variable.name))
+      if (variable.space != "shared" || !variable.isKnown ||
+          !names.count(variable.name))
         continue;
       if (isDynamic(variable))
         dynamic.push_back(&variable);

@@ -37,14 +37,34 @@ Program::load(llvm::StringRef text, const TranslateOptions &options,
     return *error;
   if (auto error = program->placeVariables())
     return *error;
-  for (const Function &function : program->ptx.functions) {
-    for (const Instruction &instruction : function.body)
-      program->locations[instruction.line] = instruction.location;
-    if (function.isEntry && !function.isDeclaration)
-      if (auto error = program->translate(function))
-        return *error;
-  }
+  if (auto error = program->translateAll())
+    return *error;
   return program;
+}
+
+std::optional<Error> Program::translateAll() {
+  std::optional<Error> first;
+  bool anyRuns = false;
+  for (const Function &function : ptx.functions) {
+    for (const Instruction &instruction : function.body)
+      locations[instruction.line] = instruction.location;
+    if (!function.isEntry || function.isDeclaration)
+      continue;
+    auto translated = translate(function);
+    Kernel kernel;
+    if (auto *error = std::get_if<Error>(&translated)) {
+      kernel.function = &function;
+      kernel.refusal = *error;
+      first = first ? first : *error;
+    } else {
+      kernel = std::move(std::get<Kernel>(translated));
+      anyRuns = true;
+    }
+    if (!kernels.emplace(function.name, std::move(kernel)).second)
+      return Error{function.line,
+                   "kernel '" + function.name + "' is defined twice"};
+  }
+  return anyRuns ? std::nullopt : first;
 }
 
 /// PTX for sm_80 runs on every later device; PTX for sm_90a on sm_90 alone.
@@ -69,7 +89,7 @@ std::optional<Error> Program::checkTarget() const {
 
 std::optional<Error> Program::placeVariables() {
   for (const Variable &variable : ptx.variables) {
-    if (variable.space == "shared")
+    if (variable.space == "shared" || !variable.isKnown)
       continue;
     if (variable.isExtern || globals.count(variable.name))
       return Error{variable.line,
@@ -128,11 +148,14 @@ std::vector<llvm::Function *> declareAll(const Layout &layout,
 
 } // namespace
 
-std::optional<Error> Program::translate(const Function &entry) {
+std::variant<Kernel, Error> Program::translate(const Function &entry) {
   auto found = layoutOf(ptx, entry);
   if (auto *error = std::get_if<Error>(&found))
     return *error;
   Layout &layout = std::get<Layout>(found);
+  for (const Function *function : layout.functions)
+    if (function->refusal)
+      return *function->refusal;
   auto context = std::make_unique<llvm::LLVMContext>();
   auto module = std::make_unique<llvm::Module>(entry.name, *context);
   prepareForHost(*module);
@@ -144,7 +167,7 @@ std::optional<Error> Program::translate(const Function &entry) {
   for (size_t i = 0; i < declared.size(); ++i)
     if (auto error =
             Emitter(kernel, *layout.functions[i], declared[i]).translate())
-      return error;
+      return *error;
   std::string problem;
   llvm::raw_string_ostream stream(problem);
   if (llvm::verifyModule(*module, &stream))
@@ -157,9 +180,7 @@ std::optional<Error> Program::translate(const Function &entry) {
   made.blocks = kernel.blocks;
   made.pending = std::make_unique<llvm::orc::ThreadSafeModule>(
       std::move(module), std::move(context));
-  if (!kernels.emplace(entry.name, std::move(made)).second)
-    return Error{entry.line, "kernel '" + entry.name + "' is defined twice"};
-  return std::nullopt;
+  return made;
 }
 
 Kernel *Program::find(const std::string &name) {
@@ -168,16 +189,14 @@ Kernel *Program::find(const std::string &name) {
 }
 
 std::optional<Error> Program::compile(Kernel &kernel) {
-  if (kernel.code)
-    return std::nullopt;
-  if (!kernel.pending)
-    return Error{kernel.function->line, "could not be compiled before"};
+  if (kernel.code || kernel.refusal)
+    return kernel.refusal;
   auto pending = std::move(kernel.pending);
   auto compiled =
       compileKernel(jit, std::move(*pending), "k_" + kernel.function->name,
                     options.optimization);
   if (auto *message = std::get_if<std::string>(&compiled))
-    return Error{kernel.function->line, *message};
+    return kernel.refusal = Error{kernel.function->line, *message};
   kernel.code = reinterpret_cast<KernelCode>(std::get<uint64_t>(compiled));
   return std::nullopt;
 }

@@ -6,6 +6,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <set>
 
 namespace llvm::orc {
@@ -24,7 +25,7 @@ struct TranslateOptions {
   bool checks = false;       ///< check each access to memory
   bool counts = false;       ///< count the instructions that run
   unsigned optimization = 1; ///< LLVM's level, 0 to 2
-  unsigned newestPtx = 90;   ///< version that is read, 90 for 9.0
+  unsigned newestPtx = 99;   ///< version that is read, 99 for 9.9
 };
 
 /// The code of a kernel: one thread of it, given its parameters.
@@ -38,6 +39,7 @@ struct Kernel {
   bool blocks = false; ///< threads wait for each other
   KernelCode code = nullptr;
   std::unique_ptr<llvm::orc::ThreadSafeModule> pending; ///< not yet compiled
+  std::optional<Error> refusal; ///< why it cannot be run
 
   Kernel();
   Kernel(Kernel &&) noexcept;
@@ -46,11 +48,13 @@ struct Kernel {
 };
 
 /// A module on the device. All of it is translated when it is loaded; a kernel
-/// is compiled when it is first asked for.
+/// is compiled when it is first asked for. A kernel that cannot be translated
+/// is refused when it is asked for, and leaves the others alone.
 class Program {
 public:
   /// Loads `text`; its variables are placed in `memory`, which must outlive
-  /// the program.
+  /// the program. An error if the text makes no sense, or if no kernel of it
+  /// can be run.
   static std::variant<std::unique_ptr<Program>, Error>
   load(llvm::StringRef text, const TranslateOptions &options,
        DeviceMemory &memory);
@@ -60,7 +64,7 @@ public:
 
   /// The kernel called `name`, not compiled; null if there is none.
   Kernel *find(const std::string &name);
-  /// Compiles `kernel` unless it is. None, or why it could not be done.
+  /// Compiles `kernel` unless it is. None, or why it cannot be run.
   std::optional<Error> compile(Kernel &kernel);
   const Allocation *variable(const std::string &name) const;
   /// ` (file:line)` of a PTX line, as far as the PTX says, else "".
@@ -73,7 +77,8 @@ private:
   Program(const TranslateOptions &options, DeviceMemory &memory);
   std::optional<Error> checkTarget() const;
   std::optional<Error> placeVariables();
-  std::optional<Error> translate(const Function &entry);
+  std::optional<Error> translateAll();
+  std::variant<Kernel, Error> translate(const Function &entry);
 
   TranslateOptions options;
   DeviceMemory &memory;
