@@ -14,7 +14,7 @@ class TestDevice {
 public:
   explicit TestDevice(unsigned capability = 80) {
     options.capability = capability;
-    options.checks = true;
+    options.checks = options.global = true;
   }
 
   /// Loads `ptx`; the error, or "".

@@ -70,6 +70,22 @@ TEST_P(Nvcc, Scans) {
   }
 }
 
+TEST_P(Nvcc, LooksBack) {
+  LOAD_CUDA(device, "look_back");
+  constexpr uint32_t kBlocks = 100, kThreads = 64;
+  std::vector<uint32_t> in(kBlocks * kThreads), expected(in.size());
+  for (size_t i = 0; i < in.size(); ++i)
+    in[i] = uint32_t(i * 2654435761u);
+  std::partial_sum(in.begin(), in.end(), expected.begin());
+  auto x = device.upload(in), y = device.allocate(in.size() * 4);
+  for (int round = 0; round < 20; ++round) {
+    auto words = device.upload(std::vector<uint64_t>(kBlocks));
+    auto ticket = device.upload(std::vector<uint32_t>(1));
+    device.run("scan", {kBlocks}, {kThreads}, 0, x, y, words, ticket);
+    ASSERT_EQ(device.download<uint32_t>(y, in.size()), expected) << round;
+  }
+}
+
 TEST_P(Nvcc, CountsBytes) {
   LOAD_CUDA(device, "histogram");
   std::vector<uint8_t> in(20000);

@@ -211,6 +211,225 @@ join:
 }
 )";
 
+/// Each block writes its part and counts; the last one adds all parts.
+const char kLast[] = HEAD R"(
+.visible .entry k(.param .u64 in, .param .u64 out)
+{
+  .shared .align 4 .b8 count[4];
+  .reg .b32 %r<8>;
+  .reg .b64 %p<4>;
+  .reg .pred %q, %first;
+  ld.param.u64 %p0, [in];
+  ld.param.u64 %p1, [out];
+  mov.u32 %r0, %tid.x;
+  mov.u32 %r1, %ctaid.x;
+  mad.lo.u32 %r2, %r1, 64, %r0;
+  setp.eq.u32 %first, %r0, 0;
+  mad.wide.u32 %p2, %r2, 4, %p1;
+  st.global.u32 [%p2], %r0;
+  bar.sync 0;
+  @!%first bra wait;
+  membar.gl;
+  atom.global.inc.u32 %r3, [%p0], 3;
+  st.shared.u32 [count], %r3;
+wait:
+  bar.sync 1;
+  ld.shared.u32 %r3, [count];
+  setp.ne.u32 %q, %r3, 3;
+  @%q bra done;
+  mad.wide.u32 %p2, %r0, 4, %p1;
+  ld.global.u32 %r4, [%p2];
+  ld.global.u32 %r5, [%p2+256];
+  ld.global.u32 %r6, [%p2+512];
+  ld.global.u32 %r7, [%p2+768];
+  add.u32 %r4, %r4, %r5;
+  add.u32 %r4, %r4, %r6;
+  add.u32 %r4, %r4, %r7;
+  st.global.u32 [%p2+1024], %r4;
+done:
+  ret;
+}
+)";
+
+/// Blocks exchange their parts, with a barrier of the grid before and after.
+const char kGrid[] = HEAD R"(
+.visible .entry k(.param .u64 in, .param .u64 out)
+{
+  .reg .b32 %r<8>;
+  .reg .b64 %p<4>;
+  .reg .pred %q, %others;
+  ld.param.u64 %p0, [in];
+  ld.param.u64 %p1, [out];
+  mov.u32 %r0, %tid.x;
+  mov.u32 %r1, %ctaid.x;
+  mad.lo.u32 %r2, %r1, 64, %r0;
+  setp.ne.u32 %others, %r0, 0;
+  mad.wide.u32 %p2, %r2, 4, %p1;
+  add.u32 %r3, %r2, 64;
+  and.b32 %r3, %r3, 255;
+  mad.wide.u32 %p3, %r3, 4, %p1;
+  st.global.u32 [%p2], %r2;
+  bar.sync 0;
+  @%others bra met;
+  membar.gl;
+  atom.global.add.u32 %r4, [%p0], 1;
+poll:
+  ld.volatile.global.u32 %r4, [%p0];
+  setp.lt.u32 %q, %r4, 4;
+  @%q bra poll;
+  membar.gl;
+met:
+  bar.sync 1;
+  ld.global.u32 %r5, [%p3];
+  bar.sync 2;
+  @%others bra again;
+  membar.gl;
+  atom.global.add.u32 %r4, [%p0], 1;
+pollagain:
+  ld.volatile.global.u32 %r4, [%p0];
+  setp.lt.u32 %q, %r4, 8;
+  @%q bra pollagain;
+  membar.gl;
+again:
+  bar.sync 3;
+  st.global.u32 [%p2], %r5;
+  ret;
+}
+)";
+
+/// Each block waits for the flag of the block before it, which guards a plain
+/// value (decoupled look-back).
+const char kChain[] = HEAD R"(
+.visible .entry k(.param .u64 in, .param .u64 out)
+{
+  .reg .b32 %r<8>;
+  .reg .b64 %p<4>;
+  .reg .pred %q, %begins;
+  ld.param.u64 %p0, [in];
+  ld.param.u64 %p1, [out];
+  atom.global.add.u32 %r0, [%p0], 1;
+  setp.eq.u32 %begins, %r0, 0;
+  mad.wide.u32 %p2, %r0, 8, %p0;
+  mad.wide.u32 %p3, %r0, 4, %p1;
+  mov.u32 %r3, 0;
+  @%begins bra make;
+poll:
+  ld.relaxed.gpu.global.u32 %r2, [%p2];
+  setp.eq.u32 %q, %r2, 0;
+  @%q bra poll;
+  fence.acq_rel.gpu;
+  ld.global.u32 %r3, [%p3+-4];
+make:
+  add.u32 %r3, %r3, 5;
+  st.global.u32 [%p3], %r3;
+  st.release.gpu.global.u32 [%p2+8], 1;
+  ret;
+}
+)";
+
+/// The first warp sends a value to the second through a flag in shared memory.
+const char kMessage[] = HEAD R"(
+.visible .entry k(.param .u64 in, .param .u64 out)
+{
+  .shared .align 4 .b8 flag[4];
+  .shared .align 4 .b8 answer[4];
+  .shared .align 8 .b8 value[256];
+  .reg .b32 %r<8>;
+  .reg .b64 %p<4>;
+  .reg .pred %q, %sends, %first;
+  ld.param.u64 %p1, [out];
+  mov.u32 %r0, %tid.x;
+  setp.lt.u32 %sends, %r0, 32;
+  and.b32 %r1, %r0, 31;
+  setp.eq.u32 %first, %r1, 0;
+  shl.b32 %r1, %r1, 2;
+  mov.u32 %r2, value;
+  add.u32 %r2, %r2, %r1;
+  setp.eq.u32 %q, %r0, 0;
+  @%q st.shared.u32 [flag], 0;
+  @%q st.shared.u32 [answer], 0;
+  bar.sync 0;
+  @!%sends bra poll;
+  st.shared.u32 [%r2], %r0;
+  bar.warp.sync -1;
+  membar.cta;
+  @%first st.volatile.shared.u32 [flag], 1;
+wait:
+  ld.acquire.cta.shared.u32 %r3, [answer];
+  setp.ne.u32 %q, %r3, 32;
+  @%q bra wait;
+  st.shared.u32 [%r2], 9;
+  bra.uni done;
+poll:
+  ld.volatile.shared.u32 %r3, [flag];
+  setp.eq.u32 %q, %r3, 0;
+  @%q bra poll;
+  membar.cta;
+  ld.shared.u32 %r4, [%r2];
+  atom.release.cta.shared.add.u32 %r5, [answer], 1;
+  mad.wide.u32 %p1, %r0, 4, %p1;
+  st.global.u32 [%p1], %r4;
+done:
+  ret;
+}
+)";
+
+/// All lanes of a warp store the sum that all of them have.
+const char kSame[] = HEAD R"(
+.visible .entry k(.param .u64 in, .param .u64 out)
+{
+  .shared .align 8 .b8 sums[16];
+  .reg .b32 %r<8>;
+  .reg .b64 %p<4>;
+  ld.param.u64 %p1, [out];
+  mov.u32 %r0, %tid.x;
+  redux.sync.add.u32 %r1, %r0, -1;
+  shr.u32 %r2, %r0, 5;
+  shl.b32 %r2, %r2, 3;
+  mov.u32 %r3, sums;
+  add.u32 %r3, %r3, %r2;
+  st.shared.v2.u32 [%r3], {%r1, %r2};
+  ld.shared.u32 %r6, [%r3];
+  bar.sync 0;
+  ld.shared.u32 %r4, [sums];
+  ld.shared.u32 %r5, [sums+8];
+  add.u32 %r4, %r4, %r5;
+  st.global.u32 [%p1], %r4;
+  ret;
+}
+)";
+
+/// Copies replace what is in shared memory already.
+const char kReplace[] = HEAD R"(
+.visible .entry k(.param .u64 in, .param .u64 out)
+{
+  .shared .align 16 .b8 tile[1024];
+  .reg .b32 %r<8>;
+  .reg .b64 %p<4>;
+  ld.param.u64 %p0, [in];
+  ld.param.u64 %p1, [out];
+  mov.u32 %r0, %tid.x;
+  mov.u32 %r1, tile;
+  mad.lo.u32 %r2, %r0, 16, %r1;
+  xor.b32 %r3, %r0, 33;
+  mad.lo.u32 %r3, %r3, 16, %r1;
+  mad.wide.u32 %p0, %r0, 16, %p0;
+  mad.wide.u32 %p1, %r0, 4, %p1;
+  st.shared.v4.u32 [%r2], {%r0, %r0, %r0, %r0};
+  bar.sync 0;
+  ld.shared.u32 %r4, [%r3];
+  bar.sync 1;
+  cp.async.cg.shared.global [%r2], [%p0], 16;
+  cp.async.commit_group;
+  cp.async.wait_group 0;
+  bar.sync 2;
+  ld.shared.u32 %r5, [%r3];
+  add.u32 %r4, %r4, %r5;
+  st.global.u32 [%p1], %r4;
+  ret;
+}
+)";
+
 using F = Finding;
 
 const Mutant kMutants[] = {
@@ -225,7 +444,7 @@ const Mutant kMutants[] = {
     {"global", "NullPointer", "ld.param.u64 %p1, [out]", "mov.u64 %p1, 0",
      F::OutOfBounds, "st.global"},
     {"global", "Trap", "add.u32 %r3, %r3, 1", "trap", F::Trap, "trap"},
-    {"shared", "NoBarrierAfterWrite", "bar.sync 0;", "", F::Uninitialized,
+    {"shared", "NoBarrierAfterWrite", "bar.sync 0;", "", F::Race,
      "ld.shared.u32 %r6"},
     {"shared", "NoBarrierBeforeOverwrite", "bar.sync 1;", "", F::Race,
      "st.shared.u32 [%r4], %r6"},
@@ -250,8 +469,7 @@ const Mutant kMutants[] = {
      "bar.sync 16"},
     {"shared", "OddBarrierCount", "bar.sync 1;", "bar.sync 1, 100;", F::Misuse,
      "bar.sync 1"},
-    {"warp", "NoWarpBarrier", "bar.warp.sync -1;", "", F::Uninitialized,
-     "ld.shared"},
+    {"warp", "NoWarpBarrier", "bar.warp.sync -1;", "", F::Race, "ld.shared"},
     {"warp", "ShuffleForSome", "shfl.sync.bfly", "@%q shfl.sync.bfly",
      F::Deadlock, ""},
     {"warp", "ShuffleOfInactiveLane",
@@ -264,15 +482,13 @@ const Mutant kMutants[] = {
      F::DivergentWarp, "redux"},
     {"warp", "SharedTooSmall", "tile[256]", "tile[128]", F::OutOfBounds,
      "st.shared"},
-    {"async", "NoWait", "cp.async.wait_group 1;", "", F::Uninitialized,
-     "ld.shared"},
-    {"async", "WaitsForTooFew", "wait_group 1", "wait_group 2",
-     F::Uninitialized, "ld.shared"},
-    {"async", "NoBarrierAfterWait", "bar.sync 0;", "", F::Uninitialized,
-     "ld.shared"},
+    {"async", "NoWait", "cp.async.wait_group 1;", "", F::Race, "ld.shared"},
+    {"async", "WaitsForTooFew", "wait_group 1", "wait_group 2", F::Race,
+     "cp.async.cg"},
+    {"async", "NoBarrierAfterWait", "bar.sync 0;", "", F::Race, "ld.shared"},
     {"async", "NoBarrierBeforeReuse", "bar.sync 1;", "", F::Race, "cp.async"},
     {"async", "NoCommit", "cp.async.commit_group;\n  cp.async.wait",
-     "cp.async.wait", F::Uninitialized, "ld.shared"},
+     "cp.async.wait", F::Race, "ld.shared"},
     {"async", "MisalignedSource", "[%p0], 16;\n  cp.async.commit_group;\nagain",
      "[%p0+4], 16;\n  cp.async.commit_group;\nagain", F::Misaligned,
      "cp.async"},
@@ -295,6 +511,44 @@ const Mutant kMutants[] = {
     {"flags", "ReadBeforeBarrier",
      "bar.sync 3, 64;\n  ld.shared.u32 %r1, [value];",
      "ld.shared.u32 %r1, [value];\n  bar.sync 3, 64;", F::Race, "ld.shared"},
+    {"last", "NoFence", "membar.gl;", "", F::Race, "ld.global"},
+    {"last", "FenceOfTheBlock", "membar.gl;", "membar.cta;", F::Race,
+     "ld.global"},
+    {"last", "NoBarrierBeforeCounting", "bar.sync 0;", "", F::Race,
+     "ld.global"},
+    {"last", "EachBlockAdds", "@%q bra done;", "", F::Race, ""},
+    {"last", "CountIsNotAtomic", "atom.global.inc.u32 %r3, [%p0], 3;",
+     "ld.global.u32 %r3, [%p0];\n  add.u32 %r4, %r3, 1;\n"
+     "  st.global.u32 [%p0], %r4;",
+     F::Race, "[%p0]"},
+    {"last", "PartsOverlap", "%r1, 64, %r0", "%r1, 62, %r0", F::Race,
+     "st.global.u32 [%p2], %r0"},
+    {"grid", "NoBarrierBefore", "setp.lt.u32 %q, %r4, 4;",
+     "setp.lt.u32 %q, %r4, 1;", F::Race, "[%p3]"},
+    {"grid", "NoBarrierAfter", "setp.lt.u32 %q, %r4, 8;",
+     "setp.lt.u32 %q, %r4, 5;", F::Race, "st.global.u32 [%p2], %r5"},
+    {"grid", "NoFenceBefore", "membar.gl;", "", F::Race, "[%p3]"},
+    {"chain", "Relaxed", "st.release.gpu", "st.relaxed.gpu", F::Race,
+     "ld.global"},
+    {"chain", "ReleasedInTheBlock", "st.release.gpu", "st.release.cta", F::Race,
+     "ld.global"},
+    {"chain", "NoFence", "fence.acq_rel.gpu;", "", F::Race, "ld.global"},
+    {"message", "NoFenceBefore", "membar.cta;", "", F::Race, "ld.shared"},
+    {"message", "NoWarpBarrier", "bar.warp.sync -1;", "", F::Race, ""},
+    {"message", "NoFenceBehind", "membar.cta;\n  ld.shared", "ld.shared",
+     F::Race, "ld.shared.u32 %r4"},
+    {"message", "RelaxedAnswer", "atom.release", "atom.relaxed", F::Race,
+     "[%r2], 9"},
+    {"same", "Different", "{%r1, %r2}", "{%r0, %r2}", F::Race, "st.shared.v2"},
+    {"same", "OneSlotForAll", "shl.b32 %r2, %r2, 3", "mov.u32 %r2, 0", F::Race,
+     "st.shared.v2"},
+    {"replace", "NoWait", "cp.async.wait_group 0;", "", F::Race, "cp.async.cg"},
+    {"replace", "NoWaitAndNoBarrier", "cp.async.wait_group 0;\n  bar.sync 2;",
+     "", F::Race, "cp.async.cg"},
+    {"replace", "NoBarrierAfterWait", "bar.sync 2;", "", F::Race,
+     "ld.shared.u32 %r5"},
+    {"replace", "NoBarrierBeforeCopy", "bar.sync 1;", "", F::Race,
+     "cp.async.cg"},
 };
 
 } // namespace
@@ -305,7 +559,13 @@ std::vector<PlantedKernel> plantedKernels() {
           {"warp", kWarp, {2}, {64}, 256, 256},
           {"async", kAsync, {1}, {32}, 2048, 128},
           {"matrix", kMatrix, {1}, {32}, 512, 512},
-          {"flags", kFlags, {1}, {64}, 4, 256}};
+          {"flags", kFlags, {1}, {64}, 4, 256},
+          {"last", kLast, {4}, {64}, 4, 1280},
+          {"grid", kGrid, {4}, {64}, 4, 1024, true},
+          {"chain", kChain, {40}, {1}, 512, 160},
+          {"message", kMessage, {2}, {64}, 4, 256},
+          {"same", kSame, {1}, {64}, 4, 4},
+          {"replace", kReplace, {1}, {64}, 1024, 256}};
 }
 
 std::vector<Mutant> plantedMutants() {

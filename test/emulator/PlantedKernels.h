@@ -13,7 +13,8 @@ struct PlantedKernel {
   const char *name;
   const char *ptx;
   Dim grid, block;
-  uint64_t inBytes, outBytes;
+  uint64_t inBytes, outBytes; ///< `in` is zeros
+  bool cooperative = false;
 };
 
 /// One change to a kernel: the first `from` becomes `to`.

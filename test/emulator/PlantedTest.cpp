@@ -13,6 +13,7 @@ LaunchResult runPlanted(const PlantedKernel &kernel, const std::string &ptx,
                         uint64_t seed) {
   TestDevice device;
   device.seed = seed;
+  device.cooperative = kernel.cooperative;
   EXPECT_EQ(device.load(ptx), "");
   if (!device.program)
     return {};
@@ -82,6 +83,85 @@ TEST_P(Planted, IsFoundAndNamed) {
   EXPECT_THAT(result.finding->headline, testing::HasSubstr("block ("));
   EXPECT_THAT(linesNamed(*result.finding, ptx), testing::HasSubstr(mutant.at))
       << result.finding->headline;
+}
+
+/// Of a barrier that is missing, the reads before and the writes behind it.
+TEST(Planted, MissingBarrierNamesBothSides) {
+  const PlantedKernel &kernel = kernelNamed("shared");
+  std::string ptx = kernel.ptx;
+  ptx.replace(ptx.find("bar.sync 0;"), 11, "");
+  LaunchResult result = runPlanted(kernel, ptx, 0);
+  ASSERT_TRUE(result.finding);
+  EXPECT_THAT(result.finding->headline, testing::HasSubstr("missing barrier"));
+  std::string lines = linesNamed(*result.finding, ptx);
+  EXPECT_THAT(lines, testing::HasSubstr("st.shared.u32 [%r4], %r1"));
+  EXPECT_THAT(lines, testing::HasSubstr("ld.shared.u32 %r6"));
+}
+
+/// What came of reading too early is not what is reported.
+TEST(Planted, EarlyReadComesBeforeItsConsequences) {
+  TestDevice device;
+  ASSERT_EQ(device.load(kernelPtx(".param .u64 out", R"(
+  .shared .align 4 .b8 index[4];
+  .reg .b32 %r<2>;
+  .reg .b64 %p<2>;
+  ld.param.u64 %p0, [out];
+  ld.shared.u32 %r0, [index];
+  mad.wide.u32 %p1, %r0, 4, %p0;
+  st.global.u32 [%p1], 1;
+  ret;
+)")),
+            "");
+  auto out = device.allocate(4);
+  LaunchResult result = device.launch("k", {1}, {1}, 0, out);
+  ASSERT_TRUE(result.finding);
+  EXPECT_EQ(result.finding->kind, Finding::Uninitialized);
+}
+
+/// The other access of a race in global memory is named.
+TEST(Planted, RaceInGlobalMemoryNamesBothSides) {
+  const PlantedKernel &kernel = kernelNamed("last");
+  std::string ptx = kernel.ptx;
+  ptx.replace(ptx.find("membar.gl;"), 10, "");
+  LaunchResult result = runPlanted(kernel, ptx, 0);
+  ASSERT_TRUE(result.finding);
+  std::string lines = linesNamed(*result.finding, ptx);
+  EXPECT_THAT(lines, testing::HasSubstr("ld.global.u32"));
+  EXPECT_THAT(lines, testing::HasSubstr("st.global.u32 [%p2], %r0"));
+  EXPECT_THAT(result.finding->details, testing::HasSubstr("by block ("));
+}
+
+/// Kernels of one stream follow each other: what one wrote the next may read
+/// and write.
+TEST(Planted, LaunchesAreOrdered) {
+  TestDevice device;
+  ASSERT_EQ(device.load(plantedKernels()[0].ptx), "");
+  auto a = device.upload(std::vector<int>(1000)), b = device.allocate(4000);
+  for (int i = 0; i < 3; ++i) {
+    device.run("k", {4}, {256}, 0, a, b);
+    device.run("k", {4}, {256}, 0, b, a);
+  }
+  EXPECT_EQ(device.download<int>(a, 1000), std::vector<int>(1000, 6));
+}
+
+/// Many blocks may set one flag to the same value.
+TEST(Planted, SameValueInGlobalMemoryIsNoRace) {
+  TestDevice device;
+  ASSERT_EQ(device.load(kernelPtx(".param .u64 out, .param .u32 byBlock", R"(
+  .reg .b32 %r<3>;
+  .reg .b64 %p<1>;
+  .reg .pred %q;
+  ld.param.u64 %p0, [out];
+  ld.param.u32 %r1, [byBlock];
+  mov.u32 %r0, %ctaid.x;
+  mul.lo.u32 %r0, %r0, %r1;
+  st.global.u32 [%p0], %r0;
+  ret;
+)")),
+            "");
+  auto out = device.allocate(4);
+  device.run("k", {8}, {32}, 0, out, 0u);
+  EXPECT_TRUE(device.launch("k", {8}, {32}, 0, out, 1u).finding);
 }
 
 TEST(Planted, SourceLineIsNamed) {

@@ -3,9 +3,9 @@
 static __device__ void gridBarrier(volatile unsigned *count) {
   __syncthreads();
   if (threadIdx.x == 0) {
+    __threadfence();
     unsigned mine = atomicAdd((unsigned *)count, 1u);
     unsigned until = (mine / gridDim.x + 1) * gridDim.x;
-    __threadfence();
     while (*count < until)
       ;
     __threadfence();

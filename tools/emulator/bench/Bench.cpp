@@ -35,7 +35,7 @@ Loaded load(const BenchKernel &kernel, DeviceMemory &memory, bool checks,
             bool counts, unsigned workers) {
   Loaded loaded;
   TranslateOptions options;
-  options.checks = checks;
+  options.checks = options.global = checks;
   options.counts = counts;
   double start = now();
   auto program = Program::load(kernel.ptx, options, memory);
@@ -60,7 +60,7 @@ Loaded load(const BenchKernel &kernel, DeviceMemory &memory, bool checks,
     append(launch.parameters, memory.allocate(bytes, Allocation::Device));
   append(launch.parameters, kernel.size);
   launch.memory = &memory;
-  launch.checks = {checks, checks, checks, true};
+  launch.checks = {checks, checks, checks, checks, true};
   launch.workers = workers;
   return loaded;
 }

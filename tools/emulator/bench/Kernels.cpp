@@ -174,6 +174,49 @@ done:
  }
 )";
 
+/// Loads from shared memory: each thread adds a tile of 16 KiB, `n` times.
+const char kShared[] = R"(.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry shared(.param .u64 in, .param .u64 out, .param .u32 n)
+ {
+  .shared .align 16 .b8 tile[16384];
+  .reg .b32 %r<4>, %t, %at, %end, %sum, %i, %n;
+  .reg .b64 %p<3>;
+  .reg .pred %q;
+  ld.param.u64 %p1, [out];
+  ld.param.u32 %n, [n];
+  mov.u32 %t, %tid.x;
+  mov.u32 %at, tile;
+  add.u32 %end, %at, 16384;
+  mad.lo.u32 %at, %t, 4, %at;
+fill:
+  st.shared.u32 [%at], %t;
+  add.u32 %at, %at, 1024;
+  setp.lt.u32 %q, %at, %end;
+  @%q bra fill;
+  bar.sync 0;
+  mov.u32 %sum, 0;
+  mov.u32 %i, 0;
+round:
+  mov.u32 %at, tile;
+again:
+  ld.shared.u32 %r0, [%at];
+  add.u32 %sum, %sum, %r0;
+  add.u32 %at, %at, 4;
+  setp.lt.u32 %q, %at, %end;
+  @%q bra again;
+  add.u32 %i, %i, 1;
+  setp.lt.u32 %q, %i, %n;
+  @%q bra round;
+  mov.u32 %r0, %ctaid.x;
+  mad.lo.u32 %r1, %r0, 256, %t;
+  mad.wide.u32 %p1, %r1, 4, %p1;
+  st.global.u32 [%p1], %sum;
+  ret;
+ }
+)";
+
 /// Tensor cores from copies that are waited for at once.
 const char kMma[] = R"(.version 8.0
 .target sm_80
@@ -229,6 +272,7 @@ std::vector<BenchKernel> benchKernels() {
            {256},
            {16 * kMega, 16 * kMega, 16 * kMega},
            0},
+          {"shared", kShared, {16}, {256}, {kMega, kMega}, 1},
           {"tree", kTree, {4096}, {256}, {4 * kMega, kMega}, 0},
           {"mma", kMma, {64}, {128}, {kMega, kMega}, 64}};
 }

@@ -64,6 +64,7 @@ CUresult load(Driver &driver, CUmodule *module, const void *image, Log log) {
   TranslateOptions options;
   options.capability = driver.settings.capability;
   options.checks = driver.settings.checks.accesses();
+  options.global = driver.settings.checks.global;
   options.counts = driver.settings.counts;
   options.optimization = driver.settings.optimization;
   options.newestPtx = driver.settings.newestPtx();

@@ -59,7 +59,7 @@ void readChecks(Checks &checks) {
   llvm::StringRef text = variable("CRIA_EMULATOR_CHECKS");
   if (text.empty() || text == "all")
     return;
-  checks = {false, false, false, false};
+  checks = {false, false, false, false, false};
   if (text == "none")
     return;
   llvm::SmallVector<llvm::StringRef> words;
@@ -70,12 +70,13 @@ void readChecks(Checks &checks) {
                        .Case("memory", &checks.memory)
                        .Case("init", &checks.init)
                        .Case("race", &checks.race)
+                       .Case("global", &checks.global)
                        .Case("sync", &checks.sync)
                        .Default(&unused);
     check = true;
     if (unused)
       complain("CRIA_EMULATOR_CHECKS", word,
-               "all, none or some of memory,init,race,sync");
+               "all, none or some of memory,init,race,global,sync");
   }
 }
 

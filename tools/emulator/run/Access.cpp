@@ -23,42 +23,53 @@ std::string describe(const AccessFlags &flags) {
 } // namespace
 
 void Block::check(Thread &thread, uint64_t address, uint32_t packedFlags,
-                  int line) {
+                  int line, const char *stored) {
   AccessFlags flags = AccessFlags::unpacked(packedFlags);
   bool shared = flags.isShared || (flags.isGeneric && inShared(address));
   if (!shared) {
-    const Range &range = recent[line & 15];
-    if (address - range.address < range.bytes &&
-        range.bytes - (address - range.address) >= flags.bytes &&
-        (address & (flags.bytes - 1)) == 0)
-      return;
+    const Range &range = recent[line % kRanges];
+    if (address - range.address >= range.bytes ||
+        range.bytes - (address - range.address) < flags.bytes ||
+        (address & (flags.bytes - 1))) {
+      if (launch().checks.memory && (address & (flags.bytes - 1)))
+        report(Finding::Misaligned, thread, line,
+               "misaligned " + describe(flags) + " at " + hex(address));
+      checkBounds(thread, address, flags.bytes, line, describe(flags));
+    }
+    if (flags.isStrong)
+      synchronize(thread, address, flags, false);
+    if (grid->races)
+      checkRaces(thread, {address, flags.bytes, flags.isStore, flags.isStrong,
+                          flags.isAtomic, line, stored});
+    return;
   }
-  if (launch().checks.memory && (address & (flags.bytes - 1)))
-    report(Finding::Misaligned, thread, line,
-           "misaligned " + describe(flags) + " at " +
-               hex(shared ? address - uint64_t(arena) : address));
-  if (!shared)
-    return checkBounds(thread, address, flags.bytes, line, describe(flags));
   auto kind = flags.isAtomic  ? Shadow::Kind::Atomic
               : flags.isStore ? Shadow::Kind::Write
                               : Shadow::Kind::Read;
-  std::string what;
-  checkShared(thread, address, flags.bytes, 1, kind, line,
-              flags.isStore ? "store to shared memory"
-                            : "load from shared memory");
+  Shadow::Access access{0,    flags.bytes,    kind,
+                        line, flags.isStrong, flags.isVolatile};
+  access.stored = stored;
+  access.memory = reinterpret_cast<const char *>(address);
+  if (flags.isStrong)
+    synchronize(thread, address, flags, true);
+  checkShared(thread, address, flags.bytes, access,
+              flags.isAtomic  ? "atomic operation on shared memory"
+              : flags.isStore ? "store to shared memory"
+                              : "load from shared memory");
 }
 
 void Block::checkBounds(Thread &thread, uint64_t address, uint32_t bytes,
                         int line, const std::string &what) {
-  if (!launch().checks.memory)
-    return;
   const DeviceMemory &memory = *launch().memory;
   if (const Allocation *found = memory.find(address, bytes)) {
-    recent[line & 15] = {found->address, found->bytes};
+    // Translated code looks for stamps wherever a range is.
+    if (found->bytes >= Range().bytes &&
+        (!grid->races || memory.hasStamps(found->address)))
+      recent[line % kRanges] = {found->address, found->bytes};
     return;
   }
   uint64_t parameters = uint64_t(launch().parameters.data());
-  if (stacks.contains(address) ||
+  if (!launch().checks.memory || stacks.contains(address) ||
       address - parameters < launch().parameters.size())
     return;
   bool freed = memory.wasFreed(address);
@@ -68,46 +79,123 @@ void Block::checkBounds(Thread &thread, uint64_t address, uint32_t bytes,
          "  the address is " + memory.describe(address) + "\n");
 }
 
+void Block::checkRaces(Thread &thread, const GlobalRaces::Access &access) {
+  GlobalRaces &races = *grid->races;
+  if (!launch().memory->hasStamps(access.address))
+    return;
+  PlaceCache &cache = places[access.line % 32];
+  if (!access.isStrong && thread.segment && cache.segment == thread.segment &&
+      cache.line == access.line && cache.place->line == access.line &&
+      races.noteAlone(access.address, access.bytes, access.isWrite,
+                      thread.segment, *cache.place))
+    return;
+  if (!thread.segment) {
+    bool coarse = races.wholeBlocks();
+    uint32_t &segment = segments[coarse ? 0 : thread.warpIndex];
+    if (!segment)
+      segment = races.addSegment(
+          number, coarse ? Segment::kAnyWarp : thread.warpIndex, shadow.now());
+    thread.segment = segment;
+  }
+  auto race = races.access(access, thread, number);
+  if (race && thread.sync && thread.sync->address) {
+    lookUp(thread, false);
+    race = races.access(access, thread, number);
+  }
+  if (!race) {
+    if (thread.segment && !access.isStrong)
+      cache = {thread.segment, access.line,
+               races.placeOf(thread.segment, access.line, access.isWrite)};
+    return;
+  }
+  std::string other = "  the other accesses are by several blocks\n";
+  if (race->other) {
+    const Dim &grid = launch().grid;
+    uint64_t block = race->other->block;
+    other =
+        "  the other access is by " +
+        blockName({uint32_t(block % grid.x), uint32_t(block / grid.x % grid.y),
+                   uint32_t(block / grid.x / grid.y)});
+    if (race->other->warp != Segment::kAnyWarp)
+      other += " warp " + std::to_string(race->other->warp);
+    if (race->otherLine)
+      other += " at " + placeOf(race->otherLine);
+    other += "\n";
+  }
+  report(Finding::Race, thread, access.line,
+         std::string("race in global memory: ") + race->what + " of " +
+             std::to_string(access.bytes) + " bytes at " + hex(access.address),
+         other + "  the address is " +
+             launch().memory->describe(access.address) + "\n");
+}
+
 void Block::checkGlobal(Thread &thread, uint64_t address, uint32_t bytes,
                         uint32_t align, int line, const char *what) {
   if (launch().checks.memory && address % align)
     report(Finding::Misaligned, thread, line,
            std::string("misaligned ") + what + " at " + hex(address));
-  if (bytes)
-    checkBounds(thread, address, bytes, line, what);
+  if (!bytes)
+    return;
+  checkBounds(thread, address, bytes, line, what);
+  if (grid->races)
+    checkRaces(thread, {address, bytes, false, false, false, line, nullptr});
 }
 
-void Block::checkShared(Thread &thread, uint64_t address, uint32_t bytes,
-                        uint32_t align, Shadow::Kind kind, int line,
-                        const char *what) {
+void Block::checkShared(Thread &thread, uint64_t address, uint32_t align,
+                        Shadow::Access access, const char *what) {
   const Checks &checks = launch().checks;
   uint64_t offset = address - uint64_t(arena) - kSharedBase;
   uint64_t size = sharedEnd - kSharedBase;
   if (checks.memory && address % align)
-    report(Finding::Misaligned, thread, line,
+    report(Finding::Misaligned, thread, access.line,
            std::string("misaligned ") + what + " at shared address " +
                hex(offset));
-  if (checks.memory && (offset >= size || bytes > size - offset))
-    report(Finding::OutOfBounds, thread, line,
-           std::string("out of bounds: ") + what + ", " +
-               std::to_string(bytes) + " bytes at offset " +
-               std::to_string(int64_t(offset)) + " of " + std::to_string(size));
-  if (!checks.init && !checks.race)
+  if (offset >= size || access.bytes > size - offset) {
+    if (checks.memory)
+      report(Finding::OutOfBounds, thread, access.line,
+             std::string("out of bounds: ") + what + ", " +
+                 std::to_string(access.bytes) + " bytes at offset " +
+                 std::to_string(int64_t(offset)) + " of " +
+                 std::to_string(size));
     return;
-  if (offset >= size || bytes > size - offset)
-    return;
-  if (auto found = shadow.access(uint32_t(offset), bytes, kind, line, thread,
-                                 checks.init, checks.race))
-    reportShadow(thread, line, *found);
+  }
+  access.offset = uint32_t(offset);
+  auto found = shadow.access(access, thread, checks.init, checks.race);
+  if (found && thread.sync && thread.sync->address) {
+    lookUp(thread, false);
+    found = shadow.access(access, thread, checks.init, checks.race);
+  }
+  if (found)
+    foundInShared(thread, access.line, *found);
 }
 
-void Block::reportShadow(Thread &thread, int line, const ShadowFinding &found) {
-  std::string details;
-  if (found.isRace)
-    details = "  the other access is at " + placeOf(found.otherLine) + "\n";
-  report(found.isRace ? Finding::Race : Finding::Uninitialized, thread, line,
-         std::string(found.what) + " at offset " + std::to_string(found.offset),
-         details);
+void Block::foundInShared(Thread &thread, int line,
+                          const ShadowFinding &found) {
+  std::string at = " at offset " + std::to_string(found.offset);
+  switch (found.kind) {
+  case ShadowFinding::NeverWritten:
+    if (!launch().checks.race)
+      report(Finding::Uninitialized, thread, line, found.what + at);
+    if (!earlyRead)
+      earlyRead = EarlyRead{&thread, line, found.what + at};
+    return;
+  case ShadowFinding::EarlyRead:
+    earlyRead.reset();
+    report(Finding::Race, thread, line,
+           "race: missing barrier: write of shared memory" + at +
+               " after another thread has read it",
+           "  the read, which needs a barrier before it, is at " +
+               placeOf(found.otherLine) + "\n");
+  case ShadowFinding::Race:
+    report(Finding::Race, thread, line, found.what + at,
+           "  the other access is at " + placeOf(found.otherLine) + "\n");
+  case ShadowFinding::InFlight:
+    report(Finding::Race, thread, line,
+           "race: access to shared memory" + at +
+               " that a cp.async is still to write",
+           "  the copy, which nobody has waited for, is at " +
+               placeOf(found.otherLine) + "\n");
+  }
 }
 
 } // namespace cria::emulator

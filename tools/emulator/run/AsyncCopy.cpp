@@ -22,8 +22,9 @@ void arrive(Thread &thread, std::vector<AsyncCopy> &copies) {
   for (AsyncCopy &copy : copies) {
     finish(copy);
     if (thread.block->launch().checks.accesses())
-      thread.block->checkShared(thread, copy.target, copy.bytes, copy.bytes,
-                                Shadow::Kind::Write, copy.line, "cp.async");
+      thread.block->checkShared(
+          thread, copy.target, copy.bytes,
+          {0, copy.bytes, Shadow::Kind::Arrive, copy.line}, "cp.async");
   }
   copies.clear();
 }
@@ -42,8 +43,9 @@ void emulatorCopyAsync(Thread *thread, void *target, void *source,
   if (block.launch().checks.accesses()) {
     block.checkGlobal(*thread, copy.source, copy.valid, bytes, line,
                       "source of cp.async");
-    block.checkShared(*thread, copy.target, bytes, bytes, Shadow::Kind::Issue,
-                      line, "target of cp.async");
+    block.checkShared(*thread, copy.target, bytes,
+                      {0, bytes, Shadow::Kind::Issue, line},
+                      "target of cp.async");
   }
   if (block.launch().seed && (block.random().next() & 1))
     finish(copy);

@@ -1,6 +1,8 @@
 // Barriers of a block: 16 of them, for all threads or for some.
 #include "tools/emulator/run/Block.h"
 
+#include <algorithm>
+
 namespace cria::emulator {
 
 uint32_t Block::barrier(Thread &thread, BarrierConfig config, uint32_t id,
@@ -43,17 +45,27 @@ bool Block::tryBarrier(uint32_t id) {
 }
 
 void Block::releaseBarrier(uint32_t id) {
-  uint32_t epoch = shadow.advance();
   for (const Warp &warp : warps)
     if (launch().checks.sync)
       checkArrival(warp, id);
+  if (earlyRead && earlyRead->thread->wait == Wait::Barrier &&
+      earlyRead->thread->barrier == id)
+    report(Finding::Uninitialized, *earlyRead->thread, earlyRead->line,
+           earlyRead->what);
+  uint64_t seen = synchronizes ? passBarrier(id) : 0;
+  uint32_t epoch = shadow.advance(), left = 0;
   for (Thread &thread : threads) {
     if (thread.wait != Wait::Barrier || thread.barrier != id)
       continue;
+    ++left;
     thread.out = barrierResult(thread, barriers[id]);
     thread.acquired = epoch;
+    thread.seen = std::max(thread.seen, seen);
+    thread.segment = segments[thread.warpIndex] = 0;
     wake(thread);
   }
+  if (left == live)
+    shadow.shareEpoch();
   barriers[id] = Barrier();
 }
 

@@ -9,8 +9,6 @@
 namespace cria::emulator {
 namespace {
 
-/// Of shared addresses; the arena is aligned to it.
-constexpr uint64_t kArena = 256 << 10;
 /// Stack of a thread besides its local variables; translated code needs a few
 /// KiB of it, reports some more.
 constexpr size_t kStackBytes = 64 << 10;
@@ -20,16 +18,19 @@ constexpr int kPollRounds = 64;
 } // namespace
 
 Block::Block() {
-  mapping = mmap(nullptr, 2 * kArena, PROT_READ | PROT_WRITE,
+  // Shared memory and its keys, aligned.
+  mapping = mmap(nullptr, 3 * kArena, PROT_READ | PROT_WRITE,
                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (mapping != MAP_FAILED)
     arena = reinterpret_cast<char *>((uint64_t(mapping) + kArena - 1) &
                                      ~(kArena - 1));
+  if (arena)
+    shadow.attach(arena);
 }
 
 Block::~Block() {
   if (arena)
-    munmap(mapping, 2 * kArena);
+    munmap(mapping, 3 * kArena);
 }
 
 bool Block::inShared(uint64_t address) const {
@@ -39,6 +40,8 @@ bool Block::inShared(uint64_t address) const {
 void Block::start(Grid &newGrid, Dim newIndex, uint64_t seed) {
   grid = &newGrid;
   index = newIndex;
+  number = index.x + uint64_t(grid->launch.grid.x) *
+                         (index.y + uint64_t(grid->launch.grid.y) * index.z);
   if (shapedFor != grid->id)
     shapeThreads();
   shapedFor = grid->id;
@@ -46,12 +49,18 @@ void Block::start(Grid &newGrid, Dim newIndex, uint64_t seed) {
   const Launch &launch = grid->launch;
   sharedEnd = kSharedBase + launch.staticShared + launch.dynamicShared;
   std::memset(arena + kSharedBase, 0xFF, sharedEnd - kSharedBase);
-  if (launch.checks.init || launch.checks.race)
+  if (launch.checks.accesses())
     shadow.reset(sharedEnd - kSharedBase);
   for (Range &range : recent)
     range = Range();
+  for (PlaceCache &place : places)
+    place = PlaceCache();
   for (Barrier &barrier : barriers)
     barrier = Barrier();
+  earlyRead.reset();
+  released.clear();
+  synchronizes = hasBarrierFence = barrierDeviceWide = false;
+  barrierFence = Clock();
   startThreads(index);
   if (launch.blocks)
     startFibers();
@@ -77,6 +86,9 @@ void Block::shapeThreads() {
     thread.warpCount = uint32_t(warps.size());
     thread.dynamicShared = launch.dynamicShared;
     thread.shared = arena;
+    thread.ranges = recent;
+    thread.sharedKey = (i + 1) << 1 | kKeyWritten;
+    thread.manyReaders = grid->races ? grid->races->manyReaders() : 0;
     thread.block = this;
     thread.warp = &warps[i / 32];
   }
@@ -85,6 +97,8 @@ void Block::shapeThreads() {
     warps[i].lanes = &threads[i * 32];
     warps[i].full = lanes == 32 ? ~0u : (1u << lanes) - 1;
   }
+  segments.assign(warps.size(), 0);
+  syncs.resize(count);
   warpOrder.resize(warps.size());
   std::iota(warpOrder.begin(), warpOrder.end(), 0u);
 }
@@ -98,6 +112,9 @@ void Block::startThreads(Dim at) {
     thread.wait = Wait::None;
     thread.line = 0;
     thread.acquired = shadow.now();
+    thread.seen = 0;
+    thread.sync = nullptr;
+    thread.segment = 0;
     thread.open.clear();
     thread.groups.clear();
   }
@@ -106,6 +123,7 @@ void Block::startThreads(Dim at) {
     warp.waiting = warp.exited = 0;
     ++warp.syncs;
   }
+  std::fill(segments.begin(), segments.end(), 0);
 }
 
 void Block::startFibers() {
@@ -162,6 +180,8 @@ Block::State Block::run() {
     else if (++idle > kPollRounds)
       return State::Spinning;
   }
+  if (earlyRead && !grid->stopped())
+    grid->stop(findingOf(*earlyRead));
   return State::Ended;
 }
 

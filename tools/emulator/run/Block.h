@@ -10,6 +10,7 @@
 /// Kernels in which nobody waits run all threads on one fiber, one by one.
 #pragma once
 
+#include "tools/emulator/run/Check.h"
 #include "tools/emulator/run/Collective.h"
 #include "tools/emulator/run/Fiber.h"
 #include "tools/emulator/run/Grid.h"
@@ -61,14 +62,18 @@ public:
   uint32_t barrier(Thread &thread, BarrierConfig config, uint32_t id,
                    uint32_t count, bool predicate, int line);
 
-  /// Looks at an access to memory before it is made.
-  void check(Thread &thread, uint64_t address, uint32_t packedFlags, int line);
-  /// The same for `bytes` of shared memory at a host address.
-  void checkShared(Thread &thread, uint64_t address, uint32_t bytes,
-                   uint32_t align, Shadow::Kind kind, int line,
-                   const char *what);
+  /// Looks at an access to memory before it is made; `stored` are the bytes of
+  /// a store, null where not known.
+  void check(Thread &thread, uint64_t address, uint32_t packedFlags, int line,
+             const char *stored);
+  /// The same for shared memory: `access` without its offset, and alignment.
+  void checkShared(Thread &thread, uint64_t address, uint32_t align,
+                   Shadow::Access access, const char *what);
+  /// The same for a read of global memory.
   void checkGlobal(Thread &thread, uint64_t address, uint32_t bytes,
                    uint32_t align, int line, const char *what);
+  /// A fence, of all blocks if `deviceWide`.
+  void fence(Thread &thread, bool deviceWide);
   Random &random() { return randomNumbers; }
   /// @}
 
@@ -78,8 +83,12 @@ private:
     uint32_t votes = 0;               ///< predicates that were true
     uint32_t voters = 0;
   };
-  struct Range {
-    uint64_t address = 0, bytes = 0;
+  /// A read of shared memory that nobody had written. The block goes on, to see
+  /// whether another thread writes it with no barrier in between.
+  struct EarlyRead {
+    Thread *thread;
+    int line;
+    std::string what;
   };
 
   void shapeThreads();
@@ -105,8 +114,22 @@ private:
   bool inShared(uint64_t address) const;
   void checkBounds(Thread &thread, uint64_t address, uint32_t bytes, int line,
                    const std::string &what);
-  [[noreturn]] void reportShadow(Thread &thread, int line,
-                                 const ShadowFinding &found);
+  void checkRaces(Thread &thread, const GlobalRaces::Access &access);
+  void foundInShared(Thread &thread, int line, const ShadowFinding &found);
+  Finding findingOf(const EarlyRead &read) const;
+  std::string headline(const std::string &what, const Thread *thread,
+                       int line) const;
+
+  ThreadSync &syncOf(Thread &thread);
+  void synchronize(Thread &thread, uint64_t address, const AccessFlags &flags,
+                   bool isShared);
+  void lookUp(Thread &thread, bool acquires);
+  void learn(Thread &thread, const Clock &clock);
+  void release(Thread &thread, uint64_t address, bool isShared, bool inBlock);
+  void shareClocks(const Warp &warp, uint32_t lanes);
+  uint64_t passBarrier(uint32_t id);
+  void endSegment(const Thread &thread);
+  static std::string blockName(const Dim &at);
   std::string where(const Thread *thread) const;
   std::string placeOf(int line) const;
   std::string states() const;
@@ -125,7 +148,22 @@ private:
   void *mapping = nullptr; ///< that the arena lies in
   char *arena = nullptr;   ///< of shared memory
   uint32_t sharedEnd = 0;  ///< first shared address behind the block's memory
-  Range recent[16];        ///< allocations lately hit, by line
+  Range recent[kRanges];   ///< allocations lately hit, by line
+  std::optional<EarlyRead> earlyRead;
+  std::vector<std::unique_ptr<ThreadSync>> syncs; ///< by thread
+  bool synchronizes = false;                      ///< a thread has a ThreadSync
+  std::unordered_map<uint64_t, Clock> released; ///< by address in shared memory
+  Clock barrierFence; ///< of fences in front of barriers
+  bool hasBarrierFence = false, barrierDeviceWide = false;
+  /// Where the last segment noted the instructions at some lines.
+  struct PlaceCache {
+    uint32_t segment = 0;
+    int line = 0;
+    Segment::Place *place = nullptr;
+  };
+  PlaceCache places[32];
+  std::vector<uint32_t> segments; ///< of the warps; 0: not yet begun
+  uint64_t number = 0;            ///< in the grid
   void *schedulerStack = nullptr;
   Thread *current = nullptr;
   uint32_t live = 0;     ///< threads that have not ended

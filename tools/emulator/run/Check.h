@@ -1,21 +1,60 @@
-/// What translated code tells the runtime about an access to memory.
+/// What translated code and the runtime agree on about accesses to memory.
 #pragma once
 
 #include <cstdint>
 
 namespace cria::emulator {
 
+/// Bytes of shared addresses. The host's memory for them is aligned to it.
+constexpr uint64_t kArena = 256 << 10;
+
+/// A thread's first address of shared memory, so that 0 is none.
+constexpr uint32_t kSharedBase = 1024;
+
+/// Each aligned word of shared memory has a key, kArena bytes behind it; see
+/// Shadow.h. The word at address 0, where no variable lies, is the generation.
+/// @{
+constexpr uint64_t kKeys = kArena;
+constexpr unsigned kGenerationShift = 12;
+/// In the key of a word that a thread wrote last.
+constexpr uint32_t kKeyWritten = 1;
+/// @}
+
+/// Each granule of 8 bytes of device memory has a stamp of 8 bytes: the last
+/// readers in the low half, the last writer in the high half; see
+/// GlobalRaces.h. A half has a bit for each byte, a bit for strong accesses,
+/// and the number of a segment.
+/// @{
+constexpr unsigned kSegmentShift = 9;
+constexpr uint32_t kStampStrong = 256;
+constexpr uint32_t kStampBytes = 255;
+/// @}
+
+/// An allocation that an instruction accessed lately. At first one that holds
+/// nothing.
+struct Range {
+  uint64_t address = uint64_t(1) << 63;
+  uint64_t bytes = 16; ///< at least 16
+};
+/// An instruction uses the range at its line modulo this.
+constexpr unsigned kRanges = 16;
+
 /// An access, packed into the argument of emulatorCheck.
 struct AccessFlags {
-  uint32_t bytes = 0;
+  uint32_t bytes = 0; ///< 0: no check
   bool isStore = false;
   bool isAtomic = false;
   bool isShared = false;
   bool isGeneric = false;
+  bool isStrong = false;   ///< other threads may access it at the same time
+  bool isVolatile = false; ///< strong by `.volatile`
+  bool acquires = false, releases = false;
+  bool inBlock = false; ///< of scope .cta
 
   constexpr uint32_t packed() const {
     return bytes | isStore << 8 | isAtomic << 9 | isShared << 10 |
-           isGeneric << 11;
+           isGeneric << 11 | isStrong << 12 | isVolatile << 13 |
+           acquires << 14 | releases << 15 | inBlock << 16;
   }
   static constexpr AccessFlags unpacked(uint32_t bits) {
     AccessFlags flags;
@@ -24,6 +63,11 @@ struct AccessFlags {
     flags.isAtomic = bits >> 9 & 1;
     flags.isShared = bits >> 10 & 1;
     flags.isGeneric = bits >> 11 & 1;
+    flags.isStrong = bits >> 12 & 1;
+    flags.isVolatile = bits >> 13 & 1;
+    flags.acquires = bits >> 14 & 1;
+    flags.releases = bits >> 15 & 1;
+    flags.inBlock = bits >> 16 & 1;
     return flags;
   }
 };

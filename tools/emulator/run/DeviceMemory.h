@@ -48,6 +48,21 @@ public:
   /// Whether the address can only be the device's, allocated or not.
   bool isReserved(uint64_t address) const { return address - base < reserved; }
 
+  /// Stamps of the race check: 8 bytes for each 8 bytes of device memory, at a
+  /// fixed distance; zeros at first.
+  /// @{
+  bool hasStamps(uint64_t address) const { return address - base < reserved; }
+  uint64_t stampDistance() const { return stamps - base; }
+  uint64_t stampOf(uint64_t address) const { return address + stampDistance(); }
+  void clearStamps() const;
+  /// The first of `count` numbers that no stamp has, below `end`; and how many
+  /// of them were used.
+  /// @{
+  uint32_t firstSegment(uint32_t count, uint32_t end) const;
+  void usedSegments(uint32_t count) const { nextSegment += count; }
+  /// @}
+  /// @}
+
   uint64_t capacity() const { return limit; }
   uint64_t used() const { return inUse; }
 
@@ -58,6 +73,8 @@ private:
   uint64_t limit, inUse = 0, count = 0;
   bool poison;
   uint64_t base = 0, reserved = 0, cursor = 0;
+  uint64_t stamps = 0;
+  mutable uint32_t nextSegment = 1;
   std::map<uint64_t, Allocation> live; ///< by address
   std::map<uint64_t, Allocation> freed;
 };

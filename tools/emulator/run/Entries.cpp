@@ -95,8 +95,13 @@ uint32_t addNarrowAt(void *address, uint32_t value, bool isBFloat) {
 
 extern "C" {
 
-void emulatorCheck(Thread *thread, void *address, uint32_t flags, int line) {
-  thread->block->check(*thread, uint64_t(address), flags, line);
+void emulatorCheck(Thread *thread, void *address, uint32_t flags, int line,
+                   const char *stored) {
+  thread->block->check(*thread, uint64_t(address), flags, line, stored);
+}
+
+void emulatorFence(Thread *thread, uint32_t deviceWide) {
+  thread->block->fence(*thread, deviceWide);
 }
 
 void emulatorSpin(Thread *thread, int line) {
@@ -223,6 +228,7 @@ std::vector<RuntimeEntry> runtimeEntries() {
 #define FLOAT_ENTRY(name)                                                      \
   { #name, reinterpret_cast < void *>(static_cast <float (*)(float)>(name)) }
   return {ENTRY(emulatorCheck),
+          ENTRY(emulatorFence),
           ENTRY(emulatorSpin),
           ENTRY(emulatorRounds),
           ENTRY(emulatorShuffle),

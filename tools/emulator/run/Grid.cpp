@@ -54,6 +54,9 @@ static uint64_t nextId() {
 
 Grid::Grid(const Launch &launch)
     : launch(launch), id(nextId()), began(now()), total(launch.grid.total()) {
+  if (launch.checks.global)
+    races = std::make_unique<GlobalRaces>(*launch.memory, total,
+                                          (launch.block.total() + 31) / 32);
   if (launch.seed == 0 || total < 2)
     return;
   Random random(launch.seed);

@@ -1,6 +1,7 @@
 /// The blocks of one launch, spread over the cores.
 #pragma once
 
+#include "tools/emulator/run/GlobalRaces.h"
 #include "tools/emulator/run/Launch.h"
 
 #include <atomic>
@@ -18,7 +19,8 @@ public:
   LaunchResult run();
 
   const Launch &launch;
-  const uint64_t id; ///< no other grid has it
+  const uint64_t id;                  ///< no other grid has it
+  std::unique_ptr<GlobalRaces> races; ///< null: not checked
 
   /// Keeps the first finding and makes all blocks stop.
   void stop(Finding finding);

@@ -16,10 +16,11 @@ struct Checks {
   bool memory = true; ///< bounds, use after free, alignment
   bool init = true;   ///< reads of shared memory that nobody wrote
   bool race = true;   ///< races in shared memory
+  bool global = true; ///< races in global memory
   bool sync = true;   ///< divergent barriers and warp operations
 
   /// Whether accesses must be looked at one by one.
-  bool accesses() const { return memory || init || race; }
+  bool accesses() const { return memory || init || race || global; }
 };
 
 /// Three sizes or indices.

@@ -159,8 +159,8 @@ void loadMatrices(Block &block, Warp &warp, int line) {
     Matrix8 matrix;
     for (unsigned row = 0; row < 8; ++row) {
       uint64_t address = rowAddress(warp, m, row);
-      block.checkShared(warp.lanes[m * 8 + row], address, 16, 16,
-                        Shadow::Kind::Read, line, "ldmatrix");
+      block.checkShared(warp.lanes[m * 8 + row], address, 16,
+                        {0, 16, Shadow::Kind::Read, line}, "ldmatrix");
       std::memcpy(matrix[row], reinterpret_cast<void *>(address), 16);
     }
     for (unsigned lane = 0; lane < 32; ++lane) {
@@ -188,8 +188,8 @@ void storeMatrices(Block &block, Warp &warp, int line) {
     }
     for (unsigned row = 0; row < 8; ++row) {
       uint64_t address = rowAddress(warp, m, row);
-      block.checkShared(warp.lanes[m * 8 + row], address, 16, 16,
-                        Shadow::Kind::Write, line, "stmatrix");
+      block.checkShared(warp.lanes[m * 8 + row], address, 16,
+                        {0, 16, Shadow::Kind::Write, line}, "stmatrix");
       std::memcpy(reinterpret_cast<void *>(address), matrix[row], 16);
     }
   }

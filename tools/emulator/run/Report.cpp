@@ -35,19 +35,33 @@ std::string Block::placeOf(int line) const {
   return "PTX line " + std::to_string(line) + launch().sourceOf(line);
 }
 
+std::string Block::blockName(const Dim &at) {
+  return "block " + triple(at.x, at.y, at.z);
+}
+
 std::string Block::where(const Thread *thread) const {
-  std::string text = "block " + triple(index.x, index.y, index.z);
+  std::string text = blockName(index);
   if (thread)
     text += " thread " + triple(thread->tid[0], thread->tid[1], thread->tid[2]);
   return text;
 }
 
+std::string Block::headline(const std::string &what, const Thread *thread,
+                            int line) const {
+  return "kernel '" + launch().name + "', " + placeOf(line) + ": " + what +
+         ", " + where(thread);
+}
+
+Finding Block::findingOf(const EarlyRead &read) const {
+  return {Finding::Uninitialized, headline(read.what, read.thread, read.line),
+          ""};
+}
+
+/// An early read comes before what came of it.
 void Block::report(Finding::Kind kind, const Thread &thread, int line,
                    const std::string &what, const std::string &details) {
-  grid->stop({kind,
-              "kernel '" + launch().name + "', " + placeOf(line) + ": " + what +
-                  ", " + where(&thread),
-              details});
+  grid->stop(earlyRead ? findingOf(*earlyRead)
+                       : Finding{kind, headline(what, &thread, line), details});
   // The fiber is left as it is; the block's next start forgets it.
   void *abandoned;
   emulatorSwitch(&abandoned, schedulerStack);
@@ -80,10 +94,10 @@ void Block::reportDeadlock() {
   for (const Thread &thread : threads)
     if (thread.wait != Wait::Exited && thread.line && !line)
       line = thread.line;
-  grid->stop({Finding::Deadlock,
-              "kernel '" + launch().name + "', " + placeOf(line) +
-                  ": deadlock, " + where(nullptr),
-              states()});
+  if (earlyRead)
+    return grid->stop(findingOf(*earlyRead));
+  grid->stop(
+      {Finding::Deadlock, headline("deadlock", nullptr, line), states()});
 }
 
 } // namespace cria::emulator

@@ -1,6 +1,7 @@
 #include "tools/emulator/run/Shadow.h"
 
 #include <algorithm>
+#include <cstring>
 
 namespace cria::emulator {
 namespace {
@@ -10,13 +11,37 @@ constexpr uint16_t kManyWarps = 0xffff;
 constexpr uint16_t kOwnBytes = 0xfffe; // several, each its own bytes
 constexpr uint16_t kOneWarp = 0x8000;  // + warp: several of its lanes
 
+constexpr uint32_t kGenerations = 1 << (32 - kGenerationShift);
+
 uint16_t whoIs(const Thread &thread) { return uint16_t(thread.index + 1); }
 
 unsigned warpOf(uint16_t who) {
   return who & kOneWarp ? who & 0x7fff : (who - 1u) / 32;
 }
 
+bool inWarpOf(uint16_t who, const Thread &thread) {
+  return who != kManyWarps && who != kOwnBytes &&
+         warpOf(who) == thread.warpIndex;
+}
+
+/// What other threads know of, for a stamp of several warps: any of them.
+bool heardOf(uint16_t who, uint32_t epoch, const Thread &thread) {
+  if (!thread.sync)
+    return false;
+  const Clock &own = thread.sync->own;
+  return epoch <=
+         (who == kManyWarps ? own.heardOfAny() : own.heard[warpOf(who)]);
+}
+
 } // namespace
+
+void Shadow::newGeneration() {
+  if (++generation == kGenerations) {
+    std::memset(keys, 0, kArena);
+    generation = 1;
+  }
+  *generationWord = generation << kGenerationShift;
+}
 
 void Shadow::reset(uint32_t bytes) {
   size_t count = (bytes + 3) / 4;
@@ -26,41 +51,87 @@ void Shadow::reset(uint32_t bytes) {
     words.clear();
     epoch = 1;
   }
+  commonEpoch = epoch;
+  newGeneration();
+  size = bytes;
   if (words.size() < count)
     words.resize(count);
-  for (size_t i = 0; i < count; ++i)
+  for (size_t i = 0; i < count; ++i) {
     words[i].written = 0;
+    words[i].copier = 0;
+  }
+}
+
+uint32_t Shadow::advance() {
+  ++epoch;
+  newGeneration();
+  return epoch;
 }
 
 bool Shadow::ordered(const Stamp &stamp, const Thread &thread) {
   if (stamp.epoch < thread.acquired || stamp.who == whoIs(thread) ||
       stamp.who == kOwnBytes)
     return true;
-  if (stamp.who == kManyWarps)
+  if (inWarpOf(stamp.who, thread) && stamp.syncs != thread.warp->syncs)
+    return true;
+  return heardOf(stamp.who, stamp.epoch, thread);
+}
+
+/// Lanes of one warp that exchange through `.volatile` rely on running in step,
+/// which they do not.
+bool Shadow::bothStrong(const Stamp &stamp, const Access &access,
+                        const Thread &thread) {
+  if (!stamp.isStrong || !access.isStrong)
     return false;
-  return warpOf(stamp.who) == thread.warpIndex &&
-         stamp.syncs != thread.warp->syncs;
+  return !(stamp.isVolatile && access.isVolatile &&
+           inWarpOf(stamp.who, thread));
 }
 
-const char *Shadow::race(const Word &word, uint8_t bytes, bool writes,
-                         const Thread &thread, int &otherLine) const {
-  if ((word.write.bytes & bytes) && !ordered(word.write, thread)) {
-    otherLine = word.write.line;
-    return writes ? "race: write after write" : "race: read after write";
-  }
-  if (writes && (word.read.bytes & bytes) && !ordered(word.read, thread)) {
-    otherLine = word.read.line;
-    return "race: write after read";
-  }
-  return nullptr;
+/// Lanes of one warp store the same value by one instruction.
+bool Shadow::storesTheSame(const Word &word, const Access &access, uint32_t at,
+                           const Thread &thread) const {
+  const Stamp &stamp = word.write;
+  if (!access.stored || stamp.line != access.line || stamp.epoch != epoch ||
+      stamp.syncs != thread.warp->syncs || stamp.who == whoIs(thread) ||
+      !inWarpOf(stamp.who, thread))
+    return false;
+  uint32_t from = at - access.offset;
+  uint32_t bytes = std::min(4 - at % 4, access.bytes - from);
+  return std::memcmp(access.stored + from, access.memory + from, bytes) == 0;
 }
 
-void Shadow::noteWrite(Word &word, uint8_t bytes, int line,
-                       const Thread &thread) {
+std::optional<ShadowFinding> Shadow::race(const Word &word, uint8_t bytes,
+                                          uint32_t at, const Access &access,
+                                          const Thread &thread) const {
+  bool writes = access.kind != Kind::Read; // or does both
+  if (writes && storesTheSame(word, access, at, thread))
+    return std::nullopt;
+  // Lanes that stored one value together may all read it.
+  bool isOurs =
+      word.write.who & kOneWarp && inWarpOf(word.write.who, thread) && !writes;
+  if ((word.write.bytes & bytes) && !isOurs && !ordered(word.write, thread) &&
+      !bothStrong(word.write, access, thread))
+    return ShadowFinding{ShadowFinding::Race,
+                         writes ? "race: write after write"
+                                : "race: read after write",
+                         word.write.line, at};
+  if (writes && access.kind != Kind::Atomic && (word.read.bytes & bytes) &&
+      !ordered(word.read, thread))
+    return ShadowFinding{word.written & bytes ? ShadowFinding::Race
+                                              : ShadowFinding::EarlyRead,
+                         "race: write after read", word.read.line, at};
+  return std::nullopt;
+}
+
+void Shadow::noteWrite(Word &word, uint8_t bytes, const Access &access,
+                       uint32_t at, const Thread &thread) {
   Stamp &stamp = word.write;
   uint16_t me = whoIs(thread);
   bool sameEpoch = stamp.epoch == epoch;
-  if (sameEpoch && stamp.who != me && (stamp.bytes & ~bytes)) {
+  if (storesTheSame(word, access, at, thread)) {
+    stamp.who = uint16_t(kOneWarp | thread.warpIndex);
+    stamp.bytes |= bytes;
+  } else if (sameEpoch && stamp.who != me && (stamp.bytes & ~bytes)) {
     stamp.who = kOwnBytes;
     stamp.bytes |= bytes;
   } else {
@@ -70,10 +141,12 @@ void Shadow::noteWrite(Word &word, uint8_t bytes, int line,
   }
   stamp.epoch = epoch;
   stamp.syncs = thread.warp->syncs;
-  stamp.line = line;
+  stamp.line = access.line;
+  stamp.isStrong = access.isStrong;
+  stamp.isVolatile = access.isVolatile;
 }
 
-void Shadow::noteRead(Word &word, uint8_t bytes, int line,
+void Shadow::noteRead(Word &word, uint8_t bytes, const Access &access,
                       const Thread &thread) {
   Stamp &stamp = word.read;
   uint16_t me = whoIs(thread), old = stamp.who;
@@ -82,47 +155,82 @@ void Shadow::noteRead(Word &word, uint8_t bytes, int line,
     stamp.who = me;
   else if (!(stamp.bytes & bytes) || old == kOwnBytes)
     stamp.who = kOwnBytes;
-  else if (old != kManyWarps && warpOf(old) == thread.warpIndex)
+  else if (inWarpOf(old, thread))
     stamp.who = uint16_t(kOneWarp | thread.warpIndex);
   else
     stamp.who = kManyWarps;
   stamp.bytes = sameEpoch ? uint8_t(stamp.bytes | bytes) : bytes;
   stamp.epoch = epoch;
   stamp.syncs = thread.warp->syncs;
-  stamp.line = line;
+  stamp.line = access.line;
 }
 
-std::optional<ShadowFinding> Shadow::access(uint32_t offset, uint32_t bytes,
-                                            Kind kind, int line,
+/// The key of a word after an access, 0 where the next access must be noted.
+uint32_t Shadow::keyOf(const Word &word, const Access &access,
+                       const Thread &thread, bool checkInit,
+                       bool checkRace) const {
+  uint32_t all = generation << kGenerationShift;
+  if (word.copier || (checkInit && word.written != 15))
+    return 0;
+  if (!checkRace)
+    return all | (access.kind == Kind::Read ? 0 : thread.sharedKey);
+  if (access.isStrong || access.kind == Kind::Issue ||
+      access.kind == Kind::Arrive)
+    return 0;
+  if (access.kind == Kind::Write) {
+    bool mine = word.write.who == whoIs(thread) && word.write.bytes == 15 &&
+                word.write.epoch == epoch;
+    return mine ? all | thread.sharedKey : 0;
+  }
+  if (access.kind != Kind::Read || word.read.bytes != 15)
+    return 0;
+  if (word.read.who == kManyWarps && word.write.epoch < commonEpoch)
+    return all;
+  return all | (thread.sharedKey & ~kKeyWritten);
+}
+
+std::optional<ShadowFinding> Shadow::access(const Access &access,
                                             const Thread &thread,
                                             bool checkInit, bool checkRace) {
-  uint32_t end = offset + bytes;
-  bool writes = kind == Kind::Write || kind == Kind::Issue;
-  for (uint32_t i = offset / 4; i * 4 < end; ++i) {
+  uint32_t end = access.offset + access.bytes;
+  Kind kind = access.kind;
+  bool reads = kind == Kind::Read || kind == Kind::Atomic;
+  std::optional<ShadowFinding> found;
+  for (uint32_t i = access.offset / 4; i * 4 < end; ++i) {
     Word &word = words[i];
     uint8_t mask = 15;
-    if (i * 4 < offset)
-      mask &= uint8_t(15 << (offset - i * 4));
+    if (i * 4 < access.offset)
+      mask &= uint8_t(15 << (access.offset - i * 4));
     if (i * 4 + 4 > end)
       mask &= uint8_t(15 >> (i * 4 + 4 - end));
-    uint32_t at = std::max(i * 4, offset);
-    bool reads = kind == Kind::Read || kind == Kind::Atomic;
-    if (checkInit && reads && (word.written & mask) != mask)
-      return ShadowFinding{false, "read of shared memory that nobody wrote", 0,
-                           at};
-    if (kind != Kind::Issue)
+    uint32_t at = std::max(i * 4, access.offset);
+    if (kind == Kind::Arrive)
+      word.copier = 0;
+    else if (word.copier && (checkInit || checkRace))
+      return ShadowFinding{ShadowFinding::InFlight, "", word.copyLine, at};
+    if (checkInit && reads && (word.written & mask) != mask && !found)
+      found = {ShadowFinding::NeverWritten,
+               "read of shared memory that nobody wrote", 0, at};
+    if (checkRace)
+      if (auto bad = race(word, mask, at, access, thread))
+        return bad;
+    if (kind != Kind::Issue && !(found && reads))
       word.written |= mask;
-    if (!checkRace || kind == Kind::Atomic)
-      continue;
-    int otherLine = 0;
-    if (const char *what = race(word, mask, writes, thread, otherLine))
-      return ShadowFinding{true, what, otherLine, at};
-    if (writes)
-      noteWrite(word, mask, line, thread);
-    else
-      noteRead(word, mask, line, thread);
+    if (checkRace) {
+      if (kind == Kind::Read && !access.isStrong)
+        noteRead(word, mask, access, thread);
+      else if (kind != Kind::Read && kind != Kind::Atomic)
+        noteWrite(word, mask, access, at, thread);
+    }
+    if (kind == Kind::Issue) {
+      word.copier = whoIs(thread);
+      word.copyLine = access.line;
+    }
+    keys[kSharedBase / 4 + i] =
+        i * 4 + 4 <= size ? keyOf(word, access, thread, checkInit, checkRace)
+                          : 0;
   }
-  return std::nullopt;
+  return found;
 }
 
 } // namespace cria::emulator

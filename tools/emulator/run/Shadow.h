@@ -1,16 +1,25 @@
 /// Who last wrote and read each word of shared memory: finds reads of what
 /// nobody wrote, and races.
 ///
-/// The rule is that of epochs. A counter of the block moves on at each barrier.
-/// An access is stamped with it. Each thread knows the epoch it acquired at the
-/// last barrier it left: an access with an older stamp happened before. Between
-/// lanes of one warp, bar.warp.sync orders too: a second stamp counts those of
-/// the accessor's warp. An access that is not ordered and does not only read is
-/// a race.
+/// The rule is that of epochs. A counter of the block moves on at each barrier
+/// and each fence. An access is stamped with it. Each thread knows the epoch it
+/// acquired at the last barrier it left: an access with an older stamp happened
+/// before. Between lanes of one warp, bar.warp.sync orders too: a second stamp
+/// counts those of the accessor's warp. Fences and strong accesses order as
+/// Clock.h says. An access that is not ordered and does not only read is a
+/// race; two strong accesses are none, nor are an atomic and a read.
 ///
 /// A word remembers one writer and one reader, or that they were several lanes
 /// of one warp, or several warps. Threads that access different bytes of a word
 /// do not meet.
+///
+/// Most accesses repeat: a thread reads again what it read or wrote, or many
+/// threads read one tile. So that translated code can tell these without a
+/// call, each word has a key of 32 bits behind the memory itself. A key holds a
+/// generation (a number of the current epoch), a thread's number, and whether
+/// the thread wrote: that thread may read the word in this generation, or read
+/// and write it, and nothing new would be noted. Thread 0 stands for all: all
+/// may read it. A key that does not fit says nothing.
 #pragma once
 
 #include "tools/emulator/run/Thread.h"
@@ -23,9 +32,15 @@ namespace cria::emulator {
 
 /// What a shadow found wrong with an access.
 struct ShadowFinding {
-  bool isRace;      ///< else the word was never written
+  enum Kind {
+    NeverWritten,
+    EarlyRead, ///< a write of what another thread read before anyone wrote it
+    Race,
+    InFlight ///< of what an asynchronous copy has yet to write
+  };
+  Kind kind;
   const char *what; ///< for people
-  int otherLine;    ///< of the earlier access
+  int otherLine;    ///< of the earlier access, or of the copy
   uint32_t offset;  ///< of the first bad byte
 };
 
@@ -34,21 +49,41 @@ public:
   enum class Kind {
     Read,
     Write,
-    Issue, ///< an asynchronous write begins: the data is not there yet
+    Issue,  ///< an asynchronous write begins: the data is not there yet
+    Arrive, ///< its data is there
     Atomic
   };
 
+  /// An access to [offset, offset + bytes), counted from the block's shared
+  /// memory.
+  struct Access {
+    uint32_t offset, bytes;
+    Kind kind;
+    int line;
+    bool isStrong = false, isVolatile = false;
+    const char *stored = nullptr; ///< the bytes to be written, where known
+    const char *memory = nullptr; ///< the bytes that are there
+  };
+
+  /// Begins to work on the memory whose shared address 0 is at `arena`.
+  void attach(char *arena) {
+    generationWord = reinterpret_cast<uint32_t *>(arena);
+    keys = reinterpret_cast<uint32_t *>(arena + kKeys);
+  }
   /// Forgets all, for a block with `bytes` of shared memory.
   void reset(uint32_t bytes);
-  /// A barrier: returns the new epoch.
-  uint32_t advance() { return ++epoch; }
+  /// A barrier or a fence: returns the new epoch.
+  uint32_t advance();
+  /// All threads of the block have acquired the current epoch.
+  void shareEpoch() { commonEpoch = epoch; }
   uint32_t now() const { return epoch; }
 
-  /// Notes that `thread` accesses [offset, offset + bytes), counted from the
-  /// block's shared memory; `checkInit` and `checkRace` say what to look for.
-  std::optional<ShadowFinding> access(uint32_t offset, uint32_t bytes,
-                                      Kind kind, int line, const Thread &thread,
-                                      bool checkInit, bool checkRace);
+  /// Notes an access of `thread`; `checkInit` and `checkRace` say what to look
+  /// for. A word with a race stays as it was; a read of a word that was never
+  /// written is noted like any other.
+  std::optional<ShadowFinding> access(const Access &access,
+                                      const Thread &thread, bool checkInit,
+                                      bool checkRace);
 
 private:
   /// Several accesses of one kind to one word.
@@ -58,20 +93,37 @@ private:
     int line = 0;
     uint16_t who = 0;
     uint8_t bytes = 0; ///< one bit a byte
+    bool isStrong = false, isVolatile = false;
   };
   struct Word {
     Stamp write, read;
+    uint16_t copier = 0; ///< thread of a copy under way + 1
+    int copyLine = 0;
     uint8_t written = 0; ///< ever
   };
 
   static bool ordered(const Stamp &stamp, const Thread &thread);
-  void noteWrite(Word &word, uint8_t bytes, int line, const Thread &thread);
-  void noteRead(Word &word, uint8_t bytes, int line, const Thread &thread);
-  const char *race(const Word &word, uint8_t bytes, bool writes,
-                   const Thread &thread, int &otherLine) const;
+  static bool bothStrong(const Stamp &stamp, const Access &access,
+                         const Thread &thread);
+  bool storesTheSame(const Word &word, const Access &access, uint32_t at,
+                     const Thread &thread) const;
+  std::optional<ShadowFinding> race(const Word &word, uint8_t bytes,
+                                    uint32_t at, const Access &access,
+                                    const Thread &thread) const;
+  void noteWrite(Word &word, uint8_t bytes, const Access &access, uint32_t at,
+                 const Thread &thread);
+  void noteRead(Word &word, uint8_t bytes, const Access &access,
+                const Thread &thread);
+  uint32_t keyOf(const Word &word, const Access &access, const Thread &thread,
+                 bool checkInit, bool checkRace) const;
+  void newGeneration();
 
   std::vector<Word> words;
+  uint32_t *keys = nullptr, *generationWord = nullptr;
+  uint32_t size = 0; ///< of the block's shared memory
+  uint32_t generation = 0;
   uint32_t epoch = 1;
+  uint32_t commonEpoch = 1; ///< that all threads acquired
 };
 
 } // namespace cria::emulator

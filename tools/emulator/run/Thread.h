@@ -1,6 +1,9 @@
 /// The state of a thread and of a warp of the emulated device.
 #pragma once
 
+#include "tools/emulator/run/Check.h"
+#include "tools/emulator/run/Clock.h"
+
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -9,9 +12,6 @@ namespace cria::emulator {
 
 class Block;
 struct Warp;
-
-/// A thread's first address of shared memory, so that 0 is none.
-constexpr uint32_t kSharedBase = 1024;
 
 /// Why a thread does not run.
 enum class Wait : uint8_t {
@@ -49,6 +49,10 @@ struct Thread {
   uint32_t lane, warpIndex, warpCount, dynamicShared;
   char *shared;          ///< host address of shared address 0
   uint64_t instructions; ///< executed, where they are counted
+  const Range *ranges;   ///< kRanges of them
+  uint32_t sharedKey;    ///< of words it wrote, without the generation
+  uint32_t segment;      ///< of its accesses to global memory, shifted; or 0
+  uint32_t manyReaders;  ///< the same of words that several blocks read
 
   Block *block;
   Warp *warp;
@@ -72,6 +76,8 @@ struct Thread {
 
   uint32_t acquired; ///< accesses of other warps before this epoch are ordered
                      ///< before its own
+  uint64_t seen;     ///< releases of other blocks up to this ticket, too
+  ThreadSync *sync;  ///< null before its first fence or strong access
   std::vector<AsyncCopy> open;                ///< not yet committed
   std::vector<std::vector<AsyncCopy>> groups; ///< committed, oldest first
 };

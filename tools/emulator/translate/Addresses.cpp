@@ -1,5 +1,4 @@
-// Names to addresses, and the checks of accesses.
-#include "tools/emulator/run/Check.h"
+// Names to addresses.
 #include "tools/emulator/run/Thread.h"
 #include "tools/emulator/translate/Emitter.h"
 
@@ -37,7 +36,7 @@ llvm::Value *Emitter::sharedPointer(llvm::Value *offset) {
 }
 
 llvm::Value *Emitter::address(const Operand &operand, llvm::StringRef space,
-                              unsigned bytes, Access access) {
+                              AccessFlags flags, llvm::Value *stored) {
   llvm::Value *base;
   if (operand.name.empty())
     base = builder.getInt64(0);
@@ -55,23 +54,11 @@ llvm::Value *Emitter::address(const Operand &operand, llvm::StringRef space,
   llvm::Value *pointer = space == "shared"
                              ? sharedPointer(base)
                              : builder.CreateIntToPtr(base, builder.getPtrTy());
-  if (kernel.checks && bytes && space != "param" && space != "local")
-    check(pointer, space, bytes, access);
-  return pointer;
-}
-
-void Emitter::check(llvm::Value *pointer, llvm::StringRef space, unsigned bytes,
-                    Access access) {
-  AccessFlags flags;
-  flags.bytes = bytes;
-  flags.isStore = access != Access::Load;
-  flags.isAtomic = access == Access::Atomic;
   flags.isShared = space == "shared";
   flags.isGeneric = space.empty();
-  llvm::CallInst *made =
-      call("emulatorCheck", builder.getVoidTy(),
-           {pointer, builder.getInt32(flags.packed()), line()});
-  made->setMemoryEffects(llvm::MemoryEffects::inaccessibleMemOnly());
+  if (kernel.checks && flags.bytes && space != "param" && space != "local")
+    check(pointer, base, flags, stored);
+  return pointer;
 }
 
 } // namespace cria::emulator

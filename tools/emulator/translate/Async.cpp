@@ -16,8 +16,8 @@ void emitCopyAsync(Emitter &e) {
   int64_t bytes = e.operand(2).value;
   if (bytes != 16 && (aroundL1 || (bytes != 4 && bytes != 8)))
     return e.fail("expected a copy of 16 bytes, with .ca also of 4 or 8");
-  Value *to = e.address(e.operand(0), "shared", 0, Access::Store);
-  Value *from = e.address(e.operand(1), "global", 0, Access::Load);
+  Value *to = e.address(e.operand(0), "shared");
+  Value *from = e.address(e.operand(1), "global");
   Value *valid = e.operandCount() > 3 ? e.read32(3) : e.read32(2);
   e.call("emulatorCopyAsync", b.getVoidTy(),
          {to, from, b.getInt32(uint32_t(bytes)), valid, e.line()});

@@ -29,23 +29,28 @@ AtomicRMWInst::BinOp operation(llvm::StringRef name, const Type &type) {
 struct Atomic {
   llvm::StringRef name, space;
   Type type;
+  AccessFlags flags;
   size_t at; ///< the operand that is the address
 };
 
 Atomic atomic(Emitter &e) {
   Atomic a;
-  e.oneOf("relaxed|acquire|release|acq_rel");
-  e.scope();
+  llvm::StringRef order = e.oneOf("relaxed|acquire|release|acq_rel");
+  a.flags.isStore = a.flags.isAtomic = a.flags.isStrong = true;
+  a.flags.acquires = order == "acquire" || order == "acq_rel";
+  a.flags.releases = order == "release" || order == "acq_rel";
+  a.flags.inBlock = e.scopeIsBlock();
   a.space = e.space();
   a.name = e.oneOf("add|min|max|and|or|xor|inc|dec|exch|cas");
   e.has("noftz");
   a.type = e.type();
+  a.flags.bytes = a.type.bytes();
   a.at = e.opcode() == "atom" ? 1 : 0;
   return a;
 }
 
 Value *target(Emitter &e, const Atomic &a) {
-  return e.address(e.operand(a.at), a.space, a.type.bytes(), Access::Atomic);
+  return e.address(e.operand(a.at), a.space, a.flags);
 }
 
 void finish(Emitter &e, const Atomic &a, Value *old) {

@@ -157,7 +157,7 @@ llvm::StringRef Emitter::space() {
   return "";
 }
 
-void Emitter::scope() { oneOf("cta|cluster|gpu|sys"); }
+bool Emitter::scopeIsBlock() { return oneOf("cta|cluster|gpu|sys") == "cta"; }
 
 llvm::BasicBlock *Emitter::label(llvm::StringRef name) {
   for (int s = instruction->scope; s >= 0; s = source.scopes[s].parent) {

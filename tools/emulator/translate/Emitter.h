@@ -12,6 +12,7 @@
 #pragma once
 
 #include "tools/emulator/ptx/Ast.h"
+#include "tools/emulator/run/Check.h"
 #include "tools/emulator/translate/Form.h"
 
 #include "llvm/ADT/StringMap.h"
@@ -32,12 +33,12 @@ struct KernelContext {
                                           ///< a function
   unsigned capability = 80;
   bool checks = false;              ///< check each access to memory
+  bool global = false;              ///< look for races in global memory
+  uint64_t stampDistance = 0;       ///< from device memory to its stamps
   bool counts = false;              ///< count instructions
   bool blocks = false;              ///< set when the kernel needs fibers
   std::set<const Form *> used = {}; ///< the rows that were translated
 };
-
-enum class Access { Load, Store, Atomic };
 
 class Emitter {
 public:
@@ -60,9 +61,9 @@ public:
   Type type();
   /// The state space without `::cta` and the like; "" for generic.
   llvm::StringRef space();
-  /// Asks for modifiers that say how other blocks see the memory, which here
-  /// is always at once.
-  void scope();
+  /// Asks for the modifier that says which threads take part. True: those of
+  /// the block alone.
+  bool scopeIsBlock();
   llvm::Value *line() { return builder.getInt32(instruction->line); }
   /// @}
 
@@ -84,10 +85,13 @@ public:
   void writePair(const Operand &operand, llvm::Value *value);
   /// @}
 
-  /// The host address (a pointer) of a memory operand, checked for an access of
-  /// `bytes`; no check for 0 bytes.
+  /// The host address (a pointer) of a memory operand, checked for an access
+  /// whose `flags` are set but for its space; no check for 0 bytes. `stored` is
+  /// the value of a store that is not strong.
   llvm::Value *address(const Operand &operand, llvm::StringRef space,
-                       unsigned bytes, Access access);
+                       AccessFlags flags = {}, llvm::Value *stored = nullptr);
+  /// Whether accesses are checked.
+  bool checks() const { return kernel.checks; }
   /// The host address of a shared address, and of address 0 of shared memory.
   llvm::Value *sharedPointer(llvm::Value *offset);
   llvm::Value *sharedWindow();
@@ -173,8 +177,14 @@ private:
   llvm::Value *special(llvm::StringRef name);
   llvm::Value *laneMask(llvm::StringRef name);
   llvm::Value *symbol(llvm::StringRef name);
-  void check(llvm::Value *pointer, llvm::StringRef space, unsigned bytes,
-             Access access);
+  void check(llvm::Value *pointer, llvm::Value *offset,
+             const AccessFlags &flags, llvm::Value *stored);
+  void askRuntime(llvm::Value *pointer, const AccessFlags &flags,
+                  llvm::Value *stored);
+  llvm::Value *isNotedShared(llvm::Value *offset, const AccessFlags &flags);
+  llvm::Value *isInRange(llvm::Value *address, unsigned bytes);
+  llvm::Value *isNotedGlobal(llvm::Value *address, const AccessFlags &flags);
+  llvm::Value *changingField(size_t offset, llvm::Type *type);
 
   KernelContext &kernel;
   const Function &source;

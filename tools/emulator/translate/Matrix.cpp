@@ -29,7 +29,7 @@ void emitLoadMatrix(Emitter &e) {
   MatrixConfig config = matrixConfig(e);
   if (partCount(e.operand(0)) != config.count)
     return e.fail("expected " + llvm::Twine(config.count) + " registers");
-  Value *row = e.address(e.operand(1), e.space(), 0, Access::Load);
+  Value *row = e.address(e.operand(1), e.space());
   llvm::AllocaInst *words = e.words(4);
   e.callBlocking("emulatorLoadMatrix", e.builder.getVoidTy(),
                  {e.builder.getInt32(config.packed()), row, words, e.line()});
@@ -40,7 +40,7 @@ void emitStoreMatrix(Emitter &e) {
   MatrixConfig config = matrixConfig(e);
   if (e.operand(1).parts.size() != config.count)
     return e.fail("expected " + llvm::Twine(config.count) + " registers");
-  Value *row = e.address(e.operand(0), e.space(), 0, Access::Store);
+  Value *row = e.address(e.operand(0), e.space());
   llvm::AllocaInst *words = e.words(4);
   e.storeWords(words, 0, e.operand(1));
   e.callBlocking("emulatorStoreMatrix", e.builder.getVoidTy(),

@@ -15,12 +15,19 @@ unsigned vectorLength(Emitter &e) {
 
 /// One value and its place in memory.
 struct Transfer {
-  AtomicOrdering ordering; ///< of a strong operation, else NotAtomic
+  AtomicOrdering ordering; ///< Unordered: not a strong operation
   llvm::StringRef space;
   unsigned count;
   Type type;
+  AccessFlags flags;
 
-  unsigned bytes() const { return count * type.bytes(); }
+  /// Whether other threads can access the memory.
+  bool isVisible() const {
+    return space != "local" && space != "param" && space != "const";
+  }
+  bool isStrong() const {
+    return ordering != AtomicOrdering::Unordered && isVisible();
+  }
   llvm::Type *in(Emitter &e) const {
     llvm::Type *element = e.intType(type.width());
     return count == 1 ? element : llvm::FixedVectorType::get(element, count);
@@ -30,22 +37,40 @@ struct Transfer {
 Transfer transfer(Emitter &e) {
   Transfer t;
   llvm::StringRef how = e.oneOf("weak|volatile|relaxed|acquire|release");
-  e.scope();
   t.ordering = how == "acquire"               ? AtomicOrdering::Acquire
                : how == "release"             ? AtomicOrdering::Release
-               : how.empty() || how == "weak" ? AtomicOrdering::NotAtomic
+               : how.empty() || how == "weak" ? AtomicOrdering::Unordered
                                               : AtomicOrdering::Monotonic;
+  t.flags.inBlock = e.scopeIsBlock();
   t.space = e.space();
   e.has("nc");
   e.has("L2::cache_hint");
   t.count = vectorLength(e);
   t.type = e.type();
+  t.flags.bytes = t.count * t.type.bytes();
+  t.flags.isStore = e.opcode() == "st";
+  // What goes around the first cache is meant to be seen by other blocks.
+  t.flags.isStrong = t.isStrong() || !e.oneOf("cg|cv|wt").empty();
+  t.flags.isVolatile = how == "volatile";
+  t.flags.acquires = how == "acquire";
+  t.flags.releases = how == "release";
   return t;
 }
 
-bool isStrong(const Transfer &t) {
-  return t.ordering != AtomicOrdering::NotAtomic && t.space != "local" &&
-         t.space != "param" && t.space != "const";
+/// Other threads see all of a value or nothing of it, as on a device; LLVM
+/// would store one that is made of an integer and a float in two parts, even
+/// where the store is atomic but not volatile. A vector is as many values. One
+/// wider than 8 bytes is at least not taken apart.
+template <typename Instruction>
+Instruction *keepWhole(const Transfer &t, Instruction *made) {
+  if (!t.isVisible() || (t.space == "shared" && !t.isStrong()))
+    return made;
+  if (t.count == 1) {
+    made->setAlignment(llvm::Align(t.type.bytes()));
+    made->setAtomic(t.ordering);
+  }
+  made->setVolatile(t.isStrong() || t.flags.isStore || t.count > 1);
+  return made;
 }
 
 /// A vector operand must have as many parts as the instruction says.
@@ -62,17 +87,14 @@ const Operand *parts(Emitter &e, const Operand &operand, unsigned count) {
 void emitLoad(Emitter &e) {
   auto &b = e.builder;
   Transfer t = transfer(e);
-  if (isStrong(t))
+  if (t.isStrong())
     e.callBlocking("emulatorSpin", b.getVoidTy(), {e.line()});
-  Value *pointer = e.address(e.operand(1), t.space, t.bytes(), Access::Load);
+  Value *pointer = e.address(e.operand(1), t.space, t.flags);
   const Operand *to = parts(e, e.operand(0), t.count);
   if (!to)
     return;
-  bool atomic = isStrong(t) && t.count == 1;
-  llvm::LoadInst *load = b.CreateAlignedLoad(
-      t.in(e), pointer, llvm::Align(atomic ? t.bytes() : 1), isStrong(t));
-  if (atomic)
-    load->setAtomic(t.ordering);
+  llvm::LoadInst *load =
+      keepWhole(t, b.CreateAlignedLoad(t.in(e), pointer, llvm::Align(1)));
   if (t.count == 1)
     return e.write(to[0], load, t.type.isSigned());
   for (unsigned i = 0; i < t.count; ++i)
@@ -82,7 +104,6 @@ void emitLoad(Emitter &e) {
 void emitStore(Emitter &e) {
   auto &b = e.builder;
   Transfer t = transfer(e);
-  Value *pointer = e.address(e.operand(0), t.space, t.bytes(), Access::Store);
   const Operand *from = parts(e, e.operand(1), t.count);
   if (!from)
     return;
@@ -93,18 +114,18 @@ void emitStore(Emitter &e) {
       all = b.CreateInsertElement(all, e.read(from[i], t.type.width()), i);
     value = all;
   }
-  bool atomic = isStrong(t) && t.count == 1;
-  llvm::StoreInst *store = b.CreateAlignedStore(
-      value, pointer, llvm::Align(atomic ? t.bytes() : 1), isStrong(t));
-  if (atomic)
-    store->setAtomic(t.ordering);
+  Value *pointer = e.address(e.operand(0), t.space, t.flags, value);
+  keepWhole(t, b.CreateAlignedStore(value, pointer, llvm::Align(1)));
 }
 
 void emitFence(Emitter &e) {
+  auto &b = e.builder;
   e.oneOf("sc|acq_rel");
-  e.oneOf("gl");
-  e.scope();
-  e.builder.CreateFence(AtomicOrdering::SequentiallyConsistent);
+  bool isGlobal = e.has("gl");
+  bool isBlock = e.scopeIsBlock();
+  if (e.checks())
+    e.call("emulatorFence", b.getVoidTy(), {b.getInt32(isGlobal || !isBlock)});
+  b.CreateFence(AtomicOrdering::SequentiallyConsistent);
 }
 
 /// Shared memory lies in a window of generic addresses; local memory on the

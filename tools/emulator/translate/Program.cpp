@@ -162,6 +162,8 @@ std::variant<Kernel, Error> Program::translate(const Function &entry) {
   KernelContext kernel{ptx, globals, *module, layout.shared};
   kernel.capability = options.capability;
   kernel.checks = options.checks;
+  kernel.global = options.checks && options.global;
+  kernel.stampDistance = memory.stampDistance();
   kernel.counts = options.counts;
   std::vector<llvm::Function *> declared = declareAll(layout, *module);
   for (size_t i = 0; i < declared.size(); ++i)

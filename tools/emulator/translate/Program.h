@@ -23,6 +23,7 @@ struct Thread;
 struct TranslateOptions {
   unsigned capability = 80;  ///< of the device: 80 for 8.0
   bool checks = false;       ///< check each access to memory
+  bool global = false;       ///< look for races in global memory, too
   bool counts = false;       ///< count the instructions that run
   unsigned optimization = 1; ///< LLVM's level, 0 to 2
   unsigned newestPtx = 99;   ///< version that is read, 99 for 9.9

@@ -1,0 +1,65 @@
+/// What happened before what, by fences and strong accesses.
+///
+/// A release is a fence and then a strong write (an atomic, `.volatile`,
+/// `.relaxed`, or `.release`, which has its fence with it). An acquire is a
+/// strong read of what a release wrote and then a fence. Barriers order too;
+/// they are simpler and are counted by epochs (Shadow.h).
+///
+/// A clock says which accesses happened before. Each block counts epochs; a
+/// barrier and a fence begin a new one. An access is known by its warp and the
+/// epoch it was made in. In its own block a thread knows `acquired` from
+/// barriers, and for each warp the last epoch that it `heard` of. Of other
+/// blocks it knows a number alone: releases draw tickets in the order they
+/// happen, and the thread has `seen` those up to some ticket. So a thread that
+/// acquired one release counts as having acquired all that happened before it.
+/// This may hide a race between three blocks; it never accuses wrongly.
+///
+/// Where CUDA code in use is laxer than PTX's memory model, so is this: an
+/// atomic acquires without a fence; a barrier and a strong access count as the
+/// fence of an acquire; the fences of all threads in front of a barrier belong
+/// to the thread that releases behind it.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+namespace cria::emulator {
+
+constexpr unsigned kMaxWarps = 32; // of a block
+
+struct Clock {
+  uint32_t acquired = 0; ///< accesses in earlier epochs happened before
+  uint32_t heard[kMaxWarps] = {}; ///< so did those of a warp up to this epoch
+  uint64_t seen = 0; ///< so did what was released up to this ticket
+
+  void join(const Clock &other) {
+    acquired = std::max(acquired, other.acquired);
+    for (unsigned i = 0; i < kMaxWarps; ++i)
+      heard[i] = std::max(heard[i], other.heard[i]);
+    seen = std::max(seen, other.seen);
+  }
+  /// The last epoch that it heard of from any warp.
+  uint32_t heardOfAny() const {
+    return *std::max_element(heard, heard + kMaxWarps);
+  }
+  /// Whether it knows the accesses of `warp` in `epoch`.
+  bool knows(unsigned warp, uint32_t epoch) const {
+    return epoch < acquired || epoch <= heard[warp];
+  }
+};
+
+/// A thread that uses fences or strong accesses.
+struct ThreadSync {
+  Clock own;   ///< without `acquired`, which the thread itself has
+  Clock read;  ///< of strong reads that no fence followed yet
+  Clock fence; ///< what the last fence made ready to be released
+  bool hasRead = false, hasFence = false;
+  bool deviceWide = false;     ///< the fence is for other blocks too
+  uint64_t ticket = 0;         ///< of its last release
+  uint32_t ticketEpoch = 0;    ///< when it drew it
+  uint64_t address = 0;        ///< of the last strong read; 0: looked up
+  bool isShared = false;       ///< the address
+  bool acquiresAtOnce = false; ///< no fence need follow
+};
+
+} // namespace cria::emulator

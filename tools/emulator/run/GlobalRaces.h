@@ -1,0 +1,166 @@
+/// Finds races in global memory, between blocks and between warps of a block.
+///
+/// Each granule of 8 bytes of device memory has a stamp of 8 bytes at a fixed
+/// distance: who last wrote it and who last read it, and which of its bytes. A
+/// writer or reader is a segment: what one warp does from one barrier or fence
+/// to the next. Segments are numbered for the life of the device, so stamps of
+/// earlier launches are older than the launch's first segment and say nothing;
+/// the end of a kernel orders everything. Lanes of one warp are not told apart.
+///
+/// An access that conflicts with a stamp is a race unless the stamp's segment
+/// happened before (Clock.h): in the thread's own block by barriers, fences and
+/// flags; in another block if that block released the segment with a ticket
+/// that the thread has seen. Each block keeps the clocks that it released.
+///
+/// A stamp has room for one reader. Where a second block reads the same bytes
+/// it becomes "many", and only a thread that has acquired nothing from other
+/// blocks can be said to race with them when it writes. Where segments access
+/// different bytes of a granule the newer replaces the older. Stores of the
+/// value that is there already are no race. All of this can hide a race and
+/// never makes one up.
+///
+/// Cost and bounds: a stamp takes as much memory as what it stamps, for memory
+/// that kernels touch, and is given back after a launch that touched much. A
+/// launch has at most kMaxSegments segments; large grids have one for a whole
+/// block, and beyond the bound nothing more is noted. Translated code passes
+/// over accesses that a stamp already tells of.
+#pragma once
+
+#include "tools/emulator/run/DeviceMemory.h"
+#include "tools/emulator/run/Thread.h"
+
+#include <atomic>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+namespace cria::emulator {
+
+/// What a warp does between two barriers or fences.
+struct Segment {
+  static constexpr uint32_t kAnyWarp = 0xffff;
+
+  /// Where it accessed memory, by PTX line: for people.
+  struct Place {
+    uint64_t low = 0, high = 0;
+    int line = 0;
+    bool isWrite = false;
+  };
+
+  uint64_t block = 0;
+  uint32_t epoch = 0; ///< of the block, when it began
+  uint32_t warp = 0;
+  Place places[4];
+  unsigned nextPlace = 0;
+};
+
+/// A race, for people.
+struct GlobalRace {
+  const char *what;
+  const Segment *other; ///< null: several blocks
+  int otherLine = 0;    ///< 0: not known
+};
+
+/// The races of one launch. All functions may be called by several workers.
+class GlobalRaces {
+public:
+  /// `warps` is how many a block has.
+  GlobalRaces(const DeviceMemory &memory, uint64_t blocks, uint64_t warps);
+  ~GlobalRaces();
+
+  /// Whether segments are of whole blocks.
+  bool wholeBlocks() const { return coarse; }
+  /// A new segment of a warp, as in stamps; 0 if there are no more.
+  uint32_t addSegment(uint64_t block, uint32_t warp, uint32_t epoch);
+  /// The segment of words that several blocks read.
+  uint32_t manyReaders() const { return first << kSegmentShift; }
+
+  struct Access {
+    uint64_t address;
+    uint32_t bytes; ///< at most 256
+    bool isWrite, isStrong, isAtomic;
+    int line;
+    const char *stored; ///< the bytes to be written, null where not known
+  };
+  /// Notes an access of `thread`, whose segment is set, in block `block`, or
+  /// finds a race.
+  std::optional<GlobalRace> access(const Access &access, const Thread &thread,
+                                   uint64_t block);
+
+  /// Notes an access that is not strong where that is all there is to do:
+  /// nobody else has accessed the bytes in this launch. `place` is where the
+  /// segment's last access by the same instruction is kept.
+  bool noteAlone(uint64_t address, uint32_t bytes, bool isWrite,
+                 uint32_t segment, Segment::Place &place) const {
+    uint64_t mine = segment >> kSegmentShift;
+    auto isOthers = [&](uint64_t half) {
+      return (half >> kSegmentShift) >= first &&
+             (half >> kSegmentShift) != mine;
+    };
+    unsigned shift = isWrite ? 32 : 0;
+    for (uint64_t at = address & ~uint64_t(7); at < address + bytes; at += 8) {
+      auto *stamp =
+          reinterpret_cast<std::atomic<uint64_t> *>(memory.stampOf(at));
+      uint64_t old = stamp->load(std::memory_order_relaxed);
+      uint64_t read = uint32_t(old), wrote = old >> 32;
+      if (isOthers(read) || isOthers(wrote) || (wrote & kStampStrong))
+        return false;
+      uint64_t mask = bytes >= 8 ? 255 : ((1u << bytes) - 1) << (address & 7);
+      uint64_t kept = (read >> kSegmentShift) == mine ? read : 0;
+      if ((wrote >> kSegmentShift) == mine)
+        kept |= wrote << 32;
+      if (!old && at % 4096 == 0)
+        return false;
+      stamp->store(kept | (segment | mask) << shift, std::memory_order_relaxed);
+    }
+    place.low = std::min(place.low, address);
+    place.high = std::max(place.high, address + bytes);
+    return true;
+  }
+
+  /// Where the segment notes accesses by the instruction at `line`.
+  Segment::Place *placeOf(uint32_t segment, int line, bool isWrite) const;
+
+  /// The ticket of a new release by `block`, which `clock` knows of.
+  uint64_t draw(uint64_t block, const Clock &clock);
+  /// Releases it at `address`.
+  void release(uint64_t address, uint64_t ticket);
+  /// The last ticket that was released at `address`, or 0.
+  uint64_t ticketAt(uint64_t address);
+
+private:
+  struct Release {
+    uint64_t ticket;
+    Clock clock;
+  };
+  static constexpr uint32_t kChunk = 4096;
+
+  Segment &segment(uint32_t number) const;
+  bool ordered(uint32_t number, const Thread &thread, uint64_t block);
+  bool released(const Segment &other, uint64_t seen);
+  bool isOld(uint32_t half) const;
+  GlobalRace describe(const char *what, uint32_t number, const Access &access,
+                      bool wrote) const;
+  std::optional<GlobalRace> granule(const Access &access, uint64_t at,
+                                    uint32_t mask, const Thread &thread,
+                                    uint64_t block);
+  uint32_t readBy(uint32_t half, uint32_t mask, const Thread &thread,
+                  uint64_t block);
+
+  const DeviceMemory &memory;
+  bool coarse;
+  uint32_t first;                  ///< number of manyReaders
+  std::atomic<uint32_t> count = 1; ///< of segments, with manyReaders
+  std::vector<std::atomic<Segment *>> chunks;
+  std::atomic<uint64_t> tickets = 0;
+  std::atomic<bool> anyRelease = false;
+  std::atomic<uint64_t> touched = 0; ///< bytes of stamps, about
+  std::mutex mutex;
+  std::unordered_map<uint64_t, uint64_t> ticketsAt;           ///< by address
+  std::unordered_map<uint64_t, std::deque<Release>> releases; ///< by block
+};
+
+} // namespace cria::emulator

@@ -1,0 +1,173 @@
+// Fences, and accesses that other threads may make at the same time: what a
+// thread learns by them. Clock.h has the rules.
+#include "tools/emulator/run/Block.h"
+
+#include <algorithm>
+
+namespace cria::emulator {
+
+ThreadSync &Block::syncOf(Thread &thread) {
+  if (!thread.sync) {
+    auto &sync = syncs[thread.index];
+    if (sync)
+      *sync = ThreadSync();
+    else
+      sync = std::make_unique<ThreadSync>();
+    thread.sync = sync.get();
+    synchronizes = true;
+  }
+  return *thread.sync;
+}
+
+void Block::learn(Thread &thread, const Clock &clock) {
+  thread.acquired = std::max(thread.acquired, clock.acquired);
+  thread.seen = std::max(thread.seen, clock.seen);
+  thread.sync->own.join(clock);
+}
+
+/// Looks up what was released where the thread's last strong read was, which
+/// has been made by now. With `acquires` all strong reads count as acquired.
+void Block::lookUp(Thread &thread, bool acquires) {
+  ThreadSync &sync = *thread.sync;
+  if (sync.address) {
+    Clock found;
+    auto here = released.find(sync.address);
+    if (here != released.end())
+      found = here->second;
+    if (!sync.isShared && grid->races)
+      found.seen = std::max(found.seen, grid->races->ticketAt(sync.address));
+    sync.address = 0;
+    if (acquires || sync.acquiresAtOnce) {
+      learn(thread, found);
+    } else {
+      sync.read.join(found);
+      sync.hasRead = true;
+    }
+  }
+  if (acquires && sync.hasRead) {
+    learn(thread, sync.read);
+    sync.read = Clock();
+    sync.hasRead = false;
+  }
+}
+
+/// The warp's next access to global memory begins a new segment.
+void Block::endSegment(const Thread &thread) {
+  bool coarse = grid->races && grid->races->wholeBlocks();
+  segments[coarse ? 0 : thread.warpIndex] = 0;
+  for (unsigned lane : Lanes(thread.warp->full))
+    thread.warp->lanes[lane].segment = 0;
+}
+
+void Block::fence(Thread &thread, bool deviceWide) {
+  if (!launch().checks.race && !launch().checks.global)
+    return;
+  ThreadSync &sync = syncOf(thread);
+  lookUp(thread, true);
+  Clock now = sync.own;
+  now.acquired = thread.acquired;
+  now.seen = thread.seen;
+  now.heard[thread.warpIndex] = shadow.now();
+  sync.fence.join(now);
+  sync.hasFence = true;
+  sync.deviceWide |= deviceWide;
+  shadow.advance();
+  endSegment(thread);
+}
+
+/// A strong write to `address` releases what fences made ready.
+void Block::release(Thread &thread, uint64_t address, bool isShared,
+                    bool inBlock) {
+  bool hasFence = thread.sync && thread.sync->hasFence;
+  if (!hasFence && !hasBarrierFence)
+    return;
+  ThreadSync &sync = syncOf(thread);
+  Clock clock = sync.fence;
+  if (hasBarrierFence)
+    clock.join(barrierFence);
+  released[address].join(clock);
+  bool deviceWide = (hasFence && sync.deviceWide) || barrierDeviceWide;
+  if (isShared || inBlock || !deviceWide || !grid->races)
+    return;
+  if (!sync.ticket || sync.ticketEpoch != shadow.now())
+    sync.ticket = grid->races->draw(number, clock);
+  sync.ticketEpoch = shadow.now();
+  grid->races->release(address, sync.ticket);
+}
+
+void Block::synchronize(Thread &thread, uint64_t address,
+                        const AccessFlags &flags, bool isShared) {
+  if (!launch().checks.race && !launch().checks.global)
+    return;
+  // Polling alone acquires nothing.
+  if (thread.sync)
+    lookUp(thread, flags.isAtomic || address != thread.sync->address);
+  if (flags.releases)
+    fence(thread, !flags.inBlock);
+  if (flags.isStore)
+    release(thread, address, isShared, flags.inBlock);
+  if (flags.isStore && !flags.isAtomic)
+    return;
+  ThreadSync &sync = syncOf(thread);
+  sync.address = address;
+  sync.isShared = isShared;
+  sync.acquiresAtOnce = flags.isAtomic || flags.acquires;
+}
+
+/// Lanes of a warp that execute an operation together know what each knew.
+void Block::shareClocks(const Warp &warp, uint32_t lanes) {
+  Clock all, fences;
+  bool anyFence = false, deviceWide = false;
+  for (unsigned lane : Lanes(lanes)) {
+    Thread &thread = warp.lanes[lane];
+    all.acquired = std::max(all.acquired, thread.acquired);
+    all.seen = std::max(all.seen, thread.seen);
+    if (!thread.sync)
+      continue;
+    lookUp(thread, true);
+    all.join(thread.sync->own);
+    all.seen = std::max(all.seen, thread.seen);
+    if (thread.sync->hasFence) {
+      anyFence = true;
+      deviceWide |= thread.sync->deviceWide;
+      fences.join(thread.sync->fence);
+    }
+  }
+  bool heard = all.heardOfAny() != 0;
+  for (unsigned lane : Lanes(lanes)) {
+    Thread &thread = warp.lanes[lane];
+    if (heard || anyFence)
+      syncOf(thread);
+    if (anyFence) {
+      thread.sync->fence.join(fences);
+      thread.sync->hasFence = true;
+      thread.sync->deviceWide |= deviceWide;
+    }
+    if (thread.sync)
+      thread.sync->own.join(all);
+    thread.acquired = std::max(thread.acquired, all.acquired);
+    thread.seen = std::max(thread.seen, all.seen);
+  }
+}
+
+/// Threads that leave a barrier together know what each knew. Returns what they
+/// have seen of other blocks.
+uint64_t Block::passBarrier(uint32_t id) {
+  uint64_t seen = 0;
+  for (Thread &thread : threads) {
+    if (thread.wait != Wait::Barrier || thread.barrier != id)
+      continue;
+    if (thread.sync) {
+      lookUp(thread, true);
+      if (thread.sync->hasFence) {
+        barrierFence.join(thread.sync->fence);
+        hasBarrierFence = true;
+        barrierDeviceWide |= thread.sync->deviceWide;
+      }
+    }
+    seen = std::max(seen, thread.seen);
+  }
+  return seen;
+}
+
+} // namespace cria::emulator
