@@ -270,7 +270,8 @@ Value cuda::evaluate(Launch &launch, Value tensor, Value row, Value column,
   };
   if (auto add = dyn_cast<AddRowsOp>(op)) {
     Value at = add.getPosition() ? b.add(launch.position(), row) : b.i32(0);
-    return b.fadd(operand(0), fromTable(add.getTable(), at));
+    Value own = fromTable(add.getTable(), at);
+    return b.fadd(operand(0), own);
   }
   auto head = dyn_cast<HeadOp>(op);
   Value value = sum(op);

@@ -252,7 +252,7 @@ func.func @decode(%ids: tensor<1xi32>, %position: index, %first: index, %x: tens
 // last token, and a constant number of first rows. What has rows from there on
 // may be normalized and added before the head: its grids count those rows.
 // CHECK: {args = [{arena = [[#N:]] : i64}, {arena = [[#X:]] : i64}, {state = 0 : i64}], block = [128, 1, 1], grid = [{logits = 1 : i64}, 1, 1], launch = "norm_prefill"
-// CHECK-SAME: {args = [{arena = [[#X]] : i64}, {state = 0 : i64}, {arena = [[#N]] : i64}, {weight = 1 : i64}, {logits = 0 : i64}], block = [256, 1, 1], grid = [1, {logits = 1 : i64}, 1], launch = "sum_prefill"
+// CHECK-SAME: {args = [{weight = 1 : i64}, {arena = [[#X]] : i64}, {state = 0 : i64}, {arena = [[#N]] : i64}, {logits = 0 : i64}], block = [256, 1, 1], grid = [1, {logits = 1 : i64}, 1], launch = "sum_prefill"
 llama.weight @table : tensor<8x8xf32> from "table"
 llama.weight @rows : tensor<4x8xf32> from "rows"
 func.func @prefill(%ids: tensor<?xi32>, %position: index, %first: index) -> tensor<?x8xf32> {

@@ -19,7 +19,7 @@ func.func @batch(%a: memref<2x4x8xf32>, %b: memref<2x6x8xf32>, %c: memref<2x4x6x
 }
 
 // loops in another order,
-// CHECK: Function=order | Op=linalg.generic, Reason="its result is not indexed by the two outer loops"
+// CHECK: remark: [Missed] scalar-loops | Category:lower-contractions | Function=order | Op=linalg.generic, Reason="its result is not indexed by the two outer loops"
 func.func @order(%a: memref<4x8xf32>, %b: memref<6x8xf32>, %c: memref<4x6xf32>) {
   linalg.generic {indexing_maps = [affine_map<(m, k, n) -> (m, k)>, affine_map<(m, k, n) -> (n, k)>, affine_map<(m, k, n) -> (m, n)>], iterator_types = ["parallel", "reduction", "parallel"]}
       ins(%a, %b : memref<4x8xf32>, memref<6x8xf32>) outs(%c : memref<4x6xf32>) {
@@ -32,7 +32,7 @@ func.func @order(%a: memref<4x8xf32>, %b: memref<6x8xf32>, %c: memref<4x6xf32>) 
 }
 
 // both operands transposed,
-// CHECK: Function=transposed | Op=linalg.generic, Reason="its operands are transposed as in no schedule"
+// CHECK: remark: [Missed] scalar-loops | Category:lower-contractions | Function=transposed | Op=linalg.generic, Reason="its operands are transposed as in no schedule"
 func.func @transposed(%a: memref<8x4xf32>, %b: memref<6x8xf32>, %c: memref<4x6xf32>) {
   linalg.generic {indexing_maps = [affine_map<(m, n, k) -> (k, m)>, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"]}
       ins(%a, %b : memref<8x4xf32>, memref<6x8xf32>) outs(%c : memref<4x6xf32>) {
@@ -45,7 +45,7 @@ func.func @transposed(%a: memref<8x4xf32>, %b: memref<6x8xf32>, %c: memref<4x6xf
 }
 
 // sums of another type,
-// CHECK: Function=doubles | Op=linalg.generic, Reason="it does not add f32, f16 or bf16 up in f32"
+// CHECK: remark: [Missed] scalar-loops | Category:lower-contractions | Function=doubles | Op=linalg.generic, Reason="it does not add f32, f16 or bf16 up in f32"
 func.func @doubles(%a: memref<4x8xf64>, %b: memref<6x8xf64>, %c: memref<4x6xf64>) {
   linalg.generic {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"]}
       ins(%a, %b : memref<4x8xf64>, memref<6x8xf64>) outs(%c : memref<4x6xf64>) {
@@ -58,7 +58,7 @@ func.func @doubles(%a: memref<4x8xf64>, %b: memref<6x8xf64>, %c: memref<4x6xf64>
 }
 
 // an unknown size,
-// CHECK: Function=dynamic | Op=linalg.generic, Reason="a size other than the number of rows is dynamic"
+// CHECK: remark: [Missed] scalar-loops | Category:lower-contractions | Function=dynamic | Op=linalg.generic, Reason="a size other than the number of rows is dynamic"
 func.func @dynamic(%a: memref<4x?xf32>, %b: memref<6x?xf32>, %c: memref<4x6xf32>) {
   linalg.generic {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"]}
       ins(%a, %b : memref<4x?xf32>, memref<6x?xf32>) outs(%c : memref<4x6xf32>) {
@@ -71,7 +71,7 @@ func.func @dynamic(%a: memref<4x?xf32>, %b: memref<6x?xf32>, %c: memref<4x6xf32>
 }
 
 // any number of rows,
-// CHECK: Function=rows | Op=linalg.generic, Reason="nothing bounds its number of rows"
+// CHECK: remark: [Missed] scalar-loops | Category:lower-contractions | Function=rows | Op=linalg.generic, Reason="nothing bounds its number of rows"
 func.func @rows(%a: memref<?x8xf32>, %b: memref<6x8xf32>, %c: memref<?x6xf32>) {
   linalg.generic {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"]}
       ins(%a, %b : memref<?x8xf32>, memref<6x8xf32>) outs(%c : memref<?x6xf32>) {
@@ -84,7 +84,7 @@ func.func @rows(%a: memref<?x8xf32>, %b: memref<6x8xf32>, %c: memref<?x6xf32>) {
 }
 
 // every other column.
-// CHECK: Function=strided | Op=linalg.generic, Reason="the elements of a row do not lie side by side in memory"
+// CHECK: remark: [Missed] scalar-loops | Category:lower-contractions | Function=strided | Op=linalg.generic, Reason="the elements of a row do not lie side by side in memory"
 func.func @strided(%a: memref<4x8xf32, strided<[16, 2]>>, %b: memref<6x8xf32>, %c: memref<4x6xf32>) {
   linalg.generic {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"]}
       ins(%a, %b : memref<4x8xf32, strided<[16, 2]>>, memref<6x8xf32>) outs(%c : memref<4x6xf32>) {
