@@ -176,6 +176,10 @@ void CodeCache::store(const CodeKey &key, std::string_view code) const {
   struct stat info;
   if (!checkOwner(openFolder(folder), folder, info).ok())
     return;
+  // What writes files follows a link; what reads this one does not.
+  std::error_code error;
+  if (fs::is_symlink(path(key), error))
+    fs::remove(path(key), error);
   Result<OutputFile> file = OutputFile::create(path(key));
   if (!file.ok())
     return;
