@@ -161,12 +161,25 @@ Value EntryLowering::rowMean(Value rows, LinalgBuilder::Payload term) {
   });
 }
 
+/// Whether a value is a weight, or a part or another shape of one: weights are
+/// read where the checkpoint is mapped, and never written.
+static bool isWeight(Value value) {
+  while (Operation *op = value.getDefiningOp()) {
+    if (!isa<tensor::ExpandShapeOp, tensor::CollapseShapeOp,
+             tensor::ExtractSliceOp>(op))
+      return isa<GetWeightOp>(op);
+    value = op->getOperand(0);
+  }
+  return false;
+}
+
 /// Where a norm's result goes: over its input, if nothing else reads that.
 Value EntryLowering::normDestination(Operation *norm, Value x) {
   auto type = cast<RankedTensorType>(norm->getResult(0).getType());
   if (wideForm.count(norm->getOperand(0)))
     type = type.clone(b.getF32Type());
-  if (x.getType() == type && norm->getOperand(0).hasOneUse())
+  if (x.getType() == type && norm->getOperand(0).hasOneUse() &&
+      !isWeight(norm->getOperand(0)))
     return x;
   return b.empty(b.sizes(x), type.getElementType());
 }
@@ -366,6 +379,15 @@ void EntryLowering::lower(AddRowsOp op) {
 
 void EntryLowering::lower(ResidualOp op) {
   SmallVector<AffineMap> maps(2, b.select(2, {0, 1}));
+  if (isWeight(op.getStream())) {
+    storedForm[op] = b.map(
+        {stored(op.getStream()), any(op.getUpdate())},
+        op.getType().getElementType(), [&](Values v) -> SmallVector<Value> {
+          Value update = scaled(b, v[1], op.getScale());
+          return {arith::AddFOp::create(b, b.getLoc(), v[0], update)};
+        });
+    return;
+  }
   storedForm[op] =
       b.generic(2, {any(op.getUpdate())}, {stored(op.getStream())}, maps,
                 [&](Values v) -> SmallVector<Value> {
