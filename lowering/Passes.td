@@ -49,7 +49,7 @@ def LowerContractions : Pass<"lower-contractions", "::mlir::func::FuncOp"> {
     becomes loops over vector ops, in parallel (`scf.forall`) where it is not
     inside a parallel loop yet. Extents may be any number; the token count alone
     may be dynamic, at most the function's `chunk`. Products of other forms are
-    left alone.
+    left alone, each with a missed-optimization remark that says why.
   }];
   let options = [
     Option<"lanes", "lanes", "int64_t", "8", "f32 values in a vector">,
@@ -70,7 +70,8 @@ def LowerToLoops : Pass<"lower-linalg-to-loops", "::mlir::func::FuncOp"> {
     Elementwise ops, reductions and copies become loops of scalars, which LLVM
     vectorizes. The outermost loop is parallel (`scf.forall`) where its extent
     is dynamic, the token count, and it is not inside a parallel loop yet. An
-    innermost reduction is carried in a register.
+    innermost reduction is carried in a register; a missed-optimization remark
+    names each sum whose terms may not be reordered, and so not vectorized.
   }];
   let dependentDialects = [
     "::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",

@@ -29,9 +29,9 @@ public:
                                                                   : nullptr;
   }
 
-  /// Takes the value's producer, an `Ops`, and returns it. Null where there is
-  /// none, and where its results are used outside of the group: then a missed
-  /// remark says so.
+  /// Takes the value's producer, an `Ops`, and returns it. Returns null if
+  /// there is none, or, after a missed-optimization remark, if ops outside of
+  /// the group use its results.
   template <typename... Ops> mlir::Operation *absorb(mlir::Value value) {
     mlir::Operation *op = producer<Ops...>(value);
     return op && tryInsert(op) ? op : nullptr;
@@ -42,8 +42,8 @@ public:
 
   /// Wraps the ops into a kernel where the last of them stands, and emits a
   /// passed remark. The kernel's name comes from the locations (kernelName), or
-  /// is `fallback`. Null after a missed remark where an op in between reads one
-  /// of the ops and is read by another.
+  /// is `fallback`. Returns null, after emitting a missed-optimization remark,
+  /// if moving the ops together would reorder a use before its definition.
   llama::KernelOp outline(llvm::StringRef fallback);
 
   /// Says why an op was left out.

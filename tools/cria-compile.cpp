@@ -96,8 +96,9 @@ static cl::opt<std::string> shrink(
              "others follow"),
     cl::cat(category));
 static cl::opt<bool> remarks("remarks",
-                             cl::desc("Print which fusions fired, and why "
-                                      "others did not"),
+                             cl::desc("Print which fusions fired, why others "
+                                      "did not, and what the CPU computes "
+                                      "without vectors"),
                              cl::cat(category));
 
 static int fail(const llvm::Twine &message) {
@@ -266,10 +267,10 @@ static int writeShrunk() {
   return writeText(*sibling);
 }
 
-/// Prints the remarks of the fusion passes as they come.
+/// Prints the remarks of fusion, and of the CPU's schedules, as they come.
 static void enableRemarks(mlir::MLIRContext &context) {
   mlir::remark::RemarkCategories categories;
-  categories.all = "llama-.*";
+  categories.all = "(llama|lower)-.*";
   (void)mlir::remark::enableOptimizationRemarks(
       context, nullptr,
       std::make_unique<mlir::remark::RemarkEmittingPolicyAll>(), categories,

@@ -21,7 +21,7 @@ static void addText(llvm::Module &module, const Text &text) {
                     : llvm::GlobalValue::InternalLinkage,
       data, text.symbol);
   global->setSection(text.section);
-  global->setAlignment(llvm::Align(1));
+  global->setAlignment(llvm::Align(text.exported ? 64 : 1));
   llvm::GlobalValue *used[] = {global};
   llvm::appendToUsed(module, used);
 }

@@ -8,7 +8,8 @@
 
 namespace cria {
 
-/// Text that an artifact carries, in a section of its own.
+/// Text that an artifact carries, in a section of its own. What is exported is
+/// aligned to 64 bytes: a cubin is an ELF file that is read where it lies.
 struct Text {
   std::string symbol, section, text;
   /// The runtime looks the symbol up and reads to the zero behind the text.

@@ -23,16 +23,21 @@ static SmallVector<unsigned> positions(AffineMap map) {
   });
 }
 
-std::optional<Contraction> Contraction::match(linalg::LinalgOp op) {
+std::optional<Contraction> Contraction::match(linalg::LinalgOp op,
+                                              StringRef &reason) {
   using Dims = SmallVector<unsigned>;
-  if (!op.hasPureBufferSemantics() || op.getNumLoops() != 3 ||
-      !linalg::isaContractionOpInterface(op))
+  auto fail = [&](StringRef why) {
+    reason = why;
+    return std::nullopt;
+  };
+  // A contraction's maps are projected permutations.
+  if (!op.hasPureBufferSemantics() || !linalg::isaContractionOpInterface(op))
     return std::nullopt;
   auto maps = op.getIndexingMapsArray();
-  if (!llvm::all_of(
-          maps, [](AffineMap map) { return map.isProjectedPermutation(); }) ||
-      positions(maps[2]) != Dims{0, 1})
-    return std::nullopt;
+  if (op.getNumLoops() != 3)
+    return fail("it is no product of two matrices");
+  if (positions(maps[2]) != Dims{0, 1})
+    return fail("its result is not indexed by the two outer loops");
   Dims a = positions(maps[0]), b = positions(maps[1]);
   Contraction result;
   result.a = op.getDpsInputOperand(0)->get();
@@ -44,12 +49,23 @@ std::optional<Contraction> Contraction::match(linalg::LinalgOp op) {
                (result.bOuter || b == Dims{1, 2}) &&
                !(result.aTransposed && !result.bOuter);
   auto isStorage = [](Type t) { return t.isF32() || t.isF16() || t.isBF16(); };
+  if (!known)
+    return fail("its operands are transposed as in no schedule");
   bool types = type(result.c).getElementType().isF32() &&
                isStorage(result.aType()) && isStorage(result.bType());
   bool dynamic = ShapedType::isDynamic(result.n()) ||
                  ShapedType::isDynamic(result.k()) ||
                  (result.bOuter && ShapedType::isDynamic(result.m()));
-  if (!known || !types || dynamic)
-    return std::nullopt;
+  if (!types)
+    return fail("it does not add f32, f16 or bf16 up in f32");
+  if (dynamic)
+    return fail("a size other than the number of rows is dynamic");
+  // Rows are read and written as vectors, but for those of a in outer products.
+  auto hasVectors = [](Value matrix) {
+    return type(matrix).isLastDimUnitStride();
+  };
+  if (!hasVectors(result.b) || !hasVectors(result.c) ||
+      !(result.bOuter || hasVectors(result.a)))
+    return fail("the elements of a row do not lie side by side in memory");
   return result;
 }

@@ -1,7 +1,8 @@
 /// linalg.generic { mulf, addf }  =>  loops over vectors
 ///
 /// Chooses a schedule for each product; the schedules are in Outer.cpp, Dot.cpp
-/// and Panel.cpp.
+/// and Panel.cpp. What none of them takes is left to lower-linalg-to-loops,
+/// after a missed-optimization remark.
 #include "lowering/Passes.h"
 #include "lowering/cpu/Contraction.h"
 
@@ -11,6 +12,7 @@
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/Dialect/X86Vector/X86VectorDialect.h"
+#include "mlir/IR/Remarks.h"
 
 namespace cria {
 #define GEN_PASS_DEF_LOWERCONTRACTIONS
@@ -42,21 +44,36 @@ struct LowerContractions
     auto chunk = function->getAttrOfType<IntegerAttr>("chunk");
     SmallVector<linalg::LinalgOp> ops;
     function.walk([&](linalg::LinalgOp op) { ops.push_back(op); });
-    for (linalg::LinalgOp op : ops)
-      if (std::optional<Contraction> c = Contraction::match(op)) {
-        // Packing needs to know how many rows there may be.
-        if (ShapedType::isDynamic(c->m()) && !chunk)
-          continue;
-        c->fromZero = takeZeroFill(op);
-        OpBuilder builder(op);
-        VectorBuilder b(op.getLoc(), builder, unit);
-        lower(b, *c, op,
-              ShapedType::isDynamic(c->m()) ? chunk.getInt() : c->m());
-        op.erase();
+    for (linalg::LinalgOp op : ops) {
+      StringRef reason;
+      std::optional<Contraction> c = Contraction::match(op, reason);
+      // Packing needs to know how many rows there may be.
+      if (c && ShapedType::isDynamic(c->m()) && !chunk) {
+        reason = "nothing bounds its number of rows";
+        c.reset();
       }
+      if (!reason.empty())
+        missed(op, reason);
+      if (!c)
+        continue;
+      c->fromZero = takeZeroFill(op);
+      OpBuilder builder(op);
+      VectorBuilder b(op.getLoc(), builder, unit);
+      lower(b, *c, op, ShapedType::isDynamic(c->m()) ? chunk.getInt() : c->m());
+      op.erase();
+    }
   }
 
 private:
+  /// Says why a contraction becomes loops of scalars.
+  void missed(linalg::LinalgOp op, StringRef reason) {
+    remark::missed(op.getLoc(), remark::RemarkOpts::name("scalar-loops")
+                                    .category(getArgument())
+                                    .function(getOperation().getName()))
+        << remark::metric("Op", op->getName().getStringRef().str())
+        << remark::reason("{0}", reason.str());
+  }
+
   void lower(VectorBuilder &b, const Contraction &c, Operation *op,
              int64_t maxRows) {
     if (c.bOuter)

@@ -2,7 +2,9 @@
 ///
 /// What upstream's linalg-to-loops does, with two differences that let LLVM
 /// vectorize and threads share the work: an innermost reduction is carried in a
-/// register, and the loop over tokens is parallel.
+/// register, and the loop over tokens is parallel. A missed-optimization remark
+/// names each sum that LLVM may not vectorize, since no flag lets it reorder
+/// the terms. (Contractions that come here have a remark of their own.)
 #include "lowering/Passes.h"
 
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
@@ -12,6 +14,7 @@
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/IR/IRMapping.h"
+#include "mlir/IR/Remarks.h"
 
 namespace cria {
 #define GEN_PASS_DEF_LOWERTOLOOPS
@@ -162,6 +165,20 @@ void LoopNest::emit(unsigned dim) {
   ivs.pop_back();
 }
 
+/// Whether the innermost loop adds floats one after the other.
+static bool isOrderedSum(linalg::LinalgOp op) {
+  if (op.getNumReductionLoops() == 0 || linalg::isaContractionOpInterface(op) ||
+      op.getIteratorTypesArray().back() != utils::IteratorType::reduction)
+    return false;
+  return llvm::any_of(op.getRegionOutputArgs(), [](BlockArgument sum) {
+    return llvm::any_of(sum.getUsers(), [](Operation *user) {
+      auto add = dyn_cast<arith::AddFOp>(user);
+      return add && !bitEnumContainsAll(add.getFastmath(),
+                                        arith::FastMathFlags::reassoc);
+    });
+  });
+}
+
 namespace {
 struct LowerToLoops : cria::impl::LowerToLoopsBase<LowerToLoops> {
   void runOnOperation() override {
@@ -177,6 +194,12 @@ struct LowerToLoops : cria::impl::LowerToLoopsBase<LowerToLoops> {
     getOperation().walk([&](linalg::LinalgOp op) { ops.push_back(op); });
     for (linalg::LinalgOp op : ops) {
       OpBuilder b(op);
+      if (isOrderedSum(op))
+        remark::missed(op.getLoc(), remark::RemarkOpts::name("scalar-sum")
+                                        .category(getArgument())
+                                        .function(getOperation().getName()))
+            << remark::metric("Op", op->getName().getStringRef().str())
+            << remark::reason("its terms may not be added in another order");
       LoopNest(b, op).emit();
       op.erase();
     }

@@ -24,6 +24,20 @@ using namespace mlir;
 using namespace cria;
 
 namespace {
+/// Some rows of b, and a range of k, that are multiplied with all of a.
+struct Chunk {
+  /// Where the rows are read: row r at `row` + r, element k at k - `base`.
+  Value source, row, base; // base is null for 0
+  int64_t rows;
+  Value first, end; // of k, in steps
+  /// (rows, rows of a): the sums, which begin at zero if this is the first
+  /// chunk of the rows.
+  Value sums;
+  bool fromZero;
+  /// The first of the rows to prefetch meanwhile; null for none.
+  Value nextRow;
+};
+
 class PanelProduct {
 public:
   PanelProduct(VectorBuilder &b, const Contraction &c, int64_t maxRows);
@@ -33,30 +47,24 @@ private:
   Type packedType() const { return pairs ? c.aType() : b.getF32Type(); }
   void pack();
   void packPanel(Value panel);
-  void rowsOfB(Value n, int64_t count);
-  void chunk(Value n, int64_t count, Value first, Value end, bool start);
-  Value widenRows(Value n, int64_t count, Value first, Value end);
-  void tile(Value panel, int64_t vectors);
-  SmallVector<Value> steps(SmallVector<Value> acc, Value panel,
-                           int64_t vectors);
-  SmallVector<Value> step(Value k, ValueRange acc, int64_t first, Value panel,
-                          int64_t vectors);
-  void prefetch(Value k);
-  Value splatB(Value row, Value k);
-  Value lastPair(Value row, Value k);
-  void flush(Value n, int64_t count);
+  void rowsOfB(Value n, int64_t count, Value nextRow);
+  void multiply(const Chunk &chunk);
+  Value widenRows(const Chunk &chunk);
+  void tile(const Chunk &chunk, Value panel, int64_t vectors);
+  SmallVector<Value> steps(const Chunk &chunk, SmallVector<Value> acc,
+                           Value panel, int64_t vectors);
+  SmallVector<Value> step(const Chunk &chunk, Value k, ValueRange acc,
+                          int64_t first, Value panel, int64_t vectors);
+  void prefetch(Value nextRow, Value k);
+  Value splatB(Value source, Value row, Value k);
+  Value lastPair(Value source, Value row, Value k);
+  void flush(Value sums, Value n, int64_t count);
 
   VectorBuilder &b;
   const Contraction &c;
   int64_t lanes, vectors, blockRows, maxPanels, kSteps;
   bool pairs, widen;
-  Value rows, panels, packed, scratch;
-  // The chunk at hand: rows of b from `source` at (sourceRow, k - sourceK).
-  Value source, sourceRow, sourceK, firstK, endK;
-  // The first row of the block after, if it is a whole one.
-  Value nextRow;
-  int64_t count = 0;
-  bool start = true;
+  Value rows, panels, packed;
 };
 } // namespace
 
@@ -118,7 +126,7 @@ void PanelProduct::pack() {
 }
 
 /// b[row, k] in every lane; of bf16 pairs, b[row, 2k] and b[row, 2k + 1].
-Value PanelProduct::splatB(Value row, Value k) {
+Value PanelProduct::splatB(Value source, Value row, Value k) {
   if (!pairs)
     return b.splat(source, {row, k}, lanes);
   Value pair = b.load(source, {row, b.mul(k, 2)}, 2);
@@ -131,7 +139,7 @@ Value PanelProduct::splatB(Value row, Value k) {
 }
 
 /// The last, single element of a row of odd length, beside a zero.
-Value PanelProduct::lastPair(Value row, Value k) {
+Value PanelProduct::lastPair(Value source, Value row, Value k) {
   Value element =
       b.create<memref::LoadOp>(source, ValueRange{row, b.mul(k, 2)});
   Value bits = b.create<arith::BitcastOp>(b.getI16Type(), element);
@@ -143,18 +151,20 @@ Value PanelProduct::lastPair(Value row, Value k) {
 
 /// Adds the products of one k to the accumulators of index first, first + 1,
 /// ...
-SmallVector<Value> PanelProduct::step(Value k, ValueRange acc, int64_t first,
+SmallVector<Value> PanelProduct::step(const Chunk &chunk, Value k,
+                                      ValueRange acc, int64_t first,
                                       Value panel, int64_t vectors) {
   SmallVector<Value> next(acc), columns;
   for (int64_t v = 0; v < vectors; ++v)
     columns.push_back(b.load(packed, {b.add(panel, v), k, b.index(0)},
                              lanes * (pairs ? 2 : 1)));
   bool last = pairs && c.k() % 2 && getConstantIntValue(k) == kSteps - 1;
-  for (int64_t r = 0; r < count; ++r) {
-    Value row = b.add(sourceRow, r), at = k;
-    if (sourceK)
-      at = b.create<arith::SubIOp>(k, sourceK);
-    Value w = last ? lastPair(row, at) : splatB(row, at);
+  for (int64_t r = 0; r < chunk.rows; ++r) {
+    Value row = b.add(chunk.row, r), at = k;
+    if (chunk.base)
+      at = b.create<arith::SubIOp>(k, chunk.base);
+    Value w =
+        last ? lastPair(chunk.source, row, at) : splatB(chunk.source, row, at);
     for (int64_t v = 0; v < vectors; ++v) {
       Value &sum = next[first + r * vectors + v];
       // The splat comes last: there it may be folded into the instruction.
@@ -166,7 +176,7 @@ SmallVector<Value> PanelProduct::step(Value k, ValueRange acc, int64_t first,
 
 /// Asks for the cache lines of the next block's rows that hold element k, so
 /// that reading from memory and multiplying overlap.
-void PanelProduct::prefetch(Value k) {
+void PanelProduct::prefetch(Value nextRow, Value k) {
   for (int64_t r = 0; r < blockRows; ++r)
     b.create<memref::PrefetchOp>(
         c.b, ValueRange{b.add(nextRow, r), b.mul(k, pairs ? 2 : 1)},
@@ -176,28 +186,29 @@ void PanelProduct::prefetch(Value k) {
 /// The chunk's products added to a tile's accumulators, a cache line of b's
 /// rows after the other. A tile too small to hide the latency of its
 /// multiplications takes turns between two sets of accumulators.
-SmallVector<Value> PanelProduct::steps(SmallVector<Value> acc, Value panel,
+SmallVector<Value> PanelProduct::steps(const Chunk &chunk,
+                                       SmallVector<Value> acc, Value panel,
                                        int64_t vectors) {
   auto sums = static_cast<int64_t>(acc.size());
   int64_t sets = sums < 12 ? 2 : 1;
   int64_t bits = c.bType().getIntOrFloatBitWidth() * (pairs ? 2 : 1);
   int64_t line = 64 * 8 / bits;
   bool odd = pairs && c.k() % 2;
-  Value first = firstK, end = odd ? b.index(kSteps - 1) : endK;
+  Value first = chunk.first, end = odd ? b.index(kSteps - 1) : chunk.end;
   auto walk = [&](Value first, Value end, int64_t sets, ValueRange acc) {
     return b.loop(first, end, sets, acc, [&](Value k, ValueRange carried) {
       SmallVector<Value> next(carried);
       for (int64_t set = 0; set < sets; ++set)
-        next = step(b.add(k, set), next, set * sums, panel, vectors);
+        next = step(chunk, b.add(k, set), next, set * sums, panel, vectors);
       return next;
     });
   };
-  if (nextRow) {
+  if (chunk.nextRow) {
     Value length = b.createOrFold<arith::SubIOp>(end, first);
     Value whole = b.add(first, b.mul(b.div(length, line), line));
     acc.resize(sums * sets, b.zero(lanes));
     acc = b.loop(first, whole, line, acc, [&](Value k, ValueRange carried) {
-      prefetch(k);
+      prefetch(chunk.nextRow, k);
       return walk(k, b.add(k, line), sets, carried);
     });
     for (int64_t i = sums; i < sums * sets; ++i)
@@ -206,64 +217,60 @@ SmallVector<Value> PanelProduct::steps(SmallVector<Value> acc, Value panel,
     first = whole;
   }
   acc = walk(first, end, 1, acc);
-  return odd ? step(b.index(kSteps - 1), acc, 0, panel, vectors) : acc;
+  return odd ? step(chunk, b.index(kSteps - 1), acc, 0, panel, vectors) : acc;
 }
 
-/// Panels [panel, panel + vectors) of the chunk at hand.
-void PanelProduct::tile(Value panel, int64_t vectors) {
+/// Panels [panel, panel + vectors) times the chunk.
+void PanelProduct::tile(const Chunk &chunk, Value panel, int64_t vectors) {
   auto at = [&](int64_t r, int64_t v) -> SmallVector<Value> {
     return {b.index(r), b.mul(b.add(panel, v), lanes)};
   };
   SmallVector<Value> acc;
-  for (int64_t r = 0; r < count; ++r)
+  for (int64_t r = 0; r < chunk.rows; ++r)
     for (int64_t v = 0; v < vectors; ++v)
-      acc.push_back(start ? b.zero(lanes) : b.load(scratch, at(r, v), lanes));
-  acc = steps(acc, panel, vectors);
-  for (int64_t r = 0; r < count; ++r)
+      acc.push_back(chunk.fromZero ? b.zero(lanes)
+                                   : b.load(chunk.sums, at(r, v), lanes));
+  acc = steps(chunk, acc, panel, vectors);
+  for (int64_t r = 0; r < chunk.rows; ++r)
     for (int64_t v = 0; v < vectors; ++v)
-      b.store(acc[r * vectors + v], scratch, at(r, v));
+      b.store(acc[r * vectors + v], chunk.sums, at(r, v));
 }
 
-/// Rows of b as f32, columns [first, end).
-Value PanelProduct::widenRows(Value n, int64_t count, Value first, Value end) {
-  auto type = MemRefType::get({count, kChunk}, b.getF32Type());
+/// The chunk's rows of b as f32.
+Value PanelProduct::widenRows(const Chunk &chunk) {
+  auto type = MemRefType::get({chunk.rows, kChunk}, b.getF32Type());
   Value wide = b.create<memref::AllocaOp>(type, b.getI64IntegerAttr(64));
-  b.loop(b.index(0), b.index(count), 1, [&](Value r) {
-    b.loop(first, end, 1, [&](Value k) {
-      Value x = b.create<memref::LoadOp>(c.b, ValueRange{b.add(n, r), k});
+  b.loop(b.index(0), b.index(chunk.rows), 1, [&](Value r) {
+    b.loop(chunk.first, chunk.end, 1, [&](Value k) {
+      Value x =
+          b.create<memref::LoadOp>(c.b, ValueRange{b.add(chunk.row, r), k});
       Value y = b.create<arith::ExtFOp>(b.getF32Type(), x);
-      Value at = b.create<arith::SubIOp>(k, first);
+      Value at = b.create<arith::SubIOp>(k, chunk.first);
       b.create<memref::StoreOp>(y, wide, ValueRange{r, at});
     });
   });
   return wide;
 }
 
-void PanelProduct::chunk(Value n, int64_t rowsOfB, Value first, Value end,
-                         bool fromZero) {
-  source = c.b;
-  sourceRow = n;
-  sourceK = Value();
+/// A chunk whose rows lie in b times all panels.
+void PanelProduct::multiply(const Chunk &ofB) {
+  Chunk chunk = ofB;
   if (widen) {
-    source = widenRows(n, rowsOfB, first, end);
-    sourceRow = b.index(0);
-    sourceK = first;
+    chunk.source = widenRows(ofB);
+    chunk.row = b.index(0);
+    chunk.base = ofB.first;
   }
-  firstK = first;
-  endK = end;
-  count = rowsOfB;
-  start = fromZero;
   Value done = b.index(0);
   for (int64_t width = vectors; width; width /= 2) {
     Value end = b.mul(b.div(panels, width), width);
-    b.loop(done, end, width, [&](Value p) { tile(p, width); });
+    b.loop(done, end, width, [&](Value p) { tile(chunk, p, width); });
     done = end;
   }
 }
 
-/// c[m, n + r] = scratch[r, m]: a panel's lanes are taken apart, so that the
+/// c[m, n + r] = sums[r, m]: a panel's lanes are taken apart, so that the
 /// stores of a row of c stand together.
-void PanelProduct::flush(Value n, int64_t count) {
+void PanelProduct::flush(Value sums, Value n, int64_t count) {
   auto put = [&](Value sum, Value m, int64_t r) {
     SmallVector<Value> at = {m, b.add(n, r)};
     if (!c.fromZero)
@@ -272,34 +279,37 @@ void PanelProduct::flush(Value n, int64_t count) {
   };
   Value whole = b.mul(b.div(rows, lanes), lanes);
   b.loop(b.index(0), whole, lanes, [&](Value m) {
-    SmallVector<Value> sums;
+    SmallVector<Value> panel;
     for (int64_t r = 0; r < count; ++r)
-      sums.push_back(b.load(scratch, {b.index(r), m}, lanes));
+      panel.push_back(b.load(sums, {b.index(r), m}, lanes));
     for (int64_t lane = 0; lane < lanes; ++lane)
       for (int64_t r = 0; r < count; ++r)
-        put(b.create<vector::ExtractOp>(sums[r], lane), b.add(m, lane), r);
+        put(b.create<vector::ExtractOp>(panel[r], lane), b.add(m, lane), r);
   });
   b.loop(whole, rows, 1, [&](Value m) {
     for (int64_t r = 0; r < count; ++r)
-      put(b.create<memref::LoadOp>(scratch, ValueRange{b.index(r), m}), m, r);
+      put(b.create<memref::LoadOp>(sums, ValueRange{b.index(r), m}), m, r);
   });
 }
 
 /// Rows [n, n + count) of b against all of a.
-void PanelProduct::rowsOfB(Value n, int64_t count) {
+void PanelProduct::rowsOfB(Value n, int64_t count, Value nextRow) {
   auto type = MemRefType::get({count, maxPanels * lanes}, b.getF32Type());
-  scratch = b.create<memref::AllocaOp>(type, b.getI64IntegerAttr(64));
+  Value sums = b.create<memref::AllocaOp>(type, b.getI64IntegerAttr(64));
   Value zero = b.index(0), end = b.index(kSteps);
+  auto chunk = [&](Value first, Value last, bool fromZero) {
+    multiply({c.b, n, Value(), count, first, last, sums, fromZero, nextRow});
+  };
   if (!widen || kSteps <= kChunk) {
-    chunk(n, count, zero, end, /*fromZero=*/true);
+    chunk(zero, end, /*fromZero=*/true);
   } else {
-    chunk(n, count, zero, b.index(kChunk), /*fromZero=*/true);
+    chunk(zero, b.index(kChunk), /*fromZero=*/true);
     b.loop(b.index(kChunk), end, kChunk, [&](Value first) {
       Value last = b.create<arith::MinSIOp>(b.add(first, kChunk), end);
-      chunk(n, count, first, last, /*fromZero=*/false);
+      chunk(first, last, /*fromZero=*/false);
     });
   }
-  flush(n, count);
+  flush(sums, n, count);
 }
 
 void PanelProduct::multiply() {
@@ -307,13 +317,13 @@ void PanelProduct::multiply() {
   int64_t blocks = c.n() / blockRows;
   b.parallel(b.index(blocks), [&](Value block) {
     Value next = b.create<arith::MinSIOp>(b.add(block, 1), b.index(blocks - 1));
-    nextRow = b.mul(next, blockRows);
-    rowsOfB(b.mul(block, blockRows), blockRows);
+    Value nextRow = b.mul(next, blockRows);
+    rowsOfB(b.mul(block, blockRows), blockRows, nextRow);
   });
-  nextRow = Value();
   if (int64_t left = c.n() % blockRows)
-    b.parallel(b.index(1),
-               [&](Value) { rowsOfB(b.index(blocks * blockRows), left); });
+    b.parallel(b.index(1), [&](Value) {
+      rowsOfB(b.index(blocks * blockRows), left, Value());
+    });
 }
 
 void cria::emitPanel(VectorBuilder &b, const Contraction &c, int64_t maxRows) {

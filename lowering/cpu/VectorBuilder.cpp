@@ -1,4 +1,4 @@
-#include "lowering/cpu/Contraction.h"
+#include "lowering/cpu/VectorBuilder.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"

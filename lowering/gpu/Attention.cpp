@@ -54,9 +54,9 @@ public:
   DictionaryAttr emit();
 
 private:
-  void visibleKeys();
+  std::pair<Value, Value> visibleKeys();
   SmallVector<Value> queries();
-  State scan();
+  State scan(Value firstKey, Value endKey);
   State step(Value key, Value visible, ArrayRef<Value> q, const State &state);
   State mergeLanes(State state);
   void mergeWarps(const State &state);
@@ -75,7 +75,7 @@ private:
   Rows query, keys, values, result;
   // Of splits: (block, split, head) x max, sum; (...) x out; arrivals.
   Rows partial, partialOut, arrivals;
-  Value kvHead, firstHead, token, split, firstKey, endKey;
+  Value kvHead, firstHead, token, split; // of the block
 };
 } // namespace
 
@@ -132,21 +132,18 @@ Value cuda::endOfKeys(Launch &launch, GQAOp op) {
   return launch.b.add(launch.position(), launch.extent(op.getQuery()));
 }
 
-/// Keys [firstKey, endKey) are this block's.
-void Attention::visibleKeys() {
+/// The first key of this block, and the one behind its last.
+std::pair<Value, Value> Attention::visibleKeys() {
   Value at = b.add(launch.position(), token);
   Value end = op.getCausal() ? b.add(at, 1) : endOfKeys(launch, op);
   Value first = b.i32(0);
   if (auto window = op.getWindow())
     first = b.max(first, b.add(at, 1 - static_cast<int64_t>(*window)));
-  if (splits == 1) {
-    firstKey = first;
-    endKey = end;
-    return;
-  }
+  if (splits == 1)
+    return {first, end};
   Value each = b.ceilDiv(b.sub(end, first), splits);
-  firstKey = b.add(first, b.mul(split, each));
-  endKey = b.min(b.add(firstKey, each), end);
+  Value firstKey = b.add(first, b.mul(split, each));
+  return {firstKey, b.min(b.add(firstKey, each), end)};
 }
 
 /// The lane's part of each query head, times the scale and log2(e).
@@ -195,7 +192,7 @@ State Attention::step(Value key, Value visible, ArrayRef<Value> q,
 
 /// Every group of lanes takes keys in turn; all threads of the block do the
 /// same number of turns, since they shuffle.
-State Attention::scan() {
+State Attention::scan(Value firstKey, Value endKey) {
   SmallVector<Value> q = queries();
   int64_t groups = kThreads / lanes;
   Value own = b.div(b.thread(), lanes);
@@ -353,8 +350,8 @@ DictionaryAttr Attention::emit() {
       b.add(b.mul(kvHead, group), b.mul(b.rem(b.block(0), parts), heads));
   split = b.block(1);
   token = b.block(2);
-  visibleKeys();
-  mergeWarps(mergeLanes(scan()));
+  auto [firstKey, endKey] = visibleKeys();
+  mergeWarps(mergeLanes(scan(firstKey, endKey)));
   if (splits > 1)
     mergeSplits();
   return launch.finish(

@@ -40,15 +40,14 @@ struct ConvertLlamaToGpu
     SmallVector<NamedAttribute> entries;
     SmallVector<func::FuncOp> functions(module.getOps<func::FuncOp>());
     for (func::FuncOp function : functions) {
-      cuda::Planner planner(module, kernels.getBodyRegion().front(), arena,
+      cuda::Planner planner(function, kernels.getBodyRegion().front(), arena,
                             chunk);
-      FailureOr<ArrayAttr> steps = planner.plan(function);
+      FailureOr<ArrayAttr> steps = planner.plan();
       if (failed(steps))
         return signalPassFailure();
       entries.push_back(b.getNamedAttr(function.getName(), *steps));
       if (function.getName() == "decode")
-        entries.push_back(
-            b.getNamedAttr("sample", planner.planSampling(function)));
+        entries.push_back(b.getNamedAttr("sample", planner.planSampling()));
     }
     kernels->setAttr(
         "cria.plan",

@@ -47,7 +47,8 @@ Steps emitEmbed(const Target &target, llama::EmbedOp op, mlir::Value result);
 
 /// A norm of each row to a place of its own (Norm.cpp).
 Steps emitNorm(const Target &target, mlir::Operation *norm, Place result);
-/// An output over a norm of what another launch has left (Norm.cpp).
+/// An output that reads a norm of a matmul's result, which another launch has
+/// stored (Norm.cpp).
 Steps emitFinish(const Target &target, const Output &output);
 /// Normalizes row `row` of a norm's input in one block into `result`, which
 /// has the norm's size and element type: shared or device memory, row

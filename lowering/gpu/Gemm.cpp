@@ -14,9 +14,10 @@ GemmTile::GemmTile(Launch &launch, const Output &output, Rows x, int64_t k,
   }
 }
 
-GemmTile::Element GemmTile::elementX(Value row, Value column) {
-  Value at = b.add(firstRow, row);
-  Value exists = b.both(b.less(at, rows), b.less(column, b.i32(k)));
+GemmTile::Element GemmTile::elementX(const Corner &corner, Value row,
+                                     Value column) {
+  Value at = b.add(corner.row, row);
+  Value exists = b.both(b.less(at, corner.rows), b.less(column, b.i32(k)));
   Value zero = b.i32(0);
   return {
       b.address(x, b.select(exists, at, zero), b.select(exists, column, zero)),
@@ -24,10 +25,11 @@ GemmTile::Element GemmTile::elementX(Value row, Value column) {
 }
 
 /// Row r of the tile is sum r % unitSums of unit r / unitSums.
-GemmTile::Element GemmTile::elementW(Value row, Value column) {
+GemmTile::Element GemmTile::elementW(const Corner &corner, Value row,
+                                     Value column) {
   int64_t sums = output.unitSums();
   auto products = static_cast<int64_t>(weights.size());
-  Value unit = b.add(firstUnit, b.div(row, sums));
+  Value unit = b.add(corner.unit, b.div(row, sums));
   Value exists =
       b.both(b.less(unit, b.i32(output.units())), b.less(column, b.i32(k)));
   Value zero = b.i32(0);
@@ -43,14 +45,14 @@ GemmTile::Element GemmTile::elementW(Value row, Value column) {
   return {b.address(weight, weightRow, column), exists};
 }
 
-void GemmTile::store(ArrayRef<Sum> sums) {
+void GemmTile::store(const Corner &corner, ArrayRef<Sum> sums) {
   int64_t each = output.unitSums();
   auto products = static_cast<int64_t>(weights.size());
   for (size_t i = 0; i < sums.size(); i += each) {
-    Value row = b.add(firstRow, sums[i].row);
-    Value unit = b.add(firstUnit, b.div(sums[i].column, each));
+    Value row = b.add(corner.row, sums[i].row);
+    Value unit = b.add(corner.unit, b.div(sums[i].column, each));
     Value inside =
-        b.both(b.less(row, rows), b.less(unit, b.i32(output.units())));
+        b.both(b.less(row, corner.rows), b.less(unit, b.i32(output.units())));
     b.when(inside, [&] {
       storeUnit(launch, output, row, unit, [&](int64_t c, int64_t p) {
         return sums[i + c * products + p].value;
@@ -60,10 +62,11 @@ void GemmTile::store(ArrayRef<Sum> sums) {
 }
 
 void GemmTile::emit() {
-  firstUnit = b.mul(b.block(0), unitsOfTile());
-  firstRow = b.mul(b.block(1), m);
-  rows = launch.extent(output.products[0]->getOperand(0));
-  store(multiply());
+  Corner corner;
+  corner.unit = b.mul(b.block(0), unitsOfTile());
+  corner.row = b.mul(b.block(1), m);
+  corner.rows = launch.extent(output.products[0]->getOperand(0));
+  store(corner, multiply(corner));
 }
 
 Steps cuda::emitGemm(const Target &target, const KernelSpec &spec,

@@ -25,13 +25,12 @@ public:
         tileW(b.shared(b.getF32Type(), kTileN * kStride, kStride)) {}
 
 private:
-  SmallVector<Sum> multiply() override;
+  SmallVector<Sum> multiply(const Corner &corner) override;
   void fill(const Rows &tile, int64_t rows, Type element,
             llvm::function_ref<Element(Value, Value)> at, Value first);
-  SmallVector<Value> step(Value k, ValueRange sums);
+  SmallVector<Value> step(Value row, Value column, Value k, ValueRange sums);
 
   Rows tileX, tileW;
-  Value row, column;
 };
 } // namespace
 
@@ -51,7 +50,9 @@ void FmaGemm::fill(const Rows &tile, int64_t rows, Type element,
   });
 }
 
-SmallVector<Value> FmaGemm::step(Value k, ValueRange sums) {
+/// The products at one k of kRows rows from `row` on with kColumns columns.
+SmallVector<Value> FmaGemm::step(Value row, Value column, Value k,
+                                 ValueRange sums) {
   SmallVector<Value> xs, next;
   for (int64_t i = 0; i < kRows; ++i)
     xs.push_back(b.load(tileX, b.add(row, i), k));
@@ -63,22 +64,23 @@ SmallVector<Value> FmaGemm::step(Value k, ValueRange sums) {
   return next;
 }
 
-SmallVector<GemmTile::Sum> FmaGemm::multiply() {
-  row = b.mul(b.div(b.thread(), kTileN / kColumns), kRows);
-  column = b.mul(b.rem(b.thread(), kTileN / kColumns), kColumns);
+SmallVector<GemmTile::Sum> FmaGemm::multiply(const Corner &corner) {
+  Value row = b.mul(b.div(b.thread(), kTileN / kColumns), kRows);
+  Value column = b.mul(b.rem(b.thread(), kTileN / kColumns), kColumns);
   SmallVector<Value> init(kRows * kColumns, b.f32(0));
   auto sums = b.loop(
       b.i32(0), b.i32(k), kTileK, init, [&](Value first, ValueRange carried) {
         fill(
             tileX, kTileM, x.element,
-            [&](Value r, Value c) { return elementX(r, c); }, first);
+            [&](Value r, Value c) { return elementX(corner, r, c); }, first);
         fill(
             tileW, kTileN, weights[0].element,
-            [&](Value r, Value c) { return elementW(r, c); }, first);
+            [&](Value r, Value c) { return elementW(corner, r, c); }, first);
         b.barrier();
-        auto next =
-            b.loop(b.i32(0), b.i32(kTileK), 1, carried,
-                   [&](Value k, ValueRange sums) { return step(k, sums); });
+        auto next = b.loop(b.i32(0), b.i32(kTileK), 1, carried,
+                           [&](Value k, ValueRange sums) {
+                             return step(row, column, k, sums);
+                           });
         b.barrier();
         return next;
       });

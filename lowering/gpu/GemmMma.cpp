@@ -32,8 +32,8 @@ public:
                         kTileK)) {}
 
 private:
-  SmallVector<Sum> multiply() override;
-  void fetch(Value step);
+  SmallVector<Sum> multiply(const Corner &corner) override;
+  void fetch(const Corner &corner, Value step);
   void fetchRows(Value stageRow, int64_t rows, Value first,
                  llvm::function_ref<Element(Value, Value)> at);
   SmallVector<Value> step(Value step, ValueRange sums);
@@ -64,14 +64,14 @@ void MmaGemm::fetchRows(Value stageRow, int64_t rows, Value first,
 
 /// Begins to fill the stage of a step, if there is such a step. Every step is a
 /// group of copies, an empty one past the end, so that waiting is counting.
-void MmaGemm::fetch(Value step) {
+void MmaGemm::fetch(const Corner &corner, Value step) {
   Value first = b.mul(step, kTileK);
   b.when(b.less(first, b.i32(k)), [&] {
     Value row = stageRow(step);
     fetchRows(row, kTileM, first,
-              [&](Value r, Value c) { return elementX(r, c); });
+              [&](Value r, Value c) { return elementX(corner, r, c); });
     fetchRows(b.add(row, kTileM), kTileN, first,
-              [&](Value r, Value c) { return elementW(r, c); });
+              [&](Value r, Value c) { return elementW(corner, r, c); });
   });
   b.commitCopies();
 }
@@ -106,9 +106,9 @@ SmallVector<Value> MmaGemm::step(Value step, ValueRange sums) {
   return next;
 }
 
-SmallVector<GemmTile::Sum> MmaGemm::multiply() {
+SmallVector<GemmTile::Sum> MmaGemm::multiply(const Corner &corner) {
   for (int64_t i = 0; i + 1 < kStages; ++i)
-    fetch(b.i32(i));
+    fetch(corner, b.i32(i));
   SmallVector<Value> init(kDown * kAcross * 4, b.f32(0));
   int64_t steps = llvm::divideCeil(k, kTileK);
   auto sums = b.loop(b.i32(0), b.i32(steps), 1, init,
@@ -117,7 +117,7 @@ SmallVector<GemmTile::Sum> MmaGemm::multiply() {
                        // stage of the step before is free.
                        b.awaitCopies(kStages - 2);
                        b.barrier();
-                       fetch(b.add(at, kStages - 1));
+                       fetch(corner, b.add(at, kStages - 1));
                        return step(at, carried);
                      });
   b.awaitCopies(0);

@@ -31,13 +31,17 @@ protected:
   struct Sum {
     mlir::Value row, column, value;
   };
+  /// Where a block's tile begins, and how many rows the input has.
+  struct Corner {
+    mlir::Value unit, row, rows;
+  };
 
-  /// Of the input at (row, k), of the weights at (row, k).
-  Element elementX(mlir::Value row, mlir::Value column);
-  Element elementW(mlir::Value row, mlir::Value column);
+  /// Of the input at (row, k) of the tile, of the weights at (row, k).
+  Element elementX(const Corner &corner, mlir::Value row, mlir::Value column);
+  Element elementW(const Corner &corner, mlir::Value row, mlir::Value column);
 
   /// The sums that a thread holds at the end, those of a unit side by side.
-  virtual llvm::SmallVector<Sum> multiply() = 0;
+  virtual llvm::SmallVector<Sum> multiply(const Corner &corner) = 0;
 
   Launch &launch;
   KernelBuilder &b;
@@ -49,9 +53,7 @@ protected:
   llvm::SmallVector<Rows> weights;
 
 private:
-  void store(llvm::ArrayRef<Sum> sums);
-
-  mlir::Value firstRow, firstUnit, rows;
+  void store(const Corner &corner, llvm::ArrayRef<Sum> sums);
 };
 
 /// By fma, any types (GemmFma.cpp).

@@ -47,7 +47,7 @@ private:
   void units(const Output &output, Value firstUnit, int64_t count);
   SmallVector<Value> dots(ArrayRef<Rows> weights, ValueRange weightRows);
   SmallVector<Value> step(ArrayRef<Rows> weights, ValueRange weightRows,
-                          ValueRange columns, ValueRange sums);
+                          int64_t width, ValueRange columns, ValueRange sums);
   int64_t unitsOfWarp(const Output &output) const {
     return std::max<int64_t>(1, warpRows / output.unitSums());
   }
@@ -58,7 +58,7 @@ private:
   Launch &launch;
   KernelBuilder &b;
   const KernelSpec &spec;
-  int64_t m, k, width = 1, warpRows = kWarpRows;
+  int64_t m, k, warpRows = kWarpRows;
   Rows x;
 };
 } // namespace
@@ -74,7 +74,8 @@ Rows Gemv::normalized(RankedTensorType type) {
 /// Adds the products at some columns of k, each `width` wide, to the sums. All
 /// loads come first: what is in flight hides the latency of memory.
 SmallVector<Value> Gemv::step(ArrayRef<Rows> weights, ValueRange weightRows,
-                              ValueRange columns, ValueRange sums) {
+                              int64_t width, ValueRange columns,
+                              ValueRange sums) {
   SmallVector<Value> ws, next(sums);
   for (Value column : columns)
     for (auto [weight, row] : llvm::zip(weights, weightRows))
@@ -93,7 +94,7 @@ SmallVector<Value> Gemv::step(ArrayRef<Rows> weights, ValueRange weightRows,
 
 /// Sums over k of each weight row with each row of x, in all lanes.
 SmallVector<Value> Gemv::dots(ArrayRef<Rows> weights, ValueRange weightRows) {
-  width =
+  int64_t width =
       std::min(accessWidth(weights[0].element, k), accessWidth(x.element, k));
   auto count = static_cast<int64_t>(weights.size());
   int64_t turn = kWarp * width, unroll = std::max<int64_t>(1, kLoads / count);
@@ -106,11 +107,11 @@ SmallVector<Value> Gemv::dots(ArrayRef<Rows> weights, ValueRange weightRows) {
                     SmallVector<Value> columns;
                     for (int64_t u = 0; u < unroll; ++u)
                       columns.push_back(b.add(b.add(first, own), u * turn));
-                    return step(weights, weightRows, columns, carried);
+                    return step(weights, weightRows, width, columns, carried);
                   });
   sums = b.loop(b.add(own, main), b.i32(k), turn, sums,
                 [&](Value column, ValueRange carried) {
-                  return step(weights, weightRows, column, carried);
+                  return step(weights, weightRows, width, column, carried);
                 });
   for (Value &sum : sums)
     sum = b.warpSum(b.sum(sum));

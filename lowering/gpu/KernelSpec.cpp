@@ -8,16 +8,23 @@ using namespace cria;
 using namespace cria::cuda;
 using namespace cria::llama;
 
+bool cuda::keepsRows(Operation *reshape) {
+  SmallVector<ReassociationIndices> groups;
+  if (auto expand = dyn_cast<tensor::ExpandShapeOp>(reshape))
+    groups = expand.getReassociationIndices();
+  else
+    groups = cast<tensor::CollapseShapeOp>(reshape).getReassociationIndices();
+  return !groups.empty() && groups.front().size() == 1;
+}
+
 Value cuda::flatten(Value tensor) {
-  while (true) {
-    Operation *op = tensor.getDefiningOp();
-    if (auto expand = dyn_cast_or_null<tensor::ExpandShapeOp>(op))
-      tensor = expand.getSrc();
-    else if (auto collapse = dyn_cast_or_null<tensor::CollapseShapeOp>(op))
-      tensor = collapse.getSrc();
-    else
-      return tensor;
+  while (Operation *op = tensor.getDefiningOp()) {
+    if (!isa<tensor::ExpandShapeOp, tensor::CollapseShapeOp>(op) ||
+        !keepsRows(op))
+      break;
+    tensor = op->getOperand(0);
   }
+  return tensor;
 }
 
 Value cuda::weightOf(Operation *product) {
@@ -38,8 +45,9 @@ static std::pair<int64_t, int64_t> pairsOf(RopeOp op) {
   return {op.getType().getDimSize(2) / 2, op.getCos().getType().getDimSize(1)};
 }
 
-/// Of pairs i of a head, the first R are columns i and i + R; those behind are
-/// 2R + i - R and, half of the rest further, its partner.
+/// RoPE rotates pairs of columns. Pair i < R is (i, i + R). The other columns
+/// (2R and up) are not rotated; they are paired only so that a thread handles
+/// two.
 Value Output::column(KernelBuilder &b, Value unit, int64_t index) const {
   if (!rope)
     return unit;
@@ -123,8 +131,8 @@ static bool isFinished(const KernelSpec &spec, Operation *norm) {
   });
 }
 
-/// An output over a norm of a product becomes two: the product, to a place of
-/// its own, and what is made of its norm.
+/// An output that reads a norm of a product becomes two: the product, stored to
+/// a place of its own, and what is made of its norm.
 static LogicalResult splitNorms(KernelSpec &spec) {
   for (Output &output : spec.outputs) {
     bool hasNorm = llvm::any_of(output.products, [](Operation *op) {
@@ -134,8 +142,13 @@ static LogicalResult splitNorms(KernelSpec &spec) {
       continue;
     Operation *norm = output.products[0];
     if (output.products.size() != 1)
-      return norm->emitOpError("is of a product beside others of one output; "
-                               "the cuda target takes one");
+      return norm->emitOpError("normalizes one of several products of an "
+                               "output; the cuda target takes one");
+    auto normed = cast<RankedTensorType>(norm->getResult(0).getType());
+    if (output.rope &&
+        normed.getShape().back() % output.rope.getType().getDimSize(2) != 0)
+      return norm->emitOpError("expected to normalize whole heads of the "
+                               "llama.rope that reads it");
     spec.finished.push_back(output);
     LinearOp linear = normalizedProduct(norm);
     output = Output();
@@ -177,7 +190,13 @@ FailureOr<KernelSpec> KernelSpec::read(KernelOp kernel) {
   }
   if (failed(splitNorms(spec)))
     return failure();
-  for (Output &output : spec.outputs)
+  for (Output &output : spec.outputs) {
+    // A thread holds the sums of whole units: two side by side, no more.
+    if (output.unitSums() > 2)
+      return output.products.back()->emitOpError("is one of ")
+             << output.products.size() << " products of an output"
+             << (output.rope ? " that is rotated" : "")
+             << "; the cuda target supports " << (output.rope ? "one" : "two");
     for (Operation *product : output.products) {
       if (elementOf(product) != elementOf(output.products[0]))
         return product->emitOpError(
@@ -190,6 +209,7 @@ FailureOr<KernelSpec> KernelSpec::read(KernelOp kernel) {
             "cuda target takes one");
       spec.input = input;
     }
+  }
   if (failed(readNorm(kernel, spec)))
     return failure();
   return spec;
@@ -250,7 +270,8 @@ Value cuda::evaluate(Launch &launch, Value tensor, Value row, Value column,
   };
   if (auto add = dyn_cast<AddRowsOp>(op)) {
     Value at = add.getPosition() ? b.add(launch.position(), row) : b.i32(0);
-    return b.fadd(operand(0), fromTable(add.getTable(), at));
+    Value own = fromTable(add.getTable(), at);
+    return b.fadd(operand(0), own);
   }
   auto head = dyn_cast<HeadOp>(op);
   Value value = sum(op);

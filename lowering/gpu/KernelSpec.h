@@ -14,18 +14,17 @@ namespace cria::cuda {
 struct Output {
   /// (rows, columns): what is stored, before it is rotated.
   mlir::Value expression;
-  /// Rotates it, if set: columns i and i + D/2 of a head belong together.
+  /// If set, what is stored is rotated by this op.
   llama::RopeOp rope;
-  /// Where it goes: into the cache, if set, else to the place of `result`.
+  /// If set, it is stored in this op's cache, else at the place of `result`.
   llama::KVAppendOp append;
   mlir::Value result;
-  /// The linears and heads that the expression is made of, in order; or the
-  /// one norm of such.
+  /// The linears and heads that the expression reads, in order; or, instead,
+  /// the one norm of a linear that it reads.
   llvm::SmallVector<mlir::Operation *> products;
 
   int64_t columns() const { return rowSize(expression); }
-  /// Columns that one unit of work computes: those rotated together, or two
-  /// of what is left of a head.
+  /// Columns that one unit of work computes: a pair of a rotated head, or one.
   int64_t unitColumns() const { return rope ? 2 : 1; }
   int64_t units() const { return columns() / unitColumns(); }
   /// Rows of weights, and sums, of a unit.
@@ -40,20 +39,25 @@ struct KernelSpec {
   explicit KernelSpec(mlir::Location loc) : loc(loc) {}
 
   mlir::Location loc;
-  /// A norm whose result is the input of all products, or the kernel's own.
+  /// The norm that all products read, or, without products, the norm that is
+  /// the kernel's result.
   mlir::Operation *norm = nullptr;
   /// The input of all products, null without products.
   mlir::Value input;
   llvm::SmallVector<Output> outputs;
-  /// Outputs over a norm of a product, which is an output of its own before.
+  /// Outputs that read a norm of a matmul's result. The matmul is launched
+  /// first and stores its result.
   llvm::SmallVector<Output> finished;
 
-  /// Fails, with an error on the op that no emitter takes.
+  /// Fails after an error on an op that no emitter supports.
   static mlir::FailureOr<KernelSpec> read(llama::KernelOp kernel);
 };
 
-/// A tensor as (rows, everything else), through reshapes that only split or
-/// join the rest.
+/// Whether a reshape leaves the first dimension, which counts rows, as it is.
+bool keepsRows(mlir::Operation *reshape);
+
+/// A tensor as (rows, everything else): the source of the reshapes that only
+/// split or join the rest.
 mlir::Value flatten(mlir::Value tensor);
 
 /// The weight of a linear or a head, and its bias, if any.

@@ -71,7 +71,7 @@ Value Launch::extent(Value tensor) {
   auto type = cast<RankedTensorType>(tensor.getType());
   if (!type.isDynamicDim(0))
     return b.i32(type.getDimSize(0));
-  if (!places.placeOf(tensor).fromFirstLogit)
+  if (places.rowsOf(tensor) == Extent::Tokens)
     return tokens();
   return b.sub(tokens(), firstLogit());
 }
@@ -80,8 +80,7 @@ Dim Launch::gridOf(Value tensor, int64_t perBlock) {
   auto type = cast<RankedTensorType>(tensor.getType());
   if (!type.isDynamicDim(0))
     return {(type.getDimSize(0) + perBlock - 1) / perBlock, {}};
-  bool logits = places.placeOf(tensor).fromFirstLogit;
-  return {perBlock, logits ? Extent::Logits : Extent::Tokens};
+  return {perBlock, places.rowsOf(tensor)};
 }
 
 DictionaryAttr Launch::finish(ArrayRef<Dim> grid) {

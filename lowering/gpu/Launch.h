@@ -12,32 +12,45 @@
 
 namespace cria::cuda {
 
+/// Numbers of rows that a call decides: its tokens, or those of them whose
+/// logits are wanted, which are the last ones.
+enum class Extent { Tokens, Logits };
+
 /// Where a tensor lies in device memory, for the host and for a kernel.
 struct Place {
-  /// A step's argument, such as {weight = 5, layered} or {arena = 1024}.
+  /// A step's argument, such as {weight = 5, layered} or {arena = 1024}. Null
+  /// for a value that is computed inside a kernel and never stored.
   mlir::DictionaryAttr arg;
+  /// The number of rows of a tensor whose first dimension is dynamic.
+  Extent rows = Extent::Tokens;
   /// The tensor begins at the row of the first token whose logits are wanted.
   bool fromFirstLogit = false;
   /// What it is stored as, where that is not the tensor's own element type.
   mlir::Type element = {};
+
+  bool operator==(const Place &other) const {
+    return arg == other.arg && rows == other.rows &&
+           fromFirstLogit == other.fromFirstLogit && element == other.element;
+  }
 };
 
-/// Numbers of rows that a call decides.
-enum class Extent { Tokens, Logits };
-
-/// What knows the places of tensors: the planner of an entry function.
+/// Says where tensors lie: the planner of an entry function does.
 class Places {
 public:
   virtual ~Places() = default;
   /// The place of a tensor from outside a kernel, or that a kernel yields.
   virtual Place placeOf(mlir::Value tensor) = 0;
-  /// The slice of a KV cache that is a layer's.
+  /// The number of rows of a tensor whose first dimension is dynamic, also of
+  /// one that is computed inside a kernel.
+  virtual Extent rowsOf(mlir::Value tensor) = 0;
+  /// One layer of a KV cache.
   virtual Place cachePlace(mlir::Value cache, mlir::Value layer) = 0;
-  /// What the runtime names in a step's arguments: "logits", "seen".
+  /// A buffer of the runtime, by its name in a step's arguments: "logits",
+  /// "seen".
   virtual Place named(llvm::StringRef kind) = 0;
-  /// A temporary of the entry.
+  /// New memory of the entry.
   virtual Place temporary(int64_t bytes) = 0;
-  /// One that is zero when a session begins.
+  /// New memory of the entry that is zero when a session begins.
   virtual Place zeroed(int64_t bytes) = 0;
 };
 
@@ -61,16 +74,16 @@ public:
   /// A layer's slice of a KV cache: rows are (head, position).
   Rows cache(mlir::Value cache, mlir::Value layer);
 
-  /// Of the call: the position of its first token, its tokens.
+  /// The position of the call's first token, and the number of its tokens.
   mlir::Value position();
   mlir::Value tokens();
-  /// The tokens of the text that was encoded.
+  /// The number of tokens of the text that was encoded.
   mlir::Value source();
   /// The field of CriaStepState at a byte offset.
   mlir::Value field(int64_t offset, mlir::Type type);
-  /// The rows of a tensor: a constant, or what the call decides.
+  /// The number of rows of a tensor: a constant, or what the call decides.
   mlir::Value extent(mlir::Value tensor);
-  /// That as a dimension of a grid, `perBlock` rows a block.
+  /// That number as a dimension of a grid, with `perBlock` rows a block.
   Dim gridOf(mlir::Value tensor, int64_t perBlock);
 
   /// Ends the kernel. Returns the host's step.

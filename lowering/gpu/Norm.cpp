@@ -152,10 +152,17 @@ Steps cuda::emitFinish(const Target &target, const Output &output) {
 Steps cuda::emitNorm(const Target &target, Operation *norm, Place result) {
   Launch launch(norm->getLoc(), target.module, target.name, kThreads,
                 target.places);
+  KernelBuilder &b = launch.b;
   Value input = norm->getOperand(0);
   auto type = cast<RankedTensorType>(input.getType());
-  Rows rows = launch.rows(result, type.getElementType(), rowSize(input));
-  Value row = launch.b.block(0);
+  int64_t size = normSize(norm), heads = rowSize(input) / size;
+  Rows rows = launch.rows(result, type.getElementType(), size);
+  Value row = b.block(0);
+  SmallVector<Dim> grid = {launch.gridOf(input, 1)};
+  if (heads > 1) {
+    row = b.add(b.mul(row, heads), b.block(1));
+    grid.push_back({heads, {}});
+  }
   normalizeRow(launch, norm, row, rows, row);
-  return {launch.finish({launch.gridOf(input, 1)})};
+  return {launch.finish(grid)};
 }

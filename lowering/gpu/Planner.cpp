@@ -26,9 +26,10 @@ int64_t Arena::temporary(int64_t size) {
   return offset;
 }
 
-Planner::Planner(ModuleOp module, Block &kernels, Arena &arena,
+Planner::Planner(func::FuncOp entry, Block &kernels, Arena &arena,
                  int64_t maxTokens)
-    : module(module), kernels(kernels), arena(arena), tokens(maxTokens) {
+    : entry(entry), module(entry->getParentOfType<ModuleOp>()),
+      kernels(kernels), arena(arena), tokens(maxTokens) {
   for (auto [op, slot] : assignSlots(module))
     slots[op] = slot;
 }
@@ -46,7 +47,17 @@ int64_t Planner::bytesOf(Value tensor, Type element) const {
   return rows * rowSize(tensor) * element.getIntOrFloatBitWidth() / 8;
 }
 
-Place Planner::placeOf(Value tensor) { return places.lookup(tensor); }
+/// What has no place gets some address: the kernel is never used, for the
+/// plan fails on `unplaced`.
+Place Planner::placeOf(Value tensor) {
+  Place place = places.lookup(tensor);
+  if (place.arg)
+    return place;
+  unplaced = tensor;
+  return named("nowhere");
+}
+
+Extent Planner::rowsOf(Value tensor) { return places.lookup(tensor).rows; }
 
 Place Planner::named(StringRef kind) { return {arg(kind, 0)}; }
 
@@ -58,17 +69,18 @@ Place Planner::zeroed(int64_t bytes) {
   return {arg("arena", arena.zeroed(bytes))};
 }
 
-/// The layer as a constant, or as what a loop around it makes of its number:
-/// the first, and the layers from one turn to the next. Else nothing.
+/// The layer as a constant, or as the number of a loop around it plus a
+/// constant. Else nothing.
 static std::optional<LayerNumber> layerNumber(Value layer) {
   if (std::optional<int64_t> known = getConstantIntValue(layer))
-    return LayerNumber{*known, 0};
+    return LayerNumber{*known};
   if (auto sum = layer.getDefiningOp<arith::AddIOp>()) {
     auto number = layerNumber(sum.getLhs());
     std::optional<int64_t> more = getConstantIntValue(sum.getRhs());
     if (!number || !more)
       return std::nullopt;
-    return LayerNumber{number->first + *more, number->step};
+    number->first += *more;
+    return number;
   }
   auto argument = dyn_cast<BlockArgument>(layer);
   auto loop = argument
@@ -78,9 +90,10 @@ static std::optional<LayerNumber> layerNumber(Value layer) {
     return std::nullopt;
   std::optional<int64_t> first = getConstantIntValue(loop.getLowerBound()),
                          step = getConstantIntValue(loop.getStep());
-  if (!first || !step)
+  std::optional<APInt> turns = loop.getStaticTripCount();
+  if (!first || !step || !turns)
     return std::nullopt;
-  return LayerNumber{*first, *step};
+  return LayerNumber{*first, *step, turns->getSExtValue()};
 }
 
 Place Planner::weight(Operation *symbol, int64_t part, Value layer) {
@@ -115,14 +128,126 @@ Place Planner::cachePlace(Value cache, Value layer) {
   return {b.getDictionaryAttr(attrs)};
 }
 
-void Planner::placeArguments(func::FuncOp entry) {
+/// Fails where the function is no entry: see the class.
+LogicalResult Planner::placeArguments() {
+  FunctionType type = entry.getFunctionType();
+  size_t caches = cacheTypes(type).size();
+  auto isIndex = [](Type type) { return type.isIndex(); };
+  bool fits =
+      entry.getBody().hasOneBlock() && type.getNumInputs() >= 3 + caches &&
+      llvm::all_of(type.getInputs().slice(1, 2), isIndex) &&
+      (type.getNumResults() == caches || type.getNumResults() == 1 + caches) &&
+      llvm::all_of(type.getResults(), llvm::IsaPred<RankedTensorType>);
+  if (!fits)
+    return entry.emitOpError("expected (ids, position, first, caches...) -> "
+                             "(logits, caches...), got ")
+           << type;
   places[entry.getArgument(0)] = {arg("ids", 0)};
-  size_t caches = cacheTypes(entry.getFunctionType()).size();
   for (auto [i, cache] :
        llvm::enumerate(entry.getArguments().take_back(caches)))
     places[cache] = {arg("cache", i)};
-  if (entry.getNumResults() > caches)
+  if (type.getNumResults() > caches)
     places[entry.front().getTerminator()->getOperand(0)] = {arg("logits", 0)};
+  return success();
+}
+
+/// Caches are returned in the order in which they are given: a plan moves
+/// none. Logits are a kernel's, of the rows that are wanted.
+LogicalResult Planner::checkResults() {
+  Operation *end = entry.front().getTerminator();
+  OperandRange results = end->getOperands();
+  size_t caches = cacheTypes(entry.getFunctionType()).size();
+  for (auto [i, cache] : llvm::enumerate(results.take_back(caches)))
+    if (places.lookup(cache).arg != arg("cache", i))
+      return end->emitOpError("expected to return cache ")
+             << i << " in its place, got another tensor; the cuda target "
+             << "copies none";
+  if (results.size() == caches)
+    return success();
+  Value logits = results.front();
+  auto type = cast<RankedTensorType>(logits.getType());
+  if (!logits.getDefiningOp<KernelOp>())
+    return emitError(logits.getLoc(), "the logits are no kernel's result; the "
+                                      "cuda target copies none");
+  if (type.isDynamicDim(0) && rowsOf(logits) != Extent::Logits)
+    return emitError(logits.getLoc(),
+                     "expected logits of the rows from the argument 'first' "
+                     "on, got those of all tokens");
+  return success();
+}
+
+/// A reshape is the same memory, read with other dimensions. How many rows
+/// there are is known only where their dimension stays.
+LogicalResult Planner::placeReshape(Operation *reshape) {
+  Value source = reshape->getOperand(0), result = reshape->getResult(0);
+  auto isStatic = [](Value value) {
+    return cast<RankedTensorType>(value.getType()).hasStaticShape();
+  };
+  if (!keepsRows(reshape) && !(isStatic(source) && isStatic(result)))
+    return reshape->emitOpError("expected a reshape that keeps the first "
+                                "dimension, the tokens; the cuda target "
+                                "supports no other");
+  if (places.count(source))
+    places[result] = places.lookup(source);
+  return success();
+}
+
+/// Whether `size` is the number of tokens of the call.
+bool Planner::isTokenCount(OpFoldResult size) {
+  auto value = dyn_cast<Value>(size);
+  auto dim = value ? value.getDefiningOp<tensor::DimOp>() : tensor::DimOp();
+  if (!dim || dim.getConstantIndex() != 0 || !places.count(dim.getSource()))
+    return false;
+  auto type = dyn_cast<RankedTensorType>(dim.getSource().getType());
+  return type && type.isDynamicDim(0) &&
+         rowsOf(dim.getSource()) == Extent::Tokens;
+}
+
+/// Whether `size` is the number of tokens whose logits are wanted.
+bool Planner::isLogitCount(OpFoldResult size) {
+  auto value = dyn_cast<Value>(size);
+  auto difference =
+      value ? value.getDefiningOp<arith::SubIOp>() : arith::SubIOp();
+  return difference && isTokenCount(difference.getLhs()) &&
+         difference.getRhs() == entry.getArgument(2);
+}
+
+/// A slice is memory of its source: the rows whose logits are wanted, or some
+/// first rows. No other slice has a place.
+LogicalResult Planner::placeSlice(tensor::ExtractSliceOp slice) {
+  RankedTensorType source = slice.getSourceType(), type = slice.getType();
+  Value first = entry.getArgument(2);
+  Place place = places.lookup(slice.getSource());
+  SmallVector<OpFoldResult> offsets = slice.getMixedOffsets(),
+                            sizes = slice.getMixedSizes();
+  bool whole = type.getRank() == source.getRank() && type.getRank() >= 2 &&
+               slice.hasUnitStride();
+  for (int64_t d = 1; whole && d < type.getRank(); ++d)
+    whole = isConstantIntValue(offsets[d], 0) &&
+            getConstantIntValue(sizes[d]) == source.getDimSize(d);
+  bool fromFirst = whole && offsets[0] == OpFoldResult(first) &&
+                   isLogitCount(sizes[0]) && place.rows == Extent::Tokens;
+  bool leading =
+      whole && isConstantIntValue(offsets[0], 0) && type.hasStaticShape();
+  if (!fromFirst && !leading)
+    return slice.emitOpError(
+        "expected all columns of the rows from the argument 'first' to the "
+        "last token, or of a constant number of first rows; the cuda target "
+        "supports no other slice");
+  if (fromFirst) {
+    place.rows = Extent::Logits;
+    place.fromFirstLogit = true;
+  }
+  places[slice] = place;
+  return success();
+}
+
+/// Ops outside of kernels may compute indices, never tensors.
+LogicalResult Planner::checkScalars(Operation *op) {
+  if (llvm::none_of(op->getResultTypes(), llvm::IsaPred<ShapedType>))
+    return success();
+  return op->emitOpError("is in no kernel: the cuda target cannot run it on "
+                         "the host");
 }
 
 /// Whether ops of the kernel other than `residual` read its stream: then other
@@ -154,6 +279,12 @@ bool Planner::isReadAfter(Value tensor, Operation *op) {
   });
 }
 
+/// Weights, caches and ids stay as they are; a kernel may write over the rest.
+static bool isScratch(const Place &place) {
+  return place.arg &&
+         (place.arg.contains("arena") || place.arg.contains("logits"));
+}
+
 /// The tensor over which a kernel may write `value`: a residual stream, or what
 /// is normalized row by row.
 static Value overwritten(KernelOp kernel, Value value) {
@@ -164,25 +295,62 @@ static Value overwritten(KernelOp kernel, Value value) {
   return Value();
 }
 
+/// Gives the values that a kernel computes their numbers of rows. Reshapes of
+/// what comes from outside are places of it.
+LogicalResult Planner::placeInside(KernelOp kernel) {
+  std::optional<Extent> rows;
+  auto isDynamic = [](Value value) {
+    auto type = dyn_cast<RankedTensorType>(value.getType());
+    return type && type.getRank() && type.isDynamicDim(0);
+  };
+  for (Operation &op : kernel.getBody().front().without_terminator())
+    for (Value operand : op.getOperands()) {
+      if (!isDynamic(operand) ||
+          kernel->isAncestor(operand.getParentRegion()->getParentOp()))
+        continue;
+      if (rows && *rows != rowsOf(operand))
+        return op.emitOpError("reads the rows of all tokens where its kernel "
+                              "reads those from the argument 'first' on, or "
+                              "the other way round; expected one of the two");
+      rows = rowsOf(operand);
+    }
+  for (Operation &op : kernel.getBody().front().without_terminator()) {
+    for (Value result : op.getResults())
+      places[result].rows = rows.value_or(Extent::Tokens);
+    if (!isa<tensor::ExpandShapeOp, tensor::CollapseShapeOp>(op))
+      continue;
+    if (!keepsRows(&op))
+      return op.emitOpError("changes the number of rows inside a kernel; the "
+                            "cuda target supports one number of rows in a "
+                            "kernel");
+    if (failed(placeReshape(&op)))
+      return failure();
+  }
+  return success();
+}
+
 /// Logits have a place. Appended caches stay where they are, and so does what
 /// is written over if nothing reads it later; anything else is new.
 LogicalResult Planner::placeResults(KernelOp kernel) {
   Operation *yield = kernel.getBody().front().getTerminator();
   for (auto [value, result] :
        llvm::zip(yield->getOperands(), kernel.getResults())) {
-    if (places.count(result))
+    Extent rows = rowsOf(value);
+    if (auto logits = places.find(result); logits != places.end()) {
+      logits->second.rows = rows;
       continue;
+    }
     if (auto append = value.getDefiningOp<KVAppendOp>()) {
       if (isReadAfter(append.getCache(), kernel))
         return append.emitOpError("changes a cache that is read as it was "
                                   "later; the cuda target copies none");
       places[result] = places.lookup(append.getCache());
     } else if (Value old = overwritten(kernel, value);
-               old && places.count(old) && old.getType() == value.getType() &&
-               !isReadAfter(old, kernel)) {
+               old && isScratch(places.lookup(old)) &&
+               old.getType() == value.getType() && !isReadAfter(old, kernel)) {
       places[result] = places.lookup(old);
     } else {
-      places[result] = temporary(bytesOf(result));
+      places[result] = {temporary(bytesOf(result)).arg, rows};
     }
   }
   return success();
@@ -194,11 +362,11 @@ void Planner::placeNormalized(const KernelSpec &spec) {
   for (const Output &output : spec.finished) {
     Value normalized = output.products[0]->getOperand(0);
     for (const Output &product : spec.outputs)
-      if (product.products[0]->getResult(0) == flatten(normalized)) {
+      if (product.result == flatten(normalized)) {
         Value raw = product.result;
         Type f32 = Float32Type::get(raw.getContext());
-        places[raw] = {temporary(bytesOf(raw, f32)).arg,
-                       placeOf(spec.input).fromFirstLogit, f32};
+        places[raw] = {temporary(bytesOf(raw, f32)).arg, rowsOf(raw),
+                       /*fromFirstLogit=*/false, f32};
         places[normalized] = places.lookup(raw);
       }
   }
@@ -229,19 +397,33 @@ FailureOr<Steps> Planner::emitProducts(const Target &target, KernelSpec &spec) {
     normalized = temporary(bytesOf(spec.input));
     Target norm{target.module, *this, target.name + "_norm"};
     steps = emitNorm(norm, spec.norm, normalized);
-    // Its rows are counted as its source's are.
-    places[spec.input] = {normalized.arg,
-                          placeOf(spec.norm->getOperand(0)).fromFirstLogit};
+    places[spec.input].arg = normalized.arg;
   }
   steps.append(emitGemm(target, spec, spec.norm ? &normalized : nullptr));
   return steps;
 }
 
+/// Whether the kernel's only result is that of `op`, the only op in it but for
+/// reshapes.
+static bool isAlone(KernelOp kernel, Operation *op) {
+  bool alone = llvm::all_of(
+      kernel.getBody().front().without_terminator(), [&](Operation &other) {
+        return &other == op ||
+               isa<tensor::ExpandShapeOp, tensor::CollapseShapeOp>(other);
+      });
+  Operation *yield = kernel.getBody().front().getTerminator();
+  return alone && yield->getNumOperands() == 1 &&
+         flatten(yield->getOperand(0)) == op->getResult(0);
+}
+
 FailureOr<Steps> Planner::emit(KernelOp kernel) {
   Target target{kernels, *this,
-                (kernel.getKernelName() + "_" + entryName).str()};
+                (kernel.getKernelName() + "_" + entry.getName()).str()};
   Block &body = kernel.getBody().front();
   for (Operation &op : body) {
+    if (isa<EmbedOp, GQAOp>(op) && !isAlone(kernel, &op))
+      return op.emitOpError("expected no other op but reshapes in its kernel "
+                            "on the cuda target");
     if (auto embed = dyn_cast<EmbedOp>(op))
       return emitEmbed(target, embed, kernel.getResult(0));
     if (auto gqa = dyn_cast<GQAOp>(op)) {
@@ -264,54 +446,92 @@ FailureOr<Steps> Planner::emit(KernelOp kernel) {
 }
 
 /// A plan knows constant layers, and those that a loop counts.
-static LogicalResult checkLayer(Operation *op, Value layer) {
-  if (layerNumber(layer))
-    return success();
-  return op->emitOpError("reads a layer that is neither constant nor a number "
-                         "of a loop; the cuda target knows no other");
+static LogicalResult checkLayer(Operation *op, Value layer, int64_t count) {
+  std::optional<LayerNumber> number = layerNumber(layer);
+  if (!number)
+    return op->emitOpError("reads a layer that is neither constant nor a "
+                           "number of a loop; the cuda target knows no other");
+  if (number->first < 0 || number->last() >= count)
+    return op->emitOpError("expected layers below ")
+           << count << ", got " << number->first << " to " << number->last();
+  return success();
 }
 
-/// Launches over rows whose logits are wanted count these, and make the logits.
-LogicalResult Planner::checkRows(KernelOp kernel) {
-  bool ends = llvm::all_of(kernel->getUsers(), llvm::IsaPred<func::ReturnOp>);
-  WalkResult walked = kernel.walk([&](Operation *op) {
-    bool some = llvm::any_of(op->getOperands(), [&](Value operand) {
-      return places.lookup(operand).fromFirstLogit;
-    });
-    if (!some || ends)
-      return WalkResult::advance();
-    op->emitOpError("is of the rows whose logits are wanted, and makes no "
-                    "logits; the cuda target takes those rows there alone");
-    return WalkResult::interrupt();
-  });
-  return failure(walked.wasInterrupted());
+/// Kernels take the text's position, and the other text's length, from the
+/// state of the call: they must be the function's arguments.
+static LogicalResult checkPosition(func::FuncOp entry, Operation *op) {
+  Value position, over;
+  TypeSwitch<Operation *>(op)
+      .Case<GQAOp>([&](GQAOp gqa) {
+        position = gqa.getPosition();
+        over = gqa.getOver();
+      })
+      .Case<KVAppendOp, RopeOp, AddRowsOp>(
+          [&](auto other) { position = other.getPosition(); });
+  if (position && position != entry.getArgument(1))
+    return op->emitOpError("expected the position that the function is given");
+  if (over && (entry.getNumArguments() < 4 || over != entry.getArgument(3)))
+    return op->emitOpError("expected 'over' the source that the function is "
+                           "given");
+  return success();
+}
+
+/// Attention and appends go to the function's caches, at layers that exist;
+/// each cache is appended to once.
+LogicalResult Planner::checkCaches(KernelOp kernel) {
+  llvm::SmallPtrSet<Attribute, 4> appended;
+  for (Operation &op : kernel.getBody().front()) {
+    SmallVector<Value> caches;
+    Value layer;
+    if (auto gqa = dyn_cast<GQAOp>(op)) {
+      caches = {gqa.getKeyCache(), gqa.getValueCache()};
+      layer = gqa.getLayer();
+    } else if (auto append = dyn_cast<KVAppendOp>(op)) {
+      caches = {append.getCache()};
+      layer = append.getLayer();
+    }
+    for (Value cache : caches) {
+      Place place = places.lookup(cache);
+      if (!place.arg || !place.arg.contains("cache"))
+        return op.emitOpError("expected a cache among the function's "
+                              "arguments; the cuda target supports no other");
+      if (isa<KVAppendOp>(op) && !appended.insert(place.arg).second)
+        return op.emitOpError("is the second append of its kernel to one "
+                              "cache; the cuda target copies none");
+      auto type = cast<RankedTensorType>(cache.getType());
+      if (failed(checkLayer(&op, layer, type.getDimSize(0))))
+        return failure();
+    }
+    if (failed(checkPosition(entry, &op)))
+      return failure();
+  }
+  return success();
 }
 
 LogicalResult Planner::visitKernel(KernelOp kernel, Steps &steps) {
-  WalkResult layers = kernel.walk([&](Operation *op) {
-    Value layer;
-    if (auto gqa = dyn_cast<GQAOp>(op))
-      layer = gqa.getLayer();
-    else if (auto append = dyn_cast<KVAppendOp>(op))
-      layer = append.getLayer();
-    return layer && failed(checkLayer(op, layer)) ? WalkResult::interrupt()
-                                                  : WalkResult::advance();
-  });
-  if (layers.wasInterrupted())
-    return failure();
-  if (failed(checkRows(kernel)) || failed(placeResults(kernel)))
+  if (kernel.getNumResults() == 0)
+    return success();
+  if (failed(checkCaches(kernel)) || failed(placeInside(kernel)) ||
+      failed(placeResults(kernel)))
     return failure();
   FailureOr<Steps> emitted = emit(kernel);
   if (failed(emitted))
     return failure();
+  if (unplaced)
+    return emitError(unplaced.getLoc(),
+                     "the cuda target reads this value from device memory, "
+                     "but no kernel stores it there");
   llvm::append_range(steps, *emitted);
   return success();
 }
 
 LogicalResult Planner::visitLoop(scf::ForOp loop, Steps &steps) {
   std::optional<APInt> trips = loop.getStaticTripCount();
-  if (!trips)
+  if (!trips || trips->isZero())
     return loop.emitOpError("has no constant number of layers");
+  if (loop->getParentOfType<scf::ForOp>())
+    return loop.emitOpError("is inside another loop; the cuda target supports "
+                            "no nested loops");
   for (auto [arg, init] : llvm::zip(loop.getRegionIterArgs(), loop.getInits()))
     places[arg] = places.lookup(init);
   Steps body;
@@ -320,7 +540,7 @@ LogicalResult Planner::visitLoop(scf::ForOp loop, Steps &steps) {
   for (auto [arg, value, result] :
        llvm::zip(loop.getRegionIterArgs(), loop.getYieldedValues(),
                  loop.getResults())) {
-    if (places.lookup(value).arg != places.lookup(arg).arg)
+    if (!(places.lookup(value) == places.lookup(arg)))
       return loop.emitOpError("carries a tensor that no kernel updates in "
                               "place; the cuda target copies none");
     places[result] = places.lookup(arg);
@@ -337,10 +557,11 @@ LogicalResult Planner::visit(Operation &op, Steps &steps) {
       .Case<KernelOp>([&](auto kernel) { return visitKernel(kernel, steps); })
       .Case<scf::ForOp>([&](auto loop) { return visitLoop(loop, steps); })
       .Case<GetWeightOp>([&](GetWeightOp get) {
-        if (get.getLayer() && failed(checkLayer(get, get.getLayer())))
+        auto symbol = module.lookupSymbol<WeightOp>(get.getWeight());
+        Value layer = get.getLayer();
+        if (layer && failed(checkLayer(get, layer, *symbol.getCount())))
           return failure();
-        places[get] =
-            weight(module.lookupSymbol(get.getWeight()), 0, get.getLayer());
+        places[get] = weight(symbol, 0, layer);
         return success();
       })
       .Case<GetRopeOp>([&](GetRopeOp get) {
@@ -349,17 +570,13 @@ LogicalResult Planner::visit(Operation &op, Steps &steps) {
         places[get.getSin()] = weight(table, 1, {});
         return success();
       })
-      .Case<tensor::ExpandShapeOp, tensor::CollapseShapeOp>([&](auto reshape) {
-        places[reshape] = placeOf(reshape.getSrc());
-        return success();
-      })
-      .Case<tensor::ExtractSliceOp>([&](tensor::ExtractSliceOp slice) {
-        places[slice] = placeOf(slice.getSource());
-        places[slice].fromFirstLogit = true;
-        return success();
-      })
-      .Case<arith::ConstantOp, arith::AddIOp, arith::SubIOp, tensor::DimOp,
-            scf::YieldOp, func::ReturnOp>([](auto) { return success(); })
+      .Case<tensor::ExpandShapeOp, tensor::CollapseShapeOp>(
+          [&](auto reshape) { return placeReshape(reshape); })
+      .Case<tensor::ExtractSliceOp>(
+          [&](auto slice) { return placeSlice(slice); })
+      .Case<arith::ConstantOp, arith::AddIOp, arith::SubIOp, tensor::DimOp>(
+          [&](auto index) { return checkScalars(index); })
+      .Case<scf::YieldOp, func::ReturnOp>([](auto) { return success(); })
       .Default([](Operation *other) {
         return other->emitOpError("is in no kernel: the cuda target cannot "
                                   "run it on the host");
@@ -373,24 +590,18 @@ LogicalResult Planner::walk(Block &block, Steps &steps) {
   return success();
 }
 
-FailureOr<ArrayAttr> Planner::plan(func::FuncOp entry) {
-  entryName = entry.getName().str();
+FailureOr<ArrayAttr> Planner::plan() {
   arena.restart();
-  for (Value result : entry.front().getTerminator()->getOperands())
-    if (cast<RankedTensorType>(result.getType()).getRank() == 2 &&
-        !result.getDefiningOp<KernelOp>())
-      return emitError(result.getLoc(), "the logits are no kernel's result; "
-                                        "the cuda target copies none");
-  placeArguments(entry);
   Steps steps;
-  if (failed(walk(entry.front(), steps)))
+  if (failed(placeArguments()) || failed(walk(entry.front(), steps)) ||
+      failed(checkResults()))
     return failure();
   if (arena.overflown())
     return entry.emitOpError("needs more counters than the arena keeps zeroed");
   return ArrayAttr::get(module.getContext(), steps);
 }
 
-ArrayAttr Planner::planSampling(func::FuncOp entry) {
+ArrayAttr Planner::planSampling() {
   arena.restart();
   Value logits = entry.front().getTerminator()->getOperand(0);
   Steps steps = emitSampling({kernels, *this, "sample"}, logits.getLoc(),

@@ -5,49 +5,59 @@
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
 
 namespace cria::cuda {
 
-/// Device scratch of all entries: [0, zeroed) is zero when a session begins.
-/// Entries do not run at once, but the zeroed part is theirs alone.
+/// Device scratch memory. Entries share it, since they never run at the same
+/// time. Only the bytes [0, zeroed), which are zero when a session begins, are
+/// not shared: each entry has a part of its own there.
 class Arena {
 public:
   static constexpr int64_t kZeroed = 64 << 10, kAlign = 256;
 
-  /// Offsets of new memory; entries share what is not zeroed.
+  /// The offset of new memory.
   int64_t zeroed(int64_t size);
   int64_t temporary(int64_t size);
-  /// Another entry begins.
+  /// The memory asked for from here on is another entry's.
   void restart() { next = kZeroed; }
 
   int64_t bytes() const { return highest; }
   int64_t zeroed() const { return nextZeroed; }
-  /// More was asked for than is kept zeroed.
+  /// More zeroed memory was asked for than there is.
   bool overflown() const { return nextZeroed > kZeroed; }
 
 private:
   int64_t nextZeroed = 0, next = kZeroed, highest = kZeroed;
 };
 
-/// A layer: a constant, or counted by a loop.
+/// The layers that a value names: a constant, or what a loop counts.
 struct LayerNumber {
   int64_t first = 0;
   /// Layers from one turn to the next; 0 outside of loops.
   int64_t step = 0;
+  int64_t turns = 1;
+
+  int64_t last() const { return first + step * (turns - 1); }
 };
 
+/// Plans one entry function: (ids, position, first, [source,] caches...) ->
+/// ([logits,] caches...). A plan can launch kernels and nothing else: no
+/// tensor is copied or computed between them. So every other op must only say
+/// which memory a tensor is, and whatever it cannot say is an error.
 class Planner : public Places {
 public:
-  Planner(mlir::ModuleOp module, mlir::Block &kernels, Arena &arena,
+  Planner(mlir::func::FuncOp entry, mlir::Block &kernels, Arena &arena,
           int64_t maxTokens);
 
-  /// The steps of an entry; fails with an error on what has no kernel.
-  mlir::FailureOr<mlir::ArrayAttr> plan(mlir::func::FuncOp entry);
+  /// The entry's steps; fails with an error on what has no kernel.
+  mlir::FailureOr<mlir::ArrayAttr> plan();
 
-  /// The steps that draw an id from the last row of logits that `entry` gives.
-  mlir::ArrayAttr planSampling(mlir::func::FuncOp entry);
+  /// The steps that draw an id from the last row of the entry's logits.
+  mlir::ArrayAttr planSampling();
 
   Place placeOf(mlir::Value tensor) override;
+  Extent rowsOf(mlir::Value tensor) override;
   Place cachePlace(mlir::Value cache, mlir::Value layer) override;
   Place named(llvm::StringRef kind) override;
   Place temporary(int64_t bytes) override;
@@ -62,22 +72,32 @@ private:
   mlir::FailureOr<Steps> emitFused(const Target &target, KernelSpec &spec);
   mlir::FailureOr<Steps> emitProducts(const Target &target, KernelSpec &spec);
   void placeNormalized(const KernelSpec &spec);
-  void placeArguments(mlir::func::FuncOp entry);
+  mlir::LogicalResult placeArguments();
+  mlir::LogicalResult placeReshape(mlir::Operation *reshape);
+  mlir::LogicalResult placeSlice(mlir::tensor::ExtractSliceOp slice);
+  mlir::LogicalResult placeInside(llama::KernelOp kernel);
   mlir::LogicalResult placeResults(llama::KernelOp kernel);
   Place weight(mlir::Operation *symbol, int64_t part, mlir::Value layer);
   mlir::DictionaryAttr arg(llvm::StringRef kind, int64_t value);
   bool isReadAfter(mlir::Value tensor, mlir::Operation *op);
-  mlir::LogicalResult checkRows(llama::KernelOp kernel);
-  /// Of the most rows, stored as `element` or else as the tensor's own type.
+  bool isTokenCount(mlir::OpFoldResult size);
+  bool isLogitCount(mlir::OpFoldResult size);
+  mlir::LogicalResult checkScalars(mlir::Operation *op);
+  mlir::LogicalResult checkCaches(llama::KernelOp kernel);
+  mlir::LogicalResult checkResults();
+  /// The size of a tensor with the largest number of rows, stored as `element`
+  /// or, by default, as the tensor's own type.
   int64_t bytesOf(mlir::Value tensor, mlir::Type element = {}) const;
 
+  mlir::func::FuncOp entry;
   mlir::ModuleOp module;
   mlir::Block &kernels;
   Arena &arena;
   int64_t tokens;
   llvm::DenseMap<mlir::Operation *, int64_t> slots;
   llvm::DenseMap<mlir::Value, Place> places;
-  std::string entryName;
+  /// A value that a kernel reads from memory and that lies in none.
+  mlir::Value unplaced;
 };
 
 } // namespace cria::cuda

@@ -20,10 +20,18 @@ using namespace cria::llama;
 
 /// The most positions a cache has unless asked for more.
 static constexpr int64_t defaultMaxSeq = 4096;
-/// The most bytes of caches that are taken for meant.
+/// A KV cache above this size is refused as a mistake in the config.
 static constexpr int64_t maxCacheBytes = int64_t(1) << 44;
 
 namespace {
+/// What all layers of a forward pass read.
+struct Text {
+  /// The number of tokens, and the position of the first.
+  Value tokens, position;
+  /// The tables of the rotary position embedding.
+  Value cos, sin;
+};
+
 /// Builds one module.
 class Importer {
 public:
@@ -44,13 +52,15 @@ private:
   WeightOp declare(StringRef path, StringRef kind, ArrayRef<int64_t> shape,
                    bool layered, StringRef symbol = "");
   func::FuncOp declareForward();
-  SmallVector<Value> layer(const LayerKind &kind, Value layer,
+  SmallVector<Value> layer(const Text &text, const LayerKind &kind, Value layer,
                            ValueRange carried);
-  SmallVector<Value> run(const LayerRun &layers, ValueRange carried);
-  Value attention(const LayerKind &kind, Value x, Value layer, Value &k,
-                  Value &v);
+  SmallVector<Value> run(const Text &text, const LayerRun &layers,
+                         ValueRange carried);
+  Value attention(const Text &text, const LayerKind &kind, Value x, Value layer,
+                  Value &k, Value &v);
   Value mlp(Value x, Value layer);
-  Value heads(Value x, int64_t count, StringRef norm, Value layer);
+  Value heads(Value tokens, Value x, int64_t count, StringRef norm,
+              Value layer);
   Value linear(StringRef symbol, Value x, Value layer);
   Value norm(StringRef symbol, Value x, Value layer);
   Value weight(StringRef symbol, Value layer);
@@ -70,8 +80,6 @@ private:
   OpBuilder b;
   ModuleOp module;
   Location loc = b.getUnknownLoc();
-  // Of the function under construction.
-  Value tokens, position, cos, sin;
 };
 } // namespace
 
@@ -211,7 +219,8 @@ Value Importer::linear(StringRef symbol, Value x, Value layer) {
 }
 
 /// (n, count * D) as (n, count, D), normalized where the family does so.
-Value Importer::heads(Value x, int64_t count, StringRef symbol, Value layer) {
+Value Importer::heads(Value tokens, Value x, int64_t count, StringRef symbol,
+                      Value layer) {
   if (family.headNorm == HeadNorm::AllHeads && !symbol.empty())
     x = norm(symbol, x, layer);
   SmallVector<OpFoldResult> shape = {tokens, b.getIndexAttr(count),
@@ -224,11 +233,14 @@ Value Importer::heads(Value x, int64_t count, StringRef symbol, Value layer) {
   return x;
 }
 
-Value Importer::attention(const LayerKind &kind, Value x, Value layer, Value &k,
-                          Value &v) {
-  Value q = heads(linear("q_proj", x, layer), c.heads, "q_norm", layer);
-  Value keys = heads(linear("k_proj", x, layer), c.kvHeads, "k_norm", layer);
-  Value values = heads(linear("v_proj", x, layer), c.kvHeads, "", layer);
+Value Importer::attention(const Text &text, const LayerKind &kind, Value x,
+                          Value layer, Value &k, Value &v) {
+  auto [tokens, position, cos, sin] = text;
+  Value q = heads(tokens, linear("q_proj", x, layer), c.heads, "q_norm", layer);
+  Value keys =
+      heads(tokens, linear("k_proj", x, layer), c.kvHeads, "k_norm", layer);
+  Value values =
+      heads(tokens, linear("v_proj", x, layer), c.kvHeads, "", layer);
   at(Twine(layerPath) + ".self_attn");
   if (kind.rotates) {
     q = RopeOp::create(b, loc, q, cos, sin, position);
@@ -260,8 +272,8 @@ Value Importer::mlp(Value x, Value layer) {
 }
 
 /// One layer: the hidden states and caches after it.
-SmallVector<Value> Importer::layer(const LayerKind &kind, Value layer,
-                                   ValueRange carried) {
+SmallVector<Value> Importer::layer(const Text &text, const LayerKind &kind,
+                                   Value layer, ValueRange carried) {
   Value x = carried[0], k = carried[1], v = carried[2];
   auto normed = [&](StringRef symbol, Value value) {
     return symbol.empty() ? value : norm(symbol, value, layer);
@@ -270,14 +282,16 @@ SmallVector<Value> Importer::layer(const LayerKind &kind, Value layer,
     at(layerPath);
     x = ResidualOp::create(b, loc, x, update, llvm::APFloat(c.residualScale));
   };
-  Value mixed = attention(kind, normed(family.attentionNorm, x), layer, k, v);
+  Value mixed =
+      attention(text, kind, normed(family.attentionNorm, x), layer, k, v);
   add(normed(family.attentionEndNorm, mixed));
   add(normed(family.mlpEndNorm, mlp(normed(family.mlpNorm, x), layer)));
   return {x, k, v};
 }
 
 /// A loop whose body is a period of layers: what the last one leaves.
-SmallVector<Value> Importer::run(const LayerRun &layers, ValueRange carried) {
+SmallVector<Value> Importer::run(const Text &text, const LayerRun &layers,
+                                 ValueRange carried) {
   at(layerPath);
   Value end = index(layers.first + layers.turns * layers.period);
   auto loop = scf::ForOp::create(
@@ -288,7 +302,7 @@ SmallVector<Value> Importer::run(const LayerRun &layers, ValueRange carried) {
           at(layerPath);
           Value number =
               i ? arith::AddIOp::create(b, loc, l, index(i)).getResult() : l;
-          next = layer(c.kinds[layers.first + i], number, next);
+          next = layer(text, c.kinds[layers.first + i], number, next);
         }
         at(layerPath);
         scf::YieldOp::create(b, loc, next);
@@ -314,20 +328,18 @@ void Importer::run() {
   Block *entry = forward.addEntryBlock();
   b.setInsertionPointToStart(entry);
   Value ids = entry->getArgument(0), first = entry->getArgument(2);
-  position = entry->getArgument(1);
-  tokens = tensor::DimOp::create(b, loc, ids, index(0));
+  Value tokens = tensor::DimOp::create(b, loc, ids, index(0));
   at("model.rotary_emb");
   auto table = module.lookupSymbol<RopeTableOp>("rope").getTensorType();
   auto rope = GetRopeOp::create(b, loc, table, table, "rope");
-  cos = rope.getCos();
-  sin = rope.getSin();
+  Text text = {tokens, entry->getArgument(1), rope.getCos(), rope.getSin()};
   at("model.embed_tokens");
   Value x = EmbedOp::create(b, loc, ids, weight("embed_tokens", {}),
                             llvm::APFloat(embeddingScale()));
   SmallVector<Value> carried = {x, entry->getArgument(3),
                                 entry->getArgument(4)};
   for (const LayerRun &layers : layerRuns(c.kinds))
-    carried = run(layers, carried);
+    carried = run(text, layers, carried);
   at("model");
   Value rows = arith::SubIOp::create(b, loc, tokens, first);
   SmallVector<OpFoldResult> from = {first, b.getIndexAttr(0)},

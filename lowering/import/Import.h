@@ -21,8 +21,8 @@ struct ImportOptions {
 
 /// Builds `@forward` (see the llama dialect) and its symbols. The layers are
 /// one loop; every op has its module's path as location, `*` for the layer.
-/// Null after an error; warns where maxSeq is beyond the model's positions.
-/// Errors and warnings go to the context's diagnostic handler.
+/// Warns if maxSeq is beyond the model's positions. Returns null after emitting
+/// an error. Errors and warnings go to the context's diagnostic handler.
 mlir::OwningOpRef<mlir::ModuleOp> importModel(const ModelConfig &config,
                                               const ImportOptions &options,
                                               mlir::MLIRContext *context);

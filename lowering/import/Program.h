@@ -6,8 +6,8 @@
 
 namespace cria {
 
-/// Reads a program in the llama dialect from a `.mlir` file. Null after
-/// diagnostics.
+/// Reads a program in the llama dialect from a `.mlir` file. Returns null after
+/// emitting an error.
 mlir::OwningOpRef<mlir::ModuleOp> loadProgram(llvm::StringRef path,
                                               mlir::MLIRContext *context);
 

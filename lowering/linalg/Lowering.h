@@ -62,7 +62,6 @@ private:
   /// (tokens, vocab): where the head writes.
   mlir::Value logits;
   mlir::OpFoldResult logitRows;
-  bool headIsReturned = false;
   llvm::DenseMap<mlir::Value, mlir::Value> storedForm, wideForm;
 };
 

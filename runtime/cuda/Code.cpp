@@ -48,22 +48,14 @@ int driverForPtx(std::string_view ptx) {
   return (major + 4) * 1000 + (minor + (major == 8 && minor > 5)) * 10;
 }
 
-Result<std::unique_ptr<const Code>> Code::load(std::shared_ptr<Context> context,
-                                               const Artifact &artifact,
-                                               bool cache) {
+Result<std::unique_ptr<const Code>>
+Code::load(std::shared_ptr<Context> context, const Artifact &artifact,
+           bool cache, std::vector<std::string> &warnings) {
   std::unique_ptr<Code> code(new Code(std::move(context)));
   code->path = artifact.path();
-  Status status = code->choose(artifact);
+  Status status = code->loadImage(artifact, cache, warnings);
   if (!status.ok())
     return status;
-  const Image &image = code->image;
-  Result<Loaded> loaded =
-      loadModule(code->context, code->bytes, image.isPtx,
-                 image.chip + " code of " + code->path, cache);
-  if (!loaded.ok())
-    return loaded.status();
-  code->module = std::move(loaded->module);
-  code->text = image.chip + (image.isPtx ? " PTX, " : " cubin, ") + loaded->how;
   const Manifest &manifest = artifact.manifest();
   const Part &part = *manifest.cuda;
   for (auto [entry, tokens] : {std::pair(&part.prefill, manifest.chunk),
@@ -75,15 +67,46 @@ Result<std::unique_ptr<const Code>> Code::load(std::shared_ptr<Context> context,
   return std::unique_ptr<const Code>(std::move(code));
 }
 
-/// Takes the image for the latest chip that device and driver can use.
-Status Code::choose(const Artifact &artifact) {
+/// Loads the first of the usable images that the driver takes.
+Status Code::loadImage(const Artifact &artifact, bool cache,
+                       std::vector<std::string> &warnings) {
+  Result<std::vector<Image>> images = candidates(artifact);
+  if (!images.ok())
+    return images.status();
+  for (size_t i = 0;; ++i) {
+    image = (*images)[i];
+    Result<std::string_view> bytes = artifact.image(image);
+    if (!bytes.ok())
+      return bytes.status();
+    Result<Loaded> loaded =
+        loadModule(context, *bytes, image.isPtx,
+                   image.chip + " code of " + path, cache, warnings);
+    if (loaded.ok()) {
+      module = std::move(loaded->module);
+      text = image.chip + (image.isPtx ? " PTX, " : " cubin, ") + loaded->how;
+      return Status();
+    }
+    // Drivers refuse machine code that is older or newer than they know. Other
+    // code helps neither against a lack of memory nor a broken context.
+    const Status &why = loaded.status();
+    if (image.isPtx || i + 1 == images->size() ||
+        why.code() == CRIA_RESOURCE_EXHAUSTED || !context->usable().ok())
+      return why;
+    warnings.push_back("the cubin for " + image.chip +
+                       " is not used: " + why.message());
+  }
+}
+
+/// The images that device and driver can use, the one for the latest chip first
+/// and a cubin before PTX: at least one.
+Result<std::vector<Image>> Code::candidates(const Artifact &artifact) const {
   auto rank = [](const Image &image) {
     return std::make_tuple(numberOf(image.chip), isExact(image.chip),
                            !image.isPtx);
   };
   std::string chips;
   int device = context->chip(), needed = 0;
-  bool found = false;
+  std::vector<Image> found;
   for (const Image &candidate : artifact.manifest().cuda->images) {
     chips += (chips.empty() ? "" : ", ") + candidate.chip;
     Result<std::string_view> data = artifact.image(candidate);
@@ -92,16 +115,16 @@ Status Code::choose(const Artifact &artifact) {
     if (!runsOn(candidate, device))
       continue;
     int driver = candidate.isPtx ? driverForPtx(*data) : 0;
-    if (driver > context->library().version()) {
+    if (driver > context->library().version())
       needed = driver;
-    } else if (!found || rank(candidate) > rank(image)) {
-      found = true;
-      image = candidate;
-      bytes = *data;
-    }
+    else
+      found.push_back(candidate);
   }
-  if (found)
-    return Status();
+  std::stable_sort(
+      found.begin(), found.end(),
+      [&](const Image &a, const Image &b) { return rank(a) > rank(b); });
+  if (!found.empty())
+    return found;
   if (needed)
     return Status(CRIA_FAILED_PRECONDITION,
                   path + ": its PTX needs a driver for CUDA " +

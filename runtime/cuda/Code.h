@@ -9,6 +9,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace cria::cuda {
 
@@ -24,9 +25,11 @@ int driverForPtx(std::string_view ptx);
 class Code {
 public:
   /// Loads the best image of `artifact` into the current context; see
-  /// loadModule.
+  /// loadModule. A cubin that the driver does not load gives way to the next
+  /// best image, with a line of `warnings`.
   static Result<std::unique_ptr<const Code>>
-  load(std::shared_ptr<Context> context, const Artifact &artifact, bool cache);
+  load(std::shared_ptr<Context> context, const Artifact &artifact, bool cache,
+       std::vector<std::string> &warnings);
 
   /// The kernel called `name`, one that the artifact launches.
   CUfunction kernel(const std::string &name) const { return kernels.at(name); }
@@ -36,7 +39,9 @@ public:
 private:
   explicit Code(std::shared_ptr<Context> context)
       : context(std::move(context)) {}
-  Status choose(const Artifact &artifact);
+  Status loadImage(const Artifact &artifact, bool cache,
+                   std::vector<std::string> &warnings);
+  Result<std::vector<Image>> candidates(const Artifact &artifact) const;
   Status findKernels(const Entry &entry, int64_t chunk);
   Status findKernel(const std::string &name);
   Status checkLaunch(const LaunchStep &launch, int64_t chunk);
@@ -44,8 +49,7 @@ private:
 
   std::shared_ptr<Context> context;
   std::string path; // of the artifact
-  Image image;
-  std::string_view bytes; // of the image, in the artifact
+  Image image;      // the one that is loaded
   Module module;
   std::map<std::string, CUfunction> kernels;
   std::map<std::string, uint32_t> shared; // dynamic bytes permitted so far

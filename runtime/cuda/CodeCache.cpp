@@ -5,12 +5,13 @@
 #include "runtime/OutputFile.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <fcntl.h>
 #include <filesystem>
 #include <sys/stat.h>
-#include <vector>
+#include <unistd.h>
 
 namespace cria::cuda {
 
@@ -27,6 +28,19 @@ struct Header {
   CodeKey key;
   uint64_t size;
   uint64_t checksum; // of the code
+};
+
+/// A file descriptor that closes itself; -1 for none.
+struct Descriptor {
+  explicit Descriptor(int fd) : fd(fd) {}
+  Descriptor(const Descriptor &) = delete;
+  Descriptor &operator=(const Descriptor &) = delete;
+  ~Descriptor() {
+    if (fd >= 0)
+      close(fd);
+  }
+
+  const int fd;
 };
 
 } // namespace
@@ -69,10 +83,70 @@ std::string CodeCache::path(const CodeKey &key) const {
   return folder + "/" + key.text() + ".cubin";
 }
 
-std::optional<std::string> CodeCache::find(const CodeKey &key) const {
+/// NOT_FOUND where there is no such file; PERMISSION_DENIED where somebody else
+/// may have written what is open as `fd`.
+static Status checkOwner(const Descriptor &file, const std::string &path,
+                         struct stat &info) {
+  if (file.fd < 0 && errno == ELOOP)
+    return Status(CRIA_PERMISSION_DENIED, path + ": is a symbolic link");
+  if (file.fd < 0 && errno == ENOTDIR)
+    return Status(CRIA_PERMISSION_DENIED,
+                  path + ": is no folder, or a symbolic link to one");
+  if (file.fd < 0 || fstat(file.fd, &info) != 0)
+    return errnoStatus(path, "cannot open", errno);
+  if (info.st_uid != geteuid())
+    return Status(CRIA_PERMISSION_DENIED,
+                  path + ": belongs to user " + std::to_string(info.st_uid) +
+                      ", expected " + std::to_string(geteuid()));
+  if (info.st_mode & (S_IWGRP | S_IWOTH))
+    return Status(CRIA_PERMISSION_DENIED,
+                  path + ": others than its owner may write to it");
+  return Status();
+}
+
+static Descriptor openFolder(const std::string &folder) {
+  return Descriptor(
+      open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+}
+
+/// The file of `key`, all of it.
+Result<std::string> CodeCache::read(const CodeKey &key) const {
+  struct stat info;
+  Descriptor at = openFolder(folder);
+  Status status = checkOwner(at, folder, info);
+  if (!status.ok())
+    return status;
+  // By the folder that was checked, whatever has its name by now.
+  std::string name = fs::path(path(key)).filename();
+  Descriptor file(openat(at.fd, name.c_str(),
+                         O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+  status = checkOwner(file, path(key), info);
+  if (!status.ok())
+    return status;
+  if (!S_ISREG(info.st_mode) || static_cast<uint64_t>(info.st_size) > mostBytes)
+    return Status(CRIA_INVALID_ARGUMENT, path(key) + ": is no file of code");
+  std::string text(static_cast<size_t>(info.st_size), '\0');
+  size_t got = 0;
+  while (got < text.size()) {
+    ssize_t count = ::read(file.fd, text.data() + got, text.size() - got);
+    if (count < 0 && errno == EINTR)
+      continue;
+    if (count <= 0)
+      return Status(CRIA_DATA_LOSS, path(key) + ": cannot be read");
+    got += static_cast<size_t>(count);
+  }
+  futimens(file.fd, nullptr); // used now
+  return text;
+}
+
+std::optional<std::string>
+CodeCache::find(const CodeKey &key, std::vector<std::string> &warnings) const {
   if (folder.empty())
     return std::nullopt;
-  Result<std::string> file = readFile(path(key), mostBytes);
+  Result<std::string> file = read(key);
+  if (!file.ok() && file.status().code() == CRIA_PERMISSION_DENIED)
+    warnings.push_back("the cache of compiled code is not used: " +
+                       file.status().message());
   Header header;
   if (!file.ok() || file->size() < sizeof(header))
     return std::nullopt;
@@ -83,18 +157,29 @@ std::optional<std::string> CodeCache::find(const CodeKey &key) const {
       header.size != code.size() ||
       header.checksum != criaFnv1a64(CRIA_FNV_OFFSET, code.data(), code.size()))
     return std::nullopt;
-  utimensat(AT_FDCWD, path(key).c_str(), nullptr, 0); // used now
   return code;
 }
 
+/// Makes a folder and those above it; for the user alone.
+static void makeFolders(const fs::path &folder) {
+  if (mkdir(folder.c_str(), 0700) == 0 || errno != ENOENT ||
+      !folder.has_parent_path())
+    return;
+  makeFolders(folder.parent_path());
+  mkdir(folder.c_str(), 0700);
+}
+
 void CodeCache::store(const CodeKey &key, std::string_view code) const {
-  std::error_code error;
   if (folder.empty() || code.empty() || code.size() > capacity)
     return;
-  fs::create_directories(fs::path(folder).parent_path(), error);
-  // Whoever writes here chooses code that runs: the user alone.
-  if (mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST)
+  makeFolders(folder);
+  struct stat info;
+  if (!checkOwner(openFolder(folder), folder, info).ok())
     return;
+  // What writes files follows a link; what reads this one does not.
+  std::error_code error;
+  if (fs::is_symlink(path(key), error))
+    fs::remove(path(key), error);
   OutputFile file(path(key));
   Header header = {};
   memcpy(header.magic, magic, sizeof(magic));
@@ -103,8 +188,10 @@ void CodeCache::store(const CodeKey &key, std::string_view code) const {
   header.checksum = criaFnv1a64(CRIA_FNV_OFFSET, code.data(), code.size());
   file.write(&header, sizeof(header));
   file.write(code.data(), code.size());
-  if (file.commit())
+  if (file.commit()) {
+    chmod(path(key).c_str(), 0600); // whatever the umask
     prune();
+  }
 }
 
 void CodeCache::prune() const {

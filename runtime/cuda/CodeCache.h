@@ -5,12 +5,19 @@
 /// checksum and made again. The folder holds 256 MiB at most: what was used
 /// longest ago goes first. Nothing here is an error: without a folder, or with
 /// one that cannot be written, code is compiled each time.
+///
+/// Whoever writes into the folder chooses code that runs: a folder or a file is
+/// used only if it belongs to the effective user, nobody else may write to it,
+/// and its name is no symbolic link. Else a warning says why it is not.
 #pragma once
+
+#include "runtime/Status.h"
 
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace cria::cuda {
 
@@ -29,12 +36,15 @@ public:
   /// Keeps at most `capacity` bytes.
   explicit CodeCache(uint64_t capacity = uint64_t(256) << 20);
 
-  /// The code stored under `key`.
-  std::optional<std::string> find(const CodeKey &key) const;
+  /// The code stored under `key`. What may not be trusted gives a line of
+  /// `warnings`.
+  std::optional<std::string> find(const CodeKey &key,
+                                  std::vector<std::string> &warnings) const;
   /// Stores `code`, then removes what is too much.
   void store(const CodeKey &key, std::string_view code) const;
 
 private:
+  Result<std::string> read(const CodeKey &key) const;
   std::string path(const CodeKey &key) const;
   void prune() const;
 

@@ -121,13 +121,28 @@ Status Context::usable() const {
 }
 
 Status Context::wait(CUstream stream, std::string_view doing) {
+  return poll([&] { return (*this)->cuStreamQuery(stream); }, "cuStreamQuery",
+              doing);
+}
+
+Status Context::wait(CUevent event, std::string_view doing) {
+  return poll([&] { return (*this)->cuEventQuery(event); }, "cuEventQuery",
+              doing);
+}
+
+/// Asks until the answer is not CUDA_ERROR_NOT_READY. What hangs is not waited
+/// for twice.
+template <typename Query>
+Status Context::poll(Query query, const char *call, std::string_view doing) {
   using Clock = std::chrono::steady_clock;
   using std::chrono::duration;
+  if (hangs)
+    return usable();
   Clock::time_point begin = Clock::now();
   for (;;) {
-    CUresult result = (*this)->cuStreamQuery(stream);
+    CUresult result = query();
     if (result != CUDA_ERROR_NOT_READY)
-      return check(result, "cuStreamQuery", doing);
+      return check(result, call, doing);
     // A decode step takes some milliseconds: waking up would add to it.
     double waited = duration<double>(Clock::now() - begin).count();
     if (waited > 0.01)
@@ -138,7 +153,7 @@ Status Context::wait(CUstream stream, std::string_view doing) {
   Status status(CRIA_DEADLINE_EXCEEDED,
                 "the device did not finish " + std::string(doing) + " within " +
                     std::to_string(static_cast<int64_t>(patience)) +
-                    " s; a kernel hangs");
+                    " s; a kernel or copy hangs");
   hangs = true;
   end(status);
   return status;

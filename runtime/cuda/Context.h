@@ -51,8 +51,10 @@ public:
   Status check(CUresult result, const char *call, std::string_view doing);
   /// ABORTED with the error that ended the context, if one did.
   Status usable() const;
-  /// Waits until `stream` is idle, at most `patience` seconds.
+  /// Waits until `stream` is idle, or `event` has happened, at most `patience`
+  /// seconds: after DEADLINE_EXCEEDED the context is of no use.
   Status wait(CUstream stream, std::string_view doing);
+  Status wait(CUevent event, std::string_view doing);
 
   /// Calls `release` with the context current; does nothing after a kernel
   /// that never ended, which may still use what would be freed.
@@ -64,6 +66,8 @@ private:
       : driver(std::move(driver)) {}
   Status open(CUdevice device);
   Status tryDevices();
+  template <typename Query>
+  Status poll(Query query, const char *call, std::string_view doing);
   void end(const Status &why);
 
   std::shared_ptr<const Driver> driver;

@@ -4,6 +4,9 @@
 
 #include <chrono>
 #include <cstdio>
+#include <cstring>
+#include <memory>
+#include <new>
 #include <optional>
 
 namespace cria::cuda {
@@ -133,12 +136,28 @@ static Result<Loaded> compile(const Jit &jit, std::string_view code,
   return loaded(std::move(module), since(begin) + note);
 }
 
+/// Drivers read the headers of a cubin, an ELF file, where they lie. Artifacts
+/// of earlier compilers may hold them at any address: those are copied.
+static Result<Module> loadCubin(const Jit &jit, std::string_view code) {
+  static constexpr uintptr_t alignment = 16;
+  if (reinterpret_cast<uintptr_t>(code.data()) % alignment == 0)
+    return jit.load(code.data());
+  auto *aligned = static_cast<char *>(
+      ::operator new(code.size(), std::align_val_t(alignment)));
+  std::unique_ptr<char, void (*)(char *)> owned(aligned, [](char *memory) {
+    ::operator delete(memory, std::align_val_t(alignment));
+  });
+  memcpy(aligned, code.data(), code.size());
+  return jit.load(aligned);
+}
+
 Result<Loaded> loadModule(const std::shared_ptr<Context> &context,
                           std::string_view code, bool isPtx,
-                          const std::string &name, bool cache) {
+                          const std::string &name, bool cache,
+                          std::vector<std::string> &warnings) {
   Jit jit(context, code, name);
   if (!isPtx)
-    return loaded(jit.load(code.data()), "as compiled");
+    return loaded(loadCubin(jit, code), "as compiled");
   if (!cache)
     return compile(jit, code, "");
   static constexpr char noLinker[] = ", cached by the driver alone";
@@ -147,7 +166,7 @@ Result<Loaded> loadModule(const std::shared_ptr<Context> &context,
   CodeCache folder;
   CodeKey key =
       CodeKey::of(code, context->chip(), context->library().version());
-  if (std::optional<std::string> known = folder.find(key))
+  if (std::optional<std::string> known = folder.find(key, warnings))
     if (Result<Module> module = jit.load(known->data()); module.ok())
       return loaded(std::move(module), "from the cache");
   auto begin = std::chrono::steady_clock::now();

@@ -8,6 +8,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace cria::cuda {
 
@@ -19,9 +20,11 @@ struct Loaded {
 
 /// Loads `code`, NUL-terminated PTX or a cubin, into the current context.
 /// `name` stands for it in errors, which carry the log of the driver's
-/// compiler.
+/// compiler. With `cache`, compiled PTX is looked up on disk and kept there;
+/// what is wrong with the folder becomes a line of `warnings`.
 Result<Loaded> loadModule(const std::shared_ptr<Context> &context,
                           std::string_view code, bool isPtx,
-                          const std::string &name, bool cache);
+                          const std::string &name, bool cache,
+                          std::vector<std::string> &warnings);
 
 } // namespace cria::cuda

@@ -44,7 +44,8 @@ Model::open(std::shared_ptr<const Artifact> artifact,
   Current current(*model->owner);
   if (!current.status().ok())
     return current.status();
-  auto code = Code::load(model->owner, *model->artifact, options.cache);
+  auto code = Code::load(model->owner, *model->artifact, options.cache,
+                         model->lines);
   if (!code.ok())
     return code.status();
   model->loaded = std::move(*code);
@@ -242,7 +243,7 @@ Status Model::bind(const WeightSource &source) {
     uploads.addRandom(source.seed);
   copied = checkpoint ? binding.mappedBytes + binding.copiedBytes
                       : manifest().weightBytes();
-  lines = std::move(binding.warnings);
+  lines.insert(lines.end(), binding.warnings.begin(), binding.warnings.end());
   return upload(owner, uploads.all);
 }
 

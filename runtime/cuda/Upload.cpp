@@ -10,6 +10,7 @@ namespace cria::cuda {
 
 static constexpr uint64_t stagingBytes = 32 << 20;
 static constexpr uint64_t unit = 256; // what a thread takes, at least
+static constexpr char copying[] = "copying weights to the device";
 
 namespace {
 
@@ -43,7 +44,6 @@ public:
 private:
   Status add(const Upload &upload);
   Status flush();
-  Status waitFor(Staging &staging);
   void fill(int64_t from, int64_t to);
 
   const std::shared_ptr<Context> &context;
@@ -134,35 +134,26 @@ Status Uploader::flush() {
         (*context)->cuMemcpyHtoDAsync(slice.upload->to + slice.begin,
                                       staging.data() + slice.at,
                                       slice.end - slice.begin, stream.get()),
-        "cuMemcpyHtoDAsync", "copying weights to the device");
+        "cuMemcpyHtoDAsync", copying);
   }
   if (status.ok())
     status = context->check(
         (*context)->cuEventRecord(staging.copied.get(), stream.get()),
-        "cuEventRecord", "copying weights to the device");
+        "cuEventRecord", copying);
   staging.busy = true;
   current = current == stagings ? stagings + 1 : stagings;
   if (status.ok() && current->busy)
-    status = waitFor(*current);
+    status = context->wait(current->copied.get(), copying);
   current->slices.clear();
   current->used = 0;
   return status;
-}
-
-Status Uploader::waitFor(Staging &staging) {
-  CUresult result;
-  do
-    result = (*context)->cuEventQuery(staging.copied.get());
-  while (result == CUDA_ERROR_NOT_READY);
-  return context->check(result, "cuEventQuery",
-                        "copying weights to the device");
 }
 
 /// Waits for all copies, so that their memory can go.
 Status Uploader::finish() {
   if (!stream)
     return Status();
-  return context->wait(stream.get(), "copying weights to the device");
+  return context->wait(stream.get(), copying);
 }
 
 Status upload(const std::shared_ptr<Context> &context,

@@ -5,7 +5,7 @@ import sys
 
 import numpy as np
 
-LOGITS_ALL = 2
+LOGITS_LAST, LOGITS_ALL = 1, 2
 DEVICES = {"cpu": 1, "cuda": 2, "emulated": 3}
 
 
@@ -138,16 +138,17 @@ class Session:
             ctypes.c_size_t(len(ids)),
         )
 
-    def feed(self, ids):
-        """(len(ids), vocab) logits."""
+    def feed(self, ids, wanted=LOGITS_ALL):
+        """(len(ids), vocab) logits, or (1, vocab) of the last."""
         ids = np.array(ids, dtype=np.int32)
-        logits = np.empty((len(ids), self.model.vocab), dtype=np.float32)
+        rows = len(ids) if wanted == LOGITS_ALL else 1
+        logits = np.empty((rows, self.model.vocab), dtype=np.float32)
         self.model.call(
             "session_feed",
             self.session,
             ids.ctypes.data_as(ctypes.c_void_p),
             ctypes.c_size_t(len(ids)),
-            LOGITS_ALL,
+            wanted,
             logits.ctypes.data_as(ctypes.c_void_p),
             ctypes.c_size_t(logits.size),
         )

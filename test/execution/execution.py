@@ -19,7 +19,7 @@ import sys
 import numpy as np
 
 sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent / "e2e"))
-from capi import Model  # noqa: E402
+from capi import LOGITS_LAST, Model  # noqa: E402
 from harness import Tools, check, execute, nmse  # noqa: E402
 
 import cases  # noqa: E402
@@ -27,6 +27,7 @@ import variants  # noqa: E402
 
 BAR = {"f32": 1e-7, "bf16": 1e-5, "f16": 1e-5}
 SINGLE = 5  # tokens that are also fed one by one
+LAST = 33  # tokens of which the last one's logits are also asked for alone
 
 
 def compare(program, got, what):
@@ -75,6 +76,11 @@ def run_emulated(tools, program, what):
         session.rewind(0)
         got = session.feed(range(count))
         compare(program, got, f"{what}, {count} tokens")
+        if count == LAST:
+            session.rewind(0)
+            last = session.feed(range(count), LOGITS_LAST)
+            error = nmse(got[-1:], last) if got[-1:].any() else np.abs(last).max()
+            check(error <= BAR["f32"], f"{what}, {count} tokens, the last: {error:.2e}")
     if program.whole:
         return
     session.rewind(0)

@@ -215,6 +215,46 @@ def normed_heads():
             yield f"{dtype} each {each}", p.returns(out, keys, values)
 
 
+def added(p, x, y):
+    op = f"llama.residual {x.name}, {y.name} : {x.type}"
+    return p.emit(op, x.shape, lambda call: call[x] + call[y])
+
+
+def head_norms():
+    """A norm of each head of what no linear makes."""
+    for dtype in TYPES:
+        p = Program(dtype)
+        x = p.heads(p.tokens(24), 4, 6)
+        yield dtype, p.returns(norm_of(p, x, p.weight(6, scale=0.1), []))
+
+
+def last_rows():
+    """Ops between the slice of the last rows and the head."""
+    for dtype in TYPES:
+        p = Program(dtype)
+        p.slack = 4
+        x = p.last(p.tokens(35))
+        y = norm_of(p, x, p.weight(35, scale=0.1), [])
+        z = added(p, x, linear_of(p, y, p.weight(35, 35, scale=0.3)))
+        table = p.weight(ROWS, 35, dtype=dtype, array=np.eye(ROWS, 35))
+        op = f"llama.head {z.name}, {table.name} : {z.type}, {table.type}"
+        logits = p.emit(op, (None, ROWS), lambda call: call[z] @ call[table].T, "f32")
+        yield dtype, p.ends(logits)
+
+
+def first_rows():
+    """The first row of a weight, and a sum of weights: both stay as they are."""
+    for dtype in TYPES:
+        p = Program(dtype)
+        x, table, row = p.tokens(35), p.weight(4, 35), p.weight(1, 35)
+        op = f"tensor.extract_slice {table.name}[0, 0] [1, 35] [1, 1] : "
+        op += f"{table.type} to {row.type}"
+        first = p.emit(op, row.shape, lambda call: call[table][:1])
+        both = added(p, row, first)
+        op = f"llama.add_rows {x.name}, {both.name} : {x.type}, {both.type}"
+        yield dtype, p.returns(p.emit(op, x.shape, lambda call: call[x] + call[both]))
+
+
 def normed_update():
     """A norm behind a linear, in front of the stream."""
     for dtype in TYPES:

@@ -188,9 +188,10 @@ Status CudaRates::prepare() {
     return current.status();
   std::string ptx = ".version 7.0\n.target sm_80\n.address_size 64\n" +
                     readLoop() + multiplyLoop(loop);
+  std::vector<std::string> warnings; // of the cache, which is not asked
   auto loaded =
       loadModule(context, std::string_view(ptx.c_str(), ptx.size() + 1), true,
-                 "the benchmark's loops", false);
+                 "the benchmark's loops", false, warnings);
   if (!loaded.ok())
     return loaded.status();
   module = std::move(loaded->module);

@@ -1,6 +1,10 @@
 /// A CUDA driver for tests: the emulated one (CRIA_TEST_DRIVER names it), with
-/// a linker that gives the PTX back for machine code. So the cache of compiled
-/// code can be tested without a GPU.
+/// what that lacks and hardware has, so that it can be tested without a GPU.
+///
+/// - A linker, which gives the PTX back for machine code.
+/// - Cubins, which begin with "\177ELF" and hold PTX behind that. With
+///   CRIA_TEST_CUBIN=N they fail with the error N instead. As on hardware, one
+///   at an address that is no multiple of 16 is no image.
 #include "runtime/cuda/DriverApi.h"
 
 #include <cstdlib>
@@ -43,15 +47,31 @@ static CUresult destroy(CUlinkState state) {
   return CUDA_SUCCESS;
 }
 
+static CUresult load(CUmodule *module, const void *image, unsigned count,
+                     CUjit_option *options, void **values) {
+  static constexpr char elf[] = {'\177', 'E', 'L', 'F'};
+  auto *bytes = static_cast<const char *>(image);
+  if (memcmp(bytes, elf, sizeof(elf)) == 0) {
+    if (reinterpret_cast<uintptr_t>(image) % 16 != 0)
+      return CUDA_ERROR_INVALID_IMAGE;
+    if (const char *error = getenv("CRIA_TEST_CUBIN"))
+      return static_cast<CUresult>(atoi(error));
+    bytes += sizeof(elf);
+  }
+  return reinterpret_cast<decltype(&load)>(emulated("cuModuleLoadDataEx"))(
+      module, bytes, count, options, values);
+}
+
 CUresult cuGetProcAddress_v2(const char *symbol, void **function, int version,
                              cuuint64_t flags,
                              CUdriverProcAddressQueryResult *status) {
-  const std::pair<const char *, void *> linker[] = {
+  const std::pair<const char *, void *> own[] = {
+      {"cuModuleLoadDataEx", reinterpret_cast<void *>(load)},
       {"cuLinkCreate", reinterpret_cast<void *>(create)},
       {"cuLinkAddData", reinterpret_cast<void *>(add)},
       {"cuLinkComplete", reinterpret_cast<void *>(complete)},
       {"cuLinkDestroy", reinterpret_cast<void *>(destroy)}};
-  for (auto [name, address] : linker)
+  for (auto [name, address] : own)
     if (strcmp(symbol, name) == 0) {
       *function = address;
       return CUDA_SUCCESS;

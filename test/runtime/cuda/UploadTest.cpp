@@ -14,11 +14,15 @@ class CudaUploadTest : public CudaTest {
 protected:
   void SetUp() override {
     CudaTest::SetUp();
+    context = create(/*patience=*/30);
+    ASSERT_TRUE(context);
+  }
+  static std::shared_ptr<Context> create(double patience) {
     auto driver = Driver::open(DeviceKind::Emulated);
-    ASSERT_TRUE(driver.ok()) << driver.status().message();
-    auto made = Context::create(*driver, true, 30);
-    ASSERT_TRUE(made.ok()) << made.status().message();
-    context = *made;
+    EXPECT_TRUE(driver.ok()) << driver.status().message();
+    auto made = Context::create(*driver, true, patience);
+    EXPECT_TRUE(made.ok()) << made.status().message();
+    return made.ok() ? *made : nullptr;
   }
   void TearDown() override {
     context.reset();
@@ -90,6 +94,22 @@ TEST_F(CudaUploadTest, StopsAtTheFirstError) {
     EXPECT_FALSE(upload(context, {pattern(memory->get(), 80 << 20, 0)}).ok())
         << fault;
   }
+}
+
+TEST_F(CudaUploadTest, WaitsNoLongerThanAStepMayTake) {
+  leaks = true; // what the copy may still use is never freed
+  context = create(/*patience=*/0.2);
+  ASSERT_TRUE(context);
+  Current current(*context);
+  auto memory = allocateDevice(context, 80 << 20, "a test");
+  ASSERT_TRUE(memory.ok());
+  inject("cuEventQuery:1:600:sticky");
+  EXPECT_THAT(upload(context, {pattern(memory->get(), 80 << 20, 0)}),
+              fails(CRIA_DEADLINE_EXCEEDED,
+                    "the device did not finish copying weights to the device "
+                    "within "));
+  EXPECT_THAT(context->usable(), fails(CRIA_ABORTED, "copy hangs"));
+  inject("");
 }
 
 TEST_F(CudaUploadTest, NothingIsNoWork) {

@@ -1,0 +1,134 @@
+// The CPU's passes say what they leave without vectors, and why.
+// RUN: cria-opt --lower-contractions --lower-linalg-to-loops --remarks-filter=lower-.* %s 2>&1 >/dev/null | FileCheck %s --implicit-check-not=remark:
+
+#mk = affine_map<(m, n, k) -> (m, k)>
+#nk = affine_map<(m, n, k) -> (n, k)>
+#mn = affine_map<(m, n, k) -> (m, n)>
+
+// Of a contraction that no schedule takes: a batch of products,
+// CHECK: missed-vectors.mlir:[[#@LINE+2]]:{{.*}}remark: [Missed] scalar-loops | Category:lower-contractions | Function=batch | Op=linalg.generic, Reason="it is no product of two matrices"
+func.func @batch(%a: memref<2x4x8xf32>, %b: memref<2x6x8xf32>, %c: memref<2x4x6xf32>) {
+  linalg.generic {indexing_maps = [affine_map<(b, m, n, k) -> (b, m, k)>, affine_map<(b, m, n, k) -> (b, n, k)>, affine_map<(b, m, n, k) -> (b, m, n)>], iterator_types = ["parallel", "parallel", "parallel", "reduction"]}
+      ins(%a, %b : memref<2x4x8xf32>, memref<2x6x8xf32>) outs(%c : memref<2x4x6xf32>) {
+    ^bb0(%x: f32, %w: f32, %acc: f32):
+      %p = arith.mulf %x, %w : f32
+      %s = arith.addf %acc, %p : f32
+      linalg.yield %s : f32
+  }
+  return
+}
+
+// loops in another order,
+// CHECK: remark: [Missed] scalar-loops | Category:lower-contractions | Function=order | Op=linalg.generic, Reason="its result is not indexed by the two outer loops"
+func.func @order(%a: memref<4x8xf32>, %b: memref<6x8xf32>, %c: memref<4x6xf32>) {
+  linalg.generic {indexing_maps = [affine_map<(m, k, n) -> (m, k)>, affine_map<(m, k, n) -> (n, k)>, affine_map<(m, k, n) -> (m, n)>], iterator_types = ["parallel", "reduction", "parallel"]}
+      ins(%a, %b : memref<4x8xf32>, memref<6x8xf32>) outs(%c : memref<4x6xf32>) {
+    ^bb0(%x: f32, %w: f32, %acc: f32):
+      %p = arith.mulf %x, %w : f32
+      %s = arith.addf %acc, %p : f32
+      linalg.yield %s : f32
+  }
+  return
+}
+
+// both operands transposed,
+// CHECK: remark: [Missed] scalar-loops | Category:lower-contractions | Function=transposed | Op=linalg.generic, Reason="its operands are transposed as in no schedule"
+func.func @transposed(%a: memref<8x4xf32>, %b: memref<6x8xf32>, %c: memref<4x6xf32>) {
+  linalg.generic {indexing_maps = [affine_map<(m, n, k) -> (k, m)>, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"]}
+      ins(%a, %b : memref<8x4xf32>, memref<6x8xf32>) outs(%c : memref<4x6xf32>) {
+    ^bb0(%x: f32, %w: f32, %acc: f32):
+      %p = arith.mulf %x, %w : f32
+      %s = arith.addf %acc, %p : f32
+      linalg.yield %s : f32
+  }
+  return
+}
+
+// sums of another type,
+// CHECK: remark: [Missed] scalar-loops | Category:lower-contractions | Function=doubles | Op=linalg.generic, Reason="it does not add f32, f16 or bf16 up in f32"
+func.func @doubles(%a: memref<4x8xf64>, %b: memref<6x8xf64>, %c: memref<4x6xf64>) {
+  linalg.generic {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"]}
+      ins(%a, %b : memref<4x8xf64>, memref<6x8xf64>) outs(%c : memref<4x6xf64>) {
+    ^bb0(%x: f64, %w: f64, %acc: f64):
+      %p = arith.mulf %x, %w : f64
+      %s = arith.addf %acc, %p : f64
+      linalg.yield %s : f64
+  }
+  return
+}
+
+// an unknown size,
+// CHECK: remark: [Missed] scalar-loops | Category:lower-contractions | Function=dynamic | Op=linalg.generic, Reason="a size other than the number of rows is dynamic"
+func.func @dynamic(%a: memref<4x?xf32>, %b: memref<6x?xf32>, %c: memref<4x6xf32>) {
+  linalg.generic {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"]}
+      ins(%a, %b : memref<4x?xf32>, memref<6x?xf32>) outs(%c : memref<4x6xf32>) {
+    ^bb0(%x: f32, %w: f32, %acc: f32):
+      %p = arith.mulf %x, %w : f32
+      %s = arith.addf %acc, %p : f32
+      linalg.yield %s : f32
+  }
+  return
+}
+
+// any number of rows,
+// CHECK: remark: [Missed] scalar-loops | Category:lower-contractions | Function=rows | Op=linalg.generic, Reason="nothing bounds its number of rows"
+func.func @rows(%a: memref<?x8xf32>, %b: memref<6x8xf32>, %c: memref<?x6xf32>) {
+  linalg.generic {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"]}
+      ins(%a, %b : memref<?x8xf32>, memref<6x8xf32>) outs(%c : memref<?x6xf32>) {
+    ^bb0(%x: f32, %w: f32, %acc: f32):
+      %p = arith.mulf %x, %w : f32
+      %s = arith.addf %acc, %p : f32
+      linalg.yield %s : f32
+  }
+  return
+}
+
+// every other column.
+// CHECK: remark: [Missed] scalar-loops | Category:lower-contractions | Function=strided | Op=linalg.generic, Reason="the elements of a row do not lie side by side in memory"
+func.func @strided(%a: memref<4x8xf32, strided<[16, 2]>>, %b: memref<6x8xf32>, %c: memref<4x6xf32>) {
+  linalg.generic {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"]}
+      ins(%a, %b : memref<4x8xf32, strided<[16, 2]>>, memref<6x8xf32>) outs(%c : memref<4x6xf32>) {
+    ^bb0(%x: f32, %w: f32, %acc: f32):
+      %p = arith.mulf %x, %w : f32
+      %s = arith.addf %acc, %p : f32
+      linalg.yield %s : f32
+  }
+  return
+}
+
+// Of a sum whose terms have an order.
+// CHECK: remark: [Missed] scalar-sum | Category:lower-linalg-to-loops | Function=ordered | Op=linalg.generic, Reason="its terms may not be added in another order"
+func.func @ordered(%a: memref<4x8xf32>, %d: memref<4xf32>) {
+  linalg.generic {indexing_maps = [affine_map<(m, k) -> (m, k)>, affine_map<(m, k) -> (m)>], iterator_types = ["parallel", "reduction"]}
+      ins(%a : memref<4x8xf32>) outs(%d : memref<4xf32>) {
+    ^bb0(%x: f32, %acc: f32):
+      %s = arith.addf %acc, %x : f32
+      linalg.yield %s : f32
+  }
+  return
+}
+
+// Nothing is said of what is vectorized, nor of a sum along columns, which LLVM
+// vectorizes.
+func.func @taken(%a: memref<4x8xf32>, %b: memref<6x8xf32>, %c: memref<4x6xf32>, %d: memref<4xf32>, %e: memref<8xf32>) {
+  linalg.generic {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"]}
+      ins(%a, %b : memref<4x8xf32>, memref<6x8xf32>) outs(%c : memref<4x6xf32>) {
+    ^bb0(%x: f32, %w: f32, %acc: f32):
+      %p = arith.mulf %x, %w : f32
+      %s = arith.addf %acc, %p : f32
+      linalg.yield %s : f32
+  }
+  linalg.generic {indexing_maps = [affine_map<(m, k) -> (m, k)>, affine_map<(m, k) -> (m)>], iterator_types = ["parallel", "reduction"]}
+      ins(%a : memref<4x8xf32>) outs(%d : memref<4xf32>) {
+    ^bb0(%x: f32, %acc: f32):
+      %s = arith.addf %acc, %x fastmath<reassoc> : f32
+      linalg.yield %s : f32
+  }
+  linalg.generic {indexing_maps = [affine_map<(k, m) -> (k, m)>, affine_map<(k, m) -> (m)>], iterator_types = ["reduction", "parallel"]}
+      ins(%a : memref<4x8xf32>) outs(%e : memref<8xf32>) {
+    ^bb0(%x: f32, %acc: f32):
+      %s = arith.addf %acc, %x : f32
+      linalg.yield %s : f32
+  }
+  return
+}
