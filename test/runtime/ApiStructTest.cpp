@@ -23,8 +23,8 @@ constexpr char guardByte = 0x5a;
 /// library knows more or fewer. The bytes behind it are guarded.
 template <typename Struct> class Other {
 public:
-  explicit Other(size_t size) : bytes(size + 64, guardByte), size(size) {
-    memset(bytes.data(), 0, size);
+  explicit Other(size_t size) : bytes(size), size(size) {
+    bytes.resize(size + 64, guardByte);
     memcpy(bytes.data(), &size, sizeof(size));
   }
   Other(size_t size, const Struct &value) : Other(size) {

@@ -94,7 +94,7 @@ TEST_F(ModelTest, ListsEveryMismatch) {
   EXPECT_THAT(bind(tensors),
               fails(CRIA_FAILED_PRECONDITION,
                     "does not fit the artifact, 3 tensors: 'embed.weight' is "
-                    "[2, 5], expected [5, 2]; 'layers.0.norm.weight' is I16, "
+                    "[2, 5], expected [5, 2]; 'layers.0.norm.weight' is 'I16', "
                     "expected a float type; 'layers.1.norm.weight' is "
                     "missing"));
 }

@@ -138,7 +138,7 @@ TEST_F(CudaToolsTest, TheApiChoosesADevice) {
   EXPECT_STREQ(error.message, "device is 4, no cria_device");
   EXPECT_EQ(cria_model_load(opened, nullptr, &model, &error),
             CRIA_INVALID_ARGUMENT);
-  options.size = 8;
+  options.size = 4;
   EXPECT_EQ(cria_model_load(opened, &options, &model, &error),
             CRIA_INVALID_ARGUMENT);
   EXPECT_EQ(cria_model_device(nullptr, &text, &error), CRIA_INVALID_ARGUMENT);
