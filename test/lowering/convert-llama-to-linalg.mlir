@@ -48,7 +48,8 @@ func.func @prefill(%ids: tensor<?xi32>, %position: index, %first: index, %k: ten
 // which starts from the stream's buffer and rounds once.
 // CHECK-LABEL: func @decode
 // CHECK-SAME: attributes {chunk = 1 : index}
-// CHECK: %[[X:.*]] = call @x(%c0
+// CHECK: call @w
+// CHECK: %[[X:.*]] = scf.execute_region
 // CHECK: scf.execute_region
 // CHECK: %[[Y:.*]] = linalg.generic {{.*}}"reduction"]} ins(%[[X]]
 // CHECK-NOT: arith.truncf
@@ -57,12 +58,13 @@ func.func @prefill(%ids: tensor<?xi32>, %position: index, %first: index, %k: ten
 // CHECK-NEXT: %[[WIDE:.*]] = arith.extf %[[OLD]] : bf16 to f32
 // CHECK-NEXT: %[[SUM:.*]] = arith.addf %[[WIDE]], %[[UPDATE]] : f32
 // CHECK-NEXT: arith.truncf %[[SUM]] : f32 to bf16
-llama.weight @x[1] : tensor<1x8xbf16> from "x{}"
 llama.weight @w : tensor<8x8xbf16> from "w"
 func.func @decode(%ids: tensor<1xi32>, %position: index, %first: index) -> tensor<1x8xf32> {
-  %c0 = arith.constant 0 : index
-  %x = llama.get_weight @x[%c0] : tensor<1x8xbf16>
   %w = llama.get_weight @w : tensor<8x8xbf16>
+  %x = llama.kernel "embed" -> tensor<1x8xbf16> {
+    %0 = llama.embed %ids, %w : tensor<1xi32>, tensor<8x8xbf16>
+    llama.yield %0 : tensor<1x8xbf16>
+  }
   %z = llama.kernel "out" -> tensor<1x8xbf16> {
     %y = llama.linear %x, %w : tensor<1x8xbf16>, tensor<8x8xbf16>
     %0 = llama.residual %x, %y : tensor<1x8xbf16>
