@@ -83,18 +83,16 @@ void Block::checkRaces(Thread &thread, const GlobalRaces::Access &access) {
   GlobalRaces &races = *grid->races;
   if (!launch().memory->hasStamps(access.address))
     return;
-  PlaceCache &cache = places[access.line % 32];
-  if (!access.isStrong && thread.segment && cache.segment == thread.segment &&
-      cache.line == access.line && cache.place->line == access.line &&
-      races.noteAlone(access.address, access.bytes, access.isWrite,
-                      thread.segment, *cache.place))
+  if (races.readByMany(access))
     return;
-  if (!thread.segment) {
+  if (thread.segment == kNoSegment) {
     bool coarse = races.wholeBlocks();
     uint32_t &segment = segments[coarse ? 0 : thread.warpIndex];
     if (!segment)
       segment = races.addSegment(
           number, coarse ? Segment::kAnyWarp : thread.warpIndex, shadow.now());
+    if (!segment)
+      return; // there are no more
     thread.segment = segment;
   }
   auto race = races.access(access, thread, number);
@@ -102,12 +100,8 @@ void Block::checkRaces(Thread &thread, const GlobalRaces::Access &access) {
     lookUp(thread, false);
     race = races.access(access, thread, number);
   }
-  if (!race) {
-    if (thread.segment && !access.isStrong)
-      cache = {thread.segment, access.line,
-               races.placeOf(thread.segment, access.line, access.isWrite)};
+  if (!race)
     return;
-  }
   std::string other = "  the other accesses are by several blocks\n";
   if (race->other) {
     const Dim &grid = launch().grid;
