@@ -93,7 +93,12 @@ void Block::checkRaces(Thread &thread, const GlobalRaces::Access &access) {
           number, coarse ? Segment::kAnyWarp : thread.warpIndex, shadow.now());
     if (!segment)
       return; // there are no more
-    thread.segment = segment;
+    // The other lanes would come to the same one by one.
+    for (unsigned lane : Lanes(thread.warp->full)) {
+      uint32_t &other = thread.warp->lanes[lane].segment;
+      if (other == kNoSegment)
+        other = segment;
+    }
   }
   auto race = races.access(access, thread, number);
   if (race && thread.sync && thread.sync->address) {
@@ -153,6 +158,8 @@ void Block::checkShared(Thread &thread, uint64_t address, uint32_t align,
                  std::to_string(size));
     return;
   }
+  if (!checks.accesses())
+    return; // nothing is noted
   access.offset = uint32_t(offset);
   auto found = shadow.access(access, thread, checks.init, checks.race);
   if (found && thread.sync && thread.sync->address) {
