@@ -39,9 +39,8 @@ KEYS, PROMPT, DECODE = (
     "layers_attn_decode",
 )
 
-# (what, kernel, pattern, replacement, which match). What the driver cannot find
-# is not among them: missing fences and races in global memory, such as those of
-# a split that arrives too early (docs/emulator.md).
+# (what, kernel, pattern, replacement, which match). Missing fences between
+# blocks are planted in test/emulator/PlantedKernels.cpp.
 FOUND = [
     ("no barrier before the sum of a row", NORM, r"bar\.sync\s+0;", "", 0),
     ("no barrier in the norm of a gemv", PRODUCT, r"bar\.sync\s+0;", "", 0),

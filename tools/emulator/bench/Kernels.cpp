@@ -1,5 +1,7 @@
 #include "tools/emulator/bench/Kernels.h"
 
+#include <cstring>
+
 namespace cria::emulator {
 namespace {
 
@@ -174,13 +176,16 @@ done:
  }
 )";
 
-/// Loads from shared memory: each thread adds a tile of 16 KiB, `n` times.
+/// Loads from shared memory: each thread folds a tile of 16 KiB, `n` times, in
+/// an order that no compiler makes vectors of. The tile is filled in front of a
+/// barrier. FIRST is where thread t begins, LOAD what it loads to r0 and up,
+/// STEP how far the next load is.
 const char kShared[] = R"(.version 8.0
 .target sm_80
 .address_size 64
-.visible .entry shared(.param .u64 in, .param .u64 out, .param .u32 n)
+.visible .entry NAME(.param .u64 in, .param .u64 out, .param .u32 n)
  {
-  .shared .align 16 .b8 tile[16384];
+  .shared .align 16 .b8 tile[17408];
   .reg .b32 %r<4>, %t, %at, %end, %sum, %i, %n;
   .reg .b64 %p<3>;
   .reg .pred %q;
@@ -188,22 +193,25 @@ const char kShared[] = R"(.version 8.0
   ld.param.u32 %n, [n];
   mov.u32 %t, %tid.x;
   mov.u32 %at, tile;
-  add.u32 %end, %at, 16384;
+  add.u32 %end, %at, 17408;
   mad.lo.u32 %at, %t, 4, %at;
 fill:
   st.shared.u32 [%at], %t;
   add.u32 %at, %at, 1024;
   setp.lt.u32 %q, %at, %end;
   @%q bra fill;
+  sub.u32 %end, %end, 1024;
   bar.sync 0;
   mov.u32 %sum, 0;
   mov.u32 %i, 0;
 round:
   mov.u32 %at, tile;
+  mad.lo.u32 %at, %t, FIRST, %at;
 again:
-  ld.shared.u32 %r0, [%at];
-  add.u32 %sum, %sum, %r0;
-  add.u32 %at, %at, 4;
+  LOAD
+  xor.b32 %sum, %sum, %r0;
+  add.u32 %sum, %sum, %at;
+  add.u32 %at, %at, STEP;
   setp.lt.u32 %q, %at, %end;
   @%q bra again;
   add.u32 %i, %i, 1;
@@ -216,6 +224,17 @@ again:
   ret;
  }
 )";
+
+std::string sharedKernel(const std::string &name, const std::string &first,
+                         const std::string &load, const std::string &step) {
+  std::string ptx = kShared;
+  for (auto &[word, text] : {std::pair("NAME", name),
+                             {"FIRST", first},
+                             {"LOAD", load},
+                             {"STEP", step}})
+    ptx.replace(ptx.find(word), std::strlen(word), text);
+  return ptx;
+}
 
 /// Tensor cores from copies that are waited for at once.
 const char kMma[] = R"(.version 8.0
@@ -272,7 +291,31 @@ std::vector<BenchKernel> benchKernels() {
            {256},
            {16 * kMega, 16 * kMega, 16 * kMega},
            0},
-          {"shared", kShared, {16}, {256}, {kMega, kMega}, 1},
+          {"own",
+           sharedKernel("own", "4", "ld.shared.u32 %r0, [%at];", "1024"),
+           {16},
+           {256},
+           {kMega, kMega},
+           64},
+          {"others",
+           sharedKernel("others", "4", "ld.shared.u32 %r0, [%at+12];", "1024"),
+           {16},
+           {256},
+           {kMega, kMega},
+           64},
+          {"broadcast",
+           sharedKernel("broadcast", "0", "ld.shared.u32 %r0, [%at];", "4"),
+           {16},
+           {256},
+           {kMega, kMega},
+           4},
+          {"vectors",
+           sharedKernel("vectors", "0",
+                        "ld.shared.v4.u32 {%r0, %r1, %r2, %r3}, [%at];", "16"),
+           {16},
+           {256},
+           {kMega, kMega},
+           8},
           {"tree", kTree, {4096}, {256}, {4 * kMega, kMega}, 0},
           {"mma", kMma, {64}, {128}, {kMega, kMega}, 64}};
 }

@@ -3,14 +3,15 @@
 
 #include "tools/emulator/run/Launch.h"
 
+#include <string>
 #include <vector>
 
 namespace cria::emulator {
 
 /// A kernel with pointers to `buffers` and then `size` as parameters.
 struct BenchKernel {
-  const char *name;
-  const char *ptx;
+  std::string name;
+  std::string ptx;
   Dim grid, block;
   std::vector<uint64_t> buffers; ///< bytes of each
   uint32_t size;

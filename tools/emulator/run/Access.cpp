@@ -83,31 +83,30 @@ void Block::checkRaces(Thread &thread, const GlobalRaces::Access &access) {
   GlobalRaces &races = *grid->races;
   if (!launch().memory->hasStamps(access.address))
     return;
-  PlaceCache &cache = places[access.line % 32];
-  if (!access.isStrong && thread.segment && cache.segment == thread.segment &&
-      cache.line == access.line && cache.place->line == access.line &&
-      races.noteAlone(access.address, access.bytes, access.isWrite,
-                      thread.segment, *cache.place))
+  if (races.readByMany(access))
     return;
-  if (!thread.segment) {
+  if (thread.segment == kNoSegment) {
     bool coarse = races.wholeBlocks();
     uint32_t &segment = segments[coarse ? 0 : thread.warpIndex];
     if (!segment)
       segment = races.addSegment(
           number, coarse ? Segment::kAnyWarp : thread.warpIndex, shadow.now());
-    thread.segment = segment;
+    if (!segment)
+      return; // there are no more
+    // The other lanes would come to the same one by one.
+    for (unsigned lane : Lanes(thread.warp->full)) {
+      uint32_t &other = thread.warp->lanes[lane].segment;
+      if (other == kNoSegment)
+        other = segment;
+    }
   }
   auto race = races.access(access, thread, number);
   if (race && thread.sync && thread.sync->address) {
     lookUp(thread, false);
     race = races.access(access, thread, number);
   }
-  if (!race) {
-    if (thread.segment && !access.isStrong)
-      cache = {thread.segment, access.line,
-               races.placeOf(thread.segment, access.line, access.isWrite)};
+  if (!race)
     return;
-  }
   std::string other = "  the other accesses are by several blocks\n";
   if (race->other) {
     const Dim &grid = launch().grid;
@@ -159,6 +158,8 @@ void Block::checkShared(Thread &thread, uint64_t address, uint32_t align,
                  std::to_string(size));
     return;
   }
+  if (!checks.accesses())
+    return; // nothing is noted
   access.offset = uint32_t(offset);
   auto found = shadow.access(access, thread, checks.init, checks.race);
   if (found && thread.sync && thread.sync->address) {

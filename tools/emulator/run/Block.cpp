@@ -53,8 +53,6 @@ void Block::start(Grid &newGrid, Dim newIndex, uint64_t seed) {
     shadow.reset(sharedEnd - kSharedBase);
   for (Range &range : recent)
     range = Range();
-  for (PlaceCache &place : places)
-    place = PlaceCache();
   for (Barrier &barrier : barriers)
     barrier = Barrier();
   earlyRead.reset();
@@ -114,7 +112,7 @@ void Block::startThreads(Dim at) {
     thread.acquired = shadow.now();
     thread.seen = 0;
     thread.sync = nullptr;
-    thread.segment = 0;
+    thread.segment = kNoSegment;
     thread.open.clear();
     thread.groups.clear();
   }

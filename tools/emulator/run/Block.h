@@ -155,13 +155,6 @@ private:
   std::unordered_map<uint64_t, Clock> released; ///< by address in shared memory
   Clock barrierFence; ///< of fences in front of barriers
   bool hasBarrierFence = false, barrierDeviceWide = false;
-  /// Where the last segment noted the instructions at some lines.
-  struct PlaceCache {
-    uint32_t segment = 0;
-    int line = 0;
-    Segment::Place *place = nullptr;
-  };
-  PlaceCache places[32];
   std::vector<uint32_t> segments; ///< of the warps; 0: not yet begun
   uint64_t number = 0;            ///< in the grid
   void *schedulerStack = nullptr;

@@ -28,6 +28,22 @@ constexpr uint32_t kKeyWritten = 1;
 constexpr unsigned kSegmentShift = 9;
 constexpr uint32_t kStampStrong = 256;
 constexpr uint32_t kStampBytes = 255;
+/// In place of the segment of a thread that has none.
+constexpr uint32_t kNoSegment = 1;
+/// @}
+
+/// Lines of device memory have stamps too, so that most accesses are noted in
+/// line. `read` and `write` have a segment (shifted) in the high half, and a
+/// bit for each 2 bytes of the line in the low half; so has `many`, for what
+/// several blocks read, with GlobalRaces::manyReaders().
+/// @{
+constexpr uint64_t kLineBytes = 64;
+constexpr uint64_t kLineStampBytes = 32;
+struct LineStamp {
+  uint64_t read, write, many;
+  uint32_t readLine, writeLine; ///< PTX lines of the last accesses
+};
+static_assert(sizeof(LineStamp) == kLineStampBytes);
 /// @}
 
 /// An allocation that an instruction accessed lately. At first one that holds

@@ -36,12 +36,13 @@ DeviceMemory::DeviceMemory(uint64_t capacity, bool poison)
     : limit(capacity), poison(poison) {
   for (uint64_t factor : {8, 4, 2, 1}) {
     reserved = roundUp(capacity * factor + (uint64_t(1) << 30), kPage);
-    void *range = mmap(nullptr, 2 * reserved, PROT_READ | PROT_WRITE,
+    void *range = mmap(nullptr, mapped(), PROT_READ | PROT_WRITE,
                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (range == MAP_FAILED)
       continue;
     base = cursor = uint64_t(range);
     stamps = base + reserved;
+    lines = stamps + reserved;
     return;
   }
   reserved = limit = 0;
@@ -49,7 +50,7 @@ DeviceMemory::DeviceMemory(uint64_t capacity, bool poison)
 
 DeviceMemory::~DeviceMemory() {
   if (base)
-    munmap(reinterpret_cast<void *>(base), 2 * reserved);
+    munmap(reinterpret_cast<void *>(base), mapped());
   for (auto &[address, allocation] : live)
     if (allocation.kind == Allocation::PinnedHost)
       munmap(reinterpret_cast<void *>(address),
@@ -142,7 +143,7 @@ bool DeviceMemory::unregisterHost(uint64_t address) {
 }
 
 void DeviceMemory::clearStamps() const {
-  madvise(reinterpret_cast<void *>(stamps), reserved, MADV_DONTNEED);
+  madvise(reinterpret_cast<void *>(stamps), mapped() - reserved, MADV_DONTNEED);
 }
 
 uint32_t DeviceMemory::firstSegment(uint32_t count, uint32_t end) const {

@@ -1,6 +1,8 @@
 /// The memory of the emulated device: which addresses are allocated.
 #pragma once
 
+#include "tools/emulator/run/Check.h"
+
 #include <cstdint>
 #include <map>
 #include <string>
@@ -48,12 +50,17 @@ public:
   /// Whether the address can only be the device's, allocated or not.
   bool isReserved(uint64_t address) const { return address - base < reserved; }
 
-  /// Stamps of the race check: 8 bytes for each 8 bytes of device memory, at a
-  /// fixed distance; zeros at first.
+  /// Stamps of the race check, zeros at first: 8 bytes for each 8 bytes of
+  /// device memory, and 32 bytes for each line of 64 bytes (GlobalRaces.h).
   /// @{
   bool hasStamps(uint64_t address) const { return address - base < reserved; }
   uint64_t stampDistance() const { return stamps - base; }
   uint64_t stampOf(uint64_t address) const { return address + stampDistance(); }
+  /// The stamp of a line is at address / 64 * 32 plus this.
+  uint64_t lineDistance() const { return lines - base / 2; }
+  uint64_t lineOf(uint64_t address) const {
+    return address / kLineBytes * kLineStampBytes + lineDistance();
+  }
   void clearStamps() const;
   /// The first of `count` numbers that no stamp has, below `end`; and how many
   /// of them were used.
@@ -67,13 +74,15 @@ public:
   uint64_t used() const { return inUse; }
 
 private:
+  /// With the stamps behind it.
+  uint64_t mapped() const { return 2 * reserved + reserved / 2; }
   uint64_t findGap(uint64_t bytes);
   void remember(const Allocation &freed);
 
   uint64_t limit, inUse = 0, count = 0;
   bool poison;
   uint64_t base = 0, reserved = 0, cursor = 0;
-  uint64_t stamps = 0;
+  uint64_t stamps = 0, lines = 0;
   mutable uint32_t nextSegment = 1;
   std::map<uint64_t, Allocation> live; ///< by address
   std::map<uint64_t, Allocation> freed;

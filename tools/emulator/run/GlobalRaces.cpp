@@ -15,18 +15,26 @@ constexpr uint64_t kKept = uint64_t(512) << 20; // bytes of stamps
 uint32_t numberOf(uint32_t half) { return half >> kSegmentShift; }
 uint32_t bytesOf(uint32_t half) { return half & kStampBytes; }
 
+// Other workers may change stamps at the same time.
+template <typename T> T load(const T &from) {
+  return __atomic_load_n(&from, __ATOMIC_RELAXED);
+}
+template <typename T> void store(T &to, T value) {
+  __atomic_store_n(&to, value, __ATOMIC_RELAXED);
+}
+
 } // namespace
 
 GlobalRaces::GlobalRaces(const DeviceMemory &memory, uint64_t blocks,
                          uint64_t warps)
     : memory(memory), coarse(blocks * warps > kMaxSegments / 4),
-      first(memory.firstSegment(kMaxSegments + 1, kNumbers)),
+      first(memory.firstSegment(kMaxSegments + 2, kNumbers)),
       chunks(kMaxSegments / kChunk + 1) {}
 
 GlobalRaces::~GlobalRaces() {
   for (auto &chunk : chunks)
     delete[] chunk.load();
-  memory.usedSegments(std::min<uint32_t>(count, kMaxSegments + 1));
+  memory.usedSegments(std::min<uint32_t>(count, kMaxSegments + 2));
   if (touched > kKept)
     memory.clearStamps();
 }
@@ -127,6 +135,8 @@ GlobalRace GlobalRaces::describe(const char *what, uint32_t number,
   if (number == first)
     return {what, nullptr, 0};
   GlobalRace race{what, &segment(number), 0};
+  const LineStamp &line = lineOf(access.address);
+  race.otherLine = int(wrote ? line.writeLine : line.readLine);
   for (const Segment::Place &place : race.other->places)
     if (place.line && place.isWrite == wrote && access.address < place.high &&
         place.low < access.address + access.bytes)
@@ -149,12 +159,12 @@ uint32_t GlobalRaces::readBy(uint32_t half, uint32_t mask, const Thread &thread,
   return manyReaders() | both;
 }
 
-std::optional<GlobalRace> GlobalRaces::granule(const Access &access,
-                                               uint64_t at, uint32_t mask,
-                                               const Thread &thread,
-                                               uint64_t block) {
-  auto *stamp = reinterpret_cast<std::atomic<uint64_t> *>(memory.stampOf(at));
-  uint64_t old = stamp->load(std::memory_order_relaxed);
+std::optional<GlobalRace> GlobalRaces::checkGranule(const Access &access,
+                                                    uint64_t at, uint32_t mask,
+                                                    const Thread &thread,
+                                                    uint64_t block) {
+  uint64_t &stamp = *reinterpret_cast<uint64_t *>(memory.stampOf(at));
+  uint64_t old = load(stamp);
   uint32_t read = uint32_t(old), wrote = uint32_t(old >> 32);
   uint32_t me = thread.segment;
   if (!old && at % kPage == 0)
@@ -187,49 +197,176 @@ std::optional<GlobalRace> GlobalRaces::granule(const Access &access,
     wrote = me | strong | mask | (mine ? bytesOf(wrote) : 0);
     read = bytesOf(read) & ~mask ? read & ~mask : 0;
   }
-  stamp->store(uint64_t(wrote) << 32 | read, std::memory_order_relaxed);
+  store(stamp, uint64_t(wrote) << 32 | read);
   return std::nullopt;
+}
+
+/// Moves the accesses `noted` in half a line's stamp to the line's granules.
+void GlobalRaces::moveToGranules(uint64_t address, uint64_t noted,
+                                 bool isWrite) {
+  uint32_t key = uint32_t(noted >> 32), bits = uint32_t(noted);
+  for (uint64_t at = address; bits; at += 8, bits >>= 4) {
+    if (!(bits & 15))
+      continue;
+    uint32_t bytes = 0;
+    for (unsigned i = 0; i < 4; ++i)
+      bytes |= (bits >> i & 1) * (3u << 2 * i);
+    uint64_t &stamp = *reinterpret_cast<uint64_t *>(memory.stampOf(at));
+    uint64_t old = load(stamp);
+    uint32_t read = uint32_t(old), wrote = uint32_t(old >> 32);
+    if (isWrite) {
+      wrote = key | bytes;
+    } else if (isOld(read) || numberOf(read) == numberOf(key) ||
+               key == manyReaders()) {
+      bool joins = !isOld(read) && numberOf(read) == numberOf(key);
+      read = key | bytes | (joins ? bytesOf(read) : 0);
+    } else if (numberOf(read) != first) {
+      uint32_t both = bytesOf(read) & bytes;
+      bool others =
+          segment(numberOf(read)).block != segment(numberOf(key)).block;
+      read = both && others ? manyReaders() | both : key | bytes;
+    }
+    store(stamp, uint64_t(wrote) << 32 | read);
+  }
+}
+
+/// Notes an access to `bits` of a line in the line's stamp. False: the line's
+/// granules must be looked at. No bits: it cannot be noted here.
+bool GlobalRaces::noteLine(LineStamp &line, uint32_t bits, const Access &access,
+                           const Thread &thread, uint64_t block) {
+  uint64_t read = load(line.read), wrote = load(line.write);
+  uint64_t many = load(line.many);
+  uint32_t me = thread.segment, reader = uint32_t(read >> 32),
+           writer = uint32_t(wrote >> 32);
+  auto by = [](uint32_t who, uint32_t what) {
+    return uint64_t(who) << 32 | what;
+  };
+  if (reader == noOwner() || writer == noOwner())
+    return false;
+  bool wasRead = numberOf(reader) >= first,
+       wasWritten = numberOf(writer) > first;
+  bool isShared = many >> 32 == manyReaders();
+  uint32_t shared = isShared ? uint32_t(many) : 0;
+  uint64_t address = access.address & ~(kLineBytes - 1);
+  auto noteRead = [&](uint64_t noted) {
+    store(line.read, noted);
+    store(line.readLine, uint32_t(access.line));
+    return true;
+  };
+  auto noteWrite = [&](uint64_t noted) {
+    store(line.write, noted);
+    store(line.writeLine, uint32_t(access.line));
+    return true;
+  };
+  if (!wasRead && !wasWritten && !isShared) {
+    if (address % kPage == 0)
+      touched.fetch_add(kPage / 2, std::memory_order_relaxed);
+    store(line.many, uint64_t(0));
+    store(line.readLine, 0u);
+    store(line.writeLine, 0u);
+    if (bits)
+      return access.isWrite ? noteWrite(by(me, bits)) : noteRead(by(me, bits));
+  }
+  if (bits && access.isWrite && !isShared && (!wasRead || reader == me) &&
+      (!wasWritten || writer == me))
+    return noteWrite(by(me, bits | (wasWritten ? uint32_t(wrote) : 0)));
+  if (bits && !access.isWrite && (!wasRead || reader == me) &&
+      (!wasWritten || writer == me))
+    return noteRead(by(me, bits | (wasRead ? uint32_t(read) : 0)));
+  if (bits && !access.isWrite && !wasWritten && wasRead) {
+    bool isOther = segment(numberOf(reader)).block != block;
+    uint32_t both = isOther ? uint32_t(read) & bits : 0;
+    store(line.many, by(manyReaders(), shared | both));
+    if (both == bits)
+      return true;
+    moveToGranules(address, read, false);
+    return noteRead(by(me, bits));
+  }
+  if (wasRead)
+    moveToGranules(address, read, false);
+  if (wasWritten)
+    moveToGranules(address, wrote, true);
+  if (shared)
+    moveToGranules(address, many, false);
+  store(line.many, uint64_t(0));
+  store(line.read, by(noOwner(), 0));
+  store(line.write, by(noOwner(), 0));
+  return false;
+}
+
+namespace {
+
+/// The bits of a line for [from, end), which lie in it; 0 where they cut one in
+/// two.
+uint32_t lineBits(uint64_t from, uint64_t end) {
+  if (from % 2 || end % 2)
+    return 0;
+  unsigned at = unsigned(from % kLineBytes / 2),
+           count = unsigned(end - from) / 2;
+  return uint32_t(((uint64_t(1) << count) - 1) << at);
+}
+
+} // namespace
+
+bool GlobalRaces::readByMany(const Access &access) const {
+  if (access.isWrite || access.isStrong || access.isAtomic)
+    return false;
+  uint64_t end = access.address + access.bytes;
+  if (access.address / kLineBytes != (end - 1) / kLineBytes)
+    return false;
+  uint32_t bits = lineBits(access.address, end);
+  uint64_t many = load(lineOf(access.address).many);
+  return bits && many >> 32 == manyReaders() && !(bits & ~uint32_t(many));
 }
 
 std::optional<GlobalRace> GlobalRaces::access(const Access &access,
                                               const Thread &thread,
                                               uint64_t block) {
-  if (!thread.segment)
-    return std::nullopt;
-  uint64_t end = access.address + access.bytes;
-  for (uint64_t at = access.address & ~uint64_t(7); at < end; at += 8) {
-    uint32_t mask = 255;
-    if (at < access.address)
-      mask &= 255u << (access.address - at);
-    if (at + 8 > end)
-      mask &= 255u >> (at + 8 - end);
-    auto race = granule(access, at, mask & 255, thread, block);
-    if (!race)
+  uint64_t begin = access.address, end = begin + access.bytes;
+  bool isPlain = !access.isStrong && !access.isAtomic, looksCloser = false;
+  for (uint64_t at = begin, next; at < end; at = next) {
+    next = std::min(end, (at & ~(kLineBytes - 1)) + kLineBytes);
+    Access part = access;
+    part.address = at;
+    uint32_t bits = isPlain ? lineBits(at, next) : 0;
+    if (noteLine(lineOf(at), bits, part, thread, block))
       continue;
-    // What is there already may be stored again.
-    if (access.isWrite && access.stored &&
-        std::memcmp(access.stored, reinterpret_cast<char *>(access.address),
-                    access.bytes) == 0)
-      continue;
-    return race;
+    looksCloser = true;
+    for (uint64_t granule = at & ~uint64_t(7); granule < next; granule += 8) {
+      uint32_t mask = 255;
+      if (granule < at)
+        mask &= 255u << (at - granule);
+      if (granule + 8 > next)
+        mask &= 255u >> (granule + 8 - next);
+      auto race = checkGranule(access, granule, mask & 255, thread, block);
+      if (!race)
+        continue;
+      // What is there already may be stored again.
+      if (access.isWrite && access.stored &&
+          std::memcmp(access.stored, reinterpret_cast<char *>(begin),
+                      access.bytes) == 0)
+        continue;
+      return race;
+    }
   }
-  if (access.isAtomic || (access.isStrong && !access.isWrite))
-    return std::nullopt; // leave no stamp
-  Segment::Place &place = *placeOf(thread.segment, access.line, access.isWrite);
-  place.low = std::min(place.low, access.address);
-  place.high = std::max(place.high, end);
+  if (looksCloser && !access.isAtomic && (!access.isStrong || access.isWrite))
+    notePlace(access, thread);
   return std::nullopt;
 }
 
-Segment::Place *GlobalRaces::placeOf(uint32_t key, int line,
-                                     bool isWrite) const {
-  Segment &mine = segment(numberOf(key));
-  for (Segment::Place &place : mine.places)
-    if (place.line == line && place.isWrite == isWrite)
-      return &place;
-  Segment::Place &next = mine.places[mine.nextPlace++ % 4];
-  next = {~uint64_t(0), 0, line, isWrite};
-  return &next;
+/// Where the thread's segment made the access, for people.
+void GlobalRaces::notePlace(const Access &access, const Thread &thread) const {
+  Segment &mine = segment(numberOf(thread.segment));
+  Segment::Place *place = std::find_if(
+      std::begin(mine.places), std::end(mine.places), [&](auto &old) {
+        return old.line == access.line && old.isWrite == access.isWrite;
+      });
+  if (place == std::end(mine.places)) {
+    place = &mine.places[mine.nextPlace++ % 4];
+    *place = {~uint64_t(0), 0, access.line, access.isWrite};
+  }
+  place->low = std::min(place->low, access.address);
+  place->high = std::max(place->high, access.address + access.bytes);
 }
 
 } // namespace cria::emulator

@@ -19,11 +19,27 @@
 /// value that is there already are no race. All of this can hide a race and
 /// never makes one up.
 ///
-/// Cost and bounds: a stamp takes as much memory as what it stamps, for memory
-/// that kernels touch, and is given back after a launch that touched much. A
-/// launch has at most kMaxSegments segments; large grids have one for a whole
-/// block, and beyond the bound nothing more is noted. Translated code passes
-/// over accesses that a stamp already tells of.
+/// Most lines of 64 bytes are accessed by one segment alone, or only read. Such
+/// a line has a stamp of its own (LineStamp), and translated code notes
+/// accesses there without a call:
+///
+/// - its reader notes further reads; its writer, who is its only reader then,
+///   notes further writes;
+/// - what several blocks have read already need not be noted again.
+///
+/// A line that one segment writes and another accesses, or of which single
+/// bytes are accessed, belongs to nobody (noOwner) for the rest of the launch:
+/// what its stamp said moves to the granules, which say all from then on. Where
+/// segments only read a line in turn, the last owns it, and what the others
+/// read moves to the granules.
+///
+/// Each word of 8 bytes of a stamp makes sense on its own, so that two workers
+/// that change a stamp at once can lose notes but not mix them.
+///
+/// Cost and bounds: stamps take 1.5 times the memory of what they stamp, for
+/// memory that kernels touch, and are given back after a launch that touched
+/// much. A launch has at most kMaxSegments segments; large grids have one for a
+/// whole block, and beyond the bound nothing more is noted.
 #pragma once
 
 #include "tools/emulator/run/DeviceMemory.h"
@@ -90,39 +106,9 @@ public:
   std::optional<GlobalRace> access(const Access &access, const Thread &thread,
                                    uint64_t block);
 
-  /// Notes an access that is not strong where that is all there is to do:
-  /// nobody else has accessed the bytes in this launch. `place` is where the
-  /// segment's last access by the same instruction is kept.
-  bool noteAlone(uint64_t address, uint32_t bytes, bool isWrite,
-                 uint32_t segment, Segment::Place &place) const {
-    uint64_t mine = segment >> kSegmentShift;
-    auto isOthers = [&](uint64_t half) {
-      return (half >> kSegmentShift) >= first &&
-             (half >> kSegmentShift) != mine;
-    };
-    unsigned shift = isWrite ? 32 : 0;
-    for (uint64_t at = address & ~uint64_t(7); at < address + bytes; at += 8) {
-      auto *stamp =
-          reinterpret_cast<std::atomic<uint64_t> *>(memory.stampOf(at));
-      uint64_t old = stamp->load(std::memory_order_relaxed);
-      uint64_t read = uint32_t(old), wrote = old >> 32;
-      if (isOthers(read) || isOthers(wrote) || (wrote & kStampStrong))
-        return false;
-      uint64_t mask = bytes >= 8 ? 255 : ((1u << bytes) - 1) << (address & 7);
-      uint64_t kept = (read >> kSegmentShift) == mine ? read : 0;
-      if ((wrote >> kSegmentShift) == mine)
-        kept |= wrote << 32;
-      if (!old && at % 4096 == 0)
-        return false;
-      stamp->store(kept | (segment | mask) << shift, std::memory_order_relaxed);
-    }
-    place.low = std::min(place.low, address);
-    place.high = std::max(place.high, address + bytes);
-    return true;
-  }
-
-  /// Where the segment notes accesses by the instruction at `line`.
-  Segment::Place *placeOf(uint32_t segment, int line, bool isWrite) const;
+  /// Whether several blocks have read all of it already, so that one reader
+  /// more need not be noted.
+  bool readByMany(const Access &access) const;
 
   /// The ticket of a new release by `block`, which `clock` knows of.
   uint64_t draw(uint64_t block, const Clock &clock);
@@ -144,16 +130,25 @@ private:
   bool isOld(uint32_t half) const;
   GlobalRace describe(const char *what, uint32_t number, const Access &access,
                       bool wrote) const;
-  std::optional<GlobalRace> granule(const Access &access, uint64_t at,
-                                    uint32_t mask, const Thread &thread,
-                                    uint64_t block);
+  std::optional<GlobalRace> checkGranule(const Access &access, uint64_t at,
+                                         uint32_t mask, const Thread &thread,
+                                         uint64_t block);
+  bool noteLine(LineStamp &line, uint32_t bits, const Access &access,
+                const Thread &thread, uint64_t block);
+  void moveToGranules(uint64_t address, uint64_t noted, bool isWrite);
+  LineStamp &lineOf(uint64_t address) const {
+    return *reinterpret_cast<LineStamp *>(memory.lineOf(address));
+  }
+  /// The segment of lines whose granules have the stamps.
+  uint32_t noOwner() const { return (first + 1) << kSegmentShift; }
+  void notePlace(const Access &access, const Thread &thread) const;
   uint32_t readBy(uint32_t half, uint32_t mask, const Thread &thread,
                   uint64_t block);
 
   const DeviceMemory &memory;
   bool coarse;
   uint32_t first;                  ///< number of manyReaders
-  std::atomic<uint32_t> count = 1; ///< of segments, with manyReaders
+  std::atomic<uint32_t> count = 2; ///< of segments, with the two special ones
   std::vector<std::atomic<Segment *>> chunks;
   std::atomic<uint64_t> tickets = 0;
   std::atomic<bool> anyRelease = false;

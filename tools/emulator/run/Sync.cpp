@@ -56,7 +56,7 @@ void Block::endSegment(const Thread &thread) {
   bool coarse = grid->races && grid->races->wholeBlocks();
   segments[coarse ? 0 : thread.warpIndex] = 0;
   for (unsigned lane : Lanes(thread.warp->full))
-    thread.warp->lanes[lane].segment = 0;
+    thread.warp->lanes[lane].segment = kNoSegment;
 }
 
 void Block::fence(Thread &thread, bool deviceWide) {

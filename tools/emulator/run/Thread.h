@@ -51,7 +51,8 @@ struct Thread {
   uint64_t instructions; ///< executed, where they are counted
   const Range *ranges;   ///< kRanges of them
   uint32_t sharedKey;    ///< of words it wrote, without the generation
-  uint32_t segment;      ///< of its accesses to global memory, shifted; or 0
+  uint32_t segment;      ///< of its accesses to global memory, shifted; or
+                         ///< kNoSegment
   uint32_t manyReaders;  ///< the same of words that several blocks read
 
   Block *block;

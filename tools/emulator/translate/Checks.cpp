@@ -83,39 +83,64 @@ Value *Emitter::isInRange(Value *address, unsigned bytes) {
   return b.CreateAnd(inside, aligned);
 }
 
-/// Whether the stamps of `address` tell of the access already (GlobalRaces.h).
-Value *Emitter::isNotedGlobal(Value *address, const AccessFlags &flags) {
+/// Notes an access to global memory in the stamp of its line (GlobalRaces.h)
+/// and goes to `go`, or goes to `ask` where that does not do.
+void Emitter::noteGlobal(Value *address, const AccessFlags &flags,
+                         llvm::BasicBlock *go, llvm::BasicBlock *ask) {
   auto &b = builder;
   llvm::Type *number = b.getInt64Ty();
-  unsigned count = std::max(1u, flags.bytes / 8);
-  Value *granule = b.CreateAnd(address, b.getInt64(-uint64_t(8)));
-  Value *place = b.CreateIntToPtr(
-      b.CreateAdd(granule, b.getInt64(kernel.stampDistance)), b.getPtrTy());
-  Value *stamp =
-      b.CreateAlignedLoad(lanesOf(number, count), place, llvm::Align(8));
-  // Bytes of the granule that are not accessed may be as they like.
-  Value *bytes = b.getInt64(kStampBytes);
-  if (flags.bytes < 8)
-    bytes = b.CreateShl(b.getInt64((1u << flags.bytes) - 1),
-                        b.CreateAnd(address, b.getInt64(7)));
-  uint64_t rest = uint32_t(~kStampBytes);
-  unsigned shift = flags.isStore ? 32 : 0;
-  Value *mask = b.CreateOr(
-      b.CreateShl(b.CreateOr(bytes, b.getInt64(rest)), b.getInt64(shift)),
-      b.getInt64(flags.isStore ? 0xffffffff : 0xffffffff00000000));
-  auto equals = [&](size_t field) {
-    Value *segment = b.CreateZExt(changingField(field, b.getInt32Ty()), number);
-    Value *full = b.CreateShl(b.CreateOr(segment, b.getInt64(kStampBytes)),
-                              b.getInt64(shift));
-    Value *differ = b.CreateAnd(b.CreateXor(stamp, splat(b, count, full)),
-                                splat(b, count, mask));
-    return b.CreateICmpEQ(differ,
-                          llvm::Constant::getNullValue(differ->getType()));
+  llvm::MDNode *likely =
+      llvm::MDBuilder(b.getContext()).createLikelyBranchWeights();
+  if (flags.bytes < 2) {
+    b.CreateBr(ask);
+    return;
+  }
+  Value *at = b.CreateMul(b.CreateLShr(address, b.getInt64(6)),
+                          b.getInt64(kLineStampBytes));
+  Value *line = b.CreateIntToPtr(
+      b.CreateAdd(at, b.getInt64(kernel.lineDistance)), b.getPtrTy());
+  auto member = [&](size_t offset) {
+    return b.CreateConstGEP1_64(b.getInt8Ty(), line, offset);
   };
-  Value *fits = equals(offsetof(Thread, segment));
-  if (!flags.isStore)
-    fits = b.CreateOr(fits, equals(offsetof(Thread, manyReaders)));
-  return allOf(b, fits);
+  auto key = [&](size_t field) {
+    return b.CreateShl(
+        b.CreateZExt(changingField(field, b.getInt32Ty()), number),
+        b.getInt64(32));
+  };
+  auto word = [&](size_t offset) {
+    llvm::LoadInst *load =
+        b.CreateAlignedLoad(number, member(offset), llvm::Align(8));
+    load->setAtomic(llvm::AtomicOrdering::Unordered);
+    return load;
+  };
+  Value *bits = b.CreateShl(
+      b.getInt64((1u << flags.bytes / 2) - 1),
+      b.CreateAnd(b.CreateLShr(address, b.getInt64(1)), b.getInt64(31)));
+  size_t half =
+      flags.isStore ? offsetof(LineStamp, write) : offsetof(LineStamp, read);
+  Value *old = word(half);
+  Value *others = b.CreateXor(old, key(offsetof(Thread, segment)));
+  llvm::BasicBlock *mine = newBlock();
+  llvm::BasicBlock *shared = flags.isStore ? ask : newBlock();
+  b.CreateCondBr(b.CreateICmpULT(others, b.getInt64(uint64_t(1) << 32)), mine,
+                 shared, likely);
+  b.SetInsertPoint(mine);
+  b.CreateAlignedStore(b.CreateOr(old, bits), member(half), llvm::Align(8))
+      ->setAtomic(llvm::AtomicOrdering::Unordered);
+  b.CreateAlignedStore(this->line(),
+                       member(flags.isStore ? offsetof(LineStamp, writeLine)
+                                            : offsetof(LineStamp, readLine)),
+                       llvm::Align(4))
+      ->setAtomic(llvm::AtomicOrdering::Unordered);
+  b.CreateBr(go);
+  if (flags.isStore)
+    return;
+  b.SetInsertPoint(shared);
+  Value *missing = b.CreateAnd(
+      b.CreateXor(word(offsetof(LineStamp, many)),
+                  b.CreateOr(bits, key(offsetof(Thread, manyReaders)))),
+      b.CreateOr(bits, b.getInt64(~uint64_t(0) << 32)));
+  b.CreateCondBr(b.CreateICmpEQ(missing, b.getInt64(0)), go, ask, likely);
 }
 
 /// The call that looks at everything. `stored` is the value of a store.
@@ -146,21 +171,23 @@ void Emitter::check(Value *pointer, Value *offset, const AccessFlags &flags,
   };
   if (flags.isShared) {
     goIf(isNotedShared(offset, flags), ask);
+    b.CreateBr(go);
   } else {
     llvm::BasicBlock *notGlobal = ask;
     if (flags.isGeneric)
       notGlobal = newBlock();
     goIf(isInRange(offset, flags.bytes), notGlobal);
     if (kernel.global)
-      goIf(isNotedGlobal(offset, flags), ask);
-    if (flags.isGeneric) {
+      noteGlobal(offset, flags, go, ask);
+    else
       b.CreateBr(go);
+    if (flags.isGeneric) {
       b.SetInsertPoint(notGlobal);
       Value *window = b.CreatePtrToInt(sharedWindow(), b.getInt64Ty());
       goIf(isNotedShared(b.CreateSub(offset, window), flags), ask);
+      b.CreateBr(go);
     }
   }
-  b.CreateBr(go);
   b.SetInsertPoint(ask);
   askRuntime(pointer, flags, stored);
   b.CreateBr(go);

@@ -34,7 +34,7 @@ struct KernelContext {
   unsigned capability = 80;
   bool checks = false;              ///< check each access to memory
   bool global = false;              ///< look for races in global memory
-  uint64_t stampDistance = 0;       ///< from device memory to its stamps
+  uint64_t lineDistance = 0;        ///< to the stamps of lines (DeviceMemory.h)
   bool counts = false;              ///< count instructions
   bool blocks = false;              ///< set when the kernel needs fibers
   std::set<const Form *> used = {}; ///< the rows that were translated
@@ -183,7 +183,8 @@ private:
                   llvm::Value *stored);
   llvm::Value *isNotedShared(llvm::Value *offset, const AccessFlags &flags);
   llvm::Value *isInRange(llvm::Value *address, unsigned bytes);
-  llvm::Value *isNotedGlobal(llvm::Value *address, const AccessFlags &flags);
+  void noteGlobal(llvm::Value *address, const AccessFlags &flags,
+                  llvm::BasicBlock *go, llvm::BasicBlock *ask);
   llvm::Value *changingField(size_t offset, llvm::Type *type);
 
   KernelContext &kernel;

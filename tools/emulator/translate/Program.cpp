@@ -163,7 +163,7 @@ std::variant<Kernel, Error> Program::translate(const Function &entry) {
   kernel.capability = options.capability;
   kernel.checks = options.checks;
   kernel.global = options.checks && options.global;
-  kernel.stampDistance = memory.stampDistance();
+  kernel.lineDistance = memory.lineDistance();
   kernel.counts = options.counts;
   std::vector<llvm::Function *> declared = declareAll(layout, *module);
   for (size_t i = 0; i < declared.size(); ++i)
