@@ -14,6 +14,7 @@ namespace {
 constexpr size_t kStackBytes = 64 << 10;
 /// Rounds of polling without progress before other blocks get their turn.
 constexpr int kPollRounds = 64;
+constexpr size_t kMaxPolled = 1 << 16; // addresses that are remembered
 
 } // namespace
 
@@ -122,6 +123,8 @@ void Block::startThreads(Dim at) {
     ++warp.syncs;
   }
   std::fill(segments.begin(), segments.end(), 0);
+  polled.clear();
+  hasNews = false;
 }
 
 void Block::startFibers() {
@@ -231,9 +234,21 @@ void Block::wake(Thread &thread) {
   ++progress;
 }
 
-void Block::poll(Thread &thread, int line) {
-  if (++polls % 64 == 0)
-    suspend(thread, Wait::Spin, line);
+void Block::poll(Thread &thread, uint64_t address, int line) {
+  if (++polls % 64)
+    return;
+  // The access itself is checked later.
+  uint64_t granule = address & ~uint64_t(7);
+  if (inShared(address) || launch().memory->find(granule, 1)) {
+    uint64_t value = __atomic_load_n(reinterpret_cast<uint64_t *>(granule),
+                                     __ATOMIC_RELAXED);
+    if (polled.size() >= kMaxPolled)
+      polled.clear();
+    auto [seen, isNew] = polled.try_emplace(granule, value);
+    hasNews |= isNew || seen->second != value;
+    seen->second = value;
+  }
+  suspend(thread, Wait::Spin, line);
 }
 
 void Block::checkTime(Thread &thread, int line) {

@@ -16,6 +16,9 @@
 #include "tools/emulator/run/Grid.h"
 #include "tools/emulator/run/Shadow.h"
 
+#include <unordered_map>
+#include <utility>
+
 namespace cria::emulator {
 
 class Block {
@@ -50,8 +53,10 @@ public:
   void endThread(Thread &thread);
   /// Ends it from inside a device function; does not return.
   [[noreturn]] void exitThread(Thread &thread);
-  /// A thread that polls memory lets others run now and then.
-  void poll(Thread &thread, int line);
+  /// A thread that polls `address` lets others run now and then.
+  void poll(Thread &thread, uint64_t address, int line);
+  /// Whether a polled value has changed since this was last asked.
+  bool sawNews() { return std::exchange(hasNews, false); }
 
   /// Stops a thread that loops when the launch stops or takes too long.
   void checkTime(Thread &thread, int line);
@@ -162,6 +167,8 @@ private:
   uint32_t live = 0;     ///< threads that have not ended
   uint64_t progress = 0; ///< threads woken and ended, operations done
   uint32_t polls = 0;
+  std::unordered_map<uint64_t, uint64_t> polled; ///< the values by address
+  bool hasNews = false;
   bool reversed = false; ///< lanes run from the highest
   Random randomNumbers;
 };

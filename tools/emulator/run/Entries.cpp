@@ -104,8 +104,8 @@ void emulatorFence(Thread *thread, uint32_t deviceWide) {
   thread->block->fence(*thread, deviceWide);
 }
 
-void emulatorSpin(Thread *thread, int line) {
-  thread->block->poll(*thread, line);
+void emulatorSpin(Thread *thread, void *address, int line) {
+  thread->block->poll(*thread, uint64_t(address), line);
 }
 
 void emulatorRounds(Thread *thread, int line) {

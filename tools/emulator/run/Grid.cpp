@@ -3,6 +3,7 @@
 #include "tools/emulator/run/Block.h"
 
 #include <chrono>
+#include <cmath>
 #include <numeric>
 #include <thread>
 
@@ -110,40 +111,41 @@ bool Grid::startNext(Worker &worker) {
   auto block = blockPool().take();
   block->start(*this, blockAt(number), launch.seed ^ (number << 20));
   worker.resident.push_back(std::move(block));
-  ++progress;
+  lastProgress = now();
   return true;
 }
 
 /// Lets each resident block run until it ends or polls in vain.
 void Grid::step(Worker &worker) {
-  bool allSpin = true;
+  bool allSpin = true, anyNews = false;
+  double stepBegan = now();
   for (auto &block : worker.resident) {
     Block::State state = block->run();
     allSpin &= state == Block::State::Spinning;
+    anyNews |= block->sawNews();
     if (state != Block::State::Ended)
       continue;
     worker.instructions += block->countInstructions();
     blockPool().give(std::move(block));
-    ++progress;
+    anyNews = true;
   }
+  if (anyNews)
+    lastProgress = now();
   auto &resident = worker.resident;
   resident.erase(std::remove(resident.begin(), resident.end(), nullptr),
                  resident.end());
   worker.spinning = allSpin && !resident.empty();
+  worker.vainStep = worker.spinning ? stepBegan : 0;
 }
 
-/// All workers poll memory and nothing has ended or begun for a while: nobody
-/// will ever write it.
-void Grid::checkProgress(Worker &worker) {
-  bool all = std::all_of(workers.begin(), workers.end(),
-                         [](auto &other) { return other->spinning.load(); });
-  uint64_t seen = progress;
-  if (!all || worker.seenProgress != seen || worker.idleSince == 0) {
-    worker.seenProgress = seen;
-    worker.idleSince = now();
-  } else if (now() - worker.idleSince > kDeadlockSeconds) {
+/// Since long before each worker's last step no block has begun, ended or
+/// polled a value that had changed: nobody will ever write what they wait for.
+/// A worker in the middle of a long step may still write it.
+void Grid::checkProgress(const Worker &worker) {
+  double since = lastProgress + kDeadlockSeconds;
+  if (std::all_of(workers.begin(), workers.end(),
+                  [&](auto &other) { return other->vainStep > since; }))
     worker.resident.front()->reportDeadlock();
-  }
 }
 
 void Grid::work(Worker &worker) {
@@ -161,7 +163,7 @@ void Grid::work(Worker &worker) {
   for (auto &block : worker.resident)
     blockPool().give(std::move(block));
   worker.resident.clear();
-  worker.spinning = true; // it keeps nobody waiting
+  worker.vainStep = HUGE_VAL; // it keeps nobody waiting
 }
 
 LaunchResult runLaunch(const Launch &launch) { return Grid(launch).run(); }

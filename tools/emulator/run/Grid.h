@@ -31,23 +31,24 @@ public:
 private:
   struct Worker {
     std::vector<std::unique_ptr<Block>> resident;
-    std::atomic<bool> spinning = false;
+    bool spinning = false;
     uint64_t instructions = 0;
-    double idleSince = 0;
-    uint64_t seenProgress = 0;
+    /// When the last step began in which all blocks polled in vain; 0: the last
+    /// step was none.
+    std::atomic<double> vainStep = 0;
   };
 
   void work(Worker &worker);
   bool startNext(Worker &worker);
   void step(Worker &worker);
-  void checkProgress(Worker &worker);
+  void checkProgress(const Worker &worker);
   Dim blockAt(uint64_t number) const;
 
   double began;
   uint64_t total;
-  uint64_t multiplier = 1, offset = 0; ///< order of the blocks
-  std::atomic<uint64_t> next = 0;      ///< blocks that were started
-  std::atomic<uint64_t> progress = 0;
+  uint64_t multiplier = 1, offset = 0;  ///< order of the blocks
+  std::atomic<uint64_t> next = 0;       ///< blocks that were started
+  std::atomic<double> lastProgress = 0; ///< a block began, ended or saw news
   std::atomic<bool> isStopped = false;
   std::mutex mutex;
   std::optional<Finding> finding;

@@ -87,7 +87,8 @@ void emitAtomicNarrow(Emitter &e) {
 void emitCompareAndSwap(Emitter &e) {
   auto &b = e.builder;
   Atomic a = atomic(e);
-  e.callBlocking("emulatorSpin", b.getVoidTy(), {e.line()});
+  e.callBlocking("emulatorSpin", b.getVoidTy(),
+                 {e.address(e.operand(a.at), a.space), e.line()});
   Value *pointer = target(e, a);
   Value *result = b.CreateAtomicCmpXchg(
       pointer, e.read(a.at + 1, a.type), e.read(a.at + 2, a.type),

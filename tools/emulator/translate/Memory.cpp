@@ -28,9 +28,19 @@ struct Transfer {
   bool isStrong() const {
     return ordering != AtomicOrdering::Unordered && isVisible();
   }
+  /// The value.
   llvm::Type *in(Emitter &e) const {
     llvm::Type *element = e.intType(type.width());
     return count == 1 ? element : llvm::FixedVectorType::get(element, count);
+  }
+  /// Whether other threads see all of an access or nothing of it. Of shared
+  /// memory, whose threads take turns, only strong accesses need it.
+  bool isWhole() const {
+    return isVisible() && (space != "shared" || isStrong()) && flags.bytes <= 8;
+  }
+  /// The value as memory has it: what is accessed whole is one number.
+  llvm::Type *inMemory(Emitter &e) const {
+    return isWhole() ? e.intType(flags.bytes * 8) : in(e);
   }
 };
 
@@ -57,19 +67,18 @@ Transfer transfer(Emitter &e) {
   return t;
 }
 
-/// Other threads see all of a value or nothing of it, as on a device; LLVM
-/// would store one that is made of an integer and a float in two parts, even
-/// where the store is atomic but not volatile. A vector is as many values. One
-/// wider than 8 bytes is at least not taken apart.
+/// Other threads see all of up to 8 bytes or nothing, as on a device. An atomic
+/// instruction is not enough: LLVM stores a number that is made of an integer
+/// and a float in two parts unless the store is volatile. Of a wider vector the
+/// elements are not taken apart.
 template <typename Instruction>
 Instruction *keepWhole(const Transfer &t, Instruction *made) {
-  if (!t.isVisible() || (t.space == "shared" && !t.isStrong()))
-    return made;
-  if (t.count == 1) {
-    made->setAlignment(llvm::Align(t.type.bytes()));
+  if (t.isWhole()) {
+    made->setAlignment(llvm::Align(t.flags.bytes));
     made->setAtomic(t.ordering);
   }
-  made->setVolatile(t.isStrong() || t.flags.isStore || t.count > 1);
+  if (t.isVisible() && (t.space != "shared" || t.isStrong()))
+    made->setVolatile(t.isStrong() || t.flags.isStore || t.count > 1);
   return made;
 }
 
@@ -88,17 +97,19 @@ void emitLoad(Emitter &e) {
   auto &b = e.builder;
   Transfer t = transfer(e);
   if (t.isStrong())
-    e.callBlocking("emulatorSpin", b.getVoidTy(), {e.line()});
+    e.callBlocking("emulatorSpin", b.getVoidTy(),
+                   {e.address(e.operand(1), t.space), e.line()});
   Value *pointer = e.address(e.operand(1), t.space, t.flags);
   const Operand *to = parts(e, e.operand(0), t.count);
   if (!to)
     return;
   llvm::LoadInst *load =
-      keepWhole(t, b.CreateAlignedLoad(t.in(e), pointer, llvm::Align(1)));
+      keepWhole(t, b.CreateAlignedLoad(t.inMemory(e), pointer, llvm::Align(1)));
+  Value *value = b.CreateBitCast(load, t.in(e));
   if (t.count == 1)
-    return e.write(to[0], load, t.type.isSigned());
+    return e.write(to[0], value, t.type.isSigned());
   for (unsigned i = 0; i < t.count; ++i)
-    e.write(to[i], b.CreateExtractElement(load, i), t.type.isSigned());
+    e.write(to[i], b.CreateExtractElement(value, i), t.type.isSigned());
 }
 
 void emitStore(Emitter &e) {
@@ -115,7 +126,8 @@ void emitStore(Emitter &e) {
     value = all;
   }
   Value *pointer = e.address(e.operand(0), t.space, t.flags, value);
-  keepWhole(t, b.CreateAlignedStore(value, pointer, llvm::Align(1)));
+  keepWhole(t, b.CreateAlignedStore(b.CreateBitCast(value, t.inMemory(e)),
+                                    pointer, llvm::Align(1)));
 }
 
 void emitFence(Emitter &e) {
