@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -227,6 +228,10 @@ std::string artifactOf(const nlohmann::json &manifest, const std::string &data,
   artifact.append(reinterpret_cast<const char *>(&footer), sizeof(footer));
   sealArtifact(artifact);
   return artifact;
+}
+
+double processorSeconds() {
+  return static_cast<double>(clock()) / CLOCKS_PER_SEC;
 }
 
 testing::Matcher<Status> fails(cria_status code, const std::string &text) {

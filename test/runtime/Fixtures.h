@@ -2,6 +2,7 @@
 /// written tensor by tensor, and an artifact whose code is a few lines of C.
 #pragma once
 
+#include "runtime/Stack.h"
 #include "runtime/Status.h"
 
 #include <gmock/gmock.h>
@@ -73,6 +74,11 @@ std::string artifactOf(const nlohmann::json &manifest,
                        const std::string &flags = "");
 /// Makes the checksum of an artifact true again.
 void sealArtifact(std::string &artifact);
+
+/// The processor time of this process, in seconds.
+double processorSeconds();
+/// How much longer and larger a program may be where a sanitizer looks into it.
+inline constexpr int sanitizerFactor = stackFactor > 1 ? 20 : 1;
 
 /// A status of that code whose message contains `text`, and is one line.
 testing::Matcher<Status> fails(cria_status code, const std::string &text);

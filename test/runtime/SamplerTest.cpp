@@ -8,7 +8,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <limits>
 
@@ -178,10 +177,9 @@ TEST(Sampler, LargeVocabulary) {
   options.topK = 50;
   options.topP = 0.9;
   Sampler one = sampler(options, vocab);
-  auto start = std::chrono::steady_clock::now();
+  double start = processorSeconds();
   for (int i = 0; i < 20; ++i)
     EXPECT_TRUE(one.sample(logits.data()).ok());
-  std::chrono::duration<double> time = std::chrono::steady_clock::now() - start;
-  EXPECT_LT(time.count() / 20, 0.1);
+  EXPECT_LT((processorSeconds() - start) / 20, 0.1 * sanitizerFactor);
   EXPECT_LE(one.distribution(logits.data())->size(), 50u);
 }
