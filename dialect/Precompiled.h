@@ -1,7 +1,7 @@
 /// The headers of MLIR that most files of the compiler include, compiled once
 /// for dialect/, passes/ and lowering/. No file includes this one by name: each
-/// still names the headers that it uses. What few files include stays out, LLVM's
-/// dialects above all: a larger header costs every file time.
+/// still names the headers that it uses. What few files include stays out,
+/// LLVM's dialects above all: a larger header costs every file time.
 #pragma once
 
 #include "mlir/Bytecode/BytecodeOpInterface.h"
