@@ -33,7 +33,7 @@ layer() {
 
 cat <<'TEXT'
 What happens: missing Debian packages are installed (some 250 MB), the compiler
-and the runtime are built into build/ (3 to 6 minutes on two cores, seconds when
+and the runtime are built into build/ (5 to 10 minutes on two cores, seconds when
 they have been built before; [steps done/all, seconds]), and then a small model
 is compiled, shown and run (2 seconds).
 TEXT

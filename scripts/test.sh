@@ -17,9 +17,9 @@ fi
 
 cat <<'TEXT'
 What happens: missing packages are installed, everything is built into build/
-(5 to 10 minutes on two cores, [steps done/all, seconds]), every test runs (12 to
+(8 to 16 minutes on two cores, [steps done/all, seconds]), every test runs (12 to
 25 minutes), and then the runtime's unit tests once more under sanitizers, for
-which the runtime is built twice more (5 to 10 minutes).
+which the runtime is built twice more (8 to 16 minutes).
 TEXT
 results=()
 # runTests FOLDER SETUP-OPTION|"" "TARGET..." [LIT-OPTION...]: builds the targets
