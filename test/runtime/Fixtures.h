@@ -77,7 +77,7 @@ void sealArtifact(std::string &artifact);
 
 /// The processor time of this process, in seconds.
 double processorSeconds();
-/// How much longer and larger a program may be where a sanitizer looks into it.
+/// How much longer a program may take where a sanitizer looks into it.
 inline constexpr int sanitizerFactor = stackFactor > 1 ? 20 : 1;
 
 /// A status of that code whose message contains `text`, and is one line.

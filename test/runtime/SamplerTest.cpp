@@ -180,6 +180,6 @@ TEST(Sampler, LargeVocabulary) {
   double start = processorSeconds();
   for (int i = 0; i < 20; ++i)
     EXPECT_TRUE(one.sample(logits.data()).ok());
-  EXPECT_LT((processorSeconds() - start) / 20, 0.1 * sanitizerFactor);
+  EXPECT_LT((processorSeconds() - start) / 20, 0.1);
   EXPECT_LE(one.distribution(logits.data())->size(), 50u);
 }
