@@ -78,7 +78,7 @@ void sealArtifact(std::string &artifact);
 /// The processor time of this process, in seconds.
 double processorSeconds();
 /// How much longer a program may take where a sanitizer looks into it.
-inline constexpr int sanitizerFactor = stackFactor > 1 ? 20 : 1;
+inline constexpr int sanitizerFactor = stackFactor > 1 ? 10 : 1;
 
 /// A status of that code whose message contains `text`, and is one line.
 testing::Matcher<Status> fails(cria_status code, const std::string &text);
