@@ -17,7 +17,7 @@ fi
 
 cat <<'TEXT'
 What happens: missing packages are installed, everything is built into build/
-(8 to 16 minutes on two cores, [steps done/all, seconds]), every test runs (12 to
+(4 to 16 minutes on two cores, [steps done/all, seconds]), every test runs (12 to
 25 minutes), and then the runtime's unit tests once more under sanitizers, for
 which the runtime is built twice more (8 to 16 minutes).
 TEXT

@@ -100,9 +100,12 @@ def check_links_and_devices(tools, config, whole):
     check(not pathlib.Path("-").exists(), "there is a file called -")
     pipe = tools.scratch / "pipe"
     os.mkfifo(pipe)
-    reader = subprocess.Popen(["cat", pipe], stdout=subprocess.PIPE)
+    through = tools.scratch / "through.cria"
+    with open(through, "wb") as sink:
+        reader = subprocess.Popen(["cat", pipe], stdout=sink)
     execute(tools.compile_command(config, pipe)).ok()
-    check(reader.communicate(timeout=60)[0] == whole, "through a pipe")
+    check(reader.wait(timeout=60) == 0, "cat")
+    check(through.read_bytes() == whole, "through a pipe")
     for flags in [["--emit=import"], ["--report=plan"], ["--emit=obj"]]:
         with open("/dev/full", "wb") as full:
             command = [tools.bin / "cria-compile", config, *flags]
