@@ -29,7 +29,7 @@ static constexpr PhaseInfo kPhases[] = {
     {Phase::Import, "import", "the program in the llama dialect"},
     {Phase::Fuse, "fuse", "entries whose ops are in kernels"},
     {Phase::Linalg, "linalg", "linalg on tensors; upstream dialects from here"},
-    {Phase::Tile, "tile", "loops over vectors on memrefs, kernels outlined"},
+    {Phase::Tile, "tile", "loops over vectors on memrefs"},
     {Phase::Llvm, "llvm", "the LLVM dialect"},
     {Phase::LlvmIr, "llvmir", "LLVM IR, optimized"},
     {Phase::Ptx, "ptx", "PTX, for NVIDIA GPUs"},
@@ -79,22 +79,24 @@ static void buildLinalg(OpPassManager &pm, const PipelineOptions &options) {
 static void bufferize(OpPassManager &pm) {
   // Results that are inserted somewhere are computed there.
   pm.addPass(bufferization::createEmptyTensorEliminationPass());
-  pm.addNestedPass<func::FuncOp>(createMarkKernels());
   bufferization::OneShotBufferizePassOptions options;
   options.bufferizeFunctionBoundaries = true;
   options.functionBoundaryTypeConversion =
       bufferization::LayoutMapOption::IdentityLayoutMap;
   pm.addPass(bufferization::createOneShotBufferizePass(options));
-  // Loops carry buffers that never change: those become uses of the argument.
+  // What kernels return and loops carry are buffers that never change: those
+  // become uses of the argument.
   pm.addPass(createCanonicalizerPass());
-  pm.addNestedPass<func::FuncOp>(createHoistKernelResults());
+  pm.addPass(bufferization::createDropEquivalentBufferResultsPass());
+  pm.addPass(createCanonicalizerPass());
   // Equal views become one, and a copy of a view to itself vanishes.
   pm.addPass(createCSEPass());
   pm.addPass(createCanonicalizerPass());
-  pm.addNestedPass<func::FuncOp>(createVerifyCacheInPlace());
+  pm.addPass(createVerifyCacheInPlace());
 }
 
 static void buildTile(OpPassManager &pm, const PipelineOptions &options) {
+  pm.addNestedPass<func::FuncOp>(createFlashAttention());
   bufferize(pm);
   const VectorUnit &unit = options.cpu.unit;
   pm.addNestedPass<func::FuncOp>(createLowerContractions(
@@ -105,10 +107,7 @@ static void buildTile(OpPassManager &pm, const PipelineOptions &options) {
   // Index arithmetic of the schedules, before lifetimes are counted.
   pm.addPass(createCanonicalizerPass());
   pm.addPass(createCSEPass());
-  pm.addNestedPass<func::FuncOp>(createPlanArena());
-  pm.addPass(createKernelsToFunctions());
-  pm.addPass(createCanonicalizerPass());
-  pm.addPass(createCSEPass());
+  pm.addPass(createPlanArena());
 }
 
 static void buildLlvm(OpPassManager &pm, const PipelineOptions &options) {

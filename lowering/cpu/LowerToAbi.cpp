@@ -108,6 +108,10 @@ void AbiLowering::passHost(func::FuncOp entry, Value host) {
   });
   for (Operation *op : kernels) {
     auto kernel = llvm::cast<func::FuncOp>(op);
+    // A kernel stays a symbol that debuggers and profilers know.
+    kernel->setAttr("passthrough",
+                    Builder(kernel).getStrArrayAttr({"noinline"}));
+    kernel->removeAttr("chunk");
     unsigned last = kernel.getNumArguments();
     (void)kernel.insertArgument(last, pointer, {}, kernel.getLoc());
     outlineLoops(kernel, kernel.getArgument(last));
@@ -273,7 +277,7 @@ void AbiLowering::lowerEntry(func::FuncOp entry) {
 
 void AbiLowering::run() {
   for (auto entry : llvm::to_vector(module.getOps<func::FuncOp>()))
-    if (entry->hasAttr("chunk"))
+    if (entry.isPublic())
       lowerEntry(entry);
   for (auto function :
        llvm::make_early_inc_range(module.getOps<func::FuncOp>()))

@@ -22,62 +22,68 @@ static ArrayRef<int64_t> significant(Type type) {
       [](int64_t size) { return size == 1; });
 }
 
-/// The argument whose shape, or whose layer's shape, the buffer has.
-static std::optional<BlockArgument> cacheLike(func::FuncOp entry, Type buffer) {
-  for (BlockArgument arg : entry.getArguments().drop_front(kFirstCache)) {
-    auto cache = dyn_cast<MemRefType>(arg.getType());
-    if (!cache || cache.getRank() != 4)
-      continue;
-    ArrayRef<int64_t> shape = significant(buffer);
+/// The caches of all entries.
+static SmallVector<MemRefType> cachesOf(ModuleOp module) {
+  SmallVector<MemRefType> caches;
+  for (auto entry : module.getOps<func::FuncOp>())
+    if (entry.isPublic())
+      for (Type type : entry.getArgumentTypes().drop_front(kFirstCache))
+        if (auto cache = dyn_cast<MemRefType>(type))
+          caches.push_back(cache);
+  return caches;
+}
+
+/// The cache whose shape, or whose layer's shape, the buffer has.
+static MemRefType cacheLike(ArrayRef<MemRefType> caches, Type buffer) {
+  ArrayRef<int64_t> shape = significant(buffer);
+  for (MemRefType cache : caches)
     if (shape == significant(cache) ||
         (shape.size() >= 2 && shape == cache.getShape().drop_front().drop_while(
                                            [](int64_t s) { return s == 1; })))
-      return arg;
-  }
-  return std::nullopt;
+      return cache;
+  return {};
 }
 
-/// Whether `buffer` is a view of memory that the entry itself allocates, or of
-/// an argument that is no cache.
-static bool isNoCache(func::FuncOp entry, Value buffer) {
+/// Whether `buffer` is a view of memory that is allocated beside it, or of an
+/// argument that is no cache.
+static bool isNoCache(ArrayRef<MemRefType> caches, Value buffer) {
   while (auto view = buffer.getDefiningOp<ViewLikeOpInterface>())
     buffer = view.getViewSource();
-  auto arg = dyn_cast<BlockArgument>(buffer);
   return buffer.getDefiningOp<memref::AllocOp>() ||
-         (arg && arg.getOwner() == &entry.front() &&
-          arg.getArgNumber() < kFirstCache);
+         (isa<BlockArgument>(buffer) &&
+          !llvm::is_contained(caches, buffer.getType()));
 }
 
 namespace {
 struct VerifyCacheInPlace
     : cria::impl::VerifyCacheInPlaceBase<VerifyCacheInPlace> {
   void runOnOperation() override {
-    func::FuncOp entry = getOperation();
-    if (entry.isDeclaration())
-      return;
+    SmallVector<MemRefType> caches = cachesOf(getOperation());
     bool copied = false;
     auto report = [&](Operation *op, MemRefType buffer, StringRef what,
                       bool isScratch) {
-      std::optional<BlockArgument> cache = cacheLike(entry, buffer);
+      MemRefType cache = cacheLike(caches, buffer);
       if (!cache || isScratch)
         return;
       op->emitError(
           "expected the KV cache to be updated in place, but this op ")
-          << what << " " << buffer << ", as large as argument "
-          << cache->getArgNumber() << ", " << cache->getType();
+          << what << " " << buffer << ", as large as the cache " << cache;
       copied = true;
     };
-    entry.walk([&](Operation *op) {
+    getOperation().walk([&](Operation *op) {
       // Scratch may be as large as a layer, but has not a cache's dimensions.
       if (auto alloc = dyn_cast<memref::AllocOp>(op))
         report(op, alloc.getType(), "allocates", alloc.getType().getRank() < 4);
       if (auto copy = dyn_cast<memref::CopyOp>(op))
         report(op, cast<MemRefType>(copy.getTarget().getType()), "copies",
-               isNoCache(entry, copy.getSource()) &&
-                   isNoCache(entry, copy.getTarget()));
+               isNoCache(caches, copy.getSource()) &&
+                   isNoCache(caches, copy.getTarget()));
     });
-    if (copied || failed(dropResults(entry)))
-      signalPassFailure();
+    if (copied)
+      return signalPassFailure();
+    for (auto function : getOperation().getOps<func::FuncOp>())
+      if (function.isPublic() && failed(dropResults(function)))
+        return signalPassFailure();
   }
 
 private:

@@ -1,4 +1,5 @@
-/// llama.kernel { linear; ... }  =>  scf.execute_region { linalg.generic; ... }
+/// llama.kernel "k" { linear; ... }
+///   =>  func.func private @k_decode { linalg.generic; ... }  and a call
 ///
 /// The pass around the lowerings of the ops: symbols, signatures, functions.
 #include "lowering/Passes.h"
@@ -93,18 +94,14 @@ static func::FuncOp createEntry(OpBuilder &b, func::FuncOp old, int64_t chunk) {
 static void lowerEntry(func::FuncOp old, int64_t chunk) {
   OpBuilder outer(old);
   func::FuncOp entry = createEntry(outer, old, chunk);
+  old->remove();
   Block *body = entry.addEntryBlock();
   LinalgBuilder b(old.getLoc(), outer);
   b.setInsertionPointToStart(body);
   Value logits = body->getArgument(5);
   Value ids = body->getArgument(0);
   bool dynamic = old.getFunctionType().getInput(0) != ids.getType();
-  OpFoldResult logitRows = b.getIndexAttr(1);
-  if (dynamic)
-    logitRows = arith::SubIOp::create(b, b.getLoc(), body->getArgument(1),
-                                      body->getArgument(3))
-                    .getResult();
-  EntryLowering lowering(b, logits, logitRows);
+  FunctionLowering lowering(b, entry, old.getName(), logits);
   if (dynamic)
     ids = b.slice(ids, {b.getIndexAttr(0)}, {body->getArgument(1)});
   lowering.set(old.getArgument(0), ids);
@@ -134,7 +131,7 @@ struct ConvertLlamaToLinalg
   using ConvertLlamaToLinalgBase::ConvertLlamaToLinalgBase;
 
   void runOnOperation() override {
-    SmallVector<func::FuncOp> entries(getOperation().getOps<func::FuncOp>());
+    auto entries = llvm::to_vector(getOperation().getOps<func::FuncOp>());
     for (func::FuncOp entry : entries)
       lowerEntry(entry, chunk);
     lowerSymbols(getOperation());
