@@ -124,18 +124,19 @@ Value Attention::splitHeads(Value x) {
 }
 
 Value Attention::lower() {
-  RankedTensorType query = op.getQuery().getType();
+  RankedTensorType type = op.getQuery().getType();
   kvHeads = op.getKeyCache().getType().getDimSize(1);
-  group = query.getDimSize(1) / kvHeads;
-  size = query.getDimSize(2);
+  group = type.getDimSize(1) / kvHeads;
+  size = type.getDimSize(2);
   tokens = b.sizes(in.query)[0];
   chooseKeys();
   OpFoldResult heads = b.getIndexAttr(kvHeads), queries = b.getIndexAttr(group);
   SmallVector<OpFoldResult> rows = {heads, queries, tokens, length};
 
+  Value query = splitHeads(in.query), keys = cachePart(in.keys);
   // Loops (h, g, t, s, d).
-  Value scores = b.contract({splitHeads(in.query), b.select(5, {2, 0, 1, 4})},
-                            {cachePart(in.keys), b.select(5, {0, 3, 4})},
+  Value scores = b.contract({query, b.select(5, {2, 0, 1, 4})},
+                            {keys, b.select(5, {0, 3, 4})},
                             b.select(5, {0, 1, 2, 3}), b.filled(rows, 0));
   double scale = op.getScale().convertToDouble();
   Value lowest = b.f32(-std::numeric_limits<float>::max());
@@ -158,11 +159,12 @@ Value Attention::lower() {
       return {
           arith::SelectOp::create(b, b.getLoc(), visible(), v[0], b.f32(0))};
     });
-  // Loops (t, h, g, d, s).
+  Value values = cachePart(in.values);
   SmallVector<OpFoldResult> outRows = {tokens, heads, queries,
                                        b.getIndexAttr(size)};
+  // Loops (t, h, g, d, s).
   Value out = b.contract({p, b.select(5, {1, 2, 0, 4})},
-                         {cachePart(in.values), b.select(5, {1, 4, 3})},
+                         {values, b.select(5, {1, 4, 3})},
                          b.select(5, {0, 1, 2, 3}), b.filled(outRows, 0));
   Type stored = op.getType().getElementType();
   if (!stored.isF32())

@@ -119,12 +119,71 @@ func.func @dynamic(%i: index, %v: f32) attributes {chunk = 1 : index} {
 
 // -----
 
-// What is no entry is left alone.
-// CHECK-LABEL: func @other()
-// CHECK: memref.alloc
-// CHECK-LABEL: func private @weight() -> memref<4xf32>
-func.func @other() -> memref<4xf32> {
-  %a = memref.alloc() : memref<4xf32>
-  return %a : memref<4xf32>
+// A kernel's temporaries are a part of the entry's arena while it runs: %b may
+// lie where the kernel's lie, %a may not. A kernel without any takes none.
+// CHECK: func private @scratch(%{{.*}}: memref<4xf32>, %{{.*}}: index, %[[S:.*]]: memref<128xi8>) attributes {chunk = 8 : index}
+// CHECK: memref.view %[[S]]
+// CHECK: memref.view %[[S]]
+// CHECK-NOT: memref.alloc
+// CHECK: func private @none(%{{[^,]*}}: memref<4xf32>) attributes
+// CHECK: func private @weight() -> memref<4xf32>
+// CHECK-LABEL: func @entry
+// CHECK-SAME: %[[ARENA:[^:]*]]: memref<192xi8>) attributes {arena_bytes = 192
+// CHECK: memref.view %[[ARENA]][%{{.*}}][] : memref<192xi8> to memref<4xf32>
+// CHECK: %[[PART:.*]] = memref.view %[[ARENA]][%{{.*}}][] : memref<192xi8> to memref<128xi8>
+// CHECK: call @scratch(%{{.*}}, %{{.*}}, %[[PART]])
+// CHECK: call @none(%{{[^,]*}})
+func.func private @scratch(%a: memref<4xf32>, %n: index) attributes {chunk = 8 : index} {
+  %v = arith.constant 1.0 : f32
+  %x = memref.alloc() : memref<4xf32>
+  %y = memref.alloc(%n) : memref<?xf32>
+  memref.store %v, %x[%n] : memref<4xf32>
+  memref.store %v, %y[%n] : memref<?xf32>
+  memref.store %v, %a[%n] : memref<4xf32>
+  return
+}
+func.func private @none(%a: memref<4xf32>) attributes {chunk = 8 : index} {
+  return
 }
 func.func private @weight() -> memref<4xf32>
+func.func @entry(%n: index) attributes {chunk = 8 : index} {
+  %a = memref.alloc() : memref<4xf32>
+  call @scratch(%a, %n) : (memref<4xf32>, index) -> ()
+  %b = memref.alloc() : memref<4xf32>
+  call @none(%b) : (memref<4xf32>) -> ()
+  call @none(%a) : (memref<4xf32>) -> ()
+  return
+}
+
+// -----
+
+// A size that a constant bounds is that large at most, wherever it comes from;
+// fewer than the tokens are at most the chunk.
+// CHECK-LABEL: func @bounded
+// CHECK-SAME: arena_bytes = 192
+func.func @bounded(%n: index, %p: index) attributes {chunk = 8 : index} {
+  %c0 = arith.constant 0 : index
+  %few = affine.min affine_map<(d0) -> (d0, 16)>(%p)
+  %rest = arith.subi %n, %p : index
+  %a = memref.alloc(%few) : memref<?xf32>
+  %b = memref.alloc(%rest, %few) : memref<?x?xi8>
+  %v = memref.load %a[%c0] : memref<?xf32>
+  %w = memref.load %b[%c0, %c0] : memref<?x?xi8>
+  return
+}
+
+// -----
+
+func.func @unbounded(%n: index, %p: index) attributes {chunk = 8 : index} {
+  %end = arith.addi %n, %p : index
+  // expected-error @below {{expected sizes that a constant bounds, or numbers of tokens, not 'memref<?xf32>'}}
+  %a = memref.alloc(%end) : memref<?xf32>
+  return
+}
+
+// -----
+
+// expected-error @below {{expected the attribute 'chunk'}}
+func.func @other() {
+  return
+}
