@@ -5,6 +5,7 @@
 /// that the allocation is outside of counts for the whole loop. Offsets are
 /// first fit, largest buffer first. The temporaries of a kernel are placed
 /// alike, in a scratch buffer that its call is the lifetime of.
+#include "lowering/Entry.h"
 #include "lowering/Passes.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -22,6 +23,7 @@ namespace cria {
 } // namespace cria
 
 using namespace mlir;
+using namespace cria;
 
 static constexpr int64_t kAlignment = 64;
 
@@ -166,11 +168,11 @@ static void intoArena(Buffer &buffer, Value arena) {
 }
 
 namespace {
-struct PlanArena : cria::impl::PlanArenaBase<PlanArena> {
+struct PlanArenaPass : cria::impl::PlanArenaBase<PlanArenaPass> {
   void runOnOperation() override {
     for (bool entries : {false, true})
       for (auto function : getOperation().getOps<func::FuncOp>())
-        if (!function.isDeclaration() && function.isPublic() == entries &&
+        if (!function.isDeclaration() && isEntry(function) == entries &&
             failed(plan(function)))
           return signalPassFailure();
   }
@@ -179,6 +181,8 @@ private:
   /// The buffers of a function that last from one op to another; those of
   /// parallel loops are moved to the stack.
   FailureOr<SmallVector<Buffer>> collect(func::FuncOp function) {
+    if (isEntry(function) && failed(EntryArguments::of(function)))
+      return failure();
     auto chunk = function->getAttrOfType<IntegerAttr>("chunk");
     if (!chunk)
       return function.emitError("expected the attribute 'chunk'");
@@ -221,14 +225,17 @@ private:
         buffer.last = lastUse(alloc, aliases, order);
     }
     int64_t bytes = place(*buffers);
-    if (function.isPublic())
-      function->setAttr("arena_bytes", OpBuilder(function).getIndexAttr(bytes));
-    else if (buffers->empty())
-      return success();
-    scratch[function.getName()] = bytes;
     auto type = MemRefType::get({bytes}, IntegerType::get(&getContext(), 8));
-    (void)function.insertArgument(function.getNumArguments(), type, {},
-                                  function.getLoc());
+    if (isEntry(function)) {
+      function->setAttr("arena_bytes", OpBuilder(function).getIndexAttr(bytes));
+      EntryArguments::append(function, EntryArgument::Arena, type);
+    } else if (buffers->empty()) {
+      return success();
+    } else {
+      scratch[function.getName()] = bytes;
+      (void)function.insertArgument(function.getNumArguments(), type, {},
+                                    function.getLoc());
+    }
     for (Buffer &buffer : *buffers)
       intoArena(buffer, function.getArguments().back());
     return success();

@@ -1,5 +1,6 @@
 /// The no-copy certificate: a compilation succeeds only if no KV cache, nor a
 /// layer of one, is copied, and no buffer is allocated that could hold one.
+#include "lowering/Entry.h"
 #include "lowering/Passes.h"
 
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
@@ -11,26 +12,12 @@ namespace cria {
 } // namespace cria
 
 using namespace mlir;
-
-/// Where an entry's caches begin: ids, tokens, position, first, source and
-/// logits come before them.
-static constexpr unsigned kFirstCache = 6;
+using namespace cria;
 
 /// The shape without leading ones.
 static ArrayRef<int64_t> significant(Type type) {
   return cast<MemRefType>(type).getShape().drop_while(
       [](int64_t size) { return size == 1; });
-}
-
-/// The caches of all entries.
-static SmallVector<MemRefType> cachesOf(ModuleOp module) {
-  SmallVector<MemRefType> caches;
-  for (auto entry : module.getOps<func::FuncOp>())
-    if (entry.isPublic())
-      for (Type type : entry.getArgumentTypes().drop_front(kFirstCache))
-        if (auto cache = dyn_cast<MemRefType>(type))
-          caches.push_back(cache);
-  return caches;
 }
 
 /// The cache whose shape, or whose layer's shape, the buffer has.
@@ -58,7 +45,16 @@ namespace {
 struct VerifyCacheInPlace
     : cria::impl::VerifyCacheInPlaceBase<VerifyCacheInPlace> {
   void runOnOperation() override {
-    SmallVector<MemRefType> caches = cachesOf(getOperation());
+    SmallVector<MemRefType> caches;
+    for (auto function : getOperation().getOps<func::FuncOp>()) {
+      if (!isEntry(function))
+        continue;
+      FailureOr<EntryArguments> arguments = EntryArguments::of(function);
+      if (failed(arguments))
+        return signalPassFailure();
+      for (unsigned i : arguments->caches())
+        caches.push_back(cast<MemRefType>(function.getArgumentTypes()[i]));
+    }
     bool copied = false;
     auto report = [&](Operation *op, MemRefType buffer, StringRef what,
                       bool isScratch) {
@@ -82,19 +78,24 @@ struct VerifyCacheInPlace
     if (copied)
       return signalPassFailure();
     for (auto function : getOperation().getOps<func::FuncOp>())
-      if (function.isPublic() && failed(dropResults(function)))
+      if (isEntry(function) && failed(dropResults(function)))
         return signalPassFailure();
   }
 
 private:
-  /// Results are the last arguments: logits, if any, then the caches.
+  /// Results are the logits, if any, and the caches.
   LogicalResult dropResults(func::FuncOp entry) {
+    EntryArguments arguments = *EntryArguments::of(entry);
     Operation *ret = entry.front().getTerminator();
-    unsigned first = entry.getNumArguments() - ret->getNumOperands();
-    for (auto [i, value] : llvm::enumerate(ret->getOperands()))
-      if (value != entry.getArgument(first + i))
+    SmallVector<unsigned> places = arguments.caches();
+    if (ret->getNumOperands() > places.size())
+      places.insert(places.begin(), arguments.at(EntryArgument::Logits));
+    if (ret->getNumOperands() != places.size())
+      return ret->emitError("expected ") << places.size() << " results";
+    for (auto [i, place] : llvm::enumerate(places))
+      if (ret->getOperand(i) != entry.getArgument(place))
         return ret->emitError("expected result ")
-               << i << " to be argument " << first + i << ", updated in place";
+               << i << " to be argument " << place << ", updated in place";
     ret->setOperands({});
     entry.setType(
         FunctionType::get(&getContext(), entry.getArgumentTypes(), {}));

@@ -30,7 +30,7 @@ llama.rope_table @rope {positions = 4 : i64, inv_freq = array<f32: 1.0, 0.1>}
 
 // An entry has room for a chunk of ids and logits.
 // CHECK-LABEL: func @prefill
-// CHECK-SAME: (%[[IDS:.*]]: tensor<64xi32>, %[[TOKENS:[^:]*]]: index, %{{[^:]*}}: index, %{{[^:]*}}: index, %{{[^:]*}}: index, %[[LOGITS:.*]]: tensor<64x16xf32>, %[[K:.*]]: tensor<1x1x4x8xf32>) -> (tensor<64x16xf32>, tensor<1x1x4x8xf32>) attributes {chunk = 64 : index}
+// CHECK-SAME: (%[[IDS:.*]]: tensor<64xi32>, %[[TOKENS:[^:]*]]: index, %{{[^:]*}}: index, %{{[^:]*}}: index, %{{[^:]*}}: index, %[[LOGITS:.*]]: tensor<64x16xf32>, %[[K:.*]]: tensor<1x1x4x8xf32>) -> (tensor<64x16xf32>, tensor<1x1x4x8xf32>) attributes {arguments = ["ids", "tokens", "position", "first", "source", "logits", "cache"], chunk = 64 : index}
 // CHECK: %[[USED:.*]] = tensor.extract_slice %[[IDS]][0] [%[[TOKENS]]] [1]
 // CHECK: %[[TABLE:.*]] = call @embed()
 // CHECK: %[[NEW:.*]] = tensor.empty(%[[TOKENS]]) : tensor<?x8xf32>
@@ -65,6 +65,7 @@ func.func @prefill(%ids: tensor<?xi32>, %position: index, %first: index, %k: ten
 // CHECK-NEXT: arith.truncf %[[SUM]] : f32 to bf16
 // CHECK: return %[[Z]]
 // CHECK-LABEL: func @decode
+// CHECK-SAME: chunk = 1 : index
 // CHECK: %[[X:.*]] = call @embed_decode
 // CHECK: call @out_decode(%[[X]]
 llama.weight @w : tensor<8x8xbf16> from "w"

@@ -8,7 +8,8 @@
 // CHECK: memref.copy
 // CHECK: return{{$}}
 func.func @in_place(%ids: memref<1xi32>, %n: index, %p: index, %f: index, %source: index, %logits: memref<1x16xf32>, %k: memref<2x1x4x8xf32>)
-    -> (memref<1x16xf32>, memref<2x1x4x8xf32>) attributes {chunk = 1 : index} {
+    -> (memref<1x16xf32>, memref<2x1x4x8xf32>)
+    attributes {arguments = ["ids", "tokens", "position", "first", "source", "logits", "cache"], chunk = 1 : index} {
   %row = memref.alloc() : memref<1x16xf32>
   memref.copy %row, %logits : memref<1x16xf32> to memref<1x16xf32>
   %scratch = memref.alloc() : memref<4x8xf32>
@@ -20,7 +21,8 @@ func.func @in_place(%ids: memref<1xi32>, %n: index, %p: index, %f: index, %sourc
 // -----
 
 func.func @allocates(%ids: memref<1xi32>, %n: index, %p: index, %f: index, %source: index, %logits: memref<1x16xf32>, %k: memref<2x1x4x8xf32>)
-    -> (memref<1x16xf32>, memref<2x1x4x8xf32>) {
+    -> (memref<1x16xf32>, memref<2x1x4x8xf32>)
+    attributes {arguments = ["ids", "tokens", "position", "first", "source", "logits", "cache"], chunk = 1 : index} {
   // expected-error @below {{expected the KV cache to be updated in place, but this op allocates 'memref<2x1x4x8xf32>', as large as the cache 'memref<2x1x4x8xf32>'}}
   %copy = memref.alloc() : memref<2x1x4x8xf32>
   // expected-error @below {{but this op copies 'memref<2x1x4x8xf32>'}}
@@ -33,7 +35,8 @@ func.func @allocates(%ids: memref<1xi32>, %n: index, %p: index, %f: index, %sour
 // A layer of a cache counts as well, whatever its leading ones, and in whatever
 // region.
 func.func @layer(%ids: memref<1xi32>, %n: index, %p: index, %f: index, %source: index, %logits: memref<1x16xf32>, %k: memref<2x3x4x8xf32>, %v: memref<2x3x4x8xf32>)
-    -> (memref<1x16xf32>, memref<2x3x4x8xf32>, memref<2x3x4x8xf32>) {
+    -> (memref<1x16xf32>, memref<2x3x4x8xf32>, memref<2x3x4x8xf32>)
+    attributes {arguments = ["ids", "tokens", "position", "first", "source", "logits", "cache", "cache"], chunk = 1 : index} {
   // expected-error @below {{this op allocates 'memref<1x3x4x8xf32>', as large as the cache 'memref<2x3x4x8xf32>'}}
   %0 = memref.alloc() : memref<1x3x4x8xf32>
   %1 = memref.alloc() : memref<3x4x8xf32>
@@ -54,7 +57,8 @@ func.func @layer(%ids: memref<1xi32>, %n: index, %p: index, %f: index, %source: 
 // -----
 
 func.func @other_result(%ids: memref<1xi32>, %n: index, %p: index, %f: index, %source: index, %logits: memref<1x16xf32>, %k: memref<2x1x4x8xf32>, %v: memref<2x1x4x8xf32>)
-    -> (memref<1x16xf32>, memref<2x1x4x8xf32>, memref<2x1x4x8xf32>) {
+    -> (memref<1x16xf32>, memref<2x1x4x8xf32>, memref<2x1x4x8xf32>)
+    attributes {arguments = ["ids", "tokens", "position", "first", "source", "logits", "cache", "cache"], chunk = 1 : index} {
   // expected-error @below {{expected result 1 to be argument 6, updated in place}}
   return %logits, %v, %k : memref<1x16xf32>, memref<2x1x4x8xf32>, memref<2x1x4x8xf32>
 }
@@ -70,9 +74,39 @@ func.func private @kernel(%k: memref<2x1x4x8xf32>) {
   return
 }
 func.func @entry(%ids: memref<1xi32>, %n: index, %p: index, %f: index, %source: index, %logits: memref<1x16xf32>, %k: memref<2x1x4x8xf32>)
-    -> (memref<1x16xf32>, memref<2x1x4x8xf32>) {
+    -> (memref<1x16xf32>, memref<2x1x4x8xf32>)
+    attributes {arguments = ["ids", "tokens", "position", "first", "source", "logits", "cache"], chunk = 1 : index} {
   call @kernel(%k) : (memref<2x1x4x8xf32>) -> ()
   return %logits, %k : memref<1x16xf32>, memref<2x1x4x8xf32>
+}
+
+// -----
+
+// What an entry takes is what its attribute says.
+// expected-error @below {{expected the attribute 'arguments' with a name for each of 1 arguments}}
+func.func @unnamed(%ids: memref<1xi32>) {
+  return
+}
+
+// -----
+
+// expected-error @below {{expected argument 1 to be one of an entry, got "ids" of type 'memref<1xi32>'}}
+func.func @twice(%a: memref<1xi32>, %b: memref<1xi32>) attributes {arguments = ["ids", "ids"], chunk = 1 : index} {
+  return
+}
+
+// -----
+
+// expected-error @below {{expected argument 0 to be one of an entry, got "tokens" of type 'memref<1xi32>'}}
+func.func @type(%a: memref<1xi32>) attributes {arguments = ["tokens"], chunk = 1 : index} {
+  return
+}
+
+// -----
+
+// expected-error @below {{expected an argument 'tokens'}}
+func.func @lacks(%a: memref<1xi32>) attributes {arguments = ["ids"], chunk = 1 : index} {
+  return
 }
 
 // -----
