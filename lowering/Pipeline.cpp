@@ -181,30 +181,56 @@ void cria::buildPhase(OpPassManager &pm, Phase phase,
 
 namespace {
 struct PhaseOptions : PassPipelineOptions<PhaseOptions> {
+  Option<std::string> target{*this, "target", llvm::cl::desc("cpu or cuda"),
+                             llvm::cl::init("cpu")};
   Option<std::string> cpu{*this, "cpu", llvm::cl::desc("the CPU's name"),
                           llvm::cl::init("native")};
+  Option<std::string> chip{
+      *this, "chip",
+      llvm::cl::desc("the oldest NVIDIA architecture that runs the kernels"),
+      llvm::cl::init("sm_80")};
   Option<int64_t> chunk{*this, "chunk",
                         llvm::cl::desc("the most tokens of a prefill call"),
                         llvm::cl::init(512)};
 };
+
+using ErrorHandler = llvm::function_ref<LogicalResult(const Twine &)>;
 } // namespace
+
+/// Adds the passes of a phase, by options as the opt tool has them.
+static LogicalResult addPhase(OpPassManager &pm, Phase phase, StringRef text,
+                              ErrorHandler error) {
+  PhaseOptions options;
+  if (failed(options.parseFromString(text)))
+    return failure();
+  PipelineOptions pipeline;
+  if (options.target == "cuda")
+    pipeline.device = Device::Cuda;
+  else if (options.target != "cpu")
+    return error("target=" + options.target + ": expected cpu or cuda");
+  if (!llvm::is_contained(phasesOf(pipeline.device), phase))
+    return error("target=" + options.target + " has no phase '" +
+                 kPhases[static_cast<int>(phase)].name + "'");
+  llvm::Expected<CpuTarget> cpu = selectCpu(options.cpu);
+  if (!cpu)
+    return error(llvm::toString(cpu.takeError()));
+  pipeline.cpu = *cpu;
+  pipeline.chip = options.chip;
+  pipeline.chunk = options.chunk;
+  buildPhase(pm, phase, pipeline);
+  return success();
+}
 
 void cria::registerPhasePipelines() {
   for (Phase phase : {Phase::Fuse, Phase::Linalg, Phase::Tile, Phase::Llvm}) {
     const PhaseInfo &info = kPhases[static_cast<int>(phase)];
-    static std::vector<std::unique_ptr<PassPipelineRegistration<PhaseOptions>>>
-        registered;
-    registered.push_back(
-        std::make_unique<PassPipelineRegistration<PhaseOptions>>(
-            (Twine("cria-") + info.name).str(), info.summary,
-            [phase](OpPassManager &pm, const PhaseOptions &options) {
-              llvm::Expected<CpuTarget> cpu = selectCpu(options.cpu);
-              if (!cpu)
-                llvm::report_fatal_error(cpu.takeError());
-              PipelineOptions pipeline;
-              pipeline.cpu = *cpu;
-              pipeline.chunk = options.chunk;
-              buildPhase(pm, phase, pipeline);
-            }));
+    registerPassPipeline(
+        (Twine("cria-") + info.name).str(), info.summary,
+        [phase](OpPassManager &pm, StringRef options, ErrorHandler error) {
+          return addPhase(pm, phase, options, error);
+        },
+        [](llvm::function_ref<void(const mlir::detail::PassOptions &)> show) {
+          show(PhaseOptions());
+        });
   }
 }

@@ -250,6 +250,7 @@ overBlocks(LinalgBuilder &b, int64_t rows, ArrayRef<int64_t> shape,
            std::pair<Value, Value> range,
            llvm::function_ref<Softmax(Value block, Softmax state)> body) {
   // Not -inf: exp(-inf - -inf) would be a NaN in a block no key of which shows.
+  // A score below this counts as hidden.
   SmallVector<OpFoldResult> row = {b.getIndexAttr(rows)};
   SmallVector<Value> init = {
       b.filled(row, -1.0e30), b.filled(row, 0),

@@ -23,14 +23,17 @@ static SmallVector<unsigned> loops(AffineMap map) {
   });
 }
 
-/// An op that makes each element from elements of the same place.
+/// An op that makes each element from others, found by its place alone.
 static GenericOp elementwise(Operation *op) {
   auto generic = dyn_cast_or_null<GenericOp>(op);
   bool fits = generic && generic.getNumReductionLoops() == 0 &&
               generic.getNumDpsInits() == 1 &&
               generic.getMatchingIndexingMap(generic.getDpsInitOperand(0))
                   .isIdentity() &&
-              generic.getRegionOutputArgs()[0].use_empty();
+              generic.getRegionOutputArgs()[0].use_empty() &&
+              llvm::all_of(generic.getIndexingMapsArray(), [](AffineMap map) {
+                return map.isProjectedPermutation();
+              });
   return fits ? generic : nullptr;
 }
 
@@ -45,23 +48,25 @@ static LinalgOp productFromZero(Operation *op) {
   return zero ? product : nullptr;
 }
 
-/// The product that scores come from, down through elementwise ops.
+/// The operand of an elementwise op that another op of linalg makes, in the
+/// same place; null if there is none.
+static Value innerOperand(GenericOp generic) {
+  for (OpOperand *input : generic.getDpsInputOperands())
+    if (generic.getMatchingIndexingMap(input).isIdentity() &&
+        isa_and_present<LinalgOp>(input->get().getDefiningOp()))
+      return input->get();
+  return {};
+}
+
+/// The product that scores come from, down through elementwise ops; null where
+/// there is none, or something else reads what is between.
 static LinalgOp scoresOf(Value value) {
-  while (value.hasOneUse()) {
+  while (value && value.hasOneUse()) {
     Operation *op = value.getDefiningOp();
     if (LinalgOp product = productFromZero(op))
       return product;
     GenericOp generic = elementwise(op);
-    if (!generic)
-      return nullptr;
-    auto inner =
-        llvm::find_if(generic.getDpsInputOperands(), [&](OpOperand *input) {
-          return generic.getMatchingIndexingMap(input).isIdentity() &&
-                 isa_and_present<LinalgOp>(input->get().getDefiningOp());
-        });
-    if (inner == generic.getDpsInputOperands().end())
-      return nullptr;
-    value = (*inner)->get();
+    value = generic ? innerOperand(generic) : Value();
   }
   return nullptr;
 }
@@ -101,16 +106,45 @@ static tensor::ExtractSliceOp cachePart(Value value) {
                                                                  : nullptr;
 }
 
-std::optional<Attention> Attention::match(linalg::SoftmaxOp softmax,
-                                          StringRef &reason) {
-  using Loops = SmallVector<unsigned>;
-  auto fail = [&](StringRef why) {
-    reason = why;
+namespace {
+/// Reads one attention, from its softmax to both sides. A step that fails says
+/// what was expected.
+class Reader {
+public:
+  Reader(linalg::SoftmaxOp softmax, StringRef &reason)
+      : softmax(softmax), reason(reason) {}
+  std::optional<Attention> read() {
+    if (readScores() && readProduct() && readCaches() && readMask())
+      return a;
     return std::nullopt;
-  };
+  }
+
+private:
+  using Loops = SmallVector<unsigned>;
+  bool fail(StringRef why) {
+    reason = why;
+    return false;
+  }
+  bool readScores();
+  bool readProduct();
+  bool readCaches();
+  bool readMask();
+
+  linalg::SoftmaxOp softmax;
+  StringRef &reason;
   Attention a;
+  /// What hides a probability, behind the softmax.
+  arith::SelectOp zeroing;
+};
+} // namespace
+
+static bool isF32(Value tensor) {
+  return cast<RankedTensorType>(tensor.getType()).getElementType().isF32();
+}
+
+bool Reader::readScores() {
   a.softmaxInput = softmax.getInput();
-  a.scores = scoresOf(softmax.getInput());
+  a.scores = scoresOf(a.softmaxInput);
   if (!a.scores)
     return fail("its input is no product that nothing else reads");
   auto maps = a.scores.getIndexingMapsArray();
@@ -123,34 +157,50 @@ std::optional<Attention> Attention::match(linalg::SoftmaxOp softmax,
   if (loops(maps[0]) != Loops{t, h, g, d} || loops(maps[1]) != Loops{h, s, d})
     return fail("queries are not (T, KVH, G, D) or keys not (KVH, S, D)");
   a.query = a.scores->getOperand(0);
-  auto keys = cachePart(a.scores->getOperand(1));
+  if (!isF32(a.scores->getResult(0)) || !isF32(a.softmaxInput))
+    return fail("it is not computed in f32");
+  return true;
+}
 
-  // Behind the softmax: the op that makes what is hidden zero, then the
-  // product.
+/// Behind the softmax: what makes zero of what is hidden, the product, and what
+/// is done to its elements.
+bool Reader::readProduct() {
   Value p = softmax->getResult(0);
-  GenericOp zeroing;
+  GenericOp hides;
   if (p.hasOneUse())
-    zeroing = elementwise(*p.user_begin());
-  arith::SelectOp after;
-  if (zeroing) {
-    after = yielded(zeroing).getDefiningOp<arith::SelectOp>();
-    if (!after || after.getTrueValue() != zeroing.getBlock()->getArgument(0) ||
-        !matchPattern(after.getFalseValue(), m_AnyZeroFloat()))
+    hides = elementwise(*p.user_begin());
+  if (hides) {
+    zeroing = yielded(hides).getDefiningOp<arith::SelectOp>();
+    if (!zeroing ||
+        zeroing.getTrueValue() != hides.getBlock()->getArgument(0) ||
+        !matchPattern(zeroing.getFalseValue(), m_AnyZeroFloat()))
       return fail("its result is changed before the second product");
-    p = zeroing.getResult(0);
+    p = hides.getResult(0);
   }
   a.product = p.hasOneUse() ? productFromZero(*p.user_begin()) : nullptr;
   if (!a.product || a.product->getOperand(0) != p)
     return fail("its result is not the left side of one product");
-  maps = a.product.getIndexingMapsArray();
-  out = loops(maps[2]);
+  auto maps = a.product.getIndexingMapsArray();
+  Loops out = loops(maps[2]);
   if (out.size() != 4 || a.product.getNumLoops() != 5)
     return fail("the output is not (T, KVH, G, D)");
-  t = out[0], h = out[1], g = out[2], d = out[3];
-  s = 0 + 1 + 2 + 3 + 4 - t - h - g - d;
+  unsigned t = out[0], h = out[1], g = out[2], d = out[3];
+  unsigned s = 0 + 1 + 2 + 3 + 4 - t - h - g - d;
   if (loops(maps[0]) != Loops{h, g, t, s} || loops(maps[1]) != Loops{h, s, d})
     return fail("values are not (KVH, S, D) or the output not (T, KVH, G, D)");
-  auto values = cachePart(a.product->getOperand(1));
+  Value made = a.product->getResult(0);
+  if (!isF32(made))
+    return fail("it is not computed in f32");
+  if (made.hasOneUse())
+    if (GenericOp result = elementwise(*made.user_begin());
+        result && result.getNumDpsInputs() == 1 && !result.hasIndexSemantics())
+      a.result = result;
+  return true;
+}
+
+bool Reader::readCaches() {
+  auto keys = cachePart(a.scores->getOperand(1)),
+       values = cachePart(a.product->getOperand(1));
   if (!keys || !values || keys.getSourceType() != values.getSourceType() ||
       keys.getMixedOffsets() != values.getMixedOffsets() ||
       keys.getMixedSizes() != values.getMixedSizes())
@@ -160,37 +210,30 @@ std::optional<Attention> Attention::match(linalg::SoftmaxOp softmax,
   a.layer = keys.getMixedOffsets()[0];
   a.firstKey = keys.getMixedOffsets()[2];
   a.keyCount = keys.getMixedSizes()[2];
-  auto isF32 = [](LinalgOp op) {
-    return cast<RankedTensorType>(op->getResult(0).getType())
-        .getElementType()
-        .isF32();
-  };
-  if (!isF32(a.scores) || !isF32(a.product) ||
-      !cast<RankedTensorType>(softmax.getInput().getType())
-           .getElementType()
-           .isF32())
-    return fail("it is not computed in f32");
+  return true;
+}
 
-  auto before = softmax.getInput().getDefiningOp<GenericOp>() == a.scores
-                    ? arith::SelectOp()
-                    : yielded(softmax.getInput().getDefiningOp<GenericOp>())
-                          .getDefiningOp<arith::SelectOp>();
+bool Reader::readMask() {
+  arith::SelectOp hiding;
+  Operation *last = a.softmaxInput.getDefiningOp();
+  if (last != a.scores.getOperation())
+    hiding = yielded(cast<GenericOp>(last)).getDefiningOp<arith::SelectOp>();
   APFloat lowest(0.0);
-  bool hides = before &&
-               matchPattern(before.getFalseValue(), m_ConstantFloat(&lowest)) &&
+  bool hides = hiding &&
+               matchPattern(hiding.getFalseValue(), m_ConstantFloat(&lowest)) &&
                lowest.isNegative() &&
                (lowest.isInfinity() || lowest.isLargest());
-  if (hides != static_cast<bool>(after) ||
-      (hides && !same(before.getCondition(), after.getCondition())))
+  if (hides != static_cast<bool>(zeroing) ||
+      (hides && !same(hiding.getCondition(), zeroing.getCondition())))
     return fail("what is hidden before it is not zero behind it");
   if (hides)
-    a.visible = before.getCondition();
-  Value made = a.product->getResult(0);
-  if (made.hasOneUse())
-    if (GenericOp last = elementwise(*made.user_begin());
-        last && last.getNumDpsInputs() == 1 && !last.hasIndexSemantics())
-      a.result = last;
-  return a;
+    a.visible = hiding.getCondition();
+  return true;
+}
+
+std::optional<Attention> Attention::match(linalg::SoftmaxOp softmax,
+                                          StringRef &reason) {
+  return Reader(softmax, reason).read();
 }
 
 //===----------------------------------------------------------------------===//
