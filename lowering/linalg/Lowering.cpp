@@ -173,6 +173,16 @@ static bool isWeight(Value value) {
   return false;
 }
 
+/// The stored form of a value that ops may write over: of a weight a copy.
+Value EntryLowering::writable(Value old) {
+  Value value = stored(old);
+  if (!isWeight(old))
+    return value;
+  return bufferization::MaterializeInDestinationOp::create(
+             b, b.getLoc(), value, b.empty(b.sizes(value), elementType(value)))
+      .getResult();
+}
+
 /// Where a norm's result goes: over its input, if nothing else reads that.
 Value EntryLowering::normDestination(Operation *norm, Value x) {
   auto type = cast<RankedTensorType>(norm->getResult(0).getType());
@@ -437,7 +447,7 @@ void EntryLowering::lower(RopeOp op) {
 }
 
 void EntryLowering::lower(KVAppendOp op) {
-  Value rows = stored(op.getRows()), cache = stored(op.getCache());
+  Value rows = stored(op.getRows()), cache = writable(op.getCache());
   Value layer = stored(op.getLayer()), position = stored(op.getPosition());
   auto type = tensorType(rows);
   OpFoldResult heads = b.getIndexAttr(type.getDimSize(1)),
@@ -485,7 +495,7 @@ void EntryLowering::lower(KernelOp op) {
   b.setLoc(loc);
   SmallVector<Value> results;
   for (Value value : body.getTerminator()->getOperands())
-    results.push_back(stored(value));
+    results.push_back(writable(value));
   scf::YieldOp::create(b, loc, results);
   for (auto [old, value] : llvm::zip(op.getResults(), region.getResults()))
     storedForm[old] = value;
@@ -494,7 +504,7 @@ void EntryLowering::lower(KernelOp op) {
 void EntryLowering::lowerLoop(scf::ForOp loop) {
   SmallVector<Value> inits;
   for (Value init : loop.getInitArgs())
-    inits.push_back(stored(init));
+    inits.push_back(writable(init));
   auto copy = scf::ForOp::create(b, loop.getLoc(), stored(loop.getLowerBound()),
                                  stored(loop.getUpperBound()),
                                  stored(loop.getStep()), inits);
@@ -509,7 +519,7 @@ void EntryLowering::lowerLoop(scf::ForOp loop) {
   lowerBlock(*loop.getBody());
   SmallVector<Value> yielded;
   for (Value value : loop.getYieldedValues())
-    yielded.push_back(stored(value));
+    yielded.push_back(writable(value));
   if (!inits.empty())
     scf::YieldOp::create(b, loop.getLoc(), yielded);
   for (auto [old, value] : llvm::zip(loop.getResults(), copy.getResults()))
