@@ -12,8 +12,7 @@
 namespace cria::chat {
 
 /// A part of a text.
-class TextView {
-public:
+struct TextView {
   TextView() = default;
   TextView(std::string_view bytes) : bytes(bytes) {}
   TextView(const std::string &bytes) : bytes(bytes) {}
@@ -38,8 +37,7 @@ public:
   std::string_view bytes, origins;
 };
 
-class Text {
-public:
+struct Text {
   Text() = default;
   Text(std::string bytes) : bytes(std::move(bytes)) {}
   Text(const char *bytes) : bytes(bytes) {}
