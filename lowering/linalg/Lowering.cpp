@@ -168,6 +168,16 @@ static bool isWeight(Value value) {
   return false;
 }
 
+/// The stored form of a value that ops may write over: of a weight a copy.
+Value FunctionLowering::writable(Value old) {
+  Value value = stored(old);
+  if (!isWeight(old))
+    return value;
+  return bufferization::MaterializeInDestinationOp::create(
+             b, b.getLoc(), value, b.empty(b.sizes(value), elementType(value)))
+      .getResult();
+}
+
 /// Where a norm's result goes: over its input, if nothing else reads that.
 Value FunctionLowering::normDestination(Operation *norm, Value x) {
   auto type = cast<RankedTensorType>(norm->getResult(0).getType());
@@ -450,7 +460,7 @@ void FunctionLowering::lower(KVAppendOp op) {
       [](Values v) { return SmallVector<Value>{v[0]}; })[0];
   OpFoldResult zero = b.getIndexAttr(0);
   storedForm[op] =
-      b.insert(turned, stored(op.getCache()),
+      b.insert(turned, writable(op.getCache()),
                {stored(op.getLayer()), zero, stored(op.getPosition()), zero},
                {b.getIndexAttr(1), sizes[0], sizes[1], sizes[2]});
 }
@@ -558,7 +568,7 @@ func::FuncOp FunctionLowering::lowerKernel(KernelOp op,
   inner.setLoc(op.getLoc());
   SmallVector<Value> results;
   for (Value old : op.getBody().front().getTerminator()->getOperands()) {
-    Value value = lowering.stored(old);
+    Value value = lowering.writable(old);
     if (!updatedArgument(value)) {
       auto type = cast<RankedTensorType>(value.getType());
       Value destination = body->addArgument(type, op.getLoc());
@@ -588,7 +598,7 @@ void FunctionLowering::lower(KernelOp op) {
 void FunctionLowering::lowerLoop(scf::ForOp loop) {
   SmallVector<Value> inits;
   for (Value init : loop.getInitArgs())
-    inits.push_back(stored(init));
+    inits.push_back(writable(init));
   auto copy = scf::ForOp::create(b, loop.getLoc(), stored(loop.getLowerBound()),
                                  stored(loop.getUpperBound()),
                                  stored(loop.getStep()), inits);
@@ -603,7 +613,7 @@ void FunctionLowering::lowerLoop(scf::ForOp loop) {
   lowerBlock(*loop.getBody());
   SmallVector<Value> yielded;
   for (Value value : loop.getYieldedValues())
-    yielded.push_back(stored(value));
+    yielded.push_back(writable(value));
   if (!inits.empty())
     scf::YieldOp::create(b, loop.getLoc(), yielded);
   for (auto [old, value] : llvm::zip(loop.getResults(), copy.getResults()))

@@ -32,6 +32,7 @@ public:
 
 private:
   mlir::Value any(mlir::Value old);
+  mlir::Value writable(mlir::Value old);
   void lower(mlir::Operation *op);
   void lower(llama::GetWeightOp op);
   void lower(llama::GetRopeOp op);

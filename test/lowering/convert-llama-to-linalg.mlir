@@ -107,8 +107,9 @@ func.func @norm(%ids: tensor<1xi32>, %position: index, %first: index) -> tensor<
 
 // -----
 
-// Views are taken inside a kernel. Attention is its definition: the scores of all keys that are visible to any
-// token, masked, a softmax, and a product. Rows are appended where they belong.
+// Views are taken inside a kernel. Attention is its definition: the scores of
+// all keys that are visible to any token, masked, a softmax, and a product. Rows
+// are appended where they belong.
 // CHECK-LABEL: func private @attn_prefill
 // CHECK-SAME: (%[[X:[^:]*]]: tensor<?x32xbf16>, %[[T:[^:]*]]: index, %[[K:[^:]*]]: tensor<2x2x64x8xbf16>, %[[V:[^:]*]]: tensor<2x2x64x8xbf16>, %[[LAYER:[^:]*]]: index, %[[P:[^:]*]]: index, %[[INTO:[^:]*]]: tensor<?x4x8xbf16>)
 // CHECK: %[[Q:.*]] = tensor.expand_shape %[[X]]
@@ -178,4 +179,44 @@ func.func @decode(%ids: tensor<1xi32>, %position: index, %first: index, %k: tens
     llama.yield %0 : tensor<2x2x64x8xbf16>
   }
   return %k1, %v : tensor<2x2x64x8xbf16>, tensor<2x2x64x8xbf16>
+}
+
+// -----
+
+// A loop, an append and what leaves a kernel may be written over: a weight
+// there is copied first.
+// CHECK: func private @same_stays(%[[W:[^:]*]]: tensor<1x8xf32>, %{{.*}}: tensor<1x8xf32>)
+// CHECK: %[[LEAVES:.*]] = bufferization.materialize_in_destination %[[W]] in
+// CHECK: return
+// CHECK-LABEL: func @stays
+// CHECK: %[[W:.*]] = call @w()
+// CHECK: %[[C:.*]] = call @c()
+// CHECK: %[[LOOP:.*]] = bufferization.materialize_in_destination %[[W]] in
+// CHECK: scf.for {{.*}} iter_args(%{{.*}} = %[[LOOP]])
+// CHECK: %[[TURN:.*]] = bufferization.materialize_in_destination %[[W]] in
+// CHECK: scf.yield %[[TURN]]
+// CHECK: %[[CACHE:.*]] = bufferization.materialize_in_destination %[[C]] in
+// CHECK: tensor.insert_slice %{{.*}} into %[[CACHE]]
+llama.weight @w : tensor<1x8xf32> from "w"
+llama.weight @c : tensor<1x1x4x8xf32> from "c"
+llama.weight @e : tensor<8x8xf32> from "e"
+func.func @stays(%ids: tensor<1xi32>, %position: index, %first: index) -> tensor<1x8xf32> {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %w = llama.get_weight @w : tensor<1x8xf32>
+  %c = llama.get_weight @c : tensor<1x1x4x8xf32>
+  %e = llama.get_weight @e : tensor<8x8xf32>
+  %x = scf.for %i = %c0 to %c1 step %c1 iter_args(%s = %w) -> tensor<1x8xf32> {
+    scf.yield %w : tensor<1x8xf32>
+  }
+  %rows = tensor.expand_shape %x [[0], [1, 2]] output_shape [1, 1, 8] : tensor<1x8xf32> into tensor<1x1x8xf32>
+  %k = llama.kv_append %rows into %c[%c0] at %position : tensor<1x1x8xf32> into tensor<1x1x4x8xf32>
+  %a = llama.gqa %rows, %k, %k[%c0] at %position {scale = 1.0} : tensor<1x1x8xf32>, tensor<1x1x4x8xf32>
+  %b = tensor.collapse_shape %a [[0], [1, 2]] : tensor<1x1x8xf32> into tensor<1x8xf32>
+  %y = llama.kernel "same" -> tensor<1x8xf32> {
+    llama.yield %w : tensor<1x8xf32>
+  }
+  %z = llama.residual %y, %b : tensor<1x8xf32>
+  %l = llama.head %z, %e : tensor<1x8xf32>, tensor<8x8xf32>
+  return %l : tensor<1x8xf32>
 }
