@@ -50,10 +50,11 @@ struct Thread {
   char *shared;          ///< host address of shared address 0
   uint64_t instructions; ///< executed, where they are counted
   const Range *ranges;   ///< kRanges of them
-  uint32_t sharedKey;    ///< of words it wrote, without the generation
-  uint32_t segment;      ///< of its accesses to global memory, shifted; or
-                         ///< kNoSegment
-  uint32_t manyReaders;  ///< the same of words that several blocks read
+  alignas(16) uint32_t sharedKeys[kKeyWords]; ///< of words it wrote
+  /// Of the accesses of its warp to global memory, shifted; or kNoSegment. All
+  /// lanes have the same.
+  uint32_t *segment;
+  uint32_t manyReaders; ///< the segment of words that several blocks read
 
   Block *block;
   Warp *warp;
