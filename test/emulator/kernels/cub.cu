@@ -19,7 +19,8 @@ extern "C" __global__ void sum(const int *in, int *out, int n) {
 }
 
 /// Inclusive sums over all blocks. A block publishes its sum and the state of
-/// that together: 8 bytes for an int, 16 for a double.
+/// that together: 8 bytes for an int, 16 for a double. It waits for those with
+/// lower tickets alone, which have begun.
 template <typename T>
 __device__ void begin(void *states, size_t bytes, int blocks) {
   cub::ScanTileState<T> state;
@@ -28,15 +29,18 @@ __device__ void begin(void *states, size_t bytes, int blocks) {
 }
 
 template <typename T>
-__device__ void scan(T *values, void *states, size_t bytes) {
+__device__ void scan(T *values, void *states, size_t bytes, int *ticket) {
   using State = cub::ScanTileState<T>;
   using Scan = cub::BlockScan<T, kThreads>;
   using Prefix = cub::TilePrefixCallbackOp<T, cuda::std::plus<>, State>;
   __shared__ typename Scan::TempStorage storage;
   __shared__ typename Prefix::TempStorage prefixStorage;
+  __shared__ int block;
   State state;
   state.Init(gridDim.x, states, bytes);
-  int block = blockIdx.x;
+  if (threadIdx.x == 0)
+    block = atomicAdd(ticket, 1);
+  __syncthreads();
   values += (block * kThreads + threadIdx.x) * kItems;
   T mine[kItems];
   for (int i = 0; i < kItems; ++i)
@@ -57,15 +61,16 @@ __device__ void scan(T *values, void *states, size_t bytes) {
 extern "C" __global__ void beginInt(void *states, size_t bytes, int blocks) {
   begin<int>(states, bytes, blocks);
 }
-extern "C" __global__ void scanInt(int *values, void *states, size_t bytes) {
-  scan(values, states, bytes);
+extern "C" __global__ void scanInt(int *values, void *states, size_t bytes,
+                                   int *ticket) {
+  scan(values, states, bytes, ticket);
 }
 extern "C" __global__ void beginDouble(void *states, size_t bytes, int blocks) {
   begin<double>(states, bytes, blocks);
 }
 extern "C" __global__ void scanDouble(double *values, void *states,
-                                      size_t bytes) {
-  scan(values, states, bytes);
+                                      size_t bytes, int *ticket) {
+  scan(values, states, bytes, ticket);
 }
 
 /// Each block sorts its part.

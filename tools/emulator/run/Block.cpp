@@ -88,6 +88,8 @@ void Block::shapeThreads() {
     thread.dynamicShared = launch.dynamicShared;
     thread.shared = arena;
     thread.ranges = recent;
+    thread.gridWorkspace =
+        launch.cooperative ? launch.memory->gridWorkspace() : 0;
     std::fill_n(thread.sharedKeys, kKeyWords, keyOfThread(i) | kKeyWritten);
     thread.segment = &segments[coarse ? 0 : i / 32];
     thread.manyReaders = grid->races ? grid->races->manyReaders() : 0;
