@@ -22,64 +22,73 @@ INSTANTIATE_TEST_SUITE_P(Checks, Concurrent, testing::Bool(),
                            return std::string(info.param ? "On" : "Off");
                          });
 
-constexpr uint32_t kCells = 128, kBlocks = 64, kThreads = 64, kRounds = 64;
-/// Times that each cell is added to.
-constexpr uint32_t kAdds = kBlocks * kThreads * kRounds / kCells;
+constexpr uint32_t kCells = 16, kBlocks = 256, kThreads = 64;
 
-/// Each thread adds 1 to all cells of even or of odd number, in the same order
-/// as all others.
+/// Each thread adds to all cells of even or of odd number, over and over, in
+/// the same order as all others: half of the threads 1, the others -1.
 std::string addingKernel(const std::string &instruction, uint32_t bytes) {
-  return kernelPtx(".param .u64 cells", R"(
-  .reg .b32 %i, %t, %one, %old;
-  .reg .b64 %cell, %wideOne, %wideOld;
+  std::string code = R"(
+  .reg .b32 %i, %j, %t, %pair, %old;
+  .reg .b64 %first, %cell, %wideOld;
   .reg .f32 %f;
   .reg .f64 %d;
   .reg .pred %q;
-  ld.param.u64 %cell, [cells];
-  mov.f32 %f, 0f3F800000;
-  mov.f64 %d, 0d3FF0000000000000;
-  mov.b32 %one, 0x3c003c00;
+  ld.param.u64 %first, [cells];
   mov.u32 %t, %tid.x;
-  and.b32 %t, %t, 1;
-  mad.wide.u32 %cell, %t, )" + std::to_string(bytes) +
-                                            R"(, %cell;
+  and.b32 %i, %t, 1;
+  mad.wide.u32 %first, %i, BYTES, %first;
+  and.b32 %i, %t, 2;
+  setp.eq.u32 %q, %i, 0;
+  selp.f32 %f, 0f3F800000, 0fBF800000, %q;
+  cvt.f64.f32 %d, %f;
+  selp.b32 %pair, 0x3C003C00, 0xBC00BC00, %q;
   mov.u32 %i, 0;
 again:
-  )" + instruction + R"(
-  add.s64 %cell, %cell, )" + std::to_string(2 * bytes) +
-                                            R"(;
+  mov.u64 %cell, %first;
+  mov.u32 %j, 0;
+next:
+  ADD
+  add.s64 %cell, %cell, 2*BYTES;
+  add.u32 %j, %j, 2;
+  setp.lt.u32 %q, %j, CELLS;
+  @%q bra next;
   add.u32 %i, %i, 1;
-  setp.lt.u32 %q, %i, )" + std::to_string(kRounds) +
-                                            R"(;
+  setp.lt.u32 %q, %i, 8;
   @%q bra again;
   ret;
-)");
+)";
+  for (auto &[word, text] :
+       {std::pair<std::string, std::string>("ADD", instruction),
+        {"2*BYTES", std::to_string(2 * bytes)},
+        {"BYTES", std::to_string(bytes)},
+        {"CELLS", std::to_string(kCells)}})
+    for (size_t at; (at = code.find(word)) != code.npos;)
+      code.replace(at, word.size(), text);
+  return kernelPtx(".param .u64 cells", code);
 }
 
 TEST_P(Concurrent, AdditionsLoseNothing) {
-  static_assert(kAdds == 2048, "the largest that f16 counts to by ones");
   struct Case {
     const char *instruction;
     uint32_t bytes;
-    uint64_t sum; ///< the bits
+    uint64_t hundred; ///< its bits
   };
   for (const Case &c :
-       {Case{"red.global.add.f32 [%cell], %f;", 4, 0x45000000},
-        {"atom.global.add.f32 %old, [%cell], %f;", 4, 0x45000000},
-        {"red.relaxed.gpu.global.add.f64 [%cell], %d;", 8, 0x40A0000000000000},
-        {"atom.global.add.f64 %wideOld, [%cell], %d;", 8, 0x40A0000000000000},
-        {"red.global.add.noftz.f16x2 [%cell], %one;", 4, 0x68006800},
-        {"atom.global.add.noftz.f16x2 %old, [%cell], %one;", 4, 0x68006800}}) {
+       {Case{"red.global.add.f32 [%cell], %f;", 4, 0x42C80000},
+        {"atom.global.add.f32 %old, [%cell], %f;", 4, 0x42C80000},
+        {"red.relaxed.gpu.global.add.f64 [%cell], %d;", 8, 0x4059000000000000},
+        {"atom.global.add.f64 %wideOld, [%cell], %d;", 8, 0x4059000000000000},
+        {"red.global.add.noftz.f16x2 [%cell], %pair;", 4, 0x56405640},
+        {"atom.global.add.noftz.f16x2 %old, [%cell], %pair;", 4, 0x56405640}}) {
     ASSERT_EQ(device.load(addingKernel(c.instruction, c.bytes)), "");
-    for (int round = 0; round < 5; ++round) {
-      auto cells = device.upload(std::vector<uint8_t>(kCells * c.bytes));
+    for (int round = 0; round < 3; ++round) {
+      std::vector<uint8_t> hundreds(kCells * c.bytes);
+      for (size_t i = 0; i < hundreds.size(); i += c.bytes)
+        std::memcpy(&hundreds[i], &c.hundred, c.bytes);
+      auto cells = device.upload(hundreds);
       device.run("k", {kBlocks}, {kThreads}, 0, cells);
-      for (uint32_t i = 0; i < kCells; ++i) {
-        uint64_t sum = 0;
-        std::memcpy(&sum, reinterpret_cast<char *>(cells) + i * c.bytes,
-                    c.bytes);
-        ASSERT_EQ(sum, c.sum) << c.instruction << " cell " << i;
-      }
+      ASSERT_EQ(device.download<uint8_t>(cells, hundreds.size()), hundreds)
+          << c.instruction;
     }
   }
 }
@@ -144,8 +153,35 @@ TEST_P(Concurrent, WordsAreWholeAndInOrder) {
         "");
     auto word = device.upload(std::vector<uint32_t>{0, ~0u});
     auto out = device.allocate(4);
-    device.run("k", {2}, {1}, 0, word, out, 300000u);
+    device.run("k", {2}, {1}, 0, word, out, GetParam() ? 300000u : 5000000u);
     EXPECT_EQ(device.download<uint32_t>(out, 1)[0], 0u) << store;
+  }
+}
+
+/// The workspace of the grid, by which cooperative groups meet, is memory that
+/// a cooperative launch finds empty and no other launch has.
+TEST(GridWorkspace, IsOfCooperativeLaunches) {
+  TestDevice device;
+  ASSERT_EQ(device.load(kernelPtx(".param .u64 out", R"(
+  .reg .b32 %r<2>;
+  .reg .b64 %p<3>;
+  .reg .pred %q;
+  ld.param.u64 %p0, [out];
+  mov.u32 %r0, %envreg1;
+  mov.u32 %r1, %envreg2;
+  mov.b64 %p1, {%r1, %r0};
+  setp.eq.u64 %q, %p1, 0;
+  mov.u64 %p2, -1;
+  @!%q atom.global.add.u64 %p2, [%p1], 3;
+  st.global.u64 [%p0], %p2;
+  ret;
+)")),
+            "");
+  auto out = device.allocate(8);
+  for (bool cooperative : {true, true, false}) {
+    device.cooperative = cooperative;
+    device.run("k", {1}, {1}, 0, out);
+    EXPECT_EQ(device.download<uint64_t>(out, 1)[0], cooperative ? 0 : ~0ull);
   }
 }
 

@@ -27,20 +27,34 @@ uint32_t codeOf(const Turn &turn) {
   return uint32_t(__builtin_ctz(turn.bytes)) + (turn.writes ? 5 : 0);
 }
 
-/// Block i waits for its turn and makes the access of row i of the table: code
-/// and place. All bytes that it writes are i. Before, the same instruction
-/// accesses a line that is the block's own: only what an instruction does again
-/// is noted without a call.
+/// How the turns are taken.
+struct How {
+  bool byWarps = false;  ///< of one block; else by blocks
+  bool fences = false;   ///< around each access
+  bool barriers = false; ///< in each block, before its access
+};
+
+/// Block i, or warp i, waits for its turn and makes the access of row i of the
+/// table: code and place. All bytes that it writes are i. Before, the same
+/// instruction accesses a line that is its own: only what an instruction does
+/// again is noted without a call.
 const char kTurns[] = R"(
   .reg .b32 %me, %code, %at, %r<2>;
   .reg .b64 %data, %next, %table, %flag, %row, %x<2>;
-  .reg .pred %q, %fence;
+  .reg .pred %q, %fence, %barrier;
   ld.param.u64 %data, [data];
   ld.param.u64 %table, [table];
   ld.param.u64 %flag, [flag];
   ld.param.u32 %r0, [fences];
   setp.ne.u32 %fence, %r0, 0;
+  ld.param.u32 %r0, [barriers];
+  setp.ne.u32 %barrier, %r0, 0;
+  mov.u32 %r0, %laneid;
+  setp.ne.u32 %q, %r0, 0;
+  @%q ret;
+  mov.u32 %r0, %warpid;
   mov.u32 %me, %ctaid.x;
+  add.u32 %me, %me, %r0;
   mad.wide.u32 %row, %me, 8, %table;
   ld.global.v2.u32 {%code, %at}, [%row];
   cvt.u64.u32 %x0, %at;
@@ -71,6 +85,7 @@ poll:
   setp.ne.u32 %q, %r0, %me;
   @%q bra poll;
   @%fence fence.acq_rel.gpu;
+  @%barrier bar.sync 0;
   bra access;
 done:
   @%fence fence.acq_rel.gpu;
@@ -87,36 +102,39 @@ protected:
 
   void SetUp() override {
     ASSERT_EQ(device.load(kernelPtx(".param .u64 data, .param .u64 table,"
-                                    " .param .u64 flag, .param .u32 fences",
+                                    " .param .u64 flag, .param .u32 fences,"
+                                    " .param .u32 barriers",
                                     kTurns)),
               "");
     data = device.allocate(kBytes);
   }
 
-  LaunchResult take(const std::vector<Turn> &turns, bool fences = false) {
+  LaunchResult take(const std::vector<Turn> &turns, How how = {}) {
     std::memset(reinterpret_cast<void *>(data), 0xFF, kBytes);
     std::vector<uint32_t> rows;
     for (const Turn &turn : turns)
       rows.insert(rows.end(), {codeOf(turn), turn.at});
     auto table = device.upload(rows);
     auto flag = device.upload(std::vector<uint32_t>(1));
-    LaunchResult result = device.launch("k", {uint32_t(turns.size())}, {1}, 0,
-                                        data, table, flag, uint32_t(fences));
+    auto count = uint32_t(turns.size());
+    LaunchResult result = device.launch(
+        "k", {how.byWarps ? 1 : count}, {how.byWarps ? 32 * count : 1}, 0, data,
+        table, flag, uint32_t(how.fences), uint32_t(how.barriers));
     device.memory.free(table, Allocation::Device);
     device.memory.free(flag, Allocation::Device);
     return result;
   }
 
   /// The turn whose access is reported, or as many as there are.
-  size_t found(const std::vector<Turn> &turns) {
-    LaunchResult result = take(turns);
+  size_t found(const std::vector<Turn> &turns, How how = {}) {
+    LaunchResult result = take(turns, how);
     if (!result.finding)
       return turns.size();
     const std::string &text = result.finding->headline;
     EXPECT_EQ(result.finding->kind, Finding::Race) << text;
-    size_t block = text.find("block (");
-    return block == text.npos ? ~size_t(0)
-                              : size_t(std::stoi(text.substr(block + 7)));
+    const char *mark = how.byWarps ? "thread (" : "block (";
+    int at = std::stoi(text.substr(text.find(mark) + std::strlen(mark)));
+    return size_t(how.byWarps ? at / 32 : at);
   }
 
   /// The first turn that conflicts with an earlier one, or as many as there
@@ -153,8 +171,8 @@ protected:
   std::mt19937 random{5};
 };
 
-/// Two blocks that access bytes in common, one of them to write, race; two that
-/// do not, do not. Of each size, in each order.
+/// Two that access bytes in common, one of them to write, race; two that do
+/// not, do not. Of each size, in each order.
 TEST_F(Races, OfTwoAreExact) {
   for (uint32_t base : {0u, kSecondPage})
     for (int kinds = 0; kinds < 4; ++kinds)
@@ -163,7 +181,9 @@ TEST_F(Races, OfTwoAreExact) {
           for (uint32_t at = 0; at < 32; at += others) {
             std::vector<Turn> turns = {{bool(kinds & 1), bytes, base + 16},
                                        {bool(kinds & 2), others, base + at}};
-            ASSERT_EQ(found(turns), expected(turns)) << describe(turns);
+            for (How how : {How(), How{false, false, true}, How{true}})
+              ASSERT_EQ(found(turns, how), expected(turns))
+                  << describe(turns) << how.byWarps << how.barriers;
           }
 }
 
@@ -199,7 +219,7 @@ TEST_F(Races, AreNotMadeUp) {
   size_t named = 0;
   for (int i = 0; i < 1000; ++i) {
     auto turns = randomTurns(0);
-    size_t at = found(turns);
+    size_t at = found(turns, {i % 2 == 0, false, i % 4 == 1});
     if (at == turns.size())
       continue;
     ++named;
@@ -214,7 +234,7 @@ TEST_F(Races, AreNotMadeUp) {
 TEST_F(Races, AreNoneWithFences) {
   for (int i = 0; i < 1000; ++i) {
     auto turns = randomTurns(i % 2 ? 8 : 0);
-    LaunchResult result = take(turns, true);
+    LaunchResult result = take(turns, {i % 3 == 0, true});
     ASSERT_FALSE(result.finding) << describe(turns) << "\n"
                                  << result.finding->headline;
   }
