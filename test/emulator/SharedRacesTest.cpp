@@ -35,7 +35,7 @@ const char kTurns[] = R"(
   ld.param.u32 %n, [n];
   mov.u32 %me, %tid.x;
   setp.eq.u32 %q, %me, 0;
-  @%q st.shared.u32 [flag], 0;
+  @%q st.shared.u32 [flag], -1;
   bar.sync 0;
   setp.lt.u32 %q, %me, 8;
   mad.lo.u32 %at, %me, 4, data;
@@ -43,6 +43,8 @@ const char kTurns[] = R"(
   ld.param.u32 %r0, [meet];
   setp.lt.u32 %q, %me, %r0;
   @%q bar.sync 0, %r0;
+  setp.eq.u32 %q, %me, 0;
+  @%q st.relaxed.cta.shared.u32 [flag], 0;
   mov.u32 %i, 0;
 next:
   setp.ge.u32 %q, %i, %n;
