@@ -144,7 +144,7 @@ TEST_F(SharedRaces, OfTwoThreadsAreFound) {
 /// Of some threads, of which many share a warp or have the same lane, the first
 /// race is found, and nothing before it.
 TEST_F(SharedRaces, OfManyAreExact) {
-  for (int i = 0; i < 1000; ++i) {
+  for (int i = 0; i < 4000; ++i) {
     uint32_t warps[3], lanes[3];
     for (int j = 0; j < 3; ++j)
       warps[j] = random() % 32, lanes[j] = random() % 32;
