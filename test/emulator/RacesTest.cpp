@@ -250,6 +250,49 @@ TEST_F(Races, WithManyReadersAreFound) {
   EXPECT_THAT(result.finding->details, testing::HasSubstr("several blocks"));
 }
 
+/// The first block reads a line, the second too, and then the first writes it:
+/// that it was the first to read it does not make it the only one.
+TEST(RacesOfReaders, AreFoundByTheFirst) {
+  TestDevice device;
+  ASSERT_EQ(device.load(kernelPtx(".param .u64 data, .param .u64 flag", R"(
+  .reg .b32 %r0;
+  .reg .b64 %data, %flag, %at;
+  .reg .pred %q;
+  ld.param.u64 %data, [data];
+  ld.param.u64 %flag, [flag];
+  add.s64 %data, %data, 64;
+  mov.u32 %r0, %ctaid.x;
+  setp.ne.u32 %q, %r0, 0;
+  @%q bra second;
+  ld.global.u32 %r0, [%data];
+  st.relaxed.gpu.global.u32 [%flag], 1;
+wait:
+  ld.relaxed.gpu.global.u32 %r0, [%flag];
+  setp.ne.u32 %q, %r0, 2;
+  @%q bra wait;
+  add.s64 %at, %data, 64; // first another line, for what is noted with no call
+write:
+  st.global.u32 [%at], 5;
+  setp.eq.s64 %q, %at, %data;
+  mov.u64 %at, %data;
+  @!%q bra write;
+  ret;
+second:
+  ld.relaxed.gpu.global.u32 %r0, [%flag];
+  setp.ne.u32 %q, %r0, 1;
+  @%q bra second;
+  ld.global.u32 %r0, [%data];
+  st.relaxed.gpu.global.u32 [%flag], 2;
+  ret;
+)")),
+            "");
+  auto data = device.allocate(4096), flag = device.upload(std::vector<int>(1));
+  LaunchResult result = device.launch("k", {2}, {1}, 0, data, flag);
+  ASSERT_TRUE(result.finding);
+  EXPECT_THAT(result.finding->headline, testing::HasSubstr("write after read"));
+  EXPECT_THAT(result.finding->headline, testing::HasSubstr("block (0,0,0)"));
+}
+
 /// Elements of 1, 2, 4 and 8 bytes of one line, each changed in place by a
 /// block of its own, at once.
 TEST(RacesOfNeighbours, AreNone) {
