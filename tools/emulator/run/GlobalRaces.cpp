@@ -9,8 +9,9 @@ namespace {
 constexpr uint32_t kMaxSegments = 1 << 20; // of a launch
 constexpr uint32_t kMaxReleases = 1 << 20; // of a launch
 constexpr uint32_t kNumbers = 1 << (32 - kSegmentShift);
-constexpr uint64_t kPage = 4096;
 constexpr uint64_t kKept = uint64_t(512) << 20; // bytes of stamps
+
+constexpr Segment::Place kNoPlaces[4];
 
 uint32_t numberOf(uint32_t half) { return half >> kSegmentShift; }
 uint32_t bytesOf(uint32_t half) { return half & kStampBytes; }
@@ -47,10 +48,10 @@ Segment &GlobalRaces::segment(uint32_t number) const {
 uint32_t GlobalRaces::addSegment(uint64_t block, uint32_t warp,
                                  uint32_t epoch) {
   if (count.load(std::memory_order_relaxed) > kMaxSegments)
-    return 0;
+    return kNoSegment;
   uint32_t i = count++;
   if (i > kMaxSegments)
-    return 0;
+    return kNoSegment;
   std::atomic<Segment *> &chunk = chunks[i / kChunk];
   if (!chunk.load()) {
     std::lock_guard<std::mutex> lock(mutex);
@@ -137,7 +138,8 @@ GlobalRace GlobalRaces::describe(const char *what, uint32_t number,
   GlobalRace race{what, &segment(number), 0};
   const LineStamp &line = lineOf(access.address);
   race.otherLine = int(wrote ? line.writeLine : line.readLine);
-  for (const Segment::Place &place : race.other->places)
+  const Segment::Places *places = race.other->places.load();
+  for (const Segment::Place &place : places ? places->all : kNoPlaces)
     if (place.line && place.isWrite == wrote && access.address < place.high &&
         place.low < access.address + access.bytes)
       race.otherLine = place.line;
@@ -147,7 +149,7 @@ GlobalRace GlobalRaces::describe(const char *what, uint32_t number,
 /// The readers of a granule, with `thread` one more.
 uint32_t GlobalRaces::readBy(uint32_t half, uint32_t mask, const Thread &thread,
                              uint64_t block) {
-  uint32_t me = thread.segment, number = numberOf(half);
+  uint32_t me = *thread.segment, number = numberOf(half);
   if (isOld(half) || number == numberOf(me))
     return me | mask | (isOld(half) ? 0 : bytesOf(half));
   uint32_t both = bytesOf(half) & mask;
@@ -166,9 +168,9 @@ std::optional<GlobalRace> GlobalRaces::checkGranule(const Access &access,
   uint64_t &stamp = *reinterpret_cast<uint64_t *>(memory.stampOf(at));
   uint64_t old = load(stamp);
   uint32_t read = uint32_t(old), wrote = uint32_t(old >> 32);
-  uint32_t me = thread.segment;
-  if (!old && at % kPage == 0)
-    touched.fetch_add(kPage, std::memory_order_relaxed);
+  uint32_t me = *thread.segment;
+  if (!old && at % kStampPage == 0)
+    touched.fetch_add(kStampPage, std::memory_order_relaxed);
   if (isOld(wrote))
     wrote = 0;
   bool conflicts = (bytesOf(wrote) & mask) && numberOf(wrote) != numberOf(me) &&
@@ -236,7 +238,7 @@ bool GlobalRaces::noteLine(LineStamp &line, uint32_t bits, const Access &access,
                            const Thread &thread, uint64_t block) {
   uint64_t read = load(line.read), wrote = load(line.write);
   uint64_t many = load(line.many);
-  uint32_t me = thread.segment, reader = uint32_t(read >> 32),
+  uint32_t me = *thread.segment, reader = uint32_t(read >> 32),
            writer = uint32_t(wrote >> 32);
   auto by = [](uint32_t who, uint32_t what) {
     return uint64_t(who) << 32 | what;
@@ -259,8 +261,8 @@ bool GlobalRaces::noteLine(LineStamp &line, uint32_t bits, const Access &access,
     return true;
   };
   if (!wasRead && !wasWritten && !isShared) {
-    if (address % kPage == 0)
-      touched.fetch_add(kPage / 2, std::memory_order_relaxed);
+    if (address % kStampPage == 0)
+      touched.fetch_add(kStampPage / 2, std::memory_order_relaxed);
     store(line.many, uint64_t(0));
     store(line.readLine, 0u);
     store(line.writeLine, 0u);
@@ -356,13 +358,16 @@ std::optional<GlobalRace> GlobalRaces::access(const Access &access,
 
 /// Where the thread's segment made the access, for people.
 void GlobalRaces::notePlace(const Access &access, const Thread &thread) const {
-  Segment &mine = segment(numberOf(thread.segment));
+  Segment &mine = segment(numberOf(*thread.segment));
+  if (!mine.places.load())
+    mine.places = new Segment::Places;
+  Segment::Places &places = *mine.places.load();
   Segment::Place *place = std::find_if(
-      std::begin(mine.places), std::end(mine.places), [&](auto &old) {
+      std::begin(places.all), std::end(places.all), [&](auto &old) {
         return old.line == access.line && old.isWrite == access.isWrite;
       });
-  if (place == std::end(mine.places)) {
-    place = &mine.places[mine.nextPlace++ % 4];
+  if (place == std::end(places.all)) {
+    place = &places.all[places.next++ % 4];
     *place = {~uint64_t(0), 0, access.line, access.isWrite};
   }
   place->low = std::min(place->low, access.address);
