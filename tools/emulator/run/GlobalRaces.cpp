@@ -16,12 +16,13 @@ constexpr Segment::Place kNoPlaces[4];
 uint32_t numberOf(uint32_t half) { return half >> kSegmentShift; }
 uint32_t bytesOf(uint32_t half) { return half & kStampBytes; }
 
-// Other workers may change stamps at the same time.
+// Other workers may change stamps at the same time. Whoever reads the number of
+// a segment in one sees the segment.
 template <typename T> T load(const T &from) {
-  return __atomic_load_n(&from, __ATOMIC_RELAXED);
+  return __atomic_load_n(&from, __ATOMIC_ACQUIRE);
 }
 template <typename T> void store(T &to, T value) {
-  __atomic_store_n(&to, value, __ATOMIC_RELAXED);
+  __atomic_store_n(&to, value, __ATOMIC_RELEASE);
 }
 
 } // namespace
@@ -41,6 +42,8 @@ GlobalRaces::~GlobalRaces() {
 }
 
 Segment &GlobalRaces::segment(uint32_t number) const {
+  // Generated code stores numbers as well, which no sanitizer sees.
+  published.load(std::memory_order_acquire);
   uint32_t i = number - first;
   return chunks[i / kChunk].load()[i % kChunk];
 }
@@ -62,6 +65,7 @@ uint32_t GlobalRaces::addSegment(uint64_t block, uint32_t warp,
   made.block = block;
   made.epoch = epoch;
   made.warp = warp;
+  published.fetch_add(1, std::memory_order_release);
   return (first + i) << kSegmentShift;
 }
 

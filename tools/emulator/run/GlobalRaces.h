@@ -157,6 +157,7 @@ private:
   bool coarse;
   uint32_t first;                  ///< number of manyReaders
   std::atomic<uint32_t> count = 2; ///< of segments, with the two special ones
+  std::atomic<uint32_t> published = 0; ///< segments whose contents are written
   std::vector<std::atomic<Segment *>> chunks;
   std::atomic<uint64_t> tickets = 0;
   std::atomic<bool> anyRelease = false;

@@ -87,7 +87,7 @@ struct Emitter::Line {
   void store(size_t offset, Value *value) const {
     unsigned bytes = value->getType()->getIntegerBitWidth() / 8;
     b.CreateAlignedStore(value, member(offset), llvm::Align(bytes))
-        ->setAtomic(llvm::AtomicOrdering::Unordered);
+        ->setAtomic(llvm::AtomicOrdering::Release);
   }
   Value *segmentOf(Value *word) const {
     return b.CreateTrunc(b.CreateLShr(word, 32), b.getInt32Ty());
