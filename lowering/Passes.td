@@ -16,7 +16,10 @@ def ConvertLlamaToLinalg : Pass<"convert-llama-to-linalg", "::mlir::ModuleOp"> {
     - A weight becomes a private function, `index -> tensor` or `() -> tensor`,
       that carries checkpoint name, count and slot in the attribute `weight`; a
       rope table becomes two, `.cos` and `.sin`.
-    - A kernel becomes an `scf.execute_region` with the attribute `kernel`.
+    - A kernel becomes a private function of its name and the entry's, and a
+      call. It takes what it reads, tensors to be updated in place, and for each
+      further result the tensor that takes it, which is meant to be written in
+      place as well. It returns what it updated or made.
   }];
   let options = [Option<"chunk", "chunk", "int64_t", "512",
                         "the most tokens the prefill entry takes">];
@@ -32,13 +35,30 @@ def ConvertLlamaToLinalg : Pass<"convert-llama-to-linalg", "::mlir::ModuleOp"> {
 // CPU
 //===----------------------------------------------------------------------===//
 
-def VerifyCacheInPlace : Pass<"verify-cache-in-place", "::mlir::func::FuncOp"> {
+def FlashAttention : Pass<"flash-attention", "::mlir::func::FuncOp"> {
+  let summary = "make attention a loop over blocks of keys";
+  let description = [{
+    A `linalg.softmax` between two products over a KV cache becomes an online
+    softmax, in parallel over KV heads and blocks of tokens: no more than a block
+    of scores is ever stored, and blocks that no token may see are not read. What
+    is done to scores and output elementwise is kept, whatever it is.
+
+    A softmax of another form becomes its parts, on all scores, with a
+    missed-optimization remark that says what was expected.
+  }];
+  let dependentDialects = [
+    "::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",
+    "::mlir::linalg::LinalgDialect", "::mlir::math::MathDialect",
+    "::mlir::scf::SCFDialect", "::mlir::tensor::TensorDialect"];
+}
+
+def VerifyCacheInPlace : Pass<"verify-cache-in-place", "::mlir::ModuleOp"> {
   let summary = "check that bufferization updates the KV caches in place";
   let description = [{
-    Runs on bufferized entry functions. Fails, naming the ops, where a cache, or
-    one layer of it, is copied from or to, where a buffer of its dimensions is
-    allocated, and where a cache that is returned is not the argument. Then drops
-    the entry's results: all are arguments.
+    Runs on bufferized entry functions and their kernels. Fails, naming the ops,
+    where a cache, or one layer of it, is copied from or to, where a buffer of
+    its dimensions is allocated, and where a cache that is returned is not the
+    argument. Then drops the entries' results: all are arguments.
   }];
 }
 
@@ -78,45 +98,21 @@ def LowerToLoops : Pass<"lower-linalg-to-loops", "::mlir::func::FuncOp"> {
     "::mlir::memref::MemRefDialect", "::mlir::scf::SCFDialect"];
 }
 
-def PlanArena : Pass<"plan-arena", "::mlir::func::FuncOp"> {
+def PlanArena : Pass<"plan-arena", "::mlir::ModuleOp"> {
   let summary = "give every temporary a place in one arena";
   let description = [{
-    Adds an argument, the arena (`memref<?xi8>`), to an entry function and turns
-    each `memref.alloc` into a view of it. Buffers whose lifetimes do not meet
-    share space. A dynamic dimension is the token count, at most the function's
-    `chunk`. Inside parallel loops an allocation becomes an `alloca`. After it
-    no function allocates from the heap; the attribute `arena_bytes` says how
-    much is needed.
+    Adds an argument, the arena, to each entry function, and one to each kernel
+    that has temporaries, and turns every `memref.alloc` into a view of it; a
+    kernel's is a part of the entry's while it runs. Buffers whose lifetimes do
+    not meet share space. Inside parallel loops an allocation becomes an
+    `alloca`. After it no function allocates from the heap; the attribute
+    `arena_bytes` of an entry says how much is needed.
+
+    A dynamic size is either bounded by a constant that can be told from the ops
+    that make it, or a number of tokens, at most the function's `chunk`.
   }];
   let dependentDialects = ["::mlir::arith::ArithDialect",
                            "::mlir::memref::MemRefDialect"];
-}
-
-def MarkKernels : Pass<"mark-kernels", "::mlir::func::FuncOp"> {
-  let summary = "keep the names of kernels in their locations";
-  let description = [{
-    Bufferization and canonicalization rebuild an `scf.execute_region` without
-    its attributes, but with its location. This pass puts the attribute `kernel`
-    there; kernels-to-functions finds it.
-  }];
-}
-
-def HoistKernelResults : Pass<"hoist-kernel-results", "::mlir::func::FuncOp"> {
-  let summary = "make the buffers that leave a kernel outlive it";
-  let description = [{
-    Runs after bufferization. What a kernel's `scf.execute_region` yields, an
-    allocation or a view, moves in front of it and takes its results' place.
-  }];
-}
-
-def KernelsToFunctions : Pass<"kernels-to-functions", "::mlir::ModuleOp"> {
-  let summary = "make every kernel a function";
-  let description = [{
-    Each `scf.execute_region` with the attribute `kernel` becomes a call of a
-    private function of that name, with the entry's name behind it. Runs after
-    plan-arena: a kernel returns nothing.
-  }];
-  let dependentDialects = ["::mlir::func::FuncDialect"];
 }
 
 def LowerToAbi : Pass<"lower-to-abi", "::mlir::ModuleOp"> {

@@ -29,7 +29,7 @@ static constexpr PhaseInfo kPhases[] = {
     {Phase::Import, "import", "the program in the llama dialect"},
     {Phase::Fuse, "fuse", "entries whose ops are in kernels"},
     {Phase::Linalg, "linalg", "linalg on tensors; upstream dialects from here"},
-    {Phase::Tile, "tile", "loops over vectors on memrefs, kernels outlined"},
+    {Phase::Tile, "tile", "loops over vectors on memrefs"},
     {Phase::Llvm, "llvm", "the LLVM dialect"},
     {Phase::LlvmIr, "llvmir", "LLVM IR, optimized"},
     {Phase::Ptx, "ptx", "PTX, for NVIDIA GPUs"},
@@ -79,22 +79,24 @@ static void buildLinalg(OpPassManager &pm, const PipelineOptions &options) {
 static void bufferize(OpPassManager &pm) {
   // Results that are inserted somewhere are computed there.
   pm.addPass(bufferization::createEmptyTensorEliminationPass());
-  pm.addNestedPass<func::FuncOp>(createMarkKernels());
   bufferization::OneShotBufferizePassOptions options;
   options.bufferizeFunctionBoundaries = true;
   options.functionBoundaryTypeConversion =
       bufferization::LayoutMapOption::IdentityLayoutMap;
   pm.addPass(bufferization::createOneShotBufferizePass(options));
-  // Loops carry buffers that never change: those become uses of the argument.
+  // What kernels return and loops carry are buffers that never change: those
+  // become uses of the argument.
   pm.addPass(createCanonicalizerPass());
-  pm.addNestedPass<func::FuncOp>(createHoistKernelResults());
+  pm.addPass(bufferization::createDropEquivalentBufferResultsPass());
+  pm.addPass(createCanonicalizerPass());
   // Equal views become one, and a copy of a view to itself vanishes.
   pm.addPass(createCSEPass());
   pm.addPass(createCanonicalizerPass());
-  pm.addNestedPass<func::FuncOp>(createVerifyCacheInPlace());
+  pm.addPass(createVerifyCacheInPlace());
 }
 
 static void buildTile(OpPassManager &pm, const PipelineOptions &options) {
+  pm.addNestedPass<func::FuncOp>(createFlashAttention());
   bufferize(pm);
   const VectorUnit &unit = options.cpu.unit;
   pm.addNestedPass<func::FuncOp>(createLowerContractions(
@@ -105,10 +107,7 @@ static void buildTile(OpPassManager &pm, const PipelineOptions &options) {
   // Index arithmetic of the schedules, before lifetimes are counted.
   pm.addPass(createCanonicalizerPass());
   pm.addPass(createCSEPass());
-  pm.addNestedPass<func::FuncOp>(createPlanArena());
-  pm.addPass(createKernelsToFunctions());
-  pm.addPass(createCanonicalizerPass());
-  pm.addPass(createCSEPass());
+  pm.addPass(createPlanArena());
 }
 
 static void buildLlvm(OpPassManager &pm, const PipelineOptions &options) {
@@ -182,30 +181,56 @@ void cria::buildPhase(OpPassManager &pm, Phase phase,
 
 namespace {
 struct PhaseOptions : PassPipelineOptions<PhaseOptions> {
+  Option<std::string> target{*this, "target", llvm::cl::desc("cpu or cuda"),
+                             llvm::cl::init("cpu")};
   Option<std::string> cpu{*this, "cpu", llvm::cl::desc("the CPU's name"),
                           llvm::cl::init("native")};
+  Option<std::string> chip{
+      *this, "chip",
+      llvm::cl::desc("the oldest NVIDIA architecture that runs the kernels"),
+      llvm::cl::init("sm_80")};
   Option<int64_t> chunk{*this, "chunk",
                         llvm::cl::desc("the most tokens of a prefill call"),
                         llvm::cl::init(512)};
 };
+
+using ErrorHandler = llvm::function_ref<LogicalResult(const Twine &)>;
 } // namespace
+
+/// Adds the passes of a phase, by options as the opt tool has them.
+static LogicalResult addPhase(OpPassManager &pm, Phase phase, StringRef text,
+                              ErrorHandler error) {
+  PhaseOptions options;
+  if (failed(options.parseFromString(text)))
+    return failure();
+  PipelineOptions pipeline;
+  if (options.target == "cuda")
+    pipeline.device = Device::Cuda;
+  else if (options.target != "cpu")
+    return error("target=" + options.target + ": expected cpu or cuda");
+  if (!llvm::is_contained(phasesOf(pipeline.device), phase))
+    return error("target=" + options.target + " has no phase '" +
+                 kPhases[static_cast<int>(phase)].name + "'");
+  llvm::Expected<CpuTarget> cpu = selectCpu(options.cpu);
+  if (!cpu)
+    return error(llvm::toString(cpu.takeError()));
+  pipeline.cpu = *cpu;
+  pipeline.chip = options.chip;
+  pipeline.chunk = options.chunk;
+  buildPhase(pm, phase, pipeline);
+  return success();
+}
 
 void cria::registerPhasePipelines() {
   for (Phase phase : {Phase::Fuse, Phase::Linalg, Phase::Tile, Phase::Llvm}) {
     const PhaseInfo &info = kPhases[static_cast<int>(phase)];
-    static std::vector<std::unique_ptr<PassPipelineRegistration<PhaseOptions>>>
-        registered;
-    registered.push_back(
-        std::make_unique<PassPipelineRegistration<PhaseOptions>>(
-            (Twine("cria-") + info.name).str(), info.summary,
-            [phase](OpPassManager &pm, const PhaseOptions &options) {
-              llvm::Expected<CpuTarget> cpu = selectCpu(options.cpu);
-              if (!cpu)
-                llvm::report_fatal_error(cpu.takeError());
-              PipelineOptions pipeline;
-              pipeline.cpu = *cpu;
-              pipeline.chunk = options.chunk;
-              buildPhase(pm, phase, pipeline);
-            }));
+    registerPassPipeline(
+        (Twine("cria-") + info.name).str(), info.summary,
+        [phase](OpPassManager &pm, StringRef options, ErrorHandler error) {
+          return addPhase(pm, phase, options, error);
+        },
+        [](llvm::function_ref<void(const mlir::detail::PassOptions &)> show) {
+          show(PhaseOptions());
+        });
   }
 }

@@ -59,7 +59,8 @@ private:
   using Modules = std::map<std::string, Pair>;
 
   Status collect(const std::string &path, Modules &modules);
-  Status place(const LoraConfig &config, const std::string &module, Pair &pair);
+  Status place(const LoraConfig &config, const std::string &module, Pair &pair,
+               Effort &effort);
   void expectShape(const TensorEntry &tensor, const Shape &shape);
 
   Loras &loras;
@@ -108,7 +109,7 @@ void Loras::Opener::expectShape(const TensorEntry &tensor, const Shape &shape) {
 
 /// Checks a pair against the weight that it changes, and makes room for it.
 Status Loras::Opener::place(const LoraConfig &config, const std::string &module,
-                            Pair &pair) {
+                            Pair &pair, Effort &effort) {
   std::string name = module + ".weight";
   auto weight = weights.find(name);
   if (!pair.a || !pair.b) {
@@ -127,7 +128,7 @@ Status Loras::Opener::place(const LoraConfig &config, const std::string &module,
                        : ", which is " + shapeText(shape) + ", no matrix"));
     return Status();
   }
-  Result<LoraScale> scale = config.at(module);
+  Result<LoraScale> scale = config.at(module, effort);
   if (!scale.ok())
     return scale.status();
   expectShape(*pair.a, {scale->rank, shape[1]});
@@ -152,11 +153,15 @@ Status Loras::Opener::add(const LoraSource &source) {
   std::string path = source.folder + "/adapter_model.safetensors";
   Modules modules;
   Status status = collect(path, modules);
+  size_t nameBytes = 0;
+  for (const auto &[module, pair] : modules)
+    nameBytes += module.size();
+  Effort effort = Effort::ofText(nameBytes);
   for (auto &[module, pair] : modules) {
     if (!status.ok())
       return status;
     pair.scale = source.scale;
-    status = place(*config, module, pair);
+    status = place(*config, module, pair, effort);
     loras.pairs.push_back(pair);
   }
   return status.ok() ? unfit(path, problems) : status;

@@ -140,8 +140,8 @@ Result<LoraConfig> LoraConfig::load(const std::string &path) {
 /// The value of the overrides that match `module`, or `otherwise`.
 Result<double> LoraConfig::choose(const std::vector<Override> &overrides,
                                   double otherwise, const char *key,
-                                  const std::string &module) const {
-  Effort effort = Effort::ofText(module.size());
+                                  const std::string &module,
+                                  Effort &effort) const {
   std::optional<double> chosen;
   for (const Override &each : overrides) {
     bool matches = false;
@@ -161,11 +161,12 @@ Result<double> LoraConfig::choose(const std::vector<Override> &overrides,
   return chosen.value_or(otherwise);
 }
 
-Result<LoraScale> LoraConfig::at(const std::string &module) const {
-  Result<double> r = choose(ranks, rank, "rank_pattern", module);
+Result<LoraScale> LoraConfig::at(const std::string &module,
+                                 Effort &effort) const {
+  Result<double> r = choose(ranks, rank, "rank_pattern", module, effort);
   if (!r.ok())
     return r.status();
-  Result<double> a = choose(alphas, alpha, "alpha_pattern", module);
+  Result<double> a = choose(alphas, alpha, "alpha_pattern", module, effort);
   if (!a.ok())
     return a.status();
   return LoraScale{static_cast<uint64_t>(*r),

@@ -28,8 +28,9 @@ public:
   /// What holds for the module of the model called `module`. Patterns are
   /// PEFT's: an expression that the name, or what follows one of its dots,
   /// matches whole. Two that match with different values are refused: which of
-  /// them wins is a matter of their order, which JSON does not keep.
-  Result<LoraScale> at(const std::string &module) const;
+  /// them wins is a matter of their order, which JSON does not keep. `effort`
+  /// pays for the patterns; one is made for all modules of an adapter.
+  Result<LoraScale> at(const std::string &module, Effort &effort) const;
 
 private:
   /// A member of rank_pattern or alpha_pattern.
@@ -44,7 +45,7 @@ private:
                                       double (*read)(const JsonCursor &));
   Result<double> choose(const std::vector<Override> &overrides,
                         double otherwise, const char *key,
-                        const std::string &module) const;
+                        const std::string &module, Effort &effort) const;
 
   std::string path;
   double rank = 0, alpha = 0;

@@ -438,8 +438,11 @@ CRIA_API cria_status cria_chat_render(const cria_chat *chat,
                                       cria_error *error);
 
 /* The ids of the text for `variables`, in which the template alone writes
- * special tokens: those in the messages, and in all else that is no member
- * "..._token" of `variables`, stay text. `ids` is malloc'ed: free() it. */
+ * special tokens. No byte of one comes from a text in `variables`, keys
+ * included, however the template cuts, joins or changes it; but a member
+ * "..._token" of `variables` counts as the template's, and the "role" of a
+ * message may be a part of a token that the template begins, as in
+ * '<|' + role + '|>'. `ids` is malloc'ed: free() it. */
 CRIA_API cria_status cria_chat_encode(const cria_chat *chat,
                                       const cria_tokenizer *tokenizer,
                                       const char *variables, int32_t **ids,

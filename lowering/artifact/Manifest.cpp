@@ -240,7 +240,7 @@ void Manifest::fromTile(ModuleOp module) {
   for (auto function : module.getOps<func::FuncOp>()) {
     if (auto bytes = function->getAttrOfType<IntegerAttr>("arena_bytes"))
       arena = std::max(arena, bytes.getInt());
-    else if (!function.isDeclaration())
+    else if (function.isPrivate() && !function.isDeclaration())
       kernels.push_back(function.getName());
   }
   root["arena"] = json::Object{{"bytes", arena}};

@@ -6,6 +6,7 @@
 ///
 /// Memrefs stand on both sides of a cast to and from their descriptors, which
 /// vanishes when the rest is converted to the LLVM dialect.
+#include "lowering/Entry.h"
 #include "lowering/Passes.h"
 
 #include "mlir/Conversion/LLVMCommon/MemRefBuilder.h"
@@ -25,6 +26,7 @@ namespace cria {
 } // namespace cria
 
 using namespace mlir;
+using namespace cria;
 
 namespace {
 class AbiLowering {
@@ -33,10 +35,10 @@ public:
       : module(module), symbols(module), converter(module.getContext()),
         pointer(LLVM::LLVMPointerType::get(module.getContext())),
         i64(IntegerType::get(module.getContext(), 64)) {}
-  void run();
+  LogicalResult run();
 
 private:
-  void lowerEntry(func::FuncOp entry);
+  void lowerEntry(func::FuncOp entry, const EntryArguments &arguments);
   void lowerSlotCalls(func::FuncOp entry, Value slots);
   void passHost(func::FuncOp entry, Value host);
   void outlineLoops(func::FuncOp function, Value host);
@@ -108,6 +110,10 @@ void AbiLowering::passHost(func::FuncOp entry, Value host) {
   });
   for (Operation *op : kernels) {
     auto kernel = llvm::cast<func::FuncOp>(op);
+    // A kernel stays a symbol that debuggers and profilers know.
+    kernel->setAttr("passthrough",
+                    Builder(kernel).getStrArrayAttr({"noinline"}));
+    kernel->removeAttr("chunk");
     unsigned last = kernel.getNumArguments();
     (void)kernel.insertArgument(last, pointer, {}, kernel.getLoc());
     outlineLoops(kernel, kernel.getArgument(last));
@@ -236,11 +242,13 @@ void AbiLowering::callParallel(scf::ForallOp loop, Value host,
       ValueRange{parallelFor, host, cast(b, function, pointer), frame, count});
 }
 
-/// CriaEntry: ids, tokens, position, first_logit, source, logits, caches,
-/// arena, slots, host.
-void AbiLowering::lowerEntry(func::FuncOp entry) {
+/// The entry's arguments become those of CriaEntry.
+void AbiLowering::lowerEntry(func::FuncOp entry,
+                             const EntryArguments &arguments) {
   Block &body = entry.front();
   unsigned old = body.getNumArguments();
+  // ids, tokens, position, first_logit, source, logits, caches, arena, slots,
+  // host.
   SmallVector<Type> types = {pointer, i64,     i64,     i64,     i64,
                              pointer, pointer, pointer, pointer, pointer};
   SmallVector<Value> args;
@@ -248,41 +256,50 @@ void AbiLowering::lowerEntry(func::FuncOp entry) {
     args.push_back(body.addArgument(type, entry.getLoc()));
   ImplicitLocOpBuilder b(entry.getLoc(), entry.getContext());
   b.setInsertionPointToStart(&body);
-  auto memref = [&](unsigned i, Value memory) {
-    auto type = llvm::cast<MemRefType>(body.getArgument(i).getType());
-    body.getArgument(i).replaceAllUsesWith(fromPointer(b, memory, type));
-  };
-  memref(0, args[0]);
-  for (unsigned i : {1, 2, 3, 4})
-    body.getArgument(i).replaceAllUsesWith(
-        arith::IndexCastOp::create(b, b.getIndexType(), args[i]));
-  memref(5, args[5]);
-  for (unsigned i = 6; i + 1 < old; ++i) {
-    Value at = arith::ConstantOp::create(b, b.getI64IntegerAttr(i - 6));
-    memref(i, element(b, args[6], at));
+  int64_t caches = 0;
+  for (auto [what, argument] :
+       llvm::zip(arguments.all(), body.getArguments().take_front(old))) {
+    Value value = args[static_cast<int>(what)];
+    if (what == EntryArgument::Cache)
+      value =
+          element(b, value,
+                  arith::ConstantOp::create(b, b.getI64IntegerAttr(caches++)));
+    if (auto type = dyn_cast<MemRefType>(argument.getType()))
+      value = fromPointer(b, value, type);
+    else
+      value = arith::IndexCastOp::create(b, b.getIndexType(), value);
+    argument.replaceAllUsesWith(value);
   }
-  memref(old - 1, args[7]);
   body.eraseArguments(0, old);
   entry.setType(b.getFunctionType(types, {}));
   lowerSlotCalls(entry, body.getArgument(8));
   passHost(entry, body.getArgument(9));
-  entry->removeAttr("chunk");
-  entry->removeAttr("arena_bytes");
+  for (StringRef name : {"arguments", "chunk", "arena_bytes"})
+    entry->removeAttr(name);
   (void)symbols.rename(entry, b.getStringAttr("cria_" + entry.getName()));
 }
 
-void AbiLowering::run() {
-  for (auto entry : llvm::to_vector(module.getOps<func::FuncOp>()))
-    if (entry->hasAttr("chunk"))
-      lowerEntry(entry);
+LogicalResult AbiLowering::run() {
+  for (auto function : llvm::to_vector(module.getOps<func::FuncOp>())) {
+    if (!isEntry(function))
+      continue;
+    FailureOr<EntryArguments> arguments = EntryArguments::of(function);
+    if (failed(arguments))
+      return failure();
+    lowerEntry(function, *arguments);
+  }
   for (auto function :
        llvm::make_early_inc_range(module.getOps<func::FuncOp>()))
     if (function->hasAttr("weight") || function->hasAttr("rope"))
       function.erase();
+  return success();
 }
 
 namespace {
 struct LowerToAbi : cria::impl::LowerToAbiBase<LowerToAbi> {
-  void runOnOperation() override { AbiLowering(getOperation()).run(); }
+  void runOnOperation() override {
+    if (failed(AbiLowering(getOperation()).run()))
+      signalPassFailure();
+  }
 };
 } // namespace

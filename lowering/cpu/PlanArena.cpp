@@ -3,13 +3,18 @@
 /// Lifetimes are intervals of ops in program order. A buffer lives from its
 /// allocation to the last use of it or of a view of it; a use inside a loop
 /// that the allocation is outside of counts for the whole loop. Offsets are
-/// first fit, largest buffer first.
+/// first fit, largest buffer first. The temporaries of a kernel are placed
+/// alike, in a scratch buffer that its call is the lifetime of.
+#include "lowering/Entry.h"
 #include "lowering/Passes.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Bufferization/Transforms/BufferViewFlowAnalysis.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Interfaces/ValueBoundsOpInterface.h"
+#include "llvm/ADT/StringMap.h"
 #include <limits>
 
 namespace cria {
@@ -18,13 +23,15 @@ namespace cria {
 } // namespace cria
 
 using namespace mlir;
+using namespace cria;
 
 static constexpr int64_t kAlignment = 64;
 
 namespace {
 struct Buffer {
-  memref::AllocOp alloc;
-  int64_t bytes, first, last, offset;
+  /// An allocation, or the call of a kernel that needs scratch.
+  Operation *op;
+  int64_t bytes, first, last, offset = 0;
 };
 
 /// The place of ops in program order.
@@ -51,10 +58,33 @@ private:
 };
 } // namespace
 
-static int64_t sizeInBytes(MemRefType type, int64_t chunk) {
+/// Whether a size is a number of tokens: an argument, an argument's dimension,
+/// or less.
+static bool countsTokens(Value size) {
+  if (auto less = size.getDefiningOp<arith::SubIOp>())
+    return countsTokens(less.getLhs());
+  auto dim = size.getDefiningOp<memref::DimOp>();
+  return isa<BlockArgument>(dim ? dim.getSource() : size);
+}
+
+/// The most that an allocation takes, or an error at it.
+static FailureOr<int64_t> mostBytes(memref::AllocOp alloc, int64_t chunk) {
+  MemRefType type = alloc.getType();
   int64_t bytes = type.getElementTypeBitWidth() / 8;
   for (int64_t size : type.getShape())
-    bytes *= ShapedType::isDynamic(size) ? chunk : size;
+    bytes *= ShapedType::isDynamic(size) ? 1 : size;
+  for (Value size : alloc.getDynamicSizes()) {
+    FailureOr<int64_t> most = ValueBoundsConstraintSet::computeConstantBound(
+        presburger::BoundType::UB, size, nullptr, /*closedUB=*/true);
+    if (failed(most) && countsTokens(size))
+      most = chunk;
+    if (failed(most))
+      return alloc.emitError(
+                 "expected sizes that a constant bounds, or numbers "
+                 "of tokens, not ")
+             << type;
+    bytes *= *most;
+  }
   return bytes;
 }
 
@@ -116,59 +146,102 @@ static void moveToStack(Operation *op, scf::ForallOp loop) {
   op->erase();
 }
 
+/// Makes the buffer a view of `arena`.
 static void intoArena(Buffer &buffer, Value arena) {
-  OpBuilder b(buffer.alloc);
-  Location loc = buffer.alloc.getLoc();
+  OpBuilder b(buffer.op);
+  Location loc = buffer.op->getLoc();
   Value offset = arith::ConstantIndexOp::create(b, loc, buffer.offset);
-  Value view = memref::ViewOp::create(b, loc, buffer.alloc.getType(), arena,
-                                      offset, buffer.alloc.getDynamicSizes());
-  for (Operation *user : llvm::make_early_inc_range(buffer.alloc->getUsers()))
+  auto alloc = dyn_cast<memref::AllocOp>(buffer.op);
+  if (!alloc) {
+    auto type = MemRefType::get({buffer.bytes}, b.getI8Type());
+    Value view = memref::ViewOp::create(b, loc, type, arena, offset, {});
+    cast<func::CallOp>(buffer.op).getOperandsMutable().append(view);
+    return;
+  }
+  Value view = memref::ViewOp::create(b, loc, alloc.getType(), arena, offset,
+                                      alloc.getDynamicSizes());
+  for (Operation *user : llvm::make_early_inc_range(alloc->getUsers()))
     if (isa<memref::DeallocOp>(user))
       user->erase();
-  buffer.alloc.replaceAllUsesWith(view);
-  buffer.alloc.erase();
+  alloc.replaceAllUsesWith(view);
+  alloc.erase();
 }
 
 namespace {
-struct PlanArena : cria::impl::PlanArenaBase<PlanArena> {
+struct PlanArenaPass : cria::impl::PlanArenaBase<PlanArenaPass> {
   void runOnOperation() override {
-    func::FuncOp function = getOperation();
+    for (bool entries : {false, true})
+      for (auto function : getOperation().getOps<func::FuncOp>())
+        if (!function.isDeclaration() && isEntry(function) == entries &&
+            failed(plan(function)))
+          return signalPassFailure();
+  }
+
+private:
+  /// The buffers of a function that last from one op to another; those of
+  /// parallel loops are moved to the stack.
+  FailureOr<SmallVector<Buffer>> collect(func::FuncOp function) {
+    if (isEntry(function) && failed(EntryArguments::of(function)))
+      return failure();
     auto chunk = function->getAttrOfType<IntegerAttr>("chunk");
-    if (function.isDeclaration() || !chunk)
-      return;
+    if (!chunk)
+      return function.emitError("expected the attribute 'chunk'");
     SmallVector<Operation *> allocations;
+    SmallVector<Buffer> buffers;
     function.walk([&](Operation *op) {
       if (isa<memref::AllocOp, memref::AllocaOp>(op))
         allocations.push_back(op);
     });
-    SmallVector<memref::AllocOp> lasting;
     for (Operation *op : allocations) {
-      if (auto loop = op->getParentOfType<scf::ForallOp>()) {
-        if (op->getNumOperands())
-          return op->emitError("expected scratch of a static size in a "
-                               "parallel loop"),
-                 signalPassFailure();
+      auto loop = op->getParentOfType<scf::ForallOp>();
+      if (loop && op->getNumOperands())
+        return op->emitError(
+            "expected scratch of a static size in a parallel loop");
+      if (loop) {
         moveToStack(op, loop);
       } else if (auto alloc = dyn_cast<memref::AllocOp>(op)) {
-        lasting.push_back(alloc);
+        FailureOr<int64_t> bytes = mostBytes(alloc, chunk.getInt());
+        if (failed(bytes))
+          return failure();
+        buffers.push_back({op, aligned(*bytes), 0, 0});
       }
     }
+    return buffers;
+  }
+
+  LogicalResult plan(func::FuncOp function) {
+    FailureOr<SmallVector<Buffer>> buffers = collect(function);
+    if (failed(buffers))
+      return failure();
+    function.walk([&](func::CallOp call) {
+      if (int64_t bytes = scratch.lookup(call.getCallee()))
+        buffers->push_back({call, bytes, 0, 0});
+    });
     Order order(function);
     BufferViewFlowAnalysis aliases(function);
-    SmallVector<Buffer> buffers;
-    for (memref::AllocOp alloc : lasting)
-      buffers.push_back({alloc,
-                         aligned(sizeInBytes(alloc.getType(), chunk.getInt())),
-                         order.of(alloc), lastUse(alloc, aliases, order), 0});
-    int64_t bytes = place(buffers);
-    auto i8 = IntegerType::get(&getContext(), 8);
-    auto type = MemRefType::get({bytes}, i8);
-    function->setAttr("arena_bytes", OpBuilder(function).getIndexAttr(bytes));
-    (void)function.insertArgument(function.getNumArguments(), type, {},
-                                  function.getLoc());
-    Value arena = function.getArguments().back();
-    for (Buffer &buffer : buffers)
-      intoArena(buffer, arena);
+    for (Buffer &buffer : *buffers) {
+      buffer.first = buffer.last = order.of(buffer.op);
+      if (auto alloc = dyn_cast<memref::AllocOp>(buffer.op))
+        buffer.last = lastUse(alloc, aliases, order);
+    }
+    int64_t bytes = place(*buffers);
+    auto type = MemRefType::get({bytes}, IntegerType::get(&getContext(), 8));
+    if (isEntry(function)) {
+      function->setAttr("arena_bytes", OpBuilder(function).getIndexAttr(bytes));
+      EntryArguments::append(function, EntryArgument::Arena, type);
+    } else if (buffers->empty()) {
+      return success();
+    } else {
+      scratch[function.getName()] = bytes;
+      (void)function.insertArgument(function.getNumArguments(), type, {},
+                                    function.getLoc());
+    }
+    for (Buffer &buffer : *buffers)
+      intoArena(buffer, function.getArguments().back());
+    return success();
   }
+
+  /// Bytes that the kernels need.
+  llvm::StringMap<int64_t> scratch;
 };
 } // namespace

@@ -1,5 +1,6 @@
 /// The no-copy certificate: a compilation succeeds only if no KV cache, nor a
 /// layer of one, is copied, and no buffer is allocated that could hold one.
+#include "lowering/Entry.h"
 #include "lowering/Passes.h"
 
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
@@ -11,10 +12,7 @@ namespace cria {
 } // namespace cria
 
 using namespace mlir;
-
-/// Where an entry's caches begin: ids, tokens, position, first, source and
-/// logits come before them.
-static constexpr unsigned kFirstCache = 6;
+using namespace cria;
 
 /// The shape without leading ones.
 static ArrayRef<int64_t> significant(Type type) {
@@ -22,73 +20,82 @@ static ArrayRef<int64_t> significant(Type type) {
       [](int64_t size) { return size == 1; });
 }
 
-/// The argument whose shape, or whose layer's shape, the buffer has.
-static std::optional<BlockArgument> cacheLike(func::FuncOp entry, Type buffer) {
-  for (BlockArgument arg : entry.getArguments().drop_front(kFirstCache)) {
-    auto cache = dyn_cast<MemRefType>(arg.getType());
-    if (!cache || cache.getRank() != 4)
-      continue;
-    ArrayRef<int64_t> shape = significant(buffer);
+/// The cache whose shape, or whose layer's shape, the buffer has.
+static MemRefType cacheLike(ArrayRef<MemRefType> caches, Type buffer) {
+  ArrayRef<int64_t> shape = significant(buffer);
+  for (MemRefType cache : caches)
     if (shape == significant(cache) ||
         (shape.size() >= 2 && shape == cache.getShape().drop_front().drop_while(
                                            [](int64_t s) { return s == 1; })))
-      return arg;
-  }
-  return std::nullopt;
+      return cache;
+  return {};
 }
 
-/// Whether `buffer` is a view of memory that the entry itself allocates, or of
-/// an argument that is no cache.
-static bool isNoCache(func::FuncOp entry, Value buffer) {
+/// Whether `buffer` is a view of memory that is allocated beside it, or of an
+/// argument that is no cache.
+static bool isNoCache(ArrayRef<MemRefType> caches, Value buffer) {
   while (auto view = buffer.getDefiningOp<ViewLikeOpInterface>())
     buffer = view.getViewSource();
-  auto arg = dyn_cast<BlockArgument>(buffer);
   return buffer.getDefiningOp<memref::AllocOp>() ||
-         (arg && arg.getOwner() == &entry.front() &&
-          arg.getArgNumber() < kFirstCache);
+         (isa<BlockArgument>(buffer) &&
+          !llvm::is_contained(caches, buffer.getType()));
 }
 
 namespace {
 struct VerifyCacheInPlace
     : cria::impl::VerifyCacheInPlaceBase<VerifyCacheInPlace> {
   void runOnOperation() override {
-    func::FuncOp entry = getOperation();
-    if (entry.isDeclaration())
-      return;
+    SmallVector<MemRefType> caches;
+    for (auto function : getOperation().getOps<func::FuncOp>()) {
+      if (!isEntry(function))
+        continue;
+      FailureOr<EntryArguments> arguments = EntryArguments::of(function);
+      if (failed(arguments))
+        return signalPassFailure();
+      for (unsigned i : arguments->caches())
+        caches.push_back(cast<MemRefType>(function.getArgumentTypes()[i]));
+    }
     bool copied = false;
     auto report = [&](Operation *op, MemRefType buffer, StringRef what,
                       bool isScratch) {
-      std::optional<BlockArgument> cache = cacheLike(entry, buffer);
+      MemRefType cache = cacheLike(caches, buffer);
       if (!cache || isScratch)
         return;
       op->emitError(
           "expected the KV cache to be updated in place, but this op ")
-          << what << " " << buffer << ", as large as argument "
-          << cache->getArgNumber() << ", " << cache->getType();
+          << what << " " << buffer << ", as large as the cache " << cache;
       copied = true;
     };
-    entry.walk([&](Operation *op) {
+    getOperation().walk([&](Operation *op) {
       // Scratch may be as large as a layer, but has not a cache's dimensions.
       if (auto alloc = dyn_cast<memref::AllocOp>(op))
         report(op, alloc.getType(), "allocates", alloc.getType().getRank() < 4);
       if (auto copy = dyn_cast<memref::CopyOp>(op))
         report(op, cast<MemRefType>(copy.getTarget().getType()), "copies",
-               isNoCache(entry, copy.getSource()) &&
-                   isNoCache(entry, copy.getTarget()));
+               isNoCache(caches, copy.getSource()) &&
+                   isNoCache(caches, copy.getTarget()));
     });
-    if (copied || failed(dropResults(entry)))
-      signalPassFailure();
+    if (copied)
+      return signalPassFailure();
+    for (auto function : getOperation().getOps<func::FuncOp>())
+      if (isEntry(function) && failed(dropResults(function)))
+        return signalPassFailure();
   }
 
 private:
-  /// Results are the last arguments: logits, if any, then the caches.
+  /// Results are the logits, if any, and the caches.
   LogicalResult dropResults(func::FuncOp entry) {
+    EntryArguments arguments = *EntryArguments::of(entry);
     Operation *ret = entry.front().getTerminator();
-    unsigned first = entry.getNumArguments() - ret->getNumOperands();
-    for (auto [i, value] : llvm::enumerate(ret->getOperands()))
-      if (value != entry.getArgument(first + i))
+    SmallVector<unsigned> places = arguments.caches();
+    if (ret->getNumOperands() > places.size())
+      places.insert(places.begin(), arguments.at(EntryArgument::Logits));
+    if (ret->getNumOperands() != places.size())
+      return ret->emitError("expected ") << places.size() << " results";
+    for (auto [i, place] : llvm::enumerate(places))
+      if (ret->getOperand(i) != entry.getArgument(place))
         return ret->emitError("expected result ")
-               << i << " to be argument " << first + i << ", updated in place";
+               << i << " to be argument " << place << ", updated in place";
     ret->setOperands({});
     entry.setType(
         FunctionType::get(&getContext(), entry.getArgumentTypes(), {}));

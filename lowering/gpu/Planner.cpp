@@ -1,9 +1,9 @@
 #include "lowering/gpu/Planner.h"
 
+#include "lowering/LayerNumber.h"
 #include "lowering/Signature.h"
 #include "lowering/Slots.h"
 
-#include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "llvm/ADT/TypeSwitch.h"
 #include "llvm/Support/MathExtras.h"
@@ -67,33 +67,6 @@ Place Planner::temporary(int64_t bytes) {
 
 Place Planner::zeroed(int64_t bytes) {
   return {arg("arena", arena.zeroed(bytes))};
-}
-
-/// The layer as a constant, or as the number of a loop around it plus a
-/// constant. Else nothing.
-static std::optional<LayerNumber> layerNumber(Value layer) {
-  if (std::optional<int64_t> known = getConstantIntValue(layer))
-    return LayerNumber{*known};
-  if (auto sum = layer.getDefiningOp<arith::AddIOp>()) {
-    auto number = layerNumber(sum.getLhs());
-    std::optional<int64_t> more = getConstantIntValue(sum.getRhs());
-    if (!number || !more)
-      return std::nullopt;
-    number->first += *more;
-    return number;
-  }
-  auto argument = dyn_cast<BlockArgument>(layer);
-  auto loop = argument
-                  ? dyn_cast<scf::ForOp>(argument.getOwner()->getParentOp())
-                  : scf::ForOp();
-  if (!loop || layer != loop.getInductionVar())
-    return std::nullopt;
-  std::optional<int64_t> first = getConstantIntValue(loop.getLowerBound()),
-                         step = getConstantIntValue(loop.getStep());
-  std::optional<APInt> turns = loop.getStaticTripCount();
-  if (!first || !step || !turns)
-    return std::nullopt;
-  return LayerNumber{*first, *step, turns->getSExtValue()};
 }
 
 Place Planner::weight(Operation *symbol, int64_t part, Value layer) {
@@ -445,18 +418,6 @@ FailureOr<Steps> Planner::emit(KernelOp kernel) {
   return emitPointwise(target, *spec);
 }
 
-/// A plan knows constant layers, and those that a loop counts.
-static LogicalResult checkLayer(Operation *op, Value layer, int64_t count) {
-  std::optional<LayerNumber> number = layerNumber(layer);
-  if (!number)
-    return op->emitOpError("reads a layer that is neither constant nor a "
-                           "number of a loop; the cuda target knows no other");
-  if (number->first < 0 || number->last() >= count)
-    return op->emitOpError("expected layers below ")
-           << count << ", got " << number->first << " to " << number->last();
-  return success();
-}
-
 /// Kernels take the text's position, and the other text's length, from the
 /// state of the call: they must be the function's arguments.
 static LogicalResult checkPosition(func::FuncOp entry, Operation *op) {
@@ -499,7 +460,7 @@ LogicalResult Planner::checkCaches(KernelOp kernel) {
         return op.emitOpError("is the second append of its kernel to one "
                               "cache; the cuda target copies none");
       auto type = cast<RankedTensorType>(cache.getType());
-      if (failed(checkLayer(&op, layer, type.getDimSize(0))))
+      if (failed(verifyLayer(&op, layer, type.getDimSize(0))))
         return failure();
     }
     if (failed(checkPosition(entry, &op)))
@@ -559,7 +520,7 @@ LogicalResult Planner::visit(Operation &op, Steps &steps) {
       .Case<GetWeightOp>([&](GetWeightOp get) {
         auto symbol = module.lookupSymbol<WeightOp>(get.getWeight());
         Value layer = get.getLayer();
-        if (layer && failed(checkLayer(get, layer, *symbol.getCount())))
+        if (layer && failed(verifyLayer(get, layer, *symbol.getCount())))
           return failure();
         places[get] = weight(symbol, 0, layer);
         return success();

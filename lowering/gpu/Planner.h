@@ -31,16 +31,6 @@ private:
   int64_t nextZeroed = 0, next = kZeroed, highest = kZeroed;
 };
 
-/// The layers that a value names: a constant, or what a loop counts.
-struct LayerNumber {
-  int64_t first = 0;
-  /// Layers from one turn to the next; 0 outside of loops.
-  int64_t step = 0;
-  int64_t turns = 1;
-
-  int64_t last() const { return first + step * (turns - 1); }
-};
-
 /// Plans one entry function: (ids, position, first, [source,] caches...) ->
 /// ([logits,] caches...). A plan can launch kernels and nothing else: no
 /// tensor is copied or computed between them. So every other op must only say

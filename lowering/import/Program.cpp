@@ -1,5 +1,6 @@
 #include "lowering/import/Program.h"
 #include "dialect/Dialect.h"
+#include "lowering/LayerNumber.h"
 #include "lowering/Signature.h"
 #include "lowering/import/Json.h"
 
@@ -8,6 +9,7 @@
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/Parser/Parser.h"
+#include "llvm/ADT/TypeSwitch.h"
 #include "llvm/Support/CheckedArithmetic.h"
 
 using namespace mlir;
@@ -203,6 +205,28 @@ static LogicalResult verifyPosition(Operation *op, func::FuncOp function) {
   return success();
 }
 
+/// The layer that an op reads is one of the weight's or the cache's.
+static LogicalResult verifyLayers(Operation *op) {
+  auto layers = [](Value cache) {
+    return cast<RankedTensorType>(cache.getType()).getDimSize(0);
+  };
+  return TypeSwitch<Operation *, LogicalResult>(op)
+      .Case<GetWeightOp>([&](GetWeightOp get) {
+        auto weight = SymbolTable::lookupNearestSymbolFrom<WeightOp>(
+            op, get.getWeightAttr());
+        return get.getLayer()
+                   ? verifyLayer(op, get.getLayer(), *weight.getCount())
+                   : success();
+      })
+      .Case<GQAOp>([&](GQAOp gqa) {
+        return verifyLayer(op, gqa.getLayer(), layers(gqa.getKeyCache()));
+      })
+      .Case<KVAppendOp>([&](KVAppendOp append) {
+        return verifyLayer(op, append.getLayer(), layers(append.getCache()));
+      })
+      .Default(success());
+}
+
 static LogicalResult verifySymbols(ModuleOp module) {
   for (auto weight : module.getOps<WeightOp>())
     if (failed(verifySize(weight, weight.getType())))
@@ -229,6 +253,7 @@ LogicalResult cria::verifyProgram(ModuleOp module) {
       return WalkResult::advance();
     auto embed = dyn_cast<EmbedOp>(op);
     if (failed(verifyOp(op)) || failed(verifyPosition(op, function)) ||
+        failed(verifyLayers(op)) ||
         (embed && failed(verifyEmbed(embed, logits.getDimSize(1)))))
       return WalkResult::interrupt();
     return WalkResult::advance();

@@ -24,6 +24,7 @@ mlir::OwningOpRef<mlir::ModuleOp> loadProgram(llvm::StringRef path,
 ///   returns the caches alone;
 /// - ropes, appends, attention and learned positions are at the function's
 ///   position, and attention `over` another text at its number of tokens;
+/// - layers are constants or numbers of loops between constants, and exist;
 /// - they are made of llama ops, scf.for, arith and reshapes of tensors;
 /// - no dimension but the first of a tensor, its token count, is dynamic, none
 ///   is empty, and no tensor has more than 2^44 bytes;

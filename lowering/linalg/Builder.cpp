@@ -18,6 +18,16 @@ Value LinalgBuilder::f32(double value) {
 }
 
 SmallVector<OpFoldResult> LinalgBuilder::sizes(Value tensor) {
+  // From the op that made them: shorter to read than dimensions of its result.
+  while (auto op = tensor.getDefiningOp<DestinationStyleOpInterface>())
+    tensor = op.getTiedOpOperand(cast<OpResult>(tensor))->get();
+  if (auto empty = tensor.getDefiningOp<tensor::EmptyOp>())
+    return empty.getMixedSizes();
+  if (auto expand = tensor.getDefiningOp<tensor::ExpandShapeOp>())
+    return expand.getMixedOutputShape();
+  auto slice = tensor.getDefiningOp<tensor::ExtractSliceOp>();
+  if (slice && slice.getSourceType().getRank() == slice.getType().getRank())
+    return slice.getMixedSizes();
   return tensor::getMixedSizes(*this, getLoc(), tensor);
 }
 
@@ -84,18 +94,26 @@ Value LinalgBuilder::map(Values inputs, Type type, Payload payload) {
   return generic(shape.size(), inputs, {empty(shape, type)}, maps, payload)[0];
 }
 
-Value LinalgBuilder::contract(Value a, AffineMap aMap, Value b, AffineMap bMap,
+arith::FastMathFlagsAttr LinalgBuilder::sumFlags() {
+  return arith::FastMathFlagsAttr::get(getContext(),
+                                       arith::FastMathFlags::reassoc |
+                                           arith::FastMathFlags::contract);
+}
+
+Value LinalgBuilder::contract(Operand a, Operand b, AffineMap accMap,
                               Value acc) {
-  return generic(
-      3, {a, b}, {acc}, {aMap, bMap, select(3, {0, 1})},
-      [&](Values v) -> SmallVector<Value> {
-        Value product = arith::MulFOp::create(*this, getLoc(), v[0], v[1]);
-        return {arith::AddFOp::create(*this, getLoc(), v[2], product)};
-      })[0];
+  return generic(accMap.getNumDims(), {a.tensor, b.tensor}, {acc},
+                 {a.map, b.map, accMap}, [&](Values v) -> SmallVector<Value> {
+                   Value product = arith::MulFOp::create(*this, getLoc(), v[0],
+                                                         v[1], sumFlags());
+                   return {arith::AddFOp::create(*this, getLoc(), v[2], product,
+                                                 sumFlags())};
+                 })[0];
 }
 
 Value LinalgBuilder::contractTransposed(Value a, Value b, Value acc) {
-  return contract(a, select(3, {0, 2}), b, select(3, {1, 2}), acc);
+  return contract({a, select(3, {0, 2})}, {b, select(3, {1, 2})},
+                  select(3, {0, 1}), acc);
 }
 
 Value LinalgBuilder::slice(Value source, ArrayRef<OpFoldResult> offsets,

@@ -2,6 +2,7 @@
 /// dimension is the token count, arithmetic in f32.
 #pragma once
 
+#include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/IR/Builders.h"
 
@@ -39,11 +40,19 @@ public:
   /// A map of `dims` loops that selects `results`.
   mlir::AffineMap select(unsigned dims, llvm::ArrayRef<unsigned> results);
 
-  /// acc[m, n] += sum_k a * b over the loops (m, n, k).
-  mlir::Value contract(mlir::Value a, mlir::AffineMap aMap, mlir::Value b,
-                       mlir::AffineMap bMap, mlir::Value acc);
+  /// A tensor, and where a loop nest reads it.
+  struct Operand {
+    mlir::Value tensor;
+    mlir::AffineMap map;
+  };
+  /// acc[accMap] += a * b, in f32; what the map lacks is summed over. The terms
+  /// may be added in any order and with fused products.
+  mlir::Value contract(Operand a, Operand b, mlir::AffineMap accMap,
+                       mlir::Value acc);
   /// acc[m, n] += sum_k a[m, k] * b[n, k].
   mlir::Value contractTransposed(mlir::Value a, mlir::Value b, mlir::Value acc);
+  /// What lets sums be taken in any order and with fused products.
+  mlir::arith::FastMathFlagsAttr sumFlags();
 
   /// slice = source[offsets][sizes], dropping the unit dimensions `type` lacks.
   mlir::Value slice(mlir::Value source,

@@ -1,6 +1,8 @@
-/// llama.kernel { linear; ... }  =>  scf.execute_region { linalg.generic; ... }
+/// llama.kernel "k" { linear; ... }
+///   =>  func.func private @k_decode { linalg.generic; ... }  and a call
 ///
 /// The pass around the lowerings of the ops: symbols, signatures, functions.
+#include "lowering/Entry.h"
 #include "lowering/Passes.h"
 #include "lowering/Signature.h"
 #include "lowering/Slots.h"
@@ -60,8 +62,7 @@ static void lowerSymbols(ModuleOp module) {
   }
 }
 
-/// The new entry, with an empty body: ids, tokens, position, first, source,
-/// logits, caches.
+/// The new entry, with an empty body.
 static func::FuncOp createEntry(OpBuilder &b, func::FuncOp old, int64_t chunk) {
   FunctionType type = old.getFunctionType();
   auto ids = cast<RankedTensorType>(type.getInput(0));
@@ -80,12 +81,17 @@ static func::FuncOp createEntry(OpBuilder &b, func::FuncOp old, int64_t chunk) {
   inputs.append(4, b.getIndexType());
   inputs.push_back(roomFor(logits));
   llvm::append_range(inputs, caches);
+  using Is = EntryArgument;
+  SmallVector<EntryArgument> arguments = {Is::Ids,   Is::Tokens, Is::Position,
+                                          Is::First, Is::Source, Is::Logits};
+  arguments.append(caches.size(), Is::Cache);
   SmallVector<Type> results;
   if (hasLogits)
     results.push_back(roomFor(logits));
   llvm::append_range(results, caches);
   auto entry = func::FuncOp::create(b, old.getLoc(), old.getName(),
                                     b.getFunctionType(inputs, results));
+  EntryArguments::set(entry, arguments);
   entry->setAttr("chunk", b.getIndexAttr(room));
   return entry;
 }
@@ -93,28 +99,29 @@ static func::FuncOp createEntry(OpBuilder &b, func::FuncOp old, int64_t chunk) {
 static void lowerEntry(func::FuncOp old, int64_t chunk) {
   OpBuilder outer(old);
   func::FuncOp entry = createEntry(outer, old, chunk);
+  old->remove();
   Block *body = entry.addEntryBlock();
   LinalgBuilder b(old.getLoc(), outer);
   b.setInsertionPointToStart(body);
-  Value logits = body->getArgument(5);
-  Value ids = body->getArgument(0);
-  bool dynamic = old.getFunctionType().getInput(0) != ids.getType();
-  OpFoldResult logitRows = b.getIndexAttr(1);
-  if (dynamic)
-    logitRows = arith::SubIOp::create(b, b.getLoc(), body->getArgument(1),
-                                      body->getArgument(3))
-                    .getResult();
-  EntryLowering lowering(b, logits, logitRows);
-  if (dynamic)
-    ids = b.slice(ids, {b.getIndexAttr(0)}, {body->getArgument(1)});
-  lowering.set(old.getArgument(0), ids);
-  // Position, first and, beside an encoder, source; then caches.
+  EntryArguments arguments = *EntryArguments::of(entry);
+  auto argument = [&](EntryArgument what) -> Value {
+    return body->getArgument(arguments.at(what));
+  };
+  FunctionLowering lowering(b, entry, old.getName(),
+                            argument(EntryArgument::Logits));
+  Value ids = argument(EntryArgument::Ids);
+  if (old.getFunctionType().getInput(0) != ids.getType())
+    ids = b.slice(ids, {b.getIndexAttr(0)}, {argument(EntryArgument::Tokens)});
+  // Ids, position, first and, beside an encoder, source; then caches.
+  SmallVector<Value> values = {ids, argument(EntryArgument::Position),
+                               argument(EntryArgument::First),
+                               argument(EntryArgument::Source)};
   size_t caches = cacheTypes(old.getFunctionType()).size();
-  size_t scalars = old.getNumArguments() - caches - 1;
-  for (size_t i = 0; i < scalars; ++i)
-    lowering.set(old.getArgument(1 + i), body->getArgument(2 + i));
-  for (size_t i = 0; i < caches; ++i)
-    lowering.set(old.getArgument(1 + scalars + i), body->getArgument(6 + i));
+  values.resize(old.getNumArguments() - caches);
+  for (unsigned i : arguments.caches())
+    values.push_back(body->getArgument(i));
+  for (auto [value, now] : llvm::zip_equal(old.getArguments(), values))
+    lowering.set(value, now);
   lowering.lowerBlock(old.front());
 
   Operation *ret = old.front().getTerminator();
@@ -134,7 +141,7 @@ struct ConvertLlamaToLinalg
   using ConvertLlamaToLinalgBase::ConvertLlamaToLinalgBase;
 
   void runOnOperation() override {
-    SmallVector<func::FuncOp> entries(getOperation().getOps<func::FuncOp>());
+    auto entries = llvm::to_vector(getOperation().getOps<func::FuncOp>());
     for (func::FuncOp entry : entries)
       lowerEntry(entry, chunk);
     lowerSymbols(getOperation());

@@ -8,6 +8,8 @@
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/IR/Matchers.h"
+#include "mlir/Transforms/RegionUtils.h"
 #include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
@@ -32,7 +34,7 @@ static Value scaled(LinalgBuilder &b, Value x, llvm::APFloat scale) {
   return arith::MulFOp::create(b, b.getLoc(), x, b.f32(factor));
 }
 
-Value EntryLowering::stored(Value old) {
+Value FunctionLowering::stored(Value old) {
   if (Value value = storedForm.lookup(old))
     return value;
   Value wide = wideForm.lookup(old);
@@ -45,18 +47,18 @@ Value EntryLowering::stored(Value old) {
   return value;
 }
 
-Value EntryLowering::any(Value old) {
+Value FunctionLowering::any(Value old) {
   if (Value wide = wideForm.lookup(old))
     return wide;
   return stored(old);
 }
 
-void EntryLowering::lowerBlock(Block &block) {
+void FunctionLowering::lowerBlock(Block &block) {
   for (Operation &op : block.without_terminator())
     lower(&op);
 }
 
-void EntryLowering::lower(Operation *op) {
+void FunctionLowering::lower(Operation *op) {
   b.setLoc(op->getLoc());
   llvm::TypeSwitch<Operation *>(op)
       .Case<GetWeightOp, GetRopeOp, EmbedOp, RMSNormOp, LayerNormOp, LinearOp,
@@ -77,7 +79,7 @@ void EntryLowering::lower(Operation *op) {
 }
 
 /// Reshapes carry the wide form on.
-bool EntryLowering::lowerReshape(Operation *op) {
+bool FunctionLowering::lowerReshape(Operation *op) {
   if (!isa<tensor::ExpandShapeOp, tensor::CollapseShapeOp>(op) ||
       !wideForm.count(op->getOperand(0)))
     return false;
@@ -99,25 +101,25 @@ bool EntryLowering::lowerReshape(Operation *op) {
   return true;
 }
 
-Value EntryLowering::call(StringRef symbol, Type type, ValueRange operands) {
+Value FunctionLowering::call(StringRef symbol, Type type, ValueRange operands) {
   return func::CallOp::create(b, b.getLoc(), symbol, type, operands)
       .getResult(0);
 }
 
-void EntryLowering::lower(GetWeightOp op) {
+void FunctionLowering::lower(GetWeightOp op) {
   SmallVector<Value> layer;
   if (op.getLayer())
     layer.push_back(stored(op.getLayer()));
   storedForm[op] = call(op.getWeight(), op.getType(), layer);
 }
 
-void EntryLowering::lower(GetRopeOp op) {
+void FunctionLowering::lower(GetRopeOp op) {
   std::string name = op.getTable().str();
   storedForm[op.getCos()] = call(name + ".cos", op.getCos().getType(), {});
   storedForm[op.getSin()] = call(name + ".sin", op.getSin().getType(), {});
 }
 
-void EntryLowering::lower(EmbedOp op) {
+void FunctionLowering::lower(EmbedOp op) {
   Value ids = stored(op.getIds()), table = stored(op.getTable());
   Value out = b.empty({b.sizes(ids)[0], b.sizes(table)[1]}, elementType(table));
   storedForm[op] =
@@ -132,20 +134,13 @@ void EntryLowering::lower(EmbedOp op) {
                 })[0];
 }
 
-/// The sum of terms may be taken in any order and with fused products.
-static arith::FastMathFlagsAttr sumFlags(MLIRContext *context) {
-  return arith::FastMathFlagsAttr::get(
-      context, arith::FastMathFlags::reassoc | arith::FastMathFlags::contract);
-}
-
 /// The map of all dimensions but the last: where a row's statistics lie.
 static AffineMap rowMap(OpBuilder &b, int64_t rank) {
   return b.getMultiDimIdentityMap(rank).dropResult(rank - 1);
 }
 
 /// mean[t] = sum_i term(rows[t, i]) / I, over the last dimension.
-Value EntryLowering::rowMean(Value rows, LinalgBuilder::Payload term) {
-  auto flags = sumFlags(b.getContext());
+Value FunctionLowering::rowMean(Value rows, LinalgBuilder::Payload term) {
   auto type = cast<RankedTensorType>(rows.getType());
   int64_t rank = type.getRank();
   Value sum = b.generic(
@@ -153,7 +148,7 @@ Value EntryLowering::rowMean(Value rows, LinalgBuilder::Payload term) {
       {b.getMultiDimIdentityMap(rank), rowMap(b, rank)},
       [&](Values v) -> SmallVector<Value> {
         return {arith::AddFOp::create(b, b.getLoc(), v[1], term({v[0]}).front(),
-                                      flags)};
+                                      b.sumFlags())};
       })[0];
   double count = type.getDimSize(rank - 1);
   return b.map({sum}, b.getF32Type(), [&](Values v) -> SmallVector<Value> {
@@ -173,8 +168,18 @@ static bool isWeight(Value value) {
   return false;
 }
 
+/// The stored form of a value that ops may write over: of a weight a copy.
+Value FunctionLowering::writable(Value old) {
+  Value value = stored(old);
+  if (!isWeight(old))
+    return value;
+  return bufferization::MaterializeInDestinationOp::create(
+             b, b.getLoc(), value, b.empty(b.sizes(value), elementType(value)))
+      .getResult();
+}
+
 /// Where a norm's result goes: over its input, if nothing else reads that.
-Value EntryLowering::normDestination(Operation *norm, Value x) {
+Value FunctionLowering::normDestination(Operation *norm, Value x) {
   auto type = cast<RankedTensorType>(norm->getResult(0).getType());
   if (wideForm.count(norm->getOperand(0)))
     type = type.clone(b.getF32Type());
@@ -185,17 +190,16 @@ Value EntryLowering::normDestination(Operation *norm, Value x) {
 }
 
 /// The norm of a product's wide form is wide as well.
-void EntryLowering::setNorm(Operation *norm, Value result) {
+void FunctionLowering::setNorm(Operation *norm, Value result) {
   bool wide = wideForm.count(norm->getOperand(0));
   (wide ? wideForm : storedForm)[norm->getResult(0)] = result;
 }
 
-void EntryLowering::lower(RMSNormOp op) {
+void FunctionLowering::lower(RMSNormOp op) {
   Value x = any(op.getInput());
   Type type = op.getType().getElementType();
-  auto flags = sumFlags(b.getContext());
   Value mean = rowMean(x, [&](Values v) -> SmallVector<Value> {
-    return {arith::MulFOp::create(b, b.getLoc(), v[0], v[0], flags)};
+    return {arith::MulFOp::create(b, b.getLoc(), v[0], v[0], b.sumFlags())};
   });
   Value inverse = b.map({mean}, b.getF32Type(), [&](Values v) {
     Value shifted = arith::AddFOp::create(b, b.getLoc(), v[0],
@@ -227,7 +231,7 @@ void EntryLowering::lower(RMSNormOp op) {
           b.generic(rank, inputs, {normDestination(op, x)}, maps, apply)[0]);
 }
 
-void EntryLowering::lower(LayerNormOp op) {
+void FunctionLowering::lower(LayerNormOp op) {
   Value x = any(op.getInput());
   Value mean =
       rowMean(x, [](Values v) -> SmallVector<Value> { return {v.front()}; });
@@ -265,7 +269,7 @@ void EntryLowering::lower(LayerNormOp op) {
 
 /// x (T, K) times weight (N, K) transposed, in f32, into `into` or a new
 /// tensor.
-Value EntryLowering::matmul(Value x, Value weight, Value into) {
+Value FunctionLowering::matmul(Value x, Value weight, Value into) {
   if (!into)
     into = b.empty({b.sizes(x)[0], b.sizes(weight)[0]}, b.getF32Type());
   Value zero = linalg::FillOp::create(b, b.getLoc(), ValueRange{b.f32(0)},
@@ -275,39 +279,48 @@ Value EntryLowering::matmul(Value x, Value weight, Value into) {
 }
 
 /// rows (T, N) + vector (N), in place.
-Value EntryLowering::addVector(Value rows, Value vector) {
+Value FunctionLowering::addVector(Value rows, Value vector) {
   return b.generic(2, {vector}, {rows}, {b.select(2, {1}), b.select(2, {0, 1})},
                    [&](Values v) -> SmallVector<Value> {
                      return {arith::AddFOp::create(b, b.getLoc(), v[1], v[0])};
                    })[0];
 }
 
-void EntryLowering::lower(LinearOp op) {
+void FunctionLowering::lower(LinearOp op) {
   Value y = matmul(stored(op.getInput()), stored(op.getWeight()), {});
   if (op.getBias())
     y = addVector(y, stored(op.getBias()));
   (elementType(op.getResult()).isF32() ? storedForm : wideForm)[op] = y;
 }
 
-/// Whether the function returns this value, out of the kernel it may be in.
-static bool isReturned(Value value) {
-  return llvm::any_of(value.getUses(), [](OpOperand &use) {
-    if (isa<YieldOp>(use.getOwner()))
-      return isReturned(
-          use.getOwner()->getParentOp()->getResult(use.getOperandNumber()));
-    return isa<func::ReturnOp>(use.getOwner()) && use.getOperandNumber() == 0;
-  });
+/// Whether a head makes the entry's logits, and nothing else reads them, out of
+/// the kernel that it may be in.
+static bool makesLogits(Value value) {
+  if (!value.hasOneUse())
+    return false;
+  OpOperand &use = *value.use_begin();
+  if (isa<YieldOp>(use.getOwner()))
+    return makesLogits(
+        use.getOwner()->getParentOp()->getResult(use.getOperandNumber()));
+  return isa<func::ReturnOp>(use.getOwner()) && use.getOperandNumber() == 0;
 }
 
-Value EntryLowering::logitsSlice() {
+/// The logits of as many tokens as there are `rows`.
+Value FunctionLowering::logitsSlice(Value rows) {
   SmallVector<OpFoldResult> zeros(2, b.getIndexAttr(0));
-  return b.slice(logits, zeros, {logitRows, b.sizes(logits)[1]});
+  return b.slice(logits, zeros, {b.sizes(rows)[0], b.sizes(logits)[1]});
+}
+
+Value FunctionLowering::intoLogits(Value rows) {
+  SmallVector<OpFoldResult> zeros(2, b.getIndexAttr(0));
+  return b.insert(rows, logits, zeros, b.sizes(rows));
 }
 
 /// The head writes where its result is wanted, if that is what is returned.
-void EntryLowering::lower(HeadOp op) {
-  Value y = matmul(stored(op.getInput()), stored(op.getWeight()),
-                   isReturned(op) ? logitsSlice() : Value());
+void FunctionLowering::lower(HeadOp op) {
+  Value x = stored(op.getInput());
+  Value y = matmul(x, stored(op.getWeight()),
+                   makesLogits(op) ? logitsSlice(x) : Value());
   auto inPlace = [&](llvm::function_ref<Value(Value)> f) {
     y = b.generic(2, {}, {y}, {b.select(2, {0, 1})},
                   [&](Values v) { return SmallVector<Value>{f(v[0])}; })[0];
@@ -318,11 +331,11 @@ void EntryLowering::lower(HeadOp op) {
     y = addVector(y, stored(op.getBias()));
   if (op.getSoftcap())
     inPlace([&](Value x) { return softcap(b, x, *op.getSoftcap()); });
-  storedForm[op] = y;
+  storedForm[op] = makesLogits(op) ? intoLogits(y) : y;
 }
 
-/// Whether a head makes this value, in the kernel it may come from.
-static bool isOfHead(Value value) {
+/// The head that makes this value, in the kernel it may come from.
+static HeadOp headOf(Value value) {
   if (auto kernel = value.getDefiningOp<KernelOp>()) {
     Operation *yield = kernel.getBody().front().getTerminator();
     value = yield->getOperand(cast<OpResult>(value).getResultNumber());
@@ -330,17 +343,16 @@ static bool isOfHead(Value value) {
   return value.getDefiningOp<HeadOp>();
 }
 
-Value EntryLowering::storeLogits(Value old) {
+Value FunctionLowering::storeLogits(Value old) {
   Value value = stored(old);
-  if (!isOfHead(old))
-    value = bufferization::MaterializeInDestinationOp::create(
-                b, b.getLoc(), value, logitsSlice())
-                .getResult();
-  SmallVector<OpFoldResult> zeros(2, b.getIndexAttr(0));
-  return b.insert(value, logits, zeros, {logitRows, b.sizes(logits)[1]});
+  if (HeadOp head = headOf(old); head && makesLogits(head))
+    return value;
+  return intoLogits(bufferization::MaterializeInDestinationOp::create(
+                        b, b.getLoc(), value, logitsSlice(value))
+                        .getResult());
 }
 
-void EntryLowering::lower(SwiGLUOp op) {
+void FunctionLowering::lower(SwiGLUOp op) {
   storedForm[op] = b.map({any(op.getGate()), any(op.getUp())},
                          op.getType().getElementType(), [&](Values v) {
                            Value gate = activate(b, op.getActivation(), v[0]);
@@ -349,7 +361,7 @@ void EntryLowering::lower(SwiGLUOp op) {
                          });
 }
 
-void EntryLowering::lower(ActivateOp op) {
+void FunctionLowering::lower(ActivateOp op) {
   storedForm[op] = b.map({any(op.getInput())}, op.getType().getElementType(),
                          [&](Values v) -> SmallVector<Value> {
                            return {activate(b, op.getActivation(), v[0])};
@@ -357,7 +369,7 @@ void EntryLowering::lower(ActivateOp op) {
 }
 
 /// Rows of the table from the position on, or its only row, to each of x.
-void EntryLowering::lower(AddRowsOp op) {
+void FunctionLowering::lower(AddRowsOp op) {
   Value x = any(op.getInput()), table = stored(op.getTable());
   SmallVector<OpFoldResult> sizes = b.sizes(x);
   unsigned row = 0, column = 1;
@@ -377,7 +389,7 @@ void EntryLowering::lower(AddRowsOp op) {
                 })[0];
 }
 
-void EntryLowering::lower(ResidualOp op) {
+void FunctionLowering::lower(ResidualOp op) {
   SmallVector<AffineMap> maps(2, b.select(2, {0, 1}));
   if (isWeight(op.getStream())) {
     storedForm[op] = b.map(
@@ -396,7 +408,7 @@ void EntryLowering::lower(ResidualOp op) {
                 })[0];
 }
 
-void EntryLowering::lower(RopeOp op) {
+void FunctionLowering::lower(RopeOp op) {
   Value x = any(op.getInput());
   SmallVector<OpFoldResult> sizes = b.sizes(x);
   int64_t half = tensorType(op.getCos()).getDimSize(1),
@@ -411,12 +423,13 @@ void EntryLowering::lower(RopeOp op) {
                                b.slice(stored(op.getCos()), row, rows),
                                b.slice(stored(op.getSin()), row, rows)};
   AffineMap all = b.select(3, {0, 1, 2}), table = b.select(3, {0, 2});
-  // One half after the other, each in place in the result.
+  Type type = op.getType().getElementType();
+  // One half after the other, each made where it is inserted.
   for (bool upper : {false, true}) {
     ArrayRef<OpFoldResult> offsets = upper ? high : low;
     Value rotated = b.generic(
-        3, inputs, {b.slice(out, offsets, sizes)},
-        {all, all, table, table, all}, [&](Values v) -> SmallVector<Value> {
+        3, inputs, {b.empty(sizes, type)}, {all, all, table, table, all},
+        [&](Values v) -> SmallVector<Value> {
           Value own = arith::MulFOp::create(b, b.getLoc(), v[upper], v[2]);
           Value other = arith::MulFOp::create(b, b.getLoc(), v[!upper], v[3]);
           if (upper)
@@ -429,72 +442,163 @@ void EntryLowering::lower(RopeOp op) {
     low[2] = b.getIndexAttr(2 * half);
     sizes[2] = b.getIndexAttr(size - 2 * half);
     Value rest = b.generic(
-        3, {b.slice(x, low, sizes)}, {b.slice(out, low, sizes)}, {all, all},
+        3, {b.slice(x, low, sizes)}, {b.empty(sizes, type)}, {all, all},
         [](Values v) -> SmallVector<Value> { return {v[0]}; })[0];
     out = b.insert(rest, out, low, sizes);
   }
   storedForm[op] = out;
 }
 
-void EntryLowering::lower(KVAppendOp op) {
-  Value rows = stored(op.getRows()), cache = stored(op.getCache());
-  Value layer = stored(op.getLayer()), position = stored(op.getPosition());
-  auto type = tensorType(rows);
-  OpFoldResult heads = b.getIndexAttr(type.getDimSize(1)),
-               size = b.getIndexAttr(type.getDimSize(2)),
-               zero = b.getIndexAttr(0), one = b.getIndexAttr(1);
-  auto rowType = RankedTensorType::get(type.getShape().drop_front(),
-                                       type.getElementType());
-  Value tokens =
-      getValueOrCreateConstantIndexOp(b, b.getLoc(), b.sizes(rows)[0]);
-  auto loop = scf::ForOp::create(
-      b, b.getLoc(), b.index(0), tokens, b.index(1), ValueRange{cache},
-      [&](OpBuilder &nested, Location loc, Value token, ValueRange carried) {
-        LinalgBuilder body(loc, nested);
-        Value row =
-            body.slice(rows, {token, zero, zero}, {one, heads, size}, rowType);
-        Value at = arith::AddIOp::create(body, loc, position, token);
-        Value next = body.insert(row, carried[0], {layer, zero, at, zero},
-                                 {one, heads, one, size});
-        scf::YieldOp::create(body, loc, next);
-      });
-  storedForm[op] = loop.getResult(0);
+/// The rows, one behind the other for each head, into the layer's cache.
+void FunctionLowering::lower(KVAppendOp op) {
+  Value rows = stored(op.getRows());
+  SmallVector<OpFoldResult> sizes = b.sizes(rows);
+  std::swap(sizes[0], sizes[1]);
+  AffineMap all = b.select(3, {0, 1, 2}), headFirst = b.select(3, {1, 0, 2});
+  Value turned = b.generic(
+      3, {rows}, {b.empty(sizes, elementType(rows))}, {all, headFirst},
+      [](Values v) { return SmallVector<Value>{v[0]}; })[0];
+  OpFoldResult zero = b.getIndexAttr(0);
+  storedForm[op] =
+      b.insert(turned, writable(op.getCache()),
+               {stored(op.getLayer()), zero, stored(op.getPosition()), zero},
+               {b.getIndexAttr(1), sizes[0], sizes[1], sizes[2]});
 }
 
-void EntryLowering::lower(GQAOp op) {
+void FunctionLowering::lower(GQAOp op) {
   AttentionOperands operands = {any(op.getQuery()),
                                 stored(op.getKeyCache()),
                                 stored(op.getValueCache()),
                                 stored(op.getLayer()),
                                 stored(op.getPosition()),
                                 op.getOver() ? stored(op.getOver()) : Value()};
-  auto type = cast<RankedTensorType>(op.getType());
-  storedForm[op] = lowerAttention(b, operands, op, type);
+  storedForm[op] = lowerAttention(b, operands, op);
 }
 
-void EntryLowering::lower(KernelOp op) {
-  auto region =
-      scf::ExecuteRegionOp::create(b, b.getLoc(), op.getResultTypes());
-  region->setAttr("kernel", op.getKernelNameAttr());
-  region.setNoInline(true);
-  OpBuilder::InsertionGuard guard(b);
-  Location loc = b.getLoc();
-  b.createBlock(&region.getRegion());
-  Block &body = op.getBody().front();
-  lowerBlock(body);
-  b.setLoc(loc);
+/// What a kernel takes: views and constants are made inside, from what they are
+/// made of.
+static void collectOperands(Value value, llvm::SetVector<Operation *> &inside,
+                            llvm::SetVector<Value> &operands) {
+  Operation *op = value.getDefiningOp();
+  if (!op || !(matchPattern(op, m_Constant()) ||
+               isa<tensor::ExtractSliceOp, tensor::ExpandShapeOp,
+                   tensor::CollapseShapeOp>(op))) {
+    operands.insert(value);
+    return;
+  }
+  for (Value operand : op->getOperands())
+    collectOperands(operand, inside, operands);
+  inside.insert(op);
+}
+
+/// The argument that a value is a new version of, if it is one: it is updated
+/// in place.
+static BlockArgument updatedArgument(Value value) {
+  while (auto op = value.getDefiningOp<DestinationStyleOpInterface>())
+    value = op.getTiedOpOperand(cast<OpResult>(value))->get();
+  return dyn_cast<BlockArgument>(value);
+}
+
+/// `value` put into `destination`: where it is put together from parts, these;
+/// else in the shape in which it was computed.
+static Value store(LinalgBuilder &b, Value value, Value destination) {
+  Value root = value;
+  while (auto insert = root.getDefiningOp<tensor::InsertSliceOp>())
+    root = insert.getDest();
+  if (root != value && root.getDefiningOp<tensor::EmptyOp>() &&
+      isa<BlockArgument>(destination)) {
+    root.replaceAllUsesWith(destination);
+    return value;
+  }
+  auto collapse = value.getDefiningOp<tensor::CollapseShapeOp>();
+  if (!collapse)
+    return bufferization::MaterializeInDestinationOp::create(b, b.getLoc(),
+                                                             value, destination)
+        .getResult();
+  Value source = collapse.getSrc();
+  auto groups = collapse.getReassociationIndices();
+  Value expanded = tensor::ExpandShapeOp::create(
+      b, b.getLoc(), source.getType(), destination, groups, b.sizes(source));
+  return tensor::CollapseShapeOp::create(b, b.getLoc(), value.getType(),
+                                         store(b, source, expanded), groups);
+}
+
+/// A private function of the kernel's name and the entry's, and what to call it
+/// with. It takes what it reads and then, for each result that is no update of
+/// an argument, the tensor that takes the result. A kernel with the head also
+/// takes the logits.
+func::FuncOp FunctionLowering::lowerKernel(KernelOp op,
+                                           SmallVectorImpl<Value> &operands) {
+  llvm::SetVector<Value> captured, taken;
+  llvm::SetVector<Operation *> inside;
+  getUsedValuesDefinedAbove(op.getBody(), captured);
+  for (Value value : captured)
+    collectOperands(value, inside, taken);
+  for (Value value : taken)
+    operands.push_back(stored(value));
+  // All that has a row a token has as many.
+  OpFoldResult rows;
+  for (Value value : captured)
+    if (auto type = dyn_cast<RankedTensorType>(value.getType());
+        type && type.getRank() && type.isDynamicDim(0))
+      rows = b.sizes(stored(value))[0];
+  bool makesTheLogits = llvm::any_of(
+      op.getOps<HeadOp>(), [](HeadOp head) { return makesLogits(head); });
+  if (makesTheLogits)
+    operands.push_back(logits);
+
+  auto kernel = func::FuncOp::create(
+      op.getLoc(), (op.getKernelName() + "_" + entry).str(),
+      b.getFunctionType(TypeRange(ValueRange(operands)), {}));
+  kernel.setPrivate();
+  kernel->setAttr("chunk", function->getAttr("chunk"));
+  SymbolTable(function->getParentOp()).insert(kernel, function->getIterator());
+  Block *body = kernel.addEntryBlock();
+  LinalgBuilder inner(op.getLoc(), b.getContext());
+  inner.setInsertionPointToStart(body);
+  FunctionLowering lowering(inner, kernel, entry,
+                            makesTheLogits ? body->getArguments().back()
+                                           : Value());
+  for (auto [value, argument] : llvm::zip(taken, body->getArguments()))
+    lowering.set(value, argument);
+  for (Operation *view : inside)
+    lowering.lower(view);
+  lowering.lowerBlock(op.getBody().front());
+
+  inner.setLoc(op.getLoc());
   SmallVector<Value> results;
-  for (Value value : body.getTerminator()->getOperands())
-    results.push_back(stored(value));
-  scf::YieldOp::create(b, loc, results);
-  for (auto [old, value] : llvm::zip(op.getResults(), region.getResults()))
+  for (Value old : op.getBody().front().getTerminator()->getOperands()) {
+    Value value = lowering.writable(old);
+    if (!updatedArgument(value)) {
+      auto type = cast<RankedTensorType>(value.getType());
+      Value destination = body->addArgument(type, op.getLoc());
+      value = store(inner, value, destination);
+      SmallVector<OpFoldResult> sizes =
+          getAsIndexOpFoldResult(b.getContext(), type.getShape());
+      if (type.isDynamicDim(0))
+        sizes[0] = rows;
+      operands.push_back(b.empty(sizes, type.getElementType()));
+    }
+    results.push_back(value);
+  }
+  func::ReturnOp::create(inner, op.getLoc(), results);
+  kernel.setType(b.getFunctionType(body->getArgumentTypes(),
+                                   TypeRange(ValueRange(results))));
+  return kernel;
+}
+
+void FunctionLowering::lower(KernelOp op) {
+  SmallVector<Value> operands;
+  func::FuncOp kernel = lowerKernel(op, operands);
+  auto call = func::CallOp::create(b, b.getLoc(), kernel, operands);
+  for (auto [old, value] : llvm::zip(op.getResults(), call.getResults()))
     storedForm[old] = value;
 }
 
-void EntryLowering::lowerLoop(scf::ForOp loop) {
+void FunctionLowering::lowerLoop(scf::ForOp loop) {
   SmallVector<Value> inits;
   for (Value init : loop.getInitArgs())
-    inits.push_back(stored(init));
+    inits.push_back(writable(init));
   auto copy = scf::ForOp::create(b, loop.getLoc(), stored(loop.getLowerBound()),
                                  stored(loop.getUpperBound()),
                                  stored(loop.getStep()), inits);
@@ -509,7 +613,7 @@ void EntryLowering::lowerLoop(scf::ForOp loop) {
   lowerBlock(*loop.getBody());
   SmallVector<Value> yielded;
   for (Value value : loop.getYieldedValues())
-    yielded.push_back(stored(value));
+    yielded.push_back(writable(value));
   if (!inits.empty())
     scf::YieldOp::create(b, loop.getLoc(), yielded);
   for (auto [old, value] : llvm::zip(loop.getResults(), copy.getResults()))

@@ -10,27 +10,29 @@
 
 namespace cria {
 
-/// Lowers the ops of one function, in order, into a new one.
+/// Lowers the ops of one function, an entry or a kernel, in order.
 ///
 /// Every llama value has a stored form, of its declared type. The result of a
 /// linear, and a norm of it, is first made in f32, its wide form; ops that
 /// compute read the wide form where there is one, so that within a kernel a
 /// value is rounded once, where it leaves.
-class EntryLowering {
+class FunctionLowering {
 public:
-  /// `logits` has room for more than the `logitRows` rows that are returned.
-  EntryLowering(LinalgBuilder &builder, mlir::Value logits,
-                mlir::OpFoldResult logitRows)
-      : b(builder), logits(logits), logitRows(logitRows) {}
+  /// Lowers at the builder's insertion point, in `function`; what the entry
+  /// `entry` returns as logits goes into `logits`, which has room for more.
+  FunctionLowering(LinalgBuilder &builder, mlir::func::FuncOp function,
+                   llvm::StringRef entry, mlir::Value logits)
+      : b(builder), function(function), entry(entry), logits(logits) {}
 
   void lowerBlock(mlir::Block &block);
   void set(mlir::Value old, mlir::Value stored) { storedForm[old] = stored; }
   mlir::Value stored(mlir::Value old);
-  /// The logits argument with the function's first result, `old`, in it.
+  /// The logits with the function's first result, `old`, in them.
   mlir::Value storeLogits(mlir::Value old);
 
 private:
   mlir::Value any(mlir::Value old);
+  mlir::Value writable(mlir::Value old);
   void lower(mlir::Operation *op);
   void lower(llama::GetWeightOp op);
   void lower(llama::GetRopeOp op);
@@ -52,16 +54,21 @@ private:
   mlir::Value rowMean(mlir::Value rows, LinalgBuilder::Payload term);
   mlir::Value normDestination(mlir::Operation *norm, mlir::Value x);
   void setNorm(mlir::Operation *norm, mlir::Value result);
-  mlir::Value logitsSlice();
+  mlir::Value logitsSlice(mlir::Value rows);
+  mlir::Value intoLogits(mlir::Value rows);
+  mlir::func::FuncOp lowerKernel(llama::KernelOp op,
+                                 llvm::SmallVectorImpl<mlir::Value> &operands);
   mlir::Value matmul(mlir::Value x, mlir::Value weight, mlir::Value into);
   mlir::Value addVector(mlir::Value rows, mlir::Value vector);
   mlir::Value call(mlir::StringRef symbol, mlir::Type type,
                    mlir::ValueRange operands);
 
   LinalgBuilder &b;
+  mlir::func::FuncOp function;
+  /// The entry's name, which its kernels' end with.
+  llvm::StringRef entry;
   /// (tokens, vocab): where the head writes.
   mlir::Value logits;
-  mlir::OpFoldResult logitRows;
   llvm::DenseMap<mlir::Value, mlir::Value> storedForm, wideForm;
 };
 
@@ -71,9 +78,8 @@ struct AttentionOperands {
   mlir::Value query, keys, values, layer, position, over;
 };
 
-/// Lowers attention to an online softmax over blocks of keys: (T, H, D) of
-/// `type`. See Attention.cpp.
+/// Attention by its definition: (T, H, D). See Attention.cpp.
 mlir::Value lowerAttention(LinalgBuilder &b, AttentionOperands operands,
-                           llama::GQAOp op, mlir::RankedTensorType type);
+                           llama::GQAOp op);
 
 } // namespace cria

@@ -38,9 +38,9 @@ Evaluator::Nested::Nested(Evaluator &evaluator) : depth(evaluator.depth) {
                    CRIA_RESOURCE_EXHAUSTED);
 }
 
-std::string Evaluator::render(const std::vector<Statement> &statements) {
+Text Evaluator::render(const std::vector<Statement> &statements) {
   run(statements);
-  return budget.ok() ? std::move(output) : "";
+  return budget.ok() ? std::move(output) : Text();
 }
 
 // ---- Statements -------------------------------------------------------------
@@ -64,10 +64,10 @@ Evaluator::Flow Evaluator::run(const Statement &statement) {
   switch (statement.kind) {
   case Statement::Kind::Text:
     if (budget.spend(statement.text.size()))
-      output += statement.text;
+      output.add(statement.text);
     break;
   case Statement::Kind::Print:
-    output += print(evaluate(statement.expressions[0]), budget);
+    output.add(print(evaluate(statement.expressions[0]), budget));
     break;
   case Statement::Kind::If:
     return runIf(statement);
@@ -94,7 +94,7 @@ Evaluator::Flow Evaluator::run(const Statement &statement) {
   default: // Branch: run by runIf
     break;
   }
-  if (output.size() > maxOutput)
+  if (output.bytes.size() > maxOutput)
     fail("the text is longer than " + std::to_string(maxOutput) + " bytes",
          CRIA_RESOURCE_EXHAUSTED);
   return Flow::Next;
@@ -182,15 +182,15 @@ void Evaluator::runSet(const Statement &statement) {
     target.set(statement.text, std::move(value), budget);
 }
 
-std::string Evaluator::capture(const std::vector<Statement> &statements) {
-  std::string outside = std::exchange(output, "");
+Text Evaluator::capture(const std::vector<Statement> &statements) {
+  Text outside = std::exchange(output, Text());
   run(statements);
   return std::exchange(output, std::move(outside));
 }
 
 void Evaluator::runSetBlock(const Statement &statement) {
   scopes.emplace_back();
-  std::string body = capture(statement.body);
+  Text body = capture(statement.body);
   scopes.pop_back();
   scopes.emplace_back();
   assign(blockBody, text(std::move(body)));
@@ -235,7 +235,7 @@ Value Evaluator::callMacro(const Statement &macro, const Arguments &arguments) {
     else
       assign(names[i], Value::undefined(names[i], budget));
   }
-  std::string result = capture(macro.body);
+  Text result = capture(macro.body);
   scopes.resize(1);
   std::move(outside.begin(), outside.end(), std::back_inserter(scopes));
   return text(std::move(result));

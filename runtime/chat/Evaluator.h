@@ -30,7 +30,7 @@ public:
       : budget(budget), variables(std::move(variables)), scopes(1) {}
 
   /// The text, empty where the budget has an error.
-  std::string render(const std::vector<Statement> &statements);
+  Text render(const std::vector<Statement> &statements);
 
   Budget &budget;
 
@@ -44,9 +44,7 @@ public:
   Value attribute(const Value &value, const std::string &name);
   /// "value[index]".
   Value item(const Value &value, const Value &index);
-  Value text(std::string text) {
-    return Value::string(std::move(text), budget);
-  }
+  Value text(Text text) { return Value::string(std::move(text), budget); }
 
 private:
   /// The names are those of the template, which outlives its rendering.
@@ -66,7 +64,7 @@ private:
   Flow runBody(const Statement &statement, Value::List elements);
   void runSet(const Statement &statement);
   void runSetBlock(const Statement &statement);
-  std::string capture(const std::vector<Statement> &statements);
+  Text capture(const std::vector<Statement> &statements);
   void assign(std::string_view name, Value value);
   void bind(const std::vector<std::string> &targets, const Value &value);
 
@@ -91,7 +89,7 @@ private:
 
   Value::Dict variables;     // what the template sees at first
   std::vector<Scope> scopes; // the innermost last
-  std::string output;
+  Text output;
   int depth = 0;
 };
 

@@ -222,16 +222,15 @@ Value Evaluator::item(const Value &value, const Value &index) {
     std::vector<uint32_t> bounds = characterBounds(value.text(), budget);
     if (auto at = place(index, bounds.size() - 1))
       return text(
-          value.text().substr(bounds[*at], bounds[*at + 1] - bounds[*at]));
+          value.view().substr(bounds[*at], bounds[*at + 1] - bounds[*at]));
   }
   return Value::undefined("element", budget);
 }
 
 /// The characters of `whole`, which begin at `bounds`, from `at` on by `step`,
 /// before `stop`.
-static std::string sliceText(std::string_view whole,
-                             const std::vector<uint32_t> &bounds, Integer at,
-                             Integer stop, Integer step, Budget &budget) {
+static Text sliceText(TextView whole, const std::vector<uint32_t> &bounds,
+                      Integer at, Integer stop, Integer step, Budget &budget) {
   auto bound = [&](Integer index) {
     return bounds[static_cast<size_t>(index)];
   };
@@ -281,7 +280,7 @@ Value Evaluator::evaluateSlice(const Expression &expression) {
   if (!budget.ok())
     return {};
   if (isText)
-    return text(sliceText(value.text(), characters, at, stop, step, budget));
+    return text(sliceText(value.view(), characters, at, stop, step, budget));
   Value::List part;
   for (; step < 0 ? at > stop : at < stop; at += step)
     if (budget.spend(sizeof(Value)))
@@ -296,8 +295,11 @@ Value Evaluator::evaluateOperator(const Expression &expression) {
   if (expression.name == "or")
     return left.truth() ? left : evaluate(expression.operands[1]);
   Value right = evaluate(expression.operands[1]);
-  if (expression.name == "~")
-    return text(print(left, budget) + print(right, budget));
+  if (expression.name == "~") {
+    Text both = print(left, budget);
+    both.add(print(right, budget));
+    return text(std::move(both));
+  }
   if (expression.name == "+")
     return sum(left, right);
   return arithmetic(expression.name, left, right);
@@ -330,10 +332,12 @@ bool Evaluator::compare(const std::string &sign, const Value &a,
 }
 
 Value Evaluator::sum(const Value &a, const Value &b) {
-  if (a.is(Type::String) && b.is(Type::String))
-    return budget.spend(a.text().size() + b.text().size())
-               ? text(a.text() + b.text())
-               : Value();
+  if (a.is(Type::String) && b.is(Type::String)) {
+    Writer both(budget);
+    both.add(a.view());
+    both.add(b.view());
+    return text(both.take());
+  }
   if (a.is(Type::List) && b.is(Type::List) && a.shape() == b.shape() &&
       a.shape() != Value::Shape::Generator) {
     Value::List all = iterate(a, budget), more = iterate(b, budget);
@@ -389,16 +393,16 @@ Value Evaluator::repeat(const Value &value, const Value &count) {
                 count.typeName());
   bool isText = value.is(Type::String);
   size_t each =
-      isText ? value.text().size() : value.elements().size() * sizeof(Value);
+      isText ? value.view().cost() : value.elements().size() * sizeof(Value);
   Integer times = each ? std::max<Integer>(count.asInteger(), 0) : 0;
   static constexpr Integer most = 1 << 30; // beyond every budget
   if (!budget.spend(static_cast<size_t>(std::min(times, most)) * each))
     return {};
-  std::string repeated;
+  Text repeated;
   Value::List elements;
   for (Integer i = 0; i < times; ++i)
     if (isText)
-      repeated += value.text();
+      repeated.add(value.view());
     else
       elements.insert(elements.end(), value.elements().begin(),
                       value.elements().end());

@@ -74,9 +74,9 @@ static Value toJson(Evaluator &in, const Arguments &given) {
   const Value::List &marks = separators.elements();
   if (marks.size() == 2 && marks[0].is(Type::String) &&
       marks[1].is(Type::String)) {
-    style.comma = marks[0].text();
-    style.colon = marks[1].text();
-    in.budget.spend(style.comma.size() + style.colon.size());
+    style.comma = marks[0].view();
+    style.colon = marks[1].view();
+    in.budget.spend(marks[0].view().cost() + marks[1].view().cost());
   } else if (!separators.is(Type::Undefined) && !separators.is(Type::None)) {
     return in.fail("the separators of tojson are not supported: expected two "
                    "strings",
@@ -87,7 +87,7 @@ static Value toJson(Evaluator &in, const Arguments &given) {
 
 /// The attribute "a.b.0" of `value`.
 static Value pathOf(Evaluator &in, Value value, const Value &attribute) {
-  std::string path = print(attribute, in.budget);
+  std::string path = print(attribute, in.budget).bytes;
   if (!in.budget.spend(path.size()))
     return {};
   for (size_t begin = 0, end; begin <= path.size(); begin = end + 1) {
@@ -103,8 +103,8 @@ static Value pathOf(Evaluator &in, Value value, const Value &attribute) {
 }
 
 static Value join(Evaluator &in, const Arguments &given) {
-  std::string separator =
-      given.has(1, "d") ? print(given.get(1, "d"), in.budget) : "";
+  Text separator =
+      given.has(1, "d") ? print(given.get(1, "d"), in.budget) : Text();
   const Value &attribute = given.get(2, "attribute");
   bool whole = attribute.is(Type::Undefined) || attribute.is(Type::None);
   Writer result(in.budget);
@@ -113,7 +113,7 @@ static Value join(Evaluator &in, const Arguments &given) {
     Value one = whole ? part : pathOf(in, part, attribute);
     if (!in.budget.spend(1))
       return {};
-    result.add(std::exchange(first, false) ? std::string_view() : separator);
+    result.add(std::exchange(first, false) ? TextView() : TextView(separator));
     result.add(print(one, in.budget));
   }
   return in.text(result.take());
@@ -139,8 +139,8 @@ static Value reverse(Evaluator &in, const Arguments &given) {
     std::vector<uint32_t> bounds = characterBounds(value.text(), in.budget);
     Writer reversed(in.budget);
     for (size_t i = bounds.size() - 1; i > 0 && in.budget.ok(); --i)
-      reversed.add(std::string_view(value.text())
-                       .substr(bounds[i - 1], bounds[i] - bounds[i - 1]));
+      reversed.add(
+          value.view().substr(bounds[i - 1], bounds[i] - bounds[i - 1]));
     return in.text(reversed.take());
   }
   Value::List elements = iterate(value, in.budget);
@@ -360,7 +360,8 @@ static Value makeDict(Evaluator &in, const Arguments &given) {
 }
 
 static Value raise(Evaluator &in, const Arguments &given) {
-  return in.fail("the template says: " + quote(print(given.get(0), in.budget)));
+  return in.fail("the template says: " +
+                 quote(print(given.get(0), in.budget).bytes));
 }
 
 static Value now(Evaluator &in, const Arguments &given) {

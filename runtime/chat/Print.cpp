@@ -60,8 +60,9 @@ std::optional<Integer> parseInteger(std::string_view text, bool &tooLarge) {
 }
 
 void Writer::addCharacter(char32_t character) {
-  if (budget.spend(4))
-    appendCharacter(text, character);
+  std::string bytes;
+  appendCharacter(bytes, character);
+  add(bytes);
 }
 
 static void addEscape(Writer &writer, const char *form, char32_t c) {
@@ -75,11 +76,13 @@ static bool isPrintable(char32_t c) {
   return c == ' ' || (c > ' ' && c != 0x7F && !isOther(c) && !isWhiteSpace(c));
 }
 
-static void representText(const std::string &text, Writer &writer) {
+static void representText(TextView view, Writer &writer) {
+  std::string_view text = view;
   bool doubled = text.find('\'') != text.npos && text.find('"') == text.npos;
   char mark = doubled ? '"' : '\'';
   writer.add(mark);
   for (size_t at = 0; at < text.size() && writer.budget.ok();) {
+    writer.origin = view.origin(at);
     char32_t c = takeCharacter(text, at);
     if (c == static_cast<char32_t>(mark) || c == '\\') {
       writer.add('\\');
@@ -95,6 +98,7 @@ static void representText(const std::string &text, Writer &writer) {
       addEscape(writer, form, c);
     }
   }
+  writer.origin = Origin::Template;
   writer.add(mark);
 }
 
@@ -116,7 +120,7 @@ static void representDict(const Value &value, Writer &writer) {
   for (size_t i = 0; i < value.members().size() && writer.budget.ok(); ++i) {
     const auto &[key, member] = value.members()[i];
     writer.add(i ? ", " : "");
-    representText(key.text(), writer);
+    representText(key.view(), writer);
     writer.add(": ");
     represent(member, writer);
   }
@@ -137,7 +141,7 @@ static void representSimple(const Value &value, Writer &writer) {
   case Type::Float:
     return writer.add(printFloat(value.asNumber(), false));
   case Type::String:
-    return representText(value.text(), writer);
+    return representText(value.view(), writer);
   default:
     writer.budget.fail(std::string("cannot print ") + value.typeName());
   }
@@ -157,21 +161,23 @@ void represent(const Value &value, Writer &writer) {
     representSimple(value, writer);
 }
 
-std::string print(const Value &value, Budget &budget) {
+Text print(const Value &value, Budget &budget) {
   if (value.is(Type::Undefined))
     return "";
   Writer writer(budget);
   if (value.is(Type::String))
-    writer.add(value.text());
+    writer.add(value.view());
   else
     represent(value, writer);
-  return budget.ok() ? writer.take() : "";
+  return budget.ok() ? writer.take() : Text();
 }
 
-static void dumpText(const std::string &text, bool ascii, Writer &writer) {
+static void dumpText(TextView view, bool ascii, Writer &writer) {
+  std::string_view text = view;
   static constexpr std::string_view named = "\"\\\n\r\t\b\f";
   writer.add("\"");
   for (size_t at = 0; at < text.size() && writer.budget.ok();) {
+    writer.origin = view.origin(at);
     char32_t c = takeCharacter(text, at);
     size_t name = c < 0x80 ? named.find(static_cast<char>(c)) : named.npos;
     if (name != named.npos) {
@@ -186,6 +192,7 @@ static void dumpText(const std::string &text, bool ascii, Writer &writer) {
       writer.addCharacter(c);
     }
   }
+  writer.origin = Origin::Template;
   writer.add("\"");
 }
 
@@ -206,7 +213,7 @@ struct Dumper {
 
   /// Before the part `index` of a list or dict.
   void separate(size_t index, int64_t depth) {
-    writer.add(index ? std::string_view(style.comma) : "");
+    writer.add(index ? TextView(style.comma) : TextView());
     breakLine(depth + 1);
   }
 
@@ -227,7 +234,7 @@ struct Dumper {
       const auto &[key, value] =
           members[style.sorted ? members.sorted()[i] : i];
       separate(i, depth);
-      dumpText(key.text(), style.ascii, writer);
+      dumpText(key.view(), style.ascii, writer);
       writer.add(style.colon);
       dump(value, depth + 1);
     }
@@ -247,7 +254,7 @@ struct Dumper {
     else if (value.is(Type::Float))
       writer.add(printFloat(value.asNumber(), true));
     else if (value.is(Type::String))
-      dumpText(value.text(), style.ascii, writer);
+      dumpText(value.view(), style.ascii, writer);
     else
       writer.budget.fail(std::string("tojson: ") + value.typeName() +
                          " is not a value of JSON");
@@ -267,10 +274,10 @@ struct Dumper {
 
 } // namespace
 
-std::string dump(const Value &value, const JsonStyle &style, Budget &budget) {
+Text dump(const Value &value, const JsonStyle &style, Budget &budget) {
   Dumper dumper{style, Writer(budget)};
   dumper.dump(value, 0);
-  return budget.ok() ? dumper.writer.take() : "";
+  return budget.ok() ? dumper.writer.take() : Text();
 }
 
 } // namespace cria::chat

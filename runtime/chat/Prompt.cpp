@@ -1,80 +1,66 @@
 /// A template computes with the texts of messages before it prints them: it
-/// trims them, looks for "</think>" in them, glues them to its own. So a text
-/// cannot be put aside while the template is rendered, and most texts are
-/// rendered as they are. Only where a text has a special token in it, or ends
-/// with the beginning of one, a mark is put in front of that: a character that
-/// is none in Unicode. It comes out in front of the same characters, wherever
-/// the template prints them. The tokenizer takes no special token behind a
-/// mark, and leaves the marks out of what its model sees.
+/// trims them, looks for "</think>" in them, glues them to its own. So each
+/// text knows who wrote its bytes, whatever becomes of it, and the tokenizer
+/// makes special tokens of the template's bytes alone.
 #include "runtime/chat/Prompt.h"
-
-#include "runtime/tokenizer/Text.h"
-#include "runtime/tokenizer/Unicode.h"
 
 namespace cria::chat {
 
-/// Whether a text of `value`, keys included, has `part` in it.
-static bool holds(const Value &value, std::string_view part) {
-  if (value.is(Value::Type::String))
-    return findText(value.text(), part) != part.npos;
-  if (value.is(Value::Type::Dict))
-    for (const auto &[key, member] : value.members())
-      if (holds(key, part) || holds(member, part))
-        return true;
-  if (value.is(Value::Type::List))
-    for (const Value &element : value.elements())
-      if (holds(element, part))
-        return true;
-  return false;
-}
-
-/// A noncharacter of Unicode that `variables` does not have; "" where it has
-/// them all.
-static std::string chooseMark(const Value &variables) {
-  for (char32_t plane = 16; plane > 0; --plane)
-    for (char32_t last : {0xFFFE, 0xFFFF}) {
-      std::string mark;
-      appendCharacter(mark, plane << 16 | last);
-      if (!holds(variables, mark))
-        return mark;
-    }
-  return "";
-}
-
 namespace {
-/// Marks special tokens in texts.
-struct Guard {
-  const Tokenizer &tokenizer;
-  const std::string &mark;
+/// Notes who wrote the texts of variables.
+struct Author {
   Budget &budget;
 
-  /// `value` with all its texts guarded, keys included.
-  Value operator()(const Value &value) const;
-  /// The same of an object whose "bos_token" and the like stay as they are.
+  /// `value` with all its texts Given, keys included.
+  Value given(const Value &value) const;
+  /// The same of the list of messages; each one's "role" is a name.
+  Value messages(const Value &value) const;
+  /// The same of an object with the messages, whose "bos_token" and the like
+  /// stay the template's.
   Value variables(const Value &value) const;
+
+private:
+  Value write(const Value &text, Origin origin) const {
+    return Value::string(Text(text.text(), origin), budget);
+  }
 };
 } // namespace
 
-Value Guard::operator()(const Value &value) const {
-  if (value.is(Value::Type::String)) {
-    Result<std::string> guarded = tokenizer.guard(value.text(), mark);
-    if (guarded.ok())
-      return Value::string(std::move(*guarded), budget);
-    budget.fail(guarded.status().message(), guarded.status().code());
-  }
+Value Author::given(const Value &value) const {
+  if (value.is(Value::Type::String))
+    return write(value, Origin::Given);
   if (value.is(Value::Type::List)) {
     Value::List elements;
     for (const Value &element : value.elements())
-      elements.push_back((*this)(element));
+      elements.push_back(given(element));
     return Value::list(std::move(elements), budget);
   }
   if (value.is(Value::Type::Dict)) {
     std::vector<Value::Dict::Member> members;
     for (const auto &[key, member] : value.members())
-      members.push_back({(*this)(key), (*this)(member)});
+      members.push_back({given(key), given(member)});
     return Value::dict(Value::Dict(std::move(members), budget), budget);
   }
   return value;
+}
+
+Value Author::messages(const Value &value) const {
+  if (!value.is(Value::Type::List))
+    return given(value);
+  Value::List all;
+  for (const Value &message : value.elements()) {
+    std::vector<Value::Dict::Member> members;
+    for (const auto &[key, member] : message.members()) {
+      bool isName = key.text() == "role" && member.is(Value::Type::String);
+      members.push_back(
+          {given(key), isName ? write(member, Origin::Name) : given(member)});
+    }
+    all.push_back(
+        message.is(Value::Type::Dict)
+            ? Value::dict(Value::Dict(std::move(members), budget), budget)
+            : given(message));
+  }
+  return Value::list(std::move(all), budget);
 }
 
 /// "bos_token" and the like.
@@ -84,33 +70,34 @@ static bool namesToken(const std::string &key) {
          key.compare(key.size() - suffix.size(), suffix.size(), suffix) == 0;
 }
 
-Value Guard::variables(const Value &value) const {
+Value Author::variables(const Value &value) const {
   std::vector<Value::Dict::Member> members;
   for (const auto &[key, member] : value.members()) {
     bool isToken = namesToken(key.text()) && member.is(Value::Type::String);
-    members.push_back({key, isToken ? member : (*this)(member)});
+    members.push_back({key, isToken                    ? member
+                            : key.text() == "messages" ? messages(member)
+                                                       : given(member)});
   }
   return Value::dict(Value::Dict(std::move(members), budget), budget);
+}
+
+Result<Text> renderTraced(const Template &form, std::string_view variables) {
+  Budget budget;
+  Result<Value> read = readValue(variables, "variables", budget);
+  if (!read.ok())
+    return read.status();
+  if (!read->is(Value::Type::Dict))
+    return Status(CRIA_INVALID_ARGUMENT, "variables: expected an object");
+  return form.render(Author{budget}.variables(*read), budget);
 }
 
 Result<std::vector<int32_t>> encode(const Template &form,
                                     const Tokenizer &tokenizer,
                                     std::string_view variables) {
-  Budget budget;
-  Result<Value> given = readValue(variables, "variables", budget);
-  if (!given.ok())
-    return given.status();
-  if (!given->is(Value::Type::Dict))
-    return Status(CRIA_INVALID_ARGUMENT, "variables: expected an object");
-  std::string mark = chooseMark(*given);
-  if (mark.empty())
-    return Status(CRIA_INVALID_ARGUMENT,
-                  "the conversation has every noncharacter of Unicode");
-  Value guarded = Guard{tokenizer, mark, budget}.variables(*given);
-  Result<std::string> text = form.render(guarded, budget);
+  Result<Text> text = renderTraced(form, variables);
   if (!text.ok())
     return text.status();
-  return tokenizer.encodeGuarded(*text, mark);
+  return tokenizer.encodeBy(text->bytes, text->origins);
 }
 
 } // namespace cria::chat

@@ -14,18 +14,18 @@ namespace cria::chat {
 using Type = Value::Type;
 
 /// The text of argument `index`, which must be a string.
-static std::string_view textOf(Evaluator &in, const Arguments &arguments,
-                               size_t index) {
+static TextView textOf(Evaluator &in, const Arguments &arguments,
+                       size_t index) {
   const Value &value = arguments.get(index);
   if (!value.is(Type::String))
     in.fail("argument " + std::to_string(index) + " of a string's method is " +
             value.typeName() + ", expected a string");
   in.budget.spend(value.text().size());
-  return value.text();
+  return value.view();
 }
 
-static std::string stripped(std::string_view text, bool left, bool right,
-                            const Value &set) {
+static TextView stripped(TextView text, bool left, bool right,
+                         const Value &set) {
   auto goes = [&](char32_t c) {
     if (!set.is(Type::String))
       return isPythonSpace(c);
@@ -43,13 +43,13 @@ static std::string stripped(std::string_view text, bool left, bool right,
     end = at;
   }
   text = text.substr(0, right ? end : text.size());
-  return std::string(text.substr(left ? std::min(begin, text.size()) : 0));
+  return text.substr(left ? std::min(begin, text.size()) : 0);
 }
 
 template <bool left, bool right>
 static Value strip(Evaluator &in, const Arguments &arguments) {
   const Value &set = arguments.get(1, "chars");
-  std::string_view text = textOf(in, arguments, 0);
+  TextView text = textOf(in, arguments, 0);
   if (!in.budget.spend(text.size() * (1 + set.text().size())))
     return {};
   return in.text(stripped(text, left, right, set));
@@ -75,11 +75,12 @@ static bool goesOn(Case to, char32_t c) {
 
 template <Case to>
 static Value toCase(Evaluator &in, const Arguments &arguments) {
-  std::string text = print(arguments.get(0), in.budget);
+  Text text = print(arguments.get(0), in.budget);
   Writer result(in.budget);
   bool begins = true;
-  for (size_t at = 0; at < text.size() && in.budget.ok();) {
-    char32_t c = takeCharacter(text, at);
+  for (size_t at = 0; at < text.bytes.size() && in.budget.ok();) {
+    result.origin = TextView(text).origin(at);
+    char32_t c = takeCharacter(text.bytes, at);
     bool upper = to == Case::Upper || (to != Case::Lower && begins);
     result.addCharacter(upper ? toUpper(c) : toLower(c));
     begins = (to == Case::Title || to == Case::TitleFilter) && !goesOn(to, c);
@@ -104,24 +105,24 @@ static Integer limitOf(Evaluator &in, const Arguments &arguments, size_t index,
 }
 
 static Value replace(Evaluator &in, const Arguments &arguments) {
-  std::string text = print(arguments.get(0), in.budget);
-  std::string_view from = textOf(in, arguments, 1);
-  std::string_view to = textOf(in, arguments, 2);
+  Text printed = print(arguments.get(0), in.budget);
+  TextView text = printed, from = textOf(in, arguments, 1),
+           to = textOf(in, arguments, 2);
   Integer left = limitOf(in, arguments, 3, "count");
-  if (from.empty() && in.budget.ok())
+  if (from.size() == 0 && in.budget.ok())
     return in.fail("replacing the empty text is not supported",
                    CRIA_UNIMPLEMENTED);
   Writer result(in.budget);
   size_t done = 0;
   while (left-- != 0 && in.budget.spend(searchCost)) {
     size_t at = findText(text, from, done);
-    if (at == text.npos)
+    if (at == std::string_view::npos)
       break;
-    result.add(std::string_view(text).substr(done, at - done));
+    result.add(text.substr(done, at - done));
     result.add(to);
     done = at + from.size();
   }
-  result.add(std::string_view(text).substr(done));
+  result.add(text.substr(done));
   return in.text(result.take());
 }
 
@@ -129,9 +130,9 @@ static Value replace(Evaluator &in, const Arguments &arguments) {
 class Pieces {
 public:
   explicit Pieces(Evaluator &in) : in(in) {}
-  void add(std::string_view piece) {
-    if (in.budget.spend(sizeof(Value) + piece.size()))
-      elements.push_back(in.text(std::string(piece)));
+  void add(TextView piece) {
+    if (in.budget.spend(sizeof(Value) + piece.cost()))
+      elements.push_back(in.text(piece));
   }
   Value take(bool reversed) {
     if (reversed)
@@ -145,7 +146,7 @@ private:
 };
 
 /// Python's split at runs of white space.
-static Value words(Evaluator &in, std::string_view text, Integer limit) {
+static Value words(Evaluator &in, TextView text, Integer limit) {
   Pieces parts(in);
   size_t begin = 0;
   auto skip = [&](size_t at, bool space) { // to the end of a run
@@ -169,15 +170,15 @@ static Value words(Evaluator &in, std::string_view text, Integer limit) {
   return parts.take(false);
 }
 
-static Value pieces(Evaluator &in, std::string_view text,
-                    std::string_view separator, Integer limit) {
+static Value pieces(Evaluator &in, TextView text, std::string_view separator,
+                    Integer limit) {
   Pieces parts(in);
   while (limit-- != 0 && in.budget.spend(searchCost)) {
     size_t at = findText(text, separator);
-    if (at == text.npos)
+    if (at == std::string_view::npos)
       break;
     parts.add(text.substr(0, at));
-    text.remove_prefix(at + separator.size());
+    text = text.substr(at + separator.size());
   }
   parts.add(text);
   return parts.take(false);
@@ -190,14 +191,14 @@ static std::string mirror(Evaluator &in, std::string_view text) {
                                       : std::string();
 }
 
-static Value piecesFromRight(Evaluator &in, std::string_view text,
+static Value piecesFromRight(Evaluator &in, TextView text,
                              std::string_view separator, Integer limit) {
   std::string mirrored = mirror(in, text), wanted = mirror(in, separator);
   Pieces parts(in);
   size_t done = 0; // bytes at the right
   while (limit-- != 0 && in.budget.spend(searchCost)) {
     size_t at = findText(mirrored, wanted, done);
-    if (at == text.npos)
+    if (at == std::string_view::npos)
       break;
     parts.add(text.substr(text.size() - at, at - done));
     done = at + separator.size();
@@ -210,7 +211,7 @@ template <bool fromRight>
 static Value split(Evaluator &in, const Arguments &arguments) {
   const Value &separator = arguments.get(1, "sep");
   Integer most = limitOf(in, arguments, 2, "maxsplit");
-  std::string_view text = textOf(in, arguments, 0);
+  TextView text = textOf(in, arguments, 0);
   if (!in.budget.ok())
     return {};
   if (separator.is(Type::String) && !separator.text().empty()) {
@@ -227,7 +228,7 @@ static Value split(Evaluator &in, const Arguments &arguments) {
 
 /// The lines, without what ends them: \n, \r, \r\n, and rarer characters.
 static Value splitLines(Evaluator &in, const Arguments &arguments) {
-  std::string_view text = textOf(in, arguments, 0);
+  TextView text = textOf(in, arguments, 0);
   if (arguments.get(1, "keepends").truth())
     return in.fail("splitting lines with their ends is not supported",
                    CRIA_UNIMPLEMENTED);
@@ -241,7 +242,7 @@ static Value splitLines(Evaluator &in, const Arguments &arguments) {
     if (ends.find(c) == ends.npos)
       continue;
     lines.add(text.substr(begin, end - begin));
-    at += c == '\r' && text.substr(at, 1) == "\n";
+    at += c == '\r' && text.bytes.substr(at, 1) == "\n";
     begin = at;
   }
   if (begin < text.size())
@@ -306,14 +307,14 @@ static Value countText(Evaluator &in, const Arguments &arguments) {
 }
 
 static Value joinTexts(Evaluator &in, const Arguments &arguments) {
-  std::string_view separator = textOf(in, arguments, 0);
+  TextView separator = textOf(in, arguments, 0);
   Writer result(in.budget);
   bool first = true;
   for (const Value &part : iterate(arguments.get(1), in.budget)) {
     if (!part.is(Type::String))
       return in.fail(std::string("cannot join ") + part.typeName());
-    result.add(std::exchange(first, false) ? std::string_view() : separator);
-    result.add(part.text());
+    result.add(std::exchange(first, false) ? TextView() : separator);
+    result.add(part.view());
   }
   return in.text(result.take());
 }

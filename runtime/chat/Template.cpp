@@ -108,11 +108,15 @@ Result<std::string> Template::render(std::string_view variables) const {
     return status;
   Budget budget;
   Result<Value> given = readValue(variables, "variables", budget);
-  return given.ok() ? render(*given, budget) : given.status();
+  if (!given.ok())
+    return given.status();
+  Result<Text> text = render(*given, budget);
+  if (!text.ok())
+    return text.status();
+  return std::move(text->bytes);
 }
 
-Result<std::string> Template::render(const Value &variables,
-                                     Budget &budget) const {
+Result<Text> Template::render(const Value &variables, Budget &budget) const {
   if (Status status = checkStack(stackBytes); !status.ok())
     return status;
   if (!variables.is(Value::Type::Dict))
@@ -122,7 +126,7 @@ Result<std::string> Template::render(const Value &variables,
     all.push_back({Value::string(key, budget), Value::string(token, budget)});
   all.insert(all.end(), variables.members().begin(), variables.members().end());
   Value::Dict members(std::move(all), budget);
-  std::string text = Evaluator(budget, std::move(members)).render(statements);
+  Text text = Evaluator(budget, std::move(members)).render(statements);
   if (!budget.ok())
     return Status(budget.error().code(),
                   name + ": chat template: " + budget.error().message());

@@ -35,7 +35,7 @@ public:
   /// template asks for. Line breaks and blanks are as in transformers.
   Result<std::string> render(std::string_view variables) const;
   /// The same for variables that have been read, at the expense of `budget`.
-  Result<std::string> render(const Value &variables, Budget &budget) const;
+  Result<Text> render(const Value &variables, Budget &budget) const;
 
 private:
   std::string name;

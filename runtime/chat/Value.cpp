@@ -61,12 +61,15 @@ Value Value::real(double number) {
   return value;
 }
 
-Value Value::string(std::string text, Budget &budget) {
+Value Value::string(Text text, Budget &budget) {
   Value value;
-  if (!budget.spend(holderBytes + text.size()))
+  if (!budget.spend(holderBytes + TextView(text).cost()))
     return value;
   value.kind = Type::String;
-  value.held = std::make_shared<const std::string>(std::move(text));
+  if (text.origins.empty())
+    value.held = std::make_shared<const std::string>(std::move(text.bytes));
+  else
+    value.held = std::make_shared<const Text>(std::move(text));
   return value;
 }
 
@@ -193,8 +196,15 @@ double Value::asNumber() const {
 
 const std::string &Value::text() const {
   static const std::string empty;
+  if (auto *text = std::get_if<std::shared_ptr<const Text>>(&held))
+    return (*text)->bytes;
   auto *text = std::get_if<std::shared_ptr<const std::string>>(&held);
   return text ? **text : empty;
+}
+
+TextView Value::view() const {
+  auto *text = std::get_if<std::shared_ptr<const Text>>(&held);
+  return text ? TextView(**text) : TextView(this->text());
 }
 
 const Value::List &Value::elements() const {
@@ -450,7 +460,7 @@ Value::List iterate(const Value &value, Budget &budget) {
       takeCharacter(value.text(), at);
       if (budget.spend(sizeof(Value)))
         elements.push_back(
-            Value::string(value.text().substr(begin, at - begin), budget));
+            Value::string(value.view().substr(begin, at - begin), budget));
     }
     break;
   default:

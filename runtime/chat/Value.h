@@ -2,6 +2,7 @@
 #pragma once
 
 #include "runtime/Status.h"
+#include "runtime/chat/Text.h"
 
 #include <cstdint>
 #include <memory>
@@ -78,7 +79,7 @@ public:
   static Value boolean(bool value);
   static Value integer(Integer value);
   static Value real(double value);
-  static Value string(std::string text, Budget &budget);
+  static Value string(Text text, Budget &budget);
   static Value list(List elements, Budget &budget, Shape shape = Shape::List);
   static Value dict(Dict members, Budget &budget);
   /// The one thing a template may change.
@@ -101,6 +102,7 @@ public:
   Integer asInteger() const; // of integers and booleans
   double asNumber() const;
   const std::string &text() const; // of a string, or the name of an undefined
+  TextView view() const;           // of a string: its text
   const List &elements() const;    // of a list
   const Dict &members() const;     // of a dict or namespace
   const Loop &turn() const;
@@ -121,9 +123,10 @@ private:
   bool mutates = false;
   int depth = 0; // of the values inside
   std::variant<std::monostate, bool, Integer, double,
-               std::shared_ptr<const std::string>, std::shared_ptr<const List>,
-               std::shared_ptr<Dict>, std::shared_ptr<const Method>,
-               std::shared_ptr<const Loop>, const Statement *>
+               std::shared_ptr<const std::string>, std::shared_ptr<const Text>,
+               std::shared_ptr<const List>, std::shared_ptr<Dict>,
+               std::shared_ptr<const Method>, std::shared_ptr<const Loop>,
+               const Statement *>
       held;
 };
 
@@ -184,22 +187,25 @@ class Writer {
 public:
   explicit Writer(Budget &budget) : budget(budget) {}
 
-  void add(std::string_view part) {
-    if (budget.spend(part.size()))
-      text += part;
+  /// What the template wrote of `part` counts as `origin`'s.
+  void add(TextView part) {
+    bool isTemplates = part.isTemplates() && origin == Origin::Template;
+    if (budget.spend(part.size() * (isTemplates ? 1 : 2)))
+      text.add(part, origin);
   }
   void add(char part) { add(std::string_view(&part, 1)); }
   void addCharacter(char32_t character);
-  std::string take() { return std::move(text); }
+  Text take() { return std::move(text); }
 
   Budget &budget;
+  Origin origin = Origin::Template;
 
 private:
-  std::string text;
+  Text text;
 };
 
 /// What "{{ value }}" prints: Python's str().
-std::string print(const Value &value, Budget &budget);
+Text print(const Value &value, Budget &budget);
 /// What a list prints of its element: Python's repr().
 void represent(const Value &value, Writer &writer);
 std::string printInteger(Integer value);
@@ -213,9 +219,9 @@ struct JsonStyle {
   std::optional<int64_t> indent;
   bool ascii = false;
   bool sorted = false;
-  std::string comma = ", ", colon = ": ";
+  Text comma = ", ", colon = ": ";
 };
-std::string dump(const Value &value, const JsonStyle &style, Budget &budget);
+Text dump(const Value &value, const JsonStyle &style, Budget &budget);
 
 /// The value of a JSON document that nobody vouches for; errors begin with
 /// `name`.

@@ -243,6 +243,29 @@ bool AddedTokens::Set::begins(std::string_view text, size_t at,
   return first.any();
 }
 
+bool AddedTokens::Set::opens(std::string_view text, size_t at,
+                             size_t &read) const {
+  if (!first[static_cast<uint8_t>(text[at])])
+    return false;
+  Vocabulary::Place place = Vocabulary::start;
+  for (; at < text.size() && place != Vocabulary::nowhere; ++read)
+    place = patterns.next(place, text[at++]);
+  return place != Vocabulary::nowhere && patterns.goesOn(place);
+}
+
+Result<bool> AddedTokens::opensSpecial(std::string_view text, bool normalized,
+                                       Effort &effort) const {
+  const Set &set = normalized ? specialPatterns : specialContents;
+  for (size_t at = 0; at < text.size(); ++at) {
+    size_t read = 0;
+    if (set.opens(text, at, read))
+      return true;
+    if (!effort.spend(workPerByte + workPerCompare * read))
+      return Effort::tooLong(search);
+  }
+  return false;
+}
+
 Result<std::string> AddedTokens::guardSpecial(std::string_view text,
                                               std::string_view guard,
                                               Effort &effort) const {

@@ -65,6 +65,10 @@ public:
   /// Whether one of these is in `text`, or may begin at its end.
   Result<bool> holdsNormalizedSpecial(std::string_view text,
                                       Effort &effort) const;
+  /// Whether a special token may begin in `text` and go on behind it: one as it
+  /// is written, or one to be found in normalized text.
+  Result<bool> opensSpecial(std::string_view text, bool normalized,
+                            Effort &effort) const;
 
   /// The token with this id, or nullptr.
   const AddedToken *find(int64_t id) const;
@@ -83,6 +87,8 @@ private:
     int32_t longest(std::string_view text, size_t &at, size_t &read) const;
     /// Whether a pattern stands at `at`, or goes on beyond the end of `text`.
     bool begins(std::string_view text, size_t at, size_t &read) const;
+    /// Whether a pattern that stands at `at` goes on beyond the end of `text`.
+    bool opens(std::string_view text, size_t at, size_t &read) const;
   };
 
   void add(AddedToken token, const JsonCursor &place,

@@ -3,6 +3,7 @@
 #include "runtime/File.h"
 #include "runtime/tokenizer/Json.h"
 #include "runtime/tokenizer/Text.h"
+#include "runtime/tokenizer/Unicode.h"
 
 #include <algorithm>
 
@@ -171,13 +172,33 @@ Result<std::vector<int32_t>> Tokenizer::encode(std::string_view text,
   return ids;
 }
 
-/// Normalizers may make a special token of what is none in the raw text, such
-/// as full-width letters. Then there is no telling where it begins, and marks
-/// stand before all characters, but not at the white space around the text,
-/// which a template may take away.
+// ---- Conversations ----------------------------------------------------------
+
+// Where a special token has Given bytes, or begins with a Name's, a mark is put
+// into the text: a character that is none in Unicode. The tokenizer takes no
+// special token behind a mark or with one inside, and leaves the marks out of
+// what its model sees. Most texts need none.
+
+/// A noncharacter of Unicode that `text` does not have; "" where it has them
+/// all.
+static std::string chooseMark(std::string_view text) {
+  for (char32_t plane = 16; plane > 0; --plane)
+    for (char32_t last : {0xFFFE, 0xFFFF}) {
+      std::string mark;
+      appendCharacter(mark, plane << 16 | last);
+      if (findText(text, mark) == text.npos)
+        return mark;
+    }
+  return "";
+}
+
+/// `text` with a mark before each special token in it, or that may begin at its
+/// end. Normalizers may make a special token of what is none in the raw text,
+/// such as full-width letters. Then there is no telling where it begins, and
+/// marks stand before all characters.
 Result<std::string> Tokenizer::guard(std::string_view text,
-                                     std::string_view mark) const {
-  Effort effort = Effort::ofText(text.size());
+                                     std::string_view mark,
+                                     Effort &effort) const {
   if (!added.hasNormalizedSpecial())
     return added.guardSpecial(text, mark, effort);
   std::string normalized(text);
@@ -188,22 +209,83 @@ Result<std::string> Tokenizer::guard(std::string_view text,
     return holds.status();
   if (!*holds)
     return added.guardSpecial(text, mark, effort);
-  static constexpr std::string_view blanks = " \t\r\n";
-  size_t begin = std::min(text.find_first_not_of(blanks), text.size());
-  size_t end = text.find_last_not_of(blanks) + 1;
   std::string guarded;
-  for (size_t at = 0; at < text.size(); ++at) {
-    if (at >= begin && at < end && (text[at] & 0xC0) != 0x80)
+  for (char byte : text) {
+    if ((byte & 0xC0) != 0x80)
       guarded += mark;
-    guarded += text[at];
+    guarded += byte;
+  }
+  return guarded;
+}
+
+/// Whether a special token may begin in `text` and go on behind it.
+Result<bool> Tokenizer::opensSpecial(std::string_view text,
+                                     Effort &effort) const {
+  Result<bool> opens = added.opensSpecial(text, false, effort);
+  if (!opens.ok() || *opens || !added.hasNormalizedSpecial())
+    return opens;
+  std::string normalized(text);
+  if (Status status = normalize(normalized, effort); !status.ok())
+    return status;
+  return added.opensSpecial(normalized, true, effort);
+}
+
+/// `text` with all marks that it needs.
+Result<std::string> Tokenizer::guardAll(std::string_view text,
+                                        std::string_view origins,
+                                        std::string_view mark) const {
+  Effort effort = Effort::ofText(text.size());
+  std::string guarded;
+  size_t free = 0; // where the text behind the last that is Given begins
+  for (size_t begin = 0, end; begin < text.size(); begin = end) {
+    end =
+        std::min(origins.find_first_not_of(origins[begin], begin), text.size());
+    std::string_view part = text.substr(begin, end - begin);
+    auto origin = static_cast<Origin>(origins[begin]);
+    if (origin == Origin::Template) {
+      guarded += part;
+      continue;
+    }
+    if (origin == Origin::Given) {
+      Result<bool> opens =
+          opensSpecial(text.substr(free, begin - free), effort);
+      if (!opens.ok())
+        return opens.status();
+      if (*opens)
+        guarded += mark;
+      free = end;
+    }
+    Result<std::string> one = guard(part, mark, effort);
+    if (!one.ok())
+      return one;
+    guarded += *one;
   }
   return guarded;
 }
 
 Result<std::vector<int32_t>>
-Tokenizer::encodeGuarded(std::string_view text, std::string_view mark) const {
+Tokenizer::encodeBy(std::string_view text, std::string_view origins) const {
+  if (origins.empty())
+    return encode(text, false);
+  std::string mark = chooseMark(text);
+  if (mark.empty())
+    return Status(CRIA_INVALID_ARGUMENT,
+                  "the conversation has every noncharacter of Unicode");
+  std::string kept = mark;
+  Effort effort = Effort::ofText(mark.size());
+  Status status = normalize(kept, effort);
+  if (status.ok() && added.hasNormalizedSpecial() &&
+      findText(kept, mark) == kept.npos)
+    status = Status(CRIA_UNIMPLEMENTED,
+                    "the tokenizer's normalizers drop noncharacters, by which "
+                    "special tokens in messages are told from the template's");
+  if (!status.ok())
+    return status;
+  Result<std::string> guarded = guardAll(text, origins, mark);
+  if (!guarded.ok())
+    return guarded.status();
   std::vector<int32_t> ids;
-  Status status = encodeText(text, {true, mark}, ids);
+  status = encodeText(*guarded, {true, mark}, ids);
   if (!status.ok())
     return status;
   return ids;

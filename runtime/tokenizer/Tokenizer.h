@@ -14,6 +14,7 @@
 #include "runtime/tokenizer/Decoder.h"
 #include "runtime/tokenizer/Model.h"
 #include "runtime/tokenizer/Normalizer.h"
+#include "runtime/tokenizer/Origin.h"
 #include "runtime/tokenizer/PostProcessor.h"
 #include "runtime/tokenizer/PreTokenizer.h"
 
@@ -45,17 +46,11 @@ public:
                                       bool special = true,
                                       bool parseSpecial = true) const;
 
-  /// For text of which only parts may hold special tokens, such as a
-  /// conversation: the other parts are guarded by marks, and then all of it is
-  /// encoded. `mark` is a character that the text does not have.
-  ///
-  /// `text` with a mark before each special token in it, or that may begin at
-  /// its end.
-  Result<std::string> guard(std::string_view text, std::string_view mark) const;
-  /// The ids of `text`, nothing added. Special tokens right behind a mark stay
-  /// text; the marks vanish.
-  Result<std::vector<int32_t>> encodeGuarded(std::string_view text,
-                                             std::string_view mark) const;
+  /// The ids of a conversation, nothing added: no special token has a byte that
+  /// is Given, or begins with a Name's. `origins` has the Origin of each byte
+  /// of `text`; "" where the template wrote all.
+  Result<std::vector<int32_t>> encodeBy(std::string_view text,
+                                        std::string_view origins) const;
 
   /// The text of `ids`, valid UTF-8, without special tokens unless `special`.
   /// Ids without a token, as padded vocabularies have, are skipped. A decoder
@@ -79,6 +74,11 @@ private:
   };
   Status encodeText(std::string_view text, Marking marking,
                     std::vector<int32_t> &ids) const;
+  Result<std::string> guardAll(std::string_view text, std::string_view origins,
+                               std::string_view mark) const;
+  Result<std::string> guard(std::string_view text, std::string_view mark,
+                            Effort &effort) const;
+  Result<bool> opensSpecial(std::string_view text, Effort &effort) const;
   Status normalize(std::string &text, Effort &effort) const;
   Status cut(Piece piece, Marking marking, Effort &effort,
              PieceSink sink) const;

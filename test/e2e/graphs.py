@@ -122,4 +122,5 @@ def main():
             refused(run, "--source-ids: the model has no encoder")
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -378,6 +378,29 @@ TEST_F(Driver, HasAThreadsOwnDefaultStream) {
   EXPECT_EQ(value, 3);
 }
 
+// 0x1 and 010 would be other numbers to who reads them as C does.
+TEST_F(Driver, ReadsDecimalNumbersAlone) {
+  auto said = [&](const char *name, const char *value) {
+    setenv(name, value, 1);
+    testing::internal::CaptureStderr();
+    open();
+    unsetenv(name);
+    return testing::internal::GetCapturedStderr();
+  };
+  for (const char *value : {"0x1", "01", "0b1", "+1", "1e0", "1 ", "-1", "3"})
+    EXPECT_EQ(said("CRIA_EMULATOR_OPTIMIZATION", value),
+              "cria-emulator: warning: CRIA_EMULATOR_OPTIMIZATION=" +
+                  std::string(value) +
+                  " is ignored, expected a decimal number from 0 to 2\n");
+  EXPECT_EQ(said("CRIA_EMULATOR_OPTIMIZATION", "2"), "");
+  EXPECT_EQ(said("CRIA_EMULATOR_MEMORY", "010G"),
+            "cria-emulator: warning: CRIA_EMULATOR_MEMORY=010G is ignored, "
+            "expected bytes such as 512M or 8G\n");
+  EXPECT_EQ(said("CRIA_EMULATOR_FAULTS", "cuMemAlloc:01:2"),
+            "cria-emulator: warning: CRIA_EMULATOR_FAULTS=cuMemAlloc:01:2 is "
+            "ignored, expected function:call:result[:sticky]\n");
+}
+
 TEST_F(Driver, InjectsAFaultOnce) {
   setenv("CRIA_EMULATOR_FAULTS", "cuMemAlloc:2:2,cuCtxSynchronize:1:719:sticky",
          1);

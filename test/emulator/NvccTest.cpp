@@ -250,5 +250,91 @@ TEST_P(Nvcc, DividesIn128Bits) {
   }
 }
 
+/// CUB's look-back publishes a sum and its state in one access of 8 bytes or of
+/// 16, and no fence is needed.
+TEST_P(Nvcc, RunsCub) {
+  LOAD_CUDA(device, "cub");
+  constexpr uint32_t kBlocks = 40, kThreads = 128, kTile = 512;
+  constexpr uint64_t kStates = (kBlocks + 32) * 16 + 512;
+  auto in = numbers(kBlocks * kTile, 1000);
+  auto x = device.upload(in), y = device.upload(std::vector<int>{5});
+  device.run("sum", {7}, {kThreads}, 0, x, y, int(in.size()));
+  EXPECT_EQ(device.download<int>(y, 1)[0],
+            std::accumulate(in.begin(), in.end(), 5));
+
+  auto states = device.allocate(kStates);
+  std::vector<int> sums(in.size());
+  std::partial_sum(in.begin(), in.end(), sums.begin());
+  device.run("beginInt", {1}, {kThreads}, 0, states, kStates, kBlocks);
+  device.run("scanInt", {kBlocks}, {kThreads}, 0, x, states, kStates,
+             device.upload(std::vector<int>{0}));
+  EXPECT_EQ(device.download<int>(x, in.size()), sums);
+
+  auto wide = device.upload(std::vector<double>(in.begin(), in.end()));
+  device.run("beginDouble", {1}, {kThreads}, 0, states, kStates, kBlocks);
+  device.run("scanDouble", {kBlocks}, {kThreads}, 0, wide, states, kStates,
+             device.upload(std::vector<int>{0}));
+  EXPECT_EQ(device.download<double>(wide, in.size()),
+            std::vector<double>(sums.begin(), sums.end()));
+
+  std::vector<std::pair<unsigned, int>> pairs(in.size());
+  for (size_t i = 0; i < pairs.size(); ++i)
+    pairs[i] = {unsigned(in[i]), int(i)};
+  for (auto tile = pairs.begin(); tile != pairs.end(); tile += kTile)
+    std::sort(tile, tile + kTile); // by number where keys are the same
+  std::vector<int> places(in.size());
+  std::iota(places.begin(), places.end(), 0);
+  auto keys = device.upload(in), values = device.upload(places);
+  device.run("sort", {kBlocks}, {kThreads}, 0, keys, values);
+  auto key = device.download<unsigned>(keys, in.size());
+  auto value = device.download<int>(values, in.size());
+  for (size_t i = 0; i < pairs.size(); ++i)
+    ASSERT_EQ(std::pair(key[i], value[i]), pairs[i]) << i;
+}
+
+TEST_P(Nvcc, MeetsInCooperativeGroups) {
+  LOAD_CUDA(device, "groups");
+  device.cooperative = true;
+  size_t n = 6 * 64;
+  std::vector<float> a(n), b(n);
+  for (size_t i = 0; i < n; ++i)
+    a[i] = float(i * 37 % 101);
+  auto x = device.upload(a), y = device.upload(b);
+  EXPECT_TRUE(device.launch("smooth", {6}, {64}, 0, x, y, 4, 0).finding);
+  x = device.upload(a);
+  device.run("smooth", {6}, {64}, 0, x, y, 4, 1);
+  for (int round = 0; round < 4; ++round) {
+    for (size_t i = 0; i < n; ++i)
+      b[i] = (a[(i + n - 1) % n] + 2 * a[i] + a[(i + 1) % n]) / 4;
+    std::swap(a, b);
+  }
+  auto out = device.download<float>(x, n);
+  for (size_t i = 0; i < n; ++i)
+    ASSERT_NEAR(out[i], a[i], 1e-4);
+  // Only a cooperative launch has a barrier of the grid.
+  device.cooperative = false;
+  LaunchResult alone = device.launch("smooth", {6}, {64}, 0, x, y, 1, 1);
+  ASSERT_TRUE(alone.finding);
+  EXPECT_EQ(alone.finding->kind, Finding::Trap);
+}
+
+TEST_P(Nvcc, ReducesInTilesOfAWarp) {
+  LOAD_CUDA(device, "groups");
+  auto in = numbers(128, 1000);
+  auto x = device.upload(in), y = device.allocate(in.size() * 16);
+  device.run("groups", {1}, {128}, 0, x, y);
+  auto out = device.download<int>(y, in.size() * 4);
+  for (size_t t = 0; t < in.size(); ++t) {
+    auto tile = in.begin() + long(t / 8 * 8),
+         warp = in.begin() + long(t / 32 * 32);
+    EXPECT_EQ(out[t * 4], std::accumulate(tile, tile + 8, 0)) << t;
+    EXPECT_EQ(out[t * 4 + 1],
+              std::accumulate(tile, in.begin() + long(t) + 1, 0));
+    EXPECT_EQ(out[t * 4 + 2],
+              std::count_if(warp, warp + 32, [](int v) { return v % 2; }));
+    EXPECT_EQ(out[t * 4 + 3], std::accumulate(in.begin(), in.end(), 0));
+  }
+}
+
 } // namespace
 } // namespace cria::emulator

@@ -101,6 +101,44 @@ const char kWarp[] = HEAD R"(
 }
 )";
 
+/// Lanes of even number read what their neighbours wrote, twice, and then write
+/// what the neighbours read. What is done again counts from when it is done
+/// again.
+const char kAgain[] = HEAD R"(
+.visible .entry k(.param .u64 in, .param .u64 out)
+{
+  .shared .align 4 .b8 tile[256];
+  .reg .b32 %r<10>;
+  .reg .b64 %p<4>;
+  .reg .pred %even;
+  ld.param.u64 %p1, [out];
+  mov.u32 %r0, %tid.x;
+  and.b32 %r1, %r0, 1;
+  setp.eq.u32 %even, %r1, 0;
+  shl.b32 %r2, %r0, 2;
+  mov.u32 %r3, tile;
+  add.u32 %r4, %r3, %r2;
+  xor.b32 %r5, %r2, 4;
+  add.u32 %r5, %r3, %r5;
+  @!%even st.shared.u32 [%r4], %r0;
+  bar.warp.sync -1;
+  @%even ld.shared.u32 %r6, [%r5];
+  bar.warp.sync -1;
+  @%even ld.shared.u32 %r7, [%r5];
+  bar.warp.sync -1;
+  @!%even st.shared.u32 [%r4], %r1;
+  @%even st.shared.u32 [%r4], %r0;
+  bar.warp.sync -1;
+  @%even st.shared.u32 [%r4], %r2;
+  bar.warp.sync -1;
+  @!%even ld.shared.u32 %r7, [%r5];
+  mul.wide.u32 %p2, %r0, 4;
+  add.s64 %p1, %p1, %p2;
+  st.global.u32 [%p1], %r7;
+  ret;
+}
+)";
+
 /// Four tiles of 512 bytes come by cp.async, one ahead; each thread adds what
 /// others copied.
 const char kAsync[] = HEAD R"(
@@ -482,6 +520,10 @@ const Mutant kMutants[] = {
      F::DivergentWarp, "redux"},
     {"warp", "SharedTooSmall", "tile[256]", "tile[128]", F::OutOfBounds,
      "st.shared"},
+    {"again", "NoBarrierBehindReads", "bar.warp.sync -1;\n  @!%even st",
+     "@!%even st", F::Race, "[%r4], %r1"},
+    {"again", "NoBarrierBehindWrites", "bar.warp.sync -1;\n  @!%even ld",
+     "@!%even ld", F::Race, "@!%even ld"},
     {"async", "NoWait", "cp.async.wait_group 1;", "", F::Race, "ld.shared"},
     {"async", "WaitsForTooFew", "wait_group 1", "wait_group 2", F::Race,
      "cp.async.cg"},
@@ -557,6 +599,7 @@ std::vector<PlantedKernel> plantedKernels() {
   return {{"global", kGlobal, {4}, {256}, 4000, 4000},
           {"shared", kShared, {2}, {128}, 512, 512},
           {"warp", kWarp, {2}, {64}, 256, 256},
+          {"again", kAgain, {2}, {64}, 4, 256},
           {"async", kAsync, {1}, {32}, 2048, 128},
           {"matrix", kMatrix, {1}, {32}, 512, 512},
           {"flags", kFlags, {1}, {64}, 4, 256},

@@ -7,6 +7,7 @@ import numpy as np
 import reference
 from cases import TYPES, gqa_of, linear_of, rope_of
 from program import ROWS, Program
+from weights import rounded
 
 TANH = np.tanh
 
@@ -253,6 +254,41 @@ def first_rows():
         both = added(p, row, first)
         op = f"llama.add_rows {x.name}, {both.name} : {x.type}, {both.type}"
         yield dtype, p.returns(p.emit(op, x.shape, lambda call: call[x] + call[both]))
+
+
+def weights_in_loops():
+    """Loops that begin with a weight, or a row of one: the weight stays."""
+
+    def total(call, begin, more, dtype):
+        sum = call[begin]
+        for _ in range(3):
+            sum = sum + call[more]
+            sum = rounded(sum, dtype) if call.storage else sum
+        return sum
+
+    for dtype in TYPES:
+        p = Program(dtype)
+        p.slack = 4
+        x, table, whole = p.tokens(35), p.weight(4, 35), p.weight(1, 35)
+        op = f"tensor.extract_slice {table.name}[0, 0] [1, 35] [1, 1] : "
+        op += f"{table.type} to {whole.type}"
+        part = p.emit(op, whole.shape, lambda call: call[table][:1])
+        more = p.weight(1, 35)
+        for begin in [whole, part]:
+            zero, one, three = p.index(0), p.index(1), p.index(3)
+            op = (
+                f"scf.for %l = {zero} to {three} step {one} "
+                f"iter_args(%s = {begin.name}) -> ({begin.type}) {{ "
+                f"%t = llama.residual %s, {more.name} : {begin.type} "
+                f"scf.yield %t : {begin.type} }}"
+            )
+            row = p.emit(
+                op, begin.shape, lambda call, w=begin: total(call, w, more, dtype)
+            )
+            op = f"llama.add_rows {x.name}, {row.name} : {x.type}, {row.type}"
+            rows = lambda call, x=x, row=row: call[x] + call[row]
+            x = p.emit(op, x.shape, rows)
+        yield dtype, p.returns(x)
 
 
 def normed_update():

@@ -1,15 +1,17 @@
 /// Chat templates: what parses renders a conversation, or fails, in bounds. The
-/// variables are a conversation, or what stands behind a NUL.
-#include "runtime/chat/Template.h"
+/// variables are a conversation, or what stands behind a NUL. A character that
+/// the conversation alone has is never the template's, whatever that does.
+#include "runtime/chat/Prompt.h"
 #include "test/fuzz/Fuzz.h"
 
 using namespace cria;
 
 static const char *const conversation =
-    R"({"messages": [{"role": "system", "content": " s\n"},
-        {"role": "user", "content": "\u00e9 <think>"},
+    R"({"messages": [{"role": "system", "content": " s\u4e2d\n"},
+        {"role": "user", "content": "\u4e2d\u00e9 <think>"},
         {"role": "assistant", "content": null, "tool_calls": [{"id": "1"}]}],
-        "tools": [{"a": [1, 2.5, true]}], "add_generation_prompt": true})";
+        "tools": [{"a": [1, 2.5, true], "\u4e2d": "a\u4e2d"}],
+        "add_generation_prompt": true})";
 
 /// The language of templates, every builtin of it, and texts that grow.
 static const fuzz::Language &jinja() {
@@ -159,7 +161,22 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   auto form = chat::Template::parse(source, "t.jinja");
   if (!form.ok())
     return 0;
-  auto text = form->render(variables.empty() ? conversation : variables);
+  if (!variables.empty()) {
+    auto text = form->render(variables);
+    fuzz::require(text.ok() || !text.status().message().empty(), "says why");
+    return 0;
+  }
+  auto text = chat::renderTraced(*form, conversation);
   fuzz::require(text.ok() || !text.status().message().empty(), "says why");
+  // The template can spell the character by itself, or by an escape.
+  static constexpr std::string_view given = "\xE4\xB8\xAD";
+  if (!text.ok() || source.find(given) != source.npos ||
+      source.find('\\') != source.npos)
+    return 0;
+  chat::TextView view = *text;
+  for (size_t at = view.bytes.find(given); at != view.bytes.npos;
+       at = view.bytes.find(given, at + given.size()))
+    for (size_t i = at; i < at + given.size(); ++i)
+      fuzz::require(view.origin(i) == Origin::Given, "a given character");
   return 0;
 }

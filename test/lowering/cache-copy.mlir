@@ -6,7 +6,7 @@
 // RUN: not test -e %t.mlir
 // RUN: not test -e %t.cria
 
-// CHECK: cria-compile: error: {{.*}}cache-copy.mlir:[[#@LINE+19]]:{{.*}}expected the KV cache to be updated in place, but this op allocates 'memref<1x1x64x8xf32>', as large as argument 6
+// CHECK: cria-compile: error: {{.*}}cache-copy.mlir:[[#@LINE+19]]:{{.*}}expected the KV cache to be updated in place, but this op allocates 'memref<1x1x64x8xf32>', as large as the cache
 
 // With the cache that the append returned it compiles.
 // RUN: sed 's/%%q, %%k, %%k\[/%%q, %%k1, %%k1[/' %s > %t.good.mlir

@@ -10,23 +10,32 @@ llama.weight @embed : tensor<16x8xf32> from "embed"
 llama.weight @w[3] : tensor<6x8xf32> from "l.{}.w"
 llama.rope_table @rope {positions = 4 : i64, inv_freq = array<f32: 1.0, 0.1>}
 
-// An entry has room for a chunk of ids and logits; the head writes into the
-// logits; a kernel is a region that keeps its name.
+// A kernel is a function of its name and the entry's. What it makes goes into a
+// tensor that it is given; the head writes into the logits.
+// CHECK: func private @embed_prefill(%[[IDS:.*]]: tensor<?xi32>, %[[TABLE:.*]]: tensor<16x8xf32>, %[[INTO:.*]]: tensor<?x8xf32>) -> tensor<?x8xf32> attributes {chunk = 64 : index}
+// CHECK: %[[ROWS:.*]] = linalg.generic {{.*}} ins(%[[IDS]] : tensor<?xi32>)
+// CHECK: tensor.extract %[[TABLE]]
+// CHECK: %[[X:.*]] = bufferization.materialize_in_destination %[[ROWS]] in %[[INTO]]
+// CHECK: return %[[X]]
+// CHECK: func private @head_prefill(%[[X:.*]]: tensor<?x8xf32>, %{{.*}}: tensor<16x8xf32>, %[[LOGITS:.*]]: tensor<64x16xf32>) -> tensor<64x16xf32>
+// CHECK: %[[COUNT:.*]] = tensor.dim %[[X]]
+// CHECK: %[[INTO:.*]] = tensor.extract_slice %[[LOGITS]][0, 0] [%[[COUNT]], 16]
+// CHECK: %[[ZERO:.*]] = linalg.fill {{.*}} outs(%[[INTO]]
+// CHECK: %[[ROWS:.*]] = linalg.generic {{.*}}"reduction"]} {{.*}} outs(%[[ZERO]]
+// Sums may be taken in any order.
+// CHECK: arith.mulf {{.*}} fastmath<reassoc,contract>
+// CHECK: arith.addf {{.*}} fastmath<reassoc,contract>
+// CHECK: %[[ALL:.*]] = tensor.insert_slice %[[ROWS]] into %[[LOGITS]]
+// CHECK: return %[[ALL]]
+
+// An entry has room for a chunk of ids and logits.
 // CHECK-LABEL: func @prefill
-// CHECK-SAME: (%[[IDS:.*]]: tensor<64xi32>, %[[TOKENS:[^:]*]]: index, %{{[^:]*}}: index, %[[FIRST:[^:]*]]: index, %{{[^:]*}}: index, %[[LOGITS:.*]]: tensor<64x16xf32>, %[[K:.*]]: tensor<1x1x4x8xf32>) -> (tensor<64x16xf32>, tensor<1x1x4x8xf32>) attributes {chunk = 64 : index}
-// CHECK: %[[ROWS:.*]] = arith.subi %[[TOKENS]], %[[FIRST]]
+// CHECK-SAME: (%[[IDS:.*]]: tensor<64xi32>, %[[TOKENS:[^:]*]]: index, %{{[^:]*}}: index, %{{[^:]*}}: index, %{{[^:]*}}: index, %[[LOGITS:.*]]: tensor<64x16xf32>, %[[K:.*]]: tensor<1x1x4x8xf32>) -> (tensor<64x16xf32>, tensor<1x1x4x8xf32>) attributes {arguments = ["ids", "tokens", "position", "first", "source", "logits", "cache"], chunk = 64 : index}
 // CHECK: %[[USED:.*]] = tensor.extract_slice %[[IDS]][0] [%[[TOKENS]]] [1]
 // CHECK: %[[TABLE:.*]] = call @embed()
-// CHECK: scf.execute_region
-// CHECK: linalg.generic {{.*}} ins(%[[USED]] : tensor<?xi32>)
-// CHECK: tensor.extract %[[TABLE]]
-// CHECK: } {kernel = "embed"}
-// CHECK: %[[L:.*]] = scf.execute_region
-// CHECK: %[[INTO:.*]] = tensor.extract_slice %[[LOGITS]][0, 0] [%[[ROWS]], 16]
-// CHECK: %[[ZERO:.*]] = linalg.fill {{.*}} outs(%[[INTO]]
-// CHECK: linalg.generic {{.*}}"reduction"]} {{.*}} outs(%[[ZERO]]
-// CHECK: } {kernel = "head"}
-// CHECK: %[[ALL:.*]] = tensor.insert_slice %[[L]] into %[[LOGITS]]
+// CHECK: %[[NEW:.*]] = tensor.empty(%[[TOKENS]]) : tensor<?x8xf32>
+// CHECK: %[[X:.*]] = call @embed_prefill(%[[USED]], %[[TABLE]], %[[NEW]])
+// CHECK: %[[ALL:.*]] = call @head_prefill(%[[X]], %[[TABLE]], %[[LOGITS]])
 // CHECK: return %[[ALL]], %[[K]]
 func.func @prefill(%ids: tensor<?xi32>, %position: index, %first: index, %k: tensor<1x1x4x8xf32>)
     -> (tensor<?x16xf32>, tensor<1x1x4x8xf32>) {
@@ -46,18 +55,19 @@ func.func @prefill(%ids: tensor<?xi32>, %position: index, %first: index, %k: ten
 
 // Inside a kernel f32 is kept: the product is not rounded before the addition,
 // which starts from the stream's buffer and rounds once.
-// CHECK-LABEL: func @decode
-// CHECK-SAME: attributes {chunk = 1 : index}
-// CHECK: call @w
-// CHECK: %[[X:.*]] = scf.execute_region
-// CHECK: scf.execute_region
+// CHECK: func private @out_decode(%[[X:.*]]: tensor<1x8xbf16>, %{{.*}}: tensor<8x8xbf16>) -> tensor<1x8xbf16> attributes {chunk = 1 : index}
 // CHECK: %[[Y:.*]] = linalg.generic {{.*}}"reduction"]} ins(%[[X]]
 // CHECK-NOT: arith.truncf
-// CHECK: linalg.generic {{.*}} ins(%[[Y]] : tensor<1x8xf32>) outs(%[[X]] : tensor<1x8xbf16>)
+// CHECK: %[[Z:.*]] = linalg.generic {{.*}} ins(%[[Y]] : tensor<1x8xf32>) outs(%[[X]] : tensor<1x8xbf16>)
 // CHECK-NEXT: ^bb0(%[[UPDATE:.*]]: f32, %[[OLD:.*]]: bf16)
 // CHECK-NEXT: %[[WIDE:.*]] = arith.extf %[[OLD]] : bf16 to f32
 // CHECK-NEXT: %[[SUM:.*]] = arith.addf %[[WIDE]], %[[UPDATE]] : f32
 // CHECK-NEXT: arith.truncf %[[SUM]] : f32 to bf16
+// CHECK: return %[[Z]]
+// CHECK-LABEL: func @decode
+// CHECK-SAME: chunk = 1 : index
+// CHECK: %[[X:.*]] = call @embed_decode
+// CHECK: call @out_decode(%[[X]]
 llama.weight @w : tensor<8x8xbf16> from "w"
 func.func @decode(%ids: tensor<1xi32>, %position: index, %first: index) -> tensor<1x8xf32> {
   %w = llama.get_weight @w : tensor<8x8xbf16>
@@ -92,5 +102,121 @@ func.func @norm(%ids: tensor<1xi32>, %position: index, %first: index) -> tensor<
   %e = llama.get_weight @e : tensor<8x8xf16>
   %y = llama.rmsnorm %x, %g {eps = 1.0e-05} : tensor<1x8xf16>, tensor<8xf16>
   %l = llama.head %y, %e : tensor<1x8xf16>, tensor<8x8xf16>
+  return %l : tensor<1x8xf32>
+}
+
+// -----
+
+// Views are taken inside a kernel. Attention is its definition: the scores of
+// all keys that are visible to any token, masked, a softmax, and a product. Rows
+// are appended where they belong.
+// CHECK-LABEL: func private @attn_prefill
+// CHECK-SAME: (%[[X:[^:]*]]: tensor<?x32xbf16>, %[[T:[^:]*]]: index, %[[K:[^:]*]]: tensor<2x2x64x8xbf16>, %[[V:[^:]*]]: tensor<2x2x64x8xbf16>, %[[LAYER:[^:]*]]: index, %[[P:[^:]*]]: index, %[[INTO:[^:]*]]: tensor<?x4x8xbf16>)
+// CHECK: %[[Q:.*]] = tensor.expand_shape %[[X]]
+// CHECK: %[[FIRST:.*]] = affine.max #{{.*}}()[%[[P]]{{\]}}
+// CHECK: %[[LENGTH:.*]] = affine.min
+// CHECK: %[[HEADS:.*]] = tensor.expand_shape %[[Q]] {{\[\[0\], \[1, 2\], \[3\]\]}} output_shape [%[[T]], 2, 2, 8]
+// CHECK: %[[KEYS:.*]] = tensor.extract_slice %[[K]][%[[LAYER]], 0, %[[FIRST]], 0] [1, 2, %[[LENGTH]], 8]
+// CHECK: %[[SCORES:.*]] = linalg.generic {{.*}} ins(%[[HEADS]], %[[KEYS]] : {{.*}} outs(%{{.*}} : tensor<2x2x?x?xf32>)
+// CHECK: %[[MASKED:.*]] = linalg.generic {{.*}} ins(%[[SCORES]]
+// CHECK: arith.mulf %{{.*}}, %cst
+// CHECK: %[[CAUSAL:.*]] = arith.cmpi sle
+// CHECK: %[[RECENT:.*]] = arith.cmpi sgt
+// CHECK: %[[SEEN:.*]] = arith.andi %[[CAUSAL]], %[[RECENT]]
+// CHECK: arith.select %[[SEEN]], %{{.*}}, %{{.*}} : f32
+// CHECK: %[[P:.*]] = linalg.softmax dimension(3) ins(%[[MASKED]]
+// CHECK: %[[SHOWN:.*]] = linalg.generic {{.*}} ins(%[[P]]
+// CHECK: %[[VALUES:.*]] = tensor.extract_slice %[[V]][%[[LAYER]], 0, %[[FIRST]], 0]
+// CHECK: linalg.generic {{.*}} ins(%[[SHOWN]], %[[VALUES]] : {{.*}} outs(%{{.*}} : tensor<?x2x2x8xf32>)
+// CHECK: arith.truncf
+// CHECK: tensor.expand_shape %[[INTO]]
+// CHECK: bufferization.materialize_in_destination
+
+// CHECK-LABEL: func private @append_prefill
+// CHECK-SAME: (%[[O:[^:]*]]: tensor<?x4x8xbf16>, %[[T:[^:]*]]: index, %[[CACHE:[^:]*]]: tensor<2x2x64x8xbf16>, %[[LAYER:[^:]*]]: index, %[[P:[^:]*]]: index)
+// CHECK: %[[ROWS:.*]] = tensor.extract_slice %[[O]][0, 0, 0] [%[[T]], 2, 8]
+// CHECK: %[[TURNED:.*]] = linalg.generic {{.*}} ins(%[[ROWS]]
+// CHECK: %[[NEW:.*]] = tensor.insert_slice %[[TURNED]] into %[[CACHE]][%[[LAYER]], 0, %[[P]], 0] [1, 2, %[[T]], 8]
+// CHECK: return %[[NEW]]
+
+// One token sees all keys of the part that is read: nothing is masked.
+// CHECK-LABEL: func private @attn_decode
+// CHECK: linalg.softmax
+// CHECK-NOT: arith.select
+// CHECK: return
+llama.weight @t : tensor<16x32xbf16> from "t"
+func.func @prefill(%ids: tensor<?xi32>, %position: index, %first: index, %k: tensor<2x2x64x8xbf16>, %v: tensor<2x2x64x8xbf16>)
+    -> (tensor<2x2x64x8xbf16>, tensor<2x2x64x8xbf16>) {
+  %c1 = arith.constant 1 : index
+  %c0 = arith.constant 0 : index
+  %n = tensor.dim %ids, %c0 : tensor<?xi32>
+  %t = llama.get_weight @t : tensor<16x32xbf16>
+  %x = llama.embed %ids, %t : tensor<?xi32>, tensor<16x32xbf16>
+  %q = tensor.expand_shape %x [[0], [1, 2]] output_shape [%n, 4, 8] : tensor<?x32xbf16> into tensor<?x4x8xbf16>
+  %o = llama.kernel "attn" -> tensor<?x4x8xbf16> {
+    %0 = llama.gqa %q, %k, %v[%first] at %position {scale = 0.5, causal, window = 16} : tensor<?x4x8xbf16>, tensor<2x2x64x8xbf16>
+    llama.yield %0 : tensor<?x4x8xbf16>
+  }
+  %rows = tensor.extract_slice %o[0, 0, 0] [%n, 2, 8] [1, 1, 1] : tensor<?x4x8xbf16> to tensor<?x2x8xbf16>
+  %k1 = llama.kernel "append" -> tensor<2x2x64x8xbf16> {
+    %0 = llama.kv_append %rows into %k[%first] at %position : tensor<?x2x8xbf16> into tensor<2x2x64x8xbf16>
+    llama.yield %0 : tensor<2x2x64x8xbf16>
+  }
+  return %k1, %v : tensor<2x2x64x8xbf16>, tensor<2x2x64x8xbf16>
+}
+func.func @decode(%ids: tensor<1xi32>, %position: index, %first: index, %k: tensor<2x2x64x8xbf16>, %v: tensor<2x2x64x8xbf16>)
+    -> (tensor<2x2x64x8xbf16>, tensor<2x2x64x8xbf16>) {
+  %t = llama.get_weight @t : tensor<16x32xbf16>
+  %x = llama.embed %ids, %t : tensor<1xi32>, tensor<16x32xbf16>
+  %q = tensor.expand_shape %x [[0], [1, 2]] output_shape [1, 4, 8] : tensor<1x32xbf16> into tensor<1x4x8xbf16>
+  %o = llama.kernel "attn" -> tensor<1x4x8xbf16> {
+    %0 = llama.gqa %q, %k, %v[%first] at %position {scale = 0.5, window = 16} : tensor<1x4x8xbf16>, tensor<2x2x64x8xbf16>
+    llama.yield %0 : tensor<1x4x8xbf16>
+  }
+  %rows = tensor.extract_slice %o[0, 0, 0] [1, 2, 8] [1, 1, 1] : tensor<1x4x8xbf16> to tensor<1x2x8xbf16>
+  %k1 = llama.kernel "append" -> tensor<2x2x64x8xbf16> {
+    %0 = llama.kv_append %rows into %k[%first] at %position : tensor<1x2x8xbf16> into tensor<2x2x64x8xbf16>
+    llama.yield %0 : tensor<2x2x64x8xbf16>
+  }
+  return %k1, %v : tensor<2x2x64x8xbf16>, tensor<2x2x64x8xbf16>
+}
+
+// -----
+
+// A loop, an append and what leaves a kernel may be written over: a weight
+// there is copied first.
+// CHECK: func private @same_stays(%[[W:[^:]*]]: tensor<1x8xf32>, %{{.*}}: tensor<1x8xf32>)
+// CHECK: %[[LEAVES:.*]] = bufferization.materialize_in_destination %[[W]] in
+// CHECK: return
+// CHECK-LABEL: func @stays
+// CHECK: %[[W:.*]] = call @w()
+// CHECK: %[[C:.*]] = call @c()
+// CHECK: %[[LOOP:.*]] = bufferization.materialize_in_destination %[[W]] in
+// CHECK: scf.for {{.*}} iter_args(%{{.*}} = %[[LOOP]])
+// CHECK: %[[TURN:.*]] = bufferization.materialize_in_destination %[[W]] in
+// CHECK: scf.yield %[[TURN]]
+// CHECK: %[[CACHE:.*]] = bufferization.materialize_in_destination %[[C]] in
+// CHECK: tensor.insert_slice %{{.*}} into %[[CACHE]]
+llama.weight @w : tensor<1x8xf32> from "w"
+llama.weight @c : tensor<1x1x4x8xf32> from "c"
+llama.weight @e : tensor<8x8xf32> from "e"
+func.func @stays(%ids: tensor<1xi32>, %position: index, %first: index) -> tensor<1x8xf32> {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %w = llama.get_weight @w : tensor<1x8xf32>
+  %c = llama.get_weight @c : tensor<1x1x4x8xf32>
+  %e = llama.get_weight @e : tensor<8x8xf32>
+  %x = scf.for %i = %c0 to %c1 step %c1 iter_args(%s = %w) -> tensor<1x8xf32> {
+    scf.yield %w : tensor<1x8xf32>
+  }
+  %rows = tensor.expand_shape %x [[0], [1, 2]] output_shape [1, 1, 8] : tensor<1x8xf32> into tensor<1x1x8xf32>
+  %k = llama.kv_append %rows into %c[%c0] at %position : tensor<1x1x8xf32> into tensor<1x1x4x8xf32>
+  %a = llama.gqa %rows, %k, %k[%c0] at %position {scale = 1.0} : tensor<1x1x8xf32>, tensor<1x1x4x8xf32>
+  %b = tensor.collapse_shape %a [[0], [1, 2]] : tensor<1x1x8xf32> into tensor<1x8xf32>
+  %y = llama.kernel "same" -> tensor<1x8xf32> {
+    llama.yield %w : tensor<1x8xf32>
+  }
+  %z = llama.residual %y, %b : tensor<1x8xf32>
+  %l = llama.head %z, %e : tensor<1x8xf32>, tensor<8x8xf32>
   return %l : tensor<1x8xf32>
 }

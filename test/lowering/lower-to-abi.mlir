@@ -64,7 +64,7 @@ func.func private @k_decode(%w: memref<6x8xf32>, %n: index, %v: f32) {
 // CHECK: llvm.getelementptr %[[SLOTS]][%[[SEVEN]]]
 // CHECK: call @k_decode({{.*}}, %[[HOST]])
 func.func @decode(%ids: memref<1xi32>, %tokens: index, %position: index, %first: index, %source: index, %logits: memref<1x16xf32>, %k: memref<2x1x4x8xf32>, %v: memref<2x1x4x8xf32>, %arena: memref<64xi8>)
-    attributes {chunk = 1 : index, arena_bytes = 64 : index} {
+    attributes {arguments = ["ids", "tokens", "position", "first", "source", "logits", "cache", "cache", "arena"], chunk = 1 : index, arena_bytes = 64 : index} {
   %w = call @w(%position) : (index) -> memref<6x8xf32>
   %r = call @rope.cos() : () -> memref<4x2xf32>
   %c0 = arith.constant 0 : index

@@ -2,8 +2,8 @@
 
 // Buffers that live one after the other share a place; those that live at the
 // same time do not. Places are multiples of 64 bytes; a use of a view is a use.
-// CHECK-LABEL: func @lifetimes
-// CHECK-SAME: %[[ARENA:[^:]*]]: memref<128xi8>) attributes {arena_bytes = 128 : index
+// CHECK-LABEL: func private @lifetimes
+// CHECK-SAME: %[[ARENA:[^:]*]]: memref<128xi8>) attributes
 // CHECK: %[[O0:.*]] = arith.constant 0 : index
 // CHECK: memref.view %[[ARENA]][%[[O0]]][] : memref<128xi8> to memref<4xf32>
 // CHECK: %[[O1:.*]] = arith.constant 64 : index
@@ -11,7 +11,7 @@
 // CHECK: %[[O2:.*]] = arith.constant 0 : index
 // CHECK: memref.view %[[ARENA]][%[[O2]]][] : memref<128xi8> to memref<4xf32>
 // CHECK-NOT: memref.alloc
-func.func @lifetimes(%i: index, %v: f32) attributes {chunk = 1 : index} {
+func.func private @lifetimes(%i: index, %v: f32) attributes {chunk = 1 : index} {
   %a = memref.alloc() : memref<4xf32>
   %a2 = memref.cast %a : memref<4xf32> to memref<?xf32>
   %b = memref.alloc() : memref<4xf32>
@@ -26,11 +26,11 @@ func.func @lifetimes(%i: index, %v: f32) attributes {chunk = 1 : index} {
 
 // The token count is at most the chunk, and the view has it as its size. Nothing
 // is freed.
-// CHECK-LABEL: func @tokens
-// CHECK-SAME: (%[[N:.*]]: index, %[[ARENA:.*]]: memref<4096xi8>) attributes {arena_bytes = 4096
+// CHECK-LABEL: func private @tokens
+// CHECK-SAME: (%[[N:.*]]: index, %[[ARENA:.*]]: memref<4096xi8>) attributes
 // CHECK: memref.view %[[ARENA]][%{{.*}}][%[[N]]] : memref<4096xi8> to memref<?x8xbf16>
 // CHECK-NOT: memref.dealloc
-func.func @tokens(%n: index) attributes {chunk = 256 : index} {
+func.func private @tokens(%n: index) attributes {chunk = 256 : index} {
   %a = memref.alloc(%n) : memref<?x8xbf16>
   memref.dealloc %a : memref<?x8xbf16>
   return
@@ -40,9 +40,9 @@ func.func @tokens(%n: index) attributes {chunk = 256 : index} {
 
 // A use in a loop lasts for all of the loop, where the buffer comes from before
 // it: %b must not lie where %a does.
-// CHECK-LABEL: func @loop
-// CHECK-SAME: arena_bytes = 128
-func.func @loop(%i: index, %v: f32) attributes {chunk = 1 : index} {
+// CHECK-LABEL: func private @loop
+// CHECK-SAME: memref<128xi8>)
+func.func private @loop(%i: index, %v: f32) attributes {chunk = 1 : index} {
   %a = memref.alloc() : memref<4xf32>
   scf.for %j = %i to %i step %i {
     memref.store %v, %a[%j] : memref<4xf32>
@@ -55,9 +55,9 @@ func.func @loop(%i: index, %v: f32) attributes {chunk = 1 : index} {
 // -----
 
 // A loop's result is the buffer it carries: %b must not lie where %a does.
-// CHECK-LABEL: func @carried
-// CHECK-SAME: arena_bytes = 128
-func.func @carried(%i: index, %v: f32) -> f32 attributes {chunk = 1 : index} {
+// CHECK-LABEL: func private @carried
+// CHECK-SAME: memref<128xi8>)
+func.func private @carried(%i: index, %v: f32) -> f32 attributes {chunk = 1 : index} {
   %a = memref.alloc() : memref<4xf32>
   %r = scf.for %j = %i to %i step %i iter_args(%m = %a) -> memref<4xf32> {
     scf.yield %m : memref<4xf32>
@@ -71,12 +71,12 @@ func.func @carried(%i: index, %v: f32) -> f32 attributes {chunk = 1 : index} {
 // -----
 
 // The larger buffer is placed first, the smaller one into the gap beside it.
-// CHECK-LABEL: func @first_fit
-// CHECK-SAME: arena_bytes = 320
+// CHECK-LABEL: func private @first_fit
+// CHECK-SAME: memref<320xi8>)
 // CHECK: arith.constant 256 : index
 // CHECK: arith.constant 0 : index
 // CHECK: arith.constant 256 : index
-func.func @first_fit(%i: index, %v: f32) attributes {chunk = 1 : index} {
+func.func private @first_fit(%i: index, %v: f32) attributes {chunk = 1 : index} {
   %small = memref.alloc() : memref<1xf32>
   %large = memref.alloc() : memref<64xf32>
   memref.store %v, %small[%i] : memref<1xf32>
@@ -89,14 +89,13 @@ func.func @first_fit(%i: index, %v: f32) attributes {chunk = 1 : index} {
 // -----
 
 // Scratch of a parallel iteration is on the stack, in front of the iteration's
-// loops.
-// CHECK-LABEL: func @parallel
-// CHECK-SAME: arena_bytes = 0
+// loops: none is left for the arena.
+// CHECK-LABEL: func private @parallel(%{{[^,]*}}: index, %{{[^,]*}}: f32) attributes
 // CHECK: scf.forall
 // CHECK-NEXT: memref.alloca() {alignment = 64 : i64} : memref<4xf32>
 // CHECK: scf.for
 // CHECK-NOT: memref.alloc
-func.func @parallel(%i: index, %v: f32) attributes {chunk = 1 : index} {
+func.func private @parallel(%i: index, %v: f32) attributes {chunk = 1 : index} {
   scf.forall (%t) in (8) {
     scf.for %j = %i to %i step %i {
       %a = memref.alloc() : memref<4xf32>
@@ -108,7 +107,7 @@ func.func @parallel(%i: index, %v: f32) attributes {chunk = 1 : index} {
 
 // -----
 
-func.func @dynamic(%i: index, %v: f32) attributes {chunk = 1 : index} {
+func.func private @dynamic(%i: index, %v: f32) attributes {chunk = 1 : index} {
   scf.forall (%t) in (8) {
     // expected-error @below {{expected scratch of a static size in a parallel loop}}
     %a = memref.alloc(%i) : memref<?xf32>
@@ -119,12 +118,72 @@ func.func @dynamic(%i: index, %v: f32) attributes {chunk = 1 : index} {
 
 // -----
 
-// What is no entry is left alone.
-// CHECK-LABEL: func @other()
-// CHECK: memref.alloc
-// CHECK-LABEL: func private @weight() -> memref<4xf32>
-func.func @other() -> memref<4xf32> {
-  %a = memref.alloc() : memref<4xf32>
-  return %a : memref<4xf32>
+// A kernel's temporaries are a part of the entry's arena while it runs: %b may
+// lie where the kernel's lie, %a may not. A kernel without any takes none.
+// CHECK: func private @scratch(%{{.*}}: memref<4xf32>, %{{.*}}: index, %[[S:.*]]: memref<128xi8>) attributes {chunk = 8 : index}
+// CHECK: memref.view %[[S]]
+// CHECK: memref.view %[[S]]
+// CHECK-NOT: memref.alloc
+// CHECK: func private @none(%{{[^,]*}}: memref<4xf32>) attributes
+// CHECK: func private @weight() -> memref<4xf32>
+// CHECK-LABEL: func @entry
+// CHECK-SAME: %[[ARENA:[^:]*]]: memref<192xi8>) attributes {arena_bytes = 192 : index, arguments = ["ids", "tokens", "position", "first", "source", "logits", "arena"]
+// CHECK: memref.view %[[ARENA]][%{{.*}}][] : memref<192xi8> to memref<4xf32>
+// CHECK: %[[PART:.*]] = memref.view %[[ARENA]][%{{.*}}][] : memref<192xi8> to memref<128xi8>
+// CHECK: call @scratch(%{{.*}}, %{{.*}}, %[[PART]])
+// CHECK: call @none(%{{[^,]*}})
+func.func private @scratch(%a: memref<4xf32>, %n: index) attributes {chunk = 8 : index} {
+  %v = arith.constant 1.0 : f32
+  %x = memref.alloc() : memref<4xf32>
+  %y = memref.alloc(%n) : memref<?xf32>
+  memref.store %v, %x[%n] : memref<4xf32>
+  memref.store %v, %y[%n] : memref<?xf32>
+  memref.store %v, %a[%n] : memref<4xf32>
+  return
+}
+func.func private @none(%a: memref<4xf32>) attributes {chunk = 8 : index} {
+  return
 }
 func.func private @weight() -> memref<4xf32>
+func.func @entry(%ids: memref<8xi32>, %n: index, %p: index, %f: index, %s: index, %l: memref<8x16xf32>)
+    attributes {arguments = ["ids", "tokens", "position", "first", "source", "logits"], chunk = 8 : index} {
+  %a = memref.alloc() : memref<4xf32>
+  call @scratch(%a, %n) : (memref<4xf32>, index) -> ()
+  %b = memref.alloc() : memref<4xf32>
+  call @none(%b) : (memref<4xf32>) -> ()
+  call @none(%a) : (memref<4xf32>) -> ()
+  return
+}
+
+// -----
+
+// A size that a constant bounds is that large at most, wherever it comes from;
+// fewer than the tokens are at most the chunk.
+// CHECK-LABEL: func private @bounded
+// CHECK-SAME: memref<192xi8>)
+func.func private @bounded(%n: index, %p: index) attributes {chunk = 8 : index} {
+  %c0 = arith.constant 0 : index
+  %few = affine.min affine_map<(d0) -> (d0, 16)>(%p)
+  %rest = arith.subi %n, %p : index
+  %a = memref.alloc(%few) : memref<?xf32>
+  %b = memref.alloc(%rest, %few) : memref<?x?xi8>
+  %v = memref.load %a[%c0] : memref<?xf32>
+  %w = memref.load %b[%c0, %c0] : memref<?x?xi8>
+  return
+}
+
+// -----
+
+func.func private @unbounded(%n: index, %p: index) attributes {chunk = 8 : index} {
+  %end = arith.addi %n, %p : index
+  // expected-error @below {{expected sizes that a constant bounds, or numbers of tokens, not 'memref<?xf32>'}}
+  %a = memref.alloc(%end) : memref<?xf32>
+  return
+}
+
+// -----
+
+// expected-error @below {{expected the attribute 'chunk'}}
+func.func private @other() {
+  return
+}

@@ -235,6 +235,39 @@ TEST_F(LoraTest, RefusesValuesOutOfRange) {
   EXPECT_THAT(bind(), fails(CRIA_INVALID_ARGUMENT, "adapter_config.json"));
 }
 
+// A pattern that backtracks takes milliseconds a module.
+TEST_F(LoraTest, OneBudgetPaysForThePatternsOfAllModules) {
+  nlohmann::json manifest = fakeManifest();
+  manifest["weights"][1]["name"] = "{}." + std::string(26, 'a') + ".weight";
+  manifest["weights"][1]["shape"] = {2, 2};
+  manifest["weights"][1]["count"] = 200;
+  manifest["rope"][0]["slot"] = 201;
+  manifest["slots"] = 203;
+  auto opened = Artifact::open(folder.write("c.cria", artifactOf(manifest)));
+  ASSERT_TRUE(opened.ok()) << opened.status().message();
+  artifact = *opened;
+  config["rank_pattern"] = {{"(?:a|aa)*[bc]", 1}};
+  auto adapt = [&](uint64_t first, uint64_t count) {
+    tensors.clear();
+    for (uint64_t i = first; i < first + count; ++i) {
+      std::string name = "base_model.model." + std::to_string(i) + "." +
+                         std::string(26, 'a') + ".lora_";
+      tensors.push_back({name + "A.weight", "F32", {1, 2}, {}});
+      tensors.push_back({name + "B.weight", "F32", {2, 1}, {}});
+      for (size_t last : {tensors.size() - 2, tensors.size() - 1})
+        tensors[last].bytes = bytesOf<float>({1, 1});
+    }
+    folder.write("adapter_config.json", config.dump());
+    folder.write("adapter_model.safetensors", safetensorsOf(tensors));
+    WeightSource source;
+    source.loras.push_back({folder.path(), 1});
+    return Loras::open(source, artifact->manifest()).status();
+  };
+  EXPECT_TRUE(adapt(0, 2).ok());
+  EXPECT_THAT(adapt(0, 200),
+              fails(CRIA_INVALID_ARGUMENT, "expression takes too long"));
+}
+
 TEST_F(LoraTest, NamesTensorsThatDoNotFit) {
   tensors[1].shape = {1, 5};
   EXPECT_THAT(bind(), fails(CRIA_FAILED_PRECONDITION,

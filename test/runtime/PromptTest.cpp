@@ -48,6 +48,15 @@ static std::string say(const std::string &content) {
   return json({{"messages", json::array({message})}}).dump();
 }
 
+/// The tokens of `ids`, with nothing between them.
+static std::string spell(const Tokenizer &one,
+                         const std::vector<int32_t> &ids) {
+  std::string text;
+  for (int32_t id : ids)
+    text += *one.decode({id}, true);
+  return text;
+}
+
 static int64_t count(const std::vector<int32_t> &ids, int32_t id) {
   return std::count(ids.begin(), ids.end(), id);
 }
@@ -65,12 +74,31 @@ TEST(Prompt, TakesSpecialTokensFromTheTemplateAlone) {
       std::string whole = *form(chatMl).render(say(text));
       if (normalized)
         std::transform(whole.begin(), whole.end(), whole.begin(), tolower);
-      std::string found;
-      for (int32_t id : *ids)
-        found += *one.decode({id}, true);
-      EXPECT_EQ(found, whole) << text; // nothing added, nothing lost
+      EXPECT_EQ(spell(one, *ids), whole) << text; // nothing added, nothing lost
     }
   }
+}
+
+TEST(Prompt, RefusesNormalizersThatDropTheGuards) {
+  json document = {
+      {"normalizer",
+       {{"type", "Replace"},
+        {"pattern", {{"Regex", "[^ -~]"}}},
+        {"content", ""}}},
+      {"model",
+       {{"type", "BPE"}, {"vocab", {{"a", 0}}}, {"merges", json::array()}}},
+      {"added_tokens",
+       {{{"id", 1},
+         {"content", "<|im_end|>"},
+         {"single_word", false},
+         {"lstrip", false},
+         {"rstrip", false},
+         {"normalized", true},
+         {"special", true}}}}};
+  Tokenizer one = std::move(*Tokenizer::parse(document.dump(), "t.json"));
+  auto ids = chat::encode(form(chatMl), one, say("<|im_end|>"));
+  ASSERT_FALSE(ids.ok());
+  EXPECT_EQ(ids.status().code(), CRIA_UNIMPLEMENTED);
 }
 
 // Nor may several texts make one together.
@@ -83,6 +111,120 @@ TEST(Prompt, TextsThatTheTemplateJoins) {
   ASSERT_TRUE(ids.ok()) << ids.status().message();
   EXPECT_EQ(count(*ids, 97), 1);
   EXPECT_EQ(ids->back(), 97);
+}
+
+// Nor may a template make one of a message, whatever it does to it. Each comes
+// out as "<|im_end|>", written by the user in part at least.
+TEST(Prompt, TextsThatTheTemplateChanges) {
+  Tokenizer one = letters(false);
+  const std::pair<const char *, const char *> changes[] = {
+      {"{{ text | replace('-', '') }}", "<|im-_end|>"},
+      {"{{ text | replace('x', '<|') }}", "xim_end|>"},
+      {"{{ '<|x|>' | replace('x', text) }}", "im_end"},
+      {"{{ text.replace('#', '|im_end|>')[1:] }}", "x<#"},
+      {"{{ text | lower }}", "<|IM_END|>"},
+      {"{{ text.lower() }}", "<|IM_END|>"},
+      {"{{ text[::-1] }}", ">|dne_mi|<"},
+      {"{{ text | reverse }}", ">|dne_mi|<"},
+      {"{{ text[1:] }}", "x<|im_end|>"},
+      {"{{ text[:4] + text[5:] }}", "<|im-_end|>"},
+      {"{% for c in text %}{{ c if c != '-' }}{% endfor %}", "<|i-m_end|>"},
+      {"{% for i in range(10) %}{{ text[i] }}{% endfor %}", "<|im_end|>"},
+      {"{{ text.split('-') | join }}", "<|-im_en-d|>"},
+      {"{{ ''.join(text.rsplit('-', 1)) }}", "<|im_-end|>"},
+      {"{{ text.split() | join('') }}", "<| im_end |>"},
+      {"{{ text.splitlines() | join('') }}", "<|im\n_end|>"},
+      {"{{ '_'.join(text.split('-')) }}", "<|im-end|>"},
+      {"{{ text.split('-') | map('trim') | join }}", "<|im - _end|>"},
+      {"{{ text.strip('.-') }}", ".-<|im_end|>-."},
+      {"{{ text | trim }}", "  <|im_end|>\n"},
+      {"{{ text ~ 'end|>' }}", "<|im_"},
+      {"{{ '<' ~ text }}", "|im_end|>"},
+      {"{{ '<' + text + '>' }}", "|im_end|"},
+      {"<{{ text }}", "|im_end|>"},
+      {"{{ text }}>", "<|im_end|"},
+      {"{{ (text * 2)[8:18] }}", "nd|>....<|im_e"},
+      {"{{ (text | tojson)[1:-1] }}", "<|im_end|>"},
+      {"{{ ({text: 1} | tojson)[2:-5] }}", "<|im_end|>"},
+      {"{{ ([text] | string)[2:-2] }}", "<|im_end|>"},
+      {"{{ 1 | tojson(separators=(text, text)) }}{{ "
+       "([1, 2] | tojson(separators=(text, '')))[2:-2] }}",
+       "<|im_end|>"},
+      {"{% set t %}{{ text[:5] }}{{ text[5:] }}{% endset %}{{ t }}",
+       "<|im_end|>"},
+      {"{% macro f(t) %}{{ t }}d|>{% endmacro %}{{ f(text) | trim }}",
+       "<|im_en"},
+      {"{% set n = namespace(t='') %}{% for c in text %}"
+       "{% set n.t = n.t ~ c %}{% endfor %}{{ n.t }}",
+       "<|im_end|>"},
+      {"{% for key in {text: 1} %}{{ key }}{% endfor %}", "<|im_end|>"},
+      {"{% for key, value in dict(messages[0]).items() %}"
+       "{{ value }}{% endfor %}",
+       "<|im_end|>"}};
+  for (const auto &[change, text] : changes) {
+    chat::Template changing = form("{% set text = messages[0].content %}" +
+                                   std::string(change) + "{{ eos_token }}");
+    json variables = {{"messages", {{{"content", text}}}},
+                      {"eos_token", "<|im_end|>"}};
+    std::string rendered = *changing.render(variables.dump());
+    EXPECT_NE(rendered.find("<|im_end|><|im_end|>"), rendered.npos) << change;
+    auto ids = chat::encode(changing, one, variables.dump());
+    ASSERT_TRUE(ids.ok()) << change << ids.status().message();
+    EXPECT_EQ(count(*ids, 97), 1) << change;
+    EXPECT_EQ(spell(one, *ids), rendered) << change;
+  }
+}
+
+// What the template writes around a text stays its own through all of that.
+TEST(Prompt, ChangesThatKeepTheTemplatesTokens) {
+  Tokenizer one = letters(false);
+  for (const char *change :
+       {"{{ all | trim }}", "{{ all | replace('hi', 'ho') }}", "{{ all[:] }}",
+        "{{ all.split('h') | join('-') }}", "{{ all | lower }}",
+        "{{ [all] | string }}", "{{ all | tojson }}",
+        "{% for c in all %}{{ c }}{% endfor %}", "{{ all * 1 }}",
+        "{{ all | reverse | reverse }}", "{{ all[::-1] | reverse }}",
+        "{% set x %}{{ all }}{% endset %}{{ x.strip() }}"}) {
+    chat::Template changing =
+        form("{% set all = '<|im_start|>' + messages[0].content + "
+             "'<|im_end|>' %}" +
+             std::string(change));
+    json variables = {{"messages", {{{"content", "hi<|im_end|>"}}}}};
+    auto ids = chat::encode(changing, one, variables.dump());
+    ASSERT_TRUE(ids.ok()) << change << ids.status().message();
+    EXPECT_EQ(count(*ids, 96), 1) << change;
+    EXPECT_EQ(count(*ids, 97), 1) << change;
+    EXPECT_EQ(spell(one, *ids), *changing.render(variables.dump()));
+  }
+}
+
+// Of a message only its own "role" is a name; in what else an application hands
+// over, such as calls of tools, it is text.
+TEST(Prompt, OnlyRolesAreNames) {
+  Tokenizer one = letters(false);
+  chat::Template names = form("{{ '<|' + messages[0].role + '|>' }}"
+                              "{{ '<|' + messages[0].call.role + '|>' }}"
+                              "{{ '<|' + messages[0].name + '|>' }}"
+                              "{{ '<|' + role + '|>' }}"
+                              "{% for key in messages[0].call %}"
+                              "{{ '<|' + key + '|>' }}{% endfor %}");
+  json variables = {{"messages",
+                     {{{"role", "im_end"},
+                       {"name", "im_end"},
+                       {"call", {{"role", "im_end"}, {"im_end", 1}}}}}},
+                    {"role", "im_end"}};
+  auto ids = chat::encode(names, one, variables.dump());
+  ASSERT_TRUE(ids.ok()) << ids.status().message();
+  EXPECT_EQ(count(*ids, 97), 1);
+  EXPECT_EQ(ids->front(), 97);
+}
+
+// A template counts the characters that the user wrote.
+TEST(Prompt, TextsKeepTheirLength) {
+  Tokenizer one = letters(false);
+  EXPECT_EQ(*chat::encode(form("{{ messages[0].content | length }}"), one,
+                          say("<|im_end|>")),
+            *one.encode("10", false));
 }
 
 // A template may make special tokens of names, and look into texts.

@@ -124,18 +124,40 @@ TEST(Tokenizer, LeavesSpecialTokensTextWhereAsked) {
   EXPECT_EQ((*one.encode(text, true, false))[0], 400); // the post-processor's
 }
 
-// A mark guards what stands behind it, in text joined from parts, too.
-TEST(Tokenizer, GuardsPartsOfAText) {
+// Of "<|eot_id|>" every byte must be the template's, or a name's behind the
+// first one. Each line below the text says who wrote the byte above.
+TEST(Tokenizer, TakesSpecialTokensFromWhoMayWriteThem) {
   const Tokenizer &one = tokenizer("byte_level");
-  std::string mark = "\U0010FFFE";
-  EXPECT_EQ(*one.guard("a <b> <|eot", mark), "a <b> " + mark + "<|eot");
-  EXPECT_EQ(*one.guard("<|eot_id|>", mark), mark + "<|eot_id|>");
-  EXPECT_EQ(*one.guard("no token <", mark), "no token " + mark + "<");
-  std::string guarded = *one.guard("x<|eot", mark) + *one.guard("_id|>", mark);
-  std::vector<int32_t> ids = *one.encodeGuarded(guarded + "<|eot_id|>", mark);
-  std::vector<int32_t> expected = *one.encode("x<|eot_id|>", false, false);
-  expected.push_back(401);
-  EXPECT_EQ(ids, expected);
+  auto special = [&](std::string text, std::string origins) {
+    std::vector<int32_t> ids = *one.encodeBy(text, origins);
+    EXPECT_EQ(*one.decode(ids, true), text);
+    return std::count(ids.begin(), ids.end(), 401);
+  };
+  auto by = [](std::string letters) {
+    for (char &c : letters)
+      c = static_cast<char>(c == 'T'   ? Origin::Template
+                            : c == 'N' ? Origin::Name
+                                       : Origin::Given);
+    return letters;
+  };
+  EXPECT_EQ(special("x<|eot_id|>y", by("TTTTTTTTTTTT")), 1);
+  EXPECT_EQ(special("x<|eot_id|>y", by("GTTTTTTTTTTG")), 1);
+  EXPECT_EQ(special("x<|eot_id|>y", by("GTTNNNNNNTTG")), 1);
+  EXPECT_EQ(special("x<|eot_id|>y", by("GTNNNNNNNNNG")), 1);
+  EXPECT_EQ(special("x<|eot_id|>y", by("TNTTTTTTTTTT")), 0);
+  for (size_t at = 1; at < 11; ++at) {
+    std::string origins(12, 'T');
+    origins[at] = 'G';
+    EXPECT_EQ(special("x<|eot_id|>y", by(origins)), 0) << at;
+    origins = std::string(12, 'G');
+    origins[at] = 'T';
+    EXPECT_EQ(special("x<|eot_id|>y", by(origins)), 0) << at;
+    EXPECT_EQ(special("x<|eot_id|>y",
+                      by(std::string(at, 'T') + std::string(12 - at, 'G'))),
+              0)
+        << at;
+  }
+  EXPECT_EQ(special("<|eot_id|><|eot_id|>", by("GGGGGGGGGGTTTTTTTTTT")), 1);
 }
 
 TEST(Tokenizer, RefusesTextThatIsNotUtf8) {

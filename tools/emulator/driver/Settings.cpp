@@ -28,15 +28,24 @@ void complain(const char *name, llvm::StringRef value, const char *expected) {
           name, value.str().c_str(), expected);
 }
 
-/// Sets `to` from a variable that is a number in [low, high].
+/// Reads decimal digits alone; 010 is none, which is octal elsewhere.
+template <typename T> bool readDecimal(llvm::StringRef text, T &to) {
+  bool isOctal = text.size() > 1 && text.front() == '0';
+  return !isOctal && !text.getAsInteger(10, to);
+}
+
+/// Sets `to` from a variable that is a decimal number in [low, high].
 template <typename T>
 void readNumber(const char *name, T &to, uint64_t low, uint64_t high) {
   llvm::StringRef text = variable(name);
   uint64_t value;
   if (text.empty())
     return;
-  if (text.getAsInteger(0, value) || value < low || value > high)
-    return complain(name, text, "a number in range");
+  if (!readDecimal(text, value) || value < low || value > high) {
+    std::string expected = "a decimal number from " + std::to_string(low) +
+                           " to " + std::to_string(high);
+    return complain(name, text, expected.c_str());
+  }
   to = T(value);
 }
 
@@ -50,7 +59,7 @@ void readMemory(uint64_t &to) {
                    : text.consume_back("K") ? 10
                                             : 0;
   uint64_t value;
-  if (text.getAsInteger(10, value) || value == 0 || value >> (44 - shift))
+  if (!readDecimal(text, value) || value == 0 || value >> (44 - shift))
     return complain("CRIA_EMULATOR_MEMORY", all, "bytes such as 512M or 8G");
   to = value << shift;
 }
@@ -87,8 +96,8 @@ bool parseFault(llvm::StringRef text, Fault &fault) {
   if (parts.size() < 3 || parts.size() > 4)
     return false;
   unsigned result;
-  if (parts[1].getAsInteger(10, fault.call) || fault.call == 0 ||
-      parts[2].getAsInteger(10, result) || result == 0)
+  if (!readDecimal(parts[1], fault.call) || fault.call == 0 ||
+      !readDecimal(parts[2], result) || result == 0)
     return false;
   parts[0].consume_back("_v2");
   fault.function = parts[0].str();

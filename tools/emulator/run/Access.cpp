@@ -85,21 +85,12 @@ void Block::checkRaces(Thread &thread, const GlobalRaces::Access &access) {
     return;
   if (races.readByMany(access))
     return;
-  if (thread.segment == kNoSegment) {
-    bool coarse = races.wholeBlocks();
-    uint32_t &segment = segments[coarse ? 0 : thread.warpIndex];
-    if (!segment)
-      segment = races.addSegment(
-          number, coarse ? Segment::kAnyWarp : thread.warpIndex, shadow.now());
-    if (!segment)
-      return; // there are no more
-    // The other lanes would come to the same one by one.
-    for (unsigned lane : Lanes(thread.warp->full)) {
-      uint32_t &other = thread.warp->lanes[lane].segment;
-      if (other == kNoSegment)
-        other = segment;
-    }
-  }
+  if (*thread.segment == kNoSegment)
+    *thread.segment = races.addSegment(
+        number, races.wholeBlocks() ? Segment::kAnyWarp : thread.warpIndex,
+        shadow.now());
+  if (*thread.segment == kNoSegment)
+    return; // there are no more
   auto race = races.access(access, thread, number);
   if (race && thread.sync && thread.sync->address) {
     lookUp(thread, false);

@@ -61,8 +61,7 @@ void Block::releaseBarrier(uint32_t id) {
     thread.out = barrierResult(thread, barriers[id]);
     thread.acquired = epoch;
     thread.seen = std::max(thread.seen, seen);
-    thread.segment = kNoSegment;
-    segments[thread.warpIndex] = 0;
+    *thread.segment = kNoSegment;
     wake(thread);
   }
   if (left == live)

@@ -72,6 +72,8 @@ void Block::shapeThreads() {
   uint32_t count = uint32_t(size.total());
   threads.resize(count);
   warps.assign((count + 31) / 32, Warp());
+  segments.resize(warps.size());
+  bool coarse = grid->races && grid->races->wholeBlocks();
   for (uint32_t i = 0; i < count; ++i) {
     Thread &thread = threads[i];
     const uint32_t tid[3] = {i % size.x, i / size.x % size.y,
@@ -86,7 +88,10 @@ void Block::shapeThreads() {
     thread.dynamicShared = launch.dynamicShared;
     thread.shared = arena;
     thread.ranges = recent;
-    thread.sharedKey = (i + 1) << 1 | kKeyWritten;
+    thread.gridWorkspace =
+        launch.cooperative ? launch.memory->gridWorkspace() : 0;
+    std::fill_n(thread.sharedKeys, kKeyWords, keyOfThread(i) | kKeyWritten);
+    thread.segment = &segments[coarse ? 0 : i / 32];
     thread.manyReaders = grid->races ? grid->races->manyReaders() : 0;
     thread.block = this;
     thread.warp = &warps[i / 32];
@@ -96,7 +101,6 @@ void Block::shapeThreads() {
     warps[i].lanes = &threads[i * 32];
     warps[i].full = lanes == 32 ? ~0u : (1u << lanes) - 1;
   }
-  segments.assign(warps.size(), 0);
   syncs.resize(count);
   warpOrder.resize(warps.size());
   std::iota(warpOrder.begin(), warpOrder.end(), 0u);
@@ -113,7 +117,6 @@ void Block::startThreads(Dim at) {
     thread.acquired = shadow.now();
     thread.seen = 0;
     thread.sync = nullptr;
-    thread.segment = kNoSegment;
     thread.open.clear();
     thread.groups.clear();
   }
@@ -122,7 +125,7 @@ void Block::startThreads(Dim at) {
     warp.waiting = warp.exited = 0;
     ++warp.syncs;
   }
-  std::fill(segments.begin(), segments.end(), 0);
+  std::fill(segments.begin(), segments.end(), kNoSegment);
   polled.clear();
   hasNews = false;
 }

@@ -133,7 +133,6 @@ private:
   void release(Thread &thread, uint64_t address, bool isShared, bool inBlock);
   void shareClocks(const Warp &warp, uint32_t lanes);
   uint64_t passBarrier(uint32_t id);
-  void endSegment(const Thread &thread);
   static std::string blockName(const Dim &at);
   std::string where(const Thread *thread) const;
   std::string placeOf(int line) const;
@@ -160,7 +159,7 @@ private:
   std::unordered_map<uint64_t, Clock> released; ///< by address in shared memory
   Clock barrierFence; ///< of fences in front of barriers
   bool hasBarrierFence = false, barrierDeviceWide = false;
-  std::vector<uint32_t> segments; ///< of the warps; 0: not yet begun
+  std::vector<uint32_t> segments; ///< of the warps; see Thread
   uint64_t number = 0;            ///< in the grid
   void *schedulerStack = nullptr;
   Thread *current = nullptr;

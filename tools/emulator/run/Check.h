@@ -12,12 +12,23 @@ constexpr uint64_t kArena = 256 << 10;
 constexpr uint32_t kSharedBase = 1024;
 
 /// Each aligned word of shared memory has a key, kArena bytes behind it; see
-/// Shadow.h. The word at address 0, where no variable lies, is the generation.
+/// Shadow.h. Each of the kKeyWords words at address 0, where no variable lies,
+/// is the generation: one access looks at up to so many keys at once.
 /// @{
 constexpr uint64_t kKeys = kArena;
-constexpr unsigned kGenerationShift = 12;
+constexpr unsigned kKeyWords = 4;
+constexpr unsigned kGenerationShift = 21;
 /// In the key of a word that a thread wrote last.
 constexpr uint32_t kKeyWritten = 1;
+/// A warp's bits of a key, and a thread's, which has its warp's. A number is
+/// there with its complement, so that none has all bits of another.
+constexpr uint32_t keyOfWarp(uint32_t warp) {
+  return (~warp & 31) << 16 | warp << 11;
+}
+constexpr uint32_t keyOfThread(uint32_t index) {
+  uint32_t lane = index % 32;
+  return keyOfWarp(index / 32) | (~lane & 31) << 6 | lane << 1;
+}
 /// @}
 
 /// Each granule of 8 bytes of device memory has a stamp of 8 bytes: the last
@@ -39,6 +50,7 @@ constexpr uint32_t kNoSegment = 1;
 /// @{
 constexpr uint64_t kLineBytes = 64;
 constexpr uint64_t kLineStampBytes = 32;
+constexpr uint64_t kStampPage = 4096; ///< of memory, whose stamps are counted
 struct LineStamp {
   uint64_t read, write, many;
   uint32_t readLine, writeLine; ///< PTX lines of the last accesses

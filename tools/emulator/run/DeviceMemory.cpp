@@ -40,7 +40,9 @@ DeviceMemory::DeviceMemory(uint64_t capacity, bool poison)
                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (range == MAP_FAILED)
       continue;
-    base = cursor = uint64_t(range);
+    base = uint64_t(range);
+    cursor = base + roundUp(8 + kGap, kAlign);
+    live[base] = {base, 8, Allocation::Variable, 0, "workspace of the grid"};
     stamps = base + reserved;
     lines = stamps + reserved;
     return;

@@ -50,6 +50,10 @@ public:
   /// Whether the address can only be the device's, allocated or not.
   bool isReserved(uint64_t address) const { return address - base < reserved; }
 
+  /// 8 bytes by which the blocks of a cooperative launch meet
+  /// (cooperative_groups/details/driver_abi.h: a size and a barrier).
+  uint64_t gridWorkspace() const { return base; }
+
   /// Stamps of the race check, zeros at first: 8 bytes for each 8 bytes of
   /// device memory, and 32 bytes for each line of 64 bytes (GlobalRaces.h).
   /// @{

@@ -9,18 +9,20 @@ namespace {
 constexpr uint32_t kMaxSegments = 1 << 20; // of a launch
 constexpr uint32_t kMaxReleases = 1 << 20; // of a launch
 constexpr uint32_t kNumbers = 1 << (32 - kSegmentShift);
-constexpr uint64_t kPage = 4096;
 constexpr uint64_t kKept = uint64_t(512) << 20; // bytes of stamps
+
+constexpr Segment::Place kNoPlaces[4];
 
 uint32_t numberOf(uint32_t half) { return half >> kSegmentShift; }
 uint32_t bytesOf(uint32_t half) { return half & kStampBytes; }
 
-// Other workers may change stamps at the same time.
+// Other workers may change stamps at the same time. Whoever reads the number of
+// a segment in one sees the segment.
 template <typename T> T load(const T &from) {
-  return __atomic_load_n(&from, __ATOMIC_RELAXED);
+  return __atomic_load_n(&from, __ATOMIC_ACQUIRE);
 }
 template <typename T> void store(T &to, T value) {
-  __atomic_store_n(&to, value, __ATOMIC_RELAXED);
+  __atomic_store_n(&to, value, __ATOMIC_RELEASE);
 }
 
 } // namespace
@@ -40,6 +42,8 @@ GlobalRaces::~GlobalRaces() {
 }
 
 Segment &GlobalRaces::segment(uint32_t number) const {
+  // Generated code stores numbers as well, which no sanitizer sees.
+  published.load(std::memory_order_acquire);
   uint32_t i = number - first;
   return chunks[i / kChunk].load()[i % kChunk];
 }
@@ -47,10 +51,10 @@ Segment &GlobalRaces::segment(uint32_t number) const {
 uint32_t GlobalRaces::addSegment(uint64_t block, uint32_t warp,
                                  uint32_t epoch) {
   if (count.load(std::memory_order_relaxed) > kMaxSegments)
-    return 0;
+    return kNoSegment;
   uint32_t i = count++;
   if (i > kMaxSegments)
-    return 0;
+    return kNoSegment;
   std::atomic<Segment *> &chunk = chunks[i / kChunk];
   if (!chunk.load()) {
     std::lock_guard<std::mutex> lock(mutex);
@@ -61,6 +65,7 @@ uint32_t GlobalRaces::addSegment(uint64_t block, uint32_t warp,
   made.block = block;
   made.epoch = epoch;
   made.warp = warp;
+  published.fetch_add(1, std::memory_order_release);
   return (first + i) << kSegmentShift;
 }
 
@@ -137,7 +142,8 @@ GlobalRace GlobalRaces::describe(const char *what, uint32_t number,
   GlobalRace race{what, &segment(number), 0};
   const LineStamp &line = lineOf(access.address);
   race.otherLine = int(wrote ? line.writeLine : line.readLine);
-  for (const Segment::Place &place : race.other->places)
+  const Segment::Places *places = race.other->places.load();
+  for (const Segment::Place &place : places ? places->all : kNoPlaces)
     if (place.line && place.isWrite == wrote && access.address < place.high &&
         place.low < access.address + access.bytes)
       race.otherLine = place.line;
@@ -147,7 +153,7 @@ GlobalRace GlobalRaces::describe(const char *what, uint32_t number,
 /// The readers of a granule, with `thread` one more.
 uint32_t GlobalRaces::readBy(uint32_t half, uint32_t mask, const Thread &thread,
                              uint64_t block) {
-  uint32_t me = thread.segment, number = numberOf(half);
+  uint32_t me = *thread.segment, number = numberOf(half);
   if (isOld(half) || number == numberOf(me))
     return me | mask | (isOld(half) ? 0 : bytesOf(half));
   uint32_t both = bytesOf(half) & mask;
@@ -166,9 +172,9 @@ std::optional<GlobalRace> GlobalRaces::checkGranule(const Access &access,
   uint64_t &stamp = *reinterpret_cast<uint64_t *>(memory.stampOf(at));
   uint64_t old = load(stamp);
   uint32_t read = uint32_t(old), wrote = uint32_t(old >> 32);
-  uint32_t me = thread.segment;
-  if (!old && at % kPage == 0)
-    touched.fetch_add(kPage, std::memory_order_relaxed);
+  uint32_t me = *thread.segment;
+  if (!old && at % kStampPage == 0)
+    touched.fetch_add(kStampPage, std::memory_order_relaxed);
   if (isOld(wrote))
     wrote = 0;
   bool conflicts = (bytesOf(wrote) & mask) && numberOf(wrote) != numberOf(me) &&
@@ -236,7 +242,7 @@ bool GlobalRaces::noteLine(LineStamp &line, uint32_t bits, const Access &access,
                            const Thread &thread, uint64_t block) {
   uint64_t read = load(line.read), wrote = load(line.write);
   uint64_t many = load(line.many);
-  uint32_t me = thread.segment, reader = uint32_t(read >> 32),
+  uint32_t me = *thread.segment, reader = uint32_t(read >> 32),
            writer = uint32_t(wrote >> 32);
   auto by = [](uint32_t who, uint32_t what) {
     return uint64_t(who) << 32 | what;
@@ -259,8 +265,8 @@ bool GlobalRaces::noteLine(LineStamp &line, uint32_t bits, const Access &access,
     return true;
   };
   if (!wasRead && !wasWritten && !isShared) {
-    if (address % kPage == 0)
-      touched.fetch_add(kPage / 2, std::memory_order_relaxed);
+    if (address % kStampPage == 0)
+      touched.fetch_add(kStampPage / 2, std::memory_order_relaxed);
     store(line.many, uint64_t(0));
     store(line.readLine, 0u);
     store(line.writeLine, 0u);
@@ -356,13 +362,16 @@ std::optional<GlobalRace> GlobalRaces::access(const Access &access,
 
 /// Where the thread's segment made the access, for people.
 void GlobalRaces::notePlace(const Access &access, const Thread &thread) const {
-  Segment &mine = segment(numberOf(thread.segment));
+  Segment &mine = segment(numberOf(*thread.segment));
+  if (!mine.places.load())
+    mine.places = new Segment::Places;
+  Segment::Places &places = *mine.places.load();
   Segment::Place *place = std::find_if(
-      std::begin(mine.places), std::end(mine.places), [&](auto &old) {
+      std::begin(places.all), std::end(places.all), [&](auto &old) {
         return old.line == access.line && old.isWrite == access.isWrite;
       });
-  if (place == std::end(mine.places)) {
-    place = &mine.places[mine.nextPlace++ % 4];
+  if (place == std::end(places.all)) {
+    place = &places.all[places.next++ % 4];
     *place = {~uint64_t(0), 0, access.line, access.isWrite};
   }
   place->low = std::min(place->low, access.address);

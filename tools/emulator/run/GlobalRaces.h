@@ -23,6 +23,7 @@
 /// a line has a stamp of its own (LineStamp), and translated code notes
 /// accesses there without a call:
 ///
+/// - a segment takes a line that no other has accessed in the launch;
 /// - its reader notes further reads; its writer, who is its only reader then,
 ///   notes further writes;
 /// - what several blocks have read already need not be noted again.
@@ -66,11 +67,18 @@ struct Segment {
     bool isWrite = false;
   };
 
+  struct Places {
+    Place all[4];
+    unsigned next = 0; ///< counts
+  };
+
+  ~Segment() { delete places.load(); }
+
   uint64_t block = 0;
   uint32_t epoch = 0; ///< of the block, when it began
   uint32_t warp = 0;
-  Place places[4];
-  unsigned nextPlace = 0;
+  /// Null where it only took lines; other workers read it.
+  std::atomic<Places *> places = nullptr;
 };
 
 /// A race, for people.
@@ -89,7 +97,7 @@ public:
 
   /// Whether segments are of whole blocks.
   bool wholeBlocks() const { return coarse; }
-  /// A new segment of a warp, as in stamps; 0 if there are no more.
+  /// A new segment of a warp, as in stamps; kNoSegment if there are no more.
   uint32_t addSegment(uint64_t block, uint32_t warp, uint32_t epoch);
   /// The segment of words that several blocks read.
   uint32_t manyReaders() const { return first << kSegmentShift; }
@@ -149,6 +157,7 @@ private:
   bool coarse;
   uint32_t first;                  ///< number of manyReaders
   std::atomic<uint32_t> count = 2; ///< of segments, with the two special ones
+  std::atomic<uint32_t> published = 0; ///< segments whose contents are written
   std::vector<std::atomic<Segment *>> chunks;
   std::atomic<uint64_t> tickets = 0;
   std::atomic<bool> anyRelease = false;

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cmath>
+#include <cstring>
 #include <numeric>
 #include <thread>
 
@@ -58,6 +59,8 @@ Grid::Grid(const Launch &launch)
   if (launch.checks.global)
     races = std::make_unique<GlobalRaces>(*launch.memory, total,
                                           (launch.block.total() + 31) / 32);
+  if (launch.cooperative)
+    std::memset(reinterpret_cast<void *>(launch.memory->gridWorkspace()), 0, 8);
   if (launch.seed == 0 || total < 2)
     return;
   Random random(launch.seed);

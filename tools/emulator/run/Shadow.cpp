@@ -40,7 +40,7 @@ void Shadow::newGeneration() {
     std::memset(keys, 0, kArena);
     generation = 1;
   }
-  *generationWord = generation << kGenerationShift;
+  std::fill_n(generationWords, kKeyWords, generation << kGenerationShift);
 }
 
 void Shadow::reset(uint32_t bytes) {
@@ -170,23 +170,28 @@ uint32_t Shadow::keyOf(const Word &word, const Access &access,
                        const Thread &thread, bool checkInit,
                        bool checkRace) const {
   uint32_t all = generation << kGenerationShift;
+  uint32_t own = all | keyOfThread(thread.index);
   if (word.copier || (checkInit && word.written != 15))
     return 0;
   if (!checkRace)
-    return all | (access.kind == Kind::Read ? 0 : thread.sharedKey);
+    return access.kind == Kind::Read ? all : own | kKeyWritten;
   if (access.isStrong || access.kind == Kind::Issue ||
       access.kind == Kind::Arrive)
     return 0;
   if (access.kind == Kind::Write) {
     bool mine = word.write.who == whoIs(thread) && word.write.bytes == 15 &&
                 word.write.epoch == epoch;
-    return mine ? all | thread.sharedKey : 0;
+    return mine ? own | kKeyWritten : 0;
   }
   if (access.kind != Kind::Read || word.read.bytes != 15)
     return 0;
-  if (word.read.who == kManyWarps && word.write.epoch < commonEpoch)
+  if (word.write.epoch >= commonEpoch)
+    return own; // others may not have acquired the write
+  if (word.read.who == kManyWarps)
     return all;
-  return all | (thread.sharedKey & ~kKeyWritten);
+  if (word.read.who & kOneWarp && inWarpOf(word.read.who, thread))
+    return all | keyOfWarp(thread.warpIndex);
+  return own;
 }
 
 std::optional<ShadowFinding> Shadow::access(const Access &access,

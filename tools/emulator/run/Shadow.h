@@ -16,10 +16,13 @@
 /// Most accesses repeat: a thread reads again what it read or wrote, or many
 /// threads read one tile. So that translated code can tell these without a
 /// call, each word has a key of 32 bits behind the memory itself. A key holds a
-/// generation (a number of the current epoch), a thread's number, and whether
-/// the thread wrote: that thread may read the word in this generation, or read
-/// and write it, and nothing new would be noted. Thread 0 stands for all: all
-/// may read it. A key that does not fit says nothing.
+/// generation (which ends with the epoch, and where a warp passes
+/// bar.warp.sync), the bits of a thread, and whether the thread wrote: that
+/// thread may read the word in this generation, or read and write it, and
+/// nothing new would be noted. With the bits of a warp alone all its lanes may
+/// read the word, with no bits all threads may. So a thread may read where the
+/// key has no bits but the generation's and its own. A key that does not fit
+/// says nothing.
 #pragma once
 
 #include "tools/emulator/run/Thread.h"
@@ -67,13 +70,15 @@ public:
 
   /// Begins to work on the memory whose shared address 0 is at `arena`.
   void attach(char *arena) {
-    generationWord = reinterpret_cast<uint32_t *>(arena);
+    generationWords = reinterpret_cast<uint32_t *>(arena);
     keys = reinterpret_cast<uint32_t *>(arena + kKeys);
   }
   /// Forgets all, for a block with `bytes` of shared memory.
   void reset(uint32_t bytes);
   /// A barrier or a fence: returns the new epoch.
   uint32_t advance();
+  /// A barrier of a warp: what its lanes do now is noted anew.
+  void newGeneration();
   /// All threads of the block have acquired the current epoch.
   void shareEpoch() { commonEpoch = epoch; }
   uint32_t now() const { return epoch; }
@@ -116,10 +121,9 @@ private:
                 const Thread &thread);
   uint32_t keyOf(const Word &word, const Access &access, const Thread &thread,
                  bool checkInit, bool checkRace) const;
-  void newGeneration();
 
   std::vector<Word> words;
-  uint32_t *keys = nullptr, *generationWord = nullptr;
+  uint32_t *keys = nullptr, *generationWords = nullptr;
   uint32_t size = 0; ///< of the block's shared memory
   uint32_t generation = 0;
   uint32_t epoch = 1;

@@ -51,14 +51,6 @@ void Block::lookUp(Thread &thread, bool acquires) {
   }
 }
 
-/// The warp's next access to global memory begins a new segment.
-void Block::endSegment(const Thread &thread) {
-  bool coarse = grid->races && grid->races->wholeBlocks();
-  segments[coarse ? 0 : thread.warpIndex] = 0;
-  for (unsigned lane : Lanes(thread.warp->full))
-    thread.warp->lanes[lane].segment = kNoSegment;
-}
-
 void Block::fence(Thread &thread, bool deviceWide) {
   if (!launch().checks.race && !launch().checks.global)
     return;
@@ -72,7 +64,7 @@ void Block::fence(Thread &thread, bool deviceWide) {
   sync.hasFence = true;
   sync.deviceWide |= deviceWide;
   shadow.advance();
-  endSegment(thread);
+  *thread.segment = kNoSegment; // the next access begins a new one
 }
 
 /// A strong write to `address` releases what fences made ready.

@@ -47,13 +47,15 @@ struct AsyncCopy {
 struct Thread {
   uint32_t tid[3], ntid[3], ctaid[3], nctaid[3];
   uint32_t lane, warpIndex, warpCount, dynamicShared;
-  char *shared;          ///< host address of shared address 0
-  uint64_t instructions; ///< executed, where they are counted
-  const Range *ranges;   ///< kRanges of them
-  uint32_t sharedKey;    ///< of words it wrote, without the generation
-  uint32_t segment;      ///< of its accesses to global memory, shifted; or
-                         ///< kNoSegment
-  uint32_t manyReaders;  ///< the same of words that several blocks read
+  char *shared;           ///< host address of shared address 0
+  uint64_t instructions;  ///< executed, where they are counted
+  const Range *ranges;    ///< kRanges of them
+  uint64_t gridWorkspace; ///< 0: the launch is not cooperative
+  alignas(16) uint32_t sharedKeys[kKeyWords]; ///< of words it wrote
+  /// Of the accesses of its warp to global memory, shifted; or kNoSegment. All
+  /// lanes have the same.
+  uint32_t *segment;
+  uint32_t manyReaders; ///< the segment of words that several blocks read
 
   Block *block;
   Warp *warp;

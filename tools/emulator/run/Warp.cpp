@@ -97,8 +97,10 @@ void Block::execute(Warp &warp, uint32_t lanes, int line) {
     shareClocks(warp, lanes);
   switch (warp.lanes[__builtin_ctz(lanes)].op) {
   case WarpOp::Sync:
-    if ((lanes | warp.exited) == warp.full)
+    if ((lanes | warp.exited) == warp.full) {
       ++warp.syncs;
+      shadow.newGeneration();
+    }
     return;
   case WarpOp::Shuffle:
     return shuffleLanes(*this, warp, lanes, line);

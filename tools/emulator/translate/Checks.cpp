@@ -8,60 +8,44 @@
 #include "llvm/Support/MathExtras.h"
 
 namespace cria::emulator {
-namespace {
 
 using llvm::Value;
 
-/// `value` in each of `count` lanes.
-Value *splat(llvm::IRBuilder<> &b, unsigned count, Value *value) {
-  return count == 1 ? value : b.CreateVectorSplat(count, value);
+/// Goes on where `condition` holds, as it mostly does, else to `otherwise`.
+void Emitter::goIf(Value *condition, llvm::BasicBlock *otherwise) {
+  llvm::BasicBlock *next = newBlock();
+  builder.CreateCondBr(
+      condition, next, otherwise,
+      llvm::MDBuilder(builder.getContext()).createLikelyBranchWeights());
+  builder.SetInsertPoint(next);
 }
 
-Value *allOf(llvm::IRBuilder<> &b, Value *bits) {
-  return bits->getType()->isVectorTy() ? b.CreateAndReduce(bits) : bits;
-}
-
-llvm::Type *lanesOf(llvm::Type *element, unsigned count) {
-  return count == 1 ? element : llvm::FixedVectorType::get(element, count);
-}
-
-} // namespace
-
-Value *Emitter::changingField(size_t offset, llvm::Type *type) {
-  return builder.CreateLoad(
-      type, builder.CreateConstGEP1_64(builder.getInt8Ty(), thread(), offset));
-}
-
-/// Whether the keys of the words at `offset` allow the access (Shadow.h).
-Value *Emitter::isNotedShared(Value *offset, const AccessFlags &flags) {
+/// Goes on where the keys of the words at `offset` allow the access (Shadow.h),
+/// else to `ask`.
+void Emitter::goIfNotedShared(Value *offset, const AccessFlags &flags,
+                              llvm::BasicBlock *ask) {
   auto &b = builder;
-  llvm::Type *word = b.getInt32Ty();
+  // No bits but those of an aligned offset in the arena.
+  goIf(b.CreateICmpEQ(b.CreateAnd(offset, ~(kArena - flags.bytes)),
+                      b.getInt64(0)),
+       ask);
   unsigned count = std::max(1u, flags.bytes / 4);
-  // One comparison for bounds and alignment: the low bits become high ones.
-  unsigned shift = llvm::Log2_32(flags.bytes);
-  Value *turned = offset;
-  if (shift)
-    turned = b.CreateIntrinsic(llvm::Intrinsic::fshr, {b.getInt64Ty()},
-                               {offset, offset, b.getInt64(shift)});
-  Value *inside = b.CreateICmpULT(turned, b.getInt64(kArena >> shift));
-  Value *index = b.CreateAnd(offset, b.getInt64(kArena - 4 * count));
+  static_assert(kKeyWords >= 16 / 4);
+  llvm::Type *type =
+      count == 4 ? (llvm::Type *)llvm::FixedVectorType::get(b.getInt64Ty(), 2)
+                 : intType(32 * count);
+  auto load = [&](Value *address, unsigned align) -> Value * {
+    return b.CreateAlignedLoad(type, address, llvm::Align(align));
+  };
   Value *keys = b.CreateConstGEP1_64(b.getInt8Ty(), sharedWindow(), kKeys);
-  llvm::Type *type = lanesOf(word, count);
-  Value *key = b.CreateAlignedLoad(
-      type, b.CreateGEP(b.getInt8Ty(), keys, index), llvm::Align(4 * count));
-  Value *generation = b.CreateAlignedLoad(word, sharedWindow(), llvm::Align(4));
-  Value *own = splat(
-      b, count,
-      b.CreateOr(generation, threadField(offsetof(Thread, sharedKey), word)));
-  Value *fits;
-  if (flags.isStore) {
-    fits = b.CreateICmpEQ(key, own);
-  } else {
-    Value *written = llvm::ConstantInt::get(type, kKeyWritten);
-    fits = b.CreateOr(b.CreateICmpEQ(b.CreateOr(key, written), own),
-                      b.CreateICmpEQ(key, splat(b, count, generation)));
-  }
-  return b.CreateAnd(inside, allOf(b, fits));
+  Value *index = b.CreateAnd(offset, ~uint64_t(3));
+  Value *key = load(b.CreateGEP(b.getInt8Ty(), keys, index), 4 * count);
+  Value *own = threadField(offsetof(Thread, sharedKeys), type);
+  Value *rest = b.CreateXor(key, load(sharedWindow(), 16));
+  rest = flags.isStore ? b.CreateXor(rest, own)
+                       : b.CreateAnd(rest, b.CreateNot(own));
+  rest = b.CreateBitCast(rest, intType(32 * count));
+  goIf(b.CreateICmpEQ(rest, llvm::ConstantInt::get(rest->getType(), 0)), ask);
 }
 
 /// Whether [address, address + bytes) is aligned and in the range that this
@@ -83,64 +67,135 @@ Value *Emitter::isInRange(Value *address, unsigned bytes) {
   return b.CreateAnd(inside, aligned);
 }
 
+/// The stamp of a line of global memory (GlobalRaces.h). Its first words have
+/// the number of a segment in the high half.
+struct Emitter::Line {
+  llvm::IRBuilder<> &b;
+  Value *stamp, *bits; ///< that the access has in the stamp
+  size_t half, other;  ///< what is noted of its kind, and of the other kind
+  size_t number;       ///< of the PTX line
+
+  Value *member(size_t offset) const {
+    return b.CreateConstGEP1_64(b.getInt8Ty(), stamp, offset);
+  }
+  Value *load(size_t offset, unsigned bits = 64) const {
+    auto *load = b.CreateAlignedLoad(b.getIntNTy(bits), member(offset),
+                                     llvm::Align(bits / 8));
+    load->setAtomic(llvm::AtomicOrdering::Unordered);
+    return load;
+  }
+  void store(size_t offset, Value *value) const {
+    unsigned bytes = value->getType()->getIntegerBitWidth() / 8;
+    b.CreateAlignedStore(value, member(offset), llvm::Align(bytes))
+        ->setAtomic(llvm::AtomicOrdering::Release);
+  }
+  Value *segmentOf(Value *word) const {
+    return b.CreateTrunc(b.CreateLShr(word, 32), b.getInt32Ty());
+  }
+  /// The access as made by `segment`.
+  Value *by(Value *segment) const {
+    return b.CreateOr(b.CreateShl(b.CreateZExt(segment, b.getInt64Ty()), 32),
+                      bits);
+  }
+};
+
+/// Takes a line that nobody, or this segment alone, has accessed in this launch
+/// for its first access of this kind, `old` being what is noted of that; or
+/// goes to `ask`.
+void Emitter::takeLine(const Line &line, Value *address, Value *segment,
+                       Value *old, llvm::BasicBlock *ask) {
+  auto &b = builder;
+  Value *first = threadField(offsetof(Thread, manyReaders), b.getInt32Ty());
+  Value *other = line.segmentOf(line.load(line.other));
+  Value *many = line.segmentOf(line.load(offsetof(LineStamp, many)));
+  Value *isMine = b.CreateICmpEQ(other, segment);
+  Value *isFree = b.CreateOr(isMine, b.CreateICmpULT(other, first));
+  // The runtime counts pages that are touched.
+  Value *inPage = b.CreateAnd(address, kStampPage - kLineBytes);
+  for (Value *condition :
+       {b.CreateICmpULT(line.segmentOf(old), first),
+        b.CreateICmpULT(many, first), b.CreateICmpUGT(segment, first),
+        b.CreateICmpNE(inPage, b.getInt64(0))})
+    isFree = b.CreateAnd(isFree, condition);
+  goIf(isFree, ask);
+  size_t otherNumber = offsetof(LineStamp, readLine) +
+                       offsetof(LineStamp, writeLine) - line.number;
+  line.store(otherNumber,
+             b.CreateSelect(isMine, line.load(otherNumber, 32), b.getInt32(0)));
+  line.store(line.number, this->line());
+  line.store(line.half, line.by(segment));
+}
+
 /// Notes an access to global memory in the stamp of its line (GlobalRaces.h)
 /// and goes to `go`, or goes to `ask` where that does not do.
 void Emitter::noteGlobal(Value *address, const AccessFlags &flags,
                          llvm::BasicBlock *go, llvm::BasicBlock *ask) {
   auto &b = builder;
-  llvm::Type *number = b.getInt64Ty();
-  llvm::MDNode *likely =
-      llvm::MDBuilder(b.getContext()).createLikelyBranchWeights();
   if (flags.bytes < 2) {
     b.CreateBr(ask);
     return;
   }
-  Value *at = b.CreateMul(b.CreateLShr(address, b.getInt64(6)),
+  Value *at = b.CreateMul(b.CreateLShr(address, llvm::Log2_64(kLineBytes)),
                           b.getInt64(kLineStampBytes));
-  Value *line = b.CreateIntToPtr(
-      b.CreateAdd(at, b.getInt64(kernel.lineDistance)), b.getPtrTy());
-  auto member = [&](size_t offset) {
-    return b.CreateConstGEP1_64(b.getInt8Ty(), line, offset);
-  };
-  auto key = [&](size_t field) {
-    return b.CreateShl(
-        b.CreateZExt(changingField(field, b.getInt32Ty()), number),
-        b.getInt64(32));
-  };
-  auto word = [&](size_t offset) {
-    llvm::LoadInst *load =
-        b.CreateAlignedLoad(number, member(offset), llvm::Align(8));
-    load->setAtomic(llvm::AtomicOrdering::Unordered);
-    return load;
-  };
-  Value *bits = b.CreateShl(
-      b.getInt64((1u << flags.bytes / 2) - 1),
-      b.CreateAnd(b.CreateLShr(address, b.getInt64(1)), b.getInt64(31)));
-  size_t half =
-      flags.isStore ? offsetof(LineStamp, write) : offsetof(LineStamp, read);
-  Value *old = word(half);
-  Value *others = b.CreateXor(old, key(offsetof(Thread, segment)));
-  llvm::BasicBlock *mine = newBlock();
-  llvm::BasicBlock *shared = flags.isStore ? ask : newBlock();
-  b.CreateCondBr(b.CreateICmpULT(others, b.getInt64(uint64_t(1) << 32)), mine,
-                 shared, likely);
-  b.SetInsertPoint(mine);
-  b.CreateAlignedStore(b.CreateOr(old, bits), member(half), llvm::Align(8))
-      ->setAtomic(llvm::AtomicOrdering::Unordered);
-  b.CreateAlignedStore(this->line(),
-                       member(flags.isStore ? offsetof(LineStamp, writeLine)
-                                            : offsetof(LineStamp, readLine)),
-                       llvm::Align(4))
-      ->setAtomic(llvm::AtomicOrdering::Unordered);
+  at = b.CreateAdd(at, b.getInt64(kernel.lineDistance));
+  Value *place = b.CreateTrunc(b.CreateLShr(address, 1), b.getInt32Ty());
+  Value *bits = b.CreateShl(b.getInt32((1u << flags.bytes / 2) - 1),
+                            b.CreateAnd(place, kLineBytes / 2 - 1));
+  Line line{b,
+            b.CreateIntToPtr(at, b.getPtrTy()),
+            b.CreateZExt(bits, b.getInt64Ty()),
+            offsetof(LineStamp, read),
+            offsetof(LineStamp, write),
+            offsetof(LineStamp, readLine)};
+  if (flags.isStore) {
+    std::swap(line.half, line.other);
+    line.number = offsetof(LineStamp, writeLine);
+  }
+  Value *segment = b.CreateLoad(
+      b.getInt32Ty(), threadField(offsetof(Thread, segment), b.getPtrTy()));
+  Value *old = line.load(line.half);
+  llvm::BasicBlock *notMine = newBlock();
+  goIf(b.CreateICmpEQ(line.segmentOf(old), segment), notMine);
+  line.store(line.half, b.CreateOr(old, line.bits));
+  line.store(line.number, this->line());
   b.CreateBr(go);
-  if (flags.isStore)
-    return;
-  b.SetInsertPoint(shared);
-  Value *missing = b.CreateAnd(
-      b.CreateXor(word(offsetof(LineStamp, many)),
-                  b.CreateOr(bits, key(offsetof(Thread, manyReaders)))),
-      b.CreateOr(bits, b.getInt64(~uint64_t(0) << 32)));
-  b.CreateCondBr(b.CreateICmpEQ(missing, b.getInt64(0)), go, ask, likely);
+  b.SetInsertPoint(notMine);
+  if (!flags.isStore) {
+    // What several blocks read.
+    Value *first = threadField(offsetof(Thread, manyReaders), b.getInt32Ty());
+    Value *missing = b.CreateAnd(
+        b.CreateXor(line.load(offsetof(LineStamp, many)), line.by(first)),
+        b.CreateOr(line.bits, b.getInt64(~uint64_t(0) << 32)));
+    llvm::BasicBlock *next = newBlock();
+    b.CreateCondBr(b.CreateICmpEQ(missing, b.getInt64(0)), go, next);
+    b.SetInsertPoint(next);
+  }
+  takeLine(line, address, segment, old, ask);
+  b.CreateBr(go);
+}
+
+/// emulatorCheck for code that seldom calls it: the caller keeps its registers.
+llvm::Function *Emitter::checkWithRegisters() {
+  constexpr char kName[] = "checkWithRegisters";
+  if (llvm::Function *made = kernel.module.getFunction(kName))
+    return made;
+  auto &context = builder.getContext();
+  llvm::Type *pointer = builder.getPtrTy(), *word = builder.getInt32Ty();
+  auto *type = llvm::FunctionType::get(
+      builder.getVoidTy(), {pointer, pointer, word, word, pointer}, false);
+  auto *made = llvm::Function::Create(type, llvm::Function::InternalLinkage,
+                                      kName, kernel.module);
+  made->setCallingConv(llvm::CallingConv::PreserveMost);
+  made->addFnAttr(llvm::Attribute::NoInline);
+  llvm::IRBuilder<> b(llvm::BasicBlock::Create(context, "", made));
+  llvm::SmallVector<Value *> arguments;
+  for (llvm::Argument &argument : made->args())
+    arguments.push_back(&argument);
+  b.CreateCall(kernel.module.getOrInsertFunction("emulatorCheck", type),
+               arguments)
+      ->setDoesNotThrow();
+  b.CreateRetVoid();
+  return made;
 }
 
 /// The call that looks at everything. `stored` is the value of a store.
@@ -152,8 +207,11 @@ void Emitter::askRuntime(Value *pointer, const AccessFlags &flags,
     bytes = slot(stored->getType(), 16);
     b.CreateStore(stored, bytes);
   }
-  call("emulatorCheck", b.getVoidTy(),
-       {pointer, b.getInt32(flags.packed()), line(), bytes});
+  llvm::Function *check = checkWithRegisters();
+  llvm::CallInst *made = b.CreateCall(
+      check, {thread(), pointer, b.getInt32(flags.packed()), line(), bytes});
+  made->setCallingConv(check->getCallingConv());
+  made->setDoesNotThrow();
 }
 
 void Emitter::check(Value *pointer, Value *offset, const AccessFlags &flags,
@@ -162,15 +220,8 @@ void Emitter::check(Value *pointer, Value *offset, const AccessFlags &flags,
   if (flags.isStrong || !llvm::isPowerOf2_32(flags.bytes) || flags.bytes > 16)
     return askRuntime(pointer, flags, stored);
   llvm::BasicBlock *ask = newBlock(), *go = newBlock();
-  llvm::MDNode *likely =
-      llvm::MDBuilder(b.getContext()).createLikelyBranchWeights();
-  auto goIf = [&](Value *condition, llvm::BasicBlock *otherwise) {
-    llvm::BasicBlock *next = newBlock();
-    b.CreateCondBr(condition, next, otherwise, likely);
-    b.SetInsertPoint(next);
-  };
   if (flags.isShared) {
-    goIf(isNotedShared(offset, flags), ask);
+    goIfNotedShared(offset, flags, ask);
     b.CreateBr(go);
   } else {
     llvm::BasicBlock *notGlobal = ask;
@@ -184,7 +235,7 @@ void Emitter::check(Value *pointer, Value *offset, const AccessFlags &flags,
     if (flags.isGeneric) {
       b.SetInsertPoint(notGlobal);
       Value *window = b.CreatePtrToInt(sharedWindow(), b.getInt64Ty());
-      goIf(isNotedShared(b.CreateSub(offset, window), flags), ask);
+      goIfNotedShared(b.CreateSub(offset, window), flags, ask);
       b.CreateBr(go);
     }
   }

@@ -179,13 +179,18 @@ private:
   llvm::Value *symbol(llvm::StringRef name);
   void check(llvm::Value *pointer, llvm::Value *offset,
              const AccessFlags &flags, llvm::Value *stored);
+  llvm::Function *checkWithRegisters();
   void askRuntime(llvm::Value *pointer, const AccessFlags &flags,
                   llvm::Value *stored);
-  llvm::Value *isNotedShared(llvm::Value *offset, const AccessFlags &flags);
+  void goIf(llvm::Value *condition, llvm::BasicBlock *otherwise);
+  void goIfNotedShared(llvm::Value *offset, const AccessFlags &flags,
+                       llvm::BasicBlock *ask);
   llvm::Value *isInRange(llvm::Value *address, unsigned bytes);
+  struct Line;
+  void takeLine(const Line &line, llvm::Value *address, llvm::Value *segment,
+                llvm::Value *old, llvm::BasicBlock *ask);
   void noteGlobal(llvm::Value *address, const AccessFlags &flags,
                   llvm::BasicBlock *go, llvm::BasicBlock *ask);
-  llvm::Value *changingField(size_t offset, llvm::Type *type);
 
   KernelContext &kernel;
   const Function &source;

@@ -172,7 +172,9 @@ llvm::Value *Emitter::special(llvm::StringRef name) {
       {"%laneid", offsetof(Thread, lane)},
       {"%warpid", offsetof(Thread, warpIndex)},
       {"%nwarpid", offsetof(Thread, warpCount)},
-      {"%dynamic_smem_size", offsetof(Thread, dynamicShared)}};
+      {"%dynamic_smem_size", offsetof(Thread, dynamicShared)},
+      {"%envreg1", offsetof(Thread, gridWorkspace) + 4}, // its high half
+      {"%envreg2", offsetof(Thread, gridWorkspace)}};
   auto [base, axis] = name.split('.');
   auto vector = vectors.find(base);
   if (vector != vectors.end() && axis.size() == 1 && axis[0] >= 'x' &&

@@ -1,0 +1,97 @@
+#include "lowering/Entry.h"
+
+#include "mlir/IR/Builders.h"
+#include "mlir/IR/BuiltinTypes.h"
+
+using namespace mlir;
+using namespace cria;
+
+static constexpr const char *kAttribute = "arguments";
+static constexpr const char *kNames[] = {
+    "ids", "tokens", "position", "first", "source", "logits", "cache", "arena"};
+
+static StringRef nameOf(EntryArgument what) {
+  return kNames[static_cast<int>(what)];
+}
+
+static std::optional<EntryArgument> argumentOf(Attribute attribute) {
+  auto name = dyn_cast<StringAttr>(attribute);
+  const auto *found = name ? llvm::find(kNames, name.getValue()) : nullptr;
+  if (!found || found == std::end(kNames))
+    return std::nullopt;
+  return static_cast<EntryArgument>(found - std::begin(kNames));
+}
+
+/// Whether a tensor or memref of the type can be the argument.
+static bool fits(EntryArgument what, Type type) {
+  auto shaped = dyn_cast<ShapedType>(type);
+  auto is = [&](int64_t rank, bool element) {
+    return shaped && shaped.hasStaticShape() && shaped.getRank() == rank &&
+           element;
+  };
+  Type element = shaped ? shaped.getElementType() : type;
+  switch (what) {
+  case EntryArgument::Ids:
+    return is(1, element.isInteger(32));
+  case EntryArgument::Logits:
+    return is(2, element.isF32());
+  case EntryArgument::Cache:
+    return is(4, isa<FloatType>(element));
+  case EntryArgument::Arena:
+    return is(1, element.isInteger(8));
+  default:
+    return type.isIndex();
+  }
+}
+
+void EntryArguments::set(func::FuncOp entry, ArrayRef<EntryArgument> all) {
+  auto names = llvm::map_to_vector(all, nameOf);
+  entry->setAttr(kAttribute, Builder(entry).getStrArrayAttr(names));
+}
+
+BlockArgument EntryArguments::append(func::FuncOp entry, EntryArgument what,
+                                     Type type) {
+  auto names = entry->getAttrOfType<ArrayAttr>(kAttribute);
+  SmallVector<Attribute> all(names.getValue());
+  all.push_back(StringAttr::get(entry.getContext(), nameOf(what)));
+  entry->setAttr(kAttribute, ArrayAttr::get(entry.getContext(), all));
+  (void)entry.insertArgument(entry.getNumArguments(), type, {}, entry.getLoc());
+  return entry.getArguments().back();
+}
+
+unsigned EntryArguments::at(EntryArgument what) const {
+  return llvm::find(arguments, what) - arguments.begin();
+}
+
+SmallVector<unsigned> EntryArguments::caches() const {
+  SmallVector<unsigned> places;
+  for (auto [i, argument] : llvm::enumerate(arguments))
+    if (argument == EntryArgument::Cache)
+      places.push_back(i);
+  return places;
+}
+
+FailureOr<EntryArguments> EntryArguments::of(func::FuncOp entry) {
+  auto names = entry->getAttrOfType<ArrayAttr>(kAttribute);
+  if (!names || names.size() != entry.getNumArguments())
+    return entry.emitError("expected the attribute '")
+           << kAttribute << "' with a name for each of "
+           << entry.getNumArguments() << " arguments";
+  EntryArguments result;
+  for (auto [i, name] : llvm::enumerate(names)) {
+    auto what = argumentOf(name);
+    bool again = what && *what != EntryArgument::Cache &&
+                 llvm::is_contained(result.arguments, *what);
+    if (!what || again || !fits(*what, entry.getArgumentTypes()[i]))
+      return entry.emitError("expected argument ")
+             << i << " to be one of an entry, got " << name << " of type "
+             << entry.getArgumentTypes()[i];
+    result.arguments.push_back(*what);
+  }
+  for (int i = 0; i <= static_cast<int>(EntryArgument::Logits); ++i)
+    if (!llvm::is_contained(result.arguments, static_cast<EntryArgument>(i)))
+      return entry.emitError("expected an argument '") << kNames[i] << "'";
+  if (!entry->getAttrOfType<IntegerAttr>("chunk"))
+    return entry.emitError("expected the attribute 'chunk'");
+  return result;
+}

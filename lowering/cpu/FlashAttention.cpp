@@ -1,0 +1,459 @@
+/// product, linalg.softmax, product  =>  scf.forall { online softmax }
+///
+/// Attention as an online softmax (Milakov and Gimelshein 2018, as in
+/// FlashAttention): keys come in blocks; for every row, a query of one head and
+/// one token, run the maximum m, the sum l of exp(s - m) and the unnormalized
+/// output o. A new block rescales them by alpha = exp(m_old - m_new).
+///
+/// All rows of one KV head share its keys and values, so one iteration of the
+/// parallel loop is one KV head. The two forms differ in what lies innermost,
+/// and so becomes the vector:
+///
+///   one token    rows are few (heads per KV head): scores s are (rows, keys),
+///                each a dot product along the head size, as keys lie in the
+///                cache; outputs o are (rows, head size).
+///   more tokens  rows are many (tokens of a block times heads per KV head):
+///                everything is transposed, s (keys, rows) and o (head size,
+///                rows). Softmax is then elementwise over vectors of rows, and
+///                both products broadcast cache elements against rows.
+///
+/// Blocks of keys that no row of the iteration may see are not visited. What is
+/// done to a score is the payload that linalg has for it. A softmax of another
+/// form is taken apart, and runs as loops over all scores, after a
+/// missed-optimization remark.
+#include "lowering/Passes.h"
+#include "lowering/kernel/Attention.h"
+#include "lowering/linalg/Builder.h"
+
+#include "mlir/Dialect/Affine/IR/AffineOps.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Bufferization/IR/Bufferization.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/IR/Remarks.h"
+#include "mlir/Transforms/RegionUtils.h"
+#include <numeric>
+
+namespace cria {
+#define GEN_PASS_DEF_FLASHATTENTION
+#include "lowering/Passes.h.inc"
+} // namespace cria
+
+using namespace mlir;
+using namespace cria;
+
+using Values = LinalgBuilder::Values;
+
+namespace {
+/// m, l and o of the rows of one iteration.
+struct Softmax {
+  Value maximum, sum, output;
+};
+
+/// The schedule of one attention.
+class FlashAttention {
+public:
+  FlashAttention(LinalgBuilder &b, const Attention &attention);
+  /// The output, (T, KVH, G, D), in `out`.
+  Value emit(Value out);
+
+private:
+  Value add(Value a, Value c) {
+    return arith::AddIOp::create(b, b.getLoc(), a, c);
+  }
+  Value affine(AffineExpr expr, ValueRange operands);
+  Value cacheBlock(Value cache, Value head, Value block, bool widen);
+  std::pair<Value, Value> blocks(Value firstToken, Value endToken);
+  Value score(Value scores, Value block, unsigned keyDim, Value head,
+              Value tokens);
+  Value tokensOfRows(Value firstToken, int64_t rows);
+  SmallVector<Value> step(Softmax state, Value scores, unsigned keyDim);
+  Value rescale(Value output, Value alpha, unsigned rowDim);
+  Value queryBlock(Value head, Value first, Value valid);
+  Value prefillRows(Value head, Value first, Value valid, Value out);
+  Value decodeRows(Value head, Value out);
+  Value decode(Value out);
+  Value prefill(Value out);
+  SmallVector<Value> result(Value output, Value sum);
+
+  LinalgBuilder &b;
+  const Attention &in;
+  RankedTensorType type; // of the query
+  int64_t kvHeads, group, size, keys, tokensPerBlock;
+  Value tokens, firstKey, endKey;
+  OpFoldResult zero, one;
+};
+} // namespace
+
+FlashAttention::FlashAttention(LinalgBuilder &b, const Attention &attention)
+    : b(b), in(attention),
+      type(cast<RankedTensorType>(attention.query.getType())) {
+  kvHeads = type.getDimSize(1);
+  group = type.getDimSize(2);
+  size = type.getDimSize(3);
+  // A block of keys never reaches past the cache.
+  keys = std::gcd<int64_t>(
+      cast<RankedTensorType>(in.keys.getType()).getDimSize(2), 64);
+  // Rows are a multiple of 16, a vector, and at least 64 where they can be.
+  tokensPerBlock = std::max<int64_t>(16, 64 / llvm::PowerOf2Ceil(group));
+  auto value = [&](OpFoldResult size) {
+    return getValueOrCreateConstantIndexOp(b, b.getLoc(), size);
+  };
+  tokens = value(b.sizes(in.query)[0]);
+  firstKey = value(in.firstKey);
+  endKey = add(firstKey, value(in.keyCount));
+  zero = b.getIndexAttr(0);
+  one = b.getIndexAttr(1);
+}
+
+Value FlashAttention::affine(AffineExpr expr, ValueRange operands) {
+  return affine::makeComposedAffineApply(b, b.getLoc(), expr,
+                                         getAsOpFoldResult(operands));
+}
+
+/// (keys, D) of one head of the cache, in f32 if `widen`.
+Value FlashAttention::cacheBlock(Value cache, Value head, Value block,
+                                 bool widen) {
+  auto cacheType = cast<RankedTensorType>(cache.getType());
+  Value first = affine(b.getAffineDimExpr(0) * keys, block);
+  Value tile =
+      b.slice(cache, {in.layer, head, first, zero},
+              {one, one, b.getIndexAttr(keys), b.getIndexAttr(size)},
+              RankedTensorType::get({keys, size}, cacheType.getElementType()));
+  if (!widen || cacheType.getElementType().isF32())
+    return tile;
+  return b.map({tile}, b.getF32Type(),
+               [](Values v) -> SmallVector<Value> { return {v[0]}; });
+}
+
+/// The blocks [first, end) of the cache that tokens [firstToken, endToken) may
+/// see.
+std::pair<Value, Value> FlashAttention::blocks(Value firstToken,
+                                               Value endToken) {
+  auto [first, end] = in.keysSeen(b, firstToken, endToken);
+  AffineExpr sum = b.getAffineDimExpr(0) + b.getAffineDimExpr(1);
+  return {affine(sum.floorDiv(keys), {first, firstKey}),
+          affine(sum.ceilDiv(keys), {end, firstKey})};
+}
+
+/// The rows' tokens, as i32. Row r is of the token firstToken + r / group.
+Value FlashAttention::tokensOfRows(Value firstToken, int64_t rows) {
+  Value out = b.empty({b.getIndexAttr(rows)}, b.getI32Type());
+  return b.generic(1, {}, {out}, {b.select(1, {0})}, [&](Values) {
+    Value row = linalg::IndexOp::create(b, b.getLoc(), 0);
+    Value token = arith::DivUIOp::create(b, b.getLoc(), row, b.index(group));
+    return SmallVector<Value>{arith::IndexCastOp::create(
+        b, b.getLoc(), b.getI32Type(), add(firstToken, token))};
+  })[0];
+}
+
+/// What the softmax takes for a block's products, in place. A block is read
+/// whole, also where keys of it are not of the text.
+Value FlashAttention::score(Value scores, Value block, unsigned keyDim,
+                            Value head, Value tokens) {
+  Value first = affine(b.getAffineDimExpr(0) * keys, block);
+  auto compare = [&](arith::CmpIPredicate predicate, Value a, Value c) {
+    return arith::CmpIOp::create(b, b.getLoc(), predicate, a, c);
+  };
+  Value lowest = b.f32(-std::numeric_limits<double>::infinity());
+  return b.generic(
+      2, {tokens}, {scores}, {b.select(2, {1 - keyDim}), b.select(2, {0, 1})},
+      [&](Values v) -> SmallVector<Value> {
+        Value key = add(linalg::IndexOp::create(b, b.getLoc(), keyDim), first);
+        Attention::Place place = {
+            [&] { return head; },
+            [&]() -> Value {
+              Value row = linalg::IndexOp::create(b, b.getLoc(), 1 - keyDim);
+              return arith::RemUIOp::create(b, b.getLoc(), row, b.index(group));
+            },
+            [&]() -> Value {
+              return arith::IndexCastOp::create(b, b.getLoc(), b.getIndexType(),
+                                                v[0]);
+            },
+            [&]() -> Value {
+              return arith::SubIOp::create(b, b.getLoc(), key, firstKey);
+            }};
+        Value score = in.emitScore(b, place, v[1]);
+        Value exists = compare(arith::CmpIPredicate::slt, key, endKey);
+        if (!isConstantIntValue(in.firstKey, 0))
+          exists = arith::AndIOp::create(
+              b, b.getLoc(), exists,
+              compare(arith::CmpIPredicate::sge, key, firstKey));
+        return {arith::SelectOp::create(b, b.getLoc(), exists, score, lowest)};
+      })[0];
+}
+
+/// In a payload: an element of the output. A row that saw nothing is zero.
+SmallVector<Value> FlashAttention::result(Value output, Value sum) {
+  Value least = b.f32(std::numeric_limits<float>::min());
+  Value divisor = arith::MaxNumFOp::create(b, b.getLoc(), sum, least);
+  return {
+      in.emitResult(b, arith::DivFOp::create(b, b.getLoc(), output, divisor))};
+}
+
+/// Takes a block's scores into m and l: returns p, alpha, m and l.
+SmallVector<Value> FlashAttention::step(Softmax state, Value scores,
+                                        unsigned keyDim) {
+  AffineMap all = b.select(2, {0, 1}), rows = b.select(2, {1 - keyDim});
+  using Flags = arith::FastMathFlags;
+  auto fast = arith::FastMathFlagsAttr::get(
+      b.getContext(), Flags::nnan | Flags::nsz | Flags::reassoc);
+  auto sum = arith::FastMathFlagsAttr::get(b.getContext(), Flags::reassoc);
+  auto expOfDifference = [&](Value a, Value c) -> Value {
+    return math::ExpOp::create(b, b.getLoc(),
+                               arith::SubFOp::create(b, b.getLoc(), a, c));
+  };
+  auto larger = [&](Value a, Value c) -> Value {
+    return arith::MaxNumFOp::create(b, b.getLoc(), a, c, fast);
+  };
+  // The block's own maximum first: alpha is read off before m changes, so that
+  // m changes in place.
+  Value block = b.generic(
+      2, {scores}, {b.filled(b.sizes(state.maximum), -1e30)}, {all, rows},
+      [&](Values v) { return SmallVector<Value>{larger(v[1], v[0])}; })[0];
+  Value alpha = b.map({state.maximum, block}, b.getF32Type(), [&](Values v) {
+    return SmallVector<Value>{expOfDifference(v[0], larger(v[0], v[1]))};
+  });
+  Value maximum = b.generic(
+      1, {block}, {state.maximum}, {b.select(1, {0}), b.select(1, {0})},
+      [&](Values v) { return SmallVector<Value>{larger(v[1], v[0])}; })[0];
+  Value p = b.generic(2, {maximum}, {scores}, {rows, all}, [&](Values v) {
+    return SmallVector<Value>{expOfDifference(v[1], v[0])};
+  })[0];
+  Value scaled = b.generic(1, {alpha}, {state.sum},
+                           {b.select(1, {0}), b.select(1, {0})}, [&](Values v) {
+                             return SmallVector<Value>{arith::MulFOp::create(
+                                 b, b.getLoc(), v[1], v[0])};
+                           })[0];
+  Value total = b.generic(2, {p}, {scaled}, {all, rows}, [&](Values v) {
+    return SmallVector<Value>{
+        arith::AddFOp::create(b, b.getLoc(), v[1], v[0], sum)};
+  })[0];
+  return {p, alpha, maximum, total};
+}
+
+/// output *= alpha of its row, which is dimension `rowDim`, in place.
+Value FlashAttention::rescale(Value output, Value alpha, unsigned rowDim) {
+  return b.generic(2, {alpha}, {output},
+                   {b.select(2, {rowDim}), b.select(2, {0, 1})},
+                   [&](Values v) -> SmallVector<Value> {
+                     return {arith::MulFOp::create(b, b.getLoc(), v[1], v[0])};
+                   })[0];
+}
+
+/// Runs `body` over blocks of keys from the empty softmax of `rows` rows with
+/// an output of shape `shape`.
+static Softmax
+overBlocks(LinalgBuilder &b, int64_t rows, ArrayRef<int64_t> shape,
+           std::pair<Value, Value> range,
+           llvm::function_ref<Softmax(Value block, Softmax state)> body) {
+  // Not -inf: exp(-inf - -inf) would be a NaN in a block no key of which shows.
+  // A score below this counts as hidden.
+  SmallVector<OpFoldResult> row = {b.getIndexAttr(rows)};
+  SmallVector<Value> init = {
+      b.filled(row, -1.0e30), b.filled(row, 0),
+      b.filled(getAsIndexOpFoldResult(b.getContext(), shape), 0)};
+  auto loop = scf::ForOp::create(b, b.getLoc(), range.first, range.second,
+                                 b.index(1), init);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToEnd(loop.getBody());
+  ValueRange args = loop.getRegionIterArgs();
+  Softmax next = body(loop.getInductionVar(), {args[0], args[1], args[2]});
+  scf::YieldOp::create(b, b.getLoc(),
+                       ValueRange{next.maximum, next.sum, next.output});
+  return {loop.getResult(0), loop.getResult(1), loop.getResult(2)};
+}
+
+/// The rows of one KV head for one token: (group, D), where they go in `out`.
+Value FlashAttention::decodeRows(Value head, Value out) {
+  OpFoldResult heads = b.getIndexAttr(group), d = b.getIndexAttr(size);
+  Value query =
+      b.slice(in.query, {zero, head, zero, zero}, {one, one, heads, d},
+              RankedTensorType::get({group, size}, type.getElementType()));
+  query = b.map({query}, b.getF32Type(),
+                [](Values v) { return SmallVector<Value>{v[0]}; });
+  Value rowTokens = tokensOfRows(b.index(0), group);
+  SmallVector<OpFoldResult> scoreShape = {heads, b.getIndexAttr(keys)};
+  Softmax end = overBlocks(
+      b, group, {group, size}, blocks(b.index(0), b.index(1)),
+      [&](Value block, Softmax state) -> Softmax {
+        Value k = cacheBlock(in.keys, head, block, false);
+        Value v = cacheBlock(in.values, head, block, false);
+        Value scores = b.contractTransposed(query, k, b.filled(scoreShape, 0));
+        scores = score(scores, block, 1, head, rowTokens);
+        auto next = step(state, scores, 1);
+        Value scaled = rescale(state.output, next[1], 0);
+        Value output =
+            b.contract({next[0], b.select(3, {0, 2})}, {v, b.select(3, {2, 1})},
+                       b.select(3, {0, 1}), scaled);
+        return {next[2], next[3], output};
+      });
+  Type stored = cast<RankedTensorType>(out.getType()).getElementType();
+  Value rows = b.slice(out, {zero, head, zero, zero}, {one, one, heads, d},
+                       RankedTensorType::get({group, size}, stored));
+  AffineMap all = b.select(2, {0, 1});
+  return b.generic(2, {end.output, end.sum}, {rows},
+                   {all, b.select(2, {0}), all},
+                   [&](Values v) { return result(v[0], v[1]); })[0];
+}
+
+Value FlashAttention::decode(Value out) {
+  auto loop = scf::ForallOp::create(
+      b, b.getLoc(), ArrayRef<OpFoldResult>{b.getIndexAttr(kvHeads)},
+      ValueRange{out}, std::nullopt);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(loop.getBody());
+  Value head = loop.getInductionVar(0);
+  Value destination = loop.getRegionIterArgs()[0];
+  Value rows = decodeRows(head, destination);
+  b.setInsertionPointToEnd(loop.getTerminator().getBody());
+  tensor::ParallelInsertSliceOp::create(
+      b, b.getLoc(), rows, destination,
+      ArrayRef<OpFoldResult>{zero, head, zero, zero},
+      ArrayRef<OpFoldResult>{one, one, b.getIndexAttr(group),
+                             b.getIndexAttr(size)},
+      ArrayRef<OpFoldResult>{one, one, one, one});
+  return loop.getResult(0);
+}
+
+/// Queries (D, tokensPerBlock, group), zero for tokens past the last.
+Value FlashAttention::queryBlock(Value head, Value first, Value valid) {
+  OpFoldResult heads = b.getIndexAttr(group), d = b.getIndexAttr(size);
+  Value query =
+      b.slice(in.query, {first, head, zero, zero}, {valid, one, heads, d},
+              RankedTensorType::get({ShapedType::kDynamic, group, size},
+                                    type.getElementType()));
+  Value block = b.filled({d, b.getIndexAttr(tokensPerBlock), heads}, 0);
+  Value rows = b.generic(
+      3, {query}, {b.slice(block, {zero, zero, zero}, {d, valid, heads})},
+      {b.select(3, {1, 2, 0}), b.select(3, {0, 1, 2})},
+      [](Values v) { return SmallVector<Value>{v[0]}; })[0];
+  return b.insert(rows, block, {zero, zero, zero}, {d, valid, heads});
+}
+
+/// The rows of one KV head for tokens [first, first + valid).
+Value FlashAttention::prefillRows(Value head, Value first, Value valid,
+                                  Value out) {
+  int64_t rows = tokensPerBlock * group;
+  Value query = tensor::CollapseShapeOp::create(
+      b, b.getLoc(), queryBlock(head, first, valid),
+      ArrayRef<ReassociationIndices>{{0}, {1, 2}});
+  Value rowTokens = tokensOfRows(first, rows);
+  OpFoldResult scoreShape[] = {b.getIndexAttr(keys), b.getIndexAttr(rows)};
+  AffineMap all = b.select(3, {0, 1}), rowsLast = b.select(3, {2, 1});
+  Softmax end =
+      overBlocks(b, rows, {size, rows}, blocks(first, add(first, valid)),
+                 [&](Value block, Softmax state) -> Softmax {
+                   Value k = cacheBlock(in.keys, head, block, /*widen=*/true);
+                   Value v = cacheBlock(in.values, head, block, /*widen=*/true);
+                   Value scores =
+                       b.contract({k, b.select(3, {0, 2})}, {query, rowsLast},
+                                  all, b.filled(scoreShape, 0));
+                   scores = score(scores, block, 0, head, rowTokens);
+                   auto next = step(state, scores, 0);
+                   Value scaled = rescale(state.output, next[1], 1);
+                   Value output = b.contract({v, b.select(3, {2, 0})},
+                                             {next[0], rowsLast}, all, scaled);
+                   return {next[2], next[3], output};
+                 });
+  auto expand = [&](Value value, ArrayRef<ReassociationIndices> groups,
+                    ArrayRef<int64_t> shape) -> Value {
+    auto type = RankedTensorType::get(shape, b.getF32Type());
+    return tensor::ExpandShapeOp::create(b, b.getLoc(), type, value, groups);
+  };
+  OpFoldResult heads = b.getIndexAttr(group), d = b.getIndexAttr(size);
+  Value output =
+      b.slice(expand(end.output, {{0}, {1, 2}}, {size, tokensPerBlock, group}),
+              {zero, zero, zero}, {d, valid, heads});
+  Value sum = b.slice(expand(end.sum, {{0, 1}}, {tokensPerBlock, group}),
+                      {zero, zero}, {valid, heads});
+  Type stored = cast<RankedTensorType>(out.getType()).getElementType();
+  Value tile = b.slice(
+      out, {first, head, zero, zero}, {valid, one, heads, d},
+      RankedTensorType::get({ShapedType::kDynamic, group, size}, stored));
+  return b.generic(
+      3, {output, sum}, {tile},
+      {b.select(3, {2, 0, 1}), b.select(3, {0, 1}), b.select(3, {0, 1, 2})},
+      [&](Values v) { return result(v[0], v[1]); })[0];
+}
+
+Value FlashAttention::prefill(Value out) {
+  AffineExpr d0 = b.getAffineDimExpr(0), d1 = b.getAffineDimExpr(1);
+  Value tokenBlocks = affine(d0.ceilDiv(tokensPerBlock), tokens);
+  auto loop = scf::ForallOp::create(
+      b, b.getLoc(),
+      ArrayRef<OpFoldResult>{b.getIndexAttr(kvHeads), tokenBlocks},
+      ValueRange{out}, std::nullopt);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(loop.getBody());
+  Value head = loop.getInductionVar(0);
+  Value first = affine(d0 * tokensPerBlock, loop.getInductionVar(1));
+  Value valid = affine::makeComposedAffineMin(
+      b, b.getLoc(),
+      AffineMap::get(2, 0, {d0 - d1, b.getAffineConstantExpr(tokensPerBlock)},
+                     b.getContext()),
+      getAsOpFoldResult(ValueRange{tokens, first}));
+  Value destination = loop.getRegionIterArgs()[0];
+  Value rows = prefillRows(head, first, valid, destination);
+  b.setInsertionPointToEnd(loop.getTerminator().getBody());
+  tensor::ParallelInsertSliceOp::create(
+      b, b.getLoc(), rows, destination,
+      ArrayRef<OpFoldResult>{first, head, zero, zero},
+      ArrayRef<OpFoldResult>{valid, one, b.getIndexAttr(group),
+                             b.getIndexAttr(size)},
+      ArrayRef<OpFoldResult>{one, one, one, one});
+  return loop.getResult(0);
+}
+
+Value FlashAttention::emit(Value out) {
+  return type.getDimSize(0) == 1 ? decode(out) : prefill(out);
+}
+
+/// Puts the schedule where the output goes: into what it is put into, or into a
+/// new tensor.
+static void replace(const Attention &attention) {
+  Value output = attention.output();
+  OpBuilder builder(output.getContext());
+  builder.setInsertionPointAfterValue(output);
+  LinalgBuilder b(output.getLoc(), builder);
+  Value out;
+  auto into =
+      dyn_cast<bufferization::MaterializeInDestinationOp>(*output.user_begin());
+  if (into && output.hasOneUse()) {
+    b.setInsertionPoint(into);
+    out = into.getDest();
+  } else {
+    out = b.empty(b.sizes(attention.query),
+                  cast<RankedTensorType>(output.getType()).getElementType());
+  }
+  output.replaceAllUsesWith(FlashAttention(b, attention).emit(out));
+}
+
+namespace {
+struct FlashAttentionPass : cria::impl::FlashAttentionBase<FlashAttentionPass> {
+  void runOnOperation() override {
+    SmallVector<linalg::SoftmaxOp> ops;
+    getOperation().walk([&](linalg::SoftmaxOp op) { ops.push_back(op); });
+    for (linalg::SoftmaxOp op : ops) {
+      StringRef reason;
+      if (auto attention = Attention::match(op, reason)) {
+        replace(*attention);
+        continue;
+      }
+      remark::missed(op.getLoc(), remark::RemarkOpts::name("scores-stored")
+                                      .category(getArgument())
+                                      .function(getOperation().getName()))
+          << remark::reason("{0}", reason.str());
+      OpBuilder builder(op);
+      auto parts = op.decomposeOperation(builder);
+      if (failed(parts))
+        return signalPassFailure();
+      op->replaceAllUsesWith(*parts);
+    }
+    IRRewriter rewriter(&getContext());
+    (void)runRegionDCE(rewriter, getOperation()->getRegions());
+  }
+};
+} // namespace

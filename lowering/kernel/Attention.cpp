@@ -1,0 +1,399 @@
+#include "lowering/kernel/Attention.h"
+
+#include "mlir/Analysis/FlatLinearValueConstraints.h"
+#include "mlir/Dialect/Affine/IR/AffineOps.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/IR/IRMapping.h"
+#include "mlir/IR/Matchers.h"
+
+using namespace mlir;
+using namespace cria;
+using linalg::GenericOp;
+using linalg::LinalgOp;
+
+//===----------------------------------------------------------------------===//
+// Reading
+//===----------------------------------------------------------------------===//
+
+/// The loops that a map's results are.
+static SmallVector<unsigned> loops(AffineMap map) {
+  return llvm::map_to_vector(map.getResults(), [](AffineExpr expr) {
+    return cast<AffineDimExpr>(expr).getPosition();
+  });
+}
+
+/// An op that makes each element from others, found by its place alone.
+static GenericOp elementwise(Operation *op) {
+  auto generic = dyn_cast_or_null<GenericOp>(op);
+  bool fits = generic && generic.getNumReductionLoops() == 0 &&
+              generic.getNumDpsInits() == 1 &&
+              generic.getMatchingIndexingMap(generic.getDpsInitOperand(0))
+                  .isIdentity() &&
+              generic.getRegionOutputArgs()[0].use_empty() &&
+              llvm::all_of(generic.getIndexingMapsArray(), [](AffineMap map) {
+                return map.isProjectedPermutation();
+              });
+  return fits ? generic : nullptr;
+}
+
+/// The product of two tensors added up from zero.
+static LinalgOp productFromZero(Operation *op) {
+  auto product = dyn_cast_or_null<LinalgOp>(op);
+  if (!product || !linalg::isaContractionOpInterface(product))
+    return nullptr;
+  auto fill =
+      product.getDpsInitOperand(0)->get().getDefiningOp<linalg::FillOp>();
+  bool zero = fill && matchPattern(fill.getInputs()[0], m_AnyZeroFloat());
+  return zero ? product : nullptr;
+}
+
+/// The operand of an elementwise op that another op of linalg makes, in the
+/// same place; null if there is none.
+static Value innerOperand(GenericOp generic) {
+  for (OpOperand *input : generic.getDpsInputOperands())
+    if (generic.getMatchingIndexingMap(input).isIdentity() &&
+        isa_and_present<LinalgOp>(input->get().getDefiningOp()))
+      return input->get();
+  return {};
+}
+
+/// The product that scores come from, down through elementwise ops; null where
+/// there is none, or something else reads what is between.
+static LinalgOp scoresOf(Value value) {
+  while (value && value.hasOneUse()) {
+    Operation *op = value.getDefiningOp();
+    if (LinalgOp product = productFromZero(op))
+      return product;
+    GenericOp generic = elementwise(op);
+    value = generic ? innerOperand(generic) : Value();
+  }
+  return nullptr;
+}
+
+/// What one element becomes, in the payload of an elementwise op.
+static Value yielded(GenericOp generic) {
+  return generic.getBlock()->getTerminator()->getOperand(0);
+}
+
+/// Whether two payloads compute a value from the same, in the same way.
+static bool same(Value a, Value b) {
+  if (a == b)
+    return true;
+  Operation *x = a.getDefiningOp(), *y = b.getDefiningOp();
+  return x && y &&
+         OperationEquivalence::isEquivalentTo(
+             x, y,
+             [](Value a, Value b) -> LogicalResult {
+               return success(same(a, b));
+             },
+             nullptr, OperationEquivalence::IgnoreLocations);
+}
+
+/// A slice [layer, 0, first, 0] [1, KVH, S, D] of a cache, without its layer.
+static tensor::ExtractSliceOp cachePart(Value value) {
+  auto slice = value.getDefiningOp<tensor::ExtractSliceOp>();
+  if (!slice || slice.getSourceType().getRank() != 4 ||
+      slice.getType().getRank() != 3 || !slice.hasUnitStride())
+    return nullptr;
+  auto offsets = slice.getMixedOffsets(), sizes = slice.getMixedSizes();
+  auto whole = [&](unsigned dim) {
+    return isConstantIntValue(offsets[dim], 0) &&
+           isConstantIntValue(sizes[dim],
+                              slice.getSourceType().getDimSize(dim));
+  };
+  return isConstantIntValue(sizes[0], 1) && whole(1) && whole(3) ? slice
+                                                                 : nullptr;
+}
+
+namespace {
+/// Reads one attention, from its softmax to both sides. A step that fails says
+/// what was expected.
+class Reader {
+public:
+  Reader(linalg::SoftmaxOp softmax, StringRef &reason)
+      : softmax(softmax), reason(reason) {}
+  std::optional<Attention> read() {
+    if (readScores() && readProduct() && readCaches() && readMask())
+      return a;
+    return std::nullopt;
+  }
+
+private:
+  using Loops = SmallVector<unsigned>;
+  bool fail(StringRef why) {
+    reason = why;
+    return false;
+  }
+  bool readScores();
+  bool readProduct();
+  bool readCaches();
+  bool readMask();
+
+  linalg::SoftmaxOp softmax;
+  StringRef &reason;
+  Attention a;
+  /// What hides a probability, behind the softmax.
+  arith::SelectOp zeroing;
+};
+} // namespace
+
+static bool isF32(Value tensor) {
+  return cast<RankedTensorType>(tensor.getType()).getElementType().isF32();
+}
+
+bool Reader::readScores() {
+  a.softmaxInput = softmax.getInput();
+  a.scores = scoresOf(a.softmaxInput);
+  if (!a.scores)
+    return fail("its input is no product that nothing else reads");
+  auto maps = a.scores.getIndexingMapsArray();
+  Loops out = loops(maps[2]);
+  if (out.size() != 4 || a.scores.getNumLoops() != 5 ||
+      softmax.getDimension() != 3)
+    return fail("its scores are not by head, query, token and key");
+  unsigned h = out[0], g = out[1], t = out[2], s = out[3];
+  unsigned d = 0 + 1 + 2 + 3 + 4 - h - g - t - s;
+  if (loops(maps[0]) != Loops{t, h, g, d} || loops(maps[1]) != Loops{h, s, d})
+    return fail("queries are not (T, KVH, G, D) or keys not (KVH, S, D)");
+  a.query = a.scores->getOperand(0);
+  if (!isF32(a.scores->getResult(0)) || !isF32(a.softmaxInput))
+    return fail("it is not computed in f32");
+  return true;
+}
+
+/// Behind the softmax: what makes zero of what is hidden, the product, and what
+/// is done to its elements.
+bool Reader::readProduct() {
+  Value p = softmax->getResult(0);
+  GenericOp hides;
+  if (p.hasOneUse())
+    hides = elementwise(*p.user_begin());
+  if (hides) {
+    zeroing = yielded(hides).getDefiningOp<arith::SelectOp>();
+    if (!zeroing ||
+        zeroing.getTrueValue() != hides.getBlock()->getArgument(0) ||
+        !matchPattern(zeroing.getFalseValue(), m_AnyZeroFloat()))
+      return fail("its result is changed before the second product");
+    p = hides.getResult(0);
+  }
+  a.product = p.hasOneUse() ? productFromZero(*p.user_begin()) : nullptr;
+  if (!a.product || a.product->getOperand(0) != p)
+    return fail("its result is not the left side of one product");
+  auto maps = a.product.getIndexingMapsArray();
+  Loops out = loops(maps[2]);
+  if (out.size() != 4 || a.product.getNumLoops() != 5)
+    return fail("the output is not (T, KVH, G, D)");
+  unsigned t = out[0], h = out[1], g = out[2], d = out[3];
+  unsigned s = 0 + 1 + 2 + 3 + 4 - t - h - g - d;
+  if (loops(maps[0]) != Loops{h, g, t, s} || loops(maps[1]) != Loops{h, s, d})
+    return fail("values are not (KVH, S, D) or the output not (T, KVH, G, D)");
+  Value made = a.product->getResult(0);
+  if (!isF32(made))
+    return fail("it is not computed in f32");
+  if (made.hasOneUse())
+    if (GenericOp result = elementwise(*made.user_begin());
+        result && result.getNumDpsInputs() == 1 && !result.hasIndexSemantics())
+      a.result = result;
+  return true;
+}
+
+bool Reader::readCaches() {
+  auto keys = cachePart(a.scores->getOperand(1)),
+       values = cachePart(a.product->getOperand(1));
+  if (!keys || !values || keys.getSourceType() != values.getSourceType() ||
+      keys.getMixedOffsets() != values.getMixedOffsets() ||
+      keys.getMixedSizes() != values.getMixedSizes())
+    return fail("keys and values are not the same part of two caches");
+  a.keys = keys.getSource();
+  a.values = values.getSource();
+  a.layer = keys.getMixedOffsets()[0];
+  a.firstKey = keys.getMixedOffsets()[2];
+  a.keyCount = keys.getMixedSizes()[2];
+  return true;
+}
+
+bool Reader::readMask() {
+  arith::SelectOp hiding;
+  Operation *last = a.softmaxInput.getDefiningOp();
+  if (last != a.scores.getOperation())
+    hiding = yielded(cast<GenericOp>(last)).getDefiningOp<arith::SelectOp>();
+  APFloat lowest(0.0);
+  bool hides = hiding &&
+               matchPattern(hiding.getFalseValue(), m_ConstantFloat(&lowest)) &&
+               lowest.isNegative() &&
+               (lowest.isInfinity() || lowest.isLargest());
+  if (hides != static_cast<bool>(zeroing) ||
+      (hides && !same(hiding.getCondition(), zeroing.getCondition())))
+    return fail("what is hidden before it is not zero behind it");
+  if (hides)
+    a.visible = hiding.getCondition();
+  return true;
+}
+
+std::optional<Attention> Attention::match(linalg::SoftmaxOp softmax,
+                                          StringRef &reason) {
+  return Reader(softmax, reason).read();
+}
+
+//===----------------------------------------------------------------------===//
+// Payloads
+//===----------------------------------------------------------------------===//
+
+/// The element of `tensor` at a place, made from `leaf`'s, which is `value`.
+static Value emitElement(OpBuilder &b, Value tensor, Value leaf, Value value,
+                         ArrayRef<std::function<Value()>> at) {
+  if (tensor == leaf)
+    return value;
+  Location loc = tensor.getLoc();
+  GenericOp generic = elementwise(tensor.getDefiningOp());
+  if (!generic) {
+    auto indices =
+        llvm::map_to_vector(at, [](const auto &index) { return index(); });
+    return tensor::ExtractOp::create(b, loc, tensor, indices);
+  }
+  IRMapping mapping;
+  for (OpOperand *input : generic.getDpsInputOperands()) {
+    auto inner =
+        llvm::map_to_vector(loops(generic.getMatchingIndexingMap(input)),
+                            [&](unsigned loop) { return at[loop]; });
+    BlockArgument argument = generic.getMatchingBlockArgument(input);
+    if (argument.use_empty())
+      continue;
+    mapping.map(argument, isa<RankedTensorType>(input->get().getType())
+                              ? emitElement(b, input->get(), leaf, value, inner)
+                              : input->get());
+  }
+  for (Operation &op : generic.getBlock()->without_terminator()) {
+    if (auto index = dyn_cast<linalg::IndexOp>(op))
+      mapping.map(index.getResult(), at[index.getDim()]());
+    else
+      b.clone(op, mapping);
+  }
+  return mapping.lookupOrDefault(yielded(generic));
+}
+
+Value Attention::emitScore(OpBuilder &b, const Place &at, Value score) const {
+  return emitElement(b, softmaxInput, scores->getResult(0), score, at);
+}
+
+Value Attention::emitResult(OpBuilder &b, Value value) const {
+  // The place does not matter: the payload reads nothing else.
+  Place at;
+  return emitElement(b, output(), product->getResult(0), value, at);
+}
+
+//===----------------------------------------------------------------------===//
+// What is seen
+//===----------------------------------------------------------------------===//
+
+namespace {
+/// A bound of the keys, linear in the token.
+struct Bound {
+  /// Over the token and `symbols`.
+  AffineExpr expr;
+  SmallVector<Value> symbols;
+  /// Keys are below it; else they begin with it.
+  bool upper;
+  /// It is largest (upper) or least (lower) for the last of the tokens.
+  bool atLastToken;
+};
+
+/// Integer arithmetic in a payload as an affine expression: the token d0, the
+/// key d1, values from outside as symbols.
+class Linear {
+public:
+  explicit Linear(MLIRContext *context) : context(context) {}
+  AffineExpr of(Value value) {
+    IntegerAttr constant;
+    if (matchPattern(value, m_Constant(&constant)))
+      return getAffineConstantExpr(constant.getInt(), context);
+    Operation *op = value.getDefiningOp();
+    if (auto index = dyn_cast_or_null<linalg::IndexOp>(op))
+      return index.getDim() >= 2 ? getAffineDimExpr(index.getDim() - 2, context)
+                                 : AffineExpr();
+    if (auto cast = dyn_cast_or_null<arith::IndexCastOp>(op))
+      return of(cast.getIn());
+    if (isa_and_present<arith::AddIOp, arith::SubIOp>(op)) {
+      AffineExpr a = of(op->getOperand(0)), b = of(op->getOperand(1));
+      if (!a || !b)
+        return {};
+      return isa<arith::AddIOp>(op) ? a + b : a - b;
+    }
+    if (!value.getType().isIndex() || (op && isa<GenericOp>(op->getParentOp())))
+      return {};
+    symbols.push_back(value);
+    return getAffineSymbolExpr(symbols.size() - 1, context);
+  }
+
+  SmallVector<Value> symbols;
+
+private:
+  MLIRContext *context;
+};
+} // namespace
+
+/// What a comparison says of the keys that pass it, if that is a bound.
+static std::optional<Bound> boundOf(arith::CmpIOp compare) {
+  using Predicate = arith::CmpIPredicate;
+  Linear linear(compare.getContext());
+  AffineExpr a = linear.of(compare.getLhs()), b = linear.of(compare.getRhs());
+  Predicate predicate = compare.getPredicate();
+  if (predicate == Predicate::sgt || predicate == Predicate::sge) {
+    std::swap(a, b);
+    predicate = predicate == Predicate::sgt ? Predicate::slt : Predicate::sle;
+  }
+  if (!a || !b || (predicate != Predicate::slt && predicate != Predicate::sle))
+    return std::nullopt;
+  // It passes where this is not negative.
+  AffineExpr rest = b - a - (predicate == Predicate::slt ? 1 : 0);
+  SmallVector<int64_t> factors; // of token, key, symbols, one
+  if (failed(
+          getFlattenedAffineExpr(rest, 2, linear.symbols.size(), &factors)) ||
+      factors.size() != linear.symbols.size() + 3 || std::abs(factors[1]) != 1)
+    return std::nullopt;
+  bool upper = factors[1] < 0;
+  AffineExpr key = getAffineDimExpr(1, compare.getContext());
+  AffineExpr expr = upper ? rest + key + 1 : key - rest;
+  return Bound{expr, linear.symbols, upper,
+               upper ? factors[0] >= 0 : factors[0] > 0};
+}
+
+/// What all of a condition's conjuncts say.
+static void collectBounds(Value condition, SmallVectorImpl<Bound> &bounds) {
+  if (auto both = condition.getDefiningOp<arith::AndIOp>()) {
+    collectBounds(both.getLhs(), bounds);
+    collectBounds(both.getRhs(), bounds);
+  } else if (auto compare = condition.getDefiningOp<arith::CmpIOp>()) {
+    if (auto bound = boundOf(compare))
+      bounds.push_back(*bound);
+  }
+}
+
+std::pair<Value, Value> Attention::keysSeen(ImplicitLocOpBuilder &b,
+                                            Value firstToken,
+                                            Value endToken) const {
+  SmallVector<Bound> bounds;
+  if (visible)
+    collectBounds(visible, bounds);
+  auto result = [&](bool upper) {
+    Value key = getValueOrCreateConstantIndexOp(
+        b, b.getLoc(), upper ? keyCount : b.getIndexAttr(0));
+    for (const Bound &bound : bounds) {
+      if (bound.upper != upper)
+        continue;
+      AffineExpr token = b.getAffineDimExpr(0);
+      AffineExpr expr =
+          bound.expr.replace(token, bound.atLastToken ? token - 1 : token);
+      SmallVector<OpFoldResult> operands = {bound.atLastToken ? endToken
+                                                              : firstToken};
+      llvm::append_range(operands, bound.symbols);
+      AffineMap map = AffineMap::get(1, bound.symbols.size(), expr);
+      Value at = affine::makeComposedAffineApply(b, b.getLoc(), map, operands);
+      key = upper ? arith::MinSIOp::create(b, key, at).getResult()
+                  : arith::MaxSIOp::create(b, key, at).getResult();
+    }
+    return key;
+  };
+  return {result(false), result(true)};
+}

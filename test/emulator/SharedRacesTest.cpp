@@ -1,0 +1,165 @@
+// Races in shared memory: what the words and their keys say
+// (tools/emulator/run/Shadow.h). Threads access a few words in turn, in an
+// order that strong accesses make certain and nothing makes known.
+#include "test/emulator/Device.h"
+
+#include <random>
+
+namespace cria::emulator {
+namespace {
+
+constexpr uint32_t kWords = 8;
+
+/// One access of one thread: 1, 2 or 4 words.
+struct Turn {
+  uint32_t thread;
+  bool writes;
+  uint32_t words, at;
+
+  bool conflictsWith(const Turn &other) const {
+    return thread != other.thread && (writes || other.writes) &&
+           at < other.at + other.words && other.at < at + words;
+  }
+};
+
+/// The first threads write the words, and all threads meet at a barrier, or the
+/// first `meet` do. Then the thread in row i of the table makes access i: the
+/// thread, the code of the access, the place.
+const char kTurns[] = R"(
+  .shared .align 16 .b8 data[32];
+  .shared .align 4 .b8 flag[4];
+  .reg .b32 %me, %i, %n, %at, %r<4>;
+  .reg .b64 %table;
+  .reg .pred %q;
+  ld.param.u64 %table, [table];
+  ld.param.u32 %n, [n];
+  mov.u32 %me, %tid.x;
+  setp.eq.u32 %q, %me, 0;
+  @%q st.shared.u32 [flag], -1;
+  bar.sync 0;
+  setp.lt.u32 %q, %me, 8;
+  mad.lo.u32 %at, %me, 4, data;
+  @%q st.shared.u32 [%at], %me;
+  ld.param.u32 %r0, [meet];
+  setp.lt.u32 %q, %me, %r0;
+  @%q bar.sync 0, %r0;
+  setp.eq.u32 %q, %me, 0;
+  @%q st.relaxed.cta.shared.u32 [flag], 0;
+  mov.u32 %i, 0;
+next:
+  setp.ge.u32 %q, %i, %n;
+  @%q bra done;
+  ld.global.v4.u32 {%r0, %r1, %at, %r2}, [%table];
+  add.s64 %table, %table, 16;
+  add.u32 %i, %i, 1;
+  setp.ne.u32 %q, %r0, %me;
+  @%q bra next;
+poll:
+  ld.relaxed.cta.shared.u32 %r0, [flag];
+  add.u32 %r0, %r0, 1;
+  setp.ne.u32 %q, %r0, %i;
+  @%q bra poll;
+  mad.lo.u32 %at, %at, 4, data;
+  ways: .branchtargets l0, l1, l2, s0, s1, s2;
+  brx.idx %r1, ways;
+l0: ld.shared.u32 %r0, [%at]; bra over;
+l1: ld.shared.v2.u32 {%r0, %r1}, [%at]; bra over;
+l2: ld.shared.v4.u32 {%r0, %r1, %r2, %r3}, [%at]; bra over;
+s0: st.shared.u32 [%at], %i; bra over;
+s1: st.shared.v2.u32 [%at], {%i, %i}; bra over;
+s2: st.shared.v4.u32 [%at], {%i, %i, %i, %i}; bra over;
+over:
+  st.relaxed.cta.shared.u32 [flag], %i;
+  bra next;
+done:
+  ret;
+)";
+
+class SharedRaces : public testing::Test {
+protected:
+  void SetUp() override {
+    device.workers = 1;
+    ASSERT_EQ(device.load(kernelPtx(".param .u64 table, .param .u32 n,"
+                                    " .param .u32 meet",
+                                    kTurns)),
+              "");
+  }
+
+  /// Whether a race is found, and if so that it is the access of `thread`.
+  void expectRace(const std::vector<Turn> &turns, const Turn *racing,
+                  uint32_t meet = 1024) {
+    std::vector<uint32_t> rows;
+    std::string text;
+    for (const Turn &turn : turns) {
+      uint32_t code = uint32_t(__builtin_ctz(turn.words));
+      rows.insert(rows.end(),
+                  {turn.thread, turn.writes ? code + 3 : code, turn.at, 0});
+      text += " " + std::to_string(turn.thread) +
+              (turn.writes ? " st" : " ld") + std::to_string(turn.words) + "[" +
+              std::to_string(turn.at) + "]";
+    }
+    auto table = device.upload(rows);
+    LaunchResult result =
+        device.launch("k", {1}, {1024}, 0, table, uint32_t(turns.size()), meet);
+    device.memory.free(table, Allocation::Device);
+    ASSERT_EQ(bool(result.finding), bool(racing))
+        << text << "\n"
+        << (racing ? "" : result.finding->headline);
+    if (!racing)
+      return;
+    std::string by = "thread (" + std::to_string(racing->thread) + ",0,0)";
+    EXPECT_EQ(result.finding->kind, Finding::Race);
+    EXPECT_NE(result.finding->headline.find(by), std::string::npos)
+        << text << "\n"
+        << result.finding->headline;
+  }
+
+  static const Turn *firstRace(const std::vector<Turn> &turns,
+                               uint32_t meet = 1024) {
+    for (const Turn &turn : turns) {
+      if (turn.thread >= meet)
+        return &turn; // with the threads that wrote first
+      for (const Turn *earlier = turns.data(); earlier != &turn; ++earlier)
+        if (turn.conflictsWith(*earlier))
+          return &turn;
+    }
+    return nullptr;
+  }
+
+  TestDevice device;
+  std::mt19937 random{7};
+};
+
+/// A thread's key never fits another thread, whatever their numbers.
+TEST_F(SharedRaces, OfTwoThreadsAreFound) {
+  for (uint32_t one : {0, 1, 2, 3, 21, 31, 32, 33, 64, 96, 682, 992, 1023})
+    for (uint32_t other : {0, 1, 2, 3, 21, 31, 32, 33, 64, 96, 682, 992, 1023})
+      for (int kinds = 0; kinds < 4; ++kinds) {
+        std::vector<Turn> turns = {{one, bool(kinds & 1), 1, 3},
+                                   {other, bool(kinds & 2), 1, 3}};
+        ASSERT_NO_FATAL_FAILURE(expectRace(turns, firstRace(turns)));
+      }
+}
+
+/// Of some threads, of which many share a warp or have the same lane, the first
+/// race is found, and nothing before it.
+TEST_F(SharedRaces, OfManyAreExact) {
+  for (int i = 0; i < 4000; ++i) {
+    uint32_t warps[3], lanes[3];
+    for (int j = 0; j < 3; ++j)
+      warps[j] = random() % 32, lanes[j] = random() % 32;
+    std::vector<Turn> turns(2 + random() % 8);
+    for (Turn &turn : turns) {
+      turn.thread = warps[random() % 3] * 32 + lanes[random() % 3];
+      turn.writes = random() % 8 == 0;
+      turn.words = 1u << random() % 3;
+      turn.at = random() % (kWords / turn.words) * turn.words;
+    }
+    turns.back().writes = true;
+    uint32_t meet = i % 2 ? 1024 : 512;
+    ASSERT_NO_FATAL_FAILURE(expectRace(turns, firstRace(turns, meet), meet));
+  }
+}
+
+} // namespace
+} // namespace cria::emulator
