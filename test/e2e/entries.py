@@ -27,7 +27,9 @@ PASSES = """
 --one-shot-bufferize=bufferize-function-boundaries=1\0function-boundary-type-conversion=identity-layout-map
 --canonicalize --drop-equivalent-buffer-results --canonicalize --cse --canonicalize
 --convert-linalg-to-loops --convert-scf-to-cf --expand-strided-metadata
---lower-affine --llvm-request-c-wrappers --arith-expand=include-bf16=true
+--lower-affine --llvm-request-c-wrappers
+--arith-emulate-unsupported-floats=source-types=bf16\0target-type=f32
+--math-extend-to-supported-types --arith-expand=include-bf16=true
 --convert-math-to-llvm --convert-math-to-libm --convert-to-llvm --reconcile-unrealized-casts
 """
 DECLARED = re.compile(
