@@ -68,8 +68,9 @@ def LowerContractions : Pass<"lower-contractions", "::mlir::func::FuncOp"> {
     Every `linalg.generic` on memrefs that is a product of two matrices into f32
     becomes loops over vector ops, in parallel (`scf.forall`) where it is not
     inside a parallel loop yet. Extents may be any number; the token count alone
-    may be dynamic, at most the function's `chunk`. Products of other forms are
-    left alone, each with a missed-optimization remark that says why.
+    may be dynamic, at most the function's `chunk`. Products of other forms, and
+    sums of products of more than the elements, are left alone, each with a
+    missed-optimization remark that says why.
   }];
   let options = [
     Option<"lanes", "lanes", "int64_t", "8", "f32 values in a vector">,
@@ -108,8 +109,9 @@ def PlanArena : Pass<"plan-arena", "::mlir::ModuleOp"> {
     `alloca`. After it no function allocates from the heap; the attribute
     `arena_bytes` of an entry says how much is needed.
 
-    A dynamic size is either bounded by a constant that can be told from the ops
-    that make it, or a number of tokens, at most the function's `chunk`.
+    A dynamic size is bounded by what can be told from the ops that make it:
+    constants, and numbers of tokens, at most the function's `chunk`. What a
+    kernel takes is as large as what it is called with.
   }];
   let dependentDialects = ["::mlir::arith::ArithDialect",
                            "::mlir::memref::MemRefDialect"];
@@ -131,10 +133,12 @@ def LowerToAbi : Pass<"lower-to-abi", "::mlir::ModuleOp"> {
 }
 
 def ApproximateMath : Pass<"approximate-math", "::mlir::func::FuncOp"> {
-  let summary = "replace exp by a polynomial";
+  let summary = "replace functions by polynomials";
   let description = [{
-    `math.exp` in f32 becomes arithmetic (upstream's approximation, 1 ulp), so
-    that loops over it vectorize and no library is called.
+    Ops of the math dialect in f32 become arithmetic (upstream's expansions and
+    approximations, a few ulp), so that loops over them vectorize and no library
+    is called; those that LLVM has instructions for stay. A function of f64, or
+    one that has no approximation, is an error.
   }];
   let dependentDialects = ["::mlir::arith::ArithDialect",
                            "::mlir::math::MathDialect",

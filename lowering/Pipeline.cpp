@@ -18,6 +18,7 @@
 #include "mlir/Dialect/Bufferization/Transforms/Passes.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/LLVMIR/Transforms/Passes.h"
+#include "mlir/Dialect/Math/Transforms/Passes.h"
 #include "mlir/Dialect/MemRef/Transforms/Passes.h"
 #include "mlir/Pass/PassRegistry.h"
 #include "mlir/Transforms/Passes.h"
@@ -102,7 +103,13 @@ static void buildTile(OpPassManager &pm, const PipelineOptions &options) {
   pm.addNestedPass<func::FuncOp>(createLowerContractions(
       {unit.lanes, unit.registers, unit.dotBf16, unit.dotBf16Fast}));
   pm.addNestedPass<func::FuncOp>(createLowerToLoops());
-  // On scalars: LLVM vectorizes the loops, polynomial included.
+  // Arithmetic of types that the CPU only converts is that of f32, rounded.
+  arith::ArithEmulateUnsupportedFloatsOptions floats;
+  floats.sourceTypeStrs = {"bf16"};
+  pm.addNestedPass<func::FuncOp>(
+      arith::createArithEmulateUnsupportedFloats(floats));
+  pm.addNestedPass<func::FuncOp>(math::createMathExtendToSupportedTypes());
+  // On scalars: LLVM vectorizes the loops, polynomials included.
   pm.addNestedPass<func::FuncOp>(createApproximateMath());
   // Index arithmetic of the schedules, before lifetimes are counted.
   pm.addPass(createCanonicalizerPass());

@@ -1,4 +1,8 @@
-/// math.exp  =>  polynomial in arith, by upstream's patterns
+/// math.exp, math.tanh, ...  =>  arithmetic, by upstream's patterns
+///
+/// Some functions become others first (tan: sin over cos), then each of f32 a
+/// polynomial, or a quotient of two. No function may be left that LLVM calls a
+/// library for.
 #include "lowering/Passes.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -6,6 +10,7 @@
 #include "mlir/Dialect/Math/Transforms/Passes.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/Transforms/GreedyPatternRewriteDriver.h"
+#include <cmath>
 
 namespace cria {
 #define GEN_PASS_DEF_APPROXIMATEMATH
@@ -14,14 +19,96 @@ namespace cria {
 
 using namespace mlir;
 
+/// A constant of the type, which may be a vector.
+static Value constant(ImplicitLocOpBuilder &b, Type type, double value) {
+  TypedAttr attribute = b.getFloatAttr(getElementTypeOrSelf(type), value);
+  if (auto vector = dyn_cast<VectorType>(type))
+    attribute = DenseElementsAttr::get(vector, attribute);
+  return arith::ConstantOp::create(b, attribute);
+}
+
+namespace {
+/// log10(x) => log2(x) / log2(10)
+struct ExpandLog10 : OpRewritePattern<math::Log10Op> {
+  using OpRewritePattern::OpRewritePattern;
+  LogicalResult matchAndRewrite(math::Log10Op op,
+                                PatternRewriter &rewriter) const override {
+    ImplicitLocOpBuilder b(op.getLoc(), rewriter);
+    Value log2 = math::Log2Op::create(b, op.getOperand());
+    Value factor = constant(b, op.getType(), std::log10(2.0));
+    rewriter.replaceOpWithNewOp<arith::MulFOp>(op, log2, factor);
+    return success();
+  }
+};
+} // namespace
+
+/// sin(x), cos(x) of f32 => of x - k 2 pi, computed in f64: the polynomials are
+/// near to sine and cosine for small x only.
+static void reduceAngle(Operation *op) {
+  Value x = op->getOperand(0);
+  if (!getElementTypeOrSelf(x.getType()).isF32())
+    return;
+  ImplicitLocOpBuilder b(op->getLoc(), op);
+  Type wide = b.getF64Type();
+  if (auto vector = dyn_cast<VectorType>(x.getType()))
+    wide = vector.clone(wide);
+  Value angle = arith::ExtFOp::create(b, wide, x);
+  Value turns = arith::MulFOp::create(b, angle, constant(b, wide, 0.5 / M_PI));
+  Value whole = math::RoundEvenOp::create(b, turns);
+  Value part =
+      math::FmaOp::create(b, whole, constant(b, wide, -2 * M_PI), angle);
+  op->setOperand(0, arith::TruncFOp::create(b, x.getType(), part));
+}
+
+/// Whether LLVM has instructions for an op of the math dialect.
+static bool hasInstructions(Operation *op) {
+  return isa<math::AbsFOp, math::AbsIOp, math::CeilOp, math::CopySignOp,
+             math::CountLeadingZerosOp, math::CountTrailingZerosOp,
+             math::CtPopOp, math::FloorOp, math::FmaOp, math::IsFiniteOp,
+             math::IsInfOp, math::IsNaNOp, math::IsNormalOp, math::RoundOp,
+             math::RoundEvenOp, math::RsqrtOp, math::SqrtOp, math::TruncOp>(op);
+}
+
 namespace {
 struct ApproximateMath : cria::impl::ApproximateMathBase<ApproximateMath> {
   void runOnOperation() override {
-    RewritePatternSet patterns(&getContext());
-    populateMathPolynomialApproximationPatterns(patterns, [](StringRef name) {
-      return name == math::ExpOp::getOperationName();
+    // Upstream's passes for narrow floats let each result stay wide; an op's
+    // meaning is that it is rounded.
+    getOperation().walk([](arith::ArithFastMathInterface op) {
+      if (isa<arith::ExtFOp, arith::TruncFOp>(op))
+        op->removeAttr(op.getFastMathAttrName());
     });
-    if (failed(applyPatternsGreedily(getOperation(), std::move(patterns))))
+    RewritePatternSet expansions(&getContext());
+    math::populateExpansionPatterns(
+        expansions, {"acosh", "asinh", "atanh", "clampf", "cosh", "exp2",
+                     "fpowi", "powf", "sincos", "sinh", "tan"});
+    expansions.add<ExpandLog10>(&getContext());
+    if (failed(applyPatternsGreedily(getOperation(), std::move(expansions))))
+      return signalPassFailure();
+    getOperation().walk([](Operation *op) {
+      if (isa<math::SinOp, math::CosOp>(op))
+        reduceAngle(op);
+    });
+    RewritePatternSet polynomials(&getContext());
+    populateMathPolynomialApproximationPatterns(
+        polynomials, [](StringRef name) {
+          return name != math::RsqrtOp::getOperationName();
+        });
+    if (failed(applyPatternsGreedily(getOperation(), std::move(polynomials))))
+      return signalPassFailure();
+    bool left = false;
+    getOperation().walk([&](Operation *op) {
+      bool library = isa_and_present<math::MathDialect>(op->getDialect())
+                         ? !hasInstructions(op)
+                         : isa<arith::RemFOp>(op);
+      if (!library)
+        return;
+      left = true;
+      op->emitError("expected a function that is computed without a library, "
+                    "got one of ")
+          << op->getOperand(0).getType();
+    });
+    if (left)
       signalPassFailure();
   }
 };

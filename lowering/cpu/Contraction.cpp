@@ -1,4 +1,5 @@
 #include "lowering/cpu/Contraction.h"
+#include "lowering/kernel/Product.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/IR/LinalgInterfaces.h"
@@ -48,6 +49,8 @@ std::optional<Contraction> Contraction::match(linalg::LinalgOp op,
   bool known = (result.aTransposed || a == Dims{0, 2}) &&
                (result.bOuter || b == Dims{1, 2}) &&
                !(result.aTransposed && !result.bOuter);
+  if (!isProduct(op))
+    return fail("it does more than to multiply and add floats");
   auto isStorage = [](Type t) { return t.isF32() || t.isF16() || t.isBF16(); };
   if (!known)
     return fail("its operands are transposed as in no schedule");

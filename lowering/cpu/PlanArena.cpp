@@ -8,11 +8,13 @@
 #include "lowering/Entry.h"
 #include "lowering/Passes.h"
 
+#include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Bufferization/Transforms/BufferViewFlowAnalysis.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Interfaces/DataLayoutInterfaces.h"
 #include "mlir/Interfaces/ValueBoundsOpInterface.h"
 #include "llvm/ADT/StringMap.h"
 #include <limits>
@@ -58,27 +60,104 @@ private:
 };
 } // namespace
 
-/// Whether a size is a number of tokens: an argument, an argument's dimension,
-/// or less.
-static bool countsTokens(Value size) {
-  if (auto less = size.getDefiningOp<arith::SubIOp>())
-    return countsTokens(less.getLhs());
-  auto dim = size.getDefiningOp<memref::DimOp>();
-  return isa<BlockArgument>(dim ? dim.getSource() : size);
+namespace {
+/// The most that sizes can be.
+class Bounds {
+public:
+  explicit Bounds(func::FuncOp function)
+      : chunk(function->getAttrOfType<IntegerAttr>("chunk").getInt()) {}
+  std::optional<int64_t> most(Value size) const;
+
+private:
+  std::optional<int64_t> most(BlockArgument argument) const;
+  std::optional<int64_t> most(AffineMap map, ValueRange operands) const;
+
+  int64_t chunk;
+};
+} // namespace
+
+/// Of an argument of an entry, as it says; of a kernel's, as its callers say.
+/// One that nothing calls may as well take tokens.
+std::optional<int64_t> Bounds::most(BlockArgument argument) const {
+  auto function =
+      dyn_cast<func::FuncOp>(argument.getParentBlock()->getParentOp());
+  if (!function)
+    return std::nullopt;
+  unsigned place = argument.getArgNumber();
+  if (isEntry(function)) {
+    FailureOr<EntryArguments> arguments = EntryArguments::of(function);
+    using What = EntryArgument;
+    bool tokens = succeeded(arguments) &&
+                  llvm::is_contained({What::Tokens, What::First, What::Source},
+                                     arguments->all()[place]);
+    return tokens ? std::optional(chunk) : std::nullopt;
+  }
+  std::optional<int64_t> result;
+  auto module = function->getParentOfType<ModuleOp>();
+  auto walked = module.walk([&](func::CallOp call) {
+    if (call.getCallee() != function.getName())
+      return WalkResult::advance();
+    std::optional<int64_t> passed = most(call.getOperand(place));
+    result = std::max(result, passed);
+    return passed ? WalkResult::advance() : WalkResult::interrupt();
+  });
+  if (walked.wasInterrupted())
+    return std::nullopt;
+  return result.value_or(chunk);
+}
+
+/// Of the least of a map's results.
+std::optional<int64_t> Bounds::most(AffineMap map, ValueRange operands) const {
+  SmallVector<std::optional<int64_t>> least(operands.size(), 0), greatest;
+  for (Value operand : operands)
+    greatest.push_back(most(operand));
+  std::optional<int64_t> result;
+  for (AffineExpr expr : map.getResults()) {
+    auto bound = getBoundForAffineExpr(expr, map.getNumDims(),
+                                       map.getNumSymbols(), least, greatest,
+                                       /*isUpper=*/true);
+    if (bound)
+      result = std::min(*bound, result.value_or(*bound));
+  }
+  return result;
+}
+
+std::optional<int64_t> Bounds::most(Value size) const {
+  FailureOr<int64_t> constant = ValueBoundsConstraintSet::computeConstantBound(
+      presburger::BoundType::UB, size, nullptr, /*closedUB=*/true);
+  if (succeeded(constant))
+    return *constant;
+  if (auto argument = dyn_cast<BlockArgument>(size))
+    return most(argument);
+  Operation *op = size.getDefiningOp();
+  // What a kernel is given has a row for each token.
+  if (auto dim = dyn_cast<memref::DimOp>(op))
+    return isa<BlockArgument>(dim.getSource()) ? std::optional(chunk)
+                                               : std::nullopt;
+  if (auto less = dyn_cast<arith::SubIOp>(op))
+    return most(less.getLhs());
+  if (auto apply = dyn_cast<affine::AffineApplyOp>(op))
+    return most(apply.getAffineMap(), apply.getOperands());
+  if (auto min = dyn_cast<affine::AffineMinOp>(op))
+    return most(min.getAffineMap(), min.getOperands());
+  if (!isa<arith::AddIOp, arith::MulIOp>(op))
+    return std::nullopt;
+  auto a = most(op->getOperand(0)), b = most(op->getOperand(1));
+  if (!a || !b)
+    return std::nullopt;
+  return isa<arith::AddIOp>(op) ? *a + *b : *a * *b;
 }
 
 /// The most that an allocation takes, or an error at it.
-static FailureOr<int64_t> mostBytes(memref::AllocOp alloc, int64_t chunk) {
+static FailureOr<int64_t> mostBytes(memref::AllocOp alloc,
+                                    const Bounds &bounds) {
   MemRefType type = alloc.getType();
-  int64_t bytes = type.getElementTypeBitWidth() / 8;
+  int64_t bytes = DataLayout::closest(alloc).getTypeSize(type.getElementType());
   for (int64_t size : type.getShape())
     bytes *= ShapedType::isDynamic(size) ? 1 : size;
   for (Value size : alloc.getDynamicSizes()) {
-    FailureOr<int64_t> most = ValueBoundsConstraintSet::computeConstantBound(
-        presburger::BoundType::UB, size, nullptr, /*closedUB=*/true);
-    if (failed(most) && countsTokens(size))
-      most = chunk;
-    if (failed(most))
+    std::optional<int64_t> most = bounds.most(size);
+    if (!most)
       return alloc.emitError(
                  "expected sizes that a constant bounds, or numbers "
                  "of tokens, not ")
@@ -183,8 +262,7 @@ private:
   FailureOr<SmallVector<Buffer>> collect(func::FuncOp function) {
     if (isEntry(function) && failed(EntryArguments::of(function)))
       return failure();
-    auto chunk = function->getAttrOfType<IntegerAttr>("chunk");
-    if (!chunk)
+    if (!function->getAttrOfType<IntegerAttr>("chunk"))
       return function.emitError("expected the attribute 'chunk'");
     SmallVector<Operation *> allocations;
     SmallVector<Buffer> buffers;
@@ -200,7 +278,7 @@ private:
       if (loop) {
         moveToStack(op, loop);
       } else if (auto alloc = dyn_cast<memref::AllocOp>(op)) {
-        FailureOr<int64_t> bytes = mostBytes(alloc, chunk.getInt());
+        FailureOr<int64_t> bytes = mostBytes(alloc, Bounds(function));
         if (failed(bytes))
           return failure();
         buffers.push_back({op, aligned(*bytes), 0, 0});

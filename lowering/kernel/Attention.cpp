@@ -1,4 +1,5 @@
 #include "lowering/kernel/Attention.h"
+#include "lowering/kernel/Product.h"
 
 #include "mlir/Analysis/FlatLinearValueConstraints.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
@@ -40,7 +41,7 @@ static GenericOp elementwise(Operation *op) {
 /// The product of two tensors added up from zero.
 static LinalgOp productFromZero(Operation *op) {
   auto product = dyn_cast_or_null<LinalgOp>(op);
-  if (!product || !linalg::isaContractionOpInterface(product))
+  if (!product || !isProduct(product))
     return nullptr;
   auto fill =
       product.getDpsInitOperand(0)->get().getDefiningOp<linalg::FillOp>();

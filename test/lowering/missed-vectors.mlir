@@ -57,6 +57,20 @@ func.func @doubles(%a: memref<4x8xf64>, %b: memref<6x8xf64>, %c: memref<4x6xf64>
   return
 }
 
+// more than a product,
+// CHECK: remark: [Missed] scalar-loops | Category:lower-contractions | Function=function | Op=linalg.generic, Reason="it does more than to multiply and add floats"
+func.func @function(%a: memref<4x8xf32>, %b: memref<6x8xf32>, %c: memref<4x6xf32>) {
+  linalg.generic {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"]}
+      ins(%a, %b : memref<4x8xf32>, memref<6x8xf32>) outs(%c : memref<4x6xf32>) {
+    ^bb0(%x: f32, %w: f32, %acc: f32):
+      %e = math.exp %x : f32
+      %p = arith.mulf %e, %w : f32
+      %s = arith.addf %acc, %p : f32
+      linalg.yield %s : f32
+  }
+  return
+}
+
 // an unknown size,
 // CHECK: remark: [Missed] scalar-loops | Category:lower-contractions | Function=dynamic | Op=linalg.generic, Reason="a size other than the number of rows is dynamic"
 func.func @dynamic(%a: memref<4x?xf32>, %b: memref<6x?xf32>, %c: memref<4x6xf32>) {

@@ -174,10 +174,34 @@ func.func private @bounded(%n: index, %p: index) attributes {chunk = 8 : index} 
 
 // -----
 
-func.func private @unbounded(%n: index, %p: index) attributes {chunk = 8 : index} {
-  %end = arith.addi %n, %p : index
+// What a kernel takes is what it is called with: tokens, and here two more. An
+// index has 8 bytes.
+// CHECK-LABEL: func private @padded
+// CHECK-SAME: memref<128xi8>)
+func.func private @padded(%n: index) attributes {chunk = 8 : index} {
+  %c2 = arith.constant 2 : index
+  %more = arith.addi %n, %c2 : index
+  %a = memref.alloc(%more) : memref<?xindex>
+  %b = memref.load %a[%c2] : memref<?xindex>
+  return
+}
+func.func @entry(%ids: memref<8xi32>, %tokens: index, %position: index, %first: index, %source: index, %logits: memref<8x4xf32>)
+    attributes {arguments = ["ids", "tokens", "position", "first", "source", "logits"], chunk = 8 : index} {
+  call @padded(%tokens) : (index) -> ()
+  return
+}
+
+// -----
+
+// Nothing bounds how long the text is.
+func.func private @unbounded(%p: index) attributes {chunk = 8 : index} {
   // expected-error @below {{expected sizes that a constant bounds, or numbers of tokens, not 'memref<?xf32>'}}
-  %a = memref.alloc(%end) : memref<?xf32>
+  %a = memref.alloc(%p) : memref<?xf32>
+  return
+}
+func.func @entry(%ids: memref<8xi32>, %tokens: index, %position: index, %first: index, %source: index, %logits: memref<8x4xf32>)
+    attributes {arguments = ["ids", "tokens", "position", "first", "source", "logits"], chunk = 8 : index} {
+  call @unbounded(%position) : (index) -> ()
   return
 }
 

@@ -1,0 +1,20 @@
+// Softmax of each row, then of each column of the result.
+
+func.func private @x() -> tensor<20x37xf32> attributes {weight = {slot = 0 : index, source = "x"}}
+
+func.func private @softmax_alone(%x: tensor<20x37xf32>, %n: index, %out: tensor<20x37xf32>) -> tensor<20x37xf32> attributes {chunk = 20 : index} {
+  %rows = tensor.extract_slice %x[0, 0] [%n, 37] [1, 1] : tensor<20x37xf32> to tensor<?x37xf32>
+  %e = tensor.empty(%n) : tensor<?x37xf32>
+  %p = linalg.softmax dimension(1) ins(%rows : tensor<?x37xf32>) outs(%e : tensor<?x37xf32>) -> tensor<?x37xf32>
+  %e2 = tensor.empty(%n) : tensor<?x37xf32>
+  %y = linalg.softmax dimension(0) ins(%p : tensor<?x37xf32>) outs(%e2 : tensor<?x37xf32>) -> tensor<?x37xf32>
+  %all = tensor.insert_slice %y into %out[0, 0] [%n, 37] [1, 1] : tensor<?x37xf32> into tensor<20x37xf32>
+  return %all : tensor<20x37xf32>
+}
+
+func.func @prefill(%ids: tensor<20xi32>, %tokens: index, %position: index, %first: index, %source: index, %logits: tensor<20x37xf32>) -> tensor<20x37xf32>
+    attributes {arguments = ["ids", "tokens", "position", "first", "source", "logits"], chunk = 20 : index} {
+  %x = call @x() : () -> tensor<20x37xf32>
+  %made = call @softmax_alone(%x, %tokens, %logits) : (tensor<20x37xf32>, index, tensor<20x37xf32>) -> tensor<20x37xf32>
+  return %made : tensor<20x37xf32>
+}

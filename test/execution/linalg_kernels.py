@@ -1,0 +1,316 @@
+"""linalg_kernels.py BIN SCRATCH CPU: whatever linalg says runs.
+
+Each file of Inputs/linalg is an entry, written by hand at the linalg phase, that
+calls a kernel no llama op describes. Compiled for CPU, for one token and for
+many, it computes what upstream's passes make of the same text and what NumPy
+does in f64. What no fast schedule takes is named by a missed-optimization remark.
+The code needs no library.
+"""
+
+import ctypes
+import dataclasses
+import functools
+import math
+import pathlib
+import re
+import sys
+
+import numpy as np
+
+sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent / "e2e"))
+from entries import DECLARED, Artifact, Upstream, encoded, upstream, widened  # noqa: E402
+from harness import Tools, check, execute, nmse  # noqa: E402
+
+FOLDER = pathlib.Path(__file__).resolve().parent / "Inputs/linalg"
+CHUNK = 20
+COUNTS = [1, 19]
+POSITION = 23
+IMPORTS = {"memcpy", "memmove", "memset"}
+REMARK = re.compile(r"remark: \[Missed\] (\S+) \|.*?Function=(\w+) \|.*?Reason=\"(.*?)\"")
+KINDS = {"f32": np.float32, "f64": np.float64, "i8": np.int8, "bf16": np.uint16}
+
+
+class Memory:
+    """Weights and caches of a text, drawn at random, and room for its logits."""
+
+    def __init__(self, text, arena):
+        generator = np.random.default_rng(1)
+        self.weights, slots = {}, []
+        for name, _, sizes, kind, _ in DECLARED.findall(text):
+            shape = [int(size) for size in sizes.split("x")]
+            values = generator.standard_normal(shape)
+            if kind == "i8":
+                values = generator.integers(-128, 128, shape).astype(np.int8)
+            elif kind == "f64":
+                pass
+            else:
+                values = encoded(values, kind)
+            slots.append(values)
+            self.weights[name] = values
+        self.slots = (ctypes.c_void_p * len(slots))(*(s.ctypes.data for s in slots))
+        entry = text[text.index("func.func @prefill") :]
+        shapes = re.findall(r"%\w+: tensor<([\dx]+)xf32>", entry)
+        logits, *caches = ([int(n) for n in s.split("x")] for s in shapes)
+        self.logits = np.zeros(logits, np.float32)
+        self.caches = [
+            generator.standard_normal(shape).astype(np.float32) for shape in caches
+        ]
+        self.chunk = CHUNK
+        self.arena = np.zeros(arena // 64 + 2, "V64")
+
+    def values(self):
+        """Weights and caches in f64, by name."""
+        caches = zip(("keys", "values"), self.caches)
+        all = self.weights | dict(caches)
+        return {name: widened(a).astype(np.float64) for name, a in all.items()}
+
+
+def ids_of(count):
+    return (np.arange(count) * 7 + 3) % CHUNK
+
+
+# What kernels compute: from f64 arrays by name, all rows; `n` are wanted.
+
+
+def softmax(x, axis=-1):
+    e = np.exp(x - x.max(axis, keepdims=True))
+    return e / e.sum(axis, keepdims=True)
+
+
+def gate(x, w, n):
+    p = x @ w.T
+    return p * np.tanh(np.logaddexp(p, 0))
+
+
+def attention(score, query, keys, values, n, sinks=None):
+    """(n, 60) of layer 1 at POSITION."""
+    length = min(POSITION + n, keys.shape[2])
+    k, v = keys[1, :, :length], values[1, :, :length]
+    scores = score(np.einsum("thgd,hsd->hgts", query[:n], k))
+    seen = np.arange(length) <= POSITION + np.arange(n)[:, None]
+    scores = np.where(seen, scores, -np.inf)
+    if sinks is not None:
+        column = np.broadcast_to(sinks[..., None, None], (*scores.shape[:3], 1))
+        scores = np.concatenate([scores, column], -1)
+    p = softmax(scores)[..., :length]
+    return np.einsum("hgts,hsd->thgd", p, v).reshape(n, -1)
+
+
+def attention_bias(bias, n, keys, **rest):
+    length = min(POSITION + n, keys.shape[2])
+    return attention(lambda s: s + bias[:, :, :n, :length], n=n, keys=keys, **rest)
+
+
+def attention_head_scales(scales, **rest):
+    return attention(lambda s: s * scales[..., None, None], **rest)
+
+
+def attention_sink(**rest):
+    return attention(lambda s: s, **rest)
+
+
+def dequantize(x, q, scales, n):
+    return x @ (q * np.repeat(scales, 32, 1)[:, : q.shape[1]]).T
+
+
+def argmax(x, n):
+    rows = x[np.resize(ids_of(n), len(x))]
+    return np.stack([rows.argmax(1), rows.max(1) > 0], 1)
+
+
+def convolution(x, kernel, n):
+    padded = np.concatenate([np.zeros((2, x.shape[1])), x])
+    return sum(padded[w : w + len(x)] * kernel[w] for w in range(3))
+
+
+def bf16_arithmetic(x, gamma, n):
+    def rounded(a):
+        return widened(encoded(a, "bf16")).astype(np.float64)
+
+    return rounded(rounded(np.exp(x)) * rounded(x + gamma))
+
+
+def softmax_alone(x, n):
+    return softmax(softmax(x[:n], 1), 0)
+
+
+def functions(x, other, n):
+    # What functions are of is rounded to f32.
+    narrow = x.astype(np.float32)
+    a, b = np.abs(narrow) + np.float32(0.1), np.abs(narrow) + 1
+    a, b, u = (v.astype(np.float64) for v in (a, b, narrow / b))
+    erf = np.vectorize(math.erf)
+    columns = [np.exp(x), np.exp2(x), np.expm1(x), np.log(a), np.log2(a)]
+    columns += [np.log10(a), np.log1p(a), np.sin(x), np.cos(x), np.tan(x)]
+    columns += [np.arcsin(u), np.arccos(u), np.arctan(x), np.sinh(x), np.cosh(x)]
+    columns += [np.tanh(x), np.arcsinh(x), np.arccosh(b), np.arctanh(u)]
+    columns += [erf(x), 1 - erf(x), np.cbrt(x), np.sqrt(a), 1 / np.sqrt(a)]
+    columns += [np.floor(x), np.ceil(x), np.trunc(x + np.copysign(0.5, x))]
+    columns += [np.rint(x), np.trunc(x), a**x, np.arctan2(x, other[:, None])]
+    return np.stack([values[:, i] for i, values in enumerate(columns)], 1)
+
+
+@dataclasses.dataclass
+class Kernel:
+    expected: object
+    remarks: list = ()  # (name, reason) of each
+    bar: float = 1e-12  # NMSE against f64
+    peer: float = 1e-12  # NMSE against upstream, which rounds less in bf16
+    by_column: bool = False  # columns are of different functions
+
+
+def no_vectors(reason):
+    return ("scalar-loops", reason)
+
+
+STORED = ("scores-stored", "its input is no product that nothing else reads")
+ORDERED = ("scalar-sum", "its terms may not be added in another order")
+KERNELS = {
+    "gate": Kernel(gate),
+    "three_linears": Kernel(lambda x, w, u, v, n: (x @ w.T) * (x @ u.T) * (x @ v.T)),
+    "biases": Kernel(lambda x, w, row, column, n: x @ w.T + row[:, None] + column),
+    "abs_norm": Kernel(
+        lambda x, gamma, n: x / (np.abs(x).mean(1, keepdims=True) + 1e-3) * gamma,
+        [ORDERED],
+    ),
+    "attention_bias": Kernel(attention_bias),
+    "attention_head_scales": Kernel(attention_head_scales),
+    "attention_sink": Kernel(
+        attention_sink, [STORED, *2 * [no_vectors("it is no product of two matrices")]]
+    ),
+    "column_slices": Kernel(lambda x, w, u, n: x[:, :23] @ w.T + x[:, 14:] @ u.T),
+    "transposed_output": Kernel(
+        lambda x, w, n: (x[:n] @ w.T).T,
+        [no_vectors("its result is not indexed by the two outer loops")],
+    ),
+    "dequantize": Kernel(dequantize),
+    "masked_sum": Kernel(lambda x, n: x.cumsum(1)),
+    "running_sum": Kernel(lambda x, n: x.cumsum(1)),
+    "batch": Kernel(
+        lambda x, w, n: np.einsum("thk,hkn->thn", x, w).reshape(len(x), -1),
+        [no_vectors("it is no product of two matrices")],
+    ),
+    "both_transposed": Kernel(
+        lambda x, w, n: x.T @ w.T,
+        [no_vectors("its operands are transposed as in no schedule")],
+    ),
+    "integer_product": Kernel(
+        lambda x, w, n: x @ w.T,
+        [no_vectors("it does more than to multiply and add floats")],
+        bar=0,
+    ),
+    "argmax": Kernel(argmax, bar=0),
+    "max_pool": Kernel(
+        lambda x, n: np.maximum(np.maximum(x[:, :-2:2], x[:, 1:-1:2]), x[:, 2::2]),
+        bar=0,
+    ),
+    "outer_product": Kernel(lambda a, b, n: np.outer(a, b)),
+    "softmax_alone": Kernel(softmax_alone, 2 * [STORED]),
+    "convolution": Kernel(convolution, [ORDERED]),
+    "doubles": Kernel(
+        lambda x, w, n: np.sqrt(np.abs(x @ w.T)),
+        [no_vectors("it does not add f32, f16 or bf16 up in f32")],
+    ),
+    "bf16_arithmetic": Kernel(bf16_arithmetic, bar=0, peer=1e-5),
+    "functions": Kernel(functions, bar=4e-12, peer=4e-12, by_column=True),
+    "payload_product": Kernel(
+        lambda x, w, n: np.abs(x) @ np.exp(w).T,
+        [no_vectors("it does more than to multiply and add floats")],
+    ),
+}
+
+
+def compiled(tools, path, cpu):
+    """The library that the text becomes, its arena and its remarks."""
+    base = tools.scratch / f"{path.stem}-{cpu}"
+    tile, llvm, object, library = (
+        base.with_suffix(kind) for kind in (".tile", ".llvm", ".o", ".so")
+    )
+    lowered = execute(
+        [tools.bin / "cria-opt", path, f"--cria-tile=cpu={cpu}", "--remarks-filter=.*"]
+        + ["-o", tile]
+    ).ok()
+    machine = ["llc-22", "-O2", f"-mcpu={cpu}", "-relocation-model=pic"]
+    for command in [
+        [tools.bin / "cria-opt", tile, f"--cria-llvm=cpu={cpu}", "-o", llvm],
+        ["mlir-translate-22", "--mlir-to-llvmir", llvm, "-o", f"{base}.ll"],
+        ["opt-22", "-O3", f"-mcpu={cpu}", "-mtriple=x86_64-unknown-linux-gnu"]
+        + [f"{base}.ll", "-o", f"{base}.bc"],
+        [*machine, "-filetype=obj", f"{base}.bc", "-o", object],
+        ["cc", "-shared", "-nostdlib", object, "-o", library],
+    ]:
+        execute(command).ok()
+    symbols = execute(["llvm-nm-22", "-D", "--undefined-only", library]).ok().text
+    needed = {line.split()[-1] for line in symbols.splitlines()} - IMPORTS
+    check(not needed, f"{path.stem}: needs {sorted(needed)} of libraries")
+    text = tile.read_text()
+    arena = int(re.search(r"arena_bytes = (\d+) : index", text)[1])
+    return library, arena, lowered.errors, text
+
+
+def run(program, text, arena, count):
+    memory = Memory(text, arena)
+    program(memory).call("prefill", ids_of(count), POSITION, 0)
+    return memory
+
+
+def error_of(kernel, reference, got):
+    """The NMSE; or where each column is of its own, the worst one's, the error of
+    elements near zero counted as of ones.
+    """
+    if not kernel.by_column:
+        return nmse(reference, got)
+    return (np.square((got - reference) / np.maximum(np.abs(reference), 1))).max()
+
+
+def check_kernel(tools, name, kernel, cpu):
+    path = FOLDER / f"{name.replace('_', '-')}.mlir"
+    text = path.read_text()
+    library, arena, errors, tile = compiled(tools, path, cpu)
+    remarks = [
+        (what, reason)
+        for what, function, reason in REMARK.findall(errors)
+        if function == name
+    ]
+    check(
+        remarks == list(kernel.remarks) and errors.count("[Missed]") == len(remarks),
+        f"{name}: expected the remarks {kernel.remarks}, got {remarks}\n{errors}",
+    )
+    # Flash attention makes no buffer of all scores.
+    if name.startswith("attention"):
+        stored = "to memref<2x3x?x?xf32>" in tile
+        wanted = any(what == "scores-stored" for what, _ in remarks)
+        check(stored == wanted, f"{name}: all scores stored: {stored}, not {wanted}")
+    stock = upstream(tools, text, f"{path.stem}-upstream")
+    for count in COUNTS:
+        got = run(functools.partial(Artifact, library), text, arena, count)
+        peer = run(functools.partial(Upstream, stock), text, 0, count)
+        exact = np.zeros_like(got.logits, np.float64)
+        rows = kernel.expected(**got.values(), n=count)
+        if name == "transposed_output":
+            exact[:, :count] = rows
+        else:
+            exact[:count] = rows[:count]
+        check(np.abs(exact).max() > 0, f"{name}: expected nothing but zeros")
+        for who, result, bar in [
+            ("NumPy", exact, kernel.bar),
+            ("upstream", peer.logits, kernel.peer),
+        ]:
+            error = error_of(kernel, result, got.logits)
+            check(
+                error <= bar,
+                f"{name}, {count} tokens, {cpu}: NMSE {error:.2e} against {who}, "
+                f"expected at most {bar:.0e}",
+            )
+
+
+def main():
+    tools, cpu = Tools(*sys.argv[1:3]), sys.argv[3]
+    files = {path.stem.replace("-", "_") for path in FOLDER.glob("*.mlir")}
+    check(files == set(KERNELS), f"{files ^ set(KERNELS)}: a file or a reference lacks")
+    for name in sys.argv[4:] or KERNELS:
+        check_kernel(tools, name, KERNELS[name], cpu)
+
+
+if __name__ == "__main__":
+    main()
