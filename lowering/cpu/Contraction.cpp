@@ -51,6 +51,8 @@ std::optional<Contraction> Contraction::match(linalg::LinalgOp op,
                !(result.aTransposed && !result.bOuter);
   if (!isProduct(op))
     return fail("it does more than to multiply and add floats");
+  if (!mayReorder(op))
+    return fail("its terms may not be added in another order");
   auto isStorage = [](Type t) { return t.isF32() || t.isF16() || t.isBF16(); };
   if (!known)
     return fail("its operands are transposed as in no schedule");

@@ -41,7 +41,7 @@ static GenericOp elementwise(Operation *op) {
 /// The product of two tensors added up from zero.
 static LinalgOp productFromZero(Operation *op) {
   auto product = dyn_cast_or_null<LinalgOp>(op);
-  if (!product || !isProduct(product))
+  if (!product || !isProduct(product) || !mayReorder(product))
     return nullptr;
   auto fill =
       product.getDpsInitOperand(0)->get().getDefiningOp<linalg::FillOp>();

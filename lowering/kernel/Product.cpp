@@ -5,6 +5,15 @@
 
 using namespace mlir;
 
+bool cria::mayReorder(linalg::LinalgOp product) {
+  if (!isa<linalg::GenericOp>(product))
+    return true;
+  Operation *yield = product.getBlock()->getTerminator();
+  auto add = yield->getOperand(0).getDefiningOp<arith::AddFOp>();
+  return add &&
+         bitEnumContainsAll(add.getFastmath(), arith::FastMathFlags::reassoc);
+}
+
 bool cria::isProduct(linalg::LinalgOp op) {
   return linalg::isaContractionOpInterface(op) &&
          llvm::all_of(op.getBlock()->without_terminator(), [](Operation &op) {

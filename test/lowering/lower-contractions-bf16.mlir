@@ -25,7 +25,7 @@ func.func @dot(%a: memref<1x35xbf16>, %b: memref<6x35xbf16>, %c: memref<1x6xf32>
       %xw = arith.extf %x : bf16 to f32
       %ww = arith.extf %w : bf16 to f32
       %p = arith.mulf %xw, %ww : f32
-      %s = arith.addf %acc, %p : f32
+      %s = arith.addf %acc, %p fastmath<reassoc> : f32
       linalg.yield %s : f32
   }
   return
@@ -50,7 +50,7 @@ func.func @panel(%a: memref<?x35xbf16>, %b: memref<6x35xbf16>, %c: memref<?x6xf3
       %xw = arith.extf %x : bf16 to f32
       %ww = arith.extf %w : bf16 to f32
       %p = arith.mulf %xw, %ww : f32
-      %s = arith.addf %acc, %p : f32
+      %s = arith.addf %acc, %p fastmath<reassoc> : f32
       linalg.yield %s : f32
   }
   return
@@ -66,7 +66,7 @@ func.func @mixed(%a: memref<1x64xf32>, %b: memref<6x64xbf16>, %c: memref<1x6xf32
     ^bb0(%x: f32, %w: bf16, %acc: f32):
       %ww = arith.extf %w : bf16 to f32
       %p = arith.mulf %x, %ww : f32
-      %s = arith.addf %acc, %p : f32
+      %s = arith.addf %acc, %p fastmath<reassoc> : f32
       linalg.yield %s : f32
   }
   return

@@ -27,7 +27,7 @@ func.func @rows(%a: memref<?x7xf32>, %b: memref<13x7xf32>, %c: memref<?x13xf32>)
       ins(%a, %b : memref<?x7xf32>, memref<13x7xf32>) outs(%c : memref<?x13xf32>) {
     ^bb0(%x: f32, %w: f32, %acc: f32):
       %p = arith.mulf %x, %w : f32
-      %s = arith.addf %acc, %p : f32
+      %s = arith.addf %acc, %p fastmath<reassoc> : f32
       linalg.yield %s : f32
   }
   return
@@ -46,7 +46,7 @@ func.func @widened(%a: memref<?x1500xf32>, %b: memref<12x1500xbf16>, %c: memref<
     ^bb0(%x: f32, %w: bf16, %acc: f32):
       %ww = arith.extf %w : bf16 to f32
       %p = arith.mulf %x, %ww : f32
-      %s = arith.addf %acc, %p : f32
+      %s = arith.addf %acc, %p fastmath<reassoc> : f32
       linalg.yield %s : f32
   }
   return
@@ -60,14 +60,14 @@ func.func @dynamic(%a: memref<?x?xf32>, %b: memref<8x?xf32>, %c: memref<?x8xf32>
       ins(%a, %b : memref<?x?xf32>, memref<8x?xf32>) outs(%c : memref<?x8xf32>) {
     ^bb0(%x: f32, %w: f32, %acc: f32):
       %p = arith.mulf %x, %w : f32
-      %s = arith.addf %acc, %p : f32
+      %s = arith.addf %acc, %p fastmath<reassoc> : f32
       linalg.yield %s : f32
   }
   linalg.generic {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"]}
       ins(%d, %b : memref<4x?xf32>, memref<8x?xf32>) outs(%e : memref<4x8xf32>) {
     ^bb0(%x: f32, %w: f32, %acc: f32):
       %p = arith.mulf %x, %w : f32
-      %s = arith.addf %acc, %p : f32
+      %s = arith.addf %acc, %p fastmath<reassoc> : f32
       linalg.yield %s : f32
   }
   return

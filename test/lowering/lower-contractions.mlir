@@ -27,7 +27,7 @@ func.func @dot(%a: memref<1x21xf32>, %b: memref<6x21xf32>, %c: memref<1x6xf32>) 
       ins(%a, %b : memref<1x21xf32>, memref<6x21xf32>) outs(%c : memref<1x6xf32>) {
     ^bb0(%x: f32, %w: f32, %acc: f32):
       %p = arith.mulf %x, %w : f32
-      %s = arith.addf %acc, %p : f32
+      %s = arith.addf %acc, %p fastmath<reassoc> : f32
       linalg.yield %s : f32
   }
   return
@@ -45,7 +45,7 @@ func.func @from_zero(%a: memref<1x21xf32>, %b: memref<6x21xf32>, %c: memref<1x6x
       ins(%a, %b : memref<1x21xf32>, memref<6x21xf32>) outs(%c : memref<1x6xf32>) {
     ^bb0(%x: f32, %w: f32, %acc: f32):
       %p = arith.mulf %x, %w : f32
-      %s = arith.addf %acc, %p : f32
+      %s = arith.addf %acc, %p fastmath<reassoc> : f32
       linalg.yield %s : f32
   }
   return
@@ -62,7 +62,7 @@ func.func @long(%a: memref<1x104xf32>, %b: memref<6x104xf32>, %c: memref<1x6xf32
       ins(%a, %b : memref<1x104xf32>, memref<6x104xf32>) outs(%c : memref<1x6xf32>) {
     ^bb0(%x: f32, %w: f32, %acc: f32):
       %p = arith.mulf %x, %w : f32
-      %s = arith.addf %acc, %p : f32
+      %s = arith.addf %acc, %p fastmath<reassoc> : f32
       linalg.yield %s : f32
   }
   return
@@ -83,7 +83,7 @@ func.func @outer(%a: memref<5x7xf32>, %b: memref<7x19xf32>, %c: memref<5x19xf32>
       ins(%a, %b : memref<5x7xf32>, memref<7x19xf32>) outs(%c : memref<5x19xf32>) {
     ^bb0(%x: f32, %w: f32, %acc: f32):
       %p = arith.mulf %x, %w : f32
-      %s = arith.addf %acc, %p : f32
+      %s = arith.addf %acc, %p fastmath<reassoc> : f32
       linalg.yield %s : f32
   }
   return
@@ -98,7 +98,7 @@ func.func @transposed(%a: memref<7x5xf32>, %b: memref<7x16xf32>, %c: memref<5x16
       ins(%a, %b : memref<7x5xf32>, memref<7x16xf32>) outs(%c : memref<5x16xf32>) {
     ^bb0(%x: f32, %w: f32, %acc: f32):
       %p = arith.mulf %x, %w : f32
-      %s = arith.addf %acc, %p : f32
+      %s = arith.addf %acc, %p fastmath<reassoc> : f32
       linalg.yield %s : f32
   }
   return

@@ -12,7 +12,7 @@ func.func @batch(%a: memref<2x4x8xf32>, %b: memref<2x6x8xf32>, %c: memref<2x4x6x
       ins(%a, %b : memref<2x4x8xf32>, memref<2x6x8xf32>) outs(%c : memref<2x4x6xf32>) {
     ^bb0(%x: f32, %w: f32, %acc: f32):
       %p = arith.mulf %x, %w : f32
-      %s = arith.addf %acc, %p : f32
+      %s = arith.addf %acc, %p fastmath<reassoc> : f32
       linalg.yield %s : f32
   }
   return
@@ -25,7 +25,7 @@ func.func @order(%a: memref<4x8xf32>, %b: memref<6x8xf32>, %c: memref<4x6xf32>) 
       ins(%a, %b : memref<4x8xf32>, memref<6x8xf32>) outs(%c : memref<4x6xf32>) {
     ^bb0(%x: f32, %w: f32, %acc: f32):
       %p = arith.mulf %x, %w : f32
-      %s = arith.addf %acc, %p : f32
+      %s = arith.addf %acc, %p fastmath<reassoc> : f32
       linalg.yield %s : f32
   }
   return
@@ -38,7 +38,7 @@ func.func @transposed(%a: memref<8x4xf32>, %b: memref<6x8xf32>, %c: memref<4x6xf
       ins(%a, %b : memref<8x4xf32>, memref<6x8xf32>) outs(%c : memref<4x6xf32>) {
     ^bb0(%x: f32, %w: f32, %acc: f32):
       %p = arith.mulf %x, %w : f32
-      %s = arith.addf %acc, %p : f32
+      %s = arith.addf %acc, %p fastmath<reassoc> : f32
       linalg.yield %s : f32
   }
   return
@@ -51,7 +51,7 @@ func.func @doubles(%a: memref<4x8xf64>, %b: memref<6x8xf64>, %c: memref<4x6xf64>
       ins(%a, %b : memref<4x8xf64>, memref<6x8xf64>) outs(%c : memref<4x6xf64>) {
     ^bb0(%x: f64, %w: f64, %acc: f64):
       %p = arith.mulf %x, %w : f64
-      %s = arith.addf %acc, %p : f64
+      %s = arith.addf %acc, %p fastmath<reassoc> : f64
       linalg.yield %s : f64
   }
   return
@@ -65,7 +65,7 @@ func.func @function(%a: memref<4x8xf32>, %b: memref<6x8xf32>, %c: memref<4x6xf32
     ^bb0(%x: f32, %w: f32, %acc: f32):
       %e = math.exp %x : f32
       %p = arith.mulf %e, %w : f32
-      %s = arith.addf %acc, %p : f32
+      %s = arith.addf %acc, %p fastmath<reassoc> : f32
       linalg.yield %s : f32
   }
   return
@@ -78,7 +78,7 @@ func.func @dynamic(%a: memref<4x?xf32>, %b: memref<6x?xf32>, %c: memref<4x6xf32>
       ins(%a, %b : memref<4x?xf32>, memref<6x?xf32>) outs(%c : memref<4x6xf32>) {
     ^bb0(%x: f32, %w: f32, %acc: f32):
       %p = arith.mulf %x, %w : f32
-      %s = arith.addf %acc, %p : f32
+      %s = arith.addf %acc, %p fastmath<reassoc> : f32
       linalg.yield %s : f32
   }
   return
@@ -91,7 +91,7 @@ func.func @rows(%a: memref<?x8xf32>, %b: memref<6x8xf32>, %c: memref<?x6xf32>) {
       ins(%a, %b : memref<?x8xf32>, memref<6x8xf32>) outs(%c : memref<?x6xf32>) {
     ^bb0(%x: f32, %w: f32, %acc: f32):
       %p = arith.mulf %x, %w : f32
-      %s = arith.addf %acc, %p : f32
+      %s = arith.addf %acc, %p fastmath<reassoc> : f32
       linalg.yield %s : f32
   }
   return
@@ -102,6 +102,19 @@ func.func @rows(%a: memref<?x8xf32>, %b: memref<6x8xf32>, %c: memref<?x6xf32>) {
 func.func @strided(%a: memref<4x8xf32, strided<[16, 2]>>, %b: memref<6x8xf32>, %c: memref<4x6xf32>) {
   linalg.generic {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"]}
       ins(%a, %b : memref<4x8xf32, strided<[16, 2]>>, memref<6x8xf32>) outs(%c : memref<4x6xf32>) {
+    ^bb0(%x: f32, %w: f32, %acc: f32):
+      %p = arith.mulf %x, %w : f32
+      %s = arith.addf %acc, %p fastmath<reassoc> : f32
+      linalg.yield %s : f32
+  }
+  return
+}
+
+// and sums in any order.
+// CHECK: remark: [Missed] scalar-loops | Category:lower-contractions | Function=ordered_product | Op=linalg.generic, Reason="its terms may not be added in another order"
+func.func @ordered_product(%a: memref<4x8xf32>, %b: memref<6x8xf32>, %c: memref<4x6xf32>) {
+  linalg.generic {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"]}
+      ins(%a, %b : memref<4x8xf32>, memref<6x8xf32>) outs(%c : memref<4x6xf32>) {
     ^bb0(%x: f32, %w: f32, %acc: f32):
       %p = arith.mulf %x, %w : f32
       %s = arith.addf %acc, %p : f32
@@ -129,7 +142,7 @@ func.func @taken(%a: memref<4x8xf32>, %b: memref<6x8xf32>, %c: memref<4x6xf32>, 
       ins(%a, %b : memref<4x8xf32>, memref<6x8xf32>) outs(%c : memref<4x6xf32>) {
     ^bb0(%x: f32, %w: f32, %acc: f32):
       %p = arith.mulf %x, %w : f32
-      %s = arith.addf %acc, %p : f32
+      %s = arith.addf %acc, %p fastmath<reassoc> : f32
       linalg.yield %s : f32
   }
   linalg.generic {indexing_maps = [affine_map<(m, k) -> (m, k)>, affine_map<(m, k) -> (m)>], iterator_types = ["parallel", "reduction"]}
