@@ -10,8 +10,8 @@ namespace cria {
 /// also takes a sum of exp(a) * -b, or of its own negative.
 bool isProduct(mlir::linalg::LinalgOp op);
 
-/// Whether a product's terms may be added in any order: the addition says so, or
-/// the op is a named one, which has no order.
+/// Whether a product's terms may be added in any order: the addition says so,
+/// or the op is a named one, which has no order.
 bool mayReorder(mlir::linalg::LinalgOp product);
 
 } // namespace cria
