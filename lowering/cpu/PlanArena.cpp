@@ -288,6 +288,10 @@ private:
   }
 
   LogicalResult plan(func::FuncOp function) {
+    if (!isEntry(function) &&
+        llvm::any_of(function.getResultTypes(), llvm::IsaPred<MemRefType>))
+      return function.emitError(
+          "expected a kernel to return no buffer but those that it is given");
     FailureOr<SmallVector<Buffer>> buffers = collect(function);
     if (failed(buffers))
       return failure();

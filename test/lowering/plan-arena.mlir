@@ -207,6 +207,15 @@ func.func @entry(%ids: memref<8xi32>, %tokens: index, %position: index, %first: 
 
 // -----
 
+// A kernel's own buffers end with it.
+// expected-error @below {{expected a kernel to return no buffer but those that it is given}}
+func.func private @returns() -> memref<4xf32> attributes {chunk = 8 : index} {
+  %a = memref.alloc() : memref<4xf32>
+  return %a : memref<4xf32>
+}
+
+// -----
+
 // expected-error @below {{expected the attribute 'chunk'}}
 func.func private @other() {
   return
