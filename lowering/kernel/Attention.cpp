@@ -241,6 +241,23 @@ std::optional<Attention> Attention::match(linalg::SoftmaxOp softmax,
 // Payloads
 //===----------------------------------------------------------------------===//
 
+/// The element of a tensor in memory. A schedule may ask for the scores of
+/// tokens and keys that do not exist, to drop them: there it is another
+/// element.
+static Value readElement(OpBuilder &b, Location loc, Value tensor,
+                         ValueRange at) {
+  SmallVector<Value> indices;
+  Value one = arith::ConstantIndexOp::create(b, loc, 1);
+  for (auto [dim, index] : llvm::enumerate(at)) {
+    Value size = getValueOrCreateConstantIndexOp(
+        b, loc, tensor::getMixedSize(b, loc, tensor, dim));
+    // A negative index is a large one.
+    indices.push_back(arith::MinUIOp::create(
+        b, loc, index, arith::SubIOp::create(b, loc, size, one)));
+  }
+  return tensor::ExtractOp::create(b, loc, tensor, indices);
+}
+
 /// The element of `tensor` at a place, made from `leaf`'s, which is `value`.
 static Value emitElement(OpBuilder &b, Value tensor, Value leaf, Value value,
                          ArrayRef<std::function<Value()>> at) {
@@ -251,7 +268,7 @@ static Value emitElement(OpBuilder &b, Value tensor, Value leaf, Value value,
   if (!generic) {
     auto indices =
         llvm::map_to_vector(at, [](const auto &index) { return index(); });
-    return tensor::ExtractOp::create(b, loc, tensor, indices);
+    return readElement(b, loc, tensor, indices);
   }
   IRMapping mapping;
   for (OpOperand *input : generic.getDpsInputOperands()) {
@@ -266,10 +283,17 @@ static Value emitElement(OpBuilder &b, Value tensor, Value leaf, Value value,
                               : input->get());
   }
   for (Operation &op : generic.getBlock()->without_terminator()) {
-    if (auto index = dyn_cast<linalg::IndexOp>(op))
+    if (auto index = dyn_cast<linalg::IndexOp>(op)) {
       mapping.map(index.getResult(), at[index.getDim()]());
-    else
+    } else if (auto read = dyn_cast<tensor::ExtractOp>(op)) {
+      auto indices = llvm::map_to_vector(read.getIndices(), [&](Value index) {
+        return mapping.lookupOrDefault(index);
+      });
+      mapping.map(read.getResult(),
+                  readElement(b, loc, read.getTensor(), indices));
+    } else {
       b.clone(op, mapping);
+    }
   }
   return mapping.lookupOrDefault(yielded(generic));
 }

@@ -4,12 +4,13 @@ shared objects: both called with arrays.
 
 import ctypes
 import math
+import mmap
 import re
 
 import numpy as np
 
 import weights
-from harness import execute
+from harness import check, execute
 
 DECOMPOSE = """
 module attributes {transform.with_named_sequence} {
@@ -115,6 +116,20 @@ def widened(array):
     if array.dtype == np.uint16:
         return (array.astype(np.uint32) << 16).view(np.float32)
     return array
+
+
+def guarded(array):
+    """A copy, aligned to its elements alone, that nothing may be read behind."""
+    size = -(-array.nbytes // mmap.PAGESIZE) * mmap.PAGESIZE
+    memory = mmap.mmap(-1, size + mmap.PAGESIZE)
+    end = ctypes.addressof(ctypes.c_char.from_buffer(memory)) + size
+    protect = ctypes.CDLL(None, use_errno=True).mprotect
+    failed = protect(ctypes.c_void_p(end), ctypes.c_size_t(mmap.PAGESIZE), 0)
+    check(not failed, f"mprotect: errno {ctypes.get_errno()}")
+    copy = np.frombuffer(memory, array.dtype, array.size, size - array.nbytes)
+    copy = copy.reshape(array.shape)
+    copy[...] = array
+    return copy
 
 
 class Upstream:

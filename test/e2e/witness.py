@@ -22,7 +22,7 @@ import numpy as np
 import families
 import weights
 from capi import Model
-from entries import Artifact, Upstream, encoded, upstream, widened
+from entries import Artifact, Upstream, encoded, guarded, upstream, widened
 from graphs import GRAPHS
 from harness import HERE, Tools, check, check_as_faithful, check_close, execute, nmse
 
@@ -55,12 +55,12 @@ class Memory:
                 weight = symbols[weight["tied"]] | {"slot": weight["slot"]}
             for layer in range(max(weight["count"], 1)):
                 values = weights.rounded(drawn(weight, layer), dtype)
-                self.arrays[weight["slot"] + layer] = encoded(values, stored)
+                self.arrays[weight["slot"] + layer] = guarded(encoded(values, stored))
         for table in manifest.get("rope", []):
             angles = np.outer(np.arange(table["rows"]), table["inv_freq"])
             for i, turn in enumerate([np.cos, np.sin]):
                 values = turn(angles) * table["scale"]
-                self.arrays[table["slot"] + i] = values.astype(np.float32)
+                self.arrays[table["slot"] + i] = guarded(values.astype(np.float32))
         self.slots = (ctypes.c_void_p * len(self.arrays))(
             *(array.ctypes.data for array in self.arrays)
         )

@@ -18,7 +18,15 @@ import sys
 import numpy as np
 
 sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent / "e2e"))
-from entries import DECLARED, Artifact, Upstream, encoded, upstream, widened  # noqa: E402
+from entries import (  # noqa: E402
+    DECLARED,
+    Artifact,
+    Upstream,
+    encoded,
+    guarded,
+    upstream,
+    widened,
+)
 from harness import Tools, check, execute, nmse  # noqa: E402
 
 FOLDER = pathlib.Path(__file__).resolve().parent / "Inputs/linalg"
@@ -45,8 +53,8 @@ class Memory:
                 pass
             else:
                 values = encoded(values, kind)
-            slots.append(values)
-            self.weights[name] = values
+            self.weights[name] = guarded(values)
+            slots.append(self.weights[name])
         self.slots = (ctypes.c_void_p * len(slots))(*(s.ctypes.data for s in slots))
         entry = text[text.index("func.func @prefill") :]
         shapes = re.findall(r"%\w+: tensor<([\dx]+)xf32>", entry)

@@ -13,7 +13,7 @@
 
 // No scores of all keys are left, and what is done to one is done in a block:
 // here a bias for each head and key, read where it lies. The result goes where it
-// was put. Blocks of 64 keys are read to the last key that the last token sees.
+// was put. A bias that there is none of is not read. Blocks of 64 keys are read to the last key that the last token sees.
 // CHECK-LABEL: func @causal
 // CHECK-SAME: (%[[Q:[^:]*]]: tensor<?x2x3x16xbf16>, %[[K:[^:]*]]: tensor<4x2x256x16xbf16>, %{{[^:]*}}: tensor<4x2x256x16xbf16>, %{{[^:]*}}: index, %[[P:[^:]*]]: index, %[[LEN:[^:]*]]: index, %[[BIAS:[^:]*]]: tensor<2x?xf32>, %[[OUT:[^:]*]]: tensor<?x2x3x16xbf16>)
 // CHECK-NOT: linalg.softmax
@@ -25,7 +25,9 @@
 // CHECK: tensor.extract_slice %[[K]][%{{.*}}, %[[HEAD]], %{{.*}}, 0] [1, 1, 64, 16]
 // CHECK: linalg.generic
 // CHECK: linalg.index 0 : index
-// CHECK: tensor.extract %[[BIAS]][%[[HEAD]], %{{.*}}]
+// CHECK: %[[LAST:.*]] = arith.subi %{{.*}}, %{{.*}} : index
+// CHECK: %[[KEY:.*]] = arith.minui %{{.*}}, %[[LAST]] : index
+// CHECK: tensor.extract %[[BIAS]][%{{.*}}, %[[KEY]]]
 // CHECK: %[[SHOW:.*]] = arith.cmpi sle
 // CHECK: %[[SUM:.*]] = arith.addf
 // CHECK: arith.select %[[SHOW]], %[[SUM]]
