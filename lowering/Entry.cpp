@@ -49,14 +49,12 @@ void EntryArguments::set(func::FuncOp entry, ArrayRef<EntryArgument> all) {
   entry->setAttr(kAttribute, Builder(entry).getStrArrayAttr(names));
 }
 
-BlockArgument EntryArguments::append(func::FuncOp entry, EntryArgument what,
-                                     Type type) {
+void EntryArguments::append(func::FuncOp entry, EntryArgument what, Type type) {
   auto names = entry->getAttrOfType<ArrayAttr>(kAttribute);
   SmallVector<Attribute> all(names.getValue());
   all.push_back(StringAttr::get(entry.getContext(), nameOf(what)));
   entry->setAttr(kAttribute, ArrayAttr::get(entry.getContext(), all));
   (void)entry.insertArgument(entry.getNumArguments(), type, {}, entry.getLoc());
-  return entry.getArguments().back();
 }
 
 unsigned EntryArguments::at(EntryArgument what) const {

@@ -29,8 +29,8 @@ public:
   /// Writes the attribute.
   static void set(mlir::func::FuncOp entry, llvm::ArrayRef<EntryArgument> all);
   /// Adds an argument behind the others.
-  static mlir::BlockArgument append(mlir::func::FuncOp entry,
-                                    EntryArgument what, mlir::Type type);
+  static void append(mlir::func::FuncOp entry, EntryArgument what,
+                     mlir::Type type);
 
   llvm::ArrayRef<EntryArgument> all() const { return arguments; }
   /// Where an argument stands that there is one of.

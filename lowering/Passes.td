@@ -68,9 +68,9 @@ def LowerContractions : Pass<"lower-contractions", "::mlir::func::FuncOp"> {
     Every `linalg.generic` on memrefs that is a product of two matrices into f32
     becomes loops over vector ops, in parallel (`scf.forall`) where it is not
     inside a parallel loop yet. Extents may be any number; the token count alone
-    may be dynamic, at most the function's `chunk`. Products of other forms, and
-    sums of products of more than the elements, are left alone, each with a
-    missed-optimization remark that says why.
+    may be dynamic, at most the function's `chunk`. Products of other forms, those
+    that do more than to multiply and add, and those whose terms have an order are
+    left alone, each with a missed-optimization remark that says why.
   }];
   let options = [
     Option<"lanes", "lanes", "int64_t", "8", "f32 values in a vector">,

@@ -157,7 +157,7 @@ Value FlashAttention::score(Value scores, Value block, unsigned keyDim,
   auto compare = [&](arith::CmpIPredicate predicate, Value a, Value c) {
     return arith::CmpIOp::create(b, b.getLoc(), predicate, a, c);
   };
-  Value lowest = b.f32(-std::numeric_limits<double>::infinity());
+  Value hidden = b.f32(-std::numeric_limits<double>::infinity());
   return b.generic(
       2, {tokens}, {scores}, {b.select(2, {1 - keyDim}), b.select(2, {0, 1})},
       [&](Values v) -> SmallVector<Value> {
@@ -181,7 +181,7 @@ Value FlashAttention::score(Value scores, Value block, unsigned keyDim,
           exists = arith::AndIOp::create(
               b, b.getLoc(), exists,
               compare(arith::CmpIPredicate::sge, key, firstKey));
-        return {arith::SelectOp::create(b, b.getLoc(), exists, score, lowest)};
+        return {arith::SelectOp::create(b, b.getLoc(), exists, score, hidden)};
       })[0];
 }
 

@@ -139,6 +139,11 @@ private:
 };
 } // namespace
 
+/// Of five loops the one that four are not.
+static unsigned otherLoop(ArrayRef<unsigned> four) {
+  return 0 + 1 + 2 + 3 + 4 - four[0] - four[1] - four[2] - four[3];
+}
+
 static bool isF32(Value tensor) {
   return cast<RankedTensorType>(tensor.getType()).getElementType().isF32();
 }
@@ -154,7 +159,7 @@ bool Reader::readScores() {
       softmax.getDimension() != 3)
     return fail("its scores are not by head, query, token and key");
   unsigned h = out[0], g = out[1], t = out[2], s = out[3];
-  unsigned d = 0 + 1 + 2 + 3 + 4 - h - g - t - s;
+  unsigned d = otherLoop(out);
   if (loops(maps[0]) != Loops{t, h, g, d} || loops(maps[1]) != Loops{h, s, d})
     return fail("queries are not (T, KVH, G, D) or keys not (KVH, S, D)");
   a.query = a.scores->getOperand(0);
@@ -186,7 +191,7 @@ bool Reader::readProduct() {
   if (out.size() != 4 || a.product.getNumLoops() != 5)
     return fail("the output is not (T, KVH, G, D)");
   unsigned t = out[0], h = out[1], g = out[2], d = out[3];
-  unsigned s = 0 + 1 + 2 + 3 + 4 - t - h - g - d;
+  unsigned s = otherLoop(out);
   if (loops(maps[0]) != Loops{h, g, t, s} || loops(maps[1]) != Loops{h, s, d})
     return fail("values are not (KVH, S, D) or the output not (T, KVH, G, D)");
   Value made = a.product->getResult(0);

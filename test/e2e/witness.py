@@ -1,8 +1,7 @@
 """witness.py BIN SCRATCH DTYPE: upstream's tools run what `linalg` prints.
 
-`mlir-opt-22`, `mlir-translate-22` and `llc-22` alone lower the text of a model,
-as --target=cpu and --target=cuda print it; a C file of a few lines hands its
-functions the weights. Fed in uneven chunks and then token by token, logits and
+`mlir-opt-22`, `mlir-translate-22` and `llc-22` alone lower the text of a model;
+a C file of a few lines hands its functions the weights. Fed in uneven chunks and then token by token, logits and
 caches are those of the artifact: on the CPU, called by its ABI, and logits in
 the emulated CUDA driver.
 
@@ -14,7 +13,6 @@ further from the text's than its roundings take those from f32.
 import ctypes
 import json
 import re
-import subprocess
 import sys
 
 import numpy as np

@@ -130,24 +130,33 @@ TEST_P(Nvcc, LetsTheLastBlockFinish) {
   }
 }
 
+static std::vector<float> jagged(size_t n) {
+  std::vector<float> a(n);
+  for (size_t i = 0; i < n; ++i)
+    a[i] = float(i * 37 % 101);
+  return a;
+}
+
+/// `out` is `a`, each element averaged with its neighbours `rounds` times.
+static void expectSmoothed(std::vector<float> a, int rounds,
+                           const std::vector<float> &out) {
+  size_t n = a.size();
+  for (std::vector<float> b(n); rounds > 0; --rounds, std::swap(a, b))
+    for (size_t i = 0; i < n; ++i)
+      b[i] = (a[(i + n - 1) % n] + 2 * a[i] + a[(i + 1) % n]) / 4;
+  for (size_t i = 0; i < n; ++i)
+    ASSERT_NEAR(out[i], a[i], 1e-4);
+}
+
 TEST_P(Nvcc, MeetsAtAGridBarrier) {
   LOAD_CUDA(device, "grid_barrier");
   device.cooperative = true;
   size_t n = 6 * 64;
-  std::vector<float> a(n), b(n);
-  for (size_t i = 0; i < n; ++i)
-    a[i] = float(i * 37 % 101);
+  std::vector<float> a = jagged(n), b(n);
   auto x = device.upload(a), y = device.upload(b),
        count = device.upload(std::vector<unsigned>{0});
   device.run("smooth", {6}, {64}, 0, x, y, count, 4);
-  for (int round = 0; round < 4; ++round) {
-    for (size_t i = 0; i < n; ++i)
-      b[i] = (a[(i + n - 1) % n] + 2 * a[i] + a[(i + 1) % n]) / 4;
-    std::swap(a, b);
-  }
-  auto out = device.download<float>(x, n);
-  for (size_t i = 0; i < n; ++i)
-    ASSERT_NEAR(out[i], a[i], 1e-4);
+  expectSmoothed(a, 4, device.download<float>(x, n));
 }
 
 TEST_P(Nvcc, WaitsForEarlierBlocks) {
@@ -296,21 +305,12 @@ TEST_P(Nvcc, MeetsInCooperativeGroups) {
   LOAD_CUDA(device, "groups");
   device.cooperative = true;
   size_t n = 6 * 64;
-  std::vector<float> a(n), b(n);
-  for (size_t i = 0; i < n; ++i)
-    a[i] = float(i * 37 % 101);
+  std::vector<float> a = jagged(n), b(n);
   auto x = device.upload(a), y = device.upload(b);
   EXPECT_TRUE(device.launch("smooth", {6}, {64}, 0, x, y, 4, 0).finding);
   x = device.upload(a);
   device.run("smooth", {6}, {64}, 0, x, y, 4, 1);
-  for (int round = 0; round < 4; ++round) {
-    for (size_t i = 0; i < n; ++i)
-      b[i] = (a[(i + n - 1) % n] + 2 * a[i] + a[(i + 1) % n]) / 4;
-    std::swap(a, b);
-  }
-  auto out = device.download<float>(x, n);
-  for (size_t i = 0; i < n; ++i)
-    ASSERT_NEAR(out[i], a[i], 1e-4);
+  expectSmoothed(a, 4, device.download<float>(x, n));
   // Only a cooperative launch has a barrier of the grid.
   device.cooperative = false;
   LaunchResult alone = device.launch("smooth", {6}, {64}, 0, x, y, 1, 1);
