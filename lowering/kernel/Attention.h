@@ -45,7 +45,8 @@ struct Attention {
   /// A place (h, g, t, s); each index is made when it is read.
   using Place = std::array<std::function<mlir::Value()>, 4>;
   /// What the softmax takes at a place where the product is `score`. It may be
-  /// asked of tokens and keys that do not exist: nothing is read behind tensors.
+  /// asked of tokens and keys that do not exist: nothing is read behind
+  /// tensors.
   mlir::Value emitScore(mlir::OpBuilder &b, const Place &at,
                         mlir::Value score) const;
   /// The element of the output where the product is `value`.

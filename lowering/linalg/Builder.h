@@ -1,5 +1,5 @@
-/// Builds linalg on tensors, with arithmetic in f32: for the lowering of llama's
-/// ops, and for schedules that are made of linalg.
+/// Builds linalg on tensors, with arithmetic in f32: for the lowering of
+/// llama's ops, and for schedules that are made of linalg.
 #pragma once
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
