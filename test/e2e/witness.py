@@ -1,9 +1,9 @@
 """witness.py BIN SCRATCH DTYPE: upstream's tools run what `linalg` prints.
 
 `mlir-opt-22`, `mlir-translate-22` and `llc-22` alone lower the text of a model;
-a C file of a few lines hands its functions the weights. Fed in uneven chunks and then token by token, logits and
-caches are those of the artifact: on the CPU, called by its ABI, and logits in
-the emulated CUDA driver.
+a C file of a few lines hands its functions the weights. Fed in uneven chunks and
+then token by token, logits and caches are those of the artifact on the CPU, called
+by its ABI, and logits those of it in the emulated CUDA driver.
 
 In f32 by the bar of f32; in bf16 by that of bf16, the text being the peer: what
 schedules compute is as near to f32 as what it says. Caches of the CPU are no
@@ -32,8 +32,10 @@ FAMILIES = {
     "gemma2": families.FAMILIES["gemma2"],
     "qwen3": families.FAMILIES["qwen3"],
     "phi3": json.loads((HERE / "goldens/f32-phi3-longrope/config.json").read_text()),
-    "bart": None,
+    "bart": None,  # a program
 }
+
+
 def drawn(weight, layer):
     """A slot's weight in f64: rows of a tensor of the checkpoint."""
     rows = weight.get("rows", {"first": 0, "of": weight["shape"][0]})
@@ -83,7 +85,6 @@ def fed(program, ids, source):
     return np.concatenate(rows)
 
 
-
 def text_of(tools, program, flags):
     """What the linalg phase prints."""
     command = [tools.bin / "cria-compile", program, "--emit=linalg", *flags]
@@ -105,12 +106,11 @@ def check_family(tools, name, dtype):
     flags = [f"--chunk={CHUNK}"]
     if FAMILIES[name] is None:
         program = bf16_program(tools) if dtype == "bf16" else GRAPHS / "bart.mlir"
-        exact = GRAPHS / "bart.mlir"
-        exact_flags = flags
+        wide_program, wide_flags = GRAPHS / "bart.mlir", flags
     else:
-        exact = program = tools.scratch / f"{name}.json"
+        wide_program = program = tools.scratch / f"{name}.json"
         program.write_text(json.dumps(FAMILIES[name]))
-        exact_flags = [*flags, "--dtype=f32"]
+        wide_flags = [*flags, "--dtype=f32"]
         flags = [*flags, f"--dtype={dtype}"]
     artifact = tools.compile(program, *flags, "--target=cpu,cuda", out=f"{name}.cria")
     inspect = [tools.bin / "cria-inspect", artifact, "--json"]
@@ -142,7 +142,7 @@ def check_family(tools, name, dtype):
         for i, caches in enumerate(zip(stated.memory.caches, cpu.memory.caches)):
             check_close(*caches, f"{name}, cache {i}")
         return
-    text = text_of(tools, exact, exact_flags)
+    text = text_of(tools, wide_program, wide_flags)
     library = upstream(tools, text, f"{name}-f32")
     wide = Upstream(library, Memory(manifest, dtype, "f32"))
     exact = fed(wide, ids, source)
@@ -151,8 +151,8 @@ def check_family(tools, name, dtype):
     for i, arrays in enumerate(
         zip(wide.memory.caches, stated.memory.caches, cpu.memory.caches)
     ):
-        exact, want, got = map(widened, arrays)
-        apart, most = nmse(want, got), nmse(exact, want)
+        unrounded, want, got = map(widened, arrays)
+        apart, most = nmse(want, got), nmse(unrounded, want)
         check(apart <= most, f"{name}, cache {i}: NMSE {apart:.2e} > {most:.2e}")
 
 
