@@ -4,7 +4,7 @@
 #include "lowering/Pipeline.h"
 #include "lowering/Plan.h"
 #include "lowering/artifact/Manifest.h"
-#include "lowering/gpu/Image.h"
+#include "lowering/gpu/cuda/Image.h"
 #include "lowering/import/Import.h"
 
 #include "mlir/IR/OwningOpRef.h"

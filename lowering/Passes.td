@@ -153,8 +153,8 @@ def ConvertLlamaToGpu : Pass<"convert-llama-to-gpu", "::mlir::ModuleOp"> {
   let summary = "emit CUDA kernels and a host plan for entry functions";
   let description = [{
     Before: entry functions (see the llama dialect) whose computing ops are in
-    `llama.kernel` regions. After: a `gpu.module` of `llvm.func` kernels, whose
-    attribute `cria.plan` holds what the host runs; the entries are gone.
+    `llama.kernel` regions. After: a `gpu.module` of `gpu.func` kernels on
+    memrefs, whose attribute `cria.plan` holds what the host runs; the entries are gone.
 
     What a region computes chooses the skeleton: products of up to eight rows
     (decode) a gemv, of more a tiled product on tensor cores or by fma,
@@ -173,8 +173,32 @@ def ConvertLlamaToGpu : Pass<"convert-llama-to-gpu", "::mlir::ModuleOp"> {
   let dependentDialects = [
     "::mlir::arith::ArithDialect", "::mlir::gpu::GPUDialect",
     "::mlir::LLVM::LLVMDialect", "::mlir::math::MathDialect",
+    "::mlir::memref::MemRefDialect", "::mlir::nvgpu::NVGPUDialect",
     "::mlir::NVVM::NVVMDialect", "::mlir::scf::SCFDialect",
     "::mlir::vector::VectorDialect"];
+}
+
+def LowerKernelArguments : Pass<"lower-kernel-arguments", "::mlir::gpu::GPUFuncOp"> {
+  let summary = "make memref arguments of a kernel bare pointers";
+  let description = [{
+    An argument that is a memref with constant strides in the default memory
+    space becomes a pointer to device memory (address space 1) and keeps its
+    attributes. The memref begins there whatever the offset of its layout is,
+    and is built with a `builtin.unrealized_conversion_cast` that the conversion
+    to LLVM resolves; its dynamic sizes are poison, so nothing may compute with
+    them. Other memrefs are an error, other arguments stay.
+  }];
+  let dependentDialects = ["::mlir::LLVM::LLVMDialect"];
+}
+
+def MathToIntrinsics : Pass<"math-to-intrinsics", "::mlir::gpu::GPUFuncOp"> {
+  let summary = "make math ops of a kernel calls of LLVM's intrinsics";
+  let description = [{
+    `math.absf`, `copysign`, `exp2`, `fma` and `sqrt` become
+    `llvm.call_intrinsic` with the op's fast-math flags, for which NVPTX has
+    instructions. Any other math op is an error.
+  }];
+  let dependentDialects = ["::mlir::LLVM::LLVMDialect"];
 }
 
 #endif

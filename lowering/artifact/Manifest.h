@@ -2,7 +2,7 @@
 #pragma once
 
 #include "lowering/Pipeline.h"
-#include "lowering/gpu/Image.h"
+#include "lowering/gpu/cuda/Image.h"
 #include "lowering/import/Config.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"

@@ -1,4 +1,4 @@
-/// llama.kernel regions  =>  CUDA kernels in a gpu.module, and a host plan
+/// llama.kernel regions  =>  gpu.func kernels in a gpu.module, and a host plan
 ///
 /// Walks each entry function in order. A kernel's region goes to the emitter
 /// that its ops call for; the loop over the layers becomes a loop of the plan
@@ -13,6 +13,8 @@
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/NVGPU/IR/NVGPUDialect.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 
 namespace cria {

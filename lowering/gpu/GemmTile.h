@@ -25,7 +25,8 @@ protected:
   /// An element's address, and whether it exists: else it counts as zero, and
   /// the address is that of some other.
   struct Element {
-    mlir::Value address, exists;
+    Address address;
+    mlir::Value exists;
   };
   /// A sum: its row and column of the tile.
   struct Sum {

@@ -1,8 +1,11 @@
 #include "lowering/gpu/KernelBuilder.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/NVGPU/IR/NVGPUDialect.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/IR/TypeUtilities.h"
@@ -18,49 +21,63 @@ static constexpr auto kContract = arith::FastMathFlags::contract;
 static constexpr auto kNoWrap = arith::IntegerOverflowFlags::nsw;
 
 /// NVPTX's numbers of address spaces.
-static constexpr unsigned kGlobal = 1, kShared = 3;
-
-static Type typeOf(MLIRContext *context, TypeRange params) {
-  return LLVM::LLVMFunctionType::get(LLVM::LLVMVoidType::get(context),
-                                     SmallVector<Type>(params));
-}
+static constexpr unsigned kGeneric = 0, kGlobal = 1, kShared = 3;
 
 KernelBuilder::KernelBuilder(Location loc, Block &module, StringRef name,
                              int64_t threads)
     : ImplicitLocOpBuilder(loc, OpBuilder::atBlockEnd(&module)),
       blockThreads(threads) {
-  auto op = create<LLVM::LLVMFuncOp>(
-      name, cast<LLVM::LLVMFunctionType>(typeOf(getContext(), {})));
+  auto op = create<gpu::GPUFuncOp>(name, getFunctionType({}, {}));
   function = op;
-  function->setAttr(NVVM::NVVMDialect::getKernelFuncAttrName(), getUnitAttr());
-  function->setAttr(NVVM::NVVMDialect::getMaxntidAttrName(),
-                    getDenseI32ArrayAttr({static_cast<int32_t>(threads)}));
-  setInsertionPointToStart(op.addEntryBlock(*this));
+  function->setAttr(gpu::GPUDialect::getKernelFuncAttrName(), getUnitAttr());
+  op.setKnownBlockSizeAttr(
+      getDenseI32ArrayAttr({static_cast<int32_t>(threads), 1, 1}));
+  setInsertionPointToStart(&op.getBody().front());
 }
 
 void KernelBuilder::finish() {
-  create<LLVM::ReturnOp>(ValueRange{});
-  auto op = cast<LLVM::LLVMFuncOp>(function);
-  Block &entry = op.front();
-  op.setType(typeOf(getContext(), entry.getArgumentTypes()));
+  create<gpu::ReturnOp>();
+  markReadOnly();
 }
 
-Value KernelBuilder::addParam() {
-  auto pointer = LLVM::LLVMPointerType::get(getContext(), kGlobal);
-  return function->getRegion(0).front().addArgument(pointer, getLoc());
+/// Of these NVPTX loads through the read-only path.
+void KernelBuilder::markReadOnly() {
+  auto op = cast<gpu::GPUFuncOp>(function);
+  for (auto [i, param] : llvm::enumerate(params)) {
+    auto access = accesses.find(param);
+    if (access == accesses.end() || access->second != Access::ReadOnly)
+      continue;
+    op.setArgAttr(i, LLVM::LLVMDialect::getNoAliasAttrName(), getUnitAttr());
+    op.setArgAttr(i, LLVM::LLVMDialect::getReadonlyAttrName(), getUnitAttr());
+  }
+}
+
+Value KernelBuilder::addParam(MemRefType type) {
+  auto op = cast<gpu::GPUFuncOp>(function);
+  unsigned index = op.getNumArguments();
+  Value param = op.getBody().insertArgument(index, type, getLoc());
+  auto types = llvm::to_vector(op.getArgumentTypes());
+  types.push_back(type);
+  op.setFunctionType(getFunctionType(types, {}));
+  if (type.getRank() > 1) {
+    OpBuilder::InsertionGuard guard(*this);
+    setInsertionPointToStart(&op.getBody().front());
+    auto all = llvm::to_vector<2>(llvm::seq<int64_t>(0, type.getRank()));
+    param = create<memref::CollapseShapeOp>(
+        param, SmallVector<ReassociationIndices>{all});
+  }
+  params.push_back(param);
+  return param;
 }
 
 Value KernelBuilder::block(unsigned dim) {
-  Type type = getI32Type();
-  if (dim == 0)
-    return create<NVVM::BlockIdXOp>(type);
-  if (dim == 1)
-    return create<NVVM::BlockIdYOp>(type);
-  return create<NVVM::BlockIdZOp>(type);
+  return create<arith::IndexCastOp>(
+      getI32Type(), create<gpu::BlockIdOp>(static_cast<gpu::Dimension>(dim)));
 }
 
 Value KernelBuilder::thread() {
-  return create<NVVM::ThreadIdXOp>(getI32Type());
+  return create<arith::IndexCastOp>(getI32Type(),
+                                    create<gpu::ThreadIdOp>(gpu::Dimension::x));
 }
 
 Value KernelBuilder::lane() { return rem(thread(), kWarp); }
@@ -230,49 +247,77 @@ Value KernelBuilder::sum(Value vector) {
   return parts[0];
 }
 
-Value KernelBuilder::address(const Rows &rows, Value row, Value column) {
+Address KernelBuilder::at(const Rows &rows, Value row, Value column) {
   auto wide = [&](Value value) {
-    return createOrFold<arith::ExtSIOp>(getI64Type(), value);
+    return createOrFold<arith::IndexCastOp>(getIndexType(), value);
   };
-  Value stride = create<arith::ConstantIntOp>(getI64Type(), rows.stride);
-  Value start = createOrFold<arith::MulIOp>(wide(row), stride, kNoWrap);
-  Value at = createOrFold<arith::AddIOp>(start, wide(column), kNoWrap);
-  return create<LLVM::GEPOp>(rows.base.getType(), rows.element, rows.base,
-                             ArrayRef<LLVM::GEPArg>{at});
+  Value stride = create<arith::ConstantIndexOp>(rows.stride);
+  Value index = createOrFold<arith::MulIOp>(wide(row), stride, kNoWrap);
+  index = createOrFold<arith::AddIOp>(index, wide(column), kNoWrap);
+  if (rows.offset)
+    index = createOrFold<arith::AddIOp>(index, rows.offset, kNoWrap);
+  return {rows.base, index};
 }
 
-Value KernelBuilder::further(Value address, const Rows &of, int64_t rows,
-                             int64_t columns) {
-  auto elements = static_cast<int32_t>(rows * of.stride + columns);
-  return create<LLVM::GEPOp>(address.getType(), of.element, address,
-                             ArrayRef<LLVM::GEPArg>{elements});
+Value KernelBuilder::element(const Rows &rows, Value row) {
+  return at(rows, row, i32(0)).index;
 }
 
-Value KernelBuilder::opaque(Value address) {
-  return create<LLVM::InlineAsmOp>(
-             address.getType(), address, "mov.b64 $0, $1;", "=l,l",
-             /*has_side_effects=*/true, /*is_align_stack=*/false,
-             LLVM::TailCallKind::None,
-             LLVM::AsmDialectAttr::get(getContext(), LLVM::AsmDialect::AD_ATT),
-             ArrayAttr())
-      .getRes();
+Address KernelBuilder::address(const Rows &rows, Value row, Value column) {
+  accesses[rows.base] = Access::Mutable;
+  return at(rows, row, column);
+}
+
+Address KernelBuilder::further(Address address, const Rows &of, int64_t rows,
+                               int64_t columns) {
+  Value elements = create<arith::ConstantIndexOp>(rows * of.stride + columns);
+  return {address.base,
+          createOrFold<arith::AddIOp>(address.index, elements, kNoWrap)};
+}
+
+Address KernelBuilder::opaque(Address address) {
+  Value index = create<arith::IndexCastOp>(getI64Type(), address.index);
+  index = create<LLVM::InlineAsmOp>(
+              index.getType(), index, "mov.b64 $0, $1;", "=l,l",
+              /*has_side_effects=*/true, /*is_align_stack=*/false,
+              LLVM::TailCallKind::None,
+              LLVM::AsmDialectAttr::get(getContext(), LLVM::AsmDialect::AD_ATT),
+              ArrayAttr())
+              .getRes();
+  return {address.base, create<arith::IndexCastOp>(getIndexType(), index)};
+}
+
+static int64_t bytesOf(Type type) {
+  auto vector = dyn_cast<VectorType>(type);
+  return (vector ? vector.getNumElements() : 1) *
+         getElementTypeOrSelf(type).getIntOrFloatBitWidth() / 8;
 }
 
 Value KernelBuilder::load(const Rows &rows, Value row, Value column,
                           int64_t lanes, Access access) {
-  Type type =
-      lanes == 1 ? rows.element : Type(VectorType::get({lanes}, rows.element));
-  unsigned bytes = lanes * rows.element.getIntOrFloatBitWidth() / 8;
-  return create<LLVM::LoadOp>(type, address(rows, row, column), bytes,
-                              /*isVolatile=*/false, /*isNonTemporal=*/false,
-                              /*isInvariant=*/access == Access::ReadOnly);
+  accesses.try_emplace(rows.base, access);
+  if (access == Access::Mutable)
+    accesses[rows.base] = access;
+  return loadFrom(at(rows, row, column),
+                  lanes == 1 ? rows.element
+                             : Type(VectorType::get({lanes}, rows.element)));
 }
 
-Value KernelBuilder::loadFrom(Value address, Type type) {
-  auto vector = dyn_cast<VectorType>(type);
-  int64_t bytes = getElementTypeOrSelf(type).getIntOrFloatBitWidth() / 8 *
-                  (vector ? vector.getNumElements() : 1);
-  return create<LLVM::LoadOp>(type, address, bytes);
+Value KernelBuilder::loadFrom(Address address, Type type) {
+  llvm::MaybeAlign bytes(bytesOf(type));
+  if (auto vector = dyn_cast<VectorType>(type))
+    return create<vector::LoadOp>(vector, address.base, address.index,
+                                  /*nontemporal=*/false, bytes);
+  return create<memref::LoadOp>(address.base, address.index,
+                                /*nontemporal=*/false, bytes);
+}
+
+Value KernelBuilder::loadField(Value bytes, int64_t offset, Type type) {
+  accesses.try_emplace(bytes, Access::ReadOnly);
+  Value view = create<memref::ViewOp>(
+      MemRefType::get({}, type), bytes,
+      create<arith::ConstantIndexOp>(offset).getResult(), ValueRange());
+  return create<memref::LoadOp>(view, ValueRange());
 }
 
 Value KernelBuilder::loadWide(const Rows &rows, Value row, Value column,
@@ -281,39 +326,46 @@ Value KernelBuilder::loadWide(const Rows &rows, Value row, Value column,
 }
 
 void KernelBuilder::store(Value x, const Rows &rows, Value row, Value column) {
-  auto type = dyn_cast<VectorType>(x.getType());
-  unsigned bytes = (type ? type.getNumElements() : 1) *
-                   rows.element.getIntOrFloatBitWidth() / 8;
-  create<LLVM::StoreOp>(narrow(x, rows.element), address(rows, row, column),
-                        bytes);
+  Address to = address(rows, row, column);
+  x = narrow(x, rows.element);
+  llvm::MaybeAlign bytes(bytesOf(x.getType()));
+  if (isa<VectorType>(x.getType()))
+    create<vector::StoreOp>(x, to.base, to.index, /*nontemporal=*/false, bytes);
+  else
+    create<memref::StoreOp>(x, to.base, to.index, /*nontemporal=*/false, bytes);
 }
 
 Rows KernelBuilder::shared(Type element, int64_t count, int64_t stride) {
-  std::string name = (cast<LLVM::LLVMFuncOp>(function).getName() + "_shared" +
-                      Twine(sharedArrays++))
-                         .str();
-  auto type = LLVM::LLVMArrayType::get(element, count);
-  {
-    OpBuilder::InsertionGuard guard(*this);
-    setInsertionPoint(function);
-    create<LLVM::GlobalOp>(type, /*isConstant=*/false, LLVM::Linkage::Internal,
-                           name, Attribute(), /*alignment=*/16, kShared);
-  }
-  Value base = create<LLVM::AddressOfOp>(
-      LLVM::LLVMPointerType::get(getContext(), kShared), name);
+  auto op = cast<gpu::GPUFuncOp>(function);
+  auto space =
+      gpu::AddressSpaceAttr::get(getContext(), gpu::AddressSpace::Workgroup);
+  auto type =
+      MemRefType::get({count}, element, MemRefLayoutAttrInterface(), space);
+  Value base = op.addWorkgroupAttribution(type, getLoc());
+  op.setworkgroupAttributionAttrs(
+      op.getNumWorkgroupAttributions() - 1,
+      getDictionaryAttr(getNamedAttr(LLVM::LLVMDialect::getAlignAttrName(),
+                                     getI64IntegerAttr(16))));
   return {base, element, stride};
 }
 
-void KernelBuilder::copyAsync(Value to, Value from, int64_t bytes,
+void KernelBuilder::copyAsync(Address to, Address from, int64_t bytes,
                               Value exists) {
+  Type element = cast<MemRefType>(to.base.getType()).getElementType();
+  int64_t count = bytes / bytesOf(element);
+  Value elements = select(exists, create<arith::ConstantIndexOp>(count),
+                          create<arith::ConstantIndexOp>(0));
   // Past the first cache where the hardware can: nobody reads it again there.
-  auto cache = bytes == 16 ? NVVM::LoadCacheModifierKind::CG
-                           : NVVM::LoadCacheModifierKind::CA;
-  create<NVVM::CpAsyncOp>(to, from, static_cast<uint32_t>(bytes), cache,
-                          select(exists, i32(bytes), i32(0)));
+  create<nvgpu::DeviceAsyncCopyOp>(
+      nvgpu::DeviceAsyncTokenType::get(getContext()), to.base, to.index,
+      from.base, from.index, getIndexAttr(count), elements,
+      bytes == 16 ? getUnitAttr() : UnitAttr());
 }
 
-void KernelBuilder::commitCopies() { create<NVVM::CpAsyncCommitGroupOp>(); }
+void KernelBuilder::commitCopies() {
+  create<nvgpu::DeviceAsyncCreateGroupOp>(
+      nvgpu::DeviceAsyncTokenType::get(getContext()), ValueRange());
+}
 
 void KernelBuilder::awaitCopies(int64_t groups) {
   create<NVVM::CpAsyncWaitGroupOp>(static_cast<uint32_t>(groups));
@@ -366,36 +418,52 @@ Value KernelBuilder::choose(Value condition, llvm::function_ref<Value()> then,
   return op.getResult(0);
 }
 
-void KernelBuilder::barrier() { create<NVVM::Barrier0Op>(); }
+void KernelBuilder::barrier() { create<gpu::BarrierOp>(); }
 
 void KernelBuilder::fence() {
   create<LLVM::FenceOp>(LLVM::AtomicOrdering::seq_cst, "device");
 }
 
+/// The address as LLVM knows it, for what memref has no op for.
+Value KernelBuilder::pointer(Address address) {
+  auto type = cast<MemRefType>(address.base.getType());
+  Value start = create<memref::ExtractAlignedPointerAsIndexOp>(address.base);
+  Value bytes = createOrFold<arith::MulIOp>(
+      address.index,
+      create<arith::ConstantIndexOp>(bytesOf(type.getElementType())), kNoWrap);
+  Value at = create<arith::IndexCastOp>(
+      getI64Type(), createOrFold<arith::AddIOp>(start, bytes));
+  auto in = [&](unsigned space) {
+    return LLVM::LLVMPointerType::get(getContext(), space);
+  };
+  if (gpu::GPUDialect::hasWorkgroupMemoryAddressSpace(type))
+    return create<LLVM::IntToPtrOp>(in(kShared), at);
+  Value generic = create<LLVM::IntToPtrOp>(in(kGeneric), at);
+  return create<LLVM::AddrSpaceCastOp>(in(kGlobal), generic);
+}
+
 Value KernelBuilder::atomicIncrement(const Rows &rows, Value index,
                                      int64_t last) {
-  return create<LLVM::AtomicRMWOp>(LLVM::AtomicBinOp::uinc_wrap,
-                                   address(rows, i32(0), index), i32(last),
-                                   LLVM::AtomicOrdering::monotonic, "device");
+  return create<LLVM::AtomicRMWOp>(
+      LLVM::AtomicBinOp::uinc_wrap, pointer(address(rows, i32(0), index)),
+      i32(last), LLVM::AtomicOrdering::monotonic, "device");
 }
 
 Value KernelBuilder::atomicAdd(const Rows &rows, Value index, Value value) {
   return create<LLVM::AtomicRMWOp>(LLVM::AtomicBinOp::add,
-                                   address(rows, i32(0), index), value,
+                                   pointer(address(rows, i32(0), index)), value,
                                    LLVM::AtomicOrdering::monotonic, "block");
 }
 
-SmallVector<Value> KernelBuilder::loadMatrices(Value address, bool transposed) {
-  auto type = LLVM::LLVMStructType::getLiteral(
-      getContext(), SmallVector<Type>(4, getI32Type()));
-  auto shape = NVVM::LdStMatrixShapeAttr::get(getContext(), 8, 8);
-  Value all = create<NVVM::LdMatrixOp>(type, address, 4,
-                                       transposed ? NVVM::MMALayout::col
-                                                  : NVVM::MMALayout::row,
-                                       shape, NVVM::LdStMatrixEltType::B16);
+SmallVector<Value> KernelBuilder::loadMatrices(Address address,
+                                               bool transposed) {
+  Type element = cast<MemRefType>(address.base.getType()).getElementType();
+  Value all = create<nvgpu::LdMatrixOp>(VectorType::get({4, 2}, element),
+                                        address.base, address.index, transposed,
+                                        /*numTiles=*/4);
   SmallVector<Value> parts;
   for (int64_t i = 0; i < 4; ++i)
-    parts.push_back(create<LLVM::ExtractValueOp>(all, i));
+    parts.push_back(bits(extract(all, i)));
   return parts;
 }
 
@@ -422,11 +490,10 @@ void KernelBuilder::mma(Type element, ValueRange x, ValueRange w,
     sum = create<LLVM::ExtractValueOp>(product, i);
 }
 
-Value KernelBuilder::shuffle(Value x, NVVM::ShflKind kind, int64_t operand,
-                             int64_t clamp) {
+Value KernelBuilder::shuffle(Value x, gpu::ShuffleMode mode, int64_t operand) {
   auto word = [&](Value part) -> Value {
-    return create<NVVM::ShflOp>(part.getType(), i32(-1), part, i32(operand),
-                                i32(clamp), kind, UnitAttr());
+    return create<gpu::ShuffleOp>(part, i32(operand), i32(kWarp), mode)
+        .getShuffleResult();
   };
   if (x.getType().getIntOrFloatBitWidth() == 32)
     return word(x);
@@ -438,11 +505,11 @@ Value KernelBuilder::shuffle(Value x, NVVM::ShflKind kind, int64_t operand,
 }
 
 Value KernelBuilder::shuffleXor(Value x, int64_t mask) {
-  return shuffle(x, NVVM::ShflKind::bfly, mask, kWarp - 1);
+  return shuffle(x, gpu::ShuffleMode::XOR, mask);
 }
 
 Value KernelBuilder::shuffleFrom(Value x, int64_t lane) {
-  return shuffle(x, NVVM::ShflKind::idx, lane, kWarp - 1);
+  return shuffle(x, gpu::ShuffleMode::IDX, lane);
 }
 
 Value KernelBuilder::warpReduce(Value x, int64_t width, Combine combine) {
@@ -462,7 +529,7 @@ Value KernelBuilder::warpMax(Value x, int64_t width) {
 Value KernelBuilder::warpScan(Value x) {
   Value own = lane();
   for (int64_t distance = 1; distance < kWarp; distance *= 2) {
-    Value before = shuffle(x, NVVM::ShflKind::up, distance, 0);
+    Value before = shuffle(x, gpu::ShuffleMode::UP, distance);
     x = select(less(own, i32(distance)), x, add(x, before));
   }
   return x;

@@ -1,25 +1,35 @@
-/// Builds the body of one CUDA kernel: an llvm.func in a gpu.module, with scf
-/// loops, arith on scalars and vectors, and explicit loads and stores. Indices
-/// are i32, byte addresses 64 bits; thread blocks are one-dimensional.
+/// Builds the body of one kernel: a gpu.func in a gpu.module, with scf loops,
+/// arith on scalars and vectors, and explicit loads and stores of memrefs. Row
+/// and column numbers are i32, element offsets `index`; thread blocks are
+/// one-dimensional.
 #pragma once
 
 #include "mlir/IR/ImplicitLocOpBuilder.h"
+#include "llvm/ADT/DenseMap.h"
 
-namespace mlir::NVVM {
-enum class ShflKind : uint32_t;
-} // namespace mlir::NVVM
+namespace mlir::gpu {
+enum class ShuffleMode : uint32_t;
+} // namespace mlir::gpu
 
 namespace cria::cuda {
 
 /// Threads of a warp.
 inline constexpr int64_t kWarp = 32;
 
-/// Device memory seen as rows of one element type.
+/// Device or shared memory seen as rows of one element type.
 struct Rows {
+  /// A memref of one dimension.
   mlir::Value base;
   mlir::Type element;
   /// Elements from one row to the next.
   int64_t stride = 0;
+  /// The element with which row 0 begins, an index; null for the first.
+  mlir::Value offset = {};
+};
+
+/// An element of a memref of one dimension.
+struct Address {
+  mlir::Value base, index;
 };
 
 /// Never changes while the kernel runs: may be read through the texture path.
@@ -33,8 +43,10 @@ public:
   /// Ends the kernel; nothing is built after it.
   void finish();
 
-  /// A further parameter: a pointer to device memory.
-  mlir::Value addParam();
+  /// A further parameter, contiguous device memory; returns it as a memref of
+  /// one dimension. What is loaded with Access::ReadOnly and never accessed
+  /// otherwise is marked llvm.noalias and llvm.readonly.
+  mlir::Value addParam(mlir::MemRefType type);
   int64_t threads() const { return blockThreads; }
 
   // Where in the grid.
@@ -98,20 +110,24 @@ public:
 
   // Memory.
   /// Element (row, column) of `rows`.
-  mlir::Value address(const Rows &rows, mlir::Value row, mlir::Value column);
+  Address address(const Rows &rows, mlir::Value row, mlir::Value column);
+  /// The number of the element with which a row begins, an index.
+  mlir::Value element(const Rows &rows, mlir::Value row);
   /// The address `rows` rows and `columns` columns further on: a constant that
   /// needs no register.
-  mlir::Value further(mlir::Value address, const Rows &of, int64_t rows,
-                      int64_t columns);
+  Address further(Address address, const Rows &of, int64_t rows,
+                  int64_t columns);
   /// The same address, of which LLVM knows nothing: what is computed from it
   /// stays in the loop, and so out of registers.
-  mlir::Value opaque(mlir::Value address);
+  Address opaque(Address address);
   /// `lanes` elements from there, as stored; aligned to all of them. A single
   /// one is a scalar.
   mlir::Value load(const Rows &rows, mlir::Value row, mlir::Value column,
                    int64_t lanes = 1, Access access = Access::Mutable);
   /// A value of `type` from an address, aligned to all of it.
-  mlir::Value loadFrom(mlir::Value address, mlir::Type type);
+  mlir::Value loadFrom(Address address, mlir::Type type);
+  /// The field of `type` at a byte of a parameter of bytes that never change.
+  mlir::Value loadField(mlir::Value bytes, int64_t offset, mlir::Type type);
   /// The same in f32.
   mlir::Value loadWide(const Rows &rows, mlir::Value row, mlir::Value column,
                        int64_t lanes = 1, Access access = Access::Mutable);
@@ -123,8 +139,7 @@ public:
 
   // Asynchronous copies from device to shared memory.
   /// Begins to copy 4, 8 or 16 bytes; zeros, where `exists` is false.
-  void copyAsync(mlir::Value to, mlir::Value from, int64_t bytes,
-                 mlir::Value exists);
+  void copyAsync(Address to, Address from, int64_t bytes, mlir::Value exists);
   /// The thread's copies since the last commit are a group.
   void commitCopies();
   /// Until all but the thread's last `groups` have landed.
@@ -158,7 +173,7 @@ public:
   mlir::Value atomicAdd(const Rows &rows, mlir::Value index, mlir::Value value);
   /// Four 8 x 8 matrices of 16-bit elements from shared memory: lane i names
   /// the address of row i % 8 of matrix i / 8 (ldmatrix.x4).
-  llvm::SmallVector<mlir::Value> loadMatrices(mlir::Value address,
+  llvm::SmallVector<mlir::Value> loadMatrices(Address address,
                                               bool transposed = false);
   /// sums += x * w of one mma.sync.m16n8k16 of bf16 or f16 in the fragments of
   /// the PTX ISA: 4, 2 and 4 registers, pairs as i32 and f32.
@@ -182,12 +197,18 @@ public:
   mlir::Value blockSum(mlir::Value x, const Rows &scratch);
 
 private:
-  mlir::Value shuffle(mlir::Value x, mlir::NVVM::ShflKind kind, int64_t operand,
-                      int64_t clamp);
+  /// The element `row * stride + column`, whoever accesses it.
+  Address at(const Rows &rows, mlir::Value row, mlir::Value column);
+  mlir::Value shuffle(mlir::Value x, mlir::gpu::ShuffleMode mode,
+                      int64_t operand);
+  mlir::Value pointer(Address address);
+  void markReadOnly();
 
-  mlir::Operation *function; // an llvm.func
+  mlir::Operation *function; // a gpu.func
   int64_t blockThreads;
-  unsigned sharedArrays = 0;
+  /// How a parameter, as addParam gave it, has been accessed.
+  llvm::DenseMap<mlir::Value, Access> accesses;
+  llvm::SmallVector<mlir::Value> params;
 };
 
 } // namespace cria::cuda

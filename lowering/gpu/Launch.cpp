@@ -20,18 +20,18 @@ int64_t cria::cuda::accessWidth(Type element, int64_t columns) {
   return std::gcd<int64_t>(columns, 128 / element.getIntOrFloatBitWidth());
 }
 
-Value Launch::base(DictionaryAttr arg) {
-  Value &param = params[arg];
+Value Launch::base(DictionaryAttr arg, MemRefType type) {
+  Value &param = params[{arg, type.getElementType()}];
   if (!param)
-    param = b.addParam();
+    param = b.addParam(type);
   return param;
 }
 
 Value Launch::field(int64_t offset, Type type) {
-  Value base = this->base(
-      b.getDictionaryAttr(b.getNamedAttr("state", b.getI64IntegerAttr(0))));
-  int64_t index = offset * 8 / type.getIntOrFloatBitWidth();
-  return b.load({base, type, 0}, b.i32(0), b.i32(index), 1, Access::ReadOnly);
+  Value state =
+      base(b.getDictionaryAttr(b.getNamedAttr("state", b.getI64IntegerAttr(0))),
+           MemRefType::get({sizeof(CriaStepState)}, b.getI8Type()));
+  return b.loadField(state, offset, type);
 }
 
 Value Launch::position() {
@@ -47,24 +47,34 @@ Value Launch::firstLogit() {
   return field(offsetof(CriaStepState, first_logit), b.getI32Type());
 }
 
-Rows Launch::rows(Place place, Type element, int64_t stride) {
-  Rows rows{base(place.arg), element, stride};
+Rows Launch::rows(Place place, MemRefType type, int64_t stride) {
+  Rows rows{base(place.arg, type), type.getElementType(), stride};
   if (place.fromFirstLogit)
-    rows.base = b.address(rows, firstLogit(), b.i32(0));
+    rows.offset = b.element(rows, firstLogit());
   return rows;
+}
+
+Rows Launch::rows(Place place, Type element, int64_t stride) {
+  SmallVector<int64_t> shape = {ShapedType::kDynamic};
+  if (stride > 1)
+    shape.push_back(stride);
+  return rows(place, MemRefType::get(shape, element), stride);
 }
 
 Rows Launch::rows(Value tensor) {
   auto type = cast<RankedTensorType>(tensor.getType());
   Place place = places.placeOf(tensor);
-  return rows(place, place.element ? place.element : type.getElementType(),
+  Type element = place.element ? place.element : type.getElementType();
+  return rows(place, MemRefType::get(type.getShape(), element),
               type.getRank() == 1 ? type.getDimSize(0) : rowSize(tensor));
 }
 
 Rows Launch::cache(Value cache, Value layer) {
   auto type = cast<RankedTensorType>(cache.getType());
-  return rows(places.cachePlace(cache, layer), type.getElementType(),
-              type.getDimSize(3));
+  return rows(
+      places.cachePlace(cache, layer),
+      MemRefType::get(type.getShape().drop_front(), type.getElementType()),
+      type.getDimSize(3));
 }
 
 Value Launch::extent(Value tensor) {
@@ -95,8 +105,8 @@ DictionaryAttr Launch::finish(ArrayRef<Dim> grid) {
   }
   while (dims.size() < 3)
     dims.push_back(b.getI64IntegerAttr(1));
-  for (auto &[arg, param] : params)
-    args.push_back(arg);
+  for (auto &[key, param] : params)
+    args.push_back(key.first);
   auto one = b.getI64IntegerAttr(1);
   return b.getDictionaryAttr(
       {b.getNamedAttr("launch", b.getStringAttr(name)),

@@ -90,12 +90,15 @@ public:
   mlir::DictionaryAttr finish(llvm::ArrayRef<Dim> grid);
 
 private:
-  mlir::Value base(mlir::DictionaryAttr arg);
+  /// The parameter for an argument of the step, flat. Elements of one argument
+  /// are of one type; else they are two parameters.
+  mlir::Value base(mlir::DictionaryAttr arg, mlir::MemRefType type);
+  Rows rows(Place place, mlir::MemRefType type, int64_t stride);
   mlir::Value firstLogit();
 
   std::string name;
   Places &places;
-  llvm::MapVector<mlir::Attribute, mlir::Value> params;
+  llvm::MapVector<std::pair<mlir::Attribute, mlir::Type>, mlir::Value> params;
 };
 
 /// Elements of a tensor's row: the product of all dimensions but the first.

@@ -274,10 +274,9 @@ DictionaryAttr SampleKernel::emit(const Rows &logits, const Rows &sampled,
       b.equal(done, b.create<arith::ConstantIntOp>(b.getI1Type(), 0)),
       [&] { return draw(lowestKept(vocab)); }, bestId);
   b.when(b.equal(b.thread(), zero), [&] {
-    Rows floats{sampled.base, b.getF32Type(), 0};
     b.store(id, sampled, zero, zero);
     b.store(b.create<arith::ExtUIOp>(i32, broken), sampled, zero, b.i32(1));
-    b.store(b.load(logits, zero, id), floats, zero, b.i32(2));
+    b.store(bitsOf(b.load(logits, zero, id)), sampled, zero, b.i32(2));
   });
   return launch.finish({{1, {}}});
 }

@@ -91,8 +91,8 @@ SmallVector<Value> MmaGemm::step(Value step, ValueRange sums) {
   };
   for (int64_t half = 0; half < kTileK / 16; ++half) {
     // A multiple of 8 rows further on, chunks lie in the same order.
-    Value startX = start(rowX, b.add(chunkX, half * 2));
-    Value startW = start(b.add(rowW, kTileM), b.add(chunkW, half * 2));
+    Address startX = start(rowX, b.add(chunkX, half * 2));
+    Address startW = start(b.add(rowW, kTileM), b.add(chunkW, half * 2));
     SmallVector<SmallVector<Value>> xs, ws;
     for (int64_t i = 0; i < kDown; ++i)
       xs.push_back(b.loadMatrices(b.further(startX, stages, i * 16, 0)));

@@ -1,4 +1,4 @@
-#include "lowering/gpu/Image.h"
+#include "lowering/gpu/cuda/Image.h"
 
 #include "lowering/artifact/Writer.h"
 

@@ -156,8 +156,8 @@ SmallVector<Value> AttentionTile::scores(Value first) {
   Value row = b.add(b.mul(b.div(lane, 16), 8), b.rem(lane, 8));
   Value chunk = b.mul(b.rem(b.div(lane, 8), 2), 8);
   SmallVector<Value> s(tileKeys / 8 * 4, b.f32(0));
-  Value start = b.opaque(b.address(tileK, row, chunk));
-  Value startQ =
+  Address start = b.opaque(b.address(tileK, row, chunk));
+  Address startQ =
       b.opaque(b.address(tileQ, b.add(b.mul(b.warp(), 16), b.rem(lane, 16)),
                          b.mul(b.div(lane, 16), 8)));
   for (int64_t k = 0; k < size; k += 16) {
@@ -215,7 +215,7 @@ Value AttentionTile::pair(Value low, Value high) {
 /// o += p v; p is rounded to the storage type.
 void AttentionTile::addValues(ArrayRef<Value> p, MutableArrayRef<Value> out) {
   Value lane = b.lane();
-  Value start =
+  Address start =
       b.opaque(b.address(tileV, b.rem(lane, 16), b.mul(b.div(lane, 16), 8)));
   for (int64_t key = 0; key < tileKeys; key += 16) {
     ArrayRef<Value> s = p.slice(key / 8 * 4, 8);
