@@ -1,10 +1,12 @@
 /// math.exp2 %x  =>  llvm.call_intrinsic "llvm.exp2"(%x)
 ///
-/// Upstream's conversion to NVVM turns math ops, and LLVM's own, into calls of
-/// NVIDIA's libdevice, which is not at hand; intrinsics it leaves alone.
+/// Upstream's conversion to NVVM turns functions, also those of arith and of
+/// LLVM's dialect, into calls of NVIDIA's libdevice, which is not at hand.
+/// Calls of intrinsics it leaves alone.
 #include "lowering/Passes.h"
 
 #include "mlir/Conversion/ArithCommon/AttrToLLVMConverter.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -20,6 +22,8 @@ using namespace mlir;
 /// Of a function for which a GPU has instructions; else null.
 static const char *intrinsicOf(Operation *op) {
   return TypeSwitch<Operation *, const char *>(op)
+      .Case([](arith::MaxNumFOp) { return "llvm.maxnum"; })
+      .Case([](arith::MinNumFOp) { return "llvm.minnum"; })
       .Case([](math::AbsFOp) { return "llvm.fabs"; })
       .Case([](math::CopySignOp) { return "llvm.copysign"; })
       .Case([](math::Exp2Op) { return "llvm.exp2"; })
@@ -28,11 +32,17 @@ static const char *intrinsicOf(Operation *op) {
       .Default([](Operation *) { return nullptr; });
 }
 
+static bool isFunction(Operation *op) {
+  return isa_and_nonnull<math::MathDialect>(op->getDialect()) ||
+         isa<arith::MaxNumFOp, arith::MinNumFOp, arith::RemFOp>(op);
+}
+
 static LogicalResult toIntrinsic(Operation *op) {
   const char *name = intrinsicOf(op);
   if (!name)
     return op->emitOpError("expected a function that has an instruction on a "
-                           "GPU: math.absf, copysign, exp2, fma or sqrt");
+                           "GPU: math.absf, copysign, exp2, fma or sqrt, "
+                           "arith.maxnumf or minnumf");
   OpBuilder b(op);
   auto flags = cast<arith::ArithFastMathInterface>(op).getFastMathFlagsAttr();
   auto call =
@@ -48,8 +58,7 @@ namespace {
 struct MathToIntrinsics : cria::impl::MathToIntrinsicsBase<MathToIntrinsics> {
   void runOnOperation() override {
     auto result = getOperation().walk([](Operation *op) {
-      if (isa_and_nonnull<math::MathDialect>(op->getDialect()) &&
-          failed(toIntrinsic(op)))
+      if (isFunction(op) && failed(toIntrinsic(op)))
         return WalkResult::interrupt();
       return WalkResult::advance();
     });
