@@ -15,10 +15,10 @@
 // CHECK-SAME: grid = [1, {logits = 64 : i64}, 1], launch = "head_prefill"
 // CHECK-SAME: workspace_zeroed = {bytes = 0 : i64, offset = 0 : i64}
 // An op without products runs an element a thread.
-// CHECK-LABEL: llvm.func @add_prefill
+// CHECK-LABEL: gpu.func @add_prefill
 // CHECK: scf.if
 // CHECK: arith.addf
-// CHECK: llvm.store
+// CHECK: memref.store
 // CHECK-NOT: func.func
 // CHECK-NOT: llama.weight
 llama.weight @table : tensor<32x24xf32> from "table"

@@ -1,0 +1,57 @@
+// RUN: cria-opt %s --pass-pipeline='builtin.module(gpu.module(gpu.func(lower-kernel-arguments)))' --split-input-file --verify-diagnostics | FileCheck %s
+
+// A memref is a pointer to device memory, with the argument's attributes; shared
+// memory and other arguments stay. Its sizes are constants or poison.
+// CHECK-LABEL: gpu.func @static
+// CHECK-SAME: (%[[X:.*]]: !llvm.ptr<1> {llvm.noalias, llvm.readonly}, %{{.*}}: i32)
+// CHECK-SAME: workgroup(%{{.*}} : memref<4xf32, #gpu.address_space<workgroup>>) kernel
+// CHECK: %[[P:.*]] = llvm.addrspacecast %[[X]] : !llvm.ptr<1> to !llvm.ptr
+// CHECK: %[[D0:.*]] = llvm.mlir.poison
+// CHECK: %[[D1:.*]] = llvm.insertvalue %[[P]], %[[D0]][0]
+// CHECK: %[[D2:.*]] = llvm.insertvalue %[[P]], %[[D1]][1]
+// CHECK: %[[ZERO:.*]] = llvm.mlir.constant(0 : index)
+// CHECK: llvm.insertvalue %[[ZERO]], %[[D2]][2]
+// CHECK: %[[M:.*]] = builtin.unrealized_conversion_cast {{.*}} to memref<8xf32>
+// CHECK: memref.load %[[M]]
+gpu.module @kernels {
+  gpu.func @static(%x: memref<8xf32> {llvm.noalias, llvm.readonly}, %i: i32) workgroup(%s: memref<4xf32, #gpu.address_space<workgroup>>) kernel {
+    %0 = arith.index_cast %i : i32 to index
+    %1 = memref.load %x[%0] : memref<8xf32>
+    memref.store %1, %s[%0] : memref<4xf32, #gpu.address_space<workgroup>>
+    gpu.return
+  }
+}
+
+// -----
+
+// A dynamic size is never set; a dynamic offset is none: the pointer has it.
+// CHECK-LABEL: gpu.func @dynamic
+// CHECK-DAG: llvm.mlir.constant(0 : index)
+// CHECK-DAG: llvm.mlir.constant(64 : index)
+// CHECK-NOT: [3, 0]
+// CHECK: unrealized_conversion_cast {{.*}} to memref<?x64xbf16, strided<[64, 1], offset: ?>>
+gpu.module @kernels {
+  gpu.func @dynamic(%x: memref<?x64xbf16, strided<[64, 1], offset: ?>>) kernel {
+    %c0 = arith.constant 0 : index
+    %1 = memref.load %x[%c0, %c0] : memref<?x64xbf16, strided<[64, 1], offset: ?>>
+    gpu.return
+  }
+}
+
+// -----
+
+gpu.module @kernels {
+  // expected-error @below {{'gpu.func' op expected arguments with constant strides in the default memory space, got 'memref<4x?xf32>'}}
+  gpu.func @strides(%x: memref<4x?xf32>) kernel {
+    gpu.return
+  }
+}
+
+// -----
+
+gpu.module @kernels {
+  // expected-error @below {{expected arguments with constant strides in the default memory space, got 'memref<4xf32, 3>'}}
+  gpu.func @space(%x: memref<4xf32, 3>) kernel {
+    gpu.return
+  }
+}

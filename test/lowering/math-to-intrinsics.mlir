@@ -1,0 +1,45 @@
+// RUN: cria-opt %s --pass-pipeline='builtin.module(gpu.module(gpu.func(math-to-intrinsics)))' --split-input-file --verify-diagnostics | FileCheck %s
+
+// Fast-math flags stay; vectors are as scalars.
+// CHECK-LABEL: gpu.func @k
+// CHECK-SAME: (%[[X:.*]]: f32, %[[Y:.*]]: f32, %[[V:.*]]: vector<4xf32>)
+// CHECK-NOT: math.
+// CHECK: llvm.call_intrinsic "llvm.fabs"(%[[X]]) : (f32) -> f32
+// CHECK: llvm.call_intrinsic "llvm.copysign"(%[[X]], %[[Y]])
+// CHECK: llvm.call_intrinsic "llvm.exp2"(%[[X]]) {fastmathFlags = #llvm.fastmath<afn>}
+// CHECK: llvm.call_intrinsic "llvm.sqrt"(%[[X]])
+// CHECK: llvm.call_intrinsic "llvm.fma"(%[[V]], %[[V]], %[[V]]) : (vector<4xf32>, vector<4xf32>, vector<4xf32>) -> vector<4xf32>
+// CHECK: llvm.call_intrinsic "llvm.maxnum"(%[[X]], %[[Y]])
+// CHECK: llvm.call_intrinsic "llvm.minnum"(%[[X]], %[[Y]])
+gpu.module @kernels {
+  gpu.func @k(%x: f32, %y: f32, %v: vector<4xf32>) kernel {
+    %0 = math.absf %x : f32
+    %1 = math.copysign %x, %y : f32
+    %2 = math.exp2 %x fastmath<afn> : f32
+    %3 = math.sqrt %x : f32
+    %4 = math.fma %v, %v, %v : vector<4xf32>
+    %5 = arith.maxnumf %x, %y : f32
+    %6 = arith.minnumf %x, %y : f32
+    gpu.return
+  }
+}
+
+// -----
+
+gpu.module @kernels {
+  gpu.func @k(%x: f32) kernel {
+    // expected-error @below {{'math.log' op expected a function that has an instruction on a GPU: math.absf, copysign, exp2, fma or sqrt, arith.maxnumf or minnumf}}
+    %0 = math.log %x : f32
+    gpu.return
+  }
+}
+
+// -----
+
+gpu.module @kernels {
+  gpu.func @k(%x: f32) kernel {
+    // expected-error @below {{'arith.remf' op expected a function that has an instruction on a GPU}}
+    %0 = arith.remf %x, %x : f32
+    gpu.return
+  }
+}
