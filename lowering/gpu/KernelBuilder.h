@@ -197,7 +197,7 @@ public:
   mlir::Value blockSum(mlir::Value x, const Rows &scratch);
 
 private:
-  /// The element `row * stride + column`, whoever accesses it.
+  /// As `address`, but the caller says how it accesses the element.
   Address at(const Rows &rows, mlir::Value row, mlir::Value column);
   mlir::Value shuffle(mlir::Value x, mlir::gpu::ShuffleMode mode,
                       int64_t operand);
