@@ -31,6 +31,26 @@ def ConvertLlamaToLinalg : Pass<"convert-llama-to-linalg", "::mlir::ModuleOp"> {
     "::mlir::tensor::TensorDialect"];
 }
 
+def PlanArena : Pass<"plan-arena", "::mlir::ModuleOp"> {
+  let summary = "give every temporary a place in one arena";
+  let description = [{
+    Adds an argument, the arena, to each entry function, and one to each kernel
+    that has temporaries, and turns every `memref.alloc` into a view of it; a
+    kernel's is a part of the entry's while it runs. Buffers whose lifetimes do
+    not meet share space. Inside parallel loops an allocation becomes an
+    `alloca`. After it no function allocates from the heap; the attribute
+    `arena_bytes` of an entry says how much is needed.
+
+    A dynamic size is bounded by what can be told from the ops that make it:
+    constants, and numbers of tokens, at most the function's `chunk`. What a
+    kernel takes is as large as what it is called with.
+  }];
+  let options = [Option<"alignment", "alignment", "int64_t", "64",
+                        "what the places of temporaries are multiples of">];
+  let dependentDialects = ["::mlir::arith::ArithDialect",
+                           "::mlir::memref::MemRefDialect"];
+}
+
 //===----------------------------------------------------------------------===//
 // CPU
 //===----------------------------------------------------------------------===//
@@ -97,24 +117,6 @@ def LowerToLoops : Pass<"lower-linalg-to-loops", "::mlir::func::FuncOp"> {
   let dependentDialects = [
     "::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",
     "::mlir::memref::MemRefDialect", "::mlir::scf::SCFDialect"];
-}
-
-def PlanArena : Pass<"plan-arena", "::mlir::ModuleOp"> {
-  let summary = "give every temporary a place in one arena";
-  let description = [{
-    Adds an argument, the arena, to each entry function, and one to each kernel
-    that has temporaries, and turns every `memref.alloc` into a view of it; a
-    kernel's is a part of the entry's while it runs. Buffers whose lifetimes do
-    not meet share space. Inside parallel loops an allocation becomes an
-    `alloca`. After it no function allocates from the heap; the attribute
-    `arena_bytes` of an entry says how much is needed.
-
-    A dynamic size is bounded by what can be told from the ops that make it:
-    constants, and numbers of tokens, at most the function's `chunk`. What a
-    kernel takes is as large as what it is called with.
-  }];
-  let dependentDialects = ["::mlir::arith::ArithDialect",
-                           "::mlir::memref::MemRefDialect"];
 }
 
 def LowerToAbi : Pass<"lower-to-abi", "::mlir::ModuleOp"> {
