@@ -179,4 +179,31 @@ def ConvertLlamaToGpu : Pass<"convert-llama-to-gpu", "::mlir::ModuleOp"> {
     "::mlir::vector::VectorDialect"];
 }
 
+def PlanLaunches : Pass<"plan-launches", "::mlir::ModuleOp"> {
+  let summary = "turn the host's functions into the plan of the gpu.module";
+  let description = [{
+    Before: entry functions (lowering/Entry.h) that launch kernels of one
+    `gpu.module`, also in loops between constants, and otherwise only compute
+    numbers and views. After: the module's attribute `cria.plan` says what the
+    entries launch, in the form of docs/artifact.md; entries, weights' and rope
+    tables' declarations and globals are gone.
+
+    - A memref that a kernel is given is a view of an entry's argument, of a
+      weight, or of a global of zeros. Globals share the first 64 KiB of the
+      device's arena, which are zero when a session begins; the entries' arenas
+      begin behind them, all at the same place.
+    - A number that a kernel is given is no parameter any more: the kernel reads
+      `CriaStepState`, a parameter behind the others, and computes it. So each
+      kernel has one launch.
+    - A kernel's memref parameter with a dynamic offset has offset 0: the address
+      in the plan is that of its first element. One with a static offset begins
+      so far before it.
+
+    What the plan cannot say is an error at the launch, and so is any op that
+    would have to run on the host.
+  }];
+  let dependentDialects = ["::mlir::arith::ArithDialect",
+                           "::mlir::memref::MemRefDialect"];
+}
+
 #endif

@@ -1,5 +1,7 @@
 // RUN: cria-opt --plan-arena --split-input-file --verify-diagnostics %s | FileCheck %s
 // RUN: cria-opt --plan-arena=alignment=256 --split-input-file --verify-diagnostics %s | FileCheck --check-prefix=WIDE %s
+// RUN: not cria-opt --plan-arena=alignment=0 --split-input-file %s 2>&1 | FileCheck --check-prefix=ZERO %s
+// ZERO: plan-arena: expected a positive alignment
 
 // Buffers that live one after the other share a place; those that live at the
 // same time do not. Places are multiples of 64 bytes; a use of a view is a use.
