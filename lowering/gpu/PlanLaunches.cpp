@@ -1,30 +1,19 @@
 /// gpu.launch_func in entry functions  =>  the attribute cria.plan
 ///
-///   scf.for %layer = 0 to 2 {
-///     %w = call @w(%layer)                      {loop = 2, body = [
-///     gpu.launch_func @kernels::@k         =>     {launch = "k", args = [
-///       blocks in (%tokens, 1, 1)                   {weight = 3, layered},
-///       args(%w, %position)                         {state = 0}],
-///   }                                              grid = [{tokens = 1},
-///   ...]}]}
-///
-/// A number that the host passes is computed in the kernel instead:
-///
-///   gpu.func @k(%w, %position)  =>  gpu.func @k(%w, %state) {
-///                                     %field = memref.view %state[0][]
-///                                     %position = memref.load %field[]
+///   scf.for %layer = 0 to 2 {            {loop = 2, body = [
+///     %w = call @w(%layer)                 {launch = "k",
+///     gpu.launch_func @kernels::@k   =>     grid = [{tokens = 1}, 1, 1],
+///       blocks in (%tokens, 1, 1)           args = [{weight = 3, layered},
+///       args(%w, %position)                         {state = 0}]}]}
+///   }
 #include "lowering/Entry.h"
 #include "lowering/Passes.h"
 #include "lowering/gpu/HostValues.h"
-#include "runtime/Abi.h"
+#include "lowering/gpu/KernelNumbers.h"
 
-#include "mlir/Dialect/Affine/IR/AffineOps.h"
-#include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
-#include "mlir/IR/IRMapping.h"
 #include "mlir/Interfaces/DataLayoutInterfaces.h"
 #include "llvm/Support/MathExtras.h"
-#include <cstddef>
 
 namespace cria {
 #define GEN_PASS_DEF_PLANLAUNCHES
@@ -37,120 +26,6 @@ using namespace cria::cuda;
 
 /// The most threads of a block on any device.
 static constexpr int64_t kMostThreads = 1024;
-
-namespace {
-/// A kernel whose parameters become those of the plan, device addresses only.
-class Kernel {
-public:
-  Kernel(gpu::GPUFuncOp kernel, const EntryArguments &arguments)
-      : kernel(kernel), arguments(arguments),
-        b(OpBuilder::atBlockBegin(&kernel.front())) {}
-
-  /// Computes a number of the host in the kernel, in place of parameter `i`;
-  /// fails where the kernel cannot know it.
-  LogicalResult compute(unsigned i, Value number);
-  /// Takes the parameters away that are computed. Returns whether the kernel
-  /// has the step's state as another one, the last.
-  bool finish();
-
-private:
-  Value rebuild(Value number);
-  Value rebuild(BlockArgument number);
-  Value field(size_t offset);
-
-  gpu::GPUFuncOp kernel;
-  const EntryArguments &arguments;
-  OpBuilder b;
-  IRMapping known;
-  llvm::BitVector computed;
-  BlockArgument state;
-};
-} // namespace
-
-/// The 32-bit field of CriaStepState at an offset, as an index.
-Value Kernel::field(size_t offset) {
-  Location loc = kernel.getLoc();
-  auto bytes = MemRefType::get({sizeof(CriaStepState)}, b.getI8Type());
-  if (!state)
-    state = kernel.front().insertArgument(kernel.getNumArguments(), bytes, loc);
-  Value at = arith::ConstantIndexOp::create(b, loc, offset);
-  Value view = memref::ViewOp::create(
-      b, loc, MemRefType::get({}, b.getI32Type()), state, at, ValueRange());
-  Value value = memref::LoadOp::create(b, loc, view, ValueRange());
-  return arith::IndexCastOp::create(b, loc, b.getIndexType(), value);
-}
-
-Value Kernel::rebuild(BlockArgument number) {
-  if (!isa<func::FuncOp>(number.getOwner()->getParentOp()))
-    return {};
-  switch (arguments.all()[number.getArgNumber()]) {
-  case EntryArgument::Tokens:
-    return field(offsetof(CriaStepState, tokens));
-  case EntryArgument::Position:
-    return field(offsetof(CriaStepState, position));
-  case EntryArgument::First:
-    return field(offsetof(CriaStepState, first_logit));
-  case EntryArgument::Source:
-    return field(offsetof(CriaStepState, source));
-  default:
-    return {};
-  }
-}
-
-/// Null for what is neither a constant nor computed from the step's numbers.
-Value Kernel::rebuild(Value number) {
-  if (Value before = known.lookupOrNull(number))
-    return before;
-  Value result;
-  Operation *op = number.getDefiningOp();
-  if (auto argument = dyn_cast<BlockArgument>(number)) {
-    result = rebuild(argument);
-  } else if (isa<affine::AffineApplyOp>(op) ||
-             (isa<arith::ArithDialect>(op->getDialect()) &&
-              isMemoryEffectFree(op))) {
-    for (Value operand : op->getOperands())
-      if (!rebuild(operand))
-        return {};
-    result = b.clone(*op, known)
-                 ->getResult(cast<OpResult>(number).getResultNumber());
-  }
-  if (result)
-    known.map(number, result);
-  return result;
-}
-
-LogicalResult Kernel::compute(unsigned i, Value number) {
-  Value value = rebuild(number);
-  if (!value)
-    return failure();
-  kernel.getArgument(i).replaceAllUsesWith(value);
-  computed.resize(kernel.getNumArguments());
-  computed.set(i);
-  return success();
-}
-
-bool Kernel::finish() {
-  if (computed.none())
-    return false;
-  // By hand: behind the parameters the block has the kernel's memory.
-  SmallVector<Type> types;
-  SmallVector<DictionaryAttr> attributes;
-  for (unsigned i = 0; i < computed.size(); ++i)
-    if (!computed.test(i)) {
-      types.push_back(kernel.getArgumentTypes()[i]);
-      attributes.push_back(kernel.getArgAttrDict(i));
-    }
-  if (state) {
-    types.push_back(state.getType());
-    attributes.push_back(b.getDictionaryAttr({}));
-  }
-  for (int i : llvm::reverse(computed.set_bits()))
-    kernel.front().eraseArgument(i);
-  kernel.removeArgAttrsAttr();
-  kernel.setFunctionTypeAttr(TypeAttr::get(b.getFunctionType(types, {})));
-  kernel.setAllArgAttrs(attributes);
-  return bool(state);
-}
 
 namespace {
 using Steps = SmallVector<Attribute>;
@@ -202,7 +77,7 @@ FailureOr<gpu::GPUFuncOp> EntryPlanner::kernelOf(gpu::LaunchFuncOp launch) {
 
 FailureOr<Steps> EntryPlanner::argumentsOf(gpu::LaunchFuncOp launch,
                                            gpu::GPUFuncOp function) {
-  Kernel kernel(function, arguments);
+  KernelNumbers numbers(function, arguments);
   Steps args;
   for (auto [i, operand] : llvm::enumerate(launch.getKernelOperands())) {
     if (isa<MemRefType>(operand.getType())) {
@@ -210,14 +85,14 @@ FailureOr<Steps> EntryPlanner::argumentsOf(gpu::LaunchFuncOp launch,
       if (failed(place))
         return failure();
       args.push_back(*place);
-    } else if (failed(kernel.compute(i, operand))) {
+    } else if (failed(numbers.compute(i, operand))) {
       return launch.emitOpError("expected argument ")
              << i
              << " to be a memref, or to be computed from constants and the "
                 "entry's tokens, position, first and source";
     }
   }
-  if (kernel.finish())
+  if (numbers.finish())
     args.push_back(
         b.getDictionaryAttr(b.getNamedAttr("state", b.getI64IntegerAttr(0))));
   return args;
