@@ -8,9 +8,16 @@ using namespace cria;
 
 static constexpr const char *kAttribute = "arguments";
 static constexpr const char *kNames[] = {
-    "ids", "tokens", "position", "first", "source", "logits", "cache", "arena"};
+    "ids",   "tokens", "position", "first",   "source", "logits",
+    "cache", "arena",  "seen",     "sampled", "state"};
 
-static StringRef nameOf(EntryArgument what) {
+using Is = EntryArgument;
+static constexpr EntryArgument kOfTokens[] = {
+    Is::Ids, Is::Tokens, Is::Position, Is::First, Is::Source, Is::Logits};
+static constexpr EntryArgument kOfDrawing[] = {Is::Logits, Is::Seen,
+                                               Is::Sampled, Is::State};
+
+StringRef EntryArguments::nameOf(EntryArgument what) {
   return kNames[static_cast<int>(what)];
 }
 
@@ -32,12 +39,15 @@ static bool fits(EntryArgument what, Type type) {
   Type element = shaped ? shaped.getElementType() : type;
   switch (what) {
   case EntryArgument::Ids:
+  case EntryArgument::Seen:
+  case EntryArgument::Sampled:
     return is(1, element.isInteger(32));
   case EntryArgument::Logits:
     return is(2, element.isF32());
   case EntryArgument::Cache:
     return is(4, isa<FloatType>(element));
   case EntryArgument::Arena:
+  case EntryArgument::State:
     return is(1, element.isInteger(8));
   default:
     return type.isIndex();
@@ -57,6 +67,10 @@ void EntryArguments::append(func::FuncOp entry, EntryArgument what, Type type) {
   (void)entry.insertArgument(entry.getNumArguments(), type, {}, entry.getLoc());
 }
 
+bool EntryArguments::has(EntryArgument what) const {
+  return llvm::is_contained(arguments, what);
+}
+
 unsigned EntryArguments::at(EntryArgument what) const {
   return llvm::find(arguments, what) - arguments.begin();
 }
@@ -69,6 +83,26 @@ SmallVector<unsigned> EntryArguments::caches() const {
   return places;
 }
 
+/// Reports an argument that an entry of its kind lacks, or has not.
+static LogicalResult verifyKind(func::FuncOp entry,
+                                const EntryArguments &arguments) {
+  bool draws = arguments.drawsId();
+  ArrayRef<EntryArgument> required = draws ? ArrayRef(kOfDrawing) : kOfTokens;
+  for (EntryArgument what : required)
+    if (!arguments.has(what))
+      return entry.emitError("expected an argument '")
+             << EntryArguments::nameOf(what) << "'";
+  for (EntryArgument what : arguments.all())
+    if (!llvm::is_contained(required, what) && what != EntryArgument::Arena &&
+        (draws || what != EntryArgument::Cache))
+      return entry.emitError("expected no argument '")
+             << EntryArguments::nameOf(what) << "' beside '"
+             << (draws ? "sampled" : "ids") << "'";
+  if (!draws && !entry->getAttrOfType<IntegerAttr>("chunk"))
+    return entry.emitError("expected the attribute 'chunk'");
+  return success();
+}
+
 FailureOr<EntryArguments> EntryArguments::of(func::FuncOp entry) {
   auto names = entry->getAttrOfType<ArrayAttr>(kAttribute);
   if (!names || names.size() != entry.getNumArguments())
@@ -78,18 +112,14 @@ FailureOr<EntryArguments> EntryArguments::of(func::FuncOp entry) {
   EntryArguments result;
   for (auto [i, name] : llvm::enumerate(names)) {
     auto what = argumentOf(name);
-    bool again = what && *what != EntryArgument::Cache &&
-                 llvm::is_contained(result.arguments, *what);
+    bool again = what && *what != EntryArgument::Cache && result.has(*what);
     if (!what || again || !fits(*what, entry.getArgumentTypes()[i]))
       return entry.emitError("expected argument ")
              << i << " to be one of an entry, got " << name << " of type "
              << entry.getArgumentTypes()[i];
     result.arguments.push_back(*what);
   }
-  for (int i = 0; i <= static_cast<int>(EntryArgument::Logits); ++i)
-    if (!llvm::is_contained(result.arguments, static_cast<EntryArgument>(i)))
-      return entry.emitError("expected an argument '") << kNames[i] << "'";
-  if (!entry->getAttrOfType<IntegerAttr>("chunk"))
-    return entry.emitError("expected the attribute 'chunk'");
+  if (failed(verifyKind(entry, result)))
+    return failure();
   return result;
 }

@@ -7,7 +7,8 @@
 
 namespace cria {
 
-/// What an argument of an entry is, in the order of CriaEntry in runtime/Abi.h.
+/// What an argument of an entry is; up to Arena in the order of CriaEntry in
+/// runtime/Abi.h.
 enum class EntryArgument {
   Ids,      ///< (chunk) i32, of which `tokens` are read
   Tokens,   ///< index: how many
@@ -17,13 +18,19 @@ enum class EntryArgument {
   Logits,   ///< (chunk, vocab) f32; updated in place
   Cache,    ///< (layers, heads, positions, size); each updated in place
   Arena,    ///< bytes: scratch, in the tile phase
+  Seen,     ///< i32: the ids of the text so far, a bit each
+  Sampled,  ///< i32: the CriaSampled of the id that is drawn
+  State,    ///< bytes: the CriaStepState, which says how
 };
 
-/// The arguments of one entry function.
+/// The arguments of one entry function. An entry runs tokens, and has all of
+/// Ids to Logits, or it draws an id from the only row of the logits, and has
+/// Logits, Seen, Sampled and State.
 class EntryArguments {
 public:
   /// Those of a function that has the attribute; an error at the function where
-  /// it does not fit the arguments or `chunk` is missing.
+  /// it does not fit the arguments, or an entry that runs tokens has no
+  /// `chunk`.
   static mlir::FailureOr<EntryArguments> of(mlir::func::FuncOp entry);
 
   /// Writes the attribute.
@@ -32,7 +39,13 @@ public:
   static void append(mlir::func::FuncOp entry, EntryArgument what,
                      mlir::Type type);
 
+  /// As the attribute says it.
+  static llvm::StringRef nameOf(EntryArgument what);
+
   llvm::ArrayRef<EntryArgument> all() const { return arguments; }
+  bool has(EntryArgument what) const;
+  /// Whether the entry draws an id; else it runs tokens.
+  bool drawsId() const { return has(EntryArgument::Sampled); }
   /// Where an argument stands that there is one of.
   unsigned at(EntryArgument what) const;
   /// Where the caches stand, in order.

@@ -31,6 +31,26 @@ def ConvertLlamaToLinalg : Pass<"convert-llama-to-linalg", "::mlir::ModuleOp"> {
     "::mlir::tensor::TensorDialect"];
 }
 
+def PlanArena : Pass<"plan-arena", "::mlir::ModuleOp"> {
+  let summary = "give every temporary a place in one arena";
+  let description = [{
+    Adds an argument, the arena, to each entry function, and one to each kernel
+    that has temporaries, and turns every `memref.alloc` into a view of it; a
+    kernel's is a part of the entry's while it runs. Buffers whose lifetimes do
+    not meet share space. Inside parallel loops an allocation becomes an
+    `alloca`. After it no function allocates from the heap; the attribute
+    `arena_bytes` of an entry says how much is needed.
+
+    A dynamic size is bounded by what can be told from the ops that make it:
+    constants, and numbers of tokens, at most the function's `chunk`. What a
+    kernel takes is as large as what it is called with.
+  }];
+  let options = [Option<"alignment", "alignment", "int64_t", "64",
+                        "what the places of temporaries are multiples of">];
+  let dependentDialects = ["::mlir::arith::ArithDialect",
+                           "::mlir::memref::MemRefDialect"];
+}
+
 //===----------------------------------------------------------------------===//
 // CPU
 //===----------------------------------------------------------------------===//
@@ -97,24 +117,6 @@ def LowerToLoops : Pass<"lower-linalg-to-loops", "::mlir::func::FuncOp"> {
   let dependentDialects = [
     "::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",
     "::mlir::memref::MemRefDialect", "::mlir::scf::SCFDialect"];
-}
-
-def PlanArena : Pass<"plan-arena", "::mlir::ModuleOp"> {
-  let summary = "give every temporary a place in one arena";
-  let description = [{
-    Adds an argument, the arena, to each entry function, and one to each kernel
-    that has temporaries, and turns every `memref.alloc` into a view of it; a
-    kernel's is a part of the entry's while it runs. Buffers whose lifetimes do
-    not meet share space. Inside parallel loops an allocation becomes an
-    `alloca`. After it no function allocates from the heap; the attribute
-    `arena_bytes` of an entry says how much is needed.
-
-    A dynamic size is bounded by what can be told from the ops that make it:
-    constants, and numbers of tokens, at most the function's `chunk`. What a
-    kernel takes is as large as what it is called with.
-  }];
-  let dependentDialects = ["::mlir::arith::ArithDialect",
-                           "::mlir::memref::MemRefDialect"];
 }
 
 def LowerToAbi : Pass<"lower-to-abi", "::mlir::ModuleOp"> {
@@ -201,6 +203,33 @@ def MathToIntrinsics : Pass<"math-to-intrinsics", "::mlir::gpu::GPUFuncOp"> {
     function of NVIDIA's libdevice.
   }];
   let dependentDialects = ["::mlir::LLVM::LLVMDialect"];
+}
+
+def PlanLaunches : Pass<"plan-launches", "::mlir::ModuleOp"> {
+  let summary = "turn the host's functions into the plan of the gpu.module";
+  let description = [{
+    Before: entry functions (lowering/Entry.h) that launch kernels of one
+    `gpu.module`, also in loops between constants, and otherwise only compute
+    numbers and views. After: the module's attribute `cria.plan` says what the
+    entries launch, in the form of docs/artifact.md; entries, weights' and rope
+    tables' declarations and globals are gone.
+
+    - A memref that a kernel is given is a view of an entry's argument, of a
+      weight, or of a global of zeros. Globals share the first 64 KiB of the
+      device's arena, which are zero when a session begins; the entries' arenas
+      begin behind them, all at the same place.
+    - A number that a kernel is given is no parameter any more: the kernel reads
+      `CriaStepState`, a parameter behind the others, and computes it. So each
+      kernel has one launch.
+    - A kernel's memref parameter with a dynamic offset has offset 0: the address
+      in the plan is that of its first element. One with a static offset begins
+      so far before it.
+
+    What the plan cannot say is an error at the launch, and so is any op that
+    would have to run on the host.
+  }];
+  let dependentDialects = ["::mlir::arith::ArithDialect",
+                           "::mlir::memref::MemRefDialect"];
 }
 
 #endif

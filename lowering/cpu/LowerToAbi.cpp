@@ -286,6 +286,9 @@ LogicalResult AbiLowering::run() {
     FailureOr<EntryArguments> arguments = EntryArguments::of(function);
     if (failed(arguments))
       return failure();
+    if (arguments->drawsId())
+      return function.emitError("expected an entry that runs tokens: the "
+                                "runtime draws ids on the CPU itself");
     lowerEntry(function, *arguments);
   }
   for (auto function :

@@ -1,4 +1,4 @@
-// RUN: cria-opt --lower-to-abi %s | FileCheck %s
+// RUN: cria-opt --lower-to-abi --split-input-file --verify-diagnostics %s | FileCheck %s
 
 // Weights and tables are no functions any more.
 // CHECK-NOT: @w(
@@ -70,5 +70,13 @@ func.func @decode(%ids: memref<1xi32>, %tokens: index, %position: index, %first:
   %c0 = arith.constant 0 : index
   %0 = memref.load %v[%c0, %c0, %c0, %c0] : memref<2x1x4x8xf32>
   call @k_decode(%w, %tokens, %0) : (memref<6x8xf32>, index, f32) -> ()
+  return
+}
+
+// -----
+
+// expected-error @below {{expected an entry that runs tokens: the runtime draws ids on the CPU itself}}
+func.func @sample(%logits: memref<1x8xf32>, %seen: memref<1xi32>, %sampled: memref<4xi32>, %state: memref<56xi8>)
+    attributes {arguments = ["logits", "seen", "sampled", "state"]} {
   return
 }

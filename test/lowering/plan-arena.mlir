@@ -1,4 +1,7 @@
 // RUN: cria-opt --plan-arena --split-input-file --verify-diagnostics %s | FileCheck %s
+// RUN: cria-opt --plan-arena=alignment=256 --split-input-file --verify-diagnostics %s | FileCheck --check-prefix=WIDE %s
+// RUN: not cria-opt --plan-arena=alignment=0 --split-input-file %s 2>&1 | FileCheck --check-prefix=ZERO %s
+// ZERO: plan-arena: expected a positive alignment
 
 // Buffers that live one after the other share a place; those that live at the
 // same time do not. Places are multiples of 64 bytes; a use of a view is a use.
@@ -11,6 +14,9 @@
 // CHECK: %[[O2:.*]] = arith.constant 0 : index
 // CHECK: memref.view %[[ARENA]][%[[O2]]][] : memref<128xi8> to memref<4xf32>
 // CHECK-NOT: memref.alloc
+// WIDE-LABEL: func private @lifetimes
+// WIDE-SAME: memref<512xi8>)
+// WIDE: arith.constant 256 : index
 func.func private @lifetimes(%i: index, %v: f32) attributes {chunk = 1 : index} {
   %a = memref.alloc() : memref<4xf32>
   %a2 = memref.cast %a : memref<4xf32> to memref<?xf32>
@@ -219,4 +225,33 @@ func.func private @returns() -> memref<4xf32> attributes {chunk = 8 : index} {
 // expected-error @below {{expected the attribute 'chunk'}}
 func.func private @other() {
   return
+}
+
+// -----
+
+// A launch uses what it is given: %a must not lie where %b does. The entry draws
+// an id, and has no tokens.
+// CHECK-LABEL: func @sample
+// CHECK-SAME: %[[ARENA:[^:]*]]: memref<128xi8>) attributes {arena_bytes = 128 : index, arguments = ["logits", "seen", "sampled", "state", "arena"]}
+// CHECK: memref.view %[[ARENA]]
+// CHECK: memref.view %[[ARENA]]
+// CHECK-NOT: memref.alloc
+module attributes {gpu.container_module} {
+  func.func @sample(%logits: memref<1x32xf32>, %seen: memref<1xi32>, %sampled: memref<4xi32>, %state: memref<56xi8>)
+      attributes {arguments = ["logits", "seen", "sampled", "state"]} {
+    %c1 = arith.constant 1 : index
+    %a = memref.alloc() : memref<4xf32>
+    %b = memref.alloc() : memref<4xf32>
+    gpu.launch_func @kernels::@two blocks in (%c1, %c1, %c1) threads in (%c1, %c1, %c1) args(%b : memref<4xf32>)
+    gpu.launch_func @kernels::@one blocks in (%c1, %c1, %c1) threads in (%c1, %c1, %c1) args(%a : memref<4xf32>)
+    return
+  }
+  gpu.module @kernels {
+    gpu.func @one(%a: memref<4xf32>) kernel {
+      gpu.return
+    }
+    gpu.func @two(%a: memref<4xf32>) kernel {
+      gpu.return
+    }
+  }
 }

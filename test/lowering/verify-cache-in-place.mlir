@@ -114,3 +114,28 @@ func.func @lacks(%a: memref<1xi32>) attributes {arguments = ["ids"], chunk = 1 :
 // Declarations have no buffers.
 // CHECK-LABEL: func private @weight
 func.func private @weight() -> memref<16x8xf32>
+
+// -----
+
+// An entry draws an id, or it runs tokens.
+// expected-error @below {{expected an argument 'state'}}
+func.func @sample(%logits: memref<1x8xf32>, %seen: memref<1xi32>, %sampled: memref<4xi32>)
+    attributes {arguments = ["logits", "seen", "sampled"]} {
+  return
+}
+
+// -----
+
+// expected-error @below {{expected no argument 'tokens' beside 'sampled'}}
+func.func @sample(%logits: memref<1x8xf32>, %seen: memref<1xi32>, %sampled: memref<4xi32>, %state: memref<56xi8>, %tokens: index)
+    attributes {arguments = ["logits", "seen", "sampled", "state", "tokens"]} {
+  return
+}
+
+// -----
+
+// expected-error @below {{expected no argument 'seen' beside 'ids'}}
+func.func @decode(%ids: memref<1xi32>, %n: index, %p: index, %f: index, %s: index, %l: memref<1x8xf32>, %seen: memref<1xi32>)
+    attributes {arguments = ["ids", "tokens", "position", "first", "source", "logits", "seen"], chunk = 1 : index} {
+  return
+}

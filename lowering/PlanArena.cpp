@@ -17,6 +17,7 @@
 #include "mlir/Interfaces/DataLayoutInterfaces.h"
 #include "mlir/Interfaces/ValueBoundsOpInterface.h"
 #include "llvm/ADT/StringMap.h"
+#include "llvm/Support/MathExtras.h"
 #include <limits>
 
 namespace cria {
@@ -27,7 +28,12 @@ namespace cria {
 using namespace mlir;
 using namespace cria;
 
-static constexpr int64_t kAlignment = 64;
+/// The most tokens that a function takes. An entry that draws an id reads the
+/// logits of one.
+static int64_t mostTokens(func::FuncOp function) {
+  auto chunk = function->getAttrOfType<IntegerAttr>("chunk");
+  return chunk ? chunk.getInt() : 1;
+}
 
 namespace {
 struct Buffer {
@@ -64,8 +70,7 @@ namespace {
 /// The most that sizes can be.
 class Bounds {
 public:
-  explicit Bounds(func::FuncOp function)
-      : chunk(function->getAttrOfType<IntegerAttr>("chunk").getInt()) {}
+  explicit Bounds(func::FuncOp function) : chunk(mostTokens(function)) {}
   std::optional<int64_t> most(Value size) const;
 
 private:
@@ -167,10 +172,6 @@ static FailureOr<int64_t> mostBytes(memref::AllocOp alloc,
   return bytes;
 }
 
-static int64_t aligned(int64_t bytes) {
-  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
-}
-
 /// The last place that uses the buffer, or what may be a view of it.
 static int64_t lastUse(memref::AllocOp alloc,
                        const BufferViewFlowAnalysis &aliases,
@@ -216,11 +217,11 @@ static int64_t place(MutableArrayRef<Buffer> buffers) {
 }
 
 /// Scratch of one parallel iteration: on the stack, once for all of them.
-static void moveToStack(Operation *op, scf::ForallOp loop) {
+static void moveToStack(Operation *op, scf::ForallOp loop, int64_t alignment) {
   OpBuilder b = OpBuilder::atBlockBegin(loop.getBody());
   auto type = cast<MemRefType>(op->getResult(0).getType());
   auto alloca = memref::AllocaOp::create(b, op->getLoc(), type,
-                                         b.getI64IntegerAttr(kAlignment));
+                                         b.getI64IntegerAttr(alignment));
   op->replaceAllUsesWith(alloca);
   op->erase();
 }
@@ -248,7 +249,13 @@ static void intoArena(Buffer &buffer, Value arena) {
 
 namespace {
 struct PlanArenaPass : cria::impl::PlanArenaBase<PlanArenaPass> {
+  using PlanArenaBase::PlanArenaBase;
+
   void runOnOperation() override {
+    if (alignment < 1) {
+      getOperation().emitError("plan-arena: expected a positive alignment");
+      return signalPassFailure();
+    }
     for (bool entries : {false, true})
       for (auto function : getOperation().getOps<func::FuncOp>())
         if (!function.isDeclaration() && isEntry(function) == entries &&
@@ -260,9 +267,10 @@ private:
   /// The buffers of a function that last from one op to another; those of
   /// parallel loops are moved to the stack.
   FailureOr<SmallVector<Buffer>> collect(func::FuncOp function) {
-    if (isEntry(function) && failed(EntryArguments::of(function)))
+    bool isKernel = !isEntry(function);
+    if (!isKernel && failed(EntryArguments::of(function)))
       return failure();
-    if (!function->getAttrOfType<IntegerAttr>("chunk"))
+    if (isKernel && !function->getAttrOfType<IntegerAttr>("chunk"))
       return function.emitError("expected the attribute 'chunk'");
     SmallVector<Operation *> allocations;
     SmallVector<Buffer> buffers;
@@ -276,12 +284,13 @@ private:
         return op->emitError(
             "expected scratch of a static size in a parallel loop");
       if (loop) {
-        moveToStack(op, loop);
+        moveToStack(op, loop, alignment);
       } else if (auto alloc = dyn_cast<memref::AllocOp>(op)) {
         FailureOr<int64_t> bytes = mostBytes(alloc, Bounds(function));
         if (failed(bytes))
           return failure();
-        buffers.push_back({op, aligned(*bytes), 0, 0});
+        int64_t size = llvm::alignTo(*bytes, alignment);
+        buffers.push_back({op, size, 0, 0});
       }
     }
     return buffers;

@@ -1,0 +1,76 @@
+/// What the values of an entry function are to the plan that replaces it:
+/// numbers that a step knows, and places in device memory.
+#pragma once
+
+#include "lowering/Entry.h"
+
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/IR/AffineExpr.h"
+
+namespace cria::cuda {
+
+/// The device's arena begins with `kZeroed` bytes that are zero when a session
+/// begins, for the globals of all entries; behind them entries have their own.
+inline constexpr int64_t kZeroed = 64 << 10, kPlaceAlignment = 256;
+
+/// Where each global lies in the arena.
+using GlobalPlaces = llvm::StringMap<int64_t>;
+
+class HostValues {
+public:
+  HostValues(EntryArguments arguments, const GlobalPlaces &globals,
+             mlir::MLIRContext *context)
+      : arguments(std::move(arguments)), globals(globals), context(context) {}
+
+  /// The argument of a launch for operand `i` of its kernel, a memref: the
+  /// address of its first element, less the offset that its type says. An error
+  /// at the launch where it lies nowhere, or the plan cannot say where.
+  mlir::FailureOr<mlir::DictionaryAttr> place(mlir::gpu::LaunchFuncOp launch,
+                                              unsigned i) const;
+  /// A dimension of a grid: a constant, or tokens or rows of logits over a
+  /// constant, rounded up. Null for any other number.
+  mlir::Attribute gridSize(mlir::Value size) const;
+
+private:
+  /// Memory of one kind, as a launch's arguments have them.
+  struct Memory {
+    llvm::StringRef kind;
+    /// A weight's slot, a cache's number.
+    mlir::AffineExpr number;
+    /// Bytes from the start of the memory to what a memref points to, and from
+    /// there to its first element. Null where nothing is known of them.
+    mlir::AffineExpr base, offset;
+    /// Bytes of a cache.
+    int64_t size = 0;
+  };
+  /// Begins "expected argument i to", at the launch.
+  using Expected = llvm::function_ref<mlir::InFlightDiagnostic()>;
+
+  mlir::AffineExpr read(mlir::Value index) const;
+  mlir::AffineExpr read(mlir::BlockArgument index) const;
+  mlir::AffineExpr read(mlir::OpFoldResult index) const;
+  mlir::AffineExpr constant(int64_t value) const {
+    return mlir::getAffineConstantExpr(value, context);
+  }
+  Memory memory(llvm::StringRef kind, mlir::AffineExpr number,
+                int64_t base = 0) const {
+    return {kind, number, constant(base), constant(0), 0};
+  }
+  mlir::FailureOr<Memory> find(mlir::Value memref, Expected expected) const;
+  Memory find(mlir::BlockArgument memref) const;
+  Memory find(mlir::func::CallOp weight) const;
+  mlir::AffineExpr offsetOf(mlir::memref::SubViewOp view) const;
+
+  EntryArguments arguments;
+  const GlobalPlaces &globals;
+  mlir::MLIRContext *context;
+};
+
+/// The first slot of the weight or rope table that the function stands for;
+/// nothing where it is another function.
+std::optional<int64_t> slotOf(mlir::func::FuncOp function);
+/// The declaration of the weight or rope table that is called, or null.
+mlir::func::FuncOp calledWeight(mlir::func::CallOp call);
+
+} // namespace cria::cuda

@@ -1,0 +1,44 @@
+/// A kernel's parameters are device addresses only. A number that the host
+/// passes is computed in the kernel instead:
+///
+///   gpu.func @k(%w, %position)  =>  gpu.func @k(%w, %state) {
+///                                     %field = memref.view %state[0][]
+///                                     %position = memref.load %field[]
+#pragma once
+
+#include "lowering/Entry.h"
+
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
+#include "mlir/IR/IRMapping.h"
+
+namespace cria::cuda {
+
+/// Numbers that a kernel computes from the step's state, in place of
+/// parameters.
+class KernelNumbers {
+public:
+  KernelNumbers(mlir::gpu::GPUFuncOp kernel, const EntryArguments &arguments)
+      : kernel(kernel), arguments(arguments),
+        b(mlir::OpBuilder::atBlockBegin(&kernel.front())) {}
+
+  /// Computes a number of the host in the kernel, in place of parameter `i`;
+  /// fails where the kernel cannot know it.
+  mlir::LogicalResult compute(unsigned i, mlir::Value number);
+  /// Takes the parameters away that are computed. Returns whether the kernel
+  /// has the step's state as another one, the last.
+  bool finish();
+
+private:
+  mlir::Value rebuild(mlir::Value number);
+  mlir::Value rebuild(mlir::BlockArgument number);
+  mlir::Value field(size_t offset);
+
+  mlir::gpu::GPUFuncOp kernel;
+  const EntryArguments &arguments;
+  mlir::OpBuilder b;
+  mlir::IRMapping known;
+  llvm::BitVector computed;
+  mlir::BlockArgument state;
+};
+
+} // namespace cria::cuda

@@ -1,0 +1,300 @@
+/// gpu.launch_func in entry functions  =>  the attribute cria.plan
+///
+///   scf.for %layer = 0 to 2 {            {loop = 2, body = [
+///     %w = call @w(%layer)                 {launch = "k",
+///     gpu.launch_func @kernels::@k   =>     grid = [{tokens = 1}, 1, 1],
+///       blocks in (%tokens, 1, 1)           args = [{weight = 3, layered},
+///       args(%w, %position)                         {state = 0}]}]}
+///   }
+#include "lowering/Entry.h"
+#include "lowering/Passes.h"
+#include "lowering/gpu/HostValues.h"
+#include "lowering/gpu/KernelNumbers.h"
+
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Interfaces/DataLayoutInterfaces.h"
+#include "llvm/Support/MathExtras.h"
+
+namespace cria {
+#define GEN_PASS_DEF_PLANLAUNCHES
+#include "lowering/Passes.h.inc"
+} // namespace cria
+
+using namespace mlir;
+using namespace cria;
+using namespace cria::cuda;
+
+/// The most threads of a block on any device.
+static constexpr int64_t kMostThreads = 1024;
+
+namespace {
+using Steps = SmallVector<Attribute>;
+
+/// Plans one entry.
+class EntryPlanner {
+public:
+  /// `launches` has the launch of each kernel so far.
+  EntryPlanner(func::FuncOp entry, const EntryArguments &arguments,
+               const GlobalPlaces &globals,
+               llvm::DenseMap<Operation *, gpu::LaunchFuncOp> &launches)
+      : arguments(arguments), values(arguments, globals, entry.getContext()),
+        launches(launches), b(entry.getContext()) {}
+
+  /// The steps of a block: the entry's, or a loop's.
+  FailureOr<ArrayAttr> plan(Block &block);
+
+private:
+  LogicalResult visit(Operation &op, Steps &steps);
+  LogicalResult visitLoop(scf::ForOp loop, Steps &steps);
+  LogicalResult visitLaunch(gpu::LaunchFuncOp launch, Steps &steps);
+  FailureOr<gpu::GPUFuncOp> kernelOf(gpu::LaunchFuncOp launch);
+  FailureOr<Steps> argumentsOf(gpu::LaunchFuncOp launch, gpu::GPUFuncOp kernel);
+  FailureOr<ArrayAttr> gridOf(gpu::LaunchFuncOp launch);
+  FailureOr<ArrayAttr> blockOf(gpu::LaunchFuncOp launch, gpu::GPUFuncOp kernel);
+
+  const EntryArguments &arguments;
+  HostValues values;
+  llvm::DenseMap<Operation *, gpu::LaunchFuncOp> &launches;
+  Builder b;
+};
+} // namespace
+
+/// The kernel, which this is the only launch of.
+FailureOr<gpu::GPUFuncOp> EntryPlanner::kernelOf(gpu::LaunchFuncOp launch) {
+  auto kernel = SymbolTable::lookupNearestSymbolFrom<gpu::GPUFuncOp>(
+      launch, launch.getKernelAttr());
+  if (!kernel)
+    return launch.emitOpError("expected a kernel that is a gpu.func, got ")
+           << launch.getKernelAttr();
+  auto [first, isFirst] = launches.try_emplace(kernel, launch);
+  if (isFirst)
+    return kernel;
+  InFlightDiagnostic error = launch.emitOpError(
+      "expected a kernel that nothing else launches; give each launch its own");
+  error.attachNote(first->second.getLoc()) << "it is launched here";
+  return error;
+}
+
+FailureOr<Steps> EntryPlanner::argumentsOf(gpu::LaunchFuncOp launch,
+                                           gpu::GPUFuncOp function) {
+  KernelNumbers numbers(function, arguments);
+  Steps args;
+  for (auto [i, operand] : llvm::enumerate(launch.getKernelOperands())) {
+    if (isa<MemRefType>(operand.getType())) {
+      FailureOr<DictionaryAttr> place = values.place(launch, i);
+      if (failed(place))
+        return failure();
+      args.push_back(*place);
+    } else if (failed(numbers.compute(i, operand))) {
+      return launch.emitOpError("expected argument ")
+             << i
+             << " to be a memref, or to be computed from constants and the "
+                "entry's tokens, position, first and source";
+    }
+  }
+  if (numbers.finish())
+    args.push_back(
+        b.getDictionaryAttr(b.getNamedAttr("state", b.getI64IntegerAttr(0))));
+  return args;
+}
+
+FailureOr<ArrayAttr> EntryPlanner::gridOf(gpu::LaunchFuncOp launch) {
+  gpu::KernelDim3 grid = launch.getGridSizeOperandValues();
+  SmallVector<Attribute> sizes;
+  for (Value size : {grid.x, grid.y, grid.z}) {
+    sizes.push_back(values.gridSize(size));
+    if (!sizes.back())
+      return launch.emitOpError("expected dimension ")
+             << sizes.size() - 1
+             << " of the grid to be a constant, or the entry's tokens, or "
+                "tokens - first, over a constant, rounded up";
+  }
+  return b.getArrayAttr(sizes);
+}
+
+FailureOr<ArrayAttr> EntryPlanner::blockOf(gpu::LaunchFuncOp launch,
+                                           gpu::GPUFuncOp kernel) {
+  gpu::KernelDim3 block = launch.getBlockSizeOperandValues();
+  SmallVector<Attribute> attrs;
+  SmallVector<int32_t> sizes;
+  for (Value size : {block.x, block.y, block.z}) {
+    std::optional<int64_t> known = getConstantIntValue(size);
+    if (!known || *known < 1 || *known > kMostThreads)
+      return launch.emitOpError("expected blocks of a constant number of "
+                                "threads, at most ")
+             << kMostThreads;
+    attrs.push_back(b.getI64IntegerAttr(*known));
+    sizes.push_back(*known);
+  }
+  if (auto own = kernel.getKnownBlockSize(); own && *own != ArrayRef(sizes))
+    return launch.emitOpError("expected blocks of [")
+           << *own << "] threads as its kernel says, got [" << sizes << "]";
+  return b.getArrayAttr(attrs);
+}
+
+LogicalResult EntryPlanner::visitLaunch(gpu::LaunchFuncOp launch,
+                                        Steps &steps) {
+  if (launch.getAsyncToken() || !launch.getAsyncDependencies().empty() ||
+      launch.getAsyncObject() || launch.hasClusterSize())
+    return launch.emitOpError("expected a launch without tokens, streams and "
+                              "clusters: launches run one after the other");
+  int64_t shared = 0;
+  if (Value bytes = launch.getDynamicSharedMemorySize()) {
+    shared = getConstantIntValue(bytes).value_or(-1);
+    if (shared < 0)
+      return launch.emitOpError("expected a constant size of shared memory");
+  }
+  FailureOr<gpu::GPUFuncOp> kernel = kernelOf(launch);
+  if (failed(kernel))
+    return failure();
+  FailureOr<ArrayAttr> grid = gridOf(launch), block = blockOf(launch, *kernel);
+  if (failed(grid) || failed(block))
+    return failure();
+  FailureOr<Steps> args = argumentsOf(launch, *kernel);
+  if (failed(args))
+    return failure();
+  steps.push_back(b.getDictionaryAttr(
+      {b.getNamedAttr("launch", launch.getKernelName()),
+       b.getNamedAttr("grid", *grid), b.getNamedAttr("block", *block),
+       b.getNamedAttr("shared", b.getI64IntegerAttr(shared)),
+       b.getNamedAttr("args", b.getArrayAttr(*args))}));
+  return success();
+}
+
+LogicalResult EntryPlanner::visitLoop(scf::ForOp loop, Steps &steps) {
+  std::optional<APInt> turns = loop.getStaticTripCount();
+  if (!turns || turns->isZero() || turns->getActiveBits() > 31)
+    return loop.emitOpError("has no constant number of layers");
+  if (loop->getParentOfType<scf::ForOp>())
+    return loop.emitOpError("is inside another loop; the cuda target supports "
+                            "no nested loops");
+  if (loop.getNumResults())
+    return loop.emitOpError("carries values; the cuda target supports loops "
+                            "that update memory alone");
+  FailureOr<ArrayAttr> body = plan(*loop.getBody());
+  if (failed(body))
+    return failure();
+  steps.push_back(b.getDictionaryAttr(
+      {b.getNamedAttr("loop", b.getI64IntegerAttr(turns->getSExtValue())),
+       b.getNamedAttr("body", *body)}));
+  return success();
+}
+
+LogicalResult EntryPlanner::visit(Operation &op, Steps &steps) {
+  if (auto launch = dyn_cast<gpu::LaunchFuncOp>(op))
+    return visitLaunch(launch, steps);
+  if (auto loop = dyn_cast<scf::ForOp>(op))
+    return visitLoop(loop, steps);
+  auto call = dyn_cast<func::CallOp>(op);
+  bool isNothing = op.hasTrait<OpTrait::IsTerminator>()
+                       ? op.getNumOperands() == 0
+                       : op.getNumRegions() == 0 && isMemoryEffectFree(&op);
+  if (isNothing || (call && calledWeight(call)))
+    return success();
+  return op.emitOpError("cannot run on the host: the cuda target launches "
+                        "kernels and nothing else");
+}
+
+FailureOr<ArrayAttr> EntryPlanner::plan(Block &block) {
+  Steps steps;
+  for (Operation &op : block)
+    if (failed(visit(op, steps)))
+      return failure();
+  return b.getArrayAttr(steps);
+}
+
+/// Gives each global a place among the arena's zeroed bytes; returns how many
+/// are taken.
+static FailureOr<int64_t> placeGlobals(ModuleOp module, GlobalPlaces &places) {
+  int64_t next = 0;
+  for (auto global : module.getOps<memref::GlobalOp>()) {
+    auto value =
+        dyn_cast_if_present<DenseElementsAttr>(global.getInitialValueAttr());
+    if (!value ||
+        llvm::any_of(value.getRawData(), [](char byte) { return byte != 0; }))
+      return global.emitOpError("expected zeros: the arena has no other "
+                                "values when a session begins");
+    places[global.getSymName()] = next;
+    MemRefType type = global.getType();
+    int64_t bytes =
+        type.getNumElements() *
+        DataLayout::closest(global).getTypeSize(type.getElementType());
+    next += llvm::alignTo(bytes, kPlaceAlignment);
+    if (next > kZeroed)
+      return global.emitOpError("expected at most ")
+             << kZeroed << " bytes of globals, got " << next;
+  }
+  return next;
+}
+
+namespace {
+struct PlanLaunches : cria::impl::PlanLaunchesBase<PlanLaunches> {
+  void runOnOperation() override {
+    auto modules = llvm::to_vector(getOperation().getOps<gpu::GPUModuleOp>());
+    if (modules.size() != 1) {
+      getOperation().emitError("expected one gpu.module, got ")
+          << modules.size();
+      return signalPassFailure();
+    }
+    GlobalPlaces globals;
+    FailureOr<int64_t> zeroed = placeGlobals(getOperation(), globals);
+    if (failed(zeroed))
+      return signalPassFailure();
+    int64_t arena = kZeroed;
+    Builder b(&getContext());
+    SmallVector<NamedAttribute> entries;
+    for (auto function : getOperation().getOps<func::FuncOp>()) {
+      if (!isEntry(function))
+        continue;
+      FailureOr<ArrayAttr> steps = planEntry(function, globals, arena);
+      if (failed(steps))
+        return signalPassFailure();
+      entries.push_back(b.getNamedAttr(function.getName(), *steps));
+    }
+    NamedAttribute none = b.getNamedAttr("offset", b.getI64IntegerAttr(0));
+    auto workspace = b.getDictionaryAttr(
+        {none, b.getNamedAttr("bytes", b.getI64IntegerAttr(*zeroed))});
+    modules[0]->setAttr(
+        "cria.plan",
+        b.getDictionaryAttr(
+            {b.getNamedAttr("arena", b.getI64IntegerAttr(arena)),
+             b.getNamedAttr("workspace_zeroed", workspace),
+             b.getNamedAttr("entries", b.getDictionaryAttr(entries))}));
+    eraseHost();
+  }
+
+private:
+  /// Plans an entry; `arena` grows to what it needs.
+  FailureOr<ArrayAttr> planEntry(func::FuncOp entry,
+                                 const GlobalPlaces &globals, int64_t &arena) {
+    FailureOr<EntryArguments> arguments = EntryArguments::of(entry);
+    if (failed(arguments))
+      return failure();
+    if (!entry.getBody().hasOneBlock())
+      return entry.emitOpError("expected one block");
+    for (Type type : entry.getArgumentTypes())
+      if (auto memref = dyn_cast<MemRefType>(type);
+          memref && !memref.getLayout().isIdentity())
+        return entry.emitOpError("expected contiguous arguments, got ") << type;
+    if (arguments->has(EntryArgument::Arena)) {
+      Value own = entry.getArgument(arguments->at(EntryArgument::Arena));
+      int64_t bytes = cast<MemRefType>(own.getType()).getNumElements();
+      arena = std::max(arena, kZeroed + bytes);
+    }
+    return EntryPlanner(entry, *arguments, globals, launches)
+        .plan(entry.front());
+  }
+
+  void eraseHost() {
+    for (auto function :
+         llvm::make_early_inc_range(getOperation().getOps<func::FuncOp>()))
+      if (isEntry(function) || slotOf(function))
+        function.erase();
+    for (auto global :
+         llvm::make_early_inc_range(getOperation().getOps<memref::GlobalOp>()))
+      global.erase();
+  }
+
+  llvm::DenseMap<Operation *, gpu::LaunchFuncOp> launches;
+};
+} // namespace
