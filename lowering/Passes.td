@@ -151,29 +151,29 @@ def ApproximateMath : Pass<"approximate-math", "::mlir::func::FuncOp"> {
 // CUDA
 //===----------------------------------------------------------------------===//
 
-def ConvertLlamaToGpu : Pass<"convert-llama-to-gpu", "::mlir::ModuleOp"> {
-  let summary = "emit CUDA kernels and a host plan for entry functions";
+def ConvertLinalgToGpu : Pass<"convert-linalg-to-gpu", "::mlir::ModuleOp"> {
+  let summary = "build the GPU kernels of functions that a schedule takes";
   let description = [{
-    Before: entry functions (see the llama dialect) whose computing ops are in
-    `llama.kernel` regions. After: a `gpu.module` of `gpu.func` kernels on
-    memrefs, whose attribute `cria.plan` holds what the host runs; the entries are gone.
+    Before: kernel functions on tensors, in linalg. After: a `gpu.module`, and
+    behind each function `k` that a schedule takes a function `k.launch` on
+    memrefs that launches its kernels. It stays itself: bufferization needs it.
 
-    What a region computes chooses the skeleton: products of up to eight rows
-    (decode) a gemv, of more a tiled product on tensor cores or by fma,
-    attention its own; norms, lookups and elementwise ops run a row or an
-    element a thread. Elementwise ops around a product become its prologue and
-    epilogue. What no skeleton takes is an error that names the op. A further
-    entry of the plan, `sample`, draws an id from the logits.
+    What a function is made of chooses the schedule: attention (around a
+    softmax), products of up to eight rows (decode) a gemv, of more a tiled
+    product on tensor cores or by fma, statistics of rows (norms) a block a row,
+    the rest a thread an element. Elementwise ops around a product become its
+    prologue and epilogue; what does not fit into one launch becomes several,
+    with a remark. A missed-optimization remark names functions that no schedule
+    takes. A further entry, `sample`, draws an id from the logits of `decode`.
   }];
   let options = [
-    Option<"chunk", "chunk", "int64_t", "512",
-           "the most tokens the prefill entry takes">,
     Option<"chip", "chip", "std::string", "\"sm_80\"",
            "the oldest architecture that runs the kernels">,
     Option<"ptxVersion", "ptx", "std::string", "\"ptx80\"",
            "the version of PTX">];
   let dependentDialects = [
-    "::mlir::arith::ArithDialect", "::mlir::gpu::GPUDialect",
+    "::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",
+    "::mlir::gpu::GPUDialect",
     "::mlir::LLVM::LLVMDialect", "::mlir::math::MathDialect",
     "::mlir::memref::MemRefDialect", "::mlir::nvgpu::NVGPUDialect",
     "::mlir::NVVM::NVVMDialect", "::mlir::scf::SCFDialect",

@@ -144,10 +144,9 @@ static void buildLlvm(OpPassManager &pm, const PipelineOptions &options) {
 }
 
 static void buildCudaTile(OpPassManager &pm, const PipelineOptions &options) {
-  ConvertLlamaToGpuOptions gpu;
-  gpu.chunk = options.chunk;
+  ConvertLinalgToGpuOptions gpu;
   gpu.chip = options.chip;
-  pm.addPass(createConvertLlamaToGpu(gpu));
+  pm.addPass(createConvertLinalgToGpu(gpu));
   pm.addPass(createCanonicalizerPass());
   pm.addPass(createCSEPass());
 }
