@@ -63,6 +63,11 @@ llvm::Expected<Compilation> Compilation::start(const CompileOptions &options,
 }
 
 llvm::Error Compilation::runPasses(Phase phase) {
+  // The program that CUDA's tile reads waits beside linalg.
+  if (phase == Phase::Linalg && inputOf(device(), Phase::Tile) != Phase::Linalg)
+    fused = module->clone();
+  if (phase == Phase::Tile && fused)
+    module = std::move(fused);
   PassManager pm(module->getContext());
   if (failed(applyPassManagerCLOptions(pm)))
     return reported();

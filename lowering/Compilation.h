@@ -70,6 +70,8 @@ private:
 
   CompileOptions options;
   mlir::OwningOpRef<mlir::ModuleOp> module;
+  /// The program at Fuse, while that at Linalg is only to be printed.
+  mlir::OwningOpRef<mlir::ModuleOp> fused;
   Manifest manifest;
   std::vector<LedgerRow> rows;
   std::vector<std::string> notes;

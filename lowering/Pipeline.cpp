@@ -43,13 +43,21 @@ ArrayRef<PhaseInfo> cria::phases() { return kPhases; }
 static constexpr Phase kCpuPhases[] = {
     Phase::Import, Phase::Fuse,   Phase::Linalg, Phase::Tile,
     Phase::Llvm,   Phase::LlvmIr, Phase::Asm,    Phase::Obj};
-static constexpr Phase kCudaPhases[] = {Phase::Import, Phase::Fuse, Phase::Tile,
-                                        Phase::Llvm,   Phase::Ptx,  Phase::Obj};
+static constexpr Phase kCudaPhases[] = {
+    Phase::Import, Phase::Fuse, Phase::Linalg, Phase::Tile,
+    Phase::Llvm,   Phase::Ptx,  Phase::Obj};
 
 ArrayRef<Phase> cria::phasesOf(Device device) {
   if (device == Device::Cpu)
     return kCpuPhases;
   return kCudaPhases;
+}
+
+Phase cria::inputOf(Device device, Phase phase) {
+  if (device == Device::Cuda && phase == Phase::Tile)
+    return Phase::Fuse;
+  ArrayRef<Phase> order = phasesOf(device);
+  return *std::prev(llvm::find(order, phase));
 }
 
 std::string cria::dumpName(Device device, Phase phase) {
@@ -215,9 +223,6 @@ static LogicalResult addPhase(OpPassManager &pm, Phase phase, StringRef text,
     pipeline.device = Device::Cuda;
   else if (options.target != "cpu")
     return error("target=" + options.target + ": expected cpu or cuda");
-  if (!llvm::is_contained(phasesOf(pipeline.device), phase))
-    return error("target=" + options.target + " has no phase '" +
-                 kPhases[static_cast<int>(phase)].name + "'");
   llvm::Expected<CpuTarget> cpu = selectCpu(options.cpu);
   if (!cpu)
     return error(llvm::toString(cpu.takeError()));

@@ -65,12 +65,12 @@ static cl::opt<std::string>
              cl::desc("Leave room for LoRA adapters of this rank in all, to be "
                       "kept apart from the weights (default: none)"),
              cl::cat(category));
-static cl::opt<std::string>
-    emit("emit", cl::value_desc("phase"),
-         cl::desc("Print the program at a phase instead: import, fuse, linalg, "
-                  "tile, llvm, llvmir, asm, obj; for cuda import, fuse, tile, "
-                  "llvm, ptx, obj"),
-         cl::cat(category));
+static cl::opt<std::string> emit(
+    "emit", cl::value_desc("phase"),
+    cl::desc("Print the program at a phase instead: import, fuse, linalg, "
+             "tile, llvm, llvmir, asm, obj; for cuda import, fuse, linalg, "
+             "tile, llvm, ptx, obj"),
+    cl::cat(category));
 static cl::opt<std::string>
     dumpPhases("dump-phases", cl::value_desc("dir"),
                cl::desc("Write the program at every phase into a folder"),
