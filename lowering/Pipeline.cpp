@@ -176,12 +176,15 @@ static void buildCudaLlvm(OpPassManager &pm) {
 void cria::buildPhase(OpPassManager &pm, Phase phase,
                       const PipelineOptions &options) {
   bool cuda = options.device == Device::Cuda;
+  if (phase == Phase::Tile)
+    pm.addPass(createAttachTarget({cuda ? "cuda" : "cpu", options.cpu.flag}));
   if (cuda && phase == Phase::Tile)
     return buildCudaTile(pm, options);
   if (cuda && phase == Phase::Llvm)
     return buildCudaLlvm(pm);
   switch (phase) {
   case Phase::Fuse:
+    pm.addPass(createAssignSlots());
     return buildFusePipeline(pm);
   case Phase::Linalg:
     return buildLinalg(pm, options);

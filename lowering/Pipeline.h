@@ -29,6 +29,8 @@ llvm::ArrayRef<PhaseInfo> phases();
 std::string dumpName(Device device, Phase phase);
 /// The phases that programs for a device go through, in order.
 llvm::ArrayRef<Phase> phasesOf(Device device);
+/// Whether a phase is the same for all devices.
+inline bool isShared(Phase phase) { return phase <= Phase::Linalg; }
 /// The phase whose program `phase`, one behind Import, reads. It is the one
 /// before, but for CUDA's tile, which does not read linalg yet.
 Phase inputOf(Device device, Phase phase);
