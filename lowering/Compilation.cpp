@@ -14,6 +14,7 @@
 #include "mlir/InitAllExtensions.h"
 #include "mlir/Target/LLVMIR/Dialect/All.h"
 #include "mlir/Transforms/LocationSnapshot.h"
+#include "llvm/ADT/ScopeExit.h"
 #include "llvm/Bitcode/BitcodeWriter.h"
 #include "llvm/Transforms/Utils/Cloning.h"
 
@@ -35,6 +36,10 @@ llvm::Expected<Compilation> Compilation::start(const CompileOptions &options,
   Compilation result;
   result.cubins = options.cubins;
   bool isText = StringRef(options.input).ends_with(".mlir");
+  // What is wrong with an input is said in a line, without the op.
+  bool showsOps = context.shouldPrintOpOnDiagnostic();
+  context.printOpOnDiagnostic(false);
+  llvm::scope_exit restore([&] { context.printOpOnDiagnostic(showsOps); });
   if (llvm::Error error = isText ? result.readText(options, context)
                                  : result.readModel(options, context))
     return error;

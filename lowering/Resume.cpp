@@ -288,11 +288,17 @@ LogicalResult Resumed::verifyArena(func::FuncOp entry,
   return success();
 }
 
+static constexpr StringLiteral kEntries[] = {"prefill", "decode", "encode"};
+
 LogicalResult Resumed::verifyEntry(func::FuncOp entry) {
   FailureOr<EntryArguments> arguments = EntryArguments::of(entry);
   if (failed(arguments))
     return failure();
   StringRef name = entry.getName();
+  if (!llvm::is_contained(kEntries, name))
+    return entry.emitError("expected entry functions @prefill, @decode and "
+                           "@encode, got @")
+           << name;
   int64_t chunk = name == "decode" ? 1 : *model.getInteger("chunk");
   int64_t columns = name == "encode" ? 1 : *model.getInteger("vocab_size");
   int64_t said = entry->getAttrOfType<IntegerAttr>("chunk").getInt();
@@ -345,9 +351,9 @@ LogicalResult Resumed::verify() {
       return function.emitError("expected one block, got ")
              << function.getBody().getBlocks().size();
   }
-  for (const char *name : {"prefill", "decode", "encode"}) {
-    bool needed = name != StringRef("encode") ||
-                  model.getBoolean("encoder").value_or(false);
+  for (StringRef name : kEntries) {
+    bool needed =
+        name != "encode" || model.getBoolean("encoder").value_or(false);
     auto entry = module.lookupSymbol<func::FuncOp>(name);
     if (needed && (!entry || !isEntry(entry)))
       return module.emitError("expected an entry function @") << name;

@@ -171,10 +171,12 @@ static llvm::Error readNumber(const cl::opt<std::string> &option, int64_t least,
                                  llvm::Twine(most) + ", got " + text);
 }
 
+static bool hasBoth() { return target == "cpu,cuda"; }
+
 static llvm::Expected<CompileOptions> readOptions() {
   CompileOptions options;
   options.input = input;
-  if (target.getNumOccurrences())
+  if (target.getNumOccurrences() && !hasBoth())
     options.device = target == "cuda" ? Device::Cuda : Device::Cpu;
   if (target != "cpu" && target != "cuda" && target != "cpu,cuda")
     return llvm::createStringError("--target=" + target +
@@ -206,8 +208,6 @@ static llvm::Expected<CompileOptions> readOptions() {
     options.cpu = cpu;
   return options;
 }
-
-static bool hasBoth() { return target == "cpu,cuda"; }
 
 /// Writes the present phase to DIR/NN-name.ext, or, where two targets each have
 /// their own, to DIR/cpu/NN-name.ext and DIR/cuda/NN-name.ext.

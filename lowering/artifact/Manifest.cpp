@@ -317,7 +317,8 @@ void Manifest::store(ModuleOp module) const {
   module->setAttr(kAttribute, StringAttr::get(module.getContext(), text()));
 }
 
-/// What is missing of what compilation reads, or nullptr.
+/// The key of what compilation reads that is missing or out of range, or
+/// nullptr.
 static const char *missing(const json::Object &root) {
   const json::Object *model = root.getObject("model");
   if (!model)
@@ -325,6 +326,8 @@ static const char *missing(const json::Object &root) {
   for (const char *key : {"chunk", "max_seq", "vocab_size"})
     if (!model->getInteger(key))
       return key;
+  if (int64_t chunk = *model->getInteger("chunk"); chunk < 1 || chunk > 4096)
+    return "chunk";
   for (const char *key : {"weights", "rope", "caches"})
     if (!root.getArray(key))
       return key;
