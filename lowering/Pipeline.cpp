@@ -53,13 +53,6 @@ ArrayRef<Phase> cria::phasesOf(Device device) {
   return kCudaPhases;
 }
 
-Phase cria::inputOf(Device device, Phase phase) {
-  if (device == Device::Cuda && phase == Phase::Tile)
-    return Phase::Fuse;
-  ArrayRef<Phase> order = phasesOf(device);
-  return *std::prev(llvm::find(order, phase));
-}
-
 std::string cria::dumpName(Device device, Phase phase) {
   const char *extension = phase <= Phase::Llvm     ? ".mlir"
                           : phase == Phase::LlvmIr ? ".ll"
@@ -173,28 +166,52 @@ static void buildCudaLlvm(OpPassManager &pm) {
   kernels.addPass(createCSEPass());
 }
 
+static void buildFuse(OpPassManager &pm, const PipelineOptions &) {
+  pm.addPass(createAssignSlots());
+  buildFusePipeline(pm);
+}
+
+namespace {
+/// What takes a device's programs from one phase to another.
+struct Pipeline {
+  Device device;
+  Phase from, to;
+  void (*build)(OpPassManager &, const PipelineOptions &);
+};
+} // namespace
+
+static constexpr Pipeline kPipelines[] = {
+    {Device::Cpu, Phase::Import, Phase::Fuse, buildFuse},
+    {Device::Cpu, Phase::Fuse, Phase::Linalg, buildLinalg},
+    {Device::Cpu, Phase::Linalg, Phase::Tile, buildTile},
+    {Device::Cpu, Phase::Tile, Phase::Llvm, buildLlvm},
+    {Device::Cuda, Phase::Import, Phase::Fuse, buildFuse},
+    {Device::Cuda, Phase::Fuse, Phase::Linalg, buildLinalg},
+    // CUDA's schedules do not read linalg yet.
+    {Device::Cuda, Phase::Fuse, Phase::Tile, buildCudaTile},
+    {Device::Cuda, Phase::Tile, Phase::Llvm,
+     [](OpPassManager &pm, const PipelineOptions &) { buildCudaLlvm(pm); }},
+};
+
+static const Pipeline &pipelineTo(Device device, Phase phase) {
+  const Pipeline *found = llvm::find_if(kPipelines, [&](const Pipeline &each) {
+    return each.device == device && each.to == phase;
+  });
+  assert(found != std::end(kPipelines) && "not a phase of passes");
+  return *found;
+}
+
+Phase cria::inputOf(Device device, Phase phase) {
+  return pipelineTo(device, phase).from;
+}
+
 void cria::buildPhase(OpPassManager &pm, Phase phase,
                       const PipelineOptions &options) {
-  bool cuda = options.device == Device::Cuda;
+  // Up to here the module is the same for all targets.
   if (phase == Phase::Tile)
-    pm.addPass(createAttachTarget({cuda ? "cuda" : "cpu", options.cpu.flag}));
-  if (cuda && phase == Phase::Tile)
-    return buildCudaTile(pm, options);
-  if (cuda && phase == Phase::Llvm)
-    return buildCudaLlvm(pm);
-  switch (phase) {
-  case Phase::Fuse:
-    pm.addPass(createAssignSlots());
-    return buildFusePipeline(pm);
-  case Phase::Linalg:
-    return buildLinalg(pm, options);
-  case Phase::Tile:
-    return buildTile(pm, options);
-  case Phase::Llvm:
-    return buildLlvm(pm, options);
-  default:
-    llvm_unreachable("not a phase of passes");
-  }
+    pm.addPass(createAttachTarget(
+        {options.device == Device::Cuda ? "cuda" : "cpu", options.cpu.flag}));
+  pipelineTo(options.device, phase).build(pm, options);
 }
 
 namespace {

@@ -31,7 +31,7 @@ std::string dumpName(Device device, Phase phase);
 llvm::ArrayRef<Phase> phasesOf(Device device);
 /// Whether a phase is the same for all devices.
 inline bool isShared(Phase phase) { return phase <= Phase::Linalg; }
-/// The phase whose program `phase`, one behind Import, reads. It is the one
+/// The phase whose program `phase`, one of Fuse to Llvm, reads. It is the one
 /// before, but for CUDA's tile, which does not read linalg yet.
 Phase inputOf(Device device, Phase phase);
 std::optional<Phase> phaseByName(llvm::StringRef name);
