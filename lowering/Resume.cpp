@@ -320,6 +320,19 @@ LogicalResult Resumed::verifyEntry(func::FuncOp entry) {
   return phase == Phase::Tile ? verifyArena(entry, *arguments) : success();
 }
 
+/// Whether an attribute is what JSON can say without fractions.
+static bool isPlain(Attribute attribute) {
+  if (auto array = dyn_cast<ArrayAttr>(attribute))
+    return llvm::all_of(array, isPlain);
+  if (auto dictionary = dyn_cast<DictionaryAttr>(attribute))
+    return llvm::all_of(dictionary, [](NamedAttribute entry) {
+      return isPlain(entry.getValue());
+    });
+  auto number = dyn_cast<IntegerAttr>(attribute);
+  return isa<StringAttr>(attribute) ||
+         (number && number.getValue().getBitWidth() <= 64);
+}
+
 /// What CUDA's Tile has: kernels for one chip, and the host's plan.
 LogicalResult Resumed::verifyKernels() {
   auto modules = module.getOps<gpu::GPUModuleOp>();
@@ -329,8 +342,10 @@ LogicalResult Resumed::verifyKernels() {
   ArrayAttr targets = kernels.getTargetsAttr();
   if (!targets || targets.size() != 1 || !isa<NVVM::NVVMTargetAttr>(targets[0]))
     return kernels.emitError("expected one target, an #nvvm.target");
-  if (!kernels->getAttrOfType<DictionaryAttr>("cria.plan"))
-    return kernels.emitError("expected the attribute 'cria.plan'");
+  auto plan = kernels->getAttrOfType<DictionaryAttr>("cria.plan");
+  if (!plan || !isPlain(plan))
+    return kernels.emitError(
+        "expected the attribute 'cria.plan' of whole numbers and strings");
   return success();
 }
 
