@@ -3,11 +3,33 @@
 
 include "mlir/Pass/PassBase.td"
 
+def AssignSlots : Pass<"assign-slots", "::mlir::ModuleOp"> {
+  let summary = "give weights and rope tables their slots";
+  let description = [{
+    After: each `llama.weight` and `llama.rope_table` has the attribute `slot`,
+    in module order where one had none. Import does the same: for programs that
+    do not come from there.
+  }];
+}
+
+def AttachTarget : Pass<"attach-target", "::mlir::ModuleOp"> {
+  let summary = "write into the manifest what the module is compiled for";
+  let description = [{
+    From here on the module is one target's. A module without the attribute
+    `cria.manifest` (lowering/artifact/Manifest.h) is left alone.
+  }];
+  let options = [
+    Option<"target", "target", "std::string", "\"cpu\"", "cpu or cuda">,
+    Option<"cpu", "cpu", "std::string", "\"native\"",
+           "the CPU as the user named it">];
+}
+
 def ConvertLlamaToLinalg : Pass<"convert-llama-to-linalg", "::mlir::ModuleOp"> {
   let summary = "lower entry functions from llama to linalg on tensors";
   let description = [{
     Before: entry functions (see the llama dialect) whose computing ops are in
-    `llama.kernel` regions. After: upstream dialects only.
+    `llama.kernel` regions, and symbols that have slots. After: upstream dialects
+    only.
 
     - An entry takes `(ids, tokens, position, first, logits, caches...)`: ids and
       logits have room for `chunk` tokens (one, where the entry runs one token),

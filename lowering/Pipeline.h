@@ -29,6 +29,11 @@ llvm::ArrayRef<PhaseInfo> phases();
 std::string dumpName(Device device, Phase phase);
 /// The phases that programs for a device go through, in order.
 llvm::ArrayRef<Phase> phasesOf(Device device);
+/// Whether a phase is the same for all devices.
+inline bool isShared(Phase phase) { return phase <= Phase::Linalg; }
+/// The phase whose program `phase`, one of Fuse to Llvm, reads. It is the one
+/// before, but for CUDA's tile, which does not read linalg yet.
+Phase inputOf(Device device, Phase phase);
 std::optional<Phase> phaseByName(llvm::StringRef name);
 
 struct PipelineOptions {
@@ -40,8 +45,7 @@ struct PipelineOptions {
   int64_t chunk = 512;
 };
 
-/// What takes a program from the device's phase before `phase` to `phase`, one
-/// of Fuse to Llvm.
+/// What takes a program from `inputOf(phase)` to `phase`, one of Fuse to Llvm.
 void buildPhase(mlir::OpPassManager &pm, Phase phase,
                 const PipelineOptions &options);
 

@@ -38,7 +38,7 @@ static void convert(func::FuncOp kernel, Block &kernels) {
   remark::missed(kernel.getLoc(), remark::RemarkOpts::name("no-schedule")
                                       .category("cria")
                                       .function(kernel.getName()))
-      << remark::reason(reason.str());
+      << remark::reason("{0}", reason.str());
 }
 
 namespace {
