@@ -132,8 +132,6 @@ Compilation Compilation::fork(Device device) const {
   other.pipeline.device = device;
   other.cubins = cubins;
   other.module = OwningOpRef<ModuleOp>((*module).clone());
-  if (fused)
-    other.fused = OwningOpRef<ModuleOp>((*fused).clone());
   other.manifest = manifest;
   other.current = current;
   return other;
@@ -150,17 +148,6 @@ void Compilation::describeTile() {
 }
 
 llvm::Error Compilation::runPasses(Phase phase) {
-  // The program that CUDA's tile reads waits beside linalg.
-  bool skipsLinalg = inputOf(device(), Phase::Tile) != Phase::Linalg;
-  if (phase == Phase::Linalg)
-    fused = module->clone();
-  if (phase == Phase::Tile && skipsLinalg && current == Phase::Linalg) {
-    if (!fused)
-      return llvm::createStringError(
-          "--target=cuda: expected a program at import, fuse or tile, got "
-          "linalg");
-    module = std::move(fused);
-  }
   PassManager pm(module->getContext());
   if (failed(applyPassManagerCLOptions(pm)))
     return reported();

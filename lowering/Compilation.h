@@ -86,8 +86,6 @@ private:
   PipelineOptions pipeline;
   std::vector<std::string> cubins;
   mlir::OwningOpRef<mlir::ModuleOp> module;
-  /// The program at Fuse, while that at Linalg is only to be printed.
-  mlir::OwningOpRef<mlir::ModuleOp> fused;
   /// Also an attribute of the module, up to Tile.
   Manifest manifest;
   std::vector<std::string> notes;

@@ -180,21 +180,20 @@ namespace {
 /// What takes a device's programs from one phase to another.
 struct Pipeline {
   Device device;
-  Phase from, to;
+  Phase to;
   void (*build)(OpPassManager &, const PipelineOptions &);
 };
 } // namespace
 
 static constexpr Pipeline kPipelines[] = {
-    {Device::Cpu, Phase::Import, Phase::Fuse, buildFuse},
-    {Device::Cpu, Phase::Fuse, Phase::Linalg, buildLinalg},
-    {Device::Cpu, Phase::Linalg, Phase::Tile, buildTile},
-    {Device::Cpu, Phase::Tile, Phase::Llvm, buildLlvm},
-    {Device::Cuda, Phase::Import, Phase::Fuse, buildFuse},
-    {Device::Cuda, Phase::Fuse, Phase::Linalg, buildLinalg},
-    // CUDA's schedules do not read linalg yet.
-    {Device::Cuda, Phase::Fuse, Phase::Tile, buildCudaTile},
-    {Device::Cuda, Phase::Tile, Phase::Llvm,
+    {Device::Cpu, Phase::Fuse, buildFuse},
+    {Device::Cpu, Phase::Linalg, buildLinalg},
+    {Device::Cpu, Phase::Tile, buildTile},
+    {Device::Cpu, Phase::Llvm, buildLlvm},
+    {Device::Cuda, Phase::Fuse, buildFuse},
+    {Device::Cuda, Phase::Linalg, buildLinalg},
+    {Device::Cuda, Phase::Tile, buildCudaTile},
+    {Device::Cuda, Phase::Llvm,
      [](OpPassManager &pm, const PipelineOptions &) { buildCudaLlvm(pm); }},
 };
 
@@ -204,10 +203,6 @@ static const Pipeline &pipelineTo(Device device, Phase phase) {
   });
   assert(found != std::end(kPipelines) && "not a phase of passes");
   return *found;
-}
-
-Phase cria::inputOf(Device device, Phase phase) {
-  return pipelineTo(device, phase).from;
 }
 
 void cria::buildPhase(OpPassManager &pm, Phase phase,

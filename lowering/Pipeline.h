@@ -31,9 +31,6 @@ std::string dumpName(Device device, Phase phase);
 llvm::ArrayRef<Phase> phasesOf(Device device);
 /// Whether a phase is the same for all devices.
 inline bool isShared(Phase phase) { return phase <= Phase::Linalg; }
-/// The phase whose program `phase`, one of Fuse to Llvm, reads. It is the one
-/// before, but for CUDA's tile, which does not read linalg yet.
-Phase inputOf(Device device, Phase phase);
 std::optional<Phase> phaseByName(llvm::StringRef name);
 
 struct PipelineOptions {
@@ -45,7 +42,7 @@ struct PipelineOptions {
   int64_t chunk = 512;
 };
 
-/// What takes a program from `inputOf(phase)` to `phase`, one of Fuse to Llvm.
+/// What takes a program from the phase before to `phase`, one of Fuse to Llvm.
 void buildPhase(mlir::OpPassManager &pm, Phase phase,
                 const PipelineOptions &options);
 

@@ -29,15 +29,16 @@ Value Evaluator::operator()(const Element &element) {
   Type type = cast<RankedTensorType>(element.tensor.getType()).getElementType();
   if (made.kind != Kind::Leaf)
     return b.zero(type);
-  return launch.load(element, loops,
-                     llvm::any_of(element.at, [&](auto at) { return isWide(at); })
-                         ? lanes
-                         : 1);
+  return launch.load(
+      element, loops,
+      llvm::any_of(element.at, [&](auto at) { return isWide(at); }) ? lanes
+                                                                    : 1);
 }
 
 /// A constant or number from outside of a payload.
 Value Evaluator::outside(Value value) {
-  if (Operation *op = value.getDefiningOp(); op && matchPattern(op, m_Constant()))
+  if (Operation *op = value.getDefiningOp();
+      op && matchPattern(op, m_Constant()))
     return b.clone(*op)->getResult(0);
   return b.create<arith::IndexCastOp>(b.getIndexType(), launch.number(value));
 }
@@ -81,8 +82,8 @@ Value Evaluator::clone(Operation &op, const IRMapping &mapping) {
   return b.create(state)->getResult(0);
 }
 
-Value Evaluator::payload(LinalgOp op, unsigned result,
-                         ArrayRef<AffineExpr> at, Value out) {
+Value Evaluator::payload(LinalgOp op, unsigned result, ArrayRef<AffineExpr> at,
+                         Value out) {
   IRMapping mapping;
   for (OpOperand &operand : op->getOpOperands()) {
     BlockArgument argument = op.getMatchingBlockArgument(&operand);
@@ -91,8 +92,7 @@ Value Evaluator::payload(LinalgOp op, unsigned result,
     if (out && op.isDpsInit(&operand))
       mapping.map(argument, out);
     else if (isa<RankedTensorType>(operand.get().getType()))
-      mapping.map(argument,
-                  (*this)(elements.operand(op, operand, at, box)));
+      mapping.map(argument, (*this)(elements.operand(op, operand, at, box)));
     else
       mapping.map(argument, outside(operand.get()));
   }
@@ -102,9 +102,10 @@ Value Evaluator::payload(LinalgOp op, unsigned result,
       made = b.create<arith::IndexCastOp>(
           b.getIndexType(), launch.value(at[index.getDim()], loops));
     } else if (auto read = dyn_cast<tensor::ExtractOp>(nested)) {
-      auto last = read.getIndices().empty()
-                      ? linalg::IndexOp()
-                      : read.getIndices().back().getDefiningOp<linalg::IndexOp>();
+      auto last =
+          read.getIndices().empty()
+              ? linalg::IndexOp()
+              : read.getIndices().back().getDefiningOp<linalg::IndexOp>();
       made = gathered(read, mapping, last && isWide(at[last.getDim()]));
     } else {
       made = clone(nested, mapping);
@@ -164,9 +165,9 @@ bool cuda::canEvaluate(Elements &elements, const Element &element,
          llvm::all_of(made.op->getOpOperands(), [&](OpOperand &operand) {
            return made.op.getMatchingBlockArgument(&operand).use_empty() ||
                   !isa<RankedTensorType>(operand.get().getType()) ||
-                  canEvaluate(elements,
-                              elements.operand(made.op, operand, made.loops, box),
-                              box);
+                  canEvaluate(
+                      elements,
+                      elements.operand(made.op, operand, made.loops, box), box);
          });
 }
 
@@ -185,8 +186,8 @@ static int64_t payloadWidth(Launch &launch, const Kind &made,
                use.getOperandNumber() + 1 == use.getOwner()->getNumOperands();
       });
       if (isWide(index) &&
-          (!column ||
-           made.loops[index.getDim()] != launch.of.elements.dim(box.size() - 1)))
+          (!column || made.loops[index.getDim()] !=
+                          launch.of.elements.dim(box.size() - 1)))
         return 1;
     } else if (auto read = dyn_cast<tensor::ExtractOp>(nested)) {
       auto type = read.getTensor().getType();
@@ -215,9 +216,9 @@ int64_t cuda::vectorWidth(Launch &launch, const Element &element,
     for (OpOperand &operand : made.op->getOpOperands())
       if (!made.op.getMatchingBlockArgument(&operand).use_empty() &&
           isa<RankedTensorType>(operand.get().getType()) && most > 1)
-        most = vectorWidth(
-            launch, elements.operand(made.op, operand, made.loops, box), box,
-            most);
+        most = vectorWidth(launch,
+                           elements.operand(made.op, operand, made.loops, box),
+                           box, most);
     return most;
   }
   if (llvm::none_of(element.at, isWide))
@@ -293,9 +294,8 @@ Value cuda::reduce(Launch &launch, const Reduction &reduction,
   int64_t terms = reduction.terms.constant, width = std::gcd<int64_t>(terms, 8);
   for (OpOperand *input : op.getDpsInputOperands())
     width = vectorWidth(
-        launch,
-        launch.of.elements.operand(op, *input, reduction.loops, longer), longer,
-        width);
+        launch, launch.of.elements.operand(op, *input, reduction.loops, longer),
+        longer, width);
   Kind made{Kind::Payload};
   made.op = op;
   made.loops = reduction.loops;
@@ -308,14 +308,14 @@ Value cuda::reduce(Launch &launch, const Reduction &reduction,
   Value start = b.f32(*neutral(combine));
   SmallVector<Value> turn(loops);
   turn.push_back(Value());
-  auto partial = b.loop(
-      b.mul(b.thread(), width), b.i32(terms), b.threads() * width,
-      {b.splat(start, width)}, [&](Value k, ValueRange carried) {
-        turn.back() = k;
-        Evaluator term(launch, longer, turn, width, leaf);
-        return SmallVector<Value>{
-            term.payload(op, 0, reduction.loops, carried[0])};
-      });
+  auto partial =
+      b.loop(b.mul(b.thread(), width), b.i32(terms), b.threads() * width,
+             {b.splat(start, width)}, [&](Value k, ValueRange carried) {
+               turn.back() = k;
+               Evaluator term(launch, longer, turn, width, leaf);
+               return SmallVector<Value>{
+                   term.payload(op, 0, reduction.loops, carried[0])};
+             });
   SmallVector<Value> lanes;
   for (int64_t i = 0; i < width; ++i)
     lanes.push_back(b.extract(partial[0], i));

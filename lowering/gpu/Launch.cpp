@@ -33,8 +33,7 @@ KernelFunction::KernelFunction(func::FuncOp kernel, Block &kernels)
   function.setPrivate();
   Block *body = function.addEntryBlock();
   host.setInsertionPointToEnd(body);
-  for (auto [old, now] :
-       llvm::zip(kernel.getArguments(), body->getArguments()))
+  for (auto [old, now] : llvm::zip(kernel.getArguments(), body->getArguments()))
     (now.getType().isIndex() ? numbers : memories)[old] = now;
   auto uses = kernel.getSymbolUses(kernel->getParentOp());
   if (uses && !uses->empty())
@@ -75,14 +74,13 @@ Value KernelFunction::number(const Size &size) {
   return host.createOrFold<memref::DimOp>(memory(size.value), size.dim);
 }
 
-Value KernelFunction::store(Value tensor) {
+Value KernelFunction::allocate(Value tensor) {
   SmallVector<Value> sizes;
   for (const Size &size : sizesOf(tensor))
     if (!size.isConstant())
       sizes.push_back(number(size));
-  elements.setStored(tensor);
-  return memories[tensor] = memref::AllocOp::create(
-             host, memoryOf(tensor.getType()), sizes);
+  return memories[tensor] =
+             memref::AllocOp::create(host, memoryOf(tensor.getType()), sizes);
 }
 
 Value KernelFunction::zeroed(int64_t count) {
@@ -91,9 +89,9 @@ Value KernelFunction::zeroed(int64_t count) {
   if (globals++)
     name += std::to_string(globals);
   OpBuilder outer(kernel);
-  auto zeros = DenseElementsAttr::get(
-      RankedTensorType::get({count}, host.getI32Type()),
-      outer.getI32IntegerAttr(0));
+  auto zeros =
+      DenseElementsAttr::get(RankedTensorType::get({count}, host.getI32Type()),
+                             outer.getI32IntegerAttr(0));
   made.push_back(memref::GlobalOp::create(
       outer, host.getLoc(), name, outer.getStringAttr("private"), type, zeros,
       /*constant=*/false, /*alignment=*/nullptr));
@@ -110,16 +108,16 @@ Value KernelFunction::blocks(const Size &size, int64_t each) {
   if (size.isConstant())
     return constant(llvm::divideCeil(size.constant, each));
   Value rows = number(size);
-  return each == 1
-             ? rows
-             : arith::CeilDivUIOp::create(host, rows, constant(each)).getResult();
+  return each == 1 ? rows
+                   : arith::CeilDivUIOp::create(host, rows, constant(each))
+                         .getResult();
 }
 
 //===----------------------------------------------------------------------===//
 // One launch
 //===----------------------------------------------------------------------===//
 
-Launch::Launch(KernelFunction &of, Twine suffix, int64_t threads)
+Launch::Launch(KernelFunction &of, const Twine &suffix, int64_t threads)
     : of(of), b(of.kernel.getLoc(), of.kernels,
                 (of.kernel.getName() + suffix).str(), threads) {
   of.made.push_back(&of.kernels.back());
@@ -207,9 +205,8 @@ Launch::Place Launch::place(const Element &element) {
     }
     memory = part;
   }
-  int64_t stride = shape.empty() || ShapedType::isDynamic(shape.back())
-                       ? 1
-                       : shape.back();
+  int64_t stride =
+      shape.empty() || ShapedType::isDynamic(shape.back()) ? 1 : shape.back();
   Place place{rows(memory, stride), of.elements.constant(0),
               at.empty() ? of.elements.constant(0) : at.back()};
   if (at.size() > 1) {
@@ -266,10 +263,10 @@ void Launch::finish(ArrayRef<Value> grid) {
     operands.push_back(passed);
   Value one = of.constant(1);
   auto function = cast<gpu::GPUFuncOp>(of.made.back());
-  gpu::LaunchFuncOp::create(
-      of.host, of.host.getLoc(), function,
-      gpu::KernelDim3{sizes[0], sizes[1], sizes[2]},
-      gpu::KernelDim3{of.constant(b.threads()), one, one}, Value(), operands);
+  gpu::LaunchFuncOp::create(of.host, of.host.getLoc(), function,
+                            gpu::KernelDim3{sizes[0], sizes[1], sizes[2]},
+                            gpu::KernelDim3{of.constant(b.threads()), one, one},
+                            Value(), operands);
 }
 
 int64_t cuda::accessWidth(const Launch::Place &place, unsigned loop,

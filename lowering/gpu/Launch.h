@@ -29,9 +29,11 @@ public:
   mlir::Value number(mlir::Value index);
   mlir::Value number(const Size &size);
   /// The memory of an argument, or of a tensor that has been given some.
-  mlir::Value memory(mlir::Value tensor) const { return memories.lookup(tensor); }
-  /// New memory for a tensor, whose elements are leaves from here on.
-  mlir::Value store(mlir::Value tensor);
+  mlir::Value memory(mlir::Value tensor) const {
+    return memories.lookup(tensor);
+  }
+  /// New memory for a tensor.
+  mlir::Value allocate(mlir::Value tensor);
   /// New memory that is zero when a session begins.
   mlir::Value zeroed(int64_t count);
   /// Whether an argument is the number of a layer: a constant, or counted by a
@@ -53,7 +55,7 @@ private:
 class Launch {
 public:
   /// Begins the kernel `<name of the function><suffix>`.
-  Launch(KernelFunction &of, llvm::Twine suffix, int64_t threads);
+  Launch(KernelFunction &of, const llvm::Twine &suffix, int64_t threads);
 
   KernelFunction &of;
   KernelBuilder b;
