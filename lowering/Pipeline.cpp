@@ -98,6 +98,17 @@ static void bufferize(OpPassManager &pm) {
   pm.addPass(createVerifyCacheInPlace());
 }
 
+/// What arithmetic a target has none of becomes arithmetic of f32.
+static void addMath(OpPassManager &pm, bool exp2) {
+  // Arithmetic of types that are only converted is that of f32, rounded.
+  arith::ArithEmulateUnsupportedFloatsOptions floats;
+  floats.sourceTypeStrs = {"bf16"};
+  pm.addPass(arith::createArithEmulateUnsupportedFloats(floats));
+  pm.addPass(math::createMathExtendToSupportedTypes());
+  // On scalars: LLVM vectorizes the loops, polynomials included.
+  pm.addPass(createApproximateMath({exp2}));
+}
+
 static void buildTile(OpPassManager &pm, const PipelineOptions &options) {
   pm.addNestedPass<func::FuncOp>(createFlashAttention());
   bufferize(pm);
@@ -105,14 +116,7 @@ static void buildTile(OpPassManager &pm, const PipelineOptions &options) {
   pm.addNestedPass<func::FuncOp>(createLowerContractions(
       {unit.lanes, unit.registers, unit.dotBf16, unit.dotBf16Fast}));
   pm.addNestedPass<func::FuncOp>(createLowerToLoops());
-  // Arithmetic of types that the CPU only converts is that of f32, rounded.
-  arith::ArithEmulateUnsupportedFloatsOptions floats;
-  floats.sourceTypeStrs = {"bf16"};
-  pm.addNestedPass<func::FuncOp>(
-      arith::createArithEmulateUnsupportedFloats(floats));
-  pm.addNestedPass<func::FuncOp>(math::createMathExtendToSupportedTypes());
-  // On scalars: LLVM vectorizes the loops, polynomials included.
-  pm.addNestedPass<func::FuncOp>(createApproximateMath());
+  addMath(pm.nest<func::FuncOp>(), /*exp2=*/false);
   // Index arithmetic of the schedules, before lifetimes are counted.
   pm.addPass(createCanonicalizerPass());
   pm.addPass(createCSEPass());
@@ -148,11 +152,24 @@ static void buildCudaTile(OpPassManager &pm, const PipelineOptions &options) {
   ConvertLinalgToGpuOptions gpu;
   gpu.chip = options.chip;
   pm.addPass(createConvertLinalgToGpu(gpu));
+  pm.addPass(createDecomposeSoftmax());
+  bufferize(pm);
+  pm.addPass(createInlineLaunches());
+  // Sizes of buffers are those of what kernels were called with.
+  pm.addPass(createCanonicalizerPass());
+  LowerLinalgToLaunchesOptions launches;
+  launches.chip = options.chip;
+  pm.addPass(createLowerLinalgToLaunches(launches));
+  OpPassManager &kernels = pm.nest<gpu::GPUModuleOp>();
+  addMath(kernels.nest<gpu::GPUFuncOp>(), /*exp2=*/true);
+  // Sizes of buffers, before lifetimes are counted.
   pm.addPass(createCanonicalizerPass());
   pm.addPass(createCSEPass());
+  pm.addPass(createPlanArena({/*alignment=*/256}));
 }
 
 static void buildCudaLlvm(OpPassManager &pm) {
+  pm.addPass(createPlanLaunches());
   OpPassManager &kernels = pm.nest<gpu::GPUModuleOp>();
   kernels.addNestedPass<gpu::GPUFuncOp>(createLowerKernelArguments());
   kernels.addNestedPass<gpu::GPUFuncOp>(createMathToIntrinsics());
