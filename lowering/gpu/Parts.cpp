@@ -16,7 +16,9 @@ using namespace mlir;
 using namespace cria;
 using namespace cria::cuda;
 
-static constexpr int64_t kRowThreads = 128, kPointThreads = 256;
+static constexpr int64_t kRowThreads = 128, kMostThreads = 256;
+/// The most lanes of a vector.
+static constexpr int64_t kLanes = 8;
 /// Products that a unit holds: of many rows, two side by side.
 static constexpr size_t kSums = 2, kGemvSums = 4;
 
@@ -123,7 +125,7 @@ void cuda::computeRow(Launch &launch, const Part &part,
   for (unsigned loop : inner)
     units *= part.box[loop].constant;
   if (!inner.empty()) {
-    lanes = std::gcd<int64_t>(part.box.back().constant, 8);
+    lanes = std::gcd<int64_t>(part.box.back().constant, kLanes);
     for (const Store &store : part.stores) {
       lanes = vectorWidth(launch, store.value, part.box, lanes);
       if (launch.of.memory(store.into.tensor))
@@ -217,17 +219,20 @@ static bool emitPointwise(KernelFunction &function, const Twine &suffix,
       dynamic = loop;
     }
   }
-  Launch launch(function, suffix, kPointThreads);
+  // As many threads as there are vectors, if they are few.
+  bool vectors = !inner.empty() && inner.back() + 1 == part.box.size();
+  int64_t lanes =
+      vectors ? std::gcd<int64_t>(part.box.back().constant, kLanes) : 1;
+  int64_t threads = std::min<int64_t>(
+      llvm::alignTo(llvm::divideCeil(units, lanes), kWarp), kMostThreads);
+  Launch launch(function, suffix, threads);
   KernelBuilder &b = launch.b;
-  int64_t lanes = 1;
-  if (!inner.empty() && inner.back() + 1 == part.box.size()) {
-    lanes = std::gcd<int64_t>(part.box.back().constant, 8);
-    for (const Store &store : part.stores) {
-      lanes = vectorWidth(launch, store.value, part.box, lanes);
+  for (const Store &store : part.stores) {
+    lanes = vectorWidth(launch, store.value, part.box, lanes);
+    if (vectors)
       lanes = accessWidth(launch.place(store.into), inner.back(), lanes);
-    }
   }
-  Value index = b.add(b.mul(b.block(0), kPointThreads), b.thread());
+  Value index = b.add(b.mul(b.block(0), threads), b.thread());
   Value unit = b.mul(index, lanes);
   b.when(b.less(unit, b.i32(units)), [&] {
     SmallVector<Value> loops(part.box.size()), values;
@@ -242,7 +247,7 @@ static bool emitPointwise(KernelFunction &function, const Twine &suffix,
                                                     : b.splat(value, lanes),
                    store.into, loops);
   });
-  int64_t blocks = llvm::divideCeil(units, kPointThreads * lanes);
+  int64_t blocks = llvm::divideCeil(units, threads * lanes);
   launch.finish({function.constant(blocks),
                  dynamic ? function.blocks(part.box[*dynamic], 1)
                          : function.constant(1)});
