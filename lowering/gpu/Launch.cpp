@@ -33,8 +33,7 @@ KernelFunction::KernelFunction(func::FuncOp kernel, Block &kernels)
   function.setPrivate();
   Block *body = function.addEntryBlock();
   host.setInsertionPointToEnd(body);
-  for (auto [old, now] :
-       llvm::zip(kernel.getArguments(), body->getArguments()))
+  for (auto [old, now] : llvm::zip(kernel.getArguments(), body->getArguments()))
     (now.getType().isIndex() ? numbers : memories)[old] = now;
   auto uses = kernel.getSymbolUses(kernel->getParentOp());
   if (uses && !uses->empty())
@@ -81,8 +80,8 @@ Value KernelFunction::store(Value tensor) {
     if (!size.isConstant())
       sizes.push_back(number(size));
   elements.setStored(tensor);
-  return memories[tensor] = memref::AllocOp::create(
-             host, memoryOf(tensor.getType()), sizes);
+  return memories[tensor] =
+             memref::AllocOp::create(host, memoryOf(tensor.getType()), sizes);
 }
 
 Value KernelFunction::zeroed(int64_t count) {
@@ -91,9 +90,9 @@ Value KernelFunction::zeroed(int64_t count) {
   if (globals++)
     name += std::to_string(globals);
   OpBuilder outer(kernel);
-  auto zeros = DenseElementsAttr::get(
-      RankedTensorType::get({count}, host.getI32Type()),
-      outer.getI32IntegerAttr(0));
+  auto zeros =
+      DenseElementsAttr::get(RankedTensorType::get({count}, host.getI32Type()),
+                             outer.getI32IntegerAttr(0));
   made.push_back(memref::GlobalOp::create(
       outer, host.getLoc(), name, outer.getStringAttr("private"), type, zeros,
       /*constant=*/false, /*alignment=*/nullptr));
@@ -110,31 +109,49 @@ Value KernelFunction::blocks(const Size &size, int64_t each) {
   if (size.isConstant())
     return constant(llvm::divideCeil(size.constant, each));
   Value rows = number(size);
-  return each == 1
-             ? rows
-             : arith::CeilDivUIOp::create(host, rows, constant(each)).getResult();
+  return each == 1 ? rows
+                   : arith::CeilDivUIOp::create(host, rows, constant(each))
+                         .getResult();
 }
 
 //===----------------------------------------------------------------------===//
 // One launch
 //===----------------------------------------------------------------------===//
 
-Launch::Launch(KernelFunction &of, Twine suffix, int64_t threads)
-    : of(of), b(of.kernel.getLoc(), of.kernels,
-                (of.kernel.getName() + suffix).str(), threads) {
-  of.made.push_back(&of.kernels.back());
-}
+KernelLaunch::KernelLaunch(ImplicitLocOpBuilder &host, Block &kernels,
+                           Twine name, int64_t threads)
+    : b(host.getLoc(), kernels, name.str(), threads), host(host),
+      kernel(cast<gpu::GPUFuncOp>(kernels.back())) {}
 
-Value Launch::param(Value memory) {
+Value KernelLaunch::param(Value memory) {
   Value &param = params[memory];
   if (!param)
     param = b.addParam(cast<MemRefType>(memory.getType()));
   return param;
 }
 
-Rows Launch::rows(Value memory, int64_t stride) {
+Rows KernelLaunch::rows(Value memory, int64_t stride) {
   return {param(memory), cast<MemRefType>(memory.getType()).getElementType(),
           stride};
+}
+
+void KernelLaunch::finish(ArrayRef<Value> grid) {
+  b.finish();
+  SmallVector<Value> sizes(grid), operands;
+  Value one = arith::ConstantIndexOp::create(host, 1);
+  sizes.resize(3, one);
+  for (auto &[passed, param] : params)
+    operands.push_back(passed);
+  Value threads = arith::ConstantIndexOp::create(host, b.threads());
+  gpu::LaunchFuncOp::create(
+      host, kernel, gpu::KernelDim3{sizes[0], sizes[1], sizes[2]},
+      gpu::KernelDim3{threads, one, one}, Value(), operands);
+}
+
+Launch::Launch(KernelFunction &of, Twine suffix, int64_t threads)
+    : KernelLaunch(of.host, of.kernels, of.kernel.getName() + suffix, threads),
+      of(of) {
+  of.made.push_back(kernel);
 }
 
 /// A number of the kernel in this one, computed from parameters at its entry.
@@ -157,8 +174,7 @@ Value Launch::index(Value number) {
   if (lastNumber)
     b.setInsertionPointAfter(lastNumber);
   else
-    b.setInsertionPointToStart(
-        &cast<gpu::GPUFuncOp>(&of.kernels.back()).getBody().front());
+    b.setInsertionPointToStart(&kernel.getBody().front());
   lastNumber = b.clone(*op, mapping);
   return numbers[number] = lastNumber->getResult(0);
 }
@@ -207,9 +223,8 @@ Launch::Place Launch::place(const Element &element) {
     }
     memory = part;
   }
-  int64_t stride = shape.empty() || ShapedType::isDynamic(shape.back())
-                       ? 1
-                       : shape.back();
+  int64_t stride =
+      shape.empty() || ShapedType::isDynamic(shape.back()) ? 1 : shape.back();
   Place place{rows(memory, stride), of.elements.constant(0),
               at.empty() ? of.elements.constant(0) : at.back()};
   if (at.size() > 1) {
@@ -255,21 +270,6 @@ Value Launch::load(const Element &element, ValueRange loops, int64_t lanes) {
 void Launch::store(Value x, const Element &element, ValueRange loops) {
   Place to = place(element);
   b.store(x, to.rows, value(to.row, loops), value(to.column, loops));
-}
-
-void Launch::finish(ArrayRef<Value> grid) {
-  b.finish();
-  SmallVector<Value> sizes(grid), operands;
-  while (sizes.size() < 3)
-    sizes.push_back(of.constant(1));
-  for (auto &[passed, param] : params)
-    operands.push_back(passed);
-  Value one = of.constant(1);
-  auto function = cast<gpu::GPUFuncOp>(of.made.back());
-  gpu::LaunchFuncOp::create(
-      of.host, of.host.getLoc(), function,
-      gpu::KernelDim3{sizes[0], sizes[1], sizes[2]},
-      gpu::KernelDim3{of.constant(b.threads()), one, one}, Value(), operands);
 }
 
 int64_t cuda::accessWidth(const Launch::Place &place, unsigned loop,
