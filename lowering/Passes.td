@@ -3,11 +3,33 @@
 
 include "mlir/Pass/PassBase.td"
 
+def AssignSlots : Pass<"assign-slots", "::mlir::ModuleOp"> {
+  let summary = "give weights and rope tables their slots";
+  let description = [{
+    After: each `llama.weight` and `llama.rope_table` has the attribute `slot`,
+    in module order where one had none. Import does the same: for programs that
+    do not come from there.
+  }];
+}
+
+def AttachTarget : Pass<"attach-target", "::mlir::ModuleOp"> {
+  let summary = "write into the manifest what the module is compiled for";
+  let description = [{
+    From here on the module is one target's. A module without the attribute
+    `cria.manifest` (lowering/artifact/Manifest.h) is left alone.
+  }];
+  let options = [
+    Option<"target", "target", "std::string", "\"cpu\"", "cpu or cuda">,
+    Option<"cpu", "cpu", "std::string", "\"native\"",
+           "the CPU as the user named it">];
+}
+
 def ConvertLlamaToLinalg : Pass<"convert-llama-to-linalg", "::mlir::ModuleOp"> {
   let summary = "lower entry functions from llama to linalg on tensors";
   let description = [{
     Before: entry functions (see the llama dialect) whose computing ops are in
-    `llama.kernel` regions. After: upstream dialects only.
+    `llama.kernel` regions, and symbols that have slots. After: upstream dialects
+    only.
 
     - An entry takes `(ids, tokens, position, first, logits, caches...)`: ids and
       logits have room for `chunk` tokens (one, where the entry runs one token),
@@ -49,6 +71,24 @@ def PlanArena : Pass<"plan-arena", "::mlir::ModuleOp"> {
                         "what the places of temporaries are multiples of">];
   let dependentDialects = ["::mlir::arith::ArithDialect",
                            "::mlir::memref::MemRefDialect"];
+}
+
+def ApproximateMath : Pass<"approximate-math"> {
+  let summary = "replace functions by polynomials";
+  let description = [{
+    Ops of the math dialect in f32 become arithmetic (upstream's expansions and
+    approximations, a few ulp), so that loops over them vectorize and no library
+    is called; those that LLVM has instructions for stay. A function of f64, or
+    one that has no approximation, is an error.
+
+    With `exp2`, e^x is 2^(x log2 e), approximate (afn), which stays, and 1 /
+    sqrt(x) is a quotient: GPUs have instructions for these.
+  }];
+  let options = [Option<"exp2", "exp2", "bool", "false",
+                        "the target has an instruction for 2^x">];
+  let dependentDialects = ["::mlir::arith::ArithDialect",
+                           "::mlir::math::MathDialect",
+                           "::mlir::vector::VectorDialect"];
 }
 
 //===----------------------------------------------------------------------===//
@@ -134,19 +174,6 @@ def LowerToAbi : Pass<"lower-to-abi", "::mlir::ModuleOp"> {
                            "::mlir::scf::SCFDialect"];
 }
 
-def ApproximateMath : Pass<"approximate-math", "::mlir::func::FuncOp"> {
-  let summary = "replace functions by polynomials";
-  let description = [{
-    Ops of the math dialect in f32 become arithmetic (upstream's expansions and
-    approximations, a few ulp), so that loops over them vectorize and no library
-    is called; those that LLVM has instructions for stay. A function of f64, or
-    one that has no approximation, is an error.
-  }];
-  let dependentDialects = ["::mlir::arith::ArithDialect",
-                           "::mlir::math::MathDialect",
-                           "::mlir::vector::VectorDialect"];
-}
-
 //===----------------------------------------------------------------------===//
 // CUDA
 //===----------------------------------------------------------------------===//
@@ -180,6 +207,59 @@ def ConvertLinalgToGpu : Pass<"convert-linalg-to-gpu", "::mlir::ModuleOp"> {
     "::mlir::vector::VectorDialect"];
 }
 
+def DecomposeSoftmax : Pass<"decompose-softmax", "::mlir::ModuleOp"> {
+  let summary = "take softmaxes apart that no schedule launches";
+  let description = [{
+    Each `linalg.softmax` on tensors becomes its parts, on all scores, with a
+    missed-optimization remark where nothing launches its function (see
+    `inline-launches`).
+  }];
+  let dependentDialects = [
+    "::mlir::arith::ArithDialect", "::mlir::linalg::LinalgDialect",
+    "::mlir::math::MathDialect", "::mlir::tensor::TensorDialect"];
+}
+
+def InlineLaunches : Pass<"inline-launches", "::mlir::ModuleOp"> {
+  let summary = "put kernel functions, or what launches them, into the entries";
+  let description = [{
+    Before: bufferized entries that call kernel functions `@k`, some of which
+    have a function `@k.launch` beside them that takes the same arguments,
+    returns nothing, and launches kernels which compute the same. After: the
+    entries have the bodies of the latter, else those of the former, whose ops
+    have the name in the attribute `cria.kernel`; both are gone. Declarations
+    stay.
+  }];
+}
+
+def LowerLinalgToLaunches : Pass<"lower-linalg-to-launches", "::mlir::ModuleOp"> {
+  let summary = "launch a kernel for each op that has none";
+  let description = [{
+    Before: entries on memrefs, whose kernels are inlined. After: they launch
+    kernels and do nothing else.
+
+    - A linalg op or a copy becomes a kernel of a thread for each element of its
+      parallel loops; a thread runs the reductions. The number of tokens is a
+      dimension of the grid; other sizes that the plan does not know are bounded
+      by what can be told from the ops that make them.
+    - Any other op that touches memory is run whole by one thread, linalg in it
+      as loops. What ops behind it read of its results goes through memory.
+    - A loop stays on the host where its turn chooses layers alone. Else it is
+      run by one thread, or copied for each turn where it reads weights.
+
+    Each such kernel is named by a missed-optimization remark.
+  }];
+  let options = [
+    Option<"chip", "chip", "std::string", "\"sm_80\"",
+           "the oldest architecture that runs the kernels">,
+    Option<"ptxVersion", "ptx", "std::string", "\"ptx80\"",
+           "the version of PTX">];
+  let dependentDialects = [
+    "::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",
+    "::mlir::gpu::GPUDialect", "::mlir::linalg::LinalgDialect",
+    "::mlir::memref::MemRefDialect", "::mlir::NVVM::NVVMDialect",
+    "::mlir::scf::SCFDialect"];
+}
+
 def LowerKernelArguments : Pass<"lower-kernel-arguments", "::mlir::gpu::GPUFuncOp"> {
   let summary = "make memref arguments of a kernel bare pointers";
   let description = [{
@@ -188,7 +268,8 @@ def LowerKernelArguments : Pass<"lower-kernel-arguments", "::mlir::gpu::GPUFuncO
     attributes. The memref begins there whatever the offset of its layout is,
     and is built with a `builtin.unrealized_conversion_cast` that the conversion
     to LLVM resolves; its dynamic sizes are poison, so nothing may compute with
-    them. Other memrefs are an error, other arguments stay.
+    them. One with dynamic strides is only cast (`memref.reinterpret_cast`).
+    Other memrefs are an error, other arguments stay.
   }];
   let dependentDialects = ["::mlir::LLVM::LLVMDialect"];
 }

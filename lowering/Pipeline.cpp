@@ -44,8 +44,9 @@ ArrayRef<PhaseInfo> cria::phases() { return kPhases; }
 static constexpr Phase kCpuPhases[] = {
     Phase::Import, Phase::Fuse,   Phase::Linalg, Phase::Tile,
     Phase::Llvm,   Phase::LlvmIr, Phase::Asm,    Phase::Obj};
-static constexpr Phase kCudaPhases[] = {Phase::Import, Phase::Fuse, Phase::Tile,
-                                        Phase::Llvm,   Phase::Ptx,  Phase::Obj};
+static constexpr Phase kCudaPhases[] = {
+    Phase::Import, Phase::Fuse, Phase::Linalg, Phase::Tile,
+    Phase::Llvm,   Phase::Ptx,  Phase::Obj};
 
 ArrayRef<Phase> cria::phasesOf(Device device) {
   if (device == Device::Cpu)
@@ -97,6 +98,17 @@ static void bufferize(OpPassManager &pm) {
   pm.addPass(createVerifyCacheInPlace());
 }
 
+/// What arithmetic a target has none of becomes arithmetic of f32.
+static void addMath(OpPassManager &pm, bool exp2) {
+  // Arithmetic of types that are only converted is that of f32, rounded.
+  arith::ArithEmulateUnsupportedFloatsOptions floats;
+  floats.sourceTypeStrs = {"bf16"};
+  pm.addPass(arith::createArithEmulateUnsupportedFloats(floats));
+  pm.addPass(math::createMathExtendToSupportedTypes());
+  // On scalars: LLVM vectorizes the loops, polynomials included.
+  pm.addPass(createApproximateMath({exp2}));
+}
+
 static void buildTile(OpPassManager &pm, const PipelineOptions &options) {
   pm.addNestedPass<func::FuncOp>(createFlashAttention());
   bufferize(pm);
@@ -104,14 +116,7 @@ static void buildTile(OpPassManager &pm, const PipelineOptions &options) {
   pm.addNestedPass<func::FuncOp>(createLowerContractions(
       {unit.lanes, unit.registers, unit.dotBf16, unit.dotBf16Fast}));
   pm.addNestedPass<func::FuncOp>(createLowerToLoops());
-  // Arithmetic of types that the CPU only converts is that of f32, rounded.
-  arith::ArithEmulateUnsupportedFloatsOptions floats;
-  floats.sourceTypeStrs = {"bf16"};
-  pm.addNestedPass<func::FuncOp>(
-      arith::createArithEmulateUnsupportedFloats(floats));
-  pm.addNestedPass<func::FuncOp>(math::createMathExtendToSupportedTypes());
-  // On scalars: LLVM vectorizes the loops, polynomials included.
-  pm.addNestedPass<func::FuncOp>(createApproximateMath());
+  addMath(pm.nest<func::FuncOp>(), /*exp2=*/false);
   // Index arithmetic of the schedules, before lifetimes are counted.
   pm.addPass(createCanonicalizerPass());
   pm.addPass(createCSEPass());
@@ -147,11 +152,24 @@ static void buildCudaTile(OpPassManager &pm, const PipelineOptions &options) {
   ConvertLinalgToGpuOptions gpu;
   gpu.chip = options.chip;
   pm.addPass(createConvertLinalgToGpu(gpu));
+  pm.addPass(createDecomposeSoftmax());
+  bufferize(pm);
+  pm.addPass(createInlineLaunches());
+  // Sizes of buffers are those of what kernels were called with.
+  pm.addPass(createCanonicalizerPass());
+  LowerLinalgToLaunchesOptions launches;
+  launches.chip = options.chip;
+  pm.addPass(createLowerLinalgToLaunches(launches));
+  OpPassManager &kernels = pm.nest<gpu::GPUModuleOp>();
+  addMath(kernels.nest<gpu::GPUFuncOp>(), /*exp2=*/true);
+  // Sizes of buffers, before lifetimes are counted.
   pm.addPass(createCanonicalizerPass());
   pm.addPass(createCSEPass());
+  pm.addPass(createPlanArena({/*alignment=*/256}));
 }
 
 static void buildCudaLlvm(OpPassManager &pm) {
+  pm.addPass(createPlanLaunches());
   OpPassManager &kernels = pm.nest<gpu::GPUModuleOp>();
   kernels.addNestedPass<gpu::GPUFuncOp>(createLowerKernelArguments());
   kernels.addNestedPass<gpu::GPUFuncOp>(createMathToIntrinsics());
@@ -170,25 +188,47 @@ static void buildCudaLlvm(OpPassManager &pm) {
   pm.addPass(LLVM::createDIScopeForLLVMFuncOpPass(lines));
 }
 
+static void buildFuse(OpPassManager &pm, const PipelineOptions &) {
+  pm.addPass(createAssignSlots());
+  buildFusePipeline(pm);
+}
+
+namespace {
+/// What takes a device's programs from one phase to another.
+struct Pipeline {
+  Device device;
+  Phase to;
+  void (*build)(OpPassManager &, const PipelineOptions &);
+};
+} // namespace
+
+static constexpr Pipeline kPipelines[] = {
+    {Device::Cpu, Phase::Fuse, buildFuse},
+    {Device::Cpu, Phase::Linalg, buildLinalg},
+    {Device::Cpu, Phase::Tile, buildTile},
+    {Device::Cpu, Phase::Llvm, buildLlvm},
+    {Device::Cuda, Phase::Fuse, buildFuse},
+    {Device::Cuda, Phase::Linalg, buildLinalg},
+    {Device::Cuda, Phase::Tile, buildCudaTile},
+    {Device::Cuda, Phase::Llvm,
+     [](OpPassManager &pm, const PipelineOptions &) { buildCudaLlvm(pm); }},
+};
+
+static const Pipeline &pipelineTo(Device device, Phase phase) {
+  const Pipeline *found = llvm::find_if(kPipelines, [&](const Pipeline &each) {
+    return each.device == device && each.to == phase;
+  });
+  assert(found != std::end(kPipelines) && "not a phase of passes");
+  return *found;
+}
+
 void cria::buildPhase(OpPassManager &pm, Phase phase,
                       const PipelineOptions &options) {
-  bool cuda = options.device == Device::Cuda;
-  if (cuda && phase == Phase::Tile)
-    return buildCudaTile(pm, options);
-  if (cuda && phase == Phase::Llvm)
-    return buildCudaLlvm(pm);
-  switch (phase) {
-  case Phase::Fuse:
-    return buildFusePipeline(pm);
-  case Phase::Linalg:
-    return buildLinalg(pm, options);
-  case Phase::Tile:
-    return buildTile(pm, options);
-  case Phase::Llvm:
-    return buildLlvm(pm, options);
-  default:
-    llvm_unreachable("not a phase of passes");
-  }
+  // Up to here the module is the same for all targets.
+  if (phase == Phase::Tile)
+    pm.addPass(createAttachTarget(
+        {options.device == Device::Cuda ? "cuda" : "cpu", options.cpu.flag}));
+  pipelineTo(options.device, phase).build(pm, options);
 }
 
 namespace {
@@ -220,9 +260,6 @@ static LogicalResult addPhase(OpPassManager &pm, Phase phase, StringRef text,
     pipeline.device = Device::Cuda;
   else if (options.target != "cpu")
     return error("target=" + options.target + ": expected cpu or cuda");
-  if (!llvm::is_contained(phasesOf(pipeline.device), phase))
-    return error("target=" + options.target + " has no phase '" +
-                 kPhases[static_cast<int>(phase)].name + "'");
   llvm::Expected<CpuTarget> cpu = selectCpu(options.cpu);
   if (!cpu)
     return error(llvm::toString(cpu.takeError()));

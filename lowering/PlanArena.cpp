@@ -5,17 +5,16 @@
 /// that the allocation is outside of counts for the whole loop. Offsets are
 /// first fit, largest buffer first. The temporaries of a kernel are placed
 /// alike, in a scratch buffer that its call is the lifetime of.
+#include "lowering/Bounds.h"
 #include "lowering/Entry.h"
 #include "lowering/Passes.h"
 
-#include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Bufferization/Transforms/BufferViewFlowAnalysis.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Interfaces/DataLayoutInterfaces.h"
-#include "mlir/Interfaces/ValueBoundsOpInterface.h"
 #include "llvm/ADT/StringMap.h"
 #include "llvm/Support/MathExtras.h"
 #include <limits>
@@ -27,13 +26,6 @@ namespace cria {
 
 using namespace mlir;
 using namespace cria;
-
-/// The most tokens that a function takes. An entry that draws an id reads the
-/// logits of one.
-static int64_t mostTokens(func::FuncOp function) {
-  auto chunk = function->getAttrOfType<IntegerAttr>("chunk");
-  return chunk ? chunk.getInt() : 1;
-}
 
 namespace {
 struct Buffer {
@@ -65,93 +57,6 @@ private:
   llvm::DenseMap<Operation *, int64_t> at, last;
 };
 } // namespace
-
-namespace {
-/// The most that sizes can be.
-class Bounds {
-public:
-  explicit Bounds(func::FuncOp function) : chunk(mostTokens(function)) {}
-  std::optional<int64_t> most(Value size) const;
-
-private:
-  std::optional<int64_t> most(BlockArgument argument) const;
-  std::optional<int64_t> most(AffineMap map, ValueRange operands) const;
-
-  int64_t chunk;
-};
-} // namespace
-
-/// Of an argument of an entry, as it says; of a kernel's, as its callers say.
-/// One that nothing calls may as well take tokens.
-std::optional<int64_t> Bounds::most(BlockArgument argument) const {
-  auto function =
-      dyn_cast<func::FuncOp>(argument.getParentBlock()->getParentOp());
-  if (!function)
-    return std::nullopt;
-  unsigned place = argument.getArgNumber();
-  if (isEntry(function)) {
-    FailureOr<EntryArguments> arguments = EntryArguments::of(function);
-    using What = EntryArgument;
-    bool tokens = succeeded(arguments) &&
-                  llvm::is_contained({What::Tokens, What::First, What::Source},
-                                     arguments->all()[place]);
-    return tokens ? std::optional(chunk) : std::nullopt;
-  }
-  std::optional<int64_t> result;
-  auto module = function->getParentOfType<ModuleOp>();
-  auto walked = module.walk([&](func::CallOp call) {
-    if (call.getCallee() != function.getName())
-      return WalkResult::advance();
-    std::optional<int64_t> passed = most(call.getOperand(place));
-    result = std::max(result, passed);
-    return passed ? WalkResult::advance() : WalkResult::interrupt();
-  });
-  if (walked.wasInterrupted())
-    return std::nullopt;
-  return result.value_or(chunk);
-}
-
-/// Of the least of a map's results.
-std::optional<int64_t> Bounds::most(AffineMap map, ValueRange operands) const {
-  SmallVector<std::optional<int64_t>> least(operands.size(), 0), greatest;
-  for (Value operand : operands)
-    greatest.push_back(most(operand));
-  std::optional<int64_t> result;
-  for (AffineExpr expr : map.getResults()) {
-    auto bound = getBoundForAffineExpr(expr, map.getNumDims(),
-                                       map.getNumSymbols(), least, greatest,
-                                       /*isUpper=*/true);
-    if (bound)
-      result = std::min(*bound, result.value_or(*bound));
-  }
-  return result;
-}
-
-std::optional<int64_t> Bounds::most(Value size) const {
-  FailureOr<int64_t> constant = ValueBoundsConstraintSet::computeConstantBound(
-      presburger::BoundType::UB, size, nullptr, /*closedUB=*/true);
-  if (succeeded(constant))
-    return *constant;
-  if (auto argument = dyn_cast<BlockArgument>(size))
-    return most(argument);
-  Operation *op = size.getDefiningOp();
-  // What a kernel is given has a row for each token.
-  if (auto dim = dyn_cast<memref::DimOp>(op))
-    return isa<BlockArgument>(dim.getSource()) ? std::optional(chunk)
-                                               : std::nullopt;
-  if (auto less = dyn_cast<arith::SubIOp>(op))
-    return most(less.getLhs());
-  if (auto apply = dyn_cast<affine::AffineApplyOp>(op))
-    return most(apply.getAffineMap(), apply.getOperands());
-  if (auto min = dyn_cast<affine::AffineMinOp>(op))
-    return most(min.getAffineMap(), min.getOperands());
-  if (!isa<arith::AddIOp, arith::MulIOp>(op))
-    return std::nullopt;
-  auto a = most(op->getOperand(0)), b = most(op->getOperand(1));
-  if (!a || !b)
-    return std::nullopt;
-  return isa<arith::AddIOp>(op) ? *a + *b : *a * *b;
-}
 
 /// The most that an allocation takes, or an error at it.
 static FailureOr<int64_t> mostBytes(memref::AllocOp alloc,

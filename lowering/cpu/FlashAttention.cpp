@@ -23,6 +23,7 @@
 /// missed-optimization remark.
 #include "lowering/Passes.h"
 #include "lowering/kernel/Attention.h"
+#include "lowering/kernel/Softmax.h"
 #include "lowering/linalg/Builder.h"
 
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
@@ -442,21 +443,6 @@ static void replace(const Attention &attention) {
                   cast<RankedTensorType>(output.getType()).getElementType());
   }
   output.replaceAllUsesWith(FlashAttention(b, attention).emit(out));
-}
-
-/// Makes a softmax its parts. The terms of its sum have no order.
-static LogicalResult takeApart(linalg::SoftmaxOp op) {
-  OpBuilder builder(op);
-  auto parts = op.decomposeOperation(builder);
-  if (failed(parts))
-    return failure();
-  auto quotient = parts->front().getDefiningOp<linalg::GenericOp>();
-  auto sum = quotient.getInputs()[1].getDefiningOp<linalg::GenericOp>();
-  sum.walk([](arith::AddFOp add) {
-    add.setFastmath(arith::FastMathFlags::reassoc);
-  });
-  op->replaceAllUsesWith(*parts);
-  return success();
 }
 
 namespace {

@@ -74,12 +74,11 @@ Value KernelFunction::number(const Size &size) {
   return host.createOrFold<memref::DimOp>(memory(size.value), size.dim);
 }
 
-Value KernelFunction::store(Value tensor) {
+Value KernelFunction::allocate(Value tensor) {
   SmallVector<Value> sizes;
   for (const Size &size : sizesOf(tensor))
     if (!size.isConstant())
       sizes.push_back(number(size));
-  elements.setStored(tensor);
   return memories[tensor] =
              memref::AllocOp::create(host, memoryOf(tensor.getType()), sizes);
 }
@@ -119,7 +118,7 @@ Value KernelFunction::blocks(const Size &size, int64_t each) {
 //===----------------------------------------------------------------------===//
 
 KernelLaunch::KernelLaunch(ImplicitLocOpBuilder &host, Block &kernels,
-                           Twine name, int64_t threads)
+                           const Twine &name, int64_t threads)
     : b(host.getLoc(), kernels, name.str(), threads), host(host),
       kernel(cast<gpu::GPUFuncOp>(kernels.back())) {}
 

@@ -32,8 +32,8 @@ public:
   mlir::Value memory(mlir::Value tensor) const {
     return memories.lookup(tensor);
   }
-  /// New memory for a tensor, whose elements are leaves from here on.
-  mlir::Value store(mlir::Value tensor);
+  /// New memory for a tensor.
+  mlir::Value allocate(mlir::Value tensor);
   /// New memory that is zero when a session begins.
   mlir::Value zeroed(int64_t count);
   /// Whether an argument is the number of a layer: a constant, or counted by a
@@ -56,7 +56,7 @@ private:
 class KernelLaunch {
 public:
   KernelLaunch(mlir::ImplicitLocOpBuilder &host, mlir::Block &kernels,
-               llvm::Twine name, int64_t threads);
+               const llvm::Twine &name, int64_t threads);
 
   KernelBuilder b;
 
@@ -77,7 +77,7 @@ protected:
 class Launch : public KernelLaunch {
 public:
   /// Begins the kernel `<name of the function><suffix>`.
-  Launch(KernelFunction &of, llvm::Twine suffix, int64_t threads);
+  Launch(KernelFunction &of, const llvm::Twine &suffix, int64_t threads);
 
   KernelFunction &of;
 

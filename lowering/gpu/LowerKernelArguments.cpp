@@ -7,6 +7,7 @@
 #include "mlir/Conversion/LLVMCommon/TypeConverter.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/IR/ImplicitLocOpBuilder.h"
 
 namespace cria {
@@ -19,8 +20,8 @@ using namespace mlir;
 /// NVPTX's and AMDGPU's number of the address space of device memory.
 static constexpr unsigned kGlobal = 1;
 
-/// The memref that begins at `pointer`. Its dynamic sizes are poison: nothing
-/// but an index ever comes of a memref in a kernel.
+/// The memref that begins at `pointer`. Its dynamic sizes and strides are
+/// poison: nothing computes with them.
 static Value fromPointer(ImplicitLocOpBuilder &b, Value pointer,
                          MemRefType type, ArrayRef<int64_t> strides) {
   LLVMTypeConverter converter(b.getContext());
@@ -32,7 +33,8 @@ static Value fromPointer(ImplicitLocOpBuilder &b, Value pointer,
   for (auto [i, size, stride] : llvm::enumerate(type.getShape(), strides)) {
     if (!ShapedType::isDynamic(size))
       descriptor.setConstantSize(b, b.getLoc(), i, size);
-    descriptor.setConstantStride(b, b.getLoc(), i, stride);
+    if (!ShapedType::isDynamic(stride))
+      descriptor.setConstantStride(b, b.getLoc(), i, stride);
   }
   Value all = descriptor;
   return UnrealizedConversionCastOp::create(b, type, all).getResult(0);
@@ -46,7 +48,10 @@ static LogicalResult lowerArgument(gpu::GPUFuncOp kernel, unsigned index) {
   SmallVector<int64_t> strides;
   int64_t offset;
   if (failed(type.getStridesAndOffset(strides, offset)) ||
-      llvm::any_of(strides, ShapedType::isDynamic) || type.getMemorySpace())
+      (llvm::any_of(strides, ShapedType::isDynamic) &&
+       !llvm::all_of(argument.getUsers(),
+                     llvm::IsaPred<memref::ReinterpretCastOp>)) ||
+      type.getMemorySpace())
     return kernel.emitOpError("expected arguments with constant strides in the "
                               "default memory space, got ")
            << type;

@@ -4,8 +4,8 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Bufferization/IR/Bufferization.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
-#include "mlir/Interfaces/DestinationStyleOpInterface.h"
 #include "mlir/IR/Matchers.h"
+#include "mlir/Interfaces/DestinationStyleOpInterface.h"
 
 using namespace mlir;
 using namespace cria;
@@ -102,8 +102,7 @@ Elements::Range Elements::rangeOf(AffineExpr expr, ArrayRef<Size> box) const {
   if (!b.least || b.least != b.most)
     return {};
   int64_t by = *b.least;
-  auto map = [&](std::optional<int64_t> x,
-                 auto f) -> std::optional<int64_t> {
+  auto map = [&](std::optional<int64_t> x, auto f) -> std::optional<int64_t> {
     return x ? std::optional<int64_t>(f(*x)) : std::nullopt;
   };
   if (expr.getKind() == AffineExprKind::Mul) {
@@ -146,7 +145,8 @@ AffineExpr Elements::divide(AffineExpr expr, int64_t by, bool remainder,
       rest = rest + term;
   }
   Range range = rangeOf(rest, box);
-  bool small = range.least && range.most && *range.least >= 0 && *range.most < by;
+  bool small =
+      range.least && range.most && *range.least >= 0 && *range.most < by;
   if (remainder)
     return small ? rest : rest % by;
   return small ? whole : whole + rest.floorDiv(by);
@@ -261,8 +261,7 @@ Elements::Definition Elements::defineInserted(const Element &element,
     if ((range.most && *range.most < 0) ||
         (size.isConstant() && range.least && *range.least >= size.constant))
       return {Definition::Same, outer};
-    if (above && size.isConstant() && range.most &&
-        *range.most < size.constant)
+    if (above && size.isConstant() && range.most && *range.most < size.constant)
       continue;
     if (isConstantIntValue(offsets[i], 0) && !size.isConstant() &&
         size == cria::sizeOf(insert.getDest(), i))
@@ -420,8 +419,8 @@ std::optional<Reduction> Elements::reduction(const Element &leaf,
   Reduction reduction{op, SmallVector<AffineExpr>(op.getNumLoops()), {}};
   for (auto [place, at] : llvm::zip(map.getResults(), leaf.at))
     reduction.loops[cast<AffineDimExpr>(place).getPosition()] = at;
-  unsigned k = llvm::find(reduction.loops, AffineExpr()) -
-               reduction.loops.begin();
+  unsigned k =
+      llvm::find(reduction.loops, AffineExpr()) - reduction.loops.begin();
   reduction.loops[k] = dim(box.size());
   for (OpOperand *input : op.getDpsInputOperands())
     for (auto [dim, at] :
@@ -452,9 +451,10 @@ std::optional<Element> Elements::memory(const Element &element,
   if (auto insert = dyn_cast<tensor::InsertSliceOp>(op))
     return memory({insert.getDest(), element.at}, box);
   if (auto style = dyn_cast<DestinationStyleOpInterface>(op))
-    return memory({style.getTiedOpOperand(cast<OpResult>(element.tensor))->get(),
-                   element.at},
-                  box);
+    return memory(
+        {style.getTiedOpOperand(cast<OpResult>(element.tensor))->get(),
+         element.at},
+        box);
   return std::nullopt;
 }
 

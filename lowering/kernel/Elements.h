@@ -76,9 +76,9 @@ public:
   /// What an element is.
   struct Definition {
     enum Kind {
-      Leaf,      ///< of an argument, or what no payload makes element by element
-      Same,      ///< another element
-      Payload,   ///< what the payload of `op` makes at `loops`
+      Leaf,    ///< of an argument, or what no payload makes element by element
+      Same,    ///< another element
+      Payload, ///< what the payload of `op` makes at `loops`
       Undefined, ///< of an uninitialized tensor
       Undecided  ///< one or another, by whether loop `cut` is below `below`
     } kind = Leaf;

@@ -42,7 +42,8 @@ gpu.module @kernels {
 
 gpu.module @kernels {
   // expected-error @below {{'gpu.func' op expected arguments with constant strides in the default memory space, got 'memref<4x?xf32>'}}
-  gpu.func @strides(%x: memref<4x?xf32>) kernel {
+  gpu.func @strides(%x: memref<4x?xf32>, %i: index) kernel {
+    %0 = memref.load %x[%i, %i] : memref<4x?xf32>
     gpu.return
   }
 }

@@ -40,6 +40,22 @@ struct ExpandLog10 : OpRewritePattern<math::Log10Op> {
     return success();
   }
 };
+
+/// exp(x) => exp2(x * log2(e)), of f32
+struct ExpandExp : OpRewritePattern<math::ExpOp> {
+  using OpRewritePattern::OpRewritePattern;
+  LogicalResult matchAndRewrite(math::ExpOp op,
+                                PatternRewriter &rewriter) const override {
+    if (!getElementTypeOrSelf(op.getType()).isF32())
+      return rewriter.notifyMatchFailure(op, "not of f32");
+    ImplicitLocOpBuilder b(op.getLoc(), rewriter);
+    Value factor = constant(b, op.getType(), M_LOG2E);
+    Value power = arith::MulFOp::create(b, op.getOperand(), factor);
+    rewriter.replaceOpWithNewOp<math::Exp2Op>(op, power,
+                                              arith::FastMathFlags::afn);
+    return success();
+  }
+};
 } // namespace
 
 /// sin(x), cos(x) of f32 => of x - k 2 pi, computed in f64: the polynomials are
@@ -69,37 +85,50 @@ static bool hasInstructions(Operation *op) {
              math::RoundEvenOp, math::RsqrtOp, math::SqrtOp, math::TruncOp>(op);
 }
 
+static bool isExp2(Operation *op) {
+  return isa<math::Exp2Op>(op) &&
+         !getElementTypeOrSelf(op->getResult(0).getType()).isF64();
+}
+
 namespace {
 struct ApproximateMath : cria::impl::ApproximateMathBase<ApproximateMath> {
+  using ApproximateMathBase::ApproximateMathBase;
+
   void runOnOperation() override {
     // Upstream's passes for narrow floats let each result stay wide; an op's
     // meaning is that it is rounded.
-    getOperation().walk([](arith::ArithFastMathInterface op) {
+    getOperation()->walk([](arith::ArithFastMathInterface op) {
       if (isa<arith::ExtFOp, arith::TruncFOp>(op))
         op->removeAttr(op.getFastMathAttrName());
     });
     RewritePatternSet expansions(&getContext());
-    math::populateExpansionPatterns(
-        expansions, {"acosh", "asinh", "atanh", "clampf", "cosh", "exp2",
-                     "fpowi", "powf", "sincos", "sinh", "tan"});
+    SmallVector<StringRef> names = {"acosh", "asinh", "atanh", "clampf",
+                                    "cosh",  "fpowi", "powf",  "sincos",
+                                    "sinh",  "tan"};
+    names.push_back(exp2 ? "rsqrt" : "exp2");
+    math::populateExpansionPatterns(expansions, names);
     expansions.add<ExpandLog10>(&getContext());
     if (failed(applyPatternsGreedily(getOperation(), std::move(expansions))))
       return signalPassFailure();
-    getOperation().walk([](Operation *op) {
+    getOperation()->walk([](Operation *op) {
       if (isa<math::SinOp, math::CosOp>(op))
         reduceAngle(op);
     });
     RewritePatternSet polynomials(&getContext());
     populateMathPolynomialApproximationPatterns(
-        polynomials, [](StringRef name) {
-          return name != math::RsqrtOp::getOperationName();
+        polynomials, [&](StringRef name) {
+          return name != math::RsqrtOp::getOperationName() &&
+                 (!exp2 || name != math::ExpOp::getOperationName());
         });
+    // Also of what polynomials are made of.
+    if (exp2)
+      polynomials.add<ExpandExp>(&getContext());
     if (failed(applyPatternsGreedily(getOperation(), std::move(polynomials))))
       return signalPassFailure();
     bool left = false;
-    getOperation().walk([&](Operation *op) {
+    getOperation()->walk([&](Operation *op) {
       bool library = isa_and_present<math::MathDialect>(op->getDialect())
-                         ? !hasInstructions(op)
+                         ? !hasInstructions(op) && !(exp2 && isExp2(op))
                          : isa<arith::RemFOp>(op);
       if (!library)
         return;

@@ -1,0 +1,19 @@
+/// What ties the kernel functions of the linalg phase to their launches.
+#pragma once
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
+namespace cria::cuda {
+
+/// The function that launches what a kernel function computes, `@k.launch` of
+/// `@k`: null where no schedule has made one.
+inline mlir::func::FuncOp launchesOf(mlir::SymbolTable &symbols,
+                                     mlir::func::FuncOp kernel) {
+  std::string name = (kernel.getName() + ".launch").str();
+  return symbols.lookup<mlir::func::FuncOp>(name);
+}
+
+/// On an op of an entry: the name of the kernel function that it was in.
+inline constexpr const char *kKernelAttribute = "cria.kernel";
+
+} // namespace cria::cuda

@@ -1,0 +1,47 @@
+/// Loops of scalars that compute a linalg op on memrefs.
+#pragma once
+
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/IR/ImplicitLocOpBuilder.h"
+
+namespace cria {
+
+/// Builds loops around the op's payload, outermost first. Reductions that lie
+/// innermost are carried in registers.
+class LoopNest {
+public:
+  LoopNest(mlir::OpBuilder &builder, mlir::linalg::LinalgOp op);
+
+  /// How many turns a loop has.
+  mlir::Value size(unsigned loop);
+  /// Makes no loop, but computes the elements at `index`.
+  void give(unsigned loop, mlir::Value index) { ivs[loop] = index; }
+  /// Emits the loops that are not given; the op stays. If `parallel`, the
+  /// outermost is an scf.forall where its extent is dynamic, the tokens, and no
+  /// such loop is around.
+  void emit(bool parallel);
+
+private:
+  void emit(llvm::ArrayRef<unsigned> loops, bool parallel);
+  llvm::SmallVector<mlir::Value> emitCarried(llvm::ArrayRef<unsigned> loops,
+                                             mlir::ValueRange sums);
+  bool isCarried(unsigned loop);
+  bool isTokens(unsigned loop);
+  llvm::SmallVector<mlir::Value> initial();
+  llvm::SmallVector<mlir::Value> indices(mlir::OpOperand &operand);
+  llvm::SmallVector<mlir::Value> payload(mlir::ValueRange accumulators);
+  void storeAll(mlir::ValueRange results);
+
+  mlir::ImplicitLocOpBuilder b;
+  mlir::linalg::LinalgOp op;
+  llvm::SmallVector<mlir::Range> ranges;
+  /// The index of each loop: null where there is none.
+  llvm::SmallVector<mlir::Value> ivs;
+  /// How many of the innermost loops carry their sums.
+  size_t carried = 0;
+};
+
+/// Makes each memref.copy below `root` a linalg op.
+void copiesToLinalg(mlir::Operation *root);
+
+} // namespace cria

@@ -1,0 +1,19 @@
+#include "lowering/kernel/Softmax.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+
+using namespace mlir;
+
+LogicalResult cria::takeApart(linalg::SoftmaxOp op) {
+  OpBuilder builder(op);
+  auto parts = op.decomposeOperation(builder);
+  if (failed(parts))
+    return failure();
+  auto quotient = parts->front().getDefiningOp<linalg::GenericOp>();
+  auto sum = quotient.getInputs()[1].getDefiningOp<linalg::GenericOp>();
+  sum.walk([](arith::AddFOp add) {
+    add.setFastmath(arith::FastMathFlags::reassoc);
+  });
+  op->replaceAllUsesWith(*parts);
+  return success();
+}
