@@ -26,7 +26,8 @@ using namespace mlir;
 using namespace cria;
 
 /// Builds the launches of a kernel function by the first schedule that takes
-/// it; else a remark says why none does.
+/// it; else a remark says why none does. A schedule whose form a function does
+/// not have gives no reason, and leaves it to the next.
 static void convert(func::FuncOp kernel, Block &kernels) {
   StringRef reason;
   for (auto emit : {cuda::emitAttention, cuda::emitParts}) {
@@ -34,6 +35,8 @@ static void convert(func::FuncOp kernel, Block &kernels) {
     if (emit(function, reason))
       return function.finish();
     function.erase();
+    if (!reason.empty())
+      break;
   }
   remark::missed(kernel.getLoc(), remark::RemarkOpts::name("no-schedule")
                                       .category("cria")

@@ -117,22 +117,40 @@ Value KernelFunction::blocks(const Size &size, int64_t each) {
 // One launch
 //===----------------------------------------------------------------------===//
 
-Launch::Launch(KernelFunction &of, const Twine &suffix, int64_t threads)
-    : of(of), b(of.kernel.getLoc(), of.kernels,
-                (of.kernel.getName() + suffix).str(), threads) {
-  of.made.push_back(&of.kernels.back());
-}
+KernelLaunch::KernelLaunch(ImplicitLocOpBuilder &host, Block &kernels,
+                           const Twine &name, int64_t threads)
+    : b(host.getLoc(), kernels, name.str(), threads), host(host),
+      kernel(cast<gpu::GPUFuncOp>(kernels.back())) {}
 
-Value Launch::param(Value memory) {
+Value KernelLaunch::param(Value memory) {
   Value &param = params[memory];
   if (!param)
     param = b.addParam(cast<MemRefType>(memory.getType()));
   return param;
 }
 
-Rows Launch::rows(Value memory, int64_t stride) {
+Rows KernelLaunch::rows(Value memory, int64_t stride) {
   return {param(memory), cast<MemRefType>(memory.getType()).getElementType(),
           stride};
+}
+
+void KernelLaunch::finish(ArrayRef<Value> grid) {
+  b.finish();
+  SmallVector<Value> sizes(grid), operands;
+  Value one = arith::ConstantIndexOp::create(host, 1);
+  sizes.resize(3, one);
+  for (auto &[passed, param] : params)
+    operands.push_back(passed);
+  Value threads = arith::ConstantIndexOp::create(host, b.threads());
+  gpu::LaunchFuncOp::create(
+      host, kernel, gpu::KernelDim3{sizes[0], sizes[1], sizes[2]},
+      gpu::KernelDim3{threads, one, one}, Value(), operands);
+}
+
+Launch::Launch(KernelFunction &of, Twine suffix, int64_t threads)
+    : KernelLaunch(of.host, of.kernels, of.kernel.getName() + suffix, threads),
+      of(of) {
+  of.made.push_back(kernel);
 }
 
 /// A number of the kernel in this one, computed from parameters at its entry.
@@ -155,8 +173,7 @@ Value Launch::index(Value number) {
   if (lastNumber)
     b.setInsertionPointAfter(lastNumber);
   else
-    b.setInsertionPointToStart(
-        &cast<gpu::GPUFuncOp>(&of.kernels.back()).getBody().front());
+    b.setInsertionPointToStart(&kernel.getBody().front());
   lastNumber = b.clone(*op, mapping);
   return numbers[number] = lastNumber->getResult(0);
 }
@@ -252,21 +269,6 @@ Value Launch::load(const Element &element, ValueRange loops, int64_t lanes) {
 void Launch::store(Value x, const Element &element, ValueRange loops) {
   Place to = place(element);
   b.store(x, to.rows, value(to.row, loops), value(to.column, loops));
-}
-
-void Launch::finish(ArrayRef<Value> grid) {
-  b.finish();
-  SmallVector<Value> sizes(grid), operands;
-  while (sizes.size() < 3)
-    sizes.push_back(of.constant(1));
-  for (auto &[passed, param] : params)
-    operands.push_back(passed);
-  Value one = of.constant(1);
-  auto function = cast<gpu::GPUFuncOp>(of.made.back());
-  gpu::LaunchFuncOp::create(of.host, of.host.getLoc(), function,
-                            gpu::KernelDim3{sizes[0], sizes[1], sizes[2]},
-                            gpu::KernelDim3{of.constant(b.threads()), one, one},
-                            Value(), operands);
 }
 
 int64_t cuda::accessWidth(const Launch::Place &place, unsigned loop,

@@ -52,19 +52,40 @@ private:
   llvm::SmallVector<mlir::Operation *> made;
 };
 
-class Launch {
+/// A kernel being built, and what it is launched with.
+class KernelLaunch {
+public:
+  KernelLaunch(mlir::ImplicitLocOpBuilder &host, mlir::Block &kernels,
+               const llvm::Twine &name, int64_t threads);
+
+  KernelBuilder b;
+
+  /// The parameter for memory of the host.
+  mlir::Value param(mlir::Value memory);
+  /// Its rows, `stride` elements apart.
+  Rows rows(mlir::Value memory, int64_t stride);
+  /// Ends the kernel and launches it.
+  void finish(llvm::ArrayRef<mlir::Value> grid);
+
+protected:
+  mlir::ImplicitLocOpBuilder &host;
+  mlir::gpu::GPUFuncOp kernel;
+  llvm::MapVector<mlir::Value, mlir::Value> params;
+};
+
+/// One launch of a kernel function's.
+class Launch : public KernelLaunch {
 public:
   /// Begins the kernel `<name of the function><suffix>`.
   Launch(KernelFunction &of, const llvm::Twine &suffix, int64_t threads);
 
   KernelFunction &of;
-  KernelBuilder b;
 
   /// A number of the kernel as i32.
   mlir::Value number(mlir::Value index);
   mlir::Value number(const Size &size);
-  /// The rows of memory that the host knows, `stride` elements apart.
-  Rows rows(mlir::Value memory, int64_t stride);
+  /// The same as it is.
+  mlir::Value index(mlir::Value number);
   /// Where an element in memory lies, of a tensor whose last dimension is a
   /// row: rows, and the row's number; its column is `at.back()`. A leading
   /// layer is a part of the memory.
@@ -79,14 +100,7 @@ public:
                    int64_t lanes = 1);
   void store(mlir::Value x, const Element &element, mlir::ValueRange loops);
 
-  /// Ends the kernel and launches it.
-  void finish(llvm::ArrayRef<mlir::Value> grid);
-
 private:
-  mlir::Value param(mlir::Value memory);
-  mlir::Value index(mlir::Value number);
-
-  llvm::MapVector<mlir::Value, mlir::Value> params;
   llvm::DenseMap<mlir::Value, mlir::Value> numbers;
   llvm::DenseMap<std::pair<mlir::Value, mlir::Value>, mlir::Value> layers;
   mlir::Operation *lastNumber = nullptr;

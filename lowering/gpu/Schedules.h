@@ -7,8 +7,8 @@
 namespace cria::cuda {
 
 /// Attention over the cache (Attention.cpp), for many tokens on tensor cores
-/// (cuda/AttentionMma.cpp). False where the function is another, or one that it
-/// does not take: `reason` says why.
+/// (cuda/AttentionMma.cpp). False, without a reason, where the function has no
+/// softmax, and where it is not taken: `reason` says why.
 bool emitAttention(KernelFunction &function, llvm::StringRef &reason);
 
 /// Products, statistics of rows and elementwise ops (Parts.cpp). False where a

@@ -334,6 +334,13 @@ Elements::Definition Elements::define(const Element &element,
   return payload;
 }
 
+Element Elements::origin(Element element, ArrayRef<Size> box) {
+  for (Definition made = define(element, box); made.kind == Definition::Same;
+       made = define(element, box))
+    element = made.same;
+  return element;
+}
+
 Element Elements::operand(LinalgOp op, OpOperand &operand,
                           ArrayRef<AffineExpr> loops, ArrayRef<Size> box) {
   Element element{operand.get(), {}};

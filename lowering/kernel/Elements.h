@@ -91,6 +91,9 @@ public:
   };
   Definition define(const Element &element, llvm::ArrayRef<Size> box);
 
+  /// The element that one is the same as, and that is no other's.
+  Element origin(Element element, llvm::ArrayRef<Size> box);
+
   /// Calls `leaf` with all elements that an element is made of. Elements that a
   /// payload chooses by number are leaves at unknown places: null expressions.
   /// False where one is undecided or undefined.
