@@ -277,10 +277,11 @@ def LowerKernelArguments : Pass<"lower-kernel-arguments", "::mlir::gpu::GPUFuncO
 def MathToIntrinsics : Pass<"math-to-intrinsics", "::mlir::gpu::GPUFuncOp"> {
   let summary = "make functions in a kernel calls of LLVM's intrinsics";
   let description = [{
-    `math.absf`, `copysign`, `exp2`, `fma` and `sqrt`, `arith.maxnumf` and
-    `minnumf` become `llvm.call_intrinsic` with the op's fast-math flags: there
-    are instructions for them. Other functions (the rest of the math dialect,
-    `arith.remf`) are errors. After it, upstream's conversion to NVVM calls no
+    Functions that have instructions on a GPU become `llvm.call_intrinsic` with
+    the op's fast-math flags: of the math dialect those that round, test or
+    count, `absf`, `absi`, `copysign`, `exp2`, `fma` and `sqrt`, and
+    `arith.maxnumf` and `minnumf`. Other functions (the rest of the math
+    dialect, `arith.remf`) are errors. After it, upstream's conversion to NVVM calls no
     function of NVIDIA's libdevice.
   }];
   let dependentDialects = ["::mlir::LLVM::LLVMDialect"];

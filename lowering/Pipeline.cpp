@@ -98,15 +98,16 @@ static void bufferize(OpPassManager &pm) {
   pm.addPass(createVerifyCacheInPlace());
 }
 
-/// What arithmetic a target has none of becomes arithmetic of f32.
-static void addMath(OpPassManager &pm, bool exp2) {
+/// What a target has no arithmetic for becomes arithmetic of f32.
+template <typename Function> static void addMath(OpPassManager &pm, bool exp2) {
   // Arithmetic of types that are only converted is that of f32, rounded.
   arith::ArithEmulateUnsupportedFloatsOptions floats;
   floats.sourceTypeStrs = {"bf16"};
-  pm.addPass(arith::createArithEmulateUnsupportedFloats(floats));
-  pm.addPass(math::createMathExtendToSupportedTypes());
+  pm.addNestedPass<Function>(
+      arith::createArithEmulateUnsupportedFloats(floats));
+  pm.addNestedPass<Function>(math::createMathExtendToSupportedTypes());
   // On scalars: LLVM vectorizes the loops, polynomials included.
-  pm.addPass(createApproximateMath({exp2}));
+  pm.addNestedPass<Function>(createApproximateMath({exp2}));
 }
 
 static void buildTile(OpPassManager &pm, const PipelineOptions &options) {
@@ -116,7 +117,7 @@ static void buildTile(OpPassManager &pm, const PipelineOptions &options) {
   pm.addNestedPass<func::FuncOp>(createLowerContractions(
       {unit.lanes, unit.registers, unit.dotBf16, unit.dotBf16Fast}));
   pm.addNestedPass<func::FuncOp>(createLowerToLoops());
-  addMath(pm.nest<func::FuncOp>(), /*exp2=*/false);
+  addMath<func::FuncOp>(pm, /*exp2=*/false);
   // Index arithmetic of the schedules, before lifetimes are counted.
   pm.addPass(createCanonicalizerPass());
   pm.addPass(createCSEPass());
@@ -160,8 +161,7 @@ static void buildCudaTile(OpPassManager &pm, const PipelineOptions &options) {
   LowerLinalgToLaunchesOptions launches;
   launches.chip = options.chip;
   pm.addPass(createLowerLinalgToLaunches(launches));
-  OpPassManager &kernels = pm.nest<gpu::GPUModuleOp>();
-  addMath(kernels.nest<gpu::GPUFuncOp>(), /*exp2=*/true);
+  addMath<gpu::GPUFuncOp>(pm.nest<gpu::GPUModuleOp>(), /*exp2=*/true);
   // Sizes of buffers, before lifetimes are counted.
   pm.addPass(createCanonicalizerPass());
   pm.addPass(createCSEPass());

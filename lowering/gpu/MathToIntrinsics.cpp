@@ -19,17 +19,50 @@ namespace cria {
 
 using namespace mlir;
 
-/// Of a function for which a GPU has instructions; else null.
-static const char *intrinsicOf(Operation *op) {
-  return TypeSwitch<Operation *, const char *>(op)
-      .Case([](arith::MaxNumFOp) { return "llvm.maxnum"; })
-      .Case([](arith::MinNumFOp) { return "llvm.minnum"; })
-      .Case([](math::AbsFOp) { return "llvm.fabs"; })
-      .Case([](math::CopySignOp) { return "llvm.copysign"; })
-      .Case([](math::Exp2Op) { return "llvm.exp2"; })
-      .Case([](math::FmaOp) { return "llvm.fma"; })
-      .Case([](math::SqrtOp) { return "llvm.sqrt"; })
-      .Default([](Operation *) { return nullptr; });
+namespace {
+/// An intrinsic, and the constant that it takes behind the operands.
+struct Intrinsic {
+  const char *name;
+  std::optional<int64_t> last = std::nullopt;
+  unsigned lastBits = 1;
+};
+} // namespace
+
+/// Of a function for which a GPU has instructions, or needs few; else null.
+static std::optional<Intrinsic> intrinsicOf(Operation *op) {
+  using Result = std::optional<Intrinsic>;
+  // LLVM's classes of floats.
+  auto classes = [](int64_t mask) {
+    return Intrinsic{"llvm.is.fpclass", mask, 32};
+  };
+  return TypeSwitch<Operation *, Result>(op)
+      .Case([](arith::MaxNumFOp) { return Intrinsic{"llvm.maxnum"}; })
+      .Case([](arith::MinNumFOp) { return Intrinsic{"llvm.minnum"}; })
+      .Case([](math::AbsFOp) { return Intrinsic{"llvm.fabs"}; })
+      .Case([](math::AbsIOp) {
+        return Intrinsic{"llvm.abs", 0};
+      })
+      .Case([](math::CeilOp) { return Intrinsic{"llvm.ceil"}; })
+      .Case([](math::CopySignOp) { return Intrinsic{"llvm.copysign"}; })
+      .Case([](math::CountLeadingZerosOp) {
+        return Intrinsic{"llvm.ctlz", 0};
+      })
+      .Case([](math::CountTrailingZerosOp) {
+        return Intrinsic{"llvm.cttz", 0};
+      })
+      .Case([](math::CtPopOp) { return Intrinsic{"llvm.ctpop"}; })
+      .Case([](math::Exp2Op) { return Intrinsic{"llvm.exp2"}; })
+      .Case([](math::FloorOp) { return Intrinsic{"llvm.floor"}; })
+      .Case([](math::FmaOp) { return Intrinsic{"llvm.fma"}; })
+      .Case([&](math::IsFiniteOp) { return classes(0x1f8); })
+      .Case([&](math::IsInfOp) { return classes(0x204); })
+      .Case([&](math::IsNaNOp) { return classes(0x003); })
+      .Case([&](math::IsNormalOp) { return classes(0x108); })
+      .Case([](math::RoundOp) { return Intrinsic{"llvm.round"}; })
+      .Case([](math::RoundEvenOp) { return Intrinsic{"llvm.roundeven"}; })
+      .Case([](math::SqrtOp) { return Intrinsic{"llvm.sqrt"}; })
+      .Case([](math::TruncOp) { return Intrinsic{"llvm.trunc"}; })
+      .Default([](Operation *) { return Result(); });
 }
 
 static bool isFunction(Operation *op) {
@@ -38,17 +71,24 @@ static bool isFunction(Operation *op) {
 }
 
 static LogicalResult toIntrinsic(Operation *op) {
-  const char *name = intrinsicOf(op);
-  if (!name)
-    return op->emitOpError("expected a function that has an instruction on a "
-                           "GPU: math.absf, copysign, exp2, fma or sqrt, "
-                           "arith.maxnumf or minnumf");
+  std::optional<Intrinsic> intrinsic = intrinsicOf(op);
+  if (!intrinsic)
+    return op->emitOpError(
+        "expected a function that has an instruction on a GPU: of the math "
+        "dialect one that rounds, tests or counts, or absf, absi, copysign, "
+        "exp2, fma or sqrt, or arith.maxnumf or minnumf");
   OpBuilder b(op);
-  auto flags = cast<arith::ArithFastMathInterface>(op).getFastMathFlagsAttr();
+  SmallVector<Value> operands = op->getOperands();
+  if (intrinsic->last)
+    operands.push_back(LLVM::ConstantOp::create(
+        b, op->getLoc(), b.getIntegerType(intrinsic->lastBits),
+        *intrinsic->last));
   auto call =
       LLVM::CallIntrinsicOp::create(b, op->getLoc(), op->getResult(0).getType(),
-                                    b.getStringAttr(name), op->getOperands());
-  call.setFastmathFlagsAttr(arith::convertArithFastMathAttrToLLVM(flags));
+                                    b.getStringAttr(intrinsic->name), operands);
+  if (auto fast = dyn_cast<arith::ArithFastMathInterface>(op))
+    call.setFastmathFlagsAttr(
+        arith::convertArithFastMathAttrToLLVM(fast.getFastMathFlagsAttr()));
   op->replaceAllUsesWith(call);
   op->erase();
   return success();

@@ -1,10 +1,10 @@
-"""linalg_kernels.py BIN SCRATCH CPU: whatever linalg says runs.
+"""linalg_kernels.py BIN SCRATCH CPU|cuda: whatever linalg says runs.
 
 Each file of Inputs/linalg is an entry, written by hand at the linalg phase, that
 calls a kernel no llama op describes. Compiled for CPU, for one token and for
 many, it computes what upstream's passes make of the same text and what NumPy
 does in f64. What no fast schedule takes is named by a missed-optimization remark.
-The code needs no library.
+The code for a CPU needs no library; that for CUDA runs in the emulated driver.
 """
 
 import ctypes
@@ -28,6 +28,8 @@ from entries import (  # noqa: E402
     widened,
 )
 from harness import Tools, check, execute, nmse  # noqa: E402
+
+from driver import Plan, plan_of, ptx_of  # noqa: E402
 
 FOLDER = pathlib.Path(__file__).resolve().parent / "Inputs/linalg"
 CHUNK = 20
@@ -165,6 +167,7 @@ class Kernel:
     bar: float = 1e-12  # NMSE against f64
     peer: float = 1e-12  # NMSE against upstream, which rounds less in bf16
     by_column: bool = False  # columns are of different functions
+    whole: int = 0  # launches of one thread that computes all, on a GPU
 
 
 def no_vectors(reason):
@@ -173,6 +176,9 @@ def no_vectors(reason):
 
 STORED = ("scores-stored", "its input is no product that nothing else reads")
 ORDERED = ("scalar-sum", "its terms may not be added in another order")
+UNTAKEN = "no fast schedule takes it"
+ELEMENTS = "a thread computes each element"
+WHOLE = "one thread computes all"
 KERNELS = {
     "gate": Kernel(gate),
     "three_linears": Kernel(lambda x, w, u, v, n: (x @ w.T) * (x @ u.T) * (x @ v.T)),
@@ -193,7 +199,7 @@ KERNELS = {
     ),
     "dequantize": Kernel(dequantize),
     "masked_sum": Kernel(lambda x, n: x.cumsum(1)),
-    "running_sum": Kernel(lambda x, n: x.cumsum(1)),
+    "running_sum": Kernel(lambda x, n: x.cumsum(1), whole=1),
     "batch": Kernel(
         lambda x, w, n: np.einsum("thk,hkn->thn", x, w).reshape(len(x), -1),
         [no_vectors("it is no product of two matrices")],
@@ -256,6 +262,23 @@ def compiled(tools, path, cpu):
     return library, arena, lowered.errors, text
 
 
+def compiled_for_cuda(tools, path):
+    """What runs the text on the emulated GPU, its plan and its remarks."""
+    base = tools.scratch / f"{path.stem}-cuda"
+    tile, llvm, binary = (base.with_suffix(kind) for kind in (".tile", ".llvm", ".bin"))
+    opt = tools.bin / "cria-opt"
+    command = [opt, path, "--cria-tile=target=cuda", "--remarks-filter=.*", "-o", tile]
+    lowered = execute(command).ok()
+    to_binary = "--gpu-module-to-binary=format=isa"
+    for command in [
+        [opt, tile, "--cria-llvm=target=cuda", "-o", llvm],
+        ["mlir-opt-22", llvm, to_binary, "-o", binary],
+    ]:
+        execute(command).ok()
+    plan, ptx = plan_of(llvm.read_text()), ptx_of(binary.read_text())
+    return functools.partial(Plan, tools, ptx, plan), plan, lowered.errors
+
+
 def run(program, text, arena, count):
     memory = Memory(text, arena)
     program(memory).call("prefill", ids_of(count), POSITION, 0)
@@ -271,27 +294,52 @@ def error_of(kernel, reference, got):
     return (np.square((got - reference) / np.maximum(np.abs(reference), 1))).max()
 
 
-def check_kernel(tools, name, kernel, cpu):
-    path = FOLDER / f"{name.replace('_', '-')}.mlir"
-    text = path.read_text()
-    library, arena, errors, tile = compiled(tools, path, cpu)
+def check_remarks(name, errors, expected):
     remarks = [
         (what, reason)
         for what, function, reason in REMARK.findall(errors)
         if function == name
     ]
     check(
-        remarks == list(kernel.remarks) and errors.count("[Missed]") == len(remarks),
-        f"{name}: expected the remarks {kernel.remarks}, got {remarks}\n{errors}",
+        remarks == expected and errors.count("[Missed]") == len(remarks),
+        f"{name}: expected the remarks {expected}, got {remarks}\n{errors}",
     )
+
+
+def for_cpu(tools, name, kernel, path, cpu):
+    """What runs the kernel, and the size of its arena."""
+    library, arena, errors, tile = compiled(tools, path, cpu)
+    check_remarks(name, errors, list(kernel.remarks))
     # Flash attention makes no buffer of all scores.
     if name.startswith("attention"):
         stored = "to memref<2x3x?x?xf32>" in tile
-        wanted = any(what == "scores-stored" for what, _ in remarks)
+        wanted = any(what == "scores-stored" for what, _ in kernel.remarks)
         check(stored == wanted, f"{name}: all scores stored: {stored}, not {wanted}")
+    return functools.partial(Artifact, library), arena
+
+
+def for_cuda(tools, name, kernel, path):
+    """What runs the kernel: each of its launches has a remark."""
+    program, plan, errors = compiled_for_cuda(tools, path)
+    softmaxes = path.read_text().count("= linalg.softmax")
+    launches = len(plan["entries"]["prefill"])
+    reasons = [*(launches - kernel.whole) * [ELEMENTS], *kernel.whole * [WHOLE]]
+    expected = softmaxes * [("scores-stored", UNTAKEN)]
+    expected += [("generic-launch", f"{UNTAKEN}: {reason}") for reason in reasons]
+    check_remarks(name, errors, expected)
+    return program
+
+
+def check_kernel(tools, name, kernel, target):
+    path = FOLDER / f"{name.replace('_', '-')}.mlir"
+    text = path.read_text()
+    if target == "cuda":
+        program, arena = for_cuda(tools, name, kernel, path), 0
+    else:
+        program, arena = for_cpu(tools, name, kernel, path, target)
     stock = upstream(tools, text, f"{path.stem}-upstream")
     for count in COUNTS:
-        got = run(functools.partial(Artifact, library), text, arena, count)
+        got = run(program, text, arena, count)
         peer = run(functools.partial(Upstream, stock), text, 0, count)
         exact = np.zeros_like(got.logits, np.float64)
         rows = kernel.expected(**got.values(), n=count)
@@ -307,17 +355,17 @@ def check_kernel(tools, name, kernel, cpu):
             error = error_of(kernel, result, got.logits)
             check(
                 error <= bar,
-                f"{name}, {count} tokens, {cpu}: NMSE {error:.2e} against {who}, "
+                f"{name}, {count} tokens, {target}: NMSE {error:.2e} against {who}, "
                 f"expected at most {bar:.0e}",
             )
 
 
 def main():
-    tools, cpu = Tools(*sys.argv[1:3]), sys.argv[3]
+    tools, target = Tools(*sys.argv[1:3]), sys.argv[3]
     files = {path.stem.replace("-", "_") for path in FOLDER.glob("*.mlir")}
     check(files == set(KERNELS), f"{files ^ set(KERNELS)}: a file or a reference lacks")
     for name in sys.argv[4:] or KERNELS:
-        check_kernel(tools, name, KERNELS[name], cpu)
+        check_kernel(tools, name, KERNELS[name], target)
 
 
 if __name__ == "__main__":

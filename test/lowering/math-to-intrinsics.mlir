@@ -28,7 +28,7 @@ gpu.module @kernels {
 
 gpu.module @kernels {
   gpu.func @k(%x: f32) kernel {
-    // expected-error @below {{'math.log' op expected a function that has an instruction on a GPU: math.absf, copysign, exp2, fma or sqrt, arith.maxnumf or minnumf}}
+    // expected-error @below {{'math.log' op expected a function that has an instruction on a GPU: of the math dialect one that rounds, tests or counts, or absf, absi, copysign, exp2, fma or sqrt, or arith.maxnumf or minnumf}}
     %0 = math.log %x : f32
     gpu.return
   }
