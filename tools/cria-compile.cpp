@@ -271,10 +271,10 @@ static int writeShrunk() {
   return writeText(*sibling);
 }
 
-/// Prints the remarks of fusion, and of the CPU's schedules, as they come.
+/// Prints the remarks of fusion and of the schedules as they come.
 static void enableRemarks(mlir::MLIRContext &context) {
   mlir::remark::RemarkCategories categories;
-  categories.all = "(llama|lower)-.*";
+  categories.all = ".*";
   (void)mlir::remark::enableOptimizationRemarks(
       context, nullptr,
       std::make_unique<mlir::remark::RemarkEmittingPolicyAll>(), categories,

@@ -39,7 +39,7 @@ static void convert(func::FuncOp kernel, Block &kernels) {
       break;
   }
   remark::missed(kernel.getLoc(), remark::RemarkOpts::name("no-schedule")
-                                      .category("cria")
+                                      .category("convert-linalg-to-gpu")
                                       .function(kernel.getName()))
       << remark::reason("{0}", reason.str());
 }

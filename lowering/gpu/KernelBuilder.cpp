@@ -9,7 +9,6 @@
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/IR/TypeUtilities.h"
-#include <cmath>
 
 using namespace mlir;
 using namespace cria::cuda;
@@ -170,34 +169,12 @@ Value KernelBuilder::fdiv(Value a, Value b) {
 Value KernelBuilder::fmax(Value a, Value b) {
   return create<arith::MaxNumFOp>(a, b);
 }
-Value KernelBuilder::sqrt(Value x) { return create<math::SqrtOp>(x); }
 Value KernelBuilder::fma(Value a, Value b, Value c) {
   return create<math::FmaOp>(a, b, c);
 }
 Value KernelBuilder::exp2(Value x) {
   return create<math::Exp2Op>(x, arith::FastMathFlags::afn);
 }
-Value KernelBuilder::sigmoid(Value x) {
-  Value power = exp2(fmul(x, f32(-1 / std::log(2.0))));
-  return fdiv(f32(1), fadd(f32(1), power));
-}
-/// 1 - 2 / (e^2x + 1), right also where e^2x is 0 or infinite.
-Value KernelBuilder::tanh(Value x) {
-  Value power = exp2(fmul(x, f32(2 / std::log(2.0))));
-  return fsub(f32(1), fdiv(f32(2), fadd(power, f32(1))));
-}
-/// Abramowitz and Stegun 7.1.26.
-Value KernelBuilder::erf(Value x) {
-  Value size = create<math::AbsFOp>(x);
-  Value t = fdiv(f32(1), fadd(f32(1), fmul(size, f32(0.3275911))));
-  Value sum = f32(1.061405429);
-  for (double a : {-1.453152027, 1.421413741, -0.284496736, 0.254829592})
-    sum = fma(sum, t, f32(a));
-  Value power = exp2(fmul(fmul(x, x), f32(-1 / std::log(2.0))));
-  Value value = fsub(f32(1), fmul(fmul(sum, t), power));
-  return create<math::CopySignOp>(value, x);
-}
-
 static Type withElement(Type shaped, Type element) {
   if (auto vector = dyn_cast<VectorType>(shaped))
     return vector.clone(element);
@@ -214,10 +191,6 @@ Value KernelBuilder::narrow(Value x, Type element) {
     return x;
   return create<arith::TruncFOp>(withElement(x.getType(), element), x);
 }
-Value KernelBuilder::rounded(Value x, Type element) {
-  return widen(narrow(x, element));
-}
-
 Value KernelBuilder::extract(Value vector, int64_t lane) {
   if (!isa<VectorType>(vector.getType()))
     return vector;
@@ -264,13 +237,7 @@ Address KernelBuilder::at(const Rows &rows, Value row, Value column) {
   Value stride = create<arith::ConstantIndexOp>(rows.stride);
   Value index = createOrFold<arith::MulIOp>(wide(row), stride, kNoWrap);
   index = createOrFold<arith::AddIOp>(index, wide(column), kNoWrap);
-  if (rows.offset)
-    index = createOrFold<arith::AddIOp>(index, rows.offset, kNoWrap);
   return {rows.base, index};
-}
-
-Value KernelBuilder::element(const Rows &rows, Value row) {
-  return at(rows, row, i32(0)).index;
 }
 
 Address KernelBuilder::address(const Rows &rows, Value row, Value column) {
@@ -553,8 +520,4 @@ Value KernelBuilder::blockReduce(Value x, const Rows &scratch,
   for (int64_t i = 1; i < blockThreads / kWarp; ++i)
     all = combine(all, load(scratch, i32(0), i32(i)));
   return all;
-}
-
-Value KernelBuilder::blockSum(Value x, const Rows &scratch) {
-  return blockReduce(x, scratch, [&](Value a, Value b) { return fadd(a, b); });
 }

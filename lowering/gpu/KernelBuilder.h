@@ -23,8 +23,6 @@ struct Rows {
   mlir::Type element;
   /// Elements from one row to the next.
   int64_t stride = 0;
-  /// The element with which row 0 begins, an index; null for the first.
-  mlir::Value offset = {};
 };
 
 /// An element of a memref of one dimension.
@@ -86,21 +84,12 @@ public:
   mlir::Value fmul(mlir::Value a, mlir::Value b);
   mlir::Value fdiv(mlir::Value a, mlir::Value b);
   mlir::Value fmax(mlir::Value a, mlir::Value b);
-  mlir::Value sqrt(mlir::Value x);
   mlir::Value fma(mlir::Value a, mlir::Value b, mlir::Value c);
   /// 2^x, approximate (ex2.approx, relative error 2^-22).
   mlir::Value exp2(mlir::Value x);
-  /// 1 / (1 + e^-x).
-  mlir::Value sigmoid(mlir::Value x);
-  /// With an absolute error of an ulp of 1.
-  mlir::Value tanh(mlir::Value x);
-  /// With an absolute error of at most 1.5e-7.
-  mlir::Value erf(mlir::Value x);
   /// To f32 and back; rounds to nearest even.
   mlir::Value widen(mlir::Value x);
   mlir::Value narrow(mlir::Value x, mlir::Type element);
-  /// x as storage of `element` would hold it, in f32.
-  mlir::Value rounded(mlir::Value x, mlir::Type element);
   /// The sum of a vector's lanes; a scalar is its own.
   mlir::Value sum(mlir::Value vector);
   mlir::Value extract(mlir::Value vector, int64_t lane);
@@ -113,8 +102,6 @@ public:
   // Memory.
   /// Element (row, column) of `rows`.
   Address address(const Rows &rows, mlir::Value row, mlir::Value column);
-  /// The number of the element with which a row begins, an index.
-  mlir::Value element(const Rows &rows, mlir::Value row);
   /// The address `rows` rows and `columns` columns further on: a constant that
   /// needs no register.
   Address further(Address address, const Rows &of, int64_t rows,
@@ -196,7 +183,6 @@ public:
   /// Combines a value over the block; every thread gets the result. `scratch`
   /// is shared memory for one value a warp, which no thread reads any more.
   mlir::Value blockReduce(mlir::Value x, const Rows &scratch, Combine combine);
-  mlir::Value blockSum(mlir::Value x, const Rows &scratch);
 
 private:
   /// As `address`, but the caller says how it accesses the element.

@@ -270,6 +270,7 @@ private:
     reason = why;
     return false;
   }
+  void remarkFurther(StringRef why);
   bool emit(SmallVector<Part> parts);
   bool collect(const Part &part, Ingredients &made);
   bool collect(const Element &element, ArrayRef<Size> box, Ingredients &made,
@@ -279,6 +280,7 @@ private:
   bool emitRest(const Part &part);
   Part partOf(Value tensor);
   bool store(Value tensor);
+  bool storeWeights(ArrayRef<Element> sums, ArrayRef<Size> box);
   bool reads(ArrayRef<Element> reads, const Part &part, bool elementwise);
   void wrote(const Part &part);
   bool isInput(const Element &element, ArrayRef<Size> box,
@@ -292,6 +294,15 @@ private:
   llvm::DenseSet<Value> written;
 };
 } // namespace
+
+/// Says why the function is more than one launch.
+void PartsSchedule::remarkFurther(StringRef why) {
+  remark::analysis(function.kernel.getLoc(),
+                   remark::RemarkOpts::name("further-launch")
+                       .category("convert-linalg-to-gpu")
+                       .function(function.kernel.getName()))
+      << remark::reason("{0}", why.str());
+}
 
 std::string PartsSchedule::name(StringRef base) {
   unsigned count = names[base]++;
@@ -462,6 +473,24 @@ bool PartsSchedule::store(Value tensor) {
   return true;
 }
 
+/// Weights that a payload makes, such as dequantized ones.
+bool PartsSchedule::storeWeights(ArrayRef<Element> sums, ArrayRef<Size> box) {
+  for (const Element &sum : sums) {
+    Dot dot = *elements.dot(sum, box);
+    Box longer(box);
+    longer.push_back(dot.terms);
+    auto made = elements.define(dot.w, longer);
+    while (made.kind == Elements::Definition::Same)
+      made = elements.define(made.same, longer);
+    if (made.kind != Elements::Definition::Payload)
+      continue;
+    remarkFurther("its products' weights are computed");
+    if (!store(made.op->getResult(made.result)))
+      return false;
+  }
+  return true;
+}
+
 /// Works with one input, or each on its own.
 bool PartsSchedule::emitProducts(ArrayRef<Work> works) {
   const Work &first = works[0];
@@ -488,8 +517,13 @@ bool PartsSchedule::emitProducts(ArrayRef<Work> works) {
                   });
                 });
               });
-    if (!inBlock && !store(x))
-      return false;
+    if (!inBlock) {
+      remarkFurther(few ? "a block cannot hold what its products read"
+                        : "many blocks read what its products read");
+      if (!store(x))
+        return false;
+      made.reads.clear();
+    }
   }
   // What one launch reads, others of its works may not write.
   for (const Work &work : works) {
@@ -512,6 +546,8 @@ bool PartsSchedule::emitProducts(ArrayRef<Work> works) {
     emitGemv(function, name(""), works, inBlock ? &input : nullptr,
              made.statistics);
   } else {
+    if (works.size() > 1)
+      remarkFurther("its products are stored apart");
     for (const Work &work : works)
       emitGemm(function, name(""), work);
   }
@@ -543,16 +579,8 @@ bool PartsSchedule::emit(SmallVector<Part> parts) {
     if (!collect(part, made))
       return false;
     if (made.statistics.leaves.empty() && !made.sums.empty()) {
-      for (const Element &sum : made.sums)
-        if (Value w = elements.dot(sum, part.box)->w.tensor;
-            !inMemory(elements, elements.dot(sum, part.box)->w,
-                      Box(sizesOf(w))) &&
-            elements.define({w, SmallVector<AffineExpr>(sizesOf(w).size(),
-                                                        elements.constant(0))},
-                            {})
-                    .kind == Elements::Definition::Payload &&
-            !store(w))
-          return false;
+      if (!storeWeights(made.sums, part.box))
+        return false;
       if (auto work = workOf(part, made.sums)) {
         works.push_back(*work);
         continue;
@@ -563,6 +591,9 @@ bool PartsSchedule::emit(SmallVector<Part> parts) {
       continue;
     }
     // Its products go to memory first, unless that is what it does.
+    remarkFurther(made.statistics.leaves.empty()
+                      ? "a unit cannot hold the products that it is made of"
+                      : "rows of its products have statistics");
     for (const Element &sum :
          llvm::concat<Element>(made.sums, made.sumsBelow)) {
       if (sum == part.stores[0].value)

@@ -1,0 +1,229 @@
+// RUN: cria-opt --convert-linalg-to-gpu --split-input-file --remarks-filter=.* %s -o %t.mlir 2> %t.remarks
+// RUN: FileCheck %s < %t.mlir
+// RUN: FileCheck %s --check-prefix=REMARK < %t.remarks
+
+#id = affine_map<(t, k) -> (t, k)>
+#row = affine_map<(t, k) -> (t)>
+#xk = affine_map<(t, n, k) -> (t, k)>
+#wk = affine_map<(t, n, k) -> (n, k)>
+#tn = affine_map<(t, n, k) -> (t, n)>
+
+// Few rows: the block computes the products' input, with its statistics, in
+// shared memory; the epilogue is the payload, stored where the stream lies.
+// CHECK-LABEL: func.func private @few.launch(%arg0: memref<1x32xf32>, %arg1: memref<24x32xf32>, %arg2: memref<1x24xf32>)
+// CHECK: gpu.launch_func @kernels::@few blocks in (%c6,
+// CHECK-LABEL: gpu.func @few(
+// CHECK-SAME: memref<1x32xf32> {llvm.noalias, llvm.readonly}
+// CHECK-SAME: workgroup(
+// CHECK: gpu.shuffle xor
+// CHECK: gpu.barrier
+// CHECK: math.rsqrt
+// CHECK: vector.store {{.*}}#gpu.address_space<workgroup>
+// CHECK: gpu.barrier
+// CHECK: math.fma {{.*}} : vector<4xf32>
+// CHECK: memref.load
+// CHECK: arith.addf {{.*}} : f32
+// CHECK: memref.store
+func.func private @few(%x: tensor<1x32xf32>, %w: tensor<24x32xf32>, %stream: tensor<1x24xf32>) -> tensor<1x24xf32> {
+  %zero = arith.constant 0.0 : f32
+  %es = tensor.empty() : tensor<1xf32>
+  %zs = linalg.fill ins(%zero : f32) outs(%es : tensor<1xf32>) -> tensor<1xf32>
+  %sum = linalg.generic {indexing_maps = [#id, #row], iterator_types = ["parallel", "reduction"]} ins(%x : tensor<1x32xf32>) outs(%zs : tensor<1xf32>) {
+  ^bb0(%v: f32, %acc: f32):
+    %square = arith.mulf %v, %v : f32
+    %next = arith.addf %acc, %square fastmath<reassoc> : f32
+    linalg.yield %next : f32
+  } -> tensor<1xf32>
+  %ey = tensor.empty() : tensor<1x32xf32>
+  %y = linalg.generic {indexing_maps = [#id, #row, #id], iterator_types = ["parallel", "parallel"]} ins(%x, %sum : tensor<1x32xf32>, tensor<1xf32>) outs(%ey : tensor<1x32xf32>) {
+  ^bb0(%v: f32, %s: f32, %o: f32):
+    %r = math.rsqrt %s : f32
+    %n = arith.mulf %v, %r : f32
+    linalg.yield %n : f32
+  } -> tensor<1x32xf32>
+  %pe = tensor.empty() : tensor<1x24xf32>
+  %pz = linalg.fill ins(%zero : f32) outs(%pe : tensor<1x24xf32>) -> tensor<1x24xf32>
+  %p = linalg.contract indexing_maps = [#xk, #wk, #tn] ins(%y, %w : tensor<1x32xf32>, tensor<24x32xf32>) outs(%pz : tensor<1x24xf32>) -> tensor<1x24xf32>
+  %out = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]} ins(%p : tensor<1x24xf32>) outs(%stream : tensor<1x24xf32>) {
+  ^bb0(%v: f32, %o: f32):
+    %n = arith.addf %o, %v : f32
+    linalg.yield %n : f32
+  } -> tensor<1x24xf32>
+  return %out : tensor<1x24xf32>
+}
+
+// -----
+
+#id = affine_map<(t, k) -> (t, k)>
+#xk = affine_map<(t, n, k) -> (t, k)>
+#wk = affine_map<(t, n, k) -> (n, k)>
+#tn = affine_map<(t, n, k) -> (t, n)>
+
+// Many rows: what the product reads is computed before, by another launch.
+// CHECK-LABEL: func.func private @many.launch(
+// CHECK: %[[N:.*]] = memref.dim %arg0, %c0
+// CHECK: %[[Y:.*]] = memref.alloc(%[[N]]) : memref<?x32xbf16>
+// CHECK: gpu.launch_func @kernels::@many_elements {{.*}} args(%arg0 : memref<?x32xbf16>, %[[Y]] : memref<?x32xbf16>)
+// CHECK: %[[B:.*]] = arith.ceildivui %{{.*}}, %c64
+// CHECK: gpu.launch_func @kernels::@many blocks in (%c1{{.*}}, %[[B]], {{.*}} args(%[[Y]] : memref<?x32xbf16>, %arg1 : memref<24x32xbf16>, %{{.*}} : index, %arg2 : memref<?x24xf32>)
+// CHECK-LABEL: gpu.func @many_elements(
+// CHECK: math.absf {{.*}} : vector<8xbf16>
+// CHECK-LABEL: gpu.func @many(
+// CHECK: nvgpu.device_async_copy
+// CHECK: nvvm.mma.sync
+func.func private @many(%x: tensor<?x32xbf16>, %w: tensor<24x32xbf16>, %out: tensor<?x24xf32>) -> tensor<?x24xf32> {
+  %zero = arith.constant 0.0 : f32
+  %c0 = arith.constant 0 : index
+  %n = tensor.dim %x, %c0 : tensor<?x32xbf16>
+  %ey = tensor.empty(%n) : tensor<?x32xbf16>
+  %y = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]} ins(%x : tensor<?x32xbf16>) outs(%ey : tensor<?x32xbf16>) {
+  ^bb0(%v: bf16, %o: bf16):
+    %a = math.absf %v : bf16
+    linalg.yield %a : bf16
+  } -> tensor<?x32xbf16>
+  %pe = tensor.empty(%n) : tensor<?x24xf32>
+  %pz = linalg.fill ins(%zero : f32) outs(%pe : tensor<?x24xf32>) -> tensor<?x24xf32>
+  %p = linalg.contract indexing_maps = [#xk, #wk, #tn] ins(%y, %w : tensor<?x32xbf16>, tensor<24x32xbf16>) outs(%pz : tensor<?x24xf32>) -> tensor<?x24xf32>
+  %made = bufferization.materialize_in_destination %p in %out : (tensor<?x24xf32>, tensor<?x24xf32>) -> tensor<?x24xf32>
+  return %made : tensor<?x24xf32>
+}
+
+// -----
+
+#xk = affine_map<(t, n, k) -> (t, k)>
+#wk = affine_map<(t, n, k) -> (n, k)>
+#tn = affine_map<(t, n, k) -> (t, n)>
+
+// Halves that are made of the same two columns of a product are a unit: one
+// warp has both sums, and stores both.
+// CHECK-LABEL: gpu.func @halves(
+// CHECK-COUNT-4: gpu.shuffle xor
+// CHECK: scf.if
+// CHECK: arith.subf
+// CHECK: arith.addf
+// CHECK: memref.store
+// CHECK: memref.store
+#half = affine_map<(t, n) -> (t, n)>
+func.func private @halves(%x: tensor<1x32xf32>, %w: tensor<24x32xf32>, %out: tensor<1x24xf32>) -> tensor<1x24xf32> {
+  %zero = arith.constant 0.0 : f32
+  %pe = tensor.empty() : tensor<1x24xf32>
+  %pz = linalg.fill ins(%zero : f32) outs(%pe : tensor<1x24xf32>) -> tensor<1x24xf32>
+  %p = linalg.contract indexing_maps = [#xk, #wk, #tn] ins(%x, %w : tensor<1x32xf32>, tensor<24x32xf32>) outs(%pz : tensor<1x24xf32>) -> tensor<1x24xf32>
+  %low = tensor.extract_slice %p[0, 0] [1, 12] [1, 1] : tensor<1x24xf32> to tensor<1x12xf32>
+  %high = tensor.extract_slice %p[0, 12] [1, 12] [1, 1] : tensor<1x24xf32> to tensor<1x12xf32>
+  %e = tensor.empty() : tensor<1x12xf32>
+  %a = linalg.generic {indexing_maps = [#half, #half, #half], iterator_types = ["parallel", "parallel"]} ins(%low, %high : tensor<1x12xf32>, tensor<1x12xf32>) outs(%e : tensor<1x12xf32>) {
+  ^bb0(%l: f32, %h: f32, %o: f32):
+    %d = arith.subf %l, %h : f32
+    linalg.yield %d : f32
+  } -> tensor<1x12xf32>
+  %b = linalg.generic {indexing_maps = [#half, #half, #half], iterator_types = ["parallel", "parallel"]} ins(%low, %high : tensor<1x12xf32>, tensor<1x12xf32>) outs(%e : tensor<1x12xf32>) {
+  ^bb0(%l: f32, %h: f32, %o: f32):
+    %s = arith.addf %l, %h : f32
+    linalg.yield %s : f32
+  } -> tensor<1x12xf32>
+  %first = tensor.insert_slice %a into %out[0, 0] [1, 12] [1, 1] : tensor<1x12xf32> into tensor<1x24xf32>
+  %both = tensor.insert_slice %b into %first[0, 12] [1, 12] [1, 1] : tensor<1x12xf32> into tensor<1x24xf32>
+  return %both : tensor<1x24xf32>
+}
+
+// -----
+
+#id = affine_map<(t, k) -> (t, k)>
+#row = affine_map<(t, k) -> (t)>
+#xk = affine_map<(t, n, k) -> (t, k)>
+#wk = affine_map<(t, n, k) -> (n, k)>
+#tn = affine_map<(t, n, k) -> (t, n)>
+
+// Statistics of a product are computed from memory, where another launch has
+// stored it.
+// CHECK-LABEL: func.func private @statistics.launch(
+// CHECK: %[[P:.*]] = memref.alloc() : memref<1x24xf32>
+// CHECK: gpu.launch_func @kernels::@statistics blocks {{.*}} args(%arg0 : memref<1x32xf32>, %arg1 : memref<24x32xf32>, %[[P]] : memref<1x24xf32>)
+// CHECK: gpu.launch_func @kernels::@statistics_rows {{.*}} args(%[[P]] : memref<1x24xf32>, %arg2 : memref<1x24xf32>)
+// CHECK-LABEL: gpu.func @statistics_rows(
+// CHECK: arith.maximumf
+// CHECK: gpu.barrier
+// CHECK: arith.divf
+func.func private @statistics(%x: tensor<1x32xf32>, %w: tensor<24x32xf32>, %out: tensor<1x24xf32>) -> tensor<1x24xf32> {
+  %zero = arith.constant 0.0 : f32
+  %lowest = arith.constant 0xFF800000 : f32
+  %pe = tensor.empty() : tensor<1x24xf32>
+  %pz = linalg.fill ins(%zero : f32) outs(%pe : tensor<1x24xf32>) -> tensor<1x24xf32>
+  %p = linalg.contract indexing_maps = [#xk, #wk, #tn] ins(%x, %w : tensor<1x32xf32>, tensor<24x32xf32>) outs(%pz : tensor<1x24xf32>) -> tensor<1x24xf32>
+  %es = tensor.empty() : tensor<1xf32>
+  %zs = linalg.fill ins(%lowest : f32) outs(%es : tensor<1xf32>) -> tensor<1xf32>
+  %most = linalg.generic {indexing_maps = [#id, #row], iterator_types = ["parallel", "reduction"]} ins(%p : tensor<1x24xf32>) outs(%zs : tensor<1xf32>) {
+  ^bb0(%v: f32, %acc: f32):
+    %next = arith.maximumf %acc, %v : f32
+    linalg.yield %next : f32
+  } -> tensor<1xf32>
+  %ey = tensor.empty() : tensor<1x24xf32>
+  %y = linalg.generic {indexing_maps = [#id, #row, #id], iterator_types = ["parallel", "parallel"]} ins(%p, %most : tensor<1x24xf32>, tensor<1xf32>) outs(%ey : tensor<1x24xf32>) {
+  ^bb0(%v: f32, %s: f32, %o: f32):
+    %n = arith.divf %v, %s : f32
+    linalg.yield %n : f32
+  } -> tensor<1x24xf32>
+  %made = bufferization.materialize_in_destination %y in %out : (tensor<1x24xf32>, tensor<1x24xf32>) -> tensor<1x24xf32>
+  return %made : tensor<1x24xf32>
+}
+
+// -----
+
+#id = affine_map<(t, k) -> (t, k)>
+
+// What is read where the kernel writes, at another place, no launch may do.
+// REMARK: further-launch {{.*}}Function=many {{.*}}Reason="many blocks read what its products read"
+// REMARK: further-launch {{.*}}Function=statistics {{.*}}Reason="rows of its products have statistics"
+// REMARK: no-schedule {{.*}}Function=shifted {{.*}}Reason="it reads other elements of what it writes over"
+// CHECK-NOT: @shifted.launch
+func.func private @shifted(%x: tensor<1x24xf32>) -> tensor<1x24xf32> {
+  %from = tensor.extract_slice %x[0, 1] [1, 12] [1, 1] : tensor<1x24xf32> to tensor<1x12xf32>
+  %e = tensor.empty() : tensor<1x12xf32>
+  %y = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]} ins(%from : tensor<1x12xf32>) outs(%e : tensor<1x12xf32>) {
+  ^bb0(%v: f32, %o: f32):
+    %n = arith.negf %v : f32
+    linalg.yield %n : f32
+  } -> tensor<1x12xf32>
+  %made = tensor.insert_slice %y into %x[0, 0] [1, 12] [1, 1] : tensor<1x12xf32> into tensor<1x24xf32>
+  return %made : tensor<1x24xf32>
+}
+
+// -----
+
+#id = affine_map<(t, k) -> (t, k)>
+#row = affine_map<(t, k) -> (t)>
+
+// The terms of a sum have an order, unless it says otherwise.
+// REMARK: no-schedule {{.*}}Function=ordered {{.*}}Reason="a reduction may not be computed in any order"
+// CHECK-NOT: @ordered.launch
+func.func private @ordered(%x: tensor<2x24xf32>, %out: tensor<2xf32>) -> tensor<2xf32> {
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<2xf32>
+  %z = linalg.fill ins(%zero : f32) outs(%e : tensor<2xf32>) -> tensor<2xf32>
+  %sum = linalg.generic {indexing_maps = [#id, #row], iterator_types = ["parallel", "reduction"]} ins(%x : tensor<2x24xf32>) outs(%z : tensor<2xf32>) {
+  ^bb0(%v: f32, %acc: f32):
+    %next = arith.addf %acc, %v : f32
+    linalg.yield %next : f32
+  } -> tensor<2xf32>
+  %made = bufferization.materialize_in_destination %sum in %out : (tensor<2xf32>, tensor<2xf32>) -> tensor<2xf32>
+  return %made : tensor<2xf32>
+}
+
+// -----
+
+#xk = affine_map<(t, n, k) -> (t, k)>
+#tn = affine_map<(t, n, k) -> (t, n)>
+
+// Columns of weights are no rows.
+// REMARK: no-schedule {{.*}}Function=columns {{.*}}Reason="a product is not of rows with rows, of floats"
+// CHECK-NOT: @columns.launch
+#kn = affine_map<(t, n, k) -> (k, n)>
+func.func private @columns(%x: tensor<1x32xf32>, %w: tensor<32x24xf32>, %out: tensor<1x24xf32>) -> tensor<1x24xf32> {
+  %zero = arith.constant 0.0 : f32
+  %pe = tensor.empty() : tensor<1x24xf32>
+  %pz = linalg.fill ins(%zero : f32) outs(%pe : tensor<1x24xf32>) -> tensor<1x24xf32>
+  %p = linalg.contract indexing_maps = [#xk, #kn, #tn] ins(%x, %w : tensor<1x32xf32>, tensor<32x24xf32>) outs(%pz : tensor<1x24xf32>) -> tensor<1x24xf32>
+  %made = bufferization.materialize_in_destination %p in %out : (tensor<1x24xf32>, tensor<1x24xf32>) -> tensor<1x24xf32>
+  return %made : tensor<1x24xf32>
+}
