@@ -147,7 +147,7 @@ void KernelLaunch::finish(ArrayRef<Value> grid) {
       gpu::KernelDim3{threads, one, one}, Value(), operands);
 }
 
-Launch::Launch(KernelFunction &of, Twine suffix, int64_t threads)
+Launch::Launch(KernelFunction &of, const Twine &suffix, int64_t threads)
     : KernelLaunch(of.host, of.kernels, of.kernel.getName() + suffix, threads),
       of(of) {
   of.made.push_back(kernel);
