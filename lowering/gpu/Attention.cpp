@@ -13,11 +13,7 @@
 #include "lowering/gpu/Attention.h"
 #include "lowering/gpu/Schedules.h"
 
-#include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
-#include "mlir/Dialect/Tensor/IR/Tensor.h"
-#include "mlir/IR/Matchers.h"
-#include "mlir/Transforms/RegionUtils.h"
 #include <cfloat>
 #include <cmath>
 #include <numeric>
@@ -392,51 +388,37 @@ std::pair<Value, Value> AttentionKernel::keysSeen(Value firstToken,
   return {first, end};
 }
 
-/// An element of an argument, or another one where there is none.
-Value AttentionKernel::readElement(Value tensor, ValueRange at) {
-  Box box = sizesOf(tensor);
-  Element element{tensor, {}};
-  SmallVector<Value> indices;
-  for (auto [dim, index] : llvm::enumerate(at)) {
-    element.at.push_back(of.elements.dim(dim));
-    Value last = b.sub(launch.number(box[dim]), b.i32(1));
-    // A negative index is a large one.
-    indices.push_back(b.create<arith::MinUIOp>(
-        b.createOrFold<arith::IndexCastOp>(b.getI32Type(), index), last));
-  }
-  return launch.load(of.elements.origin(element, box), indices);
-}
-
-Attention::Outside AttentionKernel::outside() {
-  return {[&](Value tensor, ValueRange at) { return readElement(tensor, at); },
-          [&](Value scalar) {
-            return matchPattern(scalar, m_Constant())
-                       ? b.clone(*scalar.getDefiningOp())->getResult(0)
-                       : launch.index(scalar);
-          }};
+/// Dims for the loops of an element.
+static SmallVector<AffineExpr> fourLoops(const Elements &elements) {
+  return {elements.dim(0), elements.dim(1), elements.dim(2), elements.dim(3)};
 }
 
 Value AttentionKernel::score(Value product, Value query, Value token, Value key,
                              Value &visible) {
-  if (factor && bounds.exact)
+  const Attention &attention = in.attention;
+  if (!attention.shown || (factor && bounds.exact))
     return product;
-  auto index = [&](Value number) {
-    return [this, number] {
-      return b.createOrFold<arith::IndexCastOp>(b.getIndexType(), number);
-    };
-  };
-  Attention::Place at = {index(kvHead), index(query), index(token), index(key)};
-  auto [shown, counts] = in.attention.emitShown(b, at, product, outside());
+  Box box = sizesOf(attention.softmaxInput);
+  Value at[] = {kvHead, query, token, key};
+  Evaluator evaluate(launch, box, at, 1, [&](const Element &element) {
+    return element.tensor == attention.scores->getResult(0) ? product : Value();
+  });
+  auto op = attention.softmaxInput.getDefiningOp<linalg::LinalgOp>();
+  auto loops = fourLoops(of.elements);
   if (!bounds.exact)
-    visible = b.both(visible, counts);
-  return factor ? product : shown;
+    visible = b.both(visible, evaluate.inPayload(op, attention.visible, loops));
+  return factor ? product : evaluate.inPayload(op, attention.shown, loops);
 }
 
 Value AttentionKernel::finished(Value out, Value sum) {
   Value result = b.fdiv(out, b.fmax(sum, b.f32(FLT_MIN)));
   if (in.attention.onlyRounds())
     return result;
-  return b.widen(in.attention.emitResult(b, result, outside()));
+  linalg::LinalgOp op = in.attention.result;
+  Box box = sizesOf(in.attention.output());
+  Evaluator evaluate(launch, box, {}, 1,
+                     [&](const Element &) { return result; });
+  return b.widen(evaluate.payload(op, 0, fourLoops(of.elements)));
 }
 
 //===----------------------------------------------------------------------===//
@@ -479,7 +461,7 @@ private:
   bool readSizes();
   bool readOperands();
   bool readResult();
-  bool readOuter();
+  bool readPayloads();
 
   KernelFunction &of;
   Elements &elements;
@@ -507,11 +489,6 @@ bool MemoryReader::readSizes() {
   if (!widthOf(in))
     return fail("a warp does not hold a head");
   return true;
-}
-
-/// Dims for the loops of an element (t, h, g, d).
-static SmallVector<AffineExpr> fourLoops(const Elements &elements) {
-  return {elements.dim(0), elements.dim(1), elements.dim(2), elements.dim(3)};
 }
 
 bool MemoryReader::readOperands() {
@@ -559,38 +536,29 @@ bool MemoryReader::readResult() {
   return true;
 }
 
-/// Whether a scalar is a constant, or computed from what a kernel is given.
-static bool isNumber(Value value) {
-  Operation *op = value.getDefiningOp();
-  if (matchPattern(value, m_Constant()) || isa_and_present<tensor::DimOp>(op))
-    return true;
-  return value.getType().isIndex() &&
-         (!op ||
-          (isPure(op) && op->getNumRegions() == 0 && op->getNumResults() == 1 &&
-           llvm::all_of(op->getOperands(), isNumber)));
-}
-
-/// What payloads and slices read: arguments, constants and numbers.
-bool MemoryReader::readOuter() {
+/// Whether a kernel can compute what is done to scores and results, from
+/// arguments and numbers.
+bool MemoryReader::readPayloads() {
   const Attention &attention = in.attention;
-  Value input = attention.softmaxInput, scores = attention.scores->getResult(0);
-  bool known = true;
-  known &= elements.leaves(
-      {input, fourLoops(elements)}, sizesOf(input), [&](const Element &leaf) {
-        known &= leaf.tensor == scores || elements.isStored(leaf.tensor);
-      });
-  llvm::SetVector<Value> outer;
-  of.kernel.walk([&](linalg::LinalgOp op) {
-    getUsedValuesDefinedAbove(op->getRegions(), outer);
-    outer.insert_range(op.getDpsInputs());
-  });
+  Value scores = attention.scores->getResult(0);
+  auto isKnown = [&](Value made, Value product) {
+    Element element{made, fourLoops(elements)};
+    Box box = sizesOf(made);
+    bool known = true;
+    auto check = [&](const Element &leaf) {
+      known &= leaf.tensor == product || elements.isStored(leaf.tensor);
+    };
+    return elements.leaves(element, box, check) && known &&
+           canEvaluate(elements, element, box);
+  };
+  if (!isKnown(attention.softmaxInput, scores) ||
+      !isKnown(attention.output(), attention.product->getResult(0)))
+    return fail("what is done to its scores or result reads no argument");
   for (OpFoldResult number :
        {attention.layer, attention.firstKey, attention.keyCount})
-    if (auto value = dyn_cast<Value>(number))
-      outer.insert(value);
-  for (Value value : outer)
-    known &= isa<RankedTensorType>(value.getType()) || isNumber(value);
-  return known || fail("it reads more than arguments and numbers");
+    if (auto value = dyn_cast<Value>(number); value && !isNumber(value))
+      return fail("its layer or keys are no numbers");
+  return true;
 }
 
 std::optional<AttentionMemory> MemoryReader::read(linalg::SoftmaxOp softmax) {
@@ -598,7 +566,7 @@ std::optional<AttentionMemory> MemoryReader::read(linalg::SoftmaxOp softmax) {
   if (!attention)
     return std::nullopt;
   in.attention = *attention;
-  if (readSizes() && readOperands() && readOuter() && readResult())
+  if (readSizes() && readOperands() && readPayloads() && readResult())
     return in;
   return std::nullopt;
 }

@@ -2,7 +2,7 @@
 /// that a token sees, and what is done to a score.
 #pragma once
 
-#include "lowering/gpu/Launch.h"
+#include "lowering/gpu/Evaluator.h"
 #include "lowering/kernel/Attention.h"
 
 namespace cria::cuda {
@@ -41,7 +41,8 @@ protected:
   std::pair<mlir::Value, mlir::Value> keysSeen(mlir::Value firstToken,
                                                mlir::Value endToken);
   /// The score of a product, but for `factor`. `visible` says whether the key
-  /// is between the token's bounds, and then whether the score counts.
+  /// is between the token's bounds, and then whether the score counts. The key
+  /// exists.
   mlir::Value score(mlir::Value product, mlir::Value query, mlir::Value token,
                     mlir::Value key, mlir::Value &visible);
   /// An element of the result, in f32. A row that has seen nothing is zero.
@@ -59,10 +60,6 @@ protected:
   mlir::Value kvHead; // of the block
 
 private:
-  /// What payloads read where the kernel is.
-  Attention::Outside outside();
-  mlir::Value readElement(mlir::Value tensor, mlir::ValueRange at);
-
   mlir::AffineExpr firstKeyRow; // over the KV head
 };
 

@@ -84,6 +84,11 @@ Value Evaluator::clone(Operation &op, const IRMapping &mapping) {
 
 Value Evaluator::payload(LinalgOp op, unsigned result, ArrayRef<AffineExpr> at,
                          Value out) {
+  return inPayload(op, yielded(op, result), at, out);
+}
+
+Value Evaluator::inPayload(LinalgOp op, Value wanted, ArrayRef<AffineExpr> at,
+                           Value out) {
   IRMapping mapping;
   for (OpOperand &operand : op->getOpOperands()) {
     BlockArgument argument = op.getMatchingBlockArgument(&operand);
@@ -112,16 +117,15 @@ Value Evaluator::payload(LinalgOp op, unsigned result, ArrayRef<AffineExpr> at,
     }
     mapping.map(nested.getResult(0), made);
   }
-  Value made = yielded(op, result);
-  Value value = mapping.lookupOrNull(made);
-  return value ? value : outside(made);
+  Value value = mapping.lookupOrNull(wanted);
+  return value ? value : outside(wanted);
 }
 
 //===----------------------------------------------------------------------===//
 // What can be computed
 //===----------------------------------------------------------------------===//
 
-static bool isNumber(Value value) {
+bool cuda::isNumber(Value value) {
   Operation *op = value.getDefiningOp();
   if (op && matchPattern(op, m_Constant()))
     return true;

@@ -25,6 +25,11 @@ public:
                       llvm::ArrayRef<mlir::AffineExpr> at,
                       mlir::Value out = {});
 
+  /// A value of the op's payload there.
+  mlir::Value inPayload(mlir::linalg::LinalgOp op, mlir::Value wanted,
+                        llvm::ArrayRef<mlir::AffineExpr> at,
+                        mlir::Value out = {});
+
 private:
   mlir::Value outside(mlir::Value value);
   mlir::Value gathered(mlir::tensor::ExtractOp read,
@@ -43,6 +48,9 @@ private:
   Leaf leaf;
 };
 
+/// Whether a scalar is a constant, or a number that is computed from what a
+/// kernel is given.
+bool isNumber(mlir::Value value);
 /// Whether the payloads that make an element can be cloned into a kernel.
 bool canEvaluate(Elements &elements, const Element &element,
                  llvm::ArrayRef<Size> box);

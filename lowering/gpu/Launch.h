@@ -84,8 +84,6 @@ public:
   /// A number of the kernel as i32.
   mlir::Value number(mlir::Value index);
   mlir::Value number(const Size &size);
-  /// The same as it is.
-  mlir::Value index(mlir::Value number);
   /// Where an element in memory lies, of a tensor whose last dimension is a
   /// row: rows, and the row's number; its column is `at.back()`. A leading
   /// layer is a part of the memory.
@@ -101,6 +99,8 @@ public:
   void store(mlir::Value x, const Element &element, mlir::ValueRange loops);
 
 private:
+  mlir::Value index(mlir::Value number);
+
   llvm::DenseMap<mlir::Value, mlir::Value> numbers;
   llvm::DenseMap<std::pair<mlir::Value, mlir::Value>, mlir::Value> layers;
   mlir::Operation *lastNumber = nullptr;

@@ -248,7 +248,9 @@ std::optional<Attention> Attention::match(linalg::SoftmaxOp softmax,
 // Payloads
 //===----------------------------------------------------------------------===//
 
-/// The element of a tensor, or another one where there is none.
+/// The element of a tensor in memory. A schedule may ask for the scores of
+/// tokens and keys that do not exist, to drop them: there it is another
+/// element.
 static Value readElement(OpBuilder &b, Location loc, Value tensor,
                          ValueRange at) {
   SmallVector<Value> indices;
@@ -263,105 +265,54 @@ static Value readElement(OpBuilder &b, Location loc, Value tensor,
   return tensor::ExtractOp::create(b, loc, tensor, indices);
 }
 
-namespace {
-/// Clones payloads, down to the element of `leaf`, which is `value`.
-struct PayloadCloner {
-  using Indices = ArrayRef<std::function<Value()>>;
-
-  /// The element of a tensor.
-  Value element(Value tensor, Indices at);
-  /// The payload of an op at its loops.
-  IRMapping payload(GenericOp generic, Indices at);
-
-  OpBuilder &b;
-  Value leaf, value;
-  const Attention::Outside &outside;
-};
-} // namespace
-
-Value PayloadCloner::element(Value tensor, Indices at) {
+/// The element of `tensor` at a place, made from `leaf`'s, which is `value`.
+static Value emitElement(OpBuilder &b, Value tensor, Value leaf, Value value,
+                         ArrayRef<std::function<Value()>> at) {
   if (tensor == leaf)
     return value;
-  if (!isa<RankedTensorType>(tensor.getType()))
-    return outside.scalar(tensor);
-  if (GenericOp generic = elementwise(tensor.getDefiningOp()))
-    return payload(generic, at).lookup(yielded(generic));
-  return outside.element(tensor, llvm::map_to_vector(at, [](const auto &index) {
-                           return index();
-                         }));
-}
-
-IRMapping PayloadCloner::payload(GenericOp generic, Indices at) {
+  Location loc = tensor.getLoc();
+  GenericOp generic = elementwise(tensor.getDefiningOp());
+  if (!generic) {
+    auto indices =
+        llvm::map_to_vector(at, [](const auto &index) { return index(); });
+    return readElement(b, loc, tensor, indices);
+  }
   IRMapping mapping;
-  auto mapped = [&](Value value) {
-    if (!mapping.contains(value))
-      mapping.map(value, outside.scalar(value));
-    return mapping.lookup(value);
-  };
   for (OpOperand *input : generic.getDpsInputOperands()) {
-    BlockArgument argument = generic.getMatchingBlockArgument(input);
-    if (argument.use_empty())
-      continue;
     auto inner =
         llvm::map_to_vector(loops(generic.getMatchingIndexingMap(input)),
                             [&](unsigned loop) { return at[loop]; });
-    mapping.map(argument, element(input->get(), inner));
+    BlockArgument argument = generic.getMatchingBlockArgument(input);
+    if (argument.use_empty())
+      continue;
+    mapping.map(argument, isa<RankedTensorType>(input->get().getType())
+                              ? emitElement(b, input->get(), leaf, value, inner)
+                              : input->get());
   }
   for (Operation &op : generic.getBlock()->without_terminator()) {
     if (auto index = dyn_cast<linalg::IndexOp>(op)) {
       mapping.map(index.getResult(), at[index.getDim()]());
     } else if (auto read = dyn_cast<tensor::ExtractOp>(op)) {
-      mapping.map(
-          read.getResult(),
-          outside.element(read.getTensor(),
-                          llvm::map_to_vector(read.getIndices(), mapped)));
+      auto indices = llvm::map_to_vector(read.getIndices(), [&](Value index) {
+        return mapping.lookupOrDefault(index);
+      });
+      mapping.map(read.getResult(),
+                  readElement(b, loc, read.getTensor(), indices));
     } else {
-      llvm::for_each(op.getOperands(), mapped);
       b.clone(op, mapping);
     }
   }
-  mapped(yielded(generic));
-  return mapping;
+  return mapping.lookupOrDefault(yielded(generic));
 }
 
-std::pair<Value, Value> Attention::emitShown(OpBuilder &b, const Place &at,
-                                             Value product,
-                                             const Outside &outside) const {
-  if (!shown)
-    return {product, {}};
-  PayloadCloner cloner{b, scores->getResult(0), product, outside};
-  IRMapping mapping =
-      cloner.payload(softmaxInput.getDefiningOp<GenericOp>(), at);
-  auto lookup = [&](Value value) {
-    return mapping.contains(value) ? mapping.lookup(value)
-                                   : outside.scalar(value);
-  };
-  return {lookup(shown), visible ? lookup(visible) : Value()};
-}
-
-/// In the function that the attention is of.
-static Attention::Outside here(OpBuilder &b, Location loc) {
-  return {[&b, loc](Value tensor, ValueRange at) {
-            return readElement(b, loc, tensor, at);
-          },
-          [](Value scalar) { return scalar; }};
-}
-
-Value Attention::emitScore(OpBuilder &b, const Place &at, Value product) const {
-  Outside outside = here(b, softmaxInput.getLoc());
-  PayloadCloner cloner{b, scores->getResult(0), product, outside};
-  return cloner.element(softmaxInput, at);
+Value Attention::emitScore(OpBuilder &b, const Place &at, Value score) const {
+  return emitElement(b, softmaxInput, scores->getResult(0), score, at);
 }
 
 Value Attention::emitResult(OpBuilder &b, Value value) const {
-  return emitResult(b, value, here(b, output().getLoc()));
-}
-
-Value Attention::emitResult(OpBuilder &b, Value value,
-                            const Outside &outside) const {
-  PayloadCloner cloner{b, product->getResult(0), value, outside};
   // The place does not matter: the payload reads nothing else.
-  return cloner.element(output(), Place());
+  Place at;
+  return emitElement(b, output(), product->getResult(0), value, at);
 }
 
 std::optional<double> Attention::factor() const {

@@ -44,24 +44,12 @@ struct Attention {
 
   /// A place (h, g, t, s); each index is made when it is read.
   using Place = std::array<std::function<mlir::Value()>, 4>;
-  /// How a payload reads what is not its own, where it is cloned to.
-  struct Outside {
-    /// An element of a tensor. It may be asked of tokens and keys that do not
-    /// exist, and reads nothing behind the tensor then.
-    std::function<mlir::Value(mlir::Value tensor, mlir::ValueRange at)> element;
-    std::function<mlir::Value(mlir::Value)> scalar;
-  };
-  /// What the softmax takes at a place where the product is `product`.
+  /// What the softmax takes at a place where the product is `score`. It may be
+  /// asked of tokens and keys that do not exist: nothing is read behind
+  /// tensors.
   mlir::Value emitScore(mlir::OpBuilder &b, const Place &at,
-                        mlir::Value product) const;
-  /// The same of a place that counts, and whether it does; null if all do.
-  std::pair<mlir::Value, mlir::Value> emitShown(mlir::OpBuilder &b,
-                                                const Place &at,
-                                                mlir::Value product,
-                                                const Outside &outside) const;
+                        mlir::Value score) const;
   /// The element of the output where the product is `value`.
-  mlir::Value emitResult(mlir::OpBuilder &b, mlir::Value value,
-                         const Outside &outside) const;
   mlir::Value emitResult(mlir::OpBuilder &b, mlir::Value value) const;
 
   /// The constant that a product is multiplied with, if nothing else is done to

@@ -147,12 +147,14 @@ SmallVector<Value> AttentionTile::products() {
 SmallVector<Value> AttentionTile::scores(Value first) {
   SmallVector<Value> s = products();
   Value t = b.add(first, b.mul(b.rem(b.lane(), 4), 2));
+  Value lastKey = b.sub(endKey, b.i32(1));
   for (auto [i, score] : llvm::enumerate(s)) {
     const OwnRow &row = rows[i % 4 / 2];
     Value key = b.add(t, i / 4 * 8 + i % 2), visible = b.less(key, row.end);
     if (!bounds.first.empty())
       visible = b.both(visible, b.less(b.sub(row.first, b.i32(1)), key));
-    score = this->score(score, row.query, row.token, key, visible);
+    score =
+        this->score(score, row.query, row.token, b.min(key, lastKey), visible);
     if (factor)
       score = b.fmul(score, b.f32(*factor / std::log(2.0)));
     score = b.select(visible, score, b.f32(-INFINITY));
