@@ -81,6 +81,53 @@ static LogicalResult inferProduct(std::optional<Location> loc, Value input,
 // Symbols
 //===----------------------------------------------------------------------===//
 
+namespace {
+/// Slots that a symbol takes.
+struct SlotRange {
+  Operation *op;
+  uint64_t first, count;
+};
+} // namespace
+
+static std::optional<uint64_t> slotCount(Operation &op) {
+  if (auto weight = dyn_cast<WeightOp>(op))
+    return weight.getSlotCount();
+  if (auto table = dyn_cast<RopeTableOp>(op))
+    return table.getSlotCount();
+  return std::nullopt;
+}
+
+/// Checks the slots of all symbols beside `op` if it is the first of them.
+static LogicalResult verifySlots(Operation *op) {
+  Block *block = op->getBlock();
+  auto isSymbol = [](Operation &other) { return slotCount(other).has_value(); };
+  if (!block || &*llvm::find_if(*block, isSymbol) != op)
+    return success();
+  SmallVector<SlotRange> ranges;
+  for (Operation &other : llvm::make_filter_range(*block, isSymbol)) {
+    auto slot = other.getAttrOfType<IntegerAttr>("slot");
+    if (bool(slot) != op->hasAttr("slot")) // weight_c6
+      return other.emitOpError("expected ")
+             << (slot ? "no slot" : "a slot") << ", as " << op->getName()
+             << " @" << SymbolTable::getSymbolName(op).getValue() << " has";
+    if (slot)
+      ranges.push_back(
+          {&other, static_cast<uint64_t>(slot.getInt()), *slotCount(other)});
+  }
+  llvm::stable_sort(ranges, [](const SlotRange &a, const SlotRange &b) {
+    return a.first < b.first;
+  });
+  uint64_t next = 0;
+  for (const SlotRange &range : ranges) {
+    if (range.first != next) // weight_c6, rope_table_c4
+      return range.op->emitOpError("expected slot ")
+             << next << ", the next one, got "
+             << static_cast<int64_t>(range.first);
+    next += range.count;
+  }
+  return success();
+}
+
 LogicalResult WeightOp::verify() {
   auto type = dyn_cast<RankedTensorType>(getType());
   if (!type || !type.hasStaticShape() ||
@@ -99,14 +146,14 @@ LogicalResult WeightOp::verify() {
     return emitOpError("expected a first layer from 0 on, got ")
            << static_cast<int64_t>(getFirst());
   if (!getFirstRow())
-    return success();
+    return verifySlots(*this);
   auto row = static_cast<int64_t>(*getFirstRow()),
        rows = static_cast<int64_t>(*getSourceRows());
   int64_t taken = type.getRank() ? type.getDimSize(0) : 0;
   if (row < 0 || taken == 0 || rows < taken || row > rows - taken) // weight_c4
     return emitOpError("expected ") << taken << " rows from " << row
                                     << " on within the tensor's " << rows;
-  return success();
+  return verifySlots(*this);
 }
 
 LogicalResult WeightOp::verifySymbolUses(SymbolTableCollection &symbols) {
@@ -151,7 +198,7 @@ LogicalResult RopeTableOp::verify() {
            << " frequencies in 'long_inv_freq', or with 'growth' and 'theta'";
   if (getRecompute() && !getOriginal()) // rope_table_c3
     return emitOpError("expected 'original' beside 'recompute'");
-  return success();
+  return verifySlots(*this);
 }
 
 LogicalResult GetWeightOp::verifySymbolUses(SymbolTableCollection &symbols) {

@@ -62,14 +62,18 @@ def Llama_WeightOp : Llama_Op<"weight",
     - (C4) the rows taken lie within those of the tensor.
     - (C5) what stands in is a `llama.weight` of the same type, without a count,
       rows or one that stands in for it; and so is what it stands in for.
+    - (C6) either no weight and no rope table of the module has a `slot`, or all
+      have, and they take those from 0 on, each once: a weight as many as its
+      count, or one, a table two.
 
-    The importer creates it; the artifact's manifest lists it.
+    The importer creates it, and gives it its slot, the first of its pointers in
+    the table that compiled code reads; the artifact's manifest lists it.
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, OptionalAttr<I64Attr>:$count,
       TypeAttrOf<AnyRankedTensor>:$type, StrAttr:$source,
       OptionalAttr<I64Attr>:$first_row, OptionalAttr<I64Attr>:$source_rows,
       DefaultValuedAttr<I64Attr, "0">:$first, UnitAttr:$adapter,
-      OptionalAttr<FlatSymbolRefAttr>:$tied);
+      OptionalAttr<FlatSymbolRefAttr>:$tied, OptionalAttr<IndexAttr>:$slot);
   let assemblyFormat = [{
     $sym_name (`[` $count^ `]`)? `:` $type `from` $source (`or` $tied^)?
     (`rows` $first_row^ `of` $source_rows)? (`adapter` $adapter^)? attr-dict
@@ -78,6 +82,7 @@ def Llama_WeightOp : Llama_Op<"weight",
     ::mlir::RankedTensorType getTensorType() {
       return ::llvm::cast<::mlir::RankedTensorType>(getType());
     }
+    int64_t getSlotCount() { return getCount().value_or(1); }
   }];
   let hasVerifier = 1;
 }
@@ -111,17 +116,19 @@ def Llama_RopeTableOp : Llama_Op<"rope_table", [Symbol]> {
       as `inv_freq`, or `growth` and `theta`, both positive, and two frequencies
       or more.
     - (C3) `recompute` comes with `original`.
+    - (C4) `slot` is as `llama.weight` has it, one for each of the two tables.
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, I64Attr:$positions,
       DenseF32ArrayAttr:$inv_freq, DefaultValuedAttr<F64Attr, "1.0">:$scale,
       OptionalAttr<I64Attr>:$original,
       OptionalAttr<DenseF32ArrayAttr>:$long_inv_freq,
       OptionalAttr<F64Attr>:$growth, OptionalAttr<F64Attr>:$theta,
-      UnitAttr:$recompute);
+      UnitAttr:$recompute, OptionalAttr<IndexAttr>:$slot);
   let assemblyFormat = "$sym_name attr-dict";
   let extraClassDeclaration = [{
     /// The type of either table: tensor<positions x D/2 x f32>.
     ::mlir::RankedTensorType getTensorType();
+    int64_t getSlotCount() { return 2; }
   }];
   let hasVerifier = 1;
 }

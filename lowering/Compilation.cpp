@@ -1,6 +1,8 @@
 #include "lowering/Compilation.h"
 
 #include "dialect/Dialect.h"
+#include "lowering/Resume.h"
+#include "lowering/Slots.h"
 #include "lowering/artifact/Link.h"
 #include "lowering/artifact/Writer.h"
 #include "lowering/cpu/Codegen.h"
@@ -12,6 +14,7 @@
 #include "mlir/InitAllExtensions.h"
 #include "mlir/Target/LLVMIR/Dialect/All.h"
 #include "mlir/Transforms/LocationSnapshot.h"
+#include "llvm/ADT/ScopeExit.h"
 #include "llvm/Bitcode/BitcodeWriter.h"
 #include "llvm/Transforms/Utils/Cloning.h"
 
@@ -31,35 +34,117 @@ static llvm::Error reported() { return llvm::createStringError(""); }
 llvm::Expected<Compilation> Compilation::start(const CompileOptions &options,
                                                MLIRContext &context) {
   Compilation result;
-  result.options = options;
-  std::string config;
-  if (StringRef(options.input).ends_with(".mlir")) {
-    result.module = loadProgram(options.input, &context);
-  } else {
-    llvm::Expected<ModelConfig> model =
-        readConfig(options.input, options.allowUnknown);
-    if (!model)
-      return model.takeError();
-    config = model->json;
-    result.rows = model->ledger;
-    result.notes = model->warnings;
-    result.module = importModel(*model, options.import, &context);
-  }
-  if (!result.module || failed(verifyProgram(*result.module)))
-    return reported();
-  int64_t rank = options.import.loraRank;
-  if (rank && failed(addAdapters(*result.module, rank)))
-    return reported();
-  Manifest &manifest = result.manifest;
-  manifest.fromProgram(*result.module, config, options.pipeline);
-  manifest.setLedger(result.rows);
-  manifest.setFlag("cpu", options.cpuFlag);
-  manifest.setFlag("chunk", options.pipeline.chunk);
-  if (options.import.maxSeq)
-    manifest.setFlag("max_seq", options.import.maxSeq);
-  if (rank)
-    manifest.setFlag("lora_rank", rank);
+  result.cubins = options.cubins;
+  bool isText = StringRef(options.input).ends_with(".mlir");
+  // What is wrong with an input is said in a line, without the op.
+  bool showsOps = context.shouldPrintOpOnDiagnostic();
+  context.printOpOnDiagnostic(false);
+  llvm::scope_exit restore([&] { context.printOpOnDiagnostic(showsOps); });
+  if (llvm::Error error = isText ? result.readText(options, context)
+                                 : result.readModel(options, context))
+    return error;
   return result;
+}
+
+/// Sets the pipeline's options.
+llvm::Error Compilation::select(const CompileOptions &options) {
+  pipeline.device = options.device.value_or(Device::Cpu);
+  pipeline.chunk = options.chunk.value_or(pipeline.chunk);
+  llvm::Expected<CpuTarget> cpu = selectCpu(options.cpu.value_or("native"));
+  if (!cpu)
+    return cpu.takeError();
+  pipeline.cpu = *cpu;
+  return llvm::Error::success();
+}
+
+/// Checks a program at Import, and makes room for adapters.
+static LogicalResult readProgram(ModuleOp program, int64_t rank) {
+  if (failed(verifyProgram(program)))
+    return failure();
+  return rank ? addAdapters(program, rank) : success();
+}
+
+/// Gives a program at Import its slots and manifest.
+void Compilation::describeProgram(const ImportOptions &options,
+                                  llvm::json::Value config) {
+  assignSlots(*module);
+  manifest.fromProgram(*module, std::move(config), pipeline.chunk);
+  if (options.maxSeq)
+    manifest.setFlag("max_seq", options.maxSeq);
+  if (options.loraRank)
+    manifest.setFlag("lora_rank", options.loraRank);
+  manifest.store(*module);
+}
+
+llvm::Error Compilation::readModel(const CompileOptions &options,
+                                   MLIRContext &context) {
+  if (llvm::Error error = select(options))
+    return error;
+  llvm::Expected<ModelConfig> model =
+      readConfig(options.input, options.allowUnknown);
+  if (!model)
+    return model.takeError();
+  notes = model->warnings;
+  module = importModel(*model, options.import, &context);
+  if (!module || failed(readProgram(*module, options.import.loraRank)))
+    return reported();
+  manifest.setLedger(model->ledger);
+  describeProgram(options.import,
+                  llvm::cantFail(llvm::json::parse(model->json)));
+  return llvm::Error::success();
+}
+
+llvm::Error Compilation::readText(const CompileOptions &options,
+                                  MLIRContext &context) {
+  module = loadProgram(options.input, &context);
+  if (!module)
+    return reported();
+  current = phaseOf(*module);
+  CompileOptions asked = options;
+  if (current != Phase::Import || Manifest::isIn(*module)) {
+    FailureOr<Manifest> read = Manifest::of(*module);
+    if (failed(read))
+      return reported();
+    manifest = std::move(*read);
+    if (llvm::Error error = resume(asked, current, manifest))
+      return error;
+  }
+  if (llvm::Error error = select(asked))
+    return error;
+  if (current == Phase::Import) {
+    if (failed(readProgram(*module, asked.import.loraRank)))
+      return reported();
+    const llvm::json::Value *config = manifest.object().get("config");
+    describeProgram(asked.import, config ? *config : nullptr);
+    return checkModel(options, manifest);
+  }
+  if (failed(verifyResumed(*module, current, manifest)))
+    return reported();
+  if (current != Phase::Tile)
+    return llvm::Error::success();
+  describeTile();
+  return checkTarget(pipeline, options.input, manifest);
+}
+
+Compilation Compilation::fork(Device device) const {
+  Compilation other;
+  other.pipeline = pipeline;
+  other.pipeline.device = device;
+  other.cubins = cubins;
+  other.module = OwningOpRef<ModuleOp>((*module).clone());
+  other.manifest = manifest;
+  other.current = current;
+  return other;
+}
+
+/// What only the text of Tile has: kernels and arenas, and the places in it.
+void Compilation::describeTile() {
+  manifest = *Manifest::of(*module);
+  if (device() == Device::Cpu)
+    manifest.fromTile(*module);
+  else // PTX has .loc lines into what --dump-phases writes of this phase.
+    generateLocationsFromIR(llvm::nulls(), dumpName(device(), Phase::Tile),
+                            *module, OpPrintingFlags());
 }
 
 llvm::Error Compilation::runPasses(Phase phase) {
@@ -67,24 +152,22 @@ llvm::Error Compilation::runPasses(Phase phase) {
   if (failed(applyPassManagerCLOptions(pm)))
     return reported();
   applyDefaultTimingPassManagerCLOptions(pm);
-  buildPhase(pm, phase, options.pipeline);
+  buildPhase(pm, phase, pipeline);
   if (failed(pm.run(*module)))
     return reported();
-  if (phase == Phase::Tile && options.pipeline.device == Device::Cpu)
-    manifest.fromTile(*module);
-  // PTX has .loc lines into what --dump-phases writes of this phase.
-  if (phase == Phase::Tile && options.pipeline.device == Device::Cuda)
-    generateLocationsFromIR(llvm::nulls(), dumpName(device(), phase), *module,
-                            OpPrintingFlags());
+  if (phase == Phase::Tile)
+    describeTile();
   return llvm::Error::success();
 }
 
 llvm::Error Compilation::translate() {
-  auto target = createTargetMachine(options.pipeline.cpu);
+  auto target = createTargetMachine(pipeline.cpu);
   if (!target)
     return target.takeError();
   machine = std::move(*target);
   llvmContext = std::make_unique<llvm::LLVMContext>();
+  if (image)
+    manifest.addCuda(*image);
   std::vector<Text> texts = {
       {"cria_manifest", ".cria.manifest", manifest.text()}};
   if (image)
@@ -93,11 +176,10 @@ llvm::Error Compilation::translate() {
                        /*exported=*/true});
   // Code for a GPU is text; its host runs none of ours.
   OwningOpRef<ModuleOp> none;
-  if (options.pipeline.device == Device::Cuda)
+  if (pipeline.device == Device::Cuda)
     none = ModuleOp::create(module->getLoc());
-  auto translated =
-      translateToLlvm(none ? *none : *module, texts, options.pipeline.cpu,
-                      *machine, *llvmContext);
+  auto translated = translateToLlvm(none ? *none : *module, texts, pipeline.cpu,
+                                    *machine, *llvmContext);
   if (!translated)
     return translated.takeError();
   llvmModule = std::move(*translated);
@@ -108,7 +190,7 @@ llvm::Error Compilation::serialize() {
   auto made = makeCudaImage(*module);
   if (!made)
     return made.takeError();
-  for (const std::string &chip : options.cubins) {
+  for (const std::string &chip : cubins) {
     auto binary = assemble(made->binaries[0], chip);
     if (!binary)
       return binary.takeError();
@@ -118,10 +200,7 @@ llvm::Error Compilation::serialize() {
   return llvm::Error::success();
 }
 
-void Compilation::embed(const CudaImage &made) {
-  image = made;
-  manifest.addCuda(*image);
-}
+void Compilation::embed(const CudaImage &made) { image = made; }
 
 llvm::Error Compilation::next(Phase phase) {
   if (phase <= Phase::Llvm) {
@@ -134,7 +213,7 @@ llvm::Error Compilation::next(Phase phase) {
     if (llvm::Error error = serialize())
       return error;
   } else {
-    if (options.pipeline.device == Device::Cuda)
+    if (pipeline.device == Device::Cuda)
       if (llvm::Error error = translate())
         return error;
     // Code generation changes the module: assembly comes from a copy.
@@ -152,7 +231,7 @@ llvm::Error Compilation::next(Phase phase) {
 }
 
 llvm::Error Compilation::advance(Phase phase) {
-  for (Phase next : phasesOf(options.pipeline.device)) {
+  for (Phase next : phasesOf(pipeline.device)) {
     // Assembly is only made to be read.
     bool skip = next == Phase::Asm && phase == Phase::Obj;
     if (next <= current || next > phase || skip)
@@ -164,8 +243,12 @@ llvm::Error Compilation::advance(Phase phase) {
 }
 
 void Compilation::print(llvm::raw_ostream &os) {
+  OpPrintingFlags flags;
+  // Fusion names kernels after the paths that are locations.
+  if (current == Phase::Import)
+    flags.enableDebugInfo(true, /*prettyForm=*/false).useLocalScope();
   if (current <= Phase::Llvm)
-    module->print(os);
+    module->print(os, flags);
   else if (current == Phase::LlvmIr)
     llvmModule->print(os, nullptr);
   else if (current == Phase::Ptx)

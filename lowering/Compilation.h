@@ -15,16 +15,20 @@ namespace cria {
 
 /// What is compiled, and how.
 struct CompileOptions {
-  /// A config.json, or a program in the llama dialect (*.mlir).
+  /// A config.json, or a program as --emit prints it at import, fuse, linalg or
+  /// tile (*.mlir).
   std::string input;
   /// Keys of the config that are ignored though nothing is known of them.
   std::vector<std::string> allowUnknown;
   ImportOptions import;
-  PipelineOptions pipeline;
+  // What the user asked for. Else it is what the text is made for, or the
+  // default.
+  std::optional<Device> device;
+  std::optional<int64_t> chunk;
+  /// A name that LLVM knows, or "native".
+  std::optional<std::string> cpu;
   /// NVIDIA chips to assemble for, beside the PTX.
   std::vector<std::string> cubins;
-  /// The CPU as the user named it.
-  std::string cpuFlag;
 };
 
 /// Registers every dialect a compilation may meet, and their interfaces.
@@ -32,10 +36,14 @@ void registerCompilerDialects(mlir::DialectRegistry &registry);
 
 class Compilation {
 public:
-  /// Reads the input: phase Import. Failures of MLIR are reported to the
-  /// context's diagnostic handler and return an empty message here.
+  /// Reads the input: phase Import, or that of the text. Failures of MLIR are
+  /// reported to the context's diagnostic handler and return an empty message
+  /// here.
   static llvm::Expected<Compilation> start(const CompileOptions &options,
                                            mlir::MLIRContext &context);
+
+  /// The same program for another device. The phase must be before Tile.
+  Compilation fork(Device device) const;
 
   /// Takes the program on to `phase`.
   llvm::Error advance(Phase phase);
@@ -53,25 +61,33 @@ public:
   llvm::Expected<llvm::SmallVector<char, 0>> link();
 
   Phase phase() const { return current; }
-  Device device() const { return options.pipeline.device; }
+  Device device() const { return pipeline.device; }
 
   /// What a forward pass costs. The phase must be Import.
   Plan plan() { return planOf(*module); }
   /// What the user should know about the config, a line each.
   llvm::ArrayRef<std::string> warnings() const { return notes; }
-  /// What became of the config's keys; empty for a program given as IR.
-  llvm::ArrayRef<LedgerRow> ledger() const { return rows; }
+  /// What became of the config's keys; empty where there was none.
+  std::vector<LedgerRow> ledger() const { return manifest.ledger(); }
 
 private:
+  llvm::Error readModel(const CompileOptions &options,
+                        mlir::MLIRContext &context);
+  llvm::Error readText(const CompileOptions &options,
+                       mlir::MLIRContext &context);
+  llvm::Error select(const CompileOptions &options);
+  void describeProgram(const ImportOptions &options, llvm::json::Value config);
+  void describeTile();
   llvm::Error next(Phase phase);
   llvm::Error runPasses(Phase phase);
   llvm::Error translate();
   llvm::Error serialize();
 
-  CompileOptions options;
+  PipelineOptions pipeline;
+  std::vector<std::string> cubins;
   mlir::OwningOpRef<mlir::ModuleOp> module;
+  /// Also an attribute of the module, up to Tile.
   Manifest manifest;
-  std::vector<LedgerRow> rows;
   std::vector<std::string> notes;
   Phase current = Phase::Import;
   // From LlvmIr on.

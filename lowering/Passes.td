@@ -3,11 +3,33 @@
 
 include "mlir/Pass/PassBase.td"
 
+def AssignSlots : Pass<"assign-slots", "::mlir::ModuleOp"> {
+  let summary = "give weights and rope tables their slots";
+  let description = [{
+    After: each `llama.weight` and `llama.rope_table` has the attribute `slot`,
+    in module order where one had none. Import does the same: for programs that
+    do not come from there.
+  }];
+}
+
+def AttachTarget : Pass<"attach-target", "::mlir::ModuleOp"> {
+  let summary = "write into the manifest what the module is compiled for";
+  let description = [{
+    From here on the module is one target's. A module without the attribute
+    `cria.manifest` (lowering/artifact/Manifest.h) is left alone.
+  }];
+  let options = [
+    Option<"target", "target", "std::string", "\"cpu\"", "cpu or cuda">,
+    Option<"cpu", "cpu", "std::string", "\"native\"",
+           "the CPU as the user named it">];
+}
+
 def ConvertLlamaToLinalg : Pass<"convert-llama-to-linalg", "::mlir::ModuleOp"> {
   let summary = "lower entry functions from llama to linalg on tensors";
   let description = [{
     Before: entry functions (see the llama dialect) whose computing ops are in
-    `llama.kernel` regions. After: upstream dialects only.
+    `llama.kernel` regions, and symbols that have slots. After: upstream dialects
+    only.
 
     - An entry takes `(ids, tokens, position, first, logits, caches...)`: ids and
       logits have room for `chunk` tokens (one, where the entry runs one token),
@@ -156,29 +178,29 @@ def LowerToAbi : Pass<"lower-to-abi", "::mlir::ModuleOp"> {
 // CUDA
 //===----------------------------------------------------------------------===//
 
-def ConvertLlamaToGpu : Pass<"convert-llama-to-gpu", "::mlir::ModuleOp"> {
-  let summary = "emit CUDA kernels and a host plan for entry functions";
+def ConvertLinalgToGpu : Pass<"convert-linalg-to-gpu", "::mlir::ModuleOp"> {
+  let summary = "build the GPU kernels of functions that a schedule takes";
   let description = [{
-    Before: entry functions (see the llama dialect) whose computing ops are in
-    `llama.kernel` regions. After: a `gpu.module` of `gpu.func` kernels on
-    memrefs, whose attribute `cria.plan` holds what the host runs; the entries are gone.
+    Before: kernel functions on tensors, in linalg. After: a `gpu.module`, and
+    behind each function `k` that a schedule takes a function `k.launch` on
+    memrefs that launches its kernels. It stays itself: bufferization needs it.
 
-    What a region computes chooses the skeleton: products of up to eight rows
-    (decode) a gemv, of more a tiled product on tensor cores or by fma,
-    attention its own; norms, lookups and elementwise ops run a row or an
-    element a thread. Elementwise ops around a product become its prologue and
-    epilogue. What no skeleton takes is an error that names the op. A further
-    entry of the plan, `sample`, draws an id from the logits.
+    What a function is made of chooses the schedule: attention (around a
+    softmax), products of up to eight rows (decode) a gemv, of more a tiled
+    product on tensor cores or by fma, statistics of rows (norms) a block a row,
+    the rest a thread an element. Elementwise ops around a product become its
+    prologue and epilogue; what does not fit into one launch becomes several,
+    with a remark. A missed-optimization remark names functions that no schedule
+    takes. A further entry, `sample`, draws an id from the logits of `decode`.
   }];
   let options = [
-    Option<"chunk", "chunk", "int64_t", "512",
-           "the most tokens the prefill entry takes">,
     Option<"chip", "chip", "std::string", "\"sm_80\"",
            "the oldest architecture that runs the kernels">,
     Option<"ptxVersion", "ptx", "std::string", "\"ptx80\"",
            "the version of PTX">];
   let dependentDialects = [
-    "::mlir::arith::ArithDialect", "::mlir::gpu::GPUDialect",
+    "::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",
+    "::mlir::gpu::GPUDialect",
     "::mlir::LLVM::LLVMDialect", "::mlir::math::MathDialect",
     "::mlir::memref::MemRefDialect", "::mlir::nvgpu::NVGPUDialect",
     "::mlir::NVVM::NVVMDialect", "::mlir::scf::SCFDialect",

@@ -150,6 +150,9 @@ static void buildLlvm(OpPassManager &pm, const PipelineOptions &options) {
 }
 
 static void buildCudaTile(OpPassManager &pm, const PipelineOptions &options) {
+  ConvertLinalgToGpuOptions gpu;
+  gpu.chip = options.chip;
+  pm.addPass(createConvertLinalgToGpu(gpu));
   pm.addPass(createDecomposeSoftmax());
   bufferize(pm);
   pm.addPass(createInlineLaunches());
@@ -185,25 +188,47 @@ static void buildCudaLlvm(OpPassManager &pm) {
   pm.addPass(LLVM::createDIScopeForLLVMFuncOpPass(lines));
 }
 
+static void buildFuse(OpPassManager &pm, const PipelineOptions &) {
+  pm.addPass(createAssignSlots());
+  buildFusePipeline(pm);
+}
+
+namespace {
+/// What takes a device's programs from one phase to another.
+struct Pipeline {
+  Device device;
+  Phase to;
+  void (*build)(OpPassManager &, const PipelineOptions &);
+};
+} // namespace
+
+static constexpr Pipeline kPipelines[] = {
+    {Device::Cpu, Phase::Fuse, buildFuse},
+    {Device::Cpu, Phase::Linalg, buildLinalg},
+    {Device::Cpu, Phase::Tile, buildTile},
+    {Device::Cpu, Phase::Llvm, buildLlvm},
+    {Device::Cuda, Phase::Fuse, buildFuse},
+    {Device::Cuda, Phase::Linalg, buildLinalg},
+    {Device::Cuda, Phase::Tile, buildCudaTile},
+    {Device::Cuda, Phase::Llvm,
+     [](OpPassManager &pm, const PipelineOptions &) { buildCudaLlvm(pm); }},
+};
+
+static const Pipeline &pipelineTo(Device device, Phase phase) {
+  const Pipeline *found = llvm::find_if(kPipelines, [&](const Pipeline &each) {
+    return each.device == device && each.to == phase;
+  });
+  assert(found != std::end(kPipelines) && "not a phase of passes");
+  return *found;
+}
+
 void cria::buildPhase(OpPassManager &pm, Phase phase,
                       const PipelineOptions &options) {
-  bool cuda = options.device == Device::Cuda;
-  if (cuda && phase == Phase::Tile)
-    return buildCudaTile(pm, options);
-  if (cuda && phase == Phase::Llvm)
-    return buildCudaLlvm(pm);
-  switch (phase) {
-  case Phase::Fuse:
-    return buildFusePipeline(pm);
-  case Phase::Linalg:
-    return buildLinalg(pm, options);
-  case Phase::Tile:
-    return buildTile(pm, options);
-  case Phase::Llvm:
-    return buildLlvm(pm, options);
-  default:
-    llvm_unreachable("not a phase of passes");
-  }
+  // Up to here the module is the same for all targets.
+  if (phase == Phase::Tile)
+    pm.addPass(createAttachTarget(
+        {options.device == Device::Cuda ? "cuda" : "cpu", options.cpu.flag}));
+  pipelineTo(options.device, phase).build(pm, options);
 }
 
 namespace {
@@ -235,9 +260,6 @@ static LogicalResult addPhase(OpPassManager &pm, Phase phase, StringRef text,
     pipeline.device = Device::Cuda;
   else if (options.target != "cpu")
     return error("target=" + options.target + ": expected cpu or cuda");
-  if (!llvm::is_contained(phasesOf(pipeline.device), phase))
-    return error("target=" + options.target + " has no phase '" +
-                 kPhases[static_cast<int>(phase)].name + "'");
   llvm::Expected<CpuTarget> cpu = selectCpu(options.cpu);
   if (!cpu)
     return error(llvm::toString(cpu.takeError()));

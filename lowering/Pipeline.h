@@ -29,6 +29,8 @@ llvm::ArrayRef<PhaseInfo> phases();
 std::string dumpName(Device device, Phase phase);
 /// The phases that programs for a device go through, in order.
 llvm::ArrayRef<Phase> phasesOf(Device device);
+/// Whether a phase is the same for all devices.
+inline bool isShared(Phase phase) { return phase <= Phase::Linalg; }
 std::optional<Phase> phaseByName(llvm::StringRef name);
 
 struct PipelineOptions {
@@ -40,8 +42,7 @@ struct PipelineOptions {
   int64_t chunk = 512;
 };
 
-/// What takes a program from the device's phase before `phase` to `phase`, one
-/// of Fuse to Llvm.
+/// What takes a program from the phase before to `phase`, one of Fuse to Llvm.
 void buildPhase(mlir::OpPassManager &pm, Phase phase,
                 const PipelineOptions &options);
 

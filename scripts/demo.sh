@@ -19,9 +19,11 @@ prompt=${1:-"Once upon a time"}
 say() { printf '\n\033[1m# %s\033[0m\n' "$*"; }
 [[ -t 1 ]] || say() { printf '\n# %s\n' "$*"; }
 
-# Cuts the loop over the layers out of a function of the module on stdin.
+# Cuts the loop over the layers out of a function of the module on stdin, less
+# the locations.
 layer() {
-  awk -v entry="@$1(" '
+  sed 's/ loc([^)]*)//g' |
+    awk -v entry="@$1(" '
     index($0, "func.func") && index($0, entry) { inside = 1 }
     inside && !indent && !done && /scf\.for/ { match($0, /^ */); indent = RLENGTH }
     indent { print substr($0, indent + 1) }

@@ -65,12 +65,12 @@ static cl::opt<std::string>
              cl::desc("Leave room for LoRA adapters of this rank in all, to be "
                       "kept apart from the weights (default: none)"),
              cl::cat(category));
-static cl::opt<std::string>
-    emit("emit", cl::value_desc("phase"),
-         cl::desc("Print the program at a phase instead: import, fuse, linalg, "
-                  "tile, llvm, llvmir, asm, obj; for cuda import, fuse, tile, "
-                  "llvm, ptx, obj"),
-         cl::cat(category));
+static cl::opt<std::string> emit(
+    "emit", cl::value_desc("phase"),
+    cl::desc("Print the program at a phase instead: import, fuse, linalg, "
+             "tile, llvm, llvmir, asm, obj; for cuda import, fuse, linalg, "
+             "tile, llvm, ptx, obj"),
+    cl::cat(category));
 static cl::opt<std::string>
     dumpPhases("dump-phases", cl::value_desc("dir"),
                cl::desc("Write the program at every phase into a folder"),
@@ -171,13 +171,14 @@ static llvm::Error readNumber(const cl::opt<std::string> &option, int64_t least,
                                  llvm::Twine(most) + ", got " + text);
 }
 
+static bool hasBoth() { return target == "cpu,cuda"; }
+
 static llvm::Expected<CompileOptions> readOptions() {
   CompileOptions options;
   options.input = input;
-  options.cpuFlag = cpu;
-  if (target == "cuda")
-    options.pipeline.device = Device::Cuda;
-  else if (target != "cpu" && target != "cpu,cuda")
+  if (target.getNumOccurrences() && !hasBoth())
+    options.device = target == "cuda" ? Device::Cuda : Device::Cpu;
+  if (target != "cpu" && target != "cuda" && target != "cpu,cuda")
     return llvm::createStringError("--target=" + target +
                                    ": expected cpu, cuda or cpu,cuda");
   if (quantize != "none")
@@ -185,8 +186,11 @@ static llvm::Expected<CompileOptions> readOptions() {
                                    ": expected none, the one this build has");
   if (llvm::Error error = readNumber(maxSeq, 1, 1 << 24, options.import.maxSeq))
     return error;
-  if (llvm::Error error = readNumber(chunk, 1, 4096, options.pipeline.chunk))
+  int64_t tokens = 0;
+  if (llvm::Error error = readNumber(chunk, 1, 4096, tokens))
     return error;
+  if (tokens)
+    options.chunk = tokens;
   if (llvm::Error error =
           readNumber(loraRank, 0, 1 << 16, options.import.loraRank))
     return error;
@@ -200,18 +204,20 @@ static llvm::Expected<CompileOptions> readOptions() {
                                    "cpu,cuda with it");
   options.cubins.assign(cubin.begin(), cubin.end());
   options.allowUnknown.assign(allowUnknown.begin(), allowUnknown.end());
-  llvm::Expected<CpuTarget> selected = selectCpu(cpu);
-  if (!selected)
-    return selected.takeError();
-  options.pipeline.cpu = *selected;
+  if (cpu.getNumOccurrences())
+    options.cpu = cpu;
   return options;
 }
 
-/// Writes the present phase to DIR/NN-name.ext.
+/// Writes the present phase to DIR/NN-name.ext, or, where two targets each have
+/// their own, to DIR/cpu/NN-name.ext and DIR/cuda/NN-name.ext.
 static llvm::Error dump(Compilation &compilation) {
-  if (std::error_code code = llvm::sys::fs::create_directories(dumpPhases))
-    return llvm::createStringError(code, dumpPhases + ": " + code.message());
   llvm::SmallString<128> path(dumpPhases);
+  if (hasBoth() && !isShared(compilation.phase()))
+    llvm::sys::path::append(path, compilation.device() == Device::Cuda ? "cuda"
+                                                                       : "cpu");
+  if (std::error_code code = llvm::sys::fs::create_directories(path))
+    return llvm::createStringError(code, path + ": " + code.message());
   llvm::sys::path::append(path,
                           dumpName(compilation.device(), compilation.phase()));
   std::string text;
@@ -224,8 +230,6 @@ static llvm::Error dump(Compilation &compilation) {
 static llvm::Error run(Compilation &compilation, Phase last) {
   if (dumpPhases.empty())
     return compilation.advance(last);
-  if (llvm::Error error = dump(compilation))
-    return error;
   for (Phase next : phasesOf(compilation.device())) {
     if (next <= compilation.phase() || next > last)
       continue;
@@ -277,17 +281,18 @@ static void enableRemarks(mlir::MLIRContext &context) {
       /*printAsEmitRemarks=*/true);
 }
 
-/// Compiles the same program for NVIDIA GPUs and puts that beside it.
-static llvm::Error addCuda(CompileOptions options, mlir::MLIRContext &context,
-                           Compilation &compilation) {
-  options.pipeline.device = Device::Cuda;
-  auto cuda = Compilation::start(options, context);
-  if (!cuda)
-    return cuda.takeError();
-  if (llvm::Error error = cuda->advance(Phase::Ptx))
+/// Takes a program that both targets share to `last`. Where that is behind what
+/// they share, compiles it for NVIDIA GPUs, too, and puts that beside it.
+static llvm::Error runBoth(Compilation &compilation, Phase last) {
+  if (llvm::Error error = run(compilation, std::min(last, Phase::Linalg)))
     return error;
-  compilation.embed(cuda->cudaImage());
-  return llvm::Error::success();
+  if (isShared(last))
+    return llvm::Error::success();
+  Compilation cuda = compilation.fork(Device::Cuda);
+  if (llvm::Error error = run(cuda, Phase::Ptx))
+    return error;
+  compilation.embed(cuda.cudaImage());
+  return run(compilation, last);
 }
 
 /// Prints the report that was asked for.
@@ -308,8 +313,45 @@ static llvm::Error printReport(Compilation &compilation) {
   return writeFile("-", text);
 }
 
+/// "import, fuse, ... or obj", from the first of them on.
+static std::string phaseNames(llvm::ArrayRef<Phase> names) {
+  auto nameOf = [](Phase phase) {
+    return phases()[static_cast<int>(phase)].name;
+  };
+  std::string text;
+  for (Phase phase : names.drop_back())
+    text += std::string(text.empty() ? "" : ", ") + nameOf(phase);
+  return (text.empty() ? "" : text + " or ") + nameOf(names.back());
+}
+
+/// Checks that the program can be taken to `last`, and reported on.
+static llvm::Error checkPhases(const Compilation &compilation,
+                               std::optional<Phase> last) {
+  llvm::ArrayRef<Phase> ahead = phasesOf(compilation.device());
+  ahead = ahead.drop_until(
+      [&](Phase phase) { return phase == compilation.phase(); });
+  if (hasBoth() && !isShared(compilation.phase()))
+    return llvm::createStringError(
+        "--target=cpu,cuda: expected the target that " + input +
+        " is made for");
+  // An object has both targets' code.
+  if (hasBoth() && last && !isShared(*last) && *last != Phase::Obj)
+    return llvm::createStringError("--emit=" + emit +
+                                   ": expected one target with it, "
+                                   "--target=cpu or --target=cuda");
+  if (!last || !llvm::is_contained(ahead, *last))
+    return llvm::createStringError("--emit=" + emit + ": expected " +
+                                   phaseNames(ahead));
+  if (!reportKind.empty() && reportKind != "keys" &&
+      compilation.phase() != Phase::Import)
+    return llvm::createStringError("--report=" + reportKind +
+                                   ": expected a config or a program at "
+                                   "import");
+  return llvm::Error::success();
+}
+
 /// Compiles to `last` and writes what was asked for.
-static int compile(const CompileOptions &options, Phase last) {
+static int compile(const CompileOptions &options, std::optional<Phase> last) {
   mlir::DialectRegistry registry;
   registerCompilerDialects(registry);
   mlir::MLIRContext context(registry);
@@ -319,6 +361,8 @@ static int compile(const CompileOptions &options, Phase last) {
   auto compilation = Compilation::start(options, context);
   if (!compilation)
     return fail(compilation.takeError());
+  if (llvm::Error error = checkPhases(*compilation, last))
+    return fail(std::move(error));
   for (const std::string &line : compilation->warnings())
     llvm::errs() << "cria-compile: warning: " << line << "\n";
   if (!reportKind.empty()) {
@@ -327,10 +371,11 @@ static int compile(const CompileOptions &options, Phase last) {
     if (emit.empty() && output.empty() && dumpPhases.empty())
       return 0;
   }
-  if (target == "cpu,cuda")
-    if (llvm::Error error = addCuda(options, context, *compilation))
+  if (!dumpPhases.empty())
+    if (llvm::Error error = dump(*compilation))
       return fail(std::move(error));
-  if (llvm::Error error = run(*compilation, last))
+  if (llvm::Error error =
+          hasBoth() ? runBoth(*compilation, *last) : run(*compilation, *last))
     return fail(std::move(error));
   if (!emit.empty())
     return print(*compilation);
@@ -343,16 +388,6 @@ static int compile(const CompileOptions &options, Phase last) {
   if (llvm::Error error = writeFile(path, *artifact))
     return fail(std::move(error));
   return 0;
-}
-
-/// "import, fuse, ... or obj"
-static std::string phaseNames(Device device) {
-  std::string names;
-  for (Phase phase : phasesOf(device).drop_back())
-    names += std::string(names.empty() ? "" : ", ") +
-             phases()[static_cast<int>(phase)].name;
-  return names + " or " +
-         phases()[static_cast<int>(phasesOf(device).back())].name;
 }
 
 int main(int argc, char **argv) {
@@ -369,7 +404,9 @@ int main(int argc, char **argv) {
   cl::ParseCommandLineOptions(
       argc, argv,
       "Compiles a Hugging Face config.json, or a program in the llama dialect, "
-      "to an artifact without weights.\n");
+      "to an artifact without weights. What --emit=import, fuse, linalg or "
+      "tile "
+      "prints is such a program, too.\n");
   if (shrink.getNumOccurrences())
     return writeShrunk();
   auto options = readOptions();
@@ -378,9 +415,6 @@ int main(int argc, char **argv) {
   std::optional<Phase> last = Phase::Obj;
   if (!emit.empty())
     last = phaseByName(emit);
-  Device device = options->pipeline.device;
-  if (!last || !llvm::is_contained(phasesOf(device), *last))
-    return fail("--emit=" + emit + ": expected " + phaseNames(device));
   if (!reportKind.empty() && reportKind != "plan" && reportKind != "config" &&
       reportKind != "keys")
     return fail("--report=" + reportKind + ": expected plan, config or keys");
@@ -388,5 +422,5 @@ int main(int argc, char **argv) {
       reportKind.empty())
     return fail("expected -o, --emit, --dump-phases or --report");
 
-  return compile(*options, *last);
+  return compile(*options, last);
 }

@@ -3,7 +3,6 @@
 #include "dialect/Dialect.h"
 #include "lowering/Plan.h"
 #include "lowering/Signature.h"
-#include "lowering/Slots.h"
 #include "lowering/import/Program.h"
 #include "runtime/Abi.h"
 
@@ -29,7 +28,12 @@ static int64_t bytesOf(RankedTensorType type) {
   return type.getNumElements() * (type.getElementTypeBitWidth() / 8);
 }
 
-static json::Object describe(WeightOp weight, int64_t slot) {
+/// The first slot, which import has given it.
+template <typename Op> static int64_t slotOf(Op op) {
+  return op.getSlotAttr().getInt();
+}
+
+static json::Object describe(WeightOp weight) {
   json::Object object{
       {"symbol", weight.getSymName()},
       {"name", weight.getSource()},
@@ -37,7 +41,7 @@ static json::Object describe(WeightOp weight, int64_t slot) {
       {"first", static_cast<int64_t>(weight.getFirst())},
       {"shape", shapeOf(weight.getTensorType())},
       {"dtype", dtypeName(weight.getTensorType().getElementType())},
-      {"slot", slot}};
+      {"slot", slotOf(weight)}};
   if (weight.getFirstRow())
     object["rows"] =
         json::Object{{"first", static_cast<int64_t>(*weight.getFirstRow())},
@@ -56,12 +60,12 @@ static json::Array numbers(ArrayRef<float> values) {
   return array;
 }
 
-static json::Object describe(RopeTableOp table, int64_t slot) {
+static json::Object describe(RopeTableOp table) {
   json::Object object{{"symbol", table.getSymName()},
                       {"rows", static_cast<int64_t>(table.getPositions())},
                       {"inv_freq", numbers(table.getInvFreq())},
                       {"scale", table.getScale().convertToDouble()},
-                      {"slot", slot}};
+                      {"slot", slotOf(table)}};
   if (table.getOriginal())
     object["original"] = static_cast<int64_t>(*table.getOriginal());
   if (table.getLongInvFreq())
@@ -90,9 +94,9 @@ static json::Object describe(const Plan &plan) {
 }
 
 static json::Object modelOf(func::FuncOp forward, const json::Object *config,
-                            const PipelineOptions &options) {
+                            int64_t chunk) {
   json::Object model{
-      {"chunk", options.chunk},
+      {"chunk", chunk},
       {"max_seq", positionsOf(forward->getParentOfType<ModuleOp>())}};
   auto logits = cast<RankedTensorType>(forward.getResultTypes()[0]);
   model["vocab_size"] = logits.getDimSize(1);
@@ -129,34 +133,33 @@ static json::Object targetOf(const PipelineOptions &options) {
   return target;
 }
 
-void Manifest::fromProgram(ModuleOp program, StringRef config,
-                           const PipelineOptions &options) {
+void Manifest::fromProgram(ModuleOp program, json::Value config,
+                           int64_t chunk) {
   root["format"] = static_cast<int64_t>(CRIA_FORMAT_VERSION);
   root["compiler"] = "cria " CRIA_VERSION;
-  root["target"] = targetOf(options);
-  root["config"] = nullptr;
-  if (!config.empty())
-    root["config"] = llvm::cantFail(json::parse(config));
   auto forward = program.lookupSymbol<func::FuncOp>("forward");
-  json::Object model = modelOf(forward, root["config"].getAsObject(), options);
+  json::Object model = modelOf(forward, config.getAsObject(), chunk);
+  root["config"] = std::move(config);
   Plan plan = planOf(program);
   root["plan"] = describe(plan);
-  bool encodes = program.lookupSymbol("encode");
-  if (encodes)
+  if (program.lookupSymbol("encode"))
     model["encoder"] = true;
-  if (options.device == Device::Cpu) {
-    json::Object entries{{"prefill", "cria_prefill"},
-                         {"decode", "cria_decode"}};
-    if (encodes)
-      entries["encode"] = "cria_encode";
-    root["entries"] = std::move(entries);
-  }
-
-  describeSymbols(program);
+  describeInterface(program, forward);
   describeEmbedding(forward);
-  describeCaches(forward);
   model["parameters"] = plan.parameters;
   root["model"] = std::move(model);
+  setFlag("chunk", chunk);
+}
+
+void Manifest::setTarget(const PipelineOptions &options) {
+  root["target"] = targetOf(options);
+  setFlag("cpu", options.cpu.flag);
+  if (options.device != Device::Cpu)
+    return;
+  json::Object entries{{"prefill", "cria_prefill"}, {"decode", "cria_decode"}};
+  if (root["model"].getAsObject()->get("encoder"))
+    entries["encode"] = "cria_encode";
+  root["entries"] = std::move(entries);
 }
 
 void Manifest::setLedger(ArrayRef<LedgerRow> rows) {
@@ -170,17 +173,21 @@ void Manifest::setLedger(ArrayRef<LedgerRow> rows) {
     root["ledger"] = std::move(ledger);
 }
 
+void Manifest::describeInterface(ModuleOp program, func::FuncOp function) {
+  describeSymbols(program);
+  describeCaches(function);
+}
+
 void Manifest::describeSymbols(ModuleOp program) {
   json::Array weights, tables;
   int64_t slots = 0;
-  for (auto [op, slot] : assignSlots(program)) {
-    if (auto weight = dyn_cast<WeightOp>(op)) {
-      slots = slot + weight.getCount().value_or(1);
-      weights.push_back(describe(weight, slot));
-    } else {
-      slots = slot + 2;
-      tables.push_back(describe(cast<RopeTableOp>(op), slot));
-    }
+  for (auto weight : program.getOps<WeightOp>()) {
+    slots += weight.getSlotCount();
+    weights.push_back(describe(weight));
+  }
+  for (auto table : program.getOps<RopeTableOp>()) {
+    slots += table.getSlotCount();
+    tables.push_back(describe(table));
   }
   root["weights"] = std::move(weights);
   root["rope"] = std::move(tables);
@@ -214,10 +221,9 @@ static WeightOp embeddingOf(func::FuncOp forward) {
 }
 
 void Manifest::describeEmbedding(func::FuncOp forward) {
-  WeightOp table = embeddingOf(forward);
-  for (auto [op, slot] : assignSlots(forward->getParentOfType<ModuleOp>()))
-    if (table && op == table)
-      root["embedding"] = slot;
+  root.erase("embedding");
+  if (WeightOp table = embeddingOf(forward))
+    root["embedding"] = slotOf(table);
 }
 
 void Manifest::describeCaches(func::FuncOp forward) {
@@ -268,11 +274,103 @@ void Manifest::addCuda(const CudaImage &image) {
 }
 
 void Manifest::setFlag(StringRef name, json::Value value) {
-  flags[name] = std::move(value);
+  json::Value &flags = root["flags"];
+  if (!flags.getAsObject())
+    flags = json::Object();
+  (*flags.getAsObject())[name] = std::move(value);
 }
 
 std::string Manifest::text() const {
-  json::Object copy(root);
-  copy["flags"] = json::Object(flags);
-  return llvm::formatv("{0}", json::Value(std::move(copy))).str();
+  return llvm::formatv("{0}", json::Value(json::Object(root))).str();
+}
+
+//===----------------------------------------------------------------------===//
+// In a module
+//===----------------------------------------------------------------------===//
+
+static constexpr const char *kAttribute = "cria.manifest";
+
+/// Whether objects and arrays nest no deeper than a config in a manifest may:
+/// LLVM's parser recurses.
+static bool isShallow(StringRef text) {
+  constexpr int most = 80;
+  int depth = 0;
+  bool inString = false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (inString && text[i] == '\\')
+      ++i;
+    else if (text[i] == '"')
+      inString = !inString;
+    else if (!inString && (text[i] == '[' || text[i] == '{'))
+      ++depth;
+    else if (!inString && (text[i] == ']' || text[i] == '}'))
+      --depth;
+    if (depth > most)
+      return false;
+  }
+  return true;
+}
+
+bool Manifest::isIn(ModuleOp module) { return module->hasAttr(kAttribute); }
+
+void Manifest::store(ModuleOp module) const {
+  module->setAttr(kAttribute, StringAttr::get(module.getContext(), text()));
+}
+
+/// The key of what compilation reads that is missing or out of range, or
+/// nullptr.
+static const char *missing(const json::Object &root) {
+  const json::Object *model = root.getObject("model");
+  if (!model)
+    return "model";
+  for (const char *key : {"chunk", "max_seq", "vocab_size"})
+    if (!model->getInteger(key))
+      return key;
+  if (int64_t chunk = *model->getInteger("chunk"); chunk < 1 || chunk > 4096)
+    return "chunk";
+  for (const char *key : {"weights", "rope", "caches"})
+    if (!root.getArray(key))
+      return key;
+  return root.getObject("flags") ? nullptr : "flags";
+}
+
+FailureOr<Manifest> Manifest::of(ModuleOp module) {
+  auto text = module->getAttrOfType<StringAttr>(kAttribute);
+  if (!text)
+    return module.emitError("expected the attribute '")
+           << kAttribute << "' that cria-compile --emit prints";
+  auto error = [&] {
+    return module.emitError("expected '") << kAttribute << "' ";
+  };
+  if (!isShallow(text))
+    return error() << "to be shallow JSON";
+  llvm::Expected<json::Value> parsed = json::parse(text.getValue());
+  if (!parsed) {
+    std::string why = llvm::toString(parsed.takeError());
+    return error() << "to be JSON: " << why;
+  }
+  json::Object *root = parsed->getAsObject();
+  if (!root)
+    return error() << "to be an object";
+  StringRef compiler = root->getString("compiler").value_or("another compiler");
+  if (compiler != "cria " CRIA_VERSION)
+    return error() << "of cria " CRIA_VERSION ", got that of " << compiler;
+  if (const char *key = missing(*root))
+    return error() << "with '" << key << "'";
+  Manifest manifest;
+  manifest.root = std::move(*root);
+  return manifest;
+}
+
+std::vector<LedgerRow> Manifest::ledger() const {
+  std::vector<LedgerRow> rows;
+  if (const json::Array *ledger = root.getArray("ledger"))
+    for (const json::Value &value : *ledger) {
+      auto text = [&](StringRef key) {
+        const json::Object *row = value.getAsObject();
+        return (row ? row->getString(key) : std::nullopt).value_or("").str();
+      };
+      rows.push_back({text("key"), text("value"), text("fate"), text("note")});
+    }
+  return rows;
 }

@@ -11,12 +11,23 @@
 namespace cria {
 
 /// Collected while a program is lowered: `fromProgram` sees it in the llama
-/// dialect, `fromTile` sees kernels and arenas.
+/// dialect, `fromTile` sees kernels and arenas. In between it is a string, the
+/// attribute `cria.manifest` of the module: what --emit prints has all that an
+/// artifact needs.
 class Manifest {
 public:
-  /// `config` is the config.json's text, empty for a program given as IR.
-  void fromProgram(mlir::ModuleOp program, llvm::StringRef config,
-                   const PipelineOptions &options);
+  static bool isIn(mlir::ModuleOp module);
+  /// The one in a module; fails after an error at the module where there is
+  /// none that this compiler has written.
+  static mlir::FailureOr<Manifest> of(mlir::ModuleOp module);
+  void store(mlir::ModuleOp module) const;
+
+  /// All that does not depend on the target, of a program that has slots.
+  /// `config` is the config.json, null for a program given as IR.
+  void fromProgram(mlir::ModuleOp program, llvm::json::Value config,
+                   int64_t chunk);
+  /// What runs the code; `fromProgram` comes before.
+  void setTarget(const PipelineOptions &options);
   /// What became of the config's keys.
   void setLedger(llvm::ArrayRef<LedgerRow> rows);
   void fromTile(mlir::ModuleOp module);
@@ -27,12 +38,20 @@ public:
   /// The JSON text, keys sorted.
   std::string text() const;
 
+  const llvm::json::Object &object() const { return root; }
+  /// As `setLedger` has it.
+  std::vector<LedgerRow> ledger() const;
+
+  /// The part of `fromProgram` that a program has at fuse, too: its symbols
+  /// and the caches that a function of it takes.
+  void describeInterface(mlir::ModuleOp program, mlir::func::FuncOp function);
+
 private:
   void describeSymbols(mlir::ModuleOp program);
   void describeEmbedding(mlir::func::FuncOp forward);
   void describeCaches(mlir::func::FuncOp forward);
 
-  llvm::json::Object root, flags;
+  llvm::json::Object root;
 };
 
 } // namespace cria

@@ -133,7 +133,20 @@ Value FlashAttention::cacheBlock(Value cache, Value head, Value block,
 /// see.
 std::pair<Value, Value> FlashAttention::blocks(Value firstToken,
                                                Value endToken) {
-  auto [first, end] = in.keysSeen(b, firstToken, endToken);
+  Attention::Bounds bounds = in.keysSeen();
+  SmallVector<OpFoldResult> operands = {firstToken, endToken};
+  llvm::append_range(operands, bounds.symbols);
+  auto at = [&](AffineExpr bound) -> Value {
+    return affine::makeComposedAffineApply(
+        b, b.getLoc(), AffineMap::get(2, bounds.symbols.size(), bound),
+        operands);
+  };
+  Value first = b.index(0);
+  for (AffineExpr bound : bounds.first)
+    first = arith::MaxSIOp::create(b, b.getLoc(), first, at(bound));
+  Value end = getValueOrCreateConstantIndexOp(b, b.getLoc(), in.keyCount);
+  for (AffineExpr bound : bounds.end)
+    end = arith::MinSIOp::create(b, b.getLoc(), end, at(bound));
   AffineExpr sum = b.getAffineDimExpr(0) + b.getAffineDimExpr(1);
   return {affine(sum.floorDiv(keys), {first, firstKey}),
           affine(sum.ceilDiv(keys), {end, firstKey})};

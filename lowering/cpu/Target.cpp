@@ -44,6 +44,7 @@ static VectorUnit vectorUnit(const CpuTarget &target, bool amd) {
 
 llvm::Expected<CpuTarget> cria::selectCpu(llvm::StringRef name) {
   CpuTarget target;
+  target.flag = name.str();
   llvm::StringMap<bool> has;
   if (name == "native") {
     has = llvm::sys::getHostCPUFeatures();

@@ -14,6 +14,8 @@
 namespace cria {
 
 struct CpuTarget {
+  /// As the user named it.
+  std::string flag;
   /// LLVM's name, for its scheduling model.
   std::string name;
   /// Instruction sets that code may use, sorted; the runtime checks each

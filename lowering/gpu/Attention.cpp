@@ -10,21 +10,26 @@
 ///
 /// All query heads of a KV head are done together, so that keys and values are
 /// read once. Decode needs splits to fill the machine, a prefill has tokens.
-#include "lowering/gpu/Emitters.h"
+#include "lowering/gpu/Attention.h"
+#include "lowering/gpu/Schedules.h"
 
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/IR/Matchers.h"
+#include "mlir/Transforms/RegionUtils.h"
+#include <cfloat>
 #include <cmath>
+#include <numeric>
 
 using namespace mlir;
 using namespace cria;
 using namespace cria::cuda;
-using namespace cria::llama;
 
 static constexpr int64_t kThreads = 128, kWarps = kThreads / kWarp;
 /// Values of q, and of the output, that a lane holds for its query heads at
 /// most: they live in registers.
 static constexpr int64_t kValues = 32;
-/// Below every score; finite, so that differences of it are numbers.
-static constexpr double kNone = -1e30;
 /// Blocks of a decode, if the cache is long enough for them: two on each of an
 /// A100's or H100's multiprocessors.
 static constexpr int64_t kDecodeBlocks = 256, kKeysPerSplit = 64;
@@ -48,16 +53,17 @@ struct State {
   }
 };
 
-class Attention {
+class AttentionScan : AttentionKernel {
 public:
-  Attention(Launch &launch, GQAOp op, Value result, Places &places);
-  DictionaryAttr emit();
+  AttentionScan(KernelFunction &of, const AttentionMemory &in);
+  void emit();
 
 private:
-  std::pair<Value, Value> visibleKeys();
+  Value queryOf(int64_t head);
+  std::pair<Value, Value> blockKeys();
   SmallVector<Value> queries();
   State scan(Value firstKey, Value endKey);
-  State step(Value key, Value visible, ArrayRef<Value> q, const State &state);
+  State step(Value key, Value inside, ArrayRef<Value> q, const State &state);
   State mergeLanes(State state);
   void mergeWarps(const State &state);
   State merged(llvm::function_ref<State(int64_t)> part, int64_t parts);
@@ -68,120 +74,103 @@ private:
   /// Calls `body` with each (head, column) of the block, one a thread.
   void eachElement(llvm::function_ref<void(Value head, Value column)> body);
 
-  Launch &launch;
-  KernelBuilder &b;
-  GQAOp op;
-  int64_t size, kvHeads, group, heads, parts, splits, width, lanes;
-  Rows query, keys, values, result;
+  int64_t size, heads, parts, splits, width, lanes;
   // Of splits: (block, split, head) x max, sum; (...) x out; arrivals.
   Rows partial, partialOut, arrivals;
-  Value kvHead, firstHead, token, split; // of the block
+  Value firstQuery, token, split; // of the block
 };
 } // namespace
 
 /// Elements of the head that a lane holds: 16 bytes, or more where a warp would
 /// not reach; 0 where it does not.
-static int64_t widthOf(GQAOp op) {
-  RankedTensorType type = op.getQuery().getType();
-  int64_t size = type.getDimSize(2);
-  int64_t width = accessWidth(type.getElementType(), size);
-  while (width * kWarp < size)
+static int64_t widthOf(const AttentionMemory &in) {
+  int64_t width =
+      std::gcd<int64_t>(in.size, 128 / in.queryElement.getIntOrFloatBitWidth());
+  while (width * kWarp < in.size)
     width *= 2;
-  return size % width == 0 ? width : 0;
+  return in.size % width == 0 ? width : 0;
 }
 
-bool cuda::takesAttention(GQAOp op) { return widthOf(op) != 0; }
-
-static int64_t splitsOf(GQAOp op, int64_t blocks) {
-  if (op.getQuery().getType().isDynamicDim(0))
+static int64_t splitsOf(const AttentionMemory &in, int64_t blocks) {
+  if (in.tokens.constant != 1)
     return 1;
-  int64_t positions = op.getKeyCache().getType().getDimSize(2);
-  int64_t most = llvm::divideCeil(positions, kKeysPerSplit);
+  int64_t most = llvm::divideCeil(in.room, kKeysPerSplit);
   return std::clamp<int64_t>(kDecodeBlocks / blocks, 1, most);
 }
 
-Attention::Attention(Launch &launch, GQAOp op, Value result, Places &places)
-    : launch(launch), b(launch.b), op(op) {
-  RankedTensorType q = op.getQuery().getType(), kv = op.getKeyCache().getType();
-  size = q.getDimSize(2);
-  kvHeads = kv.getDimSize(1);
-  group = q.getDimSize(1) / kvHeads;
-  width = widthOf(op);
-  heads = std::min(group, kValues / width);
-  parts = llvm::divideCeil(group, heads);
-  splits = splitsOf(op, kvHeads * parts);
+AttentionScan::AttentionScan(KernelFunction &of, const AttentionMemory &in)
+    : AttentionKernel(of, in, kThreads), size(in.size), width(widthOf(in)) {
+  heads = std::min(in.group, kValues / width);
+  parts = llvm::divideCeil(in.group, heads);
+  splits = splitsOf(in, in.kvHeads * parts);
   lanes = llvm::PowerOf2Ceil(llvm::divideCeil(size, width));
-  query = launch.rows(op.getQuery());
-  query.stride = size;
-  keys = launch.cache(op.getKeyCache(), op.getLayer());
-  values = launch.cache(op.getValueCache(), op.getLayer());
-  this->result = launch.rows(result);
-  this->result.stride = size;
-  if (splits > 1) {
-    int64_t blocks = kvHeads * parts, states = blocks * splits * heads;
-    Type f32 = b.getF32Type();
-    partial = launch.rows(places.temporary(states * 8), f32, 2);
-    partialOut = launch.rows(places.temporary(states * size * 4), f32, size);
-    arrivals = launch.rows(places.zeroed(blocks * 4), b.getI32Type(), 1);
-  }
+  if (splits == 1)
+    return;
+  int64_t blocks = in.kvHeads * parts, states = blocks * splits * heads;
+  auto temporary = [&](int64_t count, int64_t stride) {
+    auto type = MemRefType::get({count}, b.getF32Type());
+    return launch.rows(memref::AllocOp::create(of.host, type), stride);
+  };
+  partial = temporary(states * 2, 2);
+  partialOut = temporary(states * size, size);
+  arrivals = launch.rows(of.zeroed(blocks), 1);
 }
 
-Value cuda::endOfKeys(Launch &launch, GQAOp op) {
-  if (op.getOver())
-    return launch.source();
-  return launch.b.add(launch.position(), launch.extent(op.getQuery()));
+/// Which of the KV head's queries a head of the block is. Heads past the last
+/// do its work again.
+Value AttentionScan::queryOf(int64_t head) {
+  if (parts == 1)
+    return b.i32(head);
+  return b.min(b.add(firstQuery, head), b.i32(in.group - 1));
 }
 
 /// The first key of this block, and the one behind its last.
-std::pair<Value, Value> Attention::visibleKeys() {
-  Value at = b.add(launch.position(), token);
-  Value end = op.getCausal() ? b.add(at, 1) : endOfKeys(launch, op);
-  Value first = b.i32(0);
-  if (auto window = op.getWindow())
-    first = b.max(first, b.add(at, 1 - static_cast<int64_t>(*window)));
+std::pair<Value, Value> AttentionScan::blockKeys() {
+  auto [first, end] = keysSeen(token, b.add(token, 1));
   if (splits == 1)
     return {first, end};
-  Value each = b.ceilDiv(b.sub(end, first), splits);
+  Value each = b.ceilDiv(b.max(b.sub(end, first), b.i32(0)), splits);
   Value firstKey = b.add(first, b.mul(split, each));
   return {firstKey, b.min(b.add(firstKey, each), end)};
 }
 
-/// The lane's part of each query head, times the scale and log2(e).
-SmallVector<Value> Attention::queries() {
-  double scale = op.getScale().convertToDouble() / std::log(2.0);
-  int64_t all = kvHeads * group;
+/// The lane's part of each query head, times the factor and log2(e).
+SmallVector<Value> AttentionScan::queries() {
+  double scale = factor ? *factor / std::log(2.0) : 1;
   SmallVector<Value> q;
   Value column = b.mul(b.rem(b.lane(), lanes), width);
   // Lanes beyond the head's end work on its last vector and are not counted.
   Value inside = b.less(column, b.i32(size));
   Value at = b.min(column, b.i32(size - width));
   for (int64_t h = 0; h < heads; ++h) {
-    Value head = b.min(b.add(firstHead, h), b.i32(all - 1));
-    Value row = b.add(b.mul(token, all), head);
-    Value x = b.loadWide(query, row, at, width, Access::ReadOnly);
+    Head from = headOf(in.query, token, queryOf(h));
+    Value x = b.loadWide(from.rows, from.row, b.add(from.column, at), width,
+                         Access::ReadOnly);
     Value factor = b.select(inside, b.f32(scale), b.f32(0));
     q.push_back(b.fmul(x, b.splat(factor, width)));
   }
   return q;
 }
 
-State Attention::step(Value key, Value visible, ArrayRef<Value> q,
-                      const State &state) {
+/// `inside` says whether there is the key for this group of lanes.
+State AttentionScan::step(Value key, Value inside, ArrayRef<Value> q,
+                          const State &state) {
   Value column =
       b.min(b.mul(b.rem(b.lane(), lanes), width), b.i32(size - width));
-  Value row =
-      b.add(b.mul(kvHead, op.getKeyCache().getType().getDimSize(2)), key);
+  Value row = b.add(keyRow(), key);
   Value k = b.loadWide(keys, row, column, width);
   Value v = b.loadWide(values, row, column, width);
   State next;
   for (int64_t h = 0; h < heads; ++h) {
-    Value score = b.warpSum(b.sum(b.fmul(q[h], k)), lanes);
-    if (op.getSoftcap())
-      score = softcap(b, score, *op.getSoftcap(), std::log(2.0));
-    score = b.select(visible, score, b.f32(kNone));
+    Value visible = inside;
+    Value score = this->score(b.warpSum(b.sum(b.fmul(q[h], k)), lanes),
+                              queryOf(h), token, key, visible);
+    if (!factor)
+      score = b.fmul(score, b.f32(1 / std::log(2.0)));
+    score = b.select(visible, score, b.f32(-INFINITY));
     Value max = b.fmax(state.max[h], score);
     Value old = b.exp2(b.fsub(state.max[h], max));
-    Value p = b.select(visible, b.exp2(b.fsub(score, max)), b.f32(0));
+    Value p = b.exp2(b.fsub(score, max));
     next.max.push_back(max);
     next.sum.push_back(b.fma(state.sum[h], old, p));
     next.out.push_back(
@@ -192,7 +181,7 @@ State Attention::step(Value key, Value visible, ArrayRef<Value> q,
 
 /// Every group of lanes takes keys in turn; all threads of the block do the
 /// same number of turns, since they shuffle.
-State Attention::scan(Value firstKey, Value endKey) {
+State AttentionScan::scan(Value firstKey, Value endKey) {
   SmallVector<Value> q = queries();
   int64_t groups = kThreads / lanes;
   Value own = b.div(b.thread(), lanes);
@@ -211,7 +200,7 @@ State Attention::scan(Value firstKey, Value endKey) {
 }
 
 /// Adds what `other` saw to what `into` saw.
-void Attention::combine(State &into, const State &other) {
+void AttentionScan::combine(State &into, const State &other) {
   for (size_t h = 0; h < into.max.size(); ++h) {
     Value max = b.fmax(into.max[h], other.max[h]);
     Value mine = b.exp2(b.fsub(into.max[h], max));
@@ -227,7 +216,7 @@ void Attention::combine(State &into, const State &other) {
   }
 }
 
-State Attention::mergeLanes(State state) {
+State AttentionScan::mergeLanes(State state) {
   for (int64_t mask = lanes; mask < kWarp; mask *= 2) {
     State other;
     for (int64_t h = 0; h < heads; ++h) {
@@ -244,30 +233,31 @@ State Attention::mergeLanes(State state) {
 }
 
 /// The states of `parts`, merged.
-State Attention::merged(llvm::function_ref<State(int64_t)> part,
-                        int64_t parts) {
+State AttentionScan::merged(llvm::function_ref<State(int64_t)> part,
+                            int64_t parts) {
   State all = part(0);
   for (int64_t i = 1; i < parts; ++i)
     combine(all, part(i));
   return all;
 }
 
-void Attention::eachElement(
+void AttentionScan::eachElement(
     llvm::function_ref<void(Value head, Value column)> body) {
   b.loop(b.thread(), b.i32(heads * size), kThreads, [&](Value i) {
     Value head = b.div(i, size);
     // A block may have fewer heads than it has room for.
-    b.when(b.less(b.add(firstHead, head), b.mul(b.add(kvHead, 1), group)),
+    b.when(b.less(b.add(firstQuery, head), b.i32(in.group)),
            [&] { body(head, b.rem(i, size)); });
   });
 }
 
-void Attention::finishElement(Value head, Value column, Value sum, Value out) {
-  Value row = b.add(b.mul(token, kvHeads * group), b.add(firstHead, head));
-  b.store(b.fdiv(out, sum), result, row, column);
+void AttentionScan::finishElement(Value head, Value column, Value sum,
+                                  Value out) {
+  Head to = headOf(in.result, token, b.add(firstQuery, head));
+  b.store(finished(out, sum), to.rows, to.row, b.add(to.column, column));
 }
 
-void Attention::mergeWarps(const State &state) {
+void AttentionScan::mergeWarps(const State &state) {
   Type f32 = b.getF32Type();
   Rows max = b.shared(f32, kWarps * heads, heads);
   Rows sum = b.shared(f32, kWarps * heads, heads);
@@ -300,8 +290,8 @@ void Attention::mergeWarps(const State &state) {
 }
 
 /// Leaves a split's state of an element in device memory.
-void Attention::leave(Value head, Value column, Value max, Value sum,
-                      Value out) {
+void AttentionScan::leave(Value head, Value column, Value max, Value sum,
+                          Value out) {
   Value row =
       b.add(b.mul(b.add(b.mul(b.block(0), splits), split), heads), head);
   b.store(out, partialOut, row, column);
@@ -312,7 +302,7 @@ void Attention::leave(Value head, Value column, Value max, Value sum,
 }
 
 /// The block that arrives last merges what all splits of a head have left.
-void Attention::mergeSplits() {
+void AttentionScan::mergeSplits() {
   Rows flag = b.shared(b.getI32Type(), 1, 1);
   b.fence();
   b.barrier();
@@ -344,22 +334,285 @@ void Attention::mergeSplits() {
   });
 }
 
-DictionaryAttr Attention::emit() {
+void AttentionScan::emit() {
   kvHead = b.div(b.block(0), parts);
-  firstHead =
-      b.add(b.mul(kvHead, group), b.mul(b.rem(b.block(0), parts), heads));
+  firstQuery = b.mul(b.rem(b.block(0), parts), heads);
   split = b.block(1);
   token = b.block(2);
-  auto [firstKey, endKey] = visibleKeys();
+  auto [firstKey, endKey] = blockKeys();
   mergeWarps(mergeLanes(scan(firstKey, endKey)));
   if (splits > 1)
     mergeSplits();
-  return launch.finish(
-      {{kvHeads * parts, {}}, {splits, {}}, launch.gridOf(op.getQuery(), 1)});
+  launch.finish({of.constant(in.kvHeads * parts), of.constant(splits),
+                 of.blocks(in.tokens, 1)});
 }
 
-Steps cuda::emitAttention(const Target &target, GQAOp op, Value result) {
-  Launch launch(op.getLoc(), target.module, target.name, kThreads,
-                target.places);
-  return {Attention(launch, op, result, target.places).emit()};
+//===----------------------------------------------------------------------===//
+// What kernels share
+//===----------------------------------------------------------------------===//
+
+AttentionKernel::AttentionKernel(KernelFunction &of, const AttentionMemory &in,
+                                 int64_t threads)
+    : of(of), in(in), launch(of, "", threads), b(launch.b),
+      bounds(in.attention.keysSeen()), factor(in.attention.factor()) {
+  Elements &elements = of.elements;
+  auto symbols = llvm::map_to_vector(
+      bounds.symbols, [&](Value number) { return elements.expr(number); });
+  for (auto *exprs : {&bounds.first, &bounds.end})
+    for (AffineExpr &expr : *exprs)
+      expr = expr.replaceSymbols(symbols);
+  auto first = [&](Value cache) {
+    return launch.place(
+        {cache,
+         {elements.expr(in.attention.layer), elements.dim(0),
+          elements.expr(in.attention.firstKey), elements.constant(0)}});
+  };
+  Launch::Place place = first(in.attention.keys);
+  keys = place.rows;
+  firstKeyRow = place.row;
+  values = first(in.attention.values).rows;
+}
+
+AttentionKernel::Head AttentionKernel::headOf(const Element &element,
+                                              Value token, Value query) {
+  Launch::Place place = launch.place(element);
+  Value loops[] = {token, kvHead, query, b.i32(0)};
+  return {place.rows, launch.value(place.row, loops),
+          launch.value(place.column, loops)};
+}
+
+std::pair<Value, Value> AttentionKernel::keysSeen(Value firstToken,
+                                                  Value endToken) {
+  Value tokens[] = {firstToken, endToken}, first = b.i32(0);
+  for (AffineExpr bound : bounds.first)
+    first = b.max(first, launch.value(bound, tokens));
+  Value end = launch.value(of.elements.expr(in.attention.keyCount), {});
+  for (AffineExpr bound : bounds.end)
+    end = b.min(end, launch.value(bound, tokens));
+  return {first, end};
+}
+
+/// An element of an argument, or another one where there is none.
+Value AttentionKernel::readElement(Value tensor, ValueRange at) {
+  Box box = sizesOf(tensor);
+  Element element{tensor, {}};
+  SmallVector<Value> indices;
+  for (auto [dim, index] : llvm::enumerate(at)) {
+    element.at.push_back(of.elements.dim(dim));
+    Value last = b.sub(launch.number(box[dim]), b.i32(1));
+    // A negative index is a large one.
+    indices.push_back(b.create<arith::MinUIOp>(
+        b.createOrFold<arith::IndexCastOp>(b.getI32Type(), index), last));
+  }
+  return launch.load(of.elements.origin(element, box), indices);
+}
+
+Attention::Outside AttentionKernel::outside() {
+  return {[&](Value tensor, ValueRange at) { return readElement(tensor, at); },
+          [&](Value scalar) {
+            return matchPattern(scalar, m_Constant())
+                       ? b.clone(*scalar.getDefiningOp())->getResult(0)
+                       : launch.index(scalar);
+          }};
+}
+
+Value AttentionKernel::score(Value product, Value query, Value token, Value key,
+                             Value &visible) {
+  if (factor && bounds.exact)
+    return product;
+  auto index = [&](Value number) {
+    return [this, number] {
+      return b.createOrFold<arith::IndexCastOp>(b.getIndexType(), number);
+    };
+  };
+  Attention::Place at = {index(kvHead), index(query), index(token), index(key)};
+  auto [shown, counts] = in.attention.emitShown(b, at, product, outside());
+  if (!bounds.exact)
+    visible = b.both(visible, counts);
+  return factor ? product : shown;
+}
+
+Value AttentionKernel::finished(Value out, Value sum) {
+  Value result = b.fdiv(out, b.fmax(sum, b.f32(FLT_MIN)));
+  if (in.attention.onlyRounds())
+    return result;
+  return b.widen(in.attention.emitResult(b, result, outside()));
+}
+
+//===----------------------------------------------------------------------===//
+// Reading
+//===----------------------------------------------------------------------===//
+
+bool cuda::isContiguous(const Element &element, int64_t width) {
+  ArrayRef<int64_t> shape =
+      cast<RankedTensorType>(element.tensor.getType()).getShape();
+  AffineExpr number = element.at[0];
+  for (size_t i = 1; i < shape.size(); ++i) {
+    if (ShapedType::isDynamic(shape[i]))
+      return false;
+    number = number * shape[i] + element.at[i];
+  }
+  MLIRContext *context = number.getContext();
+  AffineExpr d = getAffineDimExpr(3, context);
+  AffineExpr first = number.replace(d, getAffineConstantExpr(0, context));
+  AffineMap other = AffineMap::inferFromExprList(
+      ArrayRef<AffineExpr>(number - first - d), context)[0];
+  return simplifyAffineExpr(other.getResult(0), other.getNumDims(),
+                            other.getNumSymbols()) == 0 &&
+         first.isMultipleOf(width);
+}
+
+namespace {
+/// Reads a kernel function whose only result is an attention's. A step that
+/// fails says why.
+class MemoryReader {
+public:
+  MemoryReader(KernelFunction &of, StringRef &reason)
+      : of(of), elements(of.elements), reason(reason) {}
+  std::optional<AttentionMemory> read(linalg::SoftmaxOp softmax);
+
+private:
+  bool fail(StringRef why) {
+    reason = why;
+    return false;
+  }
+  bool readSizes();
+  bool readOperands();
+  bool readResult();
+  bool readOuter();
+
+  KernelFunction &of;
+  Elements &elements;
+  StringRef &reason;
+  AttentionMemory in;
+};
+} // namespace
+
+bool MemoryReader::readSizes() {
+  auto query = cast<RankedTensorType>(in.attention.query.getType()),
+       keys = cast<RankedTensorType>(in.attention.keys.getType());
+  in.tokens = sizeOf(in.attention.query, 0);
+  in.kvHeads = query.getDimSize(1);
+  in.group = query.getDimSize(2);
+  in.size = query.getDimSize(3);
+  in.room = keys.getDimSize(2);
+  in.queryElement = query.getElementType();
+  in.cacheElement = keys.getElementType();
+  for (int64_t size : {in.kvHeads, in.group, in.size, in.room})
+    if (ShapedType::isDynamic(size))
+      return fail("its heads or its caches have no constant size");
+  for (Type type : {in.queryElement, in.cacheElement})
+    if (!isa<Float32Type, BFloat16Type, Float16Type>(type))
+      return fail("it is not of f32, bf16 or f16");
+  if (!widthOf(in))
+    return fail("a warp does not hold a head");
+  return true;
+}
+
+/// Dims for the loops of an element (t, h, g, d).
+static SmallVector<AffineExpr> fourLoops(const Elements &elements) {
+  return {elements.dim(0), elements.dim(1), elements.dim(2), elements.dim(3)};
+}
+
+bool MemoryReader::readOperands() {
+  Value query = in.attention.query;
+  in.query = elements.origin({query, fourLoops(elements)}, sizesOf(query));
+  if (!elements.isStored(in.query.tensor) ||
+      !isContiguous(in.query, widthOf(in)))
+    return fail("its query is not heads in memory");
+  if (!isa<BlockArgument>(in.attention.keys) ||
+      !isa<BlockArgument>(in.attention.values))
+    return fail("its caches are not arguments");
+  return true;
+}
+
+/// Where the output's elements (t, h, g, d) are stored.
+bool MemoryReader::readResult() {
+  auto parts = elements.parts(of.kernel);
+  if (!parts || parts->size() != 1 || parts->front().stores.size() != 1)
+    return fail("its result is not stored once");
+  const Part &part = parts->front();
+  const Store &store = part.stores[0];
+  Element value = elements.origin(store.value, part.box);
+  if (value.tensor != in.attention.output())
+    return fail("what is stored is not its result");
+  // The store's loops in the output's: both have its elements in order.
+  Box box = sizesOf(value.tensor);
+  SmallVector<AffineExpr> loops(part.box.size());
+  AffineExpr number = elements.dim(0) * (in.kvHeads * in.group * in.size) +
+                      elements.dim(1) * (in.group * in.size) +
+                      elements.dim(2) * in.size + elements.dim(3);
+  for (size_t loop = loops.size(); --loop > 0;) {
+    if (!part.box[loop].isConstant())
+      return fail("its result is stored in another order");
+    int64_t size = part.box[loop].constant;
+    loops[loop] = elements.simplify(number % size, box);
+    number = elements.simplify(number.floorDiv(size), box);
+  }
+  loops[0] = number;
+  auto inLoops = [&](AffineExpr at) {
+    return elements.simplify(at.replaceDims(loops), box);
+  };
+  if (llvm::map_to_vector(value.at, inLoops) != fourLoops(elements))
+    return fail("its result is stored in another order");
+  in.result = {store.into.tensor, llvm::map_to_vector(store.into.at, inLoops)};
+  return true;
+}
+
+/// Whether a scalar is a constant, or computed from what a kernel is given.
+static bool isNumber(Value value) {
+  Operation *op = value.getDefiningOp();
+  if (matchPattern(value, m_Constant()) || isa_and_present<tensor::DimOp>(op))
+    return true;
+  return value.getType().isIndex() &&
+         (!op ||
+          (isPure(op) && op->getNumRegions() == 0 && op->getNumResults() == 1 &&
+           llvm::all_of(op->getOperands(), isNumber)));
+}
+
+/// What payloads and slices read: arguments, constants and numbers.
+bool MemoryReader::readOuter() {
+  const Attention &attention = in.attention;
+  Value input = attention.softmaxInput, scores = attention.scores->getResult(0);
+  bool known = true;
+  known &= elements.leaves(
+      {input, fourLoops(elements)}, sizesOf(input), [&](const Element &leaf) {
+        known &= leaf.tensor == scores || elements.isStored(leaf.tensor);
+      });
+  llvm::SetVector<Value> outer;
+  of.kernel.walk([&](linalg::LinalgOp op) {
+    getUsedValuesDefinedAbove(op->getRegions(), outer);
+    outer.insert_range(op.getDpsInputs());
+  });
+  for (OpFoldResult number :
+       {attention.layer, attention.firstKey, attention.keyCount})
+    if (auto value = dyn_cast<Value>(number))
+      outer.insert(value);
+  for (Value value : outer)
+    known &= isa<RankedTensorType>(value.getType()) || isNumber(value);
+  return known || fail("it reads more than arguments and numbers");
+}
+
+std::optional<AttentionMemory> MemoryReader::read(linalg::SoftmaxOp softmax) {
+  auto attention = Attention::match(softmax, reason);
+  if (!attention)
+    return std::nullopt;
+  in.attention = *attention;
+  if (readSizes() && readOperands() && readOuter() && readResult())
+    return in;
+  return std::nullopt;
+}
+
+bool cuda::emitAttention(KernelFunction &function, StringRef &reason) {
+  auto softmaxes = llvm::to_vector(function.kernel.getOps<linalg::SoftmaxOp>());
+  if (softmaxes.empty())
+    return false;
+  auto in = MemoryReader(function, reason).read(softmaxes[0]);
+  if (!in)
+    return false;
+  if (takesAttentionMma(*in))
+    emitAttentionMma(function, *in);
+  else
+    AttentionScan(function, *in).emit();
+  return true;
 }

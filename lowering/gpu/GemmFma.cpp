@@ -19,15 +19,15 @@ static constexpr int64_t kRows = 4, kColumns = 8;
 namespace {
 class FmaGemm : public GemmTile {
 public:
-  FmaGemm(Launch &launch, const Output &output, Rows x, int64_t k)
-      : GemmTile(launch, output, x, k, kTileM, kTileN),
+  FmaGemm(Launch &launch, const Work &work)
+      : GemmTile(launch, work, kTileM, kTileN),
         tileX(b.shared(b.getF32Type(), kTileM * kStride, kStride)),
         tileW(b.shared(b.getF32Type(), kTileN * kStride, kStride)) {}
 
 private:
   SmallVector<Sum> multiply(const Corner &corner) override;
   void fill(const Rows &tile, int64_t rows, Type element,
-            llvm::function_ref<Element(Value, Value)> at, Value first);
+            llvm::function_ref<Source(Value, Value)> at, Value first);
   SmallVector<Value> step(Value row, Value column, Value k, ValueRange sums);
 
   Rows tileX, tileW;
@@ -36,12 +36,12 @@ private:
 
 /// Rows of a tile, columns [first, first + kTileK) of k.
 void FmaGemm::fill(const Rows &tile, int64_t rows, Type element,
-                   llvm::function_ref<Element(Value, Value)> at, Value first) {
+                   llvm::function_ref<Source(Value, Value)> at, Value first) {
   int64_t each = kTileK / width;
   Type type = width == 1 ? element : VectorType::get({width}, element);
   b.loop(b.thread(), b.i32(rows * each), kGemmThreads, [&](Value i) {
     Value row = b.div(i, each), column = b.mul(b.rem(i, each), width);
-    Element from = at(row, b.add(first, column));
+    Source from = at(row, b.add(first, column));
     Value value = b.choose(
         from.exists, [&] { return b.loadFrom(from.address, type); },
         b.zero(type));
@@ -71,10 +71,10 @@ SmallVector<GemmTile::Sum> FmaGemm::multiply(const Corner &corner) {
   auto sums = b.loop(
       b.i32(0), b.i32(k), kTileK, init, [&](Value first, ValueRange carried) {
         fill(
-            tileX, kTileM, x.element,
+            tileX, kTileM, x.rows.element,
             [&](Value r, Value c) { return elementX(corner, r, c); }, first);
         fill(
-            tileW, kTileN, weights[0].element,
+            tileW, kTileN, weights[0].rows.element,
             [&](Value r, Value c) { return elementW(corner, r, c); }, first);
         b.barrier();
         auto next = b.loop(b.i32(0), b.i32(kTileK), 1, carried,
@@ -91,7 +91,6 @@ SmallVector<GemmTile::Sum> FmaGemm::multiply(const Corner &corner) {
   return result;
 }
 
-std::unique_ptr<GemmTile>
-cuda::makeFmaGemm(Launch &launch, const Output &output, Rows x, int64_t k) {
-  return std::make_unique<FmaGemm>(launch, output, x, k);
+std::unique_ptr<GemmTile> cuda::makeFmaGemm(Launch &launch, const Work &work) {
+  return std::make_unique<FmaGemm>(launch, work);
 }

@@ -4,27 +4,25 @@
 /// neighbours, two at most.
 #pragma once
 
-#include "lowering/gpu/Emitters.h"
+#include "lowering/gpu/Parts.h"
 
 namespace cria::cuda {
 
 class GemmTile {
 public:
-  /// `x` is where the rows of the products' input lie, `k` their size.
-  GemmTile(Launch &launch, const Output &output, Rows x, int64_t k, int64_t m,
-           int64_t n);
+  GemmTile(Launch &launch, const Work &work, int64_t m, int64_t n);
   virtual ~GemmTile() = default;
 
   /// Builds the kernel: block (i, j) has units from i * unitsOfTile() on, rows
   /// from j * m on.
   void emit();
-  int64_t unitsOfTile() const { return n / output.unitSums(); }
+  int64_t unitsOfTile() const { return n / sumsOfUnit(); }
   int64_t rowsOfTile() const { return m; }
 
 protected:
   /// An element's address, and whether it exists: else it counts as zero, and
   /// the address is that of some other.
-  struct Element {
+  struct Source {
     Address address;
     mlir::Value exists;
   };
@@ -38,31 +36,30 @@ protected:
   };
 
   /// Of the input at (row, k) of the tile, of the weights at (row, k).
-  Element elementX(const Corner &corner, mlir::Value row, mlir::Value column);
-  Element elementW(const Corner &corner, mlir::Value row, mlir::Value column);
+  Source elementX(const Corner &corner, mlir::Value row, mlir::Value column);
+  Source elementW(const Corner &corner, mlir::Value row, mlir::Value column);
 
   /// The sums that a thread holds at the end, those of a unit side by side.
   virtual llvm::SmallVector<Sum> multiply(const Corner &corner) = 0;
 
   Launch &launch;
   KernelBuilder &b;
-  const Output &output;
-  Rows x;
+  const Work &work;
   int64_t k, m, n;
+  Operand x;
+  llvm::SmallVector<Operand> weights; // of each sum
   /// Elements that lie side by side in all operands.
   int64_t width;
-  llvm::SmallVector<Rows> weights;
 
 private:
+  int64_t sumsOfUnit() const { return static_cast<int64_t>(work.sums.size()); }
   void store(const Corner &corner, llvm::ArrayRef<Sum> sums);
 };
 
 /// By fma, any types (GemmFma.cpp).
-std::unique_ptr<GemmTile> makeFmaGemm(Launch &launch, const Output &output,
-                                      Rows x, int64_t k);
+std::unique_ptr<GemmTile> makeFmaGemm(Launch &launch, const Work &work);
 /// On tensor cores (GemmMma.cpp), for what `takesMma` says.
-std::unique_ptr<GemmTile> makeMmaGemm(Launch &launch, const Output &output,
-                                      Rows x, int64_t k);
+std::unique_ptr<GemmTile> makeMmaGemm(Launch &launch, const Work &work);
 bool takesMma(mlir::Type input, mlir::Type weight, int64_t k);
 
 /// Threads of a block, of either kind.

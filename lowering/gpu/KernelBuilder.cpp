@@ -52,16 +52,26 @@ void KernelBuilder::markReadOnly() {
   }
 }
 
-Value KernelBuilder::addParam(MemRefType type) {
+Value KernelBuilder::addArgument(Type type) {
   auto op = cast<gpu::GPUFuncOp>(function);
-  unsigned index = op.getNumArguments();
-  Value param = op.getBody().insertArgument(index, type, getLoc());
+  Value argument =
+      op.getBody().insertArgument(op.getNumArguments(), type, getLoc());
   auto types = llvm::to_vector(op.getArgumentTypes());
   types.push_back(type);
   op.setFunctionType(getFunctionType(types, {}));
+  return argument;
+}
+
+Value KernelBuilder::addNumber() {
+  params.push_back(addArgument(getIndexType()));
+  return params.back();
+}
+
+Value KernelBuilder::addParam(MemRefType type) {
+  Value param = addArgument(type);
   if (type.getRank() > 1) {
     OpBuilder::InsertionGuard guard(*this);
-    setInsertionPointToStart(&op.getBody().front());
+    setInsertionPointToStart(&function->getRegion(0).front());
     auto all = llvm::to_vector<2>(llvm::seq<int64_t>(0, type.getRank()));
     param = create<memref::CollapseShapeOp>(
         param, SmallVector<ReassociationIndices>{all});

@@ -47,6 +47,8 @@ public:
   /// one dimension. What is loaded with Access::ReadOnly and never accessed
   /// otherwise is marked llvm.noalias and llvm.readonly.
   mlir::Value addParam(mlir::MemRefType type);
+  /// A further parameter, a number: an index.
+  mlir::Value addNumber();
   int64_t threads() const { return blockThreads; }
 
   // Where in the grid.
@@ -203,6 +205,7 @@ private:
                       int64_t operand);
   mlir::Value pointer(Address address);
   void markReadOnly();
+  mlir::Value addArgument(mlir::Type type);
 
   mlir::Operation *function; // a gpu.func
   int64_t blockThreads;

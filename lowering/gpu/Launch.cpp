@@ -1,118 +1,294 @@
 #include "lowering/gpu/Launch.h"
 
-#include "runtime/Abi.h"
+#include "lowering/LayerNumber.h"
 
-#include <cstddef>
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/IR/IRMapping.h"
 #include <numeric>
 
 using namespace mlir;
+using namespace cria;
 using namespace cria::cuda;
 
-int64_t cria::cuda::rowSize(Value tensor) {
-  int64_t size = 1;
-  for (int64_t dim :
-       cast<RankedTensorType>(tensor.getType()).getShape().drop_front())
-    size *= dim;
-  return size;
+//===----------------------------------------------------------------------===//
+// The launching function
+//===----------------------------------------------------------------------===//
+
+static MemRefType memoryOf(Type type) {
+  auto tensor = cast<RankedTensorType>(type);
+  return MemRefType::get(tensor.getShape(), tensor.getElementType());
 }
 
-int64_t cria::cuda::accessWidth(Type element, int64_t columns) {
-  return std::gcd<int64_t>(columns, 128 / element.getIntOrFloatBitWidth());
+KernelFunction::KernelFunction(func::FuncOp kernel, Block &kernels)
+    : kernel(kernel), kernels(kernels), elements(kernel.getContext()),
+      host(kernel.getLoc(), kernel.getContext()) {
+  SmallVector<Type> types;
+  for (Type type : kernel.getArgumentTypes())
+    types.push_back(isa<RankedTensorType>(type) ? memoryOf(type) : type);
+  host.setInsertionPointAfter(kernel);
+  function = func::FuncOp::create(host, (kernel.getName() + ".launch").str(),
+                                  host.getFunctionType(types, {}));
+  function.setPrivate();
+  Block *body = function.addEntryBlock();
+  host.setInsertionPointToEnd(body);
+  for (auto [old, now] : llvm::zip(kernel.getArguments(), body->getArguments()))
+    (now.getType().isIndex() ? numbers : memories)[old] = now;
+  auto uses = kernel.getSymbolUses(kernel->getParentOp());
+  if (uses && !uses->empty())
+    call = dyn_cast<func::CallOp>(uses->begin()->getUser());
 }
 
-Value Launch::base(DictionaryAttr arg, MemRefType type) {
-  Value &param = params[{arg, type.getElementType()}];
+void KernelFunction::finish() { func::ReturnOp::create(host); }
+
+void KernelFunction::erase() {
+  for (Operation *op : made)
+    op->erase();
+  function.erase();
+}
+
+Value KernelFunction::constant(int64_t value) {
+  return arith::ConstantIndexOp::create(host, value);
+}
+
+Value KernelFunction::number(Value index) {
+  if (Value known = numbers.lookup(index))
+    return known;
+  Operation *op = index.getDefiningOp();
+  if (auto dim = dyn_cast<tensor::DimOp>(op)) {
+    Size size = sizeOf(dim.getSource(), *dim.getConstantIndex());
+    return numbers[index] = number(size);
+  }
+  IRMapping mapping;
+  for (Value operand : op->getOperands())
+    mapping.map(operand, number(operand));
+  return numbers[index] = host.clone(*op, mapping)->getResult(0);
+}
+
+Value KernelFunction::number(const Size &size) {
+  if (size.isConstant())
+    return constant(size.constant);
+  if (size.dim < 0)
+    return number(size.value);
+  return host.createOrFold<memref::DimOp>(memory(size.value), size.dim);
+}
+
+Value KernelFunction::allocate(Value tensor) {
+  SmallVector<Value> sizes;
+  for (const Size &size : sizesOf(tensor))
+    if (!size.isConstant())
+      sizes.push_back(number(size));
+  return memories[tensor] =
+             memref::AllocOp::create(host, memoryOf(tensor.getType()), sizes);
+}
+
+Value KernelFunction::zeroed(int64_t count) {
+  auto type = MemRefType::get({count}, host.getI32Type());
+  std::string name = (kernel.getName() + ".zeros").str();
+  if (globals++)
+    name += std::to_string(globals);
+  OpBuilder outer(kernel);
+  auto zeros =
+      DenseElementsAttr::get(RankedTensorType::get({count}, host.getI32Type()),
+                             outer.getI32IntegerAttr(0));
+  made.push_back(memref::GlobalOp::create(
+      outer, host.getLoc(), name, outer.getStringAttr("private"), type, zeros,
+      /*constant=*/false, /*alignment=*/nullptr));
+  return memref::GetGlobalOp::create(host, type, name);
+}
+
+bool KernelFunction::isLayer(Value index) {
+  auto argument = dyn_cast<BlockArgument>(index);
+  return argument && call &&
+         layerNumber(call.getOperand(argument.getArgNumber()));
+}
+
+Value KernelFunction::blocks(const Size &size, int64_t each) {
+  if (size.isConstant())
+    return constant(llvm::divideCeil(size.constant, each));
+  Value rows = number(size);
+  return each == 1 ? rows
+                   : arith::CeilDivUIOp::create(host, rows, constant(each))
+                         .getResult();
+}
+
+//===----------------------------------------------------------------------===//
+// One launch
+//===----------------------------------------------------------------------===//
+
+KernelLaunch::KernelLaunch(ImplicitLocOpBuilder &host, Block &kernels,
+                           const Twine &name, int64_t threads)
+    : b(host.getLoc(), kernels, name.str(), threads), host(host),
+      kernel(cast<gpu::GPUFuncOp>(kernels.back())) {}
+
+Value KernelLaunch::param(Value memory) {
+  Value &param = params[memory];
   if (!param)
-    param = b.addParam(type);
+    param = b.addParam(cast<MemRefType>(memory.getType()));
   return param;
 }
 
-Value Launch::field(int64_t offset, Type type) {
-  Value state =
-      base(b.getDictionaryAttr(b.getNamedAttr("state", b.getI64IntegerAttr(0))),
-           MemRefType::get({sizeof(CriaStepState)}, b.getI8Type()));
-  return b.loadField(state, offset, type);
+Rows KernelLaunch::rows(Value memory, int64_t stride) {
+  return {param(memory), cast<MemRefType>(memory.getType()).getElementType(),
+          stride};
 }
 
-Value Launch::position() {
-  return field(offsetof(CriaStepState, position), b.getI32Type());
-}
-Value Launch::tokens() {
-  return field(offsetof(CriaStepState, tokens), b.getI32Type());
-}
-Value Launch::source() {
-  return field(offsetof(CriaStepState, source), b.getI32Type());
-}
-Value Launch::firstLogit() {
-  return field(offsetof(CriaStepState, first_logit), b.getI32Type());
-}
-
-Rows Launch::rows(Place place, MemRefType type, int64_t stride) {
-  Rows rows{base(place.arg, type), type.getElementType(), stride};
-  if (place.fromFirstLogit)
-    rows.offset = b.element(rows, firstLogit());
-  return rows;
-}
-
-Rows Launch::rows(Place place, Type element, int64_t stride) {
-  SmallVector<int64_t> shape = {ShapedType::kDynamic};
-  if (stride > 1)
-    shape.push_back(stride);
-  return rows(place, MemRefType::get(shape, element), stride);
-}
-
-Rows Launch::rows(Value tensor) {
-  auto type = cast<RankedTensorType>(tensor.getType());
-  Place place = places.placeOf(tensor);
-  Type element = place.element ? place.element : type.getElementType();
-  return rows(place, MemRefType::get(type.getShape(), element),
-              type.getRank() == 1 ? type.getDimSize(0) : rowSize(tensor));
-}
-
-Rows Launch::cache(Value cache, Value layer) {
-  auto type = cast<RankedTensorType>(cache.getType());
-  return rows(
-      places.cachePlace(cache, layer),
-      MemRefType::get(type.getShape().drop_front(), type.getElementType()),
-      type.getDimSize(3));
-}
-
-Value Launch::extent(Value tensor) {
-  auto type = cast<RankedTensorType>(tensor.getType());
-  if (!type.isDynamicDim(0))
-    return b.i32(type.getDimSize(0));
-  if (places.rowsOf(tensor) == Extent::Tokens)
-    return tokens();
-  return b.sub(tokens(), firstLogit());
-}
-
-Dim Launch::gridOf(Value tensor, int64_t perBlock) {
-  auto type = cast<RankedTensorType>(tensor.getType());
-  if (!type.isDynamicDim(0))
-    return {(type.getDimSize(0) + perBlock - 1) / perBlock, {}};
-  return {perBlock, places.rowsOf(tensor)};
-}
-
-DictionaryAttr Launch::finish(ArrayRef<Dim> grid) {
+void KernelLaunch::finish(ArrayRef<Value> grid) {
   b.finish();
-  SmallVector<Attribute> dims, args;
-  for (Dim dim : grid) {
-    Attribute size = b.getI64IntegerAttr(dim.size);
-    if (dim.of)
-      size = b.getDictionaryAttr(b.getNamedAttr(
-          *dim.of == Extent::Tokens ? "tokens" : "logits", size));
-    dims.push_back(size);
+  SmallVector<Value> sizes(grid), operands;
+  Value one = arith::ConstantIndexOp::create(host, 1);
+  sizes.resize(3, one);
+  for (auto &[passed, param] : params)
+    operands.push_back(passed);
+  Value threads = arith::ConstantIndexOp::create(host, b.threads());
+  gpu::LaunchFuncOp::create(
+      host, kernel, gpu::KernelDim3{sizes[0], sizes[1], sizes[2]},
+      gpu::KernelDim3{threads, one, one}, Value(), operands);
+}
+
+Launch::Launch(KernelFunction &of, const Twine &suffix, int64_t threads)
+    : KernelLaunch(of.host, of.kernels, of.kernel.getName() + suffix, threads),
+      of(of) {
+  of.made.push_back(kernel);
+}
+
+/// A number of the kernel in this one, computed from parameters at its entry.
+Value Launch::index(Value number) {
+  if (Value known = numbers.lookup(number))
+    return known;
+  Operation *op = number.getDefiningOp();
+  auto dim = dyn_cast_or_null<tensor::DimOp>(op);
+  if (!op || dim) {
+    Value passed = of.number(number);
+    Value &param = params[passed];
+    if (!param)
+      param = b.addNumber();
+    return numbers[number] = param;
   }
-  while (dims.size() < 3)
-    dims.push_back(b.getI64IntegerAttr(1));
-  for (auto &[key, param] : params)
-    args.push_back(key.first);
-  auto one = b.getI64IntegerAttr(1);
-  return b.getDictionaryAttr(
-      {b.getNamedAttr("launch", b.getStringAttr(name)),
-       b.getNamedAttr("grid", b.getArrayAttr(dims)),
-       b.getNamedAttr("block", b.getArrayAttr({b.getI64IntegerAttr(b.threads()),
-                                               one, one})),
-       b.getNamedAttr("shared", b.getI64IntegerAttr(0)),
-       b.getNamedAttr("args", b.getArrayAttr(args))});
+  IRMapping mapping;
+  for (Value operand : op->getOperands())
+    mapping.map(operand, index(operand));
+  OpBuilder::InsertionGuard guard(b);
+  if (lastNumber)
+    b.setInsertionPointAfter(lastNumber);
+  else
+    b.setInsertionPointToStart(&kernel.getBody().front());
+  lastNumber = b.clone(*op, mapping);
+  return numbers[number] = lastNumber->getResult(0);
+}
+
+Value Launch::number(Value index) {
+  if (std::optional<int64_t> known = getConstantIntValue(index))
+    return b.i32(*known);
+  return b.create<arith::IndexCastOp>(b.getI32Type(), this->index(index));
+}
+
+Value Launch::number(const Size &size) {
+  if (size.isConstant())
+    return b.i32(size.constant);
+  if (size.dim < 0)
+    return number(size.value);
+  Value passed = of.number(size);
+  Value &param = params[passed];
+  if (!param)
+    param = b.addNumber();
+  return b.create<arith::IndexCastOp>(b.getI32Type(), param);
+}
+
+Launch::Place Launch::place(const Element &element) {
+  Value memory = of.memory(element.tensor);
+  auto type = cast<MemRefType>(memory.getType());
+  ArrayRef<AffineExpr> at = element.at;
+  ArrayRef<int64_t> shape = type.getShape();
+  Value layer;
+  if (auto first = at.size() > 1 ? dyn_cast<AffineSymbolExpr>(at[0]) : nullptr)
+    layer = of.elements.symbol(first.getPosition());
+  if (layer && of.isLayer(layer)) {
+    Value &part = layers[{memory, layer}];
+    at = at.drop_front();
+    shape = shape.drop_front();
+    if (!part) {
+      OpBuilder &h = of.host;
+      SmallVector<OpFoldResult> offsets(type.getRank(), h.getIndexAttr(0)),
+          strides(type.getRank(), h.getIndexAttr(1)),
+          sizes = getAsIndexOpFoldResult(h.getContext(), type.getShape());
+      offsets[0] = of.number(layer);
+      sizes[0] = h.getIndexAttr(1);
+      MemRefType reduced = memref::SubViewOp::inferRankReducedResultType(
+          shape, type, offsets, sizes, strides);
+      part = memref::SubViewOp::create(h, of.host.getLoc(), reduced, memory,
+                                       offsets, sizes, strides);
+    }
+    memory = part;
+  }
+  int64_t stride =
+      shape.empty() || ShapedType::isDynamic(shape.back()) ? 1 : shape.back();
+  Place place{rows(memory, stride), of.elements.constant(0),
+              at.empty() ? of.elements.constant(0) : at.back()};
+  if (at.size() > 1) {
+    place.row = at[0];
+    for (size_t i = 1; i + 1 < at.size(); ++i)
+      place.row = place.row * shape[i] + at[i];
+  }
+  return place;
+}
+
+Value Launch::value(AffineExpr expr, ValueRange loops) {
+  if (auto known = dyn_cast<AffineConstantExpr>(expr))
+    return b.i32(known.getValue());
+  if (auto dim = dyn_cast<AffineDimExpr>(expr))
+    return loops[dim.getPosition()];
+  if (auto symbol = dyn_cast<AffineSymbolExpr>(expr))
+    return number(of.elements.symbol(symbol.getPosition()));
+  auto binary = cast<AffineBinaryOpExpr>(expr);
+  Value x = value(binary.getLHS(), loops);
+  auto by = dyn_cast<AffineConstantExpr>(binary.getRHS());
+  switch (expr.getKind()) {
+  case AffineExprKind::Add:
+    return by ? b.add(x, by.getValue())
+              : b.add(x, value(binary.getRHS(), loops));
+  case AffineExprKind::Mul:
+    return by ? b.mul(x, by.getValue())
+              : b.mul(x, value(binary.getRHS(), loops));
+  case AffineExprKind::FloorDiv:
+    return b.div(x, by.getValue());
+  case AffineExprKind::Mod:
+    return b.rem(x, by.getValue());
+  default:
+    return b.ceilDiv(x, by.getValue());
+  }
+}
+
+Value Launch::load(const Element &element, ValueRange loops, int64_t lanes) {
+  Place from = place(element);
+  return b.load(from.rows, value(from.row, loops), value(from.column, loops),
+                lanes, Access::ReadOnly);
+}
+
+void Launch::store(Value x, const Element &element, ValueRange loops) {
+  Place to = place(element);
+  b.store(x, to.rows, value(to.row, loops), value(to.column, loops));
+}
+
+int64_t cuda::accessWidth(const Launch::Place &place, unsigned loop,
+                          int64_t terms) {
+  int64_t width = std::gcd<int64_t>(
+      terms, 128 / place.rows.element.getIntOrFloatBitWidth());
+  AffineExpr dim = getAffineDimExpr(loop, place.column.getContext());
+  // The loop counts columns, one by one.
+  AffineExpr first = place.column, other = dim;
+  if (auto sum = dyn_cast<AffineBinaryOpExpr>(first);
+      sum && sum.getKind() == AffineExprKind::Add)
+    other = sum.getLHS() == dim ? sum.getLHS() : sum.getRHS();
+  else
+    other = first;
+  first = first.replace(dim, getAffineConstantExpr(0, dim.getContext()));
+  if (other != dim || first.isFunctionOfDim(loop) ||
+      place.row.isFunctionOfDim(loop))
+    return 1;
+  AffineExpr start = place.row * place.rows.stride + first;
+  while (width > 1 && !start.isMultipleOf(width))
+    width /= 2;
+  return width;
 }

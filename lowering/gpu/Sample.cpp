@@ -7,9 +7,11 @@
 /// times. It finds the score of which top_k or top_p end in three: a histogram
 /// over the distance to the best, the few scores of the bin where the bound is
 /// crossed, and their bits one by one.
-#include "lowering/gpu/Emitters.h"
+#include "lowering/Entry.h"
 #include "lowering/gpu/Sampling.h"
+#include "lowering/gpu/Schedules.h"
 
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include <cfloat>
 
 using namespace mlir;
@@ -23,10 +25,11 @@ static constexpr int64_t kBins = 2048, kBinsPerUnit = 64;
 namespace {
 class SampleKernel : SamplingKernel {
 public:
-  SampleKernel(Launch &launch, const Rows &scores, const Rows &best,
-               const Rows &list, int64_t tiles)
-      : SamplingKernel(launch, scores, best), list(list), tiles(tiles) {}
-  DictionaryAttr emit(const Rows &logits, const Rows &sampled, int64_t vocab);
+  SampleKernel(ImplicitLocOpBuilder &host, Block &kernels,
+               const SamplingMemory &in, Value list)
+      : SamplingKernel(host, kernels, "sample", kThreads, in),
+        list(rows(list)) {}
+  void emit();
 
 private:
   using Measure = llvm::function_ref<Value(Value)>;
@@ -38,11 +41,10 @@ private:
   Value binOf(Value score);
   Value bound(Measure measure, Value target);
   Value boundInBin(Measure measure, Value target, Value before, Value count);
-  Value lowestKept(int64_t vocab);
+  Value lowestKept();
   Value draw(Value lowest);
 
   Rows list; // (padded ids) f32: the scores of a bin
-  int64_t tiles;
   Rows sums, found, histogram, counter;
   Value bestScore, scale;
 };
@@ -75,7 +77,7 @@ Value SampleKernel::blockSum(Value x) {
 
 /// The sum of `measure` over all scores.
 Value SampleKernel::total(Measure measure) {
-  auto sum = b.loop(b.thread(), b.i32(tiles * kTile), kThreads, {i64(0)},
+  auto sum = b.loop(b.thread(), b.i32(in.tiles * kTile), kThreads, {i64(0)},
                     [&](Value id, ValueRange sum) {
                       Value score = b.load(scores, b.i32(0), id);
                       return SmallVector<Value>{b.add(sum[0], measure(score))};
@@ -148,7 +150,7 @@ Value SampleKernel::bound(Measure measure, Value target) {
   b.barrier();
   // Of all ids and the padding, those that count.
   auto each = [&](llvm::function_ref<void(Value, Value, Value)> body) {
-    b.loop(b.thread(), b.i32(tiles * kTile), kThreads, [&](Value id) {
+    b.loop(b.thread(), b.i32(in.tiles * kTile), kThreads, [&](Value id) {
       Value score = b.load(scores, zero, id), value = measure(score);
       b.when(unsignedLess(i64(0), value),
              [&] { body(score, binOf(score), value); });
@@ -196,7 +198,7 @@ Value SampleKernel::boundInBin(Measure measure, Value target, Value before,
 }
 
 /// The order of the lowest score that top_k and top_p keep.
-Value SampleKernel::lowestKept(int64_t vocab) {
+Value SampleKernel::lowestKept() {
   Value topK = sampling(offsetof(CriaSampling, top_k), b.getI32Type());
   Value topP = sampling(offsetof(CriaSampling, top_p), b.getI64Type());
   // No score is lower, but the padding is.
@@ -205,7 +207,7 @@ Value SampleKernel::lowestKept(int64_t vocab) {
     return b.create<arith::CmpIOp>(arith::CmpIPredicate::sge, orderOf(score),
                                    lowest);
   };
-  Value some = b.both(b.less(b.i32(0), topK), b.less(topK, b.i32(vocab)));
+  Value some = b.both(b.less(b.i32(0), topK), b.less(topK, b.i32(in.vocab)));
   Value afterK = b.choose(
       some,
       [&] {
@@ -243,18 +245,17 @@ Value SampleKernel::draw(Value lowest) {
   auto weightOf = [&](Value id) {
     return weight(b.load(scores, b.i32(0), id));
   };
-  return locate(tiles * kTile, weightOf, left).first;
+  return locate(in.tiles * kTile, weightOf, left).first;
 }
 
-DictionaryAttr SampleKernel::emit(const Rows &logits, const Rows &sampled,
-                                  int64_t vocab) {
+void SampleKernel::emit() {
   Type i32 = b.getI32Type(), i64Type = b.getI64Type();
   sums = b.shared(i64Type, kWarps, 0);
   found = b.shared(i64Type, 2, 0);
   histogram = b.shared(i64Type, kBins, 0);
   counter = b.shared(i32, 1, 0);
   Value zero = b.i32(0);
-  auto bests = b.loop(b.thread(), b.i32(tiles), kThreads, {i64(INT64_MIN)},
+  auto bests = b.loop(b.thread(), b.i32(in.tiles), kThreads, {i64(INT64_MIN)},
                       [&](Value tile, ValueRange most) {
                         return SmallVector<Value>{
                             b.max(most[0], b.load(best, zero, tile))};
@@ -272,38 +273,59 @@ DictionaryAttr SampleKernel::emit(const Rows &logits, const Rows &sampled,
   Value done = b.create<arith::OrIOp>(broken, greedy);
   Value id = b.choose(
       b.equal(done, b.create<arith::ConstantIntOp>(b.getI1Type(), 0)),
-      [&] { return draw(lowestKept(vocab)); }, bestId);
+      [&] { return draw(lowestKept()); }, bestId);
   b.when(b.equal(b.thread(), zero), [&] {
+    Rows sampled = rows(in.sampled);
     b.store(id, sampled, zero, zero);
     b.store(b.create<arith::ExtUIOp>(i32, broken), sampled, zero, b.i32(1));
-    b.store(bitsOf(b.load(logits, zero, id)), sampled, zero, b.i32(2));
+    b.store(bitsOf(b.load(rows(in.logits), zero, id)), sampled, zero, b.i32(2));
   });
-  return launch.finish({{1, {}}});
+  launch.finish(arith::ConstantIndexOp::create(host, 1).getResult());
 }
 
-Steps cuda::emitSampling(const Target &target, Location loc, int64_t vocab) {
-  int64_t tiles = (vocab + kTile - 1) / kTile;
-  Places &places = target.places;
-  Place scores = places.temporary(tiles * kTile * sizeof(float));
-  Place list = places.temporary(tiles * kTile * sizeof(float));
-  Place best = places.temporary(tiles * sizeof(int64_t));
-  auto rows = [&](Launch &launch, Place place, unsigned bits) {
-    Type type = launch.b.getIntegerType(bits);
-    return launch.rows(place, type, 0);
+/// The entry, without its launches, behind the others.
+static func::FuncOp createEntry(ModuleOp module, MemRefType logits) {
+  using Is = EntryArgument;
+  auto b = ImplicitLocOpBuilder::atBlockEnd(module.getLoc(), module.getBody());
+  auto array = [&](int64_t count, Type element) {
+    return MemRefType::get({count}, element);
   };
-  Launch first(loc, target.module, target.name + "_scores", kScoreThreads,
-               places);
-  Type f32 = first.b.getF32Type();
-  Steps steps;
-  steps.push_back(emitScores(first, first.rows(scores, f32, 0),
-                             rows(first, best, 64),
-                             first.rows(places.named("logits"), f32, 0),
-                             rows(first, places.named("seen"), 32), vocab));
-  Launch second(loc, target.module, target.name, kThreads, places);
-  steps.push_back(SampleKernel(second, second.rows(scores, f32, 0),
-                               rows(second, best, 64),
-                               second.rows(list, f32, 0), tiles)
-                      .emit(second.rows(places.named("logits"), f32, 0),
-                            rows(second, places.named("sampled"), 32), vocab));
-  return steps;
+  Type i32 = b.getI32Type();
+  auto type = b.getFunctionType(
+      {logits, array(llvm::divideCeil(logits.getDimSize(1), 32), i32),
+       array(sizeof(CriaSampled) / sizeof(int32_t), i32),
+       array(sizeof(CriaStepState), b.getI8Type())},
+      {});
+  auto entry = func::FuncOp::create(b, "sample", type);
+  EntryArguments::set(entry, {Is::Logits, Is::Seen, Is::Sampled, Is::State});
+  b.setInsertionPointToStart(entry.addEntryBlock());
+  func::ReturnOp::create(b);
+  return entry;
+}
+
+void cuda::emitSampling(ModuleOp module, Block &kernels, func::FuncOp decode) {
+  auto arguments = EntryArguments::of(decode);
+  if (failed(arguments))
+    return;
+  auto logits = cast<ShapedType>(
+      decode.getArgumentTypes()[arguments->at(EntryArgument::Logits)]);
+  func::FuncOp entry = createEntry(
+      module, MemRefType::get(logits.getShape(), logits.getElementType()));
+  auto host =
+      ImplicitLocOpBuilder::atBlockTerminator(module.getLoc(), &entry.front());
+  SamplingMemory in;
+  in.vocab = logits.getDimSize(1);
+  in.tiles = llvm::divideCeil(in.vocab, kTile);
+  auto temporary = [&](int64_t count, Type element) -> Value {
+    return memref::AllocOp::create(host, MemRefType::get({count}, element));
+  };
+  in.logits = entry.getArgument(0);
+  in.seen = entry.getArgument(1);
+  in.sampled = entry.getArgument(2);
+  in.state = entry.getArgument(3);
+  in.scores = temporary(in.tiles * kTile, host.getF32Type());
+  in.best = temporary(in.tiles, host.getI64Type());
+  emitScores(host, kernels, in);
+  Value list = temporary(in.tiles * kTile, host.getF32Type());
+  SampleKernel(host, kernels, in, list).emit();
 }

@@ -11,19 +11,21 @@ using namespace cria::cuda;
 namespace {
 class ScoresKernel : SamplingKernel {
 public:
-  using SamplingKernel::SamplingKernel;
-  DictionaryAttr emit(const Rows &logits, const Rows &seen, int64_t vocab);
+  ScoresKernel(ImplicitLocOpBuilder &host, Block &kernels,
+               const SamplingMemory &in)
+      : SamplingKernel(host, kernels, "sample_scores", kScoreThreads, in) {}
+  void emit();
 
 private:
-  Value scoreOf(Value logit, Value id, const Rows &seen);
+  Value scoreOf(Value logit, Value id);
   Value keyOf(Value score, Value id);
 };
 } // namespace
 
 /// x / penalty or x * penalty where the id was seen.
-Value ScoresKernel::scoreOf(Value logit, Value id, const Rows &seen) {
+Value ScoresKernel::scoreOf(Value logit, Value id) {
   Value penalty = sampling(offsetof(CriaSampling, penalty), b.getF32Type());
-  Value word = b.load(seen, b.i32(0), b.div(id, 32));
+  Value word = b.load(rows(in.seen), b.i32(0), b.div(id, 32));
   Value bit = b.both(b.create<arith::ShRUIOp>(word, b.rem(id, 32)), b.i32(1));
   Value negative =
       b.create<arith::CmpFOp>(arith::CmpFPredicate::OLT, logit, b.f32(0));
@@ -45,14 +47,14 @@ Value ScoresKernel::keyOf(Value score, Value id) {
       b.create<arith::ExtUIOp>(b.getI64Type(), b.sub(b.i32(INT32_MAX), id)));
 }
 
-DictionaryAttr ScoresKernel::emit(const Rows &logits, const Rows &seen,
-                                  int64_t vocab) {
+void ScoresKernel::emit() {
+  Rows logits = rows(in.logits);
   Value first = b.mul(b.block(0), kTile), last = i64(INT64_MIN);
   for (int64_t i = 0; i < kTile; i += kScoreThreads) {
     Value id = b.add(b.add(first, b.thread()), i);
-    Value exists = b.less(id, b.i32(vocab));
+    Value exists = b.less(id, b.i32(in.vocab));
     Value score = b.choose(
-        exists, [&] { return scoreOf(b.load(logits, b.i32(0), id), id, seen); },
+        exists, [&] { return scoreOf(b.load(logits, b.i32(0), id), id); },
         b.f32(-INFINITY));
     b.store(score, scores, b.i32(0), id);
     last = b.max(last, b.select(exists, keyOf(score, id), i64(INT64_MIN)));
@@ -61,11 +63,10 @@ DictionaryAttr ScoresKernel::emit(const Rows &logits, const Rows &seen,
   Value best = blockMax(last, scratch);
   b.when(b.equal(b.thread(), b.i32(0)),
          [&] { b.store(best, this->best, b.i32(0), b.block(0)); });
-  return launch.finish({{(vocab + kTile - 1) / kTile, {}}});
+  launch.finish(arith::ConstantIndexOp::create(host, in.tiles).getResult());
 }
 
-DictionaryAttr cuda::emitScores(Launch &launch, const Rows &scores,
-                                const Rows &best, const Rows &logits,
-                                const Rows &seen, int64_t vocab) {
-  return ScoresKernel(launch, scores, best).emit(logits, seen, vocab);
+void cuda::emitScores(ImplicitLocOpBuilder &host, Block &kernels,
+                      const SamplingMemory &in) {
+  ScoresKernel(host, kernels, in).emit();
 }

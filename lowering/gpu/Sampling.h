@@ -13,18 +13,31 @@ namespace cria::cuda {
 /// whole blocks.
 inline constexpr int64_t kTile = 1024, kScoreThreads = 256;
 
+/// Memory that both kernels see, on the host: the entry's arguments and what is
+/// between the kernels.
+struct SamplingMemory {
+  mlir::Value logits, seen, sampled, state;
+  mlir::Value scores, best; // (padded ids) f32; (blocks) i64: order and ~id
+  int64_t vocab, tiles;
+};
+
 /// Arithmetic that both kernels need.
 class SamplingKernel {
-public:
-  SamplingKernel(Launch &launch, const Rows &scores, const Rows &best)
-      : launch(launch), b(launch.b), scores(scores), best(best) {}
-
 protected:
+  SamplingKernel(mlir::ImplicitLocOpBuilder &host, mlir::Block &kernels,
+                 llvm::StringRef name, int64_t threads,
+                 const SamplingMemory &in)
+      : host(host), launch(host, kernels, name, threads), b(launch.b), in(in),
+        scores(rows(in.scores)), best(rows(in.best)) {}
+
+  /// Memory as one row.
+  Rows rows(mlir::Value memory) { return launch.rows(memory, 0); }
   mlir::Value i64(int64_t value) {
     return b.create<mlir::arith::ConstantIntOp>(b.getI64Type(), value);
   }
   mlir::Value sampling(size_t offset, mlir::Type type) {
-    return launch.field(offsetof(CriaStepState, sampling) + offset, type);
+    return b.loadField(launch.param(in.state),
+                       offsetof(CriaStepState, sampling) + offset, type);
   }
   mlir::Value unsignedLess(mlir::Value x, mlir::Value y) {
     return b.create<mlir::arith::CmpIOp>(mlir::arith::CmpIPredicate::ult, x, y);
@@ -46,14 +59,15 @@ protected:
         x, scratch, [&](mlir::Value x, mlir::Value y) { return b.max(x, y); });
   }
 
-  Launch &launch;
+  mlir::ImplicitLocOpBuilder &host;
+  KernelLaunch launch;
   KernelBuilder &b;
-  Rows scores, best; // (padded ids) f32; (blocks) i64: order and ~id
+  const SamplingMemory &in;
+  Rows scores, best;
 };
 
 /// Computes the scores, and the best of each kTile of them.
-mlir::DictionaryAttr emitScores(Launch &launch, const Rows &scores,
-                                const Rows &best, const Rows &logits,
-                                const Rows &seen, int64_t vocab);
+void emitScores(mlir::ImplicitLocOpBuilder &host, mlir::Block &kernels,
+                const SamplingMemory &in);
 
 } // namespace cria::cuda

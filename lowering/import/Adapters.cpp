@@ -32,7 +32,7 @@ static WeightOp declare(WeightOp weight, StringRef matrix,
       RankedTensorType::get(shape, weight.getTensorType().getElementType()),
       (front + matrix + ".weight").str(), /*first_row=*/IntegerAttr(),
       /*source_rows=*/IntegerAttr(), weight.getFirst(), /*adapter=*/true,
-      /*tied=*/FlatSymbolRefAttr());
+      /*tied=*/FlatSymbolRefAttr(), /*slot=*/IntegerAttr());
 }
 
 static LogicalResult addAdapter(LinearOp linear, int64_t rank) {

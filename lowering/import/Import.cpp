@@ -102,7 +102,7 @@ WeightOp Importer::declare(StringRef path, StringRef kind,
       layered ? b.getI64IntegerAttr(c.layers) : IntegerAttr(), tensor(shape),
       source + "." + kind.str(), /*first_row=*/IntegerAttr(),
       /*source_rows=*/IntegerAttr(), /*first=*/0, /*adapter=*/false,
-      /*tied=*/FlatSymbolRefAttr());
+      /*tied=*/FlatSymbolRefAttr(), /*slot=*/IntegerAttr());
 }
 
 /// Declares a linear of each layer, or rows [row, row + out) of the `rows` rows
@@ -157,7 +157,7 @@ void Importer::declareRope() {
       b, loc, "rope", maxSeq, inverseFrequencies(c.rope),
       llvm::APFloat(c.rope.scale), /*original=*/IntegerAttr(),
       /*long_inv_freq=*/DenseF32ArrayAttr(), /*growth=*/FloatAttr(),
-      /*theta=*/FloatAttr(), /*recompute=*/false);
+      /*theta=*/FloatAttr(), /*recompute=*/false, /*slot=*/IntegerAttr());
   if (c.rope.kind == RopeConfig::Kind::LongRope) {
     table.setOriginal(c.rope.originalPositions);
     table.setLongInvFreq(longInverseFrequencies(c.rope));

@@ -33,31 +33,40 @@ OwningOpRef<ModuleOp> cria::loadProgram(StringRef path, MLIRContext *context) {
 }
 
 namespace {
-/// The functions of a program. There may be no `encode`.
+/// The functions of a program: `@forward`, or at fuse `@prefill` and `@decode`.
+/// There may be no `encode`.
 struct Functions {
-  func::FuncOp forward, encode;
+  func::FuncOp forward, encode, decode;
 };
 } // namespace
 
 /// Fails after a diagnostic.
-static FailureOr<Functions> findFunctions(ModuleOp module) {
+static FailureOr<Functions> findFunctions(ModuleOp module, bool isFused) {
   Functions found;
+  StringRef main = isFused ? "prefill" : "forward";
   for (Operation &op : module.getOps()) {
     if (isa<WeightOp, RopeTableOp>(op))
       continue;
     auto function = dyn_cast<func::FuncOp>(op);
     StringRef name = function ? function.getName() : "";
-    if (name != "forward" && name != "encode")
+    bool isDecode = isFused && name == "decode";
+    if (name != main && name != "encode" && !isDecode)
       return op.emitError("expected only weights, rope tables and the "
-                          "functions @forward and @encode in a program");
+                          "functions @")
+             << main << (isFused ? ", @decode" : "")
+             << " and @encode in a program";
     if (!function.getBody().hasOneBlock())
       return function.emitError("expected @")
              << name << " to be one block, got "
              << function.getBody().getBlocks().size();
-    (name == "forward" ? found.forward : found.encode) = function;
+    (isDecode       ? found.decode
+     : name == main ? found.forward
+                    : found.encode) = function;
   }
   if (!found.forward)
-    return module.emitError("expected a function @forward");
+    return module.emitError("expected a function @") << main;
+  if (isFused && !found.decode)
+    return module.emitError("expected a function @decode");
   return found;
 }
 
@@ -149,6 +158,23 @@ static LogicalResult verifyEncode(func::FuncOp encode, func::FuncOp forward) {
          << expected << ", got " << encode.getFunctionType();
 }
 
+/// What @prefill takes and returns, for one token.
+static LogicalResult verifyDecode(func::FuncOp decode, func::FuncOp prefill) {
+  FunctionType type = prefill.getFunctionType();
+  SmallVector<Type> inputs(type.getInputs()), results(type.getResults());
+  for (Type *tokens : {&inputs[0], &results[0]}) {
+    auto tensor = cast<RankedTensorType>(*tokens);
+    SmallVector<int64_t> shape(tensor.getShape());
+    shape[0] = 1;
+    *tokens = RankedTensorType::get(shape, tensor.getElementType());
+  }
+  auto expected = FunctionType::get(type.getContext(), inputs, results);
+  if (decode.getFunctionType() == expected)
+    return success();
+  return decode.emitError("expected @decode of type ")
+         << expected << ", got " << decode.getFunctionType();
+}
+
 static LogicalResult verifyOp(Operation *op) {
   bool known = isa<LlamaDialect, arith::ArithDialect>(op->getDialect()) ||
                isa<scf::ForOp, scf::YieldOp, func::ReturnOp, tensor::DimOp,
@@ -238,13 +264,14 @@ static LogicalResult verifySymbols(ModuleOp module) {
   return success();
 }
 
-LogicalResult cria::verifyProgram(ModuleOp module) {
-  FailureOr<Functions> functions = findFunctions(module);
+static LogicalResult verify(ModuleOp module, bool isFused) {
+  FailureOr<Functions> functions = findFunctions(module, isFused);
   if (failed(functions) || failed(verifySymbols(module)))
     return failure();
-  auto [forward, encode] = *functions;
+  auto [forward, encode, decode] = *functions;
   if (failed(verifySignature(forward, bool(encode))) ||
-      (encode && failed(verifyEncode(encode, forward))))
+      (encode && failed(verifyEncode(encode, forward))) ||
+      (decode && failed(verifyDecode(decode, forward))))
     return failure();
   auto logits = cast<RankedTensorType>(forward.getResultTypes()[0]);
   WalkResult result = module.walk([&](Operation *op) {
@@ -259,6 +286,17 @@ LogicalResult cria::verifyProgram(ModuleOp module) {
     return WalkResult::advance();
   });
   return failure(result.wasInterrupted());
+}
+
+LogicalResult cria::verifyProgram(ModuleOp module) {
+  return verify(module, /*isFused=*/false);
+}
+
+LogicalResult cria::verifyFused(ModuleOp module) {
+  for (Operation &op : module.getOps())
+    if (isa<WeightOp, RopeTableOp>(op) && !op.hasAttr("slot"))
+      return op.emitError("expected a slot");
+  return verify(module, /*isFused=*/true);
 }
 
 int64_t cria::positionsOf(ModuleOp module) {

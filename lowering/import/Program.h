@@ -31,6 +31,10 @@ mlir::OwningOpRef<mlir::ModuleOp> loadProgram(llvm::StringRef path,
 /// - an embedding has a row for each id that the logits have a column for.
 mlir::LogicalResult verifyProgram(mlir::ModuleOp module);
 
+/// Checks the same of a program at fuse, whose functions are `@prefill` and
+/// `@decode` in place of `@forward`, and that its symbols have slots.
+mlir::LogicalResult verifyFused(mlir::ModuleOp module);
+
 /// The most positions a program may be run at: as many as the smallest of its
 /// caches, rope tables and tables of learned positions has; 2^24 where it has
 /// none.

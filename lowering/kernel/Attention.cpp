@@ -232,6 +232,8 @@ bool Reader::readMask() {
   if (hides != static_cast<bool>(zeroing) ||
       (hides && !same(hiding.getCondition(), zeroing.getCondition())))
     return fail("what is hidden before it is not zero behind it");
+  if (last != a.scores.getOperation())
+    a.shown = hides ? hiding.getTrueValue() : yielded(cast<GenericOp>(last));
   if (hides)
     a.visible = hiding.getCondition();
   return true;
@@ -246,9 +248,7 @@ std::optional<Attention> Attention::match(linalg::SoftmaxOp softmax,
 // Payloads
 //===----------------------------------------------------------------------===//
 
-/// The element of a tensor in memory. A schedule may ask for the scores of
-/// tokens and keys that do not exist, to drop them: there it is another
-/// element.
+/// The element of a tensor, or another one where there is none.
 static Value readElement(OpBuilder &b, Location loc, Value tensor,
                          ValueRange at) {
   SmallVector<Value> indices;
@@ -263,54 +263,136 @@ static Value readElement(OpBuilder &b, Location loc, Value tensor,
   return tensor::ExtractOp::create(b, loc, tensor, indices);
 }
 
-/// The element of `tensor` at a place, made from `leaf`'s, which is `value`.
-static Value emitElement(OpBuilder &b, Value tensor, Value leaf, Value value,
-                         ArrayRef<std::function<Value()>> at) {
+namespace {
+/// Clones payloads, down to the element of `leaf`, which is `value`.
+struct PayloadCloner {
+  using Indices = ArrayRef<std::function<Value()>>;
+
+  /// The element of a tensor.
+  Value element(Value tensor, Indices at);
+  /// The payload of an op at its loops.
+  IRMapping payload(GenericOp generic, Indices at);
+
+  OpBuilder &b;
+  Value leaf, value;
+  const Attention::Outside &outside;
+};
+} // namespace
+
+Value PayloadCloner::element(Value tensor, Indices at) {
   if (tensor == leaf)
     return value;
-  Location loc = tensor.getLoc();
-  GenericOp generic = elementwise(tensor.getDefiningOp());
-  if (!generic) {
-    auto indices =
-        llvm::map_to_vector(at, [](const auto &index) { return index(); });
-    return readElement(b, loc, tensor, indices);
-  }
+  if (!isa<RankedTensorType>(tensor.getType()))
+    return outside.scalar(tensor);
+  if (GenericOp generic = elementwise(tensor.getDefiningOp()))
+    return payload(generic, at).lookup(yielded(generic));
+  return outside.element(tensor, llvm::map_to_vector(at, [](const auto &index) {
+                           return index();
+                         }));
+}
+
+IRMapping PayloadCloner::payload(GenericOp generic, Indices at) {
   IRMapping mapping;
+  auto mapped = [&](Value value) {
+    if (!mapping.contains(value))
+      mapping.map(value, outside.scalar(value));
+    return mapping.lookup(value);
+  };
   for (OpOperand *input : generic.getDpsInputOperands()) {
-    auto inner =
-        llvm::map_to_vector(loops(generic.getMatchingIndexingMap(input)),
-                            [&](unsigned loop) { return at[loop]; });
     BlockArgument argument = generic.getMatchingBlockArgument(input);
     if (argument.use_empty())
       continue;
-    mapping.map(argument, isa<RankedTensorType>(input->get().getType())
-                              ? emitElement(b, input->get(), leaf, value, inner)
-                              : input->get());
+    auto inner =
+        llvm::map_to_vector(loops(generic.getMatchingIndexingMap(input)),
+                            [&](unsigned loop) { return at[loop]; });
+    mapping.map(argument, element(input->get(), inner));
   }
   for (Operation &op : generic.getBlock()->without_terminator()) {
     if (auto index = dyn_cast<linalg::IndexOp>(op)) {
       mapping.map(index.getResult(), at[index.getDim()]());
     } else if (auto read = dyn_cast<tensor::ExtractOp>(op)) {
-      auto indices = llvm::map_to_vector(read.getIndices(), [&](Value index) {
-        return mapping.lookupOrDefault(index);
-      });
-      mapping.map(read.getResult(),
-                  readElement(b, loc, read.getTensor(), indices));
+      mapping.map(
+          read.getResult(),
+          outside.element(read.getTensor(),
+                          llvm::map_to_vector(read.getIndices(), mapped)));
     } else {
+      llvm::for_each(op.getOperands(), mapped);
       b.clone(op, mapping);
     }
   }
-  return mapping.lookupOrDefault(yielded(generic));
+  mapped(yielded(generic));
+  return mapping;
 }
 
-Value Attention::emitScore(OpBuilder &b, const Place &at, Value score) const {
-  return emitElement(b, softmaxInput, scores->getResult(0), score, at);
+std::pair<Value, Value> Attention::emitShown(OpBuilder &b, const Place &at,
+                                             Value product,
+                                             const Outside &outside) const {
+  if (!shown)
+    return {product, {}};
+  PayloadCloner cloner{b, scores->getResult(0), product, outside};
+  IRMapping mapping =
+      cloner.payload(softmaxInput.getDefiningOp<GenericOp>(), at);
+  auto lookup = [&](Value value) {
+    return mapping.contains(value) ? mapping.lookup(value)
+                                   : outside.scalar(value);
+  };
+  return {lookup(shown), visible ? lookup(visible) : Value()};
+}
+
+/// In the function that the attention is of.
+static Attention::Outside here(OpBuilder &b, Location loc) {
+  return {[&b, loc](Value tensor, ValueRange at) {
+            return readElement(b, loc, tensor, at);
+          },
+          [](Value scalar) { return scalar; }};
+}
+
+Value Attention::emitScore(OpBuilder &b, const Place &at, Value product) const {
+  Outside outside = here(b, softmaxInput.getLoc());
+  PayloadCloner cloner{b, scores->getResult(0), product, outside};
+  return cloner.element(softmaxInput, at);
 }
 
 Value Attention::emitResult(OpBuilder &b, Value value) const {
+  return emitResult(b, value, here(b, output().getLoc()));
+}
+
+Value Attention::emitResult(OpBuilder &b, Value value,
+                            const Outside &outside) const {
+  PayloadCloner cloner{b, product->getResult(0), value, outside};
   // The place does not matter: the payload reads nothing else.
-  Place at;
-  return emitElement(b, output(), product->getResult(0), value, at);
+  return cloner.element(output(), Place());
+}
+
+std::optional<double> Attention::factor() const {
+  Value tensor = softmaxInput, value = shown;
+  double factor = 1;
+  while (tensor != scores->getResult(0)) {
+    auto generic = tensor.getDefiningOp<GenericOp>();
+    FloatAttr constant;
+    if (auto mul = value.getDefiningOp<arith::MulFOp>();
+        mul && matchPattern(mul.getRhs(), m_Constant(&constant))) {
+      factor *= constant.getValueAsDouble();
+      value = mul.getLhs();
+      continue;
+    }
+    auto argument = dyn_cast<BlockArgument>(value);
+    tensor = argument ? innerOperand(generic) : Value();
+    if (!tensor || generic->getOperand(argument.getArgNumber()) != tensor)
+      return std::nullopt;
+    if (tensor != scores->getResult(0))
+      value = yielded(tensor.getDefiningOp<GenericOp>());
+  }
+  return factor;
+}
+
+bool Attention::onlyRounds() const {
+  if (!result)
+    return true;
+  GenericOp op = result;
+  Value made = yielded(op), argument = op.getBlock()->getArgument(0);
+  auto rounded = made.getDefiningOp<arith::TruncFOp>();
+  return made == argument || (rounded && rounded.getIn() == argument);
 }
 
 //===----------------------------------------------------------------------===//
@@ -318,22 +400,12 @@ Value Attention::emitResult(OpBuilder &b, Value value) const {
 //===----------------------------------------------------------------------===//
 
 namespace {
-/// A bound of the keys, linear in the token.
-struct Bound {
-  /// Over the token and `symbols`.
-  AffineExpr expr;
-  SmallVector<Value> symbols;
-  /// Keys are below it; else they begin with it.
-  bool upper;
-  /// It is largest (upper) or least (lower) for the last of the tokens.
-  bool atLastToken;
-};
-
 /// Integer arithmetic in a payload as an affine expression: the token d0, the
 /// key d1, values from outside as symbols.
 class Linear {
 public:
-  explicit Linear(MLIRContext *context) : context(context) {}
+  Linear(MLIRContext *context, SmallVectorImpl<Value> &symbols)
+      : context(context), symbols(symbols) {}
   AffineExpr of(Value value) {
     IntegerAttr constant;
     if (matchPattern(value, m_Constant(&constant)))
@@ -356,17 +428,17 @@ public:
     return getAffineSymbolExpr(symbols.size() - 1, context);
   }
 
-  SmallVector<Value> symbols;
-
 private:
   MLIRContext *context;
+  SmallVectorImpl<Value> &symbols;
 };
 } // namespace
 
-/// What a comparison says of the keys that pass it, if that is a bound.
-static std::optional<Bound> boundOf(arith::CmpIOp compare) {
+/// Adds what a comparison says of the keys that pass it, if that is a bound.
+static bool addBound(arith::CmpIOp compare, Attention::Bounds &bounds) {
   using Predicate = arith::CmpIPredicate;
-  Linear linear(compare.getContext());
+  MLIRContext *context = compare.getContext();
+  Linear linear(context, bounds.symbols);
   AffineExpr a = linear.of(compare.getLhs()), b = linear.of(compare.getRhs());
   Predicate predicate = compare.getPredicate();
   if (predicate == Predicate::sgt || predicate == Predicate::sge) {
@@ -374,56 +446,40 @@ static std::optional<Bound> boundOf(arith::CmpIOp compare) {
     predicate = predicate == Predicate::sgt ? Predicate::slt : Predicate::sle;
   }
   if (!a || !b || (predicate != Predicate::slt && predicate != Predicate::sle))
-    return std::nullopt;
+    return false;
   // It passes where this is not negative.
   AffineExpr rest = b - a - (predicate == Predicate::slt ? 1 : 0);
+  unsigned symbols = bounds.symbols.size();
   SmallVector<int64_t> factors; // of token, key, symbols, one
-  if (failed(
-          getFlattenedAffineExpr(rest, 2, linear.symbols.size(), &factors)) ||
-      factors.size() != linear.symbols.size() + 3 || std::abs(factors[1]) != 1)
-    return std::nullopt;
+  if (failed(getFlattenedAffineExpr(rest, 2, symbols, &factors)) ||
+      factors.size() != symbols + 3 || std::abs(factors[1]) != 1)
+    return false;
   bool upper = factors[1] < 0;
-  AffineExpr key = getAffineDimExpr(1, compare.getContext());
-  AffineExpr expr = upper ? rest + key + 1 : key - rest;
-  return Bound{expr, linear.symbols, upper,
-               upper ? factors[0] >= 0 : factors[0] > 0};
+  AffineExpr token = getAffineDimExpr(0, context),
+             key = getAffineDimExpr(1, context);
+  AffineExpr bound =
+      simplifyAffineExpr(upper ? rest + key + 1 : key - rest, 2, symbols);
+  // Of the last token where it is the largest, or least, for that one.
+  if (upper ? factors[0] >= 0 : factors[0] > 0)
+    bound = bound.replace(token, key - 1);
+  (upper ? bounds.end : bounds.first).push_back(bound);
+  return true;
 }
 
-/// What all of a condition's conjuncts say.
-static void collectBounds(Value condition, SmallVectorImpl<Bound> &bounds) {
+/// Adds what all of a condition's conjuncts say.
+static void addBounds(Value condition, Attention::Bounds &bounds) {
   if (auto both = condition.getDefiningOp<arith::AndIOp>()) {
-    collectBounds(both.getLhs(), bounds);
-    collectBounds(both.getRhs(), bounds);
-  } else if (auto compare = condition.getDefiningOp<arith::CmpIOp>()) {
-    if (auto bound = boundOf(compare))
-      bounds.push_back(*bound);
+    addBounds(both.getLhs(), bounds);
+    addBounds(both.getRhs(), bounds);
+    return;
   }
+  auto compare = condition.getDefiningOp<arith::CmpIOp>();
+  bounds.exact &= compare && addBound(compare, bounds);
 }
 
-std::pair<Value, Value> Attention::keysSeen(ImplicitLocOpBuilder &b,
-                                            Value firstToken,
-                                            Value endToken) const {
-  SmallVector<Bound> bounds;
+Attention::Bounds Attention::keysSeen() const {
+  Bounds bounds;
   if (visible)
-    collectBounds(visible, bounds);
-  auto result = [&](bool upper) {
-    Value key = getValueOrCreateConstantIndexOp(
-        b, b.getLoc(), upper ? keyCount : b.getIndexAttr(0));
-    for (const Bound &bound : bounds) {
-      if (bound.upper != upper)
-        continue;
-      AffineExpr token = b.getAffineDimExpr(0);
-      AffineExpr expr =
-          bound.expr.replace(token, bound.atLastToken ? token - 1 : token);
-      SmallVector<OpFoldResult> operands = {bound.atLastToken ? endToken
-                                                              : firstToken};
-      llvm::append_range(operands, bound.symbols);
-      AffineMap map = AffineMap::get(1, bound.symbols.size(), expr);
-      Value at = affine::makeComposedAffineApply(b, b.getLoc(), map, operands);
-      key = upper ? arith::MinSIOp::create(b, key, at).getResult()
-                  : arith::MaxSIOp::create(b, key, at).getResult();
-    }
-    return key;
-  };
-  return {result(false), result(true)};
+    addBounds(visible, bounds);
+  return bounds;
 }

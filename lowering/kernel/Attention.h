@@ -3,7 +3,6 @@
 #pragma once
 
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
-#include "mlir/IR/ImplicitLocOpBuilder.h"
 #include <array>
 #include <functional>
 
@@ -29,9 +28,10 @@ struct Attention {
   mlir::Value softmaxInput;
   /// The elementwise op behind the product; null where there is none.
   mlir::linalg::GenericOp result;
-  /// What decides whether a score counts, in the payload of the op that makes
-  /// the softmax's input, over (h, g, t, s); null if all do.
-  mlir::Value visible;
+  /// In the payload of the op that makes the softmax's input, over (h, g, t,
+  /// s): the score where it counts, null if that is the product; and what
+  /// decides whether it does, null if all do.
+  mlir::Value shown, visible;
 
   /// The attention that a softmax is part of. Where it is of none, or of one of
   /// another form, `reason` says what was expected.
@@ -44,20 +44,42 @@ struct Attention {
 
   /// A place (h, g, t, s); each index is made when it is read.
   using Place = std::array<std::function<mlir::Value()>, 4>;
-  /// What the softmax takes at a place where the product is `score`. It may be
-  /// asked of tokens and keys that do not exist: nothing is read behind
-  /// tensors.
+  /// How a payload reads what is not its own, where it is cloned to.
+  struct Outside {
+    /// An element of a tensor. It may be asked of tokens and keys that do not
+    /// exist, and reads nothing behind the tensor then.
+    std::function<mlir::Value(mlir::Value tensor, mlir::ValueRange at)> element;
+    std::function<mlir::Value(mlir::Value)> scalar;
+  };
+  /// What the softmax takes at a place where the product is `product`.
   mlir::Value emitScore(mlir::OpBuilder &b, const Place &at,
-                        mlir::Value score) const;
+                        mlir::Value product) const;
+  /// The same of a place that counts, and whether it does; null if all do.
+  std::pair<mlir::Value, mlir::Value> emitShown(mlir::OpBuilder &b,
+                                                const Place &at,
+                                                mlir::Value product,
+                                                const Outside &outside) const;
   /// The element of the output where the product is `value`.
+  mlir::Value emitResult(mlir::OpBuilder &b, mlir::Value value,
+                         const Outside &outside) const;
   mlir::Value emitResult(mlir::OpBuilder &b, mlir::Value value) const;
 
-  /// All keys [first, end) that a token of [firstToken, endToken) may see,
-  /// counted from firstKey, as far as it can be told: none, where end is not
-  /// behind first.
-  std::pair<mlir::Value, mlir::Value> keysSeen(mlir::ImplicitLocOpBuilder &b,
-                                               mlir::Value firstToken,
-                                               mlir::Value endToken) const;
+  /// The constant that a product is multiplied with, if nothing else is done to
+  /// one that counts.
+  std::optional<double> factor() const;
+  /// Whether a result is the product, at most rounded.
+  bool onlyRounds() const;
+
+  /// The keys that some of the tokens from d0 up to d1 may see, counted from
+  /// firstKey: from the largest of `first` and 0 on, before the least of `end`
+  /// and keyCount.
+  struct Bounds {
+    llvm::SmallVector<mlir::AffineExpr> first, end;
+    llvm::SmallVector<mlir::Value> symbols;
+    /// A token sees all keys between its bounds.
+    bool exact = true;
+  };
+  Bounds keysSeen() const;
 };
 
 } // namespace cria

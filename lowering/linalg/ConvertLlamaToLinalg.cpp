@@ -5,7 +5,6 @@
 #include "lowering/Entry.h"
 #include "lowering/Passes.h"
 #include "lowering/Signature.h"
-#include "lowering/Slots.h"
 #include "lowering/linalg/Lowering.h"
 
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
@@ -35,31 +34,37 @@ static void declare(OpBuilder &b, Location loc, StringRef name, Type type,
 }
 
 /// Replaces weights and tables by declarations that carry their slots.
-static void lowerSymbols(ModuleOp module) {
+static LogicalResult lowerSymbols(ModuleOp module) {
   OpBuilder b(module.getContext());
-  for (auto [op, slot] : assignSlots(module)) {
-    b.setInsertionPoint(op);
-    NamedAttribute slotAttr = b.getNamedAttr("slot", b.getIndexAttr(slot));
+  for (Operation &op : llvm::make_early_inc_range(module.getOps())) {
+    if (!isa<WeightOp, RopeTableOp>(op))
+      continue;
+    auto slot = op.getAttrOfType<IntegerAttr>("slot");
+    if (!slot)
+      return op.emitOpError("expected a slot; the pass assign-slots gives one");
+    b.setInsertionPoint(&op);
+    NamedAttribute slotAttr = b.getNamedAttr("slot", slot);
     if (auto weight = dyn_cast<WeightOp>(op)) {
       auto what = b.getDictionaryAttr(
           {b.getNamedAttr("source", weight.getSourceAttr()), slotAttr});
       StringRef name = weight.getSymName();
       Type type = weight.getType();
       bool layered = weight.getCount().has_value();
-      op->setAttr("sym_name", b.getStringAttr(name + ".llama"));
-      declare(b, op->getLoc(), name, type, layered, "weight", what);
+      op.setAttr("sym_name", b.getStringAttr(name + ".llama"));
+      declare(b, op.getLoc(), name, type, layered, "weight", what);
     } else {
       auto table = cast<RopeTableOp>(op);
       for (int64_t i : {0, 1}) {
         std::string name =
             (table.getSymName() + (i == 0 ? ".cos" : ".sin")).str();
-        declare(b, op->getLoc(), name, table.getTensorType(), false, "rope",
+        declare(b, op.getLoc(), name, table.getTensorType(), false, "rope",
                 b.getDictionaryAttr(
-                    b.getNamedAttr("slot", b.getIndexAttr(slot + i))));
+                    b.getNamedAttr("slot", b.getIndexAttr(slot.getInt() + i))));
       }
     }
-    op->erase();
+    op.erase();
   }
+  return success();
 }
 
 /// The new entry, with an empty body.
@@ -144,7 +149,8 @@ struct ConvertLlamaToLinalg
     auto entries = llvm::to_vector(getOperation().getOps<func::FuncOp>());
     for (func::FuncOp entry : entries)
       lowerEntry(entry, chunk);
-    lowerSymbols(getOperation());
+    if (failed(lowerSymbols(getOperation())))
+      signalPassFailure();
   }
 };
 } // namespace

@@ -78,26 +78,31 @@ void FunctionLowering::lower(Operation *op) {
       });
 }
 
-/// Reshapes carry the wide form on.
+/// Reshapes carry the wide form on. A dimension that stays keeps its size.
 bool FunctionLowering::lowerReshape(Operation *op) {
-  if (!isa<tensor::ExpandShapeOp, tensor::CollapseShapeOp>(op) ||
-      !wideForm.count(op->getOperand(0)))
+  if (!isa<tensor::ExpandShapeOp, tensor::CollapseShapeOp>(op))
     return false;
-  auto type =
-      cast<RankedTensorType>(op->getResult(0).getType()).clone(b.getF32Type());
-  Value wide = wideForm[op->getOperand(0)];
+  Value x = any(op->getOperand(0)), old = op->getResult(0), reshaped;
+  auto type = tensorType(old).clone(elementType(x));
   if (auto expand = dyn_cast<tensor::ExpandShapeOp>(op)) {
-    SmallVector<OpFoldResult> shape = expand.getMixedOutputShape();
-    for (OpFoldResult &size : shape)
-      if (auto value = dyn_cast<Value>(size))
-        size = stored(value);
-    wideForm[op->getResult(0)] = tensor::ExpandShapeOp::create(
-        b, b.getLoc(), type, wide, expand.getReassociationIndices(), shape);
-    return true;
+    SmallVector<OpFoldResult> shape = expand.getMixedOutputShape(),
+                              sizes = b.sizes(x);
+    for (auto [size, group] :
+         llvm::zip(sizes, expand.getReassociationIndices()))
+      for (int64_t dim : group) {
+        if (group.size() == 1)
+          shape[dim] = size;
+        else if (auto value = dyn_cast<Value>(shape[dim]))
+          shape[dim] = stored(value);
+      }
+    reshaped = tensor::ExpandShapeOp::create(
+        b, b.getLoc(), type, x, expand.getReassociationIndices(), shape);
+  } else {
+    auto collapse = cast<tensor::CollapseShapeOp>(op);
+    reshaped = tensor::CollapseShapeOp::create(
+        b, b.getLoc(), type, x, collapse.getReassociationIndices());
   }
-  auto collapse = cast<tensor::CollapseShapeOp>(op);
-  wideForm[op->getResult(0)] = tensor::CollapseShapeOp::create(
-      b, b.getLoc(), type, wide, collapse.getReassociationIndices());
+  (wideForm.count(op->getOperand(0)) ? wideForm : storedForm)[old] = reshaped;
   return true;
 }
 

@@ -316,3 +316,24 @@ func.func @add_rows(%x: tensor<?x64xf32>, %table: tensor<2x64xf32>) {
   %y = llama.add_rows %x, %table : tensor<?x64xf32>, tensor<2x64xf32>
   return
 }
+
+// -----
+
+// weight_c6
+llama.weight @a : tensor<4xf32> from "a" {slot = 0 : index}
+// expected-error @below {{expected a slot, as llama.weight @a has}}
+llama.weight @b : tensor<4xf32> from "b"
+
+// -----
+
+// weight_c6
+llama.weight @a[3] : tensor<4xf32> from "a.{}" {slot = 0 : index}
+// expected-error @below {{expected slot 3, the next one, got 1}}
+llama.weight @b : tensor<4xf32> from "b" {slot = 1 : index}
+
+// -----
+
+// rope_table_c4
+llama.weight @a : tensor<4xf32> from "a" {slot = 2 : index}
+// expected-error @below {{expected slot 0, the next one, got 1}}
+llama.rope_table @r {positions = 8 : i64, inv_freq = array<f32: 1.0>, slot = 1 : index}

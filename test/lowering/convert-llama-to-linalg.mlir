@@ -1,4 +1,4 @@
-// RUN: cria-opt --convert-llama-to-linalg=chunk=64 --split-input-file %s | FileCheck %s
+// RUN: cria-opt --assign-slots --convert-llama-to-linalg=chunk=64 --split-input-file %s | FileCheck %s
 
 // Weights and tables become functions that carry their slots: a weight with a
 // count takes as many, a table two.

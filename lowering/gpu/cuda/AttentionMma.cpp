@@ -14,117 +14,95 @@
 /// With g = lane / 4 and t = lane % 4, a lane holds of each product of 16 x 8
 /// the sums of rows g, g + 8 and columns 2t, 2t + 1: those of s become the left
 /// operand of p v where they are.
-#include "lowering/gpu/Emitters.h"
+#include "lowering/gpu/Attention.h"
 
 #include <cmath>
 
 using namespace mlir;
 using namespace cria;
 using namespace cria::cuda;
-using namespace cria::llama;
 
 static constexpr int64_t kThreads = 128, kRows = 64, kPad = 8;
-/// Below every score; finite, so that differences of it are numbers.
-static constexpr double kNone = -1e30;
 
 namespace {
-class AttentionTile {
+class AttentionTile : AttentionKernel {
 public:
-  AttentionTile(Launch &launch, GQAOp op, Value result);
-  DictionaryAttr emit();
+  AttentionTile(KernelFunction &of, const AttentionMemory &in);
+  void emit();
 
 private:
+  /// A query head of a token, the last where there are no more: a row of the
+  /// block.
+  struct Row {
+    Value token, query, exists;
+  };
+  Row rowOf(Value index);
   void findRows();
   void fetchQueries();
   void fetch(const Rows &tile, const Rows &cache, Value first);
   SmallVector<Value> turn(Value first, ValueRange carried);
+  SmallVector<Value> products();
   SmallVector<Value> scores(Value first);
   void softmax(MutableArrayRef<Value> s, MutableArrayRef<Value> state);
   void addValues(ArrayRef<Value> p, MutableArrayRef<Value> out);
-  Value visible(int64_t half, Value key);
   Value pair(Value low, Value high);
   void store(ValueRange state);
 
-  /// A row that the lane has sums of: its row of the queries, the keys it sees,
-  /// and whether it exists.
-  struct Row {
-    Value query, first, end, exists;
+  /// A row that the lane has sums of, and the keys it sees.
+  struct OwnRow : Row {
+    Value first, end;
   };
 
-  Launch &launch;
-  KernelBuilder &b;
-  GQAOp op;
   Type element;
-  int64_t size, tileKeys, kvHeads, group, positions;
-  Rows query, keys, values, result, tileQ, tileK, tileV;
-  Value kvHead, firstKey, endKey;
-  SmallVector<Row> rows; // g and g + 8
+  int64_t size, tileKeys;
+  Rows tileQ, tileK, tileV;
+  Value start, tokens, firstKey, endKey;
+  SmallVector<OwnRow> rows; // g and g + 8
 };
 } // namespace
 
-AttentionTile::AttentionTile(Launch &launch, GQAOp op, Value result)
-    : launch(launch), b(launch.b), op(op) {
-  RankedTensorType q = op.getQuery().getType(), kv = op.getKeyCache().getType();
-  element = q.getElementType();
-  size = q.getDimSize(2);
+AttentionTile::AttentionTile(KernelFunction &of, const AttentionMemory &in)
+    : AttentionKernel(of, in, kThreads), element(in.queryElement),
+      size(in.size) {
   // Wide heads leave registers for fewer scores.
   tileKeys = size <= 64 ? 64 : 32;
-  kvHeads = kv.getDimSize(1);
-  positions = kv.getDimSize(2);
-  group = q.getDimSize(1) / kvHeads;
-  query = launch.rows(op.getQuery());
-  query.stride = size;
-  this->result = launch.rows(result);
-  this->result.stride = size;
-  keys = launch.cache(op.getKeyCache(), op.getLayer());
-  values = launch.cache(op.getValueCache(), op.getLayer());
   int64_t stride = size + kPad;
   tileQ = b.shared(element, kRows * stride, stride);
   tileK = b.shared(element, tileKeys * stride, stride);
   tileV = b.shared(element, tileKeys * stride, stride);
 }
 
+AttentionTile::Row AttentionTile::rowOf(Value index) {
+  Value token = b.div(index, in.group);
+  return {b.min(token, b.sub(tokens, b.i32(1))), b.rem(index, in.group),
+          b.less(token, tokens)};
+}
+
 /// The lane's rows, and the keys that any row of the block sees.
 void AttentionTile::findRows() {
-  Value position = launch.position(), tokens = launch.extent(op.getQuery());
-  Value last = b.sub(tokens, b.i32(1));
+  tokens = launch.number(in.tokens);
   kvHead = b.block(0);
-  auto seen = [&](Value token) {
-    Value at = b.add(position, token), first = b.i32(0);
-    if (auto window = op.getWindow())
-      first = b.max(first, b.add(at, 1 - static_cast<int64_t>(*window)));
-    return std::pair(first,
-                     op.getCausal() ? b.add(at, 1) : endOfKeys(launch, op));
-  };
-  Value start = b.mul(b.block(1), kRows);
+  start = b.mul(b.block(1), kRows);
   for (int64_t half = 0; half < 2; ++half) {
-    Value index = b.add(b.add(start, b.mul(b.warp(), 16)),
-                        b.add(b.div(b.lane(), 4), half * 8));
-    Value exists = b.less(b.div(index, group), tokens);
-    Value token = b.min(b.div(index, group), last);
-    Value head = b.add(b.mul(kvHead, group), b.rem(index, group));
-    auto [first, end] = seen(token);
-    rows.push_back(
-        {b.add(b.mul(token, kvHeads * group), head), first, end, exists});
+    Row row = rowOf(b.add(b.add(start, b.mul(b.warp(), 16)),
+                          b.add(b.div(b.lane(), 4), half * 8)));
+    auto [first, end] = keysSeen(row.token, b.add(row.token, 1));
+    rows.push_back({row, first, end});
   }
-  auto tokenOf = [&](Value index) { return b.min(b.div(index, group), last); };
-  firstKey = seen(tokenOf(start)).first;
-  endKey = seen(tokenOf(b.add(start, kRows - 1))).second;
+  Value last = rowOf(b.add(start, kRows - 1)).token;
+  std::tie(firstKey, endKey) = keysSeen(rowOf(start).token, b.add(last, 1));
 }
 
 /// Begins to copy the block's rows of the queries; zeros past the last.
 void AttentionTile::fetchQueries() {
-  Value last = b.sub(launch.extent(op.getQuery()), b.i32(1));
-  Value start = b.mul(b.block(1), kRows);
   int64_t chunks = size / 8;
   b.loop(b.thread(), b.i32(kRows * chunks), kThreads, [&](Value i) {
     Value row = b.div(i, chunks), column = b.mul(b.rem(i, chunks), 8);
-    Value index = b.add(start, row), token = b.div(index, group);
-    Value exists = b.less(token, b.add(last, 1));
-    Value head = b.add(b.mul(kvHead, group), b.rem(index, group));
-    Value from = b.add(b.mul(b.min(token, last), kvHeads * group), head);
-    b.copyAsync(b.address(tileQ, row, column), b.address(query, from, column),
-                16, exists);
+    Row of = rowOf(b.add(start, row));
+    Head head = headOf(in.query, of.token, of.query);
+    Value from = b.add(head.column, column);
+    b.copyAsync(b.address(tileQ, row, column),
+                b.address(head.rows, head.row, from), 16, of.exists);
   });
   b.commitCopies();
 }
@@ -135,23 +113,15 @@ void AttentionTile::fetch(const Rows &tile, const Rows &cache, Value first) {
   b.loop(b.thread(), b.i32(tileKeys * chunks), kThreads, [&](Value i) {
     Value row = b.div(i, chunks), column = b.mul(b.rem(i, chunks), 8);
     Value key = b.add(first, row), exists = b.less(key, endKey);
-    Value from =
-        b.add(b.mul(kvHead, positions), b.select(exists, key, b.i32(0)));
+    Value from = b.add(keyRow(), b.select(exists, key, b.i32(0)));
     b.copyAsync(b.address(tile, row, column), b.address(cache, from, column),
                 16, exists);
   });
   b.commitCopies();
 }
 
-Value AttentionTile::visible(int64_t half, Value key) {
-  Value before = b.less(key, rows[half].end);
-  if (!op.getWindow())
-    return before;
-  return b.both(before, b.less(b.sub(rows[half].first, b.i32(1)), key));
-}
-
-/// s, in units of log2(e), masked: for every 8 keys the lane's four.
-SmallVector<Value> AttentionTile::scores(Value first) {
+/// q k^T: for every 8 keys the lane's four.
+SmallVector<Value> AttentionTile::products() {
   Value lane = b.lane();
   Value row = b.add(b.mul(b.div(lane, 16), 8), b.rem(lane, 8));
   Value chunk = b.mul(b.rem(b.div(lane, 8), 2), 8);
@@ -169,14 +139,23 @@ SmallVector<Value> AttentionTile::scores(Value first) {
               MutableArrayRef(s).slice((key / 8 + half) * 4, 4));
     }
   }
-  double scale = op.getScale().convertToDouble() / std::log(2.0);
-  Value t = b.add(first, b.mul(b.rem(lane, 4), 2));
-  for (int64_t i = 0; i < tileKeys / 8 * 4; ++i) {
-    Value key = b.add(t, i / 4 * 8 + i % 2);
-    Value score = b.fmul(s[i], b.f32(scale));
-    if (op.getSoftcap())
-      score = softcap(b, score, *op.getSoftcap(), std::log(2.0));
-    s[i] = b.select(visible(i % 4 / 2, key), score, b.f32(kNone));
+  return s;
+}
+
+/// What the softmax takes for the products; in units of log2(e) where a factor
+/// is all that is done to them.
+SmallVector<Value> AttentionTile::scores(Value first) {
+  SmallVector<Value> s = products();
+  Value t = b.add(first, b.mul(b.rem(b.lane(), 4), 2));
+  for (auto [i, score] : llvm::enumerate(s)) {
+    const OwnRow &row = rows[i % 4 / 2];
+    Value key = b.add(t, i / 4 * 8 + i % 2), visible = b.less(key, row.end);
+    if (!bounds.first.empty())
+      visible = b.both(visible, b.less(b.sub(row.first, b.i32(1)), key));
+    score = this->score(score, row.query, row.token, key, visible);
+    if (factor)
+      score = b.fmul(score, b.f32(*factor / std::log(2.0)));
+    score = b.select(visible, score, b.f32(-INFINITY));
   }
   return s;
 }
@@ -186,6 +165,12 @@ SmallVector<Value> AttentionTile::scores(Value first) {
 void AttentionTile::softmax(MutableArrayRef<Value> s,
                             MutableArrayRef<Value> state) {
   MutableArrayRef<Value> out = state.drop_front(4);
+  // 2^(unit x - unit max), which is one operation in either unit.
+  double unit = factor ? 1 : 1 / std::log(2.0);
+  auto power = [&](Value x, Value max) {
+    return b.exp2(factor ? b.fsub(x, max)
+                         : b.fma(x, b.f32(unit), b.fmul(max, b.f32(-unit))));
+  };
   for (size_t half = 0; half < 2; ++half) {
     Value &max = state[half], &sum = state[2 + half];
     auto mine = [&](size_t i) { return i % 4 / 2 == half; };
@@ -194,12 +179,12 @@ void AttentionTile::softmax(MutableArrayRef<Value> s,
       if (mine(i))
         highest = b.fmax(highest, s[i]);
     highest = b.warpMax(highest, 4);
-    Value old = b.exp2(b.fsub(max, highest));
+    Value old = power(max, highest);
     max = highest;
     sum = b.fmul(sum, old);
     for (size_t i = 0; i < s.size(); ++i)
       if (mine(i)) {
-        s[i] = b.exp2(b.fsub(s[i], highest));
+        s[i] = power(s[i], highest);
         sum = b.fadd(sum, s[i]);
       }
     for (size_t i = 0; i < out.size(); ++i)
@@ -250,20 +235,21 @@ SmallVector<Value> AttentionTile::turn(Value first, ValueRange carried) {
 
 void AttentionTile::store(ValueRange state) {
   Value t = b.mul(b.rem(b.lane(), 4), 2);
-  for (int64_t half = 0; half < 2; ++half) {
+  for (auto [half, row] : llvm::enumerate(rows)) {
     Value sum = b.warpSum(state[2 + half], 4);
-    b.when(rows[half].exists, [&] {
+    b.when(row.exists, [&, half = half, row = row] {
+      Head to = headOf(in.result, row.token, row.query);
       for (int64_t column = 0; column < size; column += 8) {
         int64_t at = 4 + column / 8 * 4 + half * 2;
         Value both =
-            b.pack({b.fdiv(state[at], sum), b.fdiv(state[at + 1], sum)});
-        b.store(both, result, rows[half].query, b.add(t, column));
+            b.pack({finished(state[at], sum), finished(state[at + 1], sum)});
+        b.store(both, to.rows, to.row, b.add(to.column, b.add(t, column)));
       }
     });
   }
 }
 
-DictionaryAttr AttentionTile::emit() {
+void AttentionTile::emit() {
   findRows();
   fetchQueries();
   SmallVector<Value> state(2, b.f32(kNone));
@@ -275,20 +261,17 @@ DictionaryAttr AttentionTile::emit() {
   b.awaitCopies(0);
   store(end);
   // A group that does not divide the rows of a block: a few blocks too many.
-  return launch.finish(
-      {{kvHeads, {}}, launch.gridOf(op.getQuery(), kRows / group)});
+  launch.finish(
+      {of.constant(in.kvHeads), of.blocks(in.tokens, kRows / in.group)});
 }
 
-bool cuda::takesAttentionMma(GQAOp op) {
-  RankedTensorType q = op.getQuery().getType(), kv = op.getKeyCache().getType();
-  int64_t size = q.getDimSize(2), group = q.getDimSize(1) / kv.getDimSize(1);
-  return q.isDynamicDim(0) && !q.getElementType().isF32() &&
-         q.getElementType() == kv.getElementType() && size % 16 == 0 &&
-         size <= 128 && group <= kRows;
+bool cuda::takesAttentionMma(const AttentionMemory &in) {
+  return !in.tokens.isConstant() && !in.queryElement.isF32() &&
+         in.queryElement == in.cacheElement && in.size % 16 == 0 &&
+         in.size <= 128 && in.group <= kRows && isContiguous(in.query, 8) &&
+         isContiguous(in.result, 2);
 }
 
-Steps cuda::emitAttentionMma(const Target &target, GQAOp op, Value result) {
-  Launch launch(op.getLoc(), target.module, target.name, kThreads,
-                target.places);
-  return {AttentionTile(launch, op, result).emit()};
+void cuda::emitAttentionMma(KernelFunction &of, const AttentionMemory &in) {
+  AttentionTile(of, in).emit();
 }

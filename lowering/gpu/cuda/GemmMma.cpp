@@ -26,16 +26,16 @@ static constexpr int64_t kDown = 2, kAcross = 8;
 namespace {
 class MmaGemm : public GemmTile {
 public:
-  MmaGemm(Launch &launch, const Output &output, Rows x, int64_t k)
-      : GemmTile(launch, output, x, k, kTileM, kTileN),
-        stages(b.shared(x.element, kStages * (kTileM + kTileN) * kTileK,
+  MmaGemm(Launch &launch, const Work &work)
+      : GemmTile(launch, work, kTileM, kTileN),
+        stages(b.shared(x.rows.element, kStages * (kTileM + kTileN) * kTileK,
                         kTileK)) {}
 
 private:
   SmallVector<Sum> multiply(const Corner &corner) override;
   void fetch(const Corner &corner, Value step);
   void fetchRows(Value stageRow, int64_t rows, Value first,
-                 llvm::function_ref<Element(Value, Value)> at);
+                 llvm::function_ref<Source(Value, Value)> at);
   SmallVector<Value> step(Value step, ValueRange sums);
   Value stageRow(Value step) {
     return b.mul(b.rem(step, kStages), kTileM + kTileN);
@@ -50,11 +50,11 @@ private:
 } // namespace
 
 void MmaGemm::fetchRows(Value stageRow, int64_t rows, Value first,
-                        llvm::function_ref<Element(Value, Value)> at) {
+                        llvm::function_ref<Source(Value, Value)> at) {
   int64_t each = kTileK / width;
   b.loop(b.thread(), b.i32(rows * each), kGemmThreads, [&](Value i) {
     Value row = b.div(i, each), column = b.mul(b.rem(i, each), width);
-    Element from = at(row, b.add(first, column));
+    Source from = at(row, b.add(first, column));
     Value to =
         b.add(swizzled(row, b.div(column, kChunk)), b.rem(column, kChunk));
     b.copyAsync(b.address(stages, b.add(stageRow, row), to), from.address,
@@ -100,7 +100,7 @@ SmallVector<Value> MmaGemm::step(Value step, ValueRange sums) {
       ws.push_back(b.loadMatrices(b.further(startW, stages, j * 8, 0)));
     for (int64_t i = 0; i < kDown; ++i)
       for (int64_t j = 0; j < kAcross; ++j)
-        b.mma(x.element, xs[i], ValueRange(ws[j / 2]).slice(j % 2 * 2, 2),
+        b.mma(x.rows.element, xs[i], ValueRange(ws[j / 2]).slice(j % 2 * 2, 2),
               MutableArrayRef(next).slice((i * kAcross + j) * 4, 4));
   }
   return next;
@@ -141,6 +141,6 @@ bool cuda::takesMma(Type input, Type weight, int64_t k) {
 }
 
 std::unique_ptr<GemmTile>
-cuda::makeMmaGemm(Launch &launch, const Output &output, Rows x, int64_t k) {
-  return std::make_unique<MmaGemm>(launch, output, x, k);
+cuda::makeMmaGemm(Launch &launch, const Work &work) {
+  return std::make_unique<MmaGemm>(launch, work);
 }

@@ -1,0 +1,393 @@
+#include "lowering/Resume.h"
+
+#include "dialect/Dialect.h"
+#include "lowering/Entry.h"
+#include "lowering/import/Program.h"
+
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "llvm/ADT/StringMap.h"
+
+using namespace mlir;
+using namespace cria;
+namespace json = llvm::json;
+
+Phase cria::phaseOf(ModuleOp module) {
+  if (!module.getOps<gpu::GPUModuleOp>().empty())
+    return Phase::Tile;
+  for (auto function : module.getOps<func::FuncOp>())
+    if (function->hasAttr("arguments") || function->hasAttr("weight") ||
+        function->hasAttr("rope"))
+      return llvm::any_of(function.getArgumentTypes(),
+                          llvm::IsaPred<MemRefType>) ||
+                     llvm::any_of(function.getResultTypes(),
+                                  llvm::IsaPred<MemRefType>)
+                 ? Phase::Tile
+                 : Phase::Linalg;
+  WalkResult kernels =
+      module.walk([](llama::KernelOp) { return WalkResult::interrupt(); });
+  return kernels.wasInterrupted() ? Phase::Fuse : Phase::Import;
+}
+
+//===----------------------------------------------------------------------===//
+// Flags
+//===----------------------------------------------------------------------===//
+
+/// Fails if `asked`, where the user asked, is not what the text is made for.
+template <typename T>
+static llvm::Error expectFlag(StringRef input, const char *flag,
+                              std::optional<T> asked, T made) {
+  if (!asked || *asked == made)
+    return llvm::Error::success();
+  return llvm::createStringError(
+      llvm::formatv("--{0}={1}: expected {2}, which {3} is made for", flag,
+                    *asked, made, input)
+          .str());
+}
+
+static std::optional<int64_t> unlessZero(int64_t number) {
+  return number ? std::optional(number) : std::nullopt;
+}
+
+static std::optional<StringRef> nameOf(std::optional<DType> type) {
+  if (!type)
+    return std::nullopt;
+  return *type == DType::F32 ? "f32" : *type == DType::F16 ? "f16" : "bf16";
+}
+
+llvm::Error cria::checkModel(const CompileOptions &options,
+                             const Manifest &manifest) {
+  const json::Object &model = *manifest.object().getObject("model");
+  auto dtype = model.getString("dtype");
+  if (!dtype) // no caches
+    return llvm::Error::success();
+  if (llvm::Error error = expectFlag(options.input, "dtype",
+                                     nameOf(options.import.dtype), *dtype))
+    return error;
+  return expectFlag(options.input, "max-seq", unlessZero(options.import.maxSeq),
+                    *model.getInteger("max_seq"));
+}
+
+/// The target and the CPU of a text at Tile.
+static llvm::Error resumeTarget(CompileOptions &options,
+                                const Manifest &manifest) {
+  const json::Object &root = manifest.object();
+  const json::Object *target = root.getObject("target");
+  auto kind = target ? target->getString("kind") : std::nullopt;
+  auto cpu = root.getObject("flags")->getString("cpu");
+  if (!kind || !cpu)
+    return llvm::createStringError(options.input +
+                                   ": expected 'target' and the flag 'cpu' in "
+                                   "'cria.manifest'");
+  std::optional<StringRef> device, asked;
+  if (options.device)
+    device = *options.device == Device::Cuda ? "cuda" : "cpu";
+  if (options.cpu)
+    asked = *options.cpu;
+  if (llvm::Error error = expectFlag(options.input, "target", device, *kind))
+    return error;
+  if (llvm::Error error = expectFlag(options.input, "cpu", asked, *cpu))
+    return error;
+  options.device = *kind == "cuda" ? Device::Cuda : Device::Cpu;
+  options.cpu = cpu->str();
+  return llvm::Error::success();
+}
+
+llvm::Error cria::resume(CompileOptions &options, Phase phase,
+                         const Manifest &manifest) {
+  const json::Object &root = manifest.object();
+  int64_t chunk = *root.getObject("model")->getInteger("chunk");
+  int64_t rank = root.getObject("flags")->getInteger("lora_rank").value_or(0);
+  if (llvm::Error error =
+          expectFlag(options.input, "chunk", options.chunk, chunk))
+    return error;
+  if (llvm::Error error = expectFlag(options.input, "lora-rank",
+                                     unlessZero(options.import.loraRank), rank))
+    return error;
+  if (llvm::Error error = checkModel(options, manifest))
+    return error;
+  options.chunk = chunk;
+  options.import = {};
+  return phase == Phase::Tile ? resumeTarget(options, manifest)
+                              : llvm::Error::success();
+}
+
+llvm::Error cria::checkTarget(const PipelineOptions &options, StringRef input,
+                              const Manifest &manifest) {
+  Manifest now = manifest;
+  now.setTarget(options);
+  if (*now.object().get("target") == *manifest.object().get("target"))
+    return llvm::Error::success();
+  return llvm::createStringError("--cpu=" + options.cpu.flag + ": expected " +
+                                 "the CPU and features that " + input +
+                                 " is made for");
+}
+
+//===----------------------------------------------------------------------===//
+// Functions
+//===----------------------------------------------------------------------===//
+
+namespace {
+/// What the runtime binds to a slot.
+struct Bound {
+  int64_t slot;
+  bool layered;
+  json::Array shape;
+  std::string dtype;
+};
+
+/// A module from Linalg on beside its manifest.
+class Resumed {
+public:
+  Resumed(ModuleOp module, Phase phase, const Manifest &manifest)
+      : module(module), phase(phase), root(manifest.object()),
+        model(*root.getObject("model")) {}
+  LogicalResult verify();
+
+private:
+  void readSymbols();
+  LogicalResult verifySymbol(func::FuncOp function);
+  LogicalResult verifyEntry(func::FuncOp entry);
+  LogicalResult verifyCaches(func::FuncOp entry,
+                             const EntryArguments &arguments);
+  LogicalResult verifyTypes(func::FuncOp function);
+  LogicalResult verifyArena(func::FuncOp entry,
+                            const EntryArguments &arguments);
+  LogicalResult verifyKernels();
+
+  ModuleOp module;
+  Phase phase;
+  const json::Object &root, &model;
+  llvm::StringMap<Bound> symbols;
+};
+} // namespace
+
+static json::Array shapeOf(ShapedType type) {
+  json::Array shape;
+  for (int64_t size : type.getShape())
+    shape.push_back(size);
+  return shape;
+}
+
+static std::string nameOf(Type type) {
+  std::string name;
+  llvm::raw_string_ostream(name) << type;
+  return name;
+}
+
+static std::string show(const json::Value &value) {
+  return llvm::formatv("{0}", value).str();
+}
+
+void Resumed::readSymbols() {
+  for (const json::Value &value : *root.getArray("weights"))
+    if (const json::Object *weight = value.getAsObject())
+      if (const json::Array *shape = weight->getArray("shape"))
+        symbols[weight->getString("symbol").value_or("")] = {
+            weight->getInteger("slot").value_or(-1),
+            weight->getInteger("count").value_or(0) != 0, *shape,
+            weight->getString("dtype").value_or("").str()};
+  for (const json::Value &value : *root.getArray("rope")) {
+    const json::Object *table = value.getAsObject();
+    const json::Array *pairs = table ? table->getArray("inv_freq") : nullptr;
+    if (!pairs)
+      continue;
+    json::Array shape{table->getInteger("rows").value_or(0),
+                      static_cast<int64_t>(pairs->size())};
+    for (int64_t i : {0, 1}) {
+      StringRef symbol = table->getString("symbol").value_or("");
+      symbols[(symbol + (i == 0 ? ".cos" : ".sin")).str()] = {
+          table->getInteger("slot").value_or(-1) + i, false, shape, "f32"};
+    }
+  }
+}
+
+/// Tensors before Tile, contiguous memrefs from there on.
+LogicalResult Resumed::verifyTypes(func::FuncOp function) {
+  FunctionType signature = function.getFunctionType();
+  for (Type type : llvm::concat<const Type>(signature.getInputs(),
+                                            signature.getResults())) {
+    auto memref = dyn_cast<MemRefType>(type);
+    bool fits = phase == Phase::Linalg
+                    ? isa<RankedTensorType>(type)
+                    : memref && memref.getLayout().isIdentity() &&
+                          !memref.getMemorySpace();
+    if (!type.isIndex() && !fits)
+      return function.emitError("expected ")
+             << (phase == Phase::Linalg ? "tensors" : "contiguous memrefs")
+             << " and index numbers, got " << type;
+  }
+  return success();
+}
+
+/// A declaration stands for what the manifest has a slot for.
+LogicalResult Resumed::verifySymbol(func::FuncOp function) {
+  auto what = function->getAttrOfType<DictionaryAttr>("weight");
+  if (!what)
+    what = function->getAttrOfType<DictionaryAttr>("rope");
+  auto slot = what ? what.getAs<IntegerAttr>("slot") : IntegerAttr();
+  if (!slot)
+    return function.emitError("expected a declaration with the attribute "
+                              "'weight' or 'rope' and a slot in it");
+  auto found = symbols.find(function.getName());
+  if (found == symbols.end())
+    return function.emitError("expected a weight or rope table that the "
+                              "manifest has, got @")
+           << function.getName();
+  const Bound &bound = found->second;
+  if (slot.getInt() != bound.slot)
+    return function.emitError("expected slot ")
+           << bound.slot << ", got " << slot.getInt();
+  FunctionType signature = function.getFunctionType();
+  ArrayRef<Type> inputs = signature.getInputs();
+  bool takesLayer = inputs.size() == 1 && inputs[0].isIndex();
+  auto type = signature.getNumResults() == 1
+                  ? dyn_cast<ShapedType>(signature.getResult(0))
+                  : ShapedType();
+  if ((bound.layered ? !takesLayer : !inputs.empty()) || !type ||
+      shapeOf(type) != bound.shape ||
+      nameOf(type.getElementType()) != bound.dtype)
+    return function.emitError("expected ")
+           << (bound.layered ? "(index)" : "()") << " to " << bound.dtype
+           << " of shape " << show(json::Array(bound.shape)) << ", got "
+           << signature;
+  return success();
+}
+
+LogicalResult Resumed::verifyCaches(func::FuncOp entry,
+                                    const EntryArguments &arguments) {
+  const json::Array &caches = *root.getArray("caches");
+  SmallVector<unsigned> places = arguments.caches();
+  if (places.size() != caches.size())
+    return entry.emitError("expected ")
+           << caches.size() << " caches, got " << places.size();
+  for (auto [place, value] : llvm::zip_equal(places, caches)) {
+    auto type = cast<ShapedType>(entry.getArgumentTypes()[place]);
+    const json::Object *cache = value.getAsObject();
+    const json::Array *shape = cache ? cache->getArray("shape") : nullptr;
+    StringRef dtype =
+        cache ? cache->getString("dtype").value_or("") : StringRef();
+    if (!shape || shapeOf(type) != *shape ||
+        nameOf(type.getElementType()) != dtype)
+      return entry.emitError("expected argument ")
+             << place << " to be a cache of " << dtype << " and shape "
+             << (shape ? show(json::Array(*shape)) : "") << ", got " << type;
+  }
+  return success();
+}
+
+LogicalResult Resumed::verifyArena(func::FuncOp entry,
+                                   const EntryArguments &arguments) {
+  auto bytes = entry->getAttrOfType<IntegerAttr>("arena_bytes");
+  unsigned place = arguments.at(EntryArgument::Arena);
+  if (!bytes || place == entry.getNumArguments() ||
+      cast<MemRefType>(entry.getArgumentTypes()[place]).getDimSize(0) !=
+          bytes.getInt())
+    return entry.emitError("expected an arena of as many bytes as the "
+                           "attribute 'arena_bytes' says");
+  return success();
+}
+
+static constexpr StringLiteral kEntries[] = {"prefill", "decode", "encode"};
+
+LogicalResult Resumed::verifyEntry(func::FuncOp entry) {
+  FailureOr<EntryArguments> arguments = EntryArguments::of(entry);
+  if (failed(arguments))
+    return failure();
+  StringRef name = entry.getName();
+  if (!llvm::is_contained(kEntries, name))
+    return entry.emitError("expected entry functions @prefill, @decode and "
+                           "@encode, got @")
+           << name;
+  int64_t chunk = name == "decode" ? 1 : *model.getInteger("chunk");
+  int64_t columns = name == "encode" ? 1 : *model.getInteger("vocab_size");
+  int64_t said = entry->getAttrOfType<IntegerAttr>("chunk").getInt();
+  auto shape = [&](EntryArgument what) {
+    return cast<ShapedType>(entry.getArgumentTypes()[arguments->at(what)])
+        .getShape();
+  };
+  if (said != chunk || shape(EntryArgument::Ids) != ArrayRef(chunk))
+    return entry.emitError("expected ids and the attribute 'chunk' of ")
+           << chunk << " tokens, got " << shape(EntryArgument::Ids)[0]
+           << " and " << said;
+  ArrayRef<int64_t> logits = shape(EntryArgument::Logits);
+  if (logits[0] != chunk || logits[1] != columns)
+    return entry.emitError("expected logits of shape [")
+           << chunk << "," << columns << "], got [" << logits[0] << ","
+           << logits[1] << "]";
+  if (failed(verifyCaches(entry, *arguments)))
+    return failure();
+  return phase == Phase::Tile ? verifyArena(entry, *arguments) : success();
+}
+
+/// Whether an attribute is what JSON can say without fractions.
+static bool isPlain(Attribute attribute) {
+  if (auto array = dyn_cast<ArrayAttr>(attribute))
+    return llvm::all_of(array, isPlain);
+  if (auto dictionary = dyn_cast<DictionaryAttr>(attribute))
+    return llvm::all_of(dictionary, [](NamedAttribute entry) {
+      return isPlain(entry.getValue());
+    });
+  auto number = dyn_cast<IntegerAttr>(attribute);
+  return isa<StringAttr>(attribute) ||
+         (number && number.getValue().getBitWidth() <= 64);
+}
+
+/// What CUDA's Tile has: kernels for one chip, and the host's plan.
+LogicalResult Resumed::verifyKernels() {
+  auto modules = module.getOps<gpu::GPUModuleOp>();
+  if (!llvm::hasSingleElement(modules))
+    return module.emitError("expected one gpu.module");
+  gpu::GPUModuleOp kernels = *modules.begin();
+  ArrayAttr targets = kernels.getTargetsAttr();
+  if (!targets || targets.size() != 1 || !isa<NVVM::NVVMTargetAttr>(targets[0]))
+    return kernels.emitError("expected one target, an #nvvm.target");
+  auto plan = kernels->getAttrOfType<DictionaryAttr>("cria.plan");
+  if (!plan || !isPlain(plan))
+    return kernels.emitError(
+        "expected the attribute 'cria.plan' of whole numbers and strings");
+  return success();
+}
+
+LogicalResult Resumed::verify() {
+  const json::Object *target = root.getObject("target");
+  if (phase == Phase::Tile && target && target->getString("kind") == "cuda")
+    return verifyKernels();
+  readSymbols();
+  for (auto function : module.getOps<func::FuncOp>()) {
+    bool isSymbol = function.isDeclaration();
+    if (isSymbol &&
+        (failed(verifyTypes(function)) || failed(verifySymbol(function))))
+      return failure();
+    if (isEntry(function) &&
+        (failed(verifyTypes(function)) || failed(verifyEntry(function))))
+      return failure();
+    if (!isSymbol && !function.getBody().hasOneBlock())
+      return function.emitError("expected one block, got ")
+             << function.getBody().getBlocks().size();
+  }
+  for (StringRef name : kEntries) {
+    bool needed =
+        name != "encode" || model.getBoolean("encoder").value_or(false);
+    auto entry = module.lookupSymbol<func::FuncOp>(name);
+    if (needed && (!entry || !isEntry(entry)))
+      return module.emitError("expected an entry function @") << name;
+  }
+  return success();
+}
+
+LogicalResult cria::verifyResumed(ModuleOp module, Phase phase,
+                                  const Manifest &manifest) {
+  if (phase != Phase::Fuse)
+    return Resumed(module, phase, manifest).verify();
+  if (failed(verifyFused(module)))
+    return failure();
+  // The symbols and caches are all in the program: it gives them again.
+  Manifest now;
+  now.describeInterface(module, module.lookupSymbol<func::FuncOp>("prefill"));
+  for (const char *key : {"weights", "rope", "caches"})
+    if (*now.object().get(key) != *manifest.object().get(key))
+      return module.emitError("expected ")
+             << key << " as 'cria.manifest' has them";
+  return success();
+}

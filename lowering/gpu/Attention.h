@@ -1,0 +1,77 @@
+/// What the kernels of attention share: where it reads and writes, the keys
+/// that a token sees, and what is done to a score.
+#pragma once
+
+#include "lowering/gpu/Launch.h"
+#include "lowering/kernel/Attention.h"
+
+namespace cria::cuda {
+
+/// The largest score of a row that has seen nothing: finite, so that
+/// differences of it are numbers. A score below it counts as hidden.
+inline constexpr double kNone = -1e30;
+
+/// An attention between arguments of a kernel function.
+struct AttentionMemory {
+  Attention attention;
+  /// Elements (t, h, g, d) of arguments.
+  Element query, result;
+  Size tokens;
+  /// Heads of the caches, queries of each, elements of a head; positions of a
+  /// cache.
+  int64_t kvHeads, group, size, room;
+  mlir::Type queryElement, cacheElement;
+};
+
+class AttentionKernel {
+protected:
+  AttentionKernel(KernelFunction &of, const AttentionMemory &in,
+                  int64_t threads);
+
+  /// Where a head's elements begin.
+  struct Head {
+    Rows rows;
+    mlir::Value row, column;
+  };
+  Head headOf(const Element &element, mlir::Value token, mlir::Value query);
+  /// Where the keys and values of the KV head begin: a key is a row.
+  mlir::Value keyRow() { return launch.value(firstKeyRow, kvHead); }
+  /// The first key that some of the tokens may see, and the one behind the
+  /// last.
+  std::pair<mlir::Value, mlir::Value> keysSeen(mlir::Value firstToken,
+                                               mlir::Value endToken);
+  /// The score of a product, but for `factor`. `visible` says whether the key
+  /// is between the token's bounds, and then whether the score counts.
+  mlir::Value score(mlir::Value product, mlir::Value query, mlir::Value token,
+                    mlir::Value key, mlir::Value &visible);
+  /// An element of the result, in f32. A row that has seen nothing is zero.
+  mlir::Value finished(mlir::Value out, mlir::Value sum);
+
+  KernelFunction &of;
+  const AttentionMemory &in;
+  Launch launch;
+  KernelBuilder &b;
+  Attention::Bounds bounds;
+  /// All that is done to a product, if that is a multiplication; then it is
+  /// left to the schedule.
+  std::optional<double> factor;
+  Rows keys, values;
+  mlir::Value kvHead; // of the block
+
+private:
+  /// What payloads read where the kernel is.
+  Attention::Outside outside();
+  mlir::Value readElement(mlir::Value tensor, mlir::ValueRange at);
+
+  mlir::AffineExpr firstKeyRow; // over the KV head
+};
+
+/// Whether a head's elements lie one behind the other, from a multiple of
+/// `width` on.
+bool isContiguous(const Element &element, int64_t width);
+
+/// Attention of many tokens on tensor cores (cuda/AttentionMma.cpp).
+bool takesAttentionMma(const AttentionMemory &in);
+void emitAttentionMma(KernelFunction &of, const AttentionMemory &in);
+
+} // namespace cria::cuda

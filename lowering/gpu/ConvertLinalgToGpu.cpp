@@ -1,0 +1,70 @@
+/// func @k(tensors)  =>  gpu.func @k, ... and func @k.launch(memrefs)
+///
+/// Asks the schedules, the fastest first. A kernel function stays as it is, so
+/// that bufferization sees what it reads and writes; who calls it calls
+/// `k.launch` instead afterwards. One that no schedule takes has no such
+/// function.
+#include "lowering/Entry.h"
+#include "lowering/Passes.h"
+#include "lowering/gpu/Schedules.h"
+
+#include "mlir/Dialect/Affine/IR/AffineOps.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/NVGPU/IR/NVGPUDialect.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "mlir/IR/Remarks.h"
+
+namespace cria {
+#define GEN_PASS_DEF_CONVERTLINALGTOGPU
+#include "lowering/Passes.h.inc"
+} // namespace cria
+
+using namespace mlir;
+using namespace cria;
+
+/// Builds the launches of a kernel function by the first schedule that takes
+/// it; else a remark says why none does. A schedule whose form a function does
+/// not have gives no reason, and leaves it to the next.
+static void convert(func::FuncOp kernel, Block &kernels) {
+  StringRef reason;
+  for (auto emit : {cuda::emitAttention, cuda::emitParts}) {
+    cuda::KernelFunction function(kernel, kernels);
+    if (emit(function, reason))
+      return function.finish();
+    function.erase();
+    if (!reason.empty())
+      break;
+  }
+  remark::missed(kernel.getLoc(), remark::RemarkOpts::name("no-schedule")
+                                      .category("cria")
+                                      .function(kernel.getName()))
+      << remark::reason("{0}", reason.str());
+}
+
+namespace {
+struct ConvertLinalgToGpu
+    : cria::impl::ConvertLinalgToGpuBase<ConvertLinalgToGpu> {
+  using ConvertLinalgToGpuBase::ConvertLinalgToGpuBase;
+
+  void runOnOperation() override {
+    ModuleOp module = getOperation();
+    OpBuilder b = OpBuilder::atBlockEnd(module.getBody());
+    module->setAttr(mlir::gpu::GPUDialect::getContainerModuleAttrName(),
+                    b.getUnitAttr());
+    auto kernels =
+        mlir::gpu::GPUModuleOp::create(b, module.getLoc(), "kernels");
+    kernels.setTargetsAttr(b.getArrayAttr(NVVM::NVVMTargetAttr::get(
+        &getContext(), /*optLevel=*/3, "nvptx64-nvidia-cuda", chip,
+        "+" + ptxVersion)));
+    Block &body = kernels.getBodyRegion().front();
+    for (auto function : llvm::to_vector(module.getOps<func::FuncOp>()))
+      if (!function.isDeclaration() && !isEntry(function))
+        convert(function, body);
+    if (auto decode = module.lookupSymbol<func::FuncOp>("decode"))
+      cuda::emitSampling(module, body, decode);
+  }
+};
+} // namespace

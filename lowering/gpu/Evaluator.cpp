@@ -1,0 +1,333 @@
+#include "lowering/gpu/Evaluator.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "mlir/IR/IRMapping.h"
+#include "mlir/IR/Matchers.h"
+#include <numeric>
+
+using namespace mlir;
+using namespace cria;
+using namespace cria::cuda;
+using linalg::LinalgOp;
+using Kind = Elements::Definition;
+
+//===----------------------------------------------------------------------===//
+// Elements
+//===----------------------------------------------------------------------===//
+
+Value Evaluator::operator()(const Element &element) {
+  if (Value known = leaf ? leaf(element) : Value())
+    return known;
+  Kind made = elements.define(element, box);
+  if (made.kind == Kind::Same)
+    return (*this)(made.same);
+  if (made.kind == Kind::Payload)
+    return payload(made.op, made.result, made.loops);
+  Type type = cast<RankedTensorType>(element.tensor.getType()).getElementType();
+  if (made.kind != Kind::Leaf)
+    return b.zero(type);
+  return launch.load(
+      element, loops,
+      llvm::any_of(element.at, [&](auto at) { return isWide(at); }) ? lanes
+                                                                    : 1);
+}
+
+/// A constant or number from outside of a payload.
+Value Evaluator::outside(Value value) {
+  if (Operation *op = value.getDefiningOp();
+      op && matchPattern(op, m_Constant()))
+    return b.clone(*op)->getResult(0);
+  return b.create<arith::IndexCastOp>(b.getIndexType(), launch.number(value));
+}
+
+/// An element that the payload chooses by number; a wide one begins there.
+Value Evaluator::gathered(tensor::ExtractOp read, const IRMapping &mapping,
+                          bool wide) {
+  Value memory = launch.of.memory(read.getTensor());
+  ArrayRef<int64_t> shape = read.getTensor().getType().getShape();
+  Value row = b.i32(0), column = row;
+  for (auto [i, index] : llvm::enumerate(read.getIndices())) {
+    Value at = mapping.lookupOrNull(index);
+    at = b.create<arith::IndexCastOp>(b.getI32Type(), at ? at : outside(index));
+    if (i + 1 == shape.size())
+      column = at;
+    else
+      row = i ? b.add(b.mul(row, shape[i]), at) : at;
+  }
+  Rows rows = launch.rows(memory, shape.empty() ? 1 : shape.back());
+  return b.load(rows, row, column, wide ? lanes : 1, Access::ReadOnly);
+}
+
+/// The op on vectors where one of its operands is one.
+Value Evaluator::clone(Operation &op, const IRMapping &mapping) {
+  SmallVector<Value> operands;
+  bool wide = false;
+  for (Value operand : op.getOperands()) {
+    Value value = mapping.lookupOrNull(operand);
+    operands.push_back(value ? value : outside(operand));
+    wide |= isa<VectorType>(operands.back().getType());
+  }
+  if (wide)
+    for (Value &operand : operands)
+      if (!isa<VectorType>(operand.getType()))
+        operand = b.splat(operand, lanes);
+  Type type = op.getResult(0).getType();
+  OperationState state(op.getLoc(), op.getName());
+  state.addOperands(operands);
+  state.addTypes(wide ? Type(VectorType::get({lanes}, type)) : type);
+  state.addAttributes(op.getAttrs());
+  return b.create(state)->getResult(0);
+}
+
+Value Evaluator::payload(LinalgOp op, unsigned result, ArrayRef<AffineExpr> at,
+                         Value out) {
+  IRMapping mapping;
+  for (OpOperand &operand : op->getOpOperands()) {
+    BlockArgument argument = op.getMatchingBlockArgument(&operand);
+    if (argument.use_empty())
+      continue;
+    if (out && op.isDpsInit(&operand))
+      mapping.map(argument, out);
+    else if (isa<RankedTensorType>(operand.get().getType()))
+      mapping.map(argument, (*this)(elements.operand(op, operand, at, box)));
+    else
+      mapping.map(argument, outside(operand.get()));
+  }
+  for (Operation &nested : op.getBlock()->without_terminator()) {
+    Value made;
+    if (auto index = dyn_cast<linalg::IndexOp>(nested)) {
+      made = b.create<arith::IndexCastOp>(
+          b.getIndexType(), launch.value(at[index.getDim()], loops));
+    } else if (auto read = dyn_cast<tensor::ExtractOp>(nested)) {
+      auto last =
+          read.getIndices().empty()
+              ? linalg::IndexOp()
+              : read.getIndices().back().getDefiningOp<linalg::IndexOp>();
+      made = gathered(read, mapping, last && isWide(at[last.getDim()]));
+    } else {
+      made = clone(nested, mapping);
+    }
+    mapping.map(nested.getResult(0), made);
+  }
+  Value made = yielded(op, result);
+  Value value = mapping.lookupOrNull(made);
+  return value ? value : outside(made);
+}
+
+//===----------------------------------------------------------------------===//
+// What can be computed
+//===----------------------------------------------------------------------===//
+
+static bool isNumber(Value value) {
+  Operation *op = value.getDefiningOp();
+  if (op && matchPattern(op, m_Constant()))
+    return true;
+  if (!value.getType().isIndex())
+    return false;
+  return !op || isa<tensor::DimOp>(op) ||
+         (isMemoryEffectFree(op) && op->getNumRegions() == 0 &&
+          llvm::all_of(op->getOperands(), isNumber));
+}
+
+static bool canClone(LinalgOp op) {
+  auto isOutside = [&](Value value) {
+    return value.getParentBlock() != op.getBlock();
+  };
+  for (Value operand : op->getOperands())
+    if (!isa<RankedTensorType>(operand.getType()) && !isNumber(operand))
+      return false;
+  for (Value value : op.getBlock()->getTerminator()->getOperands())
+    if (isOutside(value) && !isNumber(value))
+      return false;
+  return llvm::all_of(op.getBlock()->without_terminator(), [&](Operation &op) {
+    if (op.getNumRegions() || op.getNumResults() != 1)
+      return false;
+    bool read = isa<tensor::ExtractOp>(op);
+    return (read || isMemoryEffectFree(&op)) &&
+           llvm::all_of(op.getOperands(), [&](Value value) {
+             return !isOutside(value) || isNumber(value) ||
+                    (read && isa<RankedTensorType>(value.getType()));
+           });
+  });
+}
+
+bool cuda::canEvaluate(Elements &elements, const Element &element,
+                       ArrayRef<Size> box) {
+  Kind made = elements.define(element, box);
+  if (made.kind == Kind::Same)
+    return canEvaluate(elements, made.same, box);
+  if (made.kind != Kind::Payload)
+    return made.kind == Kind::Leaf;
+  return canClone(made.op) &&
+         llvm::all_of(made.op->getOpOperands(), [&](OpOperand &operand) {
+           return made.op.getMatchingBlockArgument(&operand).use_empty() ||
+                  !isa<RankedTensorType>(operand.get().getType()) ||
+                  canEvaluate(
+                      elements,
+                      elements.operand(made.op, operand, made.loops, box), box);
+         });
+}
+
+/// How wide the payload of an op is at most, leaves aside.
+static int64_t payloadWidth(Launch &launch, const Kind &made,
+                            ArrayRef<Size> box, int64_t most) {
+  LinalgOp op = made.op;
+  auto isWide = [&](linalg::IndexOp index) {
+    return index && made.loops[index.getDim()].isFunctionOfDim(box.size() - 1);
+  };
+  for (Operation &nested : op.getBlock()->without_terminator()) {
+    if (auto index = dyn_cast<linalg::IndexOp>(nested)) {
+      // As the column of what is read alone.
+      bool column = llvm::all_of(index->getUses(), [&](OpOperand &use) {
+        return isa<tensor::ExtractOp>(use.getOwner()) &&
+               use.getOperandNumber() + 1 == use.getOwner()->getNumOperands();
+      });
+      if (isWide(index) &&
+          (!column || made.loops[index.getDim()] !=
+                          launch.of.elements.dim(box.size() - 1)))
+        return 1;
+    } else if (auto read = dyn_cast<tensor::ExtractOp>(nested)) {
+      auto type = read.getTensor().getType();
+      if (!read.getIndices().empty() &&
+          isWide(read.getIndices().back().getDefiningOp<linalg::IndexOp>()))
+        most = std::gcd(most, std::gcd(type.getShape().back(),
+                                       128 / type.getElementTypeBitWidth()));
+    } else if (!OpTrait::hasElementwiseMappableTraits(&nested) &&
+               nested.getNumOperands()) {
+      return 1;
+    }
+  }
+  return most;
+}
+
+int64_t cuda::vectorWidth(Launch &launch, const Element &element,
+                          ArrayRef<Size> box, int64_t most) {
+  Elements &elements = launch.of.elements;
+  unsigned last = box.size() - 1;
+  Kind made = elements.define(element, box);
+  if (made.kind == Kind::Same)
+    return vectorWidth(launch, made.same, box, most);
+  auto isWide = [&](AffineExpr at) { return at && at.isFunctionOfDim(last); };
+  if (made.kind == Kind::Payload) {
+    most = payloadWidth(launch, made, box, most);
+    for (OpOperand &operand : made.op->getOpOperands())
+      if (!made.op.getMatchingBlockArgument(&operand).use_empty() &&
+          isa<RankedTensorType>(operand.get().getType()) && most > 1)
+        most = vectorWidth(launch,
+                           elements.operand(made.op, operand, made.loops, box),
+                           box, most);
+    return most;
+  }
+  if (llvm::none_of(element.at, isWide))
+    return most;
+  if (!elements.isStored(element.tensor))
+    return 1;
+  return accessWidth(launch.place(element), last, most);
+}
+
+//===----------------------------------------------------------------------===//
+// Reductions
+//===----------------------------------------------------------------------===//
+
+/// The op that combines a term with the output.
+static Operation *combiner(linalg::GenericOp op) {
+  Operation *last = yielded(op).getDefiningOp();
+  BlockArgument out = op.getRegionOutputArgs()[0];
+  bool fits = last && last->getNumOperands() == 2 && out.hasOneUse() &&
+              *out.user_begin() == last &&
+              last->getOperand(0) != last->getOperand(1);
+  return fits ? last : nullptr;
+}
+
+/// What does not change a value that it is combined with.
+static std::optional<double> neutral(Operation *combiner) {
+  double infinity = std::numeric_limits<double>::infinity();
+  if (auto add = dyn_cast<arith::AddFOp>(combiner))
+    if (bitEnumContainsAll(add.getFastmath(), arith::FastMathFlags::reassoc))
+      return 0;
+  if (auto mul = dyn_cast<arith::MulFOp>(combiner))
+    if (bitEnumContainsAll(mul.getFastmath(), arith::FastMathFlags::reassoc))
+      return 1;
+  if (isa<arith::MaximumFOp, arith::MaxNumFOp>(combiner))
+    return -infinity;
+  if (isa<arith::MinimumFOp, arith::MinNumFOp>(combiner))
+    return infinity;
+  return std::nullopt;
+}
+
+/// The value that a reduction begins with.
+static Value initial(linalg::GenericOp op) {
+  auto fill = op.getDpsInitOperand(0)->get().getDefiningOp<linalg::FillOp>();
+  return fill ? fill.getInputs()[0] : Value();
+}
+
+bool cuda::canReduce(Elements &elements, const Reduction &reduction,
+                     ArrayRef<Size> box) {
+  linalg::GenericOp op = reduction.op;
+  Operation *combine = combiner(op);
+  Value begin = initial(op);
+  if (!combine || !neutral(combine) || !begin || !isNumber(begin) ||
+      !begin.getType().isF32() || !reduction.terms.isConstant() ||
+      !canClone(cast<LinalgOp>(op.getOperation())))
+    return false;
+  Box longer(box);
+  longer.push_back(reduction.terms);
+  return llvm::all_of(op.getDpsInputOperands(), [&](OpOperand *input) {
+    return !isa<RankedTensorType>(input->get().getType()) ||
+           canEvaluate(elements,
+                       elements.operand(op, *input, reduction.loops, longer),
+                       longer);
+  });
+}
+
+Value cuda::reduce(Launch &launch, const Reduction &reduction,
+                   ArrayRef<Size> box, ValueRange loops,
+                   const Evaluator::Leaf &leaf) {
+  KernelBuilder &b = launch.b;
+  linalg::GenericOp op = reduction.op;
+  Operation *combine = combiner(op);
+  Box longer(box);
+  longer.push_back(reduction.terms);
+  int64_t terms = reduction.terms.constant, width = std::gcd<int64_t>(terms, 8);
+  for (OpOperand *input : op.getDpsInputOperands())
+    width = vectorWidth(
+        launch, launch.of.elements.operand(op, *input, reduction.loops, longer),
+        longer, width);
+  Kind made{Kind::Payload};
+  made.op = op;
+  made.loops = reduction.loops;
+  width = payloadWidth(launch, made, longer, width);
+  auto combined = [&](Value x, Value y) {
+    OperationState state(op.getLoc(), combine->getName(), {x, y}, x.getType(),
+                         combine->getAttrs());
+    return b.create(state)->getResult(0);
+  };
+  Value start = b.f32(*neutral(combine));
+  SmallVector<Value> turn(loops);
+  turn.push_back(Value());
+  auto partial =
+      b.loop(b.mul(b.thread(), width), b.i32(terms), b.threads() * width,
+             {b.splat(start, width)}, [&](Value k, ValueRange carried) {
+               turn.back() = k;
+               Evaluator term(launch, longer, turn, width, leaf);
+               return SmallVector<Value>{
+                   term.payload(op, 0, reduction.loops, carried[0])};
+             });
+  SmallVector<Value> lanes;
+  for (int64_t i = 0; i < width; ++i)
+    lanes.push_back(b.extract(partial[0], i));
+  // A tree: shorter than a chain.
+  for (; lanes.size() > 1; lanes.resize(lanes.size() / 2))
+    for (size_t half = lanes.size() / 2, i = 0; i < half; ++i)
+      lanes[i] = combined(lanes[i], lanes[i + half]);
+  Rows scratch = b.shared(b.getF32Type(), b.threads() / kWarp, 0);
+  Value all = b.blockReduce(lanes[0], scratch, combined);
+  APFloat begin(0.0f);
+  matchPattern(initial(op), m_ConstantFloat(&begin));
+  if (begin.convertToDouble() == *neutral(combine))
+    return all;
+  return combined(all, b.f32(begin.convertToDouble()));
+}

@@ -1,0 +1,646 @@
+/// Kernel functions made of products, statistics of rows and elementwise ops.
+///
+/// Each result is a part, or several: what is stored by the same unit of work.
+/// A part whose products can be computed with it is their epilogue; statistics
+/// of a product, and products that a unit cannot hold, are computed from memory
+/// that other launches have stored. So is the products' input, where it is not
+/// in memory and a block cannot hold it.
+#include "lowering/gpu/Parts.h"
+#include "lowering/gpu/Schedules.h"
+
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/IR/Remarks.h"
+#include "llvm/ADT/StringMap.h"
+
+using namespace mlir;
+using namespace cria;
+using namespace cria::cuda;
+
+static constexpr int64_t kRowThreads = 128, kMostThreads = 256;
+/// The most lanes of a vector.
+static constexpr int64_t kLanes = 8;
+/// Products that a unit holds: of many rows, two side by side.
+static constexpr size_t kSums = 2, kGemvSums = 4;
+
+//===----------------------------------------------------------------------===//
+// Units
+//===----------------------------------------------------------------------===//
+
+SmallVector<Size> Work::longBox() const {
+  Box box = part.box;
+  box.push_back(dots[0].terms);
+  return box;
+}
+
+/// Takes `unit` apart over the loops, the last one fastest.
+static void split(KernelBuilder &b, ArrayRef<Size> box,
+                  ArrayRef<unsigned> loops, Value unit,
+                  MutableArrayRef<Value> values) {
+  for (unsigned loop : llvm::reverse(loops)) {
+    int64_t size = box[loop].constant;
+    bool outermost = loop == loops.front();
+    values[loop] = outermost ? unit : b.rem(unit, size);
+    if (!outermost)
+      unit = b.div(unit, size);
+  }
+}
+
+SmallVector<Value> Work::loops(KernelBuilder &b, Value row, Value unit) const {
+  SmallVector<Value> values(part.box.size());
+  split(b, part.box, unitLoops, unit, values);
+  if (this->row)
+    values[*this->row] = row;
+  return values;
+}
+
+void Work::store(Launch &launch, Value row, Value unit,
+                 ValueRange products) const {
+  SmallVector<Value> loops = this->loops(launch.b, row, unit), values;
+  Evaluator evaluate(launch, part.box, loops, 1, [&](const Element &element) {
+    const auto *found = llvm::find(sums, element);
+    return found == sums.end() ? Value() : products[found - sums.begin()];
+  });
+  for (const Store &store : part.stores)
+    values.push_back(evaluate(store.value));
+  for (auto [store, value] : llvm::zip(part.stores, values))
+    launch.store(value, store.into, loops);
+}
+
+/// The element of memory that an element is, if it is one.
+static std::optional<Element> inMemory(Elements &elements, Element element,
+                                       ArrayRef<Size> box) {
+  while (!elements.isStored(element.tensor)) {
+    auto made = elements.define(element, box);
+    if (made.kind != Elements::Definition::Same)
+      return std::nullopt;
+    element = made.same;
+  }
+  return element;
+}
+
+Operand Operand::of(Launch &launch, const Work &work, const Element &element,
+                    int64_t terms) {
+  SmallVector<Size> box = work.longBox();
+  Element read = *inMemory(launch.of.elements, element, box);
+  Launch::Place place = launch.place(read);
+  unsigned k = box.size() - 1;
+  AffineExpr zero = launch.of.elements.constant(0);
+  return {place.rows, place.row,
+          place.column.replace(launch.of.elements.dim(k), zero),
+          accessWidth(place, k, terms)};
+}
+
+//===----------------------------------------------------------------------===//
+// Rows
+//===----------------------------------------------------------------------===//
+
+/// What elements are made of.
+namespace {
+struct Ingredients {
+  /// Products that stores read, and that statistics read.
+  SmallVector<Element> sums, sumsBelow;
+  Statistics statistics;
+  /// From memory.
+  SmallVector<Element> reads;
+};
+} // namespace
+
+void cuda::computeRow(Launch &launch, const Part &part,
+                      const Statistics &statistics, ValueRange rows,
+                      Sink sink) {
+  KernelBuilder &b = launch.b;
+  SmallVector<Value> known;
+  auto leaf = [&](const Element &element) {
+    const auto *found = llvm::find(statistics.leaves, element);
+    size_t i = found - statistics.leaves.begin();
+    return i < known.size() ? known[i] : Value();
+  };
+  SmallVector<Value> loops(part.box.size());
+  llvm::copy(rows, loops.begin());
+  for (const Reduction &reduction : statistics.reductions)
+    known.push_back(reduce(launch, reduction, part.box, loops, leaf));
+  SmallVector<unsigned> inner =
+      llvm::to_vector(llvm::seq<unsigned>(rows.size(), part.box.size()));
+  int64_t units = 1, lanes = 1;
+  for (unsigned loop : inner)
+    units *= part.box[loop].constant;
+  if (!inner.empty()) {
+    lanes = std::gcd<int64_t>(part.box.back().constant, kLanes);
+    for (const Store &store : part.stores) {
+      lanes = vectorWidth(launch, store.value, part.box, lanes);
+      if (launch.of.memory(store.into.tensor))
+        lanes = accessWidth(launch.place(store.into), inner.back(), lanes);
+    }
+  }
+  b.loop(b.mul(b.thread(), lanes), b.i32(units), b.threads() * lanes,
+         [&](Value unit) {
+           split(b, part.box, inner, unit, loops);
+           Evaluator evaluate(launch, part.box, loops, lanes, leaf);
+           SmallVector<Value> values;
+           for (const Store &store : part.stores) {
+             Value value = evaluate(store.value);
+             values.push_back(isa<VectorType>(value.getType())
+                                  ? value
+                                  : b.splat(value, lanes));
+           }
+           sink(loops, lanes, values);
+         });
+}
+
+/// How many of a part's first loops count rows that have statistics.
+static unsigned rowLoops(const Part &part, const Statistics &statistics) {
+  unsigned count = 0;
+  for (const Element &statistic : statistics.leaves)
+    for (AffineExpr at : statistic.at)
+      for (unsigned loop = count; loop < part.box.size(); ++loop)
+        if (at.isFunctionOfDim(loop))
+          count = loop + 1;
+  return count;
+}
+
+/// Blocks (i, j): the dynamic loop, or else the first, and the others.
+static bool emitRows(KernelFunction &function, const Twine &suffix,
+                     const Part &part, const Ingredients &made) {
+  unsigned count = rowLoops(part, made.statistics);
+  unsigned first = 0;
+  for (unsigned loop = 0; loop < count; ++loop)
+    if (!part.box[loop].isConstant()) {
+      if (!part.box[first].isConstant() && first != loop)
+        return false;
+      first = loop;
+    }
+  SmallVector<unsigned> others;
+  int64_t rest = 1;
+  for (unsigned loop = 0; loop < part.box.size(); ++loop) {
+    if (loop == first && count)
+      continue;
+    if (!part.box[loop].isConstant())
+      return false;
+    if (loop < count) {
+      others.push_back(loop);
+      rest *= part.box[loop].constant;
+    }
+  }
+  Launch launch(function, suffix, kRowThreads);
+  KernelBuilder &b = launch.b;
+  SmallVector<Value> rows(count);
+  if (count)
+    rows[first] = b.block(0);
+  if (!others.empty())
+    split(b, part.box, others, b.block(1), rows);
+  computeRow(launch, part, made.statistics, rows,
+             [&](ValueRange loops, int64_t, ArrayRef<Value> values) {
+               for (auto [store, value] : llvm::zip(part.stores, values))
+                 launch.store(value, store.into, loops);
+             });
+  launch.finish(
+      {count ? function.blocks(part.box[first], 1) : function.constant(1),
+       function.constant(rest)});
+  return true;
+}
+
+//===----------------------------------------------------------------------===//
+// Elements
+//===----------------------------------------------------------------------===//
+
+/// Blocks (i, j): units of the constant loops, and the dynamic loop.
+static bool emitPointwise(KernelFunction &function, const Twine &suffix,
+                          const Part &part) {
+  std::optional<unsigned> dynamic;
+  SmallVector<unsigned> inner;
+  int64_t units = 1;
+  for (auto [loop, size] : llvm::enumerate(part.box)) {
+    if (size.isConstant()) {
+      inner.push_back(loop);
+      units *= size.constant;
+    } else if (dynamic) {
+      return false;
+    } else {
+      dynamic = loop;
+    }
+  }
+  // As many threads as there are vectors, if they are few.
+  bool vectors = !inner.empty() && inner.back() + 1 == part.box.size();
+  int64_t lanes =
+      vectors ? std::gcd<int64_t>(part.box.back().constant, kLanes) : 1;
+  int64_t threads = std::min<int64_t>(
+      llvm::alignTo(llvm::divideCeil(units, lanes), kWarp), kMostThreads);
+  Launch launch(function, suffix, threads);
+  KernelBuilder &b = launch.b;
+  for (const Store &store : part.stores) {
+    lanes = vectorWidth(launch, store.value, part.box, lanes);
+    if (vectors)
+      lanes = accessWidth(launch.place(store.into), inner.back(), lanes);
+  }
+  Value index = b.add(b.mul(b.block(0), threads), b.thread());
+  Value unit = b.mul(index, lanes);
+  b.when(b.less(unit, b.i32(units)), [&] {
+    SmallVector<Value> loops(part.box.size()), values;
+    split(b, part.box, inner, unit, loops);
+    if (dynamic)
+      loops[*dynamic] = b.block(1);
+    Evaluator evaluate(launch, part.box, loops, lanes);
+    for (const Store &store : part.stores)
+      values.push_back(evaluate(store.value));
+    for (auto [store, value] : llvm::zip(part.stores, values))
+      launch.store(isa<VectorType>(value.getType()) ? value
+                                                    : b.splat(value, lanes),
+                   store.into, loops);
+  });
+  int64_t blocks = llvm::divideCeil(units, threads * lanes);
+  launch.finish({function.constant(blocks),
+                 dynamic ? function.blocks(part.box[*dynamic], 1)
+                         : function.constant(1)});
+  return true;
+}
+
+//===----------------------------------------------------------------------===//
+// All parts
+//===----------------------------------------------------------------------===//
+
+namespace {
+class PartsSchedule {
+public:
+  PartsSchedule(KernelFunction &function, StringRef &reason)
+      : function(function), elements(function.elements), reason(reason) {}
+  bool run();
+
+private:
+  bool fail(StringRef why) {
+    reason = why;
+    return false;
+  }
+  bool emit(SmallVector<Part> parts);
+  bool collect(const Part &part, Ingredients &made);
+  bool collect(const Element &element, ArrayRef<Size> box, Ingredients &made,
+               bool below);
+  std::optional<Work> workOf(const Part &part, ArrayRef<Element> sums);
+  bool emitProducts(ArrayRef<Work> works);
+  bool emitRest(const Part &part);
+  Part partOf(Value tensor);
+  bool store(Value tensor);
+  bool reads(ArrayRef<Element> reads, const Part &part, bool elementwise);
+  void wrote(const Part &part);
+  bool isInput(const Element &element, ArrayRef<Size> box,
+               std::optional<unsigned> row);
+  std::string name(StringRef base);
+
+  KernelFunction &function;
+  Elements &elements;
+  StringRef &reason;
+  llvm::StringMap<unsigned> names;
+  llvm::DenseSet<Value> written;
+};
+} // namespace
+
+std::string PartsSchedule::name(StringRef base) {
+  unsigned count = names[base]++;
+  return count ? (base + "_" + Twine(count)).str() : base.str();
+}
+
+static bool isMemoryType(Value tensor) {
+  Type type = cast<RankedTensorType>(tensor.getType()).getElementType();
+  return type.isIntOrFloat() && type.getIntOrFloatBitWidth() >= 8;
+}
+
+bool PartsSchedule::collect(const Element &element, ArrayRef<Size> box,
+                            Ingredients &made, bool below) {
+  if (!canEvaluate(elements, element, box))
+    return fail("a result is made by ops that no kernel can compute element "
+                "by element");
+  SmallVector<Element> leaves;
+  if (!elements.leaves(element, box,
+                       [&](const Element &leaf) { leaves.push_back(leaf); }))
+    return fail("a result has elements of several origins");
+  for (const Element &leaf : leaves) {
+    if (!isMemoryType(leaf.tensor))
+      return fail("it has elements of less than a byte, or numbers");
+    if (elements.isStored(leaf.tensor)) {
+      made.reads.push_back(leaf);
+      continue;
+    }
+    if (elements.dot(leaf, box)) {
+      auto &sums = below ? made.sumsBelow : made.sums;
+      if (!llvm::is_contained(sums, leaf))
+        sums.push_back(leaf);
+      continue;
+    }
+    if (llvm::is_contained(made.statistics.leaves, leaf))
+      continue;
+    auto reduction = elements.reduction(leaf, box);
+    if (!reduction)
+      return fail("it is made of an op that is neither a product nor a "
+                  "reduction of rows");
+    if (!canReduce(elements, *reduction, box))
+      return fail("a reduction may not be computed in any order");
+    Box longer(box);
+    longer.push_back(reduction->terms);
+    for (OpOperand *input : reduction->op.getDpsInputOperands())
+      if (isa<RankedTensorType>(input->get().getType()) &&
+          !collect(
+              elements.operand(reduction->op, *input, reduction->loops, longer),
+              longer, made, /*below=*/true))
+        return false;
+    made.statistics.leaves.push_back(leaf);
+    made.statistics.reductions.push_back(*reduction);
+  }
+  return true;
+}
+
+bool PartsSchedule::collect(const Part &part, Ingredients &made) {
+  for (const Store &store : part.stores)
+    if (!isMemoryType(store.into.tensor) ||
+        !collect(store.value, part.box, made, /*below=*/false))
+      return false;
+  return true;
+}
+
+/// Whether it is element (row, k) of rows, of memory or of a tensor.
+bool PartsSchedule::isInput(const Element &element, ArrayRef<Size> box,
+                            std::optional<unsigned> row) {
+  unsigned k = box.size() - 1;
+  if (auto read = inMemory(elements, element, box))
+    return llvm::none_of(
+               ArrayRef(read->at).drop_back(),
+               [&](AffineExpr at) { return at.isFunctionOfDim(k); }) &&
+           isMemoryType(read->tensor);
+  return element.at.size() == 2 && element.at[1] == elements.dim(k) &&
+         (row ? element.at[0] == elements.dim(*row)
+              : isa<AffineConstantExpr>(element.at[0]));
+}
+
+/// The part with its products, if a unit can hold them.
+std::optional<Work> PartsSchedule::workOf(const Part &part,
+                                          ArrayRef<Element> sums) {
+  Work work;
+  work.part = part;
+  llvm::append_range(work.sums, sums);
+  for (const Element &sum : sums)
+    work.dots.push_back(*elements.dot(sum, part.box));
+  const Dot &first = work.dots[0];
+  for (unsigned loop = 0; loop < part.box.size(); ++loop) {
+    if (llvm::any_of(first.x.at,
+                     [&](AffineExpr at) { return at.isFunctionOfDim(loop); })) {
+      if (work.row)
+        return std::nullopt;
+      work.row = loop;
+    } else if (!part.box[loop].isConstant()) {
+      return std::nullopt;
+    } else {
+      work.unitLoops.push_back(loop);
+      work.units *= part.box[loop].constant;
+    }
+  }
+  Size rows = work.rows();
+  bool few = rows.isConstant() && rows.constant <= kGemvRows;
+  SmallVector<Size> box = work.longBox();
+  auto type = [](const Element &element) {
+    return cast<RankedTensorType>(element.tensor.getType());
+  };
+  auto isFloat = [&](const Element &element) {
+    Type float_ = type(element).getElementType();
+    return isa<FloatType>(float_) && float_.getIntOrFloatBitWidth() <= 32;
+  };
+  bool fits = sums.size() <= (few ? kGemvSums : kSums) &&
+              first.terms.isConstant() && isFloat(first.x) &&
+              isFloat(first.w) && isInput(first.x, box, work.row);
+  for (const Dot &dot : work.dots)
+    fits &= dot.x == first.x && dot.terms == first.terms &&
+            type(dot.w) == type(first.w) &&
+            llvm::none_of(dot.w.at, [&](AffineExpr at) {
+              return work.row && at.isFunctionOfDim(*work.row);
+            });
+  if (!fits)
+    return std::nullopt;
+  for (const Dot &dot : work.dots)
+    if (!inMemory(elements, dot.w, box) || !isInput(dot.w, box, {}))
+      return std::nullopt;
+  return work;
+}
+
+/// All of a tensor, into memory of its own.
+Part PartsSchedule::partOf(Value tensor) {
+  Part part{sizesOf(tensor), {}};
+  Element element{tensor, {}};
+  for (unsigned loop = 0; loop < part.box.size(); ++loop)
+    element.at.push_back(elements.dim(loop));
+  part.stores.push_back({element, element});
+  return part;
+}
+
+/// Fails where memory that is read has been written over, or is by this part
+/// other than element by element.
+bool PartsSchedule::reads(ArrayRef<Element> reads, const Part &part,
+                          bool elementwise) {
+  for (const Element &read : reads) {
+    if (written.contains(read.tensor))
+      return fail("it reads what it has written over");
+    for (const Store &store : part.stores)
+      if (store.into.tensor == read.tensor && isa<BlockArgument>(read.tensor) &&
+          (!elementwise || read.at != store.into.at))
+        return fail("it reads other elements of what it writes over");
+  }
+  return true;
+}
+
+void PartsSchedule::wrote(const Part &part) {
+  for (const Store &store : part.stores)
+    if (isa<BlockArgument>(store.into.tensor))
+      written.insert(store.into.tensor);
+}
+
+/// Computes a tensor into memory of its own.
+bool PartsSchedule::store(Value tensor) {
+  if (elements.isStored(tensor))
+    return true;
+  if (!isMemoryType(tensor))
+    return fail("it has elements of less than a byte, or numbers");
+  function.allocate(tensor);
+  if (!emit({partOf(tensor)}))
+    return false;
+  elements.setStored(tensor);
+  return true;
+}
+
+/// Works with one input, or each on its own.
+bool PartsSchedule::emitProducts(ArrayRef<Work> works) {
+  const Work &first = works[0];
+  SmallVector<Size> box = first.longBox();
+  Size rows = first.rows();
+  bool few = rows.isConstant() && rows.constant <= kGemvRows;
+  Value x = first.dots[0].x.tensor;
+  Part input;
+  Ingredients made;
+  bool inBlock = false;
+  if (!inMemory(elements, first.dots[0].x, box)) {
+    input = partOf(x);
+    auto type = cast<RankedTensorType>(x.getType());
+    int64_t bytes = rows.constant * first.dots[0].terms.constant *
+                    type.getElementTypeBitWidth() / 8;
+    if (!collect(input, made))
+      return false;
+    inBlock = few && bytes <= kGemvShared && made.sums.empty() &&
+              made.sumsBelow.empty() &&
+              llvm::none_of(made.reads, [&](const Element &read) {
+                return llvm::any_of(works, [&](const Work &work) {
+                  return llvm::any_of(work.part.stores, [&](const Store &s) {
+                    return s.into.tensor == read.tensor;
+                  });
+                });
+              });
+    if (!inBlock && !store(x))
+      return false;
+  }
+  // What one launch reads, others of its works may not write.
+  for (const Work &work : works) {
+    Ingredients own;
+    SmallVector<Element> operands = made.reads;
+    if (!collect(work.part, own))
+      return false;
+    for (const Dot &dot : work.dots)
+      for (const Element &element : {dot.x, dot.w})
+        if (auto read = inMemory(elements, element, work.longBox()))
+          operands.push_back(*read);
+    for (const Work &other : works) {
+      bool self = &other == &work;
+      if (!reads(own.reads, other.part, self) ||
+          !reads(operands, other.part, false))
+        return false;
+    }
+  }
+  if (few) {
+    emitGemv(function, name(""), works, inBlock ? &input : nullptr,
+             made.statistics);
+  } else {
+    for (const Work &work : works)
+      emitGemm(function, name(""), work);
+  }
+  for (const Work &work : works)
+    wrote(work.part);
+  return true;
+}
+
+/// A part without products.
+bool PartsSchedule::emitRest(const Part &part) {
+  Ingredients made;
+  if (!collect(part, made) || !reads(made.reads, part, true))
+    return false;
+  bool emitted = made.statistics.leaves.empty()
+                     ? emitPointwise(function, name("_elements"), part)
+                     : emitRows(function, name("_rows"), part, made);
+  if (!emitted)
+    return fail("it has two numbers of elements that calls decide");
+  wrote(part);
+  return true;
+}
+
+bool PartsSchedule::emit(SmallVector<Part> parts) {
+  std::vector<Work> works;
+  SmallVector<Part> rest;
+  SmallVector<Value> stored;
+  for (const Part &part : parts) {
+    Ingredients made;
+    if (!collect(part, made))
+      return false;
+    if (made.statistics.leaves.empty() && !made.sums.empty()) {
+      for (const Element &sum : made.sums)
+        if (Value w = elements.dot(sum, part.box)->w.tensor;
+            !inMemory(elements, elements.dot(sum, part.box)->w,
+                      Box(sizesOf(w))) &&
+            elements.define({w, SmallVector<AffineExpr>(sizesOf(w).size(),
+                                                        elements.constant(0))},
+                            {})
+                    .kind == Elements::Definition::Payload &&
+            !store(w))
+          return false;
+      if (auto work = workOf(part, made.sums)) {
+        works.push_back(*work);
+        continue;
+      }
+    }
+    if (made.sums.empty() && made.sumsBelow.empty()) {
+      rest.push_back(part);
+      continue;
+    }
+    // Its products go to memory first, unless that is what it does.
+    for (const Element &sum :
+         llvm::concat<Element>(made.sums, made.sumsBelow)) {
+      if (sum == part.stores[0].value)
+        return fail("a product is not of rows with rows, of floats");
+      if (llvm::is_contained(stored, sum.tensor))
+        continue;
+      function.allocate(sum.tensor);
+      stored.push_back(sum.tensor);
+      Part product = partOf(sum.tensor);
+      auto work = workOf(product, product.stores[0].value);
+      if (!work)
+        return fail("a product is not of rows with rows, of floats");
+      works.push_back(*work);
+    }
+    rest.push_back(part);
+  }
+  // Products of one input are one launch of a gemv.
+  while (!works.empty()) {
+    std::vector<Work> together, others;
+    for (const Work &work : works) {
+      const Dot &first = works[0].dots[0], &own = work.dots[0];
+      bool fits = own.x.tensor == first.x.tensor && own.terms == first.terms &&
+                  work.rows() == works[0].rows();
+      (fits ? together : others).push_back(work);
+    }
+    if (!emitProducts(together))
+      return false;
+    works = others;
+  }
+  for (Value tensor : stored)
+    elements.setStored(tensor);
+  return llvm::all_of(rest, [&](const Part &part) { return emitRest(part); });
+}
+
+/// Parts of equal boxes that read the same of what depends on all loops become
+/// one.
+static SmallVector<Part> merged(Elements &elements, ArrayRef<Part> parts) {
+  SmallVector<Part> result;
+  SmallVector<SmallVector<Element>> leaves;
+  for (const Part &part : parts) {
+    SmallVector<Element> own;
+    elements.leaves(part.stores[0].value, part.box, [&](const Element &leaf) {
+      bool all = true;
+      for (unsigned loop = 0; loop < part.box.size(); ++loop)
+        all &= part.box[loop].constant == 1 ||
+               llvm::any_of(leaf.at, [&](AffineExpr at) {
+                 return at && at.isFunctionOfDim(loop);
+               });
+      if (all)
+        own.push_back(leaf);
+    });
+    bool found = false;
+    for (auto [i, other] : llvm::enumerate(result)) {
+      found =
+          other.box == part.box && llvm::any_of(own, [&](const Element &leaf) {
+            return llvm::is_contained(leaves[i], leaf);
+          });
+      if (!found)
+        continue;
+      llvm::append_range(other.stores, part.stores);
+      llvm::append_range(leaves[i], own);
+      break;
+    }
+    if (!found) {
+      result.push_back(part);
+      leaves.push_back(own);
+    }
+  }
+  return result;
+}
+
+bool PartsSchedule::run() {
+  auto parts = elements.parts(function.kernel);
+  if (!parts)
+    return fail("a result is not put together from elements");
+  return emit(merged(elements, *parts));
+}
+
+bool cuda::emitParts(KernelFunction &function, StringRef &reason) {
+  return PartsSchedule(function, reason).run();
+}

@@ -1,0 +1,75 @@
+/// The parts of a kernel function as schedules take them: what a unit of work
+/// stores, and the products that it is made of.
+#pragma once
+
+#include "lowering/gpu/Evaluator.h"
+
+namespace cria::cuda {
+
+/// A part, and what its elements are made of. A unit is one place of all loops
+/// but the row's; its stores and products are of that place and a row.
+struct Work {
+  Part part;
+  /// The products' leaves in the part's stores, in order, and what they are.
+  llvm::SmallVector<Element> sums;
+  llvm::SmallVector<Dot> dots;
+  /// The loop that counts rows of the products' input; none where it has one.
+  std::optional<unsigned> row;
+  /// All others.
+  llvm::SmallVector<unsigned> unitLoops;
+  int64_t units = 1;
+
+  Size rows() const { return row ? part.box[*row] : Size{1}; }
+  /// The values of all loops.
+  llvm::SmallVector<mlir::Value> loops(KernelBuilder &b, mlir::Value row,
+                                       mlir::Value unit) const;
+  /// Computes a unit and stores it; `sums` are its products.
+  void store(Launch &launch, mlir::Value row, mlir::Value unit,
+             mlir::ValueRange sums) const;
+  /// The loops of a unit and, last, `k`.
+  llvm::SmallVector<Size> longBox() const;
+};
+
+/// An operand of products: element (row, k) of some rows.
+struct Operand {
+  Rows rows;
+  /// Over the part's loops: the row, and the column where k is 0.
+  mlir::AffineExpr row, column;
+  /// Elements of an aligned access along k.
+  int64_t width = 1;
+
+  static Operand of(Launch &launch, const Work &work, const Element &element,
+                    int64_t terms);
+};
+
+/// Statistics of rows, in an order in which they can be computed.
+struct Statistics {
+  llvm::SmallVector<Element> leaves;
+  llvm::SmallVector<Reduction> reductions;
+};
+
+/// Products of few rows (decode), bound by the bytes of the weights: a warp
+/// takes some rows of weights, lanes run along them (Gemv.cpp). `input` is null
+/// where the products' input is in memory; else the block computes it.
+void emitGemv(KernelFunction &function, const llvm::Twine &suffix,
+              llvm::ArrayRef<Work> works, const Part *input,
+              const Statistics &statistics);
+
+/// Products of many rows (prefill), bound by operations (Gemm.cpp).
+void emitGemm(KernelFunction &function, const llvm::Twine &suffix,
+              const Work &work);
+
+/// Calls `sink` with the elements of a part's stores at one place of its first
+/// loops, `rows`: the block computes the statistics of these rows, then each
+/// thread some places of the other loops. Elements are vectors of `lanes` along
+/// the last loop (Rows.cpp).
+using Sink = llvm::function_ref<void(mlir::ValueRange loops, int64_t lanes,
+                                     llvm::ArrayRef<mlir::Value> values)>;
+void computeRow(Launch &launch, const Part &part, const Statistics &statistics,
+                mlir::ValueRange rows, Sink sink);
+
+/// The most rows of products that emitGemv takes, and the most bytes of
+/// normalized input it holds in shared memory.
+inline constexpr int64_t kGemvRows = 8, kGemvShared = 40 << 10;
+
+} // namespace cria::cuda

@@ -1,0 +1,548 @@
+#include "lowering/kernel/Elements.h"
+#include "lowering/kernel/Product.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Bufferization/IR/Bufferization.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/IR/Matchers.h"
+#include "mlir/Interfaces/DestinationStyleOpInterface.h"
+
+using namespace mlir;
+using namespace cria;
+using linalg::LinalgOp;
+
+//===----------------------------------------------------------------------===//
+// Sizes and places
+//===----------------------------------------------------------------------===//
+
+static Size sizeOf(OpFoldResult size) {
+  if (std::optional<int64_t> constant = getConstantIntValue(size))
+    return {*constant};
+  auto value = cast<Value>(size);
+  if (auto dim = value.getDefiningOp<tensor::DimOp>())
+    if (std::optional<int64_t> index = dim.getConstantIndex())
+      return cria::sizeOf(dim.getSource(), *index);
+  return {ShapedType::kDynamic, value};
+}
+
+Size cria::sizeOf(Value tensor, unsigned dim) {
+  int64_t known = cast<RankedTensorType>(tensor.getType()).getDimSize(dim);
+  if (!ShapedType::isDynamic(known))
+    return {known};
+  Operation *op = tensor.getDefiningOp();
+  if (auto empty = dyn_cast_or_null<tensor::EmptyOp>(op))
+    return ::sizeOf(empty.getMixedSizes()[dim]);
+  if (auto expand = dyn_cast_or_null<tensor::ExpandShapeOp>(op))
+    return ::sizeOf(expand.getMixedOutputShape()[dim]);
+  if (auto slice = dyn_cast_or_null<tensor::ExtractSliceOp>(op)) {
+    llvm::SmallBitVector dropped = slice.getDroppedDims();
+    SmallVector<OpFoldResult> sizes;
+    for (auto [i, size] : llvm::enumerate(slice.getMixedSizes()))
+      if (!dropped[i])
+        sizes.push_back(size);
+    return ::sizeOf(sizes[dim]);
+  }
+  if (auto collapse = dyn_cast_or_null<tensor::CollapseShapeOp>(op)) {
+    auto group = collapse.getReassociationIndices()[dim];
+    if (group.size() == 1)
+      return cria::sizeOf(collapse.getSrc(), group[0]);
+  }
+  // Of a generic, what it reads has the same size and is often nearer to what
+  // the kernel is given.
+  if (auto insert = dyn_cast_or_null<tensor::InsertSliceOp>(op))
+    return cria::sizeOf(insert.getDest(), dim);
+  if (auto cast = dyn_cast_or_null<tensor::CastOp>(op))
+    return cria::sizeOf(cast.getSource(), dim);
+  if (auto style = dyn_cast_or_null<DestinationStyleOpInterface>(op))
+    return cria::sizeOf(style.getTiedOpOperand(cast<OpResult>(tensor))->get(),
+                        dim);
+  return {ShapedType::kDynamic, tensor, static_cast<int64_t>(dim)};
+}
+
+Box cria::sizesOf(Value tensor) {
+  Box box;
+  int64_t rank = cast<RankedTensorType>(tensor.getType()).getRank();
+  for (int64_t dim = 0; dim < rank; ++dim)
+    box.push_back(cria::sizeOf(tensor, dim));
+  return box;
+}
+
+AffineExpr Elements::expr(OpFoldResult number) {
+  if (std::optional<int64_t> known = getConstantIntValue(number))
+    return constant(*known);
+  auto value = cast<Value>(number);
+  auto *found = llvm::find(symbols, value);
+  unsigned place = found - symbols.begin();
+  if (found == symbols.end())
+    symbols.push_back(value);
+  return getAffineSymbolExpr(place, context);
+}
+
+Elements::Range Elements::rangeOf(AffineExpr expr, ArrayRef<Size> box) const {
+  if (auto known = dyn_cast<AffineConstantExpr>(expr))
+    return {known.getValue(), known.getValue()};
+  if (auto dim = dyn_cast<AffineDimExpr>(expr)) {
+    const Size &size = box[dim.getPosition()];
+    if (size.isConstant())
+      return {0, size.constant - 1};
+    return {0, std::nullopt};
+  }
+  auto binary = dyn_cast<AffineBinaryOpExpr>(expr);
+  if (!binary)
+    return {};
+  Range a = rangeOf(binary.getLHS(), box), b = rangeOf(binary.getRHS(), box);
+  if (expr.getKind() == AffineExprKind::Add) {
+    Range sum;
+    if (a.least && b.least)
+      sum.least = *a.least + *b.least;
+    if (a.most && b.most)
+      sum.most = *a.most + *b.most;
+    return sum;
+  }
+  if (!b.least || b.least != b.most)
+    return {};
+  int64_t by = *b.least;
+  auto map = [&](std::optional<int64_t> x, auto f) -> std::optional<int64_t> {
+    return x ? std::optional<int64_t>(f(*x)) : std::nullopt;
+  };
+  if (expr.getKind() == AffineExprKind::Mul) {
+    auto times = [&](int64_t x) { return x * by; };
+    Range product{map(a.least, times), map(a.most, times)};
+    if (by < 0)
+      std::swap(product.least, product.most);
+    return product;
+  }
+  if (by <= 0)
+    return {};
+  if (expr.getKind() == AffineExprKind::Mod)
+    return {0, by - 1};
+  if (expr.getKind() != AffineExprKind::FloorDiv)
+    return {};
+  auto over = [&](int64_t x) { return llvm::divideFloorSigned(x, by); };
+  return {map(a.least, over), map(a.most, over)};
+}
+
+static void addends(AffineExpr expr, SmallVectorImpl<AffineExpr> &terms) {
+  auto sum = dyn_cast<AffineBinaryOpExpr>(expr);
+  if (!sum || sum.getKind() != AffineExprKind::Add) {
+    terms.push_back(expr);
+    return;
+  }
+  addends(sum.getLHS(), terms);
+  addends(sum.getRHS(), terms);
+}
+
+/// expr floordiv by, or expr mod by.
+AffineExpr Elements::divide(AffineExpr expr, int64_t by, bool remainder,
+                            ArrayRef<Size> box) const {
+  SmallVector<AffineExpr> terms;
+  addends(expr, terms);
+  AffineExpr whole = constant(0), rest = constant(0);
+  for (AffineExpr term : terms) {
+    if (term.isMultipleOf(by))
+      whole = whole + term.floorDiv(by);
+    else
+      rest = rest + term;
+  }
+  Range range = rangeOf(rest, box);
+  bool small =
+      range.least && range.most && *range.least >= 0 && *range.most < by;
+  if (remainder)
+    return small ? rest : rest % by;
+  return small ? whole : whole + rest.floorDiv(by);
+}
+
+AffineExpr Elements::simplify(AffineExpr expr, ArrayRef<Size> box) const {
+  auto binary = dyn_cast<AffineBinaryOpExpr>(expr);
+  if (!binary)
+    return expr;
+  AffineExpr a = simplify(binary.getLHS(), box),
+             b = simplify(binary.getRHS(), box);
+  auto by = dyn_cast<AffineConstantExpr>(b);
+  switch (expr.getKind()) {
+  case AffineExprKind::Add:
+    return simplifyAffineExpr(a + b, box.size(), symbols.size());
+  case AffineExprKind::Mul:
+    return a * b;
+  case AffineExprKind::FloorDiv:
+    return by && by.getValue() > 0 ? divide(a, by.getValue(), false, box)
+                                   : a.floorDiv(b);
+  case AffineExprKind::Mod:
+    return by && by.getValue() > 0 ? divide(a, by.getValue(), true, box)
+                                   : a % b;
+  default:
+    return expr;
+  }
+}
+
+//===----------------------------------------------------------------------===//
+// Elements
+//===----------------------------------------------------------------------===//
+
+/// The element of a reshape's source; `at` of a dynamic dimension is the only
+/// one of its group.
+std::optional<Element> Elements::reshaped(const Element &element,
+                                          ArrayRef<Size> box) {
+  Operation *op = element.tensor.getDefiningOp();
+  if (auto expand = dyn_cast_or_null<tensor::ExpandShapeOp>(op)) {
+    Element source{expand.getSrc(), {}};
+    ArrayRef<int64_t> shape = expand.getType().getShape();
+    for (const ReassociationIndices &group : expand.getReassociationIndices()) {
+      AffineExpr at = element.at[group[0]];
+      for (int64_t dim : ArrayRef(group).drop_front()) {
+        if (ShapedType::isDynamic(shape[dim]))
+          return std::nullopt;
+        at = at * shape[dim] + element.at[dim];
+      }
+      source.at.push_back(simplify(at, box));
+    }
+    return source;
+  }
+  auto collapse = dyn_cast_or_null<tensor::CollapseShapeOp>(op);
+  if (!collapse)
+    return std::nullopt;
+  Element source{collapse.getSrc(), {}};
+  ArrayRef<int64_t> shape = collapse.getSrcType().getShape();
+  for (auto [i, group] : llvm::enumerate(collapse.getReassociationIndices())) {
+    SmallVector<AffineExpr> split;
+    AffineExpr at = element.at[i];
+    for (int64_t dim : llvm::reverse(ArrayRef(group).drop_front())) {
+      if (ShapedType::isDynamic(shape[dim]))
+        return std::nullopt;
+      split.push_back(simplify(at % shape[dim], box));
+      at = simplify(at.floorDiv(shape[dim]), box);
+    }
+    split.push_back(at);
+    llvm::append_range(source.at, llvm::reverse(split));
+  }
+  return source;
+}
+
+/// Places of a part of a tensor as places of all of it.
+template <typename Slice>
+static SmallVector<AffineExpr> inWhole(Elements &elements, Slice slice,
+                                       ArrayRef<AffineExpr> at) {
+  llvm::SmallBitVector dropped = slice.getDroppedDims();
+  SmallVector<AffineExpr> whole;
+  unsigned next = 0;
+  for (auto [i, offset] : llvm::enumerate(slice.getMixedOffsets())) {
+    AffineExpr place = elements.expr(offset);
+    if (!dropped[i]) {
+      OpFoldResult stride = slice.getMixedStrides()[i];
+      place = place + at[next++] * elements.expr(stride);
+    }
+    whole.push_back(place);
+  }
+  return whole;
+}
+
+/// Of the tensor that is inserted, or of that which it is inserted into.
+Elements::Definition Elements::defineInserted(const Element &element,
+                                              ArrayRef<Size> box) {
+  auto insert = element.tensor.getDefiningOp<tensor::InsertSliceOp>();
+  Definition undecided{Definition::Undefined};
+  if (!insert.hasUnitStride())
+    return undecided;
+  llvm::SmallBitVector dropped = insert.getDroppedDims();
+  Element inner{insert.getSource(), {}}, outer{insert.getDest(), element.at};
+  auto offsets = insert.getMixedOffsets(), sizes = insert.getMixedSizes();
+  bool known = true;
+  for (auto [i, at] : llvm::enumerate(element.at)) {
+    AffineExpr from = simplify(at - expr(offsets[i]), box);
+    if (!dropped[i])
+      inner.at.push_back(from);
+    Size size = ::sizeOf(sizes[i]);
+    auto loop = dyn_cast<AffineDimExpr>(from);
+    // All of the dimension.
+    if (loop && box[loop.getPosition()] == size)
+      continue;
+    Range range = rangeOf(from, box);
+    bool above = range.least && *range.least >= 0;
+    if ((range.most && *range.most < 0) ||
+        (size.isConstant() && range.least && *range.least >= size.constant))
+      return {Definition::Same, outer};
+    if (above && size.isConstant() && range.most && *range.most < size.constant)
+      continue;
+    if (isConstantIntValue(offsets[i], 0) && !size.isConstant() &&
+        size == cria::sizeOf(insert.getDest(), i))
+      continue;
+    known = false;
+    // A loop plus a constant, at one end of the slice.
+    auto offset = getConstantIntValue(offsets[i]);
+    AffineExpr dimension = at;
+    int64_t plus = 0;
+    if (auto sum = dyn_cast<AffineBinaryOpExpr>(at);
+        sum && sum.getKind() == AffineExprKind::Add)
+      if (auto term = dyn_cast<AffineConstantExpr>(sum.getRHS())) {
+        dimension = sum.getLHS();
+        plus = term.getValue();
+      }
+    auto cut = dyn_cast<AffineDimExpr>(dimension);
+    if (!cut || !offset || !size.isConstant() ||
+        !box[cut.getPosition()].isConstant())
+      return undecided;
+    int64_t end = box[cut.getPosition()].constant;
+    for (int64_t below : {*offset - plus, *offset + size.constant - plus})
+      if (below > 0 && below < end) {
+        undecided.kind = Definition::Undecided;
+        undecided.cut = cut.getPosition();
+        undecided.below = below;
+      }
+  }
+  return known ? Definition{Definition::Same, inner} : undecided;
+}
+
+static bool isElementwise(LinalgOp op) {
+  return op.hasPureTensorSemantics() && op.getNumReductionLoops() == 0 &&
+         op.getNumParallelLoops() == op.getNumLoops() &&
+         llvm::all_of(op.getDpsInitsMutable(), [&](OpOperand &init) {
+           return op.getMatchingIndexingMap(&init).isPermutation();
+         });
+}
+
+Elements::Definition Elements::define(const Element &element,
+                                      ArrayRef<Size> box) {
+  Definition leaf;
+  Operation *op = element.tensor.getDefiningOp();
+  if (!op || isStored(element.tensor))
+    return leaf;
+  if (isa<tensor::EmptyOp>(op))
+    return {Definition::Undefined};
+  if (isa<tensor::InsertSliceOp>(op))
+    return defineInserted(element, box);
+  if (auto source = reshaped(element, box))
+    return {Definition::Same, *source};
+  if (auto slice = dyn_cast<tensor::ExtractSliceOp>(op)) {
+    Element source{slice.getSource(), inWhole(*this, slice, element.at)};
+    return {Definition::Same, source};
+  }
+  if (auto cast = dyn_cast<tensor::CastOp>(op))
+    return {Definition::Same, {cast.getSource(), element.at}};
+  if (auto into = dyn_cast<bufferization::MaterializeInDestinationOp>(op))
+    return {Definition::Same, {into.getSource(), element.at}};
+  auto computed = dyn_cast<LinalgOp>(op);
+  if (!computed || !isElementwise(computed))
+    return leaf;
+  Definition payload{Definition::Payload};
+  payload.op = computed;
+  payload.result = cast<OpResult>(element.tensor).getResultNumber();
+  payload.loops.resize(computed.getNumLoops());
+  AffineMap map = computed.getMatchingIndexingMap(
+      computed.getDpsInitOperand(payload.result));
+  for (auto [place, at] : llvm::zip(map.getResults(), element.at))
+    payload.loops[cast<AffineDimExpr>(place).getPosition()] = at;
+  return payload;
+}
+
+Element Elements::origin(Element element, ArrayRef<Size> box) {
+  for (Definition made = define(element, box); made.kind == Definition::Same;
+       made = define(element, box))
+    element = made.same;
+  return element;
+}
+
+Element Elements::operand(LinalgOp op, OpOperand &operand,
+                          ArrayRef<AffineExpr> loops, ArrayRef<Size> box) {
+  Element element{operand.get(), {}};
+  for (AffineExpr at : op.getMatchingIndexingMap(&operand).getResults())
+    element.at.push_back(simplify(at.replaceDims(loops), box));
+  return element;
+}
+
+bool Elements::leaves(const Element &element, ArrayRef<Size> box,
+                      llvm::function_ref<void(const Element &)> leaf) {
+  Definition made = define(element, box);
+  if (made.kind == Definition::Same)
+    return leaves(made.same, box, leaf);
+  if (made.kind == Definition::Leaf)
+    leaf(element);
+  if (made.kind != Definition::Payload)
+    return made.kind == Definition::Leaf;
+  for (OpOperand &operand : made.op->getOpOperands()) {
+    if (made.op.getMatchingBlockArgument(&operand).use_empty() ||
+        !isa<RankedTensorType>(operand.get().getType()))
+      continue;
+    if (!leaves(this->operand(made.op, operand, made.loops, box), box, leaf))
+      return false;
+  }
+  bool known = true;
+  made.op.getBlock()->walk([&](tensor::ExtractOp read) {
+    SmallVector<AffineExpr> unknown(read.getTensor().getType().getRank());
+    known &= isStored(read.getTensor());
+    leaf({read.getTensor(), unknown});
+  });
+  return known;
+}
+
+std::optional<Dot> Elements::dot(const Element &leaf, ArrayRef<Size> box) {
+  auto op = leaf.tensor.getDefiningOp<LinalgOp>();
+  if (!op || !isProduct(op) || !mayReorder(op) || op.getNumLoops() != 3 ||
+      op.getNumReductionLoops() != 1)
+    return std::nullopt;
+  auto fill = op.getDpsInitOperand(0)->get().getDefiningOp<linalg::FillOp>();
+  if (!fill || !matchPattern(fill.getInputs()[0], m_AnyZeroFloat()))
+    return std::nullopt;
+  auto type = cast<RankedTensorType>(leaf.tensor.getType());
+  auto loops = SmallVector<AffineExpr>(3);
+  AffineMap map = op.getMatchingIndexingMap(op.getDpsInitOperand(0));
+  if (!type.getElementType().isF32() || !map.isProjectedPermutation())
+    return std::nullopt;
+  for (auto [place, at] : llvm::zip(map.getResults(), leaf.at))
+    loops[cast<AffineDimExpr>(place).getPosition()] = at;
+  unsigned k = llvm::find(loops, AffineExpr()) - loops.begin();
+  loops[k] = dim(box.size());
+  OpOperand &x = *op.getDpsInputOperand(0), &w = *op.getDpsInputOperand(1);
+  Dot dot;
+  for (auto [dim, at] :
+       llvm::enumerate(op.getMatchingIndexingMap(&w).getResults()))
+    if (at == this->dim(k))
+      dot.terms = cria::sizeOf(w.get(), dim);
+  if (dot.terms == Size())
+    return std::nullopt;
+  Box longer(box);
+  longer.push_back(dot.terms);
+  dot.x = operand(op, x, loops, longer);
+  dot.w = operand(op, w, loops, longer);
+  return dot;
+}
+
+std::optional<Reduction> Elements::reduction(const Element &leaf,
+                                             ArrayRef<Size> box) {
+  auto op = leaf.tensor.getDefiningOp<linalg::GenericOp>();
+  if (!op || op.getNumDpsInits() != 1 || op.getNumReductionLoops() != 1 ||
+      op.getNumParallelLoops() + 1 != op.getNumLoops())
+    return std::nullopt;
+  AffineMap map = op.getMatchingIndexingMap(op.getDpsInitOperand(0));
+  if (!map.isProjectedPermutation() ||
+      map.getNumResults() + 1 != op.getNumLoops())
+    return std::nullopt;
+  Reduction reduction{op, SmallVector<AffineExpr>(op.getNumLoops()), {}};
+  for (auto [place, at] : llvm::zip(map.getResults(), leaf.at))
+    reduction.loops[cast<AffineDimExpr>(place).getPosition()] = at;
+  unsigned k =
+      llvm::find(reduction.loops, AffineExpr()) - reduction.loops.begin();
+  reduction.loops[k] = dim(box.size());
+  for (OpOperand *input : op.getDpsInputOperands())
+    for (auto [dim, at] :
+         llvm::enumerate(op.getMatchingIndexingMap(input).getResults()))
+      if (at == this->dim(k))
+        reduction.terms = cria::sizeOf(input->get(), dim);
+  if (reduction.terms == Size())
+    return std::nullopt;
+  return reduction;
+}
+
+//===----------------------------------------------------------------------===//
+// Stores
+//===----------------------------------------------------------------------===//
+
+/// The element of an argument whose memory an element of a tensor shares.
+std::optional<Element> Elements::memory(const Element &element,
+                                        ArrayRef<Size> box) {
+  if (isa<BlockArgument>(element.tensor))
+    return element;
+  Operation *op = element.tensor.getDefiningOp();
+  if (auto source = reshaped(element, box))
+    return memory(*source, box);
+  if (auto slice = dyn_cast<tensor::ExtractSliceOp>(op))
+    return memory({slice.getSource(), inWhole(*this, slice, element.at)}, box);
+  if (auto cast = dyn_cast<tensor::CastOp>(op))
+    return memory({cast.getSource(), element.at}, box);
+  if (auto insert = dyn_cast<tensor::InsertSliceOp>(op))
+    return memory({insert.getDest(), element.at}, box);
+  if (auto style = dyn_cast<DestinationStyleOpInterface>(op))
+    return memory(
+        {style.getTiedOpOperand(cast<OpResult>(element.tensor))->get(),
+         element.at},
+        box);
+  return std::nullopt;
+}
+
+/// The part, or, where an element is decided by a loop, those before and behind
+/// the bound.
+bool Elements::cut(Part part, SmallVectorImpl<Part> &parts) {
+  const Store &store = part.stores[0];
+  Definition undecided;
+  std::function<bool(const Element &)> find = [&](const Element &element) {
+    Definition made = define(element, part.box);
+    if (made.kind == Definition::Same)
+      return find(made.same);
+    if (made.kind == Definition::Undecided)
+      undecided = made;
+    if (made.kind != Definition::Payload)
+      return made.kind == Definition::Leaf;
+    return llvm::all_of(made.op->getOpOperands(), [&](OpOperand &operand) {
+      return made.op.getMatchingBlockArgument(&operand).use_empty() ||
+             !isa<RankedTensorType>(operand.get().getType()) ||
+             find(this->operand(made.op, operand, made.loops, part.box));
+    });
+  };
+  if (find(store.value)) {
+    parts.push_back(part);
+    return true;
+  }
+  if (undecided.kind != Definition::Undecided)
+    return false;
+  unsigned loop = undecided.cut;
+  int64_t size = part.box[loop].constant;
+  Part low = part, high = part;
+  low.box[loop].constant = undecided.below;
+  high.box[loop].constant = size - undecided.below;
+  for (Element *element : {&high.stores[0].value, &high.stores[0].into})
+    for (AffineExpr &at : element->at)
+      at = simplify(at.replace(dim(loop), dim(loop) + undecided.below),
+                    high.box);
+  return cut(low, parts) && cut(high, parts);
+}
+
+bool Elements::addStore(Value value, const Element &into, Box box,
+                        SmallVectorImpl<Part> &parts) {
+  std::optional<Element> place = memory(into, box);
+  if (!place)
+    return false;
+  for (AffineExpr &at : place->at)
+    at = simplify(at, box);
+  Store store{{value, {}}, *place};
+  for (unsigned loop = 0; loop < box.size(); ++loop)
+    store.value.at.push_back(dim(loop));
+  return cut({box, {store}}, parts);
+}
+
+bool Elements::collect(Value result, SmallVectorImpl<Part> &parts) {
+  Operation *op = result.getDefiningOp();
+  if (!op)
+    return true;
+  auto all = [&](const Box &box) {
+    SmallVector<AffineExpr> at;
+    for (unsigned loop = 0; loop < box.size(); ++loop)
+      at.push_back(dim(loop));
+    return at;
+  };
+  if (isa<tensor::ExpandShapeOp, tensor::CollapseShapeOp, tensor::CastOp>(op))
+    return collect(op->getOperand(0), parts);
+  if (auto into = dyn_cast<bufferization::MaterializeInDestinationOp>(op)) {
+    Box box = sizesOf(into.getSource());
+    return addStore(into.getSource(), {into.getDest(), all(box)}, box, parts);
+  }
+  if (auto insert = dyn_cast<tensor::InsertSliceOp>(op)) {
+    if (!collect(insert.getDest(), parts))
+      return false;
+    Box box = sizesOf(insert.getSource());
+    return addStore(insert.getSource(),
+                    {insert.getDest(), inWhole(*this, insert, all(box))}, box,
+                    parts);
+  }
+  auto computed = dyn_cast<LinalgOp>(op);
+  if (!computed)
+    return false;
+  Box box = sizesOf(result);
+  return addStore(result, {result, all(box)}, box, parts);
+}
+
+std::optional<SmallVector<Part>> Elements::parts(func::FuncOp kernel) {
+  SmallVector<Part> parts;
+  for (Value result : kernel.front().getTerminator()->getOperands())
+    if (!isa<RankedTensorType>(result.getType()) || !collect(result, parts))
+      return std::nullopt;
+  return parts;
+}

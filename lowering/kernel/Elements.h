@@ -1,0 +1,164 @@
+/// What an element of a tensor is made of, read from linalg and tensor ops, and
+/// what a kernel stores where. Nothing here knows who wrote it.
+///
+/// A place is an affine expression for each dimension of a tensor: its dims are
+/// the loops of a box, its symbols numbers that the kernel is given.
+#pragma once
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/IR/AffineExpr.h"
+
+namespace cria {
+
+/// An element of a tensor.
+struct Element {
+  mlir::Value tensor;
+  llvm::SmallVector<mlir::AffineExpr> at;
+
+  bool operator==(const Element &other) const {
+    return tensor == other.tensor && at == other.at;
+  }
+};
+
+/// How often a loop turns: a constant, or else an index or, with `dim`, the
+/// size of a tensor that a kernel takes.
+struct Size {
+  int64_t constant = mlir::ShapedType::kDynamic;
+  mlir::Value value = {};
+  int64_t dim = -1;
+
+  bool isConstant() const { return !mlir::ShapedType::isDynamic(constant); }
+  bool operator==(const Size &other) const {
+    return constant == other.constant && value == other.value &&
+           dim == other.dim;
+  }
+};
+using Box = llvm::SmallVector<Size>;
+
+/// The size of a tensor, from the ops that made it.
+Size sizeOf(mlir::Value tensor, unsigned dim);
+Box sizesOf(mlir::Value tensor);
+
+/// For each place of the box, an element and the place of an argument that
+/// takes it.
+struct Store {
+  Element value, into;
+};
+
+/// Stores that are made together: what one of them is made of, others are, too.
+struct Part {
+  Box box;
+  llvm::SmallVector<Store> stores;
+};
+
+/// A product of a row of `x` with a row of `w`, both of them elements over the
+/// part's loops and one more, `k`.
+struct Dot {
+  Element x, w;
+  Size terms;
+};
+
+/// A reduction of a row: at each turn of the loop `k` behind the part's, a term
+/// is added or otherwise combined by the op's payload.
+struct Reduction {
+  mlir::linalg::GenericOp op;
+  /// The places of its loops.
+  llvm::SmallVector<mlir::AffineExpr> loops;
+  Size terms;
+};
+
+/// Reads the elements of one function's tensors.
+class Elements {
+public:
+  explicit Elements(mlir::MLIRContext *context) : context(context) {}
+
+  /// What an element is.
+  struct Definition {
+    enum Kind {
+      Leaf,    ///< of an argument, or what no payload makes element by element
+      Same,    ///< another element
+      Payload, ///< what the payload of `op` makes at `loops`
+      Undefined, ///< of an uninitialized tensor
+      Undecided  ///< one or another, by whether loop `cut` is below `below`
+    } kind = Leaf;
+    Element same = {};
+    mlir::linalg::LinalgOp op = {};
+    unsigned result = 0;
+    llvm::SmallVector<mlir::AffineExpr> loops = {};
+    unsigned cut = 0;
+    int64_t below = 0;
+  };
+  Definition define(const Element &element, llvm::ArrayRef<Size> box);
+
+  /// The element that one is the same as, and that is no other's.
+  Element origin(Element element, llvm::ArrayRef<Size> box);
+
+  /// Calls `leaf` with all elements that an element is made of. Elements that a
+  /// payload chooses by number are leaves at unknown places: null expressions.
+  /// False where one is undecided or undefined.
+  bool leaves(const Element &element, llvm::ArrayRef<Size> box,
+              llvm::function_ref<void(const Element &)> leaf);
+
+  /// The operands of an op as elements, at its loops.
+  Element operand(mlir::linalg::LinalgOp op, mlir::OpOperand &operand,
+                  llvm::ArrayRef<mlir::AffineExpr> loops,
+                  llvm::ArrayRef<Size> box);
+
+  /// What the results of a kernel are, as stores into arguments; none where it
+  /// has results that cannot be read so.
+  std::optional<llvm::SmallVector<Part>> parts(mlir::func::FuncOp kernel);
+
+  /// The product that a leaf is, if it is one added up from zero in any order.
+  std::optional<Dot> dot(const Element &leaf, llvm::ArrayRef<Size> box);
+  /// The reduction that a leaf is, over one loop.
+  std::optional<Reduction> reduction(const Element &leaf,
+                                     llvm::ArrayRef<Size> box);
+
+  /// From here on the tensor is in memory: its elements are leaves.
+  void setStored(mlir::Value tensor) { inMemory.insert(tensor); }
+  bool isStored(mlir::Value tensor) const {
+    return mlir::isa<mlir::BlockArgument>(tensor) || inMemory.contains(tensor);
+  }
+
+  mlir::AffineExpr dim(unsigned loop) const {
+    return mlir::getAffineDimExpr(loop, context);
+  }
+  mlir::AffineExpr constant(int64_t value) const {
+    return mlir::getAffineConstantExpr(value, context);
+  }
+  mlir::AffineExpr expr(mlir::OpFoldResult number);
+  /// The number that a symbol is.
+  mlir::Value symbol(unsigned number) const { return symbols[number]; }
+  /// Without divisions that the sizes of loops make superfluous.
+  mlir::AffineExpr simplify(mlir::AffineExpr expr,
+                            llvm::ArrayRef<Size> box) const;
+
+private:
+  struct Range {
+    std::optional<int64_t> least, most;
+  };
+  Range rangeOf(mlir::AffineExpr expr, llvm::ArrayRef<Size> box) const;
+  mlir::AffineExpr divide(mlir::AffineExpr expr, int64_t by, bool remainder,
+                          llvm::ArrayRef<Size> box) const;
+  Definition defineInserted(const Element &element, llvm::ArrayRef<Size> box);
+  std::optional<Element> reshaped(const Element &element,
+                                  llvm::ArrayRef<Size> box);
+  std::optional<Element> memory(const Element &element,
+                                llvm::ArrayRef<Size> box);
+  bool collect(mlir::Value result, llvm::SmallVectorImpl<Part> &parts);
+  bool addStore(mlir::Value value, const Element &into, Box box,
+                llvm::SmallVectorImpl<Part> &parts);
+  bool cut(Part part, llvm::SmallVectorImpl<Part> &parts);
+
+  mlir::MLIRContext *context;
+  llvm::SmallVector<mlir::Value> symbols;
+  llvm::DenseSet<mlir::Value> inMemory;
+};
+
+/// What one element becomes, in the payload of an op.
+inline mlir::Value yielded(mlir::linalg::LinalgOp op, unsigned result = 0) {
+  return op.getBlock()->getTerminator()->getOperand(result);
+}
+
+} // namespace cria
