@@ -130,7 +130,14 @@ private:
   Spills spills;
   /// Ops that have become kernels, but whose results stand for values that
   /// kernels load.
-  SmallVector<Operation *> dead;
+  llvm::SetVector<Operation *> dead;
+};
+
+/// Forgets ops that are erased.
+struct Forget : RewriterBase::Listener {
+  explicit Forget(llvm::SetVector<Operation *> &ops) : ops(ops) {}
+  void notifyOperationErased(Operation *op) override { ops.remove(op); }
+  llvm::SetVector<Operation *> &ops;
 };
 } // namespace
 
@@ -331,7 +338,7 @@ LogicalResult EntryLowering::lowerWhole(Operation *op) {
   OpBuilder host(op);
   Value one = constant(host, op->getLoc(), 1);
   kernel.launch({one, one, one});
-  dead.push_back(op);
+  dead.insert(op);
   return success();
 }
 
@@ -420,14 +427,15 @@ LogicalResult EntryLowering::lower() {
   if (failed(lower(entry.front())))
     return failure();
   // Uses of results are in kernels now, which have them from memory.
-  IRRewriter rewriter(entry.getContext());
+  Forget forget(dead);
+  IRRewriter rewriter(entry.getContext(), &forget);
   (void)runRegionDCE(rewriter, entry->getRegions());
-  for (Operation *op : llvm::reverse(dead)) {
+  for (Operation *op : llvm::reverse(dead.getArrayRef())) {
     if (!op->use_empty())
       return op->emitOpError("expected a result that kernels alone use");
     op->erase();
   }
-  entry.walk([](Operation *op) { op->removeAttr(kKernelAttribute); });
+  (void)runRegionDCE(rewriter, entry->getRegions());
   return success();
 }
 
@@ -477,6 +485,7 @@ struct LowerLinalgToLaunches
         return signalPassFailure();
     }
     eraseUnusedGlobals(module);
+    module.walk([](Operation *op) { op->removeAttr(kKernelAttribute); });
   }
 };
 } // namespace

@@ -40,6 +40,21 @@ gpu.module @kernels {
 
 // -----
 
+// Dynamic strides are those of a cast.
+// CHECK-LABEL: gpu.func @cast(%{{.*}}: !llvm.ptr<1>, %{{.*}}: index)
+// CHECK-NOT: [4, 0]
+// CHECK: %[[X:.*]] = builtin.unrealized_conversion_cast {{.*}} to memref<4x?xf32>
+// CHECK: memref.reinterpret_cast %[[X]]
+gpu.module @kernels {
+  gpu.func @cast(%x: memref<4x?xf32>, %n: index) kernel {
+    %0 = memref.reinterpret_cast %x to offset: [0], sizes: [4, %n], strides: [%n, 1] : memref<4x?xf32> to memref<4x?xf32>
+    %1 = memref.load %0[%n, %n] : memref<4x?xf32>
+    gpu.return
+  }
+}
+
+// -----
+
 gpu.module @kernels {
   // expected-error @below {{'gpu.func' op expected arguments with constant strides in the default memory space, got 'memref<4x?xf32>'}}
   gpu.func @strides(%x: memref<4x?xf32>, %i: index) kernel {

@@ -26,6 +26,25 @@ gpu.module @kernels {
 
 // -----
 
+// What rounds, tests and counts; some have a constant more.
+// CHECK-LABEL: gpu.func @few
+// CHECK-NOT: math.
+// CHECK: llvm.call_intrinsic "llvm.roundeven"(%{{.*}}) : (f32) -> f32
+// CHECK: %[[NAN:.*]] = llvm.mlir.constant(3 : i32) : i32
+// CHECK: llvm.call_intrinsic "llvm.is.fpclass"(%{{.*}}, %[[NAN]]) : (f32, i32) -> i1
+// CHECK: %[[FALSE:.*]] = llvm.mlir.constant(false) : i1
+// CHECK: llvm.call_intrinsic "llvm.ctlz"(%{{.*}}, %[[FALSE]]) : (i32, i1) -> i32
+gpu.module @kernels {
+  gpu.func @few(%x: f32, %i: i32) kernel {
+    %0 = math.roundeven %x : f32
+    %1 = math.isnan %x : f32
+    %2 = math.ctlz %i : i32
+    gpu.return
+  }
+}
+
+// -----
+
 gpu.module @kernels {
   gpu.func @k(%x: f32) kernel {
     // expected-error @below {{'math.log' op expected a function that has an instruction on a GPU: of the math dialect one that rounds, tests or counts, or absf, absi, copysign, exp2, fma or sqrt, or arith.maxnumf or minnumf}}

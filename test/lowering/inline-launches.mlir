@@ -1,0 +1,97 @@
+// RUN: cria-opt %s --inline-launches --split-input-file --verify-diagnostics | FileCheck %s
+
+// A kernel that has launches becomes those. Results are the arguments that they
+// are in the kernel.
+// CHECK-LABEL: module @launched
+// CHECK-NOT: @k(
+// CHECK-NOT: .launch
+// CHECK: func.func private @w() -> memref<4xf32>
+// CHECK: func.func @decode(
+// CHECK-SAME: %[[LOGITS:[^:]*]]: memref<1x4xf32>)
+// CHECK: gpu.launch_func @kernels::@k_0 {{.*}} args(%[[LOGITS]] : memref<1x4xf32>)
+// CHECK-NEXT: memref.dealloc %[[LOGITS]]
+// CHECK-NEXT: return
+module @launched attributes {gpu.container_module} {
+  func.func private @w() -> memref<4xf32> attributes {weight = {slot = 0 : index}}
+  func.func private @k(%x: memref<1x4xf32>) -> memref<1x4xf32> {
+    linalg.exp ins(%x : memref<1x4xf32>) outs(%x : memref<1x4xf32>)
+    return %x : memref<1x4xf32>
+  }
+  func.func private @k.launch(%x: memref<1x4xf32>) {
+    %c1 = arith.constant 1 : index
+    gpu.launch_func @kernels::@k_0 blocks in (%c1, %c1, %c1) threads in (%c1, %c1, %c1) args(%x : memref<1x4xf32>)
+    return
+  }
+  func.func @decode(%logits: memref<1x4xf32>) {
+    %y = call @k(%logits) : (memref<1x4xf32>) -> memref<1x4xf32>
+    memref.dealloc %y : memref<1x4xf32>
+    return
+  }
+  gpu.module @kernels {
+    gpu.func @k_0(%x: memref<1x4xf32>) kernel {
+      gpu.return
+    }
+  }
+}
+
+// -----
+
+// One that has none is put into the entry, and its ops say which it was; also
+// where another calls it.
+// CHECK-LABEL: module @plain
+// CHECK-NOT: func.func private
+// CHECK: scf.for
+// CHECK-NEXT: linalg.exp {cria.kernel = "inner"} ins(%[[X:.*]] : memref<4xf32>) outs(%[[X]] : memref<4xf32>)
+// CHECK-NEXT: linalg.log {cria.kernel = "outer"}
+// CHECK-NEXT: }
+// CHECK-NEXT: return
+module @plain {
+  func.func private @inner(%x: memref<4xf32>) {
+    linalg.exp ins(%x : memref<4xf32>) outs(%x : memref<4xf32>)
+    return
+  }
+  func.func private @outer(%x: memref<4xf32>) {
+    func.call @inner(%x) : (memref<4xf32>) -> ()
+    linalg.log ins(%x : memref<4xf32>) outs(%x : memref<4xf32>)
+    return
+  }
+  func.func @decode(%x: memref<4xf32>, %n: index) {
+    %c0 = arith.constant 0 : index
+    %c1 = arith.constant 1 : index
+    scf.for %i = %c0 to %n step %c1 {
+      func.call @outer(%x) : (memref<4xf32>) -> ()
+    }
+    return
+  }
+}
+
+// -----
+
+func.func private @k(%x: memref<4xf32>) {
+  return
+}
+// expected-error @below {{'func.func' op expected a block that takes what the kernel is called with and returns nothing}}
+func.func private @k.launch(%x: memref<?xf32>) {
+  return
+}
+func.func @decode(%x: memref<4xf32>) {
+  // expected-note @below {{it is called here}}
+  call @k(%x) : (memref<4xf32>) -> ()
+  return
+}
+
+// -----
+
+func.func private @k(%x: memref<4xf32>) -> memref<4xf32> {
+  %y = memref.alloc() : memref<4xf32>
+  return %y : memref<4xf32>
+}
+func.func private @k.launch(%x: memref<4xf32>) {
+  return
+}
+func.func @decode(%x: memref<4xf32>) {
+  // expected-error @below {{'func.call' op expected result 0 of a kernel that is launched to be an argument}}
+  %y = call @k(%x) : (memref<4xf32>) -> memref<4xf32>
+  memref.dealloc %y : memref<4xf32>
+  return
+}
