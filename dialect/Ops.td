@@ -319,7 +319,8 @@ def Llama_Activation : I32EnumAttr<"Activation", "the function of a gate",
     [I32EnumAttrCase<"Silu", 0, "silu">,
      I32EnumAttrCase<"GeluTanh", 1, "gelu_tanh">,
      I32EnumAttrCase<"Gelu", 2, "gelu">,
-     I32EnumAttrCase<"Relu", 3, "relu">]> {
+     I32EnumAttrCase<"Relu", 3, "relu">,
+     I32EnumAttrCase<"Relu2", 4, "relu2">]> {
   let cppNamespace = "::cria::llama";
 }
 
@@ -335,6 +336,7 @@ def Llama_SwiGLUOp : Llama_Op<"swiglu",
     | `gelu_tanh` | `x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3))) / 2` |
     | `gelu` | `x * (1 + erf(x / sqrt(2))) / 2` |
     | `relu` | `max(x, 0)` |
+    | `relu2` | `max(x, 0)^2` |
 
     ```mlir
     %h = llama.swiglu %gate, %up : tensor<?x172xbf16>

@@ -3,8 +3,6 @@
 /// those that do not exist, for every target: nothing checks them at run time.
 #pragma once
 
-#include "dialect/Dialect.h"
-
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "llvm/Support/CheckedArithmetic.h"

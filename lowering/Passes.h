@@ -1,4 +1,4 @@
-/// Lowering passes: llama to linalg, linalg to what the CPU runs.
+/// The passes from llama to linalg, and from linalg to what a target runs.
 #pragma once
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"

@@ -16,7 +16,7 @@ namespace cria {
 enum class DType { F32, F16, BF16 };
 
 /// What the gate of an MLP goes through.
-enum class GateFunction { Silu, GeluTanh, Gelu, Relu };
+enum class GateFunction { Silu, GeluTanh, Gelu, Relu, Relu2 };
 
 /// How inverse frequencies come from the base: see Rope.h.
 struct RopeConfig {

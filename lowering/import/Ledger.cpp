@@ -53,11 +53,12 @@ static void gate(Reader &reader, llvm::StringRef key, Draft &draft) {
           .Cases({"gelu_pytorch_tanh", "gelu_new"}, GateFunction::GeluTanh)
           .Case("gelu", GateFunction::Gelu)
           .Case("relu", GateFunction::Relu)
+          .Case("relu2", GateFunction::Relu2)
           .Default(std::nullopt);
   draft.gate = found.value_or(GateFunction::Silu);
   if (!found)
     reader.failKey(key, "expected silu, swish, gelu_pytorch_tanh, gelu_new, "
-                        "gelu or relu, got " +
+                        "gelu, relu or relu2, got " +
                             shownJson(name));
 }
 

@@ -24,6 +24,9 @@ struct Scalars {
     return arith::DivFOp::create(b, b.getLoc(), x, y);
   }
   Value exp(Value x) { return math::ExpOp::create(b, b.getLoc(), x); }
+  Value relu(Value x) {
+    return arith::MaximumFOp::create(b, b.getLoc(), x, b.f32(0));
+  }
   Value tanh(Value x);
   Value erf(Value x);
 };
@@ -71,7 +74,11 @@ Value cria::activate(LinalgBuilder &b, Activation activation, Value x) {
     return s.mul(s.mul(x, 0.5), s.add(erf, 1));
   }
   case Activation::Relu:
-    return arith::MaximumFOp::create(b, b.getLoc(), x, b.f32(0));
+    return s.relu(x);
+  case Activation::Relu2: {
+    Value positive = s.relu(x);
+    return s.mul(positive, positive);
+  }
   }
   llvm_unreachable("unknown activation");
 }

@@ -34,6 +34,7 @@ GATES = {
     "gelu_tanh": gelu_tanh,
     "gelu": gelu,
     "relu": lambda x: np.maximum(x, 0),
+    "relu2": lambda x: np.maximum(x, 0) ** 2,
 }
 
 
