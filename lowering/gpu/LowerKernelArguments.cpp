@@ -55,7 +55,7 @@ static LogicalResult lowerArgument(gpu::GPUFuncOp kernel, unsigned index) {
     return kernel.emitOpError("expected arguments with constant strides in the "
                               "default memory space, got ")
            << type;
-  ImplicitLocOpBuilder b(argument.getLoc(), kernel.getContext());
+  ImplicitLocOpBuilder b(kernel.getLoc(), kernel.getContext());
   b.setInsertionPointToStart(&kernel.getBody().front());
   argument.setType(LLVM::LLVMPointerType::get(b.getContext(), kGlobal));
   auto generic = LLVM::LLVMPointerType::get(b.getContext());

@@ -271,13 +271,13 @@ private:
     return false;
   }
   void remarkFurther(StringRef why);
-  bool emit(SmallVector<Part> parts);
+  bool emit(SmallVector<Part> parts, StringRef suffix);
   bool collect(const Part &part, Ingredients &made);
   bool collect(const Element &element, ArrayRef<Size> box, Ingredients &made,
                bool below);
   std::optional<Work> workOf(const Part &part, ArrayRef<Element> sums);
-  bool emitProducts(ArrayRef<Work> works);
-  bool emitRest(const Part &part);
+  bool emitProducts(ArrayRef<Work> works, StringRef suffix);
+  bool emitRest(const Part &part, StringRef suffix);
   Part partOf(Value tensor);
   bool store(Value tensor);
   bool storeWeights(ArrayRef<Element> sums, ArrayRef<Size> box);
@@ -467,7 +467,7 @@ bool PartsSchedule::store(Value tensor) {
   if (!isMemoryType(tensor))
     return fail("it has elements of less than a byte, or numbers");
   function.allocate(tensor);
-  if (!emit({partOf(tensor)}))
+  if (!emit({partOf(tensor)}, "_input"))
     return false;
   elements.setStored(tensor);
   return true;
@@ -492,7 +492,7 @@ bool PartsSchedule::storeWeights(ArrayRef<Element> sums, ArrayRef<Size> box) {
 }
 
 /// Works with one input, or each on its own.
-bool PartsSchedule::emitProducts(ArrayRef<Work> works) {
+bool PartsSchedule::emitProducts(ArrayRef<Work> works, StringRef suffix) {
   const Work &first = works[0];
   SmallVector<Size> box = first.longBox();
   Size rows = first.rows();
@@ -543,13 +543,13 @@ bool PartsSchedule::emitProducts(ArrayRef<Work> works) {
     }
   }
   if (few) {
-    emitGemv(function, name(""), works, inBlock ? &input : nullptr,
+    emitGemv(function, name(suffix), works, inBlock ? &input : nullptr,
              made.statistics);
   } else {
     if (works.size() > 1)
       remarkFurther("its products are stored apart");
     for (const Work &work : works)
-      emitGemm(function, name(""), work);
+      emitGemm(function, name(suffix), work);
   }
   for (const Work &work : works)
     wrote(work.part);
@@ -557,20 +557,21 @@ bool PartsSchedule::emitProducts(ArrayRef<Work> works) {
 }
 
 /// A part without products.
-bool PartsSchedule::emitRest(const Part &part) {
+bool PartsSchedule::emitRest(const Part &part, StringRef suffix) {
   Ingredients made;
   if (!collect(part, made) || !reads(made.reads, part, true))
     return false;
   bool emitted = made.statistics.leaves.empty()
-                     ? emitPointwise(function, name("_elements"), part)
-                     : emitRows(function, name("_rows"), part, made);
+                     ? emitPointwise(function, name(suffix), part)
+                     : emitRows(function, name(suffix), part, made);
   if (!emitted)
     return fail("it has two numbers of elements that calls decide");
   wrote(part);
   return true;
 }
 
-bool PartsSchedule::emit(SmallVector<Part> parts) {
+/// Kernels' names end with `suffix`.
+bool PartsSchedule::emit(SmallVector<Part> parts, StringRef suffix) {
   std::vector<Work> works;
   SmallVector<Part> rest;
   SmallVector<Value> stored;
@@ -619,13 +620,15 @@ bool PartsSchedule::emit(SmallVector<Part> parts) {
                   work.rows() == works[0].rows();
       (fits ? together : others).push_back(work);
     }
-    if (!emitProducts(together))
+    if (!emitProducts(together, suffix))
       return false;
     works = others;
   }
   for (Value tensor : stored)
     elements.setStored(tensor);
-  return llvm::all_of(rest, [&](const Part &part) { return emitRest(part); });
+  std::string last = (suffix + (stored.empty() ? "" : "_finish")).str();
+  return llvm::all_of(rest,
+                      [&](const Part &part) { return emitRest(part, last); });
 }
 
 /// Parts of equal boxes that read the same of what depends on all loops become
@@ -669,7 +672,7 @@ bool PartsSchedule::run() {
   auto parts = elements.parts(function.kernel);
   if (!parts)
     return fail("a result is not put together from elements");
-  return emit(merged(elements, *parts));
+  return emit(merged(elements, *parts), "");
 }
 
 bool cuda::emitParts(KernelFunction &function, StringRef &reason) {

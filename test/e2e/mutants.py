@@ -32,7 +32,7 @@ CONFIG = {
 IDS = "5,100,7,3,3,12,90"
 SEEDS = [0, 1, 2]
 
-NORM, PRODUCT, TILES = "head_prefill_norm", "head_decode", "head_prefill"
+NORM, PRODUCT, TILES = "head_prefill_input", "head_decode", "head_prefill"
 KEYS, PROMPT, DECODE = (
     "layers_attn_qkv_prefill_1",
     "layers_attn_prefill",

@@ -63,10 +63,10 @@ func.func private @few(%x: tensor<1x32xf32>, %w: tensor<24x32xf32>, %stream: ten
 // CHECK-LABEL: func.func private @many.launch(
 // CHECK: %[[N:.*]] = memref.dim %arg0, %c0
 // CHECK: %[[Y:.*]] = memref.alloc(%[[N]]) : memref<?x32xbf16>
-// CHECK: gpu.launch_func @kernels::@many_elements {{.*}} args(%arg0 : memref<?x32xbf16>, %[[Y]] : memref<?x32xbf16>)
+// CHECK: gpu.launch_func @kernels::@many_input {{.*}} args(%arg0 : memref<?x32xbf16>, %[[Y]] : memref<?x32xbf16>)
 // CHECK: %[[B:.*]] = arith.ceildivui %{{.*}}, %c64
 // CHECK: gpu.launch_func @kernels::@many blocks in (%c1{{.*}}, %[[B]], {{.*}} args(%[[Y]] : memref<?x32xbf16>, %arg1 : memref<24x32xbf16>, %{{.*}} : index, %arg2 : memref<?x24xf32>)
-// CHECK-LABEL: gpu.func @many_elements(
+// CHECK-LABEL: gpu.func @many_input(
 // CHECK: math.absf {{.*}} : vector<8xbf16>
 // CHECK-LABEL: gpu.func @many(
 // CHECK: nvgpu.device_async_copy
@@ -140,8 +140,8 @@ func.func private @halves(%x: tensor<1x32xf32>, %w: tensor<24x32xf32>, %out: ten
 // CHECK-LABEL: func.func private @statistics.launch(
 // CHECK: %[[P:.*]] = memref.alloc() : memref<1x24xf32>
 // CHECK: gpu.launch_func @kernels::@statistics blocks {{.*}} args(%arg0 : memref<1x32xf32>, %arg1 : memref<24x32xf32>, %[[P]] : memref<1x24xf32>)
-// CHECK: gpu.launch_func @kernels::@statistics_rows {{.*}} args(%[[P]] : memref<1x24xf32>, %arg2 : memref<1x24xf32>)
-// CHECK-LABEL: gpu.func @statistics_rows(
+// CHECK: gpu.launch_func @kernels::@statistics_finish {{.*}} args(%[[P]] : memref<1x24xf32>, %arg2 : memref<1x24xf32>)
+// CHECK-LABEL: gpu.func @statistics_finish(
 // CHECK: arith.maximumf
 // CHECK: gpu.barrier
 // CHECK: arith.divf
