@@ -113,13 +113,13 @@ public:
 private:
   LogicalResult lower(Block &block);
   LogicalResult lower(Operation *op);
-  LogicalResult lowerElements(linalg::LinalgOp op);
+  LogicalResult lowerElements(linalg::LinalgOp op, OperationName written);
   LogicalResult lowerWhole(Operation *op);
   FailureOr<Grid> gridOf(linalg::LinalgOp op);
   Value hostSize(linalg::LinalgOp op, unsigned loop, OpBuilder &b);
   bool isTokens(Value size);
   void spill(Operation *op, Operation *copy, Outline &kernel);
-  std::string remark(Operation *op, StringRef reason);
+  std::string remark(Operation *op, OperationName written, StringRef reason);
 
   func::FuncOp entry;
   gpu::GPUModuleOp kernels;
@@ -141,14 +141,16 @@ struct Forget : RewriterBase::Listener {
 };
 } // namespace
 
-/// Says what runs slowly, and why; returns the name of the kernel function.
-std::string EntryLowering::remark(Operation *op, StringRef reason) {
+/// Says what runs slowly, as it was written, and why; returns the name of the
+/// kernel function.
+std::string EntryLowering::remark(Operation *op, OperationName written,
+                                  StringRef reason) {
   auto kernel = op->getAttrOfType<StringAttr>(kKernelAttribute);
   std::string name = kernel ? kernel.str() : entry.getName().str();
   remark::missed(
       op->getLoc(),
       remark::RemarkOpts::name("generic-launch").category(pass).function(name))
-      << remark::metric("Op", op->getName().getStringRef().str())
+      << remark::metric("Op", written.getStringRef().str())
       << remark::reason("no fast schedule takes it: {0}", reason.str());
   op->removeAttr(kKernelAttribute);
   return name;
@@ -220,7 +222,8 @@ FailureOr<Grid> EntryLowering::gridOf(linalg::LinalgOp op) {
   return grid;
 }
 
-LogicalResult EntryLowering::lowerElements(linalg::LinalgOp op) {
+LogicalResult EntryLowering::lowerElements(linalg::LinalgOp op,
+                                           OperationName written) {
   FailureOr<Grid> grid = gridOf(op);
   if (failed(grid))
     return failure();
@@ -229,7 +232,7 @@ LogicalResult EntryLowering::lowerElements(linalg::LinalgOp op) {
     op.erase();
     return success();
   }
-  std::string name = remark(op, "a thread computes each element");
+  std::string name = remark(op, written, "a thread computes each element");
   Outline kernel(kernels, name, op, kThreads, spills);
   OpBuilder &b = kernel.body();
   Location loc = op.getLoc();
@@ -328,7 +331,7 @@ LogicalResult EntryLowering::lowerWhole(Operation *op) {
              << op->getName() << "'";
     alloc->moveBefore(op);
   }
-  std::string name = remark(op, "one thread computes all");
+  std::string name = remark(op, op->getName(), "one thread computes all");
   Outline kernel(kernels, name, op, 1, spills);
   Operation *copy = kernel.clone(op);
   spill(op, copy, kernel);
@@ -392,11 +395,13 @@ LogicalResult EntryLowering::lower(Operation *op) {
                                             copy.getTarget());
     if (Attribute kernel = op->getAttr(kKernelAttribute))
       generic->setAttr(kKernelAttribute, kernel);
+    OperationName written = op->getName();
     op->erase();
-    return lowerElements(cast<linalg::LinalgOp>(generic.getOperation()));
+    return lowerElements(cast<linalg::LinalgOp>(generic.getOperation()),
+                         written);
   }
   if (auto linalgOp = dyn_cast<linalg::LinalgOp>(op))
-    return lowerElements(linalgOp);
+    return lowerElements(linalgOp, op->getName());
   auto loop = dyn_cast<scf::ForOp>(op);
   if (loop && isHostLoop(loop))
     return lower(*loop.getBody());
