@@ -491,7 +491,16 @@ static void collectOperands(Value value, llvm::SetVector<Operation *> &inside,
     operands.insert(value);
     return;
   }
-  for (Value operand : op->getOperands())
+  // The size of a dimension that a reshape keeps is its source's.
+  ValueRange read = op->getOperands();
+  if (auto expand = dyn_cast<tensor::ExpandShapeOp>(op))
+    if (llvm::all_of(expand.getReassociationIndices(), [&](const auto &group) {
+          return group.size() == 1 || llvm::none_of(group, [&](int64_t dim) {
+                   return expand.getType().isDynamicDim(dim);
+                 });
+        }))
+      read = op->getOperands().take_front(1);
+  for (Value operand : read)
     collectOperands(operand, inside, operands);
   inside.insert(op);
 }

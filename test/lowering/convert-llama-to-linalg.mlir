@@ -111,7 +111,8 @@ func.func @norm(%ids: tensor<1xi32>, %position: index, %first: index) -> tensor<
 // all keys that are visible to any token, masked, a softmax, and a product. Rows
 // are appended where they belong.
 // CHECK-LABEL: func private @attn_prefill
-// CHECK-SAME: (%[[X:[^:]*]]: tensor<?x32xbf16>, %[[T:[^:]*]]: index, %[[K:[^:]*]]: tensor<2x2x64x8xbf16>, %[[V:[^:]*]]: tensor<2x2x64x8xbf16>, %[[LAYER:[^:]*]]: index, %[[P:[^:]*]]: index, %[[INTO:[^:]*]]: tensor<?x4x8xbf16>)
+// CHECK-SAME: (%[[X:[^:]*]]: tensor<?x32xbf16>, %[[K:[^:]*]]: tensor<2x2x64x8xbf16>, %[[V:[^:]*]]: tensor<2x2x64x8xbf16>, %[[LAYER:[^:]*]]: index, %[[P:[^:]*]]: index, %[[INTO:[^:]*]]: tensor<?x4x8xbf16>)
+// CHECK: %[[T:.*]] = tensor.dim %[[X]], %c0
 // CHECK: %[[Q:.*]] = tensor.expand_shape %[[X]]
 // CHECK: %[[FIRST:.*]] = affine.max #{{.*}}()[%[[P]]{{\]}}
 // CHECK: %[[LENGTH:.*]] = affine.min

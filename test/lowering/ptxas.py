@@ -18,7 +18,7 @@ SHARED = 48 << 10
 # Registers of a thread, by the first pattern that is found: with 128, four
 # blocks of 128 threads fit a multiprocessor.
 BUDGETS = {
-    r"_input |^sample": 64,
+    r"_(input|finish)(_\d)? |^sample": 64,
     r"_decode ": 128,
     r"_prefill(_\d)? ": 144,
 }
@@ -40,7 +40,7 @@ def kernels(ptx):
 
 def check_text(name, text, where):
     """What the instructions of a kernel of 16-bit weights must be."""
-    if not re.search(PRODUCT, name) or name.endswith("_input"):
+    if not re.search(PRODUCT, name) or re.search("_(input|finish)", name):
         return
     if name.endswith("_decode"):
         loads = re.findall(r"ld\.global\.nc\.\S*", text)
