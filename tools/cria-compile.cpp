@@ -273,8 +273,8 @@ static int writeShrunk() {
 
 /// Prints the remarks of fusion and of the schedules as they come.
 static void enableRemarks(mlir::MLIRContext &context) {
-  mlir::remark::RemarkCategories categories;
-  categories.all = ".*";
+  // `all` alone lets nothing pass.
+  mlir::remark::RemarkCategories categories{".*", ".*", ".*", ".*", ".*"};
   (void)mlir::remark::enableOptimizationRemarks(
       context, nullptr,
       std::make_unique<mlir::remark::RemarkEmittingPolicyAll>(), categories,

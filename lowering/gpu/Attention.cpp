@@ -515,10 +515,13 @@ bool MemoryReader::readResult() {
     return fail("what is stored is not its result");
   // The store's loops in the output's: both have its elements in order.
   Box box = sizesOf(value.tensor);
-  SmallVector<AffineExpr> loops(part.box.size());
-  AffineExpr number = elements.dim(0) * (in.kvHeads * in.group * in.size) +
-                      elements.dim(1) * (in.group * in.size) +
-                      elements.dim(2) * in.size + elements.dim(3);
+  SmallVector<AffineExpr> loops(part.box.size()), own = fourLoops(elements);
+  AffineExpr number = elements.constant(0);
+  for (auto [loop, size] : llvm::enumerate(box)) {
+    if (size.constant == 1)
+      own[loop] = elements.constant(0);
+    number = loop ? number * size.constant + own[loop] : own[loop];
+  }
   for (size_t loop = loops.size(); --loop > 0;) {
     if (!part.box[loop].isConstant())
       return fail("its result is stored in another order");
@@ -530,7 +533,7 @@ bool MemoryReader::readResult() {
   auto inLoops = [&](AffineExpr at) {
     return elements.simplify(at.replaceDims(loops), box);
   };
-  if (llvm::map_to_vector(value.at, inLoops) != fourLoops(elements))
+  if (llvm::map_to_vector(value.at, inLoops) != own)
     return fail("its result is stored in another order");
   in.result = {store.into.tensor, llvm::map_to_vector(store.into.at, inLoops)};
   return true;
