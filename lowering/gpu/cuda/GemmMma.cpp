@@ -140,7 +140,6 @@ bool cuda::takesMma(Type input, Type weight, int64_t k) {
   return !input.isF32() && input == weight && k % 2 == 0;
 }
 
-std::unique_ptr<GemmTile>
-cuda::makeMmaGemm(Launch &launch, const Work &work) {
+std::unique_ptr<GemmTile> cuda::makeMmaGemm(Launch &launch, const Work &work) {
   return std::make_unique<MmaGemm>(launch, work);
 }
