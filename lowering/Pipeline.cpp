@@ -89,12 +89,12 @@ static void bufferize(OpPassManager &pm) {
   pm.addPass(bufferization::createOneShotBufferizePass(options));
   // What kernels return and loops carry are buffers that never change: those
   // become uses of the argument.
-  pm.addPass(createCanonicalizerPass());
+  pm.addNestedPass<func::FuncOp>(createCanonicalizerPass());
   pm.addPass(bufferization::createDropEquivalentBufferResultsPass());
-  pm.addPass(createCanonicalizerPass());
+  pm.addNestedPass<func::FuncOp>(createCanonicalizerPass());
   // Equal views become one, and a copy of a view to itself vanishes.
-  pm.addPass(createCSEPass());
-  pm.addPass(createCanonicalizerPass());
+  pm.addNestedPass<func::FuncOp>(createCSEPass());
+  pm.addNestedPass<func::FuncOp>(createCanonicalizerPass());
   pm.addPass(createVerifyCacheInPlace());
 }
 
@@ -157,7 +157,7 @@ static void buildCudaTile(OpPassManager &pm, const PipelineOptions &options) {
   bufferize(pm);
   pm.addPass(createInlineLaunches());
   // Sizes of buffers are those of what kernels were called with.
-  pm.addPass(createCanonicalizerPass());
+  pm.addNestedPass<func::FuncOp>(createCanonicalizerPass());
   LowerLinalgToLaunchesOptions launches;
   launches.chip = options.chip;
   pm.addPass(createLowerLinalgToLaunches(launches));

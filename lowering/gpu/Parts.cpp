@@ -100,8 +100,8 @@ struct Ingredients {
   /// Products that stores read, and that statistics read.
   SmallVector<Element> sums, sumsBelow;
   Statistics statistics;
-  /// From memory.
-  SmallVector<Element> reads;
+  /// From memory; and what statistics read, over all of a row.
+  SmallVector<Element> reads, rowReads;
 };
 } // namespace
 
@@ -281,7 +281,8 @@ private:
   Part partOf(Value tensor);
   bool store(Value tensor);
   bool storeWeights(ArrayRef<Element> sums, ArrayRef<Size> box);
-  bool reads(ArrayRef<Element> reads, const Part &part, bool elementwise);
+  bool reads(ArrayRef<Element> reads, const Part &part,
+             llvm::function_ref<bool(const Element &, const Element &)> fits);
   void wrote(const Part &part);
   bool isInput(const Element &element, ArrayRef<Size> box,
                std::optional<unsigned> row);
@@ -327,7 +328,7 @@ bool PartsSchedule::collect(const Element &element, ArrayRef<Size> box,
     if (!isMemoryType(leaf.tensor))
       return fail("it has elements of less than a byte, or numbers");
     if (elements.isStored(leaf.tensor)) {
-      made.reads.push_back(leaf);
+      (below ? made.rowReads : made.reads).push_back(leaf);
       continue;
     }
     if (elements.dot(leaf, box)) {
@@ -440,18 +441,24 @@ Part PartsSchedule::partOf(Value tensor) {
 }
 
 /// Fails where memory that is read has been written over, or is by this part
-/// other than element by element.
-bool PartsSchedule::reads(ArrayRef<Element> reads, const Part &part,
-                          bool elementwise) {
+/// where an element that is read does not fit the one that is written.
+bool PartsSchedule::reads(
+    ArrayRef<Element> reads, const Part &part,
+    llvm::function_ref<bool(const Element &, const Element &)> fits) {
   for (const Element &read : reads) {
     if (written.contains(read.tensor))
       return fail("it reads what it has written over");
     for (const Store &store : part.stores)
       if (store.into.tensor == read.tensor && isa<BlockArgument>(read.tensor) &&
-          (!elementwise || read.at != store.into.at))
+          !fits(read, store.into))
         return fail("it reads other elements of what it writes over");
   }
   return true;
+}
+
+static bool never(const Element &, const Element &) { return false; }
+static bool isSame(const Element &read, const Element &written) {
+  return read == written;
 }
 
 void PartsSchedule::wrote(const Part &part) {
@@ -510,13 +517,16 @@ bool PartsSchedule::emitProducts(ArrayRef<Work> works, StringRef suffix) {
       return false;
     inBlock = few && bytes <= kGemvShared && made.sums.empty() &&
               made.sumsBelow.empty() &&
-              llvm::none_of(made.reads, [&](const Element &read) {
-                return llvm::any_of(works, [&](const Work &work) {
-                  return llvm::any_of(work.part.stores, [&](const Store &s) {
-                    return s.into.tensor == read.tensor;
-                  });
-                });
-              });
+              llvm::none_of(llvm::concat<Element>(made.reads, made.rowReads),
+                            [&](const Element &read) {
+                              return llvm::any_of(works, [&](const Work &work) {
+                                return llvm::any_of(
+                                    work.part.stores, [&](const Store &s) {
+                                      return s.into.tensor == read.tensor;
+                                    });
+                              });
+                            });
+    llvm::append_range(made.reads, made.rowReads);
     if (!inBlock) {
       remarkFurther(few ? "a block cannot hold what its products read"
                         : "many blocks read what its products read");
@@ -536,9 +546,8 @@ bool PartsSchedule::emitProducts(ArrayRef<Work> works, StringRef suffix) {
         if (auto read = inMemory(elements, element, work.longBox()))
           operands.push_back(*read);
     for (const Work &other : works) {
-      bool self = &other == &work;
-      if (!reads(own.reads, other.part, self) ||
-          !reads(operands, other.part, false))
+      if (!reads(own.reads, other.part, &other == &work ? isSame : never) ||
+          !reads(operands, other.part, never))
         return false;
     }
   }
@@ -559,7 +568,21 @@ bool PartsSchedule::emitProducts(ArrayRef<Work> works, StringRef suffix) {
 /// A part without products.
 bool PartsSchedule::emitRest(const Part &part, StringRef suffix) {
   Ingredients made;
-  if (!collect(part, made) || !reads(made.reads, part, true))
+  if (!collect(part, made) || !reads(made.reads, part, isSame))
+    return false;
+  // A block has read its row when it begins to write over it.
+  unsigned count = rowLoops(part, made.statistics);
+  auto isRow = [&](const Element &read, const Element &written) {
+    ArrayRef<AffineExpr> row = ArrayRef(written.at).drop_back();
+    return ArrayRef(read.at).drop_back() == row &&
+           llvm::none_of(row, [&](AffineExpr at) {
+             for (unsigned loop = count; loop < part.box.size(); ++loop)
+               if (at.isFunctionOfDim(loop))
+                 return true;
+             return false;
+           });
+  };
+  if (!reads(made.rowReads, part, isRow))
     return false;
   bool emitted = made.statistics.leaves.empty()
                      ? emitPointwise(function, name(suffix), part)
