@@ -61,7 +61,7 @@ struct ConvertLinalgToGpu
         "+" + ptxVersion)));
     Block &body = kernels.getBodyRegion().front();
     for (auto function : llvm::to_vector(module.getOps<func::FuncOp>()))
-      if (!function.isDeclaration() && !isEntry(function))
+      if (!isEntry(function) && function.getBody().hasOneBlock())
         convert(function, body);
     if (auto decode = module.lookupSymbol<func::FuncOp>("decode"))
       cuda::emitSampling(module, body, decode);

@@ -511,12 +511,12 @@ bool PartsSchedule::emitProducts(ArrayRef<Work> works, StringRef suffix) {
   if (!inMemory(elements, first.dots[0].x, box)) {
     input = partOf(x);
     auto type = cast<RankedTensorType>(x.getType());
-    int64_t bytes = rows.constant * first.dots[0].terms.constant *
-                    type.getElementTypeBitWidth() / 8;
+    bool fits = few && type.hasStaticShape() &&
+                type.getNumElements() * type.getElementTypeBitWidth() / 8 <=
+                    kGemvShared;
     if (!collect(input, made))
       return false;
-    inBlock = few && bytes <= kGemvShared && made.sums.empty() &&
-              made.sumsBelow.empty() &&
+    inBlock = fits && made.sums.empty() && made.sumsBelow.empty() &&
               llvm::none_of(llvm::concat<Element>(made.reads, made.rowReads),
                             [&](const Element &read) {
                               return llvm::any_of(works, [&](const Work &work) {
@@ -693,7 +693,8 @@ static SmallVector<Part> merged(Elements &elements, ArrayRef<Part> parts) {
 
 bool PartsSchedule::run() {
   auto parts = elements.parts(function.kernel);
-  if (!parts)
+  if (!parts ||
+      llvm::any_of(*parts, [](const Part &part) { return part.box.empty(); }))
     return fail("a result is not put together from elements");
   return emit(merged(elements, *parts), "");
 }
