@@ -79,7 +79,7 @@ DIFFERENT = [
     ("another product", TILES, r"mma\.sync[^{]*\{\s*(%r\d+)[^;]*;", r"mov.b32 \1, 0;", 0),
     ("columns swapped", "layers_mlp_gate_up_prefill", r"(ldmatrix.*\+)18432\]", r"\g<1>17408]", 0),
     ("weights for inputs", KEYS, r"(ld\.param.*param_)0\]", r"\g<1>1]", 0),
-    ("a key too few", PROMPT, r"setp\.gt\.s32", "setp.ge.s32", 2),
+    ("a key too many", PROMPT, r"setp\.lt\.s32", "setp.le.s32", 3),
 ]
 
 
