@@ -193,11 +193,6 @@ def ConvertLinalgToGpu : Pass<"convert-linalg-to-gpu", "::mlir::ModuleOp"> {
     with a remark. A missed-optimization remark names functions that no schedule
     takes. A further entry, `sample`, draws an id from the logits of `decode`.
   }];
-  let options = [
-    Option<"chip", "chip", "std::string", "\"sm_80\"",
-           "the oldest architecture that runs the kernels">,
-    Option<"ptxVersion", "ptx", "std::string", "\"ptx80\"",
-           "the version of PTX">];
   let dependentDialects = [
     "::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",
     "::mlir::gpu::GPUDialect",
@@ -248,16 +243,10 @@ def LowerLinalgToLaunches : Pass<"lower-linalg-to-launches", "::mlir::ModuleOp">
 
     Each such kernel is named by a missed-optimization remark.
   }];
-  let options = [
-    Option<"chip", "chip", "std::string", "\"sm_80\"",
-           "the oldest architecture that runs the kernels">,
-    Option<"ptxVersion", "ptx", "std::string", "\"ptx80\"",
-           "the version of PTX">];
   let dependentDialects = [
     "::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",
     "::mlir::gpu::GPUDialect", "::mlir::linalg::LinalgDialect",
-    "::mlir::memref::MemRefDialect", "::mlir::NVVM::NVVMDialect",
-    "::mlir::scf::SCFDialect"];
+    "::mlir::memref::MemRefDialect", "::mlir::scf::SCFDialect"];
 }
 
 def LowerKernelArguments : Pass<"lower-kernel-arguments", "::mlir::gpu::GPUFuncOp"> {

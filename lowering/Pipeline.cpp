@@ -18,6 +18,7 @@
 #include "mlir/Dialect/Arith/Transforms/Passes.h"
 #include "mlir/Dialect/Bufferization/Transforms/Passes.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
+#include "mlir/Dialect/GPU/Transforms/Passes.h"
 #include "mlir/Dialect/LLVMIR/Transforms/Passes.h"
 #include "mlir/Dialect/Math/Transforms/Passes.h"
 #include "mlir/Dialect/MemRef/Transforms/Passes.h"
@@ -150,17 +151,18 @@ static void buildLlvm(OpPassManager &pm, const PipelineOptions &options) {
 }
 
 static void buildCudaTile(OpPassManager &pm, const PipelineOptions &options) {
-  ConvertLinalgToGpuOptions gpu;
-  gpu.chip = options.chip;
-  pm.addPass(createConvertLinalgToGpu(gpu));
+  pm.addPass(createConvertLinalgToGpu());
   pm.addPass(createDecomposeSoftmax());
   bufferize(pm);
   pm.addPass(createInlineLaunches());
   // Sizes of buffers are those of what kernels were called with.
   pm.addNestedPass<func::FuncOp>(createCanonicalizerPass());
-  LowerLinalgToLaunchesOptions launches;
-  launches.chip = options.chip;
-  pm.addPass(createLowerLinalgToLaunches(launches));
+  pm.addPass(createLowerLinalgToLaunches());
+  GpuNVVMAttachTargetOptions target;
+  target.chip = options.chip;
+  target.features = "+ptx80";
+  target.optLevel = 3;
+  pm.addPass(createGpuNVVMAttachTarget(target));
   addMath<gpu::GPUFuncOp>(pm.nest<gpu::GPUModuleOp>(), /*exp2=*/true);
   // Sizes of buffers, before lifetimes are counted.
   pm.addPass(createCanonicalizerPass());

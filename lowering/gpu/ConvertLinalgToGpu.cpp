@@ -47,8 +47,6 @@ static void convert(func::FuncOp kernel, Block &kernels) {
 namespace {
 struct ConvertLinalgToGpu
     : cria::impl::ConvertLinalgToGpuBase<ConvertLinalgToGpu> {
-  using ConvertLinalgToGpuBase::ConvertLinalgToGpuBase;
-
   void runOnOperation() override {
     ModuleOp module = getOperation();
     OpBuilder b = OpBuilder::atBlockEnd(module.getBody());
@@ -56,9 +54,6 @@ struct ConvertLinalgToGpu
                     b.getUnitAttr());
     auto kernels =
         mlir::gpu::GPUModuleOp::create(b, module.getLoc(), "kernels");
-    kernels.setTargetsAttr(b.getArrayAttr(NVVM::NVVMTargetAttr::get(
-        &getContext(), /*optLevel=*/3, "nvptx64-nvidia-cuda", chip,
-        "+" + ptxVersion)));
     Block &body = kernels.getBodyRegion().front();
     for (auto function : llvm::to_vector(module.getOps<func::FuncOp>()))
       if (!isEntry(function) && function.getBody().hasOneBlock())

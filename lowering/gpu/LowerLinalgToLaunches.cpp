@@ -20,7 +20,6 @@
 
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Dialect/Linalg/Utils/Utils.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -82,13 +81,26 @@ static Value sizeOf(OpBuilder &b, Value memref, unsigned dim) {
   return memref::DimOp::create(b, loc, memref, dim);
 }
 
+/// A launch with nothing in its body, behind `op`.
+static gpu::LaunchOp launchBehind(Operation *op, gpu::KernelDim3 blocks,
+                                  int64_t threads) {
+  OpBuilder b(op->getContext());
+  b.setInsertionPointAfter(op);
+  Location loc = op->getLoc();
+  Value size = constant(b, loc, threads), one = constant(b, loc, 1);
+  auto launch = gpu::LaunchOp::create(b, loc, blocks.x, blocks.y, blocks.z,
+                                      size, one, one);
+  b.setInsertionPointToEnd(&launch.getBody().front());
+  gpu::TerminatorOp::create(b, loc);
+  return launch;
+}
+
 /// The index that a thread has among all along x.
-static Value threadNumber(OpBuilder &b, Location loc) {
-  Value block = gpu::BlockIdOp::create(b, loc, gpu::Dimension::x);
-  Value thread = gpu::ThreadIdOp::create(b, loc, gpu::Dimension::x);
-  Value first =
-      arith::MulIOp::create(b, loc, block, constant(b, loc, kThreads));
-  return arith::AddIOp::create(b, loc, first, thread);
+static Value threadNumber(OpBuilder &b, gpu::LaunchOp launch) {
+  Location loc = launch.getLoc();
+  Value first = arith::MulIOp::create(b, loc, launch.getBlockIds().x,
+                                      constant(b, loc, kThreads));
+  return arith::AddIOp::create(b, loc, first, launch.getThreadIds().x);
 }
 
 namespace {
@@ -112,13 +124,12 @@ public:
 
 private:
   LogicalResult lower(Block &block);
-  LogicalResult lower(Operation *op);
+  LogicalResult lower(ArrayRef<Operation *> group);
   LogicalResult lowerElements(linalg::LinalgOp op, OperationName written);
-  LogicalResult lowerWhole(Operation *op);
+  LogicalResult lowerWhole(ArrayRef<Operation *> group);
   FailureOr<Grid> gridOf(linalg::LinalgOp op);
   Value hostSize(linalg::LinalgOp op, unsigned loop, OpBuilder &b);
   bool isTokens(Value size);
-  void spill(Operation *op, Operation *copy, Outline &kernel);
   std::string remark(Operation *op, OperationName written, StringRef reason);
 
   func::FuncOp entry;
@@ -127,17 +138,6 @@ private:
   Bounds bounds;
   GlobalPlaces globals;
   HostValues values;
-  Spills spills;
-  /// Ops that have become kernels, but whose results stand for values that
-  /// kernels load.
-  llvm::SetVector<Operation *> dead;
-};
-
-/// Forgets ops that are erased.
-struct Forget : RewriterBase::Listener {
-  explicit Forget(llvm::SetVector<Operation *> &ops) : ops(ops) {}
-  void notifyOperationErased(Operation *op) override { ops.remove(op); }
-  llvm::SetVector<Operation *> &ops;
 };
 } // namespace
 
@@ -233,23 +233,22 @@ LogicalResult EntryLowering::lowerElements(linalg::LinalgOp op,
     return success();
   }
   std::string name = remark(op, written, "a thread computes each element");
-  Outline kernel(kernels, name, op, kThreads, spills);
-  OpBuilder &b = kernel.body();
+  gpu::LaunchOp launch = launchBehind(op, grid->blocks, kThreads);
+  op->moveBefore(launch.getBody().front().getTerminator());
+  OpBuilder b(op);
   Location loc = op.getLoc();
-  auto copy = cast<linalg::LinalgOp>(kernel.clone(op));
-  b.setInsertionPoint(copy);
-  Value number = threadNumber(b, loc), total = constant(b, loc, 1);
+  Value number = threadNumber(b, launch), total = constant(b, loc, 1);
   SmallVector<Value> sizes;
   for (unsigned loop : grid->x) {
-    sizes.push_back(LoopNest(b, copy).size(loop));
+    sizes.push_back(LoopNest(b, op).size(loop));
     total = arith::MulIOp::create(b, loc, total, sizes.back());
   }
   Value exists =
       arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ult, number, total);
   auto guard = scf::IfOp::create(b, loc, exists);
-  copy->moveBefore(guard.thenBlock()->getTerminator());
-  b.setInsertionPoint(copy);
-  LoopNest nest(b, copy);
+  op->moveBefore(guard.thenBlock()->getTerminator());
+  b.setInsertionPoint(op);
+  LoopNest nest(b, op);
   // From the last loop on: neighbours compute neighbours.
   for (auto [loop, size] : llvm::reverse(llvm::zip(grid->x, sizes))) {
     bool isLast = loop == grid->x.front();
@@ -259,11 +258,10 @@ LogicalResult EntryLowering::lowerElements(linalg::LinalgOp op,
       number = arith::DivUIOp::create(b, loc, number, size);
   }
   if (grid->y)
-    nest.give(*grid->y, gpu::BlockIdOp::create(b, loc, gpu::Dimension::y));
+    nest.give(*grid->y, launch.getBlockIds().y);
   nest.emit(/*parallel=*/false);
-  copy->erase();
-  kernel.launch(grid->blocks);
   op.erase();
+  outline(launch, kernels, name);
   return success();
 }
 
@@ -297,51 +295,58 @@ static LogicalResult lowerInside(Operation *root) {
   return success();
 }
 
-/// What ops behind it read of the op's results lies in memory.
-void EntryLowering::spill(Operation *op, Operation *copy, Outline &kernel) {
-  OpBuilder host(op);
-  OpBuilder &b = kernel.body();
-  SmallVector<std::pair<Value, Value>> places;
-  for (auto [result, here] : llvm::zip(op->getResults(), copy->getResults())) {
-    if (result.use_empty())
-      continue;
-    auto type = MemRefType::get({}, result.getType());
-    Value place = memref::AllocOp::create(host, op->getLoc(), type);
-    Value placeHere = kernel.capture(place);
-    memref::StoreOp::create(b, op->getLoc(), here, placeHere);
-    places.push_back({result, place});
-  }
-  for (auto [result, place] : places)
-    spills[result] = place;
+/// What ops behind the launch read of results of ops in it lies in memory.
+static void spill(gpu::LaunchOp launch) {
+  Operation *end = launch.getBody().front().getTerminator();
+  OpBuilder host(launch), b(end);
+  for (Operation &op : launch.getBody().front())
+    for (Value result : op.getResults()) {
+      auto isBehind = [&](OpOperand &use) {
+        return !launch->isAncestor(use.getOwner());
+      };
+      if (llvm::none_of(result.getUses(), isBehind))
+        continue;
+      host.setInsertionPoint(launch);
+      auto type = MemRefType::get({}, result.getType());
+      Value place = memref::AllocOp::create(host, op.getLoc(), type);
+      memref::StoreOp::create(b, op.getLoc(), result, place);
+      host.setInsertionPointAfter(launch);
+      Value loaded = memref::LoadOp::create(host, op.getLoc(), place);
+      result.replaceUsesWithIf(loaded, isBehind);
+    }
 }
 
-LogicalResult EntryLowering::lowerWhole(Operation *op) {
-  for (Type type : op->getResultTypes())
-    if (isa<MemRefType>(type))
-      return op->emitOpError("makes a buffer, which the cuda target supports "
-                             "of views and allocations alone");
+/// One thread runs the ops, one after the other.
+LogicalResult EntryLowering::lowerWhole(ArrayRef<Operation *> group) {
+  for (Operation *op : group)
+    if (isa<gpu::LaunchFuncOp, func::CallOp>(op))
+      return op->emitOpError("cannot take what '")
+             << group.front()->getName() << "' makes";
   // Scratch is the arena's.
   SmallVector<memref::AllocOp> allocs;
-  op->walk([&](memref::AllocOp alloc) { allocs.push_back(alloc); });
+  for (Operation *op : group)
+    op->walk([&](memref::AllocOp alloc) { allocs.push_back(alloc); });
   for (memref::AllocOp alloc : allocs) {
-    if (llvm::any_of(alloc->getOperands(), [&](Value size) {
-          return op->isAncestor(size.getParentRegion()->getParentOp());
-        }))
-      return alloc.emitOpError("expected a size that is known before '")
-             << op->getName() << "'";
-    alloc->moveBefore(op);
+    for (Value size : alloc.getDynamicSizes())
+      if (llvm::any_of(group, [&](Operation *op) {
+            return op->isAncestor(size.getParentBlock()->getParentOp()) ||
+                   op == size.getDefiningOp();
+          }))
+        return alloc.emitOpError("expected a size that is known before '")
+               << group.front()->getName() << "'";
+    alloc->moveBefore(group.front());
   }
-  std::string name = remark(op, op->getName(), "one thread computes all");
-  Outline kernel(kernels, name, op, 1, spills);
-  Operation *copy = kernel.clone(op);
-  spill(op, copy, kernel);
-  auto function = copy->getParentOfType<gpu::GPUFuncOp>();
-  if (failed(lowerInside(function)))
+  Operation *first = group.front();
+  OpBuilder host(first);
+  Value one = constant(host, first->getLoc(), 1);
+  std::string name = remark(first, first->getName(), "one thread computes all");
+  gpu::LaunchOp launch = launchBehind(group.back(), {one, one, one}, 1);
+  for (Operation *op : group)
+    op->moveBefore(launch.getBody().front().getTerminator());
+  spill(launch);
+  if (failed(lowerInside(launch)))
     return failure();
-  OpBuilder host(op);
-  Value one = constant(host, op->getLoc(), 1);
-  kernel.launch({one, one, one});
-  dead.insert(op);
+  outline(launch, kernels, name);
   return success();
 }
 
@@ -382,13 +387,36 @@ static bool isNothing(Operation *op) {
          isMemoryEffectFree(op);
 }
 
-LogicalResult EntryLowering::lower(Operation *op) {
-  if (isa<memref::DeallocOp>(op)) {
-    op->erase();
-    return success();
+/// The op, and those up to the last that uses a buffer that one of them makes;
+/// but the host's, if they need no result of these.
+static SmallVector<Operation *> groupOf(Operation *first) {
+  llvm::SetVector<Operation *> group;
+  auto isOfGroup = [&](Value value) {
+    return group.contains(value.getDefiningOp());
+  };
+  Operation *last = first;
+  for (Operation *op = first;; op = op->getNextNode()) {
+    auto walked = op->walk([&](Operation *nested) {
+      return llvm::any_of(nested->getOperands(), isOfGroup)
+                 ? WalkResult::interrupt()
+                 : WalkResult::advance();
+    });
+    if (walked.wasInterrupted() || !isNothing(op) || op == first)
+      group.insert(op);
+    if (group.contains(op) &&
+        llvm::any_of(op->getResultTypes(), llvm::IsaPred<MemRefType>))
+      for (Operation *user : op->getUsers()) {
+        Operation *at = op->getBlock()->findAncestorOpInBlock(*user);
+        if (last->isBeforeInBlock(at))
+          last = at;
+      }
+    if (op == last)
+      return group.takeVector();
   }
-  if (isNothing(op))
-    return success();
+}
+
+LogicalResult EntryLowering::lower(ArrayRef<Operation *> group) {
+  Operation *op = group.front();
   if (auto copy = dyn_cast<memref::CopyOp>(op)) {
     OpBuilder b(op);
     auto generic = linalg::makeMemRefCopyOp(b, op->getLoc(), copy.getSource(),
@@ -405,13 +433,22 @@ LogicalResult EntryLowering::lower(Operation *op) {
   auto loop = dyn_cast<scf::ForOp>(op);
   if (loop && isHostLoop(loop))
     return lower(*loop.getBody());
-  return lowerWhole(op);
+  return lowerWhole(group);
 }
 
 LogicalResult EntryLowering::lower(Block &block) {
-  for (Operation &op : llvm::make_early_inc_range(block))
-    if (failed(lower(&op)))
+  splitViews(block);
+  for (Operation *op = &block.front(), *next; op; op = next) {
+    next = op->getNextNode();
+    if (isNothing(op))
+      continue;
+    SmallVector<Operation *> group = groupOf(op);
+    next = group.back()->getNextNode();
+    if (isa<memref::DeallocOp>(op))
+      op->erase();
+    else if (failed(lower(group)))
       return failure();
+  }
   return success();
 }
 
@@ -431,31 +468,19 @@ LogicalResult EntryLowering::lower() {
       return loop.emitOpError("expected a constant number of layers");
   if (failed(lower(entry.front())))
     return failure();
-  // Uses of results are in kernels now, which have them from memory.
-  Forget forget(dead);
-  IRRewriter rewriter(entry.getContext(), &forget);
-  (void)runRegionDCE(rewriter, entry->getRegions());
-  for (Operation *op : llvm::reverse(dead.getArrayRef())) {
-    if (!op->use_empty())
-      return op->emitOpError("expected a result that kernels alone use");
-    op->erase();
-  }
+  // Kernels have clones of what they need.
+  IRRewriter rewriter(entry.getContext());
   (void)runRegionDCE(rewriter, entry->getRegions());
   return success();
 }
 
 /// The module of kernels: a new one, where nothing has launched any yet.
-static gpu::GPUModuleOp kernelsOf(ModuleOp module, StringRef chip,
-                                  StringRef ptxVersion) {
+static gpu::GPUModuleOp kernelsOf(ModuleOp module) {
   auto found = module.getOps<gpu::GPUModuleOp>();
   if (!found.empty())
     return *found.begin();
   OpBuilder b = OpBuilder::atBlockEnd(module.getBody());
-  auto kernels = gpu::GPUModuleOp::create(b, module.getLoc(), "kernels");
-  kernels.setTargetsAttr(b.getArrayAttr(NVVM::NVVMTargetAttr::get(
-      module.getContext(), /*optLevel=*/3, "nvptx64-nvidia-cuda", chip,
-      ("+" + ptxVersion).str())));
-  return kernels;
+  return gpu::GPUModuleOp::create(b, module.getLoc(), "kernels");
 }
 
 /// Constants that kernels have copies of.
@@ -472,13 +497,11 @@ static void eraseUnusedGlobals(ModuleOp module) {
 namespace {
 struct LowerLinalgToLaunches
     : cria::impl::LowerLinalgToLaunchesBase<LowerLinalgToLaunches> {
-  using LowerLinalgToLaunchesBase::LowerLinalgToLaunchesBase;
-
   void runOnOperation() override {
     ModuleOp module = getOperation();
     module->setAttr(gpu::GPUDialect::getContainerModuleAttrName(),
                     UnitAttr::get(&getContext()));
-    gpu::GPUModuleOp kernels = kernelsOf(module, chip, ptxVersion);
+    gpu::GPUModuleOp kernels = kernelsOf(module);
     for (auto entry : module.getOps<func::FuncOp>()) {
       if (!isEntry(entry))
         continue;

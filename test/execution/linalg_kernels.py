@@ -200,6 +200,7 @@ KERNELS = {
     "dequantize": Kernel(dequantize),
     "masked_sum": Kernel(lambda x, n: x.cumsum(1)),
     "running_sum": Kernel(lambda x, n: x.cumsum(1), whole=1),
+    "branch": Kernel(lambda x, n: np.tanh(x) if n < 3 else np.exp(x), whole=1),
     "batch": Kernel(
         lambda x, w, n: np.einsum("thk,hkn->thn", x, w).reshape(len(x), -1),
         [no_vectors("it is no product of two matrices")],

@@ -26,16 +26,28 @@ func.func @size(%ids: memref<1xi32>, %n: index, %position: index, %first: index,
 
 // -----
 
-func.func @buffer(%ids: memref<1xi32>, %n: index, %position: index, %first: index, %source: index, %logits: memref<1x4xf32>)
-    attributes {arguments = ["ids", "tokens", "position", "first", "source", "logits"], chunk = 1 : index} {
-  %c0 = arith.constant 0 : index
-  %c1 = arith.constant 1 : index
-  %zero = arith.constant 0.0 : f32
-  // expected-error @below {{'scf.for' op makes a buffer, which the cuda target supports of views and allocations alone}}
-  %end = scf.for %i = %c0 to %position step %c1 iter_args(%x = %logits) -> (memref<1x4xf32>) {
-    linalg.fill ins(%zero : f32) outs(%x : memref<1x4xf32>)
-    scf.yield %x : memref<1x4xf32>
+module attributes {gpu.container_module} {
+  func.func @buffer(%ids: memref<1xi32>, %n: index, %position: index, %first: index, %source: index, %logits: memref<1x4xf32>)
+      attributes {arguments = ["ids", "tokens", "position", "first", "source", "logits"], chunk = 1 : index} {
+    %c0 = arith.constant 0 : index
+    %c1 = arith.constant 1 : index
+    %zero = arith.constant 0.0 : f32
+    %buffer = memref.alloc() : memref<1x4xf32>
+    %is = arith.cmpi eq, %position, %c1 : index
+    %either = scf.if %is -> (memref<1x4xf32>) {
+      memref.store %zero, %buffer[%c0, %c0] : memref<1x4xf32>
+      scf.yield %buffer : memref<1x4xf32>
+    } else {
+      scf.yield %logits : memref<1x4xf32>
+    }
+    // expected-error @below {{'gpu.launch_func' op cannot take what 'scf.if' makes}}
+    gpu.launch_func @kernels::@k blocks in (%c1, %c1, %c1) threads in (%c1, %c1, %c1) args(%either : memref<1x4xf32>)
+    return
   }
-  linalg.fill ins(%zero : f32) outs(%end : memref<1x4xf32>)
-  return
+
+  gpu.module @kernels {
+    gpu.func @k(%x: memref<1x4xf32>) kernel {
+      gpu.return
+    }
+  }
 }

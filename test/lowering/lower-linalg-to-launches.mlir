@@ -11,16 +11,16 @@
 // CHECK-DAG: %[[C3:.*]] = arith.constant 3 : index
 // CHECK-DAG: %[[C128:.*]] = arith.constant 128 : index
 // CHECK: gpu.launch_func @kernels::@product blocks in (%[[C3]], %[[N]], %[[C1]]) threads in (%[[C128]], %[[C1]], %[[C1]])
-// CHECK-SAME: args(%{{.*}} : memref<20x64xf32>, %[[N]] : index, %{{.*}} : memref<300x64xf32>, %[[LOGITS]] : memref<20x300xf32>)
-// CHECK: gpu.module @kernels [#nvvm.target<O = 3, chip = "sm_80", features = "+ptx80">]
+// CHECK-SAME: args(%[[LOGITS]] : memref<20x300xf32>, %[[N]] : index, %{{.*}} : memref<20x64xf32>, %{{.*}} : memref<300x64xf32>)
+// CHECK: gpu.module @kernels
 // CHECK: gpu.func @product({{.*}}) kernel attributes {known_block_size = array<i32: 128, 1, 1>}
 // CHECK: %[[BLOCK:.*]] = gpu.block_id x
+// CHECK: %[[ROW:.*]] = gpu.block_id y
 // CHECK: %[[THREAD:.*]] = gpu.thread_id x
 // CHECK: %[[FIRST:.*]] = arith.muli %[[BLOCK]], %{{.*}}
 // CHECK: %[[COLUMN:.*]] = arith.addi %[[FIRST]], %[[THREAD]]
 // CHECK: %[[EXISTS:.*]] = arith.cmpi ult, %[[COLUMN]], %c300
 // CHECK: scf.if %[[EXISTS]]
-// CHECK: %[[ROW:.*]] = gpu.block_id y
 // CHECK: %[[OLD:.*]] = memref.load %{{.*}}[%[[ROW]], %[[COLUMN]]]
 // CHECK: %[[SUM:.*]] = scf.for %[[K:.*]] = %c0 to %c64 step %c1 iter_args(%{{.*}} = %[[OLD]]) -> (f32)
 // CHECK: memref.load %{{.*}}[%[[ROW]], %[[K]]]
@@ -55,7 +55,7 @@ func.func @product(%ids: memref<20xi32>, %n: index, %position: index, %first: in
 // CHECK-SAME: (%{{[^,]*}}, %[[N:[^:]*]]: index,
 // CHECK: %[[BLOCKS:.*]] = arith.ceildivui %[[N]], %c128
 // CHECK: gpu.launch_func @kernels::@kernel blocks in (%[[BLOCKS]], %c1, %c1)
-// CHECK: gpu.func @kernel(%[[I:.*]]: index, %[[X:.*]]: memref<2x?xf32>, %{{.*}}: memref<20x1xf32>)
+// CHECK: gpu.func @kernel(%[[X:.*]]: memref<2x?xf32>, %[[I:.*]]: index, %{{.*}}: memref<20x1xf32>)
 // CHECK: memref.reinterpret_cast %[[X]] to offset: [0], sizes: [2, %[[I]]], strides: [%[[I]], 1]
 func.func @temporary(%ids: memref<20xi32>, %n: index, %position: index, %first: index, %source: index, %logits: memref<20x1xf32>, %x: memref<1x1x1x1xf32>)
     attributes {arguments = ["ids", "tokens", "position", "first", "source", "logits", "cache"], chunk = 20 : index} {
@@ -73,7 +73,7 @@ func.func @temporary(%ids: memref<20xi32>, %n: index, %position: index, %first: 
 // elements and a block.
 // CHECK-LABEL: func.func @bounded
 // CHECK: gpu.launch_func @kernels::@bounded blocks in (%c1, %c1, %c1)
-// CHECK: gpu.func @bounded(%{{.*}}, %[[POSITION:.*]]: index)
+// CHECK: gpu.func @bounded(%[[POSITION:.*]]: index, %{{.*}})
 // CHECK: %[[SIZE:.*]] = affine.min #{{.*}}()[%[[POSITION]]]
 // CHECK: %[[TOTAL:.*]] = arith.muli %[[SIZE]], %c2
 // CHECK: arith.cmpi ult, %{{.*}}, %[[TOTAL]]
@@ -93,8 +93,8 @@ func.func @bounded(%ids: memref<1xi32>, %n: index, %position: index, %first: ind
 // CHECK-LABEL: func.func @cache
 // CHECK: scf.for %[[LAYER:.*]] =
 // CHECK-NEXT: %[[VIEW:.*]] = memref.subview %{{.*}}[%[[LAYER]], 0, 0, 0] [1, 1, 8, 4] [1, 1, 1, 1]
-// CHECK-NEXT: gpu.launch_func {{.*}} args({{.*}}%[[VIEW]] : memref<1x1x8x4xf32, strided<[32, 32, 4, 1], offset: ?>>
-// CHECK: gpu.func @cache(%[[POSITION:.*]]: index, %[[KEYS:.*]]: memref<1x1x8x4xf32, strided<[32, 32, 4, 1], offset: ?>>)
+// CHECK-NEXT: gpu.launch_func {{.*}} args(%[[VIEW]] : memref<1x1x8x4xf32, strided<[32, 32, 4, 1], offset: ?>>, %{{.*}} : index)
+// CHECK: gpu.func @cache(%[[KEYS:.*]]: memref<1x1x8x4xf32, strided<[32, 32, 4, 1], offset: ?>>, %[[POSITION:.*]]: index)
 // CHECK: memref.subview %[[KEYS]][0, 0, %[[POSITION]], 0] [1, 1, 1, 4]
 func.func @cache(%ids: memref<1xi32>, %n: index, %position: index, %first: index, %source: index, %logits: memref<1x1xf32>, %keys: memref<2x1x8x4xf32>)
     attributes {arguments = ["ids", "tokens", "position", "first", "source", "logits", "cache"], chunk = 1 : index} {
@@ -156,10 +156,42 @@ func.func @whole(%ids: memref<1xi32>, %n: index, %position: index, %first: index
 
 // -----
 
+// What uses a buffer that an op makes is in its kernel.
+// CHECK-LABEL: func.func @group
+// CHECK: memref.alloc() : memref<1x4xf32>
+// CHECK-NEXT: gpu.launch_func @kernels::@group blocks in (%c1, %c1, %c1) threads in (%c1, %c1, %c1)
+// CHECK-NEXT: gpu.launch_func @kernels::@group_0
+// CHECK-NEXT: return
+// CHECK: gpu.func @group(
+// CHECK: %[[EITHER:.*]] = arith.select
+// CHECK: memref.load %[[EITHER]]
+// CHECK: memref.store
+// CHECK-NOT: memref.load
+// CHECK: gpu.func @group_0(
+func.func @group(%ids: memref<1xi32>, %n: index, %position: index, %first: index, %source: index, %logits: memref<1x4xf32>)
+    attributes {arguments = ["ids", "tokens", "position", "first", "source", "logits"], chunk = 1 : index} {
+  %zero = arith.constant 0.0 : f32
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %buffer = memref.alloc() : memref<1x4xf32>
+  %is = arith.cmpi eq, %position, %c1 : index
+  %either = scf.if %is -> (memref<1x4xf32>) {
+    memref.store %zero, %buffer[%c0, %c0] : memref<1x4xf32>
+    scf.yield %buffer : memref<1x4xf32>
+  } else {
+    scf.yield %logits : memref<1x4xf32>
+  }
+  memref.copy %either, %logits : memref<1x4xf32> to memref<1x4xf32>
+  linalg.fill ins(%zero : f32) outs(%logits : memref<1x4xf32>)
+  return
+}
+
+// -----
+
 // What a kernel reads of another's result goes through memory.
 // CHECK-LABEL: func.func @loaded
 // CHECK: %[[PLACE:.*]] = memref.alloc() : memref<i32>
-// CHECK-NEXT: gpu.launch_func @kernels::@loaded {{.*}} args(%{{.*}}, %[[PLACE]] : memref<i32>)
+// CHECK-NEXT: gpu.launch_func @kernels::@loaded {{.*}} args(%{{.*}} : memref<1xi32>, %[[PLACE]] : memref<i32>)
 // CHECK-NEXT: gpu.launch_func @kernels::@loaded_0 {{.*}} args(%[[PLACE]] : memref<i32>
 // CHECK-NEXT: return
 // CHECK: gpu.func @loaded(%[[IDS:.*]]: memref<1xi32>, %[[AT:.*]]: memref<i32>)
