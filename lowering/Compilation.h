@@ -1,8 +1,8 @@
 /// One compilation: a program taken from phase to phase.
 #pragma once
 
+#include "lowering/Costs.h"
 #include "lowering/Pipeline.h"
-#include "lowering/Plan.h"
 #include "lowering/artifact/Manifest.h"
 #include "lowering/gpu/cuda/Image.h"
 #include "lowering/import/Import.h"
@@ -64,7 +64,7 @@ public:
   Device device() const { return pipeline.device; }
 
   /// What a forward pass costs. The phase must be Import.
-  Plan plan() { return planOf(*module); }
+  Costs costs() { return costsOf(*module); }
   /// What the user should know about the config, a line each.
   llvm::ArrayRef<std::string> warnings() const { return notes; }
   /// What became of the config's keys; empty where there was none.

@@ -87,7 +87,7 @@ private:
   void readCache(const JsonCursor &at);
   void readEmbedding(const JsonCursor &slot);
   void readCode(const JsonCursor &root);
-  void readPlan(const JsonCursor &plan);
+  void readCosts(const JsonCursor &plan);
   void fillSlots(const JsonCursor &at, uint64_t first, uint64_t count);
 
   Manifest &manifest;
@@ -146,7 +146,7 @@ void Reader::read(const JsonCursor &root) {
   if (auto kernels = root.find("kernels"))
     manifest.kernels = readStrings(*kernels);
   if (auto plan = root.find("plan"))
-    readPlan(*plan);
+    readCosts(*plan);
 }
 
 /// The code for each device: there is one at least.
@@ -333,8 +333,8 @@ void Reader::readCache(const JsonCursor &at) {
   manifest.caches.push_back(std::move(cache));
 }
 
-void Reader::readPlan(const JsonCursor &plan) {
-  Plan &to = manifest.plan;
+void Reader::readCosts(const JsonCursor &plan) {
+  Costs &to = manifest.costs;
   JsonCursor decode = plan["decode"];
   to.decodeFlops = decode["flops"].number(0, 1e18);
   to.decodeWeightBytes = size(decode["weight_bytes"]);

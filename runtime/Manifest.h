@@ -82,7 +82,7 @@ struct LedgerRow {
 };
 
 /// What the compiler counted, for floors.
-struct Plan {
+struct Costs {
   double decodeFlops = 0; // one token at depth 0, without the head
   uint64_t decodeWeightBytes = 0;
   uint64_t cacheBytesPerPosition = 0;
@@ -124,7 +124,7 @@ struct Manifest {
   std::optional<size_t> embedding;
   uint64_t arenaBytes = 0;
   std::vector<std::string> kernels;
-  Plan plan;
+  Costs costs;
 
   /// Whether there is code for the CPU.
   bool hasCpu() const { return !decode.empty(); }

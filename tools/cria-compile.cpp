@@ -302,13 +302,13 @@ static llvm::Error printReport(Compilation &compilation) {
   if (reportKind == "keys") {
     printKeys(stream);
   } else if (reportKind == "plan") {
-    printPlan(compilation.plan(), stream);
+    printCosts(compilation.costs(), stream);
   } else {
     int64_t before = 0;
     if (llvm::Error error = readNumber(depth, 0, 1 << 24, before))
       return error;
     printLedger(compilation.ledger(), stream);
-    printCosts(compilation.plan(), before, stream);
+    printTotals(compilation.costs(), before, stream);
   }
   return writeFile("-", text);
 }

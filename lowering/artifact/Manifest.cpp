@@ -1,7 +1,7 @@
 #include "lowering/artifact/Manifest.h"
 
 #include "dialect/Dialect.h"
-#include "lowering/Plan.h"
+#include "lowering/Costs.h"
 #include "lowering/Signature.h"
 #include "lowering/import/Program.h"
 #include "runtime/Abi.h"
@@ -80,14 +80,14 @@ static json::Object describe(RopeTableOp table) {
 }
 
 /// Operations and bytes of one token: the body's, and the head's.
-static json::Object describe(const Plan &plan) {
-  int64_t flops = plan.flops(false), bytes = plan.weightBytes(false);
-  int64_t headFlops = plan.flops(true), headBytes = plan.weightBytes(true);
+static json::Object describe(const Costs &costs) {
+  int64_t flops = costs.flops(false), bytes = costs.weightBytes(false);
+  int64_t headFlops = costs.flops(true), headBytes = costs.weightBytes(true);
   return json::Object{
       {"decode",
        json::Object{{"flops", flops + headFlops},
                     {"weight_bytes", bytes + headBytes},
-                    {"kv_bytes_per_position", plan.cacheBytesPerPosition}}},
+                    {"kv_bytes_per_position", costs.cacheBytesPerPosition}}},
       {"prefill", json::Object{{"flops_per_token", flops}}},
       {"head",
        json::Object{{"flops", headFlops}, {"weight_bytes", headBytes}}}};
@@ -140,13 +140,13 @@ void Manifest::fromProgram(ModuleOp program, json::Value config,
   auto forward = program.lookupSymbol<func::FuncOp>("forward");
   json::Object model = modelOf(forward, config.getAsObject(), chunk);
   root["config"] = std::move(config);
-  Plan plan = planOf(program);
-  root["plan"] = describe(plan);
+  Costs costs = costsOf(program);
+  root["plan"] = describe(costs);
   if (program.lookupSymbol("encode"))
     model["encoder"] = true;
   describeInterface(program, forward);
   describeEmbedding(forward);
-  model["parameters"] = plan.parameters;
+  model["parameters"] = costs.parameters;
   root["model"] = std::move(model);
   setFlag("chunk", chunk);
 }

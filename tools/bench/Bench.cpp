@@ -159,9 +159,9 @@ Status Bench::fill(int64_t depth) {
 
 Result<Measured> Bench::decode(int64_t depth, int64_t tokens) {
   progress("decoding at depth " + std::to_string(depth));
-  const Plan &plan = model.manifest().plan;
-  uint64_t weightBytes = plan.decodeWeightBytes
-                             ? plan.decodeWeightBytes
+  const Costs &costs = model.manifest().costs;
+  uint64_t weightBytes = costs.decodeWeightBytes
+                             ? costs.decodeWeightBytes
                              : model.manifest().weightBytes();
   Samples samples;
   double before = readOnce();
@@ -178,7 +178,7 @@ Result<Measured> Bench::decode(int64_t depth, int64_t tokens) {
     double position =
         static_cast<double>(depth) + static_cast<double>(burst - 1) / 2;
     double bytes = static_cast<double>(weightBytes) +
-                   static_cast<double>(plan.cacheBytesPerPosition) * position;
+                   static_cast<double>(costs.cacheBytesPerPosition) * position;
     // The burst took the mean time a byte of the passes around it.
     double floor = bytes * meanCost(before, after);
     samples.add(taken, {floor, floor});
@@ -191,11 +191,11 @@ Result<Measured> Bench::decode(int64_t depth, int64_t tokens) {
 /// the head's, which cannot begin before the layers end.
 Floor Bench::prefillFloor(int64_t tokens, double secondsPerByte,
                           double secondsPerOperation) const {
-  const Plan &plan = model.manifest().plan;
-  auto head = static_cast<double>(plan.headWeightBytes);
-  double read[] = {static_cast<double>(plan.decodeWeightBytes) - head, head};
-  double compute[] = {plan.prefillFlopsPerToken * static_cast<double>(tokens),
-                      plan.headFlops};
+  const Costs &costs = model.manifest().costs;
+  auto head = static_cast<double>(costs.headWeightBytes);
+  double read[] = {static_cast<double>(costs.decodeWeightBytes) - head, head};
+  double compute[] = {costs.prefillFlopsPerToken * static_cast<double>(tokens),
+                      costs.headFlops};
   Floor floor;
   for (int part = 0; part < 2; ++part) {
     double bytes = read[part] * secondsPerByte;

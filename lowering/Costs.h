@@ -11,7 +11,7 @@
 namespace cria {
 
 /// One kind of op: what all its runs in one forward pass of one token cost.
-struct PlanRow {
+struct CostRow {
   /// The module's path, such as "model.layers.*.mlp.gate_proj".
   std::string path;
   std::string op;
@@ -34,8 +34,8 @@ struct AttentionRow {
   int64_t window = 0;
 };
 
-struct Plan {
-  std::vector<PlanRow> rows;
+struct Costs {
+  std::vector<CostRow> rows;
   std::vector<AttentionRow> attention;
   int64_t parameters = 0;
   /// Of the embedding, attention, MLPs, norms and the head.
@@ -52,13 +52,13 @@ struct Plan {
 };
 
 /// Walks @forward of a program in the llama dialect.
-Plan planOf(mlir::ModuleOp program);
+Costs costsOf(mlir::ModuleOp program);
 
 /// A table for people.
-void printPlan(const Plan &plan, llvm::raw_ostream &os);
+void printCosts(const Costs &costs, llvm::raw_ostream &os);
 
 /// Parameters by part, and operations and bytes of one token behind `depth`
 /// others.
-void printCosts(const Plan &plan, int64_t depth, llvm::raw_ostream &os);
+void printTotals(const Costs &costs, int64_t depth, llvm::raw_ostream &os);
 
 } // namespace cria

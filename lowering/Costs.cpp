@@ -1,4 +1,4 @@
-#include "lowering/Plan.h"
+#include "lowering/Costs.h"
 
 #include "dialect/Dialect.h"
 #include "lowering/Signature.h"
@@ -26,8 +26,8 @@ static int64_t runsOf(Operation *op) {
   return runs;
 }
 
-static PlanRow rowOf(Operation *op) {
-  PlanRow row;
+static CostRow rowOf(Operation *op) {
+  CostRow row;
   if (auto name = op->getLoc()->findInstanceOf<NameLoc>())
     row.path = name.getName().str();
   row.op = op->getName().stripDialect().str();
@@ -74,51 +74,51 @@ static StringRef partOf(WeightOp weight) {
   return source.contains("head") ? "head" : "other";
 }
 
-static void countParameters(ModuleOp program, Plan &plan) {
+static void countParameters(ModuleOp program, Costs &costs) {
   for (auto weight : program.getOps<WeightOp>()) {
     if (weight.getTied())
       continue;
     int64_t count = static_cast<int64_t>(weight.getCount().value_or(1)) *
                     weight.getTensorType().getNumElements();
-    plan.parameters += count;
+    costs.parameters += count;
     std::string part = partOf(weight).str();
     auto found = llvm::find_if(
-        plan.parts, [&](const auto &entry) { return entry.first == part; });
-    if (found == plan.parts.end())
-      plan.parts.push_back({part, count});
+        costs.parts, [&](const auto &entry) { return entry.first == part; });
+    if (found == costs.parts.end())
+      costs.parts.push_back({part, count});
     else
       found->second += count;
   }
 }
 
-Plan cria::planOf(ModuleOp program) {
-  Plan plan;
+Costs cria::costsOf(ModuleOp program) {
+  Costs costs;
   auto forward = program.lookupSymbol<func::FuncOp>("forward");
   forward.walk([&](Operation *op) {
     if (isa<EmbedOp, AddRowsOp, RMSNormOp, LayerNormOp, LinearOp, HeadOp>(op))
-      plan.rows.push_back(rowOf(op));
+      costs.rows.push_back(rowOf(op));
     else if (auto gqa = dyn_cast<GQAOp>(op))
-      plan.attention.push_back(attentionOf(gqa));
+      costs.attention.push_back(attentionOf(gqa));
   });
   for (Type type : cacheTypes(forward.getFunctionType())) {
     auto cache = cast<RankedTensorType>(type);
-    plan.cacheBytes += bytesOf(cache);
-    plan.cacheBytesPerPosition += bytesOf(cache) / cache.getDimSize(2);
+    costs.cacheBytes += bytesOf(cache);
+    costs.cacheBytesPerPosition += bytesOf(cache) / cache.getDimSize(2);
   }
-  countParameters(program, plan);
-  return plan;
+  countParameters(program, costs);
+  return costs;
 }
 
-int64_t Plan::flops(bool head) const {
+int64_t Costs::flops(bool head) const {
   int64_t sum = 0;
-  for (const PlanRow &row : rows)
+  for (const CostRow &row : rows)
     sum += row.head == head ? row.flops : 0;
   return sum;
 }
 
-int64_t Plan::weightBytes(bool head) const {
+int64_t Costs::weightBytes(bool head) const {
   int64_t sum = 0;
-  for (const PlanRow &row : rows)
+  for (const CostRow &row : rows)
     sum += row.head == head ? row.weightBytes : 0;
   return sum;
 }
@@ -128,41 +128,42 @@ static int64_t keysSeen(const AttentionRow &row, int64_t depth) {
   return row.window ? std::min(row.window, depth + 1) : depth + 1;
 }
 
-int64_t Plan::attentionFlops(int64_t depth) const {
+int64_t Costs::attentionFlops(int64_t depth) const {
   int64_t sum = 0;
   for (const AttentionRow &row : attention)
     sum += row.runs * row.flopsPerKey * keysSeen(row, depth);
   return sum;
 }
 
-int64_t Plan::attentionBytes(int64_t depth) const {
+int64_t Costs::attentionBytes(int64_t depth) const {
   int64_t sum = 0;
   for (const AttentionRow &row : attention)
     sum += row.runs * row.bytesPerKey * keysSeen(row, depth);
   return sum;
 }
 
-void cria::printCosts(const Plan &plan, int64_t depth, llvm::raw_ostream &os) {
+void cria::printTotals(const Costs &costs, int64_t depth,
+                       llvm::raw_ostream &os) {
   os << "\nparameters\n";
   auto line = [&](StringRef what, int64_t value) {
     os << llvm::format("  %-20s %16lld\n", what.str().c_str(),
                        static_cast<long long>(value));
   };
-  for (const auto &[part, count] : plan.parts)
+  for (const auto &[part, count] : costs.parts)
     line(part, count);
-  line("total", plan.parameters);
+  line("total", costs.parameters);
   os << "\na token at depth " << depth << "\n";
-  int64_t flops = plan.flops(false) + plan.flops(true),
-          bytes = plan.weightBytes(false) + plan.weightBytes(true);
+  int64_t flops = costs.flops(false) + costs.flops(true),
+          bytes = costs.weightBytes(false) + costs.weightBytes(true);
   line("flops, products", flops);
-  line("flops, attention", plan.attentionFlops(depth));
-  line("flops", flops + plan.attentionFlops(depth));
+  line("flops, attention", costs.attentionFlops(depth));
+  line("flops", flops + costs.attentionFlops(depth));
   line("bytes, weights", bytes);
-  line("bytes, KV cache", plan.attentionBytes(depth));
-  line("bytes", bytes + plan.attentionBytes(depth));
+  line("bytes, KV cache", costs.attentionBytes(depth));
+  line("bytes", bytes + costs.attentionBytes(depth));
 }
 
-void cria::printPlan(const Plan &plan, llvm::raw_ostream &os) {
+void cria::printCosts(const Costs &costs, llvm::raw_ostream &os) {
   os << llvm::format("%-44s %-9s %5s %14s %14s\n", "module", "op", "runs",
                      "flops/token", "weight bytes");
   auto line = [&](StringRef path, StringRef op, int64_t runs, int64_t flops,
@@ -172,11 +173,11 @@ void cria::printPlan(const Plan &plan, llvm::raw_ostream &os) {
                        static_cast<long long>(flops),
                        static_cast<long long>(bytes));
   };
-  for (const PlanRow &row : plan.rows)
+  for (const CostRow &row : costs.rows)
     line(row.path, row.op, row.runs, row.flops, row.weightBytes);
-  line("total", "", 1, plan.flops(false) + plan.flops(true),
-       plan.weightBytes(false) + plan.weightBytes(true));
-  os << "parameters: " << plan.parameters << "\n"
-     << "KV cache: " << plan.cacheBytesPerPosition << " bytes a position, "
-     << plan.cacheBytes << " in all\n";
+  line("total", "", 1, costs.flops(false) + costs.flops(true),
+       costs.weightBytes(false) + costs.weightBytes(true));
+  os << "parameters: " << costs.parameters << "\n"
+     << "KV cache: " << costs.cacheBytesPerPosition << " bytes a position, "
+     << costs.cacheBytes << " in all\n";
 }
