@@ -2,12 +2,12 @@
 
 `mlir-opt-22`, `mlir-translate-22` and `llc-22` alone lower the text of a model;
 a C file of a few lines hands its functions the weights. Fed in uneven chunks and
-then token by token, logits and caches are those of the artifact on the CPU, called
-by its ABI, and logits those of it in the emulated CUDA driver.
+then token by token, logits and caches are those of the artifact: on the CPU, called
+by its ABI, and of its plan and PTX in the emulated CUDA driver.
 
 In f32 by the bar of f32; in bf16 by that of bf16, the text being the peer: what
-schedules compute is as near to f32 as what it says. Caches of the CPU are no
-further from the text's than its roundings take those from f32.
+schedules compute is as near to f32 as what it says. Caches are no further from the
+text's than its roundings take those from f32.
 """
 
 import ctypes
@@ -19,7 +19,7 @@ import numpy as np
 
 import families
 import weights
-from capi import Model
+from driver import Plan
 from entries import Artifact, Upstream, encoded, guarded, upstream, widened
 from graphs import GRAPHS
 from harness import HERE, Tools, check, check_as_faithful, check_close, execute, nmse
@@ -61,6 +61,7 @@ class Memory:
             for i, turn in enumerate([np.cos, np.sin]):
                 values = turn(angles) * table["scale"]
                 self.arrays[table["slot"] + i] = guarded(values.astype(np.float32))
+        self.weights = dict(enumerate(self.arrays))
         self.slots = (ctypes.c_void_p * len(self.arrays))(
             *(array.ctypes.data for array in self.arrays)
         )
@@ -125,35 +126,42 @@ def check_family(tools, name, dtype):
     stated = Upstream(
         upstream(tools, text, f"{name}-{dtype}"), Memory(manifest, dtype, dtype)
     )
-    cpu = Artifact(artifact, Memory(manifest, dtype, dtype))
-    logits, got = fed(stated, ids, source), fed(cpu, ids, source)
-    session = Model(tools, artifact, SEED, vocab, "emulated").session()
-    if source:
-        session.encode(source)
-    ends = np.cumsum(PIECES)
-    gpu = [session.feed(ids[end - n : end]) for end, n in zip(ends, PIECES)]
-    results = {"CPU": got, "emulated GPU": np.concatenate(gpu)}
+    ptx = execute(
+        [tools.bin / "cria-compile", program, "--target=cuda", "--emit=ptx", *flags]
+    ).ok()
+    programs = {
+        "CPU": Artifact(artifact, Memory(manifest, dtype, dtype)),
+        "emulated GPU": Plan(
+            tools, ptx.out, manifest["cuda"], Memory(manifest, dtype, dtype)
+        ),
+    }
+    logits = fed(stated, ids, source)
     spread = np.abs(logits - logits.mean(0)).max()
     check(spread > 0.01, f"{name}: logits that depend on nothing")
-
     if dtype == "f32":
-        for device, result in results.items():
-            check_close(logits, result, f"{name}, {device}")
-        for i, caches in enumerate(zip(stated.memory.caches, cpu.memory.caches)):
-            check_close(*caches, f"{name}, cache {i}")
+        for device, program in programs.items():
+            check_close(logits, fed(program, ids, source), f"{name}, {device}")
+            for i, caches in enumerate(
+                zip(stated.memory.caches, program.memory.caches)
+            ):
+                check_close(*caches, f"{name}, {device}, cache {i}")
         return
     text = text_of(tools, wide_program, wide_flags)
     library = upstream(tools, text, f"{name}-f32")
     wide = Upstream(library, Memory(manifest, dtype, "f32"))
     exact = fed(wide, ids, source)
-    for device, result in results.items():
-        check_as_faithful(exact, logits, result, f"{name}, {device}")
-    for i, arrays in enumerate(
-        zip(wide.memory.caches, stated.memory.caches, cpu.memory.caches)
-    ):
-        unrounded, want, got = map(widened, arrays)
-        apart, most = nmse(want, got), nmse(unrounded, want)
-        check(apart <= most, f"{name}, cache {i}: NMSE {apart:.2e} > {most:.2e}")
+    for device, program in programs.items():
+        got = fed(program, ids, source)
+        check_as_faithful(exact, logits, got, f"{name}, {device}")
+        for i, arrays in enumerate(
+            zip(wide.memory.caches, stated.memory.caches, program.memory.caches)
+        ):
+            unrounded, want, got = map(widened, arrays)
+            apart, most = nmse(want, got), nmse(unrounded, want)
+            check(
+                apart <= most,
+                f"{name}, {device}, cache {i}: NMSE {apart:.2e} > {most:.2e}",
+            )
 
 
 def main():

@@ -18,6 +18,7 @@ import sys
 import numpy as np
 
 sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent / "e2e"))
+from driver import Plan, plan_of, ptx_of  # noqa: E402
 from entries import (  # noqa: E402
     DECLARED,
     Artifact,
@@ -28,8 +29,6 @@ from entries import (  # noqa: E402
     widened,
 )
 from harness import Tools, check, execute, nmse  # noqa: E402
-
-from driver import Plan, plan_of, ptx_of  # noqa: E402
 
 FOLDER = pathlib.Path(__file__).resolve().parent / "Inputs/linalg"
 CHUNK = 20
