@@ -53,6 +53,25 @@ def ConvertLlamaToLinalg : Pass<"convert-llama-to-linalg", "::mlir::ModuleOp"> {
     "::mlir::tensor::TensorDialect"];
 }
 
+def CarryInPlace : Pass<"carry-in-place", "::mlir::func::FuncOp"> {
+  let summary = "put what loops carry where it was";
+  let description = [{
+    A tensor that a turn of a loop makes anew is put in the place of the one that
+    the loop carries, so that buffers never change.
+  }];
+  let dependentDialects = ["::mlir::bufferization::BufferizationDialect"];
+}
+
+def VerifyCacheInPlace : Pass<"verify-cache-in-place", "::mlir::ModuleOp"> {
+  let summary = "check that bufferization updates the KV caches in place";
+  let description = [{
+    Runs on bufferized entry functions and their kernels. Fails, naming the ops,
+    where a cache, or one layer of it, is copied from or to, where a buffer of
+    its dimensions is allocated, and where a cache that is returned is not the
+    argument. Then drops the entries' results: all are arguments.
+  }];
+}
+
 def PlanArena : Pass<"plan-arena", "::mlir::ModuleOp"> {
   let summary = "give every temporary a place in one arena";
   let description = [{
@@ -110,16 +129,6 @@ def FlashAttention : Pass<"flash-attention", "::mlir::func::FuncOp"> {
     "::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",
     "::mlir::linalg::LinalgDialect", "::mlir::math::MathDialect",
     "::mlir::scf::SCFDialect", "::mlir::tensor::TensorDialect"];
-}
-
-def VerifyCacheInPlace : Pass<"verify-cache-in-place", "::mlir::ModuleOp"> {
-  let summary = "check that bufferization updates the KV caches in place";
-  let description = [{
-    Runs on bufferized entry functions and their kernels. Fails, naming the ops,
-    where a cache, or one layer of it, is copied from or to, where a buffer of
-    its dimensions is allocated, and where a cache that is returned is not the
-    argument. Then drops the entries' results: all are arguments.
-  }];
 }
 
 def LowerContractions : Pass<"lower-contractions", "::mlir::func::FuncOp"> {

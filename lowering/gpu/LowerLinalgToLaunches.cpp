@@ -145,8 +145,10 @@ private:
 /// kernel function.
 std::string EntryLowering::remark(Operation *op, OperationName written,
                                   StringRef reason) {
-  auto kernel = op->getAttrOfType<StringAttr>(kKernelAttribute);
-  std::string name = kernel ? kernel.str() : entry.getName().str();
+  std::string name = entry.getName().str();
+  for (Operation *at = op; at != entry; at = at->getParentOp())
+    if (auto kernel = at->getAttrOfType<StringAttr>(kKernelAttribute))
+      name = kernel.str();
   remark::missed(
       op->getLoc(),
       remark::RemarkOpts::name("generic-launch").category(pass).function(name))

@@ -25,7 +25,7 @@ module attributes {transform.with_named_sequence} {
 PASSES = """
 --canonicalize --transform-preload-library=transform-library-paths={decompose}
 --transform-interpreter --eliminate-empty-tensors
---one-shot-bufferize=bufferize-function-boundaries=1\0function-boundary-type-conversion=identity-layout-map
+--one-shot-bufferize=bufferize-function-boundaries=1\0allow-return-allocs-from-loops=1\0function-boundary-type-conversion=identity-layout-map
 --canonicalize --drop-equivalent-buffer-results --canonicalize --cse --canonicalize
 --convert-linalg-to-loops --convert-scf-to-cf --expand-strided-metadata
 --lower-affine --llvm-request-c-wrappers

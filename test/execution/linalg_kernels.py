@@ -143,6 +143,13 @@ def softmax_alone(x, n):
     return softmax(softmax(x[:n], 1), 0)
 
 
+def recurrence(x, n):
+    a, b = np.abs(x), np.exp(x)
+    for _ in range(3):
+        a, b = b, a + b
+    return a / b
+
+
 def functions(x, other, n):
     # What functions are of is rounded to f32.
     narrow = x.astype(np.float32)
@@ -199,6 +206,7 @@ KERNELS = {
     "dequantize": Kernel(dequantize),
     "masked_sum": Kernel(lambda x, n: x.cumsum(1)),
     "running_sum": Kernel(lambda x, n: x.cumsum(1), whole=1),
+    "recurrence": Kernel(recurrence),
     "branch": Kernel(lambda x, n: np.tanh(x) if n < 3 else np.exp(x), whole=1),
     "batch": Kernel(
         lambda x, w, n: np.einsum("thk,hkn->thn", x, w).reshape(len(x), -1),
@@ -326,7 +334,8 @@ def for_cuda(tools, name, kernel, path):
     expected = list(untaken)
     if untaken:
         softmaxes = path.read_text().count("= linalg.softmax")
-        launches = len(plan["entries"]["prefill"])
+        steps = plan["entries"]["prefill"]
+        launches = sum(len(step.get("body", [step])) for step in steps)
         reasons = [*(launches - kernel.whole) * [ELEMENTS], *kernel.whole * [WHOLE]]
         expected += softmaxes * [("scores-stored", UNTAKEN)]
         expected += [("generic-launch", f"{UNTAKEN}: {reason}") for reason in reasons]

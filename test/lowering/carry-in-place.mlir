@@ -1,0 +1,72 @@
+// RUN: cria-opt %s --carry-in-place | FileCheck %s
+
+// What a turn makes anew is put where the loop carries it.
+// CHECK-LABEL: func.func @anew
+// CHECK: scf.for {{.*}} iter_args(%[[X:.*]] = %{{.*}})
+// CHECK: %[[MADE:.*]] = linalg.exp
+// CHECK: %[[PUT:.*]] = bufferization.materialize_in_destination %[[MADE]] in %[[X]]
+// CHECK: scf.yield %[[PUT]]
+func.func @anew(%start: tensor<4xf32>, %n: index) -> tensor<4xf32> {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %end = scf.for %i = %c0 to %n step %c1 iter_args(%x = %start) -> (tensor<4xf32>) {
+    %empty = tensor.empty() : tensor<4xf32>
+    %made = linalg.exp ins(%x : tensor<4xf32>) outs(%empty : tensor<4xf32>) -> tensor<4xf32>
+    scf.yield %made : tensor<4xf32>
+  }
+  return %end : tensor<4xf32>
+}
+
+// What is updated stays as it is, also by a loop inside; so do numbers.
+// CHECK-LABEL: func.func @updated
+// CHECK-NOT: materialize_in_destination
+// CHECK: return
+func.func @updated(%start: tensor<4xf32>, %value: f32, %n: index) -> tensor<4xf32> {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %end:3 = scf.for %i = %c0 to %n step %c1 iter_args(%x = %start, %a = %c0, %b = %c1) -> (tensor<4xf32>, index, index) {
+    %inner = scf.for %j = %c0 to %n step %c1 iter_args(%y = %x) -> (tensor<4xf32>) {
+      %put = tensor.insert %value into %y[%c0] : tensor<4xf32>
+      scf.yield %put : tensor<4xf32>
+    }
+    scf.yield %inner, %b, %a : tensor<4xf32>, index, index
+  }
+  return %end#0 : tensor<4xf32>
+}
+
+// What changes places is copied before any is written over.
+// CHECK-LABEL: func.func @swapped
+// CHECK: scf.for {{.*}} iter_args(%[[X:.*]] = %{{.*}}, %[[Y:.*]] = %{{.*}})
+// CHECK: %[[A:.*]] = bufferization.alloc_tensor() copy(%[[Y]])
+// CHECK: %[[B:.*]] = bufferization.alloc_tensor() copy(%[[X]])
+// CHECK: %[[PUT:.*]] = bufferization.materialize_in_destination %[[A]] in %[[X]]
+// CHECK: %[[OTHER:.*]] = bufferization.materialize_in_destination %[[B]] in %[[Y]]
+// CHECK: scf.yield %[[PUT]], %[[OTHER]]
+func.func @swapped(%a: tensor<4xf32>, %b: tensor<4xf32>, %n: index) -> tensor<4xf32> {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %end:2 = scf.for %i = %c0 to %n step %c1 iter_args(%x = %a, %y = %b) -> (tensor<4xf32>, tensor<4xf32>) {
+    scf.yield %y, %x : tensor<4xf32>, tensor<4xf32>
+  }
+  return %end#0 : tensor<4xf32>
+}
+
+// CHECK-LABEL: func.func @while
+// CHECK: ^bb0(%[[X:.*]]: tensor<4xf32>):
+// CHECK: %[[MADE:.*]] = linalg.exp
+// CHECK: %[[PUT:.*]] = bufferization.materialize_in_destination %[[MADE]] in %[[X]]
+// CHECK: scf.yield %[[PUT]]
+func.func @while(%start: tensor<4xf32>, %limit: f32) -> tensor<4xf32> {
+  %c0 = arith.constant 0 : index
+  %end = scf.while (%x = %start) : (tensor<4xf32>) -> tensor<4xf32> {
+    %first = tensor.extract %x[%c0] : tensor<4xf32>
+    %less = arith.cmpf olt, %first, %limit : f32
+    scf.condition(%less) %x : tensor<4xf32>
+  } do {
+  ^bb0(%x: tensor<4xf32>):
+    %empty = tensor.empty() : tensor<4xf32>
+    %made = linalg.exp ins(%x : tensor<4xf32>) outs(%empty : tensor<4xf32>) -> tensor<4xf32>
+    scf.yield %made : tensor<4xf32>
+  }
+  return %end : tensor<4xf32>
+}
