@@ -77,8 +77,10 @@ std::optional<int64_t> Bounds::most(Value size) const {
   if (auto dim = dyn_cast<memref::DimOp>(op))
     return isa<BlockArgument>(dim.getSource()) ? std::optional(chunk)
                                                : std::nullopt;
-  if (auto less = dyn_cast<arith::SubIOp>(op))
-    return most(less.getLhs());
+  // No number is negative.
+  if (isa<arith::SubIOp, arith::DivUIOp, arith::DivSIOp, arith::CeilDivUIOp,
+          arith::CeilDivSIOp, arith::FloorDivSIOp>(op))
+    return most(op->getOperand(0));
   if (auto apply = dyn_cast<affine::AffineApplyOp>(op))
     return most(apply.getAffineMap(), apply.getOperands());
   if (auto min = dyn_cast<affine::AffineMinOp>(op))

@@ -4,12 +4,16 @@
 ///     call @k(%x)                =>     gpu.launch_func @kernels::@k_0 ...
 ///     call @other(%x)                   linalg.generic {cria.kernel = "other"}
 ///   }                                 }
+///
+/// What the plan cannot launch is not launched, and a remark says why.
 #include "lowering/Entry.h"
 #include "lowering/Passes.h"
+#include "lowering/gpu/HostValues.h"
+#include "lowering/gpu/KernelNumbers.h"
 #include "lowering/gpu/Launches.h"
 
-#include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/IR/IRMapping.h"
+#include "mlir/IR/Remarks.h"
 
 namespace cria {
 #define GEN_PASS_DEF_INLINELAUNCHES
@@ -20,58 +24,75 @@ using namespace mlir;
 using namespace cria;
 using namespace cria::cuda;
 
-/// Makes uses of a call's results uses of the arguments that they are.
-static LogicalResult dropResults(func::CallOp call, func::FuncOp kernel) {
-  Operation *ret = kernel.front().getTerminator();
-  for (auto [i, result] : llvm::enumerate(call.getResults())) {
-    auto argument = dyn_cast<BlockArgument>(ret->getOperand(i));
-    if (!argument)
-      return call.emitOpError("expected result ")
-             << i << " of a kernel that is launched to be an argument";
-    result.replaceAllUsesWith(call.getOperand(argument.getArgNumber()));
-  }
-  return success();
-}
-
-/// Puts the body of `function` in the place of the call.
-static void inlineBody(func::CallOp call, func::FuncOp function) {
+/// Clones the body of `function` before the call; returns the copies.
+static SmallVector<Operation *>
+cloneBody(func::CallOp call, func::FuncOp function, IRMapping &mapping) {
   OpBuilder b(call);
-  IRMapping mapping;
+  SmallVector<Operation *> copies;
   mapping.map(function.getArguments(), call.getOperands());
-  auto name = FlatSymbolRefAttr::get(call.getCalleeAttr().getAttr()).getAttr();
   for (Operation &op : function.front().without_terminator()) {
     Operation *copy = b.clone(op, mapping);
+    // Sizes of buffers are those of what the kernel is called with.
+    SmallVector<Value> folded;
+    if (succeeded(b.tryFold(copy, folded)) && !folded.empty()) {
+      mapping.map(op.getResults(), folded);
+      copy->erase();
+      continue;
+    }
+    copies.push_back(copy);
     if (!isa<gpu::LaunchFuncOp, func::CallOp>(copy) &&
         !copy->hasAttr(kKernelAttribute))
-      copy->setAttr(kKernelAttribute, name);
+      copy->setAttr(kKernelAttribute, call.getCalleeAttr().getAttr());
   }
-  Operation *ret = function.front().getTerminator();
-  for (auto [result, value] : llvm::zip(call.getResults(), ret->getOperands()))
-    result.replaceAllUsesWith(mapping.lookupOrDefault(value));
-  call.erase();
+  return copies;
+}
+
+/// Whether the plan can say how large the launch's grid is, and its kernel can
+/// compute the numbers that it takes; else a remark says that it cannot.
+static bool isPlanned(gpu::LaunchFuncOp launch, const HostValues &values,
+                      StringRef kernel) {
+  gpu::KernelDim3 grid = launch.getGridSizeOperandValues();
+  StringRef reason;
+  for (Value size : {grid.x, grid.y, grid.z})
+    if (!values.gridSize(size))
+      reason = "its grid is no number that the plan can say";
+  for (Value operand : launch.getKernelOperands())
+    if (!isa<MemRefType>(operand.getType()) &&
+        !KernelNumbers::canCompute(operand))
+      reason = "it takes a number that a kernel cannot compute";
+  if (!reason.empty())
+    remark::missed(launch.getLoc(), remark::RemarkOpts::name("no-schedule")
+                                        .category("inline-launches")
+                                        .function(kernel))
+        << remark::reason("{0}", reason.str());
+  return reason.empty();
+}
+
+static LogicalResult verifyLaunches(func::CallOp call, func::FuncOp kernel,
+                                    func::FuncOp launches) {
+  if (TypeRange(launches.getArgumentTypes()) != call.getOperandTypes() ||
+      launches.getNumResults() || !launches.getBody().hasOneBlock()) {
+    InFlightDiagnostic error = launches.emitOpError(
+        "expected a block that takes what the kernel is called with and "
+        "returns nothing");
+    error.attachNote(call.getLoc()) << "it is called here";
+    return error;
+  }
+  for (auto [i, result] :
+       llvm::enumerate(kernel.front().getTerminator()->getOperands()))
+    if (!isa<BlockArgument>(result))
+      return call.emitOpError("expected result ")
+             << i << " of a kernel that is launched to be an argument";
+  return success();
 }
 
 namespace {
 struct InlineLaunches : cria::impl::InlineLaunchesBase<InlineLaunches> {
   void runOnOperation() override {
     SymbolTable symbols(getOperation());
-    // Bodies of kernels that call others, too, until no call is left.
-    bool changed = true;
-    while (changed) {
-      changed = false;
-      SmallVector<func::CallOp> calls;
-      for (auto function : getOperation().getOps<func::FuncOp>())
-        if (isEntry(function))
-          function.walk([&](func::CallOp call) { calls.push_back(call); });
-      for (func::CallOp call : calls) {
-        auto kernel = symbols.lookup<func::FuncOp>(call.getCallee());
-        if (!kernel || kernel.isDeclaration())
-          continue;
-        if (failed(inlineCall(call, kernel, symbols)))
-          return signalPassFailure();
-        changed = true;
-      }
-    }
+    for (auto function : getOperation().getOps<func::FuncOp>())
+      if (isEntry(function) && failed(inlineCalls(function, symbols)))
+        return signalPassFailure();
     for (auto function :
          llvm::make_early_inc_range(getOperation().getOps<func::FuncOp>()))
       if (!isEntry(function) && !function.isDeclaration())
@@ -79,30 +100,54 @@ struct InlineLaunches : cria::impl::InlineLaunchesBase<InlineLaunches> {
   }
 
 private:
+  /// Of kernels that call others, too, until no call is left.
+  LogicalResult inlineCalls(func::FuncOp entry, SymbolTable &symbols) {
+    FailureOr<EntryArguments> arguments = EntryArguments::of(entry);
+    if (failed(arguments))
+      return failure();
+    GlobalPlaces none;
+    HostValues values(*arguments, none, &getContext());
+    while (true) {
+      SmallVector<std::pair<func::CallOp, func::FuncOp>> calls;
+      entry.walk([&](func::CallOp call) {
+        auto kernel = symbols.lookup<func::FuncOp>(call.getCallee());
+        if (kernel && !kernel.isDeclaration())
+          calls.push_back({call, kernel});
+      });
+      if (calls.empty())
+        return success();
+      for (auto [call, kernel] : calls)
+        if (failed(inlineCall(call, kernel, symbols, values)))
+          return failure();
+    }
+  }
+
   LogicalResult inlineCall(func::CallOp call, func::FuncOp kernel,
-                           SymbolTable &symbols) {
+                           SymbolTable &symbols, const HostValues &values) {
     if (!kernel.getBody().hasOneBlock())
       return kernel.emitOpError("expected one block");
-    func::FuncOp launches = launchesOf(symbols, kernel);
-    if (!launches) {
-      inlineBody(call, kernel);
-      return success();
+    IRMapping mapping;
+    bool isLaunched = false;
+    if (func::FuncOp launches = launchesOf(symbols, kernel)) {
+      if (failed(verifyLaunches(call, kernel, launches)))
+        return failure();
+      SmallVector<Operation *> copies = cloneBody(call, launches, mapping);
+      isLaunched = llvm::all_of(copies, [&](Operation *op) {
+        auto launch = dyn_cast<gpu::LaunchFuncOp>(op);
+        return !launch || isPlanned(launch, values, kernel.getName());
+      });
+      if (!isLaunched)
+        for (Operation *op : llvm::reverse(copies))
+          op->erase();
     }
-    if (TypeRange(launches.getArgumentTypes()) != call.getOperandTypes() ||
-        launches.getNumResults() || !launches.getBody().hasOneBlock()) {
-      InFlightDiagnostic error = launches.emitOpError(
-          "expected a block that takes what the kernel is called with and "
-          "returns nothing");
-      error.attachNote(call.getLoc()) << "it is called here";
-      return error;
-    }
-    if (failed(dropResults(call, kernel)))
-      return failure();
-    OpBuilder b(call);
-    auto plain =
-        func::CallOp::create(b, call.getLoc(), launches, call.getOperands());
+    if (isLaunched)
+      mapping.map(kernel.getArguments(), call.getOperands());
+    else
+      cloneBody(call, kernel, mapping);
+    for (auto [result, value] : llvm::zip(
+             call.getResults(), kernel.front().getTerminator()->getOperands()))
+      result.replaceAllUsesWith(mapping.lookupOrDefault(value));
     call.erase();
-    inlineBody(plain, launches);
     return success();
   }
 };

@@ -25,8 +25,6 @@ Value KernelNumbers::field(size_t offset) {
 }
 
 Value KernelNumbers::rebuild(BlockArgument number) {
-  if (!isa<func::FuncOp>(number.getOwner()->getParentOp()))
-    return {};
   switch (arguments.all()[number.getArgNumber()]) {
   case EntryArgument::Tokens:
     return field(offsetof(CriaStepState, tokens));
@@ -37,37 +35,36 @@ Value KernelNumbers::rebuild(BlockArgument number) {
   case EntryArgument::Source:
     return field(offsetof(CriaStepState, source));
   default:
-    return {};
+    llvm_unreachable("no other argument is a number");
   }
 }
 
-/// Null for what is neither a constant nor computed from the step's numbers.
+bool KernelNumbers::canCompute(Value number) {
+  if (auto argument = dyn_cast<BlockArgument>(number))
+    return isa<func::FuncOp>(argument.getOwner()->getParentOp()) &&
+           argument.getType().isIndex();
+  Operation *op = number.getDefiningOp();
+  return op->getNumRegions() == 0 && isMemoryEffectFree(op) &&
+         llvm::all_of(op->getOperands(), canCompute);
+}
+
 Value KernelNumbers::rebuild(Value number) {
   if (Value before = known.lookupOrNull(number))
     return before;
-  Value result;
-  Operation *op = number.getDefiningOp();
   if (auto argument = dyn_cast<BlockArgument>(number)) {
-    result = rebuild(argument);
-  } else if (isa<affine::AffineApplyOp>(op) ||
-             (isa<arith::ArithDialect>(op->getDialect()) &&
-              isMemoryEffectFree(op))) {
-    for (Value operand : op->getOperands())
-      if (!rebuild(operand))
-        return {};
-    result = b.clone(*op, known)
-                 ->getResult(cast<OpResult>(number).getResultNumber());
+    known.map(number, rebuild(argument));
+  } else {
+    for (Value operand : number.getDefiningOp()->getOperands())
+      rebuild(operand);
+    b.clone(*number.getDefiningOp(), known);
   }
-  if (result)
-    known.map(number, result);
-  return result;
+  return known.lookup(number);
 }
 
 LogicalResult KernelNumbers::compute(unsigned i, Value number) {
-  Value value = rebuild(number);
-  if (!value)
+  if (!canCompute(number))
     return failure();
-  kernel.getArgument(i).replaceAllUsesWith(value);
+  kernel.getArgument(i).replaceAllUsesWith(rebuild(number));
   computed.resize(kernel.getNumArguments());
   computed.set(i);
   return success();

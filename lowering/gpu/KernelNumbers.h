@@ -21,6 +21,9 @@ public:
       : kernel(kernel), arguments(arguments),
         b(mlir::OpBuilder::atBlockBegin(&kernel.front())) {}
 
+  /// Whether a number of the host is computed from constants and those of the
+  /// step alone.
+  static bool canCompute(mlir::Value number);
   /// Computes a number of the host in the kernel, in place of parameter `i`;
   /// fails where the kernel cannot know it.
   mlir::LogicalResult compute(unsigned i, mlir::Value number);

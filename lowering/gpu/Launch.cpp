@@ -35,9 +35,10 @@ KernelFunction::KernelFunction(func::FuncOp kernel, Block &kernels)
   host.setInsertionPointToEnd(body);
   for (auto [old, now] : llvm::zip(kernel.getArguments(), body->getArguments()))
     (now.getType().isIndex() ? numbers : memories)[old] = now;
-  auto uses = kernel.getSymbolUses(kernel->getParentOp());
-  if (uses && !uses->empty())
-    call = dyn_cast<func::CallOp>(uses->begin()->getUser());
+  if (auto uses = kernel.getSymbolUses(kernel->getParentOp()))
+    for (SymbolTable::SymbolUse use : *uses)
+      if (auto call = dyn_cast<func::CallOp>(use.getUser()))
+        calls.push_back(call);
 }
 
 void KernelFunction::finish() { func::ReturnOp::create(host); }
@@ -100,8 +101,10 @@ Value KernelFunction::zeroed(int64_t count) {
 
 bool KernelFunction::isLayer(Value index) {
   auto argument = dyn_cast<BlockArgument>(index);
-  return argument && call &&
-         layerNumber(call.getOperand(argument.getArgNumber()));
+  return argument && !calls.empty() &&
+         llvm::all_of(calls, [&](func::CallOp call) {
+           return layerNumber(call.getOperand(argument.getArgNumber()));
+         });
 }
 
 Value KernelFunction::blocks(const Size &size, int64_t each) {

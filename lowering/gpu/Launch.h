@@ -45,7 +45,7 @@ public:
 
 private:
   mlir::func::FuncOp function;
-  mlir::func::CallOp call;
+  llvm::SmallVector<mlir::func::CallOp> calls;
   llvm::DenseMap<mlir::Value, mlir::Value> memories, numbers;
   unsigned globals = 0;
   friend class Launch;

@@ -127,7 +127,7 @@ private:
   LogicalResult lower(ArrayRef<Operation *> group);
   LogicalResult lowerElements(linalg::LinalgOp op, OperationName written);
   LogicalResult lowerWhole(ArrayRef<Operation *> group);
-  FailureOr<Grid> gridOf(linalg::LinalgOp op);
+  std::optional<Grid> gridOf(linalg::LinalgOp op);
   Value hostSize(linalg::LinalgOp op, unsigned loop, OpBuilder &b);
   bool isTokens(Value size);
   std::string remark(Operation *op, OperationName written, StringRef reason);
@@ -182,7 +182,8 @@ Value EntryLowering::hostSize(linalg::LinalgOp op, unsigned loop,
   return found;
 }
 
-FailureOr<Grid> EntryLowering::gridOf(linalg::LinalgOp op) {
+/// Nothing where the grid has no bound, or too many threads.
+std::optional<Grid> EntryLowering::gridOf(linalg::LinalgOp op) {
   OpBuilder b(op);
   Location loc = op.getLoc();
   Grid grid;
@@ -195,9 +196,7 @@ FailureOr<Grid> EntryLowering::gridOf(linalg::LinalgOp op) {
     if (op.getIteratorTypesArray()[loop] != utils::IteratorType::parallel)
       continue;
     if (!bound)
-      return op.emitOpError("expected parallel loops of sizes that a constant "
-                            "bounds, or numbers of tokens, got ")
-             << sizes.back() << " of loop " << loop;
+      return std::nullopt;
     if (!grid.y && *bound <= kMostRows && isTokens(sizes.back()))
       grid.y = loop;
     else
@@ -217,7 +216,7 @@ FailureOr<Grid> EntryLowering::gridOf(linalg::LinalgOp op) {
     elements = llvm::checkedMul(*elements, most[loop]).value_or(INT64_MAX);
   int64_t blocks = llvm::divideCeil(*elements, kThreads);
   if (blocks > INT32_MAX)
-    return op.emitOpError("has more elements than a grid has threads");
+    return std::nullopt;
   grid.blocks.x = constant(b, loc, blocks);
   if (grid.y)
     grid.blocks.y = sizes[*grid.y];
@@ -226,9 +225,9 @@ FailureOr<Grid> EntryLowering::gridOf(linalg::LinalgOp op) {
 
 LogicalResult EntryLowering::lowerElements(linalg::LinalgOp op,
                                            OperationName written) {
-  FailureOr<Grid> grid = gridOf(op);
-  if (failed(grid))
-    return failure();
+  std::optional<Grid> grid = gridOf(op);
+  if (!grid)
+    return lowerWhole(op.getOperation());
   bool isEmpty = getConstantIntValue(grid->blocks.x) == 0;
   if (isEmpty) {
     op.erase();

@@ -33,12 +33,10 @@ using Steps = SmallVector<Attribute>;
 /// Plans one entry.
 class EntryPlanner {
 public:
-  /// `launches` has the launch of each kernel so far.
   EntryPlanner(func::FuncOp entry, const EntryArguments &arguments,
-               const GlobalPlaces &globals,
-               llvm::DenseMap<Operation *, gpu::LaunchFuncOp> &launches)
+               const GlobalPlaces &globals)
       : arguments(arguments), values(arguments, globals, entry.getContext()),
-        launches(launches), b(entry.getContext()) {}
+        b(entry.getContext()) {}
 
   /// The steps of a block: the entry's, or a loop's.
   FailureOr<ArrayAttr> plan(Block &block);
@@ -54,25 +52,17 @@ private:
 
   const EntryArguments &arguments;
   HostValues values;
-  llvm::DenseMap<Operation *, gpu::LaunchFuncOp> &launches;
   Builder b;
 };
 } // namespace
 
-/// The kernel, which this is the only launch of.
 FailureOr<gpu::GPUFuncOp> EntryPlanner::kernelOf(gpu::LaunchFuncOp launch) {
   auto kernel = SymbolTable::lookupNearestSymbolFrom<gpu::GPUFuncOp>(
       launch, launch.getKernelAttr());
   if (!kernel)
     return launch.emitOpError("expected a kernel that is a gpu.func, got ")
            << launch.getKernelAttr();
-  auto [first, isFirst] = launches.try_emplace(kernel, launch);
-  if (isFirst)
-    return kernel;
-  InFlightDiagnostic error = launch.emitOpError(
-      "expected a kernel that nothing else launches; give each launch its own");
-  error.attachNote(first->second.getLoc()) << "it is launched here";
-  return error;
+  return kernel;
 }
 
 FailureOr<Steps> EntryPlanner::argumentsOf(gpu::LaunchFuncOp launch,
@@ -227,6 +217,21 @@ static FailureOr<int64_t> placeGlobals(ModuleOp module, GlobalPlaces &places) {
   return next;
 }
 
+/// Gives each launch a kernel of its own: a kernel computes the numbers of its
+/// launch.
+static void copySharedKernels(ModuleOp module, gpu::GPUModuleOp kernels) {
+  SymbolTable symbols(kernels);
+  llvm::DenseSet<Attribute> launched;
+  module.walk([&](gpu::LaunchFuncOp launch) {
+    auto kernel = symbols.lookup<gpu::GPUFuncOp>(launch.getKernelName());
+    if (launched.insert(launch.getKernelAttr()).second || !kernel)
+      return;
+    StringAttr copy = symbols.insert(kernel.clone());
+    launch.setKernelAttr(SymbolRefAttr::get(kernels.getNameAttr(),
+                                            FlatSymbolRefAttr::get(copy)));
+  });
+}
+
 namespace {
 struct PlanLaunches : cria::impl::PlanLaunchesBase<PlanLaunches> {
   void runOnOperation() override {
@@ -236,6 +241,7 @@ struct PlanLaunches : cria::impl::PlanLaunchesBase<PlanLaunches> {
           << modules.size();
       return signalPassFailure();
     }
+    copySharedKernels(getOperation(), modules[0]);
     GlobalPlaces globals;
     FailureOr<int64_t> zeroed = placeGlobals(getOperation(), globals);
     if (failed(zeroed))
@@ -281,8 +287,7 @@ private:
       int64_t bytes = cast<MemRefType>(own.getType()).getNumElements();
       arena = std::max(arena, kZeroed + bytes);
     }
-    return EntryPlanner(entry, *arguments, globals, launches)
-        .plan(entry.front());
+    return EntryPlanner(entry, *arguments, globals).plan(entry.front());
   }
 
   void eraseHost() {
@@ -294,7 +299,5 @@ private:
          llvm::make_early_inc_range(getOperation().getOps<memref::GlobalOp>()))
       global.erase();
   }
-
-  llvm::DenseMap<Operation *, gpu::LaunchFuncOp> launches;
 };
 } // namespace

@@ -207,6 +207,10 @@ KERNELS = {
     "masked_sum": Kernel(lambda x, n: x.cumsum(1)),
     "running_sum": Kernel(lambda x, n: x.cumsum(1), whole=1),
     "recurrence": Kernel(recurrence),
+    "called_twice": Kernel(lambda x, w, n: x @ w.T @ w.T),
+    "half_the_rows": Kernel(
+        lambda x, w, n: x @ w.T * (np.arange(len(x)) < (n + 1) // 2)[:, None]
+    ),
     "branch": Kernel(lambda x, n: np.tanh(x) if n < 3 else np.exp(x), whole=1),
     "batch": Kernel(
         lambda x, w, n: np.einsum("thk,hkn->thn", x, w).reshape(len(x), -1),

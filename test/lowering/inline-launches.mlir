@@ -1,4 +1,4 @@
-// RUN: cria-opt %s --inline-launches --split-input-file --verify-diagnostics | FileCheck %s
+// RUN: cria-opt %s --inline-launches --split-input-file --verify-diagnostics=only-expected --remarks-filter=inline-launches | FileCheck %s
 
 // A kernel that has launches becomes those. Results are the arguments that they
 // are in the kernel.
@@ -22,7 +22,8 @@ module @launched attributes {gpu.container_module} {
     gpu.launch_func @kernels::@k_0 blocks in (%c1, %c1, %c1) threads in (%c1, %c1, %c1) args(%x : memref<1x4xf32>)
     return
   }
-  func.func @decode(%logits: memref<1x4xf32>) {
+  func.func @decode(%ids: memref<1xi32>, %tokens: index, %position: index, %first: index, %source: index, %logits: memref<1x4xf32>)
+      attributes {arguments = ["ids", "tokens", "position", "first", "source", "logits"], chunk = 1 : index} {
     %y = call @k(%logits) : (memref<1x4xf32>) -> memref<1x4xf32>
     memref.dealloc %y : memref<1x4xf32>
     return
@@ -55,13 +56,101 @@ module @plain {
     linalg.log ins(%x : memref<4xf32>) outs(%x : memref<4xf32>)
     return
   }
-  func.func @decode(%x: memref<4xf32>, %n: index) {
+  func.func @decode(%ids: memref<1xi32>, %tokens: index, %position: index, %first: index, %source: index, %logits: memref<1x4xf32>)
+      attributes {arguments = ["ids", "tokens", "position", "first", "source", "logits"], chunk = 1 : index} {
     %c0 = arith.constant 0 : index
+    %x = memref.alloc() : memref<4xf32>
     %c1 = arith.constant 1 : index
-    scf.for %i = %c0 to %n step %c1 {
+    scf.for %i = %c0 to %position step %c1 {
       func.call @outer(%x) : (memref<4xf32>) -> ()
     }
     return
+  }
+}
+
+// -----
+
+// The size of a buffer is what the kernel is called with: the plan knows it.
+// CHECK-LABEL: module @sizes
+// CHECK: func.func @decode({{[^,]*}}, %[[N:[^:]*]]: index,
+// CHECK-NOT: memref.dim
+// CHECK: gpu.launch_func @kernels::@k_0 blocks in (%[[N]],
+module @sizes attributes {gpu.container_module} {
+  func.func private @k(%x: memref<?xf32>) {
+    return
+  }
+  func.func private @k.launch(%x: memref<?xf32>) {
+    %c0 = arith.constant 0 : index
+    %c1 = arith.constant 1 : index
+    %n = memref.dim %x, %c0 : memref<?xf32>
+    gpu.launch_func @kernels::@k_0 blocks in (%n, %c1, %c1) threads in (%c1, %c1, %c1) args(%x : memref<?xf32>)
+    return
+  }
+  func.func @decode(%ids: memref<1xi32>, %tokens: index, %position: index, %first: index, %source: index, %logits: memref<1x4xf32>)
+      attributes {arguments = ["ids", "tokens", "position", "first", "source", "logits"], chunk = 1 : index} {
+    %x = memref.alloc(%tokens) : memref<?xf32>
+    call @k(%x) : (memref<?xf32>) -> ()
+    return
+  }
+  gpu.module @kernels {
+    gpu.func @k_0(%x: memref<?xf32>) kernel {
+      gpu.return
+    }
+  }
+}
+
+// -----
+
+// What the plan cannot launch is not launched: a grid of a size that it cannot
+// say, or a kernel of a number that is in memory.
+// CHECK-LABEL: module @unplanned
+// CHECK: func.func @decode(
+// CHECK: %[[HALF:.*]] = arith.divui
+// CHECK-NOT: gpu.launch_func
+// CHECK: linalg.fill {cria.kernel = "k"}
+// CHECK-NOT: gpu.launch_func
+// CHECK: linalg.fill {cria.kernel = "other"}
+module @unplanned attributes {gpu.container_module} {
+  func.func private @k(%x: memref<1x4xf32>, %n: index) {
+    %zero = arith.constant 0.0 : f32
+    linalg.fill ins(%zero : f32) outs(%x : memref<1x4xf32>)
+    return
+  }
+  func.func private @k.launch(%x: memref<1x4xf32>, %n: index) {
+    %c1 = arith.constant 1 : index
+    // expected-remark @below {{its grid is no number that the plan can say}}
+    gpu.launch_func @kernels::@k_0 blocks in (%n, %c1, %c1) threads in (%c1, %c1, %c1) args(%x : memref<1x4xf32>)
+    return
+  }
+  func.func private @other(%x: memref<1x4xf32>, %n: index) {
+    %zero = arith.constant 0.0 : f32
+    linalg.fill ins(%zero : f32) outs(%x : memref<1x4xf32>)
+    return
+  }
+  func.func private @other.launch(%x: memref<1x4xf32>, %n: index) {
+    %c1 = arith.constant 1 : index
+    // expected-remark @below {{it takes a number that a kernel cannot compute}}
+    gpu.launch_func @kernels::@other_0 blocks in (%c1, %c1, %c1) threads in (%c1, %c1, %c1) args(%x : memref<1x4xf32>, %n : index)
+    return
+  }
+  func.func @decode(%ids: memref<1xi32>, %tokens: index, %position: index, %first: index, %source: index, %logits: memref<1x4xf32>)
+      attributes {arguments = ["ids", "tokens", "position", "first", "source", "logits"], chunk = 1 : index} {
+    %c0 = arith.constant 0 : index
+    %c2 = arith.constant 2 : index
+    %half = arith.divui %position, %c2 : index
+    call @k(%logits, %half) : (memref<1x4xf32>, index) -> ()
+    %id = memref.load %ids[%c0] : memref<1xi32>
+    %n = arith.index_cast %id : i32 to index
+    call @other(%logits, %n) : (memref<1x4xf32>, index) -> ()
+    return
+  }
+  gpu.module @kernels {
+    gpu.func @k_0(%x: memref<1x4xf32>) kernel {
+      gpu.return
+    }
+    gpu.func @other_0(%x: memref<1x4xf32>, %n: index) kernel {
+      gpu.return
+    }
   }
 }
 
@@ -74,7 +163,9 @@ func.func private @k(%x: memref<4xf32>) {
 func.func private @k.launch(%x: memref<?xf32>) {
   return
 }
-func.func @decode(%x: memref<4xf32>) {
+func.func @decode(%ids: memref<1xi32>, %tokens: index, %position: index, %first: index, %source: index, %logits: memref<1x4xf32>)
+    attributes {arguments = ["ids", "tokens", "position", "first", "source", "logits"], chunk = 1 : index} {
+  %x = memref.alloc() : memref<4xf32>
   // expected-note @below {{it is called here}}
   call @k(%x) : (memref<4xf32>) -> ()
   return
@@ -89,7 +180,9 @@ func.func private @k(%x: memref<4xf32>) -> memref<4xf32> {
 func.func private @k.launch(%x: memref<4xf32>) {
   return
 }
-func.func @decode(%x: memref<4xf32>) {
+func.func @decode(%ids: memref<1xi32>, %tokens: index, %position: index, %first: index, %source: index, %logits: memref<1x4xf32>)
+    attributes {arguments = ["ids", "tokens", "position", "first", "source", "logits"], chunk = 1 : index} {
+  %x = memref.alloc() : memref<4xf32>
   // expected-error @below {{'func.call' op expected result 0 of a kernel that is launched to be an argument}}
   %y = call @k(%x) : (memref<4xf32>) -> memref<4xf32>
   memref.dealloc %y : memref<4xf32>

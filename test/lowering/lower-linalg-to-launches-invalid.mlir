@@ -1,16 +1,5 @@
 // RUN: cria-opt %s --lower-linalg-to-launches --split-input-file --verify-diagnostics
 
-func.func @unbounded(%ids: memref<1xi32>, %n: index, %position: index, %first: index, %source: index, %logits: memref<1x4xf32>)
-    attributes {arguments = ["ids", "tokens", "position", "first", "source", "logits"], chunk = 1 : index} {
-  %zero = arith.constant 0.0 : f32
-  %buffer = memref.alloc(%position) : memref<?xf32>
-  // expected-error @below {{'linalg.fill' op expected parallel loops of sizes that a constant bounds, or numbers of tokens}}
-  linalg.fill ins(%zero : f32) outs(%buffer : memref<?xf32>)
-  return
-}
-
-// -----
-
 func.func @size(%ids: memref<1xi32>, %n: index, %position: index, %first: index, %source: index, %logits: memref<1x4xf32>)
     attributes {arguments = ["ids", "tokens", "position", "first", "source", "logits"], chunk = 1 : index} {
   %c0 = arith.constant 0 : index

@@ -89,6 +89,21 @@ func.func @bounded(%ids: memref<1xi32>, %n: index, %position: index, %first: ind
 
 // -----
 
+// One that nothing bounds is one thread's.
+// CHECK-LABEL: func.func @unbounded
+// CHECK: gpu.launch_func @kernels::@unbounded blocks in (%c1, %c1, %c1) threads in (%c1, %c1, %c1)
+// CHECK: gpu.func @unbounded(%{{.*}}, %[[POSITION:.*]]: index)
+// CHECK: scf.for %{{.*}} = %c0 to %[[POSITION]]
+func.func @unbounded(%ids: memref<1xi32>, %n: index, %position: index, %first: index, %source: index, %logits: memref<1x48xf32>)
+    attributes {arguments = ["ids", "tokens", "position", "first", "source", "logits"], chunk = 1 : index} {
+  %zero = arith.constant 0.0 : f32
+  %y = memref.subview %logits[0, 0] [1, %position] [1, 1] : memref<1x48xf32> to memref<?xf32, strided<[1]>>
+  linalg.fill ins(%zero : f32) outs(%y : memref<?xf32, strided<[1]>>)
+  return
+}
+
+// -----
+
 // The layer of a cache is chosen on the host, the position in the kernel.
 // CHECK-LABEL: func.func @cache
 // CHECK: scf.for %[[LAYER:.*]] =

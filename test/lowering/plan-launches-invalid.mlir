@@ -336,26 +336,6 @@ module attributes {gpu.container_module} {
 
 // -----
 
-// A kernel is launched from one place.
-module attributes {gpu.container_module} {
-  func.func @decode(%ids: memref<1xi32>, %tokens: index, %position: index, %first: index, %source: index, %logits: memref<1x8xf32>, %cache: memref<2x1x8x4xf32>, %arena: memref<256xi8>)
-      attributes {arguments = ["ids", "tokens", "position", "first", "source", "logits", "cache", "arena"], chunk = 1 : index} {
-    %c1 = arith.constant 1 : index
-    // expected-note @below {{it is launched here}}
-    gpu.launch_func @kernels::@k blocks in (%c1, %c1, %c1) threads in (%c1, %c1, %c1)
-    // expected-error @below {{'gpu.launch_func' op expected a kernel that nothing else launches; give each launch its own}}
-    gpu.launch_func @kernels::@k blocks in (%c1, %c1, %c1) threads in (%c1, %c1, %c1)
-    return
-  }
-  gpu.module @kernels {
-    gpu.func @k() kernel {
-      gpu.return
-    }
-  }
-}
-
-// -----
-
 // No op runs on the host,
 module attributes {gpu.container_module} {
   func.func @decode(%ids: memref<1xi32>, %tokens: index, %position: index, %first: index, %source: index, %logits: memref<1x8xf32>, %cache: memref<2x1x8x4xf32>, %arena: memref<256xi8>)

@@ -288,3 +288,32 @@ module attributes {gpu.container_module} {
     }
   }
 }
+
+// -----
+
+// A kernel that is launched twice becomes two, which compute their own numbers.
+// CHECK: launch = "shared"
+// CHECK-SAME: launch = "shared_0"
+// CHECK: gpu.func @shared(%{{[^:]*}}: memref<1x8xf32>, %[[STATE:[^:]*]]: memref<56xi8>) kernel
+// CHECK: memref.view %[[STATE]]
+// CHECK: gpu.func @shared_0(%{{[^:]*}}: memref<1x8xf32>) kernel
+// CHECK-NEXT: arith.constant 7 : index
+module attributes {gpu.container_module} {
+  func.func @decode(%ids: memref<1xi32>, %tokens: index, %position: index, %first: index, %source: index, %logits: memref<1x8xf32>)
+      attributes {arguments = ["ids", "tokens", "position", "first", "source", "logits"], chunk = 1 : index} {
+    %c1 = arith.constant 1 : index
+    %c7 = arith.constant 7 : index
+    gpu.launch_func @kernels::@shared blocks in (%c1, %c1, %c1) threads in (%c1, %c1, %c1) args(%logits : memref<1x8xf32>, %position : index)
+    gpu.launch_func @kernels::@shared blocks in (%c1, %c1, %c1) threads in (%c1, %c1, %c1) args(%logits : memref<1x8xf32>, %c7 : index)
+    return
+  }
+  gpu.module @kernels {
+    gpu.func @shared(%x: memref<1x8xf32>, %n: index) kernel {
+      %c0 = arith.constant 0 : index
+      %cast = arith.index_cast %n : index to i32
+      %value = arith.sitofp %cast : i32 to f32
+      memref.store %value, %x[%c0, %n] : memref<1x8xf32>
+      gpu.return
+    }
+  }
+}
