@@ -231,7 +231,8 @@ def InlineLaunches : Pass<"inline-launches", "::mlir::ModuleOp"> {
     returns nothing, and launches kernels which compute the same. After: the
     entries have the bodies of the latter, else those of the former, whose ops
     have the name in the attribute `cria.kernel`; both are gone. Declarations
-    stay.
+    stay. Launches that the plan cannot say (in a branch, on a grid of a size
+    that it does not know) are not made: a missed-optimization remark says why.
   }];
 }
 
@@ -245,8 +246,9 @@ def LowerLinalgToLaunches : Pass<"lower-linalg-to-launches", "::mlir::ModuleOp">
       parallel loops; a thread runs the reductions. The number of tokens is a
       dimension of the grid; other sizes that the plan does not know are bounded
       by what can be told from the ops that make them.
-    - Any other op that touches memory is run whole by one thread, linalg in it
-      as loops. What ops behind it read of its results goes through memory.
+    - Any other op that touches memory, and one that nothing bounds, is run whole
+      by one thread, linalg in it as loops; so are ops behind it that use a
+      buffer which it makes. Other results go through memory.
     - A loop stays on the host where its turn chooses layers alone. Else it is
       run by one thread, or copied for each turn where it reads weights.
 

@@ -12,8 +12,10 @@
 #include "lowering/gpu/KernelNumbers.h"
 #include "lowering/gpu/Launches.h"
 
+#include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/IR/IRMapping.h"
 #include "mlir/IR/Remarks.h"
+#include "mlir/Interfaces/ViewLikeInterface.h"
 
 namespace cria {
 #define GEN_PASS_DEF_INLINELAUNCHES
@@ -47,19 +49,45 @@ cloneBody(func::CallOp call, func::FuncOp function, IRMapping &mapping) {
   return copies;
 }
 
-/// Whether the plan can say how large the launch's grid is, and its kernel can
-/// compute the numbers that it takes; else a remark says that it cannot.
-static bool isPlanned(gpu::LaunchFuncOp launch, const HostValues &values,
-                      StringRef kernel) {
+/// Whether the host reaches the op once a call, or once a layer.
+static bool isOnHost(Operation *op) {
+  auto loop = dyn_cast<scf::ForOp>(op->getParentOp());
+  Operation *outer = loop ? loop->getParentOp() : op->getParentOp();
+  return isa<func::FuncOp>(outer) && (!loop || loop.getStaticTripCount());
+}
+
+/// Whether the memory is at a known place: a weight, an argument of the entry,
+/// or a temporary.
+static bool isPlaced(Value memref) {
+  while (auto view = memref.getDefiningOp<ViewLikeOpInterface>())
+    memref = view.getViewSource();
+  if (auto argument = dyn_cast<BlockArgument>(memref))
+    return isa<func::FuncOp>(argument.getOwner()->getParentOp());
+  return isa<memref::AllocOp, memref::GetGlobalOp, func::CallOp>(
+      memref.getDefiningOp());
+}
+
+/// Why the plan cannot launch the kernel; nothing where it can.
+static StringRef whyNotPlanned(gpu::LaunchFuncOp launch,
+                               const HostValues &values) {
+  if (!isOnHost(launch))
+    return "it is in a branch, or in a loop other than one of layers";
   gpu::KernelDim3 grid = launch.getGridSizeOperandValues();
-  StringRef reason;
   for (Value size : {grid.x, grid.y, grid.z})
     if (!values.gridSize(size))
-      reason = "its grid is no number that the plan can say";
+      return "its grid is no number that the plan can say";
   for (Value operand : launch.getKernelOperands())
     if (!isa<MemRefType>(operand.getType()) &&
         !KernelNumbers::canCompute(operand))
-      reason = "it takes a number that a kernel cannot compute";
+      return "it takes a number that a kernel cannot compute";
+    else if (isa<MemRefType>(operand.getType()) && !isPlaced(operand))
+      return "it takes memory that other code chooses";
+  return {};
+}
+
+static bool isPlanned(gpu::LaunchFuncOp launch, const HostValues &values,
+                      StringRef kernel) {
+  StringRef reason = whyNotPlanned(launch, values);
   if (!reason.empty())
     remark::missed(launch.getLoc(), remark::RemarkOpts::name("no-schedule")
                                         .category("inline-launches")

@@ -156,6 +156,61 @@ module @unplanned attributes {gpu.container_module} {
 
 // -----
 
+// Nor what a branch or an inner loop runs, or what takes memory that these choose.
+// CHECK-LABEL: module @branches
+// CHECK: %[[EITHER:.*]] = scf.if
+// CHECK-NOT: gpu.launch_func
+// CHECK: linalg.fill {cria.kernel = "k"}
+// CHECK: linalg.fill {cria.kernel = "k"} ins(%{{.*}}) outs(%[[EITHER]] :
+// CHECK: scf.for
+// CHECK: gpu.launch_func
+// CHECK: scf.for
+// CHECK-NOT: gpu.launch_func
+// CHECK: linalg.fill {cria.kernel = "k"}
+module @branches attributes {gpu.container_module} {
+  func.func private @k(%x: memref<1x4xf32>) {
+    %zero = arith.constant 0.0 : f32
+    linalg.fill ins(%zero : f32) outs(%x : memref<1x4xf32>)
+    return
+  }
+  func.func private @k.launch(%x: memref<1x4xf32>) {
+    %c1 = arith.constant 1 : index
+    // expected-remark @below 2 {{it is in a branch, or in a loop other than one of layers}}
+    // expected-remark @below {{it takes memory that other code chooses}}
+    gpu.launch_func @kernels::@k_0 blocks in (%c1, %c1, %c1) threads in (%c1, %c1, %c1) args(%x : memref<1x4xf32>)
+    return
+  }
+  func.func @decode(%ids: memref<1xi32>, %tokens: index, %position: index, %first: index, %source: index, %logits: memref<1x4xf32>)
+      attributes {arguments = ["ids", "tokens", "position", "first", "source", "logits"], chunk = 1 : index} {
+    %c0 = arith.constant 0 : index
+    %c1 = arith.constant 1 : index
+    %c2 = arith.constant 2 : index
+    %x = memref.alloc() : memref<1x4xf32>
+    %is = arith.cmpi eq, %position, %c1 : index
+    %either = scf.if %is -> (memref<1x4xf32>) {
+      func.call @k(%x) : (memref<1x4xf32>) -> ()
+      scf.yield %x : memref<1x4xf32>
+    } else {
+      scf.yield %logits : memref<1x4xf32>
+    }
+    call @k(%either) : (memref<1x4xf32>) -> ()
+    scf.for %layer = %c0 to %c2 step %c1 {
+      func.call @k(%x) : (memref<1x4xf32>) -> ()
+      scf.for %i = %c0 to %c2 step %c1 {
+        func.call @k(%x) : (memref<1x4xf32>) -> ()
+      }
+    }
+    return
+  }
+  gpu.module @kernels {
+    gpu.func @k_0(%x: memref<1x4xf32>) kernel {
+      gpu.return
+    }
+  }
+}
+
+// -----
+
 func.func private @k(%x: memref<4xf32>) {
   return
 }
