@@ -4,13 +4,18 @@ using namespace mlir;
 using namespace cria;
 using namespace cria::cuda;
 
-GemmTile::GemmTile(Launch &launch, const Work &work, int64_t m, int64_t n)
-    : launch(launch), b(launch.b), work(work), k(work.dots[0].terms.constant),
-      m(m), n(n), x(Operand::of(launch, work, work.dots[0].x, k)),
-      width(x.width) {
-  for (const Dot &dot : work.dots) {
-    weights.push_back(Operand::of(launch, work, dot.w, k));
-    width = std::min(width, weights.back().width);
+GemmTile::GemmTile(Launch &launch, ArrayRef<Work> works, int64_t m, int64_t n)
+    : launch(launch), b(launch.b), works(works),
+      k(works[0].dots[0].terms.constant), m(m), n(n),
+      x(Operand::of(launch, works[0], works[0].dots[0].x, k)), width(x.width) {
+  for (const Work &work : works) {
+    units += work.units;
+    workUnits.push_back(work.units);
+    SmallVector<Operand> &own = weights.emplace_back();
+    for (const Dot &dot : work.dots) {
+      own.push_back(Operand::of(launch, work, dot.w, k));
+      width = std::min(width, own.back().width);
+    }
   }
 }
 
@@ -19,9 +24,9 @@ GemmTile::Source GemmTile::elementX(const Corner &corner, Value row,
   Value at = b.add(corner.row, row);
   Value exists = b.both(b.less(at, corner.rows), b.less(column, b.i32(k)));
   Value zero = b.i32(0);
-  SmallVector<Value> loops(work.part.box.size());
-  if (work.row)
-    loops[*work.row] = b.select(exists, at, zero);
+  SmallVector<Value> loops(works[0].part.box.size());
+  if (works[0].row)
+    loops[*works[0].row] = b.select(exists, at, zero);
   return {b.address(x.rows, launch.value(x.row, loops),
                     b.add(b.select(exists, column, zero),
                           launch.value(x.column, loops))),
@@ -33,20 +38,31 @@ GemmTile::Source GemmTile::elementW(const Corner &corner, Value row,
                                     Value column) {
   int64_t sums = sumsOfUnit();
   Value unit = b.add(corner.unit, b.div(row, sums));
-  Value exists =
-      b.both(b.less(unit, b.i32(work.units)), b.less(column, b.i32(k)));
+  Value exists = b.both(b.less(unit, b.i32(units)), b.less(column, b.i32(k)));
   Value zero = b.i32(0);
-  SmallVector<Value> loops = work.loops(b, zero, b.select(exists, unit, zero));
+  unit = b.select(exists, unit, zero);
   column = b.select(exists, column, zero);
   Value sum = b.rem(row, sums);
-  Rows weight = weights[0].rows;
-  Value weightRow = launch.value(weights[0].row, loops),
-        first = launch.value(weights[0].column, loops);
-  for (int64_t s = 1; s < sums; ++s) {
-    Value mine = b.equal(sum, b.i32(s));
-    weightRow = b.select(mine, launch.value(weights[s].row, loops), weightRow);
-    first = b.select(mine, launch.value(weights[s].column, loops), first);
-    weight.base = b.select(mine, weights[s].rows.base, weight.base);
+  Rows weight = weights[0][0].rows;
+  Value weightRow, first;
+  int64_t firstUnit = 0;
+  auto choose = [&](Value condition, Value &chosen, Value other) {
+    chosen = chosen ? b.select(condition, other, chosen) : other;
+  };
+  for (const auto &[work, operands] : llvm::zip(works, weights)) {
+    SmallVector<Value> loops =
+        work.loops(b, zero, b.sub(unit, b.i32(firstUnit)));
+    Value ownRow, ownFirst;
+    for (auto [s, operand] : llvm::enumerate(operands)) {
+      Value mine = b.equal(sum, b.i32(s));
+      choose(mine, ownRow, launch.value(operand.row, loops));
+      choose(mine, ownFirst, launch.value(operand.column, loops));
+      weight.base = b.select(mine, operand.rows.base, weight.base);
+    }
+    Value behind = b.less(b.i32(firstUnit - 1), unit);
+    choose(behind, weightRow, ownRow);
+    choose(behind, first, ownFirst);
+    firstUnit += work.units;
   }
   return {b.address(weight, weightRow, b.add(column, first)), exists};
 }
@@ -56,13 +72,14 @@ void GemmTile::store(const Corner &corner, ArrayRef<Sum> sums) {
   for (size_t i = 0; i < sums.size(); i += each) {
     Value row = b.add(corner.row, sums[i].row);
     Value unit = b.add(corner.unit, b.div(sums[i].column, each));
-    Value inside =
-        b.both(b.less(row, corner.rows), b.less(unit, b.i32(work.units)));
+    Value inside = b.both(b.less(row, corner.rows), b.less(unit, b.i32(units)));
     b.when(inside, [&] {
       SmallVector<Value> products;
       for (const Sum &sum : sums.slice(i, each))
         products.push_back(sum.value);
-      work.store(launch, row, unit, products);
+      branch(b, workUnits, unit, [&](size_t work, Value unit) {
+        works[work].store(launch, row, unit, products);
+      });
     });
   }
 }
@@ -71,21 +88,20 @@ void GemmTile::emit() {
   Corner corner;
   corner.unit = b.mul(b.block(0), unitsOfTile());
   corner.row = b.mul(b.block(1), m);
-  corner.rows = launch.number(work.rows());
+  corner.rows = launch.number(works[0].rows());
   store(corner, multiply(corner));
 }
 
 void cuda::emitGemm(KernelFunction &function, const Twine &suffix,
-                    const Work &work) {
+                    ArrayRef<Work> works) {
   Launch launch(function, suffix, kGemmThreads);
   auto element = [](const Element &element) {
     return cast<RankedTensorType>(element.tensor.getType()).getElementType();
   };
-  const Dot &dot = work.dots[0];
+  const Dot &dot = works[0].dots[0];
   bool mma = takesMma(element(dot.x), element(dot.w), dot.terms.constant);
-  auto tile = mma ? makeMmaGemm(launch, work) : makeFmaGemm(launch, work);
+  auto tile = mma ? makeMmaGemm(launch, works) : makeFmaGemm(launch, works);
   tile->emit();
-  int64_t blocks = llvm::divideCeil(work.units, tile->unitsOfTile());
-  launch.finish({function.constant(blocks),
-                 function.blocks(work.rows(), tile->rowsOfTile())});
+  launch.finish({function.constant(tile->blocks()),
+                 function.blocks(works[0].rows(), tile->rowsOfTile())});
 }

@@ -19,8 +19,8 @@ static constexpr int64_t kRows = 4, kColumns = 8;
 namespace {
 class FmaGemm : public GemmTile {
 public:
-  FmaGemm(Launch &launch, const Work &work)
-      : GemmTile(launch, work, kTileM, kTileN),
+  FmaGemm(Launch &launch, ArrayRef<Work> works)
+      : GemmTile(launch, works, kTileM, kTileN),
         tileX(b.shared(b.getF32Type(), kTileM * kStride, kStride)),
         tileW(b.shared(b.getF32Type(), kTileN * kStride, kStride)) {}
 
@@ -74,7 +74,7 @@ SmallVector<GemmTile::Sum> FmaGemm::multiply(const Corner &corner) {
             tileX, kTileM, x.rows.element,
             [&](Value r, Value c) { return elementX(corner, r, c); }, first);
         fill(
-            tileW, kTileN, weights[0].rows.element,
+            tileW, kTileN, weights[0][0].rows.element,
             [&](Value r, Value c) { return elementW(corner, r, c); }, first);
         b.barrier();
         auto next = b.loop(b.i32(0), b.i32(kTileK), 1, carried,
@@ -91,6 +91,7 @@ SmallVector<GemmTile::Sum> FmaGemm::multiply(const Corner &corner) {
   return result;
 }
 
-std::unique_ptr<GemmTile> cuda::makeFmaGemm(Launch &launch, const Work &work) {
-  return std::make_unique<FmaGemm>(launch, work);
+std::unique_ptr<GemmTile> cuda::makeFmaGemm(Launch &launch,
+                                            ArrayRef<Work> works) {
+  return std::make_unique<FmaGemm>(launch, works);
 }

@@ -10,7 +10,7 @@ namespace cria::cuda {
 
 class GemmTile {
 public:
-  GemmTile(Launch &launch, const Work &work, int64_t m, int64_t n);
+  GemmTile(Launch &launch, llvm::ArrayRef<Work> works, int64_t m, int64_t n);
   virtual ~GemmTile() = default;
 
   /// Builds the kernel: block (i, j) has units from i * unitsOfTile() on, rows
@@ -18,6 +18,7 @@ public:
   void emit();
   int64_t unitsOfTile() const { return n / sumsOfUnit(); }
   int64_t rowsOfTile() const { return m; }
+  int64_t blocks() const { return llvm::divideCeil(units, unitsOfTile()); }
 
 protected:
   /// An element's address, and whether it exists: else it counts as zero, and
@@ -44,22 +45,30 @@ protected:
 
   Launch &launch;
   KernelBuilder &b;
-  const Work &work;
+  llvm::ArrayRef<Work> works;
   int64_t k, m, n;
   Operand x;
-  llvm::SmallVector<Operand> weights; // of each sum
+  std::vector<llvm::SmallVector<Operand>> weights; // of each sum of each work
   /// Elements that lie side by side in all operands.
   int64_t width;
 
 private:
-  int64_t sumsOfUnit() const { return static_cast<int64_t>(work.sums.size()); }
+  int64_t sumsOfUnit() const {
+    return static_cast<int64_t>(works[0].sums.size());
+  }
   void store(const Corner &corner, llvm::ArrayRef<Sum> sums);
+
+  /// Units of each work, one behind another, and of all.
+  llvm::SmallVector<int64_t> workUnits;
+  int64_t units = 0;
 };
 
 /// By fma, any types (GemmFma.cpp).
-std::unique_ptr<GemmTile> makeFmaGemm(Launch &launch, const Work &work);
+std::unique_ptr<GemmTile> makeFmaGemm(Launch &launch,
+                                      llvm::ArrayRef<Work> works);
 /// On tensor cores (GemmMma.cpp), for what `takesMma` says.
-std::unique_ptr<GemmTile> makeMmaGemm(Launch &launch, const Work &work);
+std::unique_ptr<GemmTile> makeMmaGemm(Launch &launch,
+                                      llvm::ArrayRef<Work> works);
 bool takesMma(mlir::Type input, mlir::Type weight, int64_t k);
 
 /// Threads of a block, of either kind.

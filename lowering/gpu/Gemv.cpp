@@ -10,6 +10,8 @@
 /// bandwidth, 23 KiB a multiprocessor on an H200 (4.3 TB/s, 0.7 us).
 #include "lowering/gpu/Parts.h"
 
+#include <numeric>
+
 using namespace mlir;
 using namespace cria;
 using namespace cria::cuda;
@@ -183,21 +185,20 @@ void Gemv::units(const Work &work, Value firstUnit, int64_t count) {
 }
 
 int64_t Gemv::emit() {
-  int64_t first = 0;
+  SmallVector<int64_t> blocks;
+  for (const Work &work : works)
+    blocks.push_back(llvm::divideCeil(work.units, unitsOfBlock(work)));
+  int64_t all = std::accumulate(blocks.begin(), blocks.end(), int64_t(0));
   Value block = b.block(0);
-  for (const Work &work : works) {
-    int64_t blocks = llvm::divideCeil(work.units, unitsOfBlock(work));
-    Value inside = b.both(b.less(b.i32(first - 1), block),
-                          b.less(block, b.i32(first + blocks)));
-    b.when(inside, [&] {
-      int64_t count = unitsOfWarp(work);
-      Value index =
-          b.add(b.mul(b.sub(block, b.i32(first)), kThreads / kWarp), b.warp());
-      units(work, b.mul(index, count), count);
+  // LLVM does not know the grid.
+  b.when(b.less(block, b.i32(all)), [&] {
+    branch(b, blocks, block, [&](size_t i, Value block) {
+      int64_t count = unitsOfWarp(works[i]);
+      Value warp = b.add(b.mul(block, kThreads / kWarp), b.warp());
+      units(works[i], b.mul(warp, count), count);
     });
-    first += blocks;
-  }
-  return first;
+  });
+  return all;
 }
 
 void cuda::emitGemv(KernelFunction &function, const Twine &suffix,

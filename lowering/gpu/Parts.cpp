@@ -66,6 +66,16 @@ void Work::store(Launch &launch, Value row, Value unit,
     launch.store(value, store.into, loops);
 }
 
+void cuda::branch(KernelBuilder &b, ArrayRef<int64_t> sizes, Value place,
+                  llvm::function_ref<void(size_t, Value)> body, size_t first) {
+  if (first + 1 == sizes.size())
+    return body(first, place);
+  Value size = b.i32(sizes[first]);
+  b.when(
+      b.less(place, size), [&] { body(first, place); },
+      [&] { branch(b, sizes, b.sub(place, size), body, first + 1); });
+}
+
 /// The element of memory that an element is, if it is one.
 static std::optional<Element> inMemory(Elements &elements, Element element,
                                        ArrayRef<Size> box) {
@@ -276,6 +286,8 @@ private:
   bool collect(const Element &element, ArrayRef<Size> box, Ingredients &made,
                bool below);
   std::optional<Work> workOf(const Part &part, ArrayRef<Element> sums);
+  std::optional<Work> paired(const Work &work);
+  void pairColumns(MutableArrayRef<Work> works);
   bool emitProducts(ArrayRef<Work> works, StringRef suffix);
   bool emitRest(const Part &part, StringRef suffix);
   Part partOf(Value tensor);
@@ -498,6 +510,75 @@ bool PartsSchedule::storeWeights(ArrayRef<Element> sums, ArrayRef<Size> box) {
   return true;
 }
 
+/// Works in groups: those that `fits` the first of a group.
+static std::vector<std::vector<Work>>
+grouped(ArrayRef<Work> works,
+        llvm::function_ref<bool(const Work &, const Work &)> fits) {
+  std::vector<std::vector<Work>> groups;
+  for (const Work &work : works) {
+    auto group = llvm::find_if(
+        groups, [&](ArrayRef<Work> group) { return fits(group[0], work); });
+    if (group == groups.end())
+      group = groups.emplace(group);
+    group->push_back(work);
+  }
+  return groups;
+}
+
+/// Whether the sums of both are of the same products, of the same rows.
+static bool haveSameProducts(const Work &a, const Work &b) {
+  return a.dots[0].x == b.dots[0].x &&
+         llvm::equal(a.sums, b.sums, [](const Element &a, const Element &b) {
+           return a.tensor == b.tensor;
+         });
+}
+
+static bool haveSameInput(const Work &a, const Work &b) {
+  const Dot &first = a.dots[0], &second = b.dots[0];
+  return first.x.tensor == second.x.tensor && first.terms == second.terms &&
+         a.rows() == b.rows();
+}
+
+/// The work with two of its columns in each unit, if a unit can hold them.
+std::optional<Work> PartsSchedule::paired(const Work &work) {
+  if (work.unitLoops.empty())
+    return std::nullopt;
+  unsigned loop = work.unitLoops.back();
+  int64_t size = work.part.box[loop].constant, half = size / 2;
+  if (size % 2)
+    return std::nullopt;
+  Part part = work.part;
+  part.box[loop].constant = half;
+  for (Store store : work.part.stores) {
+    for (Element *element : {&store.value, &store.into})
+      for (AffineExpr &at : element->at)
+        at = elements.simplify(
+            at.replace(elements.dim(loop), elements.dim(loop) + half),
+            part.box);
+    part.stores.push_back(store);
+  }
+  Ingredients made;
+  if (!collect(part, made) || !reads(made.reads, part, isSame))
+    return std::nullopt;
+  return workOf(part, made.sums);
+}
+
+/// Columns that RoPE does not rotate become pairs like those that it does, so
+/// that all columns of a product are units of one launch.
+void PartsSchedule::pairColumns(MutableArrayRef<Work> works) {
+  for (Work &single : works) {
+    bool besidePairs = llvm::any_of(works, [&](const Work &work) {
+      return single.sums.size() == 1 && work.sums.size() == 2 &&
+             work.sums[0].tensor == single.sums[0].tensor &&
+             work.sums[1].tensor == single.sums[0].tensor;
+    });
+    if (!besidePairs)
+      continue;
+    if (auto pairs = paired(single))
+      single = *pairs;
+  }
+}
+
 /// Works with one input, or each on its own.
 bool PartsSchedule::emitProducts(ArrayRef<Work> works, StringRef suffix) {
   const Work &first = works[0];
@@ -555,10 +636,11 @@ bool PartsSchedule::emitProducts(ArrayRef<Work> works, StringRef suffix) {
     emitGemv(function, name(suffix), works, inBlock ? &input : nullptr,
              made.statistics);
   } else {
-    if (works.size() > 1)
+    auto launches = grouped(works, haveSameProducts);
+    if (launches.size() > 1)
       remarkFurther("its products are stored apart");
-    for (const Work &work : works)
-      emitGemm(function, name(suffix), work);
+    for (ArrayRef<Work> together : launches)
+      emitGemm(function, name(suffix), together);
   }
   for (const Work &work : works)
     wrote(work.part);
@@ -634,19 +716,11 @@ bool PartsSchedule::emit(SmallVector<Part> parts, StringRef suffix) {
     }
     rest.push_back(part);
   }
+  pairColumns(works);
   // Products of one input are one launch of a gemv.
-  while (!works.empty()) {
-    std::vector<Work> together, others;
-    for (const Work &work : works) {
-      const Dot &first = works[0].dots[0], &own = work.dots[0];
-      bool fits = own.x.tensor == first.x.tensor && own.terms == first.terms &&
-                  work.rows() == works[0].rows();
-      (fits ? together : others).push_back(work);
-    }
+  for (ArrayRef<Work> together : grouped(works, haveSameInput))
     if (!emitProducts(together, suffix))
       return false;
-    works = others;
-  }
   for (Value tensor : stored)
     elements.setStored(tensor);
   std::string last = (suffix + (stored.empty() ? "" : "_finish")).str();

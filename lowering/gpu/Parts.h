@@ -30,6 +30,13 @@ struct Work {
   llvm::SmallVector<Size> longBox() const;
 };
 
+/// Works lie one behind another, the i-th of `sizes[i]` places: builds `body`
+/// for each, which runs where `place` is one of its own, with the number that
+/// it has there.
+void branch(KernelBuilder &b, llvm::ArrayRef<int64_t> sizes, mlir::Value place,
+            llvm::function_ref<void(size_t work, mlir::Value place)> body,
+            size_t first = 0);
+
 /// An operand of products: element (row, k) of some rows.
 struct Operand {
   Rows rows;
@@ -55,9 +62,10 @@ void emitGemv(KernelFunction &function, const llvm::Twine &suffix,
               llvm::ArrayRef<Work> works, const Part *input,
               const Statistics &statistics);
 
-/// Products of many rows (prefill), bound by operations (Gemm.cpp).
+/// Products of many rows (prefill), bound by operations (Gemm.cpp); the works'
+/// sums are of the same products.
 void emitGemm(KernelFunction &function, const llvm::Twine &suffix,
-              const Work &work);
+              llvm::ArrayRef<Work> works);
 
 /// Calls `sink` with the elements of a part's stores at one place of its first
 /// loops, `rows`: the block computes the statistics of these rows, then each

@@ -26,8 +26,8 @@ static constexpr int64_t kDown = 2, kAcross = 8;
 namespace {
 class MmaGemm : public GemmTile {
 public:
-  MmaGemm(Launch &launch, const Work &work)
-      : GemmTile(launch, work, kTileM, kTileN),
+  MmaGemm(Launch &launch, ArrayRef<Work> works)
+      : GemmTile(launch, works, kTileM, kTileN),
         stages(b.shared(x.rows.element, kStages * (kTileM + kTileN) * kTileK,
                         kTileK)) {}
 
@@ -140,6 +140,7 @@ bool cuda::takesMma(Type input, Type weight, int64_t k) {
   return !input.isF32() && input == weight && k % 2 == 0;
 }
 
-std::unique_ptr<GemmTile> cuda::makeMmaGemm(Launch &launch, const Work &work) {
-  return std::make_unique<MmaGemm>(launch, work);
+std::unique_ptr<GemmTile> cuda::makeMmaGemm(Launch &launch,
+                                            ArrayRef<Work> works) {
+  return std::make_unique<MmaGemm>(launch, works);
 }
