@@ -79,13 +79,9 @@ void cuda::branch(KernelBuilder &b, ArrayRef<int64_t> sizes, Value place,
 /// The element of memory that an element is, if it is one.
 static std::optional<Element> inMemory(Elements &elements, Element element,
                                        ArrayRef<Size> box) {
-  while (!elements.isStored(element.tensor)) {
-    auto made = elements.define(element, box);
-    if (made.kind != Elements::Definition::Same)
-      return std::nullopt;
-    element = made.same;
-  }
-  return element;
+  Element origin = elements.origin(element, box);
+  return elements.isStored(origin.tensor) ? std::optional(origin)
+                                          : std::nullopt;
 }
 
 Operand Operand::of(Launch &launch, const Work &work, const Element &element,
@@ -498,9 +494,7 @@ bool PartsSchedule::storeWeights(ArrayRef<Element> sums, ArrayRef<Size> box) {
     Dot dot = *elements.dot(sum, box);
     Box longer(box);
     longer.push_back(dot.terms);
-    auto made = elements.define(dot.w, longer);
-    while (made.kind == Elements::Definition::Same)
-      made = elements.define(made.same, longer);
+    auto made = elements.define(elements.origin(dot.w, longer), longer);
     if (made.kind != Elements::Definition::Payload)
       continue;
     remarkFurther("its products' weights are computed");

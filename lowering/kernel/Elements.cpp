@@ -79,47 +79,19 @@ AffineExpr Elements::expr(OpFoldResult number) {
 }
 
 Elements::Range Elements::rangeOf(AffineExpr expr, ArrayRef<Size> box) const {
-  if (auto known = dyn_cast<AffineConstantExpr>(expr))
-    return {known.getValue(), known.getValue()};
-  if (auto dim = dyn_cast<AffineDimExpr>(expr)) {
-    const Size &size = box[dim.getPosition()];
-    if (size.isConstant())
-      return {0, size.constant - 1};
-    return {0, std::nullopt};
-  }
-  auto binary = dyn_cast<AffineBinaryOpExpr>(expr);
-  if (!binary)
-    return {};
-  Range a = rangeOf(binary.getLHS(), box), b = rangeOf(binary.getRHS(), box);
-  if (expr.getKind() == AffineExprKind::Add) {
-    Range sum;
-    if (a.least && b.least)
-      sum.least = *a.least + *b.least;
-    if (a.most && b.most)
-      sum.most = *a.most + *b.most;
-    return sum;
-  }
-  if (!b.least || b.least != b.most)
-    return {};
-  int64_t by = *b.least;
-  auto map = [&](std::optional<int64_t> x, auto f) -> std::optional<int64_t> {
-    return x ? std::optional<int64_t>(f(*x)) : std::nullopt;
+  SmallVector<std::optional<int64_t>> least(box.size(), 0), most;
+  for (const Size &size : box)
+    most.push_back(size.isConstant() ? std::optional(size.constant - 1)
+                                     : std::nullopt);
+  least.resize(box.size() + symbols.size());
+  most.resize(box.size() + symbols.size());
+  auto bound = [&](bool isUpper) {
+    return getBoundForAffineExpr(expr, box.size(), symbols.size(), least, most,
+                                 isUpper);
   };
-  if (expr.getKind() == AffineExprKind::Mul) {
-    auto times = [&](int64_t x) { return x * by; };
-    Range product{map(a.least, times), map(a.most, times)};
-    if (by < 0)
-      std::swap(product.least, product.most);
-    return product;
-  }
-  if (by <= 0)
+  if (!expr.isPureAffine())
     return {};
-  if (expr.getKind() == AffineExprKind::Mod)
-    return {0, by - 1};
-  if (expr.getKind() != AffineExprKind::FloorDiv)
-    return {};
-  auto over = [&](int64_t x) { return llvm::divideFloorSigned(x, by); };
-  return {map(a.least, over), map(a.most, over)};
+  return {bound(false), bound(true)};
 }
 
 static void addends(AffineExpr expr, SmallVectorImpl<AffineExpr> &terms) {
