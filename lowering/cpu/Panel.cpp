@@ -83,7 +83,7 @@ PanelProduct::PanelProduct(VectorBuilder &b, const Contraction &c,
   kSteps = pairs ? llvm::divideCeil(c.k(), 2) : c.k();
   maxPanels = llvm::divideCeil(maxRows, lanes);
   rows = b.size(c.a, 0);
-  panels = b.div(b.add(rows, lanes - 1), lanes);
+  panels = b.ceilDiv(rows, lanes);
 }
 
 /// packed[panel] from `lanes` rows of a; rows past the last are zero.
@@ -162,7 +162,7 @@ SmallVector<Value> PanelProduct::step(const Chunk &chunk, Value k,
   for (int64_t r = 0; r < chunk.rows; ++r) {
     Value row = b.add(chunk.row, r), at = k;
     if (chunk.base)
-      at = b.create<arith::SubIOp>(k, chunk.base);
+      at = b.sub(k, chunk.base);
     Value w =
         last ? lastPair(chunk.source, row, at) : splatB(chunk.source, row, at);
     for (int64_t v = 0; v < vectors; ++v) {
@@ -204,7 +204,7 @@ SmallVector<Value> PanelProduct::steps(const Chunk &chunk,
     });
   };
   if (chunk.nextRow) {
-    Value length = b.createOrFold<arith::SubIOp>(end, first);
+    Value length = b.sub(end, first);
     Value whole = b.add(first, b.mul(b.div(length, line), line));
     acc.resize(sums * sets, b.zero(lanes));
     acc = b.loop(first, whole, line, acc, [&](Value k, ValueRange carried) {
@@ -245,7 +245,7 @@ Value PanelProduct::widenRows(const Chunk &chunk) {
       Value x =
           b.create<memref::LoadOp>(c.b, ValueRange{b.add(chunk.row, r), k});
       Value y = b.create<arith::ExtFOp>(b.getF32Type(), x);
-      Value at = b.create<arith::SubIOp>(k, chunk.first);
+      Value at = b.sub(k, chunk.first);
       b.create<memref::StoreOp>(y, wide, ValueRange{r, at});
     });
   });
@@ -305,7 +305,7 @@ void PanelProduct::rowsOfB(Value n, int64_t count, Value nextRow) {
   } else {
     chunk(zero, b.index(kChunk), /*fromZero=*/true);
     b.loop(b.index(kChunk), end, kChunk, [&](Value first) {
-      Value last = b.create<arith::MinSIOp>(b.add(first, kChunk), end);
+      Value last = b.min(b.add(first, kChunk), end);
       chunk(first, last, /*fromZero=*/false);
     });
   }
@@ -316,7 +316,7 @@ void PanelProduct::multiply() {
   pack();
   int64_t blocks = c.n() / blockRows;
   b.parallel(b.index(blocks), [&](Value block) {
-    Value next = b.create<arith::MinSIOp>(b.add(block, 1), b.index(blocks - 1));
+    Value next = b.min(b.add(block, 1), b.index(blocks - 1));
     Value nextRow = b.mul(next, blockRows);
     rowsOfB(b.mul(block, blockRows), blockRows, nextRow);
   });

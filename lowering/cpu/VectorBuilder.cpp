@@ -14,26 +14,6 @@ Value VectorBuilder::index(int64_t value) {
   return create<arith::ConstantIndexOp>(value);
 }
 
-Value VectorBuilder::add(Value a, Value b) {
-  return createOrFold<arith::AddIOp>(a, b);
-}
-
-Value VectorBuilder::add(Value a, int64_t b) {
-  return b == 0 ? a : add(a, index(b));
-}
-
-Value VectorBuilder::mul(Value a, int64_t b) {
-  return createOrFold<arith::MulIOp>(a, index(b));
-}
-
-Value VectorBuilder::div(Value a, int64_t b) {
-  return createOrFold<arith::DivUIOp>(a, index(b));
-}
-
-Value VectorBuilder::less(Value a, Value b) {
-  return create<arith::CmpIOp>(arith::CmpIPredicate::slt, a, b);
-}
-
 VectorType VectorBuilder::vectorType(int64_t lanes, Type element) {
   return VectorType::get({lanes}, element);
 }
@@ -79,45 +59,10 @@ Value VectorBuilder::size(Value memref, unsigned dim) {
   return createOrFold<memref::DimOp>(memref, dim);
 }
 
-SmallVector<Value> VectorBuilder::loop(
-    Value first, Value end, int64_t step, ValueRange init,
-    llvm::function_ref<SmallVector<Value>(Value, ValueRange)> body) {
-  auto op = create<scf::ForOp>(first, end, index(step), init);
-  OpBuilder::InsertionGuard guard(*this);
-  if (init.empty())
-    setInsertionPoint(op.getBody()->getTerminator());
-  else
-    setInsertionPointToEnd(op.getBody());
-  auto yielded = body(op.getInductionVar(), op.getRegionIterArgs());
-  if (!init.empty())
-    create<scf::YieldOp>(yielded);
-  return SmallVector<Value>(op.getResults());
-}
-
-void VectorBuilder::loop(Value first, Value end, int64_t step,
-                         llvm::function_ref<void(Value)> body) {
-  loop(first, end, step, {}, [&](Value i, ValueRange) {
-    body(i);
-    return SmallVector<Value>();
-  });
-}
-
 void VectorBuilder::parallel(Value end, llvm::function_ref<void(Value)> body) {
   auto op = create<scf::ForallOp>(ArrayRef<OpFoldResult>{end}, ValueRange{},
                                   std::nullopt);
   OpBuilder::InsertionGuard guard(*this);
   setInsertionPoint(op.getTerminator());
   body(op.getInductionVar(0));
-}
-
-void VectorBuilder::when(Value condition, llvm::function_ref<void()> then,
-                         llvm::function_ref<void()> otherwise) {
-  auto op = create<scf::IfOp>(condition, /*withElse=*/bool(otherwise));
-  OpBuilder::InsertionGuard guard(*this);
-  setInsertionPoint(op.thenBlock()->getTerminator());
-  then();
-  if (!otherwise)
-    return;
-  setInsertionPoint(op.elseBlock()->getTerminator());
-  otherwise();
 }

@@ -2,26 +2,20 @@
 #pragma once
 
 #include "lowering/cpu/VectorUnit.h"
-
-#include "mlir/IR/ImplicitLocOpBuilder.h"
+#include "lowering/kernel/LoopBuilder.h"
 
 namespace cria {
 
 /// Builds vector code at one location.
-class VectorBuilder : public mlir::ImplicitLocOpBuilder {
+class VectorBuilder : public LoopBuilder {
 public:
   VectorBuilder(mlir::Location loc, mlir::OpBuilder &builder,
                 const VectorUnit &unit)
-      : ImplicitLocOpBuilder(loc, builder), unit(unit) {}
+      : LoopBuilder(loc, builder), unit(unit) {}
 
   const VectorUnit &unit;
 
   mlir::Value index(int64_t value);
-  mlir::Value add(mlir::Value a, mlir::Value b);
-  mlir::Value add(mlir::Value a, int64_t b);
-  mlir::Value mul(mlir::Value a, int64_t b);
-  /// a / b and a % b for a non-negative a.
-  mlir::Value div(mlir::Value a, int64_t b);
   mlir::VectorType vectorType(int64_t lanes, mlir::Type element);
   mlir::Value zero(int64_t lanes);
   mlir::Value load(mlir::Value memref, mlir::ValueRange at, int64_t lanes);
@@ -36,19 +30,8 @@ public:
   /// The size of a memref's dimension, constant where it is static.
   mlir::Value size(mlir::Value memref, unsigned dim);
 
-  /// for i = first to end by step, carrying `init`.
-  llvm::SmallVector<mlir::Value>
-  loop(mlir::Value first, mlir::Value end, int64_t step, mlir::ValueRange init,
-       llvm::function_ref<llvm::SmallVector<mlir::Value>(mlir::Value,
-                                                         mlir::ValueRange)>
-           body);
-  void loop(mlir::Value first, mlir::Value end, int64_t step,
-            llvm::function_ref<void(mlir::Value)> body);
-  /// The same with parallel iterations 0 to end.
+  /// A loop of parallel iterations, 0 to end.
   void parallel(mlir::Value end, llvm::function_ref<void(mlir::Value)> body);
-  void when(mlir::Value condition, llvm::function_ref<void()> then,
-            llvm::function_ref<void()> otherwise = nullptr);
-  mlir::Value less(mlir::Value a, mlir::Value b);
 };
 
 } // namespace cria

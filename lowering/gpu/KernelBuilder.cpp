@@ -24,7 +24,7 @@ static constexpr unsigned kGeneric = 0, kGlobal = 1, kShared = 3;
 
 KernelBuilder::KernelBuilder(Location loc, Block &module, StringRef name,
                              int64_t threads)
-    : ImplicitLocOpBuilder(loc, OpBuilder::atBlockEnd(&module)),
+    : LoopBuilder(loc, OpBuilder::atBlockEnd(&module), kNoWrap),
       blockThreads(threads) {
   auto op = create<gpu::GPUFuncOp>(name, getFunctionType({}, {}));
   function = op;
@@ -96,44 +96,8 @@ Value KernelBuilder::i32(int64_t value) {
   return create<arith::ConstantIntOp>(getI32Type(), value);
 }
 
-Value KernelBuilder::add(Value a, Value b) {
-  return createOrFold<arith::AddIOp>(a, b, kNoWrap);
-}
-Value KernelBuilder::add(Value a, int64_t b) {
-  return b == 0 ? a : add(a, i32(b));
-}
-Value KernelBuilder::sub(Value a, Value b) {
-  return createOrFold<arith::SubIOp>(a, b, kNoWrap);
-}
-Value KernelBuilder::mul(Value a, int64_t b) {
-  return b == 1 ? a : createOrFold<arith::MulIOp>(a, i32(b), kNoWrap);
-}
-Value KernelBuilder::mul(Value a, Value b) {
-  return createOrFold<arith::MulIOp>(a, b, kNoWrap);
-}
-Value KernelBuilder::div(Value a, int64_t b) {
-  return b == 1 ? a : createOrFold<arith::DivUIOp>(a, i32(b));
-}
-Value KernelBuilder::rem(Value a, int64_t b) {
-  return createOrFold<arith::RemUIOp>(a, i32(b));
-}
-Value KernelBuilder::min(Value a, Value b) {
-  return createOrFold<arith::MinSIOp>(a, b);
-}
-Value KernelBuilder::max(Value a, Value b) {
-  return createOrFold<arith::MaxSIOp>(a, b);
-}
-Value KernelBuilder::ceilDiv(Value a, int64_t b) {
-  return div(add(a, b - 1), b);
-}
-Value KernelBuilder::less(Value a, Value b) {
-  return create<arith::CmpIOp>(arith::CmpIPredicate::slt, a, b);
-}
 Value KernelBuilder::equal(Value a, Value b) {
   return create<arith::CmpIOp>(arith::CmpIPredicate::eq, a, b);
-}
-Value KernelBuilder::mulHigh(Value a, Value b) {
-  return create<arith::MulUIExtendedOp>(a, b).getHigh();
 }
 Value KernelBuilder::exclusiveOr(Value a, Value b) {
   return createOrFold<arith::XOrIOp>(a, b);
@@ -347,50 +311,11 @@ void KernelBuilder::awaitCopies(int64_t groups) {
   create<NVVM::CpAsyncWaitGroupOp>(static_cast<uint32_t>(groups));
 }
 
-SmallVector<Value> KernelBuilder::loop(
-    Value first, Value end, int64_t step, ValueRange init,
-    llvm::function_ref<SmallVector<Value>(Value, ValueRange)> body) {
-  auto op = create<scf::ForOp>(first, end, i32(step), init);
-  OpBuilder::InsertionGuard guard(*this);
-  if (init.empty())
-    setInsertionPoint(op.getBody()->getTerminator());
-  else
-    setInsertionPointToEnd(op.getBody());
-  auto yielded = body(op.getInductionVar(), op.getRegionIterArgs());
-  if (!init.empty())
-    create<scf::YieldOp>(yielded);
-  return SmallVector<Value>(op.getResults());
-}
-
-void KernelBuilder::loop(Value first, Value end, int64_t step,
-                         llvm::function_ref<void(Value)> body) {
-  loop(first, end, step, {}, [&](Value i, ValueRange) {
-    body(i);
-    return SmallVector<Value>();
-  });
-}
-
-void KernelBuilder::when(Value condition, llvm::function_ref<void()> then,
-                         llvm::function_ref<void()> otherwise) {
-  auto op = create<scf::IfOp>(condition, /*withElse=*/bool(otherwise));
-  OpBuilder::InsertionGuard guard(*this);
-  setInsertionPoint(op.thenBlock()->getTerminator());
-  then();
-  if (!otherwise)
-    return;
-  setInsertionPoint(op.elseBlock()->getTerminator());
-  otherwise();
-}
-
 Value KernelBuilder::choose(Value condition, llvm::function_ref<Value()> then,
                             Value otherwise) {
-  auto op = create<scf::IfOp>(otherwise.getType(), condition,
-                              /*withElse=*/true);
-  OpBuilder::InsertionGuard guard(*this);
-  setInsertionPointToEnd(op.thenBlock());
-  create<scf::YieldOp>(then());
-  setInsertionPointToEnd(op.elseBlock());
-  create<scf::YieldOp>(otherwise);
+  auto op = create<scf::IfOp>(
+      condition, [&](OpBuilder &, Location) { create<scf::YieldOp>(then()); },
+      [&](OpBuilder &, Location) { create<scf::YieldOp>(otherwise); });
   return op.getResult(0);
 }
 

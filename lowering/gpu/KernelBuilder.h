@@ -4,7 +4,8 @@
 /// one-dimensional.
 #pragma once
 
-#include "mlir/IR/ImplicitLocOpBuilder.h"
+#include "lowering/kernel/LoopBuilder.h"
+
 #include "llvm/ADT/DenseMap.h"
 
 namespace mlir::gpu {
@@ -33,7 +34,7 @@ struct Address {
 /// Never changes while the kernel runs: may be read through the texture path.
 enum class Access { Mutable, ReadOnly };
 
-class KernelBuilder : public mlir::ImplicitLocOpBuilder {
+class KernelBuilder : public LoopBuilder {
 public:
   /// Begins the kernel `name` in `module`. A block has `threads` threads.
   KernelBuilder(mlir::Location loc, mlir::Block &module, llvm::StringRef name,
@@ -55,22 +56,9 @@ public:
   mlir::Value lane();
   mlir::Value warp();
 
-  // i32 arithmetic, unsigned; folds constants.
+  // Integers; folds constants.
   mlir::Value i32(int64_t value);
-  mlir::Value add(mlir::Value a, mlir::Value b);
-  mlir::Value add(mlir::Value a, int64_t b);
-  mlir::Value sub(mlir::Value a, mlir::Value b);
-  mlir::Value mul(mlir::Value a, int64_t b);
-  mlir::Value mul(mlir::Value a, mlir::Value b);
-  mlir::Value div(mlir::Value a, int64_t b);
-  mlir::Value rem(mlir::Value a, int64_t b);
-  mlir::Value min(mlir::Value a, mlir::Value b);
-  mlir::Value max(mlir::Value a, mlir::Value b);
-  mlir::Value ceilDiv(mlir::Value a, int64_t b);
-  mlir::Value less(mlir::Value a, mlir::Value b);
   mlir::Value equal(mlir::Value a, mlir::Value b);
-  /// The upper half of the product of unsigned i64.
-  mlir::Value mulHigh(mlir::Value a, mlir::Value b);
   mlir::Value exclusiveOr(mlir::Value a, mlir::Value b);
   mlir::Value both(mlir::Value a, mlir::Value b);
   mlir::Value select(mlir::Value condition, mlir::Value a, mlir::Value b);
@@ -135,15 +123,6 @@ public:
   void awaitCopies(int64_t groups);
 
   // Control flow.
-  llvm::SmallVector<mlir::Value>
-  loop(mlir::Value first, mlir::Value end, int64_t step, mlir::ValueRange init,
-       llvm::function_ref<llvm::SmallVector<mlir::Value>(mlir::Value,
-                                                         mlir::ValueRange)>
-           body);
-  void loop(mlir::Value first, mlir::Value end, int64_t step,
-            llvm::function_ref<void(mlir::Value)> body);
-  void when(mlir::Value condition, llvm::function_ref<void()> then,
-            llvm::function_ref<void()> otherwise = nullptr);
   /// What `then` gives, or `otherwise`.
   mlir::Value choose(mlir::Value condition,
                      llvm::function_ref<mlir::Value()> then,

@@ -43,6 +43,10 @@ private:
   Value boundInBin(Measure measure, Value target, Value before, Value count);
   Value lowestKept();
   Value draw(Value lowest);
+  /// The upper half of the product of unsigned i64.
+  Value mulHigh(Value x, Value y) {
+    return b.create<arith::MulUIExtendedOp>(x, y).getHigh();
+  }
 
   Rows list; // (padded ids) f32: the scores of a bin
   Rows sums, found, histogram, counter;
@@ -225,7 +229,7 @@ Value SampleKernel::lowestKept() {
         auto weight = [&](Value score) {
           return b.select(isKept(score), weigh(score), i64(0));
         };
-        Value target = b.mulHigh(topP, total(weight));
+        Value target = mulHigh(topP, total(weight));
         return bound(weight, b.max(target, i64(1)));
       },
       afterK);
@@ -241,7 +245,7 @@ Value SampleKernel::draw(Value lowest) {
                                        unsignedLess(value, least));
     return b.select(low, i64(0), value);
   };
-  Value left = b.mulHigh(random, total(weight));
+  Value left = mulHigh(random, total(weight));
   auto weightOf = [&](Value id) {
     return weight(b.load(scores, b.i32(0), id));
   };
