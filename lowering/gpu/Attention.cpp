@@ -62,17 +62,22 @@ private:
   State step(Value key, Value inside, ArrayRef<Value> q, const State &state);
   State mergeLanes(State state);
   void mergeWarps(const State &state);
-  State merged(llvm::function_ref<State(int64_t)> part, int64_t parts);
-  void combine(State &into, const State &other);
-  void leave(Value head, Value column, Value max, Value sum, Value out);
   void mergeSplits();
-  void finishElement(Value head, Value column, Value sum, Value out);
+  void combine(State &into, const State &other);
+  /// States of single heads in memory, a row for each: maximum and sum, output.
+  struct Saved {
+    Rows softmax, out;
+  };
+  void save(const State &state, const Saved &to, Value row, Value column);
+  State merged(const Saved &from, Value first, int64_t parts, Value head,
+               Value column);
+  void finishElement(Value head, Value column, const State &state);
   /// Calls `body` with each (head, column) of the block, one a thread.
   void eachElement(llvm::function_ref<void(Value head, Value column)> body);
 
   int64_t size, heads, parts, splits, width, lanes;
-  // Of splits: (block, split, head) x max, sum; (...) x out; arrivals.
-  Rows partial, partialOut, arrivals;
+  Saved partial;                  // (block, split, head)
+  Rows arrivals;                  // of a block's splits
   Value firstQuery, token, split; // of the block
 };
 } // namespace
@@ -107,8 +112,7 @@ AttentionScan::AttentionScan(KernelFunction &of, const AttentionMemory &in)
     auto type = MemRefType::get({count}, b.getF32Type());
     return launch.rows(memref::AllocOp::create(of.host, type), stride);
   };
-  partial = temporary(states * 2, 2);
-  partialOut = temporary(states * size, size);
+  partial = {temporary(states * 2, 2), temporary(states * size, size)};
   arrivals = launch.rows(of.zeroed(blocks), 1);
 }
 
@@ -139,16 +143,15 @@ SmallVector<Value> AttentionScan::queries() {
   Value inside = b.less(column, b.i32(size));
   Value at = b.min(column, b.i32(size - width));
   for (int64_t h = 0; h < heads; ++h) {
-    Head from = headOf(in.query, token, queryOf(h));
-    Value x = b.loadWide(from.rows, from.row, b.add(from.column, at), width,
-                         Access::ReadOnly);
+    Value x = launch.load(in.query, {token, kvHead, queryOf(h), at}, width);
     Value factor = b.select(inside, b.f32(scale), b.f32(0));
-    q.push_back(b.fmul(x, b.splat(factor, width)));
+    q.push_back(b.fmul(b.widen(x), b.splat(factor, width)));
   }
   return q;
 }
 
-/// `inside` says whether there is the key for this group of lanes.
+/// What one key adds to a state. `inside` says whether there is the key for
+/// this group of lanes.
 State AttentionScan::step(Value key, Value inside, ArrayRef<Value> q,
                           const State &state) {
   Value column =
@@ -156,22 +159,19 @@ State AttentionScan::step(Value key, Value inside, ArrayRef<Value> q,
   Value row = b.add(keyRow(), key);
   Value k = b.loadWide(keys, row, column, width);
   Value v = b.loadWide(values, row, column, width);
-  State next;
+  State one;
   for (int64_t h = 0; h < heads; ++h) {
     Value visible = inside;
     Value score = this->score(b.warpSum(b.sum(b.fmul(q[h], k)), lanes),
                               queryOf(h), token, key, visible);
     if (!factor)
       score = b.fmul(score, b.f32(1 / std::log(2.0)));
-    score = b.select(visible, score, b.f32(-INFINITY));
-    Value max = b.fmax(state.max[h], score);
-    Value old = b.exp2(b.fsub(state.max[h], max));
-    Value p = b.exp2(b.fsub(score, max));
-    next.max.push_back(max);
-    next.sum.push_back(b.fma(state.sum[h], old, p));
-    next.out.push_back(
-        b.fma(v, b.splat(p, width), b.fmul(state.out[h], b.splat(old, width))));
+    one.max.push_back(b.select(visible, score, b.f32(-INFINITY)));
+    one.sum.push_back(b.f32(1));
+    one.out.push_back(v);
   }
+  State next = state;
+  combine(next, one);
   return next;
 }
 
@@ -228,15 +228,6 @@ State AttentionScan::mergeLanes(State state) {
   return state;
 }
 
-/// The states of `parts`, merged.
-State AttentionScan::merged(llvm::function_ref<State(int64_t)> part,
-                            int64_t parts) {
-  State all = part(0);
-  for (int64_t i = 1; i < parts; ++i)
-    combine(all, part(i));
-  return all;
-}
-
 void AttentionScan::eachElement(
     llvm::function_ref<void(Value head, Value column)> body) {
   b.loop(b.thread(), b.i32(heads * size), kThreads, [&](Value i) {
@@ -247,53 +238,55 @@ void AttentionScan::eachElement(
   });
 }
 
-void AttentionScan::finishElement(Value head, Value column, Value sum,
-                                  Value out) {
-  Head to = headOf(in.result, token, b.add(firstQuery, head));
-  b.store(finished(out, sum), to.rows, to.row, b.add(to.column, column));
+void AttentionScan::save(const State &state, const Saved &to, Value row,
+                         Value column) {
+  b.store(state.out[0], to.out, row, column);
+  b.when(b.equal(column, b.i32(0)), [&] {
+    b.store(state.max[0], to.softmax, row, b.i32(0));
+    b.store(state.sum[0], to.softmax, row, b.i32(1));
+  });
+}
+
+/// An element of what warps or splits have saved, merged.
+State AttentionScan::merged(const Saved &from, Value first, int64_t parts,
+                            Value head, Value column) {
+  auto part = [&](Value index) -> State {
+    Value row = b.add(b.mul(b.add(first, index), heads), head);
+    return {{b.load(from.softmax, row, b.i32(0))},
+            {b.load(from.softmax, row, b.i32(1))},
+            {b.load(from.out, row, column)}};
+  };
+  return State::of(b.loop(b.i32(1), b.i32(parts), 1, part(b.i32(0)).values(),
+                          [&](Value index, ValueRange carried) {
+                            State state = State::of(carried);
+                            combine(state, part(index));
+                            return state.values();
+                          }));
+}
+
+void AttentionScan::finishElement(Value head, Value column,
+                                  const State &state) {
+  launch.store(finished(state.out[0], state.sum[0]), in.result,
+               {token, kvHead, b.add(firstQuery, head), column});
 }
 
 void AttentionScan::mergeWarps(const State &state) {
   Type f32 = b.getF32Type();
-  Rows max = b.shared(f32, kWarps * heads, heads);
-  Rows sum = b.shared(f32, kWarps * heads, heads);
-  Rows out = b.shared(f32, kWarps * heads * size, heads * size);
-  Value lane = b.lane(), warp = b.warp(), column = b.mul(lane, width);
+  Saved warps{b.shared(f32, kWarps * heads * 2, 2),
+              b.shared(f32, kWarps * heads * size, size)};
+  Value lane = b.lane(), column = b.mul(lane, width);
   b.when(b.both(b.less(lane, b.i32(lanes)), b.less(column, b.i32(size))), [&] {
-    for (int64_t h = 0; h < heads; ++h) {
-      b.store(state.out[h], out, warp, b.add(column, h * size));
-      b.when(b.equal(lane, b.i32(0)), [&] {
-        b.store(state.max[h], max, warp, b.i32(h));
-        b.store(state.sum[h], sum, warp, b.i32(h));
-      });
-    }
+    for (int64_t h = 0; h < heads; ++h)
+      save({{state.max[h]}, {state.sum[h]}, {state.out[h]}}, warps,
+           b.add(b.mul(b.warp(), heads), h), column);
   });
   b.barrier();
   eachElement([&](Value head, Value column) {
-    State all = merged(
-        [&](int64_t i) -> State {
-          Value w = b.i32(i), at = b.add(b.mul(head, size), column);
-          return {{b.load(max, w, head)},
-                  {b.load(sum, w, head)},
-                  {b.load(out, w, at)}};
-        },
-        kWarps);
+    State all = merged(warps, b.i32(0), kWarps, head, column);
     if (splits == 1)
-      finishElement(head, column, all.sum[0], all.out[0]);
-    else
-      leave(head, column, all.max[0], all.sum[0], all.out[0]);
-  });
-}
-
-/// Leaves a split's state of an element in device memory.
-void AttentionScan::leave(Value head, Value column, Value max, Value sum,
-                          Value out) {
-  Value row =
-      b.add(b.mul(b.add(b.mul(b.block(0), splits), split), heads), head);
-  b.store(out, partialOut, row, column);
-  b.when(b.equal(column, b.i32(0)), [&] {
-    b.store(max, partial, row, b.i32(0));
-    b.store(sum, partial, row, b.i32(1));
+      return finishElement(head, column, all);
+    Value part = b.add(b.mul(b.block(0), splits), split);
+    save(all, partial, b.add(b.mul(part, heads), head), column);
   });
 }
 
@@ -312,20 +305,7 @@ void AttentionScan::mergeSplits() {
     b.fence();
     eachElement([&](Value head, Value column) {
       Value first = b.mul(b.block(0), splits);
-      auto part = [&](Value index) -> State {
-        Value row = b.add(b.mul(b.add(first, index), heads), head);
-        return {{b.load(partial, row, b.i32(0))},
-                {b.load(partial, row, b.i32(1))},
-                {b.load(partialOut, row, column)}};
-      };
-      State start = part(b.i32(0));
-      State all = State::of(b.loop(b.i32(1), b.i32(splits), 1, start.values(),
-                                   [&](Value index, ValueRange carried) {
-                                     State state = State::of(carried);
-                                     combine(state, part(index));
-                                     return state.values();
-                                   }));
-      finishElement(head, column, all.sum[0], all.out[0]);
+      finishElement(head, column, merged(partial, first, splits, head, column));
     });
   });
 }
@@ -367,14 +347,6 @@ AttentionKernel::AttentionKernel(KernelFunction &of, const AttentionMemory &in,
   keys = place.rows;
   firstKeyRow = place.row;
   values = first(in.attention.values).rows;
-}
-
-AttentionKernel::Head AttentionKernel::headOf(const Element &element,
-                                              Value token, Value query) {
-  Launch::Place place = launch.place(element);
-  Value loops[] = {token, kvHead, query, b.i32(0)};
-  return {place.rows, launch.value(place.row, loops),
-          launch.value(place.column, loops)};
 }
 
 std::pair<Value, Value> AttentionKernel::keysSeen(Value firstToken,

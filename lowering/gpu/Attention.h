@@ -28,12 +28,6 @@ protected:
   AttentionKernel(KernelFunction &of, const AttentionMemory &in,
                   int64_t threads);
 
-  /// Where a head's elements begin.
-  struct Head {
-    Rows rows;
-    mlir::Value row, column;
-  };
-  Head headOf(const Element &element, mlir::Value token, mlir::Value query);
   /// Where the keys and values of the KV head begin: a key is a row.
   mlir::Value keyRow() { return launch.value(firstKeyRow, kvHead); }
   /// The first key that some of the tokens may see, and the one behind the

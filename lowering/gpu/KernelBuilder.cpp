@@ -382,13 +382,16 @@ void KernelBuilder::mma(Type element, ValueRange x, ValueRange w,
       return create<LLVM::BitcastOp>(VectorType::get({2}, element), pair);
     });
   };
-  auto product = create<NVVM::MmaOp>(
-      result, pairs(x), pairs(w), SmallVector<Value>(sums.begin(), sums.end()),
-      ArrayRef<int64_t>{16, 8, 16}, std::nullopt, std::nullopt,
-      std::array<NVVM::MMATypes, 2>{type, type},
-      std::array<NVVM::MMALayout, 2>{layout, NVVM::MMALayout::col});
-  for (auto [i, sum] : llvm::enumerate(sums))
-    sum = create<LLVM::ExtractValueOp>(product, i);
+  for (size_t half = 0; half < 2; ++half) {
+    MutableArrayRef<Value> own = sums.slice(half * 4, 4);
+    auto product = create<NVVM::MmaOp>(
+        result, pairs(x), pairs(w.slice(half * 2, 2)), ValueRange(own),
+        ArrayRef<int64_t>{16, 8, 16}, std::nullopt, std::nullopt,
+        std::array<NVVM::MMATypes, 2>{type, type},
+        std::array<NVVM::MMALayout, 2>{layout, NVVM::MMALayout::col});
+    for (auto [i, sum] : llvm::enumerate(own))
+      sum = create<LLVM::ExtractValueOp>(product, i);
+  }
 }
 
 Value KernelBuilder::shuffle(Value x, gpu::ShuffleMode mode, int64_t operand) {

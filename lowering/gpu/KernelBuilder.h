@@ -143,8 +143,9 @@ public:
   /// the address of row i % 8 of matrix i / 8 (ldmatrix.x4).
   llvm::SmallVector<mlir::Value> loadMatrices(Address address,
                                               bool transposed = false);
-  /// sums += x * w of one mma.sync.m16n8k16 of bf16 or f16 in the fragments of
-  /// the PTX ISA: 4, 2 and 4 registers, pairs as i32 and f32.
+  /// sums += x * w, each 16 x 16, of bf16 or f16 in the fragments of the PTX
+  /// ISA's mma.sync.m16n8k16: 4, 2 x 2 and 2 x 4 registers, pairs as i32 and
+  /// f32.
   void mma(mlir::Type element, mlir::ValueRange x, mlir::ValueRange w,
            mlir::MutableArrayRef<mlir::Value> sums);
   using Combine = llvm::function_ref<mlir::Value(mlir::Value, mlir::Value)>;

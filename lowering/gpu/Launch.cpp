@@ -263,6 +263,11 @@ Value Launch::value(AffineExpr expr, ValueRange loops) {
   }
 }
 
+Address Launch::address(const Element &element, ValueRange loops) {
+  Place at = place(element);
+  return b.address(at.rows, value(at.row, loops), value(at.column, loops));
+}
+
 Value Launch::load(const Element &element, ValueRange loops, int64_t lanes) {
   Place from = place(element);
   return b.load(from.rows, value(from.row, loops), value(from.column, loops),

@@ -94,6 +94,7 @@ public:
   Place place(const Element &element);
   /// An expression over loops, in i32.
   mlir::Value value(mlir::AffineExpr expr, mlir::ValueRange loops);
+  Address address(const Element &element, mlir::ValueRange loops);
   mlir::Value load(const Element &element, mlir::ValueRange loops,
                    int64_t lanes = 1);
   void store(mlir::Value x, const Element &element, mlir::ValueRange loops);

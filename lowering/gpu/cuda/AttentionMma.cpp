@@ -40,6 +40,10 @@ private:
   void findRows();
   void fetchQueries();
   void fetch(const Rows &tile, const Rows &cache, Value first);
+  /// The address of eight elements, and whether they exist.
+  using Source = std::pair<Address, Value>;
+  void copyRows(const Rows &tile, int64_t rows,
+                llvm::function_ref<Source(Value row, Value column)> from);
   SmallVector<Value> turn(Value first, ValueRange carried);
   SmallVector<Value> products();
   SmallVector<Value> scores(Value first);
@@ -93,31 +97,35 @@ void AttentionTile::findRows() {
   std::tie(firstKey, endKey) = keysSeen(rowOf(start).token, b.add(last, 1));
 }
 
-/// Begins to copy the block's rows of the queries; zeros past the last.
-void AttentionTile::fetchQueries() {
+/// Begins to copy rows of a tile; zeros where there are none.
+void AttentionTile::copyRows(
+    const Rows &tile, int64_t rows,
+    llvm::function_ref<Source(Value row, Value column)> from) {
   int64_t chunks = size / 8;
-  b.loop(b.thread(), b.i32(kRows * chunks), kThreads, [&](Value i) {
+  b.loop(b.thread(), b.i32(rows * chunks), kThreads, [&](Value i) {
     Value row = b.div(i, chunks), column = b.mul(b.rem(i, chunks), 8);
-    Row of = rowOf(b.add(start, row));
-    Head head = headOf(in.query, of.token, of.query);
-    Value from = b.add(head.column, column);
-    b.copyAsync(b.address(tileQ, row, column),
-                b.address(head.rows, head.row, from), 16, of.exists);
+    auto [source, exists] = from(row, column);
+    b.copyAsync(b.address(tile, row, column), source, 16, exists);
   });
   b.commitCopies();
 }
 
-/// Begins to copy a tile of rows of a cache; zeros past the last that is seen.
+/// The block's rows of the queries.
+void AttentionTile::fetchQueries() {
+  copyRows(tileQ, kRows, [&](Value row, Value column) -> Source {
+    Row of = rowOf(b.add(start, row));
+    return {launch.address(in.query, {of.token, kvHead, of.query, column}),
+            of.exists};
+  });
+}
+
+/// A tile of rows of a cache, up to the last that is seen.
 void AttentionTile::fetch(const Rows &tile, const Rows &cache, Value first) {
-  int64_t chunks = size / 8;
-  b.loop(b.thread(), b.i32(tileKeys * chunks), kThreads, [&](Value i) {
-    Value row = b.div(i, chunks), column = b.mul(b.rem(i, chunks), 8);
+  copyRows(tile, tileKeys, [&](Value row, Value column) -> Source {
     Value key = b.add(first, row), exists = b.less(key, endKey);
     Value from = b.add(keyRow(), b.select(exists, key, b.i32(0)));
-    b.copyAsync(b.address(tile, row, column), b.address(cache, from, column),
-                16, exists);
+    return {b.address(cache, from, column), exists};
   });
-  b.commitCopies();
 }
 
 /// q k^T: for every 8 keys the lane's four.
@@ -134,9 +142,7 @@ SmallVector<Value> AttentionTile::products() {
     auto left = b.loadMatrices(b.further(startQ, tileQ, 0, k));
     for (int64_t key = 0; key < tileKeys; key += 16) {
       auto right = b.loadMatrices(b.further(start, tileK, key, k));
-      for (int64_t half = 0; half < 2; ++half)
-        b.mma(element, left, ValueRange(right).slice(half * 2, 2),
-              MutableArrayRef(s).slice((key / 8 + half) * 4, 4));
+      b.mma(element, left, right, MutableArrayRef(s).slice(key / 8 * 4, 8));
     }
   }
   return s;
@@ -211,9 +217,7 @@ void AttentionTile::addValues(ArrayRef<Value> p, MutableArrayRef<Value> out) {
     for (int64_t column = 0; column < size; column += 16) {
       auto right = b.loadMatrices(b.further(start, tileV, key, column),
                                   /*transposed=*/true);
-      for (int64_t half = 0; half < 2; ++half)
-        b.mma(element, left, ValueRange(right).slice(half * 2, 2),
-              out.slice((column / 8 + half) * 4, 4));
+      b.mma(element, left, right, out.slice(column / 8 * 4, 8));
     }
   }
 }
@@ -240,12 +244,12 @@ void AttentionTile::store(ValueRange state) {
   for (auto [half, row] : llvm::enumerate(rows)) {
     Value sum = b.warpSum(state[2 + half], 4);
     b.when(row.exists, [&, half = half, row = row] {
-      Head to = headOf(in.result, row.token, row.query);
       for (int64_t column = 0; column < size; column += 8) {
         int64_t at = 4 + column / 8 * 4 + half * 2;
         Value both =
             b.pack({finished(state[at], sum), finished(state[at + 1], sum)});
-        b.store(both, to.rows, to.row, b.add(to.column, b.add(t, column)));
+        launch.store(both, in.result,
+                     {row.token, kvHead, row.query, b.add(t, column)});
       }
     });
   }

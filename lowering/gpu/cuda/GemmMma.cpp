@@ -99,9 +99,9 @@ SmallVector<Value> MmaGemm::step(Value step, ValueRange sums) {
     for (int64_t j = 0; j < kAcross; j += 2)
       ws.push_back(b.loadMatrices(b.further(startW, stages, j * 8, 0)));
     for (int64_t i = 0; i < kDown; ++i)
-      for (int64_t j = 0; j < kAcross; ++j)
-        b.mma(x.rows.element, xs[i], ValueRange(ws[j / 2]).slice(j % 2 * 2, 2),
-              MutableArrayRef(next).slice((i * kAcross + j) * 4, 4));
+      for (int64_t j = 0; j < kAcross; j += 2)
+        b.mma(x.rows.element, xs[i], ws[j / 2],
+              MutableArrayRef(next).slice((i * kAcross + j) * 4, 8));
   }
   return next;
 }
