@@ -61,36 +61,40 @@ public:
   Value emit(Value out);
 
 private:
-  Value add(Value a, Value c) {
-    return arith::AddIOp::create(b, b.getLoc(), a, c);
-  }
-  Value affine(AffineExpr expr, ValueRange operands);
+  Value add(Value a, Value c) { return arith::AddIOp::create(b, a, c); }
+  Value affine(AffineExpr expr, ArrayRef<OpFoldResult> operands);
   Value cacheBlock(Value cache, Value head, Value block, bool widen);
   std::pair<Value, Value> blocks(Value firstToken, Value endToken);
-  Value score(Value scores, Value block, unsigned keyDim, Value head,
-              Value tokens);
+  Value score(Value scores, Value block, Value head, Value tokens);
   Value tokensOfRows(Value firstToken, int64_t rows);
-  SmallVector<Value> step(Softmax state, Value scores, unsigned keyDim);
-  Value rescale(Value output, Value alpha, unsigned rowDim);
+  Value step(Softmax &state, Value scores);
+  Softmax overBlocks(Value query, int64_t rows, Value head, Value firstToken,
+                     Value endToken);
+  Value update(Value out, AffineMap outMap, Value in, AffineMap inMap,
+               llvm::function_ref<Value(Value, Value)> payload);
   Value queryBlock(Value head, Value first, Value valid);
   Value prefillRows(Value head, Value first, Value valid, Value out);
   Value decodeRows(Value head, Value out);
-  Value decode(Value out);
-  Value prefill(Value out);
+  Value rowsOf(Value tensor, Value head, OpFoldResult first,
+               OpFoldResult valid);
   SmallVector<Value> result(Value output, Value sum);
 
   LinalgBuilder &b;
   const Attention &in;
   RankedTensorType type; // of the query
+  bool oneToken;
+  unsigned keyDim; // of scores
   int64_t kvHeads, group, size, keys, tokensPerBlock;
   Value tokens, firstKey, endKey;
-  OpFoldResult zero, one;
+  OpFoldResult zero, one, heads, d; // of slices: G and D
 };
 } // namespace
 
 FlashAttention::FlashAttention(LinalgBuilder &b, const Attention &attention)
     : b(b), in(attention),
       type(cast<RankedTensorType>(attention.query.getType())) {
+  oneToken = type.getDimSize(0) == 1;
+  keyDim = oneToken ? 1 : 0;
   kvHeads = type.getDimSize(1);
   group = type.getDimSize(2);
   size = type.getDimSize(3);
@@ -107,18 +111,19 @@ FlashAttention::FlashAttention(LinalgBuilder &b, const Attention &attention)
   endKey = add(firstKey, value(in.keyCount));
   zero = b.getIndexAttr(0);
   one = b.getIndexAttr(1);
+  heads = b.getIndexAttr(group);
+  d = b.getIndexAttr(size);
 }
 
-Value FlashAttention::affine(AffineExpr expr, ValueRange operands) {
-  return affine::makeComposedAffineApply(b, b.getLoc(), expr,
-                                         getAsOpFoldResult(operands));
+Value FlashAttention::affine(AffineExpr expr, ArrayRef<OpFoldResult> operands) {
+  return affine::makeComposedAffineApply(b, b.getLoc(), expr, operands);
 }
 
 /// (keys, D) of one head of the cache, in f32 if `widen`.
 Value FlashAttention::cacheBlock(Value cache, Value head, Value block,
                                  bool widen) {
   auto cacheType = cast<RankedTensorType>(cache.getType());
-  Value first = affine(b.getAffineDimExpr(0) * keys, block);
+  Value first = affine(b.getAffineDimExpr(0) * keys, {block});
   Value tile =
       b.slice(cache, {in.layer, head, first, zero},
               {one, one, b.getIndexAttr(keys), b.getIndexAttr(size)},
@@ -143,10 +148,10 @@ std::pair<Value, Value> FlashAttention::blocks(Value firstToken,
   };
   Value first = b.index(0);
   for (AffineExpr bound : bounds.first)
-    first = arith::MaxSIOp::create(b, b.getLoc(), first, at(bound));
+    first = arith::MaxSIOp::create(b, first, at(bound));
   Value end = getValueOrCreateConstantIndexOp(b, b.getLoc(), in.keyCount);
   for (AffineExpr bound : bounds.end)
-    end = arith::MinSIOp::create(b, b.getLoc(), end, at(bound));
+    end = arith::MinSIOp::create(b, end, at(bound));
   AffineExpr sum = b.getAffineDimExpr(0) + b.getAffineDimExpr(1);
   return {affine(sum.floorDiv(keys), {first, firstKey}),
           affine(sum.ceilDiv(keys), {end, firstKey})};
@@ -156,189 +161,160 @@ std::pair<Value, Value> FlashAttention::blocks(Value firstToken,
 Value FlashAttention::tokensOfRows(Value firstToken, int64_t rows) {
   Value out = b.empty({b.getIndexAttr(rows)}, b.getI32Type());
   return b.generic(1, {}, {out}, {b.select(1, {0})}, [&](Values) {
-    Value row = linalg::IndexOp::create(b, b.getLoc(), 0);
-    Value token = arith::DivUIOp::create(b, b.getLoc(), row, b.index(group));
-    return SmallVector<Value>{arith::IndexCastOp::create(
-        b, b.getLoc(), b.getI32Type(), add(firstToken, token))};
+    Value row = linalg::IndexOp::create(b, 0);
+    Value token = arith::DivUIOp::create(b, row, b.index(group));
+    return SmallVector<Value>{
+        arith::IndexCastOp::create(b, b.getI32Type(), add(firstToken, token))};
   })[0];
 }
 
 /// What the softmax takes for a block's products, in place. A block is read
 /// whole, also where keys of it are not of the text.
-Value FlashAttention::score(Value scores, Value block, unsigned keyDim,
-                            Value head, Value tokens) {
-  Value first = affine(b.getAffineDimExpr(0) * keys, block);
+Value FlashAttention::score(Value scores, Value block, Value head,
+                            Value tokens) {
+  Value first = affine(b.getAffineDimExpr(0) * keys, {block});
   auto compare = [&](arith::CmpIPredicate predicate, Value a, Value c) {
-    return arith::CmpIOp::create(b, b.getLoc(), predicate, a, c);
+    return arith::CmpIOp::create(b, predicate, a, c);
   };
   Value hidden = b.f32(-std::numeric_limits<double>::infinity());
   return b.generic(
       2, {tokens}, {scores}, {b.select(2, {1 - keyDim}), b.select(2, {0, 1})},
       [&](Values v) -> SmallVector<Value> {
-        Value key = add(linalg::IndexOp::create(b, b.getLoc(), keyDim), first);
+        Value key = add(linalg::IndexOp::create(b, keyDim), first);
         Attention::Place place = {
             [&] { return head; },
             [&]() -> Value {
-              Value row = linalg::IndexOp::create(b, b.getLoc(), 1 - keyDim);
-              return arith::RemUIOp::create(b, b.getLoc(), row, b.index(group));
+              Value row = linalg::IndexOp::create(b, 1 - keyDim);
+              return arith::RemUIOp::create(b, row, b.index(group));
             },
             [&]() -> Value {
-              return arith::IndexCastOp::create(b, b.getLoc(), b.getIndexType(),
-                                                v[0]);
+              return arith::IndexCastOp::create(b, b.getIndexType(), v[0]);
             },
-            [&]() -> Value {
-              return arith::SubIOp::create(b, b.getLoc(), key, firstKey);
-            }};
+            [&]() -> Value { return arith::SubIOp::create(b, key, firstKey); }};
         Value score = in.emitScore(b, place, v[1]);
         Value exists = compare(arith::CmpIPredicate::slt, key, endKey);
         if (!isConstantIntValue(in.firstKey, 0))
           exists = arith::AndIOp::create(
-              b, b.getLoc(), exists,
-              compare(arith::CmpIPredicate::sge, key, firstKey));
-        return {arith::SelectOp::create(b, b.getLoc(), exists, score, hidden)};
+              b, exists, compare(arith::CmpIPredicate::sge, key, firstKey));
+        return {arith::SelectOp::create(b, exists, score, hidden)};
       })[0];
 }
 
 /// In a payload: an element of the output. A row that saw nothing is zero.
 SmallVector<Value> FlashAttention::result(Value output, Value sum) {
   Value least = b.f32(std::numeric_limits<float>::min());
-  Value divisor = arith::MaxNumFOp::create(b, b.getLoc(), sum, least);
-  return {
-      in.emitResult(b, arith::DivFOp::create(b, b.getLoc(), output, divisor))};
+  Value divisor = arith::MaxNumFOp::create(b, sum, least);
+  return {in.emitResult(b, arith::DivFOp::create(b, output, divisor))};
 }
 
-/// Takes a block's scores into m and l: returns p, alpha, m and l.
-SmallVector<Value> FlashAttention::step(Softmax state, Value scores,
-                                        unsigned keyDim) {
-  AffineMap all = b.select(2, {0, 1}), rows = b.select(2, {1 - keyDim});
+/// out = payload(out, in) for each element of the larger, in place.
+Value FlashAttention::update(Value out, AffineMap outMap, Value in,
+                             AffineMap inMap,
+                             llvm::function_ref<Value(Value, Value)> payload) {
+  return b.generic(
+      outMap.getNumDims(), {in}, {out}, {inMap, outMap},
+      [&](Values v) -> SmallVector<Value> { return {payload(v[1], v[0])}; })[0];
+}
+
+/// Takes a block's scores into m and l, and rescales o, whose rows are in the
+/// scores' other dimension: returns p.
+Value FlashAttention::step(Softmax &state, Value scores) {
+  AffineMap row = b.select(1, {0}), all = b.select(2, {0, 1}),
+            rows = b.select(2, {1 - keyDim});
   using Flags = arith::FastMathFlags;
-  auto fast = arith::FastMathFlagsAttr::get(
-      b.getContext(), Flags::nnan | Flags::nsz | Flags::reassoc);
-  auto sum = arith::FastMathFlagsAttr::get(b.getContext(), Flags::reassoc);
+  auto fast = Flags::nnan | Flags::nsz | Flags::reassoc;
   auto expOfDifference = [&](Value a, Value c) -> Value {
-    return math::ExpOp::create(b, b.getLoc(),
-                               arith::SubFOp::create(b, b.getLoc(), a, c));
+    return math::ExpOp::create(b, arith::SubFOp::create(b, a, c));
   };
   auto larger = [&](Value a, Value c) -> Value {
-    return arith::MaxNumFOp::create(b, b.getLoc(), a, c, fast);
+    return arith::MaxNumFOp::create(b, a, c, fast);
   };
   // The block's own maximum first: alpha is read off before m changes, so that
   // m changes in place.
-  Value block = b.generic(
-      2, {scores}, {b.filled(b.sizes(state.maximum), -1e30)}, {all, rows},
-      [&](Values v) { return SmallVector<Value>{larger(v[1], v[0])}; })[0];
+  Value block = update(b.filled(b.sizes(state.maximum), -1e30), rows, scores,
+                       all, larger);
   Value alpha = b.map({state.maximum, block}, b.getF32Type(), [&](Values v) {
     return SmallVector<Value>{expOfDifference(v[0], larger(v[0], v[1]))};
   });
-  Value maximum = b.generic(
-      1, {block}, {state.maximum}, {b.select(1, {0}), b.select(1, {0})},
-      [&](Values v) { return SmallVector<Value>{larger(v[1], v[0])}; })[0];
-  Value p = b.generic(2, {maximum}, {scores}, {rows, all}, [&](Values v) {
-    return SmallVector<Value>{expOfDifference(v[1], v[0])};
-  })[0];
-  Value scaled = b.generic(1, {alpha}, {state.sum},
-                           {b.select(1, {0}), b.select(1, {0})}, [&](Values v) {
-                             return SmallVector<Value>{arith::MulFOp::create(
-                                 b, b.getLoc(), v[1], v[0])};
-                           })[0];
-  Value total = b.generic(2, {p}, {scaled}, {all, rows}, [&](Values v) {
-    return SmallVector<Value>{
-        arith::AddFOp::create(b, b.getLoc(), v[1], v[0], sum)};
-  })[0];
-  return {p, alpha, maximum, total};
+  state.maximum = update(state.maximum, row, block, row, larger);
+  Value p = update(scores, all, state.maximum, rows, expOfDifference);
+  auto product = [&](Value a, Value c) -> Value {
+    return arith::MulFOp::create(b, a, c);
+  };
+  auto sum = [&](Value a, Value c) -> Value {
+    return arith::AddFOp::create(b, a, c, Flags::reassoc);
+  };
+  state.sum = update(state.sum, row, alpha, row, product);
+  state.sum = update(state.sum, rows, p, all, sum);
+  state.output = update(state.output, all, alpha, rows, product);
+  return p;
 }
 
-/// output *= alpha of its row, which is dimension `rowDim`, in place.
-Value FlashAttention::rescale(Value output, Value alpha, unsigned rowDim) {
-  return b.generic(2, {alpha}, {output},
-                   {b.select(2, {rowDim}), b.select(2, {0, 1})},
-                   [&](Values v) -> SmallVector<Value> {
-                     return {arith::MulFOp::create(b, b.getLoc(), v[1], v[0])};
-                   })[0];
-}
-
-/// Runs `body` over blocks of keys from the empty softmax of `rows` rows with
-/// an output of shape `shape`.
-static Softmax
-overBlocks(LinalgBuilder &b, int64_t rows, ArrayRef<int64_t> shape,
-           std::pair<Value, Value> range,
-           llvm::function_ref<Softmax(Value block, Softmax state)> body) {
+/// The softmax of `rows` rows of one KV head, over the blocks of keys that
+/// tokens [firstToken, endToken) may see. The query is (rows, D) for one token,
+/// else (D, rows), and so is the output.
+Softmax FlashAttention::overBlocks(Value query, int64_t rows, Value head,
+                                   Value firstToken, Value endToken) {
+  Value rowTokens = tokensOfRows(firstToken, rows);
+  OpFoldResult row = b.getIndexAttr(rows);
+  SmallVector<OpFoldResult> scoreShape = {b.getIndexAttr(keys), row},
+                            shape = {d, row};
+  if (oneToken) {
+    std::swap(scoreShape[0], scoreShape[1]);
+    std::swap(shape[0], shape[1]);
+  }
+  auto [first, end] = blocks(firstToken, endToken);
   // Not -inf: exp(-inf - -inf) would be a NaN in a block no key of which shows.
   // A score below this counts as hidden.
-  SmallVector<OpFoldResult> row = {b.getIndexAttr(rows)};
-  SmallVector<Value> init = {
-      b.filled(row, -1.0e30), b.filled(row, 0),
-      b.filled(getAsIndexOpFoldResult(b.getContext(), shape), 0)};
-  auto loop = scf::ForOp::create(b, b.getLoc(), range.first, range.second,
-                                 b.index(1), init);
-  OpBuilder::InsertionGuard guard(b);
-  b.setInsertionPointToEnd(loop.getBody());
-  ValueRange args = loop.getRegionIterArgs();
-  Softmax next = body(loop.getInductionVar(), {args[0], args[1], args[2]});
-  scf::YieldOp::create(b, b.getLoc(),
-                       ValueRange{next.maximum, next.sum, next.output});
+  SmallVector<Value> init = {b.filled(row, -1.0e30), b.filled(row, 0),
+                             b.filled(shape, 0)};
+  AffineMap all = b.select(3, {0, 1}), left = b.select(3, {0, 2}),
+            right = b.select(3, {2, 1});
+  auto body = [&](OpBuilder &, Location, Value block, ValueRange carried) {
+    Softmax state{carried[0], carried[1], carried[2]};
+    Value k = cacheBlock(in.keys, head, block, /*widen=*/!oneToken);
+    Value v = cacheBlock(in.values, head, block, /*widen=*/!oneToken);
+    Value scores = b.filled(scoreShape, 0);
+    scores = oneToken ? b.contractTransposed(query, k, scores)
+                      : b.contract({k, left}, {query, right}, all, scores);
+    Value p = step(state, score(scores, block, head, rowTokens));
+    state.output = oneToken
+                       ? b.contract({p, left}, {v, right}, all, state.output)
+                       : b.contract({v, b.select(3, {2, 0})}, {p, right}, all,
+                                    state.output);
+    scf::YieldOp::create(b, ValueRange{state.maximum, state.sum, state.output});
+  };
+  auto loop = scf::ForOp::create(b, first, end, b.index(1), init, body);
   return {loop.getResult(0), loop.getResult(1), loop.getResult(2)};
+}
+
+/// The rows of one KV head for some tokens, of a tensor (T, KVH, G, D):
+/// (valid, G, D), or (G, D) of one token.
+Value FlashAttention::rowsOf(Value tensor, Value head, OpFoldResult first,
+                             OpFoldResult valid) {
+  SmallVector<int64_t> shape = {group, size};
+  if (!oneToken)
+    shape.insert(shape.begin(), ShapedType::kDynamic);
+  Type element = cast<RankedTensorType>(tensor.getType()).getElementType();
+  return b.slice(tensor, {first, head, zero, zero}, {valid, one, heads, d},
+                 RankedTensorType::get(shape, element));
 }
 
 /// The rows of one KV head for one token: (group, D), where they go in `out`.
 Value FlashAttention::decodeRows(Value head, Value out) {
-  OpFoldResult heads = b.getIndexAttr(group), d = b.getIndexAttr(size);
-  Value query =
-      b.slice(in.query, {zero, head, zero, zero}, {one, one, heads, d},
-              RankedTensorType::get({group, size}, type.getElementType()));
+  Value query = rowsOf(in.query, head, zero, one);
   query = b.map({query}, b.getF32Type(),
                 [](Values v) { return SmallVector<Value>{v[0]}; });
-  Value rowTokens = tokensOfRows(b.index(0), group);
-  SmallVector<OpFoldResult> scoreShape = {heads, b.getIndexAttr(keys)};
-  Softmax end = overBlocks(
-      b, group, {group, size}, blocks(b.index(0), b.index(1)),
-      [&](Value block, Softmax state) -> Softmax {
-        Value k = cacheBlock(in.keys, head, block, false);
-        Value v = cacheBlock(in.values, head, block, false);
-        Value scores = b.contractTransposed(query, k, b.filled(scoreShape, 0));
-        scores = score(scores, block, 1, head, rowTokens);
-        auto next = step(state, scores, 1);
-        Value scaled = rescale(state.output, next[1], 0);
-        Value output =
-            b.contract({next[0], b.select(3, {0, 2})}, {v, b.select(3, {2, 1})},
-                       b.select(3, {0, 1}), scaled);
-        return {next[2], next[3], output};
-      });
-  Type stored = cast<RankedTensorType>(out.getType()).getElementType();
-  Value rows = b.slice(out, {zero, head, zero, zero}, {one, one, heads, d},
-                       RankedTensorType::get({group, size}, stored));
+  Softmax end = overBlocks(query, group, head, b.index(0), b.index(1));
   AffineMap all = b.select(2, {0, 1});
-  return b.generic(2, {end.output, end.sum}, {rows},
+  return b.generic(2, {end.output, end.sum}, {rowsOf(out, head, zero, one)},
                    {all, b.select(2, {0}), all},
                    [&](Values v) { return result(v[0], v[1]); })[0];
 }
 
-Value FlashAttention::decode(Value out) {
-  auto loop = scf::ForallOp::create(
-      b, b.getLoc(), ArrayRef<OpFoldResult>{b.getIndexAttr(kvHeads)},
-      ValueRange{out}, std::nullopt);
-  OpBuilder::InsertionGuard guard(b);
-  b.setInsertionPointToStart(loop.getBody());
-  Value head = loop.getInductionVar(0);
-  Value destination = loop.getRegionIterArgs()[0];
-  Value rows = decodeRows(head, destination);
-  b.setInsertionPointToEnd(loop.getTerminator().getBody());
-  tensor::ParallelInsertSliceOp::create(
-      b, b.getLoc(), rows, destination,
-      ArrayRef<OpFoldResult>{zero, head, zero, zero},
-      ArrayRef<OpFoldResult>{one, one, b.getIndexAttr(group),
-                             b.getIndexAttr(size)},
-      ArrayRef<OpFoldResult>{one, one, one, one});
-  return loop.getResult(0);
-}
-
 /// Queries (D, tokensPerBlock, group), zero for tokens past the last.
 Value FlashAttention::queryBlock(Value head, Value first, Value valid) {
-  OpFoldResult heads = b.getIndexAttr(group), d = b.getIndexAttr(size);
-  Value query =
-      b.slice(in.query, {first, head, zero, zero}, {valid, one, heads, d},
-              RankedTensorType::get({ShapedType::kDynamic, group, size},
-                                    type.getElementType()));
+  Value query = rowsOf(in.query, head, first, valid);
   Value block = b.filled({d, b.getIndexAttr(tokensPerBlock), heads}, 0);
   Value rows = b.generic(
       3, {query}, {b.slice(block, {zero, zero, zero}, {d, valid, heads})},
@@ -350,79 +326,57 @@ Value FlashAttention::queryBlock(Value head, Value first, Value valid) {
 /// The rows of one KV head for tokens [first, first + valid).
 Value FlashAttention::prefillRows(Value head, Value first, Value valid,
                                   Value out) {
-  int64_t rows = tokensPerBlock * group;
   Value query = tensor::CollapseShapeOp::create(
-      b, b.getLoc(), queryBlock(head, first, valid),
+      b, queryBlock(head, first, valid),
       ArrayRef<ReassociationIndices>{{0}, {1, 2}});
-  Value rowTokens = tokensOfRows(first, rows);
-  OpFoldResult scoreShape[] = {b.getIndexAttr(keys), b.getIndexAttr(rows)};
-  AffineMap all = b.select(3, {0, 1}), rowsLast = b.select(3, {2, 1});
   Softmax end =
-      overBlocks(b, rows, {size, rows}, blocks(first, add(first, valid)),
-                 [&](Value block, Softmax state) -> Softmax {
-                   Value k = cacheBlock(in.keys, head, block, /*widen=*/true);
-                   Value v = cacheBlock(in.values, head, block, /*widen=*/true);
-                   Value scores =
-                       b.contract({k, b.select(3, {0, 2})}, {query, rowsLast},
-                                  all, b.filled(scoreShape, 0));
-                   scores = score(scores, block, 0, head, rowTokens);
-                   auto next = step(state, scores, 0);
-                   Value scaled = rescale(state.output, next[1], 1);
-                   Value output = b.contract({v, b.select(3, {2, 0})},
-                                             {next[0], rowsLast}, all, scaled);
-                   return {next[2], next[3], output};
-                 });
+      overBlocks(query, tokensPerBlock * group, head, first, add(first, valid));
   auto expand = [&](Value value, ArrayRef<ReassociationIndices> groups,
                     ArrayRef<int64_t> shape) -> Value {
     auto type = RankedTensorType::get(shape, b.getF32Type());
-    return tensor::ExpandShapeOp::create(b, b.getLoc(), type, value, groups);
+    return tensor::ExpandShapeOp::create(b, type, value, groups);
   };
-  OpFoldResult heads = b.getIndexAttr(group), d = b.getIndexAttr(size);
   Value output =
       b.slice(expand(end.output, {{0}, {1, 2}}, {size, tokensPerBlock, group}),
               {zero, zero, zero}, {d, valid, heads});
   Value sum = b.slice(expand(end.sum, {{0, 1}}, {tokensPerBlock, group}),
                       {zero, zero}, {valid, heads});
-  Type stored = cast<RankedTensorType>(out.getType()).getElementType();
-  Value tile = b.slice(
-      out, {first, head, zero, zero}, {valid, one, heads, d},
-      RankedTensorType::get({ShapedType::kDynamic, group, size}, stored));
   return b.generic(
-      3, {output, sum}, {tile},
+      3, {output, sum}, {rowsOf(out, head, first, valid)},
       {b.select(3, {2, 0, 1}), b.select(3, {0, 1}), b.select(3, {0, 1, 2})},
       [&](Values v) { return result(v[0], v[1]); })[0];
 }
 
-Value FlashAttention::prefill(Value out) {
+Value FlashAttention::emit(Value out) {
   AffineExpr d0 = b.getAffineDimExpr(0), d1 = b.getAffineDimExpr(1);
-  Value tokenBlocks = affine(d0.ceilDiv(tokensPerBlock), tokens);
-  auto loop = scf::ForallOp::create(
-      b, b.getLoc(),
-      ArrayRef<OpFoldResult>{b.getIndexAttr(kvHeads), tokenBlocks},
-      ValueRange{out}, std::nullopt);
+  SmallVector<OpFoldResult> grid = {b.getIndexAttr(kvHeads)};
+  if (!oneToken)
+    grid.push_back(affine(d0.ceilDiv(tokensPerBlock), {tokens}));
+  auto loop = scf::ForallOp::create(b, grid, ValueRange{out}, std::nullopt);
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(loop.getBody());
-  Value head = loop.getInductionVar(0);
-  Value first = affine(d0 * tokensPerBlock, loop.getInductionVar(1));
-  Value valid = affine::makeComposedAffineMin(
-      b, b.getLoc(),
-      AffineMap::get(2, 0, {d0 - d1, b.getAffineConstantExpr(tokensPerBlock)},
-                     b.getContext()),
-      getAsOpFoldResult(ValueRange{tokens, first}));
+  Value head = loop.getInductionVar(0), rows;
   Value destination = loop.getRegionIterArgs()[0];
-  Value rows = prefillRows(head, first, valid, destination);
+  OpFoldResult first = zero, valid = one;
+  if (oneToken) {
+    rows = decodeRows(head, destination);
+  } else {
+    Value firstToken = affine(d0 * tokensPerBlock, {loop.getInductionVar(1)});
+    Value count = affine::makeComposedAffineMin(
+        b, b.getLoc(),
+        AffineMap::get(2, 0, {d0 - d1, b.getAffineConstantExpr(tokensPerBlock)},
+                       b.getContext()),
+        getAsOpFoldResult(ValueRange{tokens, firstToken}));
+    rows = prefillRows(head, firstToken, count, destination);
+    first = firstToken;
+    valid = count;
+  }
   b.setInsertionPointToEnd(loop.getTerminator().getBody());
   tensor::ParallelInsertSliceOp::create(
-      b, b.getLoc(), rows, destination,
-      ArrayRef<OpFoldResult>{first, head, zero, zero},
-      ArrayRef<OpFoldResult>{valid, one, b.getIndexAttr(group),
-                             b.getIndexAttr(size)},
+      b, rows, destination, ArrayRef<OpFoldResult>{first, head, zero, zero},
+      ArrayRef<OpFoldResult>{valid, one, heads, d},
       ArrayRef<OpFoldResult>{one, one, one, one});
   return loop.getResult(0);
-}
-
-Value FlashAttention::emit(Value out) {
-  return type.getDimSize(0) == 1 ? decode(out) : prefill(out);
 }
 
 /// Puts the schedule where the output goes: into what it is put into, or into a

@@ -19,9 +19,8 @@ VectorType VectorBuilder::vectorType(int64_t lanes, Type element) {
 }
 
 Value VectorBuilder::zero(int64_t lanes) {
-  auto type = vectorType(lanes, getF32Type());
   return create<arith::ConstantOp>(
-      type, DenseElementsAttr::get(type, llvm::APFloat(0.0f)));
+      getZeroAttr(vectorType(lanes, getF32Type())));
 }
 
 Value VectorBuilder::load(Value memref, ValueRange at, int64_t lanes) {
