@@ -320,15 +320,8 @@ Value cuda::reduce(Launch &launch, const Reduction &reduction,
                return SmallVector<Value>{
                    term.payload(op, 0, reduction.loops, carried[0])};
              });
-  SmallVector<Value> lanes;
-  for (int64_t i = 0; i < width; ++i)
-    lanes.push_back(b.extract(partial[0], i));
-  // A tree: shorter than a chain.
-  for (; lanes.size() > 1; lanes.resize(lanes.size() / 2))
-    for (size_t half = lanes.size() / 2, i = 0; i < half; ++i)
-      lanes[i] = combined(lanes[i], lanes[i + half]);
   Rows scratch = b.shared(b.getF32Type(), b.threads() / kWarp, 0);
-  Value all = b.blockReduce(lanes[0], scratch, combined);
+  Value all = b.blockReduce(b.reduce(partial[0], combined), scratch, combined);
   APFloat begin(0.0f);
   matchPattern(initial(op), m_ConstantFloat(&begin));
   if (begin.convertToDouble() == *neutral(combine))

@@ -26,12 +26,11 @@ KernelBuilder::KernelBuilder(Location loc, Block &module, StringRef name,
                              int64_t threads)
     : LoopBuilder(loc, OpBuilder::atBlockEnd(&module), kNoWrap),
       blockThreads(threads) {
-  auto op = create<gpu::GPUFuncOp>(name, getFunctionType({}, {}));
-  function = op;
+  function = create<gpu::GPUFuncOp>(name, getFunctionType({}, {}));
   function->setAttr(gpu::GPUDialect::getKernelFuncAttrName(), getUnitAttr());
-  op.setKnownBlockSizeAttr(
+  function.setKnownBlockSizeAttr(
       getDenseI32ArrayAttr({static_cast<int32_t>(threads), 1, 1}));
-  setInsertionPointToStart(&op.getBody().front());
+  setInsertionPointToStart(&function.front());
 }
 
 void KernelBuilder::finish() {
@@ -41,24 +40,21 @@ void KernelBuilder::finish() {
 
 /// Of these NVPTX loads through the read-only path.
 void KernelBuilder::markReadOnly() {
-  auto op = cast<gpu::GPUFuncOp>(function);
   for (auto [i, param] : llvm::enumerate(params)) {
     auto access = accesses.find(param);
     if (access == accesses.end() || access->second != Access::ReadOnly)
       continue;
-    op.setArgAttr(i, LLVM::LLVMDialect::getNoAliasAttrName(), getUnitAttr());
-    op.setArgAttr(i, LLVM::LLVMDialect::getReadonlyAttrName(), getUnitAttr());
+    function.setArgAttr(i, LLVM::LLVMDialect::getNoAliasAttrName(),
+                        getUnitAttr());
+    function.setArgAttr(i, LLVM::LLVMDialect::getReadonlyAttrName(),
+                        getUnitAttr());
   }
 }
 
 Value KernelBuilder::addArgument(Type type) {
-  auto op = cast<gpu::GPUFuncOp>(function);
-  Value argument =
-      op.getBody().insertArgument(op.getNumArguments(), type, getLoc());
-  auto types = llvm::to_vector(op.getArgumentTypes());
-  types.push_back(type);
-  op.setFunctionType(getFunctionType(types, {}));
-  return argument;
+  unsigned last = function.getNumArguments();
+  (void)function.insertArgument(last, type, {}, getLoc());
+  return function.getArgument(last);
 }
 
 Value KernelBuilder::addNumber() {
@@ -70,7 +66,7 @@ Value KernelBuilder::addParam(MemRefType type) {
   Value param = addArgument(type);
   if (type.getRank() > 1) {
     OpBuilder::InsertionGuard guard(*this);
-    setInsertionPointToStart(&function->getRegion(0).front());
+    setInsertionPointToStart(&function.front());
     auto all = llvm::to_vector<2>(llvm::seq<int64_t>(0, type.getRank()));
     param = create<memref::CollapseShapeOp>(
         param, SmallVector<ReassociationIndices>{all});
@@ -162,7 +158,7 @@ Value KernelBuilder::extract(Value vector, int64_t lane) {
 }
 
 Value KernelBuilder::zero(Type type) {
-  return create<arith::ConstantOp>(cast<TypedAttr>(getZeroAttr(type)));
+  return create<arith::ConstantOp>(getZeroAttr(type));
 }
 
 Value KernelBuilder::bits(Value vector) {
@@ -177,7 +173,7 @@ Value KernelBuilder::pack(ValueRange scalars) {
   return create<vector::FromElementsOp>(type, scalars);
 }
 
-Value KernelBuilder::sum(Value vector) {
+Value KernelBuilder::reduce(Value vector, Combine combine) {
   auto type = dyn_cast<VectorType>(vector.getType());
   if (!type)
     return vector;
@@ -188,10 +184,14 @@ Value KernelBuilder::sum(Value vector) {
   while (parts.size() > 1) {
     size_t half = (parts.size() + 1) / 2;
     for (size_t i = half; i < parts.size(); ++i)
-      parts[i - half] = fadd(parts[i - half], parts[i]);
+      parts[i - half] = combine(parts[i - half], parts[i]);
     parts.resize(half);
   }
   return parts[0];
+}
+
+Value KernelBuilder::sum(Value vector) {
+  return reduce(vector, [&](Value a, Value b) { return fadd(a, b); });
 }
 
 Address KernelBuilder::at(const Rows &rows, Value row, Value column) {
@@ -277,14 +277,13 @@ void KernelBuilder::store(Value x, const Rows &rows, Value row, Value column) {
 }
 
 Rows KernelBuilder::shared(Type element, int64_t count, int64_t stride) {
-  auto op = cast<gpu::GPUFuncOp>(function);
   auto space =
       gpu::AddressSpaceAttr::get(getContext(), gpu::AddressSpace::Workgroup);
   auto type =
       MemRefType::get({count}, element, MemRefLayoutAttrInterface(), space);
-  Value base = op.addWorkgroupAttribution(type, getLoc());
-  op.setworkgroupAttributionAttrs(
-      op.getNumWorkgroupAttributions() - 1,
+  Value base = function.addWorkgroupAttribution(type, getLoc());
+  function.setworkgroupAttributionAttrs(
+      function.getNumWorkgroupAttributions() - 1,
       getDictionaryAttr(getNamedAttr(LLVM::LLVMDialect::getAlignAttrName(),
                                      getI64IntegerAttr(16))));
   return {base, element, stride};

@@ -6,11 +6,8 @@
 
 #include "lowering/kernel/LoopBuilder.h"
 
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "llvm/ADT/DenseMap.h"
-
-namespace mlir::gpu {
-enum class ShuffleMode : uint32_t;
-} // namespace mlir::gpu
 
 namespace cria::cuda {
 
@@ -39,6 +36,7 @@ public:
   /// Begins the kernel `name` in `module`. A block has `threads` threads.
   KernelBuilder(mlir::Location loc, mlir::Block &module, llvm::StringRef name,
                 int64_t threads);
+  mlir::gpu::GPUFuncOp function;
   /// Ends the kernel; nothing is built after it.
   void finish();
 
@@ -78,7 +76,9 @@ public:
   /// To f32 and back; rounds to nearest even.
   mlir::Value widen(mlir::Value x);
   mlir::Value narrow(mlir::Value x, mlir::Type element);
-  /// The sum of a vector's lanes; a scalar is its own.
+  using Combine = llvm::function_ref<mlir::Value(mlir::Value, mlir::Value)>;
+  /// Combines a vector's lanes; a scalar is its own.
+  mlir::Value reduce(mlir::Value vector, Combine combine);
   mlir::Value sum(mlir::Value vector);
   mlir::Value extract(mlir::Value vector, int64_t lane);
   mlir::Value zero(mlir::Type type);
@@ -148,7 +148,6 @@ public:
   /// f32.
   void mma(mlir::Type element, mlir::ValueRange x, mlir::ValueRange w,
            mlir::MutableArrayRef<mlir::Value> sums);
-  using Combine = llvm::function_ref<mlir::Value(mlir::Value, mlir::Value)>;
   /// The value, of 32 or 64 bits, of the lane whose number differs in the bits
   /// of `mask`, or of lane `lane`.
   mlir::Value shuffleXor(mlir::Value x, int64_t mask);
@@ -173,7 +172,6 @@ private:
   void markReadOnly();
   mlir::Value addArgument(mlir::Type type);
 
-  mlir::Operation *function; // a gpu.func
   int64_t blockThreads;
   /// How a parameter, as addParam gave it, has been accessed.
   llvm::DenseMap<mlir::Value, Access> accesses;

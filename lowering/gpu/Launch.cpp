@@ -122,8 +122,7 @@ Value KernelFunction::blocks(const Size &size, int64_t each) {
 
 KernelLaunch::KernelLaunch(ImplicitLocOpBuilder &host, Block &kernels,
                            const Twine &name, int64_t threads)
-    : b(host.getLoc(), kernels, name.str(), threads), host(host),
-      kernel(cast<gpu::GPUFuncOp>(kernels.back())) {}
+    : b(host.getLoc(), kernels, name.str(), threads), host(host) {}
 
 Value KernelLaunch::param(Value memory) {
   Value &param = params[memory];
@@ -146,14 +145,14 @@ void KernelLaunch::finish(ArrayRef<Value> grid) {
     operands.push_back(passed);
   Value threads = arith::ConstantIndexOp::create(host, b.threads());
   gpu::LaunchFuncOp::create(
-      host, kernel, gpu::KernelDim3{sizes[0], sizes[1], sizes[2]},
+      host, b.function, gpu::KernelDim3{sizes[0], sizes[1], sizes[2]},
       gpu::KernelDim3{threads, one, one}, Value(), operands);
 }
 
 Launch::Launch(KernelFunction &of, const Twine &suffix, int64_t threads)
     : KernelLaunch(of.host, of.kernels, of.kernel.getName() + suffix, threads),
       of(of) {
-  of.made.push_back(kernel);
+  of.made.push_back(b.function);
 }
 
 /// A number of the kernel in this one, computed from parameters at its entry.
@@ -176,7 +175,7 @@ Value Launch::index(Value number) {
   if (lastNumber)
     b.setInsertionPointAfter(lastNumber);
   else
-    b.setInsertionPointToStart(&kernel.getBody().front());
+    b.setInsertionPointToStart(&b.function.front());
   lastNumber = b.clone(*op, mapping);
   return numbers[number] = lastNumber->getResult(0);
 }

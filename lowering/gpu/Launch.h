@@ -5,7 +5,6 @@
 #include "lowering/gpu/KernelBuilder.h"
 #include "lowering/kernel/Elements.h"
 
-#include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "llvm/ADT/MapVector.h"
 
 namespace cria::cuda {
@@ -69,7 +68,6 @@ public:
 
 protected:
   mlir::ImplicitLocOpBuilder &host;
-  mlir::gpu::GPUFuncOp kernel;
   llvm::MapVector<mlir::Value, mlir::Value> params;
 };
 

@@ -36,6 +36,7 @@ private:
 
   Value weigh(Value score);
   Value blockSum(Value x);
+  Value sumOf(Value first, Value end, int64_t step, Measure valueAt);
   Value total(Measure measure);
   std::pair<Value, Value> locate(int64_t count, Measure valueAt, Value left);
   Value binOf(Value score);
@@ -79,14 +80,21 @@ Value SampleKernel::blockSum(Value x) {
   return b.blockReduce(x, sums, [&](Value x, Value y) { return b.add(x, y); });
 }
 
+/// The thread's sum of values at first, first + step, ...
+Value SampleKernel::sumOf(Value first, Value end, int64_t step,
+                          Measure valueAt) {
+  return b.loop(first, end, step, {i64(0)}, [&](Value i, ValueRange sum) {
+    return SmallVector<Value>{b.add(sum[0], valueAt(i))};
+  })[0];
+}
+
 /// The sum of `measure` over all scores.
 Value SampleKernel::total(Measure measure) {
-  auto sum = b.loop(b.thread(), b.i32(in.tiles * kTile), kThreads, {i64(0)},
-                    [&](Value id, ValueRange sum) {
-                      Value score = b.load(scores, b.i32(0), id);
-                      return SmallVector<Value>{b.add(sum[0], measure(score))};
-                    });
-  return blockSum(sum[0]);
+  auto valueAt = [&](Value id) {
+    return measure(b.load(scores, b.i32(0), id));
+  };
+  return blockSum(
+      sumOf(b.thread(), b.i32(in.tiles * kTile), kThreads, valueAt));
 }
 
 /// The first index of `count`, a multiple of 32 for each warp, up to which and
@@ -95,12 +103,9 @@ std::pair<Value, Value> SampleKernel::locate(int64_t count, Measure valueAt,
                                              Value left) {
   int64_t span = count / kWarps;
   Value first = b.mul(b.warp(), span), end = b.add(first, span);
-  auto own = b.loop(b.add(first, b.lane()), end, kWarp, {i64(0)},
-                    [&](Value i, ValueRange sum) {
-                      return SmallVector<Value>{b.add(sum[0], valueAt(i))};
-                    });
-  Value warpTotal = b.warpReduce(own[0], kWarp,
-                                 [&](Value x, Value y) { return b.add(x, y); });
+  Value own = sumOf(b.add(first, b.lane()), end, kWarp, valueAt);
+  Value warpTotal =
+      b.warpReduce(own, kWarp, [&](Value x, Value y) { return b.add(x, y); });
   b.barrier(); // `sums` may still be read
   b.when(b.equal(b.lane(), b.i32(0)),
          [&] { b.store(warpTotal, sums, b.i32(0), b.warp()); });
@@ -185,16 +190,13 @@ Value SampleKernel::boundInBin(Measure measure, Value target, Value before,
       b.i32(0), b.i32(32), 1, {b.i32(0)}, [&](Value i, ValueRange carried) {
         Value bit = b.create<arith::ShRUIOp>(top, i);
         Value trial = b.create<arith::OrIOp>(carried[0], bit);
-        auto sum = b.loop(
-            b.thread(), count, kThreads, {i64(0)},
-            [&](Value at, ValueRange sum) {
-              Value score = b.load(list, b.i32(0), at);
-              Value below =
-                  unsignedLess(b.exclusiveOr(orderOf(score), top), trial);
-              return SmallVector<Value>{
-                  b.add(sum[0], b.select(below, i64(0), measure(score)))};
-            });
-        Value held = b.add(before, blockSum(sum[0]));
+        auto valueAt = [&](Value at) {
+          Value score = b.load(list, b.i32(0), at);
+          Value below = unsignedLess(b.exclusiveOr(orderOf(score), top), trial);
+          return b.select(below, i64(0), measure(score));
+        };
+        Value sum = sumOf(b.thread(), count, kThreads, valueAt);
+        Value held = b.add(before, blockSum(sum));
         return SmallVector<Value>{
             b.select(unsignedLess(held, target), carried[0], trial)};
       });
