@@ -17,13 +17,6 @@ int64_t Contraction::k() const { return type(b).getDimSize(bOuter ? 0 : 1); }
 Type Contraction::aType() const { return type(a).getElementType(); }
 Type Contraction::bType() const { return type(b).getElementType(); }
 
-/// The positions of a map's results, which are all plain dimensions.
-static SmallVector<unsigned> positions(AffineMap map) {
-  return llvm::map_to_vector(map.getResults(), [](AffineExpr expr) {
-    return cast<AffineDimExpr>(expr).getPosition();
-  });
-}
-
 std::optional<Contraction> Contraction::match(linalg::LinalgOp op,
                                               StringRef &reason) {
   using Dims = SmallVector<unsigned>;
@@ -37,9 +30,9 @@ std::optional<Contraction> Contraction::match(linalg::LinalgOp op,
   auto maps = op.getIndexingMapsArray();
   if (op.getNumLoops() != 3)
     return fail("it is no product of two matrices");
-  if (positions(maps[2]) != Dims{0, 1})
+  if (loops(maps[2]) != Dims{0, 1})
     return fail("its result is not indexed by the two outer loops");
-  Dims a = positions(maps[0]), b = positions(maps[1]);
+  Dims a = loops(maps[0]), b = loops(maps[1]);
   Contraction result;
   result.a = op.getDpsInputOperand(0)->get();
   result.b = op.getDpsInputOperand(1)->get();

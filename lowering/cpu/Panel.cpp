@@ -56,8 +56,7 @@ private:
   SmallVector<Value> step(const Chunk &chunk, Value k, ValueRange acc,
                           int64_t first, Value panel, int64_t vectors);
   void prefetch(Value nextRow, Value k);
-  Value splatB(Value source, Value row, Value k);
-  Value lastPair(Value source, Value row, Value k);
+  Value splatB(Value source, Value row, Value k, bool single);
   void flush(Value sums, Value n, int64_t count);
 
   VectorBuilder &b;
@@ -125,25 +124,22 @@ void PanelProduct::pack() {
   b.parallel(panels, [&](Value panel) { packPanel(panel); });
 }
 
-/// b[row, k] in every lane; of bf16 pairs, b[row, 2k] and b[row, 2k + 1].
-Value PanelProduct::splatB(Value source, Value row, Value k) {
+/// b[row, k] in every lane; of bf16 pairs, b[row, 2k] and b[row, 2k + 1]. The
+/// last, single element of a row of odd length stands beside a zero.
+Value PanelProduct::splatB(Value source, Value row, Value k, bool single) {
   if (!pairs)
     return b.splat(source, {row, k}, lanes);
-  Value pair = b.load(source, {row, b.mul(k, 2)}, 2);
-  Value word =
-      b.create<vector::BitCastOp>(b.vectorType(1, b.getI32Type()), pair);
-  Value scalar = b.create<vector::ExtractOp>(word, 0);
-  Value words = b.create<vector::BroadcastOp>(
-      b.vectorType(lanes, b.getI32Type()), scalar);
-  return b.create<vector::BitCastOp>(b.vectorType(2 * lanes, c.bType()), words);
-}
-
-/// The last, single element of a row of odd length, beside a zero.
-Value PanelProduct::lastPair(Value source, Value row, Value k) {
-  Value element =
-      b.create<memref::LoadOp>(source, ValueRange{row, b.mul(k, 2)});
-  Value bits = b.create<arith::BitcastOp>(b.getI16Type(), element);
-  Value word = b.create<arith::ExtUIOp>(b.getI32Type(), bits);
+  SmallVector<Value> at = {row, b.mul(k, 2)};
+  Value word;
+  if (single) {
+    Value element = b.create<memref::LoadOp>(source, at);
+    Value bits = b.create<arith::BitcastOp>(b.getI16Type(), element);
+    word = b.create<arith::ExtUIOp>(b.getI32Type(), bits);
+  } else {
+    Value pair = b.create<vector::BitCastOp>(b.vectorType(1, b.getI32Type()),
+                                             b.load(source, at, 2));
+    word = b.create<vector::ExtractOp>(pair, 0);
+  }
   Value words =
       b.create<vector::BroadcastOp>(b.vectorType(lanes, b.getI32Type()), word);
   return b.create<vector::BitCastOp>(b.vectorType(2 * lanes, c.bType()), words);
@@ -163,8 +159,7 @@ SmallVector<Value> PanelProduct::step(const Chunk &chunk, Value k,
     Value row = b.add(chunk.row, r), at = k;
     if (chunk.base)
       at = b.sub(k, chunk.base);
-    Value w =
-        last ? lastPair(chunk.source, row, at) : splatB(chunk.source, row, at);
+    Value w = splatB(chunk.source, row, at, last);
     for (int64_t v = 0; v < vectors; ++v) {
       Value &sum = next[first + r * vectors + v];
       // The splat comes last: there it may be folded into the instruction.

@@ -17,13 +17,6 @@ using linalg::LinalgOp;
 // Reading
 //===----------------------------------------------------------------------===//
 
-/// The loops that a map's results are.
-static SmallVector<unsigned> loops(AffineMap map) {
-  return llvm::map_to_vector(map.getResults(), [](AffineExpr expr) {
-    return cast<AffineDimExpr>(expr).getPosition();
-  });
-}
-
 /// An op that makes each element from others, found by its place alone.
 static GenericOp elementwise(Operation *op) {
   auto generic = dyn_cast_or_null<GenericOp>(op);
@@ -78,17 +71,12 @@ static Value yielded(GenericOp generic) {
 }
 
 /// Whether two payloads compute a value from the same, in the same way.
-static bool same(Value a, Value b) {
-  if (a == b)
-    return true;
+static LogicalResult same(Value a, Value b) {
   Operation *x = a.getDefiningOp(), *y = b.getDefiningOp();
-  return x && y &&
-         OperationEquivalence::isEquivalentTo(
-             x, y,
-             [](Value a, Value b) -> LogicalResult {
-               return success(same(a, b));
-             },
-             nullptr, OperationEquivalence::IgnoreLocations);
+  return success(a == b || (x && y &&
+                            OperationEquivalence::isEquivalentTo(
+                                x, y, same, nullptr,
+                                OperationEquivalence::IgnoreLocations)));
 }
 
 /// A slice [layer, 0, first, 0] [1, KVH, S, D] of a cache, without its layer.
@@ -230,7 +218,7 @@ bool Reader::readMask() {
                lowest.isNegative() &&
                (lowest.isInfinity() || lowest.isLargest());
   if (hides != static_cast<bool>(zeroing) ||
-      (hides && !same(hiding.getCondition(), zeroing.getCondition())))
+      (hides && failed(same(hiding.getCondition(), zeroing.getCondition()))))
     return fail("what is hidden before it is not zero behind it");
   if (last != a.scores.getOperation())
     a.shown = hides ? hiding.getTrueValue() : yielded(cast<GenericOp>(last));
@@ -350,47 +338,37 @@ bool Attention::onlyRounds() const {
 // What is seen
 //===----------------------------------------------------------------------===//
 
-namespace {
 /// Integer arithmetic in a payload as an affine expression: the token d0, the
 /// key d1, values from outside as symbols.
-class Linear {
-public:
-  Linear(MLIRContext *context, SmallVectorImpl<Value> &symbols)
-      : context(context), symbols(symbols) {}
-  AffineExpr of(Value value) {
-    IntegerAttr constant;
-    if (matchPattern(value, m_Constant(&constant)))
-      return getAffineConstantExpr(constant.getInt(), context);
-    Operation *op = value.getDefiningOp();
-    if (auto index = dyn_cast_or_null<linalg::IndexOp>(op))
-      return index.getDim() >= 2 ? getAffineDimExpr(index.getDim() - 2, context)
-                                 : AffineExpr();
-    if (auto cast = dyn_cast_or_null<arith::IndexCastOp>(op))
-      return of(cast.getIn());
-    if (isa_and_present<arith::AddIOp, arith::SubIOp>(op)) {
-      AffineExpr a = of(op->getOperand(0)), b = of(op->getOperand(1));
-      if (!a || !b)
-        return {};
-      return isa<arith::AddIOp>(op) ? a + b : a - b;
-    }
-    if (!value.getType().isIndex() || (op && isa<GenericOp>(op->getParentOp())))
+static AffineExpr linear(Value value, SmallVectorImpl<Value> &symbols) {
+  MLIRContext *context = value.getContext();
+  if (std::optional<int64_t> constant = getConstantIntValue(value))
+    return getAffineConstantExpr(*constant, context);
+  Operation *op = value.getDefiningOp();
+  if (auto index = dyn_cast_or_null<linalg::IndexOp>(op))
+    return index.getDim() >= 2 ? getAffineDimExpr(index.getDim() - 2, context)
+                               : AffineExpr();
+  if (auto cast = dyn_cast_or_null<arith::IndexCastOp>(op))
+    return linear(cast.getIn(), symbols);
+  if (isa_and_present<arith::AddIOp, arith::SubIOp>(op)) {
+    AffineExpr a = linear(op->getOperand(0), symbols),
+               b = linear(op->getOperand(1), symbols);
+    if (!a || !b)
       return {};
-    symbols.push_back(value);
-    return getAffineSymbolExpr(symbols.size() - 1, context);
+    return isa<arith::AddIOp>(op) ? a + b : a - b;
   }
-
-private:
-  MLIRContext *context;
-  SmallVectorImpl<Value> &symbols;
-};
-} // namespace
+  if (!value.getType().isIndex() || (op && isa<GenericOp>(op->getParentOp())))
+    return {};
+  symbols.push_back(value);
+  return getAffineSymbolExpr(symbols.size() - 1, context);
+}
 
 /// Adds what a comparison says of the keys that pass it, if that is a bound.
 static bool addBound(arith::CmpIOp compare, Attention::Bounds &bounds) {
   using Predicate = arith::CmpIPredicate;
   MLIRContext *context = compare.getContext();
-  Linear linear(context, bounds.symbols);
-  AffineExpr a = linear.of(compare.getLhs()), b = linear.of(compare.getRhs());
+  AffineExpr a = linear(compare.getLhs(), bounds.symbols),
+             b = linear(compare.getRhs(), bounds.symbols);
   Predicate predicate = compare.getPredicate();
   if (predicate == Predicate::sgt || predicate == Predicate::sge) {
     std::swap(a, b);

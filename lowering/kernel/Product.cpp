@@ -14,6 +14,12 @@ bool cria::mayReorder(linalg::LinalgOp product) {
          bitEnumContainsAll(add.getFastmath(), arith::FastMathFlags::reassoc);
 }
 
+SmallVector<unsigned> cria::loops(AffineMap map) {
+  return llvm::map_to_vector(map.getResults(), [](AffineExpr expr) {
+    return cast<AffineDimExpr>(expr).getPosition();
+  });
+}
+
 bool cria::isProduct(linalg::LinalgOp op) {
   return linalg::isaContractionOpInterface(op) &&
          llvm::all_of(op.getBlock()->without_terminator(), [](Operation &op) {
