@@ -181,16 +181,10 @@ Value FlashAttention::score(Value scores, Value block, Value head,
       2, {tokens}, {scores}, {b.select(2, {1 - keyDim}), b.select(2, {0, 1})},
       [&](Values v) -> SmallVector<Value> {
         Value key = add(linalg::IndexOp::create(b, keyDim), first);
-        Attention::Place place = {
-            [&] { return head; },
-            [&]() -> Value {
-              Value row = linalg::IndexOp::create(b, 1 - keyDim);
-              return arith::RemUIOp::create(b, row, b.index(group));
-            },
-            [&]() -> Value {
-              return arith::IndexCastOp::create(b, b.getIndexType(), v[0]);
-            },
-            [&]() -> Value { return arith::SubIOp::create(b, key, firstKey); }};
+        Value row = linalg::IndexOp::create(b, 1 - keyDim);
+        Value place[] = {head, arith::RemUIOp::create(b, row, b.index(group)),
+                         arith::IndexCastOp::create(b, b.getIndexType(), v[0]),
+                         arith::SubIOp::create(b, key, firstKey)};
         Value score = in.emitScore(b, place, v[1]);
         Value exists = compare(arith::CmpIPredicate::slt, key, endKey);
         if (!isConstantIntValue(in.firstKey, 0))

@@ -59,7 +59,7 @@ private:
   std::pair<Value, Value> blockKeys();
   SmallVector<Value> queries();
   State scan(Value firstKey, Value endKey);
-  State step(Value key, Value inside, ArrayRef<Value> q, const State &state);
+  State step(Value key, Value inside, ArrayRef<Value> q, State state);
   State mergeLanes(State state);
   void mergeWarps(const State &state);
   void mergeSplits();
@@ -150,10 +150,10 @@ SmallVector<Value> AttentionScan::queries() {
   return q;
 }
 
-/// What one key adds to a state. `inside` says whether there is the key for
+/// The state with one more key. `inside` says whether there is the key for
 /// this group of lanes.
 State AttentionScan::step(Value key, Value inside, ArrayRef<Value> q,
-                          const State &state) {
+                          State state) {
   Value column =
       b.min(b.mul(b.rem(b.lane(), lanes), width), b.i32(size - width));
   Value row = b.add(keyRow(), key);
@@ -170,9 +170,8 @@ State AttentionScan::step(Value key, Value inside, ArrayRef<Value> q,
     one.sum.push_back(b.f32(1));
     one.out.push_back(v);
   }
-  State next = state;
-  combine(next, one);
-  return next;
+  combine(state, one);
+  return state;
 }
 
 /// Every group of lanes takes keys in turn; all threads of the block do the

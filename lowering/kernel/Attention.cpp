@@ -255,16 +255,13 @@ static Value readElement(OpBuilder &b, Location loc, Value tensor,
 
 /// The element of `tensor` at a place, made from `leaf`'s, which is `value`.
 static Value emitElement(OpBuilder &b, Value tensor, Value leaf, Value value,
-                         ArrayRef<std::function<Value()>> at) {
+                         ArrayRef<Value> at) {
   if (tensor == leaf)
     return value;
   Location loc = tensor.getLoc();
   GenericOp generic = elementwise(tensor.getDefiningOp());
-  if (!generic) {
-    auto indices =
-        llvm::map_to_vector(at, [](const auto &index) { return index(); });
-    return readElement(b, loc, tensor, indices);
-  }
+  if (!generic)
+    return readElement(b, loc, tensor, at);
   IRMapping mapping;
   for (OpOperand *input : generic.getDpsInputOperands()) {
     auto inner =
@@ -279,7 +276,7 @@ static Value emitElement(OpBuilder &b, Value tensor, Value leaf, Value value,
   }
   for (Operation &op : generic.getBlock()->without_terminator()) {
     if (auto index = dyn_cast<linalg::IndexOp>(op)) {
-      mapping.map(index.getResult(), at[index.getDim()]());
+      mapping.map(index.getResult(), at[index.getDim()]);
     } else if (auto read = dyn_cast<tensor::ExtractOp>(op)) {
       auto indices = llvm::map_to_vector(read.getIndices(), [&](Value index) {
         return mapping.lookupOrDefault(index);
@@ -293,13 +290,14 @@ static Value emitElement(OpBuilder &b, Value tensor, Value leaf, Value value,
   return mapping.lookupOrDefault(yielded(generic));
 }
 
-Value Attention::emitScore(OpBuilder &b, const Place &at, Value score) const {
+Value Attention::emitScore(OpBuilder &b, ArrayRef<Value> at,
+                           Value score) const {
   return emitElement(b, softmaxInput, scores->getResult(0), score, at);
 }
 
 Value Attention::emitResult(OpBuilder &b, Value value) const {
   // The place does not matter: the payload reads nothing else.
-  Place at;
+  SmallVector<Value> at(4);
   return emitElement(b, output(), product->getResult(0), value, at);
 }
 

@@ -3,8 +3,6 @@
 #pragma once
 
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
-#include <array>
-#include <functional>
 
 namespace cria {
 
@@ -42,12 +40,10 @@ struct Attention {
     return (result ? result : product)->getResult(0);
   }
 
-  /// A place (h, g, t, s); each index is made when it is read.
-  using Place = std::array<std::function<mlir::Value()>, 4>;
-  /// What the softmax takes at a place where the product is `score`. It may be
-  /// asked of tokens and keys that do not exist: nothing is read behind
-  /// tensors.
-  mlir::Value emitScore(mlir::OpBuilder &b, const Place &at,
+  /// What the softmax takes at a place (h, g, t, s) where the product is
+  /// `score`. It may be asked of tokens and keys that do not exist: nothing is
+  /// read behind tensors.
+  mlir::Value emitScore(mlir::OpBuilder &b, llvm::ArrayRef<mlir::Value> at,
                         mlir::Value score) const;
   /// The element of the output where the product is `value`.
   mlir::Value emitResult(mlir::OpBuilder &b, mlir::Value value) const;
