@@ -325,11 +325,19 @@ Value FlashAttention::prefillRows(Value head, Value first, Value valid,
       ArrayRef<ReassociationIndices>{{0}, {1, 2}});
   Softmax end =
       overBlocks(query, tokensPerBlock * group, head, first, add(first, valid));
-  AffineExpr row = b.getAffineDimExpr(0) * group + b.getAffineDimExpr(1);
+  auto expand = [&](Value value, ArrayRef<ReassociationIndices> groups,
+                    ArrayRef<int64_t> shape) -> Value {
+    auto type = RankedTensorType::get(shape, b.getF32Type());
+    return tensor::ExpandShapeOp::create(b, type, value, groups);
+  };
+  Value output =
+      b.slice(expand(end.output, {{0}, {1, 2}}, {size, tokensPerBlock, group}),
+              {zero, zero, zero}, {d, valid, heads});
+  Value sum = b.slice(expand(end.sum, {{0, 1}}, {tokensPerBlock, group}),
+                      {zero, zero}, {valid, heads});
   return b.generic(
-      3, {end.output, end.sum}, {rowsOf(out, head, first, valid)},
-      {AffineMap::get(3, 0, {b.getAffineDimExpr(2), row}, b.getContext()),
-       AffineMap::get(3, 0, row), b.select(3, {0, 1, 2})},
+      3, {output, sum}, {rowsOf(out, head, first, valid)},
+      {b.select(3, {2, 0, 1}), b.select(3, {0, 1}), b.select(3, {0, 1, 2})},
       [&](Values v) { return result(v[0], v[1]); })[0];
 }
 
