@@ -94,6 +94,27 @@ namespace {
 struct ApproximateMath : cria::impl::ApproximateMathBase<ApproximateMath> {
   using ApproximateMathBase::ApproximateMathBase;
 
+  LogicalResult initialize(MLIRContext *context) override {
+    RewritePatternSet first(context);
+    SmallVector<StringRef> names = {"acosh", "asinh", "atanh", "clampf",
+                                    "cosh",  "fpowi", "powf",  "sincos",
+                                    "sinh",  "tan"};
+    names.push_back(exp2 ? "rsqrt" : "exp2");
+    math::populateExpansionPatterns(first, names);
+    first.add<ExpandLog10>(context);
+    expansions = std::move(first);
+    RewritePatternSet second(context);
+    populateMathPolynomialApproximationPatterns(second, [&](StringRef name) {
+      return name != math::RsqrtOp::getOperationName() &&
+             (!exp2 || name != math::ExpOp::getOperationName());
+    });
+    // Also of what polynomials are made of.
+    if (exp2)
+      second.add<ExpandExp>(context);
+    polynomials = std::move(second);
+    return success();
+  }
+
   void runOnOperation() override {
     // Upstream's passes for narrow floats let each result stay wide; an op's
     // meaning is that it is rounded.
@@ -101,29 +122,13 @@ struct ApproximateMath : cria::impl::ApproximateMathBase<ApproximateMath> {
       if (isa<arith::ExtFOp, arith::TruncFOp>(op))
         op->removeAttr(op.getFastMathAttrName());
     });
-    RewritePatternSet expansions(&getContext());
-    SmallVector<StringRef> names = {"acosh", "asinh", "atanh", "clampf",
-                                    "cosh",  "fpowi", "powf",  "sincos",
-                                    "sinh",  "tan"};
-    names.push_back(exp2 ? "rsqrt" : "exp2");
-    math::populateExpansionPatterns(expansions, names);
-    expansions.add<ExpandLog10>(&getContext());
-    if (failed(applyPatternsGreedily(getOperation(), std::move(expansions))))
+    if (failed(apply(expansions)))
       return signalPassFailure();
     getOperation()->walk([](Operation *op) {
       if (isa<math::SinOp, math::CosOp>(op))
         reduceAngle(op);
     });
-    RewritePatternSet polynomials(&getContext());
-    populateMathPolynomialApproximationPatterns(
-        polynomials, [&](StringRef name) {
-          return name != math::RsqrtOp::getOperationName() &&
-                 (!exp2 || name != math::ExpOp::getOperationName());
-        });
-    // Also of what polynomials are made of.
-    if (exp2)
-      polynomials.add<ExpandExp>(&getContext());
-    if (failed(applyPatternsGreedily(getOperation(), std::move(polynomials))))
+    if (failed(apply(polynomials)))
       return signalPassFailure();
     bool left = false;
     getOperation()->walk([&](Operation *op) {
@@ -140,5 +145,21 @@ struct ApproximateMath : cria::impl::ApproximateMathBase<ApproximateMath> {
     if (left)
       signalPassFailure();
   }
+
+private:
+  /// Applies patterns to functions, and to those that take their places.
+  LogicalResult apply(const FrozenRewritePatternSet &patterns) {
+    SmallVector<Operation *> functions;
+    getOperation()->walk([&](Operation *op) {
+      if (isa_and_present<math::MathDialect>(op->getDialect()))
+        functions.push_back(op);
+    });
+    return applyOpPatternsGreedily(
+        functions, patterns,
+        GreedyRewriteConfig().setStrictness(
+            GreedyRewriteStrictness::ExistingAndNewOps));
+  }
+
+  FrozenRewritePatternSet expansions, polynomials;
 };
 } // namespace

@@ -10,6 +10,7 @@
 #include "lowering/import/Program.h"
 
 #include "mlir/IR/AsmState.h"
+#include "mlir/IR/Verifier.h"
 #include "mlir/InitAllDialects.h"
 #include "mlir/InitAllExtensions.h"
 #include "mlir/Target/LLVMIR/Dialect/All.h"
@@ -96,6 +97,7 @@ llvm::Error Compilation::readModel(const CompileOptions &options,
 
 llvm::Error Compilation::readText(const CompileOptions &options,
                                   MLIRContext &context) {
+  fromText = true;
   module = loadProgram(options.input, &context);
   if (!module)
     return reported();
@@ -134,6 +136,7 @@ Compilation Compilation::fork(Device device) const {
   other.module = OwningOpRef<ModuleOp>((*module).clone());
   other.manifest = manifest;
   other.current = current;
+  other.fromText = fromText;
   return other;
 }
 
@@ -152,8 +155,10 @@ llvm::Error Compilation::runPasses(Phase phase) {
   if (failed(applyPassManagerCLOptions(pm)))
     return reported();
   applyDefaultTimingPassManagerCLOptions(pm);
+  // The phase's result is verified, and each pass's of text that may be edited.
+  pm.enableVerifier(fromText);
   buildPhase(pm, phase, pipeline);
-  if (failed(pm.run(*module)))
+  if (failed(pm.run(*module)) || failed(verify(*module)))
     return reported();
   if (phase == Phase::Tile)
     describeTile();
@@ -183,6 +188,7 @@ llvm::Error Compilation::translate() {
   if (!translated)
     return translated.takeError();
   llvmModule = std::move(*translated);
+  module = nullptr; // No later phase prints it.
   return llvm::Error::success();
 }
 
@@ -216,8 +222,11 @@ llvm::Error Compilation::next(Phase phase) {
     if (pipeline.device == Device::Cuda)
       if (llvm::Error error = translate())
         return error;
-    // Code generation changes the module: assembly comes from a copy.
+    // Code generation changes the module. The object's is a copy, too, and so
+    // the code that assembly shows.
     auto copy = llvm::CloneModule(*llvmModule);
+    if (phase == Phase::Obj)
+      llvmModule = nullptr;
     auto generated =
         generateCode(*copy, *machine,
                      phase == Phase::Asm ? llvm::CodeGenFileType::AssemblyFile

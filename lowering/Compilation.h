@@ -90,6 +90,7 @@ private:
   Manifest manifest;
   std::vector<std::string> notes;
   Phase current = Phase::Import;
+  bool fromText = false;
   // From LlvmIr on.
   std::unique_ptr<llvm::TargetMachine> machine;
   std::unique_ptr<llvm::LLVMContext> llvmContext;

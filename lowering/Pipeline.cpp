@@ -23,6 +23,7 @@
 #include "mlir/Dialect/Math/Transforms/Passes.h"
 #include "mlir/Dialect/MemRef/Transforms/Passes.h"
 #include "mlir/Pass/PassRegistry.h"
+#include "mlir/Transforms/GreedyPatternRewriteDriver.h"
 #include "mlir/Transforms/Passes.h"
 
 using namespace mlir;
@@ -151,6 +152,13 @@ static void buildLlvm(OpPassManager &pm, const PipelineOptions &options) {
   pm.addPass(createCSEPass());
 }
 
+/// Canonicalizes ops alone: LLVM merges kernels' blocks.
+static std::unique_ptr<Pass> createOpCanonicalizer() {
+  return createCanonicalizerPass(
+      GreedyRewriteConfig().setRegionSimplificationLevel(
+          GreedySimplifyRegionLevel::Disabled));
+}
+
 static void buildCudaTile(OpPassManager &pm, const PipelineOptions &options) {
   pm.addPass(createConvertLinalgToGpu());
   pm.addPass(createDecomposeSoftmax());
@@ -166,7 +174,7 @@ static void buildCudaTile(OpPassManager &pm, const PipelineOptions &options) {
   pm.addPass(createGpuNVVMAttachTarget(target));
   addMath<gpu::GPUFuncOp>(pm.nest<gpu::GPUModuleOp>(), /*exp2=*/true);
   // Sizes of buffers, before lifetimes are counted.
-  pm.addPass(createCanonicalizerPass());
+  pm.addPass(createOpCanonicalizer());
   pm.addPass(createCSEPass());
   pm.addPass(createPlanArena({/*alignment=*/256}));
 }
@@ -181,9 +189,13 @@ static void buildCudaLlvm(OpPassManager &pm) {
   kernels.addPass(memref::createExpandStridedMetadataPass());
   kernels.addPass(createLowerAffinePass());
   kernels.addPass(createConvertNVGPUToNVVMPass());
-  kernels.addPass(createConvertGpuOpsToNVVMOps());
+  // Nothing here tries a conversion and takes it back: less is kept for that.
+  ConvertGpuOpsToNVVMOpsOptions nvvm;
+  nvvm.allowPatternRollback = false;
+  kernels.addPass(createConvertGpuOpsToNVVMOps(nvvm));
   kernels.addPass(createReconcileUnrealizedCastsPass());
-  kernels.addPass(createCanonicalizerPass());
+  // LLVM would do the same, with more memory.
+  kernels.addPass(createOpCanonicalizer());
   kernels.addPass(createCSEPass());
   // .loc lines alone: with more, PTX asks its compiler to keep debug code.
   LLVM::DIScopeForLLVMFuncOpPassOptions lines;

@@ -44,14 +44,13 @@ llvm::Expected<CudaImage> cria::makeCudaImage(ModuleOp module) {
   image.plan = *toJson(kernels->getAttr("cria.plan")).getAsObject();
   for (auto kernel : kernels.getOps<LLVM::LLVMFuncOp>())
     image.kernels.push_back(kernel.getName().str());
-  OwningOpRef<ModuleOp> copy = module.clone();
   PassManager pm(module.getContext());
   GpuModuleToBinaryPassOptions options;
   options.compilationTarget = "isa";
   pm.addPass(createGpuModuleToBinaryPass(options));
-  if (failed(pm.run(*copy)))
+  if (failed(pm.run(module)))
     return llvm::createStringError("");
-  auto binary = *copy->getOps<gpu::BinaryOp>().begin();
+  auto binary = *module.getOps<gpu::BinaryOp>().begin();
   auto object = cast<gpu::ObjectAttr>(binary.getObjects()[0]);
   // LLVM ends the text with a zero.
   image.binaries.push_back({"ptx", target.getChip().str(),

@@ -27,7 +27,8 @@ struct CudaImage {
 };
 
 /// Generates PTX from a module whose gpu.module is in the LLVM and NVVM
-/// dialects. MLIR reports errors: the message is empty then.
+/// dialects, which the PTX replaces. MLIR reports errors: the message is empty
+/// then.
 llvm::Expected<CudaImage> makeCudaImage(mlir::ModuleOp module);
 
 /// Assembles PTX for a chip by the ptxas on PATH or of CUDA_HOME.
