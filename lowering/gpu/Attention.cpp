@@ -20,7 +20,7 @@
 
 using namespace mlir;
 using namespace cria;
-using namespace cria::cuda;
+using namespace cria::simt;
 
 static constexpr int64_t kThreads = 128, kWarps = kThreads / kWarp;
 /// Values of q, and of the output, that a lane holds for its query heads at
@@ -396,7 +396,7 @@ Value AttentionKernel::finished(Value out, Value sum) {
 // Reading
 //===----------------------------------------------------------------------===//
 
-bool cuda::isContiguous(const Element &element, int64_t width) {
+bool simt::isContiguous(const Element &element, int64_t width) {
   ArrayRef<int64_t> shape =
       cast<RankedTensorType>(element.tensor.getType()).getShape();
   AffineExpr number = element.at[0];
@@ -545,7 +545,7 @@ std::optional<AttentionMemory> MemoryReader::read(linalg::SoftmaxOp softmax) {
   return std::nullopt;
 }
 
-bool cuda::emitAttention(KernelFunction &function, StringRef &reason) {
+bool simt::emitAttention(KernelFunction &function, StringRef &reason) {
   auto softmaxes = llvm::to_vector(function.kernel.getOps<linalg::SoftmaxOp>());
   if (softmaxes.empty())
     return false;

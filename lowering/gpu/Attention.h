@@ -5,7 +5,7 @@
 #include "lowering/gpu/Evaluator.h"
 #include "lowering/kernel/Attention.h"
 
-namespace cria::cuda {
+namespace cria::simt {
 
 /// The largest score of a row that has seen nothing: finite, so that
 /// differences of it are numbers. A score below it counts as hidden.
@@ -65,4 +65,4 @@ bool isContiguous(const Element &element, int64_t width);
 bool takesAttentionMma(const AttentionMemory &in);
 void emitAttentionMma(KernelFunction &of, const AttentionMemory &in);
 
-} // namespace cria::cuda
+} // namespace cria::simt

@@ -30,8 +30,8 @@ using namespace cria;
 /// not have gives no reason, and leaves it to the next.
 static void convert(func::FuncOp kernel, Block &kernels) {
   StringRef reason;
-  for (auto emit : {cuda::emitAttention, cuda::emitParts}) {
-    cuda::KernelFunction function(kernel, kernels);
+  for (auto emit : {simt::emitAttention, simt::emitParts}) {
+    simt::KernelFunction function(kernel, kernels);
     if (emit(function, reason))
       return function.finish();
     function.erase();
@@ -59,7 +59,7 @@ struct ConvertLinalgToGpu
       if (!isEntry(function) && function.getBody().hasOneBlock())
         convert(function, body);
     if (auto decode = module.lookupSymbol<func::FuncOp>("decode"))
-      cuda::emitSampling(module, body, decode);
+      simt::emitSampling(module, body, decode);
   }
 };
 } // namespace

@@ -21,7 +21,7 @@ struct DecomposeSoftmax : cria::impl::DecomposeSoftmaxBase<DecomposeSoftmax> {
     SymbolTable symbols(getOperation());
     for (linalg::SoftmaxOp op : ops) {
       auto function = op->getParentOfType<func::FuncOp>();
-      if (!cuda::launchesOf(symbols, function))
+      if (!simt::launchesOf(symbols, function))
         remark::missed(op.getLoc(), remark::RemarkOpts::name("scores-stored")
                                         .category(getArgument())
                                         .function(function.getName()))

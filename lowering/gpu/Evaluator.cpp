@@ -10,7 +10,7 @@
 
 using namespace mlir;
 using namespace cria;
-using namespace cria::cuda;
+using namespace cria::simt;
 using linalg::LinalgOp;
 using Kind = Elements::Definition;
 
@@ -125,7 +125,7 @@ Value Evaluator::inPayload(LinalgOp op, Value wanted, ArrayRef<AffineExpr> at,
 // What can be computed
 //===----------------------------------------------------------------------===//
 
-bool cuda::isNumber(Value value) {
+bool simt::isNumber(Value value) {
   Operation *op = value.getDefiningOp();
   if (op && matchPattern(op, m_Constant()))
     return true;
@@ -158,7 +158,7 @@ static bool canClone(LinalgOp op) {
   });
 }
 
-bool cuda::canEvaluate(Elements &elements, const Element &element,
+bool simt::canEvaluate(Elements &elements, const Element &element,
                        ArrayRef<Size> box) {
   Kind made = elements.define(element, box);
   if (made.kind == Kind::Same)
@@ -207,7 +207,7 @@ static int64_t payloadWidth(Launch &launch, const Kind &made,
   return most;
 }
 
-int64_t cuda::vectorWidth(Launch &launch, const Element &element,
+int64_t simt::vectorWidth(Launch &launch, const Element &element,
                           ArrayRef<Size> box, int64_t most) {
   Elements &elements = launch.of.elements;
   unsigned last = box.size() - 1;
@@ -268,7 +268,7 @@ static Value initial(linalg::GenericOp op) {
   return fill ? fill.getInputs()[0] : Value();
 }
 
-bool cuda::canReduce(Elements &elements, const Reduction &reduction,
+bool simt::canReduce(Elements &elements, const Reduction &reduction,
                      ArrayRef<Size> box) {
   linalg::GenericOp op = reduction.op;
   Operation *combine = combiner(op);
@@ -287,7 +287,7 @@ bool cuda::canReduce(Elements &elements, const Reduction &reduction,
   });
 }
 
-Value cuda::reduce(Launch &launch, const Reduction &reduction,
+Value simt::reduce(Launch &launch, const Reduction &reduction,
                    ArrayRef<Size> box, ValueRange loops,
                    const Evaluator::Leaf &leaf) {
   KernelBuilder &b = launch.b;

@@ -4,7 +4,7 @@
 
 #include "lowering/gpu/Launch.h"
 
-namespace cria::cuda {
+namespace cria::simt {
 
 class Evaluator {
 public:
@@ -69,4 +69,4 @@ mlir::Value reduce(Launch &launch, const Reduction &reduction,
 bool canReduce(Elements &elements, const Reduction &reduction,
                llvm::ArrayRef<Size> box);
 
-} // namespace cria::cuda
+} // namespace cria::simt

@@ -2,7 +2,7 @@
 
 using namespace mlir;
 using namespace cria;
-using namespace cria::cuda;
+using namespace cria::simt;
 
 GemmTile::GemmTile(Launch &launch, ArrayRef<Work> works, int64_t m, int64_t n)
     : launch(launch), b(launch.b), works(works),
@@ -92,7 +92,7 @@ void GemmTile::emit() {
   store(corner, multiply(corner));
 }
 
-void cuda::emitGemm(KernelFunction &function, const Twine &suffix,
+void simt::emitGemm(KernelFunction &function, const Twine &suffix,
                     ArrayRef<Work> works) {
   Launch launch(function, suffix, kGemmThreads);
   auto element = [](const Element &element) {

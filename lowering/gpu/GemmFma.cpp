@@ -7,7 +7,7 @@
 
 using namespace mlir;
 using namespace cria;
-using namespace cria::cuda;
+using namespace cria::simt;
 
 static constexpr int64_t kTileM = 64, kTileN = 64, kTileK = 32;
 /// Elements from one row of a tile to the next: rows side by side hit different
@@ -91,7 +91,7 @@ SmallVector<GemmTile::Sum> FmaGemm::multiply(const Corner &corner) {
   return result;
 }
 
-std::unique_ptr<GemmTile> cuda::makeFmaGemm(Launch &launch,
+std::unique_ptr<GemmTile> simt::makeFmaGemm(Launch &launch,
                                             ArrayRef<Work> works) {
   return std::make_unique<FmaGemm>(launch, works);
 }

@@ -6,7 +6,7 @@
 
 #include "lowering/gpu/Parts.h"
 
-namespace cria::cuda {
+namespace cria::simt {
 
 class GemmTile {
 public:
@@ -74,4 +74,4 @@ bool takesMma(mlir::Type input, mlir::Type weight, int64_t k);
 /// Threads of a block, of either kind.
 inline constexpr int64_t kGemmThreads = 128;
 
-} // namespace cria::cuda
+} // namespace cria::simt

@@ -14,7 +14,7 @@
 
 using namespace mlir;
 using namespace cria;
-using namespace cria::cuda;
+using namespace cria::simt;
 
 static constexpr int64_t kThreads = 128;
 /// Rows of weights that a warp reads side by side at most, and 16-byte loads
@@ -201,7 +201,7 @@ int64_t Gemv::emit() {
   return all;
 }
 
-void cuda::emitGemv(KernelFunction &function, const Twine &suffix,
+void simt::emitGemv(KernelFunction &function, const Twine &suffix,
                     ArrayRef<Work> works, const Part *input,
                     const Statistics &statistics) {
   Launch launch(function, suffix, kThreads);

@@ -11,7 +11,7 @@
 
 using namespace mlir;
 using namespace cria;
-using namespace cria::cuda;
+using namespace cria::simt;
 
 /// The symbols of expressions. `Turn` counts those of the loop around, from 0.
 enum Symbol { Tokens, Position, First, Source, Turn, kSymbols };
@@ -133,7 +133,7 @@ Attribute HostValues::gridSize(Value size) const {
   return {};
 }
 
-std::optional<int64_t> cria::cuda::slotOf(func::FuncOp function) {
+std::optional<int64_t> cria::simt::slotOf(func::FuncOp function) {
   for (StringRef name : {"weight", "rope"})
     if (auto what = function->getAttrOfType<DictionaryAttr>(name))
       if (auto slot = what.getAs<IntegerAttr>("slot"))
@@ -141,7 +141,7 @@ std::optional<int64_t> cria::cuda::slotOf(func::FuncOp function) {
   return std::nullopt;
 }
 
-func::FuncOp cria::cuda::calledWeight(func::CallOp call) {
+func::FuncOp cria::simt::calledWeight(func::CallOp call) {
   auto callee = SymbolTable::lookupNearestSymbolFrom<func::FuncOp>(
       call, call.getCalleeAttr());
   return callee && slotOf(callee) ? callee : func::FuncOp();

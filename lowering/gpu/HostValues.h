@@ -8,7 +8,7 @@
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/IR/AffineExpr.h"
 
-namespace cria::cuda {
+namespace cria::simt {
 
 /// The device's arena begins with `kZeroed` bytes that are zero when a session
 /// begins, for the globals of all entries; behind them entries have their own.
@@ -73,4 +73,4 @@ std::optional<int64_t> slotOf(mlir::func::FuncOp function);
 /// The declaration of the weight or rope table that is called, or null.
 mlir::func::FuncOp calledWeight(mlir::func::CallOp call);
 
-} // namespace cria::cuda
+} // namespace cria::simt

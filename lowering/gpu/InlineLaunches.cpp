@@ -24,7 +24,7 @@ namespace cria {
 
 using namespace mlir;
 using namespace cria;
-using namespace cria::cuda;
+using namespace cria::simt;
 
 /// Clones the body of `function` before the call; returns the copies.
 static SmallVector<Operation *>

@@ -1,15 +1,14 @@
 #include "lowering/gpu/KernelBuilder.h"
 
-#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
-#include "mlir/Dialect/NVGPU/IR/NVGPUDialect.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/IR/TypeUtilities.h"
 
 using namespace mlir;
-using namespace cria::cuda;
+using namespace cria::simt;
 
 /// Products and sums may contract to fused ones; nothing else is loosened.
 static constexpr auto kContract = arith::FastMathFlags::contract;
@@ -287,27 +286,6 @@ Rows KernelBuilder::shared(Type element, int64_t count, int64_t stride) {
   return {base, element, stride};
 }
 
-void KernelBuilder::copyAsync(Address to, Address from, int64_t bytes,
-                              Value exists) {
-  Type element = cast<MemRefType>(to.base.getType()).getElementType();
-  int64_t count = bytes / bytesOf(element);
-  Value elements = select(exists, create<arith::ConstantIndexOp>(count),
-                          create<arith::ConstantIndexOp>(0));
-  // Past the first cache where the hardware can: nobody reads it again there.
-  create<nvgpu::DeviceAsyncCopyOp>(
-      nvgpu::DeviceAsyncTokenType::get(getContext()), to.base, to.index,
-      from.base, from.index, getIndexAttr(count), elements,
-      bytes == 16 ? getUnitAttr() : UnitAttr());
-}
-
-// Not nvgpu's ops for groups: copies in a loop have no token to pass on, and
-// the text of a group without tokens does not parse.
-void KernelBuilder::commitCopies() { create<NVVM::CpAsyncCommitGroupOp>(); }
-
-void KernelBuilder::awaitCopies(int64_t groups) {
-  create<NVVM::CpAsyncWaitGroupOp>(static_cast<uint32_t>(groups));
-}
-
 Value KernelBuilder::choose(Value condition, llvm::function_ref<Value()> then,
                             Value otherwise) {
   auto op = create<scf::IfOp>(
@@ -351,44 +329,6 @@ Value KernelBuilder::atomicAdd(const Rows &rows, Value index, Value value) {
   return create<LLVM::AtomicRMWOp>(LLVM::AtomicBinOp::add,
                                    pointer(address(rows, i32(0), index)), value,
                                    LLVM::AtomicOrdering::monotonic, "block");
-}
-
-SmallVector<Value> KernelBuilder::loadMatrices(Address address,
-                                               bool transposed) {
-  Type element = cast<MemRefType>(address.base.getType()).getElementType();
-  Value all = create<nvgpu::LdMatrixOp>(VectorType::get({4, 2}, element),
-                                        address.base, address.index, transposed,
-                                        /*numTiles=*/4);
-  SmallVector<Value> parts;
-  for (int64_t i = 0; i < 4; ++i)
-    parts.push_back(bits(extract(all, i)));
-  return parts;
-}
-
-void KernelBuilder::mma(Type element, ValueRange x, ValueRange w,
-                        MutableArrayRef<Value> sums) {
-  auto type = element.isBF16() ? NVVM::MMATypes::bf16 : NVVM::MMATypes::f16;
-  auto layout = NVVM::MMALayout::row;
-  auto result = LLVM::LLVMStructType::getLiteral(
-      getContext(), SmallVector<Type>(4, getF32Type()));
-  // f16 pairs go by their own type, bf16 pairs as i32.
-  auto pairs = [&](ValueRange bits) {
-    return llvm::map_to_vector(bits, [&](Value pair) -> Value {
-      if (element.isBF16())
-        return pair;
-      return create<LLVM::BitcastOp>(VectorType::get({2}, element), pair);
-    });
-  };
-  for (size_t half = 0; half < 2; ++half) {
-    MutableArrayRef<Value> own = sums.slice(half * 4, 4);
-    auto product = create<NVVM::MmaOp>(
-        result, pairs(x), pairs(w.slice(half * 2, 2)), ValueRange(own),
-        ArrayRef<int64_t>{16, 8, 16}, std::nullopt, std::nullopt,
-        std::array<NVVM::MMATypes, 2>{type, type},
-        std::array<NVVM::MMALayout, 2>{layout, NVVM::MMALayout::col});
-    for (auto [i, sum] : llvm::enumerate(own))
-      sum = create<LLVM::ExtractValueOp>(product, i);
-  }
 }
 
 Value KernelBuilder::shuffle(Value x, gpu::ShuffleMode mode, int64_t operand) {

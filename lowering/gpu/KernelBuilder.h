@@ -9,7 +9,7 @@
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "llvm/ADT/DenseMap.h"
 
-namespace cria::cuda {
+namespace cria::simt {
 
 /// Threads of a warp.
 inline constexpr int64_t kWarp = 32;
@@ -114,14 +114,6 @@ public:
   /// A shared array of the kernel, `count` elements, 16-byte aligned.
   Rows shared(mlir::Type element, int64_t count, int64_t stride);
 
-  // Asynchronous copies from device to shared memory.
-  /// Begins to copy 4, 8 or 16 bytes; zeros, where `exists` is false.
-  void copyAsync(Address to, Address from, int64_t bytes, mlir::Value exists);
-  /// The thread's copies since the last commit are a group.
-  void commitCopies();
-  /// Until all but the thread's last `groups` have landed.
-  void awaitCopies(int64_t groups);
-
   // Control flow.
   /// What `then` gives, or `otherwise`.
   mlir::Value choose(mlir::Value condition,
@@ -139,15 +131,6 @@ public:
   /// Adds to element `index` of integer rows, for this block or its own shared
   /// memory; the value before.
   mlir::Value atomicAdd(const Rows &rows, mlir::Value index, mlir::Value value);
-  /// Four 8 x 8 matrices of 16-bit elements from shared memory: lane i names
-  /// the address of row i % 8 of matrix i / 8 (ldmatrix.x4).
-  llvm::SmallVector<mlir::Value> loadMatrices(Address address,
-                                              bool transposed = false);
-  /// sums += x * w, each 16 x 16, of bf16 or f16 in the fragments of the PTX
-  /// ISA's mma.sync.m16n8k16: 4, 2 x 2 and 2 x 4 registers, pairs as i32 and
-  /// f32.
-  void mma(mlir::Type element, mlir::ValueRange x, mlir::ValueRange w,
-           mlir::MutableArrayRef<mlir::Value> sums);
   /// The value, of 32 or 64 bits, of the lane whose number differs in the bits
   /// of `mask`, or of lane `lane`.
   mlir::Value shuffleXor(mlir::Value x, int64_t mask);
@@ -178,4 +161,4 @@ private:
   llvm::SmallVector<mlir::Value> params;
 };
 
-} // namespace cria::cuda
+} // namespace cria::simt

@@ -9,7 +9,7 @@
 
 using namespace mlir;
 using namespace cria;
-using namespace cria::cuda;
+using namespace cria::simt;
 
 /// The 32-bit field of CriaStepState at an offset, as an index.
 Value KernelNumbers::field(size_t offset) {

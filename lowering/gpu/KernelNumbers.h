@@ -11,7 +11,7 @@
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/IR/IRMapping.h"
 
-namespace cria::cuda {
+namespace cria::simt {
 
 /// Numbers that a kernel computes from the step's state, in place of
 /// parameters.
@@ -44,4 +44,4 @@ private:
   mlir::BlockArgument state;
 };
 
-} // namespace cria::cuda
+} // namespace cria::simt

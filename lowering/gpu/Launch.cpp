@@ -10,7 +10,7 @@
 
 using namespace mlir;
 using namespace cria;
-using namespace cria::cuda;
+using namespace cria::simt;
 
 //===----------------------------------------------------------------------===//
 // The launching function
@@ -278,7 +278,7 @@ void Launch::store(Value x, const Element &element, ValueRange loops) {
   b.store(x, to.rows, value(to.row, loops), value(to.column, loops));
 }
 
-int64_t cuda::accessWidth(const Launch::Place &place, unsigned loop,
+int64_t simt::accessWidth(const Launch::Place &place, unsigned loop,
                           int64_t terms) {
   int64_t width = std::gcd<int64_t>(
       terms, 128 / place.rows.element.getIntOrFloatBitWidth());

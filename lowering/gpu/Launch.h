@@ -7,7 +7,7 @@
 
 #include "llvm/ADT/MapVector.h"
 
-namespace cria::cuda {
+namespace cria::simt {
 
 /// The function `name.launch` on memrefs, behind `kernel` on tensors, that
 /// launches what computes it.
@@ -109,4 +109,4 @@ private:
 /// multiple of it wherever `loop` is one.
 int64_t accessWidth(const Launch::Place &place, unsigned loop, int64_t terms);
 
-} // namespace cria::cuda
+} // namespace cria::simt

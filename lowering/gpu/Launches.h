@@ -3,7 +3,7 @@
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
-namespace cria::cuda {
+namespace cria::simt {
 
 /// The function that launches what a kernel function computes, `@k.launch` of
 /// `@k`: null where no schedule has made one.
@@ -16,4 +16,4 @@ inline mlir::func::FuncOp launchesOf(mlir::SymbolTable &symbols,
 /// On an op of an entry: the name of the kernel function that it was in.
 inline constexpr const char *kKernelAttribute = "cria.kernel";
 
-} // namespace cria::cuda
+} // namespace cria::simt

@@ -37,7 +37,7 @@ namespace cria {
 
 using namespace mlir;
 using namespace cria;
-using namespace cria::cuda;
+using namespace cria::simt;
 
 static constexpr int64_t kThreads = 128;
 /// The most blocks along y.

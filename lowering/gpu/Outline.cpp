@@ -9,7 +9,7 @@
 #include "mlir/Transforms/RegionUtils.h"
 
 using namespace mlir;
-using namespace cria::cuda;
+using namespace cria::simt;
 
 /// Whether a number depends on the turn of a loop.
 static bool dependsOnLoop(Value number) {
@@ -42,7 +42,7 @@ static void splitView(memref::SubViewOp view) {
   view.erase();
 }
 
-void cria::cuda::splitViews(Block &block) {
+void cria::simt::splitViews(Block &block) {
   for (auto view :
        llvm::make_early_inc_range(block.getOps<memref::SubViewOp>()))
     if (llvm::any_of(view.getOffsets(), dependsOnLoop))
@@ -111,7 +111,7 @@ static void copyGlobals(gpu::GPUFuncOp kernel, ModuleOp module) {
   });
 }
 
-void cria::cuda::outline(gpu::LaunchOp launch, gpu::GPUModuleOp kernels,
+void cria::simt::outline(gpu::LaunchOp launch, gpu::GPUModuleOp kernels,
                          StringRef name) {
   sink(launch);
   // As PTX spells names.

@@ -3,7 +3,7 @@
 
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 
-namespace cria::cuda {
+namespace cria::simt {
 
 /// Makes of each view in the block that the turn of a loop around chooses a
 /// view of that layer, and one of the rest.
@@ -16,4 +16,4 @@ void splitViews(mlir::Block &block);
 void outline(mlir::gpu::LaunchOp launch, mlir::gpu::GPUModuleOp kernels,
              llvm::StringRef name);
 
-} // namespace cria::cuda
+} // namespace cria::simt

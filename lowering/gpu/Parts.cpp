@@ -14,7 +14,7 @@
 
 using namespace mlir;
 using namespace cria;
-using namespace cria::cuda;
+using namespace cria::simt;
 
 static constexpr int64_t kRowThreads = 128, kMostThreads = 256;
 /// The most lanes of a vector.
@@ -66,7 +66,7 @@ void Work::store(Launch &launch, Value row, Value unit,
     launch.store(value, store.into, loops);
 }
 
-void cuda::branch(KernelBuilder &b, ArrayRef<int64_t> sizes, Value place,
+void simt::branch(KernelBuilder &b, ArrayRef<int64_t> sizes, Value place,
                   llvm::function_ref<void(size_t, Value)> body, size_t first) {
   if (first + 1 == sizes.size())
     return body(first, place);
@@ -111,7 +111,7 @@ struct Ingredients {
 };
 } // namespace
 
-void cuda::computeRow(Launch &launch, const Part &part,
+void simt::computeRow(Launch &launch, const Part &part,
                       const Statistics &statistics, ValueRange rows,
                       Sink sink) {
   KernelBuilder &b = launch.b;
@@ -767,6 +767,6 @@ bool PartsSchedule::run() {
   return emit(merged(elements, *parts), "");
 }
 
-bool cuda::emitParts(KernelFunction &function, StringRef &reason) {
+bool simt::emitParts(KernelFunction &function, StringRef &reason) {
   return PartsSchedule(function, reason).run();
 }

@@ -4,7 +4,7 @@
 
 #include "lowering/gpu/Evaluator.h"
 
-namespace cria::cuda {
+namespace cria::simt {
 
 /// A part, and what its elements are made of. A unit is one place of all loops
 /// but the row's; its stores and products are of that place and a row.
@@ -80,4 +80,4 @@ void computeRow(Launch &launch, const Part &part, const Statistics &statistics,
 /// normalized input it holds in shared memory.
 inline constexpr int64_t kGemvRows = 8, kGemvShared = 40 << 10;
 
-} // namespace cria::cuda
+} // namespace cria::simt

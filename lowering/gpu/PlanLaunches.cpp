@@ -22,7 +22,7 @@ namespace cria {
 
 using namespace mlir;
 using namespace cria;
-using namespace cria::cuda;
+using namespace cria::simt;
 
 /// The most threads of a block on any device.
 static constexpr int64_t kMostThreads = 1024;

@@ -16,7 +16,7 @@
 
 using namespace mlir;
 using namespace cria;
-using namespace cria::cuda;
+using namespace cria::simt;
 
 static constexpr int64_t kThreads = 512, kWarps = kThreads / kWarp;
 /// Bins of the histogram, and how many make a distance of 1.
@@ -309,7 +309,7 @@ static func::FuncOp createEntry(ModuleOp module, MemRefType logits) {
   return entry;
 }
 
-void cuda::emitSampling(ModuleOp module, Block &kernels, func::FuncOp decode) {
+void simt::emitSampling(ModuleOp module, Block &kernels, func::FuncOp decode) {
   auto arguments = EntryArguments::of(decode);
   if (failed(arguments))
     return;

@@ -6,7 +6,7 @@
 
 using namespace mlir;
 using namespace cria;
-using namespace cria::cuda;
+using namespace cria::simt;
 
 namespace {
 class ScoresKernel : SamplingKernel {
@@ -66,7 +66,7 @@ void ScoresKernel::emit() {
   launch.finish(arith::ConstantIndexOp::create(host, in.tiles).getResult());
 }
 
-void cuda::emitScores(ImplicitLocOpBuilder &host, Block &kernels,
+void simt::emitScores(ImplicitLocOpBuilder &host, Block &kernels,
                       const SamplingMemory &in) {
   ScoresKernel(host, kernels, in).emit();
 }

@@ -7,7 +7,7 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include <cstddef>
 
-namespace cria::cuda {
+namespace cria::simt {
 
 /// Ids of a block of `sample_scores`, and its threads; scores are padded to
 /// whole blocks.
@@ -70,4 +70,4 @@ protected:
 void emitScores(mlir::ImplicitLocOpBuilder &host, mlir::Block &kernels,
                 const SamplingMemory &in);
 
-} // namespace cria::cuda
+} // namespace cria::simt

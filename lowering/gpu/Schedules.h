@@ -4,7 +4,7 @@
 
 #include "lowering/gpu/Launch.h"
 
-namespace cria::cuda {
+namespace cria::simt {
 
 /// Attention over the cache (Attention.cpp), for many tokens on tensor cores
 /// (cuda/AttentionMma.cpp). False, without a reason, where the function has no
@@ -20,4 +20,4 @@ bool emitParts(KernelFunction &function, llvm::StringRef &reason);
 void emitSampling(mlir::ModuleOp module, mlir::Block &kernels,
                   mlir::func::FuncOp decode);
 
-} // namespace cria::cuda
+} // namespace cria::simt

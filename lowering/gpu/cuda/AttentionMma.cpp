@@ -15,12 +15,13 @@
 /// the sums of rows g, g + 8 and columns 2t, 2t + 1: those of s become the left
 /// operand of p v where they are.
 #include "lowering/gpu/Attention.h"
+#include "lowering/gpu/cuda/TensorCores.h"
 
 #include <cmath>
 
 using namespace mlir;
 using namespace cria;
-using namespace cria::cuda;
+using namespace cria::simt;
 
 static constexpr int64_t kThreads = 128, kRows = 64, kPad = 8;
 
@@ -105,9 +106,9 @@ void AttentionTile::copyRows(
   b.loop(b.thread(), b.i32(rows * chunks), kThreads, [&](Value i) {
     Value row = b.div(i, chunks), column = b.mul(b.rem(i, chunks), 8);
     auto [source, exists] = from(row, column);
-    b.copyAsync(b.address(tile, row, column), source, 16, exists);
+    cuda::copyAsync(b, b.address(tile, row, column), source, 16, exists);
   });
-  b.commitCopies();
+  cuda::commitCopies(b);
 }
 
 /// The block's rows of the queries.
@@ -139,10 +140,11 @@ SmallVector<Value> AttentionTile::products() {
       b.opaque(b.address(tileQ, b.add(b.mul(b.warp(), 16), b.rem(lane, 16)),
                          b.mul(b.div(lane, 16), 8)));
   for (int64_t k = 0; k < size; k += 16) {
-    auto left = b.loadMatrices(b.further(startQ, tileQ, 0, k));
+    auto left = cuda::loadMatrices(b, b.further(startQ, tileQ, 0, k));
     for (int64_t key = 0; key < tileKeys; key += 16) {
-      auto right = b.loadMatrices(b.further(start, tileK, key, k));
-      b.mma(element, left, right, MutableArrayRef(s).slice(key / 8 * 4, 8));
+      auto right = cuda::loadMatrices(b, b.further(start, tileK, key, k));
+      cuda::mma(b, element, left, right,
+                MutableArrayRef(s).slice(key / 8 * 4, 8));
     }
   }
   return s;
@@ -215,9 +217,9 @@ void AttentionTile::addValues(ArrayRef<Value> p, MutableArrayRef<Value> out) {
     SmallVector<Value> left = {pair(s[0], s[1]), pair(s[2], s[3]),
                                pair(s[4], s[5]), pair(s[6], s[7])};
     for (int64_t column = 0; column < size; column += 16) {
-      auto right = b.loadMatrices(b.further(start, tileV, key, column),
-                                  /*transposed=*/true);
-      b.mma(element, left, right, out.slice(column / 8 * 4, 8));
+      auto right = cuda::loadMatrices(b, b.further(start, tileV, key, column),
+                                      /*transposed=*/true);
+      cuda::mma(b, element, left, right, out.slice(column / 8 * 4, 8));
     }
   }
 }
@@ -226,13 +228,13 @@ void AttentionTile::addValues(ArrayRef<Value> p, MutableArrayRef<Value> out) {
 SmallVector<Value> AttentionTile::turn(Value first, ValueRange carried) {
   SmallVector<Value> state(carried);
   fetch(tileV, values, first);
-  b.awaitCopies(1); // the keys
+  cuda::awaitCopies(b, 1); // the keys
   b.barrier();
   SmallVector<Value> s = scores(first);
   b.barrier();
   fetch(tileK, keys, b.add(first, tileKeys));
   softmax(s, state);
-  b.awaitCopies(1); // the values
+  cuda::awaitCopies(b, 1); // the values
   b.barrier();
   addValues(s, MutableArrayRef(state).drop_front(4));
   b.barrier();
@@ -264,20 +266,20 @@ void AttentionTile::emit() {
   auto end = b.loop(
       firstKey, endKey, tileKeys, state,
       [&](Value first, ValueRange carried) { return turn(first, carried); });
-  b.awaitCopies(0);
+  cuda::awaitCopies(b, 0);
   store(end);
   // A group that does not divide the rows of a block: a few blocks too many.
   launch.finish(
       {of.constant(in.kvHeads), of.blocks(in.tokens, kRows / in.group)});
 }
 
-bool cuda::takesAttentionMma(const AttentionMemory &in) {
+bool simt::takesAttentionMma(const AttentionMemory &in) {
   return !in.tokens.isConstant() && !in.queryElement.isF32() &&
          in.queryElement == in.cacheElement && in.size % 16 == 0 &&
          in.size <= 128 && in.group <= kRows && isContiguous(in.query, 8) &&
          isContiguous(in.result, 2);
 }
 
-void cuda::emitAttentionMma(KernelFunction &of, const AttentionMemory &in) {
+void simt::emitAttentionMma(KernelFunction &of, const AttentionMemory &in) {
   AttentionTile(of, in).emit();
 }

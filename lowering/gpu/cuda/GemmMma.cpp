@@ -13,10 +13,11 @@
 /// (g, 2t), (g, 2t + 1), (g + 8, 2t), (g + 8, 2t + 1) (PTX ISA, mma.m16n8k16):
 /// the two sums of a unit are one lane's.
 #include "lowering/gpu/GemmTile.h"
+#include "lowering/gpu/cuda/TensorCores.h"
 
 using namespace mlir;
 using namespace cria;
-using namespace cria::cuda;
+using namespace cria::simt;
 
 static constexpr int64_t kTileM = 64, kTileN = 128, kTileK = 32;
 static constexpr int64_t kStages = 4, kChunk = 8;
@@ -57,8 +58,8 @@ void MmaGemm::fetchRows(Value stageRow, int64_t rows, Value first,
     Source from = at(row, b.add(first, column));
     Value to =
         b.add(swizzled(row, b.div(column, kChunk)), b.rem(column, kChunk));
-    b.copyAsync(b.address(stages, b.add(stageRow, row), to), from.address,
-                2 * width, from.exists);
+    cuda::copyAsync(b, b.address(stages, b.add(stageRow, row), to),
+                    from.address, 2 * width, from.exists);
   });
 }
 
@@ -73,7 +74,7 @@ void MmaGemm::fetch(const Corner &corner, Value step) {
     fetchRows(b.add(row, kTileM), kTileN, first,
               [&](Value r, Value c) { return elementW(corner, r, c); });
   });
-  b.commitCopies();
+  cuda::commitCopies(b);
 }
 
 SmallVector<Value> MmaGemm::step(Value step, ValueRange sums) {
@@ -95,13 +96,13 @@ SmallVector<Value> MmaGemm::step(Value step, ValueRange sums) {
     Address startW = start(b.add(rowW, kTileM), b.add(chunkW, half * 2));
     SmallVector<SmallVector<Value>> xs, ws;
     for (int64_t i = 0; i < kDown; ++i)
-      xs.push_back(b.loadMatrices(b.further(startX, stages, i * 16, 0)));
+      xs.push_back(cuda::loadMatrices(b, b.further(startX, stages, i * 16, 0)));
     for (int64_t j = 0; j < kAcross; j += 2)
-      ws.push_back(b.loadMatrices(b.further(startW, stages, j * 8, 0)));
+      ws.push_back(cuda::loadMatrices(b, b.further(startW, stages, j * 8, 0)));
     for (int64_t i = 0; i < kDown; ++i)
       for (int64_t j = 0; j < kAcross; j += 2)
-        b.mma(x.rows.element, xs[i], ws[j / 2],
-              MutableArrayRef(next).slice((i * kAcross + j) * 4, 8));
+        cuda::mma(b, x.rows.element, xs[i], ws[j / 2],
+                  MutableArrayRef(next).slice((i * kAcross + j) * 4, 8));
   }
   return next;
 }
@@ -115,12 +116,12 @@ SmallVector<GemmTile::Sum> MmaGemm::multiply(const Corner &corner) {
                      [&](Value at, ValueRange carried) {
                        // This step's copies have landed, everybody's; and the
                        // stage of the step before is free.
-                       b.awaitCopies(kStages - 2);
+                       cuda::awaitCopies(b, kStages - 2);
                        b.barrier();
                        fetch(corner, b.add(at, kStages - 1));
                        return step(at, carried);
                      });
-  b.awaitCopies(0);
+  cuda::awaitCopies(b, 0);
   Value lane = b.lane(), warp = b.warp();
   Value row = b.add(b.mul(b.div(warp, 2), kDown * 16), b.div(lane, 4));
   Value column =
@@ -136,11 +137,11 @@ SmallVector<GemmTile::Sum> MmaGemm::multiply(const Corner &corner) {
 }
 
 /// cp.async copies 4 bytes at least.
-bool cuda::takesMma(Type input, Type weight, int64_t k) {
+bool simt::takesMma(Type input, Type weight, int64_t k) {
   return !input.isF32() && input == weight && k % 2 == 0;
 }
 
-std::unique_ptr<GemmTile> cuda::makeMmaGemm(Launch &launch,
+std::unique_ptr<GemmTile> simt::makeMmaGemm(Launch &launch,
                                             ArrayRef<Work> works) {
   return std::make_unique<MmaGemm>(launch, works);
 }

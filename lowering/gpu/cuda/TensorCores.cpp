@@ -1,0 +1,69 @@
+#include "lowering/gpu/cuda/TensorCores.h"
+
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "mlir/Dialect/NVGPU/IR/NVGPUDialect.h"
+
+using namespace mlir;
+using namespace cria;
+using namespace cria::simt;
+
+void cuda::copyAsync(KernelBuilder &b, Address to, Address from, int64_t bytes,
+                     Value exists) {
+  Type element = cast<MemRefType>(to.base.getType()).getElementType();
+  int64_t count = bytes * 8 / element.getIntOrFloatBitWidth();
+  Value elements = b.select(exists, b.create<arith::ConstantIndexOp>(count),
+                            b.create<arith::ConstantIndexOp>(0));
+  // Past the first cache where the hardware can: nobody reads it again there.
+  b.create<nvgpu::DeviceAsyncCopyOp>(
+      nvgpu::DeviceAsyncTokenType::get(b.getContext()), to.base, to.index,
+      from.base, from.index, b.getIndexAttr(count), elements,
+      bytes == 16 ? b.getUnitAttr() : UnitAttr());
+}
+
+// Not nvgpu's ops for groups: copies in a loop have no token to pass on, and
+// the text of a group without tokens does not parse.
+void cuda::commitCopies(KernelBuilder &b) {
+  b.create<NVVM::CpAsyncCommitGroupOp>();
+}
+
+void cuda::awaitCopies(KernelBuilder &b, int64_t groups) {
+  b.create<NVVM::CpAsyncWaitGroupOp>(static_cast<uint32_t>(groups));
+}
+
+SmallVector<Value> cuda::loadMatrices(KernelBuilder &b, Address address,
+                                      bool transposed) {
+  Type element = cast<MemRefType>(address.base.getType()).getElementType();
+  Value all = b.create<nvgpu::LdMatrixOp>(
+      VectorType::get({4, 2}, element), address.base, address.index, transposed,
+      /*numTiles=*/4);
+  SmallVector<Value> parts;
+  for (int64_t i = 0; i < 4; ++i)
+    parts.push_back(b.bits(b.extract(all, i)));
+  return parts;
+}
+
+void cuda::mma(KernelBuilder &b, Type element, ValueRange x, ValueRange w,
+               MutableArrayRef<Value> sums) {
+  auto type = element.isBF16() ? NVVM::MMATypes::bf16 : NVVM::MMATypes::f16;
+  auto layout = NVVM::MMALayout::row;
+  auto result = LLVM::LLVMStructType::getLiteral(
+      b.getContext(), SmallVector<Type>(4, b.getF32Type()));
+  // f16 pairs go by their own type, bf16 pairs as i32.
+  auto pairs = [&](ValueRange bits) {
+    return llvm::map_to_vector(bits, [&](Value pair) -> Value {
+      if (element.isBF16())
+        return pair;
+      return b.create<LLVM::BitcastOp>(VectorType::get({2}, element), pair);
+    });
+  };
+  for (size_t half = 0; half < 2; ++half) {
+    MutableArrayRef<Value> own = sums.slice(half * 4, 4);
+    auto product = b.create<NVVM::MmaOp>(
+        result, pairs(x), pairs(w.slice(half * 2, 2)), ValueRange(own),
+        ArrayRef<int64_t>{16, 8, 16}, std::nullopt, std::nullopt,
+        std::array<NVVM::MMATypes, 2>{type, type},
+        std::array<NVVM::MMALayout, 2>{layout, NVVM::MMALayout::col});
+    for (auto [i, sum] : llvm::enumerate(own))
+      sum = b.create<LLVM::ExtractValueOp>(product, i);
+  }
+}

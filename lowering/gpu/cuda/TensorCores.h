@@ -1,0 +1,28 @@
+/// What NVIDIA's tensor cores take: products of fragments, matrices of shared
+/// memory, and asynchronous copies into it.
+#pragma once
+
+#include "lowering/gpu/KernelBuilder.h"
+
+namespace cria::cuda {
+
+/// Begins to copy 4, 8 or 16 bytes from device to shared memory; zeros, where
+/// `exists` is false (cp.async).
+void copyAsync(simt::KernelBuilder &b, simt::Address to, simt::Address from,
+               int64_t bytes, mlir::Value exists);
+/// The thread's copies since the last commit are a group.
+void commitCopies(simt::KernelBuilder &b);
+/// Until all but the thread's last `groups` have landed.
+void awaitCopies(simt::KernelBuilder &b, int64_t groups);
+
+/// Four 8 x 8 matrices of 16-bit elements from shared memory: lane i names the
+/// address of row i % 8 of matrix i / 8 (ldmatrix.x4).
+llvm::SmallVector<mlir::Value> loadMatrices(simt::KernelBuilder &b,
+                                            simt::Address address,
+                                            bool transposed = false);
+/// sums += x * w, each 16 x 16, of bf16 or f16 in the fragments of the PTX
+/// ISA's mma.sync.m16n8k16: 4, 2 x 2 and 2 x 4 registers, pairs as i32 and f32.
+void mma(simt::KernelBuilder &b, mlir::Type element, mlir::ValueRange x,
+         mlir::ValueRange w, mlir::MutableArrayRef<mlir::Value> sums);
+
+} // namespace cria::cuda
