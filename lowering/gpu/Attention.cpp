@@ -63,7 +63,7 @@ private:
   State mergeLanes(State state);
   void mergeWarps(const State &state);
   void mergeSplits();
-  void combine(State &into, const State &other);
+  void combine(State &into, size_t head, Value max, Value sum, Value out);
   /// States of single heads in memory, a row for each: maximum and sum, output.
   struct Saved {
     Rows softmax, out;
@@ -159,18 +159,15 @@ State AttentionScan::step(Value key, Value inside, ArrayRef<Value> q,
   Value row = b.add(keyRow(), key);
   Value k = b.loadWide(keys, row, column, width);
   Value v = b.loadWide(values, row, column, width);
-  State one;
+  // Head by head: registers hold one head's terms at a time.
   for (int64_t h = 0; h < heads; ++h) {
     Value visible = inside;
     Value score = this->score(b.warpSum(b.sum(b.fmul(q[h], k)), lanes),
                               queryOf(h), token, key, visible);
     if (!factor)
       score = b.fmul(score, b.f32(1 / std::log(2.0)));
-    one.max.push_back(b.select(visible, score, b.f32(-INFINITY)));
-    one.sum.push_back(b.f32(1));
-    one.out.push_back(v);
+    combine(state, h, b.select(visible, score, b.f32(-INFINITY)), b.f32(1), v);
   }
-  combine(state, one);
   return state;
 }
 
@@ -194,36 +191,30 @@ State AttentionScan::scan(Value firstKey, Value endKey) {
                           }));
 }
 
-/// Adds what `other` saw to what `into` saw.
-void AttentionScan::combine(State &into, const State &other) {
-  for (size_t h = 0; h < into.max.size(); ++h) {
-    Value max = b.fmax(into.max[h], other.max[h]);
-    Value mine = b.exp2(b.fsub(into.max[h], max));
-    Value its = b.exp2(b.fsub(other.max[h], max));
-    auto scaled = [&](Value a, Value c) {
-      auto type = dyn_cast<VectorType>(a.getType());
-      int64_t n = type ? type.getNumElements() : 1;
-      return b.fma(a, b.splat(mine, n), b.fmul(c, b.splat(its, n)));
-    };
-    into.max[h] = max;
-    into.sum[h] = scaled(into.sum[h], other.sum[h]);
-    into.out[h] = scaled(into.out[h], other.out[h]);
-  }
+/// Adds to a head what the state max, sum, out has seen.
+void AttentionScan::combine(State &into, size_t head, Value max, Value sum,
+                            Value out) {
+  Value both = b.fmax(into.max[head], max);
+  Value mine = b.exp2(b.fsub(into.max[head], both));
+  Value its = b.exp2(b.fsub(max, both));
+  auto splat = [&](Value x) {
+    auto type = dyn_cast<VectorType>(out.getType());
+    return b.splat(x, type ? type.getNumElements() : 1);
+  };
+  into.max[head] = both;
+  into.sum[head] = b.fma(into.sum[head], mine, b.fmul(sum, its));
+  into.out[head] = b.fma(out, splat(its), b.fmul(into.out[head], splat(mine)));
 }
 
 State AttentionScan::mergeLanes(State state) {
-  for (int64_t mask = lanes; mask < kWarp; mask *= 2) {
-    State other;
+  for (int64_t mask = lanes; mask < kWarp; mask *= 2)
     for (int64_t h = 0; h < heads; ++h) {
-      other.max.push_back(b.shuffleXor(state.max[h], mask));
-      other.sum.push_back(b.shuffleXor(state.sum[h], mask));
       SmallVector<Value> parts;
       for (int64_t i = 0; i < width; ++i)
         parts.push_back(b.shuffleXor(b.extract(state.out[h], i), mask));
-      other.out.push_back(b.pack(parts));
+      combine(state, h, b.shuffleXor(state.max[h], mask),
+              b.shuffleXor(state.sum[h], mask), b.pack(parts));
     }
-    combine(state, other);
-  }
   return state;
 }
 
@@ -258,7 +249,9 @@ State AttentionScan::merged(const Saved &from, Value first, int64_t parts,
   return State::of(b.loop(b.i32(1), b.i32(parts), 1, part(b.i32(0)).values(),
                           [&](Value index, ValueRange carried) {
                             State state = State::of(carried);
-                            combine(state, part(index));
+                            State other = part(index);
+                            combine(state, 0, other.max[0], other.sum[0],
+                                    other.out[0]);
                             return state.values();
                           }));
 }
