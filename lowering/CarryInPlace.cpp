@@ -4,7 +4,9 @@
 #include "lowering/Passes.h"
 
 #include "mlir/Dialect/Bufferization/IR/Bufferization.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/ImplicitLocOpBuilder.h"
 #include "mlir/Interfaces/DestinationStyleOpInterface.h"
 #include "mlir/Interfaces/LoopLikeInterface.h"
@@ -16,20 +18,44 @@ namespace cria {
 
 using namespace mlir;
 
-/// Whether bufferization computes the value where `carried` is: it is made of
-/// it by ops that have a destination.
+/// The value that an op updates to make a result: bufferization gives both one
+/// buffer. Null where the result has its own.
+static Value destinationOf(OpResult result) {
+  Operation *op = result.getOwner();
+  if (auto style = dyn_cast<DestinationStyleOpInterface>(op))
+    return style.getTiedOpOperand(result)->get();
+  if (auto loop = dyn_cast<LoopLikeOpInterface>(op)) {
+    OpOperand *init = loop.getTiedLoopInit(result);
+    return init ? init->get() : Value();
+  }
+  if (isa<tensor::ExpandShapeOp, tensor::CollapseShapeOp, tensor::CastOp>(op))
+    return op->getOperand(0);
+  return {};
+}
+
+/// The operand that a function updates to make a result. What it calls itself
+/// is not looked into: it may be itself.
+static Value destinationOf(func::CallOp call, OpResult result) {
+  auto callee = SymbolTable::lookupNearestSymbolFrom<func::FuncOp>(
+      call, call.getCalleeAttr());
+  if (!callee || !callee.getBody().hasOneBlock())
+    return {};
+  Value value =
+      callee.front().getTerminator()->getOperand(result.getResultNumber());
+  while (auto inner = dyn_cast_if_present<OpResult>(value))
+    value = destinationOf(inner);
+  auto argument = dyn_cast_if_present<BlockArgument>(value);
+  return argument ? call.getOperand(argument.getArgNumber()) : Value();
+}
+
+/// Whether the value is computed in the buffer of `carried`.
 static bool isUpdateOf(Value value, Value carried) {
   while (value != carried) {
-    auto result = dyn_cast<OpResult>(value);
+    auto result = dyn_cast_if_present<OpResult>(value);
     if (!result)
       return false;
-    if (auto op = dyn_cast<DestinationStyleOpInterface>(result.getOwner()))
-      value = op.getTiedOpOperand(result)->get();
-    else if (auto loop = dyn_cast<LoopLikeOpInterface>(result.getOwner());
-             loop && loop.getTiedLoopInit(result))
-      value = loop.getTiedLoopInit(result)->get();
-    else
-      return false;
+    auto call = dyn_cast<func::CallOp>(result.getOwner());
+    value = call ? destinationOf(call, result) : destinationOf(result);
   }
   return true;
 }
@@ -38,7 +64,7 @@ static void carryInPlace(Block &body, ValueRange carried) {
   Operation *yield = body.getTerminator();
   ImplicitLocOpBuilder b(yield->getLoc(), yield);
   SmallVector<Value> made(yield->getOperands());
-  // Before any is written over.
+  // What changes places is copied before any is written over.
   for (auto [i, value] : llvm::enumerate(made))
     for (auto [j, other] : llvm::enumerate(carried))
       if (i != j && isa<RankedTensorType>(value.getType()) &&

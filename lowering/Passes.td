@@ -53,11 +53,13 @@ def ConvertLlamaToLinalg : Pass<"convert-llama-to-linalg", "::mlir::ModuleOp"> {
     "::mlir::tensor::TensorDialect"];
 }
 
-def CarryInPlace : Pass<"carry-in-place", "::mlir::func::FuncOp"> {
-  let summary = "put what loops carry where it was";
+def CarryInPlace : Pass<"carry-in-place", "::mlir::ModuleOp"> {
+  let summary = "give a loop's tensors the same buffers in every turn";
   let description = [{
-    A tensor that a turn of a loop makes anew is put in the place of the one that
-    the loop carries, so that buffers never change.
+    Bufferization refuses a loop that carries another buffer into its next turn.
+    A tensor that a turn makes anew is written to the one that the turn began
+    with; two that change places are copied before. What is updated by ops with
+    destinations, or by functions that return them, stays as it is.
   }];
   let dependentDialects = ["::mlir::bufferization::BufferizationDialect"];
 }
@@ -250,7 +252,8 @@ def LowerLinalgToLaunches : Pass<"lower-linalg-to-launches", "::mlir::ModuleOp">
       by one thread, linalg in it as loops; so are ops behind it that use a
       buffer which it makes. Other results go through memory.
     - A loop stays on the host where its turn chooses layers alone. Else it is
-      run by one thread, or copied for each turn where it reads weights.
+      run by one thread, or copied for each turn where it reads weights or
+      launches kernels.
 
     Each such kernel is named by a missed-optimization remark.
   }];

@@ -82,7 +82,7 @@ static void buildLinalg(OpPassManager &pm, const PipelineOptions &options) {
 }
 
 static void bufferize(OpPassManager &pm) {
-  pm.addNestedPass<func::FuncOp>(createCarryInPlace());
+  pm.addPass(createCarryInPlace());
   // Results that are inserted somewhere are computed there.
   pm.addPass(bufferization::createEmptyTensorEliminationPass());
   bufferization::OneShotBufferizePassOptions options;

@@ -369,8 +369,13 @@ static bool isPlanned(Value turn, Block *body) {
   });
 }
 
-static bool callsWeights(scf::ForOp loop) {
-  auto walked = loop.walk([](func::CallOp) { return WalkResult::interrupt(); });
+/// Whether there is something in the loop that no kernel can do: to choose a
+/// weight, or to launch.
+static bool needsHost(scf::ForOp loop) {
+  auto walked = loop.walk([](Operation *op) {
+    return isa<func::CallOp, gpu::LaunchFuncOp>(op) ? WalkResult::interrupt()
+                                                    : WalkResult::advance();
+  });
   return walked.wasInterrupted();
 }
 
@@ -465,7 +470,7 @@ LogicalResult EntryLowering::lower() {
   }
   // A layer that a kernel computes with is a constant in a copy of the loop.
   for (auto loop : llvm::make_early_inc_range(entry.getOps<scf::ForOp>()))
-    if (!isHostLoop(loop) && callsWeights(loop) && failed(loopUnrollFull(loop)))
+    if (!isHostLoop(loop) && needsHost(loop) && failed(loopUnrollFull(loop)))
       return loop.emitOpError("expected a constant number of layers");
   if (failed(lower(entry.front())))
     return failure();

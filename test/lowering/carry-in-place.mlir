@@ -1,5 +1,10 @@
 // RUN: cria-opt %s --carry-in-place | FileCheck %s
 
+// The layers of a model update what they carry: nothing is copied.
+// RUN: cria-compile %{src}/examples/tiny/config.json --emit=linalg -o %t.mlir
+// RUN: cria-opt %t.mlir -o %t.1.mlir
+// RUN: cria-opt %t.mlir --carry-in-place | diff %t.1.mlir -
+
 // What a turn makes anew is put where the loop carries it.
 // CHECK-LABEL: func.func @anew
 // CHECK: scf.for {{.*}} iter_args(%[[X:.*]] = %{{.*}})
@@ -69,4 +74,27 @@ func.func @while(%start: tensor<4xf32>, %limit: f32) -> tensor<4xf32> {
     scf.yield %made : tensor<4xf32>
   }
   return %end : tensor<4xf32>
+}
+
+// A function's result is where it puts it: in an argument, or anew.
+func.func private @update(%x: tensor<4xf32>, %value: f32, %to: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>) {
+  %c0 = arith.constant 0 : index
+  %put = tensor.insert %value into %to[%c0] : tensor<4xf32>
+  %empty = tensor.empty() : tensor<4xf32>
+  %made = linalg.exp ins(%x : tensor<4xf32>) outs(%empty : tensor<4xf32>) -> tensor<4xf32>
+  return %put, %made : tensor<4xf32>, tensor<4xf32>
+}
+// CHECK-LABEL: func.func @called
+// CHECK: scf.for {{.*}} iter_args(%[[X:.*]] = %{{.*}}, %[[Y:.*]] = %{{.*}})
+// CHECK: %[[MADE:.*]]:2 = func.call @update
+// CHECK-NEXT: %[[PUT:.*]] = bufferization.materialize_in_destination %[[MADE]]#1 in %[[Y]]
+// CHECK-NEXT: scf.yield %[[MADE]]#0, %[[PUT]]
+func.func @called(%a: tensor<4xf32>, %b: tensor<4xf32>, %value: f32, %n: index) -> tensor<4xf32> {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %end:2 = scf.for %i = %c0 to %n step %c1 iter_args(%x = %a, %y = %b) -> (tensor<4xf32>, tensor<4xf32>) {
+    %made:2 = func.call @update(%y, %value, %x) : (tensor<4xf32>, f32, tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>)
+    scf.yield %made#0, %made#1 : tensor<4xf32>, tensor<4xf32>
+  }
+  return %end#0 : tensor<4xf32>
 }

@@ -145,6 +145,36 @@ func.func @layers(%ids: memref<1xi32>, %n: index, %position: index, %first: inde
 
 // -----
 
+// So are the turns of a loop that launches.
+// CHECK-LABEL: module @launches
+// CHECK: func.func @decode
+// CHECK-NOT: scf.for
+// CHECK: gpu.launch_func @kernels::@k
+// CHECK: gpu.launch_func @kernels::@decode
+// CHECK: gpu.launch_func @kernels::@k
+// CHECK: gpu.launch_func @kernels::@decode_0
+module @launches attributes {gpu.container_module} {
+  func.func @decode(%ids: memref<1xi32>, %n: index, %position: index, %first: index, %source: index, %logits: memref<1x1xf32>)
+      attributes {arguments = ["ids", "tokens", "position", "first", "source", "logits"], chunk = 1 : index} {
+    %c0 = arith.constant 0 : index
+    %c1 = arith.constant 1 : index
+    %c2 = arith.constant 2 : index
+    %x = memref.alloc() : memref<4xindex>
+    scf.for %turn = %c0 to %c2 step %c1 {
+      gpu.launch_func @kernels::@k blocks in (%c1, %c1, %c1) threads in (%c1, %c1, %c1) args(%x : memref<4xindex>)
+      linalg.fill ins(%turn : index) outs(%x : memref<4xindex>)
+    }
+    return
+  }
+  gpu.module @kernels {
+    gpu.func @k(%x: memref<4xindex>) kernel {
+      gpu.return
+    }
+  }
+}
+
+// -----
+
 // Any other op is one thread's, linalg in it as loops, its buffers the entry's.
 // REMARK: Function=whole | Op=scf.for, Reason="no fast schedule takes it: one thread computes all"
 // CHECK-LABEL: func.func @whole
