@@ -76,15 +76,17 @@ static StringRef whyNotPlanned(gpu::LaunchFuncOp launch,
   for (Value size : {grid.x, grid.y, grid.z})
     if (!values.gridSize(size))
       return "its grid is no number that the plan can say";
-  for (Value operand : launch.getKernelOperands())
-    if (!isa<MemRefType>(operand.getType()) &&
-        !KernelNumbers::canCompute(operand))
-      return "it takes a number that a kernel cannot compute";
-    else if (isa<MemRefType>(operand.getType()) && !isPlaced(operand))
+  for (Value operand : launch.getKernelOperands()) {
+    bool isMemory = isa<MemRefType>(operand.getType());
+    if (isMemory && !isPlaced(operand))
       return "it takes memory that other code chooses";
+    if (!isMemory && !KernelNumbers::canCompute(operand))
+      return "it takes a number that a kernel cannot compute";
+  }
   return {};
 }
 
+/// Whether the plan can; else a remark says why not.
 static bool isPlanned(gpu::LaunchFuncOp launch, const HostValues &values,
                       StringRef kernel) {
   StringRef reason = whyNotPlanned(launch, values);
@@ -135,7 +137,9 @@ private:
       return failure();
     GlobalPlaces none;
     HostValues values(*arguments, none, &getContext());
-    while (true) {
+    auto functions = getOperation().getOps<func::FuncOp>();
+    auto deepest = std::distance(functions.begin(), functions.end());
+    for (int64_t depth = 0;; ++depth) {
       SmallVector<std::pair<func::CallOp, func::FuncOp>> calls;
       entry.walk([&](func::CallOp call) {
         auto kernel = symbols.lookup<func::FuncOp>(call.getCallee());
@@ -144,6 +148,8 @@ private:
       });
       if (calls.empty())
         return success();
+      if (depth == deepest)
+        return calls[0].first.emitOpError("calls a kernel that calls itself");
       for (auto [call, kernel] : calls)
         if (failed(inlineCall(call, kernel, symbols, values)))
           return failure();

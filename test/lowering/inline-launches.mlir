@@ -243,3 +243,16 @@ func.func @decode(%ids: memref<1xi32>, %tokens: index, %position: index, %first:
   memref.dealloc %y : memref<4xf32>
   return
 }
+
+// -----
+
+func.func private @k(%x: memref<1x4xf32>) {
+  func.call @k(%x) : (memref<1x4xf32>) -> ()
+  return
+}
+func.func @decode(%ids: memref<1xi32>, %tokens: index, %position: index, %first: index, %source: index, %logits: memref<1x4xf32>)
+    attributes {arguments = ["ids", "tokens", "position", "first", "source", "logits"], chunk = 1 : index} {
+  // expected-error @-5 {{'func.call' op calls a kernel that calls itself}}
+  call @k(%logits) : (memref<1x4xf32>) -> ()
+  return
+}
