@@ -166,12 +166,8 @@ bool simt::canEvaluate(Elements &elements, const Element &element,
   if (made.kind != Kind::Payload)
     return made.kind == Kind::Leaf;
   return canClone(made.op) &&
-         llvm::all_of(made.op->getOpOperands(), [&](OpOperand &operand) {
-           return made.op.getMatchingBlockArgument(&operand).use_empty() ||
-                  !isa<RankedTensorType>(operand.get().getType()) ||
-                  canEvaluate(
-                      elements,
-                      elements.operand(made.op, operand, made.loops, box), box);
+         llvm::all_of(elements.operands(made, box), [&](const Element &read) {
+           return canEvaluate(elements, read, box);
          });
 }
 
@@ -217,12 +213,8 @@ int64_t simt::vectorWidth(Launch &launch, const Element &element,
   auto isWide = [&](AffineExpr at) { return at && at.isFunctionOfDim(last); };
   if (made.kind == Kind::Payload) {
     most = payloadWidth(launch, made, box, most);
-    for (OpOperand &operand : made.op->getOpOperands())
-      if (!made.op.getMatchingBlockArgument(&operand).use_empty() &&
-          isa<RankedTensorType>(operand.get().getType()) && most > 1)
-        most = vectorWidth(launch,
-                           elements.operand(made.op, operand, made.loops, box),
-                           box, most);
+    for (const Element &read : elements.operands(made, box))
+      most = vectorWidth(launch, read, box, most);
     return most;
   }
   if (llvm::none_of(element.at, isWide))

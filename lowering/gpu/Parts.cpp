@@ -16,9 +16,6 @@ using namespace mlir;
 using namespace cria;
 using namespace cria::simt;
 
-static constexpr int64_t kRowThreads = 128, kMostThreads = 256;
-/// The most lanes of a vector.
-static constexpr int64_t kLanes = 8;
 /// Products that a unit holds: of many rows, two side by side.
 static constexpr size_t kSums = 2, kGemvSums = 4;
 
@@ -30,19 +27,6 @@ SmallVector<Size> Work::longBox() const {
   Box box = part.box;
   box.push_back(dots[0].terms);
   return box;
-}
-
-/// Takes `unit` apart over the loops, the last one fastest.
-static void split(KernelBuilder &b, ArrayRef<Size> box,
-                  ArrayRef<unsigned> loops, Value unit,
-                  MutableArrayRef<Value> values) {
-  for (unsigned loop : llvm::reverse(loops)) {
-    int64_t size = box[loop].constant;
-    bool outermost = loop == loops.front();
-    values[loop] = outermost ? unit : b.rem(unit, size);
-    if (!outermost)
-      unit = b.div(unit, size);
-  }
 }
 
 SmallVector<Value> Work::loops(KernelBuilder &b, Value row, Value unit) const {
@@ -97,11 +81,11 @@ Operand Operand::of(Launch &launch, const Work &work, const Element &element,
 }
 
 //===----------------------------------------------------------------------===//
-// Rows
+// Parts
 //===----------------------------------------------------------------------===//
 
-/// What elements are made of.
 namespace {
+/// What elements are made of.
 struct Ingredients {
   /// Products that stores read, and that statistics read.
   SmallVector<Element> sums, sumsBelow;
@@ -109,162 +93,7 @@ struct Ingredients {
   /// From memory; and what statistics read, over all of a row.
   SmallVector<Element> reads, rowReads;
 };
-} // namespace
 
-void simt::computeRow(Launch &launch, const Part &part,
-                      const Statistics &statistics, ValueRange rows,
-                      Sink sink) {
-  KernelBuilder &b = launch.b;
-  SmallVector<Value> known;
-  auto leaf = [&](const Element &element) {
-    const auto *found = llvm::find(statistics.leaves, element);
-    size_t i = found - statistics.leaves.begin();
-    return i < known.size() ? known[i] : Value();
-  };
-  SmallVector<Value> loops(part.box.size());
-  llvm::copy(rows, loops.begin());
-  for (const Reduction &reduction : statistics.reductions)
-    known.push_back(reduce(launch, reduction, part.box, loops, leaf));
-  SmallVector<unsigned> inner =
-      llvm::to_vector(llvm::seq<unsigned>(rows.size(), part.box.size()));
-  int64_t units = 1, lanes = 1;
-  for (unsigned loop : inner)
-    units *= part.box[loop].constant;
-  if (!inner.empty()) {
-    lanes = std::gcd<int64_t>(part.box.back().constant, kLanes);
-    for (const Store &store : part.stores) {
-      lanes = vectorWidth(launch, store.value, part.box, lanes);
-      if (launch.of.memory(store.into.tensor))
-        lanes = accessWidth(launch.place(store.into), inner.back(), lanes);
-    }
-  }
-  b.loop(b.mul(b.thread(), lanes), b.i32(units), b.threads() * lanes,
-         [&](Value unit) {
-           split(b, part.box, inner, unit, loops);
-           Evaluator evaluate(launch, part.box, loops, lanes, leaf);
-           SmallVector<Value> values;
-           for (const Store &store : part.stores) {
-             Value value = evaluate(store.value);
-             values.push_back(isa<VectorType>(value.getType())
-                                  ? value
-                                  : b.splat(value, lanes));
-           }
-           sink(loops, lanes, values);
-         });
-}
-
-/// How many of a part's first loops count rows that have statistics.
-static unsigned rowLoops(const Part &part, const Statistics &statistics) {
-  unsigned count = 0;
-  for (const Element &statistic : statistics.leaves)
-    for (AffineExpr at : statistic.at)
-      for (unsigned loop = count; loop < part.box.size(); ++loop)
-        if (at.isFunctionOfDim(loop))
-          count = loop + 1;
-  return count;
-}
-
-/// Blocks (i, j): the dynamic loop, or else the first, and the others.
-static bool emitRows(KernelFunction &function, const Twine &suffix,
-                     const Part &part, const Ingredients &made) {
-  unsigned count = rowLoops(part, made.statistics);
-  unsigned first = 0;
-  for (unsigned loop = 0; loop < count; ++loop)
-    if (!part.box[loop].isConstant()) {
-      if (!part.box[first].isConstant() && first != loop)
-        return false;
-      first = loop;
-    }
-  SmallVector<unsigned> others;
-  int64_t rest = 1;
-  for (unsigned loop = 0; loop < part.box.size(); ++loop) {
-    if (loop == first && count)
-      continue;
-    if (!part.box[loop].isConstant())
-      return false;
-    if (loop < count) {
-      others.push_back(loop);
-      rest *= part.box[loop].constant;
-    }
-  }
-  Launch launch(function, suffix, kRowThreads);
-  KernelBuilder &b = launch.b;
-  SmallVector<Value> rows(count);
-  if (count)
-    rows[first] = b.block(0);
-  if (!others.empty())
-    split(b, part.box, others, b.block(1), rows);
-  computeRow(launch, part, made.statistics, rows,
-             [&](ValueRange loops, int64_t, ArrayRef<Value> values) {
-               for (auto [store, value] : llvm::zip(part.stores, values))
-                 launch.store(value, store.into, loops);
-             });
-  launch.finish(
-      {count ? function.blocks(part.box[first], 1) : function.constant(1),
-       function.constant(rest)});
-  return true;
-}
-
-//===----------------------------------------------------------------------===//
-// Elements
-//===----------------------------------------------------------------------===//
-
-/// Blocks (i, j): units of the constant loops, and the dynamic loop.
-static bool emitPointwise(KernelFunction &function, const Twine &suffix,
-                          const Part &part) {
-  std::optional<unsigned> dynamic;
-  SmallVector<unsigned> inner;
-  int64_t units = 1;
-  for (auto [loop, size] : llvm::enumerate(part.box)) {
-    if (size.isConstant()) {
-      inner.push_back(loop);
-      units *= size.constant;
-    } else if (dynamic) {
-      return false;
-    } else {
-      dynamic = loop;
-    }
-  }
-  // As many threads as there are vectors, if they are few.
-  bool vectors = !inner.empty() && inner.back() + 1 == part.box.size();
-  int64_t lanes =
-      vectors ? std::gcd<int64_t>(part.box.back().constant, kLanes) : 1;
-  int64_t threads = std::min<int64_t>(
-      llvm::alignTo(llvm::divideCeil(units, lanes), kWarp), kMostThreads);
-  Launch launch(function, suffix, threads);
-  KernelBuilder &b = launch.b;
-  for (const Store &store : part.stores) {
-    lanes = vectorWidth(launch, store.value, part.box, lanes);
-    if (vectors)
-      lanes = accessWidth(launch.place(store.into), inner.back(), lanes);
-  }
-  Value index = b.add(b.mul(b.block(0), threads), b.thread());
-  Value unit = b.mul(index, lanes);
-  b.when(b.less(unit, b.i32(units)), [&] {
-    SmallVector<Value> loops(part.box.size()), values;
-    split(b, part.box, inner, unit, loops);
-    if (dynamic)
-      loops[*dynamic] = b.block(1);
-    Evaluator evaluate(launch, part.box, loops, lanes);
-    for (const Store &store : part.stores)
-      values.push_back(evaluate(store.value));
-    for (auto [store, value] : llvm::zip(part.stores, values))
-      launch.store(isa<VectorType>(value.getType()) ? value
-                                                    : b.splat(value, lanes),
-                   store.into, loops);
-  });
-  int64_t blocks = llvm::divideCeil(units, threads * lanes);
-  launch.finish({function.constant(blocks),
-                 dynamic ? function.blocks(part.box[*dynamic], 1)
-                         : function.constant(1)});
-  return true;
-}
-
-//===----------------------------------------------------------------------===//
-// All parts
-//===----------------------------------------------------------------------===//
-
-namespace {
 class PartsSchedule {
 public:
   PartsSchedule(KernelFunction &function, StringRef &reason)
@@ -662,7 +491,7 @@ bool PartsSchedule::emitRest(const Part &part, StringRef suffix) {
     return false;
   bool emitted = made.statistics.leaves.empty()
                      ? emitPointwise(function, name(suffix), part)
-                     : emitRows(function, name(suffix), part, made);
+                     : emitRows(function, name(suffix), part, made.statistics);
   if (!emitted)
     return fail("it has two numbers of elements that calls decide");
   wrote(part);

@@ -30,6 +30,11 @@ struct Work {
   llvm::SmallVector<Size> longBox() const;
 };
 
+/// Takes `unit` apart over some loops of a box, the last one fastest.
+void split(KernelBuilder &b, llvm::ArrayRef<Size> box,
+           llvm::ArrayRef<unsigned> loops, mlir::Value unit,
+           llvm::MutableArrayRef<mlir::Value> values);
+
 /// Works lie one behind another, the i-th of `sizes[i]` places: builds `body`
 /// for each, which runs where `place` is one of its own, with the number that
 /// it has there.
@@ -75,6 +80,19 @@ using Sink = llvm::function_ref<void(mlir::ValueRange loops, int64_t lanes,
                                      llvm::ArrayRef<mlir::Value> values)>;
 void computeRow(Launch &launch, const Part &part, const Statistics &statistics,
                 mlir::ValueRange rows, Sink sink);
+
+/// How many of a part's first loops count rows that have statistics.
+unsigned rowLoops(const Part &part, const Statistics &statistics);
+
+/// A part made of statistics of its rows, a block for each (Rows.cpp). False
+/// where calls decide more than one size.
+bool emitRows(KernelFunction &function, const llvm::Twine &suffix,
+              const Part &part, const Statistics &statistics);
+
+/// A part made of memory alone, a thread for each vector (Rows.cpp). False
+/// where calls decide more than one size.
+bool emitPointwise(KernelFunction &function, const llvm::Twine &suffix,
+                   const Part &part);
 
 /// The most rows of products that emitGemv takes, and the most bytes of
 /// normalized input it holds in shared memory.

@@ -321,6 +321,17 @@ Element Elements::operand(LinalgOp op, OpOperand &operand,
   return element;
 }
 
+SmallVector<Element> Elements::operands(const Definition &payload,
+                                        ArrayRef<Size> box) {
+  LinalgOp op = payload.op;
+  SmallVector<Element> read;
+  for (OpOperand &operand : op->getOpOperands())
+    if (isa<RankedTensorType>(operand.get().getType()) &&
+        !op.getMatchingBlockArgument(&operand).use_empty())
+      read.push_back(this->operand(op, operand, payload.loops, box));
+  return read;
+}
+
 bool Elements::leaves(const Element &element, ArrayRef<Size> box,
                       llvm::function_ref<void(const Element &)> leaf) {
   Definition made = define(element, box);
@@ -330,13 +341,9 @@ bool Elements::leaves(const Element &element, ArrayRef<Size> box,
     leaf(element);
   if (made.kind != Definition::Payload)
     return made.kind == Definition::Leaf;
-  for (OpOperand &operand : made.op->getOpOperands()) {
-    if (made.op.getMatchingBlockArgument(&operand).use_empty() ||
-        !isa<RankedTensorType>(operand.get().getType()))
-      continue;
-    if (!leaves(this->operand(made.op, operand, made.loops, box), box, leaf))
+  for (const Element &read : operands(made, box))
+    if (!leaves(read, box, leaf))
       return false;
-  }
   bool known = true;
   made.op.getBlock()->walk([&](tensor::ExtractOp read) {
     SmallVector<AffineExpr> unknown(read.getTensor().getType().getRank());
@@ -443,11 +450,7 @@ bool Elements::cut(Part part, SmallVectorImpl<Part> &parts) {
       undecided = made;
     if (made.kind != Definition::Payload)
       return made.kind == Definition::Leaf;
-    return llvm::all_of(made.op->getOpOperands(), [&](OpOperand &operand) {
-      return made.op.getMatchingBlockArgument(&operand).use_empty() ||
-             !isa<RankedTensorType>(operand.get().getType()) ||
-             find(this->operand(made.op, operand, made.loops, part.box));
-    });
+    return llvm::all_of(operands(made, part.box), find);
   };
   if (find(store.value)) {
     parts.push_back(part);

@@ -100,10 +100,13 @@ public:
   bool leaves(const Element &element, llvm::ArrayRef<Size> box,
               llvm::function_ref<void(const Element &)> leaf);
 
-  /// The operands of an op as elements, at its loops.
+  /// An operand of an op as an element, at its loops.
   Element operand(mlir::linalg::LinalgOp op, mlir::OpOperand &operand,
                   llvm::ArrayRef<mlir::AffineExpr> loops,
                   llvm::ArrayRef<Size> box);
+  /// The elements that a payload reads.
+  llvm::SmallVector<Element> operands(const Definition &payload,
+                                      llvm::ArrayRef<Size> box);
 
   /// What the results of a kernel are, as stores into arguments; none where it
   /// has results that cannot be read so.
