@@ -5,11 +5,15 @@
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
 #include <cstddef>
 
 using namespace mlir;
 using namespace cria;
 using namespace cria::simt;
+
+/// As many values as a loop carries that has no registers left for others.
+static constexpr unsigned kManyValues = 16;
 
 /// The 32-bit field of CriaStepState at an offset, as an index.
 Value KernelNumbers::field(size_t offset) {
@@ -61,10 +65,40 @@ Value KernelNumbers::rebuild(Value number) {
   return known.lookup(number);
 }
 
+/// The op before which a parameter's number is computed; null for the kernel's
+/// begin, where nothing waits for memory yet. Behind a loop that carries many
+/// values it is not computed before: there no register is left for it.
+static Operation *latePlace(BlockArgument parameter) {
+  Block &body = *parameter.getOwner();
+  Operation *first = body.getTerminator();
+  for (Operation *user : parameter.getUsers()) {
+    Operation *op = body.findAncestorOpInBlock(*user);
+    if (op->isBeforeInBlock(first))
+      first = op;
+  }
+  for (Operation &op : body) {
+    if (&op == first)
+      break;
+    if (isa<scf::ForOp>(op) && op.getNumResults() >= kManyValues)
+      return first;
+  }
+  return nullptr;
+}
+
 LogicalResult KernelNumbers::compute(unsigned i, Value number) {
   if (!canCompute(number))
     return failure();
-  kernel.getArgument(i).replaceAllUsesWith(rebuild(number));
+  BlockArgument parameter = kernel.getArgument(i);
+  OpBuilder::InsertionGuard begin(b);
+  IRMapping knownAtBegin = known;
+  Operation *place = latePlace(parameter);
+  if (place) {
+    b.setInsertionPoint(place);
+    known.clear();
+  }
+  parameter.replaceAllUsesWith(rebuild(number));
+  if (place)
+    known = knownAtBegin;
   computed.resize(kernel.getNumArguments());
   computed.set(i);
   return success();

@@ -317,3 +317,36 @@ module attributes {gpu.container_module} {
     }
   }
 }
+
+// -----
+
+// A kernel computes its numbers at its begin, but behind a loop that carries
+// sixteen values.
+// CHECK: gpu.func @wide(%{{.*}}: memref<4xf32>, %[[STATE:.*]]: memref<56xi8>)
+// CHECK-NOT: memref.view
+// CHECK: scf.for
+// CHECK: memref.view %[[STATE]]
+module attributes {gpu.container_module} {
+  func.func @decode(%ids: memref<1xi32>, %tokens: index, %position: index, %first: index, %source: index, %logits: memref<1x4xf32>)
+      attributes {arguments = ["ids", "tokens", "position", "first", "source", "logits"], chunk = 1 : index} {
+    %c1 = arith.constant 1 : index
+    %row = memref.collapse_shape %logits [[0, 1]] : memref<1x4xf32> into memref<4xf32>
+    gpu.launch_func @kernels::@wide blocks in (%c1, %c1, %c1) threads in (%c1, %c1, %c1) args(%row : memref<4xf32>, %position : index)
+    return
+  }
+  gpu.module @kernels {
+    gpu.func @wide(%x: memref<4xf32>, %position: index) kernel {
+      %c0 = arith.constant 0 : index
+      %c1 = arith.constant 1 : index
+      %c4 = arith.constant 4 : index
+      %zero = arith.constant 0.0 : f32
+      %r:16 = scf.for %k = %c0 to %c4 step %c1
+          iter_args(%a0 = %zero, %a1 = %zero, %a2 = %zero, %a3 = %zero, %a4 = %zero, %a5 = %zero, %a6 = %zero, %a7 = %zero, %a8 = %zero, %a9 = %zero, %a10 = %zero, %a11 = %zero, %a12 = %zero, %a13 = %zero, %a14 = %zero, %a15 = %zero)
+          -> (f32, f32, f32, f32, f32, f32, f32, f32, f32, f32, f32, f32, f32, f32, f32, f32) {
+        scf.yield %a0, %a1, %a2, %a3, %a4, %a5, %a6, %a7, %a8, %a9, %a10, %a11, %a12, %a13, %a14, %a15 : f32, f32, f32, f32, f32, f32, f32, f32, f32, f32, f32, f32, f32, f32, f32, f32
+      }
+      memref.store %r#0, %x[%position] : memref<4xf32>
+      gpu.return
+    }
+  }
+}
