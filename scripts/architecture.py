@@ -13,7 +13,7 @@ compares, and fails where the page is out of date. A directive is a comment:
     drop: REGEX          text that is left out of lines
     -->
 
-What lies between kept lines is shown as "...". Left out are locations; values, maps
+What lies between kept lines is shown as "..." behind the first. Left out are locations; values, maps
 and labels are numbered anew in each excerpt, so that it depends on its function alone.
 """
 
@@ -59,16 +59,17 @@ def function(lines, begin):
 
 
 def kept(lines, patterns, what):
-    """The lines that are kept, with "..." for each gap."""
-    at = 0
+    """The lines that are kept; where some are left out, the line before says so."""
+    at, result = 0, []
     for pattern in patterns:
         first, _, last = pattern.partition(" .. ")
         begin = find(lines, first, at, what)
         end = find(lines, last, begin, what) if last else begin
         if at and begin > at:
-            yield re.match(r"\s*", lines[begin])[0] + "..."
-        yield from lines[begin : end + 1]
+            result[-1] += " ..."
+        result += lines[begin : end + 1]
         at = end + 1
+    return result
 
 
 def renumbered(text):
@@ -124,7 +125,7 @@ def excerpt(folder, name, directive):
     lines = function(lines, find(lines, values("from")[0], 0, name))
     noise = "|".join([NOISE, *values("drop")])
     lines = [re.sub(noise, "", line).expandtabs(8) for line in lines]
-    lines = list(kept([line for line in lines if line.strip()], values("keep"), name))
+    lines = kept([line for line in lines if line.strip()], values("keep"), name)
     indent = min(len(line) - len(line.lstrip()) for line in lines)
     text = renumbered("\n".join(line[indent:] for line in lines))
     return "\n".join(part for line in text.splitlines() for part in wrapped(line))
