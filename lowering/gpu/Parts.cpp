@@ -590,7 +590,7 @@ static SmallVector<Part> merged(Elements &elements, ArrayRef<Part> parts) {
 
 bool PartsSchedule::run() {
   auto parts = elements.parts(function.kernel);
-  if (!parts ||
+  if (!parts || parts->empty() ||
       llvm::any_of(*parts, [](const Part &part) { return part.box.empty(); }))
     return fail("a result is not put together from elements");
   return emit(merged(elements, *parts), "");

@@ -227,3 +227,15 @@ func.func private @columns(%x: tensor<1x32xf32>, %w: tensor<32x24xf32>, %out: te
   %made = bufferization.materialize_in_destination %p in %out : (tensor<1x24xf32>, tensor<1x24xf32>) -> tensor<1x24xf32>
   return %made : tensor<1x24xf32>
 }
+
+// -----
+
+// What writes memory and returns nothing has no elements to read.
+// REMARK: no-schedule {{.*}}Function=in_memory {{.*}}Reason="a result is not put together from elements"
+// CHECK-LABEL: func.func private @in_memory(
+// CHECK: linalg.fill
+func.func private @in_memory(%out: memref<2xf32>) {
+  %zero = arith.constant 0.0 : f32
+  linalg.fill ins(%zero : f32) outs(%out : memref<2xf32>)
+  return
+}
