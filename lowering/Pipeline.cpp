@@ -19,6 +19,7 @@
 #include "mlir/Dialect/Bufferization/Transforms/Passes.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/GPU/Transforms/Passes.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/LLVMIR/Transforms/Passes.h"
 #include "mlir/Dialect/Math/Transforms/Passes.h"
 #include "mlir/Dialect/MemRef/Transforms/Passes.h"
@@ -122,34 +123,38 @@ static void buildTile(OpPassManager &pm, const PipelineOptions &options) {
   pm.addNestedPass<func::FuncOp>(createLowerToLoops());
   addMath<func::FuncOp>(pm, /*exp2=*/false);
   // Index arithmetic of the schedules, before lifetimes are counted.
-  pm.addPass(createCanonicalizerPass());
-  pm.addPass(createCSEPass());
+  pm.addNestedPass<func::FuncOp>(createCanonicalizerPass());
+  pm.addNestedPass<func::FuncOp>(createCSEPass());
   pm.addPass(createPlanArena());
 }
 
 static void buildLlvm(OpPassManager &pm, const PipelineOptions &options) {
   pm.addPass(createLowerToAbi());
+  // Function by function, on all threads, wherever upstream's passes allow it.
+  auto add = [&](std::unique_ptr<Pass> pass) {
+    pm.addNestedPass<func::FuncOp>(std::move(pass));
+  };
   if (!options.cpu.convertsBf16) {
     // Else LLVM calls a library to round to bf16.
     arith::ArithExpandOpsPassOptions expand;
     expand.includeBf16 = true;
-    pm.addPass(arith::createArithExpandOpsPass(expand));
+    add(arith::createArithExpandOpsPass(expand));
   }
-  pm.addPass(createSCFToControlFlowPass());
+  add(createSCFToControlFlowPass());
   // Views of views become one offset; leaves affine arithmetic.
-  pm.addPass(memref::createExpandStridedMetadataPass());
-  pm.addPass(createLowerAffinePass());
+  add(memref::createExpandStridedMetadataPass());
+  add(createLowerAffinePass());
   ConvertVectorToLLVMPassOptions vectors;
   vectors.x86Vector = true;
-  pm.addPass(createConvertVectorToLLVMPass(vectors));
+  add(createConvertVectorToLLVMPass(vectors));
   pm.addPass(createFinalizeMemRefToLLVMConversionPass());
-  pm.addPass(createConvertMathToLLVMPass());
-  pm.addPass(createArithToLLVMConversionPass());
+  add(createConvertMathToLLVMPass());
+  add(createArithToLLVMConversionPass());
+  add(createConvertIndexToLLVMPass());
   pm.addPass(createConvertFuncToLLVMPass());
   pm.addPass(createConvertControlFlowToLLVMPass());
-  pm.addPass(createConvertIndexToLLVMPass());
-  pm.addPass(createReconcileUnrealizedCastsPass());
-  pm.addPass(createCSEPass());
+  pm.addNestedPass<LLVM::LLVMFuncOp>(createReconcileUnrealizedCastsPass());
+  pm.addNestedPass<LLVM::LLVMFuncOp>(createCSEPass());
 }
 
 /// Canonicalizes ops alone: LLVM merges kernels' blocks.
