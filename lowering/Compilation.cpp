@@ -5,7 +5,6 @@
 #include "lowering/Slots.h"
 #include "lowering/artifact/Link.h"
 #include "lowering/artifact/Writer.h"
-#include "lowering/cpu/Codegen.h"
 #include "lowering/import/Adapters.h"
 #include "lowering/import/Program.h"
 
@@ -16,8 +15,6 @@
 #include "mlir/Target/LLVMIR/Dialect/All.h"
 #include "mlir/Transforms/LocationSnapshot.h"
 #include "llvm/ADT/ScopeExit.h"
-#include "llvm/Bitcode/BitcodeWriter.h"
-#include "llvm/Transforms/Utils/Cloning.h"
 
 using namespace mlir;
 using namespace cria;
@@ -36,6 +33,7 @@ llvm::Expected<Compilation> Compilation::start(const CompileOptions &options,
                                                MLIRContext &context) {
   Compilation result;
   result.cubins = options.cubins;
+  result.context = &context;
   bool isText = StringRef(options.input).ends_with(".mlir");
   // What is wrong with an input is said in a line, without the op.
   bool showsOps = context.shouldPrintOpOnDiagnostic();
@@ -130,6 +128,7 @@ llvm::Error Compilation::readText(const CompileOptions &options,
 
 Compilation Compilation::fork(Device device) const {
   Compilation other;
+  other.context = context;
   other.pipeline = pipeline;
   other.pipeline.device = device;
   other.cubins = cubins;
@@ -166,11 +165,6 @@ llvm::Error Compilation::runPasses(Phase phase) {
 }
 
 llvm::Error Compilation::translate() {
-  auto target = createTargetMachine(pipeline.cpu);
-  if (!target)
-    return target.takeError();
-  machine = std::move(*target);
-  llvmContext = std::make_unique<llvm::LLVMContext>();
   if (image)
     manifest.addCuda(*image);
   std::vector<Text> texts = {
@@ -183,12 +177,35 @@ llvm::Error Compilation::translate() {
   OwningOpRef<ModuleOp> none;
   if (pipeline.device == Device::Cuda)
     none = ModuleOp::create(module->getLoc());
-  auto translated = translateToLlvm(none ? *none : *module, texts, pipeline.cpu,
-                                    *machine, *llvmContext);
+  auto translated =
+      translateToLlvm(none ? *none : *module, texts, pipeline.cpu);
   if (!translated)
     return translated.takeError();
-  llvmModule = std::move(*translated);
+  parts = std::move(*translated);
   module = nullptr; // No later phase prints it.
+  return llvm::Error::success();
+}
+
+/// Assembly is only read, and of all parts; the object is linked from theirs.
+llvm::Error Compilation::generate(Phase phase) {
+  if (phase == Phase::Asm) {
+    auto whole = joinParts(parts);
+    if (!whole)
+      return whole.takeError();
+    auto text = generateAssembly(*whole->module, pipeline.cpu);
+    if (!text)
+      return text.takeError();
+    assembly = std::move(*text);
+    return llvm::Error::success();
+  }
+  if (pipeline.device == Device::Cuda)
+    if (llvm::Error error = translate())
+      return error;
+  auto generated = generateObjects(context, parts, pipeline.cpu);
+  if (!generated)
+    return generated.takeError();
+  objects = std::move(*generated);
+  parts.clear();
   return llvm::Error::success();
 }
 
@@ -219,21 +236,8 @@ llvm::Error Compilation::next(Phase phase) {
     if (llvm::Error error = serialize())
       return error;
   } else {
-    if (pipeline.device == Device::Cuda)
-      if (llvm::Error error = translate())
-        return error;
-    // Code generation changes the module. The object's is a copy, too, and so
-    // the code that assembly shows.
-    auto copy = llvm::CloneModule(*llvmModule);
-    if (phase == Phase::Obj)
-      llvmModule = nullptr;
-    auto generated =
-        generateCode(*copy, *machine,
-                     phase == Phase::Asm ? llvm::CodeGenFileType::AssemblyFile
-                                         : llvm::CodeGenFileType::ObjectFile);
-    if (!generated)
-      return generated.takeError();
-    code = std::move(*generated);
+    if (llvm::Error error = generate(phase))
+      return error;
   }
   current = phase;
   return llvm::Error::success();
@@ -251,23 +255,33 @@ llvm::Error Compilation::advance(Phase phase) {
   return llvm::Error::success();
 }
 
-void Compilation::print(llvm::raw_ostream &os) {
+llvm::Error Compilation::print(llvm::raw_ostream &os) const {
   OpPrintingFlags flags;
   // Fusion names kernels after the paths that are locations.
   if (current == Phase::Import)
     flags.enableDebugInfo(true, /*prettyForm=*/false).useLocalScope();
-  if (current <= Phase::Llvm)
-    module->print(os, flags);
-  else if (current == Phase::LlvmIr)
-    llvmModule->print(os, nullptr);
-  else if (current == Phase::Ptx)
+  if (current <= Phase::Llvm) {
+    (*module)->print(os, flags);
+  } else if (current == Phase::LlvmIr) {
+    auto whole = joinParts(parts);
+    if (!whole)
+      return whole.takeError();
+    whole->module->print(os, nullptr);
+  } else if (current == Phase::Ptx) {
     os << image->ptx();
-  else
-    os.write(code.data(), code.size());
+  } else if (current == Phase::Asm) {
+    os.write(assembly.data(), assembly.size());
+  } else {
+    auto object = linkRelocatable(objects);
+    if (!object)
+      return object.takeError();
+    os.write(object->data(), object->size());
+  }
+  return llvm::Error::success();
 }
 
 llvm::Expected<llvm::SmallVector<char, 0>> Compilation::link() {
-  auto linked = linkSharedObject(code);
+  auto linked = linkSharedObject(objects);
   if (!linked)
     return linked.takeError();
   if (llvm::Error error = appendFooter(*linked))

@@ -4,12 +4,11 @@
 #include "lowering/Costs.h"
 #include "lowering/Pipeline.h"
 #include "lowering/artifact/Manifest.h"
+#include "lowering/cpu/Codegen.h"
 #include "lowering/gpu/cuda/Image.h"
 #include "lowering/import/Import.h"
 
 #include "mlir/IR/OwningOpRef.h"
-#include "llvm/IR/LLVMContext.h"
-#include "llvm/IR/Module.h"
 
 namespace cria {
 
@@ -48,8 +47,9 @@ public:
   /// Takes the program on to `phase`.
   llvm::Error advance(Phase phase);
 
-  /// The program in its present phase, as text or bytes.
-  void print(llvm::raw_ostream &os);
+  /// The program in its present phase, as text or bytes. An object resets
+  /// LLVM's command-line options, as lld does, and so does `link`.
+  llvm::Error print(llvm::raw_ostream &os) const;
 
   /// Kernels and host plan. The device must be Cuda, the phase Ptx or later.
   const CudaImage &cudaImage() const { return *image; }
@@ -81,8 +81,10 @@ private:
   llvm::Error next(Phase phase);
   llvm::Error runPasses(Phase phase);
   llvm::Error translate();
+  llvm::Error generate(Phase phase);
   llvm::Error serialize();
 
+  mlir::MLIRContext *context = nullptr;
   PipelineOptions pipeline;
   std::vector<std::string> cubins;
   mlir::OwningOpRef<mlir::ModuleOp> module;
@@ -91,11 +93,9 @@ private:
   std::vector<std::string> notes;
   Phase current = Phase::Import;
   bool fromText = false;
-  // From LlvmIr on.
-  std::unique_ptr<llvm::TargetMachine> machine;
-  std::unique_ptr<llvm::LLVMContext> llvmContext;
-  std::unique_ptr<llvm::Module> llvmModule;
-  llvm::SmallVector<char, 0> code;
+  std::vector<CodePart> parts;                     // LlvmIr and Asm
+  llvm::SmallVector<char, 0> assembly;             // Asm
+  std::vector<llvm::SmallVector<char, 0>> objects; // Obj
   std::optional<CudaImage> image;
 };
 

@@ -15,6 +15,7 @@
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/InitLLVM.h"
 #include "llvm/Support/Path.h"
+#include "llvm/Support/ThreadPool.h"
 #include "llvm/Support/raw_ostream.h"
 #include <csignal>
 
@@ -95,6 +96,13 @@ static cl::opt<std::string> shrink(
              "debugging: sizes that are not given stay, those that go with "
              "others follow"),
     cl::cat(category));
+static cl::opt<std::string>
+    jobs("jobs", cl::value_desc("n"),
+         cl::desc("Threads that compile (default: one for each core); what is "
+                  "written does not depend on their number"),
+         cl::cat(category));
+static cl::alias jobsAlias("j", cl::desc("Short for --jobs"),
+                           cl::aliasopt(jobs), cl::Prefix, cl::cat(category));
 static cl::opt<bool> remarks("remarks",
                              cl::desc("Print which fusions fired, why others "
                                       "did not, and what the CPU computes "
@@ -197,6 +205,9 @@ static llvm::Expected<CompileOptions> readOptions() {
   int64_t before = 0;
   if (llvm::Error error = readNumber(depth, 0, 1 << 24, before))
     return error;
+  int64_t count = 0;
+  if (llvm::Error error = readNumber(jobs, 1, 1024, count))
+    return error;
   if (llvm::Error error = readDType(options.import))
     return error;
   if (!cubin.empty() && target == "cpu")
@@ -222,7 +233,8 @@ static llvm::Error dump(Compilation &compilation) {
                           dumpName(compilation.device(), compilation.phase()));
   std::string text;
   llvm::raw_string_ostream stream(text);
-  compilation.print(stream);
+  if (llvm::Error error = compilation.print(stream))
+    return error;
   return writeFile(path, text);
 }
 
@@ -241,19 +253,19 @@ static llvm::Error run(Compilation &compilation, Phase last) {
   return llvm::Error::success();
 }
 
-/// Writes to -o, or to standard output.
-static int writeText(llvm::StringRef text) {
-  std::string path = output.empty() ? "-" : output.getValue();
-  if (llvm::Error error = writeFile(path, text))
+/// Writes to a file, or to standard output where its name is empty.
+static int writeText(llvm::StringRef path, llvm::StringRef text) {
+  if (llvm::Error error = writeFile(path.empty() ? "-" : path, text))
     return fail(std::move(error));
   return 0;
 }
 
-static int print(Compilation &compilation) {
+static int print(Compilation &compilation, llvm::StringRef path) {
   std::string text;
   llvm::raw_string_ostream stream(text);
-  compilation.print(stream);
-  return writeText(text);
+  if (llvm::Error error = compilation.print(stream))
+    return fail(std::move(error));
+  return writeText(path, text);
 }
 
 /// Writes the config that --shrink asks for.
@@ -268,7 +280,7 @@ static int writeShrunk() {
   llvm::Expected<std::string> sibling = shrinkConfig(*config, shrink, allowed);
   if (!sibling)
     return fail("--shrink: " + llvm::toString(sibling.takeError()));
-  return writeText(*sibling);
+  return writeText(output, *sibling);
 }
 
 /// Prints the remarks of fusion and of the schedules as they come.
@@ -350,11 +362,30 @@ static llvm::Error checkPhases(const Compilation &compilation,
   return llvm::Error::success();
 }
 
+/// Gives the context so many threads, which live as long as the pool; all cores
+/// where `count` is 0.
+static void setThreads(mlir::MLIRContext &context, int64_t count,
+                       std::unique_ptr<llvm::ThreadPoolInterface> &pool) {
+  if (count == 0)
+    return;
+  context.disableMultithreading();
+  if (count == 1)
+    return;
+  pool = std::make_unique<llvm::DefaultThreadPool>(
+      llvm::hardware_concurrency(static_cast<unsigned>(count)));
+  context.setThreadPool(*pool);
+}
+
 /// Compiles to `last` and writes what was asked for.
 static int compile(const CompileOptions &options, std::optional<Phase> last) {
   mlir::DialectRegistry registry;
   registerCompilerDialects(registry);
+  int64_t count = 0;
+  if (llvm::Error error = readNumber(jobs, 1, 1024, count))
+    return fail(std::move(error));
+  std::unique_ptr<llvm::ThreadPoolInterface> pool;
   mlir::MLIRContext context(registry);
+  setThreads(context, count, pool);
   context.getDiagEngine().registerHandler(report);
   if (remarks)
     enableRemarks(context);
@@ -374,20 +405,19 @@ static int compile(const CompileOptions &options, std::optional<Phase> last) {
   if (!dumpPhases.empty())
     if (llvm::Error error = dump(*compilation))
       return fail(std::move(error));
+  std::string path = output; // lld resets command-line options.
+  bool prints = !emit.empty();
   if (llvm::Error error =
           hasBoth() ? runBoth(*compilation, *last) : run(*compilation, *last))
     return fail(std::move(error));
-  if (!emit.empty())
-    return print(*compilation);
-  if (output.empty())
+  if (prints)
+    return print(*compilation, path);
+  if (path.empty())
     return 0;
-  std::string path = output; // lld resets command-line options.
   auto artifact = compilation->link();
   if (!artifact)
     return fail(path + ": " + llvm::toString(artifact.takeError()));
-  if (llvm::Error error = writeFile(path, *artifact))
-    return fail(std::move(error));
-  return 0;
+  return writeText(path, {artifact->data(), artifact->size()});
 }
 
 int main(int argc, char **argv) {

@@ -13,23 +13,23 @@
 LLD_HAS_DRIVER(elf)
 
 namespace {
-/// Two file descriptors that lld opens by path: a file in memory for its input,
-/// and the end of a pipe for its output, since lld replaces regular files.
+/// File descriptors that lld opens by path: files in memory for its inputs, and
+/// the end of a pipe for its output, since lld replaces regular files.
 struct Descriptors {
-  int object = -1, pipe[2] = {-1, -1};
+  std::vector<int> objects;
+  int pipe[2] = {-1, -1};
 
-  bool open() {
-    object = memfd_create("cria.o", MFD_CLOEXEC);
-    return object >= 0 && ::pipe2(pipe, O_CLOEXEC) == 0;
-  }
-  void close(int &fd) {
+  bool open(llvm::ArrayRef<llvm::SmallVector<char, 0>> contents);
+  static void close(int &fd) {
     if (fd >= 0)
       ::close(fd);
     fd = -1;
   }
   ~Descriptors() {
-    for (int *fd : {&object, &pipe[0], &pipe[1]})
-      close(*fd);
+    for (int &fd : objects)
+      close(fd);
+    close(pipe[0]);
+    close(pipe[1]);
   }
 };
 } // namespace
@@ -62,29 +62,33 @@ static void readAll(int fd, llvm::SmallVectorImpl<char> &bytes) {
   }
 }
 
-llvm::Expected<llvm::SmallVector<char, 0>>
-cria::linkSharedObject(llvm::ArrayRef<char> object) {
+bool Descriptors::open(llvm::ArrayRef<llvm::SmallVector<char, 0>> contents) {
+  for (const llvm::SmallVector<char, 0> &bytes : contents) {
+    objects.push_back(memfd_create("cria.o", MFD_CLOEXEC));
+    if (objects.back() < 0 || !writeAll(objects.back(), bytes))
+      return false;
+  }
+  return ::pipe2(pipe, O_CLOEXEC) == 0;
+}
+
+static llvm::Expected<llvm::SmallVector<char, 0>>
+link(llvm::ArrayRef<llvm::SmallVector<char, 0>> objects,
+     llvm::ArrayRef<const char *> options) {
   Descriptors files;
-  if (!files.open() || !writeAll(files.object, object)) {
+  if (!files.open(objects)) {
     std::error_code code = llvm::errnoAsErrorCode();
     return llvm::createStringError(code, "cannot keep the object in memory: " +
                                              code.message());
   }
-  std::string from = path(files.object), to = path(files.pipe[1]), messages;
+  std::vector<std::string> paths = {path(files.pipe[1])};
+  for (int object : files.objects)
+    paths.push_back(path(object));
+  std::vector<const char *> args = {"ld.lld", "--threads=1", "-o"};
+  for (const std::string &each : paths)
+    args.push_back(each.c_str());
+  args.insert(args.end(), options.begin(), options.end());
+  std::string messages;
   llvm::raw_string_ostream log(messages);
-  const char *args[] = {"ld.lld",
-                        "-shared",
-                        "-o",
-                        to.c_str(),
-                        from.c_str(),
-                        "--threads=1",
-                        "-z",
-                        "now",
-                        "-z",
-                        "noexecstack",
-                        "--hash-style=gnu",
-                        "--build-id=sha1", // by which perf finds symbols
-                        "--soname=" CRIA_SONAME};
   llvm::SmallVector<char, 0> bytes;
   std::thread reader([&] { readAll(files.pipe[0], bytes); });
   lld::Result result =
@@ -94,4 +98,17 @@ cria::linkSharedObject(llvm::ArrayRef<char> object) {
   if (result.retCode != 0)
     return llvm::createStringError("linking failed: " + messages);
   return bytes;
+}
+
+llvm::Expected<llvm::SmallVector<char, 0>>
+cria::linkSharedObject(llvm::ArrayRef<llvm::SmallVector<char, 0>> objects) {
+  return link(objects,
+              {"-shared", "-z", "now", "-z", "noexecstack", "--hash-style=gnu",
+               "--build-id=sha1", // by which perf finds symbols
+               "--soname=" CRIA_SONAME});
+}
+
+llvm::Expected<llvm::SmallVector<char, 0>>
+cria::linkRelocatable(llvm::ArrayRef<llvm::SmallVector<char, 0>> objects) {
+  return link(objects, {"--relocatable"});
 }

@@ -7,9 +7,13 @@
 
 namespace cria {
 
-/// Links one relocatable object to a shared object that needs no library.
-/// Nothing touches the disk. Not reentrant, as lld is not.
+/// Links relocatable objects to a shared object that needs no library. Nothing
+/// touches the disk. Not reentrant, as lld is not.
 llvm::Expected<llvm::SmallVector<char, 0>>
-linkSharedObject(llvm::ArrayRef<char> object);
+linkSharedObject(llvm::ArrayRef<llvm::SmallVector<char, 0>> objects);
+
+/// The same to one relocatable object.
+llvm::Expected<llvm::SmallVector<char, 0>>
+linkRelocatable(llvm::ArrayRef<llvm::SmallVector<char, 0>> objects);
 
 } // namespace cria

@@ -1,10 +1,16 @@
 #include "lowering/cpu/Codegen.h"
 
+#include "lowering/cpu/Split.h"
+
+#include "mlir/IR/Threading.h"
 #include "mlir/Target/LLVMIR/Dialect/Builtin/BuiltinToLLVMIRTranslation.h"
 #include "mlir/Target/LLVMIR/Dialect/LLVMIR/LLVMToLLVMIRTranslation.h"
 #include "mlir/Target/LLVMIR/Export.h"
+#include "llvm/Bitcode/BitcodeReader.h"
+#include "llvm/Bitcode/BitcodeWriter.h"
 #include "llvm/IR/Constants.h"
 #include "llvm/IR/LegacyPassManager.h"
+#include "llvm/Linker/Linker.h"
 #include "llvm/Passes/PassBuilder.h"
 #include "llvm/Support/raw_ostream.h"
 #include "llvm/Transforms/Utils/ModuleUtils.h"
@@ -30,8 +36,6 @@ static void setTarget(llvm::Module &module, const CpuTarget &target) {
   for (llvm::Function &function : module) {
     if (function.isDeclaration())
       continue;
-    if (!function.getName().starts_with("cria_"))
-      function.setLinkage(llvm::GlobalValue::InternalLinkage);
     function.addFnAttr("target-cpu", "x86-64");
     function.addFnAttr("tune-cpu", target.name);
     // Gathers and scatters cost more than the scalar accesses they stand for.
@@ -70,33 +74,113 @@ static void optimize(llvm::Module &module, llvm::TargetMachine &machine) {
       .run(module, modules);
 }
 
-llvm::Expected<std::unique_ptr<llvm::Module>>
-cria::translateToLlvm(mlir::ModuleOp op, llvm::ArrayRef<Text> texts,
-                      const CpuTarget &target, llvm::TargetMachine &machine,
-                      llvm::LLVMContext &context) {
-  mlir::registerBuiltinDialectTranslation(*op.getContext());
-  mlir::registerLLVMDialectTranslation(*op.getContext());
-  std::unique_ptr<llvm::Module> module =
-      mlir::translateModuleToLLVMIR(op, context, "cria");
-  if (!module)
+/// Translates one part, and optimizes it.
+static llvm::Expected<CodePart> translatePart(mlir::ModuleOp op,
+                                              llvm::ArrayRef<Text> texts,
+                                              const CpuTarget &target) {
+  auto machine = createTargetMachine(target);
+  if (!machine)
+    return machine.takeError();
+  CodePart part;
+  part.context = std::make_unique<llvm::LLVMContext>();
+  part.module = mlir::translateModuleToLLVMIR(op, *part.context, "cria");
+  if (!part.module)
     return llvm::createStringError("translation to LLVM IR failed");
-  module->setDataLayout(machine.createDataLayout());
-  module->setTargetTriple(machine.getTargetTriple());
-  setTarget(*module, target);
+  part.module->setDataLayout((*machine)->createDataLayout());
+  part.module->setTargetTriple((*machine)->getTargetTriple());
+  setTarget(*part.module, target);
   for (const Text &text : texts)
-    addText(*module, text);
-  optimize(*module, machine);
-  return module;
+    addText(*part.module, text);
+  optimize(*part.module, **machine);
+  return part;
 }
 
-llvm::Expected<llvm::SmallVector<char, 0>>
-cria::generateCode(llvm::Module &module, llvm::TargetMachine &machine,
-                   llvm::CodeGenFileType kind) {
+/// Computes results[i] for every i, on the context's threads. The first error
+/// is that of the least i.
+template <typename T>
+static llvm::Expected<std::vector<T>>
+computeEach(mlir::MLIRContext *context, size_t count,
+            llvm::function_ref<llvm::Expected<T>(size_t)> compute) {
+  std::vector<T> results(count);
+  std::vector<std::string> errors(count);
+  mlir::parallelFor(context, 0, count, [&](size_t i) {
+    llvm::Expected<T> result = compute(i);
+    if (result)
+      results[i] = std::move(*result);
+    else
+      errors[i] = llvm::toString(result.takeError());
+  });
+  for (const std::string &error : errors)
+    if (!error.empty())
+      return llvm::createStringError(error);
+  return results;
+}
+
+llvm::Expected<std::vector<CodePart>>
+cria::translateToLlvm(mlir::ModuleOp op, llvm::ArrayRef<Text> texts,
+                      const CpuTarget &target) {
+  mlir::registerBuiltinDialectTranslation(*op.getContext());
+  mlir::registerLLVMDialectTranslation(*op.getContext());
+  std::vector<mlir::OwningOpRef<mlir::ModuleOp>> modules = splitByKernel(op);
+  size_t last = modules.size();
+  modules.push_back(mlir::ModuleOp::create(op.getLoc()));
+  return computeEach<CodePart>(op.getContext(), modules.size(), [&](size_t i) {
+    auto part = translatePart(
+        *modules[i], i == last ? texts : llvm::ArrayRef<Text>(), target);
+    modules[i] = nullptr;
+    return part;
+  });
+}
+
+llvm::Expected<CodePart> cria::joinParts(llvm::ArrayRef<CodePart> parts) {
+  CodePart whole;
+  whole.context = std::make_unique<llvm::LLVMContext>();
+  for (const CodePart &part : parts) {
+    llvm::SmallVector<char, 0> bitcode;
+    llvm::BitcodeWriter writer(bitcode);
+    // Else code generation, which follows uses, could find other code.
+    writer.writeModule(*part.module, /*ShouldPreserveUseListOrder=*/true);
+    writer.writeSymtab();
+    writer.writeStrtab();
+    llvm::MemoryBufferRef buffer(
+        llvm::StringRef(bitcode.data(), bitcode.size()), "cria");
+    auto copy = llvm::parseBitcodeFile(buffer, *whole.context);
+    if (!copy)
+      return copy.takeError();
+    if (!whole.module)
+      whole.module = std::move(*copy);
+    else if (llvm::Linker::linkModules(*whole.module, std::move(*copy)))
+      return llvm::createStringError("LLVM cannot link the parts");
+  }
+  return whole;
+}
+
+static llvm::Expected<llvm::SmallVector<char, 0>>
+generateCode(llvm::Module &module, const CpuTarget &target,
+             llvm::CodeGenFileType kind) {
+  auto machine = createTargetMachine(target);
+  if (!machine)
+    return machine.takeError();
   llvm::SmallVector<char, 0> bytes;
   llvm::raw_svector_ostream stream(bytes);
   llvm::legacy::PassManager passes;
-  if (machine.addPassesToEmitFile(passes, stream, nullptr, kind))
+  if ((*machine)->addPassesToEmitFile(passes, stream, nullptr, kind))
     return llvm::createStringError("LLVM cannot emit this kind of file");
   passes.run(module);
   return bytes;
+}
+
+llvm::Expected<llvm::SmallVector<char, 0>>
+cria::generateAssembly(llvm::Module &module, const CpuTarget &target) {
+  return generateCode(module, target, llvm::CodeGenFileType::AssemblyFile);
+}
+
+llvm::Expected<std::vector<llvm::SmallVector<char, 0>>>
+cria::generateObjects(mlir::MLIRContext *context,
+                      llvm::ArrayRef<CodePart> parts, const CpuTarget &target) {
+  return computeEach<llvm::SmallVector<char, 0>>(
+      context, parts.size(), [&](size_t i) {
+        return generateCode(*parts[i].module, target,
+                            llvm::CodeGenFileType::ObjectFile);
+      });
 }

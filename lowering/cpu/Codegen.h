@@ -4,7 +4,11 @@
 #include "lowering/cpu/Target.h"
 
 #include "mlir/IR/BuiltinOps.h"
+#include "llvm/IR/LLVMContext.h"
 #include "llvm/IR/Module.h"
+
+#include <memory>
+#include <vector>
 
 namespace cria {
 
@@ -16,16 +20,31 @@ struct Text {
   bool exported = false;
 };
 
-/// Translates a module in the LLVM dialect, adds the texts, and optimizes for
-/// the machine.
-llvm::Expected<std::unique_ptr<llvm::Module>>
-translateToLlvm(mlir::ModuleOp module, llvm::ArrayRef<Text> texts,
-                const CpuTarget &target, llvm::TargetMachine &machine,
-                llvm::LLVMContext &context);
+/// LLVM IR that is compiled apart from the rest, in a context of its own:
+/// threads share nothing.
+struct CodePart {
+  std::unique_ptr<llvm::LLVMContext> context;
+  std::unique_ptr<llvm::Module> module;
+};
 
-/// Assembly text or an object file.
+/// Translates a module in the LLVM dialect, and empties it; optimizes for the
+/// target. A part for each entry and kernel, in the module's order, then one
+/// for the texts. The threads are those of the module's context: what comes out
+/// does not depend on their number.
+llvm::Expected<std::vector<CodePart>>
+translateToLlvm(mlir::ModuleOp module, llvm::ArrayRef<Text> texts,
+                const CpuTarget &target);
+
+/// All parts in one module, to be read.
+llvm::Expected<CodePart> joinParts(llvm::ArrayRef<CodePart> parts);
+
+/// Assembly text. Generating code changes the module.
 llvm::Expected<llvm::SmallVector<char, 0>>
-generateCode(llvm::Module &module, llvm::TargetMachine &machine,
-             llvm::CodeGenFileType kind);
+generateAssembly(llvm::Module &module, const CpuTarget &target);
+
+/// An object file for each part, which generating code changes.
+llvm::Expected<std::vector<llvm::SmallVector<char, 0>>>
+generateObjects(mlir::MLIRContext *context, llvm::ArrayRef<CodePart> parts,
+                const CpuTarget &target);
 
 } // namespace cria

@@ -77,8 +77,10 @@ llvm::Expected<CpuTarget> cria::selectCpu(llvm::StringRef name) {
 
 llvm::Expected<std::unique_ptr<llvm::TargetMachine>>
 cria::createTargetMachine(const CpuTarget &target) {
-  llvm::InitializeNativeTarget();
-  llvm::InitializeNativeTargetAsmPrinter();
+  static const bool initialized = !llvm::InitializeNativeTarget() &&
+                                  !llvm::InitializeNativeTargetAsmPrinter();
+  if (!initialized)
+    return llvm::createStringError("this build of LLVM has no native target");
   llvm::Triple triple("x86_64-unknown-linux-gnu");
   std::string error;
   const llvm::Target *backend =

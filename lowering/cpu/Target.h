@@ -34,7 +34,8 @@ struct CpuTarget {
 /// this machine ("native"), by its features.
 llvm::Expected<CpuTarget> selectCpu(llvm::StringRef name);
 
-/// Code generation for the target. Null with an error if LLVM lacks it.
+/// Code generation for the target, or an error if LLVM lacks it. One thread
+/// uses it at a time.
 llvm::Expected<std::unique_ptr<llvm::TargetMachine>>
 createTargetMachine(const CpuTarget &target);
 

@@ -1,0 +1,122 @@
+/// One module in the LLVM dialect  =>  one for each entry and kernel
+///
+///   @cria_decode calls @head_decode,       {@cria_decode, @head_decode
+///   declared} which is noinline and refers to   =>   {@head_decode,
+///   @head_decode.0}
+///   @head_decode.0
+///
+/// A call of a function that is not inlined is the only reference from one part
+/// to another: LLVM optimizes a part without a look at the others. The callee
+/// is hidden, which binds the call when the parts are linked; what only its own
+/// part refers to is internal.
+#include "lowering/cpu/Split.h"
+
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/IR/SymbolTable.h"
+#include "llvm/ADT/EquivalenceClasses.h"
+#include "llvm/ADT/MapVector.h"
+
+using namespace mlir;
+using namespace cria;
+
+namespace {
+class Splitter {
+public:
+  explicit Splitter(ModuleOp module) : module(module), symbols(module) {}
+  std::vector<OwningOpRef<ModuleOp>> split();
+
+private:
+  void readReferences(Operation *op);
+  void setLinkage(Operation *op);
+  OwningOpRef<ModuleOp> move(ArrayRef<Operation *> definitions);
+
+  ModuleOp module;
+  SymbolTable symbols;
+  llvm::EquivalenceClasses<Operation *> together;
+  /// What a definition needs a declaration of.
+  llvm::DenseMap<Operation *, llvm::SetVector<Operation *>> declared;
+  /// The functions that another part may call.
+  llvm::DenseSet<Operation *> called;
+};
+} // namespace
+
+static bool isDeclaration(Operation *op) {
+  auto function = dyn_cast<LLVM::LLVMFuncOp>(op);
+  return function && function.isExternal();
+}
+
+/// Whether a reference is the call of a function that stays one.
+static bool isOutwardCall(Operation *user, Operation *symbol) {
+  auto function = dyn_cast<LLVM::LLVMFuncOp>(symbol);
+  ArrayAttr attributes = function ? function.getPassthroughAttr() : ArrayAttr();
+  return isa<LLVM::CallOp>(user) && attributes &&
+         llvm::is_contained(attributes,
+                            StringAttr::get(symbol->getContext(), "noinline"));
+}
+
+/// Finds what `op` refers to.
+void Splitter::readReferences(Operation *op) {
+  auto uses = SymbolTable::getSymbolUses(op);
+  for (const SymbolTable::SymbolUse &use : *uses) {
+    Operation *symbol = symbols.lookup(use.getSymbolRef().getRootReference());
+    if (!symbol || symbol == op)
+      continue;
+    bool calls = isOutwardCall(use.getUser(), symbol);
+    if (calls)
+      called.insert(symbol);
+    if (calls || isDeclaration(symbol))
+      declared[op].insert(symbol);
+    else
+      together.unionSets(op, symbol);
+  }
+}
+
+/// Entries are exported, kernels hidden, all else is internal.
+void Splitter::setLinkage(Operation *op) {
+  auto function = dyn_cast<LLVM::LLVMFuncOp>(op);
+  if (!function || function.getName().starts_with("cria_"))
+    return;
+  if (called.contains(op))
+    function.setVisibility_(LLVM::Visibility::Hidden);
+  else
+    function.setLinkage(LLVM::Linkage::Internal);
+}
+
+/// Moves definitions to a module with declarations of what they call.
+OwningOpRef<ModuleOp> Splitter::move(ArrayRef<Operation *> definitions) {
+  OwningOpRef<ModuleOp> part = cast<ModuleOp>(module->cloneWithoutRegions());
+  Block *body = &part->getBodyRegion().emplaceBlock();
+  llvm::SetVector<Operation *> needed;
+  for (Operation *op : definitions) {
+    op->moveBefore(body, body->end());
+    needed.insert_range(declared[op]);
+  }
+  for (Operation *op : needed)
+    if (op->getBlock() != body)
+      body->push_back(op->cloneWithoutRegions());
+  return part;
+}
+
+std::vector<OwningOpRef<ModuleOp>> Splitter::split() {
+  SmallVector<Operation *> definitions;
+  for (Operation &op : *module.getBody())
+    if (!isDeclaration(&op))
+      definitions.push_back(&op);
+  for (Operation *op : definitions) {
+    together.insert(op);
+    readReferences(op);
+  }
+  llvm::MapVector<Operation *, SmallVector<Operation *>> parts;
+  for (Operation *op : definitions) {
+    setLinkage(op);
+    parts[together.getLeaderValue(op)].push_back(op);
+  }
+  std::vector<OwningOpRef<ModuleOp>> modules;
+  for (auto &[leader, members] : parts)
+    modules.push_back(move(members));
+  return modules;
+}
+
+std::vector<OwningOpRef<ModuleOp>> cria::splitByKernel(ModuleOp module) {
+  return Splitter(module).split();
+}
