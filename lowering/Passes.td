@@ -149,7 +149,9 @@ def LowerContractions : Pass<"lower-contractions", "::mlir::func::FuncOp"> {
     Option<"dotBf16", "dot-bf16", "bool", "false",
            "the CPU multiplies bf16 pairs (AVX512-BF16)">,
     Option<"dotBf16Fast", "dot-bf16-fast", "bool", "false",
-           "... faster than f32 FMA">];
+           "... faster than f32 FMA">,
+    Option<"streams", "streams", "int64_t", "1",
+           "rows of b that one row of a is multiplied with at once">];
   let dependentDialects = [
     "::mlir::arith::ArithDialect", "::mlir::memref::MemRefDialect",
     "::mlir::scf::SCFDialect", "::mlir::vector::VectorDialect",

@@ -118,8 +118,9 @@ static void buildTile(OpPassManager &pm, const PipelineOptions &options) {
   pm.addNestedPass<func::FuncOp>(createFlashAttention());
   bufferize(pm);
   const VectorUnit &unit = options.cpu.unit;
-  pm.addNestedPass<func::FuncOp>(createLowerContractions(
-      {unit.lanes, unit.registers, unit.dotBf16, unit.dotBf16Fast}));
+  pm.addNestedPass<func::FuncOp>(
+      createLowerContractions({unit.lanes, unit.registers, unit.dotBf16,
+                               unit.dotBf16Fast, unit.streams}));
   pm.addNestedPass<func::FuncOp>(createLowerToLoops());
   addMath<func::FuncOp>(pm, /*exp2=*/false);
   // Index arithmetic of the schedules, before lifetimes are counted.

@@ -5,9 +5,14 @@
 ///     acc[r][t] += b[n + r, k ...] * a[m + t, k ...]
 ///     c[m + t, n + r] = sum of acc[r][t]
 ///
-/// One row of a (decode) is bound by the memory b streams from. There, one row
-/// of b at a time reads a single sequential stream, the fastest pattern where
-/// rows lie one behind the other; several rows of a share the loads of b.
+/// One row of a (decode) is bound by the memory that b streams from. What reads
+/// fastest there differs by CPU (VectorUnit::streams): one row of b at a time,
+/// each behind the other, or S rows that lie far apart, each the next of a
+/// stream of its own, fetched ahead:
+///
+///   for i in N / S, in parallel: rows i, i + N / S, i + 2 N / S, ...
+///
+/// Several rows of a share the loads of b.
 #include "lowering/cpu/Contraction.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -17,29 +22,41 @@
 using namespace mlir;
 using namespace cria;
 
+/// Bytes from what a stream reads to what it fetches meanwhile.
+static constexpr int64_t kBytesAhead = 1024;
+
 namespace {
-/// A tile of dot products.
+/// A tile of dot products: rows of a, from m on, with columns n, n + apart, ...
+/// of c, which are rows of b.
 class DotTile {
 public:
   DotTile(VectorBuilder &b, const Contraction &c, Value row, Value column,
-          int64_t rows, int64_t columns)
-      : b(b), c(c), m(row), n(column), rows(rows), columns(columns) {
+          int64_t rows, int64_t columns, int64_t apart, bool streams)
+      : b(b), c(c), m(row), n(column), rows(rows), columns(columns),
+        apart(apart), fetches(streams && columns > 1) {
     pairs = b.unit.dotBf16 && c.aType().isBF16() && c.bType().isBF16();
     width = b.unit.lanes * (pairs ? 2 : 1);
-    unroll = rows * columns == 1 ? 4 : 1;
+    unroll = rows * columns == 1 || fetches ? 4 : 1;
+    sets = std::min(
+        unroll, std::max<int64_t>(1, b.unit.registers / (2 * rows * columns)));
   }
   void emit();
 
 private:
-  SmallVector<Value> step(Value k, ValueRange acc, int64_t first);
+  Value rowOfB(int64_t column) { return b.add(n, column * apart); }
+  SmallVector<Value> step(Value k, ValueRange acc, int64_t vectors);
+  void fetchAhead(Value row, Value k);
   Value product(Value x, Value y, Value acc);
   Value tail(Value sum, int64_t row, int64_t column);
 
   VectorBuilder &b;
   const Contraction &c;
   Value m, n;
-  int64_t rows, columns, width, unroll;
-  bool pairs;
+  int64_t rows, columns, apart;
+  bool fetches, pairs;
+  // Elements of a vector; vectors of a row in a turn of the loop; accumulators
+  // of a result, which these vectors take turns with.
+  int64_t width, unroll, sets;
 };
 } // namespace
 
@@ -47,21 +64,36 @@ Value DotTile::product(Value x, Value y, Value acc) {
   return pairs ? b.dotPairs(x, y, acc) : b.fma(x, y, acc);
 }
 
-/// Adds the products of one vector of k to accumulators first, first+1, ...
-SmallVector<Value> DotTile::step(Value k, ValueRange acc, int64_t first) {
+/// Fetches the cache lines that a turn of the loop reads of a row, some turns
+/// before. Behind the row's end they are those of the stream's next row.
+void DotTile::fetchAhead(Value row, Value k) {
+  int64_t bytes = c.bType().getIntOrFloatBitWidth() / 8;
+  for (int64_t at = 0; at < unroll * width * bytes; at += 64)
+    b.create<memref::PrefetchOp>(
+        c.b, ValueRange{row, b.add(k, (kBytesAhead + at) / bytes)},
+        /*isWrite=*/false, /*localityHint=*/3, /*isDataCache=*/true);
+}
+
+/// Adds the products of some vectors of k to the accumulators.
+SmallVector<Value> DotTile::step(Value k, ValueRange acc, int64_t vectors) {
   SmallVector<Value> next(acc);
-  auto load = [&](Value memref, Value row) {
-    return pairs ? b.load(memref, {row, k}, width)
-                 : b.loadWide(memref, {row, k}, width);
+  auto load = [&](Value memref, Value row, int64_t v) {
+    SmallVector<Value> at = {row, b.add(k, v * width)};
+    return pairs ? b.load(memref, at, width) : b.loadWide(memref, at, width);
   };
   SmallVector<Value> xs;
-  for (int64_t r = 0; r < rows; ++r)
-    xs.push_back(load(c.a, b.add(m, r)));
+  for (int64_t v = 0; v < vectors; ++v)
+    for (int64_t r = 0; r < rows; ++r)
+      xs.push_back(load(c.a, b.add(m, r), v));
   for (int64_t col = 0; col < columns; ++col) {
-    Value w = load(c.b, b.add(n, col));
-    for (int64_t r = 0; r < rows; ++r) {
-      Value &sum = next[first + col * rows + r];
-      sum = product(w, xs[r], sum);
+    if (fetches && vectors == unroll)
+      fetchAhead(rowOfB(col), k);
+    for (int64_t v = 0; v < vectors; ++v) {
+      Value w = load(c.b, rowOfB(col), v);
+      for (int64_t r = 0; r < rows; ++r) {
+        Value &sum = next[((v % sets) * columns + col) * rows + r];
+        sum = product(w, xs[v * rows + r], sum);
+      }
     }
   }
   return next;
@@ -72,7 +104,7 @@ Value DotTile::tail(Value sum, int64_t row, int64_t column) {
   int64_t left = c.k() % width;
   Value k = b.index(c.k() - left);
   Value x = b.loadWide(c.a, {b.add(m, row), k}, left);
-  Value w = b.loadWide(c.b, {b.add(n, column), k}, left);
+  Value w = b.loadWide(c.b, {rowOfB(column), k}, left);
   Value products = b.create<arith::MulFOp>(x, w);
   return b.create<vector::ReductionOp>(vector::CombiningKind::ADD, products,
                                        sum, arith::FastMathFlags::reassoc);
@@ -81,38 +113,35 @@ Value DotTile::tail(Value sum, int64_t row, int64_t column) {
 void DotTile::emit() {
   int64_t sums = rows * columns, stride = width * unroll;
   int64_t main = c.k() - c.k() % stride, whole = c.k() - c.k() % width;
-  SmallVector<Value> acc(sums * unroll, b.zero(b.unit.lanes));
+  SmallVector<Value> acc(sums * sets, b.zero(b.unit.lanes));
   if (main)
-    acc = b.loop(b.index(0), b.index(main), stride, acc,
-                 [&](Value k, ValueRange carried) {
-                   SmallVector<Value> next(carried);
-                   for (int64_t u = 0; u < unroll; ++u)
-                     next = step(b.add(k, u * width), next, u * sums);
-                   return next;
-                 });
-  for (int64_t k = main; k < whole; k += width)
-    acc = step(b.index(k), acc, 0);
+    acc = b.loop(
+        b.index(0), b.index(main), stride, acc,
+        [&](Value k, ValueRange carried) { return step(k, carried, unroll); });
+  if (int64_t left = (whole - main) / width)
+    acc = step(b.index(main), acc, left);
   for (int64_t i = 0; i < sums; ++i) {
     Value vector = acc[i];
-    for (int64_t u = 1; u < unroll; ++u)
-      vector = b.create<arith::AddFOp>(vector, acc[u * sums + i]);
+    for (int64_t set = 1; set < sets; ++set)
+      vector = b.create<arith::AddFOp>(vector, acc[set * sums + i]);
     Value sum = b.create<vector::ReductionOp>(
         vector::CombiningKind::ADD, vector, arith::FastMathFlags::reassoc);
     int64_t row = i % rows, column = i / rows;
     if (c.k() % width)
       sum = tail(sum, row, column);
-    SmallVector<Value> at = {b.add(m, row), b.add(n, column)};
+    SmallVector<Value> at = {b.add(m, row), rowOfB(column)};
     if (!c.fromZero)
       sum = b.create<arith::AddFOp>(sum, b.create<memref::LoadOp>(c.c, at));
     b.create<memref::StoreOp>(sum, c.c, at);
   }
 }
 
-/// All rows of a, or its only one, against `columns` rows of b.
+/// All rows of a, or its only one, against `columns` rows of b, `apart` rows
+/// from each other.
 static void emitColumns(VectorBuilder &b, const Contraction &c, bool oneRow,
-                        Value n, int64_t columns) {
+                        Value n, int64_t columns, int64_t apart) {
   auto tile = [&](Value m, int64_t rows) {
-    DotTile(b, c, m, n, rows, columns).emit();
+    DotTile(b, c, m, n, rows, columns, apart, /*streams=*/oneRow).emit();
   };
   if (oneRow)
     return tile(b.index(0), 1);
@@ -124,14 +153,17 @@ static void emitColumns(VectorBuilder &b, const Contraction &c, bool oneRow,
 
 void cria::emitDot(VectorBuilder &b, const Contraction &c, bool oneRow,
                    bool parallel) {
-  int64_t columns = oneRow ? 1 : 4, blocks = c.n() / columns;
+  int64_t columns = oneRow ? b.unit.streams : 4, blocks = c.n() / columns;
   auto body = [&](Value block) {
-    emitColumns(b, c, oneRow, b.mul(block, columns), columns);
+    if (oneRow)
+      emitColumns(b, c, oneRow, block, columns, /*apart=*/blocks);
+    else
+      emitColumns(b, c, oneRow, b.mul(block, columns), columns, /*apart=*/1);
   };
   if (parallel)
     b.parallel(b.index(blocks), body);
   else
     b.loop(b.index(0), b.index(blocks), 1, body);
   b.loop(b.index(blocks * columns), b.index(c.n()), 1,
-         [&](Value n) { emitColumns(b, c, oneRow, n, 1); });
+         [&](Value n) { emitColumns(b, c, oneRow, n, 1, 1); });
 }

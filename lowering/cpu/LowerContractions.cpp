@@ -39,7 +39,7 @@ struct LowerContractions
   using LowerContractionsBase::LowerContractionsBase;
 
   void runOnOperation() override {
-    VectorUnit unit{lanes, registers, dotBf16, dotBf16Fast};
+    VectorUnit unit{lanes, registers, dotBf16, dotBf16Fast, streams};
     func::FuncOp function = getOperation();
     auto chunk = function->getAttrOfType<IntegerAttr>("chunk");
     SmallVector<linalg::LinalgOp> ops;

@@ -71,6 +71,9 @@ llvm::Expected<CpuTarget> cria::selectCpu(llvm::StringRef name) {
       return llvm::createStringError("CPU '" + name + "': expected " + needed +
                                      ", which it lacks");
   target.unit = vectorUnit(target, /*amd=*/has.lookup("sse4a"));
+  // Measured: 8 streams read 1.3 times as fast as one on Sapphire Rapids, and
+  // less on Zen 4. The server cores that followed it have AMX, too.
+  target.unit.streams = has.lookup("amx-tile") ? 8 : 1;
   target.convertsBf16 = target.has("avx512bf16") && target.has("avx512vl");
   return target;
 }

@@ -80,9 +80,9 @@ def linear():
             x, w = p.tokens(k), p.weight(n, k)
             y = linear_of(p, x, w, p.weight(n) if biased else None)
             yield f"{dtype} {n}x{k} bias {biased}", p.returns(y)
-    for dtype in ["bf16", "f16"]:  # longer than what is widened at once
+    for dtype in TYPES:  # many steps and chunks of k, rows left of each block
         p = Program(dtype)
-        y = linear_of(p, p.tokens(1039), p.weight(7, 1039))
+        y = linear_of(p, p.tokens(1039), p.weight(19, 1039))
         yield f"{dtype} long", p.returns(y)
     p = Program()  # logits that no head makes
     logits = linear_of(p, p.tokens(12), p.weight(128, 12), p.weight(128))
