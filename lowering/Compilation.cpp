@@ -49,7 +49,8 @@ llvm::Expected<Compilation> Compilation::start(const CompileOptions &options,
 llvm::Error Compilation::select(const CompileOptions &options) {
   pipeline.device = options.device.value_or(Device::Cpu);
   pipeline.chunk = options.chunk.value_or(pipeline.chunk);
-  llvm::Expected<CpuTarget> cpu = selectCpu(options.cpu.value_or("native"));
+  llvm::Expected<CpuTarget> cpu =
+      selectCpu(options.cpu.value_or("native"), options.cpuRates);
   if (!cpu)
     return cpu.takeError();
   pipeline.cpu = *cpu;

@@ -26,6 +26,8 @@ struct CompileOptions {
   std::optional<int64_t> chunk;
   /// A name that LLVM knows, or "native".
   std::optional<std::string> cpu;
+  /// A file of the CPU's measured rates, or none.
+  std::string cpuRates;
   /// NVIDIA chips to assemble for, beside the PTX.
   std::vector<std::string> cubins;
 };
@@ -62,6 +64,9 @@ public:
 
   Phase phase() const { return current; }
   Device device() const { return pipeline.device; }
+
+  /// What the CPU's code is for.
+  const CpuTarget &cpu() const { return pipeline.cpu; }
 
   /// What a forward pass costs. The phase must be Import.
   Costs costs() { return costsOf(*module); }

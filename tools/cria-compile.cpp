@@ -38,6 +38,11 @@ static cl::opt<std::string>
     cpu("cpu", cl::init("native"), cl::value_desc("name"),
         cl::desc("CPU to compile for: native, x86-64-v3, znver4, ..."),
         cl::cat(category));
+static cl::opt<std::string>
+    cpuRates("cpu-rates", cl::value_desc("file"),
+             cl::desc("What the CPU's units reach, as cria-bench "
+                      "--save-machine writes it (default: a table)"),
+             cl::cat(category));
 static cl::list<std::string>
     cubin("cubin", cl::CommaSeparated, cl::value_desc("chips"),
           cl::desc("Add machine code for NVIDIA chips, such as sm_90 (needs "
@@ -78,8 +83,9 @@ static cl::opt<std::string>
                cl::cat(category));
 static cl::opt<std::string> reportKind(
     "report", cl::value_desc("plan|config|keys"),
-    cl::desc("Print what a forward pass costs, op by op (plan), what "
-             "became of each key of the config (config), or every "
+    cl::desc("Print what a forward pass costs, op by op, and what the CPU "
+             "multiplies with (plan), what became of each key of the config "
+             "(config), or every "
              "key that is known, as Markdown (keys)"),
     cl::cat(category));
 static cl::opt<std::string>
@@ -217,6 +223,7 @@ static llvm::Expected<CompileOptions> readOptions() {
   options.allowUnknown.assign(allowUnknown.begin(), allowUnknown.end());
   if (cpu.getNumOccurrences())
     options.cpu = cpu;
+  options.cpuRates = cpuRates;
   return options;
 }
 
@@ -315,6 +322,8 @@ static llvm::Error printReport(Compilation &compilation) {
     printKeys(stream);
   } else if (reportKind == "plan") {
     printCosts(compilation.costs(), stream);
+    if (target != "cuda")
+      printUnits(compilation.cpu(), stream);
   } else {
     int64_t before = 0;
     if (llvm::Error error = readNumber(depth, 0, 1 << 24, before))

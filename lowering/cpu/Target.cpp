@@ -3,6 +3,7 @@
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringMap.h"
 #include "llvm/MC/TargetRegistry.h"
+#include "llvm/Support/Format.h"
 #include "llvm/Support/TargetSelect.h"
 #include "llvm/TargetParser/Host.h"
 #include "llvm/TargetParser/X86TargetParser.h"
@@ -30,19 +31,20 @@ std::string CpuTarget::featureString() const {
   return features.empty() ? "" : "+" + llvm::join(features, ",+");
 }
 
-static VectorUnit vectorUnit(const CpuTarget &target, bool amd) {
+static VectorUnit vectorUnit(const CpuTarget &target) {
   VectorUnit unit;
   bool wide = target.has("avx512f") && target.has("avx512bw") &&
               target.has("avx512vl") && target.has("avx512dq");
   unit.lanes = wide ? 16 : 8;
   unit.registers = wide ? 32 : 16;
   unit.dotBf16 = wide && target.has("avx512bf16");
-  // Measured: twice the rate of f32 FMA on Zen 4, half of it on Granite Rapids.
-  unit.dotBf16Fast = unit.dotBf16 && amd;
+  unit.dotBf16Fast = unit.dotBf16 && target.rates.dotBf16 > 1;
+  unit.streams = target.rates.readStreams;
   return unit;
 }
 
-llvm::Expected<CpuTarget> cria::selectCpu(llvm::StringRef name) {
+llvm::Expected<CpuTarget> cria::selectCpu(llvm::StringRef name,
+                                          llvm::StringRef ratesFile) {
   CpuTarget target;
   target.flag = name.str();
   llvm::StringMap<bool> has;
@@ -70,12 +72,29 @@ llvm::Expected<CpuTarget> cria::selectCpu(llvm::StringRef name) {
     if (!target.has(needed))
       return llvm::createStringError("CPU '" + name + "': expected " + needed +
                                      ", which it lacks");
-  target.unit = vectorUnit(target, /*amd=*/has.lookup("sse4a"));
-  // Measured: 8 streams read 1.3 times as fast as one on Sapphire Rapids, and
-  // less on Zen 4. The server cores that followed it have AMX, too.
-  target.unit.streams = has.lookup("amx-tile") ? 8 : 1;
+  target.rates =
+      knownRates([&](llvm::StringRef feature) { return has.lookup(feature); });
+  if (!ratesFile.empty())
+    if (llvm::Error error = readRates(ratesFile, target.rates))
+      return error;
+  target.unit = vectorUnit(target);
   target.convertsBf16 = target.has("avx512bf16") && target.has("avx512vl");
   return target;
+}
+
+void cria::printUnits(const CpuTarget &target, llvm::raw_ostream &os) {
+  const VectorUnit &unit = target.unit;
+  os << "\nCPU " << target.flag << ", rates of " << target.rates.origin << "\n";
+  auto row = [&](const char *name, double rate, const char *products) {
+    os << llvm::format("  %-10s %6.2f  %s\n", name, rate, products);
+  };
+  os << "  unit         rate  products of\n";
+  row("f32 FMA", 1, unit.dotBf16Fast ? "f32, f16" : "f32, f16, bf16");
+  if (unit.dotBf16)
+    row("vdpbf16ps", target.rates.dotBf16,
+        unit.dotBf16Fast ? "bf16" : "bf16 with one row");
+  os << "  rows of weights that one row is multiplied with at once: "
+     << unit.streams << "\n";
 }
 
 llvm::Expected<std::unique_ptr<llvm::TargetMachine>>

@@ -2,6 +2,7 @@
 /// LLVM's scheduling tables.
 #pragma once
 
+#include "lowering/cpu/Rates.h"
 #include "lowering/cpu/VectorUnit.h"
 
 #include "llvm/ADT/StringRef.h"
@@ -21,6 +22,7 @@ struct CpuTarget {
   /// Instruction sets that code may use, sorted; the runtime checks each
   /// before it runs a byte.
   std::vector<std::string> features;
+  CpuRates rates;
   VectorUnit unit;
   /// f32 and bf16 convert in hardware.
   bool convertsBf16 = false;
@@ -31,8 +33,14 @@ struct CpuTarget {
 };
 
 /// The CPU of a name that LLVM knows, such as "x86-64-v3" or "znver4", or of
-/// this machine ("native"), by its features.
-llvm::Expected<CpuTarget> selectCpu(llvm::StringRef name);
+/// this machine ("native"), by its features. Rates are those of `ratesFile`, if
+/// it is not empty.
+llvm::Expected<CpuTarget> selectCpu(llvm::StringRef name,
+                                    llvm::StringRef ratesFile = "");
+
+/// Prints what multiplies which products, and the rates that this was chosen
+/// by.
+void printUnits(const CpuTarget &target, llvm::raw_ostream &os);
 
 /// Code generation for the target, or an error if LLVM lacks it. One thread
 /// uses it at a time.

@@ -1,0 +1,106 @@
+#include "lowering/cpu/Rates.h"
+
+#include "lowering/import/Json.h"
+
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/SmallVector.h"
+#include "llvm/ADT/StringExtras.h"
+#include <map>
+
+using namespace cria;
+
+namespace {
+/// CPUs that have features in common, and what was measured on one of them.
+struct Family {
+  const char *features; // by commas
+  double dotBf16, tilesBf16;
+  int64_t readStreams;
+};
+} // namespace
+
+static constexpr const char *kOperations = "operations_per_second",
+                            *kReads = "read_bytes_per_second";
+
+// Of each CPU the first row that fits.
+static constexpr Family kFamilies[] = {
+    // Sapphire Rapids, Granite Rapids.
+    {"amx-bf16", 0.5, 14.7, 8},
+    // Zen 4.
+    {"avx512bf16,sse4a", 2, 0, 1},
+    // Cooper Lake: that of Sapphire Rapids.
+    {"avx512bf16", 0.5, 0, 1},
+    {"", 0, 0, 1},
+};
+
+CpuRates cria::knownRates(const std::function<bool(llvm::StringRef)> &has) {
+  for (const Family &family : kFamilies) {
+    llvm::SmallVector<llvm::StringRef> features;
+    llvm::StringRef(family.features)
+        .split(features, ',', /*MaxSplit=*/-1, /*KeepEmpty=*/false);
+    if (llvm::all_of(features, has))
+      return {features.empty() ? "any CPU"
+                               : std::string("CPUs with ") + family.features,
+              family.dotBf16, family.tilesBf16, family.readStreams};
+  }
+  llvm_unreachable("the last row fits all");
+}
+
+/// The numbers of an object, all of which must be known and positive.
+static llvm::Expected<std::map<std::string, double>>
+numbers(llvm::StringRef path, const nlohmann::json &file, const char *key,
+        llvm::ArrayRef<const char *> known) {
+  std::map<std::string, double> result;
+  std::string at = (path + ": " + key).str();
+  if (!file.contains(key))
+    return result;
+  if (!file[key].is_object())
+    return textError(at + ": expected an object, got " + shownJson(file[key]));
+  for (const auto &[name, value] : file[key].items()) {
+    if (!llvm::is_contained(known, name))
+      return textError(at + ": unknown key \"" + shownText(name) +
+                       "\"; expected \"" + llvm::join(known, "\", \"") + "\"");
+    if (!value.is_number() || !(value.get<double>() > 0))
+      return textError(at + ": \"" + name + "\": expected a rate, got " +
+                       shownJson(value));
+    result[name] = value.get<double>();
+  }
+  return result;
+}
+
+llvm::Error cria::readRates(llvm::StringRef path, CpuRates &rates) {
+  constexpr uint64_t most = 1 << 20;
+  llvm::Expected<std::string> text = readTextFile(path, most);
+  if (!text)
+    return text.takeError();
+  llvm::Expected<nlohmann::json> file = parseJsonObject(*text);
+  if (!file)
+    return textError(path + ": " + llvm::toString(file.takeError()));
+  for (const auto &[key, value] : file->items())
+    if (key != "cpu" && key != kOperations && key != kReads)
+      return textError(path + ": unknown key \"" + shownText(key) + "\"");
+  auto units =
+      numbers(path, *file, kOperations, {"f32 FMA", "vdpbf16ps", "tdpbf16ps"});
+  if (!units)
+    return units.takeError();
+  auto reads = numbers(path, *file, kReads, {"1", "4", "8"});
+  if (!reads)
+    return reads.takeError();
+  if (!units->empty() && !units->count("f32 FMA"))
+    return textError(
+        path + ": " + kOperations +
+        ": expected \"f32 FMA\", which the others are measured by");
+  auto take = [&](const char *unit, double &rate) {
+    if (rate && units->count(unit))
+      rate = (*units)[unit] / (*units)["f32 FMA"];
+  };
+  take("vdpbf16ps", rates.dotBf16);
+  take("tdpbf16ps", rates.tilesBf16);
+  double best = 0;
+  for (const auto &[streams, rate] : *reads)
+    if (rate > best) {
+      best = rate;
+      rates.readStreams = std::stoi(streams);
+    }
+  rates.origin = path.str();
+  return llvm::Error::success();
+}
