@@ -150,10 +150,12 @@ def LowerContractions : Pass<"lower-contractions", "::mlir::func::FuncOp"> {
            "the CPU multiplies bf16 pairs (AVX512-BF16)">,
     Option<"dotBf16Fast", "dot-bf16-fast", "bool", "false",
            "... faster than f32 FMA">,
+    Option<"amx", "amx", "bool", "false",
+           "the CPU multiplies tiles of bf16 (AMX-BF16)">,
     Option<"streams", "streams", "int64_t", "1",
            "rows of b that one row of a is multiplied with at once">];
   let dependentDialects = [
-    "::mlir::arith::ArithDialect", "::mlir::memref::MemRefDialect",
+    "::mlir::amx::AMXDialect", "::mlir::arith::ArithDialect", "::mlir::memref::MemRefDialect",
     "::mlir::scf::SCFDialect", "::mlir::vector::VectorDialect",
     "::mlir::x86vector::X86VectorDialect"];
 }
@@ -181,7 +183,9 @@ def LowerToAbi : Pass<"lower-to-abi", "::mlir::ModuleOp"> {
     call of the host's `parallel_for`. Memrefs are built from bare pointers with
     `builtin.unrealized_conversion_cast`s that the conversion to LLVM resolves.
   }];
-  let dependentDialects = ["::mlir::func::FuncDialect",
+  // AMX: convert-to-llvm, which follows, takes only dialects that are loaded.
+  let dependentDialects = ["::mlir::amx::AMXDialect",
+                           "::mlir::func::FuncDialect",
                            "::mlir::arith::ArithDialect",
                            "::mlir::LLVM::LLVMDialect",
                            "::mlir::scf::SCFDialect"];

@@ -6,6 +6,7 @@
 #include "mlir/Conversion/AffineToStandard/AffineToStandard.h"
 #include "mlir/Conversion/ArithToLLVM/ArithToLLVM.h"
 #include "mlir/Conversion/ControlFlowToLLVM/ControlFlowToLLVM.h"
+#include "mlir/Conversion/ConvertToLLVM/ToLLVMPass.h"
 #include "mlir/Conversion/FuncToLLVM/ConvertFuncToLLVMPass.h"
 #include "mlir/Conversion/GPUToNVVM/GPUToNVVMPass.h"
 #include "mlir/Conversion/IndexToLLVM/IndexToLLVM.h"
@@ -118,9 +119,9 @@ static void buildTile(OpPassManager &pm, const PipelineOptions &options) {
   pm.addNestedPass<func::FuncOp>(createFlashAttention());
   bufferize(pm);
   const VectorUnit &unit = options.cpu.unit;
-  pm.addNestedPass<func::FuncOp>(
-      createLowerContractions({unit.lanes, unit.registers, unit.dotBf16,
-                               unit.dotBf16Fast, unit.streams}));
+  pm.addNestedPass<func::FuncOp>(createLowerContractions(
+      {unit.lanes, unit.registers, unit.dotBf16, unit.dotBf16Fast, unit.amx,
+       unit.streams}));
   pm.addNestedPass<func::FuncOp>(createLowerToLoops());
   addMath<func::FuncOp>(pm, /*exp2=*/false);
   // Index arithmetic of the schedules, before lifetimes are counted.
@@ -145,6 +146,12 @@ static void buildLlvm(OpPassManager &pm, const PipelineOptions &options) {
   // Views of views become one offset; leaves affine arithmetic.
   add(memref::createExpandStridedMetadataPass());
   add(createLowerAffinePass());
+  if (options.cpu.unit.amx) {
+    // With branches, which carry tiles.
+    ConvertToLLVMPassOptions tiles;
+    tiles.filterDialects = {"amx", "cf"};
+    add(createConvertToLLVMPass(tiles));
+  }
   ConvertVectorToLLVMPassOptions vectors;
   vectors.x86Vector = true;
   add(createConvertVectorToLLVMPass(vectors));

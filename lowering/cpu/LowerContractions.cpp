@@ -1,11 +1,12 @@
 /// linalg.generic { mulf, addf }  =>  loops over vectors
 ///
-/// Chooses a schedule for each product; the schedules are in Outer.cpp, Dot.cpp
-/// and Panel.cpp. What none of them takes is left to lower-linalg-to-loops,
-/// after a missed-optimization remark.
+/// Chooses a schedule for each product; the schedules are in Outer.cpp,
+/// Dot.cpp, Panel.cpp and Amx.cpp. What none of them takes is left to
+/// lower-linalg-to-loops, after a missed-optimization remark.
 #include "lowering/Passes.h"
 #include "lowering/cpu/Contraction.h"
 
+#include "mlir/Dialect/AMX/AMXDialect.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
@@ -39,7 +40,7 @@ struct LowerContractions
   using LowerContractionsBase::LowerContractionsBase;
 
   void runOnOperation() override {
-    VectorUnit unit{lanes, registers, dotBf16, dotBf16Fast, streams};
+    VectorUnit unit{lanes, registers, dotBf16, dotBf16Fast, amx, streams};
     func::FuncOp function = getOperation();
     auto chunk = function->getAttrOfType<IntegerAttr>("chunk");
     SmallVector<linalg::LinalgOp> ops;
@@ -65,6 +66,10 @@ struct LowerContractions
   }
 
 private:
+  bool fitsAmx(const Contraction &c) const {
+    return amx && c.aType().isBF16() && c.bType().isBF16() && c.n() >= 32;
+  }
+
   /// Says why a contraction becomes loops of scalars.
   void missed(linalg::LinalgOp op, StringRef reason) {
     remark::missed(op.getLoc(), remark::RemarkOpts::name("scalar-loops")
@@ -90,7 +95,12 @@ private:
           b.when(b.less(b.index(0), rows),
                  [&] { emitDot(b, c, /*oneRow=*/true, /*parallel=*/true); });
         },
-        [&] { emitPanel(b, c, maxRows); });
+        [&] {
+          if (fitsAmx(c))
+            emitAmx(b, c, maxRows);
+          else
+            emitPanel(b, c, maxRows);
+        });
   }
 };
 } // namespace

@@ -12,16 +12,34 @@ using namespace cria;
 
 /// Instruction sets that generated code may use where the CPU has them. Each
 /// has a CPUID bit that the runtime knows.
-static constexpr const char *kFeatures[] = {
-    "avx",          "avx2",       "avx512bf16",
-    "avx512bitalg", "avx512bw",   "avx512cd",
-    "avx512dq",     "avx512f",    "avx512fp16",
-    "avx512ifma",   "avx512vbmi", "avx512vbmi2",
-    "avx512vl",     "avx512vnni", "avx512vpopcntdq",
-    "bmi",          "bmi2",       "f16c",
-    "fma",          "lzcnt",      "movbe",
-    "popcnt",       "sse3",       "sse4.1",
-    "sse4.2",       "ssse3"};
+static constexpr const char *kFeatures[] = {"amx-bf16",
+                                            "amx-tile",
+                                            "avx",
+                                            "avx2",
+                                            "avx512bf16",
+                                            "avx512bitalg",
+                                            "avx512bw",
+                                            "avx512cd",
+                                            "avx512dq",
+                                            "avx512f",
+                                            "avx512fp16",
+                                            "avx512ifma",
+                                            "avx512vbmi",
+                                            "avx512vbmi2",
+                                            "avx512vl",
+                                            "avx512vnni",
+                                            "avx512vpopcntdq",
+                                            "bmi",
+                                            "bmi2",
+                                            "f16c",
+                                            "fma",
+                                            "lzcnt",
+                                            "movbe",
+                                            "popcnt",
+                                            "sse3",
+                                            "sse4.1",
+                                            "sse4.2",
+                                            "ssse3"};
 
 bool CpuTarget::has(llvm::StringRef feature) const {
   return llvm::is_contained(features, feature);
@@ -39,6 +57,8 @@ static VectorUnit vectorUnit(const CpuTarget &target) {
   unit.registers = wide ? 32 : 16;
   unit.dotBf16 = wide && target.has("avx512bf16");
   unit.dotBf16Fast = unit.dotBf16 && target.rates.dotBf16 > 1;
+  unit.amx = wide && target.has("amx-tile") && target.has("amx-bf16") &&
+             target.rates.tilesBf16 > std::max(1.0, target.rates.dotBf16);
   unit.streams = target.rates.readStreams;
   return unit;
 }

@@ -14,6 +14,8 @@ struct VectorUnit {
   bool dotBf16 = false;
   /// ... at more than the rate of f32 FMA (AMD; Intel's is half of it).
   bool dotBf16Fast = false;
+  /// Multiplies tiles of bf16 (AMX-BF16).
+  bool amx = false;
   /// Rows of a matrix that are read together, far from each other, where a
   /// product with one vector waits for memory. 1: each behind the other.
   int64_t streams = 1;

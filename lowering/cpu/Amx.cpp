@@ -1,0 +1,465 @@
+/// c[m, n] += sum_k a[m, k] * b[n, k] of bf16 on AMX, which multiplies tiles of
+/// (16 rows, 32 k):
+///
+///   pack a: packed[panel][k / 32][2 tiles][16 pairs of k][16 rows][2]
+///   for groups of up to 256 rows n of b, in parallel:
+///     for chunks of k:
+///       for panels of 32 rows of a:
+///         for blocks of 32 rows of b:
+///           sums[2][2] = 0, or those of the chunk before
+///           for k by 32: sums[i][j] += b[n + 16 i ...] * packed[j]
+///         (after the last chunk: c of the panel = sums, transposed)
+///
+/// The weights b are the left operand and are read where they lie; so a tile of
+/// sums is (16 n, 16 m). Where the rows of b are a multiple of 8192 bytes
+/// apart, they collide in the cache: the first panel then leaves a copy of the
+/// chunk for the panels that follow.
+///
+/// Sizes need not be multiples of 32. Rows of a past the last repeat it, and
+/// their sums are dropped. The last block of b begins at row N - 32, and only
+/// its new columns are stored. The last k are copied beside zeros, so that
+/// nothing behind a row is read.
+#include "lowering/cpu/Contraction.h"
+
+#include "mlir/Dialect/AMX/AMXDialect.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+
+using namespace mlir;
+using namespace cria;
+
+/// Rows of a tile, and columns of a tile of sums.
+static constexpr int64_t kTile = 16;
+/// k of a tile, rows of b in a block, and rows of a in a panel.
+static constexpr int64_t kStep = 32;
+/// The most blocks of a group: they and a panel fit the second cache.
+static constexpr int64_t kGroupBlocks = 8;
+/// Groups that few rows are divided into, so that each thread has some.
+static constexpr int64_t kLeastGroups = 8;
+/// The most groups that have buffers of their own.
+static constexpr int64_t kMostSlots = 64;
+/// Steps of k up to which there is one chunk, and of each chunk otherwise.
+static constexpr int64_t kWholeSteps = 64, kChunkSteps = 32;
+/// Steps of k that a thread packs at a time.
+static constexpr int64_t kPackSteps = 16;
+
+namespace {
+/// Rows of b that one thread multiplies.
+struct Group {
+  Value slot;          // its buffers
+  Value first, blocks; // of b
+};
+
+/// A range of steps of k.
+struct Chunk {
+  Value number, first;
+  Value whole, count; // steps without the tail, and with it
+};
+
+/// Where a block reads b.
+enum class Source { InPlace, InPlaceThenCopy, Copy };
+
+class AmxProduct {
+public:
+  AmxProduct(VectorBuilder &b, const Contraction &c, int64_t maxRows);
+  void multiply();
+
+private:
+  using Tiles = SmallVector<Value, 4>;
+
+  int64_t groups() const { return llvm::divideCeil(blocks, groupBlocks); }
+  MemRefType tilesType(ArrayRef<int64_t> shape) const;
+  MemRefType sumsType(int64_t slots, int64_t panels) const;
+  SmallVector<Value> transpose(SmallVector<Value> rows);
+  Value loadPadded(Value matrix, Value row, Value k, int64_t count);
+  void packTile(Value tile, Value step, int64_t count);
+  void pack();
+  Value rowOf(const Group &group, Value block);
+  void copyTail(const Group &group);
+  void multiply(const Group &group);
+  void multiply(const Group &group, const Chunk &chunk);
+  void multiplyPanel(const Group &group, const Chunk &chunk, Value panel,
+                     Source source);
+  void multiplyBlock(const Group &group, const Chunk &chunk, Value panel,
+                     Value block, int64_t width, Source source);
+  SmallVector<Value> sumsAt(const Group &group, Value panel, Value block,
+                            Value tile, Value row);
+  SmallVector<Value> firstSums(const Chunk &chunk,
+                               ArrayRef<SmallVector<Value>> at);
+  SmallVector<Value> step(ValueRange sums, const Tiles &left,
+                          const Tiles &right);
+  void flushTile(const Group &group, Value panel, Value m, Value n,
+                 int64_t columns);
+  void flush(const Group &group, Value panel);
+
+  VectorBuilder &b;
+  const Contraction &c;
+  int64_t wholeSteps, steps, tail, chunkSteps, chunks;
+  int64_t blocks, groupBlocks, maxPanels;
+  bool copies;
+  Value rows;
+  /// Packed a; sums of groups; copies of their chunks of b, and of its tails.
+  Value packed, sums, copied, tails;
+  /// A tile of c of which not all rows are there.
+  Value rest;
+};
+} // namespace
+
+AmxProduct::AmxProduct(VectorBuilder &b, const Contraction &c, int64_t maxRows)
+    : b(b), c(c), wholeSteps(c.k() / kStep),
+      steps(llvm::divideCeil(c.k(), kStep)), tail(c.k() % kStep) {
+  chunkSteps = steps <= kWholeSteps ? steps : kChunkSteps;
+  chunks = llvm::divideCeil(steps, chunkSteps);
+  blocks = llvm::divideCeil(c.n(), kStep);
+  groupBlocks =
+      std::min<int64_t>(kGroupBlocks, llvm::divideCeil(blocks, kLeastGroups));
+  maxPanels = llvm::divideCeil(maxRows, kStep);
+  copies = c.k() % 4096 == 0 && maxPanels > 1;
+  rows = b.size(c.a, 0);
+}
+
+MemRefType AmxProduct::tilesType(ArrayRef<int64_t> shape) const {
+  SmallVector<int64_t> sizes(shape);
+  sizes.append({kTile, kStep});
+  return MemRefType::get(sizes, b.getBF16Type());
+}
+
+/// For each block of a group and each tile of a panel, (32 n, 16 m).
+MemRefType AmxProduct::sumsType(int64_t slots, int64_t panels) const {
+  return MemRefType::get({slots, panels, groupBlocks, 2, kStep, kTile},
+                         b.getF32Type());
+}
+
+/// 16 rows of 16 as columns: each stage is instructions of one operation that
+/// LLVM recognizes, 64 in all.
+SmallVector<Value> AmxProduct::transpose(SmallVector<Value> rows) {
+  // Of two rows, which lanes make the first result; `offset` makes the second.
+  auto stage = [&](int64_t distance, auto lane, int64_t offset) {
+    SmallVector<Value> next(kTile);
+    for (int64_t i = 0; i < kTile; ++i) {
+      SmallVector<int64_t> lanes;
+      for (int64_t j = 0; j < kTile; ++j)
+        lanes.push_back(lane(j) + (i & distance ? offset : 0));
+      Value x = rows[i & ~distance], y = rows[i | distance];
+      next[i] = b.create<vector::ShuffleOp>(x, y, lanes);
+    }
+    rows = std::move(next);
+  };
+  // Interleaves elements, then pairs of them, of each 128 bits.
+  stage(
+      1, [](int64_t j) { return j / 4 * 4 + j % 4 / 2 + j % 2 * 16; }, 2);
+  stage(
+      2, [](int64_t j) { return j / 4 * 4 + j % 2 + j % 4 / 2 * 16; }, 2);
+  // Gathers every other 128 bits.
+  auto quarters = [](int64_t j) { return j / 4 * 8 + j % 4; };
+  stage(4, quarters, 4);
+  stage(8, quarters, 4);
+  // Results 1 and 2 of each four came in the other order.
+  for (int64_t i = 0; i < kTile; i += 4)
+    std::swap(rows[i + 1], rows[i + 2]);
+  return rows;
+}
+
+/// The bits of `count` elements matrix[row, k ...], then zeros: 32 in all.
+/// Integers: without AVX512-BF16, LLVM would call a library to move bf16.
+Value AmxProduct::loadPadded(Value matrix, Value row, Value k, int64_t count) {
+  Type i16 = b.getI16Type();
+  Value bits = b.create<vector::BitCastOp>(b.vectorType(count, i16),
+                                           b.load(matrix, {row, k}, count));
+  if (count == kStep)
+    return bits;
+  Value zeros =
+      b.create<arith::ConstantOp>(b.getZeroAttr(b.vectorType(kStep, i16)));
+  return b.create<vector::InsertStridedSliceOp>(
+      bits, zeros, ArrayRef<int64_t>{0}, ArrayRef<int64_t>{1});
+}
+
+/// Packs a tile of a, pairs of k as if they were f32.
+void AmxProduct::packTile(Value tile, Value step, int64_t count) {
+  SmallVector<Value> pairs;
+  Value last = b.sub(rows, b.index(1)), k = b.mul(step, kStep);
+  for (int64_t i = 0; i < kTile; ++i) {
+    Value row = b.min(b.add(b.mul(tile, kTile), i), last);
+    pairs.push_back(b.create<vector::BitCastOp>(
+        b.vectorType(kTile, b.getF32Type()), loadPadded(c.a, row, k, count)));
+  }
+  SmallVector<Value> turned = transpose(pairs);
+  for (int64_t i = 0; i < kTile; ++i) {
+    Value row = b.create<vector::BitCastOp>(
+        b.vectorType(kStep, b.getBF16Type()), turned[i]);
+    b.store(row, packed,
+            {b.div(step, chunkSteps), b.div(tile, 2), b.rem(step, chunkSteps),
+             b.rem(tile, 2), b.index(i), b.index(0)});
+  }
+}
+
+void AmxProduct::pack() {
+  packed = b.create<memref::AllocOp>(
+      tilesType({chunks, maxPanels, chunkSteps, 2}), b.getI64IntegerAttr(64));
+  int64_t pieces = llvm::divideCeil(steps, kPackSteps);
+  b.parallel(b.mul(b.ceilDiv(rows, kTile), pieces), [&](Value i) {
+    Value tile = b.div(i, pieces), first = b.mul(b.rem(i, pieces), kPackSteps);
+    Value end = b.add(first, kPackSteps);
+    b.loop(first, b.min(end, b.index(wholeSteps)), 1,
+           [&](Value step) { packTile(tile, step, kStep); });
+    if (tail)
+      b.when(b.less(b.index(wholeSteps), end),
+             [&] { packTile(tile, b.index(wholeSteps), tail); });
+  });
+}
+
+/// The row of b at which a block begins.
+Value AmxProduct::rowOf(const Group &group, Value block) {
+  Value row = b.mul(b.add(group.first, block), kStep);
+  return c.n() % kStep ? b.min(row, b.index(c.n() - kStep)) : row;
+}
+
+/// tails[block][2 tiles] = the last k of the group's rows.
+void AmxProduct::copyTail(const Group &group) {
+  b.loop(b.index(0), group.blocks, 1, [&](Value block) {
+    Value first = rowOf(group, block);
+    b.loop(b.index(0), b.index(kStep), 1, [&](Value i) {
+      Value values = b.create<vector::BitCastOp>(
+          b.vectorType(kStep, b.getBF16Type()),
+          loadPadded(c.b, b.add(first, i), b.index(wholeSteps * kStep), tail));
+      b.store(values, tails,
+              {block, b.div(i, kTile), b.rem(i, kTile), b.index(0)});
+    });
+  });
+}
+
+/// sums[i][j] += left[i] * right[j]
+SmallVector<Value> AmxProduct::step(ValueRange sums, const Tiles &left,
+                                    const Tiles &right) {
+  SmallVector<Value> next;
+  for (Value x : left)
+    for (Value y : right) {
+      Value sum = sums[next.size()];
+      next.push_back(b.create<amx::TileMulFOp>(sum.getType(), x, y, sum));
+    }
+  return next;
+}
+
+SmallVector<Value> AmxProduct::sumsAt(const Group &group, Value panel,
+                                      Value block, Value tile, Value row) {
+  Value zero = b.index(0);
+  bool kept = chunks > 1;
+  return {
+      kept ? group.slot : zero, kept ? panel : zero, block, tile, row, zero};
+}
+
+/// Zeros in the first chunk, else what the one before left.
+SmallVector<Value> AmxProduct::firstSums(const Chunk &chunk,
+                                         ArrayRef<SmallVector<Value>> at) {
+  auto type = amx::TileType::get({kTile, kTile}, b.getF32Type());
+  auto each = [&](auto first) {
+    SmallVector<Value> tiles;
+    for (const SmallVector<Value> &position : at)
+      tiles.push_back(first(position));
+    return tiles;
+  };
+  auto zero = [&](ValueRange) -> Value {
+    return b.create<amx::TileZeroOp>(type);
+  };
+  if (chunks == 1)
+    return each(zero);
+  auto isFirst = b.create<scf::IfOp>(SmallVector<Type>(at.size(), type),
+                                     b.less(chunk.number, b.index(1)),
+                                     /*withElseRegion=*/true);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(isFirst.thenBlock());
+  b.create<scf::YieldOp>(each(zero));
+  b.setInsertionPointToStart(isFirst.elseBlock());
+  b.create<scf::YieldOp>(each([&](ValueRange position) -> Value {
+    return b.create<amx::TileLoadOp>(type, sums, position);
+  }));
+  return isFirst.getResults();
+}
+
+/// A block of b times `width` tiles of a panel.
+void AmxProduct::multiplyBlock(const Group &group, const Chunk &chunk,
+                               Value panel, Value block, int64_t width,
+                               Source source) {
+  auto type = amx::TileType::get({kTile, kStep}, b.getBF16Type());
+  Value row = rowOf(group, block), zero = b.index(0);
+  auto load = [&](Value memref, ValueRange at) -> Value {
+    return b.create<amx::TileLoadOp>(type, memref, at);
+  };
+  auto copyAt = [&](Value step, int64_t i) -> SmallVector<Value> {
+    return {group.slot, block, step, b.index(i), zero, zero};
+  };
+  auto left = [&](Value step, int64_t i) {
+    if (source == Source::Copy)
+      return load(copied, copyAt(step, i));
+    Value k = b.mul(b.add(chunk.first, step), kStep);
+    return load(c.b, {b.add(row, i * kTile), k});
+  };
+  auto leftTail = [&](Value, int64_t i) {
+    return load(tails, {block, b.index(i), zero, zero});
+  };
+  auto right = [&](Value step, int64_t j) {
+    return load(packed, {chunk.number, panel, step, b.index(j), zero, zero});
+  };
+  auto walk = [&](Value first, Value end, auto left, ValueRange sums) {
+    return b.loop(first, end, 1, sums, [&](Value k, ValueRange carried) {
+      Tiles x, y;
+      for (int64_t i = 0; i < 2; ++i) {
+        x.push_back(left(k, i));
+        if (i < width)
+          y.push_back(right(k, i));
+      }
+      SmallVector<Value> next = step(carried, x, y);
+      if (source == Source::InPlaceThenCopy)
+        for (int64_t i = 0; i < 2; ++i)
+          b.create<amx::TileStoreOp>(copied, copyAt(k, i), x[i]);
+      return next;
+    });
+  };
+  SmallVector<SmallVector<Value>> at;
+  for (int64_t i = 0; i < 2; ++i)
+    for (int64_t j = 0; j < width; ++j)
+      at.push_back(sumsAt(group, panel, block, b.index(j), b.index(i * kTile)));
+  SmallVector<Value> tiles = firstSums(chunk, at);
+  tiles = walk(zero, chunk.whole, left, tiles);
+  if (tail)
+    tiles = walk(chunk.whole, chunk.count, leftTail, tiles);
+  for (auto [tile, position] : llvm::zip(tiles, at))
+    b.create<amx::TileStoreOp>(sums, position, tile);
+}
+
+/// The group's rows of b times a panel, whose second tile may have no rows.
+void AmxProduct::multiplyPanel(const Group &group, const Chunk &chunk,
+                               Value panel, Source source) {
+  auto multiplyBlocks = [&](int64_t width) {
+    b.loop(b.index(0), group.blocks, 1, [&](Value block) {
+      multiplyBlock(group, chunk, panel, block, width, source);
+    });
+  };
+  Value second = b.add(b.mul(panel, kStep), kTile);
+  if (source == Source::InPlaceThenCopy) // others follow
+    multiplyBlocks(2);
+  else
+    b.when(
+        b.less(second, rows), [&] { multiplyBlocks(2); },
+        [&] { multiplyBlocks(1); });
+  if (chunks == 1)
+    return flush(group, panel);
+  b.when(b.less(b.index(chunks - 2), chunk.number),
+         [&] { flush(group, panel); });
+}
+
+void AmxProduct::multiply(const Group &group, const Chunk &chunk) {
+  Value end = b.ceilDiv(rows, kStep);
+  auto panels = [&](int64_t first, Source source) {
+    b.loop(b.index(first), end, 1,
+           [&](Value panel) { multiplyPanel(group, chunk, panel, source); });
+  };
+  if (!copies)
+    return panels(0, Source::InPlace);
+  b.when(
+      b.less(b.index(1), end),
+      [&] {
+        multiplyPanel(group, chunk, b.index(0), Source::InPlaceThenCopy);
+        panels(1, Source::Copy);
+      },
+      [&] { panels(0, Source::InPlace); });
+}
+
+void AmxProduct::multiply(const Group &group) {
+  if (tail)
+    copyTail(group);
+  auto chunk = [&](Value number) {
+    Value first = b.mul(number, chunkSteps);
+    auto upTo = [&](int64_t end) {
+      return b.min(b.index(chunkSteps), b.sub(b.index(end), first));
+    };
+    multiply(group, {number, first, upTo(wholeSteps), upTo(steps)});
+  };
+  if (chunks == 1)
+    return chunk(b.index(0));
+  b.loop(b.index(0), b.index(chunks), 1, chunk);
+}
+
+/// c[m + i, n + r] = sums[r, i], for a tile of rows of c.
+void AmxProduct::flushTile(const Group &group, Value panel, Value m, Value n,
+                           int64_t columns) {
+  Value block = b.sub(b.div(n, kStep), group.first);
+  Value tile = b.div(b.sub(m, b.mul(panel, kStep)), kTile);
+  Value first = b.sub(n, rowOf(group, block));
+  SmallVector<Value> lines;
+  for (int64_t r = 0; r < kTile; ++r) {
+    Value line = b.add(first, std::min(r, columns - 1));
+    lines.push_back(
+        b.load(sums, sumsAt(group, panel, block, tile, line), kTile));
+  }
+  SmallVector<Value> turned = transpose(lines);
+  auto put = [&](Value row, Value m) {
+    if (columns < kTile)
+      row = b.create<vector::ExtractStridedSliceOp>(row, 0, columns, 1);
+    if (!c.fromZero)
+      row = b.create<arith::AddFOp>(row, b.load(c.c, {m, n}, columns));
+    b.store(row, c.c, {m, n});
+  };
+  b.when(
+      b.less(b.add(m, kTile - 1), rows),
+      [&] {
+        for (auto [i, row] : llvm::enumerate(turned))
+          put(row, b.add(m, static_cast<int64_t>(i)));
+      },
+      [&] {
+        for (auto [i, row] : llvm::enumerate(turned))
+          b.store(row, rest, {b.index(static_cast<int64_t>(i)), b.index(0)});
+        b.loop(m, rows, 1, [&](Value row) {
+          put(b.load(rest, {b.sub(row, m), b.index(0)}, kTile), row);
+        });
+      });
+}
+
+/// A panel's rows of c: of each, the group's columns stand together.
+void AmxProduct::flush(const Group &group, Value panel) {
+  Value m = b.mul(panel, kStep), n = b.mul(group.first, kStep);
+  Value end =
+      b.min(b.mul(b.add(group.first, group.blocks), kStep), b.index(c.n()));
+  Value whole = b.mul(b.div(end, kTile), kTile);
+  b.loop(m, b.min(b.add(m, kStep), rows), kTile, [&](Value m) {
+    b.loop(n, whole, kTile,
+           [&](Value n) { flushTile(group, panel, m, n, kTile); });
+    if (int64_t rest = c.n() % kTile)
+      b.loop(whole, end, kTile,
+             [&](Value n) { flushTile(group, panel, m, n, rest); });
+  });
+}
+
+void AmxProduct::multiply() {
+  int64_t slots = chunks == 1 ? groups() : std::min(groups(), kMostSlots);
+  IntegerAttr line = b.getI64IntegerAttr(64);
+  pack();
+  if (chunks > 1)
+    sums = b.create<memref::AllocOp>(sumsType(slots, maxPanels), line);
+  if (copies)
+    copied = b.create<memref::AllocOp>(
+        tilesType({slots, groupBlocks, chunkSteps, 2}), line);
+  b.parallel(b.index(slots), [&](Value slot) {
+    if (chunks == 1)
+      sums = b.create<memref::AllocaOp>(sumsType(1, 1), line);
+    rest = b.create<memref::AllocaOp>(
+        MemRefType::get({kTile, kTile}, b.getF32Type()), line);
+    if (tail)
+      tails = b.create<memref::AllocaOp>(tilesType({groupBlocks, 2}), line);
+    auto multiplyGroup = [&](Value i) {
+      Value first = b.mul(i, groupBlocks);
+      Value left = b.sub(b.index(blocks), first);
+      multiply({slot, first, b.min(left, b.index(groupBlocks))});
+    };
+    if (slots == groups())
+      return multiplyGroup(slot);
+    auto begin = [&](Value i) { return b.div(b.mul(i, groups()), slots); };
+    b.loop(begin(slot), begin(b.add(slot, 1)), 1, multiplyGroup);
+  });
+}
+
+void cria::emitAmx(VectorBuilder &b, const Contraction &c, int64_t maxRows) {
+  AmxProduct(b, c, maxRows).multiply();
+}
