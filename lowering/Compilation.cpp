@@ -54,6 +54,7 @@ llvm::Error Compilation::select(const CompileOptions &options) {
   if (!cpu)
     return cpu.takeError();
   pipeline.cpu = *cpu;
+  pipeline.emulateAmx = options.emulateAmx;
   return llvm::Error::success();
 }
 

@@ -30,6 +30,8 @@ struct CompileOptions {
   std::string cpuRates;
   /// NVIDIA chips to assemble for, beside the PTX.
   std::vector<std::string> cubins;
+  /// For tests: the schedule for AMX in plain loops, on any CPU.
+  bool emulateAmx = false;
 };
 
 /// Registers every dialect a compilation may meet, and their interfaces.

@@ -160,6 +160,18 @@ def LowerContractions : Pass<"lower-contractions", "::mlir::func::FuncOp"> {
     "::mlir::x86vector::X86VectorDialect"];
 }
 
+def EmulateAmx : Pass<"emulate-amx", "::mlir::func::FuncOp"> {
+  let summary = "lower AMX to loops over buffers, for tests";
+  let description = [{
+    Every op of the `amx` dialect becomes linalg on a buffer in memory, so that
+    the schedule of lower-contractions runs on a CPU without AMX. A tile that a
+    loop carries must be the sum of a product in the loop.
+  }];
+  let dependentDialects = [
+    "::mlir::arith::ArithDialect", "::mlir::linalg::LinalgDialect",
+    "::mlir::memref::MemRefDialect"];
+}
+
 def LowerToLoops : Pass<"lower-linalg-to-loops", "::mlir::func::FuncOp"> {
   let summary = "lower what is left of linalg on memrefs to loops";
   let description = [{

@@ -120,8 +120,10 @@ static void buildTile(OpPassManager &pm, const PipelineOptions &options) {
   bufferize(pm);
   const VectorUnit &unit = options.cpu.unit;
   pm.addNestedPass<func::FuncOp>(createLowerContractions(
-      {unit.lanes, unit.registers, unit.dotBf16, unit.dotBf16Fast, unit.amx,
-       unit.streams}));
+      {unit.lanes, unit.registers, unit.dotBf16, unit.dotBf16Fast,
+       unit.amx || options.emulateAmx, unit.streams}));
+  if (options.emulateAmx)
+    pm.addNestedPass<func::FuncOp>(createEmulateAmx());
   pm.addNestedPass<func::FuncOp>(createLowerToLoops());
   addMath<func::FuncOp>(pm, /*exp2=*/false);
   // Index arithmetic of the schedules, before lifetimes are counted.
@@ -274,6 +276,9 @@ struct PhaseOptions : PassPipelineOptions<PhaseOptions> {
   Option<int64_t> chunk{*this, "chunk",
                         llvm::cl::desc("the most tokens of a prefill call"),
                         llvm::cl::init(512)};
+  Option<bool> emulateAmx{*this, "emulate-amx",
+                          llvm::cl::desc("run the schedule for AMX in loops"),
+                          llvm::cl::init(false)};
 };
 
 using ErrorHandler = llvm::function_ref<LogicalResult(const Twine &)>;
@@ -296,6 +301,7 @@ static LogicalResult addPhase(OpPassManager &pm, Phase phase, StringRef text,
   pipeline.cpu = *cpu;
   pipeline.chip = options.chip;
   pipeline.chunk = options.chunk;
+  pipeline.emulateAmx = options.emulateAmx;
   buildPhase(pm, phase, pipeline);
   return success();
 }

@@ -40,6 +40,8 @@ struct PipelineOptions {
   std::string chip = "sm_80";
   /// The most tokens one call of the prefill entry takes.
   int64_t chunk = 512;
+  /// For tests: the schedule for AMX in plain loops, on any CPU.
+  bool emulateAmx = false;
 };
 
 /// What takes a program from the phase before to `phase`, one of Fuse to Llvm.

@@ -115,6 +115,9 @@ static cl::opt<bool> remarks("remarks",
                                       "without vectors"),
                              cl::cat(category));
 
+// For tests: the schedule for AMX in plain loops, on any CPU.
+static cl::opt<bool> emulateAmx("emulate-amx", cl::Hidden, cl::cat(category));
+
 static int fail(const llvm::Twine &message) {
   llvm::errs() << "cria-compile: error: " << message << "\n";
   return 1;
@@ -224,6 +227,7 @@ static llvm::Expected<CompileOptions> readOptions() {
   if (cpu.getNumOccurrences())
     options.cpu = cpu;
   options.cpuRates = cpuRates;
+  options.emulateAmx = emulateAmx;
   return options;
 }
 

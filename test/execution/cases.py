@@ -105,6 +105,23 @@ def head():
         yield f"{dtype} {vocab}x{size}", p.ends(logits)
 
 
+def amx():
+    """Products of tiles of 16 rows and 32 k: sizes with and without rests, one
+    group of rows and several, one chunk of k, equal chunks, and a last one that
+    is short or only a rest; 4096 columns are copied."""
+    shapes = [(32, 32), (33, 31), (47, 64), (48, 1), (64, 33), (95, 129), (300, 70)]
+    shapes += [(517, 40), (79, 2080), (49, 2049), (40, 3001), (56, 4096), (32, 3072)]
+    for n, k in shapes:
+        p = Program("bf16")
+        p.counts = [1, 2, 16, 17, 33, 49, 70]
+        y = linear_of(p, p.tokens(k), p.weight(n, k))
+        if n <= 128:
+            yield f"{n}x{k}", p.returns(y)
+        else:  # more columns than logits have
+            p.slack = 4
+            yield f"{n}x{k}", p.ends(p.head(y, p.weight(128, n)))
+
+
 def elementwise(p, mnemonic, x, y, compute):
     op = f"llama.{mnemonic} {x.name}, {y.name} : {x.type}"
     return p.emit(op, x.shape, lambda call: compute(call[x], call[y]))

@@ -9,7 +9,7 @@ and compares the logits with the reference:
   each op's result to the storage type; where few numbers make that one's NMSE
   more than 1e-5, it is the bar, and of several ops four times it.
 
-CPU is a name for --cpu, or "emulated": then kernels for CUDA run on the
+CPU is a name for --cpu, with other options behind it, or "emulated": then kernels for CUDA run on the
 emulated driver with all checks, prompts of each length and tokens one by one.
 """
 
@@ -59,7 +59,7 @@ def compiled(tools, program, what, *flags):
 
 
 def run(tools, program, cpu, what):
-    artifact = compiled(tools, program, what, f"--cpu={cpu}")
+    artifact = compiled(tools, program, what, *f"--cpu={cpu}".split())
     for count in program.counts:
         weights = f"--weights={artifact.parent}"
         drawn = 0 if program.whole else 1

@@ -1,0 +1,189 @@
+/// amx.tile_mulf  =>  linalg.generic
+///
+/// For tests: runs the schedule of Amx.cpp on a CPU without AMX. A tile becomes
+/// a buffer in memory, which each run of the op that makes the tile overwrites.
+/// That holds where a loop carries sums only, as that schedule's loops do.
+#include "lowering/Passes.h"
+
+#include "mlir/Dialect/AMX/AMXDialect.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/SCF/Transforms/Patterns.h"
+#include "mlir/Transforms/DialectConversion.h"
+
+namespace cria {
+#define GEN_PASS_DEF_EMULATEAMX
+#include "lowering/Passes.h.inc"
+} // namespace cria
+
+using namespace mlir;
+using namespace cria;
+
+/// A buffer for a tile, outside of all loops but the parallel one.
+static Value bufferOf(Operation *op, ConversionPatternRewriter &rewriter,
+                      ArrayRef<int64_t> shape) {
+  auto tile = cast<amx::TileType>(op->getResult(0).getType());
+  auto type = MemRefType::get(shape, tile.getElementType());
+  OpBuilder::InsertionGuard guard(rewriter);
+  if (auto loop = op->getParentOfType<scf::ForallOp>())
+    rewriter.setInsertionPointToStart(loop.getBody());
+  else
+    rewriter.setInsertionPointToStart(
+        &op->getParentOfType<func::FuncOp>().front());
+  return memref::AllocaOp::create(rewriter, op->getLoc(), type,
+                                  rewriter.getI64IntegerAttr(64));
+}
+
+static void fillWithZero(OpBuilder &b, Location loc, Value buffer) {
+  Type element = cast<MemRefType>(buffer.getType()).getElementType();
+  Value zero = arith::ConstantOp::create(b, loc, b.getZeroAttr(element));
+  linalg::FillOp::create(b, loc, zero, buffer);
+}
+
+/// base[indices ...] as a tile: its rows are those of the last but one
+/// dimension.
+static Value viewOf(OpBuilder &b, Location loc, Value base, ValueRange indices,
+                    amx::TileType tile) {
+  auto type = cast<MemRefType>(base.getType());
+  SmallVector<OpFoldResult> one(type.getRank(), b.getIndexAttr(1)), sizes(one);
+  for (int64_t i = 0; i < 2; ++i)
+    sizes[type.getRank() - 2 + i] = b.getIndexAttr(tile.getDimSize(i));
+  SmallVector<OpFoldResult> offsets = getAsOpFoldResult(indices);
+  auto view = memref::SubViewOp::inferRankReducedResultType(
+      tile.getShape(), type, offsets, sizes, one);
+  return memref::SubViewOp::create(b, loc, view, base, offsets, sizes, one);
+}
+
+/// out += the product of all inputs.
+static void emitSum(OpBuilder &b, Location loc, ValueRange inputs, Value out,
+                    ArrayRef<AffineMap> maps) {
+  SmallVector<utils::IteratorType> loops;
+  for (unsigned i = 0; i < maps.back().getNumDims(); ++i)
+    loops.push_back(maps.back().isFunctionOfDim(i)
+                        ? utils::IteratorType::parallel
+                        : utils::IteratorType::reduction);
+  linalg::GenericOp::create(
+      b, loc, inputs, out, maps, loops,
+      [](OpBuilder &b, Location loc, ValueRange values) {
+        Value product;
+        for (Value value : values.drop_back()) {
+          if (!value.getType().isF32())
+            value = arith::ExtFOp::create(b, loc, b.getF32Type(), value);
+          product =
+              product ? arith::MulFOp::create(b, loc, product, value) : value;
+        }
+        Value sum = arith::AddFOp::create(b, loc, values.back(), product,
+                                          arith::FastMathFlags::reassoc);
+        linalg::YieldOp::create(b, loc, sum);
+      });
+}
+
+namespace {
+struct EmulateZero : OpConversionPattern<amx::TileZeroOp> {
+  using OpConversionPattern::OpConversionPattern;
+
+  LogicalResult
+  matchAndRewrite(amx::TileZeroOp op, OpAdaptor,
+                  ConversionPatternRewriter &rewriter) const override {
+    Value buffer = bufferOf(op, rewriter, op.getTileType().getShape());
+    fillWithZero(rewriter, op.getLoc(), buffer);
+    rewriter.replaceOp(op, buffer);
+    return success();
+  }
+};
+
+struct EmulateLoad : OpConversionPattern<amx::TileLoadOp> {
+  using OpConversionPattern::OpConversionPattern;
+
+  LogicalResult
+  matchAndRewrite(amx::TileLoadOp op, OpAdaptor adaptor,
+                  ConversionPatternRewriter &rewriter) const override {
+    if (op.getStride())
+      return rewriter.notifyMatchFailure(op, "has a stride of its own");
+    Value buffer = bufferOf(op, rewriter, op.getTileType().getShape());
+    Value view = viewOf(rewriter, op.getLoc(), adaptor.getBase(),
+                        adaptor.getIndices(), op.getTileType());
+    memref::CopyOp::create(rewriter, op.getLoc(), view, buffer);
+    rewriter.replaceOp(op, buffer);
+    return success();
+  }
+};
+
+struct EmulateStore : OpConversionPattern<amx::TileStoreOp> {
+  using OpConversionPattern::OpConversionPattern;
+
+  LogicalResult
+  matchAndRewrite(amx::TileStoreOp op, OpAdaptor adaptor,
+                  ConversionPatternRewriter &rewriter) const override {
+    if (op.getStride())
+      return rewriter.notifyMatchFailure(op, "has a stride of its own");
+    Value view = viewOf(rewriter, op.getLoc(), adaptor.getBase(),
+                        adaptor.getIndices(), op.getTileType());
+    rewriter.replaceOpWithNewOp<memref::CopyOp>(op, adaptor.getVal(), view);
+    return success();
+  }
+};
+
+/// As the CPU does: even and odd k apart, and to the sum at the end.
+///
+///   products[m, n, e] = sum_p lhs[m, 2 p + e] * rhs[p, 2 n + e]
+///   res[m, n] = acc[m, n] + sum_e products[m, n, e]
+struct EmulateProduct : OpConversionPattern<amx::TileMulFOp> {
+  using OpConversionPattern::OpConversionPattern;
+
+  LogicalResult
+  matchAndRewrite(amx::TileMulFOp op, OpAdaptor adaptor,
+                  ConversionPatternRewriter &rewriter) const override {
+    Location loc = op.getLoc();
+    auto type = op.getTileType();
+    Value buffer = bufferOf(op, rewriter, type.getShape());
+    Value products =
+        bufferOf(op, rewriter, {type.getDimSize(0), type.getDimSize(1), 2});
+    auto pairs = [&](Value tile) -> Value {
+      auto type = cast<MemRefType>(tile.getType());
+      SmallVector<int64_t> shape = {type.getDimSize(0), type.getDimSize(1) / 2,
+                                    2};
+      return memref::ExpandShapeOp::create(
+          rewriter, loc, shape, tile,
+          ArrayRef<ReassociationIndices>{{0}, {1, 2}});
+    };
+    AffineExpr m, n, e, p;
+    bindDims(getContext(), m, n, e, p);
+    auto map = [&](unsigned dims, ArrayRef<AffineExpr> of) {
+      return AffineMap::get(dims, 0, of, getContext());
+    };
+    fillWithZero(rewriter, loc, products);
+    emitSum(rewriter, loc, {pairs(adaptor.getLhs()), pairs(adaptor.getRhs())},
+            products,
+            {map(4, {m, p, e}), map(4, {p, n, e}), map(4, {m, n, e})});
+    memref::CopyOp::create(rewriter, loc, adaptor.getAcc(), buffer);
+    emitSum(rewriter, loc, products, buffer,
+            {map(3, {m, n, e}), map(3, {m, n})});
+    rewriter.replaceOp(op, buffer);
+    return success();
+  }
+};
+
+struct EmulateAmx : cria::impl::EmulateAmxBase<EmulateAmx> {
+  void runOnOperation() override {
+    TypeConverter converter;
+    converter.addConversion([](Type type) { return type; });
+    converter.addConversion([](amx::TileType tile) {
+      return MemRefType::get(tile.getShape(), tile.getElementType());
+    });
+    RewritePatternSet patterns(&getContext());
+    patterns.add<EmulateZero, EmulateLoad, EmulateStore, EmulateProduct>(
+        converter, &getContext());
+    ConversionTarget target(getContext());
+    target.markUnknownOpDynamicallyLegal([](Operation *) { return true; });
+    target.addIllegalDialect<amx::AMXDialect>();
+    scf::populateSCFStructuralTypeConversionsAndLegality(converter, patterns,
+                                                         target);
+    if (failed(applyPartialConversion(getOperation(), target,
+                                      std::move(patterns))))
+      signalPassFailure();
+  }
+};
+} // namespace
