@@ -127,6 +127,10 @@ def FlashAttention : Pass<"flash-attention", "::mlir::func::FuncOp"> {
     A softmax of another form becomes its parts, on all scores, with a
     missed-optimization remark that says what was expected.
   }];
+  let options = [
+    Option<"amx", "amx", "bool", "false",
+           "the CPU multiplies tiles of bf16 (AMX-BF16): of bf16, products are made "
+           "of bf16, to which probabilities are rounded">];
   let dependentDialects = [
     "::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",
     "::mlir::linalg::LinalgDialect", "::mlir::math::MathDialect",

@@ -116,7 +116,7 @@ template <typename Function> static void addMath(OpPassManager &pm, bool exp2) {
 }
 
 static void buildTile(OpPassManager &pm, const PipelineOptions &options) {
-  pm.addNestedPass<func::FuncOp>(createFlashAttention());
+  pm.addNestedPass<func::FuncOp>(createFlashAttention({options.cpu.unit.amx}));
   bufferize(pm);
   const VectorUnit &unit = options.cpu.unit;
   pm.addNestedPass<func::FuncOp>(createLowerContractions(

@@ -47,4 +47,9 @@ void emitPanel(VectorBuilder &b, const Contraction &c, int64_t maxRows);
 /// with at least 32 rows, at most `maxRows` rows of a.
 void emitAmx(VectorBuilder &b, const Contraction &c, int64_t maxRows);
 
+/// Outer products on AMX (AmxOuter.cpp): bf16, b (k, n), static extents, m and
+/// n multiples of 16, k of 32.
+bool fitsAmxOuter(const Contraction &c);
+void emitAmxOuter(VectorBuilder &b, const Contraction &c);
+
 } // namespace cria

@@ -56,7 +56,7 @@ struct Softmax {
 /// The schedule of one attention.
 class FlashAttention {
 public:
-  FlashAttention(LinalgBuilder &b, const Attention &attention);
+  FlashAttention(LinalgBuilder &b, const Attention &attention, bool amx);
   /// The output, (T, KVH, G, D), in `out`.
   Value emit(Value out);
 
@@ -82,7 +82,7 @@ private:
   LinalgBuilder &b;
   const Attention &in;
   RankedTensorType type; // of the query
-  bool oneToken;
+  bool oneToken, amx;
   unsigned keyDim; // of scores
   int64_t kvHeads, group, size, keys, tokensPerBlock;
   Value tokens, firstKey, endKey;
@@ -90,7 +90,8 @@ private:
 };
 } // namespace
 
-FlashAttention::FlashAttention(LinalgBuilder &b, const Attention &attention)
+FlashAttention::FlashAttention(LinalgBuilder &b, const Attention &attention,
+                               bool hasAmx)
     : b(b), in(attention),
       type(cast<RankedTensorType>(attention.query.getType())) {
   oneToken = type.getDimSize(0) == 1;
@@ -103,6 +104,11 @@ FlashAttention::FlashAttention(LinalgBuilder &b, const Attention &attention)
       cast<RankedTensorType>(in.keys.getType()).getDimSize(2), 64);
   // Rows are a multiple of 16, a vector, and at least 64 where they can be.
   tokensPerBlock = std::max<int64_t>(16, 64 / llvm::PowerOf2Ceil(group));
+  auto isBf16 = [](Value tensor) {
+    return cast<RankedTensorType>(tensor.getType()).getElementType().isBF16();
+  };
+  amx = hasAmx && !oneToken && isBf16(in.query) && isBf16(in.keys) &&
+        isBf16(in.values) && size % 32 == 0 && keys % 32 == 0;
   auto value = [&](OpFoldResult size) {
     return getValueOrCreateConstantIndexOp(b, b.getLoc(), size);
   };
@@ -266,12 +272,16 @@ Softmax FlashAttention::overBlocks(Value query, int64_t rows, Value head,
             right = b.select(3, {2, 1});
   auto body = [&](OpBuilder &, Location, Value block, ValueRange carried) {
     Softmax state{carried[0], carried[1], carried[2]};
-    Value k = cacheBlock(in.keys, head, block, /*widen=*/!oneToken);
-    Value v = cacheBlock(in.values, head, block, /*widen=*/!oneToken);
+    bool widen = !oneToken && !amx;
+    Value k = cacheBlock(in.keys, head, block, widen);
+    Value v = cacheBlock(in.values, head, block, widen);
     Value scores = b.filled(scoreShape, 0);
     scores = oneToken ? b.contractTransposed(query, k, scores)
                       : b.contract({k, left}, {query, right}, all, scores);
     Value p = step(state, score(scores, block, head, rowTokens));
+    if (amx)
+      p = b.map({p}, b.getBF16Type(),
+                [](Values v) -> SmallVector<Value> { return {v[0]}; });
     state.output = oneToken
                        ? b.contract({p, left}, {v, right}, all, state.output)
                        : b.contract({v, b.select(3, {2, 0})}, {p, right}, all,
@@ -309,7 +319,8 @@ Value FlashAttention::decodeRows(Value head, Value out) {
 /// Queries (D, tokensPerBlock, group), zero for tokens past the last.
 Value FlashAttention::queryBlock(Value head, Value first, Value valid) {
   Value query = rowsOf(in.query, head, first, valid);
-  Value block = b.filled({d, b.getIndexAttr(tokensPerBlock), heads}, 0);
+  Value block = b.filled({d, b.getIndexAttr(tokensPerBlock), heads}, 0,
+                         amx ? b.getBF16Type() : Type());
   Value rows = b.generic(
       3, {query}, {b.slice(block, {zero, zero, zero}, {d, valid, heads})},
       {b.select(3, {1, 2, 0}), b.select(3, {0, 1, 2})},
@@ -375,7 +386,7 @@ Value FlashAttention::emit(Value out) {
 
 /// Puts the schedule where the output goes: into what it is put into, or into a
 /// new tensor.
-static void replace(const Attention &attention) {
+static void replace(const Attention &attention, bool amx) {
   Value output = attention.output();
   OpBuilder builder(output.getContext());
   builder.setInsertionPointAfterValue(output);
@@ -390,18 +401,20 @@ static void replace(const Attention &attention) {
     out = b.empty(b.sizes(attention.query),
                   cast<RankedTensorType>(output.getType()).getElementType());
   }
-  output.replaceAllUsesWith(FlashAttention(b, attention).emit(out));
+  output.replaceAllUsesWith(FlashAttention(b, attention, amx).emit(out));
 }
 
 namespace {
 struct FlashAttentionPass : cria::impl::FlashAttentionBase<FlashAttentionPass> {
+  using FlashAttentionBase::FlashAttentionBase;
+
   void runOnOperation() override {
     SmallVector<linalg::SoftmaxOp> ops;
     getOperation().walk([&](linalg::SoftmaxOp op) { ops.push_back(op); });
     for (linalg::SoftmaxOp op : ops) {
       StringRef reason;
       if (auto attention = Attention::match(op, reason)) {
-        replace(*attention);
+        replace(*attention, amx);
         continue;
       }
       remark::missed(op.getLoc(), remark::RemarkOpts::name("scores-stored")

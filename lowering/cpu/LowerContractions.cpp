@@ -81,6 +81,8 @@ private:
 
   void lower(VectorBuilder &b, const Contraction &c, Operation *op,
              int64_t maxRows) {
+    if (c.bOuter && amx && fitsAmxOuter(c))
+      return emitAmxOuter(b, c);
     if (c.bOuter)
       return emitOuter(b, c);
     if (op->getParentOfType<scf::ForallOp>())

@@ -47,6 +47,28 @@ Value VectorBuilder::dotPairs(Value a, Value b, Value acc) {
   return create<x86vector::DotBF16Op>(acc.getType(), acc, a, b);
 }
 
+/// Perfect shuffles: each round interleaves the rows of the upper half with
+/// those of the lower. (vector.transpose would come apart into scalars when it
+/// is canonicalized.)
+SmallVector<Value> VectorBuilder::transposed(ArrayRef<Value> rows) {
+  SmallVector<Value> now(rows);
+  auto size = static_cast<int64_t>(rows.size());
+  SmallVector<int64_t> low, high;
+  for (int64_t i = 0; i < size / 2; ++i) {
+    low.append({i, i + size});
+    high.append({i + size / 2, i + size / 2 + size});
+  }
+  for (int64_t round = 1; round < size; round *= 2) {
+    SmallVector<Value> next;
+    for (int64_t i = 0; i < size / 2; ++i)
+      for (ArrayRef<int64_t> half : {low, high})
+        next.push_back(
+            create<vector::ShuffleOp>(now[i], now[i + size / 2], half));
+    now = next;
+  }
+  return now;
+}
+
 Value VectorBuilder::splat(Value memref, ValueRange at, int64_t lanes) {
   Value scalar = create<memref::LoadOp>(memref, at);
   if (!scalar.getType().isF32())

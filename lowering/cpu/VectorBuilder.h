@@ -25,6 +25,8 @@ public:
   mlir::Value fma(mlir::Value a, mlir::Value b, mlir::Value acc);
   /// acc[i] + a[2i] * b[2i] + a[2i + 1] * b[2i + 1], of bf16.
   mlir::Value dotPairs(mlir::Value a, mlir::Value b, mlir::Value acc);
+  /// The columns of a square of vectors, of a power of two.
+  llvm::SmallVector<mlir::Value> transposed(llvm::ArrayRef<mlir::Value> rows);
   /// f32 of the element memref[at], in every lane.
   mlir::Value splat(mlir::Value memref, mlir::ValueRange at, int64_t lanes);
   /// The size of a memref's dimension, constant where it is static.

@@ -35,9 +35,13 @@ Value LinalgBuilder::empty(ArrayRef<OpFoldResult> sizes, Type type) {
   return tensor::EmptyOp::create(*this, getLoc(), sizes, type);
 }
 
-Value LinalgBuilder::filled(ArrayRef<OpFoldResult> sizes, double value) {
-  return linalg::FillOp::create(*this, getLoc(), ValueRange{f32(value)},
-                                ValueRange{empty(sizes, getF32Type())})
+Value LinalgBuilder::filled(ArrayRef<OpFoldResult> sizes, double value,
+                            Type type) {
+  FloatType element = type ? cast<FloatType>(type) : getF32Type();
+  Value fill =
+      arith::ConstantOp::create(*this, getLoc(), getFloatAttr(element, value));
+  return linalg::FillOp::create(*this, getLoc(), ValueRange{fill},
+                                ValueRange{empty(sizes, element)})
       .getResult(0);
 }
 

@@ -22,8 +22,9 @@ public:
   llvm::SmallVector<mlir::OpFoldResult> sizes(mlir::Value tensor);
   /// An uninitialized tensor.
   mlir::Value empty(llvm::ArrayRef<mlir::OpFoldResult> sizes, mlir::Type type);
-  /// A tensor of one f32 value.
-  mlir::Value filled(llvm::ArrayRef<mlir::OpFoldResult> sizes, double value);
+  /// A tensor of one value, of f32 or another type of floats.
+  mlir::Value filled(llvm::ArrayRef<mlir::OpFoldResult> sizes, double value,
+                     mlir::Type type = {});
 
   /// A linalg.generic over `dims` loops. Each operand has a map; the payload
   /// gets the f32 values of all operands, outputs last, and returns one f32

@@ -1,0 +1,73 @@
+// Outer products of bf16 by AMX, as attention has them for a block of keys.
+// RUN: cria-opt --lower-contractions="lanes=16 registers=32 amx" --canonicalize --cse --split-input-file %s | FileCheck %s
+
+#mk = affine_map<(m, n, k) -> (m, k)>
+#kn = affine_map<(m, n, k) -> (k, n)>
+#mn = affine_map<(m, n, k) -> (m, n)>
+
+// b is packed, two of k side by side; a is read where it lies, and sums go where
+// they belong. Two tiles by two, from zero.
+// CHECK-LABEL: func @scores
+// CHECK-SAME: (%[[A:[^:]*]]: memref<64x64xbf16, strided<[128, 1], offset: ?>>, %[[B:[^:]*]]: memref<64x48xbf16>, %[[C:[^:]*]]: memref<64x48xf32>)
+// CHECK: %[[PACKED:.*]] = memref.alloca() {alignment = 64 : i64} : memref<3x2x16x32xbf16>
+// CHECK: %[[EVEN:.*]] = vector.load %[[B]][%[[K:.*]], %{{.*}}] : memref<64x48xbf16>, vector<16xbf16>
+// CHECK: %[[ODD:.*]] = vector.load %[[B]][%{{.*}}, %{{.*}}] : memref<64x48xbf16>, vector<16xbf16>
+// CHECK: vector.interleave %[[EVEN]], %[[ODD]]
+// CHECK: vector.store %{{.*}}, %[[PACKED]]
+// CHECK-NOT: vector.transpose
+// CHECK-COUNT-4: amx.tile_zero
+// CHECK: scf.for
+// CHECK-COUNT-2: amx.tile_load %[[A]]
+// CHECK-COUNT-2: amx.tile_load %[[PACKED]]
+// CHECK-COUNT-4: amx.tile_mulf
+// CHECK-NOT: amx.tile_mulf
+// CHECK: scf.yield
+// CHECK-COUNT-4: amx.tile_store %[[C]]
+// The odd tile of columns.
+// CHECK-COUNT-2: amx.tile_zero
+// CHECK-COUNT-2: amx.tile_mulf
+// CHECK-COUNT-2: amx.tile_store %[[C]]
+// CHECK-NOT: amx.tile_store
+func.func @scores(%a: memref<64x64xbf16, strided<[128, 1], offset: ?>>, %b: memref<64x48xbf16>, %c: memref<64x48xf32>) {
+  %zero = arith.constant 0.0 : f32
+  linalg.fill ins(%zero : f32) outs(%c : memref<64x48xf32>)
+  linalg.contract indexing_maps = [#mk, #kn, #mn] ins(%a, %b : memref<64x64xbf16, strided<[128, 1], offset: ?>>, memref<64x48xbf16>) outs(%c : memref<64x48xf32>)
+  return
+}
+
+// -----
+
+#km = affine_map<(m, n, k) -> (k, m)>
+#kn = affine_map<(m, n, k) -> (k, n)>
+#mn = affine_map<(m, n, k) -> (m, n)>
+
+// a lies with k outermost: it is turned in registers, two of k as one number.
+// What c holds is added to.
+// CHECK-LABEL: func @values
+// CHECK-SAME: (%[[A:[^:]*]]: memref<32x64xbf16>, %{{[^:]*}}: memref<32x32xbf16>, %[[C:[^:]*]]: memref<64x32xf32>)
+// CHECK: %[[TURNED:.*]] = memref.alloca() {alignment = 64 : i64} : memref<4x1x16x32xbf16>
+// CHECK: vector.load %[[A]]
+// CHECK: vector.interleave
+// CHECK-COUNT-64: vector.shuffle %{{.*}} : vector<16xf32>, vector<16xf32>
+// CHECK: vector.store %{{.*}}, %[[TURNED]]
+// CHECK-COUNT-4: amx.tile_load %[[C]]
+// CHECK: amx.tile_load %[[TURNED]]
+func.func @values(%a: memref<32x64xbf16>, %b: memref<32x32xbf16>, %c: memref<64x32xf32>) {
+  linalg.contract indexing_maps = [#km, #kn, #mn] ins(%a, %b : memref<32x64xbf16>, memref<32x32xbf16>) outs(%c : memref<64x32xf32>)
+  return
+}
+
+// -----
+
+#mk = affine_map<(m, n, k) -> (m, k)>
+#kn = affine_map<(m, n, k) -> (k, n)>
+#mn = affine_map<(m, n, k) -> (m, n)>
+
+// No whole tiles: vectors do it.
+// CHECK-LABEL: func @odd
+// CHECK-NOT: amx
+// CHECK: vector.fma
+func.func @odd(%a: memref<64x24xbf16>, %b: memref<24x32xbf16>, %c: memref<64x32xf32>) {
+  linalg.contract indexing_maps = [#mk, #kn, #mn] ins(%a, %b : memref<64x24xbf16>, memref<24x32xbf16>) outs(%c : memref<64x32xf32>)
+  return
+}
