@@ -153,6 +153,14 @@ class Upstream:
         getattr(self.library, f"_mlir_ciface_{entry}")(results, *arguments)
 
 
+def permit_tiles():
+    """Asks Linux for the tile registers of AMX, as the runtime does. Without AMX
+    the answer is no, and no code needs them.
+    """
+    arch_prctl, request_permission, tile_data = 158, 0x1023, 18
+    ctypes.CDLL(None).syscall(arch_prctl, request_permission, tile_data)
+
+
 class Artifact:
     """Calls the entries of an artifact, as runtime/Abi.h has them."""
 
@@ -161,6 +169,7 @@ class Artifact:
 
     def __init__(self, path, memory):
         self.library, self.memory = ctypes.CDLL(str(path)), memory
+        permit_tiles()
         self.parallel = self.FOR(lambda host, body, context, n: body(context, 0, n))
         self.host = (ctypes.c_void_p * 1)(ctypes.cast(self.parallel, ctypes.c_void_p))
 

@@ -199,6 +199,7 @@ KERNELS = {
         attention_sink, [STORED, *2 * [no_vectors("it is no product of two matrices")]]
     ),
     "column_slices": Kernel(lambda x, w, u, n: x[:, :23] @ w.T + x[:, 14:] @ u.T),
+    "bf16_slices": Kernel(lambda x, w, u, n: x[:, :67] @ w[:, 3:].T + x[:, 41:] @ u.T),
     "transposed_output": Kernel(
         lambda x, w, n: (x[:n] @ w.T).T,
         [no_vectors("its result is not indexed by the two outer loops")],
