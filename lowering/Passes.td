@@ -157,7 +157,9 @@ def LowerContractions : Pass<"lower-contractions", "::mlir::func::FuncOp"> {
     Option<"amx", "amx", "bool", "false",
            "the CPU multiplies tiles of bf16 (AMX-BF16)">,
     Option<"streams", "streams", "int64_t", "1",
-           "rows of b that one row of a is multiplied with at once">];
+           "rows of b that one row of a is multiplied with at once">,
+    Option<"blockForL2", "block-for-l2", "bool", "false",
+           "block products of matrices for the second cache">];
   let dependentDialects = [
     "::mlir::amx::AMXDialect", "::mlir::arith::ArithDialect", "::mlir::memref::MemRefDialect",
     "::mlir::scf::SCFDialect", "::mlir::vector::VectorDialect",

@@ -116,12 +116,13 @@ template <typename Function> static void addMath(OpPassManager &pm, bool exp2) {
 }
 
 static void buildTile(OpPassManager &pm, const PipelineOptions &options) {
-  pm.addNestedPass<func::FuncOp>(createFlashAttention({options.cpu.unit.amx}));
-  bufferize(pm);
   const VectorUnit &unit = options.cpu.unit;
+  bool hasAmx = unit.amx || options.emulateAmx;
+  pm.addNestedPass<func::FuncOp>(createFlashAttention({hasAmx}));
+  bufferize(pm);
   pm.addNestedPass<func::FuncOp>(createLowerContractions(
-      {unit.lanes, unit.registers, unit.dotBf16, unit.dotBf16Fast,
-       unit.amx || options.emulateAmx, unit.streams}));
+      {unit.lanes, unit.registers, unit.dotBf16, unit.dotBf16Fast, hasAmx,
+       unit.streams, unit.blockForL2}));
   if (options.emulateAmx)
     pm.addNestedPass<func::FuncOp>(createEmulateAmx());
   pm.addNestedPass<func::FuncOp>(createLowerToLoops());

@@ -77,9 +77,9 @@ void AmxOuterProduct::turn() {
       SmallVector<Value> rows;
       for (int64_t i = 0; i < kTile; ++i) {
         Value k = b.add(b.mul(step, kStep), 2 * i);
-        rows.push_back(b.create<vector::BitCastOp>(
-            b.vectorType(kTile, b.getF32Type()),
-            pairs(c.a, k, b.mul(tile, kTile))));
+        rows.push_back(
+            b.create<vector::BitCastOp>(b.vectorType(kTile, b.getF32Type()),
+                                        pairs(c.a, k, b.mul(tile, kTile))));
       }
       for (auto [i, column] : llvm::enumerate(b.transposed(rows))) {
         Value row = b.create<vector::BitCastOp>(

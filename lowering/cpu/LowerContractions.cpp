@@ -40,7 +40,8 @@ struct LowerContractions
   using LowerContractionsBase::LowerContractionsBase;
 
   void runOnOperation() override {
-    VectorUnit unit{lanes, registers, dotBf16, dotBf16Fast, amx, streams};
+    VectorUnit unit{lanes, registers, dotBf16,   dotBf16Fast,
+                    amx,   streams,   blockForL2};
     func::FuncOp function = getOperation();
     auto chunk = function->getAttrOfType<IntegerAttr>("chunk");
     SmallVector<linalg::LinalgOp> ops;

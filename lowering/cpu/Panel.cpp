@@ -1,18 +1,25 @@
 /// c[m, n] += sum_k a[m, k] * b[n, k] for many rows m, vectors along m:
 ///
-///   pack a into panels: packed[p][k][lane] = a[p lanes + lane, k]
-///   for blocks of R rows n of b, in parallel:
+///   pack a: packed[chunk of k][V panels][k][v][lane] = a[(p + v) lanes + lane,
+///   k] for groups of rows n of b, in parallel:
 ///     for chunks of k:
-///       (widen b's rows to f32, where its type is not multiplied as it is)
-///       for tiles of V panels:
-///         acc[r][v] += splat(b[n + r, k]) * packed[v][k]
-///         (prefetch b[n + R + r, k]: the next block's rows)
-///     c[m, n + r] = acc[r][m]
+///       copy the group's rows of b, as f32
+///       for V panels:
+///         for blocks of R rows:
+///           acc[r][v] += splat(copy[r, k]) * packed[k][v]
+///           (prefetch the next group's rows)
+///     c[m, n + r] = sums[r, m]
 ///
 /// The weights b are read where they lie, each row once per call; only a, the
-/// smaller by far, is packed. With bf16 dot products two neighbours of k share
-/// a lane. A row of c is gathered in a scratch block (R, rows of a), so that
-/// the store to c is the only transposed access.
+/// smaller by far, is packed. A chunk of all panels stays in the second cache
+/// while a group passes; V panels of it, or nearly, in the first. The sums of a
+/// group are gathered in a scratch block (rows of b, rows of a), so that the
+/// store to c is the only transposed access.
+///
+/// Where the third cache is as fast as the multiplications
+/// (VectorUnit::blockForL2 is false), a group is one block and a chunk all of
+/// k, of weights that are not copied unless they must be widened. With bf16 dot
+/// products two neighbours of k, a step, share a lane.
 #include "lowering/cpu/Contraction.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -23,121 +30,179 @@
 using namespace mlir;
 using namespace cria;
 
+/// Steps of a chunk whose panels, V at a time, nearly stay in the first cache,
+/// and for up to a thousand rows of a in the second.
+static constexpr int64_t kBlockedChunk = 256;
+/// Columns of one block of widened weights that stay in the first cache.
+static constexpr int64_t kWidenedChunk = 512;
+/// A group has no more rows, and fewer where threads would find too few groups,
+/// or the sums would not stay in the second cache.
+static constexpr int64_t kMostGroupRows = 96;
+static constexpr int64_t kGroups = 32;
+static constexpr int64_t kMostSums = 64 << 10;
+/// More elements of a are blocked.
+static constexpr int64_t kMostInPlace = 256 << 10;
+
 namespace {
-/// Some rows of b, and a range of k, that are multiplied with all of a.
-struct Chunk {
-  /// Where the rows are read: row r at `row` + r, element k at k - `base`.
-  Value source, row, base; // base is null for 0
+/// A block of rows of b times some panels of a, in one chunk of k.
+struct Tile {
+  /// (rows, steps): row r of the block is row `row` + r.
+  Value weights, row;
   int64_t rows;
-  Value first, end; // of k, in steps
-  /// (rows, rows of a): the sums, which begin at zero if this is the first
-  /// chunk of the rows.
-  Value sums;
-  bool fromZero;
-  /// The first of the rows to prefetch meanwhile; null for none.
+  /// (rows of b, rows of a): row r of the block is `sumsRow` + r.
+  Value sums, sumsRow;
+  /// Of k: its index, its steps.
+  Value chunk, length;
+  Value panel;
+  int64_t vectors;
+  /// The row of b to prefetch meanwhile instead of the block's first; null for
+  /// none.
   Value nextRow;
 };
 
 class PanelProduct {
 public:
-  PanelProduct(VectorBuilder &b, const Contraction &c, int64_t maxRows);
+  /// Of `minRows` to `maxRows` rows of a.
+  PanelProduct(VectorBuilder &b, const Contraction &c, int64_t minRows,
+               int64_t maxRows, bool blocked);
   void multiply();
 
 private:
   Type packedType() const { return pairs ? c.aType() : b.getF32Type(); }
+  Value lengthOf(Value chunk);
+  SmallVector<Value> placeOf(Value chunk, Value panel, int64_t v, Value k);
   void pack();
-  void packPanel(Value panel);
-  void rowsOfB(Value n, int64_t count, Value nextRow);
-  void multiply(const Chunk &chunk);
-  Value widenRows(const Chunk &chunk);
-  void tile(const Chunk &chunk, Value panel, int64_t vectors);
-  SmallVector<Value> steps(const Chunk &chunk, SmallVector<Value> acc,
-                           Value panel, int64_t vectors);
-  SmallVector<Value> step(const Chunk &chunk, Value k, ValueRange acc,
-                          int64_t first, Value panel, int64_t vectors);
-  void prefetch(Value nextRow, Value k);
-  Value splatB(Value source, Value row, Value k, bool single);
-  void flush(Value sums, Value n, int64_t count);
+  void packChunk(Value panel, Value chunk);
+  void group(Value n, Value count, int64_t rowsOfBlock, Value nextRow);
+  void clear(Value sums, Value count);
+  void copyRows(Value copy, Value n, Value count, Value chunk, Value length);
+  void tile(const Tile &t);
+  SmallVector<Value> steps(const Tile &t, SmallVector<Value> acc);
+  SmallVector<Value> step(const Tile &t, Value k, ValueRange acc,
+                          int64_t first);
+  void prefetch(const Tile &t, Value k);
+  Value splatB(Value weights, Value row, Value k, bool single);
+  void flush(Value sums, Value n, Value count, int64_t rowsOfBlock);
 
   VectorBuilder &b;
   const Contraction &c;
-  int64_t lanes, vectors, blockRows, maxPanels, kSteps;
-  bool pairs, widen;
+  int64_t lanes;
+  bool pairs, copies;
+  int64_t vectors, together, blockRows, groupRows, kSteps, kChunk, chunks;
+  /// Elements of a panel that a step has; most panels, a multiple of vectors.
+  int64_t width, maxPanels, leastTiles;
   Value rows, panels, packed;
 };
 } // namespace
 
-/// Columns of widened weights that stay in the first cache.
-static constexpr int64_t kChunk = 512;
+/// Whether two neighbours of k share a lane.
+static bool hasPairs(const VectorUnit &unit, const Contraction &c) {
+  return unit.dotBf16Fast && c.aType().isBF16() && c.bType().isBF16();
+}
 
 PanelProduct::PanelProduct(VectorBuilder &b, const Contraction &c,
-                           int64_t maxRows)
-    : b(b), c(c), lanes(b.unit.lanes) {
+                           int64_t minRows, int64_t maxRows, bool blocked)
+    : b(b), c(c), lanes(b.unit.lanes), pairs(hasPairs(b.unit, c)),
+      copies(blocked || (!pairs && !c.bType().isF32())) {
   // 6 x 4 of 32 registers, 6 x 2 of 16: the accumulators, a row of panels and
   // the splat fill the file, and loads stay well below multiplications.
   blockRows = std::min<int64_t>(6, c.n());
   vectors = b.unit.registers == 32 ? 4 : 2;
-  pairs = b.unit.dotBf16Fast && c.aType().isBF16() && c.bType().isBF16();
-  widen = !pairs && !c.bType().isF32();
+  width = lanes * (pairs ? 2 : 1);
   kSteps = pairs ? llvm::divideCeil(c.k(), 2) : c.k();
-  maxPanels = llvm::divideCeil(maxRows, lanes);
+  maxPanels = llvm::alignTo(llvm::divideCeil(maxRows, lanes), vectors);
+  together = blocked ? vectors : 1;
+  leastTiles = llvm::divideCeil(minRows, lanes * vectors);
+  groupRows = blockRows;
+  kChunk = kSteps;
+  if (copies)
+    kChunk = std::min(kSteps, blocked ? kBlockedChunk : kWidenedChunk);
+  if (blocked) {
+    int64_t most = std::min(kMostGroupRows, kMostSums / (maxPanels * lanes));
+    int64_t even = llvm::alignTo(llvm::divideCeil(c.n(), kGroups), blockRows);
+    most = std::max(most / blockRows, int64_t(1)) * blockRows;
+    groupRows = std::min(most, even);
+  }
+  chunks = llvm::divideCeil(kSteps, kChunk);
   rows = b.size(c.a, 0);
   panels = b.ceilDiv(rows, lanes);
 }
 
-/// packed[panel] from `lanes` rows of a; rows past the last are zero.
-void PanelProduct::packPanel(Value panel) {
-  int64_t step = pairs ? 2 : 1, whole = c.k() - c.k() % step;
+/// The steps of a chunk: the last one may have fewer.
+Value PanelProduct::lengthOf(Value chunk) {
+  if (kSteps % kChunk == 0)
+    return b.index(kChunk);
+  return b.min(b.index(kChunk), b.sub(b.index(kSteps), b.mul(chunk, kChunk)));
+}
+
+/// Where step k of a chunk of panel + v begins in packed a. A tile's panels
+/// have one place in a group of panels.
+SmallVector<Value> PanelProduct::placeOf(Value chunk, Value panel, int64_t v,
+                                         Value k) {
+  if (together == 1)
+    return {chunk, b.add(panel, v), k, b.index(0)};
+  Value first = b.mul(b.rem(panel, together), width);
+  return {chunk, b.div(panel, together), k, b.add(first, v * width)};
+}
+
+/// A panel's chunk, from `lanes` rows of a; rows past the last are zero.
+void PanelProduct::packChunk(Value panel, Value chunk) {
+  int64_t step = pairs ? 2 : 1;
+  bool odd = c.k() % step; // pairs have one chunk
+  Value first = b.mul(chunk, kChunk), length = lengthOf(chunk);
+  Value whole = odd ? b.index(kSteps - 1) : length;
   b.loop(b.index(0), b.index(lanes), 1, [&](Value lane) {
-    Value row = b.add(b.mul(panel, lanes), lane), column = b.mul(lane, step);
+    Value row = b.add(b.mul(panel, lanes), lane);
     auto put = [&](Value value, Value k) {
-      b.store(value, packed, {panel, b.div(k, step), column});
+      SmallVector<Value> at = placeOf(chunk, panel, 0, k);
+      at.back() = b.add(at.back(), b.mul(lane, step));
+      b.store(value, packed, at);
     };
     Value zero = b.create<arith::ConstantOp>(
         b.getZeroAttr(b.vectorType(step, packedType())));
     auto pairWithZero = [&](Value k) -> Value {
-      Value last = b.create<memref::LoadOp>(c.a, ValueRange{row, k});
+      Value last =
+          b.create<memref::LoadOp>(c.a, ValueRange{row, b.mul(k, step)});
       return b.create<vector::InsertOp>(last, zero, 0);
     };
     b.when(
         b.less(row, rows),
         [&] {
-          b.loop(b.index(0), b.index(whole), step, [&](Value k) {
-            put(pairs ? b.load(c.a, {row, k}, step)
-                      : b.loadWide(c.a, {row, k}, step),
-                k);
+          b.loop(b.index(0), whole, 1, [&](Value k) {
+            SmallVector<Value> at = {row, b.mul(b.add(first, k), step)};
+            put(pairs ? b.load(c.a, at, step) : b.loadWide(c.a, at, step), k);
           });
-          if (whole < c.k())
-            put(pairWithZero(b.index(whole)), b.index(whole));
+          if (odd)
+            put(pairWithZero(whole), whole);
         },
-        [&] {
-          b.loop(b.index(0), b.index(kSteps * step), step,
-                 [&](Value k) { put(zero, k); });
-        });
+        [&] { b.loop(b.index(0), length, 1, [&](Value k) { put(zero, k); }); });
   });
 }
 
 void PanelProduct::pack() {
-  auto type = MemRefType::get({maxPanels, kSteps, lanes * (pairs ? 2 : 1)},
-                              packedType());
+  auto type = MemRefType::get(
+      {chunks, maxPanels / together, kChunk, together * width}, packedType());
   packed = b.create<memref::AllocOp>(type, b.getI64IntegerAttr(64));
-  b.parallel(panels, [&](Value panel) { packPanel(panel); });
+  b.parallel(panels, [&](Value panel) {
+    b.loop(b.index(0), b.index(chunks), 1,
+           [&](Value chunk) { packChunk(panel, chunk); });
+  });
 }
 
-/// b[row, k] in every lane; of bf16 pairs, b[row, 2k] and b[row, 2k + 1]. The
+/// weights[row, k] in every lane; of bf16 pairs, elements 2k and 2k + 1. The
 /// last, single element of a row of odd length stands beside a zero.
-Value PanelProduct::splatB(Value source, Value row, Value k, bool single) {
+Value PanelProduct::splatB(Value weights, Value row, Value k, bool single) {
   if (!pairs)
-    return b.splat(source, {row, k}, lanes);
+    return b.splat(weights, {row, k}, lanes);
   SmallVector<Value> at = {row, b.mul(k, 2)};
   Value word;
   if (single) {
-    Value element = b.create<memref::LoadOp>(source, at);
+    Value element = b.create<memref::LoadOp>(weights, at);
     Value bits = b.create<arith::BitcastOp>(b.getI16Type(), element);
     word = b.create<arith::ExtUIOp>(b.getI32Type(), bits);
   } else {
     Value pair = b.create<vector::BitCastOp>(b.vectorType(1, b.getI32Type()),
-                                             b.load(source, at, 2));
+                                             b.load(weights, at, 2));
     word = b.create<vector::ExtractOp>(pair, 0);
   }
   Value words =
@@ -147,21 +212,16 @@ Value PanelProduct::splatB(Value source, Value row, Value k, bool single) {
 
 /// Adds the products of one k to the accumulators of index first, first + 1,
 /// ...
-SmallVector<Value> PanelProduct::step(const Chunk &chunk, Value k,
-                                      ValueRange acc, int64_t first,
-                                      Value panel, int64_t vectors) {
+SmallVector<Value> PanelProduct::step(const Tile &t, Value k, ValueRange acc,
+                                      int64_t first) {
   SmallVector<Value> next(acc), columns;
-  for (int64_t v = 0; v < vectors; ++v)
-    columns.push_back(b.load(packed, {b.add(panel, v), k, b.index(0)},
-                             lanes * (pairs ? 2 : 1)));
+  for (int64_t v = 0; v < t.vectors; ++v)
+    columns.push_back(b.load(packed, placeOf(t.chunk, t.panel, v, k), width));
   bool last = pairs && c.k() % 2 && getConstantIntValue(k) == kSteps - 1;
-  for (int64_t r = 0; r < chunk.rows; ++r) {
-    Value row = b.add(chunk.row, r), at = k;
-    if (chunk.base)
-      at = b.sub(k, chunk.base);
-    Value w = splatB(chunk.source, row, at, last);
-    for (int64_t v = 0; v < vectors; ++v) {
-      Value &sum = next[first + r * vectors + v];
+  for (int64_t r = 0; r < t.rows; ++r) {
+    Value w = splatB(t.weights, b.add(t.row, r), k, last);
+    for (int64_t v = 0; v < t.vectors; ++v) {
+      Value &sum = next[first + r * t.vectors + v];
       // The splat comes last: there it may be folded into the instruction.
       sum = pairs ? b.dotPairs(columns[v], w, sum) : b.fma(columns[v], w, sum);
     }
@@ -169,41 +229,47 @@ SmallVector<Value> PanelProduct::step(const Chunk &chunk, Value k,
   return next;
 }
 
-/// Asks for the cache lines of the next block's rows that hold element k, so
-/// that reading from memory and multiplying overlap.
-void PanelProduct::prefetch(Value nextRow, Value k) {
-  for (int64_t r = 0; r < blockRows; ++r)
+/// Asks for cache lines of the next group's rows, so that reading from memory
+/// and multiplying overlap: while a chunk is multiplied, as many elements as it
+/// has, in the order in which they lie. The tiles of a block share its rows.
+void PanelProduct::prefetch(const Tile &t, Value k) {
+  Value firstRow = b.add(b.mul(t.chunk, groupRows), t.sumsRow);
+  int64_t share = llvm::divideCeil(t.rows, leastTiles);
+  for (int64_t i = 0; i < share; ++i) {
+    Value r = b.index(i);
+    if (share < t.rows)
+      r = b.min(b.add(b.mul(b.div(t.panel, vectors), share), i),
+                b.index(t.rows - 1));
+    Value at = b.add(b.mul(b.add(firstRow, r), kChunk), k);
     b.create<memref::PrefetchOp>(
-        c.b, ValueRange{b.add(nextRow, r), b.mul(k, pairs ? 2 : 1)},
+        c.b, ValueRange{t.nextRow, b.mul(at, pairs ? 2 : 1)},
         /*isWrite=*/false, /*localityHint=*/2, /*isDataCache=*/true);
+  }
 }
 
 /// The chunk's products added to a tile's accumulators, a cache line of b's
 /// rows after the other. A tile too small to hide the latency of its
 /// multiplications takes turns between two sets of accumulators.
-SmallVector<Value> PanelProduct::steps(const Chunk &chunk,
-                                       SmallVector<Value> acc, Value panel,
-                                       int64_t vectors) {
+SmallVector<Value> PanelProduct::steps(const Tile &t, SmallVector<Value> acc) {
   auto sums = static_cast<int64_t>(acc.size());
   int64_t sets = sums < 12 ? 2 : 1;
   int64_t bits = c.bType().getIntOrFloatBitWidth() * (pairs ? 2 : 1);
   int64_t line = 64 * 8 / bits;
   bool odd = pairs && c.k() % 2;
-  Value first = chunk.first, end = odd ? b.index(kSteps - 1) : chunk.end;
+  Value first = b.index(0), end = odd ? b.index(kSteps - 1) : t.length;
   auto walk = [&](Value first, Value end, int64_t sets, ValueRange acc) {
     return b.loop(first, end, sets, acc, [&](Value k, ValueRange carried) {
       SmallVector<Value> next(carried);
       for (int64_t set = 0; set < sets; ++set)
-        next = step(chunk, b.add(k, set), next, set * sums, panel, vectors);
+        next = step(t, b.add(k, set), next, set * sums);
       return next;
     });
   };
-  if (chunk.nextRow) {
-    Value length = b.sub(end, first);
-    Value whole = b.add(first, b.mul(b.div(length, line), line));
+  if (t.nextRow) {
+    Value whole = b.mul(b.div(end, line), line);
     acc.resize(sums * sets, b.zero(lanes));
     acc = b.loop(first, whole, line, acc, [&](Value k, ValueRange carried) {
-      prefetch(chunk.nextRow, k);
+      prefetch(t, k);
       return walk(k, b.add(k, line), sets, carried);
     });
     for (int64_t i = sums; i < sums * sets; ++i)
@@ -212,115 +278,148 @@ SmallVector<Value> PanelProduct::steps(const Chunk &chunk,
     first = whole;
   }
   acc = walk(first, end, 1, acc);
-  return odd ? step(chunk, b.index(kSteps - 1), acc, 0, panel, vectors) : acc;
+  return odd ? step(t, b.index(kSteps - 1), acc, 0) : acc;
 }
 
-/// Panels [panel, panel + vectors) times the chunk.
-void PanelProduct::tile(const Chunk &chunk, Value panel, int64_t vectors) {
+/// Adds to the sums; of all k at once, makes them.
+void PanelProduct::tile(const Tile &t) {
   auto at = [&](int64_t r, int64_t v) -> SmallVector<Value> {
-    return {b.index(r), b.mul(b.add(panel, v), lanes)};
+    return {b.add(t.sumsRow, r), b.mul(b.add(t.panel, v), lanes)};
   };
   SmallVector<Value> acc;
-  for (int64_t r = 0; r < chunk.rows; ++r)
-    for (int64_t v = 0; v < vectors; ++v)
-      acc.push_back(chunk.fromZero ? b.zero(lanes)
-                                   : b.load(chunk.sums, at(r, v), lanes));
-  acc = steps(chunk, acc, panel, vectors);
-  for (int64_t r = 0; r < chunk.rows; ++r)
-    for (int64_t v = 0; v < vectors; ++v)
-      b.store(acc[r * vectors + v], chunk.sums, at(r, v));
+  for (int64_t r = 0; r < t.rows; ++r)
+    for (int64_t v = 0; v < t.vectors; ++v)
+      acc.push_back(chunks == 1 ? b.zero(lanes)
+                                : b.load(t.sums, at(r, v), lanes));
+  acc = steps(t, acc);
+  for (int64_t r = 0; r < t.rows; ++r)
+    for (int64_t v = 0; v < t.vectors; ++v)
+      b.store(acc[r * t.vectors + v], t.sums, at(r, v));
 }
 
-/// The chunk's rows of b as f32.
-Value PanelProduct::widenRows(const Chunk &chunk) {
-  auto type = MemRefType::get({chunk.rows, kChunk}, b.getF32Type());
-  Value wide = b.create<memref::AllocaOp>(type, b.getI64IntegerAttr(64));
-  b.loop(b.index(0), b.index(chunk.rows), 1, [&](Value r) {
-    b.loop(chunk.first, chunk.end, 1, [&](Value k) {
-      Value x =
-          b.create<memref::LoadOp>(c.b, ValueRange{b.add(chunk.row, r), k});
-      Value y = b.create<arith::ExtFOp>(b.getF32Type(), x);
-      Value at = b.sub(k, chunk.first);
-      b.create<memref::StoreOp>(y, wide, ValueRange{r, at});
+/// Sets sums to zero, also those that fill up the last block.
+void PanelProduct::clear(Value sums, Value count) {
+  Value end = b.mul(b.ceilDiv(count, blockRows), blockRows);
+  b.loop(b.index(0), end, 1, [&](Value r) {
+    b.loop(b.index(0), panels, 1, [&](Value panel) {
+      b.store(b.zero(lanes), sums, {r, b.mul(panel, lanes)});
     });
   });
-  return wide;
 }
 
-/// A chunk whose rows lie in b times all panels.
-void PanelProduct::multiply(const Chunk &ofB) {
-  Chunk chunk = ofB;
-  if (widen) {
-    chunk.source = widenRows(ofB);
-    chunk.row = b.index(0);
-    chunk.base = ofB.first;
-  }
-  Value done = b.index(0);
-  for (int64_t width = vectors; width; width /= 2) {
-    Value end = b.mul(b.div(panels, width), width);
-    b.loop(done, end, width, [&](Value p) { tile(chunk, p, width); });
-    done = end;
-  }
+/// The chunk of rows [n, n + count) of b, as f32. The last block is filled up
+/// with b's last row.
+void PanelProduct::copyRows(Value copy, Value n, Value count, Value chunk,
+                            Value length) {
+  Value first = b.mul(chunk, kChunk);
+  Value end = b.mul(b.ceilDiv(count, blockRows), blockRows);
+  b.loop(b.index(0), end, 1, [&](Value r) {
+    Value row = b.add(n, r);
+    if (c.n() % blockRows)
+      row = b.min(row, b.index(c.n() - 1));
+    b.loop(b.index(0), length, 1, [&](Value k) {
+      Value x = b.create<memref::LoadOp>(c.b, ValueRange{row, b.add(first, k)});
+      if (!x.getType().isF32())
+        x = b.create<arith::ExtFOp>(b.getF32Type(), x);
+      b.create<memref::StoreOp>(x, copy, ValueRange{r, k});
+    });
+  });
 }
 
 /// c[m, n + r] = sums[r, m]: a panel's lanes are taken apart, so that the
 /// stores of a row of c stand together.
-void PanelProduct::flush(Value sums, Value n, int64_t count) {
-  auto put = [&](Value sum, Value m, int64_t r) {
+void PanelProduct::flush(Value sums, Value n, Value count,
+                         int64_t rowsOfBlock) {
+  auto put = [&](Value sum, Value m, Value r) {
     SmallVector<Value> at = {m, b.add(n, r)};
     if (!c.fromZero)
       sum = b.create<arith::AddFOp>(sum, b.create<memref::LoadOp>(c.c, at));
     b.create<memref::StoreOp>(sum, c.c, at);
   };
+  auto putEach = [&](Value firstRow, Value firstM, Value endM) {
+    b.loop(firstM, endM, 1, [&](Value m) {
+      b.loop(firstRow, count, 1, [&](Value r) {
+        put(b.create<memref::LoadOp>(sums, ValueRange{r, m}), m, r);
+      });
+    });
+  };
+  auto putBlock = [&](Value m, Value first) {
+    SmallVector<Value> panel;
+    for (int64_t r = 0; r < rowsOfBlock; ++r)
+      panel.push_back(b.load(sums, {b.add(first, r), m}, lanes));
+    for (int64_t lane = 0; lane < lanes; ++lane)
+      for (int64_t r = 0; r < rowsOfBlock; ++r)
+        put(b.create<vector::ExtractOp>(panel[r], lane), b.add(m, lane),
+            b.add(first, r));
+  };
+  Value blocks = b.mul(b.div(count, rowsOfBlock), rowsOfBlock);
   Value whole = b.mul(b.div(rows, lanes), lanes);
   b.loop(b.index(0), whole, lanes, [&](Value m) {
-    SmallVector<Value> panel;
-    for (int64_t r = 0; r < count; ++r)
-      panel.push_back(b.load(sums, {b.index(r), m}, lanes));
-    for (int64_t lane = 0; lane < lanes; ++lane)
-      for (int64_t r = 0; r < count; ++r)
-        put(b.create<vector::ExtractOp>(panel[r], lane), b.add(m, lane), r);
+    b.loop(b.index(0), blocks, rowsOfBlock, [&](Value r) { putBlock(m, r); });
   });
-  b.loop(whole, rows, 1, [&](Value m) {
-    for (int64_t r = 0; r < count; ++r)
-      put(b.create<memref::LoadOp>(sums, ValueRange{b.index(r), m}), m, r);
-  });
+  putEach(blocks, b.index(0), whole);
+  putEach(b.index(0), whole, rows);
 }
 
 /// Rows [n, n + count) of b against all of a.
-void PanelProduct::rowsOfB(Value n, int64_t count, Value nextRow) {
-  auto type = MemRefType::get({count, maxPanels * lanes}, b.getF32Type());
-  Value sums = b.create<memref::AllocaOp>(type, b.getI64IntegerAttr(64));
-  Value zero = b.index(0), end = b.index(kSteps);
-  auto chunk = [&](Value first, Value last, bool fromZero) {
-    multiply({c.b, n, Value(), count, first, last, sums, fromZero, nextRow});
+void PanelProduct::group(Value n, Value count, int64_t rowsOfBlock,
+                         Value nextRow) {
+  auto scratch = [&](int64_t columns) -> Value {
+    auto type = MemRefType::get({groupRows, columns}, b.getF32Type());
+    return b.create<memref::AllocaOp>(type, b.getI64IntegerAttr(64));
   };
-  if (!widen || kSteps <= kChunk) {
-    chunk(zero, end, /*fromZero=*/true);
-  } else {
-    chunk(zero, b.index(kChunk), /*fromZero=*/true);
-    b.loop(b.index(kChunk), end, kChunk, [&](Value first) {
-      Value last = b.min(b.add(first, kChunk), end);
-      chunk(first, last, /*fromZero=*/false);
-    });
-  }
-  flush(sums, n, count);
+  Value sums = scratch(maxPanels * lanes);
+  // Rows that are no power of two apart do not share their cache lines' sets.
+  Value copy = copies ? scratch(kChunk + 16) : Value();
+  if (chunks > 1)
+    clear(sums, count);
+  b.loop(b.index(0), b.index(chunks), 1, [&](Value chunk) {
+    Value length = lengthOf(chunk), done = b.index(0);
+    if (copies)
+      copyRows(copy, n, count, chunk, length);
+    for (int64_t width = vectors; width; width /= 2) {
+      Value end = b.mul(b.div(panels, width), width);
+      b.loop(done, end, width, [&](Value panel) {
+        b.loop(b.index(0), count, rowsOfBlock, [&](Value r) {
+          tile({copies ? copy : c.b, copies ? r : b.add(n, r), rowsOfBlock,
+                sums, r, chunk, length, panel, width, nextRow});
+        });
+      });
+      done = end;
+    }
+  });
+  flush(sums, n, count, rowsOfBlock);
 }
 
 void PanelProduct::multiply() {
   pack();
-  int64_t blocks = c.n() / blockRows;
-  b.parallel(b.index(blocks), [&](Value block) {
-    Value next = b.min(b.add(block, 1), b.index(blocks - 1));
-    Value nextRow = b.mul(next, blockRows);
-    rowsOfB(b.mul(block, blockRows), blockRows, nextRow);
+  // The last group may have fewer rows; of weights that are not copied it is
+  // one of its own.
+  int64_t left = c.n() % groupRows, whole = c.n() / groupRows;
+  int64_t groups = whole + (copies && left);
+  b.parallel(b.index(groups), [&](Value group) {
+    Value n = b.mul(group, groupRows), count = b.index(groupRows);
+    if (copies && left)
+      count = b.min(count, b.sub(b.index(c.n()), n));
+    Value next = b.min(b.add(group, 1), b.index(groups - 1));
+    this->group(n, count, blockRows, b.mul(next, groupRows));
   });
-  if (int64_t left = c.n() % blockRows)
+  if (left && !copies)
     b.parallel(b.index(1), [&](Value) {
-      rowsOfB(b.index(blocks * blockRows), left, Value());
+      group(b.index(whole * groupRows), b.index(left), left, Value());
     });
 }
 
 void cria::emitPanel(VectorBuilder &b, const Contraction &c, int64_t maxRows) {
-  PanelProduct(b, c, maxRows).multiply();
+  auto multiply = [&](int64_t minRows, int64_t maxRows, bool blocked) {
+    PanelProduct(b, c, minRows, maxRows, blocked).multiply();
+  };
+  // Few rows stay in the second cache whole.
+  int64_t few = std::max(kMostInPlace / c.k(), b.unit.lanes);
+  if (!b.unit.blockForL2 || hasPairs(b.unit, c) || maxRows <= few)
+    return multiply(1, maxRows, /*blocked=*/false);
+  b.when(
+      b.less(b.index(few), b.size(c.a, 0)),
+      [&] { multiply(few + 1, maxRows, /*blocked=*/true); },
+      [&] { multiply(1, few, /*blocked=*/false); });
 }

@@ -15,6 +15,7 @@ struct Family {
   const char *features; // by commas
   double dotBf16, tilesBf16;
   int64_t readStreams;
+  bool blocksForL2;
 };
 } // namespace
 
@@ -24,12 +25,13 @@ static constexpr const char *kOperations = "operations_per_second",
 // Of each CPU the first row that fits.
 static constexpr Family kFamilies[] = {
     // Sapphire Rapids, Granite Rapids.
-    {"amx-bf16", 0.5, 14.7, 8},
-    // Zen 4.
-    {"avx512bf16,sse4a", 2, 0, 1},
+    {"amx-bf16", 0.5, 14.7, 8, true},
+    // Zen 4; the third cache feeds it as fast as it multiplies.
+    {"avx512bf16,sse4a", 2, 0, 1, false},
+    {"sse4a", 0, 0, 1, false},
     // Cooper Lake: that of Sapphire Rapids.
-    {"avx512bf16", 0.5, 0, 1},
-    {"", 0, 0, 1},
+    {"avx512bf16", 0.5, 0, 1, true},
+    {"", 0, 0, 1, true},
 };
 
 CpuRates cria::knownRates(const std::function<bool(llvm::StringRef)> &has) {
@@ -40,7 +42,8 @@ CpuRates cria::knownRates(const std::function<bool(llvm::StringRef)> &has) {
     if (llvm::all_of(features, has))
       return {features.empty() ? "any CPU"
                                : std::string("CPUs with ") + family.features,
-              family.dotBf16, family.tilesBf16, family.readStreams};
+              family.dotBf16, family.tilesBf16, family.readStreams,
+              family.blocksForL2};
   }
   llvm_unreachable("the last row fits all");
 }

@@ -18,6 +18,8 @@ struct CpuRates {
   double dotBf16 = 0, tilesBf16 = 0;
   /// How many rows of a matrix, far from each other, are read fastest together.
   int64_t readStreams = 1;
+  /// Whether products of many rows are faster in blocks for the second cache.
+  bool blocksForL2 = true;
 };
 
 /// Those measured on CPUs that have the same features.

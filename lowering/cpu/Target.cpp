@@ -60,6 +60,7 @@ static VectorUnit vectorUnit(const CpuTarget &target) {
   unit.amx = wide && target.has("amx-tile") && target.has("amx-bf16") &&
              target.rates.tilesBf16 > std::max(1.0, target.rates.dotBf16);
   unit.streams = target.rates.readStreams;
+  unit.blockForL2 = target.rates.blocksForL2;
   return unit;
 }
 
@@ -109,10 +110,13 @@ void cria::printUnits(const CpuTarget &target, llvm::raw_ostream &os) {
     os << llvm::format("  %-10s %6.2f  %s\n", name, rate, products);
   };
   os << "  unit         rate  products of\n";
-  row("f32 FMA", 1, unit.dotBf16Fast ? "f32, f16" : "f32, f16, bf16");
+  bool widens = !unit.dotBf16Fast && !unit.amx;
+  row("f32 FMA", 1, widens ? "f32, f16, bf16" : "f32, f16");
   if (unit.dotBf16)
     row("vdpbf16ps", target.rates.dotBf16,
-        unit.dotBf16Fast ? "bf16" : "bf16 with one row");
+        unit.dotBf16Fast && !unit.amx ? "bf16" : "bf16 with one row");
+  if (unit.amx)
+    row("tdpbf16ps", target.rates.tilesBf16, "bf16");
   os << "  rows of weights that one row is multiplied with at once: "
      << unit.streams << "\n";
 }

@@ -84,6 +84,11 @@ def linear():
         p = Program(dtype)
         y = linear_of(p, p.tokens(1039), p.weight(19, 1039))
         yield f"{dtype} long", p.returns(y)
+    for dtype in TYPES:  # so much of a prompt that the CPU blocks it
+        p = Program(dtype)
+        y = linear_of(p, p.tokens(4111), p.weight(230, 4111))
+        p.on_cuda = False  # it has no such schedule
+        yield f"{dtype} blocked", p.returns(y)
     p = Program()  # logits that no head makes
     logits = linear_of(p, p.tokens(12), p.weight(128, 12), p.weight(128))
     p.on_cuda = False  # the rows asked for would have to be copied

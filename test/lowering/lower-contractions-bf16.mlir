@@ -35,10 +35,10 @@ func.func @dot(%a: memref<1x35xbf16>, %b: memref<6x35xbf16>, %c: memref<1x6xf32>
 // zero.
 // ALL-LABEL: func @panel
 // ALL: } else {
-// SLOW: memref.alloc() {alignment = 64 : i64} : memref<4x35x16xf32>
+// SLOW: memref.alloc() {alignment = 64 : i64} : memref<1x4x35x16xf32>
 // SLOW-NOT: x86vector
 // SLOW: vector.fma
-// FAST: memref.alloc() {alignment = 64 : i64} : memref<4x18x32xbf16>
+// FAST: memref.alloc() {alignment = 64 : i64} : memref<1x4x18x32xbf16>
 // FAST: vector.load {{.*}} vector<2xbf16>
 // FAST: x86vector.avx512.dot
 // FAST: arith.extui {{.*}} : i16 to i32

@@ -14,14 +14,14 @@
 // CHECK: scf.if %[[ONE]]
 // CHECK: scf.forall {{.*}} in (13)
 // CHECK: } else {
-// CHECK: %[[PACKED:.*]] = memref.alloc() {alignment = 64 : i64} : memref<8x7x8xf32>
+// CHECK: %[[PACKED:.*]] = memref.alloc() {alignment = 64 : i64} : memref<1x8x7x8xf32>
 // CHECK: scf.forall
 // CHECK: vector.store %{{.*}}, %[[PACKED]]
 // CHECK: scf.forall {{.*}} in (2)
 // CHECK: memref.alloca() {alignment = 64 : i64} : memref<6x64xf32>
-// CHECK: memref.alloca() {alignment = 64 : i64} : memref<1x64xf32>
+// CHECK: memref.load %{{.*}}[%c12, %{{.*}}] : memref<13x7xf32>
 // WIDE-LABEL: func @rows
-// WIDE: memref.alloc() {alignment = 64 : i64} : memref<4x7x16xf32>
+// WIDE: memref.alloc() {alignment = 64 : i64} : memref<1x4x7x16xf32>
 func.func @rows(%a: memref<?x7xf32>, %b: memref<13x7xf32>, %c: memref<?x13xf32>) attributes {chunk = 64 : index} {
   linalg.generic {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"]}
       ins(%a, %b : memref<?x7xf32>, memref<13x7xf32>) outs(%c : memref<?x13xf32>) {
@@ -36,10 +36,13 @@ func.func @rows(%a: memref<?x7xf32>, %b: memref<13x7xf32>, %c: memref<?x13xf32>)
 // 16-bit weights are widened once for all panels, 512 columns at a time.
 // CHECK-LABEL: func @widened
 // CHECK: } else {
-// CHECK: memref.alloca() {alignment = 64 : i64} : memref<6x512xf32>
+// CHECK: memref.alloc() {alignment = 64 : i64} : memref<3x8x512x8xf32>
+// CHECK: scf.forall {{.*}} in (2)
+// CHECK: memref.alloca() {alignment = 64 : i64} : memref<6x528xf32>
+// CHECK: scf.for %{{.*}} = %c0 to %c3 step %c1
 // CHECK: arith.extf
-// CHECK: scf.for %{{.*}} = %c512 to %c1500 step %c512
-// CHECK: memref.alloca() {alignment = 64 : i64} : memref<6x512xf32>
+// CHECK: memref.prefetch
+// CHECK: vector.fma
 func.func @widened(%a: memref<?x1500xf32>, %b: memref<12x1500xbf16>, %c: memref<?x12xf32>) attributes {chunk = 64 : index} {
   linalg.generic {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"]}
       ins(%a, %b : memref<?x1500xf32>, memref<12x1500xbf16>) outs(%c : memref<?x12xf32>) {

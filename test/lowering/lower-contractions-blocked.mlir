@@ -1,0 +1,77 @@
+// Products of many rows blocked for the second cache.
+// RUN: cria-opt --lower-contractions="lanes=16 registers=32 block-for-l2" --canonicalize --cse %s | FileCheck %s
+
+#mk = affine_map<(m, n, k) -> (m, k)>
+#nk = affine_map<(m, n, k) -> (n, k)>
+#mn = affine_map<(m, n, k) -> (m, n)>
+
+// More than 262144 elements of a: chunks of 256 columns of 4 panels beside each
+// other; groups of 96 rows of b, the last one of 32, each chunk copied.
+// CHECK-LABEL: func @blocked
+// CHECK: %[[MANY:.*]] = arith.cmpi sgt, %{{.*}}, %c128
+// CHECK: scf.if %[[MANY]]
+// CHECK: memref.alloc() {alignment = 64 : i64} : memref<8x8x256x64xf32>
+// CHECK: scf.forall (%[[GROUP:.*]]) in (43)
+// CHECK: %[[N:.*]] = arith.muli %[[GROUP]], %c96
+// CHECK: %[[LEFT:.*]] = arith.subi %c4100, %[[N]]
+// CHECK: %[[COUNT:.*]] = arith.minsi %[[LEFT]], %c96
+// CHECK: %[[SUMS:.*]] = memref.alloca() {alignment = 64 : i64} : memref<96x512xf32>
+// CHECK: %[[COPY:.*]] = memref.alloca() {alignment = 64 : i64} : memref<96x272xf32>
+// CHECK: scf.for %{{.*}} = %c0 to %c8 step %c1
+// The rows that fill up the last block are b's last.
+// CHECK: arith.minsi %{{.*}}, %c4099
+// CHECK: memref.store %{{.*}}, %[[COPY]]
+// CHECK: scf.for %[[PANEL:.*]] = %c0 to %{{.*}} step %c4
+// CHECK: scf.for %{{.*}} = %c0 to %[[COUNT]] step %c6
+// CHECK: vector.load %[[SUMS]]
+// Of three tiles at least each fetches two rows.
+// CHECK-COUNT-2: memref.prefetch
+// CHECK-NOT: memref.prefetch
+// CHECK: memref.load %[[COPY]]
+// CHECK: vector.fma
+// Few rows are multiplied as they lie in b.
+// CHECK: } else {
+// CHECK: memref.alloc() {alignment = 64 : i64} : memref<1x8x2048x16xf32>
+// CHECK: scf.forall {{.*}} in (683)
+func.func @blocked(%a: memref<?x2048xf32>, %b: memref<4100x2048xf32>, %c: memref<?x4100xf32>) attributes {chunk = 512 : index} {
+  linalg.generic {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"]}
+      ins(%a, %b : memref<?x2048xf32>, memref<4100x2048xf32>) outs(%c : memref<?x4100xf32>) {
+    ^bb0(%x: f32, %w: f32, %acc: f32):
+      %p = arith.mulf %x, %w : f32
+      %s = arith.addf %acc, %p fastmath<reassoc> : f32
+      linalg.yield %s : f32
+  }
+  return
+}
+
+// Few rows of b make small groups, so that threads share them.
+// CHECK-LABEL: func @few_rows
+// CHECK: scf.if
+// CHECK: scf.forall {{.*}} in (29)
+// CHECK: memref.alloca() {alignment = 64 : i64} : memref<18x512xf32>
+func.func @few_rows(%a: memref<?x2048xf32>, %b: memref<512x2048xf32>, %c: memref<?x512xf32>) attributes {chunk = 512 : index} {
+  linalg.generic {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"]}
+      ins(%a, %b : memref<?x2048xf32>, memref<512x2048xf32>) outs(%c : memref<?x512xf32>) {
+    ^bb0(%x: f32, %w: f32, %acc: f32):
+      %p = arith.mulf %x, %w : f32
+      %s = arith.addf %acc, %p fastmath<reassoc> : f32
+      linalg.yield %s : f32
+  }
+  return
+}
+
+// No more rows than are few: one form.
+// CHECK-LABEL: func @small
+// CHECK: memref.alloc() {alignment = 64 : i64} : memref<1x8x2048x16xf32>
+// CHECK-NOT: memref.alloc()
+// CHECK: return
+func.func @small(%a: memref<?x2048xf32>, %b: memref<512x2048xf32>, %c: memref<?x512xf32>) attributes {chunk = 128 : index} {
+  linalg.generic {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"]}
+      ins(%a, %b : memref<?x2048xf32>, memref<512x2048xf32>) outs(%c : memref<?x512xf32>) {
+    ^bb0(%x: f32, %w: f32, %acc: f32):
+      %p = arith.mulf %x, %w : f32
+      %s = arith.addf %acc, %p fastmath<reassoc> : f32
+      linalg.yield %s : f32
+  }
+  return
+}
