@@ -49,12 +49,14 @@ llvm::Expected<Compilation> Compilation::start(const CompileOptions &options,
 llvm::Error Compilation::select(const CompileOptions &options) {
   pipeline.device = options.device.value_or(Device::Cpu);
   pipeline.chunk = options.chunk.value_or(pipeline.chunk);
-  llvm::Expected<CpuTarget> cpu =
-      selectCpu(options.cpu.value_or("native"), options.cpuRates);
-  if (!cpu)
-    return cpu.takeError();
-  pipeline.cpu = *cpu;
+  auto cpus = selectCpus(options.cpu.value_or("native"), options.cpuRates);
+  if (!cpus)
+    return cpus.takeError();
+  pipeline.cpu = cpus->front();
   pipeline.emulateAmx = options.emulateAmx;
+  others.assign(cpus->begin() + 1, cpus->end());
+  if (!others.empty())
+    suffix = "." + pipeline.cpu.name;
   return llvm::Error::success();
 }
 
@@ -124,8 +126,10 @@ llvm::Error Compilation::readText(const CompileOptions &options,
     return reported();
   if (current != Phase::Tile)
     return llvm::Error::success();
+  if (llvm::Error error = checkTarget(pipeline, options.input, manifest))
+    return error;
   describeTile();
-  return checkTarget(pipeline, options.input, manifest);
+  return llvm::Error::success();
 }
 
 Compilation Compilation::fork(Device device) const {
@@ -138,6 +142,13 @@ Compilation Compilation::fork(Device device) const {
   other.manifest = manifest;
   other.current = current;
   other.fromText = fromText;
+  return other;
+}
+
+Compilation Compilation::fork(const CpuTarget &cpu) const {
+  Compilation other = fork(Device::Cpu);
+  other.pipeline.cpu = cpu;
+  other.suffix = "." + cpu.name;
   return other;
 }
 
@@ -167,6 +178,10 @@ llvm::Error Compilation::runPasses(Phase phase) {
 }
 
 llvm::Error Compilation::translate() {
+  if (pipeline.device == Device::Cpu)
+    manifest.renameEntries(suffix);
+  for (const Manifest &version : versionManifests)
+    manifest.addCpu(version);
   if (image)
     manifest.addCuda(*image);
   std::vector<Text> texts = {
@@ -180,7 +195,7 @@ llvm::Error Compilation::translate() {
   if (pipeline.device == Device::Cuda)
     none = ModuleOp::create(module->getLoc());
   auto translated =
-      translateToLlvm(none ? *none : *module, texts, pipeline.cpu);
+      translateToLlvm(none ? *none : *module, texts, pipeline.cpu, suffix);
   if (!translated)
     return translated.takeError();
   parts = std::move(*translated);
@@ -194,7 +209,7 @@ llvm::Error Compilation::generate(Phase phase) {
     auto whole = joinParts(parts);
     if (!whole)
       return whole.takeError();
-    auto text = generateAssembly(*whole->module, pipeline.cpu);
+    auto text = generateAssembly(*whole);
     if (!text)
       return text.takeError();
     assembly = std::move(*text);
@@ -203,7 +218,9 @@ llvm::Error Compilation::generate(Phase phase) {
   if (pipeline.device == Device::Cuda)
     if (llvm::Error error = translate())
       return error;
-  auto generated = generateObjects(context, parts, pipeline.cpu);
+  for (CodePart &part : versions)
+    parts.push_back(std::move(part));
+  auto generated = generateObjects(context, parts);
   if (!generated)
     return generated.takeError();
   objects = std::move(*generated);
@@ -226,6 +243,14 @@ llvm::Error Compilation::serialize() {
 }
 
 void Compilation::embed(const CudaImage &made) { image = made; }
+
+void Compilation::embed(Compilation version) {
+  // Its last part is the manifest, which this program's takes in.
+  version.parts.pop_back();
+  for (CodePart &part : version.parts)
+    versions.push_back(std::move(part));
+  versionManifests.push_back(std::move(version.manifest));
+}
 
 llvm::Error Compilation::next(Phase phase) {
   if (phase <= Phase::Llvm) {

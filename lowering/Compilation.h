@@ -24,7 +24,7 @@ struct CompileOptions {
   // default.
   std::optional<Device> device;
   std::optional<int64_t> chunk;
-  /// A name that LLVM knows, or "native".
+  /// Names that LLVM knows, or "native", with commas between them.
   std::optional<std::string> cpu;
   /// A file of the CPU's measured rates, or none.
   std::string cpuRates;
@@ -45,8 +45,10 @@ public:
   static llvm::Expected<Compilation> start(const CompileOptions &options,
                                            mlir::MLIRContext &context);
 
-  /// The same program for another device. The phase must be before Tile.
+  /// The same program for another device, or another CPU. The phase must be
+  /// before Tile.
   Compilation fork(Device device) const;
+  Compilation fork(const CpuTarget &cpu) const;
 
   /// Takes the program on to `phase`.
   llvm::Error advance(Phase phase);
@@ -61,14 +63,18 @@ public:
   /// Puts them into this program's artifact. The phase must be before LlvmIr.
   void embed(const CudaImage &image);
 
+  /// Puts the same program's code for another CPU, of phase LlvmIr or Asm, into
+  /// this program's artifact. The phase must be before LlvmIr.
+  void embed(Compilation version);
+
   /// The artifact's bytes. The phase must be Obj.
   llvm::Expected<llvm::SmallVector<char, 0>> link();
 
   Phase phase() const { return current; }
   Device device() const { return pipeline.device; }
-
-  /// What the CPU's code is for.
   const CpuTarget &cpu() const { return pipeline.cpu; }
+  /// The CPUs beside `cpu` that the artifact is to have code for.
+  llvm::ArrayRef<CpuTarget> otherCpus() const { return others; }
 
   /// What a forward pass costs. The phase must be Import.
   Costs costs() { return costsOf(*module); }
@@ -93,6 +99,9 @@ private:
 
   mlir::MLIRContext *context = nullptr;
   PipelineOptions pipeline;
+  std::vector<CpuTarget> others;
+  /// What tells the names of functions from those of other CPUs' code.
+  std::string suffix;
   std::vector<std::string> cubins;
   mlir::OwningOpRef<mlir::ModuleOp> module;
   /// Also an attribute of the module, up to Tile.
@@ -103,6 +112,9 @@ private:
   std::vector<CodePart> parts;                     // LlvmIr and Asm
   llvm::SmallVector<char, 0> assembly;             // Asm
   std::vector<llvm::SmallVector<char, 0>> objects; // Obj
+  /// For other CPUs, in the order of their manifests.
+  std::vector<CodePart> versions;
+  std::vector<Manifest> versionManifests;
   std::optional<CudaImage> image;
 };
 

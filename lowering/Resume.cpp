@@ -116,7 +116,12 @@ llvm::Error cria::checkTarget(const PipelineOptions &options, StringRef input,
                               const Manifest &manifest) {
   Manifest now = manifest;
   now.setTarget(options);
-  if (*now.object().get("target") == *manifest.object().get("target"))
+  auto same = [&](const char *key) {
+    const llvm::json::Value *a = now.object().get(key);
+    const llvm::json::Value *b = manifest.object().get(key);
+    return a && b ? *a == *b : !a && !b;
+  };
+  if (same("target") && same("cpu"))
     return llvm::Error::success();
   return llvm::createStringError("--cpu=" + options.cpu.flag + ": expected " +
                                  "the CPU and features that " + input +

@@ -11,7 +11,7 @@
 
 /* The format of artifact, manifest and entry functions. A change of any of
  * them changes this number. */
-#define CRIA_FORMAT_VERSION 4u
+#define CRIA_FORMAT_VERSION 5u
 
 /* The functions that the object may take from the process, and its SONAME. The
  * runtime refuses an object with any others. */
@@ -68,7 +68,8 @@ typedef struct CriaHost {
  *   source  the tokens of the text that was encoded; 0 without an encode entry
  *   caches  one pointer for each of the manifest's "caches", 64-byte aligned,
  *           updated in place
- *   arena   the manifest's "arena" bytes of scratch, 64-byte aligned; nothing
+ *   arena   the "arena" bytes of scratch that the manifest has for this code,
+ *           64-byte aligned; nothing
  *           in it outlives the call
  *   slots   the manifest's "slots" pointers: every weight, layer after layer,
  *           aligned to its element, and the rope tables

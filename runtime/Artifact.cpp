@@ -69,23 +69,53 @@ static Status checkTarget(const Manifest &manifest, const std::string &path) {
   return Status();
 }
 
-/// INCOMPATIBLE unless this CPU can run the code for CPUs.
-static Status checkCpu(const Manifest &manifest, const std::string &path) {
-  auto incompatible = [&](const std::string &what) {
-    return Status(CRIA_INCOMPATIBLE, path + ": " + what);
-  };
-  if (!manifest.hasCpu())
-    return incompatible("has no code for the CPU, it is compiled for " +
-                        quote(manifest.kind));
+/// The names of what the manifest has code for: "x86-64-v4, x86-64-v3".
+static std::string cpuNames(const Manifest &manifest) {
   std::string names;
-  for (const std::string &feature : missingCpuFeatures(manifest.features))
+  for (const CpuCode &code : manifest.cpus)
+    names += (names.empty() ? "" : ", ") + code.cpu;
+  return names;
+}
+
+/// Why this CPU cannot run `code`; empty where it can.
+static std::string obstacle(const CpuCode &code) {
+  std::string names;
+  for (const std::string &feature : missingCpuFeatures(code.features))
     names += (names.empty() ? "" : ", ") + feature;
   if (!names.empty())
-    return incompatible("compiled for " + manifest.cpu +
-                        "; this CPU lacks: " + names);
-  if (!permitTiles(manifest.features))
-    return incompatible("the system refuses this process the AMX tiles");
-  return Status();
+    return "this CPU lacks: " + names;
+  return permitTiles(code.features)
+             ? ""
+             : "the system refuses this process the AMX tiles";
+}
+
+/// Takes the first code that this CPU can run, that for the CPU `name` where
+/// one is named. INCOMPATIBLE where there is none; the message says what is
+/// missing of the last, which needs least.
+Status Artifact::choose(const std::string &name) {
+  auto incompatible = [&](const std::string &what) {
+    return Status(CRIA_INCOMPATIBLE, file + ": " + what);
+  };
+  if (!contents.hasCpu())
+    return incompatible("has no code for the CPU, it is compiled for " +
+                        quote(contents.kind));
+  std::string why;
+  for (const CpuCode &code : contents.cpus) {
+    if (!name.empty() && code.cpu != name)
+      continue;
+    why = obstacle(code);
+    if (why.empty()) {
+      chosen = &code;
+      return Status();
+    }
+    bool several = name.empty() && contents.cpus.size() > 1;
+    why = "compiled for " + (name.empty() ? cpuNames(contents) : name) + "; " +
+          (several ? "for " + code.cpu + " " : "") + why;
+  }
+  if (why.empty())
+    return incompatible("has no code for " + quote(name) +
+                        ", it is compiled for " + cpuNames(contents));
+  return incompatible(why);
 }
 
 /// INVALID_ARGUMENT unless an artifact may have so many bytes.
@@ -124,8 +154,8 @@ Artifact::inspect(const std::string &path) {
   return std::shared_ptr<const Artifact>(*artifact);
 }
 
-Result<std::shared_ptr<const Artifact>>
-Artifact::open(const std::string &path) {
+Result<std::shared_ptr<const Artifact>> Artifact::open(const std::string &path,
+                                                       const std::string &cpu) {
   Result<File> file = File::open(path);
   if (!file.ok())
     return file.status();
@@ -134,7 +164,7 @@ Artifact::open(const std::string &path) {
   Result<SealedMemory> memory = SealedMemory::copy(*file);
   if (!memory.ok())
     return memory.status();
-  return load(std::move(*memory), path);
+  return load(std::move(*memory), path, cpu);
 }
 
 Result<std::shared_ptr<const Artifact>>
@@ -145,23 +175,24 @@ Artifact::openMemory(std::string_view bytes) {
   Result<SealedMemory> memory = SealedMemory::copy(bytes, name);
   if (!memory.ok())
     return memory.status();
-  return load(std::move(*memory), name);
+  return load(std::move(*memory), name, "");
 }
 
-Result<std::shared_ptr<const Artifact>>
-Artifact::load(SealedMemory memory, const std::string &path) {
+Result<std::shared_ptr<const Artifact>> Artifact::load(SealedMemory memory,
+                                                       const std::string &path,
+                                                       const std::string &cpu) {
   Result<std::shared_ptr<Artifact>> parsed = parse(memory.bytes(), path);
   if (!parsed.ok())
     return parsed.status();
   Artifact &artifact = **parsed;
   artifact.memory = std::move(memory);
   Status status = checkTarget(artifact.contents, path);
-  artifact.cpu = checkCpu(artifact.contents, path);
+  artifact.cpu = artifact.choose(cpu);
   if (status.ok() && !artifact.contents.cuda)
     status = artifact.cpu;
   if (status.ok())
     status = artifact.checkCode();
-  if (status.ok() && artifact.contents.hasCpu())
+  if (status.ok() && artifact.chosen)
     status = artifact.loadCode();
   if (!status.ok())
     return status;
@@ -174,13 +205,14 @@ Status Artifact::checkCode() {
   if (!found.ok())
     return found.status();
   symbols = std::move(*found);
-  for (const std::string *name :
-       {&contents.prefill, &contents.decode, &contents.encode}) {
-    const ExportedSymbol *symbol = name->empty() ? nullptr : find(*name);
-    if (!name->empty() && !(symbol && symbol->isCode))
-      return Status(CRIA_INVALID_ARGUMENT,
-                    file + ": entry " + quote(*name) + " is not in the code");
-  }
+  for (const CpuCode &code : contents.cpus)
+    for (const std::string *name :
+         {&code.prefill, &code.decode, &code.encode}) {
+      const ExportedSymbol *symbol = name->empty() ? nullptr : find(*name);
+      if (!name->empty() && !(symbol && symbol->isCode))
+        return Status(CRIA_INVALID_ARGUMENT,
+                      file + ": entry " + quote(*name) + " is not in the code");
+    }
   if (contents.cuda)
     for (const cuda::Image &wanted : contents.cuda->images)
       if (Status status = image(wanted).status(); !status.ok())
@@ -203,9 +235,9 @@ Status Artifact::loadCode() {
                ? reinterpret_cast<CriaEntry>(loaded->l_addr + symbol->address)
                : nullptr;
   };
-  prefillEntry = entry(contents.prefill);
-  decodeEntry = entry(contents.decode);
-  encodeEntry = entry(contents.encode);
+  prefillEntry = entry(chosen->prefill);
+  decodeEntry = entry(chosen->decode);
+  encodeEntry = entry(chosen->encode);
   return Status();
 }
 

@@ -21,10 +21,11 @@ class Artifact {
 public:
   /// Reads the file once and checks footer, format version, checksum, manifest,
   /// target and ELF object, in this order. Then it loads the code for CPUs,
-  /// which runs none of it. See cria_artifact_open for the codes. A CPU that
-  /// cannot run the code for CPUs is an error only where there is no code for
-  /// anything else.
-  static Result<std::shared_ptr<const Artifact>> open(const std::string &path);
+  /// which runs none of it, and takes the first that this CPU can run; that for
+  /// `cpu` where one is named. See cria_artifact_open for the codes. A CPU that
+  /// cannot run any is an error only where there is no code for anything else.
+  static Result<std::shared_ptr<const Artifact>>
+  open(const std::string &path, const std::string &cpu = "");
 
   /// The same for an artifact in memory, which may be freed or changed after.
   static Result<std::shared_ptr<const Artifact>>
@@ -45,8 +46,10 @@ public:
   const std::string &manifestText() const { return text; }
   uint64_t fileBytes() const { return bytes; }
 
-  /// Whether this machine's CPU can run the code for CPUs, or why not.
+  /// Whether this machine's CPU can run some of the code for CPUs, or why not.
   const Status &cpuStatus() const { return cpu; }
+  /// The code for CPUs that is taken; null where there is none.
+  const CpuCode *cpuCode() const { return chosen; }
   /// The entry functions; null where the artifact was only inspected, or has
   /// no code for the CPU.
   CriaEntry prefill() const { return prefillEntry; }
@@ -60,8 +63,9 @@ private:
   Artifact() = default;
   static Result<std::shared_ptr<Artifact>> parse(std::string_view bytes,
                                                  const std::string &path);
-  static Result<std::shared_ptr<const Artifact>> load(SealedMemory memory,
-                                                      const std::string &path);
+  static Result<std::shared_ptr<const Artifact>>
+  load(SealedMemory memory, const std::string &path, const std::string &cpu);
+  Status choose(const std::string &name);
   Status checkCode();
   Status loadCode();
   const ExportedSymbol *find(const std::string &symbol) const;
@@ -71,6 +75,7 @@ private:
   Manifest contents;
   uint64_t bytes = 0;
   Status cpu;
+  const CpuCode *chosen = nullptr;     // one of `contents`
   SealedMemory memory;                 // what `library` is loaded from
   std::vector<ExportedSymbol> symbols; // of the code; names lie in `memory`
   void *library = nullptr;

@@ -14,6 +14,7 @@ static constexpr uint64_t maxTensorBytes = uint64_t(1) << 40;
 static constexpr int64_t maxSlots = 1 << 20;
 static constexpr int64_t maxPositions = 1 << 24;
 static constexpr int64_t maxVocab = 1 << 24;
+static constexpr size_t maxCpus = 64;
 
 std::string WeightSpec::name(uint64_t index) const {
   if (count == 0)
@@ -64,7 +65,10 @@ uint64_t Manifest::cacheBytes() const {
 }
 
 uint64_t Manifest::scratchBytes() const {
-  return std::max(arenaBytes, cuda ? cuda->arenaBytes : 0);
+  uint64_t most = cuda ? cuda->arenaBytes : 0;
+  for (const CpuCode &code : cpus)
+    most = std::max(most, code.arenaBytes);
+  return most;
 }
 
 namespace {
@@ -87,6 +91,7 @@ private:
   void readCache(const JsonCursor &at);
   void readEmbedding(const JsonCursor &slot);
   void readCode(const JsonCursor &root);
+  void readCpu(const JsonCursor &at);
   void readCosts(const JsonCursor &plan);
   void fillSlots(const JsonCursor &at, uint64_t first, uint64_t count);
 
@@ -153,23 +158,30 @@ void Reader::read(const JsonCursor &root) {
 void Reader::readCode(const JsonCursor &root) {
   if (auto cuda = root.find("cuda"))
     manifest.cuda = cuda::readPart(*cuda, manifest);
-  if (manifest.cuda && !root.find("entries"))
+  if (manifest.cuda && !root.find("cpu"))
     return;
-  manifest.prefill = root["entries"]["prefill"].string();
-  manifest.decode = root["entries"]["decode"].string();
+  for (const JsonCursor &code : root["cpu"].elements(maxCpus))
+    readCpu(code);
+  if (manifest.cpus.empty())
+    root["cpu"].fail("is empty, expected code for a CPU");
+}
+
+void Reader::readCpu(const JsonCursor &at) {
+  CpuCode code;
+  code.cpu = at["name"].string();
+  code.features = readStrings(at["features"]);
+  code.prefill = at["entries"]["prefill"].string();
+  code.decode = at["entries"]["decode"].string();
   if (manifest.encoder)
-    manifest.encode = root["entries"]["encode"].string();
-  manifest.arenaBytes = size(root["arena"]["bytes"]);
+    code.encode = at["entries"]["encode"].string();
+  code.arenaBytes = size(at["arena"]);
+  manifest.cpus.push_back(std::move(code));
 }
 
 void Reader::readTarget(const JsonCursor &target) {
   manifest.kind = target["kind"].string();
   manifest.arch = target["arch"].string();
   manifest.os = target["os"].string();
-  if (manifest.kind == "cuda")
-    return; // the code for the CPU needs the rest
-  manifest.cpu = target["cpu"].string();
-  manifest.features = readStrings(target["features"]);
 }
 
 void Reader::readModel(const JsonCursor &model) {

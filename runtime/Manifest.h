@@ -91,13 +91,20 @@ struct Costs {
   uint64_t headWeightBytes = 0;
 };
 
+/// Code for CPUs that have some features.
+struct CpuCode {
+  std::string cpu;                     // LLVM's name
+  std::vector<std::string> features;   // that the code needs; LLVM's names
+  std::string prefill, decode, encode; // symbols; no encode: ""
+  uint64_t arenaBytes = 0;
+};
+
 /// The manifest of an artifact.
 struct Manifest {
   std::string compiler;
   JsonDocument flags;
   std::string kind; // "cpu", "cuda" or both: "cpu,cuda"
-  std::string arch, os, cpu;
-  std::vector<std::string> features;
+  std::string arch, os;
   JsonDocument config;           // null where the input was no config.json
   std::vector<LedgerRow> ledger; // empty likewise
 
@@ -112,8 +119,7 @@ struct Manifest {
   /// Whether another text is encoded first, which the tokens attend to.
   bool encoder = false;
 
-  std::string prefill, decode;    // symbols; "" without code for the CPU
-  std::string encode;             // "" also without an encoder
+  std::vector<CpuCode> cpus;      // code for CPUs, the most capable first
   std::optional<cuda::Part> cuda; // code for GPUs
   uint64_t slots = 0;
   std::vector<WeightSpec> weights;
@@ -122,12 +128,11 @@ struct Manifest {
   /// Which of `weights` the ids of a step are looked up in, and nothing else
   /// reads where no logits are wanted; none where there is no such one.
   std::optional<size_t> embedding;
-  uint64_t arenaBytes = 0;
   std::vector<std::string> kernels;
   Costs costs;
 
   /// Whether there is code for the CPU.
-  bool hasCpu() const { return !decode.empty(); }
+  bool hasCpu() const { return !cpus.empty(); }
   /// Whether a text may be computed anew; see RopeSpec.
   bool recomputes() const;
   /// All weights, those that are tied not counted.
@@ -135,7 +140,7 @@ struct Manifest {
   /// A row of the table that ids are looked up in; 0 without `embedding`.
   uint64_t embeddingBytes() const;
   uint64_t cacheBytes() const;
-  /// The scratch of a session, on the device that needs most.
+  /// The scratch of a session, of the code that needs most.
   uint64_t scratchBytes() const;
 };
 

@@ -35,8 +35,10 @@ static cl::opt<std::string> target("target", cl::init("cpu"),
                                             "or both in one artifact"),
                                    cl::cat(category));
 static cl::opt<std::string>
-    cpu("cpu", cl::init("native"), cl::value_desc("name"),
-        cl::desc("CPU to compile for: native, x86-64-v3, znver4, ..."),
+    cpu("cpu", cl::init("native"), cl::value_desc("names"),
+        cl::desc("CPUs to compile for: native, x86-64-v3, znver4, ... Of "
+                 "several, x86-64-v3,x86-64-v4, the runtime takes the one with "
+                 "the most features that the machine's CPU has"),
         cl::cat(category));
 static cl::opt<std::string>
     cpuRates("cpu-rates", cl::value_desc("file"),
@@ -231,13 +233,22 @@ static llvm::Expected<CompileOptions> readOptions() {
   return options;
 }
 
-/// Writes the present phase to DIR/NN-name.ext, or, where two targets each have
-/// their own, to DIR/cpu/NN-name.ext and DIR/cuda/NN-name.ext.
+static bool hasCpus(const Compilation &compilation) {
+  return cpu.find(',') != std::string::npos &&
+         compilation.device() == Device::Cpu;
+}
+
+/// Writes the present phase to DIR/NN-name.ext. Where two targets each have
+/// their own, DIR is followed by cpu or cuda, and where CPUs have, by the CPU's
+/// name: DIR/cpu/x86-64-v3/NN-name.ext. An object has the code for all CPUs.
 static llvm::Error dump(Compilation &compilation) {
   llvm::SmallString<128> path(dumpPhases);
   if (hasBoth() && !isShared(compilation.phase()))
     llvm::sys::path::append(path, compilation.device() == Device::Cuda ? "cuda"
                                                                        : "cpu");
+  if (hasCpus(compilation) && !isShared(compilation.phase()) &&
+      compilation.phase() != Phase::Obj)
+    llvm::sys::path::append(path, compilation.cpu().name);
   if (std::error_code code = llvm::sys::fs::create_directories(path))
     return llvm::createStringError(code, path + ": " + code.message());
   llvm::sys::path::append(path,
@@ -304,17 +315,27 @@ static void enableRemarks(mlir::MLIRContext &context) {
       /*printAsEmitRemarks=*/true);
 }
 
-/// Takes a program that both targets share to `last`. Where that is behind what
-/// they share, compiles it for NVIDIA GPUs, too, and puts that beside it.
-static llvm::Error runBoth(Compilation &compilation, Phase last) {
+/// Takes a program that all targets and CPUs share to `last`. Where that is
+/// behind what they share, compiles it for NVIDIA GPUs, too, where asked, and
+/// for other CPUs, and puts that beside it.
+static llvm::Error runAll(Compilation &compilation, Phase last) {
   if (llvm::Error error = run(compilation, std::min(last, Phase::Linalg)))
     return error;
   if (isShared(last))
     return llvm::Error::success();
-  Compilation cuda = compilation.fork(Device::Cuda);
-  if (llvm::Error error = run(cuda, Phase::Ptx))
-    return error;
-  compilation.embed(cuda.cudaImage());
+  if (hasBoth()) {
+    Compilation cuda = compilation.fork(Device::Cuda);
+    if (llvm::Error error = run(cuda, Phase::Ptx))
+      return error;
+    compilation.embed(cuda.cudaImage());
+  }
+  for (const CpuTarget &other : compilation.otherCpus()) {
+    Compilation version = compilation.fork(other);
+    Phase before = dumpPhases.empty() ? Phase::LlvmIr : Phase::Asm;
+    if (llvm::Error error = run(version, before))
+      return error;
+    compilation.embed(std::move(version));
+  }
   return run(compilation, last);
 }
 
@@ -326,8 +347,11 @@ static llvm::Error printReport(Compilation &compilation) {
     printKeys(stream);
   } else if (reportKind == "plan") {
     printCosts(compilation.costs(), stream);
-    if (target != "cuda")
+    if (target != "cuda") {
       printUnits(compilation.cpu(), stream);
+      for (const CpuTarget &other : compilation.otherCpus())
+        printUnits(other, stream);
+    }
   } else {
     int64_t before = 0;
     if (llvm::Error error = readNumber(depth, 0, 1 << 24, before))
@@ -364,6 +388,11 @@ static llvm::Error checkPhases(const Compilation &compilation,
     return llvm::createStringError("--emit=" + emit +
                                    ": expected one target with it, "
                                    "--target=cpu or --target=cuda");
+  if (hasCpus(compilation) && last && !isShared(*last) && *last != Phase::Obj)
+    return llvm::createStringError("--emit=" + emit +
+                                   ": expected one CPU with "
+                                   "it, got --cpu=" +
+                                   cpu);
   if (!last || !llvm::is_contained(ahead, *last))
     return llvm::createStringError("--emit=" + emit + ": expected " +
                                    phaseNames(ahead));
@@ -420,8 +449,9 @@ static int compile(const CompileOptions &options, std::optional<Phase> last) {
       return fail(std::move(error));
   std::string path = output; // lld resets command-line options.
   bool prints = !emit.empty();
+  bool several = hasBoth() || hasCpus(*compilation);
   if (llvm::Error error =
-          hasBoth() ? runBoth(*compilation, *last) : run(*compilation, *last))
+          several ? runAll(*compilation, *last) : run(*compilation, *last))
     return fail(std::move(error));
   if (prints)
     return print(*compilation, path);

@@ -36,13 +36,18 @@ static std::string join(const std::vector<std::string> &strings) {
 }
 
 static void printTarget(const Manifest &manifest) {
-  print("target", manifest.kind + " " + manifest.arch + " " + manifest.os +
-                      (manifest.hasCpu() ? " " + manifest.cpu : ""));
-  if (manifest.hasCpu())
-    print("features", join(manifest.features));
-  std::vector<std::string> missing = missingCpuFeatures(manifest.features);
-  if (!missing.empty())
-    print("", "this CPU lacks: " + join(missing));
+  print("target", manifest.kind + " " + manifest.arch + " " + manifest.os);
+  for (const CpuCode &code : manifest.cpus) {
+    print("cpu", code.cpu);
+    print("features", join(code.features));
+    std::vector<std::string> missing = missingCpuFeatures(code.features);
+    if (!missing.empty())
+      print("", "this CPU lacks: " + join(missing));
+    if (manifest.encoder)
+      print("encode", code.encode);
+    print("prefill", code.prefill);
+    print("decode", code.decode);
+  }
 }
 
 /// Launches of one step, all layers counted.
@@ -123,12 +128,6 @@ static void printArtifact(const Artifact &artifact) {
   print("chunk", std::to_string(manifest.chunk) + " tokens a call of prefill");
   if (manifest.bidirectional)
     print("attention", "both ways: a text is one call");
-  if (manifest.hasCpu()) {
-    if (manifest.encoder)
-      print("encode", manifest.encode);
-    print("prefill", manifest.prefill);
-    print("decode", manifest.decode);
-  }
   if (manifest.cuda)
     printCuda(*manifest.cuda);
   printWeights(manifest);

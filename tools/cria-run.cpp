@@ -20,7 +20,7 @@ using namespace cria;
 
 static Status openModel(Run &run) {
   const RunOptions &options = run.options;
-  auto artifact = Artifact::open(options.artifact);
+  auto artifact = Artifact::open(options.artifact, options.cpu);
   if (!artifact.ok())
     return artifact.status();
   auto model =

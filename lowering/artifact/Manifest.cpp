@@ -120,17 +120,16 @@ static json::Object modelOf(func::FuncOp forward, const json::Object *config,
   return model;
 }
 
-static json::Object targetOf(const PipelineOptions &options) {
-  json::Object target{{"kind", "cuda"}, {"arch", "x86_64"}, {"os", "linux"}};
-  if (options.device != Device::Cpu)
-    return target;
+static json::Object cpuOf(const CpuTarget &cpu, bool encodes) {
   json::Array features;
-  for (const std::string &feature : options.cpu.features)
+  for (const std::string &feature : cpu.features)
     features.push_back(feature);
-  target["kind"] = "cpu";
-  target["cpu"] = options.cpu.name;
-  target["features"] = std::move(features);
-  return target;
+  json::Object entries{{"prefill", "cria_prefill"}, {"decode", "cria_decode"}};
+  if (encodes)
+    entries["encode"] = "cria_encode";
+  return json::Object{{"name", cpu.name},
+                      {"features", std::move(features)},
+                      {"entries", std::move(entries)}};
 }
 
 void Manifest::fromProgram(ModuleOp program, json::Value config,
@@ -152,14 +151,32 @@ void Manifest::fromProgram(ModuleOp program, json::Value config,
 }
 
 void Manifest::setTarget(const PipelineOptions &options) {
-  root["target"] = targetOf(options);
+  bool isCpu = options.device == Device::Cpu;
+  root["target"] = json::Object{
+      {"kind", isCpu ? "cpu" : "cuda"}, {"arch", "x86_64"}, {"os", "linux"}};
   setFlag("cpu", options.cpu.flag);
-  if (options.device != Device::Cpu)
-    return;
-  json::Object entries{{"prefill", "cria_prefill"}, {"decode", "cria_decode"}};
-  if (root["model"].getAsObject()->get("encoder"))
-    entries["encode"] = "cria_encode";
-  root["entries"] = std::move(entries);
+  if (isCpu)
+    root["cpu"] = json::Array{
+        cpuOf(options.cpu, root["model"].getAsObject()->get("encoder"))};
+}
+
+/// The code of the compilation's own CPU.
+static json::Object &firstCpu(json::Object &root) {
+  return *(*root["cpu"].getAsArray())[0].getAsObject();
+}
+
+void Manifest::renameEntries(StringRef suffix) {
+  json::Object &entries = *firstCpu(root)["entries"].getAsObject();
+  for (auto &[name, symbol] : entries)
+    symbol = (*symbol.getAsString() + suffix).str();
+}
+
+void Manifest::addCpu(const Manifest &other) {
+  json::Object &flags = *root["flags"].getAsObject();
+  StringRef flag = *other.root.getObject("flags")->getString("cpu");
+  flags["cpu"] = (*flags.getString("cpu") + "," + flag).str();
+  for (const json::Value &code : *other.root.getArray("cpu"))
+    root["cpu"].getAsArray()->push_back(code);
 }
 
 void Manifest::setLedger(ArrayRef<LedgerRow> rows) {
@@ -249,7 +266,7 @@ void Manifest::fromTile(ModuleOp module) {
     else if (function.isPrivate() && !function.isDeclaration())
       kernels.push_back(function.getName());
   }
-  root["arena"] = json::Object{{"bytes", arena}};
+  firstCpu(root)["arena"] = arena;
   root["kernels"] = std::move(kernels);
 }
 
@@ -263,7 +280,7 @@ void Manifest::addCuda(const CudaImage &image) {
   cuda["images"] = std::move(images);
   root["cuda"] = std::move(cuda);
   json::Object &target = *root["target"].getAsObject();
-  bool both = target.get("cpu");
+  bool both = root.get("cpu");
   target["kind"] = both ? "cpu,cuda" : "cuda";
   if (both)
     return;
@@ -331,6 +348,10 @@ static const char *missing(const json::Object &root) {
   for (const char *key : {"weights", "rope", "caches"})
     if (!root.getArray(key))
       return key;
+  if (const json::Value *cpu = root.get("cpu"))
+    if (!cpu->getAsArray() || cpu->getAsArray()->size() != 1 ||
+        !(*cpu->getAsArray())[0].getAsObject())
+      return "cpu";
   return root.getObject("flags") ? nullptr : "flags";
 }
 

@@ -31,6 +31,10 @@ public:
   /// What became of the config's keys.
   void setLedger(llvm::ArrayRef<LedgerRow> rows);
   void fromTile(mlir::ModuleOp module);
+  /// Appends `suffix` to the symbols of the CPU's entries.
+  void renameEntries(llvm::StringRef suffix);
+  /// The same program's code for another CPU, behind that of this one.
+  void addCpu(const Manifest &other);
   /// A part for NVIDIA GPUs, beside one for the CPU or alone.
   void addCuda(const CudaImage &image);
   /// Command-line flags that changed what was compiled.

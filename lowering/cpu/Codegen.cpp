@@ -50,6 +50,13 @@ static void setTarget(llvm::Module &module, const CpuTarget &target) {
   }
 }
 
+/// Gives the program's functions names of their own beside those of other CPUs.
+static void rename(llvm::Module &module, llvm::StringRef suffix) {
+  for (llvm::Function &function : module)
+    if (!function.isDeclaration() || function.hasHiddenVisibility())
+      function.setName(function.getName() + suffix);
+}
+
 /// LLVM's O3, less a pass that takes a fifth of its time here and finds
 /// nothing: what a loop stores for its next turn is carried in registers
 /// already.
@@ -77,11 +84,13 @@ static void optimize(llvm::Module &module, llvm::TargetMachine &machine) {
 /// Translates one part, and optimizes it.
 static llvm::Expected<CodePart> translatePart(mlir::ModuleOp op,
                                               llvm::ArrayRef<Text> texts,
-                                              const CpuTarget &target) {
+                                              const CpuTarget &target,
+                                              llvm::StringRef suffix) {
   auto machine = createTargetMachine(target);
   if (!machine)
     return machine.takeError();
   CodePart part;
+  part.target = target;
   part.context = std::make_unique<llvm::LLVMContext>();
   part.module = mlir::translateModuleToLLVMIR(op, *part.context, "cria");
   if (!part.module)
@@ -89,6 +98,7 @@ static llvm::Expected<CodePart> translatePart(mlir::ModuleOp op,
   part.module->setDataLayout((*machine)->createDataLayout());
   part.module->setTargetTriple((*machine)->getTargetTriple());
   setTarget(*part.module, target);
+  rename(*part.module, suffix);
   for (const Text &text : texts)
     addText(*part.module, text);
   optimize(*part.module, **machine);
@@ -118,15 +128,16 @@ computeEach(mlir::MLIRContext *context, size_t count,
 
 llvm::Expected<std::vector<CodePart>>
 cria::translateToLlvm(mlir::ModuleOp op, llvm::ArrayRef<Text> texts,
-                      const CpuTarget &target) {
+                      const CpuTarget &target, llvm::StringRef suffix) {
   mlir::registerBuiltinDialectTranslation(*op.getContext());
   mlir::registerLLVMDialectTranslation(*op.getContext());
   std::vector<mlir::OwningOpRef<mlir::ModuleOp>> modules = splitByKernel(op);
   size_t last = modules.size();
   modules.push_back(mlir::ModuleOp::create(op.getLoc()));
   return computeEach<CodePart>(op.getContext(), modules.size(), [&](size_t i) {
-    auto part = translatePart(
-        *modules[i], i == last ? texts : llvm::ArrayRef<Text>(), target);
+    auto part =
+        translatePart(*modules[i], i == last ? texts : llvm::ArrayRef<Text>(),
+                      target, suffix);
     modules[i] = nullptr;
     return part;
   });
@@ -134,6 +145,7 @@ cria::translateToLlvm(mlir::ModuleOp op, llvm::ArrayRef<Text> texts,
 
 llvm::Expected<CodePart> cria::joinParts(llvm::ArrayRef<CodePart> parts) {
   CodePart whole;
+  whole.target = parts.front().target;
   whole.context = std::make_unique<llvm::LLVMContext>();
   for (const CodePart &part : parts) {
     llvm::SmallVector<char, 0> bitcode;
@@ -156,9 +168,8 @@ llvm::Expected<CodePart> cria::joinParts(llvm::ArrayRef<CodePart> parts) {
 }
 
 static llvm::Expected<llvm::SmallVector<char, 0>>
-generateCode(llvm::Module &module, const CpuTarget &target,
-             llvm::CodeGenFileType kind) {
-  auto machine = createTargetMachine(target);
+generateCode(const CodePart &part, llvm::CodeGenFileType kind) {
+  auto machine = createTargetMachine(part.target);
   if (!machine)
     return machine.takeError();
   llvm::SmallVector<char, 0> bytes;
@@ -166,21 +177,20 @@ generateCode(llvm::Module &module, const CpuTarget &target,
   llvm::legacy::PassManager passes;
   if ((*machine)->addPassesToEmitFile(passes, stream, nullptr, kind))
     return llvm::createStringError("LLVM cannot emit this kind of file");
-  passes.run(module);
+  passes.run(*part.module);
   return bytes;
 }
 
 llvm::Expected<llvm::SmallVector<char, 0>>
-cria::generateAssembly(llvm::Module &module, const CpuTarget &target) {
-  return generateCode(module, target, llvm::CodeGenFileType::AssemblyFile);
+cria::generateAssembly(CodePart &part) {
+  return generateCode(part, llvm::CodeGenFileType::AssemblyFile);
 }
 
 llvm::Expected<std::vector<llvm::SmallVector<char, 0>>>
 cria::generateObjects(mlir::MLIRContext *context,
-                      llvm::ArrayRef<CodePart> parts, const CpuTarget &target) {
+                      llvm::ArrayRef<CodePart> parts) {
   return computeEach<llvm::SmallVector<char, 0>>(
       context, parts.size(), [&](size_t i) {
-        return generateCode(*parts[i].module, target,
-                            llvm::CodeGenFileType::ObjectFile);
+        return generateCode(parts[i], llvm::CodeGenFileType::ObjectFile);
       });
 }

@@ -23,28 +23,28 @@ struct Text {
 /// LLVM IR that is compiled apart from the rest, in a context of its own:
 /// threads share nothing.
 struct CodePart {
+  CpuTarget target;
   std::unique_ptr<llvm::LLVMContext> context;
   std::unique_ptr<llvm::Module> module;
 };
 
 /// Translates a module in the LLVM dialect, and empties it; optimizes for the
 /// target. A part for each entry and kernel, in the module's order, then one
-/// for the texts. The threads are those of the module's context: what comes out
-/// does not depend on their number.
+/// for the texts. `suffix` is appended to the names of functions. The threads
+/// are those of the module's context: what comes out does not depend on their
+/// number.
 llvm::Expected<std::vector<CodePart>>
 translateToLlvm(mlir::ModuleOp module, llvm::ArrayRef<Text> texts,
-                const CpuTarget &target);
+                const CpuTarget &target, llvm::StringRef suffix = "");
 
-/// All parts in one module, to be read.
+/// All parts, which are of one target, in one module, to be read.
 llvm::Expected<CodePart> joinParts(llvm::ArrayRef<CodePart> parts);
 
-/// Assembly text. Generating code changes the module.
-llvm::Expected<llvm::SmallVector<char, 0>>
-generateAssembly(llvm::Module &module, const CpuTarget &target);
+/// Assembly text. Generating code changes the part.
+llvm::Expected<llvm::SmallVector<char, 0>> generateAssembly(CodePart &part);
 
 /// An object file for each part, which generating code changes.
 llvm::Expected<std::vector<llvm::SmallVector<char, 0>>>
-generateObjects(mlir::MLIRContext *context, llvm::ArrayRef<CodePart> parts,
-                const CpuTarget &target);
+generateObjects(mlir::MLIRContext *context, llvm::ArrayRef<CodePart> parts);
 
 } // namespace cria

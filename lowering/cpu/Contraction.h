@@ -43,8 +43,8 @@ void emitOuter(VectorBuilder &b, const Contraction &c);
 /// b (n, k), at most `maxRows` rows of a.
 void emitPanel(VectorBuilder &b, const Contraction &c, int64_t maxRows);
 
-/// Tiles of 32 rows of b times tiles of packed a, on AMX (Amx.cpp): bf16, b (n, k)
-/// with at least 32 rows, at most `maxRows` rows of a.
+/// Tiles of 32 rows of b times tiles of packed a, on AMX (Amx.cpp): bf16, b (n,
+/// k) with at least 32 rows, at most `maxRows` rows of a.
 void emitAmx(VectorBuilder &b, const Contraction &c, int64_t maxRows);
 
 /// Outer products on AMX (AmxOuter.cpp): bf16, b (k, n), static extents, m and

@@ -105,7 +105,7 @@ llvm::Expected<CpuTarget> cria::selectCpu(llvm::StringRef name,
 
 void cria::printUnits(const CpuTarget &target, llvm::raw_ostream &os) {
   const VectorUnit &unit = target.unit;
-  os << "\nCPU " << target.flag << ", rates of " << target.rates.origin << "\n";
+  os << "\nCPU " << target.name << ", rates of " << target.rates.origin << "\n";
   auto row = [&](const char *name, double rate, const char *products) {
     os << llvm::format("  %-10s %6.2f  %s\n", name, rate, products);
   };
@@ -119,6 +119,27 @@ void cria::printUnits(const CpuTarget &target, llvm::raw_ostream &os) {
     row("tdpbf16ps", target.rates.tilesBf16, "bf16");
   os << "  rows of weights that one row is multiplied with at once: "
      << unit.streams << "\n";
+}
+
+llvm::Expected<std::vector<CpuTarget>>
+cria::selectCpus(llvm::StringRef names, llvm::StringRef ratesFile) {
+  std::vector<CpuTarget> targets;
+  for (llvm::StringRef name : llvm::split(names, ',')) {
+    llvm::Expected<CpuTarget> target = selectCpu(name, ratesFile);
+    if (!target)
+      return target.takeError();
+    for (const CpuTarget &other : targets)
+      if (other.name == target->name)
+        return llvm::createStringError("--cpu=" + names +
+                                       ": expected each CPU "
+                                       "once, got '" +
+                                       target->name + "' twice");
+    targets.push_back(std::move(*target));
+  }
+  llvm::stable_sort(targets, [](const CpuTarget &a, const CpuTarget &b) {
+    return a.features.size() > b.features.size();
+  });
+  return targets;
 }
 
 llvm::Expected<std::unique_ptr<llvm::TargetMachine>>

@@ -42,6 +42,12 @@ llvm::Expected<CpuTarget> selectCpu(llvm::StringRef name,
 /// by.
 void printUnits(const CpuTarget &target, llvm::raw_ostream &os);
 
+/// The CPUs of a list of names with commas between them, each once. Those with
+/// the most features are first, which the runtime prefers. `ratesFile` is as
+/// for one.
+llvm::Expected<std::vector<CpuTarget>>
+selectCpus(llvm::StringRef names, llvm::StringRef ratesFile = "");
+
 /// Code generation for the target, or an error if LLVM lacks it. One thread
 /// uses it at a time.
 llvm::Expected<std::unique_ptr<llvm::TargetMachine>>

@@ -23,7 +23,8 @@ Status Session::allocate() {
     cacheTable.push_back(cache->data());
     caches.push_back(std::move(*cache));
   }
-  Result<Mapping> scratch = Mapping::zeroed(manifest.arenaBytes, "scratch");
+  Result<Mapping> scratch =
+      Mapping::zeroed(code.cpuCode()->arenaBytes, "scratch");
   if (!scratch.ok())
     return scratch.status();
   arena = std::move(*scratch);

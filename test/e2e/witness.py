@@ -69,7 +69,7 @@ class Memory:
         self.caches = [np.zeros(c["shape"], kind) for c in manifest["caches"]]
         self.chunk = CHUNK
         self.logits = np.zeros((CHUNK, manifest["model"]["vocab_size"]), np.float32)
-        self.arena = np.zeros(manifest["arena"]["bytes"] // 64 + 2, "V64")
+        self.arena = np.zeros(manifest["cpu"][0]["arena"] // 64 + 2, "V64")
 
 
 def fed(program, ids, source):

@@ -214,7 +214,7 @@ TEST_F(ApiTest, InspectsWithoutLoading) {
 // A message that has to be cut is cut between characters.
 TEST_F(ApiTest, MessagesArePrintable) {
   nlohmann::json manifest = fakeManifest();
-  manifest["entries"]["decode"] = "\x1b[2J\u009b31m\u202e\nno";
+  manifest["cpu"][0]["entries"]["decode"] = "\x1b[2J\u009b31m\u202e\nno";
   folder.write("y.cria", artifactOf(manifest));
   cria_artifact *other = nullptr;
   cria_artifact_open(folder.path("y.cria").c_str(), &other, &error);

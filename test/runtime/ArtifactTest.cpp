@@ -129,7 +129,7 @@ TEST_F(ArtifactTest, RejectsWhatIsNoArtifact) {
 }
 
 TEST_F(ArtifactTest, RejectsOtherFormatVersions) {
-  for (uint32_t version : {0u, 5u}) {
+  for (uint32_t version : {0u, 6u}) {
     std::string artifact = artifactOf(fakeManifest());
     footerOf(artifact).format_version = version;
     EXPECT_THAT(open(artifact), fails(CRIA_DATA_LOSS, "checksum"));
@@ -137,7 +137,7 @@ TEST_F(ArtifactTest, RejectsOtherFormatVersions) {
     EXPECT_THAT(
         open(artifact),
         fails(CRIA_INCOMPATIBLE, "artifact format v" + std::to_string(version) +
-                                     ", runtime supports v4; recompile"));
+                                     ", runtime supports v5; recompile"));
   }
 }
 
@@ -176,7 +176,7 @@ TEST_F(ArtifactTest, FindsEveryTruncation) {
 }
 
 TEST_F(ArtifactTest, RefusesACpuThatLacksFeatures) {
-  EXPECT_THAT(openWith("/target/features", {"sse2", "warp", "fold"}),
+  EXPECT_THAT(openWith("/cpu/0/features", {"sse2", "warp", "fold"}),
               fails(CRIA_INCOMPATIBLE, "this CPU lacks: warp, fold"));
   EXPECT_THAT(openWith("/target/arch", "aarch64"),
               fails(CRIA_INCOMPATIBLE,
@@ -185,6 +185,47 @@ TEST_F(ArtifactTest, RefusesACpuThatLacksFeatures) {
               fails(CRIA_INCOMPATIBLE, "compiled for x86_64 darwin"));
   EXPECT_THAT(openWith("/target/kind", "cuda"),
               fails(CRIA_INCOMPATIBLE, "compiled for target 'cuda'"));
+}
+
+/// A fake manifest with code for CPUs of these names and features, in order.
+static nlohmann::json
+manifestFor(const std::vector<std::pair<std::string, std::string>> &cpus) {
+  nlohmann::json manifest = fakeManifest();
+  nlohmann::json code = manifest["cpu"][0];
+  manifest["cpu"] = nlohmann::json::array();
+  for (const auto &[name, feature] : cpus) {
+    code["name"] = name;
+    code["features"] = {feature};
+    manifest["cpu"].push_back(code);
+  }
+  return manifest;
+}
+
+TEST_F(ArtifactTest, TakesTheFirstCodeThatThisCpuRuns) {
+  std::string path = folder.write(
+      "x.cria", artifactOf(manifestFor(
+                    {{"best", "warp"}, {"good", "sse2"}, {"least", "sse2"}})));
+  auto artifact = Artifact::open(path);
+  ASSERT_TRUE(artifact.ok()) << artifact.status().message();
+  EXPECT_EQ((*artifact)->cpuCode()->cpu, "good");
+  artifact = Artifact::open(path, "least");
+  ASSERT_TRUE(artifact.ok()) << artifact.status().message();
+  EXPECT_EQ((*artifact)->cpuCode()->cpu, "least");
+  EXPECT_THAT(
+      Artifact::open(path, "best").status(),
+      fails(CRIA_INCOMPATIBLE, "compiled for best; this CPU lacks: warp"));
+  EXPECT_THAT(Artifact::open(path, "other").status(),
+              fails(CRIA_INCOMPATIBLE,
+                    "has no code for 'other', it is compiled "
+                    "for best, good, least"));
+}
+
+TEST_F(ArtifactTest, SaysWhatTheLeastCodeLacks) {
+  std::string path = folder.write(
+      "x.cria", artifactOf(manifestFor({{"best", "warp"}, {"least", "fold"}})));
+  EXPECT_THAT(Artifact::open(path).status(),
+              fails(CRIA_INCOMPATIBLE, "compiled for best, least; for least "
+                                       "this CPU lacks: fold"));
 }
 
 TEST_F(ArtifactTest, AgreesWithTheCompilerOnThisCpu) {
@@ -222,7 +263,7 @@ TEST_F(ArtifactTest, RejectsHostileManifestsNamingTheField) {
     const char *message;
   };
   const Case cases[] = {
-      {"/format", 5, "'format' is 5"},
+      {"/format", 4, "'format' is 4"},
       {"/model/vocab_size", 0, "'model.vocab_size' is 0"},
       {"/model/max_seq", -1, "'model.max_seq' is -1"},
       {"/model/chunk", 0, "'model.chunk' is 0"},
@@ -242,8 +283,16 @@ TEST_F(ArtifactTest, RejectsHostileManifestsNamingTheField) {
       {"/rope/0/slot", 4, "is slot 5 of 5"},
       {"/caches/0/bytes", 47, "but [12] of f32 is another size"},
       {"/caches/0/dtype", "i8", "expected f32, f16 or bf16"},
-      {"/arena/bytes", -1, "'arena.bytes' is -1"},
-      {"/entries/decode", "nowhere", "entry 'nowhere' is not in the code"},
+      {"/cpu", nlohmann::json::array(),
+       "'cpu' is empty, expected code for a CPU"},
+      {"/cpu", std::vector<int>(65),
+       "'cpu' has 65 elements, expected at most 64"},
+      {"/cpu/0/name", 1, "'cpu[0].name' is 1"},
+      {"/cpu/0/features", "sse2", "'cpu[0].features' is \"sse2\""},
+      {"/cpu/0/entries", 7, "'cpu[0].entries' is 7"},
+      {"/cpu/0/arena", -1, "'cpu[0].arena' is -1"},
+      {"/cpu/0/entries/decode", "nowhere",
+       "entry 'nowhere' is not in the code"},
       {"/plan/decode/weight_bytes", -1, "'plan.decode.weight_bytes' is -1"},
   };
   for (const Case &bad : cases)

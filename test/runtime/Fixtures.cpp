@@ -78,12 +78,12 @@ std::vector<TestTensor> fakeTensors() {
 
 nlohmann::json fakeManifest() {
   return nlohmann::json::parse(R"({
-    "format": 4, "compiler": "cria test", "flags": {"cpu": "native"},
-    "target": {"kind": "cpu", "arch": "x86_64", "os": "linux",
-               "cpu": "x86-64", "features": ["sse2"]},
+    "format": 5, "compiler": "cria test", "flags": {"cpu": "native"},
+    "target": {"kind": "cpu", "arch": "x86_64", "os": "linux"},
     "config": null,
     "model": {"vocab_size": 5, "max_seq": 12, "chunk": 4},
-    "entries": {"prefill": "fake_prefill", "decode": "fake_decode"},
+    "cpu": [{"name": "x86-64", "features": ["sse2"], "arena": 64,
+             "entries": {"prefill": "fake_prefill", "decode": "fake_decode"}}],
     "slots": 5, "embedding": 0,
     "weights": [
       {"symbol": "embed", "name": "embed.weight", "count": 0, "first": 0,
@@ -93,7 +93,6 @@ nlohmann::json fakeManifest() {
     "rope": [{"symbol": "rope", "slot": 3, "rows": 12, "inv_freq": [1.0],
               "scale": 1.0}],
     "caches": [{"symbol": "k", "bytes": 48, "shape": [12], "dtype": "f32"}],
-    "arena": {"bytes": 64},
     "kernels": ["fake_decode"],
     "plan": {"decode": {"flops": 20, "weight_bytes": 48,
                         "kv_bytes_per_position": 4},

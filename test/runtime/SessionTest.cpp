@@ -272,7 +272,7 @@ TEST_F(SessionTest, OthersGoOnWhereOneIsCancelledOrRefused) {
 
 TEST_F(SessionTest, ReportsMemoryThatCannotBeHad) {
   nlohmann::json manifest = fakeManifest();
-  manifest["arena"]["bytes"] = 1ll << 47;
+  manifest["cpu"][0]["arena"] = 1ll << 47;
   auto artifact = Artifact::open(folder.write("y.cria", artifactOf(manifest)));
   ASSERT_TRUE(artifact.ok());
   auto bound = Model::bind(*artifact, folder.path());
@@ -285,7 +285,7 @@ TEST_F(SessionTest, ReportsMemoryThatCannotBeHad) {
 TEST_F(SessionTest, AttendsToASourceThatIsEncodedFirst) {
   nlohmann::json manifest = fakeManifest();
   manifest["model"]["encoder"] = true;
-  manifest["entries"]["encode"] = "fake_encode";
+  manifest["cpu"][0]["entries"]["encode"] = "fake_encode";
   use("encoder.cria", manifest);
   auto one = session();
   std::vector<float> logits(5), shifted = fakeLogits({1});

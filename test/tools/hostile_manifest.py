@@ -26,7 +26,7 @@ def main():
     begin, size = footer[3:5]
     manifest = json.loads(body[begin : begin + size])
     manifest["compiler"] += HOSTILE
-    manifest["target"]["cpu"] += HOSTILE
+    manifest["cpu"][0]["name"] += HOSTILE
     manifest["config"]["evil" + HOSTILE] = HOSTILE
     manifest["ledger"][0]["note"] += HOSTILE
     manifest["weights"][1]["symbol"] += HOSTILE

@@ -274,7 +274,9 @@ static Report describe(const Model &model, DType type) {
   Report report;
   report.artifact = model.artifact().path();
   report.compiler = manifest.compiler;
-  report.target = manifest.kind + " " + manifest.arch + " " + manifest.cpu;
+  report.target = manifest.kind + " " + manifest.arch;
+  if (const CpuCode *code = model.artifact().cpuCode())
+    report.target += " " + code->cpu;
   report.device = model.device();
   report.type = dtypeName(type);
   report.artifactBytes = model.artifact().fileBytes();

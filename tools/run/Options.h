@@ -20,7 +20,8 @@ namespace cria {
 
 /// The command line.
 struct RunOptions {
-  std::string artifact, weights, prompt, ids, device = "auto", logits, profile;
+  std::string artifact, weights, prompt, ids, device = "auto", cpu, logits;
+  std::string profile;
   std::string system, source, sourceIds, prefixEmbeddings;
   WeightOptions binding;
   std::vector<std::string> allowUnknown;
@@ -127,6 +128,9 @@ inline void addOptions(CLI::App &app, RunOptions &options) {
   addSampling(app, options);
   app.add_option("--device", options.device,
                  "auto (the GPU if it can be), cpu, cuda or emulated");
+  app.add_option("--cpu", options.cpu,
+                 "the code for this CPU, of those that cria-inspect lists "
+                 "(default: the best that runs here)");
   app.add_flag("--no-cache", options.noCache,
                "do not keep compiled GPU code on disk");
   app.add_option("--threads", options.threads,

@@ -70,7 +70,7 @@ TEST_F(CudaFaultsTest, AutoFallsBackToTheCpuAndSaysWhy) {
 TEST_F(CudaFaultsTest, AutoHasNoCpuToFallBackTo) {
   nlohmann::json manifest = cudaManifest();
   manifest["target"]["kind"] = "cuda";
-  manifest.erase("entries");
+  manifest.erase("cpu");
   auto opened = open(manifest);
   ASSERT_TRUE(opened.ok()) << opened.status().message();
   artifact = *opened;

@@ -46,14 +46,13 @@ TEST(CudaManifest, ReadsImagesScratchAndSteps) {
 TEST(CudaManifest, ACodeForCudaAloneNeedsNoEntries) {
   json manifest = cudaManifest();
   manifest["target"] = {{"kind", "cuda"}, {"arch", "x86_64"}, {"os", "linux"}};
-  manifest.erase("entries");
-  manifest.erase("arena");
+  manifest.erase("cpu");
   auto parsed = parseManifest(manifest.dump(), "x.cria");
   ASSERT_TRUE(parsed.ok()) << parsed.status().message();
   EXPECT_FALSE(parsed->hasCpu());
   manifest.erase("cuda");
   EXPECT_THAT(parseManifest(manifest.dump(), "x.cria").status(),
-              fails(CRIA_INVALID_ARGUMENT, "'entries' is missing"));
+              fails(CRIA_INVALID_ARGUMENT, "'cpu' is missing"));
 }
 
 TEST(CudaManifest, RefusesIndicesOutOfRange) {
