@@ -72,7 +72,6 @@ private:
   int64_t groups() const { return llvm::divideCeil(blocks, groupBlocks); }
   MemRefType tilesType(ArrayRef<int64_t> shape) const;
   MemRefType sumsType(int64_t slots, int64_t panels) const;
-  SmallVector<Value> transpose(SmallVector<Value> rows);
   Value loadPadded(Value matrix, Value row, Value k, int64_t count);
   void packTile(Value tile, Value step, int64_t count);
   void pack();
@@ -132,36 +131,6 @@ MemRefType AmxProduct::sumsType(int64_t slots, int64_t panels) const {
                          b.getF32Type());
 }
 
-/// 16 rows of 16 as columns: each stage is instructions of one operation that
-/// LLVM recognizes, 64 in all.
-SmallVector<Value> AmxProduct::transpose(SmallVector<Value> rows) {
-  // Of two rows, which lanes make the first result; `offset` makes the second.
-  auto stage = [&](int64_t distance, auto lane, int64_t offset) {
-    SmallVector<Value> next(kTile);
-    for (int64_t i = 0; i < kTile; ++i) {
-      SmallVector<int64_t> lanes;
-      for (int64_t j = 0; j < kTile; ++j)
-        lanes.push_back(lane(j) + (i & distance ? offset : 0));
-      Value x = rows[i & ~distance], y = rows[i | distance];
-      next[i] = b.create<vector::ShuffleOp>(x, y, lanes);
-    }
-    rows = std::move(next);
-  };
-  // Interleaves elements, then pairs of them, of each 128 bits.
-  stage(
-      1, [](int64_t j) { return j / 4 * 4 + j % 4 / 2 + j % 2 * 16; }, 2);
-  stage(
-      2, [](int64_t j) { return j / 4 * 4 + j % 2 + j % 4 / 2 * 16; }, 2);
-  // Gathers every other 128 bits.
-  auto quarters = [](int64_t j) { return j / 4 * 8 + j % 4; };
-  stage(4, quarters, 4);
-  stage(8, quarters, 4);
-  // Results 1 and 2 of each four came in the other order.
-  for (int64_t i = 0; i < kTile; i += 4)
-    std::swap(rows[i + 1], rows[i + 2]);
-  return rows;
-}
-
 /// The bits of `count` elements matrix[row, k ...], then zeros: 32 in all.
 /// Integers: without AVX512-BF16, LLVM would call a library to move bf16.
 Value AmxProduct::loadPadded(Value matrix, Value row, Value k, int64_t count) {
@@ -185,7 +154,7 @@ void AmxProduct::packTile(Value tile, Value step, int64_t count) {
     pairs.push_back(b.create<vector::BitCastOp>(
         b.vectorType(kTile, b.getF32Type()), loadPadded(c.a, row, k, count)));
   }
-  SmallVector<Value> turned = transpose(pairs);
+  SmallVector<Value> turned = b.transposed(pairs);
   for (int64_t i = 0; i < kTile; ++i) {
     Value row = b.create<vector::BitCastOp>(
         b.vectorType(kStep, b.getBF16Type()), turned[i]);
@@ -394,7 +363,7 @@ void AmxProduct::flushTile(const Group &group, Value panel, Value m, Value n,
     lines.push_back(
         b.load(sums, sumsAt(group, panel, block, tile, line), kTile));
   }
-  SmallVector<Value> turned = transpose(lines);
+  SmallVector<Value> turned = b.transposed(lines);
   auto put = [&](Value row, Value m) {
     if (columns < kTile)
       row = b.create<vector::ExtractStridedSliceOp>(row, 0, columns, 1);
