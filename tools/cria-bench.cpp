@@ -82,7 +82,8 @@ static void print(const Report &report) {
            report.residentFraction());
   printf("\n");
   if (report.read.problem.empty())
-    printf("read       %.4g GB/s\n", report.read.perSecond / 1e9);
+    printf("read       %.4g GB/s, %s\n", report.read.perSecond / 1e9,
+           report.read.name.c_str());
   else
     printProblem("read", report.read);
   for (const Rate &rate : report.compute)
@@ -100,8 +101,9 @@ static void print(const Report &report) {
 
 int main(int argc, char **argv) try {
   CLI::App app{"Measures prefill and decode beside their floors: the bytes a "
-               "step reads over the read bandwidth, its operations over the "
-               "multiply-add rate, both measured between the repetitions. The "
+               "step reads over the bandwidth of the fastest of several read "
+               "loops, its operations over the multiply-add rate, both "
+               "measured between the repetitions. The "
                "fraction is floor over time, the median of all repetitions."};
   BenchOptions options;
   std::string device = "auto";

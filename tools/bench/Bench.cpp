@@ -227,7 +227,7 @@ Result<Measured> Bench::prefill(int64_t tokens) {
 }
 
 void Bench::rates(Report &report) const {
-  report.read = reads.summary("a plain loop");
+  report.read = reads.summary(device.readLoopName());
   for (size_t i = 0; i < units.size(); ++i)
     report.compute.push_back(units[i].summary(device.units()[i]));
 }
@@ -395,7 +395,8 @@ nlohmann::json toJson(const Report &report) {
                          {"cache_bytes", report.cacheBytes},
                          {"resident_bytes", report.residentBytes},
                          {"resident_fraction", report.residentFraction()},
-                         {"read_bytes_per_second", toJson(report.read)}};
+                         {"read_bytes_per_second", toJson(report.read)},
+                         {"read_loop", report.read.name}};
   for (const Rate &rate : report.compute)
     json["operations_per_second"][rate.name] = toJson(rate);
   for (const auto &[depth, row] : report.decode) {

@@ -1,9 +1,10 @@
 /// Timing a model beside what the machine can do.
 ///
 /// The bandwidth of memory doubles and halves within minutes on shared
-/// machines. So every burst of decoding stands between two passes of a plain
-/// read loop over the same weights, every prefill between two runs of the
-/// multiply-add loops, and what is reported is the median of their ratios.
+/// machines. So every burst of decoding stands between two passes of a read
+/// loop over the same weights, the fastest of some, every prefill between two
+/// runs of the multiply-add loops, and what is reported is the median of their
+/// ratios.
 #pragma once
 
 #include "runtime/Device.h"
@@ -35,7 +36,7 @@ struct BenchOptions {
 
 /// A rate of the machine: the median, or why there is none.
 struct Rate {
-  std::string name; // "tdpbf16ps"
+  std::string name; // "tdpbf16ps", "8 far streams"
   double perSecond = 0;
   std::string problem; // "": it was measured
 };

@@ -6,10 +6,12 @@
 #include "tools/bench/Units.h"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstring>
+#include <iterator>
 
 namespace cria::bench {
 
@@ -49,22 +51,107 @@ CRIA_VECTOR_CLONES static uint64_t sumBytes(const std::byte *data,
   return sum;
 }
 
-/// Whether the loop can read the first page of each span.
+// Loops that read several places in turns, as products of a matrix and a vector
+// may: which one is fastest differs by CPU.
+
+static constexpr uint64_t rowBytes = 4096;
+static constexpr uint64_t turnBytes = 256;
+static constexpr uint64_t bytesAhead = 1024;
+
+/// Reads `count` parts of `bytes`, a multiple of turnBytes, each behind the
+/// other, a turn of each together.
+template <int count, bool fetches>
+__attribute__((always_inline)) static inline uint64_t
+sumParts(const std::byte *data, uint64_t bytes) {
+  using Line = uint64_t __attribute__((vector_size(64)));
+  Line sums[count] = {};
+  for (uint64_t i = 0; i < bytes; i += turnBytes)
+    for (int part = 0; part < count; ++part) {
+      const std::byte *turn = data + static_cast<uint64_t>(part) * bytes + i;
+      for (uint64_t at = 0; at < turnBytes; at += sizeof(Line)) {
+        if (fetches)
+          __builtin_prefetch(turn + bytesAhead + at);
+        Line line;
+        std::memcpy(&line, turn + at, sizeof(line));
+        sums[part] += line;
+      }
+    }
+  uint64_t sum = 0;
+  for (const Line &line : sums)
+    for (int word = 0; word < 8; ++word)
+      sum += line[word];
+  return sum;
+}
+
+/// Blocks of `count` rows that lie side by side.
+template <int count>
+__attribute__((always_inline)) static inline uint64_t
+sumRows(const std::byte *data, uint64_t bytes) {
+  uint64_t sum = 0, done = 0;
+  for (; done + count * rowBytes <= bytes; done += count * rowBytes)
+    sum += sumParts<count, false>(data + done, rowBytes);
+  return sum + sumBytes(data + done, bytes - done);
+}
+
+/// All in `count` streams.
+template <int count>
+__attribute__((always_inline)) static inline uint64_t
+sumStreams(const std::byte *data, uint64_t bytes) {
+  uint64_t part = bytes / count / turnBytes * turnBytes;
+  return sumParts<count, true>(data, part) +
+         sumBytes(data + count * part, bytes - count * part);
+}
+
+CRIA_VECTOR_CLONES static uint64_t sumFourRows(const std::byte *data,
+                                               uint64_t bytes) {
+  return sumRows<4>(data, bytes);
+}
+CRIA_VECTOR_CLONES static uint64_t sumEightRows(const std::byte *data,
+                                                uint64_t bytes) {
+  return sumRows<8>(data, bytes);
+}
+CRIA_VECTOR_CLONES static uint64_t sumFourStreams(const std::byte *data,
+                                                  uint64_t bytes) {
+  return sumStreams<4>(data, bytes);
+}
+CRIA_VECTOR_CLONES static uint64_t sumEightStreams(const std::byte *data,
+                                                   uint64_t bytes) {
+  return sumStreams<8>(data, bytes);
+}
+
+namespace {
+struct ReadLoop {
+  const char *name;
+  uint64_t (*sum)(const std::byte *data, uint64_t bytes);
+};
+} // namespace
+
+static constexpr ReadLoop readLoops[] = {{"a plain loop", sumBytes},
+                                         {"4 adjacent rows", sumFourRows},
+                                         {"8 adjacent rows", sumEightRows},
+                                         {"4 far streams", sumFourStreams},
+                                         {"8 far streams", sumEightStreams}};
+
+/// Whether the loops can read the first pages of each span.
 static Status tryRead(const std::vector<Span> &spans) {
   return tryInChild([&spans] {
     volatile uint64_t sum = 0; // keeps the loads
     for (const Span &span : spans)
-      sum = sum + sumBytes(span.data, std::min<uint64_t>(span.bytes, 4096));
+      for (const ReadLoop &loop : readLoops)
+        sum = sum +
+              loop.sum(span.data, std::min<uint64_t>(span.bytes, 8 * rowBytes));
   });
 }
 
 /// Each thread streams through its part of each span.
-static double readRate(Pool &pool, const std::vector<Span> &spans) {
+static double readRate(Pool &pool, const std::vector<Span> &spans,
+                       const ReadLoop &loop) {
   struct Work {
     const std::vector<Span> *spans;
+    const ReadLoop *loop;
     int64_t shares;
     std::atomic<uint64_t> sum;
-  } work = {&spans, pool.threads(), {}};
+  } work = {&spans, &loop, pool.threads(), {}};
   uint64_t total = 0;
   for (const Span &span : spans)
     total += span.bytes;
@@ -79,7 +166,7 @@ static double readRate(Pool &pool, const std::vector<Span> &spans) {
           for (const Span &span : *work.spans) {
             uint64_t from = span.bytes * static_cast<uint64_t>(first) / shares;
             uint64_t to = span.bytes * static_cast<uint64_t>(last) / shares;
-            sum += sumBytes(span.data + from, to - from);
+            sum += work.loop->sum(span.data + from, to - from);
           }
           work.sum.fetch_add(sum, std::memory_order_relaxed);
         },
@@ -87,6 +174,22 @@ static double readRate(Pool &pool, const std::vector<Span> &spans) {
     read += total;
   } while (secondsSince(begin) < 0.005);
   return static_cast<double>(read) / secondsSince(begin);
+}
+
+/// The loop with the best median of a few rounds, in which they take turns.
+static const ReadLoop &fastestLoop(Pool &pool, const std::vector<Span> &spans) {
+  constexpr size_t rounds = 3, count = std::size(readLoops);
+  std::array<std::array<double, rounds>, count> rates;
+  for (size_t round = 0; round < rounds; ++round)
+    for (size_t i = 0; i < count; ++i)
+      rates[i][round] = readRate(pool, spans, readLoops[i]);
+  for (auto &ofLoop : rates)
+    std::sort(ofLoop.begin(), ofLoop.end());
+  auto best = std::max_element(rates.begin(), rates.end(),
+                               [](const auto &a, const auto &b) {
+                                 return a[rounds / 2] < b[rounds / 2];
+                               });
+  return readLoops[best - rates.begin()];
 }
 
 static double computeRate(Pool &pool, const Unit &unit) {
@@ -121,7 +224,14 @@ public:
     }
   }
   Result<double> read() override {
-    return readTried.ok() ? Result<double>(readRate(pool, spans)) : readTried;
+    if (!readTried.ok())
+      return readTried;
+    if (!loop)
+      loop = &fastestLoop(pool, spans);
+    return readRate(pool, spans, *loop);
+  }
+  std::string readLoopName() const override {
+    return (loop ? loop : readLoops)->name;
   }
   Result<double> compute(size_t unit) override {
     const Status &tried = unitsTried[unit];
@@ -131,6 +241,7 @@ public:
 private:
   Pool pool; // sleeps while the session runs
   std::vector<Span> spans;
+  const ReadLoop *loop = nullptr; // the fastest, once that is known
   std::vector<Unit> loops;
   Status readTried;
   std::vector<Status> unitsTried; // one for each of `loops`

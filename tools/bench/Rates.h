@@ -14,9 +14,12 @@ class Rates {
 public:
   virtual ~Rates() = default;
 
-  /// Bytes a second of a plain loop that reads all weights, once or for some
-  /// milliseconds. An error says why this loop cannot run.
+  /// Bytes a second of the loop that reads all weights fastest, once or for
+  /// some milliseconds. An error says why it cannot run.
   virtual Result<double> read() = 0;
+
+  /// That loop: "8 far streams".
+  virtual std::string readLoopName() const { return "a plain loop"; }
 
   /// The instructions that can compute products of the weights' type:
   /// "vdpbf16ps".
