@@ -36,13 +36,14 @@ public:
         apart(apart), fetches(streams && columns > 1) {
     pairs = b.unit.dotBf16 && c.aType().isBF16() && c.bType().isBF16();
     width = b.unit.lanes * (pairs ? 2 : 1);
-    unroll = rows * columns == 1 || fetches ? 4 : 1;
-    sets = std::min(
-        unroll, std::max<int64_t>(1, b.unit.registers / (2 * rows * columns)));
+    unroll = rows * columns == 1 ? longTurn() : fetches ? 4 : 1;
+    sets = std::clamp<int64_t>(b.unit.registers / (2 * rows * columns), 1,
+                               std::min<int64_t>(unroll, 4));
   }
   void emit();
 
 private:
+  int64_t longTurn() const;
   Value rowOfB(int64_t column) { return b.add(n, column * apart); }
   SmallVector<Value> step(Value k, ValueRange acc, int64_t vectors);
   void fetchAhead(Value row, Value k);
@@ -59,6 +60,15 @@ private:
   int64_t width, unroll, sets;
 };
 } // namespace
+
+/// Vectors of a row in a turn of the loop, where nothing is fetched ahead:
+/// where a short loop ends, a branch that is predicted wrongly keeps the loads
+/// of the next row waiting.
+int64_t DotTile::longTurn() const {
+  constexpr int64_t most = 64;
+  int64_t vectors = std::max<int64_t>(c.k() / width, 1);
+  return vectors / llvm::divideCeil(vectors, most);
+}
 
 Value DotTile::product(Value x, Value y, Value acc) {
   return pairs ? b.dotPairs(x, y, acc) : b.fma(x, y, acc);
