@@ -43,6 +43,10 @@ static void addOptions(CLI::App &app, BenchOptions &options,
       ->check(wholeNumber(1, 1024));
   app.add_option("--device", device,
                  "auto (the GPU if it can be), cpu, cuda or emulated");
+  app.add_option("--save-machine", options.saveMachine,
+                 "write what the CPU's units reach, for cria-compile "
+                 "--cpu-rates")
+      ->type_name("FILE");
   app.add_flag("--json", options.json, "print JSON, for scripts");
 }
 

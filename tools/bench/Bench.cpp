@@ -1,5 +1,7 @@
 #include "tools/bench/Bench.h"
 
+#include "runtime/File.h"
+#include "runtime/OutputFile.h"
 #include "runtime/Sampler.h"
 #include "runtime/Session.h"
 #include "tools/bench/Rates.h"
@@ -311,6 +313,23 @@ static Status measure(Bench &bench, const BenchOptions &options,
   return Status();
 }
 
+/// Writes what cria-compile --cpu-rates reads.
+static Status saveMachine(const Model &model, int threads,
+                          const std::string &path) {
+  if (!model.onCpu())
+    return Status(CRIA_INVALID_ARGUMENT,
+                  "--save-machine: expected the model on the CPU");
+  progress("measuring the CPU");
+  Result<nlohmann::json> machine = measureCpu(model, threads);
+  if (!machine.ok())
+    return machine.status();
+  std::string text = machine->dump(2) + "\n";
+  OutputFile file(path);
+  file.write(text.data(), text.size());
+  file.commit();
+  return statusOf(file);
+}
+
 static Result<Sampler> greedySampler(int64_t vocabSize) {
   SamplerOptions greedy;
   greedy.temperature = 0;
@@ -341,6 +360,11 @@ Result<Report> runBench(const BenchOptions &given) {
     return sampler.status();
   for (const std::string &line : (*model)->warnings())
     progress("warning: " + line);
+  if (!options.saveMachine.empty()) {
+    status = saveMachine(**model, (*session)->threads(), options.saveMachine);
+    if (!status.ok())
+      return status;
+  }
   DType type = mainType((*model)->manifest());
   Report report = describe(**model, type);
   report.openSeconds = openSeconds;

@@ -32,6 +32,7 @@ struct BenchOptions {
   int threads = 0;
   DeviceOptions device;
   bool json = false;
+  std::string saveMachine; // a file, or ""
 };
 
 /// A rate of the machine: the median, or why there is none.

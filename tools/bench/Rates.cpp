@@ -1,6 +1,7 @@
 #include "tools/bench/Rates.h"
 
 #include "runtime/cpu/Clones.h"
+#include "runtime/cpu/Features.h"
 #include "runtime/cpu/Pool.h"
 #include "tools/bench/Probe.h"
 #include "tools/bench/Units.h"
@@ -123,14 +124,16 @@ namespace {
 struct ReadLoop {
   const char *name;
   uint64_t (*sum)(const std::byte *data, uint64_t bytes);
+  const char *streams; // their number, if decode may read so
 };
 } // namespace
 
-static constexpr ReadLoop readLoops[] = {{"a plain loop", sumBytes},
-                                         {"4 adjacent rows", sumFourRows},
-                                         {"8 adjacent rows", sumEightRows},
-                                         {"4 far streams", sumFourStreams},
-                                         {"8 far streams", sumEightStreams}};
+static constexpr ReadLoop readLoops[] = {
+    {"a plain loop", sumBytes, "1"},
+    {"4 adjacent rows", sumFourRows, nullptr},
+    {"8 adjacent rows", sumEightRows, nullptr},
+    {"4 far streams", sumFourStreams, "4"},
+    {"8 far streams", sumEightStreams, "8"}};
 
 /// Whether the loops can read the first pages of each span.
 static Status tryRead(const std::vector<Span> &spans) {
@@ -252,6 +255,41 @@ std::unique_ptr<Rates> ratesOf(const Model &model, DType type, int threads) {
   if (!model.onCpu())
     return cudaRates(model, type);
   return std::make_unique<CpuRates>(model, type, threads);
+}
+
+static double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+Result<nlohmann::json> measureCpu(const Model &model, int threads) {
+  constexpr int rounds = 5;
+  Pool pool(threads);
+  std::vector<Span> spans = weightSpans(model);
+  nlohmann::json json = {{"cpu", cpuName()}};
+  for (const Unit &unit : unitsFor(DType::BF16)) {
+    Status tried = tryInChild([&unit] { unit.run(100); });
+    if (!tried.ok())
+      return tried;
+    std::vector<double> rates;
+    for (int round = 0; round < rounds; ++round)
+      rates.push_back(computeRate(pool, unit));
+    // Without the width of its vectors.
+    std::string name = unit.name.substr(0, unit.name.find(','));
+    json["operations_per_second"][name] = median(rates);
+  }
+  Status tried = tryRead(spans);
+  if (!tried.ok())
+    return tried;
+  for (const ReadLoop &loop : readLoops) {
+    if (!loop.streams)
+      continue;
+    std::vector<double> rates;
+    for (int round = 0; round < rounds; ++round)
+      rates.push_back(readRate(pool, spans, loop));
+    json["read_bytes_per_second"][loop.streams] = median(rates);
+  }
+  return json;
 }
 
 } // namespace cria::bench

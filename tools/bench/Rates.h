@@ -4,6 +4,8 @@
 
 #include "runtime/Model.h"
 
+#include <nlohmann/json.hpp>
+
 #include <memory>
 #include <string>
 #include <vector>
@@ -36,7 +38,11 @@ protected:
 /// For a model on the CPU, on `threads` threads, or on a CUDA device; `type` is
 /// that of most weights.
 std::unique_ptr<Rates> ratesOf(const Model &model, DType type, int threads);
-/// Its second half.
+/// What the CPU's units multiply and how fast streams of weights are read, by
+/// `threads` threads: what cria-compile --cpu-rates chooses schedules by. Fails
+/// where one cannot be measured.
+Result<nlohmann::json> measureCpu(const Model &model, int threads);
+/// The second half of ratesOf.
 std::unique_ptr<Rates> cudaRates(const Model &model, DType type);
 
 } // namespace cria::bench
