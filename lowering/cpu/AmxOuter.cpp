@@ -50,10 +50,14 @@ Value AmxOuterProduct::tiles(int64_t count) {
   return b.create<memref::AllocaOp>(type, b.getI64IntegerAttr(64));
 }
 
-/// Elements [column, column + 16) of rows k and k + 1, by turns.
+/// The bits of elements [column, column + 16) of rows k and k + 1, by turns.
+/// Integers: without AVX512-BF16, LLVM would call a library to move bf16.
 Value AmxOuterProduct::pairs(Value matrix, Value k, Value column) {
-  Value even = b.load(matrix, {k, column}, kTile);
-  Value odd = b.load(matrix, {b.add(k, 1), column}, kTile);
+  auto bits = [&](Value row) -> Value {
+    return b.create<vector::BitCastOp>(b.vectorType(kTile, b.getI16Type()),
+                                       b.load(matrix, {row, column}, kTile));
+  };
+  Value even = bits(k), odd = bits(b.add(k, 1));
   return b.create<vector::InterleaveOp>(even, odd);
 }
 
@@ -63,8 +67,10 @@ void AmxOuterProduct::pack() {
     b.loop(b.index(0), b.index(kTile), 1, [&](Value pair) {
       Value k = b.add(b.mul(step, kStep), b.mul(pair, 2));
       b.loop(b.index(0), b.index(c.n() / kTile), 1, [&](Value tile) {
-        b.store(pairs(c.b, k, b.mul(tile, kTile)), packed,
-                {tile, step, pair, b.index(0)});
+        b.store(
+            b.create<vector::BitCastOp>(b.vectorType(kStep, b.getBF16Type()),
+                                        pairs(c.b, k, b.mul(tile, kTile))),
+            packed, {tile, step, pair, b.index(0)});
       });
     });
   });

@@ -1,7 +1,7 @@
 /// c[m, n] += sum_k a[m, k] * b[n, k] for many rows m, vectors along m:
 ///
-///   pack a: packed[chunk of k][V panels][k][v][lane] = a[(p + v) lanes + lane,
-///   k] for groups of rows n of b, in parallel:
+///   pack a: packed[chunk of k][V panels][k][v][lane] = a[..., k]
+///   for groups of rows n of b, in parallel:
 ///     for chunks of k:
 ///       copy the group's rows of b, as f32
 ///       for V panels:

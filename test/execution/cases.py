@@ -113,7 +113,8 @@ def head():
 def amx():
     """Products of tiles of 16 rows and 32 k: sizes with and without rests, one
     group of rows and several, one chunk of k, equal chunks, and a last one that
-    is short or only a rest; 4096 columns are copied."""
+    is short or only a rest; 4096 columns are copied. And attention of whole
+    tiles."""
     shapes = [(32, 32), (33, 31), (47, 64), (48, 1), (64, 33), (95, 129), (300, 70)]
     shapes += [(517, 40), (79, 2080), (49, 2049), (40, 3001), (56, 4096), (32, 3072)]
     for n, k in shapes:
@@ -125,6 +126,12 @@ def amx():
         else:  # more columns than logits have
             p.slack = 4
             yield f"{n}x{k}", p.ends(p.head(y, p.weight(128, n)))
+    # Attention: blocks of 64 and of 32 keys, rows of an odd number of tiles.
+    yield "attention", attention("bf16", 8, 2, 32)
+    yield "attention, three heads", attention("bf16", 3, 1, 64, positions=96)
+    yield "attention, two blocks", attention("bf16", 2, 2, 96, chunk=69)
+    yield "attention, window", attention("bf16", 2, 1, 32, window=40)
+    yield "attention, not causal", attention("bf16", 2, 1, 32, causal=False)
 
 
 def elementwise(p, mnemonic, x, y, compute):

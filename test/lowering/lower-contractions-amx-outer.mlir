@@ -10,9 +10,8 @@
 // CHECK-LABEL: func @scores
 // CHECK-SAME: (%[[A:[^:]*]]: memref<64x64xbf16, strided<[128, 1], offset: ?>>, %[[B:[^:]*]]: memref<64x48xbf16>, %[[C:[^:]*]]: memref<64x48xf32>)
 // CHECK: %[[PACKED:.*]] = memref.alloca() {alignment = 64 : i64} : memref<3x2x16x32xbf16>
-// CHECK: %[[EVEN:.*]] = vector.load %[[B]][%[[K:.*]], %{{.*}}] : memref<64x48xbf16>, vector<16xbf16>
-// CHECK: %[[ODD:.*]] = vector.load %[[B]][%{{.*}}, %{{.*}}] : memref<64x48xbf16>, vector<16xbf16>
-// CHECK: vector.interleave %[[EVEN]], %[[ODD]]
+// CHECK-COUNT-2: vector.load %[[B]]{{.*}} vector<16xbf16>
+// CHECK: vector.interleave %{{.*}} : vector<16xi16> -> vector<32xi16>
 // CHECK: vector.store %{{.*}}, %[[PACKED]]
 // CHECK-NOT: vector.transpose
 // CHECK-COUNT-4: amx.tile_zero
