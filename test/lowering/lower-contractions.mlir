@@ -51,15 +51,16 @@ func.func @from_zero(%a: memref<1x21xf32>, %b: memref<6x21xf32>, %c: memref<1x6x
   return
 }
 
-// Long rows: a loop over four vectors at a time, then single ones.
+// Long rows: a loop over equal turns of at most 64 vectors, which four sums share,
+// then single ones.
 // CHECK-LABEL: func @long
-// CHECK: scf.for %{{.*}} = %c0 to %c96 step %c32 iter_args({{.*}}, {{.*}}, {{.*}}, {{.*}}) -> (vector<8xf32>, vector<8xf32>, vector<8xf32>, vector<8xf32>)
-// CHECK: vector.load %{{.*}}, %c96] {{.*}} vector<8xf32>
+// CHECK: scf.for %{{.*}} = %c0 to %c1032 step %c344 iter_args({{.*}}, {{.*}}, {{.*}}, {{.*}}) -> (vector<8xf32>, vector<8xf32>, vector<8xf32>, vector<8xf32>)
+// CHECK: vector.load %{{.*}}, %c1032] {{.*}} vector<8xf32>
 // CHECK-NOT: vector<{{[1-7]}}xf32>
 // CHECK: return
-func.func @long(%a: memref<1x104xf32>, %b: memref<6x104xf32>, %c: memref<1x6xf32>) {
+func.func @long(%a: memref<1x1040xf32>, %b: memref<6x1040xf32>, %c: memref<1x6xf32>) {
   linalg.generic {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"]}
-      ins(%a, %b : memref<1x104xf32>, memref<6x104xf32>) outs(%c : memref<1x6xf32>) {
+      ins(%a, %b : memref<1x1040xf32>, memref<6x1040xf32>) outs(%c : memref<1x6xf32>) {
     ^bb0(%x: f32, %w: f32, %acc: f32):
       %p = arith.mulf %x, %w : f32
       %s = arith.addf %acc, %p fastmath<reassoc> : f32
