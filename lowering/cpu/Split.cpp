@@ -1,9 +1,8 @@
 /// One module in the LLVM dialect  =>  one for each entry and kernel
 ///
-///   @cria_decode calls @head_decode,       {@cria_decode, @head_decode
-///   declared} which is noinline and refers to   =>   {@head_decode,
-///   @head_decode.0}
-///   @head_decode.0
+///   @cria_decode: calls @head_decode      @cria_decode, declares @head_decode
+///   @head_decode: uses @head_decode.0  =>
+///   @head_decode.0                        @head_decode, @head_decode.0
 ///
 /// A call of a function that is not inlined is the only reference from one part
 /// to another: LLVM optimizes a part without a look at the others. The callee

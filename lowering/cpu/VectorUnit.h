@@ -12,7 +12,7 @@ struct VectorUnit {
   int64_t registers = 16;
   /// Multiplies pairs of bf16 into f32 (AVX512-BF16 vdpbf16ps).
   bool dotBf16 = false;
-  /// ... at more than the rate of f32 FMA (AMD; Intel's is half of it).
+  /// ... at more than the rate of f32 FMA.
   bool dotBf16Fast = false;
   /// Multiplies tiles of bf16 (AMX-BF16).
   bool amx = false;
