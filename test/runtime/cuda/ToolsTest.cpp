@@ -95,9 +95,10 @@ TEST_F(CudaToolsTest, BenchMeasuresTheDevice) {
   EXPECT_THAT(text, HasSubstr("\ndevice     "));
   EXPECT_THAT(text, HasSubstr("\ndecode at 8 "));
   EXPECT_THAT(text, HasSubstr("\nfirst token, prompt 16 "));
-  EXPECT_THAT(text, testing::ContainsRegex("\nread +[0-9.e-]+ GB/s, a plain loop\n"
-                                           "compute +[0-9.]+ GFLOP/s, f32 FMA"
-                                           "\n"));
+  EXPECT_THAT(text,
+              testing::ContainsRegex("\nread +[0-9.e-]+ GB/s, a plain loop\n"
+                                     "compute +[0-9.]+ GFLOP/s, f32 FMA"
+                                     "\n"));
 }
 
 TEST_F(CudaToolsTest, InspectShowsTheCodeForCuda) {
