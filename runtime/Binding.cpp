@@ -196,9 +196,9 @@ Binding matchWeights(const Manifest &manifest, const Checkpoint &checkpoint,
       }
       DType type = *place->tensor->type;
       uint64_t begin =
-          place->tensor->begin + weight.firstElement() * dtypeSize(type);
+          place->tensor->begin + bytesOf(type, weight.firstElement());
       const LoraUpdate *update = loras.find(name);
-      bool aligned = begin % dtypeSize(weight.type) == 0;
+      bool aligned = begin % alignmentOf(weight.type) == 0;
       bool inPlace = type == weight.type && aligned && !update;
       (inPlace ? binding.mappedBytes : binding.copiedBytes) += weight.bytes();
       if (type != weight.type)

@@ -8,22 +8,44 @@
 
 namespace cria {
 
-/// The element types that compiled code reads (f32, f16, bf16) and those that
-/// can be converted to them at bind (f64 too).
-enum class DType { F32, F16, BF16, F64 };
+/// The element types that compiled code reads (f32, f16, bf16), those that can
+/// be converted to them at bind, and the block formats of ggml, whose elements
+/// share scales; see Blocks.h.
+enum class DType { F32, F16, BF16, F64, F8_E4M3, Q8_0, Q4_0, Q4_K, Q6_K };
+
+/// Every block of every type ends at a multiple of so many elements.
+constexpr uint64_t mostBlockElements = 256;
 
 /// "f32".
 const char *dtypeName(DType type);
-/// The type called `name` in a manifest: f32, f16 or bf16.
+/// The plain type called `name` in a manifest: f32, f16 or bf16.
 std::optional<DType> dtypeNamed(const std::string &name);
-/// Bytes of one element.
-uint64_t dtypeSize(DType type);
+
+/// Elements and bytes of one block; of a type without blocks those of one
+/// element.
+struct BlockSize {
+  uint64_t elements, bytes;
+};
+BlockSize blockOf(DType type);
+inline bool isBlocked(DType type) { return blockOf(type).elements > 1; }
+
+/// Bytes of `count` elements, whole blocks.
+uint64_t bytesOf(DType type, uint64_t count);
+/// Elements of `bytes` bytes, whole blocks.
+uint64_t elementsOf(DType type, uint64_t bytes);
+/// The alignment that compiled code expects of a tensor.
+uint64_t alignmentOf(DType type);
 
 using Shape = std::vector<uint64_t>;
 
-/// The bytes of a tensor, rounded up from bits; nothing where it overflows.
-/// Every size that comes from a file is computed here.
-std::optional<uint64_t> tensorBytes(const Shape &shape, uint64_t bits);
+/// The bytes of a tensor, rows one behind the other; nothing where they
+/// overflow or a row ends within a block. Every size that comes from a file is
+/// computed here, or by `packedBytes`.
+std::optional<uint64_t> tensorBytes(const Shape &shape, DType type);
+
+/// The bytes of a tensor whose elements have `bits` bits, rounded up; nothing
+/// where they overflow.
+std::optional<uint64_t> packedBytes(const Shape &shape, uint64_t bits);
 
 /// "[4096, 11008]".
 std::string shapeText(const Shape &shape);

@@ -1,6 +1,9 @@
 #include "runtime/Floats.h"
 
+#include "runtime/Blocks.h"
 #include "runtime/cpu/Clones.h"
+
+#include <algorithm>
 
 namespace cria {
 
@@ -21,8 +24,11 @@ static double load(const std::byte *from, DType type, uint64_t index) {
   case DType::BF16:
     std::memcpy(&half, from + index * 2, sizeof(half));
     return static_cast<double>(widenBf16(half));
+  case DType::F8_E4M3:
+    return static_cast<double>(widenF8(static_cast<uint8_t>(from[index])));
+  default:
+    return 0;
   }
-  return 0;
 }
 
 static void store(std::byte *to, DType type, uint64_t index, double value) {
@@ -41,6 +47,8 @@ static void store(std::byte *to, DType type, uint64_t index, double value) {
   case DType::BF16:
     half = narrowToBf16(roundToOdd(value));
     break;
+  default:
+    return;
   }
   std::memcpy(to + index * 2, &half, sizeof(half));
 }
@@ -65,11 +73,14 @@ static void convertFrom(const std::byte *from, std::byte *to, DType toType,
     return convert<From, DType::BF16>(from, to, count);
   case DType::F64:
     return convert<From, DType::F64>(from, to, count);
+  default:
+    return;
   }
 }
 
-void convertElements(const std::byte *from, DType fromType, std::byte *to,
-                     DType toType, uint64_t count) {
+/// The same for types without blocks.
+static void convertPlain(const std::byte *from, DType fromType, std::byte *to,
+                         DType toType, uint64_t count) {
   switch (fromType) {
   case DType::F32:
     return convertFrom<DType::F32>(from, to, toType, count);
@@ -79,12 +90,46 @@ void convertElements(const std::byte *from, DType fromType, std::byte *to,
     return convertFrom<DType::BF16>(from, to, toType, count);
   case DType::F64:
     return convertFrom<DType::F64>(from, to, toType, count);
+  case DType::F8_E4M3:
+    return convertFrom<DType::F8_E4M3>(from, to, toType, count);
+  default:
+    return;
   }
 }
 
+/// The same for at most `mostBlockElements`, one of the types a block format.
+static void convertBlocks(const std::byte *from, DType fromType, std::byte *to,
+                          DType toType, uint64_t count) {
+  float values[mostBlockElements];
+  auto *bytes = reinterpret_cast<std::byte *>(values);
+  if (isBlocked(fromType))
+    dequantize(from, fromType, values, count);
+  else
+    convertPlain(from, fromType, bytes, DType::F32, count);
+  if (isBlocked(toType))
+    quantize(values, to, toType, count);
+  else
+    convertPlain(bytes, DType::F32, to, toType, count);
+}
+
+void convertElements(const std::byte *from, DType fromType, std::byte *to,
+                     DType toType, uint64_t count) {
+  if (!isBlocked(fromType) && !isBlocked(toType))
+    return convertPlain(from, fromType, to, toType, count);
+  for (uint64_t first = 0; first < count; first += mostBlockElements)
+    convertBlocks(from + bytesOf(fromType, first), fromType,
+                  to + bytesOf(toType, first), toType,
+                  std::min(mostBlockElements, count - first));
+}
+
 bool isExact(DType from, DType to) {
-  return from == to || to == DType::F64 ||
-         (to == DType::F32 && from != DType::F64);
+  if (from == to || to == DType::F64)
+    return true;
+  if (isBlocked(to))
+    return false;
+  if (from == DType::F8_E4M3)
+    return true;
+  return to == DType::F32 && from != DType::F64;
 }
 
 } // namespace cria

@@ -49,6 +49,17 @@ inline float widenF16(uint16_t bits) {
   return floatOf(sign | bitsOf(floatOf(rest) * 0x1p112f));
 }
 
+/// A float of 8 bits, 4 of exponent and 3 of mantissa: no infinities, and NaN
+/// where all seven bits are set (OCP's E4M3).
+inline float widenF8(uint8_t bits) {
+  uint32_t rest = bits & 0x7f;
+  uint32_t sign = static_cast<uint32_t>(bits & 0x80) << 24;
+  if (rest == 0x7f)
+    return floatOf(sign | 0x7fc00000);
+  // As with f16, from a bias of 7.
+  return floatOf(sign | bitsOf(floatOf(rest << 20) * 0x1p120f));
+}
+
 /// The f16 nearest to `value`, ties to even; NaN stays NaN.
 inline uint16_t narrowToF16(float value) {
   uint32_t bits = bitsOf(value);
@@ -78,11 +89,14 @@ inline float roundToOdd(double value) {
   return floatOf(bits | (back != value && value == value ? 1 : 0));
 }
 
-/// Converts `count` elements; source and target need no alignment.
+/// Converts `count` elements, whole blocks; source and target need no
+/// alignment. Any type may become a plain one, Q8_0 or Q4_0; from or to a block
+/// format it goes through f32.
 void convertElements(const std::byte *from, DType fromType, std::byte *to,
                      DType toType, uint64_t count);
 
-/// Whether every value of type `from` exists in type `to`.
+/// Whether every value of type `from` exists in type `to`. The values of a
+/// block format are those that `dequantize` makes of it.
 bool isExact(DType from, DType to);
 
 } // namespace cria

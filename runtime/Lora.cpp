@@ -207,7 +207,7 @@ static Result<std::vector<float>> readMatrix(const File &file,
   Status status = file.read(tensor.begin, bytes.data(), bytes.size());
   if (!status.ok())
     return status;
-  std::vector<float> values(bytes.size() / dtypeSize(*tensor.type));
+  std::vector<float> values(elementsOf(*tensor.type, bytes.size()));
   convertElements(bytes.data(), *tensor.type,
                   reinterpret_cast<std::byte *>(values.data()), DType::F32,
                   values.size());
@@ -254,7 +254,7 @@ void fillAdapter(const WeightSpec &weight, const LoraUpdate *update,
                  std::byte *to, uint64_t begin, uint64_t end) {
   bool isA = endsWith(weight.pattern, suffixA);
   uint64_t columns = weight.shape[1];
-  for (uint64_t e = begin; e < end; ++e, to += dtypeSize(weight.type)) {
+  for (uint64_t e = begin; e < end; ++e, to += bytesOf(weight.type, 1)) {
     uint64_t row = weight.firstRow + e / columns, column = e % columns;
     float value = 0;
     if (update && (isA ? row : column) < update->rank())

@@ -58,8 +58,8 @@ void LoraUpdate::merge(const std::byte *from, DType fromType, std::byte *to,
         uint64_t begin = std::max(first, row * columnCount + left);
         uint64_t stop = std::min(end, row * columnCount + right);
         if (begin < stop)
-          mergePart(from + (begin - first) * dtypeSize(fromType), fromType,
-                    to + (begin - first) * dtypeSize(type), type, begin,
+          mergePart(from + bytesOf(fromType, begin - first), fromType,
+                    to + bytesOf(type, begin - first), type, begin,
                     stop - begin);
       }
 }

@@ -23,9 +23,7 @@ std::string WeightSpec::name(uint64_t index) const {
   return text.replace(text.find("{}"), 2, std::to_string(first + index));
 }
 
-uint64_t WeightSpec::bytes() const {
-  return *tensorBytes(shape, dtypeSize(type) * 8);
-}
+uint64_t WeightSpec::bytes() const { return *tensorBytes(shape, type); }
 
 Shape WeightSpec::sourceShape() const {
   Shape source = shape;
@@ -35,7 +33,7 @@ Shape WeightSpec::sourceShape() const {
 }
 
 uint64_t WeightSpec::firstElement() const {
-  return firstRow ? firstRow * (bytes() / dtypeSize(type) / shape[0]) : 0;
+  return firstRow ? firstRow * (elements() / shape[0]) : 0;
 }
 
 uint64_t Manifest::weightBytes() const {
@@ -224,8 +222,7 @@ void Reader::readWeight(const JsonCursor &at) {
   if (!type)
     at["dtype"].expected("f32, f16 or bf16");
   weight.type = type.value_or(DType::F32);
-  std::optional<uint64_t> bytes =
-      tensorBytes(weight.shape, dtypeSize(weight.type) * 8);
+  std::optional<uint64_t> bytes = tensorBytes(weight.shape, weight.type);
   // So bounded, all of them together cannot overflow 64 bits.
   if (!bytes || *bytes > maxTensorBytes)
     at["shape"].fail("is " + shapeText(weight.shape) + ", too large");
@@ -279,7 +276,7 @@ void Reader::readRows(const JsonCursor &at, WeightSpec &weight) {
                    std::to_string(weight.firstRow) + " on, of " +
                    std::to_string(weight.sourceRows));
   std::optional<uint64_t> bytes =
-      tensorBytes(weight.sourceShape(), dtypeSize(weight.type) * 8);
+      tensorBytes(weight.sourceShape(), weight.type);
   if (!bytes || *bytes > maxTensorBytes)
     at["of"].fail("makes " + shapeText(weight.sourceShape()) + ", too large");
 }
@@ -336,7 +333,7 @@ void Reader::readCache(const JsonCursor &at) {
   std::optional<DType> type = dtypeNamed(cache.type);
   if (!type)
     return at["dtype"].expected("f32, f16 or bf16");
-  if (tensorBytes(cache.shape, dtypeSize(*type) * 8) != cache.bytes)
+  if (tensorBytes(cache.shape, *type) != cache.bytes)
     at["bytes"].fail("is " + std::to_string(cache.bytes) + ", but " +
                      shapeText(cache.shape) + " of " + cache.type +
                      " is another size");

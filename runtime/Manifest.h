@@ -43,6 +43,8 @@ struct WeightSpec {
   std::string name(uint64_t index) const;
   /// Bytes of one tensor.
   uint64_t bytes() const;
+  /// Elements of one tensor.
+  uint64_t elements() const { return elementsOf(type, bytes()); }
 };
 
 /// Tables of cos and sin, (rows, inv_freq.size()) f32 each, in `slot` and

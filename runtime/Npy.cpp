@@ -225,9 +225,9 @@ Result<NpyMatrix> readNpyMatrix(const std::string &path, uint64_t most) {
   header.read();
   if (!header.problem.empty())
     return Status(CRIA_INVALID_ARGUMENT, path + ": " + header.problem);
-  uint64_t numberSize = dtypeSize(header.type), there = file->size() - offset;
-  std::optional<uint64_t> bytes = tensorBytes(header.shape, numberSize * 8);
-  if (!bytes || *bytes / numberSize > most)
+  uint64_t there = file->size() - offset;
+  std::optional<uint64_t> bytes = tensorBytes(header.shape, header.type);
+  if (!bytes || elementsOf(header.type, *bytes) > most)
     return Status(CRIA_OUT_OF_RANGE, path + ": shape " +
                                          shapeText(header.shape) +
                                          ", expected at most " +
@@ -241,7 +241,7 @@ Result<NpyMatrix> readNpyMatrix(const std::string &path, uint64_t most) {
   if (!status.ok())
     return status;
   NpyMatrix matrix = {header.shape[0], header.shape[1], {}};
-  matrix.values.resize(*bytes / numberSize);
+  matrix.values.resize(elementsOf(header.type, *bytes));
   convertElements(stored.data(), header.type,
                   reinterpret_cast<std::byte *>(matrix.values.data()),
                   DType::F32, matrix.values.size());

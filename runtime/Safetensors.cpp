@@ -100,7 +100,7 @@ static TensorEntry readEntry(const std::string &name, const JsonCursor &at) {
     return tensor;
   }
   tensor.type = type->type;
-  std::optional<uint64_t> bytes = tensorBytes(tensor.shape, type->bits);
+  std::optional<uint64_t> bytes = packedBytes(tensor.shape, type->bits);
   if (tensor.end < tensor.begin)
     at["data_offsets"].fail("end before they begin");
   else if (!bytes)

@@ -217,21 +217,20 @@ Result<int32_t> Session::draw(const int32_t *ids, int64_t count,
 static Result<std::vector<std::byte>>
 convertRows(const float *rows, int64_t count, int64_t hidden, DType type) {
   auto numbers = static_cast<uint64_t>(count * hidden);
-  std::vector<std::byte> made(numbers * dtypeSize(type));
+  std::vector<std::byte> made(bytesOf(type, numbers));
   auto *from = reinterpret_cast<const std::byte *>(rows);
   convertElements(from, DType::F32, made.data(), type, numbers);
-  for (uint64_t i = 0; i < numbers; ++i) {
-    float back;
-    convertElements(&made[i * dtypeSize(type)], type,
-                    reinterpret_cast<std::byte *>(&back), DType::F32, 1);
-    if (!std::isfinite(back))
+  std::vector<float> back(numbers);
+  convertElements(made.data(), type, reinterpret_cast<std::byte *>(back.data()),
+                  DType::F32, numbers);
+  for (uint64_t i = 0; i < numbers; ++i)
+    if (!std::isfinite(back[i]))
       return Status(
           CRIA_INVALID_ARGUMENT,
           "embedding " + std::to_string(i / static_cast<uint64_t>(hidden)) +
               ", column " + std::to_string(i % static_cast<uint64_t>(hidden)) +
               " is " + std::to_string(rows[i]) + ", expected a finite " +
               dtypeName(type));
-  }
   return made;
 }
 

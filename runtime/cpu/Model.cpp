@@ -40,9 +40,7 @@ private:
     const LoraUpdate *update; // null for none
 
     uint64_t slot() const { return weight->slot + index; }
-    uint64_t elements() const {
-      return weight->bytes() / dtypeSize(weight->type);
-    }
+    uint64_t elements() const { return weight->elements(); }
   };
 
   Status bindCheckpoint(const std::string &weights, bool allowUnused);
@@ -152,7 +150,7 @@ Status Model::Builder::random(uint64_t seed) {
   fillTargets(targets, [&](const Target &target, uint64_t begin, uint64_t end) {
     const WeightSpec &weight = *target.weight;
     uint64_t first = weight.firstElement();
-    std::byte *to = at(target.slot()) + begin * dtypeSize(weight.type);
+    std::byte *to = at(target.slot()) + bytesOf(weight.type, begin);
     fillRandom(to, weight.type, weight.name(target.index), weight.shape, seed,
                first + begin, first + end);
     if (target.update)
@@ -194,14 +192,14 @@ Status Model::Builder::mapFiles(Checkpoint &checkpoint,
 void Model::Builder::convert(const Target &target, uint64_t begin,
                              uint64_t end) const {
   DType type = target.weight->type;
-  const std::byte *from = target.from + begin * dtypeSize(target.fromType);
-  std::byte *to = at(target.slot()) + begin * dtypeSize(type);
+  const std::byte *from = target.from + bytesOf(target.fromType, begin);
+  std::byte *to = at(target.slot()) + bytesOf(type, begin);
   if (target.update)
     target.update->merge(from, target.fromType, to, type,
                          target.weight->firstElement() + begin, end - begin);
   else
     convertElements(from, target.fromType, to, type, end - begin);
-  release(from, (end - begin) * dtypeSize(target.fromType));
+  release(from, bytesOf(target.fromType, end - begin));
 }
 
 Status Model::Builder::bindCheckpoint(const std::string &weights,
@@ -265,7 +263,7 @@ Status Model::Builder::bind(const WeightSource &source) {
         adapters, [&](const Target &target, uint64_t begin, uint64_t end) {
           DType type = target.weight->type;
           fillAdapter(*target.weight, target.update,
-                      at(target.slot()) + begin * dtypeSize(type), begin, end);
+                      at(target.slot()) + bytesOf(type, begin), begin, end);
         });
   return status;
 }

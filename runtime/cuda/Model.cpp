@@ -136,9 +136,9 @@ void Model::Uploads::addAdapters() {
       all.push_back({model.slot(weight.slot + i), weight.bytes(),
                      [&weight, update = loras.kept(weight, i)](
                          std::byte *to, uint64_t begin, uint64_t end) {
-                       uint64_t size = dtypeSize(weight.type);
-                       fillAdapter(weight, update, to, begin / size,
-                                   end / size);
+                       fillAdapter(weight, update, to,
+                                   elementsOf(weight.type, begin),
+                                   elementsOf(weight.type, end));
                        return Status();
                      }});
 }
@@ -152,9 +152,9 @@ void Model::Uploads::addRandom(uint64_t seed) {
                       update = loras.find(weight.name(i))](
                          std::byte *to, uint64_t begin, uint64_t end) {
                        DType type = weight.type;
-                       uint64_t size = dtypeSize(type);
-                       uint64_t first = weight.firstElement() + begin / size;
-                       uint64_t count = (end - begin) / size;
+                       uint64_t first =
+                           weight.firstElement() + elementsOf(type, begin);
+                       uint64_t count = elementsOf(type, end - begin);
                        fillRandom(to, type, name, weight.shape, seed, first,
                                   first + count);
                        if (update)
@@ -170,18 +170,18 @@ static Status readConverted(const File &file, const Binding::Source &source,
   static constexpr uint64_t most = 4096;
   std::byte block[most * sizeof(double)];
   DType from = *source.place->tensor->type, type = source.weight->type;
-  uint64_t fromSize = dtypeSize(from), first = source.weight->firstElement();
+  uint64_t first = source.weight->firstElement();
   while (begin < end) {
     uint64_t count = std::min(most, end - begin);
-    Status status =
-        file.read(source.begin + begin * fromSize, block, count * fromSize);
+    Status status = file.read(source.begin + bytesOf(from, begin), block,
+                              bytesOf(from, count));
     if (!status.ok())
       return status;
     if (source.update)
       source.update->merge(block, from, to, type, first + begin, count);
     else
       convertElements(block, from, to, type, count);
-    to += count * dtypeSize(type);
+    to += bytesOf(type, count);
     begin += count;
   }
   return Status();
@@ -196,12 +196,13 @@ void Model::Uploads::addCheckpoint(const Checkpoint &checkpoint,
     DType type = source.weight->type;
     bool asItIs = *source.place->tensor->type == type && !source.update;
     all.push_back({model.slot(source.slot), source.weight->bytes(),
-                   [&file, &source, asItIs, size = dtypeSize(type)](
-                       std::byte *to, uint64_t begin, uint64_t end) {
+                   [&file, &source, asItIs, type](std::byte *to, uint64_t begin,
+                                                  uint64_t end) {
                      if (asItIs)
                        return file.read(source.begin + begin, to, end - begin);
-                     return readConverted(file, source, to, begin / size,
-                                          end / size);
+                     return readConverted(file, source, to,
+                                          elementsOf(type, begin),
+                                          elementsOf(type, end));
                    }});
   }
 }
