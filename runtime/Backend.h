@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -21,6 +22,9 @@ struct LoraSource {
   double scale = 1;
 };
 
+/// Told how many units of work are done of all, while weights are bound.
+using Progress = std::function<void(uint64_t done, uint64_t total)>;
+
 /// Where a model's weights come from.
 struct WeightSource {
   std::optional<std::string> checkpoint; // a folder or a file
@@ -28,6 +32,7 @@ struct WeightSource {
   std::vector<LoraSource> loras = {};    // merged into them,
   bool loraUnmerged = false;             // or, if so, kept apart from them
   bool allowUnused = false;              // the checkpoint may have layers more
+  Progress progress = {}; // called by the thread that binds; empty for none
 };
 
 /// One forward pass: `tokens` ids at `position` and after; see CriaEntry.

@@ -143,13 +143,16 @@ static void addExtras(const Manifest &manifest, const Checkpoint &checkpoint,
 using Conversions = std::map<std::pair<DType, DType>, uint64_t>;
 
 static void addConversions(const Conversions &conversions, Binding &binding) {
-  for (const auto &[types, count] : conversions)
+  for (const auto &[types, count] : conversions) {
+    auto [from, to] = types;
+    std::string how = isBlocked(to)       ? ""
+                      : isExact(from, to) ? ", exactly"
+                                          : ", rounded to nearest even";
     binding.warnings.push_back(
         std::to_string(count) + (count == 1 ? " tensor" : " tensors") +
-        " converted from " + dtypeName(types.first) + " to " +
-        dtypeName(types.second) +
-        (isExact(types.first, types.second) ? ", exactly"
-                                            : ", rounded to nearest even"));
+        (isBlocked(to) ? " quantized from " : " converted from ") +
+        dtypeName(from) + " to " + dtypeName(to) + how);
+  }
 }
 
 /// Bytes that adapters are kept apart in.
@@ -162,54 +165,95 @@ static uint64_t adapterBytes(const Manifest &manifest) {
 
 static Binding::Alias aliasOf(const Manifest &manifest,
                               const WeightSpec &weight) {
-  return {weight.slot, manifest.weights[*weight.tied].slot};
+  return {weight.slot, manifest.origin(weight).slot};
 }
 
-std::vector<Binding::Alias> tiedSlots(const Manifest &manifest) {
+std::vector<Binding::Alias> sharedSlots(const Manifest &manifest) {
   std::vector<Binding::Alias> aliases;
   for (const WeightSpec &weight : manifest.weights)
-    if (weight.tied)
+    if (manifest.isShared(weight))
       aliases.push_back(aliasOf(manifest, weight));
   return aliases;
+}
+
+namespace {
+
+/// Finds the tensor of each weight.
+class Matcher {
+public:
+  Matcher(const Manifest &manifest, const Checkpoint &checkpoint,
+          const Loras &loras, Binding &binding)
+      : manifest(manifest), checkpoint(checkpoint), loras(loras),
+        binding(binding) {}
+
+  void match(const WeightSpec &weight, uint64_t index);
+
+  std::unordered_set<std::string> used;
+  Conversions conversions;
+
+private:
+  void add(const WeightSpec &weight, uint64_t index, const std::string &name);
+  bool isBound(const WeightSpec &weight) const;
+
+  const Manifest &manifest;
+  const Checkpoint &checkpoint;
+  const Loras &loras;
+  Binding &binding;
+};
+
+} // namespace
+
+bool Matcher::isBound(const WeightSpec &weight) const {
+  return std::any_of(
+      binding.sources.begin(), binding.sources.end(),
+      [&](const Binding::Source &source) { return source.weight == &weight; });
+}
+
+void Matcher::match(const WeightSpec &weight, uint64_t index) {
+  std::string name = weight.name(index);
+  used.insert(name);
+  if (!weight.tied || checkpoint.find(name))
+    return add(weight, index, name);
+  if (manifest.isShared(weight))
+    return binding.aliases.push_back(aliasOf(manifest, weight));
+  // Where the other one is not bound, a problem says why already.
+  const WeightSpec &origin = manifest.origin(weight);
+  if (isBound(origin))
+    add(weight, index, origin.name(0));
+}
+
+/// Binds tensor `index` of `weight` to the checkpoint's tensor `name`.
+void Matcher::add(const WeightSpec &weight, uint64_t index,
+                  const std::string &name) {
+  const Checkpoint::Place *place = checkpoint.find(name);
+  std::string problem =
+      place ? mismatch(weight, *place->tensor) : quote(name) + " is missing";
+  if (!problem.empty())
+    return binding.problems.push_back(problem);
+  DType type = *place->tensor->type;
+  uint64_t begin = place->tensor->begin + bytesOf(type, weight.firstElement());
+  const LoraUpdate *update = loras.find(name);
+  bool aligned = begin % alignmentOf(weight.type) == 0;
+  bool inPlace = type == weight.type && aligned && !update;
+  (inPlace ? binding.mappedBytes : binding.copiedBytes) += weight.bytes();
+  if (type != weight.type)
+    ++conversions[{type, weight.type}];
+  else if (!aligned)
+    ++binding.unaligned;
+  binding.sources.push_back(
+      {&weight, place, weight.slot + index, inPlace, begin, update});
 }
 
 Binding matchWeights(const Manifest &manifest, const Checkpoint &checkpoint,
                      const Loras &loras, bool allowUnused) {
   Binding binding;
   binding.copiedBytes = adapterBytes(manifest);
-  std::unordered_set<std::string> used;
-  Conversions conversions;
+  Matcher matcher(manifest, checkpoint, loras, binding);
   for (const WeightSpec &weight : manifest.weights)
-    for (uint64_t i = 0; i < weight.tensors() && !weight.adapter; ++i) {
-      std::string name = weight.name(i);
-      const Checkpoint::Place *place = checkpoint.find(name);
-      used.insert(name);
-      if (weight.tied && !place) {
-        binding.aliases.push_back(aliasOf(manifest, weight));
-        continue;
-      }
-      std::string problem = place ? mismatch(weight, *place->tensor)
-                                  : quote(name) + " is missing";
-      if (!problem.empty()) {
-        binding.problems.push_back(problem);
-        continue;
-      }
-      DType type = *place->tensor->type;
-      uint64_t begin =
-          place->tensor->begin + bytesOf(type, weight.firstElement());
-      const LoraUpdate *update = loras.find(name);
-      bool aligned = begin % alignmentOf(weight.type) == 0;
-      bool inPlace = type == weight.type && aligned && !update;
-      (inPlace ? binding.mappedBytes : binding.copiedBytes) += weight.bytes();
-      if (type != weight.type)
-        ++conversions[{type, weight.type}];
-      else if (!aligned)
-        ++binding.unaligned;
-      binding.sources.push_back(
-          {&weight, place, weight.slot + i, inPlace, begin, update});
-    }
-  addConversions(conversions, binding);
-  addExtras(manifest, checkpoint, used, allowUnused, binding);
+    for (uint64_t i = 0; i < weight.tensors() && !weight.adapter; ++i)
+      matcher.match(weight, i);
+  addConversions(matcher.conversions, binding);
+  addExtras(manifest, checkpoint, matcher.used, allowUnused, binding);
   return binding;
 }
 
@@ -236,30 +280,50 @@ static Result<bool> sameBytes(const Checkpoint &checkpoint,
   return true;
 }
 
+/// What is to be done with a source that is tied and has the bytes of its
+/// origin: an alias, or where types differ, what adapters add to that.
+static void share(const Manifest &manifest, const Loras &loras,
+                  Binding::Source source, Binding &binding,
+                  std::vector<Binding::Source> &kept) {
+  const WeightSpec &weight = *source.weight;
+  uint64_t &counted =
+      source.inPlace ? binding.mappedBytes : binding.copiedBytes;
+  if (manifest.isShared(weight)) {
+    binding.aliases.push_back(aliasOf(manifest, weight));
+    counted -= weight.bytes();
+    return;
+  }
+  source.update = loras.find(manifest.origin(weight).name(0));
+  if (source.update && source.inPlace) {
+    source.inPlace = false;
+    binding.mappedBytes -= weight.bytes();
+    binding.copiedBytes += weight.bytes();
+  }
+  kept.push_back(source);
+}
+
 Status shareTied(const Manifest &manifest, const Checkpoint &checkpoint,
-                 Binding &binding) {
+                 const Loras &loras, Binding &binding) {
   std::vector<Binding::Source> kept;
   for (const Binding::Source &source : binding.sources) {
     const WeightSpec &weight = *source.weight;
-    if (!weight.tied) {
+    const Checkpoint::Place *place =
+        checkpoint.find(manifest.origin(weight).name(0));
+    if (!weight.tied || source.place == place) {
       kept.push_back(source);
       continue;
     }
-    std::string other = manifest.weights[*weight.tied].name(0);
-    const Checkpoint::Place *place = checkpoint.find(other);
     bool alike = place->tensor->type == source.place->tensor->type;
     Result<bool> same = alike ? sameBytes(checkpoint, *source.place, *place)
                               : Result<bool>(false);
     if (!same.ok())
       return same.status();
     if (*same) {
-      binding.aliases.push_back(aliasOf(manifest, weight));
-      (source.inPlace ? binding.mappedBytes : binding.copiedBytes) -=
-          weight.bytes();
+      share(manifest, loras, source, binding, kept);
       continue;
     }
     binding.warnings.push_back(quote(weight.name(0)) + " differs from " +
-                               quote(other) +
+                               quote(place->tensor->name) +
                                ", which the config ties it to, and is used");
     kept.push_back(source);
   }

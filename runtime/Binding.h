@@ -56,12 +56,12 @@ Status unfit(const std::string &file, const std::vector<std::string> &problems);
 Binding matchWeights(const Manifest &manifest, const Checkpoint &checkpoint,
                      const Loras &loras = {}, bool allowUnused = false);
 
-/// Makes an alias of each source that is tied to one of the same bytes, and
-/// warns of others. Reads both, if there are two.
+/// Makes an alias of each source that is tied to one of the same bytes and
+/// type, and warns where the bytes differ. Reads both, if there are two.
 Status shareTied(const Manifest &manifest, const Checkpoint &checkpoint,
-                 Binding &binding);
+                 const Loras &loras, Binding &binding);
 
 /// The aliases of a model whose weights no checkpoint holds.
-std::vector<Binding::Alias> tiedSlots(const Manifest &manifest);
+std::vector<Binding::Alias> sharedSlots(const Manifest &manifest);
 
 } // namespace cria

@@ -33,6 +33,13 @@ std::optional<DType> dtypeNamed(const std::string &name) {
   return std::nullopt;
 }
 
+std::optional<DType> weightTypeNamed(const std::string &name) {
+  for (DType type : {DType::Q8_0, DType::Q4_0})
+    if (name == dtypeName(type))
+      return type;
+  return dtypeNamed(name);
+}
+
 BlockSize blockOf(DType type) {
   switch (type) {
   case DType::F32:

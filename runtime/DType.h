@@ -20,6 +20,9 @@ constexpr uint64_t mostBlockElements = 256;
 const char *dtypeName(DType type);
 /// The plain type called `name` in a manifest: f32, f16 or bf16.
 std::optional<DType> dtypeNamed(const std::string &name);
+/// The type called `name` that a manifest's weights may have: those, q8_0 or
+/// q4_0.
+std::optional<DType> weightTypeNamed(const std::string &name);
 
 /// Elements and bytes of one block; of a type without blocks those of one
 /// element.

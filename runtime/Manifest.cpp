@@ -39,7 +39,7 @@ uint64_t WeightSpec::firstElement() const {
 uint64_t Manifest::weightBytes() const {
   uint64_t total = 0;
   for (const WeightSpec &weight : weights)
-    total += weight.tied ? 0 : weight.tensors() * weight.bytes();
+    total += isShared(weight) ? 0 : weight.tensors() * weight.bytes();
   return total;
 }
 
@@ -83,6 +83,7 @@ private:
   void readTarget(const JsonCursor &target);
   void readModel(const JsonCursor &model);
   void readWeight(const JsonCursor &at);
+  void readType(const JsonCursor &at, WeightSpec &weight);
   void readRows(const JsonCursor &at, WeightSpec &weight);
   void readTied(const JsonCursor &at, WeightSpec &weight);
   void readRope(const JsonCursor &at);
@@ -218,36 +219,49 @@ void Reader::readWeight(const JsonCursor &at) {
   weight.slot = size(at["slot"], 0, maxSlots);
   if (weight.count && weight.pattern.find("{}") == std::string::npos)
     at["name"].expected("a name with {} for the layer");
-  std::optional<DType> type = dtypeNamed(at["dtype"].string());
-  if (!type)
-    at["dtype"].expected("f32, f16 or bf16");
-  weight.type = type.value_or(DType::F32);
-  std::optional<uint64_t> bytes = tensorBytes(weight.shape, weight.type);
-  // So bounded, all of them together cannot overflow 64 bits.
-  if (!bytes || *bytes > maxTensorBytes)
-    at["shape"].fail("is " + shapeText(weight.shape) + ", too large");
+  readType(at, weight);
   if (auto rows = at.find("rows"))
     readRows(*rows, weight);
   if (auto adapter = at.find("adapter"))
     weight.adapter = adapter->boolean();
   if (weight.adapter && weight.shape.size() != 2)
     at["shape"].expected("two dimensions, of an adapter's matrix");
+  if (weight.adapter && isBlocked(weight.type))
+    at["dtype"].expected("f32, f16 or bf16, of an adapter's matrix");
   if (auto tied = at.find("tied"))
     readTied(*tied, weight);
   fillSlots(at["slot"], weight.slot, weight.tensors());
   manifest.weights.push_back(std::move(weight));
 }
 
-/// Another weight, by its symbol: one in front of this one, and like it.
+/// The type, once the shape is read: together they have a size.
+void Reader::readType(const JsonCursor &at, WeightSpec &weight) {
+  std::optional<DType> type = weightTypeNamed(at["dtype"].string());
+  weight.type = DType::F32; // which has a size, after an error as well
+  if (!type)
+    return at["dtype"].expected("f32, f16, bf16, q8_0 or q4_0");
+  uint64_t block = blockOf(*type).elements;
+  if (block > 1 && (weight.shape.size() != 2 || weight.shape[1] % block != 0))
+    return at["shape"].fail("is " + shapeText(weight.shape) +
+                            ", expected a matrix with rows of a multiple of " +
+                            std::to_string(block) + " elements");
+  weight.type = *type;
+  std::optional<uint64_t> bytes = tensorBytes(weight.shape, *type);
+  // So bounded, all of them together cannot overflow 64 bits.
+  if (!bytes || *bytes > maxTensorBytes)
+    at["shape"].fail("is " + shapeText(weight.shape) + ", too large");
+}
+
+/// Another weight, by its symbol: one in front of this one, of its shape.
 void Reader::readTied(const JsonCursor &at, WeightSpec &weight) {
   for (size_t i = 0; i < manifest.weights.size(); ++i) {
     const WeightSpec &other = manifest.weights[i];
     if (other.symbol == at.string() && other.shape == weight.shape &&
-        other.type == weight.type && other.isWhole() && !other.tied)
+        other.isWhole() && !other.tied)
       weight.tied = i;
   }
   if (!weight.tied || !weight.isWhole())
-    at.expected("a single weight of the same shape and dtype in front");
+    at.expected("a single weight of the same shape in front");
 }
 
 /// A single matrix with a row for each id.

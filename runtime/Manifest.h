@@ -28,8 +28,8 @@ struct WeightSpec {
   uint64_t slot;
   uint64_t firstRow = 0, sourceRows = 0; // of the tensors; 0: all they have
   bool adapter = false; // filled from LoRA adapters, not the checkpoint
-  /// Which of the manifest's weights stands in where the checkpoint has no
-  /// tensor of the name, or the same one.
+  /// Which of the manifest's weights, of the same shape, gives its tensor where
+  /// the checkpoint has none of the name, or the same one.
   std::optional<size_t> tied = std::nullopt;
 
   /// The shape of the checkpoint's tensors.
@@ -137,8 +137,17 @@ struct Manifest {
   bool hasCpu() const { return !cpus.empty(); }
   /// Whether a text may be computed anew; see RopeSpec.
   bool recomputes() const;
-  /// All weights, those that are tied not counted.
+  /// All weights, those that share their bytes counted once.
   uint64_t weightBytes() const;
+  /// The weight that `weight` is tied to, or itself.
+  const WeightSpec &origin(const WeightSpec &weight) const {
+    return weight.tied ? weights[*weight.tied] : weight;
+  }
+  /// Whether `weight` has the bytes of another unless the checkpoint has a
+  /// tensor that differs: it is tied to one of the same type.
+  bool isShared(const WeightSpec &weight) const {
+    return weight.tied && origin(weight).type == weight.type;
+  }
   /// A row of the table that ids are looked up in; 0 without `embedding`.
   uint64_t embeddingBytes() const;
   uint64_t cacheBytes() const;

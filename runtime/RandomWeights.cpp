@@ -1,8 +1,10 @@
 #include "runtime/RandomWeights.h"
 
 #include "runtime/Abi.h"
+#include "runtime/Floats.h"
 #include "runtime/cpu/Clones.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -97,6 +99,42 @@ void fillRandom(std::byte *to, DType type, const std::string &name,
     fill<F16>(reinterpret_cast<uint16_t *>(to), start, begin, end, norm);
   else
     fill<BF16>(reinterpret_cast<uint16_t *>(to), start, begin, end, norm);
+}
+
+std::vector<RandomSource> randomSources(const Manifest &manifest,
+                                        const Loras &loras) {
+  std::vector<RandomSource> sources;
+  for (const WeightSpec &weight : manifest.weights) {
+    if (weight.adapter || manifest.isShared(weight))
+      continue;
+    const WeightSpec &origin = manifest.origin(weight);
+    DType drawn = isBlocked(origin.type) ? DType::F32 : origin.type;
+    for (uint64_t i = 0; i < weight.tensors(); ++i)
+      sources.push_back({&weight, weight.slot + i, origin.name(i), drawn,
+                         loras.find(origin.name(i))});
+  }
+  return sources;
+}
+
+void fillRandom(std::byte *to, const RandomSource &source, uint64_t seed,
+                uint64_t begin, uint64_t end) {
+  const WeightSpec &weight = *source.weight;
+  static constexpr uint64_t most = 16 * mostBlockElements;
+  alignas(sizeof(float)) std::byte drawn[most * sizeof(float)];
+  for (uint64_t at = begin; at < end; at += most) {
+    uint64_t count = std::min(most, end - at);
+    uint64_t first = weight.firstElement() + at;
+    std::byte *piece = to + bytesOf(weight.type, at - begin);
+    bool inPlace = source.drawn == weight.type;
+    std::byte *from = inPlace ? piece : drawn;
+    fillRandom(from, source.drawn, source.name, weight.shape, seed, first,
+               first + count);
+    if (source.update)
+      source.update->merge(from, source.drawn, piece, weight.type, first,
+                           count);
+    else if (!inPlace)
+      convertElements(from, source.drawn, piece, weight.type, count);
+  }
 }
 
 } // namespace cria

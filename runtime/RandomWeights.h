@@ -2,11 +2,13 @@
 #pragma once
 
 #include "runtime/DType.h"
+#include "runtime/Lora.h"
 #include "runtime/Manifest.h"
 
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace cria {
 
@@ -15,9 +17,30 @@ namespace cria {
 ///   2^24 (2u - 1) * 0.02 * sqrt(3), or 1 + (2u - 1) * 0.1 for a
 ///   one-dimensional tensor whose name ends in "norm.weight",
 /// in f64, rounded once; mix is the finalizer of splitmix64, and sums are
-/// modulo 2^64. `to` is where element `begin` goes, aligned to its type.
+/// modulo 2^64. `to` is where element `begin` goes, aligned to its type, a
+/// plain one.
 void fillRandom(std::byte *to, DType type, const std::string &name,
                 const Shape &shape, uint64_t seed, uint64_t begin,
                 uint64_t end);
+
+/// A slot that random elements fill.
+struct RandomSource {
+  const WeightSpec *weight;
+  uint64_t slot;
+  std::string name; // of the tensor: of the weight's origin where it is tied
+  /// What the elements are drawn in, as a checkpoint would have them: the type
+  /// of the origin, or f32 for one in blocks. Then they are converted.
+  DType drawn;
+  const LoraUpdate *update; // null for none
+};
+
+/// Every slot that has random elements of its own.
+std::vector<RandomSource> randomSources(const Manifest &manifest,
+                                        const Loras &loras);
+
+/// Writes elements [begin, end) of a slot, whole blocks, for `seed`, with what
+/// adapters add.
+void fillRandom(std::byte *to, const RandomSource &source, uint64_t seed,
+                uint64_t begin, uint64_t end);
 
 } // namespace cria

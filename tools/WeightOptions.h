@@ -2,6 +2,7 @@
 #pragma once
 
 #include "runtime/Lora.h"
+#include "tools/Progress.h"
 
 #include <CLI/CLI.hpp>
 
@@ -47,6 +48,7 @@ inline WeightSource weightSource(const std::string &weights, uint64_t seed,
     source.loras.push_back(*parseLora(text));
   source.loraUnmerged = options.unmerged;
   source.allowUnused = options.allowUnused;
+  source.progress = weightProgress();
   return source;
 }
 

@@ -81,11 +81,11 @@ static void printWeights(const Manifest &manifest) {
   for (const WeightSpec &weight : manifest.weights) {
     std::string from = weight.pattern;
     if (weight.tied)
-      from += ", else " + manifest.weights[*weight.tied].pattern;
+      from += ", else " + manifest.origin(weight).pattern;
     printf("%-16s %-6s %-16s %6" PRIu64 " %12" PRIu64 "  %s\n",
            printable(weight.symbol).c_str(), dtypeName(weight.type),
            shapeText(weight.shape).c_str(), weight.count,
-           weight.tied ? 0 : weight.bytes() * weight.tensors(),
+           manifest.isShared(weight) ? 0 : weight.bytes() * weight.tensors(),
            printable(from).c_str());
   }
   for (const RopeSpec &rope : manifest.ropes)

@@ -31,32 +31,35 @@ public:
   std::unique_ptr<const BoundModel> finish() { return std::move(model); }
 
 private:
-  /// A tensor that is written into the arena.
+  /// A tensor that is written into the arena, and what writes its elements
+  /// [begin, end), whole blocks; called by many threads at once.
   struct Target {
     const WeightSpec *weight;
-    uint64_t index; // in the weight's stack
-    const std::byte *from;
-    DType fromType;
-    const LoraUpdate *update; // null for none
+    uint64_t slot;
+    std::function<void(std::byte *to, uint64_t begin, uint64_t end)> fill;
 
-    uint64_t slot() const { return weight->slot + index; }
-    uint64_t elements() const { return weight->elements(); }
+    /// The pieces that it is divided into.
+    uint64_t units() const {
+      return (weight->elements() + mostBlockElements - 1) / mostBlockElements;
+    }
   };
 
-  Status bindCheckpoint(const std::string &weights, bool allowUnused);
-  Status random(uint64_t seed);
+  Status bindCheckpoint(const WeightSource &source);
+  Status random(const WeightSource &source);
   void reserve(uint64_t slot, uint64_t bytes);
+  void addTarget(Target target);
   Status allocate();
   void share(const std::vector<Binding::Alias> &aliases);
   std::byte *at(uint64_t slot) const;
   void fillRopes() const;
-  void convert(const Target &target, uint64_t begin, uint64_t end) const;
   Status mapFiles(Checkpoint &checkpoint, const Binding &binding);
-  template <typename Fill>
-  void fillTargets(const std::vector<Target> &targets, Fill fill) const;
+  void fillUnits(uint64_t begin, uint64_t end) const;
+  void fillTargets(const Progress &progress) const;
 
   std::unique_ptr<Model> model;
   Loras loras;
+  std::vector<Target> targets;
+  std::vector<uint64_t> ends; // of the targets: running sum of their units
   std::vector<std::pair<uint64_t, uint64_t>> offsets; // (slot, in the arena)
   uint64_t arenaBytes = 0;
 };
@@ -108,55 +111,59 @@ void Model::Builder::fillRopes() const {
              reinterpret_cast<float *>(at(rope.slot + 1)));
 }
 
-/// Calls `fill(target, begin, end)` for ranges that together are all elements
-/// of all targets; each core gets one contiguous stretch.
-template <typename Fill>
-void Model::Builder::fillTargets(const std::vector<Target> &targets,
-                                 Fill fill) const {
-  std::vector<uint64_t> ends; // running sum of elements
-  for (const Target &target : targets)
-    ends.push_back((ends.empty() ? 0 : ends.back()) + target.elements());
-  if (ends.empty())
-    return;
-  onAllCores(static_cast<int64_t>(ends.back()), [&](int64_t from, int64_t to) {
-    auto begin = static_cast<uint64_t>(from), end = static_cast<uint64_t>(to);
-    auto next = std::upper_bound(ends.begin(), ends.end(), begin);
-    while (begin < end) {
-      const Target &target = targets[static_cast<size_t>(next - ends.begin())];
-      uint64_t start = *next - target.elements();
-      uint64_t stop = std::min(end, *next);
-      if (begin < stop)
-        fill(target, begin - start, stop - start);
-      begin = stop;
-      ++next;
-    }
-  });
+/// Fills the units [begin, end) of all targets, one behind the other.
+void Model::Builder::fillUnits(uint64_t begin, uint64_t end) const {
+  auto next = std::upper_bound(ends.begin(), ends.end(), begin);
+  for (; begin < end; begin = *next++) {
+    const Target &target = targets[static_cast<size_t>(next - ends.begin())];
+    uint64_t start = *next - target.units();
+    uint64_t first = (begin - start) * mostBlockElements;
+    uint64_t stop = std::min((std::min(end, *next) - start) * mostBlockElements,
+                             target.weight->elements());
+    target.fill(at(target.slot) + bytesOf(target.weight->type, first), first,
+                stop);
+  }
 }
 
-Status Model::Builder::random(uint64_t seed) {
-  std::vector<Target> targets;
-  for (const WeightSpec &weight : model->code->manifest().weights)
-    for (uint64_t i = 0;
-         i < weight.tensors() && !weight.adapter && !weight.tied; ++i) {
-      reserve(weight.slot + i, weight.bytes());
-      targets.push_back(
-          {&weight, i, nullptr, weight.type, loras.find(weight.name(i))});
-    }
+/// Fills all targets, each core one contiguous stretch; or where somebody waits
+/// for news, one of each 64 million elements.
+void Model::Builder::fillTargets(const Progress &progress) const {
+  static constexpr uint64_t most = (64 << 20) / mostBlockElements;
+  uint64_t total = ends.empty() ? 0 : ends.back();
+  uint64_t step = progress ? std::min(most, total) : total;
+  for (uint64_t done = 0; done < total; done += step) {
+    uint64_t count = std::min(step, total - done);
+    onAllCores(static_cast<int64_t>(count), [&](int64_t from, int64_t to) {
+      fillUnits(done + static_cast<uint64_t>(from),
+                done + static_cast<uint64_t>(to));
+    });
+    if (progress)
+      progress(done + count, total);
+  }
+}
+
+/// Has a slot of the arena filled by `fill`.
+void Model::Builder::addTarget(Target target) {
+  if (target.weight->elements() == 0)
+    return reserve(target.slot, 0);
+  reserve(target.slot, target.weight->bytes());
+  ends.push_back((ends.empty() ? 0 : ends.back()) + target.units());
+  targets.push_back(std::move(target));
+}
+
+Status Model::Builder::random(const WeightSource &source) {
+  for (RandomSource &each : randomSources(model->code->manifest(), loras))
+    addTarget({each.weight, each.slot,
+               [each, seed = source.seed](std::byte *to, uint64_t begin,
+                                          uint64_t end) {
+                 fillRandom(to, each, seed, begin, end);
+               }});
   Status status = allocate();
   if (!status.ok())
     return status;
-  share(tiedSlots(model->code->manifest()));
+  fillTargets(source.progress);
+  share(sharedSlots(model->code->manifest()));
   model->copied = model->code->manifest().weightBytes();
-  fillTargets(targets, [&](const Target &target, uint64_t begin, uint64_t end) {
-    const WeightSpec &weight = *target.weight;
-    uint64_t first = weight.firstElement();
-    std::byte *to = at(target.slot()) + bytesOf(weight.type, begin);
-    fillRandom(to, weight.type, weight.name(target.index), weight.shape, seed,
-               first + begin, first + end);
-    if (target.update)
-      target.update->merge(to, weight.type, to, weight.type, first + begin,
-                           end - begin);
-  });
   return Status();
 }
 
@@ -188,54 +195,49 @@ Status Model::Builder::mapFiles(Checkpoint &checkpoint,
   return Status();
 }
 
-/// Writes elements [begin, end) of a target from those of the checkpoint.
-void Model::Builder::convert(const Target &target, uint64_t begin,
-                             uint64_t end) const {
-  DType type = target.weight->type;
-  const std::byte *from = target.from + bytesOf(target.fromType, begin);
-  std::byte *to = at(target.slot()) + bytesOf(type, begin);
-  if (target.update)
-    target.update->merge(from, target.fromType, to, type,
-                         target.weight->firstElement() + begin, end - begin);
+/// Writes elements [begin, end) of a weight from those of the checkpoint, the
+/// first of which is at `from`.
+static void convert(const Binding::Source &source, const std::byte *from,
+                    std::byte *to, uint64_t begin, uint64_t end) {
+  DType type = source.weight->type, fromType = *source.place->tensor->type;
+  from += bytesOf(fromType, begin);
+  if (source.update)
+    source.update->merge(from, fromType, to, type,
+                         source.weight->firstElement() + begin, end - begin);
   else
-    convertElements(from, target.fromType, to, type, end - begin);
-  release(from, bytesOf(target.fromType, end - begin));
+    convertElements(from, fromType, to, type, end - begin);
+  release(from, bytesOf(fromType, end - begin));
 }
 
-Status Model::Builder::bindCheckpoint(const std::string &weights,
-                                      bool allowUnused) {
+Status Model::Builder::bindCheckpoint(const WeightSource &source) {
+  const std::string &weights = *source.checkpoint;
   Result<Checkpoint> checkpoint = Checkpoint::open(weights);
   if (!checkpoint.ok())
     return checkpoint.status();
-  Binding binding =
-      matchWeights(model->code->manifest(), *checkpoint, loras, allowUnused);
+  Binding binding = matchWeights(model->code->manifest(), *checkpoint, loras,
+                                 source.allowUnused);
   Status status = binding.status(weights);
   if (status.ok())
-    status = shareTied(model->code->manifest(), *checkpoint, binding);
+    status = shareTied(model->code->manifest(), *checkpoint, loras, binding);
   if (!status.ok())
     return status;
   status = mapFiles(*checkpoint, binding);
   if (!status.ok())
     return status;
-  std::vector<Target> targets;
-  for (const Binding::Source &source : binding.sources) {
-    const TensorEntry &tensor = *source.place->tensor;
-    const std::byte *from = model->files[source.place->file].data();
-    from += source.begin;
-    if (source.inPlace) {
-      model->slotTable[source.slot] = from;
-      continue;
-    }
-    reserve(source.slot, source.weight->bytes());
-    targets.push_back({source.weight, source.slot - source.weight->slot, from,
-                       *tensor.type, source.update});
+  for (const Binding::Source &each : binding.sources) {
+    const std::byte *from = model->files[each.place->file].data() + each.begin;
+    if (each.inPlace)
+      model->slotTable[each.slot] = from;
+    else
+      addTarget({each.weight, each.slot,
+                 [each, from](std::byte *to, uint64_t begin, uint64_t end) {
+                   convert(each, from, to, begin, end);
+                 }});
   }
   status = allocate();
   if (!status.ok())
     return status;
-  fillTargets(targets, [&](const Target &target, uint64_t begin, uint64_t end) {
-    convert(target, begin, end);
-  });
+  fillTargets(source.progress);
   share(binding.aliases);
   model->mapped = binding.mappedBytes;
   model->copied = binding.copiedBytes;
@@ -248,24 +250,14 @@ Status Model::Builder::bind(const WeightSource &source) {
   if (!opened.ok())
     return opened.status();
   loras = std::move(*opened);
-  std::vector<Target> adapters; // what is filled from them alone
   for (const WeightSpec &weight : model->code->manifest().weights)
-    for (uint64_t i = 0; i < weight.tensors() && weight.adapter; ++i) {
-      reserve(weight.slot + i, weight.bytes());
-      adapters.push_back(
-          {&weight, i, nullptr, weight.type, loras.kept(weight, i)});
-    }
-  Status status = source.checkpoint
-                      ? bindCheckpoint(*source.checkpoint, source.allowUnused)
-                      : random(source.seed);
-  if (status.ok())
-    fillTargets(
-        adapters, [&](const Target &target, uint64_t begin, uint64_t end) {
-          DType type = target.weight->type;
-          fillAdapter(*target.weight, target.update,
-                      at(target.slot()) + bytesOf(type, begin), begin, end);
-        });
-  return status;
+    for (uint64_t i = 0; i < weight.tensors() && weight.adapter; ++i)
+      addTarget({&weight, weight.slot + i,
+                 [&weight, update = loras.kept(weight, i)](
+                     std::byte *to, uint64_t begin, uint64_t end) {
+                   fillAdapter(weight, update, to, begin, end);
+                 }});
+  return source.checkpoint ? bindCheckpoint(source) : random(source);
 }
 
 Result<std::unique_ptr<const BoundModel>>

@@ -105,6 +105,8 @@ public:
   void addAdapters();
   void addRandom(uint64_t seed);
   void addCheckpoint(const Checkpoint &checkpoint, const Binding &binding);
+  template <typename Fill>
+  void add(const WeightSpec &weight, uint64_t slot, Fill fill);
 
   std::vector<Upload> all;
 
@@ -130,37 +132,35 @@ void Model::Uploads::addRopes() {
   }
 }
 
+/// Has `fill` write elements [begin, end) of a slot, whole blocks.
+template <typename Fill>
+void Model::Uploads::add(const WeightSpec &weight, uint64_t slot, Fill fill) {
+  all.push_back(
+      {model.slot(slot), weight.bytes(),
+       [type = weight.type, fill](std::byte *to, uint64_t begin, uint64_t end) {
+         return fill(to, elementsOf(type, begin), elementsOf(type, end));
+       },
+       bytesOf(weight.type, mostBlockElements)});
+}
+
 void Model::Uploads::addAdapters() {
   for (const WeightSpec &weight : model.manifest().weights)
     for (uint64_t i = 0; i < weight.tensors() && weight.adapter; ++i)
-      all.push_back({model.slot(weight.slot + i), weight.bytes(),
-                     [&weight, update = loras.kept(weight, i)](
-                         std::byte *to, uint64_t begin, uint64_t end) {
-                       fillAdapter(weight, update, to,
-                                   elementsOf(weight.type, begin),
-                                   elementsOf(weight.type, end));
-                       return Status();
-                     }});
+      add(weight, weight.slot + i,
+          [&weight, update = loras.kept(weight, i)](
+              std::byte *to, uint64_t begin, uint64_t end) {
+            fillAdapter(weight, update, to, begin, end);
+            return Status();
+          });
 }
 
 void Model::Uploads::addRandom(uint64_t seed) {
-  for (const WeightSpec &weight : model.manifest().weights)
-    for (uint64_t i = 0;
-         i < weight.tensors() && !weight.adapter && !weight.tied; ++i)
-      all.push_back({model.slot(weight.slot + i), weight.bytes(),
-                     [&weight, seed, name = weight.name(i),
-                      update = loras.find(weight.name(i))](
-                         std::byte *to, uint64_t begin, uint64_t end) {
-                       DType type = weight.type;
-                       uint64_t first =
-                           weight.firstElement() + elementsOf(type, begin);
-                       uint64_t count = elementsOf(type, end - begin);
-                       fillRandom(to, type, name, weight.shape, seed, first,
-                                  first + count);
-                       if (update)
-                         update->merge(to, type, to, type, first, count);
-                       return Status();
-                     }});
+  for (const RandomSource &source : randomSources(model.manifest(), loras))
+    add(*source.weight, source.slot,
+        [source, seed](std::byte *to, uint64_t begin, uint64_t end) {
+          fillRandom(to, source, seed, begin, end);
+          return Status();
+        });
 }
 
 /// Reads elements [begin, end) of a weight from the file, converts them, and
@@ -195,15 +195,14 @@ void Model::Uploads::addCheckpoint(const Checkpoint &checkpoint,
     const File &file = checkpoint.files()[source.place->file].file;
     DType type = source.weight->type;
     bool asItIs = *source.place->tensor->type == type && !source.update;
-    all.push_back({model.slot(source.slot), source.weight->bytes(),
-                   [&file, &source, asItIs, type](std::byte *to, uint64_t begin,
-                                                  uint64_t end) {
-                     if (asItIs)
-                       return file.read(source.begin + begin, to, end - begin);
-                     return readConverted(file, source, to,
-                                          elementsOf(type, begin),
-                                          elementsOf(type, end));
-                   }});
+    add(*source.weight, source.slot,
+        [&file, &source, asItIs, type](std::byte *to, uint64_t begin,
+                                       uint64_t end) {
+          if (asItIs)
+            return file.read(source.begin + bytesOf(type, begin), to,
+                             bytesOf(type, end - begin));
+          return readConverted(file, source, to, begin, end);
+        });
   }
 }
 
@@ -224,11 +223,11 @@ Status Model::bind(const WeightSource &source) {
     binding = matchWeights(manifest(), *checkpoint, *loras, source.allowUnused);
     Status fits = binding.status(*source.checkpoint);
     if (fits.ok())
-      fits = shareTied(manifest(), *checkpoint, binding);
+      fits = shareTied(manifest(), *checkpoint, *loras, binding);
     if (!fits.ok())
       return fits;
   } else {
-    binding.aliases = tiedSlots(manifest());
+    binding.aliases = sharedSlots(manifest());
   }
   Status status = loras->read();
   if (status.ok())
@@ -245,7 +244,7 @@ Status Model::bind(const WeightSource &source) {
   copied = checkpoint ? binding.mappedBytes + binding.copiedBytes
                       : manifest().weightBytes();
   lines.insert(lines.end(), binding.warnings.begin(), binding.warnings.end());
-  return upload(owner, uploads.all);
+  return upload(owner, uploads.all, source.progress);
 }
 
 Result<std::unique_ptr<Backend>> Model::newBackend(int) const {

@@ -9,8 +9,12 @@
 namespace cria::cuda {
 
 static constexpr uint64_t stagingBytes = 32 << 20;
-static constexpr uint64_t unit = 256; // what a thread takes, at least
+static constexpr uint64_t alignment = 256; // in a buffer
 static constexpr char copying[] = "copying weights to the device";
+
+static uint64_t aligned(uint64_t bytes) {
+  return (bytes + alignment - 1) / alignment * alignment;
+}
 
 namespace {
 
@@ -18,7 +22,12 @@ namespace {
 struct Slice {
   const Upload *upload;
   uint64_t begin, end; // in the tensor
-  uint64_t at;         // in the buffer, a multiple of `unit`
+  uint64_t at;         // in the buffer, aligned
+  uint64_t first;      // of its units among those of the buffer
+
+  uint64_t units() const {
+    return (end - begin + upload->unit - 1) / upload->unit;
+  }
 };
 
 /// One of the two pinned buffers, and the event after its last copy.
@@ -26,7 +35,7 @@ struct Staging {
   PinnedMemory memory;
   Event copied;
   std::vector<Slice> slices;
-  uint64_t used = 0;
+  uint64_t used = 0, units = 0;
   bool busy = false;
 
   std::byte *data() const { return static_cast<std::byte *>(memory.get()); }
@@ -34,10 +43,11 @@ struct Staging {
 
 class Uploader {
 public:
-  explicit Uploader(const std::shared_ptr<Context> &context)
-      : context(context), pool(coreCount()) {}
+  Uploader(const std::shared_ptr<Context> &context, const Progress &progress)
+      : context(context), progress(progress), pool(coreCount()) {}
 
-  Status prepare(uint64_t total);
+  /// Makes buffers for tensors that take `space` bytes in them.
+  Status prepare(uint64_t space);
   Status run(const std::vector<Upload> &uploads);
   Status finish();
 
@@ -47,6 +57,8 @@ private:
   void fill(int64_t from, int64_t to);
 
   const std::shared_ptr<Context> &context;
+  const Progress &progress;
+  uint64_t done = 0, total = 0; // bytes
   Pool pool;
   Stream stream;
   Staging stagings[2];
@@ -58,8 +70,8 @@ private:
 
 } // namespace
 
-Status Uploader::prepare(uint64_t total) {
-  capacity = std::min(stagingBytes, (total + unit - 1) / unit * unit);
+Status Uploader::prepare(uint64_t space) {
+  capacity = std::min(stagingBytes, space);
   Result<Stream> made = makeStream(context);
   if (!made.ok())
     return made.status();
@@ -79,6 +91,8 @@ Status Uploader::prepare(uint64_t total) {
 }
 
 Status Uploader::run(const std::vector<Upload> &uploads) {
+  for (const Upload &upload : uploads)
+    total += upload.bytes;
   for (const Upload &upload : uploads) {
     Status status = add(upload);
     if (!status.ok())
@@ -89,29 +103,37 @@ Status Uploader::run(const std::vector<Upload> &uploads) {
 
 Status Uploader::add(const Upload &upload) {
   for (uint64_t begin = 0; begin < upload.bytes;) {
-    if (current->used == capacity)
+    uint64_t room = capacity - current->used, bytes = upload.bytes - begin;
+    if (bytes > room)
+      bytes = room / upload.unit * upload.unit;
+    if (bytes == 0) {
       if (Status status = flush(); !status.ok())
         return status;
-    uint64_t bytes = std::min(upload.bytes - begin, capacity - current->used);
-    current->slices.push_back({&upload, begin, begin + bytes, current->used});
-    current->used += (bytes + unit - 1) / unit * unit;
+      continue;
+    }
+    current->slices.push_back(
+        {&upload, begin, begin + bytes, current->used, current->units});
+    current->units += current->slices.back().units();
+    current->used += aligned(bytes);
     begin += bytes;
   }
   return Status();
 }
 
-/// Fills bytes [from, to) of the current buffer, counted in units.
+/// Fills the units [from, to) of the current buffer.
 void Uploader::fill(int64_t from, int64_t to) {
-  uint64_t first = static_cast<uint64_t>(from) * unit;
-  uint64_t last = static_cast<uint64_t>(to) * unit;
   for (const Slice &slice : current->slices) {
-    uint64_t begin = std::max(first, slice.at);
-    uint64_t end = std::min(last, slice.at + slice.end - slice.begin);
-    if (begin >= end)
+    uint64_t first = std::max(static_cast<uint64_t>(from), slice.first);
+    uint64_t last =
+        std::min(static_cast<uint64_t>(to), slice.first + slice.units());
+    if (first >= last)
       continue;
-    Status status = slice.upload->fill(current->data() + begin,
-                                       slice.begin + (begin - slice.at),
-                                       slice.begin + (end - slice.at));
+    uint64_t unit = slice.upload->unit;
+    uint64_t begin = slice.begin + (first - slice.first) * unit;
+    uint64_t end =
+        std::min(slice.end, slice.begin + (last - slice.first) * unit);
+    Status status = slice.upload->fill(
+        current->data() + slice.at + (begin - slice.begin), begin, end);
     if (!status.ok()) {
       std::lock_guard<std::mutex> lock(mutex);
       failure = status;
@@ -125,11 +147,12 @@ Status Uploader::flush() {
   Staging &staging = *current;
   pool.run([](void *self, int64_t from,
               int64_t to) { static_cast<Uploader *>(self)->fill(from, to); },
-           this, static_cast<int64_t>(staging.used / unit));
+           this, static_cast<int64_t>(staging.units));
   Status status = failure;
   for (const Slice &slice : staging.slices) {
     if (!status.ok())
       return status;
+    done += slice.end - slice.begin;
     status = context->check(
         (*context)->cuMemcpyHtoDAsync(slice.upload->to + slice.begin,
                                       staging.data() + slice.at,
@@ -144,8 +167,10 @@ Status Uploader::flush() {
   current = current == stagings ? stagings + 1 : stagings;
   if (status.ok() && current->busy)
     status = context->wait(current->copied.get(), copying);
+  if (progress)
+    progress(done, total);
   current->slices.clear();
-  current->used = 0;
+  current->used = current->units = 0;
   return status;
 }
 
@@ -157,14 +182,14 @@ Status Uploader::finish() {
 }
 
 Status upload(const std::shared_ptr<Context> &context,
-              const std::vector<Upload> &uploads) {
-  uint64_t total = 0;
+              const std::vector<Upload> &uploads, const Progress &progress) {
+  uint64_t space = 0;
   for (const Upload &upload : uploads)
-    total += (upload.bytes + unit - 1) / unit * unit;
-  if (total == 0)
+    space += aligned(upload.bytes);
+  if (space == 0)
     return Status();
-  Uploader uploader(context);
-  Status status = uploader.prepare(total);
+  Uploader uploader(context, progress);
+  Status status = uploader.prepare(space);
   if (status.ok())
     status = uploader.run(uploads);
   Status finished = uploader.finish();

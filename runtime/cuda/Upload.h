@@ -2,6 +2,7 @@
 /// turns, and while the device copies one, all cores fill the other.
 #pragma once
 
+#include "runtime/Backend.h"
 #include "runtime/cuda/Context.h"
 
 #include <cstddef>
@@ -13,15 +14,18 @@ namespace cria::cuda {
 
 /// A tensor to be: where it goes, and what writes a range of its bytes to host
 /// memory. `fill` is called by many threads at once, for ranges that begin at
-/// multiples of 256 bytes; it must not throw.
+/// multiples of `unit` bytes; it must not throw.
 struct Upload {
   CUdeviceptr to;
   uint64_t bytes;
   std::function<Status(std::byte *to, uint64_t begin, uint64_t end)> fill;
+  uint64_t unit = 256; // at most a MiB
 };
 
-/// Does `uploads`; in the current context. The first error ends it.
+/// Does `uploads`; in the current context. The first error ends it. `progress`
+/// counts bytes.
 Status upload(const std::shared_ptr<Context> &context,
-              const std::vector<Upload> &uploads);
+              const std::vector<Upload> &uploads,
+              const Progress &progress = {});
 
 } // namespace cria::cuda

@@ -274,7 +274,12 @@ TEST_F(ArtifactTest, RejectsHostileManifestsNamingTheField) {
       {"/weights/1/slot", 4, "is slot 5 of 5"},
       {"/weights/1/count", 1 << 20, "'weights[1].slot' is slot 5 of 5"},
       {"/weights/1/name", "layers.norm.weight", "a name with {}"},
-      {"/weights/0/dtype", "q4_0", "expected f32, f16 or bf16"},
+      {"/weights/0/dtype", "q5_0", "expected f32, f16, bf16, q8_0 or q4_0"},
+      {"/weights/0/dtype", "q4_0",
+       "'weights[0].shape' is [5, 2], expected a matrix with rows of a "
+       "multiple "
+       "of 32 elements"},
+      {"/weights/1/dtype", "q8_0", "expected a matrix with rows of a multiple"},
       {"/weights/0/shape", {1ll << 40, 1ll << 40}, "too large"},
       {"/weights/0/shape", {-1}, "'weights[0].shape[0]' is -1"},
       {"/embedding", 2, "'embedding' is 2, no weight's slot"},

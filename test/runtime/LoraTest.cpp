@@ -77,6 +77,37 @@ protected:
     artifact = *opened;
   }
 
+  /// An artifact whose "matrix", (2, 32), is f32, and whose "head" in blocks is
+  /// tied to it; the checkpoint has zeros there, and the adapter is for it.
+  void useBlocks() {
+    nlohmann::json manifest = fakeManifest();
+    manifest["slots"] = 7;
+    manifest["weights"].push_back({{"symbol", "matrix"},
+                                   {"name", "matrix.weight"},
+                                   {"count", 0},
+                                   {"first", 0},
+                                   {"shape", {2, 32}},
+                                   {"dtype", "f32"},
+                                   {"slot", 5}});
+    manifest["weights"].push_back(manifest["weights"].back());
+    manifest["weights"].back().update({{"symbol", "head"},
+                                       {"name", "head.weight"},
+                                       {"dtype", "q8_0"},
+                                       {"slot", 6},
+                                       {"tied", "matrix"}});
+    auto opened = Artifact::open(folder.write("c.cria", artifactOf(manifest)));
+    ASSERT_TRUE(opened.ok()) << opened.status().message();
+    artifact = *opened;
+    tensors = {{"base_model.model.matrix.lora_A.weight",
+                "F32",
+                {1, 32},
+                bytesOf(std::vector<float>(32, 1))},
+               {"base_model.model.matrix.lora_B.weight",
+                "F32",
+                {2, 1},
+                bytesOf<float>({3, 5})}};
+  }
+
   TemporaryFolder folder;
   std::string file = folder.path("adapter_model.safetensors");
   std::shared_ptr<const Artifact> artifact;
@@ -175,6 +206,30 @@ TEST_F(LoraTest, AddsToRandomWeights) {
   memcpy(after, (*changed)->slots()[0], sizeof(after));
   EXPECT_EQ(after[0], before[0]);
   EXPECT_EQ(after[3], before[3] + 20);
+}
+
+// The head has what the adapter adds to the matrix, whether the checkpoint has
+// a tensor of its own or not.
+TEST_F(LoraTest, QuantizesTheSumOfATiedHead) {
+  useBlocks();
+  std::vector<TestTensor> checkpoint = fakeTensors();
+  checkpoint.push_back(
+      {"matrix.weight", "F32", {2, 32}, bytesOf(std::vector<float>(64, 0))});
+  for (int times = 0; times < 2; ++times) {
+    folder.write("model.safetensors", safetensorsOf(checkpoint));
+    Status status = bind();
+    ASSERT_TRUE(status.ok()) << status.message();
+    std::vector<float> sum = slot(5, 64), back(64);
+    EXPECT_THAT(std::vector(sum.begin() + 31, sum.begin() + 33),
+                ElementsAre(6, 10));
+    convertElements(static_cast<const std::byte *>(model->slots()[6]),
+                    DType::Q8_0, reinterpret_cast<std::byte *>(back.data()),
+                    DType::F32, 64);
+    for (size_t i = 0; i < back.size(); ++i)
+      EXPECT_NEAR(back[i], sum[i], 0.01) << i;
+    checkpoint.push_back(checkpoint.back());
+    checkpoint.back().name = "head.weight";
+  }
 }
 
 // Every key counts, changes nothing, or is refused by name.
@@ -370,4 +425,32 @@ TEST(LoraUpdate, MergesAnyRangeOfElements) {
                size);
   for (uint64_t e = 0; e < size; ++e)
     ASSERT_EQ(narrow[e], narrowToBf16(merged[e])) << e;
+}
+
+// As the sum in f32, quantized: whatever the range of blocks.
+TEST(LoraUpdate, QuantizesTheSum) {
+  constexpr uint64_t rows = 35, columns = 544, size = rows * columns;
+  LoraUpdate update(rows, columns);
+  update.widen(1);
+  update.allocate();
+  std::vector<float> weight(size), sum(size);
+  for (uint64_t e = 0; e < size; ++e) {
+    update.ofA(0, e % columns) = std::sin(static_cast<float>(e % columns));
+    update.ofB(e / columns, 0) = static_cast<float>(e / columns);
+    weight[e] = std::cos(static_cast<float>(e * e));
+  }
+  auto *from = reinterpret_cast<const std::byte *>(weight.data());
+  auto *to = reinterpret_cast<std::byte *>(sum.data());
+  update.merge(from, DType::F32, to, DType::F32, 0, size);
+  for (DType type : {DType::Q8_0, DType::Q4_0}) {
+    std::vector<std::byte> blocks(bytesOf(type, size)), expected(blocks.size());
+    convertElements(to, DType::F32, expected.data(), type, size);
+    for (uint64_t begin = 0, count = 32; begin < size;
+         begin += count, count *= 3) {
+      count = std::min(count, size - begin);
+      update.merge(from + begin * sizeof(float), DType::F32,
+                   blocks.data() + bytesOf(type, begin), type, begin, count);
+    }
+    EXPECT_EQ(blocks, expected) << dtypeName(type);
+  }
 }

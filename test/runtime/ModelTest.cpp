@@ -202,7 +202,7 @@ TEST_F(ModelTest, RefusesToTieWhatIsNotAlike) {
   for (const char *change :
        {R"({"tied": "norm"})", R"({"tied": "head"})", R"({"tied": "embed",
          "shape": [2, 5]})",
-        R"({"tied": "embed", "dtype": "f16"})"}) {
+        R"({"tied": "embed", "rows": {"first": 0, "of": 5}})"}) {
     nlohmann::json manifest = tiedManifest();
     manifest["weights"][2].update(nlohmann::json::parse(change));
     auto opened = Artifact::open(folder.write("c.cria", artifactOf(manifest)));
@@ -238,6 +238,134 @@ TEST_F(ModelTest, CountsMemoryByTheByte) {
   EXPECT_TRUE(fitsMemory(*artifact, 12, all).ok());
   EXPECT_THAT(fitsMemory(*artifact, 12, all - 1),
               fails(CRIA_RESOURCE_EXHAUSTED, "KV caches of 12 positions take"));
+}
+
+/// The fake model with a matrix in blocks, in slot 5; of 45 times 256 elements
+/// and some more, so that each core quantizes some.
+static nlohmann::json quantizedManifest(const char *type) {
+  nlohmann::json manifest = fakeManifest();
+  manifest["weights"].push_back({{"symbol", "matrix"},
+                                 {"name", "matrix.weight"},
+                                 {"count", 0},
+                                 {"first", 0},
+                                 {"shape", {41, 288}},
+                                 {"dtype", type},
+                                 {"slot", 5}});
+  manifest["slots"] = 6;
+  return manifest;
+}
+
+static std::vector<float> waves(size_t count) {
+  std::vector<float> values;
+  for (size_t i = 0; i < count; ++i)
+    values.push_back(std::sin(static_cast<float>(i * i)));
+  return values;
+}
+
+/// `values` as blocks.
+static std::vector<uint8_t> blocksOf(const std::vector<float> &values,
+                                     DType type) {
+  std::vector<uint8_t> blocks(bytesOf(type, values.size()));
+  convertElements(reinterpret_cast<const std::byte *>(values.data()),
+                  DType::F32, reinterpret_cast<std::byte *>(blocks.data()),
+                  type, values.size());
+  return blocks;
+}
+
+TEST_F(ModelTest, QuantizesAndSaysSo) {
+  std::vector<float> values = waves(41 * 288);
+  std::vector<TestTensor> tensors = fakeTensors();
+  tensors.push_back({"matrix.weight", "F32", {41, 288}, bytesOf(values)});
+  for (DType type : {DType::Q8_0, DType::Q4_0}) {
+    std::string name = dtypeName(type);
+    use(quantizedManifest(name.c_str()));
+    ASSERT_TRUE(bind(tensors).ok());
+    std::vector<uint8_t> blocks = blocksOf(values, type);
+    EXPECT_EQ(slot<uint8_t>(5, blocks.size()), blocks);
+    EXPECT_EQ(model->mappedBytes() + model->copiedBytes(), 48 + blocks.size());
+    EXPECT_THAT(model->warnings(),
+                ElementsAre("1 tensor quantized from f32 to " + name));
+  }
+}
+
+TEST_F(ModelTest, TellsHowFarItQuantized) {
+  use(quantizedManifest("q8_0"));
+  uint64_t last = 0, all = 0;
+  WeightSource source;
+  source.progress = [&](uint64_t done, uint64_t total) {
+    EXPECT_LT(last, done);
+    last = done;
+    all = total;
+  };
+  ASSERT_TRUE(Model::load(artifact, source).ok());
+  EXPECT_GT(all, 45u);
+  EXPECT_EQ(last, all);
+}
+
+TEST_F(ModelTest, QuantizesRandomWeightsDrawnInF32) {
+  use(quantizedManifest("f32"));
+  auto drawn = Model::random(artifact, 42);
+  ASSERT_TRUE(drawn.ok());
+  model = *drawn;
+  std::vector<float> values = slot<float>(5, 41 * 288);
+  use(quantizedManifest("q4_0"));
+  drawn = Model::random(artifact, 42);
+  ASSERT_TRUE(drawn.ok());
+  model = *drawn;
+  std::vector<uint8_t> blocks = blocksOf(values, DType::Q4_0);
+  EXPECT_EQ(slot<uint8_t>(5, blocks.size()), blocks);
+}
+
+/// A head in blocks, in slot 6, that is tied to a plain matrix.
+static nlohmann::json tiedQuantizedManifest() {
+  nlohmann::json manifest = quantizedManifest("bf16"), head;
+  head = manifest["weights"][2];
+  head.update({{"symbol", "head"},
+               {"name", "lm_head.weight"},
+               {"slot", 6},
+               {"dtype", "q8_0"},
+               {"tied", "matrix"}});
+  manifest["weights"].push_back(head);
+  manifest["slots"] = 7;
+  return manifest;
+}
+
+TEST_F(ModelTest, QuantizesWhatATiedHeadShares) {
+  use(tiedQuantizedManifest());
+  std::vector<float> values = waves(41 * 288);
+  std::vector<uint8_t> blocks = blocksOf(values, DType::Q8_0);
+  std::vector<TestTensor> tensors = fakeTensors();
+  tensors.push_back({"matrix.weight", "F32", {41, 288}, bytesOf(values)});
+  for (int times = 0; times < 2; ++times) {
+    ASSERT_TRUE(bind(tensors).ok());
+    EXPECT_EQ(slot<uint8_t>(6, blocks.size()), blocks);
+    EXPECT_EQ(slot<uint16_t>(5, 2)[1], narrowToBf16(values[1]));
+    EXPECT_EQ(model->mappedBytes() + model->copiedBytes(),
+              48 + values.size() * 2 + blocks.size());
+    EXPECT_THAT(model->warnings(),
+                ElementsAre("1 tensor converted from f32 to bf16, rounded to "
+                            "nearest even",
+                            "1 tensor quantized from f32 to q8_0"));
+    tensors.push_back(tensors.back());
+    tensors.back().name = "lm_head.weight";
+  }
+  EXPECT_EQ(memoryNeed(*artifact).weights,
+            48 + values.size() * 2 + blocks.size());
+  tensors = fakeTensors();
+  EXPECT_THAT(bind(tensors), fails(CRIA_FAILED_PRECONDITION,
+                                   "1 tensor: 'matrix.weight' is missing"));
+}
+
+TEST_F(ModelTest, QuantizesRandomWeightsOfAnotherType) {
+  use(tiedQuantizedManifest());
+  auto drawn = Model::random(artifact, 3);
+  ASSERT_TRUE(drawn.ok());
+  model = *drawn;
+  std::vector<float> values;
+  for (uint16_t bits : slot<uint16_t>(5, 41 * 288))
+    values.push_back(widenBf16(bits));
+  std::vector<uint8_t> blocks = blocksOf(values, DType::Q8_0);
+  EXPECT_EQ(slot<uint8_t>(6, blocks.size()), blocks);
 }
 
 // Values computed once by the formula with Python's integers and doubles.

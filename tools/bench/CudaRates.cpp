@@ -166,7 +166,8 @@ private:
 /// The weights' memory; neighbours are read as one.
 void CudaRates::findSpans(const cuda::Model &model) {
   for (const WeightSpec &weight : model.manifest().weights)
-    for (uint64_t i = 0; i < weight.tensors() && !weight.tied; ++i)
+    for (uint64_t i = 0;
+         i < weight.tensors() && !model.manifest().isShared(weight); ++i)
       spans.push_back({model.slot(weight.slot + i), weight.bytes()});
   std::sort(spans.begin(), spans.end(),
             [](const Span &a, const Span &b) { return a.data < b.data; });

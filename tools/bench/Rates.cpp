@@ -32,7 +32,8 @@ struct Span {
 static std::vector<Span> weightSpans(const Model &model) {
   std::vector<Span> spans;
   for (const WeightSpec &weight : model.manifest().weights)
-    for (uint64_t i = 0; i < weight.tensors() && !weight.tied; ++i)
+    for (uint64_t i = 0;
+         i < weight.tensors() && !model.manifest().isShared(weight); ++i)
       spans.push_back(
           {static_cast<const std::byte *>(model.slots()[weight.slot + i]),
            weight.bytes()});

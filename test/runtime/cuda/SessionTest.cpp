@@ -1,5 +1,7 @@
+#include "runtime/cuda/Model.h"
 #include "test/runtime/cuda/Fixtures.h"
 
+#include <cmath>
 #include <thread>
 
 using namespace cria;
@@ -201,4 +203,48 @@ TEST_F(CudaSessionTest, DrawsTheRandomWeightsOfTheCpu) {
         (*fed)->feed(ids.data(), 9, CRIA_LOGITS_ALL, logits[i].data()).ok());
   }
   expectNear(logits[1], logits[0]);
+}
+
+// A matrix in blocks, from a checkpoint and random; the CPU's are tested.
+TEST_F(CudaSessionTest, QuantizesAsTheCpuDoes) {
+  nlohmann::json manifest = cudaManifest();
+  manifest["weights"].push_back({{"symbol", "matrix"},
+                                 {"name", "matrix.weight"},
+                                 {"count", 0},
+                                 {"first", 0},
+                                 {"shape", {41, 288}},
+                                 {"dtype", "q8_0"},
+                                 {"slot", 5}});
+  manifest["slots"] = 6;
+  auto opened = open(manifest);
+  ASSERT_TRUE(opened.ok()) << opened.status().message();
+  std::vector<TestTensor> tensors = fakeTensors();
+  std::vector<float> values;
+  for (int i = 0; i < 41 * 288; ++i)
+    values.push_back(std::sin(static_cast<float>(i * i)));
+  tensors.push_back({"matrix.weight", "F32", {41, 288}, bytesOf(values)});
+  folder.write("model.safetensors", safetensorsOf(tensors));
+  for (bool isRandom : {false, true}) {
+    WeightSource source;
+    if (!isRandom)
+      source.checkpoint = folder.path();
+    std::vector<uint8_t> blocks[2];
+    auto onCpu = Model::load(*opened, source, {DeviceKind::Cpu, false});
+    auto onGpu = Model::load(*opened, source, {DeviceKind::Emulated, false});
+    ASSERT_TRUE(onCpu.ok() && onGpu.ok()) << onGpu.status().message();
+    for (auto &each : blocks)
+      each.resize(41 * 288 / 32 * 34);
+    memcpy(blocks[0].data(), (*onCpu)->slots()[5], blocks[0].size());
+    auto &bound = dynamic_cast<const cuda::Model &>((*onGpu)->bound());
+    cuda::Current current(*bound.context());
+    auto stream = cuda::makeStream(bound.context());
+    ASSERT_TRUE(stream.ok());
+    ASSERT_EQ((*bound.context())
+                  ->cuMemcpyDtoHAsync(blocks[1].data(), bound.slot(5),
+                                      blocks[1].size(), stream->get()),
+              CUDA_SUCCESS);
+    ASSERT_TRUE(bound.context()->wait(stream->get(), "a test").ok());
+    EXPECT_EQ(blocks[0], blocks[1]) << isRandom;
+    EXPECT_EQ((*onGpu)->warnings(), (*onCpu)->warnings());
+  }
 }

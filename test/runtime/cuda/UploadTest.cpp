@@ -32,13 +32,17 @@ protected:
   static uint8_t byteAt(uint64_t seed, uint64_t index) {
     return static_cast<uint8_t>((seed + index) * 2654435761u >> 13);
   }
-  static Upload pattern(CUdeviceptr to, uint64_t bytes, uint64_t seed) {
-    return {to, bytes, [seed](std::byte *data, uint64_t begin, uint64_t end) {
-              EXPECT_EQ(begin % 256, 0u);
+  static Upload pattern(CUdeviceptr to, uint64_t bytes, uint64_t seed,
+                        uint64_t unit = 256) {
+    return {to, bytes,
+            [=](std::byte *data, uint64_t begin, uint64_t end) {
+              EXPECT_EQ(begin % unit, 0u);
+              EXPECT_TRUE(end % unit == 0 || end == bytes);
               for (uint64_t i = begin; i < end; ++i)
                 data[i - begin] = static_cast<std::byte>(byteAt(seed, i));
               return Status();
-            }};
+            },
+            unit};
   }
 
   std::shared_ptr<Context> context;
@@ -46,7 +50,8 @@ protected:
 
 } // namespace
 
-// Tensors of every size beside the buffers': small, odd, larger than both.
+// Tensors of every size beside the buffers': small, odd, larger than both; in
+// units of blocks as well.
 TEST_F(CudaUploadTest, MovesEveryByte) {
   Current current(*context);
   std::vector<uint64_t> sizes = {1, 255, 256, 0, 257, 70 << 20, 3, 32 << 20};
@@ -55,11 +60,18 @@ TEST_F(CudaUploadTest, MovesEveryByte) {
   for (uint64_t size : sizes) {
     auto allocated = allocateDevice(context, size, "a test");
     ASSERT_TRUE(allocated.ok()) << allocated.status().message();
-    uploads.push_back(pattern(allocated->get(), size, uploads.size()));
+    uploads.push_back(pattern(allocated->get(), size, uploads.size(),
+                              uploads.size() % 2 ? 272 : 256));
     memory.push_back(std::move(*allocated));
   }
-  Status status = upload(context, uploads);
+  uint64_t last = 0, all = 1;
+  Status status = upload(context, uploads, [&](uint64_t done, uint64_t total) {
+    EXPECT_LT(last, done);
+    last = done;
+    all = total;
+  });
   ASSERT_TRUE(status.ok()) << status.message();
+  EXPECT_EQ(last, all);
   Result<Stream> stream = makeStream(context);
   for (size_t tensor = 0; tensor < sizes.size(); ++tensor) {
     std::vector<uint8_t> found(sizes[tensor]);

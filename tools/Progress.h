@@ -1,0 +1,28 @@
+/// How far the binding of weights is, on a terminal.
+#pragma once
+
+#include "runtime/Backend.h"
+
+#include <chrono>
+#include <cstdio>
+#include <unistd.h>
+
+namespace cria {
+
+/// Says so from the first second on, in a line that goes when all is done;
+/// nothing where stderr is no terminal.
+inline Progress weightProgress() {
+  if (!isatty(STDERR_FILENO))
+    return {};
+  using Clock = std::chrono::steady_clock;
+  return [begin = Clock::now(), shown = false](uint64_t done,
+                                               uint64_t total) mutable {
+    shown |= Clock::now() - begin > std::chrono::seconds(1);
+    if (shown)
+      fprintf(stderr, "\rweights %llu%%%s",
+              static_cast<unsigned long long>(done * 100 / total),
+              done == total ? "\r\033[K" : "");
+  };
+}
+
+} // namespace cria
