@@ -322,6 +322,8 @@ static Status readSource(const cria_model_options &options,
   source.allowUnused = options.allow_unused != 0;
   if (options.weights)
     source.checkpoint = options.weights;
+  if (options.weight_cache)
+    source.cache = options.weight_cache;
   return readLoras(options, source.loras);
 }
 

@@ -32,6 +32,7 @@ struct WeightSource {
   std::vector<LoraSource> loras = {};    // merged into them,
   bool loraUnmerged = false;             // or, if so, kept apart from them
   bool allowUnused = false;              // the checkpoint may have layers more
+  std::string cache = {}; // a folder that keeps quantized weights, or ""
   Progress progress = {}; // called by the thread that binds; empty for none
 };
 

@@ -72,12 +72,4 @@ void populate(const std::byte *data, uint64_t size) {
 #endif
 }
 
-void release(const std::byte *data, uint64_t size) {
-  auto address = reinterpret_cast<uintptr_t>(data);
-  uintptr_t begin = (address + pageBytes - 1) / pageBytes * pageBytes;
-  uintptr_t end = (address + size) / pageBytes * pageBytes;
-  if (begin < end)
-    madvise(reinterpret_cast<void *>(begin), end - begin, MADV_DONTNEED);
-}
-
 } // namespace cria

@@ -34,8 +34,4 @@ private:
 /// one fault at a time in the first forward pass.
 void populate(const std::byte *data, uint64_t size);
 
-/// Gives back the pages of a mapped file that lie wholly in [data, data +
-/// size): what was converted is not read again.
-void release(const std::byte *data, uint64_t size);
-
 } // namespace cria

@@ -223,6 +223,8 @@ typedef struct cria_model_options {
   int32_t lora_unmerged; /* 1: kept apart, in an artifact with room for them */
   int32_t allow_unused;  /* 1: the folder may have layers that the artifact does
                             not have; else they are a mistake */
+  const char *weight_cache; /* a folder that keeps quantized weights, so that
+                               only the first load quantizes them; NULL: none */
 } cria_model_options;
 
 /* What cria_model_bind and cria_model_random do, with adapters and on a device

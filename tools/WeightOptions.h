@@ -1,4 +1,5 @@
-/// --lora, --lora-unmerged and --allow-unused, of the tools that bind weights.
+/// --lora, --lora-unmerged, --allow-unused and --cache, of the tools that bind
+/// weights.
 #pragma once
 
 #include "runtime/Lora.h"
@@ -16,6 +17,7 @@ struct WeightOptions {
   std::vector<std::string> adapters; // DIR or DIR=SCALE, checked
   bool unmerged = false;
   bool allowUnused = false;
+  std::string cache; // a folder, or ""
 };
 
 /// Declares the options on `app`.
@@ -36,6 +38,14 @@ inline void addWeightOptions(CLI::App &app, WeightOptions &options) {
                "which is else a mistake");
 }
 
+/// Declares --cache on `app`, of a tool that computes.
+inline void addCacheOption(CLI::App &app, WeightOptions &options) {
+  app.add_option("--cache", options.cache,
+                 "folder that keeps quantized weights, so that only the first "
+                 "start quantizes them")
+      ->type_name("DIR");
+}
+
 /// The checkpoint `weights`, or where it is empty what `seed` draws, with the
 /// adapters.
 inline WeightSource weightSource(const std::string &weights, uint64_t seed,
@@ -48,6 +58,7 @@ inline WeightSource weightSource(const std::string &weights, uint64_t seed,
     source.loras.push_back(*parseLora(text));
   source.loraUnmerged = options.unmerged;
   source.allowUnused = options.allowUnused;
+  source.cache = options.cache;
   source.progress = weightProgress();
   return source;
 }

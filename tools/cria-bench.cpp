@@ -29,6 +29,7 @@ static void addOptions(CLI::App &app, BenchOptions &options,
                               "draw the weights from SEED (default: 1)");
   seed->check(wholeNumber<uint64_t>(0, UINT64_MAX))->excludes(weights);
   addWeightOptions(app, options.binding);
+  addCacheOption(app, options.binding);
   app.add_option("--prompt-len", options.promptLength,
                  "tokens of the prefill (default: 512, or what fits)")
       ->check(wholeNumber(1, 1 << 24));

@@ -4,6 +4,7 @@
 #include "runtime/cpu/Pool.h"
 
 #include <algorithm>
+#include <mutex>
 #include <sched.h>
 #include <thread>
 
@@ -26,6 +27,19 @@ void onAllCores(int64_t count,
         (*static_cast<const Body *>(context))(begin, end);
       },
       const_cast<Body *>(&body), count);
+}
+
+Status tryOnAllCores(int64_t count,
+                     const std::function<Status(int64_t, int64_t)> &body) {
+  std::mutex mutex;
+  Status failure;
+  onAllCores(count, [&](int64_t begin, int64_t end) {
+    Status status = body(begin, end);
+    std::lock_guard<std::mutex> lock(mutex);
+    if (!status.ok())
+      failure = status;
+  });
+  return failure;
 }
 
 } // namespace cria

@@ -1,6 +1,8 @@
 /// The cores this process may use.
 #pragma once
 
+#include "runtime/Status.h"
+
 #include <cstdint>
 #include <functional>
 
@@ -15,5 +17,10 @@ int coreCount();
 /// sessions have a Pool. `body` must not throw.
 void onAllCores(int64_t count,
                 const std::function<void(int64_t begin, int64_t end)> &body);
+
+/// The same for a body that may fail: an error of one of the ranges.
+Status
+tryOnAllCores(int64_t count,
+              const std::function<Status(int64_t begin, int64_t end)> &body);
 
 } // namespace cria

@@ -1,9 +1,10 @@
 #include "runtime/cpu/Model.h"
 
 #include "runtime/Binding.h"
-#include "runtime/Floats.h"
 #include "runtime/RandomWeights.h"
+#include "runtime/ReadWeight.h"
 #include "runtime/RopeTables.h"
+#include "runtime/WeightCache.h"
 #include "runtime/cpu/Cores.h"
 #include "runtime/cpu/Session.h"
 
@@ -36,7 +37,7 @@ private:
   struct Target {
     const WeightSpec *weight;
     uint64_t slot;
-    std::function<void(std::byte *to, uint64_t begin, uint64_t end)> fill;
+    std::function<Status(std::byte *to, uint64_t begin, uint64_t end)> fill;
 
     /// The pieces that it is divided into.
     uint64_t units() const {
@@ -53,8 +54,11 @@ private:
   std::byte *at(uint64_t slot) const;
   void fillRopes() const;
   Status mapFiles(Checkpoint &checkpoint, const Binding &binding);
-  void fillUnits(uint64_t begin, uint64_t end) const;
-  void fillTargets(const Progress &progress) const;
+  Status mapCache(const WeightCache &cache, Binding &binding);
+  Status fill(const Checkpoint &checkpoint, Binding &binding,
+              const WeightSource &source);
+  Status fillUnits(uint64_t begin, uint64_t end) const;
+  Status fillTargets(const Progress &progress) const;
 
   std::unique_ptr<Model> model;
   Loras loras;
@@ -112,7 +116,7 @@ void Model::Builder::fillRopes() const {
 }
 
 /// Fills the units [begin, end) of all targets, one behind the other.
-void Model::Builder::fillUnits(uint64_t begin, uint64_t end) const {
+Status Model::Builder::fillUnits(uint64_t begin, uint64_t end) const {
   auto next = std::upper_bound(ends.begin(), ends.end(), begin);
   for (; begin < end; begin = *next++) {
     const Target &target = targets[static_cast<size_t>(next - ends.begin())];
@@ -120,26 +124,33 @@ void Model::Builder::fillUnits(uint64_t begin, uint64_t end) const {
     uint64_t first = (begin - start) * mostBlockElements;
     uint64_t stop = std::min((std::min(end, *next) - start) * mostBlockElements,
                              target.weight->elements());
-    target.fill(at(target.slot) + bytesOf(target.weight->type, first), first,
-                stop);
+    Status status = target.fill(
+        at(target.slot) + bytesOf(target.weight->type, first), first, stop);
+    if (!status.ok())
+      return status;
   }
+  return Status();
 }
 
 /// Fills all targets, each core one contiguous stretch; or where somebody waits
 /// for news, one of each 64 million elements.
-void Model::Builder::fillTargets(const Progress &progress) const {
+Status Model::Builder::fillTargets(const Progress &progress) const {
   static constexpr uint64_t most = (64 << 20) / mostBlockElements;
   uint64_t total = ends.empty() ? 0 : ends.back();
   uint64_t step = progress ? std::min(most, total) : total;
   for (uint64_t done = 0; done < total; done += step) {
     uint64_t count = std::min(step, total - done);
-    onAllCores(static_cast<int64_t>(count), [&](int64_t from, int64_t to) {
-      fillUnits(done + static_cast<uint64_t>(from),
-                done + static_cast<uint64_t>(to));
-    });
+    auto range = [&](int64_t from, int64_t to) {
+      return fillUnits(done + static_cast<uint64_t>(from),
+                       done + static_cast<uint64_t>(to));
+    };
+    Status status = tryOnAllCores(static_cast<int64_t>(count), range);
+    if (!status.ok())
+      return status;
     if (progress)
       progress(done + count, total);
   }
+  return Status();
 }
 
 /// Has a slot of the arena filled by `fill`.
@@ -157,18 +168,19 @@ Status Model::Builder::random(const WeightSource &source) {
                [each, seed = source.seed](std::byte *to, uint64_t begin,
                                           uint64_t end) {
                  fillRandom(to, each, seed, begin, end);
+                 return Status();
                }});
   Status status = allocate();
+  if (status.ok())
+    status = fillTargets(source.progress);
   if (!status.ok())
     return status;
-  fillTargets(source.progress);
   share(sharedSlots(model->code->manifest()));
   model->copied = model->code->manifest().weightBytes();
   return Status();
 }
 
-/// Maps the files that weights are read from, and the pages of those that are
-/// used in place.
+/// Maps the files, and the pages of the weights that are used in place.
 Status Model::Builder::mapFiles(Checkpoint &checkpoint,
                                 const Binding &binding) {
   struct Range {
@@ -195,49 +207,63 @@ Status Model::Builder::mapFiles(Checkpoint &checkpoint,
   return Status();
 }
 
-/// Writes elements [begin, end) of a weight from those of the checkpoint, the
-/// first of which is at `from`.
-static void convert(const Binding::Source &source, const std::byte *from,
-                    std::byte *to, uint64_t begin, uint64_t end) {
-  DType type = source.weight->type, fromType = *source.place->tensor->type;
-  from += bytesOf(fromType, begin);
-  if (source.update)
-    source.update->merge(from, fromType, to, type,
-                         source.weight->firstElement() + begin, end - begin);
-  else
-    convertElements(from, fromType, to, type, end - begin);
-  release(from, bytesOf(fromType, end - begin));
+/// Maps the file of `cache` and uses its weights in place.
+Status Model::Builder::mapCache(const WeightCache &cache, Binding &binding) {
+  Result<Mapping> mapping = Mapping::ofFile(cache.file());
+  if (!mapping.ok())
+    return mapping.status();
+  model->guards.emplace_back(mapping->data(), mapping->size(),
+                             cache.file().path());
+  populate(mapping->data(), mapping->size());
+  for (Binding::Source &source : binding.sources)
+    if (std::optional<uint64_t> offset = cache.find(source.slot)) {
+      model->slotTable[source.slot] = mapping->data() + *offset;
+      source.inPlace = true;
+      binding.mappedBytes += source.weight->bytes();
+      binding.copiedBytes -= source.weight->bytes();
+    }
+  model->files.push_back(std::move(*mapping));
+  return Status();
+}
+
+/// Finds the sources of `binding` their memory, and fills what is not used in
+/// place.
+Status Model::Builder::fill(const Checkpoint &checkpoint, Binding &binding,
+                            const WeightSource &source) {
+  for (const Binding::Source &each : binding.sources)
+    if (each.inPlace)
+      model->slotTable[each.slot] =
+          model->files[each.place->file].data() + each.begin;
+  auto cache =
+      WeightCache::open(source.cache, checkpoint, binding, source.progress);
+  Status status = cache ? mapCache(*cache, binding) : Status();
+  if (!status.ok())
+    return status;
+  for (const Binding::Source &each : binding.sources)
+    if (!each.inPlace)
+      addTarget({each.weight, each.slot,
+                 [&](std::byte *to, uint64_t begin, uint64_t end) {
+                   return readWeight(checkpoint, each, to, begin, end);
+                 }});
+  status = allocate();
+  return status.ok() ? fillTargets(source.progress) : status;
 }
 
 Status Model::Builder::bindCheckpoint(const WeightSource &source) {
-  const std::string &weights = *source.checkpoint;
-  Result<Checkpoint> checkpoint = Checkpoint::open(weights);
+  Result<Checkpoint> checkpoint = Checkpoint::open(*source.checkpoint);
   if (!checkpoint.ok())
     return checkpoint.status();
   Binding binding = matchWeights(model->code->manifest(), *checkpoint, loras,
                                  source.allowUnused);
-  Status status = binding.status(weights);
+  Status status = binding.status(*source.checkpoint);
   if (status.ok())
     status = shareTied(model->code->manifest(), *checkpoint, loras, binding);
+  if (status.ok())
+    status = mapFiles(*checkpoint, binding);
+  if (status.ok())
+    status = fill(*checkpoint, binding, source);
   if (!status.ok())
     return status;
-  status = mapFiles(*checkpoint, binding);
-  if (!status.ok())
-    return status;
-  for (const Binding::Source &each : binding.sources) {
-    const std::byte *from = model->files[each.place->file].data() + each.begin;
-    if (each.inPlace)
-      model->slotTable[each.slot] = from;
-    else
-      addTarget({each.weight, each.slot,
-                 [each, from](std::byte *to, uint64_t begin, uint64_t end) {
-                   convert(each, from, to, begin, end);
-                 }});
-  }
-  status = allocate();
-  if (!status.ok())
-    return status;
-  fillTargets(source.progress);
   share(binding.aliases);
   model->mapped = binding.mappedBytes;
   model->copied = binding.copiedBytes;
@@ -256,6 +282,7 @@ Status Model::Builder::bind(const WeightSource &source) {
                  [&weight, update = loras.kept(weight, i)](
                      std::byte *to, uint64_t begin, uint64_t end) {
                    fillAdapter(weight, update, to, begin, end);
+                   return Status();
                  }});
   return source.checkpoint ? bindCheckpoint(source) : random(source);
 }

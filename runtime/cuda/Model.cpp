@@ -1,9 +1,10 @@
 #include "runtime/cuda/Model.h"
 
 #include "runtime/Binding.h"
-#include "runtime/Floats.h"
 #include "runtime/RandomWeights.h"
+#include "runtime/ReadWeight.h"
 #include "runtime/RopeTables.h"
+#include "runtime/WeightCache.h"
 #include "runtime/cuda/Session.h"
 #include "runtime/cuda/Upload.h"
 
@@ -104,7 +105,8 @@ public:
   void addRopes();
   void addAdapters();
   void addRandom(uint64_t seed);
-  void addCheckpoint(const Checkpoint &checkpoint, const Binding &binding);
+  void addCheckpoint(const Checkpoint &checkpoint, const Binding &binding,
+                     const WeightCache *cache);
   template <typename Fill>
   void add(const WeightSpec &weight, uint64_t slot, Fill fill);
 
@@ -163,45 +165,19 @@ void Model::Uploads::addRandom(uint64_t seed) {
         });
 }
 
-/// Reads elements [begin, end) of a weight from the file, converts them, and
-/// adds what adapters do.
-static Status readConverted(const File &file, const Binding::Source &source,
-                            std::byte *to, uint64_t begin, uint64_t end) {
-  static constexpr uint64_t most = 4096;
-  std::byte block[most * sizeof(double)];
-  DType from = *source.place->tensor->type, type = source.weight->type;
-  uint64_t first = source.weight->firstElement();
-  while (begin < end) {
-    uint64_t count = std::min(most, end - begin);
-    Status status = file.read(source.begin + bytesOf(from, begin), block,
-                              bytesOf(from, count));
-    if (!status.ok())
-      return status;
-    if (source.update)
-      source.update->merge(block, from, to, type, first + begin, count);
-    else
-      convertElements(block, from, to, type, count);
-    to += bytesOf(type, count);
-    begin += count;
-  }
-  return Status();
-}
-
-// Read, not mapped: a page fault for every 4 KiB that is used once costs more,
-// and a file that shrinks meanwhile is an error, not a signal.
 void Model::Uploads::addCheckpoint(const Checkpoint &checkpoint,
-                                   const Binding &binding) {
+                                   const Binding &binding,
+                                   const WeightCache *cache) {
   for (const Binding::Source &source : binding.sources) {
-    const File &file = checkpoint.files()[source.place->file].file;
-    DType type = source.weight->type;
-    bool asItIs = *source.place->tensor->type == type && !source.update;
+    auto kept = cache ? cache->find(source.slot) : std::nullopt;
     add(*source.weight, source.slot,
-        [&file, &source, asItIs, type](std::byte *to, uint64_t begin,
-                                       uint64_t end) {
-          if (asItIs)
-            return file.read(source.begin + bytesOf(type, begin), to,
-                             bytesOf(type, end - begin));
-          return readConverted(file, source, to, begin, end);
+        [&checkpoint, &source, cache, kept](std::byte *to, uint64_t begin,
+                                            uint64_t end) {
+          if (!kept)
+            return readWeight(checkpoint, source, to, begin, end);
+          DType type = source.weight->type;
+          return cache->file().read(*kept + bytesOf(type, begin), to,
+                                    bytesOf(type, end - begin));
         });
   }
 }
@@ -237,9 +213,12 @@ Status Model::bind(const WeightSource &source) {
   Uploads uploads(*this, *loras);
   uploads.addRopes();
   uploads.addAdapters();
-  if (checkpoint)
-    uploads.addCheckpoint(*checkpoint, binding);
-  else
+  std::optional<WeightCache> cache;
+  if (checkpoint) {
+    cache =
+        WeightCache::open(source.cache, *checkpoint, binding, source.progress);
+    uploads.addCheckpoint(*checkpoint, binding, cache ? &*cache : nullptr);
+  } else
     uploads.addRandom(source.seed);
   copied = checkpoint ? binding.mappedBytes + binding.copiedBytes
                       : manifest().weightBytes();

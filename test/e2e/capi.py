@@ -32,6 +32,7 @@ class ModelOptions(ctypes.Structure):
         ("lora_count", ctypes.c_size_t),
         ("lora_unmerged", ctypes.c_int32),
         ("allow_unused", ctypes.c_int32),
+        ("weight_cache", ctypes.c_char_p),
     ]
 
 

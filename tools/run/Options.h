@@ -144,6 +144,7 @@ inline void addOptions(CLI::App &app, RunOptions &options) {
       "--logits", options.logits,
       "NumPy file for the prompt's logits, float32 (tokens, vocab)"));
   addWeightOptions(app, options.binding);
+  addCacheOption(app, options.binding);
   addGeneration(app, options);
   addChat(app, options, notChat);
   weights->type_name("DIR");

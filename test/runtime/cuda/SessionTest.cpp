@@ -205,7 +205,8 @@ TEST_F(CudaSessionTest, DrawsTheRandomWeightsOfTheCpu) {
   expectNear(logits[1], logits[0]);
 }
 
-// A matrix in blocks, from a checkpoint and random; the CPU's are tested.
+// A matrix in blocks, random, from a checkpoint, and from the file that keeps
+// them, which is made and then read; the CPU's are tested.
 TEST_F(CudaSessionTest, QuantizesAsTheCpuDoes) {
   nlohmann::json manifest = cudaManifest();
   manifest["weights"].push_back({{"symbol", "matrix"},
@@ -224,13 +225,16 @@ TEST_F(CudaSessionTest, QuantizesAsTheCpuDoes) {
     values.push_back(std::sin(static_cast<float>(i * i)));
   tensors.push_back({"matrix.weight", "F32", {41, 288}, bytesOf(values)});
   folder.write("model.safetensors", safetensorsOf(tensors));
-  for (bool isRandom : {false, true}) {
+  for (int times = 0; times < 4; ++times) {
     WeightSource source;
-    if (!isRandom)
+    if (times > 0)
       source.checkpoint = folder.path();
+    if (times > 1)
+      source.cache = folder.path("cache");
     std::vector<uint8_t> blocks[2];
-    auto onCpu = Model::load(*opened, source, {DeviceKind::Cpu, false});
     auto onGpu = Model::load(*opened, source, {DeviceKind::Emulated, false});
+    source.cache.clear();
+    auto onCpu = Model::load(*opened, source, {DeviceKind::Cpu, false});
     ASSERT_TRUE(onCpu.ok() && onGpu.ok()) << onGpu.status().message();
     for (auto &each : blocks)
       each.resize(41 * 288 / 32 * 34);
@@ -244,7 +248,7 @@ TEST_F(CudaSessionTest, QuantizesAsTheCpuDoes) {
                                       blocks[1].size(), stream->get()),
               CUDA_SUCCESS);
     ASSERT_TRUE(bound.context()->wait(stream->get(), "a test").ok());
-    EXPECT_EQ(blocks[0], blocks[1]) << isRandom;
+    EXPECT_EQ(blocks[0], blocks[1]) << times;
     EXPECT_EQ((*onGpu)->warnings(), (*onCpu)->warnings());
   }
 }

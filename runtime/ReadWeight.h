@@ -1,0 +1,22 @@
+/// The elements of a bound weight, from the files of its checkpoint.
+#pragma once
+
+#include "runtime/Binding.h"
+#include "runtime/Checkpoint.h"
+#include "runtime/Status.h"
+
+#include <cstddef>
+#include <cstdint>
+
+namespace cria {
+
+/// Writes elements [begin, end) of `source`, counted from the first that the
+/// weight has; converted to the weight's type, with what adapters add. `begin`
+/// is a multiple of mostBlockElements. Any number of threads may read at once.
+///
+/// Read, not mapped: a page fault for every 4 KiB that is used once costs more,
+/// and a file that shrinks meanwhile is an error, not a signal.
+Status readWeight(const Checkpoint &checkpoint, const Binding::Source &source,
+                  std::byte *to, uint64_t begin, uint64_t end);
+
+} // namespace cria

@@ -1,0 +1,270 @@
+#include "runtime/WeightCache.h"
+
+#include "runtime/Abi.h"
+#include "runtime/Json.h"
+#include "runtime/OutputFile.h"
+#include "runtime/ReadWeight.h"
+#include "runtime/cpu/Cores.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+#include <filesystem>
+#include <sys/stat.h>
+
+namespace cria {
+
+namespace fs = std::filesystem;
+
+// To be changed with the layout, and with the result of quantizing.
+static constexpr char magic[8] = {'C', 'R', 'I', 'A', 'W', 'G', 'T', '1'};
+static constexpr uint64_t pageBytes = 4096;
+static constexpr uint64_t alignment = 64;
+
+namespace {
+
+/// What a file begins with.
+struct CacheHeader {
+  char magic[8];
+  uint64_t fileBytes;
+  uint64_t identityBytes;
+  uint64_t checksum; // of the identity, and of the fields in front
+};
+
+} // namespace
+
+/// Finds or makes one file.
+class WeightCache::Maker {
+public:
+  Maker(const std::string &folder, const Checkpoint &checkpoint,
+        std::vector<const Binding::Source *> sources, const Progress &progress);
+
+  Result<WeightCache> run(std::vector<std::string> &warnings);
+
+private:
+  std::string describe() const;
+  CacheHeader header() const;
+  Result<File> find() const;
+  Status make() const;
+  Status writeWeight(OutputFile &file, const Binding::Source &source,
+                     uint64_t &done) const;
+  Status quantize(const Binding::Source &source, std::byte *to, uint64_t begin,
+                  uint64_t end) const;
+
+  const Checkpoint &checkpoint;
+  const std::vector<const Binding::Source *> sources;
+  const Progress &progress;
+  std::string identity, path;
+  std::map<uint64_t, uint64_t> offsets; // by slot
+  uint64_t fileBytes = 0;
+};
+
+static uint64_t roundUp(uint64_t bytes, uint64_t unit) {
+  return (bytes + unit - 1) / unit * unit;
+}
+
+static uint64_t hash(const std::string &text, uint64_t start) {
+  return criaFnv1a64(start, text.data(), text.size());
+}
+
+WeightCache::Maker::Maker(const std::string &folder,
+                          const Checkpoint &checkpoint,
+                          std::vector<const Binding::Source *> all,
+                          const Progress &progress)
+    : checkpoint(checkpoint), sources(std::move(all)), progress(progress),
+      identity(describe()) {
+  char name[64];
+  snprintf(name, sizeof(name), "/%016llx%016llx.weights",
+           static_cast<unsigned long long>(hash(identity, CRIA_FNV_OFFSET)),
+           static_cast<unsigned long long>(
+               hash(identity, ~CRIA_FNV_OFFSET * (identity.size() | 1))));
+  path = folder + name;
+  fileBytes = roundUp(sizeof(CacheHeader) + identity.size(), pageBytes);
+  for (const Binding::Source *source : sources) {
+    offsets[source->slot] = fileBytes;
+    fileBytes += roundUp(source->weight->bytes(), alignment);
+  }
+}
+
+static std::string timeText(const timespec &time) {
+  return std::to_string(time.tv_sec) + "." + std::to_string(time.tv_nsec);
+}
+
+/// What tells a file from another without reading its tensors.
+static std::string describeFile(const Safetensors &file) {
+  struct stat info = {};
+  fstat(file.file.descriptor(), &info);
+  uint64_t sum = CRIA_FNV_OFFSET;
+  for (const TensorEntry &tensor : file.tensors)
+    sum = hash(tensor.name + " " + tensor.typeName + " " +
+                   shapeText(tensor.shape) + " " +
+                   std::to_string(tensor.begin) + "\n",
+               sum);
+  std::error_code error;
+  fs::path full = fs::canonical(file.file.path(), error);
+  return quote(error ? file.file.path() : full.string()) + " " +
+         std::to_string(file.file.size()) + " " + timeText(info.st_mtim) + " " +
+         timeText(info.st_ctim) + " " + std::to_string(sum) + "\n";
+}
+
+std::string WeightCache::Maker::describe() const {
+  std::string text;
+  for (const Safetensors &file : checkpoint.files())
+    text += describeFile(file);
+  for (const Binding::Source *source : sources)
+    text += quote(source->place->tensor->name) + " " +
+            std::to_string(source->weight->firstRow) + " " +
+            shapeText(source->weight->shape) + " " +
+            dtypeName(source->weight->type) + "\n";
+  return text;
+}
+
+CacheHeader WeightCache::Maker::header() const {
+  CacheHeader header = {};
+  memcpy(header.magic, magic, sizeof(magic));
+  header.fileBytes = fileBytes;
+  header.identityBytes = identity.size();
+  uint64_t sum =
+      criaFnv1a64(CRIA_FNV_OFFSET, &header, offsetof(CacheHeader, checksum));
+  header.checksum = hash(identity, sum);
+  return header;
+}
+
+/// The file, if it is what would be made: NOT_FOUND where there is none, else
+/// what is wrong with it.
+Result<File> WeightCache::Maker::find() const {
+  Result<File> file = File::open(path);
+  if (!file.ok())
+    return file;
+  auto refuse = [&](const char *why) {
+    return Status(CRIA_DATA_LOSS, path + ": " + why + ", and is made anew");
+  };
+  CacheHeader found = {}, expected = header();
+  if (file->size() < sizeof(found))
+    return refuse("is no file of weights");
+  if (Status status = file->read(0, &found, sizeof(found)); !status.ok())
+    return status;
+  if (memcmp(found.magic, magic, sizeof(magic)) != 0)
+    return refuse("is no file of weights of this version");
+  if (file->size() != fileBytes)
+    return refuse("is cut, or of other weights");
+  if (memcmp(&found, &expected, sizeof(found)) != 0)
+    return refuse("is damaged, or of other weights");
+  std::string text(identity.size(), '\0');
+  if (Status status = file->read(sizeof(found), text.data(), text.size());
+      !status.ok())
+    return status;
+  if (text != identity)
+    return refuse("is damaged, or of other weights");
+  return file;
+}
+
+/// Quantizes elements [begin, end) of a weight on all cores.
+Status WeightCache::Maker::quantize(const Binding::Source &source,
+                                    std::byte *to, uint64_t begin,
+                                    uint64_t end) const {
+  uint64_t units = (end - begin + mostBlockElements - 1) / mostBlockElements;
+  auto read = [&](int64_t from, int64_t last) {
+    uint64_t first = begin + static_cast<uint64_t>(from) * mostBlockElements;
+    uint64_t stop = begin + static_cast<uint64_t>(last) * mostBlockElements;
+    return readWeight(checkpoint, source,
+                      to + bytesOf(source.weight->type, first - begin), first,
+                      std::min(stop, end));
+  };
+  return tryOnAllCores(static_cast<int64_t>(units), read);
+}
+
+/// Appends the blocks of one weight, a stretch at a time.
+Status WeightCache::Maker::writeWeight(OutputFile &file,
+                                       const Binding::Source &source,
+                                       uint64_t &done) const {
+  static constexpr uint64_t most =
+      (64 << 20) / mostBlockElements * mostBlockElements;
+  const WeightSpec &weight = *source.weight;
+  std::vector<std::byte> stretch;
+  for (uint64_t begin = 0, end; begin < weight.elements(); begin = end) {
+    end = std::min(begin + most, weight.elements());
+    stretch.resize(bytesOf(weight.type, end - begin));
+    Status status = quantize(source, stretch.data(), begin, end);
+    if (!status.ok())
+      return status;
+    if (!file.write(stretch.data(), stretch.size()))
+      return statusOf(file);
+    done += stretch.size();
+    if (progress)
+      progress(std::min(done, fileBytes), fileBytes);
+  }
+  uint64_t rest = roundUp(weight.bytes(), alignment) - weight.bytes();
+  done += rest;
+  char zeros[alignment] = {};
+  file.write(zeros, rest);
+  return statusOf(file);
+}
+
+Status WeightCache::Maker::make() const {
+  std::error_code ignored;
+  fs::create_directories(fs::path(path).parent_path(), ignored);
+  OutputFile file(path);
+  CacheHeader fields = header();
+  std::string front(reinterpret_cast<const char *>(&fields), sizeof(fields));
+  front += identity;
+  front.resize(roundUp(front.size(), pageBytes));
+  file.write(front.data(), front.size());
+  uint64_t done = front.size();
+  for (const Binding::Source *source : sources)
+    if (Status status = writeWeight(file, *source, done); !status.ok())
+      return status;
+  file.commit();
+  return statusOf(file);
+}
+
+Result<WeightCache>
+WeightCache::Maker::run(std::vector<std::string> &warnings) {
+  Result<File> file = find();
+  if (!file.ok()) {
+    if (file.status().code() != CRIA_NOT_FOUND)
+      warnings.push_back(file.status().message());
+    if (Status status = make(); !status.ok())
+      return status;
+    file = find();
+  }
+  if (!file.ok())
+    return file.status();
+  return WeightCache(std::move(*file), std::move(offsets));
+}
+
+std::optional<uint64_t> WeightCache::find(uint64_t slot) const {
+  auto found = offsets.find(slot);
+  if (found == offsets.end())
+    return std::nullopt;
+  return found->second;
+}
+
+std::optional<WeightCache> WeightCache::open(const std::string &folder,
+                                             const Checkpoint &checkpoint,
+                                             Binding &binding,
+                                             const Progress &progress) {
+  std::vector<const Binding::Source *> sources;
+  bool merges = false;
+  for (const Binding::Source &source : binding.sources) {
+    merges |= source.update != nullptr;
+    if (!source.inPlace && isBlocked(source.weight->type))
+      sources.push_back(&source);
+  }
+  if (folder.empty() || sources.empty())
+    return std::nullopt;
+  if (merges) {
+    binding.warnings.push_back("the cache of weights is not used: adapters are "
+                               "merged into them");
+    return std::nullopt;
+  }
+  Maker maker(folder, checkpoint, std::move(sources), progress);
+  Result<WeightCache> cache = maker.run(binding.warnings);
+  if (cache.ok())
+    return std::move(*cache);
+  binding.warnings.push_back("the cache of weights is not used: " +
+                             cache.status().message());
+  return std::nullopt;
+}
+
+} // namespace cria

@@ -1,0 +1,53 @@
+/// Weights in blocks, kept in a file so that only the first start quantizes
+/// them.
+///
+/// The file's name is a hash of what the blocks were made from: the
+/// checkpoint's files (path, size, times, tensors) and the weights (tensor,
+/// shape, type). It is written whole or not at all, and begins with
+///
+///   CacheHeader, `identity` bytes of text, zeros up to a page, blocks
+///
+/// where the text says what the hash was taken of. A file that is cut, that is
+/// damaged in front of its blocks, or that is of something else is not used but
+/// written anew. Nothing here is an error: without a file that can be written,
+/// weights are quantized each time, and a warning says why.
+#pragma once
+
+#include "runtime/Binding.h"
+#include "runtime/Checkpoint.h"
+#include "runtime/File.h"
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace cria {
+
+class WeightCache {
+public:
+  /// The file in `folder` for the sources of `binding` that are quantized, read
+  /// or made. Nothing, and maybe a warning in `binding`, where there is none:
+  /// `folder` is empty, nothing is quantized, or adapters are merged.
+  static std::optional<WeightCache> open(const std::string &folder,
+                                         const Checkpoint &checkpoint,
+                                         Binding &binding,
+                                         const Progress &progress);
+
+  const File &file() const { return blocks; }
+  /// Where the blocks of a slot begin in the file; nothing where it is not of
+  /// those that are quantized.
+  std::optional<uint64_t> find(uint64_t slot) const;
+
+private:
+  class Maker;
+
+  WeightCache(File file, std::map<uint64_t, uint64_t> offsets)
+      : blocks(std::move(file)), offsets(std::move(offsets)) {}
+
+  File blocks;
+  std::map<uint64_t, uint64_t> offsets; // by slot
+};
+
+} // namespace cria

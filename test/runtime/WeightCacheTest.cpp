@@ -1,0 +1,220 @@
+#include "runtime/WeightCache.h"
+
+#include "runtime/Model.h"
+#include "test/runtime/Fixtures.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <csignal>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+using namespace cria;
+using namespace cria::test;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+namespace fs = std::filesystem;
+
+namespace {
+
+/// The fake model with a matrix in blocks, in slot 5.
+class WeightCacheTest : public testing::Test {
+protected:
+  void SetUp() override {
+    fs::create_directory(folder.path("cache"));
+    use("q8_0");
+    writeCheckpoint(1);
+  }
+
+  void use(const char *type) {
+    nlohmann::json manifest = fakeManifest();
+    manifest["weights"].push_back({{"symbol", "matrix"},
+                                   {"name", "matrix.weight"},
+                                   {"count", 0},
+                                   {"first", 0},
+                                   {"shape", {41, 288}},
+                                   {"dtype", type},
+                                   {"slot", 5}});
+    manifest["slots"] = 6;
+    auto opened = Artifact::open(folder.write("a.cria", artifactOf(manifest)));
+    ASSERT_TRUE(opened.ok()) << opened.status().message();
+    artifact = *opened;
+  }
+  void writeCheckpoint(float scale) {
+    std::vector<float> values;
+    for (int i = 0; i < 41 * 288; ++i)
+      values.push_back(scale * std::sin(static_cast<float>(i)));
+    std::vector<TestTensor> tensors = fakeTensors();
+    tensors.push_back({"matrix.weight", "F32", {41, 288}, bytesOf(values)});
+    folder.write("model.safetensors", safetensorsOf(tensors));
+  }
+  /// Binds with the cache in `name` of the folder; "": without.
+  void bind(const std::string &name = "cache") {
+    WeightSource source;
+    source.checkpoint = folder.path();
+    source.cache = name.empty() ? "" : folder.path(name);
+    source.loras = loras;
+    auto bound = Model::load(artifact, source);
+    ASSERT_TRUE(bound.ok()) << bound.status().message();
+    model = *bound;
+  }
+  /// The blocks of the matrix.
+  std::string blocks(const char *type = "q8_0") const {
+    size_t size = 41 * 288 / 32 * (type[1] == '8' ? 34 : 18);
+    return std::string(static_cast<const char *>(model->slots()[5]), size);
+  }
+  /// The files in the cache.
+  std::vector<std::string> files() const {
+    std::vector<std::string> found;
+    for (const auto &entry : fs::directory_iterator(folder.path("cache")))
+      found.push_back(entry.path());
+    return found;
+  }
+  /// What the checkpoint's blocks are without a cache.
+  std::string expected(const char *type = "q8_0") {
+    bind("");
+    return blocks(type);
+  }
+  /// Changes the byte at `offset` of the file.
+  static void change(const std::string &path, int64_t offset) {
+    std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+    file.seekg(offset);
+    char byte = static_cast<char>(file.get() ^ 1);
+    file.seekp(offset);
+    file.put(byte);
+  }
+
+  TemporaryFolder folder;
+  std::shared_ptr<const Artifact> artifact;
+  std::shared_ptr<const Model> model;
+  std::vector<LoraSource> loras;
+};
+
+} // namespace
+
+static constexpr char quantized[] = "1 tensor quantized from f32 to q8_0";
+
+TEST_F(WeightCacheTest, MapsWhatTheFirstStartMade) {
+  std::string blocksWithout = expected();
+  EXPECT_EQ(model->copiedBytes(), blocksWithout.size());
+  for (int times = 0; times < 2; ++times) {
+    bind();
+    EXPECT_EQ(blocks(), blocksWithout);
+    EXPECT_EQ(model->copiedBytes(), 0u);
+    EXPECT_EQ(files().size(), 1u);
+  }
+  // The blocks are read, not made again: what the file holds is what there is.
+  change(files()[0], static_cast<int64_t>(fs::file_size(files()[0])) - 64);
+  bind();
+  EXPECT_NE(blocks(), blocksWithout);
+}
+
+TEST_F(WeightCacheTest, MakesAFileForEachCheckpointAndType) {
+  bind();
+  writeCheckpoint(2);
+  std::string other = expected();
+  bind();
+  EXPECT_EQ(blocks(), other);
+  use("q4_0");
+  other = expected("q4_0");
+  bind();
+  EXPECT_EQ(blocks("q4_0"), other);
+  EXPECT_EQ(files().size(), 3u);
+}
+
+// Of a header: magic, size, length of the text, checksum; then the text.
+TEST_F(WeightCacheTest, MakesADamagedFileAnew) {
+  std::string blocksWithout = expected();
+  bind();
+  struct {
+    int64_t offset;
+    const char *warning;
+  } cases[] = {{0, "is no file of weights of this version, and is made anew"},
+               {8, "is damaged, or of other weights, and is made anew"},
+               {16, "is damaged, or of other weights"},
+               {24, "is damaged, or of other weights"},
+               {40, "is damaged, or of other weights"}};
+  for (auto [offset, warning] : cases) {
+    change(files()[0], offset);
+    bind();
+    EXPECT_THAT(model->warnings(), testing::Contains(HasSubstr(warning)))
+        << offset;
+    EXPECT_EQ(blocks(), blocksWithout);
+    bind();
+    EXPECT_THAT(model->warnings(), ElementsAre(quantized));
+  }
+}
+
+TEST_F(WeightCacheTest, MakesACutFileAnew) {
+  std::string blocksWithout = expected();
+  bind();
+  for (uintmax_t size : {uintmax_t(0), uintmax_t(31), uintmax_t(5000)}) {
+    model.reset();
+    fs::resize_file(files()[0], size);
+    bind();
+    EXPECT_THAT(model->warnings(),
+                ElementsAre(quantized, HasSubstr("and is made anew")));
+    EXPECT_EQ(blocks(), blocksWithout);
+  }
+}
+
+TEST_F(WeightCacheTest, DoesWithoutAFolderThatCannotBeWritten) {
+  std::string blocksWithout = expected();
+  folder.write("plain", "no folder");
+  bind("plain");
+  EXPECT_EQ(blocks(), blocksWithout);
+  EXPECT_THAT(
+      model->warnings(),
+      ElementsAre(quantized, HasSubstr("the cache of weights is not used: " +
+                                       folder.path("plain"))));
+}
+
+// Like a disk that is full.
+TEST_F(WeightCacheTest, LeavesNothingHalfWritten) {
+  std::string blocksWithout = expected();
+  rlimit before;
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+  auto handler = signal(SIGXFSZ, SIG_IGN);
+  rlimit small = {8192, before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
+  bind();
+  setrlimit(RLIMIT_FSIZE, &before);
+  signal(SIGXFSZ, handler);
+  EXPECT_EQ(blocks(), blocksWithout);
+  EXPECT_THAT(model->warnings(),
+              ElementsAre(quantized, HasSubstr("cannot write")));
+  EXPECT_THAT(files(), IsEmpty());
+}
+
+TEST_F(WeightCacheTest, KeepsNothingWithMergedAdapters) {
+  folder.write("adapter_config.json",
+               R"({"peft_type": "LORA", "r": 1, "lora_alpha": 1})");
+  folder.write("adapter_model.safetensors",
+               safetensorsOf({{"base_model.model.matrix.lora_A.weight",
+                               "F32",
+                               {1, 288},
+                               bytesOf(std::vector<float>(288, 1))},
+                              {"base_model.model.matrix.lora_B.weight",
+                               "F32",
+                               {41, 1},
+                               bytesOf(std::vector<float>(41, 1))}}));
+  loras = {{folder.path(), 1}};
+  bind();
+  EXPECT_THAT(model->warnings(),
+              ElementsAre(quantized, "the cache of weights is not used: "
+                                     "adapters are merged into them"));
+  EXPECT_THAT(files(), IsEmpty());
+}
+
+TEST_F(WeightCacheTest, IsNotUsedWhereNothingIsQuantized) {
+  use("f32");
+  bind();
+  EXPECT_THAT(files(), IsEmpty());
+}
