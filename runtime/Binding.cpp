@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <tuple>
 #include <unordered_set>
 
 namespace cria {
@@ -139,19 +140,23 @@ static void addExtras(const Manifest &manifest, const Checkpoint &checkpoint,
     binding.extraLayers.push_back(layer);
 }
 
-/// How many tensors are converted from one type to another.
-using Conversions = std::map<std::pair<DType, DType>, uint64_t>;
+/// How many tensors are converted from one type to another; by the format, too,
+/// of those that are packed.
+using Conversions = std::map<std::tuple<DType, DType, std::string>, uint64_t>;
 
 static void addConversions(const Conversions &conversions, Binding &binding) {
-  for (const auto &[types, count] : conversions) {
-    auto [from, to] = types;
-    std::string how = isBlocked(to)       ? ""
-                      : isExact(from, to) ? ", exactly"
+  for (const auto &[kind, count] : conversions) {
+    const auto &[from, to, packed] = kind;
+    std::string what = isBlocked(to)    ? " quantized from "
+                       : packed.empty() ? " converted from "
+                                        : " dequantized from ";
+    std::string how = isBlocked(to) || !packed.empty() ? ""
+                      : isExact(from, to)              ? ", exactly"
                                           : ", rounded to nearest even";
-    binding.warnings.push_back(
-        std::to_string(count) + (count == 1 ? " tensor" : " tensors") +
-        (isBlocked(to) ? " quantized from " : " converted from ") +
-        dtypeName(from) + " to " + dtypeName(to) + how);
+    binding.warnings.push_back(std::to_string(count) +
+                               (count == 1 ? " tensor" : " tensors") + what +
+                               (packed.empty() ? dtypeName(from) : packed) +
+                               " to " + dtypeName(to) + how);
   }
 }
 
@@ -193,6 +198,8 @@ public:
 
 private:
   void add(const WeightSpec &weight, uint64_t index, const std::string &name);
+  void addPacked(const WeightSpec &weight, uint64_t index,
+                 const std::string &name, std::shared_ptr<PackedWeight> packed);
   bool isBound(const WeightSpec &weight) const;
 
   const Manifest &manifest;
@@ -212,7 +219,9 @@ bool Matcher::isBound(const WeightSpec &weight) const {
 void Matcher::match(const WeightSpec &weight, uint64_t index) {
   std::string name = weight.name(index);
   used.insert(name);
-  if (!weight.tied || checkpoint.find(name))
+  std::string ignored;
+  if (!weight.tied || checkpoint.find(name) ||
+      findPacked(checkpoint, name, weight.sourceShape(), ignored))
     return add(weight, index, name);
   if (manifest.isShared(weight))
     return binding.aliases.push_back(aliasOf(manifest, weight));
@@ -222,12 +231,18 @@ void Matcher::match(const WeightSpec &weight, uint64_t index) {
     add(weight, index, origin.name(0));
 }
 
-/// Binds tensor `index` of `weight` to the checkpoint's tensor `name`.
+/// Binds tensor `index` of `weight` to what the checkpoint calls `name`.
 void Matcher::add(const WeightSpec &weight, uint64_t index,
                   const std::string &name) {
+  std::string problem;
+  std::shared_ptr<PackedWeight> packed =
+      findPacked(checkpoint, name, weight.sourceShape(), problem);
+  if (packed)
+    return addPacked(weight, index, name, std::move(packed));
   const Checkpoint::Place *place = checkpoint.find(name);
-  std::string problem =
-      place ? mismatch(weight, *place->tensor) : quote(name) + " is missing";
+  if (problem.empty())
+    problem =
+        place ? mismatch(weight, *place->tensor) : quote(name) + " is missing";
   if (!problem.empty())
     return binding.problems.push_back(problem);
   DType type = *place->tensor->type;
@@ -237,11 +252,24 @@ void Matcher::add(const WeightSpec &weight, uint64_t index,
   bool inPlace = type == weight.type && aligned && !update;
   (inPlace ? binding.mappedBytes : binding.copiedBytes) += weight.bytes();
   if (type != weight.type)
-    ++conversions[{type, weight.type}];
+    ++conversions[{type, weight.type, ""}];
   else if (!aligned)
     ++binding.unaligned;
   binding.sources.push_back(
-      {&weight, place, weight.slot + index, inPlace, begin, update});
+      {&weight, place, weight.slot + index, inPlace, begin, update, nullptr});
+}
+
+/// The same where that is several tensors.
+void Matcher::addPacked(const WeightSpec &weight, uint64_t index,
+                        const std::string &name,
+                        std::shared_ptr<PackedWeight> packed) {
+  used.insert(packed->names.begin(), packed->names.end());
+  ++conversions[{DType::F32, weight.type, packed->format()}];
+  binding.copiedBytes += weight.bytes();
+  const Checkpoint::Place *place = packed->elements;
+  binding.sources.push_back({&weight, place, weight.slot + index, false,
+                             place->tensor->begin, loras.find(name),
+                             std::move(packed)});
 }
 
 Binding matchWeights(const Manifest &manifest, const Checkpoint &checkpoint,
@@ -302,18 +330,29 @@ static void share(const Manifest &manifest, const Loras &loras,
   kept.push_back(source);
 }
 
+/// Where the elements of `weight`, which is bound, come from.
+static const Checkpoint::Place *placeOf(const WeightSpec &weight,
+                                        const Binding &binding) {
+  for (const Binding::Source &source : binding.sources)
+    if (source.weight == &weight)
+      return source.place;
+  return nullptr;
+}
+
 Status shareTied(const Manifest &manifest, const Checkpoint &checkpoint,
                  const Loras &loras, Binding &binding) {
   std::vector<Binding::Source> kept;
   for (const Binding::Source &source : binding.sources) {
     const WeightSpec &weight = *source.weight;
     const Checkpoint::Place *place =
-        checkpoint.find(manifest.origin(weight).name(0));
+        weight.tied ? placeOf(manifest.origin(weight), binding) : nullptr;
     if (!weight.tied || source.place == place) {
       kept.push_back(source);
       continue;
     }
-    bool alike = place->tensor->type == source.place->tensor->type;
+    bool alike = place->tensor->type == source.place->tensor->type &&
+                 place->tensor->shape == source.place->tensor->shape &&
+                 !source.packed;
     Result<bool> same = alike ? sameBytes(checkpoint, *source.place, *place)
                               : Result<bool>(false);
     if (!same.ok())
@@ -323,11 +362,19 @@ Status shareTied(const Manifest &manifest, const Checkpoint &checkpoint,
       continue;
     }
     binding.warnings.push_back(quote(weight.name(0)) + " differs from " +
-                               quote(place->tensor->name) +
+                               quote(manifest.origin(weight).name(0)) +
                                ", which the config ties it to, and is used");
     kept.push_back(source);
   }
   binding.sources = std::move(kept);
+  return Status();
+}
+
+Status loadPacked(const Checkpoint &checkpoint, const Binding &binding) {
+  for (const Binding::Source &source : binding.sources)
+    if (source.packed)
+      if (Status status = source.packed->load(checkpoint); !status.ok())
+        return status;
   return Status();
 }
 

@@ -5,9 +5,11 @@
 #include "runtime/Checkpoint.h"
 #include "runtime/Lora.h"
 #include "runtime/Manifest.h"
+#include "runtime/Packed.h"
 #include "runtime/Status.h"
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -25,6 +27,9 @@ struct Binding {
     bool inPlace;
     uint64_t begin; // in the file: where the weight's first element lies
     const LoraUpdate *update; // null for none
+    /// Where the elements are in several tensors, one of which is at `place`;
+    /// null for none. Loaded by `loadPacked`.
+    std::shared_ptr<PackedWeight> packed;
   };
 
   /// A weight that has no bytes of its own, and the slot whose it shares.
@@ -60,6 +65,9 @@ Binding matchWeights(const Manifest &manifest, const Checkpoint &checkpoint,
 /// type, and warns where the bytes differ. Reads both, if there are two.
 Status shareTied(const Manifest &manifest, const Checkpoint &checkpoint,
                  const Loras &loras, Binding &binding);
+
+/// Reads scales and the like of the weights that are in several tensors.
+Status loadPacked(const Checkpoint &checkpoint, const Binding &binding);
 
 /// The aliases of a model whose weights no checkpoint holds.
 std::vector<Binding::Alias> sharedSlots(const Manifest &manifest);

@@ -102,7 +102,7 @@ void Loras::Opener::expectShape(const TensorEntry &tensor, const Shape &shape) {
   if (tensor.shape != shape)
     problems.push_back(quote(tensor.name) + " is " + shapeText(tensor.shape) +
                        ", expected " + shapeText(shape));
-  else if (!tensor.type)
+  else if (!tensor.type || *tensor.type == DType::F8_E4M3)
     problems.push_back(quote(tensor.name) + " is " + tensor.typeName +
                        ", expected a float type");
 }

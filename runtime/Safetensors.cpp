@@ -21,16 +21,16 @@ struct ElementType {
 } // namespace
 
 static const ElementType elementTypes[] = {
-    {"F32", 32, DType::F32},      {"F16", 16, DType::F16},
-    {"BF16", 16, DType::BF16},    {"F64", 64, DType::F64},
-    {"BOOL", 8, std::nullopt},    {"U8", 8, std::nullopt},
-    {"I8", 8, std::nullopt},      {"U16", 16, std::nullopt},
-    {"I16", 16, std::nullopt},    {"U32", 32, std::nullopt},
-    {"I32", 32, std::nullopt},    {"U64", 64, std::nullopt},
-    {"I64", 64, std::nullopt},    {"C64", 64, std::nullopt},
-    {"F8_E4M3", 8, std::nullopt}, {"F8_E5M2", 8, std::nullopt},
-    {"F8_E8M0", 8, std::nullopt}, {"F4", 4, std::nullopt},
-    {"F6_E2M3", 6, std::nullopt}, {"F6_E3M2", 6, std::nullopt},
+    {"F32", 32, DType::F32},        {"F16", 16, DType::F16},
+    {"BF16", 16, DType::BF16},      {"F64", 64, DType::F64},
+    {"BOOL", 8, std::nullopt},      {"U8", 8, std::nullopt},
+    {"I8", 8, std::nullopt},        {"U16", 16, std::nullopt},
+    {"I16", 16, std::nullopt},      {"U32", 32, std::nullopt},
+    {"I32", 32, std::nullopt},      {"U64", 64, std::nullopt},
+    {"I64", 64, std::nullopt},      {"C64", 64, std::nullopt},
+    {"F8_E4M3", 8, DType::F8_E4M3}, {"F8_E5M2", 8, std::nullopt},
+    {"F8_E8M0", 8, std::nullopt},   {"F4", 4, std::nullopt},
+    {"F6_E2M3", 6, std::nullopt},   {"F6_E3M2", 6, std::nullopt},
 };
 
 namespace {

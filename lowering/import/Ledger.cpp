@@ -3,6 +3,8 @@
 /// refused.
 #include "lowering/import/Ledger.h"
 
+#include "lowering/import/Quantization.h"
+
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringSwitch.h"
 
@@ -85,6 +87,10 @@ static void ropeLayers(Reader &reader, llvm::StringRef key, Draft &draft) {
     else
       reader.failKey(key,
                      "expected a list of 0 and 1, got " + shownJson(*list));
+}
+
+static void quantization(Reader &reader, llvm::StringRef key, Draft &) {
+  checkQuantization(reader, key);
 }
 
 /// dtype, and torch_dtype as it was called.
@@ -210,8 +216,8 @@ static const LedgerKey kKeys[] = {
     {"pretraining_tp", "", "1", "it is another way to the same", nullptr},
     {"problem_type", "", "any", kClasses, nullptr},
     {"pruned_heads", "", "{}", "heads are not pruned", nullptr},
-    {"quantization_config", "", "", "quantized checkpoints are not supported",
-     nullptr},
+    {"quantization_config", "*", "", "how the checkpoint stores weights",
+     quantization},
     {"query_pre_attn_scalar", "gemma2", "",
      "attention scores are divided by its root", positive<&Draft::queryScalar>},
     {"remove_invalid_values", "", "false", kGeneration, nullptr},

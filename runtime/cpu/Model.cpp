@@ -259,6 +259,8 @@ Status Model::Builder::bindCheckpoint(const WeightSource &source) {
   if (status.ok())
     status = shareTied(model->code->manifest(), *checkpoint, loras, binding);
   if (status.ok())
+    status = loadPacked(*checkpoint, binding);
+  if (status.ok())
     status = mapFiles(*checkpoint, binding);
   if (status.ok())
     status = fill(*checkpoint, binding, source);

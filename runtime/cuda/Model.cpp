@@ -200,6 +200,8 @@ Status Model::bind(const WeightSource &source) {
     Status fits = binding.status(*source.checkpoint);
     if (fits.ok())
       fits = shareTied(manifest(), *checkpoint, *loras, binding);
+    if (fits.ok())
+      fits = loadPacked(*checkpoint, binding);
     if (!fits.ok())
       return fits;
   } else {

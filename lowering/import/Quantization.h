@@ -1,0 +1,14 @@
+/// quantization_config: how a checkpoint's weights are stored. The checkpoint's
+/// tensors say most of it themselves, when they are bound; see
+/// runtime/Packed.h. Here every key is understood, or refused.
+#pragma once
+
+#include "lowering/import/Reader.h"
+
+namespace cria {
+
+/// Checks the value of `key`, whose keys are those of one of the methods that
+/// the runtime reads.
+void checkQuantization(ObjectReader &reader, llvm::StringRef key);
+
+} // namespace cria

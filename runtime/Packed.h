@@ -1,0 +1,62 @@
+/// Weights that a checkpoint has in several tensors, as quantizers write them.
+///
+///   fp8   X.weight (N, K) F8_E4M3, with one of
+///         X.weight_scale_inv, X.weight_scale: a number, one a row, (N, 1) or
+///         (N), or one a block of 128 x 128, rounded up at the edges
+///   GPTQ  X.qweight (K / 8, N), X.qzeros (groups, N / 8), X.scales (groups,
+///   N),
+///         X.g_idx (K), or none where groups follow one another
+///   AWQ   X.qweight (K, N / 8), X.qzeros and X.scales as above
+///
+/// Their elements are computed in f32, then become what the compiled code
+/// reads.
+#pragma once
+
+#include "runtime/Checkpoint.h"
+#include "runtime/Status.h"
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace cria {
+
+/// One such weight, a matrix. Immutable once it is loaded.
+class PackedWeight {
+public:
+  virtual ~PackedWeight() = default;
+
+  /// Reads all but the tensor with the elements; refuses values that make no
+  /// sense. Called once.
+  virtual Status load(const Checkpoint &checkpoint) = 0;
+
+  /// Writes the elements [first, first + count), counted row by row.
+  virtual Status read(const Checkpoint &checkpoint, float *to, uint64_t first,
+                      uint64_t count) const = 0;
+
+  /// How many elements to read at once, a multiple of mostBlockElements.
+  virtual uint64_t stretch() const = 0;
+
+  /// The format, for messages: "f8_e4m3", "gptq".
+  virtual const char *format() const = 0;
+
+  /// The tensor with the elements.
+  const Checkpoint::Place *elements = nullptr;
+  /// The names of all tensors.
+  std::vector<std::string> names;
+};
+
+/// The weight `name` of `shape`, if `checkpoint` has it packed; null where it
+/// is one plain tensor, or missing, or where `problem` says what is wrong with
+/// its tensors. Reads headers alone.
+std::shared_ptr<PackedWeight> findPacked(const Checkpoint &checkpoint,
+                                         const std::string &name,
+                                         const Shape &shape,
+                                         std::string &problem);
+
+/// The f32 values of a tensor of a float type.
+Result<std::vector<float>> readFloats(const Checkpoint &checkpoint,
+                                      const Checkpoint::Place &place);
+
+} // namespace cria

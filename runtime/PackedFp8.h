@@ -1,0 +1,15 @@
+/// Weights of 8-bit floats with scales; see Packed.h.
+#pragma once
+
+#include "runtime/Packed.h"
+
+namespace cria {
+
+/// The weight `name`, a tensor of F8_E4M3 at `place`; null where `problem` says
+/// why not.
+std::shared_ptr<PackedWeight> findFp8(const Checkpoint &checkpoint,
+                                      const std::string &name,
+                                      const Checkpoint::Place &place,
+                                      std::string &problem);
+
+} // namespace cria

@@ -1,0 +1,15 @@
+/// Weights of 4-bit integers in groups; see Packed.h.
+#pragma once
+
+#include "runtime/Packed.h"
+
+namespace cria {
+
+/// The weight X.weight of `shape` whose elements are X.qweight, `module` being
+/// X; null where there is none, or where `problem` says what is wrong.
+std::shared_ptr<PackedWeight> findInt4(const Checkpoint &checkpoint,
+                                       const std::string &module,
+                                       const Shape &shape,
+                                       std::string &problem);
+
+} // namespace cria
