@@ -1,0 +1,200 @@
+"""packed.py BIN SCRATCH: quantized checkpoints compute as dequantized ones.
+
+The linears of a small model are packed by NumPy in each format, and what the
+packed numbers mean is computed in f64. A checkpoint of those means, in f32,
+must give the same logits, bit by bit.
+
+Sources of the formulas: fp8: DeepSeek-V3's weight_dequant (inference/kernel.py)
+and OCP's E4M3; GPTQ: AutoGPTQ's QuantLinear.pack and forward
+(qlinear_cuda_old.py); AWQ: AutoAWQ's WQLinear_GEMM.from_linear.
+"""
+
+import json
+import sys
+
+import numpy as np
+
+import weights
+from harness import Tools, check
+
+CONFIG = {
+    "architectures": ["LlamaForCausalLM"],
+    "model_type": "llama",
+    "hidden_act": "silu",
+    "hidden_size": 160,
+    "intermediate_size": 320,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "vocab_size": 320,
+    "max_position_embeddings": 64,
+    "rms_norm_eps": 1e-05,
+    "rope_theta": 10000.0,
+    "tie_word_embeddings": False,
+}
+SEED = 5
+IDS = list(range(3, 36))
+
+
+def e4m3():
+    """The value of each code of E4M3."""
+    codes = np.arange(256)
+    exponent, mantissa = codes >> 3 & 15, (codes & 7).astype(np.float64)
+    normal = (8 + mantissa) * 2.0 ** (exponent - 10)
+    values = np.where(exponent == 0, mantissa * 2.0**-9, normal)
+    values[codes & 127 == 127] = np.nan
+    return np.where(codes < 128, values, -values)
+
+
+def to_e4m3(array):
+    """The codes of the values nearest to an array's."""
+    values = e4m3()[:127]
+    middles = (values[1:] + values[:-1]) / 2
+    codes = np.searchsorted(middles, np.abs(array)).astype(np.uint8)
+    return codes | np.where(array < 0, 128, 0).astype(np.uint8)
+
+
+def spread(scales, size, shape):
+    """One scale for each block of `size`, as one for each element."""
+    wide = np.repeat(np.repeat(scales, size[0], 0), size[1], 1)
+    return wide[: shape[0], : shape[1]]
+
+
+def pack_fp8(name, array, size, suffix):
+    """Tensors, and what they mean; a scale for each block of `size`."""
+    counts = [-(-length // each) for length, each in zip(array.shape, size)]
+    scales = np.zeros(counts, np.float32)
+    for i, j in np.ndindex(*counts):
+        block = array[i * size[0] :, j * size[1] :][: size[0], : size[1]]
+        scales[i, j] = np.abs(block).max() / 448
+    wide = spread(scales, size, array.shape).astype(np.float64)
+    codes = to_e4m3(array / wide)
+    tensors = {name: ("F8_E4M3", codes), name + suffix: ("F32", scales)}
+    return tensors, e4m3()[codes] * wide
+
+
+def fp8_blocks(name, array, _):
+    return pack_fp8(name, array, (128, 128), "_scale_inv")
+
+
+def fp8_rows(name, array, _):
+    return pack_fp8(name, array, (1, array.shape[1]), "_scale")
+
+
+def fp8_tensor(name, array, _):
+    tensors, meaning = pack_fp8(name, array, array.shape, "_scale")
+    kind, scales = tensors[name + "_scale"]
+    return tensors | {name + "_scale": (kind, scales.reshape(1))}, meaning
+
+
+def to_groups(array, groups, random):
+    """q (N, K), zeros (groups, N) and scales (groups, N) for the columns'
+    `groups`, and what they mean."""
+    count = groups.max() + 1
+    zeros = random.integers(1, 16, (count, array.shape[0]))
+    largest = [np.abs(array[:, groups == g]).max(1) for g in range(count)]
+    scales = (np.stack(largest) / 8).astype(np.float16)
+    wide = scales[groups].T.astype(np.float64)
+    q = np.clip(np.rint(array / wide) + zeros[groups].T, 0, 15).astype(int)
+    return q, zeros, scales, (q - zeros[groups].T) * wide
+
+
+def words(numbers, axis, order=range(8)):
+    """Eight numbers of 4 bits along `axis` in one of 32."""
+    numbers = np.moveaxis(numbers, axis, -1).astype(np.uint32)
+    eight = numbers.reshape(*numbers.shape[:-1], -1, 8)
+    packed = sum(eight[..., at] << np.uint32(4 * i) for i, at in enumerate(order))
+    return np.moveaxis(packed, -1, axis).view(np.int32)
+
+
+def gptq(name, array, random, act_order=False):
+    groups = np.arange(array.shape[1]) // 32
+    if act_order:
+        groups = random.permutation(groups)
+    q, zeros, scales, meaning = to_groups(array, groups, random)
+    module = name.removesuffix("weight")
+    tensors = {
+        module + "qweight": ("I32", words(q.T, 0)),
+        module + "qzeros": ("I32", words(zeros - 1, 1)),
+        module + "scales": ("F16", scales),
+        module + "g_idx": ("I32", groups.astype(np.int32)),
+    }
+    return tensors, meaning
+
+
+def gptq_act_order(name, array, random):
+    return gptq(name, array, random, act_order=True)
+
+
+def awq(name, array, random):
+    groups = np.arange(array.shape[1]) // 32
+    q, zeros, scales, meaning = to_groups(array, groups, random)
+    module = name.removesuffix("weight")
+    order = [0, 2, 4, 6, 1, 3, 5, 7]
+    tensors = {
+        module + "qweight": ("I32", words(q.T, 1, order)),
+        module + "qzeros": ("I32", words(zeros, 1, order)),
+        module + "scales": ("F16", scales),
+    }
+    return tensors, meaning
+
+
+def write(folder, tensors):
+    """A safetensors file of {name: (type, array)}."""
+    folder.mkdir(parents=True)
+    header, data = {}, b""
+    for name, (kind, array) in tensors.items():
+        begin = len(data)
+        data += np.ascontiguousarray(array).tobytes()
+        header[name] = {
+            "dtype": kind,
+            "shape": list(array.shape),
+            "data_offsets": [begin, len(data)],
+        }
+    text = json.dumps(header).encode()
+    (folder / "model.safetensors").write_bytes(
+        len(text).to_bytes(8, "little") + text + data
+    )
+
+
+def check_format(tools, pack, quantization):
+    random = np.random.default_rng(SEED)
+    config = CONFIG | {"quantization_config": quantization}
+    packed, plain = {}, {}
+    for name, array in weights.llama_weights(CONFIG, SEED, "f32").items():
+        packed[name] = plain[name] = ("F32", array)
+        if "_proj." in name:
+            tensors, meaning = pack(name, array.astype(np.float64), random)
+            del packed[name]
+            packed |= tensors
+            plain[name] = ("F32", meaning.astype(np.float32))
+    folder = tools.scratch / pack.__name__
+    write(folder / "packed", packed)
+    write(folder / "plain", plain)
+    file = folder / "config.json"
+    file.write_text(json.dumps(config))
+    for dtype in ["f32", "bf16"]:
+        artifact = tools.compile(file, f"--dtype={dtype}")
+        expected = tools.logits(artifact, IDS, f"--weights={folder / 'plain'}")
+        got = tools.logits(artifact, IDS, f"--weights={folder / 'packed'}")
+        check(np.isfinite(got).all(), f"{pack.__name__}: {dtype}: no numbers")
+        same = np.array_equal(expected, got)
+        check(same, f"{pack.__name__}: {dtype}: other logits")
+
+
+def main():
+    tools = Tools(*sys.argv[1:])
+    fp8 = {"quant_method": "fp8", "activation_scheme": "dynamic"}
+    blocks = fp8 | {"weight_block_size": [128, 128]}
+    check_format(tools, fp8_blocks, blocks)
+    check_format(tools, fp8_rows, fp8)
+    check_format(tools, fp8_tensor, fp8)
+    groups = {"bits": 4, "group_size": 32}
+    method = groups | {"quant_method": "gptq", "sym": False, "desc_act": False}
+    check_format(tools, gptq, method)
+    check_format(tools, gptq_act_order, method | {"desc_act": True})
+    gemm = {"quant_method": "awq", "zero_point": True, "version": "gemm"}
+    check_format(tools, awq, groups | gemm)
+
+
+main()
