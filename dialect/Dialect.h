@@ -17,5 +17,14 @@
 
 #include "dialect/Enums.h.inc"
 
+#define GET_TYPEDEF_CLASSES
+#include "dialect/Types.h.inc"
+
 #define GET_OP_CLASSES
 #include "dialect/Ops.h.inc"
+
+namespace cria::llama {
+/// A weight's tensor as it lies in memory: a matrix (N, K) in blocks is (N, K /
+/// 32, bytes of a block) of i8, any other tensor itself.
+mlir::RankedTensorType storageType(mlir::RankedTensorType type);
+} // namespace cria::llama

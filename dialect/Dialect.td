@@ -40,7 +40,10 @@ def Llama_Dialect : Dialect {
     rounded to the activation type before the weight multiplies it. Results
     carry the activation type; within one `llama.kernel` a lowering may keep
     f32 between ops, which is closer to the f32 reference.
+
+    Matrices may be quantized: their elements are then `!llama.blocks`.
   }];
+  let useDefaultTypePrinterParser = 1;
 }
 
 #endif

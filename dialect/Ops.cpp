@@ -128,12 +128,22 @@ static LogicalResult verifySlots(Operation *op) {
   return success();
 }
 
+static bool isFloat(Type type) {
+  return type.isF32() || type.isF16() || type.isBF16();
+}
+
+/// Whether the rows of a matrix are whole blocks.
+static bool isInBlocks(RankedTensorType type) {
+  return isa<BlocksType>(type.getElementType()) && type.getRank() == 2 &&
+         type.getDimSize(1) % BlocksType::kNumbers == 0;
+}
+
 LogicalResult WeightOp::verify() {
   auto type = dyn_cast<RankedTensorType>(getType());
   if (!type || !type.hasStaticShape() ||
-      !(type.getElementType().isF32() || type.getElementType().isF16() ||
-        type.getElementType().isBF16())) // weight_c1
-    return emitOpError("expected a static tensor of f32, f16 or bf16, got ")
+      !(isFloat(type.getElementType()) || isInBlocks(type))) // weight_c1
+    return emitOpError("expected a static tensor of f32, f16 or bf16, or a "
+                       "matrix in blocks of 32, got ")
            << getType();
   size_t layers = getSource().count("{}");
   if (layers != (getCount() ? 1 : 0)) // weight_c2
@@ -163,9 +173,10 @@ LogicalResult WeightOp::verifySymbolUses(SymbolTableCollection &symbols) {
   auto isWhole = [](WeightOp weight) {
     return !weight.getCount() && !weight.getFirstRow() && !weight.getAdapter();
   };
-  if (!other || other.getType() != getType() || other.getTied() ||
-      !isWhole(other) || !isWhole(*this)) // weight_c5
-    return emitOpError("expected a whole weight of type ")
+  if (!other ||
+      other.getTensorType().getShape() != getTensorType().getShape() ||
+      other.getTied() || !isWhole(other) || !isWhole(*this)) // weight_c5
+    return emitOpError("expected a whole weight of the shape of ")
            << getType() << " to stand in, got " << getTiedAttr();
   return success();
 }
@@ -244,12 +255,17 @@ LogicalResult EmbedOp::inferReturnTypes(MLIRContext *,
   if (failed(expectRank(loc, "ids", ids, 1)) ||
       failed(expectRank(loc, "a table", table, 2)))
     return failure();
-  types.push_back(
-      RankedTensorType::get({dim(ids, 0), dim(table, 1)}, elementType(table)));
+  Type type = adaptor.getAs().value_or(elementType(table));
+  if (!isFloat(type)) // embed_c2
+    return emitOptionalError(
+        loc, "expected 'as' f32, f16 or bf16 beside a table in blocks");
+  types.push_back(RankedTensorType::get({dim(ids, 0), dim(table, 1)}, type));
   return success();
 }
 
 LogicalResult EmbedOp::verify() {
+  if (getAs() && !isa<BlocksType>(elementType(getTable()))) // embed_c2
+    return emitOpError("expected no 'as' beside a table that is not in blocks");
   return expectFinite(*this, getScale()); // embed_c1
 }
 

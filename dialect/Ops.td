@@ -2,6 +2,7 @@
 #define CRIA_DIALECT_OPS_TD
 
 include "dialect/Dialect.td"
+include "mlir/IR/AttrTypeBase.td"
 include "mlir/IR/BuiltinAttributes.td"
 include "mlir/IR/CommonAttrConstraints.td"
 include "mlir/IR/CommonTypeConstraints.td"
@@ -16,11 +17,56 @@ include "mlir/Interfaces/SideEffectInterfaces.td"
 class Llama_Op<string mnemonic, list<Trait> traits = []>
     : Op<Llama_Dialect, mnemonic, traits>;
 
+//===----------------------------------------------------------------------===//
+// Types
+//===----------------------------------------------------------------------===//
+
+def Llama_BlockFormat : I32EnumAttr<"BlockFormat", "a format of blocks",
+    [I32EnumAttrCase<"Q8_0", 0, "q8_0">, I32EnumAttrCase<"Q4_0", 1, "q4_0">]> {
+  let cppNamespace = "::cria::llama";
+}
+
+def Llama_Blocks : TypeDef<Llama_Dialect, "Blocks"> {
+  let mnemonic = "blocks";
+  let summary = "numbers that are stored in blocks of 32";
+  let description = [{
+    The element type of a quantized matrix. 32 numbers of a row lie together, as
+    ggml's formats of the same names have them: a scale d in f16, then
+
+    - `q8_0`: 32 integers q of 8 bits; the numbers are d * q. 34 bytes.
+    - `q4_0`: 16 bytes, byte i with the integer q of number i in its low half
+      and that of number i + 16 in its high half; the numbers are d * (q - 8).
+      18 bytes.
+
+    ```mlir
+    tensor<2048x2048x!llama.blocks<q8_0>>
+    ```
+
+    A product with such a matrix rounds the other operand as ggml does: each 32
+    numbers of its rows become a scale d = max |x| / 127 in f16 and integers
+    x / d, rounded to nearest even.
+  }];
+  let parameters = (ins EnumParameter<Llama_BlockFormat>:$format);
+  let assemblyFormat = "`<` $format `>`";
+  let extraClassDeclaration = [{
+    /// Numbers of a block.
+    static constexpr int64_t kNumbers = 32;
+    /// Bytes of the scale, the first of a block.
+    static constexpr int64_t kScaleBytes = 2;
+    /// Bytes of a block.
+    int64_t getBytes() const {
+      return kScaleBytes + (getFormat() == BlockFormat::Q8_0 ? 32 : 16);
+    }
+  }];
+}
+
 /// Storage and activation types.
 def Llama_Float : AnyTypeOf<[F32, F16, BF16]>;
 class Llama_Tensor<int rank> : TensorRankOf<[F32, F16, BF16], [rank]>;
 def Llama_Vector : Llama_Tensor<1>;
 def Llama_Matrix : Llama_Tensor<2>;
+/// Of a weight, which may be quantized.
+def Llama_WeightMatrix : TensorRankOf<[F32, F16, BF16, Llama_Blocks], [2]>;
 /// (tokens, heads, head size)
 def Llama_Heads : Llama_Tensor<3>;
 /// (tokens, size) or (tokens, heads, head size)
@@ -56,12 +102,14 @@ def Llama_WeightOp : Llama_Op<"weight",
     ```
 
     Constraints:
-    - (C1) the type is a static tensor of f32, f16 or bf16.
+    - (C1) the type is a static tensor of f32, f16 or bf16, or a static matrix of
+      blocks, its rows whole blocks.
     - (C2) with a count the name holds `{}` exactly once, without one never.
     - (C3) the count is positive, the first layer not negative.
     - (C4) the rows taken lie within those of the tensor.
-    - (C5) what stands in is a `llama.weight` of the same type, without a count,
-      rows or one that stands in for it; and so is what it stands in for.
+    - (C5) what stands in is a `llama.weight` of the same shape, without a count,
+      rows or one that stands in for it; and so is what it stands in for. Of
+      another element type it is converted.
     - (C6) either no weight and no rope table of the module has a `slot`, or all
       have, and they take those from 0 on, each once: a weight as many as its
       count, or one, a table two.
@@ -189,15 +237,20 @@ def Llama_EmbedOp : Llama_Op<"embed",
     ```mlir
     %x = llama.embed %ids, %table : tensor<?xi32>, tensor<512x64xbf16>
     %y = llama.embed %ids, %table {scale = 8.0 : f64} : tensor<?xi32>, tensor<512x64xbf16>
+    %z = llama.embed %ids, %blocks as bf16 : tensor<?xi32>, tensor<512x64x!llama.blocks<q8_0>>
     ```
 
     Constraints:
     - (C1) the scale is finite.
+    - (C2) `as`, the result's element type, is given if and only if the table is
+      in blocks.
   }];
-  let arguments = (ins Llama_Ids:$ids, Llama_Matrix:$table,
-      DefaultValuedAttr<F64Attr, "1.0">:$scale);
+  let arguments = (ins Llama_Ids:$ids, Llama_WeightMatrix:$table,
+      DefaultValuedAttr<F64Attr, "1.0">:$scale, OptionalAttr<TypeAttr>:$as);
   let results = (outs Llama_Matrix:$result);
-  let assemblyFormat = "$ids `,` $table attr-dict `:` type($ids) `,` type($table)";
+  let assemblyFormat = [{
+    $ids `,` $table (`as` $as^)? attr-dict `:` type($ids) `,` type($table)
+  }];
   let hasVerifier = 1;
 }
 
@@ -275,7 +328,7 @@ def Llama_LinearOp : Llama_Op<"linear",
     - (C1) the weight's second dimension is x's.
     - (C2) the bias has the weight's first dimension.
   }];
-  let arguments = (ins Llama_Matrix:$input, Llama_Matrix:$weight,
+  let arguments = (ins Llama_Matrix:$input, Llama_WeightMatrix:$weight,
       Optional<Llama_Vector>:$bias);
   let results = (outs Llama_Matrix:$result);
   let assemblyFormat = [{
@@ -304,7 +357,7 @@ def Llama_HeadOp : Llama_Op<"head",
     - (C2) the scale is finite, a soft cap positive and finite.
     - (C3) the bias has the weight's first dimension.
   }];
-  let arguments = (ins Llama_Matrix:$input, Llama_Matrix:$weight,
+  let arguments = (ins Llama_Matrix:$input, Llama_WeightMatrix:$weight,
       Optional<Llama_Vector>:$bias, DefaultValuedAttr<F64Attr, "1.0">:$scale,
       OptionalAttr<F64Attr>:$softcap);
   let results = (outs Llama_Matrix:$result);

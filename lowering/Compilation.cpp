@@ -7,11 +7,13 @@
 #include "lowering/artifact/Writer.h"
 #include "lowering/import/Adapters.h"
 #include "lowering/import/Program.h"
+#include "passes/Passes.h"
 
 #include "mlir/IR/AsmState.h"
 #include "mlir/IR/Verifier.h"
 #include "mlir/InitAllDialects.h"
 #include "mlir/InitAllExtensions.h"
+#include "mlir/Pass/PassManager.h"
 #include "mlir/Target/LLVMIR/Dialect/All.h"
 #include "mlir/Transforms/LocationSnapshot.h"
 #include "llvm/ADT/ScopeExit.h"
@@ -45,8 +47,35 @@ llvm::Expected<Compilation> Compilation::start(const CompileOptions &options,
   return result;
 }
 
+/// The formats that "q4_0,head=q8_0" names.
+static llvm::Expected<QuantizeWeightsOptions> readQuantize(StringRef text) {
+  QuantizeWeightsOptions options;
+  for (StringRef item : llvm::split(text, ',')) {
+    auto [key, format] = item.split('=');
+    std::string *option = key == "embedding" ? &options.embedding
+                          : key == "head"    ? &options.head
+                                             : nullptr;
+    if (!item.contains('=')) {
+      option = &options.format;
+      format = item;
+    }
+    bool known = format == "none" || llama::symbolizeBlockFormat(format);
+    if (!option || !known)
+      return llvm::createStringError(
+          "--quantize=" + text +
+          ": expected q8_0, q4_0 or none, and behind it, where they differ, "
+          "embedding=FORMAT and head=FORMAT, got '" +
+          item + "'");
+    *option = format.str();
+  }
+  return options;
+}
+
 /// Sets the pipeline's options.
 llvm::Error Compilation::select(const CompileOptions &options) {
+  if (!options.quantize.empty())
+    if (auto formats = readQuantize(options.quantize); !formats)
+      return formats.takeError();
   pipeline.device = options.device.value_or(Device::Cpu);
   pipeline.chunk = options.chunk.value_or(pipeline.chunk);
   auto cpus = selectCpus(options.cpu.value_or("native"), options.cpuRates);
@@ -60,22 +89,32 @@ llvm::Error Compilation::select(const CompileOptions &options) {
   return llvm::Error::success();
 }
 
-/// Checks a program at Import, and makes room for adapters.
-static LogicalResult readProgram(ModuleOp program, int64_t rank) {
-  if (failed(verifyProgram(program)))
+/// Checks a program at Import, makes room for adapters, and quantizes weights.
+LogicalResult Compilation::readProgram(const CompileOptions &options) {
+  if (failed(verifyProgram(*module)))
     return failure();
-  return rank ? addAdapters(program, rank) : success();
+  if (int64_t rank = options.import.loraRank;
+      rank && failed(addAdapters(*module, rank)))
+    return failure();
+  if (options.quantize.empty())
+    return success();
+  PassManager pm(context);
+  pm.addPass(
+      createQuantizeWeights(llvm::cantFail(readQuantize(options.quantize))));
+  return pm.run(*module);
 }
 
 /// Gives a program at Import its slots and manifest.
-void Compilation::describeProgram(const ImportOptions &options,
+void Compilation::describeProgram(const CompileOptions &options,
                                   llvm::json::Value config) {
   assignSlots(*module);
   manifest.fromProgram(*module, std::move(config), pipeline.chunk);
-  if (options.maxSeq)
-    manifest.setFlag("max_seq", options.maxSeq);
-  if (options.loraRank)
-    manifest.setFlag("lora_rank", options.loraRank);
+  if (options.import.maxSeq)
+    manifest.setFlag("max_seq", options.import.maxSeq);
+  if (options.import.loraRank)
+    manifest.setFlag("lora_rank", options.import.loraRank);
+  if (!options.quantize.empty())
+    manifest.setFlag("quantize", options.quantize);
   manifest.store(*module);
 }
 
@@ -89,11 +128,10 @@ llvm::Error Compilation::readModel(const CompileOptions &options,
     return model.takeError();
   notes = model->warnings;
   module = importModel(*model, options.import, &context);
-  if (!module || failed(readProgram(*module, options.import.loraRank)))
+  if (!module || failed(readProgram(options)))
     return reported();
   manifest.setLedger(model->ledger);
-  describeProgram(options.import,
-                  llvm::cantFail(llvm::json::parse(model->json)));
+  describeProgram(options, llvm::cantFail(llvm::json::parse(model->json)));
   return llvm::Error::success();
 }
 
@@ -116,10 +154,10 @@ llvm::Error Compilation::readText(const CompileOptions &options,
   if (llvm::Error error = select(asked))
     return error;
   if (current == Phase::Import) {
-    if (failed(readProgram(*module, asked.import.loraRank)))
+    if (failed(readProgram(asked)))
       return reported();
     const llvm::json::Value *config = manifest.object().get("config");
-    describeProgram(asked.import, config ? *config : nullptr);
+    describeProgram(asked, config ? *config : nullptr);
     return checkModel(options, manifest);
   }
   if (failed(verifyResumed(*module, current, manifest)))

@@ -20,6 +20,8 @@ struct CompileOptions {
   /// Keys of the config that are ignored though nothing is known of them.
   std::vector<std::string> allowUnknown;
   ImportOptions import;
+  /// Formats of blocks, as the user wrote them: "q4_0,head=q8_0"; or empty.
+  std::string quantize;
   // What the user asked for. Else it is what the text is made for, or the
   // default.
   std::optional<Device> device;
@@ -89,7 +91,8 @@ private:
   llvm::Error readText(const CompileOptions &options,
                        mlir::MLIRContext &context);
   llvm::Error select(const CompileOptions &options);
-  void describeProgram(const ImportOptions &options, llvm::json::Value config);
+  mlir::LogicalResult readProgram(const CompileOptions &options);
+  void describeProgram(const CompileOptions &options, llvm::json::Value config);
   void describeTile();
   llvm::Error next(Phase phase);
   llvm::Error runPasses(Phase phase);

@@ -12,7 +12,8 @@ using namespace mlir;
 using namespace cria;
 using namespace cria::llama;
 
-static int64_t bytesOf(RankedTensorType type) {
+static int64_t bytesOf(RankedTensorType tensor) {
+  RankedTensorType type = storageType(tensor);
   return type.getNumElements() * (type.getElementTypeBitWidth() / 8);
 }
 

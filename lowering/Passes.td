@@ -140,9 +140,10 @@ def FlashAttention : Pass<"flash-attention", "::mlir::func::FuncOp"> {
 def LowerContractions : Pass<"lower-contractions", "::mlir::func::FuncOp"> {
   let summary = "lower matrix products on memrefs to loops over vectors";
   let description = [{
-    Every `linalg.generic` on memrefs that is a product of two matrices into f32
-    becomes loops over vector ops, in parallel (`scf.forall`) where it is not
-    inside a parallel loop yet. Extents may be any number; the token count alone
+    Every `linalg.generic` on memrefs that is a product of two matrices into f32,
+    the second one perhaps in blocks of integers, each with a scale, becomes loops
+    over vector ops, in parallel (`scf.forall`) where it is not inside a parallel
+    loop yet. Extents may be any number; the token count alone
     may be dynamic, at most the function's `chunk`. Products of other forms, those
     that do more than to multiply and add, and those whose terms have an order are
     left alone, each with a missed-optimization remark that says why.
@@ -154,6 +155,8 @@ def LowerContractions : Pass<"lower-contractions", "::mlir::func::FuncOp"> {
            "the CPU multiplies bf16 pairs (AVX512-BF16)">,
     Option<"dotBf16Fast", "dot-bf16-fast", "bool", "false",
            "... faster than f32 FMA">,
+    Option<"dotBytes", "dot-bytes", "bool", "false",
+           "the CPU multiplies four neighbours of 8 bits (vpdpbusd)">,
     Option<"amx", "amx", "bool", "false",
            "the CPU multiplies tiles of bf16 (AMX-BF16)">,
     Option<"streams", "streams", "int64_t", "1",
@@ -161,8 +164,8 @@ def LowerContractions : Pass<"lower-contractions", "::mlir::func::FuncOp"> {
     Option<"blockForL2", "block-for-l2", "bool", "false",
            "block products of matrices for the second cache">];
   let dependentDialects = [
-    "::mlir::amx::AMXDialect", "::mlir::arith::ArithDialect", "::mlir::memref::MemRefDialect",
-    "::mlir::scf::SCFDialect", "::mlir::vector::VectorDialect",
+    "::mlir::amx::AMXDialect", "::mlir::arith::ArithDialect", "::mlir::LLVM::LLVMDialect",
+    "::mlir::math::MathDialect", "::mlir::memref::MemRefDialect", "::mlir::scf::SCFDialect", "::mlir::vector::VectorDialect",
     "::mlir::x86vector::X86VectorDialect"];
 }
 

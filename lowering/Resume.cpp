@@ -104,10 +104,16 @@ llvm::Error cria::resume(CompileOptions &options, Phase phase,
   if (llvm::Error error = expectFlag(options.input, "lora-rank",
                                      unlessZero(options.import.loraRank), rank))
     return error;
+  if (!options.quantize.empty())
+    if (llvm::Error error = expectFlag<StringRef>(
+            options.input, "quantize", StringRef(options.quantize),
+            root.getObject("flags")->getString("quantize").value_or("none")))
+      return error;
   if (llvm::Error error = checkModel(options, manifest))
     return error;
   options.chunk = chunk;
   options.import = {};
+  options.quantize.clear();
   return phase == Phase::Tile ? resumeTarget(options, manifest)
                               : llvm::Error::success();
 }

@@ -19,6 +19,27 @@ def SpecializeEntries : Pass<"llama-specialize-entries", "::mlir::ModuleOp"> {
                            "::mlir::tensor::TensorDialect"];
 }
 
+def QuantizeWeights : Pass<"llama-quantize-weights", "::mlir::ModuleOp"> {
+  let summary = "store matrices in blocks of few bits";
+  let description = [{
+    Before: a program at import. After: each matrix that only products read, or
+    lookups, has elements in blocks of `format`; a matrix that heads read those
+    of `head`, one in which ids are looked up those of `embedding`.
+
+    ```mlir
+    llama.weight @q_proj[2] : tensor<64x64x!llama.blocks<q8_0>> from "model.layers.{}.self_attn.q_proj.weight"
+    ```
+
+    Each format is `q8_0`, `q4_0` or `none`; that of heads and lookups is
+    `format` where it is not given. A matrix whose rows are no whole blocks stays
+    as it is, with a warning; adapters and what other ops read stay, too.
+  }];
+  let options = [
+    Option<"format", "format", "std::string", "\"none\"", "of products">,
+    Option<"embedding", "embedding", "std::string", "\"\"", "of lookups">,
+    Option<"head", "head", "std::string", "\"\"", "of heads">];
+}
+
 class FusionPass<string argument>
     : Pass<argument, "::mlir::func::FuncOp"> {
   let dependentDialects = ["::cria::llama::LlamaDialect"];

@@ -55,10 +55,12 @@ static cl::opt<std::string>
           cl::desc("Type of weights and activations: auto (the config's), f32, "
                    "f16, bf16"),
           cl::cat(category));
-static cl::opt<std::string> quantize("quantize", cl::init("none"),
-                                     cl::value_desc("none"),
-                                     cl::desc("Weight quantization (none)"),
-                                     cl::cat(category));
+static cl::opt<std::string>
+    quantize("quantize", cl::value_desc("formats"),
+             cl::desc("Store matrices in blocks of 32 numbers: q8_0, q4_0 or "
+                      "none, and where they differ, behind a comma, "
+                      "embedding=FORMAT and head=FORMAT"),
+             cl::cat(category));
 static cl::opt<std::string>
     maxSeq("max-seq", cl::value_desc("n"),
            cl::desc("Positions of the KV cache (default: "
@@ -200,9 +202,6 @@ static llvm::Expected<CompileOptions> readOptions() {
   if (target != "cpu" && target != "cuda" && target != "cpu,cuda")
     return llvm::createStringError("--target=" + target +
                                    ": expected cpu, cuda or cpu,cuda");
-  if (quantize != "none")
-    return llvm::createStringError("--quantize=" + quantize +
-                                   ": expected none, the one this build has");
   if (llvm::Error error = readNumber(maxSeq, 1, 1 << 24, options.import.maxSeq))
     return error;
   int64_t tokens = 0;
@@ -225,6 +224,7 @@ static llvm::Expected<CompileOptions> readOptions() {
     return llvm::createStringError("--cubin: expected --target=cuda or "
                                    "cpu,cuda with it");
   options.cubins.assign(cubin.begin(), cubin.end());
+  options.quantize = quantize;
   options.allowUnknown.assign(allowUnknown.begin(), allowUnknown.end());
   if (cpu.getNumOccurrences())
     options.cpu = cpu;

@@ -14,6 +14,8 @@ using namespace cria::llama;
 namespace json = llvm::json;
 
 static std::string dtypeName(Type type) {
+  if (auto blocks = dyn_cast<BlocksType>(type))
+    return stringifyBlockFormat(blocks.getFormat()).str();
   return type.isBF16() ? "bf16" : type.isF16() ? "f16" : "f32";
 }
 

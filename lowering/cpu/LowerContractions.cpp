@@ -1,14 +1,18 @@
 /// linalg.generic { mulf, addf }  =>  loops over vectors
 ///
 /// Chooses a schedule for each product; the schedules are in Outer.cpp,
-/// Dot.cpp, Panel.cpp and Amx.cpp. What none of them takes is left to
+/// Dot.cpp, Panel.cpp and Amx.cpp, and of products with blocks of integers in
+/// BlockDot.cpp and BlockPanel.cpp. What none of them takes is left to
 /// lower-linalg-to-loops, after a missed-optimization remark.
 #include "lowering/Passes.h"
+#include "lowering/cpu/BlockProducts.h"
 #include "lowering/cpu/Contraction.h"
 
 #include "mlir/Dialect/AMX/AMXDialect.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
@@ -34,19 +38,55 @@ static bool takeZeroFill(linalg::LinalgOp op) {
   return true;
 }
 
+/// What a memref is a view of.
+static Value baseOf(Value memref) {
+  while (auto view = memref.getDefiningOp<ViewLikeOpInterface>())
+    memref = view.getViewSource();
+  return memref;
+}
+
+/// Whether an op between two of a block may write to what `memref` views.
+static bool isWrittenBetween(Operation *first, Operation *last, Value memref) {
+  for (Operation *op = first->getNextNode(); op != last;
+       op = op->getNextNode()) {
+    auto effects = getEffectsRecursively(op);
+    if (!effects || llvm::any_of(*effects, [&](auto &effect) {
+          Value written = effect.getValue();
+          return isa<MemoryEffects::Write>(effect.getEffect()) &&
+                 (!written || baseOf(written) == baseOf(memref));
+        }))
+      return true;
+  }
+  return false;
+}
+
 namespace {
+/// A product with blocks, and the first one whose packed rows it shares.
+struct Packing {
+  BlockProduct product;
+  Operation *first;
+  std::optional<BlockPanels> packed = std::nullopt; // of the first one
+};
+
 struct LowerContractions
     : cria::impl::LowerContractionsBase<LowerContractions> {
   using LowerContractionsBase::LowerContractionsBase;
 
   void runOnOperation() override {
-    VectorUnit unit{lanes, registers, dotBf16,   dotBf16Fast,
-                    amx,   streams,   blockForL2};
+    VectorUnit unit{lanes,    registers, dotBf16, dotBf16Fast,
+                    dotBytes, amx,       streams, blockForL2};
     func::FuncOp function = getOperation();
     auto chunk = function->getAttrOfType<IntegerAttr>("chunk");
     SmallVector<linalg::LinalgOp> ops;
     function.walk([&](linalg::LinalgOp op) { ops.push_back(op); });
+    Packings packings = findPackings(ops);
     for (linalg::LinalgOp op : ops) {
+      OpBuilder builder(op);
+      VectorBuilder b(op.getLoc(), builder, unit);
+      if (packings.contains(op)) {
+        lower(b, op, chunk ? chunk.getInt() : 0, packings);
+        continue;
+      }
       StringRef reason;
       std::optional<Contraction> c = Contraction::match(op, reason);
       // Packing needs to know how many rows there may be.
@@ -59,8 +99,6 @@ struct LowerContractions
       if (!c)
         continue;
       c->fromZero = takeZeroFill(op);
-      OpBuilder builder(op);
-      VectorBuilder b(op.getLoc(), builder, unit);
       lower(b, *c, op, ShapedType::isDynamic(c->m()) ? chunk.getInt() : c->m());
       op.erase();
     }
@@ -78,6 +116,54 @@ private:
                                     .function(getOperation().getName()))
         << remark::metric("Op", op->getName().getStringRef().str())
         << remark::reason("{0}", reason.str());
+  }
+
+  using Packings = llvm::MapVector<Operation *, Packing>;
+
+  /// The products with blocks among `ops`, in order.
+  static Packings findPackings(ArrayRef<linalg::LinalgOp> ops) {
+    Packings packings;
+    for (linalg::LinalgOp op : ops) {
+      std::optional<BlockProduct> product = BlockProduct::match(op);
+      if (!product)
+        continue;
+      Operation *first = op;
+      for (auto &[other, packing] : packings)
+        if (packing.product.codes == product->codes &&
+            packing.product.scales == product->scales &&
+            other->getBlock() == op->getBlock() &&
+            !isWrittenBetween(other, op, product->codes) &&
+            !isWrittenBetween(other, op, product->scales))
+          first = packing.first;
+      packings.insert({op, {*product, first}});
+    }
+    return packings;
+  }
+
+  void lower(VectorBuilder &b, linalg::LinalgOp op, int64_t chunk,
+             Packings &packings) {
+    const Packing &packing = packings.find(op)->second;
+    const BlockProduct &product = packing.product;
+    if (product.isDynamic() && !chunk)
+      return missed(op, "nothing bounds its number of rows");
+    bool fromZero = takeZeroFill(op);
+    Value rows = b.size(product.out, 0);
+    if (product.rows() == 1) {
+      emitBlockDot(b, product, fromZero);
+    } else {
+      auto &packed = packings.find(packing.first)->second.packed;
+      if (!packed)
+        packed = packBlocks(b, product,
+                            product.isDynamic() ? chunk : product.rows());
+      b.when(
+          b.less(rows, b.index(2)),
+          [&] {
+            b.when(b.less(b.index(0), rows),
+                   [&] { emitBlockDot(b, product, fromZero); });
+          },
+          [&] { emitBlockPanel(b, product, *packed, fromZero); });
+    }
+    op.erase();
   }
 
   void lower(VectorBuilder &b, const Contraction &c, Operation *op,

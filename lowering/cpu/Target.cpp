@@ -29,6 +29,7 @@ static constexpr const char *kFeatures[] = {"amx-bf16",
                                             "avx512vl",
                                             "avx512vnni",
                                             "avx512vpopcntdq",
+                                            "avxvnni",
                                             "bmi",
                                             "bmi2",
                                             "f16c",
@@ -57,6 +58,8 @@ static VectorUnit vectorUnit(const CpuTarget &target) {
   unit.registers = wide ? 32 : 16;
   unit.dotBf16 = wide && target.has("avx512bf16");
   unit.dotBf16Fast = unit.dotBf16 && target.rates.dotBf16 > 1;
+  // Its VEX form has 16 registers of 256 bits.
+  unit.dotBytes = wide ? target.has("avx512vnni") : target.has("avxvnni");
   unit.amx = wide && target.has("amx-tile") && target.has("amx-bf16") &&
              target.rates.tilesBf16 > std::max(1.0, target.rates.dotBf16);
   unit.streams = target.rates.readStreams;
@@ -117,6 +120,8 @@ void cria::printUnits(const CpuTarget &target, llvm::raw_ostream &os) {
         unit.dotBf16Fast && !unit.amx ? "bf16" : "bf16 with one row");
   if (unit.amx)
     row("tdpbf16ps", target.rates.tilesBf16, "bf16");
+  os << "  products with blocks of integers by "
+     << (unit.dotBytes ? "vpdpbusd" : "vpmaddwd") << "\n";
   os << "  rows of weights that one row is multiplied with at once: "
      << unit.streams << "\n";
 }

@@ -1,6 +1,7 @@
 #include "lowering/cpu/VectorBuilder.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
@@ -45,6 +46,12 @@ Value VectorBuilder::fma(Value a, Value b, Value acc) {
 
 Value VectorBuilder::dotPairs(Value a, Value b, Value acc) {
   return create<x86vector::DotBF16Op>(acc.getType(), acc, a, b);
+}
+
+Value VectorBuilder::intrinsic(StringRef name, Type type,
+                               ValueRange arguments) {
+  return create<LLVM::CallIntrinsicOp>(type, getStringAttr(name), arguments)
+      .getResult(0);
 }
 
 /// Perfect shuffles: each round interleaves the rows of the upper half with

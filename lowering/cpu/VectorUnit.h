@@ -14,6 +14,8 @@ struct VectorUnit {
   bool dotBf16 = false;
   /// ... at more than the rate of f32 FMA.
   bool dotBf16Fast = false;
+  /// Multiplies four neighbours of 8 bits into i32 (vpdpbusd).
+  bool dotBytes = false;
   /// Multiplies tiles of bf16 (AMX-BF16).
   bool amx = false;
   /// Rows of a matrix that are read together, far from each other, where a

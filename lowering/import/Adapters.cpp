@@ -19,7 +19,7 @@ static Location locationOf(WeightOp weight, StringRef matrix) {
 /// The matrix `lora_A` or `lora_B` of `weight`, declared behind it unless it
 /// is there.
 static WeightOp declare(WeightOp weight, StringRef matrix,
-                        ArrayRef<int64_t> shape) {
+                        RankedTensorType type) {
   auto module = weight->getParentOfType<ModuleOp>();
   std::string symbol = (weight.getSymName() + "_" + matrix.lower()).str();
   if (auto declared = module.lookupSymbol<WeightOp>(symbol))
@@ -28,8 +28,7 @@ static WeightOp declare(WeightOp weight, StringRef matrix,
   b.setInsertionPointAfter(weight);
   StringRef front = weight.getSource().drop_back(strlen("weight"));
   return WeightOp::create(
-      b, locationOf(weight, matrix), symbol, weight.getCountAttr(),
-      RankedTensorType::get(shape, weight.getTensorType().getElementType()),
+      b, locationOf(weight, matrix), symbol, weight.getCountAttr(), type,
       (front + matrix + ".weight").str(), /*first_row=*/IntegerAttr(),
       /*source_rows=*/IntegerAttr(), weight.getFirst(), /*adapter=*/true,
       /*tied=*/FlatSymbolRefAttr(), /*slot=*/IntegerAttr());
@@ -44,8 +43,12 @@ static LogicalResult addAdapter(LinearOp linear, int64_t rank) {
     return linear.emitError("expected a weight whose name ends in '.weight', "
                             "for adapters to be added");
   RankedTensorType type = weight.getTensorType();
-  WeightOp b = declare(weight, "lora_B", {type.getDimSize(0), rank});
-  WeightOp a = declare(weight, "lora_A", {rank, type.getDimSize(1)});
+  // Of the linear's type: its weight may be quantized.
+  auto matrix = [&](int64_t rows, int64_t columns) {
+    return linear.getResult().getType().clone({rows, columns});
+  };
+  WeightOp b = declare(weight, "lora_B", matrix(type.getDimSize(0), rank));
+  WeightOp a = declare(weight, "lora_A", matrix(rank, type.getDimSize(1)));
   if (auto row = weight.getFirstRowAttr()) {
     b.setFirstRowAttr(row);
     b.setSourceRowsAttr(weight.getSourceRowsAttr());
@@ -53,11 +56,11 @@ static LogicalResult addAdapter(LinearOp linear, int64_t rank) {
   OpBuilder builder(linear->getContext());
   builder.setInsertionPointAfter(linear);
   Value x = linear.getInput();
-  for (WeightOp matrix : {a, b}) {
+  for (WeightOp factor : {a, b}) {
     Value value =
-        GetWeightOp::create(builder, matrix.getLoc(), matrix.getTensorType(),
-                            matrix.getSymName(), get.getLayer());
-    x = LinearOp::create(builder, matrix.getLoc(), x, value, /*bias=*/Value());
+        GetWeightOp::create(builder, factor.getLoc(), factor.getTensorType(),
+                            factor.getSymName(), get.getLayer());
+    x = LinearOp::create(builder, factor.getLoc(), x, value, /*bias=*/Value());
   }
   auto sum = ResidualOp::create(builder, b.getLoc(), linear.getResult(), x,
                                 llvm::APFloat(1.0));

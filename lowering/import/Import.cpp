@@ -335,7 +335,8 @@ void Importer::run() {
   Text text = {tokens, entry->getArgument(1), rope.getCos(), rope.getSin()};
   at("model.embed_tokens");
   Value x = EmbedOp::create(b, loc, ids, weight("embed_tokens", {}),
-                            llvm::APFloat(embeddingScale()));
+                            llvm::APFloat(embeddingScale()),
+                            /*as=*/TypeAttr());
   SmallVector<Value> carried = {x, entry->getArgument(3),
                                 entry->getArgument(4)};
   for (const LayerRun &layers : layerRuns(c.kinds))

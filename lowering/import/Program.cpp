@@ -99,6 +99,8 @@ static std::optional<int64_t> bytesOf(ShapedType type) {
 
 static LogicalResult verifySize(Operation *op, Type type) {
   auto tensor = dyn_cast<RankedTensorType>(type);
+  if (tensor)
+    tensor = storageType(tensor);
   if (!tensor || !tensor.getElementType().isIntOrFloat() || bytesOf(tensor))
     return success();
   return op->emitError("expected tensors of 1 to ")

@@ -48,7 +48,7 @@ static LogicalResult lowerSymbols(ModuleOp module) {
       auto what = b.getDictionaryAttr(
           {b.getNamedAttr("source", weight.getSourceAttr()), slotAttr});
       StringRef name = weight.getSymName();
-      Type type = weight.getType();
+      Type type = storageType(weight.getTensorType());
       bool layered = weight.getCount().has_value();
       op.setAttr("sym_name", b.getStringAttr(name + ".llama"));
       declare(b, op.getLoc(), name, type, layered, "weight", what);

@@ -115,7 +115,8 @@ void FunctionLowering::lower(GetWeightOp op) {
   SmallVector<Value> layer;
   if (op.getLayer())
     layer.push_back(stored(op.getLayer()));
-  storedForm[op] = call(op.getWeight(), op.getType(), layer);
+  storedForm[op] =
+      call(op.getWeight(), storageType(tensorType(op.getResult())), layer);
 }
 
 void FunctionLowering::lower(GetRopeOp op) {
@@ -126,17 +127,23 @@ void FunctionLowering::lower(GetRopeOp op) {
 
 void FunctionLowering::lower(EmbedOp op) {
   Value ids = stored(op.getIds()), table = stored(op.getTable());
-  Value out = b.empty({b.sizes(ids)[0], b.sizes(table)[1]}, elementType(table));
-  storedForm[op] =
-      b.generic(2, {ids}, {out}, {b.select(2, {0}), b.select(2, {0, 1})},
-                [&](Values v) -> SmallVector<Value> {
-                  Value id = arith::IndexCastOp::create(b, b.getLoc(),
-                                                        b.getIndexType(), v[0]);
-                  Value column = linalg::IndexOp::create(b, b.getLoc(), 1);
-                  Value x = tensor::ExtractOp::create(b, b.getLoc(), table,
-                                                      ValueRange{id, column});
-                  return {scaled(b, b.widen(x), op.getScale())};
-                })[0];
+  Value out =
+      b.empty({b.sizes(ids)[0], b.getIndexAttr(op.getType().getDimSize(1))},
+              op.getType().getElementType());
+  auto blocks = dyn_cast<BlocksType>(elementType(op.getTable()));
+  storedForm[op] = b.generic(
+      2, {ids}, {out}, {b.select(2, {0}), b.select(2, {0, 1})},
+      [&](Values v) -> SmallVector<Value> {
+        Value id =
+            arith::IndexCastOp::create(b, b.getLoc(), b.getIndexType(), v[0]);
+        Value column = linalg::IndexOp::create(b, b.getLoc(), 1);
+        Value x = blocks
+                      ? extractNumber(b, table, id, column, blocks.getFormat())
+                      : tensor::ExtractOp::create(b, b.getLoc(), table,
+                                                  ValueRange{id, column})
+                            .getResult();
+        return {scaled(b, b.widen(x), op.getScale())};
+      })[0];
 }
 
 /// The map of all dimensions but the last: where a row's statistics lie.
@@ -272,14 +279,25 @@ void FunctionLowering::lower(LayerNormOp op) {
   setNorm(op, b.generic(2, inputs, {normDestination(op, x)}, maps, apply)[0]);
 }
 
-/// x (T, K) times weight (N, K) transposed, in f32, into `into` or a new
-/// tensor.
-Value FunctionLowering::matmul(Value x, Value weight, Value into) {
+/// `x` in blocks, once for all products with it.
+BlockRows FunctionLowering::quantized(Value x) {
+  auto [entry, isNew] = inBlocks.try_emplace(x);
+  if (isNew)
+    entry->second = quantizeRows(b, x);
+  return entry->second;
+}
+
+/// What was x (T, K) times what was a weight (N, K) transposed, in f32, into
+/// `into` or a new tensor.
+Value FunctionLowering::matmul(Value oldX, Value oldWeight, Value into) {
+  Value x = stored(oldX), weight = stored(oldWeight);
   if (!into)
     into = b.empty({b.sizes(x)[0], b.sizes(weight)[0]}, b.getF32Type());
   Value zero = linalg::FillOp::create(b, b.getLoc(), ValueRange{b.f32(0)},
                                       ValueRange{into})
                    .getResult(0);
+  if (auto blocks = dyn_cast<BlocksType>(elementType(oldWeight)))
+    return multiplyBlocks(b, quantized(x), weight, blocks.getFormat(), zero);
   return b.contractTransposed(x, weight, zero);
 }
 
@@ -292,7 +310,7 @@ Value FunctionLowering::addVector(Value rows, Value vector) {
 }
 
 void FunctionLowering::lower(LinearOp op) {
-  Value y = matmul(stored(op.getInput()), stored(op.getWeight()), {});
+  Value y = matmul(op.getInput(), op.getWeight(), {});
   if (op.getBias())
     y = addVector(y, stored(op.getBias()));
   (elementType(op.getResult()).isF32() ? storedForm : wideForm)[op] = y;
@@ -323,9 +341,10 @@ Value FunctionLowering::intoLogits(Value rows) {
 
 /// The head writes where its result is wanted, if that is what is returned.
 void FunctionLowering::lower(HeadOp op) {
-  Value x = stored(op.getInput());
-  Value y = matmul(x, stored(op.getWeight()),
-                   makesLogits(op) ? logitsSlice(x) : Value());
+  Value into;
+  if (makesLogits(op))
+    into = logitsSlice(stored(op.getInput()));
+  Value y = matmul(op.getInput(), op.getWeight(), into);
   auto inPlace = [&](llvm::function_ref<Value(Value)> f) {
     y = b.generic(2, {}, {y}, {b.select(2, {0, 1})},
                   [&](Values v) { return SmallVector<Value>{f(v[0])}; })[0];

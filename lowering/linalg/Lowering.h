@@ -2,7 +2,7 @@
 #pragma once
 
 #include "dialect/Dialect.h"
-#include "lowering/linalg/Builder.h"
+#include "lowering/linalg/Blocks.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -58,7 +58,8 @@ private:
   mlir::Value intoLogits(mlir::Value rows);
   mlir::func::FuncOp lowerKernel(llama::KernelOp op,
                                  llvm::SmallVectorImpl<mlir::Value> &operands);
-  mlir::Value matmul(mlir::Value x, mlir::Value weight, mlir::Value into);
+  mlir::Value matmul(mlir::Value oldX, mlir::Value oldWeight, mlir::Value into);
+  BlockRows quantized(mlir::Value x);
   mlir::Value addVector(mlir::Value rows, mlir::Value vector);
   mlir::Value call(mlir::StringRef symbol, mlir::Type type,
                    mlir::ValueRange operands);
@@ -70,6 +71,8 @@ private:
   /// (tokens, vocab): where the head writes.
   mlir::Value logits;
   llvm::DenseMap<mlir::Value, mlir::Value> storedForm, wideForm;
+  /// What is multiplied with quantized weights, in blocks.
+  llvm::DenseMap<mlir::Value, BlockRows> inBlocks;
 };
 
 /// What `llama.gqa` reads: a query of any form (T, H, D), caches (L, KVH, S,

@@ -3,14 +3,26 @@
 // RUN: cria-opt --split-input-file --verify-diagnostics %s
 
 // weight_c1
-// expected-error @below {{expected a static tensor of f32, f16 or bf16, got 'tensor<?xf32>'}}
+// expected-error @below {{expected a static tensor of f32, f16 or bf16, or a matrix in blocks of 32, got 'tensor<?xf32>'}}
 llama.weight @w : tensor<?xf32> from "w"
 
 // -----
 
 // weight_c1
-// expected-error @below {{expected a static tensor of f32, f16 or bf16, got 'tensor<4xi8>'}}
+// expected-error @below {{expected a static tensor of f32, f16 or bf16, or a matrix in blocks of 32, got 'tensor<4xi8>'}}
 llama.weight @w : tensor<4xi8> from "w"
+
+// -----
+
+// weight_c1
+// expected-error @below {{a matrix in blocks of 32, got 'tensor<4x48x!llama.blocks<q8_0>>'}}
+llama.weight @w : tensor<4x48x!llama.blocks<q8_0>> from "w"
+
+// -----
+
+// weight_c1
+// expected-error @below {{a matrix in blocks of 32, got 'tensor<32x!llama.blocks<q4_0>>'}}
+llama.weight @w : tensor<32x!llama.blocks<q4_0>> from "w"
 
 // -----
 
@@ -220,7 +232,7 @@ llama.weight @w : tensor<8x4xf32> from "w" rows 10 of 17
 
 // weight_c5
 llama.weight @e : tensor<8x4xf32> from "e"
-// expected-error @below {{expected a whole weight of type 'tensor<8x2xf32>' to stand in, got @e}}
+// expected-error @below {{expected a whole weight of the shape of 'tensor<8x2xf32>' to stand in, got @e}}
 llama.weight @w : tensor<8x2xf32> from "w" or @e
 
 // -----
@@ -260,6 +272,24 @@ llama.rope_table @r {positions = 8 : i64, inv_freq = array<f32: 1.0, 0.1>, recom
 func.func @embed(%ids: tensor<?xi32>, %t: tensor<8x4xf32>) {
   // expected-error @below {{expected a finite scale}}
   %y = llama.embed %ids, %t {scale = 0x7FF0000000000000 : f64} : tensor<?xi32>, tensor<8x4xf32>
+  return
+}
+
+// -----
+
+// embed_c2
+func.func @embed(%ids: tensor<?xi32>, %t: tensor<8x4xf32>) {
+  // expected-error @below {{expected no 'as' beside a table that is not in blocks}}
+  %y = llama.embed %ids, %t as f32 : tensor<?xi32>, tensor<8x4xf32>
+  return
+}
+
+// -----
+
+// embed_c2
+func.func @embed(%ids: tensor<?xi32>, %t: tensor<8x32x!llama.blocks<q4_0>>) {
+  // expected-error @below {{expected 'as' f32, f16 or bf16 beside a table in blocks}}
+  %y = llama.embed %ids, %t : tensor<?xi32>, tensor<8x32x!llama.blocks<q4_0>>
   return
 }
 

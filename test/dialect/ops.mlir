@@ -12,6 +12,10 @@ llama.weight @q_proj[16] : tensor<2048x2048xbf16> from "model.layers.{}.self_att
 llama.weight @k_proj[32] : tensor<1024x3072xbf16> from "model.layers.{}.self_attn.qkv_proj.weight" rows 3072 of 5120
 // CHECK: llama.weight @q_proj_lora_a[16] : tensor<8x2048xbf16> from "model.layers.{}.self_attn.q_proj.lora_A.weight" adapter
 llama.weight @q_proj_lora_a[16] : tensor<8x2048xbf16> from "model.layers.{}.self_attn.q_proj.lora_A.weight" adapter
+// CHECK: llama.weight @o_proj[16] : tensor<2048x2048x!llama.blocks<q8_0>> from "model.layers.{}.self_attn.o_proj.weight"
+llama.weight @o_proj[16] : tensor<2048x2048x!llama.blocks<q8_0>> from "model.layers.{}.self_attn.o_proj.weight"
+// CHECK: llama.weight @lm_head : tensor<128256x2048x!llama.blocks<q4_0>> from "lm_head.weight" or @embed_tokens
+llama.weight @lm_head : tensor<128256x2048x!llama.blocks<q4_0>> from "lm_head.weight" or @embed_tokens
 // CHECK: llama.weight @late[2] : tensor<8xf16> from "l.{}.w" {first = 3 : i64}
 llama.weight @late[2] : tensor<8xf16> from "l.{}.w" {first = 3 : i64}
 
@@ -41,12 +45,14 @@ func.func @get_rope() {
 }
 
 // CHECK-LABEL: func @embed
-func.func @embed(%ids: tensor<?xi32>, %table: tensor<512x64xbf16>)
+func.func @embed(%ids: tensor<?xi32>, %table: tensor<512x64xbf16>, %blocks: tensor<512x64x!llama.blocks<q8_0>>)
     -> tensor<?x64xbf16> {
   // CHECK: llama.embed %{{.*}}, %{{.*}} : tensor<?xi32>, tensor<512x64xbf16>
   %x = llama.embed %ids, %table : tensor<?xi32>, tensor<512x64xbf16>
   // CHECK: llama.embed %{{.*}}, %{{.*}} {scale = 8.000000e+00 : f64} : tensor<?xi32>, tensor<512x64xbf16>
   %y = llama.embed %ids, %table {scale = 8.0 : f64} : tensor<?xi32>, tensor<512x64xbf16>
+  // CHECK: %{{.*}} = llama.embed %{{.*}}, %{{.*}} as bf16 : tensor<?xi32>, tensor<512x64x!llama.blocks<q8_0>>
+  %z = llama.embed %ids, %blocks as bf16 : tensor<?xi32>, tensor<512x64x!llama.blocks<q8_0>>
   return %x : tensor<?x64xbf16>
 }
 

@@ -1,0 +1,182 @@
+/// c[n] += sum of blocks b of scales(x, b) * scales(w[n], b) * (x[b] . w[n, b])
+///
+/// for one row x of activations: what decode does. Rows of weights are read
+/// where they lie, S far streams at a time as in Dot.cpp. A block is a vector
+/// of 32 integers of 8 bits:
+///
+///   sums[8 lanes] = 4 products each, of integers; exact
+///   acc[n]       += float(sums) * (scale of x * scale of w)
+///
+/// The instructions multiply unsigned by signed integers, so the sign goes from
+/// one factor to the other: |w| and x * sign(w). Scales of eight blocks are
+/// converted together.
+#include "lowering/cpu/BlockProducts.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+
+using namespace mlir;
+using namespace cria;
+
+static constexpr int64_t kNumbers = BlockProduct::kNumbers;
+/// Sums of a block.
+static constexpr int64_t kLanes = 8;
+/// Blocks whose scales are converted together.
+static constexpr int64_t kGroup = 8;
+/// Bytes from what a stream reads to what it fetches meanwhile.
+static constexpr int64_t kBytesAhead = 1024;
+
+Value cria::loadCodes(VectorBuilder &b, const BlockProduct &product, Value row,
+                      Value block) {
+  Value first = b.index(BlockProduct::kScaleBytes);
+  if (product.bits == 8)
+    return b.load(product.weights, {row, block, first}, kNumbers);
+  Value bytes = b.load(product.weights, {row, block, first}, kNumbers / 2);
+  auto all = [&](int64_t value, int64_t lanes) {
+    VectorType type = b.vectorType(lanes, b.getI8Type());
+    return b.create<arith::ConstantOp>(DenseElementsAttr::get(
+        type, b.getI8IntegerAttr(static_cast<int8_t>(value))));
+  };
+  Value low = b.create<arith::AndIOp>(bytes, all(15, kNumbers / 2));
+  Value high = b.create<arith::ShRUIOp>(bytes, all(4, kNumbers / 2));
+  SmallVector<int64_t> order = llvm::to_vector(llvm::seq<int64_t>(0, kNumbers));
+  Value codes = b.create<vector::ShuffleOp>(low, high, order);
+  return b.create<arith::SubIOp>(codes, all(8, kNumbers));
+}
+
+Value cria::loadScales(VectorBuilder &b, const BlockProduct &product, Value row,
+                       Value block, int64_t count) {
+  VectorType type = b.vectorType(count, b.getI16Type());
+  Value bits = b.create<arith::ConstantOp>(b.getZeroAttr(type));
+  for (int64_t i = 0; i < count; ++i) {
+    Value bytes =
+        b.load(product.weights, {row, b.add(block, i), b.index(0)}, 2);
+    Value word =
+        b.create<vector::BitCastOp>(b.vectorType(1, b.getI16Type()), bytes);
+    bits = b.create<vector::InsertOp>(b.create<vector::ExtractOp>(word, 0),
+                                      bits, i);
+  }
+  Value halves =
+      b.create<arith::BitcastOp>(b.vectorType(count, b.getF16Type()), bits);
+  return b.create<arith::ExtFOp>(b.vectorType(count, b.getF32Type()), halves);
+}
+
+namespace {
+/// The row x with columns n, n + apart, ... of c, which are rows of weights.
+class BlockDots {
+public:
+  BlockDots(VectorBuilder &b, const BlockProduct &product, Value n,
+            int64_t columns, int64_t apart, bool fromZero)
+      : b(b), product(product), n(n), columns(columns), apart(apart),
+        sets(columns >= 4 ? 1 : 4), fromZero(fromZero) {}
+  void emit();
+
+private:
+  Value rowOf(int64_t column) { return b.add(n, column * apart); }
+  SmallVector<Value> group(Value block, ValueRange acc, int64_t count);
+  void fetchAhead(Value row, Value block);
+  Value multiply(Value x, Value w);
+
+  VectorBuilder &b;
+  const BlockProduct &product;
+  Value n;
+  /// Sets of accumulators, which the blocks of a column take turns with.
+  int64_t columns, apart, sets;
+  bool fromZero;
+};
+} // namespace
+
+/// Fetches the lines of a group of blocks, some groups before it is read.
+void BlockDots::fetchAhead(Value row, Value block) {
+  int64_t bytes = product.blockBytes();
+  for (int64_t at = kBytesAhead; at < kBytesAhead + kGroup * bytes; at += 64)
+    b.create<memref::PrefetchOp>(
+        product.weights,
+        ValueRange{row, b.add(block, at / bytes), b.index(at % bytes)},
+        /*isWrite=*/false, /*localityHint=*/3, /*isDataCache=*/true);
+}
+
+/// Sums of the products of four neighbours each, vector<8xi32>.
+Value BlockDots::multiply(Value x, Value w) {
+  auto integers = [&](int64_t lanes, unsigned bits) {
+    return b.vectorType(lanes, b.getIntegerType(bits));
+  };
+  VectorType sums = integers(kLanes, 32);
+  Value size = b.create<math::AbsIOp>(w);
+  Value sign = b.intrinsic("llvm.x86.avx2.psign.b", w.getType(), {x, w});
+  Value zero = b.create<arith::ConstantOp>(b.getZeroAttr(sums));
+  if (b.unit.dotBytes)
+    return b.intrinsic("llvm.x86.avx512.vpdpbusd.256", sums,
+                       {zero, size, sign});
+  // At most 2 * 128 * 127, which 16 bits hold.
+  Value pairs = b.intrinsic("llvm.x86.avx2.pmadd.ub.sw",
+                            integers(kNumbers / 2, 16), {size, sign});
+  Value ones = b.create<arith::ConstantOp>(DenseElementsAttr::get(
+      integers(kNumbers / 2, 16), b.getI16IntegerAttr(1)));
+  return b.intrinsic("llvm.x86.avx2.pmadd.wd", sums, {pairs, ones});
+}
+
+/// Adds the products of `count` blocks to the accumulators.
+SmallVector<Value> BlockDots::group(Value block, ValueRange acc,
+                                    int64_t count) {
+  SmallVector<Value> next(acc), xs;
+  for (int64_t i = 0; i < count; ++i)
+    xs.push_back(b.load(product.codes,
+                        {b.index(0), b.add(block, i), b.index(0)}, kNumbers));
+  Value scales = b.loadWide(product.scales, {b.index(0), block}, count);
+  for (int64_t column = 0; column < columns; ++column) {
+    Value row = rowOf(column);
+    if (b.unit.streams > 1 && columns > 1 && count == kGroup)
+      fetchAhead(row, block);
+    Value factors = b.create<arith::MulFOp>(
+        scales, loadScales(b, product, row, block, count));
+    for (int64_t i = 0; i < count; ++i) {
+      Value w = loadCodes(b, product, row, b.add(block, i));
+      Value sums = b.create<arith::SIToFPOp>(
+          b.vectorType(kLanes, b.getF32Type()), multiply(xs[i], w));
+      Value factor = b.create<vector::BroadcastOp>(
+          b.vectorType(kLanes, b.getF32Type()),
+          b.create<vector::ExtractOp>(factors, i));
+      Value &sum = next[column * sets + i % sets];
+      sum = b.fma(sums, factor, sum);
+    }
+  }
+  return next;
+}
+
+void BlockDots::emit() {
+  int64_t whole = product.blocks() - product.blocks() % kGroup;
+  SmallVector<Value> acc(columns * sets, b.zero(kLanes));
+  if (whole)
+    acc = b.loop(b.index(0), b.index(whole), kGroup, acc,
+                 [&](Value block, ValueRange carried) {
+                   return group(block, carried, kGroup);
+                 });
+  if (int64_t left = product.blocks() - whole)
+    acc = group(b.index(whole), acc, left);
+  for (int64_t column = 0; column < columns; ++column) {
+    Value vector = acc[column * sets];
+    for (int64_t set = 1; set < sets; ++set)
+      vector = b.create<arith::AddFOp>(vector, acc[column * sets + set]);
+    Value sum = b.create<vector::ReductionOp>(
+        vector::CombiningKind::ADD, vector, arith::FastMathFlags::reassoc);
+    SmallVector<Value> at = {b.index(0), rowOf(column)};
+    if (!fromZero)
+      sum = b.create<arith::AddFOp>(sum,
+                                    b.create<memref::LoadOp>(product.out, at));
+    b.create<memref::StoreOp>(sum, product.out, at);
+  }
+}
+
+void cria::emitBlockDot(VectorBuilder &b, const BlockProduct &product,
+                        bool fromZero) {
+  int64_t streams = b.unit.streams, turns = product.columns() / streams;
+  auto columns = [&](Value n, int64_t count, int64_t apart) {
+    BlockDots(b, product, n, count, apart, fromZero).emit();
+  };
+  b.parallel(b.index(turns), [&](Value n) { columns(n, streams, turns); });
+  b.loop(b.index(turns * streams), b.index(product.columns()), 1,
+         [&](Value n) { columns(n, 1, 1); });
+}

@@ -1,0 +1,297 @@
+/// c[m, n] += sum of blocks b of scales(x[m], b) * scales(w[n], b) *
+///                                (x[m, b] . w[n, b])
+///
+/// for many rows m, a row in each lane:
+///
+///   pack x: codes[panel][b][step][lane][k of a step], scales[panel][b][lane]
+///   for groups of rows n of w, in parallel:
+///     copy the group's integers, its scales as f32
+///     for V panels, blocks of R rows:
+///       for b:
+///         sums[r][v] = -128 * (sum of w[n, b]), for steps of k:
+///         sums[r][v] += splat(w[n, b, step]) * codes[v][b][step]
+///         acc[r][v]  += float(sums[r][v]) * (scale of w * scales[v][b])
+///       c[m, n] = acc
+///
+/// A step is four k where the CPU multiplies bytes: unsigned by signed, so x
+/// is packed plus 128, and what this adds to the sums is taken from them
+/// before. It is two k of 16 bits elsewhere. Sums of integers are exact; a
+/// block of 32 turns them into floats once.
+#include "lowering/cpu/BlockProducts.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+
+using namespace mlir;
+using namespace cria;
+
+static constexpr int64_t kNumbers = BlockProduct::kNumbers;
+/// Bytes of a group's copy that stay in the second cache, beside panels.
+static constexpr int64_t kGroupBytes = 256 << 10;
+/// A group has no more rows, and fewer where threads would find too few groups.
+static constexpr int64_t kMostGroupRows = 48;
+static constexpr int64_t kGroups = 32;
+
+namespace {
+/// How a CPU multiplies integers.
+struct Integers {
+  explicit Integers(const VectorUnit &unit)
+      : bytes(unit.dotBytes), step(bytes ? 4 : 2), steps(kNumbers / step) {}
+
+  bool bytes;
+  int64_t step;  // k that share a lane
+  int64_t steps; // of a block
+  Type type(OpBuilder &b) const {
+    return bytes ? b.getI8Type() : b.getI16Type();
+  }
+};
+
+class BlockPanelProduct {
+public:
+  BlockPanelProduct(VectorBuilder &b, const BlockProduct &product,
+                    const BlockPanels &packed, bool fromZero);
+  void multiply();
+
+private:
+  Value scratch(ArrayRef<int64_t> shape, Type type);
+  Value splat(Value x) {
+    return b.create<vector::BroadcastOp>(b.vectorType(lanes, x.getType()), x);
+  }
+  void copyRow(Value r, Value n);
+  void group(Value n, Value count);
+  void tile(Value n, Value r, Value count, Value panel, int64_t vectors);
+  SmallVector<Value> block(Value r, Value panel, int64_t vectors, Value index,
+                           ValueRange acc);
+  Value multiplied(Value sum, Value x, Value w);
+  void store(Value n, Value r, Value count, Value panel, int64_t vectors,
+             ValueRange acc);
+
+  VectorBuilder &b;
+  const BlockProduct &product;
+  const BlockPanels &packed;
+  bool fromZero;
+  Integers integers;
+  int64_t lanes, vectors, blockRows, groupRows, blocks;
+  Value rows, panels;
+  /// Of a group: integers, scales, what sums begin with; and a tile of c.
+  Value codes, scales, first, sums;
+};
+} // namespace
+
+/// A panel's rows past the last are not written: their sums are dropped.
+BlockPanels cria::packBlocks(VectorBuilder &b, const BlockProduct &product,
+                             int64_t maxRows) {
+  Integers integers(b.unit);
+  int64_t lanes = b.unit.lanes, blocks = product.blocks();
+  int64_t panels = llvm::divideCeil(maxRows, lanes);
+  auto allocate = [&](ArrayRef<int64_t> shape, Type type) -> Value {
+    return b.create<memref::AllocOp>(MemRefType::get(shape, type),
+                                     b.getI64IntegerAttr(64));
+  };
+  BlockPanels packed = {
+      allocate({panels, blocks, integers.steps, lanes * integers.step},
+               integers.type(b)),
+      allocate({panels, blocks, lanes}, b.getF32Type())};
+  Value rows = b.size(product.codes, 0);
+  VectorType step = b.vectorType(integers.step, integers.type(b));
+  b.parallel(b.ceilDiv(rows, lanes), [&](Value panel) {
+    Value begin = b.mul(panel, lanes);
+    Value end = b.min(b.index(lanes), b.sub(rows, begin));
+    b.loop(b.index(0), end, 1, [&](Value lane) {
+      Value row = b.add(begin, lane);
+      b.loop(b.index(0), b.index(blocks), 1, [&](Value block) {
+        for (int64_t i = 0; i < integers.steps; ++i) {
+          Value x =
+              b.load(product.codes, {row, block, b.index(i * integers.step)},
+                     integers.step);
+          if (integers.bytes)
+            x = b.create<arith::XOrIOp>(
+                x, b.create<arith::ConstantOp>(
+                       DenseElementsAttr::get(step, b.getI8IntegerAttr(-128))));
+          else
+            x = b.create<arith::ExtSIOp>(step, x);
+          b.store(x, packed.codes,
+                  {panel, block, b.index(i), b.mul(lane, integers.step)});
+        }
+        Value scale =
+            b.create<memref::LoadOp>(product.scales, ValueRange{row, block});
+        b.create<memref::StoreOp>(
+            b.create<arith::ExtFOp>(b.getF32Type(), scale), packed.scales,
+            ValueRange{panel, block, lane});
+      });
+    });
+  });
+  return packed;
+}
+
+BlockPanelProduct::BlockPanelProduct(VectorBuilder &b,
+                                     const BlockProduct &product,
+                                     const BlockPanels &packed, bool fromZero)
+    : b(b), product(product), packed(packed), fromZero(fromZero),
+      integers(b.unit), lanes(b.unit.lanes), vectors(2),
+      blockRows(b.unit.registers == 32 ? 6 : 2), blocks(product.blocks()) {
+  // 6 x 2 of 32 registers, 2 x 2 of 16: integers and floats, rows and a splat.
+  int64_t copied =
+      blocks * kNumbers * integers.type(b).getIntOrFloatBitWidth() / 8;
+  int64_t most = std::clamp(kGroupBytes / copied, int64_t(1), kMostGroupRows);
+  int64_t even = llvm::divideCeil(product.columns(), kGroups);
+  groupRows = llvm::alignTo(std::min(most, even), blockRows);
+  rows = b.size(product.out, 0);
+  panels = b.ceilDiv(rows, lanes);
+}
+
+Value BlockPanelProduct::scratch(ArrayRef<int64_t> shape, Type type) {
+  return b.create<memref::AllocaOp>(MemRefType::get(shape, type),
+                                    b.getI64IntegerAttr(64));
+}
+
+/// Row n of w as row r of the group.
+void BlockPanelProduct::copyRow(Value r, Value n) {
+  b.loop(b.index(0), b.index(blocks), 1, [&](Value block) {
+    Value code = loadCodes(b, product, n, block);
+    Value wide =
+        b.create<arith::ExtSIOp>(b.vectorType(kNumbers, b.getI16Type()), code);
+    b.store(integers.bytes ? code : wide, codes, {r, b.mul(block, kNumbers)});
+    Value scale = loadScales(b, product, n, block, 1);
+    b.create<memref::StoreOp>(b.create<vector::ExtractOp>(scale, 0), scales,
+                              ValueRange{r, block});
+    if (!integers.bytes)
+      return;
+    // At most 32 * 128 of either sign.
+    Value sum = b.create<vector::ReductionOp>(vector::CombiningKind::ADD, wide);
+    sum = b.create<arith::ExtSIOp>(b.getI32Type(), sum);
+    b.create<memref::StoreOp>(
+        b.create<arith::MulIOp>(
+            sum, b.create<arith::ConstantOp>(b.getI32IntegerAttr(-128))),
+        first, ValueRange{r, block});
+  });
+}
+
+/// sum + the products of a step.
+Value BlockPanelProduct::multiplied(Value sum, Value x, Value w) {
+  bool wide = lanes == 16;
+  if (integers.bytes)
+    return b.intrinsic(wide ? "llvm.x86.avx512.vpdpbusd.512"
+                            : "llvm.x86.avx512.vpdpbusd.256",
+                       sum.getType(), {sum, x, w});
+  Value products = b.intrinsic(wide ? "llvm.x86.avx512.pmaddw.d.512"
+                                    : "llvm.x86.avx2.pmadd.wd",
+                               sum.getType(), {x, w});
+  return b.create<arith::AddIOp>(sum, products);
+}
+
+/// Adds a block of k to the accumulators.
+SmallVector<Value> BlockPanelProduct::block(Value r, Value panel,
+                                            int64_t vectors, Value index,
+                                            ValueRange acc) {
+  int64_t width = lanes * integers.step;
+  VectorType step = b.vectorType(width, integers.type(b));
+  SmallVector<Value> sums, next;
+  for (int64_t i = 0; i < blockRows; ++i) {
+    Value begin =
+        integers.bytes
+            ? b.create<memref::LoadOp>(first, ValueRange{b.add(r, i), index})
+                  .getResult()
+            : b.create<arith::ConstantOp>(b.getI32IntegerAttr(0)).getResult();
+    sums.append(vectors, splat(begin));
+  }
+  for (int64_t k = 0; k < integers.steps; ++k) {
+    SmallVector<Value> xs;
+    for (int64_t v = 0; v < vectors; ++v)
+      xs.push_back(b.load(packed.codes,
+                          {b.add(panel, v), index, b.index(k), b.index(0)},
+                          width));
+    for (int64_t i = 0; i < blockRows; ++i) {
+      Value at = b.add(b.mul(index, kNumbers), k * integers.step);
+      Value word = b.create<vector::BitCastOp>(
+          b.vectorType(1, b.getI32Type()),
+          b.load(codes, {b.add(r, i), at}, integers.step));
+      Value w = b.create<vector::BitCastOp>(
+          step, splat(b.create<vector::ExtractOp>(word, 0)));
+      for (int64_t v = 0; v < vectors; ++v) {
+        Value &sum = sums[i * vectors + v];
+        sum = multiplied(sum, xs[v], w);
+      }
+    }
+  }
+  VectorType floats = b.vectorType(lanes, b.getF32Type());
+  for (int64_t i = 0; i < blockRows; ++i) {
+    Value scale =
+        splat(b.create<memref::LoadOp>(scales, ValueRange{b.add(r, i), index}));
+    for (int64_t v = 0; v < vectors; ++v) {
+      Value x =
+          b.load(packed.scales, {b.add(panel, v), index, b.index(0)}, lanes);
+      int64_t at = i * vectors + v;
+      Value sum = b.create<arith::SIToFPOp>(floats, sums[at]);
+      next.push_back(b.fma(sum, b.create<arith::MulFOp>(scale, x), acc[at]));
+    }
+  }
+  return next;
+}
+
+/// c[m, n + i] of a tile, of the rows that are there.
+void BlockPanelProduct::store(Value n, Value r, Value count, Value panel,
+                              int64_t vectors, ValueRange acc) {
+  for (int64_t i = 0; i < blockRows; ++i)
+    for (int64_t v = 0; v < vectors; ++v)
+      b.store(acc[i * vectors + v], sums, {b.index(i), b.index(v * lanes)});
+  Value begin = b.mul(panel, lanes);
+  Value end = b.min(b.index(vectors * lanes), b.sub(rows, begin));
+  Value columns = b.min(b.index(blockRows), b.sub(count, r));
+  b.loop(b.index(0), end, 1, [&](Value m) {
+    b.loop(b.index(0), columns, 1, [&](Value i) {
+      Value sum = b.create<memref::LoadOp>(sums, ValueRange{i, m});
+      SmallVector<Value> at = {b.add(begin, m), b.add(n, b.add(r, i))};
+      if (!fromZero)
+        sum = b.create<arith::AddFOp>(
+            sum, b.create<memref::LoadOp>(product.out, at));
+      b.create<memref::StoreOp>(sum, product.out, at);
+    });
+  });
+}
+
+/// Rows [r, r + R) of the group times some panels.
+void BlockPanelProduct::tile(Value n, Value r, Value count, Value panel,
+                             int64_t vectors) {
+  SmallVector<Value> acc(blockRows * vectors, b.zero(lanes));
+  acc = b.loop(b.index(0), b.index(blocks), 1, acc,
+               [&](Value index, ValueRange carried) {
+                 return block(r, panel, vectors, index, carried);
+               });
+  store(n, r, count, panel, vectors, acc);
+}
+
+/// Rows [n, n + count) of w times all panels.
+void BlockPanelProduct::group(Value n, Value count) {
+  codes = scratch({groupRows, blocks * kNumbers}, integers.type(b));
+  scales = scratch({groupRows, blocks}, b.getF32Type());
+  first = scratch({groupRows, blocks}, b.getI32Type());
+  sums = scratch({blockRows, vectors * lanes}, b.getF32Type());
+  // The last block is filled up with the last row.
+  b.loop(b.index(0), b.index(groupRows), 1, [&](Value r) {
+    copyRow(r, b.add(n, b.min(r, b.sub(count, b.index(1)))));
+  });
+  Value done = b.index(0);
+  for (int64_t width = vectors; width; width /= 2) {
+    Value end = b.mul(b.div(panels, width), width);
+    b.loop(done, end, width, [&](Value panel) {
+      b.loop(b.index(0), count, blockRows,
+             [&](Value r) { tile(n, r, count, panel, width); });
+    });
+    done = end;
+  }
+}
+
+void BlockPanelProduct::multiply() {
+  int64_t columns = product.columns();
+  b.parallel(b.index(llvm::divideCeil(columns, groupRows)), [&](Value index) {
+    Value n = b.mul(index, groupRows);
+    group(n, b.min(b.index(groupRows), b.sub(b.index(columns), n)));
+  });
+}
+
+void cria::emitBlockPanel(VectorBuilder &b, const BlockProduct &product,
+                          const BlockPanels &packed, bool fromZero) {
+  BlockPanelProduct(b, product, packed, fromZero).multiply();
+}

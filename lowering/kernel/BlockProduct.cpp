@@ -1,0 +1,122 @@
+#include "lowering/kernel/BlockProduct.h"
+#include "lowering/kernel/Product.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/Utils/StaticValueUtils.h"
+#include "mlir/IR/Matchers.h"
+
+using namespace mlir;
+using namespace cria;
+using matchers::m_Any;
+using matchers::m_Val;
+
+static bool isInteger(Value value, int64_t expected) {
+  APInt found;
+  return matchPattern(value, m_ConstantInt(&found)) &&
+         found.getSExtValue() == expected;
+}
+
+/// Whether it is the f32 of the f16 in two bytes.
+static bool isScale(Value value, Value low, Value high) {
+  Value eight;
+  auto shifted =
+      m_Op<arith::ShLIOp>(m_Op<arith::ExtUIOp>(m_Val(high)), m_Any(&eight));
+  return matchPattern(
+             value,
+             m_Op<arith::ExtFOp>(m_Op<arith::BitcastOp>(m_Op<arith::OrIOp>(
+                 m_Op<arith::ExtUIOp>(m_Val(low)), shifted)))) &&
+         isInteger(eight, 8);
+}
+
+/// Whether it is the integer in the half of a byte that loop `half` is, less 8.
+static bool isNibble(Value value, Value byte, unsigned half) {
+  Value shift, mask, offset, index, two;
+  auto part = m_Op<arith::AndIOp>(
+      m_Op<arith::ShRUIOp>(m_Val(byte), m_Any(&shift)), m_Any(&mask));
+  if (!matchPattern(value, m_Op<arith::SubIOp>(part, m_Any(&offset))) ||
+      !isInteger(mask, 15) || !isInteger(offset, 8) ||
+      !matchPattern(shift,
+                    m_Op<arith::ShLIOp>(m_Op<arith::IndexCastOp>(m_Any(&index)),
+                                        m_Any(&two))) ||
+      !isInteger(two, 2))
+    return false;
+  auto loop = index.getDefiningOp<linalg::IndexOp>();
+  return loop && loop.getDim() == half;
+}
+
+/// The matrix that bytes [first, first + count) of each block are taken from.
+static Value sourceOf(Value bytes, int64_t first, int64_t count) {
+  auto view = bytes.getDefiningOp<memref::SubViewOp>();
+  if (!view || view.getSourceType().getRank() != 3 ||
+      !view.getSourceType().hasStaticShape() ||
+      !view.getSourceType().getLayout().isIdentity() || !view.hasUnitStride())
+    return {};
+  auto offsets = getConstantIntValues(view.getMixedOffsets());
+  auto sizes = getConstantIntValues(view.getMixedSizes());
+  SmallVector<int64_t> expected(view.getSourceType().getShape());
+  expected.back() = count;
+  bool fits = offsets == SmallVector<int64_t>{0, 0, first} && sizes == expected;
+  return fits ? view.getSource() : Value();
+}
+
+std::optional<BlockProduct> BlockProduct::match(linalg::LinalgOp op) {
+  auto generic = dyn_cast<linalg::GenericOp>(op.getOperation());
+  if (!generic || !op.hasPureBufferSemantics() || op.getNumDpsInputs() != 5 ||
+      op.getNumDpsInits() != 1 || op.getNumLoops() < 4 || op.getNumLoops() > 5)
+    return std::nullopt;
+  using Dims = SmallVector<unsigned>;
+  bool halves = op.getNumLoops() == 5;
+  SmallVector<AffineMap> maps = op.getIndexingMapsArray();
+  Dims expected[] = {halves ? Dims{0, 2, 3, 4} : Dims{0, 2, 3},
+                     {0, 2},
+                     halves ? Dims{1, 2, 4} : Dims{1, 2, 3},
+                     {1, 2},
+                     {1, 2},
+                     {0, 1}};
+  for (auto [map, dims] : llvm::zip(maps, expected))
+    if (!map.isProjectedPermutation() || loops(map) != dims)
+      return std::nullopt;
+
+  Block *body = op.getBlock();
+  auto argument = [&](unsigned i) -> Value { return body->getArgument(i); };
+  Value code;
+  auto x = m_Op<arith::MulFOp>(m_Op<arith::SIToFPOp>(m_Val(argument(0))),
+                               m_Op<arith::ExtFOp>(m_Val(argument(1))));
+  Value scale;
+  auto w =
+      m_Op<arith::MulFOp>(m_Op<arith::SIToFPOp>(m_Any(&code)), m_Any(&scale));
+  Value sum = body->getTerminator()->getOperand(0);
+  bool fits =
+      matchPattern(sum, m_Op<arith::AddFOp>(m_Val(argument(5)),
+                                            m_Op<arith::MulFOp>(x, w))) &&
+      mayReorder(op) && isScale(scale, argument(3), argument(4)) &&
+      (halves ? isNibble(code, argument(2), 3) : code == argument(2));
+  if (!fits)
+    return std::nullopt;
+
+  auto operand = [&](unsigned i) { return op.getDpsInputOperand(i)->get(); };
+  BlockProduct product{operand(0),
+                       operand(1),
+                       {},
+                       op.getDpsInitOperand(0)->get(),
+                       halves ? 4 : 8};
+  int64_t bytes = halves ? kNumbers / 2 : kNumbers;
+  product.weights = sourceOf(operand(2), kScaleBytes, bytes);
+  if (halves) {
+    auto halved = product.codes.getDefiningOp<memref::ExpandShapeOp>();
+    product.codes = halved ? halved.getSrc() : Value();
+  }
+  auto hasRows = [&](Value value, int64_t rank) {
+    auto type = dyn_cast_or_null<MemRefType>(value ? value.getType() : Type());
+    return type && type.getRank() == rank && type.isLastDimUnitStride();
+  };
+  fits = product.weights && product.weights == sourceOf(operand(3), 0, 1) &&
+         product.weights == sourceOf(operand(4), 1, 1) &&
+         product.blockBytes() == kScaleBytes + bytes &&
+         hasRows(product.codes, 3) && hasRows(product.scales, 2) &&
+         hasRows(product.out, 2) &&
+         product.type(product.codes).getDimSize(2) == kNumbers &&
+         product.type(product.scales).getElementType().isF16();
+  return fits ? std::optional(product) : std::nullopt;
+}

@@ -1,0 +1,39 @@
+/// Products with matrices in blocks, read from linalg.
+#pragma once
+
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+
+namespace cria {
+
+/// out[t, n] += sum over blocks b and their 32 numbers j of
+///   (codes[t, b, j] * scales[t, b]) * (code(n, b, j) * scale(n, b))
+///
+/// with the codes and scales of n in the bytes of `weights`: an f16, and behind
+/// it 32 integers of 8 bits, or 16 bytes, byte i with number i in its low half
+/// and number i + 16 in its high half, each plus 8.
+struct BlockProduct {
+  mlir::Value codes;   // (T, B, 32) i8
+  mlir::Value scales;  // (T, B) f16
+  mlir::Value weights; // (N, B, 34 or 18) i8
+  mlir::Value out;     // (T, N) f32
+  int64_t bits;        // of a weight: 8 or 4
+
+  static constexpr int64_t kNumbers = 32;
+  static constexpr int64_t kScaleBytes = 2;
+
+  /// What a linalg op on memrefs is, if it is such a product, whose terms may
+  /// be added in any order.
+  static std::optional<BlockProduct> match(mlir::linalg::LinalgOp op);
+
+  mlir::ShapedType type(mlir::Value value) const {
+    return mlir::cast<mlir::ShapedType>(value.getType());
+  }
+  /// Whether the number of rows is known only when it runs.
+  bool isDynamic() const { return mlir::ShapedType::isDynamic(rows()); }
+  int64_t rows() const { return type(out).getDimSize(0); }
+  int64_t columns() const { return type(out).getDimSize(1); }
+  int64_t blocks() const { return type(weights).getDimSize(1); }
+  int64_t blockBytes() const { return type(weights).getDimSize(2); }
+};
+
+} // namespace cria

@@ -1,0 +1,54 @@
+// Matrices in blocks: what is multiplied with them is rounded to integers, too,
+// and that stands in the text.
+// RUN: cria-opt --assign-slots --convert-llama-to-linalg=chunk=64 --canonicalize --split-input-file %s | FileCheck %s
+
+// Weights are bytes: of 32 numbers 34 in q8_0, 18 in q4_0.
+// CHECK: func private @w() -> tensor<6x3x34xi8>
+// CHECK: func private @e() -> tensor<16x3x18xi8>
+llama.weight @w : tensor<6x96x!llama.blocks<q8_0>> from "w"
+llama.weight @e : tensor<16x96x!llama.blocks<q4_0>> from "e"
+
+// A number of the table: d * (half - 8).
+// CHECK-LABEL: func @prefill
+// CHECK: linalg.generic
+// CHECK: %[[ID:.*]] = arith.index_cast
+// CHECK: %[[COLUMN:.*]] = linalg.index 1
+// CHECK: %[[BLOCK:.*]] = arith.divui %[[COLUMN]], %c32
+// CHECK: %[[PLACE:.*]] = arith.remui %[[COLUMN]], %c32
+// CHECK: %[[HALF:.*]] = arith.divui %[[PLACE]], %c16
+// CHECK: %[[REST:.*]] = arith.remui %[[PLACE]], %c16
+// CHECK: %[[AT:.*]] = arith.addi %[[REST]], %c2
+// CHECK: %[[BYTE:.*]] = tensor.extract %{{.*}}[%[[ID]], %[[BLOCK]], %[[AT]]]
+// CHECK: arith.shrui %[[BYTE]]
+// CHECK: arith.subi %{{.*}}, %c8_i8
+// CHECK: tensor.extract %{{.*}}[%[[ID]], %[[BLOCK]], %c0]
+// CHECK: tensor.extract %{{.*}}[%[[ID]], %[[BLOCK]], %c1]
+// CHECK: arith.bitcast %{{.*}} : i16 to f16
+
+// Rows become blocks once for both products: the largest number, integers to
+// nearest even, scales in f16.
+// CHECK: %[[X:.*]] = tensor.expand_shape %{{.*}} output_shape [%{{.*}}, 3, 32]
+// CHECK: %[[MOST:.*]] = linalg.generic {{.*}}"reduction"]} ins(%[[X]]
+// CHECK: math.absf
+// CHECK: arith.maximumf
+// CHECK: %[[CODES:.*]] = linalg.generic {{.*}} ins(%[[X]], %[[MOST]]
+// CHECK: math.roundeven
+// CHECK: arith.fptosi %{{.*}} : f32 to i8
+// CHECK: %[[SCALES:.*]] = linalg.generic {{.*}} ins(%[[MOST]]
+// CHECK: arith.truncf %{{.*}} : f32 to f16
+// CHECK: %[[BYTES:.*]] = tensor.extract_slice %[[W:.*]][0, 0, 2] [6, 3, 32]
+// CHECK: %[[LOW:.*]] = tensor.extract_slice %[[W]][0, 0, 0] [6, 3, 1]
+// CHECK: %[[HIGH:.*]] = tensor.extract_slice %[[W]][0, 0, 1] [6, 3, 1]
+// CHECK: linalg.generic {{.*}}"parallel", "parallel", "reduction", "reduction"]} ins(%[[CODES]], %[[SCALES]], %[[BYTES]], %[[LOW]], %[[HIGH]]
+// CHECK: arith.addf %{{.*}} fastmath<reassoc,contract>
+// CHECK-NOT: math.roundeven
+// CHECK: linalg.generic {{.*}}"parallel", "parallel", "reduction", "reduction"]} ins(%[[CODES]], %[[SCALES]]
+func.func @prefill(%ids: tensor<?xi32>, %position: index, %first: index) -> (tensor<?x6xf32>) {
+  %e = llama.get_weight @e : tensor<16x96x!llama.blocks<q4_0>>
+  %x = llama.embed %ids, %e as f32 : tensor<?xi32>, tensor<16x96x!llama.blocks<q4_0>>
+  %w = llama.get_weight @w : tensor<6x96x!llama.blocks<q8_0>>
+  %y = llama.linear %x, %w : tensor<?x96xf32>, tensor<6x96x!llama.blocks<q8_0>>
+  %z = llama.linear %x, %w : tensor<?x96xf32>, tensor<6x96x!llama.blocks<q8_0>>
+  %s = llama.residual %y, %z : tensor<?x6xf32>
+  return %s : tensor<?x6xf32>
+}
