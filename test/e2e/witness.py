@@ -17,6 +17,7 @@ import sys
 
 import numpy as np
 
+import blocks
 import families
 import weights
 from driver import Plan
@@ -27,11 +28,15 @@ from harness import HERE, Tools, check, check_as_faithful, check_close, execute,
 SEED = 7
 CHUNK = 16
 PIECES = [16, 7, 1, 5, 1, 1]
+FORMATS = "q4_0,head=q8_0"
 FAMILIES = {
     "llama": families.FAMILIES["llama"],
     "gemma2": families.FAMILIES["gemma2"],
     "qwen3": families.FAMILIES["qwen3"],
     "phi3": json.loads((HERE / "goldens/f32-phi3-longrope/config.json").read_text()),
+    "blocks": families.config(
+        "llama", {"hidden_size": 64, "intermediate_size": 96, "head_dim": 16}
+    ),
     "bart": None,  # a program
 }
 
@@ -52,10 +57,15 @@ class Memory:
         symbols = {weight["symbol"]: weight for weight in manifest["weights"]}
         for weight in manifest["weights"]:
             if "tied" in weight:
-                weight = symbols[weight["tied"]] | {"slot": weight["slot"]}
+                origin = symbols[weight["tied"]]
+                weight = origin | {key: weight[key] for key in ("slot", "dtype")}
             for layer in range(max(weight["count"], 1)):
                 values = weights.rounded(drawn(weight, layer), dtype)
-                self.arrays[weight["slot"] + layer] = guarded(encoded(values, stored))
+                self.arrays[weight["slot"] + layer] = guarded(
+                    blocks.quantize(drawn(weight, layer), weight["dtype"])
+                    if weight["dtype"] in blocks.FORMATS
+                    else encoded(values, stored)
+                )
         for table in manifest.get("rope", []):
             angles = np.outer(np.arange(table["rows"]), table["inv_freq"])
             for i, turn in enumerate([np.cos, np.sin]):
@@ -105,6 +115,8 @@ def bf16_program(tools):
 
 def check_family(tools, name, dtype):
     flags = [f"--chunk={CHUNK}"]
+    if name == "blocks":
+        flags.append(f"--quantize={FORMATS}")
     if FAMILIES[name] is None:
         program = bf16_program(tools) if dtype == "bf16" else GRAPHS / "bart.mlir"
         wide_program, wide_flags = GRAPHS / "bart.mlir", flags

@@ -67,7 +67,9 @@ def layernorm():
 def linear_of(p, x, weight, bias=None):
     op = f"llama.linear {x.name}, {weight.name}"
     op += f" bias({bias.name} : {bias.type})" if bias else ""
-    product = lambda call: reference.linear(call[x], call[weight], call[bias])
+    product = lambda call: reference.linear(
+        call.factor(x, weight), call[weight], call[bias]
+    )
     shape = (None, weight.shape[0])
     return p.emit(f"{op} : {x.type}, {weight.type}", shape, product, x.dtype)
 
@@ -96,6 +98,44 @@ def linear():
     p = Program()  # activations of one type, weights of another
     y = linear_of(p, p.tokens(35), p.weight(10, 35, dtype="bf16"))
     yield "f32 by bf16", p.returns(y)
+
+
+def blocks():
+    """Products with matrices in blocks: one block and a group of eight and a
+    rest, fewer rows than a stream, a tile and a group of rows has; a head, a
+    lookup, a bias, two products of the same rows."""
+    for dtype in TYPES:
+        for form, n, k in [
+            ("q8_0", 1, 32),
+            ("q8_0", 19, 96),
+            ("q8_0", 64, 256),
+            ("q4_0", 37, 352),
+            ("q4_0", 8, 32),
+        ]:
+            p = Program(dtype)
+            x, w = p.tokens(k), p.weight(n, k, dtype=form)
+            yield f"{dtype} {form} {n}x{k}", p.returns(linear_of(p, x, w))
+    for form in ["q8_0", "q4_0"]:
+        p = Program("bf16")
+        x = p.tokens(64, dtype=form)
+        yield f"lookup {form}", p.returns(x)
+        p = Program()
+        x = p.tokens(64)
+        y = linear_of(p, x, p.weight(96, 64, dtype=form), p.weight(96))
+        z = linear_of(p, x, p.weight(96, 64, dtype=form))
+        sum = elementwise(p, "residual", y, z, lambda a, b: a + b)
+        yield f"two products {form}", p.returns(sum)
+        p = Program()
+        logits = p.head(p.tokens(2080), p.weight(101, 2080, dtype=form))
+        yield f"head {form}", p.ends(logits)
+        p = Program()  # several groups of rows
+        y = linear_of(p, p.tokens(288), p.weight(1213, 288, dtype=form))
+        yield f"groups {form}", p.ends(p.head(y, p.weight(128, 1213)))
+    p = Program()  # rows of zeros, and of one number
+    table = np.zeros((128, 64))
+    table[1::2, 40] = -3
+    y = linear_of(p, p.tokens(64, array=table), p.weight(32, 64, dtype="q8_0"))
+    yield "zeros", p.returns(y)
 
 
 def head():

@@ -15,6 +15,7 @@ import numpy as np
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.append(str(HERE.parent / "e2e"))
+import blocks  # noqa: E402
 from weights import rounded, write_safetensors  # noqa: E402
 
 import reference  # noqa: E402
@@ -34,7 +35,12 @@ class Value:
     @property
     def type(self):
         shape = "x".join("?" if n is None else str(n) for n in self.shape)
-        return f"tensor<{shape}x{self.dtype}>"
+        element = f"!llama.blocks<{self.dtype}>" if self.in_blocks else self.dtype
+        return f"tensor<{shape}x{element}>"
+
+    @property
+    def in_blocks(self):
+        return self.dtype in blocks.FORMATS
 
 
 class Call:
@@ -58,6 +64,14 @@ class Call:
                 result = rounded(result, value.dtype)
             self.known[value.name] = result
         return self.known[value.name]
+
+
+    def factor(self, x, weight):
+        """x as a product with the weight reads it."""
+        rows = self[x]
+        if weight.in_blocks:
+            rows = blocks.rounded_rows(rows).astype(self.real)
+        return rows
 
 
 class Program:
@@ -85,8 +99,10 @@ class Program:
         dtype, name = dtype or self.dtype, f"w{len(self.arrays)}"
         if array is None:
             array = self.random.standard_normal(shape) * scale + shift
-        array = self.arrays[name] = rounded(array, dtype)
         value = Value("", shape, dtype, None)
+        array = self.arrays[name] = rounded(array, dtype)
+        if value.in_blocks:
+            array = blocks.dequantize(blocks.quantize(array, dtype), dtype)
         self.symbols.append(f'llama.weight @{name} : {value.type} from "{name}"')
         op = f"llama.get_weight @{name} : {value.type}"
         return self.emit(op, shape, lambda call: array, dtype)
@@ -94,9 +110,11 @@ class Program:
     def tokens(self, size, **options):
         """(tokens, size): a random row for each id."""
         table = self.weight(ROWS, size, **options)
-        op = f"llama.embed %ids, {table.name} : tensor<?xi32>, {table.type}"
+        dtype = self.dtype if table.in_blocks else table.dtype
+        operands = f"%ids, {table.name}" + (f" as {dtype}" if table.in_blocks else "")
+        op = f"llama.embed {operands} : tensor<?xi32>, {table.type}"
         row = lambda call: call[table][call.ids]
-        return self.emit(op, (None, size), row, table.dtype)
+        return self.emit(op, (None, size), row, dtype)
 
     def heads(self, x, heads, size):
         """x (tokens, heads * size) as (tokens, heads, size)."""
@@ -148,7 +166,9 @@ class Program:
     def head(self, x, weight):
         x, vocab = self.last(x), weight.shape[0]
         op = f"llama.head {x.name}, {weight.name} : {x.type}, {weight.type}"
-        product = lambda call: call[x] @ call[weight].T
+        product = lambda call: reference.linear(
+            call.factor(x, weight), call[weight], None
+        )
         return self.emit(op, (None, vocab), product, "f32")
 
     def returns(self, x, *caches):
