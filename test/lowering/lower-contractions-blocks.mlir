@@ -1,0 +1,110 @@
+// Products with matrices in blocks: integers, each 32 of them with a scale.
+// RUN: cria-opt --lower-contractions="lanes=16 registers=32 dot-bytes streams=4" --canonicalize --cse %s | FileCheck %s
+// RUN: cria-opt --lower-contractions --canonicalize --cse %s | FileCheck %s --check-prefix=AVX2
+
+#t = affine_map<(t, n, b, j) -> (t, b, j)>
+#ts = affine_map<(t, n, b, j) -> (t, b)>
+#n = affine_map<(t, n, b, j) -> (n, b, j)>
+#ns = affine_map<(t, n, b, j) -> (n, b)>
+#tn = affine_map<(t, n, b, j) -> (t, n)>
+#product = {indexing_maps = [#t, #ts, #n, #ns, #ns, #tn], iterator_types = ["parallel", "parallel", "reduction", "reduction"]}
+
+// One row: four rows of weights at once, each fetched ahead; scales of eight
+// blocks become f32 together; the sign goes from weights to x, |w| is unsigned.
+// CHECK-LABEL: func @one_row
+// CHECK: scf.forall (%[[N:.*]]) in (5)
+// CHECK: scf.for %[[B:.*]] = %c0 to %c16 step %c8 iter_args({{.*}}) -> (vector<8xf32>, vector<8xf32>, vector<8xf32>, vector<8xf32>)
+// CHECK: %[[X:.*]] = vector.load %{{.*}}[%c0, %[[B]], %c0] : memref<1x17x32xi8>, vector<32xi8>
+// CHECK: memref.prefetch %{{.*}}[%[[N]], %{{.*}}, %c4], read, locality<3>, data
+// CHECK-COUNT-8: vector.load %{{.*}}[%[[N]], %{{.*}}, %c0] : memref<21x17x34xi8>, vector<2xi8>
+// CHECK: arith.extf %{{.*}} : vector<8xf16> to vector<8xf32>
+// CHECK: %[[W:.*]] = vector.load %{{.*}}[%[[N]], %[[B]], %c2] : memref<21x17x34xi8>, vector<32xi8>
+// CHECK: %[[SIZE:.*]] = math.absi %[[W]]
+// CHECK: %[[SIGNED:.*]] = llvm.call_intrinsic "llvm.x86.avx2.psign.b"(%[[X]], %[[W]])
+// CHECK: llvm.call_intrinsic "llvm.x86.avx512.vpdpbusd.256"(%{{.*}}, %[[SIZE]], %[[SIGNED]])
+// CHECK: arith.sitofp %{{.*}} : vector<8xi32> to vector<8xf32>
+// CHECK: vector.fma
+// CHECK: vector.load %{{.*}}[%c20, %{{.*}}, %c2] : memref<21x17x34xi8>, vector<32xi8>
+// AVX2-LABEL: func @one_row
+// AVX2-NOT: prefetch
+// AVX2: llvm.call_intrinsic "llvm.x86.avx2.pmadd.ub.sw"
+// AVX2: llvm.call_intrinsic "llvm.x86.avx2.pmadd.wd"
+func.func @one_row(%x: memref<1x17x32xi8>, %xs: memref<1x17xf16>, %w: memref<21x17x34xi8>, %y: memref<1x21xf32>) {
+  %c8 = arith.constant 8 : i16
+  %codes = memref.subview %w[0, 0, 2] [21, 17, 32] [1, 1, 1] : memref<21x17x34xi8> to memref<21x17x32xi8, strided<[578, 34, 1], offset: 2>>
+  %low = memref.subview %w[0, 0, 0] [21, 17, 1] [1, 1, 1] : memref<21x17x34xi8> to memref<21x17xi8, strided<[578, 34]>>
+  %high = memref.subview %w[0, 0, 1] [21, 17, 1] [1, 1, 1] : memref<21x17x34xi8> to memref<21x17xi8, strided<[578, 34], offset: 1>>
+  linalg.generic #product
+      ins(%x, %xs, %codes, %low, %high : memref<1x17x32xi8>, memref<1x17xf16>, memref<21x17x32xi8, strided<[578, 34, 1], offset: 2>>, memref<21x17xi8, strided<[578, 34]>>, memref<21x17xi8, strided<[578, 34], offset: 1>>)
+      outs(%y : memref<1x21xf32>) {
+    ^bb0(%a: i8, %as: f16, %b: i8, %l: i8, %h: i8, %acc: f32):
+      %0 = arith.extf %as : f16 to f32
+      %1 = arith.extui %l : i8 to i16
+      %2 = arith.extui %h : i8 to i16
+      %3 = arith.shli %2, %c8 : i16
+      %4 = arith.ori %1, %3 : i16
+      %5 = arith.bitcast %4 : i16 to f16
+      %6 = arith.extf %5 : f16 to f32
+      %7 = arith.sitofp %b : i8 to f32
+      %8 = arith.mulf %7, %6 : f32
+      %9 = arith.sitofp %a : i8 to f32
+      %10 = arith.mulf %9, %0 : f32
+      %11 = arith.mulf %10, %8 : f32
+      %12 = arith.addf %acc, %11 fastmath<reassoc> : f32
+      linalg.yield %12 : f32
+  }
+  return
+}
+
+// Many rows: a row a lane, packed in fours of bytes plus 128, which the sums
+// begin with less; six rows of weights by two panels. Without instructions for
+// bytes, in twos of 16 bits.
+// CHECK-LABEL: func @rows
+// CHECK: %[[CODES:.*]] = memref.alloc() {alignment = 64 : i64} : memref<5x17x8x64xi8>
+// CHECK: %[[SCALES:.*]] = memref.alloc() {alignment = 64 : i64} : memref<5x17x16xf32>
+// CHECK: scf.forall
+// CHECK: vector.load %{{.*}} : memref<?x17x32xi8>, vector<4xi8>
+// CHECK: arith.xori %{{.*}}, %cst
+// CHECK: vector.store %{{.*}}, %[[CODES]]
+// CHECK: scf.if
+// CHECK: psign
+// CHECK: scf.forall
+// CHECK: %[[COPY:.*]] = memref.alloca() {alignment = 64 : i64} : memref<6x544xi8>
+// CHECK: %[[SUM:.*]] = vector.reduction <add>, %{{.*}} : vector<32xi16> into i16
+// CHECK: arith.muli %{{.*}}, %c-128_i32
+// CHECK: scf.for %[[B:.*]] = %c0 to %c17 step %c1 iter_args
+// CHECK: vector.load %[[CODES]][%{{.*}}, %[[B]], %c0, %c0] : memref<5x17x8x64xi8>, vector<64xi8>
+// CHECK: vector.load %[[COPY]]{{.*}} vector<4xi8>
+// CHECK-COUNT-96: llvm.call_intrinsic "llvm.x86.avx512.vpdpbusd.512"
+// CHECK-NOT: vpdpbusd.512
+// CHECK: arith.sitofp
+// AVX2-LABEL: func @rows
+// AVX2: memref.alloc() {alignment = 64 : i64} : memref<9x17x16x16xi16>
+// AVX2: arith.extsi %{{.*}} : vector<2xi8> to vector<2xi16>
+// AVX2: llvm.call_intrinsic "llvm.x86.avx2.pmadd.wd"(%{{.*}}) : (vector<16xi16>, vector<16xi16>) -> vector<8xi32>
+func.func @rows(%x: memref<?x17x32xi8>, %xs: memref<?x17xf16>, %w: memref<21x17x34xi8>, %y: memref<?x21xf32>) attributes {chunk = 69 : index} {
+  %c8 = arith.constant 8 : i16
+  %codes = memref.subview %w[0, 0, 2] [21, 17, 32] [1, 1, 1] : memref<21x17x34xi8> to memref<21x17x32xi8, strided<[578, 34, 1], offset: 2>>
+  %low = memref.subview %w[0, 0, 0] [21, 17, 1] [1, 1, 1] : memref<21x17x34xi8> to memref<21x17xi8, strided<[578, 34]>>
+  %high = memref.subview %w[0, 0, 1] [21, 17, 1] [1, 1, 1] : memref<21x17x34xi8> to memref<21x17xi8, strided<[578, 34], offset: 1>>
+  linalg.generic #product
+      ins(%x, %xs, %codes, %low, %high : memref<?x17x32xi8>, memref<?x17xf16>, memref<21x17x32xi8, strided<[578, 34, 1], offset: 2>>, memref<21x17xi8, strided<[578, 34]>>, memref<21x17xi8, strided<[578, 34], offset: 1>>)
+      outs(%y : memref<?x21xf32>) {
+    ^bb0(%a: i8, %as: f16, %b: i8, %l: i8, %h: i8, %acc: f32):
+      %0 = arith.extf %as : f16 to f32
+      %1 = arith.extui %l : i8 to i16
+      %2 = arith.extui %h : i8 to i16
+      %3 = arith.shli %2, %c8 : i16
+      %4 = arith.ori %1, %3 : i16
+      %5 = arith.bitcast %4 : i16 to f16
+      %6 = arith.extf %5 : f16 to f32
+      %7 = arith.sitofp %b : i8 to f32
+      %8 = arith.mulf %7, %6 : f32
+      %9 = arith.sitofp %a : i8 to f32
+      %10 = arith.mulf %9, %0 : f32
+      %11 = arith.mulf %10, %8 : f32
+      %12 = arith.addf %acc, %11 fastmath<reassoc> : f32
+      linalg.yield %12 : f32
+  }
+  return
+}
