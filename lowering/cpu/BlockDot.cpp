@@ -7,9 +7,11 @@
 ///   sums[8 lanes] = 4 products each, of integers; exact
 ///   acc[n]       += float(sums) * (scale of x * scale of w)
 ///
-/// The instructions multiply unsigned by signed integers, so the sign goes from
-/// one factor to the other: |w| and x * sign(w). Scales of eight blocks are
-/// converted together.
+/// The instructions multiply unsigned by signed integers. So an offset is added
+/// to w, and the sums begin with what that adds to them, which depends on x
+/// alone. (Without vpdpbusd, sums of two products have 16 bits; of integers of
+/// 8 bits they might not fit. Then the sign goes from w to x instead: |w| and x
+/// * sign(w).) Scales of eight blocks are converted together.
 #include "lowering/cpu/BlockProducts.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -28,22 +30,28 @@ static constexpr int64_t kGroup = 8;
 /// Bytes from what a stream reads to what it fetches meanwhile.
 static constexpr int64_t kBytesAhead = 1024;
 
+/// `value` in each of `lanes` bytes.
+static Value bytes(VectorBuilder &b, int64_t value, int64_t lanes) {
+  return b.create<arith::ConstantOp>(
+      DenseElementsAttr::get(b.vectorType(lanes, b.getI8Type()),
+                             b.getI8IntegerAttr(static_cast<int8_t>(value))));
+}
+
 Value cria::loadCodes(VectorBuilder &b, const BlockProduct &product, Value row,
-                      Value block) {
+                      Value block, bool isSigned) {
   Value first = b.index(BlockProduct::kScaleBytes);
-  if (product.bits == 8)
-    return b.load(product.weights, {row, block, first}, kNumbers);
-  Value bytes = b.load(product.weights, {row, block, first}, kNumbers / 2);
-  auto all = [&](int64_t value, int64_t lanes) {
-    VectorType type = b.vectorType(lanes, b.getI8Type());
-    return b.create<arith::ConstantOp>(DenseElementsAttr::get(
-        type, b.getI8IntegerAttr(static_cast<int8_t>(value))));
-  };
-  Value low = b.create<arith::AndIOp>(bytes, all(15, kNumbers / 2));
-  Value high = b.create<arith::ShRUIOp>(bytes, all(4, kNumbers / 2));
+  if (product.bits == 8) {
+    Value codes = b.load(product.weights, {row, block, first}, kNumbers);
+    return isSigned ? codes
+                    : b.create<arith::XOrIOp>(codes, bytes(b, -128, kNumbers));
+  }
+  Value halves = b.load(product.weights, {row, block, first}, kNumbers / 2);
+  Value low = b.create<arith::AndIOp>(halves, bytes(b, 15, kNumbers / 2));
+  Value high = b.create<arith::ShRUIOp>(halves, bytes(b, 4, kNumbers / 2));
   SmallVector<int64_t> order = llvm::to_vector(llvm::seq<int64_t>(0, kNumbers));
   Value codes = b.create<vector::ShuffleOp>(low, high, order);
-  return b.create<arith::SubIOp>(codes, all(8, kNumbers));
+  return isSigned ? b.create<arith::SubIOp>(codes, bytes(b, 8, kNumbers))
+                  : codes;
 }
 
 Value cria::loadScales(VectorBuilder &b, const BlockProduct &product, Value row,
@@ -67,21 +75,22 @@ namespace {
 /// The row x with columns n, n + apart, ... of c, which are rows of weights.
 class BlockDots {
 public:
-  BlockDots(VectorBuilder &b, const BlockProduct &product, Value n,
+  /// `first` is what sums begin with, (B, 8) i32; null where the sign is moved.
+  BlockDots(VectorBuilder &b, const BlockProduct &product, Value first, Value n,
             int64_t columns, int64_t apart, bool fromZero)
-      : b(b), product(product), n(n), columns(columns), apart(apart),
-        sets(columns >= 4 ? 1 : 4), fromZero(fromZero) {}
+      : b(b), product(product), first(first), n(n), columns(columns),
+        apart(apart), sets(columns >= 4 ? 1 : 4), fromZero(fromZero) {}
   void emit();
 
 private:
   Value rowOf(int64_t column) { return b.add(n, column * apart); }
   SmallVector<Value> group(Value block, ValueRange acc, int64_t count);
   void fetchAhead(Value row, Value block);
-  Value multiply(Value x, Value w);
+  Value multiply(Value x, Value row, Value block);
 
   VectorBuilder &b;
   const BlockProduct &product;
-  Value n;
+  Value first, n;
   /// Sets of accumulators, which the blocks of a column take turns with.
   int64_t columns, apart, sets;
   bool fromZero;
@@ -98,24 +107,33 @@ void BlockDots::fetchAhead(Value row, Value block) {
         /*isWrite=*/false, /*localityHint=*/3, /*isDataCache=*/true);
 }
 
-/// Sums of the products of four neighbours each, vector<8xi32>.
-Value BlockDots::multiply(Value x, Value w) {
-  auto integers = [&](int64_t lanes, unsigned bits) {
-    return b.vectorType(lanes, b.getIntegerType(bits));
-  };
-  VectorType sums = integers(kLanes, 32);
+/// sums + the products of four neighbours of unsigned and signed integers.
+static Value dotBytes(VectorBuilder &b, Value sums, Value x, Value y) {
+  if (b.unit.dotBytes)
+    return b.intrinsic("llvm.x86.avx512.vpdpbusd.256", sums.getType(),
+                       {sums, x, y});
+  VectorType words = b.vectorType(kNumbers / 2, b.getI16Type());
+  Value pairs = b.intrinsic("llvm.x86.avx2.pmadd.ub.sw", words, {x, y});
+  Value ones = b.create<arith::ConstantOp>(
+      DenseElementsAttr::get(words, b.getI16IntegerAttr(1)));
+  return b.create<arith::AddIOp>(
+      sums,
+      b.intrinsic("llvm.x86.avx2.pmadd.wd", sums.getType(), {pairs, ones}));
+}
+
+static Value zeroSums(VectorBuilder &b) {
+  return b.create<arith::ConstantOp>(
+      b.getZeroAttr(b.vectorType(kLanes, b.getI32Type())));
+}
+
+/// Sums of the products of x with a block of weights, vector<8xi32>.
+Value BlockDots::multiply(Value x, Value row, Value block) {
+  Value w = loadCodes(b, product, row, block, /*isSigned=*/!first);
+  if (first)
+    return dotBytes(b, b.load(first, {block, b.index(0)}, kLanes), w, x);
   Value size = b.create<math::AbsIOp>(w);
   Value sign = b.intrinsic("llvm.x86.avx2.psign.b", w.getType(), {x, w});
-  Value zero = b.create<arith::ConstantOp>(b.getZeroAttr(sums));
-  if (b.unit.dotBytes)
-    return b.intrinsic("llvm.x86.avx512.vpdpbusd.256", sums,
-                       {zero, size, sign});
-  // At most 2 * 128 * 127, which 16 bits hold.
-  Value pairs = b.intrinsic("llvm.x86.avx2.pmadd.ub.sw",
-                            integers(kNumbers / 2, 16), {size, sign});
-  Value ones = b.create<arith::ConstantOp>(DenseElementsAttr::get(
-      integers(kNumbers / 2, 16), b.getI16IntegerAttr(1)));
-  return b.intrinsic("llvm.x86.avx2.pmadd.wd", sums, {pairs, ones});
+  return dotBytes(b, zeroSums(b), size, sign);
 }
 
 /// Adds the products of `count` blocks to the accumulators.
@@ -133,9 +151,9 @@ SmallVector<Value> BlockDots::group(Value block, ValueRange acc,
     Value factors = b.create<arith::MulFOp>(
         scales, loadScales(b, product, row, block, count));
     for (int64_t i = 0; i < count; ++i) {
-      Value w = loadCodes(b, product, row, b.add(block, i));
-      Value sums = b.create<arith::SIToFPOp>(
-          b.vectorType(kLanes, b.getF32Type()), multiply(xs[i], w));
+      Value sums =
+          b.create<arith::SIToFPOp>(b.vectorType(kLanes, b.getF32Type()),
+                                    multiply(xs[i], row, b.add(block, i)));
       Value factor = b.create<vector::BroadcastOp>(
           b.vectorType(kLanes, b.getF32Type()),
           b.create<vector::ExtractOp>(factors, i));
@@ -170,11 +188,30 @@ void BlockDots::emit() {
   }
 }
 
+/// What sums begin with: for each block of x the sums of four neighbours, times
+/// the offset that weights have, less than zero.
+static Value firstSums(VectorBuilder &b, const BlockProduct &product) {
+  auto type = MemRefType::get({product.blocks(), kLanes}, b.getI32Type());
+  Value first = b.create<memref::AllocOp>(type, b.getI64IntegerAttr(64));
+  Value factor = b.create<arith::ConstantOp>(DenseElementsAttr::get(
+      b.vectorType(kLanes, b.getI32Type()),
+      b.getI32IntegerAttr(static_cast<int32_t>(-offsetOf(product)))));
+  b.loop(b.index(0), b.index(product.blocks()), 1, [&](Value block) {
+    Value x = b.load(product.codes, {b.index(0), block, b.index(0)}, kNumbers);
+    Value sums = dotBytes(b, zeroSums(b), bytes(b, 1, kNumbers), x);
+    b.store(b.create<arith::MulIOp>(sums, factor), first, {block, b.index(0)});
+  });
+  return first;
+}
+
 void cria::emitBlockDot(VectorBuilder &b, const BlockProduct &product,
                         bool fromZero) {
   int64_t streams = b.unit.streams, turns = product.columns() / streams;
+  Value first;
+  if (b.unit.dotBytes || product.bits == 4)
+    first = firstSums(b, product);
   auto columns = [&](Value n, int64_t count, int64_t apart) {
-    BlockDots(b, product, n, count, apart, fromZero).emit();
+    BlockDots(b, product, first, n, count, apart, fromZero).emit();
   };
   b.parallel(b.index(turns), [&](Value n) { columns(n, streams, turns); });
   b.loop(b.index(turns * streams), b.index(product.columns()), 1,

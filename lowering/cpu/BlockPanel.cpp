@@ -8,15 +8,15 @@
 ///     copy the group's integers, its scales as f32
 ///     for V panels, blocks of R rows:
 ///       for b:
-///         sums[r][v] = -128 * (sum of w[n, b]), for steps of k:
+///         sums[r][v] = first[v][b], for steps of k:
 ///         sums[r][v] += splat(w[n, b, step]) * codes[v][b][step]
 ///         acc[r][v]  += float(sums[r][v]) * (scale of w * scales[v][b])
 ///       c[m, n] = acc
 ///
-/// A step is four k where the CPU multiplies bytes: unsigned by signed, so x
-/// is packed plus 128, and what this adds to the sums is taken from them
-/// before. It is two k of 16 bits elsewhere. Sums of integers are exact; a
-/// block of 32 turns them into floats once.
+/// A step is four k where the CPU multiplies bytes: unsigned by signed, so an
+/// offset is added to w, and the sums begin with what that adds to them, which
+/// depends on x alone. It is two k of 16 bits elsewhere. Sums of integers are
+/// exact; a block of 32 turns them into floats once.
 #include "lowering/cpu/BlockProducts.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -32,6 +32,8 @@ static constexpr int64_t kGroupBytes = 256 << 10;
 /// A group has no more rows, and fewer where threads would find too few groups.
 static constexpr int64_t kMostGroupRows = 48;
 static constexpr int64_t kGroups = 32;
+/// Blocks that are copied together.
+static constexpr int64_t kCopied = 8;
 
 namespace {
 /// How a CPU multiplies integers.
@@ -74,8 +76,8 @@ private:
   Integers integers;
   int64_t lanes, vectors, blockRows, groupRows, blocks;
   Value rows, panels;
-  /// Of a group: integers, scales, what sums begin with; and a tile of c.
-  Value codes, scales, first, sums;
+  /// Of a group: integers and scales; and a tile of c.
+  Value codes, scales, sums;
 };
 } // namespace
 
@@ -92,7 +94,9 @@ BlockPanels cria::packBlocks(VectorBuilder &b, const BlockProduct &product,
   BlockPanels packed = {
       allocate({panels, blocks, integers.steps, lanes * integers.step},
                integers.type(b)),
-      allocate({panels, blocks, lanes}, b.getF32Type())};
+      allocate({panels, blocks, lanes}, b.getF32Type()), Value()};
+  if (integers.bytes)
+    packed.first = allocate({panels, blocks, lanes}, b.getI32Type());
   Value rows = b.size(product.codes, 0);
   VectorType step = b.vectorType(integers.step, integers.type(b));
   b.parallel(b.ceilDiv(rows, lanes), [&](Value panel) {
@@ -105,11 +109,7 @@ BlockPanels cria::packBlocks(VectorBuilder &b, const BlockProduct &product,
           Value x =
               b.load(product.codes, {row, block, b.index(i * integers.step)},
                      integers.step);
-          if (integers.bytes)
-            x = b.create<arith::XOrIOp>(
-                x, b.create<arith::ConstantOp>(
-                       DenseElementsAttr::get(step, b.getI8IntegerAttr(-128))));
-          else
+          if (!integers.bytes)
             x = b.create<arith::ExtSIOp>(step, x);
           b.store(x, packed.codes,
                   {panel, block, b.index(i), b.mul(lane, integers.step)});
@@ -119,6 +119,19 @@ BlockPanels cria::packBlocks(VectorBuilder &b, const BlockProduct &product,
         b.create<memref::StoreOp>(
             b.create<arith::ExtFOp>(b.getF32Type(), scale), packed.scales,
             ValueRange{panel, block, lane});
+        if (!integers.bytes)
+          return;
+        Value codes = b.create<arith::ExtSIOp>(
+            b.vectorType(kNumbers, b.getI16Type()),
+            b.load(product.codes, {row, block, b.index(0)}, kNumbers));
+        // At most 32 * 127 of either sign.
+        Value sum = b.create<arith::ExtSIOp>(
+            b.getI32Type(),
+            b.create<vector::ReductionOp>(vector::CombiningKind::ADD, codes));
+        Value offset = b.create<arith::ConstantOp>(
+            b.getI32IntegerAttr(static_cast<int32_t>(-offsetOf(product))));
+        b.create<memref::StoreOp>(b.create<arith::MulIOp>(sum, offset),
+                                  packed.first, ValueRange{panel, block, lane});
       });
     });
   });
@@ -148,24 +161,21 @@ Value BlockPanelProduct::scratch(ArrayRef<int64_t> shape, Type type) {
 
 /// Row n of w as row r of the group.
 void BlockPanelProduct::copyRow(Value r, Value n) {
-  b.loop(b.index(0), b.index(blocks), 1, [&](Value block) {
-    Value code = loadCodes(b, product, n, block);
-    Value wide =
-        b.create<arith::ExtSIOp>(b.vectorType(kNumbers, b.getI16Type()), code);
-    b.store(integers.bytes ? code : wide, codes, {r, b.mul(block, kNumbers)});
-    Value scale = loadScales(b, product, n, block, 1);
-    b.create<memref::StoreOp>(b.create<vector::ExtractOp>(scale, 0), scales,
-                              ValueRange{r, block});
-    if (!integers.bytes)
-      return;
-    // At most 32 * 128 of either sign.
-    Value sum = b.create<vector::ReductionOp>(vector::CombiningKind::ADD, wide);
-    sum = b.create<arith::ExtSIOp>(b.getI32Type(), sum);
-    b.create<memref::StoreOp>(
-        b.create<arith::MulIOp>(
-            sum, b.create<arith::ConstantOp>(b.getI32IntegerAttr(-128))),
-        first, ValueRange{r, block});
-  });
+  auto copy = [&](Value block, int64_t count) {
+    for (int64_t i = 0; i < count; ++i) {
+      Value code = loadCodes(b, product, n, b.add(block, i), !integers.bytes);
+      if (!integers.bytes)
+        code = b.create<arith::ExtSIOp>(
+            b.vectorType(kNumbers, integers.type(b)), code);
+      b.store(code, codes, {r, b.mul(b.add(block, i), kNumbers)});
+    }
+    b.store(loadScales(b, product, n, block, count), scales, {r, block});
+  };
+  int64_t whole = blocks - blocks % kCopied;
+  b.loop(b.index(0), b.index(whole), kCopied,
+         [&](Value block) { copy(block, kCopied); });
+  if (whole < blocks)
+    copy(b.index(whole), blocks - whole);
 }
 
 /// sum + the products of a step.
@@ -174,7 +184,7 @@ Value BlockPanelProduct::multiplied(Value sum, Value x, Value w) {
   if (integers.bytes)
     return b.intrinsic(wide ? "llvm.x86.avx512.vpdpbusd.512"
                             : "llvm.x86.avx512.vpdpbusd.256",
-                       sum.getType(), {sum, x, w});
+                       sum.getType(), {sum, w, x});
   Value products = b.intrinsic(wide ? "llvm.x86.avx512.pmaddw.d.512"
                                     : "llvm.x86.avx2.pmadd.wd",
                                sum.getType(), {x, w});
@@ -188,14 +198,15 @@ SmallVector<Value> BlockPanelProduct::block(Value r, Value panel,
   int64_t width = lanes * integers.step;
   VectorType step = b.vectorType(width, integers.type(b));
   SmallVector<Value> sums, next;
-  for (int64_t i = 0; i < blockRows; ++i) {
-    Value begin =
+  for (int64_t v = 0; v < vectors; ++v)
+    sums.push_back(
         integers.bytes
-            ? b.create<memref::LoadOp>(first, ValueRange{b.add(r, i), index})
-                  .getResult()
-            : b.create<arith::ConstantOp>(b.getI32IntegerAttr(0)).getResult();
-    sums.append(vectors, splat(begin));
-  }
+            ? b.load(packed.first, {b.add(panel, v), index, b.index(0)}, lanes)
+            : b.create<arith::ConstantOp>(
+                   b.getZeroAttr(b.vectorType(lanes, b.getI32Type())))
+                  .getResult());
+  for (int64_t i = vectors; i < blockRows * vectors; ++i)
+    sums.push_back(Value(sums[i - vectors]));
   for (int64_t k = 0; k < integers.steps; ++k) {
     SmallVector<Value> xs;
     for (int64_t v = 0; v < vectors; ++v)
@@ -266,7 +277,6 @@ void BlockPanelProduct::tile(Value n, Value r, Value count, Value panel,
 void BlockPanelProduct::group(Value n, Value count) {
   codes = scratch({groupRows, blocks * kNumbers}, integers.type(b));
   scales = scratch({groupRows, blocks}, b.getF32Type());
-  first = scratch({groupRows, blocks}, b.getI32Type());
   sums = scratch({blockRows, vectors * lanes}, b.getF32Type());
   // The last block is filled up with the last row.
   b.loop(b.index(0), b.index(groupRows), 1, [&](Value r) {

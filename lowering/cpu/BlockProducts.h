@@ -15,6 +15,7 @@ void emitBlockDot(VectorBuilder &b, const BlockProduct &product, bool fromZero);
 struct BlockPanels {
   mlir::Value codes;  // (panels, B, steps of k, lanes * k of a step)
   mlir::Value scales; // (panels, B, lanes) f32
+  mlir::Value first;  // (panels, B, lanes) i32, of bytes: what sums begin with
 };
 
 /// Packs at most `maxRows` rows (BlockPanel.cpp).
@@ -26,9 +27,15 @@ BlockPanels packBlocks(VectorBuilder &b, const BlockProduct &product,
 void emitBlockPanel(VectorBuilder &b, const BlockProduct &product,
                     const BlockPanels &packed, bool fromZero);
 
-/// The 32 integers of weights' block (row, block), as vector<32xi8>.
+/// The 32 integers of weights' block (row, block), as vector<32xi8>: signed, or
+/// not negative, with `offsetOf` added.
 mlir::Value loadCodes(VectorBuilder &b, const BlockProduct &product,
-                      mlir::Value row, mlir::Value block);
+                      mlir::Value row, mlir::Value block, bool isSigned);
+
+/// What makes the integers of weights not negative.
+inline int64_t offsetOf(const BlockProduct &product) {
+  return product.bits == 8 ? 128 : 8;
+}
 
 /// The f32 scales of `count` blocks from `block` on of a row of weights.
 mlir::Value loadScales(VectorBuilder &b, const BlockProduct &product,
