@@ -159,6 +159,8 @@ def LowerContractions : Pass<"lower-contractions", "::mlir::func::FuncOp"> {
            "the CPU multiplies four neighbours of 8 bits (vpdpbusd)">,
     Option<"amx", "amx", "bool", "false",
            "the CPU multiplies tiles of bf16 (AMX-BF16)">,
+    Option<"amxBytes", "amx-bytes", "bool", "false",
+           "the CPU multiplies tiles of 8 bits (AMX-INT8)">,
     Option<"streams", "streams", "int64_t", "1",
            "rows of b that one row of a is multiplied with at once">,
     Option<"blockForL2", "block-for-l2", "bool", "false",

@@ -15,10 +15,13 @@
 ///
 /// A step is four k where the CPU multiplies bytes: unsigned by signed, so an
 /// offset is added to w, and the sums begin with what that adds to them, which
-/// depends on x alone. It is two k of 16 bits elsewhere. Sums of integers are
-/// exact; a block of 32 turns them into floats once.
+/// depends on x alone. It is two k of 16 bits elsewhere. With AMX a block of 16
+/// rows of w is one tile, a panel's block the other, both signed, and their
+/// product goes to floats through memory. Sums of integers are exact; a block
+/// of 32 turns them into floats once.
 #include "lowering/cpu/BlockProducts.h"
 
+#include "mlir/Dialect/AMX/AMXDialect.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
@@ -34,16 +37,21 @@ static constexpr int64_t kMostGroupRows = 48;
 static constexpr int64_t kGroups = 32;
 /// Blocks that are copied together.
 static constexpr int64_t kCopied = 8;
+/// Rows of a tile.
+static constexpr int64_t kTile = 16;
 
 namespace {
 /// How a CPU multiplies integers.
 struct Integers {
   explicit Integers(const VectorUnit &unit)
-      : bytes(unit.dotBytes), step(bytes ? 4 : 2), steps(kNumbers / step) {}
+      : tiles(unit.amxBytes), bytes(tiles || unit.dotBytes),
+        hasOffset(bytes && !tiles), step(bytes ? 4 : 2),
+        steps(kNumbers / step) {}
 
-  bool bytes;
-  int64_t step;  // k that share a lane
-  int64_t steps; // of a block
+  bool tiles, bytes;
+  bool hasOffset; // those of w are not negative
+  int64_t step;   // k that share a lane
+  int64_t steps;  // of a block
   Type type(OpBuilder &b) const {
     return bytes ? b.getI8Type() : b.getI16Type();
   }
@@ -65,6 +73,8 @@ private:
   void tile(Value n, Value r, Value count, Value panel, int64_t vectors);
   SmallVector<Value> block(Value r, Value panel, int64_t vectors, Value index,
                            ValueRange acc);
+  SmallVector<Value> sumsOf(Value r, Value panel, int64_t vectors, Value index);
+  SmallVector<Value> tileOf(Value r, Value panel, Value index);
   Value multiplied(Value sum, Value x, Value w);
   void store(Value n, Value r, Value count, Value panel, int64_t vectors,
              ValueRange acc);
@@ -76,8 +86,8 @@ private:
   Integers integers;
   int64_t lanes, vectors, blockRows, groupRows, blocks;
   Value rows, panels;
-  /// Of a group: integers and scales; and a tile of c.
-  Value codes, scales, sums;
+  /// Of a group: integers and scales; a product of tiles; a tile of c.
+  Value codes, scales, tileSums, sums;
 };
 } // namespace
 
@@ -95,7 +105,7 @@ BlockPanels cria::packBlocks(VectorBuilder &b, const BlockProduct &product,
       allocate({panels, blocks, integers.steps, lanes * integers.step},
                integers.type(b)),
       allocate({panels, blocks, lanes}, b.getF32Type()), Value()};
-  if (integers.bytes)
+  if (integers.hasOffset)
     packed.first = allocate({panels, blocks, lanes}, b.getI32Type());
   Value rows = b.size(product.codes, 0);
   VectorType step = b.vectorType(integers.step, integers.type(b));
@@ -119,7 +129,7 @@ BlockPanels cria::packBlocks(VectorBuilder &b, const BlockProduct &product,
         b.create<memref::StoreOp>(
             b.create<arith::ExtFOp>(b.getF32Type(), scale), packed.scales,
             ValueRange{panel, block, lane});
-        if (!integers.bytes)
+        if (!integers.hasOffset)
           return;
         Value codes = b.create<arith::ExtSIOp>(
             b.vectorType(kNumbers, b.getI16Type()),
@@ -142,8 +152,11 @@ BlockPanelProduct::BlockPanelProduct(VectorBuilder &b,
                                      const BlockProduct &product,
                                      const BlockPanels &packed, bool fromZero)
     : b(b), product(product), packed(packed), fromZero(fromZero),
-      integers(b.unit), lanes(b.unit.lanes), vectors(2),
-      blockRows(b.unit.registers == 32 ? 6 : 2), blocks(product.blocks()) {
+      integers(b.unit), lanes(b.unit.lanes), vectors(integers.tiles ? 1 : 2),
+      blockRows(integers.tiles           ? kTile
+                : b.unit.registers == 32 ? 6
+                                         : 2),
+      blocks(product.blocks()) {
   // 6 x 2 of 32 registers, 2 x 2 of 16: integers and floats, rows and a splat.
   int64_t copied =
       blocks * kNumbers * integers.type(b).getIntOrFloatBitWidth() / 8;
@@ -163,7 +176,8 @@ Value BlockPanelProduct::scratch(ArrayRef<int64_t> shape, Type type) {
 void BlockPanelProduct::copyRow(Value r, Value n) {
   auto copy = [&](Value block, int64_t count) {
     for (int64_t i = 0; i < count; ++i) {
-      Value code = loadCodes(b, product, n, b.add(block, i), !integers.bytes);
+      Value code =
+          loadCodes(b, product, n, b.add(block, i), !integers.hasOffset);
       if (!integers.bytes)
         code = b.create<arith::ExtSIOp>(
             b.vectorType(kNumbers, integers.type(b)), code);
@@ -191,16 +205,36 @@ Value BlockPanelProduct::multiplied(Value sum, Value x, Value w) {
   return b.create<arith::AddIOp>(sum, products);
 }
 
-/// Adds a block of k to the accumulators.
-SmallVector<Value> BlockPanelProduct::block(Value r, Value panel,
-                                            int64_t vectors, Value index,
-                                            ValueRange acc) {
+/// The integers of a block of k: 16 rows by a panel.
+SmallVector<Value> BlockPanelProduct::tileOf(Value r, Value panel,
+                                             Value index) {
+  Type i8 = b.getI8Type();
+  auto sumsType = amx::TileType::get({kTile, lanes}, b.getI32Type());
+  Value w =
+      b.create<amx::TileLoadOp>(amx::TileType::get({kTile, kNumbers}, i8),
+                                codes, ValueRange{r, b.mul(index, kNumbers)});
+  Value x = b.create<amx::TileLoadOp>(
+      amx::TileType::get({integers.steps, lanes * integers.step}, i8),
+      packed.codes, ValueRange{panel, index, b.index(0), b.index(0)});
+  Value zero = b.create<amx::TileZeroOp>(sumsType);
+  b.create<amx::TileStoreOp>(
+      tileSums, ValueRange{b.index(0), b.index(0)},
+      b.create<amx::TileMulIOp>(sumsType, w, x, zero, false, false));
+  SmallVector<Value> rows;
+  for (int64_t i = 0; i < kTile; ++i)
+    rows.push_back(b.load(tileSums, {b.index(i), b.index(0)}, lanes));
+  return rows;
+}
+
+/// The integers of a block of k.
+SmallVector<Value> BlockPanelProduct::sumsOf(Value r, Value panel,
+                                             int64_t vectors, Value index) {
   int64_t width = lanes * integers.step;
   VectorType step = b.vectorType(width, integers.type(b));
-  SmallVector<Value> sums, next;
+  SmallVector<Value> sums;
   for (int64_t v = 0; v < vectors; ++v)
     sums.push_back(
-        integers.bytes
+        integers.hasOffset
             ? b.load(packed.first, {b.add(panel, v), index, b.index(0)}, lanes)
             : b.create<arith::ConstantOp>(
                    b.getZeroAttr(b.vectorType(lanes, b.getI32Type())))
@@ -226,6 +260,16 @@ SmallVector<Value> BlockPanelProduct::block(Value r, Value panel,
       }
     }
   }
+  return sums;
+}
+
+/// Adds a block of k to the accumulators.
+SmallVector<Value> BlockPanelProduct::block(Value r, Value panel,
+                                            int64_t vectors, Value index,
+                                            ValueRange acc) {
+  SmallVector<Value> next, integerSums = integers.tiles
+                                             ? tileOf(r, panel, index)
+                                             : sumsOf(r, panel, vectors, index);
   VectorType floats = b.vectorType(lanes, b.getF32Type());
   for (int64_t i = 0; i < blockRows; ++i) {
     Value scale =
@@ -234,7 +278,7 @@ SmallVector<Value> BlockPanelProduct::block(Value r, Value panel,
       Value x =
           b.load(packed.scales, {b.add(panel, v), index, b.index(0)}, lanes);
       int64_t at = i * vectors + v;
-      Value sum = b.create<arith::SIToFPOp>(floats, sums[at]);
+      Value sum = b.create<arith::SIToFPOp>(floats, integerSums[at]);
       next.push_back(b.fma(sum, b.create<arith::MulFOp>(scale, x), acc[at]));
     }
   }
@@ -278,6 +322,8 @@ void BlockPanelProduct::group(Value n, Value count) {
   codes = scratch({groupRows, blocks * kNumbers}, integers.type(b));
   scales = scratch({groupRows, blocks}, b.getF32Type());
   sums = scratch({blockRows, vectors * lanes}, b.getF32Type());
+  if (integers.tiles)
+    tileSums = scratch({kTile, lanes}, b.getI32Type());
   // The last block is filled up with the last row.
   b.loop(b.index(0), b.index(groupRows), 1, [&](Value r) {
     copyRow(r, b.add(n, b.min(r, b.sub(count, b.index(1)))));

@@ -1,4 +1,4 @@
-/// amx.tile_mulf  =>  linalg.generic
+/// amx.tile_mulf, amx.tile_muli  =>  linalg.generic
 ///
 /// For tests: runs the schedule of Amx.cpp on a CPU without AMX. A tile becomes
 /// a buffer in memory, which each run of the op that makes the tile overwrites.
@@ -56,7 +56,16 @@ static Value viewOf(OpBuilder &b, Location loc, Value base, ValueRange indices,
   return memref::SubViewOp::create(b, loc, view, base, offsets, sizes, one);
 }
 
-/// out += the product of all inputs.
+/// A tile (m, k) as (m, k / size, size).
+static Value inGroups(OpBuilder &b, Location loc, Value tile, int64_t size) {
+  auto type = cast<MemRefType>(tile.getType());
+  SmallVector<int64_t> shape = {type.getDimSize(0), type.getDimSize(1) / size,
+                                size};
+  return memref::ExpandShapeOp::create(
+      b, loc, shape, tile, ArrayRef<ReassociationIndices>{{0}, {1, 2}});
+}
+
+/// out += the product of all inputs, in f32 or i32.
 static void emitSum(OpBuilder &b, Location loc, ValueRange inputs, Value out,
                     ArrayRef<AffineMap> maps) {
   SmallVector<utils::IteratorType> loops;
@@ -67,15 +76,25 @@ static void emitSum(OpBuilder &b, Location loc, ValueRange inputs, Value out,
   linalg::GenericOp::create(
       b, loc, inputs, out, maps, loops,
       [](OpBuilder &b, Location loc, ValueRange values) {
-        Value product;
+        Value product, sum = values.back();
+        bool isInteger = sum.getType().isInteger();
         for (Value value : values.drop_back()) {
-          if (!value.getType().isF32())
+          if (isInteger)
+            value = arith::ExtSIOp::create(b, loc, sum.getType(), value);
+          else if (!value.getType().isF32())
             value = arith::ExtFOp::create(b, loc, b.getF32Type(), value);
-          product =
-              product ? arith::MulFOp::create(b, loc, product, value) : value;
+          if (!product)
+            product = value;
+          else if (isInteger)
+            product = arith::MulIOp::create(b, loc, product, value);
+          else
+            product = arith::MulFOp::create(b, loc, product, value);
         }
-        Value sum = arith::AddFOp::create(b, loc, values.back(), product,
-                                          arith::FastMathFlags::reassoc);
+        if (isInteger)
+          sum = arith::AddIOp::create(b, loc, sum, product);
+        else
+          sum = arith::AddFOp::create(b, loc, sum, product,
+                                      arith::FastMathFlags::reassoc);
         linalg::YieldOp::create(b, loc, sum);
       });
 }
@@ -141,14 +160,7 @@ struct EmulateProduct : OpConversionPattern<amx::TileMulFOp> {
     Value buffer = bufferOf(op, rewriter, type.getShape());
     Value products =
         bufferOf(op, rewriter, {type.getDimSize(0), type.getDimSize(1), 2});
-    auto pairs = [&](Value tile) -> Value {
-      auto type = cast<MemRefType>(tile.getType());
-      SmallVector<int64_t> shape = {type.getDimSize(0), type.getDimSize(1) / 2,
-                                    2};
-      return memref::ExpandShapeOp::create(
-          rewriter, loc, shape, tile,
-          ArrayRef<ReassociationIndices>{{0}, {1, 2}});
-    };
+    auto pairs = [&](Value tile) { return inGroups(rewriter, loc, tile, 2); };
     AffineExpr m, n, e, p;
     bindDims(getContext(), m, n, e, p);
     auto map = [&](unsigned dims, ArrayRef<AffineExpr> of) {
@@ -166,6 +178,32 @@ struct EmulateProduct : OpConversionPattern<amx::TileMulFOp> {
   }
 };
 
+/// res[m, n] = acc[m, n] + sum_p,e lhs[m, 4 p + e] * rhs[p, 4 n + e]
+struct EmulateIntegerProduct : OpConversionPattern<amx::TileMulIOp> {
+  using OpConversionPattern::OpConversionPattern;
+
+  LogicalResult
+  matchAndRewrite(amx::TileMulIOp op, OpAdaptor adaptor,
+                  ConversionPatternRewriter &rewriter) const override {
+    if (op.getIsZextLhs() || op.getIsZextRhs())
+      return rewriter.notifyMatchFailure(op, "multiplies unsigned integers");
+    Location loc = op.getLoc();
+    Value buffer = bufferOf(op, rewriter, op.getTileType().getShape());
+    memref::CopyOp::create(rewriter, loc, adaptor.getAcc(), buffer);
+    AffineExpr m, n, p, e;
+    bindDims(getContext(), m, n, p, e);
+    auto map = [&](ArrayRef<AffineExpr> of) {
+      return AffineMap::get(4, 0, of, getContext());
+    };
+    emitSum(rewriter, loc,
+            {inGroups(rewriter, loc, adaptor.getLhs(), 4),
+             inGroups(rewriter, loc, adaptor.getRhs(), 4)},
+            buffer, {map({m, p, e}), map({p, n, e}), map({m, n})});
+    rewriter.replaceOp(op, buffer);
+    return success();
+  }
+};
+
 struct EmulateAmx : cria::impl::EmulateAmxBase<EmulateAmx> {
   void runOnOperation() override {
     TypeConverter converter;
@@ -174,8 +212,8 @@ struct EmulateAmx : cria::impl::EmulateAmxBase<EmulateAmx> {
       return MemRefType::get(tile.getShape(), tile.getElementType());
     });
     RewritePatternSet patterns(&getContext());
-    patterns.add<EmulateZero, EmulateLoad, EmulateStore, EmulateProduct>(
-        converter, &getContext());
+    patterns.add<EmulateZero, EmulateLoad, EmulateStore, EmulateProduct,
+                 EmulateIntegerProduct>(converter, &getContext());
     ConversionTarget target(getContext());
     target.markUnknownOpDynamicallyLegal([](Operation *) { return true; });
     target.addIllegalDialect<amx::AMXDialect>();

@@ -73,8 +73,8 @@ struct LowerContractions
   using LowerContractionsBase::LowerContractionsBase;
 
   void runOnOperation() override {
-    VectorUnit unit{lanes,    registers, dotBf16, dotBf16Fast,
-                    dotBytes, amx,       streams, blockForL2};
+    VectorUnit unit{lanes, registers, dotBf16, dotBf16Fast, dotBytes,
+                    amx,   amxBytes,  streams, blockForL2};
     func::FuncOp function = getOperation();
     auto chunk = function->getAttrOfType<IntegerAttr>("chunk");
     SmallVector<linalg::LinalgOp> ops;

@@ -12,35 +12,17 @@ using namespace cria;
 
 /// Instruction sets that generated code may use where the CPU has them. Each
 /// has a CPUID bit that the runtime knows.
-static constexpr const char *kFeatures[] = {"amx-bf16",
-                                            "amx-tile",
-                                            "avx",
-                                            "avx2",
-                                            "avx512bf16",
-                                            "avx512bitalg",
-                                            "avx512bw",
-                                            "avx512cd",
-                                            "avx512dq",
-                                            "avx512f",
-                                            "avx512fp16",
-                                            "avx512ifma",
-                                            "avx512vbmi",
-                                            "avx512vbmi2",
-                                            "avx512vl",
-                                            "avx512vnni",
-                                            "avx512vpopcntdq",
-                                            "avxvnni",
-                                            "bmi",
-                                            "bmi2",
-                                            "f16c",
-                                            "fma",
-                                            "lzcnt",
-                                            "movbe",
-                                            "popcnt",
-                                            "sse3",
-                                            "sse4.1",
-                                            "sse4.2",
-                                            "ssse3"};
+static constexpr const char *kFeatures[] = {
+    "amx-bf16",     "amx-int8",   "amx-tile",
+    "avx",          "avx2",       "avx512bf16",
+    "avx512bitalg", "avx512bw",   "avx512cd",
+    "avx512dq",     "avx512f",    "avx512fp16",
+    "avx512ifma",   "avx512vbmi", "avx512vbmi2",
+    "avx512vl",     "avx512vnni", "avx512vpopcntdq",
+    "avxvnni",      "bmi",        "bmi2",
+    "f16c",         "fma",        "lzcnt",
+    "movbe",        "popcnt",     "sse3",
+    "sse4.1",       "sse4.2",     "ssse3"};
 
 bool CpuTarget::has(llvm::StringRef feature) const {
   return llvm::is_contained(features, feature);
@@ -62,6 +44,7 @@ static VectorUnit vectorUnit(const CpuTarget &target) {
   unit.dotBytes = wide ? target.has("avx512vnni") : target.has("avxvnni");
   unit.amx = wide && target.has("amx-tile") && target.has("amx-bf16") &&
              target.rates.tilesBf16 > std::max(1.0, target.rates.dotBf16);
+  unit.amxBytes = unit.amx && target.has("amx-int8");
   unit.streams = target.rates.readStreams;
   unit.blockForL2 = target.rates.blocksForL2;
   return unit;
@@ -121,6 +104,7 @@ void cria::printUnits(const CpuTarget &target, llvm::raw_ostream &os) {
   if (unit.amx)
     row("tdpbf16ps", target.rates.tilesBf16, "bf16");
   os << "  products with blocks of integers by "
+     << (unit.amxBytes ? "tdpbssd, of one row by " : "")
      << (unit.dotBytes ? "vpdpbusd" : "vpmaddwd") << "\n";
   os << "  rows of weights that one row is multiplied with at once: "
      << unit.streams << "\n";

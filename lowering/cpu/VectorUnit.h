@@ -18,6 +18,8 @@ struct VectorUnit {
   bool dotBytes = false;
   /// Multiplies tiles of bf16 (AMX-BF16).
   bool amx = false;
+  /// Multiplies tiles of 8 bits (AMX-INT8).
+  bool amxBytes = false;
   /// Rows of a matrix that are read together, far from each other, where a
   /// product with one vector waits for memory. 1: each behind the other.
   int64_t streams = 1;
