@@ -1,0 +1,94 @@
+"""quantize.py BIN SCRATCH: the model of examples/tiny with weights in blocks.
+
+Beside a model whose weights are what the blocks hold, all in f32: only that
+activations are rounded too tells them apart. Beside transformers in f32: no
+further than its format allows. Prompts and single tokens agree, and what a cache
+of weights holds is what was quantized.
+"""
+
+import json
+import sys
+
+import numpy as np
+
+import blocks
+from harness import HERE, Tools, check, divergence
+from weights import write_safetensors
+
+TINY = HERE.parent.parent / "examples" / "tiny"
+# Formats, and the most that they may lose beside transformers.
+FORMATS = {"q8_0": 2e-3, "q4_0": 3e-2, "q4_0,head=q8_0": 3e-2}
+SAME = 1e-3  # beside the same weights in f32
+AGREEMENT = 0.99
+
+
+def checkpoint():
+    """{name: array in f32} of the model."""
+    data = (TINY / "model.safetensors").read_bytes()
+    start = 8 + int.from_bytes(data[:8], "little")
+    arrays = {}
+    for name, tensor in json.loads(data[8:start]).items():
+        if name == "__metadata__":
+            continue
+        begin, end = tensor["data_offsets"]
+        bits = np.frombuffer(data[start + begin : start + end], np.uint16)
+        wide = (bits.astype(np.uint32) << 16).view(np.float32)
+        arrays[name] = wide.reshape(tensor["shape"])
+    return arrays
+
+
+def held(arrays, formats):
+    """What a model in blocks holds, with a head of its own."""
+    main, *others = formats.split(",")
+    head = dict(other.split("=") for other in others).get("head", main)
+    arrays = arrays | {"lm_head.weight": arrays["model.embed_tokens.weight"]}
+    result = {}
+    for name, array in arrays.items():
+        if array.ndim == 2:
+            format = head if name == "lm_head.weight" else main
+            array = blocks.dequantize(blocks.quantize(array, format), format)
+        result[name] = array
+    return result
+
+
+def check_format(tools, formats, bar, arrays, exact, ids):
+    config, weights = TINY / "config.json", f"--weights={TINY}"
+    flags = [f"--quantize={formats}", "--dtype=f32"]
+    artifact = tools.compile(config, *flags, out="blocks.cria")
+    got = tools.logits(artifact, ids, weights)
+    loss = divergence(exact, got)
+    check(loss <= bar, f"{formats}: KLD from transformers {loss:.2e} > {bar:.0e}")
+
+    folder = tools.scratch / formats.replace(",", "-")
+    folder.mkdir(exist_ok=True)
+    write_safetensors(folder / "model.safetensors", held(arrays, formats), "f32")
+    wide = tools.compile(config, "--dtype=f32", out="wide.cria")
+    same = tools.logits(wide, ids, f"--weights={folder}")
+    apart = divergence(same, got)
+    check(apart <= SAME, f"{formats}: KLD from its own weights {apart:.2e}")
+    check(apart < loss, f"{formats}: KLD {apart:.2e} from weights of no format")
+    agreement = (same.argmax(-1) == got.argmax(-1)).mean()
+    check(agreement >= AGREEMENT, f"{formats}: best ids agree at {agreement:.3f}")
+
+    single = tools.compile(config, *flags, "--chunk=1", out="single.cria")
+    decoded = tools.logits(single, ids, weights)
+    apart = divergence(got, decoded)
+    check(apart <= 1e-9, f"{formats}: KLD of single tokens {apart:.2e}")
+    kept = f"--cache={tools.scratch / 'kept'}"
+    for turn in ["quantized", "kept"]:
+        again = tools.logits(artifact, ids, weights, kept)
+        check(np.array_equal(got, again), f"{formats}: other logits, {turn}")
+    print(f"{formats}: KLD {loss:.2e}, {divergence(same, got):.2e} of activations")
+
+
+def main():
+    tools = Tools(*sys.argv[1:3])
+    expected = json.loads((TINY / "expected.json").read_text())
+    with np.load(TINY / "expected.npz") as stored:
+        exact = stored["f32"]
+    ids = expected["prompts"][0]["ids"]
+    for formats, bar in FORMATS.items():
+        check_format(tools, formats, bar, checkpoint(), exact, ids)
+
+
+main()
