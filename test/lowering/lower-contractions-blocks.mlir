@@ -1,6 +1,7 @@
 // Products with matrices in blocks: integers, each 32 of them with a scale.
 // RUN: cria-opt --lower-contractions="lanes=16 registers=32 dot-bytes streams=4" --canonicalize --cse %s | FileCheck %s
 // RUN: cria-opt --lower-contractions --canonicalize --cse %s | FileCheck %s --check-prefix=AVX2
+// RUN: cria-opt --lower-contractions="lanes=16 registers=32 dot-bytes amx-bytes streams=4" --canonicalize --cse %s | FileCheck %s --check-prefix=AMX
 
 #t = affine_map<(t, n, b, j) -> (t, b, j)>
 #ts = affine_map<(t, n, b, j) -> (t, b)>
@@ -10,8 +11,13 @@
 #product = {indexing_maps = [#t, #ts, #n, #ns, #ns, #tn], iterator_types = ["parallel", "parallel", "reduction", "reduction"]}
 
 // One row: four rows of weights at once, each fetched ahead; scales of eight
-// blocks become f32 together; the sign goes from weights to x, |w| is unsigned.
+// blocks become f32 together. Weights are unsigned by an offset, with which the
+// sums begin; without vpdpbusd the sign goes from weights to x.
 // CHECK-LABEL: func @one_row
+// CHECK: %[[FIRST:.*]] = memref.alloc() {alignment = 64 : i64} : memref<17x8xi32>
+// CHECK: llvm.call_intrinsic "llvm.x86.avx512.vpdpbusd.256"
+// CHECK: arith.muli
+// CHECK: vector.store %{{.*}}, %[[FIRST]]
 // CHECK: scf.forall (%[[N:.*]]) in (5)
 // CHECK: scf.for %[[B:.*]] = %c0 to %c16 step %c8 iter_args({{.*}}) -> (vector<8xf32>, vector<8xf32>, vector<8xf32>, vector<8xf32>)
 // CHECK: %[[X:.*]] = vector.load %{{.*}}[%c0, %[[B]], %c0] : memref<1x17x32xi8>, vector<32xi8>
@@ -19,15 +25,17 @@
 // CHECK-COUNT-8: vector.load %{{.*}}[%[[N]], %{{.*}}, %c0] : memref<21x17x34xi8>, vector<2xi8>
 // CHECK: arith.extf %{{.*}} : vector<8xf16> to vector<8xf32>
 // CHECK: %[[W:.*]] = vector.load %{{.*}}[%[[N]], %[[B]], %c2] : memref<21x17x34xi8>, vector<32xi8>
-// CHECK: %[[SIZE:.*]] = math.absi %[[W]]
-// CHECK: %[[SIGNED:.*]] = llvm.call_intrinsic "llvm.x86.avx2.psign.b"(%[[X]], %[[W]])
-// CHECK: llvm.call_intrinsic "llvm.x86.avx512.vpdpbusd.256"(%{{.*}}, %[[SIZE]], %[[SIGNED]])
+// CHECK: %[[UNSIGNED:.*]] = arith.xori %[[W]]
+// CHECK: %[[BEGIN:.*]] = vector.load %[[FIRST]][%[[B]], %c0] : memref<17x8xi32>, vector<8xi32>
+// CHECK: llvm.call_intrinsic "llvm.x86.avx512.vpdpbusd.256"(%[[BEGIN]], %[[UNSIGNED]], %[[X]])
 // CHECK: arith.sitofp %{{.*}} : vector<8xi32> to vector<8xf32>
 // CHECK: vector.fma
 // CHECK: vector.load %{{.*}}[%c20, %{{.*}}, %c2] : memref<21x17x34xi8>, vector<32xi8>
 // AVX2-LABEL: func @one_row
 // AVX2-NOT: prefetch
-// AVX2: llvm.call_intrinsic "llvm.x86.avx2.pmadd.ub.sw"
+// AVX2: %[[SIZE:.*]] = math.absi %[[W:.*]] :
+// AVX2: %[[SIGNED:.*]] = llvm.call_intrinsic "llvm.x86.avx2.psign.b"(%{{.*}}, %[[W]])
+// AVX2: llvm.call_intrinsic "llvm.x86.avx2.pmadd.ub.sw"(%[[SIZE]], %[[SIGNED]])
 // AVX2: llvm.call_intrinsic "llvm.x86.avx2.pmadd.wd"
 func.func @one_row(%x: memref<1x17x32xi8>, %xs: memref<1x17xf16>, %w: memref<21x17x34xi8>, %y: memref<1x21xf32>) {
   %c8 = arith.constant 8 : i16
@@ -56,23 +64,26 @@ func.func @one_row(%x: memref<1x17x32xi8>, %xs: memref<1x17xf16>, %w: memref<21x
   return
 }
 
-// Many rows: a row a lane, packed in fours of bytes plus 128, which the sums
-// begin with less; six rows of weights by two panels. Without instructions for
-// bytes, in twos of 16 bits.
+// Many rows: a row a lane, packed in fours of bytes, with what sums begin with;
+// six rows of weights by two panels. Without instructions for bytes, in twos of
+// 16 bits.
 // CHECK-LABEL: func @rows
 // CHECK: %[[CODES:.*]] = memref.alloc() {alignment = 64 : i64} : memref<5x17x8x64xi8>
-// CHECK: %[[SCALES:.*]] = memref.alloc() {alignment = 64 : i64} : memref<5x17x16xf32>
+// CHECK: memref.alloc() {alignment = 64 : i64} : memref<5x17x16xf32>
+// CHECK: %[[FIRST:.*]] = memref.alloc() {alignment = 64 : i64} : memref<5x17x16xi32>
 // CHECK: scf.forall
 // CHECK: vector.load %{{.*}} : memref<?x17x32xi8>, vector<4xi8>
-// CHECK: arith.xori %{{.*}}, %cst
 // CHECK: vector.store %{{.*}}, %[[CODES]]
+// CHECK: vector.reduction <add>, %{{.*}} : vector<32xi16> into i16
+// CHECK: arith.muli %{{.*}}, %c-128_i32
+// CHECK: memref.store %{{.*}}, %[[FIRST]]
 // CHECK: scf.if
-// CHECK: psign
 // CHECK: scf.forall
 // CHECK: %[[COPY:.*]] = memref.alloca() {alignment = 64 : i64} : memref<6x544xi8>
-// CHECK: %[[SUM:.*]] = vector.reduction <add>, %{{.*}} : vector<32xi16> into i16
-// CHECK: arith.muli %{{.*}}, %c-128_i32
+// CHECK: %[[UNSIGNED:.*]] = arith.xori
+// CHECK: vector.store %[[UNSIGNED]], %[[COPY]]
 // CHECK: scf.for %[[B:.*]] = %c0 to %c17 step %c1 iter_args
+// CHECK: vector.load %[[FIRST]][%{{.*}}, %[[B]], %c0]
 // CHECK: vector.load %[[CODES]][%{{.*}}, %[[B]], %c0, %c0] : memref<5x17x8x64xi8>, vector<64xi8>
 // CHECK: vector.load %[[COPY]]{{.*}} vector<4xi8>
 // CHECK-COUNT-96: llvm.call_intrinsic "llvm.x86.avx512.vpdpbusd.512"
@@ -82,6 +93,22 @@ func.func @one_row(%x: memref<1x17x32xi8>, %xs: memref<1x17xf16>, %w: memref<21x
 // AVX2: memref.alloc() {alignment = 64 : i64} : memref<9x17x16x16xi16>
 // AVX2: arith.extsi %{{.*}} : vector<2xi8> to vector<2xi16>
 // AVX2: llvm.call_intrinsic "llvm.x86.avx2.pmadd.wd"(%{{.*}}) : (vector<16xi16>, vector<16xi16>) -> vector<8xi32>
+// On AMX 16 rows of weights, signed, by a panel: three tiles and 16 rows of sums
+// for each block.
+// AMX-LABEL: func @rows
+// AMX: memref.alloc() {alignment = 64 : i64} : memref<5x17x8x64xi8>
+// AMX: %[[COPY:.*]] = memref.alloca() {alignment = 64 : i64} : memref<16x544xi8>
+// AMX-NOT: arith.xori
+// AMX: scf.for %[[B:.*]] = %c0 to %c17 step %c1 iter_args
+// AMX: %[[AT:.*]] = arith.muli %[[B]], %c32
+// AMX: %[[W:.*]] = amx.tile_load %[[COPY]][%{{.*}}, %[[AT]]] : memref<16x544xi8> into !amx.tile<16x32xi8>
+// AMX: %[[X:.*]] = amx.tile_load %{{.*}}[%{{.*}}, %[[B]], %c0, %c0] : memref<5x17x8x64xi8> into !amx.tile<8x64xi8>
+// AMX: %[[S:.*]] = amx.tile_muli %[[W]], %[[X]], %{{.*}} : !amx.tile<16x32xi8>, !amx.tile<8x64xi8>, !amx.tile<16x16xi32>
+// AMX: amx.tile_store %[[SUMS:.*]][%c0, %c0], %[[S]]
+// AMX-COUNT-16: vector.load %[[SUMS]][%{{.*}}, %c0] : memref<16x16xi32>, vector<16xi32>
+// AMX-COUNT-16: vector.fma
+// AMX-NOT: amx.
+// AMX: scf.yield
 func.func @rows(%x: memref<?x17x32xi8>, %xs: memref<?x17xf16>, %w: memref<21x17x34xi8>, %y: memref<?x21xf32>) attributes {chunk = 69 : index} {
   %c8 = arith.constant 8 : i16
   %codes = memref.subview %w[0, 0, 2] [21, 17, 32] [1, 1, 1] : memref<21x17x34xi8> to memref<21x17x32xi8, strided<[578, 34, 1], offset: 2>>
