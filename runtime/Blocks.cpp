@@ -75,17 +75,16 @@ CRIA_VECTOR_CLONES static void dequantizeQ4_K(const std::byte *from, float *to,
 CRIA_VECTOR_CLONES static void dequantizeQ6_K(const std::byte *from, float *to,
                                               uint64_t count) {
   for (uint64_t first = 0; first < count; first += 256, from += 210)
-    for (int j = 0; j < 8; ++j) { // groups of 32
-      int half = j / 4, part = j % 4;
+    for (int j = 0; j < 16; ++j) { // groups of 16
+      int half = j / 8, part = j / 2 % 4, at = j % 2 * 16;
       auto *bytes = reinterpret_cast<const uint8_t *>(from);
-      const uint8_t *low = bytes + half * 64 + part % 2 * 32;
-      const uint8_t *high = bytes + 128 + half * 32;
-      auto *scales = reinterpret_cast<const int8_t *>(from + 192);
-      for (int i = 0; i < 32; ++i) {
-        float d =
-            scaleAt(from + 208) * static_cast<float>(scales[j * 2 + i / 16]);
+      const uint8_t *low = bytes + half * 64 + part % 2 * 32 + at;
+      const uint8_t *high = bytes + 128 + half * 32 + at;
+      auto s = static_cast<int8_t>(bytes[192 + j]);
+      float d = scaleAt(from + 208) * static_cast<float>(s);
+      for (int i = 0; i < 16; ++i) {
         int q = (low[i] >> part / 2 * 4 & 15) | (high[i] >> part * 2 & 3) << 4;
-        to[first + j * 32 + i] = d * static_cast<float>(q - 32);
+        to[first + j * 16 + i] = d * static_cast<float>(q - 32);
       }
     }
 }
@@ -116,10 +115,12 @@ static uint32_t mostBits(const float *from) {
   return most;
 }
 
-/// `value`, or 0 where an integer cannot hold it: a block has no such values
-/// unless its scale is not finite.
-static float small(float value) {
-  return value > -256 && value < 256 ? value : 0;
+/// To the nearest integer, ties away from zero, for |value| < 2^22. Truncates
+/// the sum with the float just below one half: what lies below a tie stays
+/// below the next integer, and the sum of a tie is rounded up to it.
+static int roundAway(float value) {
+  uint32_t half = (bitsOf(value) & 0x80000000) | 0x3effffff;
+  return static_cast<int>(value + floatOf(half));
 }
 
 CRIA_VECTOR_CLONES static void quantizeQ8_0(const float *from, std::byte *to,
@@ -130,13 +131,12 @@ CRIA_VECTOR_CLONES static void quantizeQ8_0(const float *from, std::byte *to,
     float inverted = inverse(d);
     putScale(to, d);
     auto *q = reinterpret_cast<int8_t *>(to + 2);
-    for (int i = 0; i < 32; ++i) {
-      // To the nearest, ties away from zero.
-      float value = small(x[i] * inverted);
-      auto whole = static_cast<int32_t>(value);
-      float rest = value - static_cast<float>(whole);
-      q[i] = static_cast<int8_t>(whole + (rest >= 0.5f) - (rest <= -0.5f));
+    if (!std::isfinite(d)) {
+      std::memset(q, 0, 32);
+      continue;
     }
+    for (int i = 0; i < 32; ++i)
+      q[i] = static_cast<int8_t>(roundAway(x[i] * inverted));
   }
 }
 
@@ -158,9 +158,13 @@ CRIA_VECTOR_CLONES static void quantizeQ4_0(const float *from, std::byte *to,
     float inverted = inverse(d);
     putScale(to, d);
     auto *q = reinterpret_cast<uint8_t *>(to + 2);
+    if (!std::isfinite(d)) {
+      std::memset(q, 0x88, 16);
+      continue;
+    }
     for (int i = 0; i < 16; ++i) {
-      int low = static_cast<int32_t>(small(x[i] * inverted) + 8.5f);
-      int high = static_cast<int32_t>(small(x[i + 16] * inverted) + 8.5f);
+      int low = static_cast<int>(x[i] * inverted + 8.5f);
+      int high = static_cast<int>(x[i + 16] * inverted + 8.5f);
       q[i] = static_cast<uint8_t>(std::min(low, 15) | std::min(high, 15) << 4);
     }
   }
