@@ -1,0 +1,121 @@
+#include "runtime/gguf/Files.h"
+
+#include <cstdio>
+
+namespace cria::gguf {
+
+static constexpr char suffix[] = ".gguf";
+static constexpr int64_t maxParts = 4096;
+
+bool isGguf(const std::string &path) {
+  size_t size = sizeof(suffix) - 1;
+  return path.size() >= size &&
+         path.compare(path.size() - size, size, suffix) == 0;
+}
+
+/// "-00002-of-00003.gguf" for the second part of three.
+static std::string partSuffix(int64_t number, int64_t count) {
+  char text[64];
+  snprintf(text, sizeof(text), "-%05lld-of-%05lld%s",
+           static_cast<long long>(number + 1), static_cast<long long>(count),
+           suffix);
+  return text;
+}
+
+static Result<Part> openPart(const std::string &path) {
+  Result<File> file = File::open(path);
+  if (!file.ok())
+    return file.status();
+  Result<Header> header = readHeader(*file);
+  if (!header.ok())
+    return header.status();
+  return Part{std::move(*file), std::move(*header)};
+}
+
+/// The whole number `key` of a part, from 0 to `most`; `absent` without it.
+static Result<int64_t> number(const Part &part, const std::string &key,
+                              int64_t most, int64_t absent) {
+  const Value *value = part.header.find(key);
+  if (!value)
+    return absent;
+  std::optional<int64_t> whole = value->integer();
+  if (whole && *whole >= 0 && *whole <= most)
+    return *whole;
+  return Status(CRIA_INVALID_ARGUMENT,
+                part.file.path() + ": '" + key + "' is " + value->shown() +
+                    ", expected 0 to " + std::to_string(most));
+}
+
+/// Checks that `part` says it is number `index` of `count`.
+static Status checkPart(const Part &part, int64_t index, int64_t count) {
+  Result<int64_t> said = number(part, "split.count", maxParts, 0);
+  Result<int64_t> place = number(part, "split.no", maxParts, -1);
+  if (!said.ok() || !place.ok())
+    return said.ok() ? place.status() : said.status();
+  if (*said == count && *place == index)
+    return Status();
+  return Status(CRIA_INVALID_ARGUMENT,
+                part.file.path() + ": is part " + std::to_string(*place + 1) +
+                    " of " + std::to_string(*said) + ", expected part " +
+                    std::to_string(index + 1) + " of " + std::to_string(count));
+}
+
+/// Checks that the parts together have as many tensors as the first one says.
+static Status checkTensors(const std::vector<Part> &parts) {
+  int64_t have = 0;
+  for (const Part &part : parts)
+    have += static_cast<int64_t>(part.header.tensors().size());
+  Result<int64_t> said =
+      number(parts.front(), "split.tensors.count", INT64_MAX, have);
+  if (!said.ok() || *said == have)
+    return said.status();
+  return Status(CRIA_INVALID_ARGUMENT,
+                parts.front().file.path() + ": 'split.tensors.count' is " +
+                    std::to_string(*said) + ", the parts have " +
+                    std::to_string(have));
+}
+
+/// Opens all parts of the set that `given` is one of.
+static Result<std::vector<Part>> openSet(Part given, int64_t count) {
+  std::string path = given.file.path();
+  Result<int64_t> index = number(given, "split.no", count - 1, 0);
+  if (!index.ok())
+    return index.status();
+  std::string expected = partSuffix(*index, count);
+  if (path.size() < expected.size() ||
+      path.compare(path.size() - expected.size(), expected.size(), expected))
+    return Status(CRIA_INVALID_ARGUMENT,
+                  path + ": is part " + std::to_string(*index + 1) + " of " +
+                      std::to_string(count) +
+                      ", expected a name that ends in " + expected);
+  std::string stem = path.substr(0, path.size() - expected.size());
+  std::vector<Part> parts;
+  for (int64_t i = 0; i < count; ++i) {
+    Result<Part> part = i == *index ? Result<Part>(std::move(given))
+                                    : openPart(stem + partSuffix(i, count));
+    if (!part.ok())
+      return part.status();
+    if (Status status = checkPart(*part, i, count); !status.ok())
+      return status;
+    parts.push_back(std::move(*part));
+  }
+  if (Status status = checkTensors(parts); !status.ok())
+    return status;
+  return parts;
+}
+
+Result<std::vector<Part>> openFiles(const std::string &path) {
+  Result<Part> part = openPart(path);
+  if (!part.ok())
+    return part.status();
+  Result<int64_t> count = number(*part, "split.count", maxParts, 1);
+  if (!count.ok())
+    return count.status();
+  if (*count > 1)
+    return openSet(std::move(*part), *count);
+  std::vector<Part> parts;
+  parts.push_back(std::move(*part));
+  return parts;
+}
+
+} // namespace cria::gguf

@@ -1,0 +1,21 @@
+/// A GGUF checkpoint: one file, or the parts that it was split into.
+#pragma once
+
+#include "runtime/gguf/Header.h"
+
+namespace cria::gguf {
+
+/// A file and its header.
+struct Part {
+  File file;
+  Header header;
+};
+
+/// Whether `path` is to be read as GGUF: its name ends in ".gguf".
+bool isGguf(const std::string &path);
+
+/// Opens `path`. Where it is a part of several (model-00002-of-00003.gguf),
+/// whichever, opens them all, in order. The first has the metadata.
+Result<std::vector<Part>> openFiles(const std::string &path);
+
+} // namespace cria::gguf
