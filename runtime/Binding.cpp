@@ -249,7 +249,8 @@ void Matcher::add(const WeightSpec &weight, uint64_t index,
   uint64_t begin = place->tensor->begin + bytesOf(type, weight.firstElement());
   const LoraUpdate *update = loras.find(name);
   bool aligned = begin % alignmentOf(weight.type) == 0;
-  bool inPlace = type == weight.type && aligned && !update;
+  bool inPlace =
+      type == weight.type && aligned && !update && place->tensor->isPlain();
   (inPlace ? binding.mappedBytes : binding.copiedBytes) += weight.bytes();
   if (type != weight.type)
     ++conversions[{type, weight.type, ""}];

@@ -1,6 +1,9 @@
 #include "runtime/Checkpoint.h"
 
 #include "runtime/Json.h"
+#include "runtime/Safetensors.h"
+#include "runtime/gguf/Files.h"
+#include "runtime/gguf/Tensors.h"
 
 #include <filesystem>
 #include <set>
@@ -18,7 +21,9 @@ Result<Checkpoint> Checkpoint::open(const std::string &path) {
   Status status;
   if (!fs::exists(path, ignored))
     return Status(CRIA_NOT_FOUND, path + ": no such file or folder");
-  if (!fs::is_directory(path, ignored))
+  if (!fs::is_directory(path, ignored) && gguf::isGguf(path))
+    status = checkpoint.addGguf(path);
+  else if (!fs::is_directory(path, ignored))
     status = checkpoint.addFile(path);
   else if (fs::exists(fs::path(path) / singleName, ignored))
     status = checkpoint.addFile(fs::path(path) / singleName);
@@ -33,17 +38,30 @@ Result<Checkpoint> Checkpoint::open(const std::string &path) {
 }
 
 Status Checkpoint::addFile(const std::string &path) {
-  Result<Safetensors> file = openSafetensors(path);
-  if (!file.ok())
-    return file.status();
-  opened.push_back(std::move(*file));
+  Result<TensorFile> file = openSafetensors(path);
+  return file.ok() ? add(std::move(*file)) : file.status();
+}
+
+Status Checkpoint::addGguf(const std::string &path) {
+  Result<std::vector<TensorFile>> files = gguf::openTensors(path);
+  if (!files.ok())
+    return files.status();
+  for (TensorFile &file : *files)
+    if (Status status = add(std::move(file)); !status.ok())
+      return status;
+  return Status();
+}
+
+Status Checkpoint::add(TensorFile file) {
+  opened.push_back(std::move(file));
   // The entries stay where they are when `opened` grows.
   for (const TensorEntry &tensor : opened.back().tensors) {
     auto [place, isNew] =
         places.emplace(tensor.name, Place{opened.size() - 1, &tensor});
     if (!isNew)
       return Status(CRIA_INVALID_ARGUMENT,
-                    path + ": tensor " + quote(tensor.name) + " is also in " +
+                    opened.back().file.path() + ": tensor " +
+                        quote(tensor.name) + " is also in " +
                         opened[place->second.file].file.path());
   }
   return Status();

@@ -1,9 +1,9 @@
-/// The safetensors files of a model folder, sharded or not: their headers,
-/// checked, and where each tensor lies.
+/// The files of a checkpoint, safetensors of a model folder, sharded or not, or
+/// GGUF: their headers, checked, and where each tensor lies.
 #pragma once
 
-#include "runtime/Safetensors.h"
 #include "runtime/Status.h"
+#include "runtime/TensorFile.h"
 
 #include <string>
 #include <unordered_map>
@@ -21,11 +21,13 @@ public:
   };
 
   /// Opens model.safetensors of folder `path`, else the shards that
-  /// model.safetensors.index.json names; or the one file `path` itself.
+  /// model.safetensors.index.json names; or the one file `path` itself. Of a
+  /// file.gguf tensors have the names of Hugging Face's checkpoints, and where
+  /// it is one part of several, they are those of all.
   static Result<Checkpoint> open(const std::string &path);
 
   const std::string &path() const { return folder; }
-  const std::vector<Safetensors> &files() const { return opened; }
+  const std::vector<TensorFile> &files() const { return opened; }
   /// The tensor called `name`, or null.
   const Place *find(const std::string &name) const;
   /// Every tensor by name.
@@ -34,11 +36,13 @@ public:
   }
 
 private:
+  Status add(TensorFile file);
   Status addFile(const std::string &path);
+  Status addGguf(const std::string &path);
   Status addShards(const std::string &indexPath);
 
   std::string folder;
-  std::vector<Safetensors> opened;
+  std::vector<TensorFile> opened;
   std::unordered_map<std::string, Place> places;
 };
 

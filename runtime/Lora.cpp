@@ -77,7 +77,7 @@ Loras::Opener::Opener(Loras &loras, const Manifest &manifest) : loras(loras) {
 
 /// Sorts the tensors of the adapter's file into pairs.
 Status Loras::Opener::collect(const std::string &path, Modules &modules) {
-  Result<Safetensors> opened = openSafetensors(path);
+  Result<TensorFile> opened = openSafetensors(path);
   if (!opened.ok())
     return opened.status();
   loras.files.push_back(std::move(*opened));

@@ -61,7 +61,7 @@ private:
   Status readPair(const Pair &pair) const;
 
   bool unmerged = false;
-  std::vector<Safetensors> files;
+  std::vector<TensorFile> files;
   std::vector<Pair> pairs;
   std::map<std::string, LoraUpdate> updates; // by the weight's name
 };

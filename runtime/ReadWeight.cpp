@@ -1,5 +1,6 @@
 #include "runtime/ReadWeight.h"
 
+#include "runtime/Elements.h"
 #include "runtime/Floats.h"
 
 #include <algorithm>
@@ -7,7 +8,7 @@
 
 namespace cria {
 
-/// The same for a weight that is packed.
+/// Reads a weight that is packed.
 static Status readPacked(const Checkpoint &checkpoint,
                          const Binding::Source &source, std::byte *to,
                          uint64_t begin, uint64_t end) {
@@ -31,32 +32,43 @@ static Status readPacked(const Checkpoint &checkpoint,
   return Status();
 }
 
+/// Reads a stretch of the elements of a tensor; see forEachStretch.
+static Status readStretch(const File &file, const Binding::Source &source,
+                          std::byte *to, uint64_t place, uint64_t first,
+                          uint64_t count) {
+  const TensorEntry &tensor = *source.place->tensor;
+  DType from = *tensor.type, type = source.weight->type;
+  if (from == type && !source.update && !tensor.plusOne)
+    return file.read(tensor.begin + bytesOf(from, place), to,
+                     bytesOf(type, count));
+  static constexpr uint64_t most = 16 * mostBlockElements;
+  std::byte block[most * sizeof(double)];
+  for (uint64_t done = 0; done < count; done += most) {
+    uint64_t part = std::min(most, count - done);
+    Status status = file.read(tensor.begin + bytesOf(from, place + done), block,
+                              bytesOf(from, part));
+    if (!status.ok())
+      return status;
+    convertStretch(tensor, block, first + done, part, source.update,
+                   to + bytesOf(type, done), type);
+  }
+  return Status();
+}
+
 Status readWeight(const Checkpoint &checkpoint, const Binding::Source &source,
                   std::byte *to, uint64_t begin, uint64_t end) {
   if (source.packed)
     return readPacked(checkpoint, source, to, begin, end);
   const File &file = checkpoint.files()[source.place->file].file;
-  DType from = *source.place->tensor->type, type = source.weight->type;
-  if (from == type && !source.update)
-    return file.read(source.begin + bytesOf(type, begin), to,
-                     bytesOf(type, end - begin));
-  static constexpr uint64_t most = 16 * mostBlockElements;
-  std::byte block[most * sizeof(double)];
-  uint64_t first = source.weight->firstElement();
-  while (begin < end) {
-    uint64_t count = std::min(most, end - begin);
-    Status status = file.read(source.begin + bytesOf(from, begin), block,
-                              bytesOf(from, count));
-    if (!status.ok())
-      return status;
-    if (source.update)
-      source.update->merge(block, from, to, type, first + begin, count);
-    else
-      convertElements(block, from, to, type, count);
-    to += bytesOf(type, count);
-    begin += count;
-  }
-  return Status();
+  Status status;
+  forEachStretch(
+      *source.place->tensor, source.weight->firstElement() + begin, end - begin,
+      [&](uint64_t place, uint64_t first, uint64_t count) {
+        if (status.ok())
+          status = readStretch(file, source, to, place, first, count);
+        to += bytesOf(source.weight->type, count);
+      });
+  return status;
 }
 
 } // namespace cria

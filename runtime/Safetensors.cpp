@@ -168,7 +168,7 @@ static Status checkLayout(std::vector<TensorEntry> &tensors, uint64_t size,
   return Status();
 }
 
-Result<Safetensors> openSafetensors(const std::string &path) {
+Result<TensorFile> openSafetensors(const std::string &path) {
   Result<File> file = File::open(path);
   if (!file.ok())
     return file.status();
@@ -186,7 +186,7 @@ Result<Safetensors> openSafetensors(const std::string &path) {
     tensor.begin += data;
     tensor.end += data;
   }
-  return Safetensors{std::move(*file), std::move(*tensors)};
+  return TensorFile{std::move(*file), std::move(*tensors)};
 }
 
 } // namespace cria

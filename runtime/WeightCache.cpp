@@ -91,7 +91,7 @@ static std::string timeText(const timespec &time) {
 }
 
 /// What tells a file from another without reading its tensors.
-static std::string describeFile(const Safetensors &file) {
+static std::string describeFile(const TensorFile &file) {
   struct stat info = {};
   fstat(file.file.descriptor(), &info);
   uint64_t sum = CRIA_FNV_OFFSET;
@@ -109,7 +109,7 @@ static std::string describeFile(const Safetensors &file) {
 
 std::string WeightCache::Maker::describe() const {
   std::string text;
-  for (const Safetensors &file : checkpoint.files())
+  for (const TensorFile &file : checkpoint.files())
     text += describeFile(file);
   for (const Binding::Source *source : sources)
     text += quote(source->place->tensor->name) + " " +

@@ -193,7 +193,7 @@ Status Model::Builder::mapFiles(Checkpoint &checkpoint,
       range.begin = std::min(range.begin, source.begin);
       range.end = std::max(range.end, source.begin + source.weight->bytes());
     }
-  for (const Safetensors &file : checkpoint.files()) {
+  for (const TensorFile &file : checkpoint.files()) {
     Result<Mapping> mapping = Mapping::ofFile(file.file);
     if (!mapping.ok())
       return mapping.status();

@@ -1,0 +1,46 @@
+/// The elements of a checkpoint's tensors as a model wants them.
+///
+/// llama.cpp rotates pairs of neighbouring rows of queries and keys, Hugging
+/// Face those that are half a head apart. So the converter to GGUF has put the
+/// D rows of a head of Llama into the order 0, D/2, 1, D/2 + 1, ...; here row
+/// j D/2 + i of a head is read from its row 2 i + j. To the norms of Gemma,
+/// which multiply by 1 + weight, it has added the 1; here it is taken off.
+#pragma once
+
+#include "runtime/LoraUpdate.h"
+#include "runtime/TensorFile.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+namespace cria {
+
+/// Calls `sink(place, first, count)` for stretches that together are the
+/// elements [first, first + count) of `tensor`, in order: `count` elements from
+/// `first` on, which in the file lie from element `place` on.
+template <typename Sink>
+void forEachStretch(const TensorEntry &tensor, uint64_t first, uint64_t count,
+                    Sink sink) {
+  if (tensor.interleavedHeads == 0)
+    return sink(first, first, count);
+  uint64_t rows = tensor.shape[0], columns = 1;
+  for (size_t i = 1; i < tensor.shape.size(); ++i)
+    columns *= tensor.shape[i];
+  uint64_t size = rows / tensor.interleavedHeads, half = size / 2;
+  for (uint64_t end = first + count; first < end;) {
+    uint64_t row = first / columns, column = first % columns, at = row % size;
+    uint64_t from = row - at + at % half * 2 + at / half;
+    uint64_t taken = std::min(columns - column, end - first);
+    sink(from * columns + column, first, taken);
+    first += taken;
+  }
+}
+
+/// Converts a stretch: elements [first, first + count), whole blocks, which lie
+/// at `from`, to `type`, with what `update` adds unless it is null.
+void convertStretch(const TensorEntry &tensor, const std::byte *from,
+                    uint64_t first, uint64_t count, const LoraUpdate *update,
+                    std::byte *to, DType type);
+
+} // namespace cria

@@ -1,0 +1,17 @@
+/// The tensors of a GGUF checkpoint, as those of Hugging Face's.
+#pragma once
+
+#include "runtime/Status.h"
+#include "runtime/TensorFile.h"
+
+#include <string>
+#include <vector>
+
+namespace cria::gguf {
+
+/// Opens `path` and the parts that belong to it. Tensors have Hugging Face's
+/// names, and say where their elements differ; those that no checkpoint has
+/// keep their own. Rope's frequencies are left out: the config has them.
+Result<std::vector<TensorFile>> openTensors(const std::string &path);
+
+} // namespace cria::gguf
