@@ -1,6 +1,8 @@
 #include "runtime/Generation.h"
 
 #include "runtime/GenerationKeys.h"
+#include "runtime/gguf/Files.h"
+#include "runtime/gguf/Text.h"
 #include "runtime/tokenizer/Json.h"
 
 #include <algorithm>
@@ -81,6 +83,14 @@ Status Generation::complete(const nlohmann::json &config,
 Result<Generation> Generation::load(const std::string &folder,
                                     const std::vector<std::string> &allowed) {
   Generation generation;
+  if (gguf::isGguf(folder)) {
+    Result<gguf::TextIds> ids = gguf::readTextIds(folder);
+    if (!ids.ok())
+      return ids.status();
+    generation.bos = ids->bos;
+    generation.eos = ids->eos;
+    return generation;
+  }
   std::string path = folder + "/generation_config.json";
   std::error_code ignored;
   if (std::filesystem::exists(path, ignored)) {

@@ -32,7 +32,8 @@ struct Generation {
   Generation() { options.topK = 50; }
 
   /// Reads generation_config.json of `folder`, then takes the begin and end
-  /// ids it leaves out from config.json. Either file may be missing. A key
+  /// ids it leaves out from config.json. Either file may be missing. Of a GGUF
+  /// file, its path in place of the folder, takes those ids alone. A key
   /// that is not known, or would change the text and is not done here, is
   /// CRIA_UNIMPLEMENTED but where it is among `allowed`; see GenerationKeys.h.
   static Result<Generation> load(const std::string &folder,

@@ -190,9 +190,9 @@ CRIA_API cria_status cria_model_check(const cria_artifact *artifact,
                                       const char *weights, char **report,
                                       cria_error *error);
 
-/* Binds the *.safetensors of folder `weights`, for CRIA_DEVICE_AUTO. On the CPU
- * weights are used where they lie in the mapped files, wherever type and
- * alignment allow. */
+/* Binds the *.safetensors of folder `weights`, or a file.gguf (any part of it),
+ * for CRIA_DEVICE_AUTO. On the CPU weights are used where they lie in the
+ * mapped files, wherever type, order and alignment allow. */
 CRIA_API cria_status cria_model_bind(const cria_artifact *artifact,
                                      const char *weights, cria_model **model,
                                      cria_error *error);
@@ -212,7 +212,7 @@ typedef struct cria_lora {
 
 typedef struct cria_model_options {
   size_t size;
-  const char *weights; /* a folder; NULL: drawn from `seed` */
+  const char *weights; /* a folder or file.gguf; NULL: drawn from `seed` */
   uint64_t seed;
   int32_t device;         /* a cria_device */
   int32_t no_cache;       /* 1: GPU code is not kept in CRIA_CACHE_DIR, or
@@ -365,9 +365,10 @@ CRIA_API cria_status cria_session_get_timings(const cria_session *session,
 typedef struct cria_tokenizer cria_tokenizer;
 
 /* Reads a Hugging Face tokenizer.json with a BPE, Unigram or WordPiece model,
- * of at most 256 MiB. What would change the ids and is not supported is
- * CRIA_UNIMPLEMENTED. What it does to a text takes bounded work, whatever the
- * file and the text; beyond, a call is CRIA_INVALID_ARGUMENT. */
+ * of at most 256 MiB, or that of a file.gguf. What would change the ids and is
+ * not supported is CRIA_UNIMPLEMENTED. What it does to a text takes bounded
+ * work, whatever the file and the text; beyond, a call is
+ * CRIA_INVALID_ARGUMENT. */
 CRIA_API cria_status cria_tokenizer_open(const char *path,
                                          cria_tokenizer **tokenizer,
                                          cria_error *error);
@@ -422,7 +423,7 @@ CRIA_API cria_status cria_stream_finish(cria_stream *stream, const char **text,
  * more than 256 MiB, or nests too deeply, is CRIA_RESOURCE_EXHAUSTED. */
 typedef struct cria_chat cria_chat;
 
-/* CRIA_NOT_FOUND where the folder has no template. */
+/* CRIA_NOT_FOUND where the folder, or file.gguf, has no template. */
 CRIA_API cria_status cria_chat_open(const char *folder, cria_chat **chat,
                                     cria_error *error);
 CRIA_API void cria_chat_free(cria_chat **chat);
@@ -468,7 +469,8 @@ typedef struct cria_sampler_options {
 } cria_sampler_options;
 
 /* What a checkpoint's folder says of generating text: generation_config.json,
- * and config.json for what that leaves out. Either file may be missing. */
+ * and config.json for what that leaves out. Either file may be missing. Or what
+ * a file.gguf says of the ids that begin and end a text. */
 typedef struct cria_generation cria_generation;
 
 CRIA_API cria_status cria_generation_open(const char *folder,

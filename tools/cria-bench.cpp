@@ -24,7 +24,7 @@ static void addOptions(CLI::App &app, BenchOptions &options,
   app.add_option("OUT.cria", options.artifact, "an artifact of cria-compile")
       ->required();
   auto *weights = app.add_option("--weights", options.weights,
-                                 "a folder with *.safetensors");
+                                 "a folder with *.safetensors, or a file.gguf");
   auto *seed = app.add_option("--random-weights", options.seed,
                               "draw the weights from SEED (default: 1)");
   seed->check(wholeNumber<uint64_t>(0, UINT64_MAX))->excludes(weights);

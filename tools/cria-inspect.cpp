@@ -165,8 +165,8 @@ int main(int argc, char **argv) try {
   std::string path, weights;
   app.add_option("OUT.cria", path, "an artifact of cria-compile")->required();
   app.add_option("--weights", weights,
-                 "a folder with *.safetensors: the pre-flight check, from its "
-                 "headers alone");
+                 "a folder with *.safetensors, or a file.gguf: the pre-flight "
+                 "check, from its headers alone");
   WeightOptions binding;
   addWeightOptions(app, binding);
   std::optional<int64_t> context;

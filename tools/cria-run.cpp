@@ -5,6 +5,7 @@
 /// goes to stderr.
 #include "runtime/Artifact.h"
 #include "runtime/Ids.h"
+#include "runtime/gguf/Files.h"
 #include "tools/run/Process.h"
 #include "tools/run/Run.h"
 
@@ -54,14 +55,21 @@ static Status loadGeneration(Run &run) {
   return status.ok() ? run.generation.fits(run.manifest().vocabSize) : status;
 }
 
+/// Where the tokenizer of the checkpoint `weights` is.
+static std::string tokenizerPath(const std::string &weights) {
+  return gguf::isGguf(weights) ? weights : weights + "/tokenizer.json";
+}
+
 static Status loadTokenizer(Run &run) {
   if (run.options.weights.empty())
     return Status();
-  std::string path = run.options.weights + "/tokenizer.json";
+  std::string path = tokenizerPath(run.options.weights);
   std::error_code ignored;
   if (!std::filesystem::exists(path, ignored))
     return Status();
   Result<Tokenizer> tokenizer = Tokenizer::load(path);
+  if (tokenizer.status().code() == CRIA_NOT_FOUND) // of a file without one
+    return Status();
   if (!tokenizer.ok())
     return tokenizer.status();
   run.tokenizer.emplace(std::move(*tokenizer));
@@ -94,8 +102,10 @@ static Result<std::vector<int32_t>> readText(const Run &run,
                                              const std::string &text,
                                              const std::string &instead) {
   if (!run.tokenizer)
-    return Status(CRIA_NOT_FOUND, run.options.weights +
-                                      "/tokenizer.json is missing: give " +
+    return Status(CRIA_NOT_FOUND, tokenizerPath(run.options.weights) +
+                                      (gguf::isGguf(run.options.weights)
+                                           ? ": has no tokenizer: give "
+                                           : " is missing: give ") +
                                       instead);
   Result<std::vector<int32_t>> ids = run.tokenizer->encode(text);
   if (!ids.ok())

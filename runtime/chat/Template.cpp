@@ -4,6 +4,8 @@
 #include "runtime/Json.h"
 #include "runtime/Stack.h"
 #include "runtime/chat/Evaluator.h"
+#include "runtime/gguf/Files.h"
+#include "runtime/gguf/Text.h"
 #include "runtime/tokenizer/Text.h"
 
 #include <filesystem>
@@ -66,7 +68,19 @@ readTokens(const JsonCursor &config) {
   return tokens;
 }
 
+Result<Template> Template::loadGguf(const std::string &path) {
+  Result<gguf::ChatTemplate> read = gguf::readChatTemplate(path);
+  if (!read.ok())
+    return read.status();
+  Result<Template> parsed = parse(read->source, path);
+  if (parsed.ok())
+    parsed->tokens = std::move(read->tokens);
+  return parsed;
+}
+
 Result<Template> Template::load(const std::string &folder) {
+  if (gguf::isGguf(folder))
+    return loadGguf(folder);
   std::string path = folder + "/chat_template.jinja";
   std::string configPath = folder + "/tokenizer_config.json";
   std::error_code ignored;

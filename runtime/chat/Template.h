@@ -23,7 +23,8 @@ class Template {
 public:
   /// Reads chat_template.jinja of `folder`, or else "chat_template" of
   /// tokenizer_config.json - of several, the one named "default"; and, from
-  /// there, special tokens. Without a template, CRIA_NOT_FOUND.
+  /// there, special tokens. Without a template, CRIA_NOT_FOUND. Or reads those
+  /// of a GGUF file, its path in place of the folder.
   static Result<Template> load(const std::string &folder);
 
   /// Parses `source`; `name` stands for the file in errors.
@@ -38,6 +39,8 @@ public:
   Result<Text> render(const Value &variables, Budget &budget) const;
 
 private:
+  static Result<Template> loadGguf(const std::string &path);
+
   std::string name;
   std::vector<Statement> statements;
   std::vector<std::pair<std::string, std::string>> tokens; // by name

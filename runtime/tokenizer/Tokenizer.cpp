@@ -1,6 +1,8 @@
 #include "runtime/tokenizer/Tokenizer.h"
 
 #include "runtime/File.h"
+#include "runtime/gguf/Files.h"
+#include "runtime/gguf/Text.h"
 #include "runtime/tokenizer/Json.h"
 #include "runtime/tokenizer/Text.h"
 #include "runtime/tokenizer/Unicode.h"
@@ -14,6 +16,12 @@ static constexpr JsonLimits tokenizerLimits = {256u << 20, 1u << 20, 8'000'000,
                                                64};
 
 Result<Tokenizer> Tokenizer::load(const std::string &path) {
+  if (gguf::isGguf(path)) {
+    Result<nlohmann::json> made = gguf::readTokenizer(path);
+    if (!made.ok())
+      return made.status();
+    return read(JsonDocument(std::move(*made)).root(), path);
+  }
   Result<JsonDocument> document = readJson(path, tokenizerLimits);
   if (!document.ok())
     return document.status();

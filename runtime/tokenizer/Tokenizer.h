@@ -29,7 +29,8 @@ namespace cria {
 /// A loaded tokenizer; immutable, so that threads may share it.
 class Tokenizer {
 public:
-  /// Reads the tokenizer.json at `path`, of at most 256 MiB.
+  /// Reads the tokenizer.json at `path`, of at most 256 MiB, or the tokenizer
+  /// of a GGUF file; without one, CRIA_NOT_FOUND.
   static Result<Tokenizer> load(const std::string &path);
   /// Reads one from memory; `name` stands for the file in errors.
   static Result<Tokenizer> parse(std::string_view json,

@@ -115,7 +115,8 @@ inline void addOptions(CLI::App &app, RunOptions &options) {
   app.add_option("OUT.cria", options.artifact, "the artifact")->required();
   auto *weights = app.add_option(
       "--weights", options.weights,
-      "folder of *.safetensors, tokenizer.json, generation_config.json");
+      "folder of *.safetensors, tokenizer.json, generation_config.json; or a "
+      "file.gguf, which has it all");
   auto *random = app.add_option("--random-weights", options.randomWeights,
                                 "seed of weights to draw instead")
                      ->check(wholeNumber<uint64_t>(0, UINT64_MAX));
