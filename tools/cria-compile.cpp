@@ -1,5 +1,5 @@
-/// cria-compile: a config.json or a program in the llama dialect to an
-/// artifact.
+/// cria-compile: a config.json, the metadata of a GGUF file, or a program in
+/// the llama dialect to an artifact.
 #include "lowering/Compilation.h"
 #include "lowering/artifact/Writer.h"
 #include "lowering/import/LedgerReport.h"
@@ -23,9 +23,9 @@ using namespace cria;
 namespace cl = llvm::cl;
 
 static cl::OptionCategory category("cria-compile options");
-static cl::opt<std::string> input(cl::Positional, cl::Required,
-                                  cl::desc("CONFIG.json|PROGRAM.mlir"),
-                                  cl::cat(category));
+static cl::opt<std::string>
+    input(cl::Positional, cl::Required,
+          cl::desc("CONFIG.json|MODEL.gguf|PROGRAM.mlir"), cl::cat(category));
 static cl::opt<std::string> output("o", cl::value_desc("file"),
                                    cl::desc("Artifact, or what --emit prints"),
                                    cl::cat(category));
@@ -86,11 +86,11 @@ static cl::opt<std::string>
                cl::desc("Write the program at every phase into a folder"),
                cl::cat(category));
 static cl::opt<std::string> reportKind(
-    "report", cl::value_desc("plan|config|keys"),
+    "report", cl::value_desc("plan|config|keys|gguf-keys"),
     cl::desc("Print what a forward pass costs, op by op, and what the CPU "
              "multiplies with (plan), what became of each key of the config "
              "(config), or every "
-             "key that is known, as Markdown (keys)"),
+             "key that is known, as Markdown (keys; of GGUF files gguf-keys)"),
     cl::cat(category));
 static cl::opt<std::string>
     depth("depth", cl::value_desc("n"),
@@ -345,6 +345,8 @@ static llvm::Error printReport(Compilation &compilation) {
   llvm::raw_string_ostream stream(text);
   if (reportKind == "keys") {
     printKeys(stream);
+  } else if (reportKind == "gguf-keys") {
+    printGgufKeys(stream);
   } else if (reportKind == "plan") {
     printCosts(compilation.costs(), stream);
     if (target != "cuda") {
@@ -396,8 +398,8 @@ static llvm::Error checkPhases(const Compilation &compilation,
   if (!last || !llvm::is_contained(ahead, *last))
     return llvm::createStringError("--emit=" + emit + ": expected " +
                                    phaseNames(ahead));
-  if (!reportKind.empty() && reportKind != "keys" &&
-      compilation.phase() != Phase::Import)
+  bool isTable = reportKind == "keys" || reportKind == "gguf-keys";
+  if (!reportKind.empty() && !isTable && compilation.phase() != Phase::Import)
     return llvm::createStringError("--report=" + reportKind +
                                    ": expected a config or a program at "
                                    "import");
@@ -476,8 +478,9 @@ int main(int argc, char **argv) {
   cl::HideUnrelatedOptions(category);
   cl::ParseCommandLineOptions(
       argc, argv,
-      "Compiles a Hugging Face config.json, or a program in the llama dialect, "
-      "to an artifact without weights. What --emit=import, fuse, linalg or "
+      "Compiles a Hugging Face config.json, the metadata of a GGUF file, or a "
+      "program in the llama dialect, to an artifact without weights. What "
+      "--emit=import, fuse, linalg or "
       "tile "
       "prints is such a program, too.\n");
   if (shrink.getNumOccurrences())
@@ -489,8 +492,9 @@ int main(int argc, char **argv) {
   if (!emit.empty())
     last = phaseByName(emit);
   if (!reportKind.empty() && reportKind != "plan" && reportKind != "config" &&
-      reportKind != "keys")
-    return fail("--report=" + reportKind + ": expected plan, config or keys");
+      reportKind != "keys" && reportKind != "gguf-keys")
+    return fail("--report=" + reportKind +
+                ": expected plan, config, keys or gguf-keys");
   if (emit.empty() && output.empty() && dumpPhases.empty() &&
       reportKind.empty())
     return fail("expected -o, --emit, --dump-phases or --report");

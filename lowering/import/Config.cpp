@@ -1,4 +1,5 @@
 #include "lowering/import/Config.h"
+#include "lowering/import/Gguf.h"
 #include "lowering/import/Ledger.h"
 
 #include <cmath>
@@ -175,6 +176,8 @@ cria::parseConfig(llvm::StringRef text, llvm::ArrayRef<std::string> allowed) {
 
 llvm::Expected<ModelConfig>
 cria::readConfig(llvm::StringRef path, llvm::ArrayRef<std::string> allowed) {
+  if (isGguf(path))
+    return readGgufConfig(path, allowed);
   llvm::Expected<std::string> text = readTextFile(path, maxFileSize);
   if (!text)
     return text.takeError();

@@ -13,4 +13,7 @@ void printLedger(llvm::ArrayRef<LedgerRow> rows, llvm::raw_ostream &os);
 /// Every key that is known, as the Markdown of docs/config.md.
 void printKeys(llvm::raw_ostream &os);
 
+/// Every key of GGUF's metadata that is known, as the Markdown of docs/gguf.md.
+void printGgufKeys(llvm::raw_ostream &os);
+
 } // namespace cria

@@ -1,0 +1,43 @@
+/// The config of a GGUF file. runtime/gguf makes a config.json of its metadata,
+/// which is read as any other; the ledger and errors name the file's own keys.
+#include "lowering/import/Gguf.h"
+#include "lowering/import/Json.h"
+#include "lowering/import/LedgerReport.h"
+
+#include "runtime/gguf/Config.h"
+
+using namespace cria;
+
+/// `message` with the names of the file's keys in place of config.json's.
+static std::string renamed(std::string message, const gguf::Config &file) {
+  for (const auto &[key, origin] : file.origins)
+    for (const char *end : {"'", "."}) {
+      std::string quoted = "'" + key + end;
+      for (size_t at; (at = message.find(quoted)) != message.npos;)
+        message.replace(at, quoted.size(), "'" + origin + end);
+    }
+  return message;
+}
+
+bool cria::isGguf(llvm::StringRef path) { return gguf::isGguf(path.str()); }
+
+llvm::Expected<ModelConfig>
+cria::readGgufConfig(llvm::StringRef path,
+                     llvm::ArrayRef<std::string> allowed) {
+  auto file = gguf::readConfig(path.str(), allowed.vec());
+  if (!file.ok())
+    return textError(file.status().message());
+  llvm::Expected<ModelConfig> config = parseConfig(file->json);
+  if (!config)
+    return textError(path + ": " +
+                     renamed(llvm::toString(config.takeError()), *file));
+  config->ledger.clear();
+  for (const gguf::KeyFate &key : file->keys)
+    config->ledger.push_back(
+        {shownText(key.key), key.value, key.fate, key.note});
+  for (std::string &line : config->warnings)
+    line = (path + ": " + renamed(line, *file)).str();
+  return config;
+}
+
+void cria::printGgufKeys(llvm::raw_ostream &os) { os << gguf::keysText(); }

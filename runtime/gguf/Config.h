@@ -1,0 +1,42 @@
+/// What a GGUF file says of its model, as the config.json that it was converted
+/// from says it. The compiler reads it with what reads those; so this header
+/// includes no other of the runtime but the one of errors.
+#pragma once
+
+#include "runtime/Status.h"
+
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace cria::gguf {
+
+/// What became of a key of the metadata, or of a tensor that says something
+/// about the model.
+struct KeyFate {
+  std::string key;
+  std::string value; // as JSON, cut where it is long
+  std::string fate;  // "honoured", "irrelevant" or "allowed"
+  std::string note;  // what it sets, or why it does not matter
+};
+
+/// The config.json, and where its keys come from.
+struct Config {
+  std::string json;
+  std::vector<KeyFate> keys; // in alphabetical order
+  /// Keys of config.json and what they are called in the file.
+  std::vector<std::pair<std::string, std::string>> origins;
+};
+
+/// Whether `path` is to be read as GGUF: its name ends in ".gguf".
+bool isGguf(const std::string &path);
+
+/// Reads the GGUF file at `path`, or the parts of which it is one. A key or a
+/// tensor that is not known is refused but for those in `allowed`.
+Result<Config> readConfig(const std::string &path,
+                          const std::vector<std::string> &allowed);
+
+/// All keys that are known, as the Markdown of docs/gguf.md.
+std::string keysText();
+
+} // namespace cria::gguf
