@@ -1,0 +1,246 @@
+"""GGUF files from what Hugging Face's checkpoints hold, written with
+llama.cpp's own Python package: names, orders and values as its converter makes
+them.
+"""
+
+import math
+import re
+
+import gguf
+import numpy as np
+
+TYPES = gguf.GGMLQuantizationType
+ARCHITECTURES = {"mistral": "llama"}  # the others are called as in config.json
+INTERLEAVED = ("llama", "mistral", "granite", "smollm3")
+OUTER = {
+    "model.embed_tokens": "token_embd",
+    "model.norm": "output_norm",
+    "lm_head": "output",
+}
+LAYER = {
+    "self_attn.q_proj": "attn_q",
+    "self_attn.k_proj": "attn_k",
+    "self_attn.v_proj": "attn_v",
+    "self_attn.qkv_proj": "attn_qkv",
+    "self_attn.o_proj": "attn_output",
+    "self_attn.q_norm": "attn_q_norm",
+    "self_attn.k_norm": "attn_k_norm",
+    "mlp.gate_proj": "ffn_gate",
+    "mlp.up_proj": "ffn_up",
+    "mlp.gate_up_proj": "ffn_up",
+    "mlp.down_proj": "ffn_down",
+    "input_layernorm": "attn_norm",
+    "pre_feedforward_layernorm": "ffn_norm",
+    "post_feedforward_layernorm": "post_ffw_norm",
+}
+
+
+def tensor_name(name, family):
+    """blk.0.attn_q.weight for model.layers.0.self_attn.q_proj.weight."""
+    module, kind = name.rsplit(".", 1)
+    if module in OUTER:
+        return f"{OUTER[module]}.{kind}"
+    layer, module = re.fullmatch(r"model\.layers\.(\d+)\.(.*)", module).groups()
+    if module == "post_attention_layernorm":
+        behind = family in ("gemma2", "olmo2")
+        part = "post_attention_norm" if behind else "ffn_norm"
+    else:
+        part = LAYER[module]
+    return f"blk.{layer}.{part}.{kind}"
+
+
+def interleaved(array, heads):
+    """Rows of queries or keys as llama.cpp rotates them."""
+    parts = array.reshape(heads, 2, len(array) // heads // 2, *array.shape[1:])
+    return parts.swapaxes(1, 2).reshape(array.shape)
+
+
+def converted(name, array, config):
+    """The elements that the file holds."""
+    family = config["model_type"]
+    heads = config["num_attention_heads"]
+    if ".k_proj." in name:
+        heads = config.get("num_key_value_heads") or heads
+    if family in INTERLEAVED and re.search(r"\.[qk]_proj\.", name):
+        return interleaved(array, heads)
+    if family in ("gemma", "gemma2") and name.endswith("norm.weight"):
+        return array + np.float32(1)  # norms are f32
+    return array
+
+
+def rope_frequencies(config):
+    """The factors that the converter makes of Llama 3's rope_scaling."""
+    rope = config.get("rope_scaling") or {}
+    if rope.get("rope_type") != "llama3":
+        return None
+    dims = head_size(config)
+    base = config.get("rope_theta", 10000.0)
+    factor, original = rope["factor"], rope["original_max_position_embeddings"]
+    low, high = rope["low_freq_factor"], rope["high_freq_factor"]
+    factors = []
+    for frequency in 1.0 / base ** (np.arange(0, dims, 2) / dims):
+        length = 2 * math.pi / frequency
+        smooth = (original / length - low) / (high - low)
+        if length < original / high:
+            factors.append(1.0)
+        elif length > original / low:
+            factors.append(factor)
+        else:
+            factors.append(1 / ((1 - smooth) / factor + smooth))
+    return np.array(factors, np.float32)
+
+
+def head_size(config):
+    heads = config["num_attention_heads"]
+    return config.get("head_dim") or config["hidden_size"] // heads
+
+
+def add_config(writer, config):
+    """The metadata of config.json."""
+    family, head = config["model_type"], head_size(config)
+    heads = config["num_attention_heads"]
+    writer.add_context_length(config["max_position_embeddings"])
+    writer.add_embedding_length(config["hidden_size"])
+    writer.add_block_count(config["num_hidden_layers"])
+    writer.add_feed_forward_length(config["intermediate_size"])
+    writer.add_head_count(heads)
+    writer.add_head_count_kv(config.get("num_key_value_heads") or heads)
+    writer.add_layer_norm_rms_eps(config.get("rms_norm_eps", 1e-6))
+    writer.add_rope_freq_base(config.get("rope_theta", 10000.0))
+    writer.add_vocab_size(config["vocab_size"])
+    part = config.get("partial_rotary_factor", 1)
+    writer.add_rope_dimension_count(int(head * part))
+    if "head_dim" in config:
+        writer.add_key_length(head)
+        writer.add_value_length(head)
+    if config.get("sliding_window") and family in ("mistral", "gemma2", "phi3"):
+        writer.add_sliding_window(config["sliding_window"])
+    if family == "gemma2":
+        writer.add_attn_logit_softcapping(config["attn_logit_softcapping"])
+        writer.add_final_logit_softcapping(config["final_logit_softcapping"])
+    if family == "granite":
+        writer.add_attention_scale(config["attention_multiplier"])
+        writer.add_embedding_scale(config["embedding_multiplier"])
+        writer.add_residual_scale(config["residual_multiplier"])
+        writer.add_logit_scale(config["logits_scaling"])
+    add_rope(writer, config)
+
+
+def add_rope(writer, config):
+    rope = config.get("rope_scaling") or {}
+    kind = rope.get("rope_type")
+    if kind in ("linear", "yarn"):
+        writer.add_rope_scaling_type(gguf.RopeScalingType(kind))
+        writer.add_rope_scaling_factor(rope["factor"])
+    original = "original_max_position_embeddings"
+    if kind == "yarn":
+        writer.add_rope_scaling_orig_ctx_len(rope[original])
+    if kind == "longrope":
+        before = config[original]
+        stretch = config["max_position_embeddings"] / before
+        scale = math.sqrt(1 + math.log(stretch) / math.log(before))
+        writer.add_rope_scaling_orig_ctx_len(before)
+        writer.add_rope_scaling_attn_factors(scale)
+
+
+def add_tokenizer(writer, tokenizer, pre=None, scores=None, **ids):
+    """The tokens of a tokenizer.json, an object, with its merges or with
+    `scores`, {token: score}; `ids` are bos=1 and the like."""
+    vocabulary = dict(tokenizer["model"]["vocab"])
+    types = {i: gguf.TokenType.NORMAL for i in vocabulary.values()}
+    for added in tokenizer["added_tokens"]:
+        vocabulary[added["content"]] = added["id"]
+        kind = "CONTROL" if added["special"] else "USER_DEFINED"
+        types[added["id"]] = gguf.TokenType[kind]
+    tokens = sorted(vocabulary, key=vocabulary.get)
+    writer.add_tokenizer_model("llama" if scores else "gpt2")
+    writer.add_token_list(tokens)
+    if scores:
+        writer.add_token_scores([scores.get(token, 0.0) for token in tokens])
+        for token, i in vocabulary.items():
+            if re.fullmatch(r"<0x[0-9A-F]{2}>", token):
+                types[i] = gguf.TokenType.BYTE
+        types[vocabulary["<unk>"]] = gguf.TokenType.UNKNOWN
+    else:
+        pairs = tokenizer["model"]["merges"]
+        writer.add_token_merges([" ".join(pair) for pair in pairs])
+    if pre:
+        writer.add_tokenizer_pre(pre)
+    writer.add_token_types([types[i] for i in range(len(tokens))])
+    for name, i in ids.items():
+        getattr(writer, f"add_{name}_token_id")(i)
+
+
+def scores_of(tokenizer):
+    """Scores that the merges of a tokenizer.json may come from: a token's is
+    its place in the list."""
+    made = {}
+    for rank, (left, right) in enumerate(tokenizer["model"]["merges"]):
+        made.setdefault(left + right, -float(rank))
+    return made
+
+
+def merges_of(vocabulary, scores):
+    """The merges that transformers makes of scores (its generate_merges)."""
+    merges = []
+    for token, score in sorted(scores.items(), key=lambda s: vocabulary[s[0]]):
+        pairs = [(token[:i], token[i:]) for i in range(1, len(token))]
+        known = [p for p in pairs if p[0] in vocabulary and p[1] in vocabulary]
+        known.sort(key=lambda p: (vocabulary[p[0]], vocabulary[p[1]]))
+        merges += [(score, *pair) for pair in known]
+    merges.sort(key=lambda m: (m[0], len(m[1]), len(m[2])), reverse=True)
+    return [pair for _, *pair in merges]
+
+
+def stored(array, kind):
+    """What a file of the type `kind` holds of an f32 array: norms and biases
+    stay f32, as does what a block does not divide."""
+    block = gguf.GGML_QUANT_SIZES[kind][0]
+    if array.ndim == 1 or array.shape[-1] % block:
+        kind = TYPES.F32
+    return gguf.quants.quantize(array.astype(np.float32), kind), kind
+
+
+def write(path, config, arrays, kind, text=None, split=0, blocks=None):
+    """A file of the checkpoint `arrays`, {name: f32 array}, matrices as `kind`,
+    in `blocks` if there are some, {name: bytes}. `text(writer)` adds the
+    tokenizer; `split` is the most tensors of a part. Returns the values that the
+    file holds, {name: f32 array}, in the checkpoint's order."""
+    family = config["model_type"]
+    writer = gguf.GGUFWriter(
+        path,
+        ARCHITECTURES.get(family, family),
+        split_max_tensors=split,
+    )
+    add_config(writer, config)
+    if text:
+        text(writer)
+    held = {}
+    for name, array in arrays.items():
+        given = (blocks or {}).get(name)
+        data, used = stored(array, kind) if given is None else (given, kind)
+        held[name] = gguf.quants.dequantize(data, used)
+        data = converted(name, data, config)
+        add(writer, tensor_name(name, family), data, used)
+    add_rope_tensors(writer, config)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return held
+
+
+def add(writer, name, data, kind):
+    plain = data.dtype in (np.float32, np.float16)
+    writer.add_tensor(name, data, raw_dtype=None if plain else kind)
+
+
+def add_rope_tensors(writer, config):
+    factors = rope_frequencies(config)
+    if factors is not None:
+        writer.add_tensor("rope_freqs.weight", factors)
+    rope = config.get("rope_scaling") or {}
+    if rope.get("rope_type") == "longrope":
+        for name in ("long", "short"):
+            values = np.array(rope[f"{name}_factor"], np.float32)
+            writer.add_tensor(f"rope_factors_{name}.weight", values)

@@ -1,0 +1,195 @@
+"""gguf_models.py BIN SCRATCH [NAME...]: a GGUF file is the checkpoint that it
+was made from.
+
+Of small random models of every family, compiled and run from a GGUF file, the
+logits are those of config.json and safetensors, bit for bit; of quantized
+tensors (NAME is their type), those of what gguf's own Python makes of them; so
+are those of a file in parts (NAME is "parts").
+"""
+
+import json
+import sys
+
+import gguf
+import numpy as np
+
+import families
+import gguf_files
+import weights
+from gguf_files import TYPES
+from harness import Tools, check, execute
+
+IDS = [1, 5, 9, 200, 33, 7, 7, 12]
+PLAIN = {"f32": TYPES.F32, "f16": TYPES.F16, "bf16": TYPES.BF16}
+
+
+def family(name, **changes):
+    config = families.FAMILIES[name] | {"dtype": "float32"} | changes
+    config = {key: value for key, value in config.items() if value is not None}
+    return config | {"bos_token_id": None, "pad_token_id": None}
+
+
+def rope(name, **changes):
+    original = {"original_max_position_embeddings": families.ORIGINAL}
+    scaling = families.rope(name)
+    outer = {}
+    if name == "longrope":
+        scaling = {k: v for k, v in scaling.items() if k not in original}
+        scaling.pop("factor")
+        outer = original
+    return family("llama", rope_scaling=scaling, **outer, **changes)
+
+
+# What a file says and what it does not: gemma2's query_pre_attn_scalar is the
+# size of a head, SmolLM3's layers without rope are every fourth.
+MODELS = {
+    "llama": family("llama"),
+    "llama-tied": family("llama", tie_word_embeddings=True),
+    "llama-biases": family("llama", attention_bias=True, mlp_bias=True),
+    "llama3": rope("llama3"),
+    "linear": rope("linear"),
+    "yarn": rope("yarn"),
+    "longrope": rope("longrope"),
+    "mistral": family("mistral"),
+    "qwen2": family("qwen2"),
+    "qwen3": family("qwen3"),
+    "phi3": family("phi3"),
+    "smollm3": family("smollm3", no_rope_layer_interval=4, rope_theta=2e6),
+    "granite": family("granite"),
+    "olmo2": family("olmo2"),
+    "gemma": family("gemma"),
+    "gemma2": family("gemma2", query_pre_attn_scalar=24),
+}
+
+
+class Model:
+    """A config and weights, as Hugging Face has them."""
+
+    def __init__(self, tools, kind, name):
+        self.tools, self.name = tools, name
+        self.config = MODELS[kind]
+        self.folder = tools.scratch / name
+        self.folder.mkdir()
+        self.path = self.folder / "config.json"
+        self.path.write_text(json.dumps(self.config))
+        self.artifacts = {}
+        self.arrays = self.random()
+
+    def random(self):
+        """Weights of the shapes that the artifact binds."""
+        artifact = self.compile(self.path, "bf16")
+        inspect = execute([self.tools.bin / "cria-inspect", artifact, "--json"])
+        arrays = {}
+        for weight in json.loads(inspect.ok().text)["weights"]:
+            shape = list(weight["shape"])
+            shape[0] = weight.get("rows", {}).get("of", shape[0])
+            first = weight["first"]
+            for layer in range(first, first + max(weight["count"], 1)):
+                name = weight["name"].replace("{}", str(layer))
+                values = weights.values(0, name, shape)
+                arrays[name] = weights.rounded(values, "f32")
+        if self.config["tie_word_embeddings"]:
+            arrays.pop("lm_head.weight", None)
+        return arrays
+
+    def compile(self, source, dtype):
+        if (source, dtype) not in self.artifacts:
+            flags = [f"--dtype={dtype}", "--max-seq=64"]
+            out = f"{self.name}-{len(self.artifacts)}.cria"
+            made = self.tools.compile(source, *flags, out=out)
+            self.artifacts[source, dtype] = made
+        return self.artifacts[source, dtype]
+
+    def write(self, arrays, dtype):
+        """The safetensors, whose logits are what all else must give."""
+        path = self.folder / f"{dtype}.safetensors"
+        weights.write_safetensors(path, arrays, dtype)
+        return path
+
+    def logits(self, source, checkpoint, dtype):
+        artifact = self.compile(source, dtype)
+        return self.tools.logits(artifact, IDS, f"--weights={checkpoint}")
+
+
+def check_plain(model, dtype):
+    """Bit for bit, with a type that the file has itself."""
+    arrays = {
+        name: weights.rounded(array, dtype)
+        for name, array in model.arrays.items()
+    }
+    expected = model.logits(model.path, model.write(arrays, dtype), dtype)
+    file = model.folder / f"{dtype}.gguf"
+    gguf_files.write(file, model.config, arrays, PLAIN[dtype])
+    got = model.logits(file, file, dtype)
+    check(
+        np.array_equal(expected, got),
+        f"{model.name} in {dtype}: max |d| {np.abs(expected - got).max():.2e}",
+    )
+
+
+def random_blocks(shape, kind, draw):
+    """Blocks of random bits, with scales that keep their values small."""
+    elements, size = gguf.GGML_QUANT_SIZES[kind]
+    blocks = draw.integers(0, 256, (shape[0], shape[1] // elements, size), "u1")
+    scale = draw.uniform(1e-4, 2e-4, (*blocks.shape[:2], 1)).astype("<f2")
+    for at in {TYPES.Q6_K: [208], TYPES.Q4_K: [0, 2]}[kind]:
+        blocks[:, :, at : at + 2] = scale.view("u1")
+    return blocks.reshape(shape[0], -1)
+
+
+def check_quantized(tools, kind):
+    """Tensors of blocks are what gguf's Python makes of them, rounded to the
+    type that is computed in."""
+    big = kind in (TYPES.Q4_K, TYPES.Q6_K)
+    sizes = {"hidden_size": 256, "intermediate_size": 512} if big else {}
+    sizes |= {"num_hidden_layers": 2, "intermediate_size": 256, "head_dim": 64}
+    MODELS["quantized"] = family("llama", **sizes)
+    model = Model(tools, "quantized", f"quantized-{kind.name}")
+    draw = np.random.default_rng(1)
+    given = {}
+    if big:
+        for name, array in model.arrays.items():
+            if array.ndim == 2:
+                given[name] = random_blocks(array.shape, kind, draw)
+    file = model.folder / "model.gguf"
+    source = (model.config, model.arrays)
+    held = gguf_files.write(file, *source, kind, blocks=given)
+    for dtype in ("f32", "bf16"):
+        arrays = {n: weights.rounded(a, dtype) for n, a in held.items()}
+        expected = model.logits(model.path, model.write(arrays, dtype), dtype)
+        got = model.logits(file, file, dtype)
+        same = np.array_equal(expected, got)
+        check(same, f"{kind.name} in {dtype}: {np.abs(expected - got).max()}")
+
+
+def check_parts(tools):
+    """A file in parts is the whole, whichever part is given."""
+    model = Model(tools, "llama", "parts")
+    whole = model.folder / "whole.gguf"
+    gguf_files.write(whole, model.config, model.arrays, TYPES.F32)
+    gguf_files.write(
+        model.folder / "m.gguf", model.config, model.arrays, TYPES.F32, split=9
+    )
+    parts = sorted(model.folder.glob("m-*.gguf"))
+    check(len(parts) > 2, f"parts: {parts}")
+    expected = model.logits(whole, whole, "f32")
+    for part in (parts[0], parts[-1]):
+        got = model.logits(part, part, "f32")
+        check(np.array_equal(expected, got), f"{part.name}: other logits")
+
+
+def main():
+    tools = Tools(*sys.argv[1:3])
+    for name in sys.argv[3:] or MODELS.copy():
+        if name in TYPES.__members__:
+            check_quantized(tools, TYPES[name])
+        elif name == "parts":
+            check_parts(tools)
+        else:
+            model = Model(tools, name, name)
+            for dtype in PLAIN if name == "llama" else ["bf16"]:
+                check_plain(model, dtype)
+        print(name, "ok", flush=True)
+
+
+main()
