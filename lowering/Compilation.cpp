@@ -127,11 +127,14 @@ llvm::Error Compilation::readModel(const CompileOptions &options,
   if (!model)
     return model.takeError();
   notes = model->warnings;
-  module = importModel(*model, options.import, &context);
-  if (!module || failed(readProgram(options)))
+  CompileOptions asked = options;
+  if (asked.quantize.empty())
+    asked.quantize = model->quantize;
+  module = importModel(*model, asked.import, &context);
+  if (!module || failed(readProgram(asked)))
     return reported();
   manifest.setLedger(model->ledger);
-  describeProgram(options, llvm::cantFail(llvm::json::parse(model->json)));
+  describeProgram(asked, llvm::cantFail(llvm::json::parse(model->json)));
   return llvm::Error::success();
 }
 

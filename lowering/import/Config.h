@@ -92,6 +92,8 @@ struct ModelConfig {
   bool attentionBias = false;
   bool mlpBias = false;
   DType dtype = DType::F32;
+  /// The formats of blocks that a GGUF file has, as --quantize takes them.
+  std::string quantize;
   /// The whole config as compact JSON, keys sorted.
   std::string json;
   std::vector<LedgerRow> ledger;     // by key

@@ -31,6 +31,7 @@ cria::readGgufConfig(llvm::StringRef path,
   if (!config)
     return textError(path + ": " +
                      renamed(llvm::toString(config.takeError()), *file));
+  config->quantize = file->quantize;
   config->ledger.clear();
   for (const gguf::KeyFate &key : file->keys)
     config->ledger.push_back(

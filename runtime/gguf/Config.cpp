@@ -47,6 +47,7 @@ private:
   void readWindow();
   void readTensors();
   void readDType();
+  void readFormats(const std::string &main);
   std::string ropeType();
   void readRope();
   void readYarn(json &rope);
@@ -280,6 +281,35 @@ void ConfigReader::readTensors() {
   result.origins.emplace_back("mlp_bias", "blk.0.ffn_down.bias");
 }
 
+/// The format of a matrix in an artifact: that of its blocks, or its type's.
+static std::string formatOf(const std::string &type) {
+  return type == "Q8_0" ? "q8_0" : type == "Q4_0" ? "q4_0" : "none";
+}
+
+/// The formats where most matrices have the type `main`.
+void ConfigReader::readFormats(const std::string &main) {
+  std::string format = formatOf(main);
+  if (format == "none")
+    return;
+  std::string embedding, head;
+  for (const Part &part : parts)
+    for (const TensorInfo &info : part.header.tensors()) {
+      if (info.name == "token_embd.weight")
+        embedding = formatOf(info.type->name);
+      if (info.name == "output.weight")
+        head = formatOf(info.type->name);
+    }
+  if (head.empty())
+    head = embedding;
+  result.quantize = format;
+  if (embedding != format)
+    result.quantize += ",embedding=" + embedding;
+  if (head != format)
+    result.quantize += ",head=" + head;
+  note("tensor formats", main, "honoured",
+       "formats of blocks, without --quantize: " + result.quantize);
+}
+
 /// The type of the most elements of matrices; bf16 where that has blocks.
 void ConfigReader::readDType() {
   std::map<std::string, uint64_t> elements;
@@ -301,6 +331,7 @@ void ConfigReader::readDType() {
   note("tensor types", type, "honoured",
        "type of weights and activations, without --dtype: " +
            config["dtype"].get<std::string>());
+  readFormats(type);
 }
 
 /// The floats of a small tensor.

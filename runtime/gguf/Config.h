@@ -23,6 +23,9 @@ struct KeyFate {
 /// The config.json, and where its keys come from.
 struct Config {
   std::string json;
+  /// The formats of blocks that matrices have, as cria-compile --quantize takes
+  /// them; empty where most have none that artifacts know.
+  std::string quantize;
   std::vector<KeyFate> keys; // in alphabetical order
   /// Keys of config.json and what they are called in the file.
   std::vector<std::pair<std::string, std::string>> origins;

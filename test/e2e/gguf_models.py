@@ -8,6 +8,7 @@ are those of a file in parts (NAME is "parts").
 """
 
 import json
+import re
 import sys
 
 import gguf
@@ -92,13 +93,13 @@ class Model:
             arrays.pop("lm_head.weight", None)
         return arrays
 
-    def compile(self, source, dtype):
-        if (source, dtype) not in self.artifacts:
-            flags = [f"--dtype={dtype}", "--max-seq=64"]
+    def compile(self, source, dtype, *flags):
+        key = source, dtype, flags
+        if key not in self.artifacts:
+            sizes = [f"--dtype={dtype}", "--max-seq=64"]
             out = f"{self.name}-{len(self.artifacts)}.cria"
-            made = self.tools.compile(source, *flags, out=out)
-            self.artifacts[source, dtype] = made
-        return self.artifacts[source, dtype]
+            self.artifacts[key] = self.tools.compile(source, *sizes, *flags, out=out)
+        return self.artifacts[key]
 
     def write(self, arrays, dtype):
         """The safetensors, whose logits are what all else must give."""
@@ -106,8 +107,8 @@ class Model:
         weights.write_safetensors(path, arrays, dtype)
         return path
 
-    def logits(self, source, checkpoint, dtype):
-        artifact = self.compile(source, dtype)
+    def logits(self, source, checkpoint, dtype, *flags):
+        artifact = self.compile(source, dtype, *flags)
         return self.tools.logits(artifact, IDS, f"--weights={checkpoint}")
 
 
@@ -157,9 +158,27 @@ def check_quantized(tools, kind):
     for dtype in ("f32", "bf16"):
         arrays = {n: weights.rounded(a, dtype) for n, a in held.items()}
         expected = model.logits(model.path, model.write(arrays, dtype), dtype)
-        got = model.logits(file, file, dtype)
+        got = model.logits(file, file, dtype, "--quantize=none")
         same = np.array_equal(expected, got)
         check(same, f"{kind.name} in {dtype}: {np.abs(expected - got).max()}")
+    if not big:
+        check_in_place(model, file, held, kind.name.lower())
+
+
+def check_in_place(model, file, held, format):
+    """Blocks are used where they lie, but for the rows of queries and keys; numbers
+    that come from blocks become the same blocks."""
+    same = model.write(held, "f32")
+    expected = model.logits(model.path, same, "f32", f"--quantize={format}")
+    got = model.logits(file, file, "f32")
+    apart = np.abs(expected - got).max()
+    check(np.array_equal(expected, got), f"{format} in place: {apart}")
+    artifact = model.compile(file, "f32")
+    inspect = [model.tools.bin / "cria-inspect", artifact, f"--weights={file}"]
+    text = execute(inspect).ok().text
+    found = re.search(r"weights: ([\d.]+) MiB in place, ([\d.]+) MiB copied", text)
+    in_place, copied = map(float, found.groups())
+    check(copied < in_place / 2, f"{format}: {in_place} MiB in place, {copied}")
 
 
 def check_parts(tools):
