@@ -121,9 +121,8 @@ static void buildTile(OpPassManager &pm, const PipelineOptions &options) {
   pm.addNestedPass<func::FuncOp>(createFlashAttention({hasAmx}));
   bufferize(pm);
   pm.addNestedPass<func::FuncOp>(createLowerContractions(
-      {unit.lanes, unit.registers, unit.dotBf16, unit.dotBf16Fast,
-       unit.dotBytes, hasAmx, unit.amxBytes || options.emulateAmx, unit.streams,
-       unit.blockForL2}));
+      {unit.lanes, unit.registers, unit.dotBf16, unit.dotBytes, hasAmx,
+       unit.amxBytes || options.emulateAmx, unit.streams, unit.blockForL2}));
   if (options.emulateAmx)
     pm.addNestedPass<func::FuncOp>(createEmulateAmx());
   pm.addNestedPass<func::FuncOp>(createLowerToLoops());

@@ -73,7 +73,7 @@ struct LowerContractions
   using LowerContractionsBase::LowerContractionsBase;
 
   void runOnOperation() override {
-    VectorUnit unit{lanes, registers, dotBf16, dotBf16Fast, dotBytes,
+    VectorUnit unit{lanes, registers, dotBf16, dotBytes,
                     amx,   amxBytes,  streams, blockForL2};
     func::FuncOp function = getOperation();
     auto chunk = function->getAttrOfType<IntegerAttr>("chunk");

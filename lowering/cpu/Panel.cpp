@@ -97,7 +97,7 @@ private:
 
 /// Whether two neighbours of k share a lane.
 static bool hasPairs(const VectorUnit &unit, const Contraction &c) {
-  return unit.dotBf16Fast && c.aType().isBF16() && c.bType().isBF16();
+  return unit.dotBf16 && c.aType().isBF16() && c.bType().isBF16();
 }
 
 PanelProduct::PanelProduct(VectorBuilder &b, const Contraction &c,

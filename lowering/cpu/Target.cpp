@@ -38,8 +38,7 @@ static VectorUnit vectorUnit(const CpuTarget &target) {
               target.has("avx512vl") && target.has("avx512dq");
   unit.lanes = wide ? 16 : 8;
   unit.registers = wide ? 32 : 16;
-  unit.dotBf16 = wide && target.has("avx512bf16");
-  unit.dotBf16Fast = unit.dotBf16 && target.rates.dotBf16 > 1;
+  unit.dotBf16 = wide && target.has("avx512bf16") && target.rates.dotBf16 > 1;
   // Its VEX form has 16 registers of 256 bits.
   unit.dotBytes = wide ? target.has("avx512vnni") : target.has("avxvnni");
   unit.amx = wide && target.has("amx-tile") && target.has("amx-bf16") &&
@@ -96,11 +95,11 @@ void cria::printUnits(const CpuTarget &target, llvm::raw_ostream &os) {
     os << llvm::format("  %-10s %6.2f  %s\n", name, rate, products);
   };
   os << "  unit         rate  products of\n";
-  bool widens = !unit.dotBf16Fast && !unit.amx;
-  row("f32 FMA", 1, widens ? "f32, f16, bf16" : "f32, f16");
+  const char *bf16 = unit.amx ? "bf16 with one row" : "bf16";
+  std::string widened = unit.dotBf16 ? "" : std::string(", ") + bf16;
+  row("f32 FMA", 1, ("f32, f16" + widened).c_str());
   if (unit.dotBf16)
-    row("vdpbf16ps", target.rates.dotBf16,
-        unit.dotBf16Fast && !unit.amx ? "bf16" : "bf16 with one row");
+    row("vdpbf16ps", target.rates.dotBf16, bf16);
   if (unit.amx)
     row("tdpbf16ps", target.rates.tilesBf16, "bf16");
   os << "  products with blocks of integers by "

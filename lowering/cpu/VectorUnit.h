@@ -10,10 +10,9 @@ struct VectorUnit {
   int64_t lanes = 8;
   /// Vector registers.
   int64_t registers = 16;
-  /// Multiplies pairs of bf16 into f32 (AVX512-BF16 vdpbf16ps).
+  /// Multiplies pairs of bf16 into f32 (AVX512-BF16 vdpbf16ps) at more than the
+  /// rate of f32 FMA.
   bool dotBf16 = false;
-  /// ... at more than the rate of f32 FMA.
-  bool dotBf16Fast = false;
   /// Multiplies four neighbours of 8 bits into i32 (vpdpbusd).
   bool dotBytes = false;
   /// Multiplies tiles of bf16 (AMX-BF16).

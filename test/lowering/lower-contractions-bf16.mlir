@@ -1,7 +1,5 @@
-// Products of bf16 pairs, where the CPU has them: dot products always, panels
-// where they are faster than f32.
-// RUN: cria-opt --lower-contractions="lanes=16 registers=32 dot-bf16" --canonicalize %s | FileCheck %s --check-prefixes=ALL,SLOW
-// RUN: cria-opt --lower-contractions="lanes=16 registers=32 dot-bf16 dot-bf16-fast" --canonicalize %s | FileCheck %s --check-prefixes=ALL,FAST
+// Products of bf16 pairs, where the CPU has them and they are faster than f32.
+// RUN: cria-opt --lower-contractions="lanes=16 registers=32 dot-bf16" --canonicalize %s | FileCheck %s
 // RUN: cria-opt --lower-contractions="lanes=16 registers=32" --canonicalize %s | FileCheck %s --check-prefix=NONE
 
 // NONE-NOT: x86vector
@@ -12,12 +10,12 @@
 #mn = affine_map<(m, n, k) -> (m, n)>
 
 // A vector of k is 32 wide; what is left of it is widened to f32.
-// ALL-LABEL: func @dot
-// ALL: %[[X:.*]] = vector.load {{.*}} vector<32xbf16>
-// ALL: %[[W:.*]] = vector.load {{.*}} vector<32xbf16>
-// ALL: x86vector.avx512.dot %{{.*}}, %[[W]], %[[X]] : vector<32xbf16> -> vector<16xf32>
-// ALL: vector.load {{.*}} vector<3xbf16>
-// ALL: arith.extf {{.*}} : vector<3xbf16> to vector<3xf32>
+// CHECK-LABEL: func @dot
+// CHECK: %[[X:.*]] = vector.load {{.*}} vector<32xbf16>
+// CHECK: %[[W:.*]] = vector.load {{.*}} vector<32xbf16>
+// CHECK: x86vector.avx512.dot %{{.*}}, %[[W]], %[[X]] : vector<32xbf16> -> vector<16xf32>
+// CHECK: vector.load {{.*}} vector<3xbf16>
+// CHECK: arith.extf {{.*}} : vector<3xbf16> to vector<3xf32>
 func.func @dot(%a: memref<1x35xbf16>, %b: memref<6x35xbf16>, %c: memref<1x6xf32>) {
   linalg.generic {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"]}
       ins(%a, %b : memref<1x35xbf16>, memref<6x35xbf16>) outs(%c : memref<1x6xf32>) {
@@ -33,16 +31,13 @@ func.func @dot(%a: memref<1x35xbf16>, %b: memref<6x35xbf16>, %c: memref<1x6xf32>
 
 // Neighbours of k share a lane of a panel; the last of an odd number is beside a
 // zero.
-// ALL-LABEL: func @panel
-// ALL: } else {
-// SLOW: memref.alloc() {alignment = 64 : i64} : memref<1x4x35x16xf32>
-// SLOW-NOT: x86vector
-// SLOW: vector.fma
-// FAST: memref.alloc() {alignment = 64 : i64} : memref<1x4x18x32xbf16>
-// FAST: vector.load {{.*}} vector<2xbf16>
-// FAST: x86vector.avx512.dot
-// FAST: arith.extui {{.*}} : i16 to i32
-// FAST: x86vector.avx512.dot
+// CHECK-LABEL: func @panel
+// CHECK: } else {
+// CHECK: memref.alloc() {alignment = 64 : i64} : memref<1x4x18x32xbf16>
+// CHECK: vector.load {{.*}} vector<2xbf16>
+// CHECK: x86vector.avx512.dot
+// CHECK: arith.extui {{.*}} : i16 to i32
+// CHECK: x86vector.avx512.dot
 func.func @panel(%a: memref<?x35xbf16>, %b: memref<6x35xbf16>, %c: memref<?x6xf32>) attributes {chunk = 64 : index} {
   linalg.generic {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"]}
       ins(%a, %b : memref<?x35xbf16>, memref<6x35xbf16>) outs(%c : memref<?x6xf32>) {
@@ -57,9 +52,9 @@ func.func @panel(%a: memref<?x35xbf16>, %b: memref<6x35xbf16>, %c: memref<?x6xf3
 }
 
 // Both operands must be bf16.
-// ALL-LABEL: func @mixed
-// ALL-NOT: x86vector
-// ALL: return
+// CHECK-LABEL: func @mixed
+// CHECK-NOT: x86vector
+// CHECK: return
 func.func @mixed(%a: memref<1x64xf32>, %b: memref<6x64xbf16>, %c: memref<1x6xf32>) {
   linalg.generic {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"]}
       ins(%a, %b : memref<1x64xf32>, memref<6x64xbf16>) outs(%c : memref<1x6xf32>) {
