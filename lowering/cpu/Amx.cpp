@@ -8,6 +8,7 @@
 ///         for blocks of 32 rows of b:
 ///           sums[2][2] = 0, or those of the chunk before
 ///           for k by 32: sums[i][j] += b[n + 16 i ...] * packed[j]
+///             (prefetch the next panel)
 ///         (after the last chunk: c of the panel = sums, transposed)
 ///
 /// The weights b are the left operand and are read where they lie; so a tile of
@@ -89,6 +90,7 @@ private:
                                ArrayRef<SmallVector<Value>> at);
   SmallVector<Value> step(ValueRange sums, const Tiles &left,
                           const Tiles &right);
+  void fetchNextPanel(const Chunk &chunk, Value panel, Value block, Value step);
   void flushTile(const Group &group, Value panel, Value m, Value n,
                  int64_t columns);
   void flush(const Group &group, Value panel);
@@ -211,6 +213,21 @@ SmallVector<Value> AmxProduct::step(ValueRange sums, const Tiles &left,
   return next;
 }
 
+/// Asks for lines of the chunk of the panel behind this one. Packed a outgrows
+/// the second cache, and each block of a group fetches its share.
+void AmxProduct::fetchNextPanel(const Chunk &chunk, Value panel, Value block,
+                                Value step) {
+  int64_t lines = llvm::divideCeil(2 * kTile, groupBlocks);
+  Value zero = b.index(0), next = b.add(panel, 1);
+  Value line = b.mul(b.add(b.mul(block, chunkSteps), step), lines);
+  for (int64_t i = 0; i < lines; ++i)
+    b.create<memref::PrefetchOp>(packed,
+                                 ValueRange{chunk.number, next, zero, zero,
+                                            zero, b.mul(b.add(line, i), kStep)},
+                                 /*isWrite=*/false, /*localityHint=*/2,
+                                 /*isDataCache=*/true);
+}
+
 SmallVector<Value> AmxProduct::sumsAt(const Group &group, Value panel,
                                       Value block, Value tile, Value row) {
   Value zero = b.index(0);
@@ -279,6 +296,8 @@ void AmxProduct::multiplyBlock(const Group &group, const Chunk &chunk,
         if (i < width)
           y.push_back(right(k, i));
       }
+      if (width == 2 && source != Source::InPlaceThenCopy)
+        fetchNextPanel(chunk, panel, block, k);
       SmallVector<Value> next = step(carried, x, y);
       if (source == Source::InPlaceThenCopy)
         for (int64_t i = 0; i < 2; ++i)

@@ -6,7 +6,8 @@
 #mn = affine_map<(m, n, k) -> (m, n)>
 
 // Two rows and more go to AMX. A step of k loads two tiles of b where it lies
-// and two of packed a, then multiplies each with each.
+// and two of packed a, then multiplies each with each. Two blocks share the 32
+// lines that a step has of the next panel.
 // CHECK-LABEL: func @whole
 // CHECK-SAME: %[[B:[^:]*]]: memref<512x2048xbf16>
 // CHECK: arith.cmpi slt, %{{.*}}, %c2
@@ -22,7 +23,9 @@
 // CHECK-NEXT: %[[A0:.*]] = amx.tile_load %[[A]]
 // CHECK: %[[B1:.*]] = amx.tile_load %[[B]]
 // CHECK-NEXT: %[[A1:.*]] = amx.tile_load %[[A]]
-// CHECK-NEXT: amx.tile_mulf %[[B0]], %[[A0]]
+// CHECK-COUNT-16: memref.prefetch %[[A]]
+// CHECK-NOT: memref.prefetch
+// CHECK: amx.tile_mulf %[[B0]], %[[A0]]
 // CHECK-NEXT: amx.tile_mulf %[[B0]], %[[A1]]
 // CHECK-NEXT: amx.tile_mulf %[[B1]], %[[A0]]
 // CHECK-NEXT: amx.tile_mulf %[[B1]], %[[A1]]
@@ -41,12 +44,13 @@ func.func @whole(%a: memref<?x2048xbf16>, %b: memref<512x2048xbf16>, %c: memref<
   return
 }
 
-// A panel of at most 16 rows has one tile.
+// A panel of at most 16 rows has one tile, and no panel behind it.
 // CHECK-LABEL: func @narrow
 // CHECK: amx.tile_store
 // CHECK: } else {
 // CHECK: %[[B0:.*]] = amx.tile_load
 // CHECK-NEXT: %[[A0:.*]] = amx.tile_load
+// CHECK-NOT: memref.prefetch
 // CHECK: %[[B1:.*]] = amx.tile_load
 // CHECK-NEXT: amx.tile_mulf %[[B0]], %[[A0]]
 // CHECK-NEXT: amx.tile_mulf %[[B1]], %[[A0]]
