@@ -7,12 +7,12 @@
 ///       for V panels:
 ///         for blocks of R rows:
 ///           acc[r][v] += splat(copy[r, k]) * packed[k][v]
-///           (prefetch the next group's rows)
+///           (prefetch the rows' next chunk, and the next panels)
 ///     c[m, n + r] = sums[r, m]
 ///
 /// The weights b are read where they lie, each row once per call; only a, the
 /// smaller by far, is packed. A chunk of all panels stays in the second cache
-/// while a group passes; V panels of it, or nearly, in the first. The sums of a
+/// while a group passes; V panels of it in the first. The sums of a
 /// group are gathered in a scratch block (rows of b, rows of a), so that the
 /// store to c is the only transposed access.
 ///
@@ -30,9 +30,11 @@
 using namespace mlir;
 using namespace cria;
 
-/// Steps of a chunk whose panels, V at a time, nearly stay in the first cache,
-/// and for up to a thousand rows of a in the second.
+/// Most steps of a chunk: for up to a thousand rows of a, it stays in the
+/// second cache.
 static constexpr int64_t kBlockedChunk = 256;
+/// Bytes of a chunk of V panels that stay in the first cache.
+static constexpr int64_t kPanelBytes = 32 << 10;
 /// Columns of one block of widened weights that stay in the first cache.
 static constexpr int64_t kWidenedChunk = 512;
 /// A group has no more rows, and fewer where threads would find too few groups,
@@ -55,9 +57,9 @@ struct Tile {
   Value chunk, length;
   Value panel;
   int64_t vectors;
-  /// The row of b to prefetch meanwhile instead of the block's first; null for
-  /// none.
-  Value nextRow;
+  /// The first rows of this group and of the next one; null for no next one,
+  /// and nothing to prefetch.
+  Value groupRow, nextRow;
 };
 
 class PanelProduct {
@@ -80,7 +82,9 @@ private:
   SmallVector<Value> steps(const Tile &t, SmallVector<Value> acc);
   SmallVector<Value> step(const Tile &t, Value k, ValueRange acc,
                           int64_t first);
-  void prefetch(const Tile &t, Value k);
+  void fetch(Value matrix, ValueRange at);
+  void fetchRows(const Tile &t, Value k);
+  void fetchPanels(const Tile &t, Value k, int64_t steps);
   Value splatB(Value weights, Value row, Value k, bool single);
   void flush(Value sums, Value n, Value count, int64_t rowsOfBlock);
 
@@ -116,8 +120,10 @@ PanelProduct::PanelProduct(VectorBuilder &b, const Contraction &c,
   groupRows = blockRows;
   kChunk = kSteps;
   if (copies)
-    kChunk = std::min(kSteps, blocked ? kBlockedChunk : kWidenedChunk);
+    kChunk = std::min(kSteps, kWidenedChunk);
   if (blocked) {
+    int64_t fits = kPanelBytes / (4 * vectors * lanes);
+    kChunk = std::min({kSteps, kBlockedChunk, fits});
     int64_t most = std::min(kMostGroupRows, kMostSums / (maxPanels * lanes));
     int64_t even = llvm::alignTo(llvm::divideCeil(c.n(), kGroups), blockRows);
     most = std::max(most / blockRows, int64_t(1)) * blockRows;
@@ -229,21 +235,46 @@ SmallVector<Value> PanelProduct::step(const Tile &t, Value k, ValueRange acc,
   return next;
 }
 
-/// Asks for cache lines of the next group's rows, so that reading from memory
-/// and multiplying overlap: while a chunk is multiplied, as many elements as it
-/// has, in the order in which they lie. The tiles of a block share its rows.
-void PanelProduct::prefetch(const Tile &t, Value k) {
-  Value firstRow = b.add(b.mul(t.chunk, groupRows), t.sumsRow);
+/// Asks for a cache line, for the second cache.
+void PanelProduct::fetch(Value matrix, ValueRange at) {
+  b.create<memref::PrefetchOp>(matrix, at, /*isWrite=*/false,
+                               /*localityHint=*/2, /*isDataCache=*/true);
+}
+
+/// Asks for what the block reads next of its rows, so that reading from memory
+/// and multiplying overlap: the next chunk; after the last chunk, the next
+/// group's first. The tiles of a block share its rows.
+void PanelProduct::fetchRows(const Tile &t, Value k) {
+  Value row = t.nextRow, column = k;
+  if (chunks > 1) {
+    Value more = b.less(t.chunk, b.index(chunks - 1));
+    Value next = b.mul(b.add(t.chunk, 1), kChunk);
+    row = b.create<arith::SelectOp>(more, t.groupRow, row);
+    next = b.create<arith::SelectOp>(more, next, b.index(0));
+    column = b.add(next, k);
+  }
+  row = b.add(row, t.sumsRow);
   int64_t share = llvm::divideCeil(t.rows, leastTiles);
   for (int64_t i = 0; i < share; ++i) {
     Value r = b.index(i);
     if (share < t.rows)
       r = b.min(b.add(b.mul(b.div(t.panel, vectors), share), i),
                 b.index(t.rows - 1));
-    Value at = b.add(b.mul(b.add(firstRow, r), kChunk), k);
-    b.create<memref::PrefetchOp>(
-        c.b, ValueRange{t.nextRow, b.mul(at, pairs ? 2 : 1)},
-        /*isWrite=*/false, /*localityHint=*/2, /*isDataCache=*/true);
+    fetch(c.b, {b.add(row, r), b.mul(column, pairs ? 2 : 1)});
+  }
+}
+
+/// Asks for lines of the panels behind the tile's, which only the third cache
+/// may hold. The blocks of a group share these panels; `steps` is of a call.
+void PanelProduct::fetchPanels(const Tile &t, Value k, int64_t steps) {
+  int64_t blocks = groupRows / blockRows, elements = steps * together * width;
+  int64_t line = 16, lines = llvm::divideCeil(elements, blocks * line);
+  Value call = b.add(b.mul(b.div(t.sumsRow, blockRows), kChunk / steps),
+                     b.div(k, steps));
+  Value next = b.add(b.div(t.panel, together), 1);
+  for (int64_t i = 0; i < lines; ++i) {
+    Value at = b.mul(b.add(b.mul(call, lines), i), line);
+    fetch(packed, {t.chunk, next, b.index(0), at});
   }
 }
 
@@ -269,7 +300,9 @@ SmallVector<Value> PanelProduct::steps(const Tile &t, SmallVector<Value> acc) {
     Value whole = b.mul(b.div(end, line), line);
     acc.resize(sums * sets, b.zero(lanes));
     acc = b.loop(first, whole, line, acc, [&](Value k, ValueRange carried) {
-      prefetch(t, k);
+      fetchRows(t, k);
+      if (together > 1)
+        fetchPanels(t, k, line);
       return walk(k, b.add(k, line), sets, carried);
     });
     for (int64_t i = sums; i < sums * sets; ++i)
@@ -382,7 +415,7 @@ void PanelProduct::group(Value n, Value count, int64_t rowsOfBlock,
       b.loop(done, end, width, [&](Value panel) {
         b.loop(b.index(0), count, rowsOfBlock, [&](Value r) {
           tile({copies ? copy : c.b, copies ? r : b.add(n, r), rowsOfBlock,
-                sums, r, chunk, length, panel, width, nextRow});
+                sums, r, chunk, length, panel, width, n, nextRow});
         });
       });
       done = end;

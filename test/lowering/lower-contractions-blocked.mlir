@@ -5,27 +5,33 @@
 #nk = affine_map<(m, n, k) -> (n, k)>
 #mn = affine_map<(m, n, k) -> (m, n)>
 
-// More than 262144 elements of a: chunks of 256 columns of 4 panels beside each
+// More than 262144 elements of a: chunks of 128 columns of 4 panels beside each
 // other; groups of 96 rows of b, the last one of 32, each chunk copied.
 // CHECK-LABEL: func @blocked
+// CHECK-SAME: %[[B:[^:]*]]: memref<4100x2048xf32>
 // CHECK: %[[MANY:.*]] = arith.cmpi sgt, %{{.*}}, %c128
 // CHECK: scf.if %[[MANY]]
-// CHECK: memref.alloc() {alignment = 64 : i64} : memref<8x8x256x64xf32>
+// CHECK: %[[PACKED:.*]] = memref.alloc() {alignment = 64 : i64} : memref<16x8x128x64xf32>
 // CHECK: scf.forall (%[[GROUP:.*]]) in (43)
 // CHECK: %[[N:.*]] = arith.muli %[[GROUP]], %c96
 // CHECK: %[[LEFT:.*]] = arith.subi %c4100, %[[N]]
 // CHECK: %[[COUNT:.*]] = arith.minsi %[[LEFT]], %c96
 // CHECK: %[[SUMS:.*]] = memref.alloca() {alignment = 64 : i64} : memref<96x512xf32>
-// CHECK: %[[COPY:.*]] = memref.alloca() {alignment = 64 : i64} : memref<96x272xf32>
-// CHECK: scf.for %{{.*}} = %c0 to %c8 step %c1
+// CHECK: %[[COPY:.*]] = memref.alloca() {alignment = 64 : i64} : memref<96x144xf32>
+// CHECK: scf.for %[[CHUNK:.*]] = %c0 to %c16 step %c1
 // The rows that fill up the last block are b's last.
 // CHECK: arith.minsi %{{.*}}, %c4099
 // CHECK: memref.store %{{.*}}, %[[COPY]]
 // CHECK: scf.for %[[PANEL:.*]] = %c0 to %{{.*}} step %c4
 // CHECK: scf.for %{{.*}} = %c0 to %[[COUNT]] step %c6
 // CHECK: vector.load %[[SUMS]]
-// Of three tiles at least each fetches two rows.
-// CHECK-COUNT-2: memref.prefetch
+// Of three tiles at least each fetches two rows: this group's in the next chunk,
+// and behind the last chunk the next group's. Of the next panels each of 16 blocks
+// fetches a share.
+// CHECK: %[[MORE:.*]] = arith.cmpi slt, %[[CHUNK]], %c15
+// CHECK: arith.select %[[MORE]], %[[N]],
+// CHECK-COUNT-2: memref.prefetch %[[B]]
+// CHECK-COUNT-4: memref.prefetch %[[PACKED]]
 // CHECK-NOT: memref.prefetch
 // CHECK: memref.load %[[COPY]]
 // CHECK: vector.fma
