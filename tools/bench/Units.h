@@ -17,7 +17,8 @@ struct Unit {
   double (*run)(int64_t rounds);
 };
 
-/// For f32 and f16 the f32 FMA, for bf16 also vdpbf16ps and AMX where they are.
+/// For f32 and f16 the f32 FMA, for bf16 also vdpbf16ps and AMX, for blocks of
+/// integers vpdpbusd or vpmaddwd and AMX, where they are.
 std::vector<Unit> unitsFor(DType type);
 
 } // namespace cria::bench
