@@ -135,3 +135,106 @@ func.func @rows(%x: memref<?x17x32xi8>, %xs: memref<?x17xf16>, %w: memref<21x17x
   }
   return
 }
+
+// Two products with the same rows share what is packed of them.
+// AMX-LABEL: func @shared
+// AMX: memref.alloc() {alignment = 64 : i64} : memref<5x17x8x64xi8>
+// AMX-NOT: memref<5x17x8x64xi8>{{$}}
+// AMX: return
+func.func @shared(%x: memref<?x17x32xi8>, %xs: memref<?x17xf16>, %w: memref<21x17x34xi8>, %y: memref<?x21xf32>, %z: memref<?x21xf32>) attributes {chunk = 69 : index} {
+  %c8 = arith.constant 8 : i16
+  %codes = memref.subview %w[0, 0, 2] [21, 17, 32] [1, 1, 1] : memref<21x17x34xi8> to memref<21x17x32xi8, strided<[578, 34, 1], offset: 2>>
+  %low = memref.subview %w[0, 0, 0] [21, 17, 1] [1, 1, 1] : memref<21x17x34xi8> to memref<21x17xi8, strided<[578, 34]>>
+  %high = memref.subview %w[0, 0, 1] [21, 17, 1] [1, 1, 1] : memref<21x17x34xi8> to memref<21x17xi8, strided<[578, 34], offset: 1>>
+  linalg.generic #product
+      ins(%x, %xs, %codes, %low, %high : memref<?x17x32xi8>, memref<?x17xf16>, memref<21x17x32xi8, strided<[578, 34, 1], offset: 2>>, memref<21x17xi8, strided<[578, 34]>>, memref<21x17xi8, strided<[578, 34], offset: 1>>)
+      outs(%y : memref<?x21xf32>) {
+    ^bb0(%a: i8, %as: f16, %b: i8, %l: i8, %h: i8, %acc: f32):
+      %0 = arith.extf %as : f16 to f32
+      %1 = arith.extui %l : i8 to i16
+      %2 = arith.extui %h : i8 to i16
+      %3 = arith.shli %2, %c8 : i16
+      %4 = arith.ori %1, %3 : i16
+      %5 = arith.bitcast %4 : i16 to f16
+      %6 = arith.extf %5 : f16 to f32
+      %7 = arith.sitofp %b : i8 to f32
+      %8 = arith.mulf %7, %6 : f32
+      %9 = arith.sitofp %a : i8 to f32
+      %10 = arith.mulf %9, %0 : f32
+      %11 = arith.mulf %10, %8 : f32
+      %12 = arith.addf %acc, %11 fastmath<reassoc> : f32
+      linalg.yield %12 : f32
+  }
+  linalg.generic #product
+      ins(%x, %xs, %codes, %low, %high : memref<?x17x32xi8>, memref<?x17xf16>, memref<21x17x32xi8, strided<[578, 34, 1], offset: 2>>, memref<21x17xi8, strided<[578, 34]>>, memref<21x17xi8, strided<[578, 34], offset: 1>>)
+      outs(%z : memref<?x21xf32>) {
+    ^bb0(%a: i8, %as: f16, %b: i8, %l: i8, %h: i8, %acc: f32):
+      %0 = arith.extf %as : f16 to f32
+      %1 = arith.extui %l : i8 to i16
+      %2 = arith.extui %h : i8 to i16
+      %3 = arith.shli %2, %c8 : i16
+      %4 = arith.ori %1, %3 : i16
+      %5 = arith.bitcast %4 : i16 to f16
+      %6 = arith.extf %5 : f16 to f32
+      %7 = arith.sitofp %b : i8 to f32
+      %8 = arith.mulf %7, %6 : f32
+      %9 = arith.sitofp %a : i8 to f32
+      %10 = arith.mulf %9, %0 : f32
+      %11 = arith.mulf %10, %8 : f32
+      %12 = arith.addf %acc, %11 fastmath<reassoc> : f32
+      linalg.yield %12 : f32
+  }
+  return
+}
+
+// Rows that are written over in between are packed again.
+// AMX-LABEL: func @written
+// AMX-COUNT-2: memref.alloc() {alignment = 64 : i64} : memref<5x17x8x64xi8>
+func.func @written(%x: memref<?x17x32xi8>, %xs: memref<?x17xf16>, %w: memref<21x17x34xi8>, %y: memref<?x21xf32>, %z: memref<?x21xf32>) attributes {chunk = 69 : index} {
+  %c8 = arith.constant 8 : i16
+  %codes = memref.subview %w[0, 0, 2] [21, 17, 32] [1, 1, 1] : memref<21x17x34xi8> to memref<21x17x32xi8, strided<[578, 34, 1], offset: 2>>
+  %low = memref.subview %w[0, 0, 0] [21, 17, 1] [1, 1, 1] : memref<21x17x34xi8> to memref<21x17xi8, strided<[578, 34]>>
+  %high = memref.subview %w[0, 0, 1] [21, 17, 1] [1, 1, 1] : memref<21x17x34xi8> to memref<21x17xi8, strided<[578, 34], offset: 1>>
+  %c0 = arith.constant 0 : index
+  %zero = arith.constant 0 : i8
+  linalg.generic #product
+      ins(%x, %xs, %codes, %low, %high : memref<?x17x32xi8>, memref<?x17xf16>, memref<21x17x32xi8, strided<[578, 34, 1], offset: 2>>, memref<21x17xi8, strided<[578, 34]>>, memref<21x17xi8, strided<[578, 34], offset: 1>>)
+      outs(%y : memref<?x21xf32>) {
+    ^bb0(%a: i8, %as: f16, %b: i8, %l: i8, %h: i8, %acc: f32):
+      %0 = arith.extf %as : f16 to f32
+      %1 = arith.extui %l : i8 to i16
+      %2 = arith.extui %h : i8 to i16
+      %3 = arith.shli %2, %c8 : i16
+      %4 = arith.ori %1, %3 : i16
+      %5 = arith.bitcast %4 : i16 to f16
+      %6 = arith.extf %5 : f16 to f32
+      %7 = arith.sitofp %b : i8 to f32
+      %8 = arith.mulf %7, %6 : f32
+      %9 = arith.sitofp %a : i8 to f32
+      %10 = arith.mulf %9, %0 : f32
+      %11 = arith.mulf %10, %8 : f32
+      %12 = arith.addf %acc, %11 fastmath<reassoc> : f32
+      linalg.yield %12 : f32
+  }
+  memref.store %zero, %x[%c0, %c0, %c0] : memref<?x17x32xi8>
+  linalg.generic #product
+      ins(%x, %xs, %codes, %low, %high : memref<?x17x32xi8>, memref<?x17xf16>, memref<21x17x32xi8, strided<[578, 34, 1], offset: 2>>, memref<21x17xi8, strided<[578, 34]>>, memref<21x17xi8, strided<[578, 34], offset: 1>>)
+      outs(%z : memref<?x21xf32>) {
+    ^bb0(%a: i8, %as: f16, %b: i8, %l: i8, %h: i8, %acc: f32):
+      %0 = arith.extf %as : f16 to f32
+      %1 = arith.extui %l : i8 to i16
+      %2 = arith.extui %h : i8 to i16
+      %3 = arith.shli %2, %c8 : i16
+      %4 = arith.ori %1, %3 : i16
+      %5 = arith.bitcast %4 : i16 to f16
+      %6 = arith.extf %5 : f16 to f32
+      %7 = arith.sitofp %b : i8 to f32
+      %8 = arith.mulf %7, %6 : f32
+      %9 = arith.sitofp %a : i8 to f32
+      %10 = arith.mulf %9, %0 : f32
+      %11 = arith.mulf %10, %8 : f32
+      %12 = arith.addf %acc, %11 fastmath<reassoc> : f32
+      linalg.yield %12 : f32
+  }
+  return
+}
