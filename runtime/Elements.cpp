@@ -37,4 +37,17 @@ void convertStretch(const TensorEntry &tensor, const std::byte *from,
     convertElements(from, *tensor.type, to, type, count);
 }
 
+Result<std::vector<float>> readFloats(const File &file,
+                                      const TensorEntry &tensor) {
+  std::vector<std::byte> bytes(tensor.end - tensor.begin);
+  Status status = file.read(tensor.begin, bytes.data(), bytes.size());
+  if (!status.ok())
+    return status;
+  std::vector<float> values(elementsOf(*tensor.type, bytes.size()));
+  convertElements(bytes.data(), *tensor.type,
+                  reinterpret_cast<std::byte *>(values.data()), DType::F32,
+                  values.size());
+  return values;
+}
+
 } // namespace cria

@@ -8,11 +8,13 @@
 #pragma once
 
 #include "runtime/LoraUpdate.h"
+#include "runtime/Status.h"
 #include "runtime/TensorFile.h"
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 namespace cria {
 
@@ -42,5 +44,9 @@ void forEachStretch(const TensorEntry &tensor, uint64_t first, uint64_t count,
 void convertStretch(const TensorEntry &tensor, const std::byte *from,
                     uint64_t first, uint64_t count, const LoraUpdate *update,
                     std::byte *to, DType type);
+
+/// All elements of a tensor of a float type, in f32.
+Result<std::vector<float>> readFloats(const File &file,
+                                      const TensorEntry &tensor);
 
 } // namespace cria

@@ -1,6 +1,7 @@
 #include "runtime/Lora.h"
 
 #include "runtime/Binding.h"
+#include "runtime/Elements.h"
 #include "runtime/Floats.h"
 #include "runtime/Json.h"
 #include "runtime/LoraConfig.h"
@@ -200,27 +201,13 @@ Result<Loras> Loras::open(const WeightSource &source,
   return loras;
 }
 
-/// The elements of `tensor` in f32.
-static Result<std::vector<float>> readMatrix(const File &file,
-                                             const TensorEntry &tensor) {
-  std::vector<std::byte> bytes(tensor.end - tensor.begin);
-  Status status = file.read(tensor.begin, bytes.data(), bytes.size());
-  if (!status.ok())
-    return status;
-  std::vector<float> values(elementsOf(*tensor.type, bytes.size()));
-  convertElements(bytes.data(), *tensor.type,
-                  reinterpret_cast<std::byte *>(values.data()), DType::F32,
-                  values.size());
-  return values;
-}
-
 Status Loras::readPair(const Pair &pair) const {
   const File &file = files[pair.file].file;
-  Result<std::vector<float>> a = readMatrix(file, *pair.a);
+  Result<std::vector<float>> a = readFloats(file, *pair.a);
   if (!a.ok())
     return a.status();
   std::copy(a->begin(), a->end(), &pair.update->ofA(pair.firstRank, 0));
-  Result<std::vector<float>> b = readMatrix(file, *pair.b);
+  Result<std::vector<float>> b = readFloats(file, *pair.b);
   if (!b.ok())
     return b.status();
   for (uint64_t i = 0; i < b->size(); ++i)

@@ -1,27 +1,11 @@
 #include "runtime/Packed.h"
 
-#include "runtime/Floats.h"
 #include "runtime/PackedFp8.h"
 #include "runtime/PackedInt4.h"
 
 #include <algorithm>
 
 namespace cria {
-
-Result<std::vector<float>> readFloats(const Checkpoint &checkpoint,
-                                      const Checkpoint::Place &place) {
-  const TensorEntry &tensor = *place.tensor;
-  std::vector<std::byte> bytes(tensor.end - tensor.begin);
-  Status status = checkpoint.files()[place.file].file.read(
-      tensor.begin, bytes.data(), bytes.size());
-  if (!status.ok())
-    return status;
-  std::vector<float> values(elementsOf(*tensor.type, bytes.size()));
-  convertElements(bytes.data(), *tensor.type,
-                  reinterpret_cast<std::byte *>(values.data()), DType::F32,
-                  values.size());
-  return values;
-}
 
 std::shared_ptr<PackedWeight> findPacked(const Checkpoint &checkpoint,
                                          const std::string &name,

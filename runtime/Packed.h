@@ -4,7 +4,7 @@
 ///         X.weight_scale_inv, X.weight_scale: a number, one a row, (N, 1) or
 ///         (N), or one a block of 128 x 128, rounded up at the edges
 ///   GPTQ  X.qweight (K / 8, N), X.qzeros (groups, N / 8), X.scales (groups,
-///   N),
+///   N), and
 ///         X.g_idx (K), or none where groups follow one another
 ///   AWQ   X.qweight (K, N / 8), X.qzeros and X.scales as above
 ///
@@ -54,9 +54,5 @@ std::shared_ptr<PackedWeight> findPacked(const Checkpoint &checkpoint,
                                          const std::string &name,
                                          const Shape &shape,
                                          std::string &problem);
-
-/// The f32 values of a tensor of a float type.
-Result<std::vector<float>> readFloats(const Checkpoint &checkpoint,
-                                      const Checkpoint::Place &place);
 
 } // namespace cria

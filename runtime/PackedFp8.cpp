@@ -1,5 +1,6 @@
 #include "runtime/PackedFp8.h"
 
+#include "runtime/Elements.h"
 #include "runtime/Floats.h"
 #include "runtime/Json.h"
 
@@ -61,7 +62,8 @@ bool Fp8Weight::fit() {
 }
 
 Status Fp8Weight::load(const Checkpoint &checkpoint) {
-  Result<std::vector<float>> values = readFloats(checkpoint, scalesPlace);
+  Result<std::vector<float>> values = readFloats(
+      checkpoint.files()[scalesPlace.file].file, *scalesPlace.tensor);
   if (!values.ok())
     return values.status();
   scales = std::move(*values);

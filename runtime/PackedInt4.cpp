@@ -10,6 +10,7 @@
 // awq/utils/packing_utils.py, dequantize_gemm.
 #include "runtime/PackedInt4.h"
 
+#include "runtime/Elements.h"
 #include "runtime/Json.h"
 
 #include <algorithm>
@@ -106,7 +107,8 @@ Status Int4Weight::load(const Checkpoint &checkpoint) {
   Status status = loadGroups(checkpoint);
   if (!status.ok())
     return status;
-  Result<std::vector<float>> read = readFloats(checkpoint, *tensors.scales);
+  Result<std::vector<float>> read = readFloats(
+      checkpoint.files()[tensors.scales->file].file, *tensors.scales->tensor);
   if (!read.ok())
     return read.status();
   scales = std::move(*read);
