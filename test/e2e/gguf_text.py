@@ -10,31 +10,11 @@ import subprocess
 import sys
 
 import gguf_files
-import numpy as np
 from gguf_files import TYPES
 from harness import Tools, check
+from weights import read_safetensors
 
 TEMPLATE = "{{ bos_token }}{% for m in messages %}{{ m.content }}{% endfor %}"
-
-
-def read_safetensors(path):
-    """{name: f32 array}."""
-    data = path.read_bytes()
-    start = 8 + int.from_bytes(data[:8], "little")
-    arrays = {}
-    for name, entry in json.loads(data[8:start]).items():
-        if name == "__metadata__":
-            continue
-        begin, end = entry["data_offsets"]
-        part = data[start + begin : start + end]
-        if entry["dtype"] == "BF16":
-            wide = np.frombuffer(part, "<u2").astype(np.uint32) << 16
-            array = wide.view(np.float32)
-        else:
-            plain = {"F32": "<f4", "F16": "<f2"}[entry["dtype"]]
-            array = np.frombuffer(part, plain)
-        arrays[name] = array.astype(np.float32).reshape(entry["shape"])
-    return arrays
 
 
 def write(path, folder):

@@ -13,28 +13,13 @@ import numpy as np
 
 import blocks
 from harness import HERE, Tools, check, divergence
-from weights import write_safetensors
+from weights import read_safetensors, write_safetensors
 
 TINY = HERE.parent.parent / "examples" / "tiny"
 # Formats, and the most that they may lose beside transformers.
 FORMATS = {"q8_0": 2e-3, "q4_0": 3e-2, "q4_0,head=q8_0": 3e-2}
 SAME = 1e-3  # beside the same weights in f32
 AGREEMENT = 0.99
-
-
-def checkpoint():
-    """{name: array in f32} of the model."""
-    data = (TINY / "model.safetensors").read_bytes()
-    start = 8 + int.from_bytes(data[:8], "little")
-    arrays = {}
-    for name, tensor in json.loads(data[8:start]).items():
-        if name == "__metadata__":
-            continue
-        begin, end = tensor["data_offsets"]
-        bits = np.frombuffer(data[start + begin : start + end], np.uint16)
-        wide = (bits.astype(np.uint32) << 16).view(np.float32)
-        arrays[name] = wide.reshape(tensor["shape"])
-    return arrays
 
 
 def held(arrays, formats):
@@ -87,8 +72,9 @@ def main():
     with np.load(TINY / "expected.npz") as stored:
         exact = stored["f32"]
     ids = expected["prompts"][0]["ids"]
+    arrays = read_safetensors(TINY / "model.safetensors")
     for formats, bar in FORMATS.items():
-        check_format(tools, formats, bar, checkpoint(), exact, ids)
+        check_format(tools, formats, bar, arrays, exact, ids)
 
 
 main()

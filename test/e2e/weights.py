@@ -112,6 +112,26 @@ def encoded(array, dtype):
     return array.astype({"f32": "<f4", "f16": "<f2"}[dtype]).tobytes()
 
 
+def read_safetensors(path):
+    """{checkpoint name: f32 array} of a file of floats."""
+    data = path.read_bytes()
+    start = 8 + int.from_bytes(data[:8], "little")
+    arrays = {}
+    for name, entry in json.loads(data[8:start]).items():
+        if name == "__metadata__":
+            continue
+        begin, end = entry["data_offsets"]
+        part = data[start + begin : start + end]
+        if entry["dtype"] == "BF16":
+            wide = np.frombuffer(part, "<u2").astype(np.uint32) << 16
+            array = wide.view(np.float32)
+        else:
+            plain = {"F32": "<f4", "F16": "<f2"}[entry["dtype"]]
+            array = np.frombuffer(part, plain)
+        arrays[name] = array.astype(np.float32).reshape(entry["shape"])
+    return arrays
+
+
 def write_safetensors(path, arrays, dtype, align=1):
     """Writes {checkpoint name: array} in the order given, the first of them at
     a multiple of `align`."""

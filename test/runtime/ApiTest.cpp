@@ -298,15 +298,7 @@ TEST_F(ApiTest, TakesACheckpointWithMoreLayersOnRequest) {
 }
 
 TEST_F(ApiTest, KeepsQuantizedWeightsOnRequest) {
-  nlohmann::json manifest = fakeManifest();
-  manifest["weights"].push_back({{"symbol", "m"},
-                                 {"name", "m.weight"},
-                                 {"count", 0},
-                                 {"first", 0},
-                                 {"shape", {2, 32}},
-                                 {"dtype", "q8_0"},
-                                 {"slot", 5}});
-  manifest["slots"] = 6;
+  nlohmann::json manifest = withMatrix(fakeManifest(), "m", 2, 32, "q8_0");
   std::vector<TestTensor> tensors = fakeTensors();
   tensors.push_back({"m.weight", "BF16", {2, 32}, std::string(128, '\x3c')});
   TemporaryFolder files;

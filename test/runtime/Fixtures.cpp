@@ -100,6 +100,21 @@ nlohmann::json fakeManifest() {
   })");
 }
 
+nlohmann::json withMatrix(nlohmann::json manifest, const std::string &symbol,
+                          uint64_t rows, uint64_t columns,
+                          const std::string &type) {
+  uint64_t slot = manifest["slots"];
+  manifest["weights"].push_back({{"symbol", symbol},
+                                 {"name", symbol + ".weight"},
+                                 {"count", 0},
+                                 {"first", 0},
+                                 {"shape", {rows, columns}},
+                                 {"dtype", type},
+                                 {"slot", slot}});
+  manifest["slots"] = slot + 1;
+  return manifest;
+}
+
 std::vector<float> fakeLogits(const std::vector<int32_t> &ids,
                               float frequency) {
   std::vector<float> logits;

@@ -60,6 +60,12 @@ std::vector<TestTensor> fakeTensors();
 ///     + sum over layers of norm[v % 2]
 nlohmann::json fakeManifest();
 
+/// `manifest` with one more weight, of a slot of its own behind the others: the
+/// matrix `symbol`, (rows, columns), from the tensor `symbol`.weight.
+nlohmann::json withMatrix(nlohmann::json manifest, const std::string &symbol,
+                          uint64_t rows, uint64_t columns,
+                          const std::string &type);
+
 /// Those logits, with cos(p * frequency) as the table of cosines.
 std::vector<float> fakeLogits(const std::vector<int32_t> &ids,
                               float frequency = 1);

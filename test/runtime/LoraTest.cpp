@@ -80,21 +80,10 @@ protected:
   /// An artifact whose "matrix", (2, 32), is f32, and whose "head" in blocks is
   /// tied to it; the checkpoint has zeros there, and the adapter is for it.
   void useBlocks() {
-    nlohmann::json manifest = fakeManifest();
-    manifest["slots"] = 7;
-    manifest["weights"].push_back({{"symbol", "matrix"},
-                                   {"name", "matrix.weight"},
-                                   {"count", 0},
-                                   {"first", 0},
-                                   {"shape", {2, 32}},
-                                   {"dtype", "f32"},
-                                   {"slot", 5}});
-    manifest["weights"].push_back(manifest["weights"].back());
-    manifest["weights"].back().update({{"symbol", "head"},
-                                       {"name", "head.weight"},
-                                       {"dtype", "q8_0"},
-                                       {"slot", 6},
-                                       {"tied", "matrix"}});
+    nlohmann::json manifest =
+        withMatrix(withMatrix(fakeManifest(), "matrix", 2, 32, "f32"), "head",
+                   2, 32, "q8_0");
+    manifest["weights"].back()["tied"] = "matrix";
     auto opened = Artifact::open(folder.write("c.cria", artifactOf(manifest)));
     ASSERT_TRUE(opened.ok()) << opened.status().message();
     artifact = *opened;

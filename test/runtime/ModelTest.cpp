@@ -240,19 +240,10 @@ TEST_F(ModelTest, CountsMemoryByTheByte) {
               fails(CRIA_RESOURCE_EXHAUSTED, "KV caches of 12 positions take"));
 }
 
-/// The fake model with a matrix in blocks, in slot 5; of 45 times 256 elements
-/// and some more, so that each core quantizes some.
+/// The fake model with a matrix in slot 5, of 45 times 256 elements and some
+/// more, so that each core quantizes some.
 static nlohmann::json quantizedManifest(const char *type) {
-  nlohmann::json manifest = fakeManifest();
-  manifest["weights"].push_back({{"symbol", "matrix"},
-                                 {"name", "matrix.weight"},
-                                 {"count", 0},
-                                 {"first", 0},
-                                 {"shape", {41, 288}},
-                                 {"dtype", type},
-                                 {"slot", 5}});
-  manifest["slots"] = 6;
-  return manifest;
+  return withMatrix(fakeManifest(), "matrix", 41, 288, type);
 }
 
 static std::vector<float> waves(size_t count) {

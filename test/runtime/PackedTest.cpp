@@ -24,16 +24,7 @@ protected:
   void SetUp() override { use("f32"); }
 
   void use(const char *type) {
-    nlohmann::json manifest = fakeManifest();
-    manifest["weights"].push_back({{"symbol", "m"},
-                                   {"name", "m.weight"},
-                                   {"count", 0},
-                                   {"first", 0},
-                                   {"shape", {rows, columns}},
-                                   {"dtype", type},
-                                   {"slot", 5}});
-    manifest["slots"] = 6;
-    open(manifest);
+    open(withMatrix(fakeManifest(), "m", rows, columns, type));
   }
   void open(const nlohmann::json &manifest) {
     auto opened = Artifact::open(folder.write("a.cria", artifactOf(manifest)));
@@ -152,16 +143,8 @@ TEST_F(PackedTest, Fp8BecomesWhatTheCodeReads) {
 
 // The scales of rows in front of those that are used are passed over.
 TEST_F(PackedTest, Fp8OfSomeRows) {
-  nlohmann::json manifest = fakeManifest();
-  manifest["weights"].push_back({{"symbol", "m"},
-                                 {"name", "m.weight"},
-                                 {"count", 0},
-                                 {"first", 0},
-                                 {"shape", {5, columns}},
-                                 {"rows", {{"first", 125}, {"of", rows}}},
-                                 {"dtype", "f32"},
-                                 {"slot", 5}});
-  manifest["slots"] = 6;
+  nlohmann::json manifest = withMatrix(fakeManifest(), "m", 5, columns, "f32");
+  manifest["weights"].back()["rows"] = {{"first", 125}, {"of", rows}};
   open(manifest);
   ASSERT_TRUE(bind({fp8(), scaleTensor("_scale_inv", {2, 2})}).ok());
   std::vector<float> all = fp8Expected(128, 128, 2);
@@ -287,16 +270,7 @@ class PackedInt4Test : public PackedTest {
 protected:
   void SetUp() override { useRows(Int4::int4Rows); }
   void useRows(uint64_t count) {
-    nlohmann::json manifest = fakeManifest();
-    manifest["weights"].push_back({{"symbol", "m"},
-                                   {"name", "m.weight"},
-                                   {"count", 0},
-                                   {"first", 0},
-                                   {"shape", {count, columns}},
-                                   {"dtype", "f32"},
-                                   {"slot", 5}});
-    manifest["slots"] = 6;
-    open(manifest);
+    open(withMatrix(fakeManifest(), "m", count, columns, "f32"));
   }
   void expectMatrix(const Int4 &numbers) {
     EXPECT_EQ(matrix(Int4::int4Rows * columns), numbers.expected());

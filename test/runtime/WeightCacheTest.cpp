@@ -34,15 +34,8 @@ protected:
   }
 
   void use(const char *type) {
-    nlohmann::json manifest = fakeManifest();
-    manifest["weights"].push_back({{"symbol", "matrix"},
-                                   {"name", "matrix.weight"},
-                                   {"count", 0},
-                                   {"first", 0},
-                                   {"shape", {41, 288}},
-                                   {"dtype", type},
-                                   {"slot", 5}});
-    manifest["slots"] = 6;
+    nlohmann::json manifest =
+        withMatrix(fakeManifest(), "matrix", 41, 288, type);
     auto opened = Artifact::open(folder.write("a.cria", artifactOf(manifest)));
     ASSERT_TRUE(opened.ok()) << opened.status().message();
     artifact = *opened;

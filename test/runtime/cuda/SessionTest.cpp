@@ -208,15 +208,8 @@ TEST_F(CudaSessionTest, DrawsTheRandomWeightsOfTheCpu) {
 // A matrix in blocks, random, from a checkpoint, and from the file that keeps
 // them, which is made and then read; the CPU's are tested.
 TEST_F(CudaSessionTest, QuantizesAsTheCpuDoes) {
-  nlohmann::json manifest = cudaManifest();
-  manifest["weights"].push_back({{"symbol", "matrix"},
-                                 {"name", "matrix.weight"},
-                                 {"count", 0},
-                                 {"first", 0},
-                                 {"shape", {41, 288}},
-                                 {"dtype", "q8_0"},
-                                 {"slot", 5}});
-  manifest["slots"] = 6;
+  nlohmann::json manifest =
+      withMatrix(cudaManifest(), "matrix", 41, 288, "q8_0");
   auto opened = open(manifest);
   ASSERT_TRUE(opened.ok()) << opened.status().message();
   std::vector<TestTensor> tensors = fakeTensors();
