@@ -221,11 +221,10 @@ void AmxProduct::fetchNextPanel(const Chunk &chunk, Value panel, Value block,
   Value zero = b.index(0), next = b.add(panel, 1);
   Value line = b.mul(b.add(b.mul(block, chunkSteps), step), lines);
   for (int64_t i = 0; i < lines; ++i)
-    b.create<memref::PrefetchOp>(packed,
-                                 ValueRange{chunk.number, next, zero, zero,
-                                            zero, b.mul(b.add(line, i), kStep)},
-                                 /*isWrite=*/false, /*localityHint=*/2,
-                                 /*isDataCache=*/true);
+    b.prefetch(
+        packed,
+        {chunk.number, next, zero, zero, zero, b.mul(b.add(line, i), kStep)},
+        /*level=*/2);
 }
 
 SmallVector<Value> AmxProduct::sumsAt(const Group &group, Value panel,

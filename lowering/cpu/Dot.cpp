@@ -22,9 +22,6 @@
 using namespace mlir;
 using namespace cria;
 
-/// Bytes from what a stream reads to what it fetches meanwhile.
-static constexpr int64_t kBytesAhead = 1024;
-
 namespace {
 /// A tile of dot products: rows of a, from m on, with columns n, n + apart, ...
 /// of c, which are rows of b.
@@ -79,9 +76,8 @@ Value DotTile::product(Value x, Value y, Value acc) {
 void DotTile::fetchAhead(Value row, Value k) {
   int64_t bytes = c.bType().getIntOrFloatBitWidth() / 8;
   for (int64_t at = 0; at < unroll * width * bytes; at += 64)
-    b.create<memref::PrefetchOp>(
-        c.b, ValueRange{row, b.add(k, (kBytesAhead + at) / bytes)},
-        /*isWrite=*/false, /*localityHint=*/3, /*isDataCache=*/true);
+    b.prefetch(c.b, {row, b.add(k, (VectorUnit::kBytesAhead + at) / bytes)},
+               /*level=*/1);
 }
 
 /// Adds the products of some vectors of k to the accumulators.

@@ -12,9 +12,9 @@
 ///
 /// The weights b are read where they lie, each row once per call; only a, the
 /// smaller by far, is packed. A chunk of all panels stays in the second cache
-/// while a group passes; V panels of it in the first. The sums of a
-/// group are gathered in a scratch block (rows of b, rows of a), so that the
-/// store to c is the only transposed access.
+/// while a group passes; V panels of it in the first. The sums of a group are
+/// gathered in a scratch block (rows of b, rows of a), so that the store to c
+/// is the only transposed access.
 ///
 /// Where the third cache is as fast as the multiplications
 /// (VectorUnit::blockForL2 is false), a group is one block and a chunk all of
@@ -82,7 +82,6 @@ private:
   SmallVector<Value> steps(const Tile &t, SmallVector<Value> acc);
   SmallVector<Value> step(const Tile &t, Value k, ValueRange acc,
                           int64_t first);
-  void fetch(Value matrix, ValueRange at);
   void fetchRows(const Tile &t, Value k);
   void fetchPanels(const Tile &t, Value k, int64_t steps);
   Value splatB(Value weights, Value row, Value k, bool single);
@@ -235,12 +234,6 @@ SmallVector<Value> PanelProduct::step(const Tile &t, Value k, ValueRange acc,
   return next;
 }
 
-/// Asks for a cache line, for the second cache.
-void PanelProduct::fetch(Value matrix, ValueRange at) {
-  b.create<memref::PrefetchOp>(matrix, at, /*isWrite=*/false,
-                               /*localityHint=*/2, /*isDataCache=*/true);
-}
-
 /// Asks for what the block reads next of its rows, so that reading from memory
 /// and multiplying overlap: the next chunk; after the last chunk, the next
 /// group's first. The tiles of a block share its rows.
@@ -260,7 +253,7 @@ void PanelProduct::fetchRows(const Tile &t, Value k) {
     if (share < t.rows)
       r = b.min(b.add(b.mul(b.div(t.panel, vectors), share), i),
                 b.index(t.rows - 1));
-    fetch(c.b, {b.add(row, r), b.mul(column, pairs ? 2 : 1)});
+    b.prefetch(c.b, {b.add(row, r), b.mul(column, pairs ? 2 : 1)}, /*level=*/2);
   }
 }
 
@@ -274,7 +267,7 @@ void PanelProduct::fetchPanels(const Tile &t, Value k, int64_t steps) {
   Value next = b.add(b.div(t.panel, together), 1);
   for (int64_t i = 0; i < lines; ++i) {
     Value at = b.mul(b.add(b.mul(call, lines), i), line);
-    fetch(packed, {t.chunk, next, b.index(0), at});
+    b.prefetch(packed, {t.chunk, next, b.index(0), at}, /*level=*/2);
   }
 }
 

@@ -40,6 +40,11 @@ void VectorBuilder::store(Value vector, Value memref, ValueRange at) {
   create<vector::StoreOp>(vector, memref, at);
 }
 
+void VectorBuilder::prefetch(Value memref, ValueRange at, unsigned level) {
+  create<memref::PrefetchOp>(memref, at, /*isWrite=*/false,
+                             /*localityHint=*/4 - level, /*isDataCache=*/true);
+}
+
 Value VectorBuilder::fma(Value a, Value b, Value acc) {
   return create<vector::FMAOp>(a, b, acc);
 }

@@ -22,6 +22,9 @@ public:
   /// A load of 16-bit or 32-bit floats as f32.
   mlir::Value loadWide(mlir::Value memref, mlir::ValueRange at, int64_t lanes);
   void store(mlir::Value vector, mlir::Value memref, mlir::ValueRange at);
+  /// Asks for the cache line of memref[at], which is read soon: for the cache
+  /// `level`, 1 the nearest.
+  void prefetch(mlir::Value memref, mlir::ValueRange at, unsigned level);
   mlir::Value fma(mlir::Value a, mlir::Value b, mlir::Value acc);
   /// acc[i] + a[2i] * b[2i] + a[2i + 1] * b[2i + 1], of bf16.
   mlir::Value dotPairs(mlir::Value a, mlir::Value b, mlir::Value acc);

@@ -22,6 +22,8 @@ struct VectorUnit {
   /// Rows of a matrix that are read together, far from each other, where a
   /// product with one vector waits for memory. 1: each behind the other.
   int64_t streams = 1;
+  /// Bytes from what a stream reads to what it asks for meanwhile.
+  static constexpr int64_t kBytesAhead = 1024;
   /// Products of matrices are blocked for the second cache, since the third
   /// feeds fewer multiplications than there could be.
   bool blockForL2 = false;
