@@ -9,13 +9,12 @@
 ///
 /// The instructions multiply unsigned by signed integers. So an offset is added
 /// to w, and the sums begin with what that adds to them, which depends on x
-/// alone. (Without vpdpbusd, sums of two products have 16 bits; of integers of
-/// 8 bits they might not fit. Then the sign goes from w to x instead: |w| and x
-/// * sign(w).) Scales of eight blocks are converted together.
+/// alone. Without vpdpbusd, sums of two products have 16 bits, which is too few
+/// for integers of 8 bits: those are widened first. Scales of eight blocks are
+/// converted together.
 #include "lowering/cpu/BlockProducts.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 
@@ -27,8 +26,6 @@ static constexpr int64_t kNumbers = BlockProduct::kNumbers;
 static constexpr int64_t kLanes = 8;
 /// Blocks whose scales are converted together.
 static constexpr int64_t kGroup = 8;
-/// Bytes from what a stream reads to what it fetches meanwhile.
-static constexpr int64_t kBytesAhead = 1024;
 
 /// `value` in each of `lanes` bytes.
 static Value bytes(VectorBuilder &b, int64_t value, int64_t lanes) {
@@ -75,7 +72,7 @@ namespace {
 /// The row x with columns n, n + apart, ... of c, which are rows of weights.
 class BlockDots {
 public:
-  /// `first` is what sums begin with, (B, 8) i32; null where the sign is moved.
+  /// `first` is what sums begin with, (B, 8) i32; null where w is widened.
   BlockDots(VectorBuilder &b, const BlockProduct &product, Value first, Value n,
             int64_t columns, int64_t apart, bool fromZero)
       : b(b), product(product), first(first), n(n), columns(columns),
@@ -100,11 +97,11 @@ private:
 /// Fetches the lines of a group of blocks, some groups before it is read.
 void BlockDots::fetchAhead(Value row, Value block) {
   int64_t bytes = product.blockBytes();
-  for (int64_t at = kBytesAhead; at < kBytesAhead + kGroup * bytes; at += 64)
-    b.create<memref::PrefetchOp>(
-        product.weights,
-        ValueRange{row, b.add(block, at / bytes), b.index(at % bytes)},
-        /*isWrite=*/false, /*localityHint=*/3, /*isDataCache=*/true);
+  constexpr int64_t first = VectorUnit::kBytesAhead;
+  for (int64_t at = first; at < first + kGroup * bytes; at += 64)
+    b.prefetch(product.weights,
+               {row, b.add(block, at / bytes), b.index(at % bytes)},
+               /*level=*/1);
 }
 
 /// sums + the products of four neighbours of unsigned and signed integers.
@@ -126,14 +123,31 @@ static Value zeroSums(VectorBuilder &b) {
       b.getZeroAttr(b.vectorType(kLanes, b.getI32Type())));
 }
 
+/// The products of 32 integers in 16 bits, four in each sum.
+static Value dotWords(VectorBuilder &b, Value x, Value y) {
+  Value sums = zeroSums(b);
+  for (int64_t first : {int64_t(0), kNumbers / 2}) {
+    auto words = [&](Value bytes) -> Value {
+      return b.create<arith::ExtSIOp>(
+          b.vectorType(kNumbers / 2, b.getI16Type()),
+          b.create<vector::ExtractStridedSliceOp>(
+              bytes, ArrayRef<int64_t>{first}, ArrayRef<int64_t>{kNumbers / 2},
+              ArrayRef<int64_t>{1}));
+    };
+    Value wideX = words(x), wideY = words(y);
+    sums = b.create<arith::AddIOp>(
+        sums,
+        b.intrinsic("llvm.x86.avx2.pmadd.wd", sums.getType(), {wideX, wideY}));
+  }
+  return sums;
+}
+
 /// Sums of the products of x with a block of weights, vector<8xi32>.
 Value BlockDots::multiply(Value x, Value row, Value block) {
   Value w = loadCodes(b, product, row, block, /*isSigned=*/!first);
-  if (first)
-    return dotBytes(b, b.load(first, {block, b.index(0)}, kLanes), w, x);
-  Value size = b.create<math::AbsIOp>(w);
-  Value sign = b.intrinsic("llvm.x86.avx2.psign.b", w.getType(), {x, w});
-  return dotBytes(b, zeroSums(b), size, sign);
+  if (!first)
+    return dotWords(b, w, x);
+  return dotBytes(b, b.load(first, {block, b.index(0)}, kLanes), w, x);
 }
 
 /// Adds the products of `count` blocks to the accumulators.

@@ -134,7 +134,7 @@ BlockPanels cria::packBlocks(VectorBuilder &b, const BlockProduct &product,
         Value codes = b.create<arith::ExtSIOp>(
             b.vectorType(kNumbers, b.getI16Type()),
             b.load(product.codes, {row, block, b.index(0)}, kNumbers));
-        // At most 32 * 127 of either sign.
+        // At most 32 * 128 of either sign.
         Value sum = b.create<arith::ExtSIOp>(
             b.getI32Type(),
             b.create<vector::ReductionOp>(vector::CombiningKind::ADD, codes));

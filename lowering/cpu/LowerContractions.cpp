@@ -79,7 +79,7 @@ struct LowerContractions
     auto chunk = function->getAttrOfType<IntegerAttr>("chunk");
     SmallVector<linalg::LinalgOp> ops;
     function.walk([&](linalg::LinalgOp op) { ops.push_back(op); });
-    Packings packings = findPackings(ops);
+    Packings packings = findPackings(ops, /*isBounded=*/bool(chunk));
     for (linalg::LinalgOp op : ops) {
       OpBuilder builder(op);
       VectorBuilder b(op.getLoc(), builder, unit);
@@ -120,12 +120,20 @@ private:
 
   using Packings = llvm::MapVector<Operation *, Packing>;
 
-  /// The products with blocks among `ops`, in order.
-  static Packings findPackings(ArrayRef<linalg::LinalgOp> ops) {
+  /// The products with blocks among `ops`, in order; `isBounded`: something
+  /// bounds how many rows there are.
+  Packings findPackings(ArrayRef<linalg::LinalgOp> ops, bool isBounded) {
     Packings packings;
     for (linalg::LinalgOp op : ops) {
-      std::optional<BlockProduct> product = BlockProduct::match(op);
-      if (!product)
+      StringRef reason;
+      std::optional<BlockProduct> product = BlockProduct::match(op, reason);
+      if (product && product->isDynamic() && !isBounded)
+        reason = "nothing bounds its number of rows";
+      if (product && op->getParentOfType<scf::ForallOp>())
+        reason = "it stands in a parallel loop";
+      if (!reason.empty())
+        missed(op, reason);
+      if (!product || !reason.empty())
         continue;
       Operation *first = op;
       for (auto &[other, packing] : packings)
@@ -144,8 +152,6 @@ private:
              Packings &packings) {
     const Packing &packing = packings.find(op)->second;
     const BlockProduct &product = packing.product;
-    if (product.isDynamic() && !chunk)
-      return missed(op, "nothing bounds its number of rows");
     bool fromZero = takeZeroFill(op);
     Value rows = b.size(product.out, 0);
     if (product.rows() == 1) {

@@ -60,40 +60,49 @@ static Value sourceOf(Value bytes, int64_t first, int64_t count) {
   return fits ? view.getSource() : Value();
 }
 
-std::optional<BlockProduct> BlockProduct::match(linalg::LinalgOp op) {
-  auto generic = dyn_cast<linalg::GenericOp>(op.getOperation());
-  if (!generic || !op.hasPureBufferSemantics() || op.getNumDpsInputs() != 5 ||
-      op.getNumDpsInits() != 1 || op.getNumLoops() < 4 || op.getNumLoops() > 5)
+/// Whether the body adds such terms; `halves`: of numbers of four bits.
+static bool hasPayload(Block &body, bool halves) {
+  auto argument = [&](unsigned i) -> Value { return body.getArgument(i); };
+  Value code, scale;
+  auto x = m_Op<arith::MulFOp>(m_Op<arith::SIToFPOp>(m_Val(argument(0))),
+                               m_Op<arith::ExtFOp>(m_Val(argument(1))));
+  auto w =
+      m_Op<arith::MulFOp>(m_Op<arith::SIToFPOp>(m_Any(&code)), m_Any(&scale));
+  Value sum = body.getTerminator()->getOperand(0);
+  return matchPattern(sum, m_Op<arith::AddFOp>(m_Val(argument(5)),
+                                               m_Op<arith::MulFOp>(x, w))) &&
+         isScale(scale, argument(3), argument(4)) &&
+         (halves ? isNibble(code, argument(2), 3) : code == argument(2));
+}
+
+std::optional<BlockProduct> BlockProduct::match(linalg::LinalgOp op,
+                                                StringRef &reason) {
+  auto fail = [&](StringRef why) {
+    reason = why;
     return std::nullopt;
-  using Dims = SmallVector<unsigned>;
+  };
   bool halves = op.getNumLoops() == 5;
-  SmallVector<AffineMap> maps = op.getIndexingMapsArray();
+  if (!isa<linalg::GenericOp>(op) || !op.hasPureBufferSemantics() ||
+      op.getNumDpsInputs() != 5 || op.getNumDpsInits() != 1 ||
+      (op.getNumLoops() != 4 && !halves) || !hasPayload(*op.getBlock(), halves))
+    return std::nullopt;
+  if (!mayReorder(op))
+    return fail("its terms may not be added in another order");
+  for (auto product : op.getBlock()->getOps<arith::MulFOp>())
+    if (!bitEnumContainsAll(product.getFastmath(),
+                            arith::FastMathFlags::reassoc))
+      return fail("its factors may not be regrouped");
+
+  using Dims = SmallVector<unsigned>;
   Dims expected[] = {halves ? Dims{0, 2, 3, 4} : Dims{0, 2, 3},
                      {0, 2},
                      halves ? Dims{1, 2, 4} : Dims{1, 2, 3},
                      {1, 2},
                      {1, 2},
                      {0, 1}};
-  for (auto [map, dims] : llvm::zip(maps, expected))
+  for (auto [map, dims] : llvm::zip(op.getIndexingMapsArray(), expected))
     if (!map.isProjectedPermutation() || loops(map) != dims)
-      return std::nullopt;
-
-  Block *body = op.getBlock();
-  auto argument = [&](unsigned i) -> Value { return body->getArgument(i); };
-  Value code;
-  auto x = m_Op<arith::MulFOp>(m_Op<arith::SIToFPOp>(m_Val(argument(0))),
-                               m_Op<arith::ExtFOp>(m_Val(argument(1))));
-  Value scale;
-  auto w =
-      m_Op<arith::MulFOp>(m_Op<arith::SIToFPOp>(m_Any(&code)), m_Any(&scale));
-  Value sum = body->getTerminator()->getOperand(0);
-  bool fits =
-      matchPattern(sum, m_Op<arith::AddFOp>(m_Val(argument(5)),
-                                            m_Op<arith::MulFOp>(x, w))) &&
-      mayReorder(op) && isScale(scale, argument(3), argument(4)) &&
-      (halves ? isNibble(code, argument(2), 3) : code == argument(2));
-  if (!fits)
-    return std::nullopt;
+      return fail("its loops are not rows, columns, blocks and their numbers");
 
   auto operand = [&](unsigned i) { return op.getDpsInputOperand(i)->get(); };
   BlockProduct product{operand(0),
@@ -103,6 +112,10 @@ std::optional<BlockProduct> BlockProduct::match(linalg::LinalgOp op) {
                        halves ? 4 : 8};
   int64_t bytes = halves ? kNumbers / 2 : kNumbers;
   product.weights = sourceOf(operand(2), kScaleBytes, bytes);
+  if (!product.weights || product.weights != sourceOf(operand(3), 0, 1) ||
+      product.weights != sourceOf(operand(4), 1, 1) ||
+      product.blockBytes() != kScaleBytes + bytes)
+    return fail("its weights are not the bytes of blocks of one matrix");
   if (halves) {
     auto halved = product.codes.getDefiningOp<memref::ExpandShapeOp>();
     product.codes = halved ? halved.getSrc() : Value();
@@ -111,12 +124,10 @@ std::optional<BlockProduct> BlockProduct::match(linalg::LinalgOp op) {
     auto type = dyn_cast_or_null<MemRefType>(value ? value.getType() : Type());
     return type && type.getRank() == rank && type.isLastDimUnitStride();
   };
-  fits = product.weights && product.weights == sourceOf(operand(3), 0, 1) &&
-         product.weights == sourceOf(operand(4), 1, 1) &&
-         product.blockBytes() == kScaleBytes + bytes &&
-         hasRows(product.codes, 3) && hasRows(product.scales, 2) &&
-         hasRows(product.out, 2) &&
-         product.type(product.codes).getDimSize(2) == kNumbers &&
-         product.type(product.scales).getElementType().isF16();
-  return fits ? std::optional(product) : std::nullopt;
+  if (!hasRows(product.codes, 3) || !hasRows(product.scales, 2) ||
+      !hasRows(product.out, 2) ||
+      product.type(product.codes).getDimSize(2) != kNumbers ||
+      !product.type(product.scales).getElementType().isF16())
+    return fail("its rows do not lie in memory as blocks with f16 scales");
+  return product;
 }

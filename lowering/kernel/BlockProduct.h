@@ -21,9 +21,11 @@ struct BlockProduct {
   static constexpr int64_t kNumbers = 32;
   static constexpr int64_t kScaleBytes = 2;
 
-  /// What a linalg op on memrefs is, if it is such a product, whose terms may
-  /// be added in any order.
-  static std::optional<BlockProduct> match(mlir::linalg::LinalgOp op);
+  /// What a linalg op on memrefs is, if it is such a product, whose factors may
+  /// be regrouped and whose terms may be added in any order. Of one that is
+  /// none only by its order, loops or operands, `reason` says why.
+  static std::optional<BlockProduct> match(mlir::linalg::LinalgOp op,
+                                           llvm::StringRef &reason);
 
   mlir::ShapedType type(mlir::Value value) const {
     return mlir::cast<mlir::ShapedType>(value.getType());

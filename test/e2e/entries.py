@@ -109,7 +109,7 @@ def encoded(array, dtype):
     array = weights.rounded(array, dtype)
     if dtype == "bf16":
         return (array.view(np.uint32) >> 16).astype(np.uint16)
-    return array
+    return array.astype(np.float16 if dtype == "f16" else np.float32)
 
 
 def widened(array):

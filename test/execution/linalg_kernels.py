@@ -50,6 +50,7 @@ class Memory:
             values = generator.standard_normal(shape)
             if kind == "i8":
                 values = generator.integers(-128, 128, shape).astype(np.int8)
+                values[..., 0] = -128
             elif kind == "f64":
                 pass
             else:
@@ -120,6 +121,11 @@ def attention_sink(**rest):
 
 def dequantize(x, q, scales, n):
     return x @ (q * np.repeat(scales, 32, 1)[:, : q.shape[1]]).T
+
+
+def block_product(x, scales, w, n):
+    rows = (x * scales[..., None]).reshape(len(x), -1)
+    return rows @ (0.0965576171875 * w).reshape(len(w), -1).T
 
 
 def argmax(x, n):
@@ -226,6 +232,7 @@ KERNELS = {
         [no_vectors("it does more than to multiply and add floats")],
         bar=0,
     ),
+    "block_product": Kernel(block_product),
     "argmax": Kernel(argmax, bar=0),
     "max_pool": Kernel(
         lambda x, n: np.maximum(np.maximum(x[:, :-2:2], x[:, 1:-1:2]), x[:, 2::2]),

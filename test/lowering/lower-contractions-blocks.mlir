@@ -12,7 +12,7 @@
 
 // One row: four rows of weights at once, each fetched ahead; scales of eight
 // blocks become f32 together. Weights are unsigned by an offset, with which the
-// sums begin; without vpdpbusd the sign goes from weights to x.
+// sums begin; without vpdpbusd they are widened to 16 bits.
 // CHECK-LABEL: func @one_row
 // CHECK: %[[FIRST:.*]] = memref.alloc() {alignment = 64 : i64} : memref<17x8xi32>
 // CHECK: llvm.call_intrinsic "llvm.x86.avx512.vpdpbusd.256"
@@ -33,9 +33,11 @@
 // CHECK: vector.load %{{.*}}[%c20, %{{.*}}, %c2] : memref<21x17x34xi8>, vector<32xi8>
 // AVX2-LABEL: func @one_row
 // AVX2-NOT: prefetch
-// AVX2: %[[SIZE:.*]] = math.absi %[[W:.*]] :
-// AVX2: %[[SIGNED:.*]] = llvm.call_intrinsic "llvm.x86.avx2.psign.b"(%{{.*}}, %[[W]])
-// AVX2: llvm.call_intrinsic "llvm.x86.avx2.pmadd.ub.sw"(%[[SIZE]], %[[SIGNED]])
+// AVX2: %[[W:.*]] = vector.load %{{.*}} : memref<21x17x34xi8>, vector<32xi8>
+// AVX2: %[[LOW:.*]] = vector.extract_strided_slice %[[W]] {offsets = [0], sizes = [16], strides = [1]}
+// AVX2: arith.extsi %[[LOW]] : vector<16xi8> to vector<16xi16>
+// AVX2: llvm.call_intrinsic "llvm.x86.avx2.pmadd.wd"
+// AVX2: vector.extract_strided_slice %[[W]] {offsets = [16], sizes = [16], strides = [1]}
 // AVX2: llvm.call_intrinsic "llvm.x86.avx2.pmadd.wd"
 func.func @one_row(%x: memref<1x17x32xi8>, %xs: memref<1x17xf16>, %w: memref<21x17x34xi8>, %y: memref<1x21xf32>) {
   %c8 = arith.constant 8 : i16
@@ -54,10 +56,10 @@ func.func @one_row(%x: memref<1x17x32xi8>, %xs: memref<1x17xf16>, %w: memref<21x
       %5 = arith.bitcast %4 : i16 to f16
       %6 = arith.extf %5 : f16 to f32
       %7 = arith.sitofp %b : i8 to f32
-      %8 = arith.mulf %7, %6 : f32
+      %8 = arith.mulf %7, %6 fastmath<reassoc> : f32
       %9 = arith.sitofp %a : i8 to f32
-      %10 = arith.mulf %9, %0 : f32
-      %11 = arith.mulf %10, %8 : f32
+      %10 = arith.mulf %9, %0 fastmath<reassoc> : f32
+      %11 = arith.mulf %10, %8 fastmath<reassoc> : f32
       %12 = arith.addf %acc, %11 fastmath<reassoc> : f32
       linalg.yield %12 : f32
   }
@@ -126,10 +128,10 @@ func.func @rows(%x: memref<?x17x32xi8>, %xs: memref<?x17xf16>, %w: memref<21x17x
       %5 = arith.bitcast %4 : i16 to f16
       %6 = arith.extf %5 : f16 to f32
       %7 = arith.sitofp %b : i8 to f32
-      %8 = arith.mulf %7, %6 : f32
+      %8 = arith.mulf %7, %6 fastmath<reassoc> : f32
       %9 = arith.sitofp %a : i8 to f32
-      %10 = arith.mulf %9, %0 : f32
-      %11 = arith.mulf %10, %8 : f32
+      %10 = arith.mulf %9, %0 fastmath<reassoc> : f32
+      %11 = arith.mulf %10, %8 fastmath<reassoc> : f32
       %12 = arith.addf %acc, %11 fastmath<reassoc> : f32
       linalg.yield %12 : f32
   }
@@ -158,10 +160,10 @@ func.func @shared(%x: memref<?x17x32xi8>, %xs: memref<?x17xf16>, %w: memref<21x1
       %5 = arith.bitcast %4 : i16 to f16
       %6 = arith.extf %5 : f16 to f32
       %7 = arith.sitofp %b : i8 to f32
-      %8 = arith.mulf %7, %6 : f32
+      %8 = arith.mulf %7, %6 fastmath<reassoc> : f32
       %9 = arith.sitofp %a : i8 to f32
-      %10 = arith.mulf %9, %0 : f32
-      %11 = arith.mulf %10, %8 : f32
+      %10 = arith.mulf %9, %0 fastmath<reassoc> : f32
+      %11 = arith.mulf %10, %8 fastmath<reassoc> : f32
       %12 = arith.addf %acc, %11 fastmath<reassoc> : f32
       linalg.yield %12 : f32
   }
@@ -177,10 +179,10 @@ func.func @shared(%x: memref<?x17x32xi8>, %xs: memref<?x17xf16>, %w: memref<21x1
       %5 = arith.bitcast %4 : i16 to f16
       %6 = arith.extf %5 : f16 to f32
       %7 = arith.sitofp %b : i8 to f32
-      %8 = arith.mulf %7, %6 : f32
+      %8 = arith.mulf %7, %6 fastmath<reassoc> : f32
       %9 = arith.sitofp %a : i8 to f32
-      %10 = arith.mulf %9, %0 : f32
-      %11 = arith.mulf %10, %8 : f32
+      %10 = arith.mulf %9, %0 fastmath<reassoc> : f32
+      %11 = arith.mulf %10, %8 fastmath<reassoc> : f32
       %12 = arith.addf %acc, %11 fastmath<reassoc> : f32
       linalg.yield %12 : f32
   }
@@ -209,10 +211,10 @@ func.func @written(%x: memref<?x17x32xi8>, %xs: memref<?x17xf16>, %w: memref<21x
       %5 = arith.bitcast %4 : i16 to f16
       %6 = arith.extf %5 : f16 to f32
       %7 = arith.sitofp %b : i8 to f32
-      %8 = arith.mulf %7, %6 : f32
+      %8 = arith.mulf %7, %6 fastmath<reassoc> : f32
       %9 = arith.sitofp %a : i8 to f32
-      %10 = arith.mulf %9, %0 : f32
-      %11 = arith.mulf %10, %8 : f32
+      %10 = arith.mulf %9, %0 fastmath<reassoc> : f32
+      %11 = arith.mulf %10, %8 fastmath<reassoc> : f32
       %12 = arith.addf %acc, %11 fastmath<reassoc> : f32
       linalg.yield %12 : f32
   }
@@ -229,10 +231,10 @@ func.func @written(%x: memref<?x17x32xi8>, %xs: memref<?x17xf16>, %w: memref<21x
       %5 = arith.bitcast %4 : i16 to f16
       %6 = arith.extf %5 : f16 to f32
       %7 = arith.sitofp %b : i8 to f32
-      %8 = arith.mulf %7, %6 : f32
+      %8 = arith.mulf %7, %6 fastmath<reassoc> : f32
       %9 = arith.sitofp %a : i8 to f32
-      %10 = arith.mulf %9, %0 : f32
-      %11 = arith.mulf %10, %8 : f32
+      %10 = arith.mulf %9, %0 fastmath<reassoc> : f32
+      %11 = arith.mulf %10, %8 fastmath<reassoc> : f32
       %12 = arith.addf %acc, %11 fastmath<reassoc> : f32
       linalg.yield %12 : f32
   }

@@ -4,6 +4,11 @@
 #mk = affine_map<(m, n, k) -> (m, k)>
 #nk = affine_map<(m, n, k) -> (n, k)>
 #mn = affine_map<(m, n, k) -> (m, n)>
+#mbj = affine_map<(m, n, b, j) -> (m, b, j)>
+#mb = affine_map<(m, n, b, j) -> (m, b)>
+#nbj = affine_map<(m, n, b, j) -> (n, b, j)>
+#nb = affine_map<(m, n, b, j) -> (n, b)>
+#mnb = affine_map<(m, n, b, j) -> (m, n)>
 
 // Of a contraction that no schedule takes: a batch of products,
 // CHECK: missed-vectors.mlir:[[#@LINE+2]]:{{.*}}remark: [Missed] scalar-loops | Category:lower-contractions | Function=batch | Op=linalg.generic, Reason="it is no product of two matrices"
@@ -119,6 +124,125 @@ func.func @ordered_product(%a: memref<4x8xf32>, %b: memref<6x8xf32>, %c: memref<
       %p = arith.mulf %x, %w : f32
       %s = arith.addf %acc, %p : f32
       linalg.yield %s : f32
+  }
+  return
+}
+
+// Of a product with blocks: one whose terms have an order,
+// CHECK: remark: [Missed] scalar-loops | Category:lower-contractions | Function=ordered_blocks | Op=linalg.generic, Reason="its terms may not be added in another order"
+// CHECK: remark: [Missed] scalar-sum | Category:lower-linalg-to-loops | Function=ordered_blocks | Op=linalg.generic, Reason="its terms may not be added in another order"
+func.func @ordered_blocks(%x: memref<1x2x32xi8>, %xs: memref<1x2xf16>, %w: memref<6x2x34xi8>, %y: memref<1x6xf32>) {
+  %c8 = arith.constant 8 : i16
+  %codes = memref.subview %w[0, 0, 2] [6, 2, 32] [1, 1, 1] : memref<6x2x34xi8> to memref<6x2x32xi8, strided<[68, 34, 1], offset: 2>>
+  %low = memref.subview %w[0, 0, 0] [6, 2, 1] [1, 1, 1] : memref<6x2x34xi8> to memref<6x2xi8, strided<[68, 34]>>
+  %high = memref.subview %w[0, 0, 1] [6, 2, 1] [1, 1, 1] : memref<6x2x34xi8> to memref<6x2xi8, strided<[68, 34], offset: 1>>
+  linalg.generic {indexing_maps = [#mbj, #mb, #nbj, #nb, #nb, #mnb], iterator_types = ["parallel", "parallel", "reduction", "reduction"]}
+      ins(%x, %xs, %codes, %low, %high : memref<1x2x32xi8>, memref<1x2xf16>, memref<6x2x32xi8, strided<[68, 34, 1], offset: 2>>, memref<6x2xi8, strided<[68, 34]>>, memref<6x2xi8, strided<[68, 34], offset: 1>>)
+      outs(%y : memref<1x6xf32>) {
+    ^bb0(%a: i8, %as: f16, %b: i8, %l: i8, %h: i8, %acc: f32):
+      %0 = arith.extf %as : f16 to f32
+      %1 = arith.extui %l : i8 to i16
+      %2 = arith.extui %h : i8 to i16
+      %3 = arith.shli %2, %c8 : i16
+      %4 = arith.ori %1, %3 : i16
+      %5 = arith.bitcast %4 : i16 to f16
+      %6 = arith.extf %5 : f16 to f32
+      %7 = arith.sitofp %b : i8 to f32
+      %8 = arith.mulf %7, %6 fastmath<reassoc> : f32
+      %9 = arith.sitofp %a : i8 to f32
+      %10 = arith.mulf %9, %0 fastmath<reassoc> : f32
+      %11 = arith.mulf %10, %8 fastmath<reassoc> : f32
+      %12 = arith.addf %acc, %11 : f32
+      linalg.yield %12 : f32
+  }
+  return
+}
+
+// one whose weights are rounded before they are multiplied,
+// CHECK: remark: [Missed] scalar-loops | Category:lower-contractions | Function=rounded_blocks | Op=linalg.generic, Reason="its factors may not be regrouped"
+func.func @rounded_blocks(%x: memref<1x2x32xi8>, %xs: memref<1x2xf16>, %w: memref<6x2x34xi8>, %y: memref<1x6xf32>) {
+  %c8 = arith.constant 8 : i16
+  %codes = memref.subview %w[0, 0, 2] [6, 2, 32] [1, 1, 1] : memref<6x2x34xi8> to memref<6x2x32xi8, strided<[68, 34, 1], offset: 2>>
+  %low = memref.subview %w[0, 0, 0] [6, 2, 1] [1, 1, 1] : memref<6x2x34xi8> to memref<6x2xi8, strided<[68, 34]>>
+  %high = memref.subview %w[0, 0, 1] [6, 2, 1] [1, 1, 1] : memref<6x2x34xi8> to memref<6x2xi8, strided<[68, 34], offset: 1>>
+  linalg.generic {indexing_maps = [#mbj, #mb, #nbj, #nb, #nb, #mnb], iterator_types = ["parallel", "parallel", "reduction", "reduction"]}
+      ins(%x, %xs, %codes, %low, %high : memref<1x2x32xi8>, memref<1x2xf16>, memref<6x2x32xi8, strided<[68, 34, 1], offset: 2>>, memref<6x2xi8, strided<[68, 34]>>, memref<6x2xi8, strided<[68, 34], offset: 1>>)
+      outs(%y : memref<1x6xf32>) {
+    ^bb0(%a: i8, %as: f16, %b: i8, %l: i8, %h: i8, %acc: f32):
+      %0 = arith.extf %as : f16 to f32
+      %1 = arith.extui %l : i8 to i16
+      %2 = arith.extui %h : i8 to i16
+      %3 = arith.shli %2, %c8 : i16
+      %4 = arith.ori %1, %3 : i16
+      %5 = arith.bitcast %4 : i16 to f16
+      %6 = arith.extf %5 : f16 to f32
+      %7 = arith.sitofp %b : i8 to f32
+      %8 = arith.mulf %7, %6 : f32
+      %9 = arith.sitofp %a : i8 to f32
+      %10 = arith.mulf %9, %0 fastmath<reassoc> : f32
+      %11 = arith.mulf %10, %8 fastmath<reassoc> : f32
+      %12 = arith.addf %acc, %11 fastmath<reassoc> : f32
+      linalg.yield %12 : f32
+  }
+  return
+}
+
+// one whose scales do not stand in front of their blocks,
+// CHECK: remark: [Missed] scalar-loops | Category:lower-contractions | Function=scales_elsewhere | Op=linalg.generic, Reason="its weights are not the bytes of blocks of one matrix"
+func.func @scales_elsewhere(%x: memref<1x2x32xi8>, %xs: memref<1x2xf16>, %w: memref<6x2x34xi8>, %y: memref<1x6xf32>) {
+  %c8 = arith.constant 8 : i16
+  %codes = memref.subview %w[0, 0, 2] [6, 2, 32] [1, 1, 1] : memref<6x2x34xi8> to memref<6x2x32xi8, strided<[68, 34, 1], offset: 2>>
+  %low = memref.subview %w[0, 0, 0] [6, 2, 1] [1, 1, 1] : memref<6x2x34xi8> to memref<6x2xi8, strided<[68, 34]>>
+  %high = memref.subview %w[0, 0, 2] [6, 2, 1] [1, 1, 1] : memref<6x2x34xi8> to memref<6x2xi8, strided<[68, 34], offset: 2>>
+  linalg.generic {indexing_maps = [#mbj, #mb, #nbj, #nb, #nb, #mnb], iterator_types = ["parallel", "parallel", "reduction", "reduction"]}
+      ins(%x, %xs, %codes, %low, %high : memref<1x2x32xi8>, memref<1x2xf16>, memref<6x2x32xi8, strided<[68, 34, 1], offset: 2>>, memref<6x2xi8, strided<[68, 34]>>, memref<6x2xi8, strided<[68, 34], offset: 2>>)
+      outs(%y : memref<1x6xf32>) {
+    ^bb0(%a: i8, %as: f16, %b: i8, %l: i8, %h: i8, %acc: f32):
+      %0 = arith.extf %as : f16 to f32
+      %1 = arith.extui %l : i8 to i16
+      %2 = arith.extui %h : i8 to i16
+      %3 = arith.shli %2, %c8 : i16
+      %4 = arith.ori %1, %3 : i16
+      %5 = arith.bitcast %4 : i16 to f16
+      %6 = arith.extf %5 : f16 to f32
+      %7 = arith.sitofp %b : i8 to f32
+      %8 = arith.mulf %7, %6 fastmath<reassoc> : f32
+      %9 = arith.sitofp %a : i8 to f32
+      %10 = arith.mulf %9, %0 fastmath<reassoc> : f32
+      %11 = arith.mulf %10, %8 fastmath<reassoc> : f32
+      %12 = arith.addf %acc, %11 fastmath<reassoc> : f32
+      linalg.yield %12 : f32
+  }
+  return
+}
+
+// and one that several threads compute each.
+// CHECK: remark: [Missed] scalar-loops | Category:lower-contractions | Function=parallel_blocks | Op=linalg.generic, Reason="it stands in a parallel loop"
+func.func @parallel_blocks(%x: memref<1x2x32xi8>, %xs: memref<1x2xf16>, %w: memref<6x2x34xi8>, %y: memref<1x6xf32>) {
+  %c8 = arith.constant 8 : i16
+  scf.forall (%i) in (4) {
+  %codes = memref.subview %w[0, 0, 2] [6, 2, 32] [1, 1, 1] : memref<6x2x34xi8> to memref<6x2x32xi8, strided<[68, 34, 1], offset: 2>>
+  %low = memref.subview %w[0, 0, 0] [6, 2, 1] [1, 1, 1] : memref<6x2x34xi8> to memref<6x2xi8, strided<[68, 34]>>
+  %high = memref.subview %w[0, 0, 1] [6, 2, 1] [1, 1, 1] : memref<6x2x34xi8> to memref<6x2xi8, strided<[68, 34], offset: 1>>
+  linalg.generic {indexing_maps = [#mbj, #mb, #nbj, #nb, #nb, #mnb], iterator_types = ["parallel", "parallel", "reduction", "reduction"]}
+      ins(%x, %xs, %codes, %low, %high : memref<1x2x32xi8>, memref<1x2xf16>, memref<6x2x32xi8, strided<[68, 34, 1], offset: 2>>, memref<6x2xi8, strided<[68, 34]>>, memref<6x2xi8, strided<[68, 34], offset: 1>>)
+      outs(%y : memref<1x6xf32>) {
+    ^bb0(%a: i8, %as: f16, %b: i8, %l: i8, %h: i8, %acc: f32):
+      %0 = arith.extf %as : f16 to f32
+      %1 = arith.extui %l : i8 to i16
+      %2 = arith.extui %h : i8 to i16
+      %3 = arith.shli %2, %c8 : i16
+      %4 = arith.ori %1, %3 : i16
+      %5 = arith.bitcast %4 : i16 to f16
+      %6 = arith.extf %5 : f16 to f32
+      %7 = arith.sitofp %b : i8 to f32
+      %8 = arith.mulf %7, %6 fastmath<reassoc> : f32
+      %9 = arith.sitofp %a : i8 to f32
+      %10 = arith.mulf %9, %0 fastmath<reassoc> : f32
+      %11 = arith.mulf %10, %8 fastmath<reassoc> : f32
+      %12 = arith.addf %acc, %11 fastmath<reassoc> : f32
+      linalg.yield %12 : f32
+  }
   }
   return
 }
