@@ -10,106 +10,50 @@ namespace cria::bench {
 
 #if defined(__x86_64__)
 
-// Each loop keeps 24 independent accumulators in registers: more than latency
-// times throughput on every CPU so far. The empty asm hides from the compiler
-// that operands do not change.
-
-__attribute__((target("avx512f"))) static double fma512(int64_t rounds) {
-  __m512 sums[24] = {}, a = _mm512_set1_ps(1.0f), b = _mm512_set1_ps(0.5f);
-  for (__m512 &sum : sums) // else equal sums become one
-    __asm__ volatile("" : "+v"(sum));
-  for (int64_t round = 0; round < rounds; ++round) {
-    __asm__("" : "+v"(a), "+v"(b));
-#pragma GCC unroll 24
-    for (__m512 &sum : sums)
-      sum = _mm512_fmadd_ps(a, b, sum);
+/// Defines a loop that keeps COUNT independent sums in registers: more than
+/// latency times throughput on every CPU so far. Each turn makes `sum` of the
+/// operands a and b, which begin as ONES, by the expression STEP; it counts
+/// OPERATIONS a sum. (A macro, since a template has not the target of its
+/// argument.) The empty asm hides from the compiler that operands do not change
+/// and that sums are equal.
+#define CRIA_UNIT(NAME, TARGET, SUM, COUNT, ONES, STEP, OPERATIONS)            \
+  __attribute__((target(TARGET))) static double NAME(int64_t rounds) {         \
+    SUM sums[COUNT] = {};                                                      \
+    auto a = ONES, b = ONES;                                                   \
+    for (SUM & sum : sums)                                                     \
+      __asm__ volatile("" : "+v"(sum));                                        \
+    for (int64_t round = 0; round < rounds; ++round) {                         \
+      __asm__("" : "+v"(a), "+v"(b));                                          \
+      _Pragma("GCC unroll 24") for (SUM & sum : sums) sum = STEP;              \
+    }                                                                          \
+    for (SUM & sum : sums)                                                     \
+      __asm__ volatile("" ::"v"(sum));                                         \
+    return static_cast<double>(rounds) * (COUNT) * (OPERATIONS);               \
   }
-  for (__m512 &sum : sums)
-    __asm__ volatile("" ::"v"(sum));
-  return static_cast<double>(rounds) * 24 * 16 * 2;
+
+/// sum + a * b of pairs of words, each product made anew.
+__attribute__((target("avx2"))) static inline __m256i
+addWords(__m256i sum, __m256i a, __m256i b) {
+  __m256i products = _mm256_madd_epi16(a, b);
+  __asm__("" : "+x"(products));
+  return _mm256_add_epi32(sum, products);
 }
 
-__attribute__((target("avx2,fma"))) static double fma256(int64_t rounds) {
-  __m256 sums[12] = {}, a = _mm256_set1_ps(1.0f), b = _mm256_set1_ps(0.5f);
-  for (__m256 &sum : sums) // else equal sums become one
-    __asm__ volatile("" : "+x"(sum));
-  for (int64_t round = 0; round < rounds; ++round) {
-    __asm__("" : "+x"(a), "+x"(b));
-#pragma GCC unroll 12
-    for (__m256 &sum : sums)
-      sum = _mm256_fmadd_ps(a, b, sum);
-  }
-  for (__m256 &sum : sums)
-    __asm__ volatile("" ::"x"(sum));
-  return static_cast<double>(rounds) * 12 * 8 * 2;
-}
+CRIA_UNIT(fma512, "avx512f", __m512, 24, _mm512_set1_ps(1),
+          _mm512_fmadd_ps(a, b, sum), 16 * 2)
+CRIA_UNIT(fma256, "avx2,fma", __m256, 12, _mm256_set1_ps(1),
+          _mm256_fmadd_ps(a, b, sum), 8 * 2)
+CRIA_UNIT(multiplyAdd128, "sse2", __m128, 12, _mm_set1_ps(1),
+          _mm_add_ps(_mm_mul_ps(a, b), sum), 4 * 2)
+CRIA_UNIT(dotBf16, "avx512f,avx512bf16", __m512, 24,
+          (__m512bh)_mm512_set1_epi32(0x3f803f80), _mm512_dpbf16_ps(sum, a, b),
+          32 * 2)
+CRIA_UNIT(dotBytes512, "avx512f,avx512vnni", __m512i, 24, _mm512_set1_epi8(1),
+          _mm512_dpbusd_epi32(sum, a, b), 64 * 2)
+CRIA_UNIT(multiplyWords, "avx2", __m256i, 12, _mm256_set1_epi16(1),
+          addWords(sum, a, b), 16 * 2)
 
-static double multiplyAdd128(int64_t rounds) {
-  __m128 sums[12] = {}, a = _mm_set1_ps(1.0f), b = _mm_set1_ps(0.5f);
-  for (__m128 &sum : sums) // else equal sums become one
-    __asm__ volatile("" : "+x"(sum));
-  for (int64_t round = 0; round < rounds; ++round) {
-    __asm__("" : "+x"(a), "+x"(b));
-#pragma GCC unroll 12
-    for (__m128 &sum : sums)
-      sum = _mm_add_ps(_mm_mul_ps(a, b), sum);
-  }
-  for (__m128 &sum : sums)
-    __asm__ volatile("" ::"x"(sum));
-  return static_cast<double>(rounds) * 12 * 4 * 2;
-}
-
-__attribute__((target("avx512f,avx512bf16"))) static double
-dotBf16(int64_t rounds) {
-  __m512 sums[24] = {};
-  __m512i ones = _mm512_set1_epi32(0x3f803f80);
-  __m512bh a = (__m512bh)ones, b = (__m512bh)ones;
-  for (__m512 &sum : sums) // else equal sums become one
-    __asm__ volatile("" : "+v"(sum));
-  for (int64_t round = 0; round < rounds; ++round) {
-    __asm__("" : "+v"(a), "+v"(b));
-#pragma GCC unroll 24
-    for (__m512 &sum : sums)
-      sum = _mm512_dpbf16_ps(sum, a, b);
-  }
-  for (__m512 &sum : sums)
-    __asm__ volatile("" ::"v"(sum));
-  return static_cast<double>(rounds) * 24 * 32 * 2;
-}
-
-__attribute__((target("avx512f,avx512vnni"))) static double
-dotBytes512(int64_t rounds) {
-  __m512i sums[24] = {}, a = _mm512_set1_epi8(1), b = _mm512_set1_epi8(1);
-  for (__m512i &sum : sums) // else equal sums become one
-    __asm__ volatile("" : "+v"(sum));
-  for (int64_t round = 0; round < rounds; ++round) {
-    __asm__("" : "+v"(a), "+v"(b));
-#pragma GCC unroll 24
-    for (__m512i &sum : sums)
-      sum = _mm512_dpbusd_epi32(sum, a, b);
-  }
-  for (__m512i &sum : sums)
-    __asm__ volatile("" ::"v"(sum));
-  return static_cast<double>(rounds) * 24 * 64 * 2;
-}
-
-__attribute__((target("avx2"))) static double multiplyWords(int64_t rounds) {
-  __m256i sums[12] = {}, a = _mm256_set1_epi16(1), b = _mm256_set1_epi16(1);
-  for (__m256i &sum : sums) // else equal sums become one
-    __asm__ volatile("" : "+x"(sum));
-  for (int64_t round = 0; round < rounds; ++round) {
-    __asm__("" : "+x"(a), "+x"(b));
-#pragma GCC unroll 12
-    for (__m256i &sum : sums) {
-      __m256i products = _mm256_madd_epi16(a, b);
-      __asm__("" : "+x"(products)); // each product anew
-      sum = _mm256_add_epi32(sum, products);
-    }
-  }
-  for (__m256i &sum : sums)
-    __asm__ volatile("" ::"x"(sum));
-  return static_cast<double>(rounds) * 12 * 16 * 2;
-}
+#undef CRIA_UNIT
 
 namespace {
 /// What ldtilecfg reads: palette 1, eight tiles of 16 rows of 64 bytes.
