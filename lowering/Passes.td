@@ -181,6 +181,15 @@ def EmulateAmx : Pass<"emulate-amx", "::mlir::func::FuncOp"> {
     "::mlir::memref::MemRefDialect"];
 }
 
+def RoundToBf16 : Pass<"round-to-bf16", "::mlir::func::FuncOp"> {
+  let summary = "round f32 to bf16 by integer arithmetic";
+  let description = [{
+    As arith-expand does, of scalars and vectors, but without a choice, which LLVM
+    makes of single elements where a CPU does not know bf16.
+  }];
+  let dependentDialects = ["::mlir::arith::ArithDialect"];
+}
+
 def LowerToLoops : Pass<"lower-linalg-to-loops", "::mlir::func::FuncOp"> {
   let summary = "lower what is left of linalg on memrefs to loops";
   let description = [{

@@ -141,6 +141,7 @@ static void buildLlvm(OpPassManager &pm, const PipelineOptions &options) {
   };
   if (!options.cpu.convertsBf16) {
     // Else LLVM calls a library to round to bf16.
+    add(createRoundToBf16());
     arith::ArithExpandOpsPassOptions expand;
     expand.includeBf16 = true;
     add(arith::createArithExpandOpsPass(expand));
