@@ -104,6 +104,7 @@ llvm::Expected<llvm::SmallVector<char, 0>>
 cria::linkSharedObject(llvm::ArrayRef<llvm::SmallVector<char, 0>> objects) {
   return link(objects,
               {"-shared", "-z", "now", "-z", "noexecstack", "--hash-style=gnu",
+               "--icf=all",       // the code of k's product may be that of v's
                "--build-id=sha1", // by which perf finds symbols
                "--soname=" CRIA_SONAME});
 }

@@ -57,15 +57,16 @@ static void rename(llvm::Module &module, llvm::StringRef suffix) {
       function.setName(function.getName() + suffix);
 }
 
-/// LLVM's O3, less two passes. One takes a fifth of its time here and finds
+/// LLVM's O3, less three passes. One takes a fifth of its time here and finds
 /// nothing: what a loop stores for its next turn is carried in registers
-/// already. The other unrolls loops in part: schedules do that to those that
-/// gain by it, and LLVM would make twice the code of the others.
+/// already. The others unroll loops, in part or whole: schedules do that to
+/// those that gain by it, and LLVM would make twice the code of the others.
 static void optimize(llvm::Module &module, llvm::TargetMachine &machine) {
   llvm::PassInstrumentationCallbacks callbacks;
   callbacks.registerShouldRunOptionalPassCallback(
       [](llvm::StringRef pass, llvm::Any) {
-        return pass != "LoopLoadEliminationPass" && pass != "LoopUnrollPass";
+        return pass != "LoopLoadEliminationPass" && pass != "LoopUnrollPass" &&
+               pass != "LoopFullUnrollPass";
       });
   llvm::LoopAnalysisManager loops;
   llvm::FunctionAnalysisManager functions;

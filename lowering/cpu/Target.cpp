@@ -142,7 +142,9 @@ cria::createTargetMachine(const CpuTarget &target) {
       llvm::TargetRegistry::lookupTarget(triple, error);
   if (!backend)
     return llvm::createStringError(error);
+  llvm::TargetOptions options;
+  options.FunctionSections = true; // of which the linker keeps one of equals
   return std::unique_ptr<llvm::TargetMachine>(backend->createTargetMachine(
-      triple, "x86-64", target.featureString(), llvm::TargetOptions(),
-      llvm::Reloc::PIC_, std::nullopt, llvm::CodeGenOptLevel::Aggressive));
+      triple, "x86-64", target.featureString(), options, llvm::Reloc::PIC_,
+      std::nullopt, llvm::CodeGenOptLevel::Aggressive));
 }
