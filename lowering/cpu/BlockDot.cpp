@@ -42,11 +42,24 @@ Value cria::loadCodes(VectorBuilder &b, const BlockProduct &product, Value row,
     return isSigned ? codes
                     : b.create<arith::XOrIOp>(codes, bytes(b, -128, kNumbers));
   }
+  // Twice the bytes, of which the second are shifted: a load and two
+  // instructions that any port of the vector unit takes.
   Value halves = b.load(product.weights, {row, block, first}, kNumbers / 2);
-  Value low = b.create<arith::AndIOp>(halves, bytes(b, 15, kNumbers / 2));
-  Value high = b.create<arith::ShRUIOp>(halves, bytes(b, 4, kNumbers / 2));
-  SmallVector<int64_t> order = llvm::to_vector(llvm::seq<int64_t>(0, kNumbers));
-  Value codes = b.create<vector::ShuffleOp>(low, high, order);
+  SmallVector<int64_t> twice(kNumbers);
+  SmallVector<int32_t> shifts(kLanes);
+  for (int64_t i = 0; i < kNumbers; ++i)
+    twice[i] = i % (kNumbers / 2);
+  for (int64_t i = kLanes / 2; i < kLanes; ++i)
+    shifts[i] = 4;
+  Value words = b.create<vector::BitCastOp>(
+      b.vectorType(kLanes, b.getI32Type()),
+      b.create<vector::ShuffleOp>(halves, halves, twice));
+  Value shifted = b.create<arith::ShRUIOp>(
+      words, b.create<arith::ConstantOp>(b.getI32VectorAttr(shifts)));
+  Value codes = b.create<arith::AndIOp>(
+      b.create<vector::BitCastOp>(b.vectorType(kNumbers, b.getI8Type()),
+                                  shifted),
+      bytes(b, 15, kNumbers));
   return isSigned ? b.create<arith::SubIOp>(codes, bytes(b, 8, kNumbers))
                   : codes;
 }

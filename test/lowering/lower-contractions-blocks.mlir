@@ -240,3 +240,48 @@ func.func @written(%x: memref<?x17x32xi8>, %xs: memref<?x17xf16>, %w: memref<21x
   }
   return
 }
+
+// Of four bits: the bytes twice, the second ones shifted by a half.
+// CHECK-LABEL: func @halves
+// CHECK: %[[SHIFTS:.*]] = arith.constant dense<[0, 0, 0, 0, 4, 4, 4, 4]> : vector<8xi32>
+// CHECK: scf.forall
+// CHECK: %[[BYTES:.*]] = vector.load %{{.*}}, %c2] : memref<21x1x18xi8>, vector<16xi8>
+// CHECK: %[[TWICE:.*]] = vector.shuffle %[[BYTES]], %[[BYTES]] [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15]
+// CHECK: %[[WORDS:.*]] = vector.bitcast %[[TWICE]] : vector<32xi8> to vector<8xi32>
+// CHECK: arith.shrui %[[WORDS]], %[[SHIFTS]]
+func.func @halves(%x: memref<1x1x32xi8>, %xs: memref<1x1xf16>, %w: memref<21x1x18xi8>, %y: memref<1x21xf32>) {
+  %c2 = arith.constant 2 : i8
+  %c8 = arith.constant 8 : i16
+  %c8_i8 = arith.constant 8 : i8
+  %c15 = arith.constant 15 : i8
+  %halves = memref.expand_shape %x [[0], [1], [2, 3]] output_shape [1, 1, 2, 16] : memref<1x1x32xi8> into memref<1x1x2x16xi8>
+  %codes = memref.subview %w[0, 0, 2] [21, 1, 16] [1, 1, 1] : memref<21x1x18xi8> to memref<21x1x16xi8, strided<[18, 18, 1], offset: 2>>
+  %low = memref.subview %w[0, 0, 0] [21, 1, 1] [1, 1, 1] : memref<21x1x18xi8> to memref<21x1xi8, strided<[18, 18]>>
+  %high = memref.subview %w[0, 0, 1] [21, 1, 1] [1, 1, 1] : memref<21x1x18xi8> to memref<21x1xi8, strided<[18, 18], offset: 1>>
+  linalg.generic {indexing_maps = [affine_map<(t, n, b, h, j) -> (t, b, h, j)>, affine_map<(t, n, b, h, j) -> (t, b)>, affine_map<(t, n, b, h, j) -> (n, b, j)>, affine_map<(t, n, b, h, j) -> (n, b)>, affine_map<(t, n, b, h, j) -> (n, b)>, affine_map<(t, n, b, h, j) -> (t, n)>], iterator_types = ["parallel", "parallel", "reduction", "reduction", "reduction"]}
+      ins(%halves, %xs, %codes, %low, %high : memref<1x1x2x16xi8>, memref<1x1xf16>, memref<21x1x16xi8, strided<[18, 18, 1], offset: 2>>, memref<21x1xi8, strided<[18, 18]>>, memref<21x1xi8, strided<[18, 18], offset: 1>>)
+      outs(%y : memref<1x21xf32>) {
+    ^bb0(%a: i8, %as: f16, %b: i8, %l: i8, %h: i8, %acc: f32):
+      %half = linalg.index 3 : index
+      %index = arith.index_cast %half : index to i8
+      %shift = arith.shli %index, %c2 : i8
+      %shifted = arith.shrui %b, %shift : i8
+      %masked = arith.andi %shifted, %c15 : i8
+      %code = arith.subi %masked, %c8_i8 : i8
+      %0 = arith.extf %as : f16 to f32
+      %1 = arith.extui %l : i8 to i16
+      %2 = arith.extui %h : i8 to i16
+      %3 = arith.shli %2, %c8 : i16
+      %4 = arith.ori %1, %3 : i16
+      %5 = arith.bitcast %4 : i16 to f16
+      %6 = arith.extf %5 : f16 to f32
+      %7 = arith.sitofp %code : i8 to f32
+      %8 = arith.mulf %7, %6 fastmath<reassoc> : f32
+      %9 = arith.sitofp %a : i8 to f32
+      %10 = arith.mulf %9, %0 fastmath<reassoc> : f32
+      %11 = arith.mulf %10, %8 fastmath<reassoc> : f32
+      %12 = arith.addf %acc, %11 fastmath<reassoc> : f32
+      linalg.yield %12 : f32
+  }
+  return
+}
