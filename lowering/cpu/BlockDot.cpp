@@ -81,6 +81,16 @@ Value cria::loadScales(VectorBuilder &b, const BlockProduct &product, Value row,
   return b.create<arith::ExtFOp>(b.vectorType(count, b.getF32Type()), halves);
 }
 
+void cria::fetchBlocksAhead(VectorBuilder &b, const BlockProduct &product,
+                            Value row, Value block, int64_t count) {
+  constexpr int64_t first = VectorUnit::kBytesAhead;
+  int64_t bytes = product.blockBytes();
+  for (int64_t at = first; at < first + count * bytes; at += 64)
+    b.prefetch(product.weights,
+               {row, b.add(block, at / bytes), b.index(at % bytes)},
+               /*level=*/1);
+}
+
 namespace {
 /// The row x with columns n, n + apart, ... of c, which are rows of weights.
 class BlockDots {
@@ -95,7 +105,6 @@ public:
 private:
   Value rowOf(int64_t column) { return b.add(n, column * apart); }
   SmallVector<Value> group(Value block, ValueRange acc, int64_t count);
-  void fetchAhead(Value row, Value block);
   Value multiply(Value x, Value row, Value block);
 
   VectorBuilder &b;
@@ -106,16 +115,6 @@ private:
   bool fromZero;
 };
 } // namespace
-
-/// Fetches the lines of a group of blocks, some groups before it is read.
-void BlockDots::fetchAhead(Value row, Value block) {
-  int64_t bytes = product.blockBytes();
-  constexpr int64_t first = VectorUnit::kBytesAhead;
-  for (int64_t at = first; at < first + kGroup * bytes; at += 64)
-    b.prefetch(product.weights,
-               {row, b.add(block, at / bytes), b.index(at % bytes)},
-               /*level=*/1);
-}
 
 /// sums + the products of four neighbours of unsigned and signed integers.
 static Value dotBytes(VectorBuilder &b, Value sums, Value x, Value y) {
@@ -174,7 +173,7 @@ SmallVector<Value> BlockDots::group(Value block, ValueRange acc,
   for (int64_t column = 0; column < columns; ++column) {
     Value row = rowOf(column);
     if (b.unit.streams > 1 && columns > 1 && count == kGroup)
-      fetchAhead(row, block);
+      fetchBlocksAhead(b, product, row, block, count);
     Value factors = b.create<arith::MulFOp>(
         scales, loadScales(b, product, row, block, count));
     for (int64_t i = 0; i < count; ++i) {

@@ -175,6 +175,7 @@ Value BlockPanelProduct::scratch(ArrayRef<int64_t> shape, Type type) {
 /// Row n of w as row r of the group.
 void BlockPanelProduct::copyRow(Value r, Value n) {
   auto copy = [&](Value block, int64_t count) {
+    fetchBlocksAhead(b, product, n, block, count);
     for (int64_t i = 0; i < count; ++i) {
       Value code =
           loadCodes(b, product, n, b.add(block, i), !integers.hasOffset);

@@ -41,4 +41,9 @@ inline int64_t offsetOf(const BlockProduct &product) {
 mlir::Value loadScales(VectorBuilder &b, const BlockProduct &product,
                        mlir::Value row, mlir::Value block, int64_t count);
 
+/// Asks for the lines of `count` blocks some bytes behind block (row, block).
+/// Behind the row's end they are those of the next row.
+void fetchBlocksAhead(VectorBuilder &b, const BlockProduct &product,
+                      mlir::Value row, mlir::Value block, int64_t count);
+
 } // namespace cria
