@@ -166,6 +166,10 @@ Result<Measured> Bench::decode(int64_t depth, int64_t tokens) {
                              ? costs.decodeWeightBytes
                              : model.manifest().weightBytes();
   Samples samples;
+  // The system gives the memory of a session's caches when it is first used.
+  Status warm = feed(1);
+  if (!warm.ok())
+    return warm;
   double before = readOnce();
   for (int64_t done = 0; done < tokens; done += burstTokens) {
     int64_t burst = std::min(burstTokens, tokens - done);
