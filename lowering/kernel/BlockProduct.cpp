@@ -3,6 +3,7 @@
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
 #include "mlir/IR/Matchers.h"
 
@@ -47,17 +48,30 @@ static bool isNibble(Value value, Value byte, unsigned half) {
 
 /// The matrix that bytes [first, first + count) of each block are taken from.
 static Value sourceOf(Value bytes, int64_t first, int64_t count) {
-  auto view = bytes.getDefiningOp<memref::SubViewOp>();
-  if (!view || view.getSourceType().getRank() != 3 ||
-      !view.getSourceType().hasStaticShape() ||
-      !view.getSourceType().getLayout().isIdentity() || !view.hasUnitStride())
+  auto view = bytes.getDefiningOp<OffsetSizeAndStrideOpInterface>();
+  if (!isa_and_present<memref::SubViewOp, tensor::ExtractSliceOp>(
+          view.getOperation()) ||
+      !view.hasUnitStride())
+    return {};
+  Value source = view->getOperand(0);
+  auto type = cast<ShapedType>(source.getType());
+  auto memory = dyn_cast<MemRefType>(type);
+  if (type.getRank() != 3 || !type.hasStaticShape() ||
+      (memory && !memory.getLayout().isIdentity()))
     return {};
   auto offsets = getConstantIntValues(view.getMixedOffsets());
   auto sizes = getConstantIntValues(view.getMixedSizes());
-  SmallVector<int64_t> expected(view.getSourceType().getShape());
+  SmallVector<int64_t> expected(type.getShape());
   expected.back() = count;
   bool fits = offsets == SmallVector<int64_t>{0, 0, first} && sizes == expected;
-  return fits ? view.getSource() : Value();
+  return fits ? source : Value();
+}
+
+/// The codes whose halves are a dimension of their own.
+static Value withoutHalves(Value codes) {
+  Operation *op = codes.getDefiningOp();
+  bool fits = isa_and_present<memref::ExpandShapeOp, tensor::ExpandShapeOp>(op);
+  return fits ? op->getOperand(0) : Value();
 }
 
 /// Whether the body adds such terms; `halves`: of numbers of four bits.
@@ -82,9 +96,9 @@ std::optional<BlockProduct> BlockProduct::match(linalg::LinalgOp op,
     return std::nullopt;
   };
   bool halves = op.getNumLoops() == 5;
-  if (!isa<linalg::GenericOp>(op) || !op.hasPureBufferSemantics() ||
-      op.getNumDpsInputs() != 5 || op.getNumDpsInits() != 1 ||
-      (op.getNumLoops() != 4 && !halves) || !hasPayload(*op.getBlock(), halves))
+  if (!isa<linalg::GenericOp>(op) || op.getNumDpsInputs() != 5 ||
+      op.getNumDpsInits() != 1 || (op.getNumLoops() != 4 && !halves) ||
+      !hasPayload(*op.getBlock(), halves))
     return std::nullopt;
   if (!mayReorder(op))
     return fail("its terms may not be added in another order");
@@ -116,13 +130,13 @@ std::optional<BlockProduct> BlockProduct::match(linalg::LinalgOp op,
       product.weights != sourceOf(operand(4), 1, 1) ||
       product.blockBytes() != kScaleBytes + bytes)
     return fail("its weights are not the bytes of blocks of one matrix");
-  if (halves) {
-    auto halved = product.codes.getDefiningOp<memref::ExpandShapeOp>();
-    product.codes = halved ? halved.getSrc() : Value();
-  }
+  if (halves)
+    product.codes = withoutHalves(product.codes);
   auto hasRows = [&](Value value, int64_t rank) {
-    auto type = dyn_cast_or_null<MemRefType>(value ? value.getType() : Type());
-    return type && type.getRank() == rank && type.isLastDimUnitStride();
+    if (!value || product.type(value).getRank() != rank)
+      return false;
+    auto memory = dyn_cast<MemRefType>(value.getType());
+    return !memory || memory.isLastDimUnitStride();
   };
   if (!hasRows(product.codes, 3) || !hasRows(product.scales, 2) ||
       !hasRows(product.out, 2) ||

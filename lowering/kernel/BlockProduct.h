@@ -21,9 +21,9 @@ struct BlockProduct {
   static constexpr int64_t kNumbers = 32;
   static constexpr int64_t kScaleBytes = 2;
 
-  /// What a linalg op on memrefs is, if it is such a product, whose factors may
-  /// be regrouped and whose terms may be added in any order. Of one that is
-  /// none only by its order, loops or operands, `reason` says why.
+  /// What a linalg op on tensors or memrefs is, if it is such a product, whose
+  /// factors may be regrouped and whose terms may be added in any order. Of one
+  /// that is none only by its order, loops or operands, `reason` says why.
   static std::optional<BlockProduct> match(mlir::linalg::LinalgOp op,
                                            llvm::StringRef &reason);
 
@@ -36,6 +36,10 @@ struct BlockProduct {
   int64_t columns() const { return type(out).getDimSize(1); }
   int64_t blocks() const { return type(weights).getDimSize(1); }
   int64_t blockBytes() const { return type(weights).getDimSize(2); }
+  /// Bytes of a block with numbers of so many bits.
+  static int64_t blockBytes(int64_t bits) {
+    return kScaleBytes + kNumbers * bits / 8;
+  }
 };
 
 } // namespace cria

@@ -1,4 +1,5 @@
 #include "lowering/kernel/Elements.h"
+#include "lowering/kernel/BlockProduct.h"
 #include "lowering/kernel/Product.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -353,18 +354,42 @@ bool Elements::leaves(const Element &element, ArrayRef<Size> box,
   return known;
 }
 
+/// Whether an op's only output is f32 and zero before.
+static bool addsToZeros(LinalgOp op) {
+  if (op.getNumDpsInits() != 1)
+    return false;
+  Value init = op.getDpsInitOperand(0)->get();
+  auto fill = init.getDefiningOp<linalg::FillOp>();
+  return fill && matchPattern(fill.getInputs()[0], m_AnyZeroFloat()) &&
+         cast<ShapedType>(init.getType()).getElementType().isF32();
+}
+
+Dot Elements::blockDot(const BlockProduct &product, const Element &leaf,
+                       ArrayRef<Size> box) {
+  AffineExpr t = leaf.at[0], n = leaf.at[1], k = dim(box.size());
+  AffineExpr block = k.floorDiv(BlockProduct::kNumbers);
+  Dot dot;
+  dot.x = {product.codes, {t, block, k % BlockProduct::kNumbers}};
+  dot.w = {product.weights, {n, constant(0), constant(0)}};
+  dot.terms = {product.blocks() * BlockProduct::kNumbers};
+  dot.bits = product.bits;
+  dot.scale = {product.scales, {t, block}};
+  return dot;
+}
+
 std::optional<Dot> Elements::dot(const Element &leaf, ArrayRef<Size> box) {
   auto op = leaf.tensor.getDefiningOp<LinalgOp>();
-  if (!op || !isProduct(op) || !mayReorder(op) || op.getNumLoops() != 3 ||
+  if (!op || !addsToZeros(op))
+    return std::nullopt;
+  StringRef reason;
+  if (auto product = BlockProduct::match(op, reason))
+    return blockDot(*product, leaf, box);
+  if (!isProduct(op) || !mayReorder(op) || op.getNumLoops() != 3 ||
       op.getNumReductionLoops() != 1)
     return std::nullopt;
-  auto fill = op.getDpsInitOperand(0)->get().getDefiningOp<linalg::FillOp>();
-  if (!fill || !matchPattern(fill.getInputs()[0], m_AnyZeroFloat()))
-    return std::nullopt;
-  auto type = cast<RankedTensorType>(leaf.tensor.getType());
   auto loops = SmallVector<AffineExpr>(3);
   AffineMap map = op.getMatchingIndexingMap(op.getDpsInitOperand(0));
-  if (!type.getElementType().isF32() || !map.isProjectedPermutation())
+  if (!map.isProjectedPermutation())
     return std::nullopt;
   for (auto [place, at] : llvm::zip(map.getResults(), leaf.at))
     loops[cast<AffineDimExpr>(place).getPosition()] = at;

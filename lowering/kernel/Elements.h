@@ -11,6 +11,8 @@
 
 namespace cria {
 
+struct BlockProduct;
+
 /// An element of a tensor.
 struct Element {
   mlir::Value tensor;
@@ -57,6 +59,11 @@ struct Part {
 struct Dot {
   Element x, w;
   Size terms;
+  /// Bits of a number of `w`, if that is a matrix in blocks (BlockProduct.h):
+  /// then `x` is a code, (row, block, number), with a scale of (row, block),
+  /// and `w` the first byte of a row.
+  int64_t bits = 0;
+  Element scale = {};
 };
 
 /// A reduction of a row: at each turn of the loop `k` behind the part's, a term
@@ -138,6 +145,8 @@ public:
                             llvm::ArrayRef<Size> box) const;
 
 private:
+  Dot blockDot(const BlockProduct &product, const Element &leaf,
+               llvm::ArrayRef<Size> box);
   struct Range {
     std::optional<int64_t> least, most;
   };
