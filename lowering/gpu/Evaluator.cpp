@@ -279,44 +279,100 @@ bool simt::canReduce(Elements &elements, const Reduction &reduction,
   });
 }
 
+static Box withTerms(ArrayRef<Size> box, const Reduction &reduction) {
+  Box longer(box);
+  longer.push_back(reduction.terms);
+  return longer;
+}
+
+int64_t simt::termsWidth(Launch &launch, const Reduction &reduction,
+                         ArrayRef<Size> box, int64_t most) {
+  linalg::GenericOp op = reduction.op;
+  Box longer = withTerms(box, reduction);
+  for (OpOperand *input : op.getDpsInputOperands())
+    most = vectorWidth(
+        launch, launch.of.elements.operand(op, *input, reduction.loops, longer),
+        longer, most);
+  Kind made{Kind::Payload};
+  made.op = op;
+  made.loops = reduction.loops;
+  return payloadWidth(launch, made, longer, most);
+}
+
+namespace {
+/// Builds one reduction.
+class Reducer {
+public:
+  Reducer(Launch &launch, const Reduction &reduction, ArrayRef<Size> box,
+          ValueRange loops, const Evaluator::Leaf &leaf)
+      : launch(launch), b(launch.b), op(reduction.op), places(reduction.loops),
+        combine(combiner(op)), box(withTerms(box, reduction)), turn(loops),
+        leaf(leaf) {
+    turn.push_back(Value());
+  }
+
+  Value combined(Value x, Value y) {
+    OperationState state(op.getLoc(), combine->getName(), {x, y}, x.getType(),
+                         combine->getAttrs());
+    return b.create(state)->getResult(0);
+  }
+  /// `width` values that change none.
+  Value start(int64_t width) {
+    return b.splat(b.f32(*neutral(combine)), width);
+  }
+  /// `sum` and the terms from `k` on.
+  Value add(Value sum, Value k, int64_t width) {
+    turn.back() = k;
+    Evaluator term(launch, box, turn, width, leaf);
+    return term.payload(op, 0, places, sum);
+  }
+  /// `all` and what the reduction begins with.
+  Value begun(Value all) {
+    APFloat begin(0.0f);
+    matchPattern(initial(op), m_ConstantFloat(&begin));
+    if (begin.convertToDouble() == *neutral(combine))
+      return all;
+    return combined(all, b.f32(begin.convertToDouble()));
+  }
+
+private:
+  Launch &launch;
+  KernelBuilder &b;
+  linalg::GenericOp op;
+  ArrayRef<AffineExpr> places;
+  Operation *combine;
+  Box box;
+  SmallVector<Value> turn;
+  const Evaluator::Leaf &leaf;
+};
+} // namespace
+
 Value simt::reduce(Launch &launch, const Reduction &reduction,
                    ArrayRef<Size> box, ValueRange loops,
                    const Evaluator::Leaf &leaf) {
   KernelBuilder &b = launch.b;
-  linalg::GenericOp op = reduction.op;
-  Operation *combine = combiner(op);
-  Box longer(box);
-  longer.push_back(reduction.terms);
-  int64_t terms = reduction.terms.constant, width = std::gcd<int64_t>(terms, 8);
-  for (OpOperand *input : op.getDpsInputOperands())
-    width = vectorWidth(
-        launch, launch.of.elements.operand(op, *input, reduction.loops, longer),
-        longer, width);
-  Kind made{Kind::Payload};
-  made.op = op;
-  made.loops = reduction.loops;
-  width = payloadWidth(launch, made, longer, width);
-  auto combined = [&](Value x, Value y) {
-    OperationState state(op.getLoc(), combine->getName(), {x, y}, x.getType(),
-                         combine->getAttrs());
-    return b.create(state)->getResult(0);
-  };
-  Value start = b.f32(*neutral(combine));
-  SmallVector<Value> turn(loops);
-  turn.push_back(Value());
+  Reducer reducer(launch, reduction, box, loops, leaf);
+  auto combined = [&](Value x, Value y) { return reducer.combined(x, y); };
+  int64_t terms = reduction.terms.constant;
+  int64_t width =
+      termsWidth(launch, reduction, box, std::gcd<int64_t>(terms, 8));
   auto partial =
       b.loop(b.mul(b.thread(), width), b.i32(terms), b.threads() * width,
-             {b.splat(start, width)}, [&](Value k, ValueRange carried) {
-               turn.back() = k;
-               Evaluator term(launch, longer, turn, width, leaf);
-               return SmallVector<Value>{
-                   term.payload(op, 0, reduction.loops, carried[0])};
+             {reducer.start(width)}, [&](Value k, ValueRange carried) {
+               return SmallVector<Value>{reducer.add(carried[0], k, width)};
              });
   Rows scratch = b.shared(b.getF32Type(), b.threads() / kWarp, 0);
-  Value all = b.blockReduce(b.reduce(partial[0], combined), scratch, combined);
-  APFloat begin(0.0f);
-  matchPattern(initial(op), m_ConstantFloat(&begin));
-  if (begin.convertToDouble() == *neutral(combine))
-    return all;
-  return combined(all, b.f32(begin.convertToDouble()));
+  return reducer.begun(
+      b.blockReduce(b.reduce(partial[0], combined), scratch, combined));
+}
+
+Value simt::reduceGroup(Launch &launch, const Reduction &reduction,
+                        ArrayRef<Size> box, ValueRange loops, int64_t lanes,
+                        const Evaluator::Leaf &leaf) {
+  KernelBuilder &b = launch.b;
+  Reducer reducer(launch, reduction, box, loops, leaf);
+  auto combined = [&](Value x, Value y) { return reducer.combined(x, y); };
+  Value own = reducer.add(reducer.start(lanes), loops.back(), lanes);
+  return reducer.begun(b.warpReduce(
+      b.reduce(own, combined), reduction.terms.constant / lanes, combined));
 }

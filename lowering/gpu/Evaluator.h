@@ -65,6 +65,14 @@ int64_t vectorWidth(Launch &launch, const Element &element,
 mlir::Value reduce(Launch &launch, const Reduction &reduction,
                    llvm::ArrayRef<Size> box, mlir::ValueRange loops,
                    const Evaluator::Leaf &leaf);
+/// The same where the reduction's loop is the box's last one: each thread has
+/// `lanes` of its terms, with the other lanes of a group of neighbours.
+mlir::Value reduceGroup(Launch &launch, const Reduction &reduction,
+                        llvm::ArrayRef<Size> box, mlir::ValueRange loops,
+                        int64_t lanes, const Evaluator::Leaf &leaf);
+/// The widest vectors of terms, whose multiples they begin at.
+int64_t termsWidth(Launch &launch, const Reduction &reduction,
+                   llvm::ArrayRef<Size> box, int64_t most);
 /// Whether `reduce` takes it: it may be computed in any order.
 bool canReduce(Elements &elements, const Reduction &reduction,
                llvm::ArrayRef<Size> box);

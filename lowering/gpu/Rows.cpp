@@ -21,6 +21,46 @@ void simt::split(KernelBuilder &b, ArrayRef<Size> box, ArrayRef<unsigned> loops,
   }
 }
 
+/// Whether a loop is one of an element's places.
+static bool dependsOn(const Element &element, unsigned loop) {
+  return llvm::any_of(element.at,
+                      [&](AffineExpr at) { return at.isFunctionOfDim(loop); });
+}
+
+/// How many of the last statistics are of a few neighbours of a row each, over
+/// the part's last loop: the scales of blocks. Lanes that have the elements of
+/// such a group compute its statistics, in registers.
+static size_t groupsOf(const Part &part, const Statistics &statistics) {
+  unsigned last = part.box.size() - 1;
+  size_t count = 0;
+  for (auto [leaf, reduction] :
+       llvm::reverse(llvm::zip(statistics.leaves, statistics.reductions))) {
+    bool isGroup = last >= 2 && reduction.terms == part.box[last] &&
+                   reduction.terms.constant <= kWarp &&
+                   llvm::isPowerOf2_64(reduction.terms.constant) &&
+                   dependsOn(leaf, last - 1) && !dependsOn(leaf, last);
+    if (!isGroup)
+      break;
+    ++count;
+  }
+  return count;
+}
+
+/// The vectors that a row is computed by.
+static int64_t rowWidth(Launch &launch, const Part &part,
+                        ArrayRef<Reduction> groups) {
+  unsigned last = part.box.size() - 1;
+  auto lanes = std::gcd<int64_t>(part.box.back().constant, kLanes);
+  for (const Store &store : part.stores) {
+    lanes = vectorWidth(launch, store.value, part.box, lanes);
+    if (launch.of.memory(store.into.tensor) && dependsOn(store.into, last))
+      lanes = accessWidth(launch.place(store.into), last, lanes);
+  }
+  for (const Reduction &group : groups)
+    lanes = termsWidth(launch, group, part.box, lanes);
+  return lanes;
+}
+
 void simt::computeRow(Launch &launch, const Part &part,
                       const Statistics &statistics, ValueRange rows,
                       Sink sink) {
@@ -33,44 +73,59 @@ void simt::computeRow(Launch &launch, const Part &part,
   };
   SmallVector<Value> loops(part.box.size());
   llvm::copy(rows, loops.begin());
-  for (const Reduction &reduction : statistics.reductions)
+  ArrayRef<Reduction> all(statistics.reductions);
+  ArrayRef<Reduction> groups = all.take_back(groupsOf(part, statistics));
+  for (const Reduction &reduction : all.drop_back(groups.size()))
     known.push_back(reduce(launch, reduction, part.box, loops, leaf));
   SmallVector<unsigned> inner =
       llvm::to_vector(llvm::seq<unsigned>(rows.size(), part.box.size()));
-  int64_t units = 1, lanes = 1;
+  int64_t units = 1, lanes = inner.empty() ? 1 : rowWidth(launch, part, groups);
   for (unsigned loop : inner)
     units *= part.box[loop].constant;
-  if (!inner.empty()) {
-    lanes = std::gcd<int64_t>(part.box.back().constant, kLanes);
+  auto body = [&](Value unit) {
+    split(b, part.box, inner, unit, loops);
+    for (const Reduction &group : groups)
+      known.push_back(reduceGroup(launch, group, part.box, loops, lanes, leaf));
+    Evaluator evaluate(launch, part.box, loops, lanes, leaf);
+    SmallVector<Value> values;
     for (const Store &store : part.stores) {
-      lanes = vectorWidth(launch, store.value, part.box, lanes);
-      if (launch.of.memory(store.into.tensor))
-        lanes = accessWidth(launch.place(store.into), inner.back(), lanes);
+      Value value = evaluate(store.value);
+      values.push_back(
+          isa<VectorType>(value.getType()) ? value : b.splat(value, lanes));
     }
-  }
-  b.loop(b.mul(b.thread(), lanes), b.i32(units), b.threads() * lanes,
-         [&](Value unit) {
-           split(b, part.box, inner, unit, loops);
-           Evaluator evaluate(launch, part.box, loops, lanes, leaf);
-           SmallVector<Value> values;
-           for (const Store &store : part.stores) {
-             Value value = evaluate(store.value);
-             values.push_back(isa<VectorType>(value.getType())
-                                  ? value
-                                  : b.splat(value, lanes));
-           }
-           sink(loops, lanes, values);
+    return values;
+  };
+  // Lanes of a group are together: a warp's turns are the same.
+  int64_t turn = groups.empty() ? lanes : kWarp * lanes;
+  b.loop(b.mul(b.thread(), lanes), b.i32(llvm::alignTo(units, turn)),
+         b.threads() * lanes, [&](Value unit) {
+           if (units % turn == 0)
+             return sink(loops, lanes, body(unit));
+           SmallVector<Value> values = body(b.min(unit, b.i32(units - lanes)));
+           b.when(b.less(unit, b.i32(units)),
+                  [&] { sink(loops, lanes, values); });
          });
 }
 
 unsigned simt::rowLoops(const Part &part, const Statistics &statistics) {
-  unsigned count = 0;
-  for (const Element &statistic : statistics.leaves)
-    for (AffineExpr at : statistic.at)
-      for (unsigned loop = count; loop < part.box.size(); ++loop)
-        if (at.isFunctionOfDim(loop))
-          count = loop + 1;
+  size_t groups = groupsOf(part, statistics);
+  unsigned count = groups ? 1 : 0;
+  for (const Element &statistic : ArrayRef(statistics.leaves).drop_back(groups))
+    for (unsigned loop = count; loop < part.box.size(); ++loop)
+      if (dependsOn(statistic, loop))
+        count = loop + 1;
   return count;
+}
+
+/// Stores a vector along the last loop; a value that does not depend on that
+/// loop, where the loop begins.
+static void storeOnce(Launch &launch, const Element &into, ValueRange loops,
+                      Value value) {
+  KernelBuilder &b = launch.b;
+  if (dependsOn(into, loops.size() - 1))
+    return launch.store(value, into, loops);
+  b.when(b.equal(loops.back(), b.i32(0)),
+         [&] { launch.store(b.extract(value, 0), into, loops); });
 }
 
 /// Blocks (i, j): the dynamic loop, or else the first, and the others.
@@ -106,7 +161,7 @@ bool simt::emitRows(KernelFunction &function, const Twine &suffix,
   computeRow(launch, part, statistics, rows,
              [&](ValueRange loops, int64_t, ArrayRef<Value> values) {
                for (auto [store, value] : llvm::zip(part.stores, values))
-                 launch.store(value, store.into, loops);
+                 storeOnce(launch, store.into, loops, value);
              });
   launch.finish(
       {count ? function.blocks(part.box[first], 1) : function.constant(1),
