@@ -1,14 +1,5 @@
-/// Products of a few rows m of an input with rows n of weights:
-///
-///   (compute the input's rows into shared memory)
-///   for the block's outputs, each warp:
-///     some units of weight rows: sums[r][m] += w[r, k ...] * x[m, k ...],
-///     lanes side by side along k, 16 bytes each, four loads at once
-///     add up over lanes; lane 0 computes and stores the units
-///
-/// Each weight is read once. Bandwidth needs bytes in flight: latency times
-/// bandwidth, 23 KiB a multiprocessor on an H200 (4.3 TB/s, 0.7 us).
-#include "lowering/gpu/Parts.h"
+/// Products of few rows, of floats.
+#include "lowering/gpu/Gemv.h"
 
 #include <numeric>
 
@@ -24,117 +15,31 @@ static constexpr int64_t kWarpRows = 4, kLoads = 4;
 /// with 32 KiB in flight on each. Less work is cut into smaller blocks.
 static constexpr int64_t kBlocks = 4 * 132;
 
-namespace {
-class Gemv {
-public:
-  Gemv(Launch &launch, ArrayRef<Work> works, const Part *input,
-       const Statistics &statistics)
-      : launch(launch), b(launch.b), works(works) {
-    m = works[0].rows().constant;
-    k = works[0].dots[0].terms.constant;
-    if (input)
-      shared = computed(*input, statistics);
-    int64_t sums = 0;
-    for (const Work &work : works)
-      sums += work.units * sumsOf(work);
-    while (warpRows > 1 && sums / (warpRows * (kThreads / kWarp)) < kBlocks)
-      warpRows /= 2;
-  }
+//===----------------------------------------------------------------------===//
+// All types
+//===----------------------------------------------------------------------===//
 
-  /// Builds all outputs; returns the blocks they take.
-  int64_t emit();
-
-private:
-  /// Rows of weights that a warp multiplies: an operand, and the row.
-  struct WeightRow {
-    Operand weight;
-    Value row, column;
-  };
-  Rows computed(const Part &input, const Statistics &statistics);
-  Value loadX(const Work &work, Value row, Value column, int64_t width);
-  void units(const Work &work, Value firstUnit, int64_t count);
-  SmallVector<Value> dots(const Work &work, ArrayRef<WeightRow> rows);
-  SmallVector<Value> step(const Work &work, ArrayRef<WeightRow> rows,
-                          int64_t width, ValueRange columns, ValueRange sums);
-  static int64_t sumsOf(const Work &work) {
-    return static_cast<int64_t>(work.sums.size());
-  }
-  int64_t unitsOfWarp(const Work &work) const {
-    return std::max<int64_t>(1, warpRows / sumsOf(work));
-  }
-  int64_t unitsOfBlock(const Work &work) const {
-    return unitsOfWarp(work) * (kThreads / kWarp);
-  }
-
-  Launch &launch;
-  KernelBuilder &b;
-  ArrayRef<Work> works;
-  int64_t m, k, warpRows = kWarpRows;
-  /// The input, where the block has computed it.
-  std::optional<Rows> shared;
-  /// Else, of the outputs at hand.
-  Operand x;
-};
-} // namespace
-
-Rows Gemv::computed(const Part &input, const Statistics &statistics) {
-  Type element = cast<RankedTensorType>(input.stores[0].value.tensor.getType())
-                     .getElementType();
-  Rows rows = b.shared(element, m * k, k);
-  for (int64_t row = 0; row < m; ++row)
-    computeRow(launch, input, statistics, b.i32(row),
-               [&](ValueRange loops, int64_t, ArrayRef<Value> values) {
-                 b.store(values[0], rows, b.i32(row), loops[1]);
-               });
-  b.barrier();
-  return rows;
+Gemv::Gemv(Launch &launch, ArrayRef<Work> works, int64_t length)
+    : launch(launch), b(launch.b), works(works), m(works[0].rows().constant),
+      length(length), warpRows(kWarpRows) {
+  int64_t sums = 0;
+  for (const Work &work : works)
+    sums += work.units * sumsOf(work);
+  while (warpRows > 1 && sums / (warpRows * (kThreads / kWarp)) < kBlocks)
+    warpRows /= 2;
 }
 
-Value Gemv::loadX(const Work &work, Value row, Value column, int64_t width) {
-  if (shared)
-    return b.loadWide(*shared, row, column, width);
-  SmallVector<Value> loops = work.loops(b, row, b.i32(0));
-  return b.loadWide(x.rows, launch.value(x.row, loops),
-                    b.add(column, launch.value(x.column, loops)), width,
-                    Access::ReadOnly);
-}
-
-/// Adds the products at some columns of k, each `width` wide, to the sums. All
-/// loads come first: what is in flight hides the latency of memory.
-SmallVector<Value> Gemv::step(const Work &work, ArrayRef<WeightRow> rows,
-                              int64_t width, ValueRange columns,
-                              ValueRange sums) {
-  SmallVector<Value> ws, next(sums);
-  for (Value column : columns)
-    for (const WeightRow &row : rows)
-      ws.push_back(b.load(row.weight.rows, row.row, b.add(row.column, column),
-                          width, Access::ReadOnly));
-  for (auto [i, column] : llvm::enumerate(columns))
-    for (int64_t row = 0; row < m; ++row) {
-      Value part = loadX(work, b.i32(row), column, width);
-      for (size_t w = 0; w < rows.size(); ++w) {
-        Value &sum = next[w * m + row];
-        sum = b.fma(b.widen(ws[i * rows.size() + w]), part, sum);
-      }
-    }
-  return next;
+int64_t Gemv::unitsOfBlock(const Work &work) const {
+  return unitsOfWarp(work) * (kThreads / kWarp);
 }
 
 /// Sums over k of each weight row with each row of x, in all lanes.
 SmallVector<Value> Gemv::dots(const Work &work, ArrayRef<WeightRow> rows) {
-  int64_t width = rows[0].weight.width;
-  for (const WeightRow &row : rows)
-    width = std::min(width, row.weight.width);
-  if (shared)
-    width = std::min(
-        width,
-        std::gcd<int64_t>(k, 128 / shared->element.getIntOrFloatBitWidth()));
-  else
-    width = std::min(width, x.width);
+  int64_t width = this->width(rows);
   auto count = static_cast<int64_t>(rows.size());
   int64_t turn = kWarp * width, unroll = std::max<int64_t>(1, kLoads / count);
-  int64_t main = k - k % (turn * unroll);
-  SmallVector<Value> sums(count * m, b.splat(b.f32(0), width));
+  int64_t main = length - length % (turn * unroll);
+  SmallVector<Value> sums(count * m, zero(width));
   Value own = b.mul(b.lane(), width);
   if (main)
     sums = b.loop(b.i32(0), b.i32(main), turn * unroll, sums,
@@ -144,7 +49,7 @@ SmallVector<Value> Gemv::dots(const Work &work, ArrayRef<WeightRow> rows) {
                       columns.push_back(b.add(b.add(first, own), u * turn));
                     return step(work, rows, width, columns, carried);
                   });
-  sums = b.loop(b.add(own, main), b.i32(k), turn, sums,
+  sums = b.loop(b.add(own, main), b.i32(length), turn, sums,
                 [&](Value column, ValueRange carried) {
                   return step(work, rows, width, column, carried);
                 });
@@ -156,15 +61,14 @@ SmallVector<Value> Gemv::dots(const Work &work, ArrayRef<WeightRow> rows) {
 /// `count` units of one warp, from `firstUnit` on; those past the last are
 /// computed like the last and not stored.
 void Gemv::units(const Work &work, Value firstUnit, int64_t count) {
-  if (!shared)
-    x = Operand::of(launch, work, work.dots[0].x, k);
+  begin(work);
   SmallVector<WeightRow> rows;
   SmallVector<Value> indices;
   for (int64_t u = 0; u < count; ++u) {
     indices.push_back(b.min(b.add(firstUnit, u), b.i32(work.units - 1)));
     SmallVector<Value> loops = work.loops(b, b.i32(0), indices[u]);
     for (const Dot &dot : work.dots) {
-      Operand weight = Operand::of(launch, work, dot.w, k);
+      Operand weight = Operand::of(launch, work, dot.w, dot.terms.constant);
       rows.push_back({weight, launch.value(weight.row, loops),
                       launch.value(weight.column, loops)});
     }
@@ -201,10 +105,104 @@ int64_t Gemv::emit() {
   return all;
 }
 
+//===----------------------------------------------------------------------===//
+// Floats
+//===----------------------------------------------------------------------===//
+
+namespace {
+class FloatGemv : public Gemv {
+public:
+  FloatGemv(Launch &launch, ArrayRef<Work> works, const Part *input,
+            const Statistics &statistics)
+      : Gemv(launch, works, works[0].dots[0].terms.constant) {
+    if (input)
+      shared = computed(*input, statistics);
+  }
+
+private:
+  Rows computed(const Part &input, const Statistics &statistics);
+  Value loadX(const Work &work, Value row, Value column, int64_t width);
+  void begin(const Work &work) override;
+  int64_t width(ArrayRef<WeightRow> rows) override;
+  Value zero(int64_t width) override { return b.splat(b.f32(0), width); }
+  SmallVector<Value> step(const Work &work, ArrayRef<WeightRow> rows,
+                          int64_t width, ValueRange columns,
+                          ValueRange sums) override;
+
+  /// The input, where the block has computed it.
+  std::optional<Rows> shared;
+  /// Else, of the outputs at hand.
+  Operand x;
+};
+} // namespace
+
+Rows FloatGemv::computed(const Part &input, const Statistics &statistics) {
+  Type element = cast<RankedTensorType>(input.stores[0].value.tensor.getType())
+                     .getElementType();
+  Rows rows = b.shared(element, m * length, length);
+  for (int64_t row = 0; row < m; ++row)
+    computeRow(launch, input, statistics, b.i32(row),
+               [&](ValueRange loops, int64_t, ArrayRef<Value> values) {
+                 b.store(values[0], rows, b.i32(row), loops[1]);
+               });
+  b.barrier();
+  return rows;
+}
+
+Value FloatGemv::loadX(const Work &work, Value row, Value column,
+                       int64_t width) {
+  if (shared)
+    return b.loadWide(*shared, row, column, width);
+  SmallVector<Value> loops = work.loops(b, row, b.i32(0));
+  return b.loadWide(x.rows, launch.value(x.row, loops),
+                    b.add(column, launch.value(x.column, loops)), width,
+                    Access::ReadOnly);
+}
+
+void FloatGemv::begin(const Work &work) {
+  if (!shared)
+    x = Operand::of(launch, work, work.dots[0].x, length);
+}
+
+int64_t FloatGemv::width(ArrayRef<WeightRow> rows) {
+  int64_t width =
+      shared ? std::gcd<int64_t>(length,
+                                 128 / shared->element.getIntOrFloatBitWidth())
+             : x.width;
+  for (const WeightRow &row : rows)
+    width = std::min(width, row.weight.width);
+  return width;
+}
+
+/// All loads come first: what is in flight hides the latency of memory.
+SmallVector<Value> FloatGemv::step(const Work &work, ArrayRef<WeightRow> rows,
+                                   int64_t width, ValueRange columns,
+                                   ValueRange sums) {
+  SmallVector<Value> ws, next(sums);
+  for (Value column : columns)
+    for (const WeightRow &row : rows)
+      ws.push_back(b.load(row.weight.rows, row.row, b.add(row.column, column),
+                          width, Access::ReadOnly));
+  for (auto [i, column] : llvm::enumerate(columns))
+    for (int64_t row = 0; row < m; ++row) {
+      Value part = loadX(work, b.i32(row), column, width);
+      for (size_t w = 0; w < rows.size(); ++w) {
+        Value &sum = next[w * m + row];
+        sum = b.fma(b.widen(ws[i * rows.size() + w]), part, sum);
+      }
+    }
+  return next;
+}
+
 void simt::emitGemv(KernelFunction &function, const Twine &suffix,
                     ArrayRef<Work> works, const Part *input,
                     const Statistics &statistics) {
   Launch launch(function, suffix, kThreads);
-  int64_t blocks = Gemv(launch, works, input, statistics).emit();
+  std::unique_ptr<Gemv> gemv;
+  if (works[0].dots[0].bits)
+    gemv = makeBlockGemv(launch, works, *input, statistics);
+  else
+    gemv = std::make_unique<FloatGemv>(launch, works, input, statistics);
+  int64_t blocks = gemv->emit();
   launch.finish({function.constant(blocks)});
 }

@@ -116,7 +116,8 @@ private:
   bool emitProducts(ArrayRef<Work> works, StringRef suffix);
   bool emitRest(const Part &part, StringRef suffix);
   Part partOf(Value tensor);
-  bool store(Value tensor);
+  Part inputOf(const Dot &dot);
+  bool store(const Part &part);
   bool storeWeights(ArrayRef<Element> sums, ArrayRef<Size> box);
   bool reads(ArrayRef<Element> reads, const Part &part,
              llvm::function_ref<bool(const Element &, const Element &)> fits);
@@ -204,6 +205,16 @@ bool PartsSchedule::collect(const Part &part, Ingredients &made) {
   return true;
 }
 
+/// Bytes of shared memory that hold the rows which products read.
+static int64_t sharedBytes(const Work &work) {
+  const Dot &dot = work.dots[0];
+  int64_t numbers = work.rows().constant * dot.terms.constant;
+  if (dot.bits)
+    return blockGemvBytes(numbers, dot.bits);
+  auto type = cast<RankedTensorType>(dot.x.tensor.getType());
+  return numbers * type.getElementTypeBitWidth() / 8;
+}
+
 /// Whether it is element (row, k) of rows, of memory or of a tensor.
 bool PartsSchedule::isInput(const Element &element, ArrayRef<Size> box,
                             std::optional<unsigned> row) {
@@ -250,11 +261,14 @@ std::optional<Work> PartsSchedule::workOf(const Part &part,
     Type float_ = type(element).getElementType();
     return isa<FloatType>(float_) && float_.getIntOrFloatBitWidth() <= 32;
   };
-  bool fits = sums.size() <= (few ? kGemvSums : kSums) &&
-              first.terms.isConstant() && isFloat(first.x) &&
-              isFloat(first.w) && isInput(first.x, box, work.row);
+  bool fits =
+      sums.size() <= (few ? kGemvSums : kSums) && first.terms.isConstant();
+  if (!first.bits)
+    fits &=
+        isFloat(first.x) && isFloat(first.w) && isInput(first.x, box, work.row);
   for (const Dot &dot : work.dots)
     fits &= dot.x == first.x && dot.terms == first.terms &&
+            dot.bits == first.bits && dot.scale == first.scale &&
             type(dot.w) == type(first.w) &&
             llvm::none_of(dot.w.at, [&](AffineExpr at) {
               return work.row && at.isFunctionOfDim(*work.row);
@@ -274,6 +288,17 @@ Part PartsSchedule::partOf(Value tensor) {
   for (unsigned loop = 0; loop < part.box.size(); ++loop)
     element.at.push_back(elements.dim(loop));
   part.stores.push_back({element, element});
+  return part;
+}
+
+/// The rows that a product reads, where no memory has them: all of a tensor; of
+/// blocks, all codes and their scales.
+Part PartsSchedule::inputOf(const Dot &dot) {
+  Part part = partOf(dot.x.tensor);
+  if (dot.bits) {
+    Element scale{dot.scale.tensor, {elements.dim(0), elements.dim(1)}};
+    part.stores.push_back({scale, scale});
+  }
   return part;
 }
 
@@ -304,16 +329,23 @@ void PartsSchedule::wrote(const Part &part) {
       written.insert(store.into.tensor);
 }
 
-/// Computes a tensor into memory of its own.
-bool PartsSchedule::store(Value tensor) {
-  if (elements.isStored(tensor))
+/// Computes all of a part's tensors into memory of their own.
+bool PartsSchedule::store(const Part &part) {
+  Part left{part.box, {}};
+  for (const Store &store : part.stores)
+    if (!elements.isStored(store.into.tensor))
+      left.stores.push_back(store);
+  if (left.stores.empty())
     return true;
-  if (!isMemoryType(tensor))
-    return fail("it has elements of less than a byte, or numbers");
-  function.allocate(tensor);
-  if (!emit({partOf(tensor)}, "_input"))
+  for (const Store &store : left.stores) {
+    if (!isMemoryType(store.into.tensor))
+      return fail("it has elements of less than a byte, or numbers");
+    function.allocate(store.into.tensor);
+  }
+  if (!emit({left}, "_input"))
     return false;
-  elements.setStored(tensor);
+  for (const Store &store : left.stores)
+    elements.setStored(store.into.tensor);
   return true;
 }
 
@@ -327,7 +359,7 @@ bool PartsSchedule::storeWeights(ArrayRef<Element> sums, ArrayRef<Size> box) {
     if (made.kind != Elements::Definition::Payload)
       continue;
     remarkFurther("its products' weights are computed");
-    if (!store(made.op->getResult(made.result)))
+    if (!store(partOf(made.op->getResult(made.result))))
       return false;
   }
   return true;
@@ -359,7 +391,7 @@ static bool haveSameProducts(const Work &a, const Work &b) {
 static bool haveSameInput(const Work &a, const Work &b) {
   const Dot &first = a.dots[0], &second = b.dots[0];
   return first.x.tensor == second.x.tensor && first.terms == second.terms &&
-         a.rows() == b.rows();
+         first.bits == second.bits && a.rows() == b.rows();
 }
 
 /// The work with two of its columns in each unit, if a unit can hold them.
@@ -407,17 +439,16 @@ bool PartsSchedule::emitProducts(ArrayRef<Work> works, StringRef suffix) {
   const Work &first = works[0];
   SmallVector<Size> box = first.longBox();
   Size rows = first.rows();
+  const Dot &dot = first.dots[0];
   bool few = rows.isConstant() && rows.constant <= kGemvRows;
-  Value x = first.dots[0].x.tensor;
   Part input;
   Ingredients made;
   bool inBlock = false;
-  if (!inMemory(elements, first.dots[0].x, box)) {
-    input = partOf(x);
-    auto type = cast<RankedTensorType>(x.getType());
-    bool fits = few && type.hasStaticShape() &&
-                type.getNumElements() * type.getElementTypeBitWidth() / 8 <=
-                    kGemvShared;
+  if (dot.bits && !few)
+    return fail("a product with a matrix in blocks is of many rows");
+  if (dot.bits || !inMemory(elements, dot.x, box)) {
+    input = inputOf(dot);
+    bool fits = few && sharedBytes(first) <= kGemvShared;
     if (!collect(input, made))
       return false;
     inBlock = fits && made.sums.empty() && made.sumsBelow.empty() &&
@@ -434,7 +465,7 @@ bool PartsSchedule::emitProducts(ArrayRef<Work> works, StringRef suffix) {
     if (!inBlock) {
       remarkFurther(few ? "a block cannot hold what its products read"
                         : "many blocks read what its products read");
-      if (!store(x))
+      if (!store(input))
         return false;
       made.reads.clear();
     }

@@ -61,11 +61,15 @@ struct Statistics {
 };
 
 /// Products of few rows (decode), bound by the bytes of the weights: a warp
-/// takes some rows of weights, lanes run along them (Gemv.cpp). `input` is null
+/// takes some rows of weights, lanes run along them (Gemv.h). `input` is null
 /// where the products' input is in memory; else the block computes it.
 void emitGemv(KernelFunction &function, const llvm::Twine &suffix,
               llvm::ArrayRef<Work> works, const Part *input,
               const Statistics &statistics);
+
+/// Bytes of shared memory that emitGemv takes for rows of so many numbers,
+/// whose weights are in blocks (cuda/GemvBlocks.cpp).
+int64_t blockGemvBytes(int64_t numbers, int64_t bits);
 
 /// Products of many rows (prefill), bound by operations (Gemm.cpp); the works'
 /// sums are of the same products.

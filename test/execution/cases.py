@@ -113,7 +113,6 @@ def blocks():
             ("q4_0", 8, 32),
         ]:
             p = Program(dtype)
-            p.on_cuda = dtype == "f32"  # no schedule knows blocks there
             x, w = p.tokens(k), p.weight(n, k, dtype=form)
             yield f"{dtype} {form} {n}x{k}", p.returns(linear_of(p, x, w))
     for form in ["q8_0", "q4_0"]:

@@ -67,3 +67,12 @@ void cuda::mma(KernelBuilder &b, Type element, ValueRange x, ValueRange w,
       sum = b.create<LLVM::ExtractValueOp>(product, i);
   }
 }
+
+Value cuda::dotBytes(KernelBuilder &b, Value x, Value w, Value sum) {
+  auto bytes = [&](Value word) {
+    return b.create<LLVM::BitcastOp>(VectorType::get({4}, b.getI8Type()), word);
+  };
+  auto type = NVVM::DotAccumulateType::SIGNED;
+  return b.create<NVVM::DotAccumulate4WayOp>(sum.getType(), bytes(x), type,
+                                             bytes(w), type, sum);
+}

@@ -25,4 +25,8 @@ llvm::SmallVector<mlir::Value> loadMatrices(simt::KernelBuilder &b,
 void mma(simt::KernelBuilder &b, mlir::Type element, mlir::ValueRange x,
          mlir::ValueRange w, mlir::MutableArrayRef<mlir::Value> sums);
 
+/// sum + the products of four signed bytes of x with four of w, in i32 (dp4a).
+mlir::Value dotBytes(simt::KernelBuilder &b, mlir::Value x, mlir::Value w,
+                     mlir::Value sum);
+
 } // namespace cria::cuda

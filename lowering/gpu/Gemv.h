@@ -1,0 +1,71 @@
+/// What all products of few rows m of an input with rows n of weights share:
+///
+///   (compute the input's rows into shared memory)
+///   for the block's outputs, each warp:
+///     some units of weight rows: sums[r][m] += w[r, k ...] * x[m, k ...],
+///     lanes side by side along k, 16 bytes each, four loads at once
+///     add up over lanes; lane 0 computes and stores the units
+///
+/// Each weight is read once. Bandwidth needs bytes in flight: latency times
+/// bandwidth, 23 KiB a multiprocessor on an H200 (4.3 TB/s, 0.7 us).
+#pragma once
+
+#include "lowering/gpu/Parts.h"
+
+namespace cria::simt {
+
+class Gemv {
+public:
+  /// `length` elements of memory are a row of weights.
+  Gemv(Launch &launch, llvm::ArrayRef<Work> works, int64_t length);
+  virtual ~Gemv() = default;
+
+  /// Builds all outputs; returns the blocks they take.
+  int64_t emit();
+
+protected:
+  /// Rows of weights that a warp multiplies: an operand, and the row.
+  struct WeightRow {
+    Operand weight;
+    mlir::Value row, column;
+  };
+  /// Begins with some units of a work.
+  virtual void begin(const Work &) {}
+  /// Elements of memory side by side that a lane takes at once.
+  virtual int64_t width(llvm::ArrayRef<WeightRow> rows) = 0;
+  /// What a lane's sum begins with.
+  virtual mlir::Value zero(int64_t width) = 0;
+  /// Adds the products at some columns of k, each `width` wide, to the sums, of
+  /// each weight row with each row of the input.
+  virtual llvm::SmallVector<mlir::Value>
+  step(const Work &work, llvm::ArrayRef<WeightRow> rows, int64_t width,
+       mlir::ValueRange columns, mlir::ValueRange sums) = 0;
+
+  Launch &launch;
+  KernelBuilder &b;
+  llvm::ArrayRef<Work> works;
+  /// Rows of the input, and the length of one of weights.
+  int64_t m, length;
+
+private:
+  void units(const Work &work, mlir::Value firstUnit, int64_t count);
+  llvm::SmallVector<mlir::Value> dots(const Work &work,
+                                      llvm::ArrayRef<WeightRow> rows);
+  static int64_t sumsOf(const Work &work) {
+    return static_cast<int64_t>(work.sums.size());
+  }
+  int64_t unitsOfWarp(const Work &work) const {
+    return std::max<int64_t>(1, warpRows / sumsOf(work));
+  }
+  int64_t unitsOfBlock(const Work &work) const;
+
+  int64_t warpRows;
+};
+
+/// Weights in blocks, by products of four bytes (cuda/GemvBlocks.cpp). The
+/// block computes the input's codes and scales.
+std::unique_ptr<Gemv> makeBlockGemv(Launch &launch, llvm::ArrayRef<Work> works,
+                                    const Part &input,
+                                    const Statistics &statistics);
+
+} // namespace cria::simt
