@@ -7,7 +7,6 @@ using namespace mlir;
 using namespace cria;
 using namespace cria::simt;
 
-static constexpr int64_t kThreads = 128;
 /// Rows of weights that a warp reads side by side at most, and 16-byte loads
 /// that a lane has in flight.
 static constexpr int64_t kWarpRows = 4, kLoads = 4;
@@ -25,15 +24,10 @@ Gemv::Gemv(Launch &launch, ArrayRef<Work> works, int64_t length)
   int64_t sums = 0;
   for (const Work &work : works)
     sums += work.units * sumsOf(work);
-  while (warpRows > 1 && sums / (warpRows * (kThreads / kWarp)) < kBlocks)
+  while (warpRows > 1 && sums / (warpRows * (kGemvThreads / kWarp)) < kBlocks)
     warpRows /= 2;
 }
 
-int64_t Gemv::unitsOfBlock(const Work &work) const {
-  return unitsOfWarp(work) * (kThreads / kWarp);
-}
-
-/// Sums over k of each weight row with each row of x, in all lanes.
 SmallVector<Value> Gemv::dots(const Work &work, ArrayRef<WeightRow> rows) {
   int64_t width = this->width(rows);
   auto count = static_cast<int64_t>(rows.size());
@@ -49,60 +43,76 @@ SmallVector<Value> Gemv::dots(const Work &work, ArrayRef<WeightRow> rows) {
                       columns.push_back(b.add(b.add(first, own), u * turn));
                     return step(work, rows, width, columns, carried);
                   });
-  sums = b.loop(b.add(own, main), b.i32(length), turn, sums,
+  return b.loop(b.add(own, main), b.i32(length), turn, sums,
                 [&](Value column, ValueRange carried) {
                   return step(work, rows, width, column, carried);
                 });
-  for (Value &sum : sums)
-    sum = b.warpSum(b.sum(sum));
-  return sums;
 }
 
-/// `count` units of one warp, from `firstUnit` on; those past the last are
-/// computed like the last and not stored.
-void Gemv::units(const Work &work, Value firstUnit, int64_t count) {
-  begin(work);
+SmallVector<Value> Gemv::unitsFrom(const Work &work, Value first) {
+  SmallVector<Value> units;
+  for (int64_t u = 0; u < unitsOfWarp(work); ++u)
+    units.push_back(b.min(b.add(first, u), b.i32(work.units - 1)));
+  return units;
+}
+
+SmallVector<Gemv::WeightRow> Gemv::rowsOf(const Work &work, ValueRange units) {
   SmallVector<WeightRow> rows;
-  SmallVector<Value> indices;
-  for (int64_t u = 0; u < count; ++u) {
-    indices.push_back(b.min(b.add(firstUnit, u), b.i32(work.units - 1)));
-    SmallVector<Value> loops = work.loops(b, b.i32(0), indices[u]);
+  for (Value unit : units) {
+    SmallVector<Value> loops = work.loops(b, b.i32(0), unit);
     for (const Dot &dot : work.dots) {
       Operand weight = Operand::of(launch, work, dot.w, dot.terms.constant);
       rows.push_back({weight, launch.value(weight.row, loops),
                       launch.value(weight.column, loops)});
     }
   }
-  SmallVector<Value> all = dots(work, rows);
+  return rows;
+}
+
+/// The units of one warp, from `firstUnit` on; those past the last are computed
+/// like the last and not stored.
+void Gemv::units(const Work &work, Value firstUnit) {
+  begin(work);
+  SmallVector<Value> indices = unitsFrom(work, firstUnit);
+  SmallVector<Value> all = dots(work, rowsOf(work, indices));
+  for (Value &sum : all)
+    sum = b.warpSum(b.sum(sum));
   int64_t each = sumsOf(work);
   b.when(b.equal(b.lane(), b.i32(0)), [&] {
-    for (int64_t u = 0; u < count; ++u)
+    for (auto [u, unit] : llvm::enumerate(indices))
       b.when(b.less(b.add(firstUnit, u), b.i32(work.units)), [&] {
         for (int64_t row = 0; row < m; ++row) {
           SmallVector<Value> sums;
           for (int64_t s = 0; s < each; ++s)
             sums.push_back(all[(u * each + s) * m + row]);
-          work.store(launch, b.i32(row), indices[u], sums);
+          work.store(launch, b.i32(row), unit, sums);
         }
       });
   });
 }
 
-int64_t Gemv::emit() {
+void Gemv::forEachWork(llvm::function_ref<void(const Work &, Value)> body) {
   SmallVector<int64_t> blocks;
   for (const Work &work : works)
     blocks.push_back(llvm::divideCeil(work.units, unitsOfBlock(work)));
-  int64_t all = std::accumulate(blocks.begin(), blocks.end(), int64_t(0));
   Value block = b.block(0);
   // LLVM does not know the grid.
+  int64_t all = std::accumulate(blocks.begin(), blocks.end(), int64_t(0));
   b.when(b.less(block, b.i32(all)), [&] {
     branch(b, blocks, block, [&](size_t i, Value block) {
-      int64_t count = unitsOfWarp(works[i]);
-      Value warp = b.add(b.mul(block, kThreads / kWarp), b.warp());
-      units(works[i], b.mul(warp, count), count);
+      Value warp = b.add(b.mul(block, kGemvThreads / kWarp), b.warp());
+      body(works[i], b.mul(warp, unitsOfWarp(works[i])));
     });
   });
-  return all;
+}
+
+int64_t Gemv::emit() {
+  prepare();
+  forEachWork([&](const Work &work, Value unit) { units(work, unit); });
+  int64_t blocks = 0;
+  for (const Work &work : works)
+    blocks += llvm::divideCeil(work.units, unitsOfBlock(work));
+  return blocks;
 }
 
 //===----------------------------------------------------------------------===//
@@ -114,12 +124,14 @@ class FloatGemv : public Gemv {
 public:
   FloatGemv(Launch &launch, ArrayRef<Work> works, const Part *input,
             const Statistics &statistics)
-      : Gemv(launch, works, works[0].dots[0].terms.constant) {
-    if (input)
-      shared = computed(*input, statistics);
-  }
+      : Gemv(launch, works, works[0].dots[0].terms.constant), given(input),
+        statistics(statistics) {}
 
 private:
+  void prepare() override {
+    if (given)
+      shared = computed(*given, statistics);
+  }
   Rows computed(const Part &input, const Statistics &statistics);
   Value loadX(const Work &work, Value row, Value column, int64_t width);
   void begin(const Work &work) override;
@@ -129,6 +141,8 @@ private:
                           int64_t width, ValueRange columns,
                           ValueRange sums) override;
 
+  const Part *given;
+  const Statistics &statistics;
   /// The input, where the block has computed it.
   std::optional<Rows> shared;
   /// Else, of the outputs at hand.
@@ -197,7 +211,7 @@ SmallVector<Value> FloatGemv::step(const Work &work, ArrayRef<WeightRow> rows,
 void simt::emitGemv(KernelFunction &function, const Twine &suffix,
                     ArrayRef<Work> works, const Part *input,
                     const Statistics &statistics) {
-  Launch launch(function, suffix, kThreads);
+  Launch launch(function, suffix, kGemvThreads);
   std::unique_ptr<Gemv> gemv;
   if (works[0].dots[0].bits)
     gemv = makeBlockGemv(launch, works, *input, statistics);

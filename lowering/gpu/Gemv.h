@@ -14,6 +14,9 @@
 
 namespace cria::simt {
 
+/// Threads of a block.
+inline constexpr int64_t kGemvThreads = 128;
+
 class Gemv {
 public:
   /// `length` elements of memory are a row of weights.
@@ -29,6 +32,8 @@ protected:
     Operand weight;
     mlir::Value row, column;
   };
+  /// Begins the kernel: what the block has in shared memory.
+  virtual void prepare() {}
   /// Begins with some units of a work.
   virtual void begin(const Work &) {}
   /// Elements of memory side by side that a lane takes at once.
@@ -40,26 +45,39 @@ protected:
   virtual llvm::SmallVector<mlir::Value>
   step(const Work &work, llvm::ArrayRef<WeightRow> rows, int64_t width,
        mlir::ValueRange columns, mlir::ValueRange sums) = 0;
+  /// A lane's sums over k of each weight row with each row of the input.
+  virtual llvm::SmallVector<mlir::Value> dots(const Work &work,
+                                              llvm::ArrayRef<WeightRow> rows);
+
+  /// Builds `body` for each work, with the first unit of the warp.
+  void forEachWork(
+      llvm::function_ref<void(const Work &work, mlir::Value first)> body);
+  /// The units of one warp; behind the last they are the last again.
+  llvm::SmallVector<mlir::Value> unitsFrom(const Work &work, mlir::Value first);
+  llvm::SmallVector<WeightRow> rowsOf(const Work &work, mlir::ValueRange units);
+  /// Rows of weights that a warp multiplies side by side.
+  int64_t rowsOfWarp(const Work &work) const {
+    return unitsOfWarp(work) * sumsOf(work);
+  }
 
   Launch &launch;
   KernelBuilder &b;
   llvm::ArrayRef<Work> works;
-  /// Rows of the input, and the length of one of weights.
-  int64_t m, length;
+  /// Rows of the input, the length of one of weights, and how many of these a
+  /// warp takes side by side if units allow it.
+  int64_t m, length, warpRows;
 
 private:
-  void units(const Work &work, mlir::Value firstUnit, int64_t count);
-  llvm::SmallVector<mlir::Value> dots(const Work &work,
-                                      llvm::ArrayRef<WeightRow> rows);
+  void units(const Work &work, mlir::Value firstUnit);
   static int64_t sumsOf(const Work &work) {
     return static_cast<int64_t>(work.sums.size());
   }
   int64_t unitsOfWarp(const Work &work) const {
     return std::max<int64_t>(1, warpRows / sumsOf(work));
   }
-  int64_t unitsOfBlock(const Work &work) const;
-
-  int64_t warpRows;
+  int64_t unitsOfBlock(const Work &work) const {
+    return unitsOfWarp(work) * (kGemvThreads / kWarp);
+  }
 };
 
 /// Weights in blocks, by products of four bytes (cuda/GemvBlocks.cpp). The

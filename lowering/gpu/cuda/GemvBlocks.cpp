@@ -13,6 +13,17 @@
 /// behind them maybe of the next one, `b`:
 ///
 ///   sum += float(sum of a's words) * (scale of x, a) * (scale of w, a) + b's
+///
+/// Loads into registers do not stay in flight: ptxas moves them to where they
+/// are used. So cp.async copies pieces some turns ahead into a ring in shared
+/// memory that a warp has for each of its rows, from before the input is
+/// computed on:
+///
+///   turn t:    wait for its copies, the warp's barrier
+///              begin to copy turn t + ahead, over that of t - 2
+///              multiply; the scale of the turn's first block may be in t - 1
+///
+/// Rows that do not begin at words, or leave no room, are read where they lie.
 #include "lowering/gpu/Gemv.h"
 #include "lowering/gpu/cuda/TensorCores.h"
 #include "lowering/kernel/BlockProduct.h"
@@ -26,6 +37,9 @@ using namespace cria::simt;
 
 /// Bytes of a load, and of a word.
 static constexpr int64_t kPiece = 16, kWord = 4;
+/// Pieces that a lane copies ahead: with four blocks on a multiprocessor 32 KiB
+/// are in flight.
+static constexpr int64_t kAhead = 4;
 /// In each byte of a word: its low half, and -8.
 static constexpr int32_t kLowHalves = 0x0f0f0f0f, kMinusEights = -0x07070708;
 
@@ -33,6 +47,15 @@ static int64_t halvesOf(int64_t bits) { return 8 / bits; }
 static int64_t blockBytes(int64_t bits) {
   return BlockProduct::kScaleBytes + BlockProduct::kNumbers * bits / 8;
 }
+
+/// Shared memory of a block, but for what statistics need.
+static constexpr int64_t kShared = 47 << 10;
+
+/// Turns that a warp copies ahead, for so many rows, and that its rings hold.
+static int64_t turnsAhead(int64_t rows) {
+  return std::max<int64_t>(1, kAhead / rows);
+}
+static int64_t turnsHeld(int64_t rows) { return turnsAhead(rows) + 2; }
 
 int64_t simt::blockGemvBytes(int64_t numbers, int64_t bits) {
   int64_t scale = sizeof(float);
@@ -58,20 +81,39 @@ private:
     Value at, a, b;
     SmallVector<Value> isB;
   };
+  /// Where bytes of a row of weights lie: in a row of memory from `first` on,
+  /// or of rings, each byte at its number modulo their length.
+  struct Source {
+    Rows rows;
+    Value row, first;
+    Access access;
+  };
 
-  void compute(const Part &input, const Statistics &statistics);
+  void prepare() override;
+  void compute();
   void storeCodes(Value row, Value block, Value number, int64_t lanes,
                   Value codes);
-  int64_t width(ArrayRef<WeightRow>) override {
-    return std::gcd(length, kPiece);
-  }
+  int64_t width(ArrayRef<WeightRow>) override { return piece; }
   Value zero(int64_t) override { return b.f32(0); }
-  Column columnOf(Value column, int64_t width);
+  Column columnOf(Value column);
   SmallVector<Value> words(Value bytes);
-  Piece load(const WeightRow &row, const Column &column, int64_t width);
+  Piece load(const Source &from, const Column &column);
   SmallVector<Value> step(const Work &work, ArrayRef<WeightRow> rows,
                           int64_t width, ValueRange columns,
                           ValueRange sums) override;
+  SmallVector<Value> step(ArrayRef<Source> sources, ValueRange columns,
+                          ValueRange sums);
+  SmallVector<Value> dots(const Work &work, ArrayRef<WeightRow> rows) override;
+
+  int64_t terms() const { return works[0].dots[0].terms.constant; }
+  int64_t ringLength(int64_t rows) const {
+    return turnsHeld(rows) * kWarp * piece;
+  }
+  /// Of all warps.
+  int64_t ringBytes() const;
+  /// The ring of the `i`-th of a warp's rows.
+  Source ring(int64_t rows, int64_t i);
+  void fetch(ArrayRef<WeightRow> rows, Value turn);
   /// One row of the input at a column: words of each half; -8 times the sum of
   /// each word's numbers, where weights of four bits are so much less than
   /// their bits say; the scales of its blocks.
@@ -80,13 +122,18 @@ private:
     SmallVector<Value> offsets;
     Value scaleA, scaleB;
   };
-  Input input(int64_t row, const Column &column, int64_t width);
+  Input input(int64_t row, const Column &column);
   Value multiply(const Input &x, const Piece &piece, const Column &column,
                  Value sum);
 
-  int64_t bits, halves, bytes;
+  const Part &given;
+  const Statistics &statistics;
+  /// Bytes of a block, and of a piece.
+  int64_t bits, halves, bytes, piece;
   /// Row `row * halves + half` of the input, and the scales of row `row`.
   Rows codes, scales;
+  /// Null where rows do not begin at words, or no memory is left.
+  Value rings;
 };
 } // namespace
 
@@ -95,11 +142,35 @@ BlockGemv::BlockGemv(Launch &launch, ArrayRef<Work> works, const Part &input,
     : Gemv(launch, works,
            works[0].dots[0].terms.constant / BlockProduct::kNumbers *
                blockBytes(works[0].dots[0].bits)),
-      bits(works[0].dots[0].bits), halves(halvesOf(bits)),
-      bytes(blockBytes(bits)),
+      given(input), statistics(statistics), bits(works[0].dots[0].bits),
+      halves(halvesOf(bits)), bytes(blockBytes(bits)),
+      piece(std::gcd(length, kPiece)),
       codes(b.shared(b.getI8Type(), m * halves * length, length)),
       scales(b.shared(b.getF32Type(), m * length / bytes, length / bytes)) {
-  compute(input, statistics);
+  if (piece < kWord)
+    return;
+  int64_t left = kShared - blockGemvBytes(m * terms(), bits);
+  while (warpRows > 1 && ringBytes() > left)
+    warpRows /= 2;
+  if (ringBytes() <= left)
+    rings = b.shared(b.getI8Type(), ringBytes(), 0).base;
+}
+
+int64_t BlockGemv::ringBytes() const {
+  int64_t most = 0;
+  for (const Work &work : works)
+    most = std::max(most, rowsOfWarp(work) * ringLength(rowsOfWarp(work)));
+  return most * kGemvThreads / kWarp;
+}
+
+void BlockGemv::prepare() {
+  if (rings)
+    forEachWork([&](const Work &work, Value first) {
+      SmallVector<WeightRow> rows = rowsOf(work, unitsFrom(work, first));
+      for (int64_t turn = 0; turn < turnsAhead(rowsOfWarp(work)); ++turn)
+        fetch(rows, b.i32(turn));
+    });
+  compute();
 }
 
 //===----------------------------------------------------------------------===//
@@ -123,11 +194,11 @@ void BlockGemv::storeCodes(Value row, Value block, Value number, int64_t lanes,
   }
 }
 
-void BlockGemv::compute(const Part &input, const Statistics &statistics) {
+void BlockGemv::compute() {
   Value zeros = b.zero(VectorType::get({2}, b.getI8Type()));
   for (int64_t r = 0; r < m; ++r) {
     Value row = b.i32(r);
-    computeRow(launch, input, statistics, row,
+    computeRow(launch, given, statistics, row,
                [&](ValueRange loops, int64_t lanes, ArrayRef<Value> values) {
                  Value block = loops[1], number = loops[2];
                  storeCodes(row, block, number, lanes, values[0]);
@@ -147,10 +218,10 @@ void BlockGemv::compute(const Part &input, const Statistics &statistics) {
 // Products
 //===----------------------------------------------------------------------===//
 
-BlockGemv::Column BlockGemv::columnOf(Value at, int64_t width) {
-  Column column{at, b.div(at, bytes), b.div(b.add(at, width - 1), bytes), {}};
+BlockGemv::Column BlockGemv::columnOf(Value at) {
+  Column column{at, b.div(at, bytes), b.div(b.add(at, piece - 1), bytes), {}};
   Value end = b.mul(b.add(column.a, 1), bytes);
-  for (int64_t byte = kWord; byte < width; byte += kWord)
+  for (int64_t byte = kWord; byte < piece; byte += kWord)
     column.isB.push_back(b.less(b.add(end, -1), b.add(at, byte)));
   return column;
 }
@@ -172,11 +243,10 @@ SmallVector<Value> BlockGemv::words(Value bytes) {
   return words;
 }
 
-BlockGemv::Piece BlockGemv::load(const WeightRow &row, const Column &column,
-                                 int64_t width) {
+BlockGemv::Piece BlockGemv::load(const Source &from, const Column &column) {
   auto bytesAt = [&](Value at, int64_t count) {
-    return b.load(row.weight.rows, row.row, b.add(row.column, at), count,
-                  Access::ReadOnly);
+    at = from.first ? b.add(from.first, at) : b.rem(at, from.rows.stride);
+    return b.load(from.rows, from.row, at, count, from.access);
   };
   auto scaleOf = [&](Value block) {
     Value half = b.create<LLVM::BitcastOp>(
@@ -184,18 +254,17 @@ BlockGemv::Piece BlockGemv::load(const WeightRow &row, const Column &column,
         bytesAt(b.mul(block, bytes), BlockProduct::kScaleBytes));
     return b.widen(half);
   };
-  Piece piece{words(bytesAt(column.at, width)), scaleOf(column.a), {}};
+  Piece loaded{words(bytesAt(column.at, piece)), scaleOf(column.a), {}};
   if (!column.isB.empty())
-    piece.scaleB = scaleOf(column.b);
-  return piece;
+    loaded.scaleB = scaleOf(column.b);
+  return loaded;
 }
 
-BlockGemv::Input BlockGemv::input(int64_t row, const Column &column,
-                                  int64_t width) {
+BlockGemv::Input BlockGemv::input(int64_t row, const Column &column) {
   Input x;
   for (int64_t half = 0; half < halves; ++half)
     x.words.push_back(
-        words(b.load(codes, b.i32(row * halves + half), column.at, width)));
+        words(b.load(codes, b.i32(row * halves + half), column.at, piece)));
   Value offset = b.i32(kMinusEights);
   for (size_t word = 0; bits == 4 && word < x.words[0].size(); ++word) {
     Value sum = cuda::dotBytes(b, x.words[0][word], offset, b.i32(0));
@@ -233,27 +302,93 @@ Value BlockGemv::multiply(const Input &x, const Piece &piece,
   return sum;
 }
 
-/// All loads come first: what is in flight hides the latency of memory.
-SmallVector<Value> BlockGemv::step(const Work &, ArrayRef<WeightRow> rows,
-                                   int64_t width, ValueRange columns,
+SmallVector<Value> BlockGemv::step(ArrayRef<Source> sources, ValueRange columns,
                                    ValueRange sums) {
   SmallVector<Value> next(sums);
   SmallVector<Column> at;
   std::vector<Piece> pieces;
   for (Value column : columns) {
-    at.push_back(columnOf(column, width));
-    for (const WeightRow &row : rows)
-      pieces.push_back(load(row, at.back(), width));
+    at.push_back(columnOf(column));
+    for (const Source &source : sources)
+      pieces.push_back(load(source, at.back()));
   }
   for (auto [i, column] : llvm::enumerate(at))
     for (int64_t row = 0; row < m; ++row) {
-      Input x = input(row, column, width);
-      for (size_t w = 0; w < rows.size(); ++w) {
+      Input x = input(row, column);
+      for (size_t w = 0; w < sources.size(); ++w) {
         Value &sum = next[w * m + row];
-        sum = multiply(x, pieces[i * rows.size() + w], column, sum);
+        sum = multiply(x, pieces[i * sources.size() + w], column, sum);
       }
     }
   return next;
+}
+
+SmallVector<Value> BlockGemv::step(const Work &, ArrayRef<WeightRow> rows,
+                                   int64_t, ValueRange columns,
+                                   ValueRange sums) {
+  SmallVector<Source> sources;
+  for (const WeightRow &row : rows)
+    sources.push_back({row.weight.rows, row.row, row.column, Access::ReadOnly});
+  return step(sources, columns, sums);
+}
+
+//===----------------------------------------------------------------------===//
+// Rings
+//===----------------------------------------------------------------------===//
+
+BlockGemv::Source BlockGemv::ring(int64_t rows, int64_t i) {
+  return {{rings, b.getI8Type(), ringLength(rows)},
+          b.add(b.mul(b.warp(), rows), i),
+          {},
+          Access::Mutable};
+}
+
+/// Begins to copy what the rows have for a turn: a group of copies, an empty
+/// one past the end, so that waiting is counting.
+void BlockGemv::fetch(ArrayRef<WeightRow> rows, Value turn) {
+  auto count = static_cast<int64_t>(rows.size());
+  Value column = b.mul(b.add(b.mul(turn, kWarp), b.lane()), piece);
+  b.when(b.less(column, b.i32(length)), [&] {
+    for (auto [i, row] : llvm::enumerate(rows)) {
+      Source to = ring(count, i);
+      cuda::copyAsync(
+          b, b.address(to.rows, to.row, b.rem(column, to.rows.stride)),
+          b.address(row.weight.rows, row.row, b.add(row.column, column)),
+          piece);
+    }
+  });
+  cuda::commitCopies(b);
+}
+
+SmallVector<Value> BlockGemv::dots(const Work &work, ArrayRef<WeightRow> rows) {
+  if (!rings)
+    return Gemv::dots(work, rows);
+  auto count = static_cast<int64_t>(rows.size());
+  int64_t bytesOfTurn = kWarp * piece, whole = length / bytesOfTurn;
+  int64_t ahead = turnsAhead(count);
+  SmallVector<Source> sources;
+  for (int64_t i = 0; i < count; ++i)
+    sources.push_back(ring(count, i));
+  Value own = b.mul(b.lane(), piece);
+  auto await = [&] {
+    cuda::awaitCopies(b, ahead - 1);
+    cuda::warpBarrier(b);
+  };
+  SmallVector<Value> sums(count * m, b.f32(0));
+  sums = b.loop(b.i32(0), b.i32(whole), 1, sums,
+                [&](Value turn, ValueRange carried) {
+                  await();
+                  fetch(rows, b.add(turn, ahead));
+                  Value column = b.add(b.mul(turn, bytesOfTurn), own);
+                  return step(sources, column, carried);
+                });
+  if (length % bytesOfTurn == 0)
+    return sums;
+  await();
+  return b.loop(b.add(own, whole * bytesOfTurn), b.i32(length), bytesOfTurn,
+                sums, [&](Value column, ValueRange carried) {
+                  return step(sources, column, carried);
+                });
 }
 
 std::unique_ptr<Gemv> simt::makeBlockGemv(Launch &launch, ArrayRef<Work> works,

@@ -11,8 +11,10 @@ void cuda::copyAsync(KernelBuilder &b, Address to, Address from, int64_t bytes,
                      Value exists) {
   Type element = cast<MemRefType>(to.base.getType()).getElementType();
   int64_t count = bytes * 8 / element.getIntOrFloatBitWidth();
-  Value elements = b.select(exists, b.create<arith::ConstantIndexOp>(count),
-                            b.create<arith::ConstantIndexOp>(0));
+  Value elements;
+  if (exists)
+    elements = b.select(exists, b.create<arith::ConstantIndexOp>(count),
+                        b.create<arith::ConstantIndexOp>(0));
   // Past the first cache where the hardware can: nobody reads it again there.
   b.create<nvgpu::DeviceAsyncCopyOp>(
       nvgpu::DeviceAsyncTokenType::get(b.getContext()), to.base, to.index,
@@ -66,6 +68,10 @@ void cuda::mma(KernelBuilder &b, Type element, ValueRange x, ValueRange w,
     for (auto [i, sum] : llvm::enumerate(own))
       sum = b.create<LLVM::ExtractValueOp>(product, i);
   }
+}
+
+void cuda::warpBarrier(KernelBuilder &b) {
+  b.create<NVVM::SyncWarpOp>(b.i32(-1));
 }
 
 Value cuda::dotBytes(KernelBuilder &b, Value x, Value w, Value sum) {

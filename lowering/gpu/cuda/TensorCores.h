@@ -7,9 +7,9 @@
 namespace cria::cuda {
 
 /// Begins to copy 4, 8 or 16 bytes from device to shared memory; zeros, where
-/// `exists` is false (cp.async).
+/// there is an `exists` that is false (cp.async).
 void copyAsync(simt::KernelBuilder &b, simt::Address to, simt::Address from,
-               int64_t bytes, mlir::Value exists);
+               int64_t bytes, mlir::Value exists = {});
 /// The thread's copies since the last commit are a group.
 void commitCopies(simt::KernelBuilder &b);
 /// Until all but the thread's last `groups` have landed.
@@ -24,6 +24,9 @@ llvm::SmallVector<mlir::Value> loadMatrices(simt::KernelBuilder &b,
 /// ISA's mma.sync.m16n8k16: 4, 2 x 2 and 2 x 4 registers, pairs as i32 and f32.
 void mma(simt::KernelBuilder &b, mlir::Type element, mlir::ValueRange x,
          mlir::ValueRange w, mlir::MutableArrayRef<mlir::Value> sums);
+
+/// A barrier for the threads of a warp (bar.warp.sync).
+void warpBarrier(simt::KernelBuilder &b);
 
 /// sum + the products of four signed bytes of x with four of w, in i32 (dp4a).
 mlir::Value dotBytes(simt::KernelBuilder &b, mlir::Value x, mlir::Value w,
