@@ -10,9 +10,10 @@ using namespace cria::simt;
 /// Rows of weights that a warp reads side by side at most, and 16-byte loads
 /// that a lane has in flight.
 static constexpr int64_t kWarpRows = 4, kLoads = 4;
-/// Blocks that fill the machine: four on each of an H200's multiprocessors,
-/// with 32 KiB in flight on each. Less work is cut into smaller blocks.
-static constexpr int64_t kBlocks = 4 * 132;
+/// Threads of a block, and warps that fill the machine: sixteen on each of an
+/// H200's multiprocessors, with 32 KiB in flight on each. Less work is cut into
+/// smaller blocks.
+static constexpr int64_t kThreads = 128, kWarps = 16 * 132;
 
 //===----------------------------------------------------------------------===//
 // All types
@@ -24,7 +25,7 @@ Gemv::Gemv(Launch &launch, ArrayRef<Work> works, int64_t length)
   int64_t sums = 0;
   for (const Work &work : works)
     sums += work.units * sumsOf(work);
-  while (warpRows > 1 && sums / (warpRows * (kGemvThreads / kWarp)) < kBlocks)
+  while (warpRows > 1 && sums / warpRows < kWarps)
     warpRows /= 2;
 }
 
@@ -100,7 +101,7 @@ void Gemv::forEachWork(llvm::function_ref<void(const Work &, Value)> body) {
   int64_t all = std::accumulate(blocks.begin(), blocks.end(), int64_t(0));
   b.when(b.less(block, b.i32(all)), [&] {
     branch(b, blocks, block, [&](size_t i, Value block) {
-      Value warp = b.add(b.mul(block, kGemvThreads / kWarp), b.warp());
+      Value warp = b.add(b.mul(block, warps()), b.warp());
       body(works[i], b.mul(warp, unitsOfWarp(works[i])));
     });
   });
@@ -211,9 +212,10 @@ SmallVector<Value> FloatGemv::step(const Work &work, ArrayRef<WeightRow> rows,
 void simt::emitGemv(KernelFunction &function, const Twine &suffix,
                     ArrayRef<Work> works, const Part *input,
                     const Statistics &statistics) {
-  Launch launch(function, suffix, kGemvThreads);
+  bool inBlocks = works[0].dots[0].bits;
+  Launch launch(function, suffix, inBlocks ? kBlockGemvThreads : kThreads);
   std::unique_ptr<Gemv> gemv;
-  if (works[0].dots[0].bits)
+  if (inBlocks)
     gemv = makeBlockGemv(launch, works, *input, statistics);
   else
     gemv = std::make_unique<FloatGemv>(launch, works, input, statistics);

@@ -14,9 +14,6 @@
 
 namespace cria::simt {
 
-/// Threads of a block.
-inline constexpr int64_t kGemvThreads = 128;
-
 class Gemv {
 public:
   /// `length` elements of memory are a row of weights.
@@ -55,6 +52,8 @@ protected:
   /// The units of one warp; behind the last they are the last again.
   llvm::SmallVector<mlir::Value> unitsFrom(const Work &work, mlir::Value first);
   llvm::SmallVector<WeightRow> rowsOf(const Work &work, mlir::ValueRange units);
+  /// Warps of a block.
+  int64_t warps() const { return b.threads() / kWarp; }
   /// Rows of weights that a warp multiplies side by side.
   int64_t rowsOfWarp(const Work &work) const {
     return unitsOfWarp(work) * sumsOf(work);
@@ -76,9 +75,13 @@ private:
     return std::max<int64_t>(1, warpRows / sumsOf(work));
   }
   int64_t unitsOfBlock(const Work &work) const {
-    return unitsOfWarp(work) * (kGemvThreads / kWarp);
+    return unitsOfWarp(work) * warps();
   }
 };
+
+/// Threads of a block where weights are in blocks: many share an input, which
+/// takes longer to compute.
+inline constexpr int64_t kBlockGemvThreads = 256;
 
 /// Weights in blocks, by products of four bytes (cuda/GemvBlocks.cpp). The
 /// block computes the input's codes and scales.

@@ -15,13 +15,14 @@
 ///   sum += float(sum of a's words) * (scale of x, a) * (scale of w, a) + b's
 ///
 /// Loads into registers do not stay in flight: ptxas moves them to where they
-/// are used. So cp.async copies pieces some turns ahead into a ring in shared
+/// are used. So cp.async copies pieces some turns ahead into stages in shared
 /// memory that a warp has for each of its rows, from before the input is
-/// computed on:
+/// computed on. A stage also has the bytes before its turn that the scale of
+/// its first block may be in.
 ///
-///   turn t:    wait for its copies, the warp's barrier
-///              begin to copy turn t + ahead, over that of t - 2
-///              multiply; the scale of the turn's first block may be in t - 1
+///   turn t:    wait for its copies; the warp's barrier
+///              begin to copy turn t + ahead, over that of t - 1
+///              multiply
 ///
 /// Rows that do not begin at words, or leave no room, are read where they lie.
 #include "lowering/gpu/Gemv.h"
@@ -37,8 +38,8 @@ using namespace cria::simt;
 
 /// Bytes of a load, and of a word.
 static constexpr int64_t kPiece = 16, kWord = 4;
-/// Pieces that a lane copies ahead: with four blocks on a multiprocessor 32 KiB
-/// are in flight.
+/// Pieces that a lane copies ahead: with sixteen warps on a multiprocessor 32
+/// KiB are in flight.
 static constexpr int64_t kAhead = 4;
 /// In each byte of a word: its low half, and -8.
 static constexpr int32_t kLowHalves = 0x0f0f0f0f, kMinusEights = -0x07070708;
@@ -51,11 +52,10 @@ static int64_t blockBytes(int64_t bits) {
 /// Shared memory of a block, but for what statistics need.
 static constexpr int64_t kShared = 47 << 10;
 
-/// Turns that a warp copies ahead, for so many rows, and that its rings hold.
+/// Turns that a warp copies ahead, of so many rows.
 static int64_t turnsAhead(int64_t rows) {
   return std::max<int64_t>(1, kAhead / rows);
 }
-static int64_t turnsHeld(int64_t rows) { return turnsAhead(rows) + 2; }
 
 int64_t simt::blockGemvBytes(int64_t numbers, int64_t bits) {
   int64_t scale = sizeof(float);
@@ -81,8 +81,7 @@ private:
     Value at, a, b;
     SmallVector<Value> isB;
   };
-  /// Where bytes of a row of weights lie: in a row of memory from `first` on,
-  /// or of rings, each byte at its number modulo their length.
+  /// Where bytes of a row of weights lie: in a row of memory, from `first` on.
   struct Source {
     Rows rows;
     Value row, first;
@@ -106,13 +105,12 @@ private:
   SmallVector<Value> dots(const Work &work, ArrayRef<WeightRow> rows) override;
 
   int64_t terms() const { return works[0].dots[0].terms.constant; }
-  int64_t ringLength(int64_t rows) const {
-    return turnsHeld(rows) * kWarp * piece;
-  }
-  /// Of all warps.
-  int64_t ringBytes() const;
-  /// The ring of the `i`-th of a warp's rows.
-  Source ring(int64_t rows, int64_t i);
+  int64_t turnBytes() const { return kWarp * piece; }
+  /// Bytes of a stage before its turn's.
+  int64_t leadBytes() const { return llvm::alignTo(bytes - 1, piece); }
+  int64_t stagesBytes() const;
+  /// The stage of a turn of the `i`-th of a warp's rows.
+  Source stage(int64_t rows, int64_t i, Value turn);
   void fetch(ArrayRef<WeightRow> rows, Value turn);
   /// One row of the input at a column: words of each half; -8 times the sum of
   /// each word's numbers, where weights of four bits are so much less than
@@ -132,8 +130,8 @@ private:
   int64_t bits, halves, bytes, piece;
   /// Row `row * halves + half` of the input, and the scales of row `row`.
   Rows codes, scales;
-  /// Null where rows do not begin at words, or no memory is left.
-  Value rings;
+  /// None where rows do not begin at words, or no memory is left.
+  std::optional<Rows> stages;
 };
 } // namespace
 
@@ -150,21 +148,24 @@ BlockGemv::BlockGemv(Launch &launch, ArrayRef<Work> works, const Part &input,
   if (piece < kWord)
     return;
   int64_t left = kShared - blockGemvBytes(m * terms(), bits);
-  while (warpRows > 1 && ringBytes() > left)
+  while (warpRows > 1 && stagesBytes() > left)
     warpRows /= 2;
-  if (ringBytes() <= left)
-    rings = b.shared(b.getI8Type(), ringBytes(), 0).base;
+  if (stagesBytes() <= left)
+    stages = b.shared(b.getI8Type(), stagesBytes(), leadBytes() + turnBytes());
 }
 
-int64_t BlockGemv::ringBytes() const {
+/// Of all warps.
+int64_t BlockGemv::stagesBytes() const {
   int64_t most = 0;
-  for (const Work &work : works)
-    most = std::max(most, rowsOfWarp(work) * ringLength(rowsOfWarp(work)));
-  return most * kGemvThreads / kWarp;
+  for (const Work &work : works) {
+    int64_t rows = rowsOfWarp(work);
+    most = std::max(most, rows * (turnsAhead(rows) + 1));
+  }
+  return most * warps() * (leadBytes() + turnBytes());
 }
 
 void BlockGemv::prepare() {
-  if (rings)
+  if (stages)
     forEachWork([&](const Work &work, Value first) {
       SmallVector<WeightRow> rows = rowsOf(work, unitsFrom(work, first));
       for (int64_t turn = 0; turn < turnsAhead(rowsOfWarp(work)); ++turn)
@@ -219,10 +220,12 @@ void BlockGemv::compute() {
 //===----------------------------------------------------------------------===//
 
 BlockGemv::Column BlockGemv::columnOf(Value at) {
-  Column column{at, b.div(at, bytes), b.div(b.add(at, piece - 1), bytes), {}};
-  Value end = b.mul(b.add(column.a, 1), bytes);
+  Column column{at, b.div(at, bytes), {}, {}};
+  Value last = b.add(b.mul(column.a, bytes), bytes - 1);
+  column.b = b.select(b.less(last, b.add(at, piece - 1)), b.add(column.a, 1),
+                      column.a);
   for (int64_t byte = kWord; byte < piece; byte += kWord)
-    column.isB.push_back(b.less(b.add(end, -1), b.add(at, byte)));
+    column.isB.push_back(b.less(last, b.add(at, byte)));
   return column;
 }
 
@@ -245,8 +248,8 @@ SmallVector<Value> BlockGemv::words(Value bytes) {
 
 BlockGemv::Piece BlockGemv::load(const Source &from, const Column &column) {
   auto bytesAt = [&](Value at, int64_t count) {
-    at = from.first ? b.add(from.first, at) : b.rem(at, from.rows.stride);
-    return b.load(from.rows, from.row, at, count, from.access);
+    return b.load(from.rows, from.row, b.add(from.first, at), count,
+                  from.access);
   };
   auto scaleOf = [&](Value block) {
     Value half = b.create<LLVM::BitcastOp>(
@@ -333,61 +336,67 @@ SmallVector<Value> BlockGemv::step(const Work &, ArrayRef<WeightRow> rows,
 }
 
 //===----------------------------------------------------------------------===//
-// Rings
+// Stages
 //===----------------------------------------------------------------------===//
 
-BlockGemv::Source BlockGemv::ring(int64_t rows, int64_t i) {
-  return {{rings, b.getI8Type(), ringLength(rows)},
-          b.add(b.mul(b.warp(), rows), i),
-          {},
-          Access::Mutable};
+BlockGemv::Source BlockGemv::stage(int64_t rows, int64_t i, Value turn) {
+  int64_t each = turnsAhead(rows) + 1;
+  Value ring = b.add(b.mul(b.warp(), rows), i);
+  return {*stages, b.add(b.mul(ring, each), b.rem(turn, each)),
+          b.sub(b.i32(leadBytes()), b.mul(turn, turnBytes())), Access::Mutable};
 }
 
 /// Begins to copy what the rows have for a turn: a group of copies, an empty
 /// one past the end, so that waiting is counting.
 void BlockGemv::fetch(ArrayRef<WeightRow> rows, Value turn) {
-  auto count = static_cast<int64_t>(rows.size());
-  Value column = b.mul(b.add(b.mul(turn, kWarp), b.lane()), piece);
-  b.when(b.less(column, b.i32(length)), [&] {
+  auto copy = [&](Value column) {
     for (auto [i, row] : llvm::enumerate(rows)) {
-      Source to = ring(count, i);
+      Source to = stage(rows.size(), i, turn);
       cuda::copyAsync(
-          b, b.address(to.rows, to.row, b.rem(column, to.rows.stride)),
+          b, b.address(to.rows, to.row, b.add(to.first, column)),
           b.address(row.weight.rows, row.row, b.add(row.column, column)),
           piece);
     }
-  });
+  };
+  Value own = b.mul(b.lane(), piece), first = b.mul(turn, turnBytes());
+  Value column = b.add(first, own);
+  b.when(b.less(column, b.i32(length)), [&] { copy(column); });
+  Value hasLead = b.both(b.less(b.i32(0), turn), b.less(first, b.i32(length)));
+  b.when(b.both(hasLead, b.less(own, b.i32(leadBytes()))),
+         [&] { copy(b.add(column, -leadBytes())); });
   cuda::commitCopies(b);
 }
 
 SmallVector<Value> BlockGemv::dots(const Work &work, ArrayRef<WeightRow> rows) {
-  if (!rings)
+  if (!stages)
     return Gemv::dots(work, rows);
   auto count = static_cast<int64_t>(rows.size());
-  int64_t bytesOfTurn = kWarp * piece, whole = length / bytesOfTurn;
-  int64_t ahead = turnsAhead(count);
-  SmallVector<Source> sources;
-  for (int64_t i = 0; i < count; ++i)
-    sources.push_back(ring(count, i));
+  int64_t whole = length / turnBytes(), ahead = turnsAhead(count);
   Value own = b.mul(b.lane(), piece);
   auto await = [&] {
     cuda::awaitCopies(b, ahead - 1);
     cuda::warpBarrier(b);
+  };
+  auto sourcesOf = [&](Value turn) {
+    SmallVector<Source> sources;
+    for (int64_t i = 0; i < count; ++i)
+      sources.push_back(stage(count, i, turn));
+    return sources;
   };
   SmallVector<Value> sums(count * m, b.f32(0));
   sums = b.loop(b.i32(0), b.i32(whole), 1, sums,
                 [&](Value turn, ValueRange carried) {
                   await();
                   fetch(rows, b.add(turn, ahead));
-                  Value column = b.add(b.mul(turn, bytesOfTurn), own);
-                  return step(sources, column, carried);
+                  Value column = b.add(b.mul(turn, turnBytes()), own);
+                  return step(sourcesOf(turn), column, carried);
                 });
-  if (length % bytesOfTurn == 0)
+  if (length % turnBytes() == 0)
     return sums;
   await();
-  return b.loop(b.add(own, whole * bytesOfTurn), b.i32(length), bytesOfTurn,
+  return b.loop(b.add(own, whole * turnBytes()), b.i32(length), turnBytes(),
                 sums, [&](Value column, ValueRange carried) {
-                  return step(sources, column, carried);
+                  return step(sourcesOf(b.i32(whole)), column, carried);
                 });
 }
 
