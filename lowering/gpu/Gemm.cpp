@@ -1,12 +1,21 @@
 #include "lowering/gpu/GemmTile.h"
+#include "lowering/kernel/BlockProduct.h"
 
 using namespace mlir;
 using namespace cria;
 using namespace cria::simt;
 
+static int64_t lengthOf(const Dot &dot) {
+  int64_t terms = dot.terms.constant;
+  return dot.bits ? terms / BlockProduct::kNumbers *
+                        BlockProduct::blockBytes(dot.bits)
+                  : terms;
+}
+
 GemmTile::GemmTile(Launch &launch, ArrayRef<Work> works, int64_t m, int64_t n)
     : launch(launch), b(launch.b), works(works),
-      k(works[0].dots[0].terms.constant), m(m), n(n),
+      k(works[0].dots[0].terms.constant),
+      weightLength(lengthOf(works[0].dots[0])), m(m), n(n),
       x(Operand::of(launch, works[0], works[0].dots[0].x, k)), width(x.width) {
   for (const Work &work : works) {
     units += work.units;
@@ -19,17 +28,18 @@ GemmTile::GemmTile(Launch &launch, ArrayRef<Work> works, int64_t m, int64_t n)
   }
 }
 
-GemmTile::Source GemmTile::elementX(const Corner &corner, Value row,
-                                    Value column) {
+GemmTile::Source GemmTile::elementOf(const Operand &operand, int64_t length,
+                                     const Corner &corner, Value row,
+                                     Value column) {
   Value at = b.add(corner.row, row);
-  Value exists = b.both(b.less(at, corner.rows), b.less(column, b.i32(k)));
+  Value exists = b.both(b.less(at, corner.rows), b.less(column, b.i32(length)));
   Value zero = b.i32(0);
   SmallVector<Value> loops(works[0].part.box.size());
   if (works[0].row)
     loops[*works[0].row] = b.select(exists, at, zero);
-  return {b.address(x.rows, launch.value(x.row, loops),
+  return {b.address(operand.rows, launch.value(operand.row, loops),
                     b.add(b.select(exists, column, zero),
-                          launch.value(x.column, loops))),
+                          launch.value(operand.column, loops))),
           exists};
 }
 
@@ -38,7 +48,8 @@ GemmTile::Source GemmTile::elementW(const Corner &corner, Value row,
                                     Value column) {
   int64_t sums = sumsOfUnit();
   Value unit = b.add(corner.unit, b.div(row, sums));
-  Value exists = b.both(b.less(unit, b.i32(units)), b.less(column, b.i32(k)));
+  Value exists =
+      b.both(b.less(unit, b.i32(units)), b.less(column, b.i32(weightLength)));
   Value zero = b.i32(0);
   unit = b.select(exists, unit, zero);
   column = b.select(exists, column, zero);
@@ -99,8 +110,13 @@ void simt::emitGemm(KernelFunction &function, const Twine &suffix,
     return cast<RankedTensorType>(element.tensor.getType()).getElementType();
   };
   const Dot &dot = works[0].dots[0];
-  bool mma = takesMma(element(dot.x), element(dot.w), dot.terms.constant);
-  auto tile = mma ? makeMmaGemm(launch, works) : makeFmaGemm(launch, works);
+  std::unique_ptr<GemmTile> tile;
+  if (dot.bits)
+    tile = makeBlockGemm(launch, works);
+  else if (takesMma(element(dot.x), element(dot.w), dot.terms.constant))
+    tile = makeMmaGemm(launch, works);
+  else
+    tile = makeFmaGemm(launch, works);
   tile->emit();
   launch.finish({function.constant(tile->blocks()),
                  function.blocks(works[0].rows(), tile->rowsOfTile())});

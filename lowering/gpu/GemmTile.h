@@ -37,7 +37,12 @@ protected:
   };
 
   /// Of the input at (row, k) of the tile, of the weights at (row, k).
-  Source elementX(const Corner &corner, mlir::Value row, mlir::Value column);
+  Source elementX(const Corner &corner, mlir::Value row, mlir::Value column) {
+    return elementOf(x, k, corner, row, column);
+  }
+  /// The same of what has `length` elements for each row of the input.
+  Source elementOf(const Operand &operand, int64_t length, const Corner &corner,
+                   mlir::Value row, mlir::Value column);
   Source elementW(const Corner &corner, mlir::Value row, mlir::Value column);
 
   /// The sums that a thread holds at the end, those of a unit side by side.
@@ -46,7 +51,8 @@ protected:
   Launch &launch;
   KernelBuilder &b;
   llvm::ArrayRef<Work> works;
-  int64_t k, m, n;
+  /// Terms of a product, elements of a row of weights, and the tile's size.
+  int64_t k, weightLength, m, n;
   Operand x;
   std::vector<llvm::SmallVector<Operand>> weights; // of each sum of each work
   /// Elements that lie side by side in all operands.
@@ -70,6 +76,10 @@ std::unique_ptr<GemmTile> makeFmaGemm(Launch &launch,
 std::unique_ptr<GemmTile> makeMmaGemm(Launch &launch,
                                       llvm::ArrayRef<Work> works);
 bool takesMma(mlir::Type input, mlir::Type weight, int64_t k);
+/// Weights in blocks, on tensor cores (cuda/GemmBlocks.cpp); takesBlockGemm
+/// says which (Parts.h).
+std::unique_ptr<GemmTile> makeBlockGemm(Launch &launch,
+                                        llvm::ArrayRef<Work> works);
 
 /// Threads of a block, of either kind.
 inline constexpr int64_t kGemmThreads = 128;

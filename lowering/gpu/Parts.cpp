@@ -441,12 +441,16 @@ bool PartsSchedule::emitProducts(ArrayRef<Work> works, StringRef suffix) {
   Size rows = first.rows();
   const Dot &dot = first.dots[0];
   bool few = rows.isConstant() && rows.constant <= kGemvRows;
+  if (few && dot.bits)
+    few = sharedBytes(first) <= kGemvShared;
+  if (dot.bits && !few && !takesBlockGemm(dot.terms.constant))
+    return fail(
+        "many rows are multiplied with rows of an odd number of blocks");
   Part input;
   Ingredients made;
   bool inBlock = false;
-  if (dot.bits && !few)
-    return fail("a product with a matrix in blocks is of many rows");
-  if (dot.bits || !inMemory(elements, dot.x, box)) {
+  // Of blocks, a block lays the input out anew.
+  if ((few && dot.bits) || !inMemory(elements, dot.x, box)) {
     input = inputOf(dot);
     bool fits = few && sharedBytes(first) <= kGemvShared;
     if (!collect(input, made))

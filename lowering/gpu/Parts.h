@@ -75,6 +75,9 @@ int64_t blockGemvBytes(int64_t numbers, int64_t bits);
 /// sums are of the same products.
 void emitGemm(KernelFunction &function, const llvm::Twine &suffix,
               llvm::ArrayRef<Work> works);
+/// Whether emitGemm takes weights in blocks, by the terms of a product: rows
+/// must begin at words.
+bool takesBlockGemm(int64_t terms);
 
 /// Calls `sink` with the elements of a part's stores at one place of its first
 /// loops, `rows`: the block computes the statistics of these rows, then each

@@ -364,16 +364,14 @@ static bool addsToZeros(LinalgOp op) {
          cast<ShapedType>(init.getType()).getElementType().isF32();
 }
 
-Dot Elements::blockDot(const BlockProduct &product, const Element &leaf,
-                       ArrayRef<Size> box) {
-  AffineExpr t = leaf.at[0], n = leaf.at[1], k = dim(box.size());
-  AffineExpr block = k.floorDiv(BlockProduct::kNumbers);
+Dot Elements::blockDot(const BlockProduct &product, const Element &leaf) {
+  AffineExpr t = leaf.at[0], n = leaf.at[1], zero = constant(0);
   Dot dot;
-  dot.x = {product.codes, {t, block, k % BlockProduct::kNumbers}};
-  dot.w = {product.weights, {n, constant(0), constant(0)}};
+  dot.x = {product.codes, {t, zero, zero}};
+  dot.w = {product.weights, {n, zero, zero}};
   dot.terms = {product.blocks() * BlockProduct::kNumbers};
   dot.bits = product.bits;
-  dot.scale = {product.scales, {t, block}};
+  dot.scale = {product.scales, {t, zero}};
   return dot;
 }
 
@@ -383,7 +381,7 @@ std::optional<Dot> Elements::dot(const Element &leaf, ArrayRef<Size> box) {
     return std::nullopt;
   StringRef reason;
   if (auto product = BlockProduct::match(op, reason))
-    return blockDot(*product, leaf, box);
+    return blockDot(*product, leaf);
   if (!isProduct(op) || !mayReorder(op) || op.getNumLoops() != 3 ||
       op.getNumReductionLoops() != 1)
     return std::nullopt;

@@ -60,8 +60,8 @@ struct Dot {
   Element x, w;
   Size terms;
   /// Bits of a number of `w`, if that is a matrix in blocks (BlockProduct.h):
-  /// then `x` is a code, (row, block, number), with a scale of (row, block),
-  /// and `w` the first byte of a row.
+  /// then `x` and `w` are the first code and byte of a row, and `scale` is that
+  /// of the row's first block.
   int64_t bits = 0;
   Element scale = {};
 };
@@ -145,8 +145,7 @@ public:
                             llvm::ArrayRef<Size> box) const;
 
 private:
-  Dot blockDot(const BlockProduct &product, const Element &leaf,
-               llvm::ArrayRef<Size> box);
+  Dot blockDot(const BlockProduct &product, const Element &leaf);
   struct Range {
     std::optional<int64_t> least, most;
   };

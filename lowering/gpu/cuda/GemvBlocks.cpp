@@ -45,22 +45,19 @@ static constexpr int64_t kAhead = 4;
 static constexpr int32_t kLowHalves = 0x0f0f0f0f, kMinusEights = -0x07070708;
 
 static int64_t halvesOf(int64_t bits) { return 8 / bits; }
-static int64_t blockBytes(int64_t bits) {
-  return BlockProduct::kScaleBytes + BlockProduct::kNumbers * bits / 8;
-}
 
 /// Shared memory of a block, but for what statistics need.
 static constexpr int64_t kShared = 47 << 10;
 
-/// Turns that a warp copies ahead, of so many rows.
-static int64_t turnsAhead(int64_t rows) {
-  return std::max<int64_t>(1, kAhead / rows);
+/// Stages of a row, for so many rows: one for the turn that is multiplied.
+static int64_t stagesOf(int64_t rows) {
+  return std::max<int64_t>(1, kAhead / rows) + 1;
 }
 
 int64_t simt::blockGemvBytes(int64_t numbers, int64_t bits) {
   int64_t scale = sizeof(float);
   return numbers / BlockProduct::kNumbers *
-         (halvesOf(bits) * blockBytes(bits) + scale);
+         (halvesOf(bits) * BlockProduct::blockBytes(bits) + scale);
 }
 
 namespace {
@@ -109,9 +106,12 @@ private:
   /// Bytes of a stage before its turn's.
   int64_t leadBytes() const { return llvm::alignTo(bytes - 1, piece); }
   int64_t stagesBytes() const;
-  /// The stage of a turn of the `i`-th of a warp's rows.
-  Source stage(int64_t rows, int64_t i, Value turn);
-  void fetch(ArrayRef<WeightRow> rows, Value turn);
+  /// The stage of turn `first + turn` of the `i`-th of a warp's rows; `first`
+  /// is a multiple of the stages of a row.
+  Source stage(int64_t rows, int64_t i, Value first, int64_t turn);
+  void fetch(ArrayRef<WeightRow> rows, Value first, int64_t turn);
+  SmallVector<Value> turn(ArrayRef<WeightRow> rows, Value first, int64_t turn,
+                          ValueRange sums);
   /// One row of the input at a column: words of each half; -8 times the sum of
   /// each word's numbers, where weights of four bits are so much less than
   /// their bits say; the scales of its blocks.
@@ -139,9 +139,9 @@ BlockGemv::BlockGemv(Launch &launch, ArrayRef<Work> works, const Part &input,
                      const Statistics &statistics)
     : Gemv(launch, works,
            works[0].dots[0].terms.constant / BlockProduct::kNumbers *
-               blockBytes(works[0].dots[0].bits)),
+               BlockProduct::blockBytes(works[0].dots[0].bits)),
       given(input), statistics(statistics), bits(works[0].dots[0].bits),
-      halves(halvesOf(bits)), bytes(blockBytes(bits)),
+      halves(halvesOf(bits)), bytes(BlockProduct::blockBytes(bits)),
       piece(std::gcd(length, kPiece)),
       codes(b.shared(b.getI8Type(), m * halves * length, length)),
       scales(b.shared(b.getF32Type(), m * length / bytes, length / bytes)) {
@@ -159,7 +159,7 @@ int64_t BlockGemv::stagesBytes() const {
   int64_t most = 0;
   for (const Work &work : works) {
     int64_t rows = rowsOfWarp(work);
-    most = std::max(most, rows * (turnsAhead(rows) + 1));
+    most = std::max(most, rows * stagesOf(rows));
   }
   return most * warps() * (leadBytes() + turnBytes());
 }
@@ -168,8 +168,8 @@ void BlockGemv::prepare() {
   if (stages)
     forEachWork([&](const Work &work, Value first) {
       SmallVector<WeightRow> rows = rowsOf(work, unitsFrom(work, first));
-      for (int64_t turn = 0; turn < turnsAhead(rowsOfWarp(work)); ++turn)
-        fetch(rows, b.i32(turn));
+      for (int64_t turn = 0; turn + 1 < stagesOf(rowsOfWarp(work)); ++turn)
+        fetch(rows, b.i32(0), turn);
     });
   compute();
 }
@@ -339,64 +339,84 @@ SmallVector<Value> BlockGemv::step(const Work &, ArrayRef<WeightRow> rows,
 // Stages
 //===----------------------------------------------------------------------===//
 
-BlockGemv::Source BlockGemv::stage(int64_t rows, int64_t i, Value turn) {
-  int64_t each = turnsAhead(rows) + 1;
-  Value ring = b.add(b.mul(b.warp(), rows), i);
-  return {*stages, b.add(b.mul(ring, each), b.rem(turn, each)),
-          b.sub(b.i32(leadBytes()), b.mul(turn, turnBytes())), Access::Mutable};
+BlockGemv::Source BlockGemv::stage(int64_t rows, int64_t i, Value first,
+                                   int64_t turn) {
+  int64_t each = stagesOf(rows);
+  Value row = b.mul(b.add(b.mul(b.warp(), rows), i), each);
+  Value begin = b.mul(b.add(first, turn), turnBytes());
+  return {*stages, b.add(row, turn % each), b.sub(b.i32(leadBytes()), begin),
+          Access::Mutable};
 }
 
 /// Begins to copy what the rows have for a turn: a group of copies, an empty
 /// one past the end, so that waiting is counting.
-void BlockGemv::fetch(ArrayRef<WeightRow> rows, Value turn) {
+void BlockGemv::fetch(ArrayRef<WeightRow> rows, Value first, int64_t turn) {
   auto copy = [&](Value column) {
     for (auto [i, row] : llvm::enumerate(rows)) {
-      Source to = stage(rows.size(), i, turn);
+      Source to = stage(rows.size(), i, first, turn);
       cuda::copyAsync(
           b, b.address(to.rows, to.row, b.add(to.first, column)),
           b.address(row.weight.rows, row.row, b.add(row.column, column)),
           piece);
     }
   };
-  Value own = b.mul(b.lane(), piece), first = b.mul(turn, turnBytes());
-  Value column = b.add(first, own);
+  Value own = b.mul(b.lane(), piece);
+  Value begin = b.mul(b.add(first, turn), turnBytes());
+  Value column = b.add(begin, own);
   b.when(b.less(column, b.i32(length)), [&] { copy(column); });
-  Value hasLead = b.both(b.less(b.i32(0), turn), b.less(first, b.i32(length)));
-  b.when(b.both(hasLead, b.less(own, b.i32(leadBytes()))),
-         [&] { copy(b.add(column, -leadBytes())); });
+  if (turn > 0) {
+    Value isLead =
+        b.both(b.less(own, b.i32(leadBytes())), b.less(begin, b.i32(length)));
+    b.when(isLead, [&] { copy(b.add(column, -leadBytes())); });
+  }
   cuda::commitCopies(b);
+}
+
+/// A turn that all lanes have.
+SmallVector<Value> BlockGemv::turn(ArrayRef<WeightRow> rows, Value first,
+                                   int64_t turn, ValueRange sums) {
+  auto count = static_cast<int64_t>(rows.size());
+  int64_t ahead = stagesOf(count) - 1;
+  cuda::awaitCopies(b, ahead - 1);
+  cuda::warpBarrier(b);
+  fetch(rows, first, turn + ahead);
+  SmallVector<Source> sources;
+  for (int64_t i = 0; i < count; ++i)
+    sources.push_back(stage(count, i, first, turn));
+  Value begin = b.mul(b.add(first, turn), turnBytes());
+  return step(sources, b.add(begin, b.mul(b.lane(), piece)), sums);
 }
 
 SmallVector<Value> BlockGemv::dots(const Work &work, ArrayRef<WeightRow> rows) {
   if (!stages)
     return Gemv::dots(work, rows);
   auto count = static_cast<int64_t>(rows.size());
-  int64_t whole = length / turnBytes(), ahead = turnsAhead(count);
-  Value own = b.mul(b.lane(), piece);
-  auto await = [&] {
-    cuda::awaitCopies(b, ahead - 1);
-    cuda::warpBarrier(b);
-  };
-  auto sourcesOf = [&](Value turn) {
-    SmallVector<Source> sources;
-    for (int64_t i = 0; i < count; ++i)
-      sources.push_back(stage(count, i, turn));
-    return sources;
-  };
+  int64_t each = stagesOf(count), whole = length / turnBytes();
+  int64_t rounds = whole / each * each;
   SmallVector<Value> sums(count * m, b.f32(0));
-  sums = b.loop(b.i32(0), b.i32(whole), 1, sums,
-                [&](Value turn, ValueRange carried) {
-                  await();
-                  fetch(rows, b.add(turn, ahead));
-                  Value column = b.add(b.mul(turn, turnBytes()), own);
-                  return step(sourcesOf(turn), column, carried);
-                });
+  if (rounds)
+    sums = b.loop(b.i32(0), b.i32(rounds), each, sums,
+                  [&](Value first, ValueRange carried) {
+                    SmallVector<Value> next(carried);
+                    for (int64_t i = 0; i < each; ++i)
+                      next = turn(rows, first, i, next);
+                    return next;
+                  });
+  Value first = b.i32(rounds);
+  for (int64_t i = 0; i < whole - rounds; ++i)
+    sums = turn(rows, first, i, sums);
   if (length % turnBytes() == 0)
     return sums;
-  await();
-  return b.loop(b.add(own, whole * turnBytes()), b.i32(length), turnBytes(),
-                sums, [&](Value column, ValueRange carried) {
-                  return step(sourcesOf(b.i32(whole)), column, carried);
+  // Lanes behind the end have nothing in the last turn.
+  cuda::awaitCopies(b, each - 2);
+  cuda::warpBarrier(b);
+  SmallVector<Source> sources;
+  for (int64_t i = 0; i < count; ++i)
+    sources.push_back(stage(count, i, first, whole - rounds));
+  return b.loop(b.add(b.mul(b.lane(), piece), whole * turnBytes()),
+                b.i32(length), turnBytes(), sums,
+                [&](Value column, ValueRange carried) {
+                  return step(sources, column, carried);
                 });
 }
 

@@ -35,9 +35,11 @@ void cuda::awaitCopies(KernelBuilder &b, int64_t groups) {
 SmallVector<Value> cuda::loadMatrices(KernelBuilder &b, Address address,
                                       bool transposed) {
   Type element = cast<MemRefType>(address.base.getType()).getElementType();
-  Value all = b.create<nvgpu::LdMatrixOp>(
-      VectorType::get({4, 2}, element), address.base, address.index, transposed,
-      /*numTiles=*/4);
+  int64_t together = 32 / element.getIntOrFloatBitWidth();
+  Value all =
+      b.create<nvgpu::LdMatrixOp>(VectorType::get({4, together}, element),
+                                  address.base, address.index, transposed,
+                                  /*numTiles=*/4);
   SmallVector<Value> parts;
   for (int64_t i = 0; i < 4; ++i)
     parts.push_back(b.bits(b.extract(all, i)));
@@ -68,6 +70,22 @@ void cuda::mma(KernelBuilder &b, Type element, ValueRange x, ValueRange w,
     for (auto [i, sum] : llvm::enumerate(own))
       sum = b.create<LLVM::ExtractValueOp>(product, i);
   }
+}
+
+SmallVector<Value> cuda::mmaBytes(KernelBuilder &b, ValueRange x,
+                                  ValueRange w) {
+  auto type = NVVM::MMATypes::s8;
+  auto result = LLVM::LLVMStructType::getLiteral(
+      b.getContext(), SmallVector<Type>(4, b.getI32Type()));
+  SmallVector<Value> zeros(4, b.i32(0)), sums;
+  auto product = b.create<NVVM::MmaOp>(
+      result, x, w, zeros, ArrayRef<int64_t>{16, 8, 32}, std::nullopt,
+      NVVM::MMAIntOverflow::wrapped, std::array<NVVM::MMATypes, 2>{type, type},
+      std::array<NVVM::MMALayout, 2>{NVVM::MMALayout::row,
+                                     NVVM::MMALayout::col});
+  for (int64_t i = 0; i < 4; ++i)
+    sums.push_back(b.create<LLVM::ExtractValueOp>(product, i));
+  return sums;
 }
 
 void cuda::warpBarrier(KernelBuilder &b) {

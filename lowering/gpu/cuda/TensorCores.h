@@ -15,8 +15,8 @@ void commitCopies(simt::KernelBuilder &b);
 /// Until all but the thread's last `groups` have landed.
 void awaitCopies(simt::KernelBuilder &b, int64_t groups);
 
-/// Four 8 x 8 matrices of 16-bit elements from shared memory: lane i names the
-/// address of row i % 8 of matrix i / 8 (ldmatrix.x4).
+/// Four 8 x 8 matrices of 16-bit elements, or 8 x 16 of bytes, from shared
+/// memory: lane i names the address of row i % 8 of matrix i / 8 (ldmatrix.x4).
 llvm::SmallVector<mlir::Value> loadMatrices(simt::KernelBuilder &b,
                                             simt::Address address,
                                             bool transposed = false);
@@ -24,6 +24,11 @@ llvm::SmallVector<mlir::Value> loadMatrices(simt::KernelBuilder &b,
 /// ISA's mma.sync.m16n8k16: 4, 2 x 2 and 2 x 4 registers, pairs as i32 and f32.
 void mma(simt::KernelBuilder &b, mlir::Type element, mlir::ValueRange x,
          mlir::ValueRange w, mlir::MutableArrayRef<mlir::Value> sums);
+
+/// x * w, 16 x 32 and 32 x 8 signed bytes in the fragments of the PTX ISA's
+/// mma.sync.m16n8k32: 4 and 2 registers; the sums are 4 of i32.
+llvm::SmallVector<mlir::Value> mmaBytes(simt::KernelBuilder &b,
+                                        mlir::ValueRange x, mlir::ValueRange w);
 
 /// A barrier for the threads of a warp (bar.warp.sync).
 void warpBarrier(simt::KernelBuilder &b);
