@@ -102,7 +102,8 @@ def linear():
 
 def blocks():
     """Products with matrices in blocks: one block and a group of eight and a
-    rest, fewer rows than a stream, a tile and a group of rows has; a head, a
+    rest, fewer rows than a stream, a tile and a group of rows has; rows that
+    begin at 2, 4, 8 and 16 bytes, of more turns than a GPU's stages; a head, a
     lookup, a bias, two products of the same rows."""
     for dtype in TYPES:
         for form, n, k in [
@@ -115,16 +116,21 @@ def blocks():
             p = Program(dtype)
             x, w = p.tokens(k), p.weight(n, k, dtype=form)
             yield f"{dtype} {form} {n}x{k}", p.returns(linear_of(p, x, w))
+    for form, n, k in [("q8_0", 37, 4608), ("q4_0", 21, 3456), ("q8_0", 10, 704)]:
+        p = Program("bf16")
+        x, w = p.tokens(k), p.weight(n, k, dtype=form)
+        yield f"long {form} {n}x{k}", p.returns(linear_of(p, x, w))
     for form in ["q8_0", "q4_0"]:
         p = Program("bf16")
         x = p.tokens(64, dtype=form)
         yield f"lookup {form}", p.returns(x)
-        p = Program()
-        x = p.tokens(64)
-        y = linear_of(p, x, p.weight(96, 64, dtype=form), p.weight(96))
-        z = linear_of(p, x, p.weight(96, 64, dtype=form))
-        sum = elementwise(p, "residual", y, z, lambda a, b: a + b)
-        yield f"two products {form}", p.returns(sum)
+        for k in 64, 2432:
+            p = Program()
+            x = p.tokens(k)
+            y = linear_of(p, x, p.weight(96, k, dtype=form), p.weight(96))
+            z = linear_of(p, x, p.weight(96, k, dtype=form))
+            sum = elementwise(p, "residual", y, z, lambda a, b: a + b)
+            yield f"two products {form} {k}", p.returns(sum)
         p = Program()
         logits = p.head(p.tokens(2080), p.weight(101, 2080, dtype=form))
         yield f"head {form}", p.ends(logits)

@@ -1,8 +1,10 @@
-"""ptxas.py BIN SCRATCH CONFIG.json...: what ptxas says of the kernels.
+"""ptxas.py BIN SCRATCH [--quantize=FORMATS] CONFIG.json...: what ptxas says of the
+kernels.
 
 For every model and chip: no spills, no stack but as below, static shared memory within
 48 KiB, registers within the budget below. Loads of weights in decode are of 16
-bytes through the read-only path, products of prompts are on tensor cores.
+bytes through the read-only path, or asynchronous copies of blocks; products of
+prompts are on tensor cores.
 """
 
 import pathlib
@@ -38,11 +40,16 @@ def kernels(ptx):
     return dict(zip(parts[1::2], parts[2::2]))
 
 
-def check_text(name, text, where):
-    """What the instructions of a kernel of 16-bit weights must be."""
+def check_text(name, text, in_blocks, where):
+    """What the instructions of a kernel with weights must be."""
     if not re.search(PRODUCT, name) or re.search("_(input|finish)", name):
         return
-    if name.endswith("_decode"):
+    if in_blocks:
+        decode = "cp.async.cg", "dp4a.s32.s32"
+        prompt = "cp.async.cg", "ldmatrix", "m16n8k32"
+        for wanted in decode if name.endswith("_decode") else prompt:
+            check(wanted in text, f"{where}: no {wanted}")
+    elif name.endswith("_decode"):
         loads = re.findall(r"ld\.global\.nc\.\S*", text)
         wide = [load for load in loads if ".v4." in load]
         check(len(wide) >= 4, f"{where}: 16-byte loads {wide} of {loads}")
@@ -75,14 +82,15 @@ def check_chip(ptx, entries, chip, where):
 
 def main():
     tools = Tools(*sys.argv[1:3])
-    for config in map(pathlib.Path, sys.argv[3:]):
+    quantize = [arg for arg in sys.argv[3:] if arg.startswith("--")]
+    for config in map(pathlib.Path, sys.argv[3 + len(quantize) :]):
         ptx = tools.scratch / f"{config.stem}.ptx"
-        flags = ["--target=cuda", "--emit=ptx"]
+        flags = ["--target=cuda", "--emit=ptx", *quantize]
         execute(tools.compile_command(config, ptx, *flags)).ok()
         entries = kernels(ptx.read_text())
         check(len(entries) > 10, f"{config.name}: entries {[*entries]}")
         for name, text in entries.items():
-            check_text(name, text, f"{config.name}, {name}")
+            check_text(name, text, bool(quantize), f"{config.name}, {name}")
         for chip in CHIPS:
             check_chip(ptx, entries, chip, config.name)
 

@@ -30,6 +30,7 @@
 #include "lowering/kernel/BlockProduct.h"
 
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include <numeric>
 
 using namespace mlir;
@@ -41,6 +42,8 @@ static constexpr int64_t kPiece = 16, kWord = 4;
 /// Pieces that a lane copies ahead: with sixteen warps on a multiprocessor 32
 /// KiB are in flight.
 static constexpr int64_t kAhead = 4;
+/// Blocks that a multiprocessor has at least.
+static constexpr int32_t kBlocks = 2;
 /// In each byte of a word: its low half, and -8.
 static constexpr int32_t kLowHalves = 0x0f0f0f0f, kMinusEights = -0x07070708;
 
@@ -145,6 +148,9 @@ BlockGemv::BlockGemv(Launch &launch, ArrayRef<Work> works, const Part &input,
       piece(std::gcd(length, kPiece)),
       codes(b.shared(b.getI8Type(), m * halves * length, length)),
       scales(b.shared(b.getF32Type(), m * length / bytes, length / bytes)) {
+  // Else ptxas spills to have more blocks on a multiprocessor.
+  b.function->setAttr(NVVM::NVVMDialect::getMinctasmAttrName(),
+                      b.getI32IntegerAttr(kBlocks));
   if (piece < kWord)
     return;
   int64_t left = kShared - blockGemvBytes(m * terms(), bits);
