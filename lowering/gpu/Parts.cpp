@@ -471,7 +471,10 @@ bool PartsSchedule::emitProducts(ArrayRef<Work> works, StringRef suffix) {
                         : "many blocks read what its products read");
       if (!store(input))
         return false;
-      made.reads.clear();
+      made = {};
+      inBlock = few && dot.bits;
+      if (inBlock && !collect(input, made))
+        return false;
     }
   }
   // What one launch reads, others of its works may not write.

@@ -33,6 +33,9 @@ static bool dependsOn(const Element &element, unsigned loop) {
 static size_t groupsOf(const Part &part, const Statistics &statistics) {
   unsigned last = part.box.size() - 1;
   size_t count = 0;
+  if (!llvm::all_of(ArrayRef(part.box).drop_front(),
+                    [](const Size &size) { return size.isConstant(); }))
+    return 0;
   for (auto [leaf, reduction] :
        llvm::reverse(llvm::zip(statistics.leaves, statistics.reductions))) {
     bool isGroup = last >= 2 && reduction.terms == part.box[last] &&
