@@ -81,6 +81,15 @@ DIFFERENT = [
     ("weights for inputs", KEYS, r"(ld\.param.*param_)0\]", r"\g<1>1]", 0),
     ("a key too many", PROMPT, r"setp\.lt\.s32", "setp.le.s32", 3),
 ]
+# The same with weights in blocks, whose rows are long enough to be copied ahead.
+BLOCKS = CONFIG | {"hidden_size": 256, "intermediate_size": 256}
+FOUND_IN_BLOCKS = [
+    ("no wait for blocks", PRODUCT, r"cp\.async\.wait_group\s+\d+;", "", -1),
+    ("no barrier of the warp", PRODUCT, r"bar\.warp\.sync\s+-1;", "", -1),
+    ("no barrier behind the input", PRODUCT, r"bar\.sync\s+0;", "", -1),
+    ("no wait for tiles of blocks", TILES, r"cp\.async\.wait_group\s+0;", "", 0),
+    ("no barrier behind blocks", TILES, r"bar\.sync\s+0;", "", 0),
+]
 
 
 def ptx_of(artifact):
@@ -104,11 +113,11 @@ def mutated(ptx, kernel, pattern, replacement, which):
 
 
 class Planter:
-    def __init__(self, tools):
+    def __init__(self, tools, model, *flags):
         self.tools = tools
         config = tools.scratch / "config.json"
-        config.write_text(json.dumps(CONFIG))
-        artifact = tools.compile(config, "--target=cuda").read_bytes()
+        config.write_text(json.dumps(model))
+        artifact = tools.compile(config, "--target=cuda", *flags).read_bytes()
         begin, end = ptx_of(artifact)
         self.head, self.tail = artifact[:begin], artifact[end:-8]
         self.ptx = artifact[begin:end].decode()
@@ -139,20 +148,25 @@ def check_right(planter):
     return logits
 
 
-def main():
-    planter = Planter(Tools(*sys.argv[1:]))
+def check_planted(planter, found, different=()):
     right = check_right(planter)
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
-        results = list(pool.map(planter.plant, FOUND + DIFFERENT))
+        results = list(pool.map(planter.plant, [*found, *different]))
     missed = []
-    for mutant, (done, logits) in zip(FOUND + DIFFERENT, results):
+    for mutant, (done, logits) in zip([*found, *different], results):
         what, kernel = mutant[:2]
         named = f"cria-emulator: error: kernel '{kernel}'" in done.errors
-        if mutant in DIFFERENT:
+        if mutant in different:
             named |= logits is not None and np.abs(logits - right).max() > 1e-4
         if not named:
             missed.append(f"{what} ({kernel}): {done.errors[:300]}")
     check(not missed, "not found:\n" + "\n".join(missed))
+
+
+def main():
+    tools = Tools(*sys.argv[1:])
+    check_planted(Planter(tools, CONFIG), FOUND, DIFFERENT)
+    check_planted(Planter(tools, BLOCKS, "--quantize=q8_0"), FOUND_IN_BLOCKS)
 
 
 main()
