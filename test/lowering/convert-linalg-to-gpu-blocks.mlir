@@ -333,3 +333,68 @@ func.func private @many_odd(%x: tensor<?x3x32xi8>, %dx: tensor<?x3xf16>, %w: ten
   } -> tensor<?x24xf32>
   return %r : tensor<?x24xf32>
 }
+
+// -----
+
+#codes = affine_map<(t, n, b, j) -> (t, b, j)>
+#scales = affine_map<(t, n, b, j) -> (t, b)>
+#bytes = affine_map<(t, n, b, j) -> (n, b, j)>
+#byte = affine_map<(t, n, b, j) -> (n, b)>
+#sum = affine_map<(t, n, b, j) -> (t, n)>
+#xk = affine_map<(t, n, k) -> (t, k)>
+#wk = affine_map<(t, n, k) -> (n, k)>
+#tn = affine_map<(t, n, k) -> (t, n)>
+#all = affine_map<(t, b, j) -> (t, b, j)>
+#id = affine_map<(t, n) -> (t, n)>
+
+// An input that is made of another product is stored by a launch, and laid out
+// from memory.
+// CHECK-LABEL: func.func private @computed.launch(
+// CHECK: %[[CODES:.*]] = memref.alloc() : memref<1x8x32xi8>
+// CHECK: gpu.launch_func @kernels::@computed_input {{.*}} %[[CODES]] : memref<1x8x32xi8>)
+// CHECK: gpu.launch_func @kernels::@computed blocks {{.*}} %[[CODES]] : memref<1x8x32xi8>, %arg2 : memref<1x8xf16>
+// CHECK-LABEL: gpu.func @computed(
+// CHECK: nvvm.dot.accumulate.4way
+func.func private @computed(%y: tensor<1x32xf32>, %before_w: tensor<256x32xf32>, %dx: tensor<1x8xf16>, %w: tensor<24x8x34xi8>, %out: tensor<1x24xf32>) -> tensor<1x24xf32> {
+  %zero = arith.constant 0.0 : f32
+  %c8 = arith.constant 8 : i16
+  %ep = tensor.empty() : tensor<1x256xf32>
+  %zp = linalg.fill ins(%zero : f32) outs(%ep : tensor<1x256xf32>) -> tensor<1x256xf32>
+  %before = linalg.contract indexing_maps = [#xk, #wk, #tn] ins(%y, %before_w : tensor<1x32xf32>, tensor<256x32xf32>) outs(%zp : tensor<1x256xf32>) -> tensor<1x256xf32>
+  %blocks = tensor.expand_shape %before [[0], [1, 2]] output_shape [1, 8, 32] : tensor<1x256xf32> into tensor<1x8x32xf32>
+  %ex = tensor.empty() : tensor<1x8x32xi8>
+  %x = linalg.generic {indexing_maps = [#all, #all], iterator_types = ["parallel", "parallel", "parallel"]} ins(%blocks : tensor<1x8x32xf32>) outs(%ex : tensor<1x8x32xi8>) {
+  ^bb0(%number: f32, %o: i8):
+    %rounded = arith.fptosi %number : f32 to i8
+    linalg.yield %rounded : i8
+  } -> tensor<1x8x32xi8>
+  %e = tensor.empty() : tensor<1x24xf32>
+  %z = linalg.fill ins(%zero : f32) outs(%e : tensor<1x24xf32>) -> tensor<1x24xf32>
+  %codes = tensor.extract_slice %w[0, 0, 2] [24, 8, 32] [1, 1, 1] : tensor<24x8x34xi8> to tensor<24x8x32xi8>
+  %low = tensor.extract_slice %w[0, 0, 0] [24, 8, 1] [1, 1, 1] : tensor<24x8x34xi8> to tensor<24x8xi8>
+  %high = tensor.extract_slice %w[0, 0, 1] [24, 8, 1] [1, 1, 1] : tensor<24x8x34xi8> to tensor<24x8xi8>
+  %p = linalg.generic {indexing_maps = [#codes, #scales, #bytes, #byte, #byte, #sum], iterator_types = ["parallel", "parallel", "reduction", "reduction"]}
+      ins(%x, %dx, %codes, %low, %high : tensor<1x8x32xi8>, tensor<1x8xf16>, tensor<24x8x32xi8>, tensor<24x8xi8>, tensor<24x8xi8>) outs(%z : tensor<1x24xf32>) {
+  ^bb0(%a: i8, %da: f16, %q: i8, %lo: i8, %hi: i8, %acc: f32):
+    %fa = arith.sitofp %a : i8 to f32
+    %fda = arith.extf %da : f16 to f32
+    %xa = arith.mulf %fa, %fda fastmath<reassoc> : f32
+    %fq = arith.sitofp %q : i8 to f32
+    %l16 = arith.extui %lo : i8 to i16
+    %h16 = arith.extui %hi : i8 to i16
+    %hs = arith.shli %h16, %c8 : i16
+    %both = arith.ori %l16, %hs : i16
+    %half = arith.bitcast %both : i16 to f16
+    %scale = arith.extf %half : f16 to f32
+    %wq = arith.mulf %fq, %scale fastmath<reassoc> : f32
+    %term = arith.mulf %xa, %wq fastmath<reassoc> : f32
+    %next = arith.addf %acc, %term fastmath<reassoc> : f32
+    linalg.yield %next : f32
+  } -> tensor<1x24xf32>
+  %r = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]} ins(%p : tensor<1x24xf32>) outs(%out : tensor<1x24xf32>) {
+  ^bb0(%v: f32, %o: f32):
+    %s = arith.addf %o, %v : f32
+    linalg.yield %s : f32
+  } -> tensor<1x24xf32>
+  return %r : tensor<1x24xf32>
+}
