@@ -21,6 +21,11 @@ RankedTensorType cria::llama::storageType(RankedTensorType type) {
   return RankedTensorType::get(shape, IntegerType::get(type.getContext(), 8));
 }
 
+int64_t cria::llama::storageBytes(RankedTensorType type) {
+  type = storageType(type);
+  return type.getNumElements() * (type.getElementTypeBitWidth() / 8);
+}
+
 void LlamaDialect::initialize() {
   addTypes<
 #define GET_TYPEDEF_LIST

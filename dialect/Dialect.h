@@ -24,7 +24,9 @@
 #include "dialect/Ops.h.inc"
 
 namespace cria::llama {
-/// A weight's tensor as it lies in memory: a matrix (N, K) in blocks is (N, K /
-/// 32, bytes of a block) of i8, any other tensor itself.
+/// The tensor of a weight or cache as it lies in memory: (..., K) in blocks is
+/// (..., K / 32, bytes of a block) of i8, any other tensor itself.
 mlir::RankedTensorType storageType(mlir::RankedTensorType type);
+/// The bytes of that tensor.
+int64_t storageBytes(mlir::RankedTensorType type);
 } // namespace cria::llama

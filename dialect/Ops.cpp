@@ -138,6 +138,15 @@ static bool isInBlocks(RankedTensorType type) {
          type.getDimSize(1) % BlocksType::kNumbers == 0;
 }
 
+/// Reports heads of a cache in blocks that are no whole blocks.
+static LogicalResult expectWholeBlocks(Operation *op, Value cache) {
+  int64_t size = dim(cache, 3);
+  if (!isa<BlocksType>(elementType(cache)) || size % BlocksType::kNumbers == 0)
+    return success();
+  return op->emitOpError("expected a head size in whole blocks of ")
+         << BlocksType::kNumbers << ", got " << dimension(size);
+}
+
 LogicalResult WeightOp::verify() {
   auto type = dyn_cast<RankedTensorType>(getType());
   if (!type || !type.hasStaticShape() ||
@@ -363,7 +372,10 @@ LogicalResult KVAppendOp::verify() {
       failed(expectSize(*this, "head size", dim(getCache(), 3),
                         dim(getRows(), 2)))) // kv_append_c1
     return failure();
-  if (elementType(getRows()) != elementType(getCache())) // kv_append_c2
+  if (failed(expectWholeBlocks(*this, getCache()))) // kv_append_c3
+    return failure();
+  if (!isa<BlocksType>(elementType(getCache())) &&
+      elementType(getRows()) != elementType(getCache())) // kv_append_c2
     return emitOpError("expected rows of ")
            << elementType(getCache()) << ", got " << elementType(getRows());
   return success();
@@ -376,6 +388,8 @@ LogicalResult GQAOp::verify() {
            << dimension(kvHeads) << " KV heads, got " << dimension(heads);
   if (failed(expectSize(*this, "head size", dim(getKeyCache(), 3),
                         dim(getQuery(), 2)))) // gqa_c2
+    return failure();
+  if (failed(expectWholeBlocks(*this, getKeyCache()))) // gqa_c6
     return failure();
   if (failed(expectFinite(*this, getScale()))) // gqa_c3
     return failure();

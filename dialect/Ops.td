@@ -30,8 +30,9 @@ def Llama_Blocks : TypeDef<Llama_Dialect, "Blocks"> {
   let mnemonic = "blocks";
   let summary = "numbers that are stored in blocks of 32";
   let description = [{
-    The element type of a quantized matrix. 32 numbers of a row lie together, as
-    ggml's formats of the same names have them: a scale d in f16, then
+    The element type of a quantized matrix or cache. 32 numbers of a row lie
+    together, as ggml's formats of the same names have them: a scale d in f16,
+    then
 
     - `q8_0`: 32 integers q of 8 bits; the numbers are d * q. 34 bytes.
     - `q4_0`: 16 bytes, byte i with the integer q of number i in its low half
@@ -71,8 +72,12 @@ def Llama_WeightMatrix : TensorRankOf<[F32, F16, BF16, Llama_Blocks], [2]>;
 def Llama_Heads : Llama_Tensor<3>;
 /// (tokens, size) or (tokens, heads, head size)
 def Llama_Rows : TensorRankOf<[F32, F16, BF16], [2, 3]>;
+/// Of a cache, which may be quantized.
+def Llama_Q8_0 : Type<And<[Llama_Blocks.predicate,
+    CPred<"::llvm::cast<::cria::llama::BlocksType>($_self).getFormat() == "
+          "::cria::llama::BlockFormat::Q8_0">]>, "blocks of q8_0">;
 /// (layers, KV heads, positions, head size)
-def Llama_Cache : Llama_Tensor<4>;
+def Llama_Cache : TensorRankOf<[F32, F16, BF16, Llama_Q8_0], [4]>;
 def Llama_RopeTable : TensorRankOf<[F32], [2]>;
 def Llama_Ids : TensorRankOf<[I32], [1]>;
 
@@ -506,15 +511,18 @@ def Llama_KVAppendOp : Llama_Op<"kv_append",
   let description = [{
     `result[layer, h, position + t, :] = rows[t, h, :]`, the rest of the cache as
     it was. The cache is a tensor; that it is updated in place is checked after
-    bufferization.
+    bufferization. A cache in blocks takes each 32 numbers of a row as a scale
+    d = max |x| / 127 in f16 and integers x / d, rounded to nearest even.
 
     ```mlir
     %k1 = llama.kv_append %rows into %k[%layer] at %position : tensor<?x4x8xbf16> into tensor<5x4x512x8xbf16>
+    %q1 = llama.kv_append %wide into %q[%layer] at %position : tensor<?x4x64xbf16> into tensor<5x4x512x64x!llama.blocks<q8_0>>
     ```
 
     Constraints:
     - (C1) heads and head size of the rows are the cache's.
-    - (C2) the rows' element type is the cache's.
+    - (C2) the rows' element type is the cache's, unless that is blocks.
+    - (C3) heads of a cache in blocks are whole blocks.
   }];
   let arguments = (ins Llama_Heads:$rows, Llama_Cache:$cache, Index:$layer,
       Index:$position);
@@ -540,7 +548,8 @@ def Llama_GQAOp : Llama_Op<"gqa",
     in f32. Visible are `s < position + T`; with `causal` also `s <= p`; with a
     window w also `s > p - w`. With `over` n they are `s < n` instead: attention
     to the n tokens of another text. With a soft cap c, `c * tanh(score / c)`
-    takes the place of each score.
+    takes the place of each score. Keys and values in blocks are their numbers,
+    d * q in f32; queries are not rounded.
 
     ```mlir
     %o = llama.gqa %q, %k, %v[%layer] at %position {scale = 0.125, causal} : tensor<?x8x8xbf16>, tensor<5x4x512x8xbf16>
@@ -553,6 +562,7 @@ def Llama_GQAOp : Llama_Op<"gqa",
     - (C3) the scale is finite; a window is positive.
     - (C4) a soft cap is positive and finite.
     - (C5) `over` comes without `causal` and without a window.
+    - (C6) heads of caches in blocks are whole blocks.
 
     Canonical form: no window that reaches over the whole cache, and no `causal`
     where there is one query token, which sees the same keys without.

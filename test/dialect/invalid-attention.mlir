@@ -37,6 +37,24 @@ func.func @kv_append(%r: tensor<?x4x8xf32>, %k: tensor<5x4x512x8xbf16>, %i: inde
 
 // -----
 
+// kv_append_c3
+func.func @kv_append(%r: tensor<?x4x48xf32>, %k: tensor<5x4x512x48x!llama.blocks<q8_0>>, %i: index) {
+  // expected-error @below {{expected a head size in whole blocks of 32, got 48}}
+  %y = llama.kv_append %r into %k[%i] at %i : tensor<?x4x48xf32> into tensor<5x4x512x48x!llama.blocks<q8_0>>
+  return
+}
+
+// -----
+
+// A cache has blocks of q8_0 alone.
+func.func @kv_append(%r: tensor<?x4x32xf32>, %k: tensor<5x4x512x32x!llama.blocks<q4_0>>, %i: index) {
+  // expected-error @below {{operand #1 must be 4D tensor of 32-bit float or 16-bit float or bfloat16 type or blocks of q8_0 values}}
+  %y = llama.kv_append %r into %k[%i] at %i : tensor<?x4x32xf32> into tensor<5x4x512x32x!llama.blocks<q4_0>>
+  return
+}
+
+// -----
+
 // gqa_c1
 func.func @gqa(%q: tensor<?x7x8xf32>, %k: tensor<5x4x512x8xf32>, %i: index) {
   // expected-error @below {{expected query heads a multiple of the 4 KV heads, got 7}}
@@ -133,5 +151,14 @@ func.func @gqa(%q: tensor<?x8x8xf32>, %k: tensor<5x4x512x8xf32>, %i: index) {
 func.func @gqa(%q: tensor<?x8x8xf32>, %k: tensor<5x4x512x8xf32>, %i: index) {
   // expected-error @below {{expected neither causal nor a window beside 'over'}}
   %o = llama.gqa %q, %k, %k[%i] at %i over %i {scale = 1.0, window = 3 : i64} : tensor<?x8x8xf32>, tensor<5x4x512x8xf32>
+  return
+}
+
+// -----
+
+// gqa_c6
+func.func @gqa(%q: tensor<?x8x8xf32>, %k: tensor<5x4x512x8x!llama.blocks<q8_0>>, %i: index) {
+  // expected-error @below {{expected a head size in whole blocks of 32, got 8}}
+  %y = llama.gqa %q, %k, %k[%i] at %i {scale = 1.0} : tensor<?x8x8xf32>, tensor<5x4x512x8x!llama.blocks<q8_0>>
   return
 }

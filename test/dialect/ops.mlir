@@ -156,6 +156,15 @@ func.func @kv_append(%rows: tensor<?x4x8xbf16>, %k: tensor<5x4x512x8xbf16>, %lay
   return
 }
 
+// CHECK-LABEL: func @cache_in_blocks
+func.func @cache_in_blocks(%wide: tensor<?x4x64xbf16>, %q: tensor<5x4x512x64x!llama.blocks<q8_0>>, %layer: index, %position: index) {
+  // CHECK: llama.kv_append %{{.*}} into %{{.*}}[%{{.*}}] at %{{.*}} : tensor<?x4x64xbf16> into tensor<5x4x512x64x!llama.blocks<q8_0>>
+  %q1 = llama.kv_append %wide into %q[%layer] at %position : tensor<?x4x64xbf16> into tensor<5x4x512x64x!llama.blocks<q8_0>>
+  // CHECK: llama.gqa {{.*}} : tensor<?x4x64xbf16>, tensor<5x4x512x64x!llama.blocks<q8_0>>
+  %o = llama.gqa %wide, %q1, %q[%layer] at %position {scale = 0.125} : tensor<?x4x64xbf16>, tensor<5x4x512x64x!llama.blocks<q8_0>>
+  return
+}
+
 // CHECK-LABEL: func @gqa
 func.func @gqa(%q: tensor<?x8x8xbf16>, %k: tensor<5x4x512x8xbf16>, %v: tensor<5x4x512x8xbf16>, %layer: index, %position: index) {
   // CHECK: llama.gqa %{{.*}}, %{{.*}}, %{{.*}}[%{{.*}}] at %{{.*}} {causal, scale = 1.250000e-01 : f64} : tensor<?x8x8xbf16>, tensor<5x4x512x8xbf16>
