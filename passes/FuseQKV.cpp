@@ -1,5 +1,8 @@
 /// kv_append(rope(norm(expand(linear(norm(x))))))
 ///   =>  kernel { norm; linear; expand; norm; rope; kv_append }
+///
+/// What is appended to a cache in blocks is a result of the kernel. To round a
+/// block takes all of its numbers, which no tile of a product has.
 #include "passes/Kernel.h"
 #include "passes/Passes.h"
 
@@ -28,23 +31,30 @@ static void absorbChain(KernelGroup &group, Value value) {
 
 static void fuse(GQAOp attention) {
   KernelGroup group(attention->getBlock(), "llama-fuse-qkv");
-  Value query = attention.getQuery();
-  if (Operation *end =
-          group.producer<RopeOp, RMSNormOp, tensor::ExpandShapeOp, LinearOp>(
-              query))
-    group.insert(end);
   SmallVector<Value> rows;
-  for (Value cache : {attention.getKeyCache(), attention.getValueCache()})
-    if (Operation *end = group.producer<KVAppendOp>(cache)) {
-      group.insert(end);
-      rows.push_back(cast<KVAppendOp>(end).getRows());
+  auto insertMaker = [&](Value value) {
+    Operation *end =
+        group.producer<RopeOp, RMSNormOp, tensor::ExpandShapeOp, LinearOp>(
+            value);
+    if (!end)
+      return;
+    group.insert(end);
+    if (!isa<LinearOp>(end))
+      rows.push_back(end->getOperand(0));
+  };
+  insertMaker(attention.getQuery());
+  for (Value cache : {attention.getKeyCache(), attention.getValueCache()}) {
+    auto append = cast_or_null<KVAppendOp>(group.producer<KVAppendOp>(cache));
+    if (append && isa<BlocksType>(append.getType().getElementType())) {
+      insertMaker(append.getRows());
+    } else if (append) {
+      group.insert(append);
+      rows.push_back(append.getRows());
     }
+  }
   if (group.empty())
     return group.missed(attention,
                         "query and caches come from outside of the block");
-  if (Operation *end =
-          group.producer<RopeOp, RMSNormOp, tensor::ExpandShapeOp>(query))
-    absorbChain(group, end->getOperand(0));
   for (Value value : rows)
     absorbChain(group, value);
   group.absorbNorm();

@@ -40,6 +40,23 @@ def QuantizeWeights : Pass<"llama-quantize-weights", "::mlir::ModuleOp"> {
     Option<"head", "head", "std::string", "\"\"", "of heads">];
 }
 
+def QuantizeCache : Pass<"llama-quantize-cache", "::mlir::ModuleOp"> {
+  let summary = "store keys and values in blocks of few bits";
+  let description = [{
+    Before: a program at import. After: all its caches have elements in blocks of
+    `format`, which is `q8_0` or `none`, wherever they go.
+
+    ```mlir
+    %k1 = llama.kv_append %rows into %k[%layer] at %position : tensor<?x4x64xbf16> into tensor<5x4x512x64x!llama.blocks<q8_0>>
+    ```
+
+    Fails where heads are no whole blocks of 32 numbers.
+  }];
+  let options = [
+    Option<"format", "format", "std::string", "\"none\"", "of caches">];
+  let dependentDialects = ["::cria::llama::LlamaDialect"];
+}
+
 class FusionPass<string argument>
     : Pass<argument, "::mlir::func::FuncOp"> {
   let dependentDialects = ["::cria::llama::LlamaDialect"];
@@ -62,8 +79,9 @@ def FuseQKV : FusionPass<"llama-fuse-qkv"> {
       ...
     ```
 
-    An op whose result is used elsewhere stays outside, with what is before it;
-    a missed remark says so. Weights are read outside of the kernel.
+    A `kv_append` to a cache in blocks stays outside. So does an op whose result
+    is used elsewhere, with what is before it; a missed remark says so. Weights
+    are read outside of the kernel.
   }];
 }
 

@@ -161,3 +161,32 @@ func.func @in_between(%q: !h, %k: !c, %i: index) -> !h {
   %o = llama.gqa %q, %k1, %v1[%i] at %i {scale = 0.5} : !h, !c
   return %o : !h
 }
+
+// -----
+
+!x = tensor<?x32xf32>
+!w = tensor<32x32xf32>
+!h = tensor<?x1x32xf32>
+!c = tensor<2x1x32x32x!llama.blocks<q8_0>>
+
+// What is appended to caches in blocks leaves the kernel.
+// CHECK-LABEL: func @blocks
+// CHECK: %[[K:.*]]:3 = llama.kernel "qkv" -> tensor<?x1x32xf32>, tensor<?x1x32xf32>, tensor<?x1x32xf32> {
+// CHECK: llama.yield
+// CHECK-NEXT: }
+// CHECK-NEXT: %[[A:.*]] = llama.kv_append %[[K]]#{{.}}
+// CHECK-NEXT: %[[B:.*]] = llama.kv_append %[[K]]#{{.}}
+// CHECK-NEXT: llama.gqa %[[K]]#{{.}}, %[[A]], %[[B]]
+// REMARK: remark: [Passed] kernel | Category:llama-fuse-qkv | Function=blocks | Kernel=qkv, Ops=6
+func.func @blocks(%x: !x, %w: !w, %k: !c, %v: !c, %n: index, %i: index) -> (!h, !c, !c) {
+  %q0 = llama.linear %x, %w : !x, !w
+  %k0 = llama.linear %x, %w : !x, !w
+  %v0 = llama.linear %x, %w : !x, !w
+  %q1 = tensor.expand_shape %q0 [[0], [1, 2]] output_shape [%n, 1, 32] : !x into !h
+  %k1 = tensor.expand_shape %k0 [[0], [1, 2]] output_shape [%n, 1, 32] : !x into !h
+  %v1 = tensor.expand_shape %v0 [[0], [1, 2]] output_shape [%n, 1, 32] : !x into !h
+  %k2 = llama.kv_append %k1 into %k[%i] at %i : !h into !c
+  %v2 = llama.kv_append %v1 into %v[%i] at %i : !h into !c
+  %o = llama.gqa %q1, %k2, %v2[%i] at %i {scale = 0.5} : !h, !c
+  return %o, %k2, %v2 : !h, !c, !c
+}

@@ -1,0 +1,87 @@
+/// %k : tensor<5x4x512x64xbf16>
+///   =>  %k : tensor<5x4x512x64x!llama.blocks<q8_0>>, wherever it goes
+#include "dialect/Dialect.h"
+#include "passes/Passes.h"
+
+#include "mlir/Dialect/SCF/IR/SCF.h"
+
+namespace cria {
+#define GEN_PASS_DEF_QUANTIZECACHE
+#include "passes/Passes.h.inc"
+} // namespace cria
+
+using namespace mlir;
+using namespace cria;
+using namespace cria::llama;
+
+/// The value that a use makes of a cache, null where there is none.
+static Value updated(OpOperand &use) {
+  Operation *user = use.getOwner();
+  if (auto append = dyn_cast<KVAppendOp>(user))
+    return &use == &append.getCacheMutable() ? append.getResult() : Value();
+  auto loop = dyn_cast<scf::ForOp>(user);
+  return loop ? loop.getTiedLoopResult(&use) : Value();
+}
+
+/// Gives a cache, and all that is made of it, elements in blocks.
+static void quantize(Value cache, Type format) {
+  auto type = cast<RankedTensorType>(cache.getType());
+  if (type.getElementType() == format)
+    return;
+  cache.setType(type.clone(format));
+  for (OpOperand &use : cache.getUses()) {
+    if (Value next = updated(use))
+      quantize(next, format);
+    if (auto loop = dyn_cast<scf::ForOp>(use.getOwner()))
+      quantize(loop.getTiedLoopRegionIterArg(&use), format);
+  }
+}
+
+/// Whether all heads are whole blocks; reports those that are not.
+static LogicalResult expectWholeBlocks(func::FuncOp function,
+                                       RankedTensorType cache) {
+  int64_t size = cache.getDimSize(3);
+  if (size % BlocksType::kNumbers == 0)
+    return success();
+  return function.emitError("expected a head_dim that is a multiple of ")
+         << BlocksType::kNumbers << ", for caches in blocks, got " << size;
+}
+
+namespace {
+struct QuantizeCache : cria::impl::QuantizeCacheBase<QuantizeCache> {
+  using QuantizeCacheBase::QuantizeCacheBase;
+
+  void runOnOperation() override {
+    if (format == "none")
+      return;
+    if (format != stringifyBlockFormat(BlockFormat::Q8_0)) {
+      getOperation().emitError("expected a format q8_0 or none, got '")
+          << format << "'";
+      return signalPassFailure();
+    }
+    for (auto function : getOperation().getOps<func::FuncOp>())
+      if (failed(quantizeCaches(function)))
+        return signalPassFailure();
+  }
+
+private:
+  /// Caches are the arguments of four dimensions.
+  LogicalResult quantizeCaches(func::FuncOp function) {
+    Type blocks = BlocksType::get(&getContext(), BlockFormat::Q8_0);
+    for (BlockArgument argument : function.getArguments()) {
+      auto type = dyn_cast<RankedTensorType>(argument.getType());
+      if (!type || type.getRank() != 4 ||
+          !isa<FloatType>(type.getElementType()))
+        continue;
+      if (failed(expectWholeBlocks(function, type)))
+        return failure();
+      quantize(argument, blocks);
+    }
+    Operation *end = function.front().getTerminator();
+    function.setType(FunctionType::get(&getContext(),
+                                       function.front().getArgumentTypes(),
+                                       end->getOperandTypes()));
+    return success();
+  }
+};
+} // namespace
