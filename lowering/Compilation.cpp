@@ -76,6 +76,9 @@ llvm::Error Compilation::select(const CompileOptions &options) {
   if (!options.quantize.empty())
     if (auto formats = readQuantize(options.quantize); !formats)
       return formats.takeError();
+  if (options.kv != "" && options.kv != "none" && options.kv != "q8_0")
+    return llvm::createStringError("--kv=" + options.kv +
+                                   ": expected q8_0 or none");
   pipeline.device = options.device.value_or(Device::Cpu);
   pipeline.chunk = options.chunk.value_or(pipeline.chunk);
   auto cpus = selectCpus(options.cpu.value_or("native"), options.cpuRates);
@@ -89,18 +92,20 @@ llvm::Error Compilation::select(const CompileOptions &options) {
   return llvm::Error::success();
 }
 
-/// Checks a program at Import, makes room for adapters, and quantizes weights.
+/// Checks a program at Import, makes room for adapters, and quantizes weights
+/// and caches.
 LogicalResult Compilation::readProgram(const CompileOptions &options) {
   if (failed(verifyProgram(*module)))
     return failure();
   if (int64_t rank = options.import.loraRank;
       rank && failed(addAdapters(*module, rank)))
     return failure();
-  if (options.quantize.empty())
-    return success();
   PassManager pm(context);
-  pm.addPass(
-      createQuantizeWeights(llvm::cantFail(readQuantize(options.quantize))));
+  if (!options.quantize.empty())
+    pm.addPass(
+        createQuantizeWeights(llvm::cantFail(readQuantize(options.quantize))));
+  if (!options.kv.empty())
+    pm.addPass(createQuantizeCache({options.kv}));
   return pm.run(*module);
 }
 
@@ -115,6 +120,8 @@ void Compilation::describeProgram(const CompileOptions &options,
     manifest.setFlag("lora_rank", options.import.loraRank);
   if (!options.quantize.empty())
     manifest.setFlag("quantize", options.quantize);
+  if (!options.kv.empty())
+    manifest.setFlag("kv", options.kv);
   manifest.store(*module);
 }
 

@@ -22,6 +22,8 @@ struct CompileOptions {
   ImportOptions import;
   /// Formats of blocks, as the user wrote them: "q4_0,head=q8_0"; or empty.
   std::string quantize;
+  /// The format of caches, "q8_0" or "none"; or empty.
+  std::string kv;
   // What the user asked for. Else it is what the text is made for, or the
   // default.
   std::optional<Device> device;

@@ -12,11 +12,6 @@ using namespace mlir;
 using namespace cria;
 using namespace cria::llama;
 
-static int64_t bytesOf(RankedTensorType tensor) {
-  RankedTensorType type = storageType(tensor);
-  return type.getNumElements() * (type.getElementTypeBitWidth() / 8);
-}
-
 /// How often an op runs in one forward pass.
 static int64_t runsOf(Operation *op) {
   int64_t runs = 1;
@@ -39,7 +34,7 @@ static CostRow rowOf(Operation *op) {
     auto type = cast<RankedTensorType>(operand.getType());
     // A lookup reads one row.
     int64_t share = isa<EmbedOp, AddRowsOp>(op) ? type.getDimSize(0) : 1;
-    row.weightBytes += row.runs * bytesOf(type) / share;
+    row.weightBytes += row.runs * storageBytes(type) / share;
     if (isa<LinearOp, HeadOp>(op) && type.getRank() == 2)
       row.flops += row.runs * 2 * type.getNumElements();
   }
@@ -53,8 +48,8 @@ static AttentionRow attentionOf(GQAOp op) {
   AttentionRow row;
   row.runs = runsOf(op);
   row.flopsPerKey = 4 * query.getDimSize(1) * query.getDimSize(2);
-  row.bytesPerKey = 2 * cache.getDimSize(1) * cache.getDimSize(3) *
-                    (cache.getElementTypeBitWidth() / 8);
+  row.bytesPerKey =
+      2 * storageBytes(cache) / (cache.getDimSize(0) * cache.getDimSize(2));
   row.window = op.getWindow().value_or(0);
   return row;
 }
@@ -103,8 +98,8 @@ Costs cria::costsOf(ModuleOp program) {
   });
   for (Type type : cacheTypes(forward.getFunctionType())) {
     auto cache = cast<RankedTensorType>(type);
-    costs.cacheBytes += bytesOf(cache);
-    costs.cacheBytesPerPosition += bytesOf(cache) / cache.getDimSize(2);
+    costs.cacheBytes += storageBytes(cache);
+    costs.cacheBytesPerPosition += storageBytes(cache) / cache.getDimSize(2);
   }
   countParameters(program, costs);
   return costs;

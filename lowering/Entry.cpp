@@ -45,7 +45,7 @@ static bool fits(EntryArgument what, Type type) {
   case EntryArgument::Logits:
     return is(2, element.isF32());
   case EntryArgument::Cache:
-    return is(4, isa<FloatType>(element));
+    return is(4, isa<FloatType>(element)) || is(5, element.isInteger(8));
   case EntryArgument::Arena:
   case EntryArgument::State:
     return is(1, element.isInteger(8));

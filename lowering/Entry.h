@@ -16,7 +16,8 @@ enum class EntryArgument {
   First,    ///< index: the first token whose logits are wanted
   Source,   ///< index: tokens of the text that an encoder has read
   Logits,   ///< (chunk, vocab) f32; updated in place
-  Cache,    ///< (layers, heads, positions, size); each updated in place
+  Cache,    ///< (layers, heads, positions, size), or with (blocks, bytes) in
+            ///< place of the size; each updated in place
   Arena,    ///< bytes: scratch, in the tile phase
   Seen,     ///< i32: the ids of the text so far, a bit each
   Sampled,  ///< i32: the CriaSampled of the id that is drawn

@@ -194,14 +194,16 @@ def LowerToLoops : Pass<"lower-linalg-to-loops", "::mlir::func::FuncOp"> {
   let summary = "lower what is left of linalg on memrefs to loops";
   let description = [{
     Elementwise ops, reductions and copies become loops of scalars, which LLVM
-    vectorizes. The outermost loop is parallel (`scf.forall`) where its extent
-    is dynamic, the token count, and it is not inside a parallel loop yet. An
-    innermost reduction is carried in a register; a missed-optimization remark
-    names each sum whose terms may not be reordered, and so not vectorized.
+    vectorizes; elementwise ops on blocks of 8 to 64 bytes that lie side by side
+    become loops of vectors. The outermost loop is parallel (`scf.forall`) where
+    its extent is dynamic, the token count, and it is not inside a parallel loop
+    yet. An innermost reduction is carried in a register; a missed-optimization
+    remark names each sum whose terms may not be reordered, and so not vectorized.
   }];
   let dependentDialects = [
     "::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",
-    "::mlir::memref::MemRefDialect", "::mlir::scf::SCFDialect"];
+    "::mlir::memref::MemRefDialect", "::mlir::scf::SCFDialect",
+    "::mlir::vector::VectorDialect"];
 }
 
 def LowerToAbi : Pass<"lower-to-abi", "::mlir::ModuleOp"> {

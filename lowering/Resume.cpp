@@ -104,16 +104,20 @@ llvm::Error cria::resume(CompileOptions &options, Phase phase,
   if (llvm::Error error = expectFlag(options.input, "lora-rank",
                                      unlessZero(options.import.loraRank), rank))
     return error;
-  if (!options.quantize.empty())
+  for (auto [flag, format] :
+       {std::pair("quantize", &options.quantize), {"kv", &options.kv}}) {
+    if (format->empty())
+      continue;
     if (llvm::Error error = expectFlag<StringRef>(
-            options.input, "quantize", StringRef(options.quantize),
-            root.getObject("flags")->getString("quantize").value_or("none")))
+            options.input, flag, StringRef(*format),
+            root.getObject("flags")->getString(flag).value_or("none")))
       return error;
+    format->clear();
+  }
   if (llvm::Error error = checkModel(options, manifest))
     return error;
   options.chunk = chunk;
   options.import = {};
-  options.quantize.clear();
   return phase == Phase::Tile ? resumeTarget(options, manifest)
                               : llvm::Error::success();
 }
@@ -186,6 +190,21 @@ static std::string nameOf(Type type) {
   return name;
 }
 
+/// Whether a tensor or memref is what the manifest names by shape and type:
+/// storageType of blocks.
+static bool isStored(ShapedType type, json::Array shape, StringRef dtype) {
+  std::string element = dtype.str();
+  if (auto format = llama::symbolizeBlockFormat(dtype);
+      format && !shape.empty()) {
+    auto blocks = llama::BlocksType::get(type.getContext(), *format);
+    if (auto last = shape.back().getAsInteger())
+      shape.back() = *last / blocks.kNumbers;
+    shape.push_back(blocks.getBytes());
+    element = "i8";
+  }
+  return shapeOf(type) == shape && nameOf(type.getElementType()) == element;
+}
+
 static std::string show(const json::Value &value) {
   return llvm::formatv("{0}", value).str();
 }
@@ -256,8 +275,7 @@ LogicalResult Resumed::verifySymbol(func::FuncOp function) {
                   ? dyn_cast<ShapedType>(signature.getResult(0))
                   : ShapedType();
   if ((bound.layered ? !takesLayer : !inputs.empty()) || !type ||
-      shapeOf(type) != bound.shape ||
-      nameOf(type.getElementType()) != bound.dtype)
+      !isStored(type, bound.shape, bound.dtype))
     return function.emitError("expected ")
            << (bound.layered ? "(index)" : "()") << " to " << bound.dtype
            << " of shape " << show(json::Array(bound.shape)) << ", got "
@@ -278,8 +296,7 @@ LogicalResult Resumed::verifyCaches(func::FuncOp entry,
     const json::Array *shape = cache ? cache->getArray("shape") : nullptr;
     StringRef dtype =
         cache ? cache->getString("dtype").value_or("") : StringRef();
-    if (!shape || shapeOf(type) != *shape ||
-        nameOf(type.getElementType()) != dtype)
+    if (!shape || !isStored(type, *shape, dtype))
       return entry.emitError("expected argument ")
              << place << " to be a cache of " << dtype << " and shape "
              << (shape ? show(json::Array(*shape)) : "") << ", got " << type;

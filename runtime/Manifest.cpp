@@ -344,9 +344,9 @@ void Reader::readCache(const JsonCursor &at) {
   cache.bytes = size(at["bytes"]);
   cache.shape = readShape(at["shape"]);
   cache.type = at["dtype"].string();
-  std::optional<DType> type = dtypeNamed(cache.type);
+  std::optional<DType> type = weightTypeNamed(cache.type);
   if (!type)
-    return at["dtype"].expected("f32, f16 or bf16");
+    return at["dtype"].expected("f32, f16, bf16, q8_0 or q4_0");
   if (tensorBytes(cache.shape, *type) != cache.bytes)
     at["bytes"].fail("is " + std::to_string(cache.bytes) + ", but " +
                      shapeText(cache.shape) + " of " + cache.type +

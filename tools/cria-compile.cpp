@@ -62,6 +62,11 @@ static cl::opt<std::string>
                       "embedding=FORMAT and head=FORMAT"),
              cl::cat(category));
 static cl::opt<std::string>
+    kv("kv", cl::value_desc("format"),
+       cl::desc("Store the KV cache in blocks of 32 numbers: q8_0, or none "
+                "(default: the type of activations)"),
+       cl::cat(category));
+static cl::opt<std::string>
     maxSeq("max-seq", cl::value_desc("n"),
            cl::desc("Positions of the KV cache (default: "
                     "max_position_embeddings, at most 4096)"),
@@ -225,6 +230,7 @@ static llvm::Expected<CompileOptions> readOptions() {
                                    "cpu,cuda with it");
   options.cubins.assign(cubin.begin(), cubin.end());
   options.quantize = quantize;
+  options.kv = kv;
   options.allowUnknown.assign(allowUnknown.begin(), allowUnknown.end());
   if (cpu.getNumOccurrences())
     options.cpu = cpu;

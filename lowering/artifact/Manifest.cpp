@@ -26,10 +26,6 @@ static json::Array shapeOf(RankedTensorType type) {
   return shape;
 }
 
-static int64_t bytesOf(RankedTensorType type) {
-  return type.getNumElements() * (type.getElementTypeBitWidth() / 8);
-}
-
 /// The first slot, which import has given it.
 template <typename Op> static int64_t slotOf(Op op) {
   return op.getSlotAttr().getInt();
@@ -106,7 +102,12 @@ static json::Object modelOf(func::FuncOp forward, const json::Object *config,
       !caches.empty()) {
     auto cache = cast<RankedTensorType>(caches.front());
     model["layers"] = cache.getDimSize(0);
-    model["dtype"] = dtypeName(cache.getElementType());
+    Type element = cache.getElementType();
+    // That of activations, where caches are quantized.
+    forward.walk([&](KVAppendOp op) {
+      element = op.getRows().getType().getElementType();
+    });
+    model["dtype"] = dtypeName(element);
   }
   // Tokens see those behind them: a text is one call.
   WalkResult causal = forward.walk([](GQAOp op) {
@@ -252,7 +253,7 @@ void Manifest::describeCaches(func::FuncOp forward) {
     auto cache = cast<RankedTensorType>(type);
     caches.push_back(
         json::Object{{"symbol", "cache" + std::to_string(i)},
-                     {"bytes", bytesOf(cache)},
+                     {"bytes", storageBytes(cache)},
                      {"shape", shapeOf(cache)},
                      {"dtype", dtypeName(cache.getElementType())}});
   }

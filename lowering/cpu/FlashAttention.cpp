@@ -17,6 +17,9 @@
 ///                rows). Softmax is then elementwise over vectors of rows, and
 ///                both products broadcast cache elements against rows.
 ///
+/// A block of keys and values that lie in blocks of integers is widened first,
+/// into f32, or bf16 for AMX: 64 keys at a time, that the L1 cache holds.
+///
 /// Blocks of keys that no row of the iteration may see are not visited. What is
 /// done to a score is the payload that linalg has for it. A softmax of another
 /// form is taken apart, and runs as loops over all scores, after a
@@ -33,6 +36,7 @@
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/IR/IRMapping.h"
 #include "mlir/IR/Remarks.h"
 #include "mlir/Transforms/RegionUtils.h"
 #include <numeric>
@@ -63,7 +67,9 @@ public:
 private:
   Value add(Value a, Value c) { return arith::AddIOp::create(b, a, c); }
   Value affine(AffineExpr expr, ArrayRef<OpFoldResult> operands);
-  Value cacheBlock(Value cache, Value head, Value block, bool widen);
+  Value cacheBlock(Value cache, linalg::GenericOp widened, Value head,
+                   Value block);
+  Value widenBlock(linalg::GenericOp op, Value head, Value first);
   std::pair<Value, Value> blocks(Value firstToken, Value endToken);
   Value score(Value scores, Value block, Value head, Value tokens);
   Value tokensOfRows(Value firstToken, int64_t rows);
@@ -107,8 +113,9 @@ FlashAttention::FlashAttention(LinalgBuilder &b, const Attention &attention,
   auto isBf16 = [](Value tensor) {
     return cast<RankedTensorType>(tensor.getType()).getElementType().isBF16();
   };
-  amx = hasAmx && !oneToken && isBf16(in.query) && isBf16(in.keys) &&
-        isBf16(in.values) && size % 32 == 0 && keys % 32 == 0;
+  bool areBf16 = in.widenedKeys || (isBf16(in.keys) && isBf16(in.values));
+  amx = hasAmx && !oneToken && isBf16(in.query) && areBf16 && size % 32 == 0 &&
+        keys % 32 == 0;
   auto value = [&](OpFoldResult size) {
     return getValueOrCreateConstantIndexOp(b, b.getLoc(), size);
   };
@@ -125,19 +132,70 @@ Value FlashAttention::affine(AffineExpr expr, ArrayRef<OpFoldResult> operands) {
   return affine::makeComposedAffineApply(b, b.getLoc(), expr, operands);
 }
 
-/// (keys, D) of one head of the cache, in f32 if `widen`.
-Value FlashAttention::cacheBlock(Value cache, Value head, Value block,
-                                 bool widen) {
-  auto cacheType = cast<RankedTensorType>(cache.getType());
+/// (keys, D) of one head of the cache, as the products take them.
+Value FlashAttention::cacheBlock(Value cache, linalg::GenericOp widened,
+                                 Value head, Value block) {
   Value first = affine(b.getAffineDimExpr(0) * keys, {block});
+  if (widened)
+    return widenBlock(widened, head, first);
+  auto cacheType = cast<RankedTensorType>(cache.getType());
   Value tile =
       b.slice(cache, {in.layer, head, first, zero},
               {one, one, b.getIndexAttr(keys), b.getIndexAttr(size)},
               RankedTensorType::get({keys, size}, cacheType.getElementType()));
-  if (!widen || cacheType.getElementType().isF32())
+  if (oneToken || amx || cacheType.getElementType().isF32())
     return tile;
   return b.map({tile}, b.getF32Type(),
                [](Values v) -> SmallVector<Value> { return {v[0]}; });
+}
+
+/// What `op` makes of keys [first, first + keys) of a head.
+Value FlashAttention::widenBlock(linalg::GenericOp op, Value head,
+                                 Value first) {
+  SmallVector<Value> inputs;
+  SmallVector<AffineMap> maps;
+  auto withoutHead = [&](AffineMap map) {
+    return b.select(3, llvm::map_to_vector(
+                           map.getResults().drop_front(), [](AffineExpr loop) {
+                             return cast<AffineDimExpr>(loop).getPosition() - 1;
+                           }));
+  };
+  for (OpOperand *input : op.getDpsInputOperands()) {
+    auto slice = input->get().getDefiningOp<tensor::ExtractSliceOp>();
+    auto offsets = slice.getMixedOffsets(), sizes = slice.getMixedSizes();
+    offsets[1] = head;
+    offsets[2] = first;
+    sizes[1] = one;
+    sizes[2] = b.getIndexAttr(keys);
+    SmallVector<int64_t> shape(slice.getType().getShape().drop_front());
+    shape[0] = keys;
+    inputs.push_back(b.slice(slice.getSource(), offsets, sizes,
+                             slice.getType().clone(shape)));
+    maps.push_back(withoutHead(op.getMatchingIndexingMap(input)));
+  }
+  Type element = amx ? Type(b.getBF16Type()) : b.getF32Type();
+  auto made = cast<RankedTensorType>(op.getResultTypes()[0]);
+  SmallVector<OpFoldResult> sizes = {b.getIndexAttr(keys)};
+  for (int64_t size : made.getShape().drop_front(2))
+    sizes.push_back(b.getIndexAttr(size));
+  maps.push_back(b.select(3, {0, 1, 2}));
+  Value out = b.empty(sizes, element);
+  SmallVector<utils::IteratorType> loops(3, utils::IteratorType::parallel);
+  auto tile = linalg::GenericOp::create(
+      b, b.getLoc(), out.getType(), inputs, out, maps, loops,
+      [&](OpBuilder &nested, Location loc, ValueRange elements) {
+        Block *payload = op.getBlock();
+        IRMapping mapping;
+        mapping.map(payload->getArguments(), elements);
+        for (Operation &each : payload->without_terminator())
+          nested.clone(each, mapping);
+        Value number =
+            mapping.lookupOrDefault(payload->getTerminator()->getOperand(0));
+        LinalgBuilder body(loc, nested);
+        linalg::YieldOp::create(nested, loc, body.round(number, element));
+      });
+  return tensor::CollapseShapeOp::create(
+      b, tile.getResult(0), ArrayRef<ReassociationIndices>{{0}, {1, 2}});
 }
 
 /// The blocks [first, end) of the cache that tokens [firstToken, endToken) may
@@ -272,9 +330,8 @@ Softmax FlashAttention::overBlocks(Value query, int64_t rows, Value head,
             right = b.select(3, {2, 1});
   auto body = [&](OpBuilder &, Location, Value block, ValueRange carried) {
     Softmax state{carried[0], carried[1], carried[2]};
-    bool widen = !oneToken && !amx;
-    Value k = cacheBlock(in.keys, head, block, widen);
-    Value v = cacheBlock(in.values, head, block, widen);
+    Value k = cacheBlock(in.keys, in.widenedKeys, head, block);
+    Value v = cacheBlock(in.values, in.widenedValues, head, block);
     Value scores = b.filled(scoreShape, 0);
     scores = oneToken ? b.contractTransposed(query, k, scores)
                       : b.contract({k, left}, {query, right}, all, scores);

@@ -2,9 +2,11 @@
 ///
 /// What upstream's linalg-to-loops does, with two differences that let LLVM
 /// vectorize and threads share the work: an innermost reduction is carried in a
-/// register, and the loop over tokens is parallel. A missed-optimization remark
-/// names each sum that LLVM may not vectorize, since no flag lets it reorder
-/// the terms. (Contractions that come here have a remark of their own.)
+/// register, and the loop over tokens is parallel. And what is done to blocks
+/// of bytes is done to vectors: LLVM would unroll loops so short. A
+/// missed-optimization remark names each sum that LLVM may not vectorize, since
+/// no flag lets it reorder the terms. (Contractions that come here have a
+/// remark of their own.)
 #include "lowering/Passes.h"
 #include "lowering/kernel/LoopNest.h"
 
@@ -13,6 +15,7 @@
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/IR/Remarks.h"
 
 namespace cria {
@@ -51,7 +54,11 @@ struct LowerToLoops : cria::impl::LowerToLoopsBase<LowerToLoops> {
                                         .function(getOperation().getName()))
             << remark::metric("Op", op->getName().getStringRef().str())
             << remark::reason("its terms may not be added in another order");
-      LoopNest(b, op).emit(/*parallel=*/true);
+      LoopNest nest(b, op);
+      if (nest.isOfBlocks())
+        nest.emitVectors();
+      else
+        nest.emit(/*parallel=*/true);
       op.erase();
     }
   }

@@ -156,9 +156,13 @@ State AttentionScan::step(Value key, Value inside, ArrayRef<Value> q,
                           State state) {
   Value column =
       b.min(b.mul(b.rem(b.lane(), lanes), width), b.i32(size - width));
-  Value row = b.add(keyRow(), key);
-  Value k = b.loadWide(keys, row, column, width);
-  Value v = b.loadWide(values, row, column, width);
+  Value row = b.add(keyRow(), b.mul(key, in.keyRows));
+  auto load = [&](linalg::GenericOp widened, const Rows &cache) {
+    return widened ? loadWidened(b, widened, cache, row, column, width)
+                   : b.loadWide(cache, row, column, width);
+  };
+  Value k = load(in.attention.widenedKeys, keys);
+  Value v = load(in.attention.widenedValues, values);
   // Head by head: registers hold one head's terms at a time.
   for (int64_t h = 0; h < heads; ++h) {
     Value visible = inside;
@@ -330,10 +334,12 @@ AttentionKernel::AttentionKernel(KernelFunction &of, const AttentionMemory &in,
     for (AffineExpr &expr : *exprs)
       expr = expr.replaceSymbols(symbols);
   auto first = [&](Value cache) {
-    return launch.place(
-        {cache,
-         {elements.expr(in.attention.layer), elements.dim(0),
-          elements.expr(in.attention.firstKey), elements.constant(0)}});
+    SmallVector<AffineExpr> at = {elements.expr(in.attention.layer),
+                                  elements.dim(0),
+                                  elements.expr(in.attention.firstKey)};
+    at.resize(cast<RankedTensorType>(cache.getType()).getRank(),
+              elements.constant(0));
+    return launch.place({cache, at});
   };
   Launch::Place place = first(in.attention.keys);
   keys = place.rows;
@@ -447,11 +453,16 @@ bool MemoryReader::readSizes() {
   for (int64_t size : {in.kvHeads, in.group, in.size, in.room})
     if (ShapedType::isDynamic(size))
       return fail("its heads or its caches have no constant size");
-  for (Type type : {in.queryElement, in.cacheElement})
-    if (!isa<Float32Type, BFloat16Type, Float16Type>(type))
-      return fail("it is not of f32, bf16 or f16");
+  linalg::GenericOp widened = in.attention.widenedKeys;
+  in.keyRows = widened ? keys.getDimSize(3) : 1;
+  auto isFloat = llvm::IsaPred<Float32Type, BFloat16Type, Float16Type>;
+  if (!isFloat(in.queryElement) || !(widened || isFloat(in.cacheElement)))
+    return fail("it is not of f32, bf16 or f16");
   if (!widthOf(in))
     return fail("a warp does not hold a head");
+  if (widened && !(canLoadWidened(widened, widthOf(in)) &&
+                   canLoadWidened(in.attention.widenedValues, widthOf(in))))
+    return fail("its caches are not in blocks of bytes");
   return true;
 }
 

@@ -18,8 +18,8 @@ struct AttentionMemory {
   Element query, result;
   Size tokens;
   /// Heads of the caches, queries of each, elements of a head; positions of a
-  /// cache.
-  int64_t kvHeads, group, size, room;
+  /// cache; rows of memory that a key is.
+  int64_t kvHeads, group, size, room, keyRows;
   mlir::Type queryElement, cacheElement;
 };
 
@@ -28,7 +28,7 @@ protected:
   AttentionKernel(KernelFunction &of, const AttentionMemory &in,
                   int64_t threads);
 
-  /// Where the keys and values of the KV head begin: a key is a row.
+  /// Where the keys and values of the KV head begin: a key is `keyRows` rows.
   mlir::Value keyRow() { return launch.value(firstKeyRow, kvHead); }
   /// The first key that some of the tokens may see, and the one behind the
   /// last.
@@ -56,6 +56,15 @@ protected:
 private:
   mlir::AffineExpr firstKeyRow; // over the KV head
 };
+
+/// Whether loadWidened can read `width` of what an op makes of a cache's
+/// elements.
+bool canLoadWidened(mlir::linalg::GenericOp widened, int64_t width);
+/// Numbers [column, column + width) of the key whose first row is `row`, in
+/// f32: what the op makes of the cache's elements. They are all in one row.
+mlir::Value loadWidened(KernelBuilder &b, mlir::linalg::GenericOp widened,
+                        const Rows &cache, mlir::Value row, mlir::Value column,
+                        int64_t width);
 
 /// Whether a head's elements lie one behind the other, from a multiple of
 /// `width` on.

@@ -109,8 +109,13 @@ static LogicalResult verifySize(Operation *op, Type type) {
 
 static bool isCache(Type type) {
   auto tensor = dyn_cast<RankedTensorType>(type);
-  return tensor && tensor.getRank() == 4 && tensor.hasStaticShape() &&
-         isa<Float32Type, Float16Type, BFloat16Type>(tensor.getElementType());
+  if (!tensor || tensor.getRank() != 4 || !tensor.hasStaticShape())
+    return false;
+  auto blocks = dyn_cast<BlocksType>(tensor.getElementType());
+  if (blocks)
+    return blocks.getFormat() == BlockFormat::Q8_0 &&
+           tensor.getDimSize(3) % BlocksType::kNumbers == 0;
+  return isa<Float32Type, Float16Type, BFloat16Type>(tensor.getElementType());
 }
 
 /// (ids, position, first, caches...) -> (logits, caches...)

@@ -79,11 +79,33 @@ static LogicalResult same(Value a, Value b) {
                                 OperationEquivalence::IgnoreLocations)));
 }
 
-/// A slice [layer, 0, first, 0] [1, KVH, S, D] of a cache, without its layer.
-static tensor::ExtractSliceOp cachePart(Value value) {
+static bool isF32(Value tensor) {
+  return cast<RankedTensorType>(tensor.getType()).getElementType().isF32();
+}
+
+namespace {
+/// Where numbers (KVH, S, D) come from: a slice of a cache, [layer, 0, first,
+/// ...] [1, KVH, S, ...] without its layer, and what widens its elements.
+struct CachePart {
+  tensor::ExtractSliceOp slice;
+  GenericOp widened;
+};
+} // namespace
+
+/// Whether both slices are of the same layer and keys of their caches.
+static bool isSamePart(tensor::ExtractSliceOp a, tensor::ExtractSliceOp b) {
+  auto isEqual = [](ArrayRef<OpFoldResult> x, ArrayRef<OpFoldResult> y) {
+    return x.take_front(3) == y.take_front(3);
+  };
+  return isEqual(a.getMixedOffsets(), b.getMixedOffsets()) &&
+         isEqual(a.getMixedSizes(), b.getMixedSizes());
+}
+
+/// A slice of a layer's keys, of all KV heads; of whole ones if `isWhole`.
+static tensor::ExtractSliceOp cacheSlice(Value value, bool isWhole) {
   auto slice = value.getDefiningOp<tensor::ExtractSliceOp>();
-  if (!slice || slice.getSourceType().getRank() != 4 ||
-      slice.getType().getRank() != 3 || !slice.hasUnitStride())
+  if (!slice || slice.getSourceType().getRank() < 4 ||
+      slice.getType().getRank() < 3 || !slice.hasUnitStride())
     return nullptr;
   auto offsets = slice.getMixedOffsets(), sizes = slice.getMixedSizes();
   auto whole = [&](unsigned dim) {
@@ -91,8 +113,44 @@ static tensor::ExtractSliceOp cachePart(Value value) {
            isConstantIntValue(sizes[dim],
                               slice.getSourceType().getDimSize(dim));
   };
-  return isConstantIntValue(sizes[0], 1) && whole(1) && whole(3) ? slice
-                                                                 : nullptr;
+  bool fits = isConstantIntValue(sizes[0], 1) && whole(1) &&
+              slice.getType().getShape().take_front(2) ==
+                  slice.getStaticSizes().slice(1, 2);
+  if (isWhole)
+    fits = fits && slice.getSourceType().getRank() == 4 && whole(3);
+  return fits ? slice : nullptr;
+}
+
+/// Numbers (KVH, S, B, N) that an op makes of each element of a cache's slices.
+static CachePart widenedPart(GenericOp op) {
+  CachePart part{nullptr, op};
+  if (!op || op.getNumLoops() != 4 || op.hasIndexSemantics() ||
+      !isF32(op.getResult(0)))
+    return {};
+  auto made = cast<RankedTensorType>(op.getResult(0).getType());
+  if (made.isDynamicDim(2) || made.isDynamicDim(3))
+    return {};
+  for (OpOperand *input : op.getDpsInputOperands()) {
+    auto slice = cacheSlice(input->get(), /*isWhole=*/false);
+    auto dims = loops(op.getMatchingIndexingMap(input));
+    bool isOrdered = dims.size() >= 2 && dims[0] == 0 && dims[1] == 1;
+    if (!slice || !isOrdered ||
+        (part.slice && (slice.getSource() != part.slice.getSource() ||
+                        !isSamePart(slice, part.slice))))
+      return {};
+    part.slice = slice;
+  }
+  return part;
+}
+
+static CachePart cachePart(Value value) {
+  auto collapse = value.getDefiningOp<tensor::CollapseShapeOp>();
+  if (!collapse)
+    return {cacheSlice(value, /*isWhole=*/true), nullptr};
+  bool joinsLast = collapse.getReassociationIndices() ==
+                   SmallVector<ReassociationIndices>{{0}, {1}, {2, 3}};
+  return joinsLast ? widenedPart(elementwise(collapse.getSrc().getDefiningOp()))
+                   : CachePart();
 }
 
 namespace {
@@ -130,10 +188,6 @@ private:
 /// Of five loops the one that four are not.
 static unsigned otherLoop(ArrayRef<unsigned> four) {
   return 0 + 1 + 2 + 3 + 4 - four[0] - four[1] - four[2] - four[3];
-}
-
-static bool isF32(Value tensor) {
-  return cast<RankedTensorType>(tensor.getType()).getElementType().isF32();
 }
 
 bool Reader::readScores() {
@@ -193,14 +247,16 @@ bool Reader::readProduct() {
 }
 
 bool Reader::readCaches() {
-  auto keys = cachePart(a.scores->getOperand(1)),
-       values = cachePart(a.product->getOperand(1));
-  if (!keys || !values || keys.getSourceType() != values.getSourceType() ||
-      keys.getMixedOffsets() != values.getMixedOffsets() ||
-      keys.getMixedSizes() != values.getMixedSizes())
+  auto [keys, widenedKeys] = cachePart(a.scores->getOperand(1));
+  auto [values, widenedValues] = cachePart(a.product->getOperand(1));
+  if (!keys || !values || !isSamePart(keys, values) ||
+      keys.getSourceType() != values.getSourceType() ||
+      bool(widenedKeys) != bool(widenedValues))
     return fail("keys and values are not the same part of two caches");
   a.keys = keys.getSource();
   a.values = values.getSource();
+  a.widenedKeys = widenedKeys;
+  a.widenedValues = widenedValues;
   a.layer = keys.getMixedOffsets()[0];
   a.firstKey = keys.getMixedOffsets()[2];
   a.keyCount = keys.getMixedSizes()[2];

@@ -20,6 +20,10 @@ struct Attention {
   /// Caches (L, KVH, room, D), of which (KVH, S, D) of one layer are read, from
   /// some key on.
   mlir::Value keys, values;
+  /// What makes numbers (KVH, S, B, N), which are (KVH, S, D), of the elements
+  /// of caches (L, KVH, room, ...). It reads slices of a cache for places (h,
+  /// s) or (h, s, b) or all. Null where caches have the numbers themselves.
+  mlir::linalg::GenericOp widenedKeys, widenedValues;
   mlir::OpFoldResult layer, firstKey, keyCount;
   mlir::linalg::LinalgOp scores, product;
   /// What the softmax takes.

@@ -1,11 +1,12 @@
 #include "lowering/kernel/LoopNest.h"
+#include "lowering/kernel/Payload.h"
 
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/Utils/Utils.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
-#include "mlir/IR/IRMapping.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
 
 using namespace mlir;
 using namespace cria;
@@ -24,6 +25,12 @@ bool LoopNest::isCarried(unsigned loop) {
          llvm::none_of(op.getDpsInitsMutable(), [&](OpOperand &init) {
            return op.getMatchingIndexingMap(&init).isFunctionOfDim(loop);
          });
+}
+
+void LoopNest::emitVectors() {
+  vectors = true;
+  emit(llvm::to_vector(llvm::seq<unsigned>(0, op.getNumLoops())),
+       /*parallel=*/true);
 }
 
 void LoopNest::emit(bool parallel) {
@@ -81,10 +88,7 @@ SmallVector<Value> LoopNest::payload(ValueRange accumulators) {
     BlockArgument arg = op.getMatchingBlockArgument(input);
     if (arg.use_empty())
       continue;
-    Value element = input->get();
-    if (isa<MemRefType>(element.getType()))
-      element = memref::LoadOp::create(b, element, indices(*input));
-    mapping.map(arg, element);
+    mapping.map(arg, load(*input));
   }
   for (auto [init, value] : llvm::zip(op.getDpsInitsMutable(), accumulators))
     mapping.map(op.getMatchingBlockArgument(&init), value);
@@ -92,11 +96,71 @@ SmallVector<Value> LoopNest::payload(ValueRange accumulators) {
     if (auto index = dyn_cast<linalg::IndexOp>(nested))
       mapping.map(index.getResult(), ivs[index.getDim()]);
     else
-      b.clone(nested, mapping);
+      cloneOnVectors(b, nested, mapping, lanes());
   }
   return llvm::map_to_vector(
       op.getBlock()->getTerminator()->getOperands(),
       [&](Value value) { return mapping.lookupOrDefault(value); });
+}
+
+int64_t LoopNest::lanes() {
+  return ranges.empty() ? 0
+                        : getConstantIntValue(ranges.back().size).value_or(0);
+}
+
+bool LoopNest::isOfBlocks() {
+  constexpr int64_t least = 8, most = 64;
+  unsigned last = op.getNumLoops() - 1;
+  if (op.getNumReductionLoops() || lanes() < least || lanes() > most)
+    return false;
+  // Along the last loop side by side, or the same for all of it.
+  auto isAlong = [&](OpOperand &operand) {
+    AffineMap map = op.getMatchingIndexingMap(&operand);
+    auto type = dyn_cast<MemRefType>(operand.get().getType());
+    return map.isProjectedPermutation() &&
+           map.isFunctionOfDim(last) ==
+               (type && type.isLastDimUnitStride() && map.getNumResults() &&
+                map.getResults().back() == b.getAffineDimExpr(last));
+  };
+  auto isInteger = [](unsigned bits) {
+    return [bits](OpOperand &operand) {
+      return getElementTypeOrSelf(operand.get().getType()).isInteger(bits);
+    };
+  };
+  auto operands = op->getOpOperands();
+  return llvm::any_of(operands, isInteger(8)) &&
+         llvm::none_of(operands, isInteger(1)) && // vectors pack bits
+         llvm::all_of(operands, isAlong) &&
+         llvm::all_of(op.getRegionOutputArgs(),
+                      [](BlockArgument out) { return out.use_empty(); }) &&
+         llvm::all_of(op.getBlock()->without_terminator(), [](Operation &each) {
+           return OpTrait::hasElementwiseMappableTraits(&each);
+         });
+}
+
+/// What the payload reads of an input: an element, or a vector of them.
+Value LoopNest::load(OpOperand &operand) {
+  Value memref = operand.get();
+  auto type = dyn_cast<MemRefType>(memref.getType());
+  if (!type)
+    return memref;
+  unsigned last = op.getNumLoops() - 1;
+  bool isVector =
+      vectors && op.getMatchingIndexingMap(&operand).isFunctionOfDim(last);
+  if (!isVector)
+    return memref::LoadOp::create(b, memref, indices(operand));
+  auto vector = VectorType::get(lanes(), type.getElementType());
+  return vector::LoadOp::create(b, vector, memref, indices(operand));
+}
+
+/// The elements of all turns of the innermost loop.
+void LoopNest::storeVectors() {
+  ivs.back() = arith::ConstantIndexOp::create(b, 0);
+  SmallVector<Value> results = payload(SmallVector<Value>(op.getNumDpsInits()));
+  for (auto [init, result] : llvm::zip(op.getDpsInitsMutable(), results))
+    vector::StoreOp::create(b, asVector(b, result, lanes()), init.get(),
+                            indices(init));
+  ivs.back() = Value();
 }
 
 void LoopNest::storeAll(ValueRange results) {
@@ -129,6 +193,8 @@ SmallVector<Value> LoopNest::emitCarried(ArrayRef<unsigned> loops,
 }
 
 void LoopNest::emit(ArrayRef<unsigned> loops, bool parallel) {
+  if (vectors && loops.size() == 1)
+    return storeVectors();
   if (loops.size() == carried)
     return storeAll(emitCarried(loops, initial()));
   unsigned dim = loops.front();

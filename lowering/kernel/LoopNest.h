@@ -1,4 +1,4 @@
-/// Loops of scalars that compute a linalg op on memrefs.
+/// Loops of scalars, or of short vectors, that compute a linalg op on memrefs.
 #pragma once
 
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
@@ -20,9 +20,18 @@ public:
   /// outermost is an scf.forall where its extent is dynamic, the tokens, and no
   /// such loop is around.
   void emit(bool parallel);
+  /// Whether the innermost loop can be one vector: elementwise, of a block of
+  /// numbers that lie side by side. LLVM would unroll it instead.
+  bool isOfBlocks();
+  /// Emits the loops, each turn of the last but one a vector; the op is one of
+  /// blocks.
+  void emitVectors();
 
 private:
   void emit(llvm::ArrayRef<unsigned> loops, bool parallel);
+  int64_t lanes();
+  mlir::Value load(mlir::OpOperand &operand);
+  void storeVectors();
   llvm::SmallVector<mlir::Value> emitCarried(llvm::ArrayRef<unsigned> loops,
                                              mlir::ValueRange sums);
   bool isCarried(unsigned loop);
@@ -39,6 +48,7 @@ private:
   llvm::SmallVector<mlir::Value> ivs;
   /// How many of the innermost loops carry their sums.
   size_t carried = 0;
+  bool vectors = false;
 };
 
 /// Makes each memref.copy below `root` a linalg op.

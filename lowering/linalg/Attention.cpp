@@ -6,7 +6,8 @@
 ///   out[t, h, g, :] = sum_s (visible ? p : 0) * values[layer, h, first + s, :]
 ///
 /// A row that sees nothing is zero. No schedule stores the scores: they are
-/// (tokens, keys) for every head.
+/// (tokens, keys) for every head. Keys and values in blocks are widened in
+/// front of the products; schedules widen a few of them at a time.
 #include "lowering/linalg/Functions.h"
 #include "lowering/linalg/Lowering.h"
 
@@ -73,6 +74,8 @@ void Attention::chooseKeys() {
 
 /// (KVH, keys, D) of the layer.
 Value Attention::cachePart(Value cache) {
+  if (isa<BlocksType>(op.getKeyCache().getType().getElementType()))
+    return widenBlocks(b, cache, in.layer, first, length);
   OpFoldResult zero = b.getIndexAttr(0);
   auto all = cast<RankedTensorType>(cache.getType());
   auto keys = getConstantIntValue(length);

@@ -42,6 +42,14 @@ struct Scalars {
     return b.widen(
         arith::BitcastOp::create(b, b.getLoc(), b.getF16Type(), bits));
   }
+  /// Byte `byte` of the f16 that an f32 is rounded to, 0 the low one.
+  Value byteOf(Value number, int64_t byte) {
+    Value bits = arith::BitcastOp::create(b, b.getLoc(), b.getI16Type(),
+                                          b.round(number, b.getF16Type()));
+    if (byte)
+      bits = binary<arith::ShRUIOp>(bits, integer(8 * byte, 16));
+    return arith::TruncIOp::create(b, b.getLoc(), b.getI8Type(), bits);
+  }
   /// The integer in half `half` of a byte, 0 the low one, less 8.
   Value nibble(Value byte, Value half) {
     Value index =
@@ -54,26 +62,33 @@ struct Scalars {
 };
 } // namespace
 
-/// x (T, K) as (T, K / 32, 32).
+/// x (..., K) as (..., K / 32, 32).
 static Value inBlocks(LinalgBuilder &b, Value rows) {
   SmallVector<OpFoldResult> sizes = b.sizes(rows);
   auto type = cast<RankedTensorType>(rows.getType());
-  int64_t blocks = type.getDimSize(1) / kNumbers;
-  SmallVector<ReassociationIndices> groups = {{0}, {1, 2}};
-  return tensor::ExpandShapeOp::create(
-      b, b.getLoc(), type.clone({type.getDimSize(0), blocks, kNumbers}), rows,
-      groups,
-      SmallVector<OpFoldResult>{sizes[0], b.getIndexAttr(blocks),
-                                b.getIndexAttr(kNumbers)});
+  int64_t last = type.getRank() - 1;
+  SmallVector<int64_t> shape(type.getShape());
+  shape.back() /= kNumbers;
+  sizes.back() = b.getIndexAttr(shape.back());
+  shape.push_back(kNumbers);
+  sizes.push_back(b.getIndexAttr(kNumbers));
+  SmallVector<ReassociationIndices> groups;
+  for (int64_t dim = 0; dim <= last; ++dim)
+    groups.push_back({dim});
+  groups.back().push_back(last + 1);
+  return tensor::ExpandShapeOp::create(b, b.getLoc(), type.clone(shape), rows,
+                                       groups, sizes);
 }
 
 BlockRows cria::quantizeRows(LinalgBuilder &b, Value rows) {
   Value x = inBlocks(b, rows);
   SmallVector<OpFoldResult> sizes = b.sizes(x), outer = sizes;
   outer.pop_back();
-  AffineMap all = b.select(3, {0, 1, 2}), block = b.select(3, {0, 1});
+  unsigned dims = sizes.size();
+  AffineMap all = b.getMultiDimIdentityMap(dims),
+            block = all.dropResult(dims - 1);
   Value most =
-      b.generic(3, {x}, {b.filled(outer, 0)}, {all, block},
+      b.generic(dims, {x}, {b.filled(outer, 0)}, {all, block},
                 [&](Values v) -> SmallVector<Value> {
                   Value size = math::AbsFOp::create(b, b.getLoc(), v[0]);
                   return {arith::MaximumFOp::create(b, b.getLoc(), v[1], size)};
@@ -82,7 +97,7 @@ BlockRows cria::quantizeRows(LinalgBuilder &b, Value rows) {
     return arith::DivFOp::create(b, b.getLoc(), most, b.f32(127));
   };
   Value codes = b.generic(
-      3, {x, most}, {b.empty(sizes, b.getI8Type())}, {all, block, all},
+      dims, {x, most}, {b.empty(sizes, b.getI8Type())}, {all, block, all},
       [&](Values v) -> SmallVector<Value> {
         Value scale = scaleOf(v[1]), zero = b.f32(0);
         Value isZero = arith::CmpFOp::create(
@@ -152,6 +167,64 @@ Value cria::multiplyBlocks(LinalgBuilder &b, BlockRows x, Value weight,
         Value w = s.mul(number, s.scale(v[3], v[4])), term = s.mul(x, w);
         return {arith::AddFOp::create(b, b.getLoc(), v[5], term, b.sumFlags())};
       })[0];
+}
+
+/// The layer of a slice. As a value, upstream would fold a constant into the
+/// slice and guess anew which of several unit dimensions the slice drops.
+static OpFoldResult layerOf(Value layer) { return getAsOpFoldResult(layer); }
+
+Value cria::insertBlocks(LinalgBuilder &b, Value rows, Value cache, Value layer,
+                         Value position) {
+  BlockRows quantized = quantizeRows(b, rows);
+  SmallVector<OpFoldResult> sizes = b.sizes(quantized.scales);
+  OpFoldResult zero = b.getIndexAttr(0);
+  sizes.insert(sizes.begin(), b.getIndexAttr(1));
+  // Into bytes [first, first + count) of each block.
+  auto put = [&](Value part, int64_t first, int64_t count) {
+    sizes.push_back(b.getIndexAttr(count));
+    cache = b.insert(
+        part, cache,
+        {layerOf(layer), zero, position, zero, b.getIndexAttr(first)}, sizes);
+    sizes.pop_back();
+  };
+  put(quantized.codes, kScaleBytes, kNumbers);
+  for (int64_t byte = 0; byte < kScaleBytes; ++byte)
+    put(b.map({quantized.scales}, b.getI8Type(),
+              [&](Values v) -> SmallVector<Value> {
+                return {Scalars{b}.byteOf(v[0], byte)};
+              }),
+        byte, 1);
+  return cache;
+}
+
+Value cria::widenBlocks(LinalgBuilder &b, Value cache, Value layer,
+                        OpFoldResult first, OpFoldResult keys) {
+  auto type = cast<RankedTensorType>(cache.getType());
+  int64_t heads = type.getDimSize(1), blocks = type.getDimSize(3);
+  int64_t length = getConstantIntValue(keys).value_or(ShapedType::kDynamic);
+  OpFoldResult zero = b.getIndexAttr(0);
+  auto part = [&](int64_t from, int64_t count) {
+    SmallVector<int64_t> shape = {heads, length, blocks};
+    if (count > 1)
+      shape.push_back(count);
+    return b.slice(cache,
+                   {layerOf(layer), zero, first, zero, b.getIndexAttr(from)},
+                   {b.getIndexAttr(1), b.getIndexAttr(heads), keys,
+                    b.getIndexAttr(blocks), b.getIndexAttr(count)},
+                   type.clone(shape));
+  };
+  AffineMap all = b.select(4, {0, 1, 2, 3}), block = b.select(4, {0, 1, 2});
+  Value numbers = b.generic(
+      4, {part(kScaleBytes, kNumbers), part(0, 1), part(1, 1)},
+      {b.empty({b.getIndexAttr(heads), keys, b.getIndexAttr(blocks),
+                b.getIndexAttr(kNumbers)},
+               b.getF32Type())},
+      {all, block, block, all}, [&](Values v) -> SmallVector<Value> {
+        Scalars s{b};
+        return {s.binary<arith::MulFOp>(s.toF32(v[0]), s.scale(v[1], v[2]))};
+      })[0];
+  return tensor::CollapseShapeOp::create(
+      b, b.getLoc(), numbers, ArrayRef<ReassociationIndices>{{0}, {1}, {2, 3}});
 }
 
 Value cria::extractNumber(LinalgBuilder &b, Value table, Value row,

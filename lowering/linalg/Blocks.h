@@ -1,4 +1,5 @@
-/// Products with quantized matrices, and lookups in them, in linalg.
+/// Products with quantized matrices, lookups in them, and quantized caches, in
+/// linalg.
 #pragma once
 
 #include "dialect/Dialect.h"
@@ -6,11 +7,11 @@
 
 namespace cria {
 
-/// Rows (T, K) as integers of 8 bits and a scale for each 32 of them, as ggml's
-/// quantize_row_q8_0 rounds them.
+/// Rows (..., K) as integers of 8 bits and a scale for each 32 of them, as
+/// ggml's quantize_row_q8_0 rounds them.
 struct BlockRows {
-  mlir::Value codes;  // (T, K / 32, 32) i8
-  mlir::Value scales; // (T, K / 32) f16
+  mlir::Value codes;  // (..., K / 32, 32) i8
+  mlir::Value scales; // (..., K / 32) f16
 };
 BlockRows quantizeRows(LinalgBuilder &b, mlir::Value rows);
 
@@ -18,6 +19,16 @@ BlockRows quantizeRows(LinalgBuilder &b, mlir::Value rows);
 /// storage of a matrix (N, K) in blocks. The terms may be added in any order.
 mlir::Value multiplyBlocks(LinalgBuilder &b, BlockRows x, mlir::Value weight,
                            llama::BlockFormat format, mlir::Value acc);
+
+/// The storage of a cache (L, H, S, D) in blocks of q8_0 with `rows` (H, T, D)
+/// from [layer, 0, position, 0] on.
+mlir::Value insertBlocks(LinalgBuilder &b, mlir::Value rows, mlir::Value cache,
+                         mlir::Value layer, mlir::Value position);
+
+/// Numbers (H, S, D) in f32 of a layer, `keys` from `first` on, of a cache's
+/// storage in blocks of q8_0.
+mlir::Value widenBlocks(LinalgBuilder &b, mlir::Value cache, mlir::Value layer,
+                        mlir::OpFoldResult first, mlir::OpFoldResult keys);
 
 /// The number `table`[row, column] of a matrix in blocks, in f32; within a
 /// payload.

@@ -71,7 +71,9 @@ static LogicalResult lowerSymbols(ModuleOp module) {
 static func::FuncOp createEntry(OpBuilder &b, func::FuncOp old, int64_t chunk) {
   FunctionType type = old.getFunctionType();
   auto ids = cast<RankedTensorType>(type.getInput(0));
-  ArrayRef<Type> caches = cacheTypes(type);
+  auto caches = llvm::map_to_vector(cacheTypes(type), [](Type cache) -> Type {
+    return storageType(cast<RankedTensorType>(cache));
+  });
   bool hasLogits = type.getNumResults() > caches.size();
   // An entry without logits has an argument of that place all the same.
   auto logits = hasLogits ? cast<RankedTensorType>(type.getResult(0))

@@ -483,6 +483,12 @@ void FunctionLowering::lower(KVAppendOp op) {
       3, {rows}, {b.empty(sizes, elementType(rows))}, {all, headFirst},
       [](Values v) { return SmallVector<Value>{v[0]}; })[0];
   OpFoldResult zero = b.getIndexAttr(0);
+  if (isa<BlocksType>(elementType(op.getCache()))) {
+    storedForm[op] =
+        insertBlocks(b, turned, writable(op.getCache()), stored(op.getLayer()),
+                     stored(op.getPosition()));
+    return;
+  }
   storedForm[op] =
       b.insert(turned, writable(op.getCache()),
                {stored(op.getLayer()), zero, stored(op.getPosition()), zero},

@@ -52,3 +52,53 @@ func.func @prefill(%ids: tensor<?xi32>, %position: index, %first: index) -> (ten
   %s = llama.residual %y, %z : tensor<?x6xf32>
   return %s : tensor<?x6xf32>
 }
+
+// -----
+
+// A cache in blocks is bytes. Rows become integers and scales, which are put
+// where they belong; attention widens the keys and values that it may see.
+// CHECK-LABEL: func @prefill
+// CHECK-SAME: %[[K:[^:]*]]: tensor<3x2x16x2x34xi8>, %[[V:[^:]*]]: tensor<3x2x16x2x34xi8>)
+// CHECK: math.absf
+// CHECK: %[[CODES:.*]] = linalg.generic
+// CHECK: math.roundeven
+// CHECK-NEXT: arith.fptosi %{{.*}} : f32 to i8
+// CHECK: %[[SCALES:.*]] = linalg.generic
+// CHECK: arith.truncf %{{.*}} : f32 to f16
+// CHECK: %[[A:.*]] = tensor.insert_slice %[[CODES]] into %[[K]][1, 0, %[[P:.*]], 0, 2] [1, 2, %{{.*}}, 2, 32]
+// CHECK: %[[LOW:.*]] = linalg.generic {{.*}} ins(%[[SCALES]]
+// CHECK: arith.bitcast %{{.*}} : f16 to i16
+// CHECK-NEXT: arith.trunci
+// CHECK: %[[B:.*]] = tensor.insert_slice %[[LOW]] into %[[A]][1, 0, %[[P]], 0, 0] [1, 2, %{{.*}}, 2, 1]
+// CHECK: %[[HIGH:.*]] = linalg.generic {{.*}} ins(%[[SCALES]]
+// CHECK: arith.shrui %{{.*}}, %c8_i16
+// CHECK: %[[KEYS:.*]] = tensor.insert_slice %[[HIGH]] into %[[B]][1, 0, %[[P]], 0, 1] [1, 2, %{{.*}}, 2, 1]
+// CHECK: %[[BYTES:.*]] = tensor.extract_slice %[[KEYS]][1, 0, 0, 0, 2] [1, 2, %[[SEEN:.*]], 2, 32]
+// CHECK: %[[LOWS:.*]] = tensor.extract_slice %[[KEYS]][1, 0, 0, 0, 0] [1, 2, %[[SEEN]], 2, 1]
+// CHECK: %[[HIGHS:.*]] = tensor.extract_slice %[[KEYS]][1, 0, 0, 0, 1] [1, 2, %[[SEEN]], 2, 1]
+// CHECK: %[[WIDE:.*]] = linalg.generic {{.*}} ins(%[[BYTES]], %[[LOWS]], %[[HIGHS]]
+// CHECK: arith.bitcast %{{.*}} : i16 to f16
+// CHECK: arith.sitofp %{{.*}} : i8 to f32
+// CHECK: %[[NUMBERS:.*]] = tensor.collapse_shape %[[WIDE]] {{.*}} into tensor<2x?x64xf32>
+// CHECK: linalg.generic {{.*}} ins(%{{.*}}, %[[NUMBERS]] : tensor<?x2x1x64xbf16>, tensor<2x?x64xf32>)
+// CHECK: linalg.softmax
+// CHECK: tensor.extract_slice %[[V]][1, 0, 0, 0, 2]
+// CHECK: return %{{.*}}, %[[KEYS]], %[[V]]
+!h = tensor<?x2x64xbf16>
+!c = tensor<3x2x16x64x!llama.blocks<q8_0>>
+func.func @prefill(%ids: tensor<?xi32>, %position: index, %first: index, %k: !c, %v: !c) -> (tensor<?x128xf32>, !c, !c) {
+  %c1 = arith.constant 1 : index
+  %e = llama.get_weight @e : tensor<16x128xbf16>
+  %x = llama.embed %ids, %e : tensor<?xi32>, tensor<16x128xbf16>
+  %c0 = arith.constant 0 : index
+  %n = tensor.dim %ids, %c0 : tensor<?xi32>
+  %r = tensor.expand_shape %x [[0], [1, 2]] output_shape [%n, 2, 64] : tensor<?x128xbf16> into !h
+  %k1 = llama.kv_append %r into %k[%c1] at %position : !h into !c
+  %o = llama.gqa %r, %k1, %v[%c1] at %position {scale = 1.0, causal} : !h, !c
+  %y = tensor.collapse_shape %o [[0], [1, 2]] : !h into tensor<?x128xbf16>
+  %w = llama.get_weight @w : tensor<128x128xbf16>
+  %l = llama.head %y, %w : tensor<?x128xbf16>, tensor<128x128xbf16>
+  return %l, %k1, %v : tensor<?x128xf32>, !c, !c
+}
+llama.weight @e : tensor<16x128xbf16> from "e"
+llama.weight @w : tensor<128x128xbf16> from "w"

@@ -112,3 +112,49 @@ func.func @others(%i: memref<8xi32>, %f: memref<8xf32>, %g: memref<8xf32>, %valu
   memref.copy %f, %g : memref<8xf32> to memref<8xf32>
   return
 }
+
+// -----
+
+#number = affine_map<(r, b, i) -> (r, b, i)>
+#block = affine_map<(r, b, i) -> (r, b)>
+
+// What is done to blocks of bytes is done to vectors; what all of a block share
+// stays a scalar.
+// CHECK-LABEL: func @blocks
+// CHECK: scf.for %[[R:.*]] = %c0 to %c4
+// CHECK-NEXT: scf.for %[[B:.*]] = %c0 to %c2
+// CHECK-NEXT: %[[CODES:.*]] = vector.load %{{.*}}[%[[R]], %[[B]], %c0] : memref<4x2x32xi8>, vector<32xi8>
+// CHECK-NEXT: %[[SCALE:.*]] = memref.load %{{.*}}[%[[R]], %[[B]]] : memref<4x2xf16>
+// CHECK-NEXT: %[[WIDE:.*]] = arith.extf %[[SCALE]] : f16 to f32
+// CHECK-NEXT: %[[X:.*]] = arith.sitofp %[[CODES]] : vector<32xi8> to vector<32xf32>
+// CHECK-NEXT: %[[ALL:.*]] = vector.broadcast %[[WIDE]] : f32 to vector<32xf32>
+// CHECK-NEXT: %[[Y:.*]] = arith.mulf %[[X]], %[[ALL]] : vector<32xf32>
+// CHECK-NEXT: vector.store %[[Y]], %{{.*}}[%[[R]], %[[B]], %c0]
+func.func @blocks(%codes: memref<4x2x32xi8>, %scales: memref<4x2xf16>, %out: memref<4x2x32xf32>) {
+  linalg.generic {indexing_maps = [#number, #block, #number], iterator_types = ["parallel", "parallel", "parallel"]}
+      ins(%codes, %scales : memref<4x2x32xi8>, memref<4x2xf16>) outs(%out : memref<4x2x32xf32>) {
+    ^bb0(%c: i8, %s: f16, %o: f32):
+      %wide = arith.extf %s : f16 to f32
+      %x = arith.sitofp %c : i8 to f32
+      %y = arith.mulf %x, %wide : f32
+      linalg.yield %y : f32
+  }
+  return
+}
+
+// -----
+
+#id = affine_map<(r, i) -> (r, i)>
+#turned = affine_map<(r, i) -> (i, r)>
+
+// Bytes that do not lie side by side are scalars.
+// CHECK-LABEL: func @turned
+// CHECK-NOT: vector
+func.func @turned(%x: memref<32x4xi8>, %y: memref<4x32xi8>) {
+  linalg.generic {indexing_maps = [#turned, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%x : memref<32x4xi8>) outs(%y : memref<4x32xi8>) {
+    ^bb0(%a: i8, %o: i8):
+      linalg.yield %a : i8
+  }
+  return
+}
