@@ -29,6 +29,7 @@ SEED = 7
 CHUNK = 16
 PIECES = [16, 7, 1, 5, 1, 1]
 FORMATS = "q4_0,head=q8_0"
+FLIPPED = 1e-3  # of the integers in caches, that may be one more or less
 FAMILIES = {
     "llama": families.FAMILIES["llama"],
     "gemma2": families.FAMILIES["gemma2"],
@@ -37,6 +38,7 @@ FAMILIES = {
     "blocks": families.config(
         "llama", {"hidden_size": 64, "intermediate_size": 96, "head_dim": 16}
     ),
+    "cache": families.config("llama", {"head_dim": 32}),  # in blocks
     "bart": None,  # a program
 }
 
@@ -47,6 +49,31 @@ def drawn(weight, layer):
     name = weight["name"].replace("{}", str(layer + weight["first"]))
     whole = weights.values(SEED, name, [rows["of"], *weight["shape"][1:]])
     return whole[rows["first"] :][: weight["shape"][0]]
+
+
+def empty_cache(cache, stored):
+    if cache["dtype"] == "q8_0":
+        *outer, size = cache["shape"]
+        return np.zeros([*outer, size // 32, 34], np.uint8)
+    return np.zeros(cache["shape"], np.uint16 if stored == "bf16" else np.float32)
+
+
+def numbers(cache):
+    """What a cache holds, in floats."""
+    in_blocks = cache.dtype == np.uint8
+    return blocks.dequantize(cache, "q8_0") if in_blocks else widened(cache)
+
+
+def check_caches(want, got, what):
+    """The bar of f32; integers between two may become either."""
+    if want.dtype != np.uint8:
+        return check_close(want, got, what)
+    check_close(*(cache[..., :2].view(np.float16) for cache in (want, got)), what)
+    codes = (cache[..., 2:].view(np.int8).astype(int) for cache in (want, got))
+    apart = np.abs(np.subtract(*codes))
+    flipped = (apart == 1).mean()
+    check(apart.max() <= 1, f"{what}: integers {apart.max()} apart")
+    check(flipped <= FLIPPED, f"{what}: {flipped:.2e} of the integers differ")
 
 
 class Memory:
@@ -75,8 +102,7 @@ class Memory:
         self.slots = (ctypes.c_void_p * len(self.arrays))(
             *(array.ctypes.data for array in self.arrays)
         )
-        kind = np.uint16 if stored == "bf16" else np.float32
-        self.caches = [np.zeros(c["shape"], kind) for c in manifest["caches"]]
+        self.caches = [empty_cache(cache, stored) for cache in manifest["caches"]]
         self.chunk = CHUNK
         self.logits = np.zeros((CHUNK, manifest["model"]["vocab_size"]), np.float32)
         self.arena = np.zeros(manifest["cpu"][0]["arena"] // 64 + 2, "V64")
@@ -117,6 +143,8 @@ def check_family(tools, name, dtype):
     flags = [f"--chunk={CHUNK}"]
     if name == "blocks":
         flags.append(f"--quantize={FORMATS}")
+    if name == "cache":
+        flags.append("--kv=q8_0")
     if FAMILIES[name] is None:
         program = bf16_program(tools) if dtype == "bf16" else GRAPHS / "bart.mlir"
         wide_program, wide_flags = GRAPHS / "bart.mlir", flags
@@ -156,7 +184,7 @@ def check_family(tools, name, dtype):
             for i, caches in enumerate(
                 zip(stated.memory.caches, program.memory.caches)
             ):
-                check_close(*caches, f"{name}, {device}, cache {i}")
+                check_caches(*caches, f"{name}, {device}, cache {i}")
         return
     text = text_of(tools, wide_program, wide_flags)
     library = upstream(tools, text, f"{name}-f32")
@@ -168,7 +196,7 @@ def check_family(tools, name, dtype):
         for i, arrays in enumerate(
             zip(wide.memory.caches, stated.memory.caches, program.memory.caches)
         ):
-            unrounded, want, got = map(widened, arrays)
+            unrounded, want, got = map(numbers, arrays)
             apart, most = nmse(want, got), nmse(unrounded, want)
             check(
                 apart <= most,

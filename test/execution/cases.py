@@ -279,12 +279,13 @@ def attention(
     layer=0,
     positions=128,
     chunk=33,
+    form=None,
     **options,
 ):
     """Attention over what this and earlier calls appended."""
     p = Program(dtype, positions, chunk)
     rows = [p.heads(p.tokens(n * size), n, size) for n in (heads, groups, groups)]
-    caches = [p.cache(layers, groups, size) for _ in range(2)]
+    caches = [p.cache(layers, groups, size, form) for _ in range(2)]
     keys, values = (p.append(new, cache, layer) for new, cache in zip(rows[1:], caches))
     out = gqa_of(p, rows[0], keys, values, layer, **options)
     return p.returns(out, keys, values)
@@ -356,6 +357,29 @@ def gqa():
     yield "head of one, odd cache", attention("f32", 1, 1, 1, positions=71)
     yield "bf16", attention("bf16", 6, 2, 9)
     yield "f16", attention("f16", 4, 2, 16)
+
+
+def cache_in_blocks():
+    """Keys and values in q8_0: one block of a head and several, caches of a few
+    keys, rows that begin behind others."""
+
+    def of(*sizes, **options):
+        return attention(*sizes, form="q8_0", **options)
+
+    yield "one block", of("f32", 2, 2, 32)
+    yield "grouped, layer 1", of("f32", 6, 2, 64, layers=2, layer=1)
+    yield "three blocks, two calls", of("f32", 2, 1, 96, chunk=69)
+    yield "window", of("f32", 2, 1, 32, window=5)
+    yield "not causal", of("f32", 2, 1, 32, causal=False)
+    yield "odd cache", of("f32", 1, 1, 32, positions=71)
+    yield "bf16", of("bf16", 6, 2, 64)
+    yield "bf16, wide", of("bf16", 2, 2, 128, window=40)
+    yield "f16", of("f16", 4, 2, 64)
+    p = Program(chunk=33)  # rows of zeros
+    rows = p.heads(p.tokens(64, array=np.zeros((128, 64))), 2, 32)
+    caches = [p.cache(1, 2, 32, "q8_0") for _ in range(2)]
+    keys, values = (p.append(rows, cache, 0) for cache in caches)
+    yield "zeros", p.returns(gqa_of(p, rows, keys, values), keys, values)
 
 
 def kv_append():

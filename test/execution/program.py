@@ -67,7 +67,7 @@ class Call:
 
 
     def factor(self, x, weight):
-        """x as a product with the weight reads it."""
+        """x as a product with the weight reads it, or as a cache holds it."""
         rows = self[x]
         if weight.in_blocks:
             rows = blocks.rounded_rows(rows).astype(self.real)
@@ -135,11 +135,13 @@ class Program:
         merge = lambda call: call[x].reshape(-1, shape[1])
         return self.emit(op + value.type, shape, merge, x.dtype)
 
-    def cache(self, layers, heads, size):
-        """A cache, zero at first."""
+    def cache(self, layers, heads, size, dtype=None):
+        """A cache, zero at first; of activations' type, or in blocks."""
         name, index = f"%cache{len(self.caches)}", len(self.caches)
         shape = (layers, heads, self.positions, size)
-        value = Value(name, shape, self.dtype, lambda call: call.caches[index])
+        value = Value(
+            name, shape, dtype or self.dtype, lambda call: call.caches[index]
+        )
         self.caches.append(value)
         return value
 
@@ -153,9 +155,9 @@ class Program:
             f" at %position : {rows.type} into {cache.type}"
         )
         write = lambda call: reference.append(
-            call[cache], call[rows], layer, call.position
+            call[cache], call.factor(rows, cache), layer, call.position
         )
-        return self.emit(op, cache.shape, write)
+        return self.emit(op, cache.shape, write, cache.dtype)
 
     def last(self, x):
         """The rows of x (tokens, size) from %first on."""
