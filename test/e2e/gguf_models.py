@@ -211,4 +211,5 @@ def main():
         print(name, "ok", flush=True)
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -17,7 +17,8 @@ from weights import read_safetensors
 TEMPLATE = "{{ bos_token }}{% for m in messages %}{{ m.content }}{% endfor %}"
 
 
-def write(path, folder):
+def write(path, folder, kind=None):
+    """The model in `folder`, matrices as `kind` or as they are there."""
     config = json.loads((folder / "config.json").read_text())
     config["rope_theta"] = config.get("rope_parameters", config)["rope_theta"]
     tokenizer = json.loads((folder / "tokenizer.json").read_text())
@@ -31,8 +32,8 @@ def write(path, folder):
         writer.add_chat_template(TEMPLATE)
 
     arrays = read_safetensors(folder / "model.safetensors")
-    kind = TYPES.BF16 if "bfloat16" in json.dumps(config) else TYPES.F32
-    gguf_files.write(path, config, arrays, kind, text)
+    own = TYPES.BF16 if "bfloat16" in json.dumps(config) else TYPES.F32
+    gguf_files.write(path, config, arrays, own if kind is None else kind, text)
 
 
 def check_same(tools, artifacts, sources, *flags):
@@ -80,4 +81,5 @@ def main():
     check(talks[0] and talks[0] == talks[1], f"{talks[0]} against {talks[1]}")
 
 
-main()
+if __name__ == "__main__":
+    main()

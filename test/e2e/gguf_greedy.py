@@ -1,0 +1,127 @@
+"""gguf_greedy.py BIN SCRATCH MODEL_FOLDER NAME...: what llama.cpp draws greedily
+from a GGUF file, Cria draws, too.
+
+64 ids behind a prompt, and the logarithms of their probabilities. NAME is one of
+CASES: files of random weights, or of the trained model in the folder. The goldens are
+llama.cpp's (make_gguf_goldens.py).
+"""
+
+import dataclasses
+import json
+import pathlib
+import sys
+
+import numpy as np
+
+import gguf_files
+import gguf_models
+import gguf_text
+import weights
+from gguf_files import TYPES
+from harness import HERE, Tools, check, log_softmax
+
+GOLDENS = HERE / "goldens" / "gguf.json"
+COUNT = 64
+SCALE = 5  # of random matrices: each layer then says as much as the embedding
+FIRST = 300  # of the second ids of prompts for trained models
+
+
+@dataclasses.dataclass
+class Case:
+    """A file, and what is asked of its ids."""
+
+    kind: str = ""  # of gguf_models.MODELS; none: the model of a folder
+    type: TYPES = TYPES.F32
+    prompt: int = 40  # its ids
+    lead: float = 2e-3  # of every id's logit before the next one's
+    close: float = 2e-5  # most that logarithms may be apart
+
+
+# llama.cpp leaves out the window of phi3; gemma2's caps are of the size of the logits.
+gguf_models.MODELS |= {
+    "phi3-whole": gguf_models.family("phi3", sliding_window=None),
+    "phi3-longrope": gguf_models.rope("longrope")
+    | {"model_type": "phi3", "bos_token_id": None},
+    "gemma2-caps": gguf_models.family(
+        "gemma2",
+        query_pre_attn_scalar=24,
+        attn_logit_softcapping=10.0,
+        final_logit_softcapping=15.0,
+    ),
+}
+KINDS = ["llama", "llama-tied", "llama-biases", "llama3", "linear", "yarn", "qwen2"]
+KINDS += ["qwen3", "phi3-whole", "smollm3", "granite", "olmo2"]
+CASES = {kind: Case(kind) for kind in KINDS}
+CASES |= {
+    # Longer than what longrope calls short: llama.cpp asks the context's length.
+    "phi3-longrope": Case("phi3-longrope", prompt=80),
+    # llama.cpp's GELU is a table of f16.
+    "gemma": Case("gemma", close=5e-3),
+    "gemma2-caps": Case("gemma2-caps", close=5e-3),
+}
+# One number of an activation that rounds to another integer changes all behind it.
+BLOCKS = {"lead": 5e-2, "close": 1e-1}
+for model in ("tiny", "stories260K"):
+    CASES[model] = Case()
+    CASES[f"{model}-q8_0"] = Case(type=TYPES.Q8_0, **BLOCKS)
+    CASES[f"{model}-q4_0"] = Case(type=TYPES.Q4_0, **BLOCKS)
+
+
+class File:
+    """A file of a case, of any seed."""
+
+    def __init__(self, tools, name, folder):
+        self.case, self.folder = CASES[name], pathlib.Path(folder)
+        self.path = tools.scratch / f"{name}.gguf"
+        if self.case.kind:
+            self.model = gguf_models.Model(tools, self.case.kind, name)
+
+    def write(self, seed):
+        """Writes the file; returns the prompt. Of a trained model, the seed changes
+        the prompt alone."""
+        if not self.case.kind:
+            gguf_text.write(self.path, self.folder, self.case.type)
+            config = json.loads((self.folder / "config.json").read_text())
+            return [config["bos_token_id"], FIRST + seed]
+        arrays = {}
+        for name, array in self.model.arrays.items():
+            values = weights.values(seed, name, array.shape)
+            values *= SCALE if array.ndim == 2 else 1
+            arrays[name] = weights.rounded(values, "f32")
+        gguf_files.write(
+            self.path, self.model.config, arrays, self.case.type, no_vocabulary
+        )
+        return [(7 * i * i + 3 * i) % 317 + 3 for i in range(self.case.prompt)]
+
+
+def no_vocabulary(writer):
+    """Says that there is no tokenizer."""
+    writer.add_tokenizer_model("no_vocab")
+
+
+def check_case(tools, name, folder):
+    case = CASES[name]
+    golden = json.loads(GOLDENS.read_text())[name]
+    file = File(tools, name, folder)
+    prompt = file.write(golden["seed"])
+    flags = ["--dtype=f32", "--max-seq=160"]
+    artifact = tools.compile(file.path, *flags, out=f"{name}.cria")
+    source = f"--weights={file.path}"
+    ids = tools.greedy(artifact, prompt, COUNT, source)
+    expected = golden["greedy"]
+    logits = tools.logits(artifact, prompt + expected[:-1], source)
+    rows = log_softmax(logits[len(prompt) - 1 :])
+    apart = np.abs(rows[np.arange(COUNT), expected] - golden["logarithms"]).max()
+    print(f"{name}: logarithms {apart:.1e} apart", flush=True)
+    check(ids == expected, f"{name}: got {ids}, llama.cpp {expected}")
+    check(apart <= case.close, f"{name}: expected at most {case.close}")
+
+
+def main():
+    tools = Tools(*sys.argv[1:3])
+    for name in sys.argv[4:]:
+        check_case(tools, name, sys.argv[3])
+
+
+if __name__ == "__main__":
+    main()
