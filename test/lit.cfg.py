@@ -5,8 +5,9 @@ Substitutions beside lit's own (%s, %t, ...):
   %{bin}     build/bin, on the PATH  %{shared}  a folder with models/stories260K
   %{python}  Python with NumPy
 
-Features: shared-models, gdb, clang-format-14, ptxas (on the PATH or in
-/usr/local/cuda/bin), unshare (and this user may make namespaces), werror
+Features: shared-models, gdb, clang-format-14, ptxas (on the PATH, in
+/usr/local/cuda/bin or cuda-tools/ of the build), cuda-tools (the pinned ptxas and
+nvdisasm are there), unshare (and this user may make namespaces), werror
 (CRIA_WERROR is on), fuzz (the build has fuzz targets), sanitized (so that memory
 and sizes are no measure, and other compilers' programs cannot use the libraries),
 standard-build (%{build} is %{src}/build), and the CPU's own: avx2, avx512f,
@@ -33,9 +34,9 @@ shared_dir = os.environ.get(
     "CRIA_SHARED", os.path.join(config.source_dir, "..", "shared")
 )
 
-config.environment["PATH"] = os.pathsep.join(
-    [bin_dir, config.llvm_tools_dir, os.environ["PATH"], "/usr/local/cuda/bin"]
-)
+cuda_tools = os.path.join(config.build_dir, "cuda-tools")
+places = [bin_dir, config.llvm_tools_dir, os.environ["PATH"], "/usr/local/cuda/bin"]
+config.environment["PATH"] = os.pathsep.join([*places, cuda_tools])
 config.environment["PYTHONDONTWRITEBYTECODE"] = "1"
 for name in ("CCACHE_DIR", "CRIA_FUZZ_SECONDS", "CRIA_SHARED", "HOME"):
     if name in os.environ:
@@ -71,6 +72,10 @@ config.available_features.update(
     for tool in ("clang-format-14", "gdb", "ptxas")
     if shutil.which(tool, path=config.environment["PATH"])
 )
+if os.path.exists(os.path.join(cuda_tools, "ready")):
+    config.available_features.add("cuda-tools")
+else:
+    lit_config.note("no cuda-tools: test/cuda-tools.txt could not be downloaded")
 namespaces = ["unshare", "--map-root-user", "--mount", "--pid", "--fork", "true"]
 if (
     shutil.which(namespaces[0])

@@ -58,11 +58,20 @@ def check_text(name, text, in_blocks, where):
             check(wanted in text, f"{where}: no {wanted}")
 
 
-def check_budget(name, chip, said, where):
-    numbers = {
-        key: int((re.search(pattern, said) or [0, 0])[1])
-        for key, pattern in NUMBERS.items()
+def assemble(ptx, chip, cubin="/dev/null"):
+    """{kernel: NUMBERS} of what ptxas makes of a file."""
+    said = execute(["ptxas", "-v", f"-arch={chip}", ptx, "-o", cubin]).ok().errors
+    parts = re.split(r"Compiling entry function '(\w+)'", said)
+    return {
+        name: {
+            key: int((re.search(pattern, report) or [0, 0])[1])
+            for key, pattern in NUMBERS.items()
+        }
+        for name, report in zip(parts[1::2], parts[2::2])
     }
+
+
+def check_budget(name, chip, numbers, where):
     which = f"{name} {chip}"
     budget = next(most for key, most in BUDGETS.items() if re.search(key, which))
     for key in "stack", "spilt", "reloaded":
@@ -72,12 +81,10 @@ def check_budget(name, chip, said, where):
 
 
 def check_chip(ptx, entries, chip, where):
-    command = ["ptxas", "-v", f"-arch={chip}", ptx, "-o", "/dev/null"]
-    parts = re.split(r"Compiling entry function '(\w+)'", execute(command).ok().errors)
-    reports = dict(zip(parts[1::2], parts[2::2]))
+    reports = assemble(ptx, chip)
     check(reports.keys() == entries.keys(), f"{where}: ptxas saw {[*reports]}")
-    for name, said in reports.items():
-        check_budget(name, chip, said, f"{where}, {chip}, {name}")
+    for name, numbers in reports.items():
+        check_budget(name, chip, numbers, f"{where}, {chip}, {name}")
 
 
 def main():
@@ -95,4 +102,5 @@ def main():
             check_chip(ptx, entries, chip, config.name)
 
 
-main()
+if __name__ == "__main__":
+    main()
