@@ -82,6 +82,12 @@ public:
 
   /// What a forward pass costs. The phase must be Import.
   Costs costs() { return costsOf(*module); }
+  /// What each kernel of an entry costs. The phase must be Fuse.
+  std::vector<KernelCost> kernelCosts(int64_t depth) {
+    return kernelCostsOf(*module, depth, pipeline.chunk);
+  }
+  /// The most tokens of a call of `prefill`.
+  int64_t chunk() const { return pipeline.chunk; }
   /// What the user should know about the config, a line each.
   llvm::ArrayRef<std::string> warnings() const { return notes; }
   /// What became of the config's keys; empty where there was none.

@@ -5,6 +5,7 @@
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/IR/TypeUtilities.h"
 #include "llvm/ADT/TypeSwitch.h"
 #include "llvm/Support/Format.h"
 
@@ -105,6 +106,50 @@ Costs cria::costsOf(ModuleOp program) {
   return costs;
 }
 
+/// Keys that a token behind `depth` others sees.
+static int64_t keysSeen(const AttentionRow &row, int64_t depth) {
+  return row.window ? std::min(row.window, depth + 1) : depth + 1;
+}
+
+/// Adds what an op costs that takes `tokens` tokens behind `depth` others.
+static void addOp(KernelCost &kernel, Operation *op, int64_t depth,
+                  int64_t tokens) {
+  if (auto gqa = dyn_cast<GQAOp>(op)) {
+    AttentionRow row = attentionOf(gqa);
+    for (int64_t token = 0; token < tokens; ++token)
+      kernel.flops += row.flopsPerKey * keysSeen(row, depth + token);
+    kernel.bytes += row.bytesPerKey * (keysSeen(row, depth) + tokens - 1);
+    kernel.f32 |= gqa.getQuery().getType().getElementType().isF32();
+    return;
+  }
+  if (!isa<EmbedOp, AddRowsOp, RMSNormOp, LayerNormOp, LinearOp, HeadOp>(op))
+    return;
+  CostRow row = rowOf(op);
+  bool lookup = isa<EmbedOp, AddRowsOp>(op);
+  kernel.bytes += row.weightBytes / row.runs * (lookup ? tokens : 1);
+  kernel.flops += row.flops / row.runs * (row.head ? 1 : tokens);
+  if (isa<LinearOp, HeadOp>(op))
+    kernel.f32 |= getElementTypeOrSelf(op->getOperand(0)).isF32();
+}
+
+std::vector<KernelCost> cria::kernelCostsOf(ModuleOp program, int64_t depth,
+                                            int64_t chunk) {
+  std::vector<KernelCost> kernels;
+  for (auto entry : program.getOps<func::FuncOp>())
+    entry.walk([&](KernelOp op) {
+      bool decode = entry.getName() == "decode";
+      KernelCost kernel;
+      kernel.entry = entry.getName().str();
+      kernel.kernel = op.getKernelName().str();
+      kernel.runs = runsOf(op);
+      op.walk([&](Operation *inner) {
+        addOp(kernel, inner, depth, decode ? 1 : chunk);
+      });
+      kernels.push_back(std::move(kernel));
+    });
+  return kernels;
+}
+
 int64_t Costs::flops(bool head) const {
   int64_t sum = 0;
   for (const CostRow &row : rows)
@@ -117,11 +162,6 @@ int64_t Costs::weightBytes(bool head) const {
   for (const CostRow &row : rows)
     sum += row.head == head ? row.weightBytes : 0;
   return sum;
-}
-
-/// Keys that a token behind `depth` others sees.
-static int64_t keysSeen(const AttentionRow &row, int64_t depth) {
-  return row.window ? std::min(row.window, depth + 1) : depth + 1;
 }
 
 int64_t Costs::attentionFlops(int64_t depth) const {

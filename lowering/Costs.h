@@ -54,6 +54,25 @@ struct Costs {
 /// Walks @forward of a program in the llama dialect.
 Costs costsOf(mlir::ModuleOp program);
 
+/// What one kernel of an entry costs, in a call of the entry.
+struct KernelCost {
+  /// Such as "decode" and "layers_attn_qkv".
+  std::string entry, kernel;
+  /// Runs per call: the layers.
+  int64_t runs = 1;
+  /// Of one run: bytes of weights and caches read, multiplications and
+  /// additions.
+  int64_t bytes = 0, flops = 0;
+  /// Whether it computes on numbers of f32, which tensor cores round.
+  bool f32 = false;
+};
+
+/// Walks the entries of a program at phase fuse: `decode` takes one token
+/// behind `depth` others, the others take `chunk` tokens and want the last
+/// one's logits.
+std::vector<KernelCost> kernelCostsOf(mlir::ModuleOp program, int64_t depth,
+                                      int64_t chunk);
+
 /// A table for people.
 void printCosts(const Costs &costs, llvm::raw_ostream &os);
 

@@ -2,6 +2,7 @@
 /// the llama dialect to an artifact.
 #include "lowering/Compilation.h"
 #include "lowering/artifact/Writer.h"
+#include "lowering/gpu/cuda/Floors.h"
 #include "lowering/import/LedgerReport.h"
 #include "lowering/import/Shrink.h"
 #include "tools/CompilerVersion.h"
@@ -93,13 +94,15 @@ static cl::opt<std::string>
 static cl::opt<std::string> reportKind(
     "report", cl::value_desc("plan|config|keys|gguf-keys"),
     cl::desc("Print what a forward pass costs, op by op, and what the CPU "
-             "multiplies with (plan), what became of each key of the config "
+             "multiplies with or kernels take GPUs at least (plan), what "
+             "became of each key of the config "
              "(config), or every "
              "key that is known, as Markdown (keys; of GGUF files gguf-keys)"),
     cl::cat(category));
 static cl::opt<std::string>
     depth("depth", cl::value_desc("n"),
-          cl::desc("Tokens before the one whose costs --report=config counts"),
+          cl::desc("Tokens before those whose costs --report=config counts, or "
+                   "of kernels for GPUs --report=plan"),
           cl::cat(category));
 static cl::list<std::string>
     allowUnknown("allow-unknown", cl::value_desc("key"),
@@ -345,10 +348,26 @@ static llvm::Error runAll(Compilation &compilation, Phase last) {
   return run(compilation, last);
 }
 
+/// Prints what kernels cost NVIDIA GPUs. The phase must be Import.
+static llvm::Error printFloors(const Compilation &compilation, int64_t before,
+                               llvm::raw_ostream &stream) {
+  Compilation cuda = compilation.fork(Device::Cuda);
+  if (llvm::Error error = cuda.advance(Phase::Fuse))
+    return error;
+  std::vector<KernelCost> kernels = cuda.kernelCosts(before);
+  if (llvm::Error error = cuda.advance(Phase::Ptx))
+    return error;
+  printFloors(kernels, cuda.cudaImage().plan, cuda.chunk(), stream);
+  return llvm::Error::success();
+}
+
 /// Prints the report that was asked for.
 static llvm::Error printReport(Compilation &compilation) {
   std::string text;
   llvm::raw_string_ostream stream(text);
+  int64_t before = 0;
+  if (llvm::Error error = readNumber(depth, 0, 1 << 24, before))
+    return error;
   if (reportKind == "keys") {
     printKeys(stream);
   } else if (reportKind == "gguf-keys") {
@@ -360,10 +379,10 @@ static llvm::Error printReport(Compilation &compilation) {
       for (const CpuTarget &other : compilation.otherCpus())
         printUnits(other, stream);
     }
+    if (target != "cpu")
+      if (llvm::Error error = printFloors(compilation, before, stream))
+        return error;
   } else {
-    int64_t before = 0;
-    if (llvm::Error error = readNumber(depth, 0, 1 << 24, before))
-      return error;
     printLedger(compilation.ledger(), stream);
     printTotals(compilation.costs(), before, stream);
   }

@@ -320,7 +320,7 @@ def main():
     rows = measure_all(models, chips)
     if options.update:
         write_table(options.table, rows)
-        if not options.ptx:
+        if options.table == TABLE:
             write_document(rows)
         return
     found = list(complaints(rows, read_table(options.table)))
