@@ -39,7 +39,7 @@ TURNS = 8  # of a loop that are simulated; half of them to fill its pipeline
 # Where a chip keeps parameters, in constant bank 0.
 PARAMETERS = {"sm_80": 0x160, "sm_90": 0x210, "sm_100": 0x380}
 MMA = {"HMMA", "IMMA", "QMMA", "HGMMA", "IGMMA", "QGMMA", "UTCHMMA", "UTCIMMA"}
-# Copies that say neither bytes nor addresses in registers of a lane.
+# Copies that a thread begins for its block: their bytes are in a register.
 UNKNOWN = {"UBLKCP", "UTMALDG", "UBLKPF"}
 LOADS = {"LDG", "LDS", "LDL", "LD", "LDC", "LDCU", "ULDC", "LDSM"}
 FROM_MEMORY = LOADS - {"LDC", "LDCU", "ULDC"}
@@ -357,9 +357,10 @@ def main_loops(kernel, count):
 def figures(kernel, threads, parameters, streamed):
     """{"loads": in flight, "mma": instructions for each MMA}, None where a kernel has
     neither. `parameters`: which (a bit) lies at each word of bank 0."""
-    for instruction in kernel.code:
-        if instruction.op in UNKNOWN:
-            raise ValueError(f"{instruction.op} is not known to disassembly.py")
+    for each in kernel.code:
+        if each.op in UNKNOWN or "256" in each.modifiers:
+            name = ".".join([each.op, *each.modifiers])
+            raise ValueError(f"{name} is not known to disassembly.py")
     mark_streams(kernel, parameters, streamed)
     multiplies = any(each.op in MMA for each in kernel.code)
 
