@@ -72,6 +72,7 @@ public:
                      kernel->function->parameters[i++].offset,
                  &args, sizeof args),
      ...);
+    launch.countPlan = kernel->countPlan.get();
     launch.memory = &memory;
     launch.checks = checks;
     launch.seed = seed;

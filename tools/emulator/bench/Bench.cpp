@@ -51,7 +51,7 @@ Loaded load(const BenchKernel &kernel, DeviceMemory &memory, Which checks,
   bool any = checks != Which::None;
   options.checks = any;
   options.global = checks == Which::All;
-  options.counts = counts;
+  options.counting = counts ? Counting::Instructions : Counting::Nothing;
   double start = now();
   auto program = Program::load(kernel.ptx, options, memory);
   if (auto *error = std::get_if<Error>(&program)) {
@@ -74,6 +74,7 @@ Loaded load(const BenchKernel &kernel, DeviceMemory &memory, Which checks,
   for (uint64_t bytes : kernel.buffers)
     append(launch.parameters, memory.allocate(bytes, Allocation::Device));
   append(launch.parameters, kernel.size);
+  launch.countPlan = found.countPlan.get();
   launch.memory = &memory;
   launch.checks = {any, any, any, options.global, true};
   launch.workers = workers;
@@ -96,8 +97,8 @@ double bestOf(const Launch &launch) {
 
 void measure(const BenchKernel &kernel, unsigned workers) {
   DeviceMemory memory(uint64_t(1) << 30, false);
-  uint64_t count =
-      runLaunch(load(kernel, memory, Which::None, true, 1).launch).instructions;
+  uint64_t count = runLaunch(load(kernel, memory, Which::None, true, 1).launch)
+                       .counts.instructions();
   double unchecked = 0;
   for (Which checks : kAll) {
     Loaded loaded = load(kernel, memory, checks, false, workers);

@@ -1,4 +1,5 @@
 // Launches, and what runs when a stream comes to its work.
+#include "tools/emulator/driver/Counts.h"
 #include "tools/emulator/driver/Driver.h"
 #include "tools/emulator/driver/Limits.h"
 
@@ -49,6 +50,7 @@ Launch launchOf(Driver &driver, const KernelWork &work) {
   launch.dynamicShared = work.dynamicShared;
   launch.localBytes = kernel.localBytes;
   launch.parameters = work.parameters;
+  launch.countPlan = kernel.countPlan.get();
   launch.memory = driver.memory.get();
   launch.checks = driver.settings.checks;
   launch.seed = driver.settings.seed;
@@ -63,11 +65,10 @@ CUresult run(const KernelWork &work) {
   if (CUresult result = driver.check(driver.functions, work.function))
     return result;
   double start = now();
-  LaunchResult result = runLaunch(launchOf(driver, work));
-  if (driver.settings.counts)
-    fprintf(stderr, "cria-emulator: kernel '%s': %llu instructions in %.6f s\n",
-            work.function->name.c_str(),
-            (unsigned long long)result.instructions, now() - start);
+  Launch launch = launchOf(driver, work);
+  LaunchResult result = runLaunch(launch);
+  if (launch.countPlan)
+    printCounts(driver.settings, launch, result.counts, now() - start);
   if (result.finding) {
     driver.report(*result.finding);
     work.function->module->context->error = resultOf(result.finding->kind);

@@ -65,7 +65,7 @@ CUresult load(Driver &driver, CUmodule *module, const void *image, Log log) {
   options.capability = driver.settings.capability;
   options.checks = driver.settings.checks.accesses();
   options.global = driver.settings.checks.global;
-  options.counts = driver.settings.counts;
+  options.counting = driver.settings.counting;
   options.optimization = driver.settings.optimization;
   options.newestPtx = driver.settings.newestPtx();
   auto loaded = Program::load(text, options, *driver.memory);

@@ -118,6 +118,26 @@ void readFaults(std::vector<Fault> &faults) {
   }
 }
 
+/// 1: instructions, to stderr. Text that is not like a number: everything, to
+/// that file.
+void readCounting(Settings &settings) {
+  constexpr char kName[] = "CRIA_EMULATOR_COUNT";
+  llvm::StringRef text = variable(kName);
+  if (text.empty() || text == "0")
+    return;
+  if (text == "1") {
+    settings.counting = Counting::Instructions;
+    return;
+  }
+  bool isNumber = llvm::StringRef("0123456789+- ").contains(text.front());
+  FILE *file = isNumber ? nullptr : fopen(text.str().c_str(), "a");
+  if (!file)
+    return complain(kName, text, "0, 1 or a file that can be written");
+  fclose(file);
+  settings.counting = Counting::Requests;
+  settings.countFile = text.str();
+}
+
 } // namespace
 
 unsigned Settings::newestPtx() const {
@@ -149,7 +169,7 @@ Settings readSettings() {
   readNumber("CRIA_EMULATOR_THREADS", settings.threads, 1, 1024);
   readNumber("CRIA_EMULATOR_OPTIMIZATION", settings.optimization, 0, 2);
   readNumber("CRIA_EMULATOR_TIME_LIMIT", settings.timeLimit, 1, 1000000);
-  readNumber("CRIA_EMULATOR_COUNT", settings.counts, 0, 1);
+  readCounting(settings);
   readNumber("CRIA_EMULATOR_DRIVER_VERSION", settings.driverVersion, 5000,
              13090);
   settings.boundsPtx = !variable("CRIA_EMULATOR_DRIVER_VERSION").empty();

@@ -30,7 +30,8 @@ struct Settings {
   unsigned threads = 1;
   unsigned optimization = 1;
   unsigned timeLimit = 600; ///< of a launch, in seconds
-  bool counts = false;      ///< count instructions and print them
+  Counting counting = Counting::Nothing;
+  std::string countFile;    ///< file that counts are added to; empty: stderr
   std::string report;       ///< file that findings are added to
   std::vector<Fault> faults;
 

@@ -52,6 +52,8 @@ void Block::releaseBarrier(uint32_t id) {
       earlyRead->thread->barrier == id)
     report(Finding::Uninitialized, *earlyRead->thread, earlyRead->line,
            earlyRead->what);
+  if (counter)
+    joinAtBarrier(id);
   uint64_t seen = synchronizes ? passBarrier(id) : 0;
   uint32_t epoch = shadow.advance(), left = 0;
   for (Thread &thread : threads) {
@@ -67,6 +69,20 @@ void Block::releaseBarrier(uint32_t id) {
   if (left == live)
     shadow.shareEpoch();
   barriers[id] = Barrier();
+}
+
+/// The warps whose lanes all wait here are in step.
+void Block::joinAtBarrier(uint32_t id) {
+  for (const Warp &warp : warps) {
+    uint32_t waiting = 0;
+    for (unsigned lane : Lanes(warp.full)) {
+      const Thread &thread = warp.lanes[lane];
+      bool waits = thread.wait == Wait::Barrier && thread.barrier == id;
+      waiting |= uint32_t(waits) << lane;
+    }
+    if ((waiting | warp.exited) == warp.full)
+      counter->requests.join(warp.lanes->warpIndex);
+  }
 }
 
 uint32_t Block::barrierResult(const Thread &thread, const Barrier &barrier) {

@@ -61,6 +61,7 @@ void Block::start(Grid &newGrid, Dim newIndex, uint64_t seed) {
   synchronizes = hasBarrierFence = barrierDeviceWide = false;
   barrierFence = Clock();
   startThreads(index);
+  startCounter();
   if (launch.blocks)
     startFibers();
 }
@@ -111,7 +112,6 @@ void Block::startThreads(Dim at) {
   reversed = grid->launch.seed && (randomNumbers.next() & 1);
   for (Thread &thread : threads) {
     std::copy_n(&at.x, 3, thread.ctaid);
-    thread.instructions = 0;
     thread.wait = Wait::None;
     thread.line = 0;
     thread.acquired = shadow.now();
@@ -323,11 +323,29 @@ void Block::exitThread(Thread &thread) {
   __builtin_trap(); // nobody switches to a thread that has ended
 }
 
-uint64_t Block::countInstructions() const {
-  uint64_t sum = 0;
-  for (const Thread &thread : threads)
-    sum += thread.instructions;
-  return sum;
+void Block::startCounter() {
+  const CountPlan *plan = grid->launch.countPlan;
+  if (!plan)
+    return counter.reset();
+  if (!counter)
+    counter = std::make_unique<BlockCounter>();
+  counter->start(*plan, uint32_t(threads.size()));
+  for (Thread &thread : threads)
+    thread.executed = counter->countersOf(thread.index);
+}
+
+void Block::addCounts(LaunchCounts &to) {
+  if (counter)
+    counter->finish(to);
+}
+
+/// A generic address is one of global, shared or local memory.
+void Block::countRequest(Thread &thread, uint32_t site, uint64_t address,
+                         uint32_t bytes) {
+  Requests &requests = counter->requests;
+  if (requests.siteAt(site).isGeneric && bytes)
+    site += inShared(address) ? 1 : stacks.contains(address) ? 2 : 0;
+  requests.add(thread.index, site, address, bytes);
 }
 
 } // namespace cria::emulator

@@ -38,7 +38,8 @@ public:
   State run();
   /// Stops the launch with the state of every warp.
   void reportDeadlock();
-  uint64_t countInstructions() const;
+  /// Adds what was counted in the block, which has ended.
+  void addCounts(LaunchCounts &to);
 
   /// For the instructions, called on a thread's fiber.
   /// @{
@@ -80,6 +81,9 @@ public:
   /// A fence, of all blocks if `deviceWide`.
   void fence(Thread &thread, bool deviceWide);
   Random &random() { return randomNumbers; }
+  /// Counts an access to memory.
+  void countRequest(Thread &thread, uint32_t site, uint64_t address,
+                    uint32_t bytes);
   /// @}
 
 private:
@@ -99,6 +103,7 @@ private:
   void shapeThreads();
   void startThreads(Dim index);
   void startFibers();
+  void startCounter();
   bool runWarps();
   bool wakePollers();
   void wakeActiveMasks();
@@ -139,6 +144,7 @@ private:
   std::string states() const;
 
   void checkCopies(Thread &thread);
+  void joinAtBarrier(uint32_t id);
 
   Grid *grid = nullptr;
   uint64_t shapedFor = 0; ///< id of the grid that the threads are made for
@@ -170,6 +176,7 @@ private:
   bool hasNews = false;
   bool reversed = false; ///< lanes run from the highest
   Random randomNumbers;
+  std::unique_ptr<BlockCounter> counter; ///< null: nothing is counted
 };
 
 /// What each operation of a warp does, for `lanes` that came to it.

@@ -100,6 +100,11 @@ void emulatorCheck(Thread *thread, void *address, uint32_t flags, int line,
   thread->block->check(*thread, uint64_t(address), flags, line, stored);
 }
 
+void emulatorRequest(Thread *thread, uint32_t site, void *address,
+                     uint32_t bytes) {
+  thread->block->countRequest(*thread, site, uint64_t(address), bytes);
+}
+
 void emulatorFence(Thread *thread, uint32_t deviceWide) {
   thread->block->fence(*thread, deviceWide);
 }
@@ -228,6 +233,7 @@ std::vector<RuntimeEntry> runtimeEntries() {
 #define FLOAT_ENTRY(name)                                                      \
   { #name, reinterpret_cast < void *>(static_cast <float (*)(float)>(name)) }
   return {ENTRY(emulatorCheck),
+          ENTRY(emulatorRequest),
           ENTRY(emulatorFence),
           ENTRY(emulatorSpin),
           ENTRY(emulatorRounds),

@@ -100,7 +100,7 @@ LaunchResult Grid::run() {
   LaunchResult result;
   result.finding = finding;
   for (auto &worker : workers)
-    result.instructions += worker->instructions;
+    result.counts.add(worker->counts);
   return result;
 }
 
@@ -128,7 +128,7 @@ void Grid::step(Worker &worker) {
     anyNews |= block->sawNews();
     if (state != Block::State::Ended)
       continue;
-    worker.instructions += block->countInstructions();
+    block->addCounts(worker.counts);
     blockPool().give(std::move(block));
     anyNews = true;
   }

@@ -32,7 +32,7 @@ private:
   struct Worker {
     std::vector<std::unique_ptr<Block>> resident;
     bool spinning = false;
-    uint64_t instructions = 0;
+    LaunchCounts counts;
     /// When the last step began in which all blocks polled in vain; 0: the last
     /// step was none.
     std::atomic<double> vainStep = 0;

@@ -1,6 +1,7 @@
 /// A launch of a kernel and what became of it.
 #pragma once
 
+#include "tools/emulator/run/Counts.h"
 #include "tools/emulator/run/DeviceMemory.h"
 
 #include <functional>
@@ -61,6 +62,7 @@ struct Launch {
   uint32_t staticShared = 0, dynamicShared = 0;
   uint64_t localBytes = 0;
   std::vector<char> parameters;
+  const CountPlan *countPlan = nullptr; ///< null: nothing is counted
   const DeviceMemory *memory = nullptr;
   Checks checks;
   uint64_t seed = 0; ///< 0: blocks, warps and lanes in order, copies late
@@ -71,7 +73,7 @@ struct Launch {
 
 struct LaunchResult {
   std::optional<Finding> finding; ///< the first; the launch stopped there
-  uint64_t instructions = 0;      ///< executed, where they are counted
+  LaunchCounts counts;            ///< where the launch has a plan for them
 };
 
 /// Runs the launch to its end or to the first finding.

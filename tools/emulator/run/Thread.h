@@ -48,7 +48,7 @@ struct Thread {
   uint32_t tid[3], ntid[3], ctaid[3], nctaid[3];
   uint32_t lane, warpIndex, warpCount, dynamicShared;
   char *shared;           ///< host address of shared address 0
-  uint64_t instructions;  ///< executed, where they are counted
+  uint32_t *executed;     ///< counters of segments, where they are counted
   const Range *ranges;    ///< kRanges of them
   uint64_t gridWorkspace; ///< 0: the launch is not cooperative
   alignas(16) uint32_t sharedKeys[kKeyWords]; ///< of words it wrote

@@ -19,6 +19,10 @@ void emitCopyAsync(Emitter &e) {
   Value *to = e.address(e.operand(0), "shared");
   Value *from = e.address(e.operand(1), "global");
   Value *valid = e.operandCount() > 3 ? e.read32(3) : e.read32(2);
+  e.countRequest(
+      RequestKind::GlobalCopy, from,
+      e.binary(llvm::Intrinsic::umin, valid, b.getInt32(uint32_t(bytes))));
+  e.countRequest(RequestKind::SharedCopy, to, b.getInt32(uint32_t(bytes)));
   e.call("emulatorCopyAsync", b.getVoidTy(),
          {to, from, b.getInt32(uint32_t(bytes)), valid, e.line()});
 }

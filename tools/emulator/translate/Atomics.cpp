@@ -50,7 +50,9 @@ Atomic atomic(Emitter &e) {
 }
 
 Value *target(Emitter &e, const Atomic &a) {
-  return e.address(e.operand(a.at), a.space, a.flags);
+  Value *pointer = e.address(e.operand(a.at), a.space, a.flags);
+  e.countRequest(a.space, a.flags, pointer);
+  return pointer;
 }
 
 void finish(Emitter &e, const Atomic &a, Value *old) {

@@ -21,7 +21,7 @@ void emitBranchTable(Emitter &e) {
   if (!targets)
     return;
   Value *index = e.read32(0);
-  e.flushCount();
+  e.endSegment();
   llvm::BasicBlock *beyond = e.newBlock();
   auto *choice = b.CreateSwitch(index, beyond, unsigned(targets->size()));
   for (size_t i = 0; i < targets->size(); ++i)
@@ -88,7 +88,7 @@ void emitCall(Emitter &e) {
   if (values.size() != callee->arg_size())
     return e.fail("expected " + llvm::Twine(callee->arg_size() - 1) +
                   " .param variables as arguments");
-  e.flushCount();
+  e.endSegment();
   e.builder.CreateCall(callee, values);
 }
 

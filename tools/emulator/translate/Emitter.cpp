@@ -74,19 +74,25 @@ void Emitter::emit(const Instruction &next) {
   }
   if (builder.GetInsertBlock()->getTerminator())
     builder.SetInsertPoint(newBlock());
-  ++pendingCount;
-  if (next.predicate.empty())
-    return emitOne();
+  countInstruction();
+  next.predicate.empty() ? emitOne() : emitPredicated();
+}
+
+void Emitter::emitPredicated() {
   Operand predicate;
-  predicate.name = next.predicate;
-  predicate.negated = next.predicateNegated;
+  predicate.name = instruction->predicate;
+  predicate.negated = instruction->predicateNegated;
   llvm::Value *condition = read(predicate, 1);
-  flushCount();
+  endSegment();
   llvm::BasicBlock *then = newBlock(), *after = newBlock();
-  builder.CreateCondBr(condition, then, after);
+  llvm::BasicBlock *otherwise = kernel.requests ? newBlock() : after;
+  builder.CreateCondBr(condition, then, otherwise);
   builder.SetInsertPoint(then);
+  size_t site = kernel.requests ? kernel.countPlan->sites.size() : 0;
   emitOne();
   branch(after);
+  if (kernel.requests)
+    countSwitchedOff(otherwise, site, after);
   builder.SetInsertPoint(after);
 }
 
@@ -182,7 +188,7 @@ const std::vector<std::string> *Emitter::branchTargets(llvm::StringRef name) {
 void Emitter::branch(llvm::BasicBlock *to) {
   if (builder.GetInsertBlock()->getTerminator())
     return;
-  flushCount();
+  endSegment();
   builder.CreateBr(to);
 }
 
@@ -213,23 +219,12 @@ void Emitter::countRound() {
 }
 
 void Emitter::finish() {
-  flushCount();
+  endSegment();
   builder.CreateRetVoid();
 }
 
 llvm::BasicBlock *Emitter::newBlock(const char *name) {
   return llvm::BasicBlock::Create(builder.getContext(), name, target);
-}
-
-void Emitter::flushCount() {
-  if (kernel.counts && pendingCount) {
-    llvm::Value *counter = builder.CreateConstGEP1_64(
-        builder.getInt8Ty(), thread(), offsetof(Thread, instructions));
-    llvm::Value *count = builder.CreateLoad(builder.getInt64Ty(), counter);
-    builder.CreateStore(
-        builder.CreateAdd(count, builder.getInt64(pendingCount)), counter);
-  }
-  pendingCount = 0;
 }
 
 } // namespace cria::emulator

@@ -13,6 +13,7 @@
 
 #include "tools/emulator/ptx/Ast.h"
 #include "tools/emulator/run/Check.h"
+#include "tools/emulator/run/Counts.h"
 #include "tools/emulator/translate/Form.h"
 
 #include "llvm/ADT/StringMap.h"
@@ -35,7 +36,8 @@ struct KernelContext {
   bool checks = false;              ///< check each access to memory
   bool global = false;              ///< look for races in global memory
   uint64_t lineDistance = 0;        ///< to the stamps of lines (DeviceMemory.h)
-  bool counts = false;              ///< count instructions
+  CountPlan *countPlan = nullptr;   ///< filled; null: nothing is counted
+  bool requests = false;            ///< count accesses to memory
   bool blocks = false;              ///< set when the kernel needs fibers
   std::set<const Form *> used = {}; ///< the rows that were translated
 };
@@ -143,7 +145,6 @@ public:
   void countRound();
   void finish(); ///< ret
   llvm::BasicBlock *newBlock(const char *name = "");
-  void flushCount();
   bool isEntry() const { return source.isEntry; }
   const PtxModule &ptx() const { return kernel.ptx; }
   llvm::Module &module() { return kernel.module; }
@@ -152,6 +153,17 @@ public:
   /// The carry flag: the carry of the last .cc instruction, which after a
   /// subtraction is 1 where nothing was borrowed.
   llvm::Value *carry();
+  /// @}
+
+  /// Counts, where they are wanted (run/Counts.h).
+  /// @{
+  /// Ends the segment.
+  void endSegment();
+  /// An access to `bytes` at `pointer`, of this kind or of a load, a store or
+  /// an atomic operation in `space`.
+  void countRequest(RequestKind kind, llvm::Value *pointer, llvm::Value *bytes);
+  void countRequest(llvm::StringRef space, const AccessFlags &flags,
+                    llvm::Value *pointer);
   /// @}
 
   void fail(const llvm::Twine &message);
@@ -169,6 +181,11 @@ private:
   void emit(const Instruction &next);
   void emitOne();
   void checkModifiers(const Match &match);
+  void emitPredicated();
+  void countInstruction();
+  void countSwitchedOff(llvm::BasicBlock *block, size_t firstSite,
+                        llvm::BasicBlock *after);
+  void callRequest(size_t site, llvm::Value *pointer, llvm::Value *bytes);
   void closeBlocks();
   llvm::AllocaInst *slot(llvm::Type *type, unsigned align);
   Register *findRegister(llvm::StringRef name);
@@ -204,7 +221,10 @@ private:
   std::map<std::pair<int, std::string>, Register> registers;
   llvm::StringMap<llvm::Value *> locals; ///< pointers to .local, .param
   llvm::AllocaInst *carrySlot = nullptr, *roundSlot = nullptr;
-  uint64_t pendingCount = 0;
+  CountPlan::Segment segment; ///< the one under way
 };
+
+/// The class of an instruction, and the operations of a matrix product.
+InstructionClass classOf(const Instruction &instruction);
 
 } // namespace cria::emulator

@@ -1,5 +1,6 @@
 // Matrix fragments: ldmatrix, stmatrix and mma.sync.
 #include "tools/emulator/run/Collective.h"
+#include "tools/emulator/run/Thread.h"
 #include "tools/emulator/translate/Emitter.h"
 
 #include "llvm/ADT/StringSwitch.h"
@@ -25,12 +26,23 @@ MatrixConfig matrixConfig(Emitter &e) {
   return config;
 }
 
+/// Each matrix has 8 lanes that bring the addresses of its rows.
+void countRows(Emitter &e, RequestKind kind, Value *row,
+               const MatrixConfig &config) {
+  auto &b = e.builder;
+  Value *lane = e.threadField(offsetof(Thread, lane), b.getInt32Ty());
+  Value *brings = b.CreateICmpULT(lane, b.getInt32(8 * config.count));
+  e.countRequest(kind, row,
+                 b.CreateSelect(brings, b.getInt32(16), b.getInt32(0)));
+}
+
 void emitLoadMatrix(Emitter &e) {
   MatrixConfig config = matrixConfig(e);
   if (partCount(e.operand(0)) != config.count)
     return e.fail("expected " + llvm::Twine(config.count) + " registers");
   Value *row = e.address(e.operand(1), e.space());
   llvm::AllocaInst *words = e.words(4);
+  countRows(e, RequestKind::MatrixLoad, row, config);
   e.callBlocking("emulatorLoadMatrix", e.builder.getVoidTy(),
                  {e.builder.getInt32(config.packed()), row, words, e.line()});
   e.loadWords(words, e.operand(0));
@@ -43,6 +55,7 @@ void emitStoreMatrix(Emitter &e) {
   Value *row = e.address(e.operand(0), e.space());
   llvm::AllocaInst *words = e.words(4);
   e.storeWords(words, 0, e.operand(1));
+  countRows(e, RequestKind::MatrixStore, row, config);
   e.callBlocking("emulatorStoreMatrix", e.builder.getVoidTy(),
                  {e.builder.getInt32(config.packed()), row, words, e.line()});
 }

@@ -100,6 +100,7 @@ void emitLoad(Emitter &e) {
     e.callBlocking("emulatorSpin", b.getVoidTy(),
                    {e.address(e.operand(1), t.space), e.line()});
   Value *pointer = e.address(e.operand(1), t.space, t.flags);
+  e.countRequest(t.space, t.flags, pointer);
   const Operand *to = parts(e, e.operand(0), t.count);
   if (!to)
     return;
@@ -126,6 +127,7 @@ void emitStore(Emitter &e) {
     value = all;
   }
   Value *pointer = e.address(e.operand(0), t.space, t.flags, value);
+  e.countRequest(t.space, t.flags, pointer);
   keepWhole(t, b.CreateAlignedStore(b.CreateBitCast(value, t.inMemory(e)),
                                     pointer, llvm::Align(1)));
 }

@@ -164,7 +164,11 @@ std::variant<Kernel, Error> Program::translate(const Function &entry) {
   kernel.checks = options.checks;
   kernel.global = options.checks && options.global;
   kernel.lineDistance = memory.lineDistance();
-  kernel.counts = options.counts;
+  std::unique_ptr<CountPlan> countPlan;
+  if (options.counting != Counting::Nothing)
+    countPlan = std::make_unique<CountPlan>();
+  kernel.countPlan = countPlan.get();
+  kernel.requests = options.counting == Counting::Requests;
   std::vector<llvm::Function *> declared = declareAll(layout, *module);
   for (size_t i = 0; i < declared.size(); ++i)
     if (auto error =
@@ -180,6 +184,7 @@ std::variant<Kernel, Error> Program::translate(const Function &entry) {
   made.sharedBytes = layout.sharedBytes;
   made.localBytes = layout.localBytes;
   made.blocks = kernel.blocks;
+  made.countPlan = std::move(countPlan);
   made.pending = std::make_unique<llvm::orc::ThreadSafeModule>(
       std::move(module), std::move(context));
   return made;

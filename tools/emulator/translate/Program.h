@@ -1,6 +1,7 @@
 /// A PTX text that can be run.
 #pragma once
 
+#include "tools/emulator/run/Counts.h"
 #include "tools/emulator/run/DeviceMemory.h"
 #include "tools/emulator/translate/Layout.h"
 
@@ -21,10 +22,10 @@ struct Thread;
 
 /// How to translate.
 struct TranslateOptions {
-  unsigned capability = 80;  ///< of the device: 80 for 8.0
-  bool checks = false;       ///< check each access to memory
-  bool global = false;       ///< look for races in global memory, too
-  bool counts = false;       ///< count the instructions that run
+  unsigned capability = 80; ///< of the device: 80 for 8.0
+  bool checks = false;      ///< check each access to memory
+  bool global = false;      ///< look for races in global memory, too
+  Counting counting = Counting::Nothing;
   unsigned optimization = 1; ///< LLVM's level, 0 to 2
   unsigned newestPtx = 99;   ///< version that is read, 99 for 9.9
 };
@@ -39,6 +40,7 @@ struct Kernel {
   uint64_t localBytes = 0;
   bool blocks = false; ///< threads wait for each other
   KernelCode code = nullptr;
+  std::unique_ptr<CountPlan> countPlan; ///< null: nothing is counted
   std::unique_ptr<llvm::orc::ThreadSafeModule> pending; ///< not yet compiled
   std::optional<Error> refusal; ///< why it cannot be run
 

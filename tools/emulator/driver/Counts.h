@@ -1,0 +1,16 @@
+/// Prints what launches counted; docs/emulator.md says what the fields are.
+#pragma once
+
+#include "tools/emulator/driver/Settings.h"
+
+namespace cria::emulator {
+
+/// A line of JSON.
+std::string countsText(const Launch &launch, const LaunchCounts &counts,
+                       double seconds);
+
+/// Adds the line to the settings' file, or prints the instructions to stderr.
+void printCounts(const Settings &settings, const Launch &launch,
+                 const LaunchCounts &counts, double seconds);
+
+} // namespace cria::emulator
