@@ -1,9 +1,8 @@
 #include "tools/emulator/driver/Counts.h"
 
+#include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/JSON.h"
 #include "llvm/Support/raw_ostream.h"
-
-#include <cmath>
 
 namespace cria::emulator {
 namespace {
@@ -33,12 +32,19 @@ const char *nameOf(RequestKind kind) {
   return "";
 }
 
-/// With four decimals.
-double ratio(uint64_t a, uint64_t b) {
-  return b ? std::round(double(a) / double(b) * 1e4) / 1e4 : 0;
+using Json = llvm::json::OStream;
+
+/// With four decimals, as a person reads it.
+void writeNumber(Json &json, const char *name, double value) {
+  json.attributeBegin(name);
+  json.rawValue(llvm::formatv("{0:f4}", value).str());
+  json.attributeEnd();
 }
 
-using Json = llvm::json::OStream;
+/// a / b, or 0.
+void writeRatio(Json &json, const char *name, uint64_t a, uint64_t b) {
+  writeNumber(json, name, b ? double(a) / double(b) : 0);
+}
 
 void writeDim(Json &json, const char *name, const Dim &dim) {
   json.attributeArray(name, [&] {
@@ -78,12 +84,12 @@ void writeRequests(Json &json, RequestKind kind, const RequestCounts &counts) {
     json.attribute("used_bytes", counts.used);
     json.attribute("sectors", counts.parts);
     json.attribute("least_sectors", counts.least);
-    json.attribute("sectors_per_request", ratio(counts.parts, counts.requests));
-    json.attribute("coalescing", ratio(counts.least, counts.parts));
+    writeRatio(json, "sectors_per_request", counts.parts, counts.requests);
+    writeRatio(json, "coalescing", counts.least, counts.parts);
   } else {
     json.attribute("wavefronts", counts.parts);
     json.attribute("least_wavefronts", counts.least);
-    json.attribute("conflicts", ratio(counts.parts, counts.least));
+    writeRatio(json, "conflicts", counts.parts, counts.least);
   }
   if (counts.unseen)
     json.attribute("unseen", counts.unseen);
@@ -123,13 +129,12 @@ void write(Json &json, const Launch &launch, const LaunchCounts &counts,
   writeDim(json, "block", launch.block);
   json.attribute("static_shared", launch.staticShared);
   json.attribute("dynamic_shared", launch.dynamicShared);
-  json.attribute("seconds", seconds);
+  writeNumber(json, "seconds", seconds);
   json.attribute("instructions", counts.instructions());
   writeClasses(json, "thread_instructions", plan, counts.threadInstructions);
   writeClasses(json, "warp_instructions", plan, counts.warpInstructions);
   writeOperations(json, plan, counts.warpInstructions);
-  json.attribute("barriers_per_warp",
-                 ratio(counts.ofWarps(plan, "barrier"), warps));
+  writeRatio(json, "barriers_per_warp", counts.ofWarps(plan, "barrier"), warps);
   writeKinds(json, plan, counts);
   writeLosses(json, plan, counts);
 }

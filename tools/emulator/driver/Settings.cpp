@@ -129,7 +129,8 @@ void readCounting(Settings &settings) {
     settings.counting = Counting::Instructions;
     return;
   }
-  bool isNumber = llvm::StringRef("0123456789+- ").contains(text.front());
+  bool isNumber = llvm::StringRef("0123456789+- ").contains(text.front()) &&
+                  text.find_first_of("./") == text.npos;
   FILE *file = isNumber ? nullptr : fopen(text.str().c_str(), "a");
   if (!file)
     return complain(kName, text, "0, 1 or a file that can be written");

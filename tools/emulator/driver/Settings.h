@@ -31,8 +31,8 @@ struct Settings {
   unsigned optimization = 1;
   unsigned timeLimit = 600; ///< of a launch, in seconds
   Counting counting = Counting::Nothing;
-  std::string countFile;    ///< file that counts are added to; empty: stderr
-  std::string report;       ///< file that findings are added to
+  std::string countFile; ///< file that counts are added to; empty: stderr
+  std::string report;    ///< file that findings are added to
   std::vector<Fault> faults;
 
   /// The newest PTX version that this driver reads, 80 for 8.0. Where no driver

@@ -19,6 +19,7 @@
 /// request.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
