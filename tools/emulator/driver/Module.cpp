@@ -67,6 +67,7 @@ CUresult load(Driver &driver, CUmodule *module, const void *image, Log log) {
   options.global = driver.settings.checks.global;
   options.counting = driver.settings.counting;
   options.optimization = driver.settings.optimization;
+  options.cache = driver.settings.cache;
   options.newestPtx = driver.settings.newestPtx();
   auto loaded = Program::load(text, options, *driver.memory);
   if (auto *error = std::get_if<Error>(&loaded)) {

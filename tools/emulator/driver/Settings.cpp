@@ -2,6 +2,7 @@
 
 #include "llvm/ADT/SmallVector.h"
 #include "llvm/ADT/StringSwitch.h"
+#include "llvm/Support/FileSystem.h"
 
 #include <cstdio>
 #include <cstdlib>
@@ -16,7 +17,8 @@ constexpr const char *kVariables[] = {
     "CRIA_EMULATOR_THREADS",        "CRIA_EMULATOR_OPTIMIZATION",
     "CRIA_EMULATOR_TIME_LIMIT",     "CRIA_EMULATOR_COUNT",
     "CRIA_EMULATOR_REPORT",         "CRIA_EMULATOR_FAULTS",
-    "CRIA_EMULATOR_DRIVER_VERSION", "CUDA_VISIBLE_DEVICES"};
+    "CRIA_EMULATOR_DRIVER_VERSION", "CRIA_EMULATOR_CACHE",
+    "CUDA_VISIBLE_DEVICES"};
 
 llvm::StringRef variable(const char *name) {
   const char *value = std::getenv(name);
@@ -118,6 +120,15 @@ void readFaults(std::vector<Fault> &faults) {
   }
 }
 
+/// The folder that a variable names, which is made; empty if there is none.
+std::string readFolder(const char *name) {
+  llvm::StringRef text = variable(name);
+  if (text.empty() || !llvm::sys::fs::create_directories(text))
+    return text.str();
+  complain(name, text, "a folder that can be made");
+  return "";
+}
+
 /// 1: instructions, to stderr. Text that is not like a number: everything, to
 /// that file.
 void readCounting(Settings &settings) {
@@ -174,6 +185,7 @@ Settings readSettings() {
   readNumber("CRIA_EMULATOR_DRIVER_VERSION", settings.driverVersion, 5000,
              13090);
   settings.boundsPtx = !variable("CRIA_EMULATOR_DRIVER_VERSION").empty();
+  settings.cache = readFolder("CRIA_EMULATOR_CACHE");
   settings.report = variable("CRIA_EMULATOR_REPORT").str();
   readFaults(settings.faults);
   const char *visible = std::getenv("CUDA_VISIBLE_DEVICES");

@@ -32,6 +32,7 @@ struct Settings {
   unsigned timeLimit = 600; ///< of a launch, in seconds
   Counting counting = Counting::Nothing;
   std::string countFile; ///< file that counts are added to; empty: stderr
+  std::string cache;     ///< folder of machine code; empty: none
   std::string report;    ///< file that findings are added to
   std::vector<Fault> faults;
 

@@ -11,6 +11,9 @@ constexpr uint64_t kAlign = 512; // at least, as the real driver aligns
 constexpr uint64_t kGap = 4096;  // between allocations
 constexpr uint64_t kPage = 4096;
 constexpr size_t kRemembered = 4096;
+/// Where memory lies if that is free: machine code that is kept (Compile.h)
+/// holds addresses.
+void *const kPlace = reinterpret_cast<void *>(uint64_t(0x20) << 40);
 
 uint64_t roundUp(uint64_t value, uint64_t to) {
   return (value + to - 1) / to * to;
@@ -36,7 +39,7 @@ DeviceMemory::DeviceMemory(uint64_t capacity, bool poison)
     : limit(capacity), poison(poison) {
   for (uint64_t factor : {8, 4, 2, 1}) {
     reserved = roundUp(capacity * factor + (uint64_t(1) << 30), kPage);
-    void *range = mmap(nullptr, mapped(), PROT_READ | PROT_WRITE,
+    void *range = mmap(kPlace, mapped(), PROT_READ | PROT_WRITE,
                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (range == MAP_FAILED)
       continue;

@@ -2,9 +2,15 @@
 
 #include "tools/emulator/run/Entries.h"
 
+#include "llvm/Bitcode/BitcodeWriter.h"
+#include "llvm/Config/llvm-config.h"
+#include "llvm/ExecutionEngine/Orc/CompileUtils.h"
 #include "llvm/ExecutionEngine/Orc/LLJIT.h"
 #include "llvm/IR/Module.h"
 #include "llvm/Passes/PassBuilder.h"
+#include "llvm/Support/CachePruning.h"
+#include "llvm/Support/Caching.h"
+#include "llvm/Support/SHA256.h"
 #include "llvm/Support/TargetSelect.h"
 #include "llvm/Target/TargetMachine.h"
 
@@ -54,12 +60,9 @@ void optimize(llvm::Module &module, unsigned level) {
       .run(module, modules);
 }
 
-llvm::Expected<std::unique_ptr<llvm::orc::LLJIT>> makeJit(unsigned level) {
-  auto target = host().builder;
-  target.setCodeGenOptLevel(level ? llvm::CodeGenOptLevel::Default
-                                  : llvm::CodeGenOptLevel::None);
+llvm::Expected<std::unique_ptr<llvm::orc::LLJIT>> makeJit() {
   auto jit = llvm::orc::LLJITBuilder()
-                 .setJITTargetMachineBuilder(std::move(target))
+                 .setJITTargetMachineBuilder(host().builder)
                  .create();
   if (!jit)
     return jit.takeError();
@@ -74,17 +77,78 @@ llvm::Expected<std::unique_ptr<llvm::orc::LLJIT>> makeJit(unsigned level) {
   return jit;
 }
 
+using Object = std::unique_ptr<llvm::MemoryBuffer>;
+
+/// The machine code of a module that is not optimized yet.
+llvm::Expected<Object> toObject(llvm::Module &module, unsigned level) {
+  optimize(module, level);
+  auto target = host().builder;
+  target.setCodeGenOptLevel(level ? llvm::CodeGenOptLevel::Default
+                                  : llvm::CodeGenOptLevel::None);
+  target.setRelocationModel(llvm::Reloc::PIC_);
+  auto machine = target.createTargetMachine();
+  if (!machine)
+    return machine.takeError();
+  return llvm::orc::SimpleCompiler(**machine)(module);
+}
+
+/// A name for what toObject() makes of them.
+std::string keyOf(const llvm::Module &module, unsigned level) {
+  llvm::SmallVector<char, 0> bytes;
+  llvm::raw_svector_ostream stream(bytes);
+  llvm::WriteBitcodeToFile(module, stream);
+  stream << LLVM_VERSION_STRING << level << host().machine->getTargetCPU()
+         << host().machine->getTargetFeatureString();
+  llvm::SHA256 hash;
+  hash.update(stream.str());
+  return llvm::toHex(hash.final(), /*LowerCase=*/true);
+}
+
+/// toObject(), or what it made before.
+llvm::Expected<Object> findObject(llvm::Module &module, unsigned level,
+                                  const std::string &folder) {
+  Object object;
+  auto cache = llvm::localCache("emulator", "kernel", folder,
+                                [&](size_t, const llvm::Twine &, Object kept) {
+                                  object = std::move(kept);
+                                });
+  if (!cache)
+    return cache.takeError();
+  auto add = (*cache)(0, keyOf(module, level), "");
+  if (!add)
+    return add.takeError();
+  if (!*add) // found
+    return object;
+  auto made = toObject(module, level);
+  if (!made)
+    return made;
+  auto stream = (*add)(0, "");
+  if (!stream)
+    return stream.takeError();
+  *(*stream)->OS << (*made)->getBuffer();
+  if (auto error = (*stream)->commit())
+    return error;
+  return object;
+}
+
 llvm::Expected<uint64_t> compile(std::unique_ptr<llvm::orc::LLJIT> &jit,
                                  llvm::orc::ThreadSafeModule module,
-                                 const std::string &function, unsigned level) {
+                                 const std::string &function, unsigned level,
+                                 const std::string &cache) {
   if (!jit) {
-    auto made = makeJit(level);
+    auto made = makeJit();
     if (!made)
       return made.takeError();
     jit = std::move(*made);
+    llvm::pruneCache(cache, {}); // what nobody used for a week; none: nothing
   }
-  module.withModuleDo([&](llvm::Module &inside) { optimize(inside, level); });
-  if (auto error = jit->addIRModule(std::move(module)))
+  auto object = module.withModuleDo([&](llvm::Module &inside) {
+    return cache.empty() ? toObject(inside, level)
+                         : findObject(inside, level, cache);
+  });
+  if (!object)
+    return object.takeError();
+  if (auto error = jit->addObjectFile(std::move(*object)))
     return error;
   auto address = jit->lookup(function);
   if (!address)
@@ -102,8 +166,8 @@ void prepareForHost(llvm::Module &module) {
 std::variant<uint64_t, std::string>
 compileKernel(std::unique_ptr<llvm::orc::LLJIT> &jit,
               llvm::orc::ThreadSafeModule module, const std::string &function,
-              unsigned optimization) {
-  auto address = compile(jit, std::move(module), function, optimization);
+              unsigned optimization, const std::string &cache) {
+  auto address = compile(jit, std::move(module), function, optimization, cache);
   if (!address)
     return llvm::toString(address.takeError());
   return *address;

@@ -201,7 +201,7 @@ std::optional<Error> Program::compile(Kernel &kernel) {
   auto pending = std::move(kernel.pending);
   auto compiled =
       compileKernel(jit, std::move(*pending), "k_" + kernel.function->name,
-                    options.optimization);
+                    options.optimization, options.cache);
   if (auto *message = std::get_if<std::string>(&compiled))
     return kernel.refusal = Error{kernel.function->line, *message};
   kernel.code = reinterpret_cast<KernelCode>(std::get<uint64_t>(compiled));

@@ -27,6 +27,7 @@ struct TranslateOptions {
   bool global = false;      ///< look for races in global memory, too
   Counting counting = Counting::Nothing;
   unsigned optimization = 1; ///< LLVM's level, 0 to 2
+  std::string cache;         ///< folder of machine code; empty: none
   unsigned newestPtx = 99;   ///< version that is read, 99 for 9.9
 };
 
