@@ -77,6 +77,11 @@ Value KernelBuilder::block(unsigned dim) {
       getI32Type(), create<gpu::BlockIdOp>(static_cast<gpu::Dimension>(dim)));
 }
 
+Value KernelBuilder::blocks(unsigned dim) {
+  return create<arith::IndexCastOp>(
+      getI32Type(), create<gpu::GridDimOp>(static_cast<gpu::Dimension>(dim)));
+}
+
 Value KernelBuilder::thread() {
   return create<arith::IndexCastOp>(getI32Type(),
                                     create<gpu::ThreadIdOp>(gpu::Dimension::x));
@@ -213,16 +218,21 @@ Address KernelBuilder::further(Address address, const Rows &of, int64_t rows,
           createOrFold<arith::AddIOp>(address.index, elements, kNoWrap)};
 }
 
+Value KernelBuilder::opaque(Value x) {
+  bool wide = x.getType().isInteger(64);
+  return create<LLVM::InlineAsmOp>(
+             x.getType(), x, wide ? "mov.b64 $0, $1;" : "mov.b32 $0, $1;",
+             wide ? "=l,l" : "=r,r", /*has_side_effects=*/true,
+             /*is_align_stack=*/false, LLVM::TailCallKind::None,
+             LLVM::AsmDialectAttr::get(getContext(), LLVM::AsmDialect::AD_ATT),
+             ArrayAttr())
+      .getRes();
+}
+
 Address KernelBuilder::opaque(Address address) {
   Value index = create<arith::IndexCastOp>(getI64Type(), address.index);
-  index = create<LLVM::InlineAsmOp>(
-              index.getType(), index, "mov.b64 $0, $1;", "=l,l",
-              /*has_side_effects=*/true, /*is_align_stack=*/false,
-              LLVM::TailCallKind::None,
-              LLVM::AsmDialectAttr::get(getContext(), LLVM::AsmDialect::AD_ATT),
-              ArrayAttr())
-              .getRes();
-  return {address.base, create<arith::IndexCastOp>(getIndexType(), index)};
+  return {address.base,
+          create<arith::IndexCastOp>(getIndexType(), opaque(index))};
 }
 
 static int64_t bytesOf(Type type) {
@@ -288,10 +298,21 @@ Rows KernelBuilder::shared(Type element, int64_t count, int64_t stride) {
 
 Value KernelBuilder::choose(Value condition, llvm::function_ref<Value()> then,
                             Value otherwise) {
-  auto op = create<scf::IfOp>(
-      condition, [&](OpBuilder &, Location) { create<scf::YieldOp>(then()); },
-      [&](OpBuilder &, Location) { create<scf::YieldOp>(otherwise); });
-  return op.getResult(0);
+  return choose(
+      condition, [&] { return SmallVector<Value>{then()}; },
+      [&] { return SmallVector<Value>{otherwise}; })[0];
+}
+
+ValueRange
+KernelBuilder::choose(Value condition,
+                      llvm::function_ref<SmallVector<Value>()> then,
+                      llvm::function_ref<SmallVector<Value>()> otherwise) {
+  auto branch = [&](llvm::function_ref<SmallVector<Value>()> values) {
+    return
+        [&, values](OpBuilder &, Location) { create<scf::YieldOp>(values()); };
+  };
+  return create<scf::IfOp>(condition, branch(then), branch(otherwise))
+      ->getResults();
 }
 
 void KernelBuilder::barrier() { create<gpu::BarrierOp>(); }

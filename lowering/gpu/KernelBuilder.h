@@ -50,6 +50,7 @@ public:
 
   // Where in the grid.
   mlir::Value block(unsigned dim);
+  mlir::Value blocks(unsigned dim);
   mlir::Value thread();
   mlir::Value lane();
   mlir::Value warp();
@@ -94,8 +95,9 @@ public:
   /// needs no register.
   Address further(Address address, const Rows &of, int64_t rows,
                   int64_t columns);
-  /// The same address, of which LLVM knows nothing: what is computed from it
-  /// stays in the loop, and so out of registers.
+  /// The same integer of 32 or 64 bits, or address, of which LLVM knows nothing:
+  /// what is computed from it stays where it is, and so out of registers.
+  mlir::Value opaque(mlir::Value x);
   Address opaque(Address address);
   /// `lanes` elements from there, as stored; aligned to all of them. A single
   /// one is a scalar.
@@ -119,6 +121,10 @@ public:
   mlir::Value choose(mlir::Value condition,
                      llvm::function_ref<mlir::Value()> then,
                      mlir::Value otherwise);
+  mlir::ValueRange
+  choose(mlir::Value condition,
+         llvm::function_ref<llvm::SmallVector<mlir::Value>()> then,
+         llvm::function_ref<llvm::SmallVector<mlir::Value>()> otherwise);
 
   // Cooperation.
   void barrier();

@@ -74,15 +74,23 @@ func.func @layers(%q: tensor<1x2x3x16xbf16>, %keys: tensor<4x2x256x16xbf16>, %va
 #same = affine_map<(h, g, t, s) -> (h, g, t, s)>
 #bias = affine_map<(h, g, t, s) -> (h, s)>
 
-// Many tokens: tensor cores. The mask is a comparison with the end of what the
-// row sees; its payload is not there.
+// Many tokens: tensor cores, the last tokens first. The mask is a comparison with
+// the end of what the row sees, in tiles that it sees a part of; its payload is not
+// there. The scale and log2(e) are multiplied with the distance to the maximum.
 // CHECK-LABEL: gpu.func @causal
+// CHECK: %[[BLOCKS:.*]] = gpu.grid_dim y
+// CHECK: arith.subi
 // CHECK: nvvm.mma.sync
+// CHECK: %[[WHOLE:.*]] = arith.andi
+// CHECK-NEXT: %[[SCORES:.*]]:32 = scf.if %[[WHOLE]]
+// CHECK-NEXT: scf.yield
+// CHECK-NEXT: else
 // CHECK: %[[BEFORE:.*]] = arith.cmpi slt, %{{.*}}, %[[END:.*]] : i32
-// CHECK-NEXT: %[[SCALED:.*]] = arith.mulf
-// CHECK-NEXT: arith.select %[[BEFORE]], %[[SCALED]]
+// CHECK-NEXT: arith.select %[[BEFORE]], %{{.*}}, %[[HIDDEN:.*]] : f32
 // CHECK-NOT: arith.cmpi sle
-// CHECK: math.exp2
+// CHECK: %[[FAR:.*]] = arith.mulf %{{.*}}, %[[MINUS:.*]] fastmath
+// CHECK: %[[POWER:.*]] = math.fma %[[SCORES]]#0, %{{.*}}, %[[FAR]]
+// CHECK-NEXT: math.exp2 %[[POWER]]
 func.func private @causal(%q: tensor<?x2x3x16xbf16>, %keys: tensor<4x2x256x16xbf16>, %values: tensor<4x2x256x16xbf16>, %layer: index, %pos: index, %len: index, %out: tensor<?x2x3x16xbf16>) -> tensor<?x2x3x16xbf16> {
   %zero = arith.constant 0.0 : f32
   %lowest = arith.constant -3.40282347E+38 : f32
@@ -138,10 +146,15 @@ func.func private @causal(%q: tensor<?x2x3x16xbf16>, %keys: tensor<4x2x256x16xbf
 #same = affine_map<(h, g, t, s) -> (h, g, t, s)>
 #bias = affine_map<(h, g, t, s) -> (h, s)>
 
-// What else is done to a score is its payload, which reads its table at a key
-// that exists; log2(e) is multiplied with the distance to the maximum.
+// What else is done to a score is its payload, in whole tiles too, which reads its
+// table at a key that exists; log2(e) is multiplied with the distance to the maximum.
 // CHECK-LABEL: gpu.func @bias
 // CHECK: nvvm.mma.sync
+// CHECK: scf.if
+// CHECK: memref.load %{{.*}} : memref<?xf32>
+// CHECK-NEXT: arith.addf
+// CHECK-NOT: arith.select
+// CHECK: else
 // CHECK: %[[BEFORE:.*]] = arith.cmpi slt
 // CHECK-NEXT: arith.minsi
 // CHECK: %[[BIAS:.*]] = memref.load %{{.*}} : memref<?xf32>

@@ -1,16 +1,17 @@
 // RUN: cria-opt %s --pass-pipeline='builtin.module(gpu.module(gpu.func(math-to-intrinsics)))' --split-input-file --verify-diagnostics | FileCheck %s
 
-// Fast-math flags stay; vectors are as scalars.
+// Fast-math flags stay, and with afn 2^x is one instruction; vectors are as scalars.
 // CHECK-LABEL: gpu.func @k
 // CHECK-SAME: (%[[X:.*]]: f32, %[[Y:.*]]: f32, %[[V:.*]]: vector<4xf32>)
 // CHECK-NOT: math.
 // CHECK: llvm.call_intrinsic "llvm.fabs"(%[[X]]) : (f32) -> f32
 // CHECK: llvm.call_intrinsic "llvm.copysign"(%[[X]], %[[Y]])
-// CHECK: llvm.call_intrinsic "llvm.exp2"(%[[X]]) {fastmathFlags = #llvm.fastmath<afn>}
+// CHECK: llvm.call_intrinsic "llvm.nvvm.ex2.approx.ftz"(%[[X]]) {fastmathFlags = #llvm.fastmath<afn>} : (f32) -> f32
 // CHECK: llvm.call_intrinsic "llvm.sqrt"(%[[X]])
 // CHECK: llvm.call_intrinsic "llvm.fma"(%[[V]], %[[V]], %[[V]]) : (vector<4xf32>, vector<4xf32>, vector<4xf32>) -> vector<4xf32>
 // CHECK: llvm.call_intrinsic "llvm.maxnum"(%[[X]], %[[Y]])
 // CHECK: llvm.call_intrinsic "llvm.minnum"(%[[X]], %[[Y]])
+// CHECK: llvm.call_intrinsic "llvm.exp2"(%[[X]]) : (f32) -> f32
 gpu.module @kernels {
   gpu.func @k(%x: f32, %y: f32, %v: vector<4xf32>) kernel {
     %0 = math.absf %x : f32
@@ -20,6 +21,7 @@ gpu.module @kernels {
     %4 = math.fma %v, %v, %v : vector<4xf32>
     %5 = arith.maxnumf %x, %y : f32
     %6 = arith.minnumf %x, %y : f32
+    %7 = math.exp2 %x : f32
     gpu.return
   }
 }

@@ -4,7 +4,10 @@
 ///          heads that share the KV head, so that keys and values are read once
 ///          for all of them
 ///   for tiles of keys that a row of the block may see:
-///     s = q k^T;  mask;  m, l, o rescaled;  p = exp2(s - m);  o += p v
+///     s = q k^T;  mask, where a row does not see the whole tile
+///     m, l, o rescaled;  p = exp2(s - m);  o += p v
+///
+/// The last tokens, which may see the most keys, come first.
 ///
 /// A warp has 16 rows. Keys and values come by cp.async: the next keys while
 /// the softmax runs, the values while s is computed. Rows of a tile lie 16
@@ -38,6 +41,8 @@ private:
     Value token, query, exists;
   };
   Row rowOf(Value index);
+  /// A row that the lane has sums of: g, or g + 8.
+  Row ownRow(Value start, int64_t half);
   void findRows();
   void fetchQueries();
   void fetch(const Rows &tile, const Rows &cache, Value first);
@@ -47,6 +52,7 @@ private:
                 llvm::function_ref<Source(Value row, Value column)> from);
   SmallVector<Value> turn(Value first, ValueRange carried);
   SmallVector<Value> products();
+  SmallVector<Value> scores(ArrayRef<Value> products, Value first, bool masked);
   SmallVector<Value> scores(Value first);
   void softmax(MutableArrayRef<Value> s, MutableArrayRef<Value> state);
   void addValues(ArrayRef<Value> p, MutableArrayRef<Value> out);
@@ -60,6 +66,7 @@ private:
 
   Type element;
   int64_t size, tileKeys;
+  double unit; // p is 2^(unit (s - m))
   Rows tileQ, tileK, tileV;
   Value start, tokens, firstKey, endKey;
   SmallVector<OwnRow> rows; // g and g + 8
@@ -68,7 +75,9 @@ private:
 
 AttentionTile::AttentionTile(KernelFunction &of, const AttentionMemory &in)
     : AttentionKernel(of, in, kThreads), element(in.queryElement),
-      size(in.size) {
+      size(in.size), unit(1 / std::log(2.0)) {
+  if (factor && *factor > 0)
+    unit *= *factor;
   // Wide heads leave registers for fewer scores.
   tileKeys = size <= 64 ? 64 : 32;
   int64_t stride = size + kPad;
@@ -83,19 +92,24 @@ AttentionTile::Row AttentionTile::rowOf(Value index) {
           b.less(token, tokens)};
 }
 
+AttentionTile::Row AttentionTile::ownRow(Value start, int64_t half) {
+  return rowOf(b.add(b.add(start, b.mul(b.warp(), 16)),
+                     b.add(b.div(b.lane(), 4), half * 8)));
+}
+
 /// The lane's rows, and the keys that any row of the block sees.
 void AttentionTile::findRows() {
   tokens = launch.number(in.tokens);
   kvHead = b.block(0);
-  start = b.mul(b.block(1), kRows);
+  Value last = b.sub(b.blocks(1), b.i32(1));
+  start = b.mul(b.sub(last, b.block(1)), kRows);
   for (int64_t half = 0; half < 2; ++half) {
-    Row row = rowOf(b.add(b.add(start, b.mul(b.warp(), 16)),
-                          b.add(b.div(b.lane(), 4), half * 8)));
+    Row row = ownRow(start, half);
     auto [first, end] = keysSeen(row.token, b.add(row.token, 1));
     rows.push_back({row, first, end});
   }
-  Value last = rowOf(b.add(start, kRows - 1)).token;
-  std::tie(firstKey, endKey) = keysSeen(rowOf(start).token, b.add(last, 1));
+  Value end = b.add(rowOf(b.add(start, kRows - 1)).token, 1);
+  std::tie(firstKey, endKey) = keysSeen(rowOf(start).token, end);
 }
 
 /// Begins to copy rows of a tile; zeros where there are none.
@@ -150,24 +164,42 @@ SmallVector<Value> AttentionTile::products() {
   return s;
 }
 
-/// What the softmax takes for the products; in units of log2(e) where a factor
-/// is all that is done to them.
-SmallVector<Value> AttentionTile::scores(Value first) {
-  SmallVector<Value> s = products();
+/// What the softmax takes for the products, but for a factor that `unit` has.
+SmallVector<Value> AttentionTile::scores(ArrayRef<Value> products, Value first,
+                                         bool masked) {
+  SmallVector<Value> s;
   Value t = b.add(first, b.mul(b.rem(b.lane(), 4), 2));
   Value lastKey = b.sub(endKey, b.i32(1));
-  for (auto [i, score] : llvm::enumerate(s)) {
+  for (auto [i, product] : llvm::enumerate(products)) {
     const OwnRow &row = rows[i % 4 / 2];
     Value key = b.add(t, i / 4 * 8 + i % 2), visible = b.less(key, row.end);
     if (!bounds.first.empty())
       visible = b.both(visible, b.less(b.sub(row.first, b.i32(1)), key));
-    score =
-        this->score(score, row.query, row.token, b.min(key, lastKey), visible);
-    if (factor)
-      score = b.fmul(score, b.f32(*factor / std::log(2.0)));
-    score = b.select(visible, score, b.f32(-INFINITY));
+    if (masked)
+      key = b.min(key, lastKey);
+    Value score = this->score(product, row.query, row.token, key, visible);
+    if (factor && *factor <= 0)
+      score = b.fmul(score, b.f32(*factor));
+    if (masked)
+      score = b.select(visible, score, b.f32(-INFINITY));
+    s.push_back(score);
   }
   return s;
+}
+
+/// The same for a tile, of whose keys a lane's rows see all or some.
+SmallVector<Value> AttentionTile::scores(Value first) {
+  SmallVector<Value> s = products();
+  if (!bounds.exact)
+    return scores(s, first, /*masked=*/true);
+  Value last = b.add(first, tileKeys - 1);
+  Value all = b.both(b.less(last, rows[0].end), b.less(last, rows[1].end));
+  if (!bounds.first.empty())
+    for (const OwnRow &row : rows)
+      all = b.both(all, b.less(b.sub(row.first, b.i32(1)), first));
+  return b.choose(
+      all, [&] { return scores(s, first, /*masked=*/false); },
+      [&] { return scores(s, first, /*masked=*/true); });
 }
 
 /// Turns s into p; `state` is the two rows' maxima, the lane's part of their
@@ -175,11 +207,8 @@ SmallVector<Value> AttentionTile::scores(Value first) {
 void AttentionTile::softmax(MutableArrayRef<Value> s,
                             MutableArrayRef<Value> state) {
   MutableArrayRef<Value> out = state.drop_front(4);
-  // 2^(unit x - unit max), which is one operation in either unit.
-  double unit = factor ? 1 : 1 / std::log(2.0);
   auto power = [&](Value x, Value max) {
-    return b.exp2(factor ? b.fsub(x, max)
-                         : b.fma(x, b.f32(unit), b.fmul(max, b.f32(-unit))));
+    return b.exp2(b.fma(x, b.f32(unit), b.fmul(max, b.f32(-unit))));
   };
   for (size_t half = 0; half < 2; ++half) {
     Value &max = state[half], &sum = state[2 + half];
@@ -243,9 +272,11 @@ SmallVector<Value> AttentionTile::turn(Value first, ValueRange carried) {
 
 void AttentionTile::store(ValueRange state) {
   Value t = b.mul(b.rem(b.lane(), 4), 2);
-  for (auto [half, row] : llvm::enumerate(rows)) {
+  Value start = b.opaque(this->start);
+  for (int64_t half = 0; half < 2; ++half) {
+    Row row = ownRow(start, half);
     Value sum = b.warpSum(state[2 + half], 4);
-    b.when(row.exists, [&, half = half, row = row] {
+    b.when(row.exists, [&] {
       for (int64_t column = 0; column < size; column += 8) {
         int64_t at = 4 + column / 8 * 4 + half * 2;
         Value both =
