@@ -12,11 +12,13 @@ static int64_t lengthOf(const Dot &dot) {
                   : terms;
 }
 
-GemmTile::GemmTile(Launch &launch, ArrayRef<Work> works, int64_t m, int64_t n)
+GemmTile::GemmTile(Launch &launch, ArrayRef<Work> works, int64_t m, int64_t n,
+                   int64_t step)
     : launch(launch), b(launch.b), works(works),
       k(works[0].dots[0].terms.constant),
       weightLength(lengthOf(works[0].dots[0])), m(m), n(n),
-      x(Operand::of(launch, works[0], works[0].dots[0].x, k)), width(x.width) {
+      x(Operand::of(launch, works[0], works[0].dots[0].x, k)), width(x.width),
+      wholeSteps(k % step == 0) {
   for (const Work &work : works) {
     units += work.units;
     workUnits.push_back(work.units);
@@ -28,17 +30,28 @@ GemmTile::GemmTile(Launch &launch, ArrayRef<Work> works, int64_t m, int64_t n)
   }
 }
 
+/// Also asks that `at` is below `end`.
+void GemmTile::restrict(Value &exists, Value at, Value end) {
+  Value below = b.less(at, end);
+  exists = exists ? b.both(exists, below) : below;
+}
+
+Value GemmTile::orZero(Value exists, Value at) {
+  return exists ? b.select(exists, at, b.i32(0)) : at;
+}
+
 GemmTile::Source GemmTile::elementOf(const Operand &operand, int64_t length,
                                      const Corner &corner, Value row,
                                      Value column) {
-  Value at = b.add(corner.row, row);
-  Value exists = b.both(b.less(at, corner.rows), b.less(column, b.i32(length)));
-  Value zero = b.i32(0);
+  Value at = b.add(corner.row, row), exists;
+  restrict(exists, at, corner.rows);
+  if (!wholeSteps)
+    restrict(exists, column, b.i32(length));
   SmallVector<Value> loops(works[0].part.box.size());
   if (works[0].row)
-    loops[*works[0].row] = b.select(exists, at, zero);
+    loops[*works[0].row] = orZero(exists, at);
   return {b.address(operand.rows, launch.value(operand.row, loops),
-                    b.add(b.select(exists, column, zero),
+                    b.add(wholeSteps ? column : orZero(exists, column),
                           launch.value(operand.column, loops))),
           exists};
 }
@@ -47,12 +60,14 @@ GemmTile::Source GemmTile::elementOf(const Operand &operand, int64_t length,
 GemmTile::Source GemmTile::elementW(const Corner &corner, Value row,
                                     Value column) {
   int64_t sums = sumsOfUnit();
-  Value unit = b.add(corner.unit, b.div(row, sums));
-  Value exists =
-      b.both(b.less(unit, b.i32(units)), b.less(column, b.i32(weightLength)));
-  Value zero = b.i32(0);
-  unit = b.select(exists, unit, zero);
-  column = b.select(exists, column, zero);
+  Value unit = b.add(corner.unit, b.div(row, sums)), exists;
+  if (units % unitsOfTile())
+    restrict(exists, unit, b.i32(units));
+  if (!wholeSteps)
+    restrict(exists, column, b.i32(weightLength));
+  unit = orZero(exists, unit);
+  if (!wholeSteps)
+    column = orZero(exists, column);
   Value sum = b.rem(row, sums);
   Rows weight = weights[0][0].rows;
   Value weightRow, first;
@@ -62,7 +77,7 @@ GemmTile::Source GemmTile::elementW(const Corner &corner, Value row,
   };
   for (const auto &[work, operands] : llvm::zip(works, weights)) {
     SmallVector<Value> loops =
-        work.loops(b, zero, b.sub(unit, b.i32(firstUnit)));
+        work.loops(b, b.i32(0), b.sub(unit, b.i32(firstUnit)));
     Value ownRow, ownFirst;
     for (auto [s, operand] : llvm::enumerate(operands)) {
       Value mine = b.equal(sum, b.i32(s));

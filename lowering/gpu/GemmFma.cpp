@@ -20,7 +20,7 @@ namespace {
 class FmaGemm : public GemmTile {
 public:
   FmaGemm(Launch &launch, ArrayRef<Work> works)
-      : GemmTile(launch, works, kTileM, kTileN),
+      : GemmTile(launch, works, kTileM, kTileN, kTileK),
         tileX(b.shared(b.getF32Type(), kTileM * kStride, kStride)),
         tileW(b.shared(b.getF32Type(), kTileN * kStride, kStride)) {}
 
@@ -42,9 +42,9 @@ void FmaGemm::fill(const Rows &tile, int64_t rows, Type element,
   b.loop(b.thread(), b.i32(rows * each), kGemmThreads, [&](Value i) {
     Value row = b.div(i, each), column = b.mul(b.rem(i, each), width);
     Source from = at(row, b.add(first, column));
-    Value value = b.choose(
-        from.exists, [&] { return b.loadFrom(from.address, type); },
-        b.zero(type));
+    auto load = [&] { return b.loadFrom(from.address, type); };
+    Value value =
+        from.exists ? b.choose(from.exists, load, b.zero(type)) : load();
     for (int64_t e = 0; e < width; ++e)
       b.store(b.widen(b.extract(value, e)), tile, row, b.add(column, e));
   });

@@ -10,7 +10,10 @@ namespace cria::simt {
 
 class GemmTile {
 public:
-  GemmTile(Launch &launch, llvm::ArrayRef<Work> works, int64_t m, int64_t n);
+  /// A tile of m rows of the input and n of weights, that takes `step` terms of
+  /// k at once.
+  GemmTile(Launch &launch, llvm::ArrayRef<Work> works, int64_t m, int64_t n,
+           int64_t step);
   virtual ~GemmTile() = default;
 
   /// Builds the kernel: block (i, j) has units from i * unitsOfTile() on, rows
@@ -22,7 +25,7 @@ public:
 
 protected:
   /// An element's address, and whether it exists: else it counts as zero, and
-  /// the address is that of some other.
+  /// the address is that of some other. Null where all of them exist.
   struct Source {
     Address address;
     mlir::Value exists;
@@ -59,6 +62,8 @@ protected:
   int64_t width;
 
 private:
+  void restrict(mlir::Value &exists, mlir::Value at, mlir::Value end);
+  mlir::Value orZero(mlir::Value exists, mlir::Value at);
   int64_t sumsOfUnit() const {
     return static_cast<int64_t>(works[0].sums.size());
   }
@@ -67,6 +72,8 @@ private:
   /// Units of each work, one behind another, and of all.
   llvm::SmallVector<int64_t> workUnits;
   int64_t units = 0;
+  /// Whether steps end where k does.
+  bool wholeSteps;
 };
 
 /// By fma, any types (GemmFma.cpp).

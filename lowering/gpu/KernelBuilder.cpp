@@ -218,6 +218,12 @@ Address KernelBuilder::further(Address address, const Rows &of, int64_t rows,
           createOrFold<arith::AddIOp>(address.index, elements, kNoWrap)};
 }
 
+Address KernelBuilder::further(Address address, Value elements) {
+  Value wide = createOrFold<arith::IndexCastOp>(getIndexType(), elements);
+  return {address.base,
+          createOrFold<arith::AddIOp>(address.index, wide, kNoWrap)};
+}
+
 Value KernelBuilder::opaque(Value x) {
   bool wide = x.getType().isInteger(64);
   return create<LLVM::InlineAsmOp>(

@@ -95,6 +95,8 @@ public:
   /// needs no register.
   Address further(Address address, const Rows &of, int64_t rows,
                   int64_t columns);
+  /// The address an i32 of elements further on.
+  Address further(Address address, mlir::Value elements);
   /// The same integer of 32 or 64 bits, or address, of which LLVM knows nothing:
   /// what is computed from it stays where it is, and so out of registers.
   mlir::Value opaque(mlir::Value x);

@@ -68,8 +68,14 @@ func.func private @few(%x: tensor<1x32xf32>, %w: tensor<24x32xf32>, %stream: ten
 // CHECK: gpu.launch_func @kernels::@many blocks in (%c1{{.*}}, %[[B]], {{.*}} args(%[[Y]] : memref<?x32xbf16>, %arg1 : memref<24x32xbf16>, %{{.*}} : index, %arg2 : memref<?x24xf32>)
 // CHECK-LABEL: gpu.func @many_input(
 // CHECK: math.absf {{.*}} : vector<8xbf16>
+// A step's copies are no loop: two of the input and four of the weights a thread.
 // CHECK-LABEL: gpu.func @many(
-// CHECK: nvgpu.device_async_copy
+// CHECK-SAME: nvvm.minctasm = 4
+// CHECK: scf.for
+// CHECK: scf.if
+// CHECK-COUNT-6: nvgpu.device_async_copy {{.*}}, 8,
+// CHECK-NOT: nvgpu.device_async_copy
+// CHECK: nvvm.cp.async.commit.group
 // CHECK: nvvm.mma.sync
 func.func private @many(%x: tensor<?x32xbf16>, %w: tensor<24x32xbf16>, %out: tensor<?x24xf32>) -> tensor<?x24xf32> {
   %zero = arith.constant 0.0 : f32

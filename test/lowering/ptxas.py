@@ -21,8 +21,7 @@ SHARED = 48 << 10
 # blocks of 128 threads fit a multiprocessor.
 BUDGETS = {
     r"_(input|finish)(_\d)? |^sample": 64,
-    r"_decode ": 128,
-    r"_prefill(_\d)? ": 144,
+    r"_(decode|prefill(_\d)?) ": 128,
 }
 PRODUCT = r"(qkv|out|gate_up|down|head)_"
 NUMBERS = {

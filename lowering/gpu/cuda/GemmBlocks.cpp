@@ -42,8 +42,8 @@ namespace {
 class BlockGemm : public GemmTile {
 public:
   BlockGemm(Launch &launch, ArrayRef<Work> works)
-      : GemmTile(launch, works, kTileM, kTileN), bits(works[0].dots[0].bits),
-        bytes(BlockProduct::blockBytes(bits)),
+      : GemmTile(launch, works, kTileM, kTileN, kBlocks * kNumbers),
+        bits(works[0].dots[0].bits), bytes(BlockProduct::blockBytes(bits)),
         scale(Operand::of(launch, works[0], works[0].dots[0].scale, k)),
         codes(b.shared(b.getI8Type(), kStages * kTileM * kBlocks * kNumbers,
                        kBlocks * kNumbers)),

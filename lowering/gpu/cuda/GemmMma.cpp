@@ -15,12 +15,16 @@
 #include "lowering/gpu/GemmTile.h"
 #include "lowering/gpu/cuda/TensorCores.h"
 
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+
 using namespace mlir;
 using namespace cria;
 using namespace cria::simt;
 
 static constexpr int64_t kTileM = 64, kTileN = 128, kTileK = 32;
 static constexpr int64_t kStages = 4, kChunk = 8;
+/// Blocks that a multiprocessor has at least.
+static constexpr int32_t kBlocks = 4;
 /// Products of a warp.
 static constexpr int64_t kDown = 2, kAcross = 8;
 
@@ -28,18 +32,27 @@ namespace {
 class MmaGemm : public GemmTile {
 public:
   MmaGemm(Launch &launch, ArrayRef<Work> works)
-      : GemmTile(launch, works, kTileM, kTileN),
+      : GemmTile(launch, works, kTileM, kTileN, kTileK),
         stages(b.shared(x.rows.element, kStages * (kTileM + kTileN) * kTileK,
-                        kTileK)) {}
+                        kTileK)) {
+    // Else ptxas takes registers that one block less fits.
+    b.function->setAttr(NVVM::NVVMDialect::getMinctasmAttrName(),
+                        b.getI32IntegerAttr(kBlocks));
+  }
 
 private:
   SmallVector<Sum> multiply(const Corner &corner) override;
   void fetch(const Corner &corner, Value step);
-  void fetchRows(Value stageRow, int64_t rows, Value first,
+  void fetchRows(Value stage, int64_t firstRow, int64_t rows, Value first,
                  llvm::function_ref<Source(Value, Value)> at);
-  SmallVector<Value> step(Value step, ValueRange sums);
-  Value stageRow(Value step) {
-    return b.mul(b.rem(step, kStages), kTileM + kTileN);
+  struct Starts {
+    SmallVector<Address> x, w;
+  };
+  Starts starts();
+  SmallVector<Value> step(const Starts &starts, Value step, ValueRange sums);
+  /// Elements from the first stage to that of a step.
+  Value stageOf(Value step) {
+    return b.mul(b.rem(step, kStages), (kTileM + kTileN) * kTileK);
   }
   /// Where chunk `chunk` of a stage's row lies.
   Value swizzled(Value row, Value chunk) {
@@ -50,17 +63,34 @@ private:
 };
 } // namespace
 
-void MmaGemm::fetchRows(Value stageRow, int64_t rows, Value first,
+/// Begins to copy rows of a tile, columns of k from `first` on, to rows of a
+/// stage from `firstRow` on.
+void MmaGemm::fetchRows(Value stage, int64_t firstRow, int64_t rows,
+                        Value first,
                         llvm::function_ref<Source(Value, Value)> at) {
   int64_t each = kTileK / width;
-  b.loop(b.thread(), b.i32(rows * each), kGemmThreads, [&](Value i) {
+  auto placeOf = [&](Value i) {
     Value row = b.div(i, each), column = b.mul(b.rem(i, each), width);
-    Source from = at(row, b.add(first, column));
     Value to =
         b.add(swizzled(row, b.div(column, kChunk)), b.rem(column, kChunk));
-    cuda::copyAsync(b, b.address(stages, b.add(stageRow, row), to),
-                    from.address, 2 * width, from.exists);
-  });
+    return b.further(b.address(stages, b.add(row, firstRow), to), stage);
+  };
+  auto copy = [&](Value i, Address to) {
+    Value column = b.mul(b.rem(i, each), width);
+    Source from = at(b.div(i, each), b.add(first, column));
+    cuda::copyAsync(b, to, from.address, 2 * width, from.exists);
+  };
+  // Narrower copies are many: their addresses would not fit registers.
+  if (width < kChunk)
+    return b.loop(b.thread(), b.i32(rows * each), kGemmThreads,
+                  [&](Value i) { copy(i, placeOf(i)); });
+  // A multiple of 8 rows further on, chunks lie in the same order.
+  constexpr int64_t kTurnRows = kGemmThreads * kChunk / kTileK;
+  static_assert(kTurnRows % 8 == 0 && kTileM % kTurnRows == 0 &&
+                kTileN % kTurnRows == 0);
+  Address to = placeOf(b.thread());
+  for (int64_t row = 0; row < rows; row += kTurnRows)
+    copy(b.add(b.thread(), row * each), b.further(to, stages, row, 0));
 }
 
 /// Begins to fill the stage of a step, if there is such a step. Every step is a
@@ -68,32 +98,43 @@ void MmaGemm::fetchRows(Value stageRow, int64_t rows, Value first,
 void MmaGemm::fetch(const Corner &corner, Value step) {
   Value first = b.mul(step, kTileK);
   b.when(b.less(first, b.i32(k)), [&] {
-    Value row = stageRow(step);
-    fetchRows(row, kTileM, first,
+    Value stage = stageOf(step);
+    fetchRows(stage, 0, kTileM, first,
               [&](Value r, Value c) { return elementX(corner, r, c); });
-    fetchRows(b.add(row, kTileM), kTileN, first,
+    fetchRows(stage, kTileM, kTileN, first,
               [&](Value r, Value c) { return elementW(corner, r, c); });
   });
   cuda::commitCopies(b);
 }
 
-SmallVector<Value> MmaGemm::step(Value step, ValueRange sums) {
-  SmallVector<Value> next(sums);
-  Value lane = b.lane(), warp = b.warp(), stage = stageRow(step);
-  // Of the input: rows 0-15 of chunk 0, then of chunk 1. Of the weights: rows
-  // 0-7 of both chunks, then 8-15.
-  Value rowX =
-      b.add(b.add(stage, b.mul(b.div(warp, 2), kDown * 16)), b.rem(lane, 16));
-  Value rowW = b.add(b.add(stage, b.mul(b.rem(warp, 2), kAcross * 8)),
+/// Where a lane's matrices begin in the first stage, of each half of a step.
+/// Of the input: rows 0-15 of chunk 0, then of chunk 1. Of the weights: rows
+/// 0-7 of both chunks, then 8-15.
+MmaGemm::Starts MmaGemm::starts() {
+  Value lane = b.lane(), warp = b.warp();
+  Value rowX = b.add(b.mul(b.div(warp, 2), kDown * 16), b.rem(lane, 16));
+  Value rowW = b.add(b.mul(b.rem(warp, 2), kAcross * 8),
                      b.add(b.mul(b.div(lane, 16), 8), b.rem(lane, 8)));
   Value chunkX = b.div(lane, 16), chunkW = b.rem(b.div(lane, 8), 2);
-  auto start = [&](Value row, Value chunk) {
-    return b.address(stages, row, swizzled(row, chunk));
+  auto start = [&](Value row, int64_t firstRow, Value chunk) {
+    return b.address(stages, b.add(row, firstRow), swizzled(row, chunk));
   };
+  Starts result;
   for (int64_t half = 0; half < kTileK / 16; ++half) {
+    result.x.push_back(start(rowX, 0, b.add(chunkX, half * 2)));
+    result.w.push_back(start(rowW, kTileM, b.add(chunkW, half * 2)));
+  }
+  return result;
+}
+
+SmallVector<Value> MmaGemm::step(const Starts &starts, Value step,
+                                 ValueRange sums) {
+  SmallVector<Value> next(sums);
+  Value stage = stageOf(step);
+  for (auto [firstX, firstW] : llvm::zip(starts.x, starts.w)) {
     // A multiple of 8 rows further on, chunks lie in the same order.
-    Address startX = start(rowX, b.add(chunkX, half * 2));
-    Address startW = start(b.add(rowW, kTileM), b.add(chunkW, half * 2));
+    Address startX = b.further(firstX, stage);
+    Address startW = b.further(firstW, stage);
     SmallVector<SmallVector<Value>> xs, ws;
     for (int64_t i = 0; i < kDown; ++i)
       xs.push_back(cuda::loadMatrices(b, b.further(startX, stages, i * 16, 0)));
@@ -112,6 +153,7 @@ SmallVector<GemmTile::Sum> MmaGemm::multiply(const Corner &corner) {
     fetch(corner, b.i32(i));
   SmallVector<Value> init(kDown * kAcross * 4, b.f32(0));
   int64_t steps = llvm::divideCeil(k, kTileK);
+  Starts starts = this->starts();
   auto sums = b.loop(b.i32(0), b.i32(steps), 1, init,
                      [&](Value at, ValueRange carried) {
                        // This step's copies have landed, everybody's; and the
@@ -119,7 +161,7 @@ SmallVector<GemmTile::Sum> MmaGemm::multiply(const Corner &corner) {
                        cuda::awaitCopies(b, kStages - 2);
                        b.barrier();
                        fetch(corner, b.add(at, kStages - 1));
-                       return step(at, carried);
+                       return step(starts, at, carried);
                      });
   cuda::awaitCopies(b, 0);
   Value lane = b.lane(), warp = b.warp();
