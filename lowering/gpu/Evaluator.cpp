@@ -204,17 +204,20 @@ static int64_t payloadWidth(Launch &launch, const Kind &made,
 }
 
 int64_t simt::vectorWidth(Launch &launch, const Element &element,
-                          ArrayRef<Size> box, int64_t most) {
+                          ArrayRef<Size> box, int64_t most,
+                          ArrayRef<Element> known) {
+  if (llvm::is_contained(known, element))
+    return most;
   Elements &elements = launch.of.elements;
   unsigned last = box.size() - 1;
   Kind made = elements.define(element, box);
   if (made.kind == Kind::Same)
-    return vectorWidth(launch, made.same, box, most);
+    return vectorWidth(launch, made.same, box, most, known);
   auto isWide = [&](AffineExpr at) { return at && at.isFunctionOfDim(last); };
   if (made.kind == Kind::Payload) {
     most = payloadWidth(launch, made, box, most);
     for (const Element &read : elements.operands(made, box))
-      most = vectorWidth(launch, read, box, most);
+      most = vectorWidth(launch, read, box, most, known);
     return most;
   }
   if (llvm::none_of(element.at, isWide))

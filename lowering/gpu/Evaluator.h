@@ -56,9 +56,10 @@ bool canEvaluate(Elements &elements, const Element &element,
                  llvm::ArrayRef<Size> box);
 
 /// The widest vectors of which an element can be computed along the last loop,
-/// whose multiples they begin at; those of `isLeaf` do not depend on it.
+/// whose multiples they begin at; of `known` elements they are given.
 int64_t vectorWidth(Launch &launch, const Element &element,
-                    llvm::ArrayRef<Size> box, int64_t most);
+                    llvm::ArrayRef<Size> box, int64_t most,
+                    llvm::ArrayRef<Element> known = {});
 
 /// A reduction's result, in each thread of the block; `loops` are those of the
 /// box that it is read in. The last loop may not be one of its places.

@@ -1,6 +1,8 @@
 #include "lowering/gpu/GemmTile.h"
 #include "lowering/kernel/BlockProduct.h"
 
+#include <numeric>
+
 using namespace mlir;
 using namespace cria;
 using namespace cria::simt;
@@ -56,11 +58,10 @@ GemmTile::Source GemmTile::elementOf(const Operand &operand, int64_t length,
           exists};
 }
 
-/// Row r of the tile is sum r % sumsOfUnit of unit r / sumsOfUnit.
 GemmTile::Source GemmTile::elementW(const Corner &corner, Value row,
                                     Value column) {
-  int64_t sums = sumsOfUnit();
-  Value unit = b.add(corner.unit, b.div(row, sums)), exists;
+  UnitSum mine = unitOf(row);
+  Value unit = b.add(corner.unit, mine.unit), exists;
   if (units % unitsOfTile())
     restrict(exists, unit, b.i32(units));
   if (!wholeSteps)
@@ -68,7 +69,6 @@ GemmTile::Source GemmTile::elementW(const Corner &corner, Value row,
   unit = orZero(exists, unit);
   if (!wholeSteps)
     column = orZero(exists, column);
-  Value sum = b.rem(row, sums);
   Rows weight = weights[0][0].rows;
   Value weightRow, first;
   int64_t firstUnit = 0;
@@ -80,10 +80,10 @@ GemmTile::Source GemmTile::elementW(const Corner &corner, Value row,
         work.loops(b, b.i32(0), b.sub(unit, b.i32(firstUnit)));
     Value ownRow, ownFirst;
     for (auto [s, operand] : llvm::enumerate(operands)) {
-      Value mine = b.equal(sum, b.i32(s));
-      choose(mine, ownRow, launch.value(operand.row, loops));
-      choose(mine, ownFirst, launch.value(operand.column, loops));
-      weight.base = b.select(mine, operand.rows.base, weight.base);
+      Value isOwn = b.equal(mine.sum, b.i32(s));
+      choose(isOwn, ownRow, launch.value(operand.row, loops));
+      choose(isOwn, ownFirst, launch.value(operand.column, loops));
+      weight.base = b.select(isOwn, operand.rows.base, weight.base);
     }
     Value behind = b.less(b.i32(firstUnit - 1), unit);
     choose(behind, weightRow, ownRow);
@@ -93,21 +93,70 @@ GemmTile::Source GemmTile::elementW(const Corner &corner, Value row,
   return {b.address(weight, weightRow, b.add(column, first)), exists};
 }
 
-void GemmTile::store(const Corner &corner, ArrayRef<Sum> sums) {
-  int64_t each = sumsOfUnit();
-  for (size_t i = 0; i < sums.size(); i += each) {
-    Value row = b.add(corner.row, sums[i].row);
-    Value unit = b.add(corner.unit, b.div(sums[i].column, each));
-    Value inside = b.both(b.less(row, corner.rows), b.less(unit, b.i32(units)));
-    b.when(inside, [&] {
+int64_t GemmTile::unitWidth(int64_t most) {
+  for (const Work &work : works)
+    most = work.width(launch, std::gcd(most, work.units));
+  return most;
+}
+
+/// Calls `body` for vectors of units: the row and the first unit, of all rows
+/// and units, and their products.
+void GemmTile::forEachVector(
+    const Corner &corner, ArrayRef<Sums> sums,
+    llvm::function_ref<void(Value row, Value unit, ValueRange products)> body) {
+  auto count = static_cast<int64_t>(sums[0].values[0].size());
+  int64_t width = unitWidth(count);
+  for (const Sums &own : sums)
+    for (int64_t i = 0; i < count; i += width) {
       SmallVector<Value> products;
-      for (const Sum &sum : sums.slice(i, each))
-        products.push_back(sum.value);
-      branch(b, workUnits, unit, [&](size_t work, Value unit) {
-        works[work].store(launch, row, unit, products);
+      for (ArrayRef<Value> values : own.values)
+        products.push_back(b.pack(values.slice(i, width)));
+      body(b.add(corner.row, own.row), b.add(b.add(corner.unit, own.unit), i),
+           products);
+    }
+}
+
+/// Whether all of the tile's rows and units exist; null where all tiles are so.
+Value GemmTile::isWhole(const Corner &corner) {
+  Value whole;
+  Size rows = works[0].rows();
+  if (!rows.isConstant() || rows.constant % m)
+    restrict(whole, b.add(corner.row, m - 1), corner.rows);
+  if (units % unitsOfTile())
+    restrict(whole, b.add(corner.unit, unitsOfTile() - 1), b.i32(units));
+  return whole;
+}
+
+/// A whole tile: reads all before it stores, so that no read waits for another.
+void GemmTile::finishWhole(const Corner &corner, ArrayRef<Sums> sums) {
+  if (works.size() > 1)
+    return finish(corner, sums);
+  SmallVector<llvm::unique_function<void()>> stores;
+  forEachVector(corner, sums, [&](Value row, Value unit, ValueRange products) {
+    int64_t width = unitWidth(sums[0].values[0].size());
+    auto values = works[0].compute(launch, row, unit, products, width);
+    stores.push_back(
+        [=, this] { works[0].store(launch, row, unit, values, width); });
+  });
+  for (auto &store : stores)
+    store();
+}
+
+/// Computes and stores what exists.
+void GemmTile::finish(const Corner &corner, ArrayRef<Sums> sums) {
+  int64_t width = unitWidth(sums[0].values[0].size());
+  forEachVector(corner, sums, [&](Value row, Value unit, ValueRange products) {
+    Value exists = b.less(row, corner.rows);
+    if (units % unitsOfTile())
+      restrict(exists, unit, b.i32(units));
+    b.when(exists, [&] {
+      branch(b, workUnits, unit, [&](size_t i, Value unit) {
+        works[i].store(launch, row, unit,
+                       works[i].compute(launch, row, unit, products, width),
+                       width);
       });
     });
-  }
+  });
 }
 
 void GemmTile::emit() {
@@ -115,7 +164,12 @@ void GemmTile::emit() {
   corner.unit = b.mul(b.block(0), unitsOfTile());
   corner.row = b.mul(b.block(1), m);
   corner.rows = launch.number(works[0].rows());
-  store(corner, multiply(corner));
+  std::vector<Sums> sums = multiply(corner);
+  Value whole = isWhole(corner);
+  if (!whole)
+    return finishWhole(corner, sums);
+  b.when(
+      whole, [&] { finishWhole(corner, sums); }, [&] { finish(corner, sums); });
 }
 
 void simt::emitGemm(KernelFunction &function, const Twine &suffix,

@@ -25,7 +25,10 @@ public:
         tileW(b.shared(b.getF32Type(), kTileN * kStride, kStride)) {}
 
 private:
-  SmallVector<Sum> multiply(const Corner &corner) override;
+  UnitSum unitOf(Value row) override {
+    return {b.div(row, sumsOfUnit()), b.rem(row, sumsOfUnit())};
+  }
+  std::vector<Sums> multiply(const Corner &corner) override;
   void fill(const Rows &tile, int64_t rows, Type element,
             llvm::function_ref<Source(Value, Value)> at, Value first);
   SmallVector<Value> step(Value row, Value column, Value k, ValueRange sums);
@@ -64,7 +67,7 @@ SmallVector<Value> FmaGemm::step(Value row, Value column, Value k,
   return next;
 }
 
-SmallVector<GemmTile::Sum> FmaGemm::multiply(const Corner &corner) {
+std::vector<GemmTile::Sums> FmaGemm::multiply(const Corner &corner) {
   Value row = b.mul(b.div(b.thread(), kTileN / kColumns), kRows);
   Value column = b.mul(b.rem(b.thread(), kTileN / kColumns), kColumns);
   SmallVector<Value> init(kRows * kColumns, b.f32(0));
@@ -84,10 +87,15 @@ SmallVector<GemmTile::Sum> FmaGemm::multiply(const Corner &corner) {
         b.barrier();
         return next;
       });
-  SmallVector<Sum> result;
-  for (int64_t i = 0; i < kRows; ++i)
+  int64_t each = sumsOfUnit();
+  std::vector<Sums> result;
+  for (int64_t i = 0; i < kRows; ++i) {
+    Sums &own = result.emplace_back();
+    own = {b.add(row, i), b.div(column, each), {}};
+    own.values.resize(each);
     for (int64_t j = 0; j < kColumns; ++j)
-      result.push_back({b.add(row, i), b.add(column, j), sums[j * kRows + i]});
+      own.values[j % each].push_back(sums[j * kRows + i]);
+  }
   return result;
 }
 

@@ -1,7 +1,8 @@
 /// What all tiled products share: which elements a tile takes, and what becomes
-/// of its sums. A tile has rows of the input and rows of weights; those of a
-/// unit (both products of a gated unit, both columns of a rotated pair) are
-/// neighbours, two at most.
+/// of its sums. A tile has rows of the input and rows of weights, one for each
+/// sum of a unit: both products of a gated unit, both columns of a rotated
+/// pair; two at most. A thread ends with both, and with those of neighbouring
+/// units, which it computes and stores as vectors.
 #pragma once
 
 #include "lowering/gpu/Parts.h"
@@ -30,9 +31,15 @@ protected:
     Address address;
     mlir::Value exists;
   };
-  /// A sum: its row and column of the tile.
-  struct Sum {
-    mlir::Value row, column, value;
+  /// The sums of neighbouring units at a row of the tile: `values[s][i]` is sum
+  /// s of unit `unit + i` of the tile. `unit` is a multiple of their number.
+  struct Sums {
+    mlir::Value row, unit;
+    llvm::SmallVector<llvm::SmallVector<mlir::Value>> values;
+  };
+  /// A unit of the tile, and one of its sums.
+  struct UnitSum {
+    mlir::Value unit, sum;
   };
   /// Where a block's tile begins, and how many rows the input has.
   struct Corner {
@@ -48,8 +55,13 @@ protected:
                    mlir::Value row, mlir::Value column);
   Source elementW(const Corner &corner, mlir::Value row, mlir::Value column);
 
-  /// The sums that a thread holds at the end, those of a unit side by side.
-  virtual llvm::SmallVector<Sum> multiply(const Corner &corner) = 0;
+  /// What a row of the weights' tile is of.
+  virtual UnitSum unitOf(mlir::Value row) = 0;
+  /// The sums that a thread holds at the end.
+  virtual std::vector<Sums> multiply(const Corner &corner) = 0;
+  int64_t sumsOfUnit() const {
+    return static_cast<int64_t>(works[0].sums.size());
+  }
 
   Launch &launch;
   KernelBuilder &b;
@@ -64,10 +76,15 @@ protected:
 private:
   void restrict(mlir::Value &exists, mlir::Value at, mlir::Value end);
   mlir::Value orZero(mlir::Value exists, mlir::Value at);
-  int64_t sumsOfUnit() const {
-    return static_cast<int64_t>(works[0].sums.size());
-  }
-  void store(const Corner &corner, llvm::ArrayRef<Sum> sums);
+  mlir::Value isWhole(const Corner &corner);
+  void finish(const Corner &corner, llvm::ArrayRef<Sums> sums);
+  void finishWhole(const Corner &corner, llvm::ArrayRef<Sums> sums);
+  void forEachVector(const Corner &corner, llvm::ArrayRef<Sums> sums,
+                     llvm::function_ref<void(mlir::Value row, mlir::Value unit,
+                                             mlir::ValueRange products)>
+                         body);
+  /// Units that are computed and stored as a vector, `most` at most.
+  int64_t unitWidth(int64_t most);
 
   /// Units of each work, one behind another, and of all.
   llvm::SmallVector<int64_t> workUnits;

@@ -86,7 +86,8 @@ void Gemv::units(const Work &work, Value firstUnit) {
           SmallVector<Value> sums;
           for (int64_t s = 0; s < each; ++s)
             sums.push_back(all[(u * each + s) * m + row]);
-          work.store(launch, b.i32(row), unit, sums);
+          work.store(launch, b.i32(row), unit,
+                     work.compute(launch, b.i32(row), unit, sums));
         }
       });
   });

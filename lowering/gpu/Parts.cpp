@@ -11,6 +11,7 @@
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/Remarks.h"
 #include "llvm/ADT/StringMap.h"
+#include <numeric>
 
 using namespace mlir;
 using namespace cria;
@@ -37,17 +38,38 @@ SmallVector<Value> Work::loops(KernelBuilder &b, Value row, Value unit) const {
   return values;
 }
 
-void Work::store(Launch &launch, Value row, Value unit,
-                 ValueRange products) const {
+int64_t Work::width(Launch &launch, int64_t most) const {
+  unsigned last = part.box.size() - 1;
+  if (unitLoops.empty() || unitLoops.back() != last)
+    return 1;
+  most = std::gcd(most, part.box[last].constant);
+  for (const Store &store : part.stores) {
+    most = vectorWidth(launch, store.value, part.box, most, sums);
+    most = accessWidth(launch.place(store.into), last, most);
+  }
+  return most;
+}
+
+SmallVector<Value> Work::compute(Launch &launch, Value row, Value unit,
+                                 ValueRange products, int64_t width) const {
   SmallVector<Value> loops = this->loops(launch.b, row, unit), values;
-  Evaluator evaluate(launch, part.box, loops, 1, [&](const Element &element) {
-    const auto *found = llvm::find(sums, element);
-    return found == sums.end() ? Value() : products[found - sums.begin()];
-  });
+  Evaluator evaluate(
+      launch, part.box, loops, width, [&](const Element &element) {
+        const auto *found = llvm::find(sums, element);
+        return found == sums.end() ? Value() : products[found - sums.begin()];
+      });
   for (const Store &store : part.stores)
     values.push_back(evaluate(store.value));
+  return values;
+}
+
+void Work::store(Launch &launch, Value row, Value unit, ValueRange values,
+                 int64_t width) const {
+  SmallVector<Value> loops = this->loops(launch.b, row, unit);
   for (auto [store, value] : llvm::zip(part.stores, values))
-    launch.store(value, store.into, loops);
+    launch.store(
+        isa<VectorType>(value.getType()) ? value : launch.b.splat(value, width),
+        store.into, loops);
 }
 
 void simt::branch(KernelBuilder &b, ArrayRef<int64_t> sizes, Value place,

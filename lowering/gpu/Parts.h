@@ -23,9 +23,17 @@ struct Work {
   /// The values of all loops.
   llvm::SmallVector<mlir::Value> loops(KernelBuilder &b, mlir::Value row,
                                        mlir::Value unit) const;
-  /// Computes a unit and stores it; `sums` are its products.
+  /// Neighbouring units, from a multiple of them on, that can be computed and
+  /// stored as vectors: `most` or fewer.
+  int64_t width(Launch &launch, int64_t most) const;
+  /// Computes what is stored of `width` units from `unit` on; `sums` are their
+  /// products, vectors where `width` is not 1.
+  llvm::SmallVector<mlir::Value> compute(Launch &launch, mlir::Value row,
+                                         mlir::Value unit,
+                                         mlir::ValueRange sums,
+                                         int64_t width = 1) const;
   void store(Launch &launch, mlir::Value row, mlir::Value unit,
-             mlir::ValueRange sums) const;
+             mlir::ValueRange values, int64_t width = 1) const;
   /// The loops of a unit and, last, `k`.
   llvm::SmallVector<Size> longBox() const;
 };

@@ -77,6 +77,16 @@ func.func private @few(%x: tensor<1x32xf32>, %w: tensor<24x32xf32>, %stream: ten
 // CHECK-NOT: nvgpu.device_async_copy
 // CHECK: nvvm.cp.async.commit.group
 // CHECK: nvvm.mma.sync
+// One test for a tile that has all of its rows and columns; its stores, of
+// neighbouring columns each, are in no further branch.
+// CHECK: scf.if
+// CHECK-NOT: scf.if
+// CHECK-COUNT-16: vector.store {{.*}} : memref<?xf32>, vector<4xf32>
+// CHECK: else
+// CHECK: scf.if
+// CHECK-COUNT-16: vector.store {{.*}} : memref<?xf32>, vector<4xf32>
+// CHECK-NOT: vector.store
+// CHECK: gpu.return
 func.func private @many(%x: tensor<?x32xbf16>, %w: tensor<24x32xbf16>, %out: tensor<?x24xf32>) -> tensor<?x24xf32> {
   %zero = arith.constant 0.0 : f32
   %c0 = arith.constant 0 : index

@@ -16,7 +16,7 @@
 /// With g = lane / 4 and t = lane % 4 a lane holds of weights the column g,
 /// bytes 4t and 16 + 4t of its codes (PTX ISA, mma.m16n8k32): of four bits both
 /// are halves of the same bytes.
-#include "lowering/gpu/GemmTile.h"
+#include "lowering/gpu/cuda/MmaTile.h"
 #include "lowering/gpu/cuda/TensorCores.h"
 #include "lowering/kernel/BlockProduct.h"
 
@@ -32,17 +32,17 @@ static constexpr int64_t kNumbers = BlockProduct::kNumbers;
 static constexpr int64_t kChunk = 16, kWord = 4;
 /// Threads that fill a row of a stage.
 static constexpr int64_t kFillers = kGemmThreads / kTileM;
-/// Products of a warp.
-static constexpr int64_t kDown = 2, kAcross = 4;
+/// Products of a warp, side by side.
+static constexpr int64_t kAcross = kTileN / 16;
 /// In each byte of a word: its low half, the sign, and 8.
 static constexpr int64_t kLowHalves = 0x0f0f0f0f, kEights = 0x08080808;
 static constexpr int64_t kSigns = -0x7f7f7f80;
 
 namespace {
-class BlockGemm : public GemmTile {
+class BlockGemm : public MmaTile {
 public:
   BlockGemm(Launch &launch, ArrayRef<Work> works)
-      : GemmTile(launch, works, kTileM, kTileN, kBlocks * kNumbers),
+      : MmaTile(launch, works, kTileM, kTileN, kBlocks * kNumbers),
         bits(works[0].dots[0].bits), bytes(BlockProduct::blockBytes(bits)),
         scale(Operand::of(launch, works[0], works[0].dots[0].scale, k)),
         codes(b.shared(b.getI8Type(), kStages * kTileM * kBlocks * kNumbers,
@@ -52,7 +52,7 @@ public:
                              kBlocks * bytes)) {}
 
 private:
-  SmallVector<Sum> multiply(const Corner &corner) override;
+  std::vector<Sums> multiply(const Corner &corner) override;
   void fetch(const Corner &corner, Value step);
   SmallVector<Value> step(Value step, ValueRange sums);
   SmallVector<Value> weightsOf(Value row, Value word, int64_t block);
@@ -183,7 +183,7 @@ SmallVector<Value> BlockGemm::step(Value step, ValueRange sums) {
   return next;
 }
 
-SmallVector<GemmTile::Sum> BlockGemm::multiply(const Corner &corner) {
+std::vector<GemmTile::Sums> BlockGemm::multiply(const Corner &corner) {
   fetch(corner, b.i32(0));
   SmallVector<Value> init(kDown * kAcross * 4, b.f32(0));
   int64_t steps = llvm::divideCeil(k, kBlocks * kNumbers);
@@ -197,18 +197,7 @@ SmallVector<GemmTile::Sum> BlockGemm::multiply(const Corner &corner) {
                               [&] { fetch(corner, b.add(at, 1)); });
                        return step(at, carried);
                      });
-  Value lane = b.lane(), warp = b.warp();
-  Value row = b.add(b.mul(b.div(warp, 2), kDown * 16), b.div(lane, 4));
-  Value column =
-      b.add(b.mul(b.rem(warp, 2), kAcross * 8), b.mul(b.rem(lane, 4), 2));
-  SmallVector<Sum> result;
-  for (int64_t i = 0; i < kDown; ++i)
-    for (int64_t j = 0; j < kAcross; ++j)
-      for (int64_t s = 0; s < 4; ++s)
-        result.push_back({b.add(row, i * 16 + s / 2 * 8),
-                          b.add(column, j * 8 + s % 2),
-                          sums[(i * kAcross + j) * 4 + s]});
-  return result;
+  return sumsOf(sums);
 }
 
 /// cp.async copies 4 bytes at least, of scales two.

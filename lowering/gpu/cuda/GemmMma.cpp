@@ -8,11 +8,7 @@
 ///
 /// A row of a stage is 64 bytes, four chunks of 16; chunk c of row r lies at
 /// c ^ (r / 2 % 4), so that the eight rows of an ldmatrix hit all banks.
-///
-/// In a product, with g = lane / 4 and t = lane % 4, a lane holds the sums
-/// (g, 2t), (g, 2t + 1), (g + 8, 2t), (g + 8, 2t + 1) (PTX ISA, mma.m16n8k16):
-/// the two sums of a unit are one lane's.
-#include "lowering/gpu/GemmTile.h"
+#include "lowering/gpu/cuda/MmaTile.h"
 #include "lowering/gpu/cuda/TensorCores.h"
 
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
@@ -25,14 +21,14 @@ static constexpr int64_t kTileM = 64, kTileN = 128, kTileK = 32;
 static constexpr int64_t kStages = 4, kChunk = 8;
 /// Blocks that a multiprocessor has at least.
 static constexpr int32_t kBlocks = 4;
-/// Products of a warp.
-static constexpr int64_t kDown = 2, kAcross = 8;
+/// Products of a warp, side by side.
+static constexpr int64_t kAcross = kTileN / 16;
 
 namespace {
-class MmaGemm : public GemmTile {
+class MmaGemm : public MmaTile {
 public:
   MmaGemm(Launch &launch, ArrayRef<Work> works)
-      : GemmTile(launch, works, kTileM, kTileN, kTileK),
+      : MmaTile(launch, works, kTileM, kTileN, kTileK),
         stages(b.shared(x.rows.element, kStages * (kTileM + kTileN) * kTileK,
                         kTileK)) {
     // Else ptxas takes registers that one block less fits.
@@ -41,7 +37,7 @@ public:
   }
 
 private:
-  SmallVector<Sum> multiply(const Corner &corner) override;
+  std::vector<Sums> multiply(const Corner &corner) override;
   void fetch(const Corner &corner, Value step);
   void fetchRows(Value stage, int64_t firstRow, int64_t rows, Value first,
                  llvm::function_ref<Source(Value, Value)> at);
@@ -148,7 +144,7 @@ SmallVector<Value> MmaGemm::step(const Starts &starts, Value step,
   return next;
 }
 
-SmallVector<GemmTile::Sum> MmaGemm::multiply(const Corner &corner) {
+std::vector<GemmTile::Sums> MmaGemm::multiply(const Corner &corner) {
   for (int64_t i = 0; i + 1 < kStages; ++i)
     fetch(corner, b.i32(i));
   SmallVector<Value> init(kDown * kAcross * 4, b.f32(0));
@@ -164,18 +160,7 @@ SmallVector<GemmTile::Sum> MmaGemm::multiply(const Corner &corner) {
                        return step(starts, at, carried);
                      });
   cuda::awaitCopies(b, 0);
-  Value lane = b.lane(), warp = b.warp();
-  Value row = b.add(b.mul(b.div(warp, 2), kDown * 16), b.div(lane, 4));
-  Value column =
-      b.add(b.mul(b.rem(warp, 2), kAcross * 8), b.mul(b.rem(lane, 4), 2));
-  SmallVector<Sum> result;
-  for (int64_t i = 0; i < kDown; ++i)
-    for (int64_t j = 0; j < kAcross; ++j)
-      for (int64_t s = 0; s < 4; ++s)
-        result.push_back({b.add(row, i * 16 + s / 2 * 8),
-                          b.add(column, j * 8 + s % 2),
-                          sums[(i * kAcross + j) * 4 + s]});
-  return result;
+  return sumsOf(sums);
 }
 
 /// cp.async copies 4 bytes at least.

@@ -1,0 +1,43 @@
+/// What tiled products on tensor cores share: which sums a lane holds.
+///
+/// Four warps compute a tile, two down and two across, by products of 16 x 8
+/// (PTX ISA, mma.m16n8k16). With g = lane / 4 and t = lane % 4 a lane holds of
+/// each the sums (g, 2t), (g, 2t + 1), (g + 8, 2t), (g + 8, 2t + 1).
+///
+/// Rows of weights are laid into the tile so that the sums of a lane, over some
+/// products side by side, are of neighbouring units. For eight units of one
+/// sum:
+///
+///   row of the tile   0 1 2 3 4 5 6 7   8 9 10 ..   16 ..   24 .. 31
+///   unit              0 1 8 9 .. 24 25  2 3 10 ..   4 ..    6 ..  31
+///   lane t            0 0 1 1 2 2 3 3   0 0 1 ..    0 ..    0 ..  3
+///
+/// Of two sums, every other product has the second ones.
+#pragma once
+
+#include "lowering/gpu/GemmTile.h"
+
+namespace cria::simt {
+
+class MmaTile : public GemmTile {
+public:
+  using GemmTile::GemmTile;
+
+protected:
+  /// Products of a warp, down and across.
+  static constexpr int64_t kDown = 2;
+  int64_t across() const { return n / 16; }
+
+  UnitSum unitOf(mlir::Value row) override;
+  /// A lane's sums; the four of product (i, j) of its warp are those from
+  /// (i * across() + j) * 4 on.
+  std::vector<Sums> sumsOf(mlir::ValueRange sums);
+
+private:
+  /// Neighbouring units of a lane, and the rows of the tile that have those of
+  /// four lanes.
+  int64_t together() const;
+  int64_t groupRows() const { return 4 * together() * sumsOfUnit(); }
+};
+
+} // namespace cria::simt
