@@ -278,22 +278,25 @@ void Launch::store(Value x, const Element &element, ValueRange loops) {
   b.store(x, to.rows, value(to.row, loops), value(to.column, loops));
 }
 
+/// Whether an expression is a loop's number and what does not depend on it.
+static bool counts(AffineExpr expr, AffineExpr dim, unsigned loop) {
+  auto sum = dyn_cast<AffineBinaryOpExpr>(expr);
+  if (!sum || sum.getKind() != AffineExprKind::Add)
+    return expr == dim;
+  AffineExpr x = sum.getLHS(), y = sum.getRHS();
+  return (counts(x, dim, loop) && !y.isFunctionOfDim(loop)) ||
+         (counts(y, dim, loop) && !x.isFunctionOfDim(loop));
+}
+
 int64_t simt::accessWidth(const Launch::Place &place, unsigned loop,
                           int64_t terms) {
   int64_t width = std::gcd<int64_t>(
       terms, 128 / place.rows.element.getIntOrFloatBitWidth());
   AffineExpr dim = getAffineDimExpr(loop, place.column.getContext());
-  // The loop counts columns, one by one.
-  AffineExpr first = place.column, other = dim;
-  if (auto sum = dyn_cast<AffineBinaryOpExpr>(first);
-      sum && sum.getKind() == AffineExprKind::Add)
-    other = sum.getLHS() == dim ? sum.getLHS() : sum.getRHS();
-  else
-    other = first;
-  first = first.replace(dim, getAffineConstantExpr(0, dim.getContext()));
-  if (other != dim || first.isFunctionOfDim(loop) ||
-      place.row.isFunctionOfDim(loop))
+  if (!counts(place.column, dim, loop) || place.row.isFunctionOfDim(loop))
     return 1;
+  AffineExpr first =
+      place.column.replace(dim, getAffineConstantExpr(0, dim.getContext()));
   AffineExpr start = place.row * place.rows.stride + first;
   while (width > 1 && !start.isMultipleOf(width))
     width /= 2;
