@@ -1,9 +1,10 @@
 /// What all products of few rows m of an input with rows n of weights share:
 ///
+///   ask for the first weights (cuda/GemvRing.h)
 ///   (compute the input's rows into shared memory)
 ///   for the block's outputs, each warp:
 ///     some units of weight rows: sums[r][m] += w[r, k ...] * x[m, k ...],
-///     lanes side by side along k, 16 bytes each, four loads at once
+///     lanes side by side along k, 16 bytes each
 ///     add up over lanes; lane 0 computes and stores the units
 ///
 /// Each weight is read once. Bandwidth needs bytes in flight: latency times
@@ -30,21 +31,10 @@ protected:
     mlir::Value row, column;
   };
   /// Begins the kernel: what the block has in shared memory.
-  virtual void prepare() {}
-  /// Begins with some units of a work.
-  virtual void begin(const Work &) {}
-  /// Elements of memory side by side that a lane takes at once.
-  virtual int64_t width(llvm::ArrayRef<WeightRow> rows) = 0;
-  /// What a lane's sum begins with.
-  virtual mlir::Value zero(int64_t width) = 0;
-  /// Adds the products at some columns of k, each `width` wide, to the sums, of
-  /// each weight row with each row of the input.
-  virtual llvm::SmallVector<mlir::Value>
-  step(const Work &work, llvm::ArrayRef<WeightRow> rows, int64_t width,
-       mlir::ValueRange columns, mlir::ValueRange sums) = 0;
+  virtual void prepare() = 0;
   /// A lane's sums over k of each weight row with each row of the input.
-  virtual llvm::SmallVector<mlir::Value> dots(const Work &work,
-                                              llvm::ArrayRef<WeightRow> rows);
+  virtual llvm::SmallVector<mlir::Value>
+  dots(const Work &work, llvm::ArrayRef<WeightRow> rows) = 0;
 
   /// Builds `body` for each work, with the first unit of the warp.
   void forEachWork(
@@ -82,6 +72,12 @@ private:
 /// Threads of a block where weights are in blocks: many share an input, which
 /// takes longer to compute.
 inline constexpr int64_t kBlockGemvThreads = 256;
+
+/// Weights of floats (cuda/GemvFloats.cpp). `input` is null where it is in
+/// memory.
+std::unique_ptr<Gemv> makeFloatGemv(Launch &launch, llvm::ArrayRef<Work> works,
+                                    const Part *input,
+                                    const Statistics &statistics);
 
 /// Weights in blocks, by products of four bytes (cuda/GemvBlocks.cpp). The
 /// block computes the input's codes and scales.

@@ -57,7 +57,8 @@ FOUND = [
     ("a source 8 bytes aside", KEYS, r"(cp\.async.*, \[%rd?\d+)\]", r"\1+8]", 0),
     ("rows of a matrix aside", TILES, r"(ldmatrix.*\[%rd?\d+)\]", r"\1+8]", 0),
     ("a matrix beyond the tile", TILES, r"(ldmatrix.*\[%rd?\d+)\]", r"\1+49152]", 0),
-    ("weights 8 bytes aside", PRODUCT, r"(nc\.v4\.b32.*\[%rd?\d+)\]", r"\1+8]", -1),
+    ("no wait for weights", PRODUCT, r"cp\.async\.wait_group\s+\d+;", "", 0),
+    ("weights 8 bytes aside", PRODUCT, r"(cp\.async.*, \[%rd?\d+)\]", r"\1+8]", 0),
     ("inputs 8 bytes aside", PRODUCT, r"(ld\.shared\.v4.*\[%rd?\d+)\]", r"\1+8]", -1),
     ("rows 4 bytes aside", "embed_decode", r"(v4\.b32.*\[%rd?\d+)\]", r"\1+4]", 0),
     ("an id 3 bytes on", "embed_prefill", r"(\.b32\s+%r\d+, \[%rd?\d+)\]", r"\1+3]", 0),
@@ -70,7 +71,7 @@ FOUND = [
     ("states beyond shared memory", DECODE, r"(ld\.shared\S+\s+\S+ \[%rd?\d+)\]", r"\1+4096]", 0),
     ("a mask without half a warp", NORM, r"16, 31, -1;", "16, 31, 0xffff;", 0),
     ("a mask of one lane", PRODUCT, r"8, 31, -1;", "8, 31, 1;", 0),
-    ("a shuffle for some", PRODUCT, r"(shfl\.sync.*, 31, -1;)", r"@%p1 \1", 0),
+    ("a shuffle for some", PRODUCT, r"(shfl\.sync.*, 31, -1;)", r"@%p3 \1", 0),
     ("a counter that is no number", DECODE, r"(atom\.\S+\s+%r\d+, \[%rd?\d+)\]", r"\1+2]", 0),
 ]
 DIFFERENT = [

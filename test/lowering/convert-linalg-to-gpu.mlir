@@ -106,6 +106,44 @@ func.func private @many(%x: tensor<?x32xbf16>, %w: tensor<24x32xbf16>, %out: ten
 
 // -----
 
+#id = affine_map<(t, k) -> (t, k)>
+#xk = affine_map<(t, n, k) -> (t, k)>
+#wk = affine_map<(t, n, k) -> (n, k)>
+#tn = affine_map<(t, n, k) -> (t, n)>
+
+// Weights of few rows come by a ring of eight stages: seven turns are asked for
+// before the input is computed, and each turn asks for the seventh after it.
+// CHECK-LABEL: gpu.func @ring(
+// CHECK-NOT: gpu.barrier
+// CHECK-COUNT-7: nvgpu.device_async_copy
+// CHECK-NOT: nvgpu.device_async_copy
+// CHECK: math.absf
+// CHECK: gpu.barrier
+// CHECK: scf.for {{.*}} step %c8_i32
+// CHECK-COUNT-8: nvvm.cp.async.wait.group 6
+// CHECK-NOT: nvvm.cp.async.wait.group
+// CHECK: scf.yield {{.*}} : vector<8xf32>
+// CHECK-NEXT: }
+// CHECK: nvvm.cp.async.wait.group 6
+// CHECK-NOT: nvvm.cp.async.wait.group
+// CHECK: gpu.return
+func.func private @ring(%x: tensor<1x2304xbf16>, %w: tensor<24x2304xbf16>, %out: tensor<1x24xf32>) -> tensor<1x24xf32> {
+  %zero = arith.constant 0.0 : f32
+  %ey = tensor.empty() : tensor<1x2304xbf16>
+  %y = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]} ins(%x : tensor<1x2304xbf16>) outs(%ey : tensor<1x2304xbf16>) {
+  ^bb0(%v: bf16, %o: bf16):
+    %a = math.absf %v : bf16
+    linalg.yield %a : bf16
+  } -> tensor<1x2304xbf16>
+  %pe = tensor.empty() : tensor<1x24xf32>
+  %pz = linalg.fill ins(%zero : f32) outs(%pe : tensor<1x24xf32>) -> tensor<1x24xf32>
+  %p = linalg.contract indexing_maps = [#xk, #wk, #tn] ins(%y, %w : tensor<1x2304xbf16>, tensor<24x2304xbf16>) outs(%pz : tensor<1x24xf32>) -> tensor<1x24xf32>
+  %made = bufferization.materialize_in_destination %p in %out : (tensor<1x24xf32>, tensor<1x24xf32>) -> tensor<1x24xf32>
+  return %made : tensor<1x24xf32>
+}
+
+// -----
+
 #xk = affine_map<(t, n, k) -> (t, k)>
 #wk = affine_map<(t, n, k) -> (n, k)>
 #tn = affine_map<(t, n, k) -> (t, n)>

@@ -2,8 +2,8 @@
 kernels.
 
 For every model and chip: no spills, no stack but as below, static shared memory within
-48 KiB, registers within the budget below. Loads of weights in decode are of 16
-bytes through the read-only path, or asynchronous copies of blocks; products of
+48 KiB, registers within the budget below. Weights in decode come by asynchronous
+copies of 16 bytes, which begin before a block computes their input; products of
 prompts are on tensor cores.
 """
 
@@ -43,18 +43,15 @@ def check_text(name, text, in_blocks, where):
     """What the instructions of a kernel with weights must be."""
     if not re.search(PRODUCT, name) or re.search("_(input|finish)", name):
         return
-    if in_blocks:
-        decode = "cp.async.cg", "dp4a.s32.s32"
-        prompt = "cp.async.cg", "ldmatrix", "m16n8k32"
-        for wanted in decode if name.endswith("_decode") else prompt:
-            check(wanted in text, f"{where}: no {wanted}")
-    elif name.endswith("_decode"):
-        loads = re.findall(r"ld\.global\.nc\.\S*", text)
-        wide = [load for load in loads if ".v4." in load]
-        check(len(wide) >= 4, f"{where}: 16-byte loads {wide} of {loads}")
+    wanted = ["cp.async.cg"]
+    if name.endswith("_decode"):
+        wanted += ["dp4a.s32.s32"] if in_blocks else []
+        begin = text.split("bar.sync")[0].count("cp.async.cg")
+        check(begin >= 4, f"{where}: {begin} copies before the input is computed")
     else:
-        for wanted in "mma.sync", "ldmatrix", "cp.async.cg":
-            check(wanted in text, f"{where}: no {wanted}")
+        wanted += ["ldmatrix", "m16n8k32" if in_blocks else "mma.sync"]
+    for instruction in wanted:
+        check(instruction in text, f"{where}: no {instruction}")
 
 
 def assemble(ptx, chip, cubin="/dev/null"):

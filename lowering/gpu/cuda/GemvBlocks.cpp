@@ -14,18 +14,10 @@
 ///
 ///   sum += float(sum of a's words) * (scale of x, a) * (scale of w, a) + b's
 ///
-/// Loads into registers do not stay in flight: ptxas moves them to where they
-/// are used. So cp.async copies pieces some turns ahead into stages in shared
-/// memory that a warp has for each of its rows, from before the input is
-/// computed on. A stage also has the bytes before its turn that the scale of
-/// its first block may be in.
-///
-///   turn t:    wait for its copies; the warp's barrier
-///              begin to copy turn t + ahead, over that of t - 1
-///              multiply
-///
-/// Rows that do not begin at words, or leave no room, are read where they lie.
-#include "lowering/gpu/Gemv.h"
+/// Weights come through the ring of GemvRing.h. A stage also has the bytes
+/// before its turn that the scale of its first block may be in. Rows that do
+/// not begin at words, or leave no room, are read where they lie.
+#include "lowering/gpu/cuda/GemvRing.h"
 #include "lowering/gpu/cuda/TensorCores.h"
 #include "lowering/kernel/BlockProduct.h"
 
@@ -52,11 +44,6 @@ static int64_t halvesOf(int64_t bits) { return 8 / bits; }
 /// Shared memory of a block, but for what statistics need.
 static constexpr int64_t kShared = 47 << 10;
 
-/// Stages of a row, for so many rows: one for the turn that is multiplied.
-static int64_t stagesOf(int64_t rows) {
-  return std::max<int64_t>(1, kAhead / rows) + 1;
-}
-
 int64_t simt::blockGemvBytes(int64_t numbers, int64_t bits) {
   int64_t scale = sizeof(float);
   return numbers / BlockProduct::kNumbers *
@@ -64,7 +51,7 @@ int64_t simt::blockGemvBytes(int64_t numbers, int64_t bits) {
 }
 
 namespace {
-class BlockGemv : public Gemv {
+class BlockGemv : public RingGemv {
 public:
   BlockGemv(Launch &launch, ArrayRef<Work> works, const Part &input,
             const Statistics &statistics);
@@ -81,40 +68,18 @@ private:
     Value at, a, b;
     SmallVector<Value> isB;
   };
-  /// Where bytes of a row of weights lie: in a row of memory, from `first` on.
-  struct Source {
-    Rows rows;
-    Value row, first;
-    Access access;
-  };
-
   void prepare() override;
   void compute();
   void storeCodes(Value row, Value block, Value number, int64_t lanes,
                   Value codes);
-  int64_t width(ArrayRef<WeightRow>) override { return piece; }
-  Value zero(int64_t) override { return b.f32(0); }
+  Value zero() override { return b.f32(0); }
   Column columnOf(Value column);
   SmallVector<Value> words(Value bytes);
   Piece load(const Source &from, const Column &column);
-  SmallVector<Value> step(const Work &work, ArrayRef<WeightRow> rows,
-                          int64_t width, ValueRange columns,
-                          ValueRange sums) override;
   SmallVector<Value> step(ArrayRef<Source> sources, ValueRange columns,
-                          ValueRange sums);
-  SmallVector<Value> dots(const Work &work, ArrayRef<WeightRow> rows) override;
+                          ValueRange inputs, ValueRange sums) override;
 
   int64_t terms() const { return works[0].dots[0].terms.constant; }
-  int64_t turnBytes() const { return kWarp * piece; }
-  /// Bytes of a stage before its turn's.
-  int64_t leadBytes() const { return llvm::alignTo(bytes - 1, piece); }
-  int64_t stagesBytes() const;
-  /// The stage of turn `first + turn` of the `i`-th of a warp's rows; `first`
-  /// is a multiple of the stages of a row.
-  Source stage(int64_t rows, int64_t i, Value first, int64_t turn);
-  void fetch(ArrayRef<WeightRow> rows, Value first, int64_t turn);
-  SmallVector<Value> turn(ArrayRef<WeightRow> rows, Value first, int64_t turn,
-                          ValueRange sums);
   /// One row of the input at a column: words of each half; -8 times the sum of
   /// each word's numbers, where weights of four bits are so much less than
   /// their bits say; the scales of its blocks.
@@ -133,16 +98,14 @@ private:
   int64_t bits, halves, bytes, piece;
   /// Row `row * halves + half` of the input, and the scales of row `row`.
   Rows codes, scales;
-  /// None where rows do not begin at words, or no memory is left.
-  std::optional<Rows> stages;
 };
 } // namespace
 
 BlockGemv::BlockGemv(Launch &launch, ArrayRef<Work> works, const Part &input,
                      const Statistics &statistics)
-    : Gemv(launch, works,
-           works[0].dots[0].terms.constant / BlockProduct::kNumbers *
-               BlockProduct::blockBytes(works[0].dots[0].bits)),
+    : RingGemv(launch, works,
+               works[0].dots[0].terms.constant / BlockProduct::kNumbers *
+                   BlockProduct::blockBytes(works[0].dots[0].bits)),
       given(input), statistics(statistics), bits(works[0].dots[0].bits),
       halves(halvesOf(bits)), bytes(BlockProduct::blockBytes(bits)),
       piece(std::gcd(length, kPiece)),
@@ -151,32 +114,13 @@ BlockGemv::BlockGemv(Launch &launch, ArrayRef<Work> works, const Part &input,
   // Else ptxas spills to have more blocks on a multiprocessor.
   b.function->setAttr(NVVM::NVVMDialect::getMinctasmAttrName(),
                       b.getI32IntegerAttr(kBlocks));
-  if (piece < kWord)
-    return;
-  int64_t left = kShared - blockGemvBytes(m * terms(), bits);
-  while (warpRows > 1 && stagesBytes() > left)
-    warpRows /= 2;
-  if (stagesBytes() <= left)
-    stages = b.shared(b.getI8Type(), stagesBytes(), leadBytes() + turnBytes());
-}
-
-/// Of all warps.
-int64_t BlockGemv::stagesBytes() const {
-  int64_t most = 0;
-  for (const Work &work : works) {
-    int64_t rows = rowsOfWarp(work);
-    most = std::max(most, rows * stagesOf(rows));
-  }
-  return most * warps() * (leadBytes() + turnBytes());
+  auto lead = static_cast<int64_t>(llvm::alignTo(bytes - 1, piece));
+  makeRing({b.getI8Type(), piece, lead, kAhead, /*turns=*/1},
+           kShared - blockGemvBytes(m * terms(), bits));
 }
 
 void BlockGemv::prepare() {
-  if (stages)
-    forEachWork([&](const Work &work, Value first) {
-      SmallVector<WeightRow> rows = rowsOf(work, unitsFrom(work, first));
-      for (int64_t turn = 0; turn + 1 < stagesOf(rowsOfWarp(work)); ++turn)
-        fetch(rows, b.i32(0), turn);
-    });
+  RingGemv::prepare();
   compute();
 }
 
@@ -312,7 +256,7 @@ Value BlockGemv::multiply(const Input &x, const Piece &piece,
 }
 
 SmallVector<Value> BlockGemv::step(ArrayRef<Source> sources, ValueRange columns,
-                                   ValueRange sums) {
+                                   ValueRange, ValueRange sums) {
   SmallVector<Value> next(sums);
   SmallVector<Column> at;
   std::vector<Piece> pieces;
@@ -330,100 +274,6 @@ SmallVector<Value> BlockGemv::step(ArrayRef<Source> sources, ValueRange columns,
       }
     }
   return next;
-}
-
-SmallVector<Value> BlockGemv::step(const Work &, ArrayRef<WeightRow> rows,
-                                   int64_t, ValueRange columns,
-                                   ValueRange sums) {
-  SmallVector<Source> sources;
-  for (const WeightRow &row : rows)
-    sources.push_back({row.weight.rows, row.row, row.column, Access::ReadOnly});
-  return step(sources, columns, sums);
-}
-
-//===----------------------------------------------------------------------===//
-// Stages
-//===----------------------------------------------------------------------===//
-
-BlockGemv::Source BlockGemv::stage(int64_t rows, int64_t i, Value first,
-                                   int64_t turn) {
-  int64_t each = stagesOf(rows);
-  Value row = b.mul(b.add(b.mul(b.warp(), rows), i), each);
-  Value begin = b.mul(b.add(first, turn), turnBytes());
-  return {*stages, b.add(row, turn % each), b.sub(b.i32(leadBytes()), begin),
-          Access::Mutable};
-}
-
-/// Begins to copy what the rows have for a turn: a group of copies, an empty
-/// one past the end, so that waiting is counting.
-void BlockGemv::fetch(ArrayRef<WeightRow> rows, Value first, int64_t turn) {
-  auto copy = [&](Value column) {
-    for (auto [i, row] : llvm::enumerate(rows)) {
-      Source to = stage(rows.size(), i, first, turn);
-      cuda::copyAsync(
-          b, b.address(to.rows, to.row, b.add(to.first, column)),
-          b.address(row.weight.rows, row.row, b.add(row.column, column)),
-          piece);
-    }
-  };
-  Value own = b.mul(b.lane(), piece);
-  Value begin = b.mul(b.add(first, turn), turnBytes());
-  Value column = b.add(begin, own);
-  b.when(b.less(column, b.i32(length)), [&] { copy(column); });
-  if (turn > 0) {
-    Value isLead =
-        b.both(b.less(own, b.i32(leadBytes())), b.less(begin, b.i32(length)));
-    b.when(isLead, [&] { copy(b.add(column, -leadBytes())); });
-  }
-  cuda::commitCopies(b);
-}
-
-/// A turn that all lanes have.
-SmallVector<Value> BlockGemv::turn(ArrayRef<WeightRow> rows, Value first,
-                                   int64_t turn, ValueRange sums) {
-  auto count = static_cast<int64_t>(rows.size());
-  int64_t ahead = stagesOf(count) - 1;
-  cuda::awaitCopies(b, ahead - 1);
-  cuda::warpBarrier(b);
-  fetch(rows, first, turn + ahead);
-  SmallVector<Source> sources;
-  for (int64_t i = 0; i < count; ++i)
-    sources.push_back(stage(count, i, first, turn));
-  Value begin = b.mul(b.add(first, turn), turnBytes());
-  return step(sources, b.add(begin, b.mul(b.lane(), piece)), sums);
-}
-
-SmallVector<Value> BlockGemv::dots(const Work &work, ArrayRef<WeightRow> rows) {
-  if (!stages)
-    return Gemv::dots(work, rows);
-  auto count = static_cast<int64_t>(rows.size());
-  int64_t each = stagesOf(count), whole = length / turnBytes();
-  int64_t rounds = whole / each * each;
-  SmallVector<Value> sums(count * m, b.f32(0));
-  if (rounds)
-    sums = b.loop(b.i32(0), b.i32(rounds), each, sums,
-                  [&](Value first, ValueRange carried) {
-                    SmallVector<Value> next(carried);
-                    for (int64_t i = 0; i < each; ++i)
-                      next = turn(rows, first, i, next);
-                    return next;
-                  });
-  Value first = b.i32(rounds);
-  for (int64_t i = 0; i < whole - rounds; ++i)
-    sums = turn(rows, first, i, sums);
-  if (length % turnBytes() == 0)
-    return sums;
-  // Lanes behind the end have nothing in the last turn.
-  cuda::awaitCopies(b, each - 2);
-  cuda::warpBarrier(b);
-  SmallVector<Source> sources;
-  for (int64_t i = 0; i < count; ++i)
-    sources.push_back(stage(count, i, first, whole - rounds));
-  return b.loop(b.add(b.mul(b.lane(), piece), whole * turnBytes()),
-                b.i32(length), turnBytes(), sums,
-                [&](Value column, ValueRange carried) {
-                  return step(sources, column, carried);
-                });
 }
 
 std::unique_ptr<Gemv> simt::makeBlockGemv(Launch &launch, ArrayRef<Work> works,
