@@ -30,8 +30,9 @@ static void addOptions(CLI::App &app, BenchOptions &options,
   seed->check(wholeNumber<uint64_t>(0, UINT64_MAX))->excludes(weights);
   addWeightOptions(app, options.binding);
   addCacheOption(app, options.binding);
-  app.add_option("--prompt-len", options.promptLength,
-                 "tokens of the prefill (default: 512, or what fits)")
+  app.add_option("--prompt-len", options.promptLengths,
+                 "tokens of the prefills (default: 512, or what fits)")
+      ->delimiter(',')
       ->check(wholeNumber(1, 1 << 24));
   app.add_option("--gen-len", options.genLength,
                  "tokens decoded at each depth (default: 32)")
@@ -48,6 +49,8 @@ static void addOptions(CLI::App &app, BenchOptions &options,
                  "write what the CPU's units reach, for cria-compile "
                  "--cpu-rates")
       ->type_name("FILE");
+  app.add_flag("--kernels", options.kernels,
+               "time each kernel of these steps too, on a CUDA device");
   app.add_flag("--json", options.json, "print JSON, for scripts");
 }
 
@@ -65,6 +68,20 @@ static void printRow(const std::string &what, const Measured &row) {
 static void printProblem(const char *what, const Rate &rate) {
   printf("%-10s not measured, %s: %s\n", what, rate.name.c_str(),
          rate.problem.c_str());
+}
+
+static void print(const KernelTable &table) {
+  printf(
+      "\nkernels of %lld tokens at depth %lld: %.1f us, launched one by one\n"
+      "%-32s %8s %10s %10s %10s %7s\n",
+      static_cast<long long>(table.tokens), static_cast<long long>(table.depth),
+      table.seconds() * 1e6, "kernel", "launches", "us", "MB read", "floor us",
+      "");
+  for (const KernelRow &row : table.rows)
+    printf("%-32s %8lld %10.1f %10.3f %10.1f %5.1f %%\n", row.name.c_str(),
+           static_cast<long long>(row.launches), row.seconds * 1e6,
+           row.bytes / 1e6, row.floorSeconds * 1e6,
+           row.seconds > 0 ? row.floorSeconds / row.seconds * 100 : 0);
 }
 
 static void print(const Report &report) {
@@ -99,9 +116,12 @@ static void print(const Report &report) {
       printProblem("compute", rate);
   for (const auto &[depth, row] : report.decode)
     printRow("decode at " + std::to_string(depth), row);
-  printRow("prefill of " + std::to_string(report.promptLength), report.prefill);
+  for (const auto &[tokens, row] : report.prefill)
+    printRow("prefill of " + std::to_string(tokens), row);
   printRow("first token, prompt " + std::to_string(report.firstLength),
            report.firstToken);
+  for (const KernelTable &table : report.kernels)
+    print(table);
 }
 
 int main(int argc, char **argv) try {

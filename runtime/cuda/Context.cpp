@@ -216,11 +216,11 @@ Result<Stream> makeStream(const std::shared_ptr<Context> &context) {
   return Stream(context, stream);
 }
 
-Result<Event> makeEvent(const std::shared_ptr<Context> &context) {
+Result<Event> makeEvent(const std::shared_ptr<Context> &context,
+                        unsigned flags) {
   CUevent event = nullptr;
-  Status status =
-      context->check((*context)->cuEventCreate(&event, CU_EVENT_DISABLE_TIMING),
-                     "cuEventCreate", "making an event");
+  Status status = context->check((*context)->cuEventCreate(&event, flags),
+                                 "cuEventCreate", "making an event");
   if (!status.ok())
     return status;
   return Event(context, event);

@@ -155,6 +155,7 @@ Result<DeviceMemory> allocateDevice(const std::shared_ptr<Context> &context,
 Result<PinnedMemory> allocatePinned(const std::shared_ptr<Context> &context,
                                     uint64_t bytes, const char *purpose);
 Result<Stream> makeStream(const std::shared_ptr<Context> &context);
-Result<Event> makeEvent(const std::shared_ptr<Context> &context);
+Result<Event> makeEvent(const std::shared_ptr<Context> &context,
+                        unsigned flags = CU_EVENT_DISABLE_TIMING);
 
 } // namespace cria::cuda

@@ -49,7 +49,7 @@ namespace cria::cuda {
   X(cuEventQuery, cuEventQuery, 2000)
 
 /// What it has another way for: decoding without a graph, leaving the cache of
-/// compiled PTX to the driver.
+/// compiled PTX to the driver; or what only measuring needs.
 #define CRIA_CUDA_OPTIONAL(X)                                                  \
   X(cuStreamBeginCapture, cuStreamBeginCapture_v2, 10010)                      \
   X(cuStreamEndCapture, cuStreamEndCapture, 10000)                             \
@@ -60,7 +60,8 @@ namespace cria::cuda {
   X(cuLinkCreate, cuLinkCreate_v2, 6050)                                       \
   X(cuLinkAddData, cuLinkAddData_v2, 6050)                                     \
   X(cuLinkComplete, cuLinkComplete, 5050)                                      \
-  X(cuLinkDestroy, cuLinkDestroy, 5050)
+  X(cuLinkDestroy, cuLinkDestroy, 5050)                                        \
+  X(cuEventElapsedTime, cuEventElapsedTime, 2000)
 
 /// The functions of a driver; an optional one is null where it is missing.
 struct Functions {
@@ -91,6 +92,7 @@ public:
   std::string versionText() const;
   bool hasGraphs() const { return functions.cuGraphExecDestroy; }
   bool hasLinker() const { return functions.cuLinkDestroy; }
+  bool hasTimes() const { return functions.cuEventElapsedTime; }
 
   /// OK, or "CALL: CUDA_ERROR_NAME while DOING".
   Status status(CUresult result, const char *call,

@@ -256,6 +256,9 @@ Status Session::launch(const std::vector<Launch> &launches, int64_t tokens,
       grid[i] = static_cast<unsigned>(step.grid[i].at(tokens, rows));
     if (!grid[0] || !grid[1] || !grid[2])
       continue;
+    Status marked = timer ? timer->mark(&step, stream.get()) : Status();
+    if (!marked.ok())
+      return marked;
     CUresult result = (*context)->cuLaunchKernel(
         launch.function, grid[0], grid[1], grid[2], step.block[0],
         step.block[1], step.block[2], step.shared, stream.get(),
@@ -264,7 +267,7 @@ Status Session::launch(const std::vector<Launch> &launches, int64_t tokens,
       return context->check(result, "cuLaunchKernel",
                             "launching " + quote(step.kernel));
   }
-  return Status();
+  return timer ? timer->mark(nullptr, stream.get()) : Status();
 }
 
 /// Draws from the logits' only row.
@@ -382,7 +385,7 @@ Status Session::roomFor(int64_t rows) {
   return Status();
 }
 
-Status Session::prefill(const Step &step, Wanted wanted) {
+Status Session::enqueuePrefill(const Step &step, Wanted wanted) {
   int64_t rows = step.tokens - step.firstLogit;
   Status status = roomFor(rows);
   if (status.ok())
@@ -391,8 +394,12 @@ Status Session::prefill(const Step &step, Wanted wanted) {
     status = enqueueState(step.tokens);
   if (status.ok())
     status = launch(prefillLaunches, step.tokens, rows);
-  if (status.ok() && wanted == Wanted::Id)
-    status = enqueueDraw();
+  return status.ok() && wanted == Wanted::Id ? enqueueDraw() : status;
+}
+
+Status Session::prefill(const Step &step, Wanted wanted) {
+  int64_t rows = step.tokens - step.firstLogit;
+  Status status = enqueuePrefill(step, wanted);
   // The copy to memory that is not pinned would wait as well, but for ever.
   if (status.ok())
     status = context->wait(stream.get(), "a prefill step");

@@ -13,6 +13,7 @@
 #include "runtime/cuda/Context.h"
 #include "runtime/cuda/Manifest.h"
 #include "runtime/cuda/Ropes.h"
+#include "runtime/cuda/Timer.h"
 
 #include <memory>
 #include <vector>
@@ -38,6 +39,10 @@ public:
   Result<int32_t> draw(const Step &step, Sampler &sampler) override;
   Status encode(const int32_t *ids, int64_t count) override;
 
+  /// Does `step` and draws the best id, launch by launch without a graph: how
+  /// long each launch took.
+  Result<std::vector<LaunchTime>> timed(const Step &step);
+
 private:
   /// What a step leaves on the host.
   enum class Wanted { Logits, Id };
@@ -62,6 +67,7 @@ private:
   Status copyOut(void *to, CUdeviceptr from, uint64_t bytes);
   Status enqueueState(int64_t tokens);
   Status enqueueDecode(Wanted wanted);
+  Status enqueuePrefill(const Step &step, Wanted wanted);
   Status enqueueDraw();
   Status launch(const std::vector<Launch> &launches, int64_t tokens,
                 int64_t rows);
@@ -88,6 +94,7 @@ private:
       encodeLaunches;
   GraphExec graphs[2]; // of a decode step, by what is wanted
   bool usesGraph;
+  Timer *timer = nullptr; // of `timed`, while it runs
 };
 
 } // namespace cria::cuda

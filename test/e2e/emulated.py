@@ -73,21 +73,27 @@ def check_greedy(golden, session):
     check(got == golden.greedy, f"{golden.name}: {got} != {golden.greedy}")
 
 
+def check_golden(tools, golden, artifact, device):
+    """All of it on `device`, and logits beside the CPU's."""
+    vocab = json.loads(golden.config.read_text())["vocab_size"]
+    session, cpu = (
+        Model(tools, artifact, golden.seed, vocab, name).session()
+        for name in (device, "cpu")
+    )
+    check_prompts(golden, session, cpu)
+    check_single(golden, session)
+    if golden.stored is None:
+        check_greedy(golden, session)
+
+
 def main():
     tools = Tools(*sys.argv[1:3])
     for name in sys.argv[3:]:
         golden = Golden(name)
         flags = ["--target=cpu,cuda", "--max-seq=512"]
         artifact = tools.compile(golden.config, *flags, out=f"{name}.cria")
-        vocab = json.loads(golden.config.read_text())["vocab_size"]
-        emulated, cpu = (
-            Model(tools, artifact, golden.seed, vocab, device).session()
-            for device in ("emulated", "cpu")
-        )
-        check_prompts(golden, emulated, cpu)
-        check_single(golden, emulated)
-        if golden.stored is None:
-            check_greedy(golden, emulated)
+        check_golden(tools, golden, artifact, "emulated")
 
 
-main()
+if __name__ == "__main__":
+    main()

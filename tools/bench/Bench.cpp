@@ -260,9 +260,11 @@ static DType mainType(const Manifest &manifest) {
 /// Says what does not fit before anything is loaded, and picks the defaults.
 static Status settle(BenchOptions &options, const Manifest &manifest) {
   int64_t context = manifest.maxSeq;
-  if (options.promptLength == 0)
-    options.promptLength = std::min<int64_t>(512, context);
-  int64_t longest = std::max(options.promptLength, firstPrompt);
+  if (options.promptLengths.empty())
+    options.promptLengths = {std::min<int64_t>(512, context)};
+  int64_t longest = *std::max_element(options.promptLengths.begin(),
+                                      options.promptLengths.end());
+  longest = std::max(longest, firstPrompt);
   for (int64_t depth : options.depths)
     longest =
         std::max(longest, depth + std::min(options.genLength, burstTokens));
@@ -306,13 +308,42 @@ static Status measure(Bench &bench, const BenchOptions &options,
       return row.status();
     report.decode.emplace(report.decode.begin(), depth, *row);
   }
-  for (auto [tokens, row] :
-       {std::make_pair(options.promptLength, &report.prefill),
-        std::make_pair(firstPrompt, &report.firstToken)}) {
-    Result<Measured> measured = bench.prefill(tokens);
-    if (!measured.ok())
-      return measured.status();
-    *row = *measured;
+  for (int64_t tokens : options.promptLengths) {
+    Result<Measured> row = bench.prefill(tokens);
+    if (!row.ok())
+      return row.status();
+    report.prefill.emplace_back(tokens, *row);
+  }
+  Result<Measured> first = bench.prefill(firstPrompt);
+  if (first.ok())
+    report.firstToken = *first;
+  return first.status();
+}
+
+/// The kernels of a decode step at each depth and of each prompt; `report` has
+/// the rates already.
+static Status measureKernels(const Model &model, const BenchOptions &options,
+                             Report &report) {
+  auto times = KernelTimes::create(model);
+  if (!times.ok())
+    return times.status();
+  double fastest = 0;
+  for (const Rate &rate : report.compute)
+    fastest = std::max(fastest, rate.perSecond);
+  auto cost = [](double rate) { return rate > 0 ? 1 / rate : 0; };
+  std::vector<std::pair<int64_t, int64_t>> calls; // tokens, depth
+  for (int64_t tokens : options.promptLengths)
+    calls.emplace_back(tokens, 0);
+  for (int64_t depth : options.depths)
+    calls.emplace_back(1, depth);
+  for (auto [tokens, depth] : calls) {
+    progress("timing the kernels of " + std::to_string(tokens) +
+             " tokens at depth " + std::to_string(depth));
+    auto table = times->measure(tokens, depth);
+    if (!table.ok())
+      return table.status();
+    table->setFloors(cost(report.read.perSecond), cost(fastest));
+    report.kernels.push_back(std::move(*table));
   }
   return Status();
 }
@@ -362,6 +393,10 @@ Result<Report> runBench(const BenchOptions &given) {
   auto sampler = greedySampler((*model)->manifest().vocabSize);
   if (!sampler.ok())
     return sampler.status();
+  if (options.kernels && (*model)->onCpu())
+    return Status(
+        CRIA_INVALID_ARGUMENT,
+        "--kernels: expected the model on a CUDA device, got the CPU");
   for (const std::string &line : (*model)->warnings())
     progress("warning: " + line);
   if (!options.saveMachine.empty()) {
@@ -373,7 +408,6 @@ Result<Report> runBench(const BenchOptions &given) {
   Report report = describe(**model, type);
   report.openSeconds = openSeconds;
   report.threads = (*session)->threads();
-  report.promptLength = options.promptLength;
   report.firstLength = firstPrompt;
   auto rates = ratesOf(**model, type, (*session)->threads());
   Bench bench(**model, **session, *rates, std::move(*sampler));
@@ -381,61 +415,12 @@ Result<Report> runBench(const BenchOptions &given) {
   if (!status.ok())
     return status;
   bench.rates(report);
+  if (options.kernels)
+    status = measureKernels(**model, options, report);
+  if (!status.ok())
+    return status;
   report.residentBytes = residentBytes();
   return report;
-}
-
-double Report::residentFraction() const {
-  return static_cast<double>(residentBytes) /
-         static_cast<double>(weightBytes + cacheBytes);
-}
-
-/// Null where it was not measured.
-static nlohmann::json toJson(const Rate &rate) {
-  return rate.problem.empty() ? nlohmann::json(rate.perSecond) : nullptr;
-}
-
-static nlohmann::json toJson(const Measured &row) {
-  nlohmann::json json = {{"seconds", row.seconds},
-                         {"tokens_per_second", row.tokensPerSecond},
-                         {"floor_seconds", nullptr},
-                         {"floor", nullptr},
-                         {"fraction", nullptr}};
-  if (row.floorSeconds > 0) {
-    json["floor_seconds"] = row.floorSeconds;
-    json["floor"] = row.boundByBytes ? "read" : "compute";
-    json["fraction"] = row.fraction;
-  }
-  return json;
-}
-
-nlohmann::json toJson(const Report &report) {
-  nlohmann::json json = {{"artifact", report.artifact},
-                         {"artifact_bytes", report.artifactBytes},
-                         {"compiler", report.compiler},
-                         {"target", report.target},
-                         {"device", report.device},
-                         {"type", report.type},
-                         {"threads", report.threads},
-                         {"open_seconds", report.openSeconds},
-                         {"bind_seconds", report.bindSeconds},
-                         {"weight_bytes", report.weightBytes},
-                         {"cache_bytes", report.cacheBytes},
-                         {"resident_bytes", report.residentBytes},
-                         {"resident_fraction", report.residentFraction()},
-                         {"read_bytes_per_second", toJson(report.read)},
-                         {"read_loop", report.read.name}};
-  for (const Rate &rate : report.compute)
-    json["operations_per_second"][rate.name] = toJson(rate);
-  for (const auto &[depth, row] : report.decode) {
-    json["decode"].push_back(toJson(row));
-    json["decode"].back()["depth"] = depth;
-  }
-  json["prefill"] = toJson(report.prefill);
-  json["prefill"]["tokens"] = report.promptLength;
-  json["first_token"] = toJson(report.firstToken);
-  json["first_token"]["tokens"] = report.firstLength;
-  return json;
 }
 
 } // namespace cria::bench

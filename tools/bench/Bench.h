@@ -10,6 +10,7 @@
 #include "runtime/Device.h"
 #include "runtime/Status.h"
 #include "tools/WeightOptions.h"
+#include "tools/bench/Kernels.h"
 
 #include <nlohmann/json.hpp>
 
@@ -26,11 +27,12 @@ struct BenchOptions {
   std::string weights; // "": random ones
   uint64_t seed = 1;
   WeightOptions binding;
-  int64_t promptLength = 0; // 0: 512, or what fits
+  std::vector<int64_t> promptLengths; // empty: 512, or what fits
   int64_t genLength = 32;
   std::vector<int64_t> depths = {0};
   int threads = 0;
   DeviceOptions device;
+  bool kernels = false;
   bool json = false;
   std::string saveMachine; // a file, or ""
 };
@@ -58,11 +60,13 @@ struct Report {
   uint64_t residentBytes = 0;
   double openSeconds = 0, bindSeconds = 0;
   int threads = 0;
-  Rate read;                                        // bytes
-  std::vector<Rate> compute;                        // operations
-  std::vector<std::pair<int64_t, Measured>> decode; // by depth
-  int64_t promptLength = 0, firstLength = 0;
-  Measured prefill, firstToken;
+  Rate read;                                         // bytes
+  std::vector<Rate> compute;                         // operations
+  std::vector<std::pair<int64_t, Measured>> decode;  // by depth
+  std::vector<std::pair<int64_t, Measured>> prefill; // by length of the prompt
+  int64_t firstLength = 0;
+  Measured firstToken;
+  std::vector<KernelTable> kernels;
 
   /// Resident memory over weights and KV caches.
   double residentFraction() const;

@@ -1,0 +1,38 @@
+/// How long each launch of a step takes on the device, by events in its stream.
+#pragma once
+
+#include "runtime/cuda/Context.h"
+#include "runtime/cuda/Manifest.h"
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+namespace cria::cuda {
+
+/// From the end of the launch before, or of what the stream did before, to its
+/// own end.
+struct LaunchTime {
+  const LaunchStep *step;
+  double seconds;
+};
+
+/// Marks a stream around launches.
+class Timer {
+public:
+  explicit Timer(std::shared_ptr<Context> context)
+      : context(std::move(context)) {}
+
+  /// Marks `stream` before `next`, or behind a row of launches where it is
+  /// null.
+  Status mark(const LaunchStep *next, CUstream stream);
+
+  /// The launches in their order, once the stream has ended.
+  Result<std::vector<LaunchTime>> times() const;
+
+private:
+  std::shared_ptr<Context> context;
+  std::vector<std::pair<const LaunchStep *, Event>> marks;
+};
+
+} // namespace cria::cuda
