@@ -191,14 +191,14 @@ def main():
     rows, end = Rows(args.out), time.monotonic() + args.seconds
     title = f"{device_name(args)}, {time.strftime('%Y-%m-%d')}, {plan.get('commit', '')}"
     print(title, flush=True)
-    common = {"device": args.device, "out": str(args.out.resolve())}
+    common = {"device": args.device}
     for part, name, seconds, program, arguments in tasks(args, plan):
         if part not in args.parts:
             continue
         left = end - time.monotonic()
         if lacks := missing(program):
             rows.add(part, name, skipped(lacks))
-        elif args.seconds and left < 5:
+        elif args.seconds and left < 1:
             rows.add(part, name, skipped("no time left"))
         else:
             limit = min(seconds, left) if args.seconds else seconds

@@ -11,7 +11,7 @@ import time
 import torch
 import transformers
 
-from tasks import BARS, DEVICE, FOLDER, OPTIONS, ids_and_logits, model_named, nmse, plan, prompt, row
+from tasks import BARS, DEVICE, FOLDER, ids_and_logits, model_named, nmse, plan, prompt, row
 
 GPU = DEVICE == "cuda"
 WHERE = "cuda" if GPU else "cpu"
@@ -95,7 +95,7 @@ def check(name):
     model = build(name)
     ids = prompt(model.config.vocab_size, 48 if GPU else 6)
     count = 16 if GPU else 2
-    with tempfile.TemporaryDirectory(dir=OPTIONS["out"]) as folder, torch.no_grad():
+    with tempfile.TemporaryDirectory() as folder, torch.no_grad():
         model.save_pretrained(folder)
         pathlib.Path(folder, "generation_config.json").unlink(missing_ok=True)
         given = torch.tensor([ids], device=WHERE)

@@ -96,10 +96,13 @@ def check_failures(tools, folder):
     (folder / "artifacts" / f"{name}.cria").write_bytes(b"broken")
     plan = json.loads((folder / "plan.json").read_text())
     (folder / "plan.json").write_text(json.dumps(plan | {"goldens": [name]}))
-    done, rows = run(tools, folder, "--parts=1", "--seconds=7", "--models=none")
-    broken = rows[0]
+    (folder / "bin" / "cria-run").write_text("#!/bin/sh\nsleep 100\n")
+    done, rows = run(tools, folder, "--parts=1,5", "--seconds=7", "--models=none")
+    broken, endless, *rest = rows
     check(done.status == 1 and broken["ok"] is False, done)
     check("f32-odd.cria" in broken["cells"]["said"], broken)
+    check(endless["cells"]["failed"].startswith("more than"), endless)
+    check(all(row["cells"] == {"skipped": "no time left"} for row in rest), rest)
     check("FAILED" in (tools.scratch / "out" / "table.md").read_text(), done)
 
 
