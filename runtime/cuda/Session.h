@@ -39,8 +39,8 @@ public:
   Result<int32_t> draw(const Step &step, Sampler &sampler) override;
   Status encode(const int32_t *ids, int64_t count) override;
 
-  /// Does `step` and draws the best id, launch by launch without a graph: how
-  /// long each launch took.
+  /// Does `step`, launch by launch without a graph, and draws the best id where
+  /// it has logits, of its last token alone: how long each launch took.
   Result<std::vector<LaunchTime>> timed(const Step &step);
 
 private:

@@ -43,6 +43,7 @@ Result<std::vector<LaunchTime>> Session::timed(const Step &step) {
   greedy.greedy = 1;
   writeState(step, greedy);
   bool decodes = step.tokens == 1 && step.firstLogit == 0;
+  Wanted what = step.firstLogit < step.tokens ? Wanted::Id : Wanted::Logits;
   Status status = ropes.enqueue(step, stream.get());
   // Launching takes the host longer than some kernels take the device. So the
   // step is done twice: the device is still at the first when the second, which
@@ -51,8 +52,7 @@ Result<std::vector<LaunchTime>> Session::timed(const Step &step) {
   for (Timer *wanted : {static_cast<Timer *>(nullptr), &marks}) {
     timer = wanted;
     if (status.ok())
-      status = decodes ? enqueueDecode(Wanted::Id)
-                       : enqueuePrefill(step, Wanted::Id);
+      status = decodes ? enqueueDecode(what) : enqueuePrefill(step, what);
   }
   timer = nullptr;
   status = ended(status, "timing launches");

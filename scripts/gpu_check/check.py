@@ -5,7 +5,8 @@ usage: run [--device=cuda|emulated] [--parts=1,2,...] [--models=NAME,...]
            [--out=DIR] [--seconds=N]
 
 Each task runs in a process of its own, which has a limit; what fails is a row,
-and the others go on. The exit status says whether all checks passed.
+and the others go on. The exit status says whether all checks passed. The table is of all
+rows in DIR, those of earlier runs too; --parts= adds none.
 """
 
 import argparse
@@ -33,7 +34,7 @@ def parse():
     parser.add_argument("--seconds", default=0, type=float, help="for all tasks together")
     args = parser.parse_args()
     try:
-        args.parts = {int(part) for part in args.parts.split(",")}
+        args.parts = {int(part) for part in args.parts.split(",") if part}
     except ValueError:
         parser.error(f"--parts: '{args.parts}' is not a list of numbers")
     if not args.parts <= PARTS:
@@ -46,21 +47,21 @@ class Rows:
 
     def __init__(self, out):
         out.mkdir(parents=True, exist_ok=True)
-        self.out, self.all = out, []
-        self.file = open(out / "rows.jsonl", "a")
+        self.out, self.failed = out, 0
+        self.file = open(out / "rows.jsonl", "a+")
+        self.file.seek(0)
+        self.all = [json.loads(line) for line in self.file]
 
     def add(self, part, task, row):
         row = {"part": part, "task": task, **row}
         self.all.append(row)
+        self.failed += row.get("ok") is False
         self.file.write(json.dumps(row) + "\n")
         self.file.flush()
         os.fsync(self.file.fileno())
         cells = ", ".join(f"{k} {shown(v)}" for k, v in row["cells"].items())
         mark = {True: "ok: ", False: "FAILED: ", None: ""}[row.get("ok")]
         print(f"[{part}] {task}: {mark}{cells}", flush=True)
-
-    def failed(self):
-        return [row for row in self.all if row.get("ok") is False]
 
     def write_table(self, title):
         """Markdown: one table for all rows of a kind."""
@@ -205,9 +206,9 @@ def main():
             command = [sys.executable, program, json.dumps(common), *arguments]
             run_task(rows, part, name, limit, command)
         rows.write_table(title)
-    bad = rows.failed()
-    print(f"{len(rows.all)} rows, {len(bad)} failed checks; {args.out / 'table.md'}")
-    sys.exit(1 if bad else 0)
+    rows.write_table(title)
+    print(f"{len(rows.all)} rows, {rows.failed} failed checks; {args.out / 'table.md'}")
+    sys.exit(1 if rows.failed else 0)
 
 
 main()

@@ -72,7 +72,7 @@ def check_rows(rows):
 
 
 def check_kernels(rows):
-    """bf16-odd has three layers; its products read their weights once."""
+    """The model has three layers, its products read their weights once."""
     kernels = {
         (row["cells"]["call"], row["cells"]["kernel"]): row["cells"]
         for row in rows
@@ -84,9 +84,12 @@ def check_kernels(rows):
     # Keys and values of nine positions, two heads of 24 numbers.
     attention = kernels["decode at 8", "layers_attn_decode"]
     check(abs(attention["MB"] - 3 * 2 * 9 * 2 * 24 * 2e-6) < 1e-6, attention)
-    # One row of a prompt is looked up for each token.
+    # A prompt of two chunks: one row is looked up for each token, and the last
+    # chunk alone has logits.
     embed = kernels["prefill of 16", "embed_prefill"]
-    check(abs(embed["MB"] - 16 * 72 * 2e-6) < 1e-6, embed)
+    check(embed["launches"] == 2 and abs(embed["MB"] - 16 * 72 * 2e-6) < 1e-6, embed)
+    head = kernels["prefill of 16", "head_prefill"]
+    check(head["launches"] == 1 and abs(head["MB"] - 509 * 72 * 2e-6) < 1e-6, head)
 
 
 def check_failures(tools, folder):

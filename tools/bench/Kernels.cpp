@@ -77,13 +77,16 @@ Result<KernelTimes> KernelTimes::create(const Model &model) {
   return KernelTimes(model, std::move(*backend));
 }
 
-/// Does one step; adds its launches to `table`.
-Status KernelTimes::once(int64_t tokens, int64_t depth, KernelTable &table) {
+/// Does one step, with logits where it is the `last`; adds its launches to
+/// `table`.
+Status KernelTimes::once(int64_t tokens, int64_t depth, bool last,
+                         KernelTable &table) {
   const Manifest &manifest = model->manifest();
   std::vector<int32_t> ids;
   for (int64_t i = depth; i < depth + tokens; ++i)
     ids.push_back(static_cast<int32_t>(i * 7919 % manifest.vocabSize));
-  Step step = {ids.data(), tokens, depth, tokens - 1, nullptr, depth + tokens};
+  Step step = {ids.data(), tokens,        depth, last ? tokens - 1 : tokens,
+               nullptr,    depth + tokens};
   auto launches = static_cast<cuda::Session &>(*backend).timed(step);
   if (!launches.ok())
     return launches.status();
@@ -115,7 +118,8 @@ Result<KernelTable> KernelTimes::measure(int64_t tokens, int64_t depth) {
   for (int i = 0; i <= repetitions; ++i) {
     table.rows.clear();
     for (int64_t done = 0; done < tokens; done += chunk) {
-      Status status = once(std::min(chunk, tokens - done), depth + done, table);
+      int64_t count = std::min(chunk, tokens - done);
+      Status status = once(count, depth + done, done + count == tokens, table);
       if (!status.ok())
         return status;
     }

@@ -48,7 +48,7 @@ public:
 private:
   KernelTimes(const Model &model, std::unique_ptr<Backend> backend)
       : model(&model), backend(std::move(backend)) {}
-  Status once(int64_t tokens, int64_t depth, KernelTable &table);
+  Status once(int64_t tokens, int64_t depth, bool last, KernelTable &table);
 
   const Model *model;
   std::unique_ptr<Backend> backend;
