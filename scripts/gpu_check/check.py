@@ -77,7 +77,8 @@ class Rows:
             keys = list(dict.fromkeys(key for row in cells for key in row))
             lines += [f"### {kind.capitalize()}", ""]
             lines += ["| " + " | ".join(keys) + " |", "|---" * len(keys) + "|"]
-            lines += ["| " + " | ".join(shown(row.get(key)) for key in keys) + " |" for row in cells]
+            for row in cells:
+                lines.append("| " + " | ".join(shown(row.get(key)) for key in keys) + " |")
             lines.append("")
         (self.out / "table.md").write_text("\n".join(lines))
 
@@ -172,7 +173,8 @@ def run_task(rows, part, name, seconds, command):
         said = errors.read_bytes()[begin:].decode(errors="replace").strip().split("\n")[-1]
         # What could not be checked is as bad as a check that failed.
         ok = False if part in (1, 5) else None
-        rows.add(part, name, {"kind": "failed", "ok": ok, "cells": {"failed": why, "said": said[:300]}})
+        cells = {"failed": why, "said": said[:300]}
+        rows.add(part, name, {"kind": "failed", "ok": ok, "cells": cells})
 
 
 def device_name(args):

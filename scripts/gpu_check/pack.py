@@ -109,7 +109,8 @@ def compile_models(args):
         folder.mkdir(parents=True, exist_ok=True)
         shutil.copy(args.root / f"test/e2e/Inputs/{config}.json", folder / "config.json")
         out = name.replace(" ", "-") + ".cria"
-        compile_to(args, folder / "config.json", f"artifacts/{out}", "--max-seq=4608", *BOTH, *flags)
+        flags = ("--max-seq=4608", *BOTH, *flags)
+        compile_to(args, folder / "config.json", f"artifacts/{out}", *flags)
         models.append({"name": name, "artifact": out, "config": f"configs/{config}"})
     return models
 

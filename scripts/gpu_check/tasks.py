@@ -115,7 +115,8 @@ def bench(name, depths, lengths, gen_len, *flags):
 
 def rates(name):
     report = bench(name, [0], [16], plan()["gen_len"]) or sys.exit(1)
-    row("rates", what=f"reads, {report['read_loop']}", rate=report["read_bytes_per_second"] / 1e12, unit="TB/s")
+    what, rate = f"reads, {report['read_loop']}", report["read_bytes_per_second"]
+    row("rates", what=what, rate=rate / 1e12 if rate else None, unit="TB/s")
     for unit, rate in report["operations_per_second"].items():
         row("rates", what=unit, rate=rate / 1e12 if rate else None, unit="TFLOP/s")
 
@@ -161,8 +162,8 @@ def kernel_rows(name, table):
 
 def sanitizer(tool):
     """The small model under a tool of compute-sanitizer."""
-    toolkit = "/usr/local/cuda/bin"
-    path = shutil.which("compute-sanitizer", path=os.pathsep.join([os.environ.get("PATH", ""), toolkit]))
+    places = os.pathsep.join([os.environ.get("PATH", ""), "/usr/local/cuda/bin"])
+    path = shutil.which("compute-sanitizer", path=places)
     if DEVICE != "cuda" or not path:
         why = "no compute-sanitizer" if not path else "the device is emulated"
         row("skipped", skipped=why)
@@ -173,9 +174,12 @@ def sanitizer(tool):
         FOLDER / "artifacts" / "tiny.cria", f"--weights={FOLDER / 'tiny'}", "--device=cuda",
         "--prompt=Once upon a time", "--max-tokens=4", "--temperature=0",
     ]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, errors="replace")
-    sys.stderr.write(done.stdout + done.stderr)
-    said = [line for line in (done.stdout + done.stderr).split("\n") if "SUMMARY" in line]
+    done = subprocess.run(
+        command, env=environment, text=True, errors="replace",
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+    )
+    sys.stderr.write(done.stdout)
+    said = [line for line in done.stdout.split("\n") if "SUMMARY" in line]
     if done.returncode not in (0, 9) and not said:
         row("sanitizer", tool=tool, said="does not run here")
         return

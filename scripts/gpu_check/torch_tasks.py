@@ -156,7 +156,8 @@ def cublas(name):
         copy_rate()
     for what, (outputs, inputs) in products(config_of(name)).items():
         copies = max(1, (256 << 20) // (2 * outputs * inputs)) if GPU else 1
-        weights = [torch.randn(outputs, inputs, device=WHERE, dtype=torch.bfloat16) for _ in range(copies)]
+        shape = (copies, outputs, inputs)
+        weights = torch.randn(shape, device=WHERE, dtype=torch.bfloat16).unbind()
         for tokens in [1, *plan()["lengths"]]:
             if what == "head" and tokens > 1:
                 continue
