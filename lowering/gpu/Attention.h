@@ -70,6 +70,12 @@ mlir::Value loadWidened(KernelBuilder &b, mlir::linalg::GenericOp widened,
 /// `width` on.
 bool isContiguous(const Element &element, int64_t width);
 
+/// Elements of a head that a lane of the scan holds: 16 bytes, or more where a
+/// warp would not reach; 0 where it does not.
+int64_t scanWidth(const AttentionMemory &in);
+/// Attention of a token at a time (cuda/AttentionScan.cpp).
+void emitAttentionScan(KernelFunction &of, const AttentionMemory &in);
+
 /// Attention of many tokens on tensor cores (cuda/AttentionMma.cpp).
 bool takesAttentionMma(const AttentionMemory &in);
 void emitAttentionMma(KernelFunction &of, const AttentionMemory &in);

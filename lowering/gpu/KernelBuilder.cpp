@@ -346,10 +346,10 @@ Value KernelBuilder::pointer(Address address) {
 }
 
 Value KernelBuilder::atomicIncrement(const Rows &rows, Value index,
-                                     int64_t last) {
-  return create<LLVM::AtomicRMWOp>(
-      LLVM::AtomicBinOp::uinc_wrap, pointer(address(rows, i32(0), index)),
-      i32(last), LLVM::AtomicOrdering::monotonic, "device");
+                                     Value last) {
+  return create<LLVM::AtomicRMWOp>(LLVM::AtomicBinOp::uinc_wrap,
+                                   pointer(address(rows, i32(0), index)), last,
+                                   LLVM::AtomicOrdering::monotonic, "device");
 }
 
 Value KernelBuilder::atomicAdd(const Rows &rows, Value index, Value value) {

@@ -135,7 +135,7 @@ public:
   void fence();
   /// Counts element `index` of i32 rows up, from `last` to 0; the count before.
   mlir::Value atomicIncrement(const Rows &rows, mlir::Value index,
-                              int64_t last);
+                              mlir::Value last);
   /// Adds to element `index` of integer rows, for this block or its own shared
   /// memory; the value before.
   mlir::Value atomicAdd(const Rows &rows, mlir::Value index, mlir::Value value);

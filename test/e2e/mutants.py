@@ -47,6 +47,8 @@ FOUND = [
     ("no barrier before the gemv", PRODUCT, r"bar\.sync\s+0;", "", 1),
     ("no barrier behind keys", PROMPT, r"bar\.sync\s+0;", "", 0),
     ("no barrier before the warps' merge", DECODE, r"bar\.sync\s+0;", "", 0),
+    ("no wait for keys", DECODE, r"cp\.async\.wait_group\s+1;", "", 0),
+    ("a wait for too few keys", DECODE, r"(wait_group\s+)1;", r"\g<1>2;", 0),
     ("no barrier behind arriving", DECODE, r"bar\.sync\s+0;", "", 2),
     ("no barrier behind copies", TILES, r"bar\.sync\s+0;", "", 0),
     ("a barrier for some", NORM, r"bar\.sync\s+0;", "@%p1 bar.sync 0;", 0),

@@ -7,7 +7,7 @@ leave a rest in every tile of every schedule.
 import numpy as np
 
 import reference
-from program import Program
+from program import ROWS, Program
 
 TYPES = ["f32", "bf16", "f16"]
 INV_FREQ = [1.0, 0.31622776, 0.1, 0.031622775, 0.01]
@@ -357,6 +357,22 @@ def gqa():
     yield "head of one, odd cache", attention("f32", 1, 1, 1, positions=71)
     yield "bf16", attention("bf16", 6, 2, 9)
     yield "f16", attention("f16", 4, 2, 16)
+
+
+def deep_cache():
+    """A token behind 127: splits of several turns, splits that no key is left for,
+    more query heads than a block has, a window that begins between."""
+
+    def of(*sizes, positions=1000, **options):
+        p = attention(*sizes, positions=positions, chunk=ROWS - 1, **options)
+        p.counts = [ROWS]
+        return p
+
+    yield "few splits of many", of("bf16", 8, 2, 64)
+    yield "two blocks of a group", of("f16", 12, 2, 128)
+    yield "window", of("bf16", 4, 4, 64, window=70)
+    yield "long splits", of("f16", 4, 4, 256, positions=192)
+    yield "one split", of("f32", 217, 217, 16)
 
 
 def cache_in_blocks():

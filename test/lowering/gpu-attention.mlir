@@ -13,7 +13,8 @@
 // One token: a block for each KV head and split of its keys. A split leaves its
 // state in memory of the launch; the block that arrives last merges them. The
 // scale is multiplied with the query, by log2(e), and a key is compared with the
-// split's end alone. A layer is a part of the caches.
+// split's end alone. Keys and values are copied two turns ahead, from before the
+// query is read on. A layer is a part of the caches.
 // CHECK-LABEL: func private @one.launch
 // CHECK: memref.subview %{{.*}}[%[[LAYER:.*]], 0, 0, 0] [1, 2, 256, 16]
 // CHECK: memref.subview %{{.*}}[%[[LAYER]], 0, 0, 0] [1, 2, 256, 16]
@@ -23,8 +24,12 @@
 // CHECK: gpu.launch_func @kernels::@one blocks in (%c2, %c4, %c1) threads in (%c128, %c1, %c1)
 // CHECK-LABEL: gpu.func @one
 // CHECK: %[[FACTOR:.*]] = arith.constant 0.360673755 : f32
+// CHECK-COUNT-2: nvvm.cp.async.commit.group
 // CHECK: arith.select %{{.*}}, %[[FACTOR]], %{{.*}} : f32
 // CHECK: scf.for
+// CHECK: nvvm.cp.async.wait.group 1
+// CHECK-COUNT-4: nvgpu.device_async_copy
+// CHECK: nvvm.cp.async.commit.group
 // CHECK: %[[INSIDE:.*]] = arith.cmpi slt
 // CHECK: %[[SUM:.*]] = arith.addf %{{.*}}, %shuffleResult
 // CHECK-NEXT: %[[SCORE:.*]] = arith.select %[[INSIDE]], %[[SUM]], %{{.*}} : f32
@@ -221,6 +226,7 @@ func.func private @bias(%q: tensor<?x2x3x16xbf16>, %keys: tensor<4x2x256x16xbf16
 // A mask that is more than bounds is asked for each key.
 // CHECK-LABEL: gpu.func @even
 // CHECK: scf.for
+// CHECK: nvvm.cp.async.commit.group
 // CHECK: %[[INSIDE:.*]] = arith.cmpi slt
 // CHECK: arith.remui %{{.*}} : index
 // CHECK: %[[MASK:.*]] = arith.andi
