@@ -82,7 +82,8 @@ DIFFERENT = [
     ("another product", TILES, r"mma\.sync[^{]*\{\s*(%r\d+)[^;]*;", r"mov.b32 \1, 0;", 0),
     ("columns swapped", "layers_mlp_gate_up_prefill", r"(ldmatrix.*\+)18432\]", r"\g<1>17408]", 0),
     ("weights for inputs", KEYS, r"(ld\.param.*param_)0\]", r"\g<1>1]", 0),
-    ("a key too many", PROMPT, r"setp\.lt\.s32", "setp.le.s32", 3),
+    ("a key too many", PROMPT, r"setp\.lt(\.s32[^;]*;[^;]*selp\.f32)", r"setp.le\1", 0),
+    ("no mask", PROMPT, r"setp\.lt(\.s32[^;]*;[^;]*@%p)", r"setp.ge\1", 0),
 ]
 # The same with weights in blocks, whose rows are long enough to be copied ahead.
 BLOCKS = CONFIG | {"hidden_size": 256, "intermediate_size": 256}
