@@ -83,7 +83,7 @@ config.available_features.update(
 if os.path.exists(os.path.join(cuda_tools, "ready")):
     config.available_features.add("cuda-tools")
 else:
-    lit_config.note("no cuda-tools: test/cuda-tools.txt could not be downloaded")
+    lit_config.note("without cuda-tools (test/cuda-tools.txt) their tests are skipped")
 namespaces = ["unshare", "--map-root-user", "--mount", "--pid", "--fork", "true"]
 if (
     shutil.which(namespaces[0])

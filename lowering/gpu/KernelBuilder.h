@@ -97,8 +97,9 @@ public:
                   int64_t columns);
   /// The address an i32 of elements further on.
   Address further(Address address, mlir::Value elements);
-  /// The same integer of 32 or 64 bits, or address, of which LLVM knows nothing:
-  /// what is computed from it stays where it is, and so out of registers.
+  /// The same integer of 32 or 64 bits, or address, of which LLVM knows
+  /// nothing: what is computed from it stays where it is, and so out of
+  /// registers.
   mlir::Value opaque(mlir::Value x);
   Address opaque(Address address);
   /// `lanes` elements from there, as stored; aligned to all of them. A single
