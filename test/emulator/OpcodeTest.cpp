@@ -14,11 +14,11 @@
 namespace cria::emulator {
 namespace {
 
-constexpr unsigned kThreads = 64, kBlocks = 16;
+constexpr unsigned kBlocks = 16;
 
 /// What stands before and behind the code of a case.
 const char kBefore[] = R"(
-  .shared .align 128 .b8 pool[4096];
+  .shared .align 128 .b8 pool[$poolBytes];
   .local .align 16 .b8 own[64];
   .reg .b64 %x<4>, %y, %z, %g, %in, %out, %i64;
   .reg .b32 %a<4>, %r<2>, %t<4>, %n, %sh32, %i, %o<2>;
@@ -30,7 +30,7 @@ const char kBefore[] = R"(
   ld.param.u64 %out, [out];
   mov.u32 %n, %tid.x;
   mov.u32 %i, %ctaid.x;
-  mad.lo.u32 %i, %i, 64, %n;
+  mad.lo.u32 %i, %i, $threads, %n;
   mad.wide.u32 %g, %i, 64, %g;
   mad.wide.u32 %in, %i, 32, %in;
   mad.wide.u32 %out, %i, 32, %out;
@@ -78,6 +78,8 @@ std::string ptxOf(const OpcodeCase &one) {
             k + ", %t0, 0;\n";
   }
   body += "  " + one.code + kAfter;
+  body.replace(body.find("$poolBytes"), 10, std::to_string(64 * one.threads));
+  body.replace(body.find("$threads"), 8, std::to_string(one.threads));
   std::string target = one.capability == 90 ? "sm_90a" : "sm_80";
   std::string text = kernelPtx(
       ".param .u64 in, .param .u64 out, .param .u64 scratch", body, target);
@@ -92,7 +94,7 @@ const std::vector<OpcodeCase> &allCases() {
     for (auto add :
          {addIntegerCases, addBitCases, addFloatCases, addNarrowFloatCases,
           addConvertCases, addCompareCases, addMemoryCases, addAtomicCases,
-          addWarpCases, addMatrixCases})
+          addWarpCases, addMatrixCases, addAsyncCases, addWarpgroupCases})
       add(all);
     return all;
   }();
@@ -251,13 +253,13 @@ void runCase(const OpcodeCase &one, TestDevice &device,
   used.insert(device.program->usedForms().begin(),
               device.program->usedForms().end());
   std::mt19937_64 random(1);
-  std::vector<Inputs> inputs(kThreads * kBlocks);
+  std::vector<Inputs> inputs(one.threads * kBlocks);
   for (Inputs &thread : inputs)
     for (uint64_t &value : thread.x)
       value = pick(one.inputs, random);
   auto in = device.upload(inputs), out = device.allocate(inputs.size() * 32),
        scratch = device.allocate(inputs.size() * 64);
-  device.run("k", {kBlocks}, {kThreads}, 0, in, out, scratch);
+  device.run("k", {kBlocks}, {one.threads}, 0, in, out, scratch);
   auto words = device.download<uint64_t>(out, inputs.size() * 4);
   for (size_t i = 0; i < inputs.size(); ++i) {
     Results expected, got;

@@ -71,6 +71,7 @@ struct OpcodeCase {
   Inputs64 inputs = Inputs64::Integers;
   Compare compare = Compare::Bits;
   unsigned capability = 80;
+  unsigned threads = 64; ///< of a block
 };
 
 /// A case whose threads do not meet.
@@ -96,5 +97,10 @@ void addMemoryCases(std::vector<OpcodeCase> &cases);
 void addAtomicCases(std::vector<OpcodeCase> &cases);
 void addWarpCases(std::vector<OpcodeCase> &cases);
 void addMatrixCases(std::vector<OpcodeCase> &cases);
+void addAsyncCases(std::vector<OpcodeCase> &cases);
+void addWarpgroupCases(std::vector<OpcodeCase> &cases);
+
+/// Makes small floats in f16 or bf16 of the bits of %m`number`.
+std::string smallFloats(const std::string &type, int number);
 
 } // namespace cria::emulator

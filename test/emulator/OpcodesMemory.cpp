@@ -65,9 +65,6 @@ void addHints(Cases &c) {
   c.push_back(alone("griddepcontrol.wait; griddepcontrol.launch_dependents; "
                     "mov.b32 %r0, %a0; mov.b32 %r1, %a1;",
                     echo, Inputs64::Integers, Compare::Bits, 90));
-  c.push_back(alone("setmaxnreg.inc.sync.aligned.u32 40; mov.b32 %r0, %a0; "
-                    "mov.b32 %r1, %a1;",
-                    echo, Inputs64::Integers, Compare::Bits, 90));
 }
 
 /// Narrow loads fill their registers by the sign of their type.

@@ -141,6 +141,15 @@ void addBarriers(Cases &c) {
 
 } // namespace
 
+string smallFloats(const string &type, int number) {
+  string t = "%m" + std::to_string(number), code;
+  for (int half = 0; half < 2; ++half)
+    code += "bfe.u32 %t0, " + t + ", " + std::to_string(16 * half) +
+            ", 4; sub.s32 %t0, %t0, 7; cvt.rn.f32.s32 %t0, %t0; cvt.rn." +
+            type + ".f32 %k" + std::to_string(half) + ", %t0; ";
+  return code + "mov.b32 " + t + ", {%k0, %k1}; ";
+}
+
 void addWarpCases(Cases &cases) {
   addShuffles(cases);
   addVotes(cases);
@@ -174,16 +183,6 @@ struct Fragments {
     return element(w, column * 4 + row / each % 4, word, row % each);
   }
 };
-
-/// Makes small floats of the bits of %t`i`.
-string smallFloats(const string &type, int register_) {
-  string t = "%m" + std::to_string(register_), code;
-  for (int half = 0; half < 2; ++half)
-    code += "bfe.u32 %t0, " + t + ", " + std::to_string(16 * half) +
-            ", 4; sub.s32 %t0, %t0, 7; cvt.rn.f32.s32 %t0, %t0; cvt.rn." +
-            type + ".f32 %k" + std::to_string(half) + ", %t0; ";
-  return code + "mov.b32 " + t + ", {%k0, %k1}; ";
-}
 
 void addProduct(Cases &c, int k, string d, string type, string inputs) {
   bool isFloat = type.find('f') != string::npos;

@@ -1,6 +1,6 @@
 // Tensor maps. What the 128 bytes hold is our own; the rules for the arguments
 // are the real driver's.
-#include "tools/emulator/driver/TensorMap.h"
+#include "tools/emulator/run/TensorMap.h"
 #include "tools/emulator/driver/Driver.h"
 
 #include <cstring>

@@ -120,7 +120,8 @@ void Block::checkRaces(Thread &thread, const GlobalRaces::Access &access) {
 }
 
 void Block::checkGlobal(Thread &thread, uint64_t address, uint32_t bytes,
-                        uint32_t align, int line, const char *what) {
+                        uint32_t align, int line, const char *what,
+                        bool isWrite) {
   if (launch().checks.memory && address % align)
     report(Finding::Misaligned, thread, line,
            std::string("misaligned ") + what + " at " + hex(address));
@@ -128,7 +129,20 @@ void Block::checkGlobal(Thread &thread, uint64_t address, uint32_t bytes,
     return;
   checkBounds(thread, address, bytes, line, what);
   if (grid->races)
-    checkRaces(thread, {address, bytes, false, false, false, line, nullptr});
+    checkRaces(thread, {address, bytes, isWrite, false, false, line, nullptr});
+}
+
+void Block::checkTensorMap(Thread &thread, uint64_t address, int line) {
+  constexpr uint64_t kBytes = 128, kAlign = 64;
+  uint64_t offset = address - uint64_t(launch().parameters.data());
+  bool isParameter = offset < launch().parameters.size();
+  if (!isParameter)
+    return checkGlobal(thread, address, kBytes, kAlign, line, "tensor map");
+  if (offset % kAlign || launch().parameters.size() - offset < kBytes)
+    report(Finding::Misaligned, thread, line,
+           "a tensor map at offset " + std::to_string(offset) +
+               " of the parameters, expected a parameter of 128 bytes at a "
+               "multiple of 64");
 }
 
 void Block::checkShared(Thread &thread, uint64_t address, uint32_t align,
@@ -187,6 +201,12 @@ void Block::foundInShared(Thread &thread, int line,
                " that a cp.async is still to write",
            "  the copy, which nobody has waited for, is at " +
                placeOf(found.otherLine) + "\n");
+  case ShadowFinding::NoProxyFence:
+    report(Finding::Race, thread, line,
+           "race: missing fence.proxy.async: the async proxy reads shared "
+           "memory" +
+               at + " that a thread wrote",
+           "  the write is at " + placeOf(found.otherLine) + "\n");
   }
 }
 

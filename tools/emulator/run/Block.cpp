@@ -60,6 +60,9 @@ void Block::start(Grid &newGrid, Dim newIndex, uint64_t seed) {
   released.clear();
   synchronizes = hasBarrierFence = barrierDeviceWide = false;
   barrierFence = Clock();
+  mbarrierObjects.reset();
+  for (Warpgroup &group : warpgroups)
+    group.reset();
   startThreads(index);
   startCounter();
   if (launch.blocks)
@@ -73,6 +76,7 @@ void Block::shapeThreads() {
   uint32_t count = uint32_t(size.total());
   threads.resize(count);
   warps.assign((count + 31) / 32, Warp());
+  warpgroups.resize((warps.size() + 3) / 4);
   segments.resize(warps.size());
   bool coarse = grid->races && grid->races->wholeBlocks();
   for (uint32_t i = 0; i < count; ++i) {
@@ -119,6 +123,8 @@ void Block::startThreads(Dim at) {
     thread.sync = nullptr;
     thread.open.clear();
     thread.groups.clear();
+    thread.openStores.clear();
+    thread.storeGroups.clear();
   }
   for (Warp &warp : warps) {
     warp.ready = warp.full;
@@ -177,7 +183,7 @@ Block::State Block::run() {
     if (grid->stopped())
       break;
     bool polled = wakePollers();
-    if (progress != before || (ran && !polled))
+    if (progress != before || (ran && !polled) || mbarrierObjects.makeLoads())
       idle = 0;
     else if (!polled)
       reportDeadlock();
@@ -263,6 +269,41 @@ void Block::checkTime(Thread &thread, int line) {
                std::to_string(int(grid->launch.timeLimit)) + " s");
 }
 
+void Block::wakeWaiters(uint64_t mbarrier) {
+  for (Thread &thread : threads)
+    if (thread.wait == Wait::Mbarrier && thread.mbarrier == mbarrier)
+      wake(thread);
+}
+
+bool Block::hasWaiters(uint64_t mbarrier) const {
+  return std::any_of(threads.begin(), threads.end(), [&](const Thread &thread) {
+    return thread.wait == Wait::Mbarrier && thread.mbarrier == mbarrier;
+  });
+}
+
+void Block::wakeWarpgroup(uint32_t index) {
+  for (size_t i = index * 128; i < threads.size() && i < (index + 1) * 128; ++i)
+    if (threads[i].wait == Wait::Warpgroup)
+      wake(threads[i]);
+}
+
+void Block::checkWarpgroup(const Thread &thread, int line, const char *what) {
+  if (threads.size() < (thread.warpIndex / 4 + 1) * 128)
+    report(Finding::Misuse, thread, line,
+           std::string(what) + " in a warpgroup of fewer than 128 threads");
+}
+
+uint64_t Block::registersWanted() const {
+  uint64_t sum = 0;
+  for (uint32_t i = 0; i < warps.size(); ++i) {
+    uint32_t each = warpgroups[i / 4].registersOf(i);
+    if (!each)
+      return 0;
+    sum += each * 32;
+  }
+  return sum;
+}
+
 bool Block::wakePollers() {
   bool any = false;
   for (Thread &thread : threads)
@@ -301,6 +342,18 @@ void Block::checkCopies(Thread &thread) {
   if (grid->launch.checks.sync && !thread.open.empty())
     report(Finding::Misuse, thread, thread.open.front().line,
            "thread ends with a cp.async that belongs to no group");
+  endStoresOfThread(*this, thread);
+}
+
+/// What must not be left when all threads have ended.
+void Block::checkEnd(Thread &last) {
+  if (!grid->launch.checks.sync)
+    return;
+  for (const Warp &warp : warps)
+    warpgroups[warp.lanes->warpIndex / 4].checkEnd(*this, warp);
+  if (const BulkLoad *load = mbarrierObjects.leftOver())
+    report(Finding::Misuse, last, load->line,
+           "block ends with a cp.async.bulk that nobody has waited for");
 }
 
 void Block::endThread(Thread &thread) {
@@ -315,6 +368,8 @@ void Block::endThread(Thread &thread) {
   for (uint32_t id = 0; id < 16; ++id)
     if (barriers[id].arrived)
       tryBarrier(id);
+  if (!live)
+    checkEnd(thread);
 }
 
 void Block::exitThread(Thread &thread) {

@@ -14,7 +14,9 @@
 #include "tools/emulator/run/Collective.h"
 #include "tools/emulator/run/Fiber.h"
 #include "tools/emulator/run/Grid.h"
+#include "tools/emulator/run/Mbarrier.h"
 #include "tools/emulator/run/Shadow.h"
+#include "tools/emulator/run/Warpgroup.h"
 
 #include <unordered_map>
 #include <utility>
@@ -75,11 +77,40 @@ public:
   /// The same for shared memory: `access` without its offset, and alignment.
   void checkShared(Thread &thread, uint64_t address, uint32_t align,
                    Shadow::Access access, const char *what);
-  /// The same for a read of global memory.
+  /// The same for global memory.
   void checkGlobal(Thread &thread, uint64_t address, uint32_t bytes,
-                   uint32_t align, int line, const char *what);
+                   uint32_t align, int line, const char *what,
+                   bool isWrite = false);
   /// A fence, of all blocks if `deviceWide`.
   void fence(Thread &thread, bool deviceWide);
+  /// A proxy fence.
+  void fenceProxy(Thread &thread);
+  /// What a thread releases: all that it knows. A new epoch begins.
+  Clock releasedBy(Thread &thread);
+  void acquire(Thread &thread, const Clock &clock);
+  /// The thread has heard of an agent's accesses up to `epoch`.
+  void acquireAgent(Thread &thread, unsigned agent, uint32_t epoch);
+  /// Begins a new epoch; returns the one that has ended.
+  uint32_t newEpoch() { return shadow.advance() - 1; }
+
+  Mbarriers &mbarriers() { return mbarrierObjects; }
+  Warpgroup &warpgroupOf(const Thread &thread) {
+    return warpgroups[thread.warpIndex / 4];
+  }
+  /// Checks the address of a tensor map.
+  void checkTensorMap(Thread &thread, uint64_t address, int line);
+  /// Reports a warpgroup that lacks warps or lanes.
+  void checkWarpgroup(const Thread &thread, int line, const char *what);
+  /// Wakes threads that wait for a phase of the mbarrier.
+  void wakeWaiters(uint64_t mbarrier);
+  bool hasWaiters(uint64_t mbarrier) const;
+  void wakeWarpgroup(uint32_t index);
+  /// Registers of all threads after setmaxnreg; 0: some have not executed it.
+  uint64_t registersWanted() const;
+  /// `PTX line 5 (file.cu:7)`, and an offset in shared memory.
+  std::string placeOf(int line) const;
+  std::string offsetOf(uint64_t address) const;
+
   Random &random() { return randomNumbers; }
   /// Counts an access to memory.
   void countRequest(Thread &thread, uint32_t site, uint64_t address,
@@ -140,10 +171,10 @@ private:
   uint64_t passBarrier(uint32_t id);
   static std::string blockName(const Dim &at);
   std::string where(const Thread *thread) const;
-  std::string placeOf(int line) const;
   std::string states() const;
 
   void checkCopies(Thread &thread);
+  void checkEnd(Thread &last);
   void joinAtBarrier(uint32_t id);
 
   Grid *grid = nullptr;
@@ -155,6 +186,8 @@ private:
   Barrier barriers[16];
   Stacks stacks;
   Shadow shadow;
+  Mbarriers mbarrierObjects{*this};
+  std::vector<Warpgroup> warpgroups;
   void *mapping = nullptr; ///< that the arena lies in
   char *arena = nullptr;   ///< of shared memory
   uint32_t sharedEnd = 0;  ///< first shared address behind the block's memory

@@ -18,6 +18,14 @@
 /// atomic acquires without a fence; a barrier and a strong access count as the
 /// fence of an acquire; the fences of all threads in front of a barrier belong
 /// to the thread that releases behind it.
+///
+/// Hardware that reads and writes shared memory on its own counts as further
+/// warps ("agents"): the matrix products of a warpgroup, and the bulk copies
+/// that complete at an mbarrier. A thread hears of a product when it waits for
+/// it, and of a copy when it waits for the phase of the mbarrier.
+///
+/// Agents see what threads wrote only behind a proxy fence. So a clock also
+/// says which accesses of threads a proxy fence was behind.
 #pragma once
 
 #include <algorithm>
@@ -26,17 +34,44 @@
 namespace cria::emulator {
 
 constexpr unsigned kMaxWarps = 32; // of a block
+constexpr unsigned kMaxWarpgroups = kMaxWarps / 4;
+/// The agents: warps, the products of warpgroups, and copies, of which those of
+/// several mbarriers may share one.
+/// @{
+constexpr unsigned kProductAgents = kMaxWarps;
+constexpr unsigned kCopyAgents = kProductAgents + kMaxWarpgroups;
+constexpr unsigned kAgents = 64;
+/// @}
 
 struct Clock {
-  uint32_t acquired = 0; ///< accesses in earlier epochs happened before
-  uint32_t heard[kMaxWarps] = {}; ///< so did those of a warp up to this epoch
-  uint64_t seen = 0; ///< so did what was released up to this ticket
+  uint32_t acquired = 0;        ///< accesses in earlier epochs happened before
+  uint32_t heard[kAgents] = {}; ///< so did those of an agent up to this epoch
+  uint64_t seen = 0;            ///< so did what was released up to this ticket
+  /// `acquired` and `heard` as they were at proxy fences.
+  /// @{
+  uint32_t proxyAcquired = 0;
+  uint32_t proxyHeard[kMaxWarps] = {};
+  /// @}
 
   void join(const Clock &other) {
     acquired = std::max(acquired, other.acquired);
-    for (unsigned i = 0; i < kMaxWarps; ++i)
+    for (unsigned i = 0; i < kAgents; ++i)
       heard[i] = std::max(heard[i], other.heard[i]);
     seen = std::max(seen, other.seen);
+    joinProxy(other);
+  }
+  void joinProxy(const Clock &other) {
+    proxyAcquired = std::max(proxyAcquired, other.proxyAcquired);
+    for (unsigned i = 0; i < kMaxWarps; ++i)
+      proxyHeard[i] = std::max(proxyHeard[i], other.proxyHeard[i]);
+  }
+  /// Whether there was a proxy fence. It has heard of its own warp at least.
+  bool hasProxy() const {
+    return *std::max_element(proxyHeard, proxyHeard + kMaxWarps) != 0;
+  }
+  /// Whether it heard of any agent.
+  bool hasHeard() const {
+    return *std::max_element(heard, heard + kAgents) != 0;
   }
   /// The last epoch that it heard of from any warp.
   uint32_t heardOfAny() const {

@@ -65,4 +65,60 @@ struct MmaConfig {
   constexpr uint32_t wordsC() const { return halfResult ? 2 : 4; }
 };
 
+/// mbarrier.arrive.
+struct MbarrierArrival {
+  uint32_t count = 1;
+  uint32_t bytes = 0; ///< that it expects first
+  bool noComplete = false;
+  bool drops = false; ///< later phases, too, need that many arrivals less
+  bool isRelaxed = false;
+
+  /// All but the numbers.
+  constexpr uint32_t packed() const {
+    return uint32_t(noComplete) | drops << 1 | isRelaxed << 2;
+  }
+  static constexpr MbarrierArrival unpacked(uint32_t bits) {
+    return {1, 0, bool(bits & 1), bool(bits & 2), bool(bits & 4)};
+  }
+};
+
+/// mbarrier.test_wait and .try_wait.
+struct MbarrierWait {
+  uint64_t phase = 0; ///< the state of an arrival, or the parity of the phase
+  bool isParity = false;
+  bool mayBlock = false;
+  bool isRelaxed = false;
+
+  /// All but the phase.
+  constexpr uint32_t packed() const {
+    return uint32_t(isParity) | mayBlock << 1 | isRelaxed << 2;
+  }
+  static constexpr MbarrierWait unpacked(uint32_t bits) {
+    return {0, bool(bits & 1), bool(bits & 2), bool(bits & 4)};
+  }
+};
+
+/// wgmma.mma_async of m64nNk16.
+struct ProductConfig {
+  uint32_t n = 8;
+  bool isHalf = false;       ///< else bf16
+  bool halfResult = false;   ///< accumulates in f16 instead of f32
+  bool aInRegisters = false; ///< else in shared memory
+  bool negatesA = false, negatesB = false;
+  bool transposesA = false, transposesB = false; ///< stored along M or N
+
+  constexpr uint32_t packed() const {
+    return n | isHalf << 9 | halfResult << 10 | aInRegisters << 11 |
+           negatesA << 12 | negatesB << 13 | transposesA << 14 |
+           transposesB << 15;
+  }
+  static constexpr ProductConfig unpacked(uint32_t bits) {
+    auto bit = [bits](unsigned i) { return bool(bits >> i & 1); };
+    return {bits & 511, bit(9),  bit(10), bit(11),
+            bit(12),    bit(13), bit(14), bit(15)};
+  }
+  /// Accumulators of a thread.
+  constexpr uint32_t words() const { return halfResult ? n / 4 : n / 2; }
+};
+
 } // namespace cria::emulator

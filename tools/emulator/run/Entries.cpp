@@ -1,6 +1,7 @@
 #include "tools/emulator/run/Entries.h"
 
 #include "tools/emulator/run/AsyncCopy.h"
+#include "tools/emulator/run/AsyncEntries.h"
 #include "tools/emulator/run/Block.h"
 #include "tools/emulator/run/Rounding.h"
 
@@ -258,6 +259,23 @@ std::vector<RuntimeEntry> runtimeEntries() {
           ENTRY(emulatorCopyAsync),
           ENTRY(emulatorCopyCommit),
           ENTRY(emulatorCopyWait),
+          ENTRY(emulatorMbarrierInit),
+          ENTRY(emulatorMbarrierInvalidate),
+          ENTRY(emulatorMbarrierArrive),
+          ENTRY(emulatorMbarrierBytes),
+          ENTRY(emulatorMbarrierWait),
+          ENTRY(emulatorFenceProxy),
+          ENTRY(emulatorBulkLoad),
+          ENTRY(emulatorBulkStore),
+          ENTRY(emulatorTensorLoad),
+          ENTRY(emulatorTensorStore),
+          ENTRY(emulatorBulkCommit),
+          ENTRY(emulatorBulkWait),
+          ENTRY(emulatorProduct),
+          ENTRY(emulatorFenceProducts),
+          ENTRY(emulatorCommitProducts),
+          ENTRY(emulatorWaitProducts),
+          ENTRY(emulatorSetRegisters),
           ENTRY(emulatorAtomicAddNarrow),
           ENTRY(emulatorAssertionFailed),
           ENTRY(memcpy),

@@ -2,6 +2,7 @@
 #include "tools/emulator/run/Block.h"
 
 #include <map>
+#include <set>
 
 namespace cria::emulator {
 namespace {
@@ -23,6 +24,10 @@ const char *nameOf(Wait wait) {
     return "wait at activemask";
   case Wait::Spin:
     return "poll memory";
+  case Wait::Mbarrier:
+    return "wait for an mbarrier";
+  case Wait::Warpgroup:
+    return "wait for other warps of their warpgroup";
   case Wait::Exited:
     break;
   }
@@ -33,6 +38,10 @@ const char *nameOf(Wait wait) {
 
 std::string Block::placeOf(int line) const {
   return "PTX line " + std::to_string(line) + launch().sourceOf(line);
+}
+
+std::string Block::offsetOf(uint64_t address) const {
+  return std::to_string(address - uint64_t(arena) - kSharedBase);
 }
 
 std::string Block::blockName(const Dim &at) {
@@ -86,6 +95,12 @@ std::string Block::states() const {
       text += state.second ? " at " + placeOf(state.second) + "\n" : "\n";
     }
   }
+  std::set<uint64_t> awaited;
+  for (const Thread &thread : threads)
+    if (thread.wait == Wait::Mbarrier)
+      awaited.insert(thread.mbarrier);
+  for (uint64_t mbarrier : awaited)
+    text += mbarrierObjects.describe(mbarrier);
   return text;
 }
 

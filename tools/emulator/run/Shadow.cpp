@@ -15,6 +15,10 @@ constexpr uint32_t kGenerations = 1 << (32 - kGenerationShift);
 
 uint16_t whoIs(const Thread &thread) { return uint16_t(thread.index + 1); }
 
+uint16_t whoIs(const Shadow::Access &access, const Thread &thread) {
+  return access.agent ? uint16_t(kOneWarp | access.agent) : whoIs(thread);
+}
+
 unsigned warpOf(uint16_t who) {
   return who & kOneWarp ? who & 0x7fff : (who - 1u) / 32;
 }
@@ -51,7 +55,7 @@ void Shadow::reset(uint32_t bytes) {
     words.clear();
     epoch = 1;
   }
-  commonEpoch = epoch;
+  commonEpoch = firstEpoch = epoch;
   newGeneration();
   size = bytes;
   if (words.size() < count)
@@ -75,6 +79,22 @@ bool Shadow::ordered(const Stamp &stamp, const Thread &thread) {
   if (inWarpOf(stamp.who, thread) && stamp.syncs != thread.warp->syncs)
     return true;
   return heardOf(stamp.who, stamp.epoch, thread);
+}
+
+/// Whether a proxy fence that the thread knows of was behind a write of
+/// threads.
+bool Shadow::fenced(const Stamp &stamp, const Thread &thread) const {
+  bool isThreads = stamp.who == kOwnBytes || warpOf(stamp.who) < kMaxWarps;
+  if (!stamp.bytes || stamp.epoch < firstEpoch || !isThreads)
+    return true;
+  if (!thread.sync)
+    return false;
+  const Clock &own = thread.sync->own;
+  const uint32_t *heard = own.proxyHeard;
+  return stamp.epoch < own.proxyAcquired ||
+         stamp.epoch <= (stamp.who == kOwnBytes
+                             ? *std::max_element(heard, heard + kMaxWarps)
+                             : heard[warpOf(stamp.who)]);
 }
 
 /// Lanes of one warp that exchange through `.volatile` rely on running in step,
@@ -126,9 +146,12 @@ std::optional<ShadowFinding> Shadow::race(const Word &word, uint8_t bytes,
 void Shadow::noteWrite(Word &word, uint8_t bytes, const Access &access,
                        uint32_t at, const Thread &thread) {
   Stamp &stamp = word.write;
-  uint16_t me = whoIs(thread);
+  uint16_t me = whoIs(access, thread);
   bool sameEpoch = stamp.epoch == epoch;
-  if (storesTheSame(word, access, at, thread)) {
+  if (access.agent) {
+    stamp.who = me;
+    stamp.bytes = bytes;
+  } else if (storesTheSame(word, access, at, thread)) {
     stamp.who = uint16_t(kOneWarp | thread.warpIndex);
     stamp.bytes |= bytes;
   } else if (sameEpoch && stamp.who != me && (stamp.bytes & ~bytes)) {
@@ -149,9 +172,9 @@ void Shadow::noteWrite(Word &word, uint8_t bytes, const Access &access,
 void Shadow::noteRead(Word &word, uint8_t bytes, const Access &access,
                       const Thread &thread) {
   Stamp &stamp = word.read;
-  uint16_t me = whoIs(thread), old = stamp.who;
+  uint16_t me = whoIs(access, thread), old = stamp.who;
   bool sameEpoch = stamp.epoch == epoch && stamp.bytes;
-  if (!sameEpoch || old == me)
+  if (!sameEpoch || old == me || access.agent)
     stamp.who = me;
   else if (!(stamp.bytes & bytes) || old == kOwnBytes)
     stamp.who = kOwnBytes;
@@ -172,6 +195,8 @@ uint32_t Shadow::keyOf(const Word &word, const Access &access,
   uint32_t all = generation << kGenerationShift;
   uint32_t own = all | keyOfThread(thread.index);
   if (word.copier || (checkInit && word.written != 15))
+    return 0;
+  if (access.agent)
     return 0;
   if (!checkRace)
     return access.kind == Kind::Read ? all : own | kKeyWritten;
@@ -216,9 +241,13 @@ std::optional<ShadowFinding> Shadow::access(const Access &access,
     if (checkInit && reads && (word.written & mask) != mask && !found)
       found = {ShadowFinding::NeverWritten,
                "read of shared memory that nobody wrote", 0, at};
-    if (checkRace)
+    bool isLanding = access.agent && kind == Kind::Arrive;
+    if (checkRace && !isLanding)
       if (auto bad = race(word, mask, at, access, thread))
         return bad;
+    if (checkRace && access.isAsyncProxy && !fenced(word.write, thread))
+      return ShadowFinding{ShadowFinding::NoProxyFence, "", word.write.line,
+                           at};
     if (kind != Kind::Issue && !(found && reads))
       word.written |= mask;
     if (checkRace) {

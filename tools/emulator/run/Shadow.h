@@ -39,7 +39,8 @@ struct ShadowFinding {
     NeverWritten,
     EarlyRead, ///< a write of what another thread read before anyone wrote it
     Race,
-    InFlight ///< of what an asynchronous copy has yet to write
+    InFlight,    ///< of what an asynchronous copy has yet to write
+    NoProxyFence ///< by the async proxy, of what a thread wrote
   };
   Kind kind;
   const char *what; ///< for people
@@ -66,6 +67,11 @@ public:
     bool isStrong = false, isVolatile = false;
     const char *stored = nullptr; ///< the bytes to be written, where known
     const char *memory = nullptr; ///< the bytes that are there
+    /// The agent (Clock.h) that makes the access, for the thread whose clock
+    /// counts; 0: the thread. An agent that writes was looked at when the
+    /// thread issued the copy.
+    unsigned agent = 0;
+    bool isAsyncProxy = false; ///< reads what threads wrote by a proxy fence
   };
 
   /// Begins to work on the memory whose shared address 0 is at `arena`.
@@ -108,6 +114,7 @@ private:
   };
 
   static bool ordered(const Stamp &stamp, const Thread &thread);
+  bool fenced(const Stamp &stamp, const Thread &thread) const;
   static bool bothStrong(const Stamp &stamp, const Access &access,
                          const Thread &thread);
   bool storesTheSame(const Word &word, const Access &access, uint32_t at,
@@ -126,8 +133,8 @@ private:
   uint32_t *keys = nullptr, *generationWords = nullptr;
   uint32_t size = 0; ///< of the block's shared memory
   uint32_t generation = 0;
-  uint32_t epoch = 1;
-  uint32_t commonEpoch = 1; ///< that all threads acquired
+  uint32_t epoch = 1, firstEpoch = 1; ///< of the block
+  uint32_t commonEpoch = 1;           ///< that all threads acquired
 };
 
 } // namespace cria::emulator

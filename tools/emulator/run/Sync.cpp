@@ -125,7 +125,7 @@ void Block::shareClocks(const Warp &warp, uint32_t lanes) {
       fences.join(thread.sync->fence);
     }
   }
-  bool heard = all.heardOfAny() != 0;
+  bool heard = all.hasHeard();
   for (unsigned lane : Lanes(lanes)) {
     Thread &thread = warp.lanes[lane];
     if (heard || anyFence)
@@ -142,15 +142,49 @@ void Block::shareClocks(const Warp &warp, uint32_t lanes) {
   }
 }
 
+Clock Block::releasedBy(Thread &thread) {
+  ThreadSync &sync = syncOf(thread);
+  lookUp(thread, true);
+  Clock now = sync.own;
+  now.acquired = thread.acquired;
+  now.seen = thread.seen;
+  now.heard[thread.warpIndex] = newEpoch();
+  *thread.segment = kNoSegment;
+  return now;
+}
+
+void Block::acquire(Thread &thread, const Clock &clock) {
+  syncOf(thread);
+  learn(thread, clock);
+  *thread.segment = kNoSegment;
+}
+
+void Block::acquireAgent(Thread &thread, unsigned agent, uint32_t epoch) {
+  uint32_t &heard = syncOf(thread).own.heard[agent];
+  heard = std::max(heard, epoch);
+}
+
+void Block::fenceProxy(Thread &thread) {
+  ThreadSync &sync = syncOf(thread);
+  lookUp(thread, true);
+  Clock &own = sync.own;
+  own.proxyAcquired = thread.acquired;
+  for (unsigned i = 0; i < kMaxWarps; ++i)
+    own.proxyHeard[i] = std::max(own.proxyHeard[i], own.heard[i]);
+  own.proxyHeard[thread.warpIndex] = newEpoch();
+}
+
 /// Threads that leave a barrier together know what each knew. Returns what they
 /// have seen of other blocks.
 uint64_t Block::passBarrier(uint32_t id) {
   uint64_t seen = 0;
+  Clock proxies;
   for (Thread &thread : threads) {
     if (thread.wait != Wait::Barrier || thread.barrier != id)
       continue;
     if (thread.sync) {
       lookUp(thread, true);
+      proxies.joinProxy(thread.sync->own);
       if (thread.sync->hasFence) {
         barrierFence.join(thread.sync->fence);
         hasBarrierFence = true;
@@ -159,6 +193,10 @@ uint64_t Block::passBarrier(uint32_t id) {
     }
     seen = std::max(seen, thread.seen);
   }
+  if (proxies.hasProxy())
+    for (Thread &thread : threads)
+      if (thread.wait == Wait::Barrier && thread.barrier == id)
+        syncOf(thread).own.joinProxy(proxies);
   return seen;
 }
 

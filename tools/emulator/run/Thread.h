@@ -1,6 +1,7 @@
 /// The state of a thread and of a warp of the emulated device.
 #pragma once
 
+#include "tools/emulator/run/BulkCopy.h"
 #include "tools/emulator/run/Check.h"
 #include "tools/emulator/run/Clock.h"
 
@@ -20,6 +21,8 @@ enum class Wait : uint8_t {
   Barrier,    ///< for threads of its block
   ActiveMask, ///< for its warp to come to rest
   Spin,       ///< polls memory: lets others run first
+  Mbarrier,   ///< for a phase of an mbarrier
+  Warpgroup,  ///< for other warps of its warpgroup
   Exited
 };
 
@@ -32,7 +35,12 @@ enum class WarpOp : uint8_t {
   Reduce,
   LoadMatrix,
   StoreMatrix,
-  Mma
+  Mma,
+  Product,
+  CommitProducts,
+  WaitProducts,
+  FenceProducts,
+  SetRegisters
 };
 
 /// One copy of cp.async: `valid` bytes from `source`, zeros up to `bytes`.
@@ -74,6 +82,7 @@ struct Thread {
   uint64_t out;
   const uint32_t *inWords;
   uint32_t *outWords;
+  const uint32_t *places; ///< of accumulators in outWords
   uint32_t barrier;
   /// @}
 
@@ -83,6 +92,9 @@ struct Thread {
   ThreadSync *sync;  ///< null before its first fence or strong access
   std::vector<AsyncCopy> open;                ///< not yet committed
   std::vector<std::vector<AsyncCopy>> groups; ///< committed, oldest first
+  std::vector<BulkStore> openStores;
+  std::vector<std::vector<BulkStore>> storeGroups;
+  uint64_t mbarrier = 0; ///< that it waits for
 };
 
 /// 32 lanes; bit masks have a bit a lane.

@@ -118,6 +118,16 @@ void Block::execute(Warp &warp, uint32_t lanes, int line) {
     return storeMatrices(*this, warp, line);
   case WarpOp::Mma:
     return multiplyMatrices(warp);
+  case WarpOp::Product:
+    return warpgroupOf(warp.lanes[0]).issue(*this, warp, line);
+  case WarpOp::CommitProducts:
+    return warpgroupOf(warp.lanes[0]).commit(warp);
+  case WarpOp::WaitProducts:
+    return warpgroupOf(warp.lanes[0]).beginWait(warp);
+  case WarpOp::FenceProducts:
+    return;
+  case WarpOp::SetRegisters:
+    return warpgroupOf(warp.lanes[0]).setRegisters(*this, warp, line);
   }
 }
 

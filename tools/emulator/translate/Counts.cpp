@@ -113,7 +113,28 @@ InstructionClass mmaClass(const Instruction &instruction) {
   return {"mma." + shape + "." + types[1].str() + result, 2 * 16 * 8 * k};
 }
 
+/// `wgmma.m64n128k16.bf16`; a warp does a quarter of it.
+InstructionClass productClass(const Instruction &instruction) {
+  uint64_t n = 0;
+  std::string shape;
+  llvm::SmallVector<llvm::StringRef> types;
+  for (llvm::StringRef modifier : instruction.modifiers) {
+    if (modifier.starts_with("m64n")) {
+      shape = modifier.str();
+      modifier.drop_front(4).split('k').first.getAsInteger(10, n);
+    } else if (typeNamed(modifier)) {
+      types.push_back(modifier);
+    }
+  }
+  if (types.size() < 2)
+    return {"sync"};
+  std::string result = types[0] == "f16" ? ".f16" : "";
+  return {"wgmma." + shape + "." + types[1].str() + result, 2 * 16 * n * 16};
+}
+
 std::string copyClass(const Instruction &instruction) {
+  if (hasModifier(instruction, "bulk"))
+    return hasModifier(instruction, "global") ? "cp.async.bulk" : "sync";
   bool isCopy = hasModifier(instruction, "global");
   return isCopy ? "cp.async" : "sync";
 }
@@ -150,6 +171,7 @@ llvm::StringRef simpleClass(llvm::StringRef opcode) {
       .Cases(
           {"prefetch", "prefetchu", "discard", "applypriority", "createpolicy"},
           "hint")
+      .Case("mbarrier", "mbarrier")
       .Case("ldmatrix", "ldmatrix")
       .Case("stmatrix", "stmatrix")
       .Default("");
@@ -164,6 +186,8 @@ InstructionClass classOf(const Instruction &instruction) {
     return {simple.str()};
   if (opcode == "mma")
     return mmaClass(instruction);
+  if (opcode == "wgmma")
+    return productClass(instruction);
   if (opcode == "bar")
     return {hasModifier(instruction, "warp") ? "sync" : "barrier"};
   if (opcode == "cp")

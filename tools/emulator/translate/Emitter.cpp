@@ -163,6 +163,15 @@ llvm::StringRef Emitter::space() {
   return "";
 }
 
+llvm::StringRef Emitter::shape() {
+  for (size_t i = 0; i < asked.size(); ++i)
+    if (llvm::StringRef(instruction->modifiers[i]).starts_with("m64n")) {
+      asked[i] = true;
+      return instruction->modifiers[i];
+    }
+  return "";
+}
+
 bool Emitter::scopeIsBlock() { return oneOf("cta|cluster|gpu|sys") == "cta"; }
 
 llvm::BasicBlock *Emitter::label(llvm::StringRef name) {

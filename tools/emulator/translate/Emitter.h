@@ -66,6 +66,8 @@ public:
   /// Asks for the modifier that says which threads take part. True: those of
   /// the block alone.
   bool scopeIsBlock();
+  /// Asks for the modifier that is a shape of wgmma.
+  llvm::StringRef shape();
   llvm::Value *line() { return builder.getInt32(instruction->line); }
   /// @}
 
@@ -133,6 +135,16 @@ public:
   llvm::AllocaInst *words(unsigned count);
   void storeWords(llvm::AllocaInst *words, unsigned at, const Operand &from);
   void loadWords(llvm::AllocaInst *words, const Operand &to);
+
+  /// The registers of the function that are accumulators of wgmma, and arrays
+  /// of words with their sums and the products that are to write them.
+  struct Sums {
+    std::vector<llvm::AllocaInst *> registers;
+    llvm::Value *values = nullptr, *serials = nullptr;
+  };
+  const Sums &sums();
+  /// The places in `sums()` of a vector of registers.
+  llvm::Value *placesOf(const Operand &vector);
 
   /// Control flow. After a branch the rest of the block is unreachable.
   /// @{
@@ -221,7 +233,9 @@ private:
   std::map<std::pair<int, std::string>, Register> registers;
   llvm::StringMap<llvm::Value *> locals; ///< pointers to .local, .param
   llvm::AllocaInst *carrySlot = nullptr, *roundSlot = nullptr;
-  CountPlan::Segment segment; ///< the one under way
+  Sums accumulators;
+  std::map<const Register *, unsigned> places; ///< in accumulators
+  CountPlan::Segment segment;                  ///< the one under way
 };
 
 /// The class of an instruction, and the operations of a matrix product.

@@ -63,7 +63,8 @@ const Table &table() {
     for (auto family :
          {integerForms(), bitForms(), floatForms(), compareForms(),
           convertForms(), memoryForms(), atomicForms(), controlForms(),
-          warpForms(), matrixForms(), asyncForms()})
+          warpForms(), matrixForms(), asyncForms(), mbarrierForms(),
+          bulkCopyForms(), warpgroupForms()})
       table.forms.insert(table.forms.end(), family.begin(), family.end());
     for (const Form &form : table.forms) {
       table.byOpcode[form.opcode].push_back(table.groups.size());
@@ -137,6 +138,9 @@ bool matchOperand(char letter, const Operand &operand) {
     return isVectorOf(operand, isSource);
   case 'm':
     return operand.kind == Operand::Address && operand.parts.empty();
+  case 't':
+    return operand.kind == Operand::Address && operand.parts.size() == 1 &&
+           isVectorOf(operand.parts[0], isSource);
   case 'i':
     return operand.kind == Operand::Integer;
   case 'n':

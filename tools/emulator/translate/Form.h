@@ -13,6 +13,7 @@
 ///   P  d, or a pair `d|p`                V  vector of sources
 ///   m  address in brackets               i  integer
 ///   n  name (label, function)            a  arguments in parentheses
+///   t  box of a tensor: [map, {coordinates}]
 #pragma once
 
 #include "tools/emulator/ptx/Ast.h"
@@ -61,6 +62,9 @@ llvm::ArrayRef<Form> controlForms();
 llvm::ArrayRef<Form> warpForms();
 llvm::ArrayRef<Form> matrixForms();
 llvm::ArrayRef<Form> asyncForms();
+llvm::ArrayRef<Form> mbarrierForms();
+llvm::ArrayRef<Form> bulkCopyForms();
+llvm::ArrayRef<Form> warpgroupForms();
 /// @}
 
 } // namespace cria::emulator

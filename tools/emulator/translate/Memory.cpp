@@ -205,7 +205,6 @@ constexpr Form kForms[] = {
      "ds?", emitPolicy, 80},
     {"nanosleep", "~u32", "s", emitNothing, 70},
     {"griddepcontrol", "~launch_dependents|wait", "", emitNothing, 90},
-    {"setmaxnreg", "~inc|dec ~sync ~aligned ~u32", "i", emitNothing, 90},
 };
 
 } // namespace

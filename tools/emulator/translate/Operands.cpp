@@ -241,6 +241,43 @@ void Emitter::loadWords(llvm::AllocaInst *words, const Operand &to) {
     write(to.parts[i], load(i));
 }
 
+const Emitter::Sums &Emitter::sums() {
+  if (accumulators.values)
+    return accumulators;
+  const Instruction *current = instruction;
+  for (const Instruction &next : source.body) {
+    instruction = &next; // its scope has the registers
+    if (next.opcode != "wgmma" || next.operands.size() < 2)
+      continue;
+    for (const Operand &part : next.operands[0].parts) {
+      Register *found = findRegister(part.name);
+      if (!found || found->bits != 32) {
+        fail("expected a register of 32 bits, got '" + part.name + "'");
+        continue;
+      }
+      if (places.try_emplace(found, places.size()).second)
+        accumulators.registers.push_back(found->slot);
+    }
+  }
+  instruction = current;
+  unsigned count = unsigned(places.size());
+  accumulators.values = words(count);
+  accumulators.serials = words(count);
+  llvm::IRBuilder<>(entry).CreateMemSet(
+      accumulators.serials, builder.getInt8(0), 4 * count, llvm::Align(16));
+  return accumulators;
+}
+
+llvm::Value *Emitter::placesOf(const Operand &vector) {
+  sums();
+  llvm::SmallVector<uint32_t> numbers;
+  for (const Operand &part : vector.parts)
+    numbers.push_back(places[findRegister(part.name)]);
+  auto *array = llvm::ConstantDataArray::get(builder.getContext(), numbers);
+  return new llvm::GlobalVariable(kernel.module, array->getType(), true,
+                                  llvm::GlobalValue::PrivateLinkage, array);
+}
+
 llvm::Value *Emitter::carry() {
   if (!carrySlot) {
     carrySlot = slot(builder.getInt1Ty(), 1);

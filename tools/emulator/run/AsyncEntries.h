@@ -1,0 +1,60 @@
+/// What translated code calls for mbarriers, bulk copies and products of
+/// warpgroups.
+#pragma once
+
+#include "tools/emulator/run/Thread.h"
+
+extern "C" {
+/// mbarrier, at a host address.
+/// @{
+void emulatorMbarrierInit(cria::emulator::Thread *thread, void *address,
+                          uint32_t count, int line);
+void emulatorMbarrierInvalidate(cria::emulator::Thread *thread, void *address,
+                                int line);
+uint64_t emulatorMbarrierArrive(cria::emulator::Thread *thread, void *address,
+                                uint32_t count, uint32_t bytes, uint32_t flags,
+                                int line);
+void emulatorMbarrierBytes(cria::emulator::Thread *thread, void *address,
+                           int32_t bytes, uint32_t expects, int line);
+uint32_t emulatorMbarrierWait(cria::emulator::Thread *thread, void *address,
+                              uint64_t phase, uint32_t flags, int line);
+/// fence.proxy.async, or fence.mbarrier_init.
+void emulatorFenceProxy(cria::emulator::Thread *thread, uint32_t ofMbarriers);
+/// @}
+
+/// cp.async.bulk between host addresses.
+/// @{
+void emulatorBulkLoad(cria::emulator::Thread *thread, void *target,
+                      void *source, uint32_t bytes, void *mbarrier, int line);
+void emulatorBulkStore(cria::emulator::Thread *thread, void *target,
+                       void *source, uint32_t bytes, int line);
+void emulatorTensorLoad(cria::emulator::Thread *thread, void *target, void *map,
+                        const int32_t *coordinates, uint32_t rank,
+                        void *mbarrier, int line);
+void emulatorTensorStore(cria::emulator::Thread *thread, void *map,
+                         const int32_t *coordinates, uint32_t rank,
+                         void *source, int line);
+void emulatorBulkCommit(cria::emulator::Thread *thread);
+void emulatorBulkWait(cria::emulator::Thread *thread, uint32_t left,
+                      uint32_t reads);
+/// @}
+
+/// wgmma. Accumulators that a product is still to write are in `sums`;
+/// `serials` says, for each, the number of the last product, 0 for none and ~0
+/// for those that have just ended: translated code moves them to their
+/// registers.
+/// @{
+void emulatorProduct(cria::emulator::Thread *thread, uint32_t config,
+                     uint64_t a, uint64_t b, uint32_t addsToD,
+                     const uint32_t *wordsOfA, uint32_t *values, uint32_t *sums,
+                     uint32_t *serials, const uint32_t *places, int line);
+void emulatorFenceProducts(cria::emulator::Thread *thread, int line);
+void emulatorCommitProducts(cria::emulator::Thread *thread, int line);
+void emulatorWaitProducts(cria::emulator::Thread *thread, uint32_t left,
+                          uint32_t *serials, uint32_t count, int line);
+/// @}
+
+/// setmaxnreg.
+void emulatorSetRegisters(cria::emulator::Thread *thread, uint32_t count,
+                          int line);
+}

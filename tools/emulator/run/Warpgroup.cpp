@@ -1,0 +1,308 @@
+#include "tools/emulator/run/Warpgroup.h"
+
+#include "tools/emulator/run/Block.h"
+#include "tools/emulator/run/MatrixView.h"
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+
+namespace cria::emulator {
+namespace {
+
+constexpr uint32_t kRows = 64, kDepth = 16, kMostColumns = 256;
+constexpr uint32_t kRegisters = 65536; // of a block
+
+/// One product in f32.
+struct Operands {
+  float a[kRows][kDepth], b[kDepth][kMostColumns], d[kRows][kMostColumns];
+};
+
+float floatOf(uint16_t bits, bool isHalf) {
+  if (isHalf) {
+    _Float16 half;
+    std::memcpy(&half, &bits, 2);
+    return float(half);
+  }
+  uint32_t wide = uint32_t(bits) << 16;
+  float value;
+  std::memcpy(&value, &wide, 4);
+  return value;
+}
+
+uint32_t bitsOfHalf(float value) {
+  auto half = _Float16(value);
+  uint16_t bits;
+  std::memcpy(&bits, &half, 2);
+  return bits;
+}
+
+/// Calls `visit` with the place of each unit of rows [from, end) of A, or of
+/// columns of B, and with the index of its first element: (row, k) or (column,
+/// k).
+template <typename F>
+void forEachUnit(uint64_t descriptor, bool isMnMajor, uint32_t from,
+                 uint32_t end, F visit) {
+  MatrixView view = MatrixView::of(descriptor);
+  for (uint32_t i = from; i < end; i += isMnMajor ? 8 : 1)
+    for (uint32_t k = 0; k < kDepth; k += isMnMajor ? 1 : 8)
+      visit(isMnMajor ? view.unitAt(true, i / 8, k)
+                      : view.unitAt(false, k / 8, i),
+            i, k);
+}
+
+/// Notes that `thread` lets the warpgroup's hardware read rows of A or columns
+/// of B.
+void noteReads(Block &block, Thread &thread, uint64_t descriptor,
+               bool isMnMajor, uint32_t from, uint32_t end, int line) {
+  if (!block.launch().checks.accesses())
+    return;
+  Shadow::Access access{0, 16, Shadow::Kind::Read, line};
+  access.agent = kProductAgents + thread.warpIndex / 4;
+  access.isAsyncProxy = true;
+  forEachUnit(descriptor, isMnMajor, from, end,
+              [&](uint32_t unit, uint32_t, uint32_t) {
+                block.checkShared(thread, uint64_t(thread.shared) + unit, 16,
+                                  access, "matrix of wgmma");
+              });
+}
+
+/// Elements of A or B, by row or column first.
+template <typename F>
+void gather(const char *shared, const ProductConfig &config,
+            uint64_t descriptor, bool isMnMajor, bool negates, uint32_t end,
+            F put) {
+  forEachUnit(descriptor, isMnMajor, 0, end,
+              [&](uint32_t unit, uint32_t i, uint32_t k) {
+                uint16_t bits[8];
+                std::memcpy(bits, shared + unit % kArena, 16);
+                for (uint32_t e = 0; e < 8; ++e) {
+                  float value = floatOf(bits[e], config.isHalf);
+                  put(i + (isMnMajor ? e : 0), k + (isMnMajor ? 0 : e),
+                      negates ? -value : value);
+                }
+              });
+}
+
+/// A thread's words of A, as of mma.m16n8k16.
+void gatherRegisters(Operands &to, const Product &product) {
+  const ProductConfig &config = product.config;
+  for (uint32_t thread = 0; thread < 128; ++thread)
+    for (uint32_t word = 0; word < 4; ++word)
+      for (uint32_t half = 0; half < 2; ++half) {
+        auto bits = uint16_t(product.wordsOfA[thread][word] >> (16 * half));
+        float value = floatOf(bits, config.isHalf);
+        uint32_t row = thread / 32 * 16 + thread % 32 / 4 + word % 2 * 8;
+        to.a[row][word / 2 * 8 + thread % 4 * 2 + half] =
+            config.negatesA ? -value : value;
+      }
+}
+
+/// Calls `visit` with each accumulator of a thread: its row, its column, its
+/// word and, of f16, its half of the word.
+template <typename F>
+void forEachSum(const ProductConfig &config, uint32_t thread, F visit) {
+  uint32_t first = thread / 32 * 16 + thread % 32 / 4;
+  for (uint32_t i = 0; i < config.n / 2; ++i) {
+    uint32_t row = first + i / 2 % 2 * 8;
+    uint32_t column = i / 4 * 8 + thread % 4 * 2 + i % 2;
+    visit(row, column, config.halfResult ? i / 2 : i, i % 2);
+  }
+}
+
+void gatherSums(Operands &to, const Product &product) {
+  for (uint32_t thread = 0; thread < 128; ++thread)
+    forEachSum(
+        product.config, thread,
+        [&](uint32_t row, uint32_t column, uint32_t word, uint32_t half) {
+          uint32_t bits = product.sums[thread][product.places[word]];
+          float &sum = to.d[row][column];
+          if (!product.addsToD)
+            sum = 0;
+          else if (product.config.halfResult)
+            sum = floatOf(uint16_t(bits >> (16 * half)), true);
+          else
+            std::memcpy(&sum, &bits, 4);
+        });
+}
+
+void scatterSums(const Operands &from, const Product &product) {
+  for (uint32_t thread = 0; thread < 128; ++thread)
+    forEachSum(
+        product.config, thread,
+        [&](uint32_t row, uint32_t column, uint32_t word, uint32_t half) {
+          uint32_t &bits = product.sums[thread][product.places[word]];
+          float sum = from.d[row][column];
+          if (!product.config.halfResult)
+            std::memcpy(&bits, &sum, 4);
+          else if (!half)
+            bits = bitsOfHalf(sum);
+          else
+            bits |= bitsOfHalf(sum) << 16;
+        });
+}
+
+__attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3",
+                             "default"))) void
+multiply(Operands &p, uint32_t columns) {
+  for (uint32_t row = 0; row < kRows; ++row)
+    for (uint32_t k = 0; k < kDepth; ++k)
+      for (uint32_t column = 0; column < columns; ++column)
+        p.d[row][column] += p.a[row][k] * p.b[k][column];
+}
+
+void run(const Product &product, const char *shared) {
+  std::unique_ptr<Operands> own(new Operands); // large for a stack
+  Operands &operands = *own;
+  const ProductConfig &config = product.config;
+  if (config.aInRegisters)
+    gatherRegisters(operands, product);
+  else
+    gather(shared, config, product.a, config.transposesA, config.negatesA,
+           kRows, [&](uint32_t row, uint32_t k, float value) {
+             operands.a[row][k] = value;
+           });
+  gather(shared, config, product.b, config.transposesB, config.negatesB,
+         config.n, [&](uint32_t column, uint32_t k, float value) {
+           operands.b[k][column] = value;
+         });
+  gatherSums(operands, product);
+  multiply(operands, config.n);
+  scatterSums(operands, product);
+}
+
+} // namespace
+
+uint64_t Warpgroup::begun() const {
+  return *std::min_element(issued, issued + 4);
+}
+
+/// All lanes of all warps must bring the same matrices.
+void Warpgroup::check(Block &block, const Product &product, Thread &thread,
+                      int line) {
+  if (product.config.packed() != thread.config || product.line != line ||
+      product.b != thread.in[1] || product.addsToD != bool(thread.in[2]) ||
+      (!product.config.aInRegisters && product.a != thread.in[0]))
+    block.report(Finding::DivergentWarp, thread, line,
+                 "divergent wgmma: threads of a warpgroup bring different "
+                 "descriptors or instructions",
+                 "  another thread executes " + block.placeOf(product.line) +
+                     "\n");
+}
+
+void Warpgroup::issue(Block &block, Warp &warp, int line) {
+  Thread &leader = warp.lanes[0];
+  block.checkWarpgroup(leader, line, "wgmma");
+  uint64_t number = issued[leader.warpIndex % 4];
+  if (number - ended == products.size()) {
+    Product &made = products.emplace_back();
+    made.config = ProductConfig::unpacked(leader.config);
+    made.a = leader.in[0];
+    made.b = leader.in[1];
+    made.addsToD = leader.in[2];
+    made.line = line;
+    made.places = leader.places;
+  }
+  Product &product = products[number - ended];
+  for (unsigned lane = 0; lane < 32; ++lane) {
+    Thread &thread = warp.lanes[lane];
+    check(block, product, thread, line);
+    product.sums[thread.index % 128] = thread.outWords;
+    if (product.config.aInRegisters)
+      std::copy_n(thread.inWords, 4, product.wordsOfA[thread.index % 128]);
+  }
+  ++issued[leader.warpIndex % 4];
+  if (begun() <= number)
+    return;
+  begin(block, product, number, warp);
+  block.wakeWarpgroup(leader.warpIndex / 4);
+}
+
+void Warpgroup::begin(Block &block, const Product &product, uint64_t number,
+                      Warp &last) {
+  const ProductConfig &config = product.config;
+  Warp *warps = &last - last.lanes[0].warpIndex % 4;
+  for (uint64_t descriptor : {product.a, product.b})
+    if ((descriptor == product.b || !config.aInRegisters) &&
+        !MatrixView::of(descriptor).isAligned())
+      block.report(Finding::Misaligned, last.lanes[0], product.line,
+                   "misaligned matrix of wgmma: its swizzle's pattern begins "
+                   "at no multiple of 8 rows");
+  for (uint32_t i = 0; i < 4 && !config.aInRegisters; ++i)
+    noteReads(block, warps[i].lanes[0], product.a, config.transposesA, 16 * i,
+              16 * i + 16, product.line);
+  // The warps take turns: each must have waited for what it multiplies.
+  noteReads(block, warps[number % 4].lanes[0], product.b, config.transposesB, 0,
+            config.n, product.line);
+  if (block.launch().seed && block.random().next() & 1)
+    end(block, last.lanes[0], number + 1);
+}
+
+void Warpgroup::end(Block &block, Thread &thread, uint64_t count) {
+  for (; ended < count; ++ended) {
+    const Product &product = products.front();
+    const ProductConfig &config = product.config;
+    if (!config.aInRegisters)
+      noteReads(block, thread, product.a, config.transposesA, 0, kRows,
+                product.line);
+    noteReads(block, thread, product.b, config.transposesB, 0, config.n,
+              product.line);
+    run(product, thread.shared);
+    products.pop_front();
+    epochs.push_back(block.newEpoch());
+  }
+}
+
+void Warpgroup::commit(Warp &warp) {
+  uint32_t index = warp.lanes[0].warpIndex % 4;
+  groups[index].push_back(issued[index]);
+}
+
+void Warpgroup::beginWait(Warp &warp) {
+  uint32_t index = warp.lanes[0].warpIndex % 4;
+  auto &open = groups[index];
+  while (open.size() > warp.lanes[0].config) {
+    waited[index] = open.front();
+    open.pop_front();
+  }
+  for (unsigned lane = 0; lane < 32; ++lane)
+    warp.lanes[lane].out = waited[index];
+}
+
+void Warpgroup::wait(Block &block, Thread &thread, uint64_t count, int line) {
+  while (begun() < count)
+    block.suspend(thread, Wait::Warpgroup, line);
+  if (ended < count)
+    end(block, thread, count);
+  if (count)
+    block.acquireAgent(thread, kProductAgents + thread.warpIndex / 4,
+                       epochs[count - 1]);
+}
+
+void Warpgroup::setRegisters(Block &block, Warp &warp, int line) {
+  Thread &leader = warp.lanes[0];
+  block.checkWarpgroup(leader, line, "setmaxnreg");
+  registers[leader.warpIndex % 4] = leader.config;
+  ++changes[leader.warpIndex % 4];
+  uint64_t wanted = block.registersWanted();
+  if (wanted > kRegisters)
+    block.report(Finding::Misuse, leader, line,
+                 "setmaxnreg: the threads of the block want " +
+                     std::to_string(wanted) + " registers of 65536");
+}
+
+void Warpgroup::checkEnd(Block &block, const Warp &warp) const {
+  const Thread &leader = warp.lanes[0];
+  uint32_t index = leader.warpIndex % 4;
+  if (issued[index] != waited[index])
+    block.report(Finding::Misuse, leader,
+                 products.empty() ? leader.line : products.back().line,
+                 "thread ends with wgmma that it has not waited for");
+  for (uint32_t i = 0; i < 4; ++i)
+    if (changes[i] != changes[index] || issued[i] != issued[index])
+      block.report(Finding::DivergentWarp, leader, leader.line,
+                   "warps of a warpgroup have executed different numbers of "
+                   "wgmma or setmaxnreg");
+}
+
+} // namespace cria::emulator

@@ -1,0 +1,73 @@
+/// Asynchronous matrix products of warpgroups: wgmma.
+///
+/// A product begins when the four warps of a warpgroup have issued it. It reads
+/// shared memory and writes its accumulators at the latest moment that is
+/// legal, when a warp waits for its group; with a seed it may do so when it
+/// begins. The registers that are accumulators hold NaN meanwhile, their sums
+/// are in memory of the thread's function.
+///
+/// What shared memory holds is noted as read twice, when the product begins and
+/// when it ends, so that a write in between is a race with one of them.
+#pragma once
+
+#include "tools/emulator/run/Collective.h"
+#include "tools/emulator/run/Thread.h"
+
+#include <deque>
+
+namespace cria::emulator {
+
+class Block;
+
+/// One wgmma.mma_async.
+struct Product {
+  ProductConfig config;
+  uint64_t a = 0, b = 0; ///< descriptors
+  bool addsToD = false;  ///< scale-d
+  int line = 0;
+  uint32_t wordsOfA[128][4] = {}; ///< where A is in registers, by thread
+  uint32_t *sums[128] = {};       ///< of each thread, indexed by `places`
+  const uint32_t *places = nullptr;
+};
+
+class Warpgroup {
+public:
+  /// The instructions, for all lanes of `warp`.
+  /// @{
+  void issue(Block &block, Warp &warp, int line);
+  void commit(Warp &warp);
+  /// Leaves in each lane's `out` how many products must have ended.
+  void beginWait(Warp &warp);
+  void setRegisters(Block &block, Warp &warp, int line);
+  /// @}
+  /// The number, from 1, of the product that the thread's warp issues next.
+  uint32_t serialOf(const Thread &thread) const {
+    return uint32_t(issued[thread.warpIndex % 4]) + 1;
+  }
+  /// Waits until the first `count` products have ended.
+  void wait(Block &block, Thread &thread, uint64_t count, int line);
+  /// Looks at a warp of a block whose threads have all ended.
+  void checkEnd(Block &block, const Warp &warp) const;
+  /// The registers that setmaxnreg gave a thread of each warp; 0: none did.
+  uint32_t registersOf(uint32_t warpIndex) const {
+    return registers[warpIndex % 4];
+  }
+  void reset() { *this = Warpgroup(); }
+
+private:
+  uint64_t begun() const;
+  void check(Block &block, const Product &product, Thread &thread, int line);
+  void begin(Block &block, const Product &product, uint64_t number, Warp &last);
+  void end(Block &block, Thread &thread, uint64_t count);
+
+  std::deque<Product> products; ///< that have not ended
+  uint64_t issued[4] = {};      ///< by warp
+  uint64_t waited[4] = {};
+  std::deque<uint64_t> groups[4]; ///< products up to the end of each
+  uint64_t ended = 0;
+  std::vector<uint32_t> epochs; ///< in which each product ended
+  uint32_t registers[4] = {};
+  uint32_t changes[4] = {}; ///< setmaxnreg that were executed
+};
+
+} // namespace cria::emulator
