@@ -116,5 +116,113 @@ TEST_P(Hopper, MultipliesWideTiles) {
   expectRight(gemm);
 }
 
+/// One change to the kernel: the first `from` becomes `to`.
+struct HopperMutant {
+  const char *name, *from, *to;
+  const char *finding; ///< part of it; "": results are wrong
+};
+
+const HopperMutant kMutants[] = {
+    {"ProducerParity", "mov.u32 %parity, 1;", "mov.u32 %parity, 0;",
+     "deadlock"},
+    {"ConsumerParity", "mov.u32 %parity, 0;", "mov.u32 %parity, 1;", "race: "},
+    {"ParityNeverFlips", "xor.b32 %parity, %parity, 1;\n  bra consume",
+     "bra consume", "race: "},
+    {"NoExpectedBytes",
+     "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%full], 32768;",
+     "mbarrier.arrive.shared::cta.b64 _, [%full];", "race: "},
+    {"TooFewBytes", "b64 _, [%full], 32768;", "b64 _, [%full], 16384;",
+     "deadlock"},
+    {"TooManyBytes", "b64 _, [%full], 32768;", "b64 _, [%full], 65536;",
+     "deadlock"},
+    {"NoBarrierFence", "fence.mbarrier_init.release.cluster;", "",
+     "missing fence.mbarrier_init"},
+    {"NoBarrierBehindInit", "bar.sync 0;", "", "race: write after write"},
+    {"AnotherSwizzle", "0x4000004000000000", "0x8000004000000000",
+     "misaligned matrix"},
+    {"NoSwizzle", "or.b64 %descB, %descB, 0x4000004000000000",
+     "or.b64 %descB, %descB, 0x0000004000000000", ""},
+    {"RowsOfAnotherStride", "or.b64 %descA, %descA, 0x4000004000000000",
+     "or.b64 %descA, %descA, 0x4000002000000000", ""},
+    {"MatrixBetweenPatterns", "mad.lo.u32 %at2, %group, 8192, %at;",
+     "mad.lo.u32 %at2, %group, 8320, %at;", "misaligned matrix"},
+    {"NoWaitForFull", "@!%done bra waitFull;", "", "race: "},
+    {"NoWaitForEmpty", "@!%done bra waitEmpty;", "", "race: "},
+    {"NoWaitForProducts", "wgmma.wait_group.sync.aligned 1;", "", "race: "},
+    {"NoWaitAtTheEnd", "wgmma.wait_group.sync.aligned 0;", "",
+     "missing wgmma.wait_group: '%acc1'"},
+    {"NoCommit", "wgmma.commit_group.sync.aligned;", "",
+     "missing wgmma.wait_group: '%acc1'"},
+    {"NoFenceOfRegisters", "wgmma.fence.sync.aligned;", "",
+     "missing wgmma.fence: '%acc0'"},
+    {"StageReleasedBeforeItsProducts", "[%last];", "[%last+16];", "deadlock"},
+    {"ReleasesTheStageItReads",
+     "wgmma.commit_group.sync.aligned;\n  wgmma.wait_group.sync.aligned 1;\n  "
+     "setp.ne.u32 %first, %tile, 0;\n  and.pred %first, %first, %leader;\n  "
+     "@%first mbarrier.arrive.shared::cta.b64 _, [%last];",
+     "@%leader mbarrier.arrive.shared::cta.b64 _, [%full+8];\n  "
+     "wgmma.commit_group.sync.aligned;\n  wgmma.wait_group.sync.aligned 0;",
+     "race: "},
+    {"ArrivesTwice", "b64 _, [%last];", "b64 _, [%last], 2;", "race: "},
+    {"OneConsumerReleases", "+8], 2;", "+8], 1;", "race: "},
+    {"TooManyArrivals", "+8], 2;", "+8], 3;", "deadlock"},
+    {"StagesOverlap", "mad.lo.u32 %at, %stage, 32768, %base;",
+     "mad.lo.u32 %at, %stage, 16384, %base;", "race: "},
+    {"AStageTooMany", "setp.ne.u32 %other, %stage, 3;\n  @%other bra produce",
+     "setp.ne.u32 %other, %stage, 4;\n  @%other bra produce",
+     "out of bounds: mbarrier.try_wait"},
+    {"NoProxyFence", "fence.proxy.async.shared::cta;", "",
+     "missing fence.proxy.async"},
+    {"NoBarrierBeforeStore", "bar.sync %k, 128;", "", "race: read after write"},
+    {"NoWaitForStore", "cp.async.bulk.wait_group 0;", "", "has not waited for"},
+    {"StoreNotCommitted", "cp.async.bulk.commit_group;", "",
+     "has not waited for"},
+    {"MisalignedTile", "add.u32 %at2, %at, 16384;\n  cp",
+     "add.u32 %at2, %at, 16400;\n  cp", "misaligned target"},
+    {"ThreeDimensions",
+     "tensor.2d.shared::cluster.global.tile.mbarrier"
+     "::complete_tx::bytes [%at], [%a, {%k, %m}]",
+     "tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
+     "[%at], [%a, {%k, %m, %m}]",
+     "tensor map of 2 dimensions"},
+    {"RegistersOfOneWarp", "setmaxnreg.dec.sync.aligned.u32 40;",
+     "setp.lt.u32 %other, %thread, 32;\n  @%other setmaxnreg.dec.sync.aligned"
+     ".u32 40;",
+     "different numbers of wgmma or setmaxnreg"},
+    {"TooManyRegisters", "setmaxnreg.dec.sync.aligned.u32 40;",
+     "setmaxnreg.dec.sync.aligned.u32 64;", "67584 registers"},
+    {"ProductsOfThreeWarps", "consumer:",
+     "consumer:\n  setp.ge.u32 %other, %thread, 352;\n  @%other bra exit;",
+     "deadlock"},
+    {"ProducerOfAnotherMap", "mov.b64 %b, mapB;", "mov.b64 %b, mapC;",
+     "deadlock"},
+};
+
+class HopperPlanted : public testing::TestWithParam<HopperMutant> {};
+INSTANTIATE_TEST_SUITE_P(Mutants, HopperPlanted, testing::ValuesIn(kMutants),
+                         [](const auto &info) {
+                           return std::string(info.param.name);
+                         });
+
+/// A kernel with a bug is refused, accused or wrong, under one of three seeds.
+TEST_P(HopperPlanted, IsFound) {
+  const HopperMutant &mutant = GetParam();
+  Gemm gemm;
+  std::string ptx = gemm.kernel.ptx();
+  size_t at = ptx.find(mutant.from);
+  ASSERT_NE(at, std::string::npos) << mutant.from;
+  ptx.replace(at, std::strlen(mutant.from), mutant.to);
+  TestDevice device(90);
+  std::string said = device.load(ptx); // why it is refused
+  for (gemm.seed = 0; gemm.seed < 3 && said.empty(); ++gemm.seed) {
+    LaunchResult done = gemm.launch(ptx);
+    said = done.finding ? done.finding->headline : gemm.firstWrong();
+  }
+  ASSERT_NE(said, "");
+  EXPECT_NE(said.find(*mutant.finding ? mutant.finding : "expected"),
+            std::string::npos)
+      << said;
+}
+
 } // namespace
 } // namespace cria::emulator

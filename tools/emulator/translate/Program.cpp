@@ -3,6 +3,7 @@
 #include "tools/emulator/ptx/Parser.h"
 #include "tools/emulator/translate/Compile.h"
 #include "tools/emulator/translate/Emitter.h"
+#include "tools/emulator/translate/Products.h"
 
 #include "llvm/ExecutionEngine/Orc/LLJIT.h"
 #include "llvm/IR/Verifier.h"
@@ -156,6 +157,10 @@ std::variant<Kernel, Error> Program::translate(const Function &entry) {
   for (const Function *function : layout.functions)
     if (function->refusal)
       return *function->refusal;
+  for (const Function *function : layout.functions)
+    if (options.checks)
+      if (auto error = checkProducts(*function))
+        return *error;
   auto context = std::make_unique<llvm::LLVMContext>();
   auto module = std::make_unique<llvm::Module>(entry.name, *context);
   prepareForHost(*module);
