@@ -79,7 +79,11 @@ public:
     launch.workers = workers;
     launch.cooperative = cooperative;
     launch.timeLimit = timeLimit;
-    return runLaunch(launch);
+    if (overlaps)
+      overlap(launch, trace);
+    LaunchResult result = runLaunch(launch);
+    trace = result.trace;
+    return result;
   }
 
   /// The same, and it must find nothing.
@@ -97,6 +101,8 @@ public:
   uint64_t seed = 0;
   unsigned workers = 2;
   bool cooperative = false;
+  bool overlaps = false; ///< the next launch, with the last one
+  LaunchTrace trace;     ///< of the last launch
   double timeLimit = 60;
   DeviceMemory memory{uint64_t(1) << 30, true};
   std::unique_ptr<Program> program;

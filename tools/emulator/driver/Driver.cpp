@@ -113,6 +113,9 @@ Call::Call(const char *function, Needs needs)
     driver.refresh();
   size_t version = name.rfind("_v");
   name = name.substr(0, version);
+  if (!name.starts_with("cuLaunchKernel") && name != "cuGraphLaunch" &&
+      name != "cuEventRecord")
+    driver.traces.clear(); // the program may have waited for its launches
   uint64_t number = ++driver.calls[name.str()];
   result = injected(driver.settings, name, number);
   if (result == CUDA_SUCCESS)

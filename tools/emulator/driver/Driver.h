@@ -47,6 +47,8 @@ struct KernelWork {
   Dim grid, block;
   uint32_t dynamicShared = 0;
   bool cooperative = false;
+  bool overlaps = false; ///< may begin before the launch before has ended
+  CUstream stream = nullptr;
   std::vector<char> parameters;
 };
 
@@ -216,6 +218,8 @@ struct Driver {
   Handles<CUgraphNode_st> nodes{"a graph node"};
   Handles<CUgraphExec_st> executables{"an executable graph"};
   std::set<std::shared_ptr<Capture>> captures; ///< under way
+  /// Launches that nothing else followed, by stream.
+  std::map<CUstream, LaunchTrace> traces;
 
   bool isContext(CUcontext context) {
     bool isPrimary = context == primary.get() && primaryUses > 0;

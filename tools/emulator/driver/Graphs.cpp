@@ -124,6 +124,7 @@ cuGraphExecKernelNodeSetParams_v2(CUgraphExec executable, CUgraphNode node,
       continue;
     KernelWork changed;
     changed.cooperative = kernel->cooperative;
+    changed.overlaps = kernel->overlaps;
     if (CUresult result = workOf(*params, changed))
       return result;
     *kernel = std::move(changed);

@@ -66,7 +66,11 @@ CUresult run(const KernelWork &work) {
     return result;
   double start = now();
   Launch launch = launchOf(driver, work);
+  auto previous = driver.traces.find(work.stream);
+  if (work.overlaps && previous != driver.traces.end())
+    overlap(launch, previous->second);
   LaunchResult result = runLaunch(launch);
+  driver.traces[work.stream] = result.trace;
   if (launch.countPlan)
     printCounts(driver.settings, launch, result.counts, now() - start);
   if (result.finding) {
@@ -92,6 +96,7 @@ bool isGone(uint64_t address, uint64_t bytes) {
 }
 
 CUresult run(const CopyWork &work) {
+  Driver::get().traces.clear();
   if (isGone(work.to, work.bytes) || isGone(work.from, work.bytes))
     return CUDA_SUCCESS;
   std::memmove(reinterpret_cast<void *>(work.to),
@@ -104,6 +109,7 @@ template <typename T> void fill(const FillWork &work) {
 }
 
 CUresult run(const FillWork &work) {
+  Driver::get().traces.clear();
   if (isGone(work.to, work.count * work.width))
     return CUDA_SUCCESS;
   if (work.width == 1)
@@ -116,6 +122,7 @@ CUresult run(const FillWork &work) {
 }
 
 CUresult run(const HostWork &work) {
+  Driver::get().traces.clear();
   work.function(work.userData);
   return CUDA_SUCCESS;
 }
@@ -176,8 +183,7 @@ CUresult launch(KernelWork work, CUstream stream, void **parameters,
   return submit(stream, std::move(work));
 }
 
-/// Programmatic stream serialization lets a kernel begin before the one before
-/// it has ended: allowed, not done. Clusters need sm_90.
+/// Clusters need sm_90.
 CUresult applyAttributes(const CUlaunchConfig &config, KernelWork &work) {
   for (unsigned i = 0; i < config.numAttrs; ++i) {
     const CUlaunchAttribute &attribute = config.attrs[i];
@@ -191,6 +197,7 @@ CUresult applyAttributes(const CUlaunchConfig &config, KernelWork &work) {
     case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION:
       if (Driver::get().settings.capability < 90)
         return CUDA_ERROR_NOT_SUPPORTED;
+      work.overlaps = attribute.value.programmaticStreamSerializationAllowed;
       break;
     case CU_LAUNCH_ATTRIBUTE_COOPERATIVE:
       work.cooperative = attribute.value.cooperative != 0;

@@ -104,6 +104,8 @@ CUresult forbidCapture() {
 
 CUresult submit(CUstream stream, Work work) {
   Capture *capture = captureOf(stream);
+  if (auto *kernel = std::get_if<KernelWork>(&work))
+    kernel->stream = stream;
   if (!capture) {
     if (CUresult result = forbidImplicit(stream))
       return result;

@@ -83,8 +83,14 @@ void Block::checkRaces(Thread &thread, const GlobalRaces::Access &access) {
   GlobalRaces &races = *grid->races;
   if (!launch().memory->hasStamps(access.address))
     return;
+  bool isOpen = launch().overlaps && !openLaunches().empty();
+  if (isOpen)
+    checkOverlap(thread, access);
   if (races.readByMany(access))
     return;
+  auto &open = openSegments[thread.warpIndex];
+  if (isOpen && open.second == shadow.now())
+    *thread.segment = open.first;
   if (*thread.segment == kNoSegment)
     *thread.segment = races.addSegment(
         number, races.wholeBlocks() ? Segment::kAnyWarp : thread.warpIndex,
@@ -96,27 +102,48 @@ void Block::checkRaces(Thread &thread, const GlobalRaces::Access &access) {
     lookUp(thread, false);
     race = races.access(access, thread, number);
   }
-  if (!race)
-    return;
+  if (isOpen)
+    open = {std::exchange(*thread.segment, kNoSegment), shadow.now()};
+  if (race)
+    reportRace(thread, access, *race);
+}
+
+void Block::reportRace(Thread &thread, const GlobalRaces::Access &access,
+                       const GlobalRace &race) {
   std::string other = "  the other accesses are by several blocks\n";
-  if (race->other) {
+  if (race.other) {
     const Dim &grid = launch().grid;
-    uint64_t block = race->other->block;
+    uint64_t block = race.other->block;
     other =
         "  the other access is by " +
         blockName({uint32_t(block % grid.x), uint32_t(block / grid.x % grid.y),
                    uint32_t(block / grid.x / grid.y)});
-    if (race->other->warp != Segment::kAnyWarp)
-      other += " warp " + std::to_string(race->other->warp);
-    if (race->otherLine)
-      other += " at " + placeOf(race->otherLine);
+    if (race.other->warp != Segment::kAnyWarp)
+      other += " warp " + std::to_string(race.other->warp);
+    if (race.otherLine)
+      other += " at " + placeOf(race.otherLine);
     other += "\n";
   }
   report(Finding::Race, thread, access.line,
-         std::string("race in global memory: ") + race->what + " of " +
+         std::string("race in global memory: ") + race.what + " of " +
              std::to_string(access.bytes) + " bytes at " + hex(access.address),
          other + "  the address is " +
              launch().memory->describe(access.address) + "\n");
+}
+
+/// Looks at an access that a launch before may not have ended before.
+void Block::checkOverlap(Thread &thread, const GlobalRaces::Access &access) {
+  const char *conflict = grid->races->conflictWith(openLaunches(), access);
+  if (!conflict)
+    return;
+  report(Finding::Race, thread, access.line,
+         std::string("race with a launch before: ") + conflict + ", " +
+             std::to_string(access.bytes) + " bytes at " + hex(access.address),
+         (hasWaited ? "  the launch in between has blocks that end without "
+                      "griddepcontrol.wait\n"
+                    : "  no griddepcontrol.wait was before the access\n") +
+             ("  the address is " + launch().memory->describe(access.address)) +
+             "\n");
 }
 
 void Block::checkGlobal(Thread &thread, uint64_t address, uint32_t bytes,

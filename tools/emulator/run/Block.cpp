@@ -59,6 +59,7 @@ void Block::start(Grid &newGrid, Dim newIndex, uint64_t seed) {
   earlyRead.reset();
   released.clear();
   synchronizes = hasBarrierFence = barrierDeviceWide = false;
+  hasWaited = !launch.overlaps;
   barrierFence = Clock();
   mbarrierObjects.reset();
   for (Warpgroup &group : warpgroups)
@@ -132,6 +133,7 @@ void Block::startThreads(Dim at) {
     ++warp.syncs;
   }
   std::fill(segments.begin(), segments.end(), kNoSegment);
+  openSegments.assign(warps.size(), {kNoSegment, 0});
   polled.clear();
   hasNews = false;
 }
@@ -192,6 +194,8 @@ Block::State Block::run() {
   }
   if (earlyRead && !grid->stopped())
     grid->stop(findingOf(*earlyRead));
+  if (!hasWaited)
+    grid->endedUnwaited();
   return State::Ended;
 }
 
@@ -336,6 +340,11 @@ void Block::wakeActiveMasks() {
       wake(warp.lanes[lane]);
     }
   }
+}
+
+void Block::allowNextLaunch() {
+  if (!hasWaited)
+    grid->triggeredUnwaited();
 }
 
 void Block::checkCopies(Thread &thread) {

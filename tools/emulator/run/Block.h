@@ -83,6 +83,9 @@ public:
                    bool isWrite = false);
   /// A fence, of all blocks if `deviceWide`.
   void fence(Thread &thread, bool deviceWide);
+  /// griddepcontrol: the launches before have ended, and the next may begin.
+  void waitForLaunches() { hasWaited = true; }
+  void allowNextLaunch();
   /// A proxy fence.
   void fenceProxy(Thread &thread);
   /// What a thread releases: all that it knows. A new epoch begins.
@@ -156,6 +159,14 @@ private:
   void checkBounds(Thread &thread, uint64_t address, uint32_t bytes, int line,
                    const std::string &what);
   void checkRaces(Thread &thread, const GlobalRaces::Access &access);
+  [[noreturn]] void reportRace(Thread &thread,
+                               const GlobalRaces::Access &access,
+                               const GlobalRace &race);
+  void checkOverlap(Thread &thread, const GlobalRaces::Access &access);
+  /// Earlier launches whose accesses are not ordered before those of now.
+  const SegmentRange &openLaunches() const {
+    return hasWaited ? launch().afterWait : launch().beforeWait;
+  }
   void foundInShared(Thread &thread, int line, const ShadowFinding &found);
   Finding findingOf(const EarlyRead &read) const;
   std::string headline(const std::string &what, const Thread *thread,
@@ -199,7 +210,11 @@ private:
   Clock barrierFence; ///< of fences in front of barriers
   bool hasBarrierFence = false, barrierDeviceWide = false;
   std::vector<uint32_t> segments; ///< of the warps; see Thread
-  uint64_t number = 0;            ///< in the grid
+  /// Of the warps while earlier launches are open, and its epoch. The warp has
+  /// none that translated code sees, so that each access comes to the runtime.
+  std::vector<std::pair<uint32_t, uint32_t>> openSegments;
+  bool hasWaited = true; ///< for earlier launches, which may overlap this one
+  uint64_t number = 0;   ///< in the grid
   void *schedulerStack = nullptr;
   Thread *current = nullptr;
   uint32_t live = 0;     ///< threads that have not ended

@@ -110,6 +110,10 @@ void emulatorFence(Thread *thread, uint32_t deviceWide) {
   thread->block->fence(*thread, deviceWide);
 }
 
+void emulatorGridWait(Thread *thread) { thread->block->waitForLaunches(); }
+
+void emulatorGridTrigger(Thread *thread) { thread->block->allowNextLaunch(); }
+
 void emulatorSpin(Thread *thread, void *address, int line) {
   thread->block->poll(*thread, uint64_t(address), line);
 }
@@ -236,6 +240,8 @@ std::vector<RuntimeEntry> runtimeEntries() {
   return {ENTRY(emulatorCheck),
           ENTRY(emulatorRequest),
           ENTRY(emulatorFence),
+          ENTRY(emulatorGridWait),
+          ENTRY(emulatorGridTrigger),
           ENTRY(emulatorSpin),
           ENTRY(emulatorRounds),
           ENTRY(emulatorShuffle),

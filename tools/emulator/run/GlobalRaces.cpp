@@ -325,6 +325,40 @@ bool GlobalRaces::readByMany(const Access &access) const {
   return bits && many >> 32 == manyReaders() && !(bits & ~uint32_t(many));
 }
 
+/// Strong accesses are no exception: those of the launch before have not been
+/// made yet.
+const char *GlobalRaces::conflictWith(const SegmentRange &open,
+                                      const Access &access) const {
+  uint64_t end = access.address + access.bytes;
+  auto conflicts = [&](uint32_t segment, uint32_t bits, uint32_t mask) {
+    return open.has(numberOf(segment)) && (bits & mask);
+  };
+  for (uint64_t at = access.address, next; at < end; at = next) {
+    next = std::min(end, (at & ~uint64_t(7)) + 8);
+    const LineStamp &line = lineOf(at);
+    uint64_t wrote = load(line.write), read = load(line.read);
+    uint64_t many = load(line.many);
+    uint64_t granule =
+        load(*reinterpret_cast<uint64_t *>(memory.stampOf(at & ~uint64_t(7))));
+    uint32_t bits = lineBits(at & ~uint64_t(1), (next + 1) & ~uint64_t(1));
+    uint32_t mask = (255u << at % 8) & (255u >> (7 - (next - 1) % 8));
+    auto inGranule = [&](uint32_t half) {
+      return conflicts(half, bytesOf(half), mask);
+    };
+    if (conflicts(uint32_t(wrote >> 32), uint32_t(wrote), bits) ||
+        inGranule(uint32_t(granule >> 32)))
+      return access.isWrite ? "write of what it writes"
+                            : "read of what it writes";
+    if (!access.isWrite)
+      continue;
+    if (conflicts(uint32_t(read >> 32), uint32_t(read), bits) ||
+        conflicts(uint32_t(many >> 32), uint32_t(many), bits) ||
+        inGranule(uint32_t(granule)))
+      return "write of what it reads";
+  }
+  return nullptr;
+}
+
 std::optional<GlobalRace> GlobalRaces::access(const Access &access,
                                               const Thread &thread,
                                               uint64_t block) {

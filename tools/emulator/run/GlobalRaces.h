@@ -44,6 +44,7 @@
 #pragma once
 
 #include "tools/emulator/run/DeviceMemory.h"
+#include "tools/emulator/run/Launch.h"
 #include "tools/emulator/run/Thread.h"
 
 #include <atomic>
@@ -117,6 +118,13 @@ public:
   /// Whether several blocks have read all of it already, so that one reader
   /// more need not be noted.
   bool readByMany(const Access &access) const;
+
+  /// The segments of this launch.
+  SegmentRange range() const { return {first, first + count}; }
+  /// Whether an access conflicts with one of an earlier launch, whose segment
+  /// is in `open`: the kind of race, or null.
+  const char *conflictWith(const SegmentRange &open,
+                           const Access &access) const;
 
   /// The ticket of a new release by `block`, which `clock` knows of.
   uint64_t draw(uint64_t block, const Clock &clock);

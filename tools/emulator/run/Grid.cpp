@@ -101,6 +101,13 @@ LaunchResult Grid::run() {
   result.finding = finding;
   for (auto &worker : workers)
     result.counts.add(worker->counts);
+  LaunchTrace &trace = result.trace;
+  if (races)
+    trace.own = races->range();
+  trace.beforeWait = launch.beforeWait;
+  trace.afterWait = launch.afterWait;
+  trace.allWaited = allWaited;
+  trace.triggeredEarly = triggeredEarly;
   return result;
 }
 
@@ -167,6 +174,16 @@ void Grid::work(Worker &worker) {
     blockPool().give(std::move(block));
   worker.resident.clear();
   worker.vainStep = HUGE_VAL; // it keeps nobody waiting
+}
+
+/// A kernel that did not wait for those before it may have ended before them,
+/// and so does not order them before the next.
+void overlap(Launch &launch, const LaunchTrace &previous) {
+  launch.overlaps = true;
+  const SegmentRange &own = previous.own, &earlier = previous.beforeWait;
+  bool reachesBack = previous.triggeredEarly && !earlier.empty();
+  launch.beforeWait = {reachesBack ? earlier.low : own.low, own.high};
+  launch.afterWait = previous.allWaited ? previous.afterWait : earlier;
 }
 
 LaunchResult runLaunch(const Launch &launch) { return Grid(launch).run(); }

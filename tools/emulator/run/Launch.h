@@ -52,6 +52,27 @@ struct Finding {
   std::string details; ///< further lines, each indented
 };
 
+/// Segments of launches (GlobalRaces.h): [low, high).
+struct SegmentRange {
+  uint32_t low = 0, high = 0;
+
+  bool empty() const { return low >= high; }
+  bool has(uint32_t number) const { return low <= number && number < high; }
+};
+
+/// What the next launch of the stream must know, which may begin before this
+/// one ends: by programmatic dependent launch, the accesses of a kernel are
+/// ordered before the next's only behind its griddepcontrol.wait.
+struct LaunchTrace {
+  SegmentRange own;
+  /// Of earlier launches, the segments that were not ordered before a thread
+  /// that had not, or had, passed griddepcontrol.wait.
+  SegmentRange beforeWait, afterWait;
+  bool allWaited = true; ///< each block did, or need not
+  /// A thread that had not waited let the next launch begin.
+  bool triggeredEarly = false;
+};
+
 /// A kernel to be run and how.
 struct Launch {
   void (*code)(Thread *thread, const char *parameters) = nullptr;
@@ -67,14 +88,21 @@ struct Launch {
   Checks checks;
   uint64_t seed = 0; ///< 0: blocks, warps and lanes in order, copies late
   bool cooperative = false; ///< all blocks run at once
-  unsigned workers = 1;     ///< cores to use
-  double timeLimit = 600;   ///< in seconds, for loops of checked kernels
+  /// It may have begun before earlier launches of its stream ended.
+  bool overlaps = false;
+  SegmentRange beforeWait, afterWait; ///< as in LaunchTrace
+  unsigned workers = 1;               ///< cores to use
+  double timeLimit = 600; ///< in seconds, for loops of checked kernels
 };
 
 struct LaunchResult {
   std::optional<Finding> finding; ///< the first; the launch stopped there
   LaunchCounts counts;            ///< where the launch has a plan for them
+  LaunchTrace trace;
 };
+
+/// Lets `launch` begin before the launch of `previous` has ended.
+void overlap(Launch &launch, const LaunchTrace &previous);
 
 /// Runs the launch to its end or to the first finding.
 LaunchResult runLaunch(const Launch &launch);

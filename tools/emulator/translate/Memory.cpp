@@ -158,6 +158,13 @@ void emitIsSpace(Emitter &e) {
   e.fail("only shared and global memory are told apart");
 }
 
+/// What orders the kernel with those before and behind it.
+void emitGridControl(Emitter &e) {
+  bool waits = e.oneOf("launch_dependents|wait") == "wait";
+  e.call(waits ? "emulatorGridWait" : "emulatorGridTrigger",
+         e.builder.getVoidTy(), {});
+}
+
 /// Instructions that change nothing a program can see.
 void emitNothing(Emitter &) {}
 
@@ -204,7 +211,7 @@ constexpr Form kForms[] = {
      "L2::evict_unchanged ~L2::evict_unchanged? ~b64",
      "ds?", emitPolicy, 80},
     {"nanosleep", "~u32", "s", emitNothing, 70},
-    {"griddepcontrol", "~launch_dependents|wait", "", emitNothing, 90},
+    {"griddepcontrol", "launch_dependents|wait", "", emitGridControl, 90},
 };
 
 } // namespace

@@ -1,0 +1,119 @@
+// Kernels that begin before the ones before them have ended (programmatic
+// dependent launch): what they access before griddepcontrol.wait must not be
+// what those write.
+#include "test/emulator/Device.h"
+
+#include <gmock/gmock.h>
+
+namespace cria::emulator {
+namespace {
+
+const char kHead[] = R"(.version 8.0
+.target sm_90
+.address_size 64
+)";
+
+/// A kernel of (from, to): `begin`, to[i] = from[i] + 1, `end`.
+std::string kernel(const std::string &name, const std::string &begin,
+                   const std::string &end = "") {
+  return ".visible .entry " + name +
+         "(.param .u64 from, .param .u64 to)\n{\n"
+         "  .reg .b32 %r<4>;\n  .reg .b64 %p<4>;\n"
+         "  ld.param.u64 %p0, [from];\n  ld.param.u64 %p1, [to];\n"
+         "  mov.u32 %r0, %tid.x;\n  mov.u32 %r1, %ctaid.x;\n"
+         "  mad.lo.u32 %r0, %r1, 64, %r0;\n  mul.wide.u32 %p2, %r0, 4;\n"
+         "  add.s64 %p0, %p0, %p2;\n  add.s64 %p1, %p1, %p2;\n" +
+         begin +
+         "  ld.global.u32 %r2, [%p0];\n  add.u32 %r2, %r2, 1;\n"
+         "  st.global.u32 [%p1], %r2;\n" +
+         end + "  ret;\n}\n";
+}
+
+const char kWait[] = "  griddepcontrol.wait;\n";
+const char kTrigger[] = "  griddepcontrol.launch_dependents;\n";
+
+class Overlap : public testing::Test {
+protected:
+  void SetUp() override {
+    ASSERT_EQ(device.load(kHead + kernel("plain", "") +
+                          kernel("waits", kWait, kTrigger) +
+                          kernel("late", "", kWait) +
+                          kernel("early", std::string(kTrigger) + kWait)),
+              "");
+    for (uint64_t *buffer : {&a, &b, &c, &d})
+      *buffer = device.upload(std::vector<int>(256));
+  }
+
+  /// Launches a kernel that may begin early; what is wrong, or "".
+  std::string overlapping(const std::string &name, uint64_t from, uint64_t to) {
+    device.overlaps = true;
+    LaunchResult result = device.launch(name, {4}, {64}, 0, from, to);
+    device.overlaps = false;
+    return result.finding ? result.finding->headline + result.finding->details
+                          : "";
+  }
+  void first(uint64_t from, uint64_t to) {
+    device.run("plain", {4}, {64}, 0, from, to);
+  }
+
+  TestDevice device{90};
+  uint64_t a, b, c, d;
+};
+
+TEST_F(Overlap, WaitOrdersTheLaunchBefore) {
+  first(a, b);
+  EXPECT_EQ(overlapping("waits", b, c), "");
+  EXPECT_EQ(overlapping("waits", c, b), "");
+  EXPECT_EQ(device.download<int>(b, 256), std::vector<int>(256, 3));
+}
+
+TEST_F(Overlap, NothingIsOrderedBeforeTheWait) {
+  for (std::string name : {"plain", "late"}) {
+    first(a, b);
+    EXPECT_THAT(
+        overlapping(name, b, c),
+        testing::AllOf(testing::HasSubstr("read of what it writes"),
+                       testing::HasSubstr("no griddepcontrol.wait was before")))
+        << name;
+    first(a, b);
+    EXPECT_THAT(overlapping(name, c, b),
+                testing::HasSubstr("write of what it writes"));
+    first(a, b);
+    EXPECT_THAT(overlapping(name, c, a),
+                testing::HasSubstr("write of what it reads"));
+  }
+}
+
+TEST_F(Overlap, OtherMemoryMayBeUsedBeforeTheWait) {
+  first(a, b);
+  EXPECT_EQ(overlapping("late", a, c), "");
+}
+
+TEST_F(Overlap, ALaunchWithoutTheAttributeIsOrdered) {
+  first(a, b);
+  first(b, c);
+}
+
+/// A kernel that does not wait may end before the one before it has.
+TEST_F(Overlap, AWaitReachesBackOnlyThroughWaits) {
+  first(a, b);
+  EXPECT_EQ(overlapping("plain", a, c), "");
+  EXPECT_THAT(overlapping("waits", b, d),
+              testing::HasSubstr("blocks that end without"));
+  first(a, b);
+  EXPECT_EQ(overlapping("waits", a, c), "");
+  EXPECT_EQ(overlapping("waits", b, d), "");
+}
+
+TEST_F(Overlap, AKernelThatTriggersBeforeItsWaitLetsTheNextOverlapBoth) {
+  first(a, b);
+  EXPECT_EQ(overlapping("early", a, c), "");
+  EXPECT_THAT(overlapping("late", b, d),
+              testing::HasSubstr("read of what it writes"));
+  first(a, b);
+  EXPECT_EQ(overlapping("waits", a, c), "");
+  EXPECT_EQ(overlapping("late", b, d), "");
+}
+
+} // namespace
+} // namespace cria::emulator
