@@ -8,9 +8,11 @@ namespace {
 /// Replaces each `$name` by its value.
 std::string filled(std::string text,
                    const std::map<std::string, std::string> &values) {
-  for (auto &[name, value] : values)
+  for (auto pair = values.rbegin(); pair != values.rend(); ++pair) {
+    auto &[name, value] = *pair; // $copiesOfB before $copies
     for (size_t at; (at = text.find("$" + name)) != std::string::npos;)
       text.replace(at, name.size() + 1, value);
+  }
   return text;
 }
 
@@ -72,7 +74,7 @@ waitEmpty:
   mad.lo.u32 %at, %stage, $stageBytes, %base;
   add.u32 %at2, %at, $tileOfA;
   cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%at], [%a, {%k, %m}], [%full];
-  cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%at2], [%b, {%k, %n}], [%full];
+$copiesOfB
   add.u32 %k, %k, 64;
   add.u32 %tile, %tile, 1;
   add.u32 %stage, %stage, 1;
@@ -107,7 +109,7 @@ waitFull:
   add.u32 %at2, %at, $tileOfA;
   shr.u32 %at2, %at2, 4;
   cvt.u64.u32 %descB, %at2;
-  or.b64 %descB, %descB, $descriptor;
+  or.b64 %descB, %descB, $descriptorOfB;
   wgmma.fence.sync.aligned;
 $products
   wgmma.commit_group.sync.aligned;
@@ -170,9 +172,11 @@ std::string productsOf(const GemmKernel &kernel) {
   for (uint32_t k = 0; k < GemmKernel::kDepth; k += 16)
     text += "  wgmma.mma_async.sync.aligned.m64n" +
             std::to_string(kernel.columns) + "k16.f32.bf16.bf16 {" + sums +
-            "}, %descA, %descB, %add, 1, 1, 0, 0;\n"
-            "  setp.eq.u32 %add, %base, %base;\n"
-            "  add.u64 %descA, %descA, 2;\n  add.u64 %descB, %descB, 2;\n";
+            "}, %descA, %descB, %add, 1, 1, 0, " +
+            (kernel.transposesB ? "0" : "1") +
+            ";\n  setp.eq.u32 %add, %base, %base;\n"
+            "  add.u64 %descA, %descA, 2;\n  add.u64 %descB, %descB, " +
+            (kernel.transposesB ? "2" : "128") + ";\n";
   return text;
 }
 
@@ -190,6 +194,19 @@ std::string storesOf(const GemmKernel &kernel) {
   return text;
 }
 
+/// Of b^T all columns at once, of b boxes of 64 columns.
+std::string copiesOfB(const GemmKernel &kernel) {
+  std::string copy = "  cp.async.bulk.tensor.2d.shared::cluster.global.tile"
+                     ".mbarrier::complete_tx::bytes [%at2], [%b, {";
+  if (kernel.transposesB)
+    return copy + "%k, %n}], [%full];";
+  std::string text = "  mov.u32 %last, %n;\n";
+  for (uint32_t box = 0; box < kernel.columns / 64; ++box)
+    text += copy + "%last, %k}], [%full];\n  add.u32 %at2, %at2, 8192;\n"
+                   "  add.u32 %last, %last, 64;\n";
+  return text;
+}
+
 std::string copiesOf(const GemmKernel &kernel) {
   std::string text;
   for (uint32_t box = 0; box < kernel.columns / 64; ++box)
@@ -204,21 +221,27 @@ std::string copiesOf(const GemmKernel &kernel) {
 /// Of a matrix whose rows have 128 bytes, swizzled: 1024 bytes from 8 rows to
 /// the next 8.
 constexpr char kDescriptor[] = "0x4000004000000000";
+/// Of b (k x n), in boxes of 64 rows and 64 columns: 8192 bytes from one to the
+/// next.
+constexpr char kDescriptorAlongN[] = "0x4000004002000000";
 
 std::string GemmKernel::ptx() const {
   uint32_t output = stages * stageBytes();
-  return filled(kHead, {{"columns", std::to_string(columns)},
-                        {"begin", beginOf(*this)},
-                        {"barriers", std::to_string(output + tileOfC())},
-                        {"stageBytes", std::to_string(stageBytes())},
-                        {"tileOfA", std::to_string(tileOfA())},
-                        {"stages", std::to_string(stages)},
-                        {"descriptor", kDescriptor},
-                        {"products", productsOf(*this)},
-                        {"halfOfC", std::to_string(tileOfC() / 2)},
-                        {"output", std::to_string(output)},
-                        {"stores", storesOf(*this)},
-                        {"copies", copiesOf(*this)}});
+  return filled(
+      kHead, {{"columns", std::to_string(columns)},
+              {"begin", beginOf(*this)},
+              {"barriers", std::to_string(output + tileOfC())},
+              {"stageBytes", std::to_string(stageBytes())},
+              {"tileOfA", std::to_string(tileOfA())},
+              {"stages", std::to_string(stages)},
+              {"descriptorOfB", transposesB ? kDescriptor : kDescriptorAlongN},
+              {"descriptor", kDescriptor},
+              {"copiesOfB", copiesOfB(*this)},
+              {"products", productsOf(*this)},
+              {"halfOfC", std::to_string(tileOfC() / 2)},
+              {"output", std::to_string(output)},
+              {"stores", storesOf(*this)},
+              {"copies", copiesOf(*this)}});
 }
 
 } // namespace cria::emulator

@@ -2,9 +2,13 @@
 // products of warpgroups, and results that the TMA copies.
 #include "test/emulator/Device.h"
 #include "test/emulator/HopperKernels.h"
+#include "tools/emulator/run/MatrixView.h"
 #include "tools/emulator/run/TensorMap.h"
 
-#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <unistd.h>
 
 namespace cria::emulator {
 namespace {
@@ -67,7 +71,9 @@ struct Gemm {
          (m + GemmKernel::kRows - 1) / GemmKernel::kRows},
         {GemmKernel::kThreads}, kernel.sharedBytes(),
         mapOf(device.upload(a), m, k, GemmKernel::kRows),
-        mapOf(device.upload(b), n, k, kernel.columns), mapOf(result, m, n, 64),
+        kernel.transposesB ? mapOf(device.upload(b), n, k, kernel.columns)
+                           : mapOf(device.upload(b), k, n, 64),
+        mapOf(result, m, n, 64),
         (k + GemmKernel::kDepth - 1) / GemmKernel::kDepth);
     c = device.download<uint16_t>(result, size_t(m) * n);
     return done;
@@ -79,7 +85,9 @@ struct Gemm {
       for (size_t column = 0; column < n; ++column) {
         float sum = 0;
         for (size_t i = 0; i < k; ++i)
-          sum += floatOf(a[row * k + i]) * floatOf(b[column * k + i]);
+          sum +=
+              floatOf(a[row * k + i]) *
+              floatOf(b[kernel.transposesB ? column * k + i : i * n + column]);
         if (c[row * n + column] != bfloatOf(sum))
           return "c(" + std::to_string(row) + ", " + std::to_string(column) +
                  ") is " + std::to_string(floatOf(c[row * n + column])) +
@@ -114,6 +122,78 @@ TEST_P(Hopper, MultipliesWideTiles) {
   gemm.kernel = {256, 2};
   gemm.m = 40, gemm.n = 264, gemm.k = 136;
   expectRight(gemm);
+}
+
+TEST_P(Hopper, MultipliesAMatrixAlongItsRows) {
+  Gemm gemm;
+  gemm.seed = GetParam();
+  gemm.kernel.transposesB = false;
+  expectRight(gemm);
+}
+
+/// The kernels are PTX, and ptxas does not put the products one after another.
+TEST(HopperKernels, AreRightForPtxas) {
+  if (std::system("ptxas --version >/dev/null 2>&1") != 0)
+    GTEST_SKIP() << "ptxas is not installed";
+  auto path = std::filesystem::temp_directory_path() /
+              ("cria-hopper-" + std::to_string(getpid()) + ".ptx");
+  for (GemmKernel kernel :
+       {GemmKernel{}, GemmKernel{256, 2}, GemmKernel{128, 3, false}}) {
+    std::ofstream(path) << kernel.ptx();
+    std::string command = "ptxas -arch=sm_90a -o /dev/null " + path.string();
+    EXPECT_EQ(std::system(
+                  (command + " && ! " + command + " 2>&1 | grep -q serialized")
+                      .c_str()),
+              0);
+  }
+  std::filesystem::remove(path);
+}
+
+/// A layout as the PTX manual writes it, ((shape)):((stride)), in units of 16
+/// bytes: inside of both indices, the fastest first.
+struct Layout {
+  const char *name;
+  bool isMnMajor;
+  uint32_t swizzleBytes, leading, stride; ///< of the descriptor, in units
+  uint32_t inner[2][2];                   ///< MN: sizes, strides
+  uint32_t outer[2][2];                   ///< K: sizes, strides
+};
+
+/// The examples of the manual's canonical layouts: (MN x K) in units along the
+/// contiguous dimension.
+const Layout kLayouts[] = {
+    {"KMajor", false, 0, 16, 8, {{8, 2}, {1, 8}}, {{1, 4}, {0, 16}}},
+    {"KMajor32", false, 32, 1, 16, {{8, 2}, {2, 16}}, {{2, 1}, {1, 0}}},
+    {"MnMajor", true, 0, 16, 8, {{1, 2}, {1, 8}}, {{8, 2}, {1, 16}}},
+    {"MnMajor32", true, 32, 16, 32, {{2, 2}, {1, 16}}, {{8, 2}, {2, 32}}},
+    {"MnMajor64", true, 64, 32, 64, {{4, 2}, {1, 32}}, {{8, 2}, {4, 64}}},
+    {"MnMajor128", true, 128, 64, 128, {{8, 2}, {1, 64}}, {{8, 2}, {8, 128}}},
+    {"KMajor64", false, 64, 1, 32, {{8, 2}, {4, 32}}, {{4, 1}, {1, 0}}},
+    {"KMajor128", false, 128, 1, 64, {{8, 2}, {8, 64}}, {{8, 1}, {1, 0}}},
+};
+
+TEST(MatrixView, HasTheLayoutsOfTheManual) {
+  for (const Layout &layout : kLayouts) {
+    const uint64_t kCodes[] = {0, 3, 2, 0, 1}; // of swizzles, by 32 bytes
+    uint64_t descriptor = 2048 >> 4 | uint64_t(layout.leading) << 16 |
+                          uint64_t(layout.stride) << 32 |
+                          kCodes[layout.swizzleBytes / 32] << 62;
+    MatrixView view = MatrixView::of(descriptor);
+    EXPECT_TRUE(view.isAligned()) << layout.name;
+    auto &[sizes, strides] = layout.inner;
+    auto &[depths, steps] = layout.outer;
+    for (uint32_t i = 0; i < sizes[0] * sizes[1]; ++i)
+      for (uint32_t k = 0; k < depths[0] * depths[1]; ++k) {
+        uint32_t at = i % sizes[0] * strides[0] + i / sizes[0] * strides[1] +
+                      k % depths[0] * steps[0] + k / depths[0] * steps[1];
+        uint32_t units = layout.swizzleBytes ? layout.swizzleBytes / 16 : 1;
+        uint32_t expected = 2048 + 16 * (at ^ (at / 8 % units));
+        EXPECT_EQ(layout.isMnMajor ? view.unitAt(true, i, k)
+                                   : view.unitAt(false, k, i),
+                  expected)
+            << layout.name << " " << i << " " << k;
+      }
+  }
 }
 
 /// One change to the kernel: the first `from` becomes `to`.
