@@ -151,9 +151,17 @@ multiply(Operands &p, uint32_t columns) {
         p.d[row][column] += p.a[row][k] * p.b[k][column];
 }
 
-void run(const Product &product, const char *shared) {
-  std::unique_ptr<Operands> own(new Operands); // large for a stack
-  Operands &operands = *own;
+/// Whether `next` goes on with the sums of `product`.
+bool isContinued(const Product &product, const Product &next) {
+  return next.addsToD && product.config.n == next.config.n &&
+         product.config.halfResult == next.config.halfResult &&
+         std::equal(product.sums, product.sums + 128, next.sums) &&
+         std::equal(product.places, product.places + product.config.words(),
+                    next.places);
+}
+
+/// Multiplies; the sums are in `operands`.
+void run(const Product &product, const char *shared, Operands &operands) {
   const ProductConfig &config = product.config;
   if (config.aInRegisters)
     gatherRegisters(operands, product);
@@ -166,9 +174,7 @@ void run(const Product &product, const char *shared) {
          config.n, [&](uint32_t column, uint32_t k, float value) {
            operands.b[k][column] = value;
          });
-  gatherSums(operands, product);
   multiply(operands, config.n);
-  scatterSums(operands, product);
 }
 
 } // namespace
@@ -239,7 +245,8 @@ void Warpgroup::begin(Block &block, const Product &product, uint64_t number,
 }
 
 void Warpgroup::end(Block &block, Thread &thread, uint64_t count) {
-  for (; ended < count; ++ended) {
+  auto operands = std::make_unique<Operands>(); // large for a stack
+  for (bool isBegun = false; ended < count; ++ended) {
     const Product &product = products.front();
     const ProductConfig &config = product.config;
     if (!config.aInRegisters)
@@ -247,7 +254,13 @@ void Warpgroup::end(Block &block, Thread &thread, uint64_t count) {
                 product.line);
     noteReads(block, thread, product.b, config.transposesB, 0, config.n,
               product.line);
-    run(product, thread.shared);
+    if (!isBegun)
+      gatherSums(*operands, product);
+    run(product, thread.shared, *operands);
+    isBegun = ended + 1 < count && isContinued(product, products[1]) &&
+              !config.halfResult; // f16 is rounded each time
+    if (!isBegun)
+      scatterSums(*operands, product);
     products.pop_front();
     epochs.push_back(block.newEpoch());
   }
