@@ -126,6 +126,7 @@ void Block::startThreads(Dim at) {
     thread.groups.clear();
     thread.openStores.clear();
     thread.storeGroups.clear();
+    thread.mbarrier = 0;
   }
   for (Warp &warp : warps) {
     warp.ready = warp.full;
@@ -295,6 +296,9 @@ void Block::checkWarpgroup(const Thread &thread, int line, const char *what) {
   if (threads.size() < (thread.warpIndex / 4 + 1) * 128)
     report(Finding::Misuse, thread, line,
            std::string(what) + " in a warpgroup of fewer than 128 threads");
+  if (thread.warp->exited)
+    report(Finding::DivergentWarp, thread, line,
+           std::string(what) + " in a warp of which threads have ended");
 }
 
 uint64_t Block::registersWanted() const {

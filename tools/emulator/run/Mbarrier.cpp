@@ -134,6 +134,7 @@ bool Mbarriers::wait(const MbarrierAccess &access, const MbarrierWait &wait) {
     thread.mbarrier = access.address;
     barrier->isPolled |= gaveUp;
     block.suspend(thread, gaveUp ? Wait::Spin : Wait::Mbarrier, access.line);
+    thread.mbarrier = 0;
     if (gaveUp)
       return false;
     barrier = &find(access, what);

@@ -97,7 +97,7 @@ std::string Block::states() const {
   }
   std::set<uint64_t> awaited;
   for (const Thread &thread : threads)
-    if (thread.wait == Wait::Mbarrier)
+    if (thread.mbarrier)
       awaited.insert(thread.mbarrier);
   for (uint64_t mbarrier : awaited)
     text += mbarrierObjects.describe(mbarrier);

@@ -94,7 +94,7 @@ struct Thread {
   std::vector<std::vector<AsyncCopy>> groups; ///< committed, oldest first
   std::vector<BulkStore> openStores;
   std::vector<std::vector<BulkStore>> storeGroups;
-  uint64_t mbarrier = 0; ///< that it waits for
+  uint64_t mbarrier = 0; ///< that it waits for; 0: none
 };
 
 /// 32 lanes; bit masks have a bit a lane.
