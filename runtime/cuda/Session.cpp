@@ -80,9 +80,7 @@ Status Session::allocate() {
   };
   for (auto [device, pinned, bytes] :
        {Pair{&state, &pinnedState, stateBytes},
-        Pair{&logitsRow, &pinnedRow, rowBytes()},
-        Pair{&seen, &pinnedSeen, seenBytes()},
-        Pair{&sampled, &pinnedSampled, sizeof(CriaSampled)}}) {
+        Pair{&logitsRow, &pinnedRow, rowBytes()}}) {
     Result<CUdeviceptr> address = zeroed(bytes, "ids and logits");
     if (!address.ok())
       return address.status();
@@ -91,6 +89,15 @@ Status Session::allocate() {
     if (!allocated.ok())
       return allocated.status();
     *pinned = std::move(*allocated);
+  }
+  for (auto [pinned, bytes] :
+       {std::pair(&seen, seenBytes()),
+        std::pair(&sampled, uint64_t{sizeof(CriaSampled)})}) {
+    auto allocated = allocatePinned(context, bytes, "drawing ids");
+    if (!allocated.ok())
+      return allocated.status();
+    *pinned = std::move(*allocated);
+    memset(pinned->get(), 0, bytes);
   }
   return Status();
 }
@@ -134,10 +141,11 @@ CUdeviceptr Session::address(const Argument &argument, uint64_t layer) const {
     return state + idsOffset;
   case Argument::Logits:
     return logitsRow;
+  // The device has pinned memory at the host's address.
   case Argument::Seen:
-    return seen;
+    return reinterpret_cast<CUdeviceptr>(seen.get());
   case Argument::Sampled:
-    return sampled;
+    return reinterpret_cast<CUdeviceptr>(sampled.get());
   }
   return 0;
 }
@@ -175,17 +183,13 @@ Result<int32_t> Session::draw(const Step &step, Sampler &sampler) {
     return current.status();
   CriaSampling sampling = sampler.next();
   writeState(step, sampling);
-  Status status;
-  if (sampling.penalty != 1) {
-    memcpy(pinnedSeen.get(), sampler.seenBits().data(), seenBytes());
-    status = copyIn(seen, pinnedSeen.get(), seenBytes());
-  }
-  if (status.ok())
-    status = advance(step, Wanted::Id);
+  if (sampling.penalty != 1)
+    memcpy(seen.get(), sampler.seenBits().data(), seenBytes());
+  Status status = advance(step, Wanted::Id);
   if (!status.ok())
     return status;
   CriaSampled drawn;
-  memcpy(&drawn, pinnedSampled.get(), sizeof(drawn));
+  memcpy(&drawn, sampled.get(), sizeof(drawn));
   return sampler.verdict(drawn);
 }
 
@@ -270,21 +274,13 @@ Status Session::launch(const std::vector<Launch> &launches, int64_t tokens,
   return timer ? timer->mark(nullptr, stream.get()) : Status();
 }
 
-/// Draws from the logits' only row.
-Status Session::enqueueDraw() {
-  Status status = launch(sampleLaunches, 1, 1);
-  return status.ok()
-             ? copyOut(pinnedSampled.get(), sampled, sizeof(CriaSampled))
-             : status;
-}
-
 Status Session::enqueueDecode(Wanted wanted) {
   Status status = enqueueState(1);
   if (status.ok())
     status = launch(decodeLaunches, 1, 1);
   if (!status.ok())
     return status;
-  return wanted == Wanted::Id ? enqueueDraw()
+  return wanted == Wanted::Id ? launch(sampleLaunches, 1, 1)
                               : copyOut(pinnedRow.get(), logitsRow, rowBytes());
 }
 
@@ -394,7 +390,9 @@ Status Session::enqueuePrefill(const Step &step, Wanted wanted) {
     status = enqueueState(step.tokens);
   if (status.ok())
     status = launch(prefillLaunches, step.tokens, rows);
-  return status.ok() && wanted == Wanted::Id ? enqueueDraw() : status;
+  if (status.ok() && wanted == Wanted::Id)
+    status = launch(sampleLaunches, 1, 1);
+  return status;
 }
 
 Status Session::prefill(const Step &step, Wanted wanted) {

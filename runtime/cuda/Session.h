@@ -1,11 +1,12 @@
 /// What a session holds on a CUDA device: a stream, KV caches and scratch.
 ///
 /// A step is one copy of its state and ids to the device, the launches of its
-/// entry, and one copy back, of its logits or of the id drawn from them. All
-/// launches of a session have the same arguments each time, for what changes
-/// lies in the state; so the decode step, whose grids are the same each time as
-/// well, is recorded once as a graph and then replayed: its first node copies
-/// whatever the pinned memory holds by then.
+/// entry, and one copy of its logits back; or launches that draw an id from
+/// them, and write it to the host's memory themselves. All launches of a
+/// session have the same arguments each time, for what changes lies in the
+/// state; so the decode step, whose grids are the same each time as well, is
+/// recorded once as a graph and then replayed: its first node copies whatever
+/// the pinned memory holds by then.
 #pragma once
 
 #include "runtime/Abi.h"
@@ -68,7 +69,6 @@ private:
   Status enqueueState(int64_t tokens);
   Status enqueueDecode(Wanted wanted);
   Status enqueuePrefill(const Step &step, Wanted wanted);
-  Status enqueueDraw();
   Status launch(const std::vector<Launch> &launches, int64_t tokens,
                 int64_t rows);
   uint64_t rowBytes() const;
@@ -83,13 +83,14 @@ private:
   CUdeviceptr arena = 0;
   CUdeviceptr state = 0;     // the state, then the ids
   CUdeviceptr logitsRow = 0; // (vocab)
-  CUdeviceptr seen = 0;      // the ids of the text, as bits
-  CUdeviceptr sampled = 0;   // CriaSampled
   DeviceMemory logits;       // (logitsRows, vocab), for more than one row
   int64_t logitsRows = 0;
   DeviceMemory embeddings; // of a chunk, where a feed brings its own
   // As the memory of that name.
-  PinnedMemory pinnedState, pinnedRow, pinnedSeen, pinnedSampled;
+  PinnedMemory pinnedState, pinnedRow;
+  // Where the device reads and writes by itself: the ids of the text, as bits,
+  // and CriaSampled.
+  PinnedMemory seen, sampled;
   std::vector<Launch> prefillLaunches, decodeLaunches, sampleLaunches,
       encodeLaunches;
   GraphExec graphs[2]; // of a decode step, by what is wanted

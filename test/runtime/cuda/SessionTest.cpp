@@ -1,6 +1,8 @@
+#include "runtime/Sampler.h"
 #include "runtime/cuda/Model.h"
 #include "test/runtime/cuda/Fixtures.h"
 
+#include <algorithm>
 #include <cmath>
 #include <thread>
 
@@ -115,6 +117,23 @@ TEST_F(CudaSessionTest, DecodesByReplayingAGraph) {
               fails(CRIA_ABORTED, "cuGraphLaunch: CUDA_ERROR_LAUNCH_FAILED "
                                   "while launching the decode step"));
   EXPECT_EQ(failing->position(), 1);
+}
+
+// Kernels write the id to the host's memory, and read which were seen there.
+TEST_F(CudaSessionTest, DrawsWithoutACopyBack) {
+  inject("cuMemcpyDtoHAsync:1:719");
+  load();
+  SamplerOptions options;
+  options.repetitionPenalty = 1.5;
+  auto sampler = Sampler::create(options, 5);
+  ASSERT_TRUE(sampler.ok());
+  auto drawing = session();
+  for (size_t i = 0; i < ids.size(); ++i) {
+    Result<int32_t> id = drawing->draw(&ids[i], 1, *sampler);
+    ASSERT_TRUE(id.ok()) << id.status().message();
+    std::vector<float> all = fakeLogits({ids.begin(), ids.begin() + i + 1});
+    EXPECT_EQ(*id, std::max_element(all.end() - 5, all.end()) - all.end() + 5);
+  }
 }
 
 TEST_F(CudaSessionTest, StopsWhereCancelled) {
