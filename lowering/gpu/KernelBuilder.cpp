@@ -352,10 +352,28 @@ Value KernelBuilder::atomicIncrement(const Rows &rows, Value index,
                                    LLVM::AtomicOrdering::monotonic, "device");
 }
 
-Value KernelBuilder::atomicAdd(const Rows &rows, Value index, Value value) {
+Value KernelBuilder::atomicAdd(const Rows &rows, Value index, Value value,
+                               Scope scope) {
   return create<LLVM::AtomicRMWOp>(LLVM::AtomicBinOp::add,
                                    pointer(address(rows, i32(0), index)), value,
-                                   LLVM::AtomicOrdering::monotonic, "block");
+                                   LLVM::AtomicOrdering::monotonic,
+                                   scope == Scope::Device ? "device" : "block");
+}
+
+void KernelBuilder::whenLast(const Rows &arrivals, Value index, Value count,
+                             llvm::function_ref<void()> body) {
+  Rows flag = shared(getI32Type(), 1, 1);
+  Value last = sub(count, i32(1));
+  fence();
+  barrier();
+  when(equal(thread(), i32(0)), [&] {
+    store(atomicIncrement(arrivals, index, last), flag, i32(0), i32(0));
+  });
+  barrier();
+  when(equal(load(flag, i32(0), i32(0)), last), [&] {
+    fence();
+    body();
+  });
 }
 
 Value KernelBuilder::shuffle(Value x, gpu::ShuffleMode mode, int64_t operand) {

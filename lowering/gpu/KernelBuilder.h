@@ -31,6 +31,9 @@ struct Address {
 /// Never changes while the kernel runs: may be read through the texture path.
 enum class Access { Mutable, ReadOnly };
 
+/// Who sees that an atomic access is one.
+enum class Scope { Block, Device };
+
 class KernelBuilder : public LoopBuilder {
 public:
   /// Begins the kernel `name` in `module`. A block has `threads` threads.
@@ -131,15 +134,15 @@ public:
 
   // Cooperation.
   void barrier();
-  /// What this thread has written is seen by other blocks before what it writes
-  /// later (membar.gl).
-  void fence();
-  /// Counts element `index` of i32 rows up, from `last` to 0; the count before.
-  mlir::Value atomicIncrement(const Rows &rows, mlir::Value index,
-                              mlir::Value last);
-  /// Adds to element `index` of integer rows, for this block or its own shared
-  /// memory; the value before.
-  mlir::Value atomicAdd(const Rows &rows, mlir::Value index, mlir::Value value);
+  /// Adds to element `index` of integer rows; the value before. Threads of
+  /// other blocks may add to it too where the scope is the device.
+  mlir::Value atomicAdd(const Rows &rows, mlir::Value index, mlir::Value value,
+                        Scope scope = Scope::Block);
+  /// In that of `count` blocks that comes here last, which sees what the others
+  /// have written before. They count in element `index` of i32 rows, which is 0
+  /// before and after.
+  void whenLast(const Rows &arrivals, mlir::Value index, mlir::Value count,
+                llvm::function_ref<void()> body);
   /// The value, of 32 or 64 bits, of the lane whose number differs in the bits
   /// of `mask`, or of lane `lane`.
   mlir::Value shuffleXor(mlir::Value x, int64_t mask);
@@ -162,6 +165,12 @@ private:
                       int64_t operand);
   mlir::Value pointer(Address address);
   void markReadOnly();
+  /// What this thread has written is seen by other blocks before what it writes
+  /// later (membar.gl).
+  void fence();
+  /// Counts element `index` of i32 rows up, from `last` to 0; the count before.
+  mlir::Value atomicIncrement(const Rows &rows, mlir::Value index,
+                              mlir::Value last);
   mlir::Value addArgument(mlir::Type type);
 
   int64_t blockThreads;

@@ -3,7 +3,6 @@
 #include "lowering/LayerNumber.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/IRMapping.h"
 #include <numeric>
@@ -19,6 +18,17 @@ using namespace cria::simt;
 static MemRefType memoryOf(Type type) {
   auto tensor = cast<RankedTensorType>(type);
   return MemRefType::get(tensor.getShape(), tensor.getElementType());
+}
+
+memref::GlobalOp simt::createZeros(OpBuilder b, Location loc, const Twine &name,
+                                   int64_t count) {
+  auto type = MemRefType::get({count}, b.getI32Type());
+  auto zeros = DenseElementsAttr::get(
+      RankedTensorType::get({count}, b.getI32Type()), b.getI32IntegerAttr(0));
+  return memref::GlobalOp::create(b, loc, name.str(),
+                                  b.getStringAttr("private"), type, zeros,
+                                  /*constant=*/false,
+                                  /*alignment=*/nullptr);
 }
 
 KernelFunction::KernelFunction(func::FuncOp kernel, Block &kernels)
@@ -85,18 +95,13 @@ Value KernelFunction::allocate(Value tensor) {
 }
 
 Value KernelFunction::zeroed(int64_t count) {
-  auto type = MemRefType::get({count}, host.getI32Type());
   std::string name = (kernel.getName() + ".zeros").str();
   if (globals++)
     name += std::to_string(globals);
-  OpBuilder outer(kernel);
-  auto zeros =
-      DenseElementsAttr::get(RankedTensorType::get({count}, host.getI32Type()),
-                             outer.getI32IntegerAttr(0));
-  made.push_back(memref::GlobalOp::create(
-      outer, host.getLoc(), name, outer.getStringAttr("private"), type, zeros,
-      /*constant=*/false, /*alignment=*/nullptr));
-  return memref::GetGlobalOp::create(host, type, name);
+  memref::GlobalOp global =
+      createZeros(OpBuilder(kernel), host.getLoc(), name, count);
+  made.push_back(global);
+  return memref::GetGlobalOp::create(host, global.getType(), name);
 }
 
 bool KernelFunction::isLayer(Value index) {

@@ -5,9 +5,14 @@
 #include "lowering/gpu/KernelBuilder.h"
 #include "lowering/kernel/Elements.h"
 
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "llvm/ADT/MapVector.h"
 
 namespace cria::simt {
+
+/// A global of `count` zeros, i32: memory that is zero when a session begins.
+mlir::memref::GlobalOp createZeros(mlir::OpBuilder builder, mlir::Location loc,
+                                   const llvm::Twine &name, int64_t count);
 
 /// The function `name.launch` on memrefs, behind `kernel` on tensors, that
 /// launches what computes it.

@@ -1,5 +1,6 @@
-/// Scores: logits, weakened where their id was seen. A block for each 1024 ids
-/// also finds the best of them.
+/// Scores: logits, weakened where their id was seen. Each block also finds the
+/// best of its own, and the last block that of all; it also clears what the
+/// next kernels add to.
 #include "lowering/gpu/Sampling.h"
 
 #include <cmath>
@@ -13,19 +14,25 @@ class ScoresKernel : SamplingKernel {
 public:
   ScoresKernel(ImplicitLocOpBuilder &host, Block &kernels,
                const SamplingMemory &in)
-      : SamplingKernel(host, kernels, "sample_scores", kScoreThreads, in) {}
+      : SamplingKernel(host, kernels, "sample_scores", in) {}
   void emit();
 
 private:
-  Value scoreOf(Value logit, Value id);
+  Value penalized(Value logit, Value id);
   Value keyOf(Value score, Value id);
+  void clear();
+  void findBest();
 };
 } // namespace
 
-/// x / penalty or x * penalty where the id was seen.
-Value ScoresKernel::scoreOf(Value logit, Value id) {
+/// x / penalty or x * penalty where the id was seen. The ids are in the host's
+/// memory, and not read where the penalty is 1.
+Value ScoresKernel::penalized(Value logit, Value id) {
   Value penalty = sampling(offsetof(CriaSampling, penalty), b.getF32Type());
-  Value word = b.load(rows(in.seen), b.i32(0), b.div(id, 32));
+  Value penalizes =
+      b.create<arith::CmpFOp>(arith::CmpFPredicate::UNE, penalty, b.f32(1));
+  Value word = b.choose(
+      penalizes, [&] { return loadAt(in.seen, b.div(id, 32)); }, b.i32(0));
   Value bit = b.both(b.create<arith::ShRUIOp>(word, b.rem(id, 32)), b.i32(1));
   Value negative =
       b.create<arith::CmpFOp>(arith::CmpFPredicate::OLT, logit, b.f32(0));
@@ -40,33 +47,57 @@ Value ScoresKernel::keyOf(Value score, Value id) {
   Value infinity = b.i32(0x7f800000);
   Value finite = b.less(b.both(bitsOf(score), b.i32(INT32_MAX)), infinity);
   Value order = b.select(finite, orderOf(score), b.i32(INT32_MAX));
-  Value high = b.create<arith::ShLIOp>(
-      b.create<arith::ExtSIOp>(b.getI64Type(), order), i64(32));
-  return b.create<arith::OrIOp>(
-      high,
-      b.create<arith::ExtUIOp>(b.getI64Type(), b.sub(b.i32(INT32_MAX), id)));
+  return paired(order, b.sub(b.i32(INT32_MAX), id));
+}
+
+void ScoresKernel::clear() {
+  Value first = b.add(b.mul(b.block(0), kSampleThreads), b.thread());
+  b.loop(first, b.i32(kBins), in.tiles * kSampleThreads, [&](Value bin) {
+    storeAt(b.i32(0), in.counts, bin);
+    storeAt(i64(0), in.weights, bin);
+  });
+}
+
+/// The best of all blocks: the id, where none is drawn; and no bounds.
+void ScoresKernel::findBest() {
+  auto bests =
+      b.loop(b.thread(), b.i32(in.tiles), kSampleThreads, {i64(INT64_MIN)},
+             [&](Value tile, ValueRange most) {
+               return SmallVector<Value>{b.max(most[0], loadAt(in.best, tile))};
+             });
+  Value best = blockMax(bests[0]);
+  b.when(b.equal(b.thread(), b.i32(0)), [&] {
+    Value id = b.sub(b.i32(INT32_MAX), narrow(best));
+    Value broken = b.equal(highOf(best), b.i32(INT32_MAX));
+    answer(id, broken);
+    storeAt(b.i32(0), in.listed, b.i32(0));
+    find(Found::Best, best);
+    find(Found::Certain, i64(kBins));
+    find(Found::BinK, i64(kBins));
+    find(Found::EndP, i64(kBins));
+  });
 }
 
 void ScoresKernel::emit() {
-  Rows logits = rows(in.logits);
+  clear();
   Value first = b.mul(b.block(0), kTile), last = i64(INT64_MIN);
-  for (int64_t i = 0; i < kTile; i += kScoreThreads) {
+  for (int64_t i = 0; i < kTile; i += kSampleThreads) {
     Value id = b.add(b.add(first, b.thread()), i);
     Value exists = b.less(id, b.i32(in.vocab));
     Value score = b.choose(
-        exists, [&] { return scoreOf(b.load(logits, b.i32(0), id), id); },
+        exists, [&] { return penalized(loadAt(in.logits, id), id); },
         b.f32(-INFINITY));
-    b.store(score, scores, b.i32(0), id);
+    storeAt(score, in.scores, id);
     last = b.max(last, b.select(exists, keyOf(score, id), i64(INT64_MIN)));
   }
-  Rows scratch = b.shared(b.getI64Type(), kScoreThreads / kWarp, 0);
-  Value best = blockMax(last, scratch);
+  Value best = blockMax(last);
   b.when(b.equal(b.thread(), b.i32(0)),
-         [&] { b.store(best, this->best, b.i32(0), b.block(0)); });
-  launch.finish(arith::ConstantIndexOp::create(host, in.tiles).getResult());
+         [&] { storeAt(best, in.best, b.block(0)); });
+  b.whenLast(rows(in.arrivals), b.i32(0), b.i32(in.tiles), [&] { findBest(); });
+  finish();
 }
 
-void simt::emitScores(ImplicitLocOpBuilder &host, Block &kernels,
-                      const SamplingMemory &in) {
+void simt::emitSampleScores(ImplicitLocOpBuilder &host, Block &kernels,
+                            const SamplingMemory &in) {
   ScoresKernel(host, kernels, in).emit();
 }

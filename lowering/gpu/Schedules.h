@@ -16,7 +16,7 @@ bool emitAttention(KernelFunction &function, llvm::StringRef &reason);
 bool emitParts(KernelFunction &function, llvm::StringRef &reason);
 
 /// The entry `sample`, which draws an id from a row of logits as CriaSampling
-/// says (Sample.cpp), and its kernels.
+/// says (Sampling.cpp), and its kernels.
 void emitSampling(mlir::ModuleOp module, mlir::Block &kernels,
                   mlir::func::FuncOp decode);
 

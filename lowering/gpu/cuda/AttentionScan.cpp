@@ -495,18 +495,7 @@ void AttentionScan::mergeWarps(const State &state) {
 
 /// The block that arrives last merges what all splits of a head have left.
 void AttentionScan::mergeSplits() {
-  Rows flag = b.shared(b.getI32Type(), 1, 1);
-  Value last = b.sub(active, b.i32(1));
-  b.fence();
-  b.barrier();
-  b.when(b.equal(b.thread(), b.i32(0)), [&] {
-    Value before = b.atomicIncrement(arrivals, b.block(0), last);
-    b.store(before, flag, b.i32(0), b.i32(0));
-  });
-  b.barrier();
-  Value arrived = b.load(flag, b.i32(0), b.i32(0));
-  b.when(b.equal(arrived, last), [&] {
-    b.fence();
+  b.whenLast(arrivals, b.block(0), active, [&] {
     eachElement([&](Value head, Value column) {
       Value first = b.mul(b.block(0), splits);
       finishElements(head, column,
