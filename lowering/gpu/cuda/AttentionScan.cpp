@@ -24,7 +24,7 @@
 ///
 /// Caches in blocks, and lanes with less than 4 or more than 32 bytes of a key,
 /// are read where they lie.
-#include "lowering/gpu/Attention.h"
+#include "lowering/gpu/cuda/AttentionScan.h"
 #include "lowering/gpu/cuda/TensorCores.h"
 
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
@@ -35,7 +35,6 @@ using namespace mlir;
 using namespace cria;
 using namespace cria::simt;
 
-static constexpr int64_t kThreads = 128, kWarps = kThreads / kWarp;
 /// Values of q, and of the output, that a lane holds for its query heads at
 /// most: they live in registers.
 static constexpr int64_t kValues = 32;
@@ -48,92 +47,6 @@ static constexpr int64_t kKeysPerSplit = 64;
 /// Turns that are copied ahead, and bytes that a lane has of a turn's keys:
 /// with three blocks on a multiprocessor 48 KiB are in flight.
 static constexpr int64_t kAhead = 2, kTurnBytes = 32;
-/// Numbers of what warps or splits have saved that a thread loads at once.
-static constexpr int64_t kMerged = 32;
-
-namespace {
-/// The running softmax of some heads: what each thread, warp or split holds.
-struct State {
-  SmallVector<Value> max, sum, out;
-
-  SmallVector<Value> values() const {
-    SmallVector<Value> all(max);
-    llvm::append_range(all, sum);
-    llvm::append_range(all, out);
-    return all;
-  }
-  static State of(ValueRange values) {
-    size_t heads = values.size() / 3;
-    return {SmallVector<Value>(values.take_front(heads)),
-            SmallVector<Value>(values.slice(heads, heads)),
-            SmallVector<Value>(values.take_back(heads))};
-  }
-};
-
-/// That of one head over some keys.
-struct Part {
-  Value max, sum, out;
-};
-
-class AttentionScan : AttentionKernel {
-public:
-  AttentionScan(KernelFunction &of, const AttentionMemory &in);
-  void emit();
-
-private:
-  void allocateRing();
-  void allocateSplits();
-  Value queryOf(int64_t head);
-  std::pair<Value, Value> blockKeys();
-  SmallVector<Value> queries();
-  /// The lane's column of a head. Lanes beyond the head's end work on its last
-  /// columns.
-  Value column();
-  /// The lane's part of the keys and values of a turn, as stored.
-  struct Turn {
-    SmallVector<Value> keys, values;
-  };
-  Value keyOf(Value first, int64_t number);
-  Address stage(Value slot);
-  void fetch(Value slot, Value first, Value endKey);
-  Turn loadStage(Value slot);
-  Turn loadKeys(Value first, Value last);
-  State scan(Value firstKey, Value endKey);
-  Value widened(Value stored);
-  Value dot(Value q, Value k);
-  State step(Value first, Value endKey, const Turn &turn, ArrayRef<Value> q,
-             State state);
-  State mergeLanes(State state);
-  void mergeWarps(const State &state);
-  void mergeSplits();
-  void combine(State &into, size_t head, ArrayRef<Part> parts);
-  /// States of single heads in memory, a row for each: maximum and sum, output.
-  struct Saved {
-    Rows softmax, out;
-  };
-  void save(const State &state, const Saved &to, Value row, Value column);
-  State merged(const Saved &from, Value first, Value count, Value head,
-               Value column);
-  void finishElements(Value head, Value column, const State &state);
-  /// Calls `body` with each (head, column) of the block that is a multiple of
-  /// `mergeWidth`, one a thread.
-  void eachElement(llvm::function_ref<void(Value head, Value column)> body);
-
-  int64_t size, heads, parts, width, lanes, groups;
-  /// Keys of a turn, of a group of lanes and of the block.
-  int64_t batch = 1, turnKeys;
-  int64_t splits = 1, leastKeys;
-  /// Columns that a thread merges at once.
-  int64_t mergeWidth = 4;
-  /// The stages: (slot, key of the batch, key or value, piece), each with a
-  /// piece of `pieceWidth` for every thread. None where lanes read caches.
-  std::optional<Rows> ring;
-  int64_t pieceWidth = 0, pieceBytes = 0;
-  Saved partial;                          // (block, split, head)
-  Rows arrivals;                          // of a block's splits
-  Value firstQuery, token, split, active; // of the block
-};
-} // namespace
 
 AttentionScan::AttentionScan(KernelFunction &of, const AttentionMemory &in)
     : AttentionKernel(of, in, kThreads), size(in.size), width(scanWidth(in)) {
@@ -322,8 +235,9 @@ Value AttentionScan::dot(Value q, Value k) {
 }
 
 /// The state with the keys of one turn more.
-State AttentionScan::step(Value first, Value endKey, const Turn &turn,
-                          ArrayRef<Value> q, State state) {
+AttentionScan::State AttentionScan::step(Value first, Value endKey,
+                                         const Turn &turn, ArrayRef<Value> q,
+                                         State state) {
   Value last = b.sub(endKey, b.i32(1));
   std::vector<SmallVector<Part>> added(heads); // (head, key)
   for (int64_t number = 0; number < batch; ++number) {
@@ -347,7 +261,7 @@ State AttentionScan::step(Value first, Value endKey, const Turn &turn,
 
 /// Every group of lanes takes keys in turn; all threads of the block do the
 /// same number of turns, since they shuffle.
-State AttentionScan::scan(Value firstKey, Value endKey) {
+AttentionScan::State AttentionScan::scan(Value firstKey, Value endKey) {
   for (int64_t ahead = 0; ring && ahead < kAhead; ++ahead)
     fetch(b.i32(ahead), b.add(firstKey, ahead * turnKeys), endKey);
   SmallVector<Value> q = queries();
@@ -377,131 +291,6 @@ State AttentionScan::scan(Value firstKey, Value endKey) {
   if (ring)
     cuda::awaitCopies(b, 0);
   return State::of(ValueRange(end).drop_back(2));
-}
-
-/// Adds to a head what the parts have seen.
-void AttentionScan::combine(State &into, size_t head, ArrayRef<Part> parts) {
-  Value &max = into.max[head], &sum = into.sum[head], &out = into.out[head];
-  auto type = dyn_cast<VectorType>(out.getType());
-  auto splat = [&](Value x) {
-    return b.splat(x, type ? type.getNumElements() : 1);
-  };
-  Value all = max;
-  for (const Part &part : parts)
-    all = b.fmax(all, part.max);
-  Value mine = b.exp2(b.fsub(max, all));
-  max = all;
-  sum = b.fmul(sum, mine);
-  out = b.fmul(out, splat(mine));
-  for (const Part &part : parts) {
-    Value its = b.exp2(b.fsub(part.max, all));
-    sum = b.fma(part.sum, its, sum);
-    out = b.fma(part.out, splat(its), out);
-  }
-}
-
-State AttentionScan::mergeLanes(State state) {
-  for (int64_t mask = lanes; mask < kWarp; mask *= 2)
-    for (int64_t h = 0; h < heads; ++h) {
-      SmallVector<Value> out;
-      for (int64_t i = 0; i < width; ++i)
-        out.push_back(b.shuffleXor(b.extract(state.out[h], i), mask));
-      combine(state, h,
-              Part{b.shuffleXor(state.max[h], mask),
-                   b.shuffleXor(state.sum[h], mask), b.pack(out)});
-    }
-  return state;
-}
-
-//===----------------------------------------------------------------------===//
-// Merging warps and splits
-//===----------------------------------------------------------------------===//
-
-void AttentionScan::eachElement(
-    llvm::function_ref<void(Value head, Value column)> body) {
-  int64_t each = size / mergeWidth;
-  b.loop(b.thread(), b.i32(heads * each), kThreads, [&](Value i) {
-    Value head = b.div(i, each);
-    Value column = b.mul(b.rem(i, each), mergeWidth);
-    if (in.group % heads == 0)
-      return body(head, column);
-    // A block may have fewer heads than it has room for.
-    b.when(b.less(b.add(firstQuery, head), b.i32(in.group)),
-           [&] { body(head, column); });
-  });
-}
-
-void AttentionScan::save(const State &state, const Saved &to, Value row,
-                         Value column) {
-  b.store(state.out[0], to.out, row, column);
-  b.when(b.equal(column, b.i32(0)), [&] {
-    b.store(b.pack({state.max[0], state.sum[0]}), to.softmax, row, b.i32(0));
-  });
-}
-
-/// Elements of what `count` warps or splits have saved from `first` on, merged.
-State AttentionScan::merged(const Saved &from, Value first, Value count,
-                            Value head, Value column) {
-  int64_t together = std::min<int64_t>(kMerged / mergeWidth,
-                                       getConstantIntValue(count).value_or(16));
-  Value last = b.sub(count, b.i32(1));
-  State init{{b.f32(kNone)}, {b.f32(0)}, {b.splat(b.f32(0), mergeWidth)}};
-  auto body = [&](Value begin, ValueRange carried) {
-    SmallVector<Part> parts;
-    for (int64_t i = 0; i < together; ++i) {
-      Value index = b.add(begin, i), own = b.min(index, last);
-      Value row = b.add(b.mul(b.add(first, own), heads), head);
-      Value softmax = b.load(from.softmax, row, b.i32(0), 2);
-      Value max = b.select(b.less(index, count), b.extract(softmax, 0),
-                           b.f32(-INFINITY));
-      parts.push_back({max, b.extract(softmax, 1),
-                       b.load(from.out, row, column, mergeWidth)});
-    }
-    State state = State::of(carried);
-    combine(state, 0, parts);
-    return state.values();
-  };
-  return State::of(b.loop(b.i32(0), count, together, init.values(), body));
-}
-
-void AttentionScan::finishElements(Value head, Value column,
-                                   const State &state) {
-  SmallVector<Value> made;
-  for (int64_t i = 0; i < mergeWidth; ++i)
-    made.push_back(finished(b.extract(state.out[0], i), state.sum[0]));
-  launch.store(b.pack(made), in.result,
-               {token, kvHead, b.add(firstQuery, head), column});
-}
-
-void AttentionScan::mergeWarps(const State &state) {
-  Type f32 = b.getF32Type();
-  Saved warps{b.shared(f32, kWarps * heads * 2, 2),
-              b.shared(f32, kWarps * heads * size, size)};
-  Value lane = b.lane(), column = b.mul(lane, width);
-  b.when(b.both(b.less(lane, b.i32(lanes)), b.less(column, b.i32(size))), [&] {
-    for (int64_t h = 0; h < heads; ++h)
-      save({{state.max[h]}, {state.sum[h]}, {state.out[h]}}, warps,
-           b.add(b.mul(b.warp(), heads), h), column);
-  });
-  b.barrier();
-  eachElement([&](Value head, Value column) {
-    State all = merged(warps, b.i32(0), b.i32(kWarps), head, column);
-    if (splits == 1)
-      return finishElements(head, column, all);
-    Value part = b.add(b.mul(b.block(0), splits), split);
-    save(all, partial, b.add(b.mul(part, heads), head), column);
-  });
-}
-
-/// The block that arrives last merges what all splits of a head have left.
-void AttentionScan::mergeSplits() {
-  b.whenLast(arrivals, b.block(0), active, [&] {
-    eachElement([&](Value head, Value column) {
-      Value first = b.mul(b.block(0), splits);
-      finishElements(head, column,
-                     merged(partial, first, active, head, column));
-    });
-  });
 }
 
 void AttentionScan::emit() {
