@@ -9,9 +9,12 @@
 ///       sums += float(codes of x . codes of w) * (scale of x * scale of w)
 ///
 /// A row of the input's stage is 128 bytes, eight chunks of 16; chunk c of row
-/// r lies at c ^ r % 8, so that the eight rows of an ldmatrix hit all banks. A
-/// block of weights begins at an even byte: every other one's codes do not
-/// begin at a word, and are shifted together from two.
+/// r lies at c ^ s, where s is r % 8 with its highest bit moved below the
+/// others. So the eight rows of an ldmatrix hit all banks, and so do two chunks
+/// of four rows, which eight lanes copy. A row of the weights' stage is an odd
+/// number of 16 bytes: then four words of eight rows are in all banks. A block
+/// of weights begins at an even byte: every other one's codes do not begin at a
+/// word, and are shifted together from two.
 ///
 /// With g = lane / 4 and t = lane % 4 a lane holds of weights the column g,
 /// bytes 4t and 16 + 4t of its codes (PTX ISA, mma.m16n8k32): of four bits both
@@ -38,6 +41,11 @@ static constexpr int64_t kAcross = kTileN / 16;
 static constexpr int64_t kLowHalves = 0x0f0f0f0f, kEights = 0x08080808;
 static constexpr int64_t kSigns = -0x7f7f7f80;
 
+/// Bytes from a row of the weights' stage to the next.
+static int64_t strideOf(int64_t blockBytes) {
+  return llvm::alignTo(kBlocks * blockBytes - kChunk, 2 * kChunk) + kChunk;
+}
+
 namespace {
 class BlockGemm : public MmaTile {
 public:
@@ -48,11 +56,12 @@ public:
         codes(b.shared(b.getI8Type(), kStages * kTileM * kBlocks * kNumbers,
                        kBlocks * kNumbers)),
         scales(b.shared(b.getF16Type(), kStages * kTileM * kBlocks, kBlocks)),
-        weightBytes(b.shared(b.getI8Type(), kStages * kTileN * kBlocks * bytes,
-                             kBlocks * bytes)) {}
+        weightBytes(b.shared(b.getI8Type(), kStages * kTileN * strideOf(bytes),
+                             strideOf(bytes))) {}
 
 private:
   std::vector<Sums> multiply(const Corner &corner) override;
+  Value columnOf(Value row, Value chunk);
   void fetch(const Corner &corner, Value step);
   SmallVector<Value> step(Value step, ValueRange sums);
   SmallVector<Value> weightsOf(Value row, Value word, int64_t block);
@@ -70,6 +79,12 @@ private:
 // Stages
 //===----------------------------------------------------------------------===//
 
+/// Where a chunk of a row of the input lies.
+Value BlockGemm::columnOf(Value row, Value chunk) {
+  Value low = b.mul(b.rem(row, 4), 2), high = b.rem(b.div(row, 4), 2);
+  return b.mul(b.exclusiveOr(chunk, b.add(low, high)), kChunk);
+}
+
 /// Begins to fill the stage of a step; what is behind the end is zeros.
 void BlockGemm::fetch(const Corner &corner, Value step) {
   Value row = b.div(b.thread(), kFillers), own = b.rem(b.thread(), kFillers);
@@ -79,9 +94,8 @@ void BlockGemm::fetch(const Corner &corner, Value step) {
     Value chunk = b.add(own, i);
     Source from = elementX(corner, row,
                            b.add(b.mul(block, kNumbers), b.mul(chunk, kChunk)));
-    Value at = b.mul(b.exclusiveOr(chunk, b.rem(row, 8)), kChunk);
-    cuda::copyAsync(b, b.address(codes, to, at), from.address, kChunk,
-                    from.exists);
+    cuda::copyAsync(b, b.address(codes, to, columnOf(row, chunk)), from.address,
+                    kChunk, from.exists);
   }
   int64_t width = std::gcd<int64_t>(weightLength, 8);
   int64_t each = kBlocks * bytes / width;
@@ -161,8 +175,8 @@ SmallVector<Value> BlockGemm::step(Value step, ValueRange sums) {
     for (int64_t i = 0; i < kDown; ++i) {
       Value row = b.add(b.add(tileX, i * 16), b.rem(lane, 16));
       Value chunk = b.add(b.div(lane, 16), block * 2);
-      Value at = b.mul(b.exclusiveOr(chunk, b.rem(row, 8)), kChunk);
-      xs.push_back(cuda::loadMatrices(b, b.address(codes, row, at)));
+      xs.push_back(
+          cuda::loadMatrices(b, b.address(codes, row, columnOf(row, chunk))));
       Value own = b.add(b.add(tileX, i * 16), g);
       scalesX.push_back({b.loadWide(scales, own, b.i32(block)),
                          b.loadWide(scales, b.add(own, 8), b.i32(block))});
