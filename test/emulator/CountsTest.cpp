@@ -128,6 +128,15 @@ TEST_F(Counts, AGenericAddressIsOfItsSpace) {
   EXPECT_EQ(warps("ld.generic"), 2u);
 }
 
+TEST_F(Counts, ABlockLoadsASectorFirstOnce) {
+  // Both warps of each block load the same 128 bytes twice.
+  run("and.b32 %r1, %r1, 31;" + strided(4) +
+          "ld.global.b32 %r4, [%rd1]; ld.global.b32 %r4, [%rd1];",
+      {3}, {64});
+  EXPECT_EQ(of(RequestKind::GlobalLoad).parts, 3u * 2 * 2 * 4);
+  EXPECT_EQ(of(RequestKind::GlobalLoad).first, 3u * 4);
+}
+
 TEST_F(Counts, LocalMemoryHasBytesAlone) {
   run("st.local.b32 [l], %r1; ld.local.b32 %r4, [l]; ld.local.b32 %r4, [l];");
   EXPECT_EQ(of(RequestKind::LocalStore).bytes, 32u * 4);
@@ -321,6 +330,18 @@ TEST_F(Counts, AWarpExecutesWhatAnyOfItsLanesDoes) {
   EXPECT_EQ(threads("f32"), 8u);
   EXPECT_EQ(threads("special"), 24u * 2);
   EXPECT_EQ(warps("special"), 2u);
+}
+
+TEST_F(Counts, TheLongestBlockHasMostInstructions) {
+  run("mov.u32 %r4, %ctaid.x; mul.lo.u32 %r6, %r4, 10;" +
+          loop("mul.lo.u32 %r5, %r5, 1;"),
+      {4}, {64});
+  // Blocks 0 and 1 to 3 go 1, 10, 20 and 30 rounds.
+  uint64_t all = 0, rounds = 1 + 10 + 20 + 30;
+  for (uint64_t count : counts.warpInstructions)
+    all += count;
+  uint64_t round = 2 * 4; // by each of two warps
+  EXPECT_EQ(counts.longestBlock, (all - rounds * round) / 4 + 30 * round);
 }
 
 TEST_F(Counts, ALoopCountsItsRounds) {

@@ -84,6 +84,8 @@ void writeRequests(Json &json, RequestKind kind, const RequestCounts &counts) {
     json.attribute("used_bytes", counts.used);
     json.attribute("sectors", counts.parts);
     json.attribute("least_sectors", counts.least);
+    if (kind == RequestKind::GlobalLoad)
+      json.attribute("block_sectors", counts.first);
     writeRatio(json, "sectors_per_request", counts.parts, counts.requests);
     writeRatio(json, "coalescing", counts.least, counts.parts);
   } else {
@@ -133,6 +135,7 @@ void write(Json &json, const Launch &launch, const LaunchCounts &counts,
   json.attribute("instructions", counts.instructions());
   writeClasses(json, "thread_instructions", plan, counts.threadInstructions);
   writeClasses(json, "warp_instructions", plan, counts.warpInstructions);
+  json.attribute("longest_block", counts.longestBlock);
   writeOperations(json, plan, counts.warpInstructions);
   writeRatio(json, "barriers_per_warp", counts.ofWarps(plan, "barrier"), warps);
   writeKinds(json, plan, counts);

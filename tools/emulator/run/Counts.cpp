@@ -27,6 +27,7 @@ void LaunchCounts::add(const LaunchCounts &other) {
   sites.resize(std::max(sites.size(), other.sites.size()));
   for (size_t i = 0; i < other.sites.size(); ++i)
     sites[i] += other.sites[i];
+  longestBlock = std::max(longestBlock, other.longestBlock);
 }
 
 uint64_t LaunchCounts::instructions() const {
@@ -73,6 +74,7 @@ void BlockCounter::addSegments(LaunchCounts &to) const {
   to.threadInstructions.resize(plan->classes.size());
   to.warpInstructions.resize(plan->classes.size());
   size_t segments = plan->segments.size();
+  uint64_t block = 0;
   for (uint32_t first = 0; first < threads; first += 32)
     for (size_t s = 0; s < segments; ++s) {
       uint64_t sum = 0, most = 0;
@@ -83,8 +85,10 @@ void BlockCounter::addSegments(LaunchCounts &to) const {
       for (auto [number, count] : plan->segments[s].classes) {
         to.threadInstructions[number] += sum * count;
         to.warpInstructions[number] += most * count;
+        block += most * count;
       }
     }
+  to.longestBlock = std::max(to.longestBlock, block);
 }
 
 void BlockCounter::finish(LaunchCounts &to) {

@@ -47,6 +47,7 @@ struct CountPlan {
 struct LaunchCounts {
   std::vector<uint64_t> threadInstructions, warpInstructions; ///< by class
   std::vector<RequestCounts> sites; ///< by number in the plan
+  uint64_t longestBlock = 0; ///< instructions of warps, of the block with most
 
   void add(const LaunchCounts &other);
   uint64_t instructions() const; ///< of threads

@@ -34,6 +34,13 @@ public:
     result.least = (result.used + kSectorBytes - 1) / kSectorBytes;
     return result;
   }
+  /// Adds the sectors to `all`; how many are new there.
+  uint64_t addTo(std::unordered_set<uint64_t> &all) const {
+    uint64_t added = 0;
+    for (size_t i = 0; i < count; ++i)
+      added += all.insert(sectors[i].number).second;
+    return added;
+  }
 
 private:
   struct Sector {
@@ -90,11 +97,11 @@ private:
   uint32_t lengths[kBanks] = {};
 };
 
-RequestCounts sectorsOf(const Request &request) {
+Sectors sectorsOf(const Request &request) {
   Sectors sectors;
   for (unsigned lane = 0; lane < 32; ++lane)
     sectors.add(request.addresses[lane], request.bytes[lane]);
-  return sectors.counts();
+  return sectors;
 }
 
 /// Lanes are served at once as far as they ask for no more than 128 bytes: all
@@ -123,16 +130,9 @@ RequestCounts &RequestCounts::operator+=(const RequestCounts &other) {
   used += other.used;
   parts += other.parts;
   least += other.least;
+  first += other.first;
   unseen += other.unseen;
   return *this;
-}
-
-RequestCounts countsOf(RequestKind kind, const Request &request) {
-  bool any = std::any_of(request.bytes, request.bytes + 32,
-                         [](uint8_t bytes) { return bytes != 0; });
-  if (!any || isLocal(kind))
-    return {};
-  return isGlobal(kind) ? sectorsOf(request) : wavefrontsOf(request);
 }
 
 void Requests::start(const std::vector<RequestSite> &newSites, uint32_t count) {
@@ -150,6 +150,7 @@ void Requests::start(const std::vector<RequestSite> &newSites, uint32_t count) {
   pool.clear();
   unused.clear();
   counts.assign(siteCount, RequestCounts());
+  loaded.clear();
 }
 
 /// The request of an execution; null if it is not noted. Once one is not noted
@@ -196,6 +197,21 @@ void Requests::add(uint32_t index, uint32_t site, uint64_t address,
   uint32_t lanes = std::min(32u, threads - warp * 32);
   if (request->came == (lanes == 32 ? ~0u : (1u << lanes) - 1))
     settle(site, track.open[execution]);
+}
+
+/// What one request adds to the counts of its instruction.
+RequestCounts Requests::countsOf(RequestKind kind, const Request &request) {
+  bool any = std::any_of(request.bytes, request.bytes + 32,
+                         [](uint8_t bytes) { return bytes != 0; });
+  if (!any || isLocal(kind))
+    return {};
+  if (!isGlobal(kind))
+    return wavefrontsOf(request);
+  Sectors sectors = sectorsOf(request);
+  RequestCounts result = sectors.counts();
+  if (kind == RequestKind::GlobalLoad)
+    result.first = sectors.addTo(loaded);
+  return result;
 }
 
 /// Counts the request at `place` unless it is counted.

@@ -21,6 +21,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <unordered_set>
 #include <vector>
 
 namespace cria::emulator {
@@ -70,14 +71,12 @@ struct RequestCounts {
   uint64_t parts = 0;    ///< sectors, or wavefronts
   uint64_t least = 0;  ///< the fewest parts that `used` fits in, or for shared
                        ///< memory those without a conflict
+  uint64_t first = 0;  ///< sectors of loads that their block had not loaded
   uint64_t unseen = 0; ///< accesses of lanes that were not joined to requests:
                        ///< they are in `bytes` alone
 
   RequestCounts &operator+=(const RequestCounts &other);
 };
-
-/// What one request adds to `requests`, `used`, `parts` and `least`.
-RequestCounts countsOf(RequestKind kind, const Request &request);
 
 /// Joins the accesses of a block's lanes into requests and counts them.
 class Requests {
@@ -103,6 +102,7 @@ private:
 
   Request *find(Track &track, uint32_t execution);
   void settle(uint32_t site, uint32_t &place);
+  RequestCounts countsOf(RequestKind kind, const Request &request);
   void forget(uint32_t warp);
 
   const std::vector<RequestSite> *sites = nullptr;
@@ -115,6 +115,7 @@ private:
   std::vector<Request> pool;
   std::vector<uint32_t> unused; ///< places in `pool`
   std::vector<RequestCounts> counts;
+  std::unordered_set<uint64_t> loaded; ///< sectors, by the block
 };
 
 } // namespace cria::emulator

@@ -1,0 +1,255 @@
+#!/usr/bin/env python3
+"""predict_cuda.py BIN SCRATCH CONFIG.json [--prompt=N] [--draw] [FLAG...]: how long
+each kernel of a model should take on GPUs, by arithmetic.
+
+BIN is build/bin; the tests' tools are needed (scripts/setup.sh cria-test-depends).
+FLAGs go to cria-compile. One layer of the model, with random weights, runs a prompt of
+N tokens (512) in one chunk, and a token behind it, in the emulated driver, which counts
+what each launch asks for; ids are the likeliest or, with --draw, drawn by temperature,
+top-k and top-p. ptxas and nvdisasm say how many blocks fit a multiprocessor, and how
+many loads a lane has in flight. A launch takes
+
+  LAUNCH + LATENCY + COMBINE (where a last block combines) + the longest of
+
+  memory    bytes of weights and caches / rate of memory
+  L2        bytes of sectors / rate of the second cache; those that a block loads
+            several times once, as the first cache keeps them
+  copies    the same of the busiest multiprocessor / 64 a cycle
+  issue     its warps' instructions / 4 a cycle
+  shared    its wavefronts, and loads of 128 bytes from the first cache / 1 a cycle
+  tensor    its matrix operations / their rate
+  latency   LATENCY for each time that the longest block waits for loads in flight,
+            for each of the blocks that run one after the other
+"""
+
+import argparse
+import dataclasses
+import json
+import math
+import os
+import pathlib
+import re
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+sys.path += [str(ROOT / "test" / part) for part in ("e2e", "lowering")]
+import sass  # noqa: E402
+from harness import Tools, execute  # noqa: E402
+
+LAUNCH = 0.9  # us from the end of a kernel of a graph to the next one's first load
+LATENCY = 0.6  # us of memory under load
+COMBINE = 0.9  # us: a fence, an atomic and loads of what other blocks stored
+PORT = 64  # bytes a cycle from the second cache into a multiprocessor
+SECTOR = 32  # bytes
+
+
+@dataclasses.dataclass
+class Gpu:
+    """Rates that a good kernel reaches."""
+
+    name: str
+    chip: str
+    multiprocessors: int
+    clock: float  # GHz under load
+    memory: float  # TB/s, as a read loop
+    l2: float  # TB/s
+    tensor: float  # TFLOP/s of mma.sync in bf16; of its int8, twice as many
+
+
+# H100 and H200: mma.sync ends at 62 to 65 % of the peak, which only wgmma reaches.
+GPUS = [
+    Gpu("A100", "sm_80", 108, 1.4, 1.75, 4.0, 280),
+    Gpu("H100", "sm_90", 132, 1.7, 3.0, 5.5, 620),
+    Gpu("H200", "sm_90", 132, 1.7, 4.3, 5.5, 620),
+]
+
+
+def total(launch, kinds, field):
+    return sum(launch.get(kind, {}).get(field, 0) for kind in kinds)
+
+
+def times(gpu, launch, memory, figures):
+    """{what may bound a launch: us}. `launch` is what the emulator counted, `memory`
+    bytes that come from memory, `figures` those of SASS."""
+    blocks = math.prod(launch["grid"])
+    warps = sum(launch["warp_instructions"].values())
+    # Of what all blocks do, the part of the busiest multiprocessor: it has its
+    # share of the blocks, rounded up, and the longest one at least.
+    longest = launch["longest_block"] / warps
+    share = max(math.ceil(blocks / gpu.multiprocessors) / blocks, longest)
+    asked = ["global_load", "global_copy"]
+    others = ["global_copy", "global_store", "global_atomic"]
+    sectors = total(launch, others, "sectors")
+    sectors += total(launch, ["global_load"], "block_sectors")
+    shared = ["shared_load", "shared_store", "shared_atomic", "shared_copy"]
+    wavefronts = total(launch, [*shared, "matrix_load", "matrix_store"], "wavefronts")
+    wavefronts += total(launch, ["global_load"], "sectors") * SECTOR / 128
+    operations = sum(
+        count / (2 if name.endswith(("s8", "u8")) else 1)
+        for name, count in launch["operations"].items()
+    )
+    # Blocks as long as the longest one, those that a multiprocessor runs in turn,
+    # and how often a lane of it waits.
+    full = min(blocks, 1 / longest)
+    turns = math.ceil(full / (gpu.multiprocessors * figures["blocks"]))
+    lanes = math.prod(launch["block"])
+    loaded = total(launch, asked, "used_bytes") * longest / lanes
+    waits = loaded / (16 * figures["loads"]) if figures["loads"] else 0
+    cycle = 1e-3 / gpu.clock  # us
+    return {
+        "memory": memory / gpu.memory * 1e-6,
+        "L2": sectors * SECTOR / gpu.l2 * 1e-6,
+        "copies": sectors * SECTOR * share / PORT * cycle,
+        "issue": warps * share / 4 * cycle,
+        "shared": wavefronts * share * cycle,
+        "tensor": operations * share * gpu.multiprocessors / gpu.tensor * 1e-6,
+        "latency": turns * waits * LATENCY,
+    }
+
+
+def predict(gpu, launch, memory, figures):
+    """(us, what bounds them) of a launch."""
+    found = times(gpu, launch, memory, figures)
+    bound = max(found, key=found.get)
+    fixed = LAUNCH + LATENCY + (COMBINE if "global_atomic" in launch else 0)
+    return fixed + found[bound], bound if found[bound] > fixed else "launch"
+
+
+def layer_of(config, scratch):
+    """(file of the same config with one layer, ids that the model has)."""
+    keys = json.loads(config.read_text())
+    layers = keys["num_hidden_layers"]
+    for key, value in keys.items():
+        if isinstance(value, list) and len(value) == layers:
+            keys[key] = value[:1]
+    path = scratch / "config.json"
+    path.write_text(json.dumps(keys | {"num_hidden_layers": 1}))
+    return path, keys["vocab_size"]
+
+
+def floors(tools, config, flags):
+    """{kernel: (runs, bytes, floor of each GPU in us)} of --report=plan."""
+    command = [tools.bin / "cria-compile", config, "--report=plan", *flags]
+    text = execute(command).ok().text
+    number = r"\s+([\d.]+)"
+    row = re.compile(r"(\w+)" + number * (3 + len(GPUS)), re.MULTILINE)
+    found = {}
+    for match in row.finditer(text[text.index("\nGPUs:") :]):
+        runs, size, _, *us = map(float, match.groups()[1:])
+        found[match[1]] = int(runs), size, us
+    return found
+
+
+def counted(tools, artifact, vocabulary, prompt, sampling):
+    """The launches of a prompt and of the token behind it: {name: [counts]}."""
+    file = tools.scratch / "counts.json"
+    ids = ",".join(str(i % vocabulary) for i in range(prompt))
+    driver = tools.bin.parent / "lib" / "libcria-emulator.so"
+    variables = {"CRIA_CUDA_DRIVER": driver, "CRIA_EMULATOR_CHECKS": "none"}
+    variables |= {"CRIA_EMULATOR_COUNT": file, "CRIA_EMULATOR_OPTIMIZATION": "2"}
+    command = tools.run_command(artifact, "--device=cuda", "--random-weights=1")
+    command += [f"--ids={ids}", "--max-tokens=2", "--print-ids", *sampling]
+    execute(command, env=os.environ | variables).ok()
+    result = {}
+    for line in file.read_text().splitlines():
+        launch = json.loads(line)
+        result.setdefault(launch["kernel"], []).append(launch)
+    return result
+
+
+def figures_of(tools, artifact, config, flags):
+    """{(kernel, chip): figures of SASS}. Loads in flight are those of weights and
+    caches or, in a kernel that streams none, of all that it reads."""
+    ptx = tools.scratch / "model.ptx"
+    execute(tools.compile_command(config, ptx, "--emit=ptx", *flags)).ok()
+    manifest = execute([tools.bin / "cria-inspect", "--json", artifact]).ok().text
+    streamed = sass.launches(json.loads(manifest))
+    everything = {
+        name: dataclasses.replace(launch, streamed=-1)
+        for name, launch in streamed.items()
+    }
+    chips = sorted({gpu.chip for gpu in GPUS})
+    rows = sass.measure_all({"": (ptx, streamed)}, chips)
+    others = sass.measure_all({"": (ptx, everything)}, chips)
+    for key, row in rows.items():
+        row["loads"] = row["loads"] or others[key]["loads"]
+    return {key[1:]: row for key, row in rows.items()}
+
+
+def parts_of(launches, bounds):
+    """{kernel: (times a call, part of the bytes of its row in `bounds`)}: a row may be
+    several launches, NAME and NAME_..., which have their parts of its operations or,
+    where it has none, of what they ask for."""
+    rows, result = {}, {}
+    for name, counts in launches.items():
+        row = next((row for row in bounds if f"{name}_".startswith(f"{row}_")), None)
+        rows.setdefault(row, []).append(name)
+    for row, names in rows.items():
+        runs, size, _ = bounds.get(row, (1, 0, None))
+        weights = {
+            name: sum(launches[name][-1]["operations"].values()) for name in names
+        }
+        if not any(weights.values()):
+            asked = ["global_load", "global_copy"]
+            weights = {
+                name: total(launches[name][-1], asked, "bytes") for name in names
+            }
+        every = sum(weights.values()) or 1
+        for name in names:
+            result[name] = runs, size * weights[name] / every
+    return result
+
+
+def table(title, launches, bounds, figures):
+    """Lines of Markdown: a kernel's time and what bounds it, on each GPU."""
+    heads = [f"{gpu.name}, us" for gpu in GPUS]
+    yield "| " + " | ".join([title, "times", *heads, "bound"]) + " |"
+    yield "|---" * (len(GPUS) + 3) + "|"
+    sums = [0] * len(GPUS)
+    for name, (runs, size) in parts_of(launches, bounds).items():
+        found = [
+            predict(gpu, launches[name][-1], size, figures[name, gpu.chip])
+            for gpu in GPUS
+        ]
+        sums = [old + runs * us for old, (us, _) in zip(sums, found)]
+        bound = " / ".join(dict.fromkeys(bound for _, bound in found))
+        cells = [f"`{name}`", str(runs), *(f"{us:.1f}" for us, _ in found), bound]
+        yield "| " + " | ".join(cells) + " |"
+    least = [
+        sum(runs * us[i] for runs, _, us in bounds.values()) for i in range(len(GPUS))
+    ]
+    cells = [f"{us:.0f}, {floor / us:.0%}" for us, floor in zip(sums, least)]
+    yield "| " + " | ".join(["all, and its floor's part", "", *cells, ""]) + " |"
+
+
+def main():
+    parser = argparse.ArgumentParser(usage=__doc__)
+    parser.add_argument("bin")
+    parser.add_argument("scratch")
+    parser.add_argument("config", type=pathlib.Path)
+    parser.add_argument("--prompt", type=int, default=512)
+    parser.add_argument("--draw", action="store_true")
+    options, flags = parser.parse_known_args()
+    tools = Tools(options.bin, options.scratch)
+    places = [str(tools.bin.parent / "cuda-tools"), os.environ["PATH"]]
+    os.environ["PATH"] = os.pathsep.join(places)
+    flags += ["--target=cuda", f"--chunk={options.prompt}"]
+    config, vocabulary = layer_of(options.config, tools.scratch)
+    artifact = tools.compile(config, *flags)
+    draw = ["--temperature=0.8", "--top-k=50", "--top-p=0.95", "--seed=1"]
+    sampling = draw if options.draw else ["--temperature=0"]
+    launches = counted(tools, artifact, vocabulary, options.prompt, sampling)
+    figures = figures_of(tools, artifact, config, flags)
+    for entry, depth in (("prefill", 0), ("decode", options.prompt)):
+        bounds = floors(tools, options.config, [*flags, f"--depth={depth}"])
+        bounds = {name: row for name, row in bounds.items() if name.endswith(entry)}
+        found = {
+            name: counts
+            for name, counts in launches.items()
+            if f"_{entry}" in name or entry == "decode" and name.startswith("sample")
+        }
+        print("\n".join(table(entry, found, bounds, figures)), end="\n\n")
+
+
+if __name__ == "__main__":
+    main()
