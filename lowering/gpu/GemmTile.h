@@ -17,12 +17,12 @@ public:
            int64_t step);
   virtual ~GemmTile() = default;
 
-  /// Builds the kernel: block (i, j) has units from i * unitsOfTile() on, rows
-  /// from j * m on.
+  /// Builds the kernel: block (i, j) has the units of tile i, rows from j * m
+  /// on. Each work begins with a tile of its own.
   void emit();
   int64_t unitsOfTile() const { return n / sumsOfUnit(); }
   int64_t rowsOfTile() const { return m; }
-  int64_t blocks() const { return llvm::divideCeil(units, unitsOfTile()); }
+  int64_t blocks() const;
 
 protected:
   /// An element's address, and whether it exists: else it counts as zero, and
@@ -41,9 +41,12 @@ protected:
   struct UnitSum {
     mlir::Value unit, sum;
   };
-  /// Where a block's tile begins, and how many rows the input has.
+  /// Where a block's tile begins: its first unit and row. A work has `units` of
+  /// them, the input `rows`.
   struct Corner {
-    mlir::Value unit, row, rows;
+    mlir::Value unit, units, row, rows;
+    /// For each work but the first, whether the tile is of it or one behind.
+    llvm::SmallVector<mlir::Value> reached;
   };
 
   /// Of the input at (row, k) of the tile, of the weights at (row, k).
@@ -76,19 +79,23 @@ protected:
 private:
   void restrict(mlir::Value &exists, mlir::Value at, mlir::Value end);
   mlir::Value orZero(mlir::Value exists, mlir::Value at);
-  mlir::Value isWhole(const Corner &corner);
-  void finish(const Corner &corner, llvm::ArrayRef<Sums> sums);
-  void finishWhole(const Corner &corner, llvm::ArrayRef<Sums> sums);
-  void forEachVector(const Corner &corner, llvm::ArrayRef<Sums> sums,
-                     llvm::function_ref<void(mlir::Value row, mlir::Value unit,
-                                             mlir::ValueRange products)>
-                         body);
-  /// Units that are computed and stored as a vector, `most` at most.
-  int64_t unitWidth(int64_t most);
+  Corner cornerOf();
+  bool hasWholeTiles() const;
+  mlir::Value isWhole(const Work &work, const Corner &corner);
+  void finish(const Work &work, const Corner &corner,
+              llvm::ArrayRef<Sums> sums);
+  void finishWhole(const Work &work, const Corner &corner,
+                   llvm::ArrayRef<Sums> sums);
+  void finishAny(const Work &work, const Corner &corner,
+                 llvm::ArrayRef<Sums> sums);
+  using VectorBody =
+      llvm::function_ref<void(mlir::Value row, mlir::Value unit,
+                              mlir::ValueRange products, int64_t width)>;
+  void forEachVector(const Work &work, const Corner &corner,
+                     llvm::ArrayRef<Sums> sums, VectorBody body);
 
-  /// Units of each work, one behind another, and of all.
-  llvm::SmallVector<int64_t> workUnits;
-  int64_t units = 0;
+  /// Tiles that the units of each work take.
+  llvm::SmallVector<int64_t> workTiles;
   /// Whether steps end where k does.
   bool wholeSteps;
 };

@@ -133,6 +133,7 @@ private:
   bool collect(const Element &element, ArrayRef<Size> box, Ingredients &made,
                bool below);
   std::optional<Work> workOf(const Part &part, ArrayRef<Element> sums);
+  bool fitOneGrid(const Work &a, const Work &b);
   std::optional<Work> paired(const Work &work);
   void pairColumns(MutableArrayRef<Work> works);
   bool emitProducts(ArrayRef<Work> works, StringRef suffix);
@@ -227,6 +228,12 @@ bool PartsSchedule::collect(const Part &part, Ingredients &made) {
   return true;
 }
 
+/// Whether emitGemv may take the work's products.
+static bool hasFewRows(const Work &work) {
+  Size rows = work.rows();
+  return rows.isConstant() && rows.constant <= kGemvRows;
+}
+
 /// Bytes of shared memory that hold the rows which products read.
 static int64_t sharedBytes(const Work &work) {
   const Dot &dot = work.dots[0];
@@ -273,8 +280,7 @@ std::optional<Work> PartsSchedule::workOf(const Part &part,
       work.units *= part.box[loop].constant;
     }
   }
-  Size rows = work.rows();
-  bool few = rows.isConstant() && rows.constant <= kGemvRows;
+  bool few = hasFewRows(work);
   SmallVector<Size> box = work.longBox();
   auto type = [](const Element &element) {
     return cast<RankedTensorType>(element.tensor.getType());
@@ -402,18 +408,30 @@ grouped(ArrayRef<Work> works,
   return groups;
 }
 
-/// Whether the sums of both are of the same products, of the same rows.
-static bool haveSameProducts(const Work &a, const Work &b) {
-  return a.dots[0].x == b.dots[0].x &&
-         llvm::equal(a.sums, b.sums, [](const Element &a, const Element &b) {
-           return a.tensor == b.tensor;
-         });
-}
-
 static bool haveSameInput(const Work &a, const Work &b) {
   const Dot &first = a.dots[0], &second = b.dots[0];
   return first.x.tensor == second.x.tensor && first.terms == second.terms &&
          first.bits == second.bits && a.rows() == b.rows();
+}
+
+/// Whether tiles of both may be in one grid: their units have as many products,
+/// with the same rows of the input, and their weights have rows alike.
+bool PartsSchedule::fitOneGrid(const Work &a, const Work &b) {
+  auto firstRead = [&](const Work &work) {
+    Box box = work.longBox();
+    SmallVector<AffineExpr> zeros(box.size(), elements.constant(0));
+    Element read = work.dots[0].x;
+    for (AffineExpr &at : read.at)
+      at = elements.simplify(at.replaceDims(zeros), box);
+    return read;
+  };
+  auto weights = [&](const Work &work) {
+    Element read = *inMemory(elements, work.dots[0].w, work.longBox());
+    auto type = cast<RankedTensorType>(read.tensor.getType());
+    return std::pair(type.getElementType(), type.getShape().back());
+  };
+  return firstRead(a) == firstRead(b) && a.sums.size() == b.sums.size() &&
+         weights(a) == weights(b);
 }
 
 /// The work with two of its columns in each unit, if a unit can hold them.
@@ -441,13 +459,17 @@ std::optional<Work> PartsSchedule::paired(const Work &work) {
 }
 
 /// Columns that RoPE does not rotate become pairs like those that it does, so
-/// that all columns of a product are units of one launch.
+/// that all columns of a product are units of one launch; of many rows, also
+/// those of products beside it: values beside queries and keys.
 void PartsSchedule::pairColumns(MutableArrayRef<Work> works) {
   for (Work &single : works) {
     bool besidePairs = llvm::any_of(works, [&](const Work &work) {
-      return single.sums.size() == 1 && work.sums.size() == 2 &&
-             work.sums[0].tensor == single.sums[0].tensor &&
-             work.sums[1].tensor == single.sums[0].tensor;
+      if (single.sums.size() != 1 || work.sums.size() != 2)
+        return false;
+      return hasFewRows(single)
+                 ? work.sums[0].tensor == single.sums[0].tensor &&
+                       work.sums[1].tensor == single.sums[0].tensor
+                 : haveSameInput(work, single);
     });
     if (!besidePairs)
       continue;
@@ -460,9 +482,8 @@ void PartsSchedule::pairColumns(MutableArrayRef<Work> works) {
 bool PartsSchedule::emitProducts(ArrayRef<Work> works, StringRef suffix) {
   const Work &first = works[0];
   SmallVector<Size> box = first.longBox();
-  Size rows = first.rows();
   const Dot &dot = first.dots[0];
-  bool few = rows.isConstant() && rows.constant <= kGemvRows;
+  bool few = hasFewRows(first);
   if (few && dot.bits)
     few = sharedBytes(first) <= kGemvShared;
   if (dot.bits && !few && !takesBlockGemm(dot.terms.constant))
@@ -519,7 +540,8 @@ bool PartsSchedule::emitProducts(ArrayRef<Work> works, StringRef suffix) {
     emitGemv(function, name(suffix), works, inBlock ? &input : nullptr,
              made.statistics);
   } else {
-    auto launches = grouped(works, haveSameProducts);
+    auto launches = grouped(
+        works, [&](const Work &a, const Work &b) { return fitOneGrid(a, b); });
     if (launches.size() > 1)
       remarkFurther("its products are stored apart");
     for (ArrayRef<Work> together : launches)

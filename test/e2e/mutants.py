@@ -34,7 +34,7 @@ SEEDS = [0, 1, 2]
 
 NORM, PRODUCT, TILES = "head_prefill_input", "head_decode", "head_prefill"
 KEYS, PROMPT, DECODE = (
-    "layers_attn_qkv_prefill_1",
+    "layers_attn_qkv_prefill",
     "layers_attn_prefill",
     "layers_attn_decode",
 )

@@ -51,7 +51,7 @@ LINE = re.compile(
     r"^\s+/\*[0-9a-f]+\*/\s+(?:@(!?U?P\w+)\s+)?([A-Z][\w.]*)\s*([^;]*);"
 )
 REGISTER = re.compile(r"\b(U?R)(\d+)(\.64)?")
-CONSTANT = re.compile(r"c\[0x0\]\[(R\d+\+)?0x([0-9a-f]+)\]")
+CONSTANT = re.compile(r"c\[0x0\]\[(U?R\d+\+)?0x([0-9a-f]+)\]")
 LABEL = re.compile(r"`\((\.L_x_\d+)\)")
 UNIFORM = 1000  # number of UR0
 

@@ -3,9 +3,9 @@
 // RUN: sed s/ROWS/64/ %s | cria-opt --convert-linalg-to-gpu | FileCheck %s --check-prefixes=CHECK,MANY
 // RUN: sed s/ROWS/1/ %s | cria-opt --convert-linalg-to-gpu | FileCheck %s --check-prefixes=CHECK,FEW
 
-// 8 and 4 units are a tile of many rows; of few, two blocks of 4 warps and one.
+// 8 and 4 units are a tile each of many rows; of few, two blocks of 4 warps and one.
 // CHECK-LABEL: func.func private @rotate.launch(
-// MANY: gpu.launch_func @kernels::@rotate blocks in (%c1,
+// MANY: gpu.launch_func @kernels::@rotate blocks in (%c2,
 // FEW: gpu.launch_func @kernels::@rotate blocks in (%c3,
 // CHECK-NOT: gpu.launch_func
 // CHECK: gpu.module
