@@ -109,8 +109,45 @@ AffineExpr HostValues::read(OpFoldResult index) const {
   return constant(*getConstantIntValue(index));
 }
 
+static DictionaryAttr with(DictionaryAttr size, StringRef key, int64_t value) {
+  Builder b(size.getContext());
+  NamedAttrList attrs(size);
+  attrs.set(key, b.getI64IntegerAttr(value));
+  return attrs.getDictionary(size.getContext());
+}
+
+/// A size where there are at most `to` tokens, or rows of logits, or more.
+DictionaryAttr HostValues::chosenSize(arith::SelectOp size) const {
+  auto test = size.getCondition().getDefiningOp<arith::CmpIOp>();
+  if (!test || test.getPredicate() != arith::CmpIPredicate::ule)
+    return {};
+  std::optional<int64_t> to = getConstantIntValue(test.getRhs());
+  bool beyond = getConstantIntValue(size.getTrueValue()) == 0;
+  Value other = beyond ? size.getTrueValue() : size.getFalseValue();
+  auto chosen = dyn_cast_if_present<DictionaryAttr>(
+      gridSize(beyond ? size.getFalseValue() : size.getTrueValue()));
+  auto counted = dyn_cast_if_present<DictionaryAttr>(gridSize(test.getLhs()));
+  if (!to || !chosen || !counted || getConstantIntValue(other) != 0 ||
+      chosen.get("from") || chosen.get("to"))
+    return {};
+  StringRef name = counted.begin()->getName();
+  if (!chosen.get(name) || cast<IntegerAttr>(counted.get(name)).getInt() != 1)
+    return {};
+  return with(chosen, beyond ? "from" : "to", beyond ? *to + 1 : *to);
+}
+
 Attribute HostValues::gridSize(Value size) const {
   Builder b(context);
+  if (auto choice = size.getDefiningOp<arith::SelectOp>())
+    return chosenSize(choice);
+  if (auto larger = size.getDefiningOp<arith::MaxUIOp>()) {
+    auto counted =
+        dyn_cast_if_present<DictionaryAttr>(gridSize(larger.getLhs()));
+    std::optional<int64_t> least = getConstantIntValue(larger.getRhs());
+    return counted && counted.size() == 1 && least
+               ? with(counted, "least", *least)
+               : DictionaryAttr();
+  }
   AffineExpr expr = read(size);
   if (auto known = dyn_cast_if_present<AffineConstantExpr>(expr))
     return known.getValue() < 0 ? Attribute()

@@ -4,6 +4,7 @@
 
 #include "lowering/Entry.h"
 
+#include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/IR/AffineExpr.h"
@@ -29,10 +30,13 @@ public:
   mlir::FailureOr<mlir::DictionaryAttr> place(mlir::gpu::LaunchFuncOp launch,
                                               unsigned i) const;
   /// A dimension of a grid: a constant, or tokens or rows of logits over a
-  /// constant, rounded up. Null for any other number.
+  /// constant, rounded up; the larger one of that and a constant; and any of
+  /// these or 0, chosen by whether there are at most so many. Null for any
+  /// other number.
   mlir::Attribute gridSize(mlir::Value size) const;
 
 private:
+  mlir::DictionaryAttr chosenSize(mlir::arith::SelectOp size) const;
   /// Memory of one kind, as a launch's arguments have them.
   struct Memory {
     llvm::StringRef kind;

@@ -3,6 +3,7 @@
 #include "runtime/Json.h"
 #include "runtime/Manifest.h"
 
+#include <algorithm>
 #include <cctype>
 #include <utility>
 
@@ -19,7 +20,9 @@ uint64_t Dimension::at(int64_t tokens, int64_t logits) const {
   if (count == Fixed)
     return value;
   auto n = static_cast<uint64_t>(count == Tokens ? tokens : logits);
-  return (n + value - 1) / value;
+  return n < from || n > to
+             ? 0
+             : std::max<uint64_t>((n + value - 1) / value, least);
 }
 
 namespace {
@@ -83,6 +86,11 @@ static Dimension readDimension(const JsonCursor &at) {
   dimension.count = tokens ? Dimension::Tokens : Dimension::Logits;
   JsonCursor divisor = tokens ? *tokens : at["logits"];
   dimension.value = static_cast<uint32_t>(divisor.integer(1, INT32_MAX));
+  for (auto [name, bound] : {std::pair("least", &dimension.least),
+                             {"from", &dimension.from},
+                             {"to", &dimension.to}})
+    if (auto given = at.find(name))
+      *bound = static_cast<uint32_t>(given->integer(0, INT32_MAX));
   return dimension;
 }
 

@@ -20,12 +20,14 @@ struct Image {
   std::string symbol; // the exported data
 };
 
-/// A dimension of a grid: a number, or ceil(n / divisor).
+/// A dimension of a grid: a number, or for a count n of at least `from` and at
+/// most `to`, max(ceil(n / divisor), least), and 0 for others.
 struct Dimension {
   enum Count { Fixed, Tokens, Logits };
 
   Count count = Fixed;
   uint32_t value = 1; // the number, or the divisor
+  uint32_t least = 0, from = 0, to = UINT32_MAX;
 
   /// The dimension for a call of so many tokens and rows of logits.
   uint64_t at(int64_t tokens, int64_t logits) const;

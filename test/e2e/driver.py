@@ -21,6 +21,16 @@ def plan_of(text):
     return json.loads(re.sub(r" : i64", "", plan))
 
 
+def blocks(size, tokens):
+    """A dimension of a grid, where the logits of all tokens are wanted."""
+    if isinstance(size, int):
+        return size
+    if not size.get("from", 0) <= tokens <= size.get("to", tokens):
+        return 0
+    over = size.get("tokens") or size["logits"]
+    return max(-(-tokens // over), size.get("least", 0))
+
+
 def ptx_of(text):
     """The PTX in what gpu-module-to-binary makes."""
     escaped = re.search(r'assembly = "((?:[^"\\]|\\.)*)"', text)[1].encode()
@@ -110,12 +120,9 @@ class Plan:
         function = ctypes.c_void_p()
         name = launch["launch"].encode()
         self.do("cuModuleGetFunction", ctypes.byref(function), self.module, name)
-        sizes = []
-        for size in launch["grid"]:
-            if isinstance(size, dict):
-                (over,) = size.values()  # of tokens, or of logits: all are wanted
-                size = -(-tokens // over)
-            sizes.append(size)
+        sizes = [blocks(size, tokens) for size in launch["grid"]]
+        if 0 in sizes:
+            return
         values = [
             ctypes.c_uint64(self.address(argument, turn, own))
             for argument in launch["args"]

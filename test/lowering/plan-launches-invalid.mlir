@@ -229,8 +229,31 @@ module attributes {gpu.container_module} {
       attributes {arguments = ["ids", "tokens", "position", "first", "source", "logits", "cache", "arena"], chunk = 1 : index} {
     %c1 = arith.constant 1 : index
     %x = arith.addi %tokens, %c1 : index
-    // expected-error @below {{'gpu.launch_func' op expected dimension 1 of the grid to be a constant, or the entry's tokens, or tokens - first, over a constant, rounded up}}
+    // expected-error @below {{'gpu.launch_func' op expected dimension 1 of the grid to be a constant, or the entry's tokens, or tokens - first, over a constant, rounded up, or the larger of that and a constant, or 0 by how many tokens there are}}
     gpu.launch_func @kernels::@k blocks in (%tokens, %x, %c1) threads in (%c1, %c1, %c1)
+    return
+  }
+  gpu.module @kernels {
+    gpu.func @k() kernel {
+      gpu.return
+    }
+  }
+}
+
+// -----
+
+// chosen by their own number,
+module attributes {gpu.container_module} {
+  func.func @decode(%ids: memref<1xi32>, %tokens: index, %position: index, %first: index, %source: index, %logits: memref<1x8xf32>, %cache: memref<2x1x8x4xf32>, %arena: memref<256xi8>)
+      attributes {arguments = ["ids", "tokens", "position", "first", "source", "logits", "cache", "arena"], chunk = 1 : index} {
+    %c0 = arith.constant 0 : index
+    %c1 = arith.constant 1 : index
+    %c8 = arith.constant 8 : index
+    %rows = arith.subi %tokens, %first : index
+    %few = arith.cmpi ule, %tokens, %c8 : index
+    %x = arith.select %few, %rows, %c0 : index
+    // expected-error @below {{'gpu.launch_func' op expected dimension 0 of the grid to be a constant, or the entry's tokens}}
+    gpu.launch_func @kernels::@k blocks in (%x, %c1, %c1) threads in (%c1, %c1, %c1)
     return
   }
   gpu.module @kernels {
@@ -249,7 +272,7 @@ module attributes {gpu.container_module} {
     %c1 = arith.constant 1 : index
     %c8 = arith.constant 8 : index
     %x = arith.divui %tokens, %c8 : index
-    // expected-error @below {{'gpu.launch_func' op expected dimension 0 of the grid to be a constant, or the entry's tokens, or tokens - first, over a constant, rounded up}}
+    // expected-error @below {{'gpu.launch_func' op expected dimension 0 of the grid to be a constant, or the entry's tokens, or tokens - first, over a constant, rounded up, or the larger of that and a constant, or 0 by how many tokens there are}}
     gpu.launch_func @kernels::@k blocks in (%x, %c1, %c1) threads in (%c1, %c1, %c1)
     return
   }

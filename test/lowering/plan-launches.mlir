@@ -215,6 +215,8 @@ module attributes {gpu.container_module} {
 // CHECK: prefill = [{{{.*}}grid = [{tokens = 1 : i64}, {tokens = 64 : i64}, {tokens = 16 : i64}], launch = "a"
 // CHECK-SAME: grid = [{logits = 1 : i64}, {logits = 64 : i64}, {logits = 16 : i64}], launch = "b"
 // CHECK-SAME: grid = [{tokens = 8 : i64}, {logits = 8 : i64}, 6], launch = "c"
+// They are some at least, and none where there are other numbers of tokens.
+// CHECK-SAME: grid = [{to = 8 : i64, tokens = 16 : i64}, {from = 9 : i64, least = 3 : i64, tokens = 16 : i64}, {from = 8 : i64, logits = 16 : i64}], launch = "d"
 module attributes {gpu.container_module} {
   func.func @prefill(%ids: memref<16xi32>, %tokens: index, %position: index, %first: index, %source: index, %logits: memref<16x8xf32>)
       attributes {arguments = ["ids", "tokens", "position", "first", "source", "logits"], chunk = 16 : index} {
@@ -236,6 +238,14 @@ module attributes {gpu.container_module} {
     %r8 = affine.apply affine_map<()[s0, s1] -> ((s0 - s1 + 7) floordiv 8)>()[%tokens, %first]
     %six = arith.muli %c2, %c3 : index
     gpu.launch_func @kernels::@c blocks in (%t8, %r8, %six) threads in (%c1, %c1, %c1)
+    %none = arith.constant 0 : index
+    %few = arith.cmpi ule, %tokens, %c8 : index
+    %fewRows = arith.cmpi ule, %rows, %c7 : index
+    %least = arith.maxui %t16, %c3 : index
+    %x = arith.select %few, %t16, %none : index
+    %y = arith.select %few, %none, %least : index
+    %z = arith.select %fewRows, %none, %r16 : index
+    gpu.launch_func @kernels::@d blocks in (%x, %y, %z) threads in (%c1, %c1, %c1)
     return
   }
   gpu.module @kernels {
@@ -246,6 +256,9 @@ module attributes {gpu.container_module} {
       gpu.return
     }
     gpu.func @c() kernel {
+      gpu.return
+    }
+    gpu.func @d() kernel {
       gpu.return
     }
   }

@@ -39,17 +39,21 @@ static int64_t blocksOf(const json::Array &grid, int64_t tokens) {
       blocks *= *number;
       continue;
     }
-    const json::Object &rounded = *size.getAsObject();
-    auto per = rounded.getInteger("tokens");
-    blocks *= per ? llvm::divideCeil(tokens, *per)
-                  : llvm::divideCeil(1, *rounded.getInteger("logits"));
+    const json::Object &counted = *size.getAsObject();
+    auto per = counted.getInteger("tokens");
+    int64_t count = per ? tokens : 1;
+    bool isIn = counted.getInteger("from").value_or(0) <= count &&
+                count <= counted.getInteger("to").value_or(count);
+    int64_t rounded =
+        llvm::divideCeil(count, per ? *per : *counted.getInteger("logits"));
+    blocks *=
+        isIn ? std::max(rounded, counted.getInteger("least").value_or(0)) : 0;
   }
   return blocks;
 }
 
-/// Adds the blocks of launches whose names are `prefix`, or go on behind it
-/// with
-/// "_".
+/// Adds the blocks of launches that have any, whose names are `prefix`, or go
+/// on behind it with "_".
 static void addLaunches(const json::Array &steps, llvm::StringRef prefix,
                         int64_t tokens, std::vector<int64_t> &blocks) {
   for (const json::Value &step : steps) {
@@ -61,7 +65,8 @@ static void addLaunches(const json::Array &steps, llvm::StringRef prefix,
     llvm::StringRef name = launch.getString("launch").value_or("");
     if (!name.consume_front(prefix) || !(name.empty() || name[0] == '_'))
       continue;
-    blocks.push_back(blocksOf(*launch.getArray("grid"), tokens));
+    if (int64_t own = blocksOf(*launch.getArray("grid"), tokens))
+      blocks.push_back(own);
   }
 }
 

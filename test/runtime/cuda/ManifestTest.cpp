@@ -43,6 +43,19 @@ TEST(CudaManifest, ReadsImagesScratchAndSteps) {
   EXPECT_EQ(logits.shared, 64u);
 }
 
+TEST(CudaManifest, CountsBlocksOfCountsInARange) {
+  json manifest = cudaManifest();
+  manifest["cuda"]["entries"]["decode"][0]["grid"][0] = {
+      {"tokens", 2}, {"least", 3}, {"from", 2}, {"to", 8}};
+  auto parsed = parseManifest(manifest.dump(), "x.cria");
+  ASSERT_TRUE(parsed.ok()) << parsed.status().message();
+  const cuda::Dimension &size = parsed->cuda->decode[0].launches[0].grid[0];
+  EXPECT_EQ(size.at(1, 0), 0u);
+  EXPECT_EQ(size.at(2, 0), 3u);
+  EXPECT_EQ(size.at(8, 0), 4u);
+  EXPECT_EQ(size.at(9, 0), 0u);
+}
+
 TEST(CudaManifest, ACodeForCudaAloneNeedsNoEntries) {
   json manifest = cudaManifest();
   manifest["target"] = {{"kind", "cuda"}, {"arch", "x86_64"}, {"os", "linux"}};
@@ -87,6 +100,8 @@ TEST(CudaManifest, RefusesLaunchesThatNoDeviceCanDo) {
   refused("/entries/decode/0/grid", json::array(), "expected three");
   refused("/entries/decode/0/grid/0", -1, "is -1, expected");
   refused("/entries/decode/0/grid/0", {{"tokens", 0}}, "is 0, expected");
+  refused("/entries/decode/0/grid/0", {{"tokens", 1}, {"least", -1}},
+          "is -1, expected");
   refused("/entries/decode/0/grid/0", {{"rows", 1}}, "'cuda.entries.decode");
   refused("/entries/decode/0/shared", -1, "is -1, expected");
   refused("/entries/decode/1/loop", 0, "is 0, expected");
