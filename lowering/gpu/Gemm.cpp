@@ -15,13 +15,20 @@ static int64_t lengthOf(const Dot &dot) {
                   : terms;
 }
 
-GemmTile::GemmTile(Launch &launch, ArrayRef<Work> works, int64_t m, int64_t n,
-                   int64_t step)
+/// Splits of a tile at most: the block that arrives last adds them up. And the
+/// terms of k of each at least, which fill the stages of shared memory.
+static constexpr int64_t kMostSplits = 8, kLeastTerms = 256;
+/// Sums of neighbouring elements that are in memory side by side; vectors of
+/// them and splits that are read at once.
+static constexpr int64_t kVector = 4, kVectors = 2, kMerged = 4;
+
+GemmTile::GemmTile(Launch &launch, ArrayRef<Work> works, const GemmShape &shape)
     : launch(launch), b(launch.b), works(works),
       k(works[0].dots[0].terms.constant),
-      weightLength(lengthOf(works[0].dots[0])), m(m), n(n),
+      weightLength(lengthOf(works[0].dots[0])), m(shape.m), n(shape.n),
+      steps(llvm::divideCeil(k, shape.step)),
       x(Operand::of(launch, works[0], works[0].dots[0].x, k)), width(x.width),
-      wholeSteps(k % step == 0) {
+      few(shape.few), wholeSteps(k % shape.step == 0) {
   for (const Work &work : works) {
     workTiles.push_back(llvm::divideCeil(work.units, unitsOfTile()));
     SmallVector<Operand> &own = weights.emplace_back();
@@ -30,6 +37,10 @@ GemmTile::GemmTile(Launch &launch, ArrayRef<Work> works, int64_t m, int64_t n,
       width = std::min(width, own.back().width);
     }
   }
+  room = tiles() < kMultiprocessors ? shape.blocks / tiles() : 1;
+  splits = std::clamp(k / kLeastTerms, int64_t(1), std::min(room, kMostSplits));
+  if (few)
+    room = splits = llvm::divideCeil(steps, llvm::divideCeil(steps, splits));
 }
 
 /// Also asks that `at` is below `end`.
@@ -64,21 +75,57 @@ bool GemmTile::hasWholeTiles() const {
       works, [&](const Work &work) { return work.units % unitsOfTile() == 0; });
 }
 
-int64_t GemmTile::blocks() const {
+int64_t GemmTile::tiles() const {
   return std::accumulate(workTiles.begin(), workTiles.end(), int64_t(0));
 }
 
-GemmTile::Corner GemmTile::cornerOf() {
+/// Which tile down and which of its splits is the block's, and their steps of
+/// k.
+///
+///   few rows   block (tile * splits + split, 0)
+///   many       block (tile, tile down * splits + split)
+///
+/// Of many rows the splits are fewer the more rows there are; blocks beyond
+/// have nothing to do.
+void GemmTile::splitSteps(Value x, Value y, Corner &corner) {
+  corner.tile = x;
+  corner.tileRow = few ? b.i32(0) : y;
+  corner.first = b.i32(0);
+  corner.end = b.i32(steps);
+  if (splits == 1)
+    return;
+  Value each, all = b.i32(steps);
+  if (few) {
+    corner.tile = b.div(x, splits);
+    corner.split = b.rem(x, splits);
+    corner.splits = b.i32(splits);
+    each = b.i32(llvm::divideCeil(steps, splits));
+  } else {
+    Value down = b.ceilDiv(corner.rows, m);
+    Value wanted = b.create<arith::DivUIOp>(b.i32(room), down);
+    wanted = b.max(b.min(wanted, b.i32(splits)), b.i32(1));
+    each = b.create<arith::CeilDivUIOp>(all, wanted);
+    corner.splits = b.create<arith::CeilDivUIOp>(all, each);
+    corner.tileRow = b.create<arith::DivUIOp>(y, corner.splits);
+    corner.split = b.create<arith::RemUIOp>(y, corner.splits);
+    corner.exists = b.less(y, b.mul(down, corner.splits));
+  }
+  corner.first = b.mul(corner.split, each);
+  corner.end = b.min(b.add(corner.first, each), all);
+}
+
+GemmTile::Corner GemmTile::cornerOf(Value x, Value y, Value rows) {
   Corner corner;
-  corner.unit = b.mul(b.block(0), unitsOfTile());
+  corner.rows = rows;
+  splitSteps(x, y, corner);
+  corner.row = b.mul(corner.tileRow, m);
+  corner.unit = b.mul(corner.tile, unitsOfTile());
   corner.units = b.i32(works[0].units);
-  corner.row = b.mul(b.block(1), m);
-  corner.rows = launch.number(works[0].rows());
-  int64_t tiles = 0;
+  int64_t before = 0;
   for (const auto &[work, own] : llvm::zip(works.drop_front(), workTiles)) {
-    tiles += own;
-    Value reached = b.less(b.i32(tiles - 1), b.block(0));
-    Value unit = b.mul(b.sub(b.block(0), b.i32(tiles)), unitsOfTile());
+    before += own;
+    Value reached = b.less(b.i32(before - 1), corner.tile);
+    Value unit = b.mul(b.sub(corner.tile, b.i32(before)), unitsOfTile());
     corner.unit = b.select(reached, unit, corner.unit);
     corner.units = b.select(reached, b.i32(work.units), corner.units);
     corner.reached.push_back(reached);
@@ -159,7 +206,8 @@ Value GemmTile::isWhole(const Work &work, const Corner &corner) {
   return whole;
 }
 
-/// A whole tile: reads all before it stores, so that no read waits for another.
+/// Of a whole tile: reads all before it stores, so that no read waits for
+/// another.
 void GemmTile::finishWhole(const Work &work, const Corner &corner,
                            ArrayRef<Sums> sums) {
   SmallVector<llvm::unique_function<void()>> stores;
@@ -196,33 +244,162 @@ void GemmTile::finishAny(const Work &work, const Corner &corner,
   Value whole = isWhole(work, corner);
   if (!whole)
     return finishWhole(work, corner, sums);
+  // All that q, k and v read at once does not fit registers.
+  size_t half = works.size() > 1 ? sums.size() / 2 : sums.size();
   b.when(
-      whole, [&] { finishWhole(work, corner, sums); },
+      whole,
+      [&] {
+        finishWhole(work, corner, sums.take_front(half));
+        if (half < sums.size())
+          finishWhole(work, corner, sums.drop_front(half));
+      },
       [&] { finish(work, corner, sums); });
 }
 
-void GemmTile::emit() {
-  Corner corner = cornerOf();
-  std::vector<Sums> sums = multiply(corner);
-  branch(b, workTiles, b.block(0),
+void GemmTile::finishWorks(const Corner &corner, ArrayRef<Sums> sums) {
+  branch(b, workTiles, corner.tile,
          [&](size_t i, Value) { finishAny(works[i], corner, sums); });
+}
+
+/// Leaves the block's sums in memory. Whether it is the last of its tile that
+/// does.
+Value GemmTile::isFinisher(const Splits &memory, const Corner &corner,
+                           ArrayRef<Value> values) {
+  Value tile = b.mul(corner.tile, room), thread = b.opaque(b.thread());
+  Value first = b.add(tile, b.mul(corner.tileRow, corner.splits));
+  auto count = static_cast<int64_t>(values.size());
+  Value row = b.mul(b.add(first, corner.split), count / kVector);
+  for (int64_t i = 0; i < count; i += kVector)
+    b.store(b.pack(values.slice(i, kVector)), launch.rows(memory.sums, kVector),
+            b.add(b.mul(b.add(row, i / kVector), kGemmThreads), thread),
+            b.i32(0));
+  return b.arrivesLast(launch.rows(memory.arrivals, 1),
+                       b.add(tile, corner.tileRow), corner.splits,
+                       freeMemory());
+}
+
+/// The sums of all splits, added up in their order.
+SmallVector<Value> GemmTile::merged(const Splits &memory, const Corner &corner,
+                                    int64_t count) {
+  Value first =
+      b.add(b.mul(corner.tile, room), b.mul(corner.tileRow, corner.splits));
+  Value last = b.sub(corner.splits, b.i32(1));
+  Value none = b.splat(b.f32(0), kVector), thread = b.opaque(b.thread());
+  SmallVector<Value> result;
+  auto read = [&](Value split, int64_t vector) {
+    Value row = b.add(b.mul(b.add(first, split), count / kVector), vector);
+    row = b.add(b.mul(row, kGemmThreads), thread);
+    return b.load(launch.rows(memory.sums, kVector), row, b.i32(0), kVector);
+  };
+  for (int64_t i = 0; i < count / kVector; i += kVectors) {
+    SmallVector<Value> init(kVectors, none);
+    auto sums =
+        b.loop(b.i32(0), corner.splits, kMerged, init,
+               [&](Value begin, ValueRange carried) {
+                 SmallVector<Value> next(carried), parts;
+                 for (int64_t s = 0; s < kMerged; ++s)
+                   for (int64_t v = 0; v < kVectors; ++v)
+                     parts.push_back(read(b.min(b.add(begin, s), last), i + v));
+                 for (auto [p, part] : llvm::enumerate(parts)) {
+                   Value isOne =
+                       b.less(b.add(begin, p / kVectors), corner.splits);
+                   Value &sum = next[p % kVectors];
+                   sum = b.fadd(sum, b.select(isOne, part, none));
+                 }
+                 return next;
+               });
+    for (Value sum : sums)
+      for (int64_t e = 0; e < kVector; ++e)
+        result.push_back(b.extract(sum, e));
+  }
+  return result;
+}
+
+/// The block that arrives last has all sums of its tile; the others are done.
+void GemmTile::finishSplits(const Splits &memory, const Corner &corner,
+                            std::vector<Sums> sums) {
+  SmallVector<Value> values;
+  for (const Sums &own : sums)
+    for (ArrayRef<Value> each : own.values)
+      llvm::append_range(values, each);
+  Value isSplit = b.less(b.i32(1), corner.splits);
+  Value finishes = b.choose(
+      isSplit, [&] { return isFinisher(memory, corner, values); },
+      b.create<arith::ConstantOp>(b.getBoolAttr(true)));
+  b.when(finishes, [&] {
+    ValueRange all = b.choose(
+        isSplit, [&] { return merged(memory, corner, values.size()); },
+        [&] { return values; });
+    for (Sums &own : sums)
+      for (SmallVector<Value> &each : own.values) {
+        llvm::copy(all.take_front(each.size()), each.begin());
+        all = all.drop_front(each.size());
+      }
+    finishWorks(corner, sums);
+  });
+}
+
+void GemmTile::emit(const Splits &memory, int64_t above) {
+  Value x = b.block(0), y = b.block(1);
+  Value rows = launch.number(works[0].rows());
+  Corner corner = cornerOf(x, y, rows);
+  auto multiplyAll = [&] {
+    std::vector<Sums> sums = multiply(corner);
+    if (splits == 1)
+      return finishWorks(corner, sums);
+    // Computed anew: registers are few while products are added up.
+    Corner late = cornerOf(b.opaque(x), b.opaque(y), b.opaque(rows));
+    finishSplits(memory, late, std::move(sums));
+  };
+  if (corner.exists)
+    b.when(corner.exists, multiplyAll);
+  else
+    multiplyAll();
+  KernelFunction &of = launch.of;
+  Size size = works[0].rows();
+  Value across = of.constant(tiles() * (few ? splits : 1));
+  Value down = of.blocks(size, m, few || splits == 1 ? 1 : room);
+  if (!size.isConstant() && few)
+    down = of.blocksWhere(size, m, /*beyond=*/false, down);
+  else if (!size.isConstant() && (above || splits > 1))
+    down = of.blocksWhere(size, above, /*beyond=*/true, down);
+  launch.finish({across, down});
 }
 
 void simt::emitGemm(KernelFunction &function, const Twine &suffix,
                     ArrayRef<Work> works) {
-  Launch launch(function, suffix, kGemmThreads);
   auto element = [](const Element &element) {
     return cast<RankedTensorType>(element.tensor.getType()).getElementType();
   };
   const Dot &dot = works[0].dots[0];
-  std::unique_ptr<GemmTile> tile;
-  if (dot.bits)
-    tile = makeBlockGemm(launch, works);
-  else if (takesMma(element(dot.x), element(dot.w), dot.terms.constant))
-    tile = makeMmaGemm(launch, works);
-  else
-    tile = makeFmaGemm(launch, works);
-  tile->emit();
-  launch.finish({function.constant(tile->blocks()),
-                 function.blocks(works[0].rows(), tile->rowsOfTile())});
+  bool isMma =
+      !dot.bits && takesMma(element(dot.x), element(dot.w), dot.terms.constant);
+  Size rows = works[0].rows();
+  bool alwaysFew = rows.isConstant() && rows.constant <= kFewRows;
+  bool hasFew = isMma && (!rows.isConstant() || alwaysFew);
+  // The memory of splits is for either launch.
+  std::optional<Launch> fewLaunch, manyLaunch;
+  SmallVector<std::unique_ptr<GemmTile>> tiles;
+  if (hasFew) {
+    fewLaunch.emplace(function, suffix + (alwaysFew ? "" : "_few"),
+                      kGemmThreads);
+    tiles.push_back(makeMmaGemm(*fewLaunch, works, /*few=*/true));
+  }
+  if (!hasFew || !alwaysFew) {
+    Launch &launch = manyLaunch.emplace(function, suffix, kGemmThreads);
+    tiles.push_back(dot.bits ? makeBlockGemm(launch, works)
+                    : isMma  ? makeMmaGemm(launch, works, /*few=*/false)
+                             : makeFmaGemm(launch, works));
+  }
+  int64_t sums = 0, arrivals = 0;
+  for (const auto &tile : tiles) {
+    arrivals = std::max(arrivals, tile->splitTiles());
+    sums = std::max(sums, tile->splitTiles() * tile->sumsOfTile());
+  }
+  GemmTile::Splits memory;
+  if (sums)
+    memory = {function.allocate(function.host.getF32Type(), sums),
+              function.zeroed(arrivals)};
+  for (const auto &tile : tiles)
+    tile->emit(memory, hasFew ? kFewRows : 0);
 }

@@ -20,7 +20,7 @@ namespace {
 class FmaGemm : public GemmTile {
 public:
   FmaGemm(Launch &launch, ArrayRef<Work> works)
-      : GemmTile(launch, works, kTileM, kTileN, kTileK),
+      : GemmTile(launch, works, {kTileM, kTileN, kTileK, kGemmBlocks}),
         tileX(b.shared(b.getF32Type(), kTileM * kStride, kStride)),
         tileW(b.shared(b.getF32Type(), kTileN * kStride, kStride)) {}
 
@@ -29,9 +29,11 @@ private:
     return {b.div(row, sumsOfUnit()), b.rem(row, sumsOfUnit())};
   }
   std::vector<Sums> multiply(const Corner &corner) override;
+  Rows freeMemory() const override { return tileX; }
   void fill(const Rows &tile, int64_t rows, Type element,
             llvm::function_ref<Source(Value, Value)> at, Value first);
-  SmallVector<Value> step(Value row, Value column, Value k, ValueRange sums);
+  SmallVector<Value> products(Value row, Value column, Value k,
+                              ValueRange sums);
 
   Rows tileX, tileW;
 };
@@ -54,8 +56,8 @@ void FmaGemm::fill(const Rows &tile, int64_t rows, Type element,
 }
 
 /// The products at one k of kRows rows from `row` on with kColumns columns.
-SmallVector<Value> FmaGemm::step(Value row, Value column, Value k,
-                                 ValueRange sums) {
+SmallVector<Value> FmaGemm::products(Value row, Value column, Value k,
+                                     ValueRange sums) {
   SmallVector<Value> xs, next;
   for (int64_t i = 0; i < kRows; ++i)
     xs.push_back(b.load(tileX, b.add(row, i), k));
@@ -72,7 +74,8 @@ std::vector<GemmTile::Sums> FmaGemm::multiply(const Corner &corner) {
   Value column = b.mul(b.rem(b.thread(), kTileN / kColumns), kColumns);
   SmallVector<Value> init(kRows * kColumns, b.f32(0));
   auto sums = b.loop(
-      b.i32(0), b.i32(k), kTileK, init, [&](Value first, ValueRange carried) {
+      corner.first, corner.end, 1, init, [&](Value step, ValueRange carried) {
+        Value first = b.mul(step, kTileK);
         fill(
             tileX, kTileM, x.rows.element,
             [&](Value r, Value c) { return elementX(corner, r, c); }, first);
@@ -82,7 +85,7 @@ std::vector<GemmTile::Sums> FmaGemm::multiply(const Corner &corner) {
         b.barrier();
         auto next = b.loop(b.i32(0), b.i32(kTileK), 1, carried,
                            [&](Value k, ValueRange sums) {
-                             return step(row, column, k, sums);
+                             return products(row, column, k, sums);
                            });
         b.barrier();
         return next;

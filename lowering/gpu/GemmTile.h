@@ -3,26 +3,41 @@
 /// sum of a unit: both products of a gated unit, both columns of a rotated
 /// pair; two at most. A thread ends with both, and with those of neighbouring
 /// units, which it computes and stores as vectors.
+///
+/// Where tiles are too few for the machine, several blocks share one, and each
+/// has a part of k. All leave their sums in memory; the block that arrives last
+/// adds them up in the order of the parts, whichever it is, and finishes the
+/// tile.
 #pragma once
 
 #include "lowering/gpu/Parts.h"
 
 namespace cria::simt {
 
+/// How products are cut into blocks: tiles of m rows of the input and n of
+/// weights, that take `step` terms of k at once. Where tiles are fewer than
+/// `blocks`, k is split until there are as many blocks, or nearly.
+struct GemmShape {
+  int64_t m, n, step, blocks;
+  /// Whether the input has m rows at most.
+  bool few = false;
+};
+
 class GemmTile {
 public:
-  /// A tile of m rows of the input and n of weights, that takes `step` terms of
-  /// k at once.
-  GemmTile(Launch &launch, llvm::ArrayRef<Work> works, int64_t m, int64_t n,
-           int64_t step);
+  GemmTile(Launch &launch, llvm::ArrayRef<Work> works, const GemmShape &shape);
   virtual ~GemmTile() = default;
 
-  /// Builds the kernel: block (i, j) has the units of tile i, rows from j * m
-  /// on. Each work begins with a tile of its own.
-  void emit();
-  int64_t unitsOfTile() const { return n / sumsOfUnit(); }
-  int64_t rowsOfTile() const { return m; }
-  int64_t blocks() const;
+  /// Memory of blocks that share a tile: their sums, and how many have arrived.
+  struct Splits {
+    mlir::Value sums, arrivals;
+  };
+  /// Tiles whose sums such memory has room for; zeros count as many arrivals.
+  int64_t splitTiles() const { return splits == 1 ? 0 : tiles() * room; }
+  int64_t sumsOfTile() const { return m * n; }
+  /// Builds and launches the kernel, where the input has more than `above`
+  /// rows. Each work begins with a tile of its own.
+  void emit(const Splits &memory, int64_t above);
 
 protected:
   /// An element's address, and whether it exists: else it counts as zero, and
@@ -42,11 +57,16 @@ protected:
     mlir::Value unit, sum;
   };
   /// Where a block's tile begins: its first unit and row. A work has `units` of
-  /// them, the input `rows`.
+  /// them, the input `rows`. The block's steps of k are [first, end).
   struct Corner {
-    mlir::Value unit, units, row, rows;
+    mlir::Value unit, units, row, rows, first, end;
     /// For each work but the first, whether the tile is of it or one behind.
     llvm::SmallVector<mlir::Value> reached;
+    /// Which tile of all works, and of those down.
+    mlir::Value tile, tileRow;
+    /// The splits of the tile, which one is the block's, and whether there is
+    /// such a one: null where that is always so.
+    mlir::Value splits, split, exists;
   };
 
   /// Of the input at (row, k) of the tile, of the weights at (row, k).
@@ -60,8 +80,10 @@ protected:
 
   /// What a row of the weights' tile is of.
   virtual UnitSum unitOf(mlir::Value row) = 0;
-  /// The sums that a thread holds at the end.
+  /// The sums that a thread holds at the end, over the block's steps of k.
   virtual std::vector<Sums> multiply(const Corner &corner) = 0;
+  /// Shared memory that is free behind a barrier after that.
+  virtual Rows freeMemory() const = 0;
   int64_t sumsOfUnit() const {
     return static_cast<int64_t>(works[0].sums.size());
   }
@@ -70,7 +92,7 @@ protected:
   KernelBuilder &b;
   llvm::ArrayRef<Work> works;
   /// Terms of a product, elements of a row of weights, and the tile's size.
-  int64_t k, weightLength, m, n;
+  int64_t k, weightLength, m, n, steps;
   Operand x;
   std::vector<llvm::SmallVector<Operand>> weights; // of each sum of each work
   /// Elements that lie side by side in all operands.
@@ -79,7 +101,17 @@ protected:
 private:
   void restrict(mlir::Value &exists, mlir::Value at, mlir::Value end);
   mlir::Value orZero(mlir::Value exists, mlir::Value at);
-  Corner cornerOf();
+  int64_t unitsOfTile() const { return n / sumsOfUnit(); }
+  int64_t tiles() const;
+  void splitSteps(mlir::Value x, mlir::Value y, Corner &corner);
+  Corner cornerOf(mlir::Value x, mlir::Value y, mlir::Value rows);
+  mlir::Value isFinisher(const Splits &memory, const Corner &corner,
+                         llvm::ArrayRef<mlir::Value> values);
+  llvm::SmallVector<mlir::Value> merged(const Splits &memory,
+                                        const Corner &corner, int64_t count);
+  void finishSplits(const Splits &memory, const Corner &corner,
+                    std::vector<Sums> sums);
+  void finishWorks(const Corner &corner, llvm::ArrayRef<Sums> sums);
   bool hasWholeTiles() const;
   mlir::Value isWhole(const Work &work, const Corner &corner);
   void finish(const Work &work, const Corner &corner,
@@ -96,23 +128,35 @@ private:
 
   /// Tiles that the units of each work take.
   llvm::SmallVector<int64_t> workTiles;
+  /// Splits of k at most, and how many blocks a tile may have with those below.
+  int64_t splits, room;
+  bool few;
   /// Whether steps end where k does.
   bool wholeSteps;
 };
 
+/// Rows that are few: the weights are read once and bound the products.
+inline constexpr int64_t kFewRows = 32;
+/// Threads of a block.
+inline constexpr int64_t kGemmThreads = 128;
+/// Of an H200. As many tiles of a row of them are not split.
+inline constexpr int64_t kMultiprocessors = 132;
+/// Blocks that splits of k add up to, three on each multiprocessor, which has
+/// room for four: two do not keep its units busy, and each split costs as much
+/// traffic as 170 terms of k.
+inline constexpr int64_t kGemmBlocks = 3 * kMultiprocessors;
+
 /// By fma, any types (GemmFma.cpp).
 std::unique_ptr<GemmTile> makeFmaGemm(Launch &launch,
                                       llvm::ArrayRef<Work> works);
-/// On tensor cores (GemmMma.cpp), for what `takesMma` says.
+/// On tensor cores (GemmMma.cpp), for what `takesMma` says; with `few`, of
+/// kFewRows at most.
 std::unique_ptr<GemmTile> makeMmaGemm(Launch &launch,
-                                      llvm::ArrayRef<Work> works);
+                                      llvm::ArrayRef<Work> works, bool few);
 bool takesMma(mlir::Type input, mlir::Type weight, int64_t k);
 /// Weights in blocks, on tensor cores (cuda/GemmBlocks.cpp); takesBlockGemm
 /// says which (Parts.h).
 std::unique_ptr<GemmTile> makeBlockGemm(Launch &launch,
                                         llvm::ArrayRef<Work> works);
-
-/// Threads of a block, of either kind.
-inline constexpr int64_t kGemmThreads = 128;
 
 } // namespace cria::simt

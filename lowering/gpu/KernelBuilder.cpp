@@ -363,17 +363,28 @@ Value KernelBuilder::atomicAdd(const Rows &rows, Value index, Value value,
 void KernelBuilder::whenLast(const Rows &arrivals, Value index, Value count,
                              llvm::function_ref<void()> body) {
   Rows flag = shared(getI32Type(), 1, 1);
-  Value last = sub(count, i32(1));
+  when(arrivesLast(arrivals, index, count, flag), body);
+}
+
+Value KernelBuilder::arrivesLast(const Rows &arrivals, Value index, Value count,
+                                 const Rows &flag) {
+  Value last = sub(count, i32(1)), no = zero(flag.element);
+  Value yes = create<arith::ConstantOp>(getOneAttr(flag.element));
   fence();
   barrier();
   when(equal(thread(), i32(0)), [&] {
-    store(atomicIncrement(arrivals, index, last), flag, i32(0), i32(0));
+    Value before = atomicIncrement(arrivals, index, last);
+    store(select(equal(before, last), yes, no), flag, i32(0), i32(0));
   });
   barrier();
-  when(equal(load(flag, i32(0), i32(0)), last), [&] {
-    fence();
-    body();
-  });
+  Value said = load(flag, i32(0), i32(0)), isLast;
+  if (isa<FloatType>(flag.element))
+    isLast =
+        create<arith::CmpFOp>(arith::CmpFPredicate::OGT, widen(said), f32(0));
+  else
+    isLast = create<arith::CmpIOp>(arith::CmpIPredicate::ne, said, no);
+  when(isLast, [&] { fence(); });
+  return isLast;
 }
 
 Value KernelBuilder::shuffle(Value x, gpu::ShuffleMode mode, int64_t operand) {

@@ -143,6 +143,10 @@ public:
   /// before and after.
   void whenLast(const Rows &arrivals, mlir::Value index, mlir::Value count,
                 llvm::function_ref<void()> body);
+  /// Whether this block is that one. `flag` is shared memory for a number,
+  /// which nothing else needs any more.
+  mlir::Value arrivesLast(const Rows &arrivals, mlir::Value index,
+                          mlir::Value count, const Rows &flag);
   /// The value, of 32 or 64 bits, of the lane whose number differs in the bits
   /// of `mask`, or of lane `lane`.
   mlir::Value shuffleXor(mlir::Value x, int64_t mask);

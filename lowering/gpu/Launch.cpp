@@ -94,6 +94,10 @@ Value KernelFunction::allocate(Value tensor) {
              memref::AllocOp::create(host, memoryOf(tensor.getType()), sizes);
 }
 
+Value KernelFunction::allocate(Type element, int64_t count) {
+  return memref::AllocOp::create(host, MemRefType::get({count}, element));
+}
+
 Value KernelFunction::zeroed(int64_t count) {
   std::string name = (kernel.getName() + ".zeros").str();
   if (globals++)
@@ -112,13 +116,25 @@ bool KernelFunction::isLayer(Value index) {
          });
 }
 
-Value KernelFunction::blocks(const Size &size, int64_t each) {
+Value KernelFunction::blocks(const Size &size, int64_t each, int64_t least) {
   if (size.isConstant())
-    return constant(llvm::divideCeil(size.constant, each));
-  Value rows = number(size);
-  return each == 1 ? rows
-                   : arith::CeilDivUIOp::create(host, rows, constant(each))
-                         .getResult();
+    return constant(
+        std::max<int64_t>(least, llvm::divideCeil(size.constant, each)));
+  Value blocks = number(size);
+  if (each > 1)
+    blocks = arith::CeilDivUIOp::create(host, blocks, constant(each));
+  if (least > 1)
+    blocks = arith::MaxUIOp::create(host, blocks, constant(least));
+  return blocks;
+}
+
+Value KernelFunction::blocksWhere(const Size &size, int64_t bound, bool beyond,
+                                  Value blocks) {
+  Value within = arith::CmpIOp::create(host, arith::CmpIPredicate::ule,
+                                       number(size), constant(bound));
+  Value none = constant(0);
+  return arith::SelectOp::create(host, within, beyond ? none : blocks,
+                                 beyond ? blocks : none);
 }
 
 //===----------------------------------------------------------------------===//

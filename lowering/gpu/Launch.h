@@ -38,13 +38,19 @@ public:
   }
   /// New memory for a tensor.
   mlir::Value allocate(mlir::Value tensor);
+  /// New memory of so many numbers.
+  mlir::Value allocate(mlir::Type element, int64_t count);
   /// New memory that is zero when a session begins.
   mlir::Value zeroed(int64_t count);
   /// Whether an argument is the number of a layer: a constant, or counted by a
   /// loop, where the kernel is called.
   bool isLayer(mlir::Value index);
-  /// Rows of the grid: a size over `each`, rounded up.
-  mlir::Value blocks(const Size &size, int64_t each);
+  /// Rows of the grid: a size over `each`, rounded up; `least` at least.
+  mlir::Value blocks(const Size &size, int64_t each, int64_t least = 1);
+  /// `blocks` where a size is at most `bound`, or with `beyond` where it is
+  /// more; else none.
+  mlir::Value blocksWhere(const Size &size, int64_t bound, bool beyond,
+                          mlir::Value blocks);
   mlir::Value constant(int64_t value);
 
 private:

@@ -32,9 +32,9 @@ CONFIG = {
 IDS = "5,100,7,3,3,12,90"
 SEEDS = [0, 1, 2]
 
-NORM, PRODUCT, TILES = "head_prefill_input", "head_decode", "head_prefill"
+NORM, PRODUCT, TILES = "head_prefill_input", "head_decode", "head_prefill_few"
 KEYS, PROMPT, DECODE = (
-    "layers_attn_qkv_prefill",
+    "layers_attn_qkv_prefill_few",
     "layers_attn_prefill",
     "layers_attn_decode",
 )
@@ -52,8 +52,8 @@ FOUND = [
     ("no barrier behind arriving", DECODE, r"bar\.sync\s+0;", "", 2),
     ("no barrier behind copies", TILES, r"bar\.sync\s+0;", "", 0),
     ("a barrier for some", NORM, r"bar\.sync\s+0;", "@%p1 bar.sync 0;", 0),
-    ("no wait for copies", TILES, r"cp\.async\.wait_group\s+2;", "", 0),
-    ("a wait for too few", TILES, r"(wait_group\s+)2;", r"\g<1>3;", 0),
+    ("no wait for copies", TILES, r"cp\.async\.wait_group\s+6;", "", 0),
+    ("a wait for too few", TILES, r"(wait_group\s+)6;", r"\g<1>7;", 0),
     ("a copy not committed", TILES, r"cp\.async\.commit_group;", "", 0),
     ("a copy 8 bytes aside", KEYS, r"(cp\.async\S+ +\[%rd?\d+)\]", r"\1+8]", 0),
     ("a source 8 bytes aside", KEYS, r"(cp\.async.*, \[%rd?\d+)\]", r"\1+8]", 0),
@@ -66,7 +66,7 @@ FOUND = [
     ("an id 3 bytes on", "embed_prefill", r"(\.b32\s+%r\d+, \[%rd?\d+)\]", r"\1+3]", 0),
     ("rows of twice the size", "embed_prefill", r"(, )128;", r"\g<1>256;", 0),
     ("threads beyond a row", "embed_prefill", r"@%p1 bra.*;", "", 0),
-    ("columns beyond the logits", TILES, r"(setp\.gt\.\w+.*), 100;", r"\1, 127;", -1),
+    ("columns beyond the logits", TILES, r"(setp\.gt\.\w+.*), 100;", r"\1, 127;", 0),
     ("tokens beyond the logits", TILES, r"setp\.ge\.s32.*;", "setp.ne.b32 %p1, 0, 0;", 0),
     ("logits one row down", PRODUCT, r"(st\.global\.b32\s+\[%rd\d+)\]", r"\1+256]", 0),
     ("threads beyond a head", DECODE, r"setp\.gt\.u32(.*), 31;", r"setp.gt.u32\1, 4095;", 0),
@@ -80,7 +80,7 @@ DIFFERENT = [
     ("half a warp's sum", NORM, r"(shfl.*, )16(, 31)", r"\g<1>0\2", 0),
     ("a sum with itself", PROMPT, r"(shfl.*, )1(, 31)", r"\g<1>0\2", -1),
     ("another product", TILES, r"mma\.sync[^{]*\{\s*(%r\d+)[^;]*;", r"mov.b32 \1, 0;", 0),
-    ("columns swapped", "layers_mlp_gate_up_prefill", r"(ldmatrix.*\+)18432\]", r"\g<1>17408]", 0),
+    ("others' columns", "layers_mlp_gate_up_prefill_few", r"(ldmatrix.*\+)2048\]", r"\g<1>3072]", 0),
     ("weights for inputs", KEYS, r"(ld\.param.*param_)0\]", r"\g<1>1]", 0),
     ("a key too many", PROMPT, r"setp\.lt(\.s32[^;]*;[^;]*selp\.f32)", r"setp.le\1", 0),
     ("no mask", PROMPT, r"setp\.lt(\.s32[^;]*;[^;]*@%p)", r"setp.ge\1", 0),
@@ -91,8 +91,8 @@ FOUND_IN_BLOCKS = [
     ("no wait for blocks", PRODUCT, r"cp\.async\.wait_group\s+\d+;", "", -1),
     ("no barrier of the warp", PRODUCT, r"bar\.warp\.sync\s+-1;", "", -1),
     ("no barrier behind the input", PRODUCT, r"bar\.sync\s+0;", "", -1),
-    ("no wait for tiles of blocks", TILES, r"cp\.async\.wait_group\s+0;", "", 0),
-    ("no barrier behind blocks", TILES, r"bar\.sync\s+0;", "", 0),
+    ("no wait for tiles of blocks", "head_prefill", r"cp\.async\.wait_group\s+0;", "", 0),
+    ("no barrier behind blocks", "head_prefill", r"bar\.sync\s+0;", "", 0),
 ]
 
 

@@ -59,16 +59,31 @@ func.func private @few(%x: tensor<1x32xf32>, %w: tensor<24x32xf32>, %stream: ten
 #wk = affine_map<(t, n, k) -> (n, k)>
 #tn = affine_map<(t, n, k) -> (t, n)>
 
-// Many rows: what the product reads is computed before, by another launch.
+// Many rows: what the product reads is computed before, by another launch. One
+// launch is for 32 rows at most, one for more; the other has no blocks.
 // CHECK-LABEL: func.func private @many.launch(
 // CHECK: %[[N:.*]] = memref.dim %arg0, %c0
 // CHECK: %[[Y:.*]] = memref.alloc(%[[N]]) : memref<?x32xbf16>
 // CHECK: gpu.launch_func @kernels::@many_input {{.*}} args(%arg0 : memref<?x32xbf16>, %[[Y]] : memref<?x32xbf16>)
+// CHECK: %[[ONE:.*]] = arith.ceildivui %{{.*}}, %c32
+// CHECK: %[[IS_FEW:.*]] = arith.cmpi ule, %{{.*}}, %c32
+// CHECK: %[[FEW:.*]] = arith.select %[[IS_FEW]], %[[ONE]], %c0
+// CHECK: gpu.launch_func @kernels::@many_few blocks in (%c1{{.*}}, %[[FEW]], {{.*}} args(
 // CHECK: %[[B:.*]] = arith.ceildivui %{{.*}}, %c64
-// CHECK: gpu.launch_func @kernels::@many blocks in (%c1{{.*}}, %[[B]], {{.*}} args(%[[Y]] : memref<?x32xbf16>, %arg1 : memref<24x32xbf16>, %{{.*}} : index, %arg2 : memref<?x24xf32>)
+// CHECK: %[[IS_FEW:.*]] = arith.cmpi ule, %{{.*}}, %c32
+// CHECK: %[[MANY:.*]] = arith.select %[[IS_FEW]], %c0{{.*}}, %[[B]]
+// CHECK: gpu.launch_func @kernels::@many blocks in (%c1{{.*}}, %[[MANY]], {{.*}} args(%[[Y]] : memref<?x32xbf16>, %arg1 : memref<24x32xbf16>, %{{.*}} : index, %arg2 : memref<?x24xf32>)
 // CHECK-LABEL: gpu.func @many_input(
 // CHECK: math.absf {{.*}} : vector<8xbf16>
-// A step's copies are no loop: two of the input and four of the weights a thread.
+// A step's copies are no loop: of few rows one of the input and two of the
+// weights a thread, of many two and four.
+// CHECK-LABEL: gpu.func @many_few(
+// CHECK: scf.for
+// CHECK: nvvm.cp.async.wait.group 6
+// CHECK: scf.if
+// CHECK-COUNT-3: nvgpu.device_async_copy {{.*}}, 8,
+// CHECK-NOT: nvgpu.device_async_copy
+// CHECK: nvvm.mma.sync
 // CHECK-LABEL: gpu.func @many(
 // CHECK-SAME: nvvm.minctasm = 4
 // CHECK: scf.for
@@ -100,6 +115,44 @@ func.func private @many(%x: tensor<?x32xbf16>, %w: tensor<24x32xbf16>, %out: ten
   %pe = tensor.empty(%n) : tensor<?x24xf32>
   %pz = linalg.fill ins(%zero : f32) outs(%pe : tensor<?x24xf32>) -> tensor<?x24xf32>
   %p = linalg.contract indexing_maps = [#xk, #wk, #tn] ins(%y, %w : tensor<?x32xbf16>, tensor<24x32xbf16>) outs(%pz : tensor<?x24xf32>) -> tensor<?x24xf32>
+  %made = bufferization.materialize_in_destination %p in %out : (tensor<?x24xf32>, tensor<?x24xf32>) -> tensor<?x24xf32>
+  return %made : tensor<?x24xf32>
+}
+
+// -----
+
+#id = affine_map<(t, k) -> (t, k)>
+#xk = affine_map<(t, n, k) -> (t, k)>
+#wk = affine_map<(t, n, k) -> (n, k)>
+#tn = affine_map<(t, n, k) -> (t, n)>
+
+// Long rows of weights are split, over eight blocks, or the fewer the more rows
+// there are. Splits leave their sums; the block that arrives last adds them up.
+// CHECK-LABEL: func.func private @split.launch(
+// CHECK: %[[SUMS:.*]] = memref.alloc() : memref<3244032xf32>
+// CHECK: gpu.launch_func @kernels::@split_few blocks in (%c8{{.*}} args({{.*}}%[[SUMS]] : memref<3244032xf32>, %{{.*}} : memref<396xi32>
+// CHECK: %[[B:.*]] = arith.ceildivui %{{.*}}, %c64
+// CHECK: %[[LEAST:.*]] = arith.maxui %[[B]], %c396
+// CHECK: arith.select {{.*}}, %[[LEAST]]
+// CHECK-LABEL: gpu.func @split(
+// CHECK: arith.ceildivui
+// CHECK: nvvm.mma.sync
+// CHECK: vector.store {{.*}} : memref<3244032xf32>, vector<4xf32>
+// CHECK: llvm.fence syncscope("device") seq_cst
+// CHECK-NEXT: gpu.barrier
+// CHECK: llvm.atomicrmw uinc_wrap {{.*}} syncscope("device")
+// CHECK: gpu.barrier
+// CHECK: scf.if
+// CHECK: llvm.fence syncscope("device") seq_cst
+// CHECK: vector.load {{.*}} : memref<3244032xf32>, vector<4xf32>
+// CHECK: vector.store {{.*}} : memref<?xf32>, vector<4xf32>
+func.func private @split(%x: tensor<?x2048xbf16>, %w: tensor<24x2048xbf16>, %out: tensor<?x24xf32>) -> tensor<?x24xf32> {
+  %zero = arith.constant 0.0 : f32
+  %c0 = arith.constant 0 : index
+  %n = tensor.dim %x, %c0 : tensor<?x2048xbf16>
+  %pe = tensor.empty(%n) : tensor<?x24xf32>
+  %pz = linalg.fill ins(%zero : f32) outs(%pe : tensor<?x24xf32>) -> tensor<?x24xf32>
+  %p = linalg.contract indexing_maps = [#xk, #wk, #tn] ins(%x, %w : tensor<?x2048xbf16>, tensor<24x2048xbf16>) outs(%pz : tensor<?x24xf32>) -> tensor<?x24xf32>
   %made = bufferization.materialize_in_destination %p in %out : (tensor<?x24xf32>, tensor<?x24xf32>) -> tensor<?x24xf32>
   return %made : tensor<?x24xf32>
 }

@@ -34,7 +34,7 @@ import re
 
 LATENCY = 1000  # cycles to memory under load: 0.6 us at 1.7 GHz
 CACHED = 100  # to the caches, between the first's 35 and the second's 250
-TURNS = 8  # of a loop that are simulated; half of them to fill its pipeline
+TURNS = 32  # of a loop that are simulated; half of them to fill its pipeline
 
 # Where a chip keeps parameters, in constant bank 0.
 PARAMETERS = {"sm_80": 0x160, "sm_90": 0x210, "sm_100": 0x380}

@@ -21,7 +21,7 @@ SHARED = 48 << 10
 # blocks of 128 threads fit a multiprocessor.
 BUDGETS = {
     r"_(input|finish)(_\d)? |^sample": 64,
-    r"_(decode|prefill(_\d)?) ": 128,
+    r"_(decode|prefill(_\d)?(_few)?) ": 128,
 }
 PRODUCT = r"(qkv|out|gate_up|down|head)_"
 NUMBERS = {

@@ -113,6 +113,14 @@ def streams(argument, shapes):
     return "cache" in argument or shapes.get(argument.get("weight"), 0) > 1
 
 
+def fixed_size(size):
+    """A dimension of a grid that is the same wherever it is not 0, or None."""
+    if isinstance(size, int):
+        return size
+    divisor = size.get("tokens") or size["logits"]
+    return 1 if size.get("to", divisor + 1) <= divisor else None
+
+
 def launches(manifest):
     """{kernel: Launch} of an artifact."""
     shapes = {each["slot"]: len(each["shape"]) for each in manifest["weights"]}
@@ -121,8 +129,8 @@ def launches(manifest):
     result = {}
     for entry in manifest["cuda"]["entries"].values():
         for launch in launches_of(entry):
-            x, y, z = launch["grid"]
-            fixed = all(isinstance(size, int) for size in (x, y, z))
+            x, y, z = (fixed_size(size) for size in launch["grid"])
+            fixed = None not in (x, y, z)
             bits = [streams(argument, shapes) for argument in launch["args"]]
             result[launch["launch"]] = Launch(
                 threads=launch["block"][0] * launch["block"][1] * launch["block"][2],

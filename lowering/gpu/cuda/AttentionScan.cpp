@@ -89,8 +89,7 @@ void AttentionScan::allocateSplits() {
     return;
   int64_t states = blocks * splits * heads;
   auto temporary = [&](int64_t count, int64_t stride) {
-    auto type = MemRefType::get({count}, b.getF32Type());
-    return launch.rows(memref::AllocOp::create(of.host, type), stride);
+    return launch.rows(of.allocate(b.getF32Type(), count), stride);
   };
   partial = {temporary(states * 2, 2), temporary(states * size, size)};
   arrivals = launch.rows(of.zeroed(blocks), 1);

@@ -35,8 +35,6 @@ static constexpr int64_t kNumbers = BlockProduct::kNumbers;
 static constexpr int64_t kChunk = 16, kWord = 4;
 /// Threads that fill a row of a stage.
 static constexpr int64_t kFillers = kGemmThreads / kTileM;
-/// Products of a warp, side by side.
-static constexpr int64_t kAcross = kTileN / 16;
 /// In each byte of a word: its low half, the sign, and 8.
 static constexpr int64_t kLowHalves = 0x0f0f0f0f, kEights = 0x08080808;
 static constexpr int64_t kSigns = -0x7f7f7f80;
@@ -50,7 +48,8 @@ namespace {
 class BlockGemm : public MmaTile {
 public:
   BlockGemm(Launch &launch, ArrayRef<Work> works)
-      : MmaTile(launch, works, kTileM, kTileN, kBlocks * kNumbers),
+      : MmaTile(launch, works,
+                {kTileM, kTileN, kBlocks * kNumbers, kGemmBlocks}),
         bits(works[0].dots[0].bits), bytes(BlockProduct::blockBytes(bits)),
         scale(Operand::of(launch, works[0], works[0].dots[0].scale, k)),
         codes(b.shared(b.getI8Type(), kStages * kTileM * kBlocks * kNumbers,
@@ -61,6 +60,7 @@ public:
 
 private:
   std::vector<Sums> multiply(const Corner &corner) override;
+  Rows freeMemory() const override { return codes; }
   Value columnOf(Value row, Value chunk);
   void fetch(const Corner &corner, Value step);
   SmallVector<Value> step(Value step, ValueRange sums);
@@ -165,11 +165,11 @@ Value BlockGemm::scaleOf(Value row, int64_t block) {
 
 SmallVector<Value> BlockGemm::step(Value step, ValueRange sums) {
   SmallVector<Value> next(sums);
-  Value lane = b.lane(), warp = b.warp();
+  Value lane = b.lane();
   Value stage = b.mul(b.rem(step, kStages), kTileM);
   Value g = b.div(lane, 4), t = b.rem(lane, 4);
-  Value tileX = b.add(stage, b.mul(b.div(warp, 2), kDown * 16));
-  Value tileW = b.add(stage, b.mul(b.rem(warp, 2), kAcross * 8));
+  Value tileX = b.add(stage, firstRow(b.warp()));
+  Value tileW = b.add(stage, firstColumn(b.warp()));
   for (int64_t block = 0; block < kBlocks; ++block) {
     SmallVector<SmallVector<Value>> xs, scalesX;
     for (int64_t i = 0; i < kDown; ++i) {
@@ -181,14 +181,14 @@ SmallVector<Value> BlockGemm::step(Value step, ValueRange sums) {
       scalesX.push_back({b.loadWide(scales, own, b.i32(block)),
                          b.loadWide(scales, b.add(own, 8), b.i32(block))});
     }
-    for (int64_t j = 0; j < kAcross; ++j) {
+    for (int64_t j = 0; j < across(); ++j) {
       Value tile = b.add(tileW, j * 8), column = b.add(tile, b.mul(t, 2));
       SmallVector<Value> ws = weightsOf(b.add(tile, g), t, block);
       Value scalesW[] = {scaleOf(column, block),
                          scaleOf(b.add(column, 1), block)};
       for (int64_t i = 0; i < kDown; ++i)
         for (auto [s, dot] : llvm::enumerate(cuda::mmaBytes(b, xs[i], ws))) {
-          Value &sum = next[(i * kAcross + j) * 4 + s];
+          Value &sum = next[(i * across() + j) * 4 + s];
           Value real = b.create<arith::SIToFPOp>(b.getF32Type(), dot);
           sum = b.fma(real, b.fmul(scalesX[i][s / 2], scalesW[s % 2]), sum);
         }
@@ -198,19 +198,18 @@ SmallVector<Value> BlockGemm::step(Value step, ValueRange sums) {
 }
 
 std::vector<GemmTile::Sums> BlockGemm::multiply(const Corner &corner) {
-  fetch(corner, b.i32(0));
-  SmallVector<Value> init(kDown * kAcross * 4, b.f32(0));
-  int64_t steps = llvm::divideCeil(k, kBlocks * kNumbers);
-  auto sums = b.loop(b.i32(0), b.i32(steps), 1, init,
-                     [&](Value at, ValueRange carried) {
-                       // This step's copies have landed, everybody's; and the
-                       // other stage is free.
-                       cuda::awaitCopies(b, 0);
-                       b.barrier();
-                       b.when(b.less(at, b.i32(steps - 1)),
-                              [&] { fetch(corner, b.add(at, 1)); });
-                       return step(at, carried);
-                     });
+  fetch(corner, corner.first);
+  SmallVector<Value> init(kDown * across() * 4, b.f32(0));
+  auto sums = b.loop(
+      corner.first, corner.end, 1, init, [&](Value at, ValueRange carried) {
+        // This step's copies have landed, everybody's; and the
+        // other stage is free.
+        cuda::awaitCopies(b, 0);
+        b.barrier();
+        Value next = b.add(at, 1);
+        b.when(b.less(next, corner.end), [&] { fetch(corner, next); });
+        return step(at, carried);
+      });
   return sumsOf(sums);
 }
 

@@ -1,10 +1,12 @@
 /// A tiled product on tensor cores (mma.sync, sm_80):
 ///
-///   block: 64 rows of the input x 128 rows of weights, in k steps of 32
-///     a ring of 4 stages in shared memory, filled by cp.async three steps
-///     ahead
-///     warp w: rows w / 2 * 32 + 0..31, columns w % 2 * 64 + 0..63, as 2 x 8
-///     products of 16 x 8 x 16; operands by ldmatrix
+///                         many rows                 few rows
+///   tile, in k steps 32   64 rows x 128 of weights  32 x 64
+///   ring of cp.async      4 stages, 3 steps ahead   8 stages, 7 steps ahead
+///   warp w, rows          w / 2 * 32 + 0..31        0..31
+///           columns       w % 2 * 64 + 0..63        w * 16 + 0..15
+///
+/// A warp multiplies 16 x 8 x 16 at once; operands come by ldmatrix.
 ///
 /// A row of a stage is 64 bytes, four chunks of 16; chunk c of row r lies at
 /// c ^ (r / 2 % 4), so that the eight rows of an ldmatrix hit all banks.
@@ -17,20 +19,34 @@ using namespace mlir;
 using namespace cria;
 using namespace cria::simt;
 
-static constexpr int64_t kTileM = 64, kTileN = 128, kTileK = 32;
-static constexpr int64_t kStages = 4, kChunk = 8;
+/// Terms of a step, and elements of a chunk.
+static constexpr int64_t kTileK = 32, kChunk = 8;
 /// Blocks that a multiprocessor has at least.
 static constexpr int32_t kBlocks = 4;
-/// Products of a warp, side by side.
-static constexpr int64_t kAcross = kTileN / 16;
+
+namespace {
+/// A tile, and the stages of its ring: a power of two, 48 KiB at most.
+struct MmaShape {
+  GemmShape tile;
+  int64_t stages;
+};
+} // namespace
+
+/// Few rows take as long as their weights: a block has seven stages of 4 KiB of
+/// them on their way, and two blocks are on each of 132 multiprocessors, 56
+/// KiB; with less than half of that an H200 reads at its full rate.
+static constexpr MmaShape kFew = {
+    {kFewRows, 64, kTileK, 2 * kMultiprocessors, true}, 8};
+/// Many take as long as their operations, and a tile does 43 of them for each
+/// byte that it reads.
+static constexpr MmaShape kMany = {{64, 128, kTileK, kGemmBlocks}, 4};
 
 namespace {
 class MmaGemm : public MmaTile {
 public:
-  MmaGemm(Launch &launch, ArrayRef<Work> works)
-      : MmaTile(launch, works, kTileM, kTileN, kTileK),
-        stages(b.shared(x.rows.element, kStages * (kTileM + kTileN) * kTileK,
-                        kTileK)) {
+  MmaGemm(Launch &launch, ArrayRef<Work> works, const MmaShape &shape)
+      : MmaTile(launch, works, shape.tile), count(shape.stages),
+        stages(b.shared(x.rows.element, count * (m + n) * kTileK, kTileK)) {
     // Else ptxas takes registers that one block less fits.
     b.function->setAttr(NVVM::NVVMDialect::getMinctasmAttrName(),
                         b.getI32IntegerAttr(kBlocks));
@@ -38,6 +54,7 @@ public:
 
 private:
   std::vector<Sums> multiply(const Corner &corner) override;
+  Rows freeMemory() const override { return stages; }
   void fetch(const Corner &corner, Value step);
   void fetchRows(Value stage, int64_t firstRow, int64_t rows, Value first,
                  llvm::function_ref<Source(Value, Value)> at);
@@ -48,14 +65,15 @@ private:
   SmallVector<Value> step(const Starts &starts, Value step, ValueRange sums);
   /// Elements from the first stage to that of a step.
   Value stageOf(Value step) {
-    return b.mul(b.rem(step, kStages), (kTileM + kTileN) * kTileK);
+    return b.mul(b.rem(step, count), (m + n) * kTileK);
   }
   /// Where chunk `chunk` of a stage's row lies.
   Value swizzled(Value row, Value chunk) {
     return b.mul(b.exclusiveOr(chunk, b.rem(b.div(row, 2), 4)), kChunk);
   }
 
-  Rows stages; // the input's rows, then the weights', stage after stage
+  int64_t count; // of stages
+  Rows stages;   // the input's rows, then the weights', stage after stage
 };
 } // namespace
 
@@ -82,8 +100,8 @@ void MmaGemm::fetchRows(Value stage, int64_t firstRow, int64_t rows,
                   [&](Value i) { copy(i, placeOf(i)); });
   // A multiple of 8 rows further on, chunks lie in the same order.
   constexpr int64_t kTurnRows = kGemmThreads * kChunk / kTileK;
-  static_assert(kTurnRows % 8 == 0 && kTileM % kTurnRows == 0 &&
-                kTileN % kTurnRows == 0);
+  static_assert(kTurnRows % 8 == 0);
+  assert(rows % kTurnRows == 0 && "a turn is of all threads");
   Address to = placeOf(b.thread());
   for (int64_t row = 0; row < rows; row += kTurnRows)
     copy(b.add(b.thread(), row * each), b.further(to, stages, row, 0));
@@ -93,11 +111,11 @@ void MmaGemm::fetchRows(Value stage, int64_t firstRow, int64_t rows,
 /// group of copies, an empty one past the end, so that waiting is counting.
 void MmaGemm::fetch(const Corner &corner, Value step) {
   Value first = b.mul(step, kTileK);
-  b.when(b.less(first, b.i32(k)), [&] {
+  b.when(b.less(step, corner.end), [&] {
     Value stage = stageOf(step);
-    fetchRows(stage, 0, kTileM, first,
+    fetchRows(stage, 0, m, first,
               [&](Value r, Value c) { return elementX(corner, r, c); });
-    fetchRows(stage, kTileM, kTileN, first,
+    fetchRows(stage, m, n, first,
               [&](Value r, Value c) { return elementW(corner, r, c); });
   });
   cuda::commitCopies(b);
@@ -107,9 +125,9 @@ void MmaGemm::fetch(const Corner &corner, Value step) {
 /// Of the input: rows 0-15 of chunk 0, then of chunk 1. Of the weights: rows
 /// 0-7 of both chunks, then 8-15.
 MmaGemm::Starts MmaGemm::starts() {
-  Value lane = b.lane(), warp = b.warp();
-  Value rowX = b.add(b.mul(b.div(warp, 2), kDown * 16), b.rem(lane, 16));
-  Value rowW = b.add(b.mul(b.rem(warp, 2), kAcross * 8),
+  Value lane = b.lane();
+  Value rowX = b.add(firstRow(b.warp()), b.rem(lane, 16));
+  Value rowW = b.add(firstColumn(b.warp()),
                      b.add(b.mul(b.div(lane, 16), 8), b.rem(lane, 8)));
   Value chunkX = b.div(lane, 16), chunkW = b.rem(b.div(lane, 8), 2);
   auto start = [&](Value row, int64_t firstRow, Value chunk) {
@@ -118,7 +136,7 @@ MmaGemm::Starts MmaGemm::starts() {
   Starts result;
   for (int64_t half = 0; half < kTileK / 16; ++half) {
     result.x.push_back(start(rowX, 0, b.add(chunkX, half * 2)));
-    result.w.push_back(start(rowW, kTileM, b.add(chunkW, half * 2)));
+    result.w.push_back(start(rowW, m, b.add(chunkW, half * 2)));
   }
   return result;
 }
@@ -134,29 +152,28 @@ SmallVector<Value> MmaGemm::step(const Starts &starts, Value step,
     SmallVector<SmallVector<Value>> xs, ws;
     for (int64_t i = 0; i < kDown; ++i)
       xs.push_back(cuda::loadMatrices(b, b.further(startX, stages, i * 16, 0)));
-    for (int64_t j = 0; j < kAcross; j += 2)
+    for (int64_t j = 0; j < across(); j += 2)
       ws.push_back(cuda::loadMatrices(b, b.further(startW, stages, j * 8, 0)));
     for (int64_t i = 0; i < kDown; ++i)
-      for (int64_t j = 0; j < kAcross; j += 2)
+      for (int64_t j = 0; j < across(); j += 2)
         cuda::mma(b, x.rows.element, xs[i], ws[j / 2],
-                  MutableArrayRef(next).slice((i * kAcross + j) * 4, 8));
+                  MutableArrayRef(next).slice((i * across() + j) * 4, 8));
   }
   return next;
 }
 
 std::vector<GemmTile::Sums> MmaGemm::multiply(const Corner &corner) {
-  for (int64_t i = 0; i + 1 < kStages; ++i)
-    fetch(corner, b.i32(i));
-  SmallVector<Value> init(kDown * kAcross * 4, b.f32(0));
-  int64_t steps = llvm::divideCeil(k, kTileK);
+  for (int64_t i = 0; i + 1 < count; ++i)
+    fetch(corner, b.add(corner.first, i));
+  SmallVector<Value> init(kDown * across() * 4, b.f32(0));
   Starts starts = this->starts();
-  auto sums = b.loop(b.i32(0), b.i32(steps), 1, init,
+  auto sums = b.loop(corner.first, corner.end, 1, init,
                      [&](Value at, ValueRange carried) {
                        // This step's copies have landed, everybody's; and the
                        // stage of the step before is free.
-                       cuda::awaitCopies(b, kStages - 2);
+                       cuda::awaitCopies(b, count - 2);
                        b.barrier();
-                       fetch(corner, b.add(at, kStages - 1));
+                       fetch(corner, b.add(at, count - 1));
                        return step(starts, at, carried);
                      });
   cuda::awaitCopies(b, 0);
@@ -169,6 +186,6 @@ bool simt::takesMma(Type input, Type weight, int64_t k) {
 }
 
 std::unique_ptr<GemmTile> simt::makeMmaGemm(Launch &launch,
-                                            ArrayRef<Work> works) {
-  return std::make_unique<MmaGemm>(launch, works);
+                                            ArrayRef<Work> works, bool few) {
+  return std::make_unique<MmaGemm>(launch, works, few ? kFew : kMany);
 }

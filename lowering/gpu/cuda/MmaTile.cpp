@@ -21,9 +21,11 @@ GemmTile::UnitSum MmaTile::unitOf(Value row) {
 }
 
 std::vector<GemmTile::Sums> MmaTile::sumsOf(ValueRange sums) {
-  Value lane = b.lane(), warp = b.warp();
-  Value firstRow = b.add(b.mul(b.div(warp, 2), kDown * 16), b.div(lane, 4));
-  Value firstUnit = b.add(b.mul(b.rem(warp, 2), unitsOfTile() / 2),
+  // Computed anew: registers are few while products are added up.
+  Value thread = b.opaque(b.thread());
+  Value lane = b.rem(thread, kWarp), warp = b.div(thread, kWarp);
+  Value firstRow = b.add(this->firstRow(warp), b.div(lane, 4));
+  Value firstUnit = b.add(b.div(firstColumn(warp), sumsOfUnit()),
                           b.mul(b.rem(lane, 4), together()));
   int64_t each = sumsOfUnit(), products = groupRows() / 8;
   std::vector<Sums> result;

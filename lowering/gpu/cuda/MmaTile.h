@@ -1,8 +1,9 @@
 /// What tiled products on tensor cores share: which sums a lane holds.
 ///
-/// Four warps compute a tile, two down and two across, by products of 16 x 8
-/// (PTX ISA, mma.m16n8k16). With g = lane / 4 and t = lane % 4 a lane holds of
-/// each the sums (g, 2t), (g, 2t + 1), (g + 8, 2t), (g + 8, 2t + 1).
+/// Four warps compute a tile, two down and two across, or all across, by
+/// products of 16 x 8 (PTX ISA, mma.m16n8k16). With g = lane / 4 and t = lane %
+/// 4 a lane holds of each the sums (g, 2t), (g, 2t + 1), (g + 8, 2t), (g + 8,
+/// 2t + 1).
 ///
 /// Rows of weights are laid into the tile so that the sums of a lane, over some
 /// products side by side, are of neighbouring units. For eight units of one
@@ -26,7 +27,14 @@ public:
 protected:
   /// Products of a warp, down and across.
   static constexpr int64_t kDown = 2;
-  int64_t across() const { return n / 16; }
+  int64_t across() const { return n / 8 / warpsAcross(); }
+  /// Where a warp's products begin in the tile.
+  mlir::Value firstRow(mlir::Value warp) {
+    return b.mul(b.div(warp, warpsAcross()), kDown * 16);
+  }
+  mlir::Value firstColumn(mlir::Value warp) {
+    return b.mul(b.rem(warp, warpsAcross()), across() * 8);
+  }
 
   UnitSum unitOf(mlir::Value row) override;
   /// A lane's sums; the four of product (i, j) of its warp are those from
@@ -34,6 +42,9 @@ protected:
   std::vector<Sums> sumsOf(mlir::ValueRange sums);
 
 private:
+  int64_t warpsAcross() const {
+    return kGemmThreads / kWarp / (m / (kDown * 16));
+  }
   /// Neighbouring units of a lane, and the rows of the tile that have those of
   /// four lanes.
   int64_t together() const;

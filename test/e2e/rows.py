@@ -1,0 +1,74 @@
+"""rows.py BIN SCRATCH FORMAT...: prompts of few and many rows on the emulated CUDA driver.
+
+Which tile multiplies a prompt, and over how many blocks k is split, depends on its
+rows. Logits of prompts on both sides of each bound meet the CPU's. Blocks run in an
+order that a seed draws, and sums of splits have an order of their own: another seed
+gives the same bits.
+"""
+
+import json
+import os
+import sys
+
+import numpy as np
+
+from capi import Model
+from harness import Tools, check, nmse
+
+# Rows of k long enough to be split, by seven for `down`; tiles that are not full.
+CONFIG = {
+    "architectures": ["LlamaForCausalLM"],
+    "model_type": "llama",
+    "hidden_size": 512,
+    "intermediate_size": 1824,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "vocab_size": 601,
+    "max_position_embeddings": 256,
+    "tie_word_embeddings": True,
+}
+LENGTHS, SOME = [2, 16, 17, 32, 33, 64, 65], [17, 65]
+# Formats, and the most that the CPU's logits may differ: NMSE.
+FORMATS = {
+    "bf16": (["--dtype=bf16"], LENGTHS, 1e-5),
+    "f16": (["--dtype=f16"], SOME, 1e-6),
+    "f32": (["--dtype=f32"], SOME, 1e-8),
+    "q8_0": (["--quantize=q8_0"], SOME, 1e-4),
+    "q4_0": (["--quantize=q4_0"], SOME, 1e-4),
+}
+
+
+def check_lengths(tools, artifact, name, lengths, limit):
+    vocab = CONFIG["vocab_size"]
+    ids = [(7 * i + i * i) % vocab for i in range(max(lengths))]
+    os.environ["CRIA_EMULATOR_SEED"] = "0"
+    device, cpu = (
+        Model(tools, artifact, 1, vocab, each).session() for each in ("emulated", "cpu")
+    )
+    os.environ["CRIA_EMULATOR_SEED"] = "1"
+    for length in lengths:
+        what, prompt = f"{name}, {length} tokens", ids[:length]
+        device.rewind(0)
+        cpu.rewind(0)
+        got = device.feed(prompt)
+        error = nmse(cpu.feed(prompt), got)
+        check(error <= limit, f"{what}: NMSE {error:.2e}, expected <= {limit:.0e}")
+        if name == "bf16" and length in SOME:
+            flags = ["--device=emulated", "--random-weights=1"]
+            other = tools.logits(artifact, prompt, *flags)
+            check(np.array_equal(got, other), f"{what}: other bits with a seed")
+
+
+def main():
+    tools = Tools(*sys.argv[1:3])
+    config = tools.scratch / "config.json"
+    config.write_text(json.dumps(CONFIG))
+    for name in sys.argv[3:]:
+        flags, lengths, limit = FORMATS[name]
+        flags = ["--target=cpu,cuda", "--max-seq=256", *flags]
+        artifact = tools.compile(config, *flags, out=f"{name}.cria")
+        check_lengths(tools, artifact, name, lengths, limit)
+
+
+main()
