@@ -18,9 +18,8 @@ static int64_t lengthOf(const Dot &dot) {
 /// Splits of a tile at most: the block that arrives last adds them up. And the
 /// terms of k of each at least, which fill the stages of shared memory.
 static constexpr int64_t kMostSplits = 8, kLeastTerms = 256;
-/// Sums of neighbouring elements that are in memory side by side; vectors of
-/// them and splits that are read at once.
-static constexpr int64_t kVector = 4, kVectors = 2, kMerged = 4;
+/// Sums of a thread that are in memory side by side.
+static constexpr int64_t kVector = 4;
 
 GemmTile::GemmTile(Launch &launch, ArrayRef<Work> works, const GemmShape &shape)
     : launch(launch), b(launch.b), works(works),
@@ -261,58 +260,49 @@ void GemmTile::finishWorks(const Corner &corner, ArrayRef<Sums> sums) {
          [&](size_t i, Value) { finishAny(works[i], corner, sums); });
 }
 
+/// Where a thread's sums of a split begin: its vectors are kGemmThreads rows
+/// apart.
+Address GemmTile::sumsOfSplit(const Splits &memory, const Corner &corner,
+                              Value split, int64_t count) {
+  Value before = b.mul(corner.tileRow, corner.splits);
+  Value all = b.add(b.mul(corner.tile, room), b.add(before, split));
+  Value row = b.add(b.mul(all, count / kVector * kGemmThreads), b.thread());
+  return b.address(launch.rows(memory.sums, kVector), row, b.i32(0));
+}
+
 /// Leaves the block's sums in memory. Whether it is the last of its tile that
 /// does.
 Value GemmTile::isFinisher(const Splits &memory, const Corner &corner,
                            ArrayRef<Value> values) {
-  Value tile = b.mul(corner.tile, room), thread = b.opaque(b.thread());
-  Value first = b.add(tile, b.mul(corner.tileRow, corner.splits));
+  Rows rows = launch.rows(memory.sums, kVector);
   auto count = static_cast<int64_t>(values.size());
-  Value row = b.mul(b.add(first, corner.split), count / kVector);
+  Address to = sumsOfSplit(memory, corner, corner.split, count);
   for (int64_t i = 0; i < count; i += kVector)
-    b.store(b.pack(values.slice(i, kVector)), launch.rows(memory.sums, kVector),
-            b.add(b.mul(b.add(row, i / kVector), kGemmThreads), thread),
-            b.i32(0));
+    b.storeTo(b.pack(values.slice(i, kVector)),
+              b.further(to, rows, i / kVector * kGemmThreads, 0));
   return b.arrivesLast(launch.rows(memory.arrivals, 1),
-                       b.add(tile, corner.tileRow), corner.splits,
-                       freeMemory());
+                       b.add(b.mul(corner.tile, room), corner.tileRow),
+                       corner.splits, freeMemory());
 }
 
 /// The sums of all splits, added up in their order.
 SmallVector<Value> GemmTile::merged(const Splits &memory, const Corner &corner,
                                     int64_t count) {
-  Value first =
-      b.add(b.mul(corner.tile, room), b.mul(corner.tileRow, corner.splits));
-  Value last = b.sub(corner.splits, b.i32(1));
-  Value none = b.splat(b.f32(0), kVector), thread = b.opaque(b.thread());
-  SmallVector<Value> result;
-  auto read = [&](Value split, int64_t vector) {
-    Value row = b.add(b.mul(b.add(first, split), count / kVector), vector);
-    row = b.add(b.mul(row, kGemmThreads), thread);
-    return b.load(launch.rows(memory.sums, kVector), row, b.i32(0), kVector);
-  };
-  for (int64_t i = 0; i < count / kVector; i += kVectors) {
-    SmallVector<Value> init(kVectors, none);
-    auto sums =
-        b.loop(b.i32(0), corner.splits, kMerged, init,
-               [&](Value begin, ValueRange carried) {
-                 SmallVector<Value> next(carried), parts;
-                 for (int64_t s = 0; s < kMerged; ++s)
-                   for (int64_t v = 0; v < kVectors; ++v)
-                     parts.push_back(read(b.min(b.add(begin, s), last), i + v));
-                 for (auto [p, part] : llvm::enumerate(parts)) {
-                   Value isOne =
-                       b.less(b.add(begin, p / kVectors), corner.splits);
-                   Value &sum = next[p % kVectors];
-                   sum = b.fadd(sum, b.select(isOne, part, none));
-                 }
-                 return next;
-               });
-    for (Value sum : sums)
-      for (int64_t e = 0; e < kVector; ++e)
-        result.push_back(b.extract(sum, e));
-  }
-  return result;
+  Rows rows = launch.rows(memory.sums, kVector);
+  auto type = VectorType::get({kVector}, rows.element);
+  SmallVector<Value> init(count, b.f32(0));
+  return b.loop(
+      b.i32(0), corner.splits, 1, init, [&](Value split, ValueRange carried) {
+        Address from = sumsOfSplit(memory, corner, split, count);
+        SmallVector<Value> next(carried);
+        for (int64_t i = 0; i < count; i += kVector) {
+          int64_t row = i / kVector * kGemmThreads;
+          Value part = b.loadFrom(b.further(from, rows, row, 0), type);
+          for (int64_t e = 0; e < kVector; ++e)
+            next[i + e] = b.fadd(next[i + e], b.extract(part, e));
+        }
+        return next;
+      });
 }
 
 /// The block that arrives last has all sums of its tile; the others are done.
@@ -339,7 +329,7 @@ void GemmTile::finishSplits(const Splits &memory, const Corner &corner,
   });
 }
 
-void GemmTile::emit(const Splits &memory, int64_t above) {
+void GemmTile::emit(const Splits &memory, int64_t above, int64_t most) {
   Value x = b.block(0), y = b.block(1);
   Value rows = launch.number(works[0].rows());
   Corner corner = cornerOf(x, y, rows);
@@ -359,9 +349,9 @@ void GemmTile::emit(const Splits &memory, int64_t above) {
   Size size = works[0].rows();
   Value across = of.constant(tiles() * (few ? splits : 1));
   Value down = of.blocks(size, m, few || splits == 1 ? 1 : room);
-  if (!size.isConstant() && few)
-    down = of.blocksWhere(size, m, /*beyond=*/false, down);
-  else if (!size.isConstant() && (above || splits > 1))
+  if (!size.isConstant() && most != kAnyRows)
+    down = of.blocksWhere(size, most, /*beyond=*/false, down);
+  if (!size.isConstant() && (above || splits > 1))
     down = of.blocksWhere(size, above, /*beyond=*/true, down);
   launch.finish({across, down});
 }
@@ -374,32 +364,39 @@ void simt::emitGemm(KernelFunction &function, const Twine &suffix,
   const Dot &dot = works[0].dots[0];
   bool isMma =
       !dot.bits && takesMma(element(dot.x), element(dot.w), dot.terms.constant);
+  static constexpr GemmRows kAll[] = {{"", kAnyRows}};
   Size rows = works[0].rows();
-  bool alwaysFew = rows.isConstant() && rows.constant <= kFewRows;
-  bool hasFew = isMma && (!rows.isConstant() || alwaysFew);
-  // The memory of splits is for either launch.
-  std::optional<Launch> fewLaunch, manyLaunch;
-  SmallVector<std::unique_ptr<GemmTile>> tiles;
-  if (hasFew) {
-    fewLaunch.emplace(function, suffix + (alwaysFew ? "" : "_few"),
-                      kGemmThreads);
-    tiles.push_back(makeMmaGemm(*fewLaunch, works, /*few=*/true));
+  struct Kernel {
+    std::unique_ptr<Launch> launch;
+    std::unique_ptr<GemmTile> tile;
+    int64_t above, most;
+  };
+  SmallVector<Kernel> kernels;
+  int64_t above = 0;
+  for (auto [i, kind] :
+       llvm::enumerate(isMma ? ArrayRef(kMmaRows) : ArrayRef(kAll))) {
+    int64_t below = std::exchange(above, kind.most);
+    bool isConstant = rows.isConstant();
+    if (isConstant && (rows.constant <= below || rows.constant > kind.most))
+      continue;
+    auto launch = std::make_unique<Launch>(
+        function, suffix + (isConstant ? "" : kind.suffix), kGemmThreads);
+    auto tile = dot.bits ? makeBlockGemm(*launch, works)
+                : isMma  ? makeMmaGemm(*launch, works, i)
+                         : makeFmaGemm(*launch, works);
+    kernels.push_back({std::move(launch), std::move(tile), below, kind.most});
   }
-  if (!hasFew || !alwaysFew) {
-    Launch &launch = manyLaunch.emplace(function, suffix, kGemmThreads);
-    tiles.push_back(dot.bits ? makeBlockGemm(launch, works)
-                    : isMma  ? makeMmaGemm(launch, works, /*few=*/false)
-                             : makeFmaGemm(launch, works));
-  }
+  // The memory of splits is for any of them.
   int64_t sums = 0, arrivals = 0;
-  for (const auto &tile : tiles) {
-    arrivals = std::max(arrivals, tile->splitTiles());
-    sums = std::max(sums, tile->splitTiles() * tile->sumsOfTile());
+  for (const Kernel &kernel : kernels) {
+    arrivals = std::max(arrivals, kernel.tile->splitTiles());
+    sums =
+        std::max(sums, kernel.tile->splitTiles() * kernel.tile->sumsOfTile());
   }
   GemmTile::Splits memory;
   if (sums)
     memory = {function.allocate(function.host.getF32Type(), sums),
               function.zeroed(arrivals)};
-  for (const auto &tile : tiles)
-    tile->emit(memory, hasFew ? kFewRows : 0);
+  for (const Kernel &kernel : kernels)
+    kernel.tile->emit(memory, kernel.above, kernel.most);
 }

@@ -12,6 +12,8 @@
 
 #include "lowering/gpu/Parts.h"
 
+#include <limits>
+
 namespace cria::simt {
 
 /// How products are cut into blocks: tiles of m rows of the input and n of
@@ -36,8 +38,8 @@ public:
   int64_t splitTiles() const { return splits == 1 ? 0 : tiles() * room; }
   int64_t sumsOfTile() const { return m * n; }
   /// Builds and launches the kernel, where the input has more than `above`
-  /// rows. Each work begins with a tile of its own.
-  void emit(const Splits &memory, int64_t above);
+  /// rows, and `most` at most. Each work begins with a tile of its own.
+  void emit(const Splits &memory, int64_t above, int64_t most);
 
 protected:
   /// An element's address, and whether it exists: else it counts as zero, and
@@ -105,6 +107,8 @@ private:
   int64_t tiles() const;
   void splitSteps(mlir::Value x, mlir::Value y, Corner &corner);
   Corner cornerOf(mlir::Value x, mlir::Value y, mlir::Value rows);
+  Address sumsOfSplit(const Splits &memory, const Corner &corner,
+                      mlir::Value split, int64_t count);
   mlir::Value isFinisher(const Splits &memory, const Corner &corner,
                          llvm::ArrayRef<mlir::Value> values);
   llvm::SmallVector<mlir::Value> merged(const Splits &memory,
@@ -135,8 +139,17 @@ private:
   bool wholeSteps;
 };
 
-/// Rows that are few: the weights are read once and bound the products.
-inline constexpr int64_t kFewRows = 32;
+/// The rows of inputs that a kernel is for, of those above the one before it.
+struct GemmRows {
+  llvm::StringLiteral suffix;
+  int64_t most;
+};
+inline constexpr int64_t kAnyRows = std::numeric_limits<int64_t>::max();
+/// Rows that are few: the weights are read once and bound the products. And
+/// some, which large tiles would be empty of.
+inline constexpr int64_t kFewRows = 32, kSomeRows = 128;
+inline constexpr GemmRows kMmaRows[] = {
+    {"_few", kFewRows}, {"_some", kSomeRows}, {"", kAnyRows}};
 /// Threads of a block.
 inline constexpr int64_t kGemmThreads = 128;
 /// Of an H200. As many tiles of a row of them are not split.
@@ -149,10 +162,9 @@ inline constexpr int64_t kGemmBlocks = 3 * kMultiprocessors;
 /// By fma, any types (GemmFma.cpp).
 std::unique_ptr<GemmTile> makeFmaGemm(Launch &launch,
                                       llvm::ArrayRef<Work> works);
-/// On tensor cores (GemmMma.cpp), for what `takesMma` says; with `few`, of
-/// kFewRows at most.
+/// On tensor cores (GemmMma.cpp), for what `takesMma` says; of kMmaRows[rows].
 std::unique_ptr<GemmTile> makeMmaGemm(Launch &launch,
-                                      llvm::ArrayRef<Work> works, bool few);
+                                      llvm::ArrayRef<Work> works, size_t rows);
 bool takesMma(mlir::Type input, mlir::Type weight, int64_t k);
 /// Weights in blocks, on tensor cores (cuda/GemmBlocks.cpp); takesBlockGemm
 /// says which (Parts.h).

@@ -127,13 +127,14 @@ DictionaryAttr HostValues::chosenSize(arith::SelectOp size) const {
   auto chosen = dyn_cast_if_present<DictionaryAttr>(
       gridSize(beyond ? size.getFalseValue() : size.getTrueValue()));
   auto counted = dyn_cast_if_present<DictionaryAttr>(gridSize(test.getLhs()));
+  StringRef bound = beyond ? "from" : "to";
   if (!to || !chosen || !counted || getConstantIntValue(other) != 0 ||
-      chosen.get("from") || chosen.get("to"))
+      chosen.get(bound))
     return {};
   StringRef name = counted.begin()->getName();
   if (!chosen.get(name) || cast<IntegerAttr>(counted.get(name)).getInt() != 1)
     return {};
-  return with(chosen, beyond ? "from" : "to", beyond ? *to + 1 : *to);
+  return with(chosen, bound, beyond ? *to + 1 : *to);
 }
 
 Attribute HostValues::gridSize(Value size) const {

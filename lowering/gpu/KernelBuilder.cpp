@@ -280,8 +280,10 @@ Value KernelBuilder::loadWide(const Rows &rows, Value row, Value column,
 }
 
 void KernelBuilder::store(Value x, const Rows &rows, Value row, Value column) {
-  Address to = address(rows, row, column);
-  x = narrow(x, rows.element);
+  storeTo(narrow(x, rows.element), address(rows, row, column));
+}
+
+void KernelBuilder::storeTo(Value x, Address to) {
   llvm::MaybeAlign bytes(bytesOf(x.getType()));
   if (isa<VectorType>(x.getType()))
     create<vector::StoreOp>(x, to.base, to.index, /*nontemporal=*/false, bytes);

@@ -119,6 +119,8 @@ public:
   /// Stores f32 in the rows' element type.
   void store(mlir::Value x, const Rows &rows, mlir::Value row,
              mlir::Value column);
+  /// Stores what has the element type, aligned to all of it.
+  void storeTo(mlir::Value x, Address to);
   /// A shared array of the kernel, `count` elements, 16-byte aligned.
   Rows shared(mlir::Type element, int64_t count, int64_t stride);
 

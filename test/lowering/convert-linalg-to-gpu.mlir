@@ -60,7 +60,8 @@ func.func private @few(%x: tensor<1x32xf32>, %w: tensor<24x32xf32>, %stream: ten
 #tn = affine_map<(t, n, k) -> (t, n)>
 
 // Many rows: what the product reads is computed before, by another launch. One
-// launch is for 32 rows at most, one for more; the other has no blocks.
+// launch is for 32 rows at most, one for up to 128, one for more; the others have
+// no blocks.
 // CHECK-LABEL: func.func private @many.launch(
 // CHECK: %[[N:.*]] = memref.dim %arg0, %c0
 // CHECK: %[[Y:.*]] = memref.alloc(%[[N]]) : memref<?x32xbf16>
@@ -70,13 +71,19 @@ func.func private @few(%x: tensor<1x32xf32>, %w: tensor<24x32xf32>, %stream: ten
 // CHECK: %[[FEW:.*]] = arith.select %[[IS_FEW]], %[[ONE]], %c0
 // CHECK: gpu.launch_func @kernels::@many_few blocks in (%c1{{.*}}, %[[FEW]], {{.*}} args(
 // CHECK: %[[B:.*]] = arith.ceildivui %{{.*}}, %c64
+// CHECK: %[[IS_SOME:.*]] = arith.cmpi ule, %{{.*}}, %c128
+// CHECK: %[[MOST:.*]] = arith.select %[[IS_SOME]], %[[B]], %c0
 // CHECK: %[[IS_FEW:.*]] = arith.cmpi ule, %{{.*}}, %c32
-// CHECK: %[[MANY:.*]] = arith.select %[[IS_FEW]], %c0{{.*}}, %[[B]]
+// CHECK: %[[SOME:.*]] = arith.select %[[IS_FEW]], %c0{{.*}}, %[[MOST]]
+// CHECK: gpu.launch_func @kernels::@many_some blocks in (%c1{{.*}}, %[[SOME]], {{.*}} args(
+// CHECK: %[[B:.*]] = arith.ceildivui %{{.*}}, %c128
+// CHECK: %[[IS_SOME:.*]] = arith.cmpi ule, %{{.*}}, %c128
+// CHECK: %[[MANY:.*]] = arith.select %[[IS_SOME]], %c0{{.*}}, %[[B]]
 // CHECK: gpu.launch_func @kernels::@many blocks in (%c1{{.*}}, %[[MANY]], {{.*}} args(%[[Y]] : memref<?x32xbf16>, %arg1 : memref<24x32xbf16>, %{{.*}} : index, %arg2 : memref<?x24xf32>)
 // CHECK-LABEL: gpu.func @many_input(
 // CHECK: math.absf {{.*}} : vector<8xbf16>
 // A step's copies are no loop: of few rows one of the input and two of the
-// weights a thread, of many two and four.
+// weights a thread, of some two and four, of many four each.
 // CHECK-LABEL: gpu.func @many_few(
 // CHECK: scf.for
 // CHECK: nvvm.cp.async.wait.group 6
@@ -84,11 +91,18 @@ func.func private @few(%x: tensor<1x32xf32>, %w: tensor<24x32xf32>, %stream: ten
 // CHECK-COUNT-3: nvgpu.device_async_copy {{.*}}, 8,
 // CHECK-NOT: nvgpu.device_async_copy
 // CHECK: nvvm.mma.sync
-// CHECK-LABEL: gpu.func @many(
+// CHECK-LABEL: gpu.func @many_some(
 // CHECK-SAME: nvvm.minctasm = 4
 // CHECK: scf.for
 // CHECK: scf.if
 // CHECK-COUNT-6: nvgpu.device_async_copy {{.*}}, 8,
+// CHECK-NOT: nvgpu.device_async_copy
+// CHECK: nvvm.mma.sync
+// CHECK-LABEL: gpu.func @many(
+// CHECK-SAME: nvvm.minctasm = 2
+// CHECK: scf.for
+// CHECK: scf.if
+// CHECK-COUNT-8: nvgpu.device_async_copy {{.*}}, 8,
 // CHECK-NOT: nvgpu.device_async_copy
 // CHECK: nvvm.cp.async.commit.group
 // CHECK: nvvm.mma.sync
@@ -96,10 +110,10 @@ func.func private @few(%x: tensor<1x32xf32>, %w: tensor<24x32xf32>, %stream: ten
 // neighbouring columns each, are in no further branch.
 // CHECK: scf.if
 // CHECK-NOT: scf.if
-// CHECK-COUNT-16: vector.store {{.*}} : memref<?xf32>, vector<4xf32>
+// CHECK-COUNT-32: vector.store {{.*}} : memref<?xf32>, vector<4xf32>
 // CHECK: else
 // CHECK: scf.if
-// CHECK-COUNT-16: vector.store {{.*}} : memref<?xf32>, vector<4xf32>
+// CHECK-COUNT-32: vector.store {{.*}} : memref<?xf32>, vector<4xf32>
 // CHECK-NOT: vector.store
 // CHECK: gpu.return
 func.func private @many(%x: tensor<?x32xbf16>, %w: tensor<24x32xbf16>, %out: tensor<?x24xf32>) -> tensor<?x24xf32> {
@@ -134,7 +148,9 @@ func.func private @many(%x: tensor<?x32xbf16>, %w: tensor<24x32xbf16>, %out: ten
 // CHECK: %[[B:.*]] = arith.ceildivui %{{.*}}, %c64
 // CHECK: %[[LEAST:.*]] = arith.maxui %[[B]], %c396
 // CHECK: arith.select {{.*}}, %[[LEAST]]
-// CHECK-LABEL: gpu.func @split(
+// CHECK: gpu.launch_func @kernels::@split_some
+// CHECK: gpu.launch_func @kernels::@split blocks
+// CHECK-LABEL: gpu.func @split_some(
 // CHECK: arith.ceildivui
 // CHECK: nvvm.mma.sync
 // CHECK: vector.store {{.*}} : memref<3244032xf32>, vector<4xf32>

@@ -33,6 +33,7 @@ using namespace cria::simt;
 static constexpr int64_t kTileM = 64, kTileN = 64, kBlocks = 4, kStages = 2;
 static constexpr int64_t kNumbers = BlockProduct::kNumbers;
 static constexpr int64_t kChunk = 16, kWord = 4;
+static constexpr int64_t kWarpsDown = 2;
 /// Threads that fill a row of a stage.
 static constexpr int64_t kFillers = kGemmThreads / kTileM;
 /// In each byte of a word: its low half, the sign, and 8.
@@ -49,7 +50,7 @@ class BlockGemm : public MmaTile {
 public:
   BlockGemm(Launch &launch, ArrayRef<Work> works)
       : MmaTile(launch, works,
-                {kTileM, kTileN, kBlocks * kNumbers, kGemmBlocks}),
+                {kTileM, kTileN, kBlocks * kNumbers, kGemmBlocks}, kWarpsDown),
         bits(works[0].dots[0].bits), bytes(BlockProduct::blockBytes(bits)),
         scale(Operand::of(launch, works[0], works[0].dots[0].scale, k)),
         codes(b.shared(b.getI8Type(), kStages * kTileM * kBlocks * kNumbers,
@@ -172,7 +173,7 @@ SmallVector<Value> BlockGemm::step(Value step, ValueRange sums) {
   Value tileW = b.add(stage, firstColumn(b.warp()));
   for (int64_t block = 0; block < kBlocks; ++block) {
     SmallVector<SmallVector<Value>> xs, scalesX;
-    for (int64_t i = 0; i < kDown; ++i) {
+    for (int64_t i = 0; i < down(); ++i) {
       Value row = b.add(b.add(tileX, i * 16), b.rem(lane, 16));
       Value chunk = b.add(b.div(lane, 16), block * 2);
       xs.push_back(
@@ -186,7 +187,7 @@ SmallVector<Value> BlockGemm::step(Value step, ValueRange sums) {
       SmallVector<Value> ws = weightsOf(b.add(tile, g), t, block);
       Value scalesW[] = {scaleOf(column, block),
                          scaleOf(b.add(column, 1), block)};
-      for (int64_t i = 0; i < kDown; ++i)
+      for (int64_t i = 0; i < down(); ++i)
         for (auto [s, dot] : llvm::enumerate(cuda::mmaBytes(b, xs[i], ws))) {
           Value &sum = next[(i * across() + j) * 4 + s];
           Value real = b.create<arith::SIToFPOp>(b.getF32Type(), dot);
@@ -199,7 +200,7 @@ SmallVector<Value> BlockGemm::step(Value step, ValueRange sums) {
 
 std::vector<GemmTile::Sums> BlockGemm::multiply(const Corner &corner) {
   fetch(corner, corner.first);
-  SmallVector<Value> init(kDown * across() * 4, b.f32(0));
+  SmallVector<Value> init(down() * across() * 4, b.f32(0));
   auto sums = b.loop(
       corner.first, corner.end, 1, init, [&](Value at, ValueRange carried) {
         // This step's copies have landed, everybody's; and the

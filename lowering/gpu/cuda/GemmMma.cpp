@@ -1,12 +1,13 @@
 /// A tiled product on tensor cores (mma.sync, sm_80):
 ///
-///                         many rows                 few rows
-///   tile, in k steps 32   64 rows x 128 of weights  32 x 64
-///   ring of cp.async      4 stages, 3 steps ahead   8 stages, 7 steps ahead
-///   warp w, rows          w / 2 * 32 + 0..31        0..31
-///           columns       w % 2 * 64 + 0..63        w * 16 + 0..15
+///                        few rows       some          many
+///   tile, in k steps 32  32 x 64        64 x 128      128 x 128
+///   ring of cp.async     8 stages       4             3
+///   warp w, rows         0..31          w / 2 * 32..  w / 2 * 64..
+///           columns      w * 16 + 0..   w % 2 * 64..  w % 2 * 64..
 ///
-/// A warp multiplies 16 x 8 x 16 at once; operands come by ldmatrix.
+/// Copies are as many stages ahead as there are, but one. A warp multiplies 16
+/// x 8 x 16 at once; operands come by ldmatrix.
 ///
 /// A row of a stage is 64 bytes, four chunks of 16; chunk c of row r lies at
 /// c ^ (r / 2 % 4), so that the eight rows of an ldmatrix hit all banks.
@@ -21,35 +22,40 @@ using namespace cria::simt;
 
 /// Terms of a step, and elements of a chunk.
 static constexpr int64_t kTileK = 32, kChunk = 8;
-/// Blocks that a multiprocessor has at least.
-static constexpr int32_t kBlocks = 4;
 
 namespace {
-/// A tile, and the stages of its ring: a power of two, 48 KiB at most.
+/// A tile, the stages of its ring (48 KiB at most), how many of the four warps
+/// are down, and the blocks that a multiprocessor has at least.
 struct MmaShape {
   GemmShape tile;
-  int64_t stages;
+  int64_t stages, warpsDown;
+  int32_t blocks;
 };
 } // namespace
 
-/// Few rows take as long as their weights: a block has seven stages of 4 KiB of
-/// them on their way, and two blocks are on each of 132 multiprocessors, 56
-/// KiB; with less than half of that an H200 reads at its full rate.
-static constexpr MmaShape kFew = {
-    {kFewRows, 64, kTileK, 2 * kMultiprocessors, true}, 8};
-/// Many take as long as their operations, and a tile does 43 of them for each
-/// byte that it reads.
-static constexpr MmaShape kMany = {{64, 128, kTileK, kGemmBlocks}, 4};
+/// Of kMmaRows. Few rows take as long as their weights: a block has seven
+/// stages of 4 KiB of them on their way, and two blocks are on each of 132
+/// multiprocessors, 56 KiB; with less than half of that an H200 reads at its
+/// full rate. Many take as long as their operations, for which a tile of 64 x
+/// 128 reads a byte for 43 of them, one of 128 x 128 for 64, with a warp's 32
+/// products for eight ldmatrix. Most of the places of 264 blocks are taken
+/// before k is split.
+static constexpr MmaShape kShapes[] = {
+    {{kFewRows, 64, kTileK, 2 * kMultiprocessors, true}, 8, 1, 4},
+    {{64, 128, kTileK, kGemmBlocks}, 4, 2, 4},
+    {{128, 128, kTileK, kGemmBlocks / 2}, 3, 2, 2}};
+static_assert(std::size(kShapes) == std::size(kMmaRows));
 
 namespace {
 class MmaGemm : public MmaTile {
 public:
   MmaGemm(Launch &launch, ArrayRef<Work> works, const MmaShape &shape)
-      : MmaTile(launch, works, shape.tile), count(shape.stages),
+      : MmaTile(launch, works, shape.tile, shape.warpsDown),
+        count(shape.stages),
         stages(b.shared(x.rows.element, count * (m + n) * kTileK, kTileK)) {
     // Else ptxas takes registers that one block less fits.
     b.function->setAttr(NVVM::NVVMDialect::getMinctasmAttrName(),
-                        b.getI32IntegerAttr(kBlocks));
+                        b.getI32IntegerAttr(shape.blocks));
   }
 
 private:
@@ -150,11 +156,11 @@ SmallVector<Value> MmaGemm::step(const Starts &starts, Value step,
     Address startX = b.further(firstX, stage);
     Address startW = b.further(firstW, stage);
     SmallVector<SmallVector<Value>> xs, ws;
-    for (int64_t i = 0; i < kDown; ++i)
+    for (int64_t i = 0; i < down(); ++i)
       xs.push_back(cuda::loadMatrices(b, b.further(startX, stages, i * 16, 0)));
     for (int64_t j = 0; j < across(); j += 2)
       ws.push_back(cuda::loadMatrices(b, b.further(startW, stages, j * 8, 0)));
-    for (int64_t i = 0; i < kDown; ++i)
+    for (int64_t i = 0; i < down(); ++i)
       for (int64_t j = 0; j < across(); j += 2)
         cuda::mma(b, x.rows.element, xs[i], ws[j / 2],
                   MutableArrayRef(next).slice((i * across() + j) * 4, 8));
@@ -165,7 +171,7 @@ SmallVector<Value> MmaGemm::step(const Starts &starts, Value step,
 std::vector<GemmTile::Sums> MmaGemm::multiply(const Corner &corner) {
   for (int64_t i = 0; i + 1 < count; ++i)
     fetch(corner, b.add(corner.first, i));
-  SmallVector<Value> init(kDown * across() * 4, b.f32(0));
+  SmallVector<Value> init(down() * across() * 4, b.f32(0));
   Starts starts = this->starts();
   auto sums = b.loop(corner.first, corner.end, 1, init,
                      [&](Value at, ValueRange carried) {
@@ -186,6 +192,6 @@ bool simt::takesMma(Type input, Type weight, int64_t k) {
 }
 
 std::unique_ptr<GemmTile> simt::makeMmaGemm(Launch &launch,
-                                            ArrayRef<Work> works, bool few) {
-  return std::make_unique<MmaGemm>(launch, works, few ? kFew : kMany);
+                                            ArrayRef<Work> works, size_t rows) {
+  return std::make_unique<MmaGemm>(launch, works, kShapes[rows]);
 }

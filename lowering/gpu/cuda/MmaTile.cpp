@@ -29,7 +29,7 @@ std::vector<GemmTile::Sums> MmaTile::sumsOf(ValueRange sums) {
                           b.mul(b.rem(lane, 4), together()));
   int64_t each = sumsOfUnit(), products = groupRows() / 8;
   std::vector<Sums> result;
-  for (int64_t i = 0; i < kDown * 2; ++i)
+  for (int64_t i = 0; i < down() * 2; ++i)
     for (int64_t j = 0; j < across(); j += products) {
       Sums &own = result.emplace_back();
       own.row = b.add(firstRow, i * 8);

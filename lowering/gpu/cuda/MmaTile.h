@@ -22,15 +22,18 @@ namespace cria::simt {
 
 class MmaTile : public GemmTile {
 public:
-  using GemmTile::GemmTile;
+  /// With so many warps down.
+  MmaTile(Launch &launch, llvm::ArrayRef<Work> works, const GemmShape &shape,
+          int64_t warpsDown)
+      : GemmTile(launch, works, shape), warpsDown(warpsDown) {}
 
 protected:
   /// Products of a warp, down and across.
-  static constexpr int64_t kDown = 2;
+  int64_t down() const { return m / 16 / warpsDown; }
   int64_t across() const { return n / 8 / warpsAcross(); }
   /// Where a warp's products begin in the tile.
   mlir::Value firstRow(mlir::Value warp) {
-    return b.mul(b.div(warp, warpsAcross()), kDown * 16);
+    return b.mul(b.div(warp, warpsAcross()), down() * 16);
   }
   mlir::Value firstColumn(mlir::Value warp) {
     return b.mul(b.rem(warp, warpsAcross()), across() * 8);
@@ -42,13 +45,13 @@ protected:
   std::vector<Sums> sumsOf(mlir::ValueRange sums);
 
 private:
-  int64_t warpsAcross() const {
-    return kGemmThreads / kWarp / (m / (kDown * 16));
-  }
+  int64_t warpsAcross() const { return kGemmThreads / kWarp / warpsDown; }
   /// Neighbouring units of a lane, and the rows of the tile that have those of
   /// four lanes.
   int64_t together() const;
   int64_t groupRows() const { return 4 * together() * sumsOfUnit(); }
+
+  int64_t warpsDown;
 };
 
 } // namespace cria::simt
