@@ -88,7 +88,7 @@ def check_kernels(rows):
     # chunk alone has logits.
     embed = kernels["prefill of 16", "embed_prefill"]
     check(embed["launches"] == 2 and abs(embed["MB"] - 16 * 72 * 2e-6) < 1e-6, embed)
-    head = kernels["prefill of 16", "head_prefill"]
+    head = kernels["prefill of 16", "head_prefill_few"]
     check(head["launches"] == 1 and abs(head["MB"] - 509 * 72 * 2e-6) < 1e-6, head)
 
 
