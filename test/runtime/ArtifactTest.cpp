@@ -129,15 +129,16 @@ TEST_F(ArtifactTest, RejectsWhatIsNoArtifact) {
 }
 
 TEST_F(ArtifactTest, RejectsOtherFormatVersions) {
-  for (uint32_t version : {0u, 6u}) {
+  for (uint32_t version : {0u, CRIA_FORMAT_VERSION + 1}) {
     std::string artifact = artifactOf(fakeManifest());
     footerOf(artifact).format_version = version;
     EXPECT_THAT(open(artifact), fails(CRIA_DATA_LOSS, "checksum"));
     sealArtifact(artifact);
-    EXPECT_THAT(
-        open(artifact),
-        fails(CRIA_INCOMPATIBLE, "artifact format v" + std::to_string(version) +
-                                     ", runtime supports v5; recompile"));
+    EXPECT_THAT(open(artifact),
+                fails(CRIA_INCOMPATIBLE,
+                      "artifact format v" + std::to_string(version) +
+                          ", runtime supports v" +
+                          std::to_string(CRIA_FORMAT_VERSION) + "; recompile"));
   }
 }
 
