@@ -21,13 +21,14 @@ static constexpr int64_t kMostSplits = 8, kLeastTerms = 256;
 /// Sums of a thread that are in memory side by side.
 static constexpr int64_t kVector = 4;
 
-GemmTile::GemmTile(Launch &launch, ArrayRef<Work> works, const GemmShape &shape)
+GemmTile::GemmTile(Launch &launch, ArrayRef<Work> works, const GemmShape &shape,
+                   const GemmRows &rows)
     : launch(launch), b(launch.b), works(works),
       k(works[0].dots[0].terms.constant),
       weightLength(lengthOf(works[0].dots[0])), m(shape.m), n(shape.n),
       steps(llvm::divideCeil(k, shape.step)),
       x(Operand::of(launch, works[0], works[0].dots[0].x, k)), width(x.width),
-      few(shape.few), wholeSteps(k % shape.step == 0) {
+      rows(rows), few(rows.most <= m), wholeSteps(k % shape.step == 0) {
   for (const Work &work : works) {
     workTiles.push_back(llvm::divideCeil(work.units, unitsOfTile()));
     SmallVector<Operand> &own = weights.emplace_back();
@@ -329,16 +330,16 @@ void GemmTile::finishSplits(const Splits &memory, const Corner &corner,
   });
 }
 
-void GemmTile::emit(const Splits &memory, int64_t above, int64_t most) {
-  Value x = b.block(0), y = b.block(1);
-  Value rows = launch.number(works[0].rows());
-  Corner corner = cornerOf(x, y, rows);
+void GemmTile::emit(const Splits &memory) {
+  Size size = works[0].rows();
+  Value x = b.block(0), y = b.block(1), number = launch.number(size);
+  Corner corner = cornerOf(x, y, number);
   auto multiplyAll = [&] {
     std::vector<Sums> sums = multiply(corner);
     if (splits == 1)
       return finishWorks(corner, sums);
     // Computed anew: registers are few while products are added up.
-    Corner late = cornerOf(b.opaque(x), b.opaque(y), b.opaque(rows));
+    Corner late = cornerOf(b.opaque(x), b.opaque(y), b.opaque(number));
     finishSplits(memory, late, std::move(sums));
   };
   if (corner.exists)
@@ -346,13 +347,12 @@ void GemmTile::emit(const Splits &memory, int64_t above, int64_t most) {
   else
     multiplyAll();
   KernelFunction &of = launch.of;
-  Size size = works[0].rows();
   Value across = of.constant(tiles() * (few ? splits : 1));
   Value down = of.blocks(size, m, few || splits == 1 ? 1 : room);
-  if (!size.isConstant() && most != kAnyRows)
-    down = of.blocksWhere(size, most, /*beyond=*/false, down);
-  if (!size.isConstant() && (above || splits > 1))
-    down = of.blocksWhere(size, above, /*beyond=*/true, down);
+  if (!size.isConstant() && rows.most != kAnyRows)
+    down = of.blocksWhere(size, rows.most, /*beyond=*/false, down);
+  if (!size.isConstant() && (rows.above || splits > 1))
+    down = of.blocksWhere(size, rows.above, /*beyond=*/true, down);
   launch.finish({across, down});
 }
 
@@ -364,39 +364,35 @@ void simt::emitGemm(KernelFunction &function, const Twine &suffix,
   const Dot &dot = works[0].dots[0];
   bool isMma =
       !dot.bits && takesMma(element(dot.x), element(dot.w), dot.terms.constant);
-  static constexpr GemmRows kAll[] = {{"", kAnyRows}};
-  Size rows = works[0].rows();
+  Size size = works[0].rows();
   struct Kernel {
     std::unique_ptr<Launch> launch;
     std::unique_ptr<GemmTile> tile;
-    int64_t above, most;
   };
   SmallVector<Kernel> kernels;
-  int64_t above = 0;
-  for (auto [i, kind] :
-       llvm::enumerate(isMma ? ArrayRef(kMmaRows) : ArrayRef(kAll))) {
-    int64_t below = std::exchange(above, kind.most);
-    bool isConstant = rows.isConstant();
-    if (isConstant && (rows.constant <= below || rows.constant > kind.most))
+  for (auto [i, rows] :
+       llvm::enumerate(isMma ? ArrayRef(kMmaRows) : ArrayRef(kAllRows))) {
+    bool isKnown = size.isConstant();
+    if (isKnown && (size.constant <= rows.above || size.constant > rows.most))
       continue;
     auto launch = std::make_unique<Launch>(
-        function, suffix + (isConstant ? "" : kind.suffix), kGemmThreads);
+        function, suffix + (isKnown ? "" : rows.suffix), kGemmThreads);
     auto tile = dot.bits ? makeBlockGemm(*launch, works)
                 : isMma  ? makeMmaGemm(*launch, works, i)
                          : makeFmaGemm(*launch, works);
-    kernels.push_back({std::move(launch), std::move(tile), below, kind.most});
+    kernels.push_back({std::move(launch), std::move(tile)});
   }
   // The memory of splits is for any of them.
   int64_t sums = 0, arrivals = 0;
   for (const Kernel &kernel : kernels) {
-    arrivals = std::max(arrivals, kernel.tile->splitTiles());
-    sums =
-        std::max(sums, kernel.tile->splitTiles() * kernel.tile->sumsOfTile());
+    int64_t tiles = kernel.tile->splitTiles();
+    arrivals = std::max(arrivals, tiles);
+    sums = std::max(sums, tiles * kernel.tile->sumsOfTile());
   }
   GemmTile::Splits memory;
   if (sums)
     memory = {function.allocate(function.host.getF32Type(), sums),
               function.zeroed(arrivals)};
   for (const Kernel &kernel : kernels)
-    kernel.tile->emit(memory, kernel.above, kernel.most);
+    kernel.tile->emit(memory);
 }

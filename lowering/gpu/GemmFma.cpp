@@ -20,7 +20,8 @@ namespace {
 class FmaGemm : public GemmTile {
 public:
   FmaGemm(Launch &launch, ArrayRef<Work> works)
-      : GemmTile(launch, works, {kTileM, kTileN, kTileK, kGemmBlocks}),
+      : GemmTile(launch, works, {kTileM, kTileN, kTileK, kGemmBlocks},
+                 kAllRows),
         tileX(b.shared(b.getF32Type(), kTileM * kStride, kStride)),
         tileW(b.shared(b.getF32Type(), kTileN * kStride, kStride)) {}
 

@@ -17,17 +17,30 @@
 namespace cria::simt {
 
 /// How products are cut into blocks: tiles of m rows of the input and n of
-/// weights, that take `step` terms of k at once. Where tiles are fewer than
-/// `blocks`, k is split until there are as many blocks, or nearly.
+/// weights, that take `step` terms of k at once. Where an H200 has more
+/// multiprocessors than there are tiles side by side, k is split into parts
+/// until there are `blocks` blocks, or nearly.
 struct GemmShape {
   int64_t m, n, step, blocks;
-  /// Whether the input has m rows at most.
-  bool few = false;
 };
+
+/// The inputs that a kernel is for: those of more than `above` rows, and `most`
+/// at most. Their number may be known at run time only.
+struct GemmRows {
+  llvm::StringLiteral suffix; // of the kernel's name
+  int64_t above, most;
+};
+inline constexpr int64_t kAnyRows = std::numeric_limits<int64_t>::max();
+inline constexpr GemmRows kAllRows = {"", 0, kAnyRows};
+/// Few rows take as long as their weights; tiles for many would be half empty
+/// with some.
+inline constexpr GemmRows kMmaRows[] = {
+    {"_few", 0, 32}, {"_some", 32, 128}, {"", 128, kAnyRows}};
 
 class GemmTile {
 public:
-  GemmTile(Launch &launch, llvm::ArrayRef<Work> works, const GemmShape &shape);
+  GemmTile(Launch &launch, llvm::ArrayRef<Work> works, const GemmShape &shape,
+           const GemmRows &rows);
   virtual ~GemmTile() = default;
 
   /// Memory of blocks that share a tile: their sums, and how many have arrived.
@@ -37,9 +50,8 @@ public:
   /// Tiles whose sums such memory has room for; zeros count as many arrivals.
   int64_t splitTiles() const { return splits == 1 ? 0 : tiles() * room; }
   int64_t sumsOfTile() const { return m * n; }
-  /// Builds and launches the kernel, where the input has more than `above`
-  /// rows, and `most` at most. Each work begins with a tile of its own.
-  void emit(const Splits &memory, int64_t above, int64_t most);
+  /// Builds the kernel and its launch. Each work begins with a tile of its own.
+  void emit(const Splits &memory);
 
 protected:
   /// An element's address, and whether it exists: else it counts as zero, and
@@ -93,7 +105,8 @@ protected:
   Launch &launch;
   KernelBuilder &b;
   llvm::ArrayRef<Work> works;
-  /// Terms of a product, elements of a row of weights, and the tile's size.
+  /// Terms of a product, elements of a row of weights, the tile's size, and its
+  /// steps of k.
   int64_t k, weightLength, m, n, steps;
   Operand x;
   std::vector<llvm::SmallVector<Operand>> weights; // of each sum of each work
@@ -132,37 +145,29 @@ private:
 
   /// Tiles that the units of each work take.
   llvm::SmallVector<int64_t> workTiles;
-  /// Splits of k at most, and how many blocks a tile may have with those below.
-  int64_t splits, room;
+  const GemmRows &rows;
+  /// Whether there is one tile down.
   bool few;
+  /// Splits of a tile at most, and of a tile and those below it together.
+  int64_t splits, room;
   /// Whether steps end where k does.
   bool wholeSteps;
 };
 
-/// The rows of inputs that a kernel is for, of those above the one before it.
-struct GemmRows {
-  llvm::StringLiteral suffix;
-  int64_t most;
-};
-inline constexpr int64_t kAnyRows = std::numeric_limits<int64_t>::max();
-/// Rows that are few: the weights are read once and bound the products. And
-/// some, which large tiles would be empty of.
-inline constexpr int64_t kFewRows = 32, kSomeRows = 128;
-inline constexpr GemmRows kMmaRows[] = {
-    {"_few", kFewRows}, {"_some", kSomeRows}, {"", kAnyRows}};
 /// Threads of a block.
 inline constexpr int64_t kGemmThreads = 128;
-/// Of an H200. As many tiles of a row of them are not split.
+/// Multiprocessors of an H200.
 inline constexpr int64_t kMultiprocessors = 132;
-/// Blocks that splits of k add up to, three on each multiprocessor, which has
-/// room for four: two do not keep its units busy, and each split costs as much
-/// traffic as 170 terms of k.
+/// Blocks where k is split: three on each multiprocessor, which has room for
+/// four. Two do not keep its units busy, and each split costs as much traffic
+/// as 170 terms of k.
 inline constexpr int64_t kGemmBlocks = 3 * kMultiprocessors;
 
 /// By fma, any types (GemmFma.cpp).
 std::unique_ptr<GemmTile> makeFmaGemm(Launch &launch,
                                       llvm::ArrayRef<Work> works);
-/// On tensor cores (GemmMma.cpp), for what `takesMma` says; of kMmaRows[rows].
+/// On tensor cores (GemmMma.cpp), for what `takesMma` says; for inputs as
+/// kMmaRows[rows] says.
 std::unique_ptr<GemmTile> makeMmaGemm(Launch &launch,
                                       llvm::ArrayRef<Work> works, size_t rows);
 bool takesMma(mlir::Type input, mlir::Type weight, int64_t k);

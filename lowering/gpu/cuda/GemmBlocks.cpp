@@ -50,7 +50,8 @@ class BlockGemm : public MmaTile {
 public:
   BlockGemm(Launch &launch, ArrayRef<Work> works)
       : MmaTile(launch, works,
-                {kTileM, kTileN, kBlocks * kNumbers, kGemmBlocks}, kWarpsDown),
+                {kTileM, kTileN, kBlocks * kNumbers, kGemmBlocks}, kAllRows,
+                kWarpsDown),
         bits(works[0].dots[0].bits), bytes(BlockProduct::blockBytes(bits)),
         scale(Operand::of(launch, works[0], works[0].dots[0].scale, k)),
         codes(b.shared(b.getI8Type(), kStages * kTileM * kBlocks * kNumbers,

@@ -6,8 +6,8 @@
 ///   warp w, rows         0..31          w / 2 * 32..  w / 2 * 64..
 ///           columns      w * 16 + 0..   w % 2 * 64..  w % 2 * 64..
 ///
-/// Copies are as many stages ahead as there are, but one. A warp multiplies 16
-/// x 8 x 16 at once; operands come by ldmatrix.
+/// Copies are all stages but one ahead. A warp multiplies 16 x 8 x 16 at once;
+/// operands come by ldmatrix.
 ///
 /// A row of a stage is 64 bytes, four chunks of 16; chunk c of row r lies at
 /// c ^ (r / 2 % 4), so that the eight rows of an ldmatrix hit all banks.
@@ -33,15 +33,18 @@ struct MmaShape {
 };
 } // namespace
 
-/// Of kMmaRows. Few rows take as long as their weights: a block has seven
-/// stages of 4 KiB of them on their way, and two blocks are on each of 132
-/// multiprocessors, 56 KiB; with less than half of that an H200 reads at its
-/// full rate. Many take as long as their operations, for which a tile of 64 x
-/// 128 reads a byte for 43 of them, one of 128 x 128 for 64, with a warp's 32
-/// products for eight ldmatrix. Most of the places of 264 blocks are taken
-/// before k is split.
+/// For the inputs of kMmaRows.
+///
+/// Few rows take as long as their weights: a block has seven stages of 4 KiB of
+/// them on their way, and two blocks are on each multiprocessor. With less than
+/// half of these 56 KiB an H200 reads at its full rate.
+///
+/// More rows take as long as their operations. A tile of 64 x 128 does 43 of
+/// them for each byte that it reads, one of 128 x 128 does 64, and its warps 32
+/// products for eight ldmatrix instead of 16 for six. It has room for 264
+/// blocks, most of which are there before k is split.
 static constexpr MmaShape kShapes[] = {
-    {{kFewRows, 64, kTileK, 2 * kMultiprocessors, true}, 8, 1, 4},
+    {{32, 64, kTileK, 2 * kMultiprocessors}, 8, 1, 4},
     {{64, 128, kTileK, kGemmBlocks}, 4, 2, 4},
     {{128, 128, kTileK, kGemmBlocks / 2}, 3, 2, 2}};
 static_assert(std::size(kShapes) == std::size(kMmaRows));
@@ -49,8 +52,9 @@ static_assert(std::size(kShapes) == std::size(kMmaRows));
 namespace {
 class MmaGemm : public MmaTile {
 public:
-  MmaGemm(Launch &launch, ArrayRef<Work> works, const MmaShape &shape)
-      : MmaTile(launch, works, shape.tile, shape.warpsDown),
+  MmaGemm(Launch &launch, ArrayRef<Work> works, const MmaShape &shape,
+          const GemmRows &rows)
+      : MmaTile(launch, works, shape.tile, rows, shape.warpsDown),
         count(shape.stages),
         stages(b.shared(x.rows.element, count * (m + n) * kTileK, kTileK)) {
     // Else ptxas takes registers that one block less fits.
@@ -193,5 +197,6 @@ bool simt::takesMma(Type input, Type weight, int64_t k) {
 
 std::unique_ptr<GemmTile> simt::makeMmaGemm(Launch &launch,
                                             ArrayRef<Work> works, size_t rows) {
-  return std::make_unique<MmaGemm>(launch, works, kShapes[rows]);
+  return std::make_unique<MmaGemm>(launch, works, kShapes[rows],
+                                   kMmaRows[rows]);
 }

@@ -24,8 +24,8 @@ class MmaTile : public GemmTile {
 public:
   /// With so many warps down.
   MmaTile(Launch &launch, llvm::ArrayRef<Work> works, const GemmShape &shape,
-          int64_t warpsDown)
-      : GemmTile(launch, works, shape), warpsDown(warpsDown) {}
+          const GemmRows &rows, int64_t warpsDown)
+      : GemmTile(launch, works, shape, rows), warpsDown(warpsDown) {}
 
 protected:
   /// Products of a warp, down and across.
