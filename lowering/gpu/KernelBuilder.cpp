@@ -163,8 +163,11 @@ Value KernelBuilder::zero(Type type) {
   return create<arith::ConstantOp>(getZeroAttr(type));
 }
 
+Value KernelBuilder::bitcast(Type type, Value x) {
+  return create<LLVM::BitcastOp>(type, x);
+}
 Value KernelBuilder::bits(Value vector) {
-  return create<LLVM::BitcastOp>(getI32Type(), vector);
+  return bitcast(getI32Type(), vector);
 }
 
 Value KernelBuilder::pack(ValueRange scalars) {
@@ -398,9 +401,9 @@ Value KernelBuilder::shuffle(Value x, gpu::ShuffleMode mode, int64_t operand) {
     return word(x);
   // Two words, of which bitcasts make one again.
   auto pair = VectorType::get({2}, getI32Type());
-  Value halves = create<LLVM::BitcastOp>(pair, x);
+  Value halves = bitcast(pair, x);
   Value low = word(extract(halves, 0)), high = word(extract(halves, 1));
-  return create<LLVM::BitcastOp>(x.getType(), pack({low, high}));
+  return bitcast(x.getType(), pack({low, high}));
 }
 
 Value KernelBuilder::shuffleXor(Value x, int64_t mask) {

@@ -86,6 +86,8 @@ public:
   mlir::Value sum(mlir::Value vector);
   mlir::Value extract(mlir::Value vector, int64_t lane);
   mlir::Value zero(mlir::Type type);
+  /// The bits of x as another type of as many.
+  mlir::Value bitcast(mlir::Type type, mlir::Value x);
   /// A vector of 32 bits as i32.
   mlir::Value bits(mlir::Value vector);
   /// A vector of scalars; a single one stays a scalar.

@@ -27,7 +27,6 @@
 #include "lowering/gpu/cuda/AttentionScan.h"
 #include "lowering/gpu/cuda/TensorCores.h"
 
-#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include <cmath>
 
@@ -213,14 +212,13 @@ Value AttentionScan::widened(Value stored) {
   if (!type || !type.getElementType().isBF16() || type.getNumElements() % 2)
     return b.widen(stored);
   int64_t pairs = type.getNumElements() / 2;
-  Value words = b.create<LLVM::BitcastOp>(
-      VectorType::get({pairs}, b.getI32Type()), stored);
+  Value words = b.bitcast(VectorType::get({pairs}, b.getI32Type()), stored);
   SmallVector<Value> elements;
   for (int64_t i = 0; i < pairs; ++i) {
     Value word = b.extract(words, i);
     Value low = b.create<arith::ShLIOp>(word, b.i32(16));
     for (Value bits : {low, b.both(word, b.i32(int32_t(0xffff0000)))})
-      elements.push_back(b.create<LLVM::BitcastOp>(b.getF32Type(), bits));
+      elements.push_back(b.bitcast(b.getF32Type(), bits));
   }
   return b.pack(elements);
 }

@@ -23,7 +23,6 @@
 #include "lowering/gpu/cuda/TensorCores.h"
 #include "lowering/kernel/BlockProduct.h"
 
-#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include <numeric>
 
 using namespace mlir;
@@ -162,7 +161,7 @@ SmallVector<Value> BlockGemm::weightsOf(Value row, Value at, int64_t block) {
 Value BlockGemm::scaleOf(Value row, int64_t block) {
   Value half =
       b.load(weightBytes, row, b.i32(block * bytes), BlockProduct::kScaleBytes);
-  return b.widen(b.create<LLVM::BitcastOp>(b.getF16Type(), half));
+  return b.widen(b.bitcast(b.getF16Type(), half));
 }
 
 SmallVector<Value> BlockGemm::step(Value step, ValueRange sums) {

@@ -14,8 +14,6 @@
 #include "lowering/gpu/cuda/MmaTile.h"
 #include "lowering/gpu/cuda/TensorCores.h"
 
-#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
-
 using namespace mlir;
 using namespace cria;
 using namespace cria::simt;
@@ -58,8 +56,7 @@ public:
         count(shape.stages),
         stages(b.shared(x.rows.element, count * (m + n) * kTileK, kTileK)) {
     // Else ptxas takes registers that one block less fits.
-    b.function->setAttr(NVVM::NVVMDialect::getMinctasmAttrName(),
-                        b.getI32IntegerAttr(shape.blocks));
+    cuda::fitBlocks(b, shape.blocks);
   }
 
 private:

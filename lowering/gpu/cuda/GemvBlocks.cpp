@@ -21,8 +21,6 @@
 #include "lowering/gpu/cuda/TensorCores.h"
 #include "lowering/kernel/BlockProduct.h"
 
-#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
-#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include <numeric>
 
 using namespace mlir;
@@ -112,8 +110,7 @@ BlockGemv::BlockGemv(Launch &launch, ArrayRef<Work> works, const Part &input,
       codes(b.shared(b.getI8Type(), m * halves * length, length)),
       scales(b.shared(b.getF32Type(), m * length / bytes, length / bytes)) {
   // Else ptxas spills to have more blocks on a multiprocessor.
-  b.function->setAttr(NVVM::NVVMDialect::getMinctasmAttrName(),
-                      b.getI32IntegerAttr(kBlocks));
+  cuda::fitBlocks(b, kBlocks);
   auto lead = static_cast<int64_t>(llvm::alignTo(bytes - 1, piece));
   makeRing({b.getI8Type(), piece, lead, kAhead, /*turns=*/1},
            kShared - blockGemvBytes(m * terms(), bits));
@@ -183,13 +180,13 @@ BlockGemv::Column BlockGemv::columnOf(Value at) {
 SmallVector<Value> BlockGemv::words(Value bytes) {
   int64_t count = cast<VectorType>(bytes.getType()).getNumElements();
   if (count == 2) {
-    Value low = b.create<LLVM::BitcastOp>(b.getI16Type(), bytes);
+    Value low = b.bitcast(b.getI16Type(), bytes);
     return {b.create<arith::ExtUIOp>(b.getI32Type(), low)};
   }
   if (count == kWord)
     return {b.bits(bytes)};
   auto type = VectorType::get({count / kWord}, b.getI32Type());
-  Value all = b.create<LLVM::BitcastOp>(type, bytes);
+  Value all = b.bitcast(type, bytes);
   SmallVector<Value> words;
   for (int64_t i = 0; i < count / kWord; ++i)
     words.push_back(b.extract(all, i));
@@ -202,9 +199,8 @@ BlockGemv::Piece BlockGemv::load(const Source &from, const Column &column) {
                   from.access);
   };
   auto scaleOf = [&](Value block) {
-    Value half = b.create<LLVM::BitcastOp>(
-        b.getF16Type(),
-        bytesAt(b.mul(block, bytes), BlockProduct::kScaleBytes));
+    Value half = b.bitcast(b.getF16Type(), bytesAt(b.mul(block, bytes),
+                                                   BlockProduct::kScaleBytes));
     return b.widen(half);
   };
   Piece loaded{words(bytesAt(column.at, piece)), scaleOf(column.a), {}};

@@ -1,7 +1,7 @@
 /// Products of few rows, of floats.
 #include "lowering/gpu/cuda/GemvRing.h"
+#include "lowering/gpu/cuda/TensorCores.h"
 
-#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include <numeric>
 
 using namespace mlir;
@@ -76,9 +76,7 @@ FloatGemv::FloatGemv(Launch &launch, ArrayRef<Work> works, const Part *input,
   int64_t sums = 1;
   for (const Work &work : works)
     sums = std::max(sums, m * rowsOfWarp(work));
-  b.function->setAttr(NVVM::NVVMDialect::getMinctasmAttrName(),
-                      b.getI32IntegerAttr(static_cast<int32_t>(
-                          std::clamp<int64_t>(kSums / sums, 1, kMostBlocks))));
+  cuda::fitBlocks(b, std::clamp<int64_t>(kSums / sums, 1, kMostBlocks));
 }
 
 void FloatGemv::prepare() {

@@ -57,7 +57,7 @@ void cuda::mma(KernelBuilder &b, Type element, ValueRange x, ValueRange w,
     return llvm::map_to_vector(bits, [&](Value pair) -> Value {
       if (element.isBF16())
         return pair;
-      return b.create<LLVM::BitcastOp>(VectorType::get({2}, element), pair);
+      return b.bitcast(VectorType::get({2}, element), pair);
     });
   };
   for (size_t half = 0; half < 2; ++half) {
@@ -88,13 +88,18 @@ SmallVector<Value> cuda::mmaBytes(KernelBuilder &b, ValueRange x,
   return sums;
 }
 
+void cuda::fitBlocks(KernelBuilder &b, int64_t blocks) {
+  b.function->setAttr(NVVM::NVVMDialect::getMinctasmAttrName(),
+                      b.getI32IntegerAttr(static_cast<int32_t>(blocks)));
+}
+
 void cuda::warpBarrier(KernelBuilder &b) {
   b.create<NVVM::SyncWarpOp>(b.i32(-1));
 }
 
 Value cuda::dotBytes(KernelBuilder &b, Value x, Value w, Value sum) {
   auto bytes = [&](Value word) {
-    return b.create<LLVM::BitcastOp>(VectorType::get({4}, b.getI8Type()), word);
+    return b.bitcast(VectorType::get({4}, b.getI8Type()), word);
   };
   auto type = NVVM::DotAccumulateType::SIGNED;
   return b.create<NVVM::DotAccumulate4WayOp>(sum.getType(), bytes(x), type,

@@ -30,6 +30,10 @@ void mma(simt::KernelBuilder &b, mlir::Type element, mlir::ValueRange x,
 llvm::SmallVector<mlir::Value> mmaBytes(simt::KernelBuilder &b,
                                         mlir::ValueRange x, mlir::ValueRange w);
 
+/// At least so many blocks shall have registers on a multiprocessor at once
+/// (.minnctapersm). Without a word ptxas decides, and may spill to have more.
+void fitBlocks(simt::KernelBuilder &b, int64_t blocks);
+
 /// A barrier for the threads of a warp (bar.warp.sync).
 void warpBarrier(simt::KernelBuilder &b);
 
