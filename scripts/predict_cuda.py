@@ -132,7 +132,7 @@ def floors(tools, config, flags):
     command = [tools.bin / "cria-compile", config, "--report=plan", *flags]
     text = execute(command).ok().text
     number = r"\s+([\d.]+)"
-    row = re.compile(r"(\w+)" + number * (3 + len(GPUS)), re.MULTILINE)
+    row = re.compile(r"^(\w+)" + number * (3 + len(GPUS)), re.MULTILINE)
     found = {}
     for match in row.finditer(text[text.index("\nGPUs:") :]):
         runs, size, _, *us = map(float, match.groups()[1:])

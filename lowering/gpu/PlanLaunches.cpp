@@ -97,8 +97,9 @@ FailureOr<ArrayAttr> EntryPlanner::gridOf(gpu::LaunchFuncOp launch) {
       return launch.emitOpError("expected dimension ")
              << sizes.size() - 1
              << " of the grid to be a constant, or the entry's tokens, or "
-                "tokens - first, over a constant, rounded up, or the larger of "
-                "that and a constant, or 0 by how many tokens there are";
+                "tokens - first, over a constant, rounded up; a least size, "
+                "and a range of counts outside which it is 0, may come with "
+                "it";
   }
   return b.getArrayAttr(sizes);
 }

@@ -229,7 +229,7 @@ module attributes {gpu.container_module} {
       attributes {arguments = ["ids", "tokens", "position", "first", "source", "logits", "cache", "arena"], chunk = 1 : index} {
     %c1 = arith.constant 1 : index
     %x = arith.addi %tokens, %c1 : index
-    // expected-error @below {{'gpu.launch_func' op expected dimension 1 of the grid to be a constant, or the entry's tokens, or tokens - first, over a constant, rounded up, or the larger of that and a constant, or 0 by how many tokens there are}}
+    // expected-error @below {{'gpu.launch_func' op expected dimension 1 of the grid to be a constant, or the entry's tokens, or tokens - first, over a constant, rounded up; a least size, and a range of counts outside which it is 0, may come with it}}
     gpu.launch_func @kernels::@k blocks in (%tokens, %x, %c1) threads in (%c1, %c1, %c1)
     return
   }
@@ -272,7 +272,7 @@ module attributes {gpu.container_module} {
     %c1 = arith.constant 1 : index
     %c8 = arith.constant 8 : index
     %x = arith.divui %tokens, %c8 : index
-    // expected-error @below {{'gpu.launch_func' op expected dimension 0 of the grid to be a constant, or the entry's tokens, or tokens - first, over a constant, rounded up, or the larger of that and a constant, or 0 by how many tokens there are}}
+    // expected-error @below {{'gpu.launch_func' op expected dimension 0 of the grid to be a constant, or the entry's tokens, or tokens - first, over a constant, rounded up; a least size, and a range of counts outside which it is 0, may come with it}}
     gpu.launch_func @kernels::@k blocks in (%x, %c1, %c1) threads in (%c1, %c1, %c1)
     return
   }
