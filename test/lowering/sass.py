@@ -42,6 +42,7 @@ TABLE = HERE / "Inputs" / "sass.txt"
 DOCUMENT = HERE.parent.parent / "docs" / "performance.md"
 MODELS = {
     "llama-3.2-1b": ("llama-3.2-1b.json", []),
+    "llama-3.2-1b.f32": ("llama-3.2-1b.json", ["--dtype=f32"]),
     "llama-3.2-1b.q8_0": ("llama-3.2-1b.json", ["--quantize=q8_0"]),
     "llama-3.1-8b": ("llama-3.1-8b.json", []),
     "llama-2-7b": ("llama-2-7b.json", []),

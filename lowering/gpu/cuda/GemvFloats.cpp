@@ -13,12 +13,13 @@ using namespace cria::simt;
 /// flight.
 static constexpr int64_t kAhead = 7, kTurns = 3;
 
-/// Blocks that a multiprocessor has at least, and sums of lanes that leave
-/// registers for one.
+/// Blocks that a multiprocessor shall have: eight, or as many as the sums of
+/// their lanes leave registers for.
 static constexpr int64_t kMostBlocks = 8, kSums = 16;
 
-/// Shared memory of a block, but for what statistics need.
-static constexpr int64_t kShared = 47 << 10;
+/// Shared memory of a block, but for what statistics need, and that of an
+/// A100's multiprocessor.
+static constexpr int64_t kShared = 47 << 10, kMemory = 164 << 10;
 
 namespace {
 class FloatGemv : public RingGemv {
@@ -69,14 +70,16 @@ FloatGemv::FloatGemv(Launch &launch, ArrayRef<Work> works, const Part *input,
     for (const Dot &dot : work.dots)
       piece = std::min(piece, Operand::of(launch, work, dot.w, length).width);
   }
-  makeRing(
+  left -= makeRing(
       {elementOf(works[0].dots[0].w.tensor), piece, /*lead=*/0, kAhead, kTurns},
       left);
   // Else ptxas spills to have more blocks on a multiprocessor.
   int64_t sums = 1;
   for (const Work &work : works)
     sums = std::max(sums, m * rowsOfWarp(work));
-  cuda::fitBlocks(b, std::clamp<int64_t>(kSums / sums, 1, kMostBlocks));
+  int64_t room = kMemory / std::max<int64_t>(kShared - left, 1);
+  cuda::fitBlocks(
+      b, std::max<int64_t>(1, std::min({kSums / sums, room, kMostBlocks})));
 }
 
 void FloatGemv::prepare() {

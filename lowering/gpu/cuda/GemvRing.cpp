@@ -24,11 +24,11 @@ int64_t RingGemv::stagesLength() const {
   return most * warps() * (shape.lead + turnLength());
 }
 
-void RingGemv::makeRing(const Shape &wanted, int64_t left) {
+int64_t RingGemv::makeRing(const Shape &wanted, int64_t left) {
   shape = wanted;
   int64_t bytes = shape.element.getIntOrFloatBitWidth() / 8;
   if (shape.piece * bytes < kWord)
-    return;
+    return 0;
   auto fits = [&] { return stagesLength() * bytes <= left; };
   while (!fits() && warpRows > 1)
     warpRows /= 2;
@@ -36,8 +36,10 @@ void RingGemv::makeRing(const Shape &wanted, int64_t left) {
     shape.ahead = std::max<int64_t>(1, shape.ahead / 2);
     shape.turns = std::max<int64_t>(1, shape.turns / 2);
   }
-  if (fits())
-    stages = b.shared(shape.element, stagesLength(), shape.lead + turnLength());
+  if (!fits())
+    return 0;
+  stages = b.shared(shape.element, stagesLength(), shape.lead + turnLength());
+  return stagesLength() * bytes;
 }
 
 RingGemv::Source RingGemv::stage(int64_t rows, int64_t i, Value first,

@@ -38,8 +38,9 @@ protected:
   };
   /// Makes the ring in `left` bytes of shared memory, if need be for fewer rows
   /// side by side or fewer turns ahead. Without one, weights are read where
-  /// they lie: where there is no room, or a piece is no word.
-  void makeRing(const Shape &shape, int64_t left);
+  /// they lie: where there is no room, or a piece is no word. Returns its
+  /// bytes.
+  int64_t makeRing(const Shape &shape, int64_t left);
   /// Begins to copy the first turns.
   void prepare() override;
 
