@@ -40,7 +40,7 @@ protected:
                           kernel("late", "", kWait) +
                           kernel("early", std::string(kTrigger) + kWait)),
               "");
-    for (uint64_t *buffer : {&a, &b, &c, &d})
+    for (uint64_t *buffer : {&a, &b, &c, &d, &e})
       *buffer = device.upload(std::vector<int>(256));
   }
 
@@ -56,8 +56,19 @@ protected:
     device.run("plain", {4}, {64}, 0, from, to);
   }
 
+  /// Launches three kernels: the first writes what the last reads, `middle` in
+  /// between touches neither. `finding` is part of what is wrong with the last.
+  void expectThroughTwo(const std::string &middle, const std::string &last,
+                        const std::string &finding) {
+    first(a, b);
+    EXPECT_EQ(overlapping(middle, a, c), "");
+    std::string said = overlapping(last, b, d);
+    EXPECT_EQ(said.empty(), finding.empty()) << said;
+    EXPECT_THAT(said, testing::HasSubstr(finding));
+  }
+
   TestDevice device{90};
-  uint64_t a, b, c, d;
+  uint64_t a, b, c, d, e;
 };
 
 TEST_F(Overlap, WaitOrdersTheLaunchBefore) {
@@ -96,23 +107,30 @@ TEST_F(Overlap, ALaunchWithoutTheAttributeIsOrdered) {
 
 /// A kernel that does not wait may end before the one before it has.
 TEST_F(Overlap, AWaitReachesBackOnlyThroughWaits) {
-  first(a, b);
-  EXPECT_EQ(overlapping("plain", a, c), "");
-  EXPECT_THAT(overlapping("waits", b, d),
-              testing::HasSubstr("blocks that end without"));
-  first(a, b);
-  EXPECT_EQ(overlapping("waits", a, c), "");
-  EXPECT_EQ(overlapping("waits", b, d), "");
+  expectThroughTwo("plain", "waits", "blocks that end without");
+  expectThroughTwo("waits", "waits", "");
+}
+
+TEST_F(Overlap, AnAccessBeforeTheWaitReachesBackOnlyThroughWaits) {
+  expectThroughTwo("plain", "late", "no griddepcontrol.wait was before");
+  expectThroughTwo("waits", "late", "");
 }
 
 TEST_F(Overlap, AKernelThatTriggersBeforeItsWaitLetsTheNextOverlapBoth) {
+  expectThroughTwo("early", "late", "read of what it writes");
+}
+
+/// What a wait has ordered stays so, though an earlier launch may still run.
+TEST_F(Overlap, AWaitOrdersTheLaunchBeforeAloneWhereThatDidNotWait) {
   first(a, b);
-  EXPECT_EQ(overlapping("early", a, c), "");
-  EXPECT_THAT(overlapping("late", b, d),
+  EXPECT_EQ(overlapping("plain", a, c), "");
+  EXPECT_EQ(overlapping("waits", a, d), "");
+  EXPECT_EQ(overlapping("late", c, e), "");
+  first(a, b);
+  EXPECT_EQ(overlapping("plain", a, c), "");
+  EXPECT_EQ(overlapping("waits", a, d), "");
+  EXPECT_THAT(overlapping("late", b, e),
               testing::HasSubstr("read of what it writes"));
-  first(a, b);
-  EXPECT_EQ(overlapping("waits", a, c), "");
-  EXPECT_EQ(overlapping("late", b, d), "");
 }
 
 } // namespace

@@ -88,7 +88,7 @@ void Block::checkRaces(Thread &thread, const GlobalRaces::Access &access) {
     checkOverlap(thread, access);
   if (races.readByMany(access))
     return;
-  auto &open = openSegments[thread.warpIndex];
+  auto &open = openSegments[size_t(thread.segment - segments.data())];
   if (isOpen && open.second == shadow.now())
     *thread.segment = open.first;
   if (*thread.segment == kNoSegment)

@@ -164,7 +164,7 @@ private:
                                const GlobalRace &race);
   void checkOverlap(Thread &thread, const GlobalRaces::Access &access);
   /// Earlier launches whose accesses are not ordered before those of now.
-  const SegmentRange &openLaunches() const {
+  const SegmentRanges &openLaunches() const {
     return hasWaited ? launch().afterWait : launch().beforeWait;
   }
   void foundInShared(Thread &thread, int line, const ShadowFinding &found);
@@ -210,8 +210,8 @@ private:
   Clock barrierFence; ///< of fences in front of barriers
   bool hasBarrierFence = false, barrierDeviceWide = false;
   std::vector<uint32_t> segments; ///< of the warps; see Thread
-  /// Of the warps while earlier launches are open, and its epoch. The warp has
-  /// none that translated code sees, so that each access comes to the runtime.
+  /// The same while earlier launches are open, and their epochs. Translated
+  /// code then finds no segment, so that each access comes to the runtime.
   std::vector<std::pair<uint32_t, uint32_t>> openSegments;
   bool hasWaited = true; ///< for earlier launches, which may overlap this one
   uint64_t number = 0;   ///< in the grid

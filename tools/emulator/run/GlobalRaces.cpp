@@ -36,9 +36,14 @@ GlobalRaces::GlobalRaces(const DeviceMemory &memory, uint64_t blocks,
 GlobalRaces::~GlobalRaces() {
   for (auto &chunk : chunks)
     delete[] chunk.load();
-  memory.usedSegments(std::min<uint32_t>(count, kMaxSegments + 2));
+  memory.usedSegments(used());
   if (touched > kKept)
     memory.clearStamps();
+}
+
+/// Workers that find no more segments have counted them.
+uint32_t GlobalRaces::used() const {
+  return std::min<uint32_t>(count, kMaxSegments + 2);
 }
 
 Segment &GlobalRaces::segment(uint32_t number) const {
@@ -327,11 +332,14 @@ bool GlobalRaces::readByMany(const Access &access) const {
 
 /// Strong accesses are no exception: those of the launch before have not been
 /// made yet.
-const char *GlobalRaces::conflictWith(const SegmentRange &open,
+const char *GlobalRaces::conflictWith(const SegmentRanges &open,
                                       const Access &access) const {
   uint64_t end = access.address + access.bytes;
   auto conflicts = [&](uint32_t segment, uint32_t bits, uint32_t mask) {
-    return open.has(numberOf(segment)) && (bits & mask);
+    return (bits & mask) && std::any_of(open.begin(), open.end(),
+                                        [&](const SegmentRange &range) {
+                                          return range.has(numberOf(segment));
+                                        });
   };
   for (uint64_t at = access.address, next; at < end; at = next) {
     next = std::min(end, (at & ~uint64_t(7)) + 8);

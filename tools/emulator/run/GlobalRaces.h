@@ -120,10 +120,10 @@ public:
   bool readByMany(const Access &access) const;
 
   /// The segments of this launch.
-  SegmentRange range() const { return {first, first + count}; }
-  /// Whether an access conflicts with one of an earlier launch, whose segment
-  /// is in `open`: the kind of race, or null.
-  const char *conflictWith(const SegmentRange &open,
+  SegmentRange range() const { return {first, first + used()}; }
+  /// Whether an access conflicts with one of the earlier launches `open`: the
+  /// kind of race, or null.
+  const char *conflictWith(const SegmentRanges &open,
                            const Access &access) const;
 
   /// The ticket of a new release by `block`, which `clock` knows of.
@@ -140,6 +140,7 @@ private:
   };
   static constexpr uint32_t kChunk = 4096;
 
+  uint32_t used() const;
   Segment &segment(uint32_t number) const;
   bool ordered(uint32_t number, const Thread &thread, uint64_t block);
   bool released(const Segment &other, uint64_t seen);

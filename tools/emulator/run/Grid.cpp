@@ -20,6 +20,13 @@ double now() {
       .count();
 }
 
+void add(SegmentRanges &ranges, SegmentRange next) {
+  if (!ranges.empty() && ranges.back().high == next.low)
+    ranges.back().high = next.high;
+  else
+    ranges.push_back(next);
+}
+
 /// Blocks that are not in use, with the stacks and shadows they have.
 class BlockPool {
 public:
@@ -177,13 +184,15 @@ void Grid::work(Worker &worker) {
 }
 
 /// A kernel that did not wait for those before it may have ended before them,
-/// and so does not order them before the next.
+/// and so does not order them before the next. A block that ends lets the next
+/// kernel begin.
 void overlap(Launch &launch, const LaunchTrace &previous) {
   launch.overlaps = true;
-  const SegmentRange &own = previous.own, &earlier = previous.beforeWait;
-  bool reachesBack = previous.triggeredEarly && !earlier.empty();
-  launch.beforeWait = {reachesBack ? earlier.low : own.low, own.high};
-  launch.afterWait = previous.allWaited ? previous.afterWait : earlier;
+  launch.afterWait =
+      previous.allWaited ? previous.afterWait : previous.beforeWait;
+  launch.beforeWait =
+      previous.triggeredEarly ? previous.beforeWait : launch.afterWait;
+  add(launch.beforeWait, previous.own);
 }
 
 LaunchResult runLaunch(const Launch &launch) { return Grid(launch).run(); }

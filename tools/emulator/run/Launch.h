@@ -52,22 +52,24 @@ struct Finding {
   std::string details; ///< further lines, each indented
 };
 
-/// Segments of launches (GlobalRaces.h): [low, high).
+/// The segments of a launch (GlobalRaces.h): [low, high).
 struct SegmentRange {
   uint32_t low = 0, high = 0;
 
-  bool empty() const { return low >= high; }
   bool has(uint32_t number) const { return low <= number && number < high; }
 };
+
+/// The segments of several launches.
+using SegmentRanges = std::vector<SegmentRange>;
 
 /// What the next launch of the stream must know, which may begin before this
 /// one ends: by programmatic dependent launch, the accesses of a kernel are
 /// ordered before the next's only behind its griddepcontrol.wait.
 struct LaunchTrace {
   SegmentRange own;
-  /// Of earlier launches, the segments that were not ordered before a thread
-  /// that had not, or had, passed griddepcontrol.wait.
-  SegmentRange beforeWait, afterWait;
+  /// The earlier launches that may still run before griddepcontrol.wait, and
+  /// those of them that may still run behind it.
+  SegmentRanges beforeWait, afterWait;
   bool allWaited = true; ///< each block did, or need not
   /// A thread that had not waited let the next launch begin.
   bool triggeredEarly = false;
@@ -90,8 +92,8 @@ struct Launch {
   bool cooperative = false; ///< all blocks run at once
   /// It may have begun before earlier launches of its stream ended.
   bool overlaps = false;
-  SegmentRange beforeWait, afterWait; ///< as in LaunchTrace
-  unsigned workers = 1;               ///< cores to use
+  SegmentRanges beforeWait, afterWait; ///< as in LaunchTrace
+  unsigned workers = 1;                ///< cores to use
   double timeLimit = 600; ///< in seconds, for loops of checked kernels
 };
 
