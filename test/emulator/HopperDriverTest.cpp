@@ -1,5 +1,5 @@
-// A plain program of the driver API on a device of sm_90: tensor maps, and
-// kernels that begin before the one before has ended.
+// The driver API on a device of sm_90: tensor maps, and kernels that begin
+// before the one before has ended.
 #include "runtime/cuda/DriverApi.h"
 
 #include <dlfcn.h>
@@ -9,10 +9,10 @@
 
 namespace {
 
-/// A box of a tensor of 16-bit elements, to shared memory and back to the same
-/// place of another: copy(map, map) with maps as parameters, copyAt(maps) with
-/// maps in global memory.
-const char *kCopies = R"(.version 8.3
+/// copyBox(map, map, x, y): a box of a tensor of 16-bit elements, to shared
+/// memory and back to the same place of another. add(from, to, waits): an
+/// integer.
+const char kHead[] = R"(.version 8.3
 .target sm_90a
 .address_size 64
 .func copyBox(.param .b64 from, .param .b64 to, .param .b32 x, .param .b32 y)
@@ -40,47 +40,6 @@ wait:
   cp.async.bulk.wait_group 0;
   ret;
 }
-.visible .entry copy(.param .align 64 .b8 a[128], .param .align 64 .b8 b[128],
-                     .param .b32 x, .param .b32 y)
-{
-  .reg .b64 %a, %b;
-  .reg .b32 %x, %y;
-  .param .b64 from;
-  .param .b64 to;
-  .param .b32 px;
-  .param .b32 py;
-  mov.b64 %a, a;
-  cvta.param.u64 %a, %a;
-  mov.b64 %b, b;
-  cvta.param.u64 %b, %b;
-  ld.param.b32 %x, [x];
-  ld.param.b32 %y, [y];
-  st.param.b64 [from], %a;
-  st.param.b64 [to], %b;
-  st.param.b32 [px], %x;
-  st.param.b32 [py], %y;
-  call copyBox, (from, to, px, py);
-  ret;
-}
-.visible .entry copyAt(.param .b64 maps, .param .b32 x, .param .b32 y)
-{
-  .reg .b64 %a, %b;
-  .reg .b32 %x, %y;
-  .param .b64 from;
-  .param .b64 to;
-  .param .b32 px;
-  .param .b32 py;
-  ld.param.b64 %a, [maps];
-  add.u64 %b, %a, 128;
-  ld.param.b32 %x, [x];
-  ld.param.b32 %y, [y];
-  st.param.b64 [from], %a;
-  st.param.b64 [to], %b;
-  st.param.b32 [px], %x;
-  st.param.b32 [py], %y;
-  call copyBox, (from, to, px, py);
-  ret;
-}
 .visible .entry add(.param .b64 from, .param .b64 to, .param .b32 waits)
 {
   .reg .pred %waits;
@@ -97,6 +56,44 @@ wait:
   ret;
 }
 )";
+
+/// The kernel `name` calls copyBox with the maps that `maps` puts into %a and
+/// %b.
+std::string copyKernel(const std::string &name, const std::string &parameters,
+                       const std::string &maps) {
+  return ".visible .entry " + name + "(" + parameters +
+         ", .param .b32 x, .param .b32 y)\n{\n" + R"(
+  .reg .b64 %a, %b;
+  .reg .b32 %x, %y;
+  .param .b64 from;
+  .param .b64 to;
+  .param .b32 px;
+  .param .b32 py;
+)" + maps +
+         R"(
+  ld.param.b32 %x, [x];
+  ld.param.b32 %y, [y];
+  st.param.b64 [from], %a;
+  st.param.b64 [to], %b;
+  st.param.b32 [px], %x;
+  st.param.b32 [py], %y;
+  call copyBox, (from, to, px, py);
+  ret;
+}
+)";
+}
+
+/// The kernels add, copy, whose maps are parameters, and copyAt, whose maps are
+/// in global memory.
+std::string kernels() {
+  return kHead +
+         copyKernel("copy",
+                    ".param .align 64 .b8 a[128], .param .align 64 .b8 b[128]",
+                    "mov.b64 %a, a; cvta.param.u64 %a, %a; "
+                    "mov.b64 %b, b; cvta.param.u64 %b, %b;") +
+         copyKernel("copyAt", ".param .b64 maps",
+                    "ld.param.b64 %a, [maps]; add.u64 %b, %a, 128;");
+}
 
 #define CALL(name) reinterpret_cast<decltype(&::name)>(dlsym(library(), #name))
 
@@ -125,7 +122,7 @@ protected:
     CUcontext context;
     ASSERT_EQ(CALL(cuDevicePrimaryCtxRetain)(&context, 0), CUDA_SUCCESS);
     ASSERT_EQ(CALL(cuCtxSetCurrent)(context), CUDA_SUCCESS);
-    ASSERT_EQ(CALL(cuModuleLoadData)(&module, kCopies), CUDA_SUCCESS);
+    ASSERT_EQ(CALL(cuModuleLoadData)(&module, kernels().c_str()), CUDA_SUCCESS);
   }
   void TearDown() override {
     unsetenv("CRIA_EMULATOR_DEVICE");
@@ -161,23 +158,7 @@ protected:
     return encode(use, &map);
   }
 
-  /// add(a, b) and then add(b, c), which may begin early.
-  CUresult launchTwo(unsigned waits, CUstream stream) {
-    CUfunction add = function("add");
-    unsigned zero = 0;
-    void *first[] = {&a, &b, &zero}, *second[] = {&b, &c, &waits};
-    CUlaunchAttribute attribute = {};
-    attribute.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
-    attribute.value.programmaticStreamSerializationAllowed = 1;
-    CUlaunchConfig config = {1, 1, 1, 1, 1, 1, 0, stream, &attribute, 1};
-    if (CUresult result = CALL(cuLaunchKernel)(add, 1, 1, 1, 1, 1, 1, 0, stream,
-                                               first, nullptr))
-      return result;
-    return CALL(cuLaunchKernelEx)(&config, add, second, nullptr);
-  }
-
   CUmodule module = nullptr;
-  CUdeviceptr a = 0, b = 0, c = 0;
 };
 
 TEST_F(HopperDriver, ChecksWhatATensorMapIsMadeOf) {
@@ -252,37 +233,82 @@ TEST_F(HopperDriver, CopiesBoxes) {
     }
 }
 
-TEST_F(HopperDriver, LetsKernelsBeginEarly) {
-  for (CUdeviceptr *pointer : {&a, &b, &c})
-    *pointer = allocate(4);
+class HopperLaunches : public HopperDriver {
+protected:
+  void SetUp() override {
+    HopperDriver::SetUp();
+    add = function("add");
+    for (CUdeviceptr *pointer : {&a, &b, &c})
+      *pointer = allocate(4);
+    ASSERT_EQ(CALL(cuStreamCreate)(&stream, CU_STREAM_DEFAULT), CUDA_SUCCESS);
+  }
+
+  /// add(from, to), which may begin early.
+  CUresult launchEarly(CUdeviceptr from, CUdeviceptr to, unsigned waits) {
+    void *arguments[] = {&from, &to, &waits};
+    CUlaunchAttribute attribute = {};
+    attribute.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
+    attribute.value.programmaticStreamSerializationAllowed = 1;
+    CUlaunchConfig config = {1, 1, 1, 1, 1, 1, 0, stream, &attribute, 1};
+    return CALL(cuLaunchKernelEx)(&config, add, arguments, nullptr);
+  }
+
+  /// add(a, b) and then add(b, c), which may begin early.
+  CUresult launchTwo(unsigned waits) {
+    unsigned zero = 0;
+    void *first[] = {&a, &b, &zero};
+    if (CUresult result = CALL(cuLaunchKernel)(add, 1, 1, 1, 1, 1, 1, 0, stream,
+                                               first, nullptr))
+      return result;
+    return launchEarly(b, c, waits);
+  }
+
+  /// What `launch` launches, as a graph.
+  template <typename F> CUgraphExec graphOf(F launch) {
+    EXPECT_EQ(
+        CALL(cuStreamBeginCapture_v2)(stream, CU_STREAM_CAPTURE_MODE_GLOBAL),
+        CUDA_SUCCESS);
+    EXPECT_EQ(launch(), CUDA_SUCCESS);
+    CUgraph graph = nullptr;
+    EXPECT_EQ(CALL(cuStreamEndCapture)(stream, &graph), CUDA_SUCCESS);
+    CUgraphExec executable = nullptr;
+    EXPECT_EQ(CALL(cuGraphInstantiateWithFlags)(&executable, graph, 0),
+              CUDA_SUCCESS);
+    return executable;
+  }
+
+  CUfunction add = nullptr;
+  CUdeviceptr a = 0, b = 0, c = 0;
+  CUstream stream = nullptr;
+};
+
+TEST_F(HopperLaunches, LetsKernelsBeginEarly) {
   unsigned zero = 0, result = 0;
   ASSERT_EQ(CALL(cuMemcpyHtoD_v2)(a, &zero, 4), CUDA_SUCCESS);
-  EXPECT_EQ(launchTwo(1, nullptr), CUDA_SUCCESS);
+  EXPECT_EQ(launchTwo(1), CUDA_SUCCESS);
   EXPECT_EQ(CALL(cuMemcpyDtoH_v2)(&result, c, 4), CUDA_SUCCESS);
   EXPECT_EQ(result, 2u);
-  EXPECT_EQ(launchTwo(0, nullptr), CUDA_SUCCESS);
+  EXPECT_EQ(launchTwo(0), CUDA_SUCCESS);
   EXPECT_EQ(CALL(cuCtxSynchronize)(), CUDA_ERROR_LAUNCH_FAILED);
 }
 
-TEST_F(HopperDriver, LetsKernelsOfGraphsBeginEarly) {
-  for (CUdeviceptr *pointer : {&a, &b, &c})
-    *pointer = allocate(4);
-  CUstream stream;
-  ASSERT_EQ(CALL(cuStreamCreate)(&stream, CU_STREAM_DEFAULT), CUDA_SUCCESS);
+TEST_F(HopperLaunches, LetsKernelsOfGraphsBeginEarly) {
   for (unsigned waits : {1u, 0u}) {
-    ASSERT_EQ(
-        CALL(cuStreamBeginCapture_v2)(stream, CU_STREAM_CAPTURE_MODE_GLOBAL),
-        CUDA_SUCCESS);
-    EXPECT_EQ(launchTwo(waits, stream), CUDA_SUCCESS);
-    CUgraph graph;
-    ASSERT_EQ(CALL(cuStreamEndCapture)(stream, &graph), CUDA_SUCCESS);
-    CUgraphExec executable;
-    ASSERT_EQ(CALL(cuGraphInstantiateWithFlags)(&executable, graph, 0),
-              CUDA_SUCCESS);
-    EXPECT_EQ(CALL(cuGraphLaunch)(executable, stream), CUDA_SUCCESS);
+    CUgraphExec graph = graphOf([&] { return launchTwo(waits); });
+    EXPECT_EQ(CALL(cuGraphLaunch)(graph, stream), CUDA_SUCCESS);
     EXPECT_EQ(CALL(cuStreamSynchronize)(stream),
               waits ? CUDA_SUCCESS : CUDA_ERROR_LAUNCH_FAILED);
   }
+}
+
+/// A graph begins when what is before it has ended, and ends before what is
+/// behind it begins.
+TEST_F(HopperLaunches, OrdersGraphs) {
+  CUgraphExec graph = graphOf([&] { return launchEarly(b, c, 0); });
+  EXPECT_EQ(launchEarly(a, b, 0), CUDA_SUCCESS);
+  EXPECT_EQ(CALL(cuGraphLaunch)(graph, stream), CUDA_SUCCESS);
+  EXPECT_EQ(launchEarly(c, a, 0), CUDA_SUCCESS);
+  EXPECT_EQ(CALL(cuStreamSynchronize)(stream), CUDA_SUCCESS);
 }
 
 } // namespace

@@ -148,12 +148,14 @@ CUresult cuGraphLaunch(CUgraphExec executable, CUstream stream) {
     return result;
   if (captureOf(stream))
     return CUDA_ERROR_NOT_SUPPORTED;
+  driver.traces.erase(stream); // only kernels of one graph overlap
   for (auto &[node, work] : executable->works) {
     if (CUresult result = submit(stream, work))
       return result;
     if (currentContext()->error)
       break;
   }
+  driver.traces.erase(stream);
   return CUDA_SUCCESS;
 }
 
