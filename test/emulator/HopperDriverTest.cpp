@@ -105,6 +105,7 @@ struct Arguments {
   uint64_t address = 4096;
   cuuint64_t dims[2] = {56, 40}, strides[1] = {112};
   cuuint32_t box[2] = {16, 16}, elementStrides[2] = {1, 1};
+  CUtensorMapInterleave interleave = CU_TENSOR_MAP_INTERLEAVE_NONE;
   CUtensorMapSwizzle swizzle = CU_TENSOR_MAP_SWIZZLE_32B;
   CUtensorMapFloatOOBfill fill = CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE;
 };
@@ -146,9 +147,8 @@ protected:
   CUresult encode(const Arguments &use, CUtensorMap *map) {
     return CALL(cuTensorMapEncodeTiled)(
         map, use.type, use.rank, reinterpret_cast<void *>(use.address),
-        use.dims, use.strides, use.box, use.elementStrides,
-        CU_TENSOR_MAP_INTERLEAVE_NONE, use.swizzle,
-        CU_TENSOR_MAP_L2_PROMOTION_L2_128B, use.fill);
+        use.dims, use.strides, use.box, use.elementStrides, use.interleave,
+        use.swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_128B, use.fill);
   }
   /// What a change to the arguments leads to.
   template <typename F> CUresult encodeWith(F change) {
@@ -161,7 +161,7 @@ protected:
   CUmodule module = nullptr;
 };
 
-TEST_F(HopperDriver, ChecksWhatATensorMapIsMadeOf) {
+TEST_F(HopperDriver, ChecksTheArgumentsOfATensorMap) {
   EXPECT_EQ(encodeWith([](Arguments &) {}), CUDA_SUCCESS);
   alignas(64) CUtensorMap maps[2];
   auto *inside =
@@ -191,8 +191,18 @@ TEST_F(HopperDriver, ChecksWhatATensorMapIsMadeOf) {
   for (auto change : wrong)
     EXPECT_EQ(encodeWith(change), CUDA_ERROR_INVALID_VALUE)
         << "change " << &change - wrong;
-  EXPECT_EQ(encodeWith([](Arguments &use) { use.elementStrides[1] = 2; }),
-            CUDA_ERROR_NOT_SUPPORTED);
+}
+
+TEST_F(HopperDriver, SaysWhichTensorMapsItDoesNotSupport) {
+  void (*const missing[])(Arguments &) = {
+      [](Arguments &use) { use.elementStrides[1] = 2; },
+      [](Arguments &use) { use.interleave = CUtensorMapInterleave(1); },
+      [](Arguments &use) { use.box[0] = 8; }};
+  for (auto change : missing)
+    EXPECT_EQ(encodeWith(change), CUDA_ERROR_NOT_SUPPORTED)
+        << "change " << &change - missing;
+  EXPECT_EQ(encodeWith([](Arguments &use) { use.elementStrides[0] = 2; }),
+            CUDA_SUCCESS); // of the innermost dimension it is ignored
 }
 
 /// Boxes that hang over each edge: what lies outside is neither read nor

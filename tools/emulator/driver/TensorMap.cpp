@@ -3,6 +3,7 @@
 #include "tools/emulator/run/TensorMap.h"
 #include "tools/emulator/driver/Driver.h"
 
+#include <algorithm>
 #include <cstring>
 
 using namespace cria::emulator;
@@ -42,16 +43,27 @@ const char *wrongTensor(const TensorMap &map,
   return nullptr;
 }
 
+/// What a device can do and this one cannot, or null.
+const char *missingMode(const TensorMap &map, CUtensorMapInterleave interleave,
+                        const cuuint32_t *elementStrides) {
+  if (interleave != CU_TENSOR_MAP_INTERLEAVE_NONE)
+    return "interleaved tensors are not supported";
+  // Of the innermost dimension the stride is ignored.
+  for (unsigned i = 1; i < map.rank; ++i)
+    if (elementStrides[i] != 1)
+      return "element strides other than 1 are not supported";
+  if (map.rowBytes() < map.swizzleBytes)
+    return "rows of the box that are shorter than the swizzle are not "
+           "supported";
+  return nullptr;
+}
+
 /// What is wrong with the arguments that choose a mode, or null.
-const char *wrongMode(CUtensorMapDataType type,
-                      CUtensorMapInterleave interleave,
-                      CUtensorMapSwizzle swizzle,
+const char *wrongMode(CUtensorMapDataType type, CUtensorMapSwizzle swizzle,
                       CUtensorMapL2promotion promotion,
                       CUtensorMapFloatOOBfill fill) {
   if (unsigned(type) > CU_TENSOR_MAP_DATA_TYPE_BFLOAT16)
     return "unknown type of elements";
-  if (interleave != CU_TENSOR_MAP_INTERLEAVE_NONE)
-    return "expected no interleaving";
   if (unsigned(swizzle) > CU_TENSOR_MAP_SWIZZLE_128B)
     return "unknown swizzle";
   if (unsigned(promotion) > CU_TENSOR_MAP_L2_PROMOTION_L2_256B)
@@ -64,9 +76,10 @@ const char *wrongMode(CUtensorMapDataType type,
   return nullptr;
 }
 
-CUresult refuse(Driver &driver, const char *why) {
+CUresult refuse(Driver &driver, const char *why,
+                CUresult result = CUDA_ERROR_INVALID_VALUE) {
   driver.reportMisuse(why);
-  return CUDA_ERROR_INVALID_VALUE;
+  return result;
 }
 
 } // namespace
@@ -85,7 +98,7 @@ extern "C" CUresult cuTensorMapEncodeTiled(
   if (rank < 1 || rank > 5 || !dims || !box || !elementStrides ||
       (rank > 1 && !strides))
     return refuse(driver, "expected 1 to 5 dimensions");
-  if (const char *wrong = wrongMode(type, interleave, swizzle, promotion, fill))
+  if (const char *wrong = wrongMode(type, swizzle, promotion, fill))
     return refuse(driver, wrong);
   TensorMap made;
   made.rank = uint8_t(rank);
@@ -98,9 +111,8 @@ extern "C" CUresult cuTensorMapEncodeTiled(
   std::copy_n(strides, rank - 1, made.strides);
   if (const char *wrong = wrongTensor(made, elementStrides))
     return refuse(driver, wrong);
-  if (std::any_of(elementStrides, elementStrides + rank,
-                  [](cuuint32_t stride) { return stride != 1; }))
-    return CUDA_ERROR_NOT_SUPPORTED;
+  if (const char *missing = missingMode(made, interleave, elementStrides))
+    return refuse(driver, missing, CUDA_ERROR_NOT_SUPPORTED);
   std::memset(map, 0, sizeof *map);
   std::memcpy(map, &made, sizeof made);
   return CUDA_SUCCESS;
