@@ -89,11 +89,14 @@ uint64_t emulatorMbarrierArrive(Thread *thread, void *address, uint32_t count,
                                            arrival);
 }
 
-void emulatorMbarrierBytes(Thread *thread, void *address, int32_t bytes,
+void emulatorMbarrierBytes(Thread *thread, void *address, uint32_t bytes,
                            uint32_t expects, int line) {
   MbarrierAccess access{*thread, uint64_t(address), line};
   Mbarriers &mbarriers = thread->block->mbarriers();
-  expects ? mbarriers.expect(access, bytes) : mbarriers.complete(access, bytes);
+  if (expects)
+    mbarriers.expect(access, bytes);
+  else
+    mbarriers.complete(access, bytes);
 }
 
 uint32_t emulatorMbarrierWait(Thread *thread, void *address, uint64_t phase,

@@ -15,7 +15,7 @@ uint64_t emulatorMbarrierArrive(cria::emulator::Thread *thread, void *address,
                                 uint32_t count, uint32_t bytes, uint32_t flags,
                                 int line);
 void emulatorMbarrierBytes(cria::emulator::Thread *thread, void *address,
-                           int32_t bytes, uint32_t expects, int line);
+                           uint32_t bytes, uint32_t expects, int line);
 uint32_t emulatorMbarrierWait(cria::emulator::Thread *thread, void *address,
                               uint64_t phase, uint32_t flags, int line);
 /// fence.proxy.async, or fence.mbarrier_init.

@@ -29,7 +29,8 @@ void Mbarriers::init(const MbarrierAccess &access, uint32_t count) {
   if (count < 1 || count > Mbarrier::kMostArrivals)
     block.report(Finding::Misuse, access.thread, access.line,
                  "mbarrier for " + std::to_string(count) +
-                     " arrivals, expected 1 to 1048575");
+                     " arrivals, expected 1 to " +
+                     std::to_string(Mbarrier::kMostArrivals));
   block.checkShared(access.thread, access.address, 8,
                     {0, 8, Shadow::Kind::Write, access.line}, "mbarrier.init");
   auto [made, isNew] = all.try_emplace(access.address);
@@ -56,8 +57,8 @@ void Mbarriers::invalidate(const MbarrierAccess &access) {
   all.erase(access.address);
 }
 
-/// Wakes those that wait for the phase.
-void Mbarriers::endPhase(uint64_t address, Mbarrier &barrier) {
+/// Ends the phase if it lacks nothing, and wakes those that wait for it.
+void Mbarriers::tryEndPhase(uint64_t address, Mbarrier &barrier) {
   if (barrier.pending || barrier.bytes)
     return;
   ++barrier.phase;
@@ -73,7 +74,8 @@ void Mbarriers::countBytes(Mbarrier &barrier, const MbarrierAccess &access,
   if (std::abs(barrier.bytes) > Mbarrier::kMostBytes)
     block.report(Finding::Misuse, access.thread, access.line,
                  "an mbarrier that waits for " + std::to_string(barrier.bytes) +
-                     " bytes, expected at most 1048575");
+                     " bytes, expected at most " +
+                     std::to_string(Mbarrier::kMostBytes));
 }
 
 uint64_t Mbarriers::arrive(const MbarrierAccess &access,
@@ -92,28 +94,31 @@ uint64_t Mbarriers::arrive(const MbarrierAccess &access,
   barrier.pending -= arrival.count;
   if (arrival.drops)
     barrier.count -= arrival.count;
-  if (arrival.noComplete && !barrier.pending)
+  if (arrival.noComplete && !barrier.pending && !barrier.bytes)
     block.report(Finding::Misuse, access.thread, access.line,
                  "mbarrier.arrive.noComplete ends a phase");
-  endPhase(access.address, barrier);
+  tryEndPhase(access.address, barrier);
   return state;
 }
 
-void Mbarriers::expect(const MbarrierAccess &access, int64_t bytes) {
-  countBytes(find(access, "mbarrier.expect_tx"), access, bytes);
+void Mbarriers::expect(const MbarrierAccess &access, uint32_t bytes) {
+  Mbarrier &barrier = find(access, "mbarrier.expect_tx");
+  countBytes(barrier, access, bytes);
+  tryEndPhase(access.address, barrier);
 }
 
-void Mbarriers::complete(const MbarrierAccess &access, int64_t bytes) {
+void Mbarriers::complete(const MbarrierAccess &access, uint32_t bytes) {
   Mbarrier &barrier = find(access, "mbarrier.complete_tx");
-  countBytes(barrier, access, -bytes);
-  endPhase(access.address, barrier);
+  countBytes(barrier, access, -int64_t(bytes));
+  tryEndPhase(access.address, barrier);
 }
 
 /// A wait may end before the phase does. With a seed all waits for some phases
 /// do: where some threads of a warp waited, the others would know.
 bool Mbarriers::mayGiveUp(uint64_t address, const Mbarrier &barrier) const {
   uint64_t seed = block.launch().seed;
-  return seed && Random(seed ^ address << 20 ^ barrier.phase).next() & 1;
+  uint64_t place = address % kArena << 32;
+  return seed && Random(seed ^ place ^ barrier.phase).next() & 1;
 }
 
 bool Mbarriers::wait(const MbarrierAccess &access, const MbarrierWait &wait) {
@@ -168,9 +173,8 @@ void Mbarriers::makeLoads(uint64_t address, Mbarrier &barrier) {
     makeLoad(block, load, barrier.agent);
     barrier.bytes -= load.box.bytes();
   }
-  uint32_t &heard = barrier.gathered.heard[barrier.agent];
-  heard = block.newEpoch();
-  endPhase(address, barrier);
+  barrier.gathered.heard[barrier.agent] = block.newEpoch();
+  tryEndPhase(address, barrier);
 }
 
 bool Mbarriers::makeLoads() {

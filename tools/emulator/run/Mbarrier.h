@@ -50,14 +50,17 @@ struct MbarrierAccess {
 class Mbarriers {
 public:
   explicit Mbarriers(Block &block) : block(block) {}
-  void reset() { all.clear(); }
+  void reset() {
+    all.clear();
+    agents = 0;
+  }
 
   void init(const MbarrierAccess &access, uint32_t count);
   void invalidate(const MbarrierAccess &access);
   /// Returns the state: the phase that the arrivals belong to.
   uint64_t arrive(const MbarrierAccess &access, const MbarrierArrival &arrival);
-  void expect(const MbarrierAccess &access, int64_t bytes);
-  void complete(const MbarrierAccess &access, int64_t bytes);
+  void expect(const MbarrierAccess &access, uint32_t bytes);
+  void complete(const MbarrierAccess &access, uint32_t bytes);
   /// Whether the phase has ended that `wait` names. Blocks if it may.
   bool wait(const MbarrierAccess &access, const MbarrierWait &wait);
   /// fence.proxy.async and fence.mbarrier_init.
@@ -74,7 +77,7 @@ public:
 
 private:
   Mbarrier &find(const MbarrierAccess &access, const char *what);
-  void endPhase(uint64_t address, Mbarrier &barrier);
+  void tryEndPhase(uint64_t address, Mbarrier &barrier);
   void makeLoads(uint64_t address, Mbarrier &barrier);
   bool mayGiveUp(uint64_t address, const Mbarrier &barrier) const;
   void countBytes(Mbarrier &barrier, const MbarrierAccess &access,
@@ -82,7 +85,7 @@ private:
 
   Block &block;
   std::map<uint64_t, Mbarrier> all; ///< by address
-  unsigned agents = 0;
+  unsigned agents = 0; ///< that were given to mbarriers of this block
 };
 
 } // namespace cria::emulator

@@ -1,0 +1,130 @@
+// What is found in wrong uses of mbarriers and bulk copies, one a kernel.
+#include "test/emulator/Device.h"
+#include "tools/emulator/run/TensorMap.h"
+
+#include <gmock/gmock.h>
+
+namespace cria::emulator {
+namespace {
+
+/// A kernel of (map, global) that has an mbarrier for one arrival at %b, 256
+/// bytes of shared memory at %s and 256 bytes of global memory at %g.
+std::string ptxOf(const std::string &code) {
+  return R"(.version 8.3
+.target sm_90a
+.address_size 64
+.visible .entry k(.param .align 64 .b8 map[128], .param .u64 global)
+{
+  .shared .align 128 .b8 bytes[256];
+  .shared .align 8 .b8 barrier[8];
+  .reg .pred %q<2>;
+  .reg .b32 %b, %s, %n;
+  .reg .b64 %g, %m, %z;
+  mov.u32 %b, barrier;
+  mov.u32 %s, bytes;
+  mov.u32 %n, %tid.x;
+  mov.b64 %m, map;
+  cvta.param.u64 %m, %m;
+  ld.param.u64 %g, [global];
+  mbarrier.init.shared::cta.b64 [%b], 1;
+  fence.mbarrier_init.release.cluster;
+)" + code +
+         "\n  ret;\n}\n";
+}
+
+/// The headline of the finding, or "".
+std::string findingOf(const std::string &code, TensorMap map = {}) {
+  TestDevice device(90);
+  EXPECT_EQ(device.load(ptxOf(code)), "");
+  uint64_t global = device.upload(std::vector<int>(64));
+  map.address = global;
+  LaunchResult result = device.launch("k", {1}, {1}, 0, map, global);
+  return result.finding ? result.finding->headline : "";
+}
+
+struct Misuse {
+  const char *name, *code;
+  const char *finding; ///< part of the headline
+};
+
+const Misuse kMisuses[] = {
+    {"NoArrivals", "mbarrier.init.shared::cta.b64 [%s], 0;",
+     "mbarrier for 0 arrivals, expected 1 to 1048575"},
+    {"InitTwice", "mbarrier.init.shared::cta.b64 [%b], 1;",
+     "mbarrier.init of an mbarrier that is in use"},
+    {"NoMbarrier",
+     "st.shared.b64 [%s], 0; mbarrier.arrive.shared::cta.b64 _, [%s];",
+     "mbarrier.arrive: there is no mbarrier at offset 0"},
+    {"Overwritten",
+     "st.shared.b64 [%b], 0; mbarrier.arrive.shared::cta.b64 _, [%b];",
+     "mbarrier.arrive: the mbarrier at offset 256 was overwritten"},
+    {"TooManyArrivals", "mbarrier.arrive.shared::cta.b64 _, [%b], 2;",
+     "2 arrivals at an mbarrier whose phase needs 1 more"},
+    {"TooManyBytes", "mbarrier.expect_tx.shared::cta.b64 [%b], 1048576;",
+     "an mbarrier that waits for 1048576 bytes, expected at most 1048575"},
+    {"NegativeBytes", "mbarrier.expect_tx.shared::cta.b64 [%b], -16;",
+     "an mbarrier that waits for 4294967280 bytes"},
+    {"NoCompleteThatCompletes",
+     "mbarrier.arrive.noComplete.shared::cta.b64 %z, [%b], 1;",
+     "mbarrier.arrive.noComplete ends a phase"},
+    {"StateOfAnotherPhase",
+     "mbarrier.arrive.shared::cta.b64 %z, [%b]; "
+     "mbarrier.arrive.shared::cta.b64 _, [%b]; "
+     "mbarrier.test_wait.shared::cta.b64 %q0, [%b], %z;",
+     "mbarrier.test_wait for a state of another phase"},
+    {"InvalidatedUnderACopy",
+     "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes "
+     "[%s], [%g], 16, [%b]; mbarrier.inval.shared::cta.b64 [%b];",
+     "mbarrier.inval while a copy is to complete there"},
+    {"NobodyWaitsForALoad",
+     "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes "
+     "[%s], [%g], 16, [%b];",
+     "block ends with a cp.async.bulk that nobody has waited for"},
+    {"OddBytes",
+     "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes "
+     "[%s], [%g], 24, [%b];",
+     "cp.async.bulk of 24 bytes, expected a multiple of 16"},
+    {"SourceChanges",
+     "st.shared.v4.b32 [%s], {%n, %n, %n, %n}; fence.proxy.async; "
+     "cp.async.bulk.global.shared::cta.bulk_group [%g], [%s], 16; "
+     "cp.async.bulk.commit_group; st.shared.b32 [%s], 1; "
+     "cp.async.bulk.wait_group 0;",
+     "missing fence.proxy.async"},
+    {"SourceChangesBehindAFence",
+     "st.shared.v4.b32 [%s], {%n, %n, %n, %n}; fence.proxy.async; "
+     "cp.async.bulk.global.shared::cta.bulk_group [%g], [%s], 16; "
+     "cp.async.bulk.commit_group; st.shared.b32 [%s], 1; fence.proxy.async; "
+     "cp.async.bulk.wait_group 0;",
+     "shared memory was written while a cp.async.bulk read it"},
+    {"MapInTheMiddleOfAParameter",
+     "add.u64 %m, %m, 32; cp.async.bulk.tensor.1d.shared::cluster.global.tile"
+     ".mbarrier::complete_tx::bytes [%s], [%m, {%n}], [%b];",
+     "a tensor map at offset 32 of the parameters"},
+    {"NoMap",
+     "cp.async.bulk.tensor.1d.shared::cluster.global.tile"
+     ".mbarrier::complete_tx::bytes [%s], [%g, {%n}], [%b];",
+     "cp.async.bulk.tensor without a tensor map"},
+};
+
+class Async : public testing::TestWithParam<Misuse> {};
+INSTANTIATE_TEST_SUITE_P(Misuses, Async, testing::ValuesIn(kMisuses),
+                         [](const auto &info) {
+                           return std::string(info.param.name);
+                         });
+
+TEST_P(Async, IsFound) {
+  EXPECT_THAT(findingOf(GetParam().code),
+              testing::HasSubstr(GetParam().finding));
+}
+
+/// Bytes may come before somebody expects them.
+TEST(AsyncBytes, EndAPhaseWhenTheyAreExpected) {
+  EXPECT_EQ(findingOf("mbarrier.complete_tx.shared::cta.b64 [%b], 16; "
+                      "mbarrier.arrive.shared::cta.b64 %z, [%b]; "
+                      "mbarrier.expect_tx.shared::cta.b64 [%b], 16; "
+                      "mbarrier.try_wait.shared::cta.b64 %q0, [%b], %z;"),
+            "");
+}
+
+} // namespace
+} // namespace cria::emulator
