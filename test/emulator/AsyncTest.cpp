@@ -117,6 +117,21 @@ TEST_P(Async, IsFound) {
               testing::HasSubstr(GetParam().finding));
 }
 
+/// 256^5 elements are more than 32 bits count.
+TEST(AsyncBox, IsNoLargerThanSharedMemory) {
+  TensorMap map;
+  map.rank = 5;
+  map.elementBytes = 1;
+  std::fill_n(map.dims, 5, 256);
+  std::fill_n(map.box, 5, 256);
+  EXPECT_THAT(
+      findingOf("cp.async.bulk.tensor.5d.shared::cluster.global.tile"
+                ".mbarrier::complete_tx::bytes [%s], "
+                "[%m, {%n, %n, %n, %n, %n}], [%b];",
+                map),
+      testing::HasSubstr("a box of 1099511627776 bytes, more than shared"));
+}
+
 /// Bytes may come before somebody expects them.
 TEST(AsyncBytes, EndAPhaseWhenTheyAreExpected) {
   EXPECT_EQ(findingOf("mbarrier.complete_tx.shared::cta.b64 [%b], 16; "

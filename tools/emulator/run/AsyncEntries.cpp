@@ -49,6 +49,11 @@ BulkBox boxOf(Thread &thread, void *map, const int32_t *coordinates,
                  "cp.async.bulk.tensor." + std::to_string(rank) +
                      "d with a tensor map of " + std::to_string(box.map.rank) +
                      " dimensions");
+  if (box.map.boxBytes() > kArena)
+    block.report(Finding::OutOfBounds, thread, line,
+                 "out of bounds: a box of " +
+                     std::to_string(box.map.boxBytes()) +
+                     " bytes, more than shared memory has");
   std::copy_n(coordinates, rank, box.coordinates);
   return box;
 }

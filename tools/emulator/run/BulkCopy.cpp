@@ -18,9 +18,8 @@ uint32_t alignOf(const BulkBox &box) {
 
 /// Calls `visit` with each row that lies in the tensor, and its offset.
 template <typename F> void forEachRow(const BulkBox &box, F visit) {
-  uint32_t rows = box.map.rows(), bytes = box.map.rowBytes();
-  for (uint32_t i = 0; i < rows; ++i)
-    visit(rowOf(box.map, box.coordinates, i), uint64_t(i) * bytes);
+  for (uint32_t i = 0; i < box.map.rows(); ++i)
+    visit(rowOf(box.map, box.coordinates, i), uint64_t(i) * box.map.rowBytes());
 }
 
 /// Copies `bytes` at `offset` of a box in shared memory at `base` from or to

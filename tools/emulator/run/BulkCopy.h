@@ -12,13 +12,14 @@ namespace cria::emulator {
 class Block;
 struct Thread;
 
-/// A box of a tensor, or bytes side by side as a box of one row.
+/// A box of a tensor that fits in shared addresses, or bytes side by side as a
+/// box of one row.
 struct BulkBox {
   TensorMap map;
   int32_t coordinates[5] = {};
   bool isTensor = false;
 
-  uint32_t bytes() const { return map.rows() * map.rowBytes(); }
+  uint32_t bytes() const { return uint32_t(map.boxBytes()); }
 };
 
 /// Global to shared memory, at a host address.

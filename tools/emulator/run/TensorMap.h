@@ -18,12 +18,13 @@ struct TensorMap {
 
   uint32_t rowBytes() const { return box[0] * elementBytes; }
   /// Rows of a box: its elements in all dimensions but the innermost.
-  uint32_t rows() const {
-    uint32_t count = 1;
+  uint64_t rows() const {
+    uint64_t count = 1;
     for (unsigned i = 1; i < rank; ++i)
       count *= box[i];
     return count;
   }
+  uint64_t boxBytes() const { return rows() * rowBytes(); }
 };
 static_assert(sizeof(TensorMap) <= 128);
 
