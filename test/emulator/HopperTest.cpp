@@ -1,6 +1,7 @@
 // Kernels for sm_90a agree with plain C++: a ring of tiles that the TMA fills,
 // products of warpgroups, and results that the TMA copies.
 #include "test/emulator/Device.h"
+#include "test/emulator/Floats.h"
 #include "test/emulator/HopperKernels.h"
 #include "tools/emulator/run/MatrixView.h"
 #include "tools/emulator/run/TensorMap.h"
@@ -13,24 +14,11 @@
 namespace cria::emulator {
 namespace {
 
-uint16_t bfloatOf(float value) {
-  uint32_t bits;
-  std::memcpy(&bits, &value, 4);
-  return uint16_t((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
-}
-
-float floatOf(uint16_t bits) {
-  uint32_t wide = uint32_t(bits) << 16;
-  float value;
-  std::memcpy(&value, &wide, 4);
-  return value;
-}
-
 /// Small integers, whose sums are exact.
 std::vector<uint16_t> integers(size_t count, unsigned seed) {
   std::vector<uint16_t> values(count);
   for (size_t i = 0; i < count; ++i)
-    values[i] = bfloatOf(float(int((i + seed) * 2654435761u >> 16 & 7) - 3));
+    values[i] = toBFloat(float(int((i + seed) * 2654435761u >> 16 & 7) - 3));
   return values;
 }
 
@@ -85,12 +73,12 @@ struct Gemm {
       for (size_t column = 0; column < n; ++column) {
         float sum = 0;
         for (size_t i = 0; i < k; ++i)
-          sum +=
-              floatOf(a[row * k + i]) *
-              floatOf(b[kernel.transposesB ? column * k + i : i * n + column]);
-        if (c[row * n + column] != bfloatOf(sum))
+          sum += fromBFloat(a[row * k + i]) *
+                 fromBFloat(
+                     b[kernel.transposesB ? column * k + i : i * n + column]);
+        if (c[row * n + column] != toBFloat(sum))
           return "c(" + std::to_string(row) + ", " + std::to_string(column) +
-                 ") is " + std::to_string(floatOf(c[row * n + column])) +
+                 ") is " + std::to_string(fromBFloat(c[row * n + column])) +
                  ", expected " + std::to_string(sum);
       }
     return "";

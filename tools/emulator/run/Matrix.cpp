@@ -5,6 +5,7 @@
 // holds E = 32 / bits elements of row l / 4, +8 for odd words of A, from column
 // (l % 4) * E + (w / 2) * 4 E on (A), w * 4 E (B, which is stored by columns).
 #include "tools/emulator/run/Block.h"
+#include "tools/emulator/run/Narrow.h"
 
 #include <cstring>
 
@@ -24,10 +25,7 @@ struct BFloatElement {
   using Sum = float;
   static constexpr unsigned kEach = 2;
   static float get(uint32_t word, unsigned i) {
-    uint32_t bits = i ? word & 0xffff0000 : word << 16;
-    float value;
-    std::memcpy(&value, &bits, 4);
-    return value;
+    return floatOfBFloat(uint16_t(word >> (16 * i)));
   }
 };
 
@@ -35,10 +33,7 @@ struct HalfElement {
   using Sum = float;
   static constexpr unsigned kEach = 2;
   static float get(uint32_t word, unsigned i) {
-    auto low = uint16_t(word >> (16 * i));
-    _Float16 value;
-    std::memcpy(&value, &low, 2);
-    return float(value);
+    return floatOfHalf(uint16_t(word >> (16 * i)));
   }
 };
 
@@ -58,13 +53,6 @@ struct Unsigned8Element {
   }
 };
 /// @}
-
-uint32_t bitsOfHalf(float value) {
-  auto half = _Float16(value);
-  uint16_t bits;
-  std::memcpy(&bits, &half, 2);
-  return bits;
-}
 
 /// A (16 x k), B (k x 8) and C (16 x 8) of one mma.sync.
 template <typename T> struct Product { T a[16][32], b[32][8], c[16][8]; };
@@ -137,7 +125,7 @@ void scatterC(const Product<T> &p, Warp &warp, MmaConfig config) {
       else if (i % 2 == 0)
         words[i / 2] = bitsOfHalf(float(from));
       else
-        words[i / 2] |= bitsOfHalf(float(from)) << 16;
+        words[i / 2] |= uint32_t(bitsOfHalf(float(from))) << 16;
     }
   }
 }

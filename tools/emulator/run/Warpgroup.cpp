@@ -2,6 +2,7 @@
 
 #include "tools/emulator/run/Block.h"
 #include "tools/emulator/run/MatrixView.h"
+#include "tools/emulator/run/Narrow.h"
 
 #include <algorithm>
 #include <cstring>
@@ -19,22 +20,7 @@ struct Operands {
 };
 
 float floatOf(uint16_t bits, bool isHalf) {
-  if (isHalf) {
-    _Float16 half;
-    std::memcpy(&half, &bits, 2);
-    return float(half);
-  }
-  uint32_t wide = uint32_t(bits) << 16;
-  float value;
-  std::memcpy(&value, &wide, 4);
-  return value;
-}
-
-uint32_t bitsOfHalf(float value) {
-  auto half = _Float16(value);
-  uint16_t bits;
-  std::memcpy(&bits, &half, 2);
-  return bits;
+  return isHalf ? floatOfHalf(bits) : floatOfBFloat(bits);
 }
 
 /// Calls `visit` with the place of each unit of rows [from, end) of A, or of
@@ -120,7 +106,7 @@ void gatherSums(Operands &to, const Product &product) {
           if (!product.addsToD)
             sum = 0;
           else if (product.config.halfResult)
-            sum = floatOf(uint16_t(bits >> (16 * half)), true);
+            sum = floatOfHalf(uint16_t(bits >> (16 * half)));
           else
             std::memcpy(&sum, &bits, 4);
         });
@@ -138,7 +124,7 @@ void scatterSums(const Operands &from, const Product &product) {
           else if (!half)
             bits = bitsOfHalf(sum);
           else
-            bits |= bitsOfHalf(sum) << 16;
+            bits |= uint32_t(bitsOfHalf(sum)) << 16;
         });
 }
 
