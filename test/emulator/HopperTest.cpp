@@ -241,6 +241,8 @@ const HopperMutant kMutants[] = {
      "out of bounds: mbarrier.try_wait"},
     {"NoProxyFence", "fence.proxy.async.shared::cta;", "",
      "missing fence.proxy.async"},
+    {"ProxyFenceOfGlobalMemory", "fence.proxy.async.shared::cta;",
+     "fence.proxy.async.global;", "missing fence.proxy.async"},
     {"NoBarrierBeforeStore", "bar.sync %k, 128;", "", "race: read after write"},
     {"NoWaitForStore", "cp.async.bulk.wait_group 0;", "", "has not waited for"},
     {"StoreNotCommitted", "cp.async.bulk.commit_group;", "",

@@ -70,11 +70,14 @@ void emitWait(Emitter &e) {
   e.write(e.operand(0), e.fit(done, 1));
 }
 
-/// Fences between threads and what reads and writes memory on its own.
+/// Fences between threads and what reads and writes memory on its own. Fences
+/// of global memory alone are not looked at.
 void emitProxyFence(Emitter &e) {
   bool ofMbarriers = e.has("mbarrier_init");
   e.has("proxy");
   e.has("async");
+  if (e.oneOf("global|shared::cta|shared::cluster") == "global")
+    return;
   e.call("emulatorFenceProxy", e.builder.getVoidTy(), {number(e, ofMbarriers)});
 }
 
@@ -99,7 +102,7 @@ constexpr Form kForms[] = {
     {"mbarrier", "try_wait parity? acquire|relaxed? " SCOPE SPACE "b64",
      "dmss?", emitWait, 90},
     {"fence", "mbarrier_init ~release ~cluster", "", emitProxyFence, 90},
-    {"fence", "proxy async ~global|shared::cta|shared::cluster?", "",
+    {"fence", "proxy async global|shared::cta|shared::cluster?", "",
      emitProxyFence, 90},
 };
 
