@@ -259,6 +259,11 @@ const HopperMutant kMutants[] = {
      "setp.lt.u32 %other, %thread, 32;\n  @%other setmaxnreg.dec.sync.aligned"
      ".u32 40;",
      "different numbers of wgmma or setmaxnreg"},
+    {"RegistersOfWarpsDiffer", "setmaxnreg.dec.sync.aligned.u32 40;",
+     "setp.lt.u32 %other, %thread, 32;\n  @%other bra few;\n  "
+     "setmaxnreg.dec.sync.aligned.u32 40;\n  bra same;\nfew:\n  "
+     "setmaxnreg.dec.sync.aligned.u32 24;\nsame:",
+     "divergent setmaxnreg"},
     {"TooManyRegisters", "setmaxnreg.dec.sync.aligned.u32 40;",
      "setmaxnreg.dec.sync.aligned.u32 64;", "67584 registers"},
     {"ProductsOfThreeWarps", "consumer:",

@@ -281,8 +281,16 @@ void Warpgroup::wait(Block &block, Thread &thread, uint64_t count, int line) {
 void Warpgroup::setRegisters(Block &block, Warp &warp, int line) {
   Thread &leader = warp.lanes[0];
   block.checkWarpgroup(leader, line, "setmaxnreg");
+  std::vector<int> &own = changes[leader.warpIndex % 4];
+  for (const std::vector<int> &others : changes)
+    if (others.size() > own.size() && others[own.size()] != line)
+      block.report(Finding::DivergentWarp, leader, line,
+                   "divergent setmaxnreg: warps of a warpgroup execute "
+                   "different instructions",
+                   "  another warp executes " +
+                       block.placeOf(others[own.size()]) + "\n");
+  own.push_back(line);
   registers[leader.warpIndex % 4] = leader.config;
-  ++changes[leader.warpIndex % 4];
   uint64_t wanted = block.registersWanted();
   if (wanted > kRegisters)
     block.report(Finding::Misuse, leader, line,
@@ -298,7 +306,8 @@ void Warpgroup::checkEnd(Block &block, const Warp &warp) const {
                  products.empty() ? leader.line : products.back().line,
                  "thread ends with wgmma that it has not waited for");
   for (uint32_t i = 0; i < 4; ++i)
-    if (changes[i] != changes[index] || issued[i] != issued[index])
+    if (changes[i].size() != changes[index].size() ||
+        issued[i] != issued[index])
       block.report(Finding::DivergentWarp, leader, leader.line,
                    "warps of a warpgroup have executed different numbers of "
                    "wgmma or setmaxnreg");

@@ -67,7 +67,7 @@ private:
   uint64_t ended = 0;
   std::vector<uint32_t> epochs; ///< in which each product ended
   uint32_t registers[4] = {};
-  uint32_t changes[4] = {}; ///< setmaxnreg that were executed
+  std::vector<int> changes[4]; ///< PTX lines of setmaxnreg, by warp
 };
 
 } // namespace cria::emulator
