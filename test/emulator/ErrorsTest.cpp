@@ -44,6 +44,71 @@ TEST(Errors, NameWhatIsUnknown) {
   EXPECT_EQ(errorOf(".frob %r0;"), "line 7: unknown directive '.frob'");
 }
 
+/// Of a product, which is `modifiers` and `operands` in line 7.
+std::string errorOfProduct(const std::string &modifiers,
+                           const std::string &operands,
+                           const std::string &behind = "") {
+  std::string text = errorOf("wgmma.fence.sync.aligned; wgmma.mma_async" +
+                                 modifiers + " " + operands + ";" + behind,
+                             90);
+  return text.substr(0, text.rfind(": "));
+}
+
+TEST(Errors, NameWhatIsWrongInProducts) {
+  const std::string product = ".sync.aligned.m64n8k16.f32.bf16.bf16",
+                    sums = "{%f0, %f1, %f2, %f3}",
+                    rest = ", %d0, %d1, %q0, 1, 1, 0, 0";
+  EXPECT_EQ(errorOfProduct("", "{%r0}, {%r1}"),
+            "line 7: no form of 'wgmma' has these modifiers");
+  EXPECT_EQ(errorOfProduct(product, "{%f0, %f1, %f2}" + rest),
+            "line 7: expected 4 registers in operand 1");
+  EXPECT_EQ(errorOfProduct(product, "{%d2, %f1, %f2, %f3}" + rest),
+            "line 7: expected a register of 32 bits, got '%d2'");
+  EXPECT_EQ(
+      errorOfProduct(product, sums + ", {%r0, %r1, %r2}, %d1, %q0, 1, 1, 0"),
+      "line 7: expected 4 registers in operand 2");
+  EXPECT_EQ(errorOfProduct(product, sums + ", %d0, %d1, %q0, 2, 1, 0, 0"),
+            "line 7: expected scales of 1 or -1 and transpositions of 0 or 1");
+  EXPECT_EQ(
+      errorOfProduct(product, sums + rest,
+                     "\nwgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 " +
+                         sums + rest + ";"),
+      "line 8: missing wgmma.wait_group: the product at PTX line 7 uses "
+      "'%f0' otherwise");
+}
+
+TEST(Errors, NameProductsThatOutliveTheirFunction) {
+  TestDevice device(90);
+  EXPECT_EQ(device.load(R"(.version 8.0
+.target sm_90a
+.address_size 64
+.func multiply()
+{
+  .reg .f32 %f<4>;
+  .reg .b64 %d<2>;
+  .reg .pred %q;
+  wgmma.fence.sync.aligned;
+  wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {%f0, %f1, %f2, %f3}, %d0, %d1, %q, 1, 1, 0, 0;
+  wgmma.commit_group.sync.aligned;
+  ret;
+}
+.visible .entry k() { call multiply; ret; }
+)"),
+            "line 12: missing wgmma.wait_group: the function returns before "
+            "the product at PTX line 10 has ended: ret");
+}
+
+TEST(Errors, NameWhatIsWrongInAsyncInstructions) {
+  EXPECT_EQ(errorOf("setmaxnreg.inc.sync.aligned.u32 20;", 90),
+            "line 7: expected a multiple of 8 from 24 to 256: "
+            "setmaxnreg.inc.sync.aligned.u32");
+  EXPECT_EQ(errorOf("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group "
+                    "[%d0, {%r0}], [%r1];",
+                    90),
+            "line 7: expected 2 coordinates: "
+            "cp.async.bulk.tensor.2d.global.shared::cta.bulk_group");
+}
+
 TEST(Errors, NameTargetsAndVersions) {
   TestDevice device;
   auto load = [&](const std::string &head) {

@@ -45,9 +45,9 @@ bool isProduct(const Instruction &instruction) {
          instruction.operands.size() > 1;
 }
 
-/// The shape and the types.
+/// The modifiers: the shape and the types.
 std::string kindOf(const Instruction &product) {
-  return llvm::join(llvm::ArrayRef(product.modifiers).drop_front(3), ".");
+  return llvm::join(product.modifiers, ".");
 }
 
 class Checker {
