@@ -141,5 +141,18 @@ TEST(AsyncBytes, EndAPhaseWhenTheyAreExpected) {
             "");
 }
 
+/// Where nobody looks for what is not waited for, a copy is made all the same.
+TEST(AsyncStore, IsMadeWithoutAGroup) {
+  TestDevice device(90);
+  device.checks.sync = false;
+  ASSERT_EQ(device.load(ptxOf(
+                "st.shared.v4.b32 [%s], {7, 7, 7, 7}; fence.proxy.async; "
+                "cp.async.bulk.global.shared::cta.bulk_group [%g], [%s], 16;")),
+            "");
+  uint64_t global = device.upload(std::vector<int>(64));
+  device.run("k", {1}, {1}, 0, TensorMap(), global);
+  EXPECT_EQ(device.download<int>(global, 5), (std::vector<int>{7, 7, 7, 7, 0}));
+}
+
 } // namespace
 } // namespace cria::emulator

@@ -145,10 +145,7 @@ void emulatorTensorStore(Thread *thread, void *map, const int32_t *coordinates,
   store(*thread, boxOf(*thread, map, coordinates, rank, line), source, line);
 }
 
-void emulatorBulkCommit(Thread *thread) {
-  thread->storeGroups.push_back(std::move(thread->openStores));
-  thread->openStores.clear();
-}
+void emulatorBulkCommit(Thread *thread) { commitStores(*thread); }
 
 void emulatorBulkWait(Thread *thread, uint32_t left, uint32_t reads) {
   endStores(*thread->block, *thread, left, !reads);

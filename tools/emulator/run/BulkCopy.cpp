@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 namespace cria::emulator {
 namespace {
@@ -130,6 +131,10 @@ void issueStore(Block &block, Thread &thread, BulkStore store) {
   thread.openStores.push_back(std::move(store));
 }
 
+void commitStores(Thread &thread) {
+  thread.storeGroups.push_back(std::exchange(thread.openStores, {}));
+}
+
 void endStores(Block &block, Thread &thread, uint32_t left, bool writes) {
   auto &groups = thread.storeGroups;
   size_t count = groups.size() > left ? groups.size() - left : 0;
@@ -141,9 +146,8 @@ void endStores(Block &block, Thread &thread, uint32_t left, bool writes) {
 }
 
 void endStoresOfThread(Block &block, Thread &thread) {
-  const BulkStore *unread = nullptr;
-  for (const BulkStore &store : thread.openStores)
-    unread = &store;
+  const BulkStore *unread =
+      thread.openStores.empty() ? nullptr : &thread.openStores.back();
   for (const auto &group : thread.storeGroups)
     for (const BulkStore &store : group)
       if (store.read.empty())
@@ -151,8 +155,9 @@ void endStoresOfThread(Block &block, Thread &thread) {
   if (unread && block.launch().checks.sync)
     block.report(Finding::Misuse, thread, unread->line,
                  "thread ends with a cp.async.bulk that it has not waited for");
+  if (!thread.openStores.empty())
+    commitStores(thread);
   endStores(block, thread, 0, true);
-  thread.openStores.clear();
 }
 
 } // namespace cria::emulator

@@ -47,6 +47,8 @@ void makeLoad(Block &block, const BulkLoad &load, unsigned agent);
 
 /// Begins a copy, which belongs to the thread's open group.
 void issueStore(Block &block, Thread &thread, BulkStore store);
+/// Ends the open group.
+void commitStores(Thread &thread);
 /// Ends the copies of a thread's groups but the last `left`: they have read, or
 /// (`writes`) also written.
 void endStores(Block &block, Thread &thread, uint32_t left, bool writes);
