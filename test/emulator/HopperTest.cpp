@@ -208,6 +208,8 @@ const HopperMutant kMutants[] = {
     {"NoBarrierBehindInit", "bar.sync 0;", "", "race: write after write"},
     {"AnotherSwizzle", "0x4000004000000000", "0x8000004000000000",
      "misaligned matrix"},
+    {"BaseOffset", "0x4000004000000000", "0x4002004000000000",
+     "with a base offset"},
     {"NoSwizzle", "or.b64 %descB, %descB, 0x4000004000000000",
      "or.b64 %descB, %descB, 0x0000004000000000", ""},
     {"RowsOfAnotherStride", "or.b64 %descA, %descA, 0x4000004000000000",

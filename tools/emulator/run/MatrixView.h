@@ -33,8 +33,7 @@ struct MatrixView {
   /// Whether the pattern of the swizzle begins where it must without a base
   /// offset: rows of a multiple of 8.
   constexpr bool isAligned() const {
-    return !swizzleBytes ||
-           (start % (8 * swizzleBytes) < swizzleBytes && !baseOffset);
+    return !swizzleBytes || start % (8 * swizzleBytes) < swizzleBytes;
   }
   /// The shared address of 8 elements: `unit` along the contiguous dimension,
   /// `index` along the other.

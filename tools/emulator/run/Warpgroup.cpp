@@ -53,7 +53,20 @@ void noteReads(Block &block, Thread &thread, uint64_t descriptor,
               });
 }
 
-/// Elements of A or B, by row or column first.
+void checkView(Block &block, const Thread &thread, uint64_t descriptor,
+               int line) {
+  MatrixView view = MatrixView::of(descriptor);
+  if (view.baseOffset)
+    block.report(Finding::Misuse, thread, line,
+                 "matrix of wgmma with a base offset, which is not supported");
+  if (!view.isAligned())
+    block.report(Finding::Misaligned, thread, line,
+                 "misaligned matrix of wgmma: its swizzle's pattern begins "
+                 "at no multiple of 8 rows");
+}
+
+/// Calls `put` with the row or column, k and the value of each element of A or
+/// B.
 template <typename F>
 void gather(const char *shared, const ProductConfig &config,
             uint64_t descriptor, bool isMnMajor, bool negates, uint32_t end,
@@ -214,12 +227,9 @@ void Warpgroup::begin(Block &block, const Product &product, uint64_t number,
                       Warp &last) {
   const ProductConfig &config = product.config;
   Warp *warps = &last - last.lanes[0].warpIndex % 4;
-  for (uint64_t descriptor : {product.a, product.b})
-    if ((descriptor == product.b || !config.aInRegisters) &&
-        !MatrixView::of(descriptor).isAligned())
-      block.report(Finding::Misaligned, last.lanes[0], product.line,
-                   "misaligned matrix of wgmma: its swizzle's pattern begins "
-                   "at no multiple of 8 rows");
+  if (!config.aInRegisters)
+    checkView(block, last.lanes[0], product.a, product.line);
+  checkView(block, last.lanes[0], product.b, product.line);
   for (uint32_t i = 0; i < 4 && !config.aInRegisters; ++i)
     noteReads(block, warps[i].lanes[0], product.a, config.transposesA, 16 * i,
               16 * i + 16, product.line);
@@ -232,7 +242,7 @@ void Warpgroup::begin(Block &block, const Product &product, uint64_t number,
 
 void Warpgroup::end(Block &block, Thread &thread, uint64_t count) {
   auto operands = std::make_unique<Operands>(); // large for a stack
-  for (bool isBegun = false; ended < count; ++ended) {
+  for (bool hasSums = false; ended < count; ++ended) {
     const Product &product = products.front();
     const ProductConfig &config = product.config;
     if (!config.aInRegisters)
@@ -240,12 +250,12 @@ void Warpgroup::end(Block &block, Thread &thread, uint64_t count) {
                 product.line);
     noteReads(block, thread, product.b, config.transposesB, 0, config.n,
               product.line);
-    if (!isBegun)
+    if (!hasSums)
       gatherSums(*operands, product);
     run(product, thread.shared, *operands);
-    isBegun = ended + 1 < count && isContinued(product, products[1]) &&
+    hasSums = ended + 1 < count && isContinued(product, products[1]) &&
               !config.halfResult; // f16 is rounded each time
-    if (!isBegun)
+    if (!hasSums)
       scatterSums(*operands, product);
     products.pop_front();
     epochs.push_back(block.newEpoch());
