@@ -76,13 +76,7 @@ waitEmpty:
   cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%at], [%a, {%k, %m}], [%full];
 $copiesOfB
   add.u32 %k, %k, 64;
-  add.u32 %tile, %tile, 1;
-  add.u32 %stage, %stage, 1;
-  setp.ne.u32 %other, %stage, $stages;
-  @%other bra produce;
-  mov.u32 %stage, 0;
-  xor.b32 %parity, %parity, 1;
-  bra produce;
+$nextToProduce
 
 consumer:
   setmaxnreg.inc.sync.aligned.u32 232;
@@ -118,13 +112,7 @@ $products
   and.pred %first, %first, %leader;
   @%first mbarrier.arrive.shared::cta.b64 _, [%last];
   add.u32 %last, %full, 8;
-  add.u32 %tile, %tile, 1;
-  add.u32 %stage, %stage, 1;
-  setp.ne.u32 %other, %stage, $stages;
-  @%other bra consume;
-  mov.u32 %stage, 0;
-  xor.b32 %parity, %parity, 1;
-  bra consume;
+$nextToConsume
 drain:
   wgmma.wait_group.sync.aligned 0;
 
@@ -153,6 +141,22 @@ exit:
   ret;
 }
 )";
+
+/// Of a matrix whose rows have 128 bytes, swizzled: 1024 bytes from 8 rows to
+/// the next 8.
+constexpr char kDescriptor[] = "0x4000004000000000";
+/// Of b (k x n), in boxes of 64 rows and 64 columns: 8192 bytes from one to the
+/// next.
+constexpr char kDescriptorAlongN[] = "0x4000004002000000";
+
+/// Goes to the next tile in the ring, and on with `loop`.
+std::string nextTile(const GemmKernel &kernel, const std::string &loop) {
+  return "  add.u32 %tile, %tile, 1;\n  add.u32 %stage, %stage, 1;\n"
+         "  setp.ne.u32 %other, %stage, " +
+         std::to_string(kernel.stages) + ";\n  @%other bra " + loop +
+         ";\n  mov.u32 %stage, 0;\n  xor.b32 %parity, %parity, 1;\n  bra " +
+         loop + ";";
+}
 
 std::string beginOf(const GemmKernel &kernel) {
   std::string text;
@@ -218,13 +222,6 @@ std::string copiesOf(const GemmKernel &kernel) {
 
 } // namespace
 
-/// Of a matrix whose rows have 128 bytes, swizzled: 1024 bytes from 8 rows to
-/// the next 8.
-constexpr char kDescriptor[] = "0x4000004000000000";
-/// Of b (k x n), in boxes of 64 rows and 64 columns: 8192 bytes from one to the
-/// next.
-constexpr char kDescriptorAlongN[] = "0x4000004002000000";
-
 std::string GemmKernel::ptx() const {
   uint32_t output = stages * stageBytes();
   return filled(
@@ -233,7 +230,8 @@ std::string GemmKernel::ptx() const {
               {"barriers", std::to_string(output + tileOfC())},
               {"stageBytes", std::to_string(stageBytes())},
               {"tileOfA", std::to_string(tileOfA())},
-              {"stages", std::to_string(stages)},
+              {"nextToProduce", nextTile(*this, "produce")},
+              {"nextToConsume", nextTile(*this, "consume")},
               {"descriptorOfB", transposesB ? kDescriptor : kDescriptorAlongN},
               {"descriptor", kDescriptor},
               {"copiesOfB", copiesOfB(*this)},
