@@ -17,9 +17,12 @@ void addBarriers(Cases &c) {
       alone("mbarrier.init.shared.b64 [%sh], 3; "
             "mbarrier.arrive.shared.b64 %z, [%sh]; "
             "mbarrier.test_wait.shared.b64 %q0, [%sh], %z; "
+            "mbarrier.arrive_drop.noComplete.release.cta.shared.b64 %i64, "
+            "[%sh], 1; "
+            "mbarrier.arrive.shared.b64 _, [%sh]; "
             "mbarrier.arrive.noComplete.release.cta.shared.b64 %i64, [%sh], 1; "
             "mbarrier.arrive.shared.b64 _, [%sh]; "
-            "mbarrier.test_wait.parity.shared.b64 %q1, [%sh], 0; "
+            "mbarrier.test_wait.parity.shared.b64 %q1, [%sh], 1; "
             "mbarrier.inval.shared.b64 [%sh];",
             [](const Inputs &, Results &out) { out.q[1] = 1; }));
   c.push_back(alone(

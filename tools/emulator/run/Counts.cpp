@@ -74,7 +74,7 @@ void BlockCounter::addSegments(LaunchCounts &to) const {
   to.threadInstructions.resize(plan->classes.size());
   to.warpInstructions.resize(plan->classes.size());
   size_t segments = plan->segments.size();
-  uint64_t block = 0;
+  uint64_t instructions = 0;
   for (uint32_t first = 0; first < threads; first += 32)
     for (size_t s = 0; s < segments; ++s) {
       uint64_t sum = 0, most = 0;
@@ -85,10 +85,10 @@ void BlockCounter::addSegments(LaunchCounts &to) const {
       for (auto [number, count] : plan->segments[s].classes) {
         to.threadInstructions[number] += sum * count;
         to.warpInstructions[number] += most * count;
-        block += most * count;
+        instructions += most * count;
       }
     }
-  to.longestBlock = std::max(to.longestBlock, block);
+  to.longestBlock = std::max(to.longestBlock, instructions);
 }
 
 void BlockCounter::finish(LaunchCounts &to) {
