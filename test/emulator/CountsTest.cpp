@@ -315,6 +315,33 @@ TEST_F(Counts, MatrixProductsHaveOperations) {
             2u * 16 * 8 * 16);
 }
 
+TEST_F(Counts, AWarpDoesAQuarterOfTheProductOfItsWarpgroup) {
+  device.options.capability = 90;
+  run("shr.u32 %r3, %r2, 4; cvt.u64.u32 %rd1, %r3; wgmma.fence.sync.aligned; "
+      "wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 "
+      "{%f0, %f1, %f2, %f3}, %rd1, %rd1, %p, 1, 1, 0, 0; "
+      "wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0;",
+      {2}, {128});
+  EXPECT_EQ(warps("wgmma.m64n8k16.bf16"), 2u * 4);
+  EXPECT_EQ(plan().classes[plan().classOf("wgmma.m64n8k16.bf16", 0)].operations,
+            2u * 64 * 8 * 16 / 4);
+  EXPECT_EQ(warps("sync"), 2u * 4 * 3);
+}
+
+TEST_F(Counts, BulkCopiesAreNoRequests) {
+  device.options.capability = 90;
+  run("cp.async.bulk.prefetch.L2.global [%rd0], 16; st.shared.b32 [%r2], 0; "
+      "cp.async.bulk.global.shared::cta.bulk_group [%rd0], [%r2], 16; "
+      "cp.async.bulk.commit_group; cp.async.bulk.wait_group 0; "
+      "mbarrier.init.shared.b64 [%r2+32], 1;",
+      {1}, {1});
+  EXPECT_EQ(warps("hint"), 1u);
+  EXPECT_EQ(warps("cp.async.bulk"), 1u);
+  EXPECT_EQ(warps("sync"), 2u);
+  EXPECT_EQ(warps("mbarrier"), 1u);
+  EXPECT_EQ(of(RequestKind::GlobalCopy).requests, 0u);
+}
+
 TEST_F(Counts, EveryWarpComesToABarrier) {
   run("bar.sync 0; bar.sync 0; barrier.sync 1;", {2}, {96});
   EXPECT_EQ(warps("barrier"), 2u * 3 * 3);

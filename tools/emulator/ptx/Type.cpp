@@ -33,4 +33,15 @@ std::optional<Type> typeNamed(llvm::StringRef name) {
       .Default(Found());
 }
 
+std::optional<Shape> shapeNamed(llvm::StringRef name) {
+  Shape shape;
+  auto take = [&](llvm::StringRef letter, unsigned &size) {
+    return name.consume_front(letter) && !name.consumeInteger(10, size);
+  };
+  if (take("m", shape.m) && take("n", shape.n) && take("k", shape.k) &&
+      name.empty())
+    return shape;
+  return std::nullopt;
+}
+
 } // namespace cria::emulator

@@ -1,4 +1,4 @@
-/// The type suffixes of PTX.
+/// The type suffixes of PTX, and the shapes of matrix products.
 #pragma once
 
 #include "llvm/ADT/StringRef.h"
@@ -37,5 +37,13 @@ struct Type {
 /// The type called `name`, which has no dot before it; none if no type has that
 /// name.
 std::optional<Type> typeNamed(llvm::StringRef name);
+
+/// (m x k) times (k x n).
+struct Shape {
+  unsigned m = 0, n = 0, k = 0;
+};
+
+/// The shape called `name`, such as m16n8k16; none if no shape is.
+std::optional<Shape> shapeNamed(llvm::StringRef name);
 
 } // namespace cria::emulator

@@ -94,49 +94,33 @@ std::string accessClass(llvm::StringRef what, const Instruction &instruction) {
   return (what + ".generic").str();
 }
 
-/// `mma.m16n8k16.bf16`; with `.f16` behind it where it accumulates in f16.
-InstructionClass mmaClass(const Instruction &instruction) {
-  uint64_t k = 0;
-  std::string shape, a;
+/// `mma.m16n8k16.bf16`; with `.f16` behind it where it accumulates in f16. Each
+/// of `warps` does its part.
+InstructionClass productClass(const Instruction &instruction, unsigned warps) {
+  std::string name = instruction.opcode;
+  Shape shape;
   llvm::SmallVector<llvm::StringRef> types;
   for (llvm::StringRef modifier : instruction.modifiers) {
-    if (modifier.starts_with("m16n8k")) {
-      shape = modifier.str();
-      modifier.drop_front(6).getAsInteger(10, k);
+    if (auto found = shapeNamed(modifier)) {
+      shape = *found;
+      name += "." + modifier.str();
     } else if (typeNamed(modifier)) {
       types.push_back(modifier);
     }
   }
   if (types.size() < 2)
-    return {"mma"};
+    return {name};
   std::string result = types[0] == "f16" ? ".f16" : "";
-  return {"mma." + shape + "." + types[1].str() + result, 2 * 16 * 8 * k};
-}
-
-/// `wgmma.m64n128k16.bf16`; a warp does a quarter of it.
-InstructionClass productClass(const Instruction &instruction) {
-  uint64_t n = 0;
-  std::string shape;
-  llvm::SmallVector<llvm::StringRef> types;
-  for (llvm::StringRef modifier : instruction.modifiers) {
-    if (modifier.starts_with("m64n")) {
-      shape = modifier.str();
-      modifier.drop_front(4).split('k').first.getAsInteger(10, n);
-    } else if (typeNamed(modifier)) {
-      types.push_back(modifier);
-    }
-  }
-  if (types.size() < 2)
-    return {"sync"};
-  std::string result = types[0] == "f16" ? ".f16" : "";
-  return {"wgmma." + shape + "." + types[1].str() + result, 2 * 16 * n * 16};
+  return {name + "." + types[1].str() + result,
+          uint64_t(2) * shape.m * shape.n * shape.k / warps};
 }
 
 std::string copyClass(const Instruction &instruction) {
-  if (hasModifier(instruction, "bulk"))
-    return hasModifier(instruction, "global") ? "cp.async.bulk" : "sync";
-  bool isCopy = hasModifier(instruction, "global");
-  return isCopy ? "cp.async" : "sync";
+  if (hasModifier(instruction, "prefetch"))
+    return "hint";
+  if (!hasModifier(instruction, "global"))
+    return "sync";
+  return hasModifier(instruction, "bulk") ? "cp.async.bulk" : "cp.async";
 }
 
 /// By the type of the result, which is the last.
@@ -164,7 +148,8 @@ llvm::StringRef simpleClass(llvm::StringRef opcode) {
       .Cases({"mov", "cvta"}, "move")
       .Cases({"bra", "brx", "call", "ret", "exit", "trap"}, "control")
       .Case("barrier", "barrier")
-      .Cases({"membar", "fence", "nanosleep", "griddepcontrol", "setmaxnreg"},
+      .Cases({"membar", "fence", "nanosleep", "griddepcontrol", "setmaxnreg",
+              "wgmma"},
              "sync")
       .Case("shfl", "shuffle")
       .Cases({"vote", "match", "redux", "activemask", "elect"}, "vote")
@@ -181,13 +166,13 @@ llvm::StringRef simpleClass(llvm::StringRef opcode) {
 
 InstructionClass classOf(const Instruction &instruction) {
   llvm::StringRef opcode = instruction.opcode;
+  if (opcode == "mma")
+    return productClass(instruction, 1);
+  if (opcode == "wgmma" && hasModifier(instruction, "mma_async"))
+    return productClass(instruction, 4);
   llvm::StringRef simple = simpleClass(opcode);
   if (!simple.empty())
     return {simple.str()};
-  if (opcode == "mma")
-    return mmaClass(instruction);
-  if (opcode == "wgmma")
-    return productClass(instruction);
   if (opcode == "bar")
     return {hasModifier(instruction, "warp") ? "sync" : "barrier"};
   if (opcode == "cp")

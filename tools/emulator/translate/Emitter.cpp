@@ -163,13 +163,14 @@ llvm::StringRef Emitter::space() {
   return "";
 }
 
-llvm::StringRef Emitter::shape() {
+Shape Emitter::shape() {
   for (size_t i = 0; i < asked.size(); ++i)
-    if (llvm::StringRef(instruction->modifiers[i]).starts_with("m64n")) {
+    if (auto found = shapeNamed(instruction->modifiers[i])) {
       asked[i] = true;
-      return instruction->modifiers[i];
+      return *found;
     }
-  return "";
+  fail("expected a shape");
+  return {};
 }
 
 bool Emitter::scopeIsBlock() { return oneOf("cta|cluster|gpu|sys") == "cta"; }

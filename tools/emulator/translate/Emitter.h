@@ -66,8 +66,8 @@ public:
   /// Asks for the modifier that says which threads take part. True: those of
   /// the block alone.
   bool scopeIsBlock();
-  /// Asks for the modifier that is a shape of wgmma.
-  llvm::StringRef shape();
+  /// Asks for the modifier that is the shape of a matrix product.
+  Shape shape();
   llvm::Value *line() { return builder.getInt32(instruction->line); }
   /// @}
 

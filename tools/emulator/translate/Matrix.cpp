@@ -71,8 +71,7 @@ void emitMma(Emitter &e) {
   MmaConfig config;
   for (auto fixed : {"sync", "aligned", "row", "col"})
     e.has(fixed);
-  llvm::StringRef shape = e.oneOf("m16n8k8|m16n8k16|m16n8k32");
-  shape.drop_front(6).getAsInteger(10, config.k);
+  config.k = e.shape().k;
   config.halfResult = e.type().bits == 16;
   config.a = elementOf(e.type());
   config.b = elementOf(e.type());

@@ -7,18 +7,13 @@ namespace {
 
 using llvm::Value;
 
-constexpr unsigned kShapeDigits = 4; // m64n
-
 /// The modifiers, and the immediate operands from `first` on: scales, then
 /// transpositions.
 ProductConfig configOf(Emitter &e) {
   ProductConfig config;
   for (auto fixed : {"mma_async", "sync", "aligned"})
     e.has(fixed);
-  e.shape()
-      .drop_front(kShapeDigits)
-      .split('k')
-      .first.getAsInteger(10, config.n);
+  config.n = e.shape().n;
   config.halfResult = e.type().bits == 16;
   config.isHalf = e.type().kind == Type::Float;
   e.type();
