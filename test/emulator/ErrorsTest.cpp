@@ -78,8 +78,11 @@ TEST(Errors, NameWhatIsWrongInProducts) {
 }
 
 TEST(Errors, NameProductsThatOutliveTheirFunction) {
-  TestDevice device(90);
-  EXPECT_EQ(device.load(R"(.version 8.0
+  const std::string message =
+      "missing wgmma.wait_group: the function returns before the product at "
+      "PTX line 10 has ended: ";
+  auto load = [](const std::string &end) {
+    return TestDevice(90).load(R"(.version 8.0
 .target sm_90a
 .address_size 64
 .func multiply()
@@ -90,12 +93,11 @@ TEST(Errors, NameProductsThatOutliveTheirFunction) {
   wgmma.fence.sync.aligned;
   wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {%f0, %f1, %f2, %f3}, %d0, %d1, %q, 1, 1, 0, 0;
   wgmma.commit_group.sync.aligned;
-  ret;
-}
-.visible .entry k() { call multiply; ret; }
-)"),
-            "line 12: missing wgmma.wait_group: the function returns before "
-            "the product at PTX line 10 has ended: ret");
+)" + end + "}\n.visible .entry k() { call multiply; ret; }\n");
+  };
+  EXPECT_EQ(load("ret;\n"), "line 12: " + message + "ret");
+  EXPECT_EQ(load(""),
+            "line 11: " + message + "wgmma.commit_group.sync.aligned");
 }
 
 TEST(Errors, NameWhatIsWrongInAsyncInstructions) {

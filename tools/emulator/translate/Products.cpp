@@ -112,8 +112,6 @@ private:
   }
 
   void enter(size_t block, const States &from) {
-    if (block >= begins.size())
-      return;
     bool changes = states[block].empty();
     if (changes)
       states[block] = from;
@@ -154,7 +152,7 @@ private:
         enterLabel(one.operands[0].name, one.scope, now);
       if (one.opcode == "brx" && one.operands.size() > 1)
         enterTargets(one.operands[1].name, one.scope, now);
-      if (one.opcode == "ret" && !function.isEntry)
+      if (one.opcode == "ret")
         checkReturn(one, now);
       bool leaves = one.opcode == "bra" || one.opcode == "brx" ||
                     one.opcode == "ret" || one.opcode == "exit" ||
@@ -166,8 +164,10 @@ private:
       for (size_t r = 0; !isCertain && r < now.size(); ++r)
         now[r].join(before[r]);
     }
-    if (!error)
+    if (block + 1 < begins.size())
       enter(block + 1, now);
+    else
+      checkReturn(function.body.back(), now);
   }
 
   void execute(const Instruction &one, States &now) {
@@ -242,7 +242,7 @@ private:
 
   void checkReturn(const Instruction &one, const States &now) {
     for (const State &state : now)
-      if (state.age)
+      if (state.age && !function.isEntry)
         fail(one, "missing wgmma.wait_group: the function returns before the "
                   "product at PTX line " +
                       std::to_string(state.product) + " has ended");

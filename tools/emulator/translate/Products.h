@@ -5,9 +5,9 @@
 /// must not be written. Between another use of its registers and the product
 /// there must be a wgmma.fence. This holds on every way through a function.
 ///
-/// For each register, the ways to an instruction have in common: the product
-/// that may be under way (the latest, by the groups that were committed since)
-/// and the last use without a fence behind it.
+/// At each instruction the check knows of each register, over all ways that
+/// lead there: the product that may be under way (the one with the fewest
+/// groups committed since) and a use that no fence has followed.
 #pragma once
 
 #include "tools/emulator/ptx/Ast.h"
