@@ -39,10 +39,11 @@ void emulatorBulkWait(cria::emulator::Thread *thread, uint32_t left,
                       uint32_t reads);
 /// @}
 
-/// wgmma. Accumulators that a product is still to write are in `sums`;
-/// `serials` says, for each, the number of the last product, 0 for none and ~0
-/// for those that have just ended: translated code moves them to their
-/// registers.
+/// wgmma. `sums` and `serials` have a word for each register of the function
+/// that is an accumulator; a product's registers are `values`, and `places` are
+/// their words. While a product is under way its accumulators are in `sums`;
+/// `serials` has the product's number, 0 for none, and ~0 when it has just
+/// ended: translated code then moves the sum to its register.
 /// @{
 void emulatorProduct(cria::emulator::Thread *thread, uint32_t config,
                      uint64_t a, uint64_t b, uint32_t addsToD,

@@ -23,8 +23,9 @@ template <typename F> void forEachRow(const BulkBox &box, F visit) {
     visit(rowOf(box.map, box.coordinates, i), uint64_t(i) * box.map.rowBytes());
 }
 
-/// Copies `bytes` at `offset` of a box in shared memory at `base` from or to
-/// `other`, unit by unit.
+/// Calls `visit` with the parts of `bytes` bytes from `offset` on of a box in
+/// shared memory at `base`: where the swizzle puts the part, its distance from
+/// `offset` and its size.
 template <typename F>
 void forEachUnit(const BulkBox &box, uint64_t base, uint64_t offset,
                  uint32_t bytes, F visit) {

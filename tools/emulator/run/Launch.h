@@ -62,9 +62,10 @@ struct SegmentRange {
 /// The segments of several launches.
 using SegmentRanges = std::vector<SegmentRange>;
 
-/// What the next launch of the stream must know, which may begin before this
-/// one ends: by programmatic dependent launch, the accesses of a kernel are
-/// ordered before the next's only behind its griddepcontrol.wait.
+/// What the next launch of a stream must know of this one. By programmatic
+/// dependent launch it may begin before this one ends: the accesses of this
+/// launch then come before those of the next only behind the next one's
+/// griddepcontrol.wait.
 struct LaunchTrace {
   SegmentRange own;
   /// The earlier launches that may still run before griddepcontrol.wait, and

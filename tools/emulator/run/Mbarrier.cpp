@@ -6,8 +6,8 @@
 
 namespace cria::emulator {
 
-/// The mbarrier that an instruction names. Its beginning must be ordered
-/// before.
+/// The mbarrier that an instruction names, whose mbarrier.init must be ordered
+/// before it.
 Mbarrier &Mbarriers::find(const MbarrierAccess &access, const char *what) {
   Shadow::Access note{0, 8, Shadow::Kind::Atomic, access.line, true};
   block.checkShared(access.thread, access.address, 8, note, what);
@@ -37,7 +37,8 @@ void Mbarriers::init(const MbarrierAccess &access, uint32_t count) {
   if (!isNew)
     block.report(Finding::Misuse, access.thread, access.line,
                  "mbarrier.init of an mbarrier that is in use",
-                 "  it began at " + block.placeOf(made->second.line) + "\n");
+                 "  it was initialized at " + block.placeOf(made->second.line) +
+                     "\n");
   Mbarrier &barrier = made->second;
   barrier.count = barrier.pending = count;
   barrier.agent = kCopyAgents + agents++ % (kAgents - kCopyAgents);
@@ -114,7 +115,8 @@ void Mbarriers::complete(const MbarrierAccess &access, uint32_t bytes) {
 }
 
 /// A wait may end before the phase does. With a seed all waits for some phases
-/// do: where some threads of a warp waited, the others would know.
+/// do, not those of some threads: a thread that waited for the phase would let
+/// the other lanes of its warp know of it.
 bool Mbarriers::mayGiveUp(uint64_t address, const Mbarrier &barrier) const {
   uint64_t seed = block.launch().seed;
   uint64_t place = address % kArena << 32;
@@ -160,7 +162,8 @@ void Mbarriers::load(const MbarrierAccess &access, BulkLoad load) {
     block.report(Finding::Race, access.thread, access.line,
                  "race: missing fence.mbarrier_init or fence.proxy.async: the "
                  "async proxy uses an mbarrier",
-                 "  it began at " + block.placeOf(barrier.line) + "\n");
+                 "  it was initialized at " + block.placeOf(barrier.line) +
+                     "\n");
   checkLoad(block, access.thread, load);
   barrier.loads.push_back(std::move(load));
   if (block.launch().seed && block.random().next() & 1)

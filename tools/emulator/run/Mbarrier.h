@@ -21,20 +21,20 @@
 namespace cria::emulator {
 
 struct Mbarrier {
-  /// That an mbarrier in shared memory holds, which nobody may change.
+  /// What shared memory holds where an mbarrier is; nobody may change it.
   static constexpr uint64_t kMagic = 0x7265697272616263;
   static constexpr uint32_t kMostArrivals = (1 << 20) - 1;
   static constexpr int64_t kMostBytes = (1 << 20) - 1;
 
   uint32_t count = 0;          ///< arrivals that end a phase
   uint32_t pending = 0;        ///< arrivals that this phase still needs
-  int64_t bytes = 0;           ///< that it still needs
+  int64_t bytes = 0;           ///< and bytes; below 0: not yet expected
   uint64_t phase = 0;          ///< phases that have ended
   unsigned agent = 0;          ///< of copies that complete here
-  uint32_t maker = 0;          ///< the thread that began it
-  int line = 0;                ///< where
+  uint32_t maker = 0;          ///< the thread that executed mbarrier.init
+  int line = 0;                ///< of mbarrier.init
   bool isFenced = false;       ///< copies may use it
-  bool isPolled = false;       ///< by a test_wait that failed
+  bool isPolled = false;       ///< by a wait that gave up
   Clock gathered;              ///< of those that arrived in this phase
   Clock released;              ///< of those that arrived in phases before
   std::vector<BulkLoad> loads; ///< that are under way
@@ -63,7 +63,8 @@ public:
   void complete(const MbarrierAccess &access, uint32_t bytes);
   /// Whether the phase has ended that `wait` names. Blocks if it may.
   bool wait(const MbarrierAccess &access, const MbarrierWait &wait);
-  /// fence.proxy.async and fence.mbarrier_init.
+  /// fence.proxy.async or, of the thread's own mbarriers alone,
+  /// fence.mbarrier_init.
   void fence(const Thread &thread, bool ownAlone);
 
   /// Begins a copy that completes at the mbarrier.
