@@ -1,4 +1,5 @@
-// What is found in wrong uses of mbarriers and bulk copies, one a kernel.
+// What is found in wrong uses of mbarriers, bulk copies and products, one a
+// kernel.
 #include "test/emulator/Device.h"
 #include "tools/emulator/run/TensorMap.h"
 
@@ -20,31 +21,39 @@ std::string ptxOf(const std::string &code) {
   .reg .pred %q<2>;
   .reg .b32 %b, %s, %n;
   .reg .b64 %g, %m, %z;
+  .reg .f32 %f<4>;
   mov.u32 %b, barrier;
   mov.u32 %s, bytes;
   mov.u32 %n, %tid.x;
   mov.b64 %m, map;
   cvta.param.u64 %m, %m;
   ld.param.u64 %g, [global];
+  setp.ne.u32 %q0, %n, 0;
+  @%q0 bra ready;
   mbarrier.init.shared::cta.b64 [%b], 1;
   fence.mbarrier_init.release.cluster;
+ready:
+  bar.sync 0;
 )" + code +
          "\n  ret;\n}\n";
 }
 
 /// The headline of the finding, or "".
-std::string findingOf(const std::string &code, TensorMap map = {}) {
+std::string findingOf(const std::string &code, unsigned threads = 1,
+                      TensorMap map = {}, Checks checks = {}) {
   TestDevice device(90);
+  device.checks = checks;
   EXPECT_EQ(device.load(ptxOf(code)), "");
   uint64_t global = device.upload(std::vector<int>(64));
   map.address = global;
-  LaunchResult result = device.launch("k", {1}, {1}, 0, map, global);
+  LaunchResult result = device.launch("k", {1}, {threads}, 0, map, global);
   return result.finding ? result.finding->headline : "";
 }
 
 struct Misuse {
   const char *name, *code;
   const char *finding; ///< part of the headline
+  unsigned threads = 1;
 };
 
 const Misuse kMisuses[] = {
@@ -104,6 +113,16 @@ const Misuse kMisuses[] = {
      "cp.async.bulk.tensor.1d.shared::cluster.global.tile"
      ".mbarrier::complete_tx::bytes [%s], [%g, {%n}], [%b];",
      "cp.async.bulk.tensor without a tensor map"},
+    {"NoWarpgroup", "setmaxnreg.dec.sync.aligned.u32 40;",
+     "setmaxnreg in a warpgroup of fewer than 128 threads", 96},
+    {"NobodyWaitsForAProduct",
+     "add.u32 %b, %s, %n; st.shared.b8 [%b], %n; fence.proxy.async; "
+     "bar.sync 0; shr.u32 %s, %s, 4; cvt.u64.u32 %z, %s; "
+     "wgmma.fence.sync.aligned; "
+     "wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 "
+     "{%f0, %f1, %f2, %f3}, %z, %z, %q1, 1, 1, 0, 0; "
+     "wgmma.commit_group.sync.aligned;",
+     "thread ends with wgmma that it has not waited for", 128},
 };
 
 class Async : public testing::TestWithParam<Misuse> {};
@@ -113,7 +132,7 @@ INSTANTIATE_TEST_SUITE_P(Misuses, Async, testing::ValuesIn(kMisuses),
                          });
 
 TEST_P(Async, IsFound) {
-  EXPECT_THAT(findingOf(GetParam().code),
+  EXPECT_THAT(findingOf(GetParam().code, GetParam().threads),
               testing::HasSubstr(GetParam().finding));
 }
 
@@ -128,7 +147,7 @@ TEST(AsyncBox, IsNoLargerThanSharedMemory) {
       findingOf("cp.async.bulk.tensor.5d.shared::cluster.global.tile"
                 ".mbarrier::complete_tx::bytes [%s], "
                 "[%m, {%n, %n, %n, %n, %n}], [%b];",
-                map),
+                1, map),
       testing::HasSubstr("a box of 1099511627776 bytes, more than shared"));
 }
 
@@ -139,6 +158,18 @@ TEST(AsyncBytes, EndAPhaseWhenTheyAreExpected) {
                       "mbarrier.expect_tx.shared::cta.b64 [%b], 16; "
                       "mbarrier.try_wait.shared::cta.b64 %q0, [%b], %z;"),
             "");
+}
+
+/// Where lanes may be missing from operations of a warp, they must not be
+/// missing from those of a warpgroup.
+TEST(AsyncWarpgroup, HasAllLanes) {
+  Checks checks;
+  checks.sync = false;
+  EXPECT_THAT(
+      findingOf("setp.eq.u32 %q0, %n, 5; @%q0 ret; "
+                "setmaxnreg.dec.sync.aligned.u32 40;",
+                128, {}, checks),
+      testing::HasSubstr("setmaxnreg in a warp of which threads have ended"));
 }
 
 /// Where nobody looks for what is not waited for, a copy is made all the same.
