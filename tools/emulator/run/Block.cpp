@@ -274,44 +274,6 @@ void Block::checkTime(Thread &thread, int line) {
                std::to_string(int(grid->launch.timeLimit)) + " s");
 }
 
-void Block::wakeWaiters(uint64_t mbarrier) {
-  for (Thread &thread : threads)
-    if (thread.wait == Wait::Mbarrier && thread.mbarrier == mbarrier)
-      wake(thread);
-}
-
-bool Block::hasWaiters(uint64_t mbarrier) const {
-  return std::any_of(threads.begin(), threads.end(), [&](const Thread &thread) {
-    return thread.wait == Wait::Mbarrier && thread.mbarrier == mbarrier;
-  });
-}
-
-void Block::wakeWarpgroup(uint32_t index) {
-  for (size_t i = index * 128; i < threads.size() && i < (index + 1) * 128; ++i)
-    if (threads[i].wait == Wait::Warpgroup)
-      wake(threads[i]);
-}
-
-void Block::checkWarpgroup(const Thread &thread, int line, const char *what) {
-  if (threads.size() < (thread.warpIndex / 4 + 1) * 128)
-    report(Finding::Misuse, thread, line,
-           std::string(what) + " in a warpgroup of fewer than 128 threads");
-  if (thread.warp->exited)
-    report(Finding::DivergentWarp, thread, line,
-           std::string(what) + " in a warp of which threads have ended");
-}
-
-uint64_t Block::registersWanted() const {
-  uint64_t sum = 0;
-  for (uint32_t i = 0; i < warps.size(); ++i) {
-    uint32_t each = warpgroups[i / 4].registersOf(i);
-    if (!each)
-      return 0;
-    sum += each * 32;
-  }
-  return sum;
-}
-
 bool Block::wakePollers() {
   bool any = false;
   for (Thread &thread : threads)
@@ -356,17 +318,6 @@ void Block::checkCopies(Thread &thread) {
     report(Finding::Misuse, thread, thread.open.front().line,
            "thread ends with a cp.async that belongs to no group");
   endStoresOfThread(*this, thread);
-}
-
-/// What must not be left when all threads have ended.
-void Block::checkEnd(Thread &last) {
-  if (!grid->launch.checks.sync)
-    return;
-  for (const Warp &warp : warps)
-    warpgroups[warp.lanes->warpIndex / 4].checkEnd(*this, warp);
-  if (const BulkLoad *load = mbarrierObjects.leftOver())
-    report(Finding::Misuse, last, load->line,
-           "block ends with a cp.async.bulk that nobody has waited for");
 }
 
 void Block::endThread(Thread &thread) {
