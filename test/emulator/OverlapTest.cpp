@@ -32,13 +32,20 @@ std::string kernel(const std::string &name, const std::string &begin,
 const char kWait[] = "  griddepcontrol.wait;\n";
 const char kTrigger[] = "  griddepcontrol.launch_dependents;\n";
 
+/// An instruction that block 0 alone executes.
+std::string ofBlock0(const std::string &instruction) {
+  return "  .reg .pred %q;\n  setp.eq.u32 %q, %r1, 0;\n  @%q" + instruction;
+}
+
 class Overlap : public testing::Test {
 protected:
   void SetUp() override {
     ASSERT_EQ(device.load(kHead + kernel("plain", "") +
                           kernel("waits", kWait, kTrigger) +
                           kernel("late", "", kWait) +
-                          kernel("early", std::string(kTrigger) + kWait)),
+                          kernel("early", std::string(kTrigger) + kWait) +
+                          kernel("oneWaits", ofBlock0(kWait)) +
+                          kernel("oneIsEarly", ofBlock0(kTrigger) + kWait)),
               "");
     for (uint64_t *buffer : {&a, &b, &c, &d, &e})
       *buffer = device.upload(std::vector<int>(256));
@@ -105,19 +112,23 @@ TEST_F(Overlap, ALaunchWithoutTheAttributeIsOrdered) {
   first(b, c);
 }
 
-/// A kernel that does not wait may end before the one before it has.
+/// A kernel none of whose blocks waits may end before the one before it has.
 TEST_F(Overlap, AWaitReachesBackOnlyThroughWaits) {
-  expectThroughTwo("plain", "waits", "blocks that end without");
+  expectThroughTwo("plain", "waits", "no block of the launch in between");
   expectThroughTwo("waits", "waits", "");
+  expectThroughTwo("oneWaits", "waits", "");
 }
 
 TEST_F(Overlap, AnAccessBeforeTheWaitReachesBackOnlyThroughWaits) {
   expectThroughTwo("plain", "late", "no griddepcontrol.wait was before");
   expectThroughTwo("waits", "late", "");
+  expectThroughTwo("oneWaits", "late", "");
 }
 
+/// The next begins when all blocks have triggered or ended.
 TEST_F(Overlap, AKernelThatTriggersBeforeItsWaitLetsTheNextOverlapBoth) {
   expectThroughTwo("early", "late", "read of what it writes");
+  expectThroughTwo("oneIsEarly", "late", "");
 }
 
 /// What a wait has ordered stays so, though an earlier launch may still run.

@@ -139,7 +139,7 @@ void Block::checkOverlap(Thread &thread, const GlobalRaces::Access &access) {
   report(Finding::Race, thread, access.line,
          std::string("race with a launch before: ") + conflict + ", " +
              std::to_string(access.bytes) + " bytes at " + hex(access.address),
-         (hasWaited ? "  the launch in between has blocks that end without "
+         (hasWaited ? "  no block of the launch in between has executed "
                       "griddepcontrol.wait\n"
                     : "  no griddepcontrol.wait was before the access\n") +
              ("  the address is " + launch().memory->describe(access.address)) +

@@ -60,6 +60,7 @@ void Block::start(Grid &newGrid, Dim newIndex, uint64_t seed) {
   released.clear();
   synchronizes = hasBarrierFence = barrierDeviceWide = false;
   hasWaited = !launch.overlaps;
+  allowsNext = false;
   barrierFence = Clock();
   mbarrierObjects.reset();
   for (Warpgroup &group : warpgroups)
@@ -195,8 +196,6 @@ Block::State Block::run() {
   }
   if (earlyRead && !grid->stopped())
     grid->stop(findingOf(*earlyRead));
-  if (!hasWaited)
-    grid->endedUnwaited();
   return State::Ended;
 }
 
@@ -308,9 +307,10 @@ void Block::wakeActiveMasks() {
   }
 }
 
-void Block::allowNextLaunch() {
+void Block::waitForLaunches() {
   if (!hasWaited)
-    grid->triggeredUnwaited();
+    grid->noteWait(!allowsNext);
+  hasWaited = true;
 }
 
 void Block::checkCopies(Thread &thread) {

@@ -84,8 +84,8 @@ public:
   /// A fence, of all blocks if `deviceWide`.
   void fence(Thread &thread, bool deviceWide);
   /// griddepcontrol: the launches before have ended, and the next may begin.
-  void waitForLaunches() { hasWaited = true; }
-  void allowNextLaunch();
+  void waitForLaunches();
+  void allowNextLaunch() { allowsNext = true; }
   /// A proxy fence.
   void fenceProxy(Thread &thread);
   /// What a thread releases: all that it knows. A new epoch begins.
@@ -213,8 +213,9 @@ private:
   /// The same while earlier launches are open, and their epochs. Translated
   /// code then finds no segment, so that each access comes to the runtime.
   std::vector<std::pair<uint32_t, uint32_t>> openSegments;
-  bool hasWaited = true; ///< for earlier launches, which may overlap this one
-  uint64_t number = 0;   ///< in the grid
+  bool hasWaited = true;   ///< for earlier launches that may overlap this one
+  bool allowsNext = false; ///< a thread let the next launch begin
+  uint64_t number = 0;     ///< in the grid
   void *schedulerStack = nullptr;
   Thread *current = nullptr;
   uint32_t live = 0;     ///< threads that have not ended

@@ -113,8 +113,8 @@ LaunchResult Grid::run() {
     trace.own = races->range();
   trace.beforeWait = launch.beforeWait;
   trace.afterWait = launch.afterWait;
-  trace.allWaited = allWaited;
-  trace.triggeredEarly = triggeredEarly;
+  trace.hasWaited = hasWaited || !launch.overlaps;
+  trace.waitedFirst = waitedFirst || !launch.overlaps;
   return result;
 }
 
@@ -184,14 +184,14 @@ void Grid::work(Worker &worker) {
 }
 
 /// A kernel that did not wait for those before it may have ended before them,
-/// and so does not order them before the next. A block that ends lets the next
-/// kernel begin.
+/// and so does not order them before the next. The next begins when all blocks
+/// have let it or have ended.
 void overlap(Launch &launch, const LaunchTrace &previous) {
   launch.overlaps = true;
   launch.afterWait =
-      previous.allWaited ? previous.afterWait : previous.beforeWait;
+      previous.hasWaited ? previous.afterWait : previous.beforeWait;
   launch.beforeWait =
-      previous.triggeredEarly ? previous.beforeWait : launch.afterWait;
+      previous.waitedFirst ? previous.afterWait : previous.beforeWait;
   add(launch.beforeWait, previous.own);
 }
 

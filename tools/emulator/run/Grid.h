@@ -24,12 +24,13 @@ public:
 
   /// Keeps the first finding and makes all blocks stop.
   void stop(Finding finding);
-  /// A block has ended without griddepcontrol.wait; a thread let the next
-  /// launch begin before it.
-  /// @{
-  void endedUnwaited() { allWaited = false; }
-  void triggeredUnwaited() { triggeredEarly = true; }
-  /// @}
+  /// A block has executed griddepcontrol.wait; `first`: before it let the next
+  /// launch begin.
+  void noteWait(bool first) {
+    hasWaited = true;
+    if (first)
+      waitedFirst = true;
+  }
   /// Since the launch began.
   double seconds() const;
   bool stopped() const { return isStopped.load(std::memory_order_relaxed); }
@@ -56,7 +57,7 @@ private:
   std::atomic<uint64_t> next = 0;       ///< blocks that were started
   std::atomic<double> lastProgress = 0; ///< a block began, ended or saw news
   std::atomic<bool> isStopped = false;
-  std::atomic<bool> allWaited = true, triggeredEarly = false;
+  std::atomic<bool> hasWaited = false, waitedFirst = false;
   std::mutex mutex;
   std::optional<Finding> finding;
   std::vector<std::unique_ptr<Worker>> workers;

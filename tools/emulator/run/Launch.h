@@ -71,9 +71,9 @@ struct LaunchTrace {
   /// The earlier launches that may still run before griddepcontrol.wait, and
   /// those of them that may still run behind it.
   SegmentRanges beforeWait, afterWait;
-  bool allWaited = true; ///< each block did, or need not
-  /// A thread that had not waited let the next launch begin.
-  bool triggeredEarly = false;
+  /// Whether the launch waited for earlier ones before it ended, and before it
+  /// let the next begin: for both, one block that waits is enough.
+  bool hasWaited = true, waitedFirst = true;
 };
 
 /// A kernel to be run and how.
