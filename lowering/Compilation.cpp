@@ -17,6 +17,7 @@
 #include "mlir/Target/LLVMIR/Dialect/All.h"
 #include "mlir/Transforms/LocationSnapshot.h"
 #include "llvm/ADT/ScopeExit.h"
+#include "llvm/ADT/StringExtras.h"
 
 using namespace mlir;
 using namespace cria;
@@ -86,6 +87,8 @@ llvm::Error Compilation::select(const CompileOptions &options) {
     return cpus.takeError();
   pipeline.cpu = cpus->front();
   pipeline.emulateAmx = options.emulateAmx;
+  if (!options.chips.empty())
+    pipeline.chips = options.chips;
   others.assign(cpus->begin() + 1, cpus->end());
   if (!others.empty())
     suffix = "." + pipeline.cpu.name;
@@ -174,6 +177,12 @@ llvm::Error Compilation::readText(const CompileOptions &options,
     return reported();
   if (current != Phase::Tile)
     return llvm::Error::success();
+  std::vector<std::string> chips = chipsOf(*module);
+  if (!options.chips.empty() && options.chips != chips)
+    return llvm::createStringError("--chip=" + llvm::join(options.chips, ",") +
+                                   ": expected " + llvm::join(chips, ",") +
+                                   ", which " + options.input + " is made for");
+  pipeline.chips = std::move(chips);
   if (llvm::Error error = checkTarget(pipeline, options.input, manifest))
     return error;
   describeTile();
@@ -281,7 +290,7 @@ llvm::Error Compilation::serialize() {
   if (!made)
     return made.takeError();
   for (const std::string &chip : cubins) {
-    auto binary = assemble(made->binaries[0], chip);
+    auto binary = assemble(*made, chip);
     if (!binary)
       return binary.takeError();
     made->binaries.push_back(std::move(*binary));

@@ -32,6 +32,8 @@ struct CompileOptions {
   std::optional<std::string> cpu;
   /// A file of the CPU's measured rates, or none.
   std::string cpuRates;
+  /// NVIDIA chips to generate PTX for, the oldest first.
+  std::vector<std::string> chips;
   /// NVIDIA chips to assemble for, beside the PTX.
   std::vector<std::string> cubins;
   /// For tests: the schedule for AMX in plain loops, on any CPU.
@@ -77,6 +79,8 @@ public:
   Phase phase() const { return current; }
   Device device() const { return pipeline.device; }
   const CpuTarget &cpu() const { return pipeline.cpu; }
+  /// The chips that PTX is generated for, the oldest first.
+  llvm::ArrayRef<std::string> chips() const { return pipeline.chips; }
   /// The CPUs beside `cpu` that the artifact is to have code for.
   llvm::ArrayRef<CpuTarget> otherCpus() const { return others; }
 

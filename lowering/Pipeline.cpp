@@ -184,11 +184,13 @@ static void buildCudaTile(OpPassManager &pm, const PipelineOptions &options) {
   // Sizes of buffers are those of what kernels were called with.
   pm.addNestedPass<func::FuncOp>(createCanonicalizerPass());
   pm.addPass(createLowerLinalgToLaunches());
-  GpuNVVMAttachTargetOptions target;
-  target.chip = options.chip;
-  target.features = "+ptx80";
-  target.optLevel = 3;
-  pm.addPass(createGpuNVVMAttachTarget(target));
+  for (const std::string &chip : options.chips) {
+    GpuNVVMAttachTargetOptions target;
+    target.chip = chip;
+    target.features = "+ptx80";
+    target.optLevel = 3;
+    pm.addPass(createGpuNVVMAttachTarget(target));
+  }
   addMath<gpu::GPUFuncOp>(pm.nest<gpu::GPUModuleOp>(), /*exp2=*/true);
   // Sizes of buffers, before lifetimes are counted.
   pm.addPass(createOpCanonicalizer());
@@ -271,10 +273,9 @@ struct PhaseOptions : PassPipelineOptions<PhaseOptions> {
                           llvm::cl::init("native")};
   Option<std::string> cpuRates{
       *this, "cpu-rates", llvm::cl::desc("a file of the CPU's measured rates")};
-  Option<std::string> chip{
-      *this, "chip",
-      llvm::cl::desc("the oldest NVIDIA architecture that runs the kernels"),
-      llvm::cl::init("sm_80")};
+  ListOption<std::string> chips{
+      *this, "chips",
+      llvm::cl::desc("NVIDIA architectures to generate code for")};
   Option<int64_t> chunk{*this, "chunk",
                         llvm::cl::desc("the most tokens of a prefill call"),
                         llvm::cl::init(512)};
@@ -301,7 +302,8 @@ static LogicalResult addPhase(OpPassManager &pm, Phase phase, StringRef text,
   if (!cpu)
     return error(llvm::toString(cpu.takeError()));
   pipeline.cpu = *cpu;
-  pipeline.chip = options.chip;
+  if (!options.chips.empty())
+    pipeline.chips.assign(options.chips.begin(), options.chips.end());
   pipeline.chunk = options.chunk;
   pipeline.emulateAmx = options.emulateAmx;
   buildPhase(pm, phase, pipeline);

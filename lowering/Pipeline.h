@@ -36,8 +36,9 @@ std::optional<Phase> phaseByName(llvm::StringRef name);
 struct PipelineOptions {
   Device device = Device::Cpu;
   CpuTarget cpu;
-  /// The oldest NVIDIA architecture that runs the kernels.
-  std::string chip = "sm_80";
+  /// NVIDIA architectures that PTX is generated for, the oldest first. Later
+  /// ones run it, too.
+  std::vector<std::string> chips = {"sm_80"};
   /// The most tokens one call of the prefill entry takes.
   int64_t chunk = 512;
   /// For tests: the schedule for AMX in plain loops, on any CPU.

@@ -351,15 +351,17 @@ LogicalResult Resumed::verifyEntry(func::FuncOp entry) {
   return phase == Phase::Tile ? verifyArena(entry, *arguments) : success();
 }
 
-/// What CUDA's Tile has: kernels for one chip, and the host's plan.
+/// What CUDA's Tile has: kernels, the chips that they are for, and the host's
+/// plan.
 LogicalResult Resumed::verifyKernels() {
   auto modules = module.getOps<gpu::GPUModuleOp>();
   if (!llvm::hasSingleElement(modules))
     return module.emitError("expected one gpu.module");
   gpu::GPUModuleOp kernels = *modules.begin();
   ArrayAttr targets = kernels.getTargetsAttr();
-  if (!targets || targets.size() != 1 || !isa<NVVM::NVVMTargetAttr>(targets[0]))
-    return kernels.emitError("expected one target, an #nvvm.target");
+  if (!targets || targets.empty() ||
+      !llvm::all_of(targets, llvm::IsaPred<NVVM::NVVMTargetAttr>))
+    return kernels.emitError("expected targets, each an #nvvm.target");
   auto sample = module.lookupSymbol<func::FuncOp>("sample");
   if (!sample || !isEntry(sample))
     return module.emitError("expected an entry function @sample");

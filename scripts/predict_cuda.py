@@ -157,11 +157,9 @@ def counted(tools, artifact, vocabulary, prompt, sampling):
     return result
 
 
-def figures_of(tools, artifact, config, flags):
+def figures_of(tools, ptx, artifact):
     """{(kernel, chip): figures of SASS}. Loads in flight are those of weights and
     caches or, in a kernel that streams none, of all that it reads."""
-    ptx = tools.scratch / "model.ptx"
-    execute(tools.compile_command(config, ptx, "--emit=ptx", *flags)).ok()
     manifest = execute([tools.bin / "cria-inspect", "--json", artifact]).ok().text
     streamed = sass.launches(json.loads(manifest))
     everything = {
@@ -235,11 +233,11 @@ def main():
     os.environ["PATH"] = os.pathsep.join(places)
     flags += ["--target=cuda", f"--chunk={options.prompt}"]
     config, vocabulary = layer_of(options.config, tools.scratch)
-    artifact = tools.compile(config, *flags)
+    ptx, artifact = sass.compiled(tools, config, "model", *flags)
     draw = ["--temperature=0.8", "--top-k=50", "--top-p=0.95", "--seed=1"]
     sampling = draw if options.draw else ["--temperature=0"]
     launches = counted(tools, artifact, vocabulary, options.prompt, sampling)
-    figures = figures_of(tools, artifact, config, flags)
+    figures = figures_of(tools, ptx, artifact)
     for entry, depth in (("prefill", 0), ("decode", options.prompt)):
         bounds = floors(tools, options.config, [*flags, f"--depth={depth}"])
         bounds = {name: row for name, row in bounds.items() if name.endswith(entry)}

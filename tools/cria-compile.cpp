@@ -12,6 +12,7 @@
 #include "mlir/IR/Remarks.h"
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Support/Timing.h"
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/CommandLine.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/InitLLVM.h"
@@ -46,6 +47,13 @@ static cl::opt<std::string>
              cl::desc("What the CPU's units reach, as cria-bench "
                       "--save-machine writes it (default: a table)"),
              cl::cat(category));
+static cl::list<std::string>
+    chip("chip", cl::CommaSeparated, cl::value_desc("chips"),
+         cl::desc("NVIDIA chips to compile for, the oldest first: sm_80, "
+                  "sm_90, ... Later ones run the code, too, but for that of "
+                  "sm_90a. Of several, sm_80,sm_90, the runtime takes the "
+                  "latest that the device can run (default: sm_80)"),
+         cl::cat(category));
 static cl::list<std::string>
     cubin("cubin", cl::CommaSeparated, cl::value_desc("chips"),
           cl::desc("Add machine code for NVIDIA chips, such as sm_90 (needs "
@@ -130,6 +138,10 @@ static cl::opt<bool> remarks("remarks",
 // For tests: the schedule for AMX in plain loops, on any CPU.
 static cl::opt<bool> emulateAmx("emulate-amx", cl::Hidden, cl::cat(category));
 
+/// Chips that have what kernels are made of, and that PTX 8.0 has.
+static constexpr llvm::StringRef kChips[] = {"sm_80", "sm_86", "sm_87",
+                                             "sm_89", "sm_90", "sm_90a"};
+
 static int fail(const llvm::Twine &message) {
   llvm::errs() << "cria-compile: error: " << message << "\n";
   return 1;
@@ -200,6 +212,28 @@ static llvm::Error readNumber(const cl::opt<std::string> &option, int64_t least,
                                  llvm::Twine(most) + ", got " + text);
 }
 
+/// Sets the chips, from the oldest on.
+static llvm::Error readChips(CompileOptions &options) {
+  if (chip.empty())
+    return llvm::Error::success();
+  if (target == "cpu")
+    return llvm::createStringError("--chip: expected --target=cuda or cpu,cuda "
+                                   "with it");
+  llvm::ArrayRef<llvm::StringRef> later = kChips;
+  for (const std::string &name : chip) {
+    later =
+        later.drop_until([&](llvm::StringRef known) { return known == name; });
+    if (later.empty())
+      return llvm::createStringError("--chip: expected some of " +
+                                     llvm::join(llvm::ArrayRef(kChips), ", ") +
+                                     ", the oldest first, got " +
+                                     llvm::join(chip, ","));
+    later = later.drop_front();
+    options.chips.push_back(name);
+  }
+  return llvm::Error::success();
+}
+
 static bool hasBoth() { return target == "cpu,cuda"; }
 
 static llvm::Expected<CompileOptions> readOptions() {
@@ -232,6 +266,8 @@ static llvm::Expected<CompileOptions> readOptions() {
     return llvm::createStringError("--cubin: expected --target=cuda or "
                                    "cpu,cuda with it");
   options.cubins.assign(cubin.begin(), cubin.end());
+  if (llvm::Error error = readChips(options))
+    return error;
   options.quantize = quantize;
   options.kv = kv;
   options.allowUnknown.assign(allowUnknown.begin(), allowUnknown.end());
@@ -247,9 +283,26 @@ static bool hasCpus(const Compilation &compilation) {
          compilation.device() == Device::Cpu;
 }
 
+/// Writes each chip's PTX into a folder of its name.
+static llvm::Error dumpPtx(const CudaImage &image, llvm::StringRef folder,
+                           llvm::StringRef name) {
+  for (const CudaBinary &binary : image.binaries) {
+    if (binary.format != "ptx")
+      continue;
+    llvm::SmallString<128> path(folder);
+    llvm::sys::path::append(path, binary.chip);
+    if (std::error_code code = llvm::sys::fs::create_directories(path))
+      return llvm::createStringError(code, path + ": " + code.message());
+    llvm::sys::path::append(path, name);
+    if (llvm::Error error = writeFile(path, binary.bytes))
+      return error;
+  }
+  return llvm::Error::success();
+}
+
 /// Writes the present phase to DIR/NN-name.ext. Where two targets each have
-/// their own, DIR is followed by cpu or cuda, and where CPUs have, by the CPU's
-/// name: DIR/cpu/x86-64-v3/NN-name.ext. An object has the code for all CPUs.
+/// their own, DIR is followed by cpu or cuda, and where CPUs or chips have, by
+/// the name: DIR/cpu/x86-64-v3/NN-name.ext. An object has the code for all.
 static llvm::Error dump(Compilation &compilation) {
   llvm::SmallString<128> path(dumpPhases);
   if (hasBoth() && !isShared(compilation.phase()))
@@ -260,8 +313,10 @@ static llvm::Error dump(Compilation &compilation) {
     llvm::sys::path::append(path, compilation.cpu().name);
   if (std::error_code code = llvm::sys::fs::create_directories(path))
     return llvm::createStringError(code, path + ": " + code.message());
-  llvm::sys::path::append(path,
-                          dumpName(compilation.device(), compilation.phase()));
+  std::string name = dumpName(compilation.device(), compilation.phase());
+  if (compilation.chips().size() > 1 && compilation.phase() == Phase::Ptx)
+    return dumpPtx(compilation.cudaImage(), path, name);
+  llvm::sys::path::append(path, name);
   std::string text;
   llvm::raw_string_ostream stream(text);
   if (llvm::Error error = compilation.print(stream))
@@ -420,6 +475,10 @@ static llvm::Error checkPhases(const Compilation &compilation,
                                    ": expected one CPU with "
                                    "it, got --cpu=" +
                                    cpu);
+  if (compilation.chips().size() > 1 && last == Phase::Ptx)
+    return llvm::createStringError("--emit=ptx: expected one chip with it, got "
+                                   "--chip=" +
+                                   llvm::join(compilation.chips(), ","));
   if (!last || !llvm::is_contained(ahead, *last))
     return llvm::createStringError("--emit=" + emit + ": expected " +
                                    phaseNames(ahead));

@@ -47,6 +47,8 @@ MODELS = {
     "llama-3.1-8b": ("llama-3.1-8b.json", []),
     "llama-2-7b": ("llama-2-7b.json", []),
 }
+# The chip that the code for each is generated for.
+CODE = {"sm_80": "sm_80", "sm_90": "sm_90", "sm_100": "sm_90"}
 DOCUMENTED = ["llama-3.2-1b", "llama-3.2-1b.q8_0", "llama-2-7b"]
 # The figures, and whether more of one is better.
 BETTER = {
@@ -142,26 +144,31 @@ def launches(manifest):
     return result
 
 
+def compiled(tools, config, name, *flags):
+    """({chip: file of PTX}, artifact) of a config."""
+    dump = tools.scratch / name
+    flags = ["--target=cuda", *flags, f"--dump-phases={dump}"]
+    flags.append("--chip=" + ",".join(dict.fromkeys(CODE.values())))
+    artifact = tools.compile(config, *flags, out=f"{name}.cria")
+    return {chip: dump / code / "5-ptx.ptx" for chip, code in CODE.items()}, artifact
+
+
 def compile_model(tools, model):
-    """(file of PTX, launches) of one of MODELS."""
+    """({chip: file of PTX}, launches) of one of MODELS."""
     config, flags = MODELS[model]
-    flags = ["--target=cuda", *flags]
-    ptx = tools.scratch / f"{model}.ptx"
-    command = tools.compile_command(CONFIGS / config, ptx, "--emit=ptx", *flags)
-    execute(command).ok()
-    artifact = tools.compile(CONFIGS / config, *flags, out=f"{model}.cria")
+    ptx, artifact = compiled(tools, CONFIGS / config, model, *flags)
     inspected = execute([tools.bin / "cria-inspect", "--json", artifact]).ok()
     return ptx, launches(json.loads(inspected.text))
 
 
 def planted(ptx, scratch):
-    """(its copy, launches) of PTX without an artifact."""
+    """({chip: its copy}, launches) of PTX without an artifact."""
     copy = shutil.copy(ptx, scratch / ptx.name)
     result = {}
     for name, text in ptxas.kernels(ptx.read_text()).items():
         threads = int(re.search(r"\.maxntid (\d+)", text)[1])
         result[name] = Launch(threads, streamed=-1)
-    return copy, result
+    return {"sm_90": copy}, result
 
 
 def parameters(text, chip):
@@ -202,8 +209,12 @@ def measure(model, ptx, found, chip):
 
 
 def measure_all(models, chips):
-    """The figures of {model: (ptx, launches)}."""
-    tasks = [(model, *found, chip) for model, found in models.items() for chip in chips]
+    """The figures of {model: ({chip: ptx}, launches)}."""
+    tasks = [
+        (model, ptx[chip], found, chip)
+        for model, (ptx, found) in models.items()
+        for chip in chips
+    ]
     with concurrent.futures.ProcessPoolExecutor() as pool:
         results = pool.map(measure, *zip(*tasks))
     rows = {key: row for rows in results for key, row in rows.items()}

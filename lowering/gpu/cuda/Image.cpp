@@ -37,24 +37,46 @@ static json::Value toJson(Attribute attr) {
   return object;
 }
 
-llvm::Expected<CudaImage> cria::makeCudaImage(ModuleOp module) {
-  CudaImage image;
-  auto kernels = *module.getOps<gpu::GPUModuleOp>().begin();
-  auto target = cast<NVVM::NVVMTargetAttr>(kernels.getTargetsAttr()[0]);
-  image.plan = *toJson(kernels->getAttr("cria.plan")).getAsObject();
-  for (auto kernel : kernels.getOps<LLVM::LLVMFuncOp>())
-    image.kernels.push_back(kernel.getName().str());
+std::vector<std::string> cria::chipsOf(ModuleOp module) {
+  std::vector<std::string> chips;
+  for (auto kernels : module.getOps<gpu::GPUModuleOp>())
+    if (ArrayAttr targets = kernels.getTargetsAttr())
+      for (auto target : targets.getAsRange<NVVM::NVVMTargetAttr>())
+        chips.push_back(target.getChip().str());
+  return chips;
+}
+
+static llvm::Expected<CudaBinary> makePtx(ModuleOp module,
+                                          NVVM::NVVMTargetAttr target) {
+  OwningOpRef<ModuleOp> copy(module.clone());
+  auto kernels = *copy->getOps<gpu::GPUModuleOp>().begin();
+  kernels.setTargetsAttr(Builder(target.getContext()).getArrayAttr(target));
   PassManager pm(module.getContext());
   GpuModuleToBinaryPassOptions options;
   options.compilationTarget = "isa";
   pm.addPass(createGpuModuleToBinaryPass(options));
-  if (failed(pm.run(module)))
+  if (failed(pm.run(*copy)))
     return llvm::createStringError("");
-  auto binary = *module.getOps<gpu::BinaryOp>().begin();
+  auto binary = *copy->getOps<gpu::BinaryOp>().begin();
   auto object = cast<gpu::ObjectAttr>(binary.getObjects()[0]);
   // LLVM ends the text with a zero.
-  image.binaries.push_back({"ptx", target.getChip().str(),
-                            object.getObject().getValue().rtrim('\0').str()});
+  std::string text = object.getObject().getValue().rtrim('\0').str();
+  return CudaBinary{"ptx", target.getChip().str(), std::move(text)};
+}
+
+llvm::Expected<CudaImage> cria::makeCudaImage(ModuleOp module) {
+  CudaImage image;
+  auto kernels = *module.getOps<gpu::GPUModuleOp>().begin();
+  image.plan = *toJson(kernels->getAttr("cria.plan")).getAsObject();
+  for (auto kernel : kernels.getOps<LLVM::LLVMFuncOp>())
+    image.kernels.push_back(kernel.getName().str());
+  for (auto target :
+       kernels.getTargetsAttr().getAsRange<NVVM::NVVMTargetAttr>()) {
+    auto ptx = makePtx(module, target);
+    if (!ptx)
+      return ptx.takeError();
+    image.binaries.push_back(std::move(*ptx));
+  }
   return image;
 }
 
@@ -91,8 +113,34 @@ static llvm::Expected<std::string> readText(StringRef path) {
   return (*buffer)->getBuffer().str();
 }
 
-llvm::Expected<CudaBinary> cria::assemble(const CudaBinary &ptx,
+/// 90 for sm_90a.
+static int numberOf(StringRef chip) {
+  int number = 0;
+  chip.consume_front("sm_");
+  chip.consumeInteger(10, number);
+  return number;
+}
+
+/// Whether ptxas assembles PTX of the chip `ptx` for `chip`. PTX whose chip
+/// ends in a letter is for that very chip.
+static bool runsOn(StringRef ptx, StringRef chip) {
+  return ptx == chip ||
+         (llvm::isDigit(ptx.back()) && numberOf(ptx) <= numberOf(chip));
+}
+
+/// The latest PTX that runs on `chip`, or the oldest where none does: ptxas
+/// says so.
+static const CudaBinary &ptxFor(const CudaImage &image, StringRef chip) {
+  const CudaBinary *best = &image.binaries.front();
+  for (const CudaBinary &each : image.binaries)
+    if (each.format == "ptx" && runsOn(each.chip, chip))
+      best = &each;
+  return *best;
+}
+
+llvm::Expected<CudaBinary> cria::assemble(const CudaImage &image,
                                           StringRef chip) {
+  const CudaBinary &ptx = ptxFor(image, chip);
   llvm::SmallString<128> input, output, log;
   auto ptxas = findPtxas();
   if (!ptxas)

@@ -10,6 +10,7 @@ namespace cria {
 /// The kernels for some chips.
 struct CudaBinary {
   /// "ptx", for the chip and later ones, or "cubin", for the chip's generation.
+  /// Where the chip's name ends in a letter, for that very chip.
   std::string format, chip, bytes;
 
   /// Its symbol in the artifact.
@@ -17,7 +18,7 @@ struct CudaBinary {
 };
 
 struct CudaImage {
-  /// The first is the PTX.
+  /// PTX, that of the oldest chip first, and what is assembled of it.
   std::vector<CudaBinary> binaries;
   /// The manifest's key "cuda" but for the images: docs/artifact.md.
   llvm::json::Object plan;
@@ -26,13 +27,15 @@ struct CudaImage {
   const std::string &ptx() const { return binaries.front().bytes; }
 };
 
-/// Generates PTX from a module whose gpu.module is in the LLVM and NVVM
-/// dialects, which the PTX replaces. MLIR reports errors: the message is empty
-/// then.
+/// The chips that a module's kernels are for, the oldest first.
+std::vector<std::string> chipsOf(mlir::ModuleOp module);
+
+/// Generates PTX for each target of a module's gpu.module, which is in the LLVM
+/// and NVVM dialects. MLIR reports errors: the message is empty then.
 llvm::Expected<CudaImage> makeCudaImage(mlir::ModuleOp module);
 
-/// Assembles PTX for a chip by the ptxas on PATH or of CUDA_HOME.
-llvm::Expected<CudaBinary> assemble(const CudaBinary &ptx,
+/// Assembles an image's PTX for a chip by the ptxas on PATH or of CUDA_HOME.
+llvm::Expected<CudaBinary> assemble(const CudaImage &image,
                                     llvm::StringRef chip);
 
 } // namespace cria
