@@ -33,6 +33,8 @@ public:
 
   /// The kernel called `name`, one that the artifact launches.
   CUfunction kernel(const std::string &name) const { return kernels.at(name); }
+  /// Whether kernels wait for the launch before, so may begin earlier.
+  bool isDependent() const { return image.dependent; }
   /// "sm_80 PTX, compiled in 0.3 s".
   const std::string &description() const { return text; }
 

@@ -40,6 +40,7 @@ namespace cria::cuda {
   X(cuFuncGetAttribute, cuFuncGetAttribute, 2020)                              \
   X(cuFuncSetAttribute, cuFuncSetAttribute, 9000)                              \
   X(cuLaunchKernel, cuLaunchKernel, 4000)                                      \
+  X(cuLaunchKernelEx, cuLaunchKernelEx, 11060)                                 \
   X(cuStreamCreate, cuStreamCreate, 2000)                                      \
   X(cuStreamDestroy, cuStreamDestroy_v2, 4000)                                 \
   X(cuStreamQuery, cuStreamQuery, 2000)                                        \
@@ -91,6 +92,9 @@ public:
   /// "12.4".
   std::string versionText() const;
   bool hasGraphs() const { return functions.cuGraphExecDestroy; }
+  /// Whether launches that a graph has may overlap: drivers before CUDA 12.3
+  /// record no such edges.
+  bool hasOverlap() const { return cudaVersion >= 12030; }
   bool hasLinker() const { return functions.cuLinkDestroy; }
   bool hasTimes() const { return functions.cuEventElapsedTime; }
 

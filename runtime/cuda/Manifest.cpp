@@ -69,6 +69,8 @@ void Reader::readImage(const JsonCursor &at) {
   image.symbol = at["symbol"].string();
   std::string format = at["format"].string();
   image.isPtx = format == "ptx";
+  if (auto dependent = at.find("dependent"))
+    image.dependent = dependent->boolean();
   if (!isChip(image.chip))
     at["chip"].expected("a chip such as sm_80");
   if (!image.isPtx && format != "cubin")

@@ -18,6 +18,9 @@ struct Image {
   std::string chip;   // "sm_80", "sm_90a"
   bool isPtx;         // else a cubin
   std::string symbol; // the exported data
+  /// Each kernel waits for the launch before it (griddepcontrol.wait), so it
+  /// may begin earlier.
+  bool dependent = false;
 };
 
 /// A dimension of a grid: a number, or for a count n of at least `from` and at

@@ -251,8 +251,35 @@ Status Session::enqueueState(int64_t tokens) {
                 idsOffset + static_cast<uint64_t>(tokens) * sizeof(int32_t));
 }
 
+/// Launches a kernel. With `overlaps` it may begin before the launch before it
+/// has ended.
+Status Session::launch(const Launch &launch, const unsigned (&grid)[3],
+                       bool overlaps) {
+  const LaunchStep &step = *launch.step;
+  CUlaunchAttribute attribute = {};
+  attribute.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
+  attribute.value.programmaticStreamSerializationAllowed = 1;
+  CUlaunchConfig config = {grid[0],           grid[1],       grid[2],
+                           step.block[0],     step.block[1], step.block[2],
+                           step.shared,       stream.get(),  &attribute,
+                           overlaps ? 1u : 0u};
+  CUresult result = (*context)->cuLaunchKernelEx(
+      &config, launch.function, const_cast<void **>(launch.parameters.data()),
+      nullptr);
+  if (result == CUDA_SUCCESS)
+    return Status();
+  return context->check(result, "cuLaunchKernelEx",
+                        "launching " + quote(step.kernel));
+}
+
+/// Launches kernels. Those behind the first may overlap the launch before; the
+/// first may where it `follows` one, too, and no copy.
 Status Session::launch(const std::vector<Launch> &launches, int64_t tokens,
-                       int64_t rows) {
+                       int64_t rows, bool follows) {
+  // Launches that are timed stay apart.
+  bool mayOverlap =
+      model.code().isDependent() && context->library().hasOverlap() && !timer;
+  bool overlaps = follows && mayOverlap;
   for (const Launch &launch : launches) {
     const LaunchStep &step = *launch.step;
     unsigned grid[3];
@@ -263,13 +290,10 @@ Status Session::launch(const std::vector<Launch> &launches, int64_t tokens,
     Status marked = timer ? timer->mark(&step, stream.get()) : Status();
     if (!marked.ok())
       return marked;
-    CUresult result = (*context)->cuLaunchKernel(
-        launch.function, grid[0], grid[1], grid[2], step.block[0],
-        step.block[1], step.block[2], step.shared, stream.get(),
-        const_cast<void **>(launch.parameters.data()), nullptr);
-    if (result != CUDA_SUCCESS)
-      return context->check(result, "cuLaunchKernel",
-                            "launching " + quote(step.kernel));
+    Status launched = this->launch(launch, grid, overlaps);
+    if (!launched.ok())
+      return launched;
+    overlaps = mayOverlap;
   }
   return timer ? timer->mark(nullptr, stream.get()) : Status();
 }
@@ -280,7 +304,7 @@ Status Session::enqueueDecode(Wanted wanted) {
     status = launch(decodeLaunches, 1, 1);
   if (!status.ok())
     return status;
-  return wanted == Wanted::Id ? launch(sampleLaunches, 1, 1)
+  return wanted == Wanted::Id ? launch(sampleLaunches, 1, 1, /*follows=*/true)
                               : copyOut(pinnedRow.get(), logitsRow, rowBytes());
 }
 
@@ -391,7 +415,7 @@ Status Session::enqueuePrefill(const Step &step, Wanted wanted) {
   if (status.ok())
     status = launch(prefillLaunches, step.tokens, rows);
   if (status.ok() && wanted == Wanted::Id)
-    status = launch(sampleLaunches, 1, 1);
+    status = launch(sampleLaunches, 1, 1, /*follows=*/true);
   return status;
 }
 

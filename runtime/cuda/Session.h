@@ -69,8 +69,9 @@ private:
   Status enqueueState(int64_t tokens);
   Status enqueueDecode(Wanted wanted);
   Status enqueuePrefill(const Step &step, Wanted wanted);
+  Status launch(const Launch &launch, const unsigned (&grid)[3], bool overlaps);
   Status launch(const std::vector<Launch> &launches, int64_t tokens,
-                int64_t rows);
+                int64_t rows, bool follows = false);
   uint64_t rowBytes() const;
   uint64_t seenBytes() const;
 

@@ -30,6 +30,7 @@ TEST(CudaManifest, ReadsImagesScratchAndSteps) {
   const cuda::Part &part = *manifest->cuda;
   EXPECT_EQ(part.images[0].chip, "sm_80");
   EXPECT_TRUE(part.images[0].isPtx);
+  EXPECT_FALSE(part.images[0].dependent);
   EXPECT_EQ(part.zeroedBytes, 256u);
   ASSERT_EQ(part.decode.size(), 3u);
   EXPECT_EQ(part.decode[1].layers, 2u);
@@ -109,4 +110,5 @@ TEST(CudaManifest, RefusesLaunchesThatNoDeviceCanDo) {
   refused("/images", json::array(), "is empty");
   refused("/images/0/chip", "ptx", "expected a chip such as sm_80");
   refused("/images/0/format", "fatbin", "expected ptx or cubin");
+  refused("/images/0/dependent", 1, "is 1, expected");
 }

@@ -102,7 +102,7 @@ TEST_F(CudaSessionTest, RewindsAndReplaysTheSameGraph) {
 
 // The first decode step records 6 launches; later ones must launch no kernel.
 TEST_F(CudaSessionTest, DecodesByReplayingAGraph) {
-  inject("cuLaunchKernel:7:719");
+  inject("cuLaunchKernelEx:7:719");
   load();
   auto replaying = session();
   std::vector<float> logits(5);
@@ -117,6 +117,69 @@ TEST_F(CudaSessionTest, DecodesByReplayingAGraph) {
               fails(CRIA_ABORTED, "cuGraphLaunch: CUDA_ERROR_LAUNCH_FAILED "
                                   "while launching the decode step"));
   EXPECT_EQ(failing->position(), 1);
+}
+
+namespace {
+/// Code for sm_90 whose kernels wait for the launch before, but for `hasty`.
+class CudaOverlapTest : public CudaSessionTest {
+protected:
+  void SetUp() override {
+    CudaTest::SetUp();
+    environment.set("CRIA_EMULATOR_DEVICE", "sm_90");
+  }
+  void loadDependent(const std::string &hasty = "") {
+    nlohmann::json manifest = cudaManifest();
+    manifest["cuda"]["images"][0]["chip"] = "sm_90";
+    manifest["cuda"]["images"][0]["dependent"] = true;
+    std::string ptx = cudaPtx();
+    ptx.replace(ptx.find("7.0"), 3, "8.0");
+    ptx.replace(ptx.find("sm_80"), 5, "sm_90");
+    static constexpr std::string_view entry = ".entry ", begin = "%sum;\n";
+    for (size_t at = 0; (at = ptx.find(entry, at)) != std::string::npos; ++at)
+      if (hasty.empty() || ptx.compare(at + entry.size(), hasty.size(), hasty))
+        ptx.insert(ptx.find(begin, at) + begin.size(),
+                   "  griddepcontrol.launch_dependents;\n"
+                   "  griddepcontrol.wait;\n");
+    auto opened = open(manifest, ptx);
+    ASSERT_TRUE(opened.ok()) << opened.status().message();
+    artifact = *opened;
+    load();
+  }
+  /// Draws an id, by a prompt and by a decode step.
+  Status drawTwice() {
+    auto sampler = Sampler::create(SamplerOptions(), 5);
+    auto drawing = session();
+    for (auto [at, count] : {std::pair(0, 4), std::pair(4, 1)}) {
+      auto id = drawing->draw(&ids[at], count, *sampler);
+      if (!id.ok())
+        return id.status();
+      std::vector<float> all =
+          fakeLogits({ids.begin(), ids.begin() + at + count});
+      EXPECT_EQ(*id,
+                std::max_element(all.end() - 5, all.end()) - all.end() + 5);
+    }
+    return Status();
+  }
+};
+} // namespace
+
+TEST_F(CudaOverlapTest, LaunchesBeginBeforeTheLaunchBeforeHasEnded) {
+  loadDependent();
+  EXPECT_TRUE(drawTwice().ok());
+  // All launches overlap the one before, the first of `sample` too.
+  for (const char *hasty : {"add_norm", "logits", "pick"}) {
+    loadDependent(hasty);
+    EXPECT_THAT(drawTwice(), fails(CRIA_ABORTED, "CUDA_ERROR_LAUNCH_FAILED"));
+  }
+  // Before the first are copies: it does not overlap.
+  loadDependent("clear");
+  EXPECT_TRUE(drawTwice().ok());
+}
+
+TEST_F(CudaOverlapTest, LaunchesStayApartWhereGraphsDoNotRecordWhatOverlaps) {
+  environment.set("CRIA_EMULATOR_DRIVER_VERSION", "12020");
+  loadDependent("pick");
+  EXPECT_TRUE(drawTwice().ok());
 }
 
 // Kernels write the id to the host's memory, and read which were seen there.
