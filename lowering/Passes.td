@@ -328,6 +328,24 @@ def MathToIntrinsics : Pass<"math-to-intrinsics", "::mlir::gpu::GPUFuncOp"> {
   let dependentDialects = ["::mlir::LLVM::LLVMDialect"];
 }
 
+def OverlapLaunches : Pass<"overlap-launches", "::mlir::gpu::GPUFuncOp"> {
+  let summary = "wait in a kernel for the launch before it, behind copies of weights";
+  let description = [{
+    Copies of weights to shared memory at a kernel's begin come first. Weights are
+    the parameters that `cria.weights` names. Loads of anything else that stand
+    between the copies, and what is computed from these loads, move behind them. A
+    copy that needs such a load stays behind it.
+
+    On sm_90 and later a launch may begin while the launch before it still runs.
+    Where the `gpu.module` has such a target, `nvvm.griddepcontrol
+    launch_dependents` and `wait` stand behind the copies, in the entry block: all
+    threads of all blocks wait, so who waits for a launch has waited for all before
+    it. Before the wait a kernel reads weights only, which no launch writes, and
+    writes shared memory only. The code for other targets has neither op.
+  }];
+  let dependentDialects = ["::mlir::NVVM::NVVMDialect"];
+}
+
 def PlanLaunches : Pass<"plan-launches", "::mlir::ModuleOp"> {
   let summary = "turn the host's functions into the plan of the gpu.module";
   let description = [{
@@ -347,6 +365,8 @@ def PlanLaunches : Pass<"plan-launches", "::mlir::ModuleOp"> {
     - A kernel's memref parameter with a dynamic offset has offset 0: the address
       in the plan is that of its first element. One with a static offset begins
       so far before it.
+    - A kernel's attribute `cria.weights` has the numbers of the parameters that
+      are weights or tables of rope: no launch writes to their memory.
 
     What the plan cannot say is an error at the launch, and so is any op that
     would have to run on the host.

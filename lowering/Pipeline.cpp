@@ -201,6 +201,7 @@ static void buildCudaTile(OpPassManager &pm, const PipelineOptions &options) {
 static void buildCudaLlvm(OpPassManager &pm) {
   pm.addPass(createPlanLaunches());
   OpPassManager &kernels = pm.nest<gpu::GPUModuleOp>();
+  kernels.addNestedPass<gpu::GPUFuncOp>(createOverlapLaunches());
   kernels.addNestedPass<gpu::GPUFuncOp>(createLowerKernelArguments());
   kernels.addNestedPass<gpu::GPUFuncOp>(createMathToIntrinsics());
   kernels.addPass(createSCFToControlFlowPass());

@@ -276,10 +276,14 @@ void Manifest::fromTile(ModuleOp module) {
 void Manifest::addCuda(const CudaImage &image) {
   json::Object cuda(image.plan);
   json::Array images;
-  for (const CudaBinary &binary : image.binaries)
-    images.push_back(json::Object{{"chip", binary.chip},
-                                  {"format", binary.format},
-                                  {"symbol", binary.symbol()}});
+  for (const CudaBinary &binary : image.binaries) {
+    json::Object entry{{"chip", binary.chip},
+                       {"format", binary.format},
+                       {"symbol", binary.symbol()}};
+    if (binary.dependent)
+      entry["dependent"] = true;
+    images.push_back(std::move(entry));
+  }
   cuda["images"] = std::move(images);
   root["cuda"] = std::move(cuda);
   json::Object &target = *root["target"].getAsObject();

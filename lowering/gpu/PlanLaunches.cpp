@@ -10,6 +10,7 @@
 #include "lowering/Passes.h"
 #include "lowering/gpu/HostValues.h"
 #include "lowering/gpu/KernelNumbers.h"
+#include "lowering/gpu/Launches.h"
 
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Interfaces/DataLayoutInterfaces.h"
@@ -65,16 +66,28 @@ FailureOr<gpu::GPUFuncOp> EntryPlanner::kernelOf(gpu::LaunchFuncOp launch) {
   return kernel;
 }
 
+/// Marks the parameters of a kernel that are weights in each of its launches.
+static void markWeights(gpu::GPUFuncOp kernel, SmallVector<int32_t> weights) {
+  if (kernel->hasAttr(kWeightsAttribute))
+    llvm::erase_if(weights,
+                   [&](int32_t number) { return !isWeight(kernel, number); });
+  kernel->setAttr(kWeightsAttribute,
+                  Builder(kernel).getDenseI32ArrayAttr(weights));
+}
+
 FailureOr<Steps> EntryPlanner::argumentsOf(gpu::LaunchFuncOp launch,
                                            gpu::GPUFuncOp function) {
   KernelNumbers numbers(function, arguments);
   Steps args;
+  SmallVector<int32_t> weights;
   for (auto [i, operand] : llvm::enumerate(launch.getKernelOperands())) {
     if (isa<MemRefType>(operand.getType())) {
       FailureOr<DictionaryAttr> place = values.place(launch, i);
       if (failed(place))
         return failure();
       args.push_back(*place);
+      if (place->get("weight"))
+        weights.push_back(static_cast<int32_t>(args.size() - 1));
     } else if (failed(numbers.compute(i, operand))) {
       return launch.emitOpError("expected argument ")
              << i
@@ -82,6 +95,7 @@ FailureOr<Steps> EntryPlanner::argumentsOf(gpu::LaunchFuncOp launch,
                 "entry's tokens, position, first and source";
     }
   }
+  markWeights(function, std::move(weights));
   if (numbers.finish())
     args.push_back(
         b.getDictionaryAttr(b.getNamedAttr("state", b.getI64IntegerAttr(0))));

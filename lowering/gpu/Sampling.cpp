@@ -55,8 +55,14 @@ Value SamplingKernel::highOf(Value pair) {
 }
 
 Value SamplingKernel::sampling(size_t offset, Type type) {
-  return b.loadField(launch.param(in.state),
-                     offsetof(CriaStepState, sampling) + offset, type);
+  Value &field = fields[offset];
+  if (field)
+    return field;
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(&b.function.front());
+  field = b.loadField(launch.param(in.state),
+                      offsetof(CriaStepState, sampling) + offset, type);
+  return field;
 }
 
 void SamplingKernel::answer(Value id, Value broken) {

@@ -112,6 +112,8 @@ protected:
   mlir::Value paired(mlir::Value high, mlir::Value low);
   mlir::Value highOf(mlir::Value pair);
 
+  /// A field of the CriaSampling, loaded where the kernel begins: behind a
+  /// barrier or a store it would be loaded again.
   mlir::Value sampling(size_t offset, mlir::Type type);
   /// Whether top_k, top_p leave out any id.
   mlir::Value limitsK();
@@ -156,7 +158,8 @@ protected:
 
 private:
   Rows located;
-  mlir::Value scale; // set by readBest
+  mlir::Value scale;                          // set by readBest
+  llvm::DenseMap<size_t, mlir::Value> fields; // of the CriaSampling
 };
 
 /// Builds the kernel of that name and its launch.

@@ -1,4 +1,5 @@
-"""emulated.py BIN SCRATCH NAME...: goldens on the emulated CUDA driver.
+"""emulated.py BIN SCRATCH NAME... [FLAG...]: goldens on the emulated CUDA driver.
+FLAGs go to cria-compile.
 
 Kernels of an artifact for both devices run in the emulated driver, which fails
 a session where a check finds something. Logits of prompts of several lengths
@@ -88,9 +89,10 @@ def check_golden(tools, golden, artifact, device):
 
 def main():
     tools = Tools(*sys.argv[1:3])
-    for name in sys.argv[3:]:
+    given = [argument for argument in sys.argv[3:] if argument.startswith("-")]
+    for name in sys.argv[3 : len(sys.argv) - len(given)]:
         golden = Golden(name)
-        flags = ["--target=cpu,cuda", "--max-seq=512"]
+        flags = ["--target=cpu,cuda", "--max-seq=512", *given]
         artifact = tools.compile(golden.config, *flags, out=f"{name}.cria")
         check_golden(tools, golden, artifact, "emulated")
 

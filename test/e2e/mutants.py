@@ -94,6 +94,18 @@ FOUND_IN_BLOCKS = [
     ("no wait for tiles of blocks", "head_prefill", r"cp\.async\.wait_group\s+0;", "", 0),
     ("no barrier behind blocks", "head_prefill", r"bar\.sync\s+0;", "", 0),
 ]
+# The same for sm_90, where a kernel begins before the one before it has ended.
+QKV, GATES = "layers_attn_qkv_decode", "layers_mlp_gate_up_decode"
+WAIT = r"griddepcontrol\.wait;"
+FOUND_IN_OVERLAP = [
+    ("no wait for the launch before", PRODUCT, WAIT, "", 0),
+    ("no wait for queries", DECODE, WAIT, "", 0),
+    ("a wait behind the input", PRODUCT, WAIT + r"([\s\S]*?ld\.global[^;]*;)", r"\1 griddepcontrol.wait;", 0),
+    ("a wait behind the position", QKV, WAIT + r"([\s\S]*?ld\.global[^;]*;)", r"\1 griddepcontrol.wait;", 0),
+    ("a wait behind the result", GATES, WAIT + r"([\s\S]*?st\.global[^;]*;)", r"\1 griddepcontrol.wait;", 0),
+    ("an input copied early", PRODUCT, r"(ld\.param\S+\s+%rd\d+, \[\w+_param_)0\]", r"\g<1>1]", 0),
+    ("a wait of some blocks", GATES, WAIT, "{.reg .pred %q; .reg .b32 %c; mov.u32 %c, %ctaid.x; setp.eq.u32 %q, %c, 0; @%q griddepcontrol.wait;}", 0),
+]
 
 
 def ptx_of(artifact):
@@ -117,8 +129,8 @@ def mutated(ptx, kernel, pattern, replacement, which):
 
 
 class Planter:
-    def __init__(self, tools, model, *flags):
-        self.tools = tools
+    def __init__(self, tools, model, *flags, device="sm_80"):
+        self.tools, self.device = tools, device
         config = tools.scratch / "config.json"
         config.write_text(json.dumps(model))
         artifact = tools.compile(config, "--target=cuda", *flags).read_bytes()
@@ -133,6 +145,7 @@ class Planter:
         path.write_bytes(image + fnv1a64(image).to_bytes(8, "little"))
         logits = path.with_suffix(".npy")
         command = ["env", f"CRIA_EMULATOR_SEED={seed}"]
+        command += [f"CRIA_EMULATOR_DEVICE={self.device}"]
         command += ["CRIA_EMULATOR_OPTIMIZATION=0", "CRIA_EMULATOR_THREADS=1"]
         flags = ["--device=emulated", "--random-weights=1", f"--ids={IDS}"]
         flags += ["--max-tokens=3", "--temperature=0", f"--logits={logits}"]
@@ -171,6 +184,8 @@ def main():
     tools = Tools(*sys.argv[1:])
     check_planted(Planter(tools, CONFIG), FOUND, DIFFERENT)
     check_planted(Planter(tools, BLOCKS, "--quantize=q8_0"), FOUND_IN_BLOCKS)
+    overlapping = Planter(tools, CONFIG, "--chip=sm_90", device="sm_90")
+    check_planted(overlapping, FOUND_IN_OVERLAP)
 
 
 main()

@@ -1,6 +1,7 @@
 #include "lowering/gpu/cuda/Image.h"
 
 #include "lowering/artifact/Writer.h"
+#include "lowering/gpu/Launches.h"
 
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/GPU/Transforms/Passes.h"
@@ -16,6 +17,9 @@
 using namespace mlir;
 using namespace cria;
 namespace json = llvm::json;
+
+/// The first chip with griddepcontrol.
+static constexpr int kOverlapChip = 90;
 
 static json::Value toJson(Attribute attr) {
   if (auto number = dyn_cast<IntegerAttr>(attr)) {
@@ -46,11 +50,40 @@ std::vector<std::string> cria::chipsOf(ModuleOp module) {
   return chips;
 }
 
+/// 90 for sm_90a.
+static int numberOf(StringRef chip) {
+  int number = 0;
+  chip.consume_front("sm_");
+  chip.consumeInteger(10, number);
+  return number;
+}
+
+bool cria::overlapsLaunches(StringRef chip) {
+  return numberOf(chip) >= kOverlapChip;
+}
+
+/// Takes from kernels what a chip does not have, waits for the launch before.
+/// Where they wait, that launch may write what they read while they run: only
+/// weights are constant then (ld.global.nc), and only they may be read before
+/// the wait, which LLVM takes from noalias.
+static void adapt(gpu::GPUModuleOp kernels, bool dependent) {
+  if (!dependent) {
+    kernels.walk([](NVVM::GriddepcontrolOp op) { op.erase(); });
+    return;
+  }
+  for (auto kernel : kernels.getOps<LLVM::LLVMFuncOp>())
+    for (unsigned i = 0; i < kernel.getNumArguments(); ++i)
+      if (!simt::isWeight(kernel, static_cast<int32_t>(i)))
+        kernel.removeArgAttr(i, LLVM::LLVMDialect::getNoAliasAttrName());
+}
+
 static llvm::Expected<CudaBinary> makePtx(ModuleOp module,
                                           NVVM::NVVMTargetAttr target) {
   OwningOpRef<ModuleOp> copy(module.clone());
   auto kernels = *copy->getOps<gpu::GPUModuleOp>().begin();
   kernels.setTargetsAttr(Builder(target.getContext()).getArrayAttr(target));
+  bool dependent = overlapsLaunches(target.getChip());
+  adapt(kernels, dependent);
   PassManager pm(module.getContext());
   GpuModuleToBinaryPassOptions options;
   options.compilationTarget = "isa";
@@ -61,7 +94,7 @@ static llvm::Expected<CudaBinary> makePtx(ModuleOp module,
   auto object = cast<gpu::ObjectAttr>(binary.getObjects()[0]);
   // LLVM ends the text with a zero.
   std::string text = object.getObject().getValue().rtrim('\0').str();
-  return CudaBinary{"ptx", target.getChip().str(), std::move(text)};
+  return CudaBinary{"ptx", target.getChip().str(), std::move(text), dependent};
 }
 
 llvm::Expected<CudaImage> cria::makeCudaImage(ModuleOp module) {
@@ -113,14 +146,6 @@ static llvm::Expected<std::string> readText(StringRef path) {
   return (*buffer)->getBuffer().str();
 }
 
-/// 90 for sm_90a.
-static int numberOf(StringRef chip) {
-  int number = 0;
-  chip.consume_front("sm_");
-  chip.consumeInteger(10, number);
-  return number;
-}
-
 /// Whether ptxas assembles PTX of the chip `ptx` for `chip`. PTX whose chip
 /// ends in a letter is for that very chip.
 static bool runsOn(StringRef ptx, StringRef chip) {
@@ -164,5 +189,5 @@ llvm::Expected<CudaBinary> cria::assemble(const CudaImage &image,
     return llvm::createStringError(
         "--cubin=" + chip + ": ptxas fails: " +
         StringRef(*said).take_until([](char c) { return c == '\n'; }));
-  return CudaBinary{"cubin", chip.str(), std::move(*bytes)};
+  return CudaBinary{"cubin", chip.str(), std::move(*bytes), ptx.dependent};
 }

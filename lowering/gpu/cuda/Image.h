@@ -12,6 +12,9 @@ struct CudaBinary {
   /// "ptx", for the chip and later ones, or "cubin", for the chip's generation.
   /// Where the chip's name ends in a letter, for that very chip.
   std::string format, chip, bytes;
+  /// All threads of all kernels wait for the launch before theirs, which may
+  /// still run when they begin.
+  bool dependent = false;
 
   /// Its symbol in the artifact.
   std::string symbol() const { return "cria_" + format + "_" + chip; }
@@ -26,6 +29,10 @@ struct CudaImage {
 
   const std::string &ptx() const { return binaries.front().bytes; }
 };
+
+/// Whether launches may overlap on a chip: kernels can wait for the launch
+/// before theirs (griddepcontrol).
+bool overlapsLaunches(llvm::StringRef chip);
 
 /// The chips that a module's kernels are for, the oldest first.
 std::vector<std::string> chipsOf(mlir::ModuleOp module);

@@ -1,0 +1,134 @@
+/// gpu.func @k(%w, %x) {             gpu.func @k(%w, %x) {
+///   %a = memref.load %x               copy %w to shared memory
+///   copy %w to shared memory    =>    nvvm.griddepcontrol launch_dependents
+///   use %a                            nvvm.griddepcontrol wait
+/// }                                   %a = memref.load %x
+///                                     use %a
+///                                   }
+/// where cria.weights = [0]
+///
+/// The next launch may begin when each block of this one has executed
+/// launch_dependents or has ended. So all blocks of this one have room, and the
+/// next launch's take what is left. launch_dependents stands behind the copies,
+/// so that memory gets these before the next launch's, and before the wait, so
+/// that launches overlap whose blocks do not fill the device.
+#include "lowering/Passes.h"
+#include "lowering/gpu/Launches.h"
+#include "lowering/gpu/cuda/Image.h"
+
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/NVGPU/IR/NVGPUDialect.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "mlir/Interfaces/ViewLikeInterface.h"
+
+namespace cria {
+#define GEN_PASS_DEF_OVERLAPLAUNCHES
+#include "lowering/Passes.h.inc"
+} // namespace cria
+
+using namespace mlir;
+using namespace cria;
+using namespace cria::simt;
+
+/// Whether a chip that code is generated for has launches that overlap.
+static bool hasOverlap(gpu::GPUModuleOp kernels) {
+  ArrayAttr targets = kernels.getTargetsAttr();
+  return targets && llvm::any_of(targets, [](Attribute target) {
+           auto chip = dyn_cast<NVVM::NVVMTargetAttr>(target);
+           return chip && overlapsLaunches(chip.getChip());
+         });
+}
+
+static bool isShared(Value memory) {
+  return gpu::GPUDialect::hasWorkgroupMemoryAddressSpace(
+      cast<MemRefType>(memory.getType()));
+}
+
+/// Whether no launch writes to the memory of a memref.
+static bool isOfWeight(gpu::GPUFuncOp kernel, Value memory) {
+  while (auto view = memory.getDefiningOp<ViewLikeOpInterface>())
+    memory = view.getViewSource();
+  auto argument = dyn_cast<BlockArgument>(memory);
+  return argument && argument.getOwner() == &kernel.front() &&
+         isWeight(kernel, static_cast<int32_t>(argument.getArgNumber()));
+}
+
+/// Whether an op reads nothing but weights and shared memory, and writes
+/// nothing but shared memory.
+static bool touchesWeightsOnly(gpu::GPUFuncOp kernel, Operation *op) {
+  auto reads = [&](Value memory) {
+    return isShared(memory) || isOfWeight(kernel, memory);
+  };
+  WalkResult result = op->walk([&](Operation *inner) {
+    bool allowed = inner->hasTrait<OpTrait::HasRecursiveMemoryEffects>() ||
+                   isMemoryEffectFree(inner) ||
+                   isa<NVVM::CpAsyncCommitGroupOp>(inner);
+    if (auto load = dyn_cast<memref::LoadOp>(inner))
+      allowed = reads(load.getMemRef());
+    else if (auto load = dyn_cast<vector::LoadOp>(inner))
+      allowed = reads(load.getBase());
+    else if (auto copy = dyn_cast<nvgpu::DeviceAsyncCopyOp>(inner))
+      allowed = reads(copy.getSrc()) && isShared(copy.getDst());
+    return allowed ? WalkResult::advance() : WalkResult::interrupt();
+  });
+  return !result.wasInterrupted();
+}
+
+/// Whether an op may move behind those that touch weights only: it writes
+/// nothing, and reads no shared memory, to which they write.
+static bool canMove(Operation *op) {
+  if (auto load = dyn_cast<memref::LoadOp>(op))
+    return !isShared(load.getMemRef());
+  if (auto load = dyn_cast<vector::LoadOp>(op))
+    return !isShared(load.getBase());
+  return isMemoryEffectFree(op);
+}
+
+static bool usesAny(Operation *op, const SetVector<Operation *> &ops) {
+  auto isOne = [&](Value value) { return ops.contains(value.getDefiningOp()); };
+  WalkResult result = op->walk([&](Operation *inner) {
+    return llvm::any_of(inner->getOperands(), isOne) ? WalkResult::interrupt()
+                                                     : WalkResult::advance();
+  });
+  return result.wasInterrupted();
+}
+
+/// Moves what is to wait behind the last copy that need not. Returns the op
+/// that the wait goes before.
+static Operation *sortByWait(gpu::GPUFuncOp kernel) {
+  SetVector<Operation *> late;
+  size_t moved = 0; // of these, before the last copy
+  Operation *first = nullptr, *behind = nullptr;
+  for (Operation &op : kernel.front()) {
+    bool isLast = op.hasTrait<OpTrait::IsTerminator>();
+    if (isLast || usesAny(&op, late) || !touchesWeightsOnly(kernel, &op)) {
+      if (!first)
+        first = &op;
+      if (isLast || !canMove(&op))
+        break;
+      late.insert(&op);
+    } else if (!isMemoryEffectFree(&op)) {
+      behind = op.getNextNode();
+      moved = late.size();
+    }
+  }
+  for (Operation *op : late.getArrayRef().take_front(moved))
+    op->moveBefore(behind);
+  // Without copies nothing has moved.
+  return moved ? late.front() : behind ? behind : first;
+}
+
+namespace {
+struct OverlapLaunches : cria::impl::OverlapLaunchesBase<OverlapLaunches> {
+  void runOnOperation() override {
+    gpu::GPUFuncOp kernel = getOperation();
+    OpBuilder b(sortByWait(kernel));
+    if (hasOverlap(kernel->getParentOfType<gpu::GPUModuleOp>()))
+      for (auto kind : {NVVM::GridDepActionKind::launch_dependents,
+                        NVVM::GridDepActionKind::wait})
+        NVVM::GriddepcontrolOp::create(b, kernel.getLoc(), kind);
+  }
+};
+} // namespace

@@ -1,0 +1,118 @@
+// RUN: cria-opt --pass-pipeline='builtin.module(gpu.module(gpu.func(overlap-launches)))' --split-input-file %s | FileCheck %s
+
+gpu.module @kernels [#nvvm.target<chip = "sm_80">, #nvvm.target<chip = "sm_90">] {
+  // The wait is behind copies of weights, and before what others have written:
+  // a number that stood first moves, with what is computed from it.
+  // CHECK-LABEL: gpu.func @copies
+  // CHECK-NOT: memref.load
+  // CHECK: scf.if
+  // CHECK: nvgpu.device_async_copy
+  // CHECK: nvvm.cp.async.commit.group
+  // CHECK-NEXT: }
+  // CHECK-NEXT: nvvm.griddepcontrol launch_dependents
+  // CHECK-NEXT: nvvm.griddepcontrol wait
+  // CHECK-NEXT: memref.load
+  // CHECK-NEXT: arith.index_cast
+  // CHECK-NEXT: gpu.barrier
+  // CHECK: memref.load
+  // CHECK: memref.store
+  gpu.func @copies(%w: memref<256xbf16>, %x: memref<8xf32>, %state: memref<4xi32>)
+      workgroup(%stage: memref<256xbf16, #gpu.address_space<workgroup>>) kernel attributes {cria.weights = array<i32: 0>} {
+    %c0 = arith.constant 0 : index
+    %position = memref.load %state[%c0] : memref<4xi32>
+    %thread = gpu.thread_id x
+    %at = arith.index_cast %position : i32 to index
+    %c4 = arith.constant 4 : index
+    %some = arith.cmpi ult, %thread, %c4 : index
+    scf.if %some {
+      %copy = nvgpu.device_async_copy %w[%thread], %stage[%thread], 8 {bypassL1} : memref<256xbf16> to memref<256xbf16, #gpu.address_space<workgroup>>
+      nvvm.cp.async.commit.group
+    }
+    gpu.barrier
+    %v = memref.load %x[%at] : memref<8xf32>
+    memref.store %v, %x[%thread] : memref<8xf32>
+    gpu.return
+  }
+
+  // Copies from a place that a number says wait for it.
+  // CHECK-LABEL: gpu.func @place
+  // CHECK: nvvm.griddepcontrol wait
+  // CHECK-NEXT: memref.load
+  // CHECK-NEXT: arith.index_cast
+  // CHECK-NEXT: nvgpu.device_async_copy
+  gpu.func @place(%w: memref<256xbf16>, %state: memref<4xi32>)
+      workgroup(%stage: memref<256xbf16, #gpu.address_space<workgroup>>) kernel attributes {cria.weights = array<i32: 0>} {
+    %c0 = arith.constant 0 : index
+    %position = memref.load %state[%c0] : memref<4xi32>
+    %at = arith.index_cast %position : i32 to index
+    %copy = nvgpu.device_async_copy %w[%at], %stage[%c0], 8 {bypassL1} : memref<256xbf16> to memref<256xbf16, #gpu.address_space<workgroup>>
+    gpu.return
+  }
+
+  // What is read of shared memory stays before copies to it: these wait, too.
+  // CHECK-LABEL: gpu.func @shared
+  // CHECK: nvvm.griddepcontrol wait
+  // CHECK-NEXT: memref.load
+  // CHECK-NEXT: arith.index_cast
+  // CHECK-NEXT: memref.load
+  // CHECK-NEXT: nvgpu.device_async_copy
+  gpu.func @shared(%w: memref<256xbf16>, %state: memref<4xi32>, %x: memref<4xbf16>)
+      workgroup(%stage: memref<256xbf16, #gpu.address_space<workgroup>>) kernel attributes {cria.weights = array<i32: 0>} {
+    %c0 = arith.constant 0 : index
+    %position = memref.load %state[%c0] : memref<4xi32>
+    %at = arith.index_cast %position : i32 to index
+    %v = memref.load %stage[%at] : memref<256xbf16, #gpu.address_space<workgroup>>
+    %copy = nvgpu.device_async_copy %w[%c0], %stage[%c0], 8 {bypassL1} : memref<256xbf16> to memref<256xbf16, #gpu.address_space<workgroup>>
+    memref.store %v, %x[%c0] : memref<4xbf16>
+    gpu.return
+  }
+
+  // A copy of what is no weight waits.
+  // CHECK-LABEL: gpu.func @input
+  // CHECK: nvvm.griddepcontrol wait
+  // CHECK-NEXT: nvgpu.device_async_copy
+  gpu.func @input(%x: memref<256xbf16>)
+      workgroup(%stage: memref<256xbf16, #gpu.address_space<workgroup>>) kernel {
+    %c0 = arith.constant 0 : index
+    %copy = nvgpu.device_async_copy %x[%c0], %stage[%c0], 8 {bypassL1} : memref<256xbf16> to memref<256xbf16, #gpu.address_space<workgroup>>
+    gpu.return
+  }
+
+  // All blocks wait, also those without work: outside of the condition.
+  // CHECK-LABEL: gpu.func @some
+  // CHECK: nvvm.griddepcontrol wait
+  // CHECK-NEXT: scf.if
+  gpu.func @some(%x: memref<8xf32>, %some: i1) kernel {
+    %c0 = arith.constant 0 : index
+    scf.if %some {
+      %v = memref.load %x[%c0] : memref<8xf32>
+      memref.store %v, %x[%c0] : memref<8xf32>
+    }
+    gpu.return
+  }
+
+  // CHECK-LABEL: gpu.func @nothing
+  // CHECK: nvvm.griddepcontrol wait
+  // CHECK-NEXT: gpu.return
+  gpu.func @nothing(%w: memref<8xf32>) kernel attributes {cria.weights = array<i32: 0>} {
+    gpu.return
+  }
+}
+
+// -----
+
+// Older chips only ask for weights first.
+// CHECK-LABEL: gpu.module @before
+// CHECK-NOT: griddepcontrol
+// CHECK: nvgpu.device_async_copy
+// CHECK-NEXT: memref.load
+gpu.module @before [#nvvm.target<chip = "sm_80">] {
+  gpu.func @copies(%w: memref<256xbf16>, %state: memref<4xi32>, %x: memref<4xi32>)
+      workgroup(%stage: memref<256xbf16, #gpu.address_space<workgroup>>) kernel attributes {cria.weights = array<i32: 0>} {
+    %c0 = arith.constant 0 : index
+    %position = memref.load %state[%c0] : memref<4xi32>
+    %copy = nvgpu.device_async_copy %w[%c0], %stage[%c0], 8 {bypassL1} : memref<256xbf16> to memref<256xbf16, #gpu.address_space<workgroup>>
+    memref.store %position, %x[%c0] : memref<4xi32>
+    gpu.return
+  }
+}
