@@ -241,7 +241,13 @@ def ConvertLinalgToGpu : Pass<"convert-linalg-to-gpu", "::mlir::ModuleOp"> {
     prologue and epilogue; what does not fit into one launch becomes several,
     with a remark. A missed-optimization remark names functions that no schedule
     takes. A further entry, `sample`, draws an id from the logits of `decode`.
+
+    The module has the chips as targets. Where some have wgmma (sm_90a), products of
+    more than 128 rows are by warpgroups there; where others have not, kernels of
+    both kinds have the attribute `cria.wgmma`, which says whom they are for.
   }];
+  let options = [ListOption<"chips", "chips", "std::string",
+                            "NVIDIA architectures that kernels are for">];
   let dependentDialects = [
     "::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",
     "::mlir::gpu::GPUDialect",
@@ -310,6 +316,8 @@ def LowerKernelArguments : Pass<"lower-kernel-arguments", "::mlir::gpu::GPUFuncO
     and is built with a `builtin.unrealized_conversion_cast` that the conversion
     to LLVM resolves; its dynamic sizes are poison, so nothing may compute with
     them. One with dynamic strides is only cast (`memref.reinterpret_cast`).
+    One with the attribute `cria.tensor_map` becomes a pointer to a tensor map, and
+    may only be cast to one; the kernel's attribute of that name numbers these.
     Other memrefs are an error, other arguments stay.
   }];
   let dependentDialects = ["::mlir::LLVM::LLVMDialect"];

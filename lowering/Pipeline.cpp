@@ -13,6 +13,7 @@
 #include "mlir/Conversion/MathToLLVM/MathToLLVM.h"
 #include "mlir/Conversion/MemRefToLLVM/MemRefToLLVM.h"
 #include "mlir/Conversion/NVGPUToNVVM/NVGPUToNVVM.h"
+#include "mlir/Conversion/NVVMToLLVM/NVVMToLLVM.h"
 #include "mlir/Conversion/ReconcileUnrealizedCasts/ReconcileUnrealizedCasts.h"
 #include "mlir/Conversion/SCFToControlFlow/SCFToControlFlow.h"
 #include "mlir/Conversion/VectorToLLVM/ConvertVectorToLLVMPass.h"
@@ -177,20 +178,15 @@ static std::unique_ptr<Pass> createOpCanonicalizer() {
 }
 
 static void buildCudaTile(OpPassManager &pm, const PipelineOptions &options) {
-  pm.addPass(createConvertLinalgToGpu());
+  ConvertLinalgToGpuOptions schedules;
+  schedules.chips.assign(options.chips.begin(), options.chips.end());
+  pm.addPass(createConvertLinalgToGpu(schedules));
   pm.addPass(createDecomposeSoftmax());
   bufferize(pm);
   pm.addPass(createInlineLaunches());
   // Sizes of buffers are those of what kernels were called with.
   pm.addNestedPass<func::FuncOp>(createCanonicalizerPass());
   pm.addPass(createLowerLinalgToLaunches());
-  for (const std::string &chip : options.chips) {
-    GpuNVVMAttachTargetOptions target;
-    target.chip = chip;
-    target.features = "+ptx80";
-    target.optLevel = 3;
-    pm.addPass(createGpuNVVMAttachTarget(target));
-  }
   addMath<gpu::GPUFuncOp>(pm.nest<gpu::GPUModuleOp>(), /*exp2=*/true);
   // Sizes of buffers, before lifetimes are counted.
   pm.addPass(createOpCanonicalizer());
@@ -213,6 +209,8 @@ static void buildCudaLlvm(OpPassManager &pm) {
   ConvertGpuOpsToNVVMOpsOptions nvvm;
   nvvm.allowPatternRollback = false;
   kernels.addPass(createConvertGpuOpsToNVVMOps(nvvm));
+  // What has no intrinsic becomes inline PTX.
+  kernels.addPass(createConvertNVVMToLLVMPass());
   kernels.addPass(createReconcileUnrealizedCastsPass());
   // LLVM would do the same, with more memory.
   kernels.addPass(createOpCanonicalizer());

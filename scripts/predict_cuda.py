@@ -63,14 +63,22 @@ class Gpu:
     memory: float  # TB/s, as a read loop
     l2: float  # TB/s
     tensor: float  # TFLOP/s of mma.sync in bf16; of its int8, twice as many
+    wgmma: float = 0  # TFLOP/s of products of warpgroups
 
 
 # H100 and H200: mma.sync ends at 62 to 65 % of the peak, which only wgmma reaches.
 GPUS = [
     Gpu("A100", "sm_80", 108, 1.4, 1.75, 4.0, 280),
-    Gpu("H100", "sm_90", 132, 1.7, 3.0, 5.5, 620),
-    Gpu("H200", "sm_90", 132, 1.7, 4.3, 5.5, 620),
+    Gpu("H100", "sm_90a", 132, 1.7, 3.0, 5.5, 620, 790),
+    Gpu("H200", "sm_90a", 132, 1.7, 4.3, 5.5, 620, 790),
 ]
+
+
+def rate_of(gpu, name):
+    """TFLOP/s of a class of matrix products."""
+    if name.startswith("wgmma"):
+        return gpu.wgmma
+    return gpu.tensor * (2 if name.endswith(("s8", "u8")) else 1)
 
 
 def total(launch, kinds, field):
@@ -93,9 +101,9 @@ def times(gpu, launch, memory, figures):
     shared = ["shared_load", "shared_store", "shared_atomic", "shared_copy"]
     wavefronts = total(launch, [*shared, "matrix_load", "matrix_store"], "wavefronts")
     wavefronts += total(launch, ["global_load"], "sectors") * SECTOR / 128
+    moved = sectors * SECTOR + launch.get("bulk_bytes", 0)
     operations = sum(
-        count / (2 if name.endswith(("s8", "u8")) else 1)
-        for name, count in launch["operations"].items()
+        count / rate_of(gpu, name) for name, count in launch["operations"].items()
     )
     # Blocks as long as the longest one, those that a multiprocessor runs in turn,
     # and how often a lane of it waits.
@@ -107,11 +115,11 @@ def times(gpu, launch, memory, figures):
     cycle = 1e-3 / gpu.clock  # us
     return {
         "memory": memory / gpu.memory * 1e-6,
-        "L2": sectors * SECTOR / gpu.l2 * 1e-6,
-        "copies": sectors * SECTOR * share / PORT * cycle,
+        "L2": moved / gpu.l2 * 1e-6,
+        "copies": moved * share / PORT * cycle,
         "issue": warps * share / 4 * cycle,
         "shared": wavefronts * share * cycle,
-        "tensor": operations * share * gpu.multiprocessors / gpu.tensor * 1e-6,
+        "tensor": operations * share * gpu.multiprocessors * 1e-6,
         "latency": turns * waits * LATENCY,
     }
 
@@ -153,13 +161,15 @@ def floors(tools, config, flags):
     return found
 
 
-def counted(tools, artifact, vocabulary, prompt, sampling):
-    """The launches of a prompt and of the token behind it: {name: [counts]}."""
-    file = tools.scratch / "counts.json"
+def counted(tools, artifact, vocabulary, prompt, sampling, chip):
+    """The launches of a prompt and of the token behind it, on a device that runs the
+    code for a chip: {name: [counts]}."""
+    file = tools.scratch / f"counts.{chip}.json"
     ids = ",".join(str(i % vocabulary) for i in range(prompt))
     driver = tools.bin.parent / "lib" / "libcria-emulator.so"
     variables = {"CRIA_CUDA_DRIVER": driver, "CRIA_EMULATOR_CHECKS": "none"}
     variables |= {"CRIA_EMULATOR_COUNT": file, "CRIA_EMULATOR_OPTIMIZATION": "2"}
+    variables["CRIA_EMULATOR_DEVICE"] = chip.rstrip("a")
     command = tools.run_command(artifact, "--device=cuda", "--random-weights=1")
     command += [f"--ids={ids}", "--max-tokens=2", "--print-ids", *sampling]
     execute(command, env=os.environ | variables).ok()
@@ -217,21 +227,30 @@ def parts_of(launches, bounds):
 
 
 def table(title, launches, bounds, figures):
-    """Lines of Markdown: a kernel's time and what bounds it, on each GPU."""
+    """Lines of Markdown: a kernel's time and what bounds it, on each GPU. `launches`
+    has those of each chip; NAME_wgmma is what NAME is on others."""
     heads = [f"{gpu.name}, us" for gpu in GPUS]
     yield "| " + " | ".join([title, "times", *heads, "bound"]) + " |"
     yield "|---" * (len(GPUS) + 3) + "|"
     sums, apart = [0] * len(GPUS), [0] * len(GPUS)
-    for name, (runs, size) in parts_of(launches, bounds).items():
-        each = [
-            (gpu, launches[name][-1], size, figures[name, gpu.chip]) for gpu in GPUS
-        ]
-        found = [predict(*one, overlaps=name != f"embed_{title}") for one in each]
+    parts = {chip: parts_of(each, bounds) for chip, each in launches.items()}
+    names = {
+        chip: {name.removesuffix("_wgmma"): name for name in each}
+        for chip, each in launches.items()
+    }
+    for row in dict.fromkeys(row for each in names.values() for row in each):
+        each = []
+        for gpu in GPUS:
+            name = names[gpu.chip][row]
+            runs, size = parts[gpu.chip][name]
+            counts = launches[gpu.chip][name][-1]
+            each.append((gpu, counts, size, figures[name, gpu.chip]))
+        found = [predict(*one, overlaps=row != f"embed_{title}") for one in each]
         sums = [old + runs * us for old, (us, _) in zip(sums, found)]
         alone = [predict(*one, overlaps=False) for one in each]
         apart = [old + runs * us for old, (us, _) in zip(apart, alone)]
         bound = " / ".join(dict.fromkeys(bound for _, bound in found))
-        cells = [f"`{name}`", str(runs), *(f"{us:.1f}" for us, _ in found), bound]
+        cells = [f"`{row}`", str(runs), *(f"{us:.1f}" for us, _ in found), bound]
         yield "| " + " | ".join(cells) + " |"
     least = [
         sum(runs * us[i] for runs, _, us in bounds.values()) for i in range(len(GPUS))
@@ -257,15 +276,23 @@ def main():
     ptx, artifact = sass.compiled(tools, config, "model", *flags)
     draw = ["--temperature=0.8", "--top-k=50", "--top-p=0.95", "--seed=1"]
     sampling = draw if options.draw else ["--temperature=0"]
-    launches = counted(tools, artifact, vocabulary, options.prompt, sampling)
+    launches = {
+        chip: counted(tools, artifact, vocabulary, options.prompt, sampling, chip)
+        for chip in {gpu.chip: None for gpu in GPUS}
+    }
     figures = figures_of(tools, ptx, artifact)
     for entry, depth in (("prefill", 0), ("decode", options.prompt)):
         bounds = floors(tools, options.config, [*flags, f"--depth={depth}"])
         bounds = {name: row for name, row in bounds.items() if name.endswith(entry)}
         found = {
-            name: counts
-            for name, counts in launches.items()
-            if f"_{entry}" in name or entry == "decode" and name.startswith("sample")
+            chip: {
+                name: counts
+                for name, counts in each.items()
+                if f"_{entry}" in name
+                or entry == "decode"
+                and name.startswith("sample")
+            }
+            for chip, each in launches.items()
         }
         print("\n".join(table(entry, found, bounds, figures)), end="\n\n")
 

@@ -282,6 +282,8 @@ void Manifest::addCuda(const CudaImage &image) {
                        {"symbol", binary.symbol()}};
     if (binary.dependent)
       entry["dependent"] = true;
+    if (binary.wgmma)
+      entry["wgmma"] = true;
     images.push_back(std::move(entry));
   }
   cuda["images"] = std::move(images);

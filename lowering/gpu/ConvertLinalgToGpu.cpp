@@ -28,10 +28,11 @@ using namespace cria;
 /// Builds the launches of a kernel function by the first schedule that takes
 /// it; else a remark says why none does. A schedule whose form a function does
 /// not have gives no reason, and leaves it to the next.
-static void convert(func::FuncOp kernel, Block &kernels) {
+static void convert(func::FuncOp kernel, Block &kernels,
+                    const simt::Chips &chips) {
   StringRef reason;
   for (auto emit : {simt::emitAttention, simt::emitParts}) {
-    simt::KernelFunction function(kernel, kernels);
+    simt::KernelFunction function(kernel, kernels, chips);
     if (emit(function, reason))
       return function.finish();
     function.erase();
@@ -44,20 +45,41 @@ static void convert(func::FuncOp kernel, Block &kernels) {
       << remark::reason("{0}", reason.str());
 }
 
+/// The target of a chip. Not gpu-attach-target: one without wgmma is attached
+/// to kernels with it, too, until each chip gets its own.
+static Attribute targetOf(MLIRContext *context, StringRef chip,
+                          const simt::Chips &has) {
+  bool hasAll = simt::hasWgmma(chip) || !has.wgmma;
+  return NVVM::NVVMTargetAttr::get(context, /*optLevel=*/3,
+                                   "nvptx64-nvidia-cuda", chip, "+ptx80",
+                                   /*targetFlags=*/nullptr,
+                                   /*linkFiles=*/nullptr, hasAll);
+}
+
 namespace {
 struct ConvertLinalgToGpu
     : cria::impl::ConvertLinalgToGpuBase<ConvertLinalgToGpu> {
+  using ConvertLinalgToGpuBase::ConvertLinalgToGpuBase;
+
   void runOnOperation() override {
     ModuleOp module = getOperation();
+    simt::Chips has = {false, chips.empty()};
+    for (const std::string &chip : chips)
+      (simt::hasWgmma(chip) ? has.wgmma : has.others) = true;
     OpBuilder b = OpBuilder::atBlockEnd(module.getBody());
     module->setAttr(mlir::gpu::GPUDialect::getContainerModuleAttrName(),
                     b.getUnitAttr());
     auto kernels =
         mlir::gpu::GPUModuleOp::create(b, module.getLoc(), "kernels");
+    SmallVector<Attribute> targets;
+    for (const std::string &chip : chips)
+      targets.push_back(targetOf(&getContext(), chip, has));
+    if (!targets.empty())
+      kernels.setTargetsAttr(b.getArrayAttr(targets));
     Block &body = kernels.getBodyRegion().front();
     for (auto function : llvm::to_vector(module.getOps<func::FuncOp>()))
       if (!isEntry(function) && function.getBody().hasOneBlock())
-        convert(function, body);
+        convert(function, body, has);
     if (auto decode = module.lookupSymbol<func::FuncOp>("decode"))
       simt::emitSampling(module, body, decode);
   }

@@ -28,7 +28,8 @@ GemmTile::GemmTile(Launch &launch, ArrayRef<Work> works, const GemmShape &shape,
       weightLength(lengthOf(works[0].dots[0])), m(shape.m), n(shape.n),
       steps(llvm::divideCeil(k, shape.step)),
       x(Operand::of(launch, works[0], works[0].dots[0].x, k)), width(x.width),
-      rows(rows), few(rows.most <= m), wholeSteps(k % shape.step == 0) {
+      rows(rows), threads(shape.threads), downFirst(shape.downFirst),
+      few(rows.most <= m), wholeSteps(k % shape.step == 0) {
   for (const Work &work : works) {
     workTiles.push_back(llvm::divideCeil(work.units, unitsOfTile()));
     SmallVector<Operand> &own = weights.emplace_back();
@@ -38,7 +39,8 @@ GemmTile::GemmTile(Launch &launch, ArrayRef<Work> works, const GemmShape &shape,
     }
   }
   room = tiles() < kMultiprocessors ? shape.blocks / tiles() : 1;
-  splits = std::clamp(k / kLeastTerms, int64_t(1), std::min(room, kMostSplits));
+  int64_t most = std::min(room / shape.leastDown, kMostSplits);
+  splits = std::clamp(k / kLeastTerms, int64_t(1), std::max(most, int64_t(1)));
   if (few)
     room = splits = llvm::divideCeil(steps, llvm::divideCeil(steps, splits));
 }
@@ -261,13 +263,13 @@ void GemmTile::finishWorks(const Corner &corner, ArrayRef<Sums> sums) {
          [&](size_t i, Value) { finishAny(works[i], corner, sums); });
 }
 
-/// Where a thread's sums of a split begin: its vectors are kGemmThreads rows
+/// Where a thread's sums of a split begin: its vectors are `threads` rows
 /// apart.
 Address GemmTile::sumsOfSplit(const Splits &memory, const Corner &corner,
                               Value split, int64_t count) {
   Value before = b.mul(corner.tileRow, corner.splits);
   Value all = b.add(b.mul(corner.tile, room), b.add(before, split));
-  Value row = b.add(b.mul(all, count / kVector * kGemmThreads), b.thread());
+  Value row = b.add(b.mul(all, count / kVector * threads), b.thread());
   return b.address(launch.rows(memory.sums, kVector), row, b.i32(0));
 }
 
@@ -280,10 +282,10 @@ Value GemmTile::isFinisher(const Splits &memory, const Corner &corner,
   Address to = sumsOfSplit(memory, corner, corner.split, count);
   for (int64_t i = 0; i < count; i += kVector)
     b.storeTo(b.pack(values.slice(i, kVector)),
-              b.further(to, rows, i / kVector * kGemmThreads, 0));
+              b.further(to, rows, i / kVector * threads, 0));
   return b.arrivesLast(launch.rows(memory.arrivals, 1),
                        b.add(b.mul(corner.tile, room), corner.tileRow),
-                       corner.splits, freeMemory());
+                       corner.splits, freeMemory(), [&] { barrier(); });
 }
 
 /// The sums of all splits, added up in their order.
@@ -297,7 +299,7 @@ SmallVector<Value> GemmTile::merged(const Splits &memory, const Corner &corner,
         Address from = sumsOfSplit(memory, corner, split, count);
         SmallVector<Value> next(carried);
         for (int64_t i = 0; i < count; i += kVector) {
-          int64_t row = i / kVector * kGemmThreads;
+          int64_t row = i / kVector * threads;
           Value part = b.loadFrom(b.further(from, rows, row, 0), type);
           for (int64_t e = 0; e < kVector; ++e)
             next[i + e] = b.fadd(next[i + e], b.extract(part, e));
@@ -332,15 +334,17 @@ void GemmTile::finishSplits(const Splits &memory, const Corner &corner,
 
 void GemmTile::emit(const Splits &memory) {
   Size size = works[0].rows();
-  Value x = b.block(0), y = b.block(1), number = launch.number(size);
+  Value x = b.block(downFirst ? 1 : 0), y = b.block(downFirst ? 0 : 1);
+  Value number = launch.number(size);
   Corner corner = cornerOf(x, y, number);
   auto multiplyAll = [&] {
-    std::vector<Sums> sums = multiply(corner);
-    if (splits == 1)
-      return finishWorks(corner, sums);
-    // Computed anew: registers are few while products are added up.
-    Corner late = cornerOf(b.opaque(x), b.opaque(y), b.opaque(number));
-    finishSplits(memory, late, std::move(sums));
+    multiply(corner, [&](std::vector<Sums> sums) {
+      if (splits == 1)
+        return finishWorks(corner, sums);
+      // Computed anew: registers are few while products are added up.
+      Corner late = cornerOf(b.opaque(x), b.opaque(y), b.opaque(number));
+      finishSplits(memory, late, std::move(sums));
+    });
   };
   if (corner.exists)
     b.when(corner.exists, multiplyAll);
@@ -353,38 +357,75 @@ void GemmTile::emit(const Splits &memory) {
     down = of.blocksWhere(size, rows.most, /*beyond=*/false, down);
   if (!size.isConstant() && (rows.above || splits > 1))
     down = of.blocksWhere(size, rows.above, /*beyond=*/true, down);
-  launch.finish({across, down});
+  if (downFirst)
+    std::swap(across, down);
+  launch.finish({across, down}, launchedBytes());
 }
 
-void simt::emitGemm(KernelFunction &function, const Twine &suffix,
-                    ArrayRef<Work> works) {
+namespace {
+struct GemmKernel {
+  std::unique_ptr<Launch> launch;
+  std::unique_ptr<GemmTile> tile;
+};
+} // namespace
+
+/// Begins the kernels for inputs as kMmaRows[rows] says.
+static void beginMma(KernelFunction &function, const Twine &suffix,
+                     ArrayRef<Work> works, size_t rows,
+                     SmallVectorImpl<GemmKernel> &kernels) {
+  const Chips &chips = function.chips;
+  std::unique_ptr<Launch> launch;
+  std::unique_ptr<GemmTile> tile;
+  if (chips.wgmma && kMmaRows[rows].most == kAnyRows)
+    tile = makeWgmmaGemm(function, suffix + "_wgmma", works, launch);
+  bool hasWgmma = tile != nullptr, hasBoth = hasWgmma && chips.others;
+  auto begun = [&](bool wgmma) {
+    KernelBuilder &b = launch->b;
+    if (hasBoth)
+      b.function->setAttr(kWgmmaAttribute, b.getBoolAttr(wgmma));
+    kernels.push_back({std::move(launch), std::move(tile)});
+  };
+  if (hasWgmma)
+    begun(true);
+  if (hasWgmma && !hasBoth)
+    return;
+  launch = std::make_unique<Launch>(function, suffix, kGemmThreads);
+  tile = makeMmaGemm(*launch, works, rows);
+  begun(false);
+}
+
+/// Begins the kernels for all numbers of rows that the works' input has.
+static SmallVector<GemmKernel> beginKernels(KernelFunction &function,
+                                            const Twine &suffix,
+                                            ArrayRef<Work> works) {
   auto element = [](const Element &element) {
     return cast<RankedTensorType>(element.tensor.getType()).getElementType();
   };
   const Dot &dot = works[0].dots[0];
-  bool isMma =
-      !dot.bits && takesMma(element(dot.x), element(dot.w), dot.terms.constant);
-  Size size = works[0].rows();
-  struct Kernel {
-    std::unique_ptr<Launch> launch;
-    std::unique_ptr<GemmTile> tile;
-  };
-  SmallVector<Kernel> kernels;
-  for (auto [i, rows] :
-       llvm::enumerate(isMma ? ArrayRef(kMmaRows) : ArrayRef(kAllRows))) {
-    bool isKnown = size.isConstant();
-    if (isKnown && (size.constant <= rows.above || size.constant > rows.most))
-      continue;
-    auto launch = std::make_unique<Launch>(
-        function, suffix + (isKnown ? "" : rows.suffix), kGemmThreads);
-    auto tile = dot.bits ? makeBlockGemm(*launch, works)
-                : isMma  ? makeMmaGemm(*launch, works, i)
-                         : makeFmaGemm(*launch, works);
+  SmallVector<GemmKernel> kernels;
+  if (dot.bits ||
+      !takesMma(element(dot.x), element(dot.w), dot.terms.constant)) {
+    auto launch = std::make_unique<Launch>(function, suffix, kGemmThreads);
+    auto tile =
+        dot.bits ? makeBlockGemm(*launch, works) : makeFmaGemm(*launch, works);
     kernels.push_back({std::move(launch), std::move(tile)});
+    return kernels;
   }
+  Size size = works[0].rows();
+  for (auto [i, rows] : llvm::enumerate(kMmaRows))
+    if (!size.isConstant())
+      beginMma(function, suffix + rows.suffix, works, i, kernels);
+    else if (size.constant > rows.above && size.constant <= rows.most)
+      beginMma(function, suffix, works, i, kernels);
+  return kernels;
+}
+
+void simt::emitGemm(KernelFunction &function, const Twine &suffix,
+                    ArrayRef<Work> works) {
+  SmallVector<GemmKernel> kernels = beginKernels(function, suffix, works);
   // The memory of splits is for any of them.
   int64_t sums = 0, arrivals = 0;
-  for (const Kernel &kernel : kernels) {
+  for (const GemmKernel &kernel : kernels) {
     int64_t tiles = kernel.tile->splitTiles();
     arrivals = std::max(arrivals, tiles);
     sums = std::max(sums, tiles * kernel.tile->sumsOfTile());
@@ -393,6 +434,6 @@ void simt::emitGemm(KernelFunction &function, const Twine &suffix,
   if (sums)
     memory = {function.allocate(function.host.getF32Type(), sums),
               function.zeroed(arrivals)};
-  for (const Kernel &kernel : kernels)
+  for (const GemmKernel &kernel : kernels)
     kernel.tile->emit(memory);
 }

@@ -29,7 +29,7 @@ private:
   UnitSum unitOf(Value row) override {
     return {b.div(row, sumsOfUnit()), b.rem(row, sumsOfUnit())};
   }
-  std::vector<Sums> multiply(const Corner &corner) override;
+  void multiply(const Corner &corner, Finish finish) override;
   Rows freeMemory() const override { return tileX; }
   void fill(const Rows &tile, int64_t rows, Type element,
             llvm::function_ref<Source(Value, Value)> at, Value first);
@@ -70,7 +70,7 @@ SmallVector<Value> FmaGemm::products(Value row, Value column, Value k,
   return next;
 }
 
-std::vector<GemmTile::Sums> FmaGemm::multiply(const Corner &corner) {
+void FmaGemm::multiply(const Corner &corner, Finish finish) {
   Value row = b.mul(b.div(b.thread(), kTileN / kColumns), kRows);
   Value column = b.mul(b.rem(b.thread(), kTileN / kColumns), kColumns);
   SmallVector<Value> init(kRows * kColumns, b.f32(0));
@@ -100,7 +100,7 @@ std::vector<GemmTile::Sums> FmaGemm::multiply(const Corner &corner) {
     for (int64_t j = 0; j < kColumns; ++j)
       own.values[j % each].push_back(sums[j * kRows + i]);
   }
-  return result;
+  finish(std::move(result));
 }
 
 std::unique_ptr<GemmTile> simt::makeFmaGemm(Launch &launch,

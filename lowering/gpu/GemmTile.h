@@ -16,12 +16,22 @@
 
 namespace cria::simt {
 
+/// Threads of a block, but where a shape says otherwise.
+inline constexpr int64_t kGemmThreads = 128;
+
 /// How products are cut into blocks: tiles of m rows of the input and n of
 /// weights, that take `step` terms of k at once. Where an H200 has more
 /// multiprocessors than there are tiles side by side, k is split into parts
 /// until there are `blocks` blocks, or nearly.
 struct GemmShape {
   int64_t m, n, step, blocks;
+  /// The block's first threads, which hold the sums.
+  int64_t threads = kGemmThreads;
+  /// Whether blocks of the same weights follow one another, rather than those
+  /// of the same rows.
+  bool downFirst = false;
+  /// Tiles down that there are at least, so that splits are fewer.
+  int64_t leastDown = 1;
 };
 
 /// The inputs that a kernel is for: those of more than `above` rows, and `most`
@@ -94,10 +104,17 @@ protected:
 
   /// What a row of the weights' tile is of.
   virtual UnitSum unitOf(mlir::Value row) = 0;
-  /// The sums that a thread holds at the end, over the block's steps of k.
-  virtual std::vector<Sums> multiply(const Corner &corner) = 0;
+  /// Calls `finish` where threads hold sums, with those of a thread over the
+  /// block's steps of k.
+  using Finish = llvm::function_ref<void(std::vector<Sums>)>;
+  virtual void multiply(const Corner &corner, Finish finish) = 0;
   /// Shared memory that is free behind a barrier after that.
   virtual Rows freeMemory() const = 0;
+  /// A barrier of the threads that hold sums.
+  virtual void barrier() { b.barrier(); }
+  /// Bytes of shared memory that the launch says.
+  virtual int64_t launchedBytes() const { return 0; }
+  int64_t unitsOfTile() const { return n / sumsOfUnit(); }
   int64_t sumsOfUnit() const {
     return static_cast<int64_t>(works[0].sums.size());
   }
@@ -110,13 +127,14 @@ protected:
   int64_t k, weightLength, m, n, steps;
   Operand x;
   std::vector<llvm::SmallVector<Operand>> weights; // of each sum of each work
+  /// Tiles that the units of each work take.
+  llvm::SmallVector<int64_t> workTiles;
   /// Elements that lie side by side in all operands.
   int64_t width;
 
 private:
   void restrict(mlir::Value &exists, mlir::Value at, mlir::Value end);
   mlir::Value orZero(mlir::Value exists, mlir::Value at);
-  int64_t unitsOfTile() const { return n / sumsOfUnit(); }
   int64_t tiles() const;
   void splitSteps(mlir::Value x, mlir::Value y, Corner &corner);
   Corner cornerOf(mlir::Value x, mlir::Value y, mlir::Value rows);
@@ -143,9 +161,10 @@ private:
   void forEachVector(const Work &work, const Corner &corner,
                      llvm::ArrayRef<Sums> sums, VectorBody body);
 
-  /// Tiles that the units of each work take.
-  llvm::SmallVector<int64_t> workTiles;
   const GemmRows &rows;
+  /// The first threads, which hold the sums.
+  int64_t threads;
+  bool downFirst;
   /// Whether there is one tile down.
   bool few;
   /// Splits of a tile at most, and of a tile and those below it together.
@@ -154,8 +173,6 @@ private:
   bool wholeSteps;
 };
 
-/// Threads of a block.
-inline constexpr int64_t kGemmThreads = 128;
 /// Multiprocessors of an H200.
 inline constexpr int64_t kMultiprocessors = 132;
 /// Blocks where k is split: three on each multiprocessor, which has room for
@@ -171,6 +188,12 @@ std::unique_ptr<GemmTile> makeFmaGemm(Launch &launch,
 std::unique_ptr<GemmTile> makeMmaGemm(Launch &launch,
                                       llvm::ArrayRef<Work> works, size_t rows);
 bool takesMma(mlir::Type input, mlir::Type weight, int64_t k);
+/// By warpgroups, for the many rows of the last of kMmaRows, in a launch of its
+/// own (cuda/GemmWgmma.cpp). Null where operands cannot be copied in boxes.
+std::unique_ptr<GemmTile> makeWgmmaGemm(KernelFunction &function,
+                                        const llvm::Twine &suffix,
+                                        llvm::ArrayRef<Work> works,
+                                        std::unique_ptr<Launch> &launch);
 /// Weights in blocks, on tensor cores (cuda/GemmBlocks.cpp); takesBlockGemm
 /// says which (Parts.h).
 std::unique_ptr<GemmTile> makeBlockGemm(Launch &launch,

@@ -59,6 +59,24 @@ Value KernelBuilder::addNumber() {
   return params.back();
 }
 
+Value KernelBuilder::setTensorMap(Value param, const TensorMap &map) {
+  auto argument = dyn_cast<BlockArgument>(param);
+  if (!argument) {
+    Operation *collapse = param.getDefiningOp();
+    argument = cast<BlockArgument>(collapse->getOperand(0));
+    llvm::replace(params, param, Value(argument));
+    collapse->erase();
+  }
+  auto numbers = [&](StringRef name, ArrayRef<int64_t> values) {
+    return getNamedAttr(name, getI64ArrayAttr(values));
+  };
+  function.setArgAttr(
+      argument.getArgNumber(), kTensorMapAttribute,
+      getDictionaryAttr({numbers("box", map.box), numbers("sizes", map.sizes),
+                         numbers("strides", map.strides)}));
+  return argument;
+}
+
 Value KernelBuilder::addParam(MemRefType type) {
   Value param = addArgument(type);
   if (type.getRank() > 1) {
@@ -307,6 +325,33 @@ Rows KernelBuilder::shared(Type element, int64_t count, int64_t stride) {
   return {base, element, stride};
 }
 
+Rows KernelBuilder::launchedShared(Type element, int64_t count,
+                                   int64_t stride) {
+  static constexpr StringLiteral kName = "launched_shared";
+  auto space =
+      gpu::AddressSpaceAttr::get(getContext(), gpu::AddressSpace::Workgroup);
+  auto bytes = [&](int64_t size) {
+    return MemRefType::get({size}, getI8Type(), MemRefLayoutAttrInterface(),
+                           space);
+  };
+  auto kernels = function->getParentOfType<gpu::GPUModuleOp>();
+  if (!kernels.lookupSymbol(kName)) {
+    InsertionGuard guard(*this);
+    setInsertionPointToStart(kernels.getBody());
+    create<memref::GlobalOp>(kName, StringAttr(), bytes(0), Attribute(),
+                             /*constant=*/false, getI64IntegerAttr(1024));
+  }
+  int64_t size = count * element.getIntOrFloatBitWidth() / 8;
+  Value all = create<memref::GetGlobalOp>(bytes(0), kName);
+  Value own = create<memref::ReinterpretCastOp>(
+      bytes(size), all, 0, ArrayRef<int64_t>{size}, ArrayRef<int64_t>{1});
+  auto type =
+      MemRefType::get({count}, element, MemRefLayoutAttrInterface(), space);
+  Value first = create<arith::ConstantIndexOp>(0);
+  return {create<memref::ViewOp>(type, own, first, ValueRange()), element,
+          stride};
+}
+
 Value KernelBuilder::choose(Value condition, llvm::function_ref<Value()> then,
                             Value otherwise) {
   return choose(
@@ -368,11 +413,12 @@ Value KernelBuilder::atomicAdd(const Rows &rows, Value index, Value value,
 void KernelBuilder::whenLast(const Rows &arrivals, Value index, Value count,
                              llvm::function_ref<void()> body) {
   Rows flag = shared(getI32Type(), 1, 1);
-  when(arrivesLast(arrivals, index, count, flag), body);
+  when(arrivesLast(arrivals, index, count, flag, [&] { barrier(); }), body);
 }
 
 Value KernelBuilder::arrivesLast(const Rows &arrivals, Value index, Value count,
-                                 const Rows &flag) {
+                                 const Rows &flag,
+                                 llvm::function_ref<void()> barrier) {
   Value last = sub(count, i32(1)), no = zero(flag.element);
   Value yes = create<arith::ConstantOp>(getOneAttr(flag.element));
   fence();

@@ -28,6 +28,20 @@ struct Address {
   mlir::Value base, index;
 };
 
+/// How device memory is seen by a hardware that copies boxes of it (TMA): a
+/// tensor of up to five dimensions, the fastest first. Its sizes, the elements
+/// from one to the next in all dimensions but the first, and the sizes of a
+/// box.
+struct TensorMap {
+  llvm::SmallVector<int64_t> sizes, strides, box;
+};
+
+/// On a parameter of a kernel: its tensor map, as the plan has it. When
+/// parameters are pointers, on the kernel: the numbers of those that have one.
+inline constexpr const char *kTensorMapAttribute = "cria.tensor_map";
+/// On a kernel: whether it is for chips that have wgmma, or for others.
+inline constexpr const char *kWgmmaAttribute = "cria.wgmma";
+
 /// Never changes while the kernel runs: may be read through the texture path.
 enum class Access { Mutable, ReadOnly };
 
@@ -49,6 +63,9 @@ public:
   mlir::Value addParam(mlir::MemRefType type);
   /// A further parameter, a number: an index.
   mlir::Value addNumber();
+  /// Makes a parameter, as addParam gave it, one whose boxes are copied: it is
+  /// used for nothing else. Returns the kernel's argument.
+  mlir::Value setTensorMap(mlir::Value param, const TensorMap &map);
   int64_t threads() const { return blockThreads; }
 
   // Where in the grid.
@@ -125,6 +142,9 @@ public:
   void storeTo(mlir::Value x, Address to);
   /// A shared array of the kernel, `count` elements, 16-byte aligned.
   Rows shared(mlir::Type element, int64_t count, int64_t stride);
+  /// An array of `count` elements in the shared memory whose size the launch
+  /// says, aligned to 1024 bytes: kernels have one at most.
+  Rows launchedShared(mlir::Type element, int64_t count, int64_t stride);
 
   // Control flow.
   /// What `then` gives, or `otherwise`.
@@ -148,9 +168,10 @@ public:
   void whenLast(const Rows &arrivals, mlir::Value index, mlir::Value count,
                 llvm::function_ref<void()> body);
   /// Whether this block is that one. `flag` is shared memory for a number,
-  /// which nothing else needs any more.
+  /// which nothing else needs any more; `barrier` one of all threads that ask.
   mlir::Value arrivesLast(const Rows &arrivals, mlir::Value index,
-                          mlir::Value count, const Rows &flag);
+                          mlir::Value count, const Rows &flag,
+                          llvm::function_ref<void()> barrier);
   /// The value, of 32 or 64 bits, of the lane whose number differs in the bits
   /// of `mask`, or of lane `lane`.
   mlir::Value shuffleXor(mlir::Value x, int64_t mask);

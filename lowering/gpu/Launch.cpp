@@ -31,8 +31,10 @@ memref::GlobalOp simt::createZeros(OpBuilder b, Location loc, const Twine &name,
                                   /*alignment=*/nullptr);
 }
 
-KernelFunction::KernelFunction(func::FuncOp kernel, Block &kernels)
-    : kernel(kernel), kernels(kernels), elements(kernel.getContext()),
+KernelFunction::KernelFunction(func::FuncOp kernel, Block &kernels,
+                               const Chips &chips)
+    : kernel(kernel), kernels(kernels), chips(chips),
+      elements(kernel.getContext()),
       host(kernel.getLoc(), kernel.getContext()) {
   SmallVector<Type> types;
   for (Type type : kernel.getArgumentTypes())
@@ -145,11 +147,27 @@ KernelLaunch::KernelLaunch(ImplicitLocOpBuilder &host, Block &kernels,
                            const Twine &name, int64_t threads)
     : b(host.getLoc(), kernels, name.str(), threads), host(host) {}
 
-Value KernelLaunch::param(Value memory) {
-  Value &param = params[memory];
-  if (!param)
-    param = b.addParam(cast<MemRefType>(memory.getType()));
+Value KernelLaunch::param(Value passed, llvm::function_ref<Value()> add) {
+  Value &param = params[passed];
+  if (!param) {
+    param = add();
+    operands.push_back(passed);
+  }
   return param;
+}
+
+Value KernelLaunch::param(Value memory) {
+  return param(memory,
+               [&] { return b.addParam(cast<MemRefType>(memory.getType())); });
+}
+
+Value KernelLaunch::tensorMap(const Rows &rows, const TensorMap &map) {
+  auto found = llvm::find_if(
+      params, [&](auto &entry) { return entry.second == rows.base; });
+  assert(found != params.end() && "not rows of a parameter");
+  // Who loads elements of the memory takes it as another parameter.
+  params.erase(found);
+  return b.setTensorMap(rows.base, map);
 }
 
 Rows KernelLaunch::rows(Value memory, int64_t stride) {
@@ -157,23 +175,29 @@ Rows KernelLaunch::rows(Value memory, int64_t stride) {
           stride};
 }
 
-void KernelLaunch::finish(ArrayRef<Value> grid) {
+void KernelLaunch::finish(ArrayRef<Value> grid, int64_t sharedBytes) {
   b.finish();
-  SmallVector<Value> sizes(grid), operands;
+  SmallVector<Value> sizes(grid);
   Value one = arith::ConstantIndexOp::create(host, 1);
   sizes.resize(3, one);
-  for (auto &[passed, param] : params)
-    operands.push_back(passed);
+  Value shared;
+  if (sharedBytes)
+    shared = arith::ConstantIntOp::create(host, host.getI32Type(), sharedBytes);
   Value threads = arith::ConstantIndexOp::create(host, b.threads());
   gpu::LaunchFuncOp::create(
       host, b.function, gpu::KernelDim3{sizes[0], sizes[1], sizes[2]},
-      gpu::KernelDim3{threads, one, one}, Value(), operands);
+      gpu::KernelDim3{threads, one, one}, shared, operands);
 }
 
 Launch::Launch(KernelFunction &of, const Twine &suffix, int64_t threads)
     : KernelLaunch(of.host, of.kernels, of.kernel.getName() + suffix, threads),
       of(of) {
   of.made.push_back(b.function);
+}
+
+void Launch::erase() {
+  of.made.pop_back();
+  b.function.erase();
 }
 
 /// A number of the kernel in this one, computed from parameters at its entry.
@@ -183,11 +207,8 @@ Value Launch::index(Value number) {
   Operation *op = number.getDefiningOp();
   auto dim = dyn_cast_or_null<tensor::DimOp>(op);
   if (!op || dim) {
-    Value passed = of.number(number);
-    Value &param = params[passed];
-    if (!param)
-      param = b.addNumber();
-    return numbers[number] = param;
+    return numbers[number] =
+               param(of.number(number), [&] { return b.addNumber(); });
   }
   IRMapping mapping;
   for (Value operand : op->getOperands())
@@ -212,11 +233,8 @@ Value Launch::number(const Size &size) {
     return b.i32(size.constant);
   if (size.dim < 0)
     return number(size.value);
-  Value passed = of.number(size);
-  Value &param = params[passed];
-  if (!param)
-    param = b.addNumber();
-  return b.create<arith::IndexCastOp>(b.getI32Type(), param);
+  Value index = param(of.number(size), [&] { return b.addNumber(); });
+  return b.create<arith::IndexCastOp>(b.getI32Type(), index);
 }
 
 Launch::Place Launch::place(const Element &element) {

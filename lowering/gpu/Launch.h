@@ -2,11 +2,11 @@
 /// makes them, and one launch with the kernel that it runs.
 #pragma once
 
+#include "lowering/gpu/Chips.h"
 #include "lowering/gpu/KernelBuilder.h"
 #include "lowering/kernel/Elements.h"
 
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
-#include "llvm/ADT/MapVector.h"
 
 namespace cria::simt {
 
@@ -18,13 +18,15 @@ mlir::memref::GlobalOp createZeros(mlir::OpBuilder builder, mlir::Location loc,
 /// launches what computes it.
 class KernelFunction {
 public:
-  KernelFunction(mlir::func::FuncOp kernel, mlir::Block &kernels);
+  KernelFunction(mlir::func::FuncOp kernel, mlir::Block &kernels,
+                 const Chips &chips);
   /// Ends the function, or with `erase` gives it up with its kernels.
   void finish();
   void erase();
 
   mlir::func::FuncOp kernel;
   mlir::Block &kernels; ///< of the gpu.module
+  const Chips &chips;
   Elements elements;
   /// Builds the launches.
   mlir::ImplicitLocOpBuilder host;
@@ -74,12 +76,22 @@ public:
   mlir::Value param(mlir::Value memory);
   /// Its rows, `stride` elements apart.
   Rows rows(mlir::Value memory, int64_t stride);
-  /// Ends the kernel and launches it.
-  void finish(llvm::ArrayRef<mlir::Value> grid);
+  /// The argument of a kernel that copies boxes of rows' memory, whose elements
+  /// it loads nowhere as yet.
+  mlir::Value tensorMap(const Rows &rows, const TensorMap &map);
+  /// Ends the kernel and launches it, with so many bytes of `launchedShared`.
+  void finish(llvm::ArrayRef<mlir::Value> grid, int64_t sharedBytes = 0);
 
 protected:
+  /// The parameter for what the host passes; `add` makes one where there is
+  /// none.
+  mlir::Value param(mlir::Value passed, llvm::function_ref<mlir::Value()> add);
+
   mlir::ImplicitLocOpBuilder &host;
-  llvm::MapVector<mlir::Value, mlir::Value> params;
+
+private:
+  llvm::SmallVector<mlir::Value> operands;
+  llvm::DenseMap<mlir::Value, mlir::Value> params;
 };
 
 /// One launch of a kernel function's.
@@ -90,6 +102,8 @@ public:
 
   KernelFunction &of;
 
+  /// Gives the kernel up, the last that the function began.
+  void erase();
   /// A number of the kernel as i32.
   mlir::Value number(mlir::Value index);
   mlir::Value number(const Size &size);

@@ -2,6 +2,7 @@
 ///   =>
 /// gpu.func @k(%p: !llvm.ptr<1>) { %x = cast(descriptor of %p) : memref<...> }
 #include "lowering/Passes.h"
+#include "lowering/gpu/KernelBuilder.h"
 
 #include "mlir/Conversion/LLVMCommon/MemRefBuilder.h"
 #include "mlir/Conversion/LLVMCommon/TypeConverter.h"
@@ -16,6 +17,7 @@ namespace cria {
 } // namespace cria
 
 using namespace mlir;
+using namespace cria;
 
 /// NVPTX's and AMDGPU's number of the address space of device memory.
 static constexpr unsigned kGlobal = 1;
@@ -40,11 +42,35 @@ static Value fromPointer(ImplicitLocOpBuilder &b, Value pointer,
   return UnrealizedConversionCastOp::create(b, type, all).getResult(0);
 }
 
+/// A tensor map is passed by value: what casts the memref to one casts the
+/// pointer to it.
+static LogicalResult lowerTensorMap(BlockArgument argument) {
+  if (!llvm::all_of(argument.getUsers(),
+                    llvm::IsaPred<UnrealizedConversionCastOp>))
+    return argument.getOwner()->getParentOp()->emitOpError("expected argument ")
+           << argument.getArgNumber()
+           << ", which has a tensor map, to be cast alone";
+  argument.setType(LLVM::LLVMPointerType::get(argument.getContext()));
+  // Upstream's conversion keeps the attributes of functions.
+  auto kernel = cast<gpu::GPUFuncOp>(argument.getOwner()->getParentOp());
+  SmallVector<int32_t> all;
+  if (auto known =
+          kernel->getAttrOfType<DenseI32ArrayAttr>(simt::kTensorMapAttribute))
+    llvm::append_range(all, known.asArrayRef());
+  all.push_back(static_cast<int32_t>(argument.getArgNumber()));
+  kernel->setAttr(simt::kTensorMapAttribute,
+                  DenseI32ArrayAttr::get(kernel.getContext(), all));
+  kernel.removeArgAttr(argument.getArgNumber(), simt::kTensorMapAttribute);
+  return success();
+}
+
 static LogicalResult lowerArgument(gpu::GPUFuncOp kernel, unsigned index) {
   BlockArgument argument = kernel.getArgument(index);
   auto type = dyn_cast<MemRefType>(argument.getType());
   if (!type)
     return success();
+  if (kernel.getArgAttr(index, simt::kTensorMapAttribute))
+    return lowerTensorMap(argument);
   SmallVector<int64_t> strides;
   int64_t offset;
   if (failed(type.getStridesAndOffset(strides, offset)) ||

@@ -9,6 +9,7 @@
 #include "lowering/Entry.h"
 #include "lowering/Passes.h"
 #include "lowering/gpu/HostValues.h"
+#include "lowering/gpu/KernelBuilder.h"
 #include "lowering/gpu/KernelNumbers.h"
 #include "lowering/gpu/Launches.h"
 
@@ -75,6 +76,17 @@ static void markWeights(gpu::GPUFuncOp kernel, SmallVector<int32_t> weights) {
                   Builder(kernel).getDenseI32ArrayAttr(weights));
 }
 
+/// A place that boxes are copied from: {arena = 0, map = {box = [...], ...}}.
+static DictionaryAttr withMap(DictionaryAttr place, Value memref,
+                              DictionaryAttr map) {
+  Type element = cast<MemRefType>(memref.getType()).getElementType();
+  NamedAttrList attrs(map), all(place);
+  Builder b(place.getContext());
+  attrs.set("dtype", b.getStringAttr(element.isBF16() ? "bf16" : "f16"));
+  all.set("map", attrs.getDictionary(place.getContext()));
+  return all.getDictionary(place.getContext());
+}
+
 FailureOr<Steps> EntryPlanner::argumentsOf(gpu::LaunchFuncOp launch,
                                            gpu::GPUFuncOp function) {
   KernelNumbers numbers(function, arguments);
@@ -85,7 +97,9 @@ FailureOr<Steps> EntryPlanner::argumentsOf(gpu::LaunchFuncOp launch,
       FailureOr<DictionaryAttr> place = values.place(launch, i);
       if (failed(place))
         return failure();
-      args.push_back(*place);
+      Attribute map = function.getArgAttr(i, kTensorMapAttribute);
+      args.push_back(map ? withMap(*place, operand, cast<DictionaryAttr>(map))
+                         : *place);
       if (place->get("weight"))
         weights.push_back(static_cast<int32_t>(args.size() - 1));
     } else if (failed(numbers.compute(i, operand))) {
@@ -159,11 +173,14 @@ LogicalResult EntryPlanner::visitLaunch(gpu::LaunchFuncOp launch,
   FailureOr<Steps> args = argumentsOf(launch, *kernel);
   if (failed(args))
     return failure();
-  steps.push_back(b.getDictionaryAttr(
-      {b.getNamedAttr("launch", launch.getKernelName()),
-       b.getNamedAttr("grid", *grid), b.getNamedAttr("block", *block),
-       b.getNamedAttr("shared", b.getI64IntegerAttr(shared)),
-       b.getNamedAttr("args", b.getArrayAttr(*args))}));
+  NamedAttrList step(ArrayRef<NamedAttribute>{
+      b.getNamedAttr("launch", launch.getKernelName()),
+      b.getNamedAttr("grid", *grid), b.getNamedAttr("block", *block),
+      b.getNamedAttr("shared", b.getI64IntegerAttr(shared)),
+      b.getNamedAttr("args", b.getArrayAttr(*args))});
+  if (Attribute wgmma = (*kernel)->getAttr(kWgmmaAttribute))
+    step.set("wgmma", wgmma);
+  steps.push_back(step.getDictionary(b.getContext()));
   return success();
 }
 

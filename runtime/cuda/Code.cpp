@@ -10,6 +10,9 @@
 
 namespace cria::cuda {
 
+/// The CUDA version that brought cuTensorMapEncodeTiled.
+static constexpr int driverWithTensorMaps = 12000;
+
 /// 90 for "sm_90a".
 static int numberOf(const std::string &chip) {
   int number = 0;
@@ -115,7 +118,10 @@ Result<std::vector<Image>> Code::candidates(const Artifact &artifact) const {
     if (!runsOn(candidate, device))
       continue;
     int driver = candidate.isPtx ? driverForPtx(*data) : 0;
-    if (driver > context->library().version())
+    if (candidate.wgmma)
+      driver = std::max(driver, driverWithTensorMaps);
+    if (driver > context->library().version() ||
+        (candidate.wgmma && !context->library().hasTensorMaps()))
       needed = driver;
     else
       found.push_back(candidate);
@@ -127,7 +133,7 @@ Result<std::vector<Image>> Code::candidates(const Artifact &artifact) const {
     return found;
   if (needed)
     return Status(CRIA_FAILED_PRECONDITION,
-                  path + ": its PTX needs a driver for CUDA " +
+                  path + ": its code needs a driver for CUDA " +
                       std::to_string(needed / 1000) + "." +
                       std::to_string(needed % 1000 / 10) +
                       ", this one supports " +
@@ -141,6 +147,8 @@ Result<std::vector<Image>> Code::candidates(const Artifact &artifact) const {
 Status Code::findKernels(const Entry &entry, int64_t chunk) {
   for (const EntryStep &step : entry)
     for (const LaunchStep &launch : step.launches) {
+      if (!runs(launch))
+        continue;
       Status status = findKernel(launch.kernel);
       if (status.ok())
         status = checkLaunch(launch, chunk);

@@ -35,6 +35,8 @@ public:
   CUfunction kernel(const std::string &name) const { return kernels.at(name); }
   /// Whether kernels wait for the launch before, so may begin earlier.
   bool isDependent() const { return image.dependent; }
+  /// Whether a launch is for the image that is loaded.
+  bool runs(const LaunchStep &launch) const { return launch.isFor(image); }
   /// "sm_80 PTX, compiled in 0.3 s".
   const std::string &description() const { return text; }
 

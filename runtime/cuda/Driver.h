@@ -50,7 +50,8 @@ namespace cria::cuda {
   X(cuEventQuery, cuEventQuery, 2000)
 
 /// What it has another way for: decoding without a graph, leaving the cache of
-/// compiled PTX to the driver; or what only measuring needs.
+/// compiled PTX to the driver, code that copies no boxes; or what only
+/// measuring needs.
 #define CRIA_CUDA_OPTIONAL(X)                                                  \
   X(cuStreamBeginCapture, cuStreamBeginCapture_v2, 10010)                      \
   X(cuStreamEndCapture, cuStreamEndCapture, 10000)                             \
@@ -62,7 +63,8 @@ namespace cria::cuda {
   X(cuLinkAddData, cuLinkAddData_v2, 6050)                                     \
   X(cuLinkComplete, cuLinkComplete, 5050)                                      \
   X(cuLinkDestroy, cuLinkDestroy, 5050)                                        \
-  X(cuEventElapsedTime, cuEventElapsedTime, 2000)
+  X(cuEventElapsedTime, cuEventElapsedTime, 2000)                              \
+  X(cuTensorMapEncodeTiled, cuTensorMapEncodeTiled, 12000)
 
 /// The functions of a driver; an optional one is null where it is missing.
 struct Functions {
@@ -97,6 +99,7 @@ public:
   bool hasOverlap() const { return cudaVersion >= 12030; }
   bool hasLinker() const { return functions.cuLinkDestroy; }
   bool hasTimes() const { return functions.cuEventElapsedTime; }
+  bool hasTensorMaps() const { return functions.cuTensorMapEncodeTiled; }
 
   /// OK, or "CALL: CUDA_ERROR_NAME while DOING".
   Status status(CUresult result, const char *call,

@@ -14,6 +14,7 @@ static constexpr int64_t mostBytes = int64_t(1) << 48;
 static constexpr int64_t mostLayers = 1 << 12;
 static constexpr int64_t mostThreads = 1024; // in a block, on any device
 static constexpr size_t mostArguments = 512; // 4 KiB of parameters
+static constexpr size_t mostMaps = 24;       // of 128 bytes each, 3 KiB
 static constexpr size_t mostSteps = 1 << 12;
 
 uint64_t Dimension::at(int64_t tokens, int64_t logits) const {
@@ -23,6 +24,13 @@ uint64_t Dimension::at(int64_t tokens, int64_t logits) const {
   return n < from || n > to
              ? 0
              : std::max<uint64_t>((n + value - 1) / value, least);
+}
+
+uint64_t TensorMap::bytes() const {
+  uint64_t last = sizes[0];
+  for (size_t i = 1; i < sizes.size(); ++i)
+    last += (sizes[i] - 1) * strides[i - 1];
+  return last * 2;
 }
 
 namespace {
@@ -42,6 +50,8 @@ private:
   Argument readArgument(const JsonCursor &at, uint64_t layers, bool inLoop);
   Argument readWeight(const JsonCursor &at, uint64_t layers, bool inLoop);
   Argument readCache(const JsonCursor &at, uint64_t layers, bool inLoop);
+  Argument readPlace(const JsonCursor &at, uint64_t layers, bool inLoop);
+  uint64_t bytesAt(const Argument &argument) const;
 
   const Manifest &manifest;
   Part &part;
@@ -71,6 +81,8 @@ void Reader::readImage(const JsonCursor &at) {
   image.isPtx = format == "ptx";
   if (auto dependent = at.find("dependent"))
     image.dependent = dependent->boolean();
+  if (auto wgmma = at.find("wgmma"))
+    image.wgmma = wgmma->boolean();
   if (!isChip(image.chip))
     at["chip"].expected("a chip such as sm_80");
   if (!image.isPtx && format != "cubin")
@@ -132,8 +144,76 @@ Argument Reader::readCache(const JsonCursor &at, uint64_t layers, bool inLoop) {
   return argument;
 }
 
+/// Numbers from `least` to `most`, `count` of them.
+static std::vector<uint64_t> readNumbers(const JsonCursor &at, size_t count,
+                                         int64_t least, int64_t most) {
+  std::vector<uint64_t> numbers;
+  for (const JsonCursor &number : at.elements(count))
+    numbers.push_back(static_cast<uint64_t>(number.integer(least, most)));
+  if (numbers.size() != count)
+    at.expected(std::to_string(count) + " numbers");
+  return numbers;
+}
+
+/// A tensor map, with numbers that devices take.
+static TensorMap readMap(const JsonCursor &at) {
+  static constexpr size_t mostDimensions = 5;
+  static constexpr int64_t mostSize = int64_t(1) << 32, mostBox = 256;
+  static constexpr uint64_t rowElements = 64, strideElements = 8;
+  TensorMap map;
+  std::string type = at["dtype"].string();
+  map.isBfloat = type == "bf16";
+  if (!map.isBfloat && type != "f16")
+    at["dtype"].expected("bf16 or f16");
+  size_t rank = at["sizes"].elements(mostDimensions).size();
+  if (rank == 0)
+    at["sizes"].fail("is empty");
+  if (!at.ok())
+    return map;
+  map.sizes = readNumbers(at["sizes"], rank, 1, mostSize);
+  map.strides = readNumbers(at["strides"], rank - 1, 1, mostSize);
+  for (uint64_t size : readNumbers(at["box"], rank, 1, mostBox))
+    map.box.push_back(static_cast<uint32_t>(size));
+  if (!at.ok())
+    return map;
+  if (map.box[0] != rowElements)
+    at["box"].expected("rows of 64 elements");
+  for (uint64_t stride : map.strides)
+    if (stride % strideElements)
+      at["strides"].expected("multiples of 8 elements");
+  return map;
+}
+
+/// Bytes of the weight or the scratch that begin at the argument's address; 0
+/// for other memory.
+uint64_t Reader::bytesAt(const Argument &argument) const {
+  if (argument.kind == Argument::Arena)
+    return part.arenaBytes - argument.value;
+  if (argument.kind == Argument::Weight)
+    for (const WeightSpec &weight : manifest.weights)
+      if (argument.value >= weight.slot &&
+          argument.value < weight.slot + weight.tensors())
+        return weight.bytes();
+  return 0;
+}
+
 Argument Reader::readArgument(const JsonCursor &at, uint64_t layers,
                               bool inLoop) {
+  Argument argument = readPlace(at, layers, inLoop);
+  auto map = at.find("map");
+  if (!map || !at.ok())
+    return argument;
+  argument.map = readMap(*map);
+  if (!at.ok())
+    return argument;
+  uint64_t needed = argument.map->bytes(), room = bytesAt(argument);
+  if (needed > room)
+    map->fail("has " + std::to_string(needed) + " bytes, " +
+              std::to_string(room) + " are there");
+  return argument;
+}
+
+Argument Reader::readPlace(const JsonCursor &at, uint64_t layers, bool inLoop) {
   if (at.find("weight"))
     return readWeight(at, layers, inLoop);
   if (at.find("cache"))
@@ -181,8 +261,17 @@ LaunchStep Reader::readLaunch(const JsonCursor &at, uint64_t layers,
                      " threads, expected at most " +
                      std::to_string(mostThreads));
   launch.shared = static_cast<uint32_t>(at["shared"].integer(0, INT32_MAX));
-  for (const JsonCursor &argument : at["args"].elements(mostArguments))
+  size_t maps = 0;
+  for (const JsonCursor &argument : at["args"].elements(mostArguments)) {
     launch.arguments.push_back(readArgument(argument, layers, inLoop));
+    maps += launch.arguments.back().map.has_value();
+  }
+  if (maps > mostMaps)
+    at["args"].fail("has " + std::to_string(maps) +
+                    " tensor maps, expected at most " +
+                    std::to_string(mostMaps));
+  if (auto wgmma = at.find("wgmma"))
+    launch.wgmma = wgmma->boolean();
   return launch;
 }
 

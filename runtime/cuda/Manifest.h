@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,7 @@ struct Image {
   /// Each kernel waits for the launch before it (griddepcontrol.wait), so it
   /// may begin earlier.
   bool dependent = false;
+  bool wgmma = false; // has the kernels for chips with wgmma
 };
 
 /// A dimension of a grid: a number, or for a count n of at least `from` and at
@@ -36,7 +38,20 @@ struct Dimension {
   uint64_t at(int64_t tokens, int64_t logits) const;
 };
 
-/// A parameter of a kernel: a device address.
+/// Memory of 16-bit floats as hardware sees it that copies boxes of it, rows of
+/// 128 bytes: a tensor, the fastest dimension first.
+struct TensorMap {
+  bool isBfloat;               // else f16
+  std::vector<uint64_t> sizes; // one to five
+  /// Elements from one to the next of all dimensions but the first.
+  std::vector<uint64_t> strides;
+  std::vector<uint32_t> box; // its sizes
+
+  /// Bytes from the first element to behind the last.
+  uint64_t bytes() const;
+};
+
+/// A parameter of a kernel: a device address, or a tensor map of what is there.
 struct Argument {
   enum Kind { Weight, Cache, Arena, State, Ids, Logits, Seen, Sampled };
 
@@ -46,6 +61,7 @@ struct Argument {
   /// cache: bytes).
   uint64_t perLayer = 0;
   uint64_t offset = 0; // bytes into the cache
+  std::optional<TensorMap> map = {};
 };
 
 /// A launch of a kernel, or a loop over layers around some.
@@ -55,6 +71,12 @@ struct LaunchStep {
   uint32_t block[3];
   uint32_t shared; // bytes of dynamic shared memory
   std::vector<Argument> arguments;
+  /// Whether it is for images with wgmma, or for others; else for all.
+  std::optional<bool> wgmma = {};
+
+  bool isFor(const Image &image) const {
+    return !wgmma || *wgmma == image.wgmma;
+  }
 };
 
 struct EntryStep {

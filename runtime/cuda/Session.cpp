@@ -29,10 +29,13 @@ Result<std::unique_ptr<Backend>> Session::create(const Model &model) {
   if (!status.ok())
     return status;
   const Part &part = *model.manifest().cuda;
-  session->prefillLaunches = session->expand(part.prefill);
-  session->decodeLaunches = session->expand(part.decode);
-  session->sampleLaunches = session->expand(part.sample);
-  session->encodeLaunches = session->expand(part.encode);
+  for (auto [entry, launches] :
+       {std::pair(&part.prefill, &session->prefillLaunches),
+        std::pair(&part.decode, &session->decodeLaunches),
+        std::pair(&part.sample, &session->sampleLaunches),
+        std::pair(&part.encode, &session->encodeLaunches)})
+    if (status = session->expand(*entry, *launches); !status.ok())
+      return status;
   return std::unique_ptr<Backend>(std::move(session));
 }
 
@@ -150,20 +153,60 @@ CUdeviceptr Session::address(const Argument &argument, uint64_t layer) const {
   return 0;
 }
 
+/// What the device knows the tensor at `address` by.
+Status Session::encode(const TensorMap &map, CUdeviceptr address,
+                       const std::string &kernel, CUtensorMap &encoded) const {
+  std::vector<cuuint64_t> sizes(map.sizes.begin(), map.sizes.end()), strides;
+  for (uint64_t stride : map.strides)
+    strides.push_back(stride * 2);
+  std::vector<cuuint32_t> each(sizes.size(), 1);
+  return context->check(
+      (*context)->cuTensorMapEncodeTiled(
+          &encoded,
+          map.isBfloat ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16
+                       : CU_TENSOR_MAP_DATA_TYPE_FLOAT16,
+          static_cast<cuuint32_t>(sizes.size()),
+          reinterpret_cast<void *>(address), sizes.data(), strides.data(),
+          map.box.data(), each.data(), CU_TENSOR_MAP_INTERLEAVE_NONE,
+          CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+          CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE),
+      "cuTensorMapEncodeTiled", "preparing kernel " + quote(kernel));
+}
+
+/// Gives a launch its arguments.
+Status Session::bind(const LaunchStep &step, uint64_t layer,
+                     Launch &launch) const {
+  for (const Argument &argument : step.arguments) {
+    launch.values.push_back(address(argument, layer));
+    if (!argument.map)
+      continue;
+    Status status = encode(*argument.map, launch.values.back(), step.kernel,
+                           launch.maps.emplace_back());
+    if (!status.ok())
+      return status;
+  }
+  CUtensorMap *map = launch.maps.data();
+  for (size_t i = 0; i < launch.values.size(); ++i)
+    launch.parameters.push_back(
+        step.arguments[i].map ? static_cast<void *>(map++) : &launch.values[i]);
+  return Status();
+}
+
 /// The launches of an entry, layer after layer.
-std::vector<Launch> Session::expand(const Entry &entry) const {
-  std::vector<Launch> launches;
+Status Session::expand(const Entry &entry,
+                       std::vector<Launch> &launches) const {
   for (const EntryStep &step : entry)
     for (uint64_t layer = 0; layer < step.layers; ++layer)
       for (const LaunchStep &from : step.launches) {
-        Launch launch = {&from, model.code().kernel(from.kernel), {}, {}};
-        for (const Argument &argument : from.arguments)
-          launch.values.push_back(address(argument, layer));
-        for (CUdeviceptr &value : launch.values)
-          launch.parameters.push_back(&value);
+        if (!model.code().runs(from))
+          continue;
+        Launch launch = {&from, model.code().kernel(from.kernel), {}, {}, {}};
+        Status status = bind(from, layer, launch);
+        if (!status.ok())
+          return status;
         launches.push_back(std::move(launch));
       }
-  return launches;
+  return Status();
 }
 
 Status Session::step(const Step &step) {

@@ -28,7 +28,8 @@ struct Launch {
   const LaunchStep *step;
   CUfunction function;
   std::vector<CUdeviceptr> values;
-  std::vector<void *> parameters; // the addresses of `values`
+  std::vector<CUtensorMap> maps;  // of the arguments that have one
+  std::vector<void *> parameters; // the addresses of `values`, or of `maps`
 };
 
 class Session : public Backend {
@@ -52,7 +53,10 @@ private:
   Status allocate();
   Result<CUdeviceptr> zeroed(uint64_t bytes, const char *purpose);
   Status clearWorkspace();
-  std::vector<Launch> expand(const Entry &entry) const;
+  Status expand(const Entry &entry, std::vector<Launch> &launches) const;
+  Status bind(const LaunchStep &step, uint64_t layer, Launch &launch) const;
+  Status encode(const TensorMap &map, CUdeviceptr address,
+                const std::string &kernel, CUtensorMap &encoded) const;
   CUdeviceptr address(const Argument &argument, uint64_t layer) const;
   void redirect(Argument::Kind kind, uint64_t value, CUdeviceptr to);
   Status roomFor(int64_t rows);

@@ -29,12 +29,16 @@ CONFIG = {
     "tie_word_embeddings": True,
 }
 LENGTHS, SOME = [2, 16, 17, 32, 33, 64, 65, 128, 129, 200], [17, 65, 129]
+# Rows that sm_90a has tiles of its own for.
+HOPPER, WIDE = ["--chip=sm_80,sm_90a"], [129, 200, 256]
 # Formats, and the most that the CPU's logits may differ: NMSE. In bf16 both are
 # 4e-5 from f32.
 FORMATS = {
     "bf16": (["--dtype=bf16"], LENGTHS, 5e-5),
     "f16": (["--dtype=f16"], SOME, 1e-6),
     "f32": (["--dtype=f32"], SOME, 1e-8),
+    "bf16-wgmma": (["--dtype=bf16", *HOPPER], [128, *WIDE], 5e-5),
+    "f16-wgmma": (["--dtype=f16", *HOPPER], WIDE, 1e-6),
     "q8_0": (["--quantize=q8_0"], SOME, 1e-4),
     "q4_0": (["--quantize=q4_0"], SOME, 1e-4),
 }
@@ -44,6 +48,7 @@ def check_lengths(tools, artifact, name, lengths, limit):
     vocab = CONFIG["vocab_size"]
     ids = [(7 * i + i * i) % vocab for i in range(max(lengths))]
     os.environ["CRIA_EMULATOR_SEED"] = "0"
+    os.environ["CRIA_EMULATOR_DEVICE"] = "sm_90" if "wgmma" in name else "sm_80"
     device, cpu = (
         Model(tools, artifact, 1, vocab, each).session() for each in ("emulated", "cpu")
     )
@@ -55,7 +60,7 @@ def check_lengths(tools, artifact, name, lengths, limit):
         got = device.feed(prompt)
         error = nmse(cpu.feed(prompt), got)
         check(error <= limit, f"{what}: NMSE {error:.2e}, expected <= {limit:.0e}")
-        if name == "bf16" and length in SOME:
+        if name.startswith("bf16") and length in [*SOME, 200]:
             flags = ["--device=emulated", "--random-weights=1"]
             other = tools.logits(artifact, prompt, *flags)
             check(np.array_equal(got, other), f"{what}: other bits with a seed")

@@ -37,9 +37,10 @@ CACHED = 100  # to the caches, between the first's 35 and the second's 250
 TURNS = 32  # of a loop that are simulated; half of them to fill its pipeline
 
 # Where a chip keeps parameters, in constant bank 0.
-PARAMETERS = {"sm_80": 0x160, "sm_90": 0x210, "sm_100": 0x380}
+PARAMETERS = {"sm_80": 0x160, "sm_90": 0x210, "sm_90a": 0x210, "sm_100": 0x380}
 MMA = {"HMMA", "IMMA", "QMMA", "HGMMA", "IGMMA", "QGMMA", "UTCHMMA", "UTCIMMA"}
-# Copies that a thread begins for its block: their bytes are in a register.
+# Copies that a thread begins for its block: their bytes are in a register. In a kernel
+# that multiplies they fill a ring, and no lane waits for what it loads.
 UNKNOWN = {"UBLKCP", "UTMALDG", "UBLKPF"}
 LOADS = {"LDG", "LDS", "LDL", "LD", "LDC", "LDCU", "ULDC", "LDSM"}
 FROM_MEMORY = LOADS - {"LDC", "LDCU", "ULDC"}
@@ -158,11 +159,14 @@ class Kernel:
 
     @functools.cached_property
     def loops(self):
-        """(first, last) instruction of each loop."""
-        last = {}
+        """(first, last) instruction of each loop. What ptxas puts behind the kernel's
+        end, such as a second look at a barrier, and comes back from there, is none."""
+        last, end = {}, -1
         for index, instruction in enumerate(self.code):
+            if instruction.op == "EXIT" and not instruction.guard:
+                end = index
             target = self.target(instruction)
-            if target is not None and target < index:
+            if target is not None and end < target < index:
                 last[target] = index
         return sorted(last.items())
 
@@ -357,12 +361,13 @@ def main_loops(kernel, count):
 def figures(kernel, threads, parameters, streamed):
     """{"loads": in flight, "mma": instructions for each MMA}, None where a kernel has
     neither. `parameters`: which (a bit) lies at each word of bank 0."""
+    multiplies = any(each.op in MMA for each in kernel.code)
     for each in kernel.code:
-        if each.op in UNKNOWN or "256" in each.modifiers:
+        unknown = each.op in UNKNOWN and not multiplies
+        if unknown or "256" in each.modifiers and each.op not in UNKNOWN:
             name = ".".join([each.op, *each.modifiers])
             raise ValueError(f"{name} is not known to disassembly.py")
     mark_streams(kernel, parameters, streamed)
-    multiplies = any(each.op in MMA for each in kernel.code)
 
     def count(each):
         return each.op in MMA if multiplies else bool(each.streams) * each.bytes

@@ -71,3 +71,30 @@ gpu.module @kernels {
     gpu.return
   }
 }
+
+// -----
+
+// Of memory that is copied in boxes a kernel has the tensor map: what casts the
+// memref to one casts the pointer. The kernel keeps which arguments these are.
+// CHECK-LABEL: gpu.func @boxes
+// CHECK-SAME: (%{{.*}}: !llvm.ptr<1>, %[[MAP:.*]]: !llvm.ptr) kernel attributes {cria.tensor_map = array<i32: 1>}
+// CHECK: builtin.unrealized_conversion_cast %[[MAP]] : !llvm.ptr to !nvgpu.tensormap.descriptor
+!map = !nvgpu.tensormap.descriptor<tensor = memref<8x64xbf16, 3>, swizzle = swizzle_128b, l2promo = l2promo_256b, oob = zero, interleave = none>
+gpu.module @kernels {
+  gpu.func @boxes(%x: memref<8xf32>, %w: memref<64x64xbf16> {cria.tensor_map = {box = [64, 8]}}) kernel {
+    %map = builtin.unrealized_conversion_cast %w : memref<64x64xbf16> to !map
+    nvgpu.tma.prefetch.descriptor %map : !map
+    gpu.return
+  }
+}
+
+// -----
+
+gpu.module @kernels {
+  // expected-error @below {{expected argument 0, which has a tensor map, to be cast alone}}
+  gpu.func @loaded(%w: memref<64xbf16> {cria.tensor_map = {box = [64]}}) kernel {
+    %c0 = arith.constant 0 : index
+    %0 = memref.load %w[%c0] : memref<64xbf16>
+    gpu.return
+  }
+}

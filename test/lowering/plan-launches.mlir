@@ -387,3 +387,33 @@ module attributes {gpu.container_module} {
     }
   }
 }
+
+// -----
+
+// What a kernel copies from in boxes has a tensor map, of its own layer in a loop.
+// A kernel for chips with wgmma, or without, is launched by images of its kind.
+// CHECK: {args = [{arena = 65536 : i64, map = {box = [64, 128], dtype = "bf16", sizes = [8, 16], strides = [8]}}, {layered = true, map = {box = [64, 8], dtype = "f16", sizes = [8, 8], strides = [8]}, weight = 4 : i64}], {{.*}}launch = "boxes", {{.*}}wgmma = true}, {args = [], {{.*}}launch = "other", {{.*}}wgmma = false}], loop = 2 : i64}
+module attributes {gpu.container_module} {
+  func.func private @w(index) -> memref<8x8xf16> attributes {weight = {slot = 4 : index, source = "w.{}"}}
+  func.func @decode(%ids: memref<1xi32>, %tokens: index, %position: index, %first: index, %source: index, %logits: memref<1x8xf32>, %arena: memref<1024xi8>)
+      attributes {arguments = ["ids", "tokens", "position", "first", "source", "logits", "arena"], chunk = 1 : index, arena_bytes = 1024 : index} {
+    %c0 = arith.constant 0 : index
+    %c1 = arith.constant 1 : index
+    %c2 = arith.constant 2 : index
+    %x = memref.view %arena[%c0][] : memref<1024xi8> to memref<16x8xbf16>
+    scf.for %layer = %c0 to %c2 step %c1 {
+      %w = func.call @w(%layer) : (index) -> memref<8x8xf16>
+      gpu.launch_func @kernels::@boxes blocks in (%c1, %c1, %c1) threads in (%c1, %c1, %c1) args(%x : memref<16x8xbf16>, %w : memref<8x8xf16>)
+      gpu.launch_func @kernels::@other blocks in (%c1, %c1, %c1) threads in (%c1, %c1, %c1)
+    }
+    return
+  }
+  gpu.module @kernels {
+    gpu.func @boxes(%x: memref<16x8xbf16> {cria.tensor_map = {box = [64, 128], sizes = [8, 16], strides = [8]}}, %w: memref<8x8xf16> {cria.tensor_map = {box = [64, 8], sizes = [8, 8], strides = [8]}}) kernel attributes {cria.wgmma = true} {
+      gpu.return
+    }
+    gpu.func @other() kernel attributes {cria.wgmma = false} {
+      gpu.return
+    }
+  }
+}

@@ -17,7 +17,7 @@ writes the table anew, and docs/performance.md's tables, for people to review:
 
   build/venv/bin/python test/lowering/sass.py build/bin /tmp/sass --update
 
---ptx=FILE measures a file of PTX for sm_90 instead, whose parameters are all streamed,
+--ptx=FILE measures a file of PTX for sm_90a instead, whose parameters are all streamed,
 against --table=FILE.
 """
 
@@ -48,7 +48,7 @@ MODELS = {
     "llama-2-7b": ("llama-2-7b.json", []),
 }
 # The chip that the code for each is generated for.
-CODE = {"sm_80": "sm_80", "sm_90": "sm_90", "sm_100": "sm_90"}
+CODE = {"sm_80": "sm_80", "sm_90a": "sm_90a", "sm_100": "sm_90"}
 DOCUMENTED = ["llama-3.2-1b", "llama-3.2-1b.q8_0", "llama-2-7b"]
 # The figures, and whether more of one is better.
 BETTER = {
@@ -89,7 +89,7 @@ class Chip:
 
 CHIPS = {
     "sm_80": Chip("A100", 108, 164 << 10),
-    "sm_90": Chip("H200", 132, 228 << 10),
+    "sm_90a": Chip("H200", 132, 228 << 10),
     "sm_100": Chip("B200", 148, 228 << 10),
 }
 
@@ -148,7 +148,7 @@ def compiled(tools, config, name, *flags):
     """({chip: file of PTX}, artifact) of a config."""
     dump = tools.scratch / name
     flags = ["--target=cuda", *flags, f"--dump-phases={dump}"]
-    flags.append("--chip=" + ",".join(dict.fromkeys(CODE.values())))
+    flags.append("--chip=" + ",".join(sorted(set(CODE.values()))))
     artifact = tools.compile(config, *flags, out=f"{name}.cria")
     return {chip: dump / code / "5-ptx.ptx" for chip, code in CODE.items()}, artifact
 
@@ -168,7 +168,7 @@ def planted(ptx, scratch):
     for name, text in ptxas.kernels(ptx.read_text()).items():
         threads = int(re.search(r"\.maxntid (\d+)", text)[1])
         result[name] = Launch(threads, streamed=-1)
-    return {"sm_90": copy}, result
+    return {"sm_90a": copy}, result
 
 
 def parameters(text, chip):
@@ -274,8 +274,8 @@ def complaints(rows, bounds):
 
 def in_flight(figures, chip):
     """KiB on their way to a multiprocessor: "" where a grid's size varies."""
-    launch = figures["launch"]
-    if launch.blocks is None:
+    launch = figures and figures["launch"]
+    if not launch or launch.blocks is None or figures["loads"] is None:
         return ""
     blocks = min(figures["blocks"], launch.blocks / chip.multiprocessors)
     return f"{blocks * launch.threads * figures['loads'] * 16 / 1024:.0f}"
@@ -283,7 +283,7 @@ def in_flight(figures, chip):
 
 def said(figure):
     if figure is None:
-        return ""
+        return "-"
     return f"{figure:.1f}" if isinstance(figure, float) else str(figure)
 
 
@@ -295,15 +295,20 @@ def markdown(rows):
         yield "|---" * (len(titles) + 2) + "|"
         names = dict.fromkeys(kernel for found, kernel, _ in rows if found == model)
         for name in names:
-            each = {chip: rows[model, name, chip] for chip in CHIPS}
-            if name.startswith("embed_") or each["sm_80"]["loads"] is None:
+            each = {chip: rows.get((model, name, chip)) for chip in CHIPS}
+            known = [row for row in each.values() if row]
+            figures = known[0]["loads"], known[0]["mma"]
+            if name.startswith("embed_") or figures == (None, None):
                 continue
             cells = [
                 [in_flight(row, CHIPS[chip]) for chip, row in each.items()],
-                *([said(row[figure]) for row in each.values()] for figure in BETTER),
+                *(
+                    [said(row and row[figure]) for row in each.values()]
+                    for figure in BETTER
+                ),
             ]
             kib, loads, mma, registers, blocks, _ = [
-                " / ".join(cell) if any(cell) else "" for cell in cells
+                " / ".join(cell) if set(cell) - {"", "-"} else "" for cell in cells
             ]
             texts = [loads, kib, mma, registers, blocks]
             yield "| " + " | ".join([f"`{name}`", *texts]) + " |"
@@ -332,7 +337,7 @@ def main():
     downloaded = tools.bin.parent / "cuda-tools"
     os.environ["PATH"] = os.pathsep.join([str(downloaded), os.environ["PATH"]])
     if options.ptx:
-        chips = ["sm_90"]
+        chips = ["sm_90a"]
         models = {options.ptx.stem: planted(options.ptx, tools.scratch)}
     else:
         models = {model: compile_model(tools, model) for model in MODELS}

@@ -60,7 +60,7 @@ public:
                              strideOf(bytes))) {}
 
 private:
-  std::vector<Sums> multiply(const Corner &corner) override;
+  void multiply(const Corner &corner, Finish finish) override;
   Rows freeMemory() const override { return codes; }
   Value columnOf(Value row, Value chunk);
   void fetch(const Corner &corner, Value step);
@@ -198,7 +198,7 @@ SmallVector<Value> BlockGemm::step(Value step, ValueRange sums) {
   return next;
 }
 
-std::vector<GemmTile::Sums> BlockGemm::multiply(const Corner &corner) {
+void BlockGemm::multiply(const Corner &corner, Finish finish) {
   fetch(corner, corner.first);
   SmallVector<Value> init(down() * across() * 4, b.f32(0));
   auto sums = b.loop(
@@ -211,7 +211,7 @@ std::vector<GemmTile::Sums> BlockGemm::multiply(const Corner &corner) {
         b.when(b.less(next, corner.end), [&] { fetch(corner, next); });
         return step(at, carried);
       });
-  return sumsOf(sums);
+  finish(sumsOf(sums));
 }
 
 /// cp.async copies 4 bytes at least, of scales two.

@@ -60,7 +60,7 @@ public:
   }
 
 private:
-  std::vector<Sums> multiply(const Corner &corner) override;
+  void multiply(const Corner &corner, Finish finish) override;
   Rows freeMemory() const override { return stages; }
   void fetch(const Corner &corner, Value step);
   void fetchRows(Value stage, int64_t firstRow, int64_t rows, Value first,
@@ -169,7 +169,7 @@ SmallVector<Value> MmaGemm::step(const Starts &starts, Value step,
   return next;
 }
 
-std::vector<GemmTile::Sums> MmaGemm::multiply(const Corner &corner) {
+void MmaGemm::multiply(const Corner &corner, Finish finish) {
   for (int64_t i = 0; i + 1 < count; ++i)
     fetch(corner, b.add(corner.first, i));
   SmallVector<Value> init(down() * across() * 4, b.f32(0));
@@ -184,7 +184,7 @@ std::vector<GemmTile::Sums> MmaGemm::multiply(const Corner &corner) {
                        return step(starts, at, carried);
                      });
   cuda::awaitCopies(b, 0);
-  return sumsOf(sums);
+  finish(sumsOf(sums));
 }
 
 /// cp.async copies 4 bytes at least.

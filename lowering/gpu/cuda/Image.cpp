@@ -1,6 +1,8 @@
 #include "lowering/gpu/cuda/Image.h"
 
 #include "lowering/artifact/Writer.h"
+#include "lowering/gpu/Chips.h"
+#include "lowering/gpu/KernelBuilder.h"
 #include "lowering/gpu/Launches.h"
 
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
@@ -77,11 +79,44 @@ static void adapt(gpu::GPUModuleOp kernels, bool dependent) {
         kernel.removeArgAttr(i, LLVM::LLVMDialect::getNoAliasAttrName());
 }
 
+/// Takes kernels away that are for chips with wgmma, or for those without.
+static void takeKernelsOf(gpu::GPUModuleOp kernels, bool wgmma) {
+  for (auto kernel :
+       llvm::make_early_inc_range(kernels.getOps<LLVM::LLVMFuncOp>()))
+    if (auto own = kernel->getAttrOfType<BoolAttr>(simt::kWgmmaAttribute))
+      if (own.getValue() != wgmma)
+        kernel.erase();
+}
+
+/// Tensor maps are passed by value, and never copied: the hardware reads them
+/// where they are. They have 128 bytes, aligned to 64.
+static void passTensorMaps(LLVM::LLVMFuncOp kernel) {
+  Builder b(kernel.getContext());
+  auto bytes = LLVM::LLVMArrayType::get(b.getI8Type(), 128);
+  auto maps =
+      kernel->getAttrOfType<DenseI32ArrayAttr>(simt::kTensorMapAttribute);
+  for (int32_t i : maps ? maps.asArrayRef() : ArrayRef<int32_t>()) {
+    kernel.setArgAttr(i, LLVM::LLVMDialect::getByValAttrName(),
+                      TypeAttr::get(bytes));
+    kernel.setArgAttr(i, LLVM::LLVMDialect::getAlignAttrName(),
+                      b.getI64IntegerAttr(64));
+    kernel.setArgAttr(i, NVVM::NVVMDialect::getGridConstantAttrName(),
+                      b.getUnitAttr());
+  }
+}
+
 static llvm::Expected<CudaBinary> makePtx(ModuleOp module,
                                           NVVM::NVVMTargetAttr target) {
   OwningOpRef<ModuleOp> copy(module.clone());
   auto kernels = *copy->getOps<gpu::GPUModuleOp>().begin();
-  kernels.setTargetsAttr(Builder(target.getContext()).getArrayAttr(target));
+  bool wgmma = simt::hasWgmma(target.getChip());
+  takeKernelsOf(kernels, wgmma);
+  for (auto kernel : kernels.getOps<LLVM::LLVMFuncOp>())
+    passTensorMaps(kernel);
+  auto verified = NVVM::NVVMTargetAttr::get(
+      target.getContext(), target.getO(), target.getTriple(), target.getChip(),
+      target.getFeatures(), target.getFlags(), target.getLink());
+  kernels.setTargetsAttr(Builder(target.getContext()).getArrayAttr(verified));
   bool dependent = overlapsLaunches(target.getChip());
   adapt(kernels, dependent);
   PassManager pm(module.getContext());
@@ -94,7 +129,8 @@ static llvm::Expected<CudaBinary> makePtx(ModuleOp module,
   auto object = cast<gpu::ObjectAttr>(binary.getObjects()[0]);
   // LLVM ends the text with a zero.
   std::string text = object.getObject().getValue().rtrim('\0').str();
-  return CudaBinary{"ptx", target.getChip().str(), std::move(text), dependent};
+  return CudaBinary{"ptx", target.getChip().str(), std::move(text), dependent,
+                    wgmma};
 }
 
 llvm::Expected<CudaImage> cria::makeCudaImage(ModuleOp module) {
@@ -189,5 +225,6 @@ llvm::Expected<CudaBinary> cria::assemble(const CudaImage &image,
     return llvm::createStringError(
         "--cubin=" + chip + ": ptxas fails: " +
         StringRef(*said).take_until([](char c) { return c == '\n'; }));
-  return CudaBinary{"cubin", chip.str(), std::move(*bytes), ptx.dependent};
+  return CudaBinary{"cubin", chip.str(), std::move(*bytes), ptx.dependent,
+                    ptx.wgmma};
 }

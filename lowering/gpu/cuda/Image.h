@@ -15,6 +15,8 @@ struct CudaBinary {
   /// All threads of all kernels wait for the launch before theirs, which may
   /// still run when they begin.
   bool dependent = false;
+  /// Whether its kernels are those for chips with wgmma.
+  bool wgmma = false;
 
   /// Its symbol in the artifact.
   std::string symbol() const { return "cria_" + format + "_" + chip; }

@@ -113,9 +113,30 @@ TEST_F(CudaFaultsTest, ADriverTooOldForThePtx) {
   ASSERT_TRUE(opened.ok());
   artifact = *opened;
   EXPECT_THAT(load(), fails(CRIA_FAILED_PRECONDITION,
-                            "its PTX needs a driver for CUDA 12.0, this one "
+                            "its code needs a driver for CUDA 12.0, this one "
                             "supports 11.8"));
   environment.set("CRIA_EMULATOR_DRIVER_VERSION", "12000");
+  expectWorks();
+}
+
+/// Code that copies boxes is for drivers that encode tensor maps; others take
+/// what there is beside it.
+TEST_F(CudaFaultsTest, ADriverWithoutTensorMaps) {
+  environment.set("CRIA_EMULATOR_DRIVER_VERSION", "11080");
+  nlohmann::json manifest = cudaManifest();
+  nlohmann::json &images = manifest["cuda"]["images"];
+  images[0]["wgmma"] = true;
+  auto opened = open(manifest, cudaPtx());
+  ASSERT_TRUE(opened.ok());
+  artifact = *opened;
+  EXPECT_THAT(load(), fails(CRIA_FAILED_PRECONDITION,
+                            "its code needs a driver for CUDA 12.0, this one "
+                            "supports 11.8"));
+  images.push_back(images[0]);
+  images[1].erase("wgmma");
+  opened = open(manifest, cudaPtx());
+  ASSERT_TRUE(opened.ok());
+  artifact = *opened;
   expectWorks();
 }
 

@@ -57,6 +57,54 @@ TEST(CudaManifest, CountsBlocksOfCountsInARange) {
   EXPECT_EQ(size.at(9, 0), 0u);
 }
 
+TEST(CudaManifest, HasLaunchesForImagesWithWgmma) {
+  json manifest = cudaManifest();
+  json &step = manifest["cuda"]["entries"]["decode"][0];
+  step["wgmma"] = true;
+  step["args"][0] = {{"arena", 256},
+                     {"map",
+                      {{"dtype", "bf16"},
+                       {"sizes", {8, 3}},
+                       {"strides", {16}},
+                       {"box", {64, 2}}}}};
+  auto parsed = parseManifest(manifest.dump(), "x.cria");
+  ASSERT_TRUE(parsed.ok()) << parsed.status().message();
+  cuda::Image image = parsed->cuda->images[0];
+  const cuda::LaunchStep &launch = parsed->cuda->decode[0].launches[0];
+  EXPECT_FALSE(launch.isFor(image));
+  image.wgmma = true;
+  EXPECT_TRUE(launch.isFor(image));
+  EXPECT_TRUE(parsed->cuda->decode[1].launches[0].isFor(image));
+  ASSERT_TRUE(launch.arguments[0].map);
+  EXPECT_EQ(launch.arguments[0].map->bytes(), (8u + 2 * 16) * 2);
+}
+
+TEST(CudaManifest, RefusesTensorMapsThatNoDeviceTakes) {
+  json map = {
+      {"dtype", "f16"}, {"sizes", {8, 3}}, {"strides", {8}}, {"box", {64, 2}}};
+  auto refused = [&](const char *key, const json &value,
+                     const std::string &message, const char *place = "arena") {
+    json changed = map;
+    changed[key] = value;
+    EXPECT_THAT(statusWith(plain, {{place, 0}, {"map", changed}}),
+                fails(CRIA_INVALID_ARGUMENT, message));
+  };
+  refused("dtype", "f32", "expected bf16 or f16");
+  refused("sizes", json::array(), "is empty");
+  refused("sizes", {8, 0}, "is 0, expected");
+  refused("sizes", {1, 1, 1, 1, 1, 1}, "sizes");
+  refused("strides", {8, 8}, "strides");
+  refused("strides", {12}, "expected multiples of 8 elements");
+  refused("box", {32, 2}, "expected rows of 64 elements");
+  refused("box", {64, 257}, "is 257, expected");
+  refused("box", {64}, "expected 2 numbers");
+  refused("sizes", {8, 64}, "has 1024 bytes, 512 are there");
+  refused("dtype", "f16", "has 48 bytes, 0 are there", "cache");
+  json many = {{"arena", 0}, {"map", map}};
+  EXPECT_THAT(statusWith("/entries/decode/0/args", json(25, many)),
+              fails(CRIA_INVALID_ARGUMENT, "has 25 tensor maps"));
+}
+
 TEST(CudaManifest, ACodeForCudaAloneNeedsNoEntries) {
   json manifest = cudaManifest();
   manifest["target"] = {{"kind", "cuda"}, {"arch", "x86_64"}, {"os", "linux"}};

@@ -138,6 +138,8 @@ void write(Json &json, const Launch &launch, const LaunchCounts &counts,
   json.attribute("longest_block", counts.longestBlock);
   writeOperations(json, plan, counts.warpInstructions);
   writeRatio(json, "barriers_per_warp", counts.ofWarps(plan, "barrier"), warps);
+  if (counts.bulkBytes)
+    json.attribute("bulk_bytes", counts.bulkBytes);
   writeKinds(json, plan, counts);
   writeLosses(json, plan, counts);
 }

@@ -358,6 +358,11 @@ void Block::addCounts(LaunchCounts &to) {
     counter->finish(to);
 }
 
+void Block::countBulk(uint64_t bytes) {
+  if (counter)
+    counter->bulkBytes += bytes;
+}
+
 /// A generic address is one of global, shared or local memory.
 void Block::countRequest(Thread &thread, uint32_t site, uint64_t address,
                          uint32_t bytes) {

@@ -115,6 +115,8 @@ public:
   std::string offsetOf(uint64_t address) const;
 
   Random &random() { return randomNumbers; }
+  /// Counts bytes of global memory that a bulk copy reads or writes.
+  void countBulk(uint64_t bytes);
   /// Counts an access to memory.
   void countRequest(Thread &thread, uint32_t site, uint64_t address,
                     uint32_t bytes);

@@ -80,6 +80,7 @@ void writeNow(Block &block, Thread &thread, BulkStore &store) {
     checkRows(block, thread, store.box, store.line, "target of cp.async.bulk",
               true);
   forEachRow(store.box, [&](const TensorRow &row, uint64_t offset) {
+    block.countBulk(row.bytes);
     std::memcpy(reinterpret_cast<void *>(row.address),
                 &store.read[offset + row.skipped], row.bytes);
   });
@@ -103,6 +104,7 @@ void makeLoad(Block &block, const BulkLoad &load, unsigned agent) {
   int fill = box.map.fillsWithNan ? 0xFF : 0;
   forEachRow(box, [&](const TensorRow &row, uint64_t offset) {
     std::vector<char> bytes(rowBytes, char(fill));
+    block.countBulk(row.bytes);
     if (row.bytes)
       std::memcpy(&bytes[row.skipped], reinterpret_cast<void *>(row.address),
                   row.bytes);

@@ -28,6 +28,7 @@ void LaunchCounts::add(const LaunchCounts &other) {
   for (size_t i = 0; i < other.sites.size(); ++i)
     sites[i] += other.sites[i];
   longestBlock = std::max(longestBlock, other.longestBlock);
+  bulkBytes += other.bulkBytes;
 }
 
 uint64_t LaunchCounts::instructions() const {
@@ -66,6 +67,7 @@ RequestCounts LaunchCounts::ofKind(const CountPlan &plan,
 void BlockCounter::start(const CountPlan &newPlan, uint32_t count) {
   plan = &newPlan;
   threads = count;
+  bulkBytes = 0;
   executed.assign(size_t(threads) * plan->segments.size(), 0);
   requests.start(plan->sites, threads);
 }
@@ -93,6 +95,7 @@ void BlockCounter::addSegments(LaunchCounts &to) const {
 
 void BlockCounter::finish(LaunchCounts &to) {
   addSegments(to);
+  to.bulkBytes += bulkBytes;
   requests.finish(to.sites);
 }
 

@@ -48,6 +48,7 @@ struct LaunchCounts {
   std::vector<uint64_t> threadInstructions, warpInstructions; ///< by class
   std::vector<RequestCounts> sites; ///< by number in the plan
   uint64_t longestBlock = 0; ///< instructions of warps, of the block with most
+  uint64_t bulkBytes = 0;    ///< of global memory, read and written by copies
 
   void add(const LaunchCounts &other);
   uint64_t instructions() const; ///< of threads
@@ -72,6 +73,7 @@ public:
   void finish(LaunchCounts &to);
 
   Requests requests;
+  uint64_t bulkBytes = 0; ///< that bulk copies read and wrote
 
 private:
   void addSegments(LaunchCounts &to) const;

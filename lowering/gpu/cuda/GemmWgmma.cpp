@@ -1,0 +1,323 @@
+/// A tiled product by warpgroups (wgmma, sm_90a), 128 x 256 or 128 x 128 in
+/// steps of 64:
+///
+///   warpgroup 2   one thread copies the rows of input and weights of a step to
+///                 a stage of a ring, as soon as the stage is free
+///   0 and 1       multiply 64 rows each, when the stage is full, and finish
+///                 the tile
+///
+/// Copies take boxes, which tensor maps describe: zeros where the input has no
+/// row, or a row no element. Rows of weights lie in the tile so that a lane has
+/// the sums of neighbouring units. For eight units of one sum, columns 2t and
+/// 2t + 1 of the four products p, which are lane t's, are units 8t + 2p and
+/// behind it. To the map a weight is a tensor
+///
+///   k   2   4 (t)   4 (p)   groups of 32 units
+///
+/// which is copied in this order. Of two sums, all units of the first come
+/// first.
+#include "lowering/gpu/GemmTile.h"
+#include "lowering/gpu/cuda/TensorCores.h"
+#include "lowering/gpu/cuda/Warpgroups.h"
+
+using namespace mlir;
+using namespace cria;
+using namespace cria::simt;
+
+/// Rows of the tile, terms of a step, and stages of the ring: 192 KiB at most.
+static constexpr int64_t kTileM = 128, kTileK = 64, kStages = 4;
+/// Threads that multiply, and all.
+static constexpr int64_t kMultiply = 2 * cuda::kWarpgroup,
+                         kThreads = kMultiply + cuda::kWarpgroup;
+/// Registers of a thread that copies, and of one that multiplies.
+static constexpr int64_t kCopyRegisters = 40, kMultiplyRegisters = 232;
+/// Rows of weights of a tile. The second cache gives 42 GB/s to each of an
+/// H200's multiprocessors; a wide tile makes 85 operations of a byte, a narrow
+/// one 64. A narrow one leaves fewer multiprocessors without work where there
+/// are few.
+static constexpr int64_t kWide = 256, kNarrow = 128;
+
+static constexpr const GemmRows &kManyRows = *std::prev(std::end(kMmaRows));
+
+static GemmShape shapeOf(int64_t n) {
+  return {kTileM,
+          n,
+          kTileK,
+          kMultiprocessors,
+          kMultiply,
+          /*downFirst=*/true,
+          kManyRows.above / kTileM + 1};
+}
+
+namespace {
+class WgmmaGemm : public GemmTile {
+public:
+  WgmmaGemm(Launch &launch, ArrayRef<Work> works, int64_t n)
+      : GemmTile(launch, works, shapeOf(n), kManyRows) {}
+
+  /// Makes tensor maps of the operands; false where they cannot be copied so.
+  bool addMaps();
+  /// Begins the kernel's shared memory.
+  void begin();
+
+private:
+  /// A weight's boxes: `units` units each, and where the box of a unit begins.
+  struct Boxes {
+    Value map;
+    SmallVector<int64_t> box;
+    int64_t units;
+  };
+  UnitSum unitOf(Value) override {
+    llvm_unreachable("no row of weights is addressed");
+  }
+  void multiply(const Corner &corner, Finish finish) override;
+  Rows freeMemory() const override { return flag; }
+  void barrier() override { cuda::barrierOf(b, kMultiply); }
+  int64_t launchedBytes() const override { return kStages * stageBytes(); }
+  int64_t stageRows() const { return kTileM + n; }
+  int64_t stageBytes() const { return stageRows() * cuda::kBoxBytes; }
+
+  bool takesInput();
+  std::optional<int64_t> unitsOfBox(const Work &work, const Operand &weight,
+                                    int64_t group);
+  Boxes boxesOf(const Work &work, const Operand &weight);
+
+  void copy(cuda::PhaseBarriers &barriers, const Corner &corner);
+  void copyWork(cuda::PhaseBarriers &barriers, const Corner &corner, size_t i);
+  std::vector<Sums> sum(cuda::PhaseBarriers &barriers, const Corner &corner);
+  std::vector<Sums> sumsOf(ValueRange sums);
+  int64_t group() const { return 4 * together; }
+
+  /// Neighbouring units of a lane.
+  int64_t together = 8;
+  Value mapX;
+  std::vector<SmallVector<Boxes>> boxes; // of each sum of each work
+  Rows ring, flag;
+};
+} // namespace
+
+/// Whether the tile's rows of the input follow one another, and begin at k = 0.
+bool WgmmaGemm::takesInput() {
+  return works[0].row && width * 2 == 16 &&
+         x.row == launch.of.elements.dim(*works[0].row) &&
+         x.column == launch.of.elements.constant(0);
+}
+
+/// Units whose rows of a weight follow one another, from a multiple of them on:
+/// so many are copied at once. Nothing where they are not groups of `group`.
+std::optional<int64_t>
+WgmmaGemm::unitsOfBox(const Work &work, const Operand &weight, int64_t group) {
+  if (work.unitLoops.empty() || weight.column != launch.of.elements.constant(0))
+    return std::nullopt;
+  unsigned last = work.unitLoops.back();
+  AffineExpr dim = launch.of.elements.dim(last);
+  AffineExpr first = weight.row.replace(dim, launch.of.elements.constant(0));
+  auto type = cast<MemRefType>(weight.rows.base.getType());
+  int64_t length = work.part.box[last].constant;
+  if (launch.of.elements.simplify(weight.row - first - dim, work.longBox()) !=
+          launch.of.elements.constant(0) ||
+      !first.isMultipleOf(group) || length % group ||
+      type.getNumElements() % (group * weight.rows.stride))
+    return std::nullopt;
+  int64_t most = unitsOfTile();
+  return work.unitLoops.size() == 1 ? most : std::min(most, length & -length);
+}
+
+WgmmaGemm::Boxes WgmmaGemm::boxesOf(const Work &work, const Operand &weight) {
+  int64_t stride = weight.rows.stride,
+          units = *unitsOfBox(work, weight, group());
+  auto type = cast<MemRefType>(weight.rows.base.getType());
+  int64_t groups = type.getNumElements() / (group() * stride);
+  SmallVector<int64_t> box = {kTileK, 2, 4, together / 2, units / group()};
+  TensorMap map = {{k, 2, 4, together / 2, groups},
+                   {stride, together * stride, 2 * stride, group() * stride},
+                   box};
+  return {launch.tensorMap(weight.rows, map), box, units};
+}
+
+bool WgmmaGemm::addMaps() {
+  Size rows = works[0].rows();
+  auto chunk = launch.of.kernel->getAttrOfType<IntegerAttr>("chunk");
+  if (!takesInput() || (!rows.isConstant() && !chunk))
+    return false;
+  auto fits = [&](int64_t group) {
+    for (auto [work, own] : llvm::zip(works, weights))
+      for (const Operand &weight : own)
+        if (!unitsOfBox(work, weight, group))
+          return false;
+    return true;
+  };
+  while (together > 1 && !fits(group()))
+    together /= 2;
+  if (together == 1)
+    return false;
+  llvm::MapVector<Value, Boxes> known;
+  for (auto [work, own] : llvm::zip(works, weights)) {
+    SmallVector<Boxes> &all = boxes.emplace_back();
+    for (const Operand &weight : own) {
+      auto found = known.find(weight.rows.base);
+      if (found == known.end())
+        found = known.insert({weight.rows.base, boxesOf(work, weight)}).first;
+      all.push_back(found->second);
+    }
+  }
+  int64_t most = rows.isConstant() ? rows.constant : chunk.getInt();
+  mapX =
+      launch.tensorMap(x.rows, {{k, most}, {x.rows.stride}, {kTileK, kTileM}});
+  return true;
+}
+
+void WgmmaGemm::begin() {
+  Type element = x.rows.element;
+  ring = b.launchedShared(element, kStages * stageRows() * kTileK, kTileK);
+  if (splitTiles())
+    flag = b.shared(b.getI32Type(), 1, 1);
+  cuda::fitBlocks(b, 1);
+}
+
+/// One thread fills stages, each when all have read what it had before.
+void WgmmaGemm::copyWork(cuda::PhaseBarriers &barriers, const Corner &corner,
+                         size_t i) {
+  const Work &work = works[i];
+  struct Copy {
+    const Boxes &from;
+    Value group;
+    int64_t row; // of the stage
+  };
+  SmallVector<Copy> copies;
+  for (auto [s, from] : llvm::enumerate(boxes[i]))
+    for (int64_t unit = 0; unit < unitsOfTile(); unit += from.units) {
+      auto loops = work.loops(b, b.i32(0), b.add(corner.unit, unit));
+      Value row = launch.value(weights[i][s].row, loops);
+      copies.push_back(
+          {from, b.div(row, group()),
+           kTileM + static_cast<int64_t>(s) * unitsOfTile() + unit});
+    }
+  b.loop(corner.first, corner.end, 1, [&](Value at) {
+    Value turn = b.sub(at, corner.first), stage = b.rem(turn, kStages);
+    Value odd = b.rem(b.div(turn, kStages), 2);
+    barriers.await(b.add(stage, kStages), b.sub(b.i32(1), odd));
+    barriers.announce(stage, stageBytes());
+    Address to = b.address(ring, b.mul(stage, stageRows()), b.i32(0));
+    Value column = b.mul(at, kTileK), none = b.i32(0);
+    barriers.copyBox(mapX, {column, corner.row}, {kTileK, kTileM}, stage, to);
+    for (const Copy &copy : copies)
+      barriers.copyBox(copy.from.map, {column, none, none, none, copy.group},
+                       copy.from.box, stage, b.further(to, ring, copy.row, 0));
+  });
+}
+
+void WgmmaGemm::copy(cuda::PhaseBarriers &barriers, const Corner &corner) {
+  cuda::leaveRegisters(b, kCopyRegisters);
+  b.when(b.equal(b.thread(), b.i32(kMultiply)), [&] {
+    branch(b, workTiles, corner.tile,
+           [&](size_t i, Value) { copyWork(barriers, corner, i); });
+  });
+}
+
+/// A stage is free again when the products that read it are done, those of the
+/// turn behind have begun.
+std::vector<GemmTile::Sums> WgmmaGemm::sum(cuda::PhaseBarriers &barriers,
+                                           const Corner &corner) {
+  cuda::takeRegisters(b, kMultiplyRegisters);
+  Value warpgroup = b.div(b.thread(), cuda::kWarpgroup);
+  Value leads = b.equal(b.rem(b.thread(), cuda::kWarpgroup), b.i32(0));
+  Value startX = cuda::describeRows(
+      b, b.address(ring, b.mul(warpgroup, kTileM / 2), b.i32(0)));
+  Value startW =
+      cuda::describeRows(b, b.address(ring, b.i32(kTileM), b.i32(0)));
+  auto further = [&](Value start, Value chunks) -> Value {
+    return b.create<arith::AddIOp>(
+        start, b.create<arith::ExtUIOp>(b.getI64Type(), chunks));
+  };
+  SmallVector<Value> sums = b.loop(
+      corner.first, corner.end, 1, cuda::zeroSums(b, n),
+      [&](Value at, ValueRange carried) {
+        Value turn = b.sub(at, corner.first), stage = b.rem(turn, kStages);
+        barriers.await(stage, b.rem(b.div(turn, kStages), 2));
+        Value next = cuda::fenceSums(b, carried[0]);
+        Value chunks = b.mul(stage, stageBytes() / 16);
+        for (int64_t i = 0; i < kTileK / 16; ++i) {
+          Value own = b.add(chunks, i * 2);
+          next = cuda::multiplyTiles(b, x.rows.element, n, further(startX, own),
+                                     further(startW, own), next);
+        }
+        cuda::commitProducts(b);
+        cuda::awaitProducts(b, 1);
+        b.when(b.both(leads, b.less(b.i32(0), turn)), [&] {
+          Value before = b.rem(b.sub(turn, b.i32(1)), kStages);
+          barriers.arrive(b.add(before, kStages));
+        });
+        return SmallVector<Value>{next};
+      });
+  return sumsOf(cuda::awaitSums(b, sums[0]));
+}
+
+/// The sums of a lane, of rows g and g + 8 of its warp's 16.
+std::vector<GemmTile::Sums> WgmmaGemm::sumsOf(ValueRange sums) {
+  // Computed anew: registers are few while products are added up.
+  Value thread = b.opaque(b.thread());
+  Value lane = b.rem(thread, kWarp), warp = b.div(thread, kWarp);
+  Value row = b.add(b.mul(warp, 16), b.div(lane, 4));
+  Value unit = b.mul(b.rem(lane, 4), together);
+  std::vector<Sums> result;
+  for (int64_t i = 0; i < 2; ++i)
+    for (int64_t first = 0; first < unitsOfTile(); first += group()) {
+      Sums &own = result.emplace_back();
+      own.row = b.add(row, i * 8);
+      own.unit = b.add(unit, first);
+      for (int64_t s = 0; s < sumsOfUnit(); ++s) {
+        SmallVector<Value> &values = own.values.emplace_back();
+        for (int64_t p = 0; p < together / 2; ++p)
+          for (int64_t e = 0; e < 2; ++e) {
+            int64_t product = (s * unitsOfTile() + first) / 8 + p;
+            values.push_back(sums[product * 4 + i * 2 + e]);
+          }
+      }
+    }
+  return result;
+}
+
+void WgmmaGemm::multiply(const Corner &corner, Finish finish) {
+  cuda::PhaseBarriers barriers(b, 2 * kStages); // full ones, then free ones
+  b.when(b.equal(b.thread(), b.i32(0)), [&] {
+    for (int64_t stage = 0; stage < kStages; ++stage) {
+      barriers.init(stage, 1);
+      barriers.init(kStages + stage, kMultiply / cuda::kWarpgroup);
+    }
+    barriers.publish();
+  });
+  b.barrier();
+  b.when(
+      b.less(b.thread(), b.i32(kMultiply)),
+      [&] { finish(sum(barriers, corner)); }, [&] { copy(barriers, corner); });
+}
+
+/// Wide tiles where those of the longest prompt fill the multiprocessors.
+static int64_t columnsOf(KernelFunction &function, ArrayRef<Work> works) {
+  int64_t rows = kTileM, tiles = 0;
+  if (Size size = works[0].rows(); size.isConstant())
+    rows = size.constant;
+  else if (auto chunk = function.kernel->getAttrOfType<IntegerAttr>("chunk"))
+    rows = chunk.getInt();
+  for (const Work &work : works)
+    tiles += llvm::divideCeil(
+        work.units * static_cast<int64_t>(work.sums.size()), kWide);
+  return tiles * llvm::divideCeil(rows, kTileM) < kMultiprocessors ? kNarrow
+                                                                   : kWide;
+}
+
+std::unique_ptr<GemmTile> simt::makeWgmmaGemm(KernelFunction &function,
+                                              const Twine &suffix,
+                                              ArrayRef<Work> works,
+                                              std::unique_ptr<Launch> &launch) {
+  launch = std::make_unique<Launch>(function, suffix, kThreads);
+  auto gemm =
+      std::make_unique<WgmmaGemm>(*launch, works, columnsOf(function, works));
+  if (!gemm->addMaps()) {
+    launch->erase();
+    return nullptr;
+  }
+  gemm->begin();
+  return gemm;
+}

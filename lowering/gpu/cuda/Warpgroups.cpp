@@ -1,0 +1,184 @@
+#include "lowering/gpu/cuda/Warpgroups.h"
+
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/NVGPU/IR/NVGPUDialect.h"
+
+using namespace mlir;
+using namespace cria;
+using namespace cria::simt;
+
+/// Nanoseconds that a thread may sleep before it looks at a barrier again.
+static constexpr int64_t kPatience = 10'000'000;
+
+static Attribute sharedSpace(KernelBuilder &b) {
+  return gpu::AddressSpaceAttr::get(b.getContext(),
+                                    gpu::AddressSpace::Workgroup);
+}
+
+cuda::PhaseBarriers::PhaseBarriers(KernelBuilder &b, int64_t count) : b(b) {
+  auto type = nvgpu::MBarrierGroupType::get(b.getContext(), sharedSpace(b),
+                                            static_cast<unsigned>(count));
+  group = b.create<nvgpu::MBarrierCreateOp>(type);
+}
+
+Value cuda::PhaseBarriers::index(Value number) {
+  return b.createOrFold<arith::IndexCastOp>(b.getIndexType(), number);
+}
+
+void cuda::PhaseBarriers::init(int64_t barrier, int64_t arrivals) {
+  b.create<nvgpu::MBarrierInitOp>(
+      group, b.create<arith::ConstantIndexOp>(arrivals),
+      b.create<arith::ConstantIndexOp>(barrier), Value());
+}
+
+void cuda::PhaseBarriers::publish() { b.create<NVVM::FenceMbarrierInitOp>(); }
+
+void cuda::PhaseBarriers::arrive(Value barrier) {
+  b.create<nvgpu::MBarrierArriveOp>(
+      nvgpu::MBarrierTokenType::get(b.getContext()), group, index(barrier));
+}
+
+void cuda::PhaseBarriers::announce(Value barrier, int64_t bytes) {
+  b.create<nvgpu::MBarrierArriveExpectTxOp>(
+      group, b.create<arith::ConstantIndexOp>(bytes), index(barrier), Value());
+}
+
+void cuda::PhaseBarriers::await(Value barrier, Value parity) {
+  Value isOdd = b.equal(parity, b.i32(1));
+  b.create<nvgpu::MBarrierTryWaitParityOp>(
+      group, isOdd, b.create<arith::ConstantIndexOp>(kPatience),
+      index(barrier));
+}
+
+void cuda::PhaseBarriers::copyBox(Value map, ValueRange coordinates,
+                                  ArrayRef<int64_t> box, Value barrier,
+                                  Address to) {
+  Type element = cast<MemRefType>(to.base.getType()).getElementType();
+  SmallVector<int64_t> shape(llvm::reverse(box));
+  auto dense = MemRefType::get(shape, element, MemRefLayoutAttrInterface(),
+                               sharedSpace(b));
+  auto type = nvgpu::TensorMapDescriptorType::get(
+      b.getContext(), dense, nvgpu::TensorMapSwizzleKind::SWIZZLE_128B,
+      nvgpu::TensorMapL2PromoKind::L2PROMO_256B,
+      nvgpu::TensorMapOOBKind::OOB_ZERO,
+      nvgpu::TensorMapInterleaveKind::INTERLEAVE_NONE);
+  Value descriptor =
+      b.create<UnrealizedConversionCastOp>(type, map).getResult(0);
+  SmallVector<int64_t> strides = dense.getStridesAndOffset().first;
+  auto layout =
+      StridedLayoutAttr::get(b.getContext(), ShapedType::kDynamic, strides);
+  Value target = b.create<memref::ReinterpretCastOp>(
+      MemRefType::get(shape, element, layout, sharedSpace(b)), to.base,
+      OpFoldResult(to.index), getAsIndexOpFoldResult(b.getContext(), shape),
+      getAsIndexOpFoldResult(b.getContext(), strides));
+  SmallVector<Value> at;
+  for (Value coordinate : coordinates)
+    at.push_back(index(coordinate));
+  b.create<nvgpu::TmaAsyncLoadOp>(target, group, descriptor, at, index(barrier),
+                                  Value(), Value());
+}
+
+void cuda::takeRegisters(KernelBuilder &b, int64_t count) {
+  b.create<NVVM::SetMaxRegisterOp>(static_cast<uint32_t>(count),
+                                   NVVM::SetMaxRegisterAction::increase);
+}
+
+void cuda::leaveRegisters(KernelBuilder &b, int64_t count) {
+  b.create<NVVM::SetMaxRegisterOp>(static_cast<uint32_t>(count),
+                                   NVVM::SetMaxRegisterAction::decrease);
+}
+
+void cuda::barrierOf(KernelBuilder &b, int64_t threads) {
+  // Number 0 is the block's.
+  b.create<NVVM::BarrierOp>(TypeRange(), b.i32(1), b.i32(threads),
+                            NVVM::BarrierReductionAttr(), Value());
+}
+
+/// The PTX ISA's matrix descriptor: where the matrix begins, the 1024 bytes
+/// from 8 rows to the next 8, and the swizzle of 128 bytes; all but the last in
+/// chunks of 16 bytes.
+Value cuda::describeRows(KernelBuilder &b, Address first) {
+  constexpr int64_t kAddress = (1 << 18) - 1;
+  constexpr uint64_t kLayout = 1024 / 16ull << 32 | 1ull << 62;
+  auto number = [&](int64_t value) {
+    return b.create<arith::ConstantIntOp>(b.getI64Type(), value);
+  };
+  Type element = cast<MemRefType>(first.base.getType()).getElementType();
+  Value start = b.create<memref::ExtractAlignedPointerAsIndexOp>(first.base);
+  Value bytes = b.createOrFold<arith::MulIOp>(
+      first.index,
+      b.create<arith::ConstantIndexOp>(element.getIntOrFloatBitWidth() / 8));
+  Value at = b.create<arith::IndexCastOp>(
+      b.getI64Type(), b.createOrFold<arith::AddIOp>(start, bytes));
+  at = b.create<arith::AndIOp>(at, number(kAddress));
+  at = b.create<arith::ShRUIOp>(at, number(4));
+  return b.create<arith::OrIOp>(at, number(static_cast<int64_t>(kLayout)));
+}
+
+Value cuda::zeroSums(KernelBuilder &b, int64_t columns) {
+  return b.create<LLVM::ZeroOp>(LLVM::LLVMStructType::getLiteral(
+      b.getContext(), SmallVector<Type>(columns / 2, b.getF32Type())));
+}
+
+/// An instruction that sums go through. Not nvvm's: those have no operands, so
+/// nothing keeps what writes and reads the sums' registers before and behind.
+static Value passThrough(KernelBuilder &b, Value sums, StringRef instruction) {
+  auto type = cast<LLVM::LLVMStructType>(sums.getType());
+  SmallVector<Value> values;
+  std::string outputs, inputs;
+  for (size_t i = 0; i < type.getBody().size(); ++i) {
+    values.push_back(b.create<LLVM::ExtractValueOp>(sums, i));
+    outputs += i ? ",=f" : "=f";
+    inputs += "," + std::to_string(i);
+  }
+  return b
+      .create<LLVM::InlineAsmOp>(
+          type, values, instruction, outputs + inputs,
+          /*has_side_effects=*/true, /*is_align_stack=*/false,
+          LLVM::TailCallKind::None,
+          LLVM::AsmDialectAttr::get(b.getContext(), LLVM::AsmDialect::AD_ATT),
+          ArrayAttr())
+      .getRes();
+}
+
+Value cuda::fenceSums(KernelBuilder &b, Value sums) {
+  return passThrough(b, sums, "wgmma.fence.sync.aligned;");
+}
+
+Value cuda::multiplyTiles(KernelBuilder &b, Type element, int64_t columns,
+                          Value x, Value w, Value sums) {
+  MLIRContext *context = b.getContext();
+  auto type = NVVM::WGMMATypesAttr::get(context, element.isBF16()
+                                                     ? NVVM::WGMMATypes::bf16
+                                                     : NVVM::WGMMATypes::f16);
+  auto f32 = NVVM::WGMMATypesAttr::get(context, NVVM::WGMMATypes::f32);
+  auto plus = NVVM::WGMMAScaleInAttr::get(context, NVVM::WGMMAScaleIn::one);
+  auto layout = [&](NVVM::MMALayout value) {
+    return NVVM::MMALayoutAttr::get(context, value);
+  };
+  return b.create<NVVM::WgmmaMmaAsyncOp>(
+      sums.getType(), sums, x, w,
+      NVVM::MMAShapeAttr::get(context, 64, static_cast<int>(columns), 16), type,
+      type, f32,
+      NVVM::WGMMAScaleOutAttr::get(context, NVVM::WGMMAScaleOut::one), plus,
+      plus, layout(NVVM::MMALayout::row), layout(NVVM::MMALayout::col),
+      NVVM::MMAIntOverflowAttr());
+}
+
+void cuda::commitProducts(KernelBuilder &b) {
+  b.create<NVVM::WgmmaGroupSyncAlignedOp>();
+}
+
+void cuda::awaitProducts(KernelBuilder &b, int64_t groups) {
+  b.create<NVVM::WgmmaWaitGroupSyncOp>(static_cast<uint64_t>(groups));
+}
+
+SmallVector<Value> cuda::awaitSums(KernelBuilder &b, Value sums) {
+  Value done = passThrough(b, sums, "wgmma.wait_group.sync.aligned 0;");
+  SmallVector<Value> values;
+  auto type = cast<LLVM::LLVMStructType>(sums.getType());
+  for (size_t i = 0; i < type.getBody().size(); ++i)
+    values.push_back(b.create<LLVM::ExtractValueOp>(done, i));
+  return values;
+}

@@ -1,0 +1,108 @@
+// RUN: cria-opt --convert-linalg-to-gpu=chips=sm_80,sm_90a --split-input-file %s | FileCheck %s
+// RUN: cria-opt --convert-linalg-to-gpu=chips=sm_90a --split-input-file %s | FileCheck %s --check-prefix=ALONE
+// RUN: cria-opt --convert-linalg-to-gpu=chips=sm_80,sm_90 --split-input-file %s | FileCheck %s --check-prefix=NONE
+
+#xk = affine_map<(t, n, k) -> (t, k)>
+#wk = affine_map<(t, n, k) -> (n, k)>
+#tn = affine_map<(t, n, k) -> (t, n)>
+
+// More than 128 rows are for warpgroups where a chip has them. Blocks of the same
+// weights follow one another. sm_80's own kernel is launched beside, for images
+// of its kind, and no verifier looks for wgmma there.
+// CHECK-LABEL: func.func private @many.launch(
+// CHECK: gpu.launch_func @kernels::@many_wgmma blocks in (%{{.*}}, %c1{{.*}}, %{{.*}}) threads in (%c384{{.*}} dynamic_shared_memory_size %c131072_i32 args(%arg0 : memref<?x352xbf16>, %arg1 : memref<64x352xbf16>, %{{.*}} : index, %arg2 : memref<?x64xf32>)
+// CHECK: gpu.launch_func @kernels::@many blocks in (%c1{{.*}}, %{{.*}}, %{{.*}}) threads in (%c128{{[_0-9]*}},
+// CHECK: gpu.module @kernels [#nvvm.target<O = 3, chip = "sm_80", features = "+ptx80", verifyTarget = false>, #nvvm.target<O = 3, chip = "sm_90a", features = "+ptx80">]
+// CHECK: memref.global @launched_shared : memref<0xi8, #gpu.address_space<workgroup>> {alignment = 1024 : i64}
+
+// Maps of the input, of all rows that it may have, and of the weight, whose rows
+// are copied as lanes have their sums: 32 units are 2 x 4 x 4.
+// CHECK-LABEL: gpu.func @many_wgmma(
+// CHECK-SAME: memref<?x352xbf16> {cria.tensor_map = {box = [64, 128], sizes = [352, 512], strides = [352]}}
+// CHECK-SAME: memref<64x352xbf16> {cria.tensor_map = {box = [64, 2, 4, 4, 4], sizes = [352, 2, 4, 4, 2], strides = [352, 2816, 704, 11264]}}
+// CHECK-SAME: cria.wgmma = true
+// CHECK-SAME: known_block_size = array<i32: 384, 1, 1>
+// CHECK-SAME: nvvm.minctasm = 1
+// CHECK: nvgpu.mbarrier.create -> <{{.*}}num_barriers = 8>
+// CHECK-COUNT-8: nvgpu.mbarrier.init
+// CHECK: nvvm.fence.mbarrier.init
+// CHECK: gpu.barrier
+
+// Two warpgroups multiply: a stage is waited for, and freed when the products of
+// the turn behind have begun.
+// CHECK: nvvm.setmaxregister increase 232
+// CHECK: scf.for
+// CHECK: nvgpu.mbarrier.try_wait.parity
+// CHECK: wgmma.fence.sync.aligned;
+// CHECK-COUNT-4: nvvm.wgmma.mma_async {{.*}}m = 64, n = 128, k = 16
+// CHECK: nvvm.wgmma.commit.group.sync.aligned
+// CHECK: nvvm.wgmma.wait.group.sync.aligned 1
+// CHECK: nvgpu.mbarrier.arrive
+// CHECK: wgmma.wait_group.sync.aligned 0;
+// CHECK: vector.store {{.*}} : memref<?xf32>, vector<4xf32>
+
+// One thread of the third copies.
+// CHECK: nvvm.setmaxregister decrease 40
+// CHECK: scf.for
+// CHECK: nvgpu.mbarrier.try_wait.parity
+// CHECK: nvgpu.mbarrier.arrive.expect_tx %{{.*}}, %c32768
+// CHECK: nvgpu.tma.async.load %{{[^,]*}}, %{{[^,]*}}], {{.*}} -> memref<128x64xbf16,
+// CHECK: nvgpu.tma.async.load {{.*}} -> memref<4x4x4x2x64xbf16,
+// CHECK-NOT: nvgpu.tma.async.load
+// CHECK-LABEL: gpu.func @many(
+// CHECK-SAME: cria.wgmma = false
+// CHECK: nvvm.mma.sync
+
+// ALONE: gpu.func @many_wgmma(
+// ALONE-NOT: cria.wgmma
+// ALONE-NOT: gpu.func @many(
+// NONE-NOT: wgmma
+// NONE-NOT: verifyTarget
+func.func private @many(%x: tensor<?x352xbf16>, %w: tensor<64x352xbf16>, %out: tensor<?x64xf32>) -> tensor<?x64xf32> attributes {chunk = 512 : index} {
+  %zero = arith.constant 0.0 : f32
+  %c0 = arith.constant 0 : index
+  %n = tensor.dim %x, %c0 : tensor<?x352xbf16>
+  %pe = tensor.empty(%n) : tensor<?x64xf32>
+  %pz = linalg.fill ins(%zero : f32) outs(%pe : tensor<?x64xf32>) -> tensor<?x64xf32>
+  %p = linalg.contract indexing_maps = [#xk, #wk, #tn] ins(%x, %w : tensor<?x352xbf16>, tensor<64x352xbf16>) outs(%pz : tensor<?x64xf32>) -> tensor<?x64xf32>
+  %made = bufferization.materialize_in_destination %p in %out : (tensor<?x64xf32>, tensor<?x64xf32>) -> tensor<?x64xf32>
+  return %made : tensor<?x64xf32>
+}
+
+// -----
+
+#xk = affine_map<(t, n, k) -> (t, k)>
+#wk = affine_map<(t, n, k) -> (n, k)>
+#tn = affine_map<(t, n, k) -> (t, n)>
+
+// Rows whose elements are no chunks of 16 bytes are not copied in boxes, nor are
+// 20 rows of weights, which are no groups of 8.
+// CHECK-LABEL: func.func private @odd.launch(
+// CHECK-NOT: _wgmma
+// CHECK: gpu.launch_func @kernels::@odd blocks
+// CHECK-NOT: _wgmma
+// ALONE: gpu.func @odd(
+func.func private @odd(%x: tensor<?x36xbf16>, %w: tensor<64x36xbf16>, %out: tensor<?x64xf32>) -> tensor<?x64xf32> attributes {chunk = 512 : index} {
+  %zero = arith.constant 0.0 : f32
+  %c0 = arith.constant 0 : index
+  %n = tensor.dim %x, %c0 : tensor<?x36xbf16>
+  %pe = tensor.empty(%n) : tensor<?x64xf32>
+  %pz = linalg.fill ins(%zero : f32) outs(%pe : tensor<?x64xf32>) -> tensor<?x64xf32>
+  %p = linalg.contract indexing_maps = [#xk, #wk, #tn] ins(%x, %w : tensor<?x36xbf16>, tensor<64x36xbf16>) outs(%pz : tensor<?x64xf32>) -> tensor<?x64xf32>
+  %made = bufferization.materialize_in_destination %p in %out : (tensor<?x64xf32>, tensor<?x64xf32>) -> tensor<?x64xf32>
+  return %made : tensor<?x64xf32>
+}
+
+// CHECK-LABEL: func.func private @few_units.launch(
+// CHECK-NOT: _wgmma
+// CHECK: gpu.launch_func @kernels::@few_units blocks
+func.func private @few_units(%x: tensor<?x32xbf16>, %w: tensor<20x32xbf16>, %out: tensor<?x20xf32>) -> tensor<?x20xf32> attributes {chunk = 512 : index} {
+  %zero = arith.constant 0.0 : f32
+  %c0 = arith.constant 0 : index
+  %n = tensor.dim %x, %c0 : tensor<?x32xbf16>
+  %pe = tensor.empty(%n) : tensor<?x20xf32>
+  %pz = linalg.fill ins(%zero : f32) outs(%pe : tensor<?x20xf32>) -> tensor<?x20xf32>
+  %p = linalg.contract indexing_maps = [#xk, #wk, #tn] ins(%x, %w : tensor<?x32xbf16>, tensor<20x32xbf16>) outs(%pz : tensor<?x20xf32>) -> tensor<?x20xf32>
+  %made = bufferization.materialize_in_destination %p in %out : (tensor<?x20xf32>, tensor<?x20xf32>) -> tensor<?x20xf32>
+  return %made : tensor<?x20xf32>
+}
