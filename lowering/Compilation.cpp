@@ -5,6 +5,7 @@
 #include "lowering/Slots.h"
 #include "lowering/artifact/Link.h"
 #include "lowering/artifact/Writer.h"
+#include "lowering/gpu/cuda/Toolkit.h"
 #include "lowering/import/Adapters.h"
 #include "lowering/import/Program.h"
 #include "passes/Passes.h"

@@ -66,7 +66,13 @@ public:
   /// Kernels and host plan. The device must be Cuda, the phase Ptx or later.
   const CudaImage &cudaImage() const { return *image; }
 
-  /// Puts them into this program's artifact. The phase must be before LlvmIr.
+  /// The weights, as the manifest has them.
+  const llvm::json::Array &weights() const {
+    return *manifest.object().getArray("weights");
+  }
+
+  /// Puts kernels and plan into this program's artifact. The phase must be
+  /// before LlvmIr.
   void embed(const CudaImage &image);
 
   /// Puts the same program's code for another CPU, of phase LlvmIr or Asm, into

@@ -150,8 +150,7 @@ def layer_of(config, scratch):
 
 def floors(tools, config, flags):
     """{kernel: (runs, bytes, floor of each GPU in us)} of --report=plan."""
-    command = [tools.bin / "cria-compile", config, "--report=plan", *flags]
-    text = execute(command).ok().text
+    text = sass.report(tools, config, *flags).split("\nmachine code")[0]
     number = r"\s+([\d.]+)"
     row = re.compile(r"^(\w+)" + number * (3 + len(GPUS)), re.MULTILINE)
     found = {}
@@ -180,26 +179,22 @@ def counted(tools, artifact, vocabulary, prompt, sampling, chip):
     return result
 
 
-def figures_of(tools, ptx, artifact):
-    """{(kernel, chip): figures of SASS}. Loads in flight are those of weights and
-    caches or, in a kernel that streams none, of all that it reads."""
-    manifest = execute([tools.bin / "cria-inspect", "--json", artifact]).ok().text
-    streamed = sass.launches(json.loads(manifest))
-    everything = {
-        name: dataclasses.replace(launch, streamed=-1)
-        for name, launch in streamed.items()
-    }
-    chips = sorted({gpu.chip for gpu in GPUS})
-    rows = sass.measure_all({"": (ptx, streamed)}, chips)
-    others = sass.measure_all({"": (ptx, everything)}, chips)
-    for key, row in rows.items():
-        row["loads"] = row["loads"] or others[key]["loads"]
-    for chip in chips:
-        for name, text in ptxas.kernels(ptx[chip].read_text()).items():
+def compiled(tools, config, flags):
+    """({chip: file of PTX}, artifact) of a config."""
+    dump = tools.scratch / "phases"
+    artifact = tools.compile(config, *flags, f"--dump-phases={dump}", out="model.cria")
+    return {gpu.chip: dump / gpu.chip / "5-ptx.ptx" for gpu in GPUS}, artifact
+
+
+def figures_of(tools, config, flags, ptx):
+    """{(kernel, chip): figures of machine code}, with what its PTX says of overlap."""
+    rows = sass.read_report(sass.report(tools, config, *flags))
+    for chip, file in ptx.items():
+        for name, text in ptxas.kernels(file.read_text()).items():
             before, wait, _ = text.partition("griddepcontrol.wait")
-            row = rows["", name, chip]
+            row = rows[name, chip]
             row["waits"], row["early"] = bool(wait), wait and "cp.async" in before
-    return {key[1:]: row for key, row in rows.items()}
+    return rows
 
 
 def parts_of(launches, bounds):
@@ -272,15 +267,16 @@ def main():
     places = [str(tools.bin.parent / "cuda-tools"), os.environ["PATH"]]
     os.environ["PATH"] = os.pathsep.join(places)
     flags += ["--target=cuda", f"--chunk={options.prompt}"]
+    flags.append("--chip=" + ",".join(sorted({gpu.chip for gpu in GPUS})))
     config, vocabulary = layer_of(options.config, tools.scratch)
-    ptx, artifact = sass.compiled(tools, config, "model", *flags)
+    ptx, artifact = compiled(tools, config, flags)
     draw = ["--temperature=0.8", "--top-k=50", "--top-p=0.95", "--seed=1"]
     sampling = draw if options.draw else ["--temperature=0"]
     launches = {
         chip: counted(tools, artifact, vocabulary, options.prompt, sampling, chip)
         for chip in {gpu.chip: None for gpu in GPUS}
     }
-    figures = figures_of(tools, ptx, artifact)
+    figures = figures_of(tools, config, flags, ptx)
     for entry, depth in (("prefill", 0), ("decode", options.prompt)):
         bounds = floors(tools, options.config, [*flags, f"--depth={depth}"])
         bounds = {name: row for name, row in bounds.items() if name.endswith(entry)}

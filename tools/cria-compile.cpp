@@ -3,6 +3,7 @@
 #include "lowering/Compilation.h"
 #include "lowering/artifact/Writer.h"
 #include "lowering/gpu/cuda/Floors.h"
+#include "lowering/gpu/cuda/MachineCode.h"
 #include "lowering/import/LedgerReport.h"
 #include "lowering/import/Shrink.h"
 #include "tools/CompilerVersion.h"
@@ -102,10 +103,10 @@ static cl::opt<std::string>
 static cl::opt<std::string> reportKind(
     "report", cl::value_desc("plan|config|keys|gguf-keys"),
     cl::desc("Print what a forward pass costs, op by op, and what the CPU "
-             "multiplies with or kernels take GPUs at least (plan), what "
-             "became of each key of the config "
-             "(config), or every "
-             "key that is known, as Markdown (keys; of GGUF files gguf-keys)"),
+             "multiplies with or kernels take GPUs at least and are in machine "
+             "code (plan), what became of each key of the config (config), or "
+             "every key that is known, as Markdown (keys; of GGUF files "
+             "gguf-keys)"),
     cl::cat(category));
 static cl::opt<std::string>
     depth("depth", cl::value_desc("n"),
@@ -403,9 +404,10 @@ static llvm::Error runAll(Compilation &compilation, Phase last) {
   return run(compilation, last);
 }
 
-/// Prints what kernels cost NVIDIA GPUs. The phase must be Import.
-static llvm::Error printFloors(const Compilation &compilation, int64_t before,
-                               llvm::raw_ostream &stream) {
+/// Prints what kernels cost NVIDIA GPUs, and what they are in machine code. The
+/// phase must be Import.
+static llvm::Error printKernels(const Compilation &compilation, int64_t before,
+                                llvm::raw_ostream &stream) {
   Compilation cuda = compilation.fork(Device::Cuda);
   if (llvm::Error error = cuda.advance(Phase::Fuse))
     return error;
@@ -413,7 +415,8 @@ static llvm::Error printFloors(const Compilation &compilation, int64_t before,
   if (llvm::Error error = cuda.advance(Phase::Ptx))
     return error;
   printFloors(kernels, cuda.cudaImage().plan, cuda.chunk(), stream);
-  return llvm::Error::success();
+  return printMachineCode(cuda.cudaImage(), cuda.weights(), cuda.chunk(),
+                          stream);
 }
 
 /// Prints the report that was asked for.
@@ -435,7 +438,7 @@ static llvm::Error printReport(Compilation &compilation) {
         printUnits(other, stream);
     }
     if (target != "cpu")
-      if (llvm::Error error = printFloors(compilation, before, stream))
+      if (llvm::Error error = printKernels(compilation, before, stream))
         return error;
   } else {
     printLedger(compilation.ledger(), stream);

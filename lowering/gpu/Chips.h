@@ -5,6 +5,14 @@
 
 namespace cria::simt {
 
+/// 90 for sm_90a.
+inline int numberOf(llvm::StringRef chip) {
+  int number = 0;
+  chip.consume_front("sm_");
+  chip.consumeInteger(10, number);
+  return number;
+}
+
 /// Whether a chip has products of warpgroups, and copies of boxes.
 inline bool hasWgmma(llvm::StringRef chip) { return chip == "sm_90a"; }
 

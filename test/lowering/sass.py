@@ -1,40 +1,36 @@
 """sass.py BIN SCRATCH [--update]: what runs on NVIDIA GPUs is as good as
 Inputs/sass.txt says.
 
-For each kernel of MODELS and each chip, ptxas assembles and nvdisasm lists (in the
-build folder's cuda-tools/, or on the PATH). What is measured, and which way is worse:
+`cria-compile --report=plan` says what ptxas makes of each kernel of MODELS, for each
+chip; ptxas and nvdisasm are in the build folder's cuda-tools/, or on the PATH. Which way
+a figure is worse:
 
-  loads      16-byte loads in flight a lane, in the main loop (disassembly.py)   less
-  mma        instructions for each MMA in the main loop                          more
+  loads      16-byte loads in flight a lane, in the main loop (Sass.h)           less
+  MMA        instructions for each MMA in the main loop                          more
   registers  of a thread                                                         more
   blocks     that fit a multiprocessor, by registers, shared memory and threads  less
   shared     bytes of shared memory a block                                      more
   local      bytes of stack and spills; not in the table, as there may be none   more
 
-`-` stands for a kernel that streams nothing, or has no MMA. The test fails where a
-figure is worse than the table's, and where kernels and rows are not the same. --update
-writes the table anew, and docs/performance.md's tables, for people to review:
+`-` stands for a kernel that loads nothing in its main loop, or has no MMA. The test
+fails where a figure is worse than the table's, and where kernels and rows are not the
+same. --update writes the table anew, and docs/performance.md's tables, for people to
+review:
 
   build/venv/bin/python test/lowering/sass.py build/bin /tmp/sass --update
 
---ptx=FILE measures a file of PTX for sm_90a instead, whose parameters are all streamed,
-against --table=FILE.
+--report=FILE judges a report that is already there, against --table=FILE.
 """
 
 import argparse
 import concurrent.futures
-import dataclasses
-import json
 import os
 import pathlib
 import re
-import shutil
 import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.append(str(HERE.parent / "e2e"))
-import disassembly  # noqa: E402
-import ptxas  # noqa: E402
 from harness import Tools, check, execute  # noqa: E402
 
 CONFIGS = HERE.parent / "e2e" / "Inputs"
@@ -47,16 +43,25 @@ MODELS = {
     "llama-3.1-8b": ("llama-3.1-8b.json", []),
     "llama-2-7b": ("llama-2-7b.json", []),
 }
-# The chip that the code for each is generated for.
-CODE = {"sm_80": "sm_80", "sm_90a": "sm_90a", "sm_100": "sm_90"}
+# The code that is generated, and the chips that it is assembled for.
+CODE = ["--chip=sm_80,sm_90,sm_90a", "--cubin=sm_80,sm_90a,sm_100"]
+CHIPS = ["sm_80", "sm_90a", "sm_100"]
 DOCUMENTED = ["llama-3.2-1b", "llama-3.2-1b.q8_0", "llama-2-7b"]
 # The figures, and whether more of one is better.
 BETTER = {
     "loads": max,
-    "mma": min,
+    "MMA": min,
     "registers": min,
     "blocks": max,
     "shared": min,
+}
+# Those of the document, and how they are written.
+FORMS = {
+    "loads": "%.1f",
+    "KiB": "%.0f",
+    "MMA": "%.1f",
+    "registers": "%d",
+    "blocks": "%d",
 }
 HEADER = """\
 # What each kernel must reach, on each chip; sass.py says what the figures are.
@@ -65,166 +70,41 @@ HEADER = """\
 ROW = "{:18} {:34} {:7} {:>6} {:>6} {:>9} {:>6} {:>6}"
 
 
-@dataclasses.dataclass
-class Chip:
-    """Limits of a multiprocessor, and a GPU that has them."""
-
-    gpu: str
-    multiprocessors: int
-    shared: int
-    registers: int = 64 << 10
-    warps: int = 64
-    blocks: int = 32
-
-    def resident(self, threads, registers, shared):
-        """Blocks that fit. A warp's registers come in units of 256, from the quarter
-        of them that its scheduler has; a block's shared memory in units of 128 bytes,
-        1 KiB more than it asks for."""
-        warps = -(-threads // 32)
-        each = -(-registers * 32 // 256) * 256
-        by_registers = self.registers // 4 // each * 4 // warps
-        by_shared = self.shared // (-(-shared // 128) * 128 + 1024)
-        return min(by_registers, by_shared, self.warps // warps, self.blocks)
-
-
-CHIPS = {
-    "sm_80": Chip("A100", 108, 164 << 10),
-    "sm_90a": Chip("H200", 132, 228 << 10),
-    "sm_100": Chip("B200", 148, 228 << 10),
-}
-
-
-@dataclasses.dataclass
-class Launch:
-    """How a kernel runs."""
-
-    threads: int
-    streamed: int  # mask of the parameters that point to weights or caches
-    blocks: int = None  # of the grid, if that is always the same
-    shared: int = 0  # bytes that the launch asks for
-
-
-def launches_of(plan):
-    """The launches of an entry of the plan, those of loops over layers too."""
-    for entry in plan:
-        yield from launches_of(entry["body"]) if "body" in entry else [entry]
-
-
-def streams(argument, shapes):
-    """Whether a launch's argument is a matrix or a cache, which other than vectors do
-    not stay in the GPU's caches."""
-    return "cache" in argument or shapes.get(argument.get("weight"), 0) > 1
-
-
-def fixed_size(size):
-    """A dimension of a grid that is the same wherever it is not 0, or None."""
-    if isinstance(size, int):
-        return size
-    divisor = size.get("tokens") or size["logits"]
-    return 1 if size.get("to", divisor + 1) <= divisor else None
-
-
-def launches(manifest):
-    """{kernel: Launch} of an artifact."""
-    shapes = {each["slot"]: len(each["shape"]) for each in manifest["weights"]}
-    for each in manifest["weights"]:
-        shapes |= {each["slot"] + i: shapes[each["slot"]] for i in range(each["count"])}
+def read_report(text):
+    """{(kernel, chip): figures} of what --report=plan prints."""
+    check("\nmachine code for " in text, "no machine code in the report")
     result = {}
-    for entry in manifest["cuda"]["entries"].values():
-        for launch in launches_of(entry):
-            x, y, z = (fixed_size(size) for size in launch["grid"])
-            fixed = None not in (x, y, z)
-            bits = [streams(argument, shapes) for argument in launch["args"]]
-            result[launch["launch"]] = Launch(
-                threads=launch["block"][0] * launch["block"][1] * launch["block"][2],
-                streamed=sum(bit << index for index, bit in enumerate(bits)),
-                blocks=x * y * z if fixed else None,
-                shared=launch["shared"],
-            )
+    for part in text.split("\nmachine code for ")[1:]:
+        title, heads, *lines = part.split("\n\n")[0].splitlines()
+        for line in lines:
+            name, *cells = line.split()
+            numbers = [None if each == "-" else float(each) for each in cells]
+            result[name, title.split(",")[0]] = dict(zip(heads.split()[1:], numbers))
     return result
 
 
-def compiled(tools, config, name, *flags):
-    """({chip: file of PTX}, artifact) of a config."""
-    dump = tools.scratch / name
-    flags = ["--target=cuda", *flags, f"--dump-phases={dump}"]
-    flags.append("--chip=" + ",".join(sorted(set(CODE.values()))))
-    artifact = tools.compile(config, *flags, out=f"{name}.cria")
-    return {chip: dump / code / "5-ptx.ptx" for chip, code in CODE.items()}, artifact
+def report(tools, config, *flags):
+    """What --report=plan prints of a config for NVIDIA GPUs."""
+    command = [tools.bin / "cria-compile", config, "--target=cuda", "--report=plan"]
+    return execute([*command, *flags]).ok().text
 
 
-def compile_model(tools, model):
-    """({chip: file of PTX}, launches) of one of MODELS."""
-    config, flags = MODELS[model]
-    ptx, artifact = compiled(tools, CONFIGS / config, model, *flags)
-    inspected = execute([tools.bin / "cria-inspect", "--json", artifact]).ok()
-    return ptx, launches(json.loads(inspected.text))
+def measure(tools):
+    """{(model, kernel, chip): figures} of MODELS."""
 
+    def rows(model):
+        config, flags = MODELS[model]
+        return read_report(report(tools, CONFIGS / config, *flags, *CODE))
 
-def planted(ptx, scratch):
-    """({chip: its copy}, launches) of PTX without an artifact."""
-    copy = shutil.copy(ptx, scratch / ptx.name)
-    result = {}
-    for name, text in ptxas.kernels(ptx.read_text()).items():
-        threads = int(re.search(r"\.maxntid (\d+)", text)[1])
-        result[name] = Launch(threads, streamed=-1)
-    return {"sm_90a": copy}, result
-
-
-def parameters(text, chip):
-    """{word of constant bank 0: bit of the parameter} of a kernel's PTX."""
-    result, end = {}, disassembly.PARAMETERS[chip]
-    declared = re.findall(r"\.param ([^,)]*)", text[: text.index("{")])
-    for index, declaration in enumerate(declared):
-        array = re.search(r"\.align (\d+) \.b8 \w+\[(\d+)\]", declaration)
-        if array:
-            align, size = int(array[1]), int(array[2])
-        else:
-            align = size = int(re.match(r"\.[usbf](\d+)", declaration)[1]) // 8
-        start = -(-end // align) * align
-        end = start + size
-        result |= {word: 1 << index for word in range(start // 4, -(-end // 4))}
-    return result
-
-
-def measure(model, ptx, found, chip):
-    """{(model, kernel, chip): figures} of a file of PTX."""
-    cubin = ptx.with_suffix(f".{chip}.cubin")
-    reports = ptxas.assemble(ptx, chip, cubin)
-    listing = execute(["nvdisasm", "-c", cubin]).ok().text
-    texts, result = ptxas.kernels(ptx.read_text()), {}
-    for name, kernel in disassembly.kernels(listing).items():
-        launch, said = found[name], reports[name]
-        figures = disassembly.figures(
-            kernel, launch.threads, parameters(texts[name], chip), launch.streamed
-        )
-        shared = said["shared"] + launch.shared
-        resident = CHIPS[chip].resident(launch.threads, said["registers"], shared)
-        local = said["stack"] + said["spilt"] + said["reloaded"]
-        figures |= {"registers": said["registers"], "blocks": resident}
-        figures |= {"shared": shared, "local": local, "launch": launch}
-        result[model, name, chip] = figures
-    check(len(result) == len(texts), f"{model}, {chip}: nvdisasm lists {[*result]}")
-    return result
-
-
-def measure_all(models, chips):
-    """The figures of {model: ({chip: ptx}, launches)}."""
-    tasks = [
-        (model, ptx[chip], found, chip)
-        for model, (ptx, found) in models.items()
-        for chip in chips
-    ]
-    with concurrent.futures.ProcessPoolExecutor() as pool:
-        results = pool.map(measure, *zip(*tasks))
-    rows = {key: row for rows in results for key, row in rows.items()}
-    orders = list(models), list(chips)
-
-    def place(key):
-        model, kernel, chip = key
-        return orders[0].index(model), kernel, orders[1].index(chip)
-
-    return {key: rows[key] for key in sorted(rows, key=place)}
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        results = dict(zip(MODELS, pool.map(rows, MODELS)))
+    return {
+        (model, kernel, chip): found[kernel, chip]
+        for model, found in results.items()
+        for kernel in sorted({kernel for kernel, _ in found})
+        for chip in CHIPS
+        if (kernel, chip) in found
+    }
 
 
 def read_table(path):
@@ -233,22 +113,25 @@ def read_table(path):
     for line in path.read_text().splitlines():
         if line.startswith(("#", "model ")):
             continue
-        *key, loads, mma, registers, blocks, shared = line.split()
-        numbers = [None if each == "-" else float(each) for each in (loads, mma)]
-        numbers += [int(registers), int(blocks), int(shared)]
-        result[tuple(key)] = dict(zip(BETTER, numbers))
+        model, kernel, chip, *cells = line.split()
+        numbers = [None if each == "-" else float(each) for each in cells]
+        result[model, kernel, chip] = dict(zip(BETTER, numbers))
     return result
 
 
+def said(figure, form):
+    return "-" if figure is None else form % figure
+
+
 def write_table(path, rows):
-    said = execute(["ptxas", "--version"]).ok().text
+    version = execute(["ptxas", "--version"]).ok().text
     lines = [HEADER + ROW.format("model", "kernel", "chip", *BETTER)]
     for key, figures in rows.items():
-        cells = ["-" if figures[each] is None else figures[each] for each in BETTER]
-        cells[:2] = [f"{each:.2f}" if each != "-" else each for each in cells[:2]]
+        cells = [said(figures[each], "%.2f") for each in list(BETTER)[:2]]
+        cells += [said(figures[each], "%d") for each in list(BETTER)[2:]]
         lines.append(ROW.format(*key, *cells))
     text = "\n".join(lines) + "\n"
-    path.write_text(text.format(release=re.search(r"\bV([\d.]+)", said)[1]))
+    path.write_text(text.format(release=re.search(r"\bV([\d.]+)", version)[1]))
 
 
 def complaints(rows, bounds):
@@ -272,46 +155,22 @@ def complaints(rows, bounds):
                 yield f"{where}: {figure} {got}, expected {limit} {bound}"
 
 
-def in_flight(figures, chip):
-    """KiB on their way to a multiprocessor: "" where a grid's size varies."""
-    launch = figures and figures["launch"]
-    if not launch or launch.blocks is None or figures["loads"] is None:
-        return ""
-    blocks = min(figures["blocks"], launch.blocks / chip.multiprocessors)
-    return f"{blocks * launch.threads * figures['loads'] * 16 / 1024:.0f}"
-
-
-def said(figure):
-    if figure is None:
-        return "-"
-    return f"{figure:.1f}" if isinstance(figure, float) else str(figure)
-
-
 def markdown(rows):
-    """Tables of the kernels that stream or multiply, with a figure for each chip."""
+    """Tables of attention and products, with a figure for each chip."""
     for model in DOCUMENTED:
         titles = [f"`{model}`", "loads in flight", "KiB in flight", "an MMA"]
         yield "| " + " | ".join([*titles, "registers", "blocks"]) + " |"
         yield "|---" * (len(titles) + 2) + "|"
         names = dict.fromkeys(kernel for found, kernel, _ in rows if found == model)
         for name in names:
-            each = {chip: rows.get((model, name, chip)) for chip in CHIPS}
-            known = [row for row in each.values() if row]
-            figures = known[0]["loads"], known[0]["mma"]
-            if name.startswith("embed_") or figures == (None, None):
+            each = [rows.get((model, name, chip)) for chip in CHIPS]
+            if re.search("^(embed|sample)|_input$", name):
                 continue
-            cells = [
-                [in_flight(row, CHIPS[chip]) for chip, row in each.items()],
-                *(
-                    [said(row and row[figure]) for row in each.values()]
-                    for figure in BETTER
-                ),
-            ]
-            kib, loads, mma, registers, blocks, _ = [
-                " / ".join(cell) if set(cell) - {"", "-"} else "" for cell in cells
-            ]
-            texts = [loads, kib, mma, registers, blocks]
-            yield "| " + " | ".join([f"`{name}`", *texts]) + " |"
+            cells = []
+            for figure, form in FORMS.items():
+                texts = [said(row and row[figure], form) for row in each]
+                cells.append(" / ".join(texts) if set(texts) - {"-"} else "")
+            yield "| " + " | ".join([f"`{name}`", *cells]) + " |"
         yield ""
 
 
@@ -331,18 +190,16 @@ def main():
     parser.add_argument("scratch")
     parser.add_argument("--update", action="store_true")
     parser.add_argument("--table", type=pathlib.Path, default=TABLE)
-    parser.add_argument("--ptx", type=pathlib.Path)
+    parser.add_argument("--report", type=pathlib.Path)
     options = parser.parse_args()
     tools = Tools(options.bin, options.scratch)
     downloaded = tools.bin.parent / "cuda-tools"
     os.environ["PATH"] = os.pathsep.join([str(downloaded), os.environ["PATH"]])
-    if options.ptx:
-        chips = ["sm_90a"]
-        models = {options.ptx.stem: planted(options.ptx, tools.scratch)}
+    if options.report:
+        found = read_report(options.report.read_text())
+        rows = {(options.report.stem, *key): row for key, row in found.items()}
     else:
-        models = {model: compile_model(tools, model) for model in MODELS}
-        chips = list(CHIPS)
-    rows = measure_all(models, chips)
+        rows = measure(tools)
     if options.update:
         write_table(options.table, rows)
         if options.table == TABLE:

@@ -31,8 +31,7 @@ static constexpr Gpu kGpus[] = {{"A100", 108, 1.75e12, 270e12, 19.5e12},
                                 {"H100", 132, 3.0e12, 790e12, 67e12},
                                 {"H200", 132, 4.3e12, 790e12, 67e12}};
 
-/// A grid's size for a call with so many tokens that wants one row of logits.
-static int64_t blocksOf(const json::Array &grid, int64_t tokens) {
+int64_t cria::blocksOf(const json::Array &grid, int64_t tokens) {
   int64_t blocks = 1;
   for (const json::Value &size : grid) {
     if (std::optional<int64_t> number = size.getAsInteger()) {

@@ -7,6 +7,10 @@
 
 namespace cria {
 
+/// Blocks of a launch of the plan, for a call with so many tokens that wants
+/// one row of logits.
+int64_t blocksOf(const llvm::json::Array &grid, int64_t tokens);
+
 /// A table for people: each kernel's bytes and operations, the time below which
 /// no schedule gets on each GPU, and the blocks of the launches that `plan`
 /// (CudaImage) has for it where a call has `chunk` tokens; of the smallest

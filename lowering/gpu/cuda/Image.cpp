@@ -1,6 +1,5 @@
 #include "lowering/gpu/cuda/Image.h"
 
-#include "lowering/artifact/Writer.h"
 #include "lowering/gpu/Chips.h"
 #include "lowering/gpu/KernelBuilder.h"
 #include "lowering/gpu/Launches.h"
@@ -10,11 +9,6 @@
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Pass/PassManager.h"
-#include "llvm/Support/FileSystem.h"
-#include "llvm/Support/FileUtilities.h"
-#include "llvm/Support/MemoryBuffer.h"
-#include "llvm/Support/Program.h"
-#include <cstdlib>
 
 using namespace mlir;
 using namespace cria;
@@ -52,16 +46,8 @@ std::vector<std::string> cria::chipsOf(ModuleOp module) {
   return chips;
 }
 
-/// 90 for sm_90a.
-static int numberOf(StringRef chip) {
-  int number = 0;
-  chip.consume_front("sm_");
-  chip.consumeInteger(10, number);
-  return number;
-}
-
 bool cria::overlapsLaunches(StringRef chip) {
-  return numberOf(chip) >= kOverlapChip;
+  return simt::numberOf(chip) >= kOverlapChip;
 }
 
 /// Takes from kernels what a chip does not have, waits for the launch before.
@@ -129,8 +115,9 @@ static llvm::Expected<CudaBinary> makePtx(ModuleOp module,
   auto object = cast<gpu::ObjectAttr>(binary.getObjects()[0]);
   // LLVM ends the text with a zero.
   std::string text = object.getObject().getValue().rtrim('\0').str();
-  return CudaBinary{"ptx", target.getChip().str(), std::move(text), dependent,
-                    wgmma};
+  return CudaBinary{"ptx",           target.getChip().str(),
+                    std::move(text), dependent,
+                    wgmma,           /*log=*/""};
 }
 
 llvm::Expected<CudaImage> cria::makeCudaImage(ModuleOp module) {
@@ -147,84 +134,4 @@ llvm::Expected<CudaImage> cria::makeCudaImage(ModuleOp module) {
     image.binaries.push_back(std::move(*ptx));
   }
   return image;
-}
-
-static llvm::Expected<std::string> findPtxas() {
-  llvm::SmallVector<std::string> folders;
-  for (const char *variable : {"CUDA_HOME", "CUDA_PATH"})
-    if (const char *home = std::getenv(variable))
-      folders.push_back(std::string(home) + "/bin");
-  folders.push_back("/usr/local/cuda/bin");
-  if (auto found = llvm::sys::findProgramByName("ptxas"))
-    return *found;
-  SmallVector<StringRef> paths(folders.begin(), folders.end());
-  if (auto found = llvm::sys::findProgramByName("ptxas", paths))
-    return *found;
-  return llvm::createStringError(
-      "--cubin needs ptxas of the CUDA toolkit, which is neither on PATH nor "
-      "in CUDA_HOME");
-}
-
-/// A temporary file, removed at the end.
-static llvm::Expected<std::unique_ptr<llvm::FileRemover>>
-temporary(StringRef suffix, SmallVectorImpl<char> &path) {
-  if (auto code = llvm::sys::fs::createTemporaryFile("cria", suffix, path))
-    return llvm::createStringError(code, "temporary file: " + code.message());
-  return std::make_unique<llvm::FileRemover>(
-      Twine(StringRef(path.data(), path.size())));
-}
-
-static llvm::Expected<std::string> readText(StringRef path) {
-  auto buffer = llvm::MemoryBuffer::getFile(path);
-  if (!buffer)
-    return llvm::createStringError(buffer.getError(),
-                                   path + ": " + buffer.getError().message());
-  return (*buffer)->getBuffer().str();
-}
-
-/// Whether ptxas assembles PTX of the chip `ptx` for `chip`. PTX whose chip
-/// ends in a letter is for that very chip.
-static bool runsOn(StringRef ptx, StringRef chip) {
-  return ptx == chip ||
-         (llvm::isDigit(ptx.back()) && numberOf(ptx) <= numberOf(chip));
-}
-
-/// The latest PTX that runs on `chip`, or the oldest where none does: ptxas
-/// says so.
-static const CudaBinary &ptxFor(const CudaImage &image, StringRef chip) {
-  const CudaBinary *best = &image.binaries.front();
-  for (const CudaBinary &each : image.binaries)
-    if (each.format == "ptx" && runsOn(each.chip, chip))
-      best = &each;
-  return *best;
-}
-
-llvm::Expected<CudaBinary> cria::assemble(const CudaImage &image,
-                                          StringRef chip) {
-  const CudaBinary &ptx = ptxFor(image, chip);
-  llvm::SmallString<128> input, output, log;
-  auto ptxas = findPtxas();
-  if (!ptxas)
-    return ptxas.takeError();
-  auto removeInput = temporary("ptx", input);
-  auto removeOutput = temporary("cubin", output);
-  auto removeLog = temporary("log", log);
-  for (auto *file : {&removeInput, &removeOutput, &removeLog})
-    if (!*file)
-      return file->takeError();
-  if (llvm::Error error = writeFile(input, ptx.bytes))
-    return error;
-  std::string arch = ("-arch=" + chip).str();
-  std::optional<StringRef> redirects[] = {StringRef(""), log.str(), log.str()};
-  int status = llvm::sys::ExecuteAndWait(
-      *ptxas, {*ptxas, arch, input, "-o", output}, std::nullopt, redirects);
-  auto said = readText(log), bytes = readText(output);
-  if (!said || !bytes)
-    return said ? bytes.takeError() : said.takeError();
-  if (status != 0)
-    return llvm::createStringError(
-        "--cubin=" + chip + ": ptxas fails: " +
-        StringRef(*said).take_until([](char c) { return c == '\n'; }));
-  return CudaBinary{"cubin", chip.str(), std::move(*bytes), ptx.dependent,
-                    ptx.wgmma};
 }

@@ -17,6 +17,8 @@ struct CudaBinary {
   bool dependent = false;
   /// Whether its kernels are those for chips with wgmma.
   bool wgmma = false;
+  /// Of a cubin, what ptxas says of the kernels.
+  std::string log;
 
   /// Its symbol in the artifact.
   std::string symbol() const { return "cria_" + format + "_" + chip; }
@@ -42,9 +44,5 @@ std::vector<std::string> chipsOf(mlir::ModuleOp module);
 /// Generates PTX for each target of a module's gpu.module, which is in the LLVM
 /// and NVVM dialects. MLIR reports errors: the message is empty then.
 llvm::Expected<CudaImage> makeCudaImage(mlir::ModuleOp module);
-
-/// Assembles an image's PTX for a chip by the ptxas on PATH or of CUDA_HOME.
-llvm::Expected<CudaBinary> assemble(const CudaImage &image,
-                                    llvm::StringRef chip);
 
 } // namespace cria
