@@ -226,6 +226,10 @@ static llvm::Error printChip(const Program &program, const CudaBinary &cubin,
         static_cast<long long>(own.local), static_cast<long long>(shared),
         static_cast<long long>(blocks), figure(waves).c_str());
   }
+  // Such as C7510: products of warpgroups that wait for each other.
+  for (StringRef line : llvm::split(cubin.log, '\n'))
+    if (line.contains("warning") || line.contains("Performance"))
+      os << line << "\n";
   return llvm::Error::success();
 }
 
