@@ -15,7 +15,7 @@ CARRIED = ("libpcre2-8.so", "libutf8proc.so")  # what a bare machine may lack
 EXPECTED = ("libc.so", "libm.so", "libstdc++.so", "libgcc_s.so", "ld-linux", "linux-vdso")
 PYTHON = ("capi.py", "cases.py", "emulated.py", "families.py", "harness.py")
 # Code for any x86-64 of the last ten years.
-BOTH = ("--target=cpu,cuda", "--chip=sm_80,sm_90", "--cpu=x86-64-v3")
+BOTH = ("--target=cpu,cuda", "--chip=sm_80,sm_90,sm_90a", "--cpu=x86-64-v3")
 # A 1B model is checked in each format, and timed before larger ones.
 MODELS = {
     "llama-3.2-1b bf16": ("llama-3.2-1b", "--dtype=bf16"),
