@@ -15,7 +15,11 @@ import sys
 from harness import Tools, check, execute
 
 # As a machine without the build has it. Kernels are checked in other tests.
-ENVIRONMENT = {"PATH": "/usr/bin:/bin", "CRIA_EMULATOR_CHECKS": "none"}
+ENVIRONMENT = {
+    "PATH": "/usr/bin:/bin",
+    "CRIA_EMULATOR_CHECKS": "none",
+    "CRIA_EMULATOR_DEVICE": "sm_90",
+}
 
 
 def pack(tools, source):
@@ -63,6 +67,7 @@ def check_rows(rows):
     check(cells(rows, "ids", "equal") == [(12,)], rows)
     check(cells(rows, "beside the CPU", "equal ids") == [("2 of 2",)], rows)
     check(all(rate > 0 for rate, in cells(rows, "rates", "rate")), rows)
+    check(("wgmma bf16",) in cells(rows, "rates", "what"), rows)
     calls = cells(rows, "speed", "call", "system")
     wanted = ["decode at 0", "decode at 8", "prefill of 16"]
     check(calls == [(call, "Cria") for call in wanted], calls)

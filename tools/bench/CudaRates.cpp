@@ -10,7 +10,8 @@ namespace cria::bench {
 using namespace cria::cuda;
 using Clock = std::chrono::steady_clock;
 
-static constexpr unsigned threads = 256, blocksPerProcessor = 8;
+/// Eight blocks fill a multiprocessor, one where each thread has 128 sums.
+static constexpr unsigned threads = 256, fullBlocks = 8, wideBlocks = 1;
 /// Measured for so long at least, that launching does not count.
 static constexpr double leastSeconds = 0.005;
 
@@ -78,48 +79,109 @@ static std::string readLoop() {
 }
 
 namespace {
-/// A multiply-add instruction, as a loop over independent ones.
+/// Independent multiply-adds, in a loop.
 struct Loop {
   std::string name;
-  std::string operands; // its registers, declared and set
-  std::string step;     // one of them; $ is its number
-  int chains;
-  double operations; // of a thread in one step
+  std::string header; // version and target
+  std::string begin;  // registers beside the sums, and what is set once
+  std::string round;
+  int sums;          // %f0, %f1, ... in f32
+  double operations; // of a thread in a round
+  unsigned blocks;   // of each multiprocessor
 };
 } // namespace
 
-static Loop loopFor(DType type) {
-  if (type != DType::BF16 && type != DType::F16)
-    return {"f32 FMA", "  .reg .f32 %x, %f<16>;\n  mov.f32 %x, 0f3F000000;\n",
-            "  fma.rn.f32 %f$, %f$, %x, %x;\n", 16, 2};
-  std::string name = type == DType::BF16 ? "bf16" : "f16";
-  std::string sum = "{%f$_0, %f$_1, %f$_2, %f$_3}";
-  return {"mma.sync " + name, "  .reg .b32 %x;\n  mov.u32 %x, 0;\n",
-          "  mma.sync.aligned.m16n8k16.row.col.f32." + name + "." + name +
-              ".f32 " + sum + ", {%x, %x, %x, %x}, {%x, %x}, " + sum + ";\n",
-          8, 2.0 * 16 * 8 * 16 / 32};
+static constexpr char kAmpere[] = ".version 7.0\n.target sm_80\n",
+                      kHopper[] = ".version 8.0\n.target sm_90a\n";
+
+/// The registers of so many sums.
+static std::string sumsFrom(int first, int count) {
+  std::string names;
+  for (int i = first; i < first + count; ++i)
+    names += numbered(i > first ? ", %f$" : "%f$", i);
+  return "{" + names + "}";
 }
 
-/// `rounds` rounds of the chains of `loop`.
-static std::string multiplyLoop(const Loop &loop) {
-  bool matrix = loop.chains == 8;
-  std::string begin, steps, end;
-  for (int i = 0; i < loop.chains; ++i) {
-    for (int part = 0; part < (matrix ? 4 : 1); ++part) {
-      std::string sum =
-          "%f" + std::to_string(i) + (matrix ? "_" + std::to_string(part) : "");
-      if (matrix)
-        begin += "  .reg .f32 " + sum + ";\n";
-      begin += "  mov.f32 " + sum + ", 0f00000000;\n";
-      end += "  add.f32 %all, %all, " + sum + ";\n";
-    }
-    steps += numbered(loop.step, i);
+static Loop floatLoop() {
+  std::string round;
+  for (int i = 0; i < 16; ++i)
+    round += numbered("  fma.rn.f32 %f$, %f$, %x, %x;\n", i);
+  return {"f32 FMA", kAmpere, "  .reg .f32 %x;\n  mov.f32 %x, 0f3F000000;\n",
+          round,     16,      2 * 16,
+          fullBlocks};
+}
+
+static Loop warpLoop(const std::string &type) {
+  std::string round;
+  for (int i = 0; i < 8; ++i) {
+    std::string sums = sumsFrom(4 * i, 4);
+    round += "  mma.sync.aligned.m16n8k16.row.col.f32." + type + "." + type +
+             ".f32 " + sums + ", {%x, %x, %x, %x}, {%x, %x}, " + sums + ";\n";
   }
-  return ".visible .entry multiply(.param .u32 rounds, .param .u64 sink) {\n"
-         "  .reg .pred %p;\n  .reg .b32 %n;\n  .reg .b64 %at;\n"
-         "  .reg .f32 %all;\n" +
-         loop.operands + begin + "  ld.param.u32 %n, [rounds];\nmore:\n" +
-         steps +
+  return {"mma.sync " + type,
+          kAmpere,
+          "  .reg .b32 %x;\n  mov.u32 %x, 0;\n",
+          round,
+          32,
+          8 * 2.0 * 16 * 8 * 16 / 32,
+          fullBlocks};
+}
+
+/// Tiles of 64 x 16 and 256 x 16 zeros in shared memory, as matrices of 8 x 8,
+/// 128 bytes to the next along k, 256 to the next rows.
+static Loop warpgroupLoop(const std::string &type) {
+  static constexpr char begin[] = R"(
+  .reg .b32 %x, %to;
+  .reg .b64 %rows, %columns;
+  .shared .align 128 .b8 tiles[12288];
+  mov.u32 %x, 0;
+  mov.u32 %to, %tid.x;
+  shl.b32 %to, %to, 4;
+  mov.u32 %n, tiles;
+  add.u32 %to, %to, %n;
+  st.shared.v4.b32 [%to], {%x, %x, %x, %x};
+  st.shared.v4.b32 [%to+4096], {%x, %x, %x, %x};
+  st.shared.v4.b32 [%to+8192], {%x, %x, %x, %x};
+  fence.proxy.async;
+  bar.sync 0;
+  shr.u32 %n, %n, 4;
+  cvt.u64.u32 %rows, %n;
+  or.b64 %rows, %rows, 0x0000001000080000;
+  add.u64 %columns, %rows, 128;
+)";
+  std::string product = "  wgmma.mma_async.sync.aligned.m64n256k16.f32." +
+                        type + "." + type + " " + sumsFrom(0, 128) +
+                        ", %rows, %columns, 1, 1, 1, 0, 0;\n";
+  std::string round = "  wgmma.fence.sync.aligned;\n";
+  for (int i = 0; i < 4; ++i)
+    round += product;
+  round += "  wgmma.commit_group.sync.aligned;\n"
+           "  wgmma.wait_group.sync.aligned 0;\n";
+  return {"wgmma " + type, kHopper, begin,
+          round,           128,     4 * 2.0 * 64 * 256 * 16 / 128,
+          wideBlocks};
+}
+
+/// The fastest that a device of that compute capability has.
+static Loop loopFor(DType type, int capability) {
+  if (type != DType::BF16 && type != DType::F16)
+    return floatLoop();
+  std::string name = type == DType::BF16 ? "bf16" : "f16";
+  return capability == 90 ? warpgroupLoop(name) : warpLoop(name);
+}
+
+static std::string multiplyLoop(const Loop &loop) {
+  std::string zeros, end;
+  for (int i = 0; i < loop.sums; ++i) {
+    zeros += numbered("  mov.f32 %f$, 0f00000000;\n", i);
+    end += numbered("  add.f32 %all, %all, %f$;\n", i);
+  }
+  return ".visible .entry multiply(.param .u32 rounds, .param .u64 sink)\n"
+         ".maxntid " +
+         std::to_string(threads) +
+         ", 1, 1\n{\n  .reg .pred %p;\n  .reg .b32 %n;\n  .reg .b64 %at;\n" +
+         numbered("  .reg .f32 %all, %f<$>;\n", loop.sums) + loop.begin +
+         zeros + "  ld.param.u32 %n, [rounds];\nmore:\n" + loop.round +
          "  sub.u32 %n, %n, 1;\n  setp.ne.u32 %p, %n, 0;\n  @%p bra more;\n"
          "  mov.f32 %all, 0f00000000;\n" +
          end +
@@ -133,7 +195,7 @@ namespace {
 class CudaRates : public Rates {
 public:
   CudaRates(const cuda::Model &model, DType type)
-      : context(model.context()), loop(loopFor(type)) {
+      : context(model.context()), loop(loopFor(type, context->chip())) {
     names = {loop.name};
     findSpans(model);
     prepared = prepare();
@@ -148,7 +210,8 @@ private:
   };
   void findSpans(const cuda::Model &model);
   Status prepare();
-  Status launch(CUfunction function, void **parameters);
+  Status launch(CUfunction function, unsigned blocks, void **parameters);
+  unsigned processors() const;
 
   std::shared_ptr<Context> context;
   Loop loop;
@@ -158,7 +221,6 @@ private:
   CUfunction readFunction = nullptr, multiplyFunction = nullptr;
   cuda::Stream stream;
   DeviceMemory sink;
-  unsigned blocks = 0;
   uint32_t rounds = 1; // of multiplyLoop; enough for leastSeconds later on
 };
 } // namespace
@@ -187,8 +249,8 @@ Status CudaRates::prepare() {
   Current current(*context);
   if (!current.status().ok())
     return current.status();
-  std::string ptx = ".version 7.0\n.target sm_80\n.address_size 64\n" +
-                    readLoop() + multiplyLoop(loop);
+  std::string ptx =
+      loop.header + ".address_size 64\n" + readLoop() + multiplyLoop(loop);
   std::vector<std::string> warnings; // of the cache, which is not asked
   auto loaded =
       loadModule(context, std::string_view(ptx.c_str(), ptx.size() + 1), true,
@@ -211,12 +273,16 @@ Status CudaRates::prepare() {
   if (!allocated.ok())
     return allocated.status();
   sink = std::move(*allocated);
-  int processors = context->attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
-  blocks = blocksPerProcessor * static_cast<unsigned>(std::max(processors, 1));
   return Status();
 }
 
-Status CudaRates::launch(CUfunction function, void **parameters) {
+unsigned CudaRates::processors() const {
+  return static_cast<unsigned>(std::max(
+      context->attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT), 1));
+}
+
+Status CudaRates::launch(CUfunction function, unsigned blocks,
+                         void **parameters) {
   return context->check(
       (*context)->cuLaunchKernel(function, blocks, 1, 1, threads, 1, 1, 0,
                                  stream.get(), parameters, nullptr),
@@ -236,7 +302,7 @@ Result<double> CudaRates::read() {
       uint64_t count = span.bytes / 16;
       void *parameters[] = {&span.data, &count, &to};
       if (status.ok())
-        status = launch(readFunction, parameters);
+        status = launch(readFunction, fullBlocks * processors(), parameters);
       bytes += static_cast<double>(span.bytes);
     }
     if (status.ok())
@@ -254,16 +320,16 @@ Result<double> CudaRates::compute(size_t) {
   Current current(*context);
   Status status = current.status();
   CUdeviceptr to = sink.get();
+  unsigned blocks = loop.blocks * processors();
   while (status.ok()) {
     void *parameters[] = {&rounds, &to};
     Clock::time_point begin = Clock::now();
-    status = launch(multiplyFunction, parameters);
+    status = launch(multiplyFunction, blocks, parameters);
     if (status.ok())
       status = context->wait(stream.get(), "multiplying");
     std::chrono::duration<double> taken = Clock::now() - begin;
     if (status.ok() && taken.count() >= leastSeconds)
-      return loop.operations * loop.chains * rounds * blocks * threads /
-             taken.count();
+      return loop.operations * rounds * blocks * threads / taken.count();
     rounds *= 2;
   }
   return status;
