@@ -62,6 +62,9 @@ public:
     launch.sourceOf = [this](int line) { return program->sourceOf(line); };
     launch.grid = grid;
     launch.block = block;
+    const auto &needed = kernel->function->cluster;
+    if (needed[0])
+      launch.cluster = {needed[0], needed[1], needed[2]};
     launch.staticShared = uint32_t(kernel->sharedBytes);
     launch.dynamicShared = dynamicShared;
     launch.localBytes = kernel->localBytes;

@@ -1,5 +1,5 @@
-// The driver API on a device of sm_90: tensor maps, and kernels that begin
-// before the one before has ended.
+// The driver API on a device of sm_90: tensor maps, clusters, and kernels that
+// begin before the one before has ended.
 #include "runtime/cuda/DriverApi.h"
 
 #include <dlfcn.h>
@@ -53,6 +53,24 @@ wait:
   ld.global.u32 %r1, [%p0];
   add.u32 %r1, %r1, 1;
   st.global.u32 [%p1], %r1;
+  ret;
+}
+.visible .entry pairs(.param .b64 to) .explicitcluster .reqnctapercluster 1, 2
+{
+  .reg .b32 %r;
+  .reg .b64 %p;
+  ld.param.b64 %p, [to];
+  mov.u32 %r, %cluster_nctarank;
+  st.global.u32 [%p], %r;
+  ret;
+}
+.visible .entry clusters(.param .b64 to) .explicitcluster .maxclusterrank 4
+{
+  .reg .b32 %r;
+  .reg .b64 %p;
+  ld.param.b64 %p, [to];
+  mov.u32 %r, %cluster_nctarank;
+  st.global.u32 [%p], %r;
   ret;
 }
 )";
@@ -291,6 +309,40 @@ protected:
   CUdeviceptr a = 0, b = 0, c = 0;
   CUstream stream = nullptr;
 };
+
+/// Clusters are those that the kernel says or, where it says none, the launch.
+TEST_F(HopperLaunches, FormsClusters) {
+  auto launch = [&](const char *name, CUlaunchConfig config, unsigned x = 0,
+                    unsigned y = 0) {
+    unsigned zero = 0;
+    void *arguments[] = {&a, &b, &zero}; // of `add`; the others have one
+    CUlaunchAttribute attribute = {};
+    attribute.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
+    attribute.value.clusterDim = {x, y, 1};
+    config.attrs = &attribute;
+    config.numAttrs = x ? 1 : 0;
+    return CALL(cuLaunchKernelEx)(&config, function(name), arguments, nullptr);
+  };
+  auto blocks = [&] {
+    unsigned count = 0;
+    EXPECT_EQ(CALL(cuMemcpyDtoH_v2)(&count, a, 4), CUDA_SUCCESS);
+    return count;
+  };
+  CUlaunchConfig grid = {4, 6, 1, 1, 1, 1, 0, stream, nullptr, 0};
+  EXPECT_EQ(launch("pairs", grid), CUDA_SUCCESS);
+  EXPECT_EQ(blocks(), 2u);
+  EXPECT_EQ(launch("pairs", grid, 1, 2), CUDA_SUCCESS);
+  EXPECT_EQ(launch("pairs", grid, 2, 1), CUDA_ERROR_INVALID_CLUSTER_SIZE);
+  EXPECT_EQ(launch("clusters", grid), CUDA_ERROR_INVALID_CLUSTER_SIZE);
+  EXPECT_EQ(launch("clusters", grid, 4, 1), CUDA_SUCCESS);
+  EXPECT_EQ(blocks(), 4u);
+  EXPECT_EQ(launch("clusters", grid, 2, 3), CUDA_ERROR_INVALID_CLUSTER_SIZE);
+  EXPECT_EQ(launch("clusters", grid, 1, 4), CUDA_ERROR_INVALID_CLUSTER_SIZE);
+  EXPECT_EQ(launch("add", grid, 4, 3), CUDA_ERROR_INVALID_CLUSTER_SIZE);
+  grid.gridDimY = 5;
+  EXPECT_EQ(launch("pairs", grid), CUDA_ERROR_INVALID_CLUSTER_SIZE);
+  EXPECT_EQ(CALL(cuStreamSynchronize)(stream), CUDA_SUCCESS);
+}
 
 TEST_F(HopperLaunches, LetsKernelsBeginEarly) {
   unsigned zero = 0, result = 0;

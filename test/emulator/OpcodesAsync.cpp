@@ -60,6 +60,28 @@ void addCopies(Cases &c) {
         out.q[0] = 1;
       },
       kIntegers, kBits, 90));
+  // The block is a cluster of its own; ClusterTest.cpp has larger ones.
+  c.push_back(alone(
+      "st.global.v2.b64 [%g], {%x0, %x1}; mov.u32 %t0, %cluster_ctarank; "
+      "mapa.shared::cluster.u64 %z, %sh, %t0; "
+      "mbarrier.init.shared::cta.b64 [%sh+32], 2; "
+      "fence.mbarrier_init.release.cluster; fence.proxy.async; "
+      "barrier.cluster.arrive.relaxed.aligned; "
+      "barrier.cluster.wait.acquire.aligned; "
+      "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%sh+32], 16; "
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes"
+      ".multicast::cluster [%z], [%g], 16, [%z+32], 1; "
+      "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%z+32]; again: "
+      "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 %q0, "
+      "[%sh+32], 0; @!%q0 bra again; ld.shared.b64 %y, [%sh]; "
+      "barrier.cluster.arrive; barrier.cluster.wait; "
+      "mov.u32 %r1, %cluster_nctarank;",
+      [](const Inputs &in, Results &out) {
+        out.y = in.x[0];
+        out.r[1] = 1;
+        out.q[0] = 1;
+      },
+      kIntegers, kBits, 90));
   // HopperTest.cpp copies boxes of tensors; here nothing has a map.
   c.push_back(alone(
       "cp.async.bulk.prefetch.L2.global [%g], 16; setp.ne.u32 %q0, %n, %n; "
@@ -67,6 +89,9 @@ void addCopies(Cases &c) {
       "@%q0 cp.async.bulk.prefetch.tensor.1d.L2.global.tile [%g, {%a0}]; "
       "@%q0 cp.async.bulk.tensor.2d.shared::cluster.global.tile"
       ".mbarrier::complete_tx::bytes [%sh], [%g, {%a0, %a1}], [%sh]; "
+      "@%q0 cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier"
+      "::complete_tx::bytes.multicast::cluster [%sh], [%g, {%a0, %a1}], "
+      "[%sh], 1; "
       "@%q0 cp.async.bulk.tensor.3d.global.shared::cta.tile.bulk_group "
       "[%g, {%a0, %a1, %a2}], [%sh]; mov.b32 %r0, %a0;",
       [](const Inputs &in, Results &out) { out.r[0] = in.a(0); }, kIntegers,

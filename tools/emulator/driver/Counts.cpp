@@ -140,6 +140,8 @@ void write(Json &json, const Launch &launch, const LaunchCounts &counts,
   writeRatio(json, "barriers_per_warp", counts.ofWarps(plan, "barrier"), warps);
   if (counts.bulkBytes)
     json.attribute("bulk_bytes", counts.bulkBytes);
+  if (counts.multicastBytes)
+    json.attribute("multicast_bytes", counts.multicastBytes);
   writeKinds(json, plan, counts);
   writeLosses(json, plan, counts);
 }

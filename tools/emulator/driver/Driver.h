@@ -45,6 +45,7 @@ struct Capture;
 struct KernelWork {
   CUfunction function = nullptr;
   Dim grid, block;
+  Dim cluster = {0, 0, 0}; ///< 0: the launch says none
   uint32_t dynamicShared = 0;
   bool cooperative = false;
   bool overlaps = false; ///< may begin before the launch before has ended

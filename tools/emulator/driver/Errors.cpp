@@ -92,6 +92,7 @@ constexpr Named kErrors[] = {
           "attempt to terminate a thread-local capture sequence from another "
           "thread"),
     NAMED(CUDA_ERROR_TIMEOUT, "wait operation timed out"),
+    NAMED(CUDA_ERROR_INVALID_CLUSTER_SIZE, "cluster misconfiguration"),
     NAMED(CUDA_ERROR_UNKNOWN, "unknown error"),
 };
 

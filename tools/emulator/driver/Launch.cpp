@@ -36,6 +36,14 @@ double now() {
       .count();
 }
 
+/// The launch's cluster, or the one that the kernel needs; else one block.
+Dim clusterOf(const KernelWork &work) {
+  const auto &needed = work.function->kernel->function->cluster;
+  if (needed[0])
+    return {needed[0], needed[1], needed[2]};
+  return work.cluster.x ? work.cluster : Dim();
+}
+
 Launch launchOf(Driver &driver, const KernelWork &work) {
   const Kernel &kernel = *work.function->kernel;
   Program *program = work.function->module->program.get();
@@ -46,6 +54,7 @@ Launch launchOf(Driver &driver, const KernelWork &work) {
   launch.sourceOf = [program](int line) { return program->sourceOf(line); };
   launch.grid = work.grid;
   launch.block = work.block;
+  launch.cluster = clusterOf(work);
   launch.staticShared = uint32_t(kernel.sharedBytes);
   launch.dynamicShared = work.dynamicShared;
   launch.localBytes = kernel.localBytes;
@@ -142,6 +151,21 @@ bool fitsBounds(const Function &function, const Dim &block) {
   return block.total() <= uint64_t(most[0]) * most[1] * most[2];
 }
 
+/// Whether the kernel takes the cluster, and the grid is made of such ones.
+bool fitsClusters(const KernelWork &work) {
+  const Function &function = *work.function->kernel->function;
+  Dim cluster = clusterOf(work);
+  uint64_t most = function.maxCluster ? function.maxCluster : kMaxCluster;
+  bool isNeeded = !work.cluster.x ||
+                  (work.cluster.x == cluster.x && work.cluster.y == cluster.y &&
+                   work.cluster.z == cluster.z);
+  bool isSaid = work.cluster.x || function.cluster[0];
+  return isNeeded && (isSaid || !function.needsCluster) && cluster.total() &&
+         cluster.total() <= std::min<uint64_t>(most, kMaxCluster) &&
+         work.grid.x % cluster.x == 0 && work.grid.y % cluster.y == 0 &&
+         work.grid.z % cluster.z == 0;
+}
+
 uint64_t residentBlocks(const KernelWork &work, unsigned capability) {
   const DeviceLimits &limits = limitsOf(capability);
   uint64_t shared =
@@ -183,7 +207,7 @@ CUresult launch(KernelWork work, CUstream stream, void **parameters,
   return submit(stream, std::move(work));
 }
 
-/// Clusters need sm_90.
+/// Clusters and overlapping launches need sm_90.
 CUresult applyAttributes(const CUlaunchConfig &config, KernelWork &work) {
   for (unsigned i = 0; i < config.numAttrs; ++i) {
     const CUlaunchAttribute &attribute = config.attrs[i];
@@ -203,8 +227,11 @@ CUresult applyAttributes(const CUlaunchConfig &config, KernelWork &work) {
       work.cooperative = attribute.value.cooperative != 0;
       break;
     case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION:
-      if (cluster.x != 1 || cluster.y != 1 || cluster.z != 1)
+      if (Driver::get().settings.capability < 90)
         return CUDA_ERROR_NOT_SUPPORTED;
+      if (!cluster.x || !cluster.y || !cluster.z)
+        return CUDA_ERROR_INVALID_VALUE;
+      work.cluster = {cluster.x, cluster.y, cluster.z};
       break;
     default:
       return CUDA_ERROR_NOT_SUPPORTED;
@@ -228,6 +255,8 @@ CUresult checkLaunch(const KernelWork &work) {
   if (work.block.total() > kMaxThreads ||
       !fitsBounds(*kernel.function, work.block))
     return CUDA_ERROR_INVALID_VALUE;
+  if (!fitsClusters(work))
+    return CUDA_ERROR_INVALID_CLUSTER_SIZE;
   uint64_t shared = kernel.sharedBytes + work.dynamicShared;
   if (shared > kSharedAlways &&
       work.dynamicShared > work.function->maxDynamicShared)

@@ -17,6 +17,7 @@ constexpr unsigned kSharedAlways = 48 << 10; ///< a block may use unasked
 constexpr unsigned kSharedReserved = 1 << 10;
 constexpr unsigned kMaxThreadsPerSm = 2048;
 constexpr unsigned kMaxBlocksPerSm = 32;
+constexpr unsigned kMaxCluster = 8; ///< blocks, on any device that has clusters
 /// @}
 
 /// What they differ in.

@@ -121,6 +121,9 @@ struct Function {
   int labelCount = 0;
   std::array<unsigned, 3> maxThreads = {0, 0, 0}; ///< .maxntid, .reqntid
   bool requiresThreads = false;                   ///< .reqntid
+  std::array<unsigned, 3> cluster = {0, 0, 0};    ///< .reqnctapercluster
+  bool needsCluster = false;                      ///< .explicitcluster
+  unsigned maxCluster = 0;                        ///< .maxclusterrank; 0: any
   std::optional<Error> refusal; ///< of what the parser skipped, unknown to it
 };
 

@@ -129,11 +129,13 @@ private:
     llvm::StringRef name = cursor.word();
     if (name == ".maxntid" || name == ".reqntid") {
       result.requiresThreads = name == ".reqntid";
-      result.maxThreads = {1, 1, 1};
-      size_t i = 0;
-      do
-        result.maxThreads[i++] = unsigned(cursor.count(1 << 16));
-      while (i < 3 && cursor.eat(','));
+      result.maxThreads = sizes();
+    } else if (name == ".reqnctapercluster") {
+      result.cluster = sizes();
+    } else if (name == ".explicitcluster") {
+      result.needsCluster = true;
+    } else if (name == ".maxclusterrank") {
+      result.maxCluster = unsigned(cursor.count(1 << 16));
     } else if (name == ".minnctapersm" || name == ".maxnreg") {
       cursor.count(1 << 16);
     } else if (name == ".pragma") {
@@ -141,6 +143,15 @@ private:
     } else if (name != ".noreturn") {
       refuse(result, name);
     }
+  }
+
+  std::array<unsigned, 3> sizes() {
+    std::array<unsigned, 3> all = {1, 1, 1};
+    size_t i = 0;
+    do
+      all[i++] = unsigned(cursor.count(1 << 16));
+    while (i < 3 && cursor.eat(','));
+    return all;
   }
 
   // An attribute that is not known may change what the function does; the rest

@@ -2,6 +2,7 @@
 #include "tools/emulator/run/Block.h"
 #include "tools/emulator/run/Check.h"
 
+#include <algorithm>
 #include <cstdio>
 
 namespace cria::emulator {
@@ -172,6 +173,27 @@ void Block::checkTensorMap(Thread &thread, uint64_t address, int line) {
                "multiple of 64");
 }
 
+namespace {
+
+/// A thread of another block of the cluster, as the shadow of this one takes
+/// it: with what it knows of this block, which began at `began`.
+struct Guest {
+  Guest(const Thread &thread, uint32_t rank, uint32_t began) {
+    if (thread.sync && thread.sync->own.peers.size() > rank)
+      sync.own = thread.sync->own.peers[rank];
+    stand.acquired = std::max(sync.own.acquired, began);
+    stand.index = kPeerAgent * 32;
+    stand.warpIndex = kPeerAgent;
+    stand.warp = &warp;
+    stand.sync = &sync;
+  }
+  Warp warp;
+  ThreadSync sync;
+  Thread stand = {};
+};
+
+} // namespace
+
 void Block::checkShared(Thread &thread, uint64_t address, uint32_t align,
                         Shadow::Access access, const char *what) {
   const Checks &checks = launch().checks;
@@ -193,6 +215,13 @@ void Block::checkShared(Thread &thread, uint64_t address, uint32_t align,
   if (!checks.accesses())
     return; // nothing is noted
   access.offset = uint32_t(offset);
+  if (thread.block != this) {
+    Guest guest(thread, rank, shadow.first());
+    if (auto found =
+            shadow.access(access, guest.stand, checks.init, checks.race))
+      foundInShared(thread, access.line, *found);
+    return;
+  }
   auto found = shadow.access(access, thread, checks.init, checks.race);
   if (found && thread.sync && thread.sync->address) {
     lookUp(thread, false);
@@ -209,6 +238,9 @@ void Block::foundInShared(Thread &thread, int line,
   case ShadowFinding::NeverWritten:
     if (!launch().checks.race)
       report(Finding::Uninitialized, thread, line, found.what + at);
+    if (thread.block != this)
+      report(Finding::Uninitialized, thread, line,
+             found.what + at + " of another block");
     if (!earlyRead)
       earlyRead = EarlyRead{&thread, line, found.what + at};
     return;

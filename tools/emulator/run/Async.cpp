@@ -17,6 +17,12 @@ bool Block::hasWaiters(uint64_t mbarrier) const {
   });
 }
 
+void Block::wakeAll(Wait reason) {
+  for (Thread &thread : threads)
+    if (thread.wait == reason)
+      wake(thread);
+}
+
 void Block::wakeWarpgroup(uint32_t index) {
   for (size_t i = index * 128; i < threads.size() && i < (index + 1) * 128; ++i)
     if (threads[i].wait == Wait::Warpgroup)
@@ -43,10 +49,33 @@ uint64_t Block::registersWanted() const {
   return sum;
 }
 
+void Block::expectArrival(const Thread &thread, uint32_t epoch, int line) {
+  uint32_t from = thread.clusterRank;
+  auto found =
+      std::find_if(arrivals.begin(), arrivals.end(), [&](const Arrival &other) {
+        return other.rank == from && other.warp == thread.warpIndex;
+      });
+  if (found == arrivals.end())
+    found = arrivals.insert(found, {from, thread.warpIndex, 0, 0});
+  found->epoch = epoch;
+  found->line = line;
+}
+
+/// Another block's arrivals must be ordered before the end of a thread.
+void Block::checkArrivals(Thread &last) {
+  for (const Arrival &arrival : arrivals)
+    if (endClock.peers.size() <= arrival.rank ||
+        !endClock.peers[arrival.rank].knows(arrival.warp, arrival.epoch))
+      report(Finding::Race, last, arrival.line,
+             "race: the block may end before another block of its cluster "
+             "arrives at its mbarrier");
+}
+
 /// What must not be left when all threads have ended.
 void Block::checkEnd(Thread &last) {
   if (!grid->launch.checks.sync)
     return;
+  checkArrivals(last);
   for (const Warp &warp : warps)
     warpgroups[warp.lanes->warpIndex / 4].checkEnd(*this, warp);
   if (const BulkLoad *load = mbarrierObjects.leftOver())

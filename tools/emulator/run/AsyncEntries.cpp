@@ -58,6 +58,36 @@ BulkBox boxOf(Thread &thread, void *map, const int32_t *coordinates,
   return box;
 }
 
+/// Begins a copy in each block that gets it.
+void load(Thread &thread, BulkLoad load, void *mbarrier, uint32_t blocks,
+          bool isMulticast) {
+  Block &block = *thread.block;
+  uint64_t to = load.target, at = uint64_t(mbarrier);
+  checkSource(thread, load);
+  if (!isMulticast) {
+    Block &owner =
+        block.ownerOf(thread, at, load.line, "mbarrier of cp.async.bulk");
+    return owner.mbarriers().load({thread, at, load.line}, std::move(load));
+  }
+  if (!blocks || blocks >> thread.clusterBlocks)
+    block.report(Finding::Misuse, thread, load.line,
+                 "a multicast to blocks " + std::to_string(blocks) +
+                     " (a bit each) of a cluster of " +
+                     std::to_string(thread.clusterBlocks));
+  for (uint32_t rank = 0; rank < thread.clusterBlocks; ++rank) {
+    if (!(blocks >> rank & 1))
+      continue;
+    MbarrierAccess access{thread, block.inPeer(at, rank), load.line};
+    load.target = block.inPeer(to, rank);
+    block
+        .ownerOf(thread, access.address, load.line,
+                 "multicast of cp.async.bulk")
+        .mbarriers()
+        .load(access, load);
+    load.isMulticast = true;
+  }
+}
+
 void store(Thread &thread, BulkBox box, void *source, int line) {
   BulkStore made;
   made.box = box;
@@ -90,14 +120,18 @@ uint64_t emulatorMbarrierArrive(Thread *thread, void *address, uint32_t count,
   MbarrierArrival arrival = MbarrierArrival::unpacked(flags);
   arrival.count = count;
   arrival.bytes = bytes;
-  return thread->block->mbarriers().arrive({*thread, uint64_t(address), line},
-                                           arrival);
+  return thread->block
+      ->ownerOf(*thread, uint64_t(address), line, "mbarrier.arrive")
+      .mbarriers()
+      .arrive({*thread, uint64_t(address), line}, arrival);
 }
 
 void emulatorMbarrierBytes(Thread *thread, void *address, uint32_t bytes,
                            uint32_t expects, int line) {
   MbarrierAccess access{*thread, uint64_t(address), line};
-  Mbarriers &mbarriers = thread->block->mbarriers();
+  Mbarriers &mbarriers =
+      thread->block->ownerOf(*thread, access.address, line, "mbarrier")
+          .mbarriers();
   if (expects)
     mbarriers.expect(access, bytes);
   else
@@ -116,14 +150,31 @@ void emulatorFenceProxy(Thread *thread, uint32_t ofMbarriers) {
   thread->block->mbarriers().fence(*thread, ofMbarriers);
   if (!ofMbarriers)
     thread->block->fenceProxy(*thread);
+  else if (thread->clusterBlocks > 1)
+    thread->block->fence(*thread, false); // a relaxed arrival publishes it
+}
+
+void emulatorClusterBarrier(Thread *thread, uint32_t flags, int line) {
+  thread->block->clusterBarrier(*thread, ClusterBarrierConfig::unpacked(flags),
+                                line);
+}
+
+uint64_t emulatorMapShared(Thread *thread, uint64_t address, uint32_t rank,
+                           int line) {
+  return thread->block->addressOfPeer(*thread, address, rank, line);
+}
+
+void *emulatorClusterAddress(Thread *thread, uint64_t address, int line) {
+  return reinterpret_cast<void *>(
+      thread->block->clusterAddress(*thread, address, line));
 }
 
 void emulatorBulkLoad(Thread *thread, void *target, void *source,
-                      uint32_t bytes, void *mbarrier, int line) {
+                      uint32_t bytes, void *mbarrier, uint32_t blocks,
+                      int line) {
   checkBytes(*thread, source, bytes, line);
-  thread->block->mbarriers().load(
-      {*thread, uint64_t(mbarrier), line},
-      {boxOf(source, bytes), uint64_t(target), line, thread});
+  load(*thread, {boxOf(source, bytes), uint64_t(target), line, thread},
+       mbarrier, blocks & 0xffff, blocks >> 16);
 }
 
 void emulatorBulkStore(Thread *thread, void *target, void *source,
@@ -134,10 +185,11 @@ void emulatorBulkStore(Thread *thread, void *target, void *source,
 
 void emulatorTensorLoad(Thread *thread, void *target, void *map,
                         const int32_t *coordinates, uint32_t rank,
-                        void *mbarrier, int line) {
-  thread->block->mbarriers().load({*thread, uint64_t(mbarrier), line},
-                                  {boxOf(*thread, map, coordinates, rank, line),
-                                   uint64_t(target), line, thread});
+                        void *mbarrier, uint32_t blocks, int line) {
+  load(*thread,
+       {boxOf(*thread, map, coordinates, rank, line), uint64_t(target), line,
+        thread},
+       mbarrier, blocks & 0xffff, blocks >> 16);
 }
 
 void emulatorTensorStore(Thread *thread, void *map, const int32_t *coordinates,

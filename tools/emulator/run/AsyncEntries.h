@@ -5,7 +5,8 @@
 #include "tools/emulator/run/Thread.h"
 
 extern "C" {
-/// mbarrier, at a host address.
+/// mbarrier, at a host address. Arrivals and bytes may be for one of another
+/// block of the cluster.
 /// @{
 void emulatorMbarrierInit(cria::emulator::Thread *thread, void *address,
                           uint32_t count, int line);
@@ -22,15 +23,27 @@ uint32_t emulatorMbarrierWait(cria::emulator::Thread *thread, void *address,
 void emulatorFenceProxy(cria::emulator::Thread *thread, uint32_t ofMbarriers);
 /// @}
 
-/// cp.async.bulk between host addresses.
+/// barrier.cluster, mapa, and the host address of what mapa returns.
+/// @{
+void emulatorClusterBarrier(cria::emulator::Thread *thread, uint32_t flags,
+                            int line);
+uint64_t emulatorMapShared(cria::emulator::Thread *thread, uint64_t address,
+                           uint32_t rank, int line);
+void *emulatorClusterAddress(cria::emulator::Thread *thread, uint64_t address,
+                             int line);
+/// @}
+
+/// cp.async.bulk between host addresses. `blocks`: of a multicast, a bit
+/// for each block of the cluster that it goes to, and bit 16; else 0.
 /// @{
 void emulatorBulkLoad(cria::emulator::Thread *thread, void *target,
-                      void *source, uint32_t bytes, void *mbarrier, int line);
+                      void *source, uint32_t bytes, void *mbarrier,
+                      uint32_t blocks, int line);
 void emulatorBulkStore(cria::emulator::Thread *thread, void *target,
                        void *source, uint32_t bytes, int line);
 void emulatorTensorLoad(cria::emulator::Thread *thread, void *target, void *map,
                         const int32_t *coordinates, uint32_t rank,
-                        void *mbarrier, int line);
+                        void *mbarrier, uint32_t blocks, int line);
 void emulatorTensorStore(cria::emulator::Thread *thread, void *map,
                          const int32_t *coordinates, uint32_t rank,
                          void *source, int line);

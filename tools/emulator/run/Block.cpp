@@ -12,8 +12,6 @@ namespace {
 /// Stack of a thread besides its local variables; translated code needs a few
 /// KiB of it, reports some more.
 constexpr size_t kStackBytes = 64 << 10;
-/// Rounds of polling without progress before other blocks get their turn.
-constexpr int kPollRounds = 64;
 constexpr size_t kMaxPolled = 1 << 16; // addresses that are remembered
 
 } // namespace
@@ -38,9 +36,13 @@ bool Block::inShared(uint64_t address) const {
   return address - uint64_t(arena) < kArena;
 }
 
-void Block::start(Grid &newGrid, Dim newIndex, uint64_t seed) {
+void Block::start(Grid &newGrid, Cluster &newCluster, Dim at, Dim in,
+                  uint32_t newRank, uint64_t seed) {
   grid = &newGrid;
-  index = newIndex;
+  cluster = &newCluster;
+  rank = newRank;
+  const Dim &size = newGrid.launch.cluster;
+  index = {at.x * size.x + in.x, at.y * size.y + in.y, at.z * size.z + in.z};
   number = index.x + uint64_t(grid->launch.grid.x) *
                          (index.y + uint64_t(grid->launch.grid.y) * index.z);
   if (shapedFor != grid->id)
@@ -57,6 +59,8 @@ void Block::start(Grid &newGrid, Dim newIndex, uint64_t seed) {
   for (Barrier &barrier : barriers)
     barrier = Barrier();
   earlyRead.reset();
+  arrivals.clear();
+  endClock = Clock();
   released.clear();
   synchronizes = hasBarrierFence = barrierDeviceWide = false;
   hasWaited = !launch.overlaps;
@@ -65,7 +69,7 @@ void Block::start(Grid &newGrid, Dim newIndex, uint64_t seed) {
   mbarrierObjects.reset();
   for (Warpgroup &group : warpgroups)
     group.reset();
-  startThreads(index);
+  startThreads(at, in);
   startCounter();
   if (launch.blocks)
     startFibers();
@@ -88,6 +92,12 @@ void Block::shapeThreads() {
     std::copy_n(tid, 3, thread.tid);
     std::copy_n(&size.x, 3, thread.ntid);
     std::copy_n(&launch.grid.x, 3, thread.nctaid);
+    std::copy_n(&launch.cluster.x, 3, thread.clusterSize);
+    const uint32_t clusters[3] = {launch.grid.x / launch.cluster.x,
+                                  launch.grid.y / launch.cluster.y,
+                                  launch.grid.z / launch.cluster.z};
+    std::copy_n(clusters, 3, thread.clusterCount);
+    thread.clusterBlocks = uint32_t(launch.cluster.total());
     thread.index = i;
     thread.lane = i % 32;
     thread.warpIndex = i / 32;
@@ -113,11 +123,15 @@ void Block::shapeThreads() {
   std::iota(warpOrder.begin(), warpOrder.end(), 0u);
 }
 
-void Block::startThreads(Dim at) {
+void Block::startThreads(Dim at, Dim in) {
   live = uint32_t(threads.size());
   reversed = grid->launch.seed && (randomNumbers.next() & 1);
   for (Thread &thread : threads) {
-    std::copy_n(&at.x, 3, thread.ctaid);
+    std::copy_n(&index.x, 3, thread.ctaid);
+    std::copy_n(&at.x, 3, thread.clusterId);
+    std::copy_n(&in.x, 3, thread.inCluster);
+    thread.clusterRank = rank;
+    thread.hasArrived = false;
     thread.wait = Wait::None;
     thread.line = 0;
     thread.acquired = shadow.now();
@@ -177,26 +191,21 @@ void Block::runAlone() {
   emulatorSwitch(&schedulerStack, newFiber(stacks.top(0), aloneEntry, this));
 }
 
-Block::State Block::run() {
-  if (!grid->launch.blocks)
-    runAlone();
-  for (int idle = 0; live && !grid->stopped();) {
-    uint64_t before = progress;
+Block::Round Block::run() {
+  uint64_t before = progress;
+  bool ran = true, polled = false;
+  if (grid->launch.blocks) {
     wakeActiveMasks();
-    bool ran = runWarps();
+    ran = runWarps();
     if (grid->stopped())
-      break;
-    bool polled = wakePollers();
-    if (progress != before || (ran && !polled) || mbarrierObjects.makeLoads())
-      idle = 0;
-    else if (!polled)
-      reportDeadlock();
-    else if (++idle > kPollRounds)
-      return State::Spinning;
+      return {};
+    polled = wakePollers();
+  } else {
+    runAlone();
   }
-  if (earlyRead && !grid->stopped())
+  if (!live && earlyRead && !grid->stopped())
     grid->stop(findingOf(*earlyRead));
-  return State::Ended;
+  return {progress != before || (ran && !polled), polled};
 }
 
 /// Runs each warp that can until it is stuck.
@@ -328,12 +337,16 @@ void Block::endThread(Thread &thread) {
   --live;
   ++progress;
   checkCopies(thread);
+  if (thread.sync)
+    endClock.joinPeers(thread.sync->own);
   tryAllOperations(warp);
   for (uint32_t id = 0; id < 16; ++id)
     if (barriers[id].arrived)
       tryBarrier(id);
   if (!live)
     checkEnd(thread);
+  cluster->endThread(thread.hasArrived &&
+                     thread.clusterPhase == cluster->phase());
 }
 
 void Block::exitThread(Thread &thread) {
@@ -358,9 +371,9 @@ void Block::addCounts(LaunchCounts &to) {
     counter->finish(to);
 }
 
-void Block::countBulk(uint64_t bytes) {
+void Block::countBulk(uint64_t bytes, bool isMulticast) {
   if (counter)
-    counter->bulkBytes += bytes;
+    (isMulticast ? counter->multicastBytes : counter->bulkBytes) += bytes;
 }
 
 /// A generic address is one of global, shared or local memory.

@@ -4,13 +4,14 @@
 /// collective instruction of a warp meet ("rendezvous"): the last to come
 /// executes it for all. A thread that has to wait switches to the next lane of
 /// its warp that can run, directly; only when the warp is stuck does the
-/// block's scheduler choose another. When nobody can run, the block is
-/// deadlocked.
+/// block's scheduler choose another. When nobody of its cluster can run, the
+/// cluster is deadlocked.
 ///
 /// Kernels in which nobody waits run all threads on one fiber, one by one.
 #pragma once
 
 #include "tools/emulator/run/Check.h"
+#include "tools/emulator/run/Cluster.h"
 #include "tools/emulator/run/Collective.h"
 #include "tools/emulator/run/Fiber.h"
 #include "tools/emulator/run/Grid.h"
@@ -25,9 +26,10 @@ namespace cria::emulator {
 
 class Block {
 public:
-  enum class State {
-    Ended,
-    Spinning ///< its threads poll memory that others must write
+  /// What became of letting each thread that can run do so.
+  struct Round {
+    bool moved; ///< they got on
+    bool polls; ///< some poll memory that others must write
   };
 
   Block();
@@ -35,9 +37,13 @@ public:
   Block(const Block &) = delete;
   Block &operator=(const Block &) = delete;
 
-  /// Becomes the block at `index` of a grid. Whatever ran here before is gone.
-  void start(Grid &grid, Dim index, uint64_t seed);
-  State run();
+  /// Becomes the block `rank` of a cluster, at `in` there, of the cluster at
+  /// `at` of a grid. Whatever ran here before is gone.
+  void start(Grid &grid, Cluster &cluster, Dim at, Dim in, uint32_t rank,
+             uint64_t seed);
+  Round run();
+  bool hasEnded() const { return !live; }
+  uint32_t liveThreads() const { return live; }
   /// Stops the launch with the state of every warp.
   void reportDeadlock();
   /// Adds what was counted in the block, which has ended.
@@ -69,6 +75,19 @@ public:
   void rendezvous(Thread &thread, int line);
   uint32_t barrier(Thread &thread, BarrierConfig config, uint32_t id,
                    uint32_t count, bool predicate, int line);
+  /// barrier.cluster.
+  void clusterBarrier(Thread &thread, ClusterBarrierConfig config, int line);
+  /// The host address of an address in the cluster's shared memory: one of the
+  /// thread's own block, or one that `addressOfPeer` has made.
+  uint64_t clusterAddress(Thread &thread, uint64_t address, int line);
+  /// mapa: where the block `rank` has what lies at `address` in each.
+  uint64_t addressOfPeer(Thread &thread, uint64_t address, uint32_t rank,
+                         int line);
+  /// The block whose mbarrier or box is at a host address: this one, or one
+  /// that has not ended.
+  Block &ownerOf(Thread &thread, uint64_t address, int line, const char *what);
+  /// Where the block `rank` has what lies at a host address of any.
+  uint64_t inPeer(uint64_t address, uint32_t rank);
 
   /// Looks at an access to memory before it is made; `stored` are the bytes of
   /// a store, null where not known.
@@ -90,7 +109,16 @@ public:
   void fenceProxy(Thread &thread);
   /// What a thread releases: all that it knows. A new epoch begins.
   Clock releasedBy(Thread &thread);
+  /// The same for other blocks of the cluster, of global memory, too.
+  Clock releasedToCluster(Thread &thread);
+  /// A thread of another block arrives at an mbarrier of this one: this one
+  /// must not end before.
+  void expectArrival(const Thread &thread, uint32_t epoch, int line);
   void acquire(Thread &thread, const Clock &clock);
+  /// A clock of this block's threads, for those of another.
+  Clock seenFrom(const Block &other, const Clock &clock) const {
+    return clock.seenFrom(other.rank, rank);
+  }
   /// The thread has heard of an agent's accesses up to `epoch`.
   void acquireAgent(Thread &thread, unsigned agent, uint32_t epoch);
   /// Begins a new epoch; returns the one that has ended.
@@ -108,6 +136,8 @@ public:
   void wakeWaiters(uint64_t mbarrier);
   bool hasWaiters(uint64_t mbarrier) const;
   void wakeWarpgroup(uint32_t index);
+  void wakeAll(Wait reason);
+  bool inShared(uint64_t address) const;
   /// Registers of all threads after setmaxnreg; 0: some have not executed it.
   uint64_t registersWanted() const;
   /// `PTX line 5 (file.cu:7)`, and an offset in shared memory.
@@ -115,8 +145,9 @@ public:
   std::string offsetOf(uint64_t address) const;
 
   Random &random() { return randomNumbers; }
-  /// Counts bytes of global memory that a bulk copy reads or writes.
-  void countBulk(uint64_t bytes);
+  /// Counts bytes of global memory that a bulk copy reads or writes, or that
+  /// another block's multicast has read.
+  void countBulk(uint64_t bytes, bool isMulticast = false);
   /// Counts an access to memory.
   void countRequest(Thread &thread, uint32_t site, uint64_t address,
                     uint32_t bytes);
@@ -135,12 +166,18 @@ private:
     int line;
     std::string what;
   };
+  /// An arrival of another block's thread.
+  struct Arrival {
+    uint32_t rank, warp, epoch;
+    int line;
+  };
 
   void shapeThreads();
-  void startThreads(Dim index);
+  void startThreads(Dim cluster, Dim inCluster);
   void startFibers();
   void startCounter();
   bool runWarps();
+  void checkArrivals(Thread &last);
   bool wakePollers();
   void wakeActiveMasks();
   void runAlone();
@@ -157,7 +194,6 @@ private:
   void checkArrival(const Warp &warp, uint32_t id);
   static uint32_t barrierResult(const Thread &thread, const Barrier &barrier);
 
-  bool inShared(uint64_t address) const;
   void checkBounds(Thread &thread, uint64_t address, uint32_t bytes, int line,
                    const std::string &what);
   void checkRaces(Thread &thread, const GlobalRaces::Access &access);
@@ -191,6 +227,8 @@ private:
   void joinAtBarrier(uint32_t id);
 
   Grid *grid = nullptr;
+  Cluster *cluster = nullptr;
+  uint32_t rank = 0;      ///< in the cluster
   uint64_t shapedFor = 0; ///< id of the grid that the threads are made for
   Dim index;
   std::vector<Thread> threads;
@@ -209,6 +247,8 @@ private:
   std::vector<std::unique_ptr<ThreadSync>> syncs; ///< by thread
   bool synchronizes = false;                      ///< a thread has a ThreadSync
   std::unordered_map<uint64_t, Clock> released; ///< by address in shared memory
+  std::vector<Arrival> arrivals;                ///< of other blocks' threads
+  Clock endClock;                               ///< of threads that have ended
   Clock barrierFence; ///< of fences in front of barriers
   bool hasBarrierFence = false, barrierDeviceWide = false;
   std::vector<uint32_t> segments; ///< of the warps; see Thread

@@ -88,11 +88,15 @@ void writeNow(Block &block, Thread &thread, BulkStore &store) {
 
 } // namespace
 
-void checkLoad(Block &block, Thread &thread, const BulkLoad &load) {
+void checkSource(Thread &thread, const BulkLoad &load) {
+  if (thread.block->launch().checks.accesses())
+    checkRows(*thread.block, thread, load.box, load.line,
+              "source of cp.async.bulk", false);
+}
+
+void checkTarget(Block &block, Thread &thread, const BulkLoad &load) {
   if (!block.launch().checks.accesses())
     return;
-  checkRows(block, thread, load.box, load.line, "source of cp.async.bulk",
-            false);
   block.checkShared(thread, load.target, alignOf(load.box),
                     {0, load.box.bytes(), Shadow::Kind::Issue, load.line},
                     "target of cp.async.bulk");
@@ -104,7 +108,7 @@ void makeLoad(Block &block, const BulkLoad &load, unsigned agent) {
   int fill = box.map.fillsWithNan ? 0xFF : 0;
   forEachRow(box, [&](const TensorRow &row, uint64_t offset) {
     std::vector<char> bytes(rowBytes, char(fill));
-    block.countBulk(row.bytes);
+    block.countBulk(row.bytes, load.isMulticast);
     if (row.bytes)
       std::memcpy(&bytes[row.skipped], reinterpret_cast<void *>(row.address),
                   row.bytes);

@@ -22,12 +22,14 @@ struct BulkBox {
   uint32_t bytes() const { return uint32_t(map.boxBytes()); }
 };
 
-/// Global to shared memory, at a host address.
+/// Global to shared memory, at a host address. A multicast is one for each
+/// block that gets it.
 struct BulkLoad {
   BulkBox box;
   uint64_t target = 0;
   int line = 0;
   Thread *issuer = nullptr;
+  bool isMulticast = false; ///< another block's load counts as the read
 };
 
 /// Shared to global memory. Its group ends in two steps: shared memory has been
@@ -40,8 +42,10 @@ struct BulkStore {
   std::vector<char> read; ///< empty: not yet
 };
 
-/// Checks a copy that `thread` issues: alignment, bounds, races.
-void checkLoad(Block &block, Thread &thread, const BulkLoad &load);
+/// Checks a copy that `thread` issues: alignment, bounds, races, of what it
+/// reads and of what it writes in `block`.
+void checkSource(Thread &thread, const BulkLoad &load);
+void checkTarget(Block &block, Thread &thread, const BulkLoad &load);
 /// Makes it.
 void makeLoad(Block &block, const BulkLoad &load, unsigned agent);
 

@@ -26,10 +26,13 @@
 ///
 /// Agents see what threads wrote only behind a proxy fence. So a clock also
 /// says which accesses of threads a proxy fence was behind.
+///
+/// A thread of a cluster has a clock for each of the other blocks, too.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
+#include <vector>
 
 namespace cria::emulator {
 
@@ -41,6 +44,9 @@ constexpr unsigned kMaxWarpgroups = kMaxWarps / 4;
 constexpr unsigned kProductAgents = kMaxWarps;
 constexpr unsigned kCopyAgents = kProductAgents + kMaxWarpgroups;
 constexpr unsigned kAgents = 64;
+/// Threads of other blocks of the cluster. Their accesses are noted for as long
+/// as a copy is under way, and nobody hears of them.
+constexpr unsigned kPeerAgent = kAgents - 1;
 /// @}
 
 struct Clock {
@@ -52,6 +58,9 @@ struct Clock {
   uint32_t proxyAcquired = 0;
   uint32_t proxyHeard[kMaxWarps] = {};
   /// @}
+  /// What is known of the other blocks of the cluster, by rank; no clocks: it
+  /// is nothing.
+  std::vector<Clock> peers;
 
   void join(const Clock &other) {
     acquired = std::max(acquired, other.acquired);
@@ -59,6 +68,12 @@ struct Clock {
       heard[i] = std::max(heard[i], other.heard[i]);
     seen = std::max(seen, other.seen);
     joinProxy(other);
+    joinPeers(other);
+  }
+  void joinPeers(const Clock &other) {
+    peers.resize(std::max(peers.size(), other.peers.size()));
+    for (size_t i = 0; i < other.peers.size(); ++i)
+      peers[i].join(other.peers[i]);
   }
   void joinProxy(const Clock &other) {
     proxyAcquired = std::max(proxyAcquired, other.proxyAcquired);
@@ -69,13 +84,35 @@ struct Clock {
   bool hasProxy() const {
     return *std::max_element(proxyHeard, proxyHeard + kMaxWarps) != 0;
   }
-  /// Whether it heard of any agent.
+  /// Whether it heard of any agent, or of another block.
   bool hasHeard() const {
-    return *std::max_element(heard, heard + kAgents) != 0;
+    return !peers.empty() || *std::max_element(heard, heard + kAgents) != 0;
   }
   /// The last epoch that it heard of from any warp.
   uint32_t heardOfAny() const {
     return *std::max_element(heard, heard + kMaxWarps);
+  }
+  /// What it says of the block `rank`, alone; it is of a thread of `own`.
+  Clock about(uint32_t rank, uint32_t own) const {
+    Clock clock;
+    if (rank == own)
+      clock = *this;
+    else if (rank < peers.size())
+      clock = peers[rank];
+    clock.peers.clear();
+    clock.seen = seen;
+    return clock;
+  }
+  /// The same clock, of a thread of `own`, for threads of the block `rank`.
+  Clock seenFrom(uint32_t rank, uint32_t own) const {
+    if (rank == own)
+      return *this;
+    Clock clock = about(rank, own);
+    clock.peers = peers;
+    clock.peers.resize(std::max<size_t>(peers.size(), std::max(rank, own) + 1));
+    clock.peers[own] = about(own, own);
+    clock.peers[rank] = Clock();
+    return clock;
   }
   /// Whether it knows the accesses of `warp` in `epoch`.
   bool knows(unsigned warp, uint32_t epoch) const {

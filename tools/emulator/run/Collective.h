@@ -31,6 +31,20 @@ struct BarrierConfig {
   }
 };
 
+/// barrier.cluster.
+struct ClusterBarrierConfig {
+  bool waits = false; ///< else arrives
+  bool isRelaxed = false;
+  bool aligned = false; ///< all lanes of a warp must execute it together
+
+  constexpr uint32_t packed() const {
+    return uint32_t(waits) | isRelaxed << 1 | aligned << 2;
+  }
+  static constexpr ClusterBarrierConfig unpacked(uint32_t bits) {
+    return {bool(bits & 1), bool(bits & 2), bool(bits & 4)};
+  }
+};
+
 /// ldmatrix and stmatrix.
 struct MatrixConfig {
   uint32_t count = 1; ///< matrices of 8x8 elements of 16 bits

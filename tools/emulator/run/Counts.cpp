@@ -29,6 +29,7 @@ void LaunchCounts::add(const LaunchCounts &other) {
     sites[i] += other.sites[i];
   longestBlock = std::max(longestBlock, other.longestBlock);
   bulkBytes += other.bulkBytes;
+  multicastBytes += other.multicastBytes;
 }
 
 uint64_t LaunchCounts::instructions() const {
@@ -67,7 +68,7 @@ RequestCounts LaunchCounts::ofKind(const CountPlan &plan,
 void BlockCounter::start(const CountPlan &newPlan, uint32_t count) {
   plan = &newPlan;
   threads = count;
-  bulkBytes = 0;
+  bulkBytes = multicastBytes = 0;
   executed.assign(size_t(threads) * plan->segments.size(), 0);
   requests.start(plan->sites, threads);
 }
@@ -96,6 +97,7 @@ void BlockCounter::addSegments(LaunchCounts &to) const {
 void BlockCounter::finish(LaunchCounts &to) {
   addSegments(to);
   to.bulkBytes += bulkBytes;
+  to.multicastBytes += multicastBytes;
   requests.finish(to.sites);
 }
 

@@ -49,6 +49,7 @@ struct LaunchCounts {
   std::vector<RequestCounts> sites; ///< by number in the plan
   uint64_t longestBlock = 0; ///< instructions of warps, of the block with most
   uint64_t bulkBytes = 0;    ///< of global memory, read and written by copies
+  uint64_t multicastBytes = 0; ///< that blocks got besides, by one copy's read
 
   void add(const LaunchCounts &other);
   uint64_t instructions() const; ///< of threads
@@ -74,6 +75,7 @@ public:
 
   Requests requests;
   uint64_t bulkBytes = 0; ///< that bulk copies read and wrote
+  uint64_t multicastBytes = 0;
 
 private:
   void addSegments(LaunchCounts &to) const;

@@ -38,10 +38,11 @@ public:
     free.pop_back();
     return block;
   }
-  void give(std::unique_ptr<Block> block) {
+  void give(Cluster::Blocks blocks) {
     std::lock_guard<std::mutex> lock(mutex);
-    if (free.size() < 64)
-      free.push_back(std::move(block));
+    for (auto &block : blocks)
+      if (free.size() < 64)
+        free.push_back(std::move(block));
   }
 
 private:
@@ -62,9 +63,10 @@ static uint64_t nextId() {
 }
 
 Grid::Grid(const Launch &launch)
-    : launch(launch), id(nextId()), began(now()), total(launch.grid.total()) {
+    : launch(launch), id(nextId()), began(now()),
+      total(launch.grid.total() / launch.cluster.total()) {
   if (launch.checks.global)
-    races = std::make_unique<GlobalRaces>(*launch.memory, total,
+    races = std::make_unique<GlobalRaces>(*launch.memory, launch.grid.total(),
                                           (launch.block.total() + 31) / 32);
   if (launch.cooperative)
     std::memset(reinterpret_cast<void *>(launch.memory->gridWorkspace()), 0, 8);
@@ -77,12 +79,12 @@ Grid::Grid(const Launch &launch)
   while (std::gcd(multiplier, total) != 1);
 }
 
-Dim Grid::blockAt(uint64_t number) const {
+Dim Grid::clusterAt(uint64_t number) const {
   uint64_t i =
       uint64_t(((unsigned __int128)number * multiplier + offset) % total);
-  const Dim &grid = launch.grid;
-  return {uint32_t(i % grid.x), uint32_t(i / grid.x % grid.y),
-          uint32_t(i / grid.x / grid.y)};
+  uint32_t x = launch.grid.x / launch.cluster.x,
+           y = launch.grid.y / launch.cluster.y;
+  return {uint32_t(i % x), uint32_t(i / x % y), uint32_t(i / x / y)};
 }
 
 double Grid::seconds() const { return now() - began; }
@@ -118,32 +120,35 @@ LaunchResult Grid::run() {
   return result;
 }
 
-/// Starts the next block of the launch here; false if there is none.
+/// Starts the next cluster of the launch here; false if there is none.
 bool Grid::startNext(Worker &worker) {
   if (next.load() >= total || worker.resident.size() >= kMaxResident)
     return false;
   uint64_t number = next++;
   if (number >= total)
     return false;
-  auto block = blockPool().take();
-  block->start(*this, blockAt(number), launch.seed ^ (number << 20));
-  worker.resident.push_back(std::move(block));
+  Cluster::Blocks blocks;
+  for (uint64_t i = 0; i < launch.cluster.total(); ++i)
+    blocks.push_back(blockPool().take());
+  worker.resident.push_back(std::make_unique<Cluster>(
+      *this, clusterAt(number), number, std::move(blocks)));
   lastProgress = now();
   return true;
 }
 
-/// Lets each resident block run until it ends or polls in vain.
+/// Lets each resident cluster run until it ends or polls in vain.
 void Grid::step(Worker &worker) {
   bool allSpin = true, anyNews = false;
   double stepBegan = now();
-  for (auto &block : worker.resident) {
-    Block::State state = block->run();
-    allSpin &= state == Block::State::Spinning;
-    anyNews |= block->sawNews();
-    if (state != Block::State::Ended)
+  for (auto &cluster : worker.resident) {
+    Cluster::State state = cluster->run();
+    allSpin &= state == Cluster::State::Spinning;
+    anyNews |= cluster->sawNews();
+    if (state != Cluster::State::Ended)
       continue;
-    block->addCounts(worker.counts);
-    blockPool().give(std::move(block));
+    cluster->addCounts(worker.counts);
+    blockPool().give(cluster->takeBlocks());
+    cluster.reset();
     anyNews = true;
   }
   if (anyNews)
@@ -177,8 +182,8 @@ void Grid::work(Worker &worker) {
     if (worker.spinning && next.load() >= total)
       checkProgress(worker);
   }
-  for (auto &block : worker.resident)
-    blockPool().give(std::move(block));
+  for (auto &cluster : worker.resident)
+    blockPool().give(cluster->takeBlocks());
   worker.resident.clear();
   worker.vainStep = HUGE_VAL; // it keeps nobody waiting
 }

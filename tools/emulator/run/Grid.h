@@ -11,6 +11,7 @@
 namespace cria::emulator {
 
 class Block;
+class Cluster;
 
 /// One launch under way; shared by its workers.
 class Grid {
@@ -37,7 +38,7 @@ public:
 
 private:
   struct Worker {
-    std::vector<std::unique_ptr<Block>> resident;
+    std::vector<std::unique_ptr<Cluster>> resident;
     bool spinning = false;
     LaunchCounts counts;
     /// When the last step began in which all blocks polled in vain; 0: the last
@@ -49,13 +50,13 @@ private:
   bool startNext(Worker &worker);
   void step(Worker &worker);
   void checkProgress(const Worker &worker);
-  Dim blockAt(uint64_t number) const;
+  Dim clusterAt(uint64_t number) const;
 
   double began;
-  uint64_t total;
-  uint64_t multiplier = 1, offset = 0;  ///< order of the blocks
-  std::atomic<uint64_t> next = 0;       ///< blocks that were started
-  std::atomic<double> lastProgress = 0; ///< a block began, ended or saw news
+  uint64_t total;                       ///< clusters
+  uint64_t multiplier = 1, offset = 0;  ///< order of the clusters
+  std::atomic<uint64_t> next = 0;       ///< clusters that were started
+  std::atomic<double> lastProgress = 0; ///< one began, ended or saw news
   std::atomic<bool> isStopped = false;
   std::atomic<bool> hasWaited = false, waitedFirst = false;
   std::mutex mutex;

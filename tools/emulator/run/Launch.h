@@ -82,7 +82,7 @@ struct Launch {
   bool blocks = false; ///< threads of the kernel wait for each other
   std::string name;
   std::function<std::string(int)> sourceOf; ///< ` (file:line)` of a PTX line
-  Dim grid, block;
+  Dim grid, block, cluster;                 ///< cluster: in blocks
   uint32_t staticShared = 0, dynamicShared = 0;
   uint64_t localBytes = 0;
   std::vector<char> parameters;

@@ -41,7 +41,7 @@ void Mbarriers::init(const MbarrierAccess &access, uint32_t count) {
                      "\n");
   Mbarrier &barrier = made->second;
   barrier.count = barrier.pending = count;
-  barrier.agent = kCopyAgents + agents++ % (kAgents - kCopyAgents);
+  barrier.agent = kCopyAgents + agents++ % (kPeerAgent - kCopyAgents);
   barrier.maker = access.thread.index;
   barrier.line = access.line;
   std::memcpy(reinterpret_cast<void *>(access.address), &Mbarrier::kMagic, 8);
@@ -89,8 +89,15 @@ uint64_t Mbarriers::arrive(const MbarrierAccess &access,
                      " arrivals at an mbarrier whose phase needs " +
                      std::to_string(barrier.pending) + " more",
                  describe(access.address));
+  Block &from = *access.thread.block;
+  bool isOwn = &from == &block;
+  Clock clock = isOwn ? from.releasedBy(access.thread)
+                      : from.releasedToCluster(access.thread);
   if (!arrival.isRelaxed)
-    barrier.gathered.join(block.releasedBy(access.thread));
+    barrier.gathered.join(from.seenFrom(block, clock));
+  if (!isOwn)
+    block.expectArrival(access.thread, clock.heard[access.thread.warpIndex],
+                        access.line);
   uint64_t state = barrier.phase;
   barrier.pending -= arrival.count;
   if (arrival.drops)
@@ -164,7 +171,7 @@ void Mbarriers::load(const MbarrierAccess &access, BulkLoad load) {
                  "async proxy uses an mbarrier",
                  "  it was initialized at " + block.placeOf(barrier.line) +
                      "\n");
-  checkLoad(block, access.thread, load);
+  checkTarget(block, access.thread, load);
   barrier.loads.push_back(std::move(load));
   if (block.launch().seed && block.random().next() & 1)
     makeLoads(access.address, barrier);

@@ -28,6 +28,8 @@ const char *nameOf(Wait wait) {
     return "wait for an mbarrier";
   case Wait::Warpgroup:
     return "wait for other warps of their warpgroup";
+  case Wait::Cluster:
+    return "wait for other threads of their cluster";
   case Wait::Exited:
     break;
   }
@@ -69,6 +71,8 @@ Finding Block::findingOf(const EarlyRead &read) const {
 /// An early read comes before what came of it.
 void Block::report(Finding::Kind kind, const Thread &thread, int line,
                    const std::string &what, const std::string &details) {
+  if (thread.block != this) // a thread of another block runs on its own stack
+    thread.block->report(kind, thread, line, what, details);
   grid->stop(earlyRead ? findingOf(*earlyRead)
                        : Finding{kind, headline(what, &thread, line), details});
   // The fiber is left as it is; the block's next start forgets it.
@@ -111,8 +115,14 @@ void Block::reportDeadlock() {
       line = thread.line;
   if (earlyRead)
     return grid->stop(findingOf(*earlyRead));
-  grid->stop(
-      {Finding::Deadlock, headline("deadlock", nullptr, line), states()});
+  std::string all = states();
+  for (size_t i = 0; i < cluster->size(); ++i) {
+    const Block &other = cluster->block(i);
+    if (&other != this)
+      all +=
+          "  " + blockName(other.index) + " of the cluster:\n" + other.states();
+  }
+  grid->stop({Finding::Deadlock, headline("deadlock", nullptr, line), all});
 }
 
 } // namespace cria::emulator

@@ -88,6 +88,8 @@ public:
   /// All threads of the block have acquired the current epoch.
   void shareEpoch() { commonEpoch = epoch; }
   uint32_t now() const { return epoch; }
+  /// When the block began.
+  uint32_t first() const { return firstEpoch; }
 
   /// Notes an access of `thread`; `checkInit` and `checkRace` say what to look
   /// for. A word with a race stays as it was; a read of a word that was never

@@ -153,6 +153,13 @@ Clock Block::releasedBy(Thread &thread) {
   return now;
 }
 
+Clock Block::releasedToCluster(Thread &thread) {
+  Clock now = releasedBy(thread);
+  if (grid->races)
+    now.seen = grid->races->draw(number, now.about(rank, rank));
+  return now;
+}
+
 void Block::acquire(Thread &thread, const Clock &clock) {
   syncOf(thread);
   learn(thread, clock);
@@ -178,13 +185,14 @@ void Block::fenceProxy(Thread &thread) {
 /// have seen of other blocks.
 uint64_t Block::passBarrier(uint32_t id) {
   uint64_t seen = 0;
-  Clock proxies;
+  Clock proxies; // and other blocks of the cluster
   for (Thread &thread : threads) {
     if (thread.wait != Wait::Barrier || thread.barrier != id)
       continue;
     if (thread.sync) {
       lookUp(thread, true);
       proxies.joinProxy(thread.sync->own);
+      proxies.joinPeers(thread.sync->own);
       if (thread.sync->hasFence) {
         barrierFence.join(thread.sync->fence);
         hasBarrierFence = true;
@@ -193,10 +201,12 @@ uint64_t Block::passBarrier(uint32_t id) {
     }
     seen = std::max(seen, thread.seen);
   }
-  if (proxies.hasProxy())
+  if (proxies.hasProxy() || !proxies.peers.empty())
     for (Thread &thread : threads)
-      if (thread.wait == Wait::Barrier && thread.barrier == id)
+      if (thread.wait == Wait::Barrier && thread.barrier == id) {
         syncOf(thread).own.joinProxy(proxies);
+        thread.sync->own.joinPeers(proxies);
+      }
   return seen;
 }
 

@@ -23,6 +23,7 @@ enum class Wait : uint8_t {
   Spin,       ///< polls memory: lets others run first
   Mbarrier,   ///< for a phase of an mbarrier
   Warpgroup,  ///< for other warps of its warpgroup
+  Cluster,    ///< for threads of its cluster
   Exited
 };
 
@@ -40,7 +41,8 @@ enum class WarpOp : uint8_t {
   CommitProducts,
   WaitProducts,
   FenceProducts,
-  SetRegisters
+  SetRegisters,
+  ClusterBarrier
 };
 
 /// One copy of cp.async: `valid` bytes from `source`, zeros up to `bytes`.
@@ -55,6 +57,9 @@ struct AsyncCopy {
 struct Thread {
   uint32_t tid[3], ntid[3], ctaid[3], nctaid[3];
   uint32_t lane, warpIndex, warpCount, dynamicShared;
+  uint32_t clusterId[3], clusterCount[3]; ///< of the grid's clusters
+  uint32_t inCluster[3], clusterSize[3];  ///< of its cluster's blocks
+  uint32_t clusterRank, clusterBlocks;
   char *shared;           ///< host address of shared address 0
   uint32_t *executed;     ///< counters of segments, where they are counted
   const Range *ranges;    ///< kRanges of them
@@ -95,6 +100,12 @@ struct Thread {
   std::vector<BulkStore> openStores;
   std::vector<std::vector<BulkStore>> storeGroups;
   uint64_t mbarrier = 0; ///< that it waits for; 0: none
+  /// Of the cluster's barrier: whether it has arrived and is to wait, and in
+  /// which phase.
+  /// @{
+  bool hasArrived = false;
+  uint64_t clusterPhase = 0;
+  /// @}
 };
 
 /// 32 lanes; bit masks have a bit a lane.

@@ -128,6 +128,8 @@ void Block::execute(Warp &warp, uint32_t lanes, int line) {
     return;
   case WarpOp::SetRegisters:
     return warpgroupOf(warp.lanes[0]).setRegisters(*this, warp, line);
+  case WarpOp::ClusterBarrier:
+    return;
   }
 }
 

@@ -35,15 +35,25 @@ llvm::Value *Emitter::sharedPointer(llvm::Value *offset) {
                            fit(offset, 64));
 }
 
+llvm::Value *Emitter::baseOf(const Operand &operand) {
+  if (operand.name.empty())
+    return builder.getInt64(0);
+  if (Register *found = findRegister(operand.name))
+    return builder.CreateLoad(intType(found->bits), found->slot);
+  return symbol(operand.name);
+}
+
+llvm::Value *Emitter::clusterAddress(const Operand &operand) {
+  llvm::Value *base = baseOf(operand);
+  base = builder.CreateAdd(
+      base, llvm::ConstantInt::get(base->getType(), operand.value));
+  return call("emulatorClusterAddress", builder.getPtrTy(),
+              {fit(base, 64), line()});
+}
+
 llvm::Value *Emitter::address(const Operand &operand, llvm::StringRef space,
                               AccessFlags flags, llvm::Value *stored) {
-  llvm::Value *base;
-  if (operand.name.empty())
-    base = builder.getInt64(0);
-  else if (Register *found = findRegister(operand.name))
-    base = builder.CreateLoad(intType(found->bits), found->slot);
-  else
-    base = symbol(operand.name);
+  llvm::Value *base = baseOf(operand);
   // A 32-bit shared address wraps as such.
   if (space == "shared")
     base = builder.CreateAdd(

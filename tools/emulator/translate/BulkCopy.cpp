@@ -8,9 +8,9 @@ using llvm::Value;
 
 /// Asks for the modifiers that say no more than the row does.
 void askFixed(Emitter &e) {
-  for (auto fixed :
-       {"async", "bulk", "tensor", "global", "shared::cta", "shared::cluster",
-        "tile", "bulk_group", "mbarrier::complete_tx::bytes"})
+  for (auto fixed : {"async", "bulk", "tensor", "global", "shared::cta",
+                     "shared::cluster", "tile", "multicast::cluster",
+                     "bulk_group", "mbarrier::complete_tx::bytes"})
     e.has(fixed);
 }
 
@@ -18,12 +18,24 @@ Value *shared(Emitter &e, size_t i) {
   return e.address(e.operand(i), "shared");
 }
 
-/// [target], [source], bytes, [mbarrier]
+/// The blocks of a multicast, which operand `i` has a bit for each of, and bit
+/// 16; 0 for a copy that is none.
+Value *blocks(Emitter &e, bool isMulticast, size_t i) {
+  auto &b = e.builder;
+  if (!isMulticast)
+    return b.getInt32(0);
+  return b.CreateOr(e.fit(e.read(e.operand(i), 16), 32), 1 << 16);
+}
+
+/// [target], [source], bytes, [mbarrier][, blocks]
 void emitLoad(Emitter &e) {
+  bool isMulticast = e.has("multicast::cluster");
   askFixed(e);
+  Value *target = e.clusterAddress(e.operand(0));
+  Value *mbarrier = e.clusterAddress(e.operand(3));
   e.callBlocking("emulatorBulkLoad", e.builder.getVoidTy(),
-                 {shared(e, 0), e.address(e.operand(1), "global"), e.read32(2),
-                  shared(e, 3), e.line()});
+                 {target, e.address(e.operand(1), "global"), e.read32(2),
+                  mbarrier, blocks(e, isMulticast, 4), e.line()});
 }
 
 /// [target], [source], bytes
@@ -51,12 +63,15 @@ Box box(Emitter &e, size_t i) {
   return {e.address(operand, ""), words, e.builder.getInt32(rank)};
 }
 
-/// [target], [map, {coordinates}], [mbarrier]
+/// [target], [map, {coordinates}], [mbarrier][, blocks]
 void emitTensorLoad(Emitter &e) {
+  bool isMulticast = e.has("multicast::cluster");
   Box from = box(e, 1);
+  Value *target = e.clusterAddress(e.operand(0));
+  Value *mbarrier = e.clusterAddress(e.operand(2));
   e.callBlocking("emulatorTensorLoad", e.builder.getVoidTy(),
-                 {shared(e, 0), from.map, from.coordinates, from.rank,
-                  shared(e, 2), e.line()});
+                 {target, from.map, from.coordinates, from.rank, mbarrier,
+                  blocks(e, isMulticast, 3), e.line()});
 }
 
 /// [map, {coordinates}], [source]
@@ -93,12 +108,20 @@ constexpr Form kForms[] = {
      "async bulk shared::cluster|shared::cta global "
      "mbarrier::complete_tx::bytes " HINT,
      "mmsms?", emitLoad, 90},
+    {"cp",
+     "async bulk shared::cluster global mbarrier::complete_tx::bytes "
+     "multicast::cluster " HINT,
+     "mmsmss?", emitLoad, 90},
     {"cp", "async bulk global shared::cta bulk_group " HINT, "mmss?", emitStore,
      90},
     {"cp", "~async ~bulk ~prefetch ~L2 ~global " HINT, "mss?", emitPrefetch,
      90},
     {"cp", "async bulk tensor " RANK TO_SHARED HINT, "mtms?", emitTensorLoad,
      90},
+    {"cp",
+     "async bulk tensor " RANK "shared::cluster global tile? "
+     "mbarrier::complete_tx::bytes multicast::cluster " HINT,
+     "mtmss?", emitTensorLoad, 90},
     {"cp",
      "async bulk tensor " RANK "global shared::cta tile? bulk_group " HINT,
      "tms?", emitTensorStore, 90},

@@ -157,6 +157,7 @@ llvm::StringRef simpleClass(llvm::StringRef opcode) {
           {"prefetch", "prefetchu", "discard", "applypriority", "createpolicy"},
           "hint")
       .Case("mbarrier", "mbarrier")
+      .Case("mapa", "integer")
       .Case("ldmatrix", "ldmatrix")
       .Case("stmatrix", "stmatrix")
       .Default("");

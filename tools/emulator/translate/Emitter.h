@@ -92,6 +92,8 @@ public:
   /// The host address (a pointer) of a memory operand, checked for an access
   /// whose `flags` are set but for its space; no check for 0 bytes. `stored` is
   /// the value of a store that is not strong.
+  /// The host address of an operand in shared::cluster.
+  llvm::Value *clusterAddress(const Operand &operand);
   llvm::Value *address(const Operand &operand, llvm::StringRef space,
                        AccessFlags flags = {}, llvm::Value *stored = nullptr);
   /// Whether accesses are checked.
@@ -206,6 +208,7 @@ private:
   llvm::Value *special(llvm::StringRef name);
   llvm::Value *laneMask(llvm::StringRef name);
   llvm::Value *symbol(llvm::StringRef name);
+  llvm::Value *baseOf(const Operand &operand);
   void check(llvm::Value *pointer, llvm::Value *offset,
              const AccessFlags &flags, llvm::Value *stored);
   llvm::Function *checkWithRegisters();

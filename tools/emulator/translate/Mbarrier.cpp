@@ -1,4 +1,4 @@
-// mbarrier, and the fences of the async proxy.
+// mbarrier, the barrier of a cluster, and the fences of the async proxy.
 #include "tools/emulator/run/Collective.h"
 #include "tools/emulator/translate/Emitter.h"
 
@@ -16,6 +16,8 @@ bool isRelaxed(Emitter &e) {
 /// The mbarrier of operand `i`.
 Value *mbarrier(Emitter &e, size_t i) {
   e.has("b64");
+  if (e.has("shared::cluster"))
+    return e.clusterAddress(e.operand(i));
   return e.address(e.operand(i), e.space());
 }
 
@@ -70,6 +72,27 @@ void emitWait(Emitter &e) {
   e.write(e.operand(0), e.fit(done, 1));
 }
 
+/// The barrier of all threads of a cluster.
+void emitClusterBarrier(Emitter &e) {
+  ClusterBarrierConfig config;
+  e.has("cluster");
+  config.waits = e.oneOf("arrive|wait") == "wait";
+  config.isRelaxed = e.oneOf("release|relaxed|acquire") == "relaxed";
+  config.aligned = e.has("aligned");
+  e.callBlocking("emulatorClusterBarrier", e.builder.getVoidTy(),
+                 {number(e, config.packed()), e.line()});
+}
+
+/// mapa d, address, rank: the address in another block of the cluster.
+void emitMapShared(Emitter &e) {
+  e.has("shared::cluster");
+  unsigned bits = e.oneOf("u32|u64") == "u64" ? 64 : 32;
+  Value *address = e.fit(e.read(e.operand(1), bits), 64);
+  Value *mapped = e.call("emulatorMapShared", e.builder.getInt64Ty(),
+                         {address, e.read32(2), e.line()});
+  e.write(e.operand(0), e.fit(mapped, bits));
+}
+
 /// Fences between threads and what reads and writes memory on its own. Fences
 /// of global memory alone are not looked at.
 void emitProxyFence(Emitter &e) {
@@ -101,6 +124,10 @@ constexpr Form kForms[] = {
      emitWait, 80},
     {"mbarrier", "try_wait parity? acquire|relaxed? " SCOPE SPACE "b64",
      "dmss?", emitWait, 90},
+    {"barrier", "cluster arrive release|relaxed? aligned?", "",
+     emitClusterBarrier, 90},
+    {"barrier", "cluster wait acquire? aligned?", "", emitClusterBarrier, 90},
+    {"mapa", "shared::cluster u32|u64", "dss", emitMapShared, 90},
     {"fence", "mbarrier_init ~release ~cluster", "", emitProxyFence, 90},
     {"fence", "proxy async global|shared::cta|shared::cluster?", "",
      emitProxyFence, 90},

@@ -167,11 +167,17 @@ llvm::Value *Emitter::special(llvm::StringRef name) {
       {"%tid", offsetof(Thread, tid)},
       {"%ntid", offsetof(Thread, ntid)},
       {"%ctaid", offsetof(Thread, ctaid)},
-      {"%nctaid", offsetof(Thread, nctaid)}};
+      {"%nctaid", offsetof(Thread, nctaid)},
+      {"%clusterid", offsetof(Thread, clusterId)},
+      {"%nclusterid", offsetof(Thread, clusterCount)},
+      {"%cluster_ctaid", offsetof(Thread, inCluster)},
+      {"%cluster_nctaid", offsetof(Thread, clusterSize)}};
   static const std::map<llvm::StringRef, size_t> scalars = {
       {"%laneid", offsetof(Thread, lane)},
       {"%warpid", offsetof(Thread, warpIndex)},
       {"%nwarpid", offsetof(Thread, warpCount)},
+      {"%cluster_ctarank", offsetof(Thread, clusterRank)},
+      {"%cluster_nctarank", offsetof(Thread, clusterBlocks)},
       {"%dynamic_smem_size", offsetof(Thread, dynamicShared)},
       {"%envreg1", offsetof(Thread, gridWorkspace) + 4}, // its high half
       {"%envreg2", offsetof(Thread, gridWorkspace)}};
