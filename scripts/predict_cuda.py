@@ -13,8 +13,10 @@ many loads a lane has in flight. A launch takes
 
   memory    bytes of weights and caches / rate of memory
   L2        bytes of sectors / rate of the second cache; those that a block loads
-            several times once, as the first cache keeps them
-  copies    the same of the busiest multiprocessor / 64 a cycle
+            several times once, as the first cache keeps them, and those of a
+            multicast once
+  copies    the same of the busiest multiprocessor / 64 a cycle; those of a multicast
+            in each block that gets them
   issue     its warps' instructions / 4 a cycle
   shared    its wavefronts, and loads of 128 bytes from the first cache / 1 a cycle
   tensor    its matrix operations / their rate
@@ -116,7 +118,7 @@ def times(gpu, launch, memory, figures):
     return {
         "memory": memory / gpu.memory * 1e-6,
         "L2": moved / gpu.l2 * 1e-6,
-        "copies": moved * share / PORT * cycle,
+        "copies": (moved + launch.get("multicast_bytes", 0)) * share / PORT * cycle,
         "issue": warps * share / 4 * cycle,
         "shared": wavefronts * share * cycle,
         "tensor": operations * share * gpu.multiprocessors * 1e-6,

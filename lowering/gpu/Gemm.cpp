@@ -29,7 +29,7 @@ GemmTile::GemmTile(Launch &launch, ArrayRef<Work> works, const GemmShape &shape,
       steps(llvm::divideCeil(k, shape.step)),
       x(Operand::of(launch, works[0], works[0].dots[0].x, k)), width(x.width),
       rows(rows), threads(shape.threads), downFirst(shape.downFirst),
-      few(rows.most <= m), wholeSteps(k % shape.step == 0) {
+      pairs(shape.pairs), few(rows.most <= m), wholeSteps(k % shape.step == 0) {
   for (const Work &work : works) {
     workTiles.push_back(llvm::divideCeil(work.units, unitsOfTile()));
     SmallVector<Operand> &own = weights.emplace_back();
@@ -116,10 +116,33 @@ void GemmTile::splitSteps(Value x, Value y, Corner &corner) {
   corner.end = b.min(b.add(corner.first, each), all);
 }
 
+/// Blocks at x = 2t and 2t + 1 have the tiles 2t and 2t + 1 across, with all
+/// tiles down of each. A pair has two that follow one another, down first:
+///
+///   down = 3   tile 2t: (0, 1) (2,   tile 2t + 1: 0) (1, 2)
+///
+/// So one pair alone has different weights, where the tiles down are odd, and
+/// blocks have nothing to do only where the tiles across are odd.
+void GemmTile::pairTiles(Value x, Corner &corner) {
+  Value down = b.ceilDiv(corner.rows, m), first = b.mul(corner.tileRow, 2);
+  corner.ofPair = b.rem(x, 2);
+  Value row = b.add(first, corner.ofPair);
+  Value isFirst = b.less(row, down);
+  corner.tile = b.sub(x, corner.ofPair);
+  corner.tile = b.select(isFirst, corner.tile, b.add(corner.tile, 1));
+  corner.tileRow = b.select(isFirst, row, b.sub(row, down));
+  corner.sharesWeights =
+      b.create<arith::CmpIOp>(arith::CmpIPredicate::ne, b.add(first, 1), down);
+  if (tiles() % 2)
+    restrict(corner.exists, corner.tile, b.i32(tiles()));
+}
+
 GemmTile::Corner GemmTile::cornerOf(Value x, Value y, Value rows) {
   Corner corner;
   corner.rows = rows;
   splitSteps(x, y, corner);
+  if (pairs)
+    pairTiles(x, corner);
   corner.row = b.mul(corner.tileRow, m);
   corner.unit = b.mul(corner.tile, unitsOfTile());
   corner.units = b.i32(works[0].units);
@@ -351,7 +374,8 @@ void GemmTile::emit(const Splits &memory) {
   else
     multiplyAll();
   KernelFunction &of = launch.of;
-  Value across = of.constant(tiles() * (few ? splits : 1));
+  int64_t wide = tiles() * (few ? splits : 1);
+  Value across = of.constant(pairs ? llvm::alignTo(wide, 2) : wide);
   Value down = of.blocks(size, m, few || splits == 1 ? 1 : room);
   if (!size.isConstant() && rows.most != kAnyRows)
     down = of.blocksWhere(size, rows.most, /*beyond=*/false, down);

@@ -32,6 +32,9 @@ struct GemmShape {
   bool downFirst = false;
   /// Tiles down that there are at least, so that splits are fewer.
   int64_t leastDown = 1;
+  /// Whether neighbours across are pairs, whose blocks have the same weights
+  /// and rows that follow one another.
+  bool pairs = false;
 };
 
 /// The inputs that a kernel is for: those of more than `above` rows, and `most`
@@ -91,6 +94,9 @@ protected:
     /// The splits of the tile, which one is the block's, and whether there is
     /// such a one: null where that is always so.
     mlir::Value splits, split, exists;
+    /// Of pairs, whether the block is the first or the second (0, 1), and
+    /// whether both have the same weights.
+    mlir::Value ofPair, sharesWeights;
   };
 
   /// Of the input at (row, k) of the tile, of the weights at (row, k).
@@ -137,6 +143,7 @@ private:
   mlir::Value orZero(mlir::Value exists, mlir::Value at);
   int64_t tiles() const;
   void splitSteps(mlir::Value x, mlir::Value y, Corner &corner);
+  void pairTiles(mlir::Value x, Corner &corner);
   Corner cornerOf(mlir::Value x, mlir::Value y, mlir::Value rows);
   Address sumsOfSplit(const Splits &memory, const Corner &corner,
                       mlir::Value split, int64_t count);
@@ -164,7 +171,7 @@ private:
   const GemmRows &rows;
   /// The first threads, which hold the sums.
   int64_t threads;
-  bool downFirst;
+  bool downFirst, pairs;
   /// Whether there is one tile down.
   bool few;
   /// Splits of a tile at most, and of a tile and those below it together.

@@ -49,7 +49,7 @@ private:
   LogicalResult visitLaunch(gpu::LaunchFuncOp launch, Steps &steps);
   FailureOr<gpu::GPUFuncOp> kernelOf(gpu::LaunchFuncOp launch);
   FailureOr<Steps> argumentsOf(gpu::LaunchFuncOp launch, gpu::GPUFuncOp kernel);
-  FailureOr<ArrayAttr> gridOf(gpu::LaunchFuncOp launch);
+  FailureOr<ArrayAttr> gridOf(gpu::LaunchFuncOp launch, gpu::GPUFuncOp kernel);
   FailureOr<ArrayAttr> blockOf(gpu::LaunchFuncOp launch, gpu::GPUFuncOp kernel);
 
   const EntryArguments &arguments;
@@ -116,7 +116,26 @@ FailureOr<Steps> EntryPlanner::argumentsOf(gpu::LaunchFuncOp launch,
   return args;
 }
 
-FailureOr<ArrayAttr> EntryPlanner::gridOf(gpu::LaunchFuncOp launch) {
+/// Whether a grid is made of whole clusters, for any number of tokens.
+static LogicalResult checkClusters(gpu::LaunchFuncOp launch,
+                                   gpu::GPUFuncOp kernel,
+                                   ArrayRef<Attribute> sizes) {
+  auto cluster = kernel.getKnownClusterSize();
+  for (size_t i = 0; cluster && i < sizes.size(); ++i) {
+    auto size = dyn_cast<IntegerAttr>(sizes[i]);
+    int32_t each = (*cluster)[i];
+    if (each == 1 || (size && size.getInt() % each == 0))
+      continue;
+    InFlightDiagnostic error = launch.emitOpError("expected dimension ")
+                               << i << " of the grid to be a multiple of "
+                               << each << ", as clusters of its kernel are";
+    return size ? error << ", got " << size.getInt() : error;
+  }
+  return success();
+}
+
+FailureOr<ArrayAttr> EntryPlanner::gridOf(gpu::LaunchFuncOp launch,
+                                          gpu::GPUFuncOp kernel) {
   gpu::KernelDim3 grid = launch.getGridSizeOperandValues();
   SmallVector<Attribute> sizes;
   for (Value size : {grid.x, grid.y, grid.z}) {
@@ -129,6 +148,8 @@ FailureOr<ArrayAttr> EntryPlanner::gridOf(gpu::LaunchFuncOp launch) {
                 "and a range of counts outside which it is 0, may come with "
                 "it";
   }
+  if (failed(checkClusters(launch, kernel, sizes)))
+    return failure();
   return b.getArrayAttr(sizes);
 }
 
@@ -167,7 +188,8 @@ LogicalResult EntryPlanner::visitLaunch(gpu::LaunchFuncOp launch,
   FailureOr<gpu::GPUFuncOp> kernel = kernelOf(launch);
   if (failed(kernel))
     return failure();
-  FailureOr<ArrayAttr> grid = gridOf(launch), block = blockOf(launch, *kernel);
+  FailureOr<ArrayAttr> grid = gridOf(launch, *kernel),
+                       block = blockOf(launch, *kernel);
   if (failed(grid) || failed(block))
     return failure();
   FailureOr<Steps> args = argumentsOf(launch, *kernel);

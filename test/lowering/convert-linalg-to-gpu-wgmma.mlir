@@ -7,29 +7,39 @@
 #tn = affine_map<(t, n, k) -> (t, n)>
 
 // More than 128 rows are for warpgroups where a chip has them. Blocks of the same
-// weights follow one another. sm_80's own kernel is launched beside, for images
+// weights follow one another, in pairs across, so that one tile takes two. sm_80's
+// own kernel is launched beside, for images
 // of its kind, and no verifier looks for wgmma there.
 // CHECK-LABEL: func.func private @many.launch(
-// CHECK: gpu.launch_func @kernels::@many_wgmma blocks in (%{{.*}}, %c1{{.*}}, %{{.*}}) threads in (%c384{{.*}} dynamic_shared_memory_size %c131072_i32 args(%arg0 : memref<?x352xbf16>, %arg1 : memref<64x352xbf16>, %{{.*}} : index, %arg2 : memref<?x64xf32>)
+// CHECK: gpu.launch_func @kernels::@many_wgmma blocks in (%{{.*}}, %c2{{.*}}, %{{.*}}) threads in (%c384{{.*}} dynamic_shared_memory_size %c131072_i32 args(%arg0 : memref<?x352xbf16>, %arg1 : memref<64x352xbf16>, %{{.*}} : index, %arg2 : memref<?x64xf32>)
 // CHECK: gpu.launch_func @kernels::@many blocks in (%c1{{.*}}, %{{.*}}, %{{.*}}) threads in (%c128{{[_0-9]*}},
 // CHECK: gpu.module @kernels [#nvvm.target<O = 3, chip = "sm_80", features = "+ptx80", verifyTarget = false>, #nvvm.target<O = 3, chip = "sm_90a", features = "+ptx80">]
 // CHECK: memref.global @launched_shared : memref<0xi8, #gpu.address_space<workgroup>> {alignment = 1024 : i64}
 
 // Maps of the input, of all rows that it may have, and of the weight, whose rows
-// are copied as lanes have their sums: 32 units are 2 x 4 x 4.
+// are copied as lanes have their sums: 32 units are 2 x 4 x 4. A box is half of a
+// tile.
 // CHECK-LABEL: gpu.func @many_wgmma(
 // CHECK-SAME: memref<?x352xbf16> {cria.tensor_map = {box = [64, 128], sizes = [352, 512], strides = [352]}}
-// CHECK-SAME: memref<64x352xbf16> {cria.tensor_map = {box = [64, 2, 4, 4, 4], sizes = [352, 2, 4, 4, 2], strides = [352, 2816, 704, 11264]}}
+// CHECK-SAME: memref<64x352xbf16> {cria.tensor_map = {box = [64, 2, 4, 4, 2], sizes = [352, 2, 4, 4, 2], strides = [352, 2816, 704, 11264]}}
 // CHECK-SAME: cria.wgmma = true
 // CHECK-SAME: known_block_size = array<i32: 384, 1, 1>
+// CHECK-SAME: known_cluster_size = array<i32: 1, 2, 1>
 // CHECK-SAME: nvvm.minctasm = 1
-// CHECK: nvgpu.mbarrier.create -> <{{.*}}num_barriers = 8>
-// CHECK-COUNT-8: nvgpu.mbarrier.init
-// CHECK: nvvm.fence.mbarrier.init
-// CHECK: gpu.barrier
 
-// Two warpgroups multiply: a stage is waited for, and freed when the products of
-// the turn behind have begun.
+// Two warpgroups free a stage, or four where both blocks have the same weights.
+// CHECK: nvgpu.mbarrier.create -> <{{.*}}num_barriers = 8>
+// CHECK: %[[READERS:.*]] = arith.select %{{.*}}, %c4{{.*}}, %c2{{.*}} : i32
+// CHECK: nvgpu.mbarrier.init
+// CHECK: %[[COUNT:.*]] = arith.index_cast %[[READERS]] : i32 to index
+// CHECK: nvgpu.mbarrier.init %{{.*}}, %[[COUNT]]
+// CHECK-COUNT-6: nvgpu.mbarrier.init
+// CHECK: nvvm.fence.mbarrier.init
+// CHECK: nvvm.cluster.arrive {aligned}
+// CHECK: nvvm.cluster.wait {aligned}
+
+// Two warpgroups multiply: a stage is waited for, and freed in both blocks when
+// the products of the turn behind have begun.
 // CHECK: nvvm.setmaxregister increase 232
 // CHECK: scf.for
 // CHECK: nvgpu.mbarrier.try_wait.parity
@@ -37,18 +47,26 @@
 // CHECK-COUNT-4: nvvm.wgmma.mma_async {{.*}}m = 64, n = 128, k = 16
 // CHECK: nvvm.wgmma.commit.group.sync.aligned
 // CHECK: nvvm.wgmma.wait.group.sync.aligned 1
-// CHECK: nvgpu.mbarrier.arrive
+// CHECK: nvvm.mapa %{{.*}} : !llvm.ptr<3> -> !llvm.ptr<7>
+// CHECK: nvvm.mbarrier.arrive %{{.*}} {scope = #nvvm.mem_scope<cluster>} : !llvm.ptr<7>
 // CHECK: wgmma.wait_group.sync.aligned 0;
+// CHECK: nvvm.cluster.arrive {aligned}
 // CHECK: vector.store {{.*}} : memref<?xf32>, vector<4xf32>
 
-// One thread of the third copies.
+// One thread of the third copies half of the weights for both blocks, and the
+// other half where these are its own.
 // CHECK: nvvm.setmaxregister decrease 40
 // CHECK: scf.for
 // CHECK: nvgpu.mbarrier.try_wait.parity
 // CHECK: nvgpu.mbarrier.arrive.expect_tx %{{.*}}, %c32768
 // CHECK: nvgpu.tma.async.load %{{[^,]*}}, %{{[^,]*}}], {{.*}} -> memref<128x64xbf16,
-// CHECK: nvgpu.tma.async.load {{.*}} -> memref<4x4x4x2x64xbf16,
+// CHECK: nvgpu.tma.async.load {{.*}} multicast_mask = %{{.*}} -> memref<2x4x4x2x64xbf16,
+// CHECK: scf.if
+// CHECK: } else {
+// CHECK: nvgpu.tma.async.load {{.*}} multicast_mask = %{{.*}} -> memref<2x4x4x2x64xbf16,
 // CHECK-NOT: nvgpu.tma.async.load
+// CHECK: nvvm.cluster.arrive {aligned}
+// CHECK: nvvm.cluster.wait {aligned}
 // CHECK-LABEL: gpu.func @many(
 // CHECK-SAME: cria.wgmma = false
 // CHECK: nvvm.mma.sync

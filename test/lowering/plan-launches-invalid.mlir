@@ -322,6 +322,25 @@ module attributes {gpu.container_module} {
 
 // -----
 
+// a grid is made of whole clusters, where the kernel has them;
+module attributes {gpu.container_module} {
+  func.func @sample(%logits: memref<1x8xf32>, %seen: memref<1xi32>, %sampled: memref<4xi32>, %state: memref<56xi8>)
+      attributes {arguments = ["logits", "seen", "sampled", "state"]} {
+    %c1 = arith.constant 1 : index
+    %c3 = arith.constant 3 : index
+    // expected-error @below {{'gpu.launch_func' op expected dimension 1 of the grid to be a multiple of 2, as clusters of its kernel are, got 3}}
+    gpu.launch_func @kernels::@k blocks in (%c1, %c3, %c1) threads in (%c1, %c1, %c1)
+    return
+  }
+  gpu.module @kernels {
+    gpu.func @k() kernel attributes {known_cluster_size = array<i32: 1, 2, 1>} {
+      gpu.return
+    }
+  }
+}
+
+// -----
+
 // shared memory is constant.
 module attributes {gpu.container_module} {
   func.func @decode(%ids: memref<1xi32>, %tokens: index, %position: index, %first: index, %source: index, %logits: memref<1x8xf32>, %cache: memref<2x1x8x4xf32>, %arena: memref<256xi8>)

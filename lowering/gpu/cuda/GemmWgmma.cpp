@@ -6,6 +6,12 @@
 ///   0 and 1       multiply 64 rows each, when the stage is full, and finish
 ///                 the tile
 ///
+/// Blocks are clusters of two, which have the same weights: each copies half of
+/// them to both. So a stage is free when the warpgroups of both blocks have
+/// multiplied what it had, and a block ends when the other one, too, needs its
+/// memory and its barriers no more. Blocks that have different weights
+/// (pairTiles) copy their own.
+///
 /// Copies take boxes, which tensor maps describe: zeros where the input has no
 /// row, or a row no element. Rows of weights lie in the tile so that a lane has
 /// the sums of neighbouring units. For eight units of one sum, columns 2t and
@@ -32,10 +38,14 @@ static constexpr int64_t kMultiply = 2 * cuda::kWarpgroup,
 /// Registers of a thread that copies, and of one that multiplies.
 static constexpr int64_t kCopyRegisters = 40, kMultiplyRegisters = 232;
 /// Rows of weights of a tile. The second cache gives 42 GB/s to each of an
-/// H200's multiprocessors; a wide tile makes 85 operations of a byte, a narrow
-/// one 64. A narrow one leaves fewer multiprocessors without work where there
+/// H200's multiprocessors; a wide tile makes 128 operations of a byte, a narrow
+/// one 85. A narrow one leaves fewer multiprocessors without work where there
 /// are few.
 static constexpr int64_t kWide = 256, kNarrow = 128;
+/// Terms of k of each split of a wide tile at least. In so many the tile reads
+/// 256 KiB less than two narrow ones, as much as storing and loading the sums
+/// of the split moves.
+static constexpr int64_t kWideTerms = 1024;
 
 static constexpr const GemmRows &kManyRows = *std::prev(std::end(kMmaRows));
 
@@ -46,7 +56,8 @@ static GemmShape shapeOf(int64_t n) {
           kMultiprocessors,
           kMultiply,
           /*downFirst=*/true,
-          kManyRows.above / kTileM + 1};
+          kManyRows.above / kTileM + 1,
+          /*pairs=*/true};
 }
 
 namespace {
@@ -82,6 +93,12 @@ private:
                                     int64_t group);
   Boxes boxesOf(const Work &work, const Operand &weight);
 
+  /// A copy of weights, but for the step's terms.
+  struct Copy {
+    const Boxes &from;
+    Value group, row; // of the map, and of the stage
+  };
+  std::vector<Copy> copiesOf(const Corner &corner, size_t i, Value half);
   void copy(cuda::PhaseBarriers &barriers, const Corner &corner);
   void copyWork(cuda::PhaseBarriers &barriers, const Corner &corner, size_t i);
   std::vector<Sums> sum(cuda::PhaseBarriers &barriers, const Corner &corner);
@@ -119,7 +136,7 @@ WgmmaGemm::unitsOfBox(const Work &work, const Operand &weight, int64_t group) {
       !first.isMultipleOf(group) || length % group ||
       type.getNumElements() % (group * weight.rows.stride))
     return std::nullopt;
-  int64_t most = unitsOfTile();
+  int64_t most = unitsOfTile() / 2; // what one block of a cluster copies
   return work.unitLoops.size() == 1 ? most : std::min(most, length & -length);
 }
 
@@ -173,37 +190,56 @@ void WgmmaGemm::begin() {
   if (splitTiles())
     flag = b.shared(b.getI32Type(), 1, 1);
   cuda::fitBlocks(b, 1);
+  cuda::formClusters(b, {1, 2, 1});
+}
+
+/// Copies of the first or the second half of a work's weights, with what is the
+/// same in all steps.
+std::vector<WgmmaGemm::Copy> WgmmaGemm::copiesOf(const Corner &corner, size_t i,
+                                                 Value half) {
+  std::vector<Copy> copies;
+  Value first = b.mul(half, unitsOfTile() / 2);
+  for (auto [s, from] : llvm::enumerate(boxes[i]))
+    for (int64_t unit = 0; unit < unitsOfTile() / 2; unit += from.units) {
+      Value own = b.add(first, unit);
+      auto loops = works[i].loops(b, b.i32(0), b.add(corner.unit, own));
+      Value row = launch.value(weights[i][s].row, loops);
+      copies.push_back(
+          {from, b.div(row, group()),
+           b.add(own, kTileM + static_cast<int64_t>(s) * unitsOfTile())});
+    }
+  return copies;
 }
 
 /// One thread fills stages, each when all have read what it had before.
 void WgmmaGemm::copyWork(cuda::PhaseBarriers &barriers, const Corner &corner,
                          size_t i) {
-  const Work &work = works[i];
-  struct Copy {
-    const Boxes &from;
-    Value group;
-    int64_t row; // of the stage
+  Value me = corner.ofPair, other = b.sub(b.i32(1), me);
+  auto mask = [&](Value block) {
+    return b.create<arith::TruncIOp>(b.getI16Type(), block);
   };
-  SmallVector<Copy> copies;
-  for (auto [s, from] : llvm::enumerate(boxes[i]))
-    for (int64_t unit = 0; unit < unitsOfTile(); unit += from.units) {
-      auto loops = work.loops(b, b.i32(0), b.add(corner.unit, unit));
-      Value row = launch.value(weights[i][s].row, loops);
-      copies.push_back(
-          {from, b.div(row, group()),
-           kTileM + static_cast<int64_t>(s) * unitsOfTile() + unit});
-    }
+  Value self = b.add(me, 1), both = b.i32(3);
+  Value blocks = mask(b.select(corner.sharesWeights, both, self));
+  std::vector<Copy> mine = copiesOf(corner, i, me),
+                    others = copiesOf(corner, i, other);
   b.loop(corner.first, corner.end, 1, [&](Value at) {
     Value turn = b.sub(at, corner.first), stage = b.rem(turn, kStages);
     Value odd = b.rem(b.div(turn, kStages), 2);
     barriers.await(b.add(stage, kStages), b.sub(b.i32(1), odd));
     barriers.announce(stage, stageBytes());
-    Address to = b.address(ring, b.mul(stage, stageRows()), b.i32(0));
+    Value start = b.mul(stage, stageRows());
     Value column = b.mul(at, kTileK), none = b.i32(0);
-    barriers.copyBox(mapX, {column, corner.row}, {kTileK, kTileM}, stage, to);
-    for (const Copy &copy : copies)
-      barriers.copyBox(copy.from.map, {column, none, none, none, copy.group},
-                       copy.from.box, stage, b.further(to, ring, copy.row, 0));
+    auto copyAll = [&](ArrayRef<Copy> copies, Value blocks) {
+      for (const Copy &copy : copies)
+        barriers.copyBox(copy.from.map, {column, none, none, none, copy.group},
+                         copy.from.box, stage,
+                         b.address(ring, b.add(start, copy.row), none), blocks);
+    };
+    barriers.copyBox(mapX, {column, corner.row}, {kTileK, kTileM}, stage,
+                     b.address(ring, start, none));
+    copyAll(mine, blocks);
+    b.when(
+        corner.sharesWeights, [] {}, [&] { copyAll(others, mask(self)); });
   });
 }
 
@@ -216,12 +252,14 @@ void WgmmaGemm::copy(cuda::PhaseBarriers &barriers, const Corner &corner) {
 }
 
 /// A stage is free again when the products that read it are done, those of the
-/// turn behind have begun.
+/// turn behind have begun. A thread for each block of the cluster says so.
 std::vector<GemmTile::Sums> WgmmaGemm::sum(cuda::PhaseBarriers &barriers,
                                            const Corner &corner) {
   cuda::takeRegisters(b, kMultiplyRegisters);
   Value warpgroup = b.div(b.thread(), cuda::kWarpgroup);
-  Value leads = b.equal(b.rem(b.thread(), cuda::kWarpgroup), b.i32(0));
+  Value block = b.rem(b.thread(), cuda::kWarpgroup);
+  Value tells = b.select(corner.sharesWeights, b.less(block, b.i32(2)),
+                         b.equal(block, corner.ofPair));
   Value startX = cuda::describeRows(
       b, b.address(ring, b.mul(warpgroup, kTileM / 2), b.i32(0)));
   Value startW =
@@ -244,9 +282,9 @@ std::vector<GemmTile::Sums> WgmmaGemm::sum(cuda::PhaseBarriers &barriers,
         }
         cuda::commitProducts(b);
         cuda::awaitProducts(b, 1);
-        b.when(b.both(leads, b.less(b.i32(0), turn)), [&] {
+        b.when(b.both(tells, b.less(b.i32(0), turn)), [&] {
           Value before = b.rem(b.sub(turn, b.i32(1)), kStages);
-          barriers.arrive(b.add(before, kStages));
+          barriers.arrive(b.add(before, kStages), block);
         });
         return SmallVector<Value>{next};
       });
@@ -281,19 +319,33 @@ std::vector<GemmTile::Sums> WgmmaGemm::sumsOf(ValueRange sums) {
 void WgmmaGemm::multiply(const Corner &corner, Finish finish) {
   cuda::PhaseBarriers barriers(b, 2 * kStages); // full ones, then free ones
   b.when(b.equal(b.thread(), b.i32(0)), [&] {
+    constexpr int64_t kReaders = kMultiply / cuda::kWarpgroup;
+    Value readers =
+        b.select(corner.sharesWeights, b.i32(2 * kReaders), b.i32(kReaders));
     for (int64_t stage = 0; stage < kStages; ++stage) {
-      barriers.init(stage, 1);
-      barriers.init(kStages + stage, kMultiply / cuda::kWarpgroup);
+      barriers.init(stage, b.i32(1));
+      barriers.init(kStages + stage, readers);
     }
     barriers.publish();
   });
-  b.barrier();
+  cuda::arriveAtCluster(b);
+  cuda::awaitCluster(b);
   b.when(
       b.less(b.thread(), b.i32(kMultiply)),
-      [&] { finish(sum(barriers, corner)); }, [&] { copy(barriers, corner); });
+      [&] {
+        std::vector<Sums> sums = sum(barriers, corner);
+        cuda::arriveAtCluster(b);
+        finish(std::move(sums));
+      },
+      [&] {
+        copy(barriers, corner);
+        cuda::arriveAtCluster(b);
+      });
+  cuda::awaitCluster(b);
 }
 
-/// Wide tiles where those of the longest prompt fill the multiprocessors.
+/// Wide tiles where those of the longest prompt, or their splits, fill the
+/// multiprocessors.
 static int64_t columnsOf(KernelFunction &function, ArrayRef<Work> works) {
   int64_t rows = kTileM, tiles = 0;
   if (Size size = works[0].rows(); size.isConstant())
@@ -303,8 +355,10 @@ static int64_t columnsOf(KernelFunction &function, ArrayRef<Work> works) {
   for (const Work &work : works)
     tiles += llvm::divideCeil(
         work.units * static_cast<int64_t>(work.sums.size()), kWide);
-  return tiles * llvm::divideCeil(rows, kTileM) < kMultiprocessors ? kNarrow
-                                                                   : kWide;
+  tiles *= llvm::divideCeil(rows, kTileM);
+  int64_t splits = works[0].dots[0].terms.constant / kWideTerms;
+  return tiles * std::max<int64_t>(splits, 1) < kMultiprocessors ? kNarrow
+                                                                 : kWide;
 }
 
 std::unique_ptr<GemmTile> simt::makeWgmmaGemm(KernelFunction &function,

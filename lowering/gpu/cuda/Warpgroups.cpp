@@ -26,17 +26,29 @@ Value cuda::PhaseBarriers::index(Value number) {
   return b.createOrFold<arith::IndexCastOp>(b.getIndexType(), number);
 }
 
-void cuda::PhaseBarriers::init(int64_t barrier, int64_t arrivals) {
-  b.create<nvgpu::MBarrierInitOp>(
-      group, b.create<arith::ConstantIndexOp>(arrivals),
-      b.create<arith::ConstantIndexOp>(barrier), Value());
+void cuda::PhaseBarriers::init(int64_t barrier, Value arrivals) {
+  b.create<nvgpu::MBarrierInitOp>(group, index(arrivals),
+                                  b.create<arith::ConstantIndexOp>(barrier),
+                                  Value());
 }
 
 void cuda::PhaseBarriers::publish() { b.create<NVVM::FenceMbarrierInitOp>(); }
 
-void cuda::PhaseBarriers::arrive(Value barrier) {
-  b.create<nvgpu::MBarrierArriveOp>(
-      nvgpu::MBarrierTokenType::get(b.getContext()), group, index(barrier));
+/// nvgpu's arrives at the block's own barriers alone.
+void cuda::PhaseBarriers::arrive(Value barrier, Value block) {
+  auto pointerTo = [&](NVVM::NVVMMemorySpace space) {
+    return LLVM::LLVMPointerType::get(b.getContext(),
+                                      static_cast<unsigned>(space));
+  };
+  Value own =
+      b.create<nvgpu::MBarrierGetOp>(b.getI32Type(), group, index(barrier));
+  own =
+      b.create<LLVM::IntToPtrOp>(pointerTo(NVVM::NVVMMemorySpace::Shared), own);
+  Value there = b.create<NVVM::MapaOp>(
+      pointerTo(NVVM::NVVMMemorySpace::SharedCluster), own, block);
+  b.create<NVVM::MBarrierArriveOp>(Type(), there, Value(),
+                                   NVVM::MemScopeKind::CLUSTER,
+                                   /*relaxed=*/false);
 }
 
 void cuda::PhaseBarriers::announce(Value barrier, int64_t bytes) {
@@ -53,7 +65,7 @@ void cuda::PhaseBarriers::await(Value barrier, Value parity) {
 
 void cuda::PhaseBarriers::copyBox(Value map, ValueRange coordinates,
                                   ArrayRef<int64_t> box, Value barrier,
-                                  Address to) {
+                                  Address to, Value blocks) {
   Type element = cast<MemRefType>(to.base.getType()).getElementType();
   SmallVector<int64_t> shape(llvm::reverse(box));
   auto dense = MemRefType::get(shape, element, MemRefLayoutAttrInterface(),
@@ -76,7 +88,7 @@ void cuda::PhaseBarriers::copyBox(Value map, ValueRange coordinates,
   for (Value coordinate : coordinates)
     at.push_back(index(coordinate));
   b.create<nvgpu::TmaAsyncLoadOp>(target, group, descriptor, at, index(barrier),
-                                  Value(), Value());
+                                  blocks, Value());
 }
 
 void cuda::takeRegisters(KernelBuilder &b, int64_t count) {
@@ -87,6 +99,18 @@ void cuda::takeRegisters(KernelBuilder &b, int64_t count) {
 void cuda::leaveRegisters(KernelBuilder &b, int64_t count) {
   b.create<NVVM::SetMaxRegisterOp>(static_cast<uint32_t>(count),
                                    NVVM::SetMaxRegisterAction::decrease);
+}
+
+void cuda::formClusters(KernelBuilder &b, ArrayRef<int32_t> size) {
+  b.function.setKnownClusterSizeAttr(b.getDenseI32ArrayAttr(size));
+}
+
+void cuda::arriveAtCluster(KernelBuilder &b) {
+  b.create<NVVM::ClusterArriveOp>(b.getUnitAttr());
+}
+
+void cuda::awaitCluster(KernelBuilder &b) {
+  b.create<NVVM::ClusterWaitOp>(b.getUnitAttr());
 }
 
 void cuda::barrierOf(KernelBuilder &b, int64_t threads) {

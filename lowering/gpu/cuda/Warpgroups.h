@@ -18,11 +18,13 @@ class PhaseBarriers {
 public:
   PhaseBarriers(simt::KernelBuilder &b, int64_t count);
 
-  /// The first phase begins: each waits for so many arrivals.
-  void init(int64_t barrier, int64_t arrivals);
+  /// The first phase begins: each waits for so many arrivals, an i32.
+  void init(int64_t barrier, mlir::Value arrivals);
   /// Behind all `init`, before the block's barrier: copies see them too.
   void publish();
-  void arrive(mlir::Value barrier);
+  /// Arrives at the barrier of that number, of the block of the cluster that
+  /// has the rank `block`.
+  void arrive(mlir::Value barrier, mlir::Value block);
   /// Arrives, and announces bytes that copies bring.
   void announce(mlir::Value barrier, int64_t bytes);
   /// Until the last phase of that parity has ended. That of parity 1 before the
@@ -31,10 +33,12 @@ public:
   /// Begins to copy the box at `coordinates`, the fastest first, to shared
   /// memory aligned to 1024 bytes. `map` is an argument of the kernel that has
   /// a tensor map. Rows of 128 bytes are swizzled: chunk c of 16 bytes of row r
-  /// lies at c ^ (r % 8).
+  /// lies at c ^ (r % 8). With `blocks`, an i16, the box goes to the same place
+  /// of the blocks of the cluster whose bits are set, and counts at the same
+  /// barrier of each.
   void copyBox(mlir::Value map, mlir::ValueRange coordinates,
                llvm::ArrayRef<int64_t> box, mlir::Value barrier,
-               simt::Address to);
+               simt::Address to, mlir::Value blocks = {});
 
 private:
   mlir::Value index(mlir::Value number);
@@ -46,6 +50,13 @@ private:
 /// Gives the warpgroup's threads so many registers, more or fewer than now.
 void takeRegisters(simt::KernelBuilder &b, int64_t count);
 void leaveRegisters(simt::KernelBuilder &b, int64_t count);
+/// Blocks follow one another in clusters of so many along x, y and z, and run
+/// at the same time.
+void formClusters(simt::KernelBuilder &b, llvm::ArrayRef<int32_t> size);
+/// The barrier of all threads of the cluster, in two steps: what is between
+/// them need not wait. Lanes of a warp take each together.
+void arriveAtCluster(simt::KernelBuilder &b);
+void awaitCluster(simt::KernelBuilder &b);
 /// A barrier of the first `threads` threads of the block.
 void barrierOf(simt::KernelBuilder &b, int64_t threads);
 
