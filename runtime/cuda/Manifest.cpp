@@ -51,7 +51,7 @@ private:
   Argument readWeight(const JsonCursor &at, uint64_t layers, bool inLoop);
   Argument readCache(const JsonCursor &at, uint64_t layers, bool inLoop);
   Argument readPlace(const JsonCursor &at, uint64_t layers, bool inLoop);
-  uint64_t bytesAt(const Argument &argument) const;
+  uint64_t bytesAt(const Argument &argument, uint64_t layers) const;
 
   const Manifest &manifest;
   Part &part;
@@ -184,11 +184,14 @@ static TensorMap readMap(const JsonCursor &at) {
   return map;
 }
 
-/// Bytes of the weight or the scratch that begin at the argument's address; 0
-/// for other memory.
-uint64_t Reader::bytesAt(const Argument &argument) const {
+/// Bytes of the weight, the cache or the scratch that begin at the argument's
+/// address, that of the last layer; 0 for other memory.
+uint64_t Reader::bytesAt(const Argument &argument, uint64_t layers) const {
   if (argument.kind == Argument::Arena)
     return part.arenaBytes - argument.value;
+  if (argument.kind == Argument::Cache)
+    return manifest.caches[argument.value].bytes - argument.offset -
+           argument.perLayer * (layers - 1);
   if (argument.kind == Argument::Weight)
     for (const WeightSpec &weight : manifest.weights)
       if (argument.value >= weight.slot &&
@@ -206,7 +209,7 @@ Argument Reader::readArgument(const JsonCursor &at, uint64_t layers,
   argument.map = readMap(*map);
   if (!at.ok())
     return argument;
-  uint64_t needed = argument.map->bytes(), room = bytesAt(argument);
+  uint64_t needed = argument.map->bytes(), room = bytesAt(argument, layers);
   if (needed > room)
     map->fail("has " + std::to_string(needed) + " bytes, " +
               std::to_string(room) + " are there");

@@ -99,7 +99,13 @@ TEST(CudaManifest, RefusesTensorMapsThatNoDeviceTakes) {
   refused("box", {64, 257}, "is 257, expected");
   refused("box", {64}, "expected 2 numbers");
   refused("sizes", {8, 64}, "has 1024 bytes, 512 are there");
-  refused("dtype", "f16", "has 48 bytes, 0 are there", "cache");
+  refused("sizes", {8, 64}, "has 1024 bytes, 96 are there", "cache");
+  refused("dtype", "f16", "has 48 bytes, 0 are there", "state");
+  // The last layer of a cache.
+  json layer = {{"cache", 0}, {"layer_bytes", 48}, {"map", map}};
+  layer["map"]["sizes"] = {8, 4};
+  EXPECT_THAT(statusWith("/entries/decode/1/body/0/args/2", layer),
+              fails(CRIA_INVALID_ARGUMENT, "has 64 bytes, 48 are there"));
   json many = {{"arena", 0}, {"map", map}};
   EXPECT_THAT(statusWith("/entries/decode/0/args", json(25, many)),
               fails(CRIA_INVALID_ARGUMENT, "has 25 tensor maps"));
