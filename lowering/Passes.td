@@ -243,8 +243,9 @@ def ConvertLinalgToGpu : Pass<"convert-linalg-to-gpu", "::mlir::ModuleOp"> {
     takes. A further entry, `sample`, draws an id from the logits of `decode`.
 
     The module has the chips as targets. Where some have wgmma (sm_90a), products of
-    more than 128 rows are by warpgroups there; where others have not, kernels of
-    both kinds have the attribute `cria.wgmma`, which says whom they are for.
+    more than 128 rows, and attention of prompts with heads 64 or 128 wide, are by
+    warpgroups there; where others have not, kernels of both kinds have the attribute
+    `cria.wgmma`, which says whom they are for.
   }];
   let options = [ListOption<"chips", "chips", "std::string",
                             "NVIDIA architectures that kernels are for">];

@@ -23,8 +23,8 @@ int64_t simt::scanWidth(const AttentionMemory &in) {
 //===----------------------------------------------------------------------===//
 
 AttentionKernel::AttentionKernel(KernelFunction &of, const AttentionMemory &in,
-                                 int64_t threads)
-    : of(of), in(in), launch(of, "", threads), b(launch.b),
+                                 const Twine &suffix, int64_t threads)
+    : of(of), in(in), launch(of, suffix, threads), b(launch.b),
       bounds(in.attention.keysSeen()), factor(in.attention.factor()) {
   Elements &elements = of.elements;
   auto symbols = llvm::map_to_vector(
@@ -79,14 +79,16 @@ Value AttentionKernel::score(Value product, Value query, Value token, Value key,
   return factor ? product : evaluate.inPayload(op, attention.shown, loops);
 }
 
-Value AttentionKernel::finished(Value out, Value sum) {
-  Value result = b.fdiv(out, b.fmax(sum, b.f32(FLT_MIN)));
+Value AttentionKernel::divisor(Value sum) {
+  return b.fmax(sum, b.f32(FLT_MIN));
+}
+
+Value AttentionKernel::finished(Value out) {
   if (in.attention.onlyRounds())
-    return result;
+    return out;
   linalg::LinalgOp op = in.attention.result;
   Box box = sizesOf(in.attention.output());
-  Evaluator evaluate(launch, box, {}, 1,
-                     [&](const Element &) { return result; });
+  Evaluator evaluate(launch, box, {}, 1, [&](const Element &) { return out; });
   return b.widen(evaluate.payload(op, 0, fourLoops(of.elements)));
 }
 
@@ -94,23 +96,51 @@ Value AttentionKernel::finished(Value out, Value sum) {
 // Reading
 //===----------------------------------------------------------------------===//
 
-bool simt::isContiguous(const Element &element, int64_t width) {
+/// Which of its memory's elements an element is, over (t, h, g, d); null where
+/// the memory's sizes are not known.
+static AffineExpr elementNumber(const Element &element) {
   ArrayRef<int64_t> shape =
       cast<RankedTensorType>(element.tensor.getType()).getShape();
   AffineExpr number = element.at[0];
   for (size_t i = 1; i < shape.size(); ++i) {
     if (ShapedType::isDynamic(shape[i]))
-      return false;
+      return {};
     number = number * shape[i] + element.at[i];
   }
+  return number;
+}
+
+static AffineExpr simplified(AffineExpr expr) {
+  AffineMap map = AffineMap::inferFromExprList(ArrayRef<AffineExpr>(expr),
+                                               expr.getContext())[0];
+  return simplifyAffineExpr(map.getResult(0), map.getNumDims(),
+                            map.getNumSymbols());
+}
+
+bool simt::isContiguous(const Element &element, int64_t width) {
+  AffineExpr number = elementNumber(element);
+  if (!number)
+    return false;
   MLIRContext *context = number.getContext();
   AffineExpr d = getAffineDimExpr(3, context);
   AffineExpr first = number.replace(d, getAffineConstantExpr(0, context));
-  AffineMap other = AffineMap::inferFromExprList(
-      ArrayRef<AffineExpr>(number - first - d), context)[0];
-  return simplifyAffineExpr(other.getResult(0), other.getNumDims(),
-                            other.getNumSymbols()) == 0 &&
-         first.isMultipleOf(width);
+  return simplified(number - first - d) == 0 && first.isMultipleOf(width);
+}
+
+std::optional<int64_t> simt::tokenStride(const Element &element, int64_t group,
+                                         int64_t size) {
+  AffineExpr number = elementNumber(element);
+  if (!number)
+    return std::nullopt;
+  AffineExpr t, h, g, d;
+  bindDims(number.getContext(), t, h, g, d);
+  auto zero = getAffineConstantExpr(0, number.getContext());
+  AffineExpr rest = number - (h * group + g) * size - d;
+  auto stride = dyn_cast<AffineConstantExpr>(
+      simplified(rest.replace(t, zero + 1) - rest.replace(t, zero)));
+  if (!stride || simplified(rest - t * stride.getValue()) != 0)
+    return std::nullopt;
+  return stride.getValue();
 }
 
 namespace {
@@ -255,9 +285,20 @@ bool simt::emitAttention(KernelFunction &function, StringRef &reason) {
   auto in = MemoryReader(function, reason).read(softmaxes[0]);
   if (!in)
     return false;
-  if (takesAttentionMma(*in))
-    emitAttentionMma(function, *in);
-  else
+  if (!takesAttentionMma(*in)) {
     emitAttentionScan(function, *in);
+    return true;
+  }
+  const Chips &chips = function.chips;
+  bool isForAll = !chips.wgmma || !takesAttentionWgmma(function, *in);
+  gpu::GPUFuncOp wgmma, other;
+  if (!isForAll)
+    wgmma = emitAttentionWgmma(function, *in);
+  if (isForAll || chips.others)
+    other = emitAttentionMma(function, *in);
+  if (wgmma && other)
+    for (gpu::GPUFuncOp kernel : {wgmma, other})
+      kernel->setAttr(kWgmmaAttribute,
+                      Builder(kernel).getBoolAttr(kernel == wgmma));
   return true;
 }

@@ -26,7 +26,7 @@ struct AttentionMemory {
 class AttentionKernel {
 protected:
   AttentionKernel(KernelFunction &of, const AttentionMemory &in,
-                  int64_t threads);
+                  const llvm::Twine &suffix, int64_t threads);
 
   /// Where the keys and values of the KV head begin: a key is `keyRows` rows.
   mlir::Value keyRow() { return launch.value(firstKeyRow, kvHead); }
@@ -39,8 +39,11 @@ protected:
   /// exists.
   mlir::Value score(mlir::Value product, mlir::Value query, mlir::Value token,
                     mlir::Value key, mlir::Value &visible);
-  /// An element of the result, in f32. A row that has seen nothing is zero.
-  mlir::Value finished(mlir::Value out, mlir::Value sum);
+  /// What outputs are divided by: 0 over it is zero, of a row that has seen
+  /// nothing.
+  mlir::Value divisor(mlir::Value sum);
+  /// An element of the result, in f32, of an output that has been divided.
+  mlir::Value finished(mlir::Value out);
 
   KernelFunction &of;
   const AttentionMemory &in;
@@ -69,6 +72,10 @@ mlir::Value loadWidened(KernelBuilder &b, mlir::linalg::GenericOp widened,
 /// Whether a head's elements lie one behind the other, from a multiple of
 /// `width` on.
 bool isContiguous(const Element &element, int64_t width);
+/// Elements from a token to the next where a token's heads, of `group` queries
+/// each, lie one behind the other from the memory's begin on.
+std::optional<int64_t> tokenStride(const Element &element, int64_t group,
+                                   int64_t size);
 
 /// Elements of a head that a lane of the scan holds: 16 bytes, or more where a
 /// warp would not reach; 0 where it does not.
@@ -76,8 +83,13 @@ int64_t scanWidth(const AttentionMemory &in);
 /// Attention of a token at a time (cuda/AttentionScan.cpp).
 void emitAttentionScan(KernelFunction &of, const AttentionMemory &in);
 
-/// Attention of many tokens on tensor cores (cuda/AttentionMma.cpp).
+/// Attention of many tokens on tensor cores (cuda/AttentionMma.cpp), and by
+/// warpgroups (cuda/AttentionWgmma.cpp).
 bool takesAttentionMma(const AttentionMemory &in);
-void emitAttentionMma(KernelFunction &of, const AttentionMemory &in);
+mlir::gpu::GPUFuncOp emitAttentionMma(KernelFunction &of,
+                                      const AttentionMemory &in);
+bool takesAttentionWgmma(const KernelFunction &of, const AttentionMemory &in);
+mlir::gpu::GPUFuncOp emitAttentionWgmma(KernelFunction &of,
+                                        const AttentionMemory &in);
 
 } // namespace cria::simt

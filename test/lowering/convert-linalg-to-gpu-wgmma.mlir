@@ -124,3 +124,114 @@ func.func private @few_units(%x: tensor<?x32xbf16>, %w: tensor<20x32xbf16>, %out
   %made = bufferization.materialize_in_destination %p in %out : (tensor<?x20xf32>, tensor<?x20xf32>) -> tensor<?x20xf32>
   return %made : tensor<?x20xf32>
 }
+
+// -----
+
+#q = affine_map<(h, g, t, s, d) -> (t, h, g, d)>
+#k = affine_map<(h, g, t, s, d) -> (h, s, d)>
+#s = affine_map<(h, g, t, s, d) -> (h, g, t, s)>
+#p = affine_map<(t, h, g, d, s) -> (h, g, t, s)>
+#v = affine_map<(t, h, g, d, s) -> (h, s, d)>
+#o = affine_map<(t, h, g, d, s) -> (t, h, g, d)>
+#same = affine_map<(h, g, t, s) -> (h, g, t, s)>
+
+
+// Attention of many tokens: 128 rows of warpgroups are 32 tokens with the four query
+// heads of a KV head. Caches are rows of all positions of all layers' heads.
+// CHECK-LABEL: func.func private @causal.launch(
+// CHECK: gpu.launch_func @kernels::@causal_wgmma blocks in (%c2{{[_0-9]*}}, %{{.*}}, %{{.*}}) threads in (%c384{{.*}} dynamic_shared_memory_size %c81920_i32
+// CHECK: gpu.launch_func @kernels::@causal blocks in (%c2{{[_0-9]*}}, %{{.*}}, %{{.*}}) threads in (%c128
+// CHECK-LABEL: gpu.func @causal_wgmma(
+// CHECK-SAME: memref<4x2x256x64xbf16> {cria.tensor_map = {box = [64, 128], sizes = [64, 2048], strides = [64]}}
+// CHECK-SAME: memref<4x2x256x64xbf16> {cria.tensor_map = {box = [64, 128], sizes = [64, 2048], strides = [64]}}
+// CHECK-SAME: memref<?x2x4x64xbf16> {cria.tensor_map = {box = [64, 4, 1, 32], sizes = [64, 4, 2, 512], strides = [64, 256, 512]}}
+// CHECK-SAME: cria.wgmma = true
+
+// The first scores begin with zeros.
+// CHECK: nvgpu.mbarrier.create -> <{{.*}}num_barriers = 9>
+// CHECK: nvvm.setmaxregister increase 232
+// CHECK: nvvm.wgmma.fence.aligned
+// CHECK: nvvm.wgmma.mma_async {{.*}}m = 64, n = 128, k = 16>, D[<f32>, <zero>]
+// CHECK-COUNT-3: nvvm.wgmma.mma_async {{.*}}D[<f32>, <one>]
+// CHECK: wgmma.wait_group.sync.aligned 0;
+// CHECK: math.exp2
+
+// Values are multiplied while the softmax of the next scores runs, which ends before
+// the values of the turn have come.
+// CHECK: scf.for
+// CHECK: nvgpu.mbarrier.try_wait.parity
+// CHECK: wgmma.fence.sync.aligned;
+// CHECK-COUNT-4: nvvm.wgmma.mma_async
+// CHECK: nvvm.wgmma.commit.group.sync.aligned
+// CHECK-COUNT-8: wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {{.*}}, p, 1, 1, 1;
+// CHECK: nvvm.wgmma.commit.group.sync.aligned
+// CHECK: wgmma.wait_group.sync.aligned 1;
+// CHECK: nvgpu.mbarrier.arrive
+// CHECK: math.exp2
+// CHECK: nvgpu.mbarrier.try_wait.parity
+// CHECK: wgmma.wait_group.sync.aligned 0;
+// CHECK: nvgpu.mbarrier.arrive
+// CHECK: scf.yield
+
+// Values behind the last key are cleared.
+// CHECK: vector.store {{.*}} vector<8xbf16>
+// CHECK: nvvm.fence.proxy
+// CHECK: nvvm.barrier
+// CHECK-COUNT-8: wgmma.mma_async.sync.aligned.m64n64k16
+// CHECK: wgmma.wait_group.sync.aligned 0;
+// CHECK-COUNT-1: arith.divf
+// CHECK: vector.store {{.*}} vector<2xbf16>
+
+// CHECK: nvvm.setmaxregister decrease 40
+// CHECK: nvgpu.mbarrier.arrive.expect_tx %{{.*}}, %c16384
+// CHECK: nvgpu.tma.async.load {{.*}} -> memref<32x1x4x64xbf16,
+// CHECK: scf.for
+// CHECK-COUNT-2: nvgpu.tma.async.load {{.*}} -> memref<128x64xbf16,
+// CHECK-LABEL: gpu.func @causal(
+// CHECK-SAME: cria.wgmma = false
+
+// ALONE: gpu.func @causal_wgmma(
+// ALONE-NOT: gpu.func @causal(
+func.func private @causal(%q: tensor<?x2x4x64xbf16>, %keys: tensor<4x2x256x64xbf16>, %values: tensor<4x2x256x64xbf16>, %layer: index, %pos: index, %len: index, %out: tensor<?x2x4x64xbf16>) -> tensor<?x2x4x64xbf16> attributes {chunk = 512 : index} {
+  %zero = arith.constant 0.0 : f32
+  %lowest = arith.constant -3.40282347E+38 : f32
+  %scale = arith.constant 0.25 : f32
+  %c0 = arith.constant 0 : index
+  %n = tensor.dim %q, %c0 : tensor<?x2x4x64xbf16>
+  %k = tensor.extract_slice %keys[%layer, 0, 0, 0] [1, 2, %len, 64] [1, 1, 1, 1] : tensor<4x2x256x64xbf16> to tensor<2x?x64xbf16>
+  %e = tensor.empty(%n, %len) : tensor<2x4x?x?xf32>
+  %z = linalg.fill ins(%zero : f32) outs(%e : tensor<2x4x?x?xf32>) -> tensor<2x4x?x?xf32>
+  %scores = linalg.contract indexing_maps = [#q, #k, #s] ins(%q, %k : tensor<?x2x4x64xbf16>, tensor<2x?x64xbf16>) outs(%z : tensor<2x4x?x?xf32>) -> tensor<2x4x?x?xf32>
+  %in = linalg.generic {indexing_maps = [#same, #same], iterator_types = ["parallel", "parallel", "parallel", "parallel"]} ins(%scores : tensor<2x4x?x?xf32>) outs(%e : tensor<2x4x?x?xf32>) {
+  ^bb0(%x: f32, %o: f32):
+    %shown = arith.mulf %x, %scale : f32
+    %t = linalg.index 2 : index
+    %s = linalg.index 3 : index
+    %at = arith.addi %pos, %t : index
+    %seen = arith.cmpi sle, %s, %at : index
+    %y = arith.select %seen, %shown, %lowest : f32
+    linalg.yield %y : f32
+  } -> tensor<2x4x?x?xf32>
+  %soft = linalg.softmax dimension(3) ins(%in : tensor<2x4x?x?xf32>) outs(%e : tensor<2x4x?x?xf32>) -> tensor<2x4x?x?xf32>
+  %seen_p = linalg.generic {indexing_maps = [#same, #same], iterator_types = ["parallel", "parallel", "parallel", "parallel"]} ins(%soft : tensor<2x4x?x?xf32>) outs(%e : tensor<2x4x?x?xf32>) {
+  ^bb0(%x: f32, %o: f32):
+    %t = linalg.index 2 : index
+    %s = linalg.index 3 : index
+    %at = arith.addi %pos, %t : index
+    %seen = arith.cmpi sle, %s, %at : index
+    %y = arith.select %seen, %x, %zero : f32
+    linalg.yield %y : f32
+  } -> tensor<2x4x?x?xf32>
+  %v = tensor.extract_slice %values[%layer, 0, 0, 0] [1, 2, %len, 64] [1, 1, 1, 1] : tensor<4x2x256x64xbf16> to tensor<2x?x64xbf16>
+  %ef = tensor.empty(%n) : tensor<?x2x4x64xf32>
+  %zf = linalg.fill ins(%zero : f32) outs(%ef : tensor<?x2x4x64xf32>) -> tensor<?x2x4x64xf32>
+  %pv = linalg.contract indexing_maps = [#p, #v, #o] ins(%seen_p, %v : tensor<2x4x?x?xf32>, tensor<2x?x64xbf16>) outs(%zf : tensor<?x2x4x64xf32>) -> tensor<?x2x4x64xf32>
+  %eb = tensor.empty(%n) : tensor<?x2x4x64xbf16>
+  %r = linalg.generic {indexing_maps = [#same, #same], iterator_types = ["parallel", "parallel", "parallel", "parallel"]} ins(%pv : tensor<?x2x4x64xf32>) outs(%eb : tensor<?x2x4x64xbf16>) {
+  ^bb0(%x: f32, %o: bf16):
+    %y = arith.truncf %x : f32 to bf16
+    linalg.yield %y : bf16
+  } -> tensor<?x2x4x64xbf16>
+  %m = bufferization.materialize_in_destination %r in %out : (tensor<?x2x4x64xbf16>, tensor<?x2x4x64xbf16>) -> tensor<?x2x4x64xbf16>
+  return %m : tensor<?x2x4x64xbf16>
+}

@@ -94,8 +94,9 @@ AttentionScan::State AttentionScan::merged(const Saved &from, Value first,
 void AttentionScan::finishElements(Value head, Value column,
                                    const State &state) {
   SmallVector<Value> made;
+  Value sum = divisor(state.sum[0]);
   for (int64_t i = 0; i < mergeWidth; ++i)
-    made.push_back(finished(b.extract(state.out[0], i), state.sum[0]));
+    made.push_back(finished(b.fdiv(b.extract(state.out[0], i), sum)));
   launch.store(b.pack(made), in.result,
                {token, kvHead, b.add(firstQuery, head), column});
 }

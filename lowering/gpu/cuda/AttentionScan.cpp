@@ -48,7 +48,8 @@ static constexpr int64_t kKeysPerSplit = 64;
 static constexpr int64_t kAhead = 2, kTurnBytes = 32;
 
 AttentionScan::AttentionScan(KernelFunction &of, const AttentionMemory &in)
-    : AttentionKernel(of, in, kThreads), size(in.size), width(scanWidth(in)) {
+    : AttentionKernel(of, in, "", kThreads), size(in.size),
+      width(scanWidth(in)) {
   heads = std::min(in.group, kValues / width);
   parts = llvm::divideCeil(in.group, heads);
   lanes = llvm::PowerOf2Ceil(llvm::divideCeil(size, width));

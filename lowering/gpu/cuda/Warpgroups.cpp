@@ -3,6 +3,7 @@
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/NVGPU/IR/NVGPUDialect.h"
+#include "llvm/ADT/StringExtras.h"
 
 using namespace mlir;
 using namespace cria;
@@ -36,6 +37,11 @@ void cuda::PhaseBarriers::publish() { b.create<NVVM::FenceMbarrierInitOp>(); }
 
 /// nvgpu's arrives at the block's own barriers alone.
 void cuda::PhaseBarriers::arrive(Value barrier, Value block) {
+  if (!block) {
+    b.create<nvgpu::MBarrierArriveOp>(
+        nvgpu::MBarrierTokenType::get(b.getContext()), group, index(barrier));
+    return;
+  }
   auto pointerTo = [&](NVVM::NVVMMemorySpace space) {
     return LLVM::LLVMPointerType::get(b.getContext(),
                                       static_cast<unsigned>(space));
@@ -119,12 +125,13 @@ void cuda::barrierOf(KernelBuilder &b, int64_t threads) {
                             NVVM::BarrierReductionAttr(), Value());
 }
 
-/// The PTX ISA's matrix descriptor: where the matrix begins, the 1024 bytes
-/// from 8 rows to the next 8, and the swizzle of 128 bytes; all but the last in
-/// chunks of 16 bytes.
-Value cuda::describeRows(KernelBuilder &b, Address first) {
+/// The PTX ISA's matrix descriptor: where the matrix begins, how far apart its
+/// parts of 64 columns lie, the 1024 bytes from 8 rows to the next 8, and the
+/// swizzle of 128 bytes; all but the last in chunks of 16 bytes.
+Value cuda::describeRows(KernelBuilder &b, Address first, int64_t apart) {
   constexpr int64_t kAddress = (1 << 18) - 1;
-  constexpr uint64_t kLayout = 1024 / 16ull << 32 | 1ull << 62;
+  uint64_t layout =
+      static_cast<uint64_t>(apart) / 16 << 16 | 1024 / 16ull << 32 | 1ull << 62;
   auto number = [&](int64_t value) {
     return b.create<arith::ConstantIntOp>(b.getI64Type(), value);
   };
@@ -137,12 +144,29 @@ Value cuda::describeRows(KernelBuilder &b, Address first) {
       b.getI64Type(), b.createOrFold<arith::AddIOp>(start, bytes));
   at = b.create<arith::AndIOp>(at, number(kAddress));
   at = b.create<arith::ShRUIOp>(at, number(4));
-  return b.create<arith::OrIOp>(at, number(static_cast<int64_t>(kLayout)));
+  return b.create<arith::OrIOp>(at, number(static_cast<int64_t>(layout)));
+}
+
+/// The sums of a lane.
+static Type sumsType(KernelBuilder &b, int64_t columns) {
+  return LLVM::LLVMStructType::getLiteral(
+      b.getContext(), SmallVector<Type>(columns / 2, b.getF32Type()));
 }
 
 Value cuda::zeroSums(KernelBuilder &b, int64_t columns) {
-  return b.create<LLVM::ZeroOp>(LLVM::LLVMStructType::getLiteral(
-      b.getContext(), SmallVector<Type>(columns / 2, b.getF32Type())));
+  return b.create<LLVM::ZeroOp>(sumsType(b, columns));
+}
+
+static Value inlineAssembly(KernelBuilder &b, Type type, ValueRange operands,
+                            StringRef text, StringRef constraints) {
+  return b
+      .create<LLVM::InlineAsmOp>(
+          type, operands, text, constraints,
+          /*has_side_effects=*/true, /*is_align_stack=*/false,
+          LLVM::TailCallKind::None,
+          LLVM::AsmDialectAttr::get(b.getContext(), LLVM::AsmDialect::AD_ATT),
+          ArrayAttr())
+      .getRes();
 }
 
 /// An instruction that sums go through. Not nvvm's: those have no operands, so
@@ -156,14 +180,7 @@ static Value passThrough(KernelBuilder &b, Value sums, StringRef instruction) {
     outputs += i ? ",=f" : "=f";
     inputs += "," + std::to_string(i);
   }
-  return b
-      .create<LLVM::InlineAsmOp>(
-          type, values, instruction, outputs + inputs,
-          /*has_side_effects=*/true, /*is_align_stack=*/false,
-          LLVM::TailCallKind::None,
-          LLVM::AsmDialectAttr::get(b.getContext(), LLVM::AsmDialect::AD_ATT),
-          ArrayAttr())
-      .getRes();
+  return inlineAssembly(b, type, values, instruction, outputs + inputs);
 }
 
 Value cuda::fenceSums(KernelBuilder &b, Value sums) {
@@ -181,12 +198,14 @@ Value cuda::multiplyTiles(KernelBuilder &b, Type element, int64_t columns,
   auto layout = [&](NVVM::MMALayout value) {
     return NVVM::MMALayoutAttr::get(context, value);
   };
+  auto scale = sums ? NVVM::WGMMAScaleOut::one : NVVM::WGMMAScaleOut::zero;
+  if (!sums)
+    sums = b.create<LLVM::PoisonOp>(sumsType(b, columns));
   return b.create<NVVM::WgmmaMmaAsyncOp>(
       sums.getType(), sums, x, w,
       NVVM::MMAShapeAttr::get(context, 64, static_cast<int>(columns), 16), type,
-      type, f32,
-      NVVM::WGMMAScaleOutAttr::get(context, NVVM::WGMMAScaleOut::one), plus,
-      plus, layout(NVVM::MMALayout::row), layout(NVVM::MMALayout::col),
+      type, f32, NVVM::WGMMAScaleOutAttr::get(context, scale), plus, plus,
+      layout(NVVM::MMALayout::row), layout(NVVM::MMALayout::col),
       NVVM::MMAIntOverflowAttr());
 }
 
@@ -198,11 +217,61 @@ void cuda::awaitProducts(KernelBuilder &b, int64_t groups) {
   b.create<NVVM::WgmmaWaitGroupSyncOp>(static_cast<uint64_t>(groups));
 }
 
-SmallVector<Value> cuda::awaitSums(KernelBuilder &b, Value sums) {
-  Value done = passThrough(b, sums, "wgmma.wait_group.sync.aligned 0;");
+SmallVector<Value> cuda::awaitSums(KernelBuilder &b, Value sums,
+                                   int64_t groups) {
+  std::string wait =
+      "wgmma.wait_group.sync.aligned " + std::to_string(groups) + ";";
+  Value done = passThrough(b, sums, wait);
   SmallVector<Value> values;
   auto type = cast<LLVM::LLVMStructType>(sums.getType());
   for (size_t i = 0; i < type.getBody().size(); ++i)
     values.push_back(b.create<LLVM::ExtractValueOp>(done, i));
   return values;
+}
+
+Value cuda::joinSums(KernelBuilder &b, ValueRange sums) {
+  auto columns = static_cast<int64_t>(sums.size()) * 2;
+  Value joined = b.create<LLVM::PoisonOp>(sumsType(b, columns));
+  for (auto [i, sum] : llvm::enumerate(sums))
+    joined = b.create<LLVM::InsertValueOp>(joined, sum, i);
+  return joined;
+}
+
+void cuda::fenceProducts(KernelBuilder &b) {
+  b.create<NVVM::WgmmaFenceAlignedOp>();
+}
+
+// Not nvvm's op, which takes no x in registers.
+Value cuda::multiplyRegisters(KernelBuilder &b, Type element, int64_t columns,
+                              ValueRange x, Value w, Value sums) {
+  auto type = cast<LLVM::LLVMStructType>(sums.getType());
+  size_t count = type.getBody().size();
+  SmallVector<Value> operands(x);
+  operands.push_back(w);
+  auto list = [](size_t first, size_t end) {
+    auto numbers = llvm::map_range(llvm::seq(first, end), [](size_t i) {
+      return "$" + std::to_string(i);
+    });
+    return "{" + llvm::join(numbers, ", ") + "}";
+  };
+  std::string kind = element.isBF16() ? "bf16" : "f16", outputs, inputs;
+  std::string text = "{\n.reg .pred p;\nsetp.ne.b32 p, 1, 0;\n"
+                     "wgmma.mma_async.sync.aligned.m64n" +
+                     std::to_string(columns) + "k16.f32." + kind + "." + kind +
+                     " " + list(0, count) + ", " + list(count, count + 4) +
+                     ", $" + std::to_string(count + 4) + ", p, 1, 1, 1;\n}\n";
+  for (size_t i = 0; i < count; ++i) {
+    operands.push_back(b.create<LLVM::ExtractValueOp>(sums, i));
+    outputs += "=f,";
+    inputs += "," + std::to_string(i);
+  }
+  return inlineAssembly(b, type, operands, text,
+                        outputs + "r,r,r,r,l" + inputs);
+}
+
+void cuda::fenceWrites(KernelBuilder &b) {
+  b.create<NVVM::FenceProxyOp>(
+      NVVM::ProxyKindAttr::get(b.getContext(), NVVM::ProxyKind::async_shared),
+      NVVM::SharedSpaceAttr::get(b.getContext(),
+                                 NVVM::SharedSpace::shared_cta));
 }

@@ -22,9 +22,9 @@ public:
   void init(int64_t barrier, mlir::Value arrivals);
   /// Behind all `init`, before the block's barrier: copies see them too.
   void publish();
-  /// Arrives at the barrier of that number, of the block of the cluster that
-  /// has the rank `block`.
-  void arrive(mlir::Value barrier, mlir::Value block);
+  /// Arrives at the barrier of that number, or at that of the block of the
+  /// cluster that has the rank `block`.
+  void arrive(mlir::Value barrier, mlir::Value block = {});
   /// Arrives, and announces bytes that copies bring.
   void announce(mlir::Value barrier, int64_t bytes);
   /// Until the last phase of that parity has ended. That of parity 1 before the
@@ -61,8 +61,10 @@ void awaitCluster(simt::KernelBuilder &b);
 void barrierOf(simt::KernelBuilder &b, int64_t threads);
 
 /// What products know rows of 128 bytes by, as copyBox leaves them: the number
-/// of 16-byte chunks that matrices lie further on may be added.
-mlir::Value describeRows(simt::KernelBuilder &b, simt::Address first);
+/// of 16-byte chunks that matrices lie further on may be added. The columns of
+/// a transposed matrix go on in rows `apart` bytes further on.
+mlir::Value describeRows(simt::KernelBuilder &b, simt::Address first,
+                         int64_t apart = 0);
 
 /// Sums of a warpgroup's product of 64 x `columns` in one value; those of a
 /// lane are as those of mma.sync's m16n8, product after product, a warp 16 rows
@@ -71,7 +73,7 @@ mlir::Value zeroSums(simt::KernelBuilder &b, int64_t columns);
 /// The same sums, whose registers nothing writes any more but products.
 mlir::Value fenceSums(simt::KernelBuilder &b, mlir::Value sums);
 /// Begins sums += x * w^T, 64 x 16 and `columns` x 16 of bf16 or f16, which
-/// descriptions say where they lie.
+/// descriptions say where they lie. Without sums they begin with zeros.
 mlir::Value multiplyTiles(simt::KernelBuilder &b, mlir::Type element,
                           int64_t columns, mlir::Value x, mlir::Value w,
                           mlir::Value sums);
@@ -79,8 +81,20 @@ mlir::Value multiplyTiles(simt::KernelBuilder &b, mlir::Type element,
 void commitProducts(simt::KernelBuilder &b);
 /// Until all but the last `groups` are done.
 void awaitProducts(simt::KernelBuilder &b, int64_t groups);
-/// Until all products are done: their sums.
+/// Until all products are done, or all but the last `groups`: their sums.
 llvm::SmallVector<mlir::Value> awaitSums(simt::KernelBuilder &b,
-                                         mlir::Value sums);
+                                         mlir::Value sums, int64_t groups = 0);
+
+/// The sums of a lane in one value.
+mlir::Value joinSums(simt::KernelBuilder &b, mlir::ValueRange sums);
+/// Products behind it may write what no value is in.
+void fenceProducts(simt::KernelBuilder &b);
+/// Begins sums += x * w, 64 x 16 and 16 x `columns`. A lane has of x the four
+/// pairs, as i32, that mma.sync's m16n8k16 takes; w is described.
+mlir::Value multiplyRegisters(simt::KernelBuilder &b, mlir::Type element,
+                              int64_t columns, mlir::ValueRange x,
+                              mlir::Value w, mlir::Value sums);
+/// Products behind a barrier see what this thread has written to shared memory.
+void fenceWrites(simt::KernelBuilder &b);
 
 } // namespace cria::cuda
