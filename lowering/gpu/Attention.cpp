@@ -286,7 +286,10 @@ bool simt::emitAttention(KernelFunction &function, StringRef &reason) {
   if (!in)
     return false;
   if (!takesAttentionMma(*in)) {
-    emitAttentionScan(function, *in);
+    if (takesAttentionScanMma(*in))
+      emitAttentionScanMma(function, *in);
+    else
+      emitAttentionScan(function, *in);
     return true;
   }
   const Chips &chips = function.chips;

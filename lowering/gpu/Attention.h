@@ -80,8 +80,11 @@ std::optional<int64_t> tokenStride(const Element &element, int64_t group,
 /// Elements of a head that a lane of the scan holds: 16 bytes, or more where a
 /// warp would not reach; 0 where it does not.
 int64_t scanWidth(const AttentionMemory &in);
-/// Attention of a token at a time (cuda/AttentionScan.cpp).
+/// Attention of a token at a time (cuda/AttentionScan.cpp), and of grouped
+/// heads on tensor cores (cuda/AttentionScanMma.cpp).
 void emitAttentionScan(KernelFunction &of, const AttentionMemory &in);
+bool takesAttentionScanMma(const AttentionMemory &in);
+void emitAttentionScanMma(KernelFunction &of, const AttentionMemory &in);
 
 /// Attention of many tokens on tensor cores (cuda/AttentionMma.cpp), and by
 /// warpgroups (cuda/AttentionWgmma.cpp).

@@ -438,9 +438,9 @@ Value KernelBuilder::arrivesLast(const Rows &arrivals, Value index, Value count,
   return isLast;
 }
 
-Value KernelBuilder::shuffle(Value x, gpu::ShuffleMode mode, int64_t operand) {
+Value KernelBuilder::shuffle(Value x, gpu::ShuffleMode mode, Value operand) {
   auto word = [&](Value part) -> Value {
-    return create<gpu::ShuffleOp>(part, i32(operand), i32(kWarp), mode)
+    return create<gpu::ShuffleOp>(part, operand, i32(kWarp), mode)
         .getShuffleResult();
   };
   if (x.getType().getIntOrFloatBitWidth() == 32)
@@ -453,10 +453,10 @@ Value KernelBuilder::shuffle(Value x, gpu::ShuffleMode mode, int64_t operand) {
 }
 
 Value KernelBuilder::shuffleXor(Value x, int64_t mask) {
-  return shuffle(x, gpu::ShuffleMode::XOR, mask);
+  return shuffle(x, gpu::ShuffleMode::XOR, i32(mask));
 }
 
-Value KernelBuilder::shuffleFrom(Value x, int64_t lane) {
+Value KernelBuilder::shuffleFrom(Value x, Value lane) {
   return shuffle(x, gpu::ShuffleMode::IDX, lane);
 }
 
@@ -477,7 +477,7 @@ Value KernelBuilder::warpMax(Value x, int64_t width) {
 Value KernelBuilder::warpScan(Value x) {
   Value own = lane();
   for (int64_t distance = 1; distance < kWarp; distance *= 2) {
-    Value before = shuffle(x, gpu::ShuffleMode::UP, distance);
+    Value before = shuffle(x, gpu::ShuffleMode::UP, i32(distance));
     x = select(less(own, i32(distance)), x, add(x, before));
   }
   return x;

@@ -175,7 +175,7 @@ public:
   /// The value, of 32 or 64 bits, of the lane whose number differs in the bits
   /// of `mask`, or of lane `lane`.
   mlir::Value shuffleXor(mlir::Value x, int64_t mask);
-  mlir::Value shuffleFrom(mlir::Value x, int64_t lane);
+  mlir::Value shuffleFrom(mlir::Value x, mlir::Value lane);
   /// Combines a value over groups of `width` neighbouring lanes, a power of
   /// two; every lane gets the result.
   mlir::Value warpReduce(mlir::Value x, int64_t width, Combine combine);
@@ -191,7 +191,7 @@ private:
   /// As `address`, but the caller says how it accesses the element.
   Address at(const Rows &rows, mlir::Value row, mlir::Value column);
   mlir::Value shuffle(mlir::Value x, mlir::gpu::ShuffleMode mode,
-                      int64_t operand);
+                      mlir::Value operand);
   mlir::Value pointer(Address address);
   void markReadOnly();
   /// What this thread has written is seen by other blocks before what it writes

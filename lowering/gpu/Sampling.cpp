@@ -187,7 +187,7 @@ std::pair<Value, Value> SamplingKernel::locate(int64_t count, Measure valueAt,
         b.store(wide(index), located, b.i32(0), b.i32(0));
         b.store(from, located, b.i32(0), b.i32(1));
       });
-      return SmallVector<Value>{b.shuffleFrom(to, kWarp - 1)};
+      return SmallVector<Value>{b.shuffleFrom(to, b.i32(kWarp - 1))};
     });
   });
   b.barrier();

@@ -6,9 +6,9 @@
 
 namespace cria::simt {
 
-/// Attention over the cache (cuda/AttentionScan.cpp), for many tokens on tensor
-/// cores (cuda/AttentionMma.cpp, cuda/AttentionWgmma.cpp). False, without a
-/// reason, where the function has no softmax, and where it is not taken:
+/// Attention over the cache (cuda/AttentionSplits.cpp), for many tokens on
+/// tensor cores (cuda/AttentionMma.cpp, cuda/AttentionWgmma.cpp). False, without
+/// a reason, where the function has no softmax, and where it is not taken:
 /// `reason` says why.
 bool emitAttention(KernelFunction &function, llvm::StringRef &reason);
 

@@ -1,5 +1,5 @@
-"""mutants.py BIN SCRATCH [wgmma]: bugs planted in our own kernels do not pass, or in
-those for sm_90a.
+"""mutants.py BIN SCRATCH [wgmma|decode]: bugs planted in our own kernels do not pass, or
+in those for sm_90a, or in decode attention on tensor cores.
 
 A small model's PTX is changed in its artifact, one instruction a mutant. The
 emulated driver's checks must name each mutant's kernel; where a mutant only
@@ -48,8 +48,6 @@ FOUND = [
     ("no barrier before the gemv", PRODUCT, r"bar\.sync\s+0;", "", 1),
     ("no barrier behind keys", PROMPT, r"bar\.sync\s+0;", "", 0),
     ("no barrier before the warps' merge", DECODE, r"bar\.sync\s+0;", "", 0),
-    ("no wait for keys", DECODE, r"cp\.async\.wait_group\s+1;", "", 0),
-    ("a wait for too few keys", DECODE, r"(wait_group\s+)1;", r"\g<1>2;", 0),
     ("no barrier behind arriving", DECODE, r"bar\.sync\s+0;", "", 2),
     ("no barrier behind copies", TILES, r"bar\.sync\s+0;", "", 0),
     ("a barrier for some", NORM, r"bar\.sync\s+0;", "@%p1 bar.sync 0;", 0),
@@ -94,6 +92,44 @@ FOUND_IN_BLOCKS = [
     ("no barrier behind the input", PRODUCT, r"bar\.sync\s+0;", "", -1),
     ("no wait for tiles of blocks", "head_prefill", r"cp\.async\.wait_group\s+0;", "", 0),
     ("no barrier behind blocks", "head_prefill", r"bar\.sync\s+0;", "", 0),
+]
+# The same with a query head for each KV head, whose keys no tensor core multiplies.
+SINGLE = CONFIG | {"num_key_value_heads": 4}
+FOUND_IN_SCAN = [
+    ("no wait for keys", DECODE, r"cp\.async\.wait_group\s+1;", "", 0),
+    ("a wait for too few keys", DECODE, r"(wait_group\s+)1;", r"\g<1>2;", 0),
+]
+# Decode attention on tensor cores: so many heads that keys are not split, and a warp has
+# two tiles of them. The last id of the prompt is decoded.
+TURNS = CONFIG | {
+    "hidden_size": 32,
+    "intermediate_size": 32,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 1056,
+    "num_key_value_heads": 528,
+    "head_dim": 16,
+}
+TURNS_IDS = ",".join(str(i * i % 101) for i in range(90))
+ASIDE = r"(ldmatrix.*\[%rd?\d+)\]"
+FOUND_IN_TURNS = [
+    ("no wait for keys", DECODE, r"cp\.async\.wait_group\s+1;", "", 0),
+    ("no wait for values", DECODE, r"cp\.async\.wait_group\s+1;", "", 1),
+    ("a wait for too few keys", DECODE, r"(wait_group\s+)1;", r"\g<1>2;", 0),
+    ("no barrier behind keys", DECODE, r"bar\.warp\.sync\s+-1;", "", 0),
+    ("keys over those that are read", DECODE, r"bar\.warp\.sync\s+-1;", "", 1),
+    ("no barrier behind values", DECODE, r"bar\.warp\.sync\s+-1;", "", 2),
+    ("values over those that are read", DECODE, r"bar\.warp\.sync\s+-1;", "", 3),
+    ("keys not committed", DECODE, r"cp\.async\.commit_group;", "", 0),
+    ("rows of keys aside", DECODE, ASIDE, r"\1+8]", 0),
+    ("values beyond the tile", DECODE, ASIDE, r"\1+49152]", 1),
+    ("no barrier before the merge", DECODE, r"bar\.sync\s+0;", "", 0),
+]
+DIFFERENT_IN_TURNS = [
+    ("a key too many", DECODE, r"setp\.gt(\.s32\s+%p\d+, %r\d+, 8;)", r"setp.ge\1", 0),
+    ("another head's factor", DECODE, r"(shfl\.sync\.idx\.b32\s+%r\d+, %r\d+, )%r\d+", r"\g<1>16", 0),
+    ("a maximum of some keys", DECODE, r"(shfl.*, )2(, 31)", r"\g<1>0\2", 0),
+    ("another product of values", DECODE, r"mma\.sync[^{]*\{\s*(%r\d+)[^;]*;", r"mov.b32 \1, 0;", -1),
+    ("values not transposed", DECODE, r"\.trans(\.shared)", r"\1", 0),
 ]
 # The same for sm_90, where a kernel begins before the one before it has ended.
 QKV, GATES = "layers_attn_qkv_decode", "layers_mlp_gate_up_decode"
@@ -302,7 +338,12 @@ def main():
         planter = Planter(tools, model, "--chip=sm_90a", ids=ids, device="sm_90")
         check_planted(planter, *mutants)
         return
+    if sys.argv[3:] == ["decode"]:
+        planter = Planter(tools, TURNS, "--chunk=89", ids=TURNS_IDS)
+        check_planted(planter, FOUND_IN_TURNS, DIFFERENT_IN_TURNS)
+        return
     check_planted(Planter(tools, CONFIG), FOUND, DIFFERENT)
+    check_planted(Planter(tools, SINGLE), FOUND_IN_SCAN)
     check_planted(Planter(tools, BLOCKS, "--quantize=q8_0"), FOUND_IN_BLOCKS)
     overlapping = Planter(tools, CONFIG, "--chip=sm_90", device="sm_90")
     check_planted(overlapping, FOUND_IN_OVERLAP)

@@ -1,17 +1,8 @@
-/// Attention over the cache, one pass with a running maximum (online softmax):
+/// The scan of keys and values on CUDA cores:
 ///
-///   block: a KV head (a part of its query heads where there are many), a
-///          token, a split of the visible keys
 ///   group of lanes: some keys a turn, lanes side by side along the head
 ///     s[h] = q[h] . k;  m, l, o[h] rescaled;  o[h] += p * v
-///   merge the groups of a warp by shuffles, the warps in shared memory
-///   with several splits: leave (m, l, o) in device memory; the block that
-///   arrives last merges all splits
-///
-/// All query heads of a KV head are done together, so that keys and values are
-/// read once. Decode needs splits to fill the machine, a prefill has tokens.
-/// The grid is fixed, the keys are not: a split has at least `leastKeys`, and
-/// blocks of splits that no key is left for end at once.
+///   merge the groups of a warp by shuffles
 ///
 /// Loads into registers do not stay in flight: ptxas moves them to where they
 /// are used. So cp.async copies keys and values some turns ahead into a ring of
@@ -24,10 +15,9 @@
 ///
 /// Caches in blocks, and lanes with less than 4 or more than 32 bytes of a key,
 /// are read where they lie.
-#include "lowering/gpu/cuda/AttentionScan.h"
+#include "lowering/gpu/cuda/AttentionSplits.h"
 #include "lowering/gpu/cuda/TensorCores.h"
 
-#include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include <cmath>
 
 using namespace mlir;
@@ -37,31 +27,55 @@ using namespace cria::simt;
 /// Values of q, and of the output, that a lane holds for its query heads at
 /// most: they live in registers.
 static constexpr int64_t kValues = 32;
-/// Blocks of a decode, if the cache is long enough for them: four on each of an
-/// A100's multiprocessors, three or four of an H200's.
-static constexpr int64_t kDecodeBlocks = 432;
-/// Keys of a split where the cache is full, at least; where it is not, those
-/// that are copied at once, if they are fewer.
-static constexpr int64_t kKeysPerSplit = 64;
 /// Turns that are copied ahead, and bytes that a lane has of a turn's keys:
 /// with three blocks on a multiprocessor 48 KiB are in flight.
 static constexpr int64_t kAhead = 2, kTurnBytes = 32;
 
+namespace {
+class AttentionScan : public AttentionSplits {
+public:
+  AttentionScan(KernelFunction &of, const AttentionMemory &in);
+
+private:
+  void scan(Value firstKey, Value endKey) override;
+  void allocateRing();
+  SmallVector<Value> queries();
+  /// The lane's column of a head. Lanes beyond the head's end work on its last
+  /// columns.
+  Value column();
+  /// The lane's part of the keys and values of a turn, as stored.
+  struct Turn {
+    SmallVector<Value> keys, values;
+  };
+  Value keyOf(Value first, int64_t number);
+  Address stage(Value slot);
+  void fetch(Value slot, Value first, Value endKey);
+  Turn loadStage(Value slot);
+  Turn loadKeys(Value first, Value last);
+  State scanTurns(Value firstKey, Value endKey);
+  Value widened(Value stored);
+  Value dot(Value q, Value k);
+  State step(Value first, Value endKey, const Turn &turn, ArrayRef<Value> q,
+             State state);
+  State mergeLanes(State state);
+
+  int64_t width, lanes, groups;
+  /// Keys of a turn, of a group of lanes and of the block.
+  int64_t batch = 1, turnKeys;
+  /// The stages: (slot, key of the batch, key or value, piece), each with a
+  /// piece of `pieceWidth` for every thread. None where lanes read caches.
+  std::optional<Rows> ring;
+  int64_t pieceWidth = 0, pieceBytes = 0;
+};
+} // namespace
+
 AttentionScan::AttentionScan(KernelFunction &of, const AttentionMemory &in)
-    : AttentionKernel(of, in, "", kThreads), size(in.size),
+    : AttentionSplits(of, in, std::min(in.group, kValues / scanWidth(in))),
       width(scanWidth(in)) {
-  heads = std::min(in.group, kValues / width);
-  parts = llvm::divideCeil(in.group, heads);
   lanes = llvm::PowerOf2Ceil(llvm::divideCeil(size, width));
   groups = kThreads / lanes;
-  auto fits = [&](int64_t width) {
-    return size % width == 0 && isContiguous(in.result, width) &&
-           heads * size / width >= kThreads;
-  };
-  while (mergeWidth > 1 && !fits(mergeWidth))
-    mergeWidth /= 2;
   allocateRing();
-  allocateSplits();
+  allocate(size, turnKeys * (ring ? kAhead : 1), 1);
 }
 
 void AttentionScan::allocateRing() {
@@ -76,44 +90,6 @@ void AttentionScan::allocateRing() {
     ring = b.shared(keys.element, rows * stride, stride);
   }
   turnKeys = groups * batch;
-  leastKeys = std::min(kKeysPerSplit, turnKeys * (ring ? kAhead : 1));
-}
-
-void AttentionScan::allocateSplits() {
-  if (in.tokens.constant != 1)
-    return;
-  int64_t blocks = in.kvHeads * parts;
-  splits = std::clamp<int64_t>(kDecodeBlocks / blocks, 1,
-                               llvm::divideCeil(in.room, kKeysPerSplit));
-  if (splits == 1)
-    return;
-  int64_t states = blocks * splits * heads;
-  auto temporary = [&](int64_t count, int64_t stride) {
-    return launch.rows(of.allocate(b.getF32Type(), count), stride);
-  };
-  partial = {temporary(states * 2, 2), temporary(states * size, size)};
-  arrivals = launch.rows(of.zeroed(blocks), 1);
-}
-
-/// Which of the KV head's queries a head of the block is. Heads past the last
-/// do its work again.
-Value AttentionScan::queryOf(int64_t head) {
-  if (parts == 1)
-    return b.i32(head);
-  return b.min(b.add(firstQuery, head), b.i32(in.group - 1));
-}
-
-/// The first key of this block, and the one behind its last. Sets `active`, the
-/// splits that have keys; the first is there without any.
-std::pair<Value, Value> AttentionScan::blockKeys() {
-  auto [first, end] = keysSeen(token, b.add(token, 1));
-  if (splits == 1)
-    return {first, end};
-  Value count = b.max(b.sub(end, first), b.i32(1));
-  Value each = b.max(b.ceilDiv(count, splits), b.i32(leastKeys));
-  active = b.create<arith::CeilDivUIOp>(count, each);
-  Value firstKey = b.add(first, b.mul(split, each));
-  return {firstKey, b.min(b.add(firstKey, each), end)};
 }
 
 Value AttentionScan::column() {
@@ -129,8 +105,8 @@ SmallVector<Value> AttentionScan::queries() {
   Value inside = b.less(b.mul(b.rem(b.lane(), lanes), width), b.i32(size));
   Value factor = b.select(inside, b.f32(scale), b.f32(0));
   for (int64_t h = 0; h < heads; ++h) {
-    Value x =
-        launch.load(in.query, {token, kvHead, queryOf(h), column()}, width);
+    Value x = launch.load(in.query,
+                          {token, kvHead, queryOf(b.i32(h)), column()}, width);
     q.push_back(b.fmul(b.widen(x), b.splat(factor, width)));
   }
   return q;
@@ -233,9 +209,9 @@ Value AttentionScan::dot(Value q, Value k) {
 }
 
 /// The state with the keys of one turn more.
-AttentionScan::State AttentionScan::step(Value first, Value endKey,
-                                         const Turn &turn, ArrayRef<Value> q,
-                                         State state) {
+AttentionSplits::State AttentionScan::step(Value first, Value endKey,
+                                           const Turn &turn, ArrayRef<Value> q,
+                                           State state) {
   Value last = b.sub(endKey, b.i32(1));
   std::vector<SmallVector<Part>> added(heads); // (head, key)
   for (int64_t number = 0; number < batch; ++number) {
@@ -244,8 +220,8 @@ AttentionScan::State AttentionScan::step(Value first, Value endKey,
     Value k = widened(turn.keys[number]), v = widened(turn.values[number]);
     for (int64_t h = 0; h < heads; ++h) {
       Value visible = inside;
-      Value score = this->score(b.warpSum(dot(q[h], k), lanes), queryOf(h),
-                                token, key, visible);
+      Value score = this->score(b.warpSum(dot(q[h], k), lanes),
+                                queryOf(b.i32(h)), token, key, visible);
       if (!factor)
         score = b.fmul(score, b.f32(1 / std::log(2.0)));
       score = b.select(visible, score, b.f32(-INFINITY));
@@ -259,7 +235,7 @@ AttentionScan::State AttentionScan::step(Value first, Value endKey,
 
 /// Every group of lanes takes keys in turn; all threads of the block do the
 /// same number of turns, since they shuffle.
-AttentionScan::State AttentionScan::scan(Value firstKey, Value endKey) {
+AttentionSplits::State AttentionScan::scanTurns(Value firstKey, Value endKey) {
   for (int64_t ahead = 0; ring && ahead < kAhead; ++ahead)
     fetch(b.i32(ahead), b.add(firstKey, ahead * turnKeys), endKey);
   SmallVector<Value> q = queries();
@@ -291,23 +267,32 @@ AttentionScan::State AttentionScan::scan(Value firstKey, Value endKey) {
   return State::of(ValueRange(end).drop_back(2));
 }
 
-void AttentionScan::emit() {
-  kvHead = b.div(b.block(0), parts);
-  firstQuery = b.mul(b.rem(b.block(0), parts), heads);
-  split = b.block(1);
-  token = b.block(2);
-  auto [firstKey, endKey] = blockKeys();
-  auto attend = [&, firstKey = firstKey, endKey = endKey] {
-    mergeWarps(mergeLanes(scan(firstKey, endKey)));
-    if (splits > 1)
-      mergeSplits();
-  };
-  if (splits > 1)
-    b.when(b.less(split, active), attend);
-  else
-    attend();
-  launch.finish({of.constant(in.kvHeads * parts), of.constant(splits),
-                 of.blocks(in.tokens, 1)});
+AttentionSplits::State AttentionScan::mergeLanes(State state) {
+  for (int64_t mask = lanes; mask < kWarp; mask *= 2)
+    for (int64_t h = 0; h < heads; ++h) {
+      SmallVector<Value> out;
+      for (int64_t i = 0; i < width; ++i)
+        out.push_back(b.shuffleXor(b.extract(state.out[h], i), mask));
+      combine(state, h,
+              Part{b.shuffleXor(state.max[h], mask),
+                   b.shuffleXor(state.sum[h], mask), b.pack(out)});
+    }
+  return state;
+}
+
+void AttentionScan::scan(Value firstKey, Value endKey) {
+  State state = mergeLanes(scanTurns(firstKey, endKey));
+  Value lane = b.lane(), column = b.mul(lane, width);
+  b.when(b.both(b.less(lane, b.i32(lanes)), b.less(column, b.i32(size))), [&] {
+    for (int64_t h = 0; h < heads; ++h) {
+      Value row = b.add(b.mul(b.warp(), heads), h);
+      b.store(state.out[h], warps.out, row, column);
+      b.when(b.equal(column, b.i32(0)), [&] {
+        Value softmax = b.pack({state.max[h], state.sum[h]});
+        b.store(softmax, warps.softmax, row, b.i32(0));
+      });
+    }
+  });
 }
 
 void simt::emitAttentionScan(KernelFunction &of, const AttentionMemory &in) {

@@ -60,10 +60,10 @@ void cuda::mma(KernelBuilder &b, Type element, ValueRange x, ValueRange w,
       return b.bitcast(VectorType::get({2}, element), pair);
     });
   };
-  for (size_t half = 0; half < 2; ++half) {
-    MutableArrayRef<Value> own = sums.slice(half * 4, 4);
+  for (size_t part = 0; part < w.size() / 2; ++part) {
+    MutableArrayRef<Value> own = sums.slice(part * 4, 4);
     auto product = b.create<NVVM::MmaOp>(
-        result, pairs(x), pairs(w.slice(half * 2, 2)), ValueRange(own),
+        result, pairs(x), pairs(w.slice(part * 2, 2)), ValueRange(own),
         ArrayRef<int64_t>{16, 8, 16}, std::nullopt, std::nullopt,
         std::array<NVVM::MMATypes, 2>{type, type},
         std::array<NVVM::MMALayout, 2>{layout, NVVM::MMALayout::col});

@@ -20,8 +20,9 @@ void awaitCopies(simt::KernelBuilder &b, int64_t groups);
 llvm::SmallVector<mlir::Value> loadMatrices(simt::KernelBuilder &b,
                                             simt::Address address,
                                             bool transposed = false);
-/// sums += x * w, each 16 x 16, of bf16 or f16 in the fragments of the PTX
-/// ISA's mma.sync.m16n8k16: 4, 2 x 2 and 2 x 4 registers, pairs as i32 and f32.
+/// sums += x * w, of bf16 or f16 in the fragments of the PTX ISA's
+/// mma.sync.m16n8k16: x is 16 x 16, 4 registers; for each 8 columns w has 2 and
+/// the sums 4. Pairs are i32, sums f32.
 void mma(simt::KernelBuilder &b, mlir::Type element, mlir::ValueRange x,
          mlir::ValueRange w, mlir::MutableArrayRef<mlir::Value> sums);
 

@@ -1,0 +1,87 @@
+#include "lowering/gpu/cuda/AttentionSplits.h"
+
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+
+using namespace mlir;
+using namespace cria;
+using namespace cria::simt;
+
+/// Blocks of a decode, if the cache is long enough for them: four on each of an
+/// H200's 132 multiprocessors, and 98 % of five on each of an A100's 108.
+static constexpr int64_t kDecodeBlocks = 528;
+/// Keys of a split where the cache is full, at least.
+static constexpr int64_t kKeysPerSplit = 64;
+
+AttentionSplits::AttentionSplits(KernelFunction &of, const AttentionMemory &in,
+                                 int64_t heads)
+    : AttentionKernel(of, in, "", kThreads), size(in.size), heads(heads),
+      parts(llvm::divideCeil(in.group, heads)) {
+  auto fits = [&](int64_t width) {
+    return size % width == 0 && isContiguous(in.result, width) &&
+           heads * size / width >= kThreads;
+  };
+  while (mergeWidth > 1 && !fits(mergeWidth))
+    mergeWidth /= 2;
+}
+
+void AttentionSplits::allocate(int64_t stride, int64_t leastKeys,
+                               int64_t multiple) {
+  this->leastKeys = std::min(kKeysPerSplit, leastKeys);
+  this->multiple = multiple;
+  Type f32 = b.getF32Type();
+  warps = {b.shared(f32, kWarps * heads * 2, 2),
+           b.shared(f32, kWarps * heads * stride, stride)};
+  if (in.tokens.constant != 1)
+    return;
+  int64_t blocks = in.kvHeads * parts;
+  splits = std::clamp<int64_t>(kDecodeBlocks / blocks, 1,
+                               llvm::divideCeil(in.room, kKeysPerSplit));
+  if (splits == 1)
+    return;
+  int64_t states = blocks * splits * heads;
+  auto temporary = [&](int64_t count, int64_t stride) {
+    return launch.rows(of.allocate(f32, count), stride);
+  };
+  partial = {temporary(states * 2, 2), temporary(states * size, size)};
+  arrivals = launch.rows(of.zeroed(blocks), 1);
+}
+
+Value AttentionSplits::queryOf(Value head) {
+  if (parts == 1)
+    return head;
+  return b.min(b.add(firstQuery, head), b.i32(in.group - 1));
+}
+
+/// The first key of this block, and the one behind its last. Sets `active`, the
+/// splits that have keys; the first is there without any.
+std::pair<Value, Value> AttentionSplits::blockKeys() {
+  auto [first, end] = keysSeen(token, b.add(token, 1));
+  if (splits == 1)
+    return {first, end};
+  Value count = b.max(b.sub(end, first), b.i32(1));
+  Value each = b.mul(b.ceilDiv(count, splits * multiple), multiple);
+  each = b.max(each, b.i32(leastKeys));
+  active = b.create<arith::CeilDivUIOp>(count, each);
+  Value firstKey = b.add(first, b.mul(split, each));
+  return {firstKey, b.min(b.add(firstKey, each), end)};
+}
+
+void AttentionSplits::emit() {
+  kvHead = b.div(b.block(0), parts);
+  firstQuery = b.mul(b.rem(b.block(0), parts), heads);
+  split = b.block(1);
+  token = b.block(2);
+  auto [firstKey, endKey] = blockKeys();
+  auto attend = [&, firstKey = firstKey, endKey = endKey] {
+    scan(firstKey, endKey);
+    mergeWarps();
+    if (splits > 1)
+      mergeSplits();
+  };
+  if (splits > 1)
+    b.when(b.less(split, active), attend);
+  else
+    attend();
+  launch.finish({of.constant(in.kvHeads * parts), of.constant(splits),
+                 of.blocks(in.tokens, 1)});
+}
