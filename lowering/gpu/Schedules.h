@@ -7,9 +7,9 @@
 namespace cria::simt {
 
 /// Attention over the cache (cuda/AttentionSplits.cpp), for many tokens on
-/// tensor cores (cuda/AttentionMma.cpp, cuda/AttentionWgmma.cpp). False, without
-/// a reason, where the function has no softmax, and where it is not taken:
-/// `reason` says why.
+/// tensor cores (cuda/AttentionMma.cpp, cuda/AttentionWgmma.cpp). False,
+/// without a reason, where the function has no softmax, and where it is not
+/// taken: `reason` says why.
 bool emitAttention(KernelFunction &function, llvm::StringRef &reason);
 
 /// Products, statistics of rows and elementwise ops (Parts.cpp). False where a
