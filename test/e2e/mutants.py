@@ -1,5 +1,5 @@
-"""mutants.py BIN SCRATCH [wgmma|decode]: bugs planted in our own kernels do not pass, or
-in those for sm_90a, or in decode attention on tensor cores.
+"""mutants.py BIN SCRATCH [wgmma|attention|decode]: bugs planted in our own kernels do not
+pass, or in products or attention by warpgroups, or in decode attention on tensor cores.
 
 A small model's PTX is changed in its artifact, one instruction a mutant. The
 emulated driver's checks must name each mutant's kernel; where a mutant only
@@ -333,15 +333,13 @@ def check_planted(planter, found, different=()):
 
 def main():
     tools = Tools(*sys.argv[1:3])
+    if sys.argv[3:] == ["decode"]:
+        planter = Planter(tools, TURNS, "--chunk=89", ids=TURNS_IDS)
+        return check_planted(planter, FOUND_IN_TURNS, DIFFERENT_IN_TURNS)
     if sys.argv[3:]:
         model, ids, *mutants = HOPPER[sys.argv[3]]
         planter = Planter(tools, model, "--chip=sm_90a", ids=ids, device="sm_90")
-        check_planted(planter, *mutants)
-        return
-    if sys.argv[3:] == ["decode"]:
-        planter = Planter(tools, TURNS, "--chunk=89", ids=TURNS_IDS)
-        check_planted(planter, FOUND_IN_TURNS, DIFFERENT_IN_TURNS)
-        return
+        return check_planted(planter, *mutants)
     check_planted(Planter(tools, CONFIG), FOUND, DIFFERENT)
     check_planted(Planter(tools, SINGLE), FOUND_IN_SCAN)
     check_planted(Planter(tools, BLOCKS, "--quantize=q8_0"), FOUND_IN_BLOCKS)
