@@ -14,7 +14,7 @@ from harness import Tools, check, nmse
 CONFIG = {
     "hidden_size": 64,
     "intermediate_size": 64,
-    "num_hidden_layers": 2,
+    "num_hidden_layers": 1,
     "vocab_size": 101,
     "max_position_embeddings": 512,
     "tie_word_embeddings": True,
@@ -28,8 +28,8 @@ CAPPED = {
     "attn_logit_softcapping": 2.0,
 }
 # (query heads of a KV head, KV heads, columns of a head, type, what else). More than
-# 16 query heads are done in parts, 17 in parts of 9; of 128 columns more than six. Keys of 264 KV heads have two
-# splits, in which a warp has several tiles.
+# 16 query heads are done in parts, 17 in parts of 9; of 128 columns more than six. Keys
+# of 264 KV heads have two splits, in which a warp has several tiles.
 SHAPES = [
     (2, 2, 32, "bf16", LLAMA),
     (3, 2, 80, "bf16", WINDOW),
