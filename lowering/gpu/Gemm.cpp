@@ -28,8 +28,8 @@ GemmTile::GemmTile(Launch &launch, ArrayRef<Work> works, const GemmShape &shape,
       weightLength(lengthOf(works[0].dots[0])), m(shape.m), n(shape.n),
       steps(llvm::divideCeil(k, shape.step)),
       x(Operand::of(launch, works[0], works[0].dots[0].x, k)), width(x.width),
-      rows(rows), threads(shape.threads), downFirst(shape.downFirst),
-      pairs(shape.pairs), few(rows.most <= m), wholeSteps(k % shape.step == 0) {
+      rows(rows), shape(shape), few(rows.most <= m),
+      wholeSteps(k % shape.step == 0) {
   for (const Work &work : works) {
     workTiles.push_back(llvm::divideCeil(work.units, unitsOfTile()));
     SmallVector<Operand> &own = weights.emplace_back();
@@ -81,68 +81,26 @@ int64_t GemmTile::tiles() const {
   return std::accumulate(workTiles.begin(), workTiles.end(), int64_t(0));
 }
 
-/// Which tile down and which of its splits is the block's, and their steps of
-/// k.
-///
-///   few rows   block (tile * splits + split, 0)
-///   many       block (tile, tile down * splits + split)
-///
-/// Of many rows the splits are fewer the more rows there are; blocks beyond
-/// have nothing to do.
-void GemmTile::splitSteps(Value x, Value y, Corner &corner) {
-  corner.tile = x;
-  corner.tileRow = few ? b.i32(0) : y;
-  corner.first = b.i32(0);
-  corner.end = b.i32(steps);
-  if (splits == 1)
-    return;
-  Value each, all = b.i32(steps);
-  if (few) {
-    corner.tile = b.div(x, splits);
-    corner.split = b.rem(x, splits);
-    corner.splits = b.i32(splits);
-    each = b.i32(llvm::divideCeil(steps, splits));
-  } else {
-    Value down = b.ceilDiv(corner.rows, m);
-    Value wanted = b.create<arith::DivUIOp>(b.i32(room), down);
-    wanted = b.max(b.min(wanted, b.i32(splits)), b.i32(1));
-    each = b.create<arith::CeilDivUIOp>(all, wanted);
-    corner.splits = b.create<arith::CeilDivUIOp>(all, each);
-    corner.tileRow = b.create<arith::DivUIOp>(y, corner.splits);
-    corner.split = b.create<arith::RemUIOp>(y, corner.splits);
-    corner.exists = b.less(y, b.mul(down, corner.splits));
-  }
-  corner.first = b.mul(corner.split, each);
-  corner.end = b.min(b.add(corner.first, each), all);
+/// Sets how many splits the tile has; returns their steps of k. Of many rows
+/// they are fewer the more rows there are.
+Value GemmTile::setSplits(Corner &corner) {
+  Value all = b.i32(steps), down = b.ceilDiv(corner.rows, m);
+  Value wanted = b.create<arith::DivUIOp>(b.i32(room), down);
+  wanted = b.max(b.min(wanted, b.i32(splits)), b.i32(1));
+  Value each = b.create<arith::CeilDivUIOp>(all, wanted);
+  corner.splits = b.create<arith::CeilDivUIOp>(all, each);
+  return each;
 }
 
-/// Blocks at x = 2t and 2t + 1 have the tiles 2t and 2t + 1 across, with all
-/// tiles down of each. A pair has two that follow one another, down first:
-///
-///   down = 3   tile 2t: (0, 1) (2,   tile 2t + 1: 0) (1, 2)
-///
-/// So one pair alone has different weights, where the tiles down are odd, and
-/// blocks have nothing to do only where the tiles across are odd.
-void GemmTile::pairTiles(Value x, Corner &corner) {
-  Value down = b.ceilDiv(corner.rows, m), first = b.mul(corner.tileRow, 2);
-  corner.ofPair = b.rem(x, 2);
-  Value row = b.add(first, corner.ofPair);
-  Value isFirst = b.less(row, down);
-  corner.tile = b.sub(x, corner.ofPair);
-  corner.tile = b.select(isFirst, corner.tile, b.add(corner.tile, 1));
-  corner.tileRow = b.select(isFirst, row, b.sub(row, down));
-  corner.sharesWeights =
-      b.create<arith::CmpIOp>(arith::CmpIPredicate::ne, b.add(first, 1), down);
-  if (tiles() % 2)
-    restrict(corner.exists, corner.tile, b.i32(tiles()));
+/// Sets the steps of k of the block's split, of `each` steps.
+void GemmTile::setSteps(Corner &corner, Value each) {
+  Value all = b.i32(steps);
+  corner.first = splits == 1 ? b.i32(0) : b.mul(corner.split, each);
+  corner.end = splits == 1 ? all : b.min(b.add(corner.first, each), all);
 }
 
-GemmTile::Corner GemmTile::cornerOf(Value x, Value y, Value rows) {
-  Corner corner;
-  corner.rows = rows;
-  splitSteps(x, y, corner);
-  if (pairs)
-    pairTiles(x, corner);
+/// Sets of which work the tile is, and where it begins.
+void GemmTile::setUnits(Corner &corner) {
   corner.row = b.mul(corner.tileRow, m);
   corner.unit = b.mul(corner.tile, unitsOfTile());
   corner.units = b.i32(works[0].units);
@@ -155,6 +113,75 @@ GemmTile::Corner GemmTile::cornerOf(Value x, Value y, Value rows) {
     corner.units = b.select(reached, b.i32(work.units), corner.units);
     corner.reached.push_back(reached);
   }
+}
+
+/// The tile of a block and its split:
+///
+///   few rows   block (tile * splits + split, 0)
+///   many       block (tile, tile down * splits + split)
+///
+/// Blocks beyond the splits that there are have nothing to do.
+GemmTile::Corner GemmTile::cornerOf(Value x, Value y, Value rows) {
+  Corner corner;
+  corner.rows = rows;
+  corner.tile = x;
+  corner.tileRow = few ? b.i32(0) : y;
+  Value each;
+  if (splits > 1 && few) {
+    corner.tile = b.div(x, splits);
+    corner.split = b.rem(x, splits);
+    corner.splits = b.i32(splits);
+    each = b.i32(llvm::divideCeil(steps, splits));
+  } else if (splits > 1) {
+    each = setSplits(corner);
+    corner.tileRow = b.create<arith::DivUIOp>(y, corner.splits);
+    corner.split = b.create<arith::RemUIOp>(y, corner.splits);
+    corner.exists = b.less(y, b.mul(b.ceilDiv(rows, m), corner.splits));
+  }
+  setSteps(corner, each);
+  setUnits(corner);
+  return corner;
+}
+
+Value GemmTile::turns(Value rows) {
+  Corner corner;
+  corner.rows = rows;
+  Value pairs = b.ceilDiv(b.mul(b.ceilDiv(rows, m), tiles()), 2);
+  if (splits == 1)
+    return pairs;
+  setSplits(corner);
+  return b.mul(pairs, corner.splits);
+}
+
+/// Tiles are numbered down first, and tiles 2i and 2i + 1 are a pair:
+///
+///   3 down, 2 across   (0, 1) (2,   across: 0) (1, 2)
+///
+/// So nearly all pairs have the same weights, and weights of which all rows of
+/// the input have had their products are read no more.
+GemmTile::Corner GemmTile::cornerOf(Value turn, Value rows) {
+  Corner corner;
+  corner.rows = rows;
+  Value down = b.ceilDiv(rows, m), pair = turn, each;
+  if (splits > 1) {
+    each = setSplits(corner);
+    pair = b.create<arith::DivUIOp>(turn, corner.splits);
+    corner.split = b.create<arith::RemUIOp>(turn, corner.splits);
+  }
+  corner.ofPair = b.block(1);
+  Value first = b.mul(pair, 2), number = b.add(first, corner.ofPair);
+  if (tiles() % 2) {
+    Value all = b.mul(down, tiles());
+    restrict(corner.exists, number, all);
+    number = b.min(number, b.sub(all, b.i32(1)));
+  }
+  corner.tile = b.create<arith::DivUIOp>(number, down);
+  corner.tileRow = b.create<arith::RemUIOp>(number, down);
+  Value lastRow = b.sub(down, b.i32(1));
+  corner.sharesWeights = b.create<arith::CmpIOp>(
+      arith::CmpIPredicate::ne, b.create<arith::RemUIOp>(first, down), lastRow);
+  setSteps(corner, each);
+  setUnits(corner);
   return corner;
 }
 
@@ -288,41 +315,39 @@ void GemmTile::finishWorks(const Corner &corner, ArrayRef<Sums> sums) {
 
 /// Where a thread's sums of a split begin: its vectors are `threads` rows
 /// apart.
-Address GemmTile::sumsOfSplit(const Splits &memory, const Corner &corner,
-                              Value split, int64_t count) {
+Address GemmTile::sumsOfSplit(const Corner &corner, Value split,
+                              int64_t count) {
   Value before = b.mul(corner.tileRow, corner.splits);
   Value all = b.add(b.mul(corner.tile, room), b.add(before, split));
-  Value row = b.add(b.mul(all, count / kVector * threads), b.thread());
+  Value row = b.add(b.mul(all, count / kVector * shape.threads), b.thread());
   return b.address(launch.rows(memory.sums, kVector), row, b.i32(0));
 }
 
 /// Leaves the block's sums in memory. Whether it is the last of its tile that
 /// does.
-Value GemmTile::isFinisher(const Splits &memory, const Corner &corner,
-                           ArrayRef<Value> values) {
+Value GemmTile::isFinisher(const Corner &corner, ArrayRef<Value> values) {
   Rows rows = launch.rows(memory.sums, kVector);
   auto count = static_cast<int64_t>(values.size());
-  Address to = sumsOfSplit(memory, corner, corner.split, count);
+  Address to = sumsOfSplit(corner, corner.split, count);
   for (int64_t i = 0; i < count; i += kVector)
     b.storeTo(b.pack(values.slice(i, kVector)),
-              b.further(to, rows, i / kVector * threads, 0));
+              b.further(to, rows, i / kVector * shape.threads, 0));
   return b.arrivesLast(launch.rows(memory.arrivals, 1),
                        b.add(b.mul(corner.tile, room), corner.tileRow),
                        corner.splits, freeMemory(), [&] { barrier(); });
 }
 
 /// The sums of all splits, added up in their order.
-SmallVector<Value> GemmTile::merged(const Splits &memory, const Corner &corner,
-                                    int64_t count) {
+SmallVector<Value> GemmTile::merged(const Corner &corner, int64_t count) {
   Rows rows = launch.rows(memory.sums, kVector);
   auto type = VectorType::get({kVector}, rows.element);
   SmallVector<Value> init(count, b.f32(0));
   return b.loop(
       b.i32(0), corner.splits, 1, init, [&](Value split, ValueRange carried) {
-        Address from = sumsOfSplit(memory, corner, split, count);
+        Address from = sumsOfSplit(corner, split, count);
         SmallVector<Value> next(carried);
         for (int64_t i = 0; i < count; i += kVector) {
-          int64_t row = i / kVector * threads;
+          int64_t row = i / kVector * shape.threads;
           Value part = b.loadFrom(b.further(from, rows, row, 0), type);
           for (int64_t e = 0; e < kVector; ++e)
             next[i + e] = b.fadd(next[i + e], b.extract(part, e));
@@ -332,19 +357,18 @@ SmallVector<Value> GemmTile::merged(const Splits &memory, const Corner &corner,
 }
 
 /// The block that arrives last has all sums of its tile; the others are done.
-void GemmTile::finishSplits(const Splits &memory, const Corner &corner,
-                            std::vector<Sums> sums) {
+void GemmTile::finishSplits(const Corner &corner, std::vector<Sums> sums) {
   SmallVector<Value> values;
   for (const Sums &own : sums)
     for (ArrayRef<Value> each : own.values)
       llvm::append_range(values, each);
   Value isSplit = b.less(b.i32(1), corner.splits);
   Value finishes = b.choose(
-      isSplit, [&] { return isFinisher(memory, corner, values); },
+      isSplit, [&] { return isFinisher(corner, values); },
       b.create<arith::ConstantOp>(b.getBoolAttr(true)));
   b.when(finishes, [&] {
     ValueRange all = b.choose(
-        isSplit, [&] { return merged(memory, corner, values.size()); },
+        isSplit, [&] { return merged(corner, values.size()); },
         [&] { return values; });
     for (Sums &own : sums)
       for (SmallVector<Value> &each : own.values) {
@@ -355,35 +379,57 @@ void GemmTile::finishSplits(const Splits &memory, const Corner &corner,
   });
 }
 
-void GemmTile::emit(const Splits &memory) {
-  Size size = works[0].rows();
-  Value x = b.block(downFirst ? 1 : 0), y = b.block(downFirst ? 0 : 1);
-  Value number = launch.number(size);
-  Corner corner = cornerOf(x, y, number);
-  auto multiplyAll = [&] {
+void GemmTile::finishTile(const Corner &corner, std::vector<Sums> sums) {
+  if (splits == 1)
+    finishWorks(corner, sums);
+  else
+    finishSplits(corner, std::move(sums));
+}
+
+void GemmTile::multiplyTiles(Value rows) {
+  Value x = b.block(0), y = b.block(1);
+  Corner corner = cornerOf(x, y, rows);
+  auto multiplyTile = [&] {
     multiply(corner, [&](std::vector<Sums> sums) {
-      if (splits == 1)
-        return finishWorks(corner, sums);
       // Computed anew: registers are few while products are added up.
-      Corner late = cornerOf(b.opaque(x), b.opaque(y), b.opaque(number));
-      finishSplits(memory, late, std::move(sums));
+      finishTile(splits == 1
+                     ? corner
+                     : cornerOf(b.opaque(x), b.opaque(y), b.opaque(rows)),
+                 std::move(sums));
     });
   };
   if (corner.exists)
-    b.when(corner.exists, multiplyAll);
+    b.when(corner.exists, multiplyTile);
   else
-    multiplyAll();
+    multiplyTile();
+}
+
+/// The two dimensions, none where the kernel is not for so many rows. Those of
+/// a persistent grid are pairs, however many rows there are, and blocks of a
+/// pair.
+SmallVector<Value> GemmTile::grid() {
   KernelFunction &of = launch.of;
-  int64_t wide = tiles() * (few ? splits : 1);
-  Value across = of.constant(pairs ? llvm::alignTo(wide, 2) : wide);
-  Value down = of.blocks(size, m, few || splits == 1 ? 1 : room);
+  Size size = works[0].rows();
+  Value first = of.constant(tiles() * (few ? splits : 1)), second;
+  if (shape.persistent) {
+    first =
+        of.blocks(size, std::numeric_limits<int32_t>::max(), shape.blocks / 2);
+    second = of.constant(2);
+  } else {
+    second = of.blocks(size, m, few || splits == 1 ? 1 : room);
+  }
+  Value &some = shape.persistent ? first : second;
   if (!size.isConstant() && rows.most != kAnyRows)
-    down = of.blocksWhere(size, rows.most, /*beyond=*/false, down);
+    some = of.blocksWhere(size, rows.most, /*beyond=*/false, some);
   if (!size.isConstant() && (rows.above || splits > 1))
-    down = of.blocksWhere(size, rows.above, /*beyond=*/true, down);
-  if (downFirst)
-    std::swap(across, down);
-  launch.finish({across, down}, launchedBytes());
+    some = of.blocksWhere(size, rows.above, /*beyond=*/true, some);
+  return {first, second};
+}
+
+void GemmTile::emit(const Splits &memory) {
+  this->memory = memory;
+  multiplyTiles(launch.number(works[0].rows()));
+  launch.finish(grid(), launchedBytes());
 }
 
 namespace {

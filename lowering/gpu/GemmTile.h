@@ -27,14 +27,11 @@ struct GemmShape {
   int64_t m, n, step, blocks;
   /// The block's first threads, which hold the sums.
   int64_t threads = kGemmThreads;
-  /// Whether blocks of the same weights follow one another, rather than those
-  /// of the same rows.
-  bool downFirst = false;
   /// Tiles down that there are at least, so that splits are fewer.
   int64_t leastDown = 1;
-  /// Whether neighbours across are pairs, whose blocks have the same weights
-  /// and rows that follow one another.
-  bool pairs = false;
+  /// Whether the grid is persistent: `blocks` blocks in pairs, and a pair of
+  /// blocks takes one pair of tiles after the other.
+  bool persistent = false;
 };
 
 /// The inputs that a kernel is for: those of more than `above` rows, and `most`
@@ -64,6 +61,7 @@ public:
   int64_t splitTiles() const { return splits == 1 ? 0 : tiles() * room; }
   int64_t sumsOfTile() const { return m * n; }
   /// Builds the kernel and its launch. Each work begins with a tile of its own.
+  /// `memory` is for the splits of tiles, if there are any.
   void emit(const Splits &memory);
 
 protected:
@@ -83,18 +81,18 @@ protected:
   struct UnitSum {
     mlir::Value unit, sum;
   };
-  /// Where a block's tile begins: its first unit and row. A work has `units` of
-  /// them, the input `rows`. The block's steps of k are [first, end).
+  /// Where a tile begins: its first unit and row. A work has `units` of them,
+  /// the input `rows`. The block's steps of k are [first, end).
   struct Corner {
     mlir::Value unit, units, row, rows, first, end;
     /// For each work but the first, whether the tile is of it or one behind.
     llvm::SmallVector<mlir::Value> reached;
     /// Which tile of all works, and of those down.
     mlir::Value tile, tileRow;
-    /// The splits of the tile, which one is the block's, and whether there is
-    /// such a one: null where that is always so.
+    /// The splits of the tile, which one is the block's, and whether the block
+    /// finishes or splits a tile at all: null where that is always so.
     mlir::Value splits, split, exists;
-    /// Of pairs, whether the block is the first or the second (0, 1), and
+    /// Of a pair of blocks, whether this is the first or the second (0, 1), and
     /// whether both have the same weights.
     mlir::Value ofPair, sharesWeights;
   };
@@ -113,7 +111,18 @@ protected:
   /// Calls `finish` where threads hold sums, with those of a thread over the
   /// block's steps of k.
   using Finish = llvm::function_ref<void(std::vector<Sums>)>;
-  virtual void multiply(const Corner &corner, Finish finish) = 0;
+  virtual void multiply(const Corner &, Finish) {
+    llvm_unreachable("a persistent grid multiplies tile after tile");
+  }
+  /// Multiplies and finishes all tiles of the block. The input has `rows` rows.
+  virtual void multiplyTiles(mlir::Value rows);
+  /// Of a persistent grid: the turns of all pairs of blocks, and the tile of
+  /// this block in a turn. Where the tiles are odd, the last turn has the last
+  /// tile twice, and the second one does not exist.
+  mlir::Value turns(mlir::Value rows);
+  Corner cornerOf(mlir::Value turn, mlir::Value rows);
+  /// Adds up the splits of a tile, if there are any, and finishes it.
+  void finishTile(const Corner &corner, std::vector<Sums> sums);
   /// Shared memory that is free behind a barrier after that.
   virtual Rows freeMemory() const = 0;
   /// A barrier of the threads that hold sums.
@@ -142,17 +151,16 @@ private:
   void restrict(mlir::Value &exists, mlir::Value at, mlir::Value end);
   mlir::Value orZero(mlir::Value exists, mlir::Value at);
   int64_t tiles() const;
-  void splitSteps(mlir::Value x, mlir::Value y, Corner &corner);
-  void pairTiles(mlir::Value x, Corner &corner);
+  mlir::Value setSplits(Corner &corner);
+  void setSteps(Corner &corner, mlir::Value each);
+  void setUnits(Corner &corner);
   Corner cornerOf(mlir::Value x, mlir::Value y, mlir::Value rows);
-  Address sumsOfSplit(const Splits &memory, const Corner &corner,
-                      mlir::Value split, int64_t count);
-  mlir::Value isFinisher(const Splits &memory, const Corner &corner,
+  llvm::SmallVector<mlir::Value> grid();
+  Address sumsOfSplit(const Corner &corner, mlir::Value split, int64_t count);
+  mlir::Value isFinisher(const Corner &corner,
                          llvm::ArrayRef<mlir::Value> values);
-  llvm::SmallVector<mlir::Value> merged(const Splits &memory,
-                                        const Corner &corner, int64_t count);
-  void finishSplits(const Splits &memory, const Corner &corner,
-                    std::vector<Sums> sums);
+  llvm::SmallVector<mlir::Value> merged(const Corner &corner, int64_t count);
+  void finishSplits(const Corner &corner, std::vector<Sums> sums);
   void finishWorks(const Corner &corner, llvm::ArrayRef<Sums> sums);
   bool hasWholeTiles() const;
   mlir::Value isWhole(const Work &work, const Corner &corner);
@@ -169,9 +177,8 @@ private:
                      llvm::ArrayRef<Sums> sums, VectorBody body);
 
   const GemmRows &rows;
-  /// The first threads, which hold the sums.
-  int64_t threads;
-  bool downFirst, pairs;
+  GemmShape shape;
+  Splits memory;
   /// Whether there is one tile down.
   bool few;
   /// Splits of a tile at most, and of a tile and those below it together.

@@ -167,17 +167,17 @@ FOUND_WGMMA = [
     ("no barrier behind their init", GATE, r"barrier\.cluster\.arrive.aligned;([\s\S]*?)barrier\.cluster\.wait.aligned;", r"\1", 0),
     ("one block's warpgroups free a stage", GATE, INIT, r"mbarrier.init.shared.b64 \1, 2;", 1),
     ("five free a stage", GATE, INIT, r"mbarrier.init.shared.b64 \1, 5;", 1),
-    ("a stage freed in the own block alone", GATE, r"mapa\S+\s+(%rd\d+), (%rd\d+), %r\d+;", r"mov.b64 \1, \2;", 0),
-    ("a stage freed in the first block alone", GATE, r"(mapa\S+\s+%rd\d+, %rd\d+), %r\d+;", r"\1, 0;", 0),
+    ("a stage freed in the own block alone", GATE, r"mapa\S+\s+(%rd\d+), (%rd\d+), %r\d+;", r"mov.b64 \1, \2;", -1),
+    ("a stage freed in the first block alone", GATE, r"(mapa\S+\s+%rd\d+, %rd\d+), %r\d+;", r"\1, 0;", -1),
     ("a block beyond the cluster", GATE, r"(mapa\S+\s+%rd\d+, %rd\d+), %r\d+;", r"\1, 2;", 0),
     ("weights for the first block alone", GATE, r"(multicast::cluster[^;]*, )%rs\d+;", r"\g<1>1;", 0),
     ("weights for no block", GATE, r"(multicast::cluster[^;]*, )%rs\d+;", r"\g<1>0;", 0),
     ("weights for three blocks", GATE, r"(multicast::cluster[^;]*, )%rs\d+;", r"\g<1>7;", 0),
     ("no wait for the other block's end", GATE, r"barrier\.cluster\.wait.aligned;", "", -1),
     ("an arrival at the end left out", GATE, r"barrier\.cluster\.arrive.aligned;", "", -1),
-    ("no barrier at the end", GATE, r"(cluster\.wait.aligned;[\s\S]*?)" + 2 * r"barrier\.cluster\.arrive.aligned;([\s\S]*?)" + r"barrier\.cluster\.wait.aligned;", r"\1\2\3", 0),
+    ("no barrier at the end", GATE, r"(cluster\.wait.aligned;[\s\S]*?)barrier\.cluster\.arrive.aligned;([\s\S]*?)barrier\.cluster\.wait.aligned;", r"\1\2", 0),
     ("two fill a stage", GATE, INIT, r"mbarrier.init.shared.b64 \1, 2;", 0),
-    ("no stage is freed", GATE, r"mbarrier\.arrive\.release\S+\s+[^;]*;", "", 0),
+    ("no stage is freed", GATE, r"mbarrier\.arrive\.release\S+\s+[^;]*;", "", -1),
     ("bytes too few", GATE, r"(expect_tx\S+\s+%rd\d+, \[[^\]]*\], )%r\d+", r"\g<1>512", 0),
     ("a copy left out", GATE, r"cp\.async\.bulk[^;]*;", "", 0),
     ("a box aside", GATE, r"(tensor\.5d\S+ \[%rd\d+)\]", r"\1+16]", 0),
@@ -187,7 +187,6 @@ FOUND_WGMMA = [
     ("a wait for too few products", GATE, r"(wgmma\.wait_group\S+\s+)1;", r"\g<1>2;", -1),
     ("no wait for sums", GATE, r"wgmma\.wait_group\S+\s+0;", "", 0),
     ("registers that none left", GATE, r"(setmaxnreg\.inc\S+\s+)232;", r"\g<1>240;", 0),
-    ("no barrier before arriving", DOWN, r"bar\.sync\s+1, 256;", "", 0),
     ("no barrier behind arriving", DOWN, r"bar\.sync\s+1, 256;", "", 1),
     ("a barrier of all", DOWN, r"(bar\.sync\s+1), 256;", r"\1, 384;", 0),
 ]
@@ -195,6 +194,22 @@ DIFFERENT_WGMMA = [
     ("no swizzle", GATE, r"4611686293305294848", "274877906944", 0),
     ("a weight for another", GATE, r"(param_)1;", r"\g<1>2;", 0),
     ("another layout of weights", QKV, r"4611686293305294848", "4611686430744248320", -1),
+]
+
+# Blocks that have a second tile, of four steps as the ring has stages.
+PERSISTENT = CONFIG | {
+    "hidden_size": 256,
+    "intermediate_size": 4352,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 1,
+    "max_position_embeddings": 256,
+}
+FOUND_PERSISTENT = [
+    ("a tile's last stage not freed", GATE, r"mbarrier\.arrive\.release\S+\s+[^;]*;", "", -1),
+]
+DIFFERENT_PERSISTENT = [
+    ("every second tile left out", GATE, r"(add\.s32\s+(%r\d+), \2, )66;", r"\g<1>132;", -1),
 ]
 
 # Warpgroups' attention, the last rows of which go round the ring.
@@ -246,8 +261,11 @@ DIFFERENT_ATTENTION = [
 ]
 
 HOPPER = {
-    "wgmma": (WGMMA, WGMMA_IDS, FOUND_WGMMA, DIFFERENT_WGMMA),
-    "attention": (ATTENTION, ATTENTION_IDS, FOUND_ATTENTION, DIFFERENT_ATTENTION),
+    "wgmma": [
+        (WGMMA, WGMMA_IDS, FOUND_WGMMA, DIFFERENT_WGMMA),
+        (PERSISTENT, WGMMA_IDS, FOUND_PERSISTENT, DIFFERENT_PERSISTENT),
+    ],
+    "attention": [(ATTENTION, ATTENTION_IDS, FOUND_ATTENTION, DIFFERENT_ATTENTION)],
 }
 
 
@@ -337,9 +355,11 @@ def main():
         planter = Planter(tools, TURNS, "--chunk=89", ids=TURNS_IDS)
         return check_planted(planter, FOUND_IN_TURNS, DIFFERENT_IN_TURNS)
     if sys.argv[3:]:
-        model, ids, *mutants = HOPPER[sys.argv[3]]
-        planter = Planter(tools, model, "--chip=sm_90a", ids=ids, device="sm_90")
-        return check_planted(planter, *mutants)
+        for model, ids, *mutants in HOPPER[sys.argv[3]]:
+            flags = ["--chip=sm_90a", f"--chunk={model['max_position_embeddings']}"]
+            planter = Planter(tools, model, *flags, ids=ids, device="sm_90")
+            check_planted(planter, *mutants)
+        return
     check_planted(Planter(tools, CONFIG), FOUND, DIFFERENT)
     check_planted(Planter(tools, SINGLE), FOUND_IN_SCAN)
     check_planted(Planter(tools, BLOCKS, "--quantize=q8_0"), FOUND_IN_BLOCKS)

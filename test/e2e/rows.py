@@ -28,6 +28,14 @@ CONFIG = {
     "max_position_embeddings": 384,
     "tie_word_embeddings": True,
 }
+# For blocks of sm_90a, of which there are 132, that have a second tile: of 45 tiles
+# across and three down the last one is alone in its pair, and not full.
+MORE_TILES = CONFIG | {
+    "hidden_size": 128,
+    "intermediate_size": 2848,
+    "num_attention_heads": 2,
+    "num_key_value_heads": 1,
+}
 LENGTHS, SOME = [2, 16, 17, 32, 33, 64, 65, 128, 129, 200], [17, 65, 129]
 # Rows that sm_90a has tiles of its own for: two or three tiles, whose blocks are pairs.
 HOPPER, WIDE = ["--chip=sm_80,sm_90a"], [129, 256, 300]
@@ -39,6 +47,7 @@ FORMATS = {
     "f32": (["--dtype=f32"], SOME, 1e-8),
     "bf16-wgmma": (["--dtype=bf16", *HOPPER], [128, *WIDE], 5e-5),
     "f16-wgmma": (["--dtype=f16", *HOPPER], WIDE, 1e-6),
+    "bf16-wgmma-more": (["--dtype=bf16", *HOPPER], [300], 5e-5),
     "q8_0": (["--quantize=q8_0"], SOME, 1e-4),
     "q4_0": (["--quantize=q4_0"], SOME, 1e-4),
 }
@@ -69,8 +78,9 @@ def check_lengths(tools, artifact, name, lengths, limit):
 def main():
     tools = Tools(*sys.argv[1:3])
     config = tools.scratch / "config.json"
-    config.write_text(json.dumps(CONFIG))
     for name in sys.argv[3:]:
+        model = MORE_TILES if name.endswith("more") else CONFIG
+        config.write_text(json.dumps(model))
         flags, lengths, limit = FORMATS[name]
         flags = ["--target=cpu,cuda", "--max-seq=384", *flags]
         artifact = tools.compile(config, *flags, out=f"{name}.cria")

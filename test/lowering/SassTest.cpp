@@ -170,6 +170,22 @@ TEST(Sass, InstructionsForEachMmaAreThoseOfTheMainLoop) {
   EXPECT_EQ(product.loads, std::nullopt);
 }
 
+// A loop's first turn may be peeled into the loop around it.
+TEST(Sass, OfLoopsWithAsManyMmasTheInnerOneIsTheMainLoop) {
+  Figures product = figures({
+      ".L_x_0",
+      "HGMMA.64x256x16.F32.BF16 R24, gdesc[UR4], R24",
+      "IADD3 R2, R2, 0x10, RZ",
+      ".L_x_1",
+      "HGMMA.64x256x16.F32.BF16 R24, gdesc[UR4], R24",
+      "@P0 BRA `(.L_x_1)",
+      "IADD3 R3, R3, 0x10, RZ",
+      "@P1 BRA `(.L_x_0)",
+      "EXIT",
+  });
+  EXPECT_THAT(product.mma, Optional(2));
+}
+
 // Of q, k and v, which have a loop each, the worst counts.
 TEST(Sass, TheWorstOfSeveralWeightsCounts) {
   Figures both = figures({

@@ -6,12 +6,13 @@
 #wk = affine_map<(t, n, k) -> (n, k)>
 #tn = affine_map<(t, n, k) -> (t, n)>
 
-// More than 128 rows are for warpgroups where a chip has them. Blocks of the same
-// weights follow one another, in pairs across, so that one tile takes two. sm_80's
-// own kernel is launched beside, for images
+// More than 128 rows are for warpgroups where a chip has them, in a persistent grid:
+// one block on each multiprocessor. sm_80's own kernel is launched beside, for images
 // of its kind, and no verifier looks for wgmma there.
 // CHECK-LABEL: func.func private @many.launch(
-// CHECK: gpu.launch_func @kernels::@many_wgmma blocks in (%{{.*}}, %c2{{.*}}, %{{.*}}) threads in (%c384{{.*}} dynamic_shared_memory_size %c131072_i32 args(%arg0 : memref<?x352xbf16>, %arg1 : memref<64x352xbf16>, %{{.*}} : index, %arg2 : memref<?x64xf32>)
+// CHECK: %[[BLOCKS:.*]] = arith.maxui %{{.*}}, %c66{{.*}} : index
+// CHECK: %[[GRID:.*]] = arith.select %{{.*}}, %c0{{.*}}, %[[BLOCKS]] : index
+// CHECK: gpu.launch_func @kernels::@many_wgmma blocks in (%[[GRID]], %c2{{[_0-9]*}}, %{{.*}}) threads in (%c384{{.*}} dynamic_shared_memory_size %c131072_i32 args(%arg0 : memref<?x352xbf16>, %arg1 : memref<64x352xbf16>, %{{.*}} : index, %arg2 : memref<?x64xf32>)
 // CHECK: gpu.launch_func @kernels::@many blocks in (%c1{{.*}}, %{{.*}}, %{{.*}}) threads in (%c128{{[_0-9]*}},
 // CHECK: gpu.module @kernels [#nvvm.target<O = 3, chip = "sm_80", features = "+ptx80", verifyTarget = false>, #nvvm.target<O = 3, chip = "sm_90a", features = "+ptx80">]
 // CHECK: memref.global @launched_shared : memref<0xi8, #gpu.address_space<workgroup>> {alignment = 1024 : i64}
@@ -27,20 +28,20 @@
 // CHECK-SAME: known_cluster_size = array<i32: 1, 2, 1>
 // CHECK-SAME: nvvm.minctasm = 1
 
-// Two warpgroups free a stage, or four where both blocks have the same weights.
+// The four warpgroups of both blocks free a stage.
 // CHECK: nvgpu.mbarrier.create -> <{{.*}}num_barriers = 8>
-// CHECK: %[[READERS:.*]] = arith.select %{{.*}}, %c4{{.*}}, %c2{{.*}} : i32
-// CHECK: nvgpu.mbarrier.init
-// CHECK: %[[COUNT:.*]] = arith.index_cast %[[READERS]] : i32 to index
-// CHECK: nvgpu.mbarrier.init %{{.*}}, %[[COUNT]]
+// CHECK: nvgpu.mbarrier.init %{{.*}}, %c1{{[_0-9]*}}
+// CHECK: nvgpu.mbarrier.init %{{.*}}, %c4{{[_0-9]*}}
 // CHECK-COUNT-6: nvgpu.mbarrier.init
 // CHECK: nvvm.fence.mbarrier.init
 // CHECK: nvvm.cluster.arrive {aligned}
 // CHECK: nvvm.cluster.wait {aligned}
 
-// Two warpgroups multiply: a stage is waited for, and freed in both blocks when
-// the products of the turn behind have begun.
+// Two warpgroups multiply tile after tile: a stage is waited for, and freed in both
+// blocks when the products of the turn behind have begun, the last one before the
+// tile is finished.
 // CHECK: nvvm.setmaxregister increase 232
+// CHECK: scf.for %{{.*}} = %{{.*}} to %{{.*}} step %c66
 // CHECK: scf.for
 // CHECK: nvgpu.mbarrier.try_wait.parity
 // CHECK: wgmma.fence.sync.aligned;
@@ -50,12 +51,13 @@
 // CHECK: nvvm.mapa %{{.*}} : !llvm.ptr<3> -> !llvm.ptr<7>
 // CHECK: nvvm.mbarrier.arrive %{{.*}} {scope = #nvvm.mem_scope<cluster>} : !llvm.ptr<7>
 // CHECK: wgmma.wait_group.sync.aligned 0;
-// CHECK: nvvm.cluster.arrive {aligned}
+// CHECK: nvvm.mbarrier.arrive %{{.*}} {scope = #nvvm.mem_scope<cluster>} : !llvm.ptr<7>
 // CHECK: vector.store {{.*}} : memref<?xf32>, vector<4xf32>
 
 // One thread of the third copies half of the weights for both blocks, and the
 // other half where these are its own.
 // CHECK: nvvm.setmaxregister decrease 40
+// CHECK: scf.for %{{.*}} = %{{.*}} to %{{.*}} step %c66
 // CHECK: scf.for
 // CHECK: nvgpu.mbarrier.try_wait.parity
 // CHECK: nvgpu.mbarrier.arrive.expect_tx %{{.*}}, %c32768

@@ -6,11 +6,14 @@
 ///   0 and 1       multiply 64 rows each, when the stage is full, and finish
 ///                 the tile
 ///
-/// Blocks are clusters of two, which have the same weights: each copies half of
-/// them to both. So a stage is free when the warpgroups of both blocks have
-/// multiplied what it had, and a block ends when the other one, too, needs its
-/// memory and its barriers no more. Blocks that have different weights
-/// (pairTiles) copy their own.
+/// Blocks are clusters of two, whose tiles nearly always have the same weights:
+/// each block copies half of them to both, else all of its own. So a stage is
+/// free when the warpgroups of both blocks have multiplied what it had, and a
+/// block ends when the other one, too, needs its memory and its barriers no
+/// more.
+///
+/// The grid is persistent, one block on each multiprocessor: while warpgroups
+/// finish a tile, the first stages of the next one are on their way.
 ///
 /// Copies take boxes, which tensor maps describe: zeros where the input has no
 /// row, or a row no element. Rows of weights lie in the tile so that a lane has
@@ -55,9 +58,8 @@ static GemmShape shapeOf(int64_t n) {
           kTileK,
           kMultiprocessors,
           kMultiply,
-          /*downFirst=*/true,
           kManyRows.above / kTileM + 1,
-          /*pairs=*/true};
+          /*persistent=*/true};
 }
 
 namespace {
@@ -81,7 +83,7 @@ private:
   UnitSum unitOf(Value) override {
     llvm_unreachable("no row of weights is addressed");
   }
-  void multiply(const Corner &corner, Finish finish) override;
+  void multiplyTiles(Value rows) override;
   Rows freeMemory() const override { return flag; }
   void barrier() override { cuda::barrierOf(b, kMultiply); }
   int64_t launchedBytes() const override { return kStages * stageBytes(); }
@@ -99,9 +101,15 @@ private:
     Value group, row; // of the map, and of the stage
   };
   std::vector<Copy> copiesOf(const Corner &corner, size_t i, Value half);
-  void copy(cuda::PhaseBarriers &barriers, const Corner &corner);
-  void copyWork(cuda::PhaseBarriers &barriers, const Corner &corner, size_t i);
-  std::vector<Sums> sum(cuda::PhaseBarriers &barriers, const Corner &corner);
+  void copyWork(cuda::PhaseBarriers &barriers, const Corner &corner, size_t i,
+                Value before);
+  std::vector<Sums> sum(cuda::PhaseBarriers &barriers, const Corner &corner,
+                        Value before);
+  /// Of `before` steps and those of a tile: their number.
+  Value behind(const Corner &corner, Value before) {
+    return b.add(before, b.sub(corner.end, corner.first));
+  }
+  void forTiles(Value rows, llvm::function_ref<Value(Value, Value)> body);
   std::vector<Sums> sumsOf(ValueRange sums);
   int64_t group() const { return 4 * together; }
 
@@ -212,8 +220,9 @@ std::vector<WgmmaGemm::Copy> WgmmaGemm::copiesOf(const Corner &corner, size_t i,
 }
 
 /// One thread fills stages, each when all have read what it had before.
+/// `before` steps of other tiles were before this tile's.
 void WgmmaGemm::copyWork(cuda::PhaseBarriers &barriers, const Corner &corner,
-                         size_t i) {
+                         size_t i, Value before) {
   Value me = corner.ofPair, other = b.sub(b.i32(1), me);
   auto mask = [&](Value block) {
     return b.create<arith::TruncIOp>(b.getI16Type(), block);
@@ -223,8 +232,8 @@ void WgmmaGemm::copyWork(cuda::PhaseBarriers &barriers, const Corner &corner,
   std::vector<Copy> mine = copiesOf(corner, i, me),
                     others = copiesOf(corner, i, other);
   b.loop(corner.first, corner.end, 1, [&](Value at) {
-    Value turn = b.sub(at, corner.first), stage = b.rem(turn, kStages);
-    Value odd = b.rem(b.div(turn, kStages), 2);
+    Value turn = b.add(before, b.sub(at, corner.first));
+    Value stage = b.rem(turn, kStages), odd = b.rem(b.div(turn, kStages), 2);
     barriers.await(b.add(stage, kStages), b.sub(b.i32(1), odd));
     barriers.announce(stage, stageBytes());
     Value start = b.mul(stage, stageRows());
@@ -243,23 +252,18 @@ void WgmmaGemm::copyWork(cuda::PhaseBarriers &barriers, const Corner &corner,
   });
 }
 
-void WgmmaGemm::copy(cuda::PhaseBarriers &barriers, const Corner &corner) {
-  cuda::leaveRegisters(b, kCopyRegisters);
-  b.when(b.equal(b.thread(), b.i32(kMultiply)), [&] {
-    branch(b, workTiles, corner.tile,
-           [&](size_t i, Value) { copyWork(barriers, corner, i); });
-  });
-}
-
 /// A stage is free again when the products that read it are done, those of the
 /// turn behind have begun. A thread for each block of the cluster says so.
 std::vector<GemmTile::Sums> WgmmaGemm::sum(cuda::PhaseBarriers &barriers,
-                                           const Corner &corner) {
-  cuda::takeRegisters(b, kMultiplyRegisters);
+                                           const Corner &corner, Value before) {
   Value warpgroup = b.div(b.thread(), cuda::kWarpgroup);
   Value block = b.rem(b.thread(), cuda::kWarpgroup);
-  Value tells = b.select(corner.sharesWeights, b.less(block, b.i32(2)),
-                         b.equal(block, corner.ofPair));
+  // `to` is a block of the cluster in all threads: LLVM may look for its
+  // barrier before it asks whether the thread tells.
+  Value tells = b.less(block, b.i32(2)), to = b.rem(b.thread(), 2);
+  auto release = [&](Value turn) {
+    barriers.arrive(b.add(b.rem(turn, kStages), kStages), to);
+  };
   Value startX = cuda::describeRows(
       b, b.address(ring, b.mul(warpgroup, kTileM / 2), b.i32(0)));
   Value startW =
@@ -271,7 +275,8 @@ std::vector<GemmTile::Sums> WgmmaGemm::sum(cuda::PhaseBarriers &barriers,
   SmallVector<Value> sums = b.loop(
       corner.first, corner.end, 1, cuda::zeroSums(b, n),
       [&](Value at, ValueRange carried) {
-        Value turn = b.sub(at, corner.first), stage = b.rem(turn, kStages);
+        Value turn = b.add(before, b.sub(at, corner.first));
+        Value stage = b.rem(turn, kStages);
         barriers.await(stage, b.rem(b.div(turn, kStages), 2));
         Value next = cuda::fenceSums(b, carried[0]);
         Value chunks = b.mul(stage, stageBytes() / 16);
@@ -282,13 +287,13 @@ std::vector<GemmTile::Sums> WgmmaGemm::sum(cuda::PhaseBarriers &barriers,
         }
         cuda::commitProducts(b);
         cuda::awaitProducts(b, 1);
-        b.when(b.both(tells, b.less(b.i32(0), turn)), [&] {
-          Value before = b.rem(b.sub(turn, b.i32(1)), kStages);
-          barriers.arrive(b.add(before, kStages), block);
-        });
+        b.when(b.both(tells, b.less(corner.first, at)),
+               [&] { release(b.sub(turn, b.i32(1))); });
         return SmallVector<Value>{next};
       });
-  return sumsOf(cuda::awaitSums(b, sums[0]));
+  SmallVector<Value> done = cuda::awaitSums(b, sums[0]);
+  b.when(tells, [&] { release(b.sub(behind(corner, before), b.i32(1))); });
+  return sumsOf(done);
 }
 
 /// The sums of a lane, of rows g and g + 8 of its warp's 16.
@@ -316,31 +321,56 @@ std::vector<GemmTile::Sums> WgmmaGemm::sumsOf(ValueRange sums) {
   return result;
 }
 
-void WgmmaGemm::multiply(const Corner &corner, Finish finish) {
+/// Calls `body` for each turn of the block's pair, with the turn and the steps
+/// of k of those before; it returns the steps with its own.
+void WgmmaGemm::forTiles(Value rows,
+                         llvm::function_ref<Value(Value, Value)> body) {
+  b.loop(b.block(0), turns(rows), kMultiprocessors / 2, {b.i32(0)},
+         [&](Value turn, ValueRange before) {
+           return SmallVector<Value>{body(turn, before[0])};
+         });
+}
+
+void WgmmaGemm::multiplyTiles(Value rows) {
+  constexpr int64_t kReaders = 2 * kMultiply / cuda::kWarpgroup; // of a cluster
   cuda::PhaseBarriers barriers(b, 2 * kStages); // full ones, then free ones
   b.when(b.equal(b.thread(), b.i32(0)), [&] {
-    constexpr int64_t kReaders = kMultiply / cuda::kWarpgroup;
-    Value readers =
-        b.select(corner.sharesWeights, b.i32(2 * kReaders), b.i32(kReaders));
     for (int64_t stage = 0; stage < kStages; ++stage) {
       barriers.init(stage, b.i32(1));
-      barriers.init(kStages + stage, readers);
+      barriers.init(kStages + stage, b.i32(kReaders));
     }
     barriers.publish();
   });
   cuda::arriveAtCluster(b);
   cuda::awaitCluster(b);
-  b.when(
-      b.less(b.thread(), b.i32(kMultiply)),
-      [&] {
-        std::vector<Sums> sums = sum(barriers, corner);
-        cuda::arriveAtCluster(b);
-        finish(std::move(sums));
-      },
-      [&] {
-        copy(barriers, corner);
-        cuda::arriveAtCluster(b);
+  auto multiplyAll = [&] {
+    cuda::takeRegisters(b, kMultiplyRegisters);
+    forTiles(rows, [&](Value turn, Value before) {
+      Corner corner = cornerOf(turn, rows);
+      std::vector<Sums> sums = sum(barriers, corner, before);
+      // Computed anew: registers are few while products are added up.
+      Corner late = cornerOf(b.opaque(turn), b.opaque(rows));
+      auto finish = [&] { finishTile(late, std::move(sums)); };
+      if (late.exists)
+        b.when(late.exists, finish);
+      else
+        finish();
+      return behind(corner, before);
+    });
+  };
+  auto copyAll = [&] {
+    cuda::leaveRegisters(b, kCopyRegisters);
+    b.when(b.equal(b.thread(), b.i32(kMultiply)), [&] {
+      forTiles(rows, [&](Value turn, Value before) {
+        Corner corner = cornerOf(turn, rows);
+        branch(b, workTiles, corner.tile,
+               [&](size_t i, Value) { copyWork(barriers, corner, i, before); });
+        return behind(corner, before);
       });
+    });
+  };
+  b.when(b.less(b.thread(), b.i32(kMultiply)), multiplyAll, copyAll);
+  cuda::arriveAtCluster(b);
   cuda::awaitCluster(b);
 }
 

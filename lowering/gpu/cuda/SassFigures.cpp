@@ -151,13 +151,22 @@ static Loop waitsFor(const Kernel &kernel, Loop loop) {
 }
 
 /// The first loop with the most of `count` over each weight, of those with more
-/// than half of the most of all.
+/// than half of the most of all. Where turns of loops are `peeled`, not a loop
+/// around one that has as many.
 template <typename Count>
-static std::set<Loop> mainLoops(const Kernel &kernel, Count count) {
+static std::set<Loop> mainLoops(const Kernel &kernel, bool peeled,
+                                Count count) {
   std::map<uint64_t, std::pair<int64_t, Loop>> best;
   int64_t most = 0;
   for (Loop loop : kernel.loops) {
     int64_t amount = sumOver(kernel, loop, count);
+    bool isAround = llvm::any_of(kernel.loops, [&](Loop other) {
+      return other != loop && loop.first <= other.first &&
+             other.second <= loop.second &&
+             sumOver(kernel, other, count) >= amount;
+    });
+    if (peeled && isAround)
+      continue;
     Loop around = waitsFor(kernel, loop);
     uint64_t over = 0;
     for (size_t i = around.first; i < around.second; ++i)
@@ -314,7 +323,9 @@ llvm::Expected<Figures> sass::figuresOf(Kernel kernel, int64_t threads,
     return error;
   DataFlow(kernel, parameters).run();
   auto streams = [](const Instruction *each) { return each->streams != 0; };
-  auto loops = mainLoops(kernel, [&](const Instruction &each) {
+  // ptxas peels the first turn of a loop over k from those of a loop over
+  // tiles.
+  auto loops = mainLoops(kernel, multiplies, [&](const Instruction &each) {
     if (multiplies)
       return static_cast<int64_t>(each.isMma());
     return each.streams ? each.bytes() : 0;
