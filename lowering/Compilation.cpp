@@ -83,7 +83,7 @@ llvm::Error Compilation::select(const CompileOptions &options) {
                                    ": expected q8_0 or none");
   pipeline.device = options.device.value_or(Device::Cpu);
   pipeline.chunk = options.chunk.value_or(pipeline.chunk);
-  auto cpus = selectCpus(options.cpu.value_or("native"), options.cpuRates);
+  auto cpus = selectCpus(options.cpu.value_or("native"), options.machine);
   if (!cpus)
     return cpus.takeError();
   pipeline.cpu = cpus->front();

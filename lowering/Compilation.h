@@ -31,7 +31,7 @@ struct CompileOptions {
   /// Names that LLVM knows, or "native", with commas between them.
   std::optional<std::string> cpu;
   /// A file of the CPU's measured rates, or none.
-  std::string cpuRates;
+  std::string machine;
   /// NVIDIA chips to generate PTX for, the oldest first.
   std::vector<std::string> chips;
   /// NVIDIA chips to assemble for, beside the PTX.
@@ -93,9 +93,7 @@ public:
   /// What a forward pass costs. The phase must be Import.
   Costs costs() { return costsOf(*module); }
   /// What each kernel of an entry costs. The phase must be Fuse.
-  std::vector<KernelCost> kernelCosts(int64_t depth) {
-    return kernelCostsOf(*module, depth, pipeline.chunk);
-  }
+  std::vector<KernelCost> kernelCosts() { return kernelCostsOf(*module); }
   /// The most tokens of a call of `prefill`.
   int64_t chunk() const { return pipeline.chunk; }
   /// What the user should know about the config, a line each.

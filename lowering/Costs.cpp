@@ -1,7 +1,9 @@
 #include "lowering/Costs.h"
 
 #include "dialect/Dialect.h"
+#include "lowering/LayerNumber.h"
 #include "lowering/Signature.h"
+#include "passes/Kernel.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -111,14 +113,12 @@ static int64_t keysSeen(const AttentionRow &row, int64_t depth) {
   return row.window ? std::min(row.window, depth + 1) : depth + 1;
 }
 
-/// Adds what an op costs that takes `tokens` tokens behind `depth` others.
-static void addOp(KernelCost &kernel, Operation *op, int64_t depth,
-                  int64_t tokens) {
+/// Adds what an op costs.
+static void addOp(KernelCost &kernel, Operation *op) {
   if (auto gqa = dyn_cast<GQAOp>(op)) {
     AttentionRow row = attentionOf(gqa);
-    for (int64_t token = 0; token < tokens; ++token)
-      kernel.flops += row.flopsPerKey * keysSeen(row, depth + token);
-    kernel.bytes += row.bytesPerKey * (keysSeen(row, depth) + tokens - 1);
+    row.runs = 1;
+    kernel.attention.push_back(row);
     kernel.f32 |= gqa.getQuery().getType().getElementType().isF32();
     return;
   }
@@ -126,28 +126,64 @@ static void addOp(KernelCost &kernel, Operation *op, int64_t depth,
     return;
   CostRow row = rowOf(op);
   bool lookup = isa<EmbedOp, AddRowsOp>(op);
-  kernel.bytes += row.weightBytes / row.runs * (lookup ? tokens : 1);
-  kernel.flops += row.flops / row.runs * (row.head ? 1 : tokens);
+  (lookup ? kernel.tokenBytes : kernel.weightBytes) +=
+      row.weightBytes / row.runs;
+  (row.head ? kernel.logitFlops : kernel.tokenFlops) += row.flops / row.runs;
   if (isa<LinearOp, HeadOp>(op))
     kernel.f32 |= getElementTypeOrSelf(op->getOperand(0)).isF32();
 }
 
-std::vector<KernelCost> cria::kernelCostsOf(ModuleOp program, int64_t depth,
-                                            int64_t chunk) {
+/// The layers of a kernel, by those of its weights, or of its caches.
+static void setLayers(KernelCost &kernel, KernelOp op) {
+  std::optional<LayerNumber> layers;
+  op.walk([&](Operation *inner) {
+    for (Value operand : inner->getOperands())
+      if (auto weight = operand.getDefiningOp<GetWeightOp>();
+          weight && weight.getLayer() && !layers)
+        layers = layerNumber(weight.getLayer());
+  });
+  op.walk([&](GQAOp gqa) {
+    if (!layers)
+      layers = layerNumber(gqa.getLayer());
+  });
+  if (!layers)
+    return;
+  kernel.firstLayer = layers->first;
+  kernel.layerStep = layers->step;
+}
+
+std::vector<KernelCost> cria::kernelCostsOf(ModuleOp program) {
   std::vector<KernelCost> kernels;
   for (auto entry : program.getOps<func::FuncOp>())
     entry.walk([&](KernelOp op) {
-      bool decode = entry.getName() == "decode";
       KernelCost kernel;
       kernel.entry = entry.getName().str();
       kernel.kernel = op.getKernelName().str();
+      SmallVector<Operation *> ops;
+      for (Operation &inner : op.getBody().front().without_terminator())
+        ops.push_back(&inner);
+      kernel.path = kernelPath(ops);
       kernel.runs = runsOf(op);
-      op.walk([&](Operation *inner) {
-        addOp(kernel, inner, depth, decode ? 1 : chunk);
-      });
+      setLayers(kernel, op);
+      op.walk([&](Operation *inner) { addOp(kernel, inner); });
       kernels.push_back(std::move(kernel));
     });
   return kernels;
+}
+
+int64_t KernelCost::bytes(int64_t depth, int64_t tokens) const {
+  int64_t sum = weightBytes + tokenBytes * tokens;
+  for (const AttentionRow &row : attention)
+    sum += row.bytesPerKey * (keysSeen(row, depth) + tokens - 1);
+  return sum;
+}
+
+int64_t KernelCost::flops(int64_t depth, int64_t tokens) const {
+  int64_t sum = tokenFlops * tokens + logitFlops;
+  for (const AttentionRow &row : attention)
+    for (int64_t token = 0; token < tokens; ++token)
+      sum += row.flopsPerKey * keysSeen(row, depth + token);
+  return sum;
 }
 
 int64_t Costs::flops(bool head) const {

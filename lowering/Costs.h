@@ -54,24 +54,32 @@ struct Costs {
 /// Walks @forward of a program in the llama dialect.
 Costs costsOf(mlir::ModuleOp program);
 
-/// What one kernel of an entry costs, in a call of the entry.
+/// What one kernel of an entry costs, as a function of the call.
 struct KernelCost {
-  /// Such as "decode" and "layers_attn_qkv".
-  std::string entry, kernel;
-  /// Runs per call: the layers.
-  int64_t runs = 1;
-  /// Of one run: bytes of weights and caches read, multiplications and
-  /// additions.
-  int64_t bytes = 0, flops = 0;
+  /// Such as "decode", "layers_attn_qkv" and "model.layers.*.self_attn.qkv".
+  std::string entry, kernel, path;
+  /// Runs per call: the layers, from `firstLayer` on, every `layerStep`-th.
+  int64_t runs = 1, firstLayer = 0, layerStep = 0;
+  /// Of one run: bytes of weights, and of rows that a token looks up.
+  int64_t weightBytes = 0, tokenBytes = 0;
+  /// Multiplications and additions of a token, and of a row of logits.
+  int64_t tokenFlops = 0, logitFlops = 0;
+  /// What it attends to; each has one run.
+  std::vector<AttentionRow> attention;
   /// Whether it computes on numbers of f32, which tensor cores round.
   bool f32 = false;
+
+  /// The kernel function at linalg and below: "layers_attn_qkv_decode".
+  std::string function() const { return kernel + "_" + entry; }
+  /// Bytes of weights and caches that a run reads, and its operations, in a
+  /// call of `tokens` tokens behind `depth` others that wants one row of
+  /// logits.
+  int64_t bytes(int64_t depth, int64_t tokens) const;
+  int64_t flops(int64_t depth, int64_t tokens) const;
 };
 
-/// Walks the entries of a program at phase fuse: `decode` takes one token
-/// behind `depth` others, the others take `chunk` tokens and want the last
-/// one's logits.
-std::vector<KernelCost> kernelCostsOf(mlir::ModuleOp program, int64_t depth,
-                                      int64_t chunk);
+/// Walks the entries of a program at phase fuse.
+std::vector<KernelCost> kernelCostsOf(mlir::ModuleOp program);
 
 /// A table for people.
 void printCosts(const Costs &costs, llvm::raw_ostream &os);

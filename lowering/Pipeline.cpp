@@ -270,8 +270,8 @@ struct PhaseOptions : PassPipelineOptions<PhaseOptions> {
                              llvm::cl::init("cpu")};
   Option<std::string> cpu{*this, "cpu", llvm::cl::desc("the CPU's name"),
                           llvm::cl::init("native")};
-  Option<std::string> cpuRates{
-      *this, "cpu-rates", llvm::cl::desc("a file of the CPU's measured rates")};
+  Option<std::string> machine{
+      *this, "machine", llvm::cl::desc("a file of the CPU's measured rates")};
   ListOption<std::string> chips{
       *this, "chips",
       llvm::cl::desc("NVIDIA architectures to generate code for")};
@@ -297,7 +297,7 @@ static LogicalResult addPhase(OpPassManager &pm, Phase phase, StringRef text,
     pipeline.device = Device::Cuda;
   else if (options.target != "cpu")
     return error("target=" + options.target + ": expected cpu or cuda");
-  llvm::Expected<CpuTarget> cpu = selectCpu(options.cpu, options.cpuRates);
+  llvm::Expected<CpuTarget> cpu = selectCpu(options.cpu, options.machine);
   if (!cpu)
     return error(llvm::toString(cpu.takeError()));
   pipeline.cpu = *cpu;

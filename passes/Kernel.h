@@ -78,4 +78,8 @@ llvm::SmallVector<mlir::Block *> blocksOutsideKernels(mlir::Operation *root);
 /// locations hold no path.
 std::string kernelName(llvm::ArrayRef<mlir::Operation *> ops);
 
+/// The same as a module path: the ops' common one as it is, then what
+/// distinguishes them: "model.layers.*.self_attn.qkv".
+std::string kernelPath(llvm::ArrayRef<mlir::Operation *> ops);
+
 } // namespace cria

@@ -33,15 +33,19 @@ static std::string shorten(StringRef component) {
 /// The components of the op's module path; none where its location has no name.
 static Path modulePath(Operation *op) {
   Path path;
-  auto name = op->getLoc()->findInstanceOf<NameLoc>();
-  if (!name)
-    return path;
-  for (StringRef component : llvm::split(name.getName().getValue(), '.')) {
-    std::string part = shorten(component);
-    if (!part.empty())
-      path.push_back(std::move(part));
-  }
+  if (auto name = op->getLoc()->findInstanceOf<NameLoc>())
+    for (StringRef component : llvm::split(name.getName().getValue(), '.'))
+      path.push_back(component.str());
   return path;
+}
+
+/// The components that say something, as names have them.
+static Path shorten(ArrayRef<std::string> path) {
+  Path name;
+  for (StringRef component : path)
+    if (std::string part = shorten(component); !part.empty())
+      name.push_back(std::move(part));
+  return name;
 }
 
 /// How many components all paths start with.
@@ -56,10 +60,9 @@ static size_t commonLength(ArrayRef<Path> paths) {
   return length;
 }
 
-/// The common path, then the rest of each: single letters in one word.
-static std::string join(ArrayRef<Path> paths) {
-  size_t common = commonLength(paths);
-  Path name(paths.front().begin(), paths.front().begin() + common);
+/// What each path has behind the common one: single letters in one word.
+static Path distinct(ArrayRef<Path> paths, size_t common) {
+  Path name;
   bool inWord = false;
   for (const Path &path : paths) {
     ArrayRef<std::string> rest = ArrayRef(path).drop_front(common);
@@ -70,23 +73,50 @@ static std::string join(ArrayRef<Path> paths) {
       name.append(rest.begin(), rest.end());
     inWord = letter;
   }
-  std::string joined = llvm::join(name, "_");
-  return !joined.empty() && llvm::isDigit(joined.front()) ? "_" + joined
-                                                          : joined;
+  return name;
 }
 
-std::string cria::kernelName(ArrayRef<Operation *> ops) {
+/// The paths that name a kernel of these ops; none where locations hold no
+/// path.
+static SmallVector<Path> namingPaths(ArrayRef<Operation *> ops) {
   SmallVector<Path> paths;
   for (Operation *op : ops)
     if (isa<EmbedOp, LinearOp, HeadOp, GQAOp>(op))
       if (Path path = modulePath(op); !path.empty())
         paths.push_back(std::move(path));
-  if (paths.empty()) {
-    Path path = modulePath(ops.back());
-    if (path.empty())
-      return "";
-    path.push_back(ops.back()->getName().stripDialect().str());
-    paths.push_back(std::move(path));
-  }
-  return join(paths);
+  if (!paths.empty())
+    return paths;
+  Path path = modulePath(ops.back());
+  if (path.empty())
+    return paths;
+  path.push_back(ops.back()->getName().stripDialect().str());
+  paths.push_back(std::move(path));
+  return paths;
+}
+
+std::string cria::kernelName(ArrayRef<Operation *> ops) {
+  SmallVector<Path> paths;
+  for (const Path &path : namingPaths(ops))
+    paths.push_back(shorten(path));
+  if (paths.empty())
+    return "";
+  size_t common = commonLength(paths);
+  Path name(paths.front().begin(), paths.front().begin() + common);
+  name.append(distinct(paths, common));
+  std::string joined = llvm::join(name, "_");
+  return !joined.empty() && llvm::isDigit(joined.front()) ? "_" + joined
+                                                          : joined;
+}
+
+std::string cria::kernelPath(ArrayRef<Operation *> ops) {
+  SmallVector<Path> paths = namingPaths(ops);
+  if (paths.empty())
+    return "";
+  size_t common = commonLength(paths);
+  Path path(paths.front().begin(), paths.front().begin() + common);
+  for (Path &each : paths)
+    each = shorten(ArrayRef(each).drop_front(common));
+  if (std::string rest = llvm::join(distinct(paths, 0), "_"); !rest.empty())
+    path.push_back(rest);
+  return llvm::join(path, ".");
 }

@@ -152,13 +152,11 @@ def layer_of(config, scratch):
 
 def floors(tools, config, flags):
     """{kernel: (runs, bytes, floor of each GPU in us)} of --report=plan."""
-    text = sass.report(tools, config, *flags).split("\nmachine code")[0]
-    number = r"\s+([\d.]+)"
-    row = re.compile(r"^(\w+)" + number * (3 + len(GPUS)), re.MULTILINE)
+    plan = json.loads(sass.report(tools, config, *flags, "--json"))
     found = {}
-    for match in row.finditer(text[text.index("\nGPUs:") :]):
-        runs, size, _, *us = map(float, match.groups()[1:])
-        found[match[1]] = int(runs), size, us
+    for kernel in plan["kernels"]:
+        us = [1e6 * kernel["floor_seconds"][machine["name"]] for machine in plan["machines"]]
+        found[kernel["kernel"]] = kernel["runs"], kernel["bytes"], us
     return found
 
 

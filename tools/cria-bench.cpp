@@ -47,7 +47,7 @@ static void addOptions(CLI::App &app, BenchOptions &options,
                  "auto (the GPU if it can be), cpu, cuda or emulated");
   app.add_option("--save-machine", options.saveMachine,
                  "write what the CPU's units reach, for cria-compile "
-                 "--cpu-rates")
+                 "--machine")
       ->type_name("FILE");
   app.add_flag("--kernels", options.kernels,
                "time each kernel of these steps too, on a CUDA device");

@@ -2,10 +2,9 @@
 /// the llama dialect to an artifact.
 #include "lowering/Compilation.h"
 #include "lowering/artifact/Writer.h"
-#include "lowering/gpu/cuda/Floors.h"
-#include "lowering/gpu/cuda/MachineCode.h"
 #include "lowering/import/LedgerReport.h"
 #include "lowering/import/Shrink.h"
+#include "lowering/report/Plan.h"
 #include "tools/CompilerVersion.h"
 
 #include "mlir/IR/Diagnostics.h"
@@ -24,14 +23,17 @@
 
 using namespace cria;
 namespace cl = llvm::cl;
+namespace json = llvm::json;
 
 static cl::OptionCategory category("cria-compile options");
 static cl::opt<std::string>
     input(cl::Positional, cl::Required,
           cl::desc("CONFIG.json|MODEL.gguf|PROGRAM.mlir"), cl::cat(category));
-static cl::opt<std::string> output("o", cl::value_desc("file"),
-                                   cl::desc("Artifact, or what --emit prints"),
-                                   cl::cat(category));
+static cl::opt<std::string>
+    output("o", cl::value_desc("file"),
+           cl::desc("Artifact, or what --emit or --report "
+                    "prints"),
+           cl::cat(category));
 static cl::opt<std::string> target("target", cl::init("cpu"),
                                    cl::value_desc("cpu|cuda|cpu,cuda"),
                                    cl::desc("What runs the model: cpu, cuda, "
@@ -44,10 +46,11 @@ static cl::opt<std::string>
                  "the most features that the machine's CPU has"),
         cl::cat(category));
 static cl::opt<std::string>
-    cpuRates("cpu-rates", cl::value_desc("file"),
-             cl::desc("What the CPU's units reach, as cria-bench "
-                      "--save-machine writes it (default: a table)"),
-             cl::cat(category));
+    machine("machine", cl::value_desc("file"),
+            cl::desc("What the CPU reaches, as cria-bench --save-machine "
+                     "writes it: schedules are chosen by it (default: by a "
+                     "table), and --report=plan and html have its floors"),
+            cl::cat(category));
 static cl::list<std::string>
     chip("chip", cl::CommaSeparated, cl::value_desc("chips"),
          cl::desc("NVIDIA chips to compile for, the oldest first: sm_80, "
@@ -101,17 +104,19 @@ static cl::opt<std::string>
                cl::desc("Write the program at every phase into a folder"),
                cl::cat(category));
 static cl::opt<std::string> reportKind(
-    "report", cl::value_desc("plan|config|keys|gguf-keys"),
-    cl::desc("Print what a forward pass costs, op by op, and what the CPU "
-             "multiplies with or kernels take GPUs at least and are in machine "
-             "code (plan), what became of each key of the config (config), or "
-             "every key that is known, as Markdown (keys; of GGUF files "
+    "report", cl::value_desc("plan|html|config|keys|gguf-keys"),
+    cl::desc("Print what a forward pass costs, op by op and kernel by kernel, "
+             "what the CPU multiplies with and what kernels are in GPUs' "
+             "machine code (plan), a page with that and every phase of each "
+             "kernel (html), what became of each key of the config (config), "
+             "or every key that is known, as Markdown (keys; of GGUF files "
              "gguf-keys)"),
     cl::cat(category));
+static cl::opt<bool> asJson("json", cl::desc("--report=plan as JSON"),
+                            cl::cat(category));
 static cl::opt<std::string>
     depth("depth", cl::value_desc("n"),
-          cl::desc("Tokens before those whose costs --report=config counts, or "
-                   "of kernels for GPUs --report=plan"),
+          cl::desc("Tokens before those whose costs a report counts"),
           cl::cat(category));
 static cl::list<std::string>
     allowUnknown("allow-unknown", cl::value_desc("key"),
@@ -274,7 +279,7 @@ static llvm::Expected<CompileOptions> readOptions() {
   options.allowUnknown.assign(allowUnknown.begin(), allowUnknown.end());
   if (cpu.getNumOccurrences())
     options.cpu = cpu;
-  options.cpuRates = cpuRates;
+  options.machine = machine;
   options.emulateAmx = emulateAmx;
   return options;
 }
@@ -404,24 +409,9 @@ static llvm::Error runAll(Compilation &compilation, Phase last) {
   return run(compilation, last);
 }
 
-/// Prints what kernels cost NVIDIA GPUs, and what they are in machine code. The
-/// phase must be Import.
-static llvm::Error printKernels(const Compilation &compilation, int64_t before,
-                                llvm::raw_ostream &stream) {
-  Compilation cuda = compilation.fork(Device::Cuda);
-  if (llvm::Error error = cuda.advance(Phase::Fuse))
-    return error;
-  std::vector<KernelCost> kernels = cuda.kernelCosts(before);
-  if (llvm::Error error = cuda.advance(Phase::Ptx))
-    return error;
-  printFloors(kernels, cuda.cudaImage().plan, cuda.chunk(), stream);
-  return printMachineCode(cuda.cudaImage(), cuda.weights(), cuda.chunk(),
-                          stream);
-}
-
-/// Prints the report that was asked for.
-static llvm::Error printReport(Compilation &compilation) {
-  std::string text;
+/// Writes the report that was asked for.
+static llvm::Error writeReport(Compilation &compilation) {
+  std::string text, path = output;
   llvm::raw_string_ostream stream(text);
   int64_t before = 0;
   if (llvm::Error error = readNumber(depth, 0, 1 << 24, before))
@@ -430,21 +420,19 @@ static llvm::Error printReport(Compilation &compilation) {
     printKeys(stream);
   } else if (reportKind == "gguf-keys") {
     printGgufKeys(stream);
-  } else if (reportKind == "plan") {
-    printCosts(compilation.costs(), stream);
-    if (target != "cuda") {
-      printUnits(compilation.cpu(), stream);
-      for (const CpuTarget &other : compilation.otherCpus())
-        printUnits(other, stream);
-    }
-    if (target != "cpu")
-      if (llvm::Error error = printKernels(compilation, before, stream))
-        return error;
-  } else {
+  } else if (reportKind == "config") {
     printLedger(compilation.ledger(), stream);
     printTotals(compilation.costs(), before, stream);
+  } else {
+    auto plan = planOf(compilation, target != "cuda", target != "cpu", before);
+    if (!plan)
+      return plan.takeError();
+    if (asJson)
+      stream << llvm::formatv("{0:2}", json::Value(planJson(*plan))) << "\n";
+    else
+      printPlan(*plan, stream);
   }
-  return writeFile("-", text);
+  return writeFile(path.empty() ? "-" : path, text);
 }
 
 /// "import, fuse, ... or obj", from the first of them on.
@@ -493,6 +481,24 @@ static llvm::Error checkPhases(const Compilation &compilation,
   return llvm::Error::success();
 }
 
+/// Checks the options of reports.
+static llvm::Error checkReport() {
+  static constexpr llvm::StringLiteral kinds[] = {"plan", "html", "config",
+                                                  "keys", "gguf-keys"};
+  if (asJson && reportKind != "plan")
+    return llvm::createStringError("--json: expected --report=plan with it");
+  if (reportKind.empty())
+    return llvm::Error::success();
+  if (!llvm::is_contained(kinds, reportKind.getValue()))
+    return llvm::createStringError(
+        "--report=" + reportKind +
+        ": expected plan, html, config, keys or gguf-keys");
+  if (!emit.empty() || !dumpPhases.empty())
+    return llvm::createStringError("--report: expected no --emit or "
+                                   "--dump-phases with it");
+  return llvm::Error::success();
+}
+
 /// Gives the context so many threads, which live as long as the pool; all cores
 /// where `count` is 0.
 static void setThreads(mlir::MLIRContext &context, int64_t count,
@@ -528,10 +534,9 @@ static int compile(const CompileOptions &options, std::optional<Phase> last) {
   for (const std::string &line : compilation->warnings())
     llvm::errs() << "cria-compile: warning: " << line << "\n";
   if (!reportKind.empty()) {
-    if (llvm::Error error = printReport(*compilation))
+    if (llvm::Error error = writeReport(*compilation))
       return fail(std::move(error));
-    if (emit.empty() && output.empty() && dumpPhases.empty())
-      return 0;
+    return 0;
   }
   if (!dumpPhases.empty())
     if (llvm::Error error = dump(*compilation))
@@ -578,10 +583,8 @@ int main(int argc, char **argv) {
   std::optional<Phase> last = Phase::Obj;
   if (!emit.empty())
     last = phaseByName(emit);
-  if (!reportKind.empty() && reportKind != "plan" && reportKind != "config" &&
-      reportKind != "keys" && reportKind != "gguf-keys")
-    return fail("--report=" + reportKind +
-                ": expected plan, config, keys or gguf-keys");
+  if (llvm::Error error = checkReport())
+    return fail(std::move(error));
   if (emit.empty() && output.empty() && dumpPhases.empty() &&
       reportKind.empty())
     return fail("expected -o, --emit, --dump-phases or --report");

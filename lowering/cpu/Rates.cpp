@@ -42,8 +42,13 @@ CpuRates cria::knownRates(const std::function<bool(llvm::StringRef)> &has) {
     if (llvm::all_of(features, has))
       return {features.empty() ? "any CPU"
                                : std::string("CPUs with ") + family.features,
-              family.dotBf16, family.tilesBf16, family.readStreams,
-              family.blocksForL2};
+              family.dotBf16,
+              family.tilesBf16,
+              family.readStreams,
+              family.blocksForL2,
+              0,
+              0,
+              0};
   }
   llvm_unreachable("the last row fits all");
 }
@@ -98,10 +103,14 @@ llvm::Error cria::readRates(llvm::StringRef path, CpuRates &rates) {
   };
   take("vdpbf16ps", rates.dotBf16);
   take("tdpbf16ps", rates.tilesBf16);
-  double best = 0;
+  if (!units->empty()) {
+    rates.f32Flops = (*units)["f32 FMA"];
+    rates.flops =
+        rates.f32Flops * std::max({1.0, rates.dotBf16, rates.tilesBf16});
+  }
   for (const auto &[streams, rate] : *reads)
-    if (rate > best) {
-      best = rate;
+    if (rate > rates.bytesPerSecond) {
+      rates.bytesPerSecond = rate;
       rates.readStreams = std::stoi(streams);
     }
   rates.origin = path.str();

@@ -20,6 +20,9 @@ struct CpuRates {
   int64_t readStreams = 1;
   /// Whether products of many rows are faster in blocks for the second cache.
   bool blocksForL2 = true;
+  /// Of the whole machine: bytes it reads and operations it does in a second,
+  /// by its fastest unit and by f32 FMA. 0 where it was not measured.
+  double bytesPerSecond = 0, flops = 0, f32Flops = 0;
 };
 
 /// Those measured on CPUs that have the same features.

@@ -88,25 +88,22 @@ llvm::Expected<CpuTarget> cria::selectCpu(llvm::StringRef name,
   return target;
 }
 
-void cria::printUnits(const CpuTarget &target, llvm::raw_ostream &os) {
+std::vector<UnitRow> cria::unitsOf(const CpuTarget &target) {
   const VectorUnit &unit = target.unit;
-  os << "\nCPU " << target.name << ", rates of " << target.rates.origin << "\n";
-  auto row = [&](const char *name, double rate, const char *products) {
-    os << llvm::format("  %-10s %6.2f  %s\n", name, rate, products);
-  };
-  os << "  unit         rate  products of\n";
-  const char *bf16 = unit.amx ? "bf16 with one row" : "bf16";
-  std::string widened = unit.dotBf16 ? "" : std::string(", ") + bf16;
-  row("f32 FMA", 1, ("f32, f16" + widened).c_str());
+  std::string bf16 = unit.amx ? "bf16 with one row" : "bf16";
+  std::vector<UnitRow> rows = {
+      {"f32 FMA", 1, "f32, f16" + (unit.dotBf16 ? "" : ", " + bf16)}};
   if (unit.dotBf16)
-    row("vdpbf16ps", target.rates.dotBf16, bf16);
+    rows.push_back({"vdpbf16ps", target.rates.dotBf16, bf16});
   if (unit.amx)
-    row("tdpbf16ps", target.rates.tilesBf16, "bf16");
-  os << "  products with blocks of integers by "
-     << (unit.amxBytes ? "tdpbssd, of one row by " : "")
-     << (unit.dotBytes ? "vpdpbusd" : "vpmaddwd") << "\n";
-  os << "  rows of weights that one row is multiplied with at once: "
-     << unit.streams << "\n";
+    rows.push_back({"tdpbf16ps", target.rates.tilesBf16, "bf16"});
+  return rows;
+}
+
+std::string cria::blockUnits(const CpuTarget &target) {
+  const VectorUnit &unit = target.unit;
+  return std::string(unit.amxBytes ? "tdpbssd, of one row by " : "") +
+         (unit.dotBytes ? "vpdpbusd" : "vpmaddwd");
 }
 
 llvm::Expected<std::vector<CpuTarget>>

@@ -38,9 +38,18 @@ struct CpuTarget {
 llvm::Expected<CpuTarget> selectCpu(llvm::StringRef name,
                                     llvm::StringRef ratesFile = "");
 
-/// Prints what multiplies which products, and the rates that this was chosen
-/// by.
-void printUnits(const CpuTarget &target, llvm::raw_ostream &os);
+/// A unit that multiplies, and how fast it is beside f32 FMA.
+struct UnitRow {
+  std::string unit;
+  double rate;
+  std::string products; // "f32, f16"
+};
+
+/// What multiplies which products of floats.
+std::vector<UnitRow> unitsOf(const CpuTarget &target);
+
+/// What multiplies products with blocks of integers: "vpdpbusd".
+std::string blockUnits(const CpuTarget &target);
 
 /// The CPUs of a list of names with commas between them, each once. Those with
 /// the most features are first, which the runtime prefers. `ratesFile` is as

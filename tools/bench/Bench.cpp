@@ -348,7 +348,7 @@ static Status measureKernels(const Model &model, const BenchOptions &options,
   return Status();
 }
 
-/// Writes what cria-compile --cpu-rates reads.
+/// Writes what cria-compile --machine reads.
 static Status saveMachine(const Model &model, int threads,
                           const std::string &path) {
   if (!model.onCpu())

@@ -39,7 +39,7 @@ protected:
 /// that of most weights.
 std::unique_ptr<Rates> ratesOf(const Model &model, DType type, int threads);
 /// What the CPU's units multiply and how fast streams of weights are read, by
-/// `threads` threads: what cria-compile --cpu-rates chooses schedules by. Fails
+/// `threads` threads: what cria-compile --machine chooses schedules by. Fails
 /// where one cannot be measured.
 Result<nlohmann::json> measureCpu(const Model &model, int threads);
 /// The second half of ratesOf.

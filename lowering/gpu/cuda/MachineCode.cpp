@@ -1,7 +1,7 @@
 #include "lowering/gpu/cuda/MachineCode.h"
 
 #include "lowering/gpu/Chips.h"
-#include "lowering/gpu/cuda/Floors.h"
+#include "lowering/gpu/cuda/Grids.h"
 #include "lowering/gpu/cuda/Sass.h"
 #include "lowering/gpu/cuda/Toolkit.h"
 
@@ -178,14 +178,10 @@ static std::map<std::string, Resources> readLog(StringRef log) {
   return kernels;
 }
 
-static std::string figure(std::optional<double> number,
-                          const char *form = "{0:F2}") {
-  return number ? llvm::formatv(form, *number).str() : "-";
-}
-
-/// The table of a cubin.
-static llvm::Error printChip(const Program &program, const CudaBinary &cubin,
-                             const Generation &chip, llvm::raw_ostream &os) {
+/// What `ptxas` makes of the kernels of a cubin.
+static llvm::Expected<ChipCode> readChip(const Program &program,
+                                         const CudaBinary &cubin,
+                                         const Generation &chip) {
   auto listing = disassemble(cubin);
   if (!listing)
     return listing.takeError();
@@ -195,11 +191,7 @@ static llvm::Error printChip(const Program &program, const CudaBinary &cubin,
                 StringRef(entry.first) == "decode" ? 1 : program.chunk, chip,
                 launches);
   std::map<std::string, Resources> resources = readLog(cubin.log);
-  os << "\nmachine code for " << cubin.chip << ", of which the " << chip.gpu
-     << " has " << chip.multiprocessors << " multiprocessors\n";
-  os << llvm::format("%-34s %7s %6s %6s %6s %9s %6s %7s %6s %6s\n", "kernel",
-                     "threads", "loads", "KiB", "MMA", "registers", "local",
-                     "shared", "blocks", "waves");
+  ChipCode code = {cubin.chip, chip.gpu, chip.multiprocessors, {}, {}, ""};
   for (auto &[name, kernel] : sass::readListing(*listing)) {
     const Launched &launched = launches[name];
     const Resources &own = resources[name];
@@ -209,37 +201,39 @@ static llvm::Error printChip(const Program &program, const CudaBinary &cubin,
         sass::figuresOf(kernel, launched.threads, launched.parameters);
     if (!figures)
       return figures.takeError();
-    int64_t shared = own.shared + launched.shared;
-    int64_t blocks = chip.resident(launched.threads, own.registers, shared);
-    std::optional<double> kib, waves;
-    if (launched.blocks && blocks)
-      waves = double(launched.blocks) / double(blocks * chip.multiprocessors);
+    CodeRow row;
+    row.kernel = name;
+    row.threads = launched.threads;
+    row.registers = own.registers;
+    row.local = own.local;
+    row.shared = own.shared + launched.shared;
+    row.blocks = chip.resident(launched.threads, own.registers, row.shared);
+    row.loads = figures->loads;
+    row.mma = figures->mma;
+    if (launched.blocks && row.blocks)
+      row.waves =
+          double(launched.blocks) / double(row.blocks * chip.multiprocessors);
     if (launched.fixedBlocks && figures->loads)
-      kib = std::min<double>(blocks, double(*launched.fixedBlocks) /
-                                         chip.multiprocessors) *
-            launched.threads * *figures->loads * 16 / 1024;
-    os << llvm::format(
-        "%-34s %7lld %6s %6s %6s %9lld %6lld %7lld %6lld %6s\n", name.c_str(),
-        static_cast<long long>(launched.threads),
-        figure(figures->loads).c_str(), figure(kib, "{0:F1}").c_str(),
-        figure(figures->mma).c_str(), static_cast<long long>(own.registers),
-        static_cast<long long>(own.local), static_cast<long long>(shared),
-        static_cast<long long>(blocks), figure(waves).c_str());
+      row.kib = std::min<double>(row.blocks, double(*launched.fixedBlocks) /
+                                                 chip.multiprocessors) *
+                launched.threads * *figures->loads * 16 / 1024;
+    code.kernels.push_back(std::move(row));
   }
   // Such as C7510: products of warpgroups that wait for each other.
   for (StringRef line : llvm::split(cubin.log, '\n'))
     if (line.contains("warning") || line.contains("Performance"))
-      os << line << "\n";
-  return llvm::Error::success();
+      code.warnings.push_back(line.str());
+  return code;
 }
 
-llvm::Error cria::printMachineCode(const CudaImage &image,
-                                   const json::Array &weights, int64_t chunk,
-                                   llvm::raw_ostream &os) {
+llvm::Expected<std::vector<ChipCode>>
+cria::readMachineCode(const CudaImage &image, const json::Array &weights,
+                      int64_t chunk) {
+  std::vector<ChipCode> chips;
   if (!hasTool("ptxas") || !hasTool("nvdisasm")) {
-    os << "\nmachine code: not shown, ptxas and nvdisasm of the CUDA toolkit "
-          "are neither on PATH nor in CUDA_HOME\n";
-    return llvm::Error::success();
+    chips.emplace_back().problem = "ptxas and nvdisasm of the CUDA toolkit are "
+                                   "neither on PATH nor in CUDA_HOME";
+    return chips;
   }
   bool hasCubins = llvm::any_of(image.binaries, [](const CudaBinary &binary) {
     return binary.format == "cubin";
@@ -253,16 +247,68 @@ llvm::Error cria::printMachineCode(const CudaImage &image,
     if (hasCubins && binary.format != "cubin")
       continue;
     if (chip == std::end(kGenerations)) {
-      os << "\nmachine code for " << binary.chip << ": not shown, known are "
-         << "sm_80, sm_90 and sm_100\n";
+      chips.push_back({binary.chip, "", 0, {}, {}, ""});
+      chips.back().problem = "known are sm_80, sm_90 and sm_100";
       continue;
     }
     auto cubin = hasCubins ? llvm::Expected<CudaBinary>(binary)
                            : assemble(image, binary.chip);
     if (!cubin)
       return cubin.takeError();
-    if (llvm::Error error = printChip(program, *cubin, *chip, os))
-      return error;
+    auto code = readChip(program, *cubin, *chip);
+    if (!code)
+      return code.takeError();
+    chips.push_back(std::move(*code));
   }
-  return llvm::Error::success();
+  return chips;
+}
+
+static std::string figure(std::optional<double> number,
+                          const char *form = "{0:F2}") {
+  return number ? llvm::formatv(form, *number).str() : "-";
+}
+
+void cria::printMachineCode(const ChipCode &code, llvm::raw_ostream &os) {
+  os << "\nmachine code" << (code.chip.empty() ? "" : " for ") << code.chip;
+  if (!code.problem.empty()) {
+    os << ": not shown, " << code.problem << "\n";
+    return;
+  }
+  os << ", of which the " << code.gpu << " has " << code.multiprocessors
+     << " multiprocessors\n";
+  os << llvm::format("%-34s %7s %6s %6s %6s %9s %6s %7s %6s %6s\n", "kernel",
+                     "threads", "loads", "KiB", "MMA", "registers", "local",
+                     "shared", "blocks", "waves");
+  for (const CodeRow &row : code.kernels)
+    os << llvm::format(
+        "%-34s %7lld %6s %6s %6s %9lld %6lld %7lld %6lld %6s\n",
+        row.kernel.c_str(), static_cast<long long>(row.threads),
+        figure(row.loads).c_str(), figure(row.kib, "{0:F1}").c_str(),
+        figure(row.mma).c_str(), static_cast<long long>(row.registers),
+        static_cast<long long>(row.local), static_cast<long long>(row.shared),
+        static_cast<long long>(row.blocks), figure(row.waves).c_str());
+  for (const std::string &line : code.warnings)
+    os << line << "\n";
+}
+
+json::Object cria::machineCodeJson(const ChipCode &code) {
+  if (!code.problem.empty())
+    return json::Object{{"chip", code.chip}, {"problem", code.problem}};
+  json::Array kernels;
+  for (const CodeRow &row : code.kernels)
+    kernels.push_back(json::Object{{"kernel", row.kernel},
+                                   {"threads", row.threads},
+                                   {"loads", row.loads},
+                                   {"kib", row.kib},
+                                   {"mma", row.mma},
+                                   {"registers", row.registers},
+                                   {"local", row.local},
+                                   {"shared", row.shared},
+                                   {"blocks", row.blocks},
+                                   {"waves", row.waves}});
+  return json::Object{{"chip", code.chip},
+                      {"gpu", code.gpu},
+                      {"multiprocessors", code.multiprocessors},
+                      {"kernels", std::move(kernels)},
+                      {"warnings", json::Array(code.warnings)}};
 }

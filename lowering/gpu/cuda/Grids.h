@@ -1,0 +1,22 @@
+/// How many blocks the launches of a plan have.
+#pragma once
+
+#include "llvm/Support/JSON.h"
+
+#include <string>
+#include <vector>
+
+namespace cria {
+
+/// Blocks of a launch of the plan, for a call with so many tokens that wants
+/// one row of logits.
+int64_t blocksOf(const llvm::json::Array &grid, int64_t tokens);
+
+/// Blocks of each launch that `plan` (CudaImage) has for a kernel function of
+/// an entry, in a call of `tokens` tokens; launches without blocks are left
+/// out.
+std::vector<int64_t> blocksOfKernel(const llvm::json::Object &plan,
+                                    llvm::StringRef entry,
+                                    llvm::StringRef function, int64_t tokens);
+
+} // namespace cria
