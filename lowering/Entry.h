@@ -61,4 +61,13 @@ inline bool isEntry(mlir::func::FuncOp function) {
   return function.isPublic() && !function.isDeclaration();
 }
 
+/// The kernel functions of a module from linalg to tile, in the order of the
+/// manifest's "kernels".
+inline auto kernelFunctions(mlir::ModuleOp module) {
+  return llvm::make_filter_range(
+      module.getOps<mlir::func::FuncOp>(), [](mlir::func::FuncOp function) {
+        return function.isPrivate() && !function.isDeclaration();
+      });
+}
+
 } // namespace cria

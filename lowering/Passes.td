@@ -24,6 +24,16 @@ def AttachTarget : Pass<"attach-target", "::mlir::ModuleOp"> {
            "the CPU as the user named it">];
 }
 
+def DescribeKernels : Pass<"describe-kernels", "::mlir::ModuleOp"> {
+  let summary = "write into the manifest what each kernel costs";
+  let description = [{
+    Before: entry functions (see the llama dialect) whose computing ops are in
+    `llama.kernel` regions. After: the manifest's `plan` has, of each kernel, its
+    module path, layers, bytes and operations. A module without the attribute
+    `cria.manifest` (lowering/artifact/Manifest.h) is left alone.
+  }];
+}
+
 def ConvertLlamaToLinalg : Pass<"convert-llama-to-linalg", "::mlir::ModuleOp"> {
   let summary = "lower entry functions from llama to linalg on tensors";
   let description = [{
@@ -212,7 +222,8 @@ def LowerToAbi : Pass<"lower-to-abi", "::mlir::ModuleOp"> {
     Entry functions get the signature `CriaEntry` of runtime/Abi.h and the name
     `cria_<entry>`; a call of a weight's function becomes a load from the slot
     table; each `scf.forall` becomes a function over a range of iterations and a
-    call of the host's `parallel_for`. Memrefs are built from bare pointers with
+    call of the host's `parallel_for`; before each call of a kernel, the host's
+    `enter` is told which. Memrefs are built from bare pointers with
     `builtin.unrealized_conversion_cast`s that the conversion to LLVM resolves.
   }];
   // AMX: convert-to-llvm, which follows, takes only dialects that are loaded.

@@ -224,6 +224,7 @@ static void buildCudaLlvm(OpPassManager &pm) {
 static void buildFuse(OpPassManager &pm, const PipelineOptions &) {
   pm.addPass(createAssignSlots());
   buildFusePipeline(pm);
+  pm.addPass(createDescribeKernels());
 }
 
 namespace {

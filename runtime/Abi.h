@@ -11,7 +11,7 @@
 
 /* The format of artifact, manifest and entry functions. A change of any of
  * them changes this number. */
-#define CRIA_FORMAT_VERSION 6u
+#define CRIA_FORMAT_VERSION 7u
 
 /* The functions that the object may take from the process, and its SONAME. The
  * runtime refuses an object with any others. */
@@ -53,6 +53,9 @@ typedef struct CriaHost {
    * and the call returns when all are done. Not reentrant. */
   void (*parallel_for)(const struct CriaHost *host, CriaParallelBody body,
                        void *context, int64_t count);
+  /* Entries call it before each kernel with the kernel's number in the
+   * manifest's "kernels": the kernel before has ended then. */
+  void (*enter)(const struct CriaHost *host, int64_t kernel);
 } CriaHost;
 
 /* An entry function: the forward pass of `tokens` tokens at positions

@@ -4,12 +4,14 @@
 
 #include "runtime/Status.h"
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace cria {
@@ -50,6 +52,13 @@ struct Step {
   const std::byte *embeddings = nullptr;
 };
 
+/// A launch of a kernel, or a kernel function on the CPU.
+struct KernelTime {
+  std::string_view kernel; // lives as long as the model
+  std::chrono::steady_clock::time_point begin;
+  double seconds;
+};
+
 /// Computes the steps of one session and holds its KV caches. Used by one
 /// thread at a time.
 class Backend {
@@ -67,6 +76,11 @@ public:
 
   /// Runs another text, of at most a chunk, for the steps that follow.
   virtual Status encode(const int32_t *ids, int64_t count) = 0;
+
+  /// From now on appends the kernels of each step to `into`, which must live
+  /// until another call; null: no longer. UNAVAILABLE where the device cannot
+  /// tell.
+  virtual Status trace(std::vector<KernelTime> *into) = 0;
 
   /// The threads that compute on the host.
   virtual int threads() const { return 1; }

@@ -36,6 +36,36 @@ uint64_t WeightSpec::firstElement() const {
   return firstRow ? firstRow * (elements() / shape[0]) : 0;
 }
 
+double KernelCost::bytes(int64_t position, int64_t tokens, int64_t rows) const {
+  if (flopsPerLogits > 0 && rows == 0) // no logits are computed
+    return 0;
+  double sum = weightBytes + bytesPerToken * static_cast<double>(tokens);
+  for (const Attention &row : attention) {
+    int64_t keys =
+        row.window ? std::min(row.window, position + 1) : position + 1;
+    sum += row.bytesPerKey * static_cast<double>(keys + tokens - 1);
+  }
+  return sum;
+}
+
+double KernelCost::flops(int64_t position, int64_t tokens, int64_t rows) const {
+  double sum = flopsPerToken * static_cast<double>(tokens) +
+               flopsPerLogits * static_cast<double>(rows);
+  for (const Attention &row : attention)
+    for (int64_t at = position; at < position + tokens; ++at)
+      sum += row.flopsPerKey *
+             static_cast<double>(row.window ? std::min(row.window, at + 1)
+                                            : at + 1);
+  return sum;
+}
+
+std::string KernelCost::pathOf(int64_t run) const {
+  std::string text = path;
+  if (size_t at = text.find('*'); at != std::string::npos)
+    text.replace(at, 1, std::to_string(layer + run * layerStep));
+  return text;
+}
+
 uint64_t Manifest::weightBytes() const {
   uint64_t total = 0;
   for (const WeightSpec &weight : weights)
@@ -92,6 +122,7 @@ private:
   void readCode(const JsonCursor &root);
   void readCpu(const JsonCursor &at);
   void readCosts(const JsonCursor &plan);
+  void readKernelCost(const JsonCursor &at);
   void fillSlots(const JsonCursor &at, uint64_t first, uint64_t count);
 
   Manifest &manifest;
@@ -151,6 +182,24 @@ void Reader::read(const JsonCursor &root) {
     manifest.kernels = readStrings(*kernels);
   if (auto plan = root.find("plan"))
     readCosts(*plan);
+}
+
+void Reader::readKernelCost(const JsonCursor &at) {
+  KernelCost cost;
+  cost.kernel = at["kernel"].string();
+  cost.path = at["path"].string();
+  cost.layer = at["layer"].integer(0, maxPositions);
+  cost.layerStep = at["layer_step"].integer(0, maxPositions);
+  cost.weightBytes = at["bytes"].number(0, 1e18);
+  cost.bytesPerToken = at["bytes_per_token"].number(0, 1e18);
+  cost.flopsPerToken = at["flops_per_token"].number(0, 1e18);
+  cost.flopsPerLogits = at["flops_per_logits"].number(0, 1e18);
+  for (const JsonCursor &row : at["attention"].elements())
+    cost.attention.push_back({row["flops_per_key"].number(0, 1e18),
+                              row["bytes_per_key"].number(0, 1e18),
+                              row["window"].integer(0, maxPositions)});
+  cost.f32 = at["f32"].boolean();
+  manifest.kernelCosts.push_back(std::move(cost));
 }
 
 /// The code for each device: there is one at least.
@@ -357,6 +406,9 @@ void Reader::readCache(const JsonCursor &at) {
 }
 
 void Reader::readCosts(const JsonCursor &plan) {
+  if (auto kernels = plan.find("kernels"))
+    for (const JsonCursor &kernel : kernels->elements())
+      readKernelCost(kernel);
   Costs &to = manifest.costs;
   JsonCursor decode = plan["decode"];
   to.decodeFlops = decode["flops"].number(0, 1e18);

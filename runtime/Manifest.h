@@ -93,6 +93,30 @@ struct Costs {
   uint64_t headWeightBytes = 0;
 };
 
+/// What a kernel function costs, as a function of the step.
+struct KernelCost {
+  std::string kernel; // "layers_mlp_gate_up_decode"
+  std::string path;   // "model.layers.*.mlp.gate_up"
+  /// The layer of its first run in a step, and from one run to the next.
+  int64_t layer = 0, layerStep = 0;
+  /// Of a run: bytes of weights, and of the rows that a token looks up.
+  double weightBytes = 0, bytesPerToken = 0;
+  double flopsPerToken = 0, flopsPerLogits = 0;
+  struct Attention {
+    double flopsPerKey = 0, bytesPerKey = 0;
+    int64_t window = 0; // 0: all keys
+  };
+  std::vector<Attention> attention;
+  bool f32 = false; // computes on numbers of f32
+
+  /// Bytes of weights and caches that a run reads in a step of `tokens` tokens
+  /// at `position`, and its operations, for so many rows of logits.
+  double bytes(int64_t position, int64_t tokens, int64_t rows) const;
+  double flops(int64_t position, int64_t tokens, int64_t rows) const;
+  /// The path of the `run`-th run of a step, from 0.
+  std::string pathOf(int64_t run) const;
+};
+
 /// Code for CPUs that have some features.
 struct CpuCode {
   std::string cpu;                     // LLVM's name
@@ -131,6 +155,7 @@ struct Manifest {
   /// reads where no logits are wanted; none where there is no such one.
   std::optional<size_t> embedding;
   std::vector<std::string> kernels;
+  std::vector<KernelCost> kernelCosts; // empty where unknown
   Costs costs;
 
   /// Whether there is code for the CPU.

@@ -60,6 +60,9 @@ public:
   /// for ropes that depend on its length.
   Status expectPrompt(int64_t count);
 
+  /// See Backend.
+  Status trace(std::vector<KernelTime> *into) { return backend->trace(into); }
+
   /// What `feed` would say of these ids.
   Status check(const int32_t *ids, int64_t count) const;
 

@@ -19,6 +19,15 @@ using namespace cria;
 
 // ---- Loading ---------------------------------------------------------------
 
+static Status openMachine(Run &run) {
+  if (run.options.machine.empty())
+    return Status();
+  Result<MachineRates> rates = readMachine(run.options.machine);
+  if (rates.ok())
+    run.rates = *rates;
+  return rates.status();
+}
+
 static Status openModel(Run &run) {
   const RunOptions &options = run.options;
   auto artifact = Artifact::open(options.artifact, options.cpu);
@@ -35,7 +44,7 @@ static Status openModel(Run &run) {
   if (!session.ok())
     return session.status();
   run.session = std::move(*session);
-  return Status();
+  return options.profile.empty() ? Status() : run.session->trace(&run.kernels);
 }
 
 /// Defaults of generation, and begin and end ids, from the checkpoint's folder
@@ -123,9 +132,10 @@ static Status encodeSource(Run &run) {
                  : readText(run, "--source", options.source, "--source-ids");
   if (!ids.ok())
     return ids.status();
-  return of(
-      options.hasSource ? "--source" : "--source-ids",
-      run.session->encode(ids->data(), static_cast<int64_t>(ids->size())));
+  auto count = static_cast<int64_t>(ids->size());
+  return of(options.hasSource ? "--source" : "--source-ids",
+            timed(run, "encode", count, 0,
+                  [&] { return run.session->encode(ids->data(), count); }));
 }
 
 static Status readPrompt(Run &run) {
@@ -197,7 +207,7 @@ static void printSummary(const Run &run, double loaded) {
 static int runAll(Run &run) {
   Status status = checkOptions(run.options);
   bool chat = run.options.chat;
-  for (auto step : {openModel, loadGeneration, loadTokenizer})
+  for (auto step : {openMachine, openModel, loadGeneration, loadTokenizer})
     if (status.ok())
       status = step(run);
   for (auto step : {encodeSource, readPrompt, readPrefix, setLimit})
@@ -212,7 +222,8 @@ static int runAll(Run &run) {
     if (status.ok() || caughtSignal())
       printSummary(run, loaded);
     if (status.ok() && !run.options.profile.empty())
-      status = writeTrace(run.options.profile, run.events);
+      status = writeTrace(run.options.profile, run.manifest(), run.rates,
+                          run.events);
   }
   if (int signal = caughtSignal())
     return 128 + signal;

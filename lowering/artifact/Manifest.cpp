@@ -2,6 +2,7 @@
 
 #include "dialect/Dialect.h"
 #include "lowering/Costs.h"
+#include "lowering/Entry.h"
 #include "lowering/Signature.h"
 #include "lowering/import/Program.h"
 #include "runtime/Abi.h"
@@ -91,6 +92,24 @@ static json::Object describe(const Costs &costs) {
        json::Object{{"flops", headFlops}, {"weight_bytes", headBytes}}}};
 }
 
+static json::Object describe(const KernelCost &cost) {
+  json::Array attention;
+  for (const AttentionRow &row : cost.attention)
+    attention.push_back(json::Object{{"flops_per_key", row.flopsPerKey},
+                                     {"bytes_per_key", row.bytesPerKey},
+                                     {"window", row.window}});
+  return json::Object{{"kernel", cost.function()},
+                      {"path", cost.path},
+                      {"layer", cost.firstLayer},
+                      {"layer_step", cost.layerStep},
+                      {"bytes", cost.weightBytes},
+                      {"bytes_per_token", cost.tokenBytes},
+                      {"flops_per_token", cost.tokenFlops},
+                      {"flops_per_logits", cost.logitFlops},
+                      {"attention", std::move(attention)},
+                      {"f32", cost.f32}};
+}
+
 static json::Object modelOf(func::FuncOp forward, const json::Object *config,
                             int64_t chunk) {
   json::Object model{
@@ -151,6 +170,14 @@ void Manifest::fromProgram(ModuleOp program, json::Value config,
   model["parameters"] = costs.parameters;
   root["model"] = std::move(model);
   setFlag("chunk", chunk);
+}
+
+void Manifest::fromFuse(ModuleOp program) {
+  json::Array kernels;
+  for (const KernelCost &cost : kernelCostsOf(program))
+    kernels.push_back(describe(cost));
+  if (json::Object *plan = root.getObject("plan"))
+    (*plan)["kernels"] = std::move(kernels);
 }
 
 void Manifest::setTarget(const PipelineOptions &options) {
@@ -263,12 +290,11 @@ void Manifest::describeCaches(func::FuncOp forward) {
 void Manifest::fromTile(ModuleOp module) {
   int64_t arena = 0;
   json::Array kernels;
-  for (auto function : module.getOps<func::FuncOp>()) {
+  for (auto function : module.getOps<func::FuncOp>())
     if (auto bytes = function->getAttrOfType<IntegerAttr>("arena_bytes"))
       arena = std::max(arena, bytes.getInt());
-    else if (function.isPrivate() && !function.isDeclaration())
-      kernels.push_back(function.getName());
-  }
+  for (func::FuncOp kernel : kernelFunctions(module))
+    kernels.push_back(kernel.getName());
   firstCpu(root)["arena"] = arena;
   root["kernels"] = std::move(kernels);
 }

@@ -11,9 +11,9 @@
 namespace cria {
 
 /// Collected while a program is lowered: `fromProgram` sees it in the llama
-/// dialect, `fromTile` sees kernels and arenas. In between it is a string, the
-/// attribute `cria.manifest` of the module: what --emit prints has all that an
-/// artifact needs.
+/// dialect, `fromFuse` sees what kernels cost, `fromTile` sees kernels and
+/// arenas. In between it is a string, the attribute `cria.manifest` of the
+/// module: what --emit prints has all that an artifact needs.
 class Manifest {
 public:
   static bool isIn(mlir::ModuleOp module);
@@ -30,6 +30,8 @@ public:
   void setTarget(const PipelineOptions &options);
   /// What became of the config's keys.
   void setLedger(llvm::ArrayRef<LedgerRow> rows);
+  /// What each kernel costs.
+  void fromFuse(mlir::ModuleOp module);
   void fromTile(mlir::ModuleOp module);
   /// Appends `suffix` to the symbols of the CPU's entries.
   void renameEntries(llvm::StringRef suffix);

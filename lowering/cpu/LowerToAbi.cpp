@@ -3,6 +3,7 @@
 ///   func @decode(memrefs...)  =>  func @cria_decode(ids, tokens, ..., host)
 ///   call @q_proj(%layer)      =>  load slots[first + layer]
 ///   scf.forall { body }       =>  host.parallel_for(host, @body, captured, n)
+///   call @kernel(...)         =>  host.enter(host, number), then the call
 ///
 /// Memrefs stand on both sides of a cast to and from their descriptors, which
 /// vanishes when the rest is converted to the LLVM dialect.
@@ -35,13 +36,17 @@ public:
   explicit AbiLowering(ModuleOp module)
       : module(module), symbols(module), converter(module.getContext()),
         pointer(LLVM::LLVMPointerType::get(module.getContext())),
-        i64(IntegerType::get(module.getContext(), 64)) {}
+        i64(IntegerType::get(module.getContext(), 64)) {
+    for (auto [number, kernel] : llvm::enumerate(kernelFunctions(module)))
+      numbers[kernel] = static_cast<int64_t>(number);
+  }
   LogicalResult run();
 
 private:
   void lowerEntry(func::FuncOp entry, const EntryArguments &arguments);
   void lowerSlotCalls(func::FuncOp entry, Value slots);
   void passHost(func::FuncOp entry, Value host);
+  void announce(func::CallOp call, Operation *kernel, Value host);
   void outlineLoops(func::FuncOp function, Value host);
   func::FuncOp outlineBody(scf::ForallOp loop, ArrayRef<Value> captured,
                            ArrayRef<Value> constants, Type context,
@@ -56,6 +61,7 @@ private:
   SymbolTable symbols;
   LLVMTypeConverter converter;
   Type pointer, i64;
+  llvm::DenseMap<Operation *, int64_t> numbers; // of kernels
 };
 } // namespace
 
@@ -101,11 +107,26 @@ void AbiLowering::lowerSlotCalls(func::FuncOp entry, Value slots) {
   });
 }
 
+/// Tells the host which kernel is called next.
+void AbiLowering::announce(func::CallOp call, Operation *kernel, Value host) {
+  ImplicitLocOpBuilder b(call.getLoc(), call);
+  Value number =
+      arith::ConstantOp::create(b, b.getI64IntegerAttr(numbers.lookup(kernel)));
+  // enter is the second field of CriaHost.
+  Value at =
+      LLVM::GEPOp::create(b, pointer, pointer, host, ArrayRef<LLVM::GEPArg>{1});
+  Value enter = LLVM::LoadOp::create(b, pointer, at);
+  auto type = LLVM::LLVMFunctionType::get(
+      LLVM::LLVMVoidType::get(b.getContext()), {pointer, i64});
+  LLVM::CallOp::create(b, type, ValueRange{enter, host, number});
+}
+
 /// Gives kernels the host, and outlines their parallel loops.
 void AbiLowering::passHost(func::FuncOp entry, Value host) {
   llvm::SetVector<Operation *> kernels;
   entry.walk([&](func::CallOp call) {
     auto kernel = symbols.lookup<func::FuncOp>(call.getCallee());
+    announce(call, kernel, host);
     call.getOperandsMutable().append(host);
     kernels.insert(kernel);
   });

@@ -73,6 +73,10 @@ Pool::Pool(int threads) {
                               void *context, int64_t count) {
     reinterpret_cast<const Seam *>(host)->pool->run(body, context, count);
   };
+  seam.host.enter = [](const CriaHost *host, int64_t kernel) {
+    if (auto &listener = reinterpret_cast<const Seam *>(host)->pool->listener)
+      listener(kernel);
+  };
   seam.pool = this;
   open = std::make_unique<std::atomic<uint32_t>[]>(
       static_cast<size_t>(std::max(threads, 1)) * piecesPerThread);

@@ -20,6 +20,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <thread>
 #include <vector>
@@ -40,6 +41,13 @@ public:
   void run(CriaParallelBody body, void *context, int64_t count);
 
   int threads() const { return static_cast<int>(workers.size()) + 1; }
+
+  /// From now on calls `listener`, or nothing where it is empty, with the
+  /// number of each kernel that compiled code is about to run, in the thread
+  /// that runs the entry.
+  void onKernel(std::function<void(int64_t)> listener) {
+    this->listener = std::move(listener);
+  }
 
   /// The pool as compiled code sees it.
   const CriaHost *host() const { return &seam.host; }
@@ -68,6 +76,7 @@ private:
   std::atomic<uint32_t> callerSleeps{0};
   std::unique_ptr<std::atomic<uint32_t>[]> open; // a piece's loop, 0: claimed
   std::vector<std::thread> workers;
+  std::function<void(int64_t)> listener;
   Seam seam;
 };
 

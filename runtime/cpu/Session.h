@@ -21,6 +21,7 @@ public:
   Status step(const Step &step) override;
   Result<int32_t> draw(const Step &step, Sampler &sampler) override;
   Status encode(const int32_t *ids, int64_t count) override;
+  Status trace(std::vector<KernelTime> *into) override;
   int threads() const override { return pool.threads(); }
 
 private:
@@ -38,6 +39,7 @@ private:
   std::vector<const void *> feedSlots; // where embeddings are a step's
   std::vector<Mapping> ropes;          // cosines and sines of such a table
   Pool pool;
+  std::vector<KernelTime> *times = nullptr; // that the user wants
   std::vector<Mapping> caches;
   std::vector<void *> cacheTable;
   Mapping arena;

@@ -242,12 +242,14 @@ Status Session::encode(const int32_t *ids, int64_t count) {
     return current.status();
   Step step = {ids, count, 0, count, nullptr, count, count};
   writeState(step, CriaSampling());
-  Status status = ropes.enqueue(step, stream.get());
-  if (status.ok())
-    status = enqueueState(count);
-  if (status.ok())
-    status = launch(encodeLaunches, count, 0);
-  return ended(status, "encoding");
+  return traced([&] {
+    Status status = ropes.enqueue(step, stream.get());
+    if (status.ok())
+      status = enqueueState(count);
+    if (status.ok())
+      status = launch(encodeLaunches, count, 0);
+    return ended(status, "encoding");
+  });
 }
 
 /// What a step came to, when all that it launched has ended: that still uses
@@ -259,10 +261,48 @@ Status Session::ended(const Status &status, const char *doing) {
 
 Status Session::advance(const Step &step, Wanted wanted) {
   bool decodes = step.tokens == 1 && step.firstLogit == 0;
-  Status status = ropes.enqueue(step, stream.get());
-  if (status.ok())
-    status = decodes ? decode(wanted) : prefill(step, wanted);
-  return status.ok() ? status : ended(status, "what was launched");
+  return traced([&] {
+    Status status = ropes.enqueue(step, stream.get());
+    if (status.ok())
+      status = decodes ? decode(wanted) : prefill(step, wanted);
+    return status.ok() ? status : ended(status, "what was launched");
+  });
+}
+
+Status Session::trace(std::vector<KernelTime> *into) {
+  if (into && !context->library().hasTimes())
+    return Status(CRIA_UNAVAILABLE,
+                  "the CUDA driver has no cuEventElapsedTime");
+  kernelTimes = into;
+  return Status();
+}
+
+/// Does `work`, which waits for its launches. Where the user wants their times,
+/// appends them: the last ended now, and each where the next begins.
+template <typename Work> Status Session::traced(const Work &work) {
+  using Clock = std::chrono::steady_clock;
+  if (!kernelTimes)
+    return work();
+  Timer marks(context);
+  timer = &marks;
+  Status status = work();
+  timer = nullptr;
+  if (!status.ok())
+    return status;
+  Clock::time_point end = Clock::now();
+  auto launches = marks.times();
+  if (!launches.ok())
+    return launches.status();
+  size_t first = kernelTimes->size();
+  for (const LaunchTime &launch : *launches)
+    kernelTimes->push_back({launch.step->kernel, {}, launch.seconds});
+  for (size_t i = kernelTimes->size(); i-- > first;) {
+    KernelTime &time = (*kernelTimes)[i];
+    end -= std::chrono::duration_cast<Clock::duration>(
+        std::chrono::duration<double>(time.seconds));
+    time.begin = end;
+  }
+  return Status();
 }
 
 void Session::writeState(const Step &step, const CriaSampling &sampling) {
@@ -386,13 +426,15 @@ Status Session::capture(Wanted wanted) {
 Status Session::decode(Wanted wanted) {
   const GraphExec &graph = graphs[static_cast<int>(wanted)];
   Status status;
-  if (usesGraph && !graph)
+  bool replays = usesGraph && !timer;
+  if (replays && !graph)
     status = capture(wanted);
   if (status.ok())
-    status = graph ? context->check(
-                         (*context)->cuGraphLaunch(graph.get(), stream.get()),
-                         "cuGraphLaunch", "launching the decode step")
-                   : enqueueDecode(wanted);
+    status = replays && graph
+                 ? context->check(
+                       (*context)->cuGraphLaunch(graph.get(), stream.get()),
+                       "cuGraphLaunch", "launching the decode step")
+                 : enqueueDecode(wanted);
   return status.ok() ? context->wait(stream.get(), "a decode step") : status;
 }
 

@@ -40,6 +40,7 @@ public:
   Status step(const Step &step) override;
   Result<int32_t> draw(const Step &step, Sampler &sampler) override;
   Status encode(const int32_t *ids, int64_t count) override;
+  Status trace(std::vector<KernelTime> *into) override;
 
   /// Does `step`, launch by launch without a graph, and draws the best id where
   /// it has logits, of its last token alone: how long each launch took.
@@ -63,6 +64,7 @@ private:
   Status placeEmbeddings(const Step &step);
 
   Status advance(const Step &step, Wanted wanted);
+  template <typename Work> Status traced(const Work &work);
   Status ended(const Status &status, const char *doing);
   Status decode(Wanted wanted);
   Status prefill(const Step &step, Wanted wanted);
@@ -100,7 +102,8 @@ private:
       encodeLaunches;
   GraphExec graphs[2]; // of a decode step, by what is wanted
   bool usesGraph;
-  Timer *timer = nullptr; // of `timed`, while it runs
+  Timer *timer = nullptr; // of a step that is timed, while it runs
+  std::vector<KernelTime> *kernelTimes = nullptr; // that the user wants
 };
 
 } // namespace cria::cuda

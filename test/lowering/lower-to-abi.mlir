@@ -62,6 +62,11 @@ func.func private @k_decode(%w: memref<6x8xf32>, %n: index, %v: f32) {
 // CHECK: llvm.getelementptr %[[SLOTS]][%[[SLOT]]]
 // CHECK: %[[SEVEN:.*]] = arith.constant 7 : i64
 // CHECK: llvm.getelementptr %[[SLOTS]][%[[SEVEN]]]
+// The host's second field, enter, is told the number of the kernel.
+// CHECK: %[[NUMBER:.*]] = arith.constant 0 : i64
+// CHECK: %[[ENTER_AT:.*]] = llvm.getelementptr %[[HOST]][1] : (!llvm.ptr) -> !llvm.ptr, !llvm.ptr
+// CHECK: %[[ENTER:.*]] = llvm.load %[[ENTER_AT]]
+// CHECK: llvm.call %[[ENTER]](%[[HOST]], %[[NUMBER]])
 // CHECK: call @k_decode({{.*}}, %[[HOST]])
 func.func @decode(%ids: memref<1xi32>, %tokens: index, %position: index, %first: index, %source: index, %logits: memref<1x16xf32>, %k: memref<2x1x4x8xf32>, %v: memref<2x1x4x8xf32>, %arena: memref<64xi8>)
     attributes {arguments = ["ids", "tokens", "position", "first", "source", "logits", "cache", "cache", "arena"], chunk = 1 : index, arena_bytes = 64 : index} {

@@ -32,6 +32,18 @@ TEST(Pool, VisitsEveryIterationOnce) {
   }
 }
 
+TEST(Pool, TellsWhichKernelBegins) {
+  Pool pool(2);
+  std::vector<int64_t> kernels;
+  pool.host()->enter(pool.host(), 1);
+  pool.onKernel([&](int64_t kernel) { kernels.push_back(kernel); });
+  pool.host()->enter(pool.host(), 2);
+  pool.host()->enter(pool.host(), 3);
+  pool.onKernel({});
+  pool.host()->enter(pool.host(), 4);
+  EXPECT_EQ(kernels, (std::vector<int64_t>{2, 3}));
+}
+
 TEST(Pool, WakesAfterEveryoneSlept) {
   Pool pool(3);
   std::vector<int> visits(30);

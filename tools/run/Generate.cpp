@@ -60,13 +60,11 @@ static SamplerOptions samplerOptions(const Run &run) {
   return sampling;
 }
 
-/// Times a feed of `count` ids.
+/// Times a feed of `count` ids that wants so many rows of logits.
 template <typename Feed>
-static Status feed(Run &run, const char *name, int64_t count, Feed body) {
-  double begin = now();
-  int64_t position = run.session->position();
-  Status status = body();
-  run.events.push_back({name, begin, now() - begin, position, count});
+static Status feed(Run &run, const char *name, int64_t count, int64_t logits,
+                   Feed body) {
+  Status status = timed(run, name, count, logits, body);
   if (status.ok() && caughtSignal()) // the signal came after the last check
     return Status(CRIA_CANCELLED, "interrupted");
   return status;
@@ -75,7 +73,7 @@ static Status feed(Run &run, const char *name, int64_t count, Feed body) {
 /// Feeds ids and draws the one after them.
 static Status draw(Run &run, const char *name, const int32_t *ids,
                    int64_t count, Sampler &sampler) {
-  return feed(run, name, count, [&] {
+  return feed(run, name, count, 1, [&] {
     Result<int32_t> id = run.session->draw(ids, count, sampler);
     run.next = id.ok() ? *id : 0;
     return id.status();
@@ -88,7 +86,7 @@ static Status writeLogits(Run &run, const int32_t *ids, int64_t count,
                           Sampler *sampler, OutputFile &file) {
   int64_t vocab = run.manifest().vocabSize;
   std::vector<float> rows(count * vocab);
-  Status status = feed(run, "prefill", count, [&] {
+  Status status = feed(run, "prefill", count, count, [&] {
     return run.session->feed(ids, count, CRIA_LOGITS_ALL, rows.data());
   });
   if (status.ok()) {
@@ -105,7 +103,7 @@ static Status writeLogits(Run &run, const int32_t *ids, int64_t count,
 /// Feeds the embeddings in front of the prompt.
 static Status feedPrefix(Run &run) {
   auto rows = static_cast<int64_t>(run.prefix.rows);
-  Status status = feed(run, "prefill", rows, [&] {
+  Status status = feed(run, "prefill", rows, 0, [&] {
     return run.session->feedEmbeddings(
         run.prefix.values.data(), rows,
         static_cast<int64_t>(run.prefix.columns));
@@ -135,7 +133,7 @@ static Status feedPrompt(Run &run, Sampler &sampler, OutputFile *logits) {
     else if (draws)
       status = draw(run, "prefill", ids, tokens, sampler);
     else
-      status = feed(run, "prefill", tokens, [&] {
+      status = feed(run, "prefill", tokens, 0, [&] {
         return run.session->feed(ids, tokens, CRIA_LOGITS_NONE, nullptr);
       });
     if (!status.ok())

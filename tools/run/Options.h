@@ -21,7 +21,7 @@ namespace cria {
 /// The command line.
 struct RunOptions {
   std::string artifact, weights, prompt, ids, device = "auto", cpu, logits;
-  std::string profile;
+  std::string profile, machine;
   std::string system, source, sourceIds, prefixEmbeddings;
   WeightOptions binding;
   std::vector<std::string> allowUnknown;
@@ -62,8 +62,19 @@ inline void addChat(CLI::App &app, RunOptions &options,
     chat->excludes(other);
   app.add_option("--system", options.system, "what the model is told before")
       ->needs(chat);
-  app.add_option("--profile", options.profile,
-                 "file for the times of all steps, a Chrome trace");
+}
+
+/// --profile and what belongs to it.
+inline void addProfile(CLI::App &app, RunOptions &options) {
+  auto *profile = app.add_option(
+      "--profile", options.profile,
+      "file for the times of all steps and their kernels, a Chrome trace that "
+      "Perfetto opens");
+  app.add_option("--machine", options.machine,
+                 "what the machine reaches, as cria-bench --save-machine "
+                 "writes it: --profile then has each kernel's floor")
+      ->type_name("FILE")
+      ->needs(profile);
 }
 
 /// How ids are drawn.
@@ -148,6 +159,7 @@ inline void addOptions(CLI::App &app, RunOptions &options) {
   addCacheOption(app, options.binding);
   addGeneration(app, options);
   addChat(app, options, notChat);
+  addProfile(app, options);
   weights->type_name("DIR");
   random->type_name("SEED");
   app.footer("Sampling defaults come from generation_config.json; without one, "

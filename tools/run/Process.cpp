@@ -44,10 +44,11 @@ int caughtSignal() { return caught; }
 
 void forgetSignal() { caught = 0; }
 
-double now() {
-  static const auto start = std::chrono::steady_clock::now();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start)
-      .count();
+double now() { return secondsAt(std::chrono::steady_clock::now()); }
+
+double secondsAt(std::chrono::steady_clock::time_point moment) {
+  static const auto start = moment;
+  return std::chrono::duration<double>(moment - start).count();
 }
 
 Status writeOut(const std::string &text) {

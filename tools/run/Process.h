@@ -4,6 +4,7 @@
 #include "runtime/Session.h"
 #include "runtime/Status.h"
 
+#include <chrono>
 #include <string>
 
 namespace cria {
@@ -26,6 +27,8 @@ void forgetSignal();
 
 /// Seconds since the first call.
 double now();
+/// The same of a moment.
+double secondsAt(std::chrono::steady_clock::time_point moment);
 
 /// Writes all of `text` to stdout.
 Status writeOut(const std::string &text);

@@ -8,6 +8,7 @@
 #include "runtime/Session.h"
 #include "runtime/tokenizer/Tokenizer.h"
 #include "tools/run/Options.h"
+#include "tools/run/Process.h"
 #include "tools/run/Trace.h"
 
 #include <memory>
@@ -27,6 +28,8 @@ struct Run {
   std::vector<int32_t> prompt, generated;
   int32_t next = 0; // drawn, not yet fed
   std::vector<RunEvent> events;
+  std::vector<KernelTime> kernels; // of the present feed, for --profile
+  MachineRates rates;
   int64_t limit = 0; // of new ids
 
   const Manifest &manifest() const { return model->manifest(); }
@@ -35,6 +38,19 @@ struct Run {
     return static_cast<int64_t>(prefix.rows + prompt.size());
   }
 };
+
+/// Notes a feed of `count` ids that wants so many rows of logits.
+template <typename Feed>
+Status timed(Run &run, const char *name, int64_t count, int64_t logits,
+             Feed body) {
+  double begin = now();
+  int64_t position = run.session->position();
+  run.kernels.clear();
+  Status status = body();
+  run.events.push_back({name, begin, now() - begin, position, count, logits,
+                        std::move(run.kernels)});
+  return status;
+}
 
 /// Sets how many ids to generate after the prompt.
 Status setLimit(Run &run);

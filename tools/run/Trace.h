@@ -1,10 +1,9 @@
 /// What cria-run did and when, for a timeline.
 #pragma once
 
-#include "runtime/File.h"
+#include "runtime/Backend.h"
+#include "runtime/Manifest.h"
 #include "runtime/Status.h"
-
-#include <nlohmann/json.hpp>
 
 #include <cstdint>
 #include <string>
@@ -17,27 +16,23 @@ struct RunEvent {
   const char *name;
   double begin, seconds; // since the start
   int64_t position, tokens;
+  int64_t logits;                  // rows
+  std::vector<KernelTime> kernels; // in order
 };
 
+/// What a machine reaches, as cria-bench --save-machine writes it.
+struct MachineRates {
+  double bytesPerSecond = 0, flops = 0, f32Flops = 0; // 0: unknown
+};
+
+Result<MachineRates> readMachine(const std::string &path);
+
 /// Writes the feeds of a run to the file at `path`, in Chrome's trace format
-/// (chrome://tracing, Perfetto).
-inline Status writeTrace(const std::string &path,
-                         const std::vector<RunEvent> &run) {
-  OutputFile file(path);
-  nlohmann::json events = nlohmann::json::array();
-  for (const RunEvent &event : run)
-    events.push_back(
-        {{"name", event.name},
-         {"ph", "X"},
-         {"pid", 1},
-         {"tid", 1},
-         {"ts", event.begin * 1e6},
-         {"dur", event.seconds * 1e6},
-         {"args", {{"position", event.position}, {"tokens", event.tokens}}}});
-  std::string text = nlohmann::json{{"traceEvents", events}}.dump() + "\n";
-  file.write(text.data(), text.size());
-  file.commit();
-  return statusOf(file);
-}
+/// (chrome://tracing, Perfetto): a slice a feed, in it a slice a kernel, called
+/// by its module, and in it its launches where there are several. Their args
+/// are the bytes and operations that a run takes at least, and how long that
+/// takes a machine with `rates`.
+Status writeTrace(const std::string &path, const Manifest &manifest,
+                  const MachineRates &rates, const std::vector<RunEvent> &run);
 
 } // namespace cria
