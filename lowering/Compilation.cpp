@@ -230,6 +230,8 @@ llvm::Error Compilation::runPasses(Phase phase) {
   buildPhase(pm, phase, pipeline);
   if (failed(pm.run(*module)) || failed(verify(*module)))
     return reported();
+  if (listener)
+    listener(phase, *module);
   if (phase == Phase::Tile)
     describeTile();
   return llvm::Error::success();

@@ -56,6 +56,14 @@ public:
   Compilation fork(Device device) const;
   Compilation fork(const CpuTarget &cpu) const;
 
+  /// Tells `listener` of the module of this phase and of each later one up to
+  /// Llvm, before anything else reads it. It may change locations.
+  using Listener = std::function<void(Phase, mlir::ModuleOp)>;
+  void listen(Listener told) {
+    listener = std::move(told);
+    listener(current, *module);
+  }
+
   /// Takes the program on to `phase`.
   llvm::Error advance(Phase phase);
 
@@ -69,6 +77,11 @@ public:
   /// The weights, as the manifest has them.
   const llvm::json::Array &weights() const {
     return *manifest.object().getArray("weights");
+  }
+
+  /// What the manifest says of the model: sizes, types.
+  const llvm::json::Object &model() const {
+    return *manifest.object().getObject("model");
   }
 
   /// Puts kernels and plan into this program's artifact. The phase must be
@@ -127,6 +140,7 @@ private:
   Manifest manifest;
   std::vector<std::string> notes;
   Phase current = Phase::Import;
+  Listener listener;
   bool fromText = false;
   std::vector<CodePart> parts;                     // LlvmIr and Asm
   llvm::SmallVector<char, 0> assembly;             // Asm

@@ -4,7 +4,7 @@
 #include "lowering/artifact/Writer.h"
 #include "lowering/import/LedgerReport.h"
 #include "lowering/import/Shrink.h"
-#include "lowering/report/Plan.h"
+#include "lowering/report/Html.h"
 #include "tools/CompilerVersion.h"
 
 #include "mlir/IR/Diagnostics.h"
@@ -112,6 +112,12 @@ static cl::opt<std::string> reportKind(
              "or every key that is known, as Markdown (keys; of GGUF files "
              "gguf-keys)"),
     cl::cat(category));
+static cl::opt<std::string>
+    measured("measured", cl::value_desc("file"),
+             cl::desc("For --report=html: what kernels took, as cria-bench "
+                      "--kernels --json prints it, or cria-run --profile "
+                      "writes it"),
+             cl::cat(category));
 static cl::opt<bool> asJson("json", cl::desc("--report=plan as JSON"),
                             cl::cat(category));
 static cl::opt<std::string>
@@ -409,6 +415,34 @@ static llvm::Error runAll(Compilation &compilation, Phase last) {
   return run(compilation, last);
 }
 
+/// Prints the page of --report=html.
+static llvm::Error printPage(const Compilation &compilation, const Plan &plan,
+                             llvm::raw_ostream &stream) {
+  Trail trail;
+  std::vector<Device> devices;
+  if (target != "cuda")
+    devices.push_back(Device::Cpu);
+  if (target != "cpu")
+    devices.push_back(Device::Cuda);
+  if (llvm::Error error = trail.follow(compilation, devices))
+    return error;
+  Measurements times;
+  if (!measured.empty()) {
+    std::vector<KernelCost> kernels(plan.kernels.begin(), plan.kernels.end());
+    auto read = readMeasured(measured, kernels);
+    if (!read)
+      return read.takeError();
+    times = std::move(*read);
+  }
+  // Every config has the same name: its folder says more.
+  namespace path = llvm::sys::path;
+  llvm::StringRef folder = path::filename(path::parent_path(input));
+  std::string title = (folder + (folder.empty() ? "" : "/")).str() +
+                      path::filename(input).str();
+  printHtml({title, compilation, plan, trail, times}, stream);
+  return llvm::Error::success();
+}
+
 /// Writes the report that was asked for.
 static llvm::Error writeReport(Compilation &compilation) {
   std::string text, path = output;
@@ -427,10 +461,14 @@ static llvm::Error writeReport(Compilation &compilation) {
     auto plan = planOf(compilation, target != "cuda", target != "cpu", before);
     if (!plan)
       return plan.takeError();
-    if (asJson)
+    if (reportKind == "html") {
+      if (llvm::Error error = printPage(compilation, *plan, stream))
+        return error;
+    } else if (asJson) {
       stream << llvm::formatv("{0:2}", json::Value(planJson(*plan))) << "\n";
-    else
+    } else {
       printPlan(*plan, stream);
+    }
   }
   return writeFile(path.empty() ? "-" : path, text);
 }
@@ -487,6 +525,9 @@ static llvm::Error checkReport() {
                                                   "keys", "gguf-keys"};
   if (asJson && reportKind != "plan")
     return llvm::createStringError("--json: expected --report=plan with it");
+  if (!measured.empty() && reportKind != "html")
+    return llvm::createStringError(
+        "--measured: expected --report=html with it");
   if (reportKind.empty())
     return llvm::Error::success();
   if (!llvm::is_contained(kinds, reportKind.getValue()))

@@ -1,0 +1,23 @@
+/// --report=html: one page, without network, that shows a compilation.
+#pragma once
+
+#include "lowering/report/Measured.h"
+#include "lowering/report/Plan.h"
+#include "lowering/report/Trail.h"
+
+namespace cria {
+
+/// What a page shows.
+struct Page {
+  /// The input's name.
+  std::string title;
+  const Compilation &compilation;
+  const Plan &plan;
+  const Trail &trail;
+  const Measurements &measured; // empty: nothing was measured
+};
+
+/// Writes the page.
+void printHtml(const Page &page, llvm::raw_ostream &os);
+
+} // namespace cria

@@ -1,0 +1,31 @@
+/// How long kernels took, from what cria-bench or cria-run wrote.
+#pragma once
+
+#include "lowering/Costs.h"
+
+#include "llvm/Support/Error.h"
+
+#include <map>
+#include <string>
+
+namespace cria {
+
+/// One run of a kernel function.
+struct MeasuredKernel {
+  double seconds = 0, bytes = 0, operations = 0;
+};
+
+struct Measurements {
+  /// Where it ran: "NVIDIA H200, sm_90"; "" where the file does not say.
+  std::string device;
+  /// By function: "layers_mlp_gate_up_decode".
+  std::map<std::string, MeasuredKernel> kernels;
+};
+
+/// Reads what `cria-bench --kernels --json` prints, or `cria-run --profile`
+/// writes; of a trace, the median of a kernel's runs. Launches count for the
+/// function of `kernels` that they are of. Messages begin with the path.
+llvm::Expected<Measurements> readMeasured(llvm::StringRef path,
+                                          llvm::ArrayRef<KernelCost> kernels);
+
+} // namespace cria
