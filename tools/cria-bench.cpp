@@ -50,7 +50,7 @@ static void addOptions(CLI::App &app, BenchOptions &options,
                  "--machine")
       ->type_name("FILE");
   app.add_flag("--kernels", options.kernels,
-               "time each kernel of these steps too, on a CUDA device");
+               "time each kernel of these steps, too");
   app.add_flag("--json", options.json, "print JSON, for scripts");
 }
 
@@ -71,12 +71,11 @@ static void printProblem(const char *what, const Rate &rate) {
 }
 
 static void print(const KernelTable &table) {
-  printf(
-      "\nkernels of %lld tokens at depth %lld: %.1f us, launched one by one\n"
-      "%-32s %8s %10s %10s %10s %7s\n",
-      static_cast<long long>(table.tokens), static_cast<long long>(table.depth),
-      table.seconds() * 1e6, "kernel", "launches", "us", "MB read", "floor us",
-      "");
+  printf("\nkernels of %lld tokens at depth %lld: %.1f us\n"
+         "%-32s %8s %10s %10s %10s %7s\n",
+         static_cast<long long>(table.tokens),
+         static_cast<long long>(table.depth), table.seconds() * 1e6, "kernel",
+         "launches", "us", "MB read", "floor us", "");
   for (const KernelRow &row : table.rows)
     printf("%-32s %8lld %10.1f %10.3f %10.1f %5.1f %%\n", row.name.c_str(),
            static_cast<long long>(row.launches), row.seconds * 1e6,

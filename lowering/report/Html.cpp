@@ -193,7 +193,8 @@ static std::string facts(const Page &page) {
   };
   std::string text =
       fact("parameters", quantity(double(page.plan.costs.parameters), ""));
-  if (model.getInteger("layers"))
+  // Of a program without a config, caches alone say how many there are.
+  if (model.getInteger("layers") && !page.compilation.ledger().empty())
     text += fact("layers", number("layers"));
   if (auto type = model.getString("dtype"))
     text += fact("type", *type);

@@ -324,7 +324,7 @@ static Status measure(Bench &bench, const BenchOptions &options,
 /// the rates already.
 static Status measureKernels(const Model &model, const BenchOptions &options,
                              Report &report) {
-  auto times = KernelTimes::create(model);
+  auto times = KernelTimes::create(model, report.threads);
   if (!times.ok())
     return times.status();
   double fastest = 0;
@@ -393,10 +393,6 @@ Result<Report> runBench(const BenchOptions &given) {
   auto sampler = greedySampler((*model)->manifest().vocabSize);
   if (!sampler.ok())
     return sampler.status();
-  if (options.kernels && (*model)->onCpu())
-    return Status(
-        CRIA_INVALID_ARGUMENT,
-        "--kernels: expected the model on a CUDA device, got the CPU");
   for (const std::string &line : (*model)->warnings())
     progress("warning: " + line);
   if (!options.saveMachine.empty()) {

@@ -69,24 +69,37 @@ double KernelTable::seconds() const {
       [](double sum, const KernelRow &row) { return sum + row.seconds; });
 }
 
-Result<KernelTimes> KernelTimes::create(const Model &model) {
-  auto backend =
-      cuda::Session::create(static_cast<const cuda::Model &>(model.bound()));
+Result<KernelTimes> KernelTimes::create(const Model &model, int threads) {
+  auto backend = model.onCpu()
+                     ? model.bound().newBackend(threads)
+                     : cuda::Session::create(
+                           static_cast<const cuda::Model &>(model.bound()));
   if (!backend.ok())
     return backend.status();
   return KernelTimes(model, std::move(*backend));
 }
 
-/// Does one step, with logits where it is the `last`; adds its launches to
-/// `table`.
-Status KernelTimes::once(int64_t tokens, int64_t depth, bool last,
-                         KernelTable &table) {
-  const Manifest &manifest = model->manifest();
-  std::vector<int32_t> ids;
-  for (int64_t i = depth; i < depth + tokens; ++i)
-    ids.push_back(static_cast<int32_t>(i * 7919 % manifest.vocabSize));
-  Step step = {ids.data(), tokens,        depth, last ? tokens - 1 : tokens,
-               nullptr,    depth + tokens};
+Status KernelTimes::onceOnCpu(const Step &step, KernelTable &table) {
+  std::vector<KernelTime> times;
+  Status status = backend->trace(&times);
+  if (status.ok())
+    status = backend->step(step);
+  (void)backend->trace(nullptr);
+  int64_t wanted = step.tokens - step.firstLogit;
+  for (const KernelTime &time : times) {
+    KernelRow &row = table.rowOf(std::string(time.kernel));
+    ++row.launches;
+    row.seconds += time.seconds;
+    for (const KernelCost &cost : model->manifest().kernelCosts)
+      if (cost.kernel == time.kernel) {
+        row.bytes += cost.bytes(step.position, step.tokens, wanted);
+        row.operations += cost.flops(step.position, step.tokens, wanted);
+      }
+  }
+  return status;
+}
+
+Status KernelTimes::onceOnCuda(const Step &step, KernelTable &table) {
   auto launches = static_cast<cuda::Session &>(*backend).timed(step);
   if (!launches.ok())
     return launches.status();
@@ -95,9 +108,24 @@ Status KernelTimes::once(int64_t tokens, int64_t depth, bool last,
     ++row.launches;
     row.seconds += launch.seconds;
     for (const cuda::Argument &argument : launch.step->arguments)
-      addCost(manifest, *launch.step, argument, tokens, depth, row);
+      addCost(model->manifest(), *launch.step, argument, step.tokens,
+              step.position, row);
   }
   return Status();
+}
+
+/// Does one step, with logits where it is the `last`; adds its kernels to
+/// `table`.
+Status KernelTimes::once(int64_t tokens, int64_t depth, bool last,
+                         KernelTable &table) {
+  int64_t vocab = model->manifest().vocabSize;
+  std::vector<int32_t> ids;
+  for (int64_t i = depth; i < depth + tokens; ++i)
+    ids.push_back(static_cast<int32_t>(i * 7919 % vocab));
+  std::vector<float> logits(model->onCpu() ? static_cast<size_t>(vocab) : 0);
+  Step step = {ids.data(),    tokens,        depth, last ? tokens - 1 : tokens,
+               logits.data(), depth + tokens};
+  return model->onCpu() ? onceOnCpu(step, table) : onceOnCuda(step, table);
 }
 
 KernelRow &KernelTable::rowOf(const std::string &name) {

@@ -1,4 +1,4 @@
-/// How long each kernel of a step takes on a CUDA device, beside what it reads.
+/// How long each kernel of a step takes, beside what it reads.
 #pragma once
 
 #include "runtime/Model.h"
@@ -9,7 +9,7 @@
 
 namespace cria::bench {
 
-/// All launches of one kernel in a step.
+/// All launches of one kernel in a step, or on the CPU all calls.
 struct KernelRow {
   std::string name;
   int64_t launches = 0;
@@ -35,11 +35,11 @@ struct KernelTable {
   void setFloors(double secondsPerByte, double secondsPerOperation);
 };
 
-/// Times the launches of a model on a CUDA device, in a session of its own.
+/// Times the kernels of a model, in a session of its own.
 class KernelTimes {
 public:
-  /// `model` is not on the CPU, and outlives this.
-  static Result<KernelTimes> create(const Model &model);
+  /// `model` outlives this. On the CPU `threads` threads compute.
+  static Result<KernelTimes> create(const Model &model, int threads);
 
   /// A call for `tokens` tokens, 1 being a decode step, behind `depth` others;
   /// of a longer prompt than a chunk all chunks.
@@ -49,6 +49,8 @@ private:
   KernelTimes(const Model &model, std::unique_ptr<Backend> backend)
       : model(&model), backend(std::move(backend)) {}
   Status once(int64_t tokens, int64_t depth, bool last, KernelTable &table);
+  Status onceOnCpu(const Step &step, KernelTable &table);
+  Status onceOnCuda(const Step &step, KernelTable &table);
 
   const Model *model;
   std::unique_ptr<Backend> backend;

@@ -31,7 +31,8 @@ Result<MachineRates> readMachine(const std::string &path);
 /// (chrome://tracing, Perfetto): a slice a feed, in it a slice a kernel, called
 /// by its module, and in it its launches where there are several. Their args
 /// are the bytes and operations that a run takes at least, and how long that
-/// takes a machine with `rates`.
+/// takes a machine with `rates`. On a GPU a launch begins where the one before
+/// ended, so the time in which the host had launched nothing counts for it.
 Status writeTrace(const std::string &path, const Manifest &manifest,
                   const MachineRates &rates, const std::vector<RunEvent> &run);
 
