@@ -103,6 +103,9 @@ case ${1:-} in
 -*) die "unknown option '$1'; see --help" ;;
 esac
 
+# What shows pages is large, and for tests alone.
+[[ " $* " != *" cria-test-depends "* ]] || packages+=(chromium-headless-shell)
+
 if command -v apt-get >/dev/null; then installPackages; else checkCommands; fi
 [[ -f $build/build.ninja ]] ||
   cmake -S "$root" -B "$build" -G Ninja -DCRIA_WERROR="$(warningsAreErrors)" \

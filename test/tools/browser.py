@@ -15,7 +15,7 @@ import shutil
 import subprocess
 import tempfile
 
-NAMES = ["chromium", "chromium-browser", "google-chrome"]
+NAMES = ["chromium-headless-shell", "chromium", "chromium-browser", "google-chrome"]
 
 # By name, what a key event has beside it.
 KEYS = {"Tab": 9, "Enter": 13, "Escape": 27, "End": 35, "Home": 36}
