@@ -1,9 +1,10 @@
 /* Generates text with the C API of Cria.
  *
- *   cc -Iruntime examples/generate.c -Lbuild/lib -lcria -o generate
+ *   cc -Iruntime examples/generate.c -Lbuild/lib -lcria -lcria-text -o generate
  *   ./generate OUT.cria MODEL-FOLDER "Once upon a time" 100
  */
 #include "cria.h"
+#include "cria_text.h"
 
 #include <stdio.h>
 #include <stdlib.h>

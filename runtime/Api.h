@@ -1,14 +1,9 @@
-/// What the functions of cria.h share: handles, errors, the wall that no
-/// exception passes.
+/// What the functions of cria.h and cria_text.h share: errors, structs, and the
+/// wall that no exception passes.
 #pragma once
 
-#include "runtime/Artifact.h"
-#include "runtime/Model.h"
-#include "runtime/Sampler.h"
-#include "runtime/Session.h"
 #include "runtime/Status.h"
 #include "runtime/cria.h"
-#include "runtime/tokenizer/Tokenizer.h"
 
 #include <algorithm>
 #include <cstdlib>
@@ -18,28 +13,7 @@
 #include <new>
 #include <string>
 #include <string_view>
-
-struct cria_artifact {
-  std::shared_ptr<const cria::Artifact> object;
-};
-
-struct cria_model {
-  std::shared_ptr<const cria::Model> object;
-  std::string warnings;
-  std::string device;
-};
-
-struct cria_session {
-  std::unique_ptr<cria::Session> object;
-};
-
-struct cria_sampler {
-  cria::Sampler object;
-};
-
-struct cria_tokenizer {
-  std::shared_ptr<const cria::Tokenizer> object;
-};
+#include <vector>
 
 namespace cria {
 

@@ -1,4 +1,4 @@
-#include "runtime/Api.h"
+#include "runtime/Handles.h"
 
 using namespace cria;
 

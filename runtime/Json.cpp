@@ -361,4 +361,22 @@ void JsonCursor::expected(const std::string &what, cria_status code) const {
   fail("is " + found + ", expected " + what, code);
 }
 
+void refuse(const JsonCursor &place, const std::string &expected) {
+  std::string found =
+      place.raw().dump(-1, ' ', true, json::error_handler_t::replace);
+  if (found.size() > 60)
+    found = found.substr(0, 60) + "...";
+  place.fail("is " + found + ", which is not supported: expected " + expected,
+             CRIA_UNIMPLEMENTED);
+}
+
+void onlyKeys(const JsonCursor &object,
+              std::initializer_list<std::string_view> keys) {
+  if (!object.raw().is_object())
+    return object.expected("an object");
+  for (const auto &[key, value] : object.raw().items())
+    if (std::find(keys.begin(), keys.end(), key) == keys.end())
+      object[key].fail("is not supported", CRIA_UNIMPLEMENTED);
+}
+
 } // namespace cria

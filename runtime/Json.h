@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include <cstdint>
+#include <initializer_list>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -134,5 +135,12 @@ private:
   std::string path; // "rope.inv_freq[3]"
   Status *status;
 };
+
+/// Refuses a value that is well formed and means something not done here.
+void refuse(const JsonCursor &place, const std::string &expected);
+
+/// Refuses the members of `object` that are not among `keys`.
+void onlyKeys(const JsonCursor &object,
+              std::initializer_list<std::string_view> keys);
 
 } // namespace cria

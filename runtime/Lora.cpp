@@ -61,7 +61,7 @@ private:
 
   Status collect(const std::string &path, Modules &modules);
   Status place(const LoraConfig &config, const std::string &module, Pair &pair,
-               Effort &effort);
+               uint64_t &budget);
   void expectShape(const TensorEntry &tensor, const Shape &shape);
 
   Loras &loras;
@@ -110,7 +110,7 @@ void Loras::Opener::expectShape(const TensorEntry &tensor, const Shape &shape) {
 
 /// Checks a pair against the weight that it changes, and makes room for it.
 Status Loras::Opener::place(const LoraConfig &config, const std::string &module,
-                            Pair &pair, Effort &effort) {
+                            Pair &pair, uint64_t &budget) {
   std::string name = module + ".weight";
   auto weight = weights.find(name);
   if (!pair.a || !pair.b) {
@@ -129,7 +129,7 @@ Status Loras::Opener::place(const LoraConfig &config, const std::string &module,
                        : ", which is " + shapeText(shape) + ", no matrix"));
     return Status();
   }
-  Result<LoraScale> scale = config.at(module, effort);
+  Result<LoraScale> scale = config.at(module, budget);
   if (!scale.ok())
     return scale.status();
   expectShape(*pair.a, {scale->rank, shape[1]});
@@ -157,12 +157,13 @@ Status Loras::Opener::add(const LoraSource &source) {
   size_t nameBytes = 0;
   for (const auto &[module, pair] : modules)
     nameBytes += module.size();
-  Effort effort = Effort::ofText(nameBytes);
+  // Some tenths of a second. One budget pays for the patterns of all modules.
+  uint64_t budget = (1u << 26) + 4096 * nameBytes;
   for (auto &[module, pair] : modules) {
     if (!status.ok())
       return status;
     pair.scale = source.scale;
-    status = place(*config, module, pair, effort);
+    status = place(*config, module, pair, budget);
     loras.pairs.push_back(pair);
   }
   return status.ok() ? unfit(path, problems) : status;

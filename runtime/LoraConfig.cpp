@@ -1,7 +1,5 @@
 #include "runtime/LoraConfig.h"
 
-#include "runtime/tokenizer/Json.h"
-
 #include <algorithm>
 #include <cmath>
 #include <string_view>
@@ -85,20 +83,6 @@ void LoraConfig::read(const JsonCursor &root) {
       refuse(root[key], "null, false or nothing");
 }
 
-/// What PEFT matches, (.*\.)?(KEY)$ from the start of a name on, without the
-/// anchors, which tokenizers spell otherwise. A ^ in the key leaves no room for
-/// the first group.
-static std::string wholeName(std::string_view key) {
-  std::string front = "(?:.*\\.)?";
-  if (key.substr(0, 1) == "^") {
-    front = "";
-    key.remove_prefix(1);
-  }
-  if (!key.empty() && key.back() == '$')
-    key.remove_suffix(1);
-  return "(?<![\\s\\S])" + front + "(?:" + std::string(key) + ")(?![\\s\\S])";
-}
-
 std::vector<LoraConfig::Override>
 LoraConfig::readOverrides(const JsonCursor &root, const std::string &key,
                           double (*read)(const JsonCursor &)) {
@@ -113,7 +97,7 @@ LoraConfig::readOverrides(const JsonCursor &root, const std::string &key,
   for (const auto &item : members->raw().items()) {
     JsonCursor member = (*members)[item.key()];
     double value = read(member);
-    Result<Regex> pattern = Regex::compile(wholeName(item.key()));
+    Result<ModulePattern> pattern = ModulePattern::compile(item.key());
     if (!pattern.ok())
       member.fail("is no pattern: " + pattern.status().message(),
                   pattern.status().code());
@@ -141,15 +125,13 @@ Result<LoraConfig> LoraConfig::load(const std::string &path) {
 Result<double> LoraConfig::choose(const std::vector<Override> &overrides,
                                   double otherwise, const char *key,
                                   const std::string &module,
-                                  Effort &effort) const {
+                                  uint64_t &budget) const {
   std::optional<double> chosen;
   for (const Override &each : overrides) {
-    bool matches = false;
-    Status status = each.pattern.find(module, effort, [&](Span span) {
-      matches = span.match;
-      return Status();
-    });
-    if (status.ok() && matches && chosen.value_or(each.value) != each.value)
+    Result<bool> matched = each.pattern.matches(module, budget);
+    Status status = matched.status();
+    bool matches = status.ok() && *matched;
+    if (matches && chosen.value_or(each.value) != each.value)
       status =
           Status(CRIA_UNIMPLEMENTED, "has two values for " + quote(module));
     if (!status.ok())
@@ -162,11 +144,11 @@ Result<double> LoraConfig::choose(const std::vector<Override> &overrides,
 }
 
 Result<LoraScale> LoraConfig::at(const std::string &module,
-                                 Effort &effort) const {
-  Result<double> r = choose(ranks, rank, "rank_pattern", module, effort);
+                                 uint64_t &budget) const {
+  Result<double> r = choose(ranks, rank, "rank_pattern", module, budget);
   if (!r.ok())
     return r.status();
-  Result<double> a = choose(alphas, alpha, "alpha_pattern", module, effort);
+  Result<double> a = choose(alphas, alpha, "alpha_pattern", module, budget);
   if (!a.ok())
     return a.status();
   return LoraScale{static_cast<uint64_t>(*r),

@@ -3,8 +3,8 @@
 #pragma once
 
 #include "runtime/Json.h"
+#include "runtime/ModulePattern.h"
 #include "runtime/Status.h"
-#include "runtime/tokenizer/Regex.h"
 
 #include <cstdint>
 #include <string>
@@ -28,14 +28,14 @@ public:
   /// What holds for the module of the model called `module`. Patterns are
   /// PEFT's: an expression that the name, or what follows one of its dots,
   /// matches whole. Two that match with different values are refused: which of
-  /// them wins is a matter of their order, which JSON does not keep. `effort`
-  /// pays for the patterns; one is made for all modules of an adapter.
-  Result<LoraScale> at(const std::string &module, Effort &effort) const;
+  /// them wins is a matter of their order, which JSON does not keep. `budget`
+  /// pays for the patterns; see ModulePattern::matches.
+  Result<LoraScale> at(const std::string &module, uint64_t &budget) const;
 
 private:
   /// A member of rank_pattern or alpha_pattern.
   struct Override {
-    Regex pattern;
+    ModulePattern pattern;
     double value;
   };
 
@@ -45,7 +45,7 @@ private:
                                       double (*read)(const JsonCursor &));
   Result<double> choose(const std::vector<Override> &overrides,
                         double otherwise, const char *key,
-                        const std::string &module, Effort &effort) const;
+                        const std::string &module, uint64_t &budget) const;
 
   std::string path;
   double rank = 0, alpha = 0;

@@ -7,9 +7,8 @@ namespace cria {
 
 /// The weight `name`, a tensor of F8_E4M3 at `place`; null where `problem` says
 /// why not.
-std::shared_ptr<PackedWeight> findFp8(const Checkpoint &checkpoint,
-                                      const std::string &name,
-                                      const Checkpoint::Place &place,
-                                      std::string &problem);
+[[gnu::cold]] std::shared_ptr<PackedWeight>
+findFp8(const Checkpoint &checkpoint, const std::string &name,
+        const Checkpoint::Place &place, std::string &problem);
 
 } // namespace cria

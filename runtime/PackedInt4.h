@@ -7,9 +7,8 @@ namespace cria {
 
 /// The weight X.weight of `shape` whose elements are X.qweight, `module` being
 /// X; null where there is none, or where `problem` says what is wrong.
-std::shared_ptr<PackedWeight> findInt4(const Checkpoint &checkpoint,
-                                       const std::string &module,
-                                       const Shape &shape,
-                                       std::string &problem);
+[[gnu::cold]] std::shared_ptr<PackedWeight>
+findInt4(const Checkpoint &checkpoint, const std::string &module,
+         const Shape &shape, std::string &problem);
 
 } // namespace cria

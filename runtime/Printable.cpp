@@ -1,25 +1,53 @@
 #include "runtime/Printable.h"
 
-#include <utf8proc.h>
-
+#include <algorithm>
 #include <cstdint>
 #include <cstdio>
+#include <iterator>
+#include <utility>
 
 namespace cria {
 
-static bool hasShape(utf8proc_int32_t character) {
-  switch (utf8proc_category(character)) {
-  case UTF8PROC_CATEGORY_CC:
-  case UTF8PROC_CATEGORY_CF:
-  case UTF8PROC_CATEGORY_ZL:
-  case UTF8PROC_CATEGORY_ZP:
-    return false;
-  default:
-    return true;
-  }
+/// Ranges of characters without a shape: Unicode 15's categories Cc (controls),
+/// Cf (formats), Zl and Zp (separators).
+static constexpr std::pair<uint32_t, uint32_t> shapeless[] = {
+    {0x0, 0x1f},        {0x7f, 0x9f},       {0xad, 0xad},
+    {0x600, 0x605},     {0x61c, 0x61c},     {0x6dd, 0x6dd},
+    {0x70f, 0x70f},     {0x890, 0x891},     {0x8e2, 0x8e2},
+    {0x180e, 0x180e},   {0x200b, 0x200f},   {0x2028, 0x202e},
+    {0x2060, 0x2064},   {0x2066, 0x206f},   {0xfeff, 0xfeff},
+    {0xfff9, 0xfffb},   {0x110bd, 0x110bd}, {0x110cd, 0x110cd},
+    {0x13430, 0x1343f}, {0x1bca0, 0x1bca3}, {0x1d173, 0x1d17a},
+    {0xe0001, 0xe0001}, {0xe0020, 0xe007f}};
+
+static bool hasShape(uint32_t character) {
+  return std::none_of(
+      std::begin(shapeless), std::end(shapeless), [=](auto range) {
+        return character >= range.first && character <= range.second;
+      });
 }
 
-static std::string escape(utf8proc_int32_t character) {
+/// Reads the character at the beginning of `text`, not empty; returns its
+/// bytes, 0 where they are not UTF-8.
+static size_t readCharacter(std::string_view text, uint32_t &character) {
+  auto first = static_cast<uint8_t>(text[0]);
+  size_t length = first < 0x80 ? 1 : first < 0xe0 ? 2 : first < 0xf0 ? 3 : 4;
+  character = first & (0xff >> (length + (length > 1)));
+  if ((first >= 0x80 && first < 0xc2) || first > 0xf4 || length > text.size())
+    return 0;
+  for (size_t i = 1; i < length; ++i) {
+    auto next = static_cast<uint8_t>(text[i]);
+    if ((next & 0xc0) != 0x80)
+      return 0;
+    character = character << 6 | (next & 0x3f);
+  }
+  static constexpr uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
+  bool isHalf = character >= 0xd800 && character < 0xe000;
+  return character < least[length] || character > 0x10ffff || isHalf ? 0
+                                                                     : length;
+}
+
+static std::string escape(uint32_t character) {
   if (character == '\n')
     return "\\n";
   if (character == '\t')
@@ -27,12 +55,12 @@ static std::string escape(utf8proc_int32_t character) {
   if (character == '\r')
     return "\\r";
   char text[16];
-  auto point = static_cast<unsigned>(character);
-  if (point < 0x10000)
-    snprintf(text, sizeof(text), "\\u%04x", point);
+  if (character < 0x10000)
+    snprintf(text, sizeof(text), "\\u%04x", character);
   else // in UTF-16, as JSON has it
     snprintf(text, sizeof(text), "\\u%04x\\u%04x",
-             0xd800 + ((point - 0x10000) >> 10), 0xdc00 + (point & 0x3ff));
+             0xd800 + ((character - 0x10000) >> 10),
+             0xdc00 + (character & 0x3ff));
   return text;
 }
 
@@ -40,18 +68,17 @@ static std::string escapeAllBut(std::string_view kept, std::string_view text) {
   std::string shown;
   shown.reserve(text.size());
   for (size_t at = 0; at < text.size();) {
-    auto *bytes = reinterpret_cast<const uint8_t *>(text.data()) + at;
-    utf8proc_int32_t character = 0;
-    utf8proc_ssize_t length = utf8proc_iterate(
-        bytes, static_cast<utf8proc_ssize_t>(text.size() - at), &character);
-    if (length <= 0) {
-      char text[8];
-      snprintf(text, sizeof(text), "\\x%02x", *bytes);
-      shown += text;
+    uint32_t character = 0;
+    size_t length = readCharacter(text.substr(at), character);
+    if (length == 0) {
+      char escaped[8];
+      snprintf(escaped, sizeof(escaped), "\\x%02x",
+               static_cast<uint8_t>(text[at]));
+      shown += escaped;
       ++at;
       continue;
     }
-    std::string_view raw = text.substr(at, static_cast<size_t>(length));
+    std::string_view raw = text.substr(at, length);
     if (hasShape(character) || kept.find(raw) != kept.npos)
       shown += raw;
     else

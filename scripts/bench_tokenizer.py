@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Times libcria.so's byte-level BPE beside Hugging Face tokenizers, on one core.
+"""Times libcria-text.so's byte-level BPE beside Hugging Face tokenizers, on one core.
 
 usage: bench_tokenizer.py LIBCRIA.SO TEXT-FILE...
 

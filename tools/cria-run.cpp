@@ -4,8 +4,8 @@
 /// come, or one result in its place: with --print-ids the ids. Everything else
 /// goes to stderr.
 #include "runtime/Artifact.h"
-#include "runtime/Ids.h"
 #include "runtime/gguf/Files.h"
+#include "tools/Ids.h"
 #include "tools/run/Process.h"
 #include "tools/run/Run.h"
 

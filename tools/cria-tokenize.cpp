@@ -1,7 +1,7 @@
 /// cria-tokenize: text to token ids and back.
-#include "runtime/Ids.h"
-#include "runtime/tokenizer/Tokenizer.h"
+#include "runtime/text/tokenizer/Tokenizer.h"
 #include "tools/CommandLine.h"
+#include "tools/Ids.h"
 
 #include <cerrno>
 #include <csignal>

@@ -1,10 +1,10 @@
-/// The config of a GGUF file. runtime/gguf makes a config.json of its metadata,
+/// The config of a GGUF file. import/gguf makes a config.json of its metadata,
 /// which is read as any other; the ledger and errors name the file's own keys.
 #include "lowering/import/Gguf.h"
 #include "lowering/import/Json.h"
 #include "lowering/import/LedgerReport.h"
-
-#include "runtime/gguf/Config.h"
+#include "lowering/import/gguf/Config.h"
+#include "runtime/gguf/Files.h"
 
 using namespace cria;
 

@@ -1,7 +1,7 @@
 /// Chat templates: what parses renders a conversation, or fails, in bounds. The
 /// variables are a conversation, or what stands behind a NUL. A character that
 /// the conversation alone has is never the template's, whatever that does.
-#include "runtime/chat/Prompt.h"
+#include "runtime/text/chat/Prompt.h"
 #include "test/fuzz/Fuzz.h"
 
 using namespace cria;

@@ -1,6 +1,6 @@
 /// generation_config.json, or config.json in its place.
-#include "runtime/Generation.h"
 #include "runtime/Json.h"
+#include "runtime/text/Generation.h"
 #include "test/fuzz/Fuzz.h"
 
 using namespace cria;

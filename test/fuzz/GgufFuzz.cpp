@@ -1,11 +1,11 @@
 /// The header of a GGUF file, and all that is made of it: a config, names of
 /// tensors, a tokenizer, a chat template.
-#include "runtime/chat/Template.h"
-#include "runtime/gguf/Config.h"
+#include "lowering/import/gguf/Config.h"
 #include "runtime/gguf/Files.h"
 #include "runtime/gguf/Tensors.h"
-#include "runtime/gguf/Text.h"
-#include "runtime/tokenizer/Tokenizer.h"
+#include "runtime/text/chat/Template.h"
+#include "runtime/text/gguf/Text.h"
+#include "runtime/text/tokenizer/Tokenizer.h"
 #include "test/fuzz/Fuzz.h"
 
 using namespace cria;

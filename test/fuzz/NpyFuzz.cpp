@@ -1,6 +1,6 @@
 /// A NumPy file; a matrix that is taken is all there.
-#include "runtime/Npy.h"
 #include "test/fuzz/Fuzz.h"
+#include "tools/run/Npy.h"
 
 using namespace cria;
 

@@ -1,6 +1,6 @@
 /// Text through the byte-level tokenizer of examples/tiny: whatever is UTF-8
 /// comes back, all else is refused.
-#include "runtime/tokenizer/Tokenizer.h"
+#include "runtime/text/tokenizer/Tokenizer.h"
 #include "test/fuzz/Fuzz.h"
 
 using namespace cria;

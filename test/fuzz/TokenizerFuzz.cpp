@@ -4,7 +4,7 @@
 /// one: components of all kinds, in sequences inside sequences, repeated, with
 /// texts and expressions that grow, backtrack and overlap; and a text that
 /// repeats a few characters.
-#include "runtime/tokenizer/Tokenizer.h"
+#include "runtime/text/tokenizer/Tokenizer.h"
 #include "test/fuzz/Fuzz.h"
 
 #include <nlohmann/json.hpp>

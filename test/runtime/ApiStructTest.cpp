@@ -1,6 +1,6 @@
 // Programs and libraries of different versions: structs that are shorter or
 // longer than the library's.
-#include "runtime/cria.h"
+#include "runtime/cria_text.h"
 
 #include "test/runtime/Fixtures.h"
 

@@ -1,4 +1,4 @@
-#include "runtime/cria.h"
+#include "runtime/cria_text.h"
 
 #include "test/runtime/Fixtures.h"
 

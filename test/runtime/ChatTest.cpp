@@ -1,8 +1,8 @@
 /// Chat templates from files, and hostile ones. That the language means what
 /// Jinja's does is for chat-templates.test.
-#include "runtime/chat/Template.h"
+#include "runtime/text/chat/Template.h"
 
-#include "runtime/Stack.h"
+#include "runtime/text/Stack.h"
 #include "test/runtime/Fixtures.h"
 
 #include <gtest/gtest.h>

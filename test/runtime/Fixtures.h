@@ -2,8 +2,8 @@
 /// written tensor by tensor, and an artifact whose code is a few lines of C.
 #pragma once
 
-#include "runtime/Stack.h"
 #include "runtime/Status.h"
+#include "runtime/text/Stack.h"
 
 #include <gmock/gmock.h>
 #include <nlohmann/json.hpp>

@@ -1,4 +1,4 @@
-#include "runtime/GenerationKeys.h"
+#include "runtime/text/GenerationKeys.h"
 
 #include "test/runtime/Fixtures.h"
 

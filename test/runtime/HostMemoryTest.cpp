@@ -1,6 +1,6 @@
 /// The host runs out of memory, at every allocation in turn: loading, feeding,
 /// drawing and text through the C API, which says so and leaves nothing behind.
-#include "runtime/cria.h"
+#include "runtime/cria_text.h"
 
 #include "test/runtime/Allocations.h"
 #include "test/runtime/Fixtures.h"

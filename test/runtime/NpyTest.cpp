@@ -1,4 +1,4 @@
-#include "runtime/Npy.h"
+#include "tools/run/Npy.h"
 
 #include "runtime/File.h"
 #include "test/runtime/Fixtures.h"

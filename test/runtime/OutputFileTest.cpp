@@ -1,8 +1,8 @@
 #include "runtime/OutputFile.h"
 
 #include "runtime/File.h"
-#include "runtime/Ids.h"
 #include "test/runtime/Fixtures.h"
+#include "tools/Ids.h"
 
 #include <gtest/gtest.h>
 

@@ -4,6 +4,7 @@
 #include "test/runtime/Fixtures.h"
 
 #include <gtest/gtest.h>
+#include <utf8proc.h>
 
 using namespace cria;
 
@@ -33,6 +34,33 @@ TEST(Printable, EscapesWhatATerminalObeys) {
     EXPECT_EQ(printable(printable(text)), expected);
   }
   EXPECT_EQ(printableLines("{\n\t\"a\": \x1b\r}"), "{\n\t\"a\": \\u001b\\r}");
+}
+
+// The runtime's own table and decoder against utf8proc's.
+TEST(Printable, EscapesControlsAndFormatsOfUnicode) {
+  for (utf8proc_int32_t point = 0; point < 0x110000; ++point) {
+    utf8proc_uint8_t bytes[4];
+    if (!utf8proc_codepoint_valid(point))
+      continue;
+    std::string text(reinterpret_cast<char *>(bytes),
+                     utf8proc_encode_char(point, bytes));
+    utf8proc_category_t category = utf8proc_category(point);
+    bool isEscaped =
+        category == UTF8PROC_CATEGORY_CC || category == UTF8PROC_CATEGORY_CF ||
+        category == UTF8PROC_CATEGORY_ZL || category == UTF8PROC_CATEGORY_ZP;
+    ASSERT_EQ(printable(text) != text, isEscaped) << point;
+  }
+  // Any two bytes.
+  for (unsigned pair = 0; pair < 0x10000; ++pair) {
+    char text[2] = {static_cast<char>(pair >> 8), static_cast<char>(pair)};
+    if (text[0] == '\\')
+      continue;
+    utf8proc_int32_t character;
+    auto length = utf8proc_iterate(
+        reinterpret_cast<const utf8proc_uint8_t *>(text), 2, &character);
+    std::string shown = printable({text, 2});
+    ASSERT_EQ(shown.compare(0, 2, "\\x") == 0, length < 0) << pair;
+  }
 }
 
 // Whoever writes a message need not think of it.

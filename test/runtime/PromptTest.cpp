@@ -1,6 +1,6 @@
 /// Conversations as ids: the template's special tokens count, those that a user
 /// types do not.
-#include "runtime/chat/Prompt.h"
+#include "runtime/text/chat/Prompt.h"
 
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>

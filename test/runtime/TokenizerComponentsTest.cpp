@@ -1,9 +1,9 @@
 /// The components of tokenizers by themselves: what wrong and hostile files say
 /// of them, and that no text makes them slow. That they compute what Hugging
 /// Face's do is for tokenizer-families.test.
-#include "runtime/tokenizer/CharacterMap.h"
-#include "runtime/tokenizer/Tokenizer.h"
-#include "runtime/tokenizer/Unicode.h"
+#include "runtime/text/tokenizer/CharacterMap.h"
+#include "runtime/text/tokenizer/Tokenizer.h"
+#include "runtime/text/tokenizer/Unicode.h"
 
 #include "test/runtime/Fixtures.h"
 

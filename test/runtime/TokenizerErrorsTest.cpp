@@ -1,6 +1,6 @@
 /// Tokenizer files that are wrong, hostile or beyond what is done: each is
 /// refused by name.
-#include "runtime/tokenizer/Tokenizer.h"
+#include "runtime/text/tokenizer/Tokenizer.h"
 
 #include "test/runtime/Fixtures.h"
 

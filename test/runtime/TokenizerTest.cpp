@@ -1,9 +1,9 @@
 /// Against Hugging Face tokenizers: data/make_goldens.py says how the goldens
 /// were made.
-#include "runtime/tokenizer/Tokenizer.h"
+#include "runtime/text/tokenizer/Tokenizer.h"
 
 #include "runtime/File.h"
-#include "runtime/tokenizer/Text.h"
+#include "runtime/text/tokenizer/Text.h"
 #include "test/runtime/Fixtures.h"
 
 #include <gtest/gtest.h>

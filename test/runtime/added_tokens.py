@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Random sets of added tokens, with all flags, in tokenizers with and without
 normalizers; random texts made of them, encoded and decoded by Hugging Face
-tokenizers and by libcria.so, which must agree.
+tokenizers and by libcria-text.so, which must agree.
 
 usage: added_tokens.py LIBCRIA.SO FOLDER [SETS [SEED]]
 """

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """The chat templates of data/chat, and expressions by the hundred, rendered by
-Jinja as transformers sets it up and by libcria.so, which must agree.
+Jinja as transformers sets it up and by libcria-text.so, which must agree.
 
 usage: chat_templates.py LIBCRIA.SO FOLDER [CONVERSATIONS]
 """

@@ -1,4 +1,4 @@
-"""The text functions of libcria.so by ctypes."""
+"""libcria-text.so by ctypes."""
 
 import ctypes
 import json

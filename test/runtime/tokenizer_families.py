@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Tokenizers configured as each family's tokenizer.json is, trained on a few
 lines by Hugging Face tokenizers; then strings by the thousand, encoded and
-decoded by it and by libcria.so, which must agree.
+decoded by it and by libcria-text.so, which must agree.
 
 usage: tokenizer_families.py LIBCRIA.SO FOLDER [STRINGS [FAMILY...]]
 """

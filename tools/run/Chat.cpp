@@ -6,8 +6,8 @@
 #include "tools/run/Process.h"
 #include "tools/run/Run.h"
 
-#include "runtime/chat/Prompt.h"
-#include "runtime/tokenizer/Text.h"
+#include "runtime/text/chat/Prompt.h"
+#include "runtime/text/tokenizer/Text.h"
 
 #include <nlohmann/json.hpp>
 

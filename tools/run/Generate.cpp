@@ -2,7 +2,7 @@
 #include "tools/run/Run.h"
 
 #include "runtime/File.h"
-#include "runtime/Npy.h"
+#include "tools/run/Npy.h"
 
 #include <algorithm>
 #include <cstdio>

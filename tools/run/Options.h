@@ -3,10 +3,10 @@
 
 #include "runtime/Backend.h"
 #include "runtime/Device.h"
-#include "runtime/GenerationKeys.h"
 #include "runtime/Json.h"
 #include "runtime/Sampler.h"
 #include "runtime/Status.h"
+#include "runtime/text/GenerationKeys.h"
 #include "tools/CommandLine.h"
 #include "tools/WeightOptions.h"
 

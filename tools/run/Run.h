@@ -1,12 +1,12 @@
 /// What cria-run holds, and its middle: from a prompt to printed text.
 #pragma once
 
-#include "runtime/Generation.h"
 #include "runtime/Model.h"
-#include "runtime/Npy.h"
 #include "runtime/Sampler.h"
 #include "runtime/Session.h"
-#include "runtime/tokenizer/Tokenizer.h"
+#include "runtime/text/Generation.h"
+#include "runtime/text/tokenizer/Tokenizer.h"
+#include "tools/run/Npy.h"
 #include "tools/run/Options.h"
 #include "tools/run/Process.h"
 #include "tools/run/Trace.h"

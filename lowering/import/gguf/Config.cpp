@@ -1,0 +1,488 @@
+#include "lowering/import/gguf/Config.h"
+
+#include "lowering/import/gguf/Keys.h"
+#include "lowering/import/gguf/Rope.h"
+#include "runtime/Json.h"
+#include "runtime/gguf/Files.h"
+#include "runtime/gguf/Names.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace cria::gguf {
+
+using nlohmann::json;
+
+namespace {
+
+/// Makes a config.json of one checkpoint. After an error nothing more is read.
+class ConfigReader {
+public:
+  ConfigReader(const std::vector<Part> &parts,
+               const std::vector<std::string> &allowed)
+      : parts(parts), header(parts.front().header), allowed(allowed) {}
+  Result<Config> read();
+
+private:
+  void fail(const std::string &what, cria_status code = CRIA_INVALID_ARGUMENT) {
+    if (status.ok())
+      status = Status(code, parts.front().file.path() + ": " + what);
+  }
+  const TensorInfo *tensor(const std::string &name) const;
+  bool isAllowed(const std::string &name) const;
+  std::string full(const std::string &key) const;
+  const Value *find(const std::string &key) const;
+  std::optional<double> number(const std::string &key);
+  std::optional<int64_t> whole(const std::string &key);
+  void note(const std::string &name, const std::string &value,
+            const std::string &fate, const std::string &why);
+  void noteTensor(const std::string &name, const std::string &why);
+  void readArchitecture();
+  void checkKeys();
+  void checkKey(const std::string &name, const Value &value);
+  void readKey(const std::string &name, const Value &value, const Key &key);
+  void checkMissing();
+  void readVocabulary();
+  void readHeads();
+  void readWindow();
+  void readTensors();
+  void readDType();
+  void readFormats(const std::string &main);
+  std::string ropeType();
+  void readRope();
+  void readYarn(json &rope);
+  void readLongRope(json &rope);
+  void readFrequencies();
+  void finishFamily();
+  std::vector<double> factors(const std::string &name);
+
+  const std::vector<Part> &parts;
+  const Header &header;
+  const std::vector<std::string> &allowed;
+  const Architecture *architecture = nullptr;
+  Status status;
+  json config = json::object();
+  Config result;
+};
+
+} // namespace
+
+const TensorInfo *ConfigReader::tensor(const std::string &name) const {
+  for (const Part &part : parts)
+    for (const TensorInfo &info : part.header.tensors())
+      if (info.name == name)
+        return &info;
+  return nullptr;
+}
+
+bool ConfigReader::isAllowed(const std::string &name) const {
+  return std::find(allowed.begin(), allowed.end(), name) != allowed.end();
+}
+
+/// "llama.block_count" for ".block_count".
+std::string ConfigReader::full(const std::string &key) const {
+  return key.front() == '.' ? architecture->name + key : key;
+}
+
+const Value *ConfigReader::find(const std::string &key) const {
+  return header.find(full(key));
+}
+
+/// The number `key`; nothing where it is absent.
+std::optional<double> ConfigReader::number(const std::string &key) {
+  const Value *value = find(key);
+  if (!value)
+    return std::nullopt;
+  std::optional<double> got = value->number();
+  if (!got || !std::isfinite(*got))
+    fail("'" + full(key) + "' is " + value->shown() + ", expected a number");
+  return got;
+}
+
+/// The same, an integer that is not negative.
+std::optional<int64_t> ConfigReader::whole(const std::string &key) {
+  const Value *value = find(key);
+  if (!value)
+    return std::nullopt;
+  std::optional<int64_t> got = value->integer();
+  if (!got || *got < 0)
+    fail("'" + full(key) + "' is " + value->shown() + ", expected a size");
+  return got;
+}
+
+void ConfigReader::note(const std::string &name, const std::string &value,
+                        const std::string &fate, const std::string &why) {
+  result.keys.push_back({name, value, fate, why});
+}
+
+/// Says what a tensor means for the config.
+void ConfigReader::noteTensor(const std::string &name, const std::string &why) {
+  const TensorInfo *info = tensor(name);
+  std::string shape;
+  for (uint64_t size : info ? info->shape : std::vector<uint64_t>())
+    shape += (shape.empty() ? "" : ", ") + std::to_string(size);
+  note(name,
+       info ? "[" + shape + "] of " + std::string(info->type->name) : "absent",
+       "honoured", why);
+}
+
+void ConfigReader::readArchitecture() {
+  const Value *value = header.find("general.architecture");
+  if (!value || !value->text())
+    return fail(value ? "'general.architecture' is " + value->shown() +
+                            ", expected a string"
+                      : "'general.architecture' is missing");
+  architecture = findArchitecture(*value->text());
+  if (!architecture)
+    return fail("'general.architecture' is " + value->shown() + ", expected " +
+                    architectureNames(),
+                CRIA_UNIMPLEMENTED);
+  config["model_type"] = architecture->modelType;
+  result.origins.emplace_back("model_type", "general.architecture");
+}
+
+/// Puts the value of a key of the table into the config.
+void ConfigReader::readKey(const std::string &name, const Value &value,
+                           const Key &key) {
+  if (key.use == KeyUse::Neutral && value.shown() != key.config)
+    return fail("'" + name + "' is " + value.shown() + ", expected " +
+                    key.config + ": " + key.note,
+                CRIA_UNIMPLEMENTED);
+  if (key.use != KeyUse::Whole && key.use != KeyUse::Number)
+    return;
+  // Some sizes may be given for each layer; here all are the same.
+  auto numbers = value.numbers();
+  if (!numbers || numbers->empty() ||
+      std::count(numbers->begin(), numbers->end(), numbers->front()) !=
+          static_cast<int64_t>(numbers->size()))
+    return fail("'" + name + "' is " + value.shown() +
+                    ", expected a number, the same for all layers",
+                CRIA_UNIMPLEMENTED);
+  if (key.use == KeyUse::Number)
+    config[key.config] = numbers->front();
+  else if (auto wholes = value.integers())
+    config[key.config] = wholes->front();
+  else
+    return fail("'" + name + "' is " + value.shown() +
+                ", expected a whole number");
+  result.origins.emplace_back(key.config, name);
+}
+
+void ConfigReader::checkKey(const std::string &name, const Value &value) {
+  const Key *key = findKey(name, architecture->name);
+  if (!key && isAllowed(name))
+    return note(name, value.shown(), "allowed", "--allow-unknown");
+  if (!key)
+    return fail("'" + printable(name) + "': unknown key, got " + value.shown() +
+                    "; what is not understood is not ignored",
+                CRIA_UNIMPLEMENTED);
+  readKey(name, value, *key);
+  bool counts = key->use != KeyUse::Any && key->use != KeyUse::Neutral;
+  note(name, value.shown(), counts ? "honoured" : "irrelevant", key->note);
+}
+
+void ConfigReader::checkKeys() {
+  for (const auto &[name, value] : header.metadata())
+    if (status.ok())
+      checkKey(name, value);
+}
+
+/// Where transformers has a default of its own, GGUF has none, or another.
+void ConfigReader::checkMissing() {
+  for (const char *key :
+       {".attention.head_count", ".attention.layer_norm_rms_epsilon",
+        ".block_count", ".context_length", ".embedding_length",
+        ".feed_forward_length"})
+    if (!find(key))
+      fail("'" + full(key) + "' is missing");
+  if (!find(".attention.head_count_kv"))
+    config["num_key_value_heads"] = config["num_attention_heads"];
+  if (!find(".rope.freq_base"))
+    config["rope_theta"] = 10000.0;
+}
+
+void ConfigReader::readVocabulary() {
+  const TensorInfo *embedding = tensor("token_embd.weight");
+  if (!embedding || embedding->shape.size() != 2)
+    return fail(embedding ? "'token_embd.weight' is no matrix"
+                          : "tensor 'token_embd.weight' is missing");
+  auto rows = static_cast<int64_t>(embedding->shape[0]);
+  if (auto size = whole(".vocab_size"); size && *size != rows)
+    fail("'" + full(".vocab_size") + "' is " + std::to_string(*size) +
+         ", but 'token_embd.weight' has " + std::to_string(rows) + " rows");
+  config["vocab_size"] = rows;
+  noteTensor("token_embd.weight", "rows of the embedding");
+  bool tied = !tensor("output.weight");
+  config["tie_word_embeddings"] = tied;
+  noteTensor("output.weight", tied ? "the head is the embedding"
+                                   : "the head is not the embedding");
+}
+
+/// Sizes of heads, and how much of one is rotated.
+void ConfigReader::readHeads() {
+  auto key = whole(".attention.key_length"),
+       value = whole(".attention.value_length"),
+       rotated = whole(".rope.dimension_count");
+  auto heads = config["num_attention_heads"].get<int64_t>();
+  int64_t size =
+      key ? *key
+          : config["hidden_size"].get<int64_t>() / std::max<int64_t>(heads, 1);
+  if (value && *value != size)
+    fail("'" + full(".attention.value_length") + "' is " +
+             std::to_string(*value) + ", expected " + std::to_string(size) +
+             ", the size of the other heads",
+         CRIA_UNIMPLEMENTED);
+  if (size > 0)
+    config["head_dim"] = size;
+  if (!rotated || *rotated == size || size <= 0)
+    return;
+  // transformers cuts the product with the head's size down to an integer.
+  double part =
+      (static_cast<double>(*rotated) + 0.5) / static_cast<double>(size);
+  config["partial_rotary_factor"] = part;
+  result.origins.emplace_back("partial_rotary_factor",
+                              full(".rope.dimension_count"));
+}
+
+/// Of llama, a model with a window is one of the family mistral.
+void ConfigReader::readWindow() {
+  auto window = whole(".attention.sliding_window");
+  if (window && *window > 0) {
+    config["sliding_window"] = *window;
+    if (config["model_type"] == "llama")
+      config["model_type"] = "mistral";
+  } else if (architecture->modelType == std::string("gemma2") && window) {
+    fail("'" + full(".attention.sliding_window") + "' is 0, expected a window");
+  }
+  result.origins.emplace_back("sliding_window",
+                              full(".attention.sliding_window"));
+}
+
+/// What the tensors that there are say: biases, and that all are known.
+void ConfigReader::readTensors() {
+  bool attention = false, mlp = false;
+  for (const Part &part : parts)
+    for (const TensorInfo &info : part.header.tensors()) {
+      std::string name = checkpointName(*architecture, info.name);
+      bool bias =
+          name.size() > 5 && name.compare(name.size() - 5, 5, ".bias") == 0;
+      attention |= bias && name.find(".self_attn.") != name.npos;
+      mlp |= bias && name.find(".mlp.") != name.npos;
+      if (name.empty() && !isRopeTensor(info.name) && !isAllowed(info.name))
+        fail("tensor " + quote(info.name) + " is unknown for " +
+                 architecture->name + "; what is not understood is not ignored",
+             CRIA_UNIMPLEMENTED);
+    }
+  if (attention && config["model_type"] != "qwen2")
+    config["attention_bias"] = true;
+  if (mlp)
+    config["mlp_bias"] = true;
+  result.origins.emplace_back("attention_bias", "blk.0.attn_output.bias");
+  result.origins.emplace_back("mlp_bias", "blk.0.ffn_down.bias");
+}
+
+/// The format of a matrix in an artifact: that of its blocks, or its type's.
+static std::string formatOf(const std::string &type) {
+  return type == "Q8_0" ? "q8_0" : type == "Q4_0" ? "q4_0" : "none";
+}
+
+/// The formats where most matrices have the type `main`.
+void ConfigReader::readFormats(const std::string &main) {
+  std::string format = formatOf(main);
+  if (format == "none")
+    return;
+  std::string embedding, head;
+  for (const Part &part : parts)
+    for (const TensorInfo &info : part.header.tensors()) {
+      if (info.name == "token_embd.weight")
+        embedding = formatOf(info.type->name);
+      if (info.name == "output.weight")
+        head = formatOf(info.type->name);
+    }
+  if (head.empty())
+    head = embedding;
+  result.quantize = format;
+  if (embedding != format)
+    result.quantize += ",embedding=" + embedding;
+  if (head != format)
+    result.quantize += ",head=" + head;
+  note("tensor formats", main, "honoured",
+       "formats of blocks, without --quantize: " + result.quantize);
+}
+
+/// The type of the most elements of matrices; bf16 where that has blocks.
+void ConfigReader::readDType() {
+  std::map<std::string, uint64_t> elements;
+  for (const Part &part : parts)
+    for (const TensorInfo &info : part.header.tensors())
+      if (info.shape.size() > 1)
+        elements[info.type->name] += info.elements() / 256;
+  std::string type = "F32";
+  uint64_t most = 0;
+  for (const auto &[name, count] : elements)
+    if (count > most) {
+      most = count;
+      type = name;
+    }
+  bool isPlain = type == "F32" || type == "F16" || type == "F64";
+  config["dtype"] = type == "F16" ? "float16"
+                    : isPlain     ? "float32"
+                                  : "bfloat16";
+  note("tensor types", type, "honoured",
+       "type of weights and activations, without --dtype: " +
+           config["dtype"].get<std::string>());
+  readFormats(type);
+}
+
+/// The floats of a small tensor.
+std::vector<double> ConfigReader::factors(const std::string &name) {
+  static constexpr uint64_t most = 1 << 12;
+  for (const Part &part : parts)
+    for (const TensorInfo &info : part.header.tensors()) {
+      if (info.name != name)
+        continue;
+      if (info.type->name != std::string("F32") || info.elements() > most) {
+        fail("tensor '" + name + "' is of " + info.type->name + " with " +
+             std::to_string(info.elements()) +
+             " elements, expected F32 and at "
+             "most " +
+             std::to_string(most));
+        return {};
+      }
+      std::vector<float> values(info.elements());
+      Status got = part.file.read(info.begin, values.data(),
+                                  values.size() * sizeof(float));
+      if (!got.ok() && status.ok())
+        status = got;
+      return {values.begin(), values.end()};
+    }
+  fail("tensor '" + name + "' is missing");
+  return {};
+}
+
+/// The rope_scaling of Llama 3, which the file has computed, or else of the
+/// factors as they are.
+void ConfigReader::readFrequencies() {
+  if (!tensor("rope_freqs.weight"))
+    return;
+  if (config.contains("rope_scaling"))
+    return fail("has both 'rope_freqs.weight' and '" +
+                    full(".rope.scaling.type") + "'",
+                CRIA_UNIMPLEMENTED);
+  std::vector<double> values = factors("rope_freqs.weight");
+  double base = config.value("rope_theta", 10000.0);
+  config["rope_scaling"] = ropeOfFactors(values, base);
+  noteTensor("rope_freqs.weight", "divisors of rope's frequencies");
+}
+
+/// The type that the file says or, as older ones do, implies.
+std::string ConfigReader::ropeType() {
+  if (const Value *named = find(".rope.scaling.type"))
+    return std::string(named->text().value_or("?"));
+  if (tensor("rope_factors_long.weight"))
+    return "longrope";
+  auto factor = find(".rope.scaling.factor") ? number(".rope.scaling.factor")
+                                             : number(".rope.scale_linear");
+  return factor && *factor != 0 && *factor != 1 ? "linear" : "none";
+}
+
+void ConfigReader::readYarn(json &rope) {
+  auto magnitude = number(".rope.scaling.attn_factor");
+  if (auto original = whole(".rope.scaling.original_context_length"))
+    rope["original_max_position_embeddings"] = *original;
+  if (auto turns = number(".rope.scaling.yarn_beta_fast"))
+    rope["beta_fast"] = *turns;
+  if (auto turns = number(".rope.scaling.yarn_beta_slow"))
+    rope["beta_slow"] = *turns;
+  // ggml multiplies a factor of its own by this one.
+  if (magnitude && *magnitude != 1)
+    rope["attention_factor"] =
+        *magnitude * (0.1 * std::log(rope["factor"].get<double>()) + 1);
+}
+
+void ConfigReader::readLongRope(json &rope) {
+  rope["short_factor"] = factors("rope_factors_short.weight");
+  rope["long_factor"] = factors("rope_factors_long.weight");
+  auto positions = config["max_position_embeddings"].get<int64_t>();
+  int64_t original =
+      whole(".rope.scaling.original_context_length").value_or(positions);
+  config["original_max_position_embeddings"] = original;
+  double stretch = static_cast<double>(positions) /
+                   static_cast<double>(std::max<int64_t>(original, 1));
+  double usual =
+      stretch > 1
+          ? std::sqrt(1 + std::log(stretch) / std::log(double(original)))
+          : 1;
+  double magnitude = number(".rope.scaling.attn_factor").value_or(1);
+  // The file has it rounded to f32; without it, it is computed in double.
+  if (!(std::abs(magnitude - usual) <= 1e-6 * usual))
+    rope["attention_factor"] = magnitude;
+}
+
+void ConfigReader::readRope() {
+  std::string type = ropeType();
+  json rope = {{"rope_type", type}};
+  if (type == "linear" || type == "yarn")
+    rope["factor"] = number(".rope.scaling.factor")
+                         .value_or(number(".rope.scale_linear").value_or(1));
+  if (type == "yarn")
+    readYarn(rope);
+  else if (type == "longrope")
+    readLongRope(rope);
+  else if (type != "linear" && type != "none")
+    return fail("'" + full(".rope.scaling.type") + "' is " +
+                    find(".rope.scaling.type")->shown() +
+                    ", expected none, linear, yarn or longrope",
+                CRIA_UNIMPLEMENTED);
+  if (type != "none")
+    config["rope_scaling"] = rope;
+  readFrequencies();
+  result.origins.emplace_back("rope_scaling", full(".rope.scaling"));
+}
+
+/// What llama.cpp knows of an architecture and no key says.
+void ConfigReader::finishFamily() {
+  std::string type = architecture->modelType;
+  auto size = config.value("head_dim", int64_t(1));
+  auto heads =
+      std::max<int64_t>(config["num_attention_heads"].get<int64_t>(), 1);
+  if (type == "smollm3")
+    config["no_rope_layer_interval"] = 4;
+  // Gemma 2 of 27B, of 46 layers, divides scores by another root.
+  if (type == "gemma2")
+    config["query_pre_attn_scalar"] =
+        config["num_hidden_layers"] == 46
+            ? config["hidden_size"].get<int64_t>() / heads
+            : size;
+  if (type == "granite" && !find(".attention.scale"))
+    config["attention_multiplier"] = 1 / std::sqrt(static_cast<double>(size));
+}
+
+Result<Config> ConfigReader::read() {
+  readArchitecture();
+  if (!status.ok())
+    return status;
+  checkKeys();
+  for (auto step : {&ConfigReader::checkMissing, &ConfigReader::readVocabulary,
+                    &ConfigReader::readHeads, &ConfigReader::readWindow,
+                    &ConfigReader::readTensors, &ConfigReader::readDType,
+                    &ConfigReader::readRope, &ConfigReader::finishFamily})
+    if (status.ok())
+      (this->*step)();
+  if (!status.ok())
+    return status;
+  result.json = config.dump();
+  std::sort(result.keys.begin(), result.keys.end(),
+            [](const KeyFate &a, const KeyFate &b) { return a.key < b.key; });
+  return std::move(result);
+}
+
+Result<Config> readConfig(const std::string &path,
+                          const std::vector<std::string> &allowed) {
+  Result<std::vector<Part>> parts = openFiles(path);
+  if (!parts.ok())
+    return parts.status();
+  return ConfigReader(*parts, allowed).read();
+}
+
+} // namespace cria::gguf

@@ -1,0 +1,176 @@
+/// What llama.cpp's converter writes for the architectures that are read here.
+#include "lowering/import/gguf/Keys.h"
+
+#include "lowering/import/gguf/Config.h"
+
+#include <string_view>
+
+namespace cria::gguf {
+
+static constexpr char everywhere[] = "*", none[] = "",
+                      provenance[] = "provenance",
+                      runtimes[] = "text is the runtime's",
+                      drawn[] = "how ids are drawn is the runtime's",
+                      experts[] = "mixtures of experts are not done",
+                      split[] = "which parts there are";
+
+static const Key keys[] = {
+    {".attention.causal", everywhere, KeyUse::Neutral, "true",
+     "a token sees only those before it"},
+    {".attention.head_count", everywhere, KeyUse::Whole, "num_attention_heads",
+     "query heads"},
+    {".attention.head_count_kv", everywhere, KeyUse::Whole,
+     "num_key_value_heads", "KV heads; as many as heads without it"},
+    {".attention.key_length", everywhere, KeyUse::Whole, "head_dim",
+     "size of a head; embedding_length by heads without it"},
+    {".attention.layer_norm_rms_epsilon", everywhere, KeyUse::Number,
+     "rms_norm_eps", "epsilon of norms"},
+    {".attention.max_alibi_bias", everywhere, KeyUse::Neutral, "0",
+     "positions are rotated"},
+    {".attention.scale", "granite", KeyUse::Number, "attention_multiplier",
+     "factor of attention scores"},
+    {".attention.sliding_window", "gemma2 llama phi3", KeyUse::Read, none,
+     "keys that a token sees; of llama, the family is mistral"},
+    {".attention.value_length", everywhere, KeyUse::Read, none,
+     "the same as key_length"},
+    {".attn_logit_softcapping", "gemma2", KeyUse::Number,
+     "attn_logit_softcapping", "soft cap of attention scores"},
+    {".block_count", everywhere, KeyUse::Whole, "num_hidden_layers", "layers"},
+    {".context_length", everywhere, KeyUse::Whole, "max_position_embeddings",
+     "positions the model knows"},
+    {".embedding_length", everywhere, KeyUse::Whole, "hidden_size",
+     "width of the residual stream"},
+    {".embedding_scale", "granite", KeyUse::Number, "embedding_multiplier",
+     "factor of embeddings"},
+    {".expert_count", everywhere, KeyUse::Neutral, "0", experts},
+    {".expert_used_count", everywhere, KeyUse::Neutral, "0", experts},
+    {".feed_forward_length", everywhere, KeyUse::Whole, "intermediate_size",
+     "width of an MLP"},
+    {".final_logit_softcapping", "gemma2", KeyUse::Number,
+     "final_logit_softcapping", "soft cap of logits"},
+    {".logit_scale", "granite", KeyUse::Number, "logits_scaling",
+     "divisor of logits"},
+    {".residual_scale", "granite", KeyUse::Number, "residual_multiplier",
+     "factor of what a layer adds to the residual stream"},
+    {".rope.dimension_count", everywhere, KeyUse::Read, none,
+     "elements of a head that are rotated: all, but for phi3"},
+    {".rope.freq_base", everywhere, KeyUse::Number, "rope_theta",
+     "base of rope's frequencies"},
+    {".rope.scale_linear", everywhere, KeyUse::Read, none,
+     "rope.scaling.factor of linear, as it was called"},
+    {".rope.scaling.attn_factor", everywhere, KeyUse::Read, none,
+     "of yarn and longrope: factor of cosines and sines"},
+    {".rope.scaling.factor", everywhere, KeyUse::Read, none,
+     "of linear and yarn: by how much texts are stretched"},
+    {".rope.scaling.finetuned", everywhere, KeyUse::Any, none, "training"},
+    {".rope.scaling.original_context_length", everywhere, KeyUse::Read, none,
+     "positions before rope was scaled"},
+    {".rope.scaling.type", everywhere, KeyUse::Read, none,
+     "none, linear, yarn or longrope"},
+    {".rope.scaling.yarn_attn_factor", everywhere, KeyUse::Neutral, "1",
+     "only rope.scaling.attn_factor is read"},
+    {".rope.scaling.yarn_beta_fast", everywhere, KeyUse::Read, none,
+     "of yarn: the turns beyond which it does not stretch"},
+    {".rope.scaling.yarn_beta_slow", everywhere, KeyUse::Read, none,
+     "of yarn: the turns below which it stretches in full"},
+    {".rope.scaling.yarn_ext_factor", everywhere, KeyUse::Neutral, "1",
+     "yarn blends in full"},
+    {".rope.scaling.yarn_log_multiplier", everywhere, KeyUse::Neutral, "0",
+     "mscale_all_dim is not done"},
+    {".tensor_data_layout", "llama", KeyUse::Neutral,
+     "\"Meta AI original pth\"", "rows of queries and keys are in pairs"},
+    {".use_parallel_residual", everywhere, KeyUse::Neutral, "false",
+     "attention and MLP follow one another"},
+    {".vocab_size", everywhere, KeyUse::Read, none,
+     "as many as token_embd.weight has rows"},
+    {"general.alignment", everywhere, KeyUse::Read, none,
+     "where tensors begin"},
+    {"general.architecture", everywhere, KeyUse::Read, none, "the family"},
+    {"general.author", everywhere, KeyUse::Any, none, provenance},
+    {"general.base_model.", everywhere, KeyUse::Any, none, provenance},
+    {"general.basename", everywhere, KeyUse::Any, none, provenance},
+    {"general.dataset.", everywhere, KeyUse::Any, none, provenance},
+    {"general.datasets", everywhere, KeyUse::Any, none, provenance},
+    {"general.description", everywhere, KeyUse::Any, none, provenance},
+    {"general.doi", everywhere, KeyUse::Any, none, provenance},
+    {"general.file_type", everywhere, KeyUse::Any, none,
+     "each tensor says its type"},
+    {"general.finetune", everywhere, KeyUse::Any, none, provenance},
+    {"general.languages", everywhere, KeyUse::Any, none, provenance},
+    {"general.license", everywhere, KeyUse::Any, none, provenance},
+    {"general.license.", everywhere, KeyUse::Any, none, provenance},
+    {"general.name", everywhere, KeyUse::Any, none, provenance},
+    {"general.organization", everywhere, KeyUse::Any, none, provenance},
+    {"general.quantization_version", everywhere, KeyUse::Neutral, "2",
+     "blocks are those of ggml since May 2023"},
+    {"general.quantized_by", everywhere, KeyUse::Any, none, provenance},
+    {"general.repo_url", everywhere, KeyUse::Any, none, provenance},
+    {"general.sampling.", everywhere, KeyUse::Any, none, drawn},
+    {"general.size_label", everywhere, KeyUse::Any, none, provenance},
+    {"general.source.", everywhere, KeyUse::Any, none, provenance},
+    {"general.tags", everywhere, KeyUse::Any, none, provenance},
+    {"general.type", everywhere, KeyUse::Neutral, "\"model\"",
+     "adapters and vocabularies are no models"},
+    {"general.url", everywhere, KeyUse::Any, none, provenance},
+    {"general.uuid", everywhere, KeyUse::Any, none, provenance},
+    {"general.version", everywhere, KeyUse::Any, none, provenance},
+    {"mradermacher.", everywhere, KeyUse::Any, none, provenance},
+    {"quantize.imatrix.", everywhere, KeyUse::Any, none, provenance},
+    {"split.count", everywhere, KeyUse::Read, none, split},
+    {"split.no", everywhere, KeyUse::Read, none, split},
+    {"split.tensors.count", everywhere, KeyUse::Read, none, split},
+    {"tokenizer.chat_template", everywhere, KeyUse::Any, none, runtimes},
+    {"tokenizer.chat_template.", everywhere, KeyUse::Any, none, runtimes},
+    {"tokenizer.chat_templates", everywhere, KeyUse::Any, none, runtimes},
+    {"tokenizer.ggml.bos_token_id", everywhere, KeyUse::Whole, "bos_token_id",
+     "begins a text, for the runtime"},
+    {"tokenizer.ggml.eos_token_id", everywhere, KeyUse::Whole, "eos_token_id",
+     "ends a text, for the runtime"},
+    {"tokenizer.ggml.", everywhere, KeyUse::Any, none, runtimes},
+    {"tokenizer.huggingface.json", everywhere, KeyUse::Any, none,
+     "tokenizer.ggml says the same"},
+};
+
+/// Whether the list `names` has `name`.
+static bool lists(std::string_view names, const std::string &name) {
+  return names == everywhere ||
+         (" " + std::string(names) + " ").find(" " + name + " ") !=
+             std::string::npos;
+}
+
+const Key *findKey(const std::string &key, const std::string &architecture) {
+  std::string_view name = key;
+  if (key.compare(0, architecture.size() + 1, architecture + ".") == 0)
+    name.remove_prefix(architecture.size());
+  for (const Key &entry : keys) {
+    std::string_view pattern = entry.name;
+    bool isPrefix = pattern.back() == '.';
+    bool fits =
+        isPrefix ? name.substr(0, pattern.size()) == pattern : name == pattern;
+    if (fits && lists(entry.architectures, architecture))
+      return &entry;
+  }
+  return nullptr;
+}
+
+std::string keysText() {
+  std::string text = "| key | read for | is |\n|---|---|---|\n";
+  for (const Key &key : keys) {
+    std::string name = key.name, note = key.note;
+    if (name.front() == '.')
+      name = "ARCH" + name;
+    if (name.back() == '.')
+      name += "*";
+    if (key.use == KeyUse::Neutral)
+      note = "only `" + std::string(key.config) + "`: " + note;
+    else if (key.use == KeyUse::Any)
+      note = "irrelevant: " + note;
+    bool all = lists(key.architectures, "*");
+    text += "| `" + name + "` | " +
+            (all ? "all" : std::string(key.architectures)) + " | " + note +
+            " |\n";
+  }
+  return text;
+}
+
+} // namespace cria::gguf

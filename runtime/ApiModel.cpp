@@ -1,0 +1,266 @@
+#include "runtime/Handles.h"
+
+#include "runtime/Preflight.h"
+
+using namespace cria;
+
+/// Gives `artifact` to the caller.
+static Status
+giveArtifact(const Result<std::shared_ptr<const Artifact>> &opened,
+             cria_artifact **artifact) {
+  if (opened.ok())
+    *artifact = new cria_artifact{*opened};
+  return opened.status();
+}
+
+cria_status cria_artifact_open(const char *path, cria_artifact **artifact,
+                               cria_error *error) {
+  return guarded(error, [&] {
+    Status status =
+        first({notNull(path, "path"), notNull(artifact, "artifact")});
+    if (!status.ok())
+      return status;
+    *artifact = nullptr;
+    return giveArtifact(Artifact::open(path), artifact);
+  });
+}
+
+cria_status cria_artifact_open_memory(const void *data, size_t size,
+                                      cria_artifact **artifact,
+                                      cria_error *error) {
+  return guarded(error, [&] {
+    Status status =
+        first({notNull(data, "data"), notNull(artifact, "artifact")});
+    if (!status.ok())
+      return status;
+    *artifact = nullptr;
+    return giveArtifact(
+        Artifact::openMemory({static_cast<const char *>(data), size}),
+        artifact);
+  });
+}
+
+void cria_artifact_free(cria_artifact **artifact) { freeHandle(artifact); }
+
+cria_status cria_artifact_manifest(const cria_artifact *artifact,
+                                   const char **json, cria_error *error) {
+  return guarded(error, [&] {
+    Status status =
+        first({notNull(artifact, "artifact"), notNull(json, "json")});
+    if (status.ok())
+      *json = artifact->object->manifestText().c_str();
+    return status;
+  });
+}
+
+static cria_artifact_info infoOf(const Artifact &artifact) {
+  const Manifest &manifest = artifact.manifest();
+  cria_artifact_info info = {};
+  info.vocab_size = manifest.vocabSize;
+  info.max_seq = manifest.maxSeq;
+  info.chunk = manifest.chunk;
+  info.weight_bytes = manifest.weightBytes();
+  info.cache_bytes = manifest.cacheBytes();
+  info.arena_bytes = manifest.scratchBytes();
+  info.file_bytes = artifact.fileBytes();
+  return info;
+}
+
+cria_status cria_artifact_get_info(const cria_artifact *artifact,
+                                   cria_artifact_info *info,
+                                   cria_error *error) {
+  return guarded(error, [&] {
+    Status status = notNull(artifact, "artifact");
+    return status.ok() ? writeStruct(infoOf(*artifact->object), info, "info")
+                       : status;
+  });
+}
+
+cria_status cria_artifact_inspect(const char *path, char **json,
+                                  cria_artifact_info *info, cria_error *error) {
+  return guarded(error, [&] {
+    Status status = first({notNull(path, "path"), notNull(json, "json")});
+    if (status.ok() && info)
+      status = checkStruct(info, "info");
+    if (!status.ok())
+      return status;
+    *json = nullptr;
+    auto artifact = Artifact::inspect(path);
+    if (!artifact.ok())
+      return artifact.status();
+    const std::string &text = (*artifact)->manifestText();
+    *json = static_cast<char *>(copyOut(text.c_str(), text.size() + 1));
+    return info ? writeStruct(infoOf(**artifact), info, "info") : status;
+  });
+}
+
+cria_status cria_model_check(const cria_artifact *artifact, const char *weights,
+                             char **text, cria_error *error) {
+  return guarded(error, [&] {
+    Status status =
+        first({notNull(artifact, "artifact"), notNull(weights, "weights"),
+               notNull(text, "report")});
+    if (!status.ok())
+      return status;
+    *text = nullptr;
+    auto checkpoint = Checkpoint::open(weights);
+    if (!checkpoint.ok())
+      return checkpoint.status();
+    const Artifact &object = *artifact->object;
+    Binding binding = matchWeights(object.manifest(), *checkpoint);
+    *text = strdup(
+        preflightReport(object, binding, weights, object.manifest().maxSeq)
+            .c_str());
+    if (!*text)
+      throw std::bad_alloc();
+    return binding.status(weights);
+  });
+}
+
+/// Gives `model` to the caller, its warnings as one text.
+static Status giveModel(const Result<std::shared_ptr<const Model>> &model,
+                        cria_model **handle) {
+  if (!model.ok())
+    return model.status();
+  auto given = std::make_unique<cria_model>();
+  given->object = *model;
+  for (const std::string &line : (*model)->warnings())
+    given->warnings += line + "\n";
+  given->device = (*model)->device();
+  *handle = given.release();
+  return Status();
+}
+
+cria_status cria_model_bind(const cria_artifact *artifact, const char *weights,
+                            cria_model **model, cria_error *error) {
+  return guarded(error, [&] {
+    Status status =
+        first({notNull(artifact, "artifact"), notNull(weights, "weights"),
+               notNull(model, "model")});
+    if (!status.ok())
+      return status;
+    *model = nullptr;
+    return giveModel(Model::bind(artifact->object, weights), model);
+  });
+}
+
+cria_status cria_model_random(const cria_artifact *artifact, uint64_t seed,
+                              cria_model **model, cria_error *error) {
+  return guarded(error, [&] {
+    Status status =
+        first({notNull(artifact, "artifact"), notNull(model, "model")});
+    if (!status.ok())
+      return status;
+    *model = nullptr;
+    return giveModel(Model::random(artifact->object, seed), model);
+  });
+}
+
+/// The adapters that `options` list. The elements have the size that the first
+/// one says, which need not be this library's.
+static Status readLoras(const cria_model_options &options,
+                        std::vector<LoraSource> &loras) {
+  if (options.lora_count == 0)
+    return Status();
+  if (Status status = notNull(options.loras, "loras"); !status.ok())
+    return status;
+  size_t step = options.loras->size;
+  auto *at = reinterpret_cast<const char *>(options.loras);
+  for (size_t i = 0; i < options.lora_count; ++i, at += step) {
+    auto *given = reinterpret_cast<const cria_lora *>(at);
+    cria_lora lora;
+    Status status = readStruct(given, "lora", lora);
+    if (status.ok() && given->size != step)
+      status =
+          Status(CRIA_INVALID_ARGUMENT,
+                 "loras[" + std::to_string(i) + "].size is " +
+                     std::to_string(given->size) +
+                     ", expected that of loras[0], " + std::to_string(step));
+    if (status.ok())
+      status = notNull(lora.folder, "lora->folder");
+    if (status.ok() && lora.scale == 0)
+      status = Status(CRIA_INVALID_ARGUMENT,
+                      std::string(lora.folder) +
+                          ": lora->scale is 0, expected 1 for the adapter as "
+                          "it was trained; leave out one that is to add "
+                          "nothing");
+    if (!status.ok())
+      return status;
+    loras.push_back({lora.folder, lora.scale});
+  }
+  return Status();
+}
+
+/// The weights that `options` ask for.
+static Status readSource(const cria_model_options &options,
+                         WeightSource &source) {
+  source.seed = options.seed;
+  source.loraUnmerged = options.lora_unmerged != 0;
+  source.allowUnused = options.allow_unused != 0;
+  if (options.weights)
+    source.checkpoint = options.weights;
+  if (options.weight_cache)
+    source.cache = options.weight_cache;
+  return readLoras(options, source.loras);
+}
+
+cria_status cria_model_load(const cria_artifact *artifact,
+                            const cria_model_options *options,
+                            cria_model **model, cria_error *error) {
+  return guarded(error, [&] {
+    cria_model_options asked;
+    Status status =
+        first({notNull(artifact, "artifact"),
+               readStruct(options, "options", asked), notNull(model, "model")});
+    if (!status.ok())
+      return status;
+    *model = nullptr;
+    if (asked.device < CRIA_DEVICE_AUTO || asked.device > CRIA_DEVICE_EMULATED)
+      return Status(CRIA_INVALID_ARGUMENT, "device is " +
+                                               std::to_string(asked.device) +
+                                               ", no cria_device");
+    WeightSource source;
+    if (Status read = readSource(asked, source); !read.ok())
+      return read;
+    DeviceOptions device;
+    device.kind = static_cast<DeviceKind>(asked.device);
+    device.cache = asked.no_cache == 0;
+    return giveModel(Model::load(artifact->object, source, device), model);
+  });
+}
+
+void cria_model_free(cria_model **model) { freeHandle(model); }
+
+cria_status cria_model_warnings(const cria_model *model, const char **text,
+                                cria_error *error) {
+  return guarded(error, [&] {
+    Status status = first({notNull(model, "model"), notNull(text, "text")});
+    if (status.ok())
+      *text = model->warnings.c_str();
+    return status;
+  });
+}
+
+cria_status cria_model_device(const cria_model *model, const char **text,
+                              cria_error *error) {
+  return guarded(error, [&] {
+    Status status = first({notNull(model, "model"), notNull(text, "text")});
+    if (status.ok())
+      *text = model->device.c_str();
+    return status;
+  });
+}
+
+cria_status cria_model_get_info(const cria_model *model, cria_model_info *info,
+                                cria_error *error) {
+  return guarded(error, [&] {
+    Status status = notNull(model, "model");
+    if (!status.ok())
+      return status;
+    cria_model_info known = {};
+    known.mapped_bytes = model->object->mappedBytes();
+    known.copied_bytes = model->object->copiedBytes();
+    known.bind_seconds = model->object->bindSeconds();
+    return writeStruct(known, info, "info");
+  });
+}

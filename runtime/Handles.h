@@ -1,0 +1,25 @@
+/// What the handles of cria.h hold.
+#pragma once
+
+#include "runtime/Api.h"
+#include "runtime/Model.h"
+#include "runtime/Sampler.h"
+#include "runtime/Session.h"
+
+struct cria_artifact {
+  std::shared_ptr<const cria::Artifact> object;
+};
+
+struct cria_model {
+  std::shared_ptr<const cria::Model> object;
+  std::string warnings;
+  std::string device;
+};
+
+struct cria_session {
+  std::unique_ptr<cria::Session> object;
+};
+
+struct cria_sampler {
+  cria::Sampler object;
+};

@@ -1,0 +1,41 @@
+/// The patterns by which a LoRA adapter's config names modules: Python's
+/// regular expressions, as far as names of modules need them.
+#pragma once
+
+#include "runtime/Status.h"
+
+#include <bitset>
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+namespace cria {
+
+/// A compiled pattern, an automaton that takes a step for each byte of a name
+/// and each state that it may be in: no pattern backtracks.
+class ModulePattern {
+public:
+  /// Compiles literals, classes, '.', \d, groups, '|', anchors and repetitions.
+  /// Other syntax of Python is UNIMPLEMENTED, and what is none is
+  /// INVALID_ARGUMENT.
+  static Result<ModulePattern> compile(std::string_view pattern);
+
+  /// Whether the pattern matches all of `module`, or all that follows one of
+  /// its dots: PEFT's (.*\.)?(PATTERN)$. Takes the states that it visits from
+  /// `budget`; INVALID_ARGUMENT where there are fewer.
+  Result<bool> matches(std::string_view module, uint64_t &budget) const;
+
+private:
+  class Parser;
+
+  /// A state. Offsets to the next states count from its own index.
+  struct State {
+    enum Kind { Byte, Fork, Begin, End, Match } kind;
+    int32_t next = 1, other = 1; // `other` of a Fork
+    std::bitset<256> bytes = {}; // of a Byte
+  };
+
+  std::vector<State> states;
+};
+
+} // namespace cria

@@ -1,0 +1,139 @@
+/* The C API of text: ids of text and text of ids, chat templates, and what a
+ * checkpoint says of generating text.
+ *
+ *   tokenizer   text to ids and back; a stream decodes ids as they come
+ *   chat        a conversation to text or ids
+ *   generation  how a checkpoint wants ids drawn, and which end a text
+ *
+ * These functions are in libcria-text (-lcria-text), which needs PCRE2 and
+ * utf8proc, and not libcria. A program that generates text from text links
+ * both: -lcria-text -lcria. The rules at the head of cria.h hold here, too.
+ * cria_version and cria_status_name are in either library.
+ */
+#ifndef CRIA_RUNTIME_CRIA_TEXT_H
+#define CRIA_RUNTIME_CRIA_TEXT_H
+
+#include "cria.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- Tokenizers -------------------------------------------------------- */
+
+typedef struct cria_tokenizer cria_tokenizer;
+
+/* Reads a Hugging Face tokenizer.json with a BPE, Unigram or WordPiece model,
+ * of at most 256 MiB, or that of a file.gguf. What would change the ids and is
+ * not supported is CRIA_UNIMPLEMENTED. What it does to a text takes bounded
+ * work, whatever the file and the text; beyond, a call is
+ * CRIA_INVALID_ARGUMENT. */
+CRIA_API cria_status cria_tokenizer_open(const char *path,
+                                         cria_tokenizer **tokenizer,
+                                         cria_error *error);
+CRIA_API void cria_tokenizer_free(cria_tokenizer **tokenizer);
+
+/* The ids of `size` bytes of text; with `special`, those that the tokenizer's
+ * post-processor adds as well. `ids` is malloc'ed: free() it. */
+CRIA_API cria_status cria_tokenizer_encode(const cria_tokenizer *tokenizer,
+                                           const char *text, size_t size,
+                                           int special, int32_t **ids,
+                                           size_t *count, cria_error *error);
+
+/* The same for text of users: special tokens that are written in it, such as
+ * "<|im_end|>", do not count as such but stay text. (So does llama.cpp without
+ * `parse_special`, and tokenizers with `encode_special_tokens`.) */
+CRIA_API cria_status cria_tokenizer_encode_text(const cria_tokenizer *tokenizer,
+                                                const char *text, size_t size,
+                                                int special, int32_t **ids,
+                                                size_t *count,
+                                                cria_error *error);
+
+/* The text of `ids`, without special tokens unless `special`; ids that have no
+ * token are left out. NUL-terminated and malloc'ed: free() it. Where the ids
+ * stand for a NUL character, a C string ends there. */
+CRIA_API cria_status cria_tokenizer_decode(const cria_tokenizer *tokenizer,
+                                           const int32_t *ids, size_t count,
+                                           int special, char **text,
+                                           cria_error *error);
+
+/* Decodes ids one by one, as cria_tokenizer_decode does all of them; never
+ * splits a character. */
+typedef struct cria_stream cria_stream;
+
+CRIA_API cria_status cria_stream_create(const cria_tokenizer *tokenizer,
+                                        int special, cria_stream **stream,
+                                        cria_error *error);
+CRIA_API void cria_stream_free(cria_stream **stream);
+
+/* The text that `id` completes, "" for none; lives until the next call. */
+CRIA_API cria_status cria_stream_push(cria_stream *stream, int32_t id,
+                                      const char **text, cria_error *error);
+/* The rest, after the last id, with the same lifetime; the stream is then as
+ * new. */
+CRIA_API cria_status cria_stream_finish(cria_stream *stream, const char **text,
+                                        cria_error *error);
+
+/* ---- Chat -------------------------------------------------------------- */
+
+/* The template by which a checkpoint's folder writes a conversation as text:
+ * chat_template.jinja, or that of tokenizer_config.json. It is interpreted,
+ * and reaches nothing outside of it. What takes more than a second or so, or
+ * more than 256 MiB, or nests too deeply, is CRIA_RESOURCE_EXHAUSTED. */
+typedef struct cria_chat cria_chat;
+
+/* CRIA_NOT_FOUND where the folder, or file.gguf, has no template. */
+CRIA_API cria_status cria_chat_open(const char *folder, cria_chat **chat,
+                                    cria_error *error);
+CRIA_API void cria_chat_free(cria_chat **chat);
+
+/* The text for `variables`, a JSON object: "messages", a list of objects with
+ * "role" and "content", "add_generation_prompt", "tools" and what else the
+ * template knows. Like all JSON, it may have 16 MiB and 500,000 values, nested
+ * 64 deep; an object with a key twice is an error. Integers of up to 127 bits
+ * are exact; larger ones are CRIA_UNIMPLEMENTED. The text has the special
+ * tokens, but those that stand in the messages count as well when it is
+ * encoded: cria_chat_encode is for that. It is NUL-terminated and malloc'ed:
+ * free() it. */
+CRIA_API cria_status cria_chat_render(const cria_chat *chat,
+                                      const char *variables, char **text,
+                                      cria_error *error);
+
+/* The ids of the text for `variables`, in which the template alone writes
+ * special tokens. No byte of one comes from a text in `variables`, keys
+ * included, however the template cuts, joins or changes it; but a member
+ * "..._token" of `variables` counts as the template's, and the "role" of a
+ * message may be a part of a token that the template begins, as in
+ * '<|' + role + '|>'. `ids` is malloc'ed: free() it. */
+CRIA_API cria_status cria_chat_encode(const cria_chat *chat,
+                                      const cria_tokenizer *tokenizer,
+                                      const char *variables, int32_t **ids,
+                                      size_t *count, cria_error *error);
+
+/* ---- Generation -------------------------------------------------------- */
+
+/* What a checkpoint's folder says of generating text: generation_config.json,
+ * and config.json for what that leaves out. Either file may be missing. Or what
+ * a file.gguf says of the ids that begin and end a text. */
+typedef struct cria_generation cria_generation;
+
+CRIA_API cria_status cria_generation_open(const char *folder,
+                                          cria_generation **generation,
+                                          cria_error *error);
+CRIA_API void cria_generation_free(cria_generation **generation);
+
+/* The options the folder asks for; with `generation` NULL, those of a draw from
+ * the plain distribution, temperature 1. */
+CRIA_API cria_status cria_generation_options(const cria_generation *generation,
+                                             cria_sampler_options *options,
+                                             cria_error *error);
+
+/* Whether `id` ends the text: 1 or 0; 0 where `generation` is NULL. */
+CRIA_API int cria_generation_ends(const cria_generation *generation,
+                                  int32_t id);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,105 @@
+/// Renders parsed chat templates.
+#pragma once
+
+#include "runtime/text/chat/Syntax.h"
+
+#include <map>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace cria::chat {
+
+/// What a filter, test, method or function is called with.
+struct Arguments {
+  std::vector<Value> positional; // of filters and tests, the value first
+  std::vector<std::pair<std::string_view, Value>> named; // as in the template
+
+  /// The argument at `index`, or the one named `name`, or undefined.
+  const Value &get(size_t index, std::string_view name = {}) const;
+  bool has(size_t index, std::string_view name = {}) const;
+};
+
+/// One rendering of a template. It computes with values alone: nothing outside
+/// of it can be reached.
+class Evaluator {
+public:
+  /// `variables` are what the template sees at first.
+  Evaluator(Budget &budget, Value::Dict variables)
+      : budget(budget), variables(std::move(variables)), scopes(1) {}
+
+  /// The text, empty where the budget has an error.
+  Text render(const std::vector<Statement> &statements);
+
+  Budget &budget;
+
+  /// Notes an error, and returns undefined.
+  Value fail(const std::string &message,
+             cria_status code = CRIA_INVALID_ARGUMENT);
+  Value call(const Value &function, const Arguments &arguments);
+  /// Calls `builtin`, which may call others so in turn.
+  Value apply(Builtin builtin, const Arguments &arguments);
+  /// The attribute or member `name`, as "value.name" has it.
+  Value attribute(const Value &value, const std::string &name);
+  /// "value[index]".
+  Value item(const Value &value, const Value &index);
+  Value text(Text text) { return Value::string(std::move(text), budget); }
+
+private:
+  /// The names are those of the template, which outlives its rendering.
+  using Scope = std::map<std::string_view, Value>;
+  enum class Flow { Next, Break, Continue };
+  /// Counts how deep the evaluator is inside itself; too deep is an error.
+  struct Nested {
+    explicit Nested(Evaluator &evaluator);
+    ~Nested() { --depth; }
+    int &depth;
+  };
+
+  Flow run(const std::vector<Statement> &statements);
+  Flow run(const Statement &statement);
+  Flow runIf(const Statement &statement);
+  Flow runFor(const Statement &statement);
+  Flow runBody(const Statement &statement, Value::List elements);
+  void runSet(const Statement &statement);
+  void runSetBlock(const Statement &statement);
+  Text capture(const std::vector<Statement> &statements);
+  void assign(std::string_view name, Value value);
+  void bind(const std::vector<std::string> &targets, const Value &value);
+
+  Value evaluate(const Expression &expression);
+  Value evaluateKind(const Expression &expression);
+  Value lookUp(std::string_view name);
+  Value evaluateCollection(const Expression &expression);
+  Value evaluateDict(const Expression &expression);
+  Value evaluateItem(const Expression &expression);
+  Value evaluateCall(const Expression &expression);
+  Value evaluateSign(const Expression &expression);
+  Value evaluateSlice(const Expression &expression);
+  Value evaluateOperator(const Expression &expression);
+  Value evaluateCompare(const Expression &expression);
+  bool compare(const std::string &sign, const Value &a, const Value &b);
+  Value arithmetic(const std::string &name, const Value &a, const Value &b);
+  Value sum(const Value &a, const Value &b);
+  Value repeat(const Value &value, const Value &count);
+  bool fits(const Statement &macro, const Arguments &arguments);
+  Value callMacro(const Statement &macro, const Arguments &arguments);
+  Arguments evaluateArguments(const Expression &expression, size_t first);
+
+  Value::Dict variables;     // what the template sees at first
+  std::vector<Scope> scopes; // the innermost last
+  Text output;
+  int depth = 0;
+};
+
+/// What a template can call by name; nullptr where there is no such thing.
+Builtin findFilter(std::string_view name);
+Builtin findStringFilter(std::string_view name);
+Builtin findTest(std::string_view name);
+Builtin findFunction(std::string_view name);
+/// Methods of strings and dicts, the value first.
+Builtin findStringMethod(std::string_view name);
+Builtin findMethod(const Value &value, std::string_view name);
+
+} // namespace cria::chat

@@ -1,0 +1,70 @@
+/// The expressions of chat templates.
+#pragma once
+
+#include "runtime/text/chat/Lexer.h"
+#include "runtime/text/chat/Syntax.h"
+
+#include <initializer_list>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace cria::chat {
+
+/// How many arguments a call, and a macro, may have.
+inline constexpr size_t maxArguments = 255;
+
+/// Walks through the tokens of a template. The first error is kept; after it,
+/// the end of the template is all there is to see.
+class ExpressionParser {
+public:
+  explicit ExpressionParser(std::vector<Token> tokens)
+      : tokens(std::move(tokens)) {}
+
+protected:
+  /// An expression with `if` and `else`, or without them.
+  Expression parseExpression(bool conditional = true);
+  /// One or several with commas between: a tuple.
+  Expression parseTuple(bool conditional = true);
+  Expression parseFilters(Expression operand);
+  /// `a, b = c, ...`: names and defaults between parentheses.
+  bool atName(std::string_view name) const;
+  bool atOperator(std::string_view name) const;
+  bool skipName(std::string_view name);
+  bool skipOperator(std::string_view name);
+  void expectOperator(std::string_view name);
+  std::string expectName();
+  const Token &peek(size_t ahead = 0) const;
+  Token take();
+  void fail(const std::string &what, cria_status code = CRIA_INVALID_ARGUMENT);
+  void unexpected(const std::string &expected);
+  bool ok() const { return status.ok(); }
+
+  Status status;
+
+private:
+  using Kind = Expression::Kind;
+
+  Expression make(Kind kind, std::string name,
+                  std::vector<Expression> operands);
+  void enter();
+  std::pair<std::string, int> peekOperator() const;
+  Expression parseOperators(int least);
+  Expression parseChain(Expression left);
+  Expression parseUnary(bool filters);
+  Expression parsePrimary();
+  Expression parseNumber(const Token &token);
+  Expression parseList();
+  Expression parseDict();
+  Expression parsePostfix(Expression operand);
+  Expression parseSubscript(Expression operand);
+  Expression parseTest(Expression operand);
+  Expression parseArguments(Expression call);
+  Expression measured(Expression expression);
+
+  std::vector<Token> tokens;
+  size_t at = 0;
+  int nesting = 0; // of the functions that call themselves
+};
+
+} // namespace cria::chat

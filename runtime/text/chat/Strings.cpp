@@ -1,0 +1,375 @@
+/// What chat templates do with strings: Python's methods of str, and Jinja's
+/// filters that are like them. Letters change case one by one.
+#include "runtime/text/chat/Evaluator.h"
+
+#include "runtime/Json.h"
+#include "runtime/text/tokenizer/Text.h"
+#include "runtime/text/tokenizer/Unicode.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace cria::chat {
+
+using Type = Value::Type;
+
+/// The text of argument `index`, which must be a string.
+static TextView textOf(Evaluator &in, const Arguments &arguments,
+                       size_t index) {
+  const Value &value = arguments.get(index);
+  if (!value.is(Type::String))
+    in.fail("argument " + std::to_string(index) + " of a string's method is " +
+            value.typeName() + ", expected a string");
+  in.budget.spend(value.text().size());
+  return value.view();
+}
+
+static TextView stripped(TextView text, bool left, bool right,
+                         const Value &set) {
+  auto goes = [&](char32_t c) {
+    if (!set.is(Type::String))
+      return isPythonSpace(c);
+    for (size_t at = 0; at < set.text().size();)
+      if (takeCharacter(set.text(), at) == c)
+        return true;
+    return false;
+  };
+  size_t begin = std::string_view::npos, end = 0; // of what stays
+  for (size_t at = 0; at < text.size();) {
+    size_t place = at;
+    if (goes(takeCharacter(text, at)))
+      continue;
+    begin = std::min(begin, place);
+    end = at;
+  }
+  text = text.substr(0, right ? end : text.size());
+  return text.substr(left ? std::min(begin, text.size()) : 0);
+}
+
+template <bool left, bool right>
+static Value strip(Evaluator &in, const Arguments &arguments) {
+  const Value &set = arguments.get(1, "chars");
+  TextView text = textOf(in, arguments, 0);
+  if (!in.budget.spend(text.size() * (1 + set.text().size())))
+    return {};
+  return in.text(stripped(text, left, right, set));
+}
+
+/// Jinja's filter takes any value.
+static Value trim(Evaluator &in, const Arguments &arguments) {
+  Arguments strings = arguments;
+  strings.positional[0] = in.text(print(arguments.get(0), in.budget));
+  return in.budget.ok() ? strip<true, true>(in, strings) : Value();
+}
+
+enum class Case { Upper, Lower, Capital, Title, TitleFilter };
+
+/// Whether a word goes on behind `c`: behind a letter for the method, for the
+/// filter behind what is no blank and opens nothing.
+static bool goesOn(Case to, char32_t c) {
+  if (to == Case::Title)
+    return isLetter(c);
+  static constexpr std::u32string_view opening = U"-({[<";
+  return !isPythonSpace(c) && opening.find(c) == opening.npos;
+}
+
+template <Case to>
+static Value toCase(Evaluator &in, const Arguments &arguments) {
+  Text text = print(arguments.get(0), in.budget);
+  Writer result(in.budget);
+  bool begins = true;
+  for (size_t at = 0; at < text.bytes.size() && in.budget.ok();) {
+    result.origin = TextView(text).origin(at);
+    char32_t c = takeCharacter(text.bytes, at);
+    bool upper = to == Case::Upper || (to != Case::Lower && begins);
+    result.addCharacter(upper ? toUpper(c) : toLower(c));
+    begins = (to == Case::Title || to == Case::TitleFilter) && !goesOn(to, c);
+  }
+  return in.text(result.take());
+}
+
+/// What a search takes besides reading its texts.
+static constexpr size_t searchCost = 64;
+
+/// The integer that argument `index` or `name` is; -1, for no limit, where
+/// there is none.
+static Integer limitOf(Evaluator &in, const Arguments &arguments, size_t index,
+                       std::string_view name) {
+  const Value &limit = arguments.get(index, name);
+  if (limit.isWhole())
+    return limit.asInteger();
+  if (!limit.is(Type::Undefined) && !limit.is(Type::None))
+    in.fail("the argument " + quote(name) + " is " + limit.typeName() +
+            ", expected an integer");
+  return -1;
+}
+
+static Value replace(Evaluator &in, const Arguments &arguments) {
+  Text printed = print(arguments.get(0), in.budget);
+  TextView text = printed, from = textOf(in, arguments, 1),
+           to = textOf(in, arguments, 2);
+  Integer left = limitOf(in, arguments, 3, "count");
+  if (from.size() == 0 && in.budget.ok())
+    return in.fail("replacing the empty text is not supported",
+                   CRIA_UNIMPLEMENTED);
+  Writer result(in.budget);
+  size_t done = 0;
+  while (left-- != 0 && in.budget.spend(searchCost)) {
+    size_t at = findText(text, from, done);
+    if (at == std::string_view::npos)
+      break;
+    result.add(text.substr(done, at - done));
+    result.add(to);
+    done = at + from.size();
+  }
+  result.add(text.substr(done));
+  return in.text(result.take());
+}
+
+/// The strings of a list to be.
+class Pieces {
+public:
+  explicit Pieces(Evaluator &in) : in(in) {}
+  void add(TextView piece) {
+    if (in.budget.spend(sizeof(Value) + piece.cost()))
+      elements.push_back(in.text(piece));
+  }
+  Value take(bool reversed) {
+    if (reversed)
+      std::reverse(elements.begin(), elements.end());
+    return Value::list(std::move(elements), in.budget);
+  }
+
+private:
+  Evaluator &in;
+  Value::List elements;
+};
+
+/// Python's split at runs of white space.
+static Value words(Evaluator &in, TextView text, Integer limit) {
+  Pieces parts(in);
+  size_t begin = 0;
+  auto skip = [&](size_t at, bool space) { // to the end of a run
+    while (at < text.size()) {
+      size_t next = at;
+      if (isPythonSpace(takeCharacter(text, next)) != space)
+        break;
+      at = next;
+    }
+    return at;
+  };
+  while ((begin = skip(begin, true)) < text.size() && in.budget.ok()) {
+    if (limit-- == 0) {
+      parts.add(text.substr(begin));
+      break;
+    }
+    size_t end = skip(begin, false);
+    parts.add(text.substr(begin, end - begin));
+    begin = end;
+  }
+  return parts.take(false);
+}
+
+static Value pieces(Evaluator &in, TextView text, std::string_view separator,
+                    Integer limit) {
+  Pieces parts(in);
+  while (limit-- != 0 && in.budget.spend(searchCost)) {
+    size_t at = findText(text, separator);
+    if (at == std::string_view::npos)
+      break;
+    parts.add(text.substr(0, at));
+    text = text.substr(at + separator.size());
+  }
+  parts.add(text);
+  return parts.take(false);
+}
+
+/// `text` from its last byte to its first: what looks from the right looks
+/// from the left in it.
+static std::string mirror(Evaluator &in, std::string_view text) {
+  return in.budget.spend(text.size()) ? std::string(text.rbegin(), text.rend())
+                                      : std::string();
+}
+
+static Value piecesFromRight(Evaluator &in, TextView text,
+                             std::string_view separator, Integer limit) {
+  std::string mirrored = mirror(in, text), wanted = mirror(in, separator);
+  Pieces parts(in);
+  size_t done = 0; // bytes at the right
+  while (limit-- != 0 && in.budget.spend(searchCost)) {
+    size_t at = findText(mirrored, wanted, done);
+    if (at == std::string_view::npos)
+      break;
+    parts.add(text.substr(text.size() - at, at - done));
+    done = at + separator.size();
+  }
+  parts.add(text.substr(0, text.size() - done));
+  return parts.take(true);
+}
+
+template <bool fromRight>
+static Value split(Evaluator &in, const Arguments &arguments) {
+  const Value &separator = arguments.get(1, "sep");
+  Integer most = limitOf(in, arguments, 2, "maxsplit");
+  TextView text = textOf(in, arguments, 0);
+  if (!in.budget.ok())
+    return {};
+  if (separator.is(Type::String) && !separator.text().empty()) {
+    std::string_view mark = separator.text();
+    in.budget.spend(mark.size());
+    return fromRight ? piecesFromRight(in, text, mark, most)
+                     : pieces(in, text, mark, most);
+  }
+  bool blank = separator.is(Type::Undefined) || separator.is(Type::None);
+  if (!blank || (fromRight && most >= 0))
+    return in.fail("splitting so is not supported", CRIA_UNIMPLEMENTED);
+  return words(in, text, most);
+}
+
+/// The lines, without what ends them: \n, \r, \r\n, and rarer characters.
+static Value splitLines(Evaluator &in, const Arguments &arguments) {
+  TextView text = textOf(in, arguments, 0);
+  if (arguments.get(1, "keepends").truth())
+    return in.fail("splitting lines with their ends is not supported",
+                   CRIA_UNIMPLEMENTED);
+  static constexpr std::u32string_view ends =
+      U"\n\r\v\f\x1C\x1D\x1E\x85\u2028\u2029";
+  Pieces lines(in);
+  size_t begin = 0;
+  for (size_t at = 0; at < text.size() && in.budget.ok();) {
+    size_t end = at;
+    char32_t c = takeCharacter(text, at);
+    if (ends.find(c) == ends.npos)
+      continue;
+    lines.add(text.substr(begin, end - begin));
+    at += c == '\r' && text.bytes.substr(at, 1) == "\n";
+    begin = at;
+  }
+  if (begin < text.size())
+    lines.add(text.substr(begin));
+  return lines.take(false);
+}
+
+/// Whether the string begins, or ends, with the argument or one of a tuple.
+template <bool atEnd>
+static Value hasAffix(Evaluator &in, const Arguments &arguments) {
+  std::string_view text = textOf(in, arguments, 0);
+  const Value &given = arguments.get(1);
+  Value::List affixes =
+      given.is(Type::List) ? iterate(given, in.budget) : Value::List{given};
+  bool found = false;
+  for (const Value &one : affixes) {
+    if (!one.is(Type::String))
+      return in.fail(std::string("an affix is ") + one.typeName() +
+                     ", expected a string");
+    const std::string &affix = one.text();
+    found |= text.size() >= affix.size() && in.budget.spend(affix.size()) &&
+             text.substr(atEnd ? text.size() - affix.size() : 0,
+                         affix.size()) == affix;
+  }
+  return Value::boolean(found);
+}
+
+/// Where the argument stands, in characters; -1 where it does not.
+template <bool fromRight>
+static Value findText(Evaluator &in, const Arguments &arguments) {
+  std::string_view text = textOf(in, arguments, 0);
+  std::string_view what = textOf(in, arguments, 1);
+  if (arguments.positional.size() > 2)
+    return in.fail("find with bounds is not supported", CRIA_UNIMPLEMENTED);
+  if (!in.budget.ok())
+    return {};
+  size_t at = fromRight ? cria::findText(mirror(in, text), mirror(in, what))
+                        : cria::findText(text, what);
+  if (at == text.npos)
+    return Value::integer(-1);
+  if (fromRight)
+    at = text.size() - what.size() - at;
+  return Value::integer(
+      std::count_if(text.begin(), text.begin() + at,
+                    [](char c) { return (c & 0xC0) != 0x80; }));
+}
+
+static Value countText(Evaluator &in, const Arguments &arguments) {
+  std::string_view text = textOf(in, arguments, 0);
+  std::string_view what = textOf(in, arguments, 1);
+  if (what.empty())
+    return in.fail("counting the empty text is not supported",
+                   CRIA_UNIMPLEMENTED);
+  Integer count = 0;
+  for (size_t at = 0; in.budget.spend(searchCost); ++count) {
+    at = cria::findText(text, what, at);
+    if (at == text.npos)
+      break;
+    at += what.size();
+  }
+  return Value::integer(count);
+}
+
+static Value joinTexts(Evaluator &in, const Arguments &arguments) {
+  TextView separator = textOf(in, arguments, 0);
+  Writer result(in.budget);
+  bool first = true;
+  for (const Value &part : iterate(arguments.get(1), in.budget)) {
+    if (!part.is(Type::String))
+      return in.fail(std::string("cannot join ") + part.typeName());
+    result.add(std::exchange(first, false) ? TextView() : separator);
+    result.add(part.view());
+  }
+  return in.text(result.take());
+}
+
+template <bool (*kind)(char32_t)>
+static Value all(Evaluator &in, const Arguments &arguments) {
+  std::string_view text = textOf(in, arguments, 0);
+  bool every = !text.empty();
+  for (size_t at = 0; at < text.size();)
+    every &= kind(takeCharacter(text, at));
+  return Value::boolean(every);
+}
+
+static bool isDecimal(char32_t c) { return isNumeric(c) && c < 0x80; }
+
+using Named = std::pair<const char *, Builtin>;
+
+Builtin findStringFilter(std::string_view name) {
+  static const Named filters[] = {{"trim", trim},
+                                  {"upper", toCase<Case::Upper>},
+                                  {"lower", toCase<Case::Lower>},
+                                  {"capitalize", toCase<Case::Capital>},
+                                  {"title", toCase<Case::TitleFilter>},
+                                  {"replace", replace}};
+  for (const auto &[known, filter] : filters)
+    if (name == known)
+      return filter;
+  return nullptr;
+}
+
+Builtin findStringMethod(std::string_view name) {
+  static const Named methods[] = {{"strip", strip<true, true>},
+                                  {"lstrip", strip<true, false>},
+                                  {"rstrip", strip<false, true>},
+                                  {"upper", toCase<Case::Upper>},
+                                  {"lower", toCase<Case::Lower>},
+                                  {"capitalize", toCase<Case::Capital>},
+                                  {"title", toCase<Case::Title>},
+                                  {"replace", replace},
+                                  {"split", split<false>},
+                                  {"rsplit", split<true>},
+                                  {"splitlines", splitLines},
+                                  {"startswith", hasAffix<false>},
+                                  {"endswith", hasAffix<true>},
+                                  {"find", findText<false>},
+                                  {"rfind", findText<true>},
+                                  {"count", countText},
+                                  {"join", joinTexts},
+                                  {"isdigit", all<isDecimal>},
+                                  {"isalpha", all<isLetter>},
+                                  {"isspace", all<isPythonSpace>}};
+  for (const auto &[known, method] : methods)
+    if (name == known)
+      return method;
+  return nullptr;
+}
+
+} // namespace cria::chat

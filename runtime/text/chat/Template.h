@@ -1,0 +1,49 @@
+/// Chat templates: what a conversation is as one text.
+///
+/// A template is a program in a language like Jinja, and comes from whoever
+/// made the checkpoint. So it is interpreted by a few pages of our own that
+/// know values and nothing else, with bounds on time, memory and depth:
+/// whatever the template says, it can fail, but not reach anything or run for
+/// long. What is not done here is refused by name.
+#pragma once
+
+#include "runtime/Status.h"
+#include "runtime/text/chat/Syntax.h"
+#include "runtime/text/chat/Value.h"
+
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace cria::chat {
+
+/// A parsed template with the special tokens it may name; immutable.
+class Template {
+public:
+  /// Reads chat_template.jinja of `folder`, or else "chat_template" of
+  /// tokenizer_config.json - of several, the one named "default"; and, from
+  /// there, special tokens. Without a template, CRIA_NOT_FOUND. Or reads those
+  /// of a GGUF file, its path in place of the folder.
+  static Result<Template> load(const std::string &folder);
+
+  /// Parses `source`; `name` stands for the file in errors.
+  static Result<Template> parse(std::string_view source,
+                                const std::string &name);
+
+  /// The text for `variables`, an object in JSON: "messages", a list of objects
+  /// with "role" and "content"; "add_generation_prompt"; "tools"; what else a
+  /// template asks for. Line breaks and blanks are as in transformers.
+  Result<std::string> render(std::string_view variables) const;
+  /// The same for variables that have been read, at the expense of `budget`.
+  Result<Text> render(const Value &variables, Budget &budget) const;
+
+private:
+  static Result<Template> loadGguf(const std::string &path);
+
+  std::string name;
+  std::vector<Statement> statements;
+  std::vector<std::pair<std::string, std::string>> tokens; // by name
+};
+
+} // namespace cria::chat

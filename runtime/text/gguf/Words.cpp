@@ -1,0 +1,82 @@
+#include "runtime/text/gguf/Words.h"
+
+namespace cria::gguf {
+
+using nlohmann::json;
+
+// The expressions are those of tokenizer.json files of these models.
+static constexpr char llama3[] =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}|)"
+    R"( ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+static constexpr char qwen2[] =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}|)"
+    R"( ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+static constexpr char tekken[] =
+    R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*)"
+    R"([\p{Ll}\p{Lm}\p{Lo}\p{M}]+|[^\r\n\p{L}\p{N}]?)"
+    R"([\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N}|)"
+    R"( ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+static constexpr char gpt4o[] =
+    R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*)"
+    R"([\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|)"
+    R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+)"
+    R"([\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}|)"
+    R"( ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+// llama.cpp's own, of files that do not know better.
+static constexpr char punctuation[] = R"([\p{P}\$\+<=>\^~\|]+)",
+                      gpt2[] = R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+|)"
+                               R"( ?[^\s\p{L}\p{N}]+|\s+(?!\S))",
+                      numbers[] = R"(\p{N}+)", threes[] = "[0-9][0-9][0-9]";
+
+static const std::vector<Words> &allWords() {
+  static const std::vector<Words> all = {
+      {"dbrx smaug-bpe", {llama3}, false, false, false, false},
+      {"deepseek-r1-qwen qwen2", {qwen2}, false, true, false, false},
+      {"default",
+       {punctuation, gpt2, numbers, threes},
+       false,
+       false,
+       false,
+       false},
+      {"gpt-2", {}, false, false, false, false},
+      {"gpt-4o", {gpt4o}, false, false, false, false},
+      {"llama-bpe llama-v3 llama3", {llama3}, false, false, true, true},
+      {"refact smollm starcoder", {}, true, false, false, false},
+      {"tekken", {tekken}, false, false, true, true},
+  };
+  return all;
+}
+
+json Words::normalizer() const {
+  return composes ? json{{"type", "NFC"}} : json();
+}
+
+json Words::preTokenizer() const {
+  json steps = json::array();
+  if (singleDigits)
+    steps.push_back({{"type", "Digits"}, {"individual_digits", true}});
+  for (const char *expression : expressions)
+    steps.push_back({{"type", "Split"},
+                     {"pattern", {{"Regex", expression}}},
+                     {"behavior", "Isolated"},
+                     {"invert", false}});
+  steps.push_back({{"type", "ByteLevel"},
+                   {"add_prefix_space", false},
+                   {"use_regex", expressions.empty()}});
+  return {{"type", "Sequence"}, {"pretokenizers", steps}};
+}
+
+const Words *readWords(TextReader &reader) {
+  std::string name = reader.text("tokenizer.ggml.pre", ""), names;
+  for (const Words &words : allWords()) {
+    names += (names.empty() ? "" : " ") + std::string(words.names);
+    if (!name.empty() && name.find(' ') == name.npos &&
+        (" " + std::string(words.names) + " ").find(" " + name + " ") !=
+            std::string::npos)
+      return &words;
+  }
+  reader.expected("tokenizer.ggml.pre", "one of " + names, CRIA_UNIMPLEMENTED);
+  return nullptr;
+}
+
+} // namespace cria::gguf

@@ -1,0 +1,297 @@
+#include "runtime/text/tokenizer/AddedTokens.h"
+
+#include "runtime/Json.h"
+#include "runtime/text/tokenizer/Text.h"
+#include "runtime/text/tokenizer/Unicode.h"
+
+#include <algorithm>
+
+namespace cria {
+
+/// An added token is looked for at each place of a text, so it stays short.
+static constexpr size_t maxPatternBytes = 256;
+
+static AddedToken readToken(const JsonCursor &place) {
+  onlyKeys(place, {"id", "content", "single_word", "lstrip", "rstrip",
+                   "normalized", "special"});
+  AddedToken token;
+  token.id = static_cast<int32_t>(place["id"].integer(0, maxTokenIds - 1));
+  token.content = place["content"].string();
+  token.pattern = token.content;
+  token.singleWord = place["single_word"].boolean();
+  token.stripLeft = place["lstrip"].boolean();
+  token.stripRight = place["rstrip"].boolean();
+  token.normalized = place["normalized"].boolean();
+  token.special = place["special"].boolean();
+  return token;
+}
+
+AddedTokens AddedTokens::read(const JsonCursor &list,
+                              const Vocabulary &vocabulary,
+                              const std::vector<Normalizer> &normalizers,
+                              Effort &effort) {
+  AddedTokens added;
+  added.next = static_cast<int64_t>(vocabulary.size());
+  size_t count = list.count(maxTokenIds);
+  for (size_t i = 0; i < count; ++i) {
+    JsonCursor place = list.element(i);
+    AddedToken token = readToken(place);
+    if (!list.ok())
+      return added;
+    if (token.content.empty())
+      continue;
+    for (size_t i = 0; token.normalized && i < normalizers.size(); ++i) {
+      Status done = normalizers[i].apply(token.pattern, effort);
+      if (!done.ok())
+        place.fail(done.message(), done.code());
+    }
+    added.add(std::move(token), place, vocabulary);
+  }
+  added.index(list);
+  return added;
+}
+
+void AddedTokens::add(AddedToken token, const JsonCursor &place,
+                      const Vocabulary &vocabulary) {
+  if (token.pattern.size() > maxPatternBytes)
+    place.fail("has " + std::to_string(token.pattern.size()) +
+               " bytes, expected at most " + std::to_string(maxPatternBytes));
+  if (!contents.insert(token.content).second)
+    place.fail("repeats " + quote(token.content));
+  int64_t expected;
+  if (std::optional<int32_t> known = vocabulary.find(token.content))
+    expected = *known;
+  else
+    expected = next++;
+  if (token.id != expected)
+    place.fail(quote(token.content) + " has id " + std::to_string(token.id) +
+               ", expected " + std::to_string(expected) +
+               ": that of the vocabulary, or the next free one");
+  if (token.singleWord && !word)
+    word =
+        *Regex::compile(R"([\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\p{Join_Control}])");
+  limit = std::max<int64_t>(limit, token.id + 1);
+  byId.emplace(token.id, tokens.size());
+  tokens.push_back(std::move(token));
+}
+
+/// Of several tokens that are one when they are normalized, such as "A" and
+/// "a", the first counts, special ones before the others. Hugging Face takes
+/// any, another each time it is loaded.
+void AddedTokens::index(const JsonCursor &list) {
+  using Patterns = std::unordered_map<std::string, int32_t>;
+  Patterns raw, normalized, contents, specials;
+  for (bool special : {true, false})
+    for (const AddedToken &token : tokens)
+      if (token.special == special) {
+        (token.normalized ? normalized : raw).emplace(token.pattern, token.id);
+        if (special)
+          contents.emplace(token.content, token.id);
+        if (special && token.normalized)
+          specials.emplace(token.pattern, token.id);
+      }
+  auto make = [&](Patterns &patterns) {
+    Set set;
+    patterns.erase("");
+    for (const auto &[pattern, id] : patterns)
+      set.first.set(static_cast<uint8_t>(pattern[0]));
+    set.patterns = Vocabulary::make({patterns.begin(), patterns.end()}, list);
+    return set;
+  };
+  plain = make(raw);
+  inNormalized = make(normalized);
+  specialContents = make(contents);
+  specialPatterns = make(specials);
+}
+
+const AddedToken *AddedTokens::find(int64_t id) const {
+  if (id < 0 || id >= limit)
+    return nullptr;
+  auto place = byId.find(static_cast<int32_t>(id));
+  return place == byId.end() ? nullptr : &tokens[place->second];
+}
+
+int32_t AddedTokens::Set::longest(std::string_view text, size_t &at,
+                                  size_t &read) const {
+  if (!first[static_cast<uint8_t>(text[at])])
+    return -1;
+  int32_t id = -1;
+  Vocabulary::Place place = Vocabulary::start;
+  for (size_t end = at; end < text.size();) {
+    place = patterns.next(place, text[end++]);
+    ++read;
+    if (place == Vocabulary::nowhere)
+      break;
+    if (patterns.idAt(place) >= 0) {
+      id = patterns.idAt(place);
+      at = end;
+    }
+  }
+  return id;
+}
+
+/// Where the character that ends at `end` begins.
+static size_t before(std::string_view text, size_t end) {
+  while (end > 0 && (text[--end] & 0xC0) == 0x80)
+    ;
+  return end;
+}
+
+/// Whether no word goes on across `begin` or `end`.
+bool AddedTokens::standsAlone(std::string_view text, size_t begin, size_t end,
+                              Effort &effort) const {
+  size_t left = before(text, begin);
+  std::string_view neighbours[] = {text.substr(left, begin - left), {}};
+  if (end < text.size())
+    neighbours[1] = text.substr(end, characterLength(text, end));
+  bool alone = true;
+  for (std::string_view character : neighbours) {
+    Status status = word->find(character, effort, [&](Span span) {
+      alone &= !span.match;
+      return Status();
+    });
+    alone &= status.ok();
+  }
+  return alone;
+}
+
+/// Where the white space that ends at `end` begins, at `least` the earliest.
+static size_t spaceBefore(std::string_view text, size_t least, size_t end) {
+  while (end > least) {
+    size_t begin = before(text, end), at = begin;
+    if (!isWhiteSpace(takeCharacter(text, at)))
+      break;
+    end = begin;
+  }
+  return end;
+}
+
+/// Where the white space that begins at `begin` ends.
+static size_t spaceAfter(std::string_view text, size_t begin) {
+  for (size_t at = begin; at < text.size(); begin = at)
+    if (!isWhiteSpace(takeCharacter(text, at)))
+      break;
+  return begin;
+}
+
+/// What is paid for a byte of the text, for a byte compared with a pattern, and
+/// for a token found.
+static constexpr uint64_t workPerByte = 8, workPerCompare = 32,
+                          workPerToken = 256;
+static constexpr const char *search = "looking for added tokens";
+
+/// Whether `before`, the text in front of a special token, ends with the guard.
+static bool isGuarded(std::string_view before, std::string_view guard) {
+  return !guard.empty() && before.size() >= guard.size() &&
+         before.substr(before.size() - guard.size()) == guard;
+}
+
+/// As Hugging Face does: the search goes on behind each token, where rstrip may
+/// have taken the blank that the next one begins with. Then that one counts,
+/// too. Where it ends within the white space taken, the rest comes again.
+Status AddedTokens::split(Piece piece, Wanted wanted, Effort &effort,
+                          PieceSink sink) const {
+  const Set &set = wanted.normalized ? inNormalized : plain;
+  std::string_view text = piece.text;
+  if (!effort.spend(workPerByte * (text.size() + 1)))
+    return Effort::tooLong(search);
+  size_t done = 0, space = 0; // `space`: up to where white space was looked at
+  auto emit = [&](size_t begin, size_t end, int32_t id) {
+    return begin >= end ? Status()
+                        : sink({text.substr(begin, end - begin),
+                                piece.atHead && begin == 0, id});
+  };
+  for (size_t at = 0; set.first.any() && at < text.size();) {
+    size_t begin = at, read = 0;
+    int32_t id = set.longest(text, at, read);
+    if (!effort.spend(workPerCompare * read + (id < 0 ? 0 : workPerToken)))
+      return Effort::tooLong(search);
+    if (id < 0) {
+      ++at;
+      continue;
+    }
+    const AddedToken *token = find(id);
+    size_t end = at;
+    if (token->special &&
+        (!wanted.special || isGuarded(text.substr(0, begin), wanted.guard)))
+      continue;
+    if (token->singleWord && !standsAlone(text, begin, end, effort))
+      continue;
+    if (token->stripLeft)
+      begin = std::max(spaceBefore(text, done, begin), done);
+    if (token->stripRight)
+      end = space = spaceAfter(text, std::max(space, end));
+    Status status = emit(done, begin, -1);
+    if (status.ok())
+      status = emit(begin, end, token->id);
+    if (!status.ok())
+      return status;
+    done = std::max(end, begin);
+  }
+  return emit(done, text.size(), -1);
+}
+
+bool AddedTokens::Set::begins(std::string_view text, size_t at,
+                              size_t &read) const {
+  Vocabulary::Place place = Vocabulary::start;
+  while (first.any() && at < text.size()) {
+    place = patterns.next(place, text[at++]);
+    ++read;
+    if (place == Vocabulary::nowhere || patterns.idAt(place) >= 0)
+      return place != Vocabulary::nowhere;
+  }
+  return first.any();
+}
+
+bool AddedTokens::Set::opens(std::string_view text, size_t at,
+                             size_t &read) const {
+  if (!first[static_cast<uint8_t>(text[at])])
+    return false;
+  Vocabulary::Place place = Vocabulary::start;
+  for (; at < text.size() && place != Vocabulary::nowhere; ++read)
+    place = patterns.next(place, text[at++]);
+  return place != Vocabulary::nowhere && patterns.goesOn(place);
+}
+
+Result<bool> AddedTokens::opensSpecial(std::string_view text, bool normalized,
+                                       Effort &effort) const {
+  const Set &set = normalized ? specialPatterns : specialContents;
+  for (size_t at = 0; at < text.size(); ++at) {
+    size_t read = 0;
+    if (set.opens(text, at, read))
+      return true;
+    if (!effort.spend(workPerByte + workPerCompare * read))
+      return Effort::tooLong(search);
+  }
+  return false;
+}
+
+Result<std::string> AddedTokens::guardSpecial(std::string_view text,
+                                              std::string_view guard,
+                                              Effort &effort) const {
+  std::string guarded;
+  for (size_t at = 0; at < text.size(); ++at) {
+    size_t read = 0;
+    if (specialContents.first[static_cast<uint8_t>(text[at])] &&
+        specialContents.begins(text, at, read))
+      guarded += guard;
+    guarded += text[at];
+    if (!effort.spend(workPerByte + workPerCompare * read))
+      return Effort::tooLong(search);
+  }
+  return guarded;
+}
+
+Result<bool> AddedTokens::holdsNormalizedSpecial(std::string_view text,
+                                                 Effort &effort) const {
+  for (size_t at = 0; at < text.size(); ++at) {
+    size_t read = 0;
+    if (specialPatterns.begins(text, at, read))
+      return true;
+    if (!effort.spend(workPerByte + workPerCompare * read))
+      return Effort::tooLong(search);
+  }
+  return false;
+}
+
+} // namespace cria

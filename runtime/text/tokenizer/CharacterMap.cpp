@@ -1,0 +1,124 @@
+/// A map is the byte size of a trie, the trie, and the texts that its values
+/// are offsets of. The trie is a double array, as Darts-clone writes it: a node
+/// is a place in an array of 32-bit units; a byte of the key, xored with the
+/// place, gives the next one, which is right where it names that byte. A unit
+/// holds the byte (bits 0-7, and bit 31 clear), whether a key ends there (bit
+/// 8) and how far away the children are (bits 10-30, times 256 where bit 9 is
+/// set); the value of a key is the first of the children.
+#include "runtime/text/tokenizer/CharacterMap.h"
+
+#include "runtime/text/tokenizer/Text.h"
+#include "runtime/text/tokenizer/Unicode.h"
+
+namespace cria {
+
+/// Longer sequences are looked up character by character.
+static constexpr size_t maxGraphemeBytes = 5;
+
+/// The bytes that `text` encodes; nothing where it is not base64.
+static std::optional<std::string> decodeBase64(std::string_view text) {
+  static constexpr std::string_view digits =
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  if (text.size() % 4 != 0)
+    return std::nullopt;
+  for (int padding = 0; padding < 2 && !text.empty() && text.back() == '=';
+       ++padding)
+    text.remove_suffix(1);
+  std::string bytes;
+  uint32_t bits = 0;
+  int count = 0;
+  for (char c : text) {
+    size_t digit = digits.find(c);
+    if (digit == digits.npos)
+      return std::nullopt;
+    bits = bits << 6 | static_cast<uint32_t>(digit);
+    count += 6;
+    if (count >= 8)
+      bytes += static_cast<char>(bits >> (count -= 8) & 0xFF);
+  }
+  return bytes;
+}
+
+static uint32_t word(std::string_view bytes, size_t at) {
+  uint32_t value = 0;
+  for (int i = 3; i >= 0; --i)
+    value = value << 8 | static_cast<uint8_t>(bytes[at + i]);
+  return value;
+}
+
+CharacterMap CharacterMap::read(const JsonCursor &base64) {
+  CharacterMap map;
+  std::optional<std::string> bytes = decodeBase64(base64.string());
+  size_t size = bytes && bytes->size() >= 4 ? word(*bytes, 0) : 0;
+  if (size == 0 || size % 4 != 0 || size > bytes->size() - 4) {
+    base64.fail("expected a character map of sentencepiece in base64");
+    return map;
+  }
+  for (size_t at = 4; at < 4 + size; at += 4)
+    map.units.push_back(word(*bytes, at));
+  map.texts = bytes->substr(4 + size);
+  if (findInvalidUtf8(map.texts) != std::string::npos)
+    base64.fail("has texts that are not UTF-8");
+  return map;
+}
+
+static uint32_t childrenOf(uint32_t unit) {
+  return unit >> 10 << ((unit & 1u << 9) >> 6);
+}
+
+/// The text of the shortest key that `key` begins with.
+std::optional<std::string_view> CharacterMap::find(std::string_view key) const {
+  uint32_t place = childrenOf(units[0]);
+  for (char c : key) {
+    auto byte = static_cast<uint8_t>(c);
+    place ^= byte;
+    if (byte == 0 || place >= units.size() ||
+        (units[place] & (1u << 31 | 0xFF)) != byte)
+      return std::nullopt;
+    bool ends = units[place] >> 8 & 1;
+    place ^= childrenOf(units[place]);
+    if (!ends)
+      continue;
+    size_t begin = place < units.size() ? units[place] & ~(1u << 31) : SIZE_MAX;
+    if (begin > texts.size() ||
+        (begin < texts.size() && (texts[begin] & 0xC0) == 0x80))
+      return std::nullopt;
+    std::string_view rest = std::string_view(texts).substr(begin);
+    return rest.substr(0, rest.find('\0'));
+  }
+  return std::nullopt;
+}
+
+void CharacterMap::appendGrapheme(std::string_view grapheme,
+                                  std::string &result) const {
+  if (grapheme.size() <= maxGraphemeBytes)
+    if (auto text = find(grapheme)) {
+      result += *text;
+      return;
+    }
+  for (size_t at = 0; at < grapheme.size();) {
+    std::string_view character =
+        grapheme.substr(at, characterLength(grapheme, at));
+    result += find(character).value_or(character);
+    at += character.size();
+  }
+}
+
+bool CharacterMap::apply(std::string &text, size_t limit) const {
+  std::string result;
+  int state = 0;
+  size_t begin = 0; // of the present grapheme
+  for (size_t at = 0; at < text.size() && result.size() <= limit;) {
+    char32_t left = takeCharacter(text, at);
+    size_t next = at;
+    if (at < text.size() &&
+        !breaksGrapheme(left, takeCharacter(text, next), state))
+      continue;
+    appendGrapheme(std::string_view(text).substr(begin, at - begin), result);
+    begin = at;
+  }
+  text = std::move(result);
+  return text.size() <= limit;
+}
+
+} // namespace cria

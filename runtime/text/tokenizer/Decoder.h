@@ -1,0 +1,75 @@
+/// From tokens back to text, as the member "decoder" of a tokenizer.json says,
+/// one token at a time.
+#pragma once
+
+#include "runtime/Json.h"
+
+#include "runtime/text/tokenizer/ComponentCount.h"
+#include "runtime/text/tokenizer/Effort.h"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace cria {
+
+/// A step of the decoder. Those after a step that fuses all tokens see one
+/// text.
+struct DecoderStep {
+  enum class Kind {
+    Replace,      // `pattern` by `content` in each token
+    ByteFallback, // runs of tokens "<0xE5>" are the bytes of UTF-8
+    Fuse,         // nothing: what comes out is concatenated anyway
+    Strip,        // up to `count` characters `pattern` at the start
+    ByteLevel,    // tokens spell bytes
+    Metaspace,    // `pattern` is a space, except in the first token
+    Join,         // a space between tokens: where there is no decoder
+    WordPiece     // so, but not where a token begins with `pattern`
+  };
+  Kind kind;
+  std::string pattern;
+  std::string content;
+  uint64_t count = 0;
+  bool fused = false;  // comes after a step that fuses
+  bool prefix = false; // Metaspace: the first token's mark is no space
+  bool tidy = false;   // WordPiece: no space before marks and contractions
+};
+
+/// Reads the member "decoder"; `steps` stays as it is on an error.
+void readDecoder(const JsonCursor &decoder, ComponentCount &count,
+                 std::vector<DecoderStep> &steps);
+
+/// The tokens of one text, pushed one after another. What the calls return,
+/// concatenated, is Hugging Face's decoding of all of them; each is whole UTF-8
+/// characters. A run of byte tokens comes out when it ends: only then is it
+/// known whether it is UTF-8 as a whole or, byte for byte, U+FFFD.
+class DecoderState {
+public:
+  /// `steps` must outlive the state.
+  explicit DecoderState(const std::vector<DecoderStep> &steps);
+
+  /// The text that `token` completes. An error where the steps make too much
+  /// of the tokens: those that replace may multiply them.
+  Result<std::string> push(std::string token);
+  /// The rest; then the state is as new.
+  Result<std::string> finish();
+
+private:
+  struct StepState {
+    std::string pending;   // bytes of an unfinished run or character
+    uint64_t tokens = 0;   // seen so far
+    uint64_t stripped = 0; // characters
+    bool stripping = true;
+  };
+  using Tokens = std::vector<std::string>;
+
+  void apply(size_t index, std::string token, Tokens &out);
+  void strip(const DecoderStep &step, StepState &state, std::string &token);
+  Result<std::string> run(Tokens tokens, bool last);
+
+  const std::vector<DecoderStep> *steps;
+  std::vector<StepState> states;
+  Effort effort = Effort::ofDecoder();
+};
+
+} // namespace cria

@@ -1,0 +1,37 @@
+/// What a tokenizer.json does to text first.
+#pragma once
+
+#include "runtime/Json.h"
+#include "runtime/text/tokenizer/ComponentCount.h"
+#include "runtime/text/tokenizer/Pattern.h"
+
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace cria {
+
+/// One normalizer; a "Sequence" is a list.
+class Normalizer {
+public:
+  /// Appends the steps of the member "normalizer".
+  static void read(const JsonCursor &normalizer, ComponentCount &count,
+                   std::vector<Normalizer> &steps);
+
+  /// Changes `text`, of at most maxTextBytes before and after.
+  Status apply(std::string &text, Effort &effort) const;
+
+private:
+  using Function = std::function<Status(std::string &text, Effort &effort)>;
+  explicit Normalizer(Function function) : function(std::move(function)) {}
+
+  static Function readPrepend(const JsonCursor &normalizer);
+  static Function readReplace(const JsonCursor &normalizer);
+  static Function readStrip(const JsonCursor &normalizer);
+  static Function readBert(const JsonCursor &normalizer);
+  static Function readPrecompiled(const JsonCursor &normalizer);
+
+  Function function;
+};
+
+} // namespace cria

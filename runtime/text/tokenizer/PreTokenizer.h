@@ -1,0 +1,69 @@
+/// How a tokenizer.json cuts normalized text into words for its model.
+#pragma once
+
+#include "runtime/Json.h"
+#include "runtime/text/tokenizer/ComponentCount.h"
+#include "runtime/text/tokenizer/Pattern.h"
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace cria {
+
+/// A part of a text on its way to ids.
+struct Piece {
+  std::string_view text;
+  bool atHead;     // begins where the whole text does
+  int32_t id = -1; // of an added token, which nothing changes any more
+};
+
+/// Takes pieces one by one; what it returns ends the work unless it is OK.
+using PieceSink = FunctionRef<Status(Piece)>;
+
+/// One of the pre-tokenizers, as what they are made of: a prefix, a
+/// replacement of spaces, a split, bytes spelled out.
+class PreTokenizer {
+public:
+  /// Appends the steps of the member "pre_tokenizer".
+  static void read(const JsonCursor &pre, ComponentCount &count,
+                   std::vector<PreTokenizer> &steps);
+
+  /// Cuts `piece`, no added token, into words. Each lives until its sink
+  /// returns.
+  Status apply(Piece piece, Effort &effort, PieceSink sink) const;
+
+private:
+  /// What becomes of a match.
+  enum class Behavior {
+    Isolated,
+    Removed,
+    MergedWithPrevious,
+    MergedWithNext,
+    Contiguous
+  };
+  enum class Prefix { Never, First, Always };
+
+  PreTokenizer() = default;
+  PreTokenizer(Pattern pattern, Behavior behavior, bool invert = false)
+      : pattern(std::move(pattern)), behavior(behavior), invert(invert) {}
+
+  static PreTokenizer readSplit(const JsonCursor &pre);
+  static PreTokenizer readByteLevel(const JsonCursor &pre);
+  static PreTokenizer readMetaspace(const JsonCursor &pre);
+  static PreTokenizer readDigits(const JsonCursor &pre);
+  static PreTokenizer readPunctuation(const JsonCursor &pre);
+  static Behavior readBehavior(const JsonCursor &behavior);
+  static const std::vector<PreTokenizer> *plain(const std::string &type);
+  Status join(std::string_view text, Effort &effort, SpanSink sink) const;
+
+  std::optional<Pattern> pattern; // none: no split
+  Behavior behavior = Behavior::Isolated;
+  bool invert = false;
+  std::string space = " "; // what a space becomes
+  Prefix prefix = Prefix::Never;
+  bool spell = false; // bytes as characters
+};
+
+} // namespace cria

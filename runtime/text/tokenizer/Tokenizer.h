@@ -1,0 +1,116 @@
+/// Text to token ids and back, as Hugging Face's tokenizers does by a
+/// tokenizer.json. A component, member or value that would change the ids and
+/// is not done here is refused by name.
+///
+/// A text goes through: added tokens found in the raw text; normalizers on what
+/// is between them; added tokens found in the normalized text; pre-tokenizers,
+/// which cut the rest into words; the model - BPE, Unigram or WordPiece; the
+/// post-processor's special tokens. Each word goes all the way before the next
+/// one is cut.
+#pragma once
+
+#include "runtime/Status.h"
+#include "runtime/text/tokenizer/AddedTokens.h"
+#include "runtime/text/tokenizer/Decoder.h"
+#include "runtime/text/tokenizer/Model.h"
+#include "runtime/text/tokenizer/Normalizer.h"
+#include "runtime/text/tokenizer/Origin.h"
+#include "runtime/text/tokenizer/PostProcessor.h"
+#include "runtime/text/tokenizer/PreTokenizer.h"
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace cria {
+
+/// A loaded tokenizer; immutable, so that threads may share it.
+class Tokenizer {
+public:
+  /// Reads the tokenizer.json at `path`, of at most 256 MiB, or the tokenizer
+  /// of a GGUF file; without one, CRIA_NOT_FOUND.
+  static Result<Tokenizer> load(const std::string &path);
+  /// Reads one from memory; `name` stands for the file in errors.
+  static Result<Tokenizer> parse(std::string_view json,
+                                 const std::string &name);
+
+  /// Whether every id is below `vocabSize`, the rows of the model's embedding.
+  Status fits(int64_t vocabSize) const;
+
+  /// The ids of `text`; with `special` those that the post-processor adds, too.
+  /// Special tokens such as "<s>" count as such where they stand in the text,
+  /// or stay text without `parseSpecial`. Text that is not UTF-8, or that takes
+  /// too much effort, is CRIA_INVALID_ARGUMENT.
+  Result<std::vector<int32_t>> encode(std::string_view text,
+                                      bool special = true,
+                                      bool parseSpecial = true) const;
+
+  /// The ids of a conversation, nothing added: no special token has a byte that
+  /// is Given, or begins with a Name's. `origins` has the Origin of each byte
+  /// of `text`; "" where the template wrote all.
+  Result<std::vector<int32_t>> encodeBy(std::string_view text,
+                                        std::string_view origins) const;
+
+  /// The text of `ids`, valid UTF-8, without special tokens unless `special`.
+  /// Ids without a token, as padded vocabularies have, are skipped. A decoder
+  /// that makes too much of the tokens is CRIA_INVALID_ARGUMENT.
+  Result<std::string> decode(const std::vector<int32_t> &ids,
+                             bool special = false) const;
+
+  /// Whether `id` has a token.
+  bool contains(int64_t id) const;
+
+private:
+  friend class TextStream;
+
+  Tokenizer() = default;
+  static Result<Tokenizer> read(const nlohmann::json &document,
+                                const std::string &name);
+  /// How special tokens in a text are to be taken.
+  struct Marking {
+    bool parseSpecial = true;
+    std::string_view guard; // see AddedTokens::Wanted
+  };
+  Status encodeText(std::string_view text, Marking marking,
+                    std::vector<int32_t> &ids) const;
+  Result<std::string> guardAll(std::string_view text, std::string_view origins,
+                               std::string_view mark) const;
+  Result<std::string> guard(std::string_view text, std::string_view mark,
+                            Effort &effort) const;
+  Result<bool> opensSpecial(std::string_view text, Effort &effort) const;
+  Status normalize(std::string &text, Effort &effort) const;
+  Status cut(Piece piece, Marking marking, Effort &effort,
+             PieceSink sink) const;
+  Status preTokenize(size_t step, Piece piece, Effort &effort,
+                     PieceSink sink) const;
+
+  std::shared_ptr<const TokenModel> model;
+  std::vector<Normalizer> normalizers;
+  std::vector<PreTokenizer> preTokenizers;
+  std::vector<DecoderStep> decoder;
+  AddedTokens added;
+  PostProcessor post;
+};
+
+/// Decodes ids as they come. What the calls return, concatenated, is what
+/// `decode` returns for all ids; no call splits a character.
+class TextStream {
+public:
+  /// `tokenizer` must outlive the stream.
+  explicit TextStream(const Tokenizer &tokenizer, bool special = false)
+      : tokenizer(&tokenizer), state(tokenizer.decoder), special(special) {}
+
+  /// The text that `id` completes, maybe none. Errors as those of `decode`.
+  Result<std::string> push(int64_t id);
+  /// The rest; then the stream is as new.
+  Result<std::string> finish() { return state.finish(); }
+
+private:
+  const Tokenizer *tokenizer;
+  DecoderState state;
+  bool special;
+};
+
+} // namespace cria

@@ -1,0 +1,113 @@
+#include "runtime/text/tokenizer/Vocabulary.h"
+
+#include <algorithm>
+
+namespace cria {
+
+/// Ten times what a vocabulary of 256k tokens has.
+static constexpr size_t maxNodes = 8u << 20;
+
+Vocabulary Vocabulary::read(const JsonCursor &vocab) {
+  std::vector<std::pair<std::string, int32_t>> tokens;
+  if (!vocab.raw().is_object()) {
+    vocab.expected("an object");
+    return {};
+  }
+  for (const auto &[token, value] : vocab.raw().items()) {
+    if (!value.is_number_unsigned() || value.get<uint64_t>() >= maxTokenIds) {
+      vocab[token].integer(0, maxTokenIds - 1);
+      return {};
+    }
+    tokens.emplace_back(token, value.get<int32_t>());
+  }
+  return make(std::move(tokens), vocab);
+}
+
+Vocabulary Vocabulary::make(std::vector<std::pair<std::string, int32_t>> tokens,
+                            const JsonCursor &place) {
+  Vocabulary vocabulary;
+  std::sort(tokens.begin(), tokens.end());
+  for (size_t i = 0; i < tokens.size() && place.ok(); ++i) {
+    const auto &[token, id] = tokens[i];
+    if (i > 0 && tokens[i - 1].first == token)
+      place.fail("repeats the token " + quote(token));
+    if (id >= vocabulary.idLimit())
+      vocabulary.byId.resize(id + 1, -1);
+    int32_t &index = vocabulary.byId[id];
+    if (index >= 0)
+      place.fail("gives id " + std::to_string(id) + " to " +
+                 quote(tokens[index].first) + " and to " + quote(token));
+    index = static_cast<int32_t>(i);
+  }
+  vocabulary.tokens = std::move(tokens);
+  if (place.ok() && !vocabulary.index())
+    place.fail("has more than " + std::to_string(maxNodes) +
+               " different beginnings of tokens");
+  return vocabulary;
+}
+
+/// Builds the trie, breadth first: the tokens that begin as a node says are a
+/// range of the sorted ones, and its children part that range.
+bool Vocabulary::index() {
+  struct Range {
+    size_t begin, end;
+  };
+  std::vector<Range> ranges = {{0, tokens.size()}}; // of each node
+  std::vector<size_t> depth = {0};
+  for (size_t node = 0; node < nodes.size(); ++node) {
+    auto [at, end] = ranges[node];
+    size_t length = depth[node];
+    if (at < end && tokens[at].first.size() == length)
+      nodes[node].id = tokens[at++].second;
+    nodes[node].children = static_cast<uint32_t>(nodes.size());
+    while (at < end) {
+      char byte = tokens[at].first[length];
+      size_t begin = at;
+      while (at < end && tokens[at].first[length] == byte)
+        ++at;
+      if (nodes.size() == maxNodes)
+        return false;
+      ++nodes[node].count;
+      nodes.emplace_back().byte = static_cast<uint8_t>(byte);
+      ranges.push_back({begin, at});
+      depth.push_back(length + 1);
+    }
+  }
+  return true;
+}
+
+Vocabulary::Place Vocabulary::next(Place place, char byte) const {
+  const Node &node = nodes[place];
+  auto begin = nodes.begin() + node.children, end = begin + node.count;
+  auto found = std::lower_bound(
+      begin, end, static_cast<uint8_t>(byte),
+      [](const Node &child, uint8_t key) { return child.byte < key; });
+  return found != end && found->byte == static_cast<uint8_t>(byte)
+             ? static_cast<Place>(found - nodes.begin())
+             : nowhere;
+}
+
+std::optional<int32_t> Vocabulary::find(std::string_view token) const {
+  Place place = start;
+  for (char byte : token)
+    if ((place = next(place, byte)) == nowhere)
+      return std::nullopt;
+  if (idAt(place) < 0)
+    return std::nullopt;
+  return idAt(place);
+}
+
+const std::string *Vocabulary::token(int64_t id) const {
+  if (id < 0 || id >= idLimit() || byId[id] < 0)
+    return nullptr;
+  return &tokens[byId[id]].first;
+}
+
+int32_t Vocabulary::named(const JsonCursor &key) const {
+  std::optional<int32_t> id = find(key.string());
+  if (!id)
+    key.fail("is " + quote(key.string()) + ", which is not in the vocabulary");
+  return id.value_or(-1);
+}
+
+} // namespace cria
