@@ -46,6 +46,28 @@ Status cria::notNull(const void *pointer, const char *what) {
   return Status(CRIA_INVALID_ARGUMENT, std::string(what) + " is NULL");
 }
 
+Status cria::notNull(
+    std::initializer_list<std::pair<const void *, const char *>> all) {
+  for (const auto &[pointer, what] : all)
+    if (!pointer)
+      return notNull(pointer, what);
+  return Status();
+}
+
+cria_status cria::guarded(cria_error *error, FunctionRef<Status()> body) {
+  if (error && structFit(error, error->size, sizeof(cria_error),
+                         alignof(cria_error)) != StructFit::Good)
+    return CRIA_INVALID_ARGUMENT;
+  try {
+    Status status = body();
+    return report(status.code(), status.message(), error);
+  } catch (const std::bad_alloc &) {
+    return report(CRIA_RESOURCE_EXHAUSTED, "out of memory", error);
+  } catch (const std::exception &problem) {
+    return report(CRIA_INTERNAL, problem.what(), error);
+  }
+}
+
 /// A larger `size` was never set.
 static constexpr size_t maxStructBytes = 4096;
 

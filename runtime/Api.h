@@ -2,6 +2,7 @@
 /// wall that no exception passes.
 #pragma once
 
+#include "runtime/FunctionRef.h"
 #include "runtime/Status.h"
 #include "runtime/cria.h"
 
@@ -13,6 +14,7 @@
 #include <new>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace cria {
@@ -27,6 +29,9 @@ Status first(std::initializer_list<Status> checks);
 
 /// INVALID_ARGUMENT saying that `what` is NULL, unless it is not.
 Status notNull(const void *pointer, const char *what);
+/// The same for the first of several that is.
+Status
+notNull(std::initializer_list<std::pair<const void *, const char *>> all);
 
 /// How the `size` of a caller's struct relates to this library's; see the rules
 /// in cria.h.
@@ -72,20 +77,8 @@ Status writeStruct(Struct known, Struct *given, const char *what) {
   return status;
 }
 
-/// Runs `body`, which returns a Status, and reports it.
-template <typename Body> cria_status guarded(cria_error *error, Body body) {
-  if (error && structFit(error, error->size, sizeof(cria_error),
-                         alignof(cria_error)) != StructFit::Good)
-    return CRIA_INVALID_ARGUMENT;
-  try {
-    Status status = body();
-    return report(status.code(), status.message(), error);
-  } catch (const std::bad_alloc &) {
-    return report(CRIA_RESOURCE_EXHAUSTED, "out of memory", error);
-  } catch (const std::exception &problem) {
-    return report(CRIA_INTERNAL, problem.what(), error);
-  }
-}
+/// Runs `body` and reports what it returns or throws.
+cria_status guarded(cria_error *error, FunctionRef<Status()> body);
 
 /// Frees the object of `*handle` and forgets it.
 template <typename Handle> void freeHandle(Handle **handle) {

@@ -16,8 +16,7 @@ giveArtifact(const Result<std::shared_ptr<const Artifact>> &opened,
 cria_status cria_artifact_open(const char *path, cria_artifact **artifact,
                                cria_error *error) {
   return guarded(error, [&] {
-    Status status =
-        first({notNull(path, "path"), notNull(artifact, "artifact")});
+    Status status = notNull({{path, "path"}, {artifact, "artifact"}});
     if (!status.ok())
       return status;
     *artifact = nullptr;
@@ -29,8 +28,7 @@ cria_status cria_artifact_open_memory(const void *data, size_t size,
                                       cria_artifact **artifact,
                                       cria_error *error) {
   return guarded(error, [&] {
-    Status status =
-        first({notNull(data, "data"), notNull(artifact, "artifact")});
+    Status status = notNull({{data, "data"}, {artifact, "artifact"}});
     if (!status.ok())
       return status;
     *artifact = nullptr;
@@ -40,13 +38,23 @@ cria_status cria_artifact_open_memory(const void *data, size_t size,
   });
 }
 
+cria_status cria_artifact_open_fd(int descriptor, cria_artifact **artifact,
+                                  cria_error *error) {
+  return guarded(error, [&] {
+    Status status = notNull(artifact, "artifact");
+    if (!status.ok())
+      return status;
+    *artifact = nullptr;
+    return giveArtifact(Artifact::openDescriptor(descriptor), artifact);
+  });
+}
+
 void cria_artifact_free(cria_artifact **artifact) { freeHandle(artifact); }
 
 cria_status cria_artifact_manifest(const cria_artifact *artifact,
                                    const char **json, cria_error *error) {
   return guarded(error, [&] {
-    Status status =
-        first({notNull(artifact, "artifact"), notNull(json, "json")});
+    Status status = notNull({{artifact, "artifact"}, {json, "json"}});
     if (status.ok())
       *json = artifact->object->manifestText().c_str();
     return status;
@@ -79,7 +87,7 @@ cria_status cria_artifact_get_info(const cria_artifact *artifact,
 cria_status cria_artifact_inspect(const char *path, char **json,
                                   cria_artifact_info *info, cria_error *error) {
   return guarded(error, [&] {
-    Status status = first({notNull(path, "path"), notNull(json, "json")});
+    Status status = notNull({{path, "path"}, {json, "json"}});
     if (status.ok() && info)
       status = checkStruct(info, "info");
     if (!status.ok())
@@ -97,9 +105,8 @@ cria_status cria_artifact_inspect(const char *path, char **json,
 cria_status cria_model_check(const cria_artifact *artifact, const char *weights,
                              char **text, cria_error *error) {
   return guarded(error, [&] {
-    Status status =
-        first({notNull(artifact, "artifact"), notNull(weights, "weights"),
-               notNull(text, "report")});
+    Status status = notNull(
+        {{artifact, "artifact"}, {weights, "weights"}, {text, "report"}});
     if (!status.ok())
       return status;
     *text = nullptr;
@@ -134,9 +141,8 @@ static Status giveModel(const Result<std::shared_ptr<const Model>> &model,
 cria_status cria_model_bind(const cria_artifact *artifact, const char *weights,
                             cria_model **model, cria_error *error) {
   return guarded(error, [&] {
-    Status status =
-        first({notNull(artifact, "artifact"), notNull(weights, "weights"),
-               notNull(model, "model")});
+    Status status = notNull(
+        {{artifact, "artifact"}, {weights, "weights"}, {model, "model"}});
     if (!status.ok())
       return status;
     *model = nullptr;
@@ -147,8 +153,7 @@ cria_status cria_model_bind(const cria_artifact *artifact, const char *weights,
 cria_status cria_model_random(const cria_artifact *artifact, uint64_t seed,
                               cria_model **model, cria_error *error) {
   return guarded(error, [&] {
-    Status status =
-        first({notNull(artifact, "artifact"), notNull(model, "model")});
+    Status status = notNull({{artifact, "artifact"}, {model, "model"}});
     if (!status.ok())
       return status;
     *model = nullptr;
@@ -201,6 +206,11 @@ static Status readSource(const cria_model_options &options,
     source.checkpoint = options.weights;
   if (options.weight_cache)
     source.cache = options.weight_cache;
+  if (options.progress)
+    source.progress = [call = options.progress, data = options.progress_data](
+                          uint64_t done, uint64_t total) {
+      call(data, done, total);
+    };
   return readLoras(options, source.loras);
 }
 
@@ -234,7 +244,7 @@ void cria_model_free(cria_model **model) { freeHandle(model); }
 cria_status cria_model_warnings(const cria_model *model, const char **text,
                                 cria_error *error) {
   return guarded(error, [&] {
-    Status status = first({notNull(model, "model"), notNull(text, "text")});
+    Status status = notNull({{model, "model"}, {text, "text"}});
     if (status.ok())
       *text = model->warnings.c_str();
     return status;
@@ -244,7 +254,7 @@ cria_status cria_model_warnings(const cria_model *model, const char **text,
 cria_status cria_model_device(const cria_model *model, const char **text,
                               cria_error *error) {
   return guarded(error, [&] {
-    Status status = first({notNull(model, "model"), notNull(text, "text")});
+    Status status = notNull({{model, "model"}, {text, "text"}});
     if (status.ok())
       *text = model->device.c_str();
     return status;

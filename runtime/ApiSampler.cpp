@@ -43,13 +43,66 @@ cria_status cria_sampler_accept(cria_sampler *sampler, int32_t id,
 cria_status cria_sampler_sample(cria_sampler *sampler, const float *logits,
                                 int32_t *id, cria_error *error) {
   return guarded(error, [&] {
-    Status status = first({notNull(sampler, "sampler"),
-                           notNull(logits, "logits"), notNull(id, "id")});
+    Status status =
+        notNull({{sampler, "sampler"}, {logits, "logits"}, {id, "id"}});
     if (!status.ok())
       return status;
     Result<int32_t> drawn = sampler->object.sample(logits);
     if (drawn.ok())
       *id = *drawn;
     return drawn.status();
+  });
+}
+
+cria_status cria_sampler_set_bias(cria_sampler *sampler, const int32_t *ids,
+                                  const float *biases, size_t count,
+                                  cria_error *error) {
+  return guarded(error, [&] {
+    Status status = first({notNull(sampler, "sampler"),
+                           count ? notNull(ids, "ids") : Status(),
+                           count ? notNull(biases, "biases") : Status()});
+    if (!status.ok())
+      return status;
+    std::vector<std::pair<int32_t, float>> bias;
+    for (size_t i = 0; i < count; ++i)
+      bias.emplace_back(ids[i], biases[i]);
+    return sampler->object.setBias(bias);
+  });
+}
+
+cria_status cria_sampler_allow(cria_sampler *sampler, const uint32_t *bits,
+                               size_t words, cria_error *error) {
+  return guarded(error, [&] {
+    Status status = first({notNull(sampler, "sampler"),
+                           words ? notNull(bits, "bits") : Status()});
+    if (!status.ok())
+      return status;
+    return sampler->object.allow(words
+                                     ? std::vector<uint32_t>(bits, bits + words)
+                                     : std::vector<uint32_t>());
+  });
+}
+
+cria_status cria_log_probabilities(const float *logits, int64_t vocabSize,
+                                   const int32_t *ids, size_t count,
+                                   double *logProbabilities,
+                                   cria_error *error) {
+  return guarded(error, [&] {
+    Status status = notNull({{logits, "logits"},
+                             {ids, "ids"},
+                             {logProbabilities, "log_probabilities"}});
+    if (status.ok() && vocabSize < 1)
+      status = Status(CRIA_INVALID_ARGUMENT, "vocab_size is " +
+                                                 std::to_string(vocabSize) +
+                                                 ", expected 1 or more");
+    for (size_t i = 0; i < count && status.ok(); ++i)
+      if (ids[i] < 0 || ids[i] >= vocabSize)
+        status = Status(CRIA_INVALID_ARGUMENT,
+                        "id " + std::to_string(ids[i]) + " at index " +
+                            std::to_string(i) + ", expected 0 to " +
+                            std::to_string(vocabSize - 1));
+    if (status.ok())
+      cria::logProbabilities(logits, vocabSize, ids, count, logProbabilities);
+    return status;
   });
 }

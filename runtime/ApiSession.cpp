@@ -31,6 +31,18 @@ static Status checkCount(size_t count, const char *what) {
                     ", expected at most " + std::to_string(INT32_MAX));
 }
 
+/// INVALID_ARGUMENT unless `capacity` floats at `logits` hold `rows` rows.
+static Status checkCapacity(const Session &session, size_t rows,
+                            const float *logits, size_t capacity) {
+  size_t vocab = static_cast<size_t>(session.model().manifest().vocabSize);
+  if (capacity / vocab < rows)
+    return Status(CRIA_INVALID_ARGUMENT,
+                  "capacity is " + std::to_string(capacity) +
+                      " floats, expected " + std::to_string(rows) + " x " +
+                      std::to_string(vocab));
+  return rows ? notNull(logits, "logits") : Status();
+}
+
 /// INVALID_ARGUMENT unless `capacity` floats at `logits` hold what is asked.
 static Status checkLogits(const Session &session, size_t count, int32_t which,
                           const float *logits, size_t capacity) {
@@ -39,21 +51,15 @@ static Status checkLogits(const Session &session, size_t count, int32_t which,
   if (which != CRIA_LOGITS_LAST && which != CRIA_LOGITS_ALL)
     return Status(CRIA_INVALID_ARGUMENT,
                   "which is " + std::to_string(which) + ", no cria_logits");
-  size_t vocab = static_cast<size_t>(session.model().manifest().vocabSize);
-  size_t rows = which == CRIA_LOGITS_ALL ? count : 1;
-  if (capacity / vocab < rows)
-    return Status(CRIA_INVALID_ARGUMENT,
-                  "capacity is " + std::to_string(capacity) +
-                      " floats, expected " + std::to_string(rows) + " x " +
-                      std::to_string(vocab));
-  return notNull(logits, "logits");
+  return checkCapacity(session, which == CRIA_LOGITS_ALL ? count : 1, logits,
+                       capacity);
 }
 
 cria_status cria_session_feed(cria_session *session, const int32_t *ids,
                               size_t count, int32_t which, float *logits,
                               size_t capacity, cria_error *error) {
   return guarded(error, [&] {
-    Status status = first({notNull(session, "session"), notNull(ids, "ids")});
+    Status status = notNull({{session, "session"}, {ids, "ids"}});
     if (!status.ok())
       return status;
     Session &object = *session->object;
@@ -70,10 +76,32 @@ cria_status cria_session_feed(cria_session *session, const int32_t *ids,
   });
 }
 
+cria_status cria_session_feed_rows(cria_session *session, const int32_t *ids,
+                                   size_t count, const int64_t *rows,
+                                   size_t row_count, float *logits,
+                                   size_t capacity, cria_error *error) {
+  return guarded(error, [&] {
+    Status status =
+        first({notNull(session, "session"), notNull(ids, "ids"),
+               row_count ? notNull(rows, "rows") : Status(),
+               checkCount(count, "count"), checkCount(row_count, "row_count")});
+    if (!status.ok())
+      return status;
+    Session &object = *session->object;
+    status = object.check(ids, static_cast<int64_t>(count));
+    if (status.ok())
+      status = checkCapacity(object, row_count, logits, capacity);
+    if (!status.ok())
+      return status;
+    return object.feedRows(ids, static_cast<int64_t>(count), rows,
+                           static_cast<int64_t>(row_count), logits);
+  });
+}
+
 cria_status cria_session_encode(cria_session *session, const int32_t *ids,
                                 size_t count, cria_error *error) {
   return guarded(error, [&] {
-    Status status = first({notNull(session, "session"), notNull(ids, "ids")});
+    Status status = notNull({{session, "session"}, {ids, "ids"}});
     if (!status.ok())
       return status;
     if (status = checkCount(count, "count"); !status.ok())
@@ -86,7 +114,7 @@ cria_status cria_session_feed_embeddings(cria_session *session,
                                          const float *rows, size_t count,
                                          size_t hidden, cria_error *error) {
   return guarded(error, [&] {
-    Status status = first({notNull(session, "session"), notNull(rows, "rows")});
+    Status status = notNull({{session, "session"}, {rows, "rows"}});
     if (!status.ok())
       return status;
     if (status = checkCount(count, "count"); !status.ok())
@@ -114,8 +142,8 @@ cria_status cria_session_draw(cria_session *session, const int32_t *ids,
                               size_t count, cria_sampler *sampler, int32_t *id,
                               cria_error *error) {
   return guarded(error, [&] {
-    Status status = first({notNull(session, "session"), notNull(ids, "ids"),
-                           notNull(sampler, "sampler"), notNull(id, "id")});
+    Status status = notNull(
+        {{session, "session"}, {ids, "ids"}, {sampler, "sampler"}, {id, "id"}});
     if (!status.ok())
       return status;
     if (status = checkCount(count, "count"); !status.ok())
@@ -131,8 +159,7 @@ cria_status cria_session_draw(cria_session *session, const int32_t *ids,
 cria_status cria_session_position(const cria_session *session,
                                   int64_t *position, cria_error *error) {
   return guarded(error, [&] {
-    Status status =
-        first({notNull(session, "session"), notNull(position, "position")});
+    Status status = notNull({{session, "session"}, {position, "position"}});
     if (status.ok())
       *position = session->object->position();
     return status;
@@ -144,6 +171,50 @@ cria_status cria_session_rewind(cria_session *session, int64_t position,
   return guarded(error, [&] {
     Status status = notNull(session, "session");
     return status.ok() ? session->object->rewind(position) : status;
+  });
+}
+
+cria_status cria_session_state_size(const cria_session *session, size_t *size,
+                                    cria_error *error) {
+  return guarded(error, [&] {
+    Status status = notNull({{session, "session"}, {size, "size"}});
+    if (status.ok())
+      *size = session->object->stateBytes();
+    return status;
+  });
+}
+
+cria_status cria_session_save(const cria_session *session, void *state,
+                              size_t capacity, cria_error *error) {
+  return guarded(error, [&] {
+    Status status = notNull({{session, "session"}, {state, "state"}});
+    if (!status.ok())
+      return status;
+    size_t size = session->object->stateBytes();
+    if (capacity < size)
+      return Status(CRIA_INVALID_ARGUMENT,
+                    "capacity is " + std::to_string(capacity) +
+                        " bytes, expected " + std::to_string(size));
+    return session->object->save(static_cast<std::byte *>(state));
+  });
+}
+
+cria_status cria_session_restore(cria_session *session, const void *state,
+                                 size_t size, cria_error *error) {
+  return guarded(error, [&] {
+    Status status = notNull({{session, "session"}, {state, "state"}});
+    if (!status.ok())
+      return status;
+    return session->object->restore(static_cast<const std::byte *>(state),
+                                    size);
+  });
+}
+
+cria_status cria_session_copy(const cria_session *from, cria_session *to,
+                              cria_error *error) {
+  return guarded(error, [&] {
+    Status status = notNull({{from, "from"}, {to, "to"}});
+    return status.ok() ? to->object->copy(*from->object) : status;
   });
 }
 

@@ -135,6 +135,7 @@ Result<std::shared_ptr<Artifact>> Artifact::parse(std::string_view bytes,
   std::shared_ptr<Artifact> artifact(new Artifact());
   artifact->file = path;
   artifact->bytes = bytes.size();
+  artifact->sum = footer->checksum;
   artifact->text = bytes.substr(footer->manifest_offset, footer->manifest_size);
   Result<Manifest> manifest = parseManifest(artifact->text, path);
   if (!manifest.ok())
@@ -156,15 +157,24 @@ Artifact::inspect(const std::string &path) {
 
 Result<std::shared_ptr<const Artifact>> Artifact::open(const std::string &path,
                                                        const std::string &cpu) {
-  Result<File> file = File::open(path);
+  return open(File::open(path), cpu);
+}
+
+Result<std::shared_ptr<const Artifact>>
+Artifact::openDescriptor(int descriptor) {
+  return open(File::of(descriptor), "");
+}
+
+Result<std::shared_ptr<const Artifact>> Artifact::open(const Result<File> &file,
+                                                       const std::string &cpu) {
   if (!file.ok())
     return file.status();
-  if (Status status = checkSize(file->size(), path); !status.ok())
+  if (Status status = checkSize(file->size(), file->path()); !status.ok())
     return status;
   Result<SealedMemory> memory = SealedMemory::copy(*file);
   if (!memory.ok())
     return memory.status();
-  return load(std::move(*memory), path, cpu);
+  return load(std::move(*memory), file->path(), cpu);
 }
 
 Result<std::shared_ptr<const Artifact>>

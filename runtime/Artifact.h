@@ -31,6 +31,9 @@ public:
   static Result<std::shared_ptr<const Artifact>>
   openMemory(std::string_view bytes);
 
+  /// The same for the file that `descriptor` is open for, which stays open.
+  static Result<std::shared_ptr<const Artifact>> openDescriptor(int descriptor);
+
   /// Reads the file and checks all but the target and the object, and loads no
   /// code: for looking at artifacts, those for other machines as well.
   static Result<std::shared_ptr<const Artifact>>
@@ -45,6 +48,8 @@ public:
   /// The manifest as it stands in the file.
   const std::string &manifestText() const { return text; }
   uint64_t fileBytes() const { return bytes; }
+  /// The file's checksum, by which artifacts are told apart.
+  uint64_t checksum() const { return sum; }
 
   /// Whether this machine's CPU can run some of the code for CPUs, or why not.
   const Status &cpuStatus() const { return cpu; }
@@ -61,6 +66,8 @@ public:
 
 private:
   Artifact() = default;
+  static Result<std::shared_ptr<const Artifact>> open(const Result<File> &file,
+                                                      const std::string &cpu);
   static Result<std::shared_ptr<Artifact>> parse(std::string_view bytes,
                                                  const std::string &path);
   static Result<std::shared_ptr<const Artifact>>
@@ -73,7 +80,7 @@ private:
   std::string file;
   std::string text;
   Manifest contents;
-  uint64_t bytes = 0;
+  uint64_t bytes = 0, sum = 0;
   Status cpu;
   const CpuCode *chosen = nullptr;     // one of `contents`
   SealedMemory memory;                 // what `library` is loaded from

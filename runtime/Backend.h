@@ -82,6 +82,12 @@ public:
   /// tell.
   virtual Status trace(std::vector<KernelTime> *into) = 0;
 
+  /// Copies `bytes` of KV cache `cache` from `begin` on, to and from the host.
+  virtual Status readCache(size_t cache, uint64_t begin, std::byte *to,
+                           uint64_t bytes) = 0;
+  virtual Status writeCache(size_t cache, uint64_t begin, const std::byte *from,
+                            uint64_t bytes) = 0;
+
   /// The threads that compute on the host.
   virtual int threads() const { return 1; }
 };

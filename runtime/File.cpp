@@ -65,6 +65,19 @@ Result<File> File::open(const std::string &path) {
   int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
   if (fd < 0)
     return errnoStatus(path, "cannot open", errno);
+  return checked(fd, path);
+}
+
+Result<File> File::of(int descriptor) {
+  std::string name = "file descriptor " + std::to_string(descriptor);
+  int fd = fcntl(descriptor, F_DUPFD_CLOEXEC, 0);
+  if (fd < 0)
+    return errnoStatus(name, "cannot open", errno);
+  return checked(fd, name);
+}
+
+/// Takes `fd`, which must be of a regular file.
+Result<File> File::checked(int fd, const std::string &path) {
   File file(fd, 0, path);
   struct stat info;
   if (fstat(fd, &info) != 0)

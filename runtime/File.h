@@ -16,6 +16,9 @@ public:
   /// Opens `path`. A folder, FIFO or device is refused without blocking.
   static Result<File> open(const std::string &path);
 
+  /// The regular file that `descriptor` is open for, which stays open.
+  static Result<File> of(int descriptor);
+
   File(File &&other) noexcept;
   File &operator=(File &&other) noexcept;
   ~File();
@@ -29,6 +32,7 @@ public:
 
 private:
   File(int fd, uint64_t bytes, std::string name);
+  static Result<File> checked(int fd, const std::string &name);
 
   int fd;
   uint64_t bytes;

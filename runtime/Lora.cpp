@@ -154,11 +154,8 @@ Status Loras::Opener::add(const LoraSource &source) {
   std::string path = source.folder + "/adapter_model.safetensors";
   Modules modules;
   Status status = collect(path, modules);
-  size_t nameBytes = 0;
-  for (const auto &[module, pair] : modules)
-    nameBytes += module.size();
   // Some tenths of a second. One budget pays for the patterns of all modules.
-  uint64_t budget = (1u << 26) + 4096 * nameBytes;
+  uint64_t budget = 1u << 25;
   for (auto &[module, pair] : modules) {
     if (!status.ok())
       return status;

@@ -75,6 +75,8 @@ Model::load(std::shared_ptr<const Artifact> artifact,
   if (!bound.ok())
     return bound.status();
   model->weights = std::move(*bound);
+  model->source = source;
+  model->source.progress = nullptr; // the caller's
   for (const std::string &line : model->weights->notes())
     model->notes.push_back(line);
   std::chrono::duration<double> taken =

@@ -4,6 +4,7 @@
 #include "runtime/Artifact.h"
 #include "runtime/Backend.h"
 #include "runtime/Device.h"
+#include "runtime/Fingerprint.h"
 #include "runtime/Status.h"
 
 #include <cstdint>
@@ -45,6 +46,9 @@ public:
   /// through; null on other devices.
   const void *const *slots() const { return weights->slots(); }
 
+  /// What tells the model's weights from others; reads the files anew.
+  Result<uint64_t> fingerprint() const { return cria::fingerprint(source); }
+
   /// Lines for the user, without line ends.
   const std::vector<std::string> &warnings() const { return notes; }
   uint64_t mappedBytes() const { return weights->mappedBytes(); }
@@ -56,6 +60,7 @@ private:
       : code(std::move(artifact)) {}
 
   std::shared_ptr<const Artifact> code;
+  WeightSource source;
   std::unique_ptr<const BoundModel> weights;
   std::vector<std::string> notes;
   double seconds = 0;

@@ -6,6 +6,7 @@
 #include <functional>
 #include <iterator>
 #include <string>
+#include <utility>
 
 namespace cria {
 
@@ -93,6 +94,32 @@ void Sampler::accept(int64_t id) {
     seen[id / 32] |= 1u << id % 32;
 }
 
+Status Sampler::setBias(const std::vector<std::pair<int32_t, float>> &bias) {
+  for (const auto &[id, added] : bias)
+    if (id < 0 || id >= vocabSize() || !std::isfinite(added))
+      return Status(CRIA_INVALID_ARGUMENT,
+                    "a bias of " + std::to_string(added) + " for id " +
+                        std::to_string(id) +
+                        ", expected finite ones for ids from 0 to " +
+                        std::to_string(vocabSize() - 1));
+  biases = bias;
+  return Status();
+}
+
+Status Sampler::allow(const std::vector<uint32_t> &bits) {
+  if (!bits.empty() && bits.size() != seen.size())
+    return Status(CRIA_INVALID_ARGUMENT,
+                  std::to_string(bits.size()) +
+                      " words of allowed ids, expected " +
+                      std::to_string(seen.size()));
+  std::vector<uint32_t> before = std::exchange(allowed, bits);
+  for (size_t id = 0; id < scores.size(); ++id)
+    if (mayDraw(id))
+      return Status();
+  allowed = std::move(before);
+  return Status(CRIA_INVALID_ARGUMENT, "no id is allowed");
+}
+
 CriaSampling Sampler::next() {
   parameters.random = random.next();
   return parameters;
@@ -101,6 +128,8 @@ CriaSampling Sampler::next() {
 /// Computes the scores and finds the best.
 CriaSampled Sampler::penalize(const float *logits) {
   std::copy(logits, logits + scores.size(), scores.begin());
+  for (const auto &[id, bias] : biases)
+    scores[static_cast<size_t>(id)] += bias;
   if (parameters.penalty != 1)
     for (size_t id = 0; id < scores.size(); ++id)
       if (seen[id / 32] >> id % 32 & 1)
@@ -109,6 +138,9 @@ CriaSampled Sampler::penalize(const float *logits) {
   auto broken = std::find_if(scores.begin(), scores.end(),
                              [](float x) { return !std::isfinite(x); });
   bool isBroken = broken != scores.end();
+  for (size_t id = 0; id < scores.size() && !allowed.empty(); ++id)
+    if (!mayDraw(id) && !isBroken)
+      scores[id] = -INFINITY;
   auto found =
       isBroken ? broken : std::max_element(scores.begin(), scores.end());
   auto id = static_cast<int32_t>(found - scores.begin());
@@ -122,6 +154,10 @@ Result<int32_t> Sampler::verdict(const CriaSampled &sampled) const {
                                       std::to_string(scores.size()));
   if (!sampled.broken)
     return sampled.id;
+  if (std::isfinite(sampled.logit) && !biases.empty())
+    return Status(CRIA_INVALID_ARGUMENT,
+                  "the logit of id " + std::to_string(sampled.id) +
+                      " is not finite with its bias and penalty");
   if (std::isfinite(sampled.logit))
     return outOfRange("repetition_penalty", options.repetitionPenalty,
                       "one that leaves the logits finite");
@@ -180,7 +216,7 @@ Status Sampler::filter(const float *logits) {
   }
   float least = topKScore();
   for (size_t id = 0; id < scores.size(); ++id)
-    if (scores[id] >= least)
+    if (scores[id] >= least && mayDraw(id))
       candidates.push_back(
           {weigh(scores[id], scores[best.id], parameters.scale), scores[id],
            static_cast<int32_t>(id)});
@@ -217,6 +253,16 @@ Sampler::distribution(const float *logits) {
     choices.push_back(
         {candidate.id, static_cast<double>(candidate.weight) / total});
   return choices;
+}
+
+void logProbabilities(const float *logits, int64_t vocabSize,
+                      const int32_t *ids, size_t count, double *out) {
+  float best = *std::max_element(logits, logits + vocabSize);
+  double sum = 0;
+  for (int64_t id = 0; id < vocabSize; ++id)
+    sum += std::exp(static_cast<double>(logits[id]) - best);
+  for (size_t i = 0; i < count; ++i)
+    out[i] = static_cast<double>(logits[ids[i]]) - best - std::log(sum);
 }
 
 } // namespace cria

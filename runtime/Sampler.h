@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 namespace cria {
@@ -41,6 +42,11 @@ private:
 /// device computes it with the same operations in the same order.
 uint64_t weigh(float score, float best, float scale);
 
+/// The natural logarithms of the probabilities of `ids`, all of the vocabulary:
+/// log softmax of `logits` (vocab_size), in double.
+void logProbabilities(const float *logits, int64_t vocabSize,
+                      const int32_t *ids, size_t count, double *out);
+
 /// Draws ids for one text.
 class Sampler {
 public:
@@ -53,6 +59,20 @@ public:
   /// Notes that `id`, of the prompt or drawn, is in the text. Others than the
   /// model's are ignored.
   void accept(int64_t id);
+
+  /// Adds `bias` to the logits of ids from now on, before all else; in place of
+  /// the biases before. INVALID_ARGUMENT: an id that is none, or a bias that is
+  /// not finite.
+  Status setBias(const std::vector<std::pair<int32_t, float>> &bias);
+
+  /// Lets the ids alone be drawn whose bits are set, the lowest of each word
+  /// first, of (vocab_size + 31) / 32 words; all where there is no word.
+  /// INVALID_ARGUMENT where no id is left.
+  Status allow(const std::vector<uint32_t> &bits);
+
+  /// Whether draws need the logits on the host: devices know no biases and no
+  /// allowed ids.
+  bool needsLogits() const { return !biases.empty() || !allowed.empty(); }
 
   /// The next id for `logits` (vocab_size); the caller then accepts it. At
   /// temperature 0 the largest logit, of equal ones that with the lowest id.
@@ -86,13 +106,18 @@ private:
   float topKScore() const;
   float topPScore() const;
   uint64_t totalWeight() const;
+  bool mayDraw(size_t id) const {
+    return allowed.empty() || (allowed[id / 32] >> id % 32 & 1);
+  }
   Status filter(const float *logits);
 
   SamplerOptions options;
   CriaSampling parameters; // all but the random number
   Random random;
-  std::vector<float> scores;         // (vocab_size), after the penalty
-  std::vector<uint32_t> seen;        // a bit an id
+  std::vector<float> scores;  // (vocab_size), after the penalty
+  std::vector<uint32_t> seen; // a bit an id
+  std::vector<std::pair<int32_t, float>> biases;
+  std::vector<uint32_t> allowed;     // a bit an id; none: all
   std::vector<Candidate> candidates; // still in the race, ids ascending
 };
 

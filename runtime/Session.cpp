@@ -95,10 +95,10 @@ Status Session::encode(const int32_t *ids, int64_t count) {
 }
 
 /// Does one step of the present text.
-Status Session::perform(Step step, const StepBody &body) const {
+Status Session::perform(Step step, bool last, const StepBody &body) const {
   step.prompt = prompt;
   step.source = source;
-  Status status = body ? body(step) : backend->step(step);
+  Status status = body ? body(step, last) : backend->step(step);
   // Weights that are gone say more than what was made of them.
   if (Status intact = shared->bound().intact(); !intact.ok())
     return intact;
@@ -131,10 +131,10 @@ Status Session::recompute(int64_t length) {
   return status;
 }
 
-/// Does the steps of a feed of `count` positions, at most `chunk` each, the
-/// last by `last`, until one fails or the feed is cancelled.
+/// Does the steps of a feed of `count` positions, at most `chunk` each, by
+/// `body`, until one fails or the feed is cancelled.
 Status Session::inChunks(int64_t count, int64_t chunk, PhaseTime &phase,
-                         const MakeStep &make, const StepBody &last) {
+                         const MakeStep &make, const StepBody &body) {
   using Clock = std::chrono::steady_clock;
   Clock::time_point begin = Clock::now();
   int64_t whole = std::max(count, std::exchange(expected, 0));
@@ -149,8 +149,7 @@ Status Session::inChunks(int64_t count, int64_t chunk, PhaseTime &phase,
   while (status.ok() && done < count &&
          !cancelled.load(std::memory_order_relaxed)) {
     Step step = make(done, std::min(count - done, chunk));
-    bool ends = done + step.tokens == count;
-    status = ends ? perform(step, last) : perform(step);
+    status = perform(step, done + step.tokens == count, body);
     if (!status.ok())
       break;
     if (shared->manifest().recomputes())
@@ -170,26 +169,58 @@ Status Session::inChunks(int64_t count, int64_t chunk, PhaseTime &phase,
   return status;
 }
 
-/// Feeds ids; `last` does the last step.
-Status Session::advance(const int32_t *ids, int64_t count, cria_logits which,
-                        float *logits, const StepBody &last) {
+/// Feeds ids by the steps of `make`.
+Status Session::advance(const int32_t *ids, int64_t count, const MakeStep &make,
+                        const StepBody &body) {
   Status status = check(ids, count);
   if (!status.ok())
     return status;
-  const Manifest &manifest = shared->manifest();
-  auto make = [&](int64_t done, int64_t tokens) {
+  PhaseTime &phase = count == 1 ? decode : prefill;
+  return inChunks(count, shared->manifest().chunk, phase, make, body);
+}
+
+/// Steps over `ids`.
+Session::MakeStep Session::stepsOf(const int32_t *ids, int64_t count,
+                                   cria_logits which, float *logits) const {
+  return [=](int64_t done, int64_t tokens) {
     bool all = which == CRIA_LOGITS_ALL, ends = done + tokens == count;
     int64_t rows = all ? tokens : which == CRIA_LOGITS_LAST && ends ? 1 : 0;
-    float *to = all ? logits + done * manifest.vocabSize : logits;
+    float *to = all ? logits + done * shared->manifest().vocabSize : logits;
     return Step{ids + done, tokens, fed, tokens - rows, to};
   };
-  PhaseTime &phase = count == 1 ? decode : prefill;
-  return inChunks(count, manifest.chunk, phase, make, last);
 }
 
 Status Session::feed(const int32_t *ids, int64_t count, cria_logits which,
                      float *logits) {
-  return advance(ids, count, which, logits, {});
+  return advance(ids, count, stepsOf(ids, count, which, logits), {});
+}
+
+Status Session::feedRows(const int32_t *ids, int64_t count, const int64_t *rows,
+                         int64_t rowCount, float *logits) {
+  for (int64_t i = 0; i < rowCount; ++i)
+    if (rows[i] < (i ? rows[i - 1] + 1 : 0) || rows[i] >= count)
+      return Status(CRIA_INVALID_ARGUMENT,
+                    "row " + std::to_string(rows[i]) + " at index " +
+                        std::to_string(i) + ", expected ascending ones from " +
+                        "0 to " + std::to_string(count - 1));
+  int64_t vocab = shared->manifest().vocabSize, next = 0, begin = 0;
+  std::vector<float> all; // of a step, from its first row that is wanted on
+  auto make = [&](int64_t done, int64_t tokens) {
+    begin = done;
+    int64_t first =
+        next < rowCount ? std::min(rows[next] - done, tokens) : tokens;
+    all.resize(static_cast<size_t>((tokens - first) * vocab));
+    return Step{ids + done, tokens, fed, first, all.data()};
+  };
+  return advance(ids, count, make, [&](const Step &step, bool) {
+    Status status = backend->step(step);
+    for (; status.ok() && next < rowCount && rows[next] < begin + step.tokens;
+         ++next)
+      std::copy_n(&all[static_cast<size_t>(
+                      (rows[next] - begin - step.firstLogit) * vocab)],
+                  vocab, logits + next * vocab);
+    return status;
+  });
 }
 
 Result<int32_t> Session::draw(const int32_t *ids, int64_t count,
@@ -201,12 +232,14 @@ Result<int32_t> Session::draw(const int32_t *ids, int64_t count,
                       std::to_string(sampler.vocabSize()) +
                       ", expected the model's " + std::to_string(vocab));
   int32_t id = 0;
-  Status status =
-      advance(ids, count, CRIA_LOGITS_LAST, nullptr, [&](const Step &step) {
-        Result<int32_t> drawn = backend->draw(step, sampler);
-        id = drawn.ok() ? *drawn : 0;
-        return drawn.status();
-      });
+  MakeStep make = stepsOf(ids, count, CRIA_LOGITS_LAST, nullptr);
+  Status status = advance(ids, count, make, [&](const Step &step, bool last) {
+    if (!last)
+      return backend->step(step);
+    Result<int32_t> drawn = backend->draw(step, sampler);
+    id = drawn.ok() ? *drawn : 0;
+    return drawn.status();
+  });
   if (!status.ok())
     return status;
   return id;
@@ -282,6 +315,118 @@ Status Session::rewind(int64_t position) {
                                          std::to_string(fed));
   fed = position;
   return Status();
+}
+
+/// UNIMPLEMENTED where the caches alone do not make a state.
+Status Session::checkState() const {
+  if (shared->manifest().recomputes())
+    return Status(CRIA_UNIMPLEMENTED,
+                  "the model's rope may have a text computed anew, which a "
+                  "saved state does not hold");
+  return Status();
+}
+
+/// The header of the present state.
+Result<SessionHeader> Session::header() const {
+  Result<uint64_t> weights = shared->fingerprint();
+  if (!weights.ok())
+    return weights.status();
+  SessionHeader header;
+  header.artifact = shared->artifact().checksum();
+  header.weights = *weights;
+  header.position = fed;
+  header.prompt = prompt;
+  header.source = source;
+  header.bytes = stateBytes() - sizeof(header);
+  return header;
+}
+
+uint64_t Session::stateBytes() const {
+  return sizeof(SessionHeader) +
+         bytesOf(cacheRanges(shared->manifest(), std::max(fed, source)));
+}
+
+Status Session::readRows(std::byte *rows) const {
+  Status status;
+  for (const CacheRange &range :
+       cacheRanges(shared->manifest(), std::max(fed, source))) {
+    if (status.ok())
+      status = backend->readCache(range.cache, range.begin, rows, range.bytes);
+    rows += range.bytes;
+  }
+  return status;
+}
+
+Status Session::writeRows(const std::byte *rows, const SessionHeader &header) {
+  fed = source = 0; // what failed leaves none
+  Status status;
+  for (const CacheRange &range : cacheRanges(
+           shared->manifest(), std::max(header.position, header.source))) {
+    if (status.ok())
+      status = backend->writeCache(range.cache, range.begin, rows, range.bytes);
+    rows += range.bytes;
+  }
+  if (!status.ok())
+    return status;
+  fed = header.position;
+  prompt = header.prompt;
+  source = header.source;
+  expected = 0;
+  return status;
+}
+
+Status Session::save(std::byte *state) const {
+  Status status = checkState();
+  if (!status.ok())
+    return status;
+  Result<SessionHeader> made = header();
+  if (!made.ok())
+    return made.status();
+  status = readRows(state + sizeof(SessionHeader));
+  if (status.ok())
+    sealState(*made, state);
+  return status;
+}
+
+Status Session::restore(const std::byte *state, uint64_t size) {
+  const Manifest &manifest = shared->manifest();
+  Status status = checkState();
+  if (!status.ok())
+    return status;
+  Result<SessionHeader> own = header();
+  if (!own.ok())
+    return own.status();
+  Result<SessionHeader> given = openState(state, size, *own);
+  if (!given.ok())
+    return given.status();
+  bool fits =
+      given->position >= 0 && given->position <= manifest.maxSeq &&
+      given->prompt >= 0 && given->prompt <= manifest.maxSeq &&
+      given->source >= 0 && given->source <= manifest.maxSeq &&
+      given->bytes == bytesOf(cacheRanges(
+                          manifest, std::max(given->position, given->source)));
+  if (!fits)
+    return Status(CRIA_INVALID_ARGUMENT,
+                  "the state's header does not fit the artifact");
+  return writeRows(state + sizeof(SessionHeader), *given);
+}
+
+Status Session::copy(const Session &other) {
+  if (other.shared != shared)
+    return Status(CRIA_INVALID_ARGUMENT,
+                  "the sessions are of different models");
+  Status status = checkState();
+  if (!status.ok() || &other == this)
+    return status;
+  std::vector<std::byte> rows(other.stateBytes() - sizeof(SessionHeader));
+  status = other.readRows(rows.data());
+  if (!status.ok())
+    return status;
+  SessionHeader header;
+  header.position = other.fed;
+  header.prompt = other.prompt;
+  header.source = other.source;
+  return writeRows(rows.data(), header);
 }
 
 } // namespace cria

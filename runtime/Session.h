@@ -5,6 +5,7 @@
 #include "runtime/Backend.h"
 #include "runtime/History.h"
 #include "runtime/Model.h"
+#include "runtime/SessionState.h"
 #include "runtime/Status.h"
 
 #include <atomic>
@@ -38,6 +39,11 @@ public:
   Status feed(const int32_t *ids, int64_t count, cria_logits which,
               float *logits);
 
+  /// Feeds `count` ids; `logits` receives (rowCount, vocab) floats: those after
+  /// the ids at the indexes `rows`, which ascend.
+  Status feedRows(const int32_t *ids, int64_t count, const int64_t *rows,
+                  int64_t rowCount, float *logits);
+
   /// Feeds `count` ids and draws the one that follows them. On a device that
   /// can, the logits stay where they are.
   Result<int32_t> draw(const int32_t *ids, int64_t count, Sampler &sampler);
@@ -69,6 +75,17 @@ public:
   /// Forgets the ids from `position` on.
   Status rewind(int64_t position);
 
+  /// The bytes that `save` writes now.
+  uint64_t stateBytes() const;
+  /// Writes what the session holds to `state`, of `stateBytes()`.
+  /// UNIMPLEMENTED where a rope may have the text computed anew.
+  Status save(std::byte *state) const;
+  /// Takes what a session with the same artifact and weights saved. Bad bytes
+  /// change nothing; after a device's error the position is 0.
+  Status restore(const std::byte *state, uint64_t size);
+  /// Takes what `other`, of the same model, holds.
+  Status copy(const Session &other);
+
   /// Ends the present feed, or the next, with CRIA_CANCELLED. Safe in signal
   /// handlers.
   void cancel() { cancelled.store(true); }
@@ -82,19 +99,26 @@ public:
   const PhaseTime &decodeTime() const { return decode; }
 
 private:
-  /// What does a step; empty: the backend, and that is all.
-  using StepBody = std::function<Status(const Step &)>;
+  /// What does a step, maybe the last of a feed; empty: the backend, and that
+  /// is all.
+  using StepBody = std::function<Status(const Step &, bool last)>;
   /// The ids, logits and embeddings of a step.
   using MakeStep = std::function<Step(int64_t done, int64_t tokens)>;
+  Status checkState() const;
+  Status readRows(std::byte *rows) const;
+  Status writeRows(const std::byte *rows, const SessionHeader &header);
+  Result<SessionHeader> header() const;
   Status checkIds(const int32_t *ids, int64_t count) const;
   Status checkLength(int64_t count, const char *what) const;
-  Status perform(Step step, const StepBody &body = {}) const;
+  Status perform(Step step, bool last = false, const StepBody &body = {}) const;
   bool outgrows(int64_t length) const;
   Status recompute(int64_t length);
   Status inChunks(int64_t count, int64_t chunk, PhaseTime &phase,
-                  const MakeStep &make, const StepBody &last);
-  Status advance(const int32_t *ids, int64_t count, cria_logits which,
-                 float *logits, const StepBody &last);
+                  const MakeStep &make, const StepBody &body);
+  Status advance(const int32_t *ids, int64_t count, const MakeStep &make,
+                 const StepBody &body);
+  MakeStep stepsOf(const int32_t *ids, int64_t count, cria_logits which,
+                   float *logits) const;
   Session(std::shared_ptr<const Model> model, std::unique_ptr<Backend> backend)
       : shared(std::move(model)), backend(std::move(backend)) {}
 

@@ -44,6 +44,12 @@
  *    struct's alignment is CRIA_INVALID_ARGUMENT: nobody set it. With such an
  *    `error`, a call does nothing, and writes nothing to it.
  *
+ * Versions. Releases with one CRIA_VERSION_MAJOR have one ABI: functions and
+ * last fields of structs are added, and nothing is taken away or changes its
+ * meaning. A function that has a better one is marked deprecated, with the
+ * release and what to call instead, and stays at least until the next major
+ * version, whose library has another name (libcria.so.2).
+ *
  * State that belongs to the process, not to an object. There is no other:
  *  - SIGBUS. The first model that maps a checkpoint's files, on the CPU,
  *    installs a handler, which stays. Where somebody cuts such a file, or its
@@ -74,8 +80,8 @@ extern "C" {
 #endif
 
 #define CRIA_API __attribute__((visibility("default")))
-#define CRIA_VERSION_MAJOR 0
-#define CRIA_VERSION_MINOR 1
+#define CRIA_VERSION_MAJOR 1
+#define CRIA_VERSION_MINOR 0
 #define CRIA_VERSION_PATCH 0
 
 /* Why a call failed; the names and numbers are absl's where it has them. */
@@ -103,7 +109,7 @@ typedef enum cria_status {
 /* The status in words: "INVALID_ARGUMENT". Never NULL. */
 CRIA_API const char *cria_status_name(cria_status status);
 
-/* The runtime's version: "0.1.0". */
+/* The runtime's version: "1.0.0". */
 CRIA_API const char *cria_version(void);
 
 /* Where a function says what went wrong. CRIA_INIT it first. */
@@ -140,6 +146,12 @@ CRIA_API cria_status cria_artifact_open(const char *path,
 CRIA_API cria_status cria_artifact_open_memory(const void *data, size_t size,
                                                cria_artifact **artifact,
                                                cria_error *error);
+
+/* The same for the regular file that `descriptor` is open for, read from its
+ * beginning. The descriptor stays the caller's, and its offset as it is. */
+CRIA_API cria_status cria_artifact_open_fd(int descriptor,
+                                           cria_artifact **artifact,
+                                           cria_error *error);
 CRIA_API void cria_artifact_free(cria_artifact **artifact);
 
 /* The manifest, JSON, NUL-terminated. */
@@ -227,6 +239,10 @@ typedef struct cria_model_options {
                             not have; else they are a mistake */
   const char *weight_cache; /* a folder that keeps quantized weights, so that
                                only the first load quantizes them; NULL: none */
+  /* Called by the thread that loads with the units of work that are done, of
+   * all; it must return, and call nothing of this model. NULL: nothing is. */
+  void (*progress)(void *data, uint64_t done, uint64_t total);
+  void *progress_data;
 } cria_model_options;
 
 /* What cria_model_bind and cria_model_random do, with adapters and on a device
@@ -298,6 +314,16 @@ CRIA_API cria_status cria_session_feed(cria_session *session,
                                        int32_t which, float *logits,
                                        size_t capacity, cria_error *error);
 
+/* Feeds ids as cria_session_feed does; `logits` receives (row_count,
+ * vocab_size): those after the ids at the indexes `rows` of `ids`, each larger
+ * than the one before. Takes memory for the logits of a chunk where its first
+ * id is among them. */
+CRIA_API cria_status cria_session_feed_rows(cria_session *session,
+                                            const int32_t *ids, size_t count,
+                                            const int64_t *rows,
+                                            size_t row_count, float *logits,
+                                            size_t capacity, cria_error *error);
+
 /* Runs the source text of a model with an encoder: `count` ids, at most a
  * chunk (CRIA_OUT_OF_RANGE). The ids fed afterwards attend to it, also after
  * cria_session_rewind; the position is then 0. Until then a feed is
@@ -336,6 +362,38 @@ CRIA_API cria_status cria_session_position(const cria_session *session,
 /* Forgets ids: back to `position`, at most the present one; 0 starts anew. */
 CRIA_API cria_status cria_session_rewind(cria_session *session,
                                          int64_t position, cria_error *error);
+
+/* A session's state is what it holds: its position and the KV caches up to
+ * there. Threads, timings and a cancel are not of it.
+ * CRIA_UNIMPLEMENTED for models whose rope may have a text computed anew (Phi
+ * 3's with two lists of factors). To drop positions [a, b) from within a text,
+ * feed what follows them again: keys are stored as rope has rotated them. */
+
+/* The bytes that cria_session_save writes now; the next feed changes them. */
+CRIA_API cria_status cria_session_state_size(const cria_session *session,
+                                             size_t *size, cria_error *error);
+
+/* Writes the state to the `capacity` bytes at `state`. */
+CRIA_API cria_status cria_session_save(const cria_session *session, void *state,
+                                       size_t capacity, cria_error *error);
+
+/* Takes the state that a session saved, in this process or another, with the
+ * same artifact and weights; the feeds that follow are those that would have
+ * followed there. The device may be another of the same numbers, and the state
+ * is no program, but bytes of others are to be trusted no more than their text.
+ * CRIA_FAILED_PRECONDITION: of another artifact or other weights, which are
+ * told by samples of the files that the model was loaded from: they must still
+ * be there. CRIA_DATA_LOSS: damaged; CRIA_INVALID_ARGUMENT: no state, or one of
+ * another version. The session is as before then; where the device fails, its
+ * position is 0. */
+CRIA_API cria_status cria_session_restore(cria_session *session,
+                                          const void *state, size_t size,
+                                          cria_error *error);
+
+/* Makes `to` hold what `from` holds; both are of one model, and no other thread
+ * uses either meanwhile. */
+CRIA_API cria_status cria_session_copy(const cria_session *from,
+                                       cria_session *to, cria_error *error);
 
 /* Asks for the end of a feed: of ids, of embeddings, or to draw. The feed that
  * runs returns CRIA_CANCELLED before its next chunk of ids. Where none runs, or
@@ -392,6 +450,30 @@ CRIA_API void cria_sampler_free(cria_sampler **sampler);
 CRIA_API cria_status cria_sampler_accept(cria_sampler *sampler, int32_t id,
                                          cria_error *error);
 
+/* Adds biases[i] to the logit of ids[i] from now on, before penalty and
+ * temperature; in place of all biases before, and 0 of them for none.
+ * CRIA_INVALID_ARGUMENT: an id that is none, or a bias that is not finite. */
+CRIA_API cria_status cria_sampler_set_bias(cria_sampler *sampler,
+                                           const int32_t *ids,
+                                           const float *biases, size_t count,
+                                           cria_error *error);
+
+/* Lets only those ids be drawn from now on whose bits are set: that of id i is
+ * bits[i / 32] >> i % 32 & 1. `words` is (vocab_size + 31) / 32, or 0 for all
+ * ids. A grammar gives a mask before each draw. CRIA_INVALID_ARGUMENT where no
+ * id is left: the mask is as before. */
+CRIA_API cria_status cria_sampler_allow(cria_sampler *sampler,
+                                        const uint32_t *bits, size_t words,
+                                        cria_error *error);
+
+/* The natural logarithms of the probabilities that `logits` (vocab_size) give
+ * `count` ids before any sampling option: log softmax, computed in double. */
+CRIA_API cria_status cria_log_probabilities(const float *logits,
+                                            int64_t vocab_size,
+                                            const int32_t *ids, size_t count,
+                                            double *log_probabilities,
+                                            cria_error *error);
+
 /* Draws the next id for `logits` (vocab_size). Logits that are not finite are
  * CRIA_DATA_LOSS; where the penalty makes them so, CRIA_INVALID_ARGUMENT. */
 CRIA_API cria_status cria_sampler_sample(cria_sampler *sampler,
@@ -401,7 +483,8 @@ CRIA_API cria_status cria_sampler_sample(cria_sampler *sampler,
 /* Feeds `count` ids as cria_session_feed does and draws the one that follows
  * them: the id that cria_sampler_sample would draw from their last logits. The
  * sampler's vocab_size is the model's, else CRIA_INVALID_ARGUMENT. On a GPU the
- * logits stay there. The caller accepts the id. */
+ * logits stay there, unless the sampler has biases or allowed ids. The caller
+ * accepts the id. */
 CRIA_API cria_status cria_session_draw(cria_session *session,
                                        const int32_t *ids, size_t count,
                                        cria_sampler *sampler, int32_t *id,

@@ -33,6 +33,25 @@ CRIA_API cria_status cria_tokenizer_open(const char *path,
                                          cria_error *error);
 CRIA_API void cria_tokenizer_free(cria_tokenizer **tokenizer);
 
+/* One more than the largest id that has a token. The model's vocabulary, of
+ * cria_artifact_info, may be larger, but not smaller. */
+CRIA_API cria_status cria_tokenizer_vocab_size(const cria_tokenizer *tokenizer,
+                                               int64_t *size,
+                                               cria_error *error);
+
+/* The token `id` as the file spells it, which is not its text: byte-level BPE
+ * spells a space as U+0120, and SentencePiece as U+2581. Lives as long as the
+ * tokenizer. CRIA_NOT_FOUND: the id has none. */
+CRIA_API cria_status cria_tokenizer_token(const cria_tokenizer *tokenizer,
+                                          int32_t id, const char **token,
+                                          cria_error *error);
+
+/* The id of the token that the file spells so, such as "<|im_end|>";
+ * CRIA_NOT_FOUND where there is none. */
+CRIA_API cria_status cria_tokenizer_find(const cria_tokenizer *tokenizer,
+                                         const char *token, int32_t *id,
+                                         cria_error *error);
+
 /* The ids of `size` bytes of text; with `special`, those that the tokenizer's
  * post-processor adds as well. `ids` is malloc'ed: free() it. */
 CRIA_API cria_status cria_tokenizer_encode(const cria_tokenizer *tokenizer,
@@ -85,6 +104,11 @@ typedef struct cria_chat cria_chat;
 /* CRIA_NOT_FOUND where the folder, or file.gguf, has no template. */
 CRIA_API cria_status cria_chat_open(const char *folder, cria_chat **chat,
                                     cria_error *error);
+
+/* The template of `size` bytes of UTF-8 at `source`. It has no special tokens:
+ * give those that it names, such as "bos_token", among the variables. */
+CRIA_API cria_status cria_chat_parse(const char *source, size_t size,
+                                     cria_chat **chat, cria_error *error);
 CRIA_API void cria_chat_free(cria_chat **chat);
 
 /* The text for `variables`, a JSON object: "messages", a list of objects with
@@ -126,6 +150,15 @@ CRIA_API void cria_generation_free(cria_generation **generation);
  * the plain distribution, temperature 1. */
 CRIA_API cria_status cria_generation_options(const cria_generation *generation,
                                              cria_sampler_options *options,
+                                             cria_error *error);
+
+/* The id that begins a text; CRIA_NOT_FOUND where none does. */
+CRIA_API cria_status cria_generation_begin(const cria_generation *generation,
+                                           int32_t *id, cria_error *error);
+
+/* The ids any of which ends a text; they live as long as `generation`. */
+CRIA_API cria_status cria_generation_end_ids(const cria_generation *generation,
+                                             const int32_t **ids, size_t *count,
                                              cria_error *error);
 
 /* Whether `id` ends the text: 1 or 0; 0 where `generation` is NULL. */

@@ -3,6 +3,8 @@
 #include "runtime/RopeTables.h"
 #include "runtime/Sampler.h"
 
+#include <cstring>
+
 namespace cria::cpu {
 
 Result<std::unique_ptr<Backend>>
@@ -122,6 +124,18 @@ Status Session::step(const Step &step) {
 
 Status Session::encode(const int32_t *ids, int64_t count) {
   run(code.encode(), {ids, count, 0, count, nullptr, count, count});
+  return Status();
+}
+
+Status Session::readCache(size_t cache, uint64_t begin, std::byte *to,
+                          uint64_t bytes) {
+  memcpy(to, caches[cache].data() + begin, bytes);
+  return Status();
+}
+
+Status Session::writeCache(size_t cache, uint64_t begin, const std::byte *from,
+                           uint64_t bytes) {
+  memcpy(caches[cache].data() + begin, from, bytes);
   return Status();
 }
 

@@ -22,6 +22,10 @@ public:
   Result<int32_t> draw(const Step &step, Sampler &sampler) override;
   Status encode(const int32_t *ids, int64_t count) override;
   Status trace(std::vector<KernelTime> *into) override;
+  Status readCache(size_t cache, uint64_t begin, std::byte *to,
+                   uint64_t bytes) override;
+  Status writeCache(size_t cache, uint64_t begin, const std::byte *from,
+                    uint64_t bytes) override;
   int threads() const override { return pool.threads(); }
 
 private:

@@ -224,6 +224,15 @@ Result<int32_t> Session::draw(const Step &step, Sampler &sampler) {
   Current current(*context);
   if (!current.status().ok())
     return current.status();
+  if (sampler.needsLogits()) {
+    std::vector<float> row(static_cast<size_t>(model.manifest().vocabSize));
+    Step whole = step;
+    whole.logits = row.data();
+    Status status = this->step(whole);
+    if (!status.ok())
+      return status;
+    return sampler.sample(row.data());
+  }
   CriaSampling sampling = sampler.next();
   writeState(step, sampling);
   if (sampling.penalty != 1)
@@ -250,6 +259,24 @@ Status Session::encode(const int32_t *ids, int64_t count) {
       status = launch(encodeLaunches, count, 0);
     return ended(status, "encoding");
   });
+}
+
+Status Session::readCache(size_t cache, uint64_t begin, std::byte *to,
+                          uint64_t bytes) {
+  Current current(*context);
+  if (!current.status().ok())
+    return current.status();
+  const char *doing = "saving a KV cache";
+  return ended(copyOut(to, caches[cache] + begin, bytes, doing), doing);
+}
+
+Status Session::writeCache(size_t cache, uint64_t begin, const std::byte *from,
+                           uint64_t bytes) {
+  Current current(*context);
+  if (!current.status().ok())
+    return current.status();
+  const char *doing = "restoring a KV cache";
+  return ended(copyIn(caches[cache] + begin, from, bytes, doing), doing);
 }
 
 /// What a step came to, when all that it launched has ended: that still uses
@@ -317,16 +344,18 @@ void Session::writeState(const Step &step, const CriaSampling &sampling) {
          static_cast<size_t>(step.tokens) * sizeof(int32_t));
 }
 
-Status Session::copyIn(CUdeviceptr to, const void *from, uint64_t bytes) {
+Status Session::copyIn(CUdeviceptr to, const void *from, uint64_t bytes,
+                       const char *doing) {
   return context->check(
       (*context)->cuMemcpyHtoDAsync(to, from, bytes, stream.get()),
-      "cuMemcpyHtoDAsync", "copying ids to the device");
+      "cuMemcpyHtoDAsync", doing);
 }
 
-Status Session::copyOut(void *to, CUdeviceptr from, uint64_t bytes) {
+Status Session::copyOut(void *to, CUdeviceptr from, uint64_t bytes,
+                        const char *doing) {
   return context->check(
       (*context)->cuMemcpyDtoHAsync(to, from, bytes, stream.get()),
-      "cuMemcpyDtoHAsync", "copying logits from the device");
+      "cuMemcpyDtoHAsync", doing);
 }
 
 Status Session::enqueueState(int64_t tokens) {

@@ -42,6 +42,11 @@ public:
   Status encode(const int32_t *ids, int64_t count) override;
   Status trace(std::vector<KernelTime> *into) override;
 
+  Status readCache(size_t cache, uint64_t begin, std::byte *to,
+                   uint64_t bytes) override;
+  Status writeCache(size_t cache, uint64_t begin, const std::byte *from,
+                    uint64_t bytes) override;
+
   /// Does `step`, launch by launch without a graph, and draws the best id where
   /// it has logits, of its last token alone: how long each launch took.
   Result<std::vector<LaunchTime>> timed(const Step &step);
@@ -70,8 +75,10 @@ private:
   Status prefill(const Step &step, Wanted wanted);
   Status capture(Wanted wanted);
   void writeState(const Step &step, const CriaSampling &sampling);
-  Status copyIn(CUdeviceptr to, const void *from, uint64_t bytes);
-  Status copyOut(void *to, CUdeviceptr from, uint64_t bytes);
+  Status copyIn(CUdeviceptr to, const void *from, uint64_t bytes,
+                const char *doing = "copying ids to the device");
+  Status copyOut(void *to, CUdeviceptr from, uint64_t bytes,
+                 const char *doing = "copying logits from the device");
   Status enqueueState(int64_t tokens);
   Status enqueueDecode(Wanted wanted);
   Status enqueuePrefill(const Step &step, Wanted wanted);

@@ -11,7 +11,7 @@ struct cria_chat {
 cria_status cria_chat_open(const char *folder, cria_chat **chat,
                            cria_error *error) {
   return guarded(error, [&] {
-    Status status = first({notNull(folder, "folder"), notNull(chat, "chat")});
+    Status status = notNull({{folder, "folder"}, {chat, "chat"}});
     if (!status.ok())
       return status;
     *chat = nullptr;
@@ -22,14 +22,28 @@ cria_status cria_chat_open(const char *folder, cria_chat **chat,
   });
 }
 
+cria_status cria_chat_parse(const char *source, size_t size, cria_chat **chat,
+                            cria_error *error) {
+  return guarded(error, [&] {
+    Status status = notNull({{source, "source"}, {chat, "chat"}});
+    if (!status.ok())
+      return status;
+    *chat = nullptr;
+    Result<chat::Template> parsed =
+        chat::Template::parse({source, size}, "template in memory");
+    if (parsed.ok())
+      *chat = new cria_chat{std::move(*parsed)};
+    return parsed.status();
+  });
+}
+
 void cria_chat_free(cria_chat **chat) { freeHandle(chat); }
 
 cria_status cria_chat_render(const cria_chat *chat, const char *variables,
                              char **text, cria_error *error) {
   return guarded(error, [&] {
     Status status =
-        first({notNull(chat, "chat"), notNull(variables, "variables"),
-               notNull(text, "text")});
+        notNull({{chat, "chat"}, {variables, "variables"}, {text, "text"}});
     if (!status.ok())
       return status;
     *text = nullptr;
@@ -46,10 +60,11 @@ cria_status cria_chat_encode(const cria_chat *chat,
                              const char *variables, int32_t **ids,
                              size_t *count, cria_error *error) {
   return guarded(error, [&] {
-    Status status =
-        first({notNull(chat, "chat"), notNull(tokenizer, "tokenizer"),
-               notNull(variables, "variables"), notNull(ids, "ids"),
-               notNull(count, "count")});
+    Status status = notNull({{chat, "chat"},
+                             {tokenizer, "tokenizer"},
+                             {variables, "variables"},
+                             {ids, "ids"},
+                             {count, "count"}});
     if (!status.ok())
       return status;
     *ids = nullptr;

@@ -1,5 +1,6 @@
 #include "runtime/text/Handles.h"
 
+#include "runtime/Json.h"
 #include "runtime/text/Generation.h"
 
 #include <algorithm>
@@ -15,13 +16,13 @@ struct cria_stream {
 
 struct cria_generation {
   Generation object;
+  std::vector<int32_t> ends;
 };
 
 cria_status cria_tokenizer_open(const char *path, cria_tokenizer **tokenizer,
                                 cria_error *error) {
   return guarded(error, [&] {
-    Status status =
-        first({notNull(path, "path"), notNull(tokenizer, "tokenizer")});
+    Status status = notNull({{path, "path"}, {tokenizer, "tokenizer"}});
     if (!status.ok())
       return status;
     *tokenizer = nullptr;
@@ -40,9 +41,10 @@ static cria_status encode(const cria_tokenizer *tokenizer, const char *text,
                           size_t size, bool special, bool parseSpecial,
                           int32_t **ids, size_t *count, cria_error *error) {
   return guarded(error, [&] {
-    Status status =
-        first({notNull(tokenizer, "tokenizer"), notNull(text, "text"),
-               notNull(ids, "ids"), notNull(count, "count")});
+    Status status = notNull({{tokenizer, "tokenizer"},
+                             {text, "text"},
+                             {ids, "ids"},
+                             {count, "count"}});
     if (!status.ok())
       return status;
     return copyIds(tokenizer->object->encode(std::string_view(text, size),
@@ -84,11 +86,50 @@ cria_status cria_tokenizer_decode(const cria_tokenizer *tokenizer,
   });
 }
 
+cria_status cria_tokenizer_vocab_size(const cria_tokenizer *tokenizer,
+                                      int64_t *size, cria_error *error) {
+  return guarded(error, [&] {
+    Status status = notNull({{tokenizer, "tokenizer"}, {size, "size"}});
+    if (status.ok())
+      *size = tokenizer->object->idLimit();
+    return status;
+  });
+}
+
+cria_status cria_tokenizer_token(const cria_tokenizer *tokenizer, int32_t id,
+                                 const char **token, cria_error *error) {
+  return guarded(error, [&] {
+    Status status = notNull({{tokenizer, "tokenizer"}, {token, "token"}});
+    if (!status.ok())
+      return status;
+    const std::string *found = tokenizer->object->token(id);
+    *token = found ? found->c_str() : nullptr;
+    return found ? status
+                 : Status(CRIA_NOT_FOUND,
+                          "id " + std::to_string(id) + " has no token");
+  });
+}
+
+cria_status cria_tokenizer_find(const cria_tokenizer *tokenizer,
+                                const char *token, int32_t *id,
+                                cria_error *error) {
+  return guarded(error, [&] {
+    Status status =
+        notNull({{tokenizer, "tokenizer"}, {token, "token"}, {id, "id"}});
+    if (!status.ok())
+      return status;
+    auto found = tokenizer->object->find(token);
+    if (!found)
+      return Status(CRIA_NOT_FOUND, quote(token) + " is no token");
+    *id = *found;
+    return status;
+  });
+}
+
 cria_status cria_stream_create(const cria_tokenizer *tokenizer, int special,
                                cria_stream **stream, cria_error *error) {
   return guarded(error, [&] {
-    Status status =
-        first({notNull(tokenizer, "tokenizer"), notNull(stream, "stream")});
+    Status status = notNull({{tokenizer, "tokenizer"}, {stream, "stream"}});
     if (!status.ok())
       return status;
     *stream = nullptr; // should there be no memory
@@ -111,7 +152,7 @@ static Status take(Result<std::string> decoded, cria_stream &stream,
 cria_status cria_stream_push(cria_stream *stream, int32_t id, const char **text,
                              cria_error *error) {
   return guarded(error, [&] {
-    Status status = first({notNull(stream, "stream"), notNull(text, "text")});
+    Status status = notNull({{stream, "stream"}, {text, "text"}});
     return status.ok() ? take(stream->object.push(id), *stream, text) : status;
   });
 }
@@ -119,7 +160,7 @@ cria_status cria_stream_push(cria_stream *stream, int32_t id, const char **text,
 cria_status cria_stream_finish(cria_stream *stream, const char **text,
                                cria_error *error) {
   return guarded(error, [&] {
-    Status status = first({notNull(stream, "stream"), notNull(text, "text")});
+    Status status = notNull({{stream, "stream"}, {text, "text"}});
     return status.ok() ? take(stream->object.finish(), *stream, text) : status;
   });
 }
@@ -128,14 +169,14 @@ cria_status cria_generation_open(const char *folder,
                                  cria_generation **generation,
                                  cria_error *error) {
   return guarded(error, [&] {
-    Status status =
-        first({notNull(folder, "folder"), notNull(generation, "generation")});
+    Status status = notNull({{folder, "folder"}, {generation, "generation"}});
     if (!status.ok())
       return status;
     *generation = nullptr;
     Result<Generation> loaded = Generation::load(folder);
     if (loaded.ok())
-      *generation = new cria_generation{std::move(*loaded)};
+      *generation = new cria_generation{
+          *loaded, {loaded->eos.begin(), loaded->eos.end()}};
     return loaded.status();
   });
 }
@@ -157,6 +198,33 @@ cria_status cria_generation_options(const cria_generation *generation,
         {0, asked.temperature, asked.topK, topP, asked.minP,
          asked.repetitionPenalty, asked.seed},
         options, "options");
+  });
+}
+
+cria_status cria_generation_begin(const cria_generation *generation,
+                                  int32_t *id, cria_error *error) {
+  return guarded(error, [&] {
+    Status status = notNull({{generation, "generation"}, {id, "id"}});
+    if (!status.ok())
+      return status;
+    if (!generation->object.bos)
+      return Status(CRIA_NOT_FOUND, "no id begins a text");
+    *id = static_cast<int32_t>(*generation->object.bos);
+    return status;
+  });
+}
+
+cria_status cria_generation_end_ids(const cria_generation *generation,
+                                    const int32_t **ids, size_t *count,
+                                    cria_error *error) {
+  return guarded(error, [&] {
+    Status status =
+        notNull({{generation, "generation"}, {ids, "ids"}, {count, "count"}});
+    if (!status.ok())
+      return status;
+    *ids = generation->ends.data();
+    *count = generation->ends.size();
+    return status;
   });
 }
 

@@ -115,7 +115,7 @@ void checkSizes(const Struct &valid, Call call) {
                   HasSubstr("has " + std::to_string(sizeof(Struct) + more) +
                             " bytes and sets some after the " +
                             std::to_string(sizeof(Struct)) +
-                            " that Cria 0.1.0 knows"));
+                            " that Cria 1.0.0 knows"));
       EXPECT_TRUE(asking.isIntact());
     }
   }

@@ -8,9 +8,12 @@
 #include <atomic>
 #include <csignal>
 #include <cstdlib>
+#include <fcntl.h>
 #include <filesystem>
 #include <sys/time.h>
 #include <thread>
+#include <unistd.h>
+#include <vector>
 
 using namespace cria::test;
 using cria::printable;
@@ -372,4 +375,117 @@ TEST(Api, NamesEveryStatus) {
   EXPECT_STREQ(cria_status_name(CRIA_OK), "OK");
   EXPECT_STREQ(cria_status_name(CRIA_INCOMPATIBLE), "INCOMPATIBLE");
   EXPECT_STREQ(cria_status_name(static_cast<cria_status>(30)), "UNKNOWN");
+}
+
+TEST_F(ApiTest, SavesAndRestoresStates) {
+  size_t size = 0;
+  ASSERT_EQ(feed(3), CRIA_OK);
+  ASSERT_EQ(cria_session_state_size(session, &size, &error), CRIA_OK);
+  std::vector<char> state(size);
+  EXPECT_EQ(cria_session_save(session, state.data(), size - 1, &error),
+            CRIA_INVALID_ARGUMENT);
+  EXPECT_THAT(error.message, HasSubstr("bytes, expected "));
+  ASSERT_EQ(cria_session_save(session, state.data(), size, &error), CRIA_OK)
+      << error.message;
+  cria_session *other = nullptr;
+  ASSERT_EQ(cria_session_create(model, nullptr, &other, &error), CRIA_OK);
+  ASSERT_EQ(cria_session_restore(other, state.data(), size, &error), CRIA_OK)
+      << error.message;
+  int64_t position = 0;
+  ASSERT_EQ(cria_session_position(other, &position, &error), CRIA_OK);
+  EXPECT_EQ(position, 3);
+  ASSERT_EQ(cria_session_rewind(session, 1, &error), CRIA_OK);
+  ASSERT_EQ(cria_session_copy(session, other, &error), CRIA_OK);
+  ASSERT_EQ(cria_session_position(other, &position, &error), CRIA_OK);
+  EXPECT_EQ(position, 1);
+  state[size - 1] ^= 1;
+  EXPECT_EQ(cria_session_restore(other, state.data(), size, &error),
+            CRIA_DATA_LOSS);
+  EXPECT_EQ(cria_session_restore(other, nullptr, size, &error),
+            CRIA_INVALID_ARGUMENT);
+  cria_session_free(&other);
+}
+
+TEST_F(ApiTest, FeedsForChosenRows) {
+  const int64_t rows[] = {0, 2};
+  EXPECT_EQ(cria_session_feed_rows(session, ids, 3, rows, 2, logits, 9, &error),
+            CRIA_INVALID_ARGUMENT);
+  ASSERT_EQ(
+      cria_session_feed_rows(session, ids, 3, rows, 2, logits, 10, &error),
+      CRIA_OK)
+      << error.message;
+  float all[15];
+  ASSERT_EQ(cria_session_rewind(session, 0, &error), CRIA_OK);
+  ASSERT_EQ(
+      cria_session_feed(session, ids, 3, CRIA_LOGITS_ALL, all, 15, &error),
+      CRIA_OK);
+  for (int i = 0; i < 5; ++i) {
+    EXPECT_EQ(logits[i], all[i]);
+    EXPECT_EQ(logits[5 + i], all[10 + i]);
+  }
+  double found[2];
+  int32_t asked[] = {0, 4};
+  ASSERT_EQ(cria_log_probabilities(all, 5, asked, 2, found, &error), CRIA_OK);
+  EXPECT_NEAR(found[0] - found[1], all[0] - all[4], 1e-6);
+  asked[1] = 5;
+  EXPECT_EQ(cria_log_probabilities(all, 5, asked, 2, found, &error),
+            CRIA_INVALID_ARGUMENT);
+}
+
+TEST_F(ApiTest, SamplersTakeBiasesAndAllowedIds) {
+  cria_sampler_options options;
+  CRIA_INIT(&options);
+  cria_sampler *sampler = nullptr;
+  ASSERT_EQ(cria_sampler_create(&options, 5, &sampler, &error), CRIA_OK);
+  const float row[] = {5, 4, 3, 2, 1};
+  const int32_t biased[] = {2};
+  const float biases[] = {9};
+  const uint32_t allowed = 0b11011;
+  int32_t id = -1;
+  ASSERT_EQ(cria_sampler_set_bias(sampler, biased, biases, 1, &error), CRIA_OK);
+  ASSERT_EQ(cria_sampler_sample(sampler, row, &id, &error), CRIA_OK);
+  EXPECT_EQ(id, 2);
+  ASSERT_EQ(cria_sampler_allow(sampler, &allowed, 1, &error), CRIA_OK);
+  ASSERT_EQ(cria_session_draw(session, ids, 3, sampler, &id, &error), CRIA_OK);
+  EXPECT_NE(id, 2);
+  ASSERT_EQ(cria_sampler_allow(sampler, nullptr, 0, &error), CRIA_OK);
+  ASSERT_EQ(cria_sampler_set_bias(sampler, nullptr, nullptr, 0, &error),
+            CRIA_OK);
+  ASSERT_EQ(cria_sampler_sample(sampler, row, &id, &error), CRIA_OK);
+  EXPECT_EQ(id, 0);
+  EXPECT_EQ(cria_sampler_allow(sampler, nullptr, 1, &error),
+            CRIA_INVALID_ARGUMENT);
+  cria_sampler_free(&sampler);
+}
+
+TEST_F(ApiTest, OpensDescriptorsAndTellsOfProgress) {
+  int descriptor = open(path.c_str(), O_RDONLY);
+  cria_artifact *other = nullptr;
+  ASSERT_EQ(cria_artifact_open_fd(descriptor, &other, &error), CRIA_OK)
+      << error.message;
+  close(descriptor);
+  cria_artifact *none = nullptr;
+  EXPECT_EQ(cria_artifact_open_fd(-1, &none, &error), CRIA_INVALID_ARGUMENT);
+  int pipes[2];
+  ASSERT_EQ(pipe(pipes), 0);
+  EXPECT_EQ(cria_artifact_open_fd(pipes[0], &none, &error),
+            CRIA_INVALID_ARGUMENT);
+  EXPECT_THAT(error.message, HasSubstr("not a regular file"));
+  close(pipes[0]);
+  close(pipes[1]);
+  cria_model_options options;
+  CRIA_INIT(&options);
+  uint64_t last[2] = {};
+  options.progress_data = last;
+  options.progress = [](void *data, uint64_t done, uint64_t total) {
+    static_cast<uint64_t *>(data)[0] = done;
+    static_cast<uint64_t *>(data)[1] = total;
+  };
+  cria_model *drawn = nullptr;
+  ASSERT_EQ(cria_model_load(other, &options, &drawn, &error), CRIA_OK)
+      << error.message;
+  EXPECT_GT(last[0], 0u);
+  EXPECT_EQ(last[0], last[1]);
+  cria_model_free(&drawn);
+  cria_artifact_free(&other);
 }

@@ -241,3 +241,64 @@ TEST_F(ApiTextTest, RefusesWrongOptions) {
   EXPECT_EQ(cria_stream_push(nullptr, 0, nullptr, &error),
             CRIA_INVALID_ARGUMENT);
 }
+
+TEST_F(ApiTextTest, TellsTokensAndIds) {
+  int64_t size = 0;
+  ASSERT_EQ(cria_tokenizer_vocab_size(tokenizer, &size, &error), CRIA_OK);
+  EXPECT_EQ(size, 3);
+  const char *token = nullptr;
+  ASSERT_EQ(cria_tokenizer_token(tokenizer, 2, &token, &error), CRIA_OK);
+  EXPECT_STREQ(token, "ab");
+  for (int32_t id : {-1, 3})
+    EXPECT_EQ(cria_tokenizer_token(tokenizer, id, &token, &error),
+              CRIA_NOT_FOUND);
+  EXPECT_STREQ(error.message, "id 3 has no token");
+  int32_t id = -1;
+  ASSERT_EQ(cria_tokenizer_find(tokenizer, "b", &id, &error), CRIA_OK);
+  EXPECT_EQ(id, 1);
+  EXPECT_EQ(cria_tokenizer_find(tokenizer, "abb", &id, &error), CRIA_NOT_FOUND);
+}
+
+TEST_F(ApiTextTest, TellsIdsThatBeginAndEnd) {
+  cria_generation *generation = nullptr;
+  int32_t begin = -1;
+  const int32_t *ends = nullptr;
+  size_t count = 0;
+  auto open = [&](const char *json) {
+    cria_generation_free(&generation);
+    folder.write("generation_config.json", json);
+    return cria_generation_open(folder.path().c_str(), &generation, &error);
+  };
+  ASSERT_EQ(open("{}"), CRIA_OK) << error.message;
+  EXPECT_EQ(cria_generation_begin(generation, &begin, &error), CRIA_NOT_FOUND);
+  ASSERT_EQ(cria_generation_end_ids(generation, &ends, &count, &error),
+            CRIA_OK);
+  EXPECT_EQ(count, 0u);
+  ASSERT_EQ(open(R"({"bos_token_id": 1, "eos_token_id": [2, 0]})"), CRIA_OK);
+  ASSERT_EQ(cria_generation_begin(generation, &begin, &error), CRIA_OK);
+  EXPECT_EQ(begin, 1);
+  ASSERT_EQ(cria_generation_end_ids(generation, &ends, &count, &error),
+            CRIA_OK);
+  EXPECT_EQ(std::vector<int32_t>(ends, ends + count),
+            (std::vector<int32_t>{2, 0}));
+  cria_generation_free(&generation);
+}
+
+TEST_F(ApiTextTest, ParsesTemplates) {
+  cria_chat *chat = nullptr;
+  std::string source = "{{ bos_token }}{{ messages[0].content }}!";
+  ASSERT_EQ(cria_chat_parse(source.data(), source.size(), &chat, &error),
+            CRIA_OK)
+      << error.message;
+  char *text = nullptr;
+  ASSERT_EQ(cria_chat_render(chat, R"({"messages": [{"content": "a"}],
+                                 "bos_token": "<s>"})",
+                             &text, &error),
+            CRIA_OK)
+      << error.message;
+  EXPECT_STREQ(text, "<s>a!");
+  free(text);
+  cria_chat_free(&chat);
+  EXPECT_EQ(cria_chat_parse("{{", 2, &chat, &error), CRIA_INVALID_ARGUMENT);
+  EXPECT_THAT(error.message, HasSubstr("template in memory: "));
+}

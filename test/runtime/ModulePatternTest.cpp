@@ -38,16 +38,17 @@ TEST(ModulePatternTest, MatchesWhatFollowsADot) {
                               "q_{0,2}proj",
                               "q.{2,}oj",
                               "q_proj{1}",
+                              "q.{,2}proj",
                               R"(layers\.[0-9]{2}\.[a-z_]+\.q_proj)",
                               ".*?",
-                              "(?:[a-z]*)*",
+                              "(?:[a-z_]*)*",
                               "model|[q]_pro[j-k]",
                               R"(q\_proj)"})
     EXPECT_TRUE(matches(pattern, module)) << pattern;
   for (const char *pattern :
        {"proj", "q_pro", "^q_proj", "", "k_proj", R"(layers\.\d\..*)",
         R"(layers\.1\..*)", "model", "q_{2}proj", "q_proj{2}", "[^q]_proj",
-        "q_proj^", "^model|layers", "q.{,2}proj"})
+        "q_proj^", "^model|layers"})
     EXPECT_FALSE(matches(pattern, module)) << pattern;
   EXPECT_TRUE(matches("a{,b", "a{,b"));
   EXPECT_TRUE(matches("a.c", "a\xc3\xa9"

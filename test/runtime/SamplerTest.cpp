@@ -183,3 +183,65 @@ TEST(Sampler, LargeVocabulary) {
   EXPECT_LT((processorSeconds() - start) / 20, 0.1);
   EXPECT_LE(one.distribution(logits.data())->size(), 50u);
 }
+
+TEST(Sampler, BiasesMoveTheLikeliestId) {
+  const std::vector<float> logits = {1, 3, 2};
+  Sampler one = sampler(greedy(), 3);
+  EXPECT_FALSE(one.needsLogits());
+  ASSERT_TRUE(one.setBias({{2, 1.5f}}).ok());
+  EXPECT_TRUE(one.needsLogits());
+  EXPECT_EQ(*one.sample(logits.data()), 2);
+  ASSERT_TRUE(one.setBias({{1, -5}, {0, 1.5f}}).ok());
+  EXPECT_EQ(*one.sample(logits.data()), 0);
+  ASSERT_TRUE(one.setBias({}).ok());
+  EXPECT_EQ(*one.sample(logits.data()), 1);
+  EXPECT_FALSE(one.needsLogits());
+  for (auto &&bad : {std::pair(3, 1.0f), std::pair(-1, 1.0f),
+                     std::pair(0, std::numeric_limits<float>::infinity())})
+    EXPECT_THAT(one.setBias({bad}),
+                fails(CRIA_INVALID_ARGUMENT,
+                      "expected finite ones for ids from 0 to 2"));
+  ASSERT_TRUE(one.setBias({{0, std::numeric_limits<float>::max()}}).ok());
+  EXPECT_THAT(one.sample(std::vector<float>(3, 3e38f).data()).status(),
+              fails(CRIA_INVALID_ARGUMENT, "not finite with its bias"));
+}
+
+TEST(Sampler, DrawsOnlyAllowedIds) {
+  std::vector<float> logits(40, 0);
+  logits[3] = 9;
+  SamplerOptions flat;
+  flat.temperature = 1e6; // the others would be as likely
+  flat.topK = 5;          // more than are left
+  for (const SamplerOptions &options : {greedy(), SamplerOptions(), flat}) {
+    Sampler one = sampler(options, 40);
+    ASSERT_TRUE(one.allow({1u << 7 | 1u << 9, 1u << 2}).ok());
+    auto choices = one.distribution(logits.data());
+    ASSERT_TRUE(choices.ok());
+    for (const Sampler::Choice &choice : *choices)
+      EXPECT_TRUE(choice.id == 7 || choice.id == 9 || choice.id == 34)
+          << choice.id;
+    EXPECT_THAT(one.allow({0, 0}),
+                fails(CRIA_INVALID_ARGUMENT, "no id is allowed"));
+    EXPECT_THAT(one.allow({1}), fails(CRIA_INVALID_ARGUMENT,
+                                      "1 words of allowed ids, expected 2"));
+    EXPECT_NE(*one.sample(logits.data()), 3);
+    ASSERT_TRUE(one.allow({}).ok());
+  }
+  // Broken logits are told of, also those of ids that are not allowed.
+  Sampler one = sampler(greedy(), 40);
+  ASSERT_TRUE(one.allow({1, 0}).ok());
+  logits[3] = static_cast<float>(inf);
+  EXPECT_EQ(one.sample(logits.data()).status().code(), CRIA_DATA_LOSS);
+}
+
+TEST(Sampler, LogProbabilitiesAreLogSoftmax) {
+  const float logits[] = {1000, 1001, 990};
+  const int32_t ids[] = {0, 1, 2, 1};
+  double found[4];
+  logProbabilities(logits, 3, ids, 4, found);
+  double total = std::log(std::exp(-1.0) + 1 + std::exp(-11.0));
+  EXPECT_NEAR(found[0], -1 - total, 1e-12);
+  EXPECT_NEAR(found[1], -total, 1e-12);
+  EXPECT_NEAR(found[2], -11 - total, 1e-12);
+  EXPECT_EQ(found[3], found[1]);
+}

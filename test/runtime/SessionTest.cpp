@@ -356,3 +356,100 @@ TEST_F(SessionTest, SurvivesAFileThatIsCut) {
                 fails(CRIA_DATA_LOSS, "model.safetensors: was cut"));
   EXPECT_EQ(one->position(), 2);
 }
+
+// A chunk has 4 ids: rows within one, at its ends, and none.
+TEST_F(SessionTest, FeedsForChosenRows) {
+  std::vector<float> all = fakeLogits(ids);
+  for (const std::vector<int64_t> &rows : std::vector<std::vector<int64_t>>{
+           {}, {0}, {8}, {1, 2, 7}, {3, 4}, {0, 1, 2, 3, 4, 5, 6, 7, 8}}) {
+    auto fed = session();
+    std::vector<float> logits(rows.size() * 5), expected;
+    ASSERT_TRUE(fed->feedRows(ids.data(), 9, rows.data(),
+                              static_cast<int64_t>(rows.size()), logits.data())
+                    .ok());
+    for (int64_t row : rows)
+      expected.insert(expected.end(), &all[row * 5], &all[row * 5] + 5);
+    expectNear(logits, expected);
+    EXPECT_EQ(fed->position(), 9);
+  }
+  for (const std::vector<int64_t> &rows :
+       std::vector<std::vector<int64_t>>{{-1}, {9}, {1, 1}, {2, 1}})
+    EXPECT_THAT(session()->feedRows(ids.data(), 9, rows.data(),
+                                    static_cast<int64_t>(rows.size()), nullptr),
+                fails(CRIA_INVALID_ARGUMENT, "expected ascending ones from 0 "
+                                             "to 8"));
+}
+
+TEST_F(SessionTest, GoesOnFromASavedState) {
+  auto first = session();
+  ASSERT_TRUE(first->feed(ids.data(), 6, CRIA_LOGITS_NONE, nullptr).ok());
+  std::vector<std::byte> state(first->stateBytes());
+  ASSERT_TRUE(first->save(state.data()).ok());
+  EXPECT_EQ(state.size(), sizeof(SessionHeader) + 6 * 4); // 4 bytes a position
+  auto second = session(), third = session();
+  ASSERT_TRUE(second->feed(ids.data(), 2, CRIA_LOGITS_NONE, nullptr).ok());
+  ASSERT_TRUE(second->restore(state.data(), state.size()).ok());
+  ASSERT_TRUE(third->copy(*first).ok());
+  for (Session *other : {second.get(), third.get()}) {
+    EXPECT_EQ(other->position(), 6);
+    std::vector<float> logits(5);
+    ASSERT_TRUE(other->feed(&ids[6], 3, CRIA_LOGITS_LAST, logits.data()).ok());
+    expectNear(logits, lastOf(9));
+  }
+}
+
+TEST_F(SessionTest, RefusesBadStates) {
+  auto used = session();
+  ASSERT_TRUE(used->feed(ids.data(), 6, CRIA_LOGITS_NONE, nullptr).ok());
+  std::vector<std::byte> state(used->stateBytes());
+  ASSERT_TRUE(used->save(state.data()).ok());
+  auto restore = [&](const std::vector<std::byte> &bytes) {
+    Status status = used->restore(bytes.data(), bytes.size());
+    EXPECT_EQ(used->position(), 6);
+    return status;
+  };
+  EXPECT_TRUE(restore(state).ok());
+  for (size_t i = 0; i < state.size(); ++i) {
+    std::vector<std::byte> damaged = state;
+    damaged[i] ^= std::byte{4};
+    EXPECT_FALSE(restore(damaged).ok()) << i;
+  }
+  for (size_t size : {size_t{0}, sizeof(SessionHeader), state.size() - 1})
+    EXPECT_FALSE(restore({state.begin(), state.begin() + size}).ok()) << size;
+  // Whole, but not of this artifact's shape.
+  SessionHeader header;
+  memcpy(&header, state.data(), sizeof(header));
+  for (int64_t position : {int64_t{-1}, int64_t{5}, int64_t{13}}) {
+    SessionHeader other = header;
+    other.position = position;
+    std::vector<std::byte> forged = state;
+    sealState(other, forged.data());
+    EXPECT_THAT(restore(forged), fails(CRIA_INVALID_ARGUMENT,
+                                       "header does not fit the artifact"));
+  }
+}
+
+TEST_F(SessionTest, StatesBelongToArtifactAndWeights) {
+  std::vector<std::byte> state(session()->stateBytes());
+  ASSERT_TRUE(session()->save(state.data()).ok());
+  auto restore = [&](std::shared_ptr<const Model> other) {
+    return (*Session::create(std::move(other), 1))
+        ->restore(state.data(), state.size());
+  };
+  auto artifact = Artifact::open(folder.path() + "/x.cria");
+  ASSERT_TRUE(artifact.ok());
+  EXPECT_THAT(restore(*Model::random(*artifact, 1)),
+              fails(CRIA_FAILED_PRECONDITION, "other weights"));
+  EXPECT_TRUE(restore(*Model::bind(*artifact, folder.path())).ok());
+  nlohmann::json manifest = fakeManifest();
+  manifest["compiler"] = "another";
+  use("y.cria", manifest);
+  EXPECT_THAT(restore(model),
+              fails(CRIA_FAILED_PRECONDITION, "another artifact"));
+  EXPECT_THAT(session()->copy(*std::move(
+                  *Session::create(*Model::random(*artifact, 1), 1))),
+              fails(CRIA_INVALID_ARGUMENT, "different models"));
+  useRecomputedRope();
+  EXPECT_THAT(session()->save(state.data()),
+              fails(CRIA_UNIMPLEMENTED, "computed anew"));
+}

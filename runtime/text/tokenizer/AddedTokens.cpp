@@ -111,6 +111,13 @@ const AddedToken *AddedTokens::find(int64_t id) const {
   return place == byId.end() ? nullptr : &tokens[place->second];
 }
 
+std::optional<int32_t> AddedTokens::find(std::string_view text) const {
+  for (const AddedToken &token : tokens)
+    if (token.content == text)
+      return token.id;
+  return std::nullopt;
+}
+
 int32_t AddedTokens::Set::longest(std::string_view text, size_t &at,
                                   size_t &read) const {
   if (!first[static_cast<uint8_t>(text[at])])

@@ -72,6 +72,8 @@ public:
 
   /// The token with this id, or nullptr.
   const AddedToken *find(int64_t id) const;
+  /// The id of the token whose content is `text`, if there is one.
+  std::optional<int32_t> find(std::string_view text) const;
 
   /// One more than the largest id; 0 where there is none.
   int64_t idLimit() const { return limit; }

@@ -1,8 +1,8 @@
 /// Cutting a text at what matches.
 #pragma once
 
+#include "runtime/FunctionRef.h"
 #include "runtime/Json.h"
-#include "runtime/text/tokenizer/FunctionRef.h"
 #include "runtime/text/tokenizer/Regex.h"
 
 #include <optional>

@@ -2,9 +2,9 @@
 /// PCRE2.
 #pragma once
 
+#include "runtime/FunctionRef.h"
 #include "runtime/Status.h"
 #include "runtime/text/tokenizer/Effort.h"
-#include "runtime/text/tokenizer/FunctionRef.h"
 
 #include <cstddef>
 #include <cstdint>

@@ -76,23 +76,30 @@ Result<Tokenizer> Tokenizer::read(const nlohmann::json &document,
   return tokenizer;
 }
 
-bool Tokenizer::contains(int64_t id) const {
-  return model->vocabulary().token(id) || added.find(id);
+const std::string *Tokenizer::token(int64_t id) const {
+  const AddedToken *token = added.find(id);
+  return token ? &token->content : model->vocabulary().token(id);
+}
+
+std::optional<int32_t> Tokenizer::find(std::string_view token) const {
+  if (auto id = added.find(token))
+    return id;
+  return model->vocabulary().find(token);
+}
+
+int64_t Tokenizer::idLimit() const {
+  return std::max(model->vocabulary().idLimit(), added.idLimit());
 }
 
 Status Tokenizer::fits(int64_t vocabSize) const {
-  const Vocabulary &vocabulary = model->vocabulary();
-  int64_t limit = std::max(vocabulary.idLimit(), added.idLimit());
+  int64_t limit = idLimit();
   if (limit <= vocabSize)
     return Status();
-  const AddedToken *token = added.find(limit - 1);
-  return Status(
-      CRIA_INVALID_ARGUMENT,
-      "the tokenizer's token " +
-          quote(token ? token->content : *vocabulary.token(limit - 1)) +
-          " has id " + std::to_string(limit - 1) +
-          ", expected less than the model's vocab_size " +
-          std::to_string(vocabSize));
+  return Status(CRIA_INVALID_ARGUMENT,
+                "the tokenizer's token " + quote(*token(limit - 1)) +
+                    " has id " + std::to_string(limit - 1) +
+                    ", expected less than the model's vocab_size " +
+                    std::to_string(vocabSize));
 }
 
 Status Tokenizer::normalize(std::string &text, Effort &effort) const {

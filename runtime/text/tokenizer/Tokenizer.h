@@ -20,6 +20,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -60,7 +61,14 @@ public:
                              bool special = false) const;
 
   /// Whether `id` has a token.
-  bool contains(int64_t id) const;
+  bool contains(int64_t id) const { return token(id) != nullptr; }
+
+  /// The token `id` as the tokenizer.json spells it; null where it has none.
+  const std::string *token(int64_t id) const;
+  /// The id of the token that is spelled so, an added one or the model's.
+  std::optional<int32_t> find(std::string_view token) const;
+  /// One more than the largest id.
+  int64_t idLimit() const;
 
 private:
   friend class TextStream;

@@ -327,3 +327,58 @@ TEST_F(CudaSessionTest, QuantizesAsTheCpuDoes) {
     EXPECT_EQ((*onGpu)->warnings(), (*onCpu)->warnings());
   }
 }
+
+TEST_F(CudaSessionTest, GoesOnFromASavedState) {
+  auto first = session();
+  ASSERT_TRUE(first->feed(ids.data(), 6, CRIA_LOGITS_NONE, nullptr).ok());
+  std::vector<std::byte> state(first->stateBytes());
+  ASSERT_TRUE(first->save(state.data()).ok());
+  auto second = session(), third = session();
+  ASSERT_TRUE(second->restore(state.data(), state.size()).ok());
+  ASSERT_TRUE(third->copy(*first).ok());
+  std::vector<float> all = fakeLogits(ids);
+  for (Session *other : {second.get(), third.get()}) {
+    std::vector<float> logits(5);
+    ASSERT_TRUE(other->feed(&ids[6], 3, CRIA_LOGITS_LAST, logits.data()).ok());
+    expectNear(logits, {all.end() - 5, all.end()});
+  }
+  // What fails leaves an empty session.
+  inject("cuMemcpyHtoDAsync:1:719");
+  EXPECT_EQ(second->restore(state.data(), state.size()).code(), CRIA_ABORTED);
+  EXPECT_EQ(second->position(), 0);
+}
+
+TEST_F(CudaSessionTest, FeedsForChosenRows) {
+  std::vector<float> logits(10), all = fakeLogits(ids);
+  const int64_t rows[] = {1, 6};
+  ASSERT_TRUE(session()->feedRows(ids.data(), 9, rows, 2, logits.data()).ok());
+  expectNear({logits.begin(), logits.begin() + 5},
+             {all.begin() + 5, all.begin() + 10});
+  expectNear({logits.begin() + 5, logits.end()},
+             {all.begin() + 30, all.begin() + 35});
+}
+
+// Biases and allowed ids count on the host, with the ids that the CPU draws.
+TEST_F(CudaSessionTest, DrawsWithBiasesAndAllowedIds) {
+  SamplerOptions options;
+  options.seed = 7;
+  for (size_t count : {1, 3}) {
+    auto onDevice = Sampler::create(options, 5);
+    auto onHost = Sampler::create(options, 5);
+    for (auto *sampler : {&*onDevice, &*onHost}) {
+      ASSERT_TRUE(sampler->setBias({{3, 4.0f}}).ok());
+      ASSERT_TRUE(sampler->allow({0b11010}).ok());
+    }
+    auto drawing = session(), feeding = session();
+    for (size_t at = 0; at + count <= ids.size(); at += count) {
+      auto length = static_cast<int64_t>(count);
+      std::vector<float> row(5);
+      auto id = drawing->draw(&ids[at], length, *onDevice);
+      ASSERT_TRUE(id.ok()) << id.status().message();
+      ASSERT_TRUE(
+          feeding->feed(&ids[at], length, CRIA_LOGITS_LAST, row.data()).ok());
+      EXPECT_EQ(*id, *onHost->sample(row.data()));
+      EXPECT_TRUE(0b11010 >> *id & 1);
+    }
+  }
+}

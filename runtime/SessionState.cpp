@@ -1,0 +1,82 @@
+#include "runtime/SessionState.h"
+
+#include "runtime/Abi.h"
+
+#include <cstring>
+#include <string>
+
+namespace cria {
+
+std::vector<CacheRange> cacheRanges(const Manifest &manifest,
+                                    int64_t positions) {
+  std::vector<CacheRange> ranges;
+  for (size_t i = 0; i < manifest.caches.size(); ++i) {
+    const CacheSpec &cache = manifest.caches[i];
+    auto rows = static_cast<uint64_t>(manifest.maxSeq);
+    size_t dimension = cache.shape.size() > 1 ? cache.shape.size() - 2 : 0;
+    uint64_t blocks = 1;
+    for (size_t d = 0; d < dimension; ++d)
+      blocks *= cache.shape[d];
+    bool isByPosition = dimension < cache.shape.size() &&
+                        cache.shape[dimension] == rows &&
+                        cache.bytes % (blocks * rows) == 0;
+    if (!isByPosition) {
+      ranges.push_back({i, 0, cache.bytes});
+      continue;
+    }
+    uint64_t stride = cache.bytes / blocks;
+    for (uint64_t block = 0; block < blocks && positions > 0; ++block)
+      ranges.push_back({i, block * stride,
+                        stride / rows * static_cast<uint64_t>(positions)});
+  }
+  return ranges;
+}
+
+uint64_t bytesOf(const std::vector<CacheRange> &ranges) {
+  uint64_t bytes = 0;
+  for (const CacheRange &range : ranges)
+    bytes += range.bytes;
+  return bytes;
+}
+
+/// The checksum of a state whose header says it is 0.
+static uint64_t checksumOf(const SessionHeader &header,
+                           const std::byte *state) {
+  uint64_t sum = criaFnv1a64(CRIA_FNV_OFFSET, &header, sizeof(header));
+  return criaFnv1a64(sum, state + sizeof(header), header.bytes);
+}
+
+void sealState(SessionHeader header, std::byte *state) {
+  header.checksum = 0;
+  header.checksum = checksumOf(header, state);
+  memcpy(state, &header, sizeof(header));
+}
+
+Result<SessionHeader> openState(const std::byte *state, uint64_t size,
+                                const SessionHeader &expected) {
+  SessionHeader header;
+  if (size < sizeof(header))
+    return Status(CRIA_INVALID_ARGUMENT, "a state of " + std::to_string(size) +
+                                             " bytes, expected at least " +
+                                             std::to_string(sizeof(header)));
+  memcpy(&header, state, sizeof(header));
+  if (header.magic != expected.magic)
+    return Status(CRIA_INVALID_ARGUMENT,
+                  "no state of a session, or one of another version");
+  if (header.bytes != size - sizeof(header))
+    return Status(CRIA_DATA_LOSS, "the state has " + std::to_string(size) +
+                                      " bytes, and its header says " +
+                                      std::to_string(header.bytes) +
+                                      " behind itself: it is cut");
+  SessionHeader unsealed = header;
+  unsealed.checksum = 0;
+  if (checksumOf(unsealed, state) != header.checksum)
+    return Status(CRIA_DATA_LOSS, "checksum mismatch: the state is damaged");
+  if (header.artifact != expected.artifact)
+    return Status(CRIA_FAILED_PRECONDITION, "the state is of another artifact");
+  if (header.weights != expected.weights)
+    return Status(CRIA_FAILED_PRECONDITION, "the state is of other weights");
+  return header;
+}
+
+} // namespace cria

@@ -1,0 +1,50 @@
+/// The bytes of a session's state: a header, then of each KV cache the rows of
+/// the positions that are held.
+#pragma once
+
+#include "runtime/Manifest.h"
+#include "runtime/Status.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+namespace cria {
+
+/// What the header holds, all little-endian.
+struct SessionHeader {
+  static constexpr uint64_t magicNumber = 0x0131'5453'4149'5243; // "CRIAST1\1"
+
+  uint64_t magic = magicNumber;
+  uint64_t artifact; // its checksum
+  uint64_t weights;  // Model::fingerprint
+  int64_t position;
+  int64_t prompt, source; // see Step
+  uint64_t bytes;         // of the rows behind the header
+  uint64_t checksum = 0;  // of all bytes with 0 here
+};
+
+/// A stretch of a KV cache.
+struct CacheRange {
+  size_t cache;
+  uint64_t begin, bytes;
+};
+
+/// Where the caches hold the first `positions` positions: rows of the last
+/// dimension but one, where that is the context, or else all of a cache.
+std::vector<CacheRange> cacheRanges(const Manifest &manifest,
+                                    int64_t positions);
+
+/// The bytes of `ranges`.
+uint64_t bytesOf(const std::vector<CacheRange> &ranges);
+
+/// Writes `header` and its checksum in front of the rows at `state`.
+void sealState(SessionHeader header, std::byte *state);
+
+/// The header of the `size` bytes at `state`, checked against damage and
+/// against `expected`, of which the first three fields count.
+Result<SessionHeader> openState(const std::byte *state, uint64_t size,
+                                const SessionHeader &expected);
+
+} // namespace cria
