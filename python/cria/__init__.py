@@ -1,0 +1,89 @@
+"""Runs Llama-family models that Cria compiled ahead of time.
+
+    import cria
+
+    cria.compile("examples/tiny/config.json", out="tiny.cria")
+    model = cria.load("tiny.cria", weights="examples/tiny")
+    print(model.generate("Once upon a time", temperature=0))
+    for token in model.generate("Once upon a time", stream=True):
+        print(token.text, end="", flush=True)
+
+``compile`` runs the ``cria-compile`` that is installed. The rest is the C library
+``libcria``, which comes with the package. Every error is an :class:`Error` with a
+``status``. An artifact is a program: load only those that you trust.
+"""
+
+from cria import _native
+from cria._artifact import Artifact, ArtifactInfo, Check, inspect
+from cria._compiler import compile, compiler, emit
+from cria._errors import (
+    Aborted,
+    Cancelled,
+    CompileError,
+    CriaWarning,
+    DataLoss,
+    DeadlineExceeded,
+    Error,
+    FailedPrecondition,
+    Incompatible,
+    Internal,
+    InvalidArgument,
+    NotFound,
+    OutOfRange,
+    PermissionDenied,
+    ResourceExhausted,
+    Status,
+    Unavailable,
+    Unimplemented,
+)
+from cria._model import Conversation, Lora, Model, ModelInfo, load
+from cria._sampling import Generation, Sampler, Sampling, log_probabilities
+from cria._session import Completion, Session, Timings, Token
+from cria._text import ChatTemplate, TextStream, Tokenizer
+
+#: The version of the C library.
+__version__: str = _native.text_of(_native.lib.cria_version())
+
+__all__ = [
+    "Aborted",
+    "Artifact",
+    "ArtifactInfo",
+    "Cancelled",
+    "ChatTemplate",
+    "Check",
+    "CompileError",
+    "Completion",
+    "Conversation",
+    "CriaWarning",
+    "DataLoss",
+    "DeadlineExceeded",
+    "Error",
+    "FailedPrecondition",
+    "Generation",
+    "Incompatible",
+    "Internal",
+    "InvalidArgument",
+    "Lora",
+    "Model",
+    "ModelInfo",
+    "NotFound",
+    "OutOfRange",
+    "PermissionDenied",
+    "ResourceExhausted",
+    "Sampler",
+    "Sampling",
+    "Session",
+    "Status",
+    "TextStream",
+    "Timings",
+    "Token",
+    "Tokenizer",
+    "Unavailable",
+    "Unimplemented",
+    "compile",
+    "compiler",
+    "emit",
+    "inspect",
+    "load",
+    "log_probabilities",
+]

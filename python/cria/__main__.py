@@ -1,0 +1,329 @@
+"""``python -m cria OUT.cria --weights=DIR``: generates text, as ``cria-run`` does.
+
+stdout receives the text and nothing else, in whole characters as they come, or one
+result in its place: with --print-ids the ids. Everything else goes to stderr.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import io
+import os
+import re
+import sys
+import warnings
+from typing import Any, Callable, Iterator, NoReturn
+
+import numpy as np
+
+import cria
+from cria._text import ids_array
+
+DESCRIPTION = "Generates text with a compiled model."
+EPILOG = (
+    "Sampling defaults come from generation_config.json; without one, greedy. Text "
+    "goes to stdout, or what is asked for in its place: --print-ids, or a file called "
+    "-. The rest goes to stderr."
+)
+
+
+class Parser(argparse.ArgumentParser):
+    """Errors as the tools of Cria say them."""
+
+    def error(self, message: str) -> NoReturn:
+        print(f"cria: error: {message}", file=sys.stderr)
+        sys.exit(2)
+
+
+def whole(least: int, most: int) -> Callable[[str], int]:
+    """A whole number from `least` to `most` in plain decimal."""
+
+    def parse(text: str) -> int:
+        if re.fullmatch(r"0|[1-9][0-9]*", text) and least <= int(text) <= most:
+            return int(text)
+        raise argparse.ArgumentTypeError(
+            f'"{text}" is not a whole number from {least} to {most}'
+        )
+
+    return parse
+
+
+def ids_of(text: str) -> list[int]:
+    """The ids of 1,2,3."""
+    number = whole(0, 2**31 - 1)
+    return [number(part) for part in text.split(",")]
+
+
+def lora(text: str) -> cria.Lora:
+    """An adapter: DIR, or DIR=SCALE."""
+    folder, equals, scale = text.rpartition("=")
+    try:
+        return cria.Lora(folder, float(scale)) if equals else cria.Lora(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f'"{scale}" is no scale') from None
+
+
+def parser() -> argparse.ArgumentParser:
+    """The options: those of cria-run that the library has."""
+    made = Parser(
+        prog="python -m cria",
+        description=DESCRIPTION,
+        epilog=EPILOG,
+        allow_abbrev=False,
+    )
+    add = made.add_argument
+    count, seed = whole(0, 2**63 - 1), whole(0, 2**64 - 1)
+    add("artifact", metavar="OUT.cria", help="the artifact")
+    weights = made.add_mutually_exclusive_group(required=True)
+    weights.add_argument(
+        "--weights",
+        metavar="DIR",
+        help="folder of *.safetensors, tokenizer.json, generation_config.json; or a "
+        "file.gguf, which has it all",
+    )
+    weights.add_argument(
+        "--random-weights", metavar="SEED", type=seed, help="seed of weights to draw"
+    )
+    prompt = made.add_mutually_exclusive_group()
+    prompt.add_argument("--prompt", metavar="TEXT", help="text to go on from")
+    prompt.add_argument("--ids", type=ids_of, help="token ids to go on from: 1,2,3")
+    prompt.add_argument(
+        "--chat",
+        action="store_true",
+        help="converse by the chat template of --weights: a message a line on stdin; "
+        "/reset forgets, /exit ends, Ctrl-C stops a reply",
+    )
+    add("--system", metavar="TEXT", help="what the model is told before a chat")
+    add(
+        "--prefix-embeddings",
+        metavar="FILE",
+        help="NumPy file of embeddings (positions, hidden) that precede the prompt",
+    )
+    source = made.add_mutually_exclusive_group()
+    source.add_argument("--source", metavar="TEXT", help="text for the model's encoder")
+    source.add_argument("--source-ids", type=ids_of, help="ids for the model's encoder")
+    add(
+        "--max-tokens",
+        type=count,
+        help="tokens to generate (default: generation_config.json's, else to the end of "
+        "the context)",
+    )
+    add("--temperature", type=float, help="0: greedy")
+    add("--top-k", type=count, help="sample from the K likeliest; 0: all")
+    add("--top-p", type=float, help="from the likeliest that make up P")
+    add("--min-p", type=float, help="from those at P times the likeliest")
+    add("--seed", type=seed, default=0, help="of sampling (default 0)")
+    add(
+        "--device",
+        default="auto",
+        metavar="auto|cpu|cuda|emulated",
+        help="where it runs; auto: the GPU if it can be",
+    )
+    add("--no-cache", action="store_true", help="do not keep compiled GPU code on disk")
+    add(
+        "--threads",
+        type=whole(0, 1024),
+        default=0,
+        help="0, the default: one for each core",
+    )
+    add(
+        "--print-ids",
+        action="store_true",
+        help="print the generated ids, on one line, in place of text",
+    )
+    add(
+        "--logits",
+        metavar="FILE",
+        help="NumPy file for the prompt's logits, float32 (tokens, vocab)",
+    )
+    add(
+        "--lora",
+        action="append",
+        type=lora,
+        default=[],
+        metavar="DIR[=SCALE]",
+        help="folder of a LoRA adapter, with what its scale is multiplied by; "
+        "repeatable",
+    )
+    add(
+        "--lora-unmerged",
+        action="store_true",
+        help="keep adapters apart from the weights, where the artifact has room",
+    )
+    add(
+        "--allow-unused",
+        action="store_true",
+        help="take a checkpoint with more layers than the artifact has",
+    )
+    add("--cache", metavar="DIR", help="folder that keeps quantized weights")
+    add("--version", action="version", version=f"cria {cria.__version__}")
+    return made
+
+
+def write(text: str) -> None:
+    """Prints text at once."""
+    sys.stdout.write(text)
+    sys.stdout.flush()
+
+
+def sampling_of(options: argparse.Namespace) -> dict[str, Any]:
+    names = ("temperature", "top_k", "top_p", "min_p", "seed")
+    return {name: getattr(options, name) for name in names}
+
+
+def load(options: argparse.Namespace) -> cria.Model:
+    return cria.load(
+        options.artifact,
+        options.weights,
+        random_weights=options.random_weights,
+        device=options.device,
+        loras=options.lora,
+        lora_unmerged=options.lora_unmerged,
+        allow_unused=options.allow_unused,
+        gpu_cache=not options.no_cache,
+        weight_cache=options.cache,
+        threads=options.threads,
+    )
+
+
+def prompt_of(model: cria.Model, options: argparse.Namespace) -> list[int]:
+    """The prompt's ids; of an empty one, the id that begins a text."""
+    if options.ids is not None:
+        prompt = options.ids
+    elif model.tokenizer is not None or options.prompt is not None:
+        prompt = model.encode(options.prompt or "")
+    else:
+        prompt = []
+    ids = ids_array(prompt).tolist()
+    begin = model.generation.begin if model.generation else None
+    if begin is None:
+        begin = (model.artifact.manifest["config"] or {}).get("bos_token_id")
+    return ids or ([begin] if isinstance(begin, int) else [])
+
+
+def write_logits(session: cria.Session, ids: list[int], path: str) -> None:
+    """Writes the logits of all ids, which the session then forgets."""
+    held = session.position
+    logits = session.feed(ids, "all")
+    session.rewind(held)
+    if path == "-":
+        data = io.BytesIO()
+        np.save(data, logits)
+        sys.stdout.buffer.write(data.getvalue())
+        return
+    with open(path, "wb") as file:
+        np.save(file, logits)
+
+
+def run_prompt(model: cria.Model, options: argparse.Namespace) -> None:
+    ids = prompt_of(model, options)
+    with model.session() as session:
+        if options.source is not None or options.source_ids is not None:
+            chosen = options.source if options.source_ids is None else options.source_ids
+            session.encode(model.encode(chosen))
+        if options.prefix_embeddings:
+            prefix = np.load(options.prefix_embeddings, allow_pickle=False)
+            session.expect_prompt(len(prefix) + len(ids))
+            session.feed_embeddings(prefix)
+        if options.logits:
+            write_logits(session, ids, options.logits)
+        tokens = session.generate(
+            ids, stream=True, max_tokens=options.max_tokens, **sampling_of(options)
+        )
+        if options.print_ids:
+            print(",".join(str(token.id) for token in tokens))
+        elif options.logits != "-":
+            write_text(model, ids, tokens)
+        else:
+            for _ in tokens:
+                pass
+        summary(session)
+
+
+def write_text(
+    model: cria.Model, ids: list[int], tokens: Iterator[cria.Token]
+) -> None:
+    """Prints the prompt and what follows, as it comes."""
+    text = model.tokenizer.stream() if model.tokenizer else None
+    before = "".join(map(text.push, ids)) if text else ""
+    for token in tokens:
+        write(before + token.text)
+        before = ""
+    write(before)
+
+
+def summary(session: cria.Session) -> None:
+    """Says to stderr where the time went."""
+    times = session.timings
+    parts = [
+        f"{name} {tokens} tokens in {seconds:.3f} s"
+        for name, tokens, seconds in (
+            ("prefill", times.prefill_tokens, times.prefill_seconds),
+            ("decode", times.decode_tokens, times.decode_seconds),
+        )
+    ]
+    print(", ".join(parts), file=sys.stderr)
+
+
+def run_chat(model: cria.Model, options: argparse.Namespace) -> None:
+    talk = model.conversation(options.system, **sampling_of(options))
+    terminal = sys.stdin.isatty() and sys.stderr.isatty()
+    while True:
+        if terminal:
+            print("> ", end="", file=sys.stderr, flush=True)
+        line = sys.stdin.readline()
+        message = line.rstrip("\n")
+        if not line or message == "/exit":
+            return
+        if message == "/reset":
+            talk.reset()
+        elif message:
+            reply = talk.say(message, stream=True, max_tokens=options.max_tokens)
+            with contextlib.suppress(KeyboardInterrupt), contextlib.closing(reply):
+                for token in reply:
+                    write(token.text)
+            write("\n")
+
+
+def check(options: argparse.Namespace) -> None:
+    """Raises where options exclude one another."""
+    results = [options.print_ids, options.logits == "-", options.chat]
+    if sum(results) > 1:
+        raise cria.InvalidArgument(
+            "standard output takes one of --print-ids, --logits=- and --chat's "
+            "replies, got several"
+        )
+    if options.chat and (options.logits or options.prefix_embeddings):
+        raise cria.InvalidArgument("--chat excludes --logits and --prefix-embeddings")
+    if options.system is not None and not options.chat:
+        raise cria.InvalidArgument("--system needs --chat")
+
+
+def show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
+    print(f"cria: warning: {message}", file=sys.stderr)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Runs the command line; returns the exit code."""
+    options = parser().parse_args(arguments)
+    warnings.showwarning = show_warning
+    try:
+        check(options)
+        model = load(options)
+        (run_chat if options.chat else run_prompt)(model, options)
+        return 0
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        # Nobody reads on: what is left to flush goes nowhere.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        problem = "standard output: cannot write: Broken pipe"
+    except (cria.Error, OSError, ValueError) as failure:
+        problem = str(failure)
+    print(f"cria: error: {problem}", file=sys.stderr)
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,422 @@
+"""Models: an artifact with the weights of a checkpoint."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import os
+import pathlib
+import warnings
+from typing import Any, Callable, Literal, NamedTuple, Sequence, Union, overload
+
+from cria import _native
+from cria._artifact import Artifact, Source
+from cria._errors import CriaWarning, InvalidArgument, NotFound
+from cria._sampling import Generation, Sampling
+from cria._session import Completion, Prompt, Session, Tokens, completion_of
+from cria._text import ChatTemplate, Ids, Message, Tokenizer, ids_array
+
+Path = Union[str, "os.PathLike[str]"]
+#: Where a model computes; ``"auto"`` is the GPU where there is one.
+Device = Literal["auto", "cpu", "cuda", "emulated"]
+DEVICES = {"auto": 0, "cpu": 1, "cuda": 2, "emulated": 3}
+
+
+@dataclasses.dataclass(frozen=True)
+class Lora:
+    """A LoRA adapter in PEFT's layout, and what its scale is multiplied by."""
+
+    folder: Path
+    scale: float = 1.0
+
+
+class ModelInfo(NamedTuple):
+    """What became of the weights."""
+
+    #: Used where they lie in the files.
+    mapped_bytes: int
+    #: In memory of the model's own.
+    copied_bytes: int
+    bind_seconds: float
+
+
+class Model(_native.Object):
+    """An artifact bound to weights; :func:`load` makes it. Many threads may use it."""
+
+    def __init__(
+        self,
+        artifact: Artifact,
+        weights: Path | None,
+        *,
+        seed: int,
+        device: Device,
+        loras: Sequence[Lora | Path],
+        lora_unmerged: bool,
+        allow_unused: bool,
+        gpu_cache: bool,
+        weight_cache: Path | None,
+        threads: int,
+        progress: Callable[[int, int], object] | None,
+    ) -> None:
+        if device not in DEVICES:
+            expected = ", ".join(DEVICES)
+            raise InvalidArgument(f"device: expected one of {expected}, got {device!r}")
+        adapters = [lora if isinstance(lora, Lora) else Lora(lora) for lora in loras]
+        folders = [_c_path(lora.folder) for lora in adapters]
+        structs = _native.ffi.new("cria_lora[]", len(adapters))
+        for struct, folder, lora in zip(structs, folders, adapters):
+            struct.size = _native.ffi.sizeof("cria_lora")
+            struct.folder, struct.scale = folder, lora.scale
+        keep = [_c_path(weights), _c_path(weight_cache)]
+        options = _native.struct(
+            "cria_model_options",
+            weights=keep[0],
+            seed=seed,
+            device=DEVICES[device],
+            no_cache=not gpu_cache,
+            loras=structs,
+            lora_count=len(adapters),
+            lora_unmerged=lora_unmerged,
+            allow_unused=allow_unused,
+            weight_cache=keep[1],
+        )
+        if progress is not None:
+            report = progress
+            called = _native.ffi.callback(
+                "void(void *, uint64_t, uint64_t)",
+                lambda _, done, total: report(done, total),
+            )
+            options.progress = called
+        super().__init__("model", "cria_model_load", artifact._handle, options)
+        #: The artifact.
+        self.artifact = artifact
+        #: The folder or file of the weights; None where they are drawn.
+        self.weights = None if weights is None else pathlib.Path(weights)
+        #: What a session takes for its ``threads``.
+        self.threads = threads
+        #: What the user should know about the binding, a line each.
+        self.warnings: list[str] = self._text("cria_model_warnings").splitlines()
+        #: The device in words.
+        self.device: str = self._text("cria_model_device")
+
+    def _text(self, function: str) -> str:
+        text = _native.ffi.new("const char **")
+        _native.call(function, self._handle, text)
+        return _native.text_of(text[0])
+
+    def __repr__(self) -> str:
+        return f"<cria.Model on {self.device}, weights {self.weights or 'drawn'}>"
+
+    def _repr_html_(self) -> str:
+        return self.artifact._repr_html_()
+
+    @property
+    def info(self) -> ModelInfo:
+        """What became of the weights."""
+        info = _native.struct("cria_model_info")
+        _native.call("cria_model_get_info", self._handle, info)
+        return ModelInfo(*(getattr(info, name) for name in ModelInfo._fields))
+
+    @functools.cached_property
+    def tokenizer(self) -> Tokenizer | None:
+        """The tokenizer beside the weights, if there is one."""
+        if self.weights is None:
+            return None
+        path = self.weights
+        if path.is_dir():
+            path = path / "tokenizer.json"
+        try:
+            return Tokenizer(path)
+        except NotFound:
+            return None
+
+    @functools.cached_property
+    def generation(self) -> Generation | None:
+        """What the weights' folder says of generating text."""
+        return None if self.weights is None else Generation(self.weights)
+
+    @functools.cached_property
+    def template(self) -> ChatTemplate:
+        """The chat template beside the weights; raises :class:`NotFound` without."""
+        if self.weights is None:
+            raise NotFound("weights that are drawn have no chat template")
+        return ChatTemplate(self.weights)
+
+    def ends(self, id: int) -> bool:
+        """Whether ``id`` ends a text, by what the checkpoint says."""
+        return self.generation is not None and self.generation.ends(id)
+
+    def limit(self, held: int) -> int:
+        """The most new ids after ``held``: what the checkpoint says, else what fits."""
+        room = self.artifact.info.max_seq - held
+        if self.generation and self.generation.max_new_tokens is not None:
+            return min(self.generation.max_new_tokens, room)
+        if self.generation and self.generation.max_length is not None:
+            return max(0, min(self.generation.max_length - held, room))
+        return room
+
+    def sampling(self, **changes: Any) -> Sampling:
+        """What the checkpoint asks for, with what is named in ``changes`` instead."""
+        asked = self.generation.sampling if self.generation else Sampling()
+        return asked.replace(**changes)
+
+    def encode(self, prompt: Prompt) -> Ids:
+        """The ids of a prompt: of text by the tokenizer; ids are as they are."""
+        if not isinstance(prompt, str):
+            return prompt
+        if self.tokenizer is None:
+            raise NotFound("the weights have no tokenizer: give ids in place of text")
+        return self.tokenizer.encode(prompt)
+
+    def session(self, *, threads: int | None = None) -> Session:
+        """A session at position 0. ``threads``: 0 is one for each core."""
+        return Session(self, threads=threads)
+
+    @overload
+    def generate(
+        self,
+        prompt: Prompt,
+        *,
+        stream: Literal[False] = False,
+        max_tokens: int | None = None,
+        source: Prompt | None = None,
+        **sampling: Any,
+    ) -> Completion: ...
+    @overload
+    def generate(
+        self,
+        prompt: Prompt,
+        *,
+        stream: Literal[True],
+        max_tokens: int | None = None,
+        source: Prompt | None = None,
+        **sampling: Any,
+    ) -> Tokens: ...
+    def generate(
+        self,
+        prompt: Prompt,
+        *,
+        stream: bool = False,
+        max_tokens: int | None = None,
+        source: Prompt | None = None,
+        **sampling: Any,
+    ) -> Completion | Tokens:
+        """Goes on from ``prompt``, text or ids, in a session of its own.
+
+        ``source`` is what the encoder of a model that has one reads. The rest is as for
+        :meth:`Session.generate`.
+        """
+        ids, drawing = ids_array(self.encode(prompt)), self.sampling(**sampling)
+        session = self.session()
+        try:
+            if source is not None:
+                session.encode(self.encode(source))
+            tokens = session._generate(ids, [], max_tokens, drawing)
+            if stream:
+                return _closing(session, tokens)
+            return completion_of(self, ids.tolist(), tokens)
+        finally:
+            if not stream:
+                session.close()
+
+    @overload
+    def chat(
+        self,
+        messages: str | Sequence[Message],
+        *,
+        stream: Literal[False] = False,
+        max_tokens: int | None = None,
+        variables: dict[str, Any] | None = None,
+        **sampling: Any,
+    ) -> Completion: ...
+    @overload
+    def chat(
+        self,
+        messages: str | Sequence[Message],
+        *,
+        stream: Literal[True],
+        max_tokens: int | None = None,
+        variables: dict[str, Any] | None = None,
+        **sampling: Any,
+    ) -> Tokens: ...
+    def chat(
+        self,
+        messages: str | Sequence[Message],
+        *,
+        stream: bool = False,
+        max_tokens: int | None = None,
+        variables: dict[str, Any] | None = None,
+        **sampling: Any,
+    ) -> Completion | Tokens:
+        """The reply to a conversation: a message of the user, or all messages, each
+        with "role" and "content". ``variables`` are what else the template knows, such
+        as ``{"tools": [...]}``. :meth:`conversation` keeps what was said."""
+        if isinstance(messages, str):
+            messages = [{"role": "user", "content": messages}]
+        ids = self.template.encode(self._needed(), messages, **(variables or {}))
+        sampling["max_tokens"] = max_tokens
+        if stream:
+            return self.generate(ids, stream=True, **sampling)
+        return self.generate(ids, stream=False, **sampling)
+
+    def _needed(self) -> Tokenizer:
+        if self.tokenizer is None:
+            raise NotFound(f"{self.weights}: has no tokenizer")
+        return self.tokenizer
+
+    def conversation(self, system: str | None = None, **sampling: Any) -> Conversation:
+        """A conversation that keeps what was said, and its session."""
+        return Conversation(self, system, **sampling)
+
+
+def _closing(session: Session, tokens: Tokens) -> Tokens:
+    """The tokens; the session is closed after the last, or when nobody wants more."""
+    try:
+        yield from tokens
+    finally:
+        session.close()
+
+
+class Conversation:
+    """Messages in turn, in one session.
+
+    Each is rendered with all before it by the chat template. What the session holds
+    already of these ids stays; it is rolled back to where they part. Use it in a
+    ``with``, or :meth:`close` it, to free its memory at once.
+    """
+
+    def __init__(self, model: Model, system: str | None = None, **sampling: Any) -> None:
+        self.model = model
+        #: What has been said: "role" and "content".
+        self.messages: list[dict[str, Any]] = []
+        self._system = system
+        self._sampling = model.sampling(**sampling)
+        self._held: list[int] = []
+        #: The session.
+        self.session = model.session()
+        self.reset()
+
+    def __enter__(self) -> Conversation:
+        return self
+
+    def __exit__(self, *problem: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Frees the session's memory now."""
+        self.session.close()
+
+    def reset(self) -> None:
+        """Forgets all but the system's message."""
+        system = [{"role": "system", "content": self._system}]
+        self.messages = system if self._system else []
+
+    @overload
+    def say(
+        self,
+        message: str,
+        *,
+        stream: Literal[False] = False,
+        max_tokens: int | None = None,
+    ) -> Completion: ...
+    @overload
+    def say(
+        self, message: str, *, stream: Literal[True], max_tokens: int | None = None
+    ) -> Tokens: ...
+    def say(
+        self, message: str, *, stream: bool = False, max_tokens: int | None = None
+    ) -> Completion | Tokens:
+        """The reply to a message of the user. With ``stream``, an iterator of tokens;
+        a reply that is not read to its end counts as far as it went."""
+        tokenizer = self.model._needed()
+        messages = [*self.messages, {"role": "user", "content": message}]
+        ids = self.model.template.encode(tokenizer, messages)
+        if not ids:
+            raise InvalidArgument("the chat template renders nothing")
+        # The last id is fed again where all are held: its logits are needed.
+        shared = 0
+        for held, wanted in zip(self._held, ids[:-1]):
+            if held != wanted:
+                break
+            shared += 1
+        room = self.model.artifact.info.max_seq - len(ids)
+        most = None if max_tokens is None else max(0, min(max_tokens, room))
+        self.session.rewind(shared)
+        self.session.resume()
+        self._held = ids[:shared]
+        rest = ids_array(ids[shared:])
+        tokens = self.session._generate(rest, ids[:shared], most, self._sampling)
+        # The next reply is another draw.
+        self._sampling = self._sampling.replace(seed=self._sampling.seed + 1)
+        self.messages = messages
+        reply = self._reply(ids, tokens)
+        return reply if stream else completion_of(self.model, ids, reply)
+
+    def _reply(self, prompt: list[int], tokens: Tokens) -> Tokens:
+        ids = []
+        try:
+            for token in tokens:
+                ids.append(token.id)
+                yield token
+        finally:
+            self._held = [*prompt, *ids][: self.session.position]
+            said = ids[:-1] if ids and self.model.ends(ids[-1]) else ids
+            text = self.model._needed().decode(said)
+            self.messages.append({"role": "assistant", "content": text})
+
+
+def _c_path(path: Path | None) -> Any:
+    """A path as a C string that is kept alive by what holds it; NULL for None."""
+    if path is None:
+        return _native.ffi.NULL
+    return _native.ffi.new("char[]", _native.path_of(path))
+
+
+def load(
+    artifact: Source | Artifact,
+    weights: Path | None = None,
+    *,
+    random_weights: int | None = None,
+    device: Device = "auto",
+    loras: Sequence[Lora | Path] = (),
+    lora_unmerged: bool = False,
+    allow_unused: bool = False,
+    gpu_cache: bool = True,
+    weight_cache: Path | None = None,
+    threads: int = 0,
+    progress: Callable[[int, int], object] | None = None,
+) -> Model:
+    """Opens an artifact and binds weights to it.
+
+    ``artifact`` is an :class:`Artifact`, or what it is made from. ``weights`` is
+    a folder of ``*.safetensors``, ``tokenizer.json`` and ``generation_config.json``, or
+    a ``.gguf``; or ``random_weights`` is a seed that they are drawn from.
+
+    ``loras`` are adapters, folders or :class:`Lora`, merged into the weights, or kept
+    apart with ``lora_unmerged``. ``allow_unused`` takes a checkpoint with more layers
+    than the artifact has. Without ``gpu_cache`` compiled GPU code is not kept on disk.
+    ``weight_cache`` is a folder that keeps quantized weights. ``threads`` is for
+    sessions: 0 is one for each core. ``progress`` is called with the units of work that
+    are done, and all of them.
+
+    **An artifact is a program: load only those that you trust.** Weights may be
+    anybody's.
+    """
+    if (weights is None) == (random_weights is None):
+        raise InvalidArgument("expected either weights or random_weights")
+    model = Model(
+        artifact if isinstance(artifact, Artifact) else Artifact(artifact),
+        weights,
+        seed=random_weights or 0,
+        device=device,
+        loras=loras,
+        lora_unmerged=lora_unmerged,
+        allow_unused=allow_unused,
+        gpu_cache=gpu_cache,
+        weight_cache=weight_cache,
+        threads=threads,
+        progress=progress,
+    )
+    for line in model.warnings:
+        warnings.warn(line, CriaWarning, stacklevel=2)
+    return model

@@ -1,0 +1,175 @@
+"""How ids are drawn."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import pathlib
+from typing import Any, Iterable, Mapping, Union
+
+import numpy as np
+import numpy.typing as npt
+
+from cria import _native
+from cria._errors import InvalidArgument, NotFound
+from cria._text import Ids, array_of, ids_array, ids_pointer
+
+Path = Union[str, "os.PathLike[str]"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Sampling:
+    """How the next id is drawn. As made without arguments: the likeliest, always."""
+
+    #: Divides the logits; 0: the likeliest id.
+    temperature: float = 0.0
+    #: The K likeliest ids; 0: all.
+    top_k: int = 0
+    #: The fewest likeliest ids that reach P; 1: all.
+    top_p: float = 1.0
+    #: Ids with P times the largest probability or more; 0: all.
+    min_p: float = 0.0
+    #: Weakens every id of the text so far; 1: none.
+    repetition_penalty: float = 1.0
+    #: The same seed draws the same ids.
+    seed: int = 0
+
+    def replace(self, **changes: Any) -> Sampling:
+        """The same with what is not None in ``changes`` instead.
+
+        To name a set that ids are drawn from asks for sampling: where the temperature
+        is 0 and none is given, it becomes 1.
+        """
+        given = {name: value for name, value in changes.items() if value is not None}
+        narrows = given.keys() & {"top_k", "top_p", "min_p"}
+        if narrows and "temperature" not in given and self.temperature == 0:
+            given["temperature"] = 1.0
+        return dataclasses.replace(self, **given)
+
+    def _struct(self) -> Any:
+        try:
+            return _native.struct("cria_sampler_options", **dataclasses.asdict(self))
+        except (OverflowError, TypeError) as problem:
+            raise InvalidArgument(f"{self}: {problem}") from None
+
+
+def sampling_of(options: Any) -> Sampling:
+    """What a struct of the library says."""
+    names = [field.name for field in dataclasses.fields(Sampling)]
+    return Sampling(**{name: getattr(options, name) for name in names})
+
+
+class Sampler(_native.OneThread):
+    """Draws ids of one text by ``sampling``, from logits of ``vocab_size``."""
+
+    def __init__(self, vocab_size: int, sampling: Sampling = Sampling()) -> None:
+        options = sampling._struct()
+        super().__init__("sampler", "cria_sampler_create", options, vocab_size)
+        self._vocab_size = vocab_size
+
+    def accept(self, id: int) -> None:
+        """Notes an id of the text, of the prompt or drawn, for the penalty."""
+        self._call("cria_sampler_accept", id)
+
+    def set_bias(self, biases: Mapping[int, float]) -> None:
+        """Adds to the logits of these ids from now on, in place of all biases before."""
+        ids = np.array(list(biases), np.int32)
+        values = np.array(list(biases.values()), np.float32)
+        self._call(
+            "cria_sampler_set_bias",
+            _native.ffi.from_buffer("int32_t[]", ids),
+            _native.ffi.from_buffer("float[]", values),
+            len(ids),
+        )
+
+    def allow(self, ids: Iterable[int] | npt.NDArray[np.bool_] | None) -> None:
+        """Lets only these ids be drawn from now on: ids, or a mask (vocab_size) of
+        booleans. None lets all. A grammar calls it before each draw."""
+        mask = np.zeros(-(-self._vocab_size // 32) * 32, np.bool_)
+        if isinstance(ids, np.ndarray) and ids.dtype == np.bool_:
+            if ids.shape != (self._vocab_size,):
+                raise InvalidArgument(
+                    f"expected a mask of shape ({self._vocab_size},), got {ids.shape}"
+                )
+            mask[: self._vocab_size] = ids
+        elif ids is not None:
+            for id in ids:
+                if not 0 <= id < self._vocab_size:
+                    raise InvalidArgument(f"id {id}, expected 0 to {self._vocab_size - 1}")
+                mask[id] = True
+        words = np.packbits(mask, bitorder="little").view(np.uint32)
+        self._call(
+            "cria_sampler_allow",
+            _native.ffi.from_buffer("uint32_t[]", words),
+            0 if ids is None else len(words),
+        )
+
+    def sample(self, logits: npt.ArrayLike) -> int:
+        """The next id for ``logits`` (vocab_size)."""
+        array = np.ascontiguousarray(array_of(logits), dtype=np.float32)
+        if array.shape != (self._vocab_size,):
+            raise InvalidArgument(
+                f"expected logits of shape ({self._vocab_size},), got {array.shape}"
+            )
+        id = _native.ffi.new("int32_t *")
+        self._call("cria_sampler_sample", _native.ffi.from_buffer("float[]", array), id)
+        return int(id[0])
+
+
+def log_probabilities(logits: npt.ArrayLike, ids: Ids) -> npt.NDArray[np.float64]:
+    """The natural logarithms of the probabilities that ``logits`` (vocab_size) give
+    ``ids``, before any sampling option."""
+    array = np.ascontiguousarray(array_of(logits), dtype=np.float32)
+    if array.ndim != 1:
+        raise InvalidArgument(f"expected logits of one row, got {array.shape}")
+    wanted = ids_array(ids)
+    result = np.empty(len(wanted), np.float64)
+    _native.call(
+        "cria_log_probabilities",
+        _native.ffi.from_buffer("float[]", array),
+        len(array),
+        ids_pointer(wanted),
+        len(wanted),
+        _native.ffi.from_buffer("double[]", result),
+    )
+    return result
+
+
+class Generation(_native.Object):
+    """What a checkpoint's folder says of generating text: how to draw, where to end."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__("generation", "cria_generation_open", _native.path_of(folder))
+        options = _native.struct("cria_sampler_options")
+        _native.call("cria_generation_options", self._handle, options)
+        #: How the checkpoint asks to draw.
+        self.sampling: Sampling = sampling_of(options)
+        # The library has read this file, too, and refused what is wrong in it.
+        file = pathlib.Path(folder) / "generation_config.json"
+        limits = json.loads(file.read_text()) if file.is_file() else {}
+        #: The most new ids, if the checkpoint says so.
+        self.max_new_tokens: int | None = limits.get("max_new_tokens")
+        #: The most ids of prompt and text together, if the checkpoint says so.
+        self.max_length: int | None = limits.get("max_length")
+
+    @property
+    def begin(self) -> int | None:
+        """The id that begins a text; None where none does."""
+        id = _native.ffi.new("int32_t *")
+        try:
+            _native.call("cria_generation_begin", self._handle, id)
+        except NotFound:
+            return None
+        return int(id[0])
+
+    @property
+    def end_ids(self) -> list[int]:
+        """The ids any of which ends a text."""
+        ids, count = _native.ffi.new("const int32_t **"), _native.ffi.new("size_t *")
+        _native.call("cria_generation_end_ids", self._handle, ids, count)
+        return list(_native.ffi.unpack(ids[0], count[0])) if count[0] else []
+
+    def ends(self, id: int) -> bool:
+        """Whether ``id`` ends a text."""
+        return bool(_native.lib.cria_generation_ends(self._handle, id))

@@ -1,0 +1,384 @@
+"""Sessions: ids in, logits and ids out."""
+
+from __future__ import annotations
+
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Generator,
+    Iterator,
+    Literal,
+    NamedTuple,
+    Sequence,
+    Union,
+    overload,
+)
+
+import numpy as np
+import numpy.typing as npt
+
+from cria import _native
+from cria._errors import InvalidArgument, OutOfRange
+from cria._sampling import Sampler, Sampling
+from cria._text import Ids, array_of, ids_array, ids_pointer
+
+if TYPE_CHECKING:
+    from cria._model import Model
+
+#: A prompt: text, or ids.
+Prompt = Union[str, Ids]
+Logits = npt.NDArray[np.float32]
+
+
+class Token(NamedTuple):
+    """An id that was drawn, and the text that it completes."""
+
+    id: int
+    text: str
+
+
+#: Tokens as they are drawn. Its ``close`` ends the drawing.
+Tokens = Generator[Token, None, None]
+
+
+class Completion(NamedTuple):
+    """What a model made of a prompt. ``str()`` gives the text."""
+
+    #: Without the prompt, and without special tokens.
+    text: str
+    #: The ids that were drawn, with the one that ended the text.
+    ids: list[int]
+    prompt_ids: list[int]
+    #: Whether an id ended the text; else there were as many as were wanted.
+    ended: bool
+
+    def __str__(self) -> str:
+        return self.text
+
+
+class Timings(NamedTuple):
+    """Where a session's time went."""
+
+    #: In feeds of several ids, or of embeddings.
+    prefill_seconds: float
+    prefill_tokens: int
+    #: In feeds of one id, drawing included.
+    decode_seconds: float
+    decode_tokens: int
+
+
+class Session(_native.OneThread):
+    """One text in a model: its KV caches, and threads that compute.
+
+    One thread at a time may use a session; only :meth:`cancel` and :meth:`resume` may
+    be called from another, or from a signal handler. Ctrl-C ends a long prompt after
+    the chunk of ids that is being computed; the session then holds what was fed, and
+    can go on.
+
+    Use it in a ``with``, or :meth:`close` it, to free its memory at once.
+    """
+
+    def __init__(self, model: Model, *, threads: int | None = None) -> None:
+        wanted = model.threads if threads is None else threads
+        options = _native.struct("cria_session_options", threads=wanted)
+        super().__init__("session", "cria_session_create", model._handle, options)
+        self.model = model
+        self._expected = 0
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(self, *problem: object) -> None:
+        self.close()
+
+    @property
+    def position(self) -> int:
+        """The number of ids and embeddings that the session holds."""
+        position = _native.ffi.new("int64_t *")
+        self._call("cria_session_position", position)
+        return int(position[0])
+
+    @property
+    def timings(self) -> Timings:
+        """Where the time went so far."""
+        timings = _native.struct("cria_session_timings")
+        self._call("cria_session_get_timings", timings)
+        return Timings(*(getattr(timings, name) for name in Timings._fields))
+
+    def _chunks(self, ids: npt.NDArray[np.int32]) -> Iterator[slice]:
+        """The parts in which ids are fed, so that signal handlers run in between."""
+        model = self.model.artifact.manifest["model"]
+        chunk = len(ids) if model.get("bidirectional") else int(model["chunk"])
+        if len(ids) > chunk and not self._expected and self.position == 0:
+            self.expect_prompt(len(ids))
+        for at in range(0, len(ids), max(1, chunk)):
+            yield slice(at, at + chunk)
+        self._expected = 0
+
+    def _check_room(self, count: int) -> None:
+        held, most = self.position, self.model.artifact.info.max_seq
+        if held + count > most:
+            raise OutOfRange(
+                f"{count} ids after {held} exceed the artifact's max_seq {most}"
+            )
+
+    @overload
+    def feed(self, ids: Ids, logits: Literal["none"]) -> None: ...
+    @overload
+    def feed(
+        self,
+        ids: Ids,
+        logits: Literal["last", "all"] | Sequence[int] = "last",
+        *,
+        out: Logits | None = None,
+    ) -> Logits: ...
+    def feed(
+        self,
+        ids: Ids,
+        logits: str | Sequence[int] = "last",
+        *,
+        out: Logits | None = None,
+    ) -> Logits | None:
+        """Appends ids. Returns the logits after the last one (vocab_size), or with
+        ``"all"`` those after each (len(ids), vocab_size); with ``"none"`` nothing. With
+        a list of increasing indexes of ``ids``, those after these (count, vocab_size).
+
+        The library writes into the array that is returned, which is ``out`` if that is
+        given: nothing is copied. Being a NumPy array, it has ``__dlpack__``.
+        """
+        array, vocab = ids_array(ids), self.model.artifact.info.vocab_size
+        rows = _rows(logits, len(array))
+        self._check_room(len(array))
+        shape = (vocab,) if logits == "last" else (len(rows), vocab)
+        result: Logits = np.empty(shape, np.float32) if out is None else out
+        if not (
+            result.shape == shape
+            and result.dtype == np.float32
+            and result.flags.c_contiguous
+            and result.flags.writeable
+        ):
+            raise InvalidArgument(f"out: expected contiguous float32 of shape {shape}")
+        target = result.reshape(-1, vocab)
+        for part in list(self._chunks(array)) or [slice(0, 0)]:
+            first, last = np.searchsorted(rows, [part.start, part.stop])
+            self._feed_rows(array[part], rows[first:last] - part.start, target[first:last])
+        return None if logits == "none" else result
+
+    def _feed_rows(
+        self, ids: npt.NDArray[np.int32], rows: npt.NDArray[np.int64], logits: Logits
+    ) -> None:
+        """Feeds a chunk, with the logits after some of its ids."""
+        buffer = _native.ffi.from_buffer("float[]", logits.reshape(-1))
+        which = {0: 0, len(ids): 2}.get(len(rows), 3)
+        if len(rows) == 1 and rows[0] == len(ids) - 1:
+            which = 1
+        arguments = [ids_pointer(ids), len(ids)]
+        if which == 3:
+            indexes = _native.ffi.from_buffer("int64_t[]", rows)
+            arguments += [indexes, len(rows), buffer, logits.size]
+            self._call("cria_session_feed_rows", *arguments)
+        else:
+            self._call("cria_session_feed", *arguments, which, buffer, logits.size)
+
+    def feed_embeddings(self, rows: Any) -> None:
+        """Appends embeddings (count, hidden) in place of ids, as those of an image.
+
+        ``rows`` is a NumPy array or what has ``__dlpack__``. float32 is not copied.
+        """
+        array = np.ascontiguousarray(array_of(rows), dtype=np.float32)
+        if array.ndim != 2:
+            raise InvalidArgument(f"expected rows of (count, hidden), got {array.shape}")
+        self._call(
+            "cria_session_feed_embeddings",
+            _native.ffi.from_buffer("float[]", array.reshape(-1)),
+            *array.shape,
+        )
+
+    def encode(self, ids: Ids) -> None:
+        """Runs the source text of a model with an encoder; the position is then 0."""
+        array = ids_array(ids)
+        self._call("cria_session_encode", ids_pointer(array), len(array))
+
+    def draw(self, ids: Ids, sampler: Sampler) -> int:
+        """Appends ids and draws the one that follows. On a GPU the logits stay there.
+        The caller accepts the id."""
+        array, drawn = ids_array(ids), _native.ffi.new("int32_t *")
+        if not len(array):
+            raise InvalidArgument("expected ids, got none")
+        self._check_room(len(array))
+        *first, last = self._chunks(array)
+        for part in first:
+            self.feed(array[part], "none")
+        chunk = array[last]
+        sampler._alone(
+            lambda: self._call(
+                "cria_session_draw",
+                ids_pointer(chunk),
+                len(chunk),
+                sampler._handle,
+                drawn,
+            )
+        )
+        return int(drawn[0])
+
+    def expect_prompt(self, count: int) -> None:
+        """Says, before the first feed, that a prompt of ``count`` positions follows in
+        several feeds. Models whose rope depends on the prompt's length need to know."""
+        self._call("cria_session_expect_prompt", count)
+        self._expected = count
+
+    def rewind(self, position: int = 0) -> None:
+        """Forgets ids: back to ``position``, at most the present one; 0 starts anew."""
+        self._call("cria_session_rewind", position)
+        self._expected = 0
+
+    def save(self) -> bytes:
+        """What the session holds: its position and KV caches up to there."""
+        size = _native.ffi.new("size_t *")
+        self._call("cria_session_state_size", size)
+        state = bytearray(size[0])
+        buffer = _native.ffi.from_buffer(state, require_writable=True)
+        self._call("cria_session_save", buffer, len(state))
+        return bytes(state)
+
+    def restore(self, state: bytes | bytearray | memoryview) -> None:
+        """Takes what a session of the same artifact and weights saved, in this process
+        or another."""
+        self._call("cria_session_restore", _native.ffi.from_buffer(state), len(state))
+
+    def copy(self) -> Session:
+        """Another session that holds the same."""
+        made = Session(self.model)
+        self._alone(
+            lambda: made._alone(
+                lambda: _native.call("cria_session_copy", self._handle, made._handle)
+            )
+        )
+        return made
+
+    def cancel(self) -> None:
+        """Ends the feed that runs, or the next one, with :class:`Cancelled`."""
+        with self._closing:
+            _native.lib.cria_session_cancel(self._handle)
+
+    def resume(self) -> None:
+        """Forgets a cancel that no feed took."""
+        with self._closing:
+            _native.lib.cria_session_resume(self._handle)
+
+    @overload
+    def generate(
+        self,
+        prompt: Prompt,
+        *,
+        stream: Literal[False] = False,
+        max_tokens: int | None = None,
+        **sampling: Any,
+    ) -> Completion: ...
+    @overload
+    def generate(
+        self,
+        prompt: Prompt,
+        *,
+        stream: Literal[True],
+        max_tokens: int | None = None,
+        **sampling: Any,
+    ) -> Tokens: ...
+    def generate(
+        self,
+        prompt: Prompt,
+        *,
+        stream: bool = False,
+        max_tokens: int | None = None,
+        **sampling: Any,
+    ) -> Completion | Tokens:
+        """Goes on from ``prompt``, text or ids, appended to what the session holds.
+
+        With ``stream``, an iterator of a :class:`Token` for each id as it is drawn.
+        ``max_tokens`` is how many at most (default: what the checkpoint says, else to
+        the end of the context). Other keywords are those of :class:`Sampling`, over what the checkpoint asks for.
+        """
+        ids = ids_array(self.model.encode(prompt))
+        tokens = self._generate(ids, [], max_tokens, self.model.sampling(**sampling))
+        return tokens if stream else completion_of(self.model, ids.tolist(), tokens)
+
+    def _generate(
+        self,
+        ids: npt.NDArray[np.int32],
+        seen: list[int],
+        max_tokens: int | None,
+        sampling: Sampling,
+    ) -> Tokens:
+        """Appends ids and draws on. ``seen`` are ids of the text that are held."""
+        room = self.model.artifact.info.max_seq - self.position - len(ids)
+        if room < 0 or (max_tokens or 0) > room:
+            asked = f" and {max_tokens} new ones" if max_tokens else ""
+            most = self.model.artifact.info.max_seq
+            raise OutOfRange(f"{len(ids)} ids{asked} exceed the artifact's max_seq {most}")
+        if not len(ids):
+            raise InvalidArgument("the prompt is empty")
+        if self.model.artifact.manifest["model"].get("bidirectional"):
+            if max_tokens:
+                raise InvalidArgument(
+                    "max_tokens: the model's tokens see those behind them, so that it "
+                    "generates none; feed() gives the logits"
+                )
+            max_tokens = 0
+        sampler = Sampler(self.model.artifact.info.vocab_size, sampling)
+        before = [*seen, *ids.tolist()]
+        for id in before:
+            sampler.accept(id)
+        held = self.model.artifact.info.max_seq - room
+        limit = self.model.limit(held) if max_tokens is None else max_tokens
+        return self._tokens(ids, before, limit, sampler)
+
+    def _tokens(
+        self,
+        ids: npt.NDArray[np.int32],
+        before: list[int],
+        limit: int,
+        sampler: Sampler,
+    ) -> Tokens:
+        model = self.model
+        text = model.tokenizer.stream() if model.tokenizer else None
+        if text:
+            for id in before:
+                text.push(id)
+        if limit <= 0:
+            self.feed(ids, "none")
+        for count in range(limit):
+            id = self.draw(ids, sampler)
+            sampler.accept(id)
+            ids = np.array([id], np.int32)
+            last = count + 1 == limit or model.ends(id)
+            piece = text.push(id) if text else ""
+            yield Token(id, piece + text.finish() if text and last else piece)
+            if last:
+                return
+
+
+def _rows(logits: str | Sequence[int], count: int) -> npt.NDArray[np.int64]:
+    """The indexes of the ids whose logits are wanted."""
+    if isinstance(logits, str):
+        if logits not in ("none", "last", "all"):
+            raise InvalidArgument(
+                f"logits: expected none, last, all or indexes, got {logits!r}"
+            )
+        first = {"none": count, "last": count - 1, "all": 0}[logits]
+        return np.arange(max(0, first), count, dtype=np.int64)
+    rows = np.array(logits, np.int64)
+    if rows.ndim != 1 or (np.diff(rows, prepend=-1, append=count) < 1).any():
+        raise InvalidArgument(
+            f"logits: expected increasing indexes below {count}, got {logits!r}"
+        )
+    return rows
+
+
+def completion_of(
+    model: Model, prompt: list[int], tokens: Tokens
+) -> Completion:
+    """All of a stream."""
+    drawn = list(tokens)
+    ids = [token.id for token in drawn]
+    text = "".join(token.text for token in drawn)
+    return Completion(text, ids, prompt, bool(ids) and model.ends(ids[-1]))

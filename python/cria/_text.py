@@ -1,0 +1,164 @@
+"""Text to ids and back, chat templates, and what a checkpoint says of generation."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any, Mapping, Sequence, Union
+
+import numpy as np
+import numpy.typing as npt
+
+from cria import _native
+from cria._errors import InvalidArgument
+
+Path = Union[str, "os.PathLike[str]"]
+#: One message of a conversation: "role", "content" and what else a template knows.
+Message = Mapping[str, Any]
+#: Ids of tokens: a list, a NumPy array of whole numbers, or what has ``__dlpack__``.
+Ids = Union[Sequence[int], npt.NDArray[np.integer[Any]], Any]
+
+
+def ids_array(ids: Ids) -> npt.NDArray[np.int32]:
+    """Ids as the library takes them; what are no ids is refused."""
+    array = np.asarray(ids if isinstance(ids, (Sequence, np.ndarray)) else array_of(ids))
+    if array.size == 0:
+        return np.empty(0, np.int32)
+    if array.ndim != 1 or array.dtype.kind not in "iu":
+        raise InvalidArgument(
+            f"expected one row of whole numbers as ids, got {array.dtype} of "
+            f"{array.ndim} dimensions"
+        )
+    if array.min() < 0 or array.max() > np.iinfo(np.int32).max:
+        raise InvalidArgument(f"ids from {array.min()} to {array.max()} are no ids")
+    return np.ascontiguousarray(array, dtype=np.int32)
+
+
+def array_of(tensor: Any) -> npt.NDArray[Any]:
+    """A tensor of another library as a NumPy array, without a copy where it can be."""
+    if hasattr(tensor, "__dlpack__") and not isinstance(tensor, np.ndarray):
+        return np.from_dlpack(tensor)
+    return np.asarray(tensor)
+
+
+def ids_pointer(array: npt.NDArray[np.int32]) -> Any:
+    """The array as a C argument, which keeps it alive."""
+    return _native.ffi.from_buffer("int32_t[]", array)
+
+
+class Tokenizer(_native.Object):
+    """Text to ids and back, by a ``tokenizer.json`` or a ``.gguf``.
+
+    Many threads may use one at once.
+    """
+
+    def __init__(self, path: Path) -> None:
+        super().__init__("tokenizer", "cria_tokenizer_open", _native.path_of(path))
+
+    def encode(
+        self, text: str, *, special: bool = True, parse_special: bool = True
+    ) -> list[int]:
+        """The ids of ``text``.
+
+        With ``special``, those that the tokenizer puts around a text as well. Without
+        ``parse_special``, special tokens that are written in the text stay text.
+        """
+        data = text.encode()
+        function = "cria_tokenizer_encode"
+        if not parse_special:
+            function = "cria_tokenizer_encode_text"
+        return _native.take_ids(function, self._handle, data, len(data), special)
+
+    def decode(self, ids: Ids, *, special: bool = False) -> str:
+        """The text of ``ids``, without special tokens unless ``special``."""
+        array = ids_array(ids)
+        return _native.take_text(
+            "cria_tokenizer_decode",
+            self._handle,
+            ids_pointer(array),
+            len(array),
+            special,
+        )
+
+    @property
+    def vocab_size(self) -> int:
+        """One more than the largest id that has a token. The model's may be larger."""
+        size = _native.ffi.new("int64_t *")
+        _native.call("cria_tokenizer_vocab_size", self._handle, size)
+        return int(size[0])
+
+    def token(self, id: int) -> str:
+        """The token ``id`` as the file spells it, which is not its text.
+
+        Raises :class:`NotFound` where the id has none.
+        """
+        token = _native.ffi.new("const char **")
+        _native.call("cria_tokenizer_token", self._handle, id, token)
+        return _native.text_of(token[0])
+
+    def find(self, token: str) -> int:
+        """The id of the token that the file spells so, such as ``"<|im_end|>"``."""
+        id = _native.ffi.new("int32_t *")
+        _native.call("cria_tokenizer_find", self._handle, token.encode(), id)
+        return int(id[0])
+
+    def stream(self, *, special: bool = False) -> TextStream:
+        """Decodes ids one by one."""
+        return TextStream(self, special=special)
+
+
+class TextStream(_native.OneThread):
+    """Decodes ids as they come and never splits a character."""
+
+    def __init__(self, tokenizer: Tokenizer, *, special: bool = False) -> None:
+        super().__init__("stream", "cria_stream_create", tokenizer._handle, special)
+        self._text = _native.ffi.new("const char **")
+
+    def push(self, id: int) -> str:
+        """The text that ``id`` completes; "" for none."""
+        self._call("cria_stream_push", id, self._text)
+        return _native.text_of(self._text[0])
+
+    def finish(self) -> str:
+        """The rest, after the last id. The stream is then as new."""
+        self._call("cria_stream_finish", self._text)
+        return _native.text_of(self._text[0])
+
+
+class ChatTemplate(_native.Object):
+    """How a checkpoint writes a conversation as text. Many threads may use one.
+
+    ``folder`` has a ``chat_template.jinja`` or a ``tokenizer_config.json``, or is a
+    ``.gguf``. Raises :class:`NotFound` where it has no template. Or ``source`` is the
+    template itself, which has no special tokens: give those that it names, such as
+    ``bos_token``, among the variables.
+    """
+
+    def __init__(self, folder: Path | None = None, *, source: str = "") -> None:
+        if folder is None:
+            data = source.encode()
+            super().__init__("chat", "cria_chat_parse", data, len(data))
+        else:
+            super().__init__("chat", "cria_chat_open", _native.path_of(folder))
+
+    def render(self, messages: Sequence[Message], **variables: Any) -> str:
+        """The text of a conversation; ``variables`` are others that the template
+        knows, such as ``tools``. ``add_generation_prompt`` is true unless given."""
+        return _native.take_text("cria_chat_render", self._handle, _json(messages, variables))
+
+    def encode(
+        self, tokenizer: Tokenizer, messages: Sequence[Message], **variables: Any
+    ) -> list[int]:
+        """The ids of the rendered text, in which the template alone writes special
+        tokens: those that a message spells stay text."""
+        return _native.take_ids(
+            "cria_chat_encode",
+            self._handle,
+            tokenizer._handle,
+            _json(messages, variables),
+        )
+
+
+def _json(messages: Sequence[Message], variables: Mapping[str, Any]) -> bytes:
+    whole = {"add_generation_prompt": True, **variables, "messages": list(messages)}
+    return json.dumps(whole).encode()

@@ -1,0 +1,614 @@
+"""cria_test.py BIN SCRATCH: the package cria with the shipped model.
+
+It says what transformers says (examples/tiny/expected.json) and what cria-run says.
+Its errors are exceptions with a status, Ctrl-C leaves objects that work, and objects
+may be dropped in any order.
+"""
+
+import functools
+import gc
+import inspect
+import itertools
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import threading
+import time
+import unittest
+import warnings
+
+import cria
+import numpy as np
+from cria import _native
+
+import harness
+import lora
+
+BIN, SCRATCH = map(pathlib.Path, sys.argv[1:3])
+TINY = harness.HERE.parent.parent / "examples" / "tiny"
+EXPECTED = json.loads((TINY / "expected.json").read_text())["prompts"]
+IDS = EXPECTED[0]["ids"]
+os.environ["CRIA_COMPILE"] = str(BIN / "cria-compile")
+TEMPLATE = (
+    "{{ bos_token }}{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}"
+    "{% if add_generation_prompt %}assistant: Once{% endif %}"
+)
+
+
+def setUpModule():
+    global tools, path, model
+    # A shell starts what runs in the background with SIGINT ignored.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    tools = harness.Tools(BIN, SCRATCH / "tools")
+    path = tools.scratch / "tiny.cria"
+    cria.compile(TINY / "config.json", target=["cpu", "cuda"], out=path, chunk=8)
+    model = cria.load(path, weights=TINY, device="cpu")
+
+
+def run(*flags, python=True, **options):
+    """python -m cria, or cria-run, with the shipped model."""
+    tool = [sys.executable, "-m", "cria"] if python else [BIN / "cria-run"]
+    command = [*tool, path, f"--weights={TINY}", "--device=cpu", *flags]
+    return subprocess.run(command, capture_output=True, **options)
+
+
+def with_template():
+    """The folder of the model, with a chat template."""
+    folder = tools.scratch / "chat"
+    if not folder.exists():
+        folder.mkdir()
+        for file in TINY.iterdir():
+            (folder / file.name).symlink_to(file)
+        (folder / "chat_template.jinja").write_text(TEMPLATE)
+    return folder
+
+
+@functools.cache
+def long_artifact():
+    """For texts of 60,000 ids, of a config that is in no file, with weights in blocks."""
+    config = json.loads((TINY / "config.json").read_text())
+    config |= {"max_position_embeddings": 60000}
+    out, cpu = tools.scratch / "long.cria", "x86-64-v3"
+    return cria.compile(config, out=out, max_seq=60000, cpu=cpu, quantize="q8_0")
+
+
+class Generates(unittest.TestCase):
+    def test_as_transformers(self):
+        for case in EXPECTED:
+            for prompt in (case["prompt"], case["ids"], np.array(case["ids"])):
+                made = model.generate(prompt, temperature=0)
+                self.assertEqual(made.ids, case["greedy"])
+                self.assertEqual(made.prompt_ids, case["ids"])
+                self.assertEqual(case["prompt"] + made.text, case["text"].strip())
+                self.assertTrue(made.ended)
+
+    def test_in_a_stream(self):
+        whole = model.generate("Once", seed=5)
+        tokens = list(model.generate("Once", seed=5, stream=True))
+        self.assertEqual([token.id for token in tokens], whole.ids)
+        self.assertEqual("".join(token.text for token in tokens), whole.text)
+
+    def test_as_many_as_the_checkpoint_says(self):
+        folder = tools.scratch / "limits"
+        folder.mkdir()
+        for file in TINY.iterdir():
+            if file.name != "generation_config.json":
+                (folder / file.name).symlink_to(file)
+        for limits, count in (({"max_new_tokens": 7}, 7), ({"max_length": 19}, 5)):
+            (folder / "generation_config.json").write_text(json.dumps(limits))
+            limited = cria.load(path, weights=folder, device="cpu")
+            self.assertEqual(limited.generate(IDS).ids, EXPECTED[0]["greedy"][:count])
+            self.assertEqual(len(limited.generate(IDS, max_tokens=9).ids), 9)
+
+    def test_from_a_state_that_was_saved(self):
+        case = EXPECTED[1]
+        with model.session() as session, model.session() as other:
+            session.feed(case["ids"][:9], "none")
+            state = session.save()
+            other.restore(state)
+            with other.copy() as third:
+                for each in (session, other, third):
+                    made = each.generate(case["ids"][9:], temperature=0)
+                    self.assertEqual(made.ids, case["greedy"])
+            with self.assertRaises(cria.Error):
+                other.restore(state[:-1])
+
+    def test_as_many_as_are_wanted(self):
+        made = model.generate("Once", max_tokens=3)
+        self.assertEqual((len(made.ids), made.ended), (3, False))
+        self.assertEqual(model.generate("Once", max_tokens=0).ids, [])
+
+    def test_in_one_session_after_another(self):
+        first, second = EXPECTED[0]["ids"][:5], EXPECTED[0]["ids"][5:]
+        with model.session() as session:
+            session.feed(first, "none")
+            made = session.generate(second, temperature=0)
+            self.assertEqual(made.ids, EXPECTED[0]["greedy"])
+            session.rewind(5)
+            again = session.generate(second, temperature=0)
+            self.assertEqual(again, made)
+
+
+class Numbers(unittest.TestCase):
+    def test_logits_are_as_faithful_as_those_of_transformers(self):
+        with np.load(TINY / "expected.npz") as arrays:
+            exact, bits = arrays["f32"], arrays["bf16"]
+        peer = (bits.astype(np.uint32) << 16).view(np.float32)
+        with model.session() as session:
+            logits = session.feed(IDS, "all")
+            harness.check_as_faithful(exact, peer, logits, "logits")
+            session.rewind()
+            np.testing.assert_allclose(session.feed(IDS), logits[-1], atol=1e-5)
+
+    def test_logits_are_not_copied(self):
+        out = np.full((2, 768), np.nan, np.float32)
+        with model.session() as session:
+            self.assertIs(session.feed([1, 2], "all", out=out), out)
+            self.assertTrue(np.isfinite(out).all())
+            logits = session.feed([3])
+            view = np.from_dlpack(logits)
+            self.assertEqual(view.ctypes.data, logits.ctypes.data)
+            for wrong in (out, out[0, ::2], out[0].astype(np.float64)):
+                with self.assertRaises(cria.InvalidArgument):
+                    session.feed([3], out=wrong)
+            self.assertEqual(session.position, 3)
+
+    def test_tensors_of_others_are_taken(self):
+        class Tensor:
+            def __init__(self, array):
+                self.array = array
+
+            def __dlpack__(self, **options):
+                return self.array.__dlpack__(**options)
+
+            def __dlpack_device__(self):
+                return self.array.__dlpack_device__()
+
+        rows = np.random.default_rng(1).normal(0, 0.02, (3, 96)).astype(np.float32)
+        with model.session() as one, model.session() as other:
+            one.feed_embeddings(rows)
+            other.feed_embeddings(Tensor(rows))
+            ids = Tensor(np.array(IDS))
+            np.testing.assert_array_equal(one.feed(IDS), other.feed(ids))
+
+    def test_logits_of_chosen_ids(self):
+        with model.session() as session:
+            logits = session.feed(IDS, "all")
+            for rows in ([0], [2, 7, 8, 13], [13], [], list(range(14))):
+                session.rewind()
+                chosen = session.feed(IDS, rows)
+                self.assertEqual(chosen.shape, (len(rows), 768))
+                np.testing.assert_allclose(chosen, logits[rows], atol=1e-5)
+                self.assertEqual(session.position, 14)
+            session.rewind()
+            for wrong in ([14], [3, 3], [-1], "some"):
+                with self.assertRaises(cria.InvalidArgument):
+                    session.feed(IDS, wrong)
+
+    def test_log_probabilities(self):
+        with model.session() as session:
+            logits = session.feed(IDS)
+        ids = [1, 338, 767]
+        np.testing.assert_allclose(
+            cria.log_probabilities(logits, ids), harness.log_softmax(logits)[ids]
+        )
+
+    def test_biases_and_allowed_ids(self):
+        with model.session() as session:
+            logits = session.feed(IDS)
+        best, second = logits.argsort()[:-3:-1]
+        sampler = cria.Sampler(768)
+        self.assertEqual(sampler.sample(logits), best)
+        sampler.set_bias({int(best): -100.0})
+        self.assertEqual(sampler.sample(logits), second)
+        sampler.set_bias({})
+        self.assertEqual(sampler.sample(logits), best)
+        for chosen in ([40, 767], np.isin(np.arange(768), [40, 767])):
+            sampler.allow(chosen)
+            expected = 40 if logits[40] > logits[767] else 767
+            self.assertEqual(sampler.sample(logits), expected)
+        with self.assertRaises(cria.InvalidArgument):
+            sampler.allow([])
+        sampler.allow(None)
+        self.assertEqual(sampler.sample(logits), best)
+
+    def test_sampler_draws_as_the_session(self):
+        sampling = cria.Sampling(temperature=1, top_p=0.9, seed=7)
+        with model.session() as session:
+            drawn = session.draw(IDS, cria.Sampler(768, sampling))
+            session.rewind()
+            sampled = cria.Sampler(768, sampling).sample(session.feed(IDS))
+        self.assertEqual(drawn, sampled)
+
+    def test_sampling_of_the_checkpoint(self):
+        asked = json.loads((TINY / "generation_config.json").read_text())
+        self.assertEqual(model.sampling().temperature, asked["temperature"])
+        self.assertEqual(model.sampling(temperature=0).temperature, 0)
+        self.assertEqual(cria.Sampling().replace(top_k=5).temperature, 1)
+
+
+class Adapters(unittest.TestCase):
+    def test_as_cria_run_merges_them(self):
+        shapes = lora.shapes_of(tools, path)
+        folder = tools.scratch / "lora"
+        lora.Adapter(4, 80, r"_proj\.weight", 2).write(folder, shapes)
+        adapted = cria.load(path, weights=TINY, device="cpu", loras=[cria.Lora(folder, 2)])
+        flags = [f"--weights={TINY}", f"--lora={folder}=2"]
+        expected = tools.greedy(path, IDS, 20, *flags)
+        made = adapted.generate(IDS, temperature=0, max_tokens=20)
+        self.assertEqual(made.ids, expected)
+        self.assertNotEqual(made.ids, EXPECTED[0]["greedy"][:20])
+
+
+class Text(unittest.TestCase):
+    def test_tokenizer(self):
+        tokenizer = model.tokenizer
+        self.assertEqual(tokenizer.encode(EXPECTED[0]["prompt"]), IDS)
+        self.assertEqual(tokenizer.decode(IDS), EXPECTED[0]["prompt"])
+        spelled = "<|begin_of_text|>"
+        self.assertEqual(tokenizer.encode(spelled, special=False), [766])
+        as_text = tokenizer.encode(spelled, special=False, parse_special=False)
+        self.assertEqual(tokenizer.decode(as_text), spelled)
+        self.assertEqual(tokenizer.vocab_size, 768)
+        self.assertEqual(tokenizer.token(766), spelled)
+        self.assertEqual(tokenizer.find(spelled), 766)
+        with self.assertRaises(cria.NotFound):
+            tokenizer.find("no such token")
+        self.assertEqual((model.generation.begin, model.generation.end_ids), (766, [767]))
+        stream = tokenizer.stream()
+        ids = tokenizer.encode("né 🦊!")
+        text = "".join(map(stream.push, ids)) + stream.finish()
+        self.assertEqual(text, "né 🦊!")
+
+    def test_a_conversation_is_what_its_ids_are(self):
+        chat = cria.load(path, weights=with_template(), device="cpu")
+        talk = chat.conversation("Be kind.", temperature=0)
+        said = [{"role": "system", "content": "Be kind."}]
+        for message in ("Hi", "Why?"):
+            said.append({"role": "user", "content": message})
+            ids = chat.template.encode(chat.tokenizer, said)
+            expected = chat.generate(ids, temperature=0, max_tokens=9)
+            reply = talk.say(message, max_tokens=9)
+            self.assertEqual(reply, expected)
+            self.assertEqual(
+                chat.chat(said, temperature=0, max_tokens=9), expected
+            )
+            said.append({"role": "assistant", "content": reply.text})
+            self.assertEqual(talk.messages, said)
+        # A reply that nobody reads on counts as far as it went.
+        reply = talk.say("And?", stream=True)
+        heard = "".join(token.text for token in itertools.islice(reply, 4))
+        reply.close()
+        self.assertEqual(talk.messages[-1]["content"].strip(), heard.strip())
+        form = cria.ChatTemplate(source="{{ bos_token }}{{ messages[0].content }}")
+        ids = form.encode(chat.tokenizer, said[1:], bos_token="<|begin_of_text|>")
+        self.assertEqual(ids, [766, *chat.tokenizer.encode("Hi", special=False)])
+        rendered = chat.template.render(said[:2], add_generation_prompt=False)
+        self.assertTrue(rendered.endswith("user: Hi\n"))
+
+
+class Compiles(unittest.TestCase):
+    def test_a_dictionary(self):
+        made = long_artifact()
+        self.assertEqual(made.info.max_seq, 60000)
+        self.assertEqual(made.manifest["cpu"][0]["name"], "x86-64-v3")
+        config = made.manifest["config"] | {"max_position_embeddings": 256}
+        self.assertEqual(config, model.artifact.manifest["config"])
+
+    def test_says_what_the_compiler_says(self):
+        with self.assertRaisesRegex(cria.CompileError, "'model_type' is missing"):
+            cria.compile({})
+        with self.assertRaisesRegex(cria.CompileError, "--no-such-option"):
+            cria.compile(TINY / "config.json", no_such_option=1)
+
+    def test_shows_its_plan(self):
+        shown = model.artifact._repr_html_()
+        for part in ("474,144", "layers_mlp_down_decode", "tokens/32 (to 32)", "model.norm.weight"):
+            self.assertIn(part, shown)
+        self.assertEqual(model._repr_html_(), shown)
+
+    def test_artifacts_from_memory_and_without_running(self):
+        data = path.read_bytes()
+        self.assertEqual(cria.Artifact(data).manifest, cria.inspect(path))
+        with path.open("rb") as file:
+            self.assertEqual(cria.Artifact(file).manifest, cria.inspect(path))
+        fits, report = model.artifact.check(TINY)
+        self.assertTrue(fits)
+        self.assertIn("memory", report)
+        fits, report = model.artifact.check(TINY.parent / "graphs" / "bert")
+        self.assertFalse(fits)
+        self.assertIn("model.embed_tokens.weight", report)
+        with self.assertRaises(cria.NotFound):
+            model.artifact.check(SCRATCH / "nowhere")
+
+    def test_says_how_far_it_is(self):
+        done = []
+        with self.assertWarnsRegex(cria.CriaWarning, "quantized from bf16 to q8_0"):
+            cria.load(
+                long_artifact(),
+                weights=TINY,
+                device="cpu",
+                progress=lambda *units: done.append(units),
+            )
+        self.assertEqual(done[-1][0], done[-1][1])
+        self.assertEqual(done, sorted(done))
+
+
+class Errors(unittest.TestCase):
+    def check(self, kind, status, message, call):
+        with self.assertRaisesRegex(kind, message) as caught:
+            call()
+        self.assertIs(type(caught.exception), kind)
+        self.assertIs(caught.exception.status, status)
+
+    def test_have_the_status_of_the_library(self):
+        status, nowhere = cria.Status, SCRATCH / "nowhere"
+        self.check(
+            cria.NotFound,
+            status.NOT_FOUND,
+            "nowhere",
+            lambda: cria.load(nowhere, weights=TINY),
+        )
+        self.check(
+            cria.InvalidArgument,
+            status.INVALID_ARGUMENT,
+            "id 768 at index 1",
+            lambda: model.generate([1, 768]),
+        )
+        self.check(
+            cria.OutOfRange,
+            status.OUT_OF_RANGE,
+            "257 ids exceed the artifact's max_seq 256",
+            lambda: model.generate([1] * 257),
+        )
+        damaged = bytearray(path.read_bytes())
+        damaged[5000] ^= 1
+        self.check(
+            cria.DataLoss,
+            status.DATA_LOSS,
+            "checksum",
+            lambda: cria.Artifact(damaged),
+        )
+        self.check(
+            cria.Unavailable,
+            status.UNAVAILABLE,
+            "libcria-emulator.so is not available",
+            lambda: cria.load(path, weights=TINY, device="emulated"),
+        )
+
+    def test_are_the_statuses_of_the_header(self):
+        known = _native.ffi.typeof("cria_status").elements
+        names = {name.removeprefix("CRIA_"): value for value, name in known.items()}
+        self.assertEqual(names, {item.name: item.value for item in cria.Status})
+
+    def test_refuse_what_are_no_ids(self):
+        for wrong in ([1.5], [[1]], [-1], [2**31], [None], [], "x" * 2000):
+            with self.assertRaises(cria.Error, msg=wrong):
+                model.generate(wrong, max_tokens=1)
+
+    def test_warnings_of_the_binding(self):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            loaded = cria.load(path, weights=TINY)  # for a GPU, too
+        self.assertEqual(
+            loaded.warnings,
+            [str(w.message) for w in caught if w.category is cria.CriaWarning],
+        )
+
+
+class Lives(unittest.TestCase):
+    def test_in_any_order(self):
+        loaded = cria.load(path, weights=TINY, device="cpu")
+        session, tokenizer = loaded.session(), loaded.tokenizer
+        stream = tokenizer.stream()
+        session.model = None  # the library alone keeps the model
+        del loaded, tokenizer
+        gc.collect()
+        stream.push(IDS[1])
+        sampler = cria.Sampler(768)
+        handle = sampler._handle
+        self.assertTrue(handle)
+        session.close()
+        session.close()
+        with self.assertRaisesRegex(cria.FailedPrecondition, "session is closed"):
+            session.rewind()
+
+    def test_a_stream_that_is_dropped_frees_its_session(self):
+        tokens = model.generate("Once", stream=True)
+        session = inspect.getgeneratorlocals(tokens)["session"]
+        next(tokens)
+        tokens.close()
+        with self.assertRaises(cria.FailedPrecondition):
+            session.rewind()
+
+    def test_one_thread_at_a_time(self):
+        with model.session() as session:
+            refused = []
+
+            def rewind():
+                try:
+                    session.rewind()
+                except cria.FailedPrecondition as problem:
+                    refused.append(str(problem))
+
+            def elsewhere():
+                thread = threading.Thread(target=rewind)
+                thread.start()
+                thread.join()
+
+            session._alone(elsewhere)
+            self.assertEqual(refused, ["another thread uses the session"])
+            elsewhere()
+            self.assertEqual(len(refused), 1)
+
+    def test_many_sessions_in_many_threads(self):
+        made = {}
+
+        def generate(case):
+            made[case["prompt"]] = model.generate(case["ids"], temperature=0).ids
+
+        threads = [threading.Thread(target=generate, args=[c]) for c in EXPECTED]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(made, {c["prompt"]: c["greedy"] for c in EXPECTED})
+
+    def test_a_child_does_not_free_what_its_parent_has(self):
+        session = model.session()
+        if (child := os.fork()) == 0:
+            session.close()
+            os._exit(7)
+        self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), 7)
+        session.feed(IDS, "none")
+        session.close()
+
+
+class Stops(unittest.TestCase):
+    def test_at_ctrl_c_between_chunks(self):
+        """The session holds what was fed, and goes on."""
+        feed, fed = _native.lib.cria_session_feed, []
+
+        def interrupted(*arguments):
+            fed.append(arguments[2])
+            if len(fed) == 2:
+                signal.raise_signal(signal.SIGINT)
+            return feed(*arguments)
+
+        with model.session() as session:
+            _native.lib.cria_session_feed = interrupted
+            try:
+                with self.assertRaises(KeyboardInterrupt):
+                    session.feed([1] * 40)
+            finally:
+                _native.lib.cria_session_feed = feed
+            self.assertEqual(session.position, sum(fed[:-1]))
+            session.rewind()
+            made = session.generate(IDS, temperature=0)
+            self.assertEqual(made.ids, EXPECTED[0]["greedy"])
+
+    def test_at_ctrl_c_in_the_middle_of_a_text(self):
+        long_artifact()
+        long = tools.scratch / "long.cria"
+        program = (
+            "import sys, cria.__main__\n"
+            "print('ready', flush=True)\n"
+            "sys.exit(cria.__main__.main(sys.argv[1:]))"
+        )
+        flags = [long, "--random-weights=1", "--device=cpu", "--ids=1", "--print-ids"]
+        running = subprocess.Popen(
+            [sys.executable, "-c", program, *flags],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        self.assertEqual(running.stdout.readline(), b"ready\n")
+        time.sleep(0.3)
+        running.send_signal(signal.SIGINT)
+        output, errors = running.communicate(timeout=30)
+        self.assertEqual((running.returncode, output, errors), (130, b"", b""))
+
+    def test_where_it_is_cancelled(self):
+        with model.session() as session:
+            session.cancel()
+            with self.assertRaises(cria.Cancelled) as caught:
+                session.feed(IDS)
+            self.assertIs(caught.exception.status, cria.Status.CANCELLED)
+            session.cancel()
+            session.resume()
+            session.feed(IDS)
+
+
+class CommandLine(unittest.TestCase):
+    def test_does_what_cria_run_does(self):
+        for flags in (
+            ["--prompt=Once upon a time", "--temperature=0"],
+            ["--prompt=Once", "--seed=3", "--top-k=5", "--max-tokens=30"],
+            ["--prompt=", "--seed=3", "--max-tokens=5"],
+            ["--prompt=Once", "--max-tokens=0"],
+            ["--ids=766,376,448", "--print-ids", "--temperature=0", "--threads=1"],
+        ):
+            ours, theirs = run(*flags), run(*flags, python=False)
+            self.assertEqual(ours.returncode, 0, ours.stderr)
+            self.assertEqual(ours.stdout, theirs.stdout, flags)
+
+    def test_writes_the_same_logits(self):
+        both = []
+        for python in (True, False):
+            file = tools.scratch / f"logits-{python}.npy"
+            done = run("--ids=766,376,448", f"--logits={file}", python=python)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            both.append(np.load(file))
+        np.testing.assert_array_equal(*both)
+
+    def test_converses(self):
+        flags = [f"--weights={with_template()}", "--device=cpu", "--chat", "--max-tokens=8"]
+        talk = b"Hi\nWhy?\n/reset\nHi\n/exit\nno\n"
+        ours, theirs = (
+            subprocess.run([*tool, path, *flags], input=talk, capture_output=True)
+            for tool in ([sys.executable, "-m", "cria"], [BIN / "cria-run"])
+        )
+        self.assertEqual(ours.returncode, 0, ours.stderr)
+        self.assertEqual(ours.stdout, theirs.stdout)
+
+    def test_refuses_as_cria_run(self):
+        for flags, code, message in (
+            (["--max-tokens=010"], 2, b'"010" is not a whole number'),
+            (["--ids=1", "--prompt=x"], 2, b"not allowed with"),
+            (["--ids=800"], 1, b"id 800 at index 0, expected 0 to 767"),
+            (["--temperature=-1", "--ids=1"], 1, b"temperature is -1"),
+            (["--chat", "--print-ids"], 1, b"standard output takes one of"),
+        ):
+            done = run(*flags)
+            self.assertEqual((done.returncode, done.stdout), (code, b""), flags)
+            self.assertIn(b"cria: error: ", done.stderr)
+            self.assertIn(message, done.stderr)
+
+    def test_has_the_options_of_cria_run(self):
+        """All but those of which the library knows nothing."""
+        tool = subprocess.check_output([BIN / "cria-run", "--help"], text=True)
+        ours = subprocess.check_output([sys.executable, "-m", "cria", "-h"], text=True)
+        options = [set(harness.re.findall(r"--[a-z][a-z-]+", t)) for t in (tool, ours)]
+        self.assertEqual(
+            options[0] - options[1],
+            {"--cpu", "--profile", "--allow-unknown", "--generation-keys"}
+            | {"--lora-rank"},
+        )
+        self.assertEqual(options[1] - options[0], set())
+
+
+class Documentation(unittest.TestCase):
+    def test_everything_public_has_a_docstring(self):
+        def undocumented(thing, name):
+            if not inspect.getdoc(thing):
+                yield name
+            if inspect.isclass(thing):
+                for member, value in vars(thing).items():
+                    if not member.startswith("_") and (
+                        inspect.isfunction(value) or isinstance(value, property)
+                    ):
+                        yield from undocumented(value, f"{name}.{member}")
+
+        things = ((name, getattr(cria, name)) for name in cria.__all__)
+        found = [each for name, thing in things for each in undocumented(thing, name)]
+        self.assertEqual(found, [])
+
+    def test_every_function_of_the_library_is_called(self):
+        """A function that a header gains is bound, or named here."""
+        folder = pathlib.Path(cria.__file__).parent
+        header = "".join(h.read_text() for h in (folder / "include").iterdir())
+        declared = set(harness.re.findall(r"\b(cria_\w+)\(", header))
+        used = set()
+        for file in folder.glob("*.py"):
+            used |= set(harness.re.findall(r"cria_\w+", file.read_text()))
+        kinds = {name.split("_")[1] for name in declared if name.endswith("_free")}
+        used |= {f"cria_{kind}_free" for kind in kinds}
+        # cria_model_load does what these do.
+        used |= {"cria_model_bind", "cria_model_random"}
+        self.assertEqual(declared - used - {"cria_status_name"}, set())
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])
