@@ -44,7 +44,8 @@ static void addOptions(CLI::App &app, BenchOptions &options,
   app.add_option("--threads", options.threads, "threads (default: one a core)")
       ->check(wholeNumber(1, 1024));
   app.add_option("--device", device,
-                 "auto (the GPU if it can be), cpu, cuda or emulated");
+                 "where it runs; auto: the GPU if it can be")
+      ->type_name("auto|cpu|cuda|emulated");
   app.add_option("--save-machine", options.saveMachine,
                  "write what the CPU's units reach, for cria-compile "
                  "--machine")

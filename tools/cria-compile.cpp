@@ -64,7 +64,7 @@ static cl::list<std::string>
                    "ptxas)"),
           cl::cat(category));
 static cl::opt<std::string>
-    dtype("dtype", cl::init("auto"), cl::value_desc("type"),
+    dtype("dtype", cl::init("auto"), cl::value_desc("auto|f32|f16|bf16"),
           cl::desc("Type of weights and activations: auto (the config's), f32, "
                    "f16, bf16"),
           cl::cat(category));
@@ -75,7 +75,7 @@ static cl::opt<std::string>
                       "embedding=FORMAT and head=FORMAT"),
              cl::cat(category));
 static cl::opt<std::string>
-    kv("kv", cl::value_desc("format"),
+    kv("kv", cl::value_desc("q8_0|none"),
        cl::desc("Store the KV cache in blocks of 32 numbers: q8_0, or none "
                 "(default: the type of activations)"),
        cl::cat(category));

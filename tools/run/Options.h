@@ -139,7 +139,8 @@ inline void addOptions(CLI::App &app, RunOptions &options) {
       ->check(wholeNumber<int64_t>(0, INT64_MAX));
   addSampling(app, options);
   app.add_option("--device", options.device,
-                 "auto (the GPU if it can be), cpu, cuda or emulated");
+                 "where it runs; auto: the GPU if it can be")
+      ->type_name("auto|cpu|cuda|emulated");
   app.add_option("--cpu", options.cpu,
                  "the code for this CPU, of those that cria-inspect lists "
                  "(default: the best that runs here)");
