@@ -11,7 +11,9 @@ packages=(
   libmlir-22-dev llvm-22-dev mlir-22-tools liblld-22-dev zlib1g-dev libzstd-dev
   nlohmann-json3-dev libpcre2-dev libutf8proc-dev libcli11-dev
   # The tests alone:
-  clang-format-14 gdb libgmock-dev libgtest-dev llvm-22-tools python3-venv
+  clang-format-14 gdb libgmock-dev libgtest-dev llvm-22-tools pkgconf python3-venv
+  # Debian packages alone:
+  dpkg-dev file
 )
 
 usage() {
@@ -85,6 +87,7 @@ case ${1:-} in
   usage
   exit
   ;;
+--version) exec "$root/scripts/version.sh" setup.sh ;;
 --sanitize | --sanitize=thread)
   flags="-O1 -fno-omit-frame-pointer"
   if [[ $1 == --sanitize ]]; then
