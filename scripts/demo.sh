@@ -14,6 +14,7 @@ and lets the model continue PROMPT.
 TEXT
   exit
 fi
+[[ ${1:-} != --version ]] || exec "$root/scripts/version.sh" demo.sh
 prompt=${1:-"Once upon a time"}
 
 say() { printf '\n\033[1m# %s\033[0m\n' "$*"; }

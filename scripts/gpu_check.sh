@@ -24,6 +24,7 @@ TEXT
 
 case ${1:-} in
 -h | --help) usage ;;
+--version) exec "$root/scripts/version.sh" gpu_check.sh ;;
 pack) exec python3 "$root/scripts/gpu_check/pack.py" "$root" "${@:2}" ;;
 *)
   usage >&2

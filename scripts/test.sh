@@ -14,6 +14,7 @@ With --sanitize every test runs under the former and nothing else; with
 TEXT
   exit
 fi
+[[ ${1:-} != --version ]] || exec "$root/scripts/version.sh" test.sh
 
 cat <<'TEXT'
 What happens: missing packages are installed, everything is built into build/
