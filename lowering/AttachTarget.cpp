@@ -27,6 +27,7 @@ struct AttachTarget : cria::impl::AttachTargetBase<AttachTarget> {
       return signalPassFailure();
     }
     options.cpu = *selected;
+    options.plain = plain;
     manifest->setTarget(options);
     manifest->store(getOperation());
   }

@@ -1,15 +1,12 @@
 /// scf.for iter_args(%x) { ... yield %y }
 ///   =>
 /// scf.for iter_args(%x) { ... yield (%y, put where %x is) }
+#include "lowering/Destination.h"
 #include "lowering/Passes.h"
 
 #include "mlir/Dialect/Bufferization/IR/Bufferization.h"
-#include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
-#include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/ImplicitLocOpBuilder.h"
-#include "mlir/Interfaces/DestinationStyleOpInterface.h"
-#include "mlir/Interfaces/LoopLikeInterface.h"
 
 namespace cria {
 #define GEN_PASS_DEF_CARRYINPLACE
@@ -17,36 +14,7 @@ namespace cria {
 } // namespace cria
 
 using namespace mlir;
-
-/// The value that an op updates to make a result: bufferization gives both one
-/// buffer. Null where the result has its own.
-static Value destinationOf(OpResult result) {
-  Operation *op = result.getOwner();
-  if (auto style = dyn_cast<DestinationStyleOpInterface>(op))
-    return style.getTiedOpOperand(result)->get();
-  if (auto loop = dyn_cast<LoopLikeOpInterface>(op)) {
-    OpOperand *init = loop.getTiedLoopInit(result);
-    return init ? init->get() : Value();
-  }
-  if (isa<tensor::ExpandShapeOp, tensor::CollapseShapeOp, tensor::CastOp>(op))
-    return op->getOperand(0);
-  return {};
-}
-
-/// The operand that a function updates to make a result. What it calls itself
-/// is not looked into: it may be itself.
-static Value destinationOf(func::CallOp call, OpResult result) {
-  auto callee = SymbolTable::lookupNearestSymbolFrom<func::FuncOp>(
-      call, call.getCalleeAttr());
-  if (!callee || !callee.getBody().hasOneBlock())
-    return {};
-  Value value =
-      callee.front().getTerminator()->getOperand(result.getResultNumber());
-  while (auto inner = dyn_cast_if_present<OpResult>(value))
-    value = destinationOf(inner);
-  auto argument = dyn_cast_if_present<BlockArgument>(value);
-  return argument ? call.getOperand(argument.getArgNumber()) : Value();
-}
+using namespace cria;
 
 /// Whether the value is computed in the buffer of `carried`.
 static bool isUpdateOf(Value value, Value carried) {
@@ -54,8 +22,7 @@ static bool isUpdateOf(Value value, Value carried) {
     auto result = dyn_cast_if_present<OpResult>(value);
     if (!result)
       return false;
-    auto call = dyn_cast<func::CallOp>(result.getOwner());
-    value = call ? destinationOf(call, result) : destinationOf(result);
+    value = destinationOf(result);
   }
   return true;
 }

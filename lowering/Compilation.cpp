@@ -88,6 +88,9 @@ llvm::Error Compilation::select(const CompileOptions &options) {
     return cpus.takeError();
   pipeline.cpu = cpus->front();
   pipeline.emulateAmx = options.emulateAmx;
+  pipeline.plain = options.plain;
+  pipeline.taps = options.taps;
+  pipeline.tapped = options.tapped;
   if (!options.chips.empty())
     pipeline.chips = options.chips;
   others.assign(cpus->begin() + 1, cpus->end());
@@ -178,6 +181,9 @@ llvm::Error Compilation::readText(const CompileOptions &options,
     return reported();
   if (current != Phase::Tile)
     return llvm::Error::success();
+  if (options.plain || options.taps)
+    return llvm::createStringError(
+        "--taps, --plain: expected a phase before tile, got " + options.input);
   std::vector<std::string> chips = chipsOf(*module);
   if (!options.chips.empty() && options.chips != chips)
     return llvm::createStringError("--chip=" + llvm::join(options.chips, ",") +

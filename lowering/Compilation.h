@@ -36,6 +36,9 @@ struct CompileOptions {
   std::vector<std::string> chips;
   /// NVIDIA chips to assemble for, beside the PTX.
   std::vector<std::string> cubins;
+  /// As PipelineOptions has them.
+  bool plain = false, taps = false;
+  std::vector<std::string> tapped;
   /// For tests: the schedule for AMX in plain loops, on any CPU.
   bool emulateAmx = false;
 };

@@ -21,7 +21,9 @@ def AttachTarget : Pass<"attach-target", "::mlir::ModuleOp"> {
   let options = [
     Option<"target", "target", "std::string", "\"cpu\"", "cpu or cuda">,
     Option<"cpu", "cpu", "std::string", "\"native\"",
-           "the CPU as the user named it">];
+           "the CPU as the user named it">,
+    Option<"plain", "plain", "bool", "false",
+           "whether it is compiled without schedules">];
 }
 
 def DescribeKernels : Pass<"describe-kernels", "::mlir::ModuleOp"> {
@@ -61,6 +63,28 @@ def ConvertLlamaToLinalg : Pass<"convert-llama-to-linalg", "::mlir::ModuleOp"> {
     "::mlir::func::FuncDialect", "::mlir::linalg::LinalgDialect",
     "::mlir::math::MathDialect", "::mlir::scf::SCFDialect",
     "::mlir::tensor::TensorDialect"];
+}
+
+def AddTaps : Pass<"add-taps", "::mlir::ModuleOp"> {
+  let summary = "make the results of kernels visible, and replaceable";
+  let description = [{
+    Runs on entry functions on tensors. After each kernel, each result that is no
+    cache and no logits is stored into memory of the session, `made`, with a
+    place for each turn of the loop around; while the tap's number in `force` is
+    not 0, what reads the result gets `given` instead. The memory follows the KV caches
+    among the entries' arguments. The manifest (lowering/artifact/Manifest.h)
+    lists it under `caches`; under `taps` it says what lies where, and has the
+    module's text.
+
+    With `kept`, other kernels are not called: what they would have made is
+    `given`.
+  }];
+  let options = [ListOption<"kept", "kept", "std::string",
+                            "the kernels that are called (default: all)">];
+  let dependentDialects = ["::mlir::affine::AffineDialect",
+                           "::mlir::arith::ArithDialect",
+                           "::mlir::linalg::LinalgDialect",
+                           "::mlir::tensor::TensorDialect"];
 }
 
 def CarryInPlace : Pass<"carry-in-place", "::mlir::ModuleOp"> {
@@ -209,7 +233,11 @@ def LowerToLoops : Pass<"lower-linalg-to-loops", "::mlir::func::FuncOp"> {
     its extent is dynamic, the token count, and it is not inside a parallel loop
     yet. An innermost reduction is carried in a register; a missed-optimization
     remark names each sum whose terms may not be reordered, and so not vectorized.
+
+    With `plain`, upstream's loops take the place of these.
   }];
+  let options = [Option<"plain", "plain", "bool", "false",
+                        "the loops of upstream's convert-linalg-to-loops">];
   let dependentDialects = [
     "::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",
     "::mlir::memref::MemRefDialect", "::mlir::scf::SCFDialect",

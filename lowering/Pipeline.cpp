@@ -119,14 +119,18 @@ template <typename Function> static void addMath(OpPassManager &pm, bool exp2) {
 static void buildTile(OpPassManager &pm, const PipelineOptions &options) {
   const VectorUnit &unit = options.cpu.unit;
   bool hasAmx = unit.amx || options.emulateAmx;
-  pm.addNestedPass<func::FuncOp>(createFlashAttention({hasAmx}));
+  if (options.plain)
+    pm.addPass(createDecomposeSoftmax());
+  else
+    pm.addNestedPass<func::FuncOp>(createFlashAttention({hasAmx}));
   bufferize(pm);
-  pm.addNestedPass<func::FuncOp>(createLowerContractions(
-      {unit.lanes, unit.registers, unit.dotBf16, unit.dotBytes, hasAmx,
-       unit.amxBytes || options.emulateAmx, unit.streams, unit.blockForL2}));
+  if (!options.plain)
+    pm.addNestedPass<func::FuncOp>(createLowerContractions(
+        {unit.lanes, unit.registers, unit.dotBf16, unit.dotBytes, hasAmx,
+         unit.amxBytes || options.emulateAmx, unit.streams, unit.blockForL2}));
   if (options.emulateAmx)
     pm.addNestedPass<func::FuncOp>(createEmulateAmx());
-  pm.addNestedPass<func::FuncOp>(createLowerToLoops());
+  pm.addNestedPass<func::FuncOp>(createLowerToLoops({options.plain}));
   addMath<func::FuncOp>(pm, /*exp2=*/false);
   // Index arithmetic of the schedules, before lifetimes are counted.
   pm.addNestedPass<func::FuncOp>(createCanonicalizerPass());
@@ -259,9 +263,15 @@ static const Pipeline &pipelineTo(Device device, Phase phase) {
 void cria::buildPhase(OpPassManager &pm, Phase phase,
                       const PipelineOptions &options) {
   // Up to here the module is the same for all targets.
+  if (phase == Phase::Tile && options.taps) {
+    AddTapsOptions taps;
+    taps.kept.assign(options.tapped.begin(), options.tapped.end());
+    pm.addPass(createAddTaps(taps));
+  }
   if (phase == Phase::Tile)
-    pm.addPass(createAttachTarget(
-        {options.device == Device::Cuda ? "cuda" : "cpu", options.cpu.flag}));
+    pm.addPass(
+        createAttachTarget({options.device == Device::Cuda ? "cuda" : "cpu",
+                            options.cpu.flag, options.plain}));
   pipelineTo(options.device, phase).build(pm, options);
 }
 

@@ -41,6 +41,11 @@ struct PipelineOptions {
   std::vector<std::string> chips = {"sm_80"};
   /// The most tokens one call of the prefill entry takes.
   int64_t chunk = 512;
+  /// Whether CPUs run each op as plain loops, by no schedule of ours.
+  bool plain = false;
+  /// Whether the results of kernels are visible, and of which kernels, or all.
+  bool taps = false;
+  std::vector<std::string> tapped;
   /// For tests: the schedule for AMX in plain loops, on any CPU.
   bool emulateAmx = false;
 };

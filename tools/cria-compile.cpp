@@ -147,6 +147,18 @@ static cl::opt<bool> remarks("remarks",
                                       "without vectors"),
                              cl::cat(category));
 
+static cl::list<std::string>
+    taps("taps", cl::CommaSeparated, cl::ValueOptional,
+         cl::value_desc("kernels"),
+         cl::desc("Make the results of kernels visible to cria-bisect, and "
+                  "replaceable; with names of kernels, leave others out"),
+         cl::cat(category));
+static cl::opt<bool>
+    plain("plain",
+          cl::desc("Run each op as upstream's plain loops, by no schedule: "
+                   "slow, a reference for cria-bisect (cpu alone)"),
+          cl::cat(category));
+
 // For tests: the schedule for AMX in plain loops, on any CPU.
 static cl::opt<bool> emulateAmx("emulate-amx", cl::Hidden, cl::cat(category));
 
@@ -287,6 +299,13 @@ static llvm::Expected<CompileOptions> readOptions() {
     options.cpu = cpu;
   options.machine = machine;
   options.emulateAmx = emulateAmx;
+  if (plain && target != "cpu")
+    return llvm::createStringError("--plain: expected --target=cpu with it");
+  options.plain = plain;
+  options.taps = taps.getNumOccurrences();
+  for (const std::string &name : taps)
+    if (!name.empty())
+      options.tapped.push_back(name);
   return options;
 }
 

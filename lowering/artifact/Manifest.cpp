@@ -185,6 +185,8 @@ void Manifest::setTarget(const PipelineOptions &options) {
   root["target"] = json::Object{
       {"kind", isCpu ? "cpu" : "cuda"}, {"arch", "x86_64"}, {"os", "linux"}};
   setFlag("cpu", options.cpu.flag);
+  if (options.plain)
+    setFlag("plain", true);
   if (isCpu)
     root["cpu"] = json::Array{
         cpuOf(options.cpu, root["model"].getAsObject()->get("encoder"))};
@@ -323,6 +325,12 @@ void Manifest::addCuda(const CudaImage &image) {
   for (const std::string &name : image.kernels)
     kernels.push_back(name);
   root["kernels"] = std::move(kernels);
+}
+
+void Manifest::addTaps(json::Array caches, json::Object taps) {
+  for (json::Value &cache : caches)
+    root["caches"].getAsArray()->push_back(std::move(cache));
+  root["taps"] = std::move(taps);
 }
 
 void Manifest::setFlag(StringRef name, json::Value value) {

@@ -39,6 +39,8 @@ public:
   void addCpu(const Manifest &other);
   /// A part for NVIDIA GPUs, beside one for the CPU or alone.
   void addCuda(const CudaImage &image);
+  /// The memory of taps, behind the caches, and what lies where in it.
+  void addTaps(llvm::json::Array caches, llvm::json::Object taps);
   /// Command-line flags that changed what was compiled.
   void setFlag(llvm::StringRef name, llvm::json::Value value);
   /// The JSON text, keys sorted.

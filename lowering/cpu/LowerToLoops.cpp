@@ -13,6 +13,7 @@
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/Linalg/Transforms/Transforms.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
@@ -42,12 +43,20 @@ static bool isOrderedSum(linalg::LinalgOp op) {
 
 namespace {
 struct LowerToLoops : cria::impl::LowerToLoopsBase<LowerToLoops> {
+  using LowerToLoopsBase::LowerToLoopsBase;
+
   void runOnOperation() override {
     copiesToLinalg(getOperation());
     SmallVector<linalg::LinalgOp> ops;
     getOperation().walk([&](linalg::LinalgOp op) { ops.push_back(op); });
     for (linalg::LinalgOp op : ops) {
-      OpBuilder b(op);
+      IRRewriter b(op);
+      if (plain) {
+        if (failed(linalg::linalgOpToLoops(b, op)))
+          return signalPassFailure();
+        op.erase();
+        continue;
+      }
       if (isOrderedSum(op))
         remark::missed(op.getLoc(), remark::RemarkOpts::name("scalar-sum")
                                         .category(getArgument())
