@@ -86,6 +86,15 @@ public:
   /// Takes what `other`, of the same model, holds.
   Status copy(const Session &other);
 
+  /// Copies all of a cache of the manifest to `to`, or from `from`; see
+  /// docs/bisect.md.
+  Status readCache(size_t index, std::byte *to) {
+    return backend->readCache(index, 0, to, bytesOfCache(index));
+  }
+  Status writeCache(size_t index, const std::byte *from) {
+    return backend->writeCache(index, 0, from, bytesOfCache(index));
+  }
+
   /// Ends the present feed, or the next, with CRIA_CANCELLED. Safe in signal
   /// handlers.
   void cancel() { cancelled.store(true); }
@@ -99,6 +108,9 @@ public:
   const PhaseTime &decodeTime() const { return decode; }
 
 private:
+  uint64_t bytesOfCache(size_t index) const {
+    return shared->manifest().caches[index].bytes;
+  }
   /// What does a step, maybe the last of a feed; empty: the backend, and that
   /// is all.
   using StepBody = std::function<Status(const Step &, bool last)>;
