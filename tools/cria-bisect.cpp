@@ -2,9 +2,9 @@
 ///
 /// Exit code 0: no kernel leaves its tolerance; 1: one does; 2: neither is
 /// known.
-#include "runtime/Ids.h"
 #include "runtime/Printable.h"
 #include "tools/CommandLine.h"
+#include "tools/Ids.h"
 #include "tools/WeightOptions.h"
 #include "tools/bisect/Difference.h"
 #include "tools/bisect/Runner.h"
