@@ -1,10 +1,7 @@
 #include "runtime/cpu/Model.h"
 
-#include "runtime/Binding.h"
-#include "runtime/RandomWeights.h"
-#include "runtime/ReadWeight.h"
 #include "runtime/RopeTables.h"
-#include "runtime/WeightCache.h"
+#include "runtime/WeightLoader.h"
 #include "runtime/cpu/Cores.h"
 #include "runtime/cpu/Session.h"
 
@@ -32,41 +29,27 @@ public:
   std::unique_ptr<const BoundModel> finish() { return std::move(model); }
 
 private:
-  /// A tensor that is written into the arena, and what writes its elements
-  /// [begin, end), whole blocks; called by many threads at once.
-  struct Target {
-    const WeightSpec *weight;
-    uint64_t slot;
-    std::function<Status(std::byte *to, uint64_t begin, uint64_t end)> fill;
-
-    /// The pieces that it is divided into.
-    uint64_t units() const {
-      return (weight->elements() + mostBlockElements - 1) / mostBlockElements;
-    }
-  };
-
-  Status bindCheckpoint(const WeightSource &source);
-  Status random(const WeightSource &source);
   void reserve(uint64_t slot, uint64_t bytes);
-  void addTarget(Target target);
+  void addTarget(WeightFill target);
   Status allocate();
-  void share(const std::vector<Binding::Alias> &aliases);
   std::byte *at(uint64_t slot) const;
   void fillRopes() const;
-  Status mapFiles(Checkpoint &checkpoint, const Binding &binding);
-  Status mapCache(const WeightCache &cache, Binding &binding);
-  Status fill(const Checkpoint &checkpoint, Binding &binding,
-              const WeightSource &source);
+  Status mapFiles(const Checkpoint &checkpoint, const Binding &binding);
+  Status mapCache(const WeightCache &cache, const Binding &binding);
   Status fillUnits(uint64_t begin, uint64_t end) const;
   Status fillTargets(const Progress &progress) const;
 
   std::unique_ptr<Model> model;
-  Loras loras;
-  std::vector<Target> targets;
-  std::vector<uint64_t> ends; // of the targets: running sum of their units
+  std::vector<WeightFill> targets; // what is written into the arena
+  std::vector<uint64_t> ends;      // of the targets: running sum of their units
   std::vector<std::pair<uint64_t, uint64_t>> offsets; // (slot, in the arena)
   uint64_t arenaBytes = 0;
 };
+
+/// The pieces that a weight is divided into.
+static uint64_t unitsOf(const WeightSpec &weight) {
+  return (weight.elements() + mostBlockElements - 1) / mostBlockElements;
+}
 
 Model::Builder::Builder(std::shared_ptr<const Artifact> artifact)
     : model(new Model(std::move(artifact))) {
@@ -82,12 +65,8 @@ void Model::Builder::reserve(uint64_t slot, uint64_t bytes) {
   arenaBytes += (bytes + 63) / 64 * 64;
 }
 
-/// Makes the arena, once all that goes into it is reserved, and reads what
-/// adapters add to it.
+/// Makes the arena, once all that goes into it is reserved.
 Status Model::Builder::allocate() {
-  Status status = loras.read();
-  if (!status.ok())
-    return status;
   Result<Mapping> memory = Mapping::zeroed(arenaBytes, "weights");
   if (!memory.ok())
     return memory.status();
@@ -96,11 +75,6 @@ Status Model::Builder::allocate() {
     model->slotTable[slot] = model->arena.data() + offset;
   fillRopes();
   return Status();
-}
-
-void Model::Builder::share(const std::vector<Binding::Alias> &aliases) {
-  for (const Binding::Alias &alias : aliases)
-    model->slotTable[alias.slot] = model->slotTable[alias.of];
 }
 
 /// The arena's memory of a reserved slot, writable.
@@ -119,12 +93,13 @@ void Model::Builder::fillRopes() const {
 Status Model::Builder::fillUnits(uint64_t begin, uint64_t end) const {
   auto next = std::upper_bound(ends.begin(), ends.end(), begin);
   for (; begin < end; begin = *next++) {
-    const Target &target = targets[static_cast<size_t>(next - ends.begin())];
-    uint64_t start = *next - target.units();
+    const WeightFill &target =
+        targets[static_cast<size_t>(next - ends.begin())];
+    uint64_t start = *next - unitsOf(*target.weight);
     uint64_t first = (begin - start) * mostBlockElements;
     uint64_t stop = std::min((std::min(end, *next) - start) * mostBlockElements,
                              target.weight->elements());
-    Status status = target.fill(
+    Status status = target.write(
         at(target.slot) + bytesOf(target.weight->type, first), first, stop);
     if (!status.ok())
       return status;
@@ -153,35 +128,17 @@ Status Model::Builder::fillTargets(const Progress &progress) const {
   return Status();
 }
 
-/// Has a slot of the arena filled by `fill`.
-void Model::Builder::addTarget(Target target) {
+/// Has a slot of the arena filled.
+void Model::Builder::addTarget(WeightFill target) {
   if (target.weight->elements() == 0)
     return reserve(target.slot, 0);
   reserve(target.slot, target.weight->bytes());
-  ends.push_back((ends.empty() ? 0 : ends.back()) + target.units());
+  ends.push_back((ends.empty() ? 0 : ends.back()) + unitsOf(*target.weight));
   targets.push_back(std::move(target));
 }
 
-Status Model::Builder::random(const WeightSource &source) {
-  for (RandomSource &each : randomSources(model->code->manifest(), loras))
-    addTarget({each.weight, each.slot,
-               [each, seed = source.seed](std::byte *to, uint64_t begin,
-                                          uint64_t end) {
-                 fillRandom(to, each, seed, begin, end);
-                 return Status();
-               }});
-  Status status = allocate();
-  if (status.ok())
-    status = fillTargets(source.progress);
-  if (!status.ok())
-    return status;
-  share(sharedSlots(model->code->manifest()));
-  model->copied = model->code->manifest().weightBytes();
-  return Status();
-}
-
-/// Maps the files, and the pages of the weights that are used in place.
-Status Model::Builder::mapFiles(Checkpoint &checkpoint,
+/// Maps the files, and uses weights in place.
+Status Model::Builder::mapFiles(const Checkpoint &checkpoint,
                                 const Binding &binding) {
   struct Range {
     uint64_t begin = UINT64_MAX, end = 0;
@@ -204,89 +161,57 @@ Status Model::Builder::mapFiles(Checkpoint &checkpoint,
       populate(mapping->data() + range.begin, range.end - range.begin);
     model->files.push_back(std::move(*mapping));
   }
+  for (const Binding::Source &source : binding.sources)
+    if (source.inPlace)
+      model->slotTable[source.slot] =
+          model->files[source.place->file].data() + source.begin;
   return Status();
 }
 
 /// Maps the file of `cache` and uses its weights in place.
-Status Model::Builder::mapCache(const WeightCache &cache, Binding &binding) {
+Status Model::Builder::mapCache(const WeightCache &cache,
+                                const Binding &binding) {
   Result<Mapping> mapping = Mapping::ofFile(cache.file());
   if (!mapping.ok())
     return mapping.status();
   model->guards.emplace_back(mapping->data(), mapping->size(),
                              cache.file().path());
   populate(mapping->data(), mapping->size());
-  for (Binding::Source &source : binding.sources)
+  for (const Binding::Source &source : binding.sources)
     if (std::optional<uint64_t> offset = cache.find(source.slot)) {
       model->slotTable[source.slot] = mapping->data() + *offset;
-      source.inPlace = true;
-      binding.mappedBytes += source.weight->bytes();
-      binding.copiedBytes -= source.weight->bytes();
+      model->mapped += source.weight->bytes();
+      model->copied -= source.weight->bytes();
     }
   model->files.push_back(std::move(*mapping));
   return Status();
 }
 
-/// Finds the sources of `binding` their memory, and fills what is not used in
-/// place.
-Status Model::Builder::fill(const Checkpoint &checkpoint, Binding &binding,
-                            const WeightSource &source) {
-  for (const Binding::Source &each : binding.sources)
-    if (each.inPlace)
-      model->slotTable[each.slot] =
-          model->files[each.place->file].data() + each.begin;
-  auto cache =
-      WeightCache::open(source.cache, checkpoint, binding, source.progress);
-  Status status = cache ? mapCache(*cache, binding) : Status();
-  if (!status.ok())
-    return status;
-  for (const Binding::Source &each : binding.sources)
-    if (!each.inPlace)
-      addTarget({each.weight, each.slot,
-                 [&](std::byte *to, uint64_t begin, uint64_t end) {
-                   return readWeight(checkpoint, each, to, begin, end);
-                 }});
-  status = allocate();
-  return status.ok() ? fillTargets(source.progress) : status;
-}
-
-Status Model::Builder::bindCheckpoint(const WeightSource &source) {
-  Result<Checkpoint> checkpoint = Checkpoint::open(*source.checkpoint);
-  if (!checkpoint.ok())
-    return checkpoint.status();
-  Binding binding = matchWeights(model->code->manifest(), *checkpoint, loras,
-                                 source.allowUnused);
-  Status status = binding.status(*source.checkpoint);
-  if (status.ok())
-    status = shareTied(model->code->manifest(), *checkpoint, loras, binding);
-  if (status.ok())
-    status = loadPacked(*checkpoint, binding);
-  if (status.ok())
-    status = mapFiles(*checkpoint, binding);
-  if (status.ok())
-    status = fill(*checkpoint, binding, source);
-  if (!status.ok())
-    return status;
-  share(binding.aliases);
-  model->mapped = binding.mappedBytes;
-  model->copied = binding.copiedBytes;
-  model->lines = std::move(binding.warnings);
-  return model->intact();
-}
-
 Status Model::Builder::bind(const WeightSource &source) {
-  auto opened = Loras::open(source, model->code->manifest());
+  auto opened = WeightLoader::open(source, model->code->manifest());
   if (!opened.ok())
     return opened.status();
-  loras = std::move(*opened);
-  for (const WeightSpec &weight : model->code->manifest().weights)
-    for (uint64_t i = 0; i < weight.tensors() && weight.adapter; ++i)
-      addTarget({&weight, weight.slot + i,
-                 [&weight, update = loras.kept(weight, i)](
-                     std::byte *to, uint64_t begin, uint64_t end) {
-                   fillAdapter(weight, update, to, begin, end);
-                   return Status();
-                 }});
-  return source.checkpoint ? bindCheckpoint(source) : random(source);
+  const WeightLoader &loader = **opened;
+  const Binding &binding = loader.binding();
+  model->mapped = binding.mappedBytes;
+  model->copied = binding.copiedBytes;
+  model->lines = binding.warnings;
+  Status status;
+  if (loader.checkpoint())
+    status = mapFiles(*loader.checkpoint(), binding);
+  if (status.ok() && loader.cache())
+    status = mapCache(*loader.cache(), binding);
+  for (WeightFill &fill : loader.fills(/*mapped=*/true))
+    addTarget(std::move(fill));
+  if (status.ok())
+    status = allocate();
+  if (status.ok())
+    status = fillTargets(source.progress);
+  if (!status.ok())
+    return status;
+  for (const Binding::Alias &alias : binding.aliases)
+    model->slotTable[alias.slot] = model->slotTable[alias.of];
+  return model->intact();
 }
 
 Result<std::unique_ptr<const BoundModel>>

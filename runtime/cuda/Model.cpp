@@ -1,12 +1,7 @@
 #include "runtime/cuda/Model.h"
 
-#include "runtime/Binding.h"
-#include "runtime/RandomWeights.h"
-#include "runtime/ReadWeight.h"
 #include "runtime/RopeTables.h"
-#include "runtime/WeightCache.h"
 #include "runtime/cuda/Session.h"
-#include "runtime/cuda/Upload.h"
 
 #include <algorithm>
 #include <cstdlib>
@@ -96,136 +91,54 @@ Status Model::allocate(const std::vector<Binding::Alias> &aliases) {
   return Status();
 }
 
-/// Collects what is to be uploaded.
-class Model::Uploads {
-public:
-  Uploads(const Model &model, const Loras &loras)
-      : model(model), loras(loras) {}
-
-  void addRopes();
-  void addAdapters();
-  void addRandom(uint64_t seed);
-  void addCheckpoint(const Checkpoint &checkpoint, const Binding &binding,
-                     const WeightCache *cache);
-  template <typename Fill>
-  void add(const WeightSpec &weight, uint64_t slot, Fill fill);
-
-  std::vector<Upload> all;
-
-private:
-  const Model &model;
-  const Loras &loras;
-};
-
-void Model::Uploads::addRopes() {
-  for (const RopeSpec &rope : model.manifest().ropes) {
+/// Adds the two tables of each rope.
+void Model::addRopes(std::vector<Upload> &uploads) const {
+  for (const RopeSpec &rope : manifest().ropes) {
     auto tables = std::make_shared<std::vector<float>>(rope.bytes() / 2);
     size_t half = rope.bytes() / sizeof(float);
     fillRope(rope, tables->data(), tables->data() + half);
     for (uint64_t i = 0; i < 2; ++i)
-      all.push_back({model.slot(rope.slot + i), rope.bytes(),
-                     [tables, first = i * half](std::byte *to, uint64_t begin,
-                                                uint64_t end) {
-                       auto *from = reinterpret_cast<const std::byte *>(
-                           tables->data() + first);
-                       memcpy(to, from + begin, end - begin);
-                       return Status();
-                     }});
+      uploads.push_back({slot(rope.slot + i), rope.bytes(),
+                         [tables, first = i * half](
+                             std::byte *to, uint64_t begin, uint64_t end) {
+                           auto *from = reinterpret_cast<const std::byte *>(
+                               tables->data() + first);
+                           memcpy(to, from + begin, end - begin);
+                           return Status();
+                         }});
   }
 }
 
-/// Has `fill` write elements [begin, end) of a slot, whole blocks.
-template <typename Fill>
-void Model::Uploads::add(const WeightSpec &weight, uint64_t slot, Fill fill) {
-  all.push_back(
-      {model.slot(slot), weight.bytes(),
-       [type = weight.type, fill](std::byte *to, uint64_t begin, uint64_t end) {
-         return fill(to, elementsOf(type, begin), elementsOf(type, end));
-       },
-       bytesOf(weight.type, mostBlockElements)});
-}
-
-void Model::Uploads::addAdapters() {
-  for (const WeightSpec &weight : model.manifest().weights)
-    for (uint64_t i = 0; i < weight.tensors() && weight.adapter; ++i)
-      add(weight, weight.slot + i,
-          [&weight, update = loras.kept(weight, i)](
-              std::byte *to, uint64_t begin, uint64_t end) {
-            fillAdapter(weight, update, to, begin, end);
-            return Status();
-          });
-}
-
-void Model::Uploads::addRandom(uint64_t seed) {
-  for (const RandomSource &source : randomSources(model.manifest(), loras))
-    add(*source.weight, source.slot,
-        [source, seed](std::byte *to, uint64_t begin, uint64_t end) {
-          fillRandom(to, source, seed, begin, end);
-          return Status();
-        });
-}
-
-void Model::Uploads::addCheckpoint(const Checkpoint &checkpoint,
-                                   const Binding &binding,
-                                   const WeightCache *cache) {
-  for (const Binding::Source &source : binding.sources) {
-    auto kept = cache ? cache->find(source.slot) : std::nullopt;
-    add(*source.weight, source.slot,
-        [&checkpoint, &source, cache, kept](std::byte *to, uint64_t begin,
-                                            uint64_t end) {
-          if (!kept)
-            return readWeight(checkpoint, source, to, begin, end);
-          DType type = source.weight->type;
-          return cache->file().read(*kept + bytesOf(type, begin), to,
-                                    bytesOf(type, end - begin));
-        });
-  }
+/// Adds a weight, whose elements `fill` writes.
+void Model::addWeight(WeightFill fill, std::vector<Upload> &uploads) const {
+  DType type = fill.weight->type;
+  uploads.push_back({slot(fill.slot), fill.weight->bytes(),
+                     [type, write = std::move(fill.write)](
+                         std::byte *to, uint64_t begin, uint64_t end) {
+                       return write(to, elementsOf(type, begin),
+                                    elementsOf(type, end));
+                     },
+                     bytesOf(type, mostBlockElements)});
 }
 
 Status Model::bind(const WeightSource &source) {
   Current current(*owner);
   if (!current.status().ok())
     return current.status();
-  Result<Loras> loras = Loras::open(source, manifest());
-  if (!loras.ok())
-    return loras.status();
-  std::optional<Checkpoint> checkpoint;
-  Binding binding;
-  if (source.checkpoint) {
-    Result<Checkpoint> opened = Checkpoint::open(*source.checkpoint);
-    if (!opened.ok())
-      return opened.status();
-    checkpoint.emplace(std::move(*opened));
-    binding = matchWeights(manifest(), *checkpoint, *loras, source.allowUnused);
-    Status fits = binding.status(*source.checkpoint);
-    if (fits.ok())
-      fits = shareTied(manifest(), *checkpoint, *loras, binding);
-    if (fits.ok())
-      fits = loadPacked(*checkpoint, binding);
-    if (!fits.ok())
-      return fits;
-  } else {
-    binding.aliases = sharedSlots(manifest());
-  }
-  Status status = loras->read();
-  if (status.ok())
-    status = allocate(binding.aliases);
+  auto loader = WeightLoader::open(source, manifest());
+  if (!loader.ok())
+    return loader.status();
+  const Binding &binding = (*loader)->binding();
+  Status status = allocate(binding.aliases);
   if (!status.ok())
     return status;
-  Uploads uploads(*this, *loras);
-  uploads.addRopes();
-  uploads.addAdapters();
-  std::optional<WeightCache> cache;
-  if (checkpoint) {
-    cache =
-        WeightCache::open(source.cache, *checkpoint, binding, source.progress);
-    uploads.addCheckpoint(*checkpoint, binding, cache ? &*cache : nullptr);
-  } else
-    uploads.addRandom(source.seed);
-  copied = checkpoint ? binding.mappedBytes + binding.copiedBytes
-                      : manifest().weightBytes();
+  std::vector<Upload> uploads;
+  addRopes(uploads);
+  for (WeightFill &fill : (*loader)->fills(/*mapped=*/false))
+    addWeight(std::move(fill), uploads);
+  copied = binding.mappedBytes + binding.copiedBytes;
   lines.insert(lines.end(), binding.warnings.begin(), binding.warnings.end());
-  return upload(owner, uploads.all, source.progress);
+  return upload(owner, uploads, source.progress);
 }
 
 Result<std::unique_ptr<Backend>> Model::newBackend(int) const {

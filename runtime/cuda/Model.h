@@ -3,10 +3,11 @@
 
 #include "runtime/Artifact.h"
 #include "runtime/Backend.h"
-#include "runtime/Binding.h"
 #include "runtime/Device.h"
+#include "runtime/WeightLoader.h"
 #include "runtime/cuda/Code.h"
 #include "runtime/cuda/Context.h"
+#include "runtime/cuda/Upload.h"
 
 #include <memory>
 #include <string>
@@ -34,11 +35,11 @@ public:
   CUdeviceptr slot(uint64_t slot) const { return addresses[slot]; }
 
 private:
-  class Uploads;
-
   explicit Model(std::shared_ptr<const Artifact> artifact)
       : artifact(std::move(artifact)) {}
   Status allocate(const std::vector<Binding::Alias> &aliases);
+  void addRopes(std::vector<Upload> &uploads) const;
+  void addWeight(WeightFill fill, std::vector<Upload> &uploads) const;
 
   std::shared_ptr<const Artifact> artifact;
   std::shared_ptr<Context> owner;

@@ -1,0 +1,63 @@
+/// What fills the weights of a model, on any device: the tensors of a
+/// checkpoint or random numbers, with what adapters add.
+#pragma once
+
+#include "runtime/Binding.h"
+#include "runtime/Lora.h"
+#include "runtime/WeightCache.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <vector>
+
+namespace cria {
+
+/// A weight that has bytes of its own, and what writes its elements
+/// [begin, end), whole blocks, to memory. Many threads may call `write` at
+/// once; it does not throw.
+struct WeightFill {
+  const WeightSpec *weight;
+  uint64_t slot;
+  std::function<Status(std::byte *to, uint64_t begin, uint64_t end)> write;
+};
+
+class WeightLoader {
+public:
+  /// Opens what `source` names and matches it with the weights of `manifest`,
+  /// which outlives the loader. Reads the matrices of adapters, and makes the
+  /// file of quantized weights where the source has a folder for it.
+  static Result<std::unique_ptr<const WeightLoader>>
+  open(const WeightSource &source, const Manifest &manifest);
+
+  /// The checkpoint and how its tensors are bound. Random weights have no
+  /// checkpoint, and of a binding only aliases and bytes.
+  const std::optional<Checkpoint> &checkpoint() const { return opened; }
+  const Binding &binding() const { return bound; }
+  /// The file of quantized weights, if there is one.
+  const std::optional<WeightCache> &cache() const { return quantized; }
+
+  /// Every weight that has bytes of its own. With `mapped`, without those that
+  /// lie in a file as they are used: in place in the checkpoint, or in the
+  /// cache. To be used as long as the loader lives.
+  std::vector<WeightFill> fills(bool mapped) const;
+
+private:
+  explicit WeightLoader(const Manifest &manifest, uint64_t seed)
+      : manifest(manifest), seed(seed) {}
+  Status match(const WeightSource &source);
+  void addAdapters(std::vector<WeightFill> &fills) const;
+  void addRandom(std::vector<WeightFill> &fills) const;
+  void addCheckpoint(bool mapped, std::vector<WeightFill> &fills) const;
+
+  const Manifest &manifest;
+  uint64_t seed;
+  Loras loras;
+  std::optional<Checkpoint> opened;
+  Binding bound;
+  std::optional<WeightCache> quantized;
+};
+
+} // namespace cria
