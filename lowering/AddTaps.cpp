@@ -14,6 +14,7 @@
 #include "lowering/Destination.h"
 #include "lowering/Entry.h"
 #include "lowering/LayerNumber.h"
+#include "lowering/ModuleNames.h"
 #include "lowering/Passes.h"
 #include "lowering/artifact/Manifest.h"
 #include "lowering/linalg/Builder.h"
@@ -45,10 +46,7 @@ class TapAdder {
 public:
   TapAdder(ModuleOp module, const Manifest &manifest,
            ArrayRef<std::string> kept)
-      : module(module), symbols(module), kept(kept) {
-    for (const json::Value &value : *manifest.object().getArray("weights"))
-      if (const json::Object *weight = value.getAsObject())
-        weights[weight->getString("symbol").value_or("")] = weight;
+      : module(module), symbols(module), kept(kept), names(manifest) {
     firstTap = manifest.object().getArray("caches")->size();
   }
 
@@ -61,10 +59,6 @@ private:
   LogicalResult collect(func::FuncOp entry);
   FailureOr<json::Object> describe(func::CallOp call, func::FuncOp entry);
   LogicalResult addTap(OpResult result, json::Object &object);
-  json::Array modulesOf(func::CallOp call);
-  std::optional<json::Object> weightOf(Value value, StringRef side);
-  void addInputs(Value value, json::Array &names, bool firstTurn);
-  json::Array namesOf(OpResult result, const json::Array &modules);
   void addTo(func::FuncOp entry);
   Value insertTap(const Tap &tap, Value made);
   func::FuncOp tapFunction(const Tap &tap);
@@ -76,7 +70,7 @@ private:
   SymbolTable symbols;
   ArrayRef<std::string> kept;
   RankedTensorType force; // a number for each tap
-  llvm::StringMap<const json::Object *> weights;
+  ModuleNames names;
   unsigned firstTap;
   int64_t blocks = 0;    // of entries and loops so far
   SmallVector<Tap> taps; // in the order of their memory
@@ -101,96 +95,6 @@ static std::optional<int64_t> turnsAround(func::CallOp call) {
 //===----------------------------------------------------------------------===//
 // What the manifest says
 //===----------------------------------------------------------------------===//
-
-/// {"path": "model.layers.{}.mlp.up_proj", "first": 0, "step": 1}, where
-/// `value` is a weight: in turn t, the number in the path is first + step * t.
-std::optional<json::Object> TapAdder::weightOf(Value value, StringRef side) {
-  auto call = value.getDefiningOp<func::CallOp>();
-  const json::Object *weight =
-      call ? weights.lookup(call.getCallee()) : nullptr;
-  if (!weight)
-    return std::nullopt;
-  StringRef path = weight->getString("name").value_or("");
-  if (!path.consume_back(".weight"))
-    path.consume_back(".bias");
-  json::Object object{{"path", path}};
-  if (!side.empty())
-    object["side"] = side;
-  std::optional<LayerNumber> layer;
-  if (call.getNumOperands())
-    layer = layerNumber(call.getOperand(0));
-  if (layer) {
-    object["first"] = layer->first + weight->getInteger("first").value_or(0);
-    object["step"] = layer->step;
-  }
-  return object;
-}
-
-/// The modules whose weights a kernel reads.
-json::Array TapAdder::modulesOf(func::CallOp call) {
-  json::Array modules;
-  for (Value operand : call.getOperands()) {
-    auto module = weightOf(operand, "");
-    if (!module)
-      continue;
-    json::Value value(std::move(*module));
-    if (!llvm::is_contained(modules, value)) // a bias follows its weight
-      modules.push_back(std::move(value));
-  }
-  return modules;
-}
-
-/// Adds the name of `value` as the input of a module: what a kernel takes is
-/// followed by the weight that it meets first.
-void TapAdder::addInputs(Value value, json::Array &names, bool firstTurn) {
-  for (OpOperand &use : value.getUses()) {
-    unsigned next = use.getOperandNumber() + 1;
-    auto user = dyn_cast<func::CallOp>(use.getOwner());
-    if (!user || next >= user.getNumOperands())
-      continue;
-    auto name = weightOf(user.getOperand(next), "in");
-    if (!name)
-      continue;
-    if (firstTurn && name->get("step"))
-      (*name)["step"] = 0;
-    names.push_back(std::move(*name));
-  }
-}
-
-/// The names of a result among the inputs and outputs of the checkpoint's
-/// modules. What a loop carries on is the output of its layer.
-json::Array TapAdder::namesOf(OpResult result, const json::Array &modules) {
-  json::Array names;
-  addInputs(result, names, false);
-  for (OpOperand &use : result.getUses()) {
-    if (auto loop = dyn_cast<scf::ForOp>(use.getOwner()))
-      addInputs(loop.getTiedLoopRegionIterArg(&use), names, true);
-    if (!isa<scf::YieldOp>(use.getOwner()) || modules.empty())
-      continue;
-    json::Object layer = *modules.front().getAsObject();
-    StringRef path = *layer.getString("path");
-    size_t number = path.find("{}");
-    if (number == StringRef::npos)
-      continue;
-    layer["path"] = path.take_front(number + 2).str();
-    layer["side"] = "out";
-    names.push_back(std::move(layer));
-  }
-  return names;
-}
-
-/// The name of what a kernel puts into a cache, or of the queries that it makes
-/// beside: of the module that holds the last of its weights.
-static json::Array attentionName(const json::Array &modules, StringRef side) {
-  json::Array names;
-  if (modules.empty())
-    return names;
-  json::Object name = *modules.back().getAsObject();
-  name["path"] = name.getString("path")->rsplit('.').first.str();
-  name["side"] = side;
-  names.push_back(std::move(name));
-  return names;
-}
 
 /// Gives the result memory, and says where in `object`.
 LogicalResult TapAdder::addTap(OpResult result, json::Object &object) {
@@ -224,7 +128,7 @@ LogicalResult TapAdder::addTap(OpResult result, json::Object &object) {
 FailureOr<json::Object> TapAdder::describe(func::CallOp call,
                                            func::FuncOp entry) {
   EntryArguments arguments = *EntryArguments::of(entry);
-  json::Array modules = modulesOf(call), results;
+  json::Array modules = names.modulesOf(call), results;
   std::optional<int64_t> turns = turnsAround(call);
   if (!turns)
     return call.emitOpError("expected to be called once, or in a loop between "
@@ -239,12 +143,13 @@ FailureOr<json::Object> TapAdder::describe(func::CallOp call,
       object["cache"] =
           llvm::count(arguments.all().take_front(argument.getArgNumber()),
                       EntryArgument::Cache);
-      object["names"] = attentionName(modules, caches ? "value" : "key");
+      object["names"] =
+          ModuleNames::ofAttention(modules, caches ? "value" : "key");
       caches = true;
     } else if (argument) {
       object["logits"] = true;
     } else if (type && isa<FloatType>(type.getElementType())) {
-      object["names"] = namesOf(result, modules);
+      object["names"] = names.of(result, modules);
       if (failed(addTap(result, object)))
         return failure();
     }
@@ -253,7 +158,7 @@ FailureOr<json::Object> TapAdder::describe(func::CallOp call,
   for (json::Value &value : results)
     if (json::Object &object = *value.getAsObject();
         caches && object.get("made") && object.getArray("names")->empty())
-      object["names"] = attentionName(modules, "query");
+      object["names"] = ModuleNames::ofAttention(modules, "query");
   json::Object kernel{{"kernel", call.getCallee()},
                       {"entry", entry.getName()},
                       {"block", blocks},
