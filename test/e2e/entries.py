@@ -166,12 +166,16 @@ class Artifact:
 
     BODY = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
     FOR = ctypes.CFUNCTYPE(None, ctypes.c_void_p, BODY, ctypes.c_void_p, ctypes.c_int64)
+    ENTER = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)
 
     def __init__(self, path, memory):
         self.library, self.memory = ctypes.CDLL(str(path)), memory
         permit_tiles()
         self.parallel = self.FOR(lambda host, body, context, n: body(context, 0, n))
-        self.host = (ctypes.c_void_p * 1)(ctypes.cast(self.parallel, ctypes.c_void_p))
+        self.enter = self.ENTER(lambda host, kernel: None)
+        self.host = (ctypes.c_void_p * 2)(
+            *(ctypes.cast(call, ctypes.c_void_p) for call in (self.parallel, self.enter))
+        )
 
     def call(self, entry, ids, position, source):
         memory = self.memory
