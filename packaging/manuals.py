@@ -16,7 +16,7 @@ import sys
 import textwrap
 
 # An option, its value, and the beginning of its description.
-LLVM = re.compile(r"\s+(?P<names>--?[\w-]+)(?P<value>=<.*?>| <.*?>|=\S+)?\s+-\s+(?P<text>.*)")
+LLVM = re.compile(r"\s+(?P<names>--?[\w-]+)(?P<value>\[=<.*?>\]|=<.*?>| <.*?>|=\S+)?\s+-\s+(?P<text>.*)")
 LLVM_VALUE = re.compile(r"\s+=(?P<value>\S+)\s+-\s+(?P<text>.*)")
 CLI11 = re.compile(r"  (?P<names>-[\w,-]+)(?P<value> .*)?")
 
@@ -55,7 +55,7 @@ def read_llvm(tool, lines):
         elif line.startswith("USAGE: "):
             tool.usage = line.removeprefix("USAGE: ").partition(" ")[2]
         elif found := LLVM.fullmatch(line):
-            value = (found["value"] or "").strip("=").strip().strip("<>")
+            value = (found["value"] or "").strip("[] ").strip("=").strip("<>")
             option = Option([found["names"]], value, found["text"].strip())
             if "|" in value and re.fullmatch(r"[\w,|-]+", value):
                 option.choices = [(choice, "") for choice in value.split("|")]

@@ -118,7 +118,7 @@ static cl::opt<std::string>
                       "--kernels --json prints it, or cria-run --profile "
                       "writes it"),
              cl::cat(category));
-static cl::opt<bool> asJson("json", cl::desc("--report=plan as JSON"),
+static cl::opt<bool> asJson("json", cl::desc("Print --report=plan as JSON"),
                             cl::cat(category));
 static cl::opt<std::string>
     depth("depth", cl::value_desc("n"),

@@ -574,7 +574,7 @@ class CommandLine(unittest.TestCase):
         self.assertEqual(
             options[0] - options[1],
             {"--cpu", "--profile", "--allow-unknown", "--generation-keys"}
-            | {"--lora-rank"},
+            | {"--machine", "--save-machine", "--lora-rank"},
         )
         self.assertEqual(options[1] - options[0], set())
 
