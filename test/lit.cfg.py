@@ -27,7 +27,7 @@ config.suffixes = [".mlir", ".test"]
 config.excludes = ["Inputs", "seeds"]
 config.test_source_root = os.path.join(config.source_dir, "test")
 config.test_exec_root = os.path.join(config.build_dir, "test")
-lit_config.maxIndividualTestTime = 300
+lit_config.maxIndividualTestTime = 600
 
 bin_dir = os.path.join(config.build_dir, "bin")
 shared_dir = os.environ.get(
