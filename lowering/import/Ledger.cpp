@@ -110,15 +110,13 @@ static void dtype(Reader &reader, llvm::StringRef key, Draft &draft) {
                             shownJson(name));
 }
 
-static constexpr llvm::StringLiteral kReturned = "what Python returns",
-                                     kHow = "how, not what",
-                                     kProvenance = "provenance",
-                                     kTraining = "training",
-                                     kClasses = "classification",
-                                     kEncoder = "models with an encoder are "
-                                                "given as .mlir",
-                                     kGeneration =
-                                         "generation_config.json replaced it";
+static constexpr llvm::StringLiteral
+    kReturned = "chooses what Python returns",
+    kHow = "changes speed or memory, not the numbers",
+    kProvenance = "provenance", kTraining = "training",
+    kClasses = "classification",
+    kEncoder = "models with an encoder are given as .mlir",
+    kGeneration = "generation_config.json replaced this key";
 
 static const LedgerKey kKeys[] = {
     {"_attn_implementation", "", "any", kHow, nullptr},
@@ -140,8 +138,8 @@ static const LedgerKey kKeys[] = {
     {"begin_suppress_tokens", "", "null", kGeneration, nullptr},
     {"bos_token_id", "*", "", "begins a text, for the runtime", nullptr},
     {"cache_implementation", "", "any", kHow, nullptr},
-    {"chunk_size_feed_forward", "", "0", "it is another way to the same",
-     nullptr},
+    {"chunk_size_feed_forward", "", "0",
+     "another way to compute the same numbers", nullptr},
     {"cross_attention_hidden_size", "", "null", kEncoder, nullptr},
     {"decoder_start_token_id", "", "null", kGeneration, nullptr},
     {"diversity_penalty", "", "0", kGeneration, nullptr},
@@ -159,7 +157,7 @@ static const LedgerKey kKeys[] = {
     {"finetuning_task", "", "any", kProvenance, nullptr},
     {"forced_bos_token_id", "", "null", kGeneration, nullptr},
     {"forced_eos_token_id", "", "null", kGeneration, nullptr},
-    {"head_dim", "*", "", "size of a head; hidden_size by heads without it",
+    {"head_dim", "*", "", "size of a head; default: hidden_size / heads",
      optionalSize<&Draft::headDim, kMaxHeadDim>},
     {"hidden_act", "gemma granite llama mistral olmo2 phi3 qwen2 qwen3 smollm3",
      R"("gelu_pytorch_tanh")", "the gate of an MLP", gate},
@@ -171,20 +169,19 @@ static const LedgerKey kKeys[] = {
     {"initializer_range", "", "any", kTraining, nullptr},
     {"intermediate_size", "*", "", "width of an MLP",
      size<&Draft::intermediateSize, kMaxDim>},
-    {"is_decoder", "", "false", "it says nothing here", nullptr},
+    {"is_decoder", "", "false", "has no effect without an encoder", nullptr},
     {"is_encoder_decoder", "", "false", kEncoder, nullptr},
     {"label2id", "", "any", kClasses, nullptr},
     {"layer_types", "gemma2 qwen2 qwen3 smollm3", "",
-     "layers that see only the window", layerTypes},
+     "for each layer, full attention or a window", layerTypes},
     {"length_penalty", "", "1", kGeneration, nullptr},
     {"logits_scaling", "granite", "1", "divisor of logits",
      optionalPositive<&Draft::logitsScaling>},
     {"max_length", "", "20", kGeneration, nullptr},
-    {"max_position_embeddings", "*", "", "positions the model knows",
+    {"max_position_embeddings", "*", "", "positions that the model knows",
      size<&Draft::maxPositions, kMaxPositions>},
     {"max_sequence_length", "", "any", "never read by transformers", nullptr},
-    {"max_window_layers", "qwen2 qwen3", "any",
-     "the layer from which on there is a window",
+    {"max_window_layers", "qwen2 qwen3", "any", "first layer with a window",
      optionalSize<&Draft::maxWindowLayers, kMaxDim>},
     {"min_length", "", "0", kGeneration, nullptr},
     {"mlp_bias", "granite llama smollm3", "false",
@@ -192,7 +189,7 @@ static const LedgerKey kKeys[] = {
     {"model_type", "*", "", "the family", nullptr},
     {"no_repeat_ngram_size", "", "0", kGeneration, nullptr},
     {"no_rope_layer_interval", "smollm3", "",
-     "every such layer is not rotated, without no_rope_layers",
+     "each n-th layer has no rope; for configs without no_rope_layers",
      size<&Draft::noRopeInterval, kMaxDim>},
     {"no_rope_layers", "smollm3", "", "0 for each layer without rope",
      ropeLayers},
@@ -201,7 +198,8 @@ static const LedgerKey kKeys[] = {
     {"num_beam_groups", "", "1", kGeneration, nullptr},
     {"num_beams", "", "1", kGeneration, nullptr},
     {"num_hidden_layers", "*", "", "layers", size<&Draft::layers, kMaxLayers>},
-    {"num_key_value_heads", "*", "", "KV heads; as many as heads without it",
+    {"num_key_value_heads", "*", "",
+     "KV heads; default: as many as query heads",
      optionalSize<&Draft::kvHeads, kMaxHeads>},
     {"num_return_sequences", "", "1", kGeneration, nullptr},
     {"original_max_position_embeddings", "*", "",
@@ -213,7 +211,8 @@ static const LedgerKey kKeys[] = {
     {"partial_rotary_factor", "phi3", "1", "part of a head that is rotated",
      nullptr},
     {"prefix", "", "null", kGeneration, nullptr},
-    {"pretraining_tp", "", "1", "it is another way to the same", nullptr},
+    {"pretraining_tp", "", "1", "another way to compute the same numbers",
+     nullptr},
     {"problem_type", "", "any", kClasses, nullptr},
     {"pruned_heads", "", "{}", "heads are not pruned", nullptr},
     {"quantization_config", "*", "", "how the checkpoint stores weights",
@@ -230,11 +229,11 @@ static const LedgerKey kKeys[] = {
     {"return_dict_in_generate", "", "any", kReturned, nullptr},
     {"rms_norm_eps", "*", "", "epsilon of norms", positive<&Draft::rmsNormEps>},
     {"rope_parameters", "*", "", "rope: its type, base and scaling", nullptr},
-    {"rope_scaling", "*", "", "rope_parameters, as it was called", nullptr},
+    {"rope_scaling", "*", "", "older name of rope_parameters", nullptr},
     {"rope_theta", "*", "", "base of rope's frequencies", nullptr},
     {"sep_token_id", "", "id", "text has no segments", nullptr},
     {"sliding_window", "gemma2 mistral phi3 qwen2 qwen3 smollm3", "",
-     "keys that a token sees, where a layer has a window",
+     "keys that a token sees in a layer with a window",
      optionalSize<&Draft::window, (int64_t(1) << 30)>},
     {"suppress_tokens", "", "null", kGeneration, nullptr},
     {"task_specific_params", "", "any", "never read for these families",
@@ -244,19 +243,20 @@ static const LedgerKey kKeys[] = {
     {"tie_encoder_decoder", "", "false", kEncoder, nullptr},
     {"tie_word_embeddings", "*", "", "the head is the embedding",
      flag<&Draft::tied>},
-    {"tokenizer_class", "", "any", "tokenizer.json says more", nullptr},
+    {"tokenizer_class", "", "any", "tokenizer.json names the tokenizer",
+     nullptr},
     {"top_k", "", "50", kGeneration, nullptr},
     {"top_p", "", "1", kGeneration, nullptr},
-    {"torch_dtype", "*", "", "dtype, as it was called", dtype},
+    {"torch_dtype", "*", "", "older name of dtype", dtype},
     {"torchscript", "", "any", kHow, nullptr},
     {"transformers.js_config", "", "any", "another runtime", nullptr},
     {"transformers_version", "", "any", kProvenance, nullptr},
     {"typical_p", "", "1", kGeneration, nullptr},
     {"unsloth_fixed", "", "any", kProvenance, nullptr},
     {"unsloth_version", "", "any", kProvenance, nullptr},
-    {"use_bfloat16", "", "false", "dtype says it", nullptr},
+    {"use_bfloat16", "", "false", "dtype names the type", nullptr},
     {"use_bidirectional_attention", "", "false",
-     "a token sees only those before it", nullptr},
+     "a token sees only the tokens before it", nullptr},
     {"use_cache", "", "any", kHow, nullptr},
     {"use_sliding_window", "qwen2 qwen3 smollm3", "false",
      "whether any layer has a window", flag<&Draft::useWindow>},
@@ -292,7 +292,7 @@ static std::string checkIdle(const LedgerKey &entry, const json &value,
   else if (value != json::parse(entry.neutral))
     reader.failKey(entry.name, "only " + entry.neutral + " is supported, got " +
                                    shownJson(value));
-  return "at the value that means nothing";
+  return "the value has no effect";
 }
 
 static void checkKey(llvm::StringRef key, const json &value, bool given,
@@ -316,7 +316,7 @@ static void checkKey(llvm::StringRef key, const json &value, bool given,
     row.note = checkIdle(*entry, value, reader);
   } else {
     reader.failKey(key, "unknown key, got " + shownJson(value) +
-                            "; what is not understood is not ignored");
+                            "; an unknown key is never ignored");
   }
   draft.ledger.push_back(std::move(row));
 }
@@ -347,7 +347,7 @@ void cria::checkIds(const json &given, Reader &reader, Draft &draft) {
       // An unsigned value compares as the signed one of its bits.
       if (isNumber && !id.is_number_unsigned() && id == -1)
         draft.warnings.push_back(reader.quoted(key) +
-                                 " is -1, no id: taken for null");
+                                 " is -1, which is no id: read as null");
       else if (!isNumber || id < 0 || id >= draft.vocabSize)
         reader.failKey(
             key, "expected ids from 0 to " + llvm::Twine(draft.vocabSize - 1) +

@@ -106,7 +106,7 @@ void RopeReader::checkKeys(const RopeType &type) {
     if (!value.is_null() && !common && !llvm::is_contained(type.keys, key))
       rope.failKey(key, "unknown key for rope of type " + type.name + ", got " +
                             shownJson(value) +
-                            "; what is not understood is not ignored");
+                            "; an unknown key is never ignored");
   }
 }
 

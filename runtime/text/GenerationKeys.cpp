@@ -35,7 +35,8 @@ std::optional<int64_t> readId(const Cursor &value, Generation &generation) {
   // An unsigned value would compare as the signed one of its bits.
   const nlohmann::json &id = value.raw();
   if (id.is_number_integer() && !id.is_number_unsigned() && id == -1) {
-    generation.warnings.push_back(value.say("is -1, no id: taken for null"));
+    generation.warnings.push_back(
+        value.say("is -1, which is no id: read as null"));
     return std::nullopt;
   }
   return value.integer(0, maxId);
@@ -54,14 +55,15 @@ static void eos(const Cursor &value, Generation &generation) {
       generation.eos.push_back(*id);
 }
 
-static constexpr char kHow[] = "how, not what",
-                      kReturned[] = "what Python returns",
+static constexpr char kHow[] = "changes speed or memory, not the numbers",
+                      kReturned[] = "chooses what Python returns",
                       kProvenance[] = "provenance",
-                      kDrafts[] = "drafts change the time, not the text",
+                      kDrafts[] = "drafts change speed, not the text",
                       kBeams[] = "beams are not searched",
                       kForced[] = "ids are neither forced nor forbidden",
-                      kFilter[] = "other filters are not done",
-                      kLength[] = "texts end by themselves or at their longest";
+                      kFilter[] = "this filter is not supported",
+                      kLength[] =
+                          "a text ends at an end id or at its largest length";
 
 static const GenerationKey keys[] = {
     {"_commit_hash", "any", kProvenance, nullptr},
@@ -76,16 +78,17 @@ static const GenerationKey keys[] = {
     {"cache_implementation", "any", kHow, nullptr},
     {"compile_config", "any", kHow, nullptr},
     {"constraints", "", kForced, nullptr},
-    {"decoder_start_token_id", "id", "the ids given begin a text", nullptr},
+    {"decoder_start_token_id", "id", "the given ids begin a text", nullptr},
     {"disable_compile", "any", kHow, nullptr},
     {"diversity_penalty", "0", kBeams, nullptr},
-    {"do_sample", "", "whether ids are drawn; else the likeliest is taken",
+    {"do_sample", "", "whether ids are drawn; if not, the likeliest is taken",
      doSample},
     {"dola_layers", "", kFilter, nullptr},
-    {"early_stopping", "any", "of beams", nullptr},
+    {"early_stopping", "any", "for beam search, which is not supported",
+     nullptr},
     {"encoder_no_repeat_ngram_size", "0", kFilter, nullptr},
     {"encoder_repetition_penalty", "1", kFilter, nullptr},
-    {"eos_token_id", "", "ends a text; one or several", eos},
+    {"eos_token_id", "", "ends a text; one id or several", eos},
     {"epsilon_cutoff", "0", kFilter, nullptr},
     {"eta_cutoff", "0", kFilter, nullptr},
     {"exponential_decay_length_penalty", "", kLength, nullptr},
@@ -93,20 +96,22 @@ static const GenerationKey keys[] = {
     {"forced_bos_token_id", "", kForced, nullptr},
     {"forced_decoder_ids", "", kForced, nullptr},
     {"forced_eos_token_id", "", kForced, nullptr},
-    {"generation_kwargs", "any", "of Python's callers", nullptr},
+    {"generation_kwargs", "any", "read by Python's callers only", nullptr},
     {"guidance_scale", "1", kFilter, nullptr},
     {"is_assistant", "any", kDrafts, nullptr},
-    {"length_penalty", "any", "of beams", nullptr},
+    {"length_penalty", "any", "for beam search, which is not supported",
+     nullptr},
     {"low_memory", "", kFilter, nullptr},
-    {"max_length", "", "tokens at most, the prompt's included",
+    {"max_length", "", "largest number of tokens, the prompt's included",
      count<&Generation::maxLength>},
     {"max_matching_ngram_size", "any", kDrafts, nullptr},
-    {"max_new_tokens", "", "tokens to generate at most",
+    {"max_new_tokens", "", "largest number of tokens to generate",
      count<&Generation::maxNewTokens>},
     {"max_time", "", kLength, nullptr},
     {"min_length", "0", kLength, nullptr},
     {"min_new_tokens", "0", kLength, nullptr},
-    {"min_p", "", "draws from ids at so much of the likeliest",
+    {"min_p", "",
+     "draws from ids with at least this fraction of the best probability",
      number<&SamplerOptions::minP>},
     {"no_repeat_ngram_size", "0", kForced, nullptr},
     {"num_assistant_tokens", "any", kDrafts, nullptr},
@@ -122,9 +127,10 @@ static const GenerationKey keys[] = {
     {"penalty_alpha", "0", kFilter, nullptr},
     {"prefill_chunk_size", "any", kHow, nullptr},
     {"prompt_lookup_num_tokens", "any", kDrafts, nullptr},
-    {"remove_invalid_values", "", "what is not finite is an error", nullptr},
+    {"remove_invalid_values", "", "logits that are not finite are an error",
+     nullptr},
     {"renormalize_logits", "", kFilter, nullptr},
-    {"repetition_penalty", "", "weakens ids of the text so far",
+    {"repetition_penalty", "", "lowers the logits of ids in the text so far",
      number<&SamplerOptions::repetitionPenalty>},
     {"return_dict_in_generate", "any", kReturned, nullptr},
     {"return_legacy_cache", "any", kReturned, nullptr},
@@ -135,9 +141,10 @@ static const GenerationKey keys[] = {
     {"temperature", "", "divides logits", number<&SamplerOptions::temperature>},
     {"token_healing", "", "prompts stay as they are", nullptr},
     {"top_h", "", kFilter, nullptr},
-    {"top_k", "", "draws from so many likeliest ids; null or 0: from all",
+    {"top_k", "", "draws from this many likeliest ids; null or 0: from all",
      topK},
-    {"top_p", "", "draws from the likeliest that make up so much",
+    {"top_p", "",
+     "draws from the likeliest ids whose probabilities add up to this",
      number<&SamplerOptions::topP>},
     {"transformers_version", "any", kProvenance, nullptr},
     {"typical_p", "1", kFilter, nullptr},

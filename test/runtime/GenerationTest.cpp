@@ -117,11 +117,12 @@ TEST(Generation, TakesMinusOneForNoId) {
   EXPECT_TRUE(one.fits(8).ok());
   EXPECT_THAT(
       one.warnings,
-      ElementsAre("g.json: 'bos_token_id' is -1, no id: taken for null",
-                  "g.json: 'decoder_start_token_id' is -1, no id: taken for "
-                  "null",
-                  "g.json: 'eos_token_id[0]' is -1, no id: taken for null",
-                  "g.json: 'pad_token_id' is -1, no id: taken for null"));
+      ElementsAre(
+          "g.json: 'bos_token_id' is -1, which is no id: read as null",
+          "g.json: 'decoder_start_token_id' is -1, no id: taken for "
+          "null",
+          "g.json: 'eos_token_id[0]' is -1, which is no id: read as null",
+          "g.json: 'pad_token_id' is -1, which is no id: read as null"));
   Generation config;
   EXPECT_TRUE(config.complete({{"eos_token_id", -1}}, "c.json").ok());
   EXPECT_THAT(config.eos, IsEmpty());

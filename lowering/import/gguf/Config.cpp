@@ -174,7 +174,7 @@ void ConfigReader::checkKey(const std::string &name, const Value &value) {
     return note(name, value.shown(), "allowed", "--allow-unknown");
   if (!key)
     return fail("'" + printable(name) + "': unknown key, got " + value.shown() +
-                    "; what is not understood is not ignored",
+                    "; an unknown key is never ignored",
                 CRIA_UNIMPLEMENTED);
   readKey(name, value, *key);
   bool counts = key->use != KeyUse::Any && key->use != KeyUse::Neutral;
@@ -270,7 +270,7 @@ void ConfigReader::readTensors() {
       mlp |= bias && name.find(".mlp.") != name.npos;
       if (name.empty() && !isRopeTensor(info.name) && !isAllowed(info.name))
         fail("tensor " + quote(info.name) + " is unknown for " +
-                 architecture->name + "; what is not understood is not ignored",
+                 architecture->name + "; an unknown key is never ignored",
              CRIA_UNIMPLEMENTED);
     }
   if (attention && config["model_type"] != "qwen2")
