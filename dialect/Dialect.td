@@ -16,32 +16,32 @@ def Llama_Dialect : Dialect {
         -> (tensor<?xVxf32>, tensor<LxHxSxDxf32>, tensor<LxHxSxDxf32>)
     ```
 
-    over symbols: `llama.weight` for what lies in the checkpoint and
+    over symbols: `llama.weight` for tensors of the checkpoint and
     `llama.rope_table` for the rotary tables. It runs the tokens `%ids` at
-    positions `%position`, `%position + 1`, ..., and returns the logits of
-    tokens `%first` and later and the updated caches, in the order of their
-    arguments. Beside it there may be
+    positions `%position`, `%position + 1`, ... It returns the logits of the
+    tokens from `%first` on, and the updated caches in the order of their
+    arguments. A program may also have a function
 
     ```mlir
     func.func @encode(%ids: tensor<?xi32>, %position: index, %first: index,
                       %source: index, %k: ...) -> (caches...)
     ```
 
-    which runs another text once, of `%source` tokens, and leaves in caches what
-    `@forward` attends `over`; `@forward` then takes `%source` as well. Equal
-    layers are one `scf.for`; its body reads its layer's
-    weights with `llama.get_weight`.
+    which runs another text of `%source` tokens once, and fills the caches that
+    `@forward` attends `over`; `@forward` then also takes `%source`. Equal layers
+    are one `scf.for`, whose body reads the weights of its layer with
+    `llama.get_weight`.
 
     Letters in shapes: T tokens, H heads, D head size, S cache positions, L
-    layers, V vocabulary. All ops are pure: a cache is a tensor, and that it is
-    updated in place is bufferization's doing (and checked there).
+    layers, V vocabulary. All ops are pure: a cache is a tensor. Bufferization
+    updates caches in place, and the pass `verify-cache-in-place` checks this.
 
-    Arithmetic is Hugging Face's: norms and softmax in f32, a norm's result
-    rounded to the activation type before the weight multiplies it. Results
-    carry the activation type; within one `llama.kernel` a lowering may keep
-    f32 between ops, which is closer to the f32 reference.
+    Arithmetic is Hugging Face's: norms and softmax are in f32, and a norm's
+    result is rounded to the activation type before the weight multiplies it.
+    Results have the activation type. Within one `llama.kernel` a lowering may
+    keep f32 between ops, which is closer to a model in f32.
 
-    Matrices may be quantized: their elements are then `!llama.blocks`.
+    The elements of a quantized matrix are `!llama.blocks`.
   }];
   let useDefaultTypePrinterParser = 1;
 }

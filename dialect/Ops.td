@@ -30,9 +30,8 @@ def Llama_Blocks : TypeDef<Llama_Dialect, "Blocks"> {
   let mnemonic = "blocks";
   let summary = "numbers that are stored in blocks of 32";
   let description = [{
-    The element type of a quantized matrix or cache. 32 numbers of a row lie
-    together, as ggml's formats of the same names have them: a scale d in f16,
-    then
+    The element type of a quantized matrix or cache. Each 32 numbers of a row are
+    a block, in ggml's formats of the same names: a scale d in f16, then
 
     - `q8_0`: 32 integers q of 8 bits; the numbers are d * q. 34 bytes.
     - `q4_0`: 16 bytes, byte i with the integer q of number i in its low half
@@ -43,9 +42,9 @@ def Llama_Blocks : TypeDef<Llama_Dialect, "Blocks"> {
     tensor<2048x2048x!llama.blocks<q8_0>>
     ```
 
-    A product with such a matrix rounds the other operand as ggml does: each 32
-    numbers of its rows become a scale d = max |x| / 127 in f16 and integers
-    x / d, rounded to nearest even.
+    A product with such a matrix rounds the other operand to blocks, as ggml
+    does: each 32 numbers of a row become a scale d = max |x| / 127 in f16 and
+    integers x / d, rounded to nearest even.
   }];
   let parameters = (ins EnumParameter<Llama_BlockFormat>:$format);
   let assemblyFormat = "`<` $format `>`";
@@ -89,14 +88,17 @@ def Llama_WeightOp : Llama_Op<"weight",
     [Symbol, DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
   let summary = "a tensor of the checkpoint, or one per layer";
   let description = [{
-    Declares what lies in the checkpoint under a name. With `[count]` it stands
-    for a table of `count` tensors of one shape, the layers `first` to
-    `first + count - 1`: `{}` in the name is the layer. The tensors lie apart in
-    the checkpoint and are never copied together. With `rows r of n` it is the
-    rows from r on of a tensor of n rows, used where they lie. An `adapter` is no
-    tensor of the checkpoint but a matrix of the LoRA adapters that a model is
-    bound with, zeros where there are none. With `or @other` that weight stands
-    in where the checkpoint has no tensor of the name: heads are tied so.
+    Declares a tensor of the checkpoint by its name.
+
+    - With `[count]` it declares a table of `count` tensors of one shape, for the
+      layers `first` to `first + count - 1`; `{}` in the name is the layer. These
+      tensors need not be adjacent, and are never copied together.
+    - With `rows r of n` it declares the rows from r on of a tensor of n rows,
+      which are used in place.
+    - An `adapter` is a matrix of the LoRA adapters that the model is loaded
+      with, zeros if there are none, and no tensor of the checkpoint.
+    - With `or @other`, a checkpoint without a tensor of this name uses the weight
+      `@other` instead, as a head that is tied to the embedding does.
 
     ```mlir
     llama.weight @embed_tokens : tensor<128256x2048xbf16> from "model.embed_tokens.weight"
@@ -108,19 +110,20 @@ def Llama_WeightOp : Llama_Op<"weight",
 
     Constraints:
     - (C1) the type is a static tensor of f32, f16 or bf16, or a static matrix of
-      blocks, its rows whole blocks.
-    - (C2) with a count the name holds `{}` exactly once, without one never.
-    - (C3) the count is positive, the first layer not negative.
-    - (C4) the rows taken lie within those of the tensor.
-    - (C5) what stands in is a `llama.weight` of the same shape, without a count,
-      rows or one that stands in for it; and so is what it stands in for. Of
-      another element type it is converted.
+      blocks whose rows are whole blocks.
+    - (C2) a name with a count holds `{}` once, a name without a count never.
+    - (C3) the count is positive, and the first layer is not negative.
+    - (C4) the declared rows lie within the tensor.
+    - (C5) `@other` is a `llama.weight` of the same shape. Neither this weight nor
+      `@other` has a count or rows, and `@other` has no `or`. The element types
+      may differ; the tensor is then converted.
     - (C6) either no weight and no rope table of the module has a `slot`, or all
-      have, and they take those from 0 on, each once: a weight as many as its
-      count, or one, a table two.
+      have. Then the slots 0, 1, 2, ... are each used once: a weight uses one
+      slot, or as many as its count; a rope table uses two.
 
-    The importer creates it, and gives it its slot, the first of its pointers in
-    the table that compiled code reads; the artifact's manifest lists it.
+    The importer creates it with its slot: the index of its first pointer in the
+    table through which compiled code reads weights. The artifact's manifest
+    lists it.
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, OptionalAttr<I64Attr>:$count,
       TypeAttrOf<AnyRankedTensor>:$type, StrAttr:$source,
@@ -143,19 +146,20 @@ def Llama_WeightOp : Llama_Op<"weight",
 def Llama_RopeTableOp : Llama_Op<"rope_table", [Symbol]> {
   let summary = "cosines and sines of the rotary position embedding";
   let description = [{
-    Two f32 tables of shape (positions, D/2) that the runtime fills at bind:
-    `cos[p, i] = cos(p * inv_freq[i]) * scale`, and sines likewise, with the
-    product taken in f32 as Hugging Face takes it.
+    Two f32 tables of shape (positions, D/2) that the runtime fills when the
+    model is loaded: `cos[p, i] = cos(p * inv_freq[i]) * scale`, and the sines
+    likewise. The product p * inv_freq[i] is taken in f32, as in Hugging Face
+    transformers.
 
-    With `original` the frequencies are those of texts of at most that many
-    tokens. For a text of n tokens beyond, they are `long_inv_freq` (LongRoPE),
-    or, with a `growth` g, those of the base
-    `theta * (g * n / original - (g - 1))^(R / (R - 2))` (dynamic NTK), R being
+    With `original`, the frequencies depend on the number n of tokens of a text.
+    Up to `original` tokens they are `inv_freq`. For longer texts they are
+    `long_inv_freq` (LongRoPE), or, with a `growth` g, those of the base
+    `theta * (g * n / original - (g - 1))^(R / (R - 2))` (dynamic NTK), where R is
     twice the number of frequencies. The runtime fills such tables for each
-    session: the rows of a prompt for the prompt's length, row p behind it for
-    p + 1 tokens, as generation with a cache in Hugging Face transformers does.
-    With `recompute`, a text that grows beyond `original` is computed anew as a
-    prompt, as transformers does for Phi 3 alone.
+    session, as generation with a cache in transformers does: the rows of a
+    prompt with n = the prompt's length, each later row p with n = p + 1. With
+    `recompute`, a text that grows beyond `original` is computed again as a
+    prompt, as in transformers' Phi 3.
 
     ```mlir
     llama.rope_table @rope {positions = 512 : i64, inv_freq = array<f32: 1.0, 0.1>}
@@ -165,11 +169,11 @@ def Llama_RopeTableOp : Llama_Op<"rope_table", [Symbol]> {
 
     Constraints:
     - (C1) `positions` is positive and `inv_freq` is not empty.
-    - (C2) `original` is positive and comes with either `long_inv_freq`, as many
-      as `inv_freq`, or `growth` and `theta`, both positive, and two frequencies
-      or more.
-    - (C3) `recompute` comes with `original`.
-    - (C4) `slot` is as `llama.weight` has it, one for each of the two tables.
+    - (C2) `original` is positive and requires either `long_inv_freq`, with as
+      many frequencies as `inv_freq`, or `growth` and `theta`, both positive, and
+      at least two frequencies.
+    - (C3) `recompute` requires `original`.
+    - (C4) `slot` obeys C6 of `llama.weight`, with one slot for each table.
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, I64Attr:$positions,
       DenseF32ArrayAttr:$inv_freq, DefaultValuedAttr<F64Attr, "1.0">:$scale,
@@ -191,7 +195,8 @@ def Llama_GetWeightOp : Llama_Op<"get_weight",
      DeclareOpInterfaceMethods<OpAsmOpInterface, ["getAsmResultNames"]>]> {
   let summary = "a weight as a tensor";
   let description = [{
-    Reads the tensor of a `llama.weight`, or of one layer of it; no data moves.
+    Reads the tensor of a `llama.weight`, or the tensor of one layer. No data is
+    copied.
 
     ```mlir
     %w = llama.get_weight @q_proj[%layer] : tensor<2048x2048xbf16>
@@ -200,8 +205,8 @@ def Llama_GetWeightOp : Llama_Op<"get_weight",
     Constraints:
     - (C1) the symbol is a `llama.weight`.
     - (C2) the result has the weight's type.
-    - (C3) a layer is given if and only if the weight has a count. It counts
-      from the weight's first layer.
+    - (C3) a layer is given if and only if the weight has a count. Layer 0 is the
+      weight's first layer.
   }];
   let arguments = (ins FlatSymbolRefAttr:$weight, Optional<Index>:$layer);
   let results = (outs AnyRankedTensor:$result);
@@ -263,12 +268,12 @@ def Llama_RMSNormOp : Llama_Op<"rmsnorm",
     [Pure, AllTypesMatch<["input", "result"]>]> {
   let summary = "root mean square normalization of each token";
   let description = [{
-    `result[t, i] = cast(x[t, i] / sqrt(mean_j x[t, j]^2 + eps)) * weight[i]`:
-    everything inside the cast in f32, the cast to x's type, then the weight
-    (LlamaRMSNorm of Hugging Face transformers). Without a weight the product is
-    left out. With `round_once` the product is inside the cast (Olmo2RMSNorm);
-    with `unit_offset` it is with `1 + weight[i]` (GemmaRMSNorm). Of three
-    dimensions, heads, each head of a token is normalized (Qwen3Attention).
+    `result[t, i] = cast(x[t, i] / sqrt(mean_j x[t, j]^2 + eps)) * weight[i]`,
+    where everything inside the cast is in f32 and the cast is to x's type
+    (LlamaRMSNorm of Hugging Face transformers). Without a weight there is no
+    product. With `round_once` the product is inside the cast (Olmo2RMSNorm).
+    With `unit_offset` the factor is `1 + weight[i]` (GemmaRMSNorm). In an x of
+    three dimensions, each head of a token is normalized (Qwen3Attention).
 
     ```mlir
     %y = llama.rmsnorm %x, %weight {eps = 1.0e-05} : tensor<?x64xbf16>, tensor<64xbf16>
@@ -279,7 +284,7 @@ def Llama_RMSNormOp : Llama_Op<"rmsnorm",
     Constraints:
     - (C1) the weight's size is x's last dimension.
     - (C2) `eps` is positive and finite.
-    - (C3) `unit_offset` and `round_once` come with a weight.
+    - (C3) `unit_offset` and `round_once` require a weight.
   }];
   let arguments = (ins Llama_Rows:$input, Optional<Llama_Vector>:$weight,
       F64Attr:$eps, UnitAttr:$round_once, UnitAttr:$unit_offset);
@@ -296,7 +301,7 @@ def Llama_LayerNormOp : Llama_Op<"layernorm",
   let description = [{
     `result[t, i] = (x[t, i] - mean_t) / sqrt(var_t + eps) * gamma[i] + beta[i]`
     in f32 with the biased variance, rounded once (torch.nn.LayerNorm). Gamma
-    and beta may be absent; beta without gamma may not.
+    and beta are optional; beta requires gamma.
 
     ```mlir
     %y = llama.layernorm %x gamma(%g : tensor<64xf32>) beta(%b : tensor<64xf32>) {eps = 1.0e-05} : tensor<?x64xf32>
@@ -305,7 +310,7 @@ def Llama_LayerNormOp : Llama_Op<"layernorm",
     Constraints:
     - (C1) gamma's and beta's size is x's last dimension.
     - (C2) `eps` is positive and finite.
-    - (C3) beta comes with gamma.
+    - (C3) beta requires gamma.
   }];
   let arguments = (ins Llama_Matrix:$input, Optional<Llama_Vector>:$gamma,
       Optional<Llama_Vector>:$beta, F64Attr:$eps);
@@ -321,8 +326,8 @@ def Llama_LinearOp : Llama_Op<"linear",
     [Pure, InferTypeOpAdaptor]> {
   let summary = "matrix product with a row-major (out, in) weight";
   let description = [{
-    `result[t, n] = sum_k x[t, k] * weight[n, k] + bias[n]`, accumulated in f32,
-    in the activation type of x (torch.nn.Linear).
+    `result[t, n] = sum_k x[t, k] * weight[n, k] + bias[n]`, accumulated in f32
+    and rounded to the type of x (torch.nn.Linear).
 
     ```mlir
     %y = llama.linear %x, %w : tensor<?x64xbf16>, tensor<172x64xbf16>
@@ -347,9 +352,10 @@ def Llama_HeadOp : Llama_Op<"head",
     [Pure, InferTypeOpAdaptor]> {
   let summary = "projection to the vocabulary, logits in f32";
   let description = [{
-    `logits[t, v] = scale * sum_k x[t, k] * weight[v, k] + bias[v]` in f32, not
-    rounded to the activation type: closer to the f32 reference than Hugging
-    Face's bf16. With a soft cap c they become `c * tanh(logits / c)`.
+    `logits[t, v] = scale * sum_k x[t, k] * weight[v, k] + bias[v]` in f32. Logits
+    are not rounded to the type of x, so they are closer to a model in f32 than
+    Hugging Face's bf16 logits. With a soft cap c the result is
+    `c * tanh(logits / c)`.
 
     ```mlir
     %logits = llama.head %x, %w : tensor<?x64xbf16>, tensor<512x64xbf16>
@@ -412,7 +418,7 @@ def Llama_SwiGLUOp : Llama_Op<"swiglu",
 
 def Llama_ActivateOp : Llama_Op<"activate",
     [Pure, AllTypesMatch<["input", "result"]>]> {
-  let summary = "the function between the linears of an MLP without gate";
+  let summary = "the function between the linears of an MLP without a gate";
   let description = [{
     `result = f(x)` in f32, with f(x) as in `llama.swiglu`.
 
@@ -429,8 +435,8 @@ def Llama_AddRowsOp : Llama_Op<"add_rows",
     [Pure, AllTypesMatch<["input", "result"]>]> {
   let summary = "addition of learned positions, or of one row to every token";
   let description = [{
-    `result[t, i] = x[t, i] + table[position + t, i]` in f32; without a position
-    `x[t, i] + table[0, i]`.
+    `result[t, i] = x[t, i] + table[position + t, i]` in f32. Without a position
+    the row is `table[0, i]`.
 
     ```mlir
     %p = llama.add_rows %x, %positions at %position : tensor<?x64xf32>, tensor<512x64xf32>
@@ -455,8 +461,8 @@ def Llama_ResidualOp : Llama_Op<"residual",
     [Pure, AllTypesMatch<["stream", "update", "result"]>]> {
   let summary = "addition to the residual stream";
   let description = [{
-    `result = stream + scale * update`, in f32. The stream comes first: its
-    buffer is the one that is updated in place.
+    `result = stream + scale * update`, in f32. Bufferization updates the buffer
+    of the first operand, the stream, in place.
 
     ```mlir
     %x1 = llama.residual %x, %update : tensor<?x64xbf16>
@@ -486,14 +492,14 @@ def Llama_RopeOp : Llama_Op<"rope",
     `result[t, h, i]     = x[t, h, i] * cos[p, i] - x[t, h, i + R] * sin[p, i]`
     `result[t, h, i + R] = x[t, h, i + R] * cos[p, i] + x[t, h, i] * sin[p, i]`
 
-    in f32 from f32 tables. What is left of a head beyond 2R stays as it is.
+    in f32 from f32 tables. Elements of a head from 2R on are not rotated.
 
     ```mlir
     %r = llama.rope %q, %cos, %sin at %position : tensor<?x8x8xbf16>, tensor<512x4xf32>
     ```
 
     Constraints:
-    - (C1) the tables' second dimension is half the head size at most.
+    - (C1) the tables' second dimension is at most half the head size.
   }];
   let arguments = (ins Llama_Heads:$input, Llama_RopeTable:$cos,
       Llama_RopeTable:$sin, Index:$position);
@@ -509,10 +515,11 @@ def Llama_KVAppendOp : Llama_Op<"kv_append",
     [Pure, AllTypesMatch<["cache", "result"]>]> {
   let summary = "writes a chunk's keys or values into the cache";
   let description = [{
-    `result[layer, h, position + t, :] = rows[t, h, :]`, the rest of the cache as
-    it was. The cache is a tensor; that it is updated in place is checked after
-    bufferization. A cache in blocks takes each 32 numbers of a row as a scale
-    d = max |x| / 127 in f16 and integers x / d, rounded to nearest even.
+    `result[layer, h, position + t, :] = rows[t, h, :]`; the rest of the cache
+    stays. The cache is a tensor; the pass `verify-cache-in-place` checks that
+    bufferization updates it in place. A cache in blocks stores each 32 numbers of
+    a row as a scale d = max |x| / 127 in f16 and integers x / d, rounded to
+    nearest even.
 
     ```mlir
     %k1 = llama.kv_append %rows into %k[%layer] at %position : tensor<?x4x8xbf16> into tensor<5x4x512x8xbf16>
@@ -520,8 +527,8 @@ def Llama_KVAppendOp : Llama_Op<"kv_append",
     ```
 
     Constraints:
-    - (C1) heads and head size of the rows are the cache's.
-    - (C2) the rows' element type is the cache's, unless that is blocks.
+    - (C1) rows and cache have the same number of heads and the same head size.
+    - (C2) rows and cache have the same element type, unless the cache has blocks.
     - (C3) heads of a cache in blocks are whole blocks.
   }];
   let arguments = (ins Llama_Heads:$rows, Llama_Cache:$cache, Index:$layer,
@@ -545,11 +552,12 @@ def Llama_GQAOp : Llama_Op<"gqa",
 
     `result[t, h, :] = sum_s softmax_s(scale * q[t, h, :] . k[layer, kv, s, :]) * v[layer, kv, s, :]`
 
-    in f32. Visible are `s < position + T`; with `causal` also `s <= p`; with a
-    window w also `s > p - w`. With `over` n they are `s < n` instead: attention
-    to the n tokens of another text. With a soft cap c, `c * tanh(score / c)`
-    takes the place of each score. Keys and values in blocks are their numbers,
-    d * q in f32; queries are not rounded.
+    in f32. Token t sees the keys `s < position + T`, where T is the number of
+    tokens. With `causal`, s must also be `<= p`; with a window w, s must also be
+    `> p - w`. With `over` n, token t sees the keys `s < n` instead: it attends to
+    the n tokens of another text. With a soft cap c, `c * tanh(score / c)`
+    replaces each score. Keys and values in blocks are read as d * q in f32;
+    queries are not rounded.
 
     ```mlir
     %o = llama.gqa %q, %k, %v[%layer] at %position {scale = 0.125, causal} : tensor<?x8x8xbf16>, tensor<5x4x512x8xbf16>
@@ -558,14 +566,14 @@ def Llama_GQAOp : Llama_Op<"gqa",
 
     Constraints:
     - (C1) the query heads are a multiple of the KV heads.
-    - (C2) query and caches have one head size.
-    - (C3) the scale is finite; a window is positive.
+    - (C2) query and caches have the same head size.
+    - (C3) the scale is finite, and a window is positive.
     - (C4) a soft cap is positive and finite.
-    - (C5) `over` comes without `causal` and without a window.
+    - (C5) `over` excludes `causal` and a window.
     - (C6) heads of caches in blocks are whole blocks.
 
-    Canonical form: no window that reaches over the whole cache, and no `causal`
-    where there is one query token, which sees the same keys without.
+    Canonical form: a window that covers the whole cache is dropped, and so is the
+    `causal` of a single query token, which sees the same keys without it.
   }];
   let arguments = (ins Llama_Heads:$query, Llama_Cache:$key_cache,
       Llama_Cache:$value_cache, Index:$layer, Index:$position,
@@ -590,9 +598,9 @@ def Llama_KernelOp : Llama_Op<"kernel",
      DeclareOpInterfaceMethods<OpAsmOpInterface, ["getAsmResultNames"]>]> {
   let summary = "the ops of one fused kernel";
   let description = [{
-    Holds what runs as one kernel. Values from outside are used directly; what
-    leaves is yielded. The name becomes the kernel's symbol, with the entry's
-    name behind it.
+    Holds the ops that run as one kernel. They use values from outside directly;
+    values for outside are yielded. The kernel's symbol is this name, followed by
+    the entry's name.
 
     ```mlir
     %h = llama.kernel "layers_mlp_gate_up" -> tensor<?x172xbf16> {
@@ -610,7 +618,7 @@ def Llama_KernelOp : Llama_Op<"kernel",
     - (C3) kernels do not nest.
 
     Canonical form: every result is used, made inside and yielded once; a kernel
-    without results is gone.
+    without results is removed.
 
     The fusion passes create it; the lowering to linalg removes it.
   }];

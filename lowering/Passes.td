@@ -6,16 +6,16 @@ include "mlir/Pass/PassBase.td"
 def AssignSlots : Pass<"assign-slots", "::mlir::ModuleOp"> {
   let summary = "give weights and rope tables their slots";
   let description = [{
-    After: each `llama.weight` and `llama.rope_table` has the attribute `slot`,
-    in module order where one had none. Import does the same: for programs that
-    do not come from there.
+    After: each `llama.weight` and `llama.rope_table` has the attribute `slot`.
+    New slots are given in the order of the module. The importer gives slots
+    itself; this pass is for programs that do not come from the importer.
   }];
 }
 
 def AttachTarget : Pass<"attach-target", "::mlir::ModuleOp"> {
-  let summary = "write into the manifest what the module is compiled for";
+  let summary = "write the target into the manifest";
   let description = [{
-    From here on the module is one target's. A module without the attribute
+    The passes after this one are for the target. A module without the attribute
     `cria.manifest` (lowering/artifact/Manifest.h) is left alone.
   }];
   let options = [
@@ -23,15 +23,15 @@ def AttachTarget : Pass<"attach-target", "::mlir::ModuleOp"> {
     Option<"cpu", "cpu", "std::string", "\"native\"",
            "the CPU as the user named it">,
     Option<"plain", "plain", "bool", "false",
-           "whether it is compiled without schedules">];
+           "compile without schedules">];
 }
 
 def DescribeKernels : Pass<"describe-kernels", "::mlir::ModuleOp"> {
-  let summary = "write into the manifest what each kernel costs";
+  let summary = "write the cost of each kernel into the manifest";
   let description = [{
     Before: entry functions (see the llama dialect) whose computing ops are in
-    `llama.kernel` regions. After: the manifest's `plan` has, of each kernel, its
-    module path, layers, bytes and operations. A module without the attribute
+    `llama.kernel` regions. After: the manifest's `plan` has the module path,
+    layers, bytes and operations of each kernel. A module without the attribute
     `cria.manifest` (lowering/artifact/Manifest.h) is left alone.
   }];
 }
@@ -43,20 +43,20 @@ def ConvertLlamaToLinalg : Pass<"convert-llama-to-linalg", "::mlir::ModuleOp"> {
     `llama.kernel` regions, and symbols that have slots. After: upstream dialects
     only.
 
-    - An entry takes `(ids, tokens, position, first, logits, caches...)`: ids and
-      logits have room for `chunk` tokens (one, where the entry runs one token),
-      `tokens` of which are used; logits and caches are also returned, and are
-      meant to be updated in place.
+    - An entry takes `(ids, tokens, position, first, logits, caches...)`. Ids and
+      logits have room for `chunk` tokens (`@decode`: for one), and `tokens` of
+      them are used. Logits and caches are also returned; bufferization must
+      update them in place.
     - A weight becomes a private function, `index -> tensor` or `() -> tensor`,
       that carries checkpoint name, count and slot in the attribute `weight`; a
       rope table becomes two, `.cos` and `.sin`.
-    - A kernel becomes a private function of its name and the entry's, and a
-      call. It takes what it reads, tensors to be updated in place, and for each
-      further result the tensor that takes it, which is meant to be written in
-      place as well. It returns what it updated or made.
+    - A kernel becomes a call of a private function, whose name is the kernel's
+      and the entry's. The function takes the tensors that it reads, the tensors
+      that it updates in place, and for each further result a tensor that is
+      written in place. It returns the updated and the written tensors.
   }];
   let options = [Option<"chunk", "chunk", "int64_t", "512",
-                        "the most tokens the prefill entry takes">];
+                        "most tokens of one call of prefill">];
   let dependentDialects = [
     "::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",
     "::mlir::bufferization::BufferizationDialect",
@@ -68,16 +68,15 @@ def ConvertLlamaToLinalg : Pass<"convert-llama-to-linalg", "::mlir::ModuleOp"> {
 def AddTaps : Pass<"add-taps", "::mlir::ModuleOp"> {
   let summary = "make the results of kernels visible, and replaceable";
   let description = [{
-    Runs on entry functions on tensors. After each kernel, each result that is no
-    cache and no logits is stored into memory of the session, `made`, with a
-    place for each turn of the loop around; while the tap's number in `force` is
-    not 0, what reads the result gets `given` instead. The memory follows the KV caches
-    among the entries' arguments. The manifest (lowering/artifact/Manifest.h)
-    lists it under `caches`; under `taps` it says what lies where, and has the
-    module's text.
+    Runs on entry functions on tensors. Each result of a kernel, except caches and
+    logits, is stored into the session's buffer `made`, which has a place for each
+    iteration of the loop around the kernel. While the tap's number in `force` is
+    not 0, later ops read the buffer `given` instead of the result. The buffers
+    follow the KV caches among the entries' arguments. The manifest
+    (lowering/artifact/Manifest.h) lists them under `caches`; its key `taps` says
+    which buffer belongs to which result, and has the module's text.
 
-    With `kept`, other kernels are not called: what they would have made is
-    `given`.
+    With `kept`, other kernels are not called, and `given` holds their results.
   }];
   let options = [ListOption<"kept", "kept", "std::string",
                             "the kernels that are called (default: all)">];
@@ -88,12 +87,13 @@ def AddTaps : Pass<"add-taps", "::mlir::ModuleOp"> {
 }
 
 def CarryInPlace : Pass<"carry-in-place", "::mlir::ModuleOp"> {
-  let summary = "give a loop's tensors the same buffers in every turn";
+  let summary = "give a loop's tensors the same buffers in every iteration";
   let description = [{
-    Bufferization refuses a loop that carries another buffer into its next turn.
-    A tensor that a turn makes anew is written to the one that the turn began
-    with; two that change places are copied before. What is updated by ops with
-    destinations, or by functions that return them, stays as it is.
+    Bufferization refuses a loop that carries another buffer into its next
+    iteration. A new tensor of an iteration is written to the tensor with which
+    the iteration began; two tensors that change places are copied first. Tensors
+    that ops update through destinations, or functions update and return, are
+    left alone.
   }];
   let dependentDialects = ["::mlir::bufferization::BufferizationDialect"];
 }
@@ -101,29 +101,29 @@ def CarryInPlace : Pass<"carry-in-place", "::mlir::ModuleOp"> {
 def VerifyCacheInPlace : Pass<"verify-cache-in-place", "::mlir::ModuleOp"> {
   let summary = "check that bufferization updates the KV caches in place";
   let description = [{
-    Runs on bufferized entry functions and their kernels. Fails, naming the ops,
-    where a cache, or one layer of it, is copied from or to, where a buffer of
-    its dimensions is allocated, and where a cache that is returned is not the
-    argument. Then drops the entries' results: all are arguments.
+    Runs on bufferized entry functions and their kernels. Fails, and names the op,
+    if a cache or a layer of a cache is copied, if a buffer of a cache's
+    dimensions is allocated, or if a returned cache is not the argument. Then
+    drops the results of the entries, which all are arguments.
   }];
 }
 
 def PlanArena : Pass<"plan-arena", "::mlir::ModuleOp"> {
   let summary = "give every temporary a place in one arena";
   let description = [{
-    Adds an argument, the arena, to each entry function, and one to each kernel
-    that has temporaries, and turns every `memref.alloc` into a view of it; a
-    kernel's is a part of the entry's while it runs. Buffers whose lifetimes do
-    not meet share space. Inside parallel loops an allocation becomes an
-    `alloca`. After it no function allocates from the heap; the attribute
-    `arena_bytes` of an entry says how much is needed.
+    Adds an arena argument to each entry function and to each kernel that has
+    temporaries, and turns every `memref.alloc` into a view of the arena. A
+    kernel's arena is a part of the entry's. Buffers with disjoint lifetimes share
+    space. Inside parallel loops an allocation becomes an `alloca`. Afterwards no
+    function allocates from the heap; the attribute `arena_bytes` of an entry says
+    how many bytes the arena needs.
 
-    A dynamic size is bounded by what can be told from the ops that make it:
-    constants, and numbers of tokens, at most the function's `chunk`. What a
-    kernel takes is as large as what it is called with.
+    The bound of a dynamic size follows from the ops that compute the size:
+    constants, and numbers of tokens, which are at most the function's `chunk`. A
+    kernel's argument has the bound of the value it is called with.
   }];
   let options = [Option<"alignment", "alignment", "int64_t", "64",
-                        "what the places of temporaries are multiples of">];
+                        "alignment of temporaries, in bytes">];
   let dependentDialects = ["::mlir::arith::ArithDialect",
                            "::mlir::memref::MemRefDialect"];
 }
@@ -131,13 +131,13 @@ def PlanArena : Pass<"plan-arena", "::mlir::ModuleOp"> {
 def ApproximateMath : Pass<"approximate-math"> {
   let summary = "replace functions by polynomials";
   let description = [{
-    Ops of the math dialect in f32 become arithmetic (upstream's expansions and
-    approximations, a few ulp), so that loops over them vectorize and no library
-    is called; those that LLVM has instructions for stay. A function of f64, or
-    one that has no approximation, is an error.
+    Ops of the math dialect in f32 become arithmetic (MLIR's expansions and
+    approximations, accurate to a few ulp). So loops over them vectorize, and no
+    library is called. Ops for which LLVM has instructions stay. A function of
+    f64, or one without an approximation, is an error.
 
-    With `exp2`, e^x is 2^(x log2 e), approximate (afn), which stays, and 1 /
-    sqrt(x) is a quotient: GPUs have instructions for these.
+    With `exp2`, e^x becomes 2^(x log2 e), an approximate `math.exp2` (afn), and
+    1 / sqrt(x) becomes a quotient: GPUs have instructions for both.
   }];
   let options = [Option<"exp2", "exp2", "bool", "false",
                         "the target has an instruction for 2^x">];
@@ -154,17 +154,17 @@ def FlashAttention : Pass<"flash-attention", "::mlir::func::FuncOp"> {
   let summary = "make attention a loop over blocks of keys";
   let description = [{
     A `linalg.softmax` between two products over a KV cache becomes an online
-    softmax, in parallel over KV heads and blocks of tokens: no more than a block
-    of scores is ever stored, and blocks that no token may see are not read. What
-    is done to scores and output elementwise is kept, whatever it is.
+    softmax, in parallel over KV heads and blocks of tokens. At most one block of
+    scores is stored at a time, and blocks that no token sees are not read. Any
+    elementwise ops on scores and output are kept.
 
     A softmax of another form becomes its parts, on all scores, with a
-    missed-optimization remark that says what was expected.
+    missed-optimization remark that says which form was expected.
   }];
   let options = [
     Option<"amx", "amx", "bool", "false",
-           "the CPU multiplies tiles of bf16 (AMX-BF16): of bf16, products are made "
-           "of bf16, to which probabilities are rounded">];
+           "the CPU multiplies tiles of bf16 (AMX-BF16): products of bf16 tensors "
+           "stay in bf16, and probabilities are rounded to bf16">];
   let dependentDialects = [
     "::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",
     "::mlir::linalg::LinalgDialect", "::mlir::math::MathDialect",
@@ -174,13 +174,13 @@ def FlashAttention : Pass<"flash-attention", "::mlir::func::FuncOp"> {
 def LowerContractions : Pass<"lower-contractions", "::mlir::func::FuncOp"> {
   let summary = "lower matrix products on memrefs to loops over vectors";
   let description = [{
-    Every `linalg.generic` on memrefs that is a product of two matrices into f32,
-    the second one perhaps in blocks of integers, each with a scale, becomes loops
-    over vector ops, in parallel (`scf.forall`) where it is not inside a parallel
-    loop yet. Extents may be any number; the token count alone
-    may be dynamic, at most the function's `chunk`. Products of other forms, those
-    that do more than to multiply and add, and those whose terms have an order are
-    left alone, each with a missed-optimization remark that says why.
+    Every `linalg.generic` on memrefs that multiplies two matrices into f32
+    becomes loops over vector ops. The second matrix may be in blocks of integers
+    with a scale for each block. The outer loop is parallel (`scf.forall`) unless
+    the op is already inside a parallel loop. Extents may have any size; only the
+    token count may be dynamic, and is at most the function's `chunk`. Left alone
+    are products of other forms, products that do more than multiply and add, and
+    products whose terms have an order. A missed-optimization remark says why.
   }];
   let options = [
     Option<"lanes", "lanes", "int64_t", "8", "f32 values in a vector">,
@@ -188,15 +188,15 @@ def LowerContractions : Pass<"lower-contractions", "::mlir::func::FuncOp"> {
     Option<"dotBf16", "dot-bf16", "bool", "false",
            "the CPU multiplies bf16 pairs (AVX512-BF16), faster than f32">,
     Option<"dotBytes", "dot-bytes", "bool", "false",
-           "the CPU multiplies four neighbours of 8 bits (vpdpbusd)">,
+           "the CPU multiplies groups of four 8-bit numbers (vpdpbusd)">,
     Option<"amx", "amx", "bool", "false",
            "the CPU multiplies tiles of bf16 (AMX-BF16)">,
     Option<"amxBytes", "amx-bytes", "bool", "false",
            "the CPU multiplies tiles of 8 bits (AMX-INT8)">,
     Option<"streams", "streams", "int64_t", "1",
-           "rows of b that one row of a is multiplied with at once">,
+           "rows of b that are multiplied with one row of a at a time">,
     Option<"blockForL2", "block-for-l2", "bool", "false",
-           "block products of matrices for the second cache">];
+           "block products of matrices for the L2 cache">];
   let dependentDialects = [
     "::mlir::amx::AMXDialect", "::mlir::arith::ArithDialect", "::mlir::LLVM::LLVMDialect",
     "::mlir::math::MathDialect", "::mlir::memref::MemRefDialect", "::mlir::scf::SCFDialect", "::mlir::vector::VectorDialect",
@@ -206,7 +206,7 @@ def LowerContractions : Pass<"lower-contractions", "::mlir::func::FuncOp"> {
 def EmulateAmx : Pass<"emulate-amx", "::mlir::func::FuncOp"> {
   let summary = "lower AMX to loops over buffers, for tests";
   let description = [{
-    Every op of the `amx` dialect becomes linalg on a buffer in memory, so that
+    Every op of the `amx` dialect becomes linalg on a buffer in memory. So
     the schedule of lower-contractions runs on a CPU without AMX. A tile that a
     loop carries must be the sum of a product in the loop.
   }];
@@ -218,26 +218,27 @@ def EmulateAmx : Pass<"emulate-amx", "::mlir::func::FuncOp"> {
 def RoundToBf16 : Pass<"round-to-bf16", "::mlir::func::FuncOp"> {
   let summary = "round f32 to bf16 by integer arithmetic";
   let description = [{
-    As arith-expand does, of scalars and vectors, but without a choice, which LLVM
-    makes of single elements where a CPU does not know bf16.
+    Does what arith-expand does to scalars and vectors, but without a select: on
+    CPUs without bf16, LLVM turns a select of vectors into one for each element.
   }];
   let dependentDialects = ["::mlir::arith::ArithDialect"];
 }
 
 def LowerToLoops : Pass<"lower-linalg-to-loops", "::mlir::func::FuncOp"> {
-  let summary = "lower what is left of linalg on memrefs to loops";
+  let summary = "lower the remaining linalg ops on memrefs to loops";
   let description = [{
-    Elementwise ops, reductions and copies become loops of scalars, which LLVM
-    vectorizes; elementwise ops on blocks of 8 to 64 bytes that lie side by side
-    become loops of vectors. The outermost loop is parallel (`scf.forall`) where
-    its extent is dynamic, the token count, and it is not inside a parallel loop
-    yet. An innermost reduction is carried in a register; a missed-optimization
-    remark names each sum whose terms may not be reordered, and so not vectorized.
+    Elementwise ops, reductions and copies become loops over scalars, which LLVM
+    vectorizes; elementwise ops on adjacent blocks of 8 to 64 bytes become loops
+    over vectors. The outermost loop is parallel (`scf.forall`) if its extent is
+    dynamic, which means the token count, and the op is not inside a parallel loop
+    yet. An innermost reduction is carried in a register. A missed-optimization
+    remark names each sum whose terms may not be reordered, and which is therefore
+    not vectorized.
 
-    With `plain`, upstream's loops take the place of these.
+    With `plain`, convert-linalg-to-loops makes the loops.
   }];
   let options = [Option<"plain", "plain", "bool", "false",
-                        "the loops of upstream's convert-linalg-to-loops">];
+                        "let MLIR's convert-linalg-to-loops make the loops">];
   let dependentDialects = [
     "::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",
     "::mlir::memref::MemRefDialect", "::mlir::scf::SCFDialect",
@@ -245,14 +246,15 @@ def LowerToLoops : Pass<"lower-linalg-to-loops", "::mlir::func::FuncOp"> {
 }
 
 def LowerToAbi : Pass<"lower-to-abi", "::mlir::ModuleOp"> {
-  let summary = "meet the runtime: entry signatures, slots, parallel loops";
+  let summary = "give entries the runtime's signatures, slots and parallel loops";
   let description = [{
     Entry functions get the signature `CriaEntry` of runtime/Abi.h and the name
-    `cria_<entry>`; a call of a weight's function becomes a load from the slot
-    table; each `scf.forall` becomes a function over a range of iterations and a
-    call of the host's `parallel_for`; before each call of a kernel, the host's
-    `enter` is told which. Memrefs are built from bare pointers with
-    `builtin.unrealized_conversion_cast`s that the conversion to LLVM resolves.
+    `cria_<entry>`. A call of a weight's function becomes a load from the slot
+    table. Each `scf.forall` becomes a function over a range of iterations, and a
+    call of the host's `parallel_for`. Before each call of a kernel, the host's
+    `enter` is called with the kernel's number. Memrefs are built from bare
+    pointers with `builtin.unrealized_conversion_cast`s that the conversion to
+    LLVM resolves.
   }];
   // AMX: convert-to-llvm, which follows, takes only dialects that are loaded.
   let dependentDialects = ["::mlir::amx::AMXDialect",
@@ -267,27 +269,33 @@ def LowerToAbi : Pass<"lower-to-abi", "::mlir::ModuleOp"> {
 //===----------------------------------------------------------------------===//
 
 def ConvertLinalgToGpu : Pass<"convert-linalg-to-gpu", "::mlir::ModuleOp"> {
-  let summary = "build the GPU kernels of functions that a schedule takes";
+  let summary = "build the GPU kernels of functions that a schedule accepts";
   let description = [{
-    Before: kernel functions on tensors, in linalg. After: a `gpu.module`, and
-    behind each function `k` that a schedule takes a function `k.launch` on
-    memrefs that launches its kernels. It stays itself: bufferization needs it.
+    Before: kernel functions on tensors, in linalg. After: a `gpu.module`. Each
+    function `k` that a schedule accepts is followed by a function `k.launch` on
+    memrefs, which launches the kernels. The function `k` stays, because
+    bufferization needs it.
 
-    What a function is made of chooses the schedule: attention (around a
-    softmax), products of up to eight rows (decode) a gemv, of more a tiled
-    product on tensor cores or by fma, statistics of rows (norms) a block a row,
-    the rest a thread an element. Elementwise ops around a product become its
-    prologue and epilogue; what does not fit into one launch becomes several,
-    with a remark. A missed-optimization remark names functions that no schedule
-    takes. A further entry, `sample`, draws an id from the logits of `decode`.
+    The ops of a function choose its schedule:
 
-    The module has the chips as targets. Where some have wgmma (sm_90a), products of
-    more than 128 rows, and attention of prompts with heads 64 or 128 wide, are by
-    warpgroups there; where others have not, kernels of both kinds have the attribute
-    `cria.wgmma`, which says whom they are for.
+    - attention, for a function with a softmax;
+    - a gemv for products of up to eight rows (decode), and for more rows a tiled
+      product on tensor cores or by fma;
+    - a block for each row, for statistics of rows (norms);
+    - a thread for each element, for all others.
+
+    Elementwise ops around a product become its prologue and epilogue. A function
+    that does not fit into one launch becomes several, with a remark. A
+    missed-optimization remark names functions that no schedule accepts. A new
+    entry, `sample`, draws an id from the logits of `decode`.
+
+    The module has the chips as targets. On chips with wgmma (sm_90a), products of
+    more than 128 rows, and attention of prompts with heads 64 or 128 wide, use
+    warpgroups. If some chips have wgmma and others do not, the attribute
+    `cria.wgmma` says for which of them a kernel is.
   }];
   let options = [ListOption<"chips", "chips", "std::string",
-                            "NVIDIA architectures that kernels are for">];
+                            "NVIDIA architectures to compile kernels for">];
   let dependentDialects = [
     "::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",
     "::mlir::gpu::GPUDialect",
@@ -298,11 +306,11 @@ def ConvertLinalgToGpu : Pass<"convert-linalg-to-gpu", "::mlir::ModuleOp"> {
 }
 
 def DecomposeSoftmax : Pass<"decompose-softmax", "::mlir::ModuleOp"> {
-  let summary = "take softmaxes apart that no schedule launches";
+  let summary = "decompose softmaxes that no schedule launches";
   let description = [{
-    Each `linalg.softmax` on tensors becomes its parts, on all scores, with a
-    missed-optimization remark where nothing launches its function (see
-    `inline-launches`).
+    Each `linalg.softmax` on tensors becomes its parts, on all scores. A
+    missed-optimization remark names softmaxes whose function nothing launches
+    (see `inline-launches`).
   }];
   let dependentDialects = [
     "::mlir::arith::ArithDialect", "::mlir::linalg::LinalgDialect",
@@ -310,36 +318,37 @@ def DecomposeSoftmax : Pass<"decompose-softmax", "::mlir::ModuleOp"> {
 }
 
 def InlineLaunches : Pass<"inline-launches", "::mlir::ModuleOp"> {
-  let summary = "put kernel functions, or what launches them, into the entries";
+  let summary = "inline kernel functions, or their launches, into the entries";
   let description = [{
-    Before: bufferized entries that call kernel functions `@k`, some of which
-    have a function `@k.launch` beside them that takes the same arguments,
-    returns nothing, and launches kernels which compute the same. After: the
-    entries have the bodies of the latter, else those of the former, whose ops
-    have the name in the attribute `cria.kernel`; both are gone. Declarations
-    stay. Launches that the plan cannot say (in a branch, on a grid of a size
-    that it does not know) are not made: a missed-optimization remark says why.
+    Before: bufferized entries that call kernel functions `@k`. Some kernel
+    functions have a function `@k.launch` that takes the same arguments, returns
+    nothing, and launches kernels which compute the same. After: each call is
+    replaced by the body of `@k.launch` if there is one, and otherwise by the body
+    of `@k`, whose ops then have the attribute `cria.kernel` with the function's
+    name. Both functions are removed. Declarations stay. A `@k.launch` that the
+    plan cannot express (launches in a branch, or on a grid of unknown size) is
+    not used; a missed-optimization remark says why.
   }];
 }
 
 def LowerLinalgToLaunches : Pass<"lower-linalg-to-launches", "::mlir::ModuleOp"> {
-  let summary = "launch a kernel for each op that has none";
+  let summary = "launch a kernel for each op that no schedule compiled";
   let description = [{
-    Before: entries on memrefs, whose kernels are inlined. After: they launch
+    Before: entries on memrefs, whose kernels are inlined. After: entries launch
     kernels and do nothing else.
 
-    - A linalg op or a copy becomes a kernel of a thread for each element of its
-      parallel loops; a thread runs the reductions. The number of tokens is a
-      dimension of the grid; other sizes that the plan does not know are bounded
-      by what can be told from the ops that make them.
-    - Any other op that touches memory, and one that nothing bounds, is run whole
-      by one thread, linalg in it as loops; so are ops behind it that use a
-      buffer which it makes. Other results go through memory.
-    - A loop stays on the host where its turn chooses layers alone. Else it is
-      run by one thread, or copied for each turn where it reads weights or
-      launches kernels.
+    - A linalg op or a copy becomes a kernel with a thread for each element of its
+      parallel loops; each thread runs the reductions. The number of tokens is a
+      dimension of the grid. The bounds of other unknown sizes follow from the ops
+      that compute these sizes.
+    - One thread runs any other op that touches memory, and any op without a
+      bound, with linalg ops as loops. The same thread runs later ops that use a
+      buffer of such an op. Other results go through memory.
+    - A loop stays on the host if its induction variable only selects layers.
+      Otherwise one thread runs the loop, or, if the loop reads weights or
+      launches kernels, its body is copied for each iteration.
 
-    Each such kernel is named by a missed-optimization remark.
+    A missed-optimization remark names each such kernel.
   }];
   let dependentDialects = [
     "::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",
@@ -352,72 +361,74 @@ def LowerKernelArguments : Pass<"lower-kernel-arguments", "::mlir::gpu::GPUFuncO
   let description = [{
     An argument that is a memref with constant strides in the default memory
     space becomes a pointer to device memory (address space 1) and keeps its
-    attributes. The memref begins there whatever the offset of its layout is,
-    and is built with a `builtin.unrealized_conversion_cast` that the conversion
-    to LLVM resolves; its dynamic sizes are poison, so nothing may compute with
-    them. One with dynamic strides is only cast (`memref.reinterpret_cast`).
-    One with the attribute `cria.tensor_map` becomes a pointer to a tensor map, and
-    may only be cast to one; the kernel's attribute of that name numbers these.
-    Other memrefs are an error, other arguments stay.
+    attributes. The pointer is the address of the memref's first element, whatever
+    the offset of its layout is. A `builtin.unrealized_conversion_cast`, which the
+    conversion to LLVM resolves, builds the memref from the pointer. Its dynamic
+    sizes are poison, so nothing may compute with them. A memref with dynamic
+    strides may only be cast (`memref.reinterpret_cast`). An argument with the
+    attribute `cria.tensor_map` becomes a pointer to a tensor map, and may only be
+    cast to a tensor map; the kernel's attribute of that name lists these
+    arguments. Other memrefs are an error. Other arguments stay.
   }];
   let dependentDialects = ["::mlir::LLVM::LLVMDialect"];
 }
 
 def MathToIntrinsics : Pass<"math-to-intrinsics", "::mlir::gpu::GPUFuncOp"> {
-  let summary = "make functions in a kernel calls of LLVM's intrinsics";
+  let summary = "turn math functions in a kernel into calls of LLVM's intrinsics";
   let description = [{
     Functions that have instructions on a GPU become `llvm.call_intrinsic` with
-    the op's fast-math flags: of the math dialect those that round, test or
+    the op's fast-math flags: the ops of the math dialect that round, test or
     count, `absf`, `absi`, `copysign`, `exp2`, `fma` and `sqrt`, and
     `arith.maxnumf` and `minnumf`. Other functions (the rest of the math
-    dialect, `arith.remf`) are errors. After it, upstream's conversion to NVVM calls no
-    function of NVIDIA's libdevice.
+    dialect, `arith.remf`) are errors. So MLIR's conversion to NVVM, which comes
+    later, calls no function of NVIDIA's libdevice.
   }];
   let dependentDialects = ["::mlir::LLVM::LLVMDialect"];
 }
 
 def OverlapLaunches : Pass<"overlap-launches", "::mlir::gpu::GPUFuncOp"> {
-  let summary = "wait in a kernel for the launch before it, behind copies of weights";
+  let summary = "copy weights, then wait for the launch before";
   let description = [{
-    Copies of weights to shared memory at a kernel's begin come first. Weights are
-    the parameters that `cria.weights` names. Loads of anything else that stand
-    between the copies, and what is computed from these loads, move behind them. A
-    copy that needs such a load stays behind it.
+    Moves the copies of weights to shared memory to a kernel's beginning. Weights
+    are the parameters that `cria.weights` names. Other loads between the copies,
+    and the ops that use these loads, move after the copies. A copy that needs
+    such a load stays after the load.
 
     On sm_90 and later a launch may begin while the launch before it still runs.
-    Where the `gpu.module` has such a target, `nvvm.griddepcontrol
-    launch_dependents` and `wait` stand behind the copies, in the entry block: all
-    threads of all blocks wait, so who waits for a launch has waited for all before
-    it. Before the wait a kernel reads weights only, which no launch writes, and
-    writes shared memory only. The code for other targets has neither op.
+    If the `gpu.module` has such a target, `nvvm.griddepcontrol
+    launch_dependents` and `wait` follow the copies, in the entry block. All
+    threads of all blocks wait, so a kernel that has waited for one launch has
+    waited for all launches before. Before the wait a kernel reads weights only,
+    which no launch writes, and writes shared memory only. The code for other
+    targets has neither op.
   }];
   let dependentDialects = ["::mlir::NVVM::NVVMDialect"];
 }
 
 def PlanLaunches : Pass<"plan-launches", "::mlir::ModuleOp"> {
-  let summary = "turn the host's functions into the plan of the gpu.module";
+  let summary = "turn the entries into the plan of the gpu.module";
   let description = [{
     Before: entry functions (lowering/Entry.h) that launch kernels of one
-    `gpu.module`, also in loops between constants, and otherwise only compute
-    numbers and views. After: the module's attribute `cria.plan` says what the
-    entries launch, in the form of docs/artifact.md; entries, weights' and rope
-    tables' declarations and globals are gone.
+    `gpu.module`, also in loops with constant bounds, and otherwise only compute
+    numbers and views. After: the module's attribute `cria.plan` lists the
+    launches of each entry, in the form of docs/artifact.md. The entries, the
+    globals, and the declarations of weights and rope tables are removed.
 
-    - A memref that a kernel is given is a view of an entry's argument, of a
-      weight, or of a global of zeros. Globals share the first 64 KiB of the
-      device's arena, which are zero when a session begins; the entries' arenas
-      begin behind them, all at the same place.
-    - A number that a kernel is given is no parameter any more: the kernel reads
-      `CriaStepState`, a parameter behind the others, and computes it. So each
-      kernel has one launch.
-    - A kernel's memref parameter with a dynamic offset has offset 0: the address
-      in the plan is that of its first element. One with a static offset begins
-      so far before it.
-    - A kernel's attribute `cria.weights` has the numbers of the parameters that
-      are weights or tables of rope: no launch writes to their memory.
+    - A kernel's memref argument is a view of an entry's argument, of a weight, or
+      of a global of zeros. Globals share the first 64 KiB of the device's arena,
+      which are zero when a session begins; the arenas of all entries begin after
+      these 64 KiB.
+    - A kernel's number arguments are removed. The kernel computes these numbers
+      itself from `CriaStepState`, a new last parameter. So each kernel has one
+      launch.
+    - A memref parameter with a dynamic offset gets the offset 0: the address in
+      the plan is that of the first element. If the offset is static, the address
+      in the plan lies that far before the first element.
+    - A kernel's attribute `cria.weights` lists the parameters that are weights or
+      rope tables. No launch writes to their memory.
 
-    What the plan cannot say is an error at the launch, and so is any op that
-    would have to run on the host.
+    A launch that the plan cannot express is an error, and so is any op that would
+    have to run on the host.
   }];
   let dependentDialects = ["::mlir::arith::ArithDialect",
                            "::mlir::memref::MemRefDialect"];

@@ -6,14 +6,14 @@ include "mlir/Pass/PassBase.td"
 def SpecializeEntries : Pass<"llama-specialize-entries", "::mlir::ModuleOp"> {
   let summary = "make prefill and decode entries of the forward pass";
   let description = [{
-    Before: a function `@forward` (see the llama dialect). After: `@prefill`,
-    the same function under that name, and `@decode`, its copy for one token:
-    every token dimension is 1 and the first logit is that of token 0. Both take
-    the same arguments but for the type of the ids, and `@decode` ignores
+    Before: a function `@forward` (see the llama dialect). After: the function is
+    called `@prefill`, and has a copy `@decode` for one token: every token
+    dimension is 1, and the first logit is token 0's. Both functions take the
+    same arguments, except that the types of the ids differ; `@decode` ignores
     `first`.
 
-    Expects no `llama.kernel` yet. Fails on an op whose type for one token it
-    cannot infer.
+    Expects a program without `llama.kernel`. Fails on an op whose type for one
+    token cannot be inferred.
   }];
   let dependentDialects = ["::mlir::arith::ArithDialect",
                            "::mlir::tensor::TensorDialect"];
@@ -22,38 +22,41 @@ def SpecializeEntries : Pass<"llama-specialize-entries", "::mlir::ModuleOp"> {
 def QuantizeWeights : Pass<"llama-quantize-weights", "::mlir::ModuleOp"> {
   let summary = "store matrices in blocks of few bits";
   let description = [{
-    Before: a program at import. After: each matrix that only products read, or
-    lookups, has elements in blocks of `format`; a matrix that heads read those
-    of `head`, one in which ids are looked up those of `embedding`.
+    Before: a program at the phase import. After: each matrix that only linears,
+    heads and lookups read has elements in blocks. The option `head` names the
+    format of a matrix that heads read, `embedding` that of a matrix in which ids
+    are looked up, and `format` that of all others.
 
     ```mlir
     llama.weight @q_proj[2] : tensor<64x64x!llama.blocks<q8_0>> from "model.layers.{}.self_attn.q_proj.weight"
     ```
 
-    Each format is `q8_0`, `q4_0` or `none`; that of heads and lookups is
-    `format` where it is not given. A matrix whose rows are no whole blocks stays
-    as it is, with a warning; adapters and what other ops read stay, too.
+    A format is `q8_0`, `q4_0` or `none`; `head` and `embedding` default to
+    `format`. A matrix whose rows are not whole blocks keeps its type, with a
+    warning. Adapters, and weights that other ops read, keep their types, too.
   }];
   let options = [
-    Option<"format", "format", "std::string", "\"none\"", "of products">,
-    Option<"embedding", "embedding", "std::string", "\"\"", "of lookups">,
-    Option<"head", "head", "std::string", "\"\"", "of heads">];
+    Option<"format", "format", "std::string", "\"none\"", "format of matrices">,
+    Option<"embedding", "embedding", "std::string", "\"\"",
+           "format of the embedding">,
+    Option<"head", "head", "std::string", "\"\"", "format of the head">];
 }
 
 def QuantizeCache : Pass<"llama-quantize-cache", "::mlir::ModuleOp"> {
   let summary = "store keys and values in blocks of few bits";
   let description = [{
-    Before: a program at import. After: all its caches have elements in blocks of
-    `format`, which is `q8_0` or `none`, wherever they go.
+    Before: a program at the phase import. After: all caches have elements in
+    blocks of `format`, which is `q8_0` or `none`: arguments, results and values
+    in between.
 
     ```mlir
     %k1 = llama.kv_append %rows into %k[%layer] at %position : tensor<?x4x64xbf16> into tensor<5x4x512x64x!llama.blocks<q8_0>>
     ```
 
-    Fails where heads are no whole blocks of 32 numbers.
+    Fails if heads are not whole blocks of 32 numbers.
   }];
   let options = [
-    Option<"format", "format", "std::string", "\"none\"", "of caches">];
+    Option<"format", "format", "std::string", "\"none\"", "format of caches">];
   let dependentDialects = ["::cria::llama::LlamaDialect"];
 }
 
@@ -63,12 +66,12 @@ class FusionPass<string argument>
 }
 
 def FuseQKV : FusionPass<"llama-fuse-qkv"> {
-  let summary = "fuse what makes queries, keys and values of one attention";
+  let summary = "fuse the ops that make queries, keys and values";
   let description = [{
     Before: `llama.gqa` whose query and caches come from `linear`, `rmsnorm`,
     `tensor.expand_shape`, `rmsnorm`, `rope` and `kv_append`, in this order, each
-    optional. After: these ops are one `llama.kernel`, with the norm in front of the
-    linears where all of them read it and nothing else does.
+    optional. After: these ops are one `llama.kernel`. The kernel includes the
+    norm before the linears if all linears read the norm and nothing else does.
 
     ```mlir
     %q, %k, %v = llama.kernel "layers_attn_qkv" -> ... {
@@ -79,17 +82,17 @@ def FuseQKV : FusionPass<"llama-fuse-qkv"> {
       ...
     ```
 
-    A `kv_append` to a cache in blocks stays outside. So does an op whose result
-    is used elsewhere, with what is before it; a missed remark says so. Weights
-    are read outside of the kernel.
+    A `kv_append` to a cache in blocks stays outside of the kernel. So does an op
+    whose result is also used elsewhere, with the ops that it needs; a
+    missed-optimization remark says so. Weights are read outside of the kernel.
   }];
 }
 
 def FuseAttention : FusionPass<"llama-fuse-attention"> {
   let summary = "fuse attention with the merging of its heads";
   let description = [{
-    Before: `llama.gqa` outside of kernels. After: it is in a `llama.kernel`,
-    with the `tensor.collapse_shape` of its result where that is the only use.
+    Before: `llama.gqa` outside of kernels. After: the op is in a `llama.kernel`,
+    with the `tensor.collapse_shape` of its result if that is the only use.
 
     ```mlir
     %a = llama.kernel "layers_attn" -> tensor<?x64xf32> {
@@ -104,9 +107,10 @@ def FuseAttention : FusionPass<"llama-fuse-attention"> {
 def FuseResidual : FusionPass<"llama-fuse-residual"> {
   let summary = "fuse a linear into the addition to the residual stream";
   let description = [{
-    Before: `llama.residual` whose update is a `llama.linear` that nothing else
-    reads, or the norm of one. After: they are one `llama.kernel`, with a
-    `tensor.collapse_shape` in front of the linear that nothing else reads.
+    Before: a `llama.residual` whose update is a `llama.linear`, or the norm of a
+    `llama.linear`, that nothing else reads. After: these ops are one
+    `llama.kernel`, with a `tensor.collapse_shape` before the linear if only the
+    linear reads it.
 
     ```mlir
     %y = llama.kernel "layers_attn_out" -> tensor<?x64xf32> {
@@ -116,17 +120,18 @@ def FuseResidual : FusionPass<"llama-fuse-residual"> {
     }
     ```
 
-    An update that is no linear, or is read elsewhere, leaves the addition
-    alone; a missed remark says so.
+    An addition is left alone if its update is not a linear or is read elsewhere;
+    a missed-optimization remark says so.
   }];
 }
 
 def FuseGateUp : FusionPass<"llama-fuse-gate-up"> {
-  let summary = "fuse the first linears of an MLP with what joins them";
+  let summary = "fuse the first linears of an MLP with the gate";
   let description = [{
-    Before: `llama.swiglu` or `llama.activate` of linears. After: it and the
-    linears that only it reads are one `llama.kernel`, with the norm in front of
-    the linears where all of them read it and nothing else does.
+    Before: `llama.swiglu` or `llama.activate` of linears. After: the op is in one
+    `llama.kernel` with the linears that only this op reads. The kernel includes
+    the norm before the linears if all linears read the norm and nothing else
+    does.
 
     ```mlir
     %h = llama.kernel "layers_mlp_gate_up" -> tensor<?x172xf32> {
@@ -138,17 +143,16 @@ def FuseGateUp : FusionPass<"llama-fuse-gate-up"> {
     }
     ```
 
-    Missed remarks say what stayed
-    outside and why.
+    A missed-optimization remark says which op stayed outside, and why.
   }];
 }
 
 def OutlineKernels : FusionPass<"llama-outline-kernels"> {
-  let summary = "make kernels of the ops that no fusion took";
+  let summary = "make kernels of the ops that were not fused";
   let description = [{
     After: every op of the llama dialect that computes is in a `llama.kernel`;
     `get_weight` and `get_rope` never are. A norm that only one linear or head
-    reads shares its kernel; any other op has its own.
+    reads shares that op's kernel; any other op gets a kernel of its own.
   }];
 }
 

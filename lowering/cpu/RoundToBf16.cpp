@@ -1,11 +1,11 @@
-/// arith.truncf f32 to bf16  =>  integer arithmetic without a choice
+/// arith.truncf f32 to bf16  =>  integer arithmetic without a select
 ///
 ///   bits = x + 0x7fff + (x >> 16 & 1)            to nearest, ties to even
 ///   result = bits >> 16 | (x is NaN ? 0x7fc0 : 0)
 ///
-/// Upstream's expansion chooses between the sum and a NaN. LLVM makes this a
-/// choice between vectors of bf16, and of that code for each element where CPUs
-/// have no instructions for bf16.
+/// MLIR's expansion selects between the sum and a NaN. LLVM makes this a select
+/// of vectors of bf16, which becomes code for each element on CPUs without
+/// instructions for bf16.
 #include "lowering/Passes.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
