@@ -65,7 +65,7 @@ static llvm::Expected<QuantizeWeightsOptions> readQuantize(StringRef text) {
     if (!option || !known)
       return llvm::createStringError(
           "--quantize=" + text +
-          ": expected q8_0, q4_0 or none, and behind it, where they differ, "
+          ": expected q8_0, q4_0 or none, and after it, if they differ, "
           "embedding=FORMAT and head=FORMAT, got '" +
           item + "'");
     *option = format.str();

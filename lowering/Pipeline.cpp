@@ -34,8 +34,8 @@ using namespace cria;
 
 static constexpr PhaseInfo kPhases[] = {
     {Phase::Import, "import", "the program in the llama dialect"},
-    {Phase::Fuse, "fuse", "entries whose ops are in kernels"},
-    {Phase::Linalg, "linalg", "linalg on tensors; upstream dialects from here"},
+    {Phase::Fuse, "fuse", "entries, with ops grouped into kernels"},
+    {Phase::Linalg, "linalg", "linalg on tensors; MLIR's dialects from here"},
     {Phase::Tile, "tile", "loops over vectors on memrefs"},
     {Phase::Llvm, "llvm", "the LLVM dialect"},
     {Phase::LlvmIr, "llvmir", "LLVM IR, optimized"},

@@ -205,7 +205,7 @@ private:
     if (!isEntry(function) &&
         llvm::any_of(function.getResultTypes(), llvm::IsaPred<MemRefType>))
       return function.emitError(
-          "expected a kernel to return no buffer but those that it is given");
+          "expected a kernel to return only buffers among its arguments");
     FailureOr<SmallVector<Buffer>> buffers = collect(function);
     if (failed(buffers))
       return failure();

@@ -24,14 +24,15 @@ static Result<CriaFooter> checkImage(std::string_view image,
   };
   CriaFooter footer;
   if (image.size() < 4 || memcmp(image.data(), "\177ELF", 4) != 0)
-    return fail(CRIA_INVALID_ARGUMENT, "is no Cria artifact: no ELF header");
+    return fail(CRIA_INVALID_ARGUMENT, "is not a Cria artifact: no ELF header");
   if (image.size() >= sizeof(footer))
     memcpy(&footer, image.data() + image.size() - sizeof(footer),
            sizeof(footer));
   if (image.size() < sizeof(footer) ||
       memcmp(footer.magic, CRIA_FOOTER_MAGIC, sizeof(footer.magic)) != 0)
-    return fail(CRIA_DATA_LOSS,
-                "is no Cria artifact or a truncated one: no footer at its end");
+    return fail(
+        CRIA_DATA_LOSS,
+        "is not a Cria artifact or a truncated one: no footer at its end");
   uint64_t covered = image.size() - sizeof(footer.checksum);
   uint64_t sum = criaFnv1a64(CRIA_FNV_OFFSET, image.data(), covered);
   // A damaged version is damage; an intact one of another format, whose sum

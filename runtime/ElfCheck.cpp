@@ -229,7 +229,7 @@ Status Object::checkHeader() {
   if (memcmp(id, ELFMAG, SELFMAG) != 0 || id[EI_CLASS] != ELFCLASS64 ||
       id[EI_DATA] != ELFDATA2LSB || header.e_type != ET_DYN ||
       header.e_machine != EM_X86_64)
-    return fail("is no ELF shared object for x86-64");
+    return fail("is not an ELF shared object for x86-64");
   if (header.e_phentsize != sizeof(Elf64_Phdr) || header.e_phnum == 0 ||
       header.e_phnum > mostSegments)
     return fail("has " + std::to_string(header.e_phnum) +
@@ -310,7 +310,7 @@ Status Object::checkPart(const Elf64_Phdr &segment) {
       segment.p_offset - load->p_offset != segment.p_vaddr - load->p_vaddr ||
       !(isRelro || isWithin(segment.p_vaddr, segment.p_memsz, load->p_vaddr,
                             load->p_filesz)))
-    return fail(name + " lies outside what is loaded");
+    return fail(name + " lies outside the loaded segments");
   if (isWritten != ((load->p_flags & PF_W) != 0))
     return fail(name + (isWritten ? " cannot be written" : " can be written"));
   // lld leaves room for a header that it turns out not to need.
@@ -384,8 +384,9 @@ Status Object::checkStrings() {
                 ", which no artifact has");
   }
   if (strings.empty())
-    return fail("its string table lies outside what is loaded, can be written "
-                "or has no end");
+    return fail(
+        "its string table lies outside the loaded segments, can be written "
+        "or has no end");
   return Status();
 }
 
@@ -444,8 +445,9 @@ Status Object::countSymbols() {
   uint64_t address = valueOf(DT_GNU_HASH);
   std::optional<uint64_t> begin = findTable(address, sizeof(Hash));
   if (!begin)
-    return fail("its table GNU_HASH lies outside what is loaded, or can be "
-                "written");
+    return fail(
+        "its table GNU_HASH lies outside the loaded segments, or can be "
+        "written");
   auto hash = at<Hash>(*begin);
   uint64_t bloom = uint64_t(hash.bloomWords) * sizeof(uint64_t);
   uint64_t buckets = uint64_t(hash.buckets) * sizeof(uint32_t);
@@ -484,7 +486,7 @@ Status Object::checkSymbols() {
           : std::nullopt;
   if (!begin)
     return fail("its symbol table of " + std::to_string(symbolCount) +
-                " symbols lies outside what is loaded, or can be written");
+                " symbols lies outside the loaded segments, or can be written");
   symbolOffset = *begin;
   for (uint64_t i = 1; i < symbolCount; ++i)
     if (Status status =
@@ -551,7 +553,7 @@ Status Object::checkTable(uint64_t address, uint64_t bytes, uint64_t relative) {
     return Status();
   std::optional<uint64_t> begin = findTable(address, bytes);
   if (!begin || bytes % sizeof(Elf64_Rela) != 0 || relative > count)
-    return fail("its relocations lie outside what is loaded, or can be "
+    return fail("its relocations lie outside the loaded segments, or can be "
                 "written");
   for (uint64_t i = 0; i < count; ++i) {
     auto relocation = at<Elf64_Rela>(*begin + i * sizeof(Elf64_Rela));

@@ -99,7 +99,7 @@ LoraConfig::readOverrides(const JsonCursor &root, const std::string &key,
     double value = read(member);
     Result<ModulePattern> pattern = ModulePattern::compile(item.key());
     if (!pattern.ok())
-      member.fail("is no pattern: " + pattern.status().message(),
+      member.fail("is not a pattern: " + pattern.status().message(),
                   pattern.status().code());
     if (!root.ok())
       break;

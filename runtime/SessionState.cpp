@@ -62,12 +62,12 @@ Result<SessionHeader> openState(const std::byte *state, uint64_t size,
   memcpy(&header, state, sizeof(header));
   if (header.magic != expected.magic)
     return Status(CRIA_INVALID_ARGUMENT,
-                  "no state of a session, or one of another version");
+                  "not a session's state, or a state of another version");
   if (header.bytes != size - sizeof(header))
-    return Status(CRIA_DATA_LOSS, "the state has " + std::to_string(size) +
-                                      " bytes, and its header says " +
-                                      std::to_string(header.bytes) +
-                                      " behind itself: it is cut");
+    return Status(CRIA_DATA_LOSS,
+                  "the state is truncated: it has " + std::to_string(size) +
+                      " bytes, expected " +
+                      std::to_string(header.bytes + sizeof(header)));
   SessionHeader unsealed = header;
   unsealed.checksum = 0;
   if (checksumOf(unsealed, state) != header.checksum)

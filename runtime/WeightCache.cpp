@@ -137,15 +137,16 @@ Result<File> WeightCache::Maker::find() const {
   if (!file.ok())
     return file;
   auto refuse = [&](const char *why) {
-    return Status(CRIA_DATA_LOSS, path + ": " + why + ", and is made anew");
+    return Status(CRIA_DATA_LOSS,
+                  path + ": " + why + "; a new file replaces it");
   };
   CacheHeader found = {}, expected = header();
   if (file->size() < sizeof(found))
-    return refuse("is no file of weights");
+    return refuse("is not a file of weights");
   if (Status status = file->read(0, &found, sizeof(found)); !status.ok())
     return status;
   if (memcmp(found.magic, magic, sizeof(magic)) != 0)
-    return refuse("is no file of weights of this version");
+    return refuse("is not a file of weights of this version");
   if (file->size() != fileBytes)
     return refuse("is cut, or of other weights");
   if (memcmp(&found, &expected, sizeof(found)) != 0)

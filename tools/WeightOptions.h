@@ -23,26 +23,24 @@ struct WeightOptions {
 /// Declares the options on `app`.
 inline void addWeightOptions(CLI::App &app, WeightOptions &options) {
   auto *lora = app.add_option("--lora", options.adapters,
-                              "folder of a LoRA adapter, with what its scale "
-                              "is multiplied by; repeatable");
+                              "folder of a LoRA adapter, and a factor of its "
+                              "scale; repeatable");
   lora->allow_extra_args(false)->type_name("DIR[=SCALE]");
   lora->check([](const std::string &text) {
     return parseLora(text).status().message();
   });
   app.add_flag("--lora-unmerged", options.unmerged,
-               "keep adapters apart from the weights, where the artifact has "
+               "do not merge adapters into the weights; needs an artifact with "
                "room (cria-compile --lora-rank)")
       ->needs(lora);
   app.add_flag("--allow-unused", options.allowUnused,
-               "take a checkpoint with more layers than the artifact has, "
-               "which is else a mistake");
+               "accept a checkpoint with more layers than the artifact has");
 }
 
 /// Declares --cache on `app`, of a tool that computes.
 inline void addCacheOption(CLI::App &app, WeightOptions &options) {
   app.add_option("--cache", options.cache,
-                 "folder that keeps quantized weights, so that only the first "
-                 "start quantizes them")
+                 "folder that keeps quantized weights for the next start")
       ->type_name("DIR");
 }
 

@@ -31,23 +31,23 @@ static void addOptions(CLI::App &app, BenchOptions &options,
   addWeightOptions(app, options.binding);
   addCacheOption(app, options.binding);
   app.add_option("--prompt-len", options.promptLengths,
-                 "tokens of the prefills (default: 512, or what fits)")
+                 "tokens of the prefills (default: 512, or as many as fit)")
       ->delimiter(',')
       ->check(wholeNumber(1, 1 << 24));
   app.add_option("--gen-len", options.genLength,
                  "tokens decoded at each depth (default: 32)")
       ->check(wholeNumber(1, 1 << 24));
   app.add_option("--depth", options.depths,
-                 "positions before the decoded ones (default: 0)")
+                 "positions before the decoded tokens (default: 0)")
       ->delimiter(',')
       ->check(wholeNumber(0, 1 << 24));
   app.add_option("--threads", options.threads, "threads (default: one a core)")
       ->check(wholeNumber(1, 1024));
   app.add_option("--device", device,
-                 "where it runs; auto: the GPU if it can be")
+                 "device to run on; auto: the GPU if possible")
       ->type_name("auto|cpu|cuda|emulated");
   app.add_option("--save-machine", options.saveMachine,
-                 "write what the CPU's units reach, for cria-compile "
+                 "write the measured rates of the CPU, for cria-compile "
                  "--machine")
       ->type_name("FILE");
   app.add_flag("--kernels", options.kernels,

@@ -61,22 +61,23 @@ static void addOptions(CLI::App &app, Options &options) {
   app.add_option("--source-ids", options.sourceIds,
                  "token ids for the model's encoder");
   app.add_option("--device", options.device,
-                 "auto (the GPU if it can be), cpu, cuda or emulated");
+                 "auto (the GPU if possible), cpu, cuda or emulated");
   auto *against = app.add_option("--against", options.against,
                                  "another artifact with taps to compare with");
-  app.add_option("--against-device", options.againstDevice, "its device")
+  app.add_option("--against-device", options.againstDevice,
+                 "the device of --against")
       ->needs(against);
   app.add_option("--reference", options.reference,
-                 "file.safetensors of results to compare with, by --dump or "
-                 "scripts/dump_activations.py")
+                 "file.safetensors of results to compare with, made by --dump "
+                 "or scripts/dump_activations.py")
       ->excludes(against);
   app.add_option("--dump", options.dump,
                  "file.safetensors for the artifact's own results");
   app.add_option("--tolerance", options.tolerance,
-                 "the most that rows may differ by, NMSE alone (default: by "
+                 "largest NMSE of a row; the bias is not checked (default: by "
                  "type)");
   app.add_option("--save", options.save,
-                 "folder for what reproduces a wrong kernel alone")
+                 "folder for files that reproduce a wrong kernel alone")
       ->type_name("DIR");
   app.add_option("--threads", options.threads, "0, the default: all cores")
       ->check(wholeNumber(0, 1024));

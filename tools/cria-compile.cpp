@@ -31,33 +31,33 @@ static cl::opt<std::string>
           cl::desc("CONFIG.json|MODEL.gguf|PROGRAM.mlir"), cl::cat(category));
 static cl::opt<std::string>
     output("o", cl::value_desc("file"),
-           cl::desc("Artifact, or what --emit or --report "
-                    "prints"),
+           cl::desc("File to write: the artifact, or the output of --emit or "
+                    "--report"),
            cl::cat(category));
 static cl::opt<std::string> target("target", cl::init("cpu"),
                                    cl::value_desc("cpu|cuda|cpu,cuda"),
-                                   cl::desc("What runs the model: cpu, cuda, "
+                                   cl::desc("Kind of machine: cpu, cuda, "
                                             "or both in one artifact"),
                                    cl::cat(category));
 static cl::opt<std::string>
     cpu("cpu", cl::init("native"), cl::value_desc("names"),
-        cl::desc("CPUs to compile for: native, x86-64-v3, znver4, ... Of "
-                 "several, x86-64-v3,x86-64-v4, the runtime takes the one with "
-                 "the most features that the machine's CPU has"),
+        cl::desc("CPUs to compile for: native, x86-64-v3, znver4, ... If there "
+                 "are several, x86-64-v3,x86-64-v4, the runtime takes the best "
+                 "code that the machine's CPU can run"),
         cl::cat(category));
 static cl::opt<std::string>
     machine("machine", cl::value_desc("file"),
-            cl::desc("What the CPU reaches, as cria-bench --save-machine "
-                     "writes it: schedules are chosen by it (default: by a "
-                     "table), and --report=plan and html have its floors"),
+            cl::desc("Measured rates of the CPU, written by cria-bench "
+                     "--save-machine. They choose schedules (default: a table "
+                     "does), and give the floors in --report=plan and html"),
             cl::cat(category));
-static cl::list<std::string>
-    chip("chip", cl::CommaSeparated, cl::value_desc("chips"),
-         cl::desc("NVIDIA chips to compile for, the oldest first: sm_80, "
-                  "sm_90, ... Later ones run the code, too, but for that of "
-                  "sm_90a. Of several, sm_80,sm_90, the runtime takes the "
-                  "latest that the device can run (default: sm_80)"),
-         cl::cat(category));
+static cl::list<std::string> chip(
+    "chip", cl::CommaSeparated, cl::value_desc("chips"),
+    cl::desc("NVIDIA chips to compile for, the oldest first: sm_80, "
+             "sm_90, ... Later chips run the code, too, except code for "
+             "sm_90a. If there are several, sm_80,sm_90, the runtime takes "
+             "the latest that the device can run (default: sm_80)"),
+    cl::cat(category));
 static cl::list<std::string>
     cubin("cubin", cl::CommaSeparated, cl::value_desc("chips"),
           cl::desc("Add machine code for NVIDIA chips, such as sm_90 (needs "
@@ -71,8 +71,8 @@ static cl::opt<std::string>
 static cl::opt<std::string>
     quantize("quantize", cl::value_desc("formats"),
              cl::desc("Store matrices in blocks of 32 numbers: q8_0, q4_0 or "
-                      "none, and where they differ, behind a comma, "
-                      "embedding=FORMAT and head=FORMAT"),
+                      "none; after a comma, embedding=FORMAT and head=FORMAT "
+                      "if these differ"),
              cl::cat(category));
 static cl::opt<std::string>
     kv("kv", cl::value_desc("q8_0|none"),
@@ -86,12 +86,12 @@ static cl::opt<std::string>
            cl::cat(category));
 static cl::opt<std::string>
     chunk("chunk", cl::value_desc("n"),
-          cl::desc("Tokens that one prefill call takes (default: 512)"),
+          cl::desc("Most tokens of one prefill call (default: 512)"),
           cl::cat(category));
 static cl::opt<std::string>
     loraRank("lora-rank", cl::value_desc("n"),
-             cl::desc("Leave room for LoRA adapters of this rank in all, to be "
-                      "kept apart from the weights (default: none)"),
+             cl::desc("Leave room for unmerged LoRA adapters, whose ranks add "
+                      "up to n at most (default: none)"),
              cl::cat(category));
 static cl::opt<std::string> emit(
     "emit", cl::value_desc("phase"),
@@ -105,58 +105,58 @@ static cl::opt<std::string>
                cl::cat(category));
 static cl::opt<std::string> reportKind(
     "report", cl::value_desc("plan|html|config|keys|gguf-keys"),
-    cl::desc("Print what a forward pass costs, op by op and kernel by kernel, "
-             "what the CPU multiplies with and what kernels are in GPUs' "
-             "machine code (plan), a page with that and every phase of each "
-             "kernel (html), what became of each key of the config (config), "
-             "or every key that is known, as Markdown (keys; of GGUF files "
-             "gguf-keys)"),
+    cl::desc(
+        "Print a report. plan: the costs of each op and kernel, the "
+        "instructions that the CPU multiplies with, and figures of the "
+        "machine code for GPUs; html: a page with the plan and each kernel "
+        "at every phase; config: the fate of each key of the config; keys "
+        "and gguf-keys: every known key of configs and of GGUF files, as "
+        "Markdown"),
     cl::cat(category));
 static cl::opt<std::string>
     measured("measured", cl::value_desc("file"),
-             cl::desc("For --report=html: what kernels took, as cria-bench "
-                      "--kernels --json prints it, or cria-run --profile "
-                      "writes it"),
+             cl::desc("For --report=html: measured times of kernels, from "
+                      "cria-bench --kernels --json or cria-run --profile"),
              cl::cat(category));
 static cl::opt<bool> asJson("json", cl::desc("Print --report=plan as JSON"),
                             cl::cat(category));
 static cl::opt<std::string>
     depth("depth", cl::value_desc("n"),
-          cl::desc("Tokens before those whose costs a report counts"),
+          cl::desc("For --report: tokens of the text before the counted ones "
+                   "(default: 0)"),
           cl::cat(category));
 static cl::list<std::string>
     allowUnknown("allow-unknown", cl::value_desc("key"),
-                 cl::desc("Ignore a key of the config that is not known"),
+                 cl::desc("Ignore this unknown key of the config"),
                  cl::cat(category));
 static cl::opt<std::string> shrink(
     "shrink", cl::value_desc("layers=N,hidden=N,vocab=N"),
     cl::desc("Write the config of a small model like this one instead, for "
-             "debugging: sizes that are not given stay, those that go with "
-             "others follow"),
+             "debugging. Other sizes stay, unless they depend on these"),
     cl::cat(category));
 static cl::opt<std::string>
     jobs("jobs", cl::value_desc("n"),
-         cl::desc("Threads that compile (default: one for each core); what is "
-                  "written does not depend on their number"),
+         cl::desc("Threads that compile (default: one for each core); the "
+                  "artifact does not depend on their number"),
          cl::cat(category));
 static cl::alias jobsAlias("j", cl::desc("Short for --jobs"),
                            cl::aliasopt(jobs), cl::Prefix, cl::cat(category));
 static cl::opt<bool> remarks("remarks",
                              cl::desc("Print which fusions fired, why others "
-                                      "did not, and what the CPU computes "
+                                      "did not, and which ops the CPU computes "
                                       "without vectors"),
                              cl::cat(category));
 
 static cl::list<std::string>
     taps("taps", cl::CommaSeparated, cl::ValueOptional,
          cl::value_desc("kernels"),
-         cl::desc("Make the results of kernels visible to cria-bisect, and "
-                  "replaceable; with names of kernels, leave others out"),
+         cl::desc("Let cria-bisect read and replace the results of kernels; "
+                  "with names of kernels, leave the others out"),
          cl::cat(category));
 static cl::opt<bool>
     plain("plain",
-          cl::desc("Run each op as upstream's plain loops, by no schedule: "
-                   "slow, a reference for cria-bisect (cpu alone)"),
+          cl::desc("Compile each op with MLIR's plain loops, without "
+                   "schedules: slow, a reference for cria-bisect (cpu only)"),
           cl::cat(category));
 
 // For tests: the schedule for AMX in plain loops, on any CPU.
@@ -631,10 +631,8 @@ int main(int argc, char **argv) {
   cl::ParseCommandLineOptions(
       argc, argv,
       "Compiles a Hugging Face config.json, the metadata of a GGUF file, or a "
-      "program in the llama dialect, to an artifact without weights. What "
-      "--emit=import, fuse, linalg or "
-      "tile "
-      "prints is such a program, too.\n");
+      "program in the llama dialect, to an artifact without weights. The "
+      "output of --emit=import, fuse, linalg or tile can be compiled, too.\n");
   if (shrink.getNumOccurrences())
     return writeShrunk();
   auto options = readOptions();

@@ -89,7 +89,7 @@ static void printWeights(const Manifest &manifest) {
            printable(from).c_str());
   }
   for (const RopeSpec &rope : manifest.ropes)
-    printf("%-16s %-6s %-16s %6s %12" PRIu64 "  computed at bind\n",
+    printf("%-16s %-6s %-16s %6s %12" PRIu64 "  computed when loaded\n",
            printable(rope.symbol).c_str(), "f32",
            shapeText({2, rope.rows, rope.inverseFrequencies.size()}).c_str(),
            "-", 2 * rope.bytes());
@@ -161,12 +161,12 @@ static Status checkWeights(const Artifact &artifact, const WeightSource &source,
 }
 
 int main(int argc, char **argv) try {
-  CLI::App app{"Prints what an artifact is; with weights, whether they fit."};
+  CLI::App app{"Prints an artifact's manifest; checks whether weights fit."};
   std::string path, weights;
   app.add_option("OUT.cria", path, "an artifact of cria-compile")->required();
   app.add_option("--weights", weights,
-                 "a folder with *.safetensors, or a file.gguf: the pre-flight "
-                 "check, from its headers alone");
+                 "a folder with *.safetensors, or a file.gguf, to check; only "
+                 "headers are read");
   WeightOptions binding;
   addWeightOptions(app, binding);
   std::optional<int64_t> context;
@@ -176,8 +176,7 @@ int main(int argc, char **argv) try {
       ->check(wholeNumber(1, 1 << 24));
   bool raw = false;
   app.add_flag("--json", raw,
-               "print the manifest as it stands in the file, control "
-               "characters escaped");
+               "print the manifest's JSON, with control characters escaped");
   if (auto code = parseCommandLine(app, "cria-inspect", argc, argv))
     return *code;
   // Not Artifact::open: artifacts of other machines can be looked at.

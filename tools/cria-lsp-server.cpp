@@ -109,8 +109,7 @@ static bool interpose() {
 int main(int argc, char **argv) {
   cria::setVersionPrinter("cria-lsp-server");
   if (!interpose()) {
-    errs() << "cria-lsp-server: error: standard output: cannot read what is "
-              "written\n";
+    errs() << "cria-lsp-server: error: standard output: cannot be filtered\n";
     return 1;
   }
   mlir::DialectRegistry registry;

@@ -40,17 +40,17 @@ static Result<std::string> convert(const Tokenizer &tokenizer,
 
 int main(int argc, char **argv) {
   signal(SIGPIPE, SIG_IGN); // a write reports EPIPE
-  CLI::App app{"Text on stdin, all of it, to token ids on one line; or back."};
+  CLI::App app{"Turns all text on stdin into token ids on one line, or back."};
   std::string path;
   bool noSpecial = false, noParse = false, decode = false;
   app.add_option("TOKENIZER.json", path, "a Hugging Face tokenizer.json")
       ->required();
   app.add_flag("--no-special", noSpecial,
                "add no special tokens; with --decode, print none");
-  auto *noParsing =
-      app.add_flag("--no-parse-special", noParse,
-                   "special tokens that are written in the text stay text");
-  app.add_flag("--decode", decode, "comma-separated ids on stdin to text")
+  auto *noParsing = app.add_flag("--no-parse-special", noParse,
+                                 "special tokens in the text stay text");
+  app.add_flag("--decode", decode,
+               "turn comma-separated ids on stdin into text")
       ->excludes(noParsing);
   if (auto code = parseCommandLine(app, "cria-tokenize", argc, argv))
     return *code;

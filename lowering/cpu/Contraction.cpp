@@ -29,7 +29,7 @@ std::optional<Contraction> Contraction::match(linalg::LinalgOp op,
     return std::nullopt;
   auto maps = op.getIndexingMapsArray();
   if (op.getNumLoops() != 3)
-    return fail("it is no product of two matrices");
+    return fail("it is not a product of two matrices");
   if (loops(maps[2]) != Dims{0, 1})
     return fail("its result is not indexed by the two outer loops");
   Dims a = loops(maps[0]), b = loops(maps[1]);

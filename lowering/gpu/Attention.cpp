@@ -216,7 +216,7 @@ bool MemoryReader::readResult() {
   const Store &store = part.stores[0];
   Element value = elements.origin(store.value, part.box);
   if (value.tensor != in.attention.output())
-    return fail("what is stored is not its result");
+    return fail("another value than its result is stored");
   // The store's loops in the output's: both have its elements in order.
   Box box = sizesOf(value.tensor);
   SmallVector<AffineExpr> loops(part.box.size()), own = fourLoops(elements);
@@ -260,11 +260,11 @@ bool MemoryReader::readPayloads() {
   };
   if (!isKnown(attention.softmaxInput, scores) ||
       !isKnown(attention.output(), attention.product->getResult(0)))
-    return fail("what is done to its scores or result reads no argument");
+    return fail("ops on its scores or result read more than arguments");
   for (OpFoldResult number :
        {attention.layer, attention.firstKey, attention.keyCount})
     if (auto value = dyn_cast<Value>(number); value && !isNumber(value))
-      return fail("its layer or keys are no numbers");
+      return fail("its layer or keys are not numbers of the call");
   return true;
 }
 

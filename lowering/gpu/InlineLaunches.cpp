@@ -103,8 +103,7 @@ static LogicalResult verifyLaunches(func::CallOp call, func::FuncOp kernel,
   if (TypeRange(launches.getArgumentTypes()) != call.getOperandTypes() ||
       launches.getNumResults() || !launches.getBody().hasOneBlock()) {
     InFlightDiagnostic error = launches.emitOpError(
-        "expected a block that takes what the kernel is called with and "
-        "returns nothing");
+        "expected one block with the kernel's arguments and without results");
     error.attachNote(call.getLoc()) << "it is called here";
     return error;
   }

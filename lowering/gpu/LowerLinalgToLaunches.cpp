@@ -321,8 +321,8 @@ static void spill(gpu::LaunchOp launch) {
 LogicalResult EntryLowering::lowerWhole(ArrayRef<Operation *> group) {
   for (Operation *op : group)
     if (isa<gpu::LaunchFuncOp, func::CallOp>(op))
-      return op->emitOpError("cannot take what '")
-             << group.front()->getName() << "' makes";
+      return op->emitOpError("cannot use the result of '")
+             << group.front()->getName() << "', which one thread computes";
   // Scratch is the arena's.
   SmallVector<memref::AllocOp> allocs;
   for (Operation *op : group)

@@ -202,8 +202,8 @@ bool PartsSchedule::collect(const Element &element, ArrayRef<Size> box,
       continue;
     auto reduction = elements.reduction(leaf, box);
     if (!reduction)
-      return fail("it is made of an op that is neither a product nor a "
-                  "reduction of rows");
+      return fail("it reads an op that is neither a product nor a reduction "
+                  "of rows");
     if (!canReduce(elements, *reduction, box))
       return fail("a reduction may not be computed in any order");
     Box longer(box);
@@ -337,11 +337,11 @@ bool PartsSchedule::reads(
     llvm::function_ref<bool(const Element &, const Element &)> fits) {
   for (const Element &read : reads) {
     if (written.contains(read.tensor))
-      return fail("it reads what it has written over");
+      return fail("it reads a tensor that it has overwritten");
     for (const Store &store : part.stores)
       if (store.into.tensor == read.tensor && isa<BlockArgument>(read.tensor) &&
           !fits(read, store.into))
-        return fail("it reads other elements of what it writes over");
+        return fail("it reads other elements of a tensor that it overwrites");
   }
   return true;
 }
@@ -510,8 +510,8 @@ bool PartsSchedule::emitProducts(ArrayRef<Work> works, StringRef suffix) {
                             });
     llvm::append_range(made.reads, made.rowReads);
     if (!inBlock) {
-      remarkFurther(few ? "a block cannot hold what its products read"
-                        : "many blocks read what its products read");
+      remarkFurther(few ? "a block cannot hold the input of its products"
+                        : "many blocks read the input of its products");
       if (!store(input))
         return false;
       made = {};

@@ -13,7 +13,7 @@ void cria::printLedger(llvm::ArrayRef<LedgerRow> rows, llvm::raw_ostream &os) {
                        value.str().c_str(), fate.str().c_str(),
                        note.str().c_str());
   };
-  line("key", "value", "fate", "what it is, or why it does not matter");
+  line("key", "value", "fate", "meaning, or why it is irrelevant");
   for (const LedgerRow &row : rows)
     line(row.key, row.value, row.fate, row.note);
 }

@@ -68,7 +68,7 @@ static llvm::Expected<Sizes> parseSizes(const ModelConfig &config,
     int64_t value;
     if (number.getAsInteger(10, value) || value < 1 || value > *size)
       return textError(shownText(part) + ": expected 1 to " +
-                       llvm::Twine(*size) + ", what the config has");
+                       llvm::Twine(*size) + ", the config's number");
     *size = value;
   }
   return sizes;

@@ -275,7 +275,7 @@ bool Reader::readMask() {
                (lowest.isInfinity() || lowest.isLargest());
   if (hides != static_cast<bool>(zeroing) ||
       (hides && failed(same(hiding.getCondition(), zeroing.getCondition()))))
-    return fail("what is hidden before it is not zero behind it");
+    return fail("the keys masked before it are not zeroed after it");
   if (last != a.scores.getOperation())
     a.shown = hides ? hiding.getTrueValue() : yielded(cast<GenericOp>(last));
   if (hides)

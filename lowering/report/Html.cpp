@@ -216,10 +216,10 @@ static std::string facts(const Page &page) {
 }
 
 static std::string kernelNote(const Page &page) {
-  std::string text =
-      "Bytes of weights and caches and operations of one run; prefill takes " +
-      llvm::Twine(page.plan.chunk).str() + " tokens, behind " +
-      llvm::Twine(page.plan.depth).str() + " others.";
+  std::string text = "Bytes of weights and caches, and operations, of one run; "
+                     "prefill takes " +
+                     llvm::Twine(page.plan.chunk).str() + " tokens, after " +
+                     llvm::Twine(page.plan.depth).str() + " others.";
   if (page.plan.machines.empty())
     text += " --machine=FILE, as cria-bench --save-machine writes it, adds "
             "floors.";

@@ -124,7 +124,7 @@ Result<std::string> CodeCache::read(const CodeKey &key) const {
   if (!status.ok())
     return status;
   if (!S_ISREG(info.st_mode) || static_cast<uint64_t>(info.st_size) > mostBytes)
-    return Status(CRIA_INVALID_ARGUMENT, path(key) + ": is no file of code");
+    return Status(CRIA_INVALID_ARGUMENT, path(key) + ": is not a file of code");
   std::string text(static_cast<size_t>(info.st_size), '\0');
   size_t got = 0;
   while (got < text.size()) {

@@ -170,7 +170,7 @@ void HeaderReader::readFront() {
                 " bytes, too few for GGUF");
   Span magic = take(4, "the magic number");
   if (status.ok() && bytes.compare(magic.begin, 4, "GGUF") != 0)
-    return fail("is no GGUF file: begins with " + quote(bytes.substr(0, 4)));
+    return fail("is not a GGUF file: begins with " + quote(bytes.substr(0, 4)));
   auto version = number<uint32_t>("the version");
   if (status.ok() &&
       (version == __builtin_bswap32(2) || version == __builtin_bswap32(3)))
@@ -282,7 +282,7 @@ void HeaderReader::readTensor() {
   tensor.begin = number<uint64_t>("the offset of " + what);
   if (status.ok() &&
       __builtin_add_overflow(tensor.begin, tensor.end, &tensor.end))
-    fail(what + " ends beyond what 64 bits count");
+    fail(what + " ends beyond 2^64 bytes");
   header.infos.push_back(std::move(tensor));
 }
 

@@ -35,8 +35,7 @@ static void readKey(const JsonCursor &value, const std::string &name,
   if (key && key->read && (!value.raw().is_null() || name == "top_k"))
     return key->read(value, generation);
   if (!isAllowed && !key && !value.raw().is_null())
-    return value.fail("is an unknown key; what is not understood is not "
-                      "ignored",
+    return value.fail("is an unknown key; an unknown key is never ignored",
                       CRIA_UNIMPLEMENTED);
   if (!isAllowed && key && key->neutral == std::string("id")) {
     std::optional<int64_t> id;

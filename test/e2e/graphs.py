@@ -77,9 +77,9 @@ def check_pieces(graph):
 
 
 def check_whole(graph):
-    """A model whose tokens see those behind them takes a text whole."""
+    """A model whose tokens see later tokens takes a text whole."""
     run = graph.tools.run(graph.artifact, "--ids=1", "--max-tokens=1", *graph.flags)
-    refused(run, "--max-tokens: the model's tokens see those behind them")
+    refused(run, "--max-tokens: tokens of this model see later tokens")
     short = graph.compile("--chunk=16", out="short.cria")
     ids = ",".join(map(str, graph.ids))
     file = graph.tools.scratch / "short.npy"

@@ -131,7 +131,7 @@ def check_refusals(tools, config):
 
     refused("", ": expected layers=N, hidden=N or vocab=N")
     refused("depth=2", "depth=2: expected layers=N, hidden=N or vocab=N")
-    refused("layers=5", "layers=5: expected 1 to 4, what the config has")
+    refused("layers=5", "layers=5: expected 1 to 4, the config's number")
     refused("layers=0", "layers=0: expected 1 to 4")
     refused("vocab=x", "vocab=x: expected 1 to 320")
     refused("vocab", "vocab: expected 1 to 320")

@@ -202,7 +202,7 @@ KERNELS = {
     "attention_bias": Kernel(attention_bias),
     "attention_head_scales": Kernel(attention_head_scales),
     "attention_sink": Kernel(
-        attention_sink, [STORED, *2 * [no_vectors("it is no product of two matrices")]]
+        attention_sink, [STORED, *2 * [no_vectors("it is not a product of two matrices")]]
     ),
     "column_slices": Kernel(lambda x, w, u, n: x[:, :23] @ w.T + x[:, 14:] @ u.T),
     "bf16_slices": Kernel(lambda x, w, u, n: x[:, :67] @ w[:, 3:].T + x[:, 41:] @ u.T),
@@ -221,7 +221,7 @@ KERNELS = {
     "branch": Kernel(lambda x, n: np.tanh(x) if n < 3 else np.exp(x), whole=1),
     "batch": Kernel(
         lambda x, w, n: np.einsum("thk,hkn->thn", x, w).reshape(len(x), -1),
-        [no_vectors("it is no product of two matrices")],
+        [no_vectors("it is not a product of two matrices")],
     ),
     "both_transposed": Kernel(
         lambda x, w, n: x.T @ w.T,

@@ -296,9 +296,9 @@ func.func private @statistics(%x: tensor<1x32xf32>, %w: tensor<24x32xf32>, %out:
 #id = affine_map<(t, k) -> (t, k)>
 
 // What is read where the kernel writes, at another place, no launch may do.
-// REMARK: further-launch {{.*}}Function=many {{.*}}Reason="many blocks read what its products read"
+// REMARK: further-launch {{.*}}Function=many {{.*}}Reason="many blocks read the input of its products"
 // REMARK: further-launch {{.*}}Function=statistics {{.*}}Reason="rows of its products have statistics"
-// REMARK: no-schedule {{.*}}Function=shifted {{.*}}Reason="it reads other elements of what it writes over"
+// REMARK: no-schedule {{.*}}Function=shifted {{.*}}Reason="it reads other elements of a tensor that it overwrites"
 // CHECK-NOT: @shifted.launch
 func.func private @shifted(%x: tensor<1x24xf32>) -> tensor<1x24xf32> {
   %from = tensor.extract_slice %x[0, 1] [1, 12] [1, 1] : tensor<1x24xf32> to tensor<1x12xf32>

@@ -108,7 +108,7 @@ func.func @alone(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
 // A row that sees nothing would be the mean of all values, not zero.
 // CHECK-LABEL: func @blind
 // CHECK-NOT: scf.forall
-// REMARK: remark: [Missed] scores-stored | Category:flash-attention | {{.*}}Reason="what is hidden before it is not zero behind it"
+// REMARK: remark: [Missed] scores-stored | Category:flash-attention | {{.*}}Reason="the keys masked before it are not zeroed after it"
 func.func @blind(%q: tensor<1x2x3x16xf32>, %keys: tensor<4x2x256x16xf32>, %values: tensor<4x2x256x16xf32>, %limit: index) -> tensor<1x2x3x16xf32> {
   %zero = arith.constant 0.0 : f32
   %lowest = arith.constant 0xFF800000 : f32

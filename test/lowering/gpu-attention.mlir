@@ -407,7 +407,7 @@ func.func private @squared(%q: tensor<1x2x3x16xbf16>, %keys: tensor<4x2x256x16xb
 // Its result may not be part of something else.
 // CHECK-LABEL: func private @sum(
 // CHECK-NOT: gpu.func
-// REMARK: remark: [Missed] no-schedule | Category:convert-linalg-to-gpu | Function=sum | Reason="what is stored is not its result"
+// REMARK: remark: [Missed] no-schedule | Category:convert-linalg-to-gpu | Function=sum | Reason="another value than its result is stored"
 func.func private @sum(%q: tensor<1x2x3x16xbf16>, %keys: tensor<4x2x256x16xbf16>, %values: tensor<4x2x256x16xbf16>, %layer: index, %pos: index, %len: index, %out: tensor<1x2x3x16xbf16>) -> tensor<1x2x3x16xbf16> {
   %zero = arith.constant 0.0 : f32
   %lowest = arith.constant -3.40282347E+38 : f32

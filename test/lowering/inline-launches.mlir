@@ -214,7 +214,7 @@ module @branches attributes {gpu.container_module} {
 func.func private @k(%x: memref<4xf32>) {
   return
 }
-// expected-error @below {{'func.func' op expected a block that takes what the kernel is called with and returns nothing}}
+// expected-error @below {{'func.func' op expected one block with the kernel's arguments and without results}}
 func.func private @k.launch(%x: memref<?xf32>) {
   return
 }

@@ -29,7 +29,7 @@ module attributes {gpu.container_module} {
     } else {
       scf.yield %logits : memref<1x4xf32>
     }
-    // expected-error @below {{'gpu.launch_func' op cannot take what 'scf.if' makes}}
+    // expected-error @below {{'gpu.launch_func' op cannot use the result of 'scf.if', which one thread computes}}
     gpu.launch_func @kernels::@k blocks in (%c1, %c1, %c1) threads in (%c1, %c1, %c1) args(%either : memref<1x4xf32>)
     return
   }

@@ -11,7 +11,7 @@
 #mnb = affine_map<(m, n, b, j) -> (m, n)>
 
 // Of a contraction that no schedule takes: a batch of products,
-// CHECK: missed-vectors.mlir:[[#@LINE+2]]:{{.*}}remark: [Missed] scalar-loops | Category:lower-contractions | Function=batch | Op=linalg.generic, Reason="it is no product of two matrices"
+// CHECK: missed-vectors.mlir:[[#@LINE+2]]:{{.*}}remark: [Missed] scalar-loops | Category:lower-contractions | Function=batch | Op=linalg.generic, Reason="it is not a product of two matrices"
 func.func @batch(%a: memref<2x4x8xf32>, %b: memref<2x6x8xf32>, %c: memref<2x4x6xf32>) {
   linalg.generic {indexing_maps = [affine_map<(b, m, n, k) -> (b, m, k)>, affine_map<(b, m, n, k) -> (b, n, k)>, affine_map<(b, m, n, k) -> (b, m, n)>], iterator_types = ["parallel", "parallel", "parallel", "reduction"]}
       ins(%a, %b : memref<2x4x8xf32>, memref<2x6x8xf32>) outs(%c : memref<2x4x6xf32>) {

@@ -214,7 +214,7 @@ func.func @entry(%ids: memref<8xi32>, %tokens: index, %position: index, %first: 
 // -----
 
 // A kernel's own buffers end with it.
-// expected-error @below {{expected a kernel to return no buffer but those that it is given}}
+// expected-error @below {{expected a kernel to return only buffers among its arguments}}
 func.func private @returns() -> memref<4xf32> attributes {chunk = 8 : index} {
   %a = memref.alloc() : memref<4xf32>
   return %a : memref<4xf32>

@@ -172,9 +172,9 @@ TEST(ElfCheck, RefusesWhatIsPatched) {
       {[](Object o) { segment(o, PT_LOAD, 1).p_vaddr += 8; }, "is not aligned"},
       {[](Object o) { segment(o, PT_LOAD, 1).p_align = 0; }, "is not aligned"},
       {[](Object o) { segment(o, PT_GNU_RELRO).p_vaddr += 1 << 20; },
-       "segment GNU_RELRO lies outside what is loaded"},
+       "segment GNU_RELRO lies outside the loaded segments"},
       {[](Object o) { segment(o, PT_DYNAMIC).p_offset -= 16; },
-       "segment DYNAMIC lies outside what is loaded"},
+       "segment DYNAMIC lies outside the loaded segments"},
       {[](Object o) { segment(o, PT_DYNAMIC) = segment(o, PT_NOTE); },
        "has no dynamic section"},
       {[](Object o) {
@@ -196,21 +196,22 @@ TEST(ElfCheck, RefusesWhatIsPatched) {
       {[](Object o) { entry(o, DT_GNU_HASH).d_tag = 1234; },
        "dynamic section has 1234,"},
       {[](Object o) { entry(o, DT_RELA).d_un.d_ptr = 1 << 28; },
-       "relocations lie outside what is loaded"},
+       "relocations lie outside the loaded segments"},
       {[](Object o) { // where they could be changed after the check
          entry(o, DT_RELA).d_un.d_ptr = segment(o, PT_GNU_RELRO).p_vaddr;
        },
-       "relocations lie outside what is loaded, or can be written"},
+       "relocations lie outside the loaded segments, or can be written"},
       {[](Object o) { entry(o, DT_RELASZ).d_un.d_val = UINT64_MAX; },
-       "relocations lie outside what is loaded"},
+       "relocations lie outside the loaded segments"},
       {[](Object o) { entry(o, DT_RELACOUNT).d_un.d_val = 1 << 20; },
-       "relocations lie outside what is loaded"},
+       "relocations lie outside the loaded segments"},
       {[](Object o) { entry(o, DT_STRSZ).d_un.d_val = UINT64_MAX; },
-       "string table lies outside what is loaded"},
+       "string table lies outside the loaded segments"},
       {[](Object o) { entry(o, DT_STRSZ).d_un.d_val -= 1; },
-       "string table lies outside what is loaded, can be written or has no"},
+       "string table lies outside the loaded segments, can be written or has "
+       "no"},
       {[](Object o) { entry(o, DT_SYMTAB).d_un.d_ptr = UINT64_MAX; },
-       "symbol table of 7 symbols lies outside what is loaded"},
+       "symbol table of 7 symbols lies outside the loaded segments"},
   };
   const std::string plain = objectOf(plainData, "");
   ASSERT_TRUE(check(plain).ok()) << check(plain).message();

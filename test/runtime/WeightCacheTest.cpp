@@ -129,11 +129,12 @@ TEST_F(WeightCacheTest, MakesADamagedFileAnew) {
   struct {
     int64_t offset;
     const char *warning;
-  } cases[] = {{0, "is no file of weights of this version, and is made anew"},
-               {8, "is damaged, or of other weights, and is made anew"},
-               {16, "is damaged, or of other weights"},
-               {24, "is damaged, or of other weights"},
-               {40, "is damaged, or of other weights"}};
+  } cases[] = {
+      {0, "is not a file of weights of this version; a new file replaces it"},
+      {8, "is damaged, or of other weights; a new file replaces it"},
+      {16, "is damaged, or of other weights"},
+      {24, "is damaged, or of other weights"},
+      {40, "is damaged, or of other weights"}};
   for (auto [offset, warning] : cases) {
     change(files()[0], offset);
     bind();
@@ -153,7 +154,7 @@ TEST_F(WeightCacheTest, MakesACutFileAnew) {
     fs::resize_file(files()[0], size);
     bind();
     EXPECT_THAT(model->warnings(),
-                ElementsAre(quantized, HasSubstr("and is made anew")));
+                ElementsAre(quantized, HasSubstr("a new file replaces it")));
     EXPECT_EQ(blocks(), blocksWithout);
   }
 }

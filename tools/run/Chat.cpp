@@ -78,7 +78,7 @@ static Status reply(Run &run, Conversation &talk, std::string message) {
   talk.say("user", std::move(message));
   Status status = encodeConversation(run, talk);
   if (status.code() == CRIA_OUT_OF_RANGE) {
-    fprintf(stderr, "cria-run: %s: /reset starts anew\n",
+    fprintf(stderr, "cria-run: %s: /reset starts again\n",
             status.message().c_str());
     talk.messages.erase(talk.messages.size() - 1);
     return Status();

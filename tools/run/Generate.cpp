@@ -24,8 +24,8 @@ Status setLimit(Run &run) {
   if (run.manifest().bidirectional) {
     if (run.options.maxTokens.value_or(0) > 0)
       return Status(CRIA_INVALID_ARGUMENT,
-                    "--max-tokens: the model's tokens see those behind them, "
-                    "so that it generates none; --logits writes what it says");
+                    "--max-tokens: tokens of this model see later tokens, so "
+                    "it cannot generate; --logits writes its results");
     run.limit = 0;
   } else if (auto wanted = run.options.maxTokens) {
     if (*wanted > room && !run.options.chat)

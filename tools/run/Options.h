@@ -55,12 +55,12 @@ inline void addChat(CLI::App &app, RunOptions &options,
                     const std::vector<CLI::Option *> &others) {
   auto *chat =
       app.add_flag("--chat", options.chat,
-                   "converse by the chat template of --weights: a message a "
-                   "line on stdin; /reset forgets, /exit ends, Ctrl-C stops a "
+                   "chat by the chat template of --weights: each line on stdin "
+                   "is a message; /reset forgets, /exit ends, Ctrl-C stops a "
                    "reply");
   for (CLI::Option *other : others)
     chat->excludes(other);
-  app.add_option("--system", options.system, "what the model is told before")
+  app.add_option("--system", options.system, "system message of the chat")
       ->needs(chat);
 }
 
@@ -68,35 +68,36 @@ inline void addChat(CLI::App &app, RunOptions &options,
 inline void addProfile(CLI::App &app, RunOptions &options) {
   auto *profile = app.add_option(
       "--profile", options.profile,
-      "file for the times of all steps and their kernels, a Chrome trace that "
-      "Perfetto opens");
+      "file for the times of all steps and their kernels: a Chrome trace, for "
+      "Perfetto");
   app.add_option("--machine", options.machine,
-                 "what the machine reaches, as cria-bench --save-machine "
-                 "writes it: --profile then has each kernel's floor")
+                 "rates of the machine, written by cria-bench --save-machine: "
+                 "--profile then has each kernel's floor")
       ->type_name("FILE")
       ->needs(profile);
 }
 
 /// How ids are drawn.
 inline void addSampling(CLI::App &app, RunOptions &options) {
-  app.add_option("--temperature", options.temperature, "0: greedy");
+  app.add_option("--temperature", options.temperature,
+                 "divides logits; 0: greedy");
   app.add_option("--top-k", options.topK, "sample from the K likeliest; 0: all")
       ->check(wholeNumber<int64_t>(0, INT64_MAX));
-  app.add_option("--top-p", options.topP, "from the likeliest that make up P");
+  app.add_option("--top-p", options.topP,
+                 "sample from the likeliest whose probabilities add up to P");
   app.add_option("--min-p", options.minP,
-                 "from those at P times the likeliest");
-  app.add_option("--seed", options.seed, "of sampling (default 0)")
+                 "sample from ids with at least P times the best probability");
+  app.add_option("--seed", options.seed, "seed of sampling (default 0)")
       ->check(wholeNumber<uint64_t>(0, UINT64_MAX));
 }
 
 /// What the model goes on from; the options.
 inline std::vector<CLI::Option *> addPrompt(CLI::App &app,
                                             RunOptions &options) {
-  auto *prompt =
-      app.add_option("--prompt", options.prompt, "text to go on from")
-          ->expected(0, 1); // --prompt= is the empty text
+  auto *prompt = app.add_option("--prompt", options.prompt, "text to continue")
+                     ->expected(0, 1); // --prompt= is the empty text
   auto *ids =
-      app.add_option("--ids", options.ids, "token ids to go on from: 1,2,3")
+      app.add_option("--ids", options.ids, "token ids to continue: 1,2,3")
           ->expected(0, 1)
           ->excludes(prompt);
   auto *prefix = app.add_option(
@@ -109,7 +110,7 @@ inline std::vector<CLI::Option *> addPrompt(CLI::App &app,
 /// What is done about generation_config.json.
 inline void addGeneration(CLI::App &app, RunOptions &options) {
   app.add_option("--allow-unknown", options.allowUnknown,
-                 "ignore a key of generation_config.json that is not done here")
+                 "ignore this key of generation_config.json")
       ->type_name("KEY");
   app.add_flag_callback(
          "--generation-keys",
@@ -117,7 +118,7 @@ inline void addGeneration(CLI::App &app, RunOptions &options) {
            fputs(generationKeysText().c_str(), stdout);
            throw CLI::Success();
          },
-         "print every key of generation_config.json that is known, as Markdown")
+         "print every known key of generation_config.json, as Markdown")
       ->trigger_on_parse();
 }
 
@@ -126,33 +127,33 @@ inline void addOptions(CLI::App &app, RunOptions &options) {
   app.add_option("OUT.cria", options.artifact, "the artifact")->required();
   auto *weights = app.add_option(
       "--weights", options.weights,
-      "folder of *.safetensors, tokenizer.json, generation_config.json; or a "
-      "file.gguf, which has it all");
+      "folder of *.safetensors, tokenizer.json, generation_config.json; or one "
+      "file.gguf");
   auto *random = app.add_option("--random-weights", options.randomWeights,
-                                "seed of weights to draw instead")
+                                "draw weights from this seed instead")
                      ->check(wholeNumber<uint64_t>(0, UINT64_MAX));
   std::vector<CLI::Option *> notChat = addPrompt(app, options);
   addSource(app, options);
   app.add_option("--max-tokens", options.maxTokens,
-                 "tokens to generate (default: generation_config.json's, else "
-                 "to the end of the context)")
+                 "most tokens to generate (default: the limit of "
+                 "generation_config.json, or the end of the context)")
       ->check(wholeNumber<int64_t>(0, INT64_MAX));
   addSampling(app, options);
   app.add_option("--device", options.device,
-                 "where it runs; auto: the GPU if it can be")
+                 "device to run on; auto: the GPU if possible")
       ->type_name("auto|cpu|cuda|emulated");
   app.add_option("--cpu", options.cpu,
-                 "the code for this CPU, of those that cria-inspect lists "
-                 "(default: the best that runs here)");
+                 "run the code for this CPU, one of those that cria-inspect "
+                 "lists (default: the best that runs here)");
   app.add_flag("--no-cache", options.noCache,
                "do not keep compiled GPU code on disk");
   app.add_option("--threads", options.threads,
-                 "0, the default: one for each core, within the quota of the "
-                 "process's control groups")
+                 "number of threads; 0, the default: one for each core, within "
+                 "the quota of the process's control groups")
       ->check(wholeNumber(0, 1024));
   notChat.push_back(
       app.add_flag("--print-ids", options.printIds,
-                   "print the generated ids, on one line, in place of text"));
+                   "print the generated ids on one line instead of text"));
   notChat.push_back(app.add_option(
       "--logits", options.logits,
       "NumPy file for the prompt's logits, float32 (tokens, vocab)"));
@@ -163,9 +164,10 @@ inline void addOptions(CLI::App &app, RunOptions &options) {
   addProfile(app, options);
   weights->type_name("DIR");
   random->type_name("SEED");
-  app.footer("Sampling defaults come from generation_config.json; without one, "
-             "greedy. Text goes\nto stdout, or what is asked for in its place: "
-             "--print-ids, or a file called -.\nThe rest goes to stderr.");
+  app.footer("Sampling defaults come from generation_config.json; without that "
+             "file, sampling is\ngreedy. stdout receives the text, or instead "
+             "the ids of --print-ids or a file called -.\nEverything else goes "
+             "to stderr.");
 }
 
 /// INVALID_ARGUMENT with the value of the first option out of range.

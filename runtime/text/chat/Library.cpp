@@ -125,7 +125,7 @@ static Value toList(Evaluator &in, const Arguments &given) {
 
 template <bool last> static Value end(Evaluator &in, const Arguments &given) {
   if (last && given.get(0).shape() == Value::Shape::Generator)
-    return in.fail("what a filter generates has no last element");
+    return in.fail("a filter's generator has no last element");
   Value::List elements = iterate(given.get(0), in.budget);
   if (elements.empty())
     return Value::undefined(last ? "the last element" : "the first element",

@@ -104,7 +104,7 @@ static void representText(TextView view, Writer &writer) {
 
 static void representList(const Value &value, Writer &writer) {
   if (value.shape() == Value::Shape::Generator)
-    writer.budget.fail("printing what a filter generates is not supported",
+    writer.budget.fail("printing a filter's generator is not supported",
                        CRIA_UNIMPLEMENTED);
   bool tuple = value.shape() == Value::Shape::Tuple;
   writer.add(tuple ? "(" : "[");
