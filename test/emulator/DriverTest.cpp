@@ -51,6 +51,9 @@ struct Api {
 #define USE(name) decltype(&::name) name
   USE(cuInit);
   USE(cuDeviceGet);
+  USE(cuDeviceGetCount);
+  USE(cuCtxGetDevice);
+  USE(cuMemGetInfo_v2);
   USE(cuDevicePrimaryCtxRetain);
   USE(cuDevicePrimaryCtxRelease_v2);
   USE(cuDevicePrimaryCtxReset_v2);
@@ -97,6 +100,7 @@ struct Api {
   explicit Api(void *library) {
 #define FIND(name) name = decltype(name)(dlsym(library, #name))
     FIND(cuInit), FIND(cuDeviceGet), FIND(cuDevicePrimaryCtxRetain);
+    FIND(cuDeviceGetCount), FIND(cuCtxGetDevice), FIND(cuMemGetInfo_v2);
     FIND(cuDevicePrimaryCtxRelease_v2), FIND(cuDevicePrimaryCtxReset_v2);
     FIND(cuCtxSetCurrent), FIND(cuCtxSynchronize);
     FIND(cuMemAlloc_v2), FIND(cuMemFree_v2);
@@ -399,6 +403,37 @@ TEST_F(Driver, ReadsDecimalNumbersAlone) {
   EXPECT_EQ(said("CRIA_EMULATOR_FAULTS", "cuMemAlloc:01:2"),
             "cria-emulator: warning: CRIA_EMULATOR_FAULTS=cuMemAlloc:01:2 is "
             "ignored, expected function:call:result[:sticky]\n");
+}
+
+// Each has memory of its own; a context is of one of them.
+TEST_F(Driver, HasAsManyDevicesAsAreAskedFor) {
+  setenv("CRIA_EMULATOR_DEVICES", "2", 1);
+  setenv("CRIA_EMULATOR_MEMORY", "1M", 1);
+  open();
+  unsetenv("CRIA_EMULATOR_DEVICES");
+  unsetenv("CRIA_EMULATOR_MEMORY");
+  int count = 0;
+  CUdevice device = -1;
+  EXPECT_EQ(api().cuDeviceGetCount(&count), CUDA_SUCCESS);
+  EXPECT_EQ(count, 2);
+  EXPECT_EQ(api().cuDeviceGet(&device, 2), CUDA_ERROR_INVALID_DEVICE);
+  EXPECT_EQ(api().cuDeviceGet(&device, 1), CUDA_SUCCESS);
+  CUdeviceptr pointer = 0, other = 0;
+  EXPECT_EQ(api().cuMemAlloc_v2(&pointer, 1 << 20), CUDA_SUCCESS);
+  EXPECT_EQ(api().cuMemAlloc_v2(&other, 1), CUDA_ERROR_OUT_OF_MEMORY);
+  CUcontext second = nullptr;
+  EXPECT_EQ(api().cuDevicePrimaryCtxRetain(&second, device), CUDA_SUCCESS);
+  EXPECT_EQ(api().cuCtxSetCurrent(second), CUDA_SUCCESS);
+  size_t free = 0, total = 0;
+  EXPECT_EQ(api().cuCtxGetDevice(&device), CUDA_SUCCESS);
+  EXPECT_EQ(device, 1);
+  EXPECT_EQ(api().cuMemAlloc_v2(&other, 1 << 19), CUDA_SUCCESS);
+  EXPECT_EQ(api().cuMemGetInfo_v2(&free, &total), CUDA_SUCCESS);
+  EXPECT_EQ(free, size_t(1) << 19);
+  EXPECT_EQ(total, size_t(1) << 20);
+  EXPECT_EQ(api().cuDevicePrimaryCtxRelease_v2(1), CUDA_SUCCESS);
+  EXPECT_EQ(api().cuCtxSetCurrent(context), CUDA_SUCCESS);
+  EXPECT_EQ(api().cuMemFree_v2(pointer), CUDA_SUCCESS);
 }
 
 TEST_F(Driver, InjectsAFaultOnce) {

@@ -20,57 +20,60 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device) {
   ENTER(Initialized);
   if (!context)
     return CUDA_ERROR_INVALID_VALUE;
-  if (device != 0)
+  if (!driver.isDevice(device))
     return CUDA_ERROR_INVALID_DEVICE;
-  if (!driver.primary) {
-    driver.primary = std::make_unique<CUctx_st>();
-    driver.primary->isPrimary = true;
-    driver.primary->flags = driver.primaryFlags;
+  Primary &primary = driver.primaries[device];
+  if (!primary.context) {
+    primary.context = std::make_unique<CUctx_st>();
+    primary.context->isPrimary = true;
+    primary.context->device = device;
+    primary.context->flags = primary.flags;
   }
-  ++driver.primaryUses;
-  *context = driver.primary.get();
+  ++primary.uses;
+  *context = primary.context.get();
   return CUDA_SUCCESS;
 }
 
 CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device) {
   ENTER(Initialized);
-  if (device != 0)
+  if (!driver.isDevice(device))
     return CUDA_ERROR_INVALID_DEVICE;
-  if (driver.primaryUses == 0) {
+  Primary &primary = driver.primaries[device];
+  if (primary.uses == 0) {
     driver.reportMisuse("the primary context is not retained");
     return CUDA_ERROR_INVALID_CONTEXT;
   }
-  if (--driver.primaryUses == 0)
-    driver.clear(*driver.primary);
+  if (--primary.uses == 0)
+    driver.clear(*primary.context);
   return CUDA_SUCCESS;
 }
 
 CUresult cuDevicePrimaryCtxReset_v2(CUdevice device) {
   ENTER(Initialized);
-  if (device != 0)
+  if (!driver.isDevice(device))
     return CUDA_ERROR_INVALID_DEVICE;
-  if (driver.primary)
-    driver.clear(*driver.primary);
+  if (driver.primaries[device].context)
+    driver.clear(*driver.primaries[device].context);
   return CUDA_SUCCESS;
 }
 
 CUresult cuDevicePrimaryCtxGetState(CUdevice device, unsigned *flags,
                                     int *active) {
   ENTER(Initialized);
-  if (device != 0)
+  if (!driver.isDevice(device))
     return CUDA_ERROR_INVALID_DEVICE;
   if (!flags || !active)
     return CUDA_ERROR_INVALID_VALUE;
-  *flags = driver.primaryFlags;
-  *active = driver.primaryUses != 0;
+  *flags = driver.primaries[device].flags;
+  *active = driver.primaries[device].uses != 0;
   return CUDA_SUCCESS;
 }
 
 CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice device, unsigned flags) {
   ENTER(Initialized);
-  if (device != 0)
+  if (!driver.isDevice(device))
     return CUDA_ERROR_INVALID_DEVICE;
-  driver.primaryFlags = flags;
+  driver.primaries[device].flags = flags;
   return CUDA_SUCCESS;
 }
 
@@ -78,9 +81,10 @@ CUresult cuCtxCreate_v2(CUcontext *context, unsigned flags, CUdevice device) {
   ENTER(Initialized);
   if (!context)
     return CUDA_ERROR_INVALID_VALUE;
-  if (device != 0)
+  if (!driver.isDevice(device))
     return CUDA_ERROR_INVALID_DEVICE;
   *context = driver.contexts.make();
+  (*context)->device = device;
   (*context)->flags = flags;
   contextStack().push_back(*context);
   return CUDA_SUCCESS;
@@ -152,7 +156,7 @@ CUresult cuCtxGetDevice(CUdevice *device) {
   ENTER(Context);
   if (!device)
     return CUDA_ERROR_INVALID_VALUE;
-  *device = 0;
+  *device = currentContext()->device;
   return CUDA_SUCCESS;
 }
 
@@ -162,7 +166,7 @@ CUresult cuCtxGetDevice_v2(CUdevice *device, CUcontext context) {
     return result;
   if (!device)
     return CUDA_ERROR_INVALID_VALUE;
-  *device = 0;
+  *device = context->device;
   return context->error;
 }
 

@@ -1,16 +1,10 @@
-// The driver and its one device.
+// The driver and its devices.
 #include "tools/emulator/driver/Driver.h"
 #include "tools/emulator/driver/Limits.h"
 
 #include <cstring>
 
 using namespace cria::emulator;
-
-namespace {
-
-bool isDevice(CUdevice device) { return device == 0; }
-
-} // namespace
 
 extern "C" {
 
@@ -36,7 +30,7 @@ CUresult cuDeviceGetCount(int *count) {
   ENTER(Initialized);
   if (!count)
     return CUDA_ERROR_INVALID_VALUE;
-  *count = 1;
+  *count = int(driver.settings.devices);
   return CUDA_SUCCESS;
 }
 
@@ -44,15 +38,15 @@ CUresult cuDeviceGet(CUdevice *device, int ordinal) {
   ENTER(Initialized);
   if (!device)
     return CUDA_ERROR_INVALID_VALUE;
-  if (ordinal != 0)
+  if (!driver.isDevice(ordinal))
     return CUDA_ERROR_INVALID_DEVICE;
-  *device = 0;
+  *device = ordinal;
   return CUDA_SUCCESS;
 }
 
 CUresult cuDeviceGetName(char *name, int length, CUdevice device) {
   ENTER(Initialized);
-  if (!isDevice(device))
+  if (!driver.isDevice(device))
     return CUDA_ERROR_INVALID_DEVICE;
   if (!name || length < 1)
     return CUDA_ERROR_INVALID_VALUE;
@@ -65,11 +59,12 @@ CUresult cuDeviceGetName(char *name, int length, CUdevice device) {
 
 CUresult cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice device) {
   ENTER(Initialized);
-  if (!isDevice(device))
+  if (!driver.isDevice(device))
     return CUDA_ERROR_INVALID_DEVICE;
   if (!uuid)
     return CUDA_ERROR_INVALID_VALUE;
   std::memcpy(uuid->bytes, "cria emulated 00", 16);
+  uuid->bytes[15] = char('0' + device);
   return CUDA_SUCCESS;
 }
 
@@ -79,18 +74,18 @@ CUresult cuDeviceGetUuid(CUuuid *uuid, CUdevice device) {
 
 CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice device) {
   ENTER(Initialized);
-  if (!isDevice(device))
+  if (!driver.isDevice(device))
     return CUDA_ERROR_INVALID_DEVICE;
   if (!bytes)
     return CUDA_ERROR_INVALID_VALUE;
-  *bytes = driver.memory->capacity();
+  *bytes = driver.capacity();
   return CUDA_SUCCESS;
 }
 
 CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute,
                               CUdevice device) {
   ENTER(Initialized);
-  if (!isDevice(device))
+  if (!driver.isDevice(device))
     return CUDA_ERROR_INVALID_DEVICE;
   auto known = attributeOf(attribute, driver.settings.capability);
   if (!value || !known)
@@ -101,7 +96,7 @@ CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute,
 
 CUresult cuDeviceComputeCapability(int *major, int *minor, CUdevice device) {
   ENTER(Initialized);
-  if (!isDevice(device))
+  if (!driver.isDevice(device))
     return CUDA_ERROR_INVALID_DEVICE;
   if (!major || !minor)
     return CUDA_ERROR_INVALID_VALUE;

@@ -17,8 +17,25 @@ void Driver::refresh() {
   settings = readSettings();
   calls.clear();
   if (!memory || memory->used() == 0)
-    memory =
-        std::make_unique<DeviceMemory>(settings.memory, settings.checks.memory);
+    memory = std::make_unique<DeviceMemory>(settings.memory * settings.devices,
+                                            settings.checks.memory);
+}
+
+uint64_t Driver::freeOn(CUdevice device) {
+  if (settings.devices == 1)
+    return memory->capacity() - memory->used();
+  uint64_t used = 0;
+  auto add = [&](const CUctx_st &context) {
+    if (context.device == device)
+      for (uint64_t address : context.allocations)
+        if (const Allocation *found = memory->find(address, 1))
+          used += found->bytes;
+  };
+  contexts.forEach(add);
+  for (auto &[own, primary] : primaries)
+    if (primary.context)
+      add(*primary.context);
+  return capacity() - std::min(capacity(), used);
 }
 
 void Driver::clear(CUctx_st &context) {
@@ -34,7 +51,8 @@ void Driver::clear(CUctx_st &context) {
   for (uint64_t address : context.hostAllocations)
     if (!memory->free(address, Allocation::PinnedHost))
       memory->unregisterHost(address);
-  context = CUctx_st{context.isPrimary, context.flags, CUDA_SUCCESS, {}, {}};
+  context = CUctx_st{
+      context.isPrimary, context.device, context.flags, CUDA_SUCCESS, {}, {}};
 }
 
 void Driver::unload(CUmodule module) {

@@ -19,6 +19,7 @@
 /// A context: the primary one, or one that was created.
 struct CUctx_st {
   bool isPrimary = false;
+  CUdevice device = 0;
   unsigned flags = 0;
   CUresult error = CUDA_SUCCESS; ///< that poisoned it
   std::set<uint64_t> allocations, hostAllocations;
@@ -190,8 +191,14 @@ private:
   std::deque<T *> gone; ///< memory without an object, the oldest first
 };
 
-/// The device and all objects on it. All members are guarded by `mutex`, which
-/// a Call holds.
+/// The primary context of a device, and how often it is retained.
+struct Primary {
+  std::unique_ptr<CUctx_st> context; ///< null before the first use
+  unsigned uses = 0, flags = 0;
+};
+
+/// The devices and all objects on them. All members are guarded by `mutex`,
+/// which a Call holds.
 struct Driver {
   static Driver &get();
 
@@ -208,9 +215,8 @@ struct Driver {
   bool nullIsPerThread = false;
   std::recursive_mutex mutex;
 
-  std::unique_ptr<CUctx_st> primary;
-  unsigned primaryUses = 0, primaryFlags = 0;
-  Handles<CUctx_st> contexts{"a context"}; ///< besides the primary one
+  std::map<CUdevice, Primary> primaries;
+  Handles<CUctx_st> contexts{"a context"}; ///< besides the primary ones
   Handles<CUmod_st> modules{"a module"};
   Handles<CUfunc_st> functions{"a function"};
   Handles<CUstream_st> streams{"a stream"};
@@ -222,10 +228,22 @@ struct Driver {
   /// Launches that nothing else followed, by stream.
   std::map<CUstream, LaunchTrace> traces;
 
+  bool isDevice(CUdevice device) const {
+    return device >= 0 && unsigned(device) < settings.devices;
+  }
   bool isContext(CUcontext context) {
-    bool isPrimary = context == primary.get() && primaryUses > 0;
+    bool isPrimary = std::any_of(
+        primaries.begin(), primaries.end(), [&](const auto &primary) {
+          return context == primary.second.context.get() &&
+                 primary.second.uses > 0;
+        });
     return context && (isPrimary || contexts.has(context));
   }
+  /// Bytes of each device.
+  uint64_t capacity() const { return memory->capacity() / settings.devices; }
+  /// Bytes of a device that nothing of its contexts takes. Several devices
+  /// share one range of addresses, so that what any of them holds can be told.
+  uint64_t freeOn(CUdevice device);
   /// Frees all that belongs to the context.
   void clear(CUctx_st &context);
   void unload(CUmodule module);

@@ -21,6 +21,8 @@ CUresult allocateHost(Driver &driver, void **pointer, size_t bytes) {
 CUresult allocate(Driver &driver, CUdeviceptr *pointer, size_t bytes) {
   if (!pointer || bytes == 0)
     return CUDA_ERROR_INVALID_VALUE;
+  if (bytes > driver.freeOn(currentContext()->device))
+    return CUDA_ERROR_OUT_OF_MEMORY;
   uint64_t address = driver.memory->allocate(bytes, Allocation::Device);
   if (!address)
     return CUDA_ERROR_OUT_OF_MEMORY;
@@ -56,8 +58,8 @@ CUresult cuMemGetInfo_v2(size_t *free, size_t *total) {
   ENTER(Context);
   if (!free || !total)
     return CUDA_ERROR_INVALID_VALUE;
-  *total = driver.memory->capacity();
-  *free = driver.memory->capacity() - driver.memory->used();
+  *total = driver.capacity();
+  *free = driver.freeOn(currentContext()->device);
   return CUDA_SUCCESS;
 }
 

@@ -12,13 +12,13 @@ namespace cria::emulator {
 namespace {
 
 constexpr const char *kVariables[] = {
-    "CRIA_EMULATOR_DEVICE",         "CRIA_EMULATOR_MEMORY",
-    "CRIA_EMULATOR_CHECKS",         "CRIA_EMULATOR_SEED",
-    "CRIA_EMULATOR_THREADS",        "CRIA_EMULATOR_OPTIMIZATION",
-    "CRIA_EMULATOR_TIME_LIMIT",     "CRIA_EMULATOR_COUNT",
-    "CRIA_EMULATOR_REPORT",         "CRIA_EMULATOR_FAULTS",
-    "CRIA_EMULATOR_DRIVER_VERSION", "CRIA_EMULATOR_CACHE",
-    "CUDA_VISIBLE_DEVICES"};
+    "CRIA_EMULATOR_DEVICE",       "CRIA_EMULATOR_DEVICES",
+    "CRIA_EMULATOR_MEMORY",       "CRIA_EMULATOR_CHECKS",
+    "CRIA_EMULATOR_SEED",         "CRIA_EMULATOR_THREADS",
+    "CRIA_EMULATOR_OPTIMIZATION", "CRIA_EMULATOR_TIME_LIMIT",
+    "CRIA_EMULATOR_COUNT",        "CRIA_EMULATOR_REPORT",
+    "CRIA_EMULATOR_FAULTS",       "CRIA_EMULATOR_DRIVER_VERSION",
+    "CRIA_EMULATOR_CACHE",        "CUDA_VISIBLE_DEVICES"};
 
 llvm::StringRef variable(const char *name) {
   const char *value = std::getenv(name);
@@ -175,6 +175,7 @@ Settings readSettings() {
     settings.capability = 90;
   else if (!device.empty() && device != "sm_80")
     complain("CRIA_EMULATOR_DEVICE", device, "sm_80 or sm_90");
+  readNumber("CRIA_EMULATOR_DEVICES", settings.devices, 1, 8);
   readMemory(settings.memory);
   readChecks(settings.checks);
   readNumber("CRIA_EMULATOR_SEED", settings.seed, 0, UINT64_MAX);

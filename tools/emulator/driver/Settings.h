@@ -21,7 +21,8 @@ struct Fault {
 
 struct Settings {
   unsigned capability = 80;
-  uint64_t memory = uint64_t(40) << 30;
+  uint64_t memory = uint64_t(40) << 30; ///< of each device
+  unsigned devices = 1;                 ///< all of one kind
   bool hasDevice = true;
   int driverVersion = 13000; ///< 13000 for 13.0
   bool boundsPtx = false;    ///< the version was asked for, and bounds the PTX
