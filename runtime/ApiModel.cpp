@@ -1,5 +1,6 @@
 #include "runtime/Handles.h"
 
+#include "runtime/Devices.h"
 #include "runtime/Preflight.h"
 
 using namespace cria;
@@ -161,17 +162,17 @@ cria_status cria_model_random(const cria_artifact *artifact, uint64_t seed,
   });
 }
 
-/// The adapters that `options` list. The elements have the size that the first
-/// one says, which need not be this library's.
-static Status readLoras(const cria_model_options &options,
+/// The adapters of a list. Its elements have the size that the first one says,
+/// which need not be this library's.
+static Status readLoras(const cria_lora *list, size_t count,
                         std::vector<LoraSource> &loras) {
-  if (options.lora_count == 0)
+  if (count == 0)
     return Status();
-  if (Status status = notNull(options.loras, "loras"); !status.ok())
+  if (Status status = notNull(list, "loras"); !status.ok())
     return status;
-  size_t step = options.loras->size;
-  auto *at = reinterpret_cast<const char *>(options.loras);
-  for (size_t i = 0; i < options.lora_count; ++i, at += step) {
+  size_t step = list->size;
+  auto *at = reinterpret_cast<const char *>(list);
+  for (size_t i = 0; i < count; ++i, at += step) {
     auto *given = reinterpret_cast<const cria_lora *>(at);
     cria_lora lora;
     Status status = readStruct(given, "lora", lora);
@@ -211,7 +212,38 @@ static Status readSource(const cria_model_options &options,
                           uint64_t done, uint64_t total) {
       call(data, done, total);
     };
-  return readLoras(options, source.loras);
+  source.log = {options.log, options.log_data};
+  return readLoras(options.loras, options.lora_count, source.loras);
+}
+
+/// INVALID_ARGUMENT unless `device` is a cria_device.
+static Status checkDevice(int32_t device) {
+  if (device >= CRIA_DEVICE_AUTO && device <= CRIA_DEVICE_EMULATED)
+    return Status();
+  return Status(CRIA_INVALID_ARGUMENT,
+                "device is " + std::to_string(device) + ", no cria_device");
+}
+
+/// The device that `options` ask for.
+static Status readDevice(const cria_model_options &options,
+                         DeviceOptions &device) {
+  if (Status status = checkDevice(options.device); !status.ok())
+    return status;
+  device.kind = static_cast<DeviceKind>(options.device);
+  device.cache = options.no_cache == 0;
+  if (options.device_count == 0)
+    return Status();
+  if (options.device_count > 1)
+    return Status(CRIA_UNIMPLEMENTED,
+                  "device_count is " + std::to_string(options.device_count) +
+                      ", expected 0 or 1: a model is on one device");
+  if (device.kind == DeviceKind::Cpu)
+    return Status(CRIA_INVALID_ARGUMENT,
+                  "device_count is 1 for the CPU, which has no index");
+  if (Status status = notNull(options.devices, "devices"); !status.ok())
+    return status;
+  device.index = *options.devices;
+  return Status();
 }
 
 cria_status cria_model_load(const cria_artifact *artifact,
@@ -225,16 +257,13 @@ cria_status cria_model_load(const cria_artifact *artifact,
     if (!status.ok())
       return status;
     *model = nullptr;
-    if (asked.device < CRIA_DEVICE_AUTO || asked.device > CRIA_DEVICE_EMULATED)
-      return Status(CRIA_INVALID_ARGUMENT, "device is " +
-                                               std::to_string(asked.device) +
-                                               ", no cria_device");
     WeightSource source;
-    if (Status read = readSource(asked, source); !read.ok())
-      return read;
     DeviceOptions device;
-    device.kind = static_cast<DeviceKind>(asked.device);
-    device.cache = asked.no_cache == 0;
+    status = readDevice(asked, device);
+    if (status.ok())
+      status = readSource(asked, source);
+    if (!status.ok())
+      return status;
     return giveModel(Model::load(artifact->object, source, device), model);
   });
 }
@@ -271,6 +300,60 @@ cria_status cria_model_get_info(const cria_model *model, cria_model_info *info,
     known.mapped_bytes = model->object->mappedBytes();
     known.copied_bytes = model->object->copiedBytes();
     known.bind_seconds = model->object->bindSeconds();
+    return writeStruct(known, info, "info");
+  });
+}
+
+cria_status cria_lora_set_create(const cria_model *model,
+                                 const cria_lora *loras, size_t count,
+                                 cria_lora_set **set, cria_error *error) {
+  return guarded(error, [&] {
+    Status status = notNull({{model, "model"}, {set, "set"}});
+    if (!status.ok())
+      return status;
+    *set = nullptr;
+    std::vector<LoraSource> sources;
+    status = readLoras(loras, count, sources);
+    if (!status.ok())
+      return status;
+    auto loaded = LoraSet::load(model->object, sources);
+    if (loaded.ok())
+      *set = new cria_lora_set{*loaded};
+    return loaded.status();
+  });
+}
+
+void cria_lora_set_free(cria_lora_set **set) { freeHandle(set); }
+
+cria_status cria_device_count(int32_t device, int32_t *count,
+                              cria_error *error) {
+  return guarded(error, [&] {
+    Status status = first({notNull(count, "count"), checkDevice(device)});
+    if (!status.ok())
+      return status;
+    *count = 0;
+    Result<int> found = deviceCount(static_cast<DeviceKind>(device));
+    if (found.ok())
+      *count = *found;
+    return found.status();
+  });
+}
+
+cria_status cria_device_get_info(int32_t device, int32_t index,
+                                 cria_device_info *info, cria_error *error) {
+  return guarded(error, [&] {
+    Status status = first({checkStruct(info, "info"), checkDevice(device)});
+    if (!status.ok())
+      return status;
+    Result<DeviceInfo> found =
+        deviceInfo(static_cast<DeviceKind>(device), index);
+    if (!found.ok())
+      return found.status();
+    cria_device_info known = {};
+    known.memory_bytes = found->memory;
+    known.free_bytes = found->free;
+    known.compute_capability = found->capability;
+    found->name.copy(known.name, sizeof(known.name) - 1);
     return writeStruct(known, info, "info");
   });
 }

@@ -13,7 +13,10 @@ cria_status cria_session_create(const cria_model *model,
     if (!status.ok())
       return status;
     *session = nullptr;
-    auto made = Session::create(model->object, asked.threads);
+    Threads threads(asked.threads);
+    threads.run = asked.parallel_for;
+    threads.data = asked.parallel_data;
+    auto made = Session::create(model->object, threads);
     if (made.ok())
       *session = new cria_session{std::move(*made)};
     return made.status();
@@ -153,6 +156,15 @@ cria_status cria_session_draw(cria_session *session, const int32_t *ids,
     if (drawn.ok())
       *id = *drawn;
     return drawn.status();
+  });
+}
+
+cria_status cria_session_set_lora(cria_session *session,
+                                  const cria_lora_set *set, cria_error *error) {
+  return guarded(error, [&] {
+    Status status = notNull(session, "session");
+    return status.ok() ? session->object->setLoras(set ? set->object : nullptr)
+                       : status;
   });
 }
 

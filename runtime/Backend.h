@@ -2,6 +2,7 @@
 /// computes the steps of a session on it.
 #pragma once
 
+#include "runtime/Log.h"
 #include "runtime/Status.h"
 
 #include <chrono>
@@ -36,6 +37,17 @@ struct WeightSource {
   bool allowUnused = false;              // the checkpoint may have layers more
   std::string cache = {}; // a folder that keeps quantized weights, or ""
   Progress progress = {}; // called by the thread that binds; empty for none
+  Log log = {};
+};
+
+/// The threads of a session on the CPU.
+struct Threads {
+  Threads(int count = 0) : count(count) {}
+
+  int count; // 0: one a core
+  /// The caller's, in place of threads of the session's; null for none.
+  cria_parallel_for run = nullptr;
+  void *data = nullptr;
 };
 
 /// One forward pass: `tokens` ids at `position` and after; see CriaEntry.
@@ -59,6 +71,20 @@ struct KernelTime {
   double seconds;
 };
 
+/// LoRA adapters on a model's device: other values for the weights that
+/// compiled code keeps adapters in. Immutable; share it between sessions.
+class BoundLoras {
+public:
+  explicit BoundLoras(uint64_t slots) : addresses(slots) {}
+  virtual ~BoundLoras() = default;
+
+  /// Where the device has the weight of a slot; 0 where that is the model's.
+  uint64_t find(uint64_t slot) const { return addresses[slot]; }
+
+protected:
+  std::vector<uint64_t> addresses; // by slot
+};
+
 /// Computes the steps of one session and holds its KV caches. Used by one
 /// thread at a time.
 class Backend {
@@ -76,6 +102,11 @@ public:
 
   /// Runs another text, of at most a chunk, for the steps that follow.
   virtual Status encode(const int32_t *ids, int64_t count) = 0;
+
+  /// From now on computes with `loras`, which must live until another call;
+  /// null: with those that the model was bound with. What failed changes
+  /// nothing.
+  virtual Status use(const BoundLoras *loras) = 0;
 
   /// From now on appends the kernels of each step to `into`, which must live
   /// until another call; null: no longer. UNAVAILABLE where the device cannot
@@ -97,8 +128,13 @@ class BoundModel {
 public:
   virtual ~BoundModel() = default;
 
-  /// A backend at position 0. `threads` is for the CPU; 0: one a core.
-  virtual Result<std::unique_ptr<Backend>> newBackend(int threads) const = 0;
+  /// A backend at position 0. `threads` are for the CPU.
+  virtual Result<std::unique_ptr<Backend>>
+  newBackend(const Threads &threads) const = 0;
+
+  /// Puts adapters on the device, as they are kept apart from the weights.
+  virtual Result<std::unique_ptr<const BoundLoras>>
+  bindLoras(const std::vector<LoraSource> &loras) const = 0;
 
   /// The pointers that compiled code for the CPU reads weights through, one a
   /// slot; null on other devices.

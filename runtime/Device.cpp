@@ -2,22 +2,44 @@
 
 #include "runtime/Json.h"
 
+#include <cstdlib>
 #include <utility>
 
 namespace cria {
 
-Result<DeviceKind> deviceNamed(const std::string &name) {
+/// The number that is all of `text`, two digits at most.
+static std::optional<int> indexIn(const std::string &text) {
+  bool isNumber = !text.empty() && text.size() <= 2 &&
+                  text.find_first_not_of("0123456789") == std::string::npos &&
+                  (text == "0" || text[0] != '0');
+  return isNumber ? std::make_optional(atoi(text.c_str())) : std::nullopt;
+}
+
+Result<DeviceOptions> deviceNamed(const std::string &name) {
   static const std::pair<const char *, DeviceKind> kinds[] = {
       {"auto", DeviceKind::Auto},
       {"cpu", DeviceKind::Cpu},
       {"cuda", DeviceKind::Cuda},
       {"emulated", DeviceKind::Emulated}};
-  for (const auto &[known, kind] : kinds)
-    if (name == known)
-      return kind;
+  size_t colon = name.find(':');
+  std::optional<int> index;
+  if (colon != std::string::npos)
+    index = indexIn(name.substr(colon + 1));
+  for (const auto &[known, kind] : kinds) {
+    bool takesIndex = kind == DeviceKind::Cuda || kind == DeviceKind::Emulated;
+    if (name == known ||
+        (index && takesIndex && name.substr(0, colon) == known))
+      return DeviceOptions{kind, true, index};
+  }
   return Status(CRIA_INVALID_ARGUMENT,
                 "device is " + quote(name) +
-                    ", expected auto, cpu, cuda or emulated");
+                    ", expected auto, cpu, cuda, cuda:1 or emulated");
+}
+
+Status noDevice(int index, int count) {
+  return Status(CRIA_NOT_FOUND, "there is no device " + std::to_string(index) +
+                                    ", expected " + (count > 1 ? "0 to " : "") +
+                                    std::to_string(count - 1));
 }
 
 } // namespace cria

@@ -3,6 +3,7 @@
 
 #include "runtime/Status.h"
 
+#include <optional>
 #include <string>
 
 namespace cria {
@@ -16,9 +17,15 @@ struct DeviceOptions {
   DeviceKind kind = DeviceKind::Auto;
   /// Keep what the CUDA driver compiles on disk, for the next time.
   bool cache = true;
+  /// Which GPU, as its driver counts them; none: the first that can be opened.
+  std::optional<int> index = std::nullopt;
 };
 
-/// The kind called `name`: auto, cpu, cuda or emulated.
-Result<DeviceKind> deviceNamed(const std::string &name);
+/// The device called `name`: auto, cpu, cuda or emulated, the last two maybe
+/// with an index: cuda:1.
+Result<DeviceOptions> deviceNamed(const std::string &name);
+
+/// NOT_FOUND: `index` is that of no device, of `count`.
+Status noDevice(int index, int count);
 
 } // namespace cria

@@ -16,6 +16,10 @@ struct cria_model {
   std::string device;
 };
 
+struct cria_lora_set {
+  std::shared_ptr<const cria::LoraSet> object;
+};
+
 struct cria_session {
   std::unique_ptr<cria::Session> object;
 };

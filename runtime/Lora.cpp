@@ -199,6 +199,19 @@ Result<Loras> Loras::open(const WeightSource &source,
   return loras;
 }
 
+Result<Loras> Loras::openKept(const std::vector<LoraSource> &sources,
+                              const Manifest &manifest) {
+  WeightSource source;
+  source.loras = sources;
+  source.loraUnmerged = true;
+  Result<Loras> loras = open(source, manifest);
+  if (!loras.ok())
+    return loras;
+  if (Status status = loras->read(); !status.ok())
+    return status;
+  return loras;
+}
+
 Status Loras::readPair(const Pair &pair) const {
   const File &file = files[pair.file].file;
   Result<std::vector<float>> a = readFloats(file, *pair.a);

@@ -37,6 +37,11 @@ public:
   static Result<Loras> open(const WeightSource &source,
                             const Manifest &manifest);
 
+  /// The same for adapters that are kept apart from the weights, with their
+  /// matrices.
+  static Result<Loras> openKept(const std::vector<LoraSource> &sources,
+                                const Manifest &manifest);
+
   /// Reads the matrices.
   Status read();
 

@@ -6,6 +6,7 @@
 #include "runtime/cuda/Model.h"
 
 #include <chrono>
+#include <cstdio>
 #include <unistd.h>
 
 namespace cria {
@@ -66,6 +67,19 @@ static Bound bindOn(const DeviceOptions &device,
   return bindCuda(std::move(*opened), source);
 }
 
+/// What there is to say of a model that is loaded.
+void Model::logLoaded() const {
+  for (const std::string &line : notes)
+    log()(CRIA_LOG_WARNING, line);
+  char text[160];
+  snprintf(
+      text, sizeof(text),
+      "loaded in %.3f s: %.1f MiB of weights in the files, %.1f MiB copied",
+      seconds, static_cast<double>(mappedBytes()) / (1 << 20),
+      static_cast<double>(copiedBytes()) / (1 << 20));
+  log()(CRIA_LOG_INFO, text);
+}
+
 Result<std::shared_ptr<const Model>>
 Model::load(std::shared_ptr<const Artifact> artifact,
             const WeightSource &source, const DeviceOptions &device) {
@@ -82,6 +96,7 @@ Model::load(std::shared_ptr<const Artifact> artifact,
   std::chrono::duration<double> taken =
       std::chrono::steady_clock::now() - begin;
   model->seconds = taken.count();
+  model->logLoaded();
   return std::shared_ptr<const Model>(std::move(model));
 }
 

@@ -51,11 +51,14 @@ public:
 
   /// Lines for the user, without line ends.
   const std::vector<std::string> &warnings() const { return notes; }
+  /// Where the model and its sessions say what they do.
+  const Log &log() const { return source.log; }
   uint64_t mappedBytes() const { return weights->mappedBytes(); }
   uint64_t copiedBytes() const { return weights->copiedBytes(); }
   double bindSeconds() const { return seconds; }
 
 private:
+  void logLoaded() const;
   explicit Model(std::shared_ptr<const Artifact> artifact)
       : code(std::move(artifact)) {}
 

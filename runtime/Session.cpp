@@ -15,14 +15,20 @@ namespace cria {
 static constexpr int maxThreads = 1024;
 
 Result<std::unique_ptr<Session>>
-Session::create(std::shared_ptr<const Model> model, int threads) {
-  if (threads < 0 || threads > maxThreads)
+Session::create(std::shared_ptr<const Model> model, const Threads &threads) {
+  if (threads.count < 0 || threads.count > maxThreads)
     return Status(CRIA_INVALID_ARGUMENT,
-                  "threads is " + std::to_string(threads) + ", expected 0 to " +
-                      std::to_string(maxThreads));
+                  "threads is " + std::to_string(threads.count) +
+                      ", expected 0 to " + std::to_string(maxThreads));
   auto backend = model->bound().newBackend(threads);
   if (!backend.ok())
     return backend.status();
+  if (int started = (*backend)->threads();
+      model->onCpu() && started < threads.count)
+    model->log()(CRIA_LOG_WARNING,
+                 "a session has " + std::to_string(started) +
+                     " threads, the system gives no more of " +
+                     std::to_string(threads.count));
   return std::unique_ptr<Session>(
       new Session(std::move(model), std::move(*backend)));
 }
@@ -119,6 +125,10 @@ bool Session::outgrows(int64_t length) const {
 
 /// Computes what was fed anew, as the beginning of a prompt of `length`.
 Status Session::recompute(int64_t length) {
+  shared->log()(CRIA_LOG_INFO,
+                "computes " + std::to_string(fed) +
+                    " positions anew: the text outgrows those that its rope "
+                    "was made for");
   prompt = length;
   stale = true;
   Status status =
@@ -297,6 +307,16 @@ Status Session::feedEmbeddings(const float *rows, int64_t count,
     return step;
   };
   return inChunks(count, static_cast<int64_t>(ids.size()), prefill, make, {});
+}
+
+Status Session::setLoras(std::shared_ptr<const LoraSet> loras) {
+  if (loras && loras->model() != shared)
+    return Status(CRIA_INVALID_ARGUMENT,
+                  "the LoRA set is of another model than the session");
+  Status status = backend->use(loras ? &loras->bound() : nullptr);
+  if (status.ok())
+    loraSet = std::move(loras);
+  return status;
 }
 
 Status Session::expectPrompt(int64_t count) {

@@ -4,6 +4,7 @@
 
 #include "runtime/Backend.h"
 #include "runtime/History.h"
+#include "runtime/LoraSet.h"
 #include "runtime/Model.h"
 #include "runtime/SessionState.h"
 #include "runtime/Status.h"
@@ -25,10 +26,9 @@ struct PhaseTime {
 /// side by side, each on threads of its own.
 class Session {
 public:
-  /// A session at position 0 that computes on `threads` threads of the CPU; 0
-  /// stands for one a core.
+  /// A session at position 0 that computes on `threads` of the CPU.
   static Result<std::unique_ptr<Session>>
-  create(std::shared_ptr<const Model> model, int threads);
+  create(std::shared_ptr<const Model> model, const Threads &threads);
 
   /// Appends `count` ids. `logits` receives (count, vocab) floats for
   /// CRIA_LOGITS_ALL, (vocab) for CRIA_LOGITS_LAST. Nothing is fed where an id
@@ -65,6 +65,10 @@ public:
   /// positions, fed in several calls; else the first feed is the prompt. Counts
   /// for ropes that depend on its length.
   Status expectPrompt(int64_t count);
+
+  /// From now on computes with `loras`, of the same model; null: with those
+  /// that the model was loaded with. What the caches hold stays.
+  Status setLoras(std::shared_ptr<const LoraSet> loras);
 
   /// See Backend.
   Status trace(std::vector<KernelTime> *into) { return backend->trace(into); }
@@ -135,7 +139,8 @@ private:
       : shared(std::move(model)), backend(std::move(backend)) {}
 
   std::shared_ptr<const Model> shared;
-  std::unique_ptr<Backend> backend; // goes before the model
+  std::shared_ptr<const LoraSet> loraSet;
+  std::unique_ptr<Backend> backend; // goes before the model and the adapters
   int64_t fed = 0;
   int64_t prompt = 0;   // positions of the prompt at position 0
   int64_t expected = 0; // what it will be; 0: the next feed there

@@ -42,7 +42,9 @@ WeightLoader::open(const WeightSource &source, const Manifest &manifest) {
   return std::unique_ptr<const WeightLoader>(std::move(loader));
 }
 
-void WeightLoader::addAdapters(std::vector<WeightFill> &fills) const {
+std::vector<WeightFill> adapterFills(const Manifest &manifest,
+                                     const Loras &loras) {
+  std::vector<WeightFill> fills;
   for (const WeightSpec &weight : manifest.weights)
     for (uint64_t i = 0; i < weight.tensors() && weight.adapter; ++i)
       fills.push_back({&weight, weight.slot + i,
@@ -51,6 +53,7 @@ void WeightLoader::addAdapters(std::vector<WeightFill> &fills) const {
                          fillAdapter(weight, update, to, begin, end);
                          return Status();
                        }});
+  return fills;
 }
 
 void WeightLoader::addRandom(std::vector<WeightFill> &fills) const {
@@ -82,8 +85,7 @@ void WeightLoader::addCheckpoint(bool mapped,
 }
 
 std::vector<WeightFill> WeightLoader::fills(bool mapped) const {
-  std::vector<WeightFill> all;
-  addAdapters(all);
+  std::vector<WeightFill> all = adapterFills(manifest, loras);
   if (opened)
     addCheckpoint(mapped, all);
   else

@@ -24,6 +24,11 @@ struct WeightFill {
   std::function<Status(std::byte *to, uint64_t begin, uint64_t end)> write;
 };
 
+/// The weights of `manifest` that adapters are kept in, filled from `loras`;
+/// both outlive the fills.
+std::vector<WeightFill> adapterFills(const Manifest &manifest,
+                                     const Loras &loras);
+
 class WeightLoader {
 public:
   /// Opens what `source` names and matches it with the weights of `manifest`,
@@ -48,7 +53,6 @@ private:
   explicit WeightLoader(const Manifest &manifest, uint64_t seed)
       : manifest(manifest), seed(seed) {}
   Status match(const WeightSource &source);
-  void addAdapters(std::vector<WeightFill> &fills) const;
   void addRandom(std::vector<WeightFill> &fills) const;
   void addCheckpoint(bool mapped, std::vector<WeightFill> &fills) const;
 

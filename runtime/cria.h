@@ -5,6 +5,7 @@
  *   model      an artifact bound to the weights of one checkpoint
  *   session    one conversation: KV caches and scratch; shares the model
  *   sampler    logits to the next id
+ *   LoRA set   adapters of a model, among which sessions choose
  *
  * These functions are in libcria (-lcria), which needs the C and C++ libraries
  * alone. Tokenizers and chat templates are in libcria-text: cria_text.h.
@@ -19,10 +20,10 @@
  *  - An object keeps alive what it was made from: they may be freed in any
  *    order. A `_free` takes the address of the handle and sets it to NULL; a
  *    second call does nothing. No other call may use the handle meanwhile.
- *  - Artifacts, models, tokenizers, chats and generations may be used by many
- *    threads at once. A session, a stream and a sampler belong to one thread at
- *    a time; only cria_session_cancel and cria_session_resume may be called
- *    from another, or from a signal handler.
+ *  - Artifacts, models, LoRA sets, tokenizers, chats and generations may be
+ * used by many threads at once. A session, a stream and a sampler belong to one
+ * thread at a time; only cria_session_cancel and cria_session_resume may be
+ * called from another, or from a signal handler.
  *  - Strings are UTF-8. A returned pointer lives as long as its object, or
  *    until that object's next call where the function says so.
  *  - An artifact is a program: open only artifacts that you trust, as you would
@@ -170,6 +171,7 @@ typedef struct cria_artifact_info {
   uint64_t file_bytes;   /* of the artifact */
 } cria_artifact_info;
 
+/* What the manifest says of sizes. */
 CRIA_API cria_status cria_artifact_get_info(const cria_artifact *artifact,
                                             cria_artifact_info *info,
                                             cria_error *error);
@@ -181,7 +183,7 @@ CRIA_API cria_status cria_artifact_inspect(const char *path, char **json,
                                            cria_artifact_info *info,
                                            cria_error *error);
 
-/* ---- Models ------------------------------------------------------------ */
+/* ---- Devices ----------------------------------------------------------- */
 
 /* Where a model's weights lie and its sessions compute. */
 typedef enum cria_device {
@@ -191,6 +193,31 @@ typedef enum cria_device {
   CRIA_DEVICE_CUDA = 2,
   CRIA_DEVICE_EMULATED = 3 /* a CUDA driver that computes on the CPU */
 } cria_device;
+
+/* How many devices of a kind there are; `device` is a cria_device, and no
+ * CRIA_DEVICE_AUTO. CRIA_DEVICE_CPU is one. CUDA_VISIBLE_DEVICES hides GPUs.
+ * CRIA_UNAVAILABLE where there is no driver, CRIA_FAILED_PRECONDITION where it
+ * is too old; drivers without a device may say either, or that there are 0. */
+CRIA_API cria_status cria_device_count(int32_t device, int32_t *count,
+                                       cria_error *error);
+
+typedef struct cria_device_info {
+  size_t size;
+  char name[128];             /* "NVIDIA H200", or the CPU's; NUL-terminated */
+  uint64_t memory_bytes;      /* that it has; 0: unknown */
+  uint64_t free_bytes;        /* that a model could take now; 0: unknown */
+  int32_t compute_capability; /* 90 for sm_90; 0 for the CPU */
+} cria_device_info;
+
+/* What is known of device `index` of a kind, counted from 0. CRIA_NOT_FOUND
+ * where there is none. Asking a GPU what is free takes a context on it
+ * meanwhile, which takes some tenths of a second, and some memory that does not
+ * count as free. */
+CRIA_API cria_status cria_device_get_info(int32_t device, int32_t index,
+                                          cria_device_info *info,
+                                          cria_error *error);
+
+/* ---- Models ------------------------------------------------------------ */
 
 typedef struct cria_model cria_model;
 
@@ -224,6 +251,12 @@ typedef struct cria_lora {
                          been forgotten: leave the adapter out instead */
 } cria_lora;
 
+/* How much a line of `log` matters. */
+typedef enum cria_log_level {
+  CRIA_LOG_INFO = 1,   /* what the library does that takes long, or how */
+  CRIA_LOG_WARNING = 2 /* what the user should know */
+} cria_log_level;
+
 typedef struct cria_model_options {
   size_t size;
   const char *weights; /* a folder or file.gguf; NULL: drawn from `seed` */
@@ -243,6 +276,20 @@ typedef struct cria_model_options {
    * all; it must return, and call nothing of this model. NULL: nothing is. */
   void (*progress)(void *data, uint64_t done, uint64_t total);
   void *progress_data;
+  /* Called with what the library says of this model while it loads it, the
+   * lines of cria_model_warnings among it, and while its sessions work: a
+   * cria_log_level and one line, which lives until the function returns.
+   * Threads that use the model and its sessions call it, maybe at once; it must
+   * return, and call nothing of them. It is called as long as any object of the
+   * model is there. NULL: nothing is said. */
+  void (*log)(void *data, int32_t level, const char *text);
+  void *log_data;
+  /* Which GPU: `device_count` is 1 and `devices` an index below
+   * cria_device_count; or 0, for the first that can be opened. More than 1 are
+   * CRIA_UNIMPLEMENTED, an index for CRIA_DEVICE_CPU is CRIA_INVALID_ARGUMENT.
+   */
+  const int32_t *devices;
+  size_t device_count;
 } cria_model_options;
 
 /* What cria_model_bind and cria_model_random do, with adapters and on a device
@@ -272,18 +319,55 @@ typedef struct cria_model_info {
   double bind_seconds;
 } cria_model_info;
 
+/* What became of the weights when the model was loaded. */
 CRIA_API cria_status cria_model_get_info(const cria_model *model,
                                          cria_model_info *info,
                                          cria_error *error);
+
+/* LoRA adapters that are resident with a model, kept apart from its weights, so
+ * that sessions can choose: the model has as many sets as fit its memory. */
+typedef struct cria_lora_set cria_lora_set;
+
+/* Reads `count` adapters and puts them where the weights of `model` lie, in an
+ * artifact with room for them (cria-compile --lora-rank); all are of the size
+ * that the first one says. Feeds add all of them to the weights, as with
+ * `lora_unmerged`. None, with `loras` NULL, add nothing. The model may have
+ * others merged into its weights. CRIA_FAILED_PRECONDITION: no room, or
+ * adapters of another model. The files are not needed afterwards. */
+CRIA_API cria_status cria_lora_set_create(const cria_model *model,
+                                          const cria_lora *loras, size_t count,
+                                          cria_lora_set **set,
+                                          cria_error *error);
+CRIA_API void cria_lora_set_free(cria_lora_set **set);
 
 /* ---- Sessions ---------------------------------------------------------- */
 
 typedef struct cria_session cria_session;
 
+/* A piece of work: call it once for each index. It does not throw, takes no
+ * locks and waits for nothing. */
+typedef void (*cria_task)(void *context, int64_t index);
+
+/* Calls `task` with `context` and each index of [0, count), each once, in any
+ * order, on any threads, with what they need of stack (CRIA_STACK_BYTES), and
+ * returns when all have returned. */
+typedef void (*cria_parallel_for)(void *data, cria_task task, void *context,
+                                  int64_t count);
+
 typedef struct cria_session_options {
   size_t size;
   int32_t threads; /* 0: one for each core this process may use, fewer where
                       a control group sets a quota; at most 1024 */
+  /* On the CPU, what runs the loops of a feed, in place of threads of the
+   * session's; NULL: those. `threads` is then how many the caller has, by which
+   * loops are divided: with 1, it is not called. The thread that feeds calls
+   * it, some hundred times a token, never while it runs; it must not throw,
+   * feed, nor free the session. The numbers are the same as with other threads.
+   * Where it leaves indexes out, the feed is CRIA_INVALID_ARGUMENT, and so is
+   * every feed after. Loading a model starts threads of its own, which end
+   * before the call does. */
+  cria_parallel_for parallel_for;
+  void *parallel_data;
 } cria_session_options;
 
 /* A session at position 0 with threads of its own. `options` may be NULL. */
@@ -354,6 +438,17 @@ CRIA_API cria_status cria_session_expect_prompt(cria_session *session,
                                                 size_t count,
                                                 cria_error *error);
 
+/* Chooses the adapters of the feeds that follow; of the same model. NULL: those
+ * that the model was loaded with, none unless `lora_unmerged`. The session
+ * keeps the set alive. What the session holds stays: keys and values of the
+ * positions fed so far are those of the adapters of then, and what follows
+ * attends to them. For a text as if the set had been chosen before, rewind to 0
+ * and feed it again. On a GPU the next feed of one id takes some milliseconds
+ * more. */
+CRIA_API cria_status cria_session_set_lora(cria_session *session,
+                                           const cria_lora_set *set,
+                                           cria_error *error);
+
 /* The number of ids and embeddings that the session holds. */
 CRIA_API cria_status cria_session_position(const cria_session *session,
                                            int64_t *position,
@@ -364,7 +459,7 @@ CRIA_API cria_status cria_session_rewind(cria_session *session,
                                          int64_t position, cria_error *error);
 
 /* A session's state is what it holds: its position and the KV caches up to
- * there. Threads, timings and a cancel are not of it.
+ * there. Threads, timings, a cancel and the LoRA set are not of it.
  * CRIA_UNIMPLEMENTED for models whose rope may have a text computed anew (Phi
  * 3's with two lists of factors). To drop positions [a, b) from within a text,
  * feed what follows them again: keys are stored as rope has rotated them. */
@@ -416,6 +511,7 @@ typedef struct cria_session_timings {
   int64_t decode_tokens;
 } cria_session_timings;
 
+/* Where the session's time went since it was created. */
 CRIA_API cria_status cria_session_get_timings(const cria_session *session,
                                               cria_session_timings *timings,
                                               cria_error *error);
@@ -439,6 +535,7 @@ typedef struct cria_sampler_options {
 
 typedef struct cria_sampler cria_sampler;
 
+/* Draws ids of one text from rows of `vocab_size` logits. */
 CRIA_API cria_status cria_sampler_create(const cria_sampler_options *options,
                                          int64_t vocab_size,
                                          cria_sampler **sampler,

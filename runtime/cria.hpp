@@ -7,6 +7,7 @@
 #include "cria.h"
 
 #include <cstddef>
+#include <cstdlib>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -62,6 +63,34 @@ private:
   std::unique_ptr<T, Release> owned;
 };
 
+/// A logarithm of a probability for each of `ids`: see cria_log_probabilities.
+inline std::vector<double> logProbabilities(const std::vector<float> &logits,
+                                            const std::vector<int32_t> &ids) {
+  std::vector<double> made(ids.size());
+  call(cria_log_probabilities, logits.data(),
+       static_cast<int64_t>(logits.size()), ids.data(), ids.size(),
+       made.data());
+  return made;
+}
+
+/// The devices of a kind.
+inline int32_t deviceCount(cria_device device) {
+  int32_t count = 0;
+  call(cria_device_count, device, &count);
+  return count;
+}
+inline cria_device_info deviceInfo(cria_device device, int32_t index) {
+  auto info = make<cria_device_info>();
+  call(cria_device_get_info, device, index, &info);
+  return info;
+}
+
+/// Text that the library has malloc'ed.
+inline std::string takeText(char *text) {
+  std::unique_ptr<char, decltype(&std::free)> owned(text, std::free);
+  return text;
+}
+
 /// Compiled code and its manifest.
 class Artifact : public Handle<cria_artifact, cria_artifact_free> {
 public:
@@ -71,6 +100,16 @@ public:
   /// Of `size` bytes at `data`.
   Artifact(const void *data, std::size_t size) {
     open(cria_artifact_open_memory, data, size);
+  }
+  /// Of an open file.
+  explicit Artifact(int descriptor) { open(cria_artifact_open_fd, descriptor); }
+
+  /// The manifest of a file, of which no code is loaded.
+  static std::string inspect(const std::string &path,
+                             cria_artifact_info *info = nullptr) {
+    char *json = nullptr;
+    call(cria_artifact_inspect, path.c_str(), &json, info);
+    return takeText(json);
   }
 
   cria_artifact_info info() const {
@@ -88,6 +127,22 @@ public:
 /// An artifact bound to weights.
 class Model : public Handle<cria_model, cria_model_free> {
 public:
+  /// What is missing or extra in `weights`, and the memory that they take;
+  /// throws where they do not fit. cria_model_check has the report then, too.
+  static std::string check(const Artifact &artifact,
+                           const std::string &weights) {
+    char *report = nullptr;
+    auto error = make<cria_error>();
+    cria_model_check(artifact.get(), weights.c_str(), &report, &error);
+    std::string text = report ? takeText(report) : "";
+    if (error.status != CRIA_OK)
+      throw Error(error);
+    return text;
+  }
+  /// Weights drawn from a seed.
+  Model(const Artifact &artifact, uint64_t seed) {
+    open(cria_model_random, artifact.get(), seed);
+  }
   Model(const Artifact &artifact, const std::string &weights) {
     open(cria_model_bind, artifact.get(), weights.c_str());
   }
@@ -104,6 +159,19 @@ public:
     const char *text = nullptr;
     call(cria_model_warnings, get(), &text);
     return text;
+  }
+  cria_model_info info() const {
+    auto info = make<cria_model_info>();
+    call(cria_model_get_info, get(), &info);
+    return info;
+  }
+};
+
+/// Adapters that sessions of a model may choose.
+class LoraSet : public Handle<cria_lora_set, cria_lora_set_free> {
+public:
+  LoraSet(const Model &model, const std::vector<cria_lora> &loras) {
+    open(cria_lora_set_create, model.get(), loras.data(), loras.size());
   }
 };
 
@@ -139,6 +207,9 @@ public:
     options.threads = threads;
     open(cria_session_create, model.get(), &options);
   }
+  Session(const Model &model, const cria_session_options &options) {
+    open(cria_session_create, model.get(), &options);
+  }
 
   void feed(const std::vector<int32_t> &ids) {
     call(cria_session_feed, get(), ids.data(), ids.size(), CRIA_LOGITS_NONE,
@@ -149,6 +220,29 @@ public:
             std::vector<float> &logits) {
     call(cria_session_feed, get(), ids.data(), ids.size(), which, logits.data(),
          logits.size());
+  }
+  /// The logits after the ids at the indexes `rows`, row after row, of
+  /// `vocabSize` numbers each.
+  std::vector<float> feedRows(const std::vector<int32_t> &ids,
+                              const std::vector<int64_t> &rows,
+                              int64_t vocabSize) {
+    std::vector<float> logits(rows.size() *
+                              static_cast<std::size_t>(vocabSize));
+    call(cria_session_feed_rows, get(), ids.data(), ids.size(), rows.data(),
+         rows.size(), logits.data(), logits.size());
+    return logits;
+  }
+  /// Embeddings (count, hidden) in place of ids.
+  void feedEmbeddings(const std::vector<float> &rows, std::size_t hidden) {
+    call(cria_session_feed_embeddings, get(), rows.data(),
+         hidden ? rows.size() / hidden : 0, hidden);
+  }
+  /// The source text of a model with an encoder.
+  void encode(const std::vector<int32_t> &ids) {
+    call(cria_session_encode, get(), ids.data(), ids.size());
+  }
+  void expectPrompt(std::size_t count) {
+    call(cria_session_expect_prompt, get(), count);
   }
   int32_t draw(const std::vector<int32_t> &ids, Sampler &sampler) {
     int32_t id = 0;
@@ -162,6 +256,16 @@ public:
   }
   void rewind(int64_t position) { call(cria_session_rewind, get(), position); }
   void cancel() { cria_session_cancel(get()); }
+  void resume() { cria_session_resume(get()); }
+  /// The adapters of the feeds that follow; null: those of the model.
+  void setLora(const LoraSet *set) {
+    call(cria_session_set_lora, get(), set ? set->get() : nullptr);
+  }
+  cria_session_timings timings() const {
+    auto timings = make<cria_session_timings>();
+    call(cria_session_get_timings, get(), &timings);
+    return timings;
+  }
 
   std::vector<std::byte> save() const {
     std::size_t size = 0;

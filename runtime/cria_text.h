@@ -80,6 +80,8 @@ CRIA_API cria_status cria_tokenizer_decode(const cria_tokenizer *tokenizer,
  * splits a character. */
 typedef struct cria_stream cria_stream;
 
+/* A stream for one text; with `special`, special tokens are a part of it. It
+ * keeps the tokenizer alive. */
 CRIA_API cria_status cria_stream_create(const cria_tokenizer *tokenizer,
                                         int special, cria_stream **stream,
                                         cria_error *error);
@@ -141,6 +143,8 @@ CRIA_API cria_status cria_chat_encode(const cria_chat *chat,
  * a file.gguf says of the ids that begin and end a text. */
 typedef struct cria_generation cria_generation;
 
+/* Reads these files. What would change a text and is not done here is
+ * CRIA_UNIMPLEMENTED. */
 CRIA_API cria_status cria_generation_open(const char *folder,
                                           cria_generation **generation,
                                           cria_error *error);
@@ -160,6 +164,19 @@ CRIA_API cria_status cria_generation_begin(const cria_generation *generation,
 CRIA_API cria_status cria_generation_end_ids(const cria_generation *generation,
                                              const int32_t **ids, size_t *count,
                                              cria_error *error);
+
+typedef struct cria_generation_limits {
+  size_t size;
+  int64_t max_new_tokens; /* ids after the prompt; -1: nothing is said */
+  int64_t max_length;     /* ids with the prompt, where nothing is said of new
+                             ones; -1: nothing is said of these either */
+} cria_generation_limits;
+
+/* How many ids the folder asks for at most. A session may hold fewer: max_seq
+ * of cria_artifact_info. */
+CRIA_API cria_status
+cria_generation_get_limits(const cria_generation *generation,
+                           cria_generation_limits *limits, cria_error *error);
 
 /* Whether `id` ends the text: 1 or 0; 0 where `generation` is NULL. */
 CRIA_API int cria_generation_ends(const cria_generation *generation,

@@ -10,6 +10,12 @@
 namespace cria {
 inline namespace v1 {
 
+/// Ids that the library has malloc'ed.
+inline std::vector<int32_t> takeIds(int32_t *ids, std::size_t count) {
+  std::unique_ptr<int32_t, decltype(&std::free)> owned(ids, std::free);
+  return {ids, ids + count};
+}
+
 /// Text to ids and back.
 class Tokenizer : public Handle<cria_tokenizer, cria_tokenizer_free> {
 public:
@@ -24,16 +30,34 @@ public:
     std::size_t count = 0;
     call(cria_tokenizer_encode, get(), text.data(), text.size(), int{special},
          &ids, &count);
-    std::unique_ptr<int32_t, decltype(&std::free)> owned(ids, std::free);
-    return {ids, ids + count};
+    return takeIds(ids, count);
+  }
+  /// Of a user's text, in which no special token counts.
+  std::vector<int32_t> encodeText(std::string_view text,
+                                  bool special = true) const {
+    int32_t *ids = nullptr;
+    std::size_t count = 0;
+    call(cria_tokenizer_encode_text, get(), text.data(), text.size(),
+         int{special}, &ids, &count);
+    return takeIds(ids, count);
   }
   std::string decode(const std::vector<int32_t> &ids,
                      bool special = false) const {
     char *text = nullptr;
     call(cria_tokenizer_decode, get(), ids.data(), ids.size(), int{special},
          &text);
-    std::unique_ptr<char, decltype(&std::free)> owned(text, std::free);
+    return takeText(text);
+  }
+  /// The token of an id as the file spells it; and back.
+  std::string token(int32_t id) const {
+    const char *text = nullptr;
+    call(cria_tokenizer_token, get(), id, &text);
     return text;
+  }
+  int32_t find(const std::string &token) const {
+    int32_t id = 0;
+    call(cria_tokenizer_find, get(), token.c_str(), &id);
+    return id;
   }
   int64_t vocabSize() const {
     int64_t size = 0;
@@ -73,6 +97,23 @@ public:
     call(cria_generation_options, get(), &options);
     return options;
   }
+  cria_generation_limits limits() const {
+    auto limits = make<cria_generation_limits>();
+    call(cria_generation_get_limits, get(), &limits);
+    return limits;
+  }
+  /// The id that begins a text.
+  int32_t begin() const {
+    int32_t id = 0;
+    call(cria_generation_begin, get(), &id);
+    return id;
+  }
+  std::vector<int32_t> endIds() const {
+    const int32_t *ids = nullptr;
+    std::size_t count = 0;
+    call(cria_generation_end_ids, get(), &ids, &count);
+    return {ids, ids + count};
+  }
   bool ends(int32_t id) const { return cria_generation_ends(get(), id) != 0; }
 };
 
@@ -83,16 +124,30 @@ public:
     open(cria_chat_open, folder.c_str());
   }
 
+  /// The template `source` itself.
+  static Chat parse(std::string_view source) {
+    Chat chat;
+    chat.open(cria_chat_parse, source.data(), source.size());
+    return chat;
+  }
+
   /// `variables` is a JSON object: see cria_chat_render.
+  std::string render(const std::string &variables) const {
+    char *text = nullptr;
+    call(cria_chat_render, get(), variables.c_str(), &text);
+    return takeText(text);
+  }
   std::vector<int32_t> encode(const Tokenizer &tokenizer,
                               const std::string &variables) const {
     int32_t *ids = nullptr;
     std::size_t count = 0;
     call(cria_chat_encode, get(), tokenizer.get(), variables.c_str(), &ids,
          &count);
-    std::unique_ptr<int32_t, decltype(&std::free)> owned(ids, std::free);
-    return {ids, ids + count};
+    return takeIds(ids, count);
   }
+
+private:
+  Chat() = default;
 };
 
 } // namespace v1

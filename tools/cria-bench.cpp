@@ -135,10 +135,11 @@ int main(int argc, char **argv) try {
   addOptions(app, options, device);
   if (auto code = parseCommandLine(app, "cria-bench", argc, argv))
     return *code;
-  Result<DeviceKind> kind = deviceNamed(device);
-  if (!kind.ok())
-    return fail("--" + kind.status().message());
-  options.device.kind = *kind;
+  Result<DeviceOptions> named = deviceNamed(device);
+  if (!named.ok())
+    return fail("--" + named.status().message());
+  named->cache = options.device.cache;
+  options.device = *named;
   Result<Report> report = runBench(options);
   if (!report.ok())
     return fail(report.status().message());

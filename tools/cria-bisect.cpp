@@ -91,10 +91,10 @@ static void addOptions(CLI::App &app, Options &options) {
 static Result<Runner> openRunner(const std::string &path,
                                  const std::string &device,
                                  const Options &options) {
-  Result<DeviceKind> kind = deviceNamed(device);
-  if (!kind.ok())
-    return kind.status();
-  return Runner::open(path, options.source(), {*kind, true}, options.threads);
+  Result<DeviceOptions> named = deviceNamed(device);
+  if (!named.ok())
+    return named.status();
+  return Runner::open(path, options.source(), *named, options.threads);
 }
 
 /// The ids of an option, or those of the reference.

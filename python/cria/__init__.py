@@ -36,7 +36,16 @@ from cria._errors import (
     Unavailable,
     Unimplemented,
 )
-from cria._model import Conversation, Lora, Model, ModelInfo, load
+from cria._model import (
+    Conversation,
+    DeviceInfo,
+    Lora,
+    LoraSet,
+    Model,
+    ModelInfo,
+    devices,
+    load,
+)
 from cria._sampling import Generation, Sampler, Sampling, log_probabilities
 from cria._session import Completion, Session, Timings, Token
 from cria._text import ChatTemplate, TextStream, Tokenizer
@@ -57,6 +66,7 @@ __all__ = [
     "CriaWarning",
     "DataLoss",
     "DeadlineExceeded",
+    "DeviceInfo",
     "Error",
     "FailedPrecondition",
     "Generation",
@@ -64,6 +74,7 @@ __all__ = [
     "Internal",
     "InvalidArgument",
     "Lora",
+    "LoraSet",
     "Model",
     "ModelInfo",
     "NotFound",
@@ -82,6 +93,7 @@ __all__ = [
     "Unimplemented",
     "compile",
     "compiler",
+    "devices",
     "emit",
     "inspect",
     "load",

@@ -13,7 +13,7 @@ import os
 import re
 import sys
 import warnings
-from typing import Any, Callable, Iterator, NoReturn
+from typing import Any, Callable, Iterator, Literal, NoReturn
 
 import numpy as np
 
@@ -62,6 +62,25 @@ def lora(text: str) -> cria.Lora:
         return cria.Lora(folder, float(scale)) if equals else cria.Lora(text)
     except ValueError:
         raise argparse.ArgumentTypeError(f'"{scale}" is no scale') from None
+
+
+class ListDevices(argparse.Action):
+    """Prints the devices, as cria-run does, and ends."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
+        kinds: list[Literal["cpu", "cuda", "emulated"]] = ["cpu", "cuda", "emulated"]
+        for kind in kinds:
+            try:
+                for info in cria.devices(kind):
+                    chip = info.compute_capability
+                    parts = [info.name, *([f"sm_{chip}"] if chip else [])]
+                    parts.append(f"{info.memory_bytes >> 20} MiB")
+                    parts.append(f"{info.free_bytes >> 20} MiB free")
+                    print(f"{info.device}: {', '.join(parts)}")
+            except cria.Error as problem:
+                if kind == "cuda":
+                    print(f"cria: no cuda: {problem}", file=sys.stderr)
+        parser.exit()
 
 
 def parser() -> argparse.ArgumentParser:
@@ -118,7 +137,14 @@ def parser() -> argparse.ArgumentParser:
         "--device",
         default="auto",
         metavar="auto|cpu|cuda|emulated",
-        help="where it runs; auto: the GPU if it can be",
+        help="where it runs; auto: the GPU if it can be; cuda:1: the second of several "
+        "GPUs",
+    )
+    add(
+        "--list-devices",
+        action=ListDevices,
+        nargs=0,
+        help="print the devices of this machine and their memory",
     )
     add("--no-cache", action="store_true", help="do not keep compiled GPU code on disk")
     add(

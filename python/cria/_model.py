@@ -17,9 +17,50 @@ from cria._session import Completion, Prompt, Session, Tokens, completion_of
 from cria._text import ChatTemplate, Ids, Message, Tokenizer, ids_array
 
 Path = Union[str, "os.PathLike[str]"]
-#: Where a model computes; ``"auto"`` is the GPU where there is one.
-Device = Literal["auto", "cpu", "cuda", "emulated"]
+#: Where a model computes: ``"auto"``, the GPU where there is one, ``"cpu"``,
+#: ``"cuda"`` or ``"emulated"``; one GPU of several is ``"cuda:1"``.
+Device = str
 DEVICES = {"auto": 0, "cpu": 1, "cuda": 2, "emulated": 3}
+LEVELS = {1: "info", 2: "warning"}
+
+
+def _device_of(name: Device) -> tuple[int, list[int]]:
+    """The kind of a device, and its index if it has one."""
+    kind, colon, index = name.partition(":")
+    numbered = kind in ("cuda", "emulated") and index.isdecimal()
+    if kind not in DEVICES or (colon and not numbered):
+        expected = "auto, cpu, cuda, cuda:1 or emulated"
+        raise InvalidArgument(f"device: expected {expected}, got {name!r}")
+    return DEVICES[kind], [int(index)] if colon else []
+
+
+class DeviceInfo(NamedTuple):
+    """A device of this machine."""
+
+    #: As :func:`load` takes it: ``"cpu"``, ``"cuda:0"``.
+    device: str
+    #: ``"NVIDIA H200"``.
+    name: str
+    memory_bytes: int
+    #: What a model could take now; 0 where that is unknown.
+    free_bytes: int
+    #: 90 for sm_90; 0 for the CPU.
+    compute_capability: int
+
+
+def devices(kind: Literal["cpu", "cuda", "emulated"]) -> list[DeviceInfo]:
+    """The devices of a kind. Raises :class:`Unavailable` where there is no driver."""
+    number, _ = _device_of(kind)
+    count = _native.ffi.new("int32_t *")
+    _native.call("cria_device_count", number, count)
+    found = []
+    for index in range(count[0]):
+        info = _native.struct("cria_device_info")
+        _native.call("cria_device_get_info", number, index, info)
+        rest = (getattr(info, name) for name in DeviceInfo._fields[2:])
+        called = kind if kind == "cpu" else f"{kind}:{index}"
+        found.append(DeviceInfo(called, _native.text_of(info.name), *rest))
+    return found
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,6 +69,30 @@ class Lora:
 
     folder: Path
     scale: float = 1.0
+
+
+def _adapters(loras: Sequence[Lora | Path]) -> tuple[Any, list[Any]]:
+    """The structs of adapters, and what must live as long."""
+    adapters = [lora if isinstance(lora, Lora) else Lora(lora) for lora in loras]
+    folders = [_c_path(lora.folder) for lora in adapters]
+    structs = _native.ffi.new("cria_lora[]", len(adapters))
+    for struct, folder, lora in zip(structs, folders, adapters):
+        struct.size = _native.ffi.sizeof("cria_lora")
+        struct.folder, struct.scale = folder, lora.scale
+    return structs, folders
+
+
+class LoraSet(_native.Object):
+    """Adapters that are resident with a model, so that sessions can choose;
+    :meth:`Model.lora_set` makes it. Many threads may use it."""
+
+    def __init__(self, model: Model, loras: Sequence[Lora | Path]) -> None:
+        structs, folders = _adapters(loras)
+        super().__init__(
+            "lora_set", "cria_lora_set_create", model._handle, structs, len(folders)
+        )
+        #: The model.
+        self.model = model
 
 
 class ModelInfo(NamedTuple):
@@ -57,25 +122,22 @@ class Model(_native.Object):
         weight_cache: Path | None,
         threads: int,
         progress: Callable[[int, int], object] | None,
+        log: Callable[[str, str], object] | None,
     ) -> None:
-        if device not in DEVICES:
-            expected = ", ".join(DEVICES)
-            raise InvalidArgument(f"device: expected one of {expected}, got {device!r}")
-        adapters = [lora if isinstance(lora, Lora) else Lora(lora) for lora in loras]
-        folders = [_c_path(lora.folder) for lora in adapters]
-        structs = _native.ffi.new("cria_lora[]", len(adapters))
-        for struct, folder, lora in zip(structs, folders, adapters):
-            struct.size = _native.ffi.sizeof("cria_lora")
-            struct.folder, struct.scale = folder, lora.scale
+        kind, index = _device_of(device)
+        structs, folders = _adapters(loras)
         keep = [_c_path(weights), _c_path(weight_cache)]
+        indexes = _native.ffi.new("int32_t[]", index)
         options = _native.struct(
             "cria_model_options",
             weights=keep[0],
             seed=seed,
-            device=DEVICES[device],
+            device=kind,
+            devices=indexes,
+            device_count=len(index),
             no_cache=not gpu_cache,
             loras=structs,
-            lora_count=len(adapters),
+            lora_count=len(folders),
             lora_unmerged=lora_unmerged,
             allow_unused=allow_unused,
             weight_cache=keep[1],
@@ -87,6 +149,17 @@ class Model(_native.Object):
                 lambda _, done, total: report(done, total),
             )
             options.progress = called
+        # The model's sessions call it, too, and keep it.
+        self._log: Any = None
+        if log is not None:
+            say = log
+            self._log = _native.ffi.callback(
+                "void(void *, int32_t, const char *)",
+                lambda _, level, text: say(
+                    LEVELS.get(level, "info"), _native.text_of(text)
+                ),
+            )
+            options.log = self._log
         super().__init__("model", "cria_model_load", artifact._handle, options)
         #: The artifact.
         self.artifact = artifact
@@ -168,9 +241,18 @@ class Model(_native.Object):
             raise NotFound("the weights have no tokenizer: give ids in place of text")
         return self.tokenizer.encode(prompt)
 
-    def session(self, *, threads: int | None = None) -> Session:
-        """A session at position 0. ``threads``: 0 is one for each core."""
-        return Session(self, threads=threads)
+    def lora_set(self, loras: Sequence[Lora | Path]) -> LoraSet:
+        """Makes adapters resident that sessions can choose, kept apart from the
+        weights; the artifact was compiled with room for them (``lora_rank``). An empty
+        list adds nothing to the weights."""
+        return LoraSet(self, loras)
+
+    def session(
+        self, *, threads: int | None = None, lora: LoraSet | None = None
+    ) -> Session:
+        """A session at position 0. ``threads``: 0 is one for each core. ``lora`` are the
+        adapters that it begins with."""
+        return Session(self, threads=threads, lora=lora)
 
     @overload
     def generate(
@@ -385,6 +467,7 @@ def load(
     weight_cache: Path | None = None,
     threads: int = 0,
     progress: Callable[[int, int], object] | None = None,
+    log: Callable[[str, str], object] | None = None,
 ) -> Model:
     """Opens an artifact and binds weights to it.
 
@@ -397,7 +480,9 @@ def load(
     than the artifact has. Without ``gpu_cache`` compiled GPU code is not kept on disk.
     ``weight_cache`` is a folder that keeps quantized weights. ``threads`` is for
     sessions: 0 is one for each core. ``progress`` is called with the units of work that
-    are done, and all of them.
+    are done, and all of them. ``log`` is called with ``"info"`` or ``"warning"`` and a
+    line that the library says of the model while it loads it, or of its sessions while
+    they work; several threads may call it.
 
     **An artifact is a program: load only those that you trust.** Weights may be
     anybody's.
@@ -416,6 +501,7 @@ def load(
         weight_cache=weight_cache,
         threads=threads,
         progress=progress,
+        log=log,
     )
     for line in model.warnings:
         warnings.warn(line, CriaWarning, stacklevel=2)

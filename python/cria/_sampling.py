@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
-import pathlib
 from typing import Any, Iterable, Mapping, Union
 
 import numpy as np
@@ -136,6 +134,11 @@ def log_probabilities(logits: npt.ArrayLike, ids: Ids) -> npt.NDArray[np.float64
     return result
 
 
+def _limit(number: int) -> int | None:
+    """A limit of the library's, of which -1 is none."""
+    return None if number < 0 else number
+
+
 class Generation(_native.Object):
     """What a checkpoint's folder says of generating text: how to draw, where to end."""
 
@@ -145,13 +148,12 @@ class Generation(_native.Object):
         _native.call("cria_generation_options", self._handle, options)
         #: How the checkpoint asks to draw.
         self.sampling: Sampling = sampling_of(options)
-        # The library has read this file, too, and refused what is wrong in it.
-        file = pathlib.Path(folder) / "generation_config.json"
-        limits = json.loads(file.read_text()) if file.is_file() else {}
+        limits = _native.struct("cria_generation_limits")
+        _native.call("cria_generation_get_limits", self._handle, limits)
         #: The most new ids, if the checkpoint says so.
-        self.max_new_tokens: int | None = limits.get("max_new_tokens")
+        self.max_new_tokens: int | None = _limit(limits.max_new_tokens)
         #: The most ids of prompt and text together, if the checkpoint says so.
-        self.max_length: int | None = limits.get("max_length")
+        self.max_length: int | None = _limit(limits.max_length)
 
     @property
     def begin(self) -> int | None:

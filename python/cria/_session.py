@@ -23,7 +23,7 @@ from cria._sampling import Sampler, Sampling
 from cria._text import Ids, array_of, ids_array, ids_pointer
 
 if TYPE_CHECKING:
-    from cria._model import Model
+    from cria._model import LoraSet, Model
 
 #: A prompt: text, or ids.
 Prompt = Union[str, Ids]
@@ -78,18 +78,41 @@ class Session(_native.OneThread):
     Use it in a ``with``, or :meth:`close` it, to free its memory at once.
     """
 
-    def __init__(self, model: Model, *, threads: int | None = None) -> None:
+    def __init__(
+        self,
+        model: Model,
+        *,
+        threads: int | None = None,
+        lora: LoraSet | None = None,
+    ) -> None:
         wanted = model.threads if threads is None else threads
         options = _native.struct("cria_session_options", threads=wanted)
         super().__init__("session", "cria_session_create", model._handle, options)
         self.model = model
+        self._log = model._log
         self._expected = 0
+        self._lora: LoraSet | None = None
+        if lora is not None:
+            self.lora = lora
 
     def __enter__(self) -> Session:
         return self
 
     def __exit__(self, *problem: object) -> None:
         self.close()
+
+    @property
+    def lora(self) -> LoraSet | None:
+        """The adapters of the feeds that follow; None: those that the model was loaded
+        with. What the session holds stays as it was computed: rewind to 0 and feed
+        again for a text as if they had been chosen before."""
+        return self._lora
+
+    @lora.setter
+    def lora(self, lora: LoraSet | None) -> None:
+        chosen = _native.ffi.NULL if lora is None else lora._handle
+        self._call("cria_session_set_lora", chosen)
+        self._lora = lora
 
     @property
     def position(self) -> int:
@@ -248,7 +271,7 @@ class Session(_native.OneThread):
 
     def copy(self) -> Session:
         """Another session that holds the same."""
-        made = Session(self.model)
+        made = Session(self.model, lora=self._lora)
         self._alone(
             lambda: made._alone(
                 lambda: _native.call("cria_session_copy", self._handle, made._handle)

@@ -59,10 +59,13 @@ Model::Builder::Builder(std::shared_ptr<const Artifact> artifact)
   }
 }
 
+/// What a weight takes where each begins in a cache line of its own. The
+/// manifest bounds each size so that their sum cannot overflow.
+static uint64_t aligned(uint64_t bytes) { return (bytes + 63) / 64 * 64; }
+
 void Model::Builder::reserve(uint64_t slot, uint64_t bytes) {
   offsets.emplace_back(slot, arenaBytes);
-  // The manifest bounds each size so that their sum cannot overflow.
-  arenaBytes += (bytes + 63) / 64 * 64;
+  arenaBytes += aligned(bytes);
 }
 
 /// Makes the arena, once all that goes into it is reserved.
@@ -224,8 +227,57 @@ Model::bind(std::shared_ptr<const Artifact> artifact,
   return builder.finish();
 }
 
-Result<std::unique_ptr<Backend>> Model::newBackend(int threads) const {
-  return Session::create(*code, slots(), threads ? threads : coreCount());
+Result<std::unique_ptr<Backend>>
+Model::newBackend(const Threads &threads) const {
+  Threads wanted = threads;
+  if (wanted.count == 0)
+    wanted.count = coreCount();
+  return Session::create(*code, slots(), wanted);
+}
+
+namespace {
+
+/// Adapters in memory of their own.
+class HostLoras : public BoundLoras {
+public:
+  using BoundLoras::BoundLoras;
+  Status fill(const std::vector<WeightFill> &fills);
+
+private:
+  Mapping memory;
+};
+
+} // namespace
+
+Status HostLoras::fill(const std::vector<WeightFill> &fills) {
+  uint64_t bytes = 0;
+  for (const WeightFill &fill : fills)
+    bytes += aligned(fill.weight->bytes());
+  Result<Mapping> made = Mapping::zeroed(bytes, "LoRA adapters");
+  if (!made.ok())
+    return made.status();
+  memory = std::move(*made);
+  std::byte *at = memory.data();
+  for (const WeightFill &fill : fills) {
+    Status status = fill.write(at, 0, fill.weight->elements());
+    if (!status.ok())
+      return status;
+    addresses[fill.slot] = reinterpret_cast<uint64_t>(at);
+    at += aligned(fill.weight->bytes());
+  }
+  return Status();
+}
+
+Result<std::unique_ptr<const BoundLoras>>
+Model::bindLoras(const std::vector<LoraSource> &sources) const {
+  auto loras = Loras::openKept(sources, code->manifest());
+  if (!loras.ok())
+    return loras.status();
+  auto bound = std::make_unique<HostLoras>(code->manifest().slots);
+  Status status = bound->fill(adapterFills(code->manifest(), *loras));
+  if (!status.ok())
+    return status;
+  return std::unique_ptr<const BoundLoras>(std::move(bound));
 }
 
 } // namespace cria::cpu

@@ -18,7 +18,10 @@ public:
   static Result<std::unique_ptr<const BoundModel>>
   bind(std::shared_ptr<const Artifact> artifact, const WeightSource &source);
 
-  Result<std::unique_ptr<Backend>> newBackend(int threads) const override;
+  Result<std::unique_ptr<Backend>>
+  newBackend(const Threads &threads) const override;
+  Result<std::unique_ptr<const BoundLoras>>
+  bindLoras(const std::vector<LoraSource> &loras) const override;
   const void *const *slots() const override { return slotTable.data(); }
   std::string device() const override { return "cpu"; }
   Status intact() const override;

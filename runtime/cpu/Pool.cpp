@@ -10,9 +10,6 @@
 
 namespace cria {
 
-/// Enough that a late thread costs little, few enough that ranges stay long.
-static constexpr int64_t piecesPerThread = 4;
-
 static void pauseBriefly() {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
@@ -68,7 +65,7 @@ private:
 
 } // namespace
 
-Pool::Pool(int threads) {
+Pool::Pool(const Threads &threads) : lent(threads) {
   seam.host.parallel_for = [](const CriaHost *host, CriaParallelBody body,
                               void *context, int64_t count) {
     reinterpret_cast<const Seam *>(host)->pool->run(body, context, count);
@@ -78,17 +75,20 @@ Pool::Pool(int threads) {
       listener(kernel);
   };
   seam.pool = this;
-  open = std::make_unique<std::atomic<uint32_t>[]>(
-      static_cast<size_t>(std::max(threads, 1)) * piecesPerThread);
-  workers.reserve(static_cast<size_t>(threads > 1 ? threads - 1 : 0));
+  int count = std::max(threads.count, 1);
+  pieces = count * piecesPerThread;
+  if (lent.run)
+    return;
+  open = std::make_unique<std::atomic<uint32_t>[]>(static_cast<size_t>(pieces));
+  workers.reserve(static_cast<size_t>(count - 1));
   SignalBlock block; // inherited: signals are for the application's threads
   try {
-    for (int i = 1; i < threads; ++i)
+    for (int i = 1; i < count; ++i)
       workers.emplace_back([this, i] { work(i); });
   } catch (const std::exception &) {
     // No more threads, or memory for them: those that started share the work.
   }
-  pieces = this->threads() * piecesPerThread;
+  pieces = static_cast<int64_t>(workers.size() + 1) * piecesPerThread;
 }
 
 Pool::~Pool() {
@@ -99,17 +99,46 @@ Pool::~Pool() {
     worker.join();
 }
 
-/// Runs a piece unless it is claimed or of an earlier loop.
-void Pool::runPiece(int64_t piece, uint32_t loop) {
-  uint32_t expected = loop;
-  if (!open[piece].compare_exchange_strong(expected, 0))
-    return;
+/// Runs the iterations of a piece.
+void Pool::runRange(int64_t piece) const {
   // count * piece cannot overflow: there are few pieces and count elements
   // exist in memory.
   int64_t begin = count * piece / pieces;
   int64_t end = count * (piece + 1) / pieces;
   if (begin < end)
     body(context, begin, end);
+}
+
+/// Has the caller's threads run all pieces, and counts them.
+void Pool::lend() {
+  unfinished.store(static_cast<uint32_t>(pieces));
+  lent.run(
+      lent.data,
+      [](void *self, int64_t piece) {
+        auto *pool = static_cast<Pool *>(self);
+        pool->runRange(piece);
+        pool->unfinished.fetch_sub(1);
+      },
+      this, pieces);
+  if (uint32_t left = unfinished.load(); left != 0 && missed == 0)
+    missed = static_cast<int32_t>(left);
+}
+
+Status Pool::complete() const {
+  if (missed == 0)
+    return Status();
+  return Status(CRIA_INVALID_ARGUMENT,
+                "parallel_for ran " + std::to_string(pieces - missed) + " of " +
+                    std::to_string(pieces) +
+                    " tasks, expected each once before it returns");
+}
+
+/// Runs a piece unless it is claimed or of an earlier loop.
+void Pool::runPiece(int64_t piece, uint32_t loop) {
+  uint32_t expected = loop;
+  if (!open[piece].compare_exchange_strong(expected, 0))
+    return;
+  runRange(piece);
   if (unfinished.fetch_sub(1) == 1 && callerSleeps.load() != 0)
     futexWake(unfinished, 1);
 }
@@ -124,7 +153,7 @@ void Pool::runPieces(int64_t thread, uint32_t loop) {
 }
 
 void Pool::run(CriaParallelBody loop, void *loopContext, int64_t iterations) {
-  if (workers.empty() || iterations <= 1) {
+  if (pieces == piecesPerThread || iterations <= 1) {
     if (iterations > 0)
       loop(loopContext, 0, iterations);
     return;
@@ -132,6 +161,8 @@ void Pool::run(CriaParallelBody loop, void *loopContext, int64_t iterations) {
   body = loop;
   context = loopContext;
   count = iterations;
+  if (lent.run)
+    return lend();
   uint32_t next = epoch.load(std::memory_order_relaxed) + 1;
   next += next == 0; // 0 means claimed
   unfinished.store(static_cast<uint32_t>(pieces));

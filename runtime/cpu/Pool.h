@@ -12,11 +12,15 @@
 /// is run; a thread that is done claims what others have not begun, from the
 /// far end.
 ///
+/// A pool may be made of threads that the caller lends: then it has no workers,
+/// and the caller's function runs the pieces.
+///
 /// Workers block signals: those sent to the process go to a thread of the
 /// application, which knows what to do about them.
 #pragma once
 
 #include "runtime/Abi.h"
+#include "runtime/Backend.h"
 
 #include <atomic>
 #include <cstdint>
@@ -31,8 +35,9 @@ namespace cria {
 class Pool {
 public:
   /// A pool in which `threads` threads, the caller among them, share the work;
-  /// fewer where the system gives fewer. With 1, loops run in the caller.
-  explicit Pool(int threads);
+  /// fewer where the system gives fewer. With 1, loops run in the caller. The
+  /// threads may be the caller's.
+  explicit Pool(const Threads &threads);
   ~Pool();
   Pool(const Pool &) = delete;
   Pool &operator=(const Pool &) = delete;
@@ -40,7 +45,10 @@ public:
   /// Runs `body` over [0, count), one range a thread.
   void run(CriaParallelBody body, void *context, int64_t count);
 
-  int threads() const { return static_cast<int>(workers.size()) + 1; }
+  int threads() const { return static_cast<int>(pieces / piecesPerThread); }
+
+  /// INVALID_ARGUMENT once the caller's threads left a piece out.
+  Status complete() const;
 
   /// From now on calls `listener`, or nothing where it is empty, with the
   /// number of each kernel that compiled code is about to run, in the thread
@@ -53,11 +61,16 @@ public:
   const CriaHost *host() const { return &seam.host; }
 
 private:
+  /// Enough that a late thread costs little, few enough that ranges stay long.
+  static constexpr int64_t piecesPerThread = 4;
+
   struct Seam {
     CriaHost host; // first: the callback finds the pool from its address
     Pool *pool;
   };
 
+  void lend();
+  void runRange(int64_t piece) const;
   void work(int64_t index);
   void runPieces(int64_t thread, uint32_t loop);
   void runPiece(int64_t piece, uint32_t loop);
@@ -76,6 +89,8 @@ private:
   std::atomic<uint32_t> callerSleeps{0};
   std::unique_ptr<std::atomic<uint32_t>[]> open; // a piece's loop, 0: claimed
   std::vector<std::thread> workers;
+  Threads lent;       // `run` is null where the workers are the pool's own
+  int64_t missed = 0; // pieces of the first loop that the caller left out
   std::function<void(int64_t)> listener;
   Seam seam;
 };

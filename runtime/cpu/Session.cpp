@@ -7,8 +7,9 @@
 
 namespace cria::cpu {
 
-Result<std::unique_ptr<Backend>>
-Session::create(const Artifact &code, const void *const *slots, int threads) {
+Result<std::unique_ptr<Backend>> Session::create(const Artifact &code,
+                                                 const void *const *slots,
+                                                 const Threads &threads) {
   std::unique_ptr<Session> session(new Session(code, slots, threads));
   Status status = session->allocate();
   if (!status.ok())
@@ -42,14 +43,29 @@ Status Session::allocateRopes() {
     Result<Mapping> tables = Mapping::zeroed(2 * rope.bytes(), "rope tables");
     if (!tables.ok())
       return tables.status();
-    if (ownSlots.empty())
-      ownSlots.assign(slots, slots + manifest.slots);
-    ownSlots[rope.slot] = tables->data();
-    ownSlots[rope.slot + 1] = tables->data() + rope.bytes();
     ropes.push_back(std::move(*tables));
   }
-  if (!ownSlots.empty())
-    slots = ownSlots.data();
+  return use(nullptr);
+}
+
+/// Fills the session's slots: the model's, its own tables and the adapters.
+Status Session::use(const BoundLoras *loras) {
+  const Manifest &manifest = code.manifest();
+  slots = shared;
+  if (ropes.empty() && !loras)
+    return Status();
+  ownSlots.assign(shared, shared + manifest.slots);
+  auto tables = ropes.begin();
+  for (const RopeSpec &rope : manifest.ropes) {
+    if (!rope.isOfSession())
+      continue;
+    ownSlots[rope.slot] = tables->data();
+    ownSlots[rope.slot + 1] = tables++->data() + rope.bytes();
+  }
+  for (uint64_t slot = 0; slot < manifest.slots && loras; ++slot)
+    if (uint64_t address = loras->find(slot))
+      ownSlots[slot] = reinterpret_cast<const void *>(address);
+  slots = ownSlots.data();
   return Status();
 }
 
@@ -105,7 +121,7 @@ static void endKernels(std::vector<KernelTime> &times, size_t first) {
         std::chrono::duration<double>(end - times[i].begin).count();
 }
 
-void Session::run(CriaEntry entry, const Step &step) {
+Status Session::run(CriaEntry entry, const Step &step) {
   fillRopes(step);
   size_t before = times ? times->size() : 0;
   entry(step.ids, step.tokens, step.position, step.firstLogit, step.source,
@@ -113,18 +129,17 @@ void Session::run(CriaEntry entry, const Step &step) {
         pool.host());
   if (times)
     endKernels(*times, before);
+  return pool.complete();
 }
 
 Status Session::step(const Step &step) {
   // The decode entry always computes its row of logits.
   bool decodes = step.tokens == 1 && step.firstLogit == 0;
-  run(decodes ? code.decode() : code.prefill(), step);
-  return Status();
+  return run(decodes ? code.decode() : code.prefill(), step);
 }
 
 Status Session::encode(const int32_t *ids, int64_t count) {
-  run(code.encode(), {ids, count, 0, count, nullptr, count, count});
-  return Status();
+  return run(code.encode(), {ids, count, 0, count, nullptr, count, count});
 }
 
 Status Session::readCache(size_t cache, uint64_t begin, std::byte *to,

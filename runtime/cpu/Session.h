@@ -15,12 +15,14 @@ namespace cria::cpu {
 class Session : public Backend {
 public:
   /// `code` and the pointers at `slots` must outlive the session.
-  static Result<std::unique_ptr<Backend>>
-  create(const Artifact &code, const void *const *slots, int threads);
+  static Result<std::unique_ptr<Backend>> create(const Artifact &code,
+                                                 const void *const *slots,
+                                                 const Threads &threads);
 
   Status step(const Step &step) override;
   Result<int32_t> draw(const Step &step, Sampler &sampler) override;
   Status encode(const int32_t *ids, int64_t count) override;
+  Status use(const BoundLoras *loras) override;
   Status trace(std::vector<KernelTime> *into) override;
   Status readCache(size_t cache, uint64_t begin, std::byte *to,
                    uint64_t bytes) override;
@@ -29,17 +31,19 @@ public:
   int threads() const override { return pool.threads(); }
 
 private:
-  Session(const Artifact &code, const void *const *slots, int threads)
-      : code(code), slots(slots), pool(threads) {}
+  Session(const Artifact &code, const void *const *slots,
+          const Threads &threads)
+      : code(code), shared(slots), slots(slots), pool(threads) {}
   Status allocate();
   Status allocateRopes();
   void fillRopes(const Step &step);
-  void run(CriaEntry entry, const Step &step);
+  Status run(CriaEntry entry, const Step &step);
   const void *const *slotsOf(const Step &step);
 
   const Artifact &code;
-  const void *const *slots;
-  std::vector<const void *> ownSlots;  // where tables are the session's own
+  const void *const *shared;           // the model's
+  const void *const *slots;            // those, or the session's own:
+  std::vector<const void *> ownSlots;  // with tables or adapters of its own
   std::vector<const void *> feedSlots; // where embeddings are a step's
   std::vector<Mapping> ropes;          // cosines and sines of such a table
   Pool pool;

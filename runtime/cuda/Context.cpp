@@ -18,31 +18,33 @@ std::string mebibytes(uint64_t bytes) {
 
 Result<std::shared_ptr<Context>>
 Context::create(std::shared_ptr<const Driver> driver, bool fenced,
-                double patience) {
+                double patience, std::optional<int> index) {
   std::shared_ptr<Context> context(new Context(std::move(driver)));
   context->fenced = fenced;
   context->patience = patience;
-  Status status = context->tryDevices();
+  Status status = context->openOne(index);
   if (!status.ok())
     return status;
   return context;
 }
 
-/// Opens the first device that can be; the error tells of all.
-Status Context::tryDevices() {
-  int count = 0;
-  Status status = check((*this)->cuDeviceGetCount(&count), "cuDeviceGetCount",
-                        "counting devices");
-  if (!status.ok())
-    return status;
+/// Opens device `index`, or else the first that can be; the error then tells of
+/// all.
+Status Context::openOne(std::optional<int> index) {
+  Result<int> count = driver->deviceCount();
+  if (!count.ok())
+    return count.status();
   const char *visible = getenv("CUDA_VISIBLE_DEVICES");
   Status failure(CRIA_FAILED_PRECONDITION,
                  "the CUDA driver " + driver->versionText() +
                      " sees no device" +
                      (visible ? "; CUDA_VISIBLE_DEVICES is " + quote(visible)
                               : std::string()));
+  if (index && *count > 0)
+    return *index < 0 || *index >= *count ? noDevice(*index, *count)
+                                          : open(*index);
   std::string seen;
-  for (int i = 0; i < count; ++i) {
+  for (int i = 0; i < *count; ++i) {
     failure = open(i);
     if (failure.ok())
       return failure;
@@ -54,17 +56,15 @@ Status Context::tryDevices() {
 Status Context::open(CUdevice ordinal) {
   static constexpr int prohibited = 2;
   std::string which = "device " + std::to_string(ordinal);
-  char text[256] = {};
   Status status = check((*this)->cuDeviceGet(&device, ordinal), "cuDeviceGet",
                         "opening " + which);
-  if (status.ok())
-    status = check((*this)->cuDeviceGetName(text, sizeof(text) - 1, device),
-                   "cuDeviceGetName", "opening " + which);
   if (!status.ok())
     return status;
-  name = text;
-  capability = attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) * 10 +
-               attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
+  Result<DeviceInfo> info = driver->deviceInfo(ordinal);
+  if (!info.ok())
+    return info.status();
+  name = info->name;
+  capability = info->capability;
   if (attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_MODE) == prohibited)
     return Status(CRIA_UNAVAILABLE,
                   which + " (" + name + ") is in compute mode prohibited");

@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -23,12 +24,13 @@ namespace cria::cuda {
 
 class Context {
 public:
-  /// A context on the first device that gives one. `fenced` asks for an
-  /// allocation of its own for each tensor, so that a driver which checks
-  /// bounds finds what reads beyond one. `patience` is how many seconds a step
-  /// may take.
+  /// A context on device `index`, or without it on the first device that gives
+  /// one; NOT_FOUND where there is no such one. `fenced` asks for an allocation
+  /// of its own for each tensor, so that a driver which checks bounds finds
+  /// what reads beyond one. `patience` is how many seconds a step may take.
   static Result<std::shared_ptr<Context>>
-  create(std::shared_ptr<const Driver> driver, bool fenced, double patience);
+  create(std::shared_ptr<const Driver> driver, bool fenced, double patience,
+         std::optional<int> index = std::nullopt);
 
   Context(const Context &) = delete;
   Context &operator=(const Context &) = delete;
@@ -65,7 +67,7 @@ private:
   explicit Context(std::shared_ptr<const Driver> driver)
       : driver(std::move(driver)) {}
   Status open(CUdevice device);
-  Status tryDevices();
+  Status openOne(std::optional<int> index);
   template <typename Query>
   Status poll(Query query, const char *call, std::string_view doing);
   void end(const Status &why);

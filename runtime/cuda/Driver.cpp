@@ -131,6 +131,41 @@ std::string Driver::versionText() const {
          std::to_string(cudaVersion % 1000 / 10);
 }
 
+Result<int> Driver::deviceCount() const {
+  int count = 0;
+  Status counted = status(functions.cuDeviceGetCount(&count),
+                          "cuDeviceGetCount", "counting devices");
+  return counted.ok() ? Result<int>(count) : counted;
+}
+
+Result<DeviceInfo> Driver::deviceInfo(int index) const {
+  DeviceInfo info;
+  char name[256] = {};
+  CUdevice device = 0;
+  std::string doing = "opening device " + std::to_string(index);
+  Status found =
+      status(functions.cuDeviceGet(&device, index), "cuDeviceGet", doing);
+  if (found.ok())
+    found = status(functions.cuDeviceGetName(name, sizeof(name) - 1, device),
+                   "cuDeviceGetName", doing);
+  if (!found.ok())
+    return found;
+  auto attribute = [&](CUdevice_attribute which) {
+    int value = 0;
+    functions.cuDeviceGetAttribute(&value, which, device);
+    return value;
+  };
+  info.name = name;
+  info.capability =
+      attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) * 10 +
+      attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
+  size_t bytes = 0;
+  if (functions.cuDeviceTotalMem &&
+      functions.cuDeviceTotalMem(&bytes, device) == CUDA_SUCCESS)
+    info.memory = bytes;
+  return info;
+}
+
 Status Driver::status(CUresult result, const char *call,
                       std::string_view doing) const {
   if (result == CUDA_SUCCESS)

@@ -2,7 +2,7 @@
 /// are needed to build, and a machine without a driver runs everything else.
 #pragma once
 
-#include "runtime/Device.h"
+#include "runtime/Devices.h"
 #include "runtime/Status.h"
 #include "runtime/cuda/DriverApi.h"
 
@@ -64,7 +64,8 @@ namespace cria::cuda {
   X(cuLinkComplete, cuLinkComplete, 5050)                                      \
   X(cuLinkDestroy, cuLinkDestroy, 5050)                                        \
   X(cuEventElapsedTime, cuEventElapsedTime, 2000)                              \
-  X(cuTensorMapEncodeTiled, cuTensorMapEncodeTiled, 12000)
+  X(cuTensorMapEncodeTiled, cuTensorMapEncodeTiled, 12000)                     \
+  X(cuDeviceTotalMem, cuDeviceTotalMem_v2, 3020)
 
 /// The functions of a driver; an optional one is null where it is missing.
 struct Functions {
@@ -100,6 +101,10 @@ public:
   bool hasLinker() const { return functions.cuLinkDestroy; }
   bool hasTimes() const { return functions.cuEventElapsedTime; }
   bool hasTensorMaps() const { return functions.cuTensorMapEncodeTiled; }
+
+  Result<int> deviceCount() const;
+  /// Name, memory and capability of a device; 0 where the driver does not say.
+  Result<DeviceInfo> deviceInfo(int index) const;
 
   /// OK, or "CALL: CUDA_ERROR_NAME while DOING".
   Status status(CUresult result, const char *call,

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <numeric>
 
 namespace cria::cuda {
 
@@ -33,7 +34,8 @@ Model::open(std::shared_ptr<const Artifact> artifact,
   if (!driver.ok())
     return driver.status();
   bool fenced = options.kind == DeviceKind::Emulated;
-  auto context = Context::create(*driver, fenced, patience(options.kind));
+  auto context =
+      Context::create(*driver, fenced, patience(options.kind), options.index);
   if (!context.ok())
     return context.status();
   model->owner = *context;
@@ -54,8 +56,42 @@ std::string Model::device() const {
          loaded->description();
 }
 
-/// Device memory for every slot: one stretch, or one for each slot where the
-/// driver checks bounds.
+/// Device memory "for `purpose`" for slots of so many bytes: one stretch, or
+/// one for each slot where the driver checks bounds. Slots of no bytes have
+/// address 0.
+static Status allocateSlots(const std::shared_ptr<Context> &owner,
+                            const std::vector<uint64_t> &sizes,
+                            const char *purpose,
+                            std::vector<DeviceMemory> &memory,
+                            std::vector<CUdeviceptr> &addresses) {
+  auto add = [&](uint64_t bytes) -> Result<CUdeviceptr> {
+    auto allocated = allocateDevice(owner, bytes, purpose);
+    if (!allocated.ok())
+      return allocated.status();
+    memory.push_back(std::move(*allocated));
+    return memory.back().get();
+  };
+  auto aligned = [](uint64_t bytes) {
+    return (bytes + alignment - 1) / alignment * alignment;
+  };
+  Result<CUdeviceptr> next = CUdeviceptr{0};
+  if (!owner->isFenced())
+    next = add(std::accumulate(
+        sizes.begin(), sizes.end(), uint64_t{0},
+        [&](uint64_t sum, uint64_t bytes) { return sum + aligned(bytes); }));
+  addresses.assign(sizes.size(), 0);
+  for (size_t slot = 0; slot < sizes.size() && next.ok(); ++slot) {
+    if (sizes[slot] == 0)
+      continue;
+    if (owner->isFenced() && !(next = add(sizes[slot])).ok())
+      break;
+    addresses[slot] = *next;
+    *next += aligned(sizes[slot]);
+  }
+  return next.status();
+}
+
+/// Device memory for every slot.
 Status Model::allocate(const std::vector<Binding::Alias> &aliases) {
   std::vector<uint64_t> sizes(manifest().slots);
   for (const WeightSpec &weight : manifest().weights)
@@ -65,30 +101,10 @@ Status Model::allocate(const std::vector<Binding::Alias> &aliases) {
     sizes[rope.slot] = sizes[rope.slot + 1] = rope.bytes();
   for (const Binding::Alias &alias : aliases)
     sizes[alias.slot] = 0;
-  addresses.resize(sizes.size());
-  uint64_t total = 0;
-  for (size_t slot = 0; slot < sizes.size(); ++slot) {
-    addresses[slot] = total; // of one stretch; from its begin so far
-    total += (sizes[slot] + alignment - 1) / alignment * alignment;
-  }
-  if (!owner->isFenced())
-    sizes = {total};
-  for (size_t i = 0; i < sizes.size(); ++i) {
-    if (sizes[i] == 0)
-      continue;
-    auto allocated = allocateDevice(owner, sizes[i], "weights");
-    if (!allocated.ok())
-      return allocated.status();
-    if (owner->isFenced())
-      addresses[i] = allocated->get();
-    else
-      for (CUdeviceptr &address : addresses)
-        address += allocated->get();
-    memory.push_back(std::move(*allocated));
-  }
+  Status status = allocateSlots(owner, sizes, "weights", memory, addresses);
   for (const Binding::Alias &alias : aliases)
     addresses[alias.slot] = addresses[alias.of];
-  return Status();
+  return status;
 }
 
 /// Adds the two tables of each rope.
@@ -109,19 +125,20 @@ void Model::addRopes(std::vector<Upload> &uploads) const {
   }
 }
 
-/// Adds a weight, whose elements `fill` writes.
-void Model::addWeight(WeightFill fill, std::vector<Upload> &uploads) const {
+/// A weight at `to`, whose elements `fill` writes.
+static Upload uploadOf(WeightFill fill, CUdeviceptr to) {
   DType type = fill.weight->type;
-  uploads.push_back({slot(fill.slot), fill.weight->bytes(),
-                     [type, write = std::move(fill.write)](
-                         std::byte *to, uint64_t begin, uint64_t end) {
-                       return write(to, elementsOf(type, begin),
-                                    elementsOf(type, end));
-                     },
-                     bytesOf(type, mostBlockElements)});
+  return {to, fill.weight->bytes(),
+          [type, write = std::move(fill.write)](std::byte *to, uint64_t begin,
+                                                uint64_t end) {
+            return write(to, elementsOf(type, begin), elementsOf(type, end));
+          },
+          bytesOf(type, mostBlockElements)};
 }
 
 Status Model::bind(const WeightSource &source) {
+  said = source.log;
+  said(CRIA_LOG_INFO, "runs on " + device());
   Current current(*owner);
   if (!current.status().ok())
     return current.status();
@@ -135,14 +152,60 @@ Status Model::bind(const WeightSource &source) {
   std::vector<Upload> uploads;
   addRopes(uploads);
   for (WeightFill &fill : (*loader)->fills(/*mapped=*/false))
-    addWeight(std::move(fill), uploads);
+    uploads.push_back(uploadOf(std::move(fill), slot(fill.slot)));
   copied = binding.mappedBytes + binding.copiedBytes;
   lines.insert(lines.end(), binding.warnings.begin(), binding.warnings.end());
   return upload(owner, uploads, source.progress);
 }
 
-Result<std::unique_ptr<Backend>> Model::newBackend(int) const {
+Result<std::unique_ptr<Backend>> Model::newBackend(const Threads &) const {
   return Session::create(*this);
+}
+
+namespace {
+
+/// Adapters in memory of the device.
+class DeviceLoras : public BoundLoras {
+public:
+  using BoundLoras::BoundLoras;
+  Status fill(const std::shared_ptr<Context> &owner,
+              std::vector<WeightFill> fills);
+
+private:
+  std::vector<DeviceMemory> memory;
+};
+
+} // namespace
+
+Status DeviceLoras::fill(const std::shared_ptr<Context> &owner,
+                         std::vector<WeightFill> fills) {
+  std::vector<uint64_t> sizes(addresses.size());
+  for (const WeightFill &fill : fills)
+    sizes[fill.slot] = fill.weight->bytes();
+  std::vector<CUdeviceptr> places;
+  Status status = allocateSlots(owner, sizes, "LoRA adapters", memory, places);
+  if (!status.ok())
+    return status;
+  addresses.assign(places.begin(), places.end());
+  std::vector<Upload> uploads;
+  for (WeightFill &fill : fills)
+    uploads.push_back(uploadOf(std::move(fill), places[fill.slot]));
+  return upload(owner, uploads);
+}
+
+Result<std::unique_ptr<const BoundLoras>>
+Model::bindLoras(const std::vector<LoraSource> &sources) const {
+  auto loras = Loras::openKept(sources, manifest());
+  if (!loras.ok())
+    return loras.status();
+  Current current(*owner);
+  if (!current.status().ok())
+    return current.status();
+  auto bound = std::make_unique<DeviceLoras>(manifest().slots);
+  Status status = bound->fill(owner, adapterFills(manifest(), *loras));
+  if (!status.ok())
+    return status;
+  return std::unique_ptr<const BoundLoras>(std::move(bound));
 }
 
 } // namespace cria::cuda

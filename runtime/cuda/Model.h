@@ -25,12 +25,16 @@ public:
   /// Uploads the weights; once, and before sessions are made.
   Status bind(const WeightSource &source);
 
-  Result<std::unique_ptr<Backend>> newBackend(int threads) const override;
+  Result<std::unique_ptr<Backend>>
+  newBackend(const Threads &threads) const override;
+  Result<std::unique_ptr<const BoundLoras>>
+  bindLoras(const std::vector<LoraSource> &loras) const override;
   std::string device() const override;
 
   const std::shared_ptr<Context> &context() const { return owner; }
   const Manifest &manifest() const { return artifact->manifest(); }
   const Code &code() const { return *loaded; }
+  const Log &log() const { return said; }
   /// The device's address of the weight or table in `slot`.
   CUdeviceptr slot(uint64_t slot) const { return addresses[slot]; }
 
@@ -39,11 +43,11 @@ private:
       : artifact(std::move(artifact)) {}
   Status allocate(const std::vector<Binding::Alias> &aliases);
   void addRopes(std::vector<Upload> &uploads) const;
-  void addWeight(WeightFill fill, std::vector<Upload> &uploads) const;
 
   std::shared_ptr<const Artifact> artifact;
   std::shared_ptr<Context> owner;
   std::unique_ptr<const Code> loaded;
+  Log said;
   std::vector<DeviceMemory> memory;
   std::vector<CUdeviceptr> addresses; // by slot
 };

@@ -26,17 +26,42 @@ Result<std::unique_ptr<Backend>> Session::create(const Model &model) {
     status = session->ropes.allocate(session->context, model.manifest());
   if (status.ok())
     status = session->clearWorkspace();
+  if (status.ok())
+    status = session->expand();
   if (!status.ok())
     return status;
-  const Part &part = *model.manifest().cuda;
-  for (auto [entry, launches] :
-       {std::pair(&part.prefill, &session->prefillLaunches),
-        std::pair(&part.decode, &session->decodeLaunches),
-        std::pair(&part.sample, &session->sampleLaunches),
-        std::pair(&part.encode, &session->encodeLaunches)})
-    if (status = session->expand(*entry, *launches); !status.ok())
-      return status;
   return std::unique_ptr<Backend>(std::move(session));
+}
+
+/// Makes the launches of all entries, and forgets the graphs of those before.
+Status Session::expand() {
+  const Part &part = *model.manifest().cuda;
+  std::vector<Launch> made[4];
+  auto *next = made;
+  for (const Entry *entry :
+       {&part.prefill, &part.decode, &part.sample, &part.encode})
+    if (Status status = expand(*entry, *next++); !status.ok())
+      return status;
+  prefillLaunches = std::move(made[0]);
+  decodeLaunches = std::move(made[1]);
+  sampleLaunches = std::move(made[2]);
+  encodeLaunches = std::move(made[3]);
+  for (GraphExec &graph : graphs)
+    graph = GraphExec();
+  return Status();
+}
+
+Status Session::use(const BoundLoras *chosen) {
+  if (chosen == loras)
+    return Status();
+  Current current(*context);
+  Status status = current.status();
+  const BoundLoras *before = std::exchange(loras, chosen);
+  if (status.ok())
+    status = expand();
+  if (!status.ok())
+    loras = before;
+  return status;
 }
 
 /// New device memory, zeroed in the stream.
@@ -132,6 +157,8 @@ CUdeviceptr Session::address(const Argument &argument, uint64_t layer) const {
   case Argument::Weight: {
     uint64_t slot = argument.value + layer * argument.perLayer;
     CUdeviceptr own = ropes.slot(slot);
+    if (!own && loras)
+      own = loras->find(slot);
     return own ? own : model.slot(slot);
   }
   case Argument::Cache:
@@ -430,6 +457,8 @@ Status Session::capture(Wanted wanted) {
   if (begun == CUDA_ERROR_NOT_SUPPORTED ||
       begun == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED) {
     usesGraph = false;
+    model.log()(CRIA_LOG_WARNING, "the CUDA driver records no decode step: its "
+                                  "kernels are launched one by one");
     return Status();
   }
   Status status = context->check(begun, "cuStreamBeginCapture", doing);

@@ -40,6 +40,7 @@ public:
   Status step(const Step &step) override;
   Result<int32_t> draw(const Step &step, Sampler &sampler) override;
   Status encode(const int32_t *ids, int64_t count) override;
+  Status use(const BoundLoras *loras) override;
   Status trace(std::vector<KernelTime> *into) override;
 
   Status readCache(size_t cache, uint64_t begin, std::byte *to,
@@ -59,6 +60,7 @@ private:
   Status allocate();
   Result<CUdeviceptr> zeroed(uint64_t bytes, const char *purpose);
   Status clearWorkspace();
+  Status expand();
   Status expand(const Entry &entry, std::vector<Launch> &launches) const;
   Status bind(const LaunchStep &step, uint64_t layer, Launch &launch) const;
   Status encode(const TensorMap &map, CUdeviceptr address,
@@ -89,6 +91,7 @@ private:
   uint64_t seenBytes() const;
 
   const Model &model;
+  const BoundLoras *loras = nullptr; // of the session, else the model's
   std::shared_ptr<Context> context;
   Stream stream;
   std::vector<DeviceMemory> memory;

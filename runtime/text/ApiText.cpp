@@ -228,6 +228,20 @@ cria_status cria_generation_end_ids(const cria_generation *generation,
   });
 }
 
+cria_status cria_generation_get_limits(const cria_generation *generation,
+                                       cria_generation_limits *limits,
+                                       cria_error *error) {
+  return guarded(error, [&] {
+    Status status = notNull(generation, "generation");
+    if (!status.ok())
+      return status;
+    const Generation &known = generation->object;
+    return writeStruct<cria_generation_limits>(
+        {0, known.maxNewTokens.value_or(-1), known.maxLength.value_or(-1)},
+        limits, "limits");
+  });
+}
+
 int cria_generation_ends(const cria_generation *generation, int32_t id) {
   return generation && generation->object.ends(id);
 }

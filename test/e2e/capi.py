@@ -36,23 +36,44 @@ class ModelOptions(ctypes.Structure):
     ]
 
 
+class Lora(ctypes.Structure):
+    _fields_ = [
+        ("size", ctypes.c_size_t),
+        ("folder", ctypes.c_char_p),
+        ("scale", ctypes.c_double),
+    ]
+
+
+def adapters(loras):
+    """The structs of (folder, scale) pairs."""
+    size = ctypes.sizeof(Lora)
+    return (Lora * len(loras))(*(Lora(size, str(f).encode(), s) for f, s in loras))
+
+
 class Model:
     """An artifact on a device, bound to weights: drawn from a seed, or those of
     a folder."""
 
-    def __init__(self, tools, artifact, seed, vocab, device="cpu", weights=None):
+    def __init__(
+        self, tools, artifact, seed, vocab, device="cpu", weights=None, loras=()
+    ):
+        """`loras`, pairs of folder and scale, are kept apart from the weights."""
         library = tools.bin.parent / "lib" / "libcria.so"
         self.library = ctypes.CDLL(str(library))
         self.vocab = vocab
         self.artifact, self.model = ctypes.c_void_p(), ctypes.c_void_p()
         path = str(artifact).encode()
         self.call("artifact_open", path, ctypes.byref(self.artifact))
+        structs = adapters(loras)
         options = ModelOptions(
             size=ctypes.sizeof(ModelOptions),
             weights=str(weights).encode() if weights else None,
             seed=seed,
             device=DEVICES[device],
             no_cache=1,
+            loras=ctypes.cast(structs, ctypes.c_void_p),
+            lora_count=len(loras),
+            lora_unmerged=1,
         )
         self.call(
             "model_load",
@@ -75,6 +96,13 @@ class Model:
 
     def session(self, threads=1):
         return Session(self, threads)
+
+    def lora_set(self, loras):
+        """A set of adapters that sessions choose."""
+        made, count = ctypes.c_void_p(), ctypes.c_size_t(len(loras))
+        structs = adapters(loras)
+        self.call("lora_set_create", self.model, structs, count, ctypes.byref(made))
+        return made
 
     def free(self):
         self.library.cria_model_free(ctypes.byref(self.model))
@@ -165,6 +193,9 @@ class Session:
             ctypes.c_size_t(rows.shape[0]),
             ctypes.c_size_t(rows.shape[1]),
         )
+
+    def set_lora(self, lora_set):
+        self.model.call("session_set_lora", self.session, lora_set)
 
     def expect_prompt(self, count):
         size = ctypes.c_size_t(count)

@@ -4,7 +4,9 @@ Adapters in PEFT's layout are added to a checkpoint by NumPy in f64, as PEFT
 documents it: W + alpha / r * B A, or alpha / sqrt(r); rounded once, that is
 another checkpoint. cria-run gives its logits with --lora and the one before.
 Weights that no adapter targets stay where they are in the files. So are the
-logits of adapters that are kept apart, in an artifact that has room for them.
+logits of adapters that are kept apart, in an artifact that has room for them;
+and sessions of one model that choose among sets give the bits of models that
+were loaded with each set alone.
 """
 
 import dataclasses
@@ -17,6 +19,7 @@ import numpy as np
 
 import families
 import weights
+from capi import Model
 from harness import Tools, check, check_close, divergence, execute
 
 IDS = [1, 5, 300, 17, 42, 42, 260, 9, 77, 130, 2]
@@ -224,6 +227,45 @@ def check_unmerged(case, expected):
     case.check(expected, got, "merged where there is room")
     plain = case.logits(case.base, artifact=artifact)
     case.check(case.logits(case.base), plain, "with empty room")
+    check_sets(case, artifact)
+
+
+def fed(session, pieces):
+    """The logits of IDS from position 0 on, in pieces."""
+    session.rewind(0)
+    ends = np.cumsum(pieces)
+    return [session.feed(IDS[end - n : end]) for end, n in zip(ends, pieces)]
+
+
+def check_sets(case, artifact):
+    """Sessions that take turns, as each would compute in a model with its set
+    alone; so does one that chooses another set."""
+    folders = [case.tools.scratch / f"{case.name}-adapter{i}" for i in range(9)]
+    whole = [(folders[i], a.scale) for i, a in enumerate(case.adapters)]
+    choices = [whole, [(folders[0], -0.75)], []]
+
+    def model(loras):
+        vocab = case.shapes["model.embed_tokens.weight"][0]
+        return Model(case.tools, artifact, 0, vocab, case.device, case.base, loras)
+
+    pieces = [len(IDS) - 3, 1, 1, 1]
+    alone = [fed(model(choice).session(), pieces) for choice in choices]
+    check(not np.array_equal(alone[0][0], alone[1][0]), f"{case.name}: alike sets")
+    together = model([])
+    sets = [together.lora_set(choice) if choice else None for choice in choices]
+    sessions = [together.session() for _ in choices]
+    for session, lora_set in zip(sessions, sets):
+        session.set_lora(lora_set)
+    ends = np.cumsum(pieces)
+    for turn, (end, n) in enumerate(zip(ends, pieces)):
+        for i, session in enumerate(sessions):
+            got = session.feed(IDS[end - n : end])
+            same = np.array_equal(got, alone[i][turn])
+            check(same, f"{case.name}: set {i}, turn {turn}: other bits than alone")
+    for i in (1, 2, 0):
+        sessions[0].set_lora(sets[i])
+        for got, expected in zip(fed(sessions[0], pieces), alone[i]):
+            check(np.array_equal(got, expected), f"{case.name}: chose {i}, other bits")
 
 
 def main():

@@ -243,6 +243,62 @@ class Adapters(unittest.TestCase):
         self.assertNotEqual(made.ids, EXPECTED[0]["greedy"][:20])
 
 
+    def test_sets_that_sessions_choose(self):
+        roomy = tools.scratch / "roomy.cria"
+        cria.compile(TINY / "config.json", out=roomy, lora_rank=4)
+        folders = [tools.scratch / f"set{seed}" for seed in (3, 4)]
+        for seed, folder in enumerate(folders):
+            lora.Adapter(4, 80, r"_proj\.weight", seed).write(
+                folder, lora.shapes_of(tools, path)
+            )
+        both = cria.load(roomy, weights=TINY, device="cpu")
+        sets = [both.lora_set([folder]) for folder in folders]
+        sessions = [both.session(lora=one) for one in [*sets, None]]
+        for session, loras in zip(sessions, [folders[:1], folders[1:], []]):
+            alone = cria.load(
+                roomy, weights=TINY, device="cpu", loras=loras, lora_unmerged=True
+            )
+            expected = alone.session().feed(IDS, "all")
+            np.testing.assert_array_equal(session.feed(IDS, "all"), expected)
+        sessions[2].lora = sets[0]
+        self.assertIs(sessions[2].lora, sets[0])
+        sessions[2].rewind()
+        sessions[0].rewind()
+        np.testing.assert_array_equal(sessions[2].feed(IDS), sessions[0].feed(IDS))
+        with self.assertRaisesRegex(cria.InvalidArgument, "of another model"):
+            model.session(lora=sets[0])
+        with self.assertRaisesRegex(cria.FailedPrecondition, "--lora-rank=4"):
+            model.lora_set(folders[:1])
+
+
+class Devices(unittest.TestCase):
+    def test_are_listed(self):
+        (cpu,) = cria.devices("cpu")
+        self.assertEqual((cpu.device, cpu.compute_capability), ("cpu", 0))
+        self.assertGreater(cpu.free_bytes, 0)
+        with self.assertRaises(cria.Unavailable):
+            cria.devices("emulated")  # the wheel has none
+
+    def test_are_refused(self):
+        for wrong in ("gpu", "cpu:0", "cuda:x", "cuda:"):
+            with self.assertRaisesRegex(cria.InvalidArgument, "device: expected auto"):
+                cria.load(path, weights=TINY, device=wrong)
+
+
+class Log(unittest.TestCase):
+    def test_says_what_the_library_does(self):
+        said = []
+        loaded = cria.load(
+            path,
+            weights=TINY,
+            device="cpu",
+            log=lambda level, text: said.append((level, text)),
+        )
+        self.assertEqual([text for level, text in said if level == "warning"], loaded.warnings)
+        self.assertRegex(said[-1][1], "^loaded in")
+        self.assertEqual(said[-1][0], "info")
+
+
 class Text(unittest.TestCase):
     def test_tokenizer(self):
         tokenizer = model.tokenizer
@@ -603,7 +659,7 @@ class Documentation(unittest.TestCase):
         used = set()
         for file in folder.glob("*.py"):
             used |= set(harness.re.findall(r"cria_\w+", file.read_text()))
-        kinds = {name.split("_")[1] for name in declared if name.endswith("_free")}
+        kinds = {name[5:-5] for name in declared if name.endswith("_free")}
         used |= {f"cria_{kind}_free" for kind in kinds}
         # cria_model_load does what these do.
         used |= {"cria_model_bind", "cria_model_random"}

@@ -5,9 +5,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <csignal>
 #include <cstdlib>
+#include <cstring>
 #include <fcntl.h>
 #include <filesystem>
 #include <sys/time.h>
@@ -488,4 +490,111 @@ TEST_F(ApiTest, OpensDescriptorsAndTellsOfProgress) {
   EXPECT_EQ(last[0], last[1]);
   cria_model_free(&drawn);
   cria_artifact_free(&other);
+}
+
+TEST_F(ApiTest, ComputesOnThreadsOfTheCaller) {
+  ASSERT_EQ(
+      cria_session_feed(session, ids, 3, CRIA_LOGITS_ALL, logits, 15, &error),
+      CRIA_OK);
+  cria_session_options options;
+  CRIA_INIT(&options);
+  options.threads = 2;
+  int64_t most = 100; // indexes that the caller runs
+  options.parallel_data = &most;
+  options.parallel_for = [](void *data, cria_task task, void *context,
+                            int64_t count) {
+    count = std::min(count, *static_cast<int64_t *>(data));
+    auto half = [=](int64_t first) {
+      for (int64_t i = first; i < count; i += 2)
+        task(context, i);
+    };
+    std::thread other(half, 1);
+    half(0);
+    other.join();
+  };
+  cria_session *lent = nullptr;
+  ASSERT_EQ(cria_session_create(model, &options, &lent, &error), CRIA_OK);
+  float same[15];
+  ASSERT_EQ(cria_session_feed(lent, ids, 3, CRIA_LOGITS_ALL, same, 15, &error),
+            CRIA_OK)
+      << error.message;
+  EXPECT_EQ(memcmp(same, logits, sizeof(same)), 0);
+  most = 7;
+  EXPECT_EQ(cria_session_feed(lent, ids, 3, CRIA_LOGITS_ALL, same, 15, &error),
+            CRIA_INVALID_ARGUMENT);
+  EXPECT_STREQ(error.message, "parallel_for ran 7 of 8 tasks, expected each "
+                              "once before it returns");
+  cria_session_free(&lent);
+}
+
+TEST_F(ApiTest, SaysWhatItDoes) {
+  struct Said {
+    std::string warnings;
+    std::vector<std::string> infos;
+  } said;
+  cria_model_options options;
+  CRIA_INIT(&options);
+  std::vector<TestTensor> tensors = fakeTensors();
+  tensors.push_back({"other.weight", "F32", {1}, bytesOf<float>({1})});
+  std::string weights = folder.path();
+  folder.write("model.safetensors", safetensorsOf(tensors));
+  options.weights = weights.c_str();
+  options.device = CRIA_DEVICE_CPU;
+  options.log_data = &said;
+  options.log = [](void *data, int32_t level, const char *text) {
+    auto *said = static_cast<Said *>(data);
+    if (level == CRIA_LOG_WARNING)
+      said->warnings += std::string(text) + "\n";
+    else
+      said->infos.push_back(text);
+  };
+  cria_model *saying = nullptr;
+  ASSERT_EQ(cria_model_load(artifact, &options, &saying, &error), CRIA_OK)
+      << error.message;
+  const char *warnings = nullptr;
+  ASSERT_EQ(cria_model_warnings(saying, &warnings, &error), CRIA_OK);
+  EXPECT_THAT(warnings, HasSubstr("1 tensor is not used: 'other.weight'"));
+  EXPECT_EQ(said.warnings, warnings);
+  EXPECT_THAT(said.infos, testing::ElementsAre(HasSubstr("loaded in ")));
+  cria_model_free(&saying);
+}
+
+TEST_F(ApiTest, KnowsTheCpu) {
+  int32_t count = 0;
+  EXPECT_EQ(cria_device_count(CRIA_DEVICE_CPU, &count, &error), CRIA_OK);
+  EXPECT_EQ(count, 1);
+  cria_device_info info;
+  CRIA_INIT(&info);
+  ASSERT_EQ(cria_device_get_info(CRIA_DEVICE_CPU, 0, &info, &error), CRIA_OK);
+  EXPECT_GT(info.free_bytes, 0u);
+  EXPECT_GE(info.memory_bytes, info.free_bytes);
+  EXPECT_NE(std::string(info.name), "");
+  EXPECT_EQ(info.compute_capability, 0);
+  EXPECT_EQ(cria_device_get_info(CRIA_DEVICE_CPU, 1, &info, &error),
+            CRIA_NOT_FOUND);
+  EXPECT_STREQ(error.message, "there is no device 1, expected 0");
+  EXPECT_EQ(cria_device_count(CRIA_DEVICE_AUTO, &count, &error),
+            CRIA_INVALID_ARGUMENT);
+  EXPECT_EQ(cria_device_count(9, &count, &error), CRIA_INVALID_ARGUMENT);
+  EXPECT_STREQ(error.message, "device is 9, no cria_device");
+}
+
+TEST_F(ApiTest, RefusesImpossibleDevices) {
+  cria_model_options options;
+  CRIA_INIT(&options);
+  const int32_t devices[] = {0, 1};
+  auto refused = [&](cria_status status, const char *message) {
+    cria_model *other = nullptr;
+    EXPECT_EQ(cria_model_load(artifact, &options, &other, &error), status);
+    EXPECT_STREQ(error.message, message);
+  };
+  options.device_count = 1;
+  refused(CRIA_INVALID_ARGUMENT, "devices is NULL");
+  options.devices = devices;
+  options.device = CRIA_DEVICE_CPU;
+  refused(CRIA_INVALID_ARGUMENT,
+          "device_count is 1 for the CPU, which has no index");
+  options.device_count = 2;
+  refused(CRIA_UNIMPLEMENTED,
+          "device_count is 2, expected 0 or 1: a model is on one device");
 }

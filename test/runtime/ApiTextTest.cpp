@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <set>
 #include <string>
+#include <tuple>
 #include <vector>
 
 using namespace cria::test;
@@ -282,6 +283,27 @@ TEST_F(ApiTextTest, TellsIdsThatBeginAndEnd) {
   EXPECT_EQ(std::vector<int32_t>(ends, ends + count),
             (std::vector<int32_t>{2, 0}));
   cria_generation_free(&generation);
+}
+
+TEST_F(ApiTextTest, TellsHowManyIdsAreAskedFor) {
+  for (auto [json, fresh, whole] :
+       {std::make_tuple("{}", -1, -1),
+        std::make_tuple(R"({"max_new_tokens": 7, "max_length": 40})", 7, 40)}) {
+    folder.write("generation_config.json", json);
+    cria_generation *generation = nullptr;
+    ASSERT_EQ(cria_generation_open(folder.path().c_str(), &generation, &error),
+              CRIA_OK)
+        << error.message;
+    cria_generation_limits limits;
+    CRIA_INIT(&limits);
+    ASSERT_EQ(cria_generation_get_limits(generation, &limits, &error), CRIA_OK);
+    EXPECT_EQ(limits.max_new_tokens, fresh);
+    EXPECT_EQ(limits.max_length, whole);
+    limits.size = 0;
+    EXPECT_EQ(cria_generation_get_limits(generation, &limits, &error),
+              CRIA_INVALID_ARGUMENT);
+    cria_generation_free(&generation);
+  }
 }
 
 TEST_F(ApiTextTest, ParsesTemplates) {

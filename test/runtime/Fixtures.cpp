@@ -129,6 +129,55 @@ std::vector<float> fakeLogits(const std::vector<int32_t> &ids,
   return logits;
 }
 
+nlohmann::json withAdapters(nlohmann::json manifest) {
+  nlohmann::json matrix = manifest["weights"][1], &a = manifest["weights"][1];
+  uint64_t slots = manifest["slots"];
+  a.update({{"symbol", "norm_lora_A"},
+            {"name", "layers.{}.norm.lora_A.weight"},
+            {"shape", {1, 2}},
+            {"adapter", true}});
+  nlohmann::json b = a;
+  b.update({{"symbol", "norm_lora_B"},
+            {"name", "layers.{}.norm.lora_B.weight"},
+            {"shape", {5, 1}},
+            {"slot", slots}});
+  matrix.update({{"shape", {5, 2}}, {"slot", slots + 2}});
+  manifest["weights"].push_back(b);
+  manifest["weights"].push_back(matrix);
+  manifest["slots"] = slots + 4;
+  return manifest;
+}
+
+std::vector<TestTensor> adaptedTensors() {
+  std::vector<TestTensor> tensors = fakeTensors();
+  for (size_t i : {1, 2}) {
+    tensors[i].shape = {5, 2};
+    tensors[i].bytes = bytesOf(std::vector<uint16_t>(10, 0));
+  }
+  return tensors;
+}
+
+std::string writeAdapter(const TemporaryFolder &folder, const std::string &name,
+                         const std::vector<float> &a) {
+  fs::create_directories(folder.path(name));
+  folder.write(name + "/adapter_config.json",
+               R"({"peft_type": "LORA", "r": 1, "lora_alpha": 1})");
+  std::vector<TestTensor> tensors;
+  for (int layer : {0, 1}) {
+    std::string module =
+        "base_model.model.layers." + std::to_string(layer) + ".norm";
+    std::vector<float> half(a.begin() + layer * 2, a.begin() + layer * 2 + 2);
+    tensors.push_back(
+        {module + ".lora_A.weight", "F32", {1, 2}, bytesOf(half)});
+    tensors.push_back({module + ".lora_B.weight",
+                       "F32",
+                       {5, 1},
+                       bytesOf(std::vector<float>(5, 1))});
+  }
+  folder.write(name + "/adapter_model.safetensors", safetensorsOf(tensors));
+  return folder.path(name);
+}
+
 void expectNear(const std::vector<float> &found,
                 const std::vector<float> &expected) {
   ASSERT_EQ(found.size(), expected.size());

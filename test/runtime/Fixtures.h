@@ -66,6 +66,17 @@ nlohmann::json withMatrix(nlohmann::json manifest, const std::string &symbol,
                           uint64_t rows, uint64_t columns,
                           const std::string &type);
 
+/// `manifest` with adapters of rank 1 in place of norms: what its code adds as
+/// "layers.N.norm.weight" is the A of "layers.N.norm", a matrix (5, 2) that the
+/// code does not read. An adapter's A of (1, 2), (2, 3) makes the fake model.
+nlohmann::json withAdapters(nlohmann::json manifest);
+/// The weights of that model.
+std::vector<TestTensor> adaptedTensors();
+/// Writes the adapter `name` whose As are the halves of `a`; returns its
+/// folder.
+std::string writeAdapter(const TemporaryFolder &folder, const std::string &name,
+                         const std::vector<float> &a);
+
 /// Those logits, with cos(p * frequency) as the table of cosines.
 std::vector<float> fakeLogits(const std::vector<int32_t> &ids,
                               float frequency = 1);

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <chrono>
 #include <csignal>
 #include <numeric>
@@ -30,6 +31,62 @@ TEST(Pool, VisitsEveryIterationOnce) {
       EXPECT_EQ(std::count(visits.begin(), visits.end(), 50), count);
     }
   }
+}
+
+namespace {
+
+/// Threads of a caller, three, which leave out some indexes.
+struct Lent {
+  int64_t left = 0;
+  std::atomic<int> calls{0};
+
+  Threads threads() {
+    Threads made(3);
+    made.data = this;
+    made.run = [](void *data, cria_task task, void *context, int64_t count) {
+      auto *lent = static_cast<Lent *>(data);
+      ++lent->calls;
+      std::atomic<int64_t> next{lent->left};
+      auto work = [&] {
+        for (int64_t i; (i = next++) < count;)
+          task(context, i);
+      };
+      std::thread others[] = {std::thread(work), std::thread(work)};
+      work();
+      for (std::thread &other : others)
+        other.join();
+    };
+    return made;
+  }
+};
+
+} // namespace
+
+TEST(Pool, RunsOnTheCallersThreads) {
+  Lent lent;
+  Pool pool(lent.threads());
+  EXPECT_EQ(pool.threads(), 3);
+  for (int64_t count : {0, 1, 2, 5, 64, 1000}) {
+    std::vector<int> visits(static_cast<size_t>(count));
+    pool.host()->parallel_for(pool.host(), countVisits, &visits, count);
+    EXPECT_EQ(std::count(visits.begin(), visits.end(), 1), count);
+  }
+  EXPECT_EQ(lent.calls, 4);
+  EXPECT_TRUE(pool.complete().ok());
+}
+
+TEST(Pool, NoticesWhatTheCallersThreadsLeaveOut) {
+  Lent lent;
+  Pool pool(lent.threads());
+  std::vector<int> visits(100);
+  lent.left = 2;
+  pool.run(countVisits, &visits, 100);
+  lent.left = 0;
+  pool.run(countVisits, &visits, 100);
+  EXPECT_EQ(pool.complete().code(), CRIA_INVALID_ARGUMENT);
+  EXPECT_EQ(pool.complete().message(),
+            "parallel_for ran 10 of 12 tasks, expected each once before it "
+            "returns");
 }
 
 TEST(Pool, TellsWhichKernelBegins) {

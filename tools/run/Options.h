@@ -9,6 +9,7 @@
 #include "runtime/text/GenerationKeys.h"
 #include "tools/CommandLine.h"
 #include "tools/WeightOptions.h"
+#include "tools/run/Devices.h"
 
 #include <cstdint>
 #include <cstdio>
@@ -140,8 +141,17 @@ inline void addOptions(CLI::App &app, RunOptions &options) {
       ->check(wholeNumber<int64_t>(0, INT64_MAX));
   addSampling(app, options);
   app.add_option("--device", options.device,
-                 "device to run on; auto: the GPU if possible")
+                 "device to run on; auto: the GPU if possible; cuda:1: the "
+                 "second of several GPUs")
       ->type_name("auto|cpu|cuda|emulated");
+  app.add_flag_callback(
+         "--list-devices",
+         [] {
+           listDevices();
+           throw CLI::Success();
+         },
+         "print the devices of this machine and their memory")
+      ->trigger_on_parse();
   app.add_option("--cpu", options.cpu,
                  "run the code for this CPU, one of those that cria-inspect "
                  "lists (default: the best that runs here)");
@@ -172,7 +182,7 @@ inline void addOptions(CLI::App &app, RunOptions &options) {
 
 /// INVALID_ARGUMENT with the value of the first option out of range.
 inline Status checkOptions(const RunOptions &options) {
-  Result<DeviceKind> device = deviceNamed(options.device);
+  Result<DeviceOptions> device = deviceNamed(options.device);
   if (!device.ok())
     return Status(device.status().code(), "--" + device.status().message());
   if (options.weights.empty() && !options.randomWeights)
@@ -201,7 +211,9 @@ inline WeightSource weightSource(const RunOptions &options) {
 
 /// The device that checked options ask for.
 inline DeviceOptions deviceOptions(const RunOptions &options) {
-  return {*deviceNamed(options.device), !options.noCache};
+  DeviceOptions device = *deviceNamed(options.device);
+  device.cache = !options.noCache;
+  return device;
 }
 
 /// Reads the command line; the exit code, where there is nothing left to do.

@@ -232,6 +232,85 @@ TEST_F(CudaSessionTest, ASessionOutlivesTheHandleOfItsModel) {
   expectNear(logits, fakeLogits(ids));
 }
 
+// Each computes what it would in a model with its set alone, also by the graph
+// of its decode steps, and also where it changes its mind.
+TEST_F(CudaSessionTest, SessionsChooseAmongLoraSets) {
+  auto opened = open(withAdapters(cudaManifest()));
+  ASSERT_TRUE(opened.ok()) << opened.status().message();
+  artifact = *opened;
+  folder.write("model.safetensors", safetensorsOf(adaptedTensors()));
+  load();
+  std::string folders[] = {writeAdapter(folder, "first", {1, 2, 2, 3}),
+                           writeAdapter(folder, "second", {-4, 0.5, 0, 16})};
+  auto feed = [&](Session &session) {
+    std::vector<float> logits(25), last(5);
+    EXPECT_TRUE(session.rewind(0).ok());
+    EXPECT_TRUE(
+        session.feed(ids.data(), 5, CRIA_LOGITS_ALL, logits.data()).ok());
+    for (size_t i = 5; i < 8; ++i) {
+      EXPECT_TRUE(session.feed(&ids[i], 1, CRIA_LOGITS_LAST, last.data()).ok());
+      logits.insert(logits.end(), last.begin(), last.end());
+    }
+    return logits;
+  };
+  std::vector<float> alone[2], plain = feed(*session());
+  std::shared_ptr<const LoraSet> sets[2];
+  std::unique_ptr<Session> sessions[2];
+  auto together = model;
+  for (int i = 0; i < 2; ++i) {
+    WeightSource source;
+    source.checkpoint = folder.path();
+    source.loras = {{folders[i], 1}};
+    source.loraUnmerged = true;
+    auto loaded = Model::load(artifact, source, {DeviceKind::Emulated, true});
+    ASSERT_TRUE(loaded.ok()) << loaded.status().message();
+    model = *loaded;
+    alone[i] = feed(*session());
+    model = together;
+    auto set = LoraSet::load(model, source.loras);
+    ASSERT_TRUE(set.ok()) << set.status().message();
+    sets[i] = *set;
+    sessions[i] = session();
+    ASSERT_TRUE(sessions[i]->setLoras(sets[i]).ok());
+  }
+  std::vector<float> fake = fakeLogits({ids.begin(), ids.begin() + 8});
+  expectNear(alone[0], fake);
+  for (int i : {0, 1, 0, 1})
+    EXPECT_EQ(feed(*sessions[i]), alone[i]) << i;
+  ASSERT_TRUE(sessions[0]->setLoras(sets[1]).ok());
+  EXPECT_EQ(feed(*sessions[0]), alone[1]);
+  ASSERT_TRUE(sessions[1]->setLoras(nullptr).ok());
+  EXPECT_EQ(feed(*sessions[1]), plain);
+  inject("cuMemAlloc:1:2");
+  EXPECT_THAT(LoraSet::load(model, {{folders[0], 1}}).status(),
+              fails(CRIA_RESOURCE_EXHAUSTED, "for LoRA adapters"));
+}
+
+// A mask and biases count on the device as on the host.
+TEST_F(CudaSessionTest, DrawsByBiasesAndAllowedIds) {
+  auto cpu = bind(DeviceKind::Cpu);
+  ASSERT_TRUE(cpu.ok()) << cpu.status().message();
+  std::vector<int32_t> drawn[2];
+  for (int onGpu : {0, 1}) {
+    auto fed = onGpu ? session() : std::move(*Session::create(*cpu, 1));
+    auto sampler = Sampler::create(SamplerOptions(), 5);
+    ASSERT_TRUE(sampler.ok());
+    for (uint32_t mask : {0u, 0x15u, 0x2u, 0x0u}) {
+      ASSERT_TRUE(sampler
+                      ->allow(mask ? std::vector<uint32_t>{mask}
+                                   : std::vector<uint32_t>())
+                      .ok());
+      ASSERT_TRUE(sampler->setBias({{4, mask == 0x15u ? 1e4f : 0.0f}}).ok());
+      auto id = fed->draw(ids.data(), 2, *sampler);
+      ASSERT_TRUE(id.ok()) << id.status().message();
+      drawn[onGpu].push_back(*id);
+    }
+  }
+  EXPECT_EQ(drawn[1], drawn[0]);
+  EXPECT_EQ(drawn[1][1], 4);
+  EXPECT_EQ(drawn[1][2], 1);
+}
+
 TEST_F(CudaSessionTest, SaysWhatItRunsOn) {
   EXPECT_THAT(model->device(), HasSubstr(", sm_80, CUDA driver 13.0; sm_80 "
                                          "PTX, compiled in"));
