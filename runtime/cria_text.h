@@ -150,6 +150,18 @@ CRIA_API cria_status cria_generation_open(const char *folder,
                                           cria_error *error);
 CRIA_API void cria_generation_free(cria_generation **generation);
 
+/* Opens the folder as cria_generation_open does, and ignores the `count` keys
+ * of generation_config.json that `allowed` names, each a NUL-terminated string.
+ */
+CRIA_API cria_status cria_generation_open_allowing(const char *folder,
+                                                   const char *const *allowed,
+                                                   size_t count,
+                                                   cria_generation **generation,
+                                                   cria_error *error);
+
+/* Every known key of generation_config.json, as Markdown; a constant. */
+CRIA_API const char *cria_generation_keys(void);
+
 /* The options the folder asks for; with `generation` NULL, those of a draw from
  * the plain distribution, temperature 1. */
 CRIA_API cria_status cria_generation_options(const cria_generation *generation,

@@ -88,8 +88,14 @@ public:
 /// What a checkpoint says of generating text.
 class Generation : public Handle<cria_generation, cria_generation_free> {
 public:
-  explicit Generation(const std::string &folder) {
-    open(cria_generation_open, folder.c_str());
+  /// Ignores the keys of generation_config.json that `allowed` names.
+  explicit Generation(const std::string &folder,
+                      const std::vector<std::string> &allowed = {}) {
+    std::vector<const char *> keys;
+    for (const std::string &key : allowed)
+      keys.push_back(key.c_str());
+    open(cria_generation_open_allowing, folder.c_str(), keys.data(),
+         keys.size());
   }
 
   cria_sampler_options options() const {

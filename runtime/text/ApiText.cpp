@@ -2,6 +2,7 @@
 
 #include "runtime/Json.h"
 #include "runtime/text/Generation.h"
+#include "runtime/text/GenerationKeys.h"
 
 #include <algorithm>
 #include <limits>
@@ -168,12 +169,34 @@ cria_status cria_stream_finish(cria_stream *stream, const char **text,
 cria_status cria_generation_open(const char *folder,
                                  cria_generation **generation,
                                  cria_error *error) {
+  return cria_generation_open_allowing(folder, nullptr, 0, generation, error);
+}
+
+const char *cria_generation_keys(void) {
+  try {
+    static const std::string text = generationKeysText();
+    return text.c_str();
+  } catch (const std::bad_alloc &) {
+    return "";
+  }
+}
+
+cria_status cria_generation_open_allowing(const char *folder,
+                                          const char *const *allowed,
+                                          size_t count,
+                                          cria_generation **generation,
+                                          cria_error *error) {
   return guarded(error, [&] {
     Status status = notNull({{folder, "folder"}, {generation, "generation"}});
+    if (status.ok() && count > 0)
+      status = notNull({{allowed, "allowed"}});
+    for (size_t i = 0; status.ok() && i < count; ++i)
+      status = notNull({{allowed[i], "a key of allowed"}});
     if (!status.ok())
       return status;
     *generation = nullptr;
-    Result<Generation> loaded = Generation::load(folder);
+    Result<Generation> loaded =
+        Generation::load(folder, {allowed, allowed + count});
     if (loaded.ok())
       *generation = new cria_generation{
           *loaded, {loaded->eos.begin(), loaded->eos.end()}};

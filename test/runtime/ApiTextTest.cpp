@@ -119,6 +119,27 @@ TEST_F(ApiTextTest, StreamsIds) {
   cria_stream_free(&stream);
 }
 
+TEST_F(ApiTextTest, IgnoresAllowedKeysOfGeneration) {
+  folder.write("generation_config.json", R"({"made_up": 1, "other": 2})");
+  std::string path = folder.path();
+  cria_generation *generation = nullptr;
+  EXPECT_EQ(cria_generation_open(path.c_str(), &generation, &error),
+            CRIA_UNIMPLEMENTED);
+  const char *keys[] = {"made_up", "other"};
+  EXPECT_EQ(
+      cria_generation_open_allowing(path.c_str(), keys, 1, &generation, &error),
+      CRIA_UNIMPLEMENTED);
+  EXPECT_THAT(error.message, HasSubstr("'other'"));
+  EXPECT_EQ(
+      cria_generation_open_allowing(path.c_str(), keys, 2, &generation, &error),
+      CRIA_OK);
+  cria_generation_free(&generation);
+  EXPECT_EQ(cria_generation_open_allowing(path.c_str(), nullptr, 1, &generation,
+                                          &error),
+            CRIA_INVALID_ARGUMENT);
+  EXPECT_THAT(cria_generation_keys(), HasSubstr("| `max_new_tokens` |"));
+}
+
 TEST_F(ApiTextTest, SamplesAsTheFolderAsks) {
   folder.write("generation_config.json", R"({"eos_token_id": [2, 1]})");
   cria_generation *generation = nullptr;
