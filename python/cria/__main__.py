@@ -1,7 +1,7 @@
 """``python -m cria OUT.cria --weights=DIR``: generates text, as ``cria-run`` does.
 
-stdout receives the text and nothing else, in whole characters as they come, or one
-result in its place: with --print-ids the ids. Everything else goes to stderr.
+stdout receives the text and nothing else, in whole characters as they are generated, or
+instead one result such as the ids of --print-ids. Everything else goes to stderr.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from cria._text import ids_array
 
 DESCRIPTION = "Generates text with a compiled model."
 EPILOG = (
-    "Sampling defaults come from generation_config.json; without one, greedy. Text "
-    "goes to stdout, or what is asked for in its place: --print-ids, or a file called "
-    "-. The rest goes to stderr."
+    "Sampling defaults come from generation_config.json; without that file, sampling is "
+    "greedy. stdout receives the text, or instead the ids of --print-ids or a file called "
+    "-. Everything else goes to stderr."
 )
 
 
@@ -34,6 +34,14 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         print(f"cria: error: {message}", file=sys.stderr)
         sys.exit(2)
+
+
+class Keys(argparse.Action):
+    """Prints the keys of generation_config.json, and ends."""
+
+    def __call__(self, *_: Any, **__: Any) -> NoReturn:
+        print(cria.Generation.keys(), end="")
+        sys.exit(0)
 
 
 def whole(least: int, most: int) -> Callable[[str], int]:
@@ -98,22 +106,22 @@ def parser() -> argparse.ArgumentParser:
     weights.add_argument(
         "--weights",
         metavar="DIR",
-        help="folder of *.safetensors, tokenizer.json, generation_config.json; or a "
-        "file.gguf, which has it all",
+        help="folder of *.safetensors, tokenizer.json, generation_config.json; or one "
+        "file.gguf",
     )
     weights.add_argument(
-        "--random-weights", metavar="SEED", type=seed, help="seed of weights to draw"
+        "--random-weights", metavar="SEED", type=seed, help="draw weights from this seed instead"
     )
     prompt = made.add_mutually_exclusive_group()
-    prompt.add_argument("--prompt", metavar="TEXT", help="text to go on from")
-    prompt.add_argument("--ids", type=ids_of, help="token ids to go on from: 1,2,3")
+    prompt.add_argument("--prompt", metavar="TEXT", help="text to continue")
+    prompt.add_argument("--ids", type=ids_of, help="token ids to continue: 1,2,3")
     prompt.add_argument(
         "--chat",
         action="store_true",
-        help="converse by the chat template of --weights: a message a line on stdin; "
+        help="chat by the chat template of --weights: each line on stdin is a message; "
         "/reset forgets, /exit ends, Ctrl-C stops a reply",
     )
-    add("--system", metavar="TEXT", help="what the model is told before a chat")
+    add("--system", metavar="TEXT", help="system message of the chat")
     add(
         "--prefix-embeddings",
         metavar="FILE",
@@ -125,20 +133,20 @@ def parser() -> argparse.ArgumentParser:
     add(
         "--max-tokens",
         type=count,
-        help="tokens to generate (default: generation_config.json's, else to the end of "
-        "the context)",
+        help="most tokens to generate (default: the limit of generation_config.json, or "
+        "the end of the context)",
     )
-    add("--temperature", type=float, help="0: greedy")
+    add("--temperature", type=float, help="divides logits; 0: greedy")
     add("--top-k", type=count, help="sample from the K likeliest; 0: all")
-    add("--top-p", type=float, help="from the likeliest that make up P")
-    add("--min-p", type=float, help="from those at P times the likeliest")
-    add("--seed", type=seed, default=0, help="of sampling (default 0)")
+    add("--top-p", type=float, help="sample from the likeliest whose probabilities add up to P")
+    add("--min-p", type=float, help="sample from ids with at least P times the best probability")
+    add("--seed", type=seed, default=0, help="seed of sampling (default 0)")
     add(
         "--device",
         default="auto",
         metavar="auto|cpu|cuda|emulated",
-        help="where it runs; auto: the GPU if it can be; cuda:1: the second of several "
-        "GPUs",
+        help="device to run on; auto: the GPU if possible; cuda:1: the second of "
+        "several GPUs",
     )
     add(
         "--list-devices",
@@ -151,12 +159,12 @@ def parser() -> argparse.ArgumentParser:
         "--threads",
         type=whole(0, 1024),
         default=0,
-        help="0, the default: one for each core",
+        help="number of threads; 0, the default: one for each core",
     )
     add(
         "--print-ids",
         action="store_true",
-        help="print the generated ids, on one line, in place of text",
+        help="print the generated ids on one line instead of text",
     )
     add(
         "--logits",
@@ -169,20 +177,32 @@ def parser() -> argparse.ArgumentParser:
         type=lora,
         default=[],
         metavar="DIR[=SCALE]",
-        help="folder of a LoRA adapter, with what its scale is multiplied by; "
-        "repeatable",
+        help="folder of a LoRA adapter, and a factor of its scale; repeatable",
     )
     add(
         "--lora-unmerged",
         action="store_true",
-        help="keep adapters apart from the weights, where the artifact has room",
+        help="do not merge adapters into the weights; needs an artifact with room",
     )
     add(
         "--allow-unused",
         action="store_true",
-        help="take a checkpoint with more layers than the artifact has",
+        help="accept a checkpoint with more layers than the artifact has",
     )
-    add("--cache", metavar="DIR", help="folder that keeps quantized weights")
+    add("--cache", metavar="DIR", help="folder that keeps quantized weights for the next start")
+    add(
+        "--allow-unknown",
+        action="append",
+        default=[],
+        metavar="KEY",
+        help="ignore this key of generation_config.json; repeatable",
+    )
+    add(
+        "--generation-keys",
+        action=Keys,
+        nargs=0,
+        help="print every known key of generation_config.json, as Markdown",
+    )
     add("--version", action="version", version=f"cria {cria.__version__}")
     return made
 
@@ -210,6 +230,7 @@ def load(options: argparse.Namespace) -> cria.Model:
         gpu_cache=not options.no_cache,
         weight_cache=options.cache,
         threads=options.threads,
+        allow_unknown=options.allow_unknown,
     )
 
 

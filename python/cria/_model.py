@@ -121,6 +121,7 @@ class Model(_native.Object):
         gpu_cache: bool,
         weight_cache: Path | None,
         threads: int,
+        allow_unknown: Sequence[str],
         progress: Callable[[int, int], object] | None,
         log: Callable[[str, str], object] | None,
     ) -> None:
@@ -167,6 +168,7 @@ class Model(_native.Object):
         self.weights = None if weights is None else pathlib.Path(weights)
         #: What a session takes for its ``threads``.
         self.threads = threads
+        self._allow_unknown = allow_unknown
         #: What the user should know about the binding, a line each.
         self.warnings: list[str] = self._text("cria_model_warnings").splitlines()
         #: The device in words.
@@ -205,8 +207,10 @@ class Model(_native.Object):
 
     @functools.cached_property
     def generation(self) -> Generation | None:
-        """What the weights' folder says of generating text."""
-        return None if self.weights is None else Generation(self.weights)
+        """The settings for generation in the weights' folder."""
+        if self.weights is None:
+            return None
+        return Generation(self.weights, self._allow_unknown)
 
     @functools.cached_property
     def template(self) -> ChatTemplate:
@@ -466,6 +470,7 @@ def load(
     gpu_cache: bool = True,
     weight_cache: Path | None = None,
     threads: int = 0,
+    allow_unknown: Sequence[str] = (),
     progress: Callable[[int, int], object] | None = None,
     log: Callable[[str, str], object] | None = None,
 ) -> Model:
@@ -479,10 +484,11 @@ def load(
     apart with ``lora_unmerged``. ``allow_unused`` takes a checkpoint with more layers
     than the artifact has. Without ``gpu_cache`` compiled GPU code is not kept on disk.
     ``weight_cache`` is a folder that keeps quantized weights. ``threads`` is for
-    sessions: 0 is one for each core. ``progress`` is called with the units of work that
-    are done, and all of them. ``log`` is called with ``"info"`` or ``"warning"`` and a
-    line that the library says of the model while it loads it, or of its sessions while
-    they work; several threads may call it.
+    sessions: 0 is one for each core. ``allow_unknown`` names keys of
+    ``generation_config.json`` to ignore. ``progress`` is called with the number of
+    units of work that are done, and the number of all units. ``log`` is called with
+    ``"info"`` or ``"warning"`` and a line of text, while the library loads the model and
+    while sessions work; several threads may call it.
 
     **An artifact is a program: load only those that you trust.** Weights may be
     anybody's.
@@ -500,6 +506,7 @@ def load(
         gpu_cache=gpu_cache,
         weight_cache=weight_cache,
         threads=threads,
+        allow_unknown=allow_unknown,
         progress=progress,
         log=log,
     )

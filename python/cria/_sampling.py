@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from typing import Any, Iterable, Mapping, Union
+from typing import Any, Iterable, Mapping, Sequence, Union
 
 import numpy as np
 import numpy.typing as npt
@@ -142,8 +142,16 @@ def _limit(number: int) -> int | None:
 class Generation(_native.Object):
     """What a checkpoint's folder says of generating text: how to draw, where to end."""
 
-    def __init__(self, folder: Path) -> None:
-        super().__init__("generation", "cria_generation_open", _native.path_of(folder))
+    def __init__(self, folder: Path, allow_unknown: Sequence[str] = ()) -> None:
+        """``allow_unknown`` names keys of ``generation_config.json`` to ignore."""
+        keys = [_native.ffi.new("char[]", key.encode()) for key in allow_unknown]
+        super().__init__(
+            "generation",
+            "cria_generation_open_allowing",
+            _native.path_of(folder),
+            _native.ffi.new("const char *[]", keys),
+            len(keys),
+        )
         options = _native.struct("cria_sampler_options")
         _native.call("cria_generation_options", self._handle, options)
         #: How the checkpoint asks to draw.
@@ -155,9 +163,14 @@ class Generation(_native.Object):
         #: The most ids of prompt and text together, if the checkpoint says so.
         self.max_length: int | None = _limit(limits.max_length)
 
+    @staticmethod
+    def keys() -> str:
+        """Every known key of ``generation_config.json``, as Markdown."""
+        return _native.text_of(_native.lib.cria_generation_keys())
+
     @property
     def begin(self) -> int | None:
-        """The id that begins a text; None where none does."""
+        """The id that begins a text; None without one."""
         id = _native.ffi.new("int32_t *")
         try:
             _native.call("cria_generation_begin", self._handle, id)

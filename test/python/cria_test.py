@@ -629,10 +629,29 @@ class CommandLine(unittest.TestCase):
         options = [set(harness.re.findall(r"--[a-z][a-z-]+", t)) for t in (tool, ours)]
         self.assertEqual(
             options[0] - options[1],
-            {"--cpu", "--profile", "--allow-unknown", "--generation-keys"}
-            | {"--machine", "--save-machine", "--lora-rank"},
+            {"--cpu", "--profile", "--machine", "--save-machine", "--lora-rank"},
         )
         self.assertEqual(options[1] - options[0], set())
+
+    def test_treats_generation_keys_as_cria_run(self):
+        folder = tools.scratch / "unknown"
+        folder.mkdir()
+        for file in TINY.iterdir():
+            (folder / file.name).symlink_to(file)
+        (folder / "generation_config.json").unlink()
+        (folder / "generation_config.json").write_text('{"made_up": 1}')
+        flags = [f"--weights={folder}", "--device=cpu", "--ids=1", "--max-tokens=1"]
+        command = [sys.executable, "-m", "cria", path, *flags]
+        refused = subprocess.run(command, capture_output=True)
+        self.assertEqual(refused.returncode, 1)
+        self.assertIn(b"'made_up' is an unknown key", refused.stderr)
+        allowed = subprocess.run([*command, "--allow-unknown=made_up"], capture_output=True)
+        self.assertEqual(allowed.returncode, 0, allowed.stderr)
+        listed = [
+            subprocess.check_output([*tool, "--generation-keys"])
+            for tool in ([sys.executable, "-m", "cria"], [BIN / "cria-run"])
+        ]
+        self.assertEqual(*listed)
 
 
 class Documentation(unittest.TestCase):
