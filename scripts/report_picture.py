@@ -2,7 +2,7 @@
 """Takes the README's picture of --report=html, docs/report.webp: the MLP of a layer of
 examples/tiny at every phase, with llama.swiglu chosen. Needs chromium.
 
-    report_picture.py build/bin
+    report_picture.py build/bin [OUT.webp]
 """
 
 import pathlib
@@ -12,7 +12,7 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "test" / "tools"))
-from browser import Browser
+from browser import Browser, find
 
 CHOOSE = """(() => {
     showKernel(data.graph.findIndex(node => node.function === "layers_mlp_gate_up_decode"));
@@ -21,8 +21,10 @@ CHOOSE = """(() => {
 })()"""
 
 
-def main():
-    tool = pathlib.Path(sys.argv[1]) / "cria-compile"
+def main(tools, out=ROOT / "docs" / "report.webp"):
+    if not find():
+        sys.exit("report_picture.py: error: there is no chromium")
+    tool = pathlib.Path(tools) / "cria-compile"
     config = ROOT / "examples" / "tiny" / "config.json"
     with tempfile.TemporaryDirectory() as folder, Browser() as browser:
         page = pathlib.Path(folder) / "report.html"
@@ -30,10 +32,10 @@ def main():
         subprocess.run(command, check=True)
         opened = browser.open(page, width=1280, height=790)
         opened.evaluate(CHOOSE)
-        opened.screenshot(ROOT / "docs" / "report.webp")
+        opened.screenshot(out)
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 2 or sys.argv[1].startswith("-"):
+    if len(sys.argv) not in (2, 3) or sys.argv[1].startswith("-"):
         sys.exit(__doc__)
-    main()
+    main(*map(pathlib.Path, sys.argv[1:]))
