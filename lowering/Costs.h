@@ -46,7 +46,7 @@ struct Costs {
 
   int64_t flops(bool head) const;
   int64_t weightBytes(bool head) const;
-  /// What attention adds for one token behind `depth` others.
+  /// What attention adds for one token after `depth` others.
   int64_t attentionFlops(int64_t depth) const;
   int64_t attentionBytes(int64_t depth) const;
 };
@@ -72,7 +72,7 @@ struct KernelCost {
   /// The kernel function at linalg and below: "layers_attn_qkv_decode".
   std::string function() const { return kernel + "_" + entry; }
   /// Bytes of weights and caches that a run reads, and its operations, in a
-  /// call of `tokens` tokens behind `depth` others that wants one row of
+  /// call of `tokens` tokens after `depth` others that wants one row of
   /// logits.
   int64_t bytes(int64_t depth, int64_t tokens) const;
   int64_t flops(int64_t depth, int64_t tokens) const;
@@ -84,7 +84,7 @@ std::vector<KernelCost> kernelCostsOf(mlir::ModuleOp program);
 /// A table for people.
 void printCosts(const Costs &costs, llvm::raw_ostream &os);
 
-/// Parameters by part, and operations and bytes of one token behind `depth`
+/// Parameters by part, and operations and bytes of one token after `depth`
 /// others.
 void printTotals(const Costs &costs, int64_t depth, llvm::raw_ostream &os);
 

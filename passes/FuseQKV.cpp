@@ -18,7 +18,7 @@ using namespace cria;
 using namespace cria::llama;
 
 /// Takes what makes `value` out of a linear; the linear may be missing, as may
-/// anything behind it.
+/// anything after it.
 static void absorbChain(KernelGroup &group, Value value) {
   while (Operation *op =
              group.absorb<RopeOp, RMSNormOp, tensor::ExpandShapeOp, LinearOp>(

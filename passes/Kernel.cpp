@@ -63,7 +63,7 @@ void KernelGroup::absorbNorm() {
 }
 
 /// The ops between the first and the last of the group that need a result of
-/// the group, in order: they have to stand behind the kernel. False where one
+/// the group, in order: they have to stand after the kernel. False where one
 /// of the group needs one of them.
 bool KernelGroup::findDependents(SmallVectorImpl<Operation *> &dependents) {
   llvm::SmallPtrSet<Operation *, 8> late;
@@ -95,7 +95,7 @@ bool KernelGroup::findDependents(SmallVectorImpl<Operation *> &dependents) {
   return true;
 }
 
-/// `base`, with a number behind it where the function has such a kernel.
+/// `base`, with a number after it where the function has such a kernel.
 static std::string uniqueName(Block *block, std::string base) {
   Operation *root = block->getParentOp();
   while (!isa<func::FuncOp>(root) && root->getParentOp())

@@ -60,7 +60,7 @@ static size_t commonLength(ArrayRef<Path> paths) {
   return length;
 }
 
-/// What each path has behind the common one: single letters in one word.
+/// What each path has after the common one: single letters in one word.
 static Path distinct(ArrayRef<Path> paths, size_t common) {
   Path name;
   bool inWord = false;

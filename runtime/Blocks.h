@@ -1,5 +1,5 @@
 /// Block formats of weights, those of ggml bit for bit. A block is so many
-/// elements of one row, their scales before or behind their integers:
+/// elements of one row, their scales before or after their integers:
 ///
 ///   Q8_0  32: f16 d, 32 x i8 q                              x = d q
 ///   Q4_0  32: f16 d, 16 x (q of i | q of i + 16 << 4)       x = d (q - 8)

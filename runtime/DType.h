@@ -41,7 +41,7 @@ uint64_t alignmentOf(DType type);
 
 using Shape = std::vector<uint64_t>;
 
-/// The bytes of a tensor, rows one behind the other; nothing where they
+/// The bytes of a tensor, rows one after the other; nothing where they
 /// overflow or a row ends within a block. Every size that comes from a file is
 /// computed here, or by `packedBytes`.
 std::optional<uint64_t> tensorBytes(const Shape &shape, DType type);

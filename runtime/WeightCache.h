@@ -9,7 +9,7 @@
 ///
 /// where the text says what the hash was taken of. A file that is cut, that is
 /// damaged in front of its blocks, or that is of something else is not used but
-/// written anew. Nothing here is an error: without a file that can be written,
+/// written again. Nothing here is an error: without a file that can be written,
 /// weights are quantized each time, and a warning says why.
 #pragma once
 

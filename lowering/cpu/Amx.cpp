@@ -19,7 +19,7 @@
 /// Sizes need not be multiples of 32. Rows of a past the last repeat it, and
 /// their sums are dropped. The last block of b begins at row N - 32, and only
 /// its new columns are stored. The last k are copied beside zeros, so that
-/// nothing behind a row is read.
+/// nothing after a row is read.
 #include "lowering/cpu/Contraction.h"
 
 #include "mlir/Dialect/AMX/AMXDialect.h"
@@ -213,7 +213,7 @@ SmallVector<Value> AmxProduct::step(ValueRange sums, const Tiles &left,
   return next;
 }
 
-/// Asks for lines of the chunk of the panel behind this one. Packed a outgrows
+/// Asks for lines of the chunk of the panel after this one. Packed a outgrows
 /// the second cache, and each block of a group fetches its share.
 void AmxProduct::fetchNextPanel(const Chunk &chunk, Value panel, Value block,
                                 Value step) {

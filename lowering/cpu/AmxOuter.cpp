@@ -8,7 +8,7 @@
 ///     for k by 32: sums[i][j] += a[m + 16 i ...] * packed[j]
 ///     c = sums
 ///
-/// A row of two elements of bf16, one k behind the other, is turned as if it
+/// A row of two elements of bf16, one k after the other, is turned as if it
 /// were one of f32.
 #include "lowering/cpu/Contraction.h"
 

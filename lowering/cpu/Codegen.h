@@ -16,7 +16,7 @@ namespace cria {
 /// aligned to 64 bytes: a cubin is an ELF file that is read where it lies.
 struct Text {
   std::string symbol, section, text;
-  /// The runtime looks the symbol up and reads to the zero behind the text.
+  /// The runtime looks the symbol up and reads to the zero after the text.
   bool exported = false;
 };
 

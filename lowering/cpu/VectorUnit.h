@@ -20,7 +20,7 @@ struct VectorUnit {
   /// Multiplies tiles of 8 bits (AMX-INT8).
   bool amxBytes = false;
   /// Rows of a matrix that are read together, far from each other, where a
-  /// product with one vector waits for memory. 1: each behind the other.
+  /// product with one vector waits for memory. 1: each after the other.
   int64_t streams = 1;
   /// Bytes from what a stream reads to what it asks for meanwhile.
   static constexpr int64_t kBytesAhead = 1024;

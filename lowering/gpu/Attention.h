@@ -30,7 +30,7 @@ protected:
 
   /// Where the keys and values of the KV head begin: a key is `keyRows` rows.
   mlir::Value keyRow() { return launch.value(firstKeyRow, kvHead); }
-  /// The first key that some of the tokens may see, and the one behind the
+  /// The first key that some of the tokens may see, and the one after the
   /// last.
   std::pair<mlir::Value, mlir::Value> keysSeen(mlir::Value firstToken,
                                                mlir::Value endToken);
@@ -69,11 +69,11 @@ mlir::Value loadWidened(KernelBuilder &b, mlir::linalg::GenericOp widened,
                         const Rows &cache, mlir::Value row, mlir::Value column,
                         int64_t width);
 
-/// Whether a head's elements lie one behind the other, from a multiple of
+/// Whether a head's elements lie one after the other, from a multiple of
 /// `width` on.
 bool isContiguous(const Element &element, int64_t width);
 /// Elements from a token to the next where a token's heads, of `group` queries
-/// each, lie one behind the other from the memory's begin on.
+/// each, lie one after the other from the memory's begin on.
 std::optional<int64_t> tokenStride(const Element &element, int64_t group,
                                    int64_t size);
 

@@ -391,7 +391,7 @@ void GemmTile::multiplyTiles(Value rows) {
   Corner corner = cornerOf(x, y, rows);
   auto multiplyTile = [&] {
     multiply(corner, [&](std::vector<Sums> sums) {
-      // Computed anew: registers are few while products are added up.
+      // Computed again: registers are few while products are added up.
       finishTile(splits == 1
                      ? corner
                      : cornerOf(b.opaque(x), b.opaque(y), b.opaque(rows)),

@@ -85,7 +85,7 @@ protected:
   /// the input `rows`. The block's steps of k are [first, end).
   struct Corner {
     mlir::Value unit, units, row, rows, first, end;
-    /// For each work but the first, whether the tile is of it or one behind.
+    /// For each work but the first, whether the tile is of it or one after.
     llvm::SmallVector<mlir::Value> reached;
     /// Which tile of all works, and of those down.
     mlir::Value tile, tileRow;
@@ -123,7 +123,7 @@ protected:
   Corner cornerOf(mlir::Value turn, mlir::Value rows);
   /// Adds up the splits of a tile, if there are any, and finishes it.
   void finishTile(const Corner &corner, std::vector<Sums> sums);
-  /// Shared memory that is free behind a barrier after that.
+  /// Shared memory that is free after a barrier after that.
   virtual Rows freeMemory() const = 0;
   /// A barrier of the threads that hold sums.
   virtual void barrier() { b.barrier(); }

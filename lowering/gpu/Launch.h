@@ -14,7 +14,7 @@ namespace cria::simt {
 mlir::memref::GlobalOp createZeros(mlir::OpBuilder builder, mlir::Location loc,
                                    const llvm::Twine &name, int64_t count);
 
-/// The function `name.launch` on memrefs, behind `kernel` on tensors, that
+/// The function `name.launch` on memrefs, after `kernel` on tensors, that
 /// launches what computes it.
 class KernelFunction {
 public:

@@ -81,7 +81,7 @@ static Value sizeOf(OpBuilder &b, Value memref, unsigned dim) {
   return memref::DimOp::create(b, loc, memref, dim);
 }
 
-/// A launch with nothing in its body, behind `op`.
+/// A launch with nothing in its body, after `op`.
 static gpu::LaunchOp launchBehind(Operation *op, gpu::KernelDim3 blocks,
                                   int64_t threads) {
   OpBuilder b(op->getContext());
@@ -296,7 +296,7 @@ static LogicalResult lowerInside(Operation *root) {
   return success();
 }
 
-/// What ops behind the launch read of results of ops in it lies in memory.
+/// What ops after the launch read of results of ops in it lies in memory.
 static void spill(gpu::LaunchOp launch) {
   Operation *end = launch.getBody().front().getTerminator();
   OpBuilder host(launch), b(end);

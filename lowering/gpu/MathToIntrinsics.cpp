@@ -24,7 +24,7 @@ namespace cria {
 using namespace mlir;
 
 namespace {
-/// An intrinsic, and the constant that it takes behind the operands, if it is
+/// An intrinsic, and the constant that it takes after the operands, if it is
 /// not negative.
 struct Intrinsic {
   const char *name;

@@ -492,7 +492,7 @@ bool PartsSchedule::emitProducts(ArrayRef<Work> works, StringRef suffix) {
   Part input;
   Ingredients made;
   bool inBlock = false;
-  // Of blocks, a block lays the input out anew.
+  // Of blocks, a block lays the input out again.
   if ((few && dot.bits) || !inMemory(elements, dot.x, box)) {
     input = inputOf(dot);
     bool fits = few && sharedBytes(first) <= kGemvShared;

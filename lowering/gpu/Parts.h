@@ -43,7 +43,7 @@ void split(KernelBuilder &b, llvm::ArrayRef<Size> box,
            llvm::ArrayRef<unsigned> loops, mlir::Value unit,
            llvm::MutableArrayRef<mlir::Value> values);
 
-/// Works lie one behind another, the i-th of `sizes[i]` places: builds `body`
+/// Works lie one after another, the i-th of `sizes[i]` places: builds `body`
 /// for each, which runs where `place` is one of its own, with the number that
 /// it has there.
 void branch(KernelBuilder &b, llvm::ArrayRef<int64_t> sizes, mlir::Value place,

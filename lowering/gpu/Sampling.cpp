@@ -203,7 +203,7 @@ void SamplingKernel::finish() {
 // The entry
 //===----------------------------------------------------------------------===//
 
-/// The entry, without its launches, behind the others.
+/// The entry, without its launches, after the others.
 static func::FuncOp createEntry(ModuleOp module, MemRefType logits) {
   using Is = EntryArgument;
   auto b = ImplicitLocOpBuilder::atBlockEnd(module.getLoc(), module.getBody());

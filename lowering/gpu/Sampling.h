@@ -29,7 +29,7 @@ inline constexpr int64_t kTile = 1024, kSampleThreads = 512,
 inline constexpr int64_t kBins = 2048, kBinsPerOctave = 64,
                          kLeastDistance = -20;
 
-/// What the last blocks leave for the launches behind them, an i64 each.
+/// What the last blocks leave for the launches after them, an i64 each.
 enum class Found {
   Best,    ///< order and ~id, as in SamplingMemory::best
   Certain, ///< of scores in bins below, all are kept
@@ -112,7 +112,7 @@ protected:
   mlir::Value paired(mlir::Value high, mlir::Value low);
   mlir::Value highOf(mlir::Value pair);
 
-  /// A field of the CriaSampling, loaded where the kernel begins: behind a
+  /// A field of the CriaSampling, loaded where the kernel begins: after a
   /// barrier or a store it would be loaded again.
   mlir::Value sampling(size_t offset, mlir::Type type);
   /// Whether top_k, top_p leave out any id.

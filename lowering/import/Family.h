@@ -35,7 +35,7 @@ struct Family {
   HeadNorm headNorm = HeadNorm::None;
   /// The norms multiply before they round, with 1 + weight.
   bool normRoundsOnce = false, normUnitOffset = false;
-  /// Modules that hold several linears, rows of one behind those of another:
+  /// Modules that hold several linears, rows of one after those of another:
   /// q, k and v; gate and up. Empty where they lie apart.
   llvm::StringLiteral queryKeyValue = "", gateUp = "";
   BiasRule bias = BiasRule::None;
@@ -44,7 +44,7 @@ struct Family {
   /// storage type.
   bool scalesEmbedding = false;
   /// partial_rotary_factor counts, the scalings of rope go by other names, and
-  /// a text that outgrows the original positions is computed anew.
+  /// a text that outgrows the original positions is computed again.
   bool phi3Rope = false;
   double ropeTheta = 10000.0;
   /// What keys that are absent stand for, as JSON: transformers' defaults.

@@ -237,7 +237,7 @@ void RopeReader::read() {
     top.fail(llvm::toString(std::move(error)));
 }
 
-/// The one object behind rope_scaling or rope_parameters: of an object for each
+/// The one object after rope_scaling or rope_parameters: of an object for each
 /// kind of layer, the first, which the others must equal.
 static const json *flattened(const json &object, llvm::StringRef key,
                              ObjectReader &reader) {

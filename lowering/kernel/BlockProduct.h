@@ -8,7 +8,7 @@ namespace cria {
 /// out[t, n] += sum over blocks b and their 32 numbers j of
 ///   (codes[t, b, j] * scales[t, b]) * (code(n, b, j) * scale(n, b))
 ///
-/// with the codes and scales of n in the bytes of `weights`: an f16, and behind
+/// with the codes and scales of n in the bytes of `weights`: an f16, and after
 /// it 32 integers of 8 bits, or 16 bytes, byte i with number i in its low half
 /// and number i + 16 in its high half, each plus 8.
 struct BlockProduct {

@@ -460,7 +460,7 @@ std::optional<Element> Elements::memory(const Element &element,
   return std::nullopt;
 }
 
-/// The part, or, where an element is decided by a loop, those before and behind
+/// The part, or, where an element is decided by a loop, those before and after
 /// the bound.
 bool Elements::cut(Part part, SmallVectorImpl<Part> &parts) {
   const Store &store = part.stores[0];

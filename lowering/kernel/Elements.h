@@ -66,7 +66,7 @@ struct Dot {
   Element scale = {};
 };
 
-/// A reduction of a row: at each turn of the loop `k` behind the part's, a term
+/// A reduction of a row: at each turn of the loop `k` after the part's, a term
 /// is added or otherwise combined by the op's payload.
 struct Reduction {
   mlir::linalg::GenericOp op;

@@ -48,7 +48,7 @@ struct Plan {
 };
 
 /// Compiles a copy of a program at phase Import as far as it needs to: for
-/// CPUs, GPUs or both. Calls are behind `depth` tokens.
+/// CPUs, GPUs or both. Calls are after `depth` tokens.
 llvm::Expected<Plan> planOf(Compilation &compilation, bool cpu, bool cuda,
                             int64_t depth);
 

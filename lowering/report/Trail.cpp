@@ -23,7 +23,7 @@ static std::vector<std::string> splitLines(StringRef text) {
   return lines;
 }
 
-/// The line behind an op that is printed from `line` on: that of its closing
+/// The line after an op that is printed from `line` on: that of its closing
 /// brace has the same indentation.
 static int endOf(const std::vector<std::string> &lines, int line) {
   StringRef first = lines[line];

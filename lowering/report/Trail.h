@@ -20,7 +20,7 @@ struct Listing {
   std::vector<std::string> lines;
   /// Of each line, the lines that its op came from.
   std::vector<std::vector<int>> from;
-  /// Of each function or kernel, by name, its first line and the one behind its
+  /// Of each function or kernel, by name, its first line and the one after its
   /// last.
   std::map<std::string, std::pair<int, int>> functions;
 };

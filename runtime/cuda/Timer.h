@@ -23,7 +23,7 @@ public:
   explicit Timer(std::shared_ptr<Context> context)
       : context(std::move(context)) {}
 
-  /// Marks `stream` before `next`, or behind a row of launches where it is
+  /// Marks `stream` before `next`, or after a row of launches where it is
   /// null.
   Status mark(const LaunchStep *next, CUstream stream);
 

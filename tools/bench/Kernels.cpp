@@ -32,7 +32,7 @@ static bool isOfLogits(const cuda::LaunchStep &step) {
                      });
 }
 
-/// Adds what a launch for `tokens` tokens behind `depth` others reads of one
+/// Adds what a launch for `tokens` tokens after `depth` others reads of one
 /// argument. A launch that takes ids looks rows of its weights up; one that
 /// takes caches and no weights reads all positions.
 static void addCost(const Manifest &manifest, const cuda::LaunchStep &step,

@@ -21,7 +21,7 @@ struct KernelRow {
   double floorSeconds = 0; // 0: no rate was measured
 };
 
-/// The kernels of a call for `tokens` tokens behind `depth` others, in the
+/// The kernels of a call for `tokens` tokens after `depth` others, in the
 /// order of their first launches.
 struct KernelTable {
   int64_t tokens = 0, depth = 0;
@@ -41,7 +41,7 @@ public:
   /// `model` outlives this. On the CPU `threads` threads compute.
   static Result<KernelTimes> create(const Model &model, int threads);
 
-  /// A call for `tokens` tokens, 1 being a decode step, behind `depth` others;
+  /// A call for `tokens` tokens, 1 being a decode step, after `depth` others;
   /// of a longer prompt than a chunk all chunks.
   Result<KernelTable> measure(int64_t tokens, int64_t depth);
 

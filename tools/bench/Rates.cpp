@@ -60,7 +60,7 @@ static constexpr uint64_t rowBytes = 4096;
 static constexpr uint64_t turnBytes = 256;
 static constexpr uint64_t bytesAhead = 1024;
 
-/// Reads `count` parts of `bytes`, a multiple of turnBytes, each behind the
+/// Reads `count` parts of `bytes`, a multiple of turnBytes, each after the
 /// other, a turn of each together.
 template <int count, bool fetches>
 __attribute__((always_inline)) static inline uint64_t

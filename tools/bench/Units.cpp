@@ -31,7 +31,7 @@ namespace cria::bench {
     return static_cast<double>(rounds) * (COUNT) * (OPERATIONS);               \
   }
 
-/// sum + a * b of pairs of words, each product made anew.
+/// sum + a * b of pairs of words, each product made again.
 __attribute__((target("avx2"))) static inline __m256i
 addWords(__m256i sum, __m256i a, __m256i b) {
   __m256i products = _mm256_madd_epi16(a, b);

@@ -127,7 +127,7 @@ Address AttentionScan::stage(Value slot) {
   return b.address(*ring, b.mul(slot, rows), b.mul(b.thread(), pieceWidth));
 }
 
-/// Begins to copy the lane's part of a turn: a group of copies. Keys behind the
+/// Begins to copy the lane's part of a turn: a group of copies. Keys after the
 /// end are zeros.
 void AttentionScan::fetch(Value slot, Value first, Value endKey) {
   Address to = stage(slot);

@@ -137,8 +137,8 @@ Address AttentionScanMma::matrix(Tile tile) {
   return b.opaque(b.address(tiles, b.add(firstRow(tile), row), column));
 }
 
-/// Begins to copy a tile: a group of copies, an empty one behind the last tile.
-/// Keys behind the end are zeros: of them no byte is read.
+/// Begins to copy a tile: a group of copies, an empty one after the last tile.
+/// Keys after the end are zeros: of them no byte is read.
 void AttentionScanMma::fetch(Tile tile, Value first, Value endKey) {
   const Rows &cache = tile == Keys ? keys : values;
   // Lanes side by side have 16 bytes each of a row.

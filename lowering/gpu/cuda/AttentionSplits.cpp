@@ -52,7 +52,7 @@ Value AttentionSplits::queryOf(Value head) {
   return b.min(b.add(firstQuery, head), b.i32(in.group - 1));
 }
 
-/// The first key of this block, and the one behind its last. Sets `active`, the
+/// The first key of this block, and the one after its last. Sets `active`, the
 /// splits that have keys; the first is there without any.
 std::pair<Value, Value> AttentionSplits::blockKeys() {
   auto [first, end] = keysSeen(token, b.add(token, 1));

@@ -86,7 +86,7 @@ Value BlockGemm::columnOf(Value row, Value chunk) {
   return b.mul(b.exclusiveOr(chunk, b.add(low, high)), kChunk);
 }
 
-/// Begins to fill the stage of a step; what is behind the end is zeros.
+/// Begins to fill the stage of a step; what is after the end is zeros.
 void BlockGemm::fetch(const Corner &corner, Value step) {
   Value row = b.div(b.thread(), kFillers), own = b.rem(b.thread(), kFillers);
   Value stage = b.mul(b.rem(step, kStages), kTileM);

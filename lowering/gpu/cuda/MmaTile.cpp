@@ -21,7 +21,7 @@ GemmTile::UnitSum MmaTile::unitOf(Value row) {
 }
 
 std::vector<GemmTile::Sums> MmaTile::sumsOf(ValueRange sums) {
-  // Computed anew: registers are few while products are added up.
+  // Computed again: registers are few while products are added up.
   Value thread = b.opaque(b.thread());
   Value lane = b.rem(thread, kWarp), warp = b.div(thread, kWarp);
   Value firstRow = b.add(this->firstRow(warp), b.div(lane, 4));

@@ -15,7 +15,7 @@ enum class KeyUse {
   Any      // does not matter
 };
 
-/// A key. A name that begins with a dot is behind the architecture's:
+/// A key. A name that begins with a dot is after the architecture's:
 /// ".block_count" is "llama.block_count". One that ends in a dot is of all keys
 /// that begin so.
 struct Key {

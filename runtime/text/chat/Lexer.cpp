@@ -22,7 +22,7 @@ static std::string unifyLines(std::string_view source) {
 
 /// Where the white space that ends `text` begins.
 static size_t trailingSpace(std::string_view text) {
-  size_t begin = 0; // behind the last character that is no white space
+  size_t begin = 0; // after the last character that is no white space
   for (size_t at = 0; at < text.size();)
     if (!isPythonSpace(takeCharacter(text, at)))
       begin = at;
@@ -234,7 +234,7 @@ private:
     advance(end + 1 - at);
   }
 
-  /// Appends what the escape at `place` stands for; the place behind it.
+  /// Appends what the escape at `place` stands for; the place after it.
   size_t unescape(size_t place, std::string &text) {
     static constexpr std::string_view names = "nrtbfav0\\'\"",
                                       meanings("\n\r\t\b\f\a\v\0\\'\"", 11);

@@ -64,8 +64,8 @@ static Value trim(Evaluator &in, const Arguments &arguments) {
 
 enum class Case { Upper, Lower, Capital, Title, TitleFilter };
 
-/// Whether a word goes on behind `c`: behind a letter for the method, for the
-/// filter behind what is no blank and opens nothing.
+/// Whether a word goes on after `c`: after a letter for the method, for the
+/// filter after what is no blank and opens nothing.
 static bool goesOn(Case to, char32_t c) {
   if (to == Case::Title)
     return isLetter(c);

@@ -1,4 +1,4 @@
-/// The tests of chat templates: what stands behind "is".
+/// The tests of chat templates: what stands after "is".
 #include "runtime/text/chat/Evaluator.h"
 
 #include <utility>

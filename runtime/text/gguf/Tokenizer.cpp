@@ -64,14 +64,14 @@ static void checkKeys(const Header &header, TextReader &reader) {
   }
 }
 
-/// How many ids, from the first, the model's vocabulary has: behind them are
+/// How many ids, from the first, the model's vocabulary has: after them are
 /// added tokens alone, and what only fills the embedding up.
 static size_t vocabularySize(const Tokens &tokens) {
   size_t size = tokens.texts.size();
   while (size > 0 && (tokens.isAdded(size - 1) ||
                       tokens.kinds[size - 1] == TokenKind::Unused))
     --size;
-  // Added tokens have the ids behind the vocabulary without a gap.
+  // Added tokens have the ids after the vocabulary without a gap.
   bool gap = false;
   for (size_t id = 0; id < tokens.texts.size(); ++id) {
     bool unused = tokens.kinds[id] == TokenKind::Unused;

@@ -193,7 +193,7 @@ static bool isGuarded(std::string_view before, std::string_view guard) {
          before.substr(before.size() - guard.size()) == guard;
 }
 
-/// As Hugging Face does: the search goes on behind each token, where rstrip may
+/// As Hugging Face does: the search goes on after each token, where rstrip may
 /// have taken the blank that the next one begins with. Then that one counts,
 /// too. Where it ends within the white space taken, the rest comes again.
 Status AddedTokens::split(Piece piece, Wanted wanted, Effort &effort,

@@ -46,7 +46,7 @@ public:
   struct Wanted {
     bool normalized; // those to be found in normalized text, or the others
     bool special;    // special ones, too; without, they stay text
-    /// Not empty: special tokens right behind this text stay text.
+    /// Not empty: special tokens right after this text stay text.
     std::string_view guard;
   };
 
@@ -65,7 +65,7 @@ public:
   /// Whether one of these is in `text`, or may begin at its end.
   Result<bool> holdsNormalizedSpecial(std::string_view text,
                                       Effort &effort) const;
-  /// Whether a special token may begin in `text` and go on behind it: one as it
+  /// Whether a special token may begin in `text` and go on after it: one as it
   /// is written, or one to be found in normalized text.
   Result<bool> opensSpecial(std::string_view text, bool normalized,
                             Effort &effort) const;
@@ -84,7 +84,7 @@ private:
     Vocabulary patterns;
     std::bitset<256> first; // bytes that patterns begin with
 
-    /// The id of the longest pattern at `at`, which moves behind it; or -1.
+    /// The id of the longest pattern at `at`, which moves past it; or -1.
     /// Adds the number of bytes compared to `read`.
     int32_t longest(std::string_view text, size_t &at, size_t &read) const;
     /// Whether a pattern stands at `at`, or goes on beyond the end of `text`.

@@ -13,7 +13,7 @@
 /// its steps - the repeats of a character or group that succeed - for each
 /// place where a match may begin. Groups without a repeat would be free:
 /// (a|aa)(a|aa)... takes exponential time within no steps. So a callback stands
-/// behind each group that something follows, and counts. Between two steps,
+/// after each group that something follows, and counts. Between two steps,
 /// machine code passes at most the window at each item of the expression; the
 /// limit of steps is chosen by the length of the expression so that one place
 /// takes at most some milliseconds. After some hundred places, the CPU time of
@@ -97,7 +97,7 @@ Effort::Scratch::~Scratch() {
 
 /// Fails the match where it takes too much.
 int Effort::Scratch::callout(const pcre2_callout_block &block) {
-  if (block.callout_number == 1) // behind a group, in machine code
+  if (block.callout_number == 1) // after a group, in machine code
     return groupsLeft-- == 0 ? PCRE2_ERROR_MATCHLIMIT : 0;
   size_t at = block.current_position;
   uint64_t passed = at > position ? at - position : position - at;
@@ -176,7 +176,7 @@ namespace {
 /// An expression in PCRE2's syntax.
 struct Syntax {
   std::string plain;
-  std::string counted;        // with a callback behind each group
+  std::string counted;        // with a callback after each group
   uint64_t longestRepeat = 1; // the largest n of x{n}
 };
 

@@ -191,7 +191,7 @@ Result<std::vector<int32_t>> Tokenizer::encode(std::string_view text,
 
 // Where a special token has Given bytes, or begins with a Name's, a mark is put
 // into the text: a character that is none in Unicode. The tokenizer takes no
-// special token behind a mark or with one inside, and leaves the marks out of
+// special token after a mark or with one inside, and leaves the marks out of
 // what its model sees. Most texts need none.
 
 /// A noncharacter of Unicode that `text` does not have; "" where it has them
@@ -233,7 +233,7 @@ Result<std::string> Tokenizer::guard(std::string_view text,
   return guarded;
 }
 
-/// Whether a special token may begin in `text` and go on behind it.
+/// Whether a special token may begin in `text` and go on after it.
 Result<bool> Tokenizer::opensSpecial(std::string_view text,
                                      Effort &effort) const {
   Result<bool> opens = added.opensSpecial(text, false, effort);
@@ -251,7 +251,7 @@ Result<std::string> Tokenizer::guardAll(std::string_view text,
                                         std::string_view mark) const {
   Effort effort = Effort::ofText(text.size());
   std::string guarded;
-  size_t free = 0; // where the text behind the last that is Given begins
+  size_t free = 0; // where the text after the last that is Given begins
   for (size_t begin = 0, end; begin < text.size(); begin = end) {
     end =
         std::min(origins.find_first_not_of(origins[begin], begin), text.size());

@@ -8,7 +8,7 @@
 
 namespace cria {
 
-/// The character at `at`, which moves behind it.
+/// The character at `at`, which moves past it.
 char32_t takeCharacter(std::string_view text, size_t &at);
 /// Appends `character` as UTF-8.
 void appendCharacter(std::string &text, char32_t character);

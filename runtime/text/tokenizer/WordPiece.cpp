@@ -24,7 +24,7 @@ WordPieceModel::read(const JsonCursor &model) {
 /// What a byte costs at most, in units of effort, each time it is read.
 static constexpr uint64_t workPerByte = 32;
 
-/// The id of the longest token at `at`, which moves behind it; -1: none. `read`
+/// The id of the longest token at `at`, which moves past it; -1: none. `read`
 /// is set to the number of bytes read.
 int32_t WordPieceModel::longest(std::string_view word, size_t &at,
                                 size_t &read) const {

@@ -21,7 +21,7 @@ private:
   int32_t longest(std::string_view word, size_t &at, size_t &read) const;
 
   std::string prefix;
-  Vocabulary::Place inWord = Vocabulary::start; // behind the prefix
+  Vocabulary::Place inWord = Vocabulary::start; // after the prefix
   int64_t maxCharacters = 100;
   int32_t unknownId = -1;
 };

@@ -28,7 +28,7 @@ int64_t parseOffsets(Cursor &cursor) {
   return int64_t(offset);
 }
 
-/// `[name + offset, more]` behind the bracket.
+/// `[name + offset, more]` after the bracket.
 Operand parseAddress(Cursor &cursor, int depth) {
   Operand operand;
   operand.kind = Operand::Address;

@@ -49,9 +49,9 @@ public:
   int64_t integer();
   /// An integer in [0, limit].
   uint64_t count(uint64_t limit);
-  /// Steps behind the next `c`.
+  /// Steps past the next `c`.
   void skipPast(char c);
-  /// Steps behind the last token of this line.
+  /// Steps past the last token of this line.
   void skipLine();
 
   /// Notes the error, unless there was one before, and moves to the end.

@@ -5,14 +5,14 @@
 
 namespace cria::emulator {
 
-/// A variable of `space`; the cursor stands behind the space's name and is left
+/// A variable of `space`; the cursor stands after the space's name and is left
 /// before the `;`.
 Variable parseVariable(Cursor &cursor, llvm::StringRef space);
 
 /// `(.param .u64 a, ...)`, offsets not yet set.
 std::vector<Parameter> parseParameters(Cursor &cursor);
 
-/// `.b32 %r<5>, %x;` behind `.reg`, the `;` included.
+/// `.b32 %r<5>, %x;` after `.reg`, the `;` included.
 void parseRegisters(Cursor &cursor, Scope &scope);
 
 /// `value` rounded up to a multiple of `align`.

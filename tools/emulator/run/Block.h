@@ -241,7 +241,7 @@ private:
   std::vector<Warpgroup> warpgroups;
   void *mapping = nullptr; ///< that the arena lies in
   char *arena = nullptr;   ///< of shared memory
-  uint32_t sharedEnd = 0;  ///< first shared address behind the block's memory
+  uint32_t sharedEnd = 0;  ///< first shared address after the block's memory
   Range recent[kRanges];   ///< allocations lately hit, by line
   std::optional<EarlyRead> earlyRead;
   std::vector<std::unique_ptr<ThreadSync>> syncs; ///< by thread

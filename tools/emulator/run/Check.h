@@ -11,7 +11,7 @@ constexpr uint64_t kArena = 256 << 10;
 /// A thread's first address of shared memory, so that 0 is none.
 constexpr uint32_t kSharedBase = 1024;
 
-/// Each aligned word of shared memory has a key, kArena bytes behind it; see
+/// Each aligned word of shared memory has a key, kArena bytes after it; see
 /// Shadow.h. Each of the kKeyWords words at address 0, where no variable lies,
 /// is the generation: one access looks at up to so many keys at once.
 /// @{

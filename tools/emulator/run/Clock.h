@@ -17,15 +17,15 @@
 /// Where CUDA code in use is laxer than PTX's memory model, so is this: an
 /// atomic acquires without a fence; a barrier and a strong access count as the
 /// fence of an acquire; the fences of all threads in front of a barrier belong
-/// to the thread that releases behind it.
+/// to the thread that releases after it.
 ///
 /// Hardware that reads and writes shared memory on its own counts as further
 /// warps ("agents"): the matrix products of a warpgroup, and the bulk copies
 /// that complete at an mbarrier. A thread hears of a product when it waits for
 /// it, and of a copy when it waits for the phase of the mbarrier.
 ///
-/// Agents see what threads wrote only behind a proxy fence. So a clock also
-/// says which accesses of threads a proxy fence was behind.
+/// Agents see what threads wrote only after a proxy fence. So a clock also
+/// says which accesses of threads a proxy fence was after.
 ///
 /// A thread of a cluster has a clock for each of the other blocks, too.
 #pragma once

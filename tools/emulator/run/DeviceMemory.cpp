@@ -62,7 +62,7 @@ DeviceMemory::~DeviceMemory() {
              roundUp(allocation.bytes, kPage));
 }
 
-/// A free range behind the last one handed out, else the first that fits.
+/// A free range after the last one handed out, else the first that fits.
 uint64_t DeviceMemory::findGap(uint64_t bytes) {
   for (uint64_t start : {cursor, base}) {
     uint64_t at = start;

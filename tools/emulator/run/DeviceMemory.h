@@ -78,7 +78,7 @@ public:
   uint64_t used() const { return inUse; }
 
 private:
-  /// With the stamps behind it.
+  /// With the stamps after it.
   uint64_t mapped() const { return 2 * reserved + reserved / 2; }
   uint64_t findGap(uint64_t bytes);
   void remember(const Allocation &freed);

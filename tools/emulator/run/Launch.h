@@ -64,12 +64,12 @@ using SegmentRanges = std::vector<SegmentRange>;
 
 /// What the next launch of a stream must know of this one. By programmatic
 /// dependent launch it may begin before this one ends: the accesses of this
-/// launch then come before those of the next only behind the next one's
+/// launch then come before those of the next only after the next one's
 /// griddepcontrol.wait.
 struct LaunchTrace {
   SegmentRange own;
   /// The earlier launches that may still run before griddepcontrol.wait, and
-  /// those of them that may still run behind it.
+  /// those of them that may still run after it.
   SegmentRanges beforeWait, afterWait;
   /// Whether the launch waited for earlier ones before it ended, and before it
   /// let the next begin: for both, one block that waits is enough.

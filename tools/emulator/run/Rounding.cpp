@@ -8,7 +8,7 @@ namespace cria::emulator {
 namespace {
 
 struct Layout {
-  int digits;   ///< of the mantissa behind its first
+  int digits;   ///< of the mantissa after its first
   int exponent; ///< of the smallest normal number
   int unused;   ///< low bits of the word that are zero
   uint64_t sign, infinity, greatest, nan; ///< words; E4M3 has no infinity

@@ -81,7 +81,7 @@ bool Shadow::ordered(const Stamp &stamp, const Thread &thread) {
   return heardOf(stamp.who, stamp.epoch, thread);
 }
 
-/// Whether a proxy fence that the thread knows of was behind a write of
+/// Whether a proxy fence that the thread knows of was after a write of
 /// threads.
 bool Shadow::fenced(const Stamp &stamp, const Thread &thread) const {
   bool isThreads = stamp.who == kOwnBytes || warpOf(stamp.who) < kMaxWarps;

@@ -15,7 +15,7 @@
 ///
 /// Most accesses repeat: a thread reads again what it read or wrote, or many
 /// threads read one tile. So that translated code can tell these without a
-/// call, each word has a key of 32 bits behind the memory itself. A key holds a
+/// call, each word has a key of 32 bits after the memory itself. A key holds a
 /// generation (which ends with the epoch, and where a warp passes
 /// bar.warp.sync), the bits of a thread, and whether the thread wrote: that
 /// thread may read the word in this generation, or read and write it, and
@@ -83,7 +83,7 @@ public:
   void reset(uint32_t bytes);
   /// A barrier or a fence: returns the new epoch.
   uint32_t advance();
-  /// A barrier of a warp: what its lanes do now is noted anew.
+  /// A barrier of a warp: what its lanes do now is noted again.
   void newGeneration();
   /// All threads of the block have acquired the current epoch.
   void shareEpoch() { commonEpoch = epoch; }

@@ -29,7 +29,7 @@ struct TensorMap {
 static_assert(sizeof(TensorMap) <= 128);
 
 /// A row of a box in global memory: `bytes` from `address` on lie in the
-/// tensor, behind `skipped` bytes that do not.
+/// tensor, after `skipped` bytes that do not.
 struct TensorRow {
   uint64_t address = 0;
   uint32_t skipped = 0, bytes = 0;

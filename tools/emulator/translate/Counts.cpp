@@ -94,7 +94,7 @@ std::string accessClass(llvm::StringRef what, const Instruction &instruction) {
   return (what + ".generic").str();
 }
 
-/// `mma.m16n8k16.bf16`; with `.f16` behind it where it accumulates in f16. Each
+/// `mma.m16n8k16.bf16`; with `.f16` after it where it accumulates in f16. Each
 /// of `warps` does its part.
 InstructionClass productClass(const Instruction &instruction, unsigned warps) {
   std::string name = instruction.opcode;

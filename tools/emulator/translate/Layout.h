@@ -19,7 +19,7 @@ struct Layout {
 };
 
 /// The layout of `entry`. Variables get their declared alignment and no more;
-/// dynamic shared memory begins behind the static one. An error if the kernel
+/// dynamic shared memory begins after the static one. An error if the kernel
 /// may call itself.
 std::variant<Layout, Error> layoutOf(const PtxModule &module,
                                      const Function &entry);

@@ -158,7 +158,7 @@ void emitIsSpace(Emitter &e) {
   e.fail("only shared and global memory are told apart");
 }
 
-/// What orders the kernel with those before and behind it.
+/// What orders the kernel with those before and after it.
 void emitGridControl(Emitter &e) {
   bool waits = e.oneOf("launch_dependents|wait") == "wait";
   e.call(waits ? "emulatorGridWait" : "emulatorGridTrigger",

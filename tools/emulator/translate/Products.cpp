@@ -17,7 +17,7 @@ struct State {
   uint8_t age = 0;
   bool isAccumulator = false; ///< else it holds A
   int product = 0;            ///< PTX line
-  int use = 0;                ///< PTX line of a use without a fence behind it
+  int use = 0;                ///< PTX line of a use without a fence after it
 
   /// Whether `other` adds anything.
   bool join(const State &other) {
@@ -96,7 +96,7 @@ private:
     return found == registers.end() ? nullptr : &states[found->second];
   }
 
-  /// Blocks begin at labels and behind branches.
+  /// Blocks begin at labels and after branches.
   void divide() {
     bool isNew = true;
     labels.resize(size_t(function.labelCount));
