@@ -1,4 +1,4 @@
-/// The most that sizes of buffers and loops can be.
+/// Upper bounds of the sizes of buffers and loops.
 #pragma once
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -9,7 +9,7 @@ namespace cria {
 class Bounds {
 public:
   explicit Bounds(mlir::func::FuncOp function);
-  /// Nothing where no bound can be told from the ops that make the size.
+  /// Nothing if no bound follows from the ops that compute the size.
   std::optional<int64_t> most(mlir::Value size) const;
 
 private:

@@ -1,4 +1,4 @@
-/// What a forward pass costs, from the program alone: the floor under any
+/// The costs of a forward pass, from the program alone: a floor for every
 /// schedule.
 #pragma once
 
@@ -10,7 +10,7 @@
 
 namespace cria {
 
-/// One kind of op: what all its runs in one forward pass of one token cost.
+/// One kind of op, with the costs of all its runs in a forward pass of a token.
 struct CostRow {
   /// The module's path, such as "model.layers.*.mlp.gate_proj".
   std::string path;
@@ -46,7 +46,7 @@ struct Costs {
 
   int64_t flops(bool head) const;
   int64_t weightBytes(bool head) const;
-  /// What attention adds for one token after `depth` others.
+  /// Costs that attention adds for one token after `depth` others.
   int64_t attentionFlops(int64_t depth) const;
   int64_t attentionBytes(int64_t depth) const;
 };
@@ -54,7 +54,7 @@ struct Costs {
 /// Walks @forward of a program in the llama dialect.
 Costs costsOf(mlir::ModuleOp program);
 
-/// What one kernel of an entry costs, as a function of the call.
+/// The costs of one kernel of an entry, as a function of the call.
 struct KernelCost {
   /// Such as "decode", "layers_attn_qkv" and "model.layers.*.self_attn.qkv".
   std::string entry, kernel, path;
@@ -66,7 +66,7 @@ struct KernelCost {
   int64_t tokenFlops = 0, logitFlops = 0;
   /// What it attends to; each has one run.
   std::vector<AttentionRow> attention;
-  /// Whether it computes on numbers of f32, which tensor cores round.
+  /// Whether it multiplies f32 numbers, which tensor cores would round.
   bool f32 = false;
 
   /// The kernel function at linalg and below: "layers_attn_qkv_decode".

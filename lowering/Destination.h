@@ -1,17 +1,17 @@
-/// Which memory a tensor is computed in, before bufferization gives it one.
+/// The memory in which a tensor will be computed, before bufferization.
 #pragma once
 
 #include "mlir/IR/Value.h"
 
 namespace cria {
 
-/// The value that an op, or a function that is called, updates to make a
-/// result: bufferization gives both one buffer. Null where the result has its
-/// own.
+/// The value that an op or a called function updates to make a result:
+/// bufferization gives both the same buffer. Null if the result has a buffer
+/// of its own.
 mlir::Value destinationOf(mlir::OpResult result);
 
-/// The argument of the function around `value` that is updated, from op to op
-/// and from turn to turn of loops, to make it. Null where there is none.
+/// The function argument that ops, and iterations of loops, update one after
+/// the other to make `value`. Null if there is none.
 mlir::BlockArgument updatedArgument(mlir::Value value);
 
 } // namespace cria

@@ -1,6 +1,6 @@
-/// The layers that an op of a program reads: a constant, or what a loop between
-/// constants counts, plus a constant. verifyProgram refuses other layers and
-/// those that do not exist, for every target: nothing checks them at run time.
+/// The layers that an op of a program reads: a constant, or the induction
+/// variable of a loop with constant bounds, plus a constant. verifyProgram
+/// refuses other layers, and layers that do not exist; nothing checks later.
 #pragma once
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -11,9 +11,9 @@ namespace cria {
 
 struct LayerNumber {
   int64_t first = 0;
-  /// Layers from one turn to the next; 0 outside of loops.
+  /// Layers from one iteration to the next; 0 outside of loops.
   int64_t step = 0;
-  /// The layer of the last turn.
+  /// The layer of the last iteration.
   int64_t last = 0;
 };
 
@@ -38,7 +38,7 @@ inline std::optional<LayerNumber> loopNumber(mlir::Value layer) {
   return LayerNumber{*first, *step, *last};
 }
 
-/// Nothing where `layer` is no such number.
+/// Nothing if `layer` is not such a number.
 inline std::optional<LayerNumber> layerNumber(mlir::Value layer) {
   std::optional<int64_t> offset = 0;
   while (auto sum = layer.getDefiningOp<mlir::arith::AddIOp>()) {
@@ -63,7 +63,7 @@ inline std::optional<LayerNumber> layerNumber(mlir::Value layer) {
   return LayerNumber{*first, number->step, *last};
 }
 
-/// Reports a layer of `op` that is no such number, or not below `count`.
+/// Reports a layer of `op` that is not such a number, or not below `count`.
 inline llvm::LogicalResult verifyLayer(mlir::Operation *op, mlir::Value layer,
                                        int64_t count) {
   std::optional<LayerNumber> number = layerNumber(layer);

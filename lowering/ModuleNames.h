@@ -1,11 +1,11 @@
-/// What the results of kernels are called in the checkpoint: inputs and outputs
-/// of its modules, as JSON objects
+/// Names for the results of kernels: inputs and outputs of the checkpoint's
+/// modules, as JSON objects
 ///
 ///   {"path": "model.layers.{}.mlp.up_proj", "side": "in", "first": 0, "step":
 ///   1}
 ///
-/// In turn t of the loop over layers the number in the path is first + step *
-/// t.
+/// In iteration t of the loop over layers the number in the path is first +
+/// step * t.
 #pragma once
 
 #include "lowering/artifact/Manifest.h"
@@ -20,18 +20,18 @@ namespace cria {
 
 class ModuleNames {
 public:
-  /// Of the weights of `manifest`, which outlives this.
+  /// Names by the weights of `manifest`, which outlives this object.
   explicit ModuleNames(const Manifest &manifest);
 
   /// The modules whose weights a kernel reads; they have no side.
   llvm::json::Array modulesOf(mlir::func::CallOp call) const;
-  /// The names of a result of a kernel that reads `modules`. What a loop
-  /// carries on is the output of its layer.
+  /// The names of a result of a kernel that reads `modules`. A value that the
+  /// loop carries is the output of its layer.
   llvm::json::Array of(mlir::OpResult result,
                        const llvm::json::Array &modules) const;
-  /// The name of what a kernel puts into a KV cache ("key", "value"), or of the
-  /// queries that it makes beside: of the module that holds the last of its
-  /// weights.
+  /// The name of the rows that a kernel appends to a KV cache ("key", "value"),
+  /// or of the queries that it makes with them: that of the module that holds
+  /// the kernel's last weight.
   static llvm::json::Array ofAttention(const llvm::json::Array &modules,
                                        llvm::StringRef side);
 

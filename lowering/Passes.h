@@ -1,4 +1,4 @@
-/// The passes from llama to linalg, and from linalg to what a target runs.
+/// The passes from llama to linalg, and from linalg to each target's code.
 #pragma once
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"

@@ -1,30 +1,30 @@
-/// Programs that come as the text of a later phase, as --emit prints it.
+/// Compilation that resumes from the text of a later phase, printed by --emit.
 #pragma once
 
 #include "lowering/Compilation.h"
 
 namespace cria {
 
-/// The phase of a module, Import to Tile, told from its ops.
+/// The phase of a module, Import to Tile, as its ops show.
 Phase phaseOf(mlir::ModuleOp module);
 
-/// Sets the options that a text with a manifest is made with. An error where
+/// Sets the options with which a text with a manifest was made. An error if
 /// the user asked for others.
 llvm::Error resume(CompileOptions &options, Phase phase,
                    const Manifest &manifest);
 
-/// Checks that what the user asked for is what a program has, where it says so:
-/// the type of its caches and their positions.
+/// Checks that a program's caches have the type and the positions that the
+/// user asked for, if any.
 llvm::Error checkModel(const CompileOptions &options, const Manifest &manifest);
 
-/// Checks that the manifest's target, of the file `input` at Tile, is what is
+/// Checks that the manifest of the file `input` at Tile has the target that is
 /// compiled for.
 llvm::Error checkTarget(const PipelineOptions &options, llvm::StringRef input,
                         const Manifest &manifest);
 
-/// Checks that a module at Fuse, Linalg or Tile has what the manifest says:
-/// entries with their caches and sizes, weights and rope tables of one type in
-/// one slot.
+/// Checks that a module at Fuse, Linalg or Tile agrees with its manifest: in
+/// the entries with their caches and sizes, and in the types and slots of
+/// weights and rope tables.
 mlir::LogicalResult verifyResumed(mlir::ModuleOp module, Phase phase,
                                   const Manifest &manifest);
 

@@ -1,5 +1,5 @@
-/// Which pointer of the slot table a symbol owns: compiled code indexes the
-/// table, the manifest tells the runtime how to fill it.
+/// The slots of symbols. Compiled code indexes the slot table; the manifest
+/// tells the runtime how to fill the table.
 #pragma once
 
 #include "dialect/Dialect.h"
@@ -8,8 +8,8 @@
 
 namespace cria {
 
-/// Weights and rope tables in module order, each with its first slot. Where one
-/// has none yet, all get theirs, in this order.
+/// Weights and rope tables in module order, each with its first slot. If one
+/// has no slot yet, all get new slots, in this order.
 llvm::SmallVector<std::pair<mlir::Operation *, int64_t>>
 assignSlots(mlir::ModuleOp module);
 

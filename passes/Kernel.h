@@ -1,5 +1,4 @@
-/// Gathers ops of one block into a `llama.kernel`: what all fusion passes
-/// share.
+/// Gathers ops of one block into a `llama.kernel`; all fusion passes use it.
 #pragma once
 
 #include "dialect/Dialect.h"
@@ -17,8 +16,8 @@ public:
   KernelGroup(mlir::Block *block, llvm::StringRef pass)
       : block(block), pass(pass) {}
 
-  /// Takes an op of the block, whatever else uses its results: those leave the
-  /// kernel.
+  /// Takes an op of the block. If ops outside of the kernel use its results,
+  /// the kernel yields them.
   void insert(mlir::Operation *op) { ops.insert(op); }
 
   /// The op that defines the value if it is an `Ops` of this block and in no
@@ -66,7 +65,7 @@ llvm::SmallVector<mlir::Block *> blocksOutsideKernels(mlir::Operation *root);
 
 /// A kernel's name from the module paths in its ops' locations: of the ops that
 /// read weights or caches (embed, linear, head, gqa), the common path, then
-/// what distinguishes them. "model", "*" and numbers are dropped; "self_attn"
+/// the different parts. "model", "*" and numbers are dropped; "self_attn"
 /// is "attn", "embed_tokens" is "embed", "lm_head" is "head", "o_proj" is
 /// "out", and "_proj" is dropped:
 ///
@@ -78,8 +77,8 @@ llvm::SmallVector<mlir::Block *> blocksOutsideKernels(mlir::Operation *root);
 /// locations hold no path.
 std::string kernelName(llvm::ArrayRef<mlir::Operation *> ops);
 
-/// The same as a module path: the ops' common one as it is, then what
-/// distinguishes them: "model.layers.*.self_attn.qkv".
+/// The same as a module path: the common path of the ops, then the different
+/// parts: "model.layers.*.self_attn.qkv".
 std::string kernelPath(llvm::ArrayRef<mlir::Operation *> ops);
 
 } // namespace cria

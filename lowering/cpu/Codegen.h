@@ -12,32 +12,32 @@
 
 namespace cria {
 
-/// Text that an artifact carries, in a section of its own. What is exported is
-/// aligned to 64 bytes: a cubin is an ELF file that is read where it lies.
+/// Text that an artifact carries in a section of its own. Exported text is
+/// aligned to 64 bytes, because a cubin is an ELF file that is read in place.
 struct Text {
   std::string symbol, section, text;
   /// The runtime looks the symbol up and reads to the zero after the text.
   bool exported = false;
 };
 
-/// LLVM IR that is compiled apart from the rest, in a context of its own:
-/// threads share nothing.
+/// A part of the program as LLVM IR, in a context of its own, so that threads
+/// share nothing.
 struct CodePart {
   CpuTarget target;
   std::unique_ptr<llvm::LLVMContext> context;
   std::unique_ptr<llvm::Module> module;
 };
 
-/// Translates a module in the LLVM dialect, and empties it; optimizes for the
-/// target. A part for each entry and kernel, in the module's order, then one
-/// for the texts. `suffix` is appended to the names of functions. The threads
-/// are those of the module's context: what comes out does not depend on their
-/// number.
+/// Translates a module in the LLVM dialect to parts, optimizes them for the
+/// target, and empties the module. There is a part for each entry and kernel,
+/// in the module's order, and then one for the texts. `suffix` is appended to
+/// the names of functions. The threads are those of the module's context; the
+/// result does not depend on their number.
 llvm::Expected<std::vector<CodePart>>
 translateToLlvm(mlir::ModuleOp module, llvm::ArrayRef<Text> texts,
                 const CpuTarget &target, llvm::StringRef suffix = "");
 
-/// All parts, which are of one target, in one module, to be read.
+/// All parts, which have the same target, in one module for people to read.
 llvm::Expected<CodePart> joinParts(llvm::ArrayRef<CodePart> parts);
 
 /// Assembly text. Generating code changes the part.

@@ -9,8 +9,8 @@
 namespace cria {
 
 /// Moves the functions of a module in the LLVM dialect to modules of their own:
-/// each entry, and each kernel with its parallel loops. What the parts are
-/// depends on the module alone. See Split.cpp.
+/// each entry, and each kernel with its parallel loops. The parts depend on
+/// the module alone. See Split.cpp.
 std::vector<mlir::OwningOpRef<mlir::ModuleOp>>
 splitByKernel(mlir::ModuleOp module);
 

@@ -1,5 +1,5 @@
-/// The CPU that is compiled for, as what it can do: names choose nothing but
-/// LLVM's scheduling tables.
+/// The CPU that is compiled for, by its features: its name chooses only LLVM's
+/// scheduling tables.
 #pragma once
 
 #include "lowering/cpu/Rates.h"
@@ -38,22 +38,22 @@ struct CpuTarget {
 llvm::Expected<CpuTarget> selectCpu(llvm::StringRef name,
                                     llvm::StringRef ratesFile = "");
 
-/// A unit that multiplies, and how fast it is beside f32 FMA.
+/// An instruction that multiplies, and its rate relative to f32 FMA.
 struct UnitRow {
   std::string unit;
   double rate;
   std::string products; // "f32, f16"
 };
 
-/// What multiplies which products of floats.
+/// The instructions that multiply products of floats.
 std::vector<UnitRow> unitsOf(const CpuTarget &target);
 
-/// What multiplies products with blocks of integers: "vpdpbusd".
+/// The instruction that multiplies blocks of integers: "vpdpbusd".
 std::string blockUnits(const CpuTarget &target);
 
-/// The CPUs of a list of names with commas between them, each once. Those with
-/// the most features are first, which the runtime prefers. `ratesFile` is as
-/// for one.
+/// The CPUs of a comma-separated list of names, each once. CPUs with the most
+/// features are first, because the runtime prefers them. `ratesFile` is as
+/// above.
 llvm::Expected<std::vector<CpuTarget>>
 selectCpus(llvm::StringRef names, llvm::StringRef ratesFile = "");
 

@@ -28,7 +28,7 @@ public:
   mlir::Value fma(mlir::Value a, mlir::Value b, mlir::Value acc);
   /// acc[i] + a[2i] * b[2i] + a[2i + 1] * b[2i + 1], of bf16.
   mlir::Value dotPairs(mlir::Value a, mlir::Value b, mlir::Value acc);
-  /// What an instruction that LLVM knows as an intrinsic makes.
+  /// The result of an instruction that LLVM has as an intrinsic.
   mlir::Value intrinsic(llvm::StringRef name, mlir::Type type,
                         mlir::ValueRange arguments);
   /// The columns of a square of vectors, of a power of two.

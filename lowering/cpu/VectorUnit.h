@@ -1,4 +1,4 @@
-/// The vector unit of a CPU, as far as schedules go by it.
+/// The vector unit of a CPU: the properties that schedules depend on.
 #pragma once
 
 #include <cstdint>
@@ -13,19 +13,19 @@ struct VectorUnit {
   /// Multiplies pairs of bf16 into f32 (AVX512-BF16 vdpbf16ps) at more than the
   /// rate of f32 FMA.
   bool dotBf16 = false;
-  /// Multiplies four neighbours of 8 bits into i32 (vpdpbusd).
+  /// Multiplies groups of four 8-bit numbers into i32 (vpdpbusd).
   bool dotBytes = false;
   /// Multiplies tiles of bf16 (AMX-BF16).
   bool amx = false;
   /// Multiplies tiles of 8 bits (AMX-INT8).
   bool amxBytes = false;
-  /// Rows of a matrix that are read together, far from each other, where a
-  /// product with one vector waits for memory. 1: each after the other.
+  /// Distant rows of a matrix that are read together when a product with one
+  /// vector waits for memory. 1: one row after the other.
   int64_t streams = 1;
-  /// Bytes from what a stream reads to what it asks for meanwhile.
+  /// How many bytes ahead of its reads a stream prefetches.
   static constexpr int64_t kBytesAhead = 1024;
-  /// Products of matrices are blocked for the second cache, since the third
-  /// feeds fewer multiplications than there could be.
+  /// Products of matrices are blocked for the L2 cache, because the L3 cache
+  /// cannot feed all multiplications.
   bool blockForL2 = false;
 };
 

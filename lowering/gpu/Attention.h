@@ -1,5 +1,5 @@
-/// What the kernels of attention share: where it reads and writes, the keys
-/// that a token sees, and what is done to a score.
+/// The common parts of attention's kernels: the memory that attention reads and
+/// writes, the keys that a token sees, and the ops on a score.
 #pragma once
 
 #include "lowering/gpu/Evaluator.h"
@@ -7,8 +7,8 @@
 
 namespace cria::simt {
 
-/// The largest score of a row that has seen nothing: finite, so that
-/// differences of it are numbers. A score below it counts as hidden.
+/// The maximum of a row before any key: finite, so that differences with it are
+/// numbers. A smaller score counts as hidden.
 inline constexpr double kNone = -1e30;
 
 /// An attention between arguments of a kernel function.
@@ -39,8 +39,8 @@ protected:
   /// exists.
   mlir::Value score(mlir::Value product, mlir::Value query, mlir::Value token,
                     mlir::Value key, mlir::Value &visible);
-  /// What outputs are divided by: 0 over it is zero, of a row that has seen
-  /// nothing.
+  /// The divisor of outputs. It is not 0 for a row that sees no key, whose
+  /// output is then 0.
   mlir::Value divisor(mlir::Value sum);
   /// An element of the result, in f32, of an output that has been divided.
   mlir::Value finished(mlir::Value out);
@@ -50,8 +50,8 @@ protected:
   Launch launch;
   KernelBuilder &b;
   Attention::Bounds bounds;
-  /// All that is done to a product, if that is a multiplication; then it is
-  /// left to the schedule.
+  /// The factor of a score, if a multiplication is the only op on it; then the
+  /// schedule multiplies.
   std::optional<double> factor;
   Rows keys, values;
   mlir::Value kvHead; // of the block
@@ -60,7 +60,7 @@ private:
   mlir::AffineExpr firstKeyRow; // over the KV head
 };
 
-/// Whether loadWidened can read `width` of what an op makes of a cache's
+/// Whether loadWidened can read `width` results of an op on a cache's
 /// elements.
 bool canLoadWidened(mlir::linalg::GenericOp widened, int64_t width);
 /// Numbers [column, column + width) of the key whose first row is `row`, in

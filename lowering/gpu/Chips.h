@@ -1,4 +1,4 @@
-/// What the chips have that kernels are built for.
+/// The features of the chips that kernels are built for.
 #pragma once
 
 #include "llvm/ADT/StringRef.h"

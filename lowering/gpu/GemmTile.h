@@ -1,13 +1,13 @@
-/// What all tiled products share: which elements a tile takes, and what becomes
-/// of its sums. A tile has rows of the input and rows of weights, one for each
-/// sum of a unit: both products of a gated unit, both columns of a rotated
-/// pair; two at most. A thread ends with both, and with those of neighbouring
-/// units, which it computes and stores as vectors.
+/// The common parts of tiled products: the elements of a tile, and the use of
+/// its sums. A tile has rows of the input and rows of weights. A unit has one
+/// or two sums, and each sum has a row of weights: a gated unit has the two
+/// products, a rotated pair its two columns. A thread holds all sums of
+/// neighbouring units, and computes and stores these units as vectors.
 ///
-/// Where tiles are too few for the machine, several blocks share one, and each
-/// has a part of k. All leave their sums in memory; the block that arrives last
-/// adds them up in the order of the parts, whichever it is, and finishes the
-/// tile.
+/// If there are too few tiles for the machine, several blocks share a tile, and
+/// each takes a part of k. All write their sums to memory. The block that
+/// arrives last adds the sums, always in the order of the parts, and finishes
+/// the tile.
 #pragma once
 
 #include "lowering/gpu/Parts.h"
@@ -16,7 +16,7 @@
 
 namespace cria::simt {
 
-/// Threads of a block, but where a shape says otherwise.
+/// Threads of a block, unless its shape says otherwise.
 inline constexpr int64_t kGemmThreads = 128;
 
 /// How products are cut into blocks: tiles of m rows of the input and n of
@@ -42,8 +42,8 @@ struct GemmRows {
 };
 inline constexpr int64_t kAnyRows = std::numeric_limits<int64_t>::max();
 inline constexpr GemmRows kAllRows = {"", 0, kAnyRows};
-/// Few rows take as long as their weights; tiles for many would be half empty
-/// with some.
+/// Kernels for numbers of rows: with few rows, reading weights takes the most
+/// time; with some rows, tiles for many rows would be half empty.
 inline constexpr GemmRows kMmaRows[] = {
     {"_few", 0, 32}, {"_some", 32, 128}, {"", 128, kAnyRows}};
 

@@ -28,10 +28,9 @@ struct Address {
   mlir::Value base, index;
 };
 
-/// How device memory is seen by a hardware that copies boxes of it (TMA): a
-/// tensor of up to five dimensions, the fastest first. Its sizes, the elements
-/// from one to the next in all dimensions but the first, and the sizes of a
-/// box.
+/// Device memory as TMA, which copies boxes, sees it: a tensor of up to five
+/// dimensions, the fastest first. Its sizes, the strides of all dimensions but
+/// the first in elements, and the sizes of a box.
 struct TensorMap {
   llvm::SmallVector<int64_t> sizes, strides, box;
 };
@@ -120,8 +119,8 @@ public:
   /// The address an i32 of elements further on.
   Address further(Address address, mlir::Value elements);
   /// The same integer of 32 or 64 bits, or address, of which LLVM knows
-  /// nothing: what is computed from it stays where it is, and so out of
-  /// registers.
+  /// nothing: LLVM does not move computations with it, so that they need no
+  /// registers elsewhere.
   mlir::Value opaque(mlir::Value x);
   Address opaque(Address address);
   /// `lanes` elements from there, as stored; aligned to all of them. A single

@@ -21,14 +21,14 @@ public:
       : kernel(kernel), arguments(arguments),
         b(mlir::OpBuilder::atBlockBegin(&kernel.front())) {}
 
-  /// Whether a number of the host is computed from constants and those of the
-  /// step alone.
+  /// Whether a number of the host is computed from constants and numbers of the
+  /// step only.
   static bool canCompute(mlir::Value number);
   /// Computes a number of the host in the kernel, in place of parameter `i`;
   /// fails where the kernel cannot know it.
   mlir::LogicalResult compute(unsigned i, mlir::Value number);
-  /// Takes the parameters away that are computed. Returns whether the kernel
-  /// has the step's state as another one, the last.
+  /// Removes the parameters that are computed. Returns whether the kernel has a
+  /// new last parameter, the step's state.
   bool finish();
 
 private:

@@ -1,5 +1,5 @@
-/// A kernel function of the linalg phase becoming launches: the function that
-/// makes them, and one launch with the kernel that it runs.
+/// How a kernel function of the linalg phase becomes launches: the function
+/// that launches, and one launch with its kernel.
 #pragma once
 
 #include "lowering/gpu/Chips.h"
@@ -14,13 +14,13 @@ namespace cria::simt {
 mlir::memref::GlobalOp createZeros(mlir::OpBuilder builder, mlir::Location loc,
                                    const llvm::Twine &name, int64_t count);
 
-/// The function `name.launch` on memrefs, after `kernel` on tensors, that
-/// launches what computes it.
+/// The function `name.launch` on memrefs, which follows `kernel` on tensors and
+/// launches the kernels that compute it.
 class KernelFunction {
 public:
   KernelFunction(mlir::func::FuncOp kernel, mlir::Block &kernels,
                  const Chips &chips);
-  /// Ends the function, or with `erase` gives it up with its kernels.
+  /// Ends the function, or with `erase` removes it and its kernels.
   void finish();
   void erase();
 

@@ -9,9 +9,9 @@ namespace cria {
 ///
 ///   linear(x, W)  =>  residual(linear(x, W), linear(linear(x, A), B))
 ///
-/// A (rank, in) and B (out, rank), which the runtime fills from adapters, with
-/// zeros where there are none. Their names in a checkpoint are W's with
-/// `lora_A.weight` and `lora_B.weight` in place of `weight`.
+/// A (rank, in) and B (out, rank), which the runtime fills from adapters, or
+/// with zeros. Their names in a checkpoint are W's with `lora_A.weight` and
+/// `lora_B.weight` in place of `weight`.
 mlir::LogicalResult addAdapters(mlir::ModuleOp module, int64_t rank);
 
 } // namespace cria

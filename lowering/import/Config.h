@@ -15,10 +15,10 @@ namespace cria {
 /// Types in which weights are stored and activations computed.
 enum class DType { F32, F16, BF16 };
 
-/// What the gate of an MLP goes through.
+/// The function of an MLP's gate.
 enum class GateFunction { Silu, GeluTanh, Gelu, Relu, Relu2 };
 
-/// How inverse frequencies come from the base: see Rope.h.
+/// How inverse frequencies are computed from the base: see Rope.h.
 struct RopeConfig {
   enum class Kind { Default, Linear, Dynamic, Yarn, LongRope, Llama3 };
   Kind kind = Kind::Default;
@@ -26,7 +26,7 @@ struct RopeConfig {
   /// Elements of a head that are rotated.
   int64_t dims = 0;
   double factor = 1.0;
-  /// Positions the model was first trained for; of dynamic, those it knows.
+  /// Positions the model was first trained for; of dynamic, all its positions.
   int64_t originalPositions = 0;
   /// Of llama3: frequencies whose wavelength is beyond originalPositions /
   /// lowFreqFactor are divided by `factor`, those within originalPositions /
@@ -53,7 +53,7 @@ struct LayerKind {
   }
 };
 
-/// What became of one key.
+/// The fate of one key.
 struct LedgerRow {
   std::string key;
   /// As JSON.
@@ -61,7 +61,7 @@ struct LedgerRow {
   /// "honoured", "default" (honoured, not in the file), "irrelevant" or
   /// "allowed" (unknown, and the user said so).
   std::string fate;
-  /// What it sets, or why it does not matter.
+  /// What the key sets, or why it is irrelevant.
   std::string note;
 };
 

@@ -21,33 +21,33 @@ enum class WindowRule {
   WithoutRope,
 };
 
-/// What queries and keys are normalized over before they are rotated.
+/// The elements over which queries and keys are normalized before the rope.
 enum class HeadNorm { None, EachHead, AllHeads };
 
-/// What linears of attention have a bias.
+/// The linears of attention that have a bias.
 enum class BiasRule { None, FromConfig, QueryKeyValue };
 
 struct Family {
   llvm::StringLiteral modelType, architecture;
-  /// Norms of the residual stream in front of attention and MLP, and of what
-  /// they add to it: module names in a layer, empty where there is none.
+  /// Norms before attention and MLP, and norms of their results: names of
+  /// modules in a layer, empty if there is no such norm.
   llvm::StringLiteral attentionNorm, attentionEndNorm, mlpNorm, mlpEndNorm;
   HeadNorm headNorm = HeadNorm::None;
   /// The norms multiply before they round, with 1 + weight.
   bool normRoundsOnce = false, normUnitOffset = false;
-  /// Modules that hold several linears, rows of one after those of another:
-  /// q, k and v; gate and up. Empty where they lie apart.
+  /// Modules that hold the rows of several linears, one linear after the other:
+  /// q, k and v; gate and up. Empty if each linear has a module.
   llvm::StringLiteral queryKeyValue = "", gateUp = "";
   BiasRule bias = BiasRule::None;
   WindowRule window = WindowRule::None;
   /// Embeddings are multiplied by the root of the hidden size, rounded to the
   /// storage type.
   bool scalesEmbedding = false;
-  /// partial_rotary_factor counts, the scalings of rope go by other names, and
+  /// partial_rotary_factor is read, the scalings of rope have other names, and
   /// a text that outgrows the original positions is computed again.
   bool phi3Rope = false;
   double ropeTheta = 10000.0;
-  /// What keys that are absent stand for, as JSON: transformers' defaults.
+  /// Values of absent keys, as JSON: transformers' defaults.
   llvm::StringLiteral defaults;
 };
 

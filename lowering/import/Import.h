@@ -15,7 +15,7 @@ struct ImportOptions {
   int64_t maxSeq = 0;
   /// Type of weights, activations and caches in place of the config's.
   std::optional<DType> dtype;
-  /// Room for LoRA adapters that are kept apart: their ranks together.
+  /// Room for unmerged LoRA adapters: the sum of their ranks.
   int64_t loraRank = 0;
 };
 

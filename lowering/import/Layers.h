@@ -11,9 +11,9 @@ struct LayerRun {
   int64_t first = 0, turns = 0, period = 1;
 };
 
-/// Splits the layers, in order, into few runs: each begins where the last one
-/// ends, and covers as many layers as any period of at most 8 repeats; the
-/// shortest such.
+/// Splits the layers, in order, into few runs. Each run begins where the last
+/// one ends. It has the period, of at most 8 kinds, that covers the most
+/// layers; of several such periods, the shortest.
 std::vector<LayerRun> layerRuns(llvm::ArrayRef<LayerKind> kinds);
 
 } // namespace cria

@@ -7,7 +7,7 @@
 
 namespace cria {
 
-/// A config while it is read: with keys that only count together.
+/// A config while it is read, with keys that have a meaning only together.
 struct ConfigDraft : ModelConfig {
   bool useWindow = false;
   int64_t window = 0; // sliding_window; 0: null
@@ -19,17 +19,17 @@ struct ConfigDraft : ModelConfig {
   double embeddingMultiplier = 0, residualMultiplier = 0, logitsScaling = 0;
 };
 
-/// One key. Of a family that reads it, it is honoured; of others it may only
-/// have the value that means nothing.
+/// One key. Families that read the key honour it. In configs of other families
+/// it may only have the value without effect.
 struct LedgerKey {
   llvm::StringLiteral name;
   /// Model types that read it: names with spaces between them, "*" for all,
   /// "" for none.
   llvm::StringLiteral families;
-  /// The value, as JSON, that means nothing; "" where there is none, "any"
-  /// where every value does not matter, "id" where every id does not.
+  /// The value without effect, as JSON. "" if there is none, "any" if no value
+  /// has an effect, "id" if no id has one.
   llvm::StringLiteral neutral;
-  /// What it sets; why it does not matter, or is refused.
+  /// What the key sets; why it is irrelevant, or refused.
   llvm::StringLiteral note;
   /// Reads it into the draft; null where it is read together with others.
   void (*read)(ObjectReader &reader, llvm::StringRef key, ConfigDraft &draft);
@@ -53,7 +53,7 @@ void checkKeys(const nlohmann::json &given, const nlohmann::json &all,
 void readKeys(ObjectReader &reader, ConfigDraft &draft);
 
 /// Checks that ids of special tokens are in the vocabulary, which must be
-/// known. An id of -1 is taken for null, with a warning.
+/// known. An id of -1 is read as null, with a warning.
 void checkIds(const nlohmann::json &given, ObjectReader &reader,
               ConfigDraft &draft);
 

@@ -7,7 +7,7 @@
 
 namespace cria {
 
-/// A table: each key of a config, its value and what became of it.
+/// A table: each key of a config, its value and its fate.
 void printLedger(llvm::ArrayRef<LedgerRow> rows, llvm::raw_ostream &os);
 
 /// Every key that is known, as the Markdown of docs/config.md.

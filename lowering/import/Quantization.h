@@ -1,6 +1,6 @@
-/// quantization_config: how a checkpoint's weights are stored. The checkpoint's
-/// tensors say most of it themselves, when they are bound; see
-/// runtime/Packed.h. Here every key is understood, or refused.
+/// quantization_config: how a checkpoint's weights are stored. The runtime
+/// learns most of this from the checkpoint's tensors; see runtime/Packed.h.
+/// Here every key is understood, or refused.
 #pragma once
 
 #include "lowering/import/Reader.h"

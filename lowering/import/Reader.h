@@ -8,7 +8,7 @@
 namespace cria {
 
 /// Reads keys of an object. The first failure is kept and later ones dropped,
-/// so that a reader reads on and asks once at the end. A key that is null
+/// so callers read all keys and check once at the end. A key that is null
 /// counts as absent, as in transformers.
 class ObjectReader {
 public:

@@ -21,22 +21,22 @@ struct BlockProduct {
   static constexpr int64_t kNumbers = 32;
   static constexpr int64_t kScaleBytes = 2;
 
-  /// What a linalg op on tensors or memrefs is, if it is such a product, whose
-  /// factors may be regrouped and whose terms may be added in any order. Of one
-  /// that is none only by its order, loops or operands, `reason` says why.
+  /// Reads a linalg op on tensors or memrefs as such a product, whose factors
+  /// may be regrouped and whose terms may be added in any order. `reason` says
+  /// if only the order, the loops or the operands of the op are wrong.
   static std::optional<BlockProduct> match(mlir::linalg::LinalgOp op,
                                            llvm::StringRef &reason);
 
   mlir::ShapedType type(mlir::Value value) const {
     return mlir::cast<mlir::ShapedType>(value.getType());
   }
-  /// Whether the number of rows is known only when it runs.
+  /// Whether the number of rows is known only at run time.
   bool isDynamic() const { return mlir::ShapedType::isDynamic(rows()); }
   int64_t rows() const { return type(out).getDimSize(0); }
   int64_t columns() const { return type(out).getDimSize(1); }
   int64_t blocks() const { return type(weights).getDimSize(1); }
   int64_t blockBytes() const { return type(weights).getDimSize(2); }
-  /// Bytes of a block with numbers of so many bits.
+  /// Bytes of a block with numbers of `bits` bits.
   static int64_t blockBytes(int64_t bits) {
     return kScaleBytes + kNumbers * bits / 8;
   }

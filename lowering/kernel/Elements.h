@@ -1,8 +1,8 @@
-/// What an element of a tensor is made of, read from linalg and tensor ops, and
-/// what a kernel stores where. Nothing here knows who wrote it.
+/// Reads from linalg and tensor ops how an element of a tensor is computed, and
+/// what a kernel stores where. This code works on linalg from any source.
 ///
-/// A place is an affine expression for each dimension of a tensor: its dims are
-/// the loops of a box, its symbols numbers that the kernel is given.
+/// A place is an affine expression for each dimension of a tensor. Its dims are
+/// the loops of a box; its symbols are numbers among the kernel's arguments.
 #pragma once
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -23,8 +23,8 @@ struct Element {
   }
 };
 
-/// How often a loop turns: a constant, or else an index or, with `dim`, the
-/// size of a tensor that a kernel takes.
+/// The number of iterations of a loop: a constant, an index, or, with `dim`,
+/// the size of a tensor among the kernel's arguments.
 struct Size {
   int64_t constant = mlir::ShapedType::kDynamic;
   mlir::Value value = {};
@@ -48,7 +48,7 @@ struct Store {
   Element value, into;
 };
 
-/// Stores that are made together: what one of them is made of, others are, too.
+/// Stores that are made together, because they read the same elements.
 struct Part {
   Box box;
   llvm::SmallVector<Store> stores;
@@ -66,8 +66,8 @@ struct Dot {
   Element scale = {};
 };
 
-/// A reduction of a row: at each turn of the loop `k` after the part's, a term
-/// is added or otherwise combined by the op's payload.
+/// A reduction of a row: each iteration of the loop `k`, which follows the
+/// part's loops, adds a term or combines it by the op's payload.
 struct Reduction {
   mlir::linalg::GenericOp op;
   /// The places of its loops.
@@ -80,7 +80,7 @@ class Elements {
 public:
   explicit Elements(mlir::MLIRContext *context) : context(context) {}
 
-  /// What an element is.
+  /// How an element is computed.
   struct Definition {
     enum Kind {
       Leaf,    ///< of an argument, or what no payload makes element by element
@@ -98,12 +98,12 @@ public:
   };
   Definition define(const Element &element, llvm::ArrayRef<Size> box);
 
-  /// The element that one is the same as, and that is no other's.
+  /// The first element that an element is a copy of.
   Element origin(Element element, llvm::ArrayRef<Size> box);
 
-  /// Calls `leaf` with all elements that an element is made of. Elements that a
-  /// payload chooses by number are leaves at unknown places: null expressions.
-  /// False where one is undecided or undefined.
+  /// Calls `leaf` with all elements from which an element is computed. Elements
+  /// that a payload selects by number are leaves at unknown places: null
+  /// expressions. False if an element is undecided or undefined.
   bool leaves(const Element &element, llvm::ArrayRef<Size> box,
               llvm::function_ref<void(const Element &)> leaf);
 
@@ -115,8 +115,8 @@ public:
   llvm::SmallVector<Element> operands(const Definition &payload,
                                       llvm::ArrayRef<Size> box);
 
-  /// What the results of a kernel are, as stores into arguments; none where it
-  /// has results that cannot be read so.
+  /// The results of a kernel as stores into arguments. Nothing if a result
+  /// cannot be read in this way.
   std::optional<llvm::SmallVector<Part>> parts(mlir::func::FuncOp kernel);
 
   /// The product that a leaf is, if it is one added up from zero in any order.
@@ -125,7 +125,7 @@ public:
   std::optional<Reduction> reduction(const Element &leaf,
                                      llvm::ArrayRef<Size> box);
 
-  /// From here on the tensor is in memory: its elements are leaves.
+  /// From this call on the tensor is in memory, and its elements are leaves.
   void setStored(mlir::Value tensor) { inMemory.insert(tensor); }
   bool isStored(mlir::Value tensor) const {
     return mlir::isa<mlir::BlockArgument>(tensor) || inMemory.contains(tensor);
@@ -140,7 +140,7 @@ public:
   mlir::AffineExpr expr(mlir::OpFoldResult number);
   /// The number that a symbol is.
   mlir::Value symbol(unsigned number) const { return symbols[number]; }
-  /// Without divisions that the sizes of loops make superfluous.
+  /// Without divisions that are redundant given the sizes of loops.
   mlir::AffineExpr simplify(mlir::AffineExpr expr,
                             llvm::ArrayRef<Size> box) const;
 

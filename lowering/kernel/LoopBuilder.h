@@ -9,7 +9,7 @@ namespace cria {
 
 class LoopBuilder : public mlir::ImplicitLocOpBuilder {
 public:
-  /// `overflow` is what sums and products of integers may be taken to do.
+  /// `overflow` says which overflow of integers may be assumed not to happen.
   LoopBuilder(mlir::Location loc, const mlir::OpBuilder &builder,
               mlir::arith::IntegerOverflowFlags overflow = {})
       : ImplicitLocOpBuilder(loc, builder), overflow(overflow) {}

@@ -12,19 +12,19 @@ class LoopNest {
 public:
   LoopNest(mlir::OpBuilder &builder, mlir::linalg::LinalgOp op);
 
-  /// How many turns a loop has.
+  /// The number of iterations of a loop.
   mlir::Value size(unsigned loop);
   /// Makes no loop, but computes the elements at `index`.
   void give(unsigned loop, mlir::Value index) { ivs[loop] = index; }
-  /// Emits the loops that are not given; the op stays. If `parallel`, the
-  /// outermost is an scf.forall where its extent is dynamic, the tokens, and no
-  /// such loop is around.
+  /// Emits the loops that have no index yet; the op stays. If `parallel`, the
+  /// outermost loop is an scf.forall if its extent is dynamic, the tokens, and
+  /// no scf.forall is around it.
   void emit(bool parallel);
   /// Whether the innermost loop can be one vector: elementwise, of a block of
   /// numbers that lie side by side. LLVM would unroll it instead.
   bool isOfBlocks();
-  /// Emits the loops, each turn of the last but one a vector; the op is one of
-  /// blocks.
+  /// Emits the loops of an op on blocks: each iteration of the second to last
+  /// loop computes a vector.
   void emitVectors();
 
 private:

@@ -6,8 +6,8 @@
 namespace cria {
 
 /// Whether an op adds products of its two inputs' elements to its output, and
-/// does nothing else but widen them. linalg::isaContractionOpInterface alone
-/// also takes a sum of exp(a) * -b, or of its own negative.
+/// does nothing else except widen them. linalg::isaContractionOpInterface alone
+/// also accepts a sum of exp(a) * -b, or of its own negative.
 bool isProduct(mlir::linalg::LinalgOp op);
 
 /// Whether a product's terms may be added in any order: the addition says so,

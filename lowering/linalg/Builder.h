@@ -46,13 +46,13 @@ public:
     mlir::Value tensor;
     mlir::AffineMap map;
   };
-  /// acc[accMap] += a * b, in f32; what the map lacks is summed over. The terms
-  /// may be added in any order and with fused products.
+  /// acc[accMap] += a * b, in f32; loops that the map lacks are summed over.
+  /// The terms may be added in any order and with fused products.
   mlir::Value contract(Operand a, Operand b, mlir::AffineMap accMap,
                        mlir::Value acc);
   /// acc[m, n] += sum_k a[m, k] * b[n, k].
   mlir::Value contractTransposed(mlir::Value a, mlir::Value b, mlir::Value acc);
-  /// What lets sums be taken in any order and with fused products.
+  /// Flags that allow sums in any order and with fused products.
   mlir::arith::FastMathFlagsAttr sumFlags();
 
   /// slice = source[offsets][sizes], dropping the unit dimensions `type` lacks.

@@ -9,7 +9,7 @@ namespace cria {
 /// cap * tanh(x / cap).
 mlir::Value softcap(LinalgBuilder &b, mlir::Value x, llvm::APFloat cap);
 
-/// What the gate of an MLP goes through; see llama.swiglu.
+/// The function of an MLP's gate; see llama.swiglu.
 mlir::Value activate(LinalgBuilder &b, llama::Activation activation,
                      mlir::Value x);
 

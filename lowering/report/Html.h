@@ -7,7 +7,7 @@
 
 namespace cria {
 
-/// What a page shows.
+/// The content of a page.
 struct Page {
   /// The input's name.
   std::string title;

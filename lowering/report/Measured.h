@@ -1,4 +1,4 @@
-/// How long kernels took, from what cria-bench or cria-run wrote.
+/// Measured times of kernels, from files of cria-bench or cria-run.
 #pragma once
 
 #include "lowering/Costs.h"
@@ -22,9 +22,9 @@ struct Measurements {
   std::map<std::string, MeasuredKernel> kernels;
 };
 
-/// Reads what `cria-bench --kernels --json` prints, or `cria-run --profile`
-/// writes; of a trace, the median of a kernel's runs. Launches count for the
-/// function of `kernels` that they are of. Messages begin with the path.
+/// Reads a file of `cria-bench --kernels --json` or `cria-run --profile`. From
+/// a trace it takes the median of a kernel's runs. A launch counts for its
+/// function in `kernels`. Errors begin with the path.
 llvm::Expected<Measurements> readMeasured(llvm::StringRef path,
                                           llvm::ArrayRef<KernelCost> kernels);
 

@@ -1,5 +1,5 @@
-/// --report=plan: what a compiled model runs, kernel by kernel, and how long
-/// that takes a machine at least.
+/// --report=plan: the kernels of a compiled model, and their floors on
+/// machines.
 #pragma once
 
 #include "lowering/Compilation.h"
@@ -9,20 +9,20 @@
 
 namespace cria {
 
-/// What a machine reaches. A floor is the time below which no schedule gets on
-/// it.
+/// The rates of a machine. A floor is the least time that any schedule can
+/// need on it.
 struct Machine {
   std::string name;
   /// 0: a CPU.
   int64_t multiprocessors = 0;
-  /// What a read loop reaches.
+  /// The rate of the fastest read loop.
   double bytesPerSecond = 0;
-  /// Of products: what the fastest unit reaches, and those of f32 numbers. On
-  /// GPUs what the fastest kernels for tensor cores reach, and the peak without
-  /// them.
+  /// Of products: by the fastest instruction, and of f32 numbers. On GPUs the
+  /// rate of the fastest kernels for tensor cores, and the peak without tensor
+  /// cores.
   double flops = 0, f32Flops = 0;
 
-  /// Seconds, at least, to read so many bytes and do so many operations.
+  /// The least seconds to read `bytes` and to do `operations`.
   double floor(int64_t bytes, int64_t operations, bool f32) const;
 };
 
@@ -35,20 +35,20 @@ struct PlanKernel : KernelCost {
 
 struct Plan {
   Costs costs;
-  /// Tokens before those of a call, and the most tokens of a call of prefill.
+  /// Tokens before the tokens of a call, and the most tokens of a prefill call.
   int64_t depth = 0, chunk = 0;
   /// The CPUs that are compiled for.
   std::vector<CpuTarget> cpus;
-  /// Those whose floors are known: the CPU, by its measured rates, and GPUs.
+  /// Machines with known floors: the CPU, by its measured rates, and GPUs.
   std::vector<Machine> machines;
   /// In the order of the entries.
   std::vector<PlanKernel> kernels;
-  /// What the toolkit makes of kernels for GPUs.
+  /// The machine code that the CUDA toolkit makes of kernels.
   std::vector<ChipCode> code;
 };
 
-/// Compiles a copy of a program at phase Import as far as it needs to: for
-/// CPUs, GPUs or both. Calls are after `depth` tokens.
+/// Compiles a copy of a program at phase Import as far as necessary: for CPUs,
+/// GPUs or both. Calls follow `depth` tokens.
 llvm::Expected<Plan> planOf(Compilation &compilation, bool cpu, bool cuda,
                             int64_t depth);
 

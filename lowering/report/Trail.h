@@ -1,7 +1,7 @@
-/// Where each op of a phase came from. Ops are followed by their locations: at
-/// every phase an op gets the place where it is printed as its location, which
-/// passes keep, or fuse, for what they make of it. At the phase after, that is
-/// the line of the phase before.
+/// The origin of each op of a phase. Locations tell it: when a phase is
+/// printed, each op gets its line as its location. Passes keep or fuse the
+/// locations of ops in the ops that they make. So at the next phase an op's
+/// location is the line of the phase before.
 #pragma once
 
 #include "lowering/Compilation.h"
@@ -36,20 +36,20 @@ struct ArenaBuffer {
 struct ArenaPlan {
   std::string entry;
   int64_t bytes = 0;
-  /// The kernels that it calls or launches, in order; those of a loop once.
+  /// The kernels that it calls or launches, in order; a loop's kernels once.
   std::vector<std::string> steps;
   std::vector<ArenaBuffer> buffers;
 };
 
-/// Kernels of an entry and what they read of each other.
+/// A kernel of an entry, and the kernels whose results it reads.
 struct GraphNode {
   std::string function;
   /// The ops inside: mnemonics, and the paths of their modules.
   std::vector<std::pair<std::string, std::string>> ops;
-  /// The nodes whose results it reads; those of a loop's turn before are
-  /// `carried`.
+  /// The nodes whose results it reads; `carried` if the result is that of the
+  /// iteration before.
   std::vector<int> inputs, carried;
-  /// Turns of the loops around it, and which loop it is; -1: none.
+  /// Iterations of the loops around it, and which loop it is; -1: none.
   int64_t runs = 1;
   int loop = -1;
 };

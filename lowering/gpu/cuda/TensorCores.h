@@ -1,5 +1,5 @@
-/// What NVIDIA's tensor cores take: products of fragments, matrices of shared
-/// memory, and asynchronous copies into it.
+/// Instructions for NVIDIA's tensor cores: products of fragments, loads of
+/// matrices from shared memory, and asynchronous copies into shared memory.
 #pragma once
 
 #include "lowering/gpu/KernelBuilder.h"
@@ -31,8 +31,8 @@ void mma(simt::KernelBuilder &b, mlir::Type element, mlir::ValueRange x,
 llvm::SmallVector<mlir::Value> mmaBytes(simt::KernelBuilder &b,
                                         mlir::ValueRange x, mlir::ValueRange w);
 
-/// At least so many blocks shall have registers on a multiprocessor at once
-/// (.minnctapersm). Without a word ptxas decides, and may spill to have more.
+/// Asks for registers for at least this many blocks on a multiprocessor
+/// (.minnctapersm). Otherwise ptxas decides, and may spill to fit more blocks.
 void fitBlocks(simt::KernelBuilder &b, int64_t blocks);
 
 /// A barrier for the threads of a warp (bar.warp.sync).

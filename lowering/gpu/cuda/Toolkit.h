@@ -1,5 +1,5 @@
-/// What the CUDA toolkit makes of PTX, where there is one: its programs are
-/// looked for on PATH and in CUDA_HOME.
+/// Programs of the CUDA toolkit, if it is installed: they are looked for on
+/// PATH and in CUDA_HOME.
 #pragma once
 
 #include "lowering/gpu/cuda/Image.h"
@@ -13,7 +13,7 @@ bool hasTool(llvm::StringRef name);
 llvm::Expected<CudaBinary> assemble(const CudaImage &image,
                                     llvm::StringRef chip);
 
-/// What `nvdisasm -c` prints of a cubin.
+/// The output of `nvdisasm -c` for a cubin.
 llvm::Expected<std::string> disassemble(const CudaBinary &cubin);
 
 } // namespace cria

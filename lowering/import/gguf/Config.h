@@ -1,5 +1,4 @@
-/// What a GGUF file says of its model, as the config.json that it was converted
-/// from says it.
+/// The metadata of a GGUF file as the config.json from which it was converted.
 #pragma once
 
 #include "runtime/Status.h"
@@ -10,28 +9,27 @@
 
 namespace cria::gguf {
 
-/// What became of a key of the metadata, or of a tensor that says something
-/// about the model.
+/// The fate of a key of the metadata, or of a tensor that describes the model.
 struct KeyFate {
   std::string key;
   std::string value; // as JSON, cut where it is long
   std::string fate;  // "honoured", "irrelevant" or "allowed"
-  std::string note;  // what it sets, or why it does not matter
+  std::string note;  // what the key sets, or why it is irrelevant
 };
 
 /// The config.json, and where its keys come from.
 struct Config {
   std::string json;
-  /// The formats of blocks that matrices have, as cria-compile --quantize takes
-  /// them; empty where most have none that artifacts know.
+  /// The block formats of matrices, as cria-compile --quantize takes them;
+  /// empty if most matrices have no format that artifacts can have.
   std::string quantize;
   std::vector<KeyFate> keys; // in alphabetical order
   /// Keys of config.json and what they are called in the file.
   std::vector<std::pair<std::string, std::string>> origins;
 };
 
-/// Reads the GGUF file at `path`, or the parts of which it is one. A key or a
-/// tensor that is not known is refused but for those in `allowed`.
+/// Reads the GGUF file at `path`, or all parts if it is one of several. Unknown
+/// keys and tensors are refused, except those in `allowed`.
 Result<Config> readConfig(const std::string &path,
                           const std::vector<std::string> &allowed);
 

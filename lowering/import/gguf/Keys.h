@@ -15,16 +15,16 @@ enum class KeyUse {
   Any      // does not matter
 };
 
-/// A key. A name that begins with a dot is after the architecture's:
-/// ".block_count" is "llama.block_count". One that ends in a dot is of all keys
-/// that begin so.
+/// A key. A name that begins with a dot follows the architecture's name:
+/// ".block_count" is "llama.block_count". A name that ends in a dot stands for
+/// all keys that begin with it.
 struct Key {
   const char *name;
   /// Architectures that have it, with spaces between them; "*" for all.
   const char *architectures;
   KeyUse use;
   const char *config; // see KeyUse
-  /// What it sets; why it does not matter, or what is not done.
+  /// What the key sets; why it is irrelevant, or what is not supported.
   const char *note;
 };
 

@@ -1,4 +1,4 @@
-/// What the factors of rope's frequencies in a GGUF file come from.
+/// The rope scaling behind the factors of frequencies in a GGUF file.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -8,9 +8,9 @@
 namespace cria::gguf {
 
 /// The rope_scaling of a config.json that divides the frequencies of `base` by
-/// `factors`. GGUF has what Llama 3's parameters make of them; where there are
-/// such parameters, they are found again, so that frequencies are computed as
-/// from a config.json, to the last bit. Else the factors are given one by one.
+/// `factors`. GGUF stores the factors that Llama 3's parameters give. If such
+/// parameters exist, they are computed from the factors, so that frequencies
+/// equal those of a config.json to the last bit. Else each factor is given.
 nlohmann::json ropeOfFactors(const std::vector<double> &factors, double base);
 
 } // namespace cria::gguf
