@@ -1,5 +1,5 @@
 /// Matching a checkpoint with the weights of a manifest, from headers alone:
-/// what is missing, mis-shaped or extra, and what must be converted or merged.
+/// finds missing, mis-shaped and extra tensors, and those to convert or merge.
 #pragma once
 
 #include "runtime/Checkpoint.h"
@@ -15,8 +15,8 @@
 
 namespace cria {
 
-/// How each weight gets its bytes, and what there is to say about it. Refers
-/// to the checkpoint and the adapters.
+/// How each weight gets its bytes, with the problems and warnings. Refers to
+/// the checkpoint and the adapters.
 struct Binding {
   /// One slot: a tensor of the checkpoint, used in place or converted into the
   /// model's arena, with what adapters add.
@@ -27,12 +27,12 @@ struct Binding {
     bool inPlace;
     uint64_t begin; // in the file: where the weight's first element lies
     const LoraUpdate *update; // null for none
-    /// Where the elements are in several tensors, one of which is at `place`;
-    /// null for none. Loaded by `loadPacked`.
+    /// The weight, if its elements are in several tensors, one of which is at
+    /// `place`; else null. Loaded by `loadPacked`.
     std::shared_ptr<PackedWeight> packed;
   };
 
-  /// A weight that has no bytes of its own, and the slot whose it shares.
+  /// A weight without bytes of its own, and the slot whose bytes it shares.
   struct Alias {
     uint64_t slot, of;
   };
@@ -51,13 +51,13 @@ struct Binding {
   Status status(const std::string &checkpoint) const;
 };
 
-/// FAILED_PRECONDITION with the first ten of the problems that a file's tensors
-/// have, and their number; OK where there are none.
+/// FAILED_PRECONDITION with the first ten problems of a file's tensors, and
+/// the number of problems; OK if there are none.
 Status unfit(const std::string &file, const std::vector<std::string> &problems);
 
-/// Matches by name, shape and type. A tensor that no weight asks for is a
-/// warning. One of a layer that the artifact does not have is a mistake, for
-/// then the checkpoint is of another model; `allowUnused` makes it a warning.
+/// Matches by name, shape and type. An extra tensor is a warning. An extra
+/// tensor of a layer that the artifact lacks is an error, because the
+/// checkpoint is then of another model; `allowUnused` makes this a warning.
 Binding matchWeights(const Manifest &manifest, const Checkpoint &checkpoint,
                      const Loras &loras = {}, bool allowUnused = false);
 
@@ -66,7 +66,7 @@ Binding matchWeights(const Manifest &manifest, const Checkpoint &checkpoint,
 Status shareTied(const Manifest &manifest, const Checkpoint &checkpoint,
                  const Loras &loras, Binding &binding);
 
-/// Reads scales and the like of the weights that are in several tensors.
+/// Reads the scales and indices of weights that are in several tensors.
 Status loadPacked(const Checkpoint &checkpoint, const Binding &binding);
 
 /// The aliases of a model whose weights no checkpoint holds.

@@ -8,24 +8,24 @@
 
 namespace cria {
 
-/// The element types that compiled code reads (f32, f16, bf16), those that can
-/// be converted to them at bind, and the block formats of ggml, whose elements
-/// share scales; see Blocks.h.
+/// The element types that compiled code reads (f32, f16, bf16), the types that
+/// are converted to these when a model is loaded, and the block formats of
+/// ggml, whose elements share scales; see Blocks.h.
 enum class DType { F32, F16, BF16, F64, F8_E4M3, Q8_0, Q4_0, Q4_K, Q6_K };
 
-/// Every block of every type ends at a multiple of so many elements.
+/// The most elements of a block; a multiple of every type's block size.
 constexpr uint64_t mostBlockElements = 256;
 
 /// "f32".
 const char *dtypeName(DType type);
 /// The plain type called `name` in a manifest: f32, f16 or bf16.
 std::optional<DType> dtypeNamed(const std::string &name);
-/// The type called `name` that a manifest's weights may have: those, q8_0 or
-/// q4_0.
+/// The type called `name` that a manifest's weights may have: f32, f16, bf16,
+/// q8_0 or q4_0.
 std::optional<DType> weightTypeNamed(const std::string &name);
 
-/// Elements and bytes of one block; of a type without blocks those of one
-/// element.
+/// Elements and bytes of one block. In a type without blocks, each element is
+/// a block.
 struct BlockSize {
   uint64_t elements, bytes;
 };

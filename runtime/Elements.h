@@ -1,10 +1,12 @@
-/// The elements of a checkpoint's tensors as a model wants them.
+/// The elements of a checkpoint's tensors, in the order and form of Hugging
+/// Face's checkpoints.
 ///
-/// llama.cpp rotates pairs of neighbouring rows of queries and keys, Hugging
-/// Face those that are half a head apart. So the converter to GGUF has put the
-/// D rows of a head of Llama into the order 0, D/2, 1, D/2 + 1, ...; here row
-/// j D/2 + i of a head is read from its row 2 i + j. To the norms of Gemma,
-/// which multiply by 1 + weight, it has added the 1; here it is taken off.
+/// llama.cpp rotates pairs of neighbouring rows of queries and keys; Hugging
+/// Face rotates pairs of rows that are half a head apart. So the converter to
+/// GGUF stores the D rows of a head of Llama in the order 0, D/2, 1, D/2 + 1,
+/// ... This code reads row j D/2 + i of a head from row 2 i + j. Gemma's norms
+/// multiply by 1 + weight; the converter adds the 1, and this code subtracts
+/// it.
 #pragma once
 
 #include "runtime/LoraUpdate.h"
@@ -18,9 +20,9 @@
 
 namespace cria {
 
-/// Calls `sink(place, first, count)` for stretches that together are the
-/// elements [first, first + count) of `tensor`, in order: `count` elements from
-/// `first` on, which in the file lie from element `place` on.
+/// Calls `sink(place, first, count)` for contiguous stretches of the elements
+/// [first, first + count) of `tensor`, in order: `count` elements from `first`
+/// on, which begin at element `place` of the file's tensor.
 template <typename Sink>
 void forEachStretch(const TensorEntry &tensor, uint64_t first, uint64_t count,
                     Sink sink) {
@@ -39,8 +41,8 @@ void forEachStretch(const TensorEntry &tensor, uint64_t first, uint64_t count,
   }
 }
 
-/// Converts a stretch: elements [first, first + count), whole blocks, which lie
-/// at `from`, to `type`, with what `update` adds unless it is null.
+/// Converts a stretch at `from` to `type`: elements [first, first + count),
+/// whole blocks. Adds `update` unless it is null.
 void convertStretch(const TensorEntry &tensor, const std::byte *from,
                     uint64_t first, uint64_t count, const LoraUpdate *update,
                     std::byte *to, DType type);

@@ -1,5 +1,5 @@
-/// Files that nobody vouches for: only regular ones, never blocking, with the
-/// reason in the error.
+/// Files that may come from anybody: opens only regular files, never blocks,
+/// and has the reason in each error.
 #pragma once
 
 #include "runtime/OutputFile.h"
@@ -45,7 +45,7 @@ Result<std::string> readFile(const std::string &path, uint64_t limit);
 /// "`path`: what: strerror(code)", with the status code that fits.
 Status errnoStatus(const std::string &path, const std::string &what, int code);
 
-/// What became of `file`: OK, or its error.
+/// The status of `file`: OK, or its error.
 Status statusOf(const OutputFile &file);
 
 } // namespace cria

@@ -10,10 +10,10 @@ namespace cria {
 
 struct GuardedRange;
 
-/// Guards a mapped file. Where another process has cut the file, or its disk
-/// fails, a read would end this process with SIGBUS; of guarded pages it gives
-/// zeros, and the guard says so. The first guard installs a handler of SIGBUS,
-/// which leaves other addresses to the one before it.
+/// Guards a mapped file. If another process has truncated the file, or its disk
+/// fails, a read would end this process with SIGBUS. A read of guarded pages
+/// gives zeros instead, and the guard notes it. The first guard installs a
+/// handler of SIGBUS, which leaves other addresses to the previous handler.
 class FileGuard {
 public:
   /// Guards the `size` bytes at `begin`, where `path` is mapped.
@@ -22,7 +22,7 @@ public:
   FileGuard &operator=(FileGuard &&) = delete;
   ~FileGuard();
 
-  /// DATA_LOSS once a read found nothing.
+  /// DATA_LOSS after a read of lost pages.
   Status status() const;
 
 private:

@@ -1,4 +1,4 @@
-/// What tells the weights of two models apart, without reading all of them.
+/// A number that tells the weights of two models apart, without reading all.
 #pragma once
 
 #include "runtime/Backend.h"
@@ -8,9 +8,9 @@
 
 namespace cria {
 
-/// A number of the files that `source` names, of their sizes and of samples
-/// spread over them, of the scales of its adapters, or of its seed. Where the
-/// files lie does not count.
+/// A hash of the files that `source` names: their sizes, samples spread over
+/// them, and the scales of adapters; or a hash of the seed. The paths of the
+/// files do not count.
 Result<uint64_t> fingerprint(const WeightSource &source);
 
 } // namespace cria

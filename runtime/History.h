@@ -1,4 +1,4 @@
-/// What a session was fed, to be fed again.
+/// The input of a session, to be fed again.
 #pragma once
 
 #include "runtime/Backend.h"
@@ -10,8 +10,8 @@ namespace cria {
 /// The ids and embeddings at the positions from 0 on.
 class History {
 public:
-  /// Adds what `step` feeds, in place of all from its position on.
-  /// `rowBytes`: of one embedding.
+  /// Replaces everything from `step`'s position on by the input of `step`.
+  /// `rowBytes` is the size of one embedding.
   void append(const Step &step, uint64_t rowBytes);
 
   /// Calls `feed` with steps of the first `end` positions, in order, of at most

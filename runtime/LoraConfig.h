@@ -1,5 +1,5 @@
-/// adapter_config.json of PEFT: what it says of an adapter's arithmetic. Every
-/// key counts, changes nothing once the adapter is trained, or is refused.
+/// adapter_config.json of PEFT: an adapter's arithmetic. Every key is read, or
+/// changes nothing once the adapter is trained, or is refused.
 #pragma once
 
 #include "runtime/Json.h"
@@ -21,15 +21,15 @@ struct LoraScale {
 
 class LoraConfig {
 public:
-  /// Reads the file at `path`. UNIMPLEMENTED: a key that changes the result
-  /// otherwise than by W + factor * B A.
+  /// Reads the file at `path`. UNIMPLEMENTED if a key changes the result in
+  /// another way than W + factor * B A.
   static Result<LoraConfig> load(const std::string &path);
 
-  /// What holds for the module of the model called `module`. Patterns are
-  /// PEFT's: an expression that the name, or what follows one of its dots,
-  /// matches whole. Two that match with different values are refused: which of
-  /// them wins is a matter of their order, which JSON does not keep. `budget`
-  /// pays for the patterns; see ModulePattern::matches.
+  /// The rank and factor of the module called `module`. Patterns are PEFT's: an
+  /// expression must match the whole name, or all that follows one of its dots.
+  /// Two matching patterns with different values are refused: their order
+  /// would decide, which JSON does not keep. `budget` pays for the patterns;
+  /// see ModulePattern::matches.
   Result<LoraScale> at(const std::string &module, uint64_t &budget) const;
 
 private:

@@ -1,4 +1,4 @@
-/// What adapters add to one weight: the product of two thin matrices.
+/// The change of one weight by adapters: the product of two thin matrices.
 #pragma once
 
 #include "runtime/DType.h"
@@ -10,8 +10,8 @@
 namespace cria {
 
 /// B A, (rows, rank) by (rank, columns), in f32. Several adapters are one
-/// update: their As lie below one another, their Bs, each multiplied by its
-/// scale, side by side.
+/// update: their A matrices are stacked, and their B matrices, each multiplied
+/// by its scale, are put side by side.
 class LoraUpdate {
 public:
   LoraUpdate(uint64_t rows, uint64_t columns)

@@ -16,8 +16,8 @@ namespace cria {
 class ModulePattern {
 public:
   /// Compiles literals, classes, '.', \d, groups, '|', anchors and repetitions.
-  /// Other syntax of Python is UNIMPLEMENTED, and what is none is
-  /// INVALID_ARGUMENT.
+  /// Other syntax of Python is UNIMPLEMENTED, and text that is not such an
+  /// expression is INVALID_ARGUMENT.
   static Result<ModulePattern> compile(std::string_view pattern);
 
   /// Whether the pattern matches all of `module`, or all that follows one of

@@ -17,7 +17,7 @@ struct OutputError {
   std::string message() const;
 };
 
-/// A file that is there whole or not at all.
+/// A file that is written whole or not at all.
 ///
 /// A regular file is written under no name, or under a random one, in the
 /// folder where it will be, and takes its name in commit(). Until then an older

@@ -8,8 +8,8 @@
 ///         X.g_idx (K), or none where groups follow one another
 ///   AWQ   X.qweight (K, N / 8), X.qzeros and X.scales as above
 ///
-/// Their elements are computed in f32, then become what the compiled code
-/// reads.
+/// Their elements are computed in f32, then converted to the type that the
+/// compiled code reads.
 #pragma once
 
 #include "runtime/Checkpoint.h"
@@ -27,8 +27,8 @@ class PackedWeight {
 public:
   virtual ~PackedWeight() = default;
 
-  /// Reads all but the tensor with the elements; refuses values that make no
-  /// sense. Called once.
+  /// Reads all tensors except the one with the elements; refuses invalid
+  /// values. Called once.
   virtual Status load(const Checkpoint &checkpoint) = 0;
 
   /// Writes the elements [first, first + count), counted row by row.
@@ -47,9 +47,9 @@ public:
   std::vector<std::string> names;
 };
 
-/// The weight `name` of `shape`, if `checkpoint` has it packed; null where it
-/// is one plain tensor, or missing, or where `problem` says what is wrong with
-/// its tensors. Reads headers alone.
+/// The weight `name` of `shape`, if `checkpoint` has it packed. Null if it is
+/// one plain tensor or missing, or if its tensors are wrong, as `problem` then
+/// says. Reads headers alone.
 std::shared_ptr<PackedWeight> findPacked(const Checkpoint &checkpoint,
                                          const std::string &name,
                                          const Shape &shape,

@@ -6,7 +6,7 @@
 namespace cria {
 
 /// The weight X.weight of `shape` whose elements are X.qweight, `module` being
-/// X; null where there is none, or where `problem` says what is wrong.
+/// X; null if there is none, or if it is wrong, as `problem` then says.
 [[gnu::cold]] std::shared_ptr<PackedWeight>
 findInt4(const Checkpoint &checkpoint, const std::string &module,
          const Shape &shape, std::string &problem);

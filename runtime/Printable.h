@@ -1,4 +1,4 @@
-/// Text of files that nobody vouches for, made safe to print.
+/// Makes text of files that may come from anybody safe to print.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-/// Weights that anyone can make again from a number.
+/// Weights that are a function of a number, the seed.
 #pragma once
 
 #include "runtime/DType.h"
@@ -28,18 +28,18 @@ struct RandomSource {
   const WeightSpec *weight;
   uint64_t slot;
   std::string name; // of the tensor: of the weight's origin where it is tied
-  /// What the elements are drawn in, as a checkpoint would have them: the type
-  /// of the origin, or f32 for one in blocks. Then they are converted.
+  /// The type in which elements are drawn before they are converted: that of
+  /// the origin, or f32 for blocks.
   DType drawn;
   const LoraUpdate *update; // null for none
 };
 
-/// Every slot that has random elements of its own.
+/// Every slot with random elements; slots that share bytes count once.
 std::vector<RandomSource> randomSources(const Manifest &manifest,
                                         const Loras &loras);
 
-/// Writes elements [begin, end) of a slot, whole blocks, for `seed`, with what
-/// adapters add.
+/// Writes elements [begin, end) of a slot, whole blocks, for `seed`, and adds
+/// adapters.
 void fillRandom(std::byte *to, const RandomSource &source, uint64_t seed,
                 uint64_t begin, uint64_t end);
 

@@ -10,9 +10,9 @@
 
 namespace cria {
 
-/// Writes elements [begin, end) of `source`, counted from the first that the
-/// weight has; converted to the weight's type, with what adapters add. `begin`
-/// is a multiple of mostBlockElements. Any number of threads may read at once.
+/// Writes elements [begin, end) of `source`, counted from the weight's first
+/// element, converted to the weight's type, and adds adapters. `begin` is a
+/// multiple of mostBlockElements. Any number of threads may read at once.
 ///
 /// Read, not mapped: a page fault for every 4 KiB that is used once costs more,
 /// and a file that shrinks meanwhile is an error, not a signal.

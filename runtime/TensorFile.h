@@ -19,9 +19,9 @@ struct TensorEntry {
   Shape shape;
   uint64_t begin = 0; // from the start of the file
   uint64_t end = 0;
-  /// Where the file differs from Hugging Face's checkpoints, as GGUF does; see
-  /// Elements.h. Of so many heads, 0 for none, rows are in the order of the
-  /// pairs that rope rotates; 1 is added to each element.
+  /// How the tensor differs from Hugging Face's checkpoints, in GGUF; see
+  /// Elements.h. The rows of this many heads, 0 for none, are in the order of
+  /// the pairs that rope rotates; 1 is added to each element.
   uint64_t interleavedHeads = 0;
   bool plusOne = false;
 

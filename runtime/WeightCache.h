@@ -1,16 +1,16 @@
 /// Weights in blocks, kept in a file so that only the first start quantizes
 /// them.
 ///
-/// The file's name is a hash of what the blocks were made from: the
-/// checkpoint's files (path, size, times, tensors) and the weights (tensor,
-/// shape, type). It is written whole or not at all, and begins with
+/// The file's name is a hash of the sources of the blocks: the checkpoint's
+/// files (path, size, times, tensors) and the weights (tensor, shape, type).
+/// The file is written whole or not at all, and begins with
 ///
 ///   CacheHeader, `identity` bytes of text, zeros up to a page, blocks
 ///
-/// where the text says what the hash was taken of. A file that is cut, that is
-/// damaged in front of its blocks, or that is of something else is not used but
-/// written again. Nothing here is an error: without a file that can be written,
-/// weights are quantized each time, and a warning says why.
+/// where the text lists these sources. A file that is truncated, that is
+/// damaged before its blocks, or that has other sources is not used but written
+/// again. Nothing here is an error: without a file that can be written, weights
+/// are quantized each time, and a warning says why.
 #pragma once
 
 #include "runtime/Binding.h"
