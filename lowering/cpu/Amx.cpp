@@ -3,18 +3,18 @@
 ///
 ///   pack a: packed[panel][k / 32][2 tiles][16 pairs of k][16 rows][2]
 ///   for groups of up to 256 rows n of b, in parallel:
-///     for chunks of k:
+///     for slices of k:
 ///       for panels of 32 rows of a:
 ///         for blocks of 32 rows of b:
-///           sums[2][2] = 0, or those of the chunk before
+///           sums[2][2] = 0, or those of the slice before
 ///           for k by 32: sums[i][j] += b[n + 16 i ...] * packed[j]
 ///             (prefetch the next panel)
-///         (after the last chunk: c of the panel = sums, transposed)
+///         (after the last slice: c of the panel = sums, transposed)
 ///
 /// The weights b are the left operand and are read where they lie; so a tile of
 /// sums is (16 n, 16 m). Where the rows of b are a multiple of 8192 bytes
 /// apart, they collide in the cache: the first panel then leaves a copy of the
-/// chunk for the panels that follow.
+/// slice for the panels that follow.
 ///
 /// Sizes need not be multiples of 32. Rows of a past the last repeat it, and
 /// their sums are dropped. The last block of b begins at row N - 32, and only
@@ -41,8 +41,8 @@ static constexpr int64_t kGroupBlocks = 8;
 static constexpr int64_t kLeastGroups = 8;
 /// The most groups that have buffers of their own.
 static constexpr int64_t kMostSlots = 64;
-/// Steps of k up to which there is one chunk, and of each chunk otherwise.
-static constexpr int64_t kWholeSteps = 64, kChunkSteps = 32;
+/// Steps of k up to which there is one slice, and of each slice otherwise.
+static constexpr int64_t kWholeSteps = 64, kSliceSteps = 32;
 /// Steps of k that a thread packs at a time.
 static constexpr int64_t kPackSteps = 16;
 
@@ -54,7 +54,7 @@ struct Group {
 };
 
 /// A range of steps of k.
-struct Chunk {
+struct Slice {
   Value number, first;
   Value whole, count; // steps without the tail, and with it
 };
@@ -79,29 +79,29 @@ private:
   Value rowOf(const Group &group, Value block);
   void copyTail(const Group &group);
   void multiply(const Group &group);
-  void multiply(const Group &group, const Chunk &chunk);
-  void multiplyPanel(const Group &group, const Chunk &chunk, Value panel,
+  void multiply(const Group &group, const Slice &slice);
+  void multiplyPanel(const Group &group, const Slice &slice, Value panel,
                      Source source);
-  void multiplyBlock(const Group &group, const Chunk &chunk, Value panel,
+  void multiplyBlock(const Group &group, const Slice &slice, Value panel,
                      Value block, int64_t width, Source source);
   SmallVector<Value> sumsAt(const Group &group, Value panel, Value block,
                             Value tile, Value row);
-  SmallVector<Value> firstSums(const Chunk &chunk,
+  SmallVector<Value> firstSums(const Slice &slice,
                                ArrayRef<SmallVector<Value>> at);
   SmallVector<Value> step(ValueRange sums, const Tiles &left,
                           const Tiles &right);
-  void fetchNextPanel(const Chunk &chunk, Value panel, Value block, Value step);
+  void fetchNextPanel(const Slice &slice, Value panel, Value block, Value step);
   void flushTile(const Group &group, Value panel, Value m, Value n,
                  int64_t columns);
   void flush(const Group &group, Value panel);
 
   VectorBuilder &b;
   const Contraction &c;
-  int64_t wholeSteps, steps, tail, chunkSteps, chunks;
+  int64_t wholeSteps, steps, tail, sliceSteps, slices;
   int64_t blocks, groupBlocks, maxPanels;
   bool copies;
   Value rows;
-  /// Packed a; sums of groups; copies of their chunks of b, and of its tails.
+  /// Packed a; sums of groups; copies of their slices of b, and of its tails.
   Value packed, sums, copied, tails;
   /// A tile of c of which not all rows are there.
   Value rest;
@@ -111,8 +111,8 @@ private:
 AmxProduct::AmxProduct(VectorBuilder &b, const Contraction &c, int64_t maxRows)
     : b(b), c(c), wholeSteps(c.k() / kStep),
       steps(llvm::divideCeil(c.k(), kStep)), tail(c.k() % kStep) {
-  chunkSteps = steps <= kWholeSteps ? steps : kChunkSteps;
-  chunks = llvm::divideCeil(steps, chunkSteps);
+  sliceSteps = steps <= kWholeSteps ? steps : kSliceSteps;
+  slices = llvm::divideCeil(steps, sliceSteps);
   blocks = llvm::divideCeil(c.n(), kStep);
   groupBlocks =
       std::min<int64_t>(kGroupBlocks, llvm::divideCeil(blocks, kLeastGroups));
@@ -161,14 +161,14 @@ void AmxProduct::packTile(Value tile, Value step, int64_t count) {
     Value row = b.create<vector::BitCastOp>(
         b.vectorType(kStep, b.getBF16Type()), turned[i]);
     b.store(row, packed,
-            {b.div(step, chunkSteps), b.div(tile, 2), b.rem(step, chunkSteps),
+            {b.div(step, sliceSteps), b.div(tile, 2), b.rem(step, sliceSteps),
              b.rem(tile, 2), b.index(i), b.index(0)});
   }
 }
 
 void AmxProduct::pack() {
   packed = b.create<memref::AllocOp>(
-      tilesType({chunks, maxPanels, chunkSteps, 2}), b.getI64IntegerAttr(64));
+      tilesType({slices, maxPanels, sliceSteps, 2}), b.getI64IntegerAttr(64));
   int64_t pieces = llvm::divideCeil(steps, kPackSteps);
   b.parallel(b.mul(b.ceilDiv(rows, kTile), pieces), [&](Value i) {
     Value tile = b.div(i, pieces), first = b.mul(b.rem(i, pieces), kPackSteps);
@@ -213,30 +213,30 @@ SmallVector<Value> AmxProduct::step(ValueRange sums, const Tiles &left,
   return next;
 }
 
-/// Asks for lines of the chunk of the panel after this one. Packed a outgrows
+/// Asks for lines of the slice of the panel after this one. Packed a outgrows
 /// the second cache, and each block of a group fetches its share.
-void AmxProduct::fetchNextPanel(const Chunk &chunk, Value panel, Value block,
+void AmxProduct::fetchNextPanel(const Slice &slice, Value panel, Value block,
                                 Value step) {
   int64_t lines = llvm::divideCeil(2 * kTile, groupBlocks);
   Value zero = b.index(0), next = b.add(panel, 1);
-  Value line = b.mul(b.add(b.mul(block, chunkSteps), step), lines);
+  Value line = b.mul(b.add(b.mul(block, sliceSteps), step), lines);
   for (int64_t i = 0; i < lines; ++i)
     b.prefetch(
         packed,
-        {chunk.number, next, zero, zero, zero, b.mul(b.add(line, i), kStep)},
+        {slice.number, next, zero, zero, zero, b.mul(b.add(line, i), kStep)},
         /*level=*/2);
 }
 
 SmallVector<Value> AmxProduct::sumsAt(const Group &group, Value panel,
                                       Value block, Value tile, Value row) {
   Value zero = b.index(0);
-  bool kept = chunks > 1;
+  bool kept = slices > 1;
   return {
       kept ? group.slot : zero, kept ? panel : zero, block, tile, row, zero};
 }
 
-/// Zeros in the first chunk, else what the one before left.
-SmallVector<Value> AmxProduct::firstSums(const Chunk &chunk,
+/// Zeros in the first slice, else what the one before left.
+SmallVector<Value> AmxProduct::firstSums(const Slice &slice,
                                          ArrayRef<SmallVector<Value>> at) {
   auto type = amx::TileType::get({kTile, kTile}, b.getF32Type());
   auto each = [&](auto first) {
@@ -248,10 +248,10 @@ SmallVector<Value> AmxProduct::firstSums(const Chunk &chunk,
   auto zero = [&](ValueRange) -> Value {
     return b.create<amx::TileZeroOp>(type);
   };
-  if (chunks == 1)
+  if (slices == 1)
     return each(zero);
   auto isFirst = b.create<scf::IfOp>(SmallVector<Type>(at.size(), type),
-                                     b.less(chunk.number, b.index(1)),
+                                     b.less(slice.number, b.index(1)),
                                      /*withElseRegion=*/true);
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(isFirst.thenBlock());
@@ -264,7 +264,7 @@ SmallVector<Value> AmxProduct::firstSums(const Chunk &chunk,
 }
 
 /// A block of b times `width` tiles of a panel.
-void AmxProduct::multiplyBlock(const Group &group, const Chunk &chunk,
+void AmxProduct::multiplyBlock(const Group &group, const Slice &slice,
                                Value panel, Value block, int64_t width,
                                Source source) {
   auto type = amx::TileType::get({kTile, kStep}, b.getBF16Type());
@@ -278,14 +278,14 @@ void AmxProduct::multiplyBlock(const Group &group, const Chunk &chunk,
   auto left = [&](Value step, int64_t i) {
     if (source == Source::Copy)
       return load(copied, copyAt(step, i));
-    Value k = b.mul(b.add(chunk.first, step), kStep);
+    Value k = b.mul(b.add(slice.first, step), kStep);
     return load(c.b, {b.add(row, i * kTile), k});
   };
   auto leftTail = [&](Value, int64_t i) {
     return load(tails, {block, b.index(i), zero, zero});
   };
   auto right = [&](Value step, int64_t j) {
-    return load(packed, {chunk.number, panel, step, b.index(j), zero, zero});
+    return load(packed, {slice.number, panel, step, b.index(j), zero, zero});
   };
   auto walk = [&](Value first, Value end, auto left, ValueRange sums) {
     return b.loop(first, end, 1, sums, [&](Value k, ValueRange carried) {
@@ -296,7 +296,7 @@ void AmxProduct::multiplyBlock(const Group &group, const Chunk &chunk,
           y.push_back(right(k, i));
       }
       if (width == 2 && source != Source::InPlaceThenCopy)
-        fetchNextPanel(chunk, panel, block, k);
+        fetchNextPanel(slice, panel, block, k);
       SmallVector<Value> next = step(carried, x, y);
       if (source == Source::InPlaceThenCopy)
         for (int64_t i = 0; i < 2; ++i)
@@ -308,20 +308,20 @@ void AmxProduct::multiplyBlock(const Group &group, const Chunk &chunk,
   for (int64_t i = 0; i < 2; ++i)
     for (int64_t j = 0; j < width; ++j)
       at.push_back(sumsAt(group, panel, block, b.index(j), b.index(i * kTile)));
-  SmallVector<Value> tiles = firstSums(chunk, at);
-  tiles = walk(zero, chunk.whole, left, tiles);
+  SmallVector<Value> tiles = firstSums(slice, at);
+  tiles = walk(zero, slice.whole, left, tiles);
   if (tail)
-    tiles = walk(chunk.whole, chunk.count, leftTail, tiles);
+    tiles = walk(slice.whole, slice.count, leftTail, tiles);
   for (auto [tile, position] : llvm::zip(tiles, at))
     b.create<amx::TileStoreOp>(sums, position, tile);
 }
 
 /// The group's rows of b times a panel, whose second tile may have no rows.
-void AmxProduct::multiplyPanel(const Group &group, const Chunk &chunk,
+void AmxProduct::multiplyPanel(const Group &group, const Slice &slice,
                                Value panel, Source source) {
   auto multiplyBlocks = [&](int64_t width) {
     b.loop(b.index(0), group.blocks, 1, [&](Value block) {
-      multiplyBlock(group, chunk, panel, block, width, source);
+      multiplyBlock(group, slice, panel, block, width, source);
     });
   };
   Value second = b.add(b.mul(panel, kStep), kTile);
@@ -331,24 +331,24 @@ void AmxProduct::multiplyPanel(const Group &group, const Chunk &chunk,
     b.when(
         b.less(second, rows), [&] { multiplyBlocks(2); },
         [&] { multiplyBlocks(1); });
-  if (chunks == 1)
+  if (slices == 1)
     return flush(group, panel);
-  b.when(b.less(b.index(chunks - 2), chunk.number),
+  b.when(b.less(b.index(slices - 2), slice.number),
          [&] { flush(group, panel); });
 }
 
-void AmxProduct::multiply(const Group &group, const Chunk &chunk) {
+void AmxProduct::multiply(const Group &group, const Slice &slice) {
   Value end = b.ceilDiv(rows, kStep);
   auto panels = [&](int64_t first, Source source) {
     b.loop(b.index(first), end, 1,
-           [&](Value panel) { multiplyPanel(group, chunk, panel, source); });
+           [&](Value panel) { multiplyPanel(group, slice, panel, source); });
   };
   if (!copies)
     return panels(0, Source::InPlace);
   b.when(
       b.less(b.index(1), end),
       [&] {
-        multiplyPanel(group, chunk, b.index(0), Source::InPlaceThenCopy);
+        multiplyPanel(group, slice, b.index(0), Source::InPlaceThenCopy);
         panels(1, Source::Copy);
       },
       [&] { panels(0, Source::InPlace); });
@@ -357,16 +357,16 @@ void AmxProduct::multiply(const Group &group, const Chunk &chunk) {
 void AmxProduct::multiply(const Group &group) {
   if (tail)
     copyTail(group);
-  auto chunk = [&](Value number) {
-    Value first = b.mul(number, chunkSteps);
+  auto slice = [&](Value number) {
+    Value first = b.mul(number, sliceSteps);
     auto upTo = [&](int64_t end) {
-      return b.min(b.index(chunkSteps), b.sub(b.index(end), first));
+      return b.min(b.index(sliceSteps), b.sub(b.index(end), first));
     };
     multiply(group, {number, first, upTo(wholeSteps), upTo(steps)});
   };
-  if (chunks == 1)
-    return chunk(b.index(0));
-  b.loop(b.index(0), b.index(chunks), 1, chunk);
+  if (slices == 1)
+    return slice(b.index(0));
+  b.loop(b.index(0), b.index(slices), 1, slice);
 }
 
 /// c[m + i, n + r] = sums[r, i], for a tile of rows of c.
@@ -420,16 +420,16 @@ void AmxProduct::flush(const Group &group, Value panel) {
 }
 
 void AmxProduct::multiply() {
-  int64_t slots = chunks == 1 ? groups() : std::min(groups(), kMostSlots);
+  int64_t slots = slices == 1 ? groups() : std::min(groups(), kMostSlots);
   IntegerAttr line = b.getI64IntegerAttr(64);
   pack();
-  if (chunks > 1)
+  if (slices > 1)
     sums = b.create<memref::AllocOp>(sumsType(slots, maxPanels), line);
   if (copies)
     copied = b.create<memref::AllocOp>(
-        tilesType({slots, groupBlocks, chunkSteps, 2}), line);
+        tilesType({slots, groupBlocks, sliceSteps, 2}), line);
   b.parallel(b.index(slots), [&](Value slot) {
-    if (chunks == 1)
+    if (slices == 1)
       sums = b.create<memref::AllocaOp>(sumsType(1, 1), line);
     rest = b.create<memref::AllocaOp>(
         MemRefType::get({kTile, kTile}, b.getF32Type()), line);

@@ -1,23 +1,23 @@
 /// c[m, n] += sum_k a[m, k] * b[n, k] for many rows m, vectors along m:
 ///
-///   pack a: packed[chunk of k][V panels][k][v][lane] = a[..., k]
+///   pack a: packed[slice of k][V panels][k][v][lane] = a[..., k]
 ///   for groups of rows n of b, in parallel:
-///     for chunks of k:
+///     for slices of k:
 ///       copy the group's rows of b, as f32
 ///       for V panels:
 ///         for blocks of R rows:
 ///           acc[r][v] += splat(copy[r, k]) * packed[k][v]
-///           (prefetch the rows' next chunk, and the next panels)
+///           (prefetch the rows' next slice, and the next panels)
 ///     c[m, n + r] = sums[r, m]
 ///
 /// The weights b are read where they lie, each row once per call; only a, the
-/// smaller by far, is packed. A chunk of all panels stays in the second cache
+/// smaller by far, is packed. A slice of all panels stays in the second cache
 /// while a group passes; V panels of it in the first. The sums of a group are
 /// gathered in a scratch block (rows of b, rows of a), so that the store to c
 /// is the only transposed access.
 ///
 /// Where the third cache is as fast as the multiplications
-/// (VectorUnit::blockForL2 is false), a group is one block and a chunk all of
+/// (VectorUnit::blockForL2 is false), a group is one block and a slice all of
 /// k, of weights that are not copied unless they must be widened. With bf16 dot
 /// products two neighbours of k, a step, share a lane.
 #include "lowering/cpu/Contraction.h"
@@ -30,13 +30,13 @@
 using namespace mlir;
 using namespace cria;
 
-/// Most steps of a chunk: for up to a thousand rows of a, it stays in the
+/// Most steps of a slice: for up to a thousand rows of a, it stays in the
 /// second cache.
-static constexpr int64_t kBlockedChunk = 256;
-/// Bytes of a chunk of V panels that stay in the first cache.
+static constexpr int64_t kBlockedSlice = 256;
+/// Bytes of a slice of V panels that stay in the first cache.
 static constexpr int64_t kPanelBytes = 32 << 10;
 /// Columns of one block of widened weights that stay in the first cache.
-static constexpr int64_t kWidenedChunk = 512;
+static constexpr int64_t kWidenedSlice = 512;
 /// A group has no more rows, and fewer where threads would find too few groups,
 /// or the sums would not stay in the second cache.
 static constexpr int64_t kMostGroupRows = 96;
@@ -46,7 +46,7 @@ static constexpr int64_t kMostSums = 64 << 10;
 static constexpr int64_t kMostInPlace = 256 << 10;
 
 namespace {
-/// A block of rows of b times some panels of a, in one chunk of k.
+/// A block of rows of b times some panels of a, in one slice of k.
 struct Tile {
   /// (rows, steps): row r of the block is row `row` + r.
   Value weights, row;
@@ -54,7 +54,7 @@ struct Tile {
   /// (rows of b, rows of a): row r of the block is `sumsRow` + r.
   Value sums, sumsRow;
   /// Of k: its index, its steps.
-  Value chunk, length;
+  Value slice, length;
   Value panel;
   int64_t vectors;
   /// The first rows of this group and of the next one; null for no next one,
@@ -71,13 +71,13 @@ public:
 
 private:
   Type packedType() const { return pairs ? c.aType() : b.getF32Type(); }
-  Value lengthOf(Value chunk);
-  SmallVector<Value> placeOf(Value chunk, Value panel, int64_t v, Value k);
+  Value lengthOf(Value slice);
+  SmallVector<Value> placeOf(Value slice, Value panel, int64_t v, Value k);
   void pack();
-  void packChunk(Value panel, Value chunk);
+  void packSlice(Value panel, Value slice);
   void group(Value n, Value count, int64_t rowsOfBlock, Value nextRow);
   void clear(Value sums, Value count);
-  void copyRows(Value copy, Value n, Value count, Value chunk, Value length);
+  void copyRows(Value copy, Value n, Value count, Value slice, Value length);
   void tile(const Tile &t);
   SmallVector<Value> steps(const Tile &t, SmallVector<Value> acc);
   SmallVector<Value> step(const Tile &t, Value k, ValueRange acc,
@@ -91,7 +91,7 @@ private:
   const Contraction &c;
   int64_t lanes;
   bool pairs, copies;
-  int64_t vectors, together, blockRows, groupRows, kSteps, kChunk, chunks;
+  int64_t vectors, together, blockRows, groupRows, kSteps, kSlice, slices;
   /// Elements of a panel that a step has; most panels, a multiple of vectors.
   int64_t width, maxPanels, leastTiles;
   Value rows, panels, packed;
@@ -117,49 +117,49 @@ PanelProduct::PanelProduct(VectorBuilder &b, const Contraction &c,
   together = blocked ? vectors : 1;
   leastTiles = llvm::divideCeil(minRows, lanes * vectors);
   groupRows = blockRows;
-  kChunk = kSteps;
+  kSlice = kSteps;
   if (copies)
-    kChunk = std::min(kSteps, kWidenedChunk);
+    kSlice = std::min(kSteps, kWidenedSlice);
   if (blocked) {
     int64_t fits = kPanelBytes / (4 * vectors * lanes);
-    kChunk = std::min({kSteps, kBlockedChunk, fits});
+    kSlice = std::min({kSteps, kBlockedSlice, fits});
     int64_t most = std::min(kMostGroupRows, kMostSums / (maxPanels * lanes));
     int64_t even = llvm::alignTo(llvm::divideCeil(c.n(), kGroups), blockRows);
     most = std::max(most / blockRows, int64_t(1)) * blockRows;
     groupRows = std::min(most, even);
   }
-  chunks = llvm::divideCeil(kSteps, kChunk);
+  slices = llvm::divideCeil(kSteps, kSlice);
   rows = b.size(c.a, 0);
   panels = b.ceilDiv(rows, lanes);
 }
 
-/// The steps of a chunk: the last one may have fewer.
-Value PanelProduct::lengthOf(Value chunk) {
-  if (kSteps % kChunk == 0)
-    return b.index(kChunk);
-  return b.min(b.index(kChunk), b.sub(b.index(kSteps), b.mul(chunk, kChunk)));
+/// The steps of a slice: the last one may have fewer.
+Value PanelProduct::lengthOf(Value slice) {
+  if (kSteps % kSlice == 0)
+    return b.index(kSlice);
+  return b.min(b.index(kSlice), b.sub(b.index(kSteps), b.mul(slice, kSlice)));
 }
 
-/// Where step k of a chunk of panel + v begins in packed a. A tile's panels
+/// Where step k of a slice of panel + v begins in packed a. A tile's panels
 /// have one place in a group of panels.
-SmallVector<Value> PanelProduct::placeOf(Value chunk, Value panel, int64_t v,
+SmallVector<Value> PanelProduct::placeOf(Value slice, Value panel, int64_t v,
                                          Value k) {
   if (together == 1)
-    return {chunk, b.add(panel, v), k, b.index(0)};
+    return {slice, b.add(panel, v), k, b.index(0)};
   Value first = b.mul(b.rem(panel, together), width);
-  return {chunk, b.div(panel, together), k, b.add(first, v * width)};
+  return {slice, b.div(panel, together), k, b.add(first, v * width)};
 }
 
-/// A panel's chunk, from `lanes` rows of a; rows past the last are zero.
-void PanelProduct::packChunk(Value panel, Value chunk) {
+/// A panel's slice, from `lanes` rows of a; rows past the last are zero.
+void PanelProduct::packSlice(Value panel, Value slice) {
   int64_t step = pairs ? 2 : 1;
-  bool odd = c.k() % step; // pairs have one chunk
-  Value first = b.mul(chunk, kChunk), length = lengthOf(chunk);
+  bool odd = c.k() % step; // pairs have one slice
+  Value first = b.mul(slice, kSlice), length = lengthOf(slice);
   Value whole = odd ? b.index(kSteps - 1) : length;
   b.loop(b.index(0), b.index(lanes), 1, [&](Value lane) {
     Value row = b.add(b.mul(panel, lanes), lane);
     auto put = [&](Value value, Value k) {
-      SmallVector<Value> at = placeOf(chunk, panel, 0, k);
+      SmallVector<Value> at = placeOf(slice, panel, 0, k);
       at.back() = b.add(at.back(), b.mul(lane, step));
       b.store(value, packed, at);
     };
@@ -186,11 +186,11 @@ void PanelProduct::packChunk(Value panel, Value chunk) {
 
 void PanelProduct::pack() {
   auto type = MemRefType::get(
-      {chunks, maxPanels / together, kChunk, together * width}, packedType());
+      {slices, maxPanels / together, kSlice, together * width}, packedType());
   packed = b.create<memref::AllocOp>(type, b.getI64IntegerAttr(64));
   b.parallel(panels, [&](Value panel) {
-    b.loop(b.index(0), b.index(chunks), 1,
-           [&](Value chunk) { packChunk(panel, chunk); });
+    b.loop(b.index(0), b.index(slices), 1,
+           [&](Value slice) { packSlice(panel, slice); });
   });
 }
 
@@ -221,7 +221,7 @@ SmallVector<Value> PanelProduct::step(const Tile &t, Value k, ValueRange acc,
                                       int64_t first) {
   SmallVector<Value> next(acc), columns;
   for (int64_t v = 0; v < t.vectors; ++v)
-    columns.push_back(b.load(packed, placeOf(t.chunk, t.panel, v, k), width));
+    columns.push_back(b.load(packed, placeOf(t.slice, t.panel, v, k), width));
   bool last = pairs && c.k() % 2 && getConstantIntValue(k) == kSteps - 1;
   for (int64_t r = 0; r < t.rows; ++r) {
     Value w = splatB(t.weights, b.add(t.row, r), k, last);
@@ -235,13 +235,13 @@ SmallVector<Value> PanelProduct::step(const Tile &t, Value k, ValueRange acc,
 }
 
 /// Asks for what the block reads next of its rows, so that reading from memory
-/// and multiplying overlap: the next chunk; after the last chunk, the next
+/// and multiplying overlap: the next slice; after the last slice, the next
 /// group's first. The tiles of a block share its rows.
 void PanelProduct::fetchRows(const Tile &t, Value k) {
   Value row = t.nextRow, column = k;
-  if (chunks > 1) {
-    Value more = b.less(t.chunk, b.index(chunks - 1));
-    Value next = b.mul(b.add(t.chunk, 1), kChunk);
+  if (slices > 1) {
+    Value more = b.less(t.slice, b.index(slices - 1));
+    Value next = b.mul(b.add(t.slice, 1), kSlice);
     row = b.create<arith::SelectOp>(more, t.groupRow, row);
     next = b.create<arith::SelectOp>(more, next, b.index(0));
     column = b.add(next, k);
@@ -262,16 +262,16 @@ void PanelProduct::fetchRows(const Tile &t, Value k) {
 void PanelProduct::fetchPanels(const Tile &t, Value k, int64_t steps) {
   int64_t blocks = groupRows / blockRows, elements = steps * together * width;
   int64_t line = 16, lines = llvm::divideCeil(elements, blocks * line);
-  Value call = b.add(b.mul(b.div(t.sumsRow, blockRows), kChunk / steps),
+  Value call = b.add(b.mul(b.div(t.sumsRow, blockRows), kSlice / steps),
                      b.div(k, steps));
   Value next = b.add(b.div(t.panel, together), 1);
   for (int64_t i = 0; i < lines; ++i) {
     Value at = b.mul(b.add(b.mul(call, lines), i), line);
-    b.prefetch(packed, {t.chunk, next, b.index(0), at}, /*level=*/2);
+    b.prefetch(packed, {t.slice, next, b.index(0), at}, /*level=*/2);
   }
 }
 
-/// The chunk's products added to a tile's accumulators, a cache line of b's
+/// The slice's products added to a tile's accumulators, a cache line of b's
 /// rows after the other. A tile too small to hide the latency of its
 /// multiplications takes turns between two sets of accumulators.
 SmallVector<Value> PanelProduct::steps(const Tile &t, SmallVector<Value> acc) {
@@ -315,7 +315,7 @@ void PanelProduct::tile(const Tile &t) {
   SmallVector<Value> acc;
   for (int64_t r = 0; r < t.rows; ++r)
     for (int64_t v = 0; v < t.vectors; ++v)
-      acc.push_back(chunks == 1 ? b.zero(lanes)
+      acc.push_back(slices == 1 ? b.zero(lanes)
                                 : b.load(t.sums, at(r, v), lanes));
   acc = steps(t, acc);
   for (int64_t r = 0; r < t.rows; ++r)
@@ -333,11 +333,11 @@ void PanelProduct::clear(Value sums, Value count) {
   });
 }
 
-/// The chunk of rows [n, n + count) of b, as f32. The last block is filled up
+/// The slice of rows [n, n + count) of b, as f32. The last block is filled up
 /// with b's last row.
-void PanelProduct::copyRows(Value copy, Value n, Value count, Value chunk,
+void PanelProduct::copyRows(Value copy, Value n, Value count, Value slice,
                             Value length) {
-  Value first = b.mul(chunk, kChunk);
+  Value first = b.mul(slice, kSlice);
   Value end = b.mul(b.ceilDiv(count, blockRows), blockRows);
   b.loop(b.index(0), end, 1, [&](Value r) {
     Value row = b.add(n, r);
@@ -396,19 +396,19 @@ void PanelProduct::group(Value n, Value count, int64_t rowsOfBlock,
   };
   Value sums = scratch(maxPanels * lanes);
   // Rows that are no power of two apart do not share their cache lines' sets.
-  Value copy = copies ? scratch(kChunk + 16) : Value();
-  if (chunks > 1)
+  Value copy = copies ? scratch(kSlice + 16) : Value();
+  if (slices > 1)
     clear(sums, count);
-  b.loop(b.index(0), b.index(chunks), 1, [&](Value chunk) {
-    Value length = lengthOf(chunk), done = b.index(0);
+  b.loop(b.index(0), b.index(slices), 1, [&](Value slice) {
+    Value length = lengthOf(slice), done = b.index(0);
     if (copies)
-      copyRows(copy, n, count, chunk, length);
+      copyRows(copy, n, count, slice, length);
     for (int64_t width = vectors; width; width /= 2) {
       Value end = b.mul(b.div(panels, width), width);
       b.loop(done, end, width, [&](Value panel) {
         b.loop(b.index(0), count, rowsOfBlock, [&](Value r) {
           tile({copies ? copy : c.b, copies ? r : b.add(n, r), rowsOfBlock,
-                sums, r, chunk, length, panel, width, n, nextRow});
+                sums, r, slice, length, panel, width, n, nextRow});
         });
       });
       done = end;
