@@ -35,7 +35,7 @@ using namespace cria;
 static constexpr int64_t kTile = 16;
 /// k of a tile, rows of b in a block, and rows of a in a panel.
 static constexpr int64_t kStep = 32;
-/// The most blocks of a group: they and a panel fit the second cache.
+/// The most blocks of a group: they and a panel fit the L2 cache.
 static constexpr int64_t kGroupBlocks = 8;
 /// Groups that few rows are divided into, so that each thread has some.
 static constexpr int64_t kLeastGroups = 8;
@@ -214,7 +214,7 @@ SmallVector<Value> AmxProduct::step(ValueRange sums, const Tiles &left,
 }
 
 /// Asks for lines of the slice of the panel after this one. Packed a outgrows
-/// the second cache, and each block of a group fetches its share.
+/// the L2 cache, and each block of a group fetches its share.
 void AmxProduct::fetchNextPanel(const Slice &slice, Value panel, Value block,
                                 Value step) {
   int64_t lines = llvm::divideCeil(2 * kTile, groupBlocks);

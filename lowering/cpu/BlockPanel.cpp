@@ -30,7 +30,7 @@ using namespace mlir;
 using namespace cria;
 
 static constexpr int64_t kNumbers = BlockProduct::kNumbers;
-/// Bytes of a group's copy that stay in the second cache, beside panels.
+/// Bytes of a group's copy that stay in the L2 cache, beside panels.
 static constexpr int64_t kGroupBytes = 256 << 10;
 /// A group has no more rows, and fewer where threads would find too few groups.
 static constexpr int64_t kMostGroupRows = 48;

@@ -11,12 +11,12 @@
 ///     c[m, n + r] = sums[r, m]
 ///
 /// The weights b are read where they lie, each row once per call; only a, the
-/// smaller by far, is packed. A slice of all panels stays in the second cache
+/// smaller by far, is packed. A slice of all panels stays in the L2 cache
 /// while a group passes; V panels of it in the first. The sums of a group are
 /// gathered in a scratch block (rows of b, rows of a), so that the store to c
 /// is the only transposed access.
 ///
-/// Where the third cache is as fast as the multiplications
+/// Where the L3 cache is as fast as the multiplications
 /// (VectorUnit::blockForL2 is false), a group is one block and a slice all of
 /// k, of weights that are not copied unless they must be widened. With bf16 dot
 /// products two neighbours of k, a step, share a lane.
@@ -31,14 +31,14 @@ using namespace mlir;
 using namespace cria;
 
 /// Most steps of a slice: for up to a thousand rows of a, it stays in the
-/// second cache.
+/// L2 cache.
 static constexpr int64_t kBlockedSlice = 256;
-/// Bytes of a slice of V panels that stay in the first cache.
+/// Bytes of a slice of V panels that stay in the L1 cache.
 static constexpr int64_t kPanelBytes = 32 << 10;
-/// Columns of one block of widened weights that stay in the first cache.
+/// Columns of one block of widened weights that stay in the L1 cache.
 static constexpr int64_t kWidenedSlice = 512;
 /// A group has no more rows, and fewer where threads would find too few groups,
-/// or the sums would not stay in the second cache.
+/// or the sums would not stay in the L2 cache.
 static constexpr int64_t kMostGroupRows = 96;
 static constexpr int64_t kGroups = 32;
 static constexpr int64_t kMostSums = 64 << 10;
@@ -257,7 +257,7 @@ void PanelProduct::fetchRows(const Tile &t, Value k) {
   }
 }
 
-/// Asks for lines of the panels behind the tile's, which only the third cache
+/// Asks for lines of the panels after the tile's, which only the L3 cache
 /// may hold. The blocks of a group share these panels; `steps` is of a call.
 void PanelProduct::fetchPanels(const Tile &t, Value k, int64_t steps) {
   int64_t blocks = groupRows / blockRows, elements = steps * together * width;
@@ -440,7 +440,7 @@ void cria::emitPanel(VectorBuilder &b, const Contraction &c, int64_t maxRows) {
   auto multiply = [&](int64_t minRows, int64_t maxRows, bool blocked) {
     PanelProduct(b, c, minRows, maxRows, blocked).multiply();
   };
-  // Few rows stay in the second cache whole.
+  // Few rows stay in the L2 cache whole.
   int64_t few = std::max(kMostInPlace / c.k(), b.unit.lanes);
   if (!b.unit.blockForL2 || hasPairs(b.unit, c) || maxRows <= few)
     return multiply(1, maxRows, /*blocked=*/false);

@@ -26,7 +26,7 @@ static constexpr const char *kOperations = "operations_per_second",
 static constexpr Family kFamilies[] = {
     // Sapphire Rapids, Granite Rapids.
     {"amx-bf16", 0.5, 14.7, 8, true},
-    // Zen 4; the third cache feeds it as fast as it multiplies.
+    // Zen 4; the L3 cache feeds it as fast as it multiplies.
     {"avx512bf16,sse4a", 2, 0, 1, false},
     {"sse4a", 0, 0, 1, false},
     // Cooper Lake: that of Sapphire Rapids.

@@ -15,7 +15,7 @@ void cuda::copyAsync(KernelBuilder &b, Address to, Address from, int64_t bytes,
   if (exists)
     elements = b.select(exists, b.create<arith::ConstantIndexOp>(count),
                         b.create<arith::ConstantIndexOp>(0));
-  // Past the first cache where the hardware can: nobody reads it again there.
+  // Past the L1 cache where the hardware can: nobody reads it again there.
   b.create<nvgpu::DeviceAsyncCopyOp>(
       nvgpu::DeviceAsyncTokenType::get(b.getContext()), to.base, to.index,
       from.base, from.index, b.getIndexAttr(count), elements,

@@ -59,7 +59,7 @@ Transfer transfer(Emitter &e) {
   t.type = e.type();
   t.flags.bytes = t.count * t.type.bytes();
   t.flags.isStore = e.opcode() == "st";
-  // What goes around the first cache is meant to be seen by other blocks.
+  // What goes around the L1 cache is meant to be seen by other blocks.
   t.flags.isStrong = t.isStrong() || !e.oneOf("cg|cv|wt").empty();
   t.flags.isVolatile = how == "volatile";
   t.flags.acquires = how == "acquire";
