@@ -23,12 +23,6 @@ Session::create(std::shared_ptr<const Model> model, const Threads &threads) {
   auto backend = model->bound().newBackend(threads);
   if (!backend.ok())
     return backend.status();
-  if (int started = (*backend)->threads();
-      model->onCpu() && started < threads.count)
-    model->log()(CRIA_LOG_WARNING,
-                 "a session has " + std::to_string(started) +
-                     " threads, the system gives no more of " +
-                     std::to_string(threads.count));
   return std::unique_ptr<Session>(
       new Session(std::move(model), std::move(*backend)));
 }

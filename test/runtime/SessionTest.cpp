@@ -152,6 +152,28 @@ TEST_F(SessionTest, ComputesATextAnewThatOutgrowsItsRope) {
   }
 }
 
+TEST_F(SessionTest, SaysThatItComputesATextAnew) {
+  useRecomputedRope();
+  std::vector<std::string> said;
+  WeightSource source;
+  source.log.data = &said;
+  source.log.write = [](void *data, int32_t level, const char *text) {
+    EXPECT_EQ(level, CRIA_LOG_INFO);
+    static_cast<std::vector<std::string> *>(data)->push_back(text);
+  };
+  auto artifact = Artifact::open(folder.path("recomputed.cria"));
+  auto loaded = Model::load(*artifact, source);
+  ASSERT_TRUE(loaded.ok()) << loaded.status().message();
+  model = *loaded;
+  auto grown = session();
+  ASSERT_TRUE(grown->feed(ids.data(), 4, CRIA_LOGITS_NONE, nullptr).ok());
+  ASSERT_EQ(said.size(), 1u); // that it was loaded
+  ASSERT_TRUE(grown->feed(&ids[4], 2, CRIA_LOGITS_NONE, nullptr).ok());
+  EXPECT_THAT(said, ElementsAre(testing::HasSubstr("loaded in "),
+                                "computes 4 positions anew: the text outgrows "
+                                "those that its rope was made for"));
+}
+
 TEST_F(SessionTest, GrowsAlsoWhereEmbeddingsCameFirst) {
   useRecomputedRope();
   auto grown = session();

@@ -208,6 +208,30 @@ TEST_F(CudaFaultsTest, ADriverThatCannotCapture) {
   expectWorks();
 }
 
+TEST_F(CudaFaultsTest, SaysThatTheDriverCannotCapture) {
+  inject("cuStreamBeginCapture:1:801");
+  std::vector<std::string> said;
+  WeightSource source;
+  source.checkpoint = folder.path();
+  source.log.data = &said;
+  source.log.write = [](void *data, int32_t, const char *text) {
+    static_cast<std::vector<std::string> *>(data)->push_back(text);
+  };
+  auto model = Model::load(artifact, source, {DeviceKind::Emulated, false});
+  ASSERT_TRUE(model.ok()) << model.status().message();
+  auto session = Session::create(*model, 0);
+  ASSERT_TRUE(session.ok()) << session.status().message();
+  std::vector<float> logits(5);
+  for (int32_t id : {1, 2})
+    ASSERT_TRUE((*session)->feed(&id, 1, CRIA_LOGITS_LAST, logits.data()).ok());
+  EXPECT_THAT(said,
+              testing::ElementsAre(
+                  testing::HasSubstr("runs on Cria emulated sm_80"),
+                  testing::HasSubstr("loaded in "),
+                  "the CUDA driver records no decode step: its kernels are "
+                  "launched one by one"));
+}
+
 TEST_F(CudaFaultsTest, OutOfDeviceMemoryAtEveryAllocation) {
   Status status;
   int failures = 0;
