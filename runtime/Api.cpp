@@ -90,15 +90,13 @@ Status cria::checkStruct(const void *given, size_t size, size_t known,
     break;
   case StructFit::WrongSize:
     return Status(CRIA_INVALID_ARGUMENT,
-                  std::string(what) + "->size is " + std::to_string(size) +
-                      ", expected " + std::to_string(known) +
-                      ": CRIA_INIT it first");
+                  {what, "->size is ", size, ", expected ", known,
+                   ": CRIA_INIT it first"});
   case StructFit::UnknownFields:
     return Status(CRIA_INVALID_ARGUMENT,
-                  std::string(what) + " has " + std::to_string(size) +
-                      " bytes and sets some after the " +
-                      std::to_string(known) + " that Cria " + cria_version() +
-                      " knows: CRIA_INIT it first, or use a newer library");
+                  {what, " has ", size, " bytes and sets some after the ",
+                   known, " that Cria ", cria_version(),
+                   " knows: CRIA_INIT it first, or use a newer library"});
   }
   return Status();
 }

@@ -177,11 +177,9 @@ static Status readLoras(const cria_lora *list, size_t count,
     cria_lora lora;
     Status status = readStruct(given, "lora", lora);
     if (status.ok() && given->size != step)
-      status =
-          Status(CRIA_INVALID_ARGUMENT,
-                 "loras[" + std::to_string(i) + "].size is " +
-                     std::to_string(given->size) +
-                     ", expected that of loras[0], " + std::to_string(step));
+      status = Status(CRIA_INVALID_ARGUMENT,
+                      {"loras[", i, "].size is ", given->size,
+                       ", expected that of loras[0], ", step});
     if (status.ok())
       status = notNull(lora.folder, "lora->folder");
     if (status.ok() && lora.scale == 0)
@@ -221,7 +219,7 @@ static Status checkDevice(int32_t device) {
   if (device >= CRIA_DEVICE_AUTO && device <= CRIA_DEVICE_EMULATED)
     return Status();
   return Status(CRIA_INVALID_ARGUMENT,
-                "device is " + std::to_string(device) + ", no cria_device");
+                {"device is ", device, ", no cria_device"});
 }
 
 /// The device that `options` ask for.
@@ -235,8 +233,8 @@ static Status readDevice(const cria_model_options &options,
     return Status();
   if (options.device_count > 1)
     return Status(CRIA_UNIMPLEMENTED,
-                  "device_count is " + std::to_string(options.device_count) +
-                      ", expected 0 or 1: a model is on one device");
+                  {"device_count is ", options.device_count,
+                   ", expected 0 or 1: a model is on one device"});
   if (device.kind == DeviceKind::Cpu)
     return Status(CRIA_INVALID_ARGUMENT,
                   "device_count is 1 for the CPU, which has no index");

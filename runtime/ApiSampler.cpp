@@ -92,15 +92,13 @@ cria_status cria_log_probabilities(const float *logits, int64_t vocabSize,
                              {ids, "ids"},
                              {logProbabilities, "log_probabilities"}});
     if (status.ok() && vocabSize < 1)
-      status = Status(CRIA_INVALID_ARGUMENT, "vocab_size is " +
-                                                 std::to_string(vocabSize) +
-                                                 ", expected 1 or more");
+      status = Status(CRIA_INVALID_ARGUMENT,
+                      {"vocab_size is ", vocabSize, ", expected 1 or more"});
     for (size_t i = 0; i < count && status.ok(); ++i)
       if (ids[i] < 0 || ids[i] >= vocabSize)
-        status = Status(CRIA_INVALID_ARGUMENT,
-                        "id " + std::to_string(ids[i]) + " at index " +
-                            std::to_string(i) + ", expected 0 to " +
-                            std::to_string(vocabSize - 1));
+        status =
+            Status(CRIA_INVALID_ARGUMENT, {"id ", ids[i], " at index ", i,
+                                           ", expected 0 to ", vocabSize - 1});
     if (status.ok())
       cria::logProbabilities(logits, vocabSize, ids, count, logProbabilities);
     return status;

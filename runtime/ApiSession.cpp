@@ -30,8 +30,7 @@ static Status checkCount(size_t count, const char *what) {
   if (count <= INT32_MAX)
     return Status();
   return Status(CRIA_OUT_OF_RANGE,
-                std::string(what) + " is " + std::to_string(count) +
-                    ", expected at most " + std::to_string(INT32_MAX));
+                {what, " is ", count, ", expected at most ", INT32_MAX});
 }
 
 /// INVALID_ARGUMENT unless `capacity` floats at `logits` hold `rows` rows.
@@ -39,10 +38,9 @@ static Status checkCapacity(const Session &session, size_t rows,
                             const float *logits, size_t capacity) {
   size_t vocab = static_cast<size_t>(session.model().manifest().vocabSize);
   if (capacity / vocab < rows)
-    return Status(CRIA_INVALID_ARGUMENT,
-                  "capacity is " + std::to_string(capacity) +
-                      " floats, expected " + std::to_string(rows) + " x " +
-                      std::to_string(vocab));
+    return Status(
+        CRIA_INVALID_ARGUMENT,
+        {"capacity is ", capacity, " floats, expected ", rows, " x ", vocab});
   return rows ? notNull(logits, "logits") : Status();
 }
 
@@ -53,7 +51,7 @@ static Status checkLogits(const Session &session, size_t count, int32_t which,
     return Status();
   if (which != CRIA_LOGITS_LAST && which != CRIA_LOGITS_ALL)
     return Status(CRIA_INVALID_ARGUMENT,
-                  "which is " + std::to_string(which) + ", no cria_logits");
+                  {"which is ", which, ", no cria_logits"});
   return checkCapacity(session, which == CRIA_LOGITS_ALL ? count : 1, logits,
                        capacity);
 }
@@ -205,8 +203,7 @@ cria_status cria_session_save(const cria_session *session, void *state,
     size_t size = session->object->stateBytes();
     if (capacity < size)
       return Status(CRIA_INVALID_ARGUMENT,
-                    "capacity is " + std::to_string(capacity) +
-                        " bytes, expected " + std::to_string(size));
+                    {"capacity is ", capacity, " bytes, expected ", size});
     return session->object->save(static_cast<std::byte *>(state));
   });
 }

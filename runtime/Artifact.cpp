@@ -19,8 +19,8 @@ static constexpr uint64_t maxArtifactBytes = uint64_t(1) << 28;
 /// Checks that `image` is one whole artifact and finds its footer.
 static Result<CriaFooter> checkImage(std::string_view image,
                                      const std::string &path) {
-  auto fail = [&](cria_status code, const std::string &what) {
-    return Status(code, path + ": " + what);
+  auto fail = [&](cria_status code, std::string_view what) {
+    return Status(code, {path, ": ", what});
   };
   CriaFooter footer;
   if (image.size() < 4 || memcmp(image.data(), "\177ELF", 4) != 0)
@@ -38,10 +38,10 @@ static Result<CriaFooter> checkImage(std::string_view image,
   // A damaged version is damage; an intact one of another format, whose sum
   // may be another, is another format.
   if (footer.format_version != CRIA_FORMAT_VERSION && sum == footer.checksum)
-    return fail(CRIA_INCOMPATIBLE,
-                "artifact format v" + std::to_string(footer.format_version) +
-                    ", runtime supports v" +
-                    std::to_string(CRIA_FORMAT_VERSION) + "; recompile");
+    return fail(
+        CRIA_INCOMPATIBLE,
+        concat({"artifact format v", footer.format_version,
+                ", runtime supports v", CRIA_FORMAT_VERSION, "; recompile"}));
   if (sum != footer.checksum)
     return fail(CRIA_DATA_LOSS, "checksum mismatch: the artifact is damaged");
   if (footer.footer_size != sizeof(footer) ||
@@ -55,18 +55,20 @@ static Result<CriaFooter> checkImage(std::string_view image,
 /// INCOMPATIBLE unless the object is for this machine and has code for devices
 /// that this runtime knows.
 static Status checkTarget(const Manifest &manifest, const std::string &path) {
-  auto incompatible = [&](const std::string &what) {
-    return Status(CRIA_INCOMPATIBLE, path + ": " + what);
+  auto incompatible = [&](std::string_view what) {
+    return Status(CRIA_INCOMPATIBLE, {path, ": ", what});
   };
   std::string kind = manifest.hasCpu() ? "cpu" : "";
   if (manifest.cuda)
     kind += kind.empty() ? "cuda" : ",cuda";
   if (manifest.kind != kind)
-    return incompatible("compiled for target " + quote(manifest.kind) +
-                        ", this runtime finds code for " + quote(kind));
+    return incompatible(
+        concat({"compiled for target ", quote(manifest.kind),
+                ", this runtime finds code for ", quote(kind)}));
   if (manifest.arch != hostArch() || manifest.os != "linux")
-    return incompatible("compiled for " + manifest.arch + " " + manifest.os +
-                        ", this machine is " + hostArch() + " linux");
+    return incompatible(
+        concat({"compiled for ", manifest.arch, " ", manifest.os,
+                ", this machine is ", hostArch(), " linux"}));
   return Status();
 }
 
@@ -94,8 +96,8 @@ static std::string obstacle(const CpuCode &code) {
 /// one is named. INCOMPATIBLE where there is none; the message says what is
 /// missing of the last, which needs least.
 Status Artifact::choose(const std::string &name) {
-  auto incompatible = [&](const std::string &what) {
-    return Status(CRIA_INCOMPATIBLE, file + ": " + what);
+  auto incompatible = [&](std::string_view what) {
+    return Status(CRIA_INCOMPATIBLE, {file, ": ", what});
   };
   if (!contents.hasCpu())
     return incompatible("has no code for the CPU, it is compiled for " +
@@ -110,12 +112,12 @@ Status Artifact::choose(const std::string &name) {
       return Status();
     }
     bool several = name.empty() && contents.cpus.size() > 1;
-    why = "compiled for " + (name.empty() ? cpuNames(contents) : name) + "; " +
-          (several ? "for " + code.cpu + " " : "") + why;
+    why = concat({"compiled for ", name.empty() ? cpuNames(contents) : name,
+                  "; ", several ? concat({"for ", code.cpu, " "}) : "", why});
   }
   if (why.empty())
-    return incompatible("has no code for " + quote(name) +
-                        ", it is compiled for " + cpuNames(contents));
+    return incompatible(concat({"has no code for ", quote(name),
+                                ", it is compiled for ", cpuNames(contents)}));
   return incompatible(why);
 }
 
@@ -123,9 +125,9 @@ Status Artifact::choose(const std::string &name) {
 static Status checkSize(uint64_t bytes, const std::string &path) {
   if (bytes <= maxArtifactBytes)
     return Status();
-  return Status(CRIA_INVALID_ARGUMENT, path + ": has " + std::to_string(bytes) +
-                                           " bytes, expected at most " +
-                                           std::to_string(maxArtifactBytes));
+  return Status(
+      CRIA_INVALID_ARGUMENT,
+      {path, ": has ", bytes, " bytes, expected at most ", maxArtifactBytes});
 }
 
 Result<std::shared_ptr<Artifact>> Artifact::parse(std::string_view bytes,
@@ -222,7 +224,7 @@ Status Artifact::checkCode() {
       const ExportedSymbol *symbol = name->empty() ? nullptr : find(*name);
       if (!name->empty() && !(symbol && symbol->isCode))
         return Status(CRIA_INVALID_ARGUMENT,
-                      file + ": entry " + quote(*name) + " is not in the code");
+                      {file, ": entry ", quote(*name), " is not in the code"});
     }
   if (contents.cuda)
     for (const cuda::Image &wanted : contents.cuda->images)
@@ -239,7 +241,7 @@ Status Artifact::loadCode() {
   link_map *loaded = nullptr;
   if (!library || dlinfo(library, RTLD_DI_LINKMAP, &loaded) != 0)
     return Status(CRIA_INVALID_ARGUMENT,
-                  file + ": cannot be loaded: " + dlerror());
+                  {file, ": cannot be loaded: ", dlerror()});
   auto entry = [&](const std::string &name) {
     const ExportedSymbol *symbol = find(name);
     return symbol
@@ -259,9 +261,9 @@ const ExportedSymbol *Artifact::find(const std::string &symbol) const {
 }
 
 Result<std::string_view> Artifact::image(const cuda::Image &image) const {
-  auto fail = [&](const std::string &what) {
+  auto fail = [&](std::string_view what) {
     return Status(CRIA_INVALID_ARGUMENT,
-                  file + ": image " + quote(image.symbol) + " " + what);
+                  {file, ": image ", quote(image.symbol), " ", what});
   };
   const ExportedSymbol *symbol = find(image.symbol);
   if (!symbol)

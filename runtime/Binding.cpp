@@ -19,7 +19,7 @@ static std::string firstTen(const std::vector<std::string> &items) {
   for (size_t i = 0; i < std::min(items.size(), mostListed); ++i)
     text += (i ? "; " : "") + items[i];
   if (items.size() > mostListed)
-    text += "; and " + std::to_string(items.size() - mostListed) + " more";
+    text += concat({"; and ", items.size() - mostListed, " more"});
   return text;
 }
 
@@ -27,21 +27,19 @@ Status unfit(const std::string &file,
              const std::vector<std::string> &problems) {
   if (problems.empty())
     return Status();
-  return Status(CRIA_FAILED_PRECONDITION,
-                file + ": does not fit the artifact, " +
-                    std::to_string(problems.size()) +
-                    (problems.size() == 1 ? " tensor: " : " tensors: ") +
-                    firstTen(problems));
+  return Status(
+      CRIA_FAILED_PRECONDITION,
+      {file, ": does not fit the artifact, ", problems.size(),
+       problems.size() == 1 ? " tensor: " : " tensors: ", firstTen(problems)});
 }
 
 Status Binding::status(const std::string &checkpoint) const {
   if (problems.empty() && !extraLayers.empty())
     return Status(CRIA_FAILED_PRECONDITION,
-                  checkpoint +
-                      ": is of a model with more layers: the artifact "
-                      "does not have " +
-                      firstTen(extraLayers) +
-                      "; --allow-unused passes over them");
+                  {checkpoint,
+                   ": is of a model with more layers: the artifact "
+                   "does not have ",
+                   firstTen(extraLayers), "; --allow-unused passes over them"});
   return unfit(checkpoint, problems);
 }
 
@@ -49,11 +47,11 @@ Status Binding::status(const std::string &checkpoint) const {
 static std::string mismatch(const WeightSpec &weight,
                             const TensorEntry &tensor) {
   if (tensor.shape != weight.sourceShape())
-    return quote(tensor.name) + " is " + shapeText(tensor.shape) +
-           ", expected " + shapeText(weight.sourceShape());
+    return concat({quote(tensor.name), " is ", shapeText(tensor.shape),
+                   ", expected ", shapeText(weight.sourceShape())});
   if (!tensor.type)
-    return quote(tensor.name) + " is " + quote(tensor.typeName) +
-           ", expected a float type";
+    return concat({quote(tensor.name), " is ", quote(tensor.typeName),
+                   ", expected a float type"});
   return "";
 }
 
@@ -111,9 +109,8 @@ static void warnUnused(std::vector<std::string> names, const char *why,
     return;
   std::sort(names.begin(), names.end());
   binding.warnings.push_back(
-      std::to_string(names.size()) +
-      (names.size() == 1 ? " tensor is" : " tensors are") + " not used" + why +
-      ": " + firstTen(names));
+      concat({names.size(), names.size() == 1 ? " tensor is" : " tensors are",
+              " not used", why, ": ", firstTen(names)}));
 }
 
 /// What is to be said about tensors that are not among `used`.
@@ -153,10 +150,10 @@ static void addConversions(const Conversions &conversions, Binding &binding) {
     std::string how = isBlocked(to) || !packed.empty() ? ""
                       : isExact(from, to)              ? ", exactly"
                                           : ", rounded to nearest even";
-    binding.warnings.push_back(std::to_string(count) +
-                               (count == 1 ? " tensor" : " tensors") + what +
-                               (packed.empty() ? dtypeName(from) : packed) +
-                               " to " + dtypeName(to) + how);
+    binding.warnings.push_back(
+        concat({count, count == 1 ? " tensor" : " tensors", what,
+                packed.empty() ? dtypeName(from) : packed, " to ",
+                dtypeName(to), how}));
   }
 }
 
@@ -362,9 +359,10 @@ Status shareTied(const Manifest &manifest, const Checkpoint &checkpoint,
       share(manifest, loras, source, binding, kept);
       continue;
     }
-    binding.warnings.push_back(quote(weight.name(0)) + " differs from " +
-                               quote(manifest.origin(weight).name(0)) +
-                               ", which the config ties it to, and is used");
+    binding.warnings.push_back(
+        concat({quote(weight.name(0)), " differs from ",
+                quote(manifest.origin(weight).name(0)),
+                ", which the config ties it to, and is used"}));
     kept.push_back(source);
   }
   binding.sources = std::move(kept);

@@ -31,7 +31,7 @@ Result<Checkpoint> Checkpoint::open(const std::string &path) {
     status = checkpoint.addShards(fs::path(path) / indexName);
   else
     status = Status(CRIA_NOT_FOUND,
-                    path + ": has neither " + singleName + " nor " + indexName);
+                    {path, ": has neither ", singleName, " nor ", indexName});
   if (!status.ok())
     return status;
   return checkpoint;
@@ -60,9 +60,8 @@ Status Checkpoint::add(TensorFile file) {
         places.emplace(tensor.name, Place{opened.size() - 1, &tensor});
     if (!isNew)
       return Status(CRIA_INVALID_ARGUMENT,
-                    opened.back().file.path() + ": tensor " +
-                        quote(tensor.name) + " is also in " +
-                        opened[place->second.file].file.path());
+                    {opened.back().file.path(), ": tensor ", quote(tensor.name),
+                     " is also in ", opened[place->second.file].file.path()});
   }
   return Status();
 }
@@ -87,8 +86,9 @@ Status Checkpoint::addShards(const std::string &indexPath) {
   for (const auto &[tensor, value] : map.raw().items()) {
     std::string shard = map[tensor].string();
     if (status.ok() && !isPlainName(shard))
-      map[tensor].fail("is " + quote(shard) +
-                       ", expected the name of a file beside the index");
+      map[tensor].fail(
+          concat({"is ", quote(shard),
+                  ", expected the name of a file beside the index"}));
     if (!status.ok())
       return status;
     shards.insert(shard);
@@ -103,15 +103,15 @@ Status Checkpoint::addShards(const std::string &indexPath) {
     const Place *place = find(tensor);
     std::string shard = (parent / value.get<std::string>()).string();
     if (!place || opened[place->file].file.path() != shard)
-      return Status(CRIA_INVALID_ARGUMENT, indexPath + ": tensor " +
-                                               quote(tensor) + " is not in " +
-                                               shard);
+      return Status(
+          CRIA_INVALID_ARGUMENT,
+          {indexPath, ": tensor ", quote(tensor), " is not in ", shard});
   }
   for (const auto &[tensor, place] : places)
     if (!map.raw().contains(tensor))
-      return Status(CRIA_INVALID_ARGUMENT, opened[place.file].file.path() +
-                                               ": tensor " + quote(tensor) +
-                                               " is not in " + indexPath);
+      return Status(CRIA_INVALID_ARGUMENT,
+                    {opened[place.file].file.path(), ": tensor ", quote(tensor),
+                     " is not in ", indexPath});
   return Status();
 }
 

@@ -32,14 +32,13 @@ Result<DeviceOptions> deviceNamed(const std::string &name) {
       return DeviceOptions{kind, true, index};
   }
   return Status(CRIA_INVALID_ARGUMENT,
-                "device is " + quote(name) +
-                    ", expected auto, cpu, cuda, cuda:1 or emulated");
+                {"device is ", quote(name),
+                 ", expected auto, cpu, cuda, cuda:1 or emulated"});
 }
 
 Status noDevice(int index, int count) {
-  return Status(CRIA_NOT_FOUND, "there is no device " + std::to_string(index) +
-                                    ", expected " + (count > 1 ? "0 to " : "") +
-                                    std::to_string(count - 1));
+  return Status(CRIA_NOT_FOUND, {"there is no device ", index, ", expected ",
+                                 count > 1 ? "0 to " : "", count - 1});
 }
 
 } // namespace cria

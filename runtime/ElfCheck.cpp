@@ -144,8 +144,8 @@ private:
   Status checkTable(uint64_t address, uint64_t bytes, uint64_t relative);
   Status checkRelocation(const Elf64_Rela &relocation);
 
-  Status fail(const std::string &what) const {
-    return Status(CRIA_INVALID_ARGUMENT, path + ": " + what);
+  Status fail(std::string_view what) const {
+    return Status(CRIA_INVALID_ARGUMENT, {path, ": ", what});
   }
 
   /// The T at `offset` of the file; no alignment is assumed.
@@ -232,10 +232,9 @@ Status Object::checkHeader() {
     return fail("is not an ELF shared object for x86-64");
   if (header.e_phentsize != sizeof(Elf64_Phdr) || header.e_phnum == 0 ||
       header.e_phnum > mostSegments)
-    return fail("has " + std::to_string(header.e_phnum) +
-                " program headers of " + std::to_string(header.e_phentsize) +
-                " bytes, expected 1 to " + std::to_string(mostSegments) +
-                " of " + std::to_string(sizeof(Elf64_Phdr)));
+    return fail(concat({"has ", header.e_phnum, " program headers of ",
+                        header.e_phentsize, " bytes, expected 1 to ",
+                        mostSegments, " of ", sizeof(Elf64_Phdr)}));
   if (!isWithin(header.e_phoff, header.e_phnum * sizeof(Elf64_Phdr), 0,
                 file.size()))
     return fail("its program headers lie outside the file");
@@ -248,8 +247,9 @@ Status Object::checkSegments() {
   for (size_t i = 0; i < header.e_phnum; ++i) {
     auto segment = at<Elf64_Phdr>(header.e_phoff + i * sizeof(Elf64_Phdr));
     if (!lookUp(segments, segment.p_type))
-      return fail("has a segment " + nameOf(refusedSegments, segment.p_type) +
-                  ", which no artifact has");
+      return fail(
+          concat({"has a segment ", nameOf(refusedSegments, segment.p_type),
+                  ", which no artifact has"}));
     if (segment.p_type == PT_LOAD) {
       if (Status status = checkLoad(segment); !status.ok())
         return status;
@@ -282,8 +282,8 @@ Status Object::checkLoad(const Elf64_Phdr &load) {
       !isWithin(load.p_offset, load.p_filesz, 0, file.size()))
     return fail(name + " lies outside the file");
   if (!isWithin(load.p_vaddr, load.p_memsz, 0, mostMemory))
-    return fail(name + " has " + std::to_string(load.p_memsz) +
-                " bytes, expected an end below " + std::to_string(mostMemory));
+    return fail(concat({name, " has ", load.p_memsz,
+                        " bytes, expected an end below ", mostMemory}));
   if (load.p_align < pageBytes || load.p_align > mostAlignment ||
       (load.p_align & (load.p_align - 1)) != 0 ||
       (load.p_vaddr - load.p_offset) % load.p_align != 0)
@@ -361,8 +361,7 @@ Status Object::checkDynamic() {
       if (!refused)
         refused = entry;
     } else if (!entries.emplace(entry.d_tag, entry.d_un.d_val).second) {
-      return fail(std::string("its dynamic section has ") + tag->name +
-                  " twice");
+      return fail(concat({"its dynamic section has ", tag->name, " twice"}));
     }
   }
   return fail("its dynamic section has no end");
@@ -379,9 +378,9 @@ Status Object::checkStrings() {
     const Constant *known = lookUp(refusedTags, tag);
     auto string =
         known && known->isString ? stringAt(refused->d_un.d_val) : std::nullopt;
-    return fail("its dynamic section has " + nameOf(refusedTags, tag) +
-                (string ? " " + quote(*string) : "") +
-                ", which no artifact has");
+    return fail(concat({"its dynamic section has ", nameOf(refusedTags, tag),
+                        string ? " " + quote(*string) : "",
+                        ", which no artifact has"}));
   }
   if (strings.empty())
     return fail(
@@ -399,10 +398,9 @@ Status Object::checkValues() {
   };
   for (auto [tag, expected] : constants)
     if (has(tag) && valueOf(tag) != expected)
-      return fail("its dynamic section has " +
-                  nameOf(tags, static_cast<uint64_t>(tag)) + " " +
-                  std::to_string(valueOf(tag)) + ", expected " +
-                  std::to_string(expected));
+      return fail(concat({"its dynamic section has ",
+                          nameOf(tags, static_cast<uint64_t>(tag)), " ",
+                          valueOf(tag), ", expected ", expected}));
   const std::pair<int64_t, int64_t> needs[] = {
       {DT_RELA, DT_RELASZ},     {DT_RELA, DT_RELAENT},
       {DT_RELASZ, DT_RELA},     {DT_RELACOUNT, DT_RELA},
@@ -411,22 +409,21 @@ Status Object::checkValues() {
   };
   for (auto [tag, needed] : needs)
     if (has(tag) && !has(needed))
-      return fail("its dynamic section has " +
-                  nameOf(tags, static_cast<uint64_t>(tag)) + ", but no " +
-                  nameOf(tags, static_cast<uint64_t>(needed)));
+      return fail(concat({"its dynamic section has ",
+                          nameOf(tags, static_cast<uint64_t>(tag)), ", but no ",
+                          nameOf(tags, static_cast<uint64_t>(needed))}));
   if (valueOf(DT_FLAGS) & DF_TEXTREL)
     return fail("its dynamic section has the flag TEXTREL, which no artifact "
                 "has");
   if (valueOf(DT_FLAGS) & ~uint64_t(DF_BIND_NOW) ||
       valueOf(DT_FLAGS_1) & ~uint64_t(DF_1_NOW))
-    return fail("its dynamic section has the flags " +
-                std::to_string(valueOf(DT_FLAGS)) + " and " +
-                std::to_string(valueOf(DT_FLAGS_1)) + ", expected BIND_NOW");
+    return fail(concat({"its dynamic section has the flags ", valueOf(DT_FLAGS),
+                        " and ", valueOf(DT_FLAGS_1), ", expected BIND_NOW"}));
   // Under the name of a library the object would be found in its place.
   if (has(DT_SONAME) && stringAt(valueOf(DT_SONAME)) != CRIA_SONAME)
-    return fail("its dynamic section has SONAME " +
-                quote(stringAt(valueOf(DT_SONAME)).value_or("")) +
-                ", expected '" CRIA_SONAME "'");
+    return fail(concat({"its dynamic section has SONAME ",
+                        quote(stringAt(valueOf(DT_SONAME)).value_or("")),
+                        ", expected '" CRIA_SONAME "'"}));
   const Elf64_Phdr *load = segmentOf(valueOf(DT_PLTGOT), 3 * sizeof(uint64_t));
   if (has(DT_PLTGOT) && !(load && load->p_flags & PF_W))
     return fail("its dynamic section has a PLTGOT that cannot be written");
@@ -485,8 +482,9 @@ Status Object::checkSymbols() {
           ? findTable(valueOf(DT_SYMTAB), symbolCount * sizeof(Elf64_Sym))
           : std::nullopt;
   if (!begin)
-    return fail("its symbol table of " + std::to_string(symbolCount) +
-                " symbols lies outside the loaded segments, or can be written");
+    return fail(concat(
+        {"its symbol table of ", symbolCount,
+         " symbols lies outside the loaded segments, or can be written"}));
   symbolOffset = *begin;
   for (uint64_t i = 1; i < symbolCount; ++i)
     if (Status status =
@@ -502,15 +500,15 @@ Status Object::checkSymbol(const Elf64_Sym &symbol) {
     return fail("has a symbol without a name");
   unsigned type = ELF64_ST_TYPE(symbol.st_info);
   if (type == STT_GNU_IFUNC)
-    return fail("symbol " + quote(*name) +
-                " is an IFUNC, whose resolver would run on load");
+    return fail(concat({"symbol ", quote(*name),
+                        " is an IFUNC, whose resolver would run on load"}));
   if (type != STT_NOTYPE && type != STT_OBJECT && type != STT_FUNC)
-    return fail("symbol " + quote(*name) + " is of type " +
-                std::to_string(type) + ", expected a function or data");
+    return fail(concat({"symbol ", quote(*name), " is of type ", type,
+                        ", expected a function or data"}));
   unsigned binding = ELF64_ST_BIND(symbol.st_info);
   if (binding != STB_GLOBAL && binding != STB_WEAK)
-    return fail("symbol " + quote(*name) + " has binding " +
-                std::to_string(binding) + ", expected GLOBAL or WEAK");
+    return fail(concat({"symbol ", quote(*name), " has binding ", binding,
+                        ", expected GLOBAL or WEAK"}));
   if (symbol.st_shndx != SHN_UNDEF)
     return checkExport(symbol, *name);
   if (std::find(std::begin(imports), std::end(imports), *name) !=
@@ -519,18 +517,18 @@ Status Object::checkSymbol(const Elf64_Sym &symbol) {
   std::string expected;
   for (const char *import : imports)
     expected += std::string(expected.empty() ? "" : ", ") + import;
-  return fail("needs the symbol " + quote(*name) + ", expected none but " +
-              expected);
+  return fail(concat(
+      {"needs the symbol ", quote(*name), ", expected none but ", expected}));
 }
 
 Status Object::checkExport(const Elf64_Sym &symbol, std::string_view name) {
   const Elf64_Phdr *load = segmentOf(symbol.st_value, symbol.st_size);
   if (symbol.st_shndx >= SHN_LORESERVE || !load ||
       !isWithin(symbol.st_value, symbol.st_size, load->p_vaddr, load->p_filesz))
-    return fail("symbol " + quote(name) + " lies outside the file");
+    return fail(concat({"symbol ", quote(name), " lies outside the file"}));
   bool isCode = ELF64_ST_TYPE(symbol.st_info) == STT_FUNC;
   if (isCode && !(load->p_flags & PF_X))
-    return fail("function " + quote(name) + " cannot be executed");
+    return fail(concat({"function ", quote(name), " cannot be executed"}));
   exported.push_back({name, symbol.st_value,
                       load->p_offset + (symbol.st_value - load->p_vaddr),
                       symbol.st_size, isCode});
@@ -576,24 +574,24 @@ Status Object::checkRelocation(const Elf64_Rela &relocation) {
     // What the object has itself was bound when it was linked. The loader would
     // look for a symbol of that name in the whole process.
     if (symbol == 0 || symbol >= symbolCount)
-      return fail("has a relocation for symbol " + std::to_string(symbol) +
-                  " of " + std::to_string(symbolCount));
+      return fail(concat(
+          {"has a relocation for symbol ", symbol, " of ", symbolCount}));
     auto entry = at<Elf64_Sym>(symbolOffset + symbol * sizeof(Elf64_Sym));
     if (entry.st_shndx != SHN_UNDEF)
-      return fail("looks up its own symbol " +
-                  quote(stringAt(entry.st_name).value_or("")) +
-                  ", expected to be linked with -Bsymbolic");
+      return fail(concat({"looks up its own symbol ",
+                          quote(stringAt(entry.st_name).value_or("")),
+                          ", expected to be linked with -Bsymbolic"}));
   } else if (type != R_X86_64_RELATIVE) {
-    return fail("has a relocation " + nameOf(refusedRelocations, type) +
-                ", which no artifact has");
+    return fail(concat({"has a relocation ", nameOf(refusedRelocations, type),
+                        ", which no artifact has"}));
   }
   uint64_t target = relocation.r_offset, size = sizeof(uint64_t);
   const Elf64_Phdr *load = segmentOf(target, size);
   bool hitsDynamic = target < dynamic.p_vaddr + dynamic.p_memsz &&
                      dynamic.p_vaddr < target + size;
   if (!load || !(load->p_flags & PF_W) || hitsDynamic)
-    return fail("has a relocation at address " + std::to_string(target) +
-                ", where no data of it lies");
+    return fail(concat({"has a relocation at address ", target,
+                        ", where no data of it lies"}));
   return Status();
 }
 

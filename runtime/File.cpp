@@ -31,7 +31,7 @@ Status errnoStatus(const std::string &path, const std::string &what, int code) {
   char buffer[128];
   // The GNU variant returns the text, which need not be in the buffer.
   const char *text = strerror_r(code, buffer, sizeof(buffer));
-  return Status(codeOfErrno(code), path + ": " + what + ": " + text);
+  return Status(codeOfErrno(code), {path, ": ", what, ": ", text});
 }
 
 Status statusOf(const OutputFile &file) {
@@ -100,9 +100,8 @@ Status File::read(uint64_t offset, void *data, uint64_t size) const {
     if (got < 0)
       return errnoStatus(name, "cannot read", errno);
     if (got == 0)
-      return Status(CRIA_DATA_LOSS, name + ": ends at byte " +
-                                        std::to_string(offset) + ", expected " +
-                                        std::to_string(size) + " more");
+      return Status(CRIA_DATA_LOSS, {name, ": ends at byte ", offset,
+                                     ", expected ", size, " more"});
     to += got;
     offset += static_cast<uint64_t>(got);
     size -= static_cast<uint64_t>(got);
@@ -115,9 +114,8 @@ Result<std::string> readFile(const std::string &path, uint64_t limit) {
   if (!file.ok())
     return file.status();
   if (file->size() > limit)
-    return Status(CRIA_INVALID_ARGUMENT,
-                  path + ": has " + std::to_string(file->size()) +
-                      " bytes, expected at most " + std::to_string(limit));
+    return Status(CRIA_INVALID_ARGUMENT, {path, ": has ", file->size(),
+                                          " bytes, expected at most ", limit});
   std::string text(file->size(), '\0');
   Status status = file->read(0, text.data(), text.size());
   if (!status.ok())

@@ -93,7 +93,7 @@ private:
 
   bool count() {
     return ++values <= limits.values ||
-           stop("more than " + std::to_string(limits.values) + " values");
+           stop(concat({"more than ", limits.values, " values"}));
   }
 
   bool scalar(json value, const std::string &spelling = {}) {
@@ -166,17 +166,16 @@ private:
 std::string quote(std::string_view text) {
   constexpr size_t most = 200;
   if (text.size() <= most)
-    return "'" + printable(text) + "'";
+    return concat({"'", printable(text), "'"});
   size_t end = most;
   while (end > most - 3 && (text[end] & 0xc0) == 0x80) // within a character
     --end;
-  return "'" + printable(text.substr(0, end)) + "...'";
+  return concat({"'", printable(text.substr(0, end)), "...'"});
 }
 
 static Status errorAt(const std::string &file, size_t byte,
                       const std::string &what) {
-  return Status(CRIA_INVALID_ARGUMENT,
-                file + ": at byte " + std::to_string(byte) + ": " + what);
+  return Status(CRIA_INVALID_ARGUMENT, {file, ": at byte ", byte, ": ", what});
 }
 
 /// The bytes of the longest string: the parser would hold it twice.
@@ -198,10 +197,9 @@ static size_t longestString(std::string_view text) {
 Status parseJson(std::string_view text, const std::string &file,
                  const JsonLimits &limits, JsonSink &sink) {
   if (text.size() > limits.bytes)
-    return Status(CRIA_INVALID_ARGUMENT, file + ": has " +
-                                             std::to_string(text.size()) +
-                                             " bytes, expected at most " +
-                                             std::to_string(limits.bytes));
+    return Status(CRIA_INVALID_ARGUMENT,
+                  {file, ": has ", text.size(), " bytes, expected at most ",
+                   limits.bytes});
   if (text.empty())
     return errorAt(file, 0, "empty, expected JSON");
   if (text.substr(0, 3) == "\xEF\xBB\xBF")
@@ -210,9 +208,8 @@ Status parseJson(std::string_view text, const std::string &file,
   if (size_t nul = text.find('\0'); nul != std::string_view::npos)
     return errorAt(file, nul, "NUL character");
   if (longestString(text) > limits.string)
-    return Status(CRIA_INVALID_ARGUMENT, file + ": has a string of more than " +
-                                             std::to_string(limits.string) +
-                                             " bytes");
+    return Status(CRIA_INVALID_ARGUMENT, {file, ": has a string of more than ",
+                                          limits.string, " bytes"});
   const char *reached = text.data();
   Parser parser(limits, sink);
   Input begin(text.data(), &reached);
@@ -255,8 +252,14 @@ static const json &nothing() {
   return value;
 }
 
-JsonCursor JsonCursor::operator[](const std::string &key) const {
-  JsonCursor member(nothing(), *this, path.empty() ? key : path + "." + key);
+JsonCursor::JsonCursor(const JsonCursor &) = default;
+JsonCursor::JsonCursor(JsonCursor &&) noexcept = default;
+JsonCursor &JsonCursor::operator=(JsonCursor &&) noexcept = default;
+JsonCursor::~JsonCursor() = default;
+
+JsonCursor JsonCursor::operator[](std::string_view key) const {
+  JsonCursor member(nothing(), *this,
+                    path.empty() ? std::string(key) : concat({path, ".", key}));
   if (!value->is_object())
     expected("an object");
   else if (auto found = value->find(key); found != value->end())
@@ -266,7 +269,7 @@ JsonCursor JsonCursor::operator[](const std::string &key) const {
   return member;
 }
 
-std::optional<JsonCursor> JsonCursor::find(const std::string &key) const {
+std::optional<JsonCursor> JsonCursor::find(std::string_view key) const {
   if (!value->is_object()) {
     expected("an object");
     return std::nullopt;
@@ -284,13 +287,12 @@ size_t JsonCursor::count(size_t limit) const {
   }
   if (value->size() <= limit)
     return value->size();
-  fail("has " + std::to_string(value->size()) + " elements, expected at most " +
-       std::to_string(limit));
+  fail(concat({"has ", value->size(), " elements, expected at most ", limit}));
   return 0;
 }
 
 JsonCursor JsonCursor::element(size_t index) const {
-  return {(*value)[index], *this, path + "[" + std::to_string(index) + "]"};
+  return {(*value)[index], *this, concat({path, "[", index, "]"})};
 }
 
 std::vector<JsonCursor> JsonCursor::elements(size_t limit) const {
@@ -343,31 +345,32 @@ std::string JsonCursor::string() const {
   return {};
 }
 
-std::string JsonCursor::say(const std::string &what) const {
-  return file + ": " + (path.empty() ? "" : quote(path) + " ") + what;
+std::string JsonCursor::say(std::string_view what) const {
+  return concat({file, ": ", path.empty() ? "" : quote(path) + " ", what});
 }
 
-void JsonCursor::fail(const std::string &what, cria_status code) const {
+void JsonCursor::fail(std::string_view what, cria_status code) const {
   if (status->ok())
     *status = Status(code, say(what));
 }
 
-void JsonCursor::expected(const std::string &what, cria_status code) const {
+void JsonCursor::expected(std::string_view what, cria_status code) const {
   std::string found = value->type_name();
   if (value->is_primitive() && !value->is_null())
     found = value->dump(-1, ' ', true, json::error_handler_t::replace);
   if (found.size() > 40)
     found = found.substr(0, 40) + "...";
-  fail("is " + found + ", expected " + what, code);
+  fail(concat({"is ", found, ", expected ", what}), code);
 }
 
-void refuse(const JsonCursor &place, const std::string &expected) {
+void refuse(const JsonCursor &place, std::string_view expected) {
   std::string found =
       place.raw().dump(-1, ' ', true, json::error_handler_t::replace);
   if (found.size() > 60)
     found = found.substr(0, 60) + "...";
-  place.fail("is " + found + ", which is not supported: expected " + expected,
-             CRIA_UNIMPLEMENTED);
+  place.fail(
+      concat({"is ", found, ", which is not supported: expected ", expected}),
+      CRIA_UNIMPLEMENTED);
 }
 
 void onlyKeys(const JsonCursor &object,

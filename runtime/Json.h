@@ -93,11 +93,16 @@ class JsonCursor {
 public:
   JsonCursor(const nlohmann::json &value, const std::string &file,
              Status &status);
+  // Not inline: readers are little but cursors that come and go.
+  JsonCursor(const JsonCursor &);
+  JsonCursor(JsonCursor &&) noexcept;
+  JsonCursor &operator=(JsonCursor &&) noexcept;
+  ~JsonCursor();
 
   /// The member `key`, which must be there.
-  JsonCursor operator[](const std::string &key) const;
+  JsonCursor operator[](std::string_view key) const;
   /// The member `key`, or nothing where it is absent or null.
-  std::optional<JsonCursor> find(const std::string &key) const;
+  std::optional<JsonCursor> find(std::string_view key) const;
   /// The elements of an array of at most `limit`.
   std::vector<JsonCursor> elements(size_t limit = SIZE_MAX) const;
   /// The same, one at a time: their number, which is 0 after an error, and the
@@ -113,12 +118,12 @@ public:
   std::string string() const;
 
   /// Notes the error "FILE: 'field' what", unless there is one already.
-  void fail(const std::string &what,
+  void fail(std::string_view what,
             cria_status code = CRIA_INVALID_ARGUMENT) const;
   /// "FILE: 'field' what"
-  std::string say(const std::string &what) const;
+  std::string say(std::string_view what) const;
   /// What is wrong with the value against what was expected, noted as above.
-  void expected(const std::string &what,
+  void expected(std::string_view what,
                 cria_status code = CRIA_INVALID_ARGUMENT) const;
   /// Whether no error has been noted at any cursor of this document.
   bool ok() const { return status->ok(); }
@@ -137,7 +142,7 @@ private:
 };
 
 /// Refuses a value that is well formed and means something not done here.
-void refuse(const JsonCursor &place, const std::string &expected);
+void refuse(const JsonCursor &place, std::string_view expected);
 
 /// Refuses the members of `object` that are not among `keys`.
 void onlyKeys(const JsonCursor &object,

@@ -87,9 +87,9 @@ Status Loras::Opener::collect(const std::string &path, Modules &modules) {
     bool isA = takeModule(tensor.name, suffixA, module);
     if (!isA && !takeModule(tensor.name, suffixB, module))
       return Status(CRIA_UNIMPLEMENTED,
-                    path + ": tensor " + quote(tensor.name) +
-                        " is not supported: expected " + prefix +
-                        "MODULE.lora_A.weight or .lora_B.weight");
+                    {path, ": tensor ", quote(tensor.name),
+                     " is not supported: expected ", prefix,
+                     "MODULE.lora_A.weight or .lora_B.weight"});
     Pair &pair = modules[module];
     pair.file = loras.files.size() - 1;
     (isA ? pair.a : pair.b) = &tensor;
@@ -101,11 +101,12 @@ Status Loras::Opener::collect(const std::string &path, Modules &modules) {
 
 void Loras::Opener::expectShape(const TensorEntry &tensor, const Shape &shape) {
   if (tensor.shape != shape)
-    problems.push_back(quote(tensor.name) + " is " + shapeText(tensor.shape) +
-                       ", expected " + shapeText(shape));
+    problems.push_back(
+        concat({quote(tensor.name), " is ", shapeText(tensor.shape),
+                ", expected ", shapeText(shape)}));
   else if (!tensor.type || *tensor.type == DType::F8_E4M3)
-    problems.push_back(quote(tensor.name) + " is " + tensor.typeName +
-                       ", expected a float type");
+    problems.push_back(concat({quote(tensor.name), " is ", tensor.typeName,
+                               ", expected a float type"}));
 }
 
 /// Checks a pair against the weight that it changes, and makes room for it.
@@ -114,19 +115,20 @@ Status Loras::Opener::place(const LoraConfig &config, const std::string &module,
   std::string name = module + ".weight";
   auto weight = weights.find(name);
   if (!pair.a || !pair.b) {
-    problems.push_back("'" + std::string(prefix) + module +
-                       (pair.a ? ".lora_B" : ".lora_A") +
-                       ".weight' is missing");
+    problems.push_back(
+        concat({"'", prefix, module, pair.a ? ".lora_B" : ".lora_A",
+                ".weight' is missing"}));
     return Status();
   }
   Shape shape;
   if (weight != weights.end())
     shape = weight->second->sourceShape();
   if (shape.size() != 2) {
-    problems.push_back(
-        quote(pair.a->name) + " is for " + quote(name) +
-        (shape.empty() ? ", which the model does not have"
-                       : ", which is " + shapeText(shape) + ", no matrix"));
+    problems.push_back(concat(
+        {quote(pair.a->name), " is for ", quote(name),
+         shape.empty()
+             ? ", which the model does not have"
+             : concat({", which is ", shapeText(shape), ", no matrix"})}));
     return Status();
   }
   Result<LoraScale> scale = config.at(module, budget);
@@ -175,9 +177,9 @@ Status Loras::Opener::checkRoom() const {
     uint64_t rank = known ? room->second->shape[0] : 0;
     if (update.rank() <= rank)
       continue;
-    std::string what = "adapters of " + quote(module) + " have rank " +
-                       std::to_string(update.rank()) + ", the artifact keeps " +
-                       std::to_string(rank) + " apart there";
+    std::string what =
+        concat({"adapters of ", quote(module), " have rank ", update.rank(),
+                ", the artifact keeps ", rank, " apart there"});
     if (known || rooms.empty())
       what += ": compile it with --lora-rank=" + std::to_string(update.rank());
     return Status(CRIA_FAILED_PRECONDITION, what);

@@ -135,8 +135,7 @@ Result<double> LoraConfig::choose(const std::vector<Override> &overrides,
       status =
           Status(CRIA_UNIMPLEMENTED, "has two values for " + quote(module));
     if (!status.ok())
-      return Status(status.code(),
-                    path + ": '" + key + "' " + status.message());
+      return Status(status.code(), {path, ": '", key, "' ", status.message()});
     if (matches)
       chosen = each.value;
   }

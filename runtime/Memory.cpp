@@ -46,9 +46,8 @@ Result<Mapping> Mapping::zeroed(uint64_t size, const char *purpose) {
   void *at = mmap(nullptr, size, PROT_READ | PROT_WRITE,
                   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (at == MAP_FAILED)
-    return Status(CRIA_RESOURCE_EXHAUSTED, "cannot allocate " +
-                                               std::to_string(size) +
-                                               " bytes for " + purpose);
+    return Status(CRIA_RESOURCE_EXHAUSTED,
+                  {"cannot allocate ", size, " bytes for ", purpose});
   madvise(at, size, MADV_HUGEPAGE);
   mapping.begin = static_cast<std::byte *>(at);
   mapping.bytes = size;

@@ -33,23 +33,23 @@ private:
     at += what.size();
     return true;
   }
-  void fail(cria_status code, const std::string &what) {
+  void fail(cria_status code, std::string_view what) {
     if (status.ok())
       status = Status(code, what);
   }
-  void invalid(const std::string &what) {
-    fail(CRIA_INVALID_ARGUMENT, what + " at byte " + std::to_string(at));
+  void invalid(std::string_view what) {
+    fail(CRIA_INVALID_ARGUMENT, concat({what, " at byte ", at}));
   }
   void unsupported(std::string_view what) {
     fail(CRIA_UNIMPLEMENTED,
-         "'" + std::string(what) + "' in a pattern is not supported");
+         concat({"'", what, "' in a pattern is not supported"}));
   }
 
   void append(Code &code, const Code &more) {
     if (code.size() + more.size() > maxStates)
-      return fail(CRIA_UNIMPLEMENTED, "a pattern of more than " +
-                                          std::to_string(maxStates) +
-                                          " states is not supported");
+      return fail(CRIA_UNIMPLEMENTED,
+                  concat({"a pattern of more than ", maxStates,
+                          " states is not supported"}));
     code.insert(code.end(), more.begin(), more.end());
   }
 
@@ -101,9 +101,8 @@ private:
 
   Code group() {
     if (++depth > maxDepth)
-      fail(CRIA_UNIMPLEMENTED, "a pattern nested deeper than " +
-                                   std::to_string(maxDepth) +
-                                   " is not supported");
+      fail(CRIA_UNIMPLEMENTED, concat({"a pattern nested deeper than ",
+                                       maxDepth, " is not supported"}));
     if (!take("?:") && take("?"))
       unsupported("(?" + std::string(text.substr(at, 1)));
     Code code = done() ? Code() : alternatives();

@@ -70,9 +70,9 @@ Status Fp8Weight::load(const Checkpoint &checkpoint) {
   for (float scale : scales)
     if (!std::isfinite(scale))
       return Status(CRIA_INVALID_ARGUMENT,
-                    checkpoint.files()[scalesPlace.file].file.path() + ": " +
-                        quote(scalesPlace.tensor->name) +
-                        " has a scale that is not finite");
+                    {checkpoint.files()[scalesPlace.file].file.path(), ": ",
+                     quote(scalesPlace.tensor->name),
+                     " has a scale that is not finite"});
   return Status();
 }
 
@@ -109,24 +109,25 @@ std::shared_ptr<PackedWeight> findFp8(const Checkpoint &checkpoint,
       scales = checkpoint.find(name + suffix);
   const TensorEntry &tensor = *place.tensor;
   if (!scales)
-    problem = quote(name) + " is F8_E4M3, and " + quote(name + "_scale_inv") +
-              " or " + quote(name + "_scale") + " is missing";
+    problem =
+        concat({quote(name), " is F8_E4M3, and ", quote(name + "_scale_inv"),
+                " or ", quote(name + "_scale"), " is missing"});
   else if (tensor.shape.size() != 2)
-    problem = quote(name) + " is F8_E4M3 of shape " + shapeText(tensor.shape) +
-              ", expected a matrix";
+    problem = concat({quote(name), " is F8_E4M3 of shape ",
+                      shapeText(tensor.shape), ", expected a matrix"});
   if (!problem.empty())
     return nullptr;
   auto weight = std::make_shared<Fp8Weight>(place, *scales);
   std::optional<DType> type = scales->tensor->type;
   if (!type || isBlocked(*type) || *type == DType::F8_E4M3)
-    problem = quote(scales->tensor->name) + " is " +
-              quote(scales->tensor->typeName) + ", expected F32, F16 or BF16";
+    problem = concat({quote(scales->tensor->name), " is ",
+                      quote(scales->tensor->typeName),
+                      ", expected F32, F16 or BF16"});
   else if (!weight->fit())
-    problem =
-        quote(scales->tensor->name) + " is " +
-        shapeText(scales->tensor->shape) +
-        ", expected one scale, one a row or one a block of 128 x 128 of " +
-        shapeText(tensor.shape);
+    problem = concat(
+        {quote(scales->tensor->name), " is ", shapeText(scales->tensor->shape),
+         ", expected one scale, one a row or one a block of 128 x 128 of ",
+         shapeText(tensor.shape)});
   return problem.empty() ? weight : nullptr;
 }
 

@@ -95,11 +95,9 @@ Status Int4Weight::loadGroups(const Checkpoint &checkpoint) {
   for (uint32_t group : groups)
     if (group >= groupCount)
       return Status(CRIA_INVALID_ARGUMENT,
-                    checkpoint.files()[tensors.groups->file].file.path() +
-                        ": " + quote(tensors.groups->tensor->name) +
-                        " has group " +
-                        std::to_string(static_cast<int32_t>(group)) + " of " +
-                        std::to_string(groupCount));
+                    {checkpoint.files()[tensors.groups->file].file.path(), ": ",
+                     quote(tensors.groups->tensor->name), " has group ",
+                     static_cast<int32_t>(group), " of ", groupCount});
   return Status();
 }
 
@@ -214,8 +212,8 @@ public:
   void note(bool holds, const Checkpoint::Place &place, const std::string &is,
             const std::string &expected) {
     if (!holds && problem.empty())
-      problem =
-          quote(place.tensor->name) + " is " + is + ", expected " + expected;
+      problem = concat(
+          {quote(place.tensor->name), " is ", is, ", expected ", expected});
   }
 
 private:
@@ -242,8 +240,7 @@ static void check(const Int4Tensors &tensors, uint64_t rows, uint64_t columns,
   expect.floats(*tensors.scales);
   expect.note(groups > 0 && (tensors.groups || columns % groups == 0),
               *tensors.scales, shapeText(scales),
-              "groups of equal size of " + std::to_string(columns) +
-                  " columns");
+              concat({"groups of equal size of ", columns, " columns"}));
   expect.shape(*tensors.scales, {groups, rows});
   expect.ints(*tensors.q);
   expect.ints(*tensors.zeros);
@@ -268,8 +265,8 @@ std::shared_ptr<PackedWeight> findInt4(const Checkpoint &checkpoint,
   for (auto [place, suffix] : {std::pair(tensors.zeros, ".qzeros"),
                                std::pair(tensors.scales, ".scales")})
     if (!place && problem.empty())
-      problem = quote(module + suffix) + " is missing beside " +
-                quote(module + ".qweight");
+      problem = concat({quote(module + suffix), " is missing beside ",
+                        quote(module + ".qweight")});
   if (!problem.empty())
     return nullptr;
   bool fits = shape.size() == 2 && shape[0] > 0 && shape[1] > 0 &&
@@ -279,10 +276,10 @@ std::shared_ptr<PackedWeight> findInt4(const Checkpoint &checkpoint,
     isAwq = isAwqShape(tensors.q->tensor->shape, shape[0], shape[1],
                        tensors.groups != nullptr);
   if (!isAwq) {
-    problem = quote(module + ".qweight") + " is " +
-              shapeText(tensors.q->tensor->shape) +
-              ", expected eight elements a number of the transpose of " +
-              shapeText(shape);
+    problem = concat({quote(module + ".qweight"), " is ",
+                      shapeText(tensors.q->tensor->shape),
+                      ", expected eight elements a number of the transpose of ",
+                      shapeText(shape)});
     return nullptr;
   }
   check(tensors, shape[0], shape[1], problem);

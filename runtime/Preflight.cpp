@@ -44,10 +44,9 @@ Status fitsMemory(const Artifact &artifact, int64_t positions,
   if (need.total(positions) <= memory)
     return Status();
   return Status(CRIA_RESOURCE_EXHAUSTED,
-                "weights, code, scratch and KV caches of " +
-                    std::to_string(positions) + " positions take " +
-                    mebibytes(need.total(positions)) + ", this machine has " +
-                    mebibytes(memory) + " available");
+                {"weights, code, scratch and KV caches of ", positions,
+                 " positions take ", mebibytes(need.total(positions)),
+                 ", this machine has ", mebibytes(memory), " available"});
 }
 
 /// What does not fit, line by line.
@@ -57,19 +56,19 @@ static std::string bindingLines(const Binding &binding,
   if (!binding.problems.empty())
     text += std::to_string(binding.problems.size()) + " tensors do not fit\n";
   else if (!binding.extraLayers.empty())
-    text += std::to_string(binding.extraLayers.size()) +
-            (binding.extraLayers.size() == 1 ? " layer" : " layers") +
-            " that the artifact does not have\n";
+    text += concat({binding.extraLayers.size(),
+                    binding.extraLayers.size() == 1 ? " layer" : " layers",
+                    " that the artifact does not have\n"});
   else
-    text += "fits, " + std::to_string(binding.sources.size()) + " tensors\n";
+    text += concat({"fits, ", binding.sources.size(), " tensors\n"});
   for (const auto *lines : {&binding.problems, &binding.extraLayers})
     for (const std::string &line : *lines)
-      text += "  " + line + "\n";
+      text += concat({"  ", line, "\n"});
   for (const std::string &warning : binding.warnings)
-    text += "warning: " + warning + "\n";
-  return text + "weights: " + mebibytes(binding.mappedBytes) + " in place, " +
-         mebibytes(binding.copiedBytes) + " copied, " +
-         std::to_string(binding.unaligned) + " tensors for their alignment\n";
+    text += concat({"warning: ", warning, "\n"});
+  return concat({text, "weights: ", mebibytes(binding.mappedBytes),
+                 " in place, ", mebibytes(binding.copiedBytes), " copied, ",
+                 binding.unaligned, " tensors for their alignment\n"});
 }
 
 std::string preflightReport(const Artifact &artifact, const Binding &binding,
@@ -79,22 +78,24 @@ std::string preflightReport(const Artifact &artifact, const Binding &binding,
   uint64_t memory = availableMemory();
   int64_t longest = need.longestContext(memory);
   std::string text = bindingLines(binding, checkpoint);
-  text += "memory: " + mebibytes(need.weights) + " of weights, " +
-          mebibytes(need.cachePerPosition * static_cast<uint64_t>(positions)) +
-          " of KV caches for " + std::to_string(positions) + " positions, " +
-          mebibytes(need.scratch) + " of scratch, " + mebibytes(need.code) +
-          " of code: " + mebibytes(need.total(positions)) + " of " +
-          mebibytes(memory) + " available\n";
+  text += concat(
+      {"memory: ", mebibytes(need.weights), " of weights, ",
+       mebibytes(need.cachePerPosition * static_cast<uint64_t>(positions)),
+       " of KV caches for ", positions, " positions, ", mebibytes(need.scratch),
+       " of scratch, ", mebibytes(need.code),
+       " of code: ", mebibytes(need.total(positions)), " of ",
+       mebibytes(memory), " available\n"});
   text +=
       "longest context: " + std::to_string(std::min(longest, manifest.maxSeq));
   if (longest < manifest.maxSeq)
-    text += " positions fit this machine's memory, the artifact's max_seq is " +
-            std::to_string(manifest.maxSeq) + "\n";
+    text += concat(
+        {" positions fit this machine's memory, the artifact's max_seq is ",
+         manifest.maxSeq, "\n"});
   else
-    text += " positions, the artifact's max_seq; this machine's memory would "
-            "hold " +
-            (longest == INT64_MAX ? "any number" : std::to_string(longest)) +
-            "\n";
+    text += concat(
+        {" positions, the artifact's max_seq; this machine's memory would "
+         "hold ",
+         longest == INT64_MAX ? "any number" : std::to_string(longest), "\n"});
   return text;
 }
 

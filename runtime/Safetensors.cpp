@@ -44,12 +44,13 @@ struct Header {
 } // namespace
 
 static Result<Header> readHeader(const File &file) {
-  auto fail = [&](cria_status code, const std::string &what) {
-    return Status(code, file.path() + ": " + what);
+  auto fail = [&](cria_status code, std::string_view what) {
+    return Status(code, {file.path(), ": ", what});
   };
   if (file.size() < 8)
-    return fail(CRIA_INVALID_ARGUMENT, "has " + std::to_string(file.size()) +
-                                           " bytes, too few for safetensors");
+    return fail(
+        CRIA_INVALID_ARGUMENT,
+        concat({"has ", file.size(), " bytes, too few for safetensors"}));
   uint8_t prefix[8];
   Status status = file.read(0, prefix, sizeof(prefix));
   if (!status.ok())
@@ -59,12 +60,11 @@ static Result<Header> readHeader(const File &file) {
     length = length << 8 | prefix[i];
   if (length == 0 || length > maxHeaderBytes)
     return fail(CRIA_INVALID_ARGUMENT,
-                "header length is " + std::to_string(length) +
-                    ", expected 1 to " + std::to_string(maxHeaderBytes));
+                concat({"header length is ", length, ", expected 1 to ",
+                        maxHeaderBytes}));
   if (length > file.size() - 8)
-    return fail(CRIA_DATA_LOSS,
-                "expected a header of " + std::to_string(length) +
-                    " bytes, file has " + std::to_string(file.size() - 8));
+    return fail(CRIA_DATA_LOSS, concat({"expected a header of ", length,
+                                        " bytes, file has ", file.size() - 8}));
   std::string text(length, '\0');
   status = file.read(8, text.data(), length);
   if (!status.ok())
@@ -94,8 +94,8 @@ static TensorEntry readEntry(const std::string &name, const JsonCursor &at) {
       std::begin(elementTypes), std::end(elementTypes),
       [&](const ElementType &known) { return tensor.typeName == known.name; });
   if (type == std::end(elementTypes)) {
-    at["dtype"].fail("is " + quote(tensor.typeName) +
-                         ", no type of safetensors known here",
+    at["dtype"].fail(concat({"is ", quote(tensor.typeName),
+                             ", no type of safetensors known here"}),
                      CRIA_UNIMPLEMENTED);
     return tensor;
   }
@@ -104,12 +104,12 @@ static TensorEntry readEntry(const std::string &name, const JsonCursor &at) {
   if (tensor.end < tensor.begin)
     at["data_offsets"].fail("end before they begin");
   else if (!bytes)
-    at["shape"].fail("is " + shapeText(tensor.shape) + ", which overflows");
+    at["shape"].fail(
+        concat({"is ", shapeText(tensor.shape), ", which overflows"}));
   else if (*bytes != tensor.end - tensor.begin)
-    at["data_offsets"].fail("span " +
-                            std::to_string(tensor.end - tensor.begin) +
-                            " bytes, but " + shapeText(tensor.shape) + " of " +
-                            tensor.typeName + " has " + std::to_string(*bytes));
+    at["data_offsets"].fail(concat({"span ", tensor.end - tensor.begin,
+                                    " bytes, but ", shapeText(tensor.shape),
+                                    " of ", tensor.typeName, " has ", *bytes}));
   return tensor;
 }
 
@@ -151,20 +151,19 @@ static Status checkLayout(std::vector<TensorEntry> &tensors, uint64_t size,
   for (const TensorEntry &tensor : tensors) {
     if (tensor.begin != end)
       return Status(CRIA_INVALID_ARGUMENT,
-                    path + ": tensor " + quote(tensor.name) + " begins at " +
-                        std::to_string(tensor.begin) + ", expected " +
-                        std::to_string(end) + ", the end of " + before);
+                    {path, ": tensor ", quote(tensor.name), " begins at ",
+                     tensor.begin, ", expected ", end, ", the end of ",
+                     before});
     end = tensor.end;
     before = quote(tensor.name);
   }
   if (end > size)
-    return Status(CRIA_DATA_LOSS, path + ": expected " + std::to_string(end) +
-                                      " bytes of tensors, file has " +
-                                      std::to_string(size));
+    return Status(CRIA_DATA_LOSS, {path, ": expected ", end,
+                                   " bytes of tensors, file has ", size});
   if (end < size)
-    return Status(CRIA_INVALID_ARGUMENT,
-                  path + ": expected " + std::to_string(end) +
-                      " bytes of tensors, file has " + std::to_string(size));
+    return Status(
+        CRIA_INVALID_ARGUMENT,
+        {path, ": expected ", end, " bytes of tensors, file has ", size});
   return Status();
 }
 

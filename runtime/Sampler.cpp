@@ -20,8 +20,8 @@ Status SamplerOptions::check() const {
   if (!std::isfinite(temperature) || temperature < 0)
     return outOfRange("temperature", temperature, "a finite number >= 0");
   if (topK < 0)
-    return Status(CRIA_INVALID_ARGUMENT, "top_k is " + std::to_string(topK) +
-                                             ", expected 0 (all) or more");
+    return Status(CRIA_INVALID_ARGUMENT,
+                  {"top_k is ", topK, ", expected 0 (all) or more"});
   if (!(topP >= 0 && topP <= 1))
     return outOfRange("top_p", topP, "a number from 0 to 1");
   if (!(minP >= 0 && minP <= 1))
@@ -64,9 +64,8 @@ Result<Sampler> Sampler::create(const SamplerOptions &options,
   if (Status status = options.check(); !status.ok())
     return status;
   if (vocabSize < 1 || vocabSize > CRIA_MAX_VOCAB)
-    return Status(CRIA_INVALID_ARGUMENT,
-                  "vocab_size is " + std::to_string(vocabSize) +
-                      ", expected 1 to " + std::to_string(CRIA_MAX_VOCAB));
+    return Status(CRIA_INVALID_ARGUMENT, {"vocab_size is ", vocabSize,
+                                          ", expected 1 to ", CRIA_MAX_VOCAB});
   return Sampler(options, vocabSize);
 }
 
@@ -98,20 +97,18 @@ Status Sampler::setBias(const std::vector<std::pair<int32_t, float>> &bias) {
   for (const auto &[id, added] : bias)
     if (id < 0 || id >= vocabSize() || !std::isfinite(added))
       return Status(CRIA_INVALID_ARGUMENT,
-                    "a bias of " + std::to_string(added) + " for id " +
-                        std::to_string(id) +
-                        ", expected finite ones for ids from 0 to " +
-                        std::to_string(vocabSize() - 1));
+                    {"a bias of ", added, " for id ", id,
+                     ", expected finite ones for ids from 0 to ",
+                     vocabSize() - 1});
   biases = bias;
   return Status();
 }
 
 Status Sampler::allow(const std::vector<uint32_t> &bits) {
   if (!bits.empty() && bits.size() != seen.size())
-    return Status(CRIA_INVALID_ARGUMENT,
-                  std::to_string(bits.size()) +
-                      " words of allowed ids, expected " +
-                      std::to_string(seen.size()));
+    return Status(
+        CRIA_INVALID_ARGUMENT,
+        {bits.size(), " words of allowed ids, expected ", seen.size()});
   std::vector<uint32_t> before = std::exchange(allowed, bits);
   for (size_t id = 0; id < scores.size(); ++id)
     if (mayDraw(id))
@@ -149,22 +146,20 @@ CriaSampled Sampler::penalize(const float *logits) {
 
 Result<int32_t> Sampler::verdict(const CriaSampled &sampled) const {
   if (sampled.id < 0 || sampled.id >= vocabSize())
-    return Status(CRIA_DATA_LOSS, "the device drew id " +
-                                      std::to_string(sampled.id) + " of " +
-                                      std::to_string(scores.size()));
+    return Status(CRIA_DATA_LOSS,
+                  {"the device drew id ", sampled.id, " of ", scores.size()});
   if (!sampled.broken)
     return sampled.id;
   if (std::isfinite(sampled.logit) && !biases.empty())
     return Status(CRIA_INVALID_ARGUMENT,
-                  "the logit of id " + std::to_string(sampled.id) +
-                      " is not finite with its bias and penalty");
+                  {"the logit of id ", sampled.id,
+                   " is not finite with its bias and penalty"});
   if (std::isfinite(sampled.logit))
     return outOfRange("repetition_penalty", options.repetitionPenalty,
                       "one that leaves the logits finite");
   return Status(CRIA_DATA_LOSS,
-                "the logit of id " + std::to_string(sampled.id) + " is " +
-                    std::to_string(sampled.logit) +
-                    ": the weights or the computation are broken");
+                {"the logit of id ", sampled.id, " is ", sampled.logit,
+                 ": the weights or the computation are broken"});
 }
 
 /// The top_k-th largest score, or less than all.

@@ -78,11 +78,10 @@ Result<SealedMemory> SealedMemory::create(const std::string &name,
   // limit ends the process.
   struct rlimit limit;
   if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < size)
-    return Status(
-        CRIA_RESOURCE_EXHAUSTED,
-        name + ": has " + std::to_string(size) +
-            " bytes to copy, the limit on file sizes (ulimit -f) is " +
-            std::to_string(limit.rlim_cur));
+    return Status(CRIA_RESOURCE_EXHAUSTED,
+                  {name, ": has ", size,
+                   " bytes to copy, the limit on file sizes (ulimit -f) is ",
+                   limit.rlim_cur});
   constexpr unsigned flags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
   int fd = memfd_create("cria", flags | MFD_EXEC);
   if (fd < 0 && errno == EINVAL) // an older kernel; its memfds are executable
@@ -150,7 +149,7 @@ Result<std::string> SealedMemory::pathForLoader() const {
                        errno);
   munmap(code, size);
   std::string folder = folderInProc();
-  std::string path = folder + "/fd/" + std::to_string(descriptor);
+  std::string path = concat({folder, "/fd/", descriptor});
   struct stat wanted, found;
   if (folder.empty() || fstat(descriptor, &wanted) != 0 ||
       stat(path.c_str(), &found) != 0 || wanted.st_dev != found.st_dev ||

@@ -56,18 +56,17 @@ Result<SessionHeader> openState(const std::byte *state, uint64_t size,
                                 const SessionHeader &expected) {
   SessionHeader header;
   if (size < sizeof(header))
-    return Status(CRIA_INVALID_ARGUMENT, "a state of " + std::to_string(size) +
-                                             " bytes, expected at least " +
-                                             std::to_string(sizeof(header)));
+    return Status(
+        CRIA_INVALID_ARGUMENT,
+        {"a state of ", size, " bytes, expected at least ", sizeof(header)});
   memcpy(&header, state, sizeof(header));
   if (header.magic != expected.magic)
     return Status(CRIA_INVALID_ARGUMENT,
                   "not a session's state, or a state of another version");
   if (header.bytes != size - sizeof(header))
     return Status(CRIA_DATA_LOSS,
-                  "the state is truncated: it has " + std::to_string(size) +
-                      " bytes, expected " +
-                      std::to_string(header.bytes + sizeof(header)));
+                  {"the state is truncated: it has ", size, " bytes, expected ",
+                   header.bytes + sizeof(header)});
   SessionHeader unsealed = header;
   unsealed.checksum = 0;
   if (checksumOf(unsealed, state) != header.checksum)

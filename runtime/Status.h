@@ -2,6 +2,7 @@
 /// exports, exits, or asserts on input.
 #pragma once
 
+#include "runtime/Concat.h"
 #include "runtime/Printable.h"
 #include "runtime/cria.h"
 
@@ -20,6 +21,8 @@ public:
   Status() = default;
   Status(cria_status code, std::string_view message)
       : statusCode(code), text(printable(message)) {}
+  Status(cria_status code, std::initializer_list<TextPart> message)
+      : Status(code, concat(message)) {}
 
   bool ok() const { return statusCode == CRIA_OK; }
   cria_status code() const { return statusCode; }

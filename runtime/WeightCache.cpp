@@ -87,7 +87,7 @@ WeightCache::Maker::Maker(const std::string &folder,
 }
 
 static std::string timeText(const timespec &time) {
-  return std::to_string(time.tv_sec) + "." + std::to_string(time.tv_nsec);
+  return concat({time.tv_sec, ".", time.tv_nsec});
 }
 
 /// What tells a file from another without reading its tensors.
@@ -96,15 +96,14 @@ static std::string describeFile(const TensorFile &file) {
   fstat(file.file.descriptor(), &info);
   uint64_t sum = CRIA_FNV_OFFSET;
   for (const TensorEntry &tensor : file.tensors)
-    sum = hash(tensor.name + " " + tensor.typeName + " " +
-                   shapeText(tensor.shape) + " " +
-                   std::to_string(tensor.begin) + "\n",
+    sum = hash(concat({tensor.name, " ", tensor.typeName, " ",
+                       shapeText(tensor.shape), " ", tensor.begin, "\n"}),
                sum);
   std::error_code error;
   fs::path full = fs::canonical(file.file.path(), error);
-  return quote(error ? file.file.path() : full.string()) + " " +
-         std::to_string(file.file.size()) + " " + timeText(info.st_mtim) + " " +
-         timeText(info.st_ctim) + " " + std::to_string(sum) + "\n";
+  return concat({quote(error ? file.file.path() : full.string()), " ",
+                 file.file.size(), " ", timeText(info.st_mtim), " ",
+                 timeText(info.st_ctim), " ", sum, "\n"});
 }
 
 std::string WeightCache::Maker::describe() const {
@@ -112,10 +111,10 @@ std::string WeightCache::Maker::describe() const {
   for (const TensorFile &file : checkpoint.files())
     text += describeFile(file);
   for (const Binding::Source *source : sources)
-    text += quote(source->place->tensor->name) + " " +
-            std::to_string(source->weight->firstRow) + " " +
-            shapeText(source->weight->shape) + " " +
-            dtypeName(source->weight->type) + "\n";
+    text +=
+        concat({quote(source->place->tensor->name), " ",
+                source->weight->firstRow, " ", shapeText(source->weight->shape),
+                " ", dtypeName(source->weight->type), "\n"});
   return text;
 }
 
@@ -138,7 +137,7 @@ Result<File> WeightCache::Maker::find() const {
     return file;
   auto refuse = [&](const char *why) {
     return Status(CRIA_DATA_LOSS,
-                  path + ": " + why + "; a new file replaces it");
+                  {path, ": ", why, "; a new file replaces it"});
   };
   CacheHeader found = {}, expected = header();
   if (file->size() < sizeof(found))

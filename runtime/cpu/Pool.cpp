@@ -128,9 +128,8 @@ Status Pool::complete() const {
   if (missed == 0)
     return Status();
   return Status(CRIA_INVALID_ARGUMENT,
-                "parallel_for ran " + std::to_string(pieces - missed) + " of " +
-                    std::to_string(pieces) +
-                    " tasks, expected each once before it returns");
+                {"parallel_for ran ", pieces - missed, " of ", pieces,
+                 " tasks, expected each once before it returns"});
 }
 
 /// Runs a piece unless it is claimed or of an earlier loop.

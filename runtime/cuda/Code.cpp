@@ -83,7 +83,7 @@ Status Code::loadImage(const Artifact &artifact, bool cache,
       return bytes.status();
     Result<Loaded> loaded =
         loadModule(context, *bytes, image.isPtx,
-                   image.chip + " code of " + path, cache, warnings);
+                   concat({image.chip, " code of ", path}), cache, warnings);
     if (loaded.ok()) {
       module = std::move(loaded->module);
       text = image.chip + (image.isPtx ? " PTX, " : " cubin, ") + loaded->how;
@@ -95,8 +95,8 @@ Status Code::loadImage(const Artifact &artifact, bool cache,
     if (image.isPtx || i + 1 == images->size() ||
         why.code() == CRIA_RESOURCE_EXHAUSTED || !context->usable().ok())
       return why;
-    warnings.push_back("the cubin for " + image.chip +
-                       " is not used: " + why.message());
+    warnings.push_back(concat(
+        {"the cubin for ", image.chip, " is not used: ", why.message()}));
   }
 }
 
@@ -133,14 +133,12 @@ Result<std::vector<Image>> Code::candidates(const Artifact &artifact) const {
     return found;
   if (needed)
     return Status(CRIA_FAILED_PRECONDITION,
-                  path + ": its code needs a driver for CUDA " +
-                      std::to_string(needed / 1000) + "." +
-                      std::to_string(needed % 1000 / 10) +
-                      ", this one supports " +
-                      context->library().versionText());
-  return Status(CRIA_INCOMPATIBLE, path + ": compiled for " + chips + "; " +
-                                       context->deviceName() + " is sm_" +
-                                       std::to_string(device) + "; recompile");
+                  {path, ": its code needs a driver for CUDA ", needed / 1000,
+                   ".", needed % 1000 / 10, ", this one supports ",
+                   context->library().versionText()});
+  return Status(CRIA_INCOMPATIBLE,
+                {path, ": compiled for ", chips, "; ", context->deviceName(),
+                 " is sm_", device, "; recompile"});
 }
 
 /// Finds the kernels of `entry`, whose calls have `chunk` tokens at most.
@@ -167,9 +165,9 @@ Status Code::findKernel(const std::string &name) {
   CUresult result =
       (*context)->cuModuleGetFunction(&function, module.get(), name.c_str());
   if (result == CUDA_ERROR_NOT_FOUND)
-    return Status(CRIA_INVALID_ARGUMENT, path + ": kernel " + quote(name) +
-                                             " is not in its " + image.chip +
-                                             " code");
+    return Status(CRIA_INVALID_ARGUMENT,
+                  {path, ": kernel ", quote(name), " is not in its ",
+                   image.chip, " code"});
   Status status = context->check(result, "cuModuleGetFunction",
                                  "finding kernel " + quote(name));
   if (status.ok())
@@ -181,9 +179,8 @@ Status Code::findKernel(const std::string &name) {
 Status Code::checkLaunch(const LaunchStep &launch, int64_t chunk) {
   auto refuse = [&](const std::string &what, uint64_t wanted, int most) {
     return Status(CRIA_INCOMPATIBLE,
-                  path + ": kernel " + quote(launch.kernel) + " has " +
-                      std::to_string(wanted) + " " + what + ", " +
-                      context->deviceName() + " runs " + std::to_string(most));
+                  {path, ": kernel ", quote(launch.kernel), " has ", wanted,
+                   " ", what, ", ", context->deviceName(), " runs ", most});
   };
   int threads = 0;
   Status status = context->check(
@@ -228,9 +225,9 @@ Status Code::permitShared(const LaunchStep &launch) {
   uint64_t wanted = uint64_t(launch.shared) + static_cast<uint64_t>(fixed);
   if (most > 0 && wanted > static_cast<uint64_t>(most))
     return Status(CRIA_INCOMPATIBLE,
-                  path + ": kernel " + quote(launch.kernel) + " needs " +
-                      std::to_string(wanted) + " bytes of shared memory, " +
-                      context->deviceName() + " has " + std::to_string(most));
+                  {path, ": kernel ", quote(launch.kernel), " needs ", wanted,
+                   " bytes of shared memory, ", context->deviceName(), " has ",
+                   most});
   permitted = launch.shared;
   return context->check(
       (*context)->cuFuncSetAttribute(

@@ -80,7 +80,7 @@ CodeCache::CodeCache(uint64_t capacity)
     : folder(cacheFolder()), capacity(capacity) {}
 
 std::string CodeCache::path(const CodeKey &key) const {
-  return folder + "/" + key.text() + ".cubin";
+  return concat({folder, "/", key.text(), ".cubin"});
 }
 
 /// NOT_FOUND where there is no such file; PERMISSION_DENIED where somebody else
@@ -95,9 +95,9 @@ static Status checkOwner(const Descriptor &file, const std::string &path,
   if (file.fd < 0 || fstat(file.fd, &info) != 0)
     return errnoStatus(path, "cannot open", errno);
   if (info.st_uid != geteuid())
-    return Status(CRIA_PERMISSION_DENIED,
-                  path + ": belongs to user " + std::to_string(info.st_uid) +
-                      ", expected " + std::to_string(geteuid()));
+    return Status(
+        CRIA_PERMISSION_DENIED,
+        {path, ": belongs to user ", info.st_uid, ", expected ", geteuid()});
   if (info.st_mode & (S_IWGRP | S_IWOTH))
     return Status(CRIA_PERMISSION_DENIED,
                   path + ": others than its owner may write to it");

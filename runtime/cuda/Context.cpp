@@ -36,10 +36,9 @@ Status Context::openOne(std::optional<int> index) {
     return count.status();
   const char *visible = getenv("CUDA_VISIBLE_DEVICES");
   Status failure(CRIA_FAILED_PRECONDITION,
-                 "the CUDA driver " + driver->versionText() +
-                     " sees no device" +
-                     (visible ? "; CUDA_VISIBLE_DEVICES is " + quote(visible)
-                              : std::string()));
+                 {"the CUDA driver ", driver->versionText(), " sees no device",
+                  visible ? "; CUDA_VISIBLE_DEVICES is " + quote(visible)
+                          : std::string()});
   if (index && *count > 0)
     return *index < 0 || *index >= *count ? noDevice(*index, *count)
                                           : open(*index);
@@ -67,9 +66,9 @@ Status Context::open(CUdevice ordinal) {
   capability = info->capability;
   if (attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_MODE) == prohibited)
     return Status(CRIA_UNAVAILABLE,
-                  which + " (" + name + ") is in compute mode prohibited");
+                  {which, " (", name, ") is in compute mode prohibited"});
   status = check((*this)->cuCtxCreate(&context, CU_CTX_SCHED_AUTO, device),
-                 "cuCtxCreate", "opening " + which + " (" + name + ")");
+                 "cuCtxCreate", concat({"opening ", which, " (", name, ")"}));
   if (!status.ok())
     return status;
   CUcontext popped; // it was made the current one
@@ -116,8 +115,8 @@ Status Context::usable() const {
   if (!ended)
     return Status();
   std::lock_guard<std::mutex> lock(mutex);
-  return Status(CRIA_ABORTED, "the model's CUDA context has ended (" + reason +
-                                  "); load the model again");
+  return Status(CRIA_ABORTED, {"the model's CUDA context has ended (", reason,
+                               "); load the model again"});
 }
 
 Status Context::wait(CUstream stream, std::string_view doing) {
@@ -151,9 +150,8 @@ Status Context::poll(Query query, const char *call, std::string_view doing) {
       break;
   }
   Status status(CRIA_DEADLINE_EXCEEDED,
-                "the device did not finish " + std::string(doing) + " within " +
-                    std::to_string(static_cast<int64_t>(patience)) +
-                    " s; a kernel or copy hangs");
+                {"the device did not finish ", doing, " within ",
+                 static_cast<int64_t>(patience), " s; a kernel or copy hangs"});
   hangs = true;
   end(status);
   return status;
@@ -178,17 +176,18 @@ Result<DeviceMemory> allocateDevice(const std::shared_ptr<Context> &context,
                                     uint64_t bytes, const char *purpose) {
   if (bytes == 0)
     return DeviceMemory();
-  std::string doing = "allocating " + mebibytes(bytes) + " for " + purpose;
+  std::string doing =
+      concat({"allocating ", mebibytes(bytes), " for ", purpose});
   uint64_t free = context->freeBytes();
   // Asking for it all would take the driver's own reserve first.
   if (free && bytes > free)
     return Status(CRIA_RESOURCE_EXHAUSTED,
-                  "not enough memory on " + context->deviceName() + " while " +
-                      doing + "; " + mebibytes(free) + " free");
+                  {"not enough memory on ", context->deviceName(), " while ",
+                   doing, "; ", mebibytes(free), " free"});
   CUdeviceptr pointer = 0;
   CUresult result = (*context)->cuMemAlloc(&pointer, bytes);
   if (result == CUDA_ERROR_OUT_OF_MEMORY)
-    doing += "; " + mebibytes(free) + " free";
+    doing += concat({"; ", mebibytes(free), " free"});
   Status status = context->check(result, "cuMemAlloc", doing);
   if (!status.ok())
     return status;
@@ -200,7 +199,7 @@ Result<PinnedMemory> allocatePinned(const std::shared_ptr<Context> &context,
   void *pointer = nullptr;
   Status status = context->check(
       (*context)->cuMemHostAlloc(&pointer, bytes, 0), "cuMemHostAlloc",
-      "pinning " + mebibytes(bytes) + " for " + purpose);
+      concat({"pinning ", mebibytes(bytes), " for ", purpose}));
   if (!status.ok())
     return status;
   return PinnedMemory(context, pointer);

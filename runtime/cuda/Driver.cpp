@@ -26,9 +26,10 @@ static std::string emulatorPath() {
     size_t slash = file.rfind('/');
     folder = slash == std::string::npos ? "." : file.substr(0, slash);
   }
-  std::string beside = folder + "/" + emulatorName;
-  return access(beside.c_str(), F_OK) == 0 ? beside
-                                           : folder + "/../lib/" + emulatorName;
+  std::string beside = concat({folder, "/", emulatorName});
+  return access(beside.c_str(), F_OK) == 0
+             ? beside
+             : concat({folder, "/../lib/", emulatorName});
 }
 
 static std::string libraryFor(DeviceKind kind) {
@@ -57,7 +58,7 @@ Status Driver::load(const std::string &name) {
     return Status();
   std::string why = dlerror();
   return Status(CRIA_UNAVAILABLE,
-                "CUDA driver library " + path + " is not available: " + why);
+                {"CUDA driver library ", path, " is not available: ", why});
 }
 
 /// The function called `name` with the signature of `version`. Drivers older
@@ -78,6 +79,13 @@ void *Driver::find(const char *name, const char *symbol, int version) const {
   return dlsym(library, symbol);
 }
 
+/// Adds `name` to the functions that are missing.
+static void miss(const char *name, std::string &missing) {
+  if (!missing.empty())
+    missing += ", ";
+  missing += name;
+}
+
 Status Driver::resolve() {
   std::string missing;
 #define CRIA_CUDA_FIND(name, symbol, version)                                  \
@@ -86,17 +94,17 @@ Status Driver::resolve() {
 #define CRIA_CUDA_NEED(name, symbol, version)                                  \
   CRIA_CUDA_FIND(name, symbol, version)                                        \
   if (!functions.name)                                                         \
-    missing += (missing.empty() ? "" : ", ") + std::string(#name);
+    miss(#name, missing);
   CRIA_CUDA_REQUIRED(CRIA_CUDA_NEED)
   CRIA_CUDA_OPTIONAL(CRIA_CUDA_FIND)
 #undef CRIA_CUDA_NEED
 #undef CRIA_CUDA_FIND
   if (!missing.empty())
     return Status(CRIA_FAILED_PRECONDITION,
-                  path +
-                      ": the CUDA driver is too old or incomplete, it has "
-                      "no " +
-                      missing + "; install a newer one");
+                  {path,
+                   ": the CUDA driver is too old or incomplete, it has "
+                   "no ",
+                   missing, "; install a newer one"});
   // Half of a feature is none.
   if (!functions.cuStreamBeginCapture || !functions.cuStreamEndCapture ||
       !functions.cuGraphInstantiateWithFlags || !functions.cuGraphLaunch ||
@@ -116,9 +124,9 @@ Status Driver::start() {
     return Status();
   const char *visible = getenv("CUDA_VISIBLE_DEVICES");
   return status(result, "cuInit",
-                "starting " + path +
-                    (visible ? "; CUDA_VISIBLE_DEVICES is " + quote(visible)
-                             : std::string()));
+                concat({"starting ", path,
+                        visible ? "; CUDA_VISIBLE_DEVICES is " + quote(visible)
+                                : std::string()}));
 }
 
 Driver::~Driver() {
@@ -127,8 +135,7 @@ Driver::~Driver() {
 }
 
 std::string Driver::versionText() const {
-  return std::to_string(cudaVersion / 1000) + "." +
-         std::to_string(cudaVersion % 1000 / 10);
+  return concat({cudaVersion / 1000, ".", cudaVersion % 1000 / 10});
 }
 
 Result<int> Driver::deviceCount() const {
@@ -174,8 +181,7 @@ Status Driver::status(CUresult result, const char *call,
   std::string what = "CUDA error " + std::to_string(result);
   if (functions.cuGetErrorName(result, &name) == CUDA_SUCCESS && name)
     what = name;
-  return Status(codeOf(result), std::string(call) + ": " + what + " while " +
-                                    std::string(doing));
+  return Status(codeOf(result), {call, ": ", what, " while ", doing});
 }
 
 // The codes that DriverApi.h does not name.

@@ -64,9 +64,8 @@ std::string Log::text() const {
 Status Jit::status(CUresult result, const char *call, const Log &log) const {
   if (result == CUDA_SUCCESS)
     return Status();
-  Status status = context->check(result, call,
-                                 "loading " + name + " on sm_" +
-                                     std::to_string(context->chip()));
+  Status status = context->check(
+      result, call, concat({"loading ", name, " on sm_", context->chip()}));
   std::string what = status.message() + log.text();
   if (status.code() == CRIA_FAILED_PRECONDITION)
     what += "; recompile the artifact, or install a newer driver";

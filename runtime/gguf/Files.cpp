@@ -42,8 +42,8 @@ static Result<int64_t> number(const Part &part, const std::string &key,
   if (whole && *whole >= 0 && *whole <= most)
     return *whole;
   return Status(CRIA_INVALID_ARGUMENT,
-                part.file.path() + ": '" + key + "' is " + value->shown() +
-                    ", expected 0 to " + std::to_string(most));
+                {part.file.path(), ": '", key, "' is ", value->shown(),
+                 ", expected 0 to ", most});
 }
 
 /// Checks that `part` says it is number `index` of `count`.
@@ -55,9 +55,8 @@ static Status checkPart(const Part &part, int64_t index, int64_t count) {
   if (*said == count && *place == index)
     return Status();
   return Status(CRIA_INVALID_ARGUMENT,
-                part.file.path() + ": is part " + std::to_string(*place + 1) +
-                    " of " + std::to_string(*said) + ", expected part " +
-                    std::to_string(index + 1) + " of " + std::to_string(count));
+                {part.file.path(), ": is part ", *place + 1, " of ", *said,
+                 ", expected part ", index + 1, " of ", count});
 }
 
 /// Checks that the parts together have as many tensors as the first one says.
@@ -70,9 +69,8 @@ static Status checkTensors(const std::vector<Part> &parts) {
   if (!said.ok() || *said == have)
     return said.status();
   return Status(CRIA_INVALID_ARGUMENT,
-                parts.front().file.path() + ": 'split.tensors.count' is " +
-                    std::to_string(*said) + ", the parts have " +
-                    std::to_string(have));
+                {parts.front().file.path(), ": 'split.tensors.count' is ",
+                 *said, ", the parts have ", have});
 }
 
 /// Opens all parts of the set that `given` is one of.
@@ -85,9 +83,8 @@ static Result<std::vector<Part>> openSet(Part given, int64_t count) {
   if (path.size() < expected.size() ||
       path.compare(path.size() - expected.size(), expected.size(), expected))
     return Status(CRIA_INVALID_ARGUMENT,
-                  path + ": is part " + std::to_string(*index + 1) + " of " +
-                      std::to_string(count) +
-                      ", expected a name that ends in " + expected);
+                  {path, ": is part ", *index + 1, " of ", count,
+                   ", expected a name that ends in ", expected});
   std::string stem = path.substr(0, path.size() - expected.size());
   std::vector<Part> parts;
   for (int64_t i = 0; i < count; ++i) {

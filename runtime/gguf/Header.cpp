@@ -76,20 +76,20 @@ private:
     Span payload;
   };
 
-  void fail(const std::string &what, cria_status code = CRIA_INVALID_ARGUMENT) {
+  void fail(std::string_view what, cria_status code = CRIA_INVALID_ARGUMENT) {
     if (status.ok())
-      status = Status(code, file.path() + ": " + what);
+      status = Status(code, {file.path(), ": ", what});
   }
-  bool has(uint64_t size, const std::string &what);
-  template <typename T> T number(const std::string &what);
-  Span take(uint64_t size, const std::string &what);
-  Span text(const std::string &what);
-  std::string name(const std::string &what);
+  bool has(uint64_t size, std::string_view what);
+  template <typename T> T number(std::string_view what);
+  Span take(uint64_t size, std::string_view what);
+  Span text(std::string_view what);
+  std::string name(std::string_view what);
   void readFront();
   void readValue();
-  void readArray(Entry &entry, const std::string &what);
+  void readArray(Entry &entry, std::string_view what);
   void readTensor();
-  void readSize(TensorInfo &tensor, const std::string &what);
+  void readSize(TensorInfo &tensor, std::string_view what);
   void finishValues();
   void finishTensors();
   uint64_t alignment();
@@ -105,18 +105,17 @@ private:
 };
 
 /// Whether `size` more bytes are there; reads them from the file.
-bool HeaderReader::has(uint64_t size, const std::string &what) {
+bool HeaderReader::has(uint64_t size, std::string_view what) {
   static constexpr uint64_t step = 1 << 20;
   if (!status.ok())
     return false;
   if (size > file.size() - at)
-    fail("ends within " + what + ": expected " + std::to_string(size) +
-             " bytes at byte " + std::to_string(at) + ", file has " +
-             std::to_string(file.size() - at),
+    fail(concat({"ends within ", what, ": expected ", size, " bytes at byte ",
+                 at, ", file has ", file.size() - at}),
          CRIA_DATA_LOSS);
   else if (size > maxHeaderBytes - at)
-    fail(what + " ends beyond byte " + std::to_string(maxHeaderBytes) +
-         ", the most of a header");
+    fail(concat({what, " ends beyond byte ", maxHeaderBytes,
+                 ", the most of a header"}));
   if (!status.ok() || at + size <= bytes.size())
     return status.ok();
   uint64_t had = bytes.size();
@@ -126,7 +125,7 @@ bool HeaderReader::has(uint64_t size, const std::string &what) {
   return status.ok();
 }
 
-template <typename T> T HeaderReader::number(const std::string &what) {
+template <typename T> T HeaderReader::number(std::string_view what) {
   T value{};
   if (!has(sizeof(T), what))
     return value;
@@ -135,7 +134,7 @@ template <typename T> T HeaderReader::number(const std::string &what) {
   return value;
 }
 
-HeaderReader::Span HeaderReader::take(uint64_t size, const std::string &what) {
+HeaderReader::Span HeaderReader::take(uint64_t size, std::string_view what) {
   if (!has(size, what))
     return {};
   Span span{at, size};
@@ -144,30 +143,29 @@ HeaderReader::Span HeaderReader::take(uint64_t size, const std::string &what) {
 }
 
 /// A string behind its length.
-HeaderReader::Span HeaderReader::text(const std::string &what) {
-  auto length = number<uint64_t>("the length of " + what);
+HeaderReader::Span HeaderReader::text(std::string_view what) {
+  auto length = number<uint64_t>(concat({"the length of ", what}));
   return take(length, what);
 }
 
 /// A name, of a few printable bytes.
-std::string HeaderReader::name(const std::string &what) {
+std::string HeaderReader::name(std::string_view what) {
   Span span = text(what);
   if (status.ok() && (span.size == 0 || span.size > maxNameBytes))
-    fail(what + " has " + std::to_string(span.size) + " bytes, expected 1 to " +
-         std::to_string(maxNameBytes));
+    fail(concat(
+        {what, " has ", span.size, " bytes, expected 1 to ", maxNameBytes}));
   if (!status.ok())
     return "";
   std::string result = bytes.substr(span.begin, span.size);
   if (printable(result) != result)
-    fail(what + " is " + quote(result) + ", expected printable UTF-8");
+    fail(concat({what, " is ", quote(result), ", expected printable UTF-8"}));
   return result;
 }
 
 void HeaderReader::readFront() {
   static constexpr uint64_t least = 24;
   if (file.size() < least)
-    return fail("has " + std::to_string(file.size()) +
-                " bytes, too few for GGUF");
+    return fail(concat({"has ", file.size(), " bytes, too few for GGUF"}));
   Span magic = take(4, "the magic number");
   if (status.ok() && bytes.compare(magic.begin, 4, "GGUF") != 0)
     return fail("is not a GGUF file: begins with " + quote(bytes.substr(0, 4)));
@@ -176,25 +174,24 @@ void HeaderReader::readFront() {
       (version == __builtin_bswap32(2) || version == __builtin_bswap32(3)))
     return fail("is big-endian, which is not supported", CRIA_UNIMPLEMENTED);
   if (status.ok() && version != 2 && version != 3)
-    return fail("is of version " + std::to_string(version) +
-                    " of GGUF, expected 2 or 3",
-                CRIA_INCOMPATIBLE);
+    return fail(
+        concat({"is of version ", version, " of GGUF, expected 2 or 3"}),
+        CRIA_INCOMPATIBLE);
   tensorCount = number<uint64_t>("the number of tensors");
   keyCount = number<uint64_t>("the number of keys");
   if (tensorCount > maxTensors)
-    fail("has " + std::to_string(tensorCount) + " tensors, expected at most " +
-         std::to_string(maxTensors));
+    fail(concat(
+        {"has ", tensorCount, " tensors, expected at most ", maxTensors}));
   if (keyCount > maxKeys)
-    fail("has " + std::to_string(keyCount) + " keys, expected at most " +
-         std::to_string(maxKeys));
+    fail(concat({"has ", keyCount, " keys, expected at most ", maxKeys}));
 }
 
-void HeaderReader::readArray(Entry &entry, const std::string &what) {
-  entry.element = ValueType(number<uint32_t>("the type of " + what));
-  entry.count = number<uint64_t>("the length of " + what);
+void HeaderReader::readArray(Entry &entry, std::string_view what) {
+  entry.element = ValueType(number<uint32_t>(concat({"the type of ", what})));
+  entry.count = number<uint64_t>(concat({"the length of ", what}));
   if (entry.count > maxElements)
-    return fail(what + " has " + std::to_string(entry.count) +
-                " elements, expected at most " + std::to_string(maxElements));
+    return fail(concat({what, " has ", entry.count,
+                        " elements, expected at most ", maxElements}));
   if (entry.element == ValueType::String) {
     uint64_t begin = at;
     for (uint64_t i = 0; i < entry.count && status.ok(); ++i)
@@ -204,9 +201,9 @@ void HeaderReader::readArray(Entry &entry, const std::string &what) {
   }
   uint64_t size = scalarBytes(entry.element);
   if (status.ok() && size == 0)
-    fail(what + " is an array of type " +
-         std::to_string(static_cast<uint32_t>(entry.element)) +
-         ", expected scalars or strings");
+    fail(concat({what, " is an array of type ",
+                 static_cast<uint32_t>(entry.element),
+                 ", expected scalars or strings"}));
   entry.payload = take(size * entry.count, what);
 }
 
@@ -217,7 +214,7 @@ void HeaderReader::readValue() {
   if (status.ok() && !names.insert(entry.key).second)
     fail("duplicate key " + what);
   entry.type = entry.element =
-      ValueType(number<uint32_t>("the type of " + what));
+      ValueType(number<uint32_t>(concat({"the type of ", what})));
   entry.count = 1;
   if (entry.type == ValueType::Array) {
     readArray(entry, what);
@@ -227,26 +224,25 @@ void HeaderReader::readValue() {
     entry.payload = take(size, what);
     bool isFlag = status.ok() && entry.type == ValueType::Bool;
     if (isFlag && static_cast<uint8_t>(bytes[entry.payload.begin]) > 1)
-      fail(what + " is a boolean of " +
-           std::to_string(static_cast<uint8_t>(bytes[entry.payload.begin])) +
-           ", expected 0 or 1");
+      fail(concat({what, " is a boolean of ",
+                   static_cast<uint8_t>(bytes[entry.payload.begin]),
+                   ", expected 0 or 1"}));
   } else {
-    fail(what + " has type " +
-         std::to_string(static_cast<uint32_t>(entry.type)) +
-         ", expected 0 to 12");
+    fail(concat({what, " has type ", static_cast<uint32_t>(entry.type),
+                 ", expected 0 to 12"}));
   }
   entries.push_back(std::move(entry));
 }
 
 /// The type, and how many bytes the tensor has.
-void HeaderReader::readSize(TensorInfo &tensor, const std::string &what) {
-  auto type = number<uint32_t>("the type of " + what);
+void HeaderReader::readSize(TensorInfo &tensor, std::string_view what) {
+  auto type = number<uint32_t>(concat({"the type of ", what}));
   auto found =
       std::find_if(std::begin(tensorTypes), std::end(tensorTypes),
                    [&](const TensorType &t) { return t.number == type; });
   if (status.ok() && found == std::end(tensorTypes))
-    fail(what + " is of type " + std::to_string(type) +
-             ", none of ggml that is known here",
+    fail(concat(
+             {what, " is of type ", type, ", none of ggml that is known here"}),
          CRIA_UNIMPLEMENTED);
   if (!status.ok())
     return;
@@ -254,15 +250,15 @@ void HeaderReader::readSize(TensorInfo &tensor, const std::string &what) {
   uint64_t total = 1;
   for (uint64_t size : tensor.shape)
     if (size == 0 || __builtin_mul_overflow(total, size, &total))
-      return fail(what + " has a dimension of 0, or more elements than 64 "
-                         "bits count");
+      return fail(concat({what, " has a dimension of 0, or more elements than "
+                                "64 bits count"}));
   if (tensor.shape.back() % found->elements != 0)
-    return fail(what + " has rows of " + std::to_string(tensor.shape.back()) +
-                " elements, expected a multiple of " +
-                std::to_string(found->elements) + " for " + found->name);
+    return fail(concat({what, " has rows of ", tensor.shape.back(),
+                        " elements, expected a multiple of ", found->elements,
+                        " for ", found->name}));
   uint64_t blocks = total / found->elements;
   if (__builtin_mul_overflow(blocks, found->bytes, &tensor.end))
-    fail(what + " has more bytes than 64 bits count");
+    fail(concat({what, " has more bytes than 64 bits count"}));
 }
 
 void HeaderReader::readTensor() {
@@ -273,8 +269,8 @@ void HeaderReader::readTensor() {
     fail("duplicate " + what);
   auto dimensions = number<uint32_t>("the dimensions of " + what);
   if (status.ok() && (dimensions == 0 || dimensions > maxDimensions))
-    fail(what + " has " + std::to_string(dimensions) +
-         " dimensions, expected 1 to " + std::to_string(maxDimensions));
+    fail(concat({what, " has ", dimensions, " dimensions, expected 1 to ",
+                 maxDimensions}));
   for (uint32_t i = 0; i < dimensions && status.ok(); ++i)
     tensor.shape.push_back(number<uint64_t>("the shape of " + what));
   std::reverse(tensor.shape.begin(), tensor.shape.end());
@@ -304,8 +300,8 @@ uint64_t HeaderReader::alignment() {
   int64_t bytes = value->integer().value_or(0);
   if (bytes < 1 || bytes > static_cast<int64_t>(maxAlignment) ||
       (bytes & (bytes - 1)) != 0) {
-    fail("'general.alignment' is " + value->shown() +
-         ", expected a power of two up to " + std::to_string(maxAlignment));
+    fail(concat({"'general.alignment' is ", value->shown(),
+                 ", expected a power of two up to ", maxAlignment}));
     return 32;
   }
   return static_cast<uint64_t>(bytes);
@@ -319,12 +315,12 @@ void HeaderReader::finishTensors() {
   for (TensorInfo &tensor : infos) {
     std::string what = "tensor " + quote(tensor.name);
     if (tensor.begin % unit != 0)
-      return fail(what + " begins at " + std::to_string(tensor.begin) +
-                  ", expected a multiple of " + std::to_string(unit));
+      return fail(concat({what, " begins at ", tensor.begin,
+                          ", expected a multiple of ", unit}));
     if (data > file.size() || tensor.end > file.size() - data)
-      return fail(what + " ends at byte " + std::to_string(tensor.end) +
-                      " of the tensors, file has " +
-                      std::to_string(file.size() - std::min(data, file.size())),
+      return fail(concat({what, " ends at byte ", tensor.end,
+                          " of the tensors, file has ",
+                          file.size() - std::min(data, file.size())}),
                   CRIA_DATA_LOSS);
     tensor.begin += data;
     tensor.end += data;
@@ -335,8 +331,8 @@ void HeaderReader::finishTensors() {
             });
   for (size_t i = 1; i < infos.size(); ++i)
     if (infos[i].begin < infos[i - 1].end)
-      return fail("tensors " + quote(infos[i - 1].name) + " and " +
-                  quote(infos[i].name) + " overlap");
+      return fail(concat({"tensors ", quote(infos[i - 1].name), " and ",
+                          quote(infos[i].name), " overlap"}));
 }
 
 Result<Header> HeaderReader::read() {

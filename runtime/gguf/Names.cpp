@@ -1,5 +1,7 @@
 #include "runtime/gguf/Names.h"
 
+#include "runtime/Concat.h"
+
 #include <algorithm>
 #include <iterator>
 
@@ -116,7 +118,7 @@ std::string checkpointName(const Architecture &architecture,
     module.remove_prefix(digits);
     if (!isNumber || !eat(module, "."))
       return "";
-    before = "model.layers." + std::string(layer) + ".";
+    before = concat({"model.layers.", layer, "."});
     found = layerModule(architecture, module);
   } else {
     found = find(outerModules, module);

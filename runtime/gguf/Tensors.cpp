@@ -20,7 +20,7 @@ static std::optional<DType> dtypeOf(const TensorType &type) {
 
 /// Whether `name` is the weight or the bias of the module `module` of a layer.
 static bool isOf(const std::string &name, const std::string &module) {
-  return name.find("." + module + ".") != name.npos;
+  return name.find(concat({".", module, "."})) != name.npos;
 }
 
 /// Heads of queries or keys whose rows the file has in pairs; 0 for others.
@@ -41,10 +41,9 @@ static Result<uint64_t> interleavedHeads(const Header &header,
   if (heads == 0 || tensor.shape[0] % heads != 0 ||
       tensor.shape[0] / heads % 2 != 0)
     return Status(CRIA_INVALID_ARGUMENT,
-                  "'" + key + "' is " + (value ? value->shown() : "missing") +
-                      ", expected heads of an even number of the " +
-                      std::to_string(tensor.shape[0]) + " rows of " +
-                      quote(tensor.name));
+                  {"'", key, "' is ", value ? value->shown() : "missing",
+                   ", expected heads of an even number of the ",
+                   tensor.shape[0], " rows of ", quote(tensor.name)});
   return heads;
 }
 
@@ -81,9 +80,9 @@ Result<std::vector<TensorFile>> openTensors(const std::string &path) {
   const Architecture *architecture =
       name ? findArchitecture(name->text().value_or("")) : nullptr;
   if (!architecture)
-    return Status(CRIA_UNIMPLEMENTED, path + ": 'general.architecture' is " +
-                                          (name ? name->shown() : "missing") +
-                                          ", expected " + architectureNames());
+    return Status(CRIA_UNIMPLEMENTED, {path, ": 'general.architecture' is ",
+                                       name ? name->shown() : "missing",
+                                       ", expected ", architectureNames()});
   std::vector<TensorFile> files;
   for (Part &part : *parts) {
     TensorFile file{std::move(part.file), {}};
@@ -93,7 +92,7 @@ Result<std::vector<TensorFile>> openTensors(const std::string &path) {
       Result<TensorEntry> entry = entryOf(header, *architecture, tensor);
       if (!entry.ok())
         return Status(entry.status().code(),
-                      path + ": " + entry.status().message());
+                      {path, ": ", entry.status().message()});
       file.tensors.push_back(std::move(*entry));
     }
     files.push_back(std::move(file));

@@ -120,14 +120,14 @@ std::optional<std::vector<std::string_view>> Value::texts() const {
 std::string Value::shown() const {
   static constexpr uint64_t mostShown = 8;
   if (isArray() && element == ValueType::String)
-    return "[" + std::to_string(count) + " strings]";
+    return concat({"[", count, " strings]"});
   if (isArray() && count > mostShown)
-    return "[" + std::to_string(count) + " values]";
+    return concat({"[", count, " values]"});
   if (isArray()) {
     std::string list;
     for (uint64_t i = 0; i < count; ++i)
       list += (i ? ", " : "") + at(i).shown();
-    return "[" + list + "]";
+    return concat({"[", list, "]"});
   }
   if (auto string = text()) {
     std::string quoted = quote(*string); // printable, and cut

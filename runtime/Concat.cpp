@@ -1,0 +1,30 @@
+#include "runtime/Concat.h"
+
+#include <cstdio>
+
+namespace cria {
+
+void TextPart::appendTo(std::string &whole) const {
+  if (text) {
+    whole.append(text, value);
+    return;
+  }
+  char number[400]; // the largest double has 309 digits in front of its point
+  if (isReal)
+    snprintf(number, sizeof(number), "%f", real);
+  else if (isSigned)
+    snprintf(number, sizeof(number), "%lld", static_cast<long long>(value));
+  else
+    snprintf(number, sizeof(number), "%llu",
+             static_cast<unsigned long long>(value));
+  whole += number;
+}
+
+std::string concat(std::initializer_list<TextPart> parts) {
+  std::string whole;
+  for (const TextPart &part : parts)
+    part.appendTo(whole);
+  return whole;
+}
+
+} // namespace cria
