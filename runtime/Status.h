@@ -16,21 +16,35 @@ namespace cria {
 /// A status code and, unless it is CRIA_OK, one line that names the file,
 /// tensor or field, what was expected and what was found. Messages quote files
 /// that nobody vouches for, so they are made printable here.
+///
+/// As small as a pointer, which is null for CRIA_OK: most functions return one.
 class [[nodiscard]] Status {
 public:
   Status() = default;
-  Status(cria_status code, std::string_view message)
-      : statusCode(code), text(printable(message)) {}
+  Status(cria_status code, std::string_view message);
   Status(cria_status code, std::initializer_list<TextPart> message)
       : Status(code, concat(message)) {}
+  Status(const Status &other);
+  Status(Status &&other) noexcept
+      : failure(std::exchange(other.failure, nullptr)) {}
+  Status &operator=(Status other) noexcept {
+    std::swap(failure, other.failure);
+    return *this;
+  }
+  ~Status() {
+    if (failure)
+      forget();
+  }
 
-  bool ok() const { return statusCode == CRIA_OK; }
-  cria_status code() const { return statusCode; }
-  const std::string &message() const { return text; }
+  bool ok() const { return !failure; }
+  cria_status code() const;
+  const std::string &message() const;
 
 private:
-  cria_status statusCode = CRIA_OK;
-  std::string text;
+  struct Failure;
+  void forget();
+
+  const Failure *failure = nullptr;
 };
 
 /// A value or the status that says why there is none.
