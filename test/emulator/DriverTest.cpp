@@ -408,32 +408,32 @@ TEST_F(Driver, ReadsDecimalNumbersAlone) {
 // Each has memory of its own; a context is of one of them.
 TEST_F(Driver, HasAsManyDevicesAsAreAskedFor) {
   setenv("CRIA_EMULATOR_DEVICES", "2", 1);
-  setenv("CRIA_EMULATOR_MEMORY", "1M", 1);
   open();
   unsetenv("CRIA_EMULATOR_DEVICES");
-  unsetenv("CRIA_EMULATOR_MEMORY");
   int count = 0;
   CUdevice device = -1;
   EXPECT_EQ(api().cuDeviceGetCount(&count), CUDA_SUCCESS);
   EXPECT_EQ(count, 2);
   EXPECT_EQ(api().cuDeviceGet(&device, 2), CUDA_ERROR_INVALID_DEVICE);
   EXPECT_EQ(api().cuDeviceGet(&device, 1), CUDA_SUCCESS);
-  CUdeviceptr pointer = 0, other = 0;
-  EXPECT_EQ(api().cuMemAlloc_v2(&pointer, 1 << 20), CUDA_SUCCESS);
-  EXPECT_EQ(api().cuMemAlloc_v2(&other, 1), CUDA_ERROR_OUT_OF_MEMORY);
   CUcontext second = nullptr;
   EXPECT_EQ(api().cuDevicePrimaryCtxRetain(&second, device), CUDA_SUCCESS);
-  EXPECT_EQ(api().cuCtxSetCurrent(second), CUDA_SUCCESS);
-  size_t free = 0, total = 0;
+  auto freeIn = [&](CUcontext current) {
+    size_t free = 0, total = 0;
+    EXPECT_EQ(api().cuCtxSetCurrent(current), CUDA_SUCCESS);
+    EXPECT_EQ(api().cuMemGetInfo_v2(&free, &total), CUDA_SUCCESS);
+    return free;
+  };
+  size_t first = freeIn(context), other = freeIn(second);
   EXPECT_EQ(api().cuCtxGetDevice(&device), CUDA_SUCCESS);
   EXPECT_EQ(device, 1);
-  EXPECT_EQ(api().cuMemAlloc_v2(&other, 1 << 19), CUDA_SUCCESS);
-  EXPECT_EQ(api().cuMemGetInfo_v2(&free, &total), CUDA_SUCCESS);
-  EXPECT_EQ(free, size_t(1) << 19);
-  EXPECT_EQ(total, size_t(1) << 20);
+  CUdeviceptr pointer = 0, refused = 0;
+  EXPECT_EQ(api().cuMemAlloc_v2(&pointer, 1 << 19), CUDA_SUCCESS);
+  EXPECT_EQ(freeIn(context), first);
+  EXPECT_EQ(freeIn(second), other - (1 << 19));
+  EXPECT_EQ(api().cuMemAlloc_v2(&refused, other), CUDA_ERROR_OUT_OF_MEMORY);
   EXPECT_EQ(api().cuDevicePrimaryCtxRelease_v2(1), CUDA_SUCCESS);
   EXPECT_EQ(api().cuCtxSetCurrent(context), CUDA_SUCCESS);
-  EXPECT_EQ(api().cuMemFree_v2(pointer), CUDA_SUCCESS);
 }
 
 TEST_F(Driver, InjectsAFaultOnce) {
