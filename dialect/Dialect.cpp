@@ -1,5 +1,6 @@
 #include "dialect/Dialect.h"
 
+#include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/DialectImplementation.h"
 #include "llvm/ADT/TypeSwitch.h"
 
@@ -24,6 +25,32 @@ RankedTensorType cria::llama::storageType(RankedTensorType type) {
 int64_t cria::llama::storageBytes(RankedTensorType type) {
   type = storageType(type);
   return type.getNumElements() * (type.getElementTypeBitWidth() / 8);
+}
+
+/// The most ranks that share a model.
+static constexpr int64_t kMostShards = 1024;
+
+int64_t LlamaDialect::shardsOf(Operation *op) {
+  auto module = dyn_cast<ModuleOp>(op);
+  if (!module)
+    module = op->getParentOfType<ModuleOp>();
+  auto shards =
+      module ? module->getAttrOfType<IntegerAttr>(kShards) : IntegerAttr();
+  return shards ? shards.getInt() : 1;
+}
+
+LogicalResult LlamaDialect::verifyOperationAttribute(Operation *op,
+                                                     NamedAttribute attribute) {
+  if (attribute.getName() != kShards)
+    return op->emitError("expected no attribute '")
+           << attribute.getName().getValue() << "'";
+  auto shards = dyn_cast<IntegerAttr>(attribute.getValue());
+  if (isa<ModuleOp>(op) && shards && shards.getType().isInteger(64) &&
+      shards.getInt() >= 2 && shards.getInt() <= kMostShards)
+    return success();
+  return op->emitError("expected '")
+         << kShards << "' to be an i64 from 2 to " << kMostShards
+         << " on a module, got " << attribute.getValue();
 }
 
 void LlamaDialect::initialize() {

@@ -42,6 +42,20 @@ def Llama_Dialect : Dialect {
     keep f32 between ops, which is closer to a model in f32.
 
     The elements of a quantized matrix are `!llama.blocks`.
+
+    A module with the attribute `llama.shards`, a number N of at least 2, is the
+    program of each of N ranks (tensor parallelism): types are those of one
+    rank's share. `llama.weight` says what of a tensor is a rank's, and
+    `llama.all_reduce` adds what the ranks have computed. Nothing in a program
+    depends on the rank.
+  }];
+  let hasOperationAttrVerify = 1;
+  let extraClassDeclaration = [{
+    /// The module's attribute that says how many ranks share the model.
+    static constexpr ::llvm::StringLiteral kShards = "llama.shards";
+    /// The number of ranks of the module around `op`; 1 where it has no such
+    /// attribute.
+    static int64_t shardsOf(::mlir::Operation *op);
   }];
   let useDefaultTypePrinterParser = 1;
 }

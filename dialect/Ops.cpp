@@ -4,7 +4,9 @@
 
 #include "mlir/IR/TypeUtilities.h"
 #include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/CheckedArithmetic.h"
 #include <cmath>
+#include <limits>
 
 using namespace mlir;
 using namespace cria::llama;
@@ -147,6 +149,31 @@ static LogicalResult expectWholeBlocks(Operation *op, Value cache) {
          << BlocksType::kNumbers << ", got " << dimension(size);
 }
 
+RankedTensorType WeightOp::getWholeType() {
+  RankedTensorType type = getTensorType();
+  if (!getSplit())
+    return type;
+  SmallVector<int64_t> shape(type.getShape());
+  int64_t &size = shape[*getSplit() == Split::Rows ? 0 : 1];
+  size = llvm::checkedMul(size, LlamaDialect::shardsOf(*this))
+             .value_or(std::numeric_limits<int64_t>::max());
+  return type.clone(shape);
+}
+
+static LogicalResult verifySplit(WeightOp weight) {
+  int64_t rank = weight.getTensorType().getRank();
+  bool isRows = *weight.getSplit() == Split::Rows;
+  if (LlamaDialect::shardsOf(weight) < 2) // weight_c7
+    return weight.emitOpError("expected a module with 'llama.shards' around "
+                              "a weight that ranks share");
+  if (weight.getAdapter() || rank == 0 ||
+      (!isRows && (rank != 2 || weight.getFirstRow()))) // weight_c7
+    return weight.emitOpError("expected ")
+           << (isRows ? "no adapter to share the rows of"
+                      : "a matrix to share the columns of, without 'rows'");
+  return success();
+}
+
 LogicalResult WeightOp::verify() {
   auto type = dyn_cast<RankedTensorType>(getType());
   if (!type || !type.hasStaticShape() ||
@@ -164,11 +191,13 @@ LogicalResult WeightOp::verify() {
   if (static_cast<int64_t>(getFirst()) < 0) // weight_c3
     return emitOpError("expected a first layer from 0 on, got ")
            << static_cast<int64_t>(getFirst());
+  if (getSplit() && failed(verifySplit(*this)))
+    return failure();
   if (!getFirstRow())
     return verifySlots(*this);
   auto row = static_cast<int64_t>(*getFirstRow()),
        rows = static_cast<int64_t>(*getSourceRows());
-  int64_t taken = type.getRank() ? type.getDimSize(0) : 0;
+  int64_t taken = type.getRank() ? getWholeType().getDimSize(0) : 0;
   if (row < 0 || taken == 0 || rows < taken || row > rows - taken) // weight_c4
     return emitOpError("expected ") << taken << " rows from " << row
                                     << " on within the tensor's " << rows;
@@ -182,11 +211,10 @@ LogicalResult WeightOp::verifySymbolUses(SymbolTableCollection &symbols) {
   auto isWhole = [](WeightOp weight) {
     return !weight.getCount() && !weight.getFirstRow() && !weight.getAdapter();
   };
-  if (!other ||
-      other.getTensorType().getShape() != getTensorType().getShape() ||
+  if (!other || other.getWholeType().getShape() != getWholeType().getShape() ||
       other.getTied() || !isWhole(other) || !isWhole(*this)) // weight_c5
     return emitOpError("expected a whole weight of the shape of ")
-           << getType() << " to stand in, got " << getTiedAttr();
+           << getWholeType() << " to stand in, got " << getTiedAttr();
   return success();
 }
 
@@ -347,6 +375,15 @@ LogicalResult AddRowsOp::verify() {
     return success();
   return expectSize(*this, "without a position a table of rows", 1,
                     dim(getTable(), 0)); // add_rows_c2
+}
+
+LogicalResult AllReduceOp::verify() {
+  if (LlamaDialect::shardsOf(*this) < 2) // all_reduce_c2
+    return emitOpError("expected a module with 'llama.shards' around it");
+  if (!getBias())
+    return success();
+  return expectSize(*this, "a bias of size", dim(getInput(), 1),
+                    dim(getBias(), 0)); // all_reduce_c1
 }
 
 LogicalResult ResidualOp::verify() {

@@ -84,6 +84,11 @@ def Llama_Ids : TensorRankOf<[I32], [1]>;
 // Symbols: what the runtime binds
 //===----------------------------------------------------------------------===//
 
+def Llama_Split : I32EnumAttr<"Split", "the dimension that ranks share",
+    [I32EnumAttrCase<"Rows", 0, "rows">, I32EnumAttrCase<"Cols", 1, "cols">]> {
+  let cppNamespace = "::cria::llama";
+}
+
 def Llama_WeightOp : Llama_Op<"weight",
     [Symbol, DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
   let summary = "a tensor of the checkpoint, or one per layer";
@@ -100,12 +105,19 @@ def Llama_WeightOp : Llama_Op<"weight",
     - With `or @other`, a checkpoint without a tensor of this name uses the weight
       `@other` instead, as a head that is tied to the embedding does.
 
+    With `split rows` or `split cols` the type is the share of one of the
+    module's N ranks: rank r has the rows, or columns, from r n on, n being the
+    type's size there. Of a fused tensor, with `rows f of m`, these are rows
+    f + r n and after.
+
     ```mlir
     llama.weight @embed_tokens : tensor<128256x2048xbf16> from "model.embed_tokens.weight"
     llama.weight @lm_head : tensor<128256x2048xbf16> from "lm_head.weight" or @embed_tokens
     llama.weight @q_proj[16] : tensor<2048x2048xbf16> from "model.layers.{}.self_attn.q_proj.weight"
     llama.weight @k_proj[32] : tensor<1024x3072xbf16> from "model.layers.{}.self_attn.qkv_proj.weight" rows 3072 of 5120
     llama.weight @q_proj_lora_a[16] : tensor<8x2048xbf16> from "model.layers.{}.self_attn.q_proj.lora_A.weight" adapter
+    llama.weight @v_proj[16] : tensor<256x2048xbf16> from "model.layers.{}.self_attn.v_proj.weight" split rows
+    llama.weight @down_proj[16] : tensor<2048x4096xbf16> from "model.layers.{}.mlp.down_proj.weight" split cols
     ```
 
     Constraints:
@@ -113,13 +125,15 @@ def Llama_WeightOp : Llama_Op<"weight",
       blocks whose rows are whole blocks.
     - (C2) a name with a count holds `{}` once, a name without a count never.
     - (C3) the count is positive, and the first layer is not negative.
-    - (C4) the declared rows lie within the tensor.
-    - (C5) `@other` is a `llama.weight` of the same shape. Neither this weight nor
-      `@other` has a count or rows, and `@other` has no `or`. The element types
-      may differ; the tensor is then converted.
+    - (C4) the declared rows, of all ranks together, lie within the tensor.
+    - (C5) `@other` is a `llama.weight` of the same shape, counting the shares of
+      all ranks. Neither this weight nor `@other` has a count or rows, and `@other`
+      has no `or`. The element types may differ; the tensor is then converted.
     - (C6) either no weight and no rope table of the module has a `slot`, or all
       have. Then the slots 0, 1, 2, ... are each used once: a weight uses one
       slot, or as many as its count; a rope table uses two.
+    - (C7) `split` is in a module with `llama.shards`, not on an adapter, and
+      `split cols` on a matrix without `rows`.
 
     The importer creates it with its slot: the index of its first pointer in the
     table through which compiled code reads weights. The artifact's manifest
@@ -129,16 +143,21 @@ def Llama_WeightOp : Llama_Op<"weight",
       TypeAttrOf<AnyRankedTensor>:$type, StrAttr:$source,
       OptionalAttr<I64Attr>:$first_row, OptionalAttr<I64Attr>:$source_rows,
       DefaultValuedAttr<I64Attr, "0">:$first, UnitAttr:$adapter,
-      OptionalAttr<FlatSymbolRefAttr>:$tied, OptionalAttr<IndexAttr>:$slot);
+      OptionalAttr<FlatSymbolRefAttr>:$tied, OptionalAttr<IndexAttr>:$slot,
+      OptionalAttr<Llama_Split>:$split);
   let assemblyFormat = [{
     $sym_name (`[` $count^ `]`)? `:` $type `from` $source (`or` $tied^)?
-    (`rows` $first_row^ `of` $source_rows)? (`adapter` $adapter^)? attr-dict
+    (`rows` $first_row^ `of` $source_rows)? (`split` $split^)?
+    (`adapter` $adapter^)? attr-dict
   }];
   let extraClassDeclaration = [{
     ::mlir::RankedTensorType getTensorType() {
       return ::llvm::cast<::mlir::RankedTensorType>(getType());
     }
     int64_t getSlotCount() { return getCount().value_or(1); }
+    /// The type of the shares of all ranks put together: (N n, K) of a weight
+    /// (n, K) with `split rows`.
+    ::mlir::RankedTensorType getWholeType();
   }];
   let hasVerifier = 1;
 }
@@ -476,6 +495,35 @@ def Llama_ResidualOp : Llama_Op<"residual",
       DefaultValuedAttr<F64Attr, "1.0">:$scale);
   let results = (outs Llama_Matrix:$result);
   let assemblyFormat = "$stream `,` $update attr-dict `:` type($stream)";
+  let hasVerifier = 1;
+}
+
+def Llama_AllReduceOp : Llama_Op<"all_reduce",
+    [Pure, AllTypesMatch<["input", "result"]>]> {
+  let summary = "sum of what all ranks have computed";
+  let description = [{
+    `result[t, i] = sum_r x_r[t, i] + bias[i]`, in f32, over the ranks r of a
+    module with `llama.shards`. Each rank gets the sum. It follows a product
+    whose columns ranks share: `sum_k x[t, k] * weight[n, k]` is a sum over
+    ranks of sums over a rank's columns. Where that product is in the same
+    kernel, it is not rounded before ranks add. The bias, if any, is added once.
+
+    ```mlir
+    %y = llama.all_reduce %x : tensor<?x64xbf16>
+    %z = llama.all_reduce %x bias(%b : tensor<64xbf16>) : tensor<?x64xbf16>
+    ```
+
+    Constraints:
+    - (C1) the bias has x's second dimension.
+    - (C2) the module has `llama.shards`.
+
+    The pass `llama-shard-weights` creates it.
+  }];
+  let arguments = (ins Llama_Matrix:$input, Optional<Llama_Vector>:$bias);
+  let results = (outs Llama_Matrix:$result);
+  let assemblyFormat = [{
+    $input (`bias` `(` $bias^ `:` type($bias) `)`)? attr-dict `:` type($input)
+  }];
   let hasVerifier = 1;
 }
 

@@ -1,4 +1,6 @@
 /// residual(x, norm(linear(y)))  =>  kernel { linear; norm; residual }
+/// residual(x, norm(all_reduce(linear(y))))
+///   =>  kernel { linear; all_reduce; norm; residual }
 #include "passes/Kernel.h"
 #include "passes/Passes.h"
 
@@ -16,12 +18,18 @@ using namespace cria::llama;
 static void fuse(ResidualOp residual) {
   KernelGroup group(residual->getBlock(), "llama-fuse-residual");
   Value update = residual.getUpdate();
-  Operation *norm = group.producer<RMSNormOp, LayerNormOp>(update);
-  if (!group.producer<LinearOp>(norm ? norm->getOperand(0) : update))
+  Value made = update;
+  if (Operation *norm = group.producer<RMSNormOp, LayerNormOp>(made))
+    made = norm->getOperand(0);
+  if (Operation *sum = group.producer<AllReduceOp>(made))
+    made = sum->getOperand(0);
+  if (!group.producer<LinearOp>(made))
     return group.missed(residual, "its update is not a linear of this block");
   group.insert(residual);
-  if (norm && group.absorb<RMSNormOp, LayerNormOp>(update))
+  if (Operation *norm = group.absorb<RMSNormOp, LayerNormOp>(update))
     update = norm->getOperand(0);
+  if (Operation *sum = group.absorb<AllReduceOp>(update))
+    update = sum->getOperand(0);
   Operation *linear = group.absorb<LinearOp>(update);
   if (!linear)
     return;

@@ -19,6 +19,35 @@ def SpecializeEntries : Pass<"llama-specialize-entries", "::mlir::ModuleOp"> {
                            "::mlir::tensor::TensorDialect"];
 }
 
+def ShardWeights : Pass<"llama-shard-weights", "::mlir::ModuleOp"> {
+  let summary = "split heads, MLP and vocabulary over ranks";
+  let description = [{
+    Before: a program at import. After, for `shards` N of 2 or more: that of each
+    of N ranks, in a module with `llama.shards`. A rank has N-ths of the query
+    heads, KV heads and caches, and of the MLP's inner dimension. Linears that
+    make them are split by rows, linears that read them by columns; their sums
+    are completed by `llama.all_reduce`, which then adds the bias. A head is
+    split by rows where N divides the vocabulary and nothing else reads its
+    weight: the program then returns a rank's part of the logits. Embeddings and
+    norms are whole on each rank.
+
+    ```mlir
+    llama.weight @down_proj[2] : tensor<64x96xbf16> from "model.layers.{}.mlp.down_proj.weight" split cols
+    ...
+    %1 = llama.linear %h, %down_proj : tensor<?x96xbf16>, tensor<64x96xbf16>
+    %2 = llama.all_reduce %1 : tensor<?x64xbf16>
+    ```
+
+    Fails, naming the op, where N does not divide the KV heads or the inner
+    dimension, and where another op reads what ranks share, such as a norm of
+    all heads together. With `shards` 1 nothing changes.
+  }];
+  let options = [
+    Option<"shards", "shards", "int64_t", "1", "the number of ranks">];
+  let dependentDialects = ["::cria::llama::LlamaDialect",
+                           "::mlir::tensor::TensorDialect"];
+}
+
 def QuantizeWeights : Pass<"llama-quantize-weights", "::mlir::ModuleOp"> {
   let summary = "store matrices in blocks of few bits";
   let description = [{
@@ -110,7 +139,8 @@ def FuseResidual : FusionPass<"llama-fuse-residual"> {
     Before: a `llama.residual` whose update is a `llama.linear`, or the norm of a
     `llama.linear`, that nothing else reads. After: these ops are one
     `llama.kernel`, with a `tensor.collapse_shape` before the linear if only the
-    linear reads it.
+    linear reads it. A `llama.all_reduce` of the linear is in the kernel, too:
+    ranks add their sums before the sums are rounded.
 
     ```mlir
     %y = llama.kernel "layers_attn_out" -> tensor<?x64xf32> {

@@ -31,7 +31,8 @@ static WeightOp declare(WeightOp weight, StringRef matrix,
       b, locationOf(weight, matrix), symbol, weight.getCountAttr(), type,
       (front + matrix + ".weight").str(), /*first_row=*/IntegerAttr(),
       /*source_rows=*/IntegerAttr(), weight.getFirst(), /*adapter=*/true,
-      /*tied=*/FlatSymbolRefAttr(), /*slot=*/IntegerAttr());
+      /*tied=*/FlatSymbolRefAttr(), /*slot=*/IntegerAttr(),
+      /*split=*/SplitAttr());
 }
 
 static LogicalResult addAdapter(LinearOp linear, int64_t rank) {

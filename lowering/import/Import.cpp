@@ -102,7 +102,8 @@ WeightOp Importer::declare(StringRef path, StringRef kind,
       layered ? b.getI64IntegerAttr(c.layers) : IntegerAttr(), tensor(shape),
       source + "." + kind.str(), /*first_row=*/IntegerAttr(),
       /*source_rows=*/IntegerAttr(), /*first=*/0, /*adapter=*/false,
-      /*tied=*/FlatSymbolRefAttr(), /*slot=*/IntegerAttr());
+      /*tied=*/FlatSymbolRefAttr(), /*slot=*/IntegerAttr(),
+      /*split=*/SplitAttr());
 }
 
 /// Declares a linear of each layer, or rows [row, row + out) of the `rows` rows

@@ -367,3 +367,72 @@ llama.weight @b : tensor<4xf32> from "b" {slot = 1 : index}
 llama.weight @a : tensor<4xf32> from "a" {slot = 2 : index}
 // expected-error @below {{expected slot 0, the next one, got 1}}
 llama.rope_table @r {positions = 8 : i64, inv_freq = array<f32: 1.0>, slot = 1 : index}
+
+// -----
+
+// weight_c7
+// expected-error @below {{expected a module with 'llama.shards' around a weight that ranks share}}
+llama.weight @w : tensor<4x8xf32> from "w" split rows
+
+// -----
+
+// weight_c7
+module attributes {llama.shards = 2 : i64} {
+  // expected-error @below {{expected a matrix to share the columns of, without 'rows'}}
+  llama.weight @w : tensor<4x8xf32> from "w" rows 4 of 8 split cols
+}
+
+// -----
+
+// weight_c7
+module attributes {llama.shards = 2 : i64} {
+  // expected-error @below {{expected no adapter to share the rows of}}
+  llama.weight @w : tensor<4x8xf32> from "w" split rows adapter
+}
+
+// -----
+
+// weight_c4
+module attributes {llama.shards = 2 : i64} {
+  // expected-error @below {{expected 8 rows from 5 on within the tensor's 12}}
+  llama.weight @w : tensor<4x8xf32> from "w" rows 5 of 12 split rows
+}
+
+// -----
+
+// weight_c5
+module attributes {llama.shards = 2 : i64} {
+  llama.weight @e : tensor<4x8xf32> from "e"
+  // expected-error @below {{expected a whole weight of the shape of 'tensor<8x8xf32>' to stand in, got @e}}
+  llama.weight @w : tensor<4x8xf32> from "w" or @e split rows
+}
+
+// -----
+
+// all_reduce_c1
+module attributes {llama.shards = 2 : i64} {
+  func.func @all_reduce(%x: tensor<?x64xf32>, %b: tensor<32xf32>) {
+    // expected-error @below {{expected a bias of size 64, got 32}}
+    %y = llama.all_reduce %x bias(%b : tensor<32xf32>) : tensor<?x64xf32>
+    return
+  }
+}
+
+// -----
+
+// all_reduce_c2
+func.func @all_reduce(%x: tensor<?x64xf32>) {
+  // expected-error @below {{expected a module with 'llama.shards' around it}}
+  %y = llama.all_reduce %x : tensor<?x64xf32>
+  return
+}
+
+// -----
+
+// expected-error @below {{expected 'llama.shards' to be an i64 from 2 to 1024 on a module, got 1 : i64}}
+module attributes {llama.shards = 1 : i64} {}
+
+// -----
+
+// expected-error @below {{expected no attribute 'llama.ranks'}}
+module attributes {llama.ranks = 2 : i64} {}

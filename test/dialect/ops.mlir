@@ -198,3 +198,27 @@ func.func @kernel(%x: tensor<?x64xbf16>, %w: tensor<64xbf16>, %wg: tensor<172x64
   // CHECK: return %[[H]]
   return %h : tensor<?x172xbf16>
 }
+
+// A module of several ranks: weights are shares, and products are summed.
+// CHECK: module attributes {llama.shards = 2 : i64}
+module attributes {llama.shards = 2 : i64} {
+  // CHECK: llama.weight @embed_tokens : tensor<512x64xbf16>
+  llama.weight @embed_tokens : tensor<512x64xbf16> from "model.embed_tokens.weight"
+  // CHECK: llama.weight @v_proj[16] : tensor<256x2048xbf16> from "model.layers.{}.self_attn.v_proj.weight" split rows
+  llama.weight @v_proj[16] : tensor<256x2048xbf16> from "model.layers.{}.self_attn.v_proj.weight" split rows
+  // CHECK: llama.weight @down_proj[16] : tensor<2048x4096xbf16> from "model.layers.{}.mlp.down_proj.weight" split cols
+  llama.weight @down_proj[16] : tensor<2048x4096xbf16> from "model.layers.{}.mlp.down_proj.weight" split cols
+  // CHECK: llama.weight @k_proj[32] : tensor<512x3072xbf16> from "model.layers.{}.self_attn.qkv_proj.weight" rows 3072 of 5120 split rows
+  llama.weight @k_proj[32] : tensor<512x3072xbf16> from "model.layers.{}.self_attn.qkv_proj.weight" rows 3072 of 5120 split rows
+  // CHECK: llama.weight @lm_head : tensor<256x64xbf16> from "lm_head.weight" or @embed_tokens split rows
+  llama.weight @lm_head : tensor<256x64xbf16> from "lm_head.weight" or @embed_tokens split rows
+
+  // CHECK-LABEL: func @all_reduce
+  func.func @all_reduce(%x: tensor<?x64xbf16>, %b: tensor<64xbf16>) {
+    // CHECK: llama.all_reduce %{{.*}} : tensor<?x64xbf16>
+    %y = llama.all_reduce %x : tensor<?x64xbf16>
+    // CHECK: llama.all_reduce %{{.*}} bias(%{{.*}} : tensor<64xbf16>) : tensor<?x64xbf16>
+    %z = llama.all_reduce %x bias(%b : tensor<64xbf16>) : tensor<?x64xbf16>
+    return
+  }
+}

@@ -87,3 +87,26 @@ func.func @parallel(%x: !x, %y: !x, %z: !x, %w: !w) -> !x {
   %s = llama.residual %r, %b : !x
   return %s : !x
 }
+
+// -----
+
+!x = tensor<?x8xf32>
+!w = tensor<8x8xf32>
+
+// What ranks sum is summed in the kernel, before a norm.
+// CHECK-LABEL: func @all_reduce
+// CHECK: llama.kernel
+// CHECK-NEXT: llama.linear
+// CHECK-NEXT: llama.all_reduce
+// CHECK-NEXT: llama.rmsnorm
+// CHECK-NEXT: llama.residual
+// CHECK-NEXT: llama.yield
+module attributes {llama.shards = 2 : i64} {
+  func.func @all_reduce(%x: !x, %y: !x, %w: !w) -> !x {
+    %u = llama.linear %y, %w : !x, !w
+    %s = llama.all_reduce %u : !x
+    %n = llama.rmsnorm %s {eps = 1.0e-5} : !x
+    %r = llama.residual %x, %n : !x
+    return %r : !x
+  }
+}

@@ -72,3 +72,19 @@ func.func @forward(%ids: tensor<?xi32>, %position: index, %first: index)
   %y = arith.addf %x, %x : tensor<?x16xf32>
   return %y : tensor<?x16xf32>
 }
+
+// -----
+
+// The type of a sum over ranks is inferred.
+// CHECK-LABEL: func @decode(
+// CHECK: llama.all_reduce %{{.*}} : tensor<1x16xf32>
+module attributes {llama.shards = 2 : i64} {
+  llama.weight @table : tensor<16x16xf32> from "table"
+  func.func @forward(%ids: tensor<?xi32>, %position: index, %first: index)
+      -> tensor<?x16xf32> {
+    %table = llama.get_weight @table : tensor<16x16xf32>
+    %x = llama.embed %ids, %table : tensor<?xi32>, tensor<16x16xf32>
+    %y = llama.all_reduce %x : tensor<?x16xf32>
+    return %y : tensor<?x16xf32>
+  }
+}

@@ -1,0 +1,323 @@
+/// swiglu(linear(x, gate), linear(x, up)) -> linear(h, down)
+///   =>  each rank has N-ths of gate's, up's rows and of down's columns:
+///       all_reduce(linear(h, down))
+///
+/// Heads and the MLP's inner dimension are split: the linears that make them by
+/// their rows, the linears that read them by their columns, whose products are
+/// partial sums. The ops between work on a rank's heads as on all of them. What
+/// the ranks have in common, the residual stream and the norms on it, each has
+/// whole. The head is split by rows: a rank has the logits of its part of the
+/// vocabulary.
+#include "dialect/Dialect.h"
+#include "passes/Passes.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "llvm/ADT/TypeSwitch.h"
+
+namespace cria {
+#define GEN_PASS_DEF_SHARDWEIGHTS
+#include "passes/Passes.h.inc"
+} // namespace cria
+
+using namespace mlir;
+using namespace cria;
+using namespace cria::llama;
+
+namespace {
+/// Splits one program, op by op in its order.
+class Sharder {
+public:
+  Sharder(ModuleOp module, func::FuncOp forward, int64_t shards)
+      : symbols(module), forward(forward), shards(shards) {}
+
+  LogicalResult run();
+
+private:
+  LogicalResult divide(Operation *op, const Twine &what, int64_t size);
+  LogicalResult findMaker(Operation *reader, Value value);
+  LogicalResult findMakers(Operation *op);
+  void splitCaches();
+  LogicalResult split(Operation *op);
+  LogicalResult split(LinearOp op);
+  LogicalResult split(HeadOp op);
+  LogicalResult split(scf::ForOp loop);
+  void reshape(tensor::ExpandShapeOp op);
+  void reshape(tensor::CollapseShapeOp op);
+  LogicalResult splitWeight(Value read, Split how);
+  LogicalResult checkReaders();
+
+  /// The type of a rank's share of the second dimension.
+  RankedTensorType share(Type type) {
+    auto tensor = cast<RankedTensorType>(type);
+    SmallVector<int64_t> shape(tensor.getShape());
+    shape[1] /= shards;
+    return tensor.clone(shape);
+  }
+  bool isSplit(Value value) const { return parts.contains(value); }
+  void setSplit(Value value, Type type) {
+    value.setType(type);
+    parts.insert(value);
+  }
+
+  SymbolTable symbols;
+  func::FuncOp forward;
+  int64_t shards;
+  llvm::DenseSet<Operation *> makers; // linears that are split by rows
+  llvm::DenseSet<Value> parts;        // of which a rank has a share
+};
+} // namespace
+
+/// Reports what cannot be shared equally.
+LogicalResult Sharder::divide(Operation *op, const Twine &what, int64_t size) {
+  if (size % shards == 0)
+    return success();
+  return op->emitError("expected shards to divide ")
+         << size << " " << what << ", got " << shards;
+}
+
+/// Notes the linear that makes heads, or what a gate takes.
+LogicalResult Sharder::findMaker(Operation *reader, Value value) {
+  while (Operation *op = value.getDefiningOp()) {
+    if (isa<LinearOp>(op)) {
+      makers.insert(op);
+      return success();
+    }
+    if (!isa<RopeOp, RMSNormOp, LayerNormOp, tensor::ExpandShapeOp>(op))
+      break;
+    value = op->getOperand(0);
+  }
+  return reader->emitError("expected a llama.linear to make what ranks share, "
+                           "got ")
+         << (value.getDefiningOp()
+                 ? value.getDefiningOp()->getName().getStringRef()
+                 : "an argument");
+}
+
+/// Whether only products read the result: else it is no MLP's.
+static bool feedsLinears(Operation *op) {
+  return llvm::all_of(op->getUsers(), llvm::IsaPred<LinearOp>);
+}
+
+LogicalResult Sharder::findMakers(Operation *op) {
+  if (auto gqa = dyn_cast<GQAOp>(op)) {
+    int64_t kvHeads = gqa.getKeyCache().getType().getDimSize(1);
+    if (failed(divide(op, "KV heads", kvHeads)))
+      return failure();
+    return findMaker(op, gqa.getQuery());
+  }
+  if (auto append = dyn_cast<KVAppendOp>(op))
+    return findMaker(op, append.getRows());
+  if (!isa<SwiGLUOp, ActivateOp>(op) || !feedsLinears(op))
+    return success();
+  auto type = cast<RankedTensorType>(op->getResult(0).getType());
+  if (failed(divide(op, "of the MLP's intermediate size", type.getDimSize(1))))
+    return failure();
+  for (Value operand : op->getOperands())
+    if (failed(findMaker(op, operand)))
+      return failure();
+  return success();
+}
+
+void Sharder::splitCaches() {
+  for (BlockArgument argument : forward.getArguments())
+    if (auto type = dyn_cast<RankedTensorType>(argument.getType());
+        type && type.getRank() == 4)
+      setSplit(argument, share(type));
+}
+
+/// Gives a rank its share of the weight that `read` is.
+LogicalResult Sharder::splitWeight(Value read, Split how) {
+  auto get = read.getDefiningOp<GetWeightOp>();
+  auto weight = get ? symbols.lookup<WeightOp>(get.getWeight()) : WeightOp();
+  if (!weight)
+    return emitError(read.getLoc(), "expected a weight that ranks can share");
+  if (weight.getSplit() && *weight.getSplit() != how)
+    return weight.emitError("expected only rows, or only columns, to be split");
+  if (!weight.getSplit()) {
+    RankedTensorType type = weight.getTensorType();
+    SmallVector<int64_t> shape(type.getShape());
+    int64_t &size = shape[how == Split::Rows ? 0 : 1];
+    if (failed(divide(weight, how == Split::Rows ? "rows" : "columns", size)))
+      return failure();
+    if (how == Split::Cols && weight.getFirstRow())
+      return weight.emitError("expected a tensor of its own to split the "
+                              "columns of, got rows of one");
+    size /= shards;
+    weight.setType(type.clone(shape));
+    weight.setSplit(how);
+  }
+  get.getResult().setType(weight.getTensorType());
+  return success();
+}
+
+/// By rows where it makes what is shared, by columns where it reads that. The
+/// bias of the latter is added to the sum, once.
+LogicalResult Sharder::split(LinearOp op) {
+  bool reads = isSplit(op.getInput()), makes = makers.contains(op);
+  if (!reads && !makes)
+    return success();
+  if (reads && makes)
+    return op.emitError("expected an all-reduce between two products that "
+                        "ranks share, got one that makes and reads a share");
+  if (failed(splitWeight(op.getWeight(), makes ? Split::Rows : Split::Cols)))
+    return failure();
+  if (makes) {
+    if (op.getBias() && failed(splitWeight(op.getBias(), Split::Rows)))
+      return failure();
+    setSplit(op, share(op.getType()));
+    return success();
+  }
+  OpBuilder b(op->getContext());
+  b.setInsertionPointAfter(op);
+  auto sum = AllReduceOp::create(b, op.getLoc(), op, op.getBias());
+  op.getBiasMutable().clear();
+  op.getResult().replaceAllUsesExcept(sum, sum);
+  return success();
+}
+
+/// By rows, where they can be shared and no lookup needs them whole. Else each
+/// rank has all logits.
+LogicalResult Sharder::split(HeadOp op) {
+  auto get = op.getWeight().getDefiningOp<GetWeightOp>();
+  auto onlyHeadsRead = [&](Operation *use) {
+    auto other = dyn_cast<GetWeightOp>(use);
+    return !other || !get || other.getWeight() != get.getWeight() ||
+           llvm::all_of(other->getUsers(), llvm::IsaPred<HeadOp>);
+  };
+  bool isReturned = op->hasOneUse() && isa<func::ReturnOp>(*op->user_begin()) &&
+                    op->use_begin()->getOperandNumber() == 0;
+  bool isShared = true;
+  forward.walk([&](Operation *use) { isShared &= onlyHeadsRead(use); });
+  if (!get || get.getLayer() || !isShared || !isReturned ||
+      op.getType().getDimSize(1) % shards)
+    return success();
+  if (failed(splitWeight(op.getWeight(), Split::Rows)) ||
+      (op.getBias() && failed(splitWeight(op.getBias(), Split::Rows))))
+    return failure();
+  op.getResult().setType(share(op.getType()));
+  return success();
+}
+
+/// A loop carries shares as shares.
+LogicalResult Sharder::split(scf::ForOp loop) {
+  for (auto [init, inner, result] : llvm::zip(
+           loop.getInitArgs(), loop.getRegionIterArgs(), loop.getResults()))
+    if (isSplit(init)) {
+      setSplit(inner, init.getType());
+      setSplit(result, init.getType());
+    }
+  return success();
+}
+
+void Sharder::reshape(tensor::ExpandShapeOp op) {
+  OpBuilder b(op);
+  SmallVector<OpFoldResult> sizes = op.getMixedOutputShape();
+  RankedTensorType type = share(op.getType());
+  sizes[1] = b.getIndexAttr(type.getDimSize(1));
+  auto made = tensor::ExpandShapeOp::create(
+      b, op.getLoc(), type, op.getSrc(), op.getReassociationIndices(), sizes);
+  parts.insert(made);
+  op.replaceAllUsesWith(made.getResult());
+  op.erase();
+}
+
+void Sharder::reshape(tensor::CollapseShapeOp op) {
+  setSplit(op.getResult(), share(op.getType()));
+}
+
+LogicalResult Sharder::split(Operation *op) {
+  if (auto linear = dyn_cast<LinearOp>(op))
+    return split(linear);
+  if (auto head = dyn_cast<HeadOp>(op))
+    return split(head);
+  if (auto loop = dyn_cast<scf::ForOp>(op))
+    return split(loop);
+  if (llvm::none_of(op->getOperands(), [&](Value v) { return isSplit(v); }) ||
+      isa<scf::YieldOp, func::ReturnOp>(op))
+    return success();
+  auto isHeads = [](RMSNormOp norm) { return norm.getType().getRank() == 3; };
+  return llvm::TypeSwitch<Operation *, LogicalResult>(op)
+      .Case<tensor::ExpandShapeOp, tensor::CollapseShapeOp>([&](auto typed) {
+        reshape(typed);
+        return success();
+      })
+      .Case<KVAppendOp>([&](KVAppendOp append) {
+        setSplit(append, append.getCache().getType());
+        return success();
+      })
+      .Case<RopeOp, GQAOp, SwiGLUOp, ActivateOp>([&](auto typed) {
+        setSplit(typed, typed->getOperand(0).getType());
+        return success();
+      })
+      .Default([&](Operation *other) -> LogicalResult {
+        auto norm = dyn_cast<RMSNormOp>(other);
+        if (norm && isHeads(norm)) {
+          setSplit(norm, norm.getInput().getType());
+          return success();
+        }
+        return other->emitError("expected no ")
+               << other->getName() << " on what ranks share"
+               << (isa<RMSNormOp, LayerNormOp>(other)
+                       ? ": a norm of all heads together needs a sum over "
+                         "ranks"
+                       : "");
+      });
+}
+
+/// A weight that is split is whole for nobody.
+LogicalResult Sharder::checkReaders() {
+  WalkResult result = forward.walk([&](GetWeightOp get) {
+    auto weight = symbols.lookup<WeightOp>(get.getWeight());
+    if (get.getType() == weight.getType())
+      return WalkResult::advance();
+    get.emitError("expected no reader of the whole weight @")
+        << get.getWeight() << ", which ranks share";
+    return WalkResult::interrupt();
+  });
+  return failure(result.wasInterrupted());
+}
+
+LogicalResult Sharder::run() {
+  SmallVector<Operation *> ops;
+  forward.walk<WalkOrder::PreOrder>([&](Operation *op) { ops.push_back(op); });
+  for (Operation *op : ops)
+    if (failed(findMakers(op)))
+      return failure();
+  splitCaches();
+  for (Operation *op : llvm::drop_begin(ops)) // the function comes first
+    if (failed(split(op)))
+      return failure();
+  if (failed(checkReaders()))
+    return failure();
+  Operation *ret = forward.front().getTerminator();
+  forward.setType(FunctionType::get(forward.getContext(),
+                                    forward.front().getArgumentTypes(),
+                                    ret->getOperandTypes()));
+  return success();
+}
+
+namespace {
+struct ShardWeights : cria::impl::ShardWeightsBase<ShardWeights> {
+  using ShardWeightsBase::ShardWeightsBase;
+
+  void runOnOperation() override {
+    ModuleOp module = getOperation();
+    if (shards == 1)
+      return;
+    auto forward = module.lookupSymbol<func::FuncOp>("forward");
+    bool fits = forward && forward.getBody().hasOneBlock() &&
+                !module.lookupSymbol("encode");
+    if (!fits || LlamaDialect::shardsOf(module) != 1) {
+      module.emitError("expected a program to split over ranks: @forward "
+                       "without @encode, not split yet");
+      return signalPassFailure();
+    }
+    module->setAttr(LlamaDialect::kShards,
+                    Builder(module).getI64IntegerAttr(shards));
+    if (failed(Sharder(module, forward, shards).run()))
+      signalPassFailure();
+  }
+};
+} // namespace

@@ -1,0 +1,171 @@
+// RUN: cria-opt --llama-shard-weights=shards=2 --split-input-file --verify-diagnostics %s | FileCheck %s
+// RUN: cria-opt --llama-shard-weights --split-input-file %s | FileCheck %s --check-prefix=ONE
+
+// ONE-NOT: split rows
+
+// What makes heads and the MLP's inner dimension has half of the rows, what
+// reads them half of the columns. Sums over ranks complete their products, and
+// add the bias. Lookups and norms are whole, the head is split.
+// CHECK: module attributes {llama.shards = 2 : i64}
+// CHECK: @e : tensor<16x8xf32> from "e"{{$}}
+// CHECK: @n : tensor<8xf32> from "n"{{$}}
+// CHECK: @q[1] : tensor<8x8xf32> from "l.{}.q" split rows
+// CHECK: @q_bias[1] : tensor<8xf32> from "l.{}.q.bias" split rows
+// CHECK: @k[1] : tensor<4x8xf32> from "l.{}.qkv" rows 16 of 32 split rows
+// CHECK: @o[1] : tensor<8x8xf32> from "l.{}.o" split cols
+// CHECK: @o_bias[1] : tensor<8xf32> from "l.{}.o.bias"{{$}}
+// CHECK: @up[1] : tensor<6x8xf32> from "l.{}.up" split rows
+// CHECK: @down[1] : tensor<8x6xf32> from "l.{}.down" split cols
+// CHECK: @head : tensor<8x8xf32> from "h" or @e split rows
+llama.weight @e : tensor<16x8xf32> from "e"
+llama.weight @n : tensor<8xf32> from "n"
+llama.weight @q[1] : tensor<16x8xf32> from "l.{}.q"
+llama.weight @q_bias[1] : tensor<16xf32> from "l.{}.q.bias"
+llama.weight @k[1] : tensor<8x8xf32> from "l.{}.qkv" rows 16 of 32
+llama.weight @o[1] : tensor<8x16xf32> from "l.{}.o"
+llama.weight @o_bias[1] : tensor<8xf32> from "l.{}.o.bias"
+llama.weight @up[1] : tensor<12x8xf32> from "l.{}.up"
+llama.weight @down[1] : tensor<8x12xf32> from "l.{}.down"
+llama.weight @head : tensor<16x8xf32> from "h" or @e
+llama.rope_table @rope {positions = 32 : i64, inv_freq = array<f32: 1.0, 0.1>}
+
+!cache = tensor<1x2x32x4xf32>
+// CHECK-LABEL: func @forward
+// CHECK-SAME: %{{.*}}: tensor<1x1x32x4xf32>, %{{.*}}: tensor<1x1x32x4xf32>) -> (tensor<?x8xf32>, tensor<1x1x32x4xf32>, tensor<1x1x32x4xf32>)
+func.func @forward(%ids: tensor<?xi32>, %position: index, %first: index, %keys: !cache, %values: !cache) -> (tensor<?x16xf32>, !cache, !cache) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %t = tensor.dim %ids, %c0 : tensor<?xi32>
+  %cos, %sin = llama.get_rope @rope : tensor<32x2xf32>
+  %e = llama.get_weight @e : tensor<16x8xf32>
+  %x0 = llama.embed %ids, %e : tensor<?xi32>, tensor<16x8xf32>
+  // CHECK: scf.for {{.*}} -> (tensor<?x8xf32>, tensor<1x1x32x4xf32>, tensor<1x1x32x4xf32>)
+  %x, %k2, %v2 = scf.for %l = %c0 to %c1 step %c1 iter_args(%x = %x0, %k = %keys, %v = %values) -> (tensor<?x8xf32>, !cache, !cache) {
+    %n = llama.get_weight @n : tensor<8xf32>
+    %y = llama.rmsnorm %x, %n {eps = 1.0e-5} : tensor<?x8xf32>, tensor<8xf32>
+    %wq = llama.get_weight @q[%l] : tensor<16x8xf32>
+    %bq = llama.get_weight @q_bias[%l] : tensor<16xf32>
+    // CHECK: %[[Q:.*]] = llama.linear %{{.*}}, %{{.*}} bias(%{{.*}} : tensor<8xf32>) : tensor<?x8xf32>, tensor<8x8xf32>
+    %q1 = llama.linear %y, %wq bias(%bq : tensor<16xf32>) : tensor<?x8xf32>, tensor<16x8xf32>
+    // CHECK: tensor.expand_shape %[[Q]] {{.*}} output_shape [%{{.*}}, 2, 4] : tensor<?x8xf32> into tensor<?x2x4xf32>
+    %q3 = tensor.expand_shape %q1 [[0], [1, 2]] output_shape [%t, 4, 4] : tensor<?x16xf32> into tensor<?x4x4xf32>
+    %qr = llama.rope %q3, %cos, %sin at %position : tensor<?x4x4xf32>, tensor<32x2xf32>
+    %wk = llama.get_weight @k[%l] : tensor<8x8xf32>
+    %k1 = llama.linear %y, %wk : tensor<?x8xf32>, tensor<8x8xf32>
+    %k3 = tensor.expand_shape %k1 [[0], [1, 2]] output_shape [%t, 2, 4] : tensor<?x8xf32> into tensor<?x2x4xf32>
+    %hn = llama.rmsnorm %k3 {eps = 1.0e-5} : tensor<?x2x4xf32>
+    // CHECK: llama.kv_append {{.*}} : tensor<?x1x4xf32> into tensor<1x1x32x4xf32>
+    %ka = llama.kv_append %hn into %k[%l] at %position : tensor<?x2x4xf32> into !cache
+    %va = llama.kv_append %k3 into %v[%l] at %position : tensor<?x2x4xf32> into !cache
+    // CHECK: llama.gqa {{.*}} : tensor<?x2x4xf32>, tensor<1x1x32x4xf32>
+    %a = llama.gqa %qr, %ka, %va[%l] at %position {scale = 0.5, causal} : tensor<?x4x4xf32>, !cache
+    // CHECK: tensor.collapse_shape {{.*}} into tensor<?x8xf32>
+    %m = tensor.collapse_shape %a [[0], [1, 2]] : tensor<?x4x4xf32> into tensor<?x16xf32>
+    %wo = llama.get_weight @o[%l] : tensor<8x16xf32>
+    %bo = llama.get_weight @o_bias[%l] : tensor<8xf32>
+    // CHECK: %[[O:.*]] = llama.linear %{{.*}}, %{{.*}} : tensor<?x8xf32>, tensor<8x8xf32>
+    // CHECK-NEXT: %[[SUM:.*]] = llama.all_reduce %[[O]] bias(%{{.*}} : tensor<8xf32>) : tensor<?x8xf32>
+    // CHECK: llama.residual %{{.*}}, %[[SUM]]
+    %o = llama.linear %m, %wo bias(%bo : tensor<8xf32>) : tensor<?x16xf32>, tensor<8x16xf32>
+    %x1 = llama.residual %x, %o : tensor<?x8xf32>
+    %wu = llama.get_weight @up[%l] : tensor<12x8xf32>
+    %u = llama.linear %x1, %wu : tensor<?x8xf32>, tensor<12x8xf32>
+    // CHECK: llama.activate relu %{{.*}} : tensor<?x6xf32>
+    %h = llama.activate relu %u : tensor<?x12xf32>
+    %wd = llama.get_weight @down[%l] : tensor<8x12xf32>
+    // CHECK: %[[D:.*]] = llama.linear %{{.*}} : tensor<?x6xf32>, tensor<8x6xf32>
+    // CHECK-NEXT: llama.all_reduce %[[D]] : tensor<?x8xf32>
+    %d = llama.linear %h, %wd : tensor<?x12xf32>, tensor<8x12xf32>
+    %x2 = llama.residual %x1, %d : tensor<?x8xf32>
+    scf.yield %x2, %ka, %va : tensor<?x8xf32>, !cache, !cache
+  }
+  %h = llama.get_weight @head : tensor<16x8xf32>
+  // CHECK: llama.head %{{.*}} : tensor<?x8xf32>, tensor<8x8xf32>
+  %logits = llama.head %x, %h : tensor<?x8xf32>, tensor<16x8xf32>
+  return %logits, %k2, %v2 : tensor<?x16xf32>, !cache, !cache
+}
+
+// -----
+
+// A vocabulary that cannot be shared equally, and a table that is looked up,
+// stay whole; so does what is no MLP.
+// CHECK-NOT: split
+llama.weight @e : tensor<16x8xf32> from "e"
+llama.weight @odd : tensor<15x8xf32> from "odd"
+func.func @forward(%ids: tensor<?xi32>, %position: index, %first: index) -> tensor<?x15xf32> {
+  %e = llama.get_weight @e : tensor<16x8xf32>
+  %x = llama.embed %ids, %e : tensor<?xi32>, tensor<16x8xf32>
+  %y = llama.linear %x, %e : tensor<?x8xf32>, tensor<16x8xf32>
+  %a = llama.activate relu %x : tensor<?x8xf32>
+  %odd = llama.get_weight @odd : tensor<15x8xf32>
+  %l = llama.head %a, %odd : tensor<?x8xf32>, tensor<15x8xf32>
+  return %l : tensor<?x15xf32>
+}
+
+// -----
+
+!cache = tensor<1x3x32x4xf32>
+func.func @forward(%ids: tensor<?xi32>, %position: index, %q: tensor<?x3x4xf32>, %k: !cache) -> tensor<?x3x4xf32> {
+  %c0 = arith.constant 0 : index
+  // expected-error @below {{expected shards to divide 3 KV heads, got 2}}
+  %a = llama.gqa %q, %k, %k[%c0] at %position {scale = 0.5} : tensor<?x3x4xf32>, !cache
+  return %a : tensor<?x3x4xf32>
+}
+
+// -----
+
+llama.weight @up : tensor<9x8xf32> from "up"
+func.func @forward(%x: tensor<?x8xf32>, %w: tensor<8x9xf32>) -> tensor<?x8xf32> {
+  %up = llama.get_weight @up : tensor<9x8xf32>
+  %u = llama.linear %x, %up : tensor<?x8xf32>, tensor<9x8xf32>
+  // expected-error @below {{expected shards to divide 9 of the MLP's intermediate size, got 2}}
+  %h = llama.activate relu %u : tensor<?x9xf32>
+  %d = llama.linear %h, %w : tensor<?x9xf32>, tensor<8x9xf32>
+  return %d : tensor<?x8xf32>
+}
+
+// -----
+
+// A norm of what ranks share.
+llama.weight @up : tensor<8x8xf32> from "up"
+func.func @forward(%x: tensor<?x8xf32>, %w: tensor<8x8xf32>) -> tensor<?x8xf32> {
+  %up = llama.get_weight @up : tensor<8x8xf32>
+  %u = llama.linear %x, %up : tensor<?x8xf32>, tensor<8x8xf32>
+  // expected-error @below {{expected no llama.rmsnorm on what ranks share: a norm of all heads together needs a sum over ranks}}
+  %n = llama.rmsnorm %u {eps = 1.0e-5} : tensor<?x8xf32>
+  %h = llama.activate relu %n : tensor<?x8xf32>
+  %d = llama.linear %h, %w : tensor<?x8xf32>, tensor<8x8xf32>
+  return %d : tensor<?x8xf32>
+}
+
+// -----
+
+func.func @forward(%x: tensor<?x8xf32>, %w: tensor<8x8xf32>) -> tensor<?x8xf32> {
+  // expected-error @below {{expected a llama.linear to make what ranks share, got an argument}}
+  %h = llama.activate relu %x : tensor<?x8xf32>
+  %d = llama.linear %h, %w : tensor<?x8xf32>, tensor<8x8xf32>
+  return %d : tensor<?x8xf32>
+}
+
+// -----
+
+// One weight, whole here and shared there.
+llama.weight @up : tensor<8x8xf32> from "up"
+func.func @forward(%x: tensor<?x8xf32>) -> tensor<?x8xf32> {
+  %up = llama.get_weight @up : tensor<8x8xf32>
+  %u = llama.linear %x, %up : tensor<?x8xf32>, tensor<8x8xf32>
+  %h = llama.activate relu %u : tensor<?x8xf32>
+  // expected-error @below {{expected no reader of the whole weight @up, which ranks share}}
+  %again = llama.get_weight @up : tensor<8x8xf32>
+  %other = llama.linear %x, %again : tensor<?x8xf32>, tensor<8x8xf32>
+  return %other : tensor<?x8xf32>
+}
+
+// -----
+
+// expected-error @below {{expected a program to split over ranks: @forward without @encode, not split yet}}
+module attributes {llama.shards = 2 : i64} {
+  func.func @forward(%x: tensor<?x8xf32>) -> tensor<?x8xf32> {
+    return %x : tensor<?x8xf32>
+  }
+}
