@@ -11,7 +11,7 @@
 
 /* The format of artifact, manifest and entry functions. A change of any of
  * them changes this number. */
-#define CRIA_FORMAT_VERSION 7u
+#define CRIA_FORMAT_VERSION 8u
 
 /* The functions that the object may take from the process, and its SONAME. The
  * runtime refuses an object with any others. */
@@ -56,7 +56,15 @@ typedef struct CriaHost {
   /* Entries call it before each kernel with the kernel's number in the
    * manifest's "kernels": the kernel before has ended then. */
   void (*enter)(const struct CriaHost *host, int64_t kernel);
+  /* Puts in the place of `count` values of `type`, a CRIA_SUM_*, their sums
+   * over all ranks, which call it in the same order. Code of one rank alone
+   * does not call it: then it may be null. */
+  void (*all_reduce)(const struct CriaHost *host, void *values, int64_t count,
+                     int32_t type);
 } CriaHost;
+
+/* What is summed over ranks. */
+#define CRIA_SUM_F32 0
 
 /* An entry function: the forward pass of `tokens` tokens at positions
  * position, position + 1, ... The decode entry takes tokens = 1; the prefill
@@ -65,9 +73,11 @@ typedef struct CriaHost {
  * in the caches what the others attend to.
  *
  *   ids     (tokens), each in [0, vocab)
- *   logits  (tokens - first_logit, vocab) f32: those of tokens first_logit and
- *           later; first_logit may equal tokens, then nothing is written. The
- *           decode entry takes first_logit = 0, the encode entry writes none
+ *   logits  (tokens - first_logit, columns) f32, where there are as many
+ *           columns as ids, or where ranks share the vocabulary this rank's
+ *           part of them: those of tokens first_logit and later; first_logit
+ *           may equal tokens, then nothing is written. The decode entry takes
+ *           first_logit = 0, the encode entry writes none
  *   source  the tokens of the text that was encoded; 0 without an encode entry
  *   caches  one pointer for each of the manifest's "caches", 64-byte aligned,
  *           updated in place

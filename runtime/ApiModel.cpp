@@ -1,6 +1,7 @@
 #include "runtime/Handles.h"
 
 #include "runtime/Devices.h"
+#include "runtime/Limits.h"
 #include "runtime/Preflight.h"
 
 using namespace cria;
@@ -115,10 +116,11 @@ cria_status cria_model_check(const cria_artifact *artifact, const char *weights,
     if (!checkpoint.ok())
       return checkpoint.status();
     const Artifact &object = *artifact->object;
-    Binding binding = matchWeights(object.manifest(), *checkpoint);
-    *text = strdup(
-        preflightReport(object, binding, weights, object.manifest().maxSeq)
-            .c_str());
+    Manifest manifest = object.manifest().ofRank(0);
+    Binding binding = matchWeights(manifest, *checkpoint);
+    *text = strdup(preflightReport(object, binding, weights, manifest.maxSeq,
+                                   availableMemory())
+                       .c_str());
     if (!*text)
       throw std::bad_alloc();
     return binding.status(weights);

@@ -52,6 +52,11 @@ static std::string mismatch(const WeightSpec &weight,
   if (!tensor.type)
     return concat({quote(tensor.name), " is ", quote(tensor.typeName),
                    ", expected a float type"});
+  uint64_t block = blockOf(*tensor.type).elements;
+  if (weight.sourceColumns && weight.shape[1] % block != 0)
+    return concat({quote(tensor.name), " is ", quote(tensor.typeName),
+                   ", in blocks of ", block, " columns; a rank's share of ",
+                   weight.shape[1], " is no whole blocks"});
   return "";
 }
 
@@ -246,8 +251,8 @@ void Matcher::add(const WeightSpec &weight, uint64_t index,
   uint64_t begin = place->tensor->begin + bytesOf(type, weight.firstElement());
   const LoraUpdate *update = loras.find(name);
   bool aligned = begin % alignmentOf(weight.type) == 0;
-  bool inPlace =
-      type == weight.type && aligned && !update && place->tensor->isPlain();
+  bool inPlace = type == weight.type && aligned && !update &&
+                 !weight.sourceColumns && place->tensor->isPlain();
   (inPlace ? binding.mappedBytes : binding.copiedBytes) += weight.bytes();
   if (type != weight.type)
     ++conversions[{type, weight.type, ""}];

@@ -1,6 +1,7 @@
 /// Which device a model runs on.
 #pragma once
 
+#include "runtime/Ranks.h"
 #include "runtime/Status.h"
 
 #include <optional>
@@ -19,6 +20,9 @@ struct DeviceOptions {
   bool cache = true;
   /// Which GPU, as its driver counts them; none: the first that can be opened.
   std::optional<int> index = std::nullopt;
+  /// The processes that share the model, which outlive it; null: this one
+  /// alone.
+  const CriaRanks *ranks = nullptr;
 };
 
 /// The device called `name`: auto, cpu, cuda or emulated, the last two maybe

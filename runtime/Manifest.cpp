@@ -15,6 +15,7 @@ static constexpr int64_t maxSlots = 1 << 20;
 static constexpr int64_t maxPositions = 1 << 24;
 static constexpr int64_t maxVocab = 1 << 24;
 static constexpr size_t maxCpus = 64;
+static constexpr int64_t maxShards = 1024;
 
 std::string WeightSpec::name(uint64_t index) const {
   if (count == 0)
@@ -29,10 +30,14 @@ Shape WeightSpec::sourceShape() const {
   Shape source = shape;
   if (sourceRows)
     source[0] = sourceRows;
+  if (sourceColumns)
+    source[1] = sourceColumns;
   return source;
 }
 
 uint64_t WeightSpec::firstElement() const {
+  if (sourceColumns)
+    return firstRow * sourceColumns + firstColumn;
   return firstRow ? firstRow * (elements() / shape[0]) : 0;
 }
 
@@ -64,6 +69,24 @@ std::string KernelCost::pathOf(int64_t run) const {
   if (size_t at = text.find('*'); at != std::string::npos)
     text.replace(at, 1, std::to_string(layer + run * layerStep));
   return text;
+}
+
+void WeightSpec::setRank(uint64_t rank, uint64_t ranks) {
+  if (split == Split::Rows) {
+    if (!sourceRows)
+      sourceRows = ranks * shape[0];
+    firstRow += rank * shape[0];
+  } else if (split == Split::Columns) {
+    sourceColumns = ranks * shape[1];
+    firstColumn = rank * shape[1];
+  }
+}
+
+Manifest Manifest::ofRank(int rank) const {
+  Manifest result = *this;
+  for (WeightSpec &weight : result.weights)
+    weight.setRank(uint64_t(rank), uint64_t(shards));
+  return result;
 }
 
 uint64_t Manifest::weightBytes() const {
@@ -114,6 +137,8 @@ private:
   void readModel(const JsonCursor &model);
   void readWeight(const JsonCursor &at);
   void readType(const JsonCursor &at, WeightSpec &weight);
+  void readSplit(const JsonCursor &at, WeightSpec &weight);
+  uint64_t rowsOf(const WeightSpec &weight) const;
   void readRows(const JsonCursor &at, WeightSpec &weight);
   void readTied(const JsonCursor &at, WeightSpec &weight);
   void readRope(const JsonCursor &at);
@@ -236,6 +261,16 @@ void Reader::readModel(const JsonCursor &model) {
   manifest.vocabSize = model["vocab_size"].integer(1, maxVocab);
   manifest.maxSeq = model["max_seq"].integer(1, maxPositions);
   manifest.chunk = model["chunk"].integer(1, maxPositions);
+  if (auto shards = model.find("shards"))
+    manifest.shards = shards->integer(1, maxShards);
+  manifest.logitColumns = manifest.vocabSize;
+  if (auto columns = model.find("logits")) {
+    manifest.logitColumns = columns->integer(1, maxVocab);
+    if (manifest.logitColumns * manifest.shards != manifest.vocabSize)
+      columns->fail("is " + std::to_string(manifest.logitColumns) +
+                    ", expected an equal part of vocab_size for each of " +
+                    std::to_string(manifest.shards) + " ranks");
+  }
   manifest.maxPositionEmbeddings = manifest.maxSeq;
   if (auto positions = model.find("max_position_embeddings"))
     manifest.maxPositionEmbeddings = positions->integer(1, INT64_MAX);
@@ -269,6 +304,8 @@ void Reader::readWeight(const JsonCursor &at) {
   if (weight.count && weight.pattern.find("{}") == std::string::npos)
     at["name"].expected("a name with {} for the layer");
   readType(at, weight);
+  if (auto split = at.find("split"))
+    readSplit(*split, weight);
   if (auto rows = at.find("rows"))
     readRows(*rows, weight);
   if (auto adapter = at.find("adapter"))
@@ -301,11 +338,37 @@ void Reader::readType(const JsonCursor &at, WeightSpec &weight) {
     at["shape"].fail("is " + shapeText(weight.shape) + ", too large");
 }
 
+/// What ranks share of the tensors.
+void Reader::readSplit(const JsonCursor &at, WeightSpec &weight) {
+  std::string dimension = at.string();
+  weight.split = dimension == "cols" ? Split::Columns : Split::Rows;
+  bool isMatrix = weight.shape.size() == 2;
+  if (manifest.shards < 2 || (dimension != "rows" && dimension != "cols") ||
+      weight.shape.empty() || (dimension == "cols" && !isMatrix))
+    return at.expected("rows, or cols of a matrix, in a model of several "
+                       "ranks");
+  WeightSpec whole = weight;
+  whole.setRank(0, uint64_t(manifest.shards));
+  std::optional<uint64_t> bytes = tensorBytes(whole.sourceShape(), weight.type);
+  if (!bytes || *bytes > maxTensorBytes)
+    at.fail("makes " + shapeText(whole.sourceShape()) + ", too large");
+}
+
+/// The rows of all ranks.
+uint64_t Reader::rowsOf(const WeightSpec &weight) const {
+  uint64_t rows = weight.shape.empty() ? 0 : weight.shape[0];
+  return weight.split == Split::Rows ? rows * uint64_t(manifest.shards) : rows;
+}
+
 /// Another weight, by its symbol: one in front of this one, of its shape.
 void Reader::readTied(const JsonCursor &at, WeightSpec &weight) {
   for (size_t i = 0; i < manifest.weights.size(); ++i) {
     const WeightSpec &other = manifest.weights[i];
-    if (other.symbol == at.string() && other.shape == weight.shape &&
+    Shape whole = weight.shape;
+    if (!whole.empty())
+      whole[0] = rowsOf(weight);
+    if (other.symbol == at.string() && other.shape == whole &&
+        other.split == Split::None && weight.split != Split::Columns &&
         other.isWhole() && !other.tied)
       weight.tied = i;
   }
@@ -332,8 +395,8 @@ void Reader::readEmbedding(const JsonCursor &slot) {
 void Reader::readRows(const JsonCursor &at, WeightSpec &weight) {
   weight.firstRow = size(at["first"]);
   weight.sourceRows = size(at["of"]);
-  uint64_t used = weight.shape.empty() ? 0 : weight.shape[0];
-  if (used == 0 || weight.sourceRows < used ||
+  uint64_t used = rowsOf(weight);
+  if (used == 0 || weight.split == Split::Columns || weight.sourceRows < used ||
       weight.firstRow > weight.sourceRows - used)
     return at.fail("are " + std::to_string(used) + " from " +
                    std::to_string(weight.firstRow) + " on, of " +

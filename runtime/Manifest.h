@@ -8,6 +8,7 @@
 
 #include "runtime/Json.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -16,8 +17,11 @@
 
 namespace cria {
 
+/// The dimension of a weight's tensors that ranks share.
+enum class Split { None, Rows, Columns };
+
 /// A weight symbol: one tensor, or a stack of tensors of equal shape, one for
-/// each layer; or some rows of each.
+/// each layer; or some rows or columns of each.
 struct WeightSpec {
   std::string symbol;
   std::string pattern; // the checkpoint's name, "{}" for the layer's number
@@ -27,15 +31,32 @@ struct WeightSpec {
   DType type;
   uint64_t slot;
   uint64_t firstRow = 0, sourceRows = 0; // of the tensors; 0: all they have
+  uint64_t firstColumn = 0, sourceColumns = 0; // likewise
+  /// What a rank has of the tensors; `setRank` says which rows or columns.
+  Split split = Split::None;
   bool adapter = false; // filled from LoRA adapters, not the checkpoint
   /// Which of the manifest's weights, of the same shape, gives its tensor where
   /// the checkpoint has none of the name, or the same one.
   std::optional<size_t> tied = std::nullopt;
 
+  /// Takes the rows or columns that are rank `rank`'s of `ranks`. Once.
+  void setRank(uint64_t rank, uint64_t ranks);
   /// The shape of the checkpoint's tensors.
   Shape sourceShape() const;
-  /// Elements of such a tensor in front of those that are used.
+  /// Elements of such a tensor in front of the first that is used.
   uint64_t firstElement() const;
+  /// Calls `sink(first, count)` for stretches of such a tensor that together
+  /// are the weight's elements [begin, end), in order.
+  template <typename Sink>
+  void forEachStretch(uint64_t begin, uint64_t end, Sink sink) const {
+    if (!sourceColumns)
+      return sink(firstElement() + begin, end - begin);
+    for (uint64_t count; begin < end; begin += count) {
+      uint64_t row = begin / shape[1], column = begin % shape[1];
+      count = std::min(shape[1] - column, end - begin);
+      sink((firstRow + row) * sourceColumns + firstColumn + column, count);
+    }
+  }
   uint64_t tensors() const { return count ? count : 1; }
   /// One tensor of the checkpoint, all of it.
   bool isWhole() const { return !count && !sourceRows && !adapter; }
@@ -134,7 +155,10 @@ struct Manifest {
   JsonDocument config;           // null where the input was no config.json
   std::vector<LedgerRow> ledger; // empty likewise
 
+  /// Ranks that share the model: weights, caches and costs are a rank's.
+  int64_t shards = 1;
   int64_t vocabSize = 0;
+  int64_t logitColumns = 0; // that a rank computes: all, or its part
   int64_t maxSeq = 0;
   int64_t chunk = 0;
   int64_t maxPositionEmbeddings = 0;
@@ -158,6 +182,10 @@ struct Manifest {
   std::vector<KernelCost> kernelCosts; // empty where unknown
   Costs costs;
 
+  /// The same with the rows and columns of rank `rank`, below `shards`.
+  Manifest ofRank(int rank) const;
+  /// Whether ranks share the vocabulary.
+  bool sharesLogits() const { return logitColumns != vocabSize; }
   /// Whether there is code for the CPU.
   bool hasCpu() const { return !cpus.empty(); }
   /// Whether a text may be computed anew; see RopeSpec.
@@ -169,9 +197,10 @@ struct Manifest {
     return weight.tied ? weights[*weight.tied] : weight;
   }
   /// Whether `weight` has the bytes of another unless the checkpoint has a
-  /// tensor that differs: it is tied to one of the same type.
+  /// tensor that differs: it is tied to one of the same type, all of it.
   bool isShared(const WeightSpec &weight) const {
-    return weight.tied && origin(weight).type == weight.type;
+    return weight.tied && origin(weight).type == weight.type &&
+           weight.split == Split::None;
   }
   /// A row of the table that ids are looked up in; 0 without `embedding`.
   uint64_t embeddingBytes() const;

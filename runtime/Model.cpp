@@ -22,7 +22,7 @@ static Bound bindCuda(std::unique_ptr<cuda::Model> model,
 }
 
 static Bound bindCpu(std::shared_ptr<const Artifact> artifact,
-                     const WeightSource &source,
+                     const WeightSource &source, const CriaRanks *ranks,
                      std::vector<std::string> &notes) {
   if (!artifact->cpuStatus().ok())
     return artifact->cpuStatus();
@@ -31,7 +31,7 @@ static Bound bindCpu(std::shared_ptr<const Artifact> artifact,
           fitsMemory(*artifact, artifact->manifest().maxSeq, availableMemory());
       !room.ok())
     notes.push_back(room.message());
-  return cpu::Model::bind(std::move(artifact), source);
+  return cpu::Model::bind(std::move(artifact), source, ranks);
 }
 
 /// The GPU if it can be had, else the CPU; `notes` says why not the GPU.
@@ -42,7 +42,7 @@ static Bound bindAuto(std::shared_ptr<const Artifact> artifact,
     // Loading a driver to find this out would take longer than many a run.
     if (access("/dev/nvidiactl", F_OK) == 0)
       notes.push_back("runs on the CPU: the artifact has no code for the GPU");
-    return bindCpu(std::move(artifact), source, notes);
+    return bindCpu(std::move(artifact), source, device.ranks, notes);
   }
   auto opened = cuda::Model::open(artifact, device);
   if (opened.ok())
@@ -50,7 +50,7 @@ static Bound bindAuto(std::shared_ptr<const Artifact> artifact,
   if (!artifact->cpuStatus().ok())
     return opened.status();
   notes.push_back("runs on the CPU: " + opened.status().message());
-  return bindCpu(std::move(artifact), source, notes);
+  return bindCpu(std::move(artifact), source, device.ranks, notes);
 }
 
 static Bound bindOn(const DeviceOptions &device,
@@ -58,7 +58,7 @@ static Bound bindOn(const DeviceOptions &device,
                     const WeightSource &source,
                     std::vector<std::string> &notes) {
   if (device.kind == DeviceKind::Cpu)
-    return bindCpu(std::move(artifact), source, notes);
+    return bindCpu(std::move(artifact), source, device.ranks, notes);
   if (device.kind == DeviceKind::Auto)
     return bindAuto(std::move(artifact), source, device, notes);
   auto opened = cuda::Model::open(artifact, device);
@@ -84,6 +84,16 @@ Result<std::shared_ptr<const Model>>
 Model::load(std::shared_ptr<const Artifact> artifact,
             const WeightSource &source, const DeviceOptions &device) {
   auto begin = std::chrono::steady_clock::now();
+  int64_t shards = artifact->manifest().shards,
+          ranks = device.ranks ? device.ranks->size : 1;
+  if (shards != ranks)
+    return Status(CRIA_FAILED_PRECONDITION,
+                  artifact->path() + ": is for " + std::to_string(shards) +
+                      (shards == 1 ? " rank" : " ranks") + ", expected " +
+                      std::to_string(ranks) +
+                      ", the processes that share it: cria-run under mpirun "
+                      "-n " +
+                      std::to_string(shards));
   std::shared_ptr<Model> model(new Model(std::move(artifact)));
   Bound bound = bindOn(device, model->code, source, model->notes);
   if (!bound.ok())

@@ -71,13 +71,70 @@ static std::string bindingLines(const Binding &binding,
                  binding.unaligned, " tensors for their alignment\n"});
 }
 
-std::string preflightReport(const Artifact &artifact, const Binding &binding,
-                            const std::string &checkpoint, int64_t positions) {
+/// Whether ranks would share a weight, as the compiler splits it: matrices of
+/// layers, and the head.
+static bool isShared(const Manifest &manifest, const WeightSpec &weight) {
+  if (manifest.shards > 1)
+    return weight.split != Split::None;
+  bool isTable =
+      manifest.embedding && &weight == &manifest.weights[*manifest.embedding];
+  return weight.shape.size() == 2 && !weight.adapter && !isTable;
+}
+
+/// What one of `ranks` ranks needs of a model that `manifest` has for others.
+static MemoryNeed needOf(const Artifact &artifact, int64_t ranks) {
   const Manifest &manifest = artifact.manifest();
   MemoryNeed need = memoryNeed(artifact);
-  uint64_t memory = availableMemory();
+  auto before = static_cast<uint64_t>(manifest.shards),
+       now = static_cast<uint64_t>(ranks);
+  for (const WeightSpec &weight : manifest.weights)
+    if (isShared(manifest, weight) && !manifest.isShared(weight)) {
+      uint64_t bytes = weight.tensors() * weight.bytes();
+      need.weights -= bytes;
+      need.weights += bytes * before / now;
+    }
+  need.cachePerPosition = need.cachePerPosition * before / now;
+  return need;
+}
+
+/// "ranks: ...", or "" where the config does not say what ranks can share.
+static std::string ranksLine(const Artifact &artifact, int64_t positions,
+                             uint64_t memory) {
+  const Manifest &manifest = artifact.manifest();
+  const nlohmann::json &config = manifest.config.root();
+  auto number = [&](const char *key) -> int64_t {
+    return config.is_object() && config.contains(key) &&
+                   config[key].is_number_integer()
+               ? config[key].get<int64_t>()
+               : 0;
+  };
+  int64_t heads = number("num_key_value_heads"),
+          inner = number("intermediate_size");
+  if (heads == 0)
+    heads = number("num_attention_heads");
+  if (heads < 1 || inner < 1)
+    return "";
+  for (int64_t ranks = 1; ranks <= std::min<int64_t>(heads, 1024); ++ranks) {
+    uint64_t total = needOf(artifact, ranks).total(positions);
+    if (heads % ranks == 0 && inner % ranks == 0 && total <= memory)
+      return concat({"ranks: ", ranks, " at least, each with ",
+                     mebibytes(total), " (cria-compile --shards=", ranks,
+                     ")\n"});
+  }
+  return concat({"ranks: no number of them that divides ", heads,
+                 " KV heads and an intermediate size of ", inner,
+                 " makes a share fit\n"});
+}
+
+std::string preflightReport(const Artifact &artifact, const Binding &binding,
+                            const std::string &checkpoint, int64_t positions,
+                            uint64_t memory) {
+  const Manifest &manifest = artifact.manifest();
+  MemoryNeed need = memoryNeed(artifact);
   int64_t longest = need.longestContext(memory);
   std::string text = bindingLines(binding, checkpoint);
+  if (manifest.shards > 1)
+    text += concat({"each of ", manifest.shards, " ranks takes:\n"});
   text += concat(
       {"memory: ", mebibytes(need.weights), " of weights, ",
        mebibytes(need.cachePerPosition * static_cast<uint64_t>(positions)),
@@ -96,6 +153,8 @@ std::string preflightReport(const Artifact &artifact, const Binding &binding,
         {" positions, the artifact's max_seq; this machine's memory would "
          "hold ",
          longest == INT64_MAX ? "any number" : std::to_string(longest), "\n"});
+  if (manifest.shards > 1 || need.total(positions) > memory)
+    text += ranksLine(artifact, positions, memory);
   return text;
 }
 

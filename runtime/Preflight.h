@@ -9,7 +9,8 @@
 
 namespace cria {
 
-/// Bytes of memory that a model and one session need to run at full speed.
+/// Bytes of memory that a model and one session need to run at full speed; of
+/// a model that ranks share, those of one rank.
 struct MemoryNeed {
   uint64_t weights = 0;
   uint64_t code = 0;    // the artifact
@@ -28,9 +29,11 @@ MemoryNeed memoryNeed(const Artifact &artifact);
 Status fitsMemory(const Artifact &artifact, int64_t positions, uint64_t memory);
 
 /// The binding in words, a line each: the problems, the warnings, the memory at
-/// `positions` positions, and the longest context that this machine's memory
-/// holds.
+/// `positions` positions, and the longest context that `memory` bytes hold. A
+/// model that does not fit there, or that ranks share, has a line more: how
+/// many ranks would do. The binding is that of a rank.
 std::string preflightReport(const Artifact &artifact, const Binding &binding,
-                            const std::string &checkpoint, int64_t positions);
+                            const std::string &checkpoint, int64_t positions,
+                            uint64_t memory);
 
 } // namespace cria

@@ -116,15 +116,15 @@ std::vector<RandomSource> randomSources(const Manifest &manifest,
   return sources;
 }
 
-void fillRandom(std::byte *to, const RandomSource &source, uint64_t seed,
-                uint64_t begin, uint64_t end) {
+/// Writes elements [begin, end) of the tensor.
+static void fillElements(std::byte *to, const RandomSource &source,
+                         uint64_t seed, uint64_t begin, uint64_t end) {
   const WeightSpec &weight = *source.weight;
   static constexpr uint64_t most = 16 * mostBlockElements;
   alignas(sizeof(float)) std::byte drawn[most * sizeof(float)];
-  for (uint64_t at = begin; at < end; at += most) {
-    uint64_t count = std::min(most, end - at);
-    uint64_t first = weight.firstElement() + at;
-    std::byte *piece = to + bytesOf(weight.type, at - begin);
+  for (uint64_t first = begin; first < end; first += most) {
+    uint64_t count = std::min(most, end - first);
+    std::byte *piece = to + bytesOf(weight.type, first - begin);
     bool inPlace = source.drawn == weight.type;
     std::byte *from = inPlace ? piece : drawn;
     fillRandom(from, source.drawn, source.name, weight.shape, seed, first,
@@ -135,6 +135,15 @@ void fillRandom(std::byte *to, const RandomSource &source, uint64_t seed,
     else if (!inPlace)
       convertElements(from, source.drawn, piece, weight.type, count);
   }
+}
+
+void fillRandom(std::byte *to, const RandomSource &source, uint64_t seed,
+                uint64_t begin, uint64_t end) {
+  const WeightSpec &weight = *source.weight;
+  weight.forEachStretch(begin, end, [&](uint64_t first, uint64_t count) {
+    fillElements(to, source, seed, first, first + count);
+    to += bytesOf(weight.type, count);
+  });
 }
 
 } // namespace cria

@@ -8,22 +8,21 @@
 
 namespace cria {
 
-/// Reads a weight that is packed.
+/// Reads elements [begin, end) of a tensor that is packed.
 static Status readPacked(const Checkpoint &checkpoint,
                          const Binding::Source &source, std::byte *to,
                          uint64_t begin, uint64_t end) {
   DType type = source.weight->type;
-  uint64_t first = source.weight->firstElement();
   std::vector<float> values(std::min(source.packed->stretch(), end - begin));
   auto *from = reinterpret_cast<const std::byte *>(values.data());
   while (begin < end) {
     uint64_t count = std::min(uint64_t(values.size()), end - begin);
     Status status =
-        source.packed->read(checkpoint, values.data(), first + begin, count);
+        source.packed->read(checkpoint, values.data(), begin, count);
     if (!status.ok())
       return status;
     if (source.update)
-      source.update->merge(from, DType::F32, to, type, first + begin, count);
+      source.update->merge(from, DType::F32, to, type, begin, count);
     else
       convertElements(from, DType::F32, to, type, count);
     to += bytesOf(type, count);
@@ -55,19 +54,33 @@ static Status readStretch(const File &file, const Binding::Source &source,
   return Status();
 }
 
-Status readWeight(const Checkpoint &checkpoint, const Binding::Source &source,
-                  std::byte *to, uint64_t begin, uint64_t end) {
+/// Reads elements [begin, begin + size) of the tensor.
+static Status readElements(const Checkpoint &checkpoint,
+                           const Binding::Source &source, std::byte *to,
+                           uint64_t begin, uint64_t size) {
   if (source.packed)
-    return readPacked(checkpoint, source, to, begin, end);
+    return readPacked(checkpoint, source, to, begin, begin + size);
   const File &file = checkpoint.files()[source.place->file].file;
   Status status;
-  forEachStretch(
-      *source.place->tensor, source.weight->firstElement() + begin, end - begin,
-      [&](uint64_t place, uint64_t first, uint64_t count) {
-        if (status.ok())
-          status = readStretch(file, source, to, place, first, count);
-        to += bytesOf(source.weight->type, count);
-      });
+  forEachStretch(*source.place->tensor, begin, size,
+                 [&](uint64_t place, uint64_t first, uint64_t count) {
+                   if (status.ok())
+                     status =
+                         readStretch(file, source, to, place, first, count);
+                   to += bytesOf(source.weight->type, count);
+                 });
+  return status;
+}
+
+Status readWeight(const Checkpoint &checkpoint, const Binding::Source &source,
+                  std::byte *to, uint64_t begin, uint64_t end) {
+  const WeightSpec &weight = *source.weight;
+  Status status;
+  weight.forEachStretch(begin, end, [&](uint64_t first, uint64_t count) {
+    if (status.ok())
+      status = readElements(checkpoint, source, to, first, count);
+    to += bytesOf(weight.type, count);
+  });
   return status;
 }
 

@@ -74,6 +74,11 @@ public:
   /// allowed ids.
   bool needsLogits() const { return !biases.empty() || !allowed.empty(); }
 
+  /// Whether the next id is that of the largest logit, whatever the text.
+  bool takesBest() const {
+    return parameters.greedy && parameters.penalty == 1 && !needsLogits();
+  }
+
   /// The next id for `logits` (vocab_size); the caller then accepts it. At
   /// temperature 0 the largest logit, of equal ones that with the lowest id.
   /// A logit that is not finite is CRIA_DATA_LOSS.

@@ -111,10 +111,10 @@ std::string WeightCache::Maker::describe() const {
   for (const TensorFile &file : checkpoint.files())
     text += describeFile(file);
   for (const Binding::Source *source : sources)
-    text +=
-        concat({quote(source->place->tensor->name), " ",
-                source->weight->firstRow, " ", shapeText(source->weight->shape),
-                " ", dtypeName(source->weight->type), "\n"});
+    text += concat({quote(source->place->tensor->name), " ",
+                    source->weight->firstRow, " ", source->weight->firstColumn,
+                    " ", shapeText(source->weight->shape), " ",
+                    dtypeName(source->weight->type), "\n"});
   return text;
 }
 

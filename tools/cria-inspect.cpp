@@ -1,5 +1,6 @@
 /// cria-inspect: what an artifact is, and whether a checkpoint fits it.
 #include "runtime/Artifact.h"
+#include "runtime/Limits.h"
 #include "runtime/Preflight.h"
 #include "runtime/Printable.h"
 #include "runtime/cpu/Features.h"
@@ -80,6 +81,9 @@ static void printWeights(const Manifest &manifest) {
          "layers", "bytes", "checkpoint");
   for (const WeightSpec &weight : manifest.weights) {
     std::string from = weight.pattern;
+    if (weight.split != Split::None)
+      from += weight.split == Split::Rows ? ", a rank's rows"
+                                          : ", a rank's columns";
     if (weight.tied)
       from += ", else " + manifest.origin(weight).pattern;
     printf("%-16s %-6s %-16s %6" PRIu64 " %12" PRIu64 "  %s\n",
@@ -123,6 +127,9 @@ static void printArtifact(const Artifact &artifact) {
   if (!manifest.flags.root().is_null())
     print("flags", manifest.flags.root().dump());
   printTarget(manifest);
+  if (manifest.shards > 1)
+    print("ranks", std::to_string(manifest.shards) +
+                       ", each with its share: sizes below are a rank's");
   print("vocabulary", std::to_string(manifest.vocabSize));
   print("context", std::to_string(manifest.maxSeq));
   print("chunk", std::to_string(manifest.chunk) + " tokens a call of prefill");
@@ -144,19 +151,21 @@ static void printArtifact(const Artifact &artifact) {
 
 /// The pre-flight check; reads nothing but headers.
 static Status checkWeights(const Artifact &artifact, const WeightSource &source,
-                           std::optional<int64_t> context) {
-  int64_t positions = context.value_or(artifact.manifest().maxSeq);
+                           std::optional<int64_t> context, uint64_t memory) {
+  Manifest manifest = artifact.manifest().ofRank(0); // as large as any other
+  int64_t positions = context.value_or(manifest.maxSeq);
   const std::string &weights = *source.checkpoint;
   Result<Checkpoint> checkpoint = Checkpoint::open(weights);
   if (!checkpoint.ok())
     return checkpoint.status();
-  Result<Loras> loras = Loras::open(source, artifact.manifest());
+  Result<Loras> loras = Loras::open(source, manifest);
   if (!loras.ok())
     return loras.status();
-  Binding binding = matchWeights(artifact.manifest(), *checkpoint, *loras,
-                                 source.allowUnused);
-  printf("\n%s",
-         preflightReport(artifact, binding, weights, positions).c_str());
+  Binding binding =
+      matchWeights(manifest, *checkpoint, *loras, source.allowUnused);
+  printf(
+      "\n%s",
+      preflightReport(artifact, binding, weights, positions, memory).c_str());
   return binding.status(weights);
 }
 
@@ -174,6 +183,11 @@ int main(int argc, char **argv) try {
                  "positions to count memory for (default: the artifact's "
                  "max_seq)")
       ->check(wholeNumber(1, 1 << 24));
+  std::optional<int64_t> mebibytes;
+  app.add_option("--memory", mebibytes,
+                 "MiB of memory to count with, of each machine or rank "
+                 "(default: what this machine has available)")
+      ->check(wholeNumber<int64_t>(1, int64_t(1) << 32));
   bool raw = false;
   app.add_flag("--json", raw,
                "print the manifest's JSON, with control characters escaped");
@@ -190,7 +204,9 @@ int main(int argc, char **argv) try {
   Status status;
   if (!weights.empty())
     status =
-        checkWeights(**artifact, weightSource(weights, 0, binding), context);
+        checkWeights(**artifact, weightSource(weights, 0, binding), context,
+                     mebibytes ? static_cast<uint64_t>(*mebibytes) << 20
+                               : availableMemory());
   int code = finishOutput("cria-inspect");
   return status.ok() || code ? code : fail(status.message());
 } catch (const std::bad_alloc &) {

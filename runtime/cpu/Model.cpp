@@ -9,8 +9,9 @@
 
 namespace cria::cpu {
 
-Model::Model(std::shared_ptr<const Artifact> artifact)
-    : code(std::move(artifact)), slotTable(code->manifest().slots) {}
+Model::Model(std::shared_ptr<const Artifact> artifact, const CriaRanks *ranks)
+    : code(std::move(artifact)), ranks(ranks),
+      slotTable(code->manifest().slots) {}
 
 Status Model::intact() const {
   for (const FileGuard &guard : guards)
@@ -23,7 +24,7 @@ Status Model::intact() const {
 /// used in place, then allocates it, then computes or converts into it.
 class Model::Builder {
 public:
-  explicit Builder(std::shared_ptr<const Artifact> artifact);
+  Builder(std::shared_ptr<const Artifact> artifact, const CriaRanks *ranks);
 
   Status bind(const WeightSource &source);
   std::unique_ptr<const BoundModel> finish() { return std::move(model); }
@@ -34,12 +35,14 @@ private:
   Status allocate();
   std::byte *at(uint64_t slot) const;
   void fillRopes() const;
+  void populateFile(size_t file, const Binding &binding) const;
   Status mapFiles(const Checkpoint &checkpoint, const Binding &binding);
   Status mapCache(const WeightCache &cache, const Binding &binding);
   Status fillUnits(uint64_t begin, uint64_t end) const;
   Status fillTargets(const Progress &progress) const;
 
   std::unique_ptr<Model> model;
+  const Manifest manifest;         // of this rank
   std::vector<WeightFill> targets; // what is written into the arena
   std::vector<uint64_t> ends;      // of the targets: running sum of their units
   std::vector<std::pair<uint64_t, uint64_t>> offsets; // (slot, in the arena)
@@ -51,9 +54,11 @@ static uint64_t unitsOf(const WeightSpec &weight) {
   return (weight.elements() + mostBlockElements - 1) / mostBlockElements;
 }
 
-Model::Builder::Builder(std::shared_ptr<const Artifact> artifact)
-    : model(new Model(std::move(artifact))) {
-  for (const RopeSpec &rope : model->code->manifest().ropes) {
+Model::Builder::Builder(std::shared_ptr<const Artifact> artifact,
+                        const CriaRanks *ranks)
+    : model(new Model(std::move(artifact), ranks)),
+      manifest(model->code->manifest().ofRank(ranks ? ranks->rank : 0)) {
+  for (const RopeSpec &rope : manifest.ropes) {
     reserve(rope.slot, rope.bytes());
     reserve(rope.slot + 1, rope.bytes());
   }
@@ -87,7 +92,7 @@ std::byte *Model::Builder::at(uint64_t slot) const {
 }
 
 void Model::Builder::fillRopes() const {
-  for (const RopeSpec &rope : model->code->manifest().ropes)
+  for (const RopeSpec &rope : manifest.ropes)
     fillRope(rope, reinterpret_cast<float *>(at(rope.slot)),
              reinterpret_cast<float *>(at(rope.slot + 1)));
 }
@@ -140,29 +145,38 @@ void Model::Builder::addTarget(WeightFill target) {
   targets.push_back(std::move(target));
 }
 
+/// Maps the pages of what is used in place of a file now. Ranks leave alone
+/// what is not theirs, and the embeddings, of which each reads few rows.
+void Model::Builder::populateFile(size_t file, const Binding &binding) const {
+  static constexpr uint64_t mostBetween = 1 << 16; // norms and biases
+  const WeightSpec *embedding = manifest.shards > 1 && manifest.embedding
+                                    ? &manifest.weights[*manifest.embedding]
+                                    : nullptr;
+  std::vector<std::pair<uint64_t, uint64_t>> ranges;
+  for (const Binding::Source &source : binding.sources)
+    if (source.inPlace && source.place->file == file &&
+        source.weight != embedding)
+      ranges.emplace_back(source.begin, source.begin + source.weight->bytes());
+  std::sort(ranges.begin(), ranges.end());
+  for (size_t i = 0; i < ranges.size();) {
+    auto [begin, end] = ranges[i++];
+    for (; i < ranges.size() && ranges[i].first <= end + mostBetween; ++i)
+      end = std::max(end, ranges[i].second);
+    populate(model->files[file].data() + begin, end - begin);
+  }
+}
+
 /// Maps the files, and uses weights in place.
 Status Model::Builder::mapFiles(const Checkpoint &checkpoint,
                                 const Binding &binding) {
-  struct Range {
-    uint64_t begin = UINT64_MAX, end = 0;
-  };
-  std::vector<Range> inPlace(checkpoint.files().size());
-  for (const Binding::Source &source : binding.sources)
-    if (source.inPlace) {
-      Range &range = inPlace[source.place->file];
-      range.begin = std::min(range.begin, source.begin);
-      range.end = std::max(range.end, source.begin + source.weight->bytes());
-    }
   for (const TensorFile &file : checkpoint.files()) {
     Result<Mapping> mapping = Mapping::ofFile(file.file);
     if (!mapping.ok())
       return mapping.status();
     model->guards.emplace_back(mapping->data(), mapping->size(),
                                file.file.path());
-    const Range &range = inPlace[model->files.size()];
-    if (range.begin < range.end)
-      populate(mapping->data() + range.begin, range.end - range.begin);
     model->files.push_back(std::move(*mapping));
+    populateFile(model->files.size() - 1, binding);
   }
   for (const Binding::Source &source : binding.sources)
     if (source.inPlace)
@@ -191,7 +205,7 @@ Status Model::Builder::mapCache(const WeightCache &cache,
 }
 
 Status Model::Builder::bind(const WeightSource &source) {
-  auto opened = WeightLoader::open(source, model->code->manifest());
+  auto opened = WeightLoader::open(source, manifest);
   if (!opened.ok())
     return opened.status();
   const WeightLoader &loader = **opened;
@@ -219,8 +233,8 @@ Status Model::Builder::bind(const WeightSource &source) {
 
 Result<std::unique_ptr<const BoundModel>>
 Model::bind(std::shared_ptr<const Artifact> artifact,
-            const WeightSource &source) {
-  Builder builder(std::move(artifact));
+            const WeightSource &source, const CriaRanks *ranks) {
+  Builder builder(std::move(artifact), ranks);
   Status status = builder.bind(source);
   if (!status.ok())
     return status;
@@ -232,7 +246,7 @@ Model::newBackend(const Threads &threads) const {
   Threads wanted = threads;
   if (wanted.count == 0)
     wanted.count = coreCount();
-  return Session::create(*code, slots(), wanted);
+  return Session::create(*code, slots(), wanted, ranks);
 }
 
 namespace {

@@ -6,6 +6,7 @@
 #include "runtime/Backend.h"
 #include "runtime/FileGuard.h"
 #include "runtime/Memory.h"
+#include "runtime/Ranks.h"
 
 #include <memory>
 #include <vector>
@@ -15,8 +16,10 @@ namespace cria::cpu {
 /// Weights in the host's memory, and the artifact's entry functions.
 class Model : public BoundModel {
 public:
+  /// Binds this rank's share of the weights; null: there are no other ranks.
   static Result<std::unique_ptr<const BoundModel>>
-  bind(std::shared_ptr<const Artifact> artifact, const WeightSource &source);
+  bind(std::shared_ptr<const Artifact> artifact, const WeightSource &source,
+       const CriaRanks *ranks);
 
   Result<std::unique_ptr<Backend>>
   newBackend(const Threads &threads) const override;
@@ -29,9 +32,10 @@ public:
 private:
   class Builder;
 
-  explicit Model(std::shared_ptr<const Artifact> artifact);
+  Model(std::shared_ptr<const Artifact> artifact, const CriaRanks *ranks);
 
   std::shared_ptr<const Artifact> code;
+  const CriaRanks *ranks;
   std::vector<const void *> slotTable;
   std::vector<Mapping> files;
   std::vector<FileGuard> guards; // of the files

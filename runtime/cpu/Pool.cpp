@@ -74,6 +74,13 @@ Pool::Pool(const Threads &threads) : lent(threads) {
     if (auto &listener = reinterpret_cast<const Seam *>(host)->pool->listener)
       listener(kernel);
   };
+  // There is one type; an artifact is for the ranks that a model is bound with.
+  seam.host.all_reduce = [](const CriaHost *host, void *values, int64_t count,
+                            int32_t) {
+    if (const CriaRanks *ranks =
+            reinterpret_cast<const Seam *>(host)->pool->ranks)
+      ranks->sum(static_cast<float *>(values), count);
+  };
   seam.pool = this;
   int count = std::max(threads.count, 1);
   pieces = count * piecesPerThread;

@@ -21,6 +21,7 @@
 
 #include "runtime/Abi.h"
 #include "runtime/Backend.h"
+#include "runtime/Ranks.h"
 
 #include <atomic>
 #include <cstdint>
@@ -57,6 +58,10 @@ public:
     this->listener = std::move(listener);
   }
 
+  /// From now on `ranks`, which outlive the pool, sum what compiled code has
+  /// all of them sum.
+  void setRanks(const CriaRanks *shared) { ranks = shared; }
+
   /// The pool as compiled code sees it.
   const CriaHost *host() const { return &seam.host; }
 
@@ -92,6 +97,7 @@ private:
   Threads lent;       // `run` is null where the workers are the pool's own
   int64_t missed = 0; // pieces of the first loop that the caller left out
   std::function<void(int64_t)> listener;
+  const CriaRanks *ranks = nullptr;
   Seam seam;
 };
 

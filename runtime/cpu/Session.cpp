@@ -3,14 +3,17 @@
 #include "runtime/RopeTables.h"
 #include "runtime/Sampler.h"
 
+#include <algorithm>
+#include <cmath>
 #include <cstring>
 
 namespace cria::cpu {
 
 Result<std::unique_ptr<Backend>> Session::create(const Artifact &code,
                                                  const void *const *slots,
-                                                 const Threads &threads) {
-  std::unique_ptr<Session> session(new Session(code, slots, threads));
+                                                 const Threads &threads,
+                                                 const CriaRanks *ranks) {
+  std::unique_ptr<Session> session(new Session(code, slots, threads, ranks));
   Status status = session->allocate();
   if (!status.ok())
     return status;
@@ -132,10 +135,41 @@ Status Session::run(CriaEntry entry, const Step &step) {
   return pool.complete();
 }
 
-Status Session::step(const Step &step) {
+Status Session::runStep(const Step &step) {
   // The decode entry always computes its row of logits.
   bool decodes = step.tokens == 1 && step.firstLogit == 0;
   return run(decodes ? code.decode() : code.prefill(), step);
+}
+
+/// Does a step whose logits ranks share: this one's are in `part`.
+Status Session::computePart(const Step &step) {
+  part.resize(static_cast<size_t>((step.tokens - step.firstLogit) *
+                                  code.manifest().logitColumns));
+  Step own = step;
+  own.logits = part.data();
+  return runStep(own);
+}
+
+/// Puts the parts of all ranks together: `rows` rows. A sum with zeros, which
+/// is exact.
+void Session::gather(int64_t rows, float *logits) const {
+  int64_t vocab = code.manifest().vocabSize,
+          columns = code.manifest().logitColumns;
+  std::fill_n(logits, rows * vocab, 0.0f);
+  for (int64_t row = 0; row < rows; ++row)
+    std::copy_n(&part[static_cast<size_t>(row * columns)], columns,
+                logits + row * vocab + ranks->rank * columns);
+  ranks->sum(logits, rows * vocab);
+}
+
+Status Session::step(const Step &step) {
+  if (!code.manifest().sharesLogits())
+    return runStep(step);
+  Status status = computePart(step);
+  int64_t rows = step.tokens - step.firstLogit;
+  if (status.ok() && rows > 0)
+    gather(rows, step.logits);
+  return status;
 }
 
 Status Session::encode(const int32_t *ids, int64_t count) {
@@ -154,14 +188,59 @@ Status Session::writeCache(size_t cache, uint64_t begin, const std::byte *from,
   return Status();
 }
 
+/// A number that grows with a finite logit, or is larger than that of any.
+static uint32_t ordered(float logit) {
+  if (!std::isfinite(logit))
+    return UINT32_MAX;
+  logit += 0.0f; // -0 becomes 0
+  uint32_t bits;
+  memcpy(&bits, &logit, sizeof(bits));
+  return bits >> 31 ? ~bits : bits | 1u << 31;
+}
+
+/// The best id of all ranks, of equal ones the lowest, by eight bytes from each
+/// rank: the logit above, below it the complement of the id.
+Result<int32_t> Session::drawBest(const Sampler &sampler) {
+  auto first =
+      static_cast<uint32_t>(ranks->rank * code.manifest().logitColumns);
+  uint64_t best = 0;
+  for (size_t i = 0; i < part.size(); ++i) {
+    uint32_t id = first + static_cast<uint32_t>(i);
+    best = std::max(best, uint64_t(ordered(part[i])) << 32 | ~id);
+  }
+  ranks->max(&best, 1);
+  CriaSampled sampled = {};
+  sampled.id = static_cast<int32_t>(~static_cast<uint32_t>(best));
+  sampled.broken = best >> 32 == UINT32_MAX;
+  sampled.logit = sampled.broken ? NAN : 0;
+  return sampler.verdict(sampled);
+}
+
+/// Rank 0 draws for all, as sums may differ between ranks in their last bits.
+/// All draw, so that their random numbers stay the same.
+static Result<int32_t> agree(const CriaRanks &ranks, Result<int32_t> drawn) {
+  int32_t id = drawn.ok() ? *drawn : -1;
+  ranks.broadcast(&id, sizeof(id));
+  if (!drawn.ok())
+    return drawn;
+  if (id < 0)
+    return Status(CRIA_ABORTED, "rank 0 drew no id");
+  return id;
+}
+
 Result<int32_t> Session::draw(const Step &step, Sampler &sampler) {
+  if (code.manifest().sharesLogits() && sampler.takesBest()) {
+    Status status = computePart(step);
+    return status.ok() ? drawBest(sampler) : status;
+  }
   lastLogits.resize(static_cast<size_t>(code.manifest().vocabSize));
   Step whole = step;
   whole.logits = lastLogits.data();
   Status status = this->step(whole);
   if (!status.ok())
     return status;
-  return sampler.sample(lastLogits.data());
+  Result<int32_t> drawn = sampler.sample(lastLogits.data());
+  return ranks ? agree(*ranks, std::move(drawn)) : drawn;
 }
 
 } // namespace cria::cpu

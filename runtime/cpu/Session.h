@@ -14,10 +14,11 @@ namespace cria::cpu {
 /// Calls the entry functions of an artifact.
 class Session : public Backend {
 public:
-  /// `code` and the pointers at `slots` must outlive the session.
-  static Result<std::unique_ptr<Backend>> create(const Artifact &code,
-                                                 const void *const *slots,
-                                                 const Threads &threads);
+  /// `code`, the pointers at `slots` and `ranks`, null for this process alone,
+  /// must outlive the session.
+  static Result<std::unique_ptr<Backend>>
+  create(const Artifact &code, const void *const *slots, const Threads &threads,
+         const CriaRanks *ranks = nullptr);
 
   Status step(const Step &step) override;
   Result<int32_t> draw(const Step &step, Sampler &sampler) override;
@@ -32,12 +33,18 @@ public:
 
 private:
   Session(const Artifact &code, const void *const *slots,
-          const Threads &threads)
-      : code(code), shared(slots), slots(slots), pool(threads) {}
+          const Threads &threads, const CriaRanks *ranks)
+      : code(code), shared(slots), slots(slots), pool(threads), ranks(ranks) {
+    pool.setRanks(ranks);
+  }
   Status allocate();
   Status allocateRopes();
   void fillRopes(const Step &step);
   Status run(CriaEntry entry, const Step &step);
+  Status runStep(const Step &step);
+  Status computePart(const Step &step);
+  void gather(int64_t rows, float *logits) const;
+  Result<int32_t> drawBest(const Sampler &sampler);
   const void *const *slotsOf(const Step &step);
 
   const Artifact &code;
@@ -52,6 +59,8 @@ private:
   std::vector<void *> cacheTable;
   Mapping arena;
   std::vector<float> lastLogits; // (vocab), of draws
+  const CriaRanks *ranks;
+  std::vector<float> part; // a rank's logits of a step, (rows, columns)
 };
 
 } // namespace cria::cpu

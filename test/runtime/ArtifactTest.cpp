@@ -283,6 +283,12 @@ TEST_F(ArtifactTest, RejectsHostileManifestsNamingTheField) {
       {"/weights/1/dtype", "q8_0", "expected a matrix with rows of a multiple"},
       {"/weights/0/shape", {1ll << 40, 1ll << 40}, "too large"},
       {"/weights/0/shape", {-1}, "'weights[0].shape[0]' is -1"},
+      {"/weights/0/split", "rows",
+       "expected rows, or cols of a matrix, in a model of several ranks"},
+      {"/model/shards", 0, "'model.shards' is 0"},
+      {"/model/logits", 3,
+       "'model.logits' is 3, expected an equal part of vocab_size for each of "
+       "1 ranks"},
       {"/embedding", 2, "'embedding' is 2, no weight's slot"},
       {"/embedding", 1, "is a weight of shape [2], expected one matrix"},
       {"/rope/0/rows", 3, "expected at least max_seq, 12"},

@@ -1,6 +1,7 @@
 #include "runtime/Model.h"
 
 #include "runtime/Floats.h"
+#include "runtime/Limits.h"
 #include "runtime/Preflight.h"
 #include "test/runtime/Fixtures.h"
 
@@ -139,7 +140,7 @@ TEST_F(ModelTest, RefusesLayersBeyondTheArtifacts) {
   auto checkpoint = Checkpoint::open(folder.path());
   ASSERT_TRUE(checkpoint.ok());
   Binding binding = matchWeights(artifact->manifest(), *checkpoint);
-  EXPECT_THAT(preflightReport(*artifact, binding, "here", 6),
+  EXPECT_THAT(preflightReport(*artifact, binding, "here", 6, availableMemory()),
               HasSubstr("here: 2 layers that the artifact does not have\n"
                         "  'layers.2'\n  'layers.10'\n"));
   WeightSource source;
@@ -218,7 +219,8 @@ TEST_F(ModelTest, ReportsABindingFromHeadersAlone) {
   auto checkpoint = Checkpoint::open(folder.path());
   ASSERT_TRUE(checkpoint.ok());
   Binding binding = matchWeights(artifact->manifest(), *checkpoint);
-  std::string text = preflightReport(*artifact, binding, "here", 6);
+  std::string text =
+      preflightReport(*artifact, binding, "here", 6, availableMemory());
   EXPECT_THAT(text, HasSubstr("here: 1 tensors do not fit\n"));
   EXPECT_THAT(text, HasSubstr("  'layers.1.norm.weight' is missing\n"));
   EXPECT_THAT(text, HasSubstr("0.0 MiB of KV caches for 6 positions"));
