@@ -99,8 +99,8 @@ llvm::Error Compilation::select(const CompileOptions &options) {
   return llvm::Error::success();
 }
 
-/// Checks a program at Import, makes room for adapters, and quantizes weights
-/// and caches.
+/// Checks a program at Import, makes room for adapters, splits it over ranks,
+/// and quantizes weights and caches.
 LogicalResult Compilation::readProgram(const CompileOptions &options) {
   if (failed(verifyProgram(*module)))
     return failure();
@@ -108,6 +108,8 @@ LogicalResult Compilation::readProgram(const CompileOptions &options) {
       rank && failed(addAdapters(*module, rank)))
     return failure();
   PassManager pm(context);
+  // First: a rank's columns are to be whole blocks.
+  pm.addPass(createShardWeights({std::max<int64_t>(options.shards, 1)}));
   if (!options.quantize.empty())
     pm.addPass(
         createQuantizeWeights(llvm::cantFail(readQuantize(options.quantize))));
@@ -129,6 +131,8 @@ void Compilation::describeProgram(const CompileOptions &options,
     manifest.setFlag("quantize", options.quantize);
   if (!options.kv.empty())
     manifest.setFlag("kv", options.kv);
+  if (options.shards > 1)
+    manifest.setFlag("shards", options.shards);
   manifest.store(*module);
 }
 

@@ -24,6 +24,8 @@ struct CompileOptions {
   std::string quantize;
   /// The format of caches, "q8_0" or "none"; or empty.
   std::string kv;
+  /// How many ranks share the model, or 0: one, where the user did not say.
+  int64_t shards = 0;
   // What the user asked for. Else it is what the text is made for, or the
   // default.
   std::optional<Device> device;

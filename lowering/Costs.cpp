@@ -78,7 +78,7 @@ static void countParameters(ModuleOp program, Costs &costs) {
     if (weight.getTied())
       continue;
     int64_t count = static_cast<int64_t>(weight.getCount().value_or(1)) *
-                    weight.getTensorType().getNumElements();
+                    weight.getWholeType().getNumElements();
     costs.parameters += count;
     std::string part = partOf(weight).str();
     auto found = llvm::find_if(

@@ -50,6 +50,8 @@ def ConvertLlamaToLinalg : Pass<"convert-llama-to-linalg", "::mlir::ModuleOp"> {
     - A weight becomes a private function, `index -> tensor` or `() -> tensor`,
       that carries checkpoint name, count and slot in the attribute `weight`; a
       rope table becomes two, `.cos` and `.sin`.
+    - `llama.all_reduce` becomes `mpi.allreduce` of all processes, which adds in
+      place. A module loses the attribute `llama.shards`.
     - A kernel becomes a call of a private function, whose name is the kernel's
       and the entry's. The function takes the tensors that it reads, the tensors
       that it updates in place, and for each further result a tensor that is
@@ -61,8 +63,8 @@ def ConvertLlamaToLinalg : Pass<"convert-llama-to-linalg", "::mlir::ModuleOp"> {
     "::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",
     "::mlir::bufferization::BufferizationDialect",
     "::mlir::func::FuncDialect", "::mlir::linalg::LinalgDialect",
-    "::mlir::math::MathDialect", "::mlir::scf::SCFDialect",
-    "::mlir::tensor::TensorDialect"];
+    "::mlir::math::MathDialect", "::mlir::mpi::MPIDialect",
+    "::mlir::scf::SCFDialect", "::mlir::tensor::TensorDialect"];
 }
 
 def AddTaps : Pass<"add-taps", "::mlir::ModuleOp"> {

@@ -104,6 +104,10 @@ llvm::Error cria::resume(CompileOptions &options, Phase phase,
   if (llvm::Error error = expectFlag(options.input, "lora-rank",
                                      unlessZero(options.import.loraRank), rank))
     return error;
+  int64_t shards = root.getObject("model")->getInteger("shards").value_or(1);
+  if (llvm::Error error = expectFlag(options.input, "shards",
+                                     unlessZero(options.shards), shards))
+    return error;
   for (auto [flag, format] :
        {std::pair("quantize", &options.quantize), {"kv", &options.kv}}) {
     if (format->empty())
@@ -117,6 +121,7 @@ llvm::Error cria::resume(CompileOptions &options, Phase phase,
   if (llvm::Error error = checkModel(options, manifest))
     return error;
   options.chunk = chunk;
+  options.shards = 0; // it is split as asked
   options.import = {};
   return phase == Phase::Tile ? resumeTarget(options, manifest)
                               : llvm::Error::success();
@@ -331,7 +336,9 @@ LogicalResult Resumed::verifyEntry(func::FuncOp entry) {
                            "@encode, got @")
            << name;
   int64_t chunk = name == "decode" ? 1 : *model.getInteger("chunk");
-  int64_t columns = name == "encode" ? 1 : *model.getInteger("vocab_size");
+  int64_t vocab = *model.getInteger("vocab_size");
+  int64_t columns =
+      name == "encode" ? 1 : model.getInteger("logits").value_or(vocab);
   int64_t said = entry->getAttrOfType<IntegerAttr>("chunk").getInt();
   auto shape = [&](EntryArgument what) {
     return cast<ShapedType>(entry.getArgumentTypes()[arguments->at(what)])

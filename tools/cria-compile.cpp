@@ -93,6 +93,11 @@ static cl::opt<std::string>
              cl::desc("Leave room for unmerged LoRA adapters, whose ranks add "
                       "up to n at most (default: none)"),
              cl::cat(category));
+static cl::opt<std::string>
+    shards("shards", cl::value_desc("n"),
+           cl::desc("Split the model over so many ranks, processes of MPI: "
+                    "heads, MLP and vocabulary (cpu alone; default: 1)"),
+           cl::cat(category));
 static cl::opt<std::string> emit(
     "emit", cl::value_desc("phase"),
     cl::desc("Print the program at a phase instead: import, fuse, linalg, "
@@ -278,6 +283,15 @@ static llvm::Expected<CompileOptions> readOptions() {
   if (llvm::Error error =
           readNumber(loraRank, 0, 1 << 16, options.import.loraRank))
     return error;
+  if (llvm::Error error = readNumber(shards, 1, 1024, options.shards))
+    return error;
+  if (options.shards > 1 && target != "cpu")
+    return llvm::createStringError("--shards: expected --target=cpu with it: "
+                                   "ranks that compute on GPUs are not "
+                                   "supported");
+  if (options.shards > 1 && options.import.loraRank)
+    return llvm::createStringError("--shards: expected no --lora-rank with it; "
+                                   "cria-run --lora merges adapters");
   int64_t before = 0;
   if (llvm::Error error = readNumber(depth, 0, 1 << 24, before))
     return error;

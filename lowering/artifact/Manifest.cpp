@@ -45,6 +45,8 @@ static json::Object describe(WeightOp weight) {
     object["rows"] =
         json::Object{{"first", static_cast<int64_t>(*weight.getFirstRow())},
                      {"of", static_cast<int64_t>(*weight.getSourceRows())}};
+  if (auto split = weight.getSplit())
+    object["split"] = stringifySplit(*split);
   if (weight.getAdapter())
     object["adapter"] = true;
   if (weight.getTied())
@@ -110,13 +112,31 @@ static json::Object describe(const KernelCost &cost) {
                       {"f32", cost.f32}};
 }
 
+/// Whether ranks share the rows of the head that makes the logits.
+static bool sharesVocabulary(func::FuncOp forward) {
+  Value logits = forward.front().getTerminator()->getOperand(0);
+  auto head = logits.getDefiningOp<HeadOp>();
+  auto get =
+      head ? head.getWeight().getDefiningOp<GetWeightOp>() : GetWeightOp();
+  return get && SymbolTable::lookupNearestSymbolFrom<WeightOp>(
+                    forward, get.getWeightAttr())
+                    .getSplit();
+}
+
 static json::Object modelOf(func::FuncOp forward, const json::Object *config,
                             int64_t chunk) {
   json::Object model{
       {"chunk", chunk},
       {"max_seq", positionsOf(forward->getParentOfType<ModuleOp>())}};
   auto logits = cast<RankedTensorType>(forward.getResultTypes()[0]);
+  int64_t shards = LlamaDialect::shardsOf(forward);
   model["vocab_size"] = logits.getDimSize(1);
+  if (shards > 1)
+    model["shards"] = shards;
+  if (sharesVocabulary(forward)) {
+    model["logits"] = logits.getDimSize(1);
+    model["vocab_size"] = logits.getDimSize(1) * shards;
+  }
   if (ArrayRef<Type> caches = cacheTypes(forward.getFunctionType());
       !caches.empty()) {
     auto cache = cast<RankedTensorType>(caches.front());

@@ -4,11 +4,13 @@
 ///   call @q_proj(%layer)      =>  load slots[first + layer]
 ///   scf.forall { body }       =>  host.parallel_for(host, @body, captured, n)
 ///   call @kernel(...)         =>  host.enter(host, number), then the call
+///   mpi.allreduce(%x, %x)     =>  host.all_reduce(host, x, count, type)
 ///
 /// Memrefs stand on both sides of a cast to and from their descriptors, which
 /// vanishes when the rest is converted to the LLVM dialect.
 #include "lowering/Entry.h"
 #include "lowering/Passes.h"
+#include "runtime/Abi.h"
 
 #include "mlir/Conversion/LLVMCommon/MemRefBuilder.h"
 #include "mlir/Conversion/LLVMCommon/TypeConverter.h"
@@ -16,6 +18,7 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Arith/Utils/Utils.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/MPI/IR/MPI.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/IR/ImplicitLocOpBuilder.h"
@@ -43,9 +46,10 @@ public:
   LogicalResult run();
 
 private:
-  void lowerEntry(func::FuncOp entry, const EntryArguments &arguments);
+  LogicalResult lowerEntry(func::FuncOp entry, const EntryArguments &arguments);
   void lowerSlotCalls(func::FuncOp entry, Value slots);
-  void passHost(func::FuncOp entry, Value host);
+  LogicalResult passHost(func::FuncOp entry, Value host);
+  LogicalResult lowerAllReduces(func::FuncOp function, Value host);
   void announce(func::CallOp call, Operation *kernel, Value host);
   void outlineLoops(func::FuncOp function, Value host);
   func::FuncOp outlineBody(scf::ForallOp loop, ArrayRef<Value> captured,
@@ -121,8 +125,46 @@ void AbiLowering::announce(func::CallOp call, Operation *kernel, Value host) {
   LLVM::CallOp::create(b, type, ValueRange{enter, host, number});
 }
 
+/// Sums over ranks are the host's to take.
+LogicalResult AbiLowering::lowerAllReduces(func::FuncOp function, Value host) {
+  SmallVector<mpi::AllReduceOp> sums;
+  function.walk([&](mpi::AllReduceOp sum) { sums.push_back(sum); });
+  for (mpi::AllReduceOp sum : sums) {
+    auto type = llvm::cast<MemRefType>(sum.getSendbuf().getType());
+    if (sum.getSendbuf() != sum.getRecvbuf() ||
+        sum.getOp() != mpi::MPI_ReductionOpEnum::MPI_SUM ||
+        !type.getElementType().isF32() || type.getRank() != 1 ||
+        !type.getLayout().isIdentity())
+      return sum.emitOpError("expected an in-place sum of memref<?xf32>");
+    ImplicitLocOpBuilder b(sum.getLoc(), sum);
+    Value zero = arith::ConstantIndexOp::create(b, 0);
+    Value count = arith::IndexCastOp::create(
+        b, i64, memref::DimOp::create(b, sum.getSendbuf(), zero));
+    Value descriptor =
+        cast(b, sum.getSendbuf(), converter.convertType(Type(type)));
+    Value values =
+        MemRefDescriptor(descriptor).bufferPtr(b, b.getLoc(), converter, type);
+    Type i32 = b.getI32Type();
+    Value element =
+        arith::ConstantOp::create(b, b.getI32IntegerAttr(CRIA_SUM_F32));
+    // all_reduce is the third field of CriaHost.
+    Value at = LLVM::GEPOp::create(b, pointer, pointer, host,
+                                   ArrayRef<LLVM::GEPArg>{2});
+    Value allReduce = LLVM::LoadOp::create(b, pointer, at);
+    auto signature = LLVM::LLVMFunctionType::get(
+        LLVM::LLVMVoidType::get(b.getContext()), {pointer, pointer, i64, i32});
+    LLVM::CallOp::create(b, signature,
+                         ValueRange{allReduce, host, values, count, element});
+    Value world = sum.getComm();
+    sum.erase();
+    if (world.use_empty())
+      world.getDefiningOp()->erase();
+  }
+  return success();
+}
+
 /// Gives kernels the host, and outlines their parallel loops.
-void AbiLowering::passHost(func::FuncOp entry, Value host) {
+LogicalResult AbiLowering::passHost(func::FuncOp entry, Value host) {
   llvm::SetVector<Operation *> kernels;
   entry.walk([&](func::CallOp call) {
     auto kernel = symbols.lookup<func::FuncOp>(call.getCallee());
@@ -138,9 +180,12 @@ void AbiLowering::passHost(func::FuncOp entry, Value host) {
     kernel->removeAttr("chunk");
     unsigned last = kernel.getNumArguments();
     (void)kernel.insertArgument(last, pointer, {}, kernel.getLoc());
+    if (failed(lowerAllReduces(kernel, kernel.getArgument(last))))
+      return failure();
     outlineLoops(kernel, kernel.getArgument(last));
   }
   outlineLoops(entry, host);
+  return success();
 }
 
 void AbiLowering::outlineLoops(func::FuncOp function, Value host) {
@@ -265,8 +310,8 @@ void AbiLowering::callParallel(scf::ForallOp loop, Value host,
 }
 
 /// The entry's arguments become those of CriaEntry.
-void AbiLowering::lowerEntry(func::FuncOp entry,
-                             const EntryArguments &arguments) {
+LogicalResult AbiLowering::lowerEntry(func::FuncOp entry,
+                                      const EntryArguments &arguments) {
   Block &body = entry.front();
   unsigned old = body.getNumArguments();
   // ids, tokens, position, first_logit, source, logits, caches, arena, slots,
@@ -295,10 +340,11 @@ void AbiLowering::lowerEntry(func::FuncOp entry,
   body.eraseArguments(0, old);
   entry.setType(b.getFunctionType(types, {}));
   lowerSlotCalls(entry, body.getArgument(8));
-  passHost(entry, body.getArgument(9));
+  if (failed(passHost(entry, body.getArgument(9))))
+    return failure();
   for (StringRef name : {"arguments", "chunk", "arena_bytes"})
     entry->removeAttr(name);
-  (void)symbols.rename(entry, b.getStringAttr("cria_" + entry.getName()));
+  return symbols.rename(entry, b.getStringAttr("cria_" + entry.getName()));
 }
 
 LogicalResult AbiLowering::run() {
@@ -311,7 +357,8 @@ LogicalResult AbiLowering::run() {
     if (arguments->drawsId())
       return function.emitError("expected an entry that runs tokens: the "
                                 "runtime draws ids on the CPU itself");
-    lowerEntry(function, *arguments);
+    if (failed(lowerEntry(function, *arguments)))
+      return failure();
   }
   for (auto function :
        llvm::make_early_inc_range(module.getOps<func::FuncOp>()))

@@ -10,6 +10,7 @@
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Bufferization/IR/Bufferization.h"
+#include "mlir/Dialect/MPI/IR/MPI.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
@@ -152,7 +153,8 @@ struct ConvertLlamaToLinalg
     for (func::FuncOp entry : entries)
       lowerEntry(entry, chunk);
     if (failed(lowerSymbols(getOperation())))
-      signalPassFailure();
+      return signalPassFailure();
+    getOperation()->removeAttr(LlamaDialect::kShards);
   }
 };
 } // namespace

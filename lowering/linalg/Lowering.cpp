@@ -5,6 +5,7 @@
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Bufferization/IR/Bufferization.h"
+#include "mlir/Dialect/MPI/IR/MPI.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
@@ -62,8 +63,9 @@ void FunctionLowering::lower(Operation *op) {
   b.setLoc(op->getLoc());
   llvm::TypeSwitch<Operation *>(op)
       .Case<GetWeightOp, GetRopeOp, EmbedOp, RMSNormOp, LayerNormOp, LinearOp,
-            HeadOp, SwiGLUOp, ActivateOp, AddRowsOp, ResidualOp, RopeOp,
-            KVAppendOp, GQAOp, KernelOp>([&](auto typed) { lower(typed); })
+            HeadOp, SwiGLUOp, ActivateOp, AddRowsOp, AllReduceOp, ResidualOp,
+            RopeOp, KVAppendOp, GQAOp, KernelOp>(
+          [&](auto typed) { lower(typed); })
       .Case<scf::ForOp>([&](scf::ForOp loop) { lowerLoop(loop); })
       .Default([&](Operation *other) {
         if (lowerReshape(other))
@@ -411,6 +413,33 @@ void FunctionLowering::lower(AddRowsOp op) {
                 {all, from, all}, [&](Values v) -> SmallVector<Value> {
                   return {arith::AddFOp::create(b, b.getLoc(), v[0], v[1])};
                 })[0];
+}
+
+/// The sum takes the place of what this rank adds to it. Flat, since
+/// mpi.allreduce counts the elements of the first dimension alone; f32, since
+/// it has no other type of floats.
+void FunctionLowering::lower(AllReduceOp op) {
+  Value x = any(op.getInput());
+  Type f32 = b.getF32Type();
+  if (elementType(x) != f32)
+    x = b.map({x}, f32, [](Values v) -> SmallVector<Value> { return {v[0]}; });
+  SmallVector<OpFoldResult> sizes = b.sizes(x);
+  SmallVector<ReassociationIndices> rows = {{0, 1}};
+  Value flat = tensor::CollapseShapeOp::create(b, b.getLoc(), x, rows);
+  auto memory = MemRefType::get(tensorType(flat).getShape(), f32);
+  Value buffer = bufferization::ToBufferOp::create(b, b.getLoc(), memory, flat);
+  Value world = mpi::CommWorldOp::create(b, b.getLoc(),
+                                         mpi::CommType::get(b.getContext()));
+  mpi::AllReduceOp::create(b, b.getLoc(), /*retval=*/Type(), buffer, buffer,
+                           mpi::MPI_ReductionOpEnum::MPI_SUM, world);
+  flat = bufferization::ToTensorOp::create(b, b.getLoc(), flat.getType(),
+                                           buffer, /*restrict=*/true,
+                                           /*writable=*/true);
+  Value y = tensor::ExpandShapeOp::create(b, b.getLoc(), x.getType(), flat,
+                                          rows, sizes);
+  if (op.getBias())
+    y = addVector(y, stored(op.getBias()));
+  (elementType(op.getResult()).isF32() ? storedForm : wideForm)[op] = y;
 }
 
 void FunctionLowering::lower(ResidualOp op) {

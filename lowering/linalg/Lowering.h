@@ -44,6 +44,7 @@ private:
   void lower(llama::SwiGLUOp op);
   void lower(llama::ActivateOp op);
   void lower(llama::AddRowsOp op);
+  void lower(llama::AllReduceOp op);
   void lower(llama::ResidualOp op);
   void lower(llama::RopeOp op);
   void lower(llama::KVAppendOp op);

@@ -221,3 +221,39 @@ func.func @stays(%ids: tensor<1xi32>, %position: index, %first: index) -> tensor
   %l = llama.head %z, %e : tensor<1x8xf32>, tensor<8x8xf32>
   return %l : tensor<1x8xf32>
 }
+
+// -----
+
+// What ranks sum is f32, flat, and takes the place of a rank's part: the product
+// is not rounded before. The bias is added to the sum.
+// CHECK-NOT: llama.shards
+// CHECK-LABEL: func private @down_decode
+// CHECK: %[[PART:.*]] = linalg.generic {{.*}}"reduction"]} {{.*}} outs(%{{.*}} : tensor<1x8xf32>)
+// CHECK: %[[FLAT:.*]] = tensor.collapse_shape %[[PART]] {{\[\[}}0, 1]] : tensor<1x8xf32> into tensor<8xf32>
+// CHECK: %[[MEMORY:.*]] = bufferization.to_buffer %[[FLAT]] : tensor<8xf32> to memref<8xf32>
+// CHECK: %[[ALL:.*]] = mpi.comm_world : !mpi.comm
+// CHECK: mpi.allreduce(%[[MEMORY]], %[[MEMORY]], MPI_SUM, %[[ALL]]) : memref<8xf32>, memref<8xf32>
+// CHECK: %[[SUM:.*]] = bufferization.to_tensor %[[MEMORY]] restrict writable : memref<8xf32> to tensor<8xf32>
+// CHECK: %[[ROWS:.*]] = tensor.expand_shape %[[SUM]] {{\[\[}}0, 1]]
+// CHECK: %[[BIASED:.*]] = linalg.generic {{.*}} outs(%[[ROWS]] : tensor<1x8xf32>)
+// CHECK: linalg.generic {{.*}} ins(%[[BIASED]] : tensor<1x8xf32>) outs(%{{.*}} : tensor<1x8xbf16>)
+module attributes {llama.shards = 2 : i64} {
+  llama.weight @w : tensor<8x4xbf16> from "w" split cols
+  llama.weight @b : tensor<8xbf16> from "b"
+  llama.weight @e : tensor<16x8xbf16> from "e"
+  func.func @decode(%ids: tensor<1xi32>, %position: index, %first: index) -> tensor<1x16xf32> {
+    %e = llama.get_weight @e : tensor<16x8xbf16>
+    %w = llama.get_weight @w : tensor<8x4xbf16>
+    %b = llama.get_weight @b : tensor<8xbf16>
+    %x = llama.embed %ids, %e : tensor<1xi32>, tensor<16x8xbf16>
+    %h = tensor.extract_slice %x[0, 0] [1, 4] [1, 1] : tensor<1x8xbf16> to tensor<1x4xbf16>
+    %r = llama.kernel "down" -> tensor<1x8xbf16> {
+      %y = llama.linear %h, %w : tensor<1x4xbf16>, tensor<8x4xbf16>
+      %s = llama.all_reduce %y bias(%b : tensor<8xbf16>) : tensor<1x8xbf16>
+      %z = llama.residual %x, %s : tensor<1x8xbf16>
+      llama.yield %z : tensor<1x8xbf16>
+    }
+    %l = llama.head %r, %e : tensor<1x8xbf16>, tensor<16x8xbf16>
+    return %l : tensor<1x16xf32>
+  }
+}

@@ -85,3 +85,45 @@ func.func @sample(%logits: memref<1x8xf32>, %seen: memref<1xi32>, %sampled: memr
     attributes {arguments = ["logits", "seen", "sampled", "state"]} {
   return
 }
+
+// -----
+
+// A sum over ranks is the host's third field, all_reduce: host, values, count, type.
+// CHECK-LABEL: func private @sum_decode(
+// CHECK-SAME: %[[X:[^:]*]]: memref<?xf32>, %[[HOST:[^:]*]]: !llvm.ptr)
+// CHECK: %[[SIZE:.*]] = memref.dim %[[X]]
+// CHECK: %[[COUNT:.*]] = arith.index_cast %[[SIZE]] : index to i64
+// CHECK: %[[VALUES:.*]] = llvm.extractvalue %{{.*}}[1]
+// CHECK: %[[TYPE:.*]] = arith.constant 0 : i32
+// CHECK: %[[AT:.*]] = llvm.getelementptr %[[HOST]][2] : (!llvm.ptr) -> !llvm.ptr, !llvm.ptr
+// CHECK: %[[SUM:.*]] = llvm.load %[[AT]]
+// CHECK: llvm.call %[[SUM]](%[[HOST]], %[[VALUES]], %[[COUNT]], %[[TYPE]])
+// CHECK-NOT: mpi.
+func.func private @sum_decode(%x: memref<?xf32>) {
+  %all = mpi.comm_world : !mpi.comm
+  mpi.allreduce(%x, %x, MPI_SUM, %all) : memref<?xf32>, memref<?xf32>
+  return
+}
+func.func @decode(%ids: memref<1xi32>, %tokens: index, %position: index, %first: index, %source: index, %logits: memref<1x16xf32>, %arena: memref<64xi8>)
+    attributes {arguments = ["ids", "tokens", "position", "first", "source", "logits", "arena"], chunk = 1 : index, arena_bytes = 64 : index} {
+  %c0 = arith.constant 0 : index
+  %x = memref.view %arena[%c0][%tokens] : memref<64xi8> to memref<?xf32>
+  call @sum_decode(%x) : (memref<?xf32>) -> ()
+  return
+}
+
+// -----
+
+func.func private @sum_decode(%x: memref<?xbf16>) {
+  %all = mpi.comm_world : !mpi.comm
+  // expected-error @below {{expected an in-place sum of memref<?xf32>}}
+  mpi.allreduce(%x, %x, MPI_SUM, %all) : memref<?xbf16>, memref<?xbf16>
+  return
+}
+func.func @decode(%ids: memref<1xi32>, %tokens: index, %position: index, %first: index, %source: index, %logits: memref<1x16xf32>, %arena: memref<64xi8>)
+    attributes {arguments = ["ids", "tokens", "position", "first", "source", "logits", "arena"], chunk = 1 : index, arena_bytes = 64 : index} {
+  %c0 = arith.constant 0 : index
+  %x = memref.view %arena[%c0][%tokens] : memref<64xi8> to memref<?xbf16>
+  call @sum_decode(%x) : (memref<?xbf16>) -> ()
+  return
+}

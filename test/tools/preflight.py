@@ -65,6 +65,23 @@ def main():
     ):
         check(line in good.text, good.text[-2000:])
 
+    # 137 GB over machines of 24 GB, and of 8 GB.
+    for flags, line in (
+        (["--memory=24576", "--context=512"], "ranks: 8 at least, each with "),
+        (["--memory=8192"], "ranks: no number of them that divides 8 KV heads"),
+    ):
+        run = execute(inspect + [f"--weights={tools.scratch / 'good'}", *flags]).ok()
+        check(line in run.text, run.text[-2000:])
+    shared = tools.compile(sys.argv[3], "--max-seq=512", "--shards=8", out="8.cria")
+    run = execute([tools.bin / "cria-inspect", shared, "--memory=24576"]
+                  + [f"--weights={tools.scratch / 'good'}"]).ok()
+    for line in (
+        f"fits, {len(shapes)} tensors",
+        "each of 8 ranks takes:",
+        "ranks: 8 at least, each with ",
+    ):
+        check(line in run.text, run.text[-2000:])
+
     deeper = shapes | {"model.layers.80.mlp.up_proj.weight": (8, 8)}
     write_checkpoint(tools.scratch / "deeper", deeper)
     flags = [f"--weights={tools.scratch / 'deeper'}"]
