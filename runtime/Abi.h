@@ -92,6 +92,29 @@ typedef void (*CriaEntry)(const int32_t *ids, int64_t tokens, int64_t position,
                           void *const *caches, void *arena,
                           const void *const *slots, const CriaHost *host);
 
+/* An entry over KV caches in pages, which many sequences share: those of an
+ * artifact whose manifest has "batch". A page holds "page" positions of all
+ * layers; a sequence's table lists its pages, the first positions' first, in a
+ * row of "width" numbers of which those behind the last page in use are not
+ * read. The batch entry takes at most "rows" rows, each the next token of a
+ * sequence of its own; the prefill entry at most "chunk", the next tokens of
+ * one sequence. What a row gives does not depend on the other rows.
+ *
+ *   ids        (rows), each in [0, vocab)
+ *   positions  batch: (rows), each row's; prefill: (1), the first row's
+ *   pages      batch: (rows, width), each row's table; prefill: (width)
+ *   logits     (rows - first_logit, vocab) f32: those of rows first_logit and
+ *              later
+ *   caches     one pointer for each of the manifest's "caches", 64-byte
+ *              aligned: page n begins at n times its "bytes"
+ *
+ * The others are those of a CriaEntry. */
+typedef void (*CriaBatchEntry)(const int32_t *ids, int64_t rows,
+                               const int32_t *positions, const int32_t *pages,
+                               int64_t first_logit, float *logits,
+                               void *const *caches, void *arena,
+                               const void *const *slots, const CriaHost *host);
+
 /* Code for CUDA: the manifest's "cuda" lists its images, exported data symbols
  * (PTX ends with a NUL), and for each entry the kernels to launch. All
  * parameters of a kernel are device addresses. A step's ids follow in memory of

@@ -33,6 +33,9 @@ Status notNull(const void *pointer, const char *what);
 Status
 notNull(std::initializer_list<std::pair<const void *, const char *>> all);
 
+/// OUT_OF_RANGE where a number is above any that a model can have.
+Status checkCount(size_t count, const char *what);
+
 /// How the `size` of a caller's struct relates to this library's; see the rules
 /// in cria.h.
 enum class StructFit { Good, WrongSize, UnknownFields };

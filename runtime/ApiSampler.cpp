@@ -23,7 +23,7 @@ cria_status cria_sampler_create(const cria_sampler_options *options,
     asked.seed = given.seed;
     Result<Sampler> made = Sampler::create(asked, vocabSize);
     if (made.ok())
-      *sampler = new cria_sampler{std::move(*made)};
+      *sampler = new cria_sampler{std::make_shared<Sampler>(std::move(*made))};
     return made.status();
   });
 }
@@ -35,7 +35,7 @@ cria_status cria_sampler_accept(cria_sampler *sampler, int32_t id,
   return guarded(error, [&] {
     Status status = notNull(sampler, "sampler");
     if (status.ok())
-      sampler->object.accept(id);
+      sampler->object->accept(id);
     return status;
   });
 }
@@ -47,7 +47,7 @@ cria_status cria_sampler_sample(cria_sampler *sampler, const float *logits,
         notNull({{sampler, "sampler"}, {logits, "logits"}, {id, "id"}});
     if (!status.ok())
       return status;
-    Result<int32_t> drawn = sampler->object.sample(logits);
+    Result<int32_t> drawn = sampler->object->sample(logits);
     if (drawn.ok())
       *id = *drawn;
     return drawn.status();
@@ -66,7 +66,7 @@ cria_status cria_sampler_set_bias(cria_sampler *sampler, const int32_t *ids,
     std::vector<std::pair<int32_t, float>> bias;
     for (size_t i = 0; i < count; ++i)
       bias.emplace_back(ids[i], biases[i]);
-    return sampler->object.setBias(bias);
+    return sampler->object->setBias(bias);
   });
 }
 
@@ -77,9 +77,9 @@ cria_status cria_sampler_allow(cria_sampler *sampler, const uint32_t *bits,
                            words ? notNull(bits, "bits") : Status()});
     if (!status.ok())
       return status;
-    return sampler->object.allow(words
-                                     ? std::vector<uint32_t>(bits, bits + words)
-                                     : std::vector<uint32_t>());
+    return sampler->object->allow(
+        words ? std::vector<uint32_t>(bits, bits + words)
+              : std::vector<uint32_t>());
   });
 }
 

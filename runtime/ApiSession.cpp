@@ -25,14 +25,6 @@ cria_status cria_session_create(const cria_model *model,
 
 void cria_session_free(cria_session **session) { freeHandle(session); }
 
-/// OUT_OF_RANGE where a number is above any that a model can have.
-static Status checkCount(size_t count, const char *what) {
-  if (count <= INT32_MAX)
-    return Status();
-  return Status(CRIA_OUT_OF_RANGE,
-                {what, " is ", count, ", expected at most ", INT32_MAX});
-}
-
 /// INVALID_ARGUMENT unless `capacity` floats at `logits` hold `rows` rows.
 static Status checkCapacity(const Session &session, size_t rows,
                             const float *logits, size_t capacity) {
@@ -150,7 +142,7 @@ cria_status cria_session_draw(cria_session *session, const int32_t *ids,
     if (status = checkCount(count, "count"); !status.ok())
       return status;
     Result<int32_t> drawn = session->object->draw(
-        ids, static_cast<int64_t>(count), sampler->object);
+        ids, static_cast<int64_t>(count), *sampler->object);
     if (drawn.ok())
       *id = *drawn;
     return drawn.status();

@@ -220,7 +220,7 @@ Status Artifact::checkCode() {
   symbols = std::move(*found);
   for (const CpuCode &code : contents.cpus)
     for (const std::string *name :
-         {&code.prefill, &code.decode, &code.encode}) {
+         {&code.prefill, &code.decode, &code.encode, &code.batch}) {
       const ExportedSymbol *symbol = name->empty() ? nullptr : find(*name);
       if (!name->empty() && !(symbol && symbol->isCode))
         return Status(CRIA_INVALID_ARGUMENT,
@@ -242,15 +242,18 @@ Status Artifact::loadCode() {
   if (!library || dlinfo(library, RTLD_DI_LINKMAP, &loaded) != 0)
     return Status(CRIA_INVALID_ARGUMENT,
                   {file, ": cannot be loaded: ", dlerror()});
-  auto entry = [&](const std::string &name) {
-    const ExportedSymbol *symbol = find(name);
-    return symbol
-               ? reinterpret_cast<CriaEntry>(loaded->l_addr + symbol->address)
-               : nullptr;
+  auto bind = [&](auto &entry, const std::string &name) {
+    if (const ExportedSymbol *symbol = find(name))
+      entry = reinterpret_cast<std::decay_t<decltype(entry)>>(loaded->l_addr +
+                                                              symbol->address);
   };
-  prefillEntry = entry(chosen->prefill);
-  decodeEntry = entry(chosen->decode);
-  encodeEntry = entry(chosen->encode);
+  bind(decodeEntry, chosen->decode);
+  bind(encodeEntry, chosen->encode);
+  bind(batchEntry, chosen->batch);
+  if (contents.batch)
+    bind(pagedPrefillEntry, chosen->prefill);
+  else
+    bind(prefillEntry, chosen->prefill);
   return Status();
 }
 

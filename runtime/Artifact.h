@@ -60,6 +60,9 @@ public:
   CriaEntry prefill() const { return prefillEntry; }
   CriaEntry decode() const { return decodeEntry; }
   CriaEntry encode() const { return encodeEntry; }
+  /// Those of an artifact with KV caches in pages, in place of the others.
+  CriaBatchEntry pagedPrefill() const { return pagedPrefillEntry; }
+  CriaBatchEntry batch() const { return batchEntry; }
   /// The bytes of `image`, as the object holds them; none where the artifact
   /// was only inspected. PTX ends with a NUL, which is not part of it.
   Result<std::string_view> image(const cuda::Image &image) const;
@@ -89,6 +92,8 @@ private:
   CriaEntry prefillEntry = nullptr;
   CriaEntry decodeEntry = nullptr;
   CriaEntry encodeEntry = nullptr;
+  CriaBatchEntry pagedPrefillEntry = nullptr;
+  CriaBatchEntry batchEntry = nullptr;
 };
 
 } // namespace cria

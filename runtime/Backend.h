@@ -62,6 +62,21 @@ struct Step {
   /// (tokens, hidden), of the type of the manifest's embedding: what the ids,
   /// then 0, 1, ..., are looked up in. No logits are wanted with it.
   const std::byte *embeddings = nullptr;
+  /// Of a prompt or a feed of several ids, of which one alone may be left.
+  /// Counts where the KV caches are in pages: which entry runs an id depends
+  /// on the text then, not on how the text is cut.
+  bool isOfPrompt = false;
+};
+
+/// Rows over KV caches in pages; see CriaBatchEntry.
+struct PagedStep {
+  const int32_t *ids;
+  int64_t rows;
+  const int32_t *positions;
+  const int32_t *pages;
+  int64_t firstLogit;
+  float *logits;                         // (rows - firstLogit, vocab)
+  const std::byte *embeddings = nullptr; // as in Step
 };
 
 /// A launch of a kernel, or a kernel function on the CPU.
@@ -81,9 +96,19 @@ public:
   /// Where the device has the weight of a slot; 0 where that is the model's.
   uint64_t find(uint64_t slot) const { return addresses[slot]; }
 
+  /// Puts the adapters into a table of pointers, one a slot, of the host's.
+  void replaceIn(std::vector<const void *> &slots) const {
+    for (size_t slot = 0; slot < slots.size(); ++slot)
+      if (addresses[slot])
+        slots[slot] = reinterpret_cast<const void *>(addresses[slot]);
+  }
+
 protected:
   std::vector<uint64_t> addresses; // by slot
 };
+
+/// INVALID_ARGUMENT unless a session or batch may have so many threads.
+Status checkThreads(int threads);
 
 /// Computes the steps of one session and holds its KV caches. Used by one
 /// thread at a time.
@@ -123,6 +148,34 @@ public:
   virtual int threads() const { return 1; }
 };
 
+/// Computes the rows of many sequences and holds the pool of pages that their
+/// KV caches are cut into. Used by one thread at a time.
+class PagedBackend {
+public:
+  virtual ~PagedBackend() = default;
+
+  /// The next tokens of one sequence.
+  virtual Status prefill(const PagedStep &step) = 0;
+  /// The next token of as many sequences as there are rows.
+  virtual Status decode(const PagedStep &step) = 0;
+
+  /// Makes all of a page zeros. What compiled code reads of a page behind the
+  /// end of a text must be numbers, whatever was there before.
+  virtual Status clearPage(int32_t page) = 0;
+  virtual Status copyPage(int32_t from, int32_t to) = 0;
+  /// Copies `bytes` of a page of KV cache `cache`, from `begin` on, to and from
+  /// the host.
+  virtual Status readPage(size_t cache, int32_t page, uint64_t begin,
+                          std::byte *to, uint64_t bytes) = 0;
+  virtual Status writePage(size_t cache, int32_t page, uint64_t begin,
+                           const std::byte *from, uint64_t bytes) = 0;
+
+  /// See Backend.
+  virtual Status use(const BoundLoras *loras) = 0;
+  virtual Status trace(std::vector<KernelTime> *into) = 0;
+  virtual int threads() const { return 1; }
+};
+
 /// A model's weights and code on a device: what sessions share. Immutable.
 class BoundModel {
 public:
@@ -135,6 +188,11 @@ public:
   /// Puts adapters on the device, as they are kept apart from the weights.
   virtual Result<std::unique_ptr<const BoundLoras>>
   bindLoras(const std::vector<LoraSource> &loras) const = 0;
+
+  /// A backend with so many pages, all of them zeros. UNIMPLEMENTED on a device
+  /// that has no code for KV caches in pages.
+  virtual Result<std::unique_ptr<PagedBackend>>
+  newPagedBackend(const Threads &threads, int64_t pages) const;
 
   /// The pointers that compiled code for the CPU reads weights through, one a
   /// slot; null on other devices.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "runtime/Api.h"
+#include "runtime/Batch.h"
 #include "runtime/Model.h"
 #include "runtime/Sampler.h"
 #include "runtime/Session.h"
@@ -25,5 +26,9 @@ struct cria_session {
 };
 
 struct cria_sampler {
-  cria::Sampler object;
+  std::shared_ptr<cria::Sampler> object; // shared with batches
+};
+
+struct cria_batch {
+  std::unique_ptr<cria::Batch> object;
 };

@@ -16,6 +16,7 @@ static constexpr int64_t maxPositions = 1 << 24;
 static constexpr int64_t maxVocab = 1 << 24;
 static constexpr size_t maxCpus = 64;
 static constexpr int64_t maxShards = 1024;
+static constexpr int64_t maxRows = 1 << 16;
 
 std::string WeightSpec::name(uint64_t index) const {
   if (count == 0)
@@ -108,10 +109,22 @@ bool Manifest::recomputes() const {
                      [](const RopeSpec &rope) { return rope.recompute; });
 }
 
-uint64_t Manifest::cacheBytes() const {
+uint64_t Manifest::pageBytes() const {
   uint64_t total = 0;
   for (const CacheSpec &cache : caches)
     total += cache.bytes;
+  return total;
+}
+
+uint64_t Manifest::cacheBytes(size_t index) const {
+  uint64_t pages = batch ? static_cast<uint64_t>(batch->width) : 1;
+  return caches[index].bytes * pages;
+}
+
+uint64_t Manifest::cacheBytes() const {
+  uint64_t total = 0;
+  for (size_t i = 0; i < caches.size(); ++i)
+    total += cacheBytes(i);
   return total;
 }
 
@@ -144,6 +157,7 @@ private:
   void readRope(const JsonCursor &at);
   void readCache(const JsonCursor &at);
   void readEmbedding(const JsonCursor &slot);
+  void readBatch(const JsonCursor &at);
   void readCode(const JsonCursor &root);
   void readCpu(const JsonCursor &at);
   void readCosts(const JsonCursor &plan);
@@ -202,6 +216,13 @@ void Reader::read(const JsonCursor &root) {
                        " is filled by nothing");
   if (auto slot = root.find("embedding"))
     readEmbedding(*slot);
+  if (auto batch = root.find("batch")) {
+    readBatch(*batch);
+    for (const char *other : {"cuda", "taps"})
+      if (root.find(other))
+        batch->fail(std::string("is beside ") + other +
+                    ", expected code for CPUs without taps");
+  }
   readCode(root);
   if (auto kernels = root.find("kernels"))
     manifest.kernels = readStrings(*kernels);
@@ -227,6 +248,26 @@ void Reader::readKernelCost(const JsonCursor &at) {
   manifest.kernelCosts.push_back(std::move(cost));
 }
 
+/// Pages, in whose terms no text is computed anew and none but the one text is
+/// read.
+void Reader::readBatch(const JsonCursor &at) {
+  BatchSpec batch;
+  batch.rows = at["rows"].integer(1, maxRows);
+  batch.page = at["page"].integer(1, maxPositions);
+  batch.width = at["width"].integer(1, maxPositions);
+  if (batch.width != (manifest.maxSeq + batch.page - 1) / batch.page)
+    at["width"].expected("the pages of max_seq positions");
+  bool isPlain = !manifest.bidirectional && !manifest.encoder;
+  for (const RopeSpec &rope : manifest.ropes)
+    isPlain &= !rope.isOfSession();
+  if (!isPlain)
+    at.fail("is for a model whose tokens see those before them alone, with "
+            "the rope of every text");
+  if (manifest.pageBytes() == 0 || manifest.caches.empty())
+    at.fail("is for a model with KV caches");
+  manifest.batch = batch;
+}
+
 /// The code for each device: there is one at least.
 void Reader::readCode(const JsonCursor &root) {
   if (auto cuda = root.find("cuda"))
@@ -244,7 +285,8 @@ void Reader::readCpu(const JsonCursor &at) {
   code.cpu = at["name"].string();
   code.features = readStrings(at["features"]);
   code.prefill = at["entries"]["prefill"].string();
-  code.decode = at["entries"]["decode"].string();
+  (manifest.batch ? code.batch : code.decode) =
+      at["entries"][manifest.batch ? "batch" : "decode"].string();
   if (manifest.encoder)
     code.encode = at["entries"]["encode"].string();
   code.arenaBytes = size(at["arena"]);

@@ -91,12 +91,19 @@ struct RopeSpec {
   }
 };
 
-/// A KV cache of a session.
+/// A KV cache of a session; with a BatchSpec, a page of it.
 struct CacheSpec {
   std::string symbol;
   uint64_t bytes;
   Shape shape;
   std::string type;
+};
+
+/// KV caches in pages that many sequences share; see CriaBatchEntry.
+struct BatchSpec {
+  int64_t rows = 0;  // of a call of the batch entry
+  int64_t page = 0;  // positions of a page
+  int64_t width = 0; // pages of a whole context
 };
 
 /// What became of a key of the config; see docs/config.md.
@@ -142,7 +149,8 @@ struct KernelCost {
 struct CpuCode {
   std::string cpu;                     // LLVM's name
   std::vector<std::string> features;   // that the code needs; LLVM's names
-  std::string prefill, decode, encode; // symbols; no encode: ""
+  std::string prefill, decode, encode; // symbols; what is not there: ""
+  std::string batch;                   // in place of decode
   uint64_t arenaBytes = 0;
 };
 
@@ -175,6 +183,7 @@ struct Manifest {
   std::vector<WeightSpec> weights;
   std::vector<RopeSpec> ropes;
   std::vector<CacheSpec> caches;
+  std::optional<BatchSpec> batch; // where the caches are in pages
   /// Which of `weights` the ids of a step are looked up in, and nothing else
   /// reads where no logits are wanted; none where there is no such one.
   std::optional<size_t> embedding;
@@ -204,6 +213,11 @@ struct Manifest {
   }
   /// A row of the table that ids are looked up in; 0 without `embedding`.
   uint64_t embeddingBytes() const;
+  /// Of one page of all caches, where they are in pages.
+  uint64_t pageBytes() const;
+  /// Of cache `index` of a session.
+  uint64_t cacheBytes(size_t index) const;
+  /// Of all caches of a session.
   uint64_t cacheBytes() const;
   /// The scratch of a session, of the code that needs most.
   uint64_t scratchBytes() const;

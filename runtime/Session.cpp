@@ -12,14 +12,10 @@
 
 namespace cria {
 
-static constexpr int maxThreads = 1024;
-
 Result<std::unique_ptr<Session>>
 Session::create(std::shared_ptr<const Model> model, const Threads &threads) {
-  if (threads.count < 0 || threads.count > maxThreads)
-    return Status(CRIA_INVALID_ARGUMENT,
-                  "threads is " + std::to_string(threads.count) +
-                      ", expected 0 to " + std::to_string(maxThreads));
+  if (Status status = checkThreads(threads.count); !status.ok())
+    return status;
   auto backend = model->bound().newBackend(threads);
   if (!backend.ok())
     return backend.status();
@@ -153,6 +149,7 @@ Status Session::inChunks(int64_t count, int64_t chunk, PhaseTime &phase,
   while (status.ok() && done < count &&
          !cancelled.load(std::memory_order_relaxed)) {
     Step step = make(done, std::min(count - done, chunk));
+    step.isOfPrompt = count > 1 || (fed < prompt && prompt > 1);
     status = perform(step, done + step.tokens == count, body);
     if (!status.ok())
       break;
@@ -342,16 +339,13 @@ Status Session::checkState() const {
 
 /// The header of the present state.
 Result<SessionHeader> Session::header() const {
-  Result<uint64_t> weights = shared->fingerprint();
-  if (!weights.ok())
-    return weights.status();
-  SessionHeader header;
-  header.artifact = shared->artifact().checksum();
-  header.weights = *weights;
-  header.position = fed;
-  header.prompt = prompt;
-  header.source = source;
-  header.bytes = stateBytes() - sizeof(header);
+  Result<SessionHeader> header = headerOf(*shared);
+  if (!header.ok())
+    return header;
+  header->position = fed;
+  header->prompt = prompt;
+  header->source = source;
+  header->bytes = stateBytes() - sizeof(SessionHeader);
   return header;
 }
 
@@ -403,25 +397,16 @@ Status Session::save(std::byte *state) const {
 }
 
 Status Session::restore(const std::byte *state, uint64_t size) {
-  const Manifest &manifest = shared->manifest();
   Status status = checkState();
   if (!status.ok())
     return status;
   Result<SessionHeader> own = header();
   if (!own.ok())
     return own.status();
-  Result<SessionHeader> given = openState(state, size, *own);
+  Result<SessionHeader> given =
+      openState(state, size, *own, shared->manifest());
   if (!given.ok())
     return given.status();
-  bool fits =
-      given->position >= 0 && given->position <= manifest.maxSeq &&
-      given->prompt >= 0 && given->prompt <= manifest.maxSeq &&
-      given->source >= 0 && given->source <= manifest.maxSeq &&
-      given->bytes == bytesOf(cacheRanges(
-                          manifest, std::max(given->position, given->source)));
-  if (!fits)
-    return Status(CRIA_INVALID_ARGUMENT,
-                  "the state's header does not fit the artifact");
   return writeRows(state + sizeof(SessionHeader), *given);
 }
 

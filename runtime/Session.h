@@ -113,7 +113,7 @@ public:
 
 private:
   uint64_t bytesOfCache(size_t index) const {
-    return shared->manifest().caches[index].bytes;
+    return shared->manifest().cacheBytes(index);
   }
   /// What does a step, maybe the last of a feed; empty: the backend, and that
   /// is all.

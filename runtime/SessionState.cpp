@@ -2,6 +2,7 @@
 
 #include "runtime/Abi.h"
 
+#include <algorithm>
 #include <cstring>
 #include <string>
 
@@ -12,6 +13,11 @@ std::vector<CacheRange> cacheRanges(const Manifest &manifest,
   std::vector<CacheRange> ranges;
   for (size_t i = 0; i < manifest.caches.size(); ++i) {
     const CacheSpec &cache = manifest.caches[i];
+    if (const auto &batch = manifest.batch) {
+      int64_t pages = (positions + batch->page - 1) / batch->page;
+      ranges.push_back({i, 0, cache.bytes * static_cast<uint64_t>(pages)});
+      continue;
+    }
     auto rows = static_cast<uint64_t>(manifest.maxSeq);
     size_t dimension = cache.shape.size() > 1 ? cache.shape.size() - 2 : 0;
     uint64_t blocks = 1;
@@ -52,8 +58,28 @@ void sealState(SessionHeader header, std::byte *state) {
   memcpy(state, &header, sizeof(header));
 }
 
+Result<SessionHeader> headerOf(const Model &model) {
+  Result<uint64_t> weights = model.fingerprint();
+  if (!weights.ok())
+    return weights.status();
+  SessionHeader header;
+  header.artifact = model.artifact().checksum();
+  header.weights = *weights;
+  return header;
+}
+
+/// Whether the numbers of a header are those of a state with this manifest.
+static bool fits(const SessionHeader &header, const Manifest &manifest) {
+  for (int64_t number : {header.position, header.prompt, header.source})
+    if (number < 0 || number > manifest.maxSeq)
+      return false;
+  int64_t positions = std::max(header.position, header.source);
+  return header.bytes == bytesOf(cacheRanges(manifest, positions));
+}
+
 Result<SessionHeader> openState(const std::byte *state, uint64_t size,
-                                const SessionHeader &expected) {
+                                const SessionHeader &expected,
+                                const Manifest &manifest) {
   SessionHeader header;
   if (size < sizeof(header))
     return Status(
@@ -75,6 +101,9 @@ Result<SessionHeader> openState(const std::byte *state, uint64_t size,
     return Status(CRIA_FAILED_PRECONDITION, "the state is of another artifact");
   if (header.weights != expected.weights)
     return Status(CRIA_FAILED_PRECONDITION, "the state is of other weights");
+  if (!fits(header, manifest))
+    return Status(CRIA_INVALID_ARGUMENT,
+                  "the state's header does not fit the artifact");
   return header;
 }
 

@@ -2,7 +2,7 @@
 /// the positions that are held.
 #pragma once
 
-#include "runtime/Manifest.h"
+#include "runtime/Model.h"
 #include "runtime/Status.h"
 
 #include <cstddef>
@@ -19,10 +19,10 @@ struct SessionHeader {
   uint64_t magic = magicNumber;
   uint64_t artifact; // its checksum
   uint64_t weights;  // Model::fingerprint
-  int64_t position;
-  int64_t prompt, source; // see Step
-  uint64_t bytes;         // of the rows behind the header
-  uint64_t checksum = 0;  // of all bytes with 0 here
+  int64_t position = 0;
+  int64_t prompt = 0, source = 0; // see Step
+  uint64_t bytes = 0;             // of the rows behind the header
+  uint64_t checksum = 0;          // of all bytes with 0 here
 };
 
 /// A stretch of a KV cache.
@@ -32,7 +32,8 @@ struct CacheRange {
 };
 
 /// Where the caches hold the first `positions` positions: rows of the last
-/// dimension but one, where that is the context, or else all of a cache.
+/// dimension but one, where that is the context, or else all of a cache; of
+/// caches in pages, the first pages.
 std::vector<CacheRange> cacheRanges(const Manifest &manifest,
                                     int64_t positions);
 
@@ -42,9 +43,13 @@ uint64_t bytesOf(const std::vector<CacheRange> &ranges);
 /// Writes `header` and its checksum in front of the rows at `state`.
 void sealState(SessionHeader header, std::byte *state);
 
-/// The header of the `size` bytes at `state`, checked against damage and
-/// against `expected`, of which the first three fields count.
+/// The header of a state of no position, of a session of `model`.
+Result<SessionHeader> headerOf(const Model &model);
+
+/// The header of the `size` bytes at `state`, checked against damage, against
+/// `expected`, of which the first three fields count, and against `manifest`.
 Result<SessionHeader> openState(const std::byte *state, uint64_t size,
-                                const SessionHeader &expected);
+                                const SessionHeader &expected,
+                                const Manifest &manifest);
 
 } // namespace cria

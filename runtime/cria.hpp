@@ -283,5 +283,65 @@ public:
   }
 };
 
+/// Many texts at once.
+class Batch : public Handle<cria_batch, cria_batch_free> {
+public:
+  explicit Batch(const Model &model, const cria_batch_options &options =
+                                         make<cria_batch_options>()) {
+    open(cria_batch_create, model.get(), &options);
+  }
+
+  /// A sequence that holds nothing: its number.
+  int64_t
+  join(const cria_sequence_options &options = make<cria_sequence_options>()) {
+    int64_t sequence = 0;
+    call(cria_batch_join, get(), &options, &sequence);
+    return sequence;
+  }
+  int64_t
+  fork(int64_t from,
+       const cria_sequence_options &options = make<cria_sequence_options>()) {
+    int64_t sequence = 0;
+    call(cria_batch_fork, get(), from, &options, &sequence);
+    return sequence;
+  }
+  void leave(int64_t sequence) { call(cria_batch_leave, get(), sequence); }
+  /// Appends `ids`, after which `most` ids are drawn.
+  void feed(int64_t sequence, const std::vector<int32_t> &ids, int64_t most) {
+    call(cria_batch_feed, get(), sequence, ids.data(), ids.size(), most);
+  }
+
+  /// What the step made; texts and logits live until the next one.
+  std::vector<cria_batch_result> step() {
+    std::size_t count = 0;
+    call(cria_batch_step, get(), &count, &left);
+    std::vector<cria_batch_result> results(count, make<cria_batch_result>());
+    for (std::size_t i = 0; i < count; ++i)
+      call(cria_batch_get_result, get(), i, &results[i]);
+    return results;
+  }
+  /// Sequences that run or wait, as of the last step.
+  std::size_t unfinished() const { return left; }
+
+  std::vector<std::byte> save(int64_t sequence) const {
+    std::size_t size = 0;
+    call(cria_batch_state_size, get(), sequence, &size);
+    std::vector<std::byte> state(size);
+    call(cria_batch_save, get(), sequence, state.data(), size);
+    return state;
+  }
+  void restore(int64_t sequence, const std::vector<std::byte> &state) {
+    call(cria_batch_restore, get(), sequence, state.data(), state.size());
+  }
+  cria_batch_info info() const {
+    auto info = make<cria_batch_info>();
+    call(cria_batch_get_info, get(), &info);
+    return info;
+  }
+
+private:
+  std::size_t left = 0;
+};
+
 } // namespace v1
 } // namespace cria

@@ -1,8 +1,10 @@
 #include "runtime/cpu/Model.h"
 
+#include "runtime/PagedSession.h"
 #include "runtime/RopeTables.h"
 #include "runtime/WeightLoader.h"
 #include "runtime/cpu/Cores.h"
+#include "runtime/cpu/Paged.h"
 #include "runtime/cpu/Session.h"
 
 #include <algorithm>
@@ -241,12 +243,24 @@ Model::bind(std::shared_ptr<const Artifact> artifact,
   return builder.finish();
 }
 
+/// The threads, one for each core where nobody said how many.
+static Threads counted(Threads threads) {
+  if (threads.count == 0)
+    threads.count = coreCount();
+  return threads;
+}
+
 Result<std::unique_ptr<Backend>>
 Model::newBackend(const Threads &threads) const {
-  Threads wanted = threads;
-  if (wanted.count == 0)
-    wanted.count = coreCount();
-  return Session::create(*code, slots(), wanted, ranks);
+  const Manifest &manifest = code->manifest();
+  if (manifest.batch) {
+    auto pages = newPagedBackend(threads, manifest.batch->width);
+    if (!pages.ok())
+      return pages.status();
+    return std::unique_ptr<Backend>(
+        std::make_unique<PagedSession>(manifest, std::move(*pages)));
+  }
+  return Session::create(*code, slots(), counted(threads), ranks);
 }
 
 namespace {
@@ -292,6 +306,13 @@ Model::bindLoras(const std::vector<LoraSource> &sources) const {
   if (!status.ok())
     return status;
   return std::unique_ptr<const BoundLoras>(std::move(bound));
+}
+
+Result<std::unique_ptr<PagedBackend>>
+Model::newPagedBackend(const Threads &threads, int64_t pages) const {
+  if (!code->manifest().batch)
+    return BoundModel::newPagedBackend(threads, pages);
+  return Paged::create(*code, slots(), counted(threads), pages);
 }
 
 } // namespace cria::cpu

@@ -25,6 +25,8 @@ public:
   newBackend(const Threads &threads) const override;
   Result<std::unique_ptr<const BoundLoras>>
   bindLoras(const std::vector<LoraSource> &loras) const override;
+  Result<std::unique_ptr<PagedBackend>>
+  newPagedBackend(const Threads &threads, int64_t pages) const override;
   const void *const *slots() const override { return slotTable.data(); }
   std::string device() const override { return "cpu"; }
   Status intact() const override;

@@ -65,9 +65,8 @@ Status Session::use(const BoundLoras *loras) {
     ownSlots[rope.slot] = tables->data();
     ownSlots[rope.slot + 1] = tables++->data() + rope.bytes();
   }
-  for (uint64_t slot = 0; slot < manifest.slots && loras; ++slot)
-    if (uint64_t address = loras->find(slot))
-      ownSlots[slot] = reinterpret_cast<const void *>(address);
+  if (loras)
+    loras->replaceIn(ownSlots);
   slots = ownSlots.data();
   return Status();
 }
@@ -98,40 +97,18 @@ const void *const *Session::slotsOf(const Step &step) {
   return feedSlots.data();
 }
 
-/// Notes when kernels begin: one ends where the next begins, or the step ends.
 Status Session::trace(std::vector<KernelTime> *into) {
-  times = into;
-  if (!into) {
-    pool.onKernel({});
-    return Status();
-  }
-  pool.onKernel([this](int64_t kernel) {
-    const std::vector<std::string> &names = code.manifest().kernels;
-    std::string_view name;
-    if (kernel >= 0 && static_cast<size_t>(kernel) < names.size())
-      name = names[static_cast<size_t>(kernel)];
-    times->push_back({name, std::chrono::steady_clock::now(), 0});
-  });
+  times.begin(pool, code.manifest(), into);
   return Status();
-}
-
-/// Ends each kernel of a step, which are those from `first` on, where the next
-/// begins.
-static void endKernels(std::vector<KernelTime> &times, size_t first) {
-  auto end = std::chrono::steady_clock::now();
-  for (size_t i = times.size(); i-- > first; end = times[i].begin)
-    times[i].seconds =
-        std::chrono::duration<double>(end - times[i].begin).count();
 }
 
 Status Session::run(CriaEntry entry, const Step &step) {
   fillRopes(step);
-  size_t before = times ? times->size() : 0;
-  entry(step.ids, step.tokens, step.position, step.firstLogit, step.source,
-        step.logits, cacheTable.data(), arena.data(), slotsOf(step),
-        pool.host());
-  if (times)
-    endKernels(*times, before);
+  times.run([&] {
+    entry(step.ids, step.tokens, step.position, step.firstLogit, step.source,
+          step.logits, cacheTable.data(), arena.data(), slotsOf(step),
+          pool.host());
+  });
   return pool.complete();
 }
 

@@ -5,6 +5,7 @@
 #include "runtime/Backend.h"
 #include "runtime/Memory.h"
 #include "runtime/cpu/Pool.h"
+#include "runtime/cpu/Trace.h"
 
 #include <memory>
 #include <vector>
@@ -54,7 +55,7 @@ private:
   std::vector<const void *> feedSlots; // where embeddings are a step's
   std::vector<Mapping> ropes;          // cosines and sines of such a table
   Pool pool;
-  std::vector<KernelTime> *times = nullptr; // that the user wants
+  Trace times;
   std::vector<Mapping> caches;
   std::vector<void *> cacheTable;
   Mapping arena;

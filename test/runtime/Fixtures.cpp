@@ -100,6 +100,17 @@ nlohmann::json fakeManifest() {
   })");
 }
 
+nlohmann::json fakePagedManifest() {
+  nlohmann::json manifest = fakeManifest();
+  manifest["model"].update({{"max_seq", 40}, {"chunk", 8}});
+  manifest["batch"] = {{"rows", 3}, {"page", 4}, {"width", 10}};
+  manifest["rope"][0]["rows"] = 40;
+  manifest["caches"][0].update({{"bytes", 16}, {"shape", {4}}});
+  manifest["cpu"][0]["entries"] = {{"prefill", "fake_paged_prefill"},
+                                   {"batch", "fake_batch"}};
+  return manifest;
+}
+
 nlohmann::json withMatrix(nlohmann::json manifest, const std::string &symbol,
                           uint64_t rows, uint64_t columns,
                           const std::string &type) {
@@ -185,7 +196,9 @@ void expectNear(const std::vector<float> &found,
     EXPECT_NEAR(found[i], expected[i], 1e-4) << i;
 }
 
-// The cache holds the ids; the arena the sums over layers, by v % 2.
+// The cache holds the ids; the arena the sums over layers, by v % 2. In pages,
+// ids that the batch entry ran are negative, less one; a NaN stands for an id
+// whose embedding is one. All of a page is read, as compiled code does.
 static constexpr char fakeSource[] = R"(
 #include "runtime/Abi.h"
 struct Work {
@@ -234,6 +247,54 @@ void fake_encode(const int32_t *ids, int64_t tokens, int64_t position,
                  const CriaHost *host) {
   float *cache = caches[0];
   cache[0] = position + first + source; // nothing that the others read
+}
+static void put(float *cache, const int32_t *table, int64_t position, int id,
+                int decodes, const float *embed) {
+  cache[table[position / 4] * 4 + position % 4] =
+      embed[id * 2] * 0 + (decodes ? -1 - id : id);
+}
+static void row(const float *cache, const int32_t *table, int64_t position,
+                const float *bias, const void *const *slots, float *logits) {
+  const float *embed = slots[0], *cosine = slots[3];
+  for (int v = 0; v < 5; ++v) {
+    float sum = bias[v % 2];
+    for (int64_t p = 0; p < (position / 4 + 1) * 4; ++p) {
+      float value = cache[table[p / 4] * 4 + p % 4];
+      int id = value != value ? 0 : value < 0 ? -1 - value : value;
+      float term = embed[id * 2 + v % 2] + cosine[p] + (value < 0 ? 50 : 0);
+      sum += (p <= position ? term : 0) + value * 0;
+    }
+    logits[v] = sum;
+  }
+}
+static void paged(const int32_t *ids, int64_t rows, const int32_t *positions,
+                  const int32_t *pages, int64_t first, float *logits,
+                  void *const *caches, void *arena, const void *const *slots,
+                  int isBatch) {
+  float *bias = arena;
+  for (int i = 0; i < 2; ++i)
+    bias[i] = widen(((const uint16_t *)slots[1])[i]) +
+              widen(((const uint16_t *)slots[2])[i]);
+  for (int64_t r = 0; r < rows; ++r) {
+    const int32_t *table = isBatch ? pages + r * 10 : pages;
+    int64_t position = isBatch ? positions[r] : positions[0] + r;
+    put(caches[0], table, position, ids[r], isBatch, slots[0]);
+    if (r >= first)
+      row(caches[0], table, position, bias, slots, logits + (r - first) * 5);
+  }
+}
+void fake_paged_prefill(const int32_t *ids, int64_t rows,
+                        const int32_t *positions, const int32_t *pages,
+                        int64_t first, float *logits, void *const *caches,
+                        void *arena, const void *const *slots,
+                        const CriaHost *host) {
+  paged(ids, rows, positions, pages, first, logits, caches, arena, slots, 0);
+}
+void fake_batch(const int32_t *ids, int64_t rows, const int32_t *positions,
+                const int32_t *pages, int64_t first, float *logits,
+                void *const *caches, void *arena, const void *const *slots,
+                const CriaHost *host) {
+  paged(ids, rows, positions, pages, first, logits, caches, arena, slots, 1);
 }
 )";
 

@@ -60,6 +60,12 @@ std::vector<TestTensor> fakeTensors();
 ///     + sum over layers of norm[v % 2]
 nlohmann::json fakeManifest();
 
+/// The manifest of the fake model with KV caches in pages of 4 positions, for
+/// at most 3 rows. Its context is 40 and its chunk 8; 50 is added to its logits
+/// for each id so far that the batch entry ran, and an id whose embedding is
+/// NaN makes them NaN.
+nlohmann::json fakePagedManifest();
+
 /// `manifest` with one more weight, of a slot of its own behind the others: the
 /// matrix `symbol`, (rows, columns), from the tensor `symbol`.weight.
 nlohmann::json withMatrix(nlohmann::json manifest, const std::string &symbol,

@@ -1,0 +1,322 @@
+/// A step of a batch: who runs, on which pages, and what becomes of it.
+#include "runtime/Batch.h"
+
+#include <algorithm>
+
+namespace cria {
+
+using State = Sequence::State;
+
+// ---- Who runs --------------------------------------------------------------
+
+/// Whether there are pages for the text so far and one id more, and one for
+/// each sequence that runs.
+bool Batch::fits(const Sequence &sequence) const {
+  auto held = static_cast<int64_t>(sequence.pages.size());
+  int64_t end = std::min(sequence.end() + 1, shared->manifest().maxSeq);
+  int64_t available = pool.available();
+  if (options.refuses)
+    return pagesOf(end) - held <= available;
+  for (const auto &other : sequences)
+    if (other.get() != &sequence && other->state != State::Running &&
+        other->unknown == 0)
+      available += static_cast<int64_t>(other->pages.size());
+  return pagesOf(end) - held + static_cast<int64_t>(running.size()) <=
+         available;
+}
+
+/// Lets sequences in that wait.
+void Batch::admit() {
+  while (!waiting.empty() &&
+         static_cast<int64_t>(running.size()) < spec().rows) {
+    Sequence &next = *waiting.front();
+    bool hasRoom = fits(next);
+    if (!hasRoom && !options.refuses && !running.empty())
+      return;
+    waiting.erase(waiting.begin());
+    if (hasRoom || !options.refuses) {
+      next.state = State::Running;
+      running.push_back(&next);
+      continue;
+    }
+    int64_t end = std::min(next.end() + 1, shared->manifest().maxSeq);
+    auto held = static_cast<int64_t>(next.pages.size());
+    finish(next, -1, Finish::Failed, shortOf(next.number, pagesOf(end), held));
+  }
+}
+
+/// How many ids in a row prefill is to run.
+int64_t Batch::promptRun(const Sequence &sequence) const {
+  int64_t at = sequence.computed;
+  while (at < sequence.end() && !sequence.decodesAt(at))
+    ++at;
+  return at - sequence.computed;
+}
+
+/// Decides what the step computes. A sequence takes pages from those that come
+/// later alone, so that one that was chosen keeps its own.
+void Batch::choose() {
+  prompt = nullptr;
+  rows.clear();
+  for (Sequence *sequence : std::vector<Sequence *>(running)) {
+    if (sequence->state != State::Running)
+      continue;
+    sequence->lastUse = steps;
+    if (!sequence->decodesAt(sequence->computed)) {
+      if (prompt)
+        continue;
+      reuse(*sequence);
+    }
+    if (sequence->decodesAt(sequence->computed)) {
+      if (provide(*sequence, sequence->computed + 1))
+        rows.push_back(sequence);
+      continue;
+    }
+    promptTokens = std::min(promptRun(*sequence), options.chunk);
+    if (provide(*sequence, sequence->computed + promptTokens))
+      prompt = sequence;
+  }
+}
+
+// ---- Pages -----------------------------------------------------------------
+
+/// Takes the pages that hold the next ids of the text already, but for its last
+/// id, which is computed for its logits.
+void Batch::reuse(Sequence &sequence) {
+  int64_t page = spec().page;
+  while (sequence.unknown == 0 &&
+         sequence.computed == sequence.entered * page &&
+         sequence.computed + page < sequence.end()) {
+    if (promptRun(sequence) < page && !options.reusesDrawn)
+      return;
+    PagePool::Found found = pool.find(
+        sequence.key, &sequence.ids[static_cast<size_t>(sequence.computed)]);
+    if (found.page == PagePool::none)
+      return;
+    sequence.pages.push_back(found.page);
+    sequence.key = found.key;
+    ++sequence.entered;
+    sequence.computed += page;
+    sequence.settled = std::max(sequence.settled, sequence.computed);
+    total.reused += page;
+  }
+}
+
+/// Enters the pages that became full.
+void Batch::enterPages(Sequence &sequence) {
+  int64_t page = spec().page;
+  for (; sequence.unknown == 0; ++sequence.entered) {
+    int64_t begin = sequence.entered * page;
+    if (begin + page > sequence.computed)
+      return;
+    for (int64_t i = begin; i < begin + page && !options.reusesDrawn; ++i)
+      if (sequence.decodesAt(i))
+        return;
+    sequence.key =
+        pool.enter(sequence.pages[static_cast<size_t>(sequence.entered)],
+                   sequence.key, &sequence.ids[static_cast<size_t>(begin)]);
+  }
+}
+
+/// Gives the sequence pages of its own for the positions from `computed` to
+/// `end`. False where it does not run any more.
+bool Batch::provide(Sequence &sequence, int64_t end) {
+  auto first = static_cast<size_t>(sequence.computed / spec().page);
+  Status status;
+  if (first < sequence.pages.size() && pool.isShared(sequence.pages[first])) {
+    int32_t page = takePage(sequence);
+    if (page == PagePool::none)
+      return false;
+    status = backend->copyPage(sequence.pages[first], page);
+    pool.release(sequence.pages[first]);
+    sequence.pages[first] = page;
+  }
+  while (status.ok() &&
+         static_cast<int64_t>(sequence.pages.size()) < pagesOf(end)) {
+    int32_t page = takePage(sequence);
+    if (page == PagePool::none)
+      return false;
+    status = backend->clearPage(page);
+    sequence.pages.push_back(page);
+  }
+  if (!status.ok())
+    finish(sequence, -1, Finish::Failed, status);
+  return status.ok();
+}
+
+/// A page for the sequence; none where it does not run any more.
+int32_t Batch::takePage(Sequence &sequence) {
+  int32_t page = pool.take();
+  while (page == PagePool::none && makeRoom(sequence))
+    page = pool.take();
+  return page;
+}
+
+/// The sequence that does not run, has pages and can do without them, and is
+/// unused for the longest.
+Sequence *Batch::idleVictim(const Sequence &sequence) const {
+  Sequence *victim = nullptr;
+  for (const auto &other : sequences)
+    if (other.get() != &sequence && other->state != State::Running &&
+        other->unknown == 0 && !other->pages.empty() &&
+        (!victim || other->lastUse < victim->lastUse))
+      victim = other.get();
+  return victim;
+}
+
+/// Has a sequence give its pages back. False where it is `sequence` itself,
+/// which runs no longer then.
+bool Batch::makeRoom(Sequence &sequence) {
+  if (!options.refuses) {
+    if (Sequence *victim = idleVictim(sequence)) {
+      putBack(*victim);
+      return true;
+    }
+    for (auto other = running.rbegin(); *other != &sequence; ++other)
+      if ((*other)->unknown == 0) {
+        putBack(**other);
+        return true;
+      }
+    if (sequence.unknown == 0 && running.front() != &sequence) {
+      putBack(sequence);
+      return false;
+    }
+  }
+  auto held = static_cast<int64_t>(sequence.pages.size());
+  finish(sequence, -1, Finish::Failed,
+         shortOf(sequence.number, held + 1, held));
+  return false;
+}
+
+/// Takes a sequence's pages; one that runs then waits, before all others.
+void Batch::putBack(Sequence &sequence) {
+  releasePages(sequence);
+  ++total.putBack;
+  if (sequence.state != State::Running)
+    return;
+  running.erase(std::find(running.begin(), running.end(), &sequence));
+  sequence.state = State::Waiting;
+  waiting.insert(waiting.begin(), &sequence);
+}
+
+// ---- What is computed ------------------------------------------------------
+
+Status Batch::runPrompt() {
+  auto position = static_cast<int32_t>(prompt->computed);
+  bool draws = prompt->drawsAt(prompt->computed + promptTokens);
+  PagedStep step = {
+      &prompt->ids[static_cast<size_t>(prompt->computed - prompt->unknown)],
+      promptTokens,
+      &position,
+      prompt->pages.data(),
+      promptTokens - (draws ? 1 : 0),
+      logits.data()};
+  return backend->prefill(step);
+}
+
+Status Batch::runRows() {
+  auto width = static_cast<size_t>(spec().width);
+  auto firstToDraw =
+      std::stable_partition(rows.begin(), rows.end(), [](Sequence *row) {
+        return !row->drawsAt(row->computed + 1);
+      });
+  firstLogit = firstToDraw - rows.begin();
+  rowIds.clear();
+  rowPositions.clear();
+  tables.resize(rows.size() * width);
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const Sequence &row = *rows[i];
+    rowIds.push_back(row.ids[static_cast<size_t>(row.computed - row.unknown)]);
+    rowPositions.push_back(static_cast<int32_t>(row.computed));
+    std::copy(row.pages.begin(), row.pages.end(), &tables[i * width]);
+  }
+  return backend->decode(
+      {rowIds.data(), static_cast<int64_t>(rows.size()), rowPositions.data(),
+       tables.data(), firstLogit,
+       &logits[static_cast<size_t>(shared->manifest().vocabSize)]});
+}
+
+/// Notes that so many ids more are computed; `logits` are those after the last.
+void Batch::advance(Sequence &sequence, int64_t tokens, const float *logits) {
+  int64_t again =
+      std::clamp<int64_t>(sequence.settled - sequence.computed, 0, tokens);
+  total.recomputed += again;
+  sequence.computed += tokens;
+  sequence.settled = std::max(sequence.settled, sequence.computed);
+  enterPages(sequence);
+  if (sequence.computed < sequence.end())
+    return;
+  if (sequence.left > 0)
+    draw(sequence, logits);
+  else
+    finish(sequence, -1, Finish::Length);
+}
+
+/// Draws; memory that cannot be had is a failure of this sequence alone.
+static Result<int32_t> sample(Sampler &sampler, const float *logits) {
+  try {
+    return sampler.sample(logits);
+  } catch (const std::bad_alloc &) {
+    return Status(CRIA_RESOURCE_EXHAUSTED, "out of memory");
+  }
+}
+
+void Batch::draw(Sequence &sequence, const float *logits) {
+  Sampler &sampler = sequence.sampler ? *sequence.sampler : greedy;
+  Result<int32_t> id = sample(sampler, logits);
+  if (!id.ok())
+    return finish(sequence, -1, Finish::Failed, id.status());
+  if (sequence.sampler)
+    sampler.accept(*id);
+  sequence.ids.push_back(*id);
+  sequence.decodes.push_back(true);
+  --sequence.left;
+  bool ends = std::find(sequence.ends.begin(), sequence.ends.end(), *id) !=
+              sequence.ends.end();
+  Finish why = ends                 ? Finish::End
+               : sequence.left == 0 ? Finish::Length
+               : sequence.computed == shared->manifest().maxSeq
+                   ? Finish::Context
+                   : Finish::None;
+  finish(sequence, *id, why, {}, sequence.wantsLogits ? logits : nullptr);
+}
+
+/// Tells the caller of a sequence, which runs no longer unless `why` is None.
+void Batch::finish(Sequence &sequence, int32_t id, Finish why,
+                   const Status &status, const float *logits) {
+  made.push_back({sequence.number, id, why, status, logits});
+  if (why == Finish::None)
+    return;
+  running.erase(std::remove(running.begin(), running.end(), &sequence),
+                running.end());
+  sequence.state = State::Idle;
+}
+
+Status Batch::step() {
+  made.clear();
+  made.reserve(2 * unfinished()); // one may be refused, and then draw
+  ++steps;
+  admit();
+  choose();
+  auto vocab = static_cast<size_t>(shared->manifest().vocabSize);
+  logits.resize((rows.size() + 1) * vocab);
+  Status status = prompt ? runPrompt() : Status();
+  if (status.ok() && !rows.empty())
+    status = runRows();
+  if (Status intact = shared->bound().intact(); !intact.ok())
+    status = intact;
+  if (!status.ok())
+    return status;
+  if (prompt) {
+    total.prefilled += promptTokens;
+    advance(*prompt, promptTokens, logits.data());
+  }
+  total.decoded += static_cast<int64_t>(rows.size());
+  for (size_t i = 0; i < rows.size(); ++i) {
+    size_t row = i + 1 - std::min(i, static_cast<size_t>(firstLogit));
+    advance(*rows[i], 1, &logits[row * vocab]);
+  }
+  return status;
+}
+
+} // namespace cria

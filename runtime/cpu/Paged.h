@@ -1,0 +1,60 @@
+/// What a batch of sequences holds on the CPU: threads, a pool of pages and
+/// scratch.
+#pragma once
+
+#include "runtime/Artifact.h"
+#include "runtime/Backend.h"
+#include "runtime/Memory.h"
+#include "runtime/cpu/Pool.h"
+#include "runtime/cpu/Trace.h"
+
+#include <memory>
+#include <vector>
+
+namespace cria::cpu {
+
+/// Calls the entry functions of an artifact whose KV caches are in pages.
+class Paged : public PagedBackend {
+public:
+  /// `code` and the pointers at `slots` must outlive it.
+  static Result<std::unique_ptr<PagedBackend>> create(const Artifact &code,
+                                                      const void *const *slots,
+                                                      const Threads &threads,
+                                                      int64_t pages);
+
+  Status prefill(const PagedStep &step) override;
+  Status decode(const PagedStep &step) override;
+  Status clearPage(int32_t page) override;
+  Status copyPage(int32_t from, int32_t to) override;
+  Status readPage(size_t cache, int32_t page, uint64_t begin, std::byte *to,
+                  uint64_t bytes) override;
+  Status writePage(size_t cache, int32_t page, uint64_t begin,
+                   const std::byte *from, uint64_t bytes) override;
+  Status use(const BoundLoras *loras) override;
+  Status trace(std::vector<KernelTime> *into) override;
+  int threads() const override { return pool.threads(); }
+
+private:
+  Paged(const Artifact &code, const void *const *slots, const Threads &threads)
+      : code(code), shared(slots), slots(slots), pool(threads) {}
+  Status allocate(uint64_t pages);
+  Status run(CriaBatchEntry entry, const PagedStep &step);
+  /// Where `page` of a cache begins.
+  std::byte *at(size_t cache, int32_t page) const {
+    return caches[cache].data() +
+           code.manifest().caches[cache].bytes * static_cast<uint64_t>(page);
+  }
+
+  const Artifact &code;
+  const void *const *shared; // the model's
+  const void *const *slots;  // those, or with adapters:
+  std::vector<const void *> ownSlots;
+  std::vector<const void *> feedSlots; // where embeddings are a step's
+  Pool pool;
+  Trace times;
+  std::vector<Mapping> caches;
+  std::vector<void *> cacheTable;
+  Mapping arena;
+};
+
+} // namespace cria::cpu

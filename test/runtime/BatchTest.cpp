@@ -1,0 +1,568 @@
+#include "runtime/Batch.h"
+
+#include "runtime/Session.h"
+#include "test/runtime/Fixtures.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <random>
+
+using namespace cria;
+using namespace cria::test;
+using testing::ElementsAre;
+
+namespace {
+
+using Ids = std::vector<int32_t>;
+
+/// What a sequence drew, and the logits that each id was drawn from.
+struct Drawn {
+  Ids ids;
+  std::vector<std::vector<float>> logits;
+  Finish finish = Finish::None;
+  Status status;
+};
+
+class BatchTest : public testing::Test {
+protected:
+  void SetUp() override { use(fakePagedManifest(), fakeTensors()); }
+
+  void use(const nlohmann::json &manifest, std::vector<TestTensor> tensors) {
+    auto artifact =
+        Artifact::open(folder.write("paged.cria", artifactOf(manifest)));
+    ASSERT_TRUE(artifact.ok()) << artifact.status().message();
+    folder.write("model.safetensors", safetensorsOf(tensors));
+    auto bound = Model::bind(*artifact, folder.path());
+    ASSERT_TRUE(bound.ok()) << bound.status().message();
+    model = *bound;
+  }
+  /// Logits of ids behind id 4 are NaN.
+  void useNan() {
+    std::vector<TestTensor> tensors = fakeTensors();
+    std::vector<float> embedding = {0, 1, 2, 3, 4, 5, 6, 7, NAN, NAN};
+    tensors[0].bytes = bytesOf(embedding);
+    use(fakePagedManifest(), tensors);
+  }
+
+  std::unique_ptr<Batch> batch(BatchOptions options = {}) {
+    options.threads = 1;
+    auto made = Batch::create(model, options);
+    EXPECT_TRUE(made.ok()) << made.status().message();
+    return std::move(*made);
+  }
+  /// A batch with so many pages.
+  std::unique_ptr<Batch> batchOf(int64_t pages, bool refuses = false) {
+    BatchOptions options;
+    options.pages = pages;
+    options.refuses = refuses;
+    return batch(options);
+  }
+
+  std::shared_ptr<Sampler> sampler(uint64_t seed) const {
+    SamplerOptions options;
+    options.temperature = 40;
+    options.seed = seed;
+    options.repetitionPenalty = 1.2;
+    return std::make_shared<Sampler>(*Sampler::create(options, 5));
+  }
+  /// A sequence that draws with that seed.
+  int64_t join(Batch &batch, uint64_t seed, const Ids &ends = {}) {
+    return *batch.join({sampler(seed), ends, true});
+  }
+
+  /// What a session alone draws after `prompt`, and so on after each of the
+  /// other texts, of which each is one feed.
+  Drawn alone(const std::vector<Ids> &texts, int64_t most, uint64_t seed) {
+    auto session = std::move(*Session::create(model, 1));
+    std::shared_ptr<Sampler> sampler = this->sampler(seed);
+    Drawn drawn;
+    Ids next;
+    for (const Ids &text : texts) {
+      for (int32_t id : text)
+        sampler->accept(id);
+      next.insert(next.end(), text.begin(), text.end());
+      for (int64_t i = 0; i < most; ++i) {
+        std::vector<float> logits(5);
+        Status status =
+            session->feed(next.data(), static_cast<int64_t>(next.size()),
+                          CRIA_LOGITS_LAST, logits.data());
+        EXPECT_TRUE(status.ok()) << status.message();
+        next = {*sampler->sample(logits.data())};
+        sampler->accept(next[0]);
+        drawn.ids.push_back(next[0]);
+        drawn.logits.push_back(logits);
+      }
+    }
+    return drawn;
+  }
+
+  /// Steps until nothing runs.
+  void finish(Batch &batch) {
+    for (int i = 0; batch.unfinished() > 0; ++i) {
+      ASSERT_LT(i, 10000);
+      step(batch);
+    }
+  }
+  void step(Batch &batch) {
+    Status status = batch.step();
+    ASSERT_TRUE(status.ok()) << status.message();
+    for (const BatchResult &result : batch.results()) {
+      Drawn &of = drawn[result.sequence];
+      of.finish = result.finish;
+      of.status = result.status;
+      if (result.id < 0)
+        continue;
+      of.ids.push_back(result.id);
+      if (result.logits)
+        of.logits.emplace_back(result.logits, result.logits + 5);
+    }
+  }
+  Status feed(Batch &batch, int64_t sequence, const Ids &ids, int64_t most) {
+    return batch.feed(sequence, ids.data(), static_cast<int64_t>(ids.size()),
+                      most);
+  }
+  /// Whether sequence `number` drew what `expected` did, to the last bit.
+  void expectSame(int64_t number, const Drawn &expected) {
+    EXPECT_EQ(drawn[number].ids, expected.ids) << number;
+    EXPECT_EQ(drawn[number].logits, expected.logits) << number;
+  }
+  /// `count` ids of a text that `seed` makes.
+  static Ids text(uint32_t seed, size_t count) {
+    std::mt19937 random(seed);
+    Ids ids(count);
+    for (int32_t &id : ids)
+      id = static_cast<int32_t>(random() % 5);
+    return ids;
+  }
+
+  TemporaryFolder folder;
+  std::shared_ptr<const Model> model;
+  std::map<int64_t, Drawn> drawn; // by sequence
+};
+
+} // namespace
+
+TEST_F(BatchTest, ASessionIsABatchOfOneSequence) {
+  auto session = std::move(*Session::create(model, 2));
+  Ids ids = text(1, 20);
+  std::vector<float> all(100), last(5);
+  ASSERT_TRUE(session->feed(ids.data(), 20, CRIA_LOGITS_ALL, all.data()).ok());
+  expectNear(all, fakeLogits(ids));
+  ASSERT_TRUE(session->feed(&ids[0], 1, CRIA_LOGITS_LAST, last.data()).ok());
+  ids.push_back(ids[0]);
+  std::vector<float> expected = fakeLogits(ids);
+  expected.erase(expected.begin(), expected.end() - 5);
+  for (float &logit : expected)
+    logit += 50; // the batch entry ran one
+  expectNear(last, expected);
+}
+
+// A prompt is prefilled to its last id, however it is cut.
+TEST_F(BatchTest, APromptsLastIdIsOfThePrompt) {
+  auto session = std::move(*Session::create(model, 1));
+  Ids ids = text(1, 9);
+  std::vector<float> last(5);
+  ASSERT_TRUE(session->expectPrompt(9).ok());
+  ASSERT_TRUE(session->feed(ids.data(), 8, CRIA_LOGITS_NONE, nullptr).ok());
+  ASSERT_TRUE(session->feed(&ids[8], 1, CRIA_LOGITS_LAST, last.data()).ok());
+  std::vector<float> expected = fakeLogits(ids);
+  expectNear(last, {expected.end() - 5, expected.end()});
+}
+
+// A rewound text leaves nothing that another one reads.
+TEST_F(BatchTest, ASessionForgetsWhatWasNotANumber) {
+  useNan();
+  auto session = std::move(*Session::create(model, 1));
+  Ids bad = {1, 4, 4, 4, 4, 4}, good = {1, 2, 3};
+  std::vector<float> last(5);
+  ASSERT_TRUE(session->feed(bad.data(), 6, CRIA_LOGITS_NONE, nullptr).ok());
+  ASSERT_TRUE(session->rewind(0).ok());
+  ASSERT_TRUE(
+      session->feed(good.data(), 3, CRIA_LOGITS_LAST, last.data()).ok());
+  EXPECT_TRUE(std::isfinite(last[0]));
+}
+
+TEST_F(BatchTest, DrawsWhatEachSequenceDrawsAlone) {
+  auto many = batch();
+  std::map<int64_t, Drawn> expected;
+  for (uint32_t i = 0; i < 7; ++i) { // three run at once
+    Ids prompt = text(i, 1 + i * 4);
+    int64_t number = join(*many, i);
+    ASSERT_TRUE(feed(*many, number, prompt, 9).ok());
+    expected[number] = alone({prompt}, 9, i);
+  }
+  finish(*many);
+  for (const auto &[number, of] : expected) {
+    expectSame(number, of);
+    EXPECT_EQ(drawn[number].finish, Finish::Length);
+  }
+  EXPECT_EQ(many->counts().recomputed, 0);
+}
+
+TEST_F(BatchTest, GoesOnAfterAReply) {
+  auto chat = batch();
+  int64_t number = join(*chat, 3);
+  Ids first = text(1, 5), second = text(2, 3);
+  ASSERT_TRUE(feed(*chat, number, first, 4).ok());
+  finish(*chat);
+  ASSERT_TRUE(feed(*chat, number, second, 4).ok());
+  finish(*chat);
+  expectSame(number, alone({first, second}, 4, 3));
+}
+
+TEST_F(BatchTest, EndsWhereAnEndIdIsDrawn) {
+  Drawn expected = alone({{1, 2}}, 20, 5);
+  auto one = batch();
+  int64_t number = join(*one, 5, {expected.ids[6]});
+  ASSERT_TRUE(feed(*one, number, {1, 2}, 20).ok());
+  finish(*one);
+  EXPECT_EQ(drawn[number].finish, Finish::End);
+  auto first =
+      std::find(expected.ids.begin(), expected.ids.end(), expected.ids[6]);
+  EXPECT_EQ(drawn[number].ids, Ids(expected.ids.begin(), first + 1));
+}
+
+TEST_F(BatchTest, EndsWhereTheContextIsFull) {
+  auto full = batch();
+  int64_t number = join(*full, 1), other = join(*full, 2);
+  ASSERT_TRUE(feed(*full, number, text(1, 38), 100).ok());
+  ASSERT_TRUE(feed(*full, other, {1, 2}, 9).ok());
+  finish(*full);
+  EXPECT_EQ(drawn[number].finish, Finish::Context);
+  EXPECT_EQ(drawn[number].ids.size(), 3u);
+  EXPECT_EQ(full->position(number)->first, 40);
+  expectSame(other, alone({{1, 2}}, 9, 2));
+  EXPECT_THAT(feed(*full, number, {1}, 1),
+              fails(CRIA_OUT_OF_RANGE, "1 ids at position 41 make 42, the "
+                                       "artifact's context holds 40"));
+}
+
+TEST_F(BatchTest, RefusesABadFeedAndGoesOn) {
+  auto some = batch();
+  int64_t number = join(*some, 1);
+  EXPECT_THAT(feed(*some, number, {1, 5}, 1),
+              fails(CRIA_INVALID_ARGUMENT, "id 5 at index 1, expected 0 to 4"));
+  EXPECT_THAT(feed(*some, number, {}, 1),
+              fails(CRIA_INVALID_ARGUMENT, "expected at least one id"));
+  EXPECT_THAT(feed(*some, number + 1, {1}, 1),
+              fails(CRIA_NOT_FOUND, "the batch has no sequence 2"));
+  ASSERT_TRUE(feed(*some, number, {1, 2}, 2).ok());
+  EXPECT_THAT(feed(*some, number, {1}, 1),
+              fails(CRIA_FAILED_PRECONDITION, "sequence 1 has not finished"));
+  finish(*some);
+  expectSame(number, alone({{1, 2}}, 2, 1));
+}
+
+TEST_F(BatchTest, ASequenceWhoseLogitsAreBrokenFailsAlone) {
+  useNan();
+  auto some = batchOf(3);
+  int64_t bad = join(*some, 1), good = join(*some, 2);
+  ASSERT_TRUE(feed(*some, bad, {1, 4, 4, 4, 4, 4, 4}, 5).ok());
+  ASSERT_TRUE(feed(*some, good, {0, 0}, 1).ok());
+  finish(*some);
+  EXPECT_THAT(drawn[bad].status, fails(CRIA_DATA_LOSS, ""));
+  EXPECT_EQ(drawn[bad].finish, Finish::Failed);
+  EXPECT_EQ(drawn[good].finish, Finish::Length);
+  // Its pages are others' later, without what was in them.
+  ASSERT_TRUE(some->leave(bad).ok());
+  int64_t later = join(*some, 3);
+  ASSERT_TRUE(feed(*some, later, {0, 0, 1, 1, 0}, 1).ok());
+  finish(*some);
+  EXPECT_EQ(drawn[later].finish, Finish::Length);
+}
+
+// A long prompt takes as many steps as it has chunks; the others go on in each.
+TEST_F(BatchTest, ALongPromptHoldsUpNobody) {
+  BatchOptions options;
+  options.chunk = 4;
+  auto some = batch(options);
+  int64_t fast = join(*some, 1), slow = join(*some, 2);
+  ASSERT_TRUE(feed(*some, fast, {1, 2}, 20).ok());
+  step(*some);
+  ASSERT_TRUE(feed(*some, slow, text(3, 24), 1).ok());
+  for (size_t i = 2; i <= 7; ++i) {
+    step(*some);
+    EXPECT_EQ(drawn[fast].ids.size(), i);
+    EXPECT_EQ(drawn[slow].ids.size(), i == 7 ? 1u : 0u);
+  }
+}
+
+TEST_F(BatchTest, FindsTheBeginningOfAPromptAgain) {
+  auto some = batch();
+  Ids prompt = text(1, 19);
+  int64_t first = join(*some, 1);
+  ASSERT_TRUE(feed(*some, first, prompt, 8).ok());
+  finish(*some);
+  EXPECT_EQ(some->counts().prefilled, 19);
+  ASSERT_TRUE(some->leave(first).ok());
+  prompt.back() = (prompt.back() + 1) % 5;
+  int64_t second = join(*some, 2);
+  ASSERT_TRUE(feed(*some, second, prompt, 8).ok());
+  finish(*some);
+  EXPECT_EQ(some->counts().prefilled, 19 + 3); // four pages of 4 were found
+  EXPECT_EQ(some->counts().reused, 16);
+  expectSame(second, alone({prompt}, 8, 2));
+  // Another beginning makes all that follows another text.
+  prompt.front() = (prompt.front() + 1) % 5;
+  ASSERT_TRUE(feed(*some, join(*some, 3), prompt, 0).ok());
+  finish(*some);
+  EXPECT_EQ(some->counts().reused, 16);
+}
+
+// An id that was drawn has other bits than one of a prompt.
+TEST_F(BatchTest, FindsDrawnIdsOnRequestAlone) {
+  for (bool reuses : {false, true}) {
+    BatchOptions options;
+    options.reusesDrawn = reuses;
+    auto some = batch(options);
+    int64_t first = join(*some, 1);
+    ASSERT_TRUE(feed(*some, first, {1, 2}, 11).ok());
+    finish(*some);
+    Ids all = {1, 2};
+    all.insert(all.end(), drawn[first].ids.begin(), drawn[first].ids.end());
+    drawn.clear();
+    int64_t second = join(*some, 2);
+    ASSERT_TRUE(feed(*some, second, all, 3).ok());
+    finish(*some);
+    EXPECT_EQ(some->counts().reused, reuses ? 12 : 0);
+    if (!reuses)
+      expectSame(second, alone({all}, 3, 2));
+  }
+}
+
+TEST_F(BatchTest, ForksShareWhatNeitherWrites) {
+  auto some = batch();
+  int64_t first = join(*some, 1);
+  Ids prompt = text(1, 10);
+  ASSERT_TRUE(feed(*some, first, prompt, 0).ok());
+  finish(*some);
+  EXPECT_EQ(drawn[first].finish, Finish::Length);
+  int64_t held = some->pages().pages() - some->pages().available();
+  EXPECT_EQ(held, 3);
+  std::vector<int64_t> forks;
+  for (uint64_t i = 0; i < 3; ++i)
+    forks.push_back(*some->fork(first, {sampler(i), {}, true}));
+  EXPECT_EQ(some->pages().pages() - some->pages().available(), held);
+  for (int64_t fork : forks)
+    ASSERT_TRUE(feed(*some, fork, {3}, 6).ok());
+  finish(*some);
+  for (uint64_t i = 0; i < 3; ++i) {
+    // Alone, the same feeds: a prompt without draws, and an id.
+    auto session = std::move(*Session::create(model, 1));
+    std::vector<float> logits(5);
+    ASSERT_TRUE(
+        session->feed(prompt.data(), 10, CRIA_LOGITS_NONE, nullptr).ok());
+    int32_t three = 3;
+    ASSERT_TRUE(session->feed(&three, 1, CRIA_LOGITS_LAST, logits.data()).ok());
+    EXPECT_EQ(drawn[forks[i]].logits.front(), logits);
+  }
+  EXPECT_EQ(some->pages().pages() - some->pages().available(),
+            2 + 1 + 3 * 2); // two shared; the rest is each one's own
+  // The first one's last page is as it was.
+  ASSERT_TRUE(feed(*some, first, {3}, 1).ok());
+  finish(*some);
+  EXPECT_EQ(drawn[first].logits.front(), drawn[forks[0]].logits.front());
+}
+
+TEST_F(BatchTest, ASequenceThatFindsNoPageIsRefusedWithTheNumbers) {
+  auto some = batchOf(6, /*refuses=*/true);
+  int64_t first = join(*some, 1), second = join(*some, 2);
+  ASSERT_TRUE(feed(*some, first, text(1, 10), 4).ok());
+  ASSERT_TRUE(feed(*some, second, text(2, 6), 4).ok());
+  finish(*some);
+  expectSame(first, alone({text(1, 10)}, 4, 1));
+  EXPECT_THAT(drawn[second].status,
+              fails(CRIA_RESOURCE_EXHAUSTED, "sequence 2 needs 3 pages and "
+                                             "has 2: 0 of the batch's 6 are "
+                                             "free"));
+  // It goes on once there are some.
+  ASSERT_TRUE(some->leave(first).ok());
+  ASSERT_TRUE(feed(*some, second, {},
+                   4 - static_cast<int64_t>(drawn[second].ids.size()))
+                  .ok());
+  finish(*some);
+  expectSame(second, alone({text(2, 6)}, 4, 2));
+}
+
+TEST_F(BatchTest, RefusesWhatNoPoolOfItsSizeHolds) {
+  auto some = batchOf(3);
+  int64_t number = join(*some, 1);
+  EXPECT_THAT(feed(*some, number, text(1, 13), 1),
+              fails(CRIA_RESOURCE_EXHAUSTED, "sequence 1 needs 4 pages and has "
+                                             "0: 3 of the batch's 3 are free"));
+  // A text that grows beyond it draws what there is room for.
+  ASSERT_TRUE(feed(*some, number, text(1, 9), 10).ok());
+  finish(*some);
+  EXPECT_THAT(drawn[number].status,
+              fails(CRIA_RESOURCE_EXHAUSTED, "needs 4 pages and has 3"));
+  EXPECT_EQ(drawn[number].ids,
+            (Ids{drawn[number].ids.begin(), drawn[number].ids.begin() + 4}));
+}
+
+// Pages are taken from the one that was let in last, which is computed anew as
+// it was before: prompts by prefill, what was drawn by the batch entry.
+TEST_F(BatchTest, ASequenceThatGaveItsPagesBackDrawsTheSame) {
+  auto some = batchOf(11);
+  std::map<int64_t, Drawn> expected;
+  for (uint32_t i = 0; i < 5; ++i) {
+    Ids prompt = text(i, 6 + i);
+    int64_t number = join(*some, i);
+    ASSERT_TRUE(feed(*some, number, prompt, 18).ok());
+    expected[number] = alone({prompt}, 18, i);
+  }
+  finish(*some);
+  for (const auto &[number, of] : expected) {
+    expectSame(number, of);
+    EXPECT_EQ(drawn[number].finish, Finish::Length);
+  }
+  EXPECT_GT(some->counts().putBack, 0);
+  EXPECT_GT(some->counts().recomputed, 0);
+}
+
+// One that finished is computed anew where it goes on without its pages.
+TEST_F(BatchTest, TakesPagesFromThoseThatDoNotRunFirst) {
+  auto some = batchOf(8);
+  int64_t idle = join(*some, 1), busy = join(*some, 2);
+  Ids first = text(1, 9), second = text(2, 3);
+  ASSERT_TRUE(feed(*some, idle, first, 4).ok());
+  finish(*some);
+  ASSERT_TRUE(feed(*some, busy, text(3, 10), 18).ok());
+  finish(*some);
+  EXPECT_EQ(some->position(idle)->first, 0);
+  EXPECT_EQ(some->position(idle)->second, 13);
+  EXPECT_THAT(some->stateBytes(idle).status(),
+              fails(CRIA_FAILED_PRECONDITION, "gave its pages back"));
+  expectSame(busy, alone({text(3, 10)}, 18, 2));
+  ASSERT_TRUE(feed(*some, idle, second, 4).ok());
+  finish(*some);
+  expectSame(idle, alone({first, second}, 4, 1));
+}
+
+TEST_F(BatchTest, GivesAllPagesBack) {
+  auto some = batchOf(10);
+  for (uint32_t i = 0; i < 4; ++i)
+    ASSERT_TRUE(feed(*some, join(*some, i), text(i, 9), 9).ok());
+  for (int i = 0; i < 3; ++i)
+    step(*some);
+  for (int64_t number = 1; number <= 4; ++number)
+    ASSERT_TRUE(some->leave(number).ok());
+  EXPECT_EQ(some->unfinished(), 0u);
+  EXPECT_EQ(some->pages().available(), 10);
+}
+
+TEST_F(BatchTest, CountsPagesByBytes) {
+  BatchOptions options;
+  options.cacheBytes = 5 * 16 + 15;
+  EXPECT_EQ(batch(options)->pages().pages(), 5);
+  options.pages = 3;
+  EXPECT_EQ(batch(options)->pages().pages(), 3);
+  EXPECT_EQ(batch()->pages().pages(), 30);
+  options.cacheBytes = 15;
+  EXPECT_THAT(Batch::create(model, options).status(),
+              fails(CRIA_INVALID_ARGUMENT, "would have 0 pages of 16 bytes"));
+}
+
+TEST_F(BatchTest, StatesMoveBetweenBatchesAndSessions) {
+  Ids prompt = text(1, 10);
+  Drawn expected = alone({prompt}, 6, 1);
+  auto some = batch();
+  int64_t first = join(*some, 1);
+  ASSERT_TRUE(feed(*some, first, prompt, 3).ok());
+  finish(*some);
+  std::vector<std::byte> state(*some->stateBytes(first));
+  ASSERT_TRUE(some->save(first, state.data()).ok());
+  auto session = std::move(*Session::create(model, 1));
+  ASSERT_TRUE(session->restore(state.data(), state.size()).ok());
+  EXPECT_EQ(session->position(), 12); // without the id that was drawn last
+  std::vector<float> logits(5);
+  ASSERT_TRUE(
+      session->feed(&expected.ids[2], 1, CRIA_LOGITS_LAST, logits.data()).ok());
+  EXPECT_EQ(logits, expected.logits[3]);
+  // And back, to a sequence that then decodes.
+  state.resize(session->stateBytes());
+  ASSERT_TRUE(session->save(state.data()).ok());
+  int64_t second = *some->join({nullptr, {}, true});
+  ASSERT_TRUE(some->restore(second, state.data(), state.size()).ok());
+  ASSERT_TRUE(feed(*some, second, {expected.ids[3]}, 1).ok());
+  finish(*some);
+  EXPECT_EQ(drawn[second].logits.front(), expected.logits[4]);
+  EXPECT_THAT(some->restore(second, state.data(), state.size()),
+              fails(CRIA_FAILED_PRECONDITION, "holds 15 positions"));
+  state[100] ^= std::byte(1);
+  EXPECT_THAT(some->restore(join(*some, 1), state.data(), state.size()),
+              fails(CRIA_DATA_LOSS, "damaged"));
+}
+
+TEST_F(BatchTest, NeedsAnArtifactWithBatches) {
+  use(fakeManifest(), fakeTensors());
+  EXPECT_THAT(Batch::create(model, {}).status(),
+              fails(CRIA_UNIMPLEMENTED, "compile it with --batch=N"));
+}
+
+// Random joins, leaves, forks and replies, in pools of many sizes: what is
+// drawn is what a session draws, to the last bit.
+TEST_F(BatchTest, DrawsTheSameWhateverElseHappens) {
+  std::mt19937 random(11);
+  auto below = [&](uint32_t most) { return random() % most; };
+  for (int round = 0; round < 12; ++round) {
+    struct Text {
+      std::vector<Ids> feeds;
+      uint64_t seed;
+    };
+    std::map<int64_t, Text> texts;
+    drawn.clear();
+    auto some = batchOf(10 + below(12));
+    const int64_t most = 5;
+    for (uint32_t i = 0; i < 400; ++i) {
+      uint32_t choice = below(8);
+      if (choice == 0 && texts.size() < 8) {
+        int64_t number = join(*some, i);
+        Ids prompt = text(below(4), 1 + below(16)); // beginnings are shared
+        texts[number] = {{prompt}, i};
+        ASSERT_TRUE(feed(*some, number, prompt, most).ok());
+      } else if (choice == 1 && !texts.empty() && below(3) == 0) {
+        auto gone = std::next(texts.begin(), below(texts.size()));
+        ASSERT_TRUE(some->leave(gone->first).ok());
+        texts.erase(gone);
+      } else if (choice == 2 && !texts.empty()) {
+        auto &[number, of] = *std::next(texts.begin(), below(texts.size()));
+        Ids more = text(i, 1 + below(3));
+        auto positions = *some->position(number);
+        if (positions.second + 3 + most < 40 &&
+            drawn[number].finish == Finish::Length &&
+            drawn[number].ids.size() == of.feeds.size() * most) {
+          of.feeds.push_back(more);
+          ASSERT_TRUE(feed(*some, number, more, most).ok());
+        }
+      } else {
+        step(*some);
+        EXPECT_LE(some->pages().pages() - some->pages().available(),
+                  some->pages().pages());
+      }
+    }
+    finish(*some);
+    for (const auto &[number, of] : texts)
+      expectSame(number, alone(of.feeds, most, of.seed));
+    for (const auto &each : texts)
+      ASSERT_TRUE(some->leave(each.first).ok());
+    EXPECT_EQ(some->pages().available(), some->pages().pages());
+  }
+}
+
+TEST_F(BatchTest, RefusesManifestsThatBatchesAreNotFor) {
+  auto refused = [&](const char *pointer, const nlohmann::json &value,
+                     const char *message) {
+    nlohmann::json manifest = fakePagedManifest();
+    manifest[nlohmann::json::json_pointer(pointer)] = value;
+    std::string path = folder.write("bad.cria", artifactOf(manifest));
+    EXPECT_THAT(Artifact::open(path).status(),
+                fails(CRIA_INVALID_ARGUMENT, message));
+  };
+  refused("/model/bidirectional", true, "whose tokens see those before them");
+  refused("/caches", nlohmann::json::array(), "for a model with KV caches");
+  refused("/cuda", nlohmann::json::object(), "'batch' is beside cuda");
+  refused("/taps", nlohmann::json::object(), "'batch' is beside taps");
+}
