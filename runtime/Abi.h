@@ -92,23 +92,23 @@ typedef void (*CriaEntry)(const int32_t *ids, int64_t tokens, int64_t position,
                           void *const *caches, void *arena,
                           const void *const *slots, const CriaHost *host);
 
-/* An entry over KV caches in pages, which many sequences share: those of an
- * artifact whose manifest has "batch". A page holds "page" positions of all
- * layers; a sequence's table lists its pages, the first positions' first, in a
- * row of "width" numbers of which those behind the last page in use are not
- * read. The batch entry takes at most "rows" rows, each the next token of a
- * sequence of its own; the prefill entry at most "chunk", the next tokens of
- * one sequence. What a row gives does not depend on the other rows.
+/* An entry function over paged caches, where the manifest has "batch". Position
+ * p of a text lies in place p % page of page pages[p / page] of every cache. The
+ * prefill entry takes the `rows` tokens of one text from positions[0] on, at
+ * most "chunk". The batch entry takes at most "rows" tokens, each with a position
+ * and pages of its own, no two at one place: each is put into its page before
+ * any is attended to, and sees what its own text has up to its position. The
+ * bits of a token do not depend on the tokens beside it.
  *
- *   ids        (rows), each in [0, vocab)
- *   positions  batch: (rows), each row's; prefill: (1), the first row's
- *   pages      batch: (rows, width), each row's table; prefill: (width)
- *   logits     (rows - first_logit, vocab) f32: those of rows first_logit and
- *              later
- *   caches     one pointer for each of the manifest's "caches", 64-byte
- *              aligned: page n begins at n times its "bytes"
- *
- * The others are those of a CriaEntry. */
+ *   positions  (rows); of prefill the first one alone is read
+ *   pages      (rows, width) of batch, (width) of prefill: numbers of pages,
+ *              "width" of them for a text. Those behind the page of its last
+ *              position are not read
+ *   caches     one pointer to pages for each of the manifest's "caches", whose
+ *              "bytes" are those of a page, 64-byte aligned. Also places behind
+ *              a text's last position are read, though they do not count: they
+ *              must hold finite numbers, such as zeros
+ */
 typedef void (*CriaBatchEntry)(const int32_t *ids, int64_t rows,
                                const int32_t *positions, const int32_t *pages,
                                int64_t first_logit, float *logits,

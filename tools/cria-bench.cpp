@@ -41,6 +41,10 @@ static void addOptions(CLI::App &app, BenchOptions &options,
                  "positions before the decoded tokens (default: 0)")
       ->delimiter(',')
       ->check(wholeNumber(0, 1 << 24));
+  app.add_option("--batch", options.batches,
+                 "decode so many sequences at once, too: 1,2,4,8")
+      ->delimiter(',')
+      ->check(wholeNumber(1, 1 << 16));
   app.add_option("--threads", options.threads, "threads (default: one a core)")
       ->check(wholeNumber(1, 1024));
   app.add_option("--device", device,
@@ -120,6 +124,13 @@ static void print(const Report &report) {
     printRow("prefill of " + std::to_string(tokens), row);
   printRow("first token, prompt " + std::to_string(report.firstLength),
            report.firstToken);
+  for (const BatchRow &row : report.batches) {
+    printRow(std::to_string(row.sequences) + " sequences at " +
+                 std::to_string(row.depth),
+             row.measured);
+    if (row.ratio > 0)
+      printf("%-24s %10.2f times one sequence\n", "", row.ratio);
+  }
   for (const KernelTable &table : report.kernels)
     print(table);
 }

@@ -47,7 +47,8 @@ static void printTarget(const Manifest &manifest) {
     if (manifest.encoder)
       print("encode", code.encode);
     print("prefill", code.prefill);
-    print("decode", code.decode);
+    print(manifest.batch ? "batch" : "decode",
+          manifest.batch ? code.batch : code.decode);
   }
 }
 
@@ -103,9 +104,14 @@ static void printWeights(const Manifest &manifest) {
 
 static void printSession(const Manifest &manifest) {
   printf("\n%-16s %-6s %-30s %12s\n", "session", "type", "shape", "bytes");
-  for (const CacheSpec &cache : manifest.caches)
+  for (size_t i = 0; i < manifest.caches.size(); ++i) {
+    const CacheSpec &cache = manifest.caches[i];
+    std::string pages =
+        manifest.batch ? std::to_string(manifest.batch->width) + " of " : "";
     printf("%-16s %-6s %-30s %12" PRIu64 "\n", printable(cache.symbol).c_str(),
-           cache.type.c_str(), shapeText(cache.shape).c_str(), cache.bytes);
+           cache.type.c_str(), (pages + shapeText(cache.shape)).c_str(),
+           manifest.cacheBytes(i));
+  }
   printf("%-16s %-6s %-30s %12" PRIu64 "\n", "arena", "", "",
          manifest.scratchBytes());
 }
@@ -135,6 +141,11 @@ static void printArtifact(const Artifact &artifact) {
   print("chunk", std::to_string(manifest.chunk) + " tokens a call of prefill");
   if (manifest.bidirectional)
     print("attention", "both ways: a text is one call");
+  if (manifest.batch)
+    print("batch", std::to_string(manifest.batch->rows) +
+                       " sequences at once, pages of " +
+                       std::to_string(manifest.batch->page) + " positions, " +
+                       std::to_string(manifest.pageBytes()) + " bytes");
   if (manifest.cuda)
     printCuda(*manifest.cuda);
   printWeights(manifest);

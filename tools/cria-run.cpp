@@ -40,6 +40,8 @@ static Status openModel(Run &run) {
   run.model = *model;
   for (const std::string &line : run.model->warnings())
     fprintf(stderr, "cria-run: warning: %s\n", line.c_str());
+  if (!options.prompts.empty()) // a batch has what a session has
+    return Status();
   auto session = Session::create(run.model, options.threads);
   if (!session.ok())
     return session.status();
@@ -138,6 +140,24 @@ static Status encodeSource(Run &run) {
                   [&] { return run.session->encode(ids->data(), count); }));
 }
 
+/// The begin id in place of no ids.
+static Result<std::vector<int32_t>> orBegin(const Run &run,
+                                            Result<std::vector<int32_t>> ids) {
+  if (ids.ok() && ids->empty() && run.generation.bos)
+    ids->push_back(static_cast<int32_t>(*run.generation.bos));
+  if (ids.ok() && ids->empty())
+    return Status(CRIA_INVALID_ARGUMENT,
+                  "the prompt is empty, and there is no bos_token_id");
+  return ids;
+}
+
+Result<std::vector<int32_t>> cria::promptOf(const Run &run,
+                                            const std::string &option,
+                                            const std::string &text,
+                                            const std::string &instead) {
+  return orBegin(run, readText(run, option, text, instead));
+}
+
 static Status readPrompt(Run &run) {
   const RunOptions &options = run.options;
   Result<std::vector<int32_t>> ids = std::vector<int32_t>();
@@ -145,14 +165,10 @@ static Status readPrompt(Run &run) {
     ids = readIds("--ids", options.ids);
   else if (run.tokenizer || options.hasPrompt)
     ids = readText(run, "--prompt", options.prompt, "--ids");
+  ids = orBegin(run, std::move(ids));
   if (!ids.ok())
     return ids.status();
-  run.prompt = *ids;
-  if (run.prompt.empty() && run.generation.bos)
-    run.prompt.push_back(static_cast<int32_t>(*run.generation.bos));
-  if (run.prompt.empty())
-    return Status(CRIA_INVALID_ARGUMENT,
-                  "the prompt is empty, and there is no bos_token_id");
+  run.prompt = std::move(*ids);
   for (int32_t id : run.prompt)
     if (id >= run.manifest().vocabSize)
       return Status(CRIA_INVALID_ARGUMENT,
@@ -199,23 +215,25 @@ static void printSummary(const Run &run, double loaded) {
     fputc('\n', stderr);
   if (!run.model->onCpu())
     fprintf(stderr, "device %s\n", run.model->device().c_str());
-  fprintf(stderr, "load %.3f s, %s, %s, peak memory %.1f MiB\n", loaded,
-          phase(run, "prefill").c_str(), phase(run, "decode").c_str(),
-          static_cast<double>(usage.ru_maxrss) / 1024);
+  std::string phases;
+  if (run.options.prompts.empty())
+    phases = phase(run, "prefill") + ", " + phase(run, "decode") + ", ";
+  fprintf(stderr, "load %.3f s, %speak memory %.1f MiB\n", loaded,
+          phases.c_str(), static_cast<double>(usage.ru_maxrss) / 1024);
 }
 
 static int runAll(Run &run) {
   Status status = checkOptions(run.options);
-  bool chat = run.options.chat;
+  bool chat = run.options.chat, prompts = !run.options.prompts.empty();
   for (auto step : {openMachine, openModel, loadGeneration, loadTokenizer})
     if (status.ok())
       status = step(run);
   for (auto step : {encodeSource, readPrompt, readPrefix, setLimit})
-    if (status.ok() && !chat)
+    if (status.ok() && !chat && !prompts)
       status = step(run);
   double loaded = now();
   if (status.ok()) {
-    status = chat ? runChat(run) : runPrompt(run);
+    status = chat ? runChat(run) : prompts ? runPrompts(run) : runPrompt(run);
     if (run.options.printIds && (status.ok() || caughtSignal()))
       if (Status written = writeOut(joinIds(run.generated) + "\n"); status.ok())
         status = written;

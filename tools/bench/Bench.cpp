@@ -4,7 +4,9 @@
 #include "runtime/OutputFile.h"
 #include "runtime/Sampler.h"
 #include "runtime/Session.h"
+#include "tools/bench/Batches.h"
 #include "tools/bench/Rates.h"
+#include "tools/bench/Timing.h"
 
 #include <algorithm>
 #include <chrono>
@@ -15,26 +17,9 @@
 
 namespace cria::bench {
 
-using Clock = std::chrono::steady_clock;
-
 static constexpr int repetitions = 5;
 static constexpr int64_t burstTokens = 8;
 static constexpr int64_t firstPrompt = 16;
-
-static double secondsSince(Clock::time_point begin) {
-  return std::chrono::duration<double>(Clock::now() - begin).count();
-}
-
-static double median(std::vector<double> values) {
-  auto middle = values.begin() + static_cast<int64_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
-
-static void progress(const std::string &what) {
-  if (isatty(STDERR_FILENO))
-    fprintf(stderr, "cria-bench: %s\n", what.c_str());
-}
 
 namespace {
 
@@ -134,11 +119,6 @@ double Bench::computeOnce() {
       least = seconds;
   }
   return least;
-}
-
-/// The mean cost of a byte or an operation; 0, unknown, where either is.
-static double meanCost(double before, double after) {
-  return before > 0 && after > 0 ? (before + after) / 2 : 0;
 }
 
 /// Feeds `count` ids of a fixed pseudo-random text and draws the next one.
@@ -268,6 +248,10 @@ static Status settle(BenchOptions &options, const Manifest &manifest) {
   for (int64_t depth : options.depths)
     longest =
         std::max(longest, depth + std::min(options.genLength, burstTokens));
+  if (!options.batches.empty())
+    longest = std::max(longest, *std::max_element(options.depths.begin(),
+                                                  options.depths.end()) +
+                                    burstTokens + 2);
   if (longest <= context)
     return Status();
   return Status(CRIA_INVALID_ARGUMENT,
@@ -411,7 +395,9 @@ Result<Report> runBench(const BenchOptions &given) {
   if (!status.ok())
     return status;
   bench.rates(report);
-  if (options.kernels)
+  if (!options.batches.empty())
+    status = measureBatches(*model, *rates, options, report);
+  if (status.ok() && options.kernels)
     status = measureKernels(**model, options, report);
   if (!status.ok())
     return status;

@@ -32,6 +32,7 @@ struct BenchOptions {
   std::vector<int64_t> depths = {0};
   int threads = 0;
   DeviceOptions device;
+  std::vector<int64_t> batches; // sequences at once
   bool kernels = false;
   bool json = false;
   std::string saveMachine; // a file, or ""
@@ -53,6 +54,14 @@ struct Measured {
   bool boundByBytes = false;
 };
 
+/// Decoding of so many sequences at once, at a depth. Of the measured seconds,
+/// a step's, each sequence gets a token.
+struct BatchRow {
+  int64_t sequences = 0, depth = 0;
+  Measured measured;
+  double ratio = 0; // to the tokens a second of one; 0: not measured
+};
+
 /// All that was measured.
 struct Report {
   std::string artifact, compiler, target, device, type;
@@ -64,6 +73,7 @@ struct Report {
   std::vector<Rate> compute;                         // operations
   std::vector<std::pair<int64_t, Measured>> decode;  // by depth
   std::vector<std::pair<int64_t, Measured>> prefill; // by length of the prompt
+  std::vector<BatchRow> batches;
   int64_t firstLength = 0;
   Measured firstToken;
   std::vector<KernelTable> kernels;

@@ -68,6 +68,15 @@ nlohmann::json toJson(const Report &report) {
     json["prefill"].push_back(toJson(row));
     json["prefill"].back()["tokens"] = tokens;
   }
+  for (const BatchRow &row : report.batches) {
+    nlohmann::json batch = toJson(row.measured);
+    batch["sequences"] = row.sequences;
+    batch["depth"] = row.depth;
+    batch["ratio"] = nullptr;
+    if (row.ratio > 0)
+      batch["ratio"] = row.ratio;
+    json["batch"].push_back(std::move(batch));
+  }
   json["first_token"] = toJson(report.firstToken);
   json["first_token"]["tokens"] = report.firstLength;
   for (const KernelTable &table : report.kernels)

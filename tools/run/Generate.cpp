@@ -10,10 +10,7 @@
 
 namespace cria {
 
-/// What the user asks for must fit the context; a default, and what is asked of
-/// each reply of a chat, is cut to fit.
-Status setLimit(Run &run) {
-  int64_t prompt = run.promptLength();
+Result<int64_t> newIds(const Run &run, int64_t prompt) {
   int64_t room = run.manifest().maxSeq - prompt;
   if (room < 0)
     return Status(CRIA_OUT_OF_RANGE, "the prompt has " +
@@ -26,28 +23,32 @@ Status setLimit(Run &run) {
       return Status(CRIA_INVALID_ARGUMENT,
                     "--max-tokens: tokens of this model see later tokens, so "
                     "it cannot generate; --logits writes its results");
-    run.limit = 0;
-  } else if (auto wanted = run.options.maxTokens) {
+    return 0;
+  }
+  if (auto wanted = run.options.maxTokens) {
     if (*wanted > room && !run.options.chat)
       return Status(CRIA_OUT_OF_RANGE,
                     "the prompt's " + std::to_string(prompt) +
                         " tokens and --max-tokens=" + std::to_string(*wanted) +
                         " exceed the artifact's max_seq " +
                         std::to_string(run.manifest().maxSeq));
-    run.limit = std::min(*wanted, room);
-  } else if (generation.maxNewTokens) {
-    run.limit = std::min(*generation.maxNewTokens, room);
-  } else if (generation.maxLength) {
-    run.limit = std::clamp<int64_t>(*generation.maxLength - prompt, 0, room);
-  } else {
-    run.limit = room;
+    return std::min(*wanted, room);
   }
-  return Status();
+  if (generation.maxNewTokens)
+    return std::min(*generation.maxNewTokens, room);
+  if (generation.maxLength)
+    return std::clamp<int64_t>(*generation.maxLength - prompt, 0, room);
+  return room;
 }
 
-/// The checkpoint's defaults with what the command line says instead. Naming a
-/// sampling parameter asks for sampling.
-static SamplerOptions samplerOptions(const Run &run) {
+Status setLimit(Run &run) {
+  Result<int64_t> limit = newIds(run, run.promptLength());
+  if (limit.ok())
+    run.limit = *limit;
+  return limit.status();
+}
+
+SamplerOptions samplerOptions(const Run &run) {
   const RunOptions &options = run.options;
   SamplerOptions sampling = run.generation.defaults();
   if (options.topK || options.topP || options.minP)

@@ -22,7 +22,7 @@ namespace cria {
 /// The command line.
 struct RunOptions {
   std::string artifact, weights, prompt, ids, device = "auto", cpu, logits;
-  std::string profile, machine;
+  std::string profile, machine, prompts;
   std::string system, source, sourceIds, prefixEmbeddings;
   WeightOptions binding;
   std::vector<std::string> allowUnknown;
@@ -36,7 +36,8 @@ struct RunOptions {
 
   /// How many results other than the text of a prompt go to stdout.
   int resultsOnStdout() const {
-    return printIds + (logits == "-") + (profile == "-") + chat;
+    return printIds + (logits == "-") + (profile == "-") + chat +
+           !prompts.empty();
   }
 };
 
@@ -66,7 +67,7 @@ inline void addChat(CLI::App &app, RunOptions &options,
 }
 
 /// --profile and what belongs to it.
-inline void addProfile(CLI::App &app, RunOptions &options) {
+inline CLI::Option *addProfile(CLI::App &app, RunOptions &options) {
   auto *profile = app.add_option(
       "--profile", options.profile,
       "file for the times of all steps and their kernels: a Chrome trace, for "
@@ -76,6 +77,7 @@ inline void addProfile(CLI::App &app, RunOptions &options) {
                  "--profile then has each kernel's floor")
       ->type_name("FILE")
       ->needs(profile);
+  return profile;
 }
 
 /// How ids are drawn.
@@ -106,6 +108,20 @@ inline std::vector<CLI::Option *> addPrompt(CLI::App &app,
       "NumPy file of embeddings (positions, hidden) that precede the prompt "
       "and its begin token");
   return {prompt, ids, prefix};
+}
+
+/// --prompts, which excludes `others`.
+inline CLI::Option *addPrompts(CLI::App &app, RunOptions &options,
+                               const std::vector<CLI::Option *> &others) {
+  auto *prompts =
+      app.add_option("--prompts", options.prompts,
+                     "file of prompts, a line each, to go on from side by "
+                     "side, in an artifact "
+                     "of cria-compile --batch: prints a line of JSON for each");
+  prompts->type_name("FILE");
+  for (CLI::Option *other : others)
+    prompts->excludes(other);
+  return prompts;
 }
 
 /// What is done about generation_config.json.
@@ -170,8 +186,10 @@ inline void addOptions(CLI::App &app, RunOptions &options) {
   addWeightOptions(app, options.binding);
   addCacheOption(app, options.binding);
   addGeneration(app, options);
+  auto *prompts = addPrompts(app, options, notChat);
+  prompts->excludes(addProfile(app, options));
+  notChat.push_back(prompts);
   addChat(app, options, notChat);
-  addProfile(app, options);
   weights->type_name("DIR");
   random->type_name("SEED");
   app.footer("Sampling defaults come from generation_config.json; without that "
@@ -194,7 +212,7 @@ inline Status checkOptions(const RunOptions &options) {
   if (options.resultsOnStdout() > 1)
     return Status(CRIA_INVALID_ARGUMENT,
                   "standard output takes one of --print-ids, --logits=-, "
-                  "--profile=- and --chat's replies, got several");
+                  "--profile=-, --prompts and --chat's replies, got several");
   SamplerOptions sampling;
   sampling.temperature = options.temperature.value_or(1);
   sampling.topK = options.topK.value_or(0);

@@ -52,12 +52,29 @@ Status timed(Run &run, const char *name, int64_t count, int64_t logits,
   return status;
 }
 
-/// Sets how many ids to generate after the prompt.
+/// How many ids to generate after a prompt of so many tokens. What the user
+/// asks for must fit the context; a default, and what is asked of each reply of
+/// a chat, is cut to fit.
+Result<int64_t> newIds(const Run &run, int64_t prompt);
+/// The same of the prompt that there is.
 Status setLimit(Run &run);
+
+/// The checkpoint's defaults with what the command line says instead. Naming a
+/// sampling parameter asks for sampling.
+SamplerOptions samplerOptions(const Run &run);
+
+/// The ids of the text of `option`, with the begin id where there are none;
+/// `instead` takes them where there is no tokenizer.
+Result<std::vector<int32_t>> promptOf(const Run &run, const std::string &option,
+                                      const std::string &text,
+                                      const std::string &instead);
 
 /// Feeds what the session does not hold of prefix and prompt, then draws,
 /// prints and feeds ids until one ends the text or there are `limit`.
 Status runPrompt(Run &run);
+
+/// Goes on from each line of a file, in a batch; prints JSON lines.
+Status runPrompts(Run &run);
 
 /// Converses: reads messages from stdin, prints replies to stdout.
 Status runChat(Run &run);

@@ -1,0 +1,206 @@
+/// Many prompts at once: a line of JSON for each, in the order given.
+///
+/// A line is printed when it and all before it are done. Few prompts are under
+/// way at a time, whatever their number.
+#include "tools/run/Run.h"
+
+#include "runtime/Batch.h"
+
+#include <nlohmann/json.hpp>
+
+#include <cerrno>
+#include <cstring>
+#include <deque>
+#include <fstream>
+#include <iostream>
+#include <map>
+#include <string>
+#include <utility>
+
+namespace cria {
+
+namespace {
+
+/// A prompt, and what became of it.
+struct Reply {
+  std::string prompt;
+  std::vector<int32_t> promptIds, ids; // given, and drawn
+  Finish finish = Finish::None;
+  Status status;
+  bool isDone = false;
+};
+
+/// Reads prompts, runs them in a batch and prints what they became.
+class Prompts {
+public:
+  Prompts(Run &run, Batch &batch, std::istream &lines)
+      : run(run), batch(batch), lines(lines) {}
+
+  Status runAll();
+
+private:
+  void readMore();
+  Status begin(Reply &reply);
+  void note(const BatchResult &result);
+  Status print();
+
+  Run &run;
+  Batch &batch;
+  std::istream &lines;       // of prompts to come
+  std::deque<Reply> replies; // those not printed, in the order of the prompts
+  std::map<int64_t, Reply *> bySequence; // those under way
+  size_t failed = 0, count = 0;
+};
+
+} // namespace
+
+/// Lets a prompt join the batch.
+Status Prompts::begin(Reply &reply) {
+  auto ids = promptOf(run, "--prompts", reply.prompt, "--ids");
+  if (!ids.ok())
+    return ids.status();
+  reply.promptIds = std::move(*ids);
+  auto length = static_cast<int64_t>(reply.promptIds.size());
+  Result<int64_t> limit = newIds(run, length);
+  if (!limit.ok())
+    return limit.status();
+  auto sampler = Sampler::create(samplerOptions(run), run.manifest().vocabSize);
+  if (!sampler.ok())
+    return sampler.status();
+  SequenceOptions options;
+  options.sampler = std::make_shared<Sampler>(std::move(*sampler));
+  for (int64_t id : run.generation.eos)
+    options.ends.push_back(static_cast<int32_t>(id));
+  Result<int64_t> sequence = batch.join(options);
+  if (!sequence.ok())
+    return sequence.status();
+  Status status = batch.feed(*sequence, reply.promptIds.data(), length, *limit);
+  if (status.ok())
+    bySequence[*sequence] = &reply;
+  return status;
+}
+
+/// Keeps all rows of the batch busy. What is wrong with a prompt is of it
+/// alone.
+void Prompts::readMore() {
+  auto ahead = static_cast<size_t>(2 * run.manifest().batch->rows);
+  for (std::string line; bySequence.size() < ahead && std::getline(lines, line);
+       ++count) {
+    Reply &reply = replies.emplace_back();
+    reply.prompt = std::move(line);
+    reply.status = begin(reply);
+    reply.isDone = !reply.status.ok();
+  }
+}
+
+void Prompts::note(const BatchResult &result) {
+  Reply &reply = *bySequence[result.sequence];
+  if (result.id >= 0)
+    reply.ids.push_back(result.id);
+  if (result.finish == Finish::None)
+    return;
+  reply.finish = result.finish;
+  reply.status = result.status;
+  reply.isDone = true;
+  bySequence.erase(result.sequence);
+}
+
+/// The text that the drawn ids add to the prompt's.
+static Result<std::string> textOf(const Run &run, const Reply &reply) {
+  TextStream stream(*run.tokenizer);
+  std::string text;
+  for (const auto *part : {&reply.promptIds, &reply.ids})
+    for (int32_t id : *part) {
+      Result<std::string> piece = stream.push(id);
+      if (!piece.ok())
+        return piece;
+      if (part == &reply.ids)
+        text += *piece;
+    }
+  Result<std::string> rest = stream.finish();
+  return rest.ok() ? text + *rest : rest;
+}
+
+static Result<nlohmann::ordered_json> toJson(const Run &run,
+                                             const Reply &reply) {
+  nlohmann::ordered_json json = {{"prompt", reply.prompt}};
+  if (!reply.status.ok()) {
+    json["error"] = reply.status.message();
+    return json;
+  }
+  auto text = textOf(run, reply);
+  if (!text.ok())
+    return text.status();
+  json["text"] = *text;
+  json["ids"] = reply.ids;
+  json["finish"] = reply.finish == Finish::End      ? "end"
+                   : reply.finish == Finish::Length ? "length"
+                                                    : "context";
+  return json;
+}
+
+/// Prints what is done of the first prompts.
+Status Prompts::print() {
+  for (; !replies.empty() && replies.front().isDone; replies.pop_front()) {
+    failed += !replies.front().status.ok();
+    auto json = toJson(run, replies.front());
+    if (!json.ok())
+      return json.status();
+    using Handler = nlohmann::ordered_json::error_handler_t;
+    Status status =
+        writeOut(json->dump(-1, ' ', false, Handler::replace) + "\n");
+    if (!status.ok())
+      return status;
+  }
+  return Status();
+}
+
+Status Prompts::runAll() {
+  double began = now();
+  for (readMore(); batch.unfinished() > 0 || !replies.empty(); readMore()) {
+    Status status = batch.step();
+    std::vector<BatchResult> results = batch.results();
+    for (const BatchResult &result : results) {
+      note(result);
+      if (result.finish != Finish::None && status.ok())
+        status = batch.leave(result.sequence);
+    }
+    if (status.ok())
+      status = print();
+    if (!status.ok())
+      return status;
+  }
+  const BatchCounts &counts = batch.counts();
+  double seconds = now() - began;
+  auto computed = static_cast<double>(counts.prefilled + counts.decoded);
+  fprintf(stderr,
+          "prompts %zu, prefill %lld tokens and decode %lld tokens in %.3f s "
+          "(%.1f tokens/s), %lld tokens were there already\n",
+          count, static_cast<long long>(counts.prefilled),
+          static_cast<long long>(counts.decoded), seconds,
+          seconds > 0 ? computed / seconds : 0,
+          static_cast<long long>(counts.reused));
+  if (failed == 0)
+    return Status();
+  return Status(CRIA_INVALID_ARGUMENT, "--prompts: " + std::to_string(failed) +
+                                           " of " + std::to_string(count) +
+                                           " prompts failed");
+}
+
+Status runPrompts(Run &run) {
+  const std::string &path = run.options.prompts;
+  std::ifstream file;
+  if (path != "-") {
+    file.open(path);
+    if (!file)
+      return Status(CRIA_NOT_FOUND, path + ": cannot open: " + strerror(errno));
+  }
+  BatchOptions options;
+  options.threads = run.options.threads;
+  auto batch = Batch::create(run.model, options);
+  if (!batch.ok())
+    return batch.status();
+  return Prompts(run, **batch, path == "-" ? std::cin : file).runAll();
+}
+
+} // namespace cria
