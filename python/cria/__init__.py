@@ -15,6 +15,7 @@
 
 from cria import _native
 from cria._artifact import Artifact, ArtifactInfo, Check, inspect
+from cria._batch import Batch, BatchInfo, BatchResult, Finish
 from cria._compiler import compile, compiler, emit
 from cria._errors import (
     Aborted,
@@ -57,6 +58,9 @@ __all__ = [
     "Aborted",
     "Artifact",
     "ArtifactInfo",
+    "Batch",
+    "BatchInfo",
+    "BatchResult",
     "Cancelled",
     "ChatTemplate",
     "Check",
@@ -69,6 +73,7 @@ __all__ = [
     "DeviceInfo",
     "Error",
     "FailedPrecondition",
+    "Finish",
     "Generation",
     "Incompatible",
     "Internal",

@@ -11,6 +11,7 @@ from typing import Any, Callable, Literal, NamedTuple, Sequence, Union, overload
 
 from cria import _native
 from cria._artifact import Artifact, Source
+from cria._batch import Batch
 from cria._errors import CriaWarning, InvalidArgument, NotFound
 from cria._sampling import Generation, Sampling
 from cria._session import Completion, Prompt, Session, Tokens, completion_of
@@ -257,6 +258,16 @@ class Model(_native.Object):
         """A session at position 0. ``threads``: 0 is one for each core. ``lora`` are the
         adapters that it begins with."""
         return Session(self, threads=threads, lora=lora)
+
+    def batch(self, **options: Any) -> Batch:
+        """A batch without sequences, of an artifact of ``cria-compile --batch``.
+
+        Options: ``pages`` or ``cache_bytes``, the most that KV caches take (default: a
+        context for each row); ``refuse``, a sequence that finds no page fails and does
+        not wait; ``chunk``, the most ids of a prompt in one step; ``reuse_drawn``, pages
+        with drawn ids are found again, too; ``threads``.
+        """
+        return Batch(self, **options)
 
     @overload
     def generate(

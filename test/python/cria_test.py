@@ -132,6 +132,61 @@ class Generates(unittest.TestCase):
             self.assertEqual(again, made)
 
 
+class Batches(unittest.TestCase):
+    PROMPTS = ["Once upon a time", "Lily and Tom", [766, 376], "One day"]
+
+    @classmethod
+    def setUpClass(cls):
+        artifact = cria.compile(TINY / "config.json", batch=3)
+        cls.model = cria.load(artifact, weights=TINY, device="cpu")
+
+    def test_prompts_become_what_each_becomes_alone(self):
+        options = {"max_tokens": 9, "temperature": 0.8, "seed": 4}
+        alone = [self.model.generate(each, **options) for each in self.PROMPTS]
+        with self.model.batch() as batch:
+            self.assertEqual(batch.generate(self.PROMPTS, **options), alone)
+            info = batch.info
+            self.assertEqual(info.free_pages, info.pages)
+            with self.assertRaises(cria.OutOfRange):
+                batch.generate(["Once"], max_tokens=256)
+            with self.assertRaises(cria.InvalidArgument):
+                batch.generate([[766], [800]], max_tokens=2)
+            self.assertEqual(batch.info.running + batch.info.waiting, 0)
+
+    def test_sequences_join_fork_and_leave(self):
+        with self.model.batch(pages=20, threads=1) as batch:
+            first = batch.join(logits=True)
+            batch.feed(first, IDS, 1)
+            (result,) = batch.step()
+            self.assertEqual(result.finish, cria.Finish.LENGTH)
+            self.assertEqual(result.id, int(result.logits.argmax()))
+            self.assertEqual(batch.position(first), (len(IDS), len(IDS) + 1))
+            fork = batch.fork(first)
+            with self.model.session() as session:
+                session.restore(batch.save(first))
+                next_ = session.feed([result.id])
+            batch.feed(fork, [], 1)
+            (result,) = batch.step()
+            self.assertEqual(result.id, int(next_.argmax()))
+            state = batch.save(fork)
+            batch.leave(fork)
+            with self.assertRaises(cria.NotFound):
+                batch.leave(fork)
+            batch.restore(batch.join(), state)
+
+    def test_a_sequence_without_pages_is_refused(self):
+        with self.model.batch(pages=2, refuse=True) as batch:
+            sequence = batch.join(cria.Sampler(768), end_ids=[])
+            batch.feed(sequence, list(range(30)), 10)
+            while batch.unfinished:
+                (result,) = batch.step()
+            self.assertEqual(result.finish, cria.Finish.FAILED)
+            self.assertIsInstance(result.error, cria.ResourceExhausted)
+            self.assertIn("needs 3 pages and has 2", str(result.error))
+            with self.assertRaises(cria.ResourceExhausted):
+                batch.feed(batch.join(), list(range(40)), 1)
+
+
 class Numbers(unittest.TestCase):
     def test_logits_are_as_faithful_as_those_of_transformers(self):
         with np.load(TINY / "expected.npz") as arrays:
@@ -629,7 +684,8 @@ class CommandLine(unittest.TestCase):
         options = [set(harness.re.findall(r"--[a-z][a-z-]+", t)) for t in (tool, ours)]
         self.assertEqual(
             options[0] - options[1],
-            {"--cpu", "--profile", "--machine", "--save-machine", "--lora-rank"},
+            {"--cpu", "--profile", "--machine", "--save-machine", "--lora-rank"}
+            | {"--prompts", "--batch"},
         )
         self.assertEqual(options[1] - options[0], set())
 

@@ -1,0 +1,282 @@
+"""Batches: many texts of one model at once."""
+
+from __future__ import annotations
+
+import enum
+from typing import TYPE_CHECKING, Any, Iterable, NamedTuple, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from cria import _native
+from cria._errors import Error, InvalidArgument, OutOfRange, error_of
+from cria._sampling import Sampler
+from cria._session import Completion, Logits, Prompt
+from cria._text import Ids, ids_array, ids_pointer
+
+if TYPE_CHECKING:
+    from cria._model import Model
+
+
+class Finish(enum.IntEnum):
+    """Why a sequence runs no longer."""
+
+    #: It goes on.
+    NONE = 0
+    #: It drew an id that ends a text.
+    END = 1
+    #: It drew as many ids as were wanted.
+    LENGTH = 2
+    #: The context is full.
+    CONTEXT = 3
+    #: See ``error`` of the result.
+    FAILED = 4
+
+
+class BatchResult(NamedTuple):
+    """What a step made of one sequence."""
+
+    sequence: int
+    #: The id that was drawn; None where none was.
+    id: int | None
+    finish: Finish
+    #: Of a sequence that failed. After :class:`ResourceExhausted` it goes on when it
+    #: is fed no ids.
+    error: Error | None
+    #: Those that the id was drawn from (vocab_size), where wanted.
+    logits: Logits | None
+
+
+class BatchInfo(NamedTuple):
+    """What a batch has and did."""
+
+    #: Sequences that run at once.
+    rows: int
+    #: Positions of a page.
+    page: int
+    page_bytes: int
+    #: Of the pool.
+    pages: int
+    #: That no sequence has.
+    free_pages: int
+    #: Of these, that can be found by their content.
+    kept_pages: int
+    #: Sequences that run, and that wait.
+    running: int
+    waiting: int
+    #: Ids computed as a prompt, one a step, of both once more; and found in pages.
+    prefilled: int
+    decoded: int
+    recomputed: int
+    reused: int
+    #: Sequences that gave their pages back.
+    put_back: int
+
+
+class Batch(_native.OneThread):
+    """Many texts of one model at once; :meth:`Model.batch` makes it.
+
+    A sequence joins, is fed ids and the number of ids to draw, goes on with each
+    :meth:`step`, and leaves. What it draws does not depend on the others. One thread
+    at a time may use a batch. Use it in a ``with``, or :meth:`close` it, to free its
+    memory at once.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        *,
+        threads: int | None = None,
+        pages: int = 0,
+        cache_bytes: int = 0,
+        refuse: bool = False,
+        chunk: int = 0,
+        reuse_drawn: bool = False,
+    ) -> None:
+        options = _native.struct(
+            "cria_batch_options",
+            threads=model.threads if threads is None else threads,
+            refuse=refuse,
+            cache_bytes=cache_bytes,
+            pages=pages,
+            chunk=chunk,
+            reuse_drawn=reuse_drawn,
+        )
+        super().__init__("batch", "cria_batch_create", model._handle, options)
+        self.model = model
+        #: Sequences that run or wait, as of the last step.
+        self.unfinished = 0
+
+    def __enter__(self) -> Batch:
+        return self
+
+    def __exit__(self, *problem: object) -> None:
+        self.close()
+
+    @property
+    def info(self) -> BatchInfo:
+        """What the batch has and did."""
+        info = _native.struct("cria_batch_info")
+        self._call("cria_batch_get_info", info)
+        return BatchInfo(*(getattr(info, name) for name in BatchInfo._fields))
+
+    def _add(
+        self,
+        function: str,
+        arguments: Sequence[Any],
+        sampler: Sampler | None,
+        end_ids: Iterable[int],
+        logits: bool,
+    ) -> int:
+        ends = ids_array(list(end_ids))
+        options = _native.struct(
+            "cria_sequence_options",
+            sampler=sampler._handle if sampler else _native.ffi.NULL,
+            end_ids=ids_pointer(ends),
+            end_count=len(ends),
+            logits=logits,
+        )
+        number = _native.ffi.new("int64_t *")
+        self._call(function, *arguments, options, number)
+        return int(number[0])
+
+    def join(
+        self,
+        sampler: Sampler | None = None,
+        *,
+        end_ids: Iterable[int] = (),
+        logits: bool = False,
+    ) -> int:
+        """Adds a sequence that holds nothing; its number.
+
+        ``sampler`` is of this sequence alone, which notes its ids there (default: the
+        likeliest id). Any of ``end_ids`` ends the text. With ``logits``, results have
+        those that ids were drawn from.
+        """
+        return self._add("cria_batch_join", (), sampler, end_ids, logits)
+
+    def fork(
+        self,
+        sequence: int,
+        sampler: Sampler | None = None,
+        *,
+        end_ids: Iterable[int] = (),
+        logits: bool = False,
+    ) -> int:
+        """Adds a sequence that holds what another does, in the same pages."""
+        return self._add("cria_batch_fork", (sequence,), sampler, end_ids, logits)
+
+    def leave(self, sequence: int) -> None:
+        """Takes a sequence away, whatever it does."""
+        self._call("cria_batch_leave", sequence)
+
+    def feed(self, sequence: int, ids: Ids, draw: int) -> None:
+        """Appends ids; the sequence then runs until it has drawn ``draw`` ids, or ends
+        before. With 0, the ids are computed and nothing is drawn."""
+        array = ids_array(ids)
+        self._call("cria_batch_feed", sequence, ids_pointer(array), len(array), draw)
+        self.unfinished += 1
+
+    def step(self) -> list[BatchResult]:
+        """Computes one id of each sequence that decodes, and a chunk of one prompt."""
+        counts = _native.ffi.new("size_t[2]")
+        self._call("cria_batch_step", counts, counts + 1)
+        self.unfinished = int(counts[1])
+        return [self._result(index) for index in range(counts[0])]
+
+    def _result(self, index: int) -> BatchResult:
+        result = _native.struct("cria_batch_result")
+        self._call("cria_batch_get_result", index, result)
+        logits = None
+        if result.logits != _native.ffi.NULL:
+            size = self.model.artifact.info.vocab_size
+            buffer = _native.ffi.buffer(result.logits, 4 * size)
+            logits = np.frombuffer(buffer, np.float32).copy()
+        error = None
+        if result.status:
+            error = error_of(result.status, _native.text_of(result.message))
+        return BatchResult(
+            int(result.sequence),
+            None if result.id < 0 else int(result.id),
+            Finish(result.finish),
+            error,
+            logits,
+        )
+
+    def position(self, sequence: int) -> tuple[int, int]:
+        """How many ids of a sequence are in its pages now, and how many it has."""
+        numbers = _native.ffi.new("int64_t[2]")
+        self._call("cria_batch_position", sequence, numbers, numbers + 1)
+        return int(numbers[0]), int(numbers[1])
+
+    def save(self, sequence: int) -> bytes:
+        """The state of a sequence; sessions and sequences take each other's."""
+        size = _native.ffi.new("size_t *")
+        self._call("cria_batch_state_size", sequence, size)
+        state = bytearray(size[0])
+        buffer = _native.ffi.from_buffer(state, require_writable=True)
+        self._call("cria_batch_save", sequence, buffer, len(state))
+        return bytes(state)
+
+    def restore(self, sequence: int, state: bytes | bytearray | memoryview) -> None:
+        """Gives a sequence that holds nothing a state."""
+        buffer = _native.ffi.from_buffer(state)
+        self._call("cria_batch_restore", sequence, buffer, len(state))
+
+    def generate(
+        self,
+        prompts: Iterable[Prompt],
+        *,
+        max_tokens: int | None = None,
+        **sampling: Any,
+    ) -> list[Completion]:
+        """Goes on from each of ``prompts``, texts or ids, in a sequence of its own.
+
+        Each completion is what :meth:`Model.generate` makes of its prompt alone. What
+        fails, of any prompt, is raised, and the others end.
+        """
+        model, drawing = self.model, self.model.sampling(**sampling)
+        arrays = [ids_array(model.encode(prompt)) for prompt in prompts]
+        drawn: dict[int, list[int]] = {}
+        try:
+            for array in arrays:
+                if not len(array):
+                    raise InvalidArgument("the prompt is empty")
+                most = model.artifact.info.max_seq
+                if len(array) + (max_tokens or 0) > most:
+                    asked = f" and {max_tokens} new ones" if max_tokens else ""
+                    raise OutOfRange(
+                        f"{len(array)} ids{asked} exceed the artifact's max_seq {most}"
+                    )
+                limit = model.limit(len(array)) if max_tokens is None else max_tokens
+                sampler = Sampler(model.artifact.info.vocab_size, drawing)
+                ends = model.generation.end_ids if model.generation else []
+                sequence = self.join(sampler, end_ids=ends)
+                drawn[sequence] = []
+                self.feed(sequence, array, limit)
+            while self.unfinished:
+                for result in self.step():
+                    if result.sequence in drawn and result.error:
+                        raise result.error
+                    if result.sequence in drawn and result.id is not None:
+                        drawn[result.sequence].append(result.id)
+        finally:
+            for sequence in drawn:
+                self.leave(sequence)
+        return [
+            self._completion(array, ids) for array, ids in zip(arrays, drawn.values())
+        ]
+
+    def _completion(
+        self, prompt: npt.NDArray[np.int32], ids: list[int]
+    ) -> Completion:
+        """What was drawn, as text."""
+        model = self.model
+        pieces: list[str] = []
+        if model.tokenizer:
+            stream = model.tokenizer.stream()
+            for id in prompt.tolist():
+                stream.push(id)
+            pieces = [*map(stream.push, ids), stream.finish()]
+        ended = bool(ids) and model.ends(ids[-1])
+        return Completion("".join(pieces), ids, prompt.tolist(), ended)
