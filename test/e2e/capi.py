@@ -141,6 +141,14 @@ class Sampler:
         self.model.library.cria_sampler_free(ctypes.byref(self.sampler))
 
 
+def sample(model, sampler, logits):
+    """The next id for a row of logits."""
+    id = ctypes.c_int32()
+    row = logits.ctypes.data_as(ctypes.c_void_p)
+    model.call("sampler_sample", sampler.sampler, row, ctypes.byref(id))
+    return id.value
+
+
 class Session:
     """A session of `model` at position 0."""
 
@@ -217,3 +225,112 @@ class Session:
     def rewind(self, position):
         position = ctypes.c_int64(position)
         self.model.call("session_rewind", self.session, position)
+
+
+class SequenceOptions(ctypes.Structure):
+    _fields_ = [
+        ("size", ctypes.c_size_t),
+        ("sampler", ctypes.c_void_p),
+        ("end_ids", ctypes.c_void_p),
+        ("end_count", ctypes.c_size_t),
+        ("logits", ctypes.c_int32),
+    ]
+
+
+class BatchOptions(ctypes.Structure):
+    _fields_ = [
+        ("size", ctypes.c_size_t),
+        ("threads", ctypes.c_int32),
+        ("refuse", ctypes.c_int32),
+        ("cache_bytes", ctypes.c_uint64),
+        ("pages", ctypes.c_int64),
+        ("chunk", ctypes.c_int64),
+        ("reuse_drawn", ctypes.c_int32),
+    ]
+
+
+class BatchResult(ctypes.Structure):
+    _fields_ = [
+        ("size", ctypes.c_size_t),
+        ("sequence", ctypes.c_int64),
+        ("id", ctypes.c_int32),
+        ("finish", ctypes.c_int32),
+        ("status", ctypes.c_int),
+        ("message", ctypes.c_char_p),
+        ("logits", ctypes.c_void_p),
+    ]
+
+
+class BatchInfo(ctypes.Structure):
+    _fields_ = [("size", ctypes.c_size_t), ("rows", ctypes.c_int64)] + [
+        ("page", ctypes.c_int64),
+        ("page_bytes", ctypes.c_uint64),
+        *(
+            (name, ctypes.c_int64)
+            for name in "pages free_pages kept_pages running waiting prefilled "
+            "decoded recomputed reused put_back".split()
+        ),
+    ]
+
+
+class Batch:
+    """Many texts of `model` at once; options as in cria_batch_options."""
+
+    def __init__(self, model, **options):
+        self.model, self.batch = model, ctypes.c_void_p()
+        asked = BatchOptions(ctypes.sizeof(BatchOptions), **options)
+        batch = ctypes.byref(self.batch)
+        model.call("batch_create", model.model, ctypes.byref(asked), batch)
+
+    def free(self):
+        self.model.library.cria_batch_free(ctypes.byref(self.batch))
+
+    def add(self, name, arguments, sampler):
+        options = SequenceOptions(ctypes.sizeof(SequenceOptions), logits=1)
+        options.sampler = sampler.sampler if sampler else None
+        number = ctypes.c_int64()
+        added = ctypes.byref(options), ctypes.byref(number)
+        self.model.call(name, self.batch, *arguments, *added)
+        return number.value
+
+    def join(self, sampler=None):
+        """The number of a new sequence, whose logits are wanted."""
+        return self.add("batch_join", (), sampler)
+
+    def fork(self, sequence, sampler=None):
+        return self.add("batch_fork", (ctypes.c_int64(sequence),), sampler)
+
+    def leave(self, sequence):
+        self.model.call("batch_leave", self.batch, ctypes.c_int64(sequence))
+
+    def feed(self, sequence, ids, most):
+        """Nothing, or what is wrong."""
+        ids = np.array(ids, dtype=np.int32)
+        return self.model.problem(
+            "batch_feed",
+            self.batch,
+            ctypes.c_int64(sequence),
+            ids.ctypes.data_as(ctypes.c_void_p),
+            ctypes.c_size_t(len(ids)),
+            ctypes.c_int64(most),
+        )
+
+    def step(self):
+        """Of each result: sequence, id or -1, finish, message, logits' bytes."""
+        count = ctypes.c_size_t()
+        self.model.call("batch_step", self.batch, ctypes.byref(count), None)
+        for index in range(count.value):
+            result = BatchResult(ctypes.sizeof(BatchResult))
+            at = ctypes.c_size_t(index)
+            self.model.call("batch_get_result", self.batch, at, ctypes.byref(result))
+            logits = None
+            if result.logits:
+                logits = ctypes.string_at(result.logits, 4 * self.model.vocab)
+            message = result.message.decode()
+            yield result.sequence, result.id, result.finish, message, logits
+
+    @property
+    def info(self):
+        info = BatchInfo(ctypes.sizeof(BatchInfo))
+        self.model.call("batch_get_info", self.batch, ctypes.byref(info))
+        return info
