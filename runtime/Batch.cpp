@@ -39,11 +39,13 @@ static Result<int64_t> pageCount(const BatchOptions &options,
     if (!options.pages || fit < static_cast<uint64_t>(pages))
       pages = static_cast<int64_t>(fit);
   }
-  if (pages < 1 || pages > INT32_MAX)
+  auto most = std::min<int64_t>(
+      INT32_MAX, INT64_MAX / static_cast<int64_t>(manifest.pageBytes()));
+  if (pages < 1 || pages > most)
     return failed(CRIA_INVALID_ARGUMENT,
                   {"the batch would have ", pages, " pages of ",
                    static_cast<int64_t>(manifest.pageBytes()),
-                   " bytes, expected 1 to ", int64_t(INT32_MAX)});
+                   " bytes, expected 1 to ", most});
   return pages;
 }
 

@@ -263,8 +263,13 @@ void Reader::readBatch(const JsonCursor &at) {
   if (!isPlain)
     at.fail("is for a model whose tokens see those before them alone, with "
             "the rope of every text");
-  if (manifest.pageBytes() == 0 || manifest.caches.empty())
+  if (manifest.pageBytes() == 0)
     at.fail("is for a model with KV caches");
+  for (const CacheSpec &cache : manifest.caches)
+    if (cache.bytes > maxTensorBytes / static_cast<uint64_t>(batch.width))
+      at["width"].fail("makes a KV cache of " + std::to_string(batch.width) +
+                       " times " + std::to_string(cache.bytes) +
+                       " bytes, too large");
   manifest.batch = batch;
 }
 

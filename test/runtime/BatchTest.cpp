@@ -460,6 +460,10 @@ TEST_F(BatchTest, CountsPagesByBytes) {
   options.pages = 3;
   EXPECT_EQ(batch(options)->pages().pages(), 3);
   EXPECT_EQ(batch()->pages().pages(), 30);
+  BatchOptions many;
+  many.pages = int64_t(1) << 31;
+  EXPECT_THAT(Batch::create(model, many).status(),
+              fails(CRIA_INVALID_ARGUMENT, "expected 1 to 2147483647"));
   options.cacheBytes = 15;
   EXPECT_THAT(Batch::create(model, options).status(),
               fails(CRIA_INVALID_ARGUMENT, "would have 0 pages of 16 bytes"));
@@ -563,6 +567,9 @@ TEST_F(BatchTest, RefusesManifestsThatBatchesAreNotFor) {
   };
   refused("/model/bidirectional", true, "whose tokens see those before them");
   refused("/caches", nlohmann::json::array(), "for a model with KV caches");
+  nlohmann::json large = fakePagedManifest()["caches"];
+  large[0].update({{"shape", {int64_t(1) << 37}}, {"bytes", int64_t(1) << 39}});
+  refused("/caches", large, "makes a KV cache of 10 times");
   refused("/cuda", nlohmann::json::object(), "'batch' is beside cuda");
   refused("/taps", nlohmann::json::object(), "'batch' is beside taps");
 }
