@@ -1,4 +1,5 @@
-"""golden.py BIN SCRATCH NAME: one tiny random model against transformers.
+"""golden.py BIN SCRATCH NAME [FLAGS]: one tiny random model against transformers,
+compiled with FLAGS.
 
 Logits of prompts of several lengths meet the bar of the model's type; a greedy
 continuation in f32 is the same; every spelling of the config means the same.
@@ -33,13 +34,14 @@ def main():
     tools, golden = Tools(*sys.argv[1:3]), Golden(sys.argv[3])
     flags = [f"--random-weights={golden.seed}"]
     # Dynamic rope knows what becomes of texts longer than the model's own.
-    artifact = tools.compile(golden.config, f"--max-seq={MAX_SEQ}")
+    compiled = [f"--max-seq={MAX_SEQ}", *sys.argv[4:]]
+    artifact = tools.compile(golden.config, *compiled)
     logits = check_prompts(tools, golden, artifact, flags)
     if golden.stored is None:
         got = tools.greedy(artifact, golden.start, cases.GREEDY, *flags)
         check(got == golden.greedy, f"greedy: {got}, expected {golden.greedy}")
     for other in golden.folder.glob("config-*.json"):
-        artifact = tools.compile(other, f"--max-seq={MAX_SEQ}")
+        artifact = tools.compile(other, *compiled)
         threads = f"--threads={1 + len(logits) % 2}"
         same = tools.logits(
             artifact, golden.ids[: len(logits)], threads, *flags
