@@ -93,12 +93,12 @@ typedef void (*CriaEntry)(const int32_t *ids, int64_t tokens, int64_t position,
                           const void *const *slots, const CriaHost *host);
 
 /* An entry function over paged caches, where the manifest has "batch". Position
- * p of a text lies in place p % page of page pages[p / page] of every cache. The
- * prefill entry takes the `rows` tokens of one text from positions[0] on, at
- * most "chunk". The batch entry takes at most "rows" tokens, each with a position
- * and pages of its own, no two at one place: each is put into its page before
- * any is attended to, and sees what its own text has up to its position. The
- * bits of a token do not depend on the tokens beside it.
+ * p of a text lies in place p % page of page pages[p / page] of every cache.
+ * The prefill entry takes the `rows` tokens of one text from positions[0] on,
+ * at most "chunk". The batch entry takes at most "rows" tokens, each with a
+ * position and pages of its own, no two at one place: each is put into its page
+ * before any is attended to, and sees what its own text has up to its position.
+ * The bits of a token do not depend on the tokens beside it.
  *
  *   positions  (rows); of prefill the first one alone is read
  *   pages      (rows, width) of batch, (width) of prefill: numbers of pages,
