@@ -13,7 +13,7 @@ struct DropIdleWindow : OpRewritePattern<GQAOp> {
 
   LogicalResult matchAndRewrite(GQAOp op,
                                 PatternRewriter &rewriter) const override {
-    int64_t positions = op.getKeyCache().getType().getDimSize(2);
+    int64_t positions = op.getRoom();
     if (!op.getWindow() || ShapedType::isDynamic(positions) ||
         static_cast<int64_t>(*op.getWindow()) < positions)
       return rewriter.notifyMatchFailure(op, "the window hides keys");
@@ -28,7 +28,8 @@ struct DropIdleCausal : OpRewritePattern<GQAOp> {
 
   LogicalResult matchAndRewrite(GQAOp op,
                                 PatternRewriter &rewriter) const override {
-    if (!op.getCausal() || op.getQuery().getType().getDimSize(0) != 1)
+    if (!op.getCausal() || op.getQuery().getType().getDimSize(0) != 1 ||
+        !op.getPosition().getType().isIndex())
       return rewriter.notifyMatchFailure(op, "the order of tokens matters");
     rewriter.modifyOpInPlace(op, [&] { op.setCausal(false); });
     return success();

@@ -13,6 +13,37 @@ using namespace cria::llama;
 
 #include "dialect/Enums.cpp.inc"
 
+/// `%position`, or where each token has one `(%positions : tensor<?xi32>)`.
+static ParseResult
+parsePosition(OpAsmParser &parser,
+              std::optional<OpAsmParser::UnresolvedOperand> &position,
+              Type &type) {
+  position.emplace();
+  type = parser.getBuilder().getIndexType();
+  if (failed(parser.parseOptionalLParen()))
+    return parser.parseOperand(*position);
+  return failure(parser.parseOperand(*position) ||
+                 parser.parseColonType(type) || parser.parseRParen());
+}
+
+static ParseResult parsePosition(OpAsmParser &parser,
+                                 OpAsmParser::UnresolvedOperand &position,
+                                 Type &type) {
+  std::optional<OpAsmParser::UnresolvedOperand> operand;
+  if (failed(parsePosition(parser, operand, type)))
+    return failure();
+  position = *operand;
+  return success();
+}
+
+static void printPosition(OpAsmPrinter &printer, Operation *, Value position,
+                          Type type) {
+  if (type.isIndex())
+    printer << position;
+  else
+    printer << "(" << position << " : " << type << ")";
+}
+
 #define GET_OP_CLASSES
 #include "dialect/Ops.cpp.inc"
 
@@ -140,9 +171,14 @@ static bool isInBlocks(RankedTensorType type) {
          type.getDimSize(1) % BlocksType::kNumbers == 0;
 }
 
+/// The dimensions of a cache from the layers on: of a paged one, of a page.
+static ArrayRef<int64_t> cacheShape(Value cache) {
+  return cast<RankedTensorType>(cache.getType()).getShape().take_back(4);
+}
+
 /// Reports heads of a cache in blocks that are no whole blocks.
 static LogicalResult expectWholeBlocks(Operation *op, Value cache) {
-  int64_t size = dim(cache, 3);
+  int64_t size = cacheShape(cache)[3];
   if (!isa<BlocksType>(elementType(cache)) || size % BlocksType::kNumbers == 0)
     return success();
   return op->emitOpError("expected a head size in whole blocks of ")
@@ -367,12 +403,21 @@ LogicalResult HeadOp::verify() {
                       : success(); // head_c2
 }
 
+/// Reports positions of tokens, if they are, that are not `tokens` ones.
+static LogicalResult expectPositions(Operation *op, Value position,
+                                     int64_t tokens) {
+  if (position.getType().isIndex())
+    return success();
+  return expectSize(op, "positions of tokens", tokens, dim(position, 0));
+}
+
 LogicalResult AddRowsOp::verify() {
   if (failed(expectSize(*this, "a table of second dimension", // add_rows_c1
                         dim(getInput(), 1), dim(getTable(), 1))))
     return failure();
   if (getPosition())
-    return success();
+    return expectPositions(*this, getPosition(), // add_rows_c3
+                           dim(getInput(), 0));
   return expectSize(*this, "without a position a table of rows", 1,
                     dim(getTable(), 0)); // add_rows_c2
 }
@@ -397,17 +442,41 @@ LogicalResult ResidualOp::verify() {
 LogicalResult RopeOp::verify() {
   int64_t half = dim(getCos(), 1), size = dim(getInput(), 2);
   if (ShapedType::isDynamic(half) || ShapedType::isDynamic(size) ||
-      2 * half <= size) // rope_c1
-    return success();
+      2 * half <= size)                                               // rope_c1
+    return expectPositions(*this, getPosition(), dim(getInput(), 0)); // rope_c2
   return emitOpError("expected a head size of at least ")
          << 2 * half << ", got " << size;
 }
 
+/// Reports pages that do not fit the cache, or the positions.
+static LogicalResult expectPages(Operation *op, Value pages, Value cache,
+                                 Value position, int64_t tokens) {
+  bool isPaged = cast<RankedTensorType>(cache.getType()).getRank() == 5;
+  if (isPaged != bool(pages)) // kv_append_c4, gqa_c7
+    return op->emitOpError("expected ")
+           << (pages ? "a paged cache beside pages, got "
+                     : "pages beside a paged cache, ")
+           << cache.getType();
+  bool ofTokens =
+      pages && cast<RankedTensorType>(pages.getType()).getRank() == 2;
+  if (ofTokens == position.getType().isIndex()) // kv_append_c5, gqa_c8
+    return op->emitOpError("expected pages of each token if, and only if, each "
+                           "has a position");
+  if (ofTokens && // kv_append_c5, gqa_c8
+      failed(expectSize(op, "pages of tokens", tokens, dim(pages, 0))))
+    return failure();
+  return expectPositions(op, position, tokens);
+}
+
 LogicalResult KVAppendOp::verify() {
-  if (failed(expectSize(*this, "heads", dim(getCache(), 1),
+  ArrayRef<int64_t> cache = cacheShape(getCache());
+  if (failed(expectSize(*this, "heads", cache[1],
                         dim(getRows(), 1))) || // kv_append_c1
-      failed(expectSize(*this, "head size", dim(getCache(), 3),
+      failed(expectSize(*this, "head size", cache[3],
                         dim(getRows(), 2)))) // kv_append_c1
+    return failure();
+  if (failed(expectPages(*this, getPages(), getCache(), getPosition(),
+                         dim(getRows(), 0))))
     return failure();
   if (failed(expectWholeBlocks(*this, getCache()))) // kv_append_c3
     return failure();
@@ -419,13 +488,20 @@ LogicalResult KVAppendOp::verify() {
 }
 
 LogicalResult GQAOp::verify() {
-  int64_t heads = dim(getQuery(), 1), kvHeads = dim(getKeyCache(), 1);
+  int64_t heads = dim(getQuery(), 1), kvHeads = cacheShape(getKeyCache())[1];
   if (heads <= 0 || kvHeads <= 0 || heads % kvHeads) // gqa_c1
     return emitOpError("expected query heads a multiple of the ")
            << dimension(kvHeads) << " KV heads, got " << dimension(heads);
-  if (failed(expectSize(*this, "head size", dim(getKeyCache(), 3),
+  if (failed(expectSize(*this, "head size", cacheShape(getKeyCache())[3],
                         dim(getQuery(), 2)))) // gqa_c2
     return failure();
+  if (failed(expectPages(*this, getPages(), getKeyCache(), getPosition(),
+                         dim(getQuery(), 0))))
+    return failure();
+  if (getPages() && getOver()) // gqa_c7
+    return emitOpError("expected no 'over' beside pages");
+  if (!getPosition().getType().isIndex() && !getCausal()) // gqa_c8
+    return emitOpError("expected causal where each token has a position");
   if (failed(expectWholeBlocks(*this, getKeyCache()))) // gqa_c6
     return failure();
   if (failed(expectFinite(*this, getScale()))) // gqa_c3
@@ -437,6 +513,17 @@ LogicalResult GQAOp::verify() {
     return emitOpError("expected neither causal nor a window beside 'over'");
   return getSoftcap() ? expectPositive(*this, "soft cap", *getSoftcap())
                       : success(); // gqa_c4
+}
+
+int64_t GQAOp::getRoom() {
+  int64_t places = cacheShape(getKeyCache())[2];
+  if (!getPages())
+    return places;
+  int64_t pages =
+      cast<RankedTensorType>(getPages().getType()).getShape().back();
+  return ShapedType::isDynamic(pages) || ShapedType::isDynamic(places)
+             ? ShapedType::kDynamic
+             : pages * places;
 }
 
 //===----------------------------------------------------------------------===//

@@ -75,10 +75,15 @@ def Llama_Rows : TensorRankOf<[F32, F16, BF16], [2, 3]>;
 def Llama_Q8_0 : Type<And<[Llama_Blocks.predicate,
     CPred<"::llvm::cast<::cria::llama::BlocksType>($_self).getFormat() == "
           "::cria::llama::BlockFormat::Q8_0">]>, "blocks of q8_0">;
-/// (layers, KV heads, positions, head size)
-def Llama_Cache : TensorRankOf<[F32, F16, BF16, Llama_Q8_0], [4]>;
+/// (layers, KV heads, positions, head size), or paged: (pages, layers, KV
+/// heads, positions of a page, head size)
+def Llama_Cache : TensorRankOf<[F32, F16, BF16, Llama_Q8_0], [4, 5]>;
 def Llama_RopeTable : TensorRankOf<[F32], [2]>;
 def Llama_Ids : TensorRankOf<[I32], [1]>;
+/// Of the first token, the others behind it; or of each token.
+def Llama_Position : AnyTypeOf<[Index, Llama_Ids]>;
+/// Numbers of pages: of one text, or in each row of a token's.
+def Llama_Pages : TensorRankOf<[I32], [1, 2]>;
 
 //===----------------------------------------------------------------------===//
 // Symbols: what the runtime binds
@@ -454,24 +459,27 @@ def Llama_AddRowsOp : Llama_Op<"add_rows",
     [Pure, AllTypesMatch<["input", "result"]>]> {
   let summary = "addition of learned positions, or of one row to every token";
   let description = [{
-    `result[t, i] = x[t, i] + table[position + t, i]` in f32. Without a position
-    the row is `table[0, i]`.
+    `result[t, i] = x[t, i] + table[p, i]` in f32. With one position,
+    `p = position + t`; with positions, `p = positions[t]`. Without a position the
+    row is `table[0, i]`.
 
     ```mlir
-    %p = llama.add_rows %x, %positions at %position : tensor<?x64xf32>, tensor<512x64xf32>
+    %p = llama.add_rows %x, %learned at %position : tensor<?x64xf32>, tensor<512x64xf32>
+    %r = llama.add_rows %x, %learned at (%positions : tensor<?xi32>) : tensor<?x64xf32>, tensor<512x64xf32>
     %s = llama.add_rows %p, %segment : tensor<?x64xf32>, tensor<1x64xf32>
     ```
 
     Constraints:
     - (C1) the table's second dimension is x's.
     - (C2) without a position the table has one row.
+    - (C3) positions are as many as tokens.
   }];
   let arguments = (ins Llama_Matrix:$input, Llama_Matrix:$table,
-      Optional<Index>:$position);
+      Optional<Llama_Position>:$position);
   let results = (outs Llama_Matrix:$result);
   let assemblyFormat = [{
-    $input `,` $table (`at` $position^)? attr-dict
-    `:` type($input) `,` type($table)
+    $input `,` $table (`at` custom<Position>($position, type($position))^)?
+    attr-dict `:` type($input) `,` type($table)
   }];
   let hasVerifier = 1;
 }
@@ -535,7 +543,8 @@ def Llama_RopeOp : Llama_Op<"rope",
     [Pure, AllTypesMatch<["input", "result"]>, AllTypesMatch<["cos", "sin"]>]> {
   let summary = "rotary position embedding, rotate-half layout";
   let description = [{
-    With `p = position + t` and i below the tables' second dimension R:
+    With `p = position + t`, or the position that token t has, and i below the
+    tables' second dimension R:
 
     `result[t, h, i]     = x[t, h, i] * cos[p, i] - x[t, h, i + R] * sin[p, i]`
     `result[t, h, i + R] = x[t, h, i + R] * cos[p, i] + x[t, h, i] * sin[p, i]`
@@ -544,17 +553,19 @@ def Llama_RopeOp : Llama_Op<"rope",
 
     ```mlir
     %r = llama.rope %q, %cos, %sin at %position : tensor<?x8x8xbf16>, tensor<512x4xf32>
+    %s = llama.rope %q, %cos, %sin at (%positions : tensor<?xi32>) : tensor<?x8x8xbf16>, tensor<512x4xf32>
     ```
 
     Constraints:
     - (C1) the tables' second dimension is at most half the head size.
+    - (C2) there are as many positions as tokens.
   }];
   let arguments = (ins Llama_Heads:$input, Llama_RopeTable:$cos,
-      Llama_RopeTable:$sin, Index:$position);
+      Llama_RopeTable:$sin, Llama_Position:$position);
   let results = (outs Llama_Heads:$result);
   let assemblyFormat = [{
-    $input `,` $cos `,` $sin `at` $position attr-dict
-    `:` type($input) `,` type($cos)
+    $input `,` $cos `,` $sin `at` custom<Position>($position, type($position))
+    attr-dict `:` type($input) `,` type($cos)
   }];
   let hasVerifier = 1;
 }
@@ -569,28 +580,43 @@ def Llama_KVAppendOp : Llama_Op<"kv_append",
     a row as a scale d = max |x| / 127 in f16 and integers x / d, rounded to
     nearest even.
 
+    With `pages` the cache is paged: position p of a text is place `p mod P` of
+    page `pages[p / P]`, where a page has P places: with `p = position + t`
+
+    `result[pages[p / P], layer, h, p mod P, :] = rows[t, h, :]`
+
+    Pages of two dimensions have a row for each token, which has a position of
+    its own: tokens are of several texts. No two are at one place.
+
     ```mlir
     %k1 = llama.kv_append %rows into %k[%layer] at %position : tensor<?x4x8xbf16> into tensor<5x4x512x8xbf16>
     %q1 = llama.kv_append %wide into %q[%layer] at %position : tensor<?x4x64xbf16> into tensor<5x4x512x64x!llama.blocks<q8_0>>
+    %p1 = llama.kv_append %rows into %paged[%layer] at %position pages(%pages : tensor<32xi32>) : tensor<?x4x8xbf16> into tensor<?x5x4x16x8xbf16>
+    %t1 = llama.kv_append %rows into %paged[%layer] at (%positions : tensor<?xi32>) pages(%tables : tensor<?x32xi32>) : tensor<?x4x8xbf16> into tensor<?x5x4x16x8xbf16>
     ```
 
     Constraints:
     - (C1) rows and cache have the same number of heads and the same head size.
     - (C2) rows and cache have the same element type, unless the cache has blocks.
     - (C3) heads of a cache in blocks are whole blocks.
+    - (C4) `pages` come with a paged cache, and a paged cache with them.
+    - (C5) pages of each token come with a position of each token, and are as
+      many as tokens.
   }];
   let arguments = (ins Llama_Heads:$rows, Llama_Cache:$cache, Index:$layer,
-      Index:$position);
+      Llama_Position:$position, Optional<Llama_Pages>:$pages);
   let results = (outs Llama_Cache:$result);
   let assemblyFormat = [{
-    $rows `into` $cache `[` $layer `]` `at` $position attr-dict
+    $rows `into` $cache `[` $layer `]`
+    `at` custom<Position>($position, type($position))
+    (`pages` `(` $pages^ `:` type($pages) `)`)? attr-dict
     `:` type($rows) `into` type($cache)
   }];
   let hasVerifier = 1;
 }
 
 def Llama_GQAOp : Llama_Op<"gqa",
-    [Pure, AllTypesMatch<["query", "result"]>,
+    [Pure, AttrSizedOperandSegments, AllTypesMatch<["query", "result"]>,
      AllTypesMatch<["key_cache", "value_cache"]>]> {
   let summary = "grouped-query attention over the cache";
   let description = [{
@@ -605,11 +631,15 @@ def Llama_GQAOp : Llama_Op<"gqa",
     `> p - w`. With `over` n, token t sees the keys `s < n` instead: it attends to
     the n tokens of another text. With a soft cap c, `c * tanh(score / c)`
     replaces each score. Keys and values in blocks are read as d * q in f32;
-    queries are not rounded.
+    queries are not rounded. With `pages` the caches are paged, as in
+    `llama.kv_append`. If each token has a position p and pages of its own, the
+    token sees the keys `s <= p` of these pages.
 
     ```mlir
     %o = llama.gqa %q, %k, %v[%layer] at %position {scale = 0.125, causal} : tensor<?x8x8xbf16>, tensor<5x4x512x8xbf16>
     %x = llama.gqa %q, %k, %v[%layer] at %position over %source {scale = 0.125} : tensor<?x8x8xbf16>, tensor<5x4x512x8xbf16>
+    %p = llama.gqa %q, %pk, %pv[%layer] at %position pages(%pages : tensor<32xi32>) {scale = 0.125, causal} : tensor<?x8x8xbf16>, tensor<?x5x4x16x8xbf16>
+    %t = llama.gqa %q, %pk, %pv[%layer] at (%positions : tensor<?xi32>) pages(%tables : tensor<?x32xi32>) {scale = 0.125, causal} : tensor<?x8x8xbf16>, tensor<?x5x4x16x8xbf16>
     ```
 
     Constraints:
@@ -619,19 +649,31 @@ def Llama_GQAOp : Llama_Op<"gqa",
     - (C4) a soft cap is positive and finite.
     - (C5) `over` excludes `causal` and a window.
     - (C6) heads of caches in blocks are whole blocks.
+    - (C7) `pages` come with paged caches, and paged caches with them; beside
+      them is no `over`.
+    - (C8) pages of each token come with a position of each token and `causal`,
+      and are as many as tokens.
 
     Canonical form: a window that covers the whole cache is dropped, and so is the
-    `causal` of a single query token, which sees the same keys without it.
+    `causal` of a single query token at one position, which sees the same keys
+    without it.
   }];
   let arguments = (ins Llama_Heads:$query, Llama_Cache:$key_cache,
-      Llama_Cache:$value_cache, Index:$layer, Index:$position,
-      Optional<Index>:$over, F64Attr:$scale, UnitAttr:$causal, OptionalAttr<I64Attr>:$window,
+      Llama_Cache:$value_cache, Index:$layer, Llama_Position:$position,
+      Optional<Llama_Pages>:$pages, Optional<Index>:$over, F64Attr:$scale,
+      UnitAttr:$causal, OptionalAttr<I64Attr>:$window,
       OptionalAttr<F64Attr>:$softcap);
   let results = (outs Llama_Heads:$result);
   let hasCanonicalizer = 1;
+  let extraClassDeclaration = [{
+    /// The most positions that a text may have: of the cache, or of its pages.
+    int64_t getRoom();
+  }];
   let assemblyFormat = [{
-    $query `,` $key_cache `,` $value_cache `[` $layer `]` `at` $position
-    (`over` $over^)? attr-dict `:` type($query) `,` type($key_cache)
+    $query `,` $key_cache `,` $value_cache `[` $layer `]`
+    `at` custom<Position>($position, type($position))
+    (`pages` `(` $pages^ `:` type($pages) `)`)? (`over` $over^)? attr-dict
+    `:` type($query) `,` type($key_cache)
   }];
   let hasVerifier = 1;
 }

@@ -83,6 +83,7 @@ llvm::Error Compilation::select(const CompileOptions &options) {
                                    ": expected q8_0 or none");
   pipeline.device = options.device.value_or(Device::Cpu);
   pipeline.chunk = options.chunk.value_or(pipeline.chunk);
+  pipeline.batch = options.batch.value_or(0);
   auto cpus = selectCpus(options.cpu.value_or("native"), options.machine);
   if (!cpus)
     return cpus.takeError();
@@ -133,6 +134,8 @@ void Compilation::describeProgram(const CompileOptions &options,
     manifest.setFlag("kv", options.kv);
   if (options.shards > 1)
     manifest.setFlag("shards", options.shards);
+  if (pipeline.batch)
+    manifest.setFlag("batch", pipeline.batch);
   manifest.store(*module);
 }
 
@@ -230,7 +233,21 @@ void Compilation::describeTile() {
                             *module, OpPrintingFlags());
 }
 
+/// What no code over paged caches is made for.
+static llvm::Error checkBatch(const PipelineOptions &pipeline) {
+  if (pipeline.batch && pipeline.device == Device::Cuda)
+    return llvm::createStringError(
+        "--batch: expected --target=cpu with it, got "
+        "cuda: no schedule for GPUs reads pages");
+  if (pipeline.batch && pipeline.taps)
+    return llvm::createStringError("--batch: expected no --taps with it");
+  return llvm::Error::success();
+}
+
 llvm::Error Compilation::runPasses(Phase phase) {
+  if (phase == Phase::Tile)
+    if (llvm::Error error = checkBatch(pipeline))
+      return error;
   PassManager pm(module->getContext());
   if (failed(applyPassManagerCLOptions(pm)))
     return reported();

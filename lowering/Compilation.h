@@ -30,6 +30,8 @@ struct CompileOptions {
   // default.
   std::optional<Device> device;
   std::optional<int64_t> chunk;
+  /// As PipelineOptions has it.
+  std::optional<int64_t> batch;
   /// Names that LLVM knows, or "native", with commas between them.
   std::optional<std::string> cpu;
   /// A file of the CPU's measured rates, or none.

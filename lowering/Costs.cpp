@@ -47,7 +47,7 @@ static CostRow rowOf(Operation *op) {
 
 static AttentionRow attentionOf(GQAOp op) {
   RankedTensorType query = op.getQuery().getType(),
-                   cache = op.getKeyCache().getType();
+                   cache = pageOf(op.getKeyCache().getType());
   AttentionRow row;
   row.runs = runsOf(op);
   row.flopsPerKey = 4 * query.getDimSize(1) * query.getDimSize(2);

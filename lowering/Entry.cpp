@@ -8,12 +8,16 @@ using namespace cria;
 
 static constexpr const char *kAttribute = "arguments";
 static constexpr const char *kNames[] = {
-    "ids",   "tokens", "position", "first",   "source", "logits",
-    "cache", "arena",  "seen",     "sampled", "state"};
+    "ids",   "tokens", "position", "first", "source",    "logits", "cache",
+    "arena", "seen",   "sampled",  "state", "positions", "pages"};
 
 using Is = EntryArgument;
 static constexpr EntryArgument kOfTokens[] = {
     Is::Ids, Is::Tokens, Is::Position, Is::First, Is::Source, Is::Logits};
+static constexpr EntryArgument kOfText[] = {Is::Ids,   Is::Tokens, Is::Position,
+                                            Is::First, Is::Pages,  Is::Logits};
+static constexpr EntryArgument kOfTexts[] = {
+    Is::Ids, Is::Tokens, Is::Positions, Is::First, Is::Pages, Is::Logits};
 static constexpr EntryArgument kOfDrawing[] = {Is::Logits, Is::Seen,
                                                Is::Sampled, Is::State};
 
@@ -36,16 +40,26 @@ static bool fits(EntryArgument what, Type type) {
     return shaped && shaped.hasStaticShape() && shaped.getRank() == rank &&
            element;
   };
+  // Of any number of pages.
+  auto isPaged = [&](int64_t rank, bool element) {
+    return shaped && shaped.getRank() == rank && shaped.isDynamicDim(0) &&
+           shaped.getNumDynamicDims() == 1 && element;
+  };
   Type element = shaped ? shaped.getElementType() : type;
   switch (what) {
+  case EntryArgument::Pages:
+    return is(1, element.isInteger(32)) || is(2, element.isInteger(32));
   case EntryArgument::Ids:
+  case EntryArgument::Positions:
   case EntryArgument::Seen:
   case EntryArgument::Sampled:
     return is(1, element.isInteger(32));
   case EntryArgument::Logits:
     return is(2, element.isF32());
   case EntryArgument::Cache:
-    return is(4, isa<FloatType>(element)) || is(5, element.isInteger(8));
+    return is(4, isa<FloatType>(element)) || is(5, element.isInteger(8)) ||
+           isPaged(5, isa<FloatType>(element)) ||
+           isPaged(6, element.isInteger(8));
   case EntryArgument::Arena:
   case EntryArgument::State:
     return is(1, element.isInteger(8));
@@ -87,7 +101,11 @@ SmallVector<unsigned> EntryArguments::caches() const {
 static LogicalResult verifyKind(func::FuncOp entry,
                                 const EntryArguments &arguments) {
   bool draws = arguments.drawsId();
-  ArrayRef<EntryArgument> required = draws ? ArrayRef(kOfDrawing) : kOfTokens;
+  ArrayRef<EntryArgument> required = kOfTokens;
+  if (draws)
+    required = kOfDrawing;
+  else if (arguments.has(Is::Pages))
+    required = arguments.has(Is::Positions) ? ArrayRef(kOfTexts) : kOfText;
   for (EntryArgument what : required)
     if (!arguments.has(what))
       return entry.emitError("expected an argument '")

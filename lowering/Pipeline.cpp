@@ -225,9 +225,9 @@ static void buildCudaLlvm(OpPassManager &pm) {
   pm.addPass(LLVM::createDIScopeForLLVMFuncOpPass(lines));
 }
 
-static void buildFuse(OpPassManager &pm, const PipelineOptions &) {
+static void buildFuse(OpPassManager &pm, const PipelineOptions &options) {
   pm.addPass(createAssignSlots());
-  buildFusePipeline(pm);
+  buildFusePipeline(pm, options.batch);
   pm.addPass(createDescribeKernels());
 }
 
@@ -289,6 +289,9 @@ struct PhaseOptions : PassPipelineOptions<PhaseOptions> {
   Option<int64_t> chunk{*this, "chunk",
                         llvm::cl::desc("the most tokens of a prefill call"),
                         llvm::cl::init(512)};
+  Option<int64_t> batch{*this, "batch",
+                        llvm::cl::desc("the most rows of the batch entry"),
+                        llvm::cl::init(0)};
   Option<bool> emulateAmx{*this, "emulate-amx",
                           llvm::cl::desc("run the schedule for AMX in loops"),
                           llvm::cl::init(false)};

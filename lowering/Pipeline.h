@@ -41,6 +41,9 @@ struct PipelineOptions {
   std::vector<std::string> chips = {"sm_80"};
   /// The most tokens one call of the prefill entry takes.
   int64_t chunk = 512;
+  /// The most sequences that the batch entry runs together, over paged caches;
+  /// 0: there is a decode entry instead.
+  int64_t batch = 0;
   /// Whether CPUs run each op as plain loops, by no schedule of ours.
   bool plain = false;
   /// Whether the results of kernels are visible, and of which kernels, or all.

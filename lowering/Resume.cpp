@@ -120,8 +120,13 @@ llvm::Error cria::resume(CompileOptions &options, Phase phase,
   }
   if (llvm::Error error = checkModel(options, manifest))
     return error;
+  int64_t batch = root.getObject("flags")->getInteger("batch").value_or(0);
+  if (llvm::Error error =
+          expectFlag(options.input, "batch", options.batch, batch))
+    return error;
   options.chunk = chunk;
   options.shards = 0; // it is split as asked
+  options.batch = batch;
   options.import = {};
   return phase == Phase::Tile ? resumeTarget(options, manifest)
                               : llvm::Error::success();
@@ -168,6 +173,13 @@ private:
   void readSymbols();
   LogicalResult verifySymbol(func::FuncOp function);
   LogicalResult verifyEntry(func::FuncOp entry);
+  LogicalResult verifyBatched(func::FuncOp entry,
+                              const EntryArguments &arguments);
+  /// A number of the manifest's `batch`; 0 where there is none.
+  int64_t batch(StringRef key) const {
+    const json::Object *object = root.getObject("batch");
+    return object ? object->getInteger(key).value_or(0) : 0;
+  }
   LogicalResult verifyCaches(func::FuncOp entry,
                              const EntryArguments &arguments);
   LogicalResult verifyTypes(func::FuncOp function);
@@ -291,6 +303,7 @@ LogicalResult Resumed::verifySymbol(func::FuncOp function) {
 LogicalResult Resumed::verifyCaches(func::FuncOp entry,
                                     const EntryArguments &arguments) {
   const json::Array &caches = *root.getArray("caches");
+  bool isBatched = arguments.has(EntryArgument::Pages);
   SmallVector<unsigned> places = arguments.caches();
   if (places.size() != caches.size())
     return entry.emitError("expected ")
@@ -299,6 +312,8 @@ LogicalResult Resumed::verifyCaches(func::FuncOp entry,
     auto type = cast<ShapedType>(entry.getArgumentTypes()[place]);
     const json::Object *cache = value.getAsObject();
     const json::Array *shape = cache ? cache->getArray("shape") : nullptr;
+    if (isBatched) // of any number of pages
+      type = type.clone(type.getShape().drop_front());
     StringRef dtype =
         cache ? cache->getString("dtype").value_or("") : StringRef();
     if (!shape || !isStored(type, *shape, dtype))
@@ -321,7 +336,29 @@ LogicalResult Resumed::verifyArena(func::FuncOp entry,
   return success();
 }
 
-static constexpr StringLiteral kEntries[] = {"prefill", "decode", "encode"};
+static constexpr StringLiteral kEntries[] = {"prefill", "decode", "encode",
+                                             "batch"};
+
+/// Entries over paged caches, and pages as the manifest has them, come with
+/// `--batch` alone.
+LogicalResult Resumed::verifyBatched(func::FuncOp entry,
+                                     const EntryArguments &arguments) {
+  bool isPaged = arguments.has(EntryArgument::Pages),
+       isBatch = entry.getName() == "batch";
+  if (isPaged != bool(root.getObject("batch")) ||
+      isBatch != arguments.has(EntryArgument::Positions))
+    return entry.emitError("expected pages, and of @batch positions, if and "
+                           "only if 'cria.manifest' has 'batch'");
+  if (!isPaged)
+    return success();
+  auto pages = cast<ShapedType>(
+      entry.getArgumentTypes()[arguments.at(EntryArgument::Pages)]);
+  if (pages.getRank() != (isBatch ? 2 : 1) ||
+      pages.getShape().back() != batch("width"))
+    return entry.emitError("expected pages of ")
+           << batch("width") << " numbers, got " << pages;
+  return success();
+}
 
 LogicalResult Resumed::verifyEntry(func::FuncOp entry) {
   FailureOr<EntryArguments> arguments = EntryArguments::of(entry);
@@ -332,10 +369,14 @@ LogicalResult Resumed::verifyEntry(func::FuncOp entry) {
   if (arguments->drawsId())
     return success();
   if (!llvm::is_contained(kEntries, name))
-    return entry.emitError("expected entry functions @prefill, @decode and "
-                           "@encode, got @")
+    return entry.emitError("expected entry functions @prefill, @decode, "
+                           "@encode and @batch, got @")
            << name;
-  int64_t chunk = name == "decode" ? 1 : *model.getInteger("chunk");
+  if (failed(verifyBatched(entry, *arguments)))
+    return failure();
+  int64_t chunk = name == "decode"  ? 1
+                  : name == "batch" ? batch("rows")
+                                    : *model.getInteger("chunk");
   int64_t vocab = *model.getInteger("vocab_size");
   int64_t columns =
       name == "encode" ? 1 : model.getInteger("logits").value_or(vocab);
@@ -394,8 +435,11 @@ LogicalResult Resumed::verify() {
              << function.getBody().getBlocks().size();
   }
   for (StringRef name : kEntries) {
-    bool needed =
-        name != "encode" || model.getBoolean("encoder").value_or(false);
+    bool isBatched = root.getObject("batch");
+    bool needed = name == "encode" ? model.getBoolean("encoder").value_or(false)
+                  : name == "batch"  ? isBatched
+                  : name == "decode" ? !isBatched
+                                     : true;
     auto entry = module.lookupSymbol<func::FuncOp>(name);
     if (needed && (!entry || !isEntry(entry)))
       return module.emitError("expected an entry function @") << name;
@@ -412,6 +456,10 @@ LogicalResult cria::verifyResumed(ModuleOp module, Phase phase,
   // The symbols and caches are all in the program: it gives them again.
   Manifest now;
   now.describeInterface(module, module.lookupSymbol<func::FuncOp>("prefill"));
+  if (bool(module.lookupSymbol("batch")) !=
+      bool(manifest.object().get("batch")))
+    return module.emitError("expected @batch if, and only if, 'cria.manifest' "
+                            "has 'batch'");
   for (const char *key : {"weights", "rope", "caches"})
     if (*now.object().get(key) != *manifest.object().get(key))
       return module.emitError("expected ")

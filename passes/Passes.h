@@ -13,7 +13,8 @@ namespace cria {
 #include "passes/Passes.h.inc"
 
 /// Takes a module with `@forward` to entries whose ops are all in kernels; at
-/// most five kernels a layer for a Llama.
-void buildFusePipeline(mlir::OpPassManager &pm);
+/// most five kernels a layer for a Llama. With `rows` the caches are paged, and
+/// the entry `@batch` takes that many tokens of as many texts.
+void buildFusePipeline(mlir::OpPassManager &pm, int64_t rows = 0);
 
 } // namespace cria

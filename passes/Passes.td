@@ -89,6 +89,31 @@ def QuantizeCache : Pass<"llama-quantize-cache", "::mlir::ModuleOp"> {
   let dependentDialects = ["::cria::llama::LlamaDialect"];
 }
 
+def PageCaches : Pass<"llama-page-caches", "::mlir::ModuleOp"> {
+  let summary = "make prefill and batch entries over paged caches";
+  let description = [{
+    Before: a function `@forward` (see the llama dialect) over caches of one text.
+    After: `@prefill`, the same function over paged caches, whose text's pages an
+    argument numbers; and `@batch`, its copy for tokens of several texts, each of
+    which has a position and pages of its own.
+
+    ```mlir
+    func.func @prefill(%ids: tensor<?xi32>, %position: index, %first: index, %pages: tensor<32xi32>, %k: tensor<?x5x4x16x64xbf16>, ...) attributes {invariant}
+    func.func @batch(%ids: tensor<?xi32>, %positions: tensor<?xi32>, %first: index, %tables: tensor<?x32xi32>, %k: tensor<?x5x4x16x64xbf16>, ...) attributes {chunk = 8 : index, invariant}
+    ```
+
+    `chunk` is the most tokens of a call of `@batch`. What is `invariant` gives a
+    token the same bits whatever tokens are beside it, and however many.
+
+    Fails beside an encoder, on attention that is not causal, and on rope tables
+    that depend on a text's length.
+  }];
+  let options = [
+    Option<"rows", "rows", "int64_t", "1", "the most tokens of a batch">,
+    Option<"page", "page", "int64_t", "16", "positions of a page">];
+  let dependentDialects = ["::cria::llama::LlamaDialect"];
+}
+
 class FusionPass<string argument>
     : Pass<argument, "::mlir::func::FuncOp"> {
   let dependentDialects = ["::cria::llama::LlamaDialect"];

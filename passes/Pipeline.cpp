@@ -5,9 +5,12 @@
 
 using namespace mlir;
 
-void cria::buildFusePipeline(OpPassManager &pm) {
+void cria::buildFusePipeline(OpPassManager &pm, int64_t rows) {
   // First, so that all that follows sees each entry's own shapes.
-  pm.addPass(createSpecializeEntries());
+  if (rows)
+    pm.addPass(createPageCaches({rows}));
+  else
+    pm.addPass(createSpecializeEntries());
   OpPassManager &entry = pm.nest<func::FuncOp>();
   // Constants once each, and ops written twice (a norm read by three linears)
   // once: fusion looks at uses.

@@ -1,9 +1,8 @@
 /// %k : tensor<5x4x512x64xbf16>
 ///   =>  %k : tensor<5x4x512x64x!llama.blocks<q8_0>>, wherever it goes
 #include "dialect/Dialect.h"
+#include "passes/CacheType.h"
 #include "passes/Passes.h"
-
-#include "mlir/Dialect/SCF/IR/SCF.h"
 
 namespace cria {
 #define GEN_PASS_DEF_QUANTIZECACHE
@@ -13,29 +12,6 @@ namespace cria {
 using namespace mlir;
 using namespace cria;
 using namespace cria::llama;
-
-/// The value that a use makes of a cache, null where there is none.
-static Value updated(OpOperand &use) {
-  Operation *user = use.getOwner();
-  if (auto append = dyn_cast<KVAppendOp>(user))
-    return &use == &append.getCacheMutable() ? append.getResult() : Value();
-  auto loop = dyn_cast<scf::ForOp>(user);
-  return loop ? loop.getTiedLoopResult(&use) : Value();
-}
-
-/// Gives a cache, and all that is made of it, elements in blocks.
-static void quantize(Value cache, Type format) {
-  auto type = cast<RankedTensorType>(cache.getType());
-  if (type.getElementType() == format)
-    return;
-  cache.setType(type.clone(format));
-  for (OpOperand &use : cache.getUses()) {
-    if (Value next = updated(use))
-      quantize(next, format);
-    if (auto loop = dyn_cast<scf::ForOp>(use.getOwner()))
-      quantize(loop.getTiedLoopRegionIterArg(&use), format);
-  }
-}
 
 /// Whether all heads are whole blocks; reports those that are not.
 static LogicalResult expectWholeBlocks(func::FuncOp function,
@@ -75,7 +51,7 @@ private:
         continue;
       if (failed(expectWholeBlocks(function, type)))
         return failure();
-      quantize(argument, blocks);
+      setCacheType(argument, type.clone(blocks));
     }
     Operation *end = function.front().getTerminator();
     function.setType(FunctionType::get(&getContext(),

@@ -89,6 +89,11 @@ static cl::opt<std::string>
           cl::desc("Most tokens of one prefill call (default: 512)"),
           cl::cat(category));
 static cl::opt<std::string>
+    batch("batch", cl::value_desc("n"),
+          cl::desc("Run up to n sequences together, over a KV cache of pages "
+                   "(default: one sequence; cpu alone)"),
+          cl::cat(category));
+static cl::opt<std::string>
     loraRank("lora-rank", cl::value_desc("n"),
              cl::desc("Leave room for unmerged LoRA adapters, whose ranks add "
                       "up to n at most (default: none)"),
@@ -280,6 +285,11 @@ static llvm::Expected<CompileOptions> readOptions() {
     return error;
   if (tokens)
     options.chunk = tokens;
+  int64_t rows = 0;
+  if (llvm::Error error = readNumber(batch, 1, 256, rows))
+    return error;
+  if (rows)
+    options.batch = rows;
   if (llvm::Error error =
           readNumber(loraRank, 0, 1 << 16, options.import.loraRank))
     return error;

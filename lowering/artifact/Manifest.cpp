@@ -162,12 +162,16 @@ static json::Object modelOf(func::FuncOp forward, const json::Object *config,
   return model;
 }
 
-static json::Object cpuOf(const CpuTarget &cpu, bool encodes) {
+static json::Object cpuOf(const CpuTarget &cpu, const json::Object &root) {
   json::Array features;
   for (const std::string &feature : cpu.features)
     features.push_back(feature);
-  json::Object entries{{"prefill", "cria_prefill"}, {"decode", "cria_decode"}};
-  if (encodes)
+  json::Object entries{{"prefill", "cria_prefill"}};
+  if (root.get("batch"))
+    entries["batch"] = "cria_batch";
+  else
+    entries["decode"] = "cria_decode";
+  if (root.getObject("model")->get("encoder"))
     entries["encode"] = "cria_encode";
   return json::Object{{"name", cpu.name},
                       {"features", std::move(features)},
@@ -198,6 +202,23 @@ void Manifest::fromFuse(ModuleOp program) {
     kernels.push_back(describe(cost));
   if (json::Object *plan = root.getObject("plan"))
     (*plan)["kernels"] = std::move(kernels);
+  if (auto batch = program.lookupSymbol<func::FuncOp>("batch"))
+    describeBatch(batch);
+}
+
+/// The rows of a call, the positions of a page, the pages of a text at most;
+/// caches by their pages.
+void Manifest::describeBatch(func::FuncOp batch) {
+  describeCaches(batch);
+  FunctionType type = batch.getFunctionType();
+  ArrayRef<Type> caches = cacheTypes(type);
+  auto pages =
+      cast<RankedTensorType>(type.getInputs().drop_back(caches.size()).back());
+  auto page = pageOf(cast<RankedTensorType>(caches.front()));
+  root["batch"] = json::Object{
+      {"rows", batch->getAttrOfType<IntegerAttr>("chunk").getInt()},
+      {"page", page.getDimSize(2)},
+      {"width", pages.getDimSize(1)}};
 }
 
 void Manifest::setTarget(const PipelineOptions &options) {
@@ -208,8 +229,7 @@ void Manifest::setTarget(const PipelineOptions &options) {
   if (options.plain)
     setFlag("plain", true);
   if (isCpu)
-    root["cpu"] = json::Array{
-        cpuOf(options.cpu, root["model"].getAsObject()->get("encoder"))};
+    root["cpu"] = json::Array{cpuOf(options.cpu, root)};
 }
 
 /// The code of the compilation's own CPU.
@@ -299,7 +319,7 @@ void Manifest::describeCaches(func::FuncOp forward) {
   json::Array caches;
   for (auto [i, type] :
        llvm::enumerate(cacheTypes(forward.getFunctionType()))) {
-    auto cache = cast<RankedTensorType>(type);
+    auto cache = pageOf(cast<RankedTensorType>(type));
     caches.push_back(
         json::Object{{"symbol", "cache" + std::to_string(i)},
                      {"bytes", storageBytes(cache)},

@@ -30,7 +30,7 @@ public:
   void setTarget(const PipelineOptions &options);
   /// What became of the config's keys.
   void setLedger(llvm::ArrayRef<LedgerRow> rows);
-  /// What each kernel costs.
+  /// What each kernel costs, and of entries over paged caches their sizes.
   void fromFuse(mlir::ModuleOp module);
   void fromTile(mlir::ModuleOp module);
   /// Appends `suffix` to the symbols of the CPU's entries.
@@ -58,6 +58,7 @@ private:
   void describeSymbols(mlir::ModuleOp program);
   void describeEmbedding(mlir::func::FuncOp forward);
   void describeCaches(mlir::func::FuncOp forward);
+  void describeBatch(mlir::func::FuncOp batch);
 
   llvm::json::Object root;
 };

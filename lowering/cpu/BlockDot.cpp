@@ -92,24 +92,32 @@ void cria::fetchBlocksAhead(VectorBuilder &b, const BlockProduct &product,
 }
 
 namespace {
-/// The row x with columns n, n + apart, ... of c, which are rows of weights.
+/// Rows of x, from m on, with columns n, n + apart, ... of c, which are rows of
+/// weights.
 class BlockDots {
 public:
-  /// `first` is what sums begin with, (B, 8) i32; null where w is widened.
-  BlockDots(VectorBuilder &b, const BlockProduct &product, Value first, Value n,
-            int64_t columns, int64_t apart, bool fromZero)
-      : b(b), product(product), first(first), n(n), columns(columns),
-        apart(apart), sets(columns >= 4 ? 1 : 4), fromZero(fromZero) {}
+  /// `first` is what sums begin with, (M, B, 8) i32; null where w is widened.
+  BlockDots(VectorBuilder &b, const BlockProduct &product, Value first, Value m,
+            int64_t rows, Value n, int64_t columns, int64_t apart,
+            bool fromZero)
+      : b(b), product(product), first(first), m(m), n(n), rows(rows),
+        columns(columns), apart(apart), sets(columns >= 4 ? 1 : 4),
+        fromZero(fromZero) {}
   void emit();
 
 private:
   Value rowOf(int64_t column) { return b.add(n, column * apart); }
   SmallVector<Value> group(Value block, ValueRange acc, int64_t count);
-  Value multiply(Value x, Value row, Value block);
+  Value multiply(Value x, Value w, Value row, Value block);
+  Value &sum(MutableArrayRef<Value> sums, int64_t row, int64_t column,
+             int64_t set) {
+    return sums[(row * columns + column) * sets + set];
+  }
 
   VectorBuilder &b;
   const BlockProduct &product;
-  Value first, n;
+  Value first, m, n;
+  int64_t rows;
   /// Sets of accumulators, which the blocks of a column take turns with.
   int64_t columns, apart, sets;
   bool fromZero;
@@ -154,37 +162,44 @@ static Value dotWords(VectorBuilder &b, Value x, Value y) {
   return sums;
 }
 
-/// Sums of the products of x with a block of weights, vector<8xi32>.
-Value BlockDots::multiply(Value x, Value row, Value block) {
-  Value w = loadCodes(b, product, row, block, /*isSigned=*/!first);
+/// Sums of the products of a row's block x with one of weights, vector<8xi32>.
+Value BlockDots::multiply(Value x, Value w, Value row, Value block) {
   if (!first)
     return dotWords(b, w, x);
-  return dotBytes(b, b.load(first, {block, b.index(0)}, kLanes), w, x);
+  return dotBytes(b, b.load(first, {row, block, b.index(0)}, kLanes), w, x);
 }
 
 /// Adds the products of `count` blocks to the accumulators.
 SmallVector<Value> BlockDots::group(Value block, ValueRange acc,
                                     int64_t count) {
-  SmallVector<Value> next(acc), xs;
-  for (int64_t i = 0; i < count; ++i)
-    xs.push_back(b.load(product.codes,
-                        {b.index(0), b.add(block, i), b.index(0)}, kNumbers));
-  Value scales = b.loadWide(product.scales, {b.index(0), block}, count);
+  SmallVector<Value> next(acc), xs, scales;
+  for (int64_t r = 0; r < rows; ++r) {
+    Value row = b.add(m, r);
+    for (int64_t i = 0; i < count; ++i)
+      xs.push_back(
+          b.load(product.codes, {row, b.add(block, i), b.index(0)}, kNumbers));
+    scales.push_back(b.loadWide(product.scales, {row, block}, count));
+  }
   for (int64_t column = 0; column < columns; ++column) {
     Value row = rowOf(column);
     if (b.unit.streams > 1 && columns > 1 && count == kGroup)
       fetchBlocksAhead(b, product, row, block, count);
-    Value factors = b.create<arith::MulFOp>(
-        scales, loadScales(b, product, row, block, count));
+    Value ofWeights = loadScales(b, product, row, block, count);
+    SmallVector<Value> factors;
+    for (Value scale : scales)
+      factors.push_back(b.create<arith::MulFOp>(scale, ofWeights));
+    VectorType floats = b.vectorType(kLanes, b.getF32Type());
     for (int64_t i = 0; i < count; ++i) {
-      Value sums =
-          b.create<arith::SIToFPOp>(b.vectorType(kLanes, b.getF32Type()),
-                                    multiply(xs[i], row, b.add(block, i)));
-      Value factor = b.create<vector::BroadcastOp>(
-          b.vectorType(kLanes, b.getF32Type()),
-          b.create<vector::ExtractOp>(factors, i));
-      Value &sum = next[column * sets + i % sets];
-      sum = b.fma(sums, factor, sum);
+      Value at = b.add(block, i);
+      Value w = loadCodes(b, product, row, at, /*isSigned=*/!first);
+      for (int64_t r = 0; r < rows; ++r) {
+        Value sums = b.create<arith::SIToFPOp>(
+            floats, multiply(xs[r * count + i], w, b.add(m, r), at));
+        Value factor = b.create<vector::BroadcastOp>(
+            floats, b.create<vector::ExtractOp>(factors[r], i));
+        Value &acc = sum(next, r, column, i % sets);
+        acc = b.fma(sums, factor, acc);
+      }
     }
   }
   return next;
@@ -192,7 +207,7 @@ SmallVector<Value> BlockDots::group(Value block, ValueRange acc,
 
 void BlockDots::emit() {
   int64_t whole = product.blocks() - product.blocks() % kGroup;
-  SmallVector<Value> acc(columns * sets, b.zero(kLanes));
+  SmallVector<Value> acc(rows * columns * sets, b.zero(kLanes));
   if (whole)
     acc = b.loop(b.index(0), b.index(whole), kGroup, acc,
                  [&](Value block, ValueRange carried) {
@@ -200,44 +215,71 @@ void BlockDots::emit() {
                  });
   if (int64_t left = product.blocks() - whole)
     acc = group(b.index(whole), acc, left);
-  for (int64_t column = 0; column < columns; ++column) {
-    Value vector = acc[column * sets];
+  for (int64_t i = 0; i < rows * columns; ++i) {
+    int64_t row = i / columns, column = i % columns;
+    Value vector = sum(acc, row, column, 0);
     for (int64_t set = 1; set < sets; ++set)
-      vector = b.create<arith::AddFOp>(vector, acc[column * sets + set]);
-    Value sum = b.create<vector::ReductionOp>(
+      vector = b.create<arith::AddFOp>(vector, sum(acc, row, column, set));
+    Value result = b.create<vector::ReductionOp>(
         vector::CombiningKind::ADD, vector, arith::FastMathFlags::reassoc);
-    SmallVector<Value> at = {b.index(0), rowOf(column)};
+    SmallVector<Value> at = {b.add(m, row), rowOf(column)};
     if (!fromZero)
-      sum = b.create<arith::AddFOp>(sum,
-                                    b.create<memref::LoadOp>(product.out, at));
-    b.create<memref::StoreOp>(sum, product.out, at);
+      result = b.create<arith::AddFOp>(
+          result, b.create<memref::LoadOp>(product.out, at));
+    b.create<memref::StoreOp>(result, product.out, at);
   }
 }
 
 /// What sums begin with: for each block of x the sums of four neighbours, times
 /// the offset that weights have, less than zero.
-static Value firstSums(VectorBuilder &b, const BlockProduct &product) {
-  auto type = MemRefType::get({product.blocks(), kLanes}, b.getI32Type());
+static Value firstSums(VectorBuilder &b, const BlockProduct &product,
+                       int64_t maxRows) {
+  auto type =
+      MemRefType::get({maxRows, product.blocks(), kLanes}, b.getI32Type());
   Value first = b.create<memref::AllocOp>(type, b.getI64IntegerAttr(64));
   Value factor = b.create<arith::ConstantOp>(DenseElementsAttr::get(
       b.vectorType(kLanes, b.getI32Type()),
       b.getI32IntegerAttr(static_cast<int32_t>(-offsetOf(product)))));
-  b.loop(b.index(0), b.index(product.blocks()), 1, [&](Value block) {
-    Value x = b.load(product.codes, {b.index(0), block, b.index(0)}, kNumbers);
-    Value sums = dotBytes(b, zeroSums(b), bytes(b, 1, kNumbers), x);
-    b.store(b.create<arith::MulIOp>(sums, factor), first, {block, b.index(0)});
-  });
+  auto ofRow = [&](Value row) {
+    b.loop(b.index(0), b.index(product.blocks()), 1, [&](Value block) {
+      Value x = b.load(product.codes, {row, block, b.index(0)}, kNumbers);
+      Value sums = dotBytes(b, zeroSums(b), bytes(b, 1, kNumbers), x);
+      b.store(b.create<arith::MulIOp>(sums, factor), first,
+              {row, block, b.index(0)});
+    });
+  };
+  if (maxRows == 1)
+    ofRow(b.index(0));
+  else
+    b.loop(b.index(0), b.size(product.codes, 0), 1, ofRow);
   return first;
 }
 
 void cria::emitBlockDot(VectorBuilder &b, const BlockProduct &product,
                         bool fromZero) {
+  emitFewBlockDots(b, product, fromZero, /*maxRows=*/1);
+}
+
+void cria::emitFewBlockDots(VectorBuilder &b, const BlockProduct &product,
+                            bool fromZero, int64_t maxRows) {
   int64_t streams = b.unit.streams, turns = product.columns() / streams;
   Value first;
   if (b.unit.dotBytes || product.bits == 4)
-    first = firstSums(b, product);
+    first = firstSums(b, product, maxRows);
+  // Two rows of x at a time where columns are many, else four.
+  int64_t most = streams >= 4 || b.unit.registers < 32 ? 2 : 4;
   auto columns = [&](Value n, int64_t count, int64_t apart) {
-    BlockDots(b, product, first, n, count, apart, fromZero).emit();
+    auto tile = [&](Value m, int64_t rows) {
+      BlockDots(b, product, first, m, rows, n, count, apart, fromZero).emit();
+    };
+    if (maxRows == 1)
+      return tile(b.index(0), 1);
+    Value done = b.index(0), rows = b.size(product.codes, 0);
+    for (int64_t size = most; size; size /= 2) {
+      Value end = b.mul(b.div(rows, size), size);
+      b.loop(done, end, size, [&](Value m) { tile(m, size); });
+      done = end;
+    }
   };
   b.parallel(b.index(turns), [&](Value n) { columns(n, streams, turns); });
   b.loop(b.index(turns * streams), b.index(product.columns()), 1,

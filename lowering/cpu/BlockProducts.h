@@ -11,6 +11,11 @@ namespace cria {
 /// (BlockDot.cpp). `fromZero` is as in Contraction.
 void emitBlockDot(VectorBuilder &b, const BlockProduct &product, bool fromZero);
 
+/// The same for a few rows of activations, at most `maxRows`, each as if it
+/// were alone.
+void emitFewBlockDots(VectorBuilder &b, const BlockProduct &product,
+                      bool fromZero, int64_t maxRows);
+
 /// Rows of activations, packed for emitBlockPanel.
 struct BlockPanels {
   mlir::Value codes;  // (panels, B, steps of k, lanes * k of a step)

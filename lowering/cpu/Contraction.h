@@ -17,6 +17,8 @@ struct Contraction {
   bool bOuter = false;
   /// c holds zeros before, and need not be read.
   bool fromZero = false;
+  /// A row's terms are added in one order, however many rows there are.
+  bool invariant = false;
 
   /// The contraction that a linalg op on memrefs is, if a schedule takes it.
   /// Of a contraction that none takes, `reason` says why.
@@ -35,6 +37,10 @@ struct Contraction {
 /// a; `parallel` spreads rows of b over threads.
 void emitDot(VectorBuilder &b, const Contraction &c, bool oneRow,
              bool parallel);
+
+/// The same for one row of a or a few, each as if it were alone (Dot.cpp): rows
+/// of b are read from memory once.
+void emitFewDots(VectorBuilder &b, const Contraction &c);
 
 /// Outer products, vectors along n (Outer.cpp): b (k, n), static extents.
 void emitOuter(VectorBuilder &b, const Contraction &c);

@@ -12,7 +12,9 @@
 ///
 ///   for i in N / S, in parallel: rows i, i + N / S, i + 2 N / S, ...
 ///
-/// Several rows of a share the loads of b.
+/// Several rows of a share the loads of b. Where the sums of a row may not
+/// depend on how many rows there are (`invariant`), every tile has as many sets
+/// of accumulators: an element of k is added to the same one, in the same turn.
 #include "lowering/cpu/Contraction.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -21,6 +23,10 @@
 
 using namespace mlir;
 using namespace cria;
+
+/// They hide the latency of multiplications where there is one row, and are few
+/// enough for tiles of several.
+static constexpr int64_t kInvariantSets = 2;
 
 namespace {
 /// A tile of dot products: rows of a, from m on, with columns n, n + apart, ...
@@ -33,6 +39,12 @@ public:
         apart(apart), fetches(streams && columns > 1) {
     pairs = b.unit.dotBf16 && c.aType().isBF16() && c.bType().isBF16();
     width = b.unit.lanes * (pairs ? 2 : 1);
+    if (c.invariant) {
+      sets = kInvariantSets;
+      unroll = fetches ? 4 : rows * columns == 1 ? longTurn() : sets;
+      unroll = llvm::alignTo(unroll, sets);
+      return;
+    }
     unroll = rows * columns == 1 ? longTurn() : fetches ? 4 : 1;
     sets = std::clamp<int64_t>(b.unit.registers / (2 * rows * columns), 1,
                                std::min<int64_t>(unroll, 4));
@@ -155,6 +167,41 @@ static void emitColumns(VectorBuilder &b, const Contraction &c, bool oneRow,
   Value full = b.mul(b.div(rows, 4), 4);
   b.loop(b.index(0), full, 4, [&](Value m) { tile(m, 4); });
   b.loop(full, rows, 1, [&](Value m) { tile(m, 1); });
+}
+
+void cria::emitFewDots(VectorBuilder &b, const Contraction &c) {
+  Value rows = b.size(c.a, 0);
+  b.when(
+      b.less(rows, b.index(2)),
+      [&] {
+        b.when(b.less(b.index(0), rows),
+               [&] { emitDot(b, c, /*oneRow=*/true, /*parallel=*/true); });
+      },
+      [&] {
+        // Two rows of b at a time, far apart where such reads are faster: with
+        // four rows of a, 16 of 32 registers are accumulators.
+        int64_t columns = 2, blocks = c.n() / columns;
+        int64_t most = b.unit.registers == 32 ? 4 : 2;
+        bool streams = b.unit.streams > 1;
+        auto all = [&](Value n, int64_t columns, int64_t apart) {
+          Value done = b.index(0);
+          for (int64_t tile = most; tile; tile /= 2) {
+            Value end = b.mul(b.div(rows, tile), tile);
+            b.loop(done, end, tile, [&](Value m) {
+              DotTile(b, c, m, n, tile, columns, apart, streams).emit();
+            });
+            done = end;
+          }
+        };
+        b.parallel(b.index(blocks), [&](Value block) {
+          if (streams)
+            all(block, columns, blocks);
+          else
+            all(b.mul(block, columns), columns, 1);
+        });
+        b.loop(b.index(blocks * columns), b.index(c.n()), 1,
+               [&](Value n) { all(n, 1, 1); });
+      });
 }
 
 void cria::emitDot(VectorBuilder &b, const Contraction &c, bool oneRow,

@@ -20,6 +20,11 @@
 /// A block of keys and values that lie in blocks of integers is widened first,
 /// into f32, or bf16 for AMX: 64 keys at a time, that the L1 cache holds.
 ///
+/// In a paged cache one token reads a page at a time where it lies. More tokens
+/// have blocks of 64 keys put together from pages, in the type they are
+/// computed in. Where each token has pages of its own, each is one token, and
+/// an iteration one KV head of it: it ends with the token's own last page.
+///
 /// Blocks of keys that no row of the iteration may see are not visited. What is
 /// done to a score is the payload that linalg has for it. A softmax of another
 /// form is taken apart, and runs as loops over all scores, after a
@@ -70,6 +75,15 @@ private:
   Value cacheBlock(Value cache, linalg::GenericOp widened, Value head,
                    Value block);
   Value widenBlock(linalg::GenericOp op, Value head, Value first);
+  Value widen(linalg::GenericOp op, ArrayRef<Value> inputs, int64_t keys);
+  Value pageNumber(Value page);
+  Value pagePart(Value cache, Value page, Value head, int64_t from,
+                 int64_t count);
+  Value pageTile(Value cache, linalg::GenericOp widened, Value page,
+                 Value head);
+  Value gatheredBlock(Value cache, linalg::GenericOp widened, Value head,
+                      Value block);
+  Value positionOf(Value positions);
   std::pair<Value, Value> blocks(Value firstToken, Value endToken);
   Value score(Value scores, Value block, Value head, Value tokens);
   Value tokensOfRows(Value firstToken, int64_t rows);
@@ -80,7 +94,7 @@ private:
                llvm::function_ref<Value(Value, Value)> payload);
   Value queryBlock(Value head, Value first, Value valid);
   Value prefillRows(Value head, Value first, Value valid, Value out);
-  Value decodeRows(Value head, Value out);
+  Value decodeRows(Value head, Value token, Value out);
   Value rowsOf(Value tensor, Value head, OpFoldResult first,
                OpFoldResult valid);
   SmallVector<Value> result(Value output, Value sum);
@@ -91,7 +105,11 @@ private:
   bool oneToken, amx;
   unsigned keyDim; // of scores
   int64_t kvHeads, group, size, keys, tokensPerBlock;
+  int64_t pageKeys; // of a page; 0 where caches are not paged
   Value tokens, firstKey, endKey;
+  /// Where tokens have pages of their own: the token of the iteration, and its
+  /// position, i32.
+  Value ownToken, ownPosition;
   OpFoldResult zero, one, heads, d; // of slices: G and D
 };
 } // namespace
@@ -100,14 +118,18 @@ FlashAttention::FlashAttention(LinalgBuilder &b, const Attention &attention,
                                bool hasAmx)
     : b(b), in(attention),
       type(cast<RankedTensorType>(attention.query.getType())) {
-  oneToken = type.getDimSize(0) == 1;
+  oneToken = type.getDimSize(0) == 1 || in.positions;
   keyDim = oneToken ? 1 : 0;
   kvHeads = type.getDimSize(1);
   group = type.getDimSize(2);
   size = type.getDimSize(3);
-  // A block of keys never reaches past the cache.
-  keys = std::gcd<int64_t>(
-      cast<RankedTensorType>(in.keys.getType()).getDimSize(2), 64);
+  // A block of keys never reaches past the cache, or is of whole pages.
+  auto cache = cast<RankedTensorType>(in.keys.getType());
+  pageKeys = in.pages ? cache.getDimSize(3) : 0;
+  if (!in.pages)
+    keys = std::gcd<int64_t>(cache.getDimSize(2), 64);
+  else
+    keys = pageKeys * (oneToken ? 1 : std::max<int64_t>(1, 64 / pageKeys));
   // Rows are a multiple of 16, a vector, and at least 64 where they can be.
   tokensPerBlock = std::max<int64_t>(16, 64 / llvm::PowerOf2Ceil(group));
   auto isBf16 = [](Value tensor) {
@@ -135,6 +157,10 @@ Value FlashAttention::affine(AffineExpr expr, ArrayRef<OpFoldResult> operands) {
 /// (keys, D) of one head of the cache, as the products take them.
 Value FlashAttention::cacheBlock(Value cache, linalg::GenericOp widened,
                                  Value head, Value block) {
+  if (pageKeys && keys == pageKeys && oneToken)
+    return pageTile(cache, widened, block, head);
+  if (pageKeys)
+    return gatheredBlock(cache, widened, head, block);
   Value first = affine(b.getAffineDimExpr(0) * keys, {block});
   if (widened)
     return widenBlock(widened, head, first);
@@ -149,17 +175,85 @@ Value FlashAttention::cacheBlock(Value cache, linalg::GenericOp widened,
                [](Values v) -> SmallVector<Value> { return {v[0]}; });
 }
 
+/// The number of a text's page in the cache.
+Value FlashAttention::pageNumber(Value page) {
+  SmallVector<Value> at = {page};
+  if (ownToken)
+    at.insert(at.begin(), ownToken);
+  return arith::IndexCastOp::create(b, b.getIndexType(),
+                                    tensor::ExtractOp::create(b, in.pages, at));
+}
+
+/// One head's rows of a page, (P, D); of one in blocks, bytes [from, from +
+/// count) of each: (P, D / 32, count), or (P, D / 32) of one.
+Value FlashAttention::pagePart(Value cache, Value page, Value head,
+                               int64_t from, int64_t count) {
+  auto type = cast<RankedTensorType>(cache.getType());
+  SmallVector<OpFoldResult> offsets(type.getRank(), zero),
+      sizes(type.getRank(), one);
+  offsets[0] = page;
+  offsets[1] = in.layer;
+  offsets[2] = head;
+  SmallVector<int64_t> shape(type.getShape().drop_front(3));
+  for (auto [dim, size] : llvm::enumerate(shape))
+    sizes[3 + dim] = b.getIndexAttr(size);
+  if (shape.size() == 3) {
+    offsets.back() = b.getIndexAttr(from);
+    sizes.back() = b.getIndexAttr(count);
+    shape.back() = count;
+    if (count == 1)
+      shape.pop_back();
+  }
+  return b.slice(cache, offsets, sizes,
+                 RankedTensorType::get(shape, type.getElementType()));
+}
+
+/// The numbers (P, D) of one head of a text's page, as they lie or widened.
+Value FlashAttention::pageTile(Value cache, linalg::GenericOp widened,
+                               Value page, Value head) {
+  Value number = pageNumber(page);
+  if (!widened)
+    return pagePart(cache, number, head, 0, 0);
+  SmallVector<Value> inputs;
+  for (OpOperand *input : widened.getDpsInputOperands()) {
+    auto slice = input->get().getDefiningOp<tensor::ExtractSliceOp>();
+    inputs.push_back(
+        pagePart(cache, number, head,
+                 *getConstantIntValue(slice.getMixedOffsets().back()),
+                 *getConstantIntValue(slice.getMixedSizes().back())));
+  }
+  return widen(widened, inputs, pageKeys);
+}
+
+/// The numbers (keys, D) of a block, from its pages. Of pages behind the text's
+/// last key nothing is known: the last one stands in for them.
+Value FlashAttention::gatheredBlock(Value cache, linalg::GenericOp widened,
+                                    Value head, Value block) {
+  int64_t pages = keys / pageKeys;
+  Value first = affine(b.getAffineDimExpr(0) * pages, {block});
+  Value last = affine((b.getAffineDimExpr(0) - 1).floorDiv(pageKeys), {endKey});
+  Type element = amx ? Type(b.getBF16Type()) : b.getF32Type();
+  OpFoldResult places = b.getIndexAttr(pageKeys);
+  auto body = [&](OpBuilder &, Location, Value i, ValueRange carried) {
+    Value page = arith::MinSIOp::create(b, add(first, i), last);
+    Value tile = pageTile(cache, widened, page, head);
+    SmallVector<OpFoldResult> offsets = {
+        affine(b.getAffineDimExpr(0) * pageKeys, {i}), zero};
+    Value place = b.slice(carried[0], offsets, {places, d});
+    AffineMap all = b.select(2, {0, 1});
+    Value put = b.generic(2, {tile}, {place}, {all, all},
+                          [](Values v) { return SmallVector<Value>{v[0]}; })[0];
+    scf::YieldOp::create(b, b.insert(put, carried[0], offsets, {places, d}));
+  };
+  return scf::ForOp::create(b, b.index(0), b.index(pages), b.index(1),
+                            b.empty({b.getIndexAttr(keys), d}, element), body)
+      .getResult(0);
+}
+
 /// What `op` makes of keys [first, first + keys) of a head.
 Value FlashAttention::widenBlock(linalg::GenericOp op, Value head,
                                  Value first) {
   SmallVector<Value> inputs;
-  SmallVector<AffineMap> maps;
-  auto withoutHead = [&](AffineMap map) {
-    return b.select(3, llvm::map_to_vector(
-                           map.getResults().drop_front(), [](AffineExpr loop) {
-                             return cast<AffineDimExpr>(loop).getPosition() - 1;
-                           }));
-  };
   for (OpOperand *input : op.getDpsInputOperands()) {
     auto slice = input->get().getDefiningOp<tensor::ExtractSliceOp>();
     auto offsets = slice.getMixedOffsets(), sizes = slice.getMixedSizes();
@@ -171,12 +265,27 @@ Value FlashAttention::widenBlock(linalg::GenericOp op, Value head,
     shape[0] = keys;
     inputs.push_back(b.slice(slice.getSource(), offsets, sizes,
                              slice.getType().clone(shape)));
-    maps.push_back(withoutHead(op.getMatchingIndexingMap(input)));
   }
+  return widen(op, inputs, keys);
+}
+
+/// What `op` makes of what it would read of `keys` keys of one head.
+Value FlashAttention::widen(linalg::GenericOp op, ArrayRef<Value> inputs,
+                            int64_t keys) {
+  // Its loops are over keys, blocks and numbers, behind heads or tokens.
+  unsigned before = op.getNumLoops() - 3;
+  SmallVector<AffineMap> maps;
+  for (OpOperand *input : op.getDpsInputOperands())
+    maps.push_back(b.select(
+        3, llvm::map_to_vector(
+               op.getMatchingIndexingMap(input).getResults().drop_front(before),
+               [&](AffineExpr loop) {
+                 return cast<AffineDimExpr>(loop).getPosition() - before;
+               })));
   Type element = amx ? Type(b.getBF16Type()) : b.getF32Type();
   auto made = cast<RankedTensorType>(op.getResultTypes()[0]);
   SmallVector<OpFoldResult> sizes = {b.getIndexAttr(keys)};
-  for (int64_t size : made.getShape().drop_front(2))
+  for (int64_t size : made.getShape().take_back(2))
     sizes.push_back(b.getIndexAttr(size));
   maps.push_back(b.select(3, {0, 1, 2}));
   Value out = b.empty(sizes, element);
@@ -198,13 +307,23 @@ Value FlashAttention::widenBlock(linalg::GenericOp op, Value head,
       b, tile.getResult(0), ArrayRef<ReassociationIndices>{{0}, {1, 2}});
 }
 
+/// The element of the iteration's token, as an index.
+Value FlashAttention::positionOf(Value positions) {
+  Value position = positions == in.positions
+                       ? ownPosition
+                       : tensor::ExtractOp::create(b, positions, ownToken);
+  return arith::IndexCastOp::create(b, b.getIndexType(), position);
+}
+
 /// The blocks [first, end) of the cache that tokens [firstToken, endToken) may
 /// see.
 std::pair<Value, Value> FlashAttention::blocks(Value firstToken,
                                                Value endToken) {
   Attention::Bounds bounds = in.keysSeen();
   SmallVector<OpFoldResult> operands = {firstToken, endToken};
-  llvm::append_range(operands, bounds.symbols);
+  for (Value symbol : bounds.symbols)
+    operands.push_back(symbol.getType().isIndex() ? symbol
+                                                  : positionOf(symbol));
   auto at = [&](AffineExpr bound) -> Value {
     return affine::makeComposedAffineApply(
         b, b.getLoc(), AffineMap::get(2, bounds.symbols.size(), bound),
@@ -249,7 +368,9 @@ Value FlashAttention::score(Value scores, Value block, Value head,
         Value place[] = {head, arith::RemUIOp::create(b, row, b.index(group)),
                          arith::IndexCastOp::create(b, b.getIndexType(), v[0]),
                          arith::SubIOp::create(b, key, firstKey)};
-        Value score = in.emitScore(b, place, v[1]);
+        Value score = in.emitScore(b, place, v[1], ownPosition);
+        if (ownToken) // Its position says which keys there are.
+          return {score};
         Value exists = compare(arith::CmpIPredicate::slt, key, endKey);
         if (!isConstantIntValue(in.firstKey, 0))
           exists = arith::AndIOp::create(
@@ -362,13 +483,19 @@ Value FlashAttention::rowsOf(Value tensor, Value head, OpFoldResult first,
 }
 
 /// The rows of one KV head for one token: (group, D), where they go in `out`.
-Value FlashAttention::decodeRows(Value head, Value out) {
-  Value query = rowsOf(in.query, head, zero, one);
+Value FlashAttention::decodeRows(Value head, Value token, Value out) {
+  OpFoldResult first = getAsOpFoldResult(token);
+  if (in.positions) {
+    ownToken = token;
+    ownPosition = tensor::ExtractOp::create(b, in.positions, token);
+  }
+  Value query = rowsOf(in.query, head, first, one);
   query = b.map({query}, b.getF32Type(),
                 [](Values v) { return SmallVector<Value>{v[0]}; });
-  Softmax end = overBlocks(query, group, head, b.index(0), b.index(1));
+  Value next = b.createOrFold<arith::AddIOp>(token, b.index(1));
+  Softmax end = overBlocks(query, group, head, token, next);
   AffineMap all = b.select(2, {0, 1});
-  return b.generic(2, {end.output, end.sum}, {rowsOf(out, head, zero, one)},
+  return b.generic(2, {end.output, end.sum}, {rowsOf(out, head, first, one)},
                    {all, b.select(2, {0}), all},
                    [&](Values v) { return result(v[0], v[1]); })[0];
 }
@@ -412,16 +539,20 @@ Value FlashAttention::prefillRows(Value head, Value first, Value valid,
 Value FlashAttention::emit(Value out) {
   AffineExpr d0 = b.getAffineDimExpr(0), d1 = b.getAffineDimExpr(1);
   SmallVector<OpFoldResult> grid = {b.getIndexAttr(kvHeads)};
+  if (in.positions)
+    grid.insert(grid.begin(), tokens);
   if (!oneToken)
     grid.push_back(affine(d0.ceilDiv(tokensPerBlock), {tokens}));
   auto loop = scf::ForallOp::create(b, grid, ValueRange{out}, std::nullopt);
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(loop.getBody());
-  Value head = loop.getInductionVar(0), rows;
+  Value head = loop.getInductionVar(in.positions ? 1 : 0), rows;
   Value destination = loop.getRegionIterArgs()[0];
   OpFoldResult first = zero, valid = one;
   if (oneToken) {
-    rows = decodeRows(head, destination);
+    Value token = in.positions ? loop.getInductionVar(0) : b.index(0);
+    rows = decodeRows(head, token, destination);
+    first = getAsOpFoldResult(token);
   } else {
     Value firstToken = affine(d0 * tokensPerBlock, {loop.getInductionVar(1)});
     Value count = affine::makeComposedAffineMin(

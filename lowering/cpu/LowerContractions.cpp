@@ -60,6 +60,9 @@ static bool isWrittenBetween(Operation *first, Operation *last, Value memref) {
   return false;
 }
 
+/// The most rows that products which are `invariant` take one by one.
+static constexpr int64_t kFewRows = 64;
+
 namespace {
 /// A product with blocks, and the first one whose packed rows it shares.
 struct Packing {
@@ -99,6 +102,7 @@ struct LowerContractions
       if (!c)
         continue;
       c->fromZero = takeZeroFill(op);
+      c->invariant = function->hasAttr("invariant");
       lower(b, *c, op, ShapedType::isDynamic(c->m()) ? chunk.getInt() : c->m());
       op.erase();
     }
@@ -154,20 +158,26 @@ private:
     const BlockProduct &product = packing.product;
     bool fromZero = takeZeroFill(op);
     Value rows = b.size(product.out, 0);
+    bool invariant = getOperation()->hasAttr("invariant");
     if (product.rows() == 1) {
       emitBlockDot(b, product, fromZero);
+    } else if (invariant && chunk <= kFewRows) {
+      emitFewBlockDots(b, product, fromZero, chunk);
     } else {
       auto &packed = packings.find(packing.first)->second.packed;
       if (!packed)
         packed = packBlocks(b, product,
                             product.isDynamic() ? chunk : product.rows());
-      b.when(
-          b.less(rows, b.index(2)),
-          [&] {
-            b.when(b.less(b.index(0), rows),
-                   [&] { emitBlockDot(b, product, fromZero); });
-          },
-          [&] { emitBlockPanel(b, product, *packed, fromZero); });
+      if (invariant)
+        emitBlockPanel(b, product, *packed, fromZero);
+      else
+        b.when(
+            b.less(rows, b.index(2)),
+            [&] {
+              b.when(b.less(b.index(0), rows),
+                     [&] { emitBlockDot(b, product, fromZero); });
+            },
+            [&] { emitBlockPanel(b, product, *packed, fromZero); });
     }
     op.erase();
   }
@@ -182,6 +192,16 @@ private:
       return emitDot(b, c, c.m() == 1, /*parallel=*/false);
     if (c.m() == 1)
       return emitDot(b, c, /*oneRow=*/true, /*parallel=*/true);
+    auto many = [&] {
+      if (fitsAmx(c))
+        emitAmx(b, c, maxRows);
+      else
+        emitPanel(b, c, maxRows);
+    };
+    if (c.invariant && maxRows <= kFewRows)
+      return emitFewDots(b, c);
+    if (c.invariant)
+      return many();
     // A prompt's head has one row, most often, or none.
     Value rows = b.size(c.a, 0);
     b.when(
@@ -190,12 +210,7 @@ private:
           b.when(b.less(b.index(0), rows),
                  [&] { emitDot(b, c, /*oneRow=*/true, /*parallel=*/true); });
         },
-        [&] {
-          if (fitsAmx(c))
-            emitAmx(b, c, maxRows);
-          else
-            emitPanel(b, c, maxRows);
-        });
+        many);
   }
 };
 } // namespace

@@ -75,11 +75,18 @@ Value AbiLowering::cast(ImplicitLocOpBuilder &b, Value value, Type type) {
   return UnrealizedConversionCastOp::create(b, type, value).getResult(0);
 }
 
-/// A contiguous memref at a bare pointer.
+/// A contiguous memref at a bare pointer. Nothing reads how many pages a paged
+/// cache has: pages are numbers that the runtime has checked.
 Value AbiLowering::fromPointer(ImplicitLocOpBuilder &b, Value memory,
                                MemRefType type) {
-  Value descriptor =
-      MemRefDescriptor::fromStaticShape(b, b.getLoc(), converter, type, memory);
+  MemRefType shaped = type;
+  if (type.getRank() && type.isDynamicDim(0)) {
+    SmallVector<int64_t> shape(type.getShape());
+    shape[0] = std::numeric_limits<int32_t>::max();
+    shaped = MemRefType::Builder(type).setShape(shape);
+  }
+  Value descriptor = MemRefDescriptor::fromStaticShape(b, b.getLoc(), converter,
+                                                       shaped, memory);
   return cast(b, descriptor, type);
 }
 
@@ -178,6 +185,7 @@ LogicalResult AbiLowering::passHost(func::FuncOp entry, Value host) {
     kernel->setAttr("passthrough",
                     Builder(kernel).getStrArrayAttr({"noinline"}));
     kernel->removeAttr("chunk");
+    kernel->removeAttr("invariant");
     unsigned last = kernel.getNumArguments();
     (void)kernel.insertArgument(last, pointer, {}, kernel.getLoc());
     if (failed(lowerAllReduces(kernel, kernel.getArgument(last))))
@@ -309,15 +317,36 @@ void AbiLowering::callParallel(scf::ForallOp loop, Value host,
       ValueRange{parallelFor, host, cast(b, function, pointer), frame, count});
 }
 
-/// The entry's arguments become those of CriaEntry.
+/// What each argument of a CriaEntry is, but for slots and host, which follow.
+static constexpr EntryArgument kArguments[] = {
+    EntryArgument::Ids,   EntryArgument::Tokens, EntryArgument::Position,
+    EntryArgument::First, EntryArgument::Source, EntryArgument::Logits,
+    EntryArgument::Cache, EntryArgument::Arena};
+/// The same of a CriaBatchEntry.
+static constexpr EntryArgument kBatchArguments[] = {
+    EntryArgument::Ids,   EntryArgument::Tokens, EntryArgument::Positions,
+    EntryArgument::Pages, EntryArgument::First,  EntryArgument::Logits,
+    EntryArgument::Cache, EntryArgument::Arena};
+
+/// The entry's arguments become those of CriaEntry, or CriaBatchEntry over
+/// paged caches, whose position is the first of the positions.
 LogicalResult AbiLowering::lowerEntry(func::FuncOp entry,
                                       const EntryArguments &arguments) {
   Block &body = entry.front();
   unsigned old = body.getNumArguments();
-  // ids, tokens, position, first_logit, source, logits, caches, arena, slots,
-  // host.
-  SmallVector<Type> types = {pointer, i64,     i64,     i64,     i64,
-                             pointer, pointer, pointer, pointer, pointer};
+  bool isPaged = arguments.has(EntryArgument::Pages);
+  ArrayRef<EntryArgument> places = kArguments;
+  if (isPaged)
+    places = kBatchArguments;
+  auto isNumber = [&](EntryArgument what) {
+    return what == EntryArgument::Tokens || what == EntryArgument::Position ||
+           what == EntryArgument::First || what == EntryArgument::Source;
+  };
+  SmallVector<Type> types =
+      llvm::map_to_vector(places, [&](EntryArgument what) {
+        return isNumber(what) ? i64 : pointer;
+      });
+  types.append(2, pointer); // slots, host
   SmallVector<Value> args;
   for (Type type : types)
     args.push_back(body.addArgument(type, entry.getLoc()));
@@ -326,7 +355,12 @@ LogicalResult AbiLowering::lowerEntry(func::FuncOp entry,
   int64_t caches = 0;
   for (auto [what, argument] :
        llvm::zip(arguments.all(), body.getArguments().take_front(old))) {
-    Value value = args[static_cast<int>(what)];
+    bool isFirst = isPaged && what == EntryArgument::Position;
+    Value value =
+        args[llvm::find(places, isFirst ? EntryArgument::Positions : what) -
+             places.begin()];
+    if (isFirst)
+      value = LLVM::LoadOp::create(b, b.getI32Type(), value);
     if (what == EntryArgument::Cache)
       value =
           element(b, value,
@@ -339,10 +373,10 @@ LogicalResult AbiLowering::lowerEntry(func::FuncOp entry,
   }
   body.eraseArguments(0, old);
   entry.setType(b.getFunctionType(types, {}));
-  lowerSlotCalls(entry, body.getArgument(8));
-  if (failed(passHost(entry, body.getArgument(9))))
+  lowerSlotCalls(entry, body.getArgument(places.size()));
+  if (failed(passHost(entry, body.getArgument(places.size() + 1))))
     return failure();
-  for (StringRef name : {"arguments", "chunk", "arena_bytes"})
+  for (StringRef name : {"arguments", "chunk", "arena_bytes", "invariant"})
     entry->removeAttr(name);
   return symbols.rename(entry, b.getStringAttr("cria_" + entry.getName()));
 }

@@ -273,10 +273,11 @@ void PanelProduct::fetchPanels(const Tile &t, Value k, int64_t steps) {
 
 /// The slice's products added to a tile's accumulators, a cache line of b's
 /// rows after the other. A tile too small to hide the latency of its
-/// multiplications takes turns between two sets of accumulators.
+/// multiplications takes turns between two sets of accumulators, unless the
+/// sums of a row may not depend on how many rows there are.
 SmallVector<Value> PanelProduct::steps(const Tile &t, SmallVector<Value> acc) {
   auto sums = static_cast<int64_t>(acc.size());
-  int64_t sets = sums < 12 ? 2 : 1;
+  int64_t sets = sums < 12 && !c.invariant ? 2 : 1;
   int64_t bits = c.bType().getIntOrFloatBitWidth() * (pairs ? 2 : 1);
   int64_t line = 64 * 8 / bits;
   bool odd = pairs && c.k() % 2;

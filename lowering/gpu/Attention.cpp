@@ -270,6 +270,10 @@ bool MemoryReader::readPayloads() {
 
 std::optional<AttentionMemory> MemoryReader::read(linalg::SoftmaxOp softmax) {
   auto attention = Attention::match(softmax, reason);
+  if (attention && attention->pages) {
+    attention.reset();
+    reason = "its caches are paged";
+  }
   if (!attention)
     return std::nullopt;
   in.attention = *attention;

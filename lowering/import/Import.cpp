@@ -247,11 +247,11 @@ Value Importer::attention(const Text &text, const LayerKind &kind, Value x,
     q = RopeOp::create(b, loc, q, cos, sin, position);
     keys = RopeOp::create(b, loc, keys, cos, sin, position);
   }
-  k = KVAppendOp::create(b, loc, keys, k, layer, position);
-  v = KVAppendOp::create(b, loc, values, v, layer, position);
+  k = KVAppendOp::create(b, loc, keys, k, layer, position, /*pages=*/Value());
+  v = KVAppendOp::create(b, loc, values, v, layer, position, /*pages=*/Value());
   auto mixed = GQAOp::create(b, loc, q, k, v, layer, position,
-                             /*over=*/Value(), llvm::APFloat(c.attentionScale),
-                             /*causal=*/true,
+                             /*pages=*/Value(), /*over=*/Value(),
+                             llvm::APFloat(c.attentionScale), /*causal=*/true,
                              /*window=*/IntegerAttr(), /*softcap=*/FloatAttr());
   if (kind.window)
     mixed.setWindow(kind.window);

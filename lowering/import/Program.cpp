@@ -33,10 +33,10 @@ OwningOpRef<ModuleOp> cria::loadProgram(StringRef path, MLIRContext *context) {
 }
 
 namespace {
-/// The functions of a program: `@forward`, or at fuse `@prefill` and `@decode`.
-/// There may be no `encode`.
+/// The functions of a program: `@forward`, or at fuse `@prefill` and either
+/// `@decode` or, over paged caches, `@batch`. There may be no `encode`.
 struct Functions {
-  func::FuncOp forward, encode, decode;
+  func::FuncOp forward, encode, decode, batch;
 };
 } // namespace
 
@@ -49,24 +49,28 @@ static FailureOr<Functions> findFunctions(ModuleOp module, bool isFused) {
       continue;
     auto function = dyn_cast<func::FuncOp>(op);
     StringRef name = function ? function.getName() : "";
-    bool isDecode = isFused && name == "decode";
-    if (name != main && name != "encode" && !isDecode)
+    bool isDecode = isFused && name == "decode",
+         isBatch = isFused && name == "batch";
+    if (name != main && name != "encode" && !isDecode && !isBatch)
       return op.emitError("expected only weights, rope tables and the "
                           "functions @")
-             << main << (isFused ? ", @decode" : "")
+             << main << (isFused ? ", @decode or @batch" : "")
              << " and @encode in a program";
     if (!function.getBody().hasOneBlock())
       return function.emitError("expected @")
              << name << " to be one block, got "
              << function.getBody().getBlocks().size();
     (isDecode       ? found.decode
+     : isBatch      ? found.batch
      : name == main ? found.forward
                     : found.encode) = function;
   }
   if (!found.forward)
     return module.emitError("expected a function @") << main;
-  if (isFused && !found.decode)
-    return module.emitError("expected a function @decode");
+  if (isFused && bool(found.decode) == bool(found.batch))
+    return module.emitError("expected a function @decode or @batch");
+  if (found.encode && found.batch)
+    return module.emitError("expected no @encode beside @batch");
   return found;
 }
 
@@ -107,9 +111,13 @@ static LogicalResult verifySize(Operation *op, Type type) {
          << maxBytes << " bytes, got " << type;
 }
 
-static bool isCache(Type type) {
+static bool isCache(Type type, bool paged) {
   auto tensor = dyn_cast<RankedTensorType>(type);
-  if (!tensor || tensor.getRank() != 4 || !tensor.hasStaticShape())
+  if (!tensor || tensor.getRank() < 4 || isPaged(tensor) != paged ||
+      (paged && !tensor.isDynamicDim(0)))
+    return false;
+  tensor = pageOf(tensor);
+  if (tensor.getRank() != 4 || !tensor.hasStaticShape())
     return false;
   auto blocks = dyn_cast<BlocksType>(tensor.getElementType());
   if (blocks)
@@ -118,11 +126,31 @@ static bool isCache(Type type) {
   return isa<Float32Type, Float16Type, BFloat16Type>(tensor.getElementType());
 }
 
-/// (ids, position, first, caches...) -> (logits, caches...)
-static LogicalResult verifySignature(func::FuncOp forward, bool encodes) {
+/// The pages of a text, which are as many as its positions need; of `batch`,
+/// those of each token.
+static LogicalResult verifyPages(func::FuncOp function, bool batch) {
+  Type pages = function.getArgumentTypes()[3];
+  auto tensor = dyn_cast<RankedTensorType>(pages);
+  bool holds = tensor && tensor.getElementType().isInteger(32) &&
+               (batch ? isTokens(pages, 2)
+                      : tensor.getRank() == 1 && tensor.hasStaticShape());
+  if (failed(expectType(function, "pages",
+                        batch ? "tensor<?xWxi32>" : "tensor<Wxi32>", pages,
+                        holds)))
+    return failure();
+  bool hasChunk = function->getAttrOfType<IntegerAttr>("chunk") != nullptr;
+  if (hasChunk == batch)
+    return success();
+  return function.emitError("expected the attribute 'chunk' of @batch alone");
+}
+
+/// (ids, position, first, caches...) -> (logits, caches...); over paged caches
+/// with the pages in front of them, and in a batch with positions of tokens.
+static LogicalResult verifySignature(func::FuncOp forward, bool encodes,
+                                     bool paged = false, bool batch = false) {
   FunctionType type = forward.getFunctionType();
   ArrayRef<Type> inputs = type.getInputs();
-  size_t scalars = encodes ? 3 : 2;
+  size_t scalars = encodes || paged ? 3 : 2;
   if (inputs.size() < 1 + scalars ||
       type.getNumResults() != inputs.size() - scalars)
     return forward.emitError("expected (ids, position, first")
@@ -135,15 +163,24 @@ static LogicalResult verifySignature(func::FuncOp forward, bool encodes) {
       failed(
           expectType(forward, "logits", "tensor<?xVxf32>", logits, logitsHold)))
     return failure();
+  if (paged && failed(verifyPages(forward, batch)))
+    return failure();
+  if (batch &&
+      failed(expectType(forward, "positions", "tensor<?xi32>", inputs[1],
+                        isTokens(inputs[1], 1) &&
+                            getElementTypeOrSelf(inputs[1]).isInteger(32))))
+    return failure();
   const char *names[] = {"position", "first", "source"};
-  for (size_t i = 0; i < scalars; ++i)
+  for (size_t i = batch ? 1 : 0; i < (paged ? 2 : scalars); ++i)
     if (failed(expectType(forward, names[i], "index", inputs[1 + i],
                           inputs[1 + i].isIndex())))
       return failure();
   for (size_t i = 1 + scalars; i < inputs.size(); ++i) {
     Type cache = inputs[i], returned = type.getResult(i - scalars);
     if (failed(expectType(forward, "argument " + Twine(i),
-                          "tensor<LxHxSxDxfloat>", cache, isCache(cache))) ||
+                          paged ? "tensor<?xLxHxPxDxfloat>"
+                                : "tensor<LxHxSxDxfloat>",
+                          cache, isCache(cache, paged))) ||
         failed(verifySize(forward, cache)))
       return failure();
     if (cache != returned)
@@ -215,15 +252,17 @@ static LogicalResult verifyEmbed(EmbedOp op, int64_t vocab) {
          << op.getTable().getType();
 }
 
-/// The text's position, and the number of another text's tokens, are what the
-/// runtime gives, which keeps to the bounds of caches and tables.
+/// The text's position and pages, and the number of another text's tokens, are
+/// what the runtime gives, which keeps to the bounds of caches and tables.
 static LogicalResult verifyPosition(Operation *op, func::FuncOp function) {
-  Value position, over;
+  Value position, pages, over;
   if (auto gqa = dyn_cast<GQAOp>(op)) {
     position = gqa.getPosition();
+    pages = gqa.getPages();
     over = gqa.getOver();
   } else if (auto append = dyn_cast<KVAppendOp>(op)) {
     position = append.getPosition();
+    pages = append.getPages();
   } else if (auto rope = dyn_cast<RopeOp>(op)) {
     position = rope.getPosition();
   } else if (auto add = dyn_cast<AddRowsOp>(op)) {
@@ -231,6 +270,9 @@ static LogicalResult verifyPosition(Operation *op, func::FuncOp function) {
   }
   if (position && position != function.getArgument(1))
     return op->emitError("expected the position that the function is given");
+  if (pages &&
+      (function.getNumArguments() <= 3 || pages != function.getArgument(3)))
+    return op->emitError("expected the pages that the function is given");
   if (over && (!function.getArgument(3).getType().isIndex() ||
                over != function.getArgument(3)))
     return op->emitError("expected 'over' the source that the function is "
@@ -241,7 +283,7 @@ static LogicalResult verifyPosition(Operation *op, func::FuncOp function) {
 /// The layer that an op reads is one of the weight's or the cache's.
 static LogicalResult verifyLayers(Operation *op) {
   auto layers = [](Value cache) {
-    return cast<RankedTensorType>(cache.getType()).getDimSize(0);
+    return pageOf(cast<RankedTensorType>(cache.getType())).getDimSize(0);
   };
   return TypeSwitch<Operation *, LogicalResult>(op)
       .Case<GetWeightOp>([&](GetWeightOp get) {
@@ -275,8 +317,10 @@ static LogicalResult verify(ModuleOp module, bool isFused) {
   FailureOr<Functions> functions = findFunctions(module, isFused);
   if (failed(functions) || failed(verifySymbols(module)))
     return failure();
-  auto [forward, encode, decode] = *functions;
-  if (failed(verifySignature(forward, bool(encode))) ||
+  auto [forward, encode, decode, batch] = *functions;
+  if (failed(verifySignature(forward, bool(encode), /*paged=*/bool(batch))) ||
+      (batch && failed(verifySignature(batch, /*encodes=*/false, /*paged=*/true,
+                                       /*batch=*/true))) ||
       (encode && failed(verifyEncode(encode, forward))) ||
       (decode && failed(verifyDecode(decode, forward))))
     return failure();

@@ -32,7 +32,8 @@ mlir::OwningOpRef<mlir::ModuleOp> loadProgram(llvm::StringRef path,
 mlir::LogicalResult verifyProgram(mlir::ModuleOp module);
 
 /// Checks the same of a program at fuse, whose functions are `@prefill` and
-/// `@decode` in place of `@forward`, and that its symbols have slots.
+/// `@decode`, or over paged caches `@batch`, in place of `@forward`, and that
+/// its symbols have slots. There pages follow `first`, and ops are at these.
 mlir::LogicalResult verifyFused(mlir::ModuleOp module);
 
 /// The most positions a program may be run at: as many as the smallest of its

@@ -84,22 +84,24 @@ static bool isF32(Value tensor) {
 }
 
 namespace {
-/// Where numbers (KVH, S, D) come from: a slice of a cache, [layer, 0, first,
-/// ...] [1, KVH, S, ...] without its layer, and what widens its elements.
+/// Where numbers (KVH, S, D) come from: keys of a layer of a cache, and what
+/// widens its elements.
 struct CachePart {
-  tensor::ExtractSliceOp slice;
+  Value cache;
+  /// What numbers and positions of pages they are gathered by; null where the
+  /// cache is not paged.
+  Value pages, positions;
+  OpFoldResult layer, first, count;
   GenericOp widened;
+
+  bool operator==(const CachePart &other) const {
+    return cache.getType() == other.cache.getType() && pages == other.pages &&
+           positions == other.positions && layer == other.layer &&
+           first == other.first && count == other.count &&
+           bool(widened) == bool(other.widened);
+  }
 };
 } // namespace
-
-/// Whether both slices are of the same layer and keys of their caches.
-static bool isSamePart(tensor::ExtractSliceOp a, tensor::ExtractSliceOp b) {
-  auto isEqual = [](ArrayRef<OpFoldResult> x, ArrayRef<OpFoldResult> y) {
-    return x.take_front(3) == y.take_front(3);
-  };
-  return isEqual(a.getMixedOffsets(), b.getMixedOffsets()) &&
-         isEqual(a.getMixedSizes(), b.getMixedSizes());
-}
 
 /// A slice of a layer's keys, of all KV heads; of whole ones if `isWhole`.
 static tensor::ExtractSliceOp cacheSlice(Value value, bool isWhole) {
@@ -121,34 +123,174 @@ static tensor::ExtractSliceOp cacheSlice(Value value, bool isWhole) {
   return fits ? slice : nullptr;
 }
 
-/// Numbers (KVH, S, B, N) that an op makes of each element of a cache's slices.
+/// Whether a value is `of` divided by a constant, or what is left of that.
+template <typename Op>
+static bool isOverSize(Value value, Value of, int64_t by) {
+  auto op = value.getDefiningOp<Op>();
+  return op && op.getLhs() == of && getConstantIntValue(op.getRhs()) == by;
+}
+
+/// The tensor that an index, cast from i32, is an element of, at `at`.
+static Value readAt(Value index, SmallVectorImpl<Value> &at) {
+  auto cast = index.getDefiningOp<arith::IndexCastOp>();
+  auto read = cast ? cast.getIn().getDefiningOp<tensor::ExtractOp>()
+                   : tensor::ExtractOp();
+  if (!read || read->getParentOp() != index.getDefiningOp()->getParentOp())
+    return {};
+  at.assign(read.getIndices().begin(), read.getIndices().end());
+  return read.getTensor();
+}
+
+static bool isLoop(Value value, unsigned loop) {
+  auto index = value.getDefiningOp<linalg::IndexOp>();
+  return index && index.getDim() == loop;
+}
+
+namespace {
+/// Reads ((t,) h, s, ...)  =>  cache[pages[(t,) key / P], layer, h, key mod P,
+/// ...], where key is first + s; of tokens, at most the token's position.
+class Gather {
+public:
+  explicit Gather(GenericOp op) : op(op) {}
+  CachePart read();
+
+private:
+  bool readKey(Value key);
+  bool readPages(Value page, Value key, int64_t size);
+
+  GenericOp op;
+  CachePart part;
+  unsigned lead = 0; // loops of tokens
+};
+} // namespace
+
+bool Gather::readKey(Value key) {
+  if (auto least = key.getDefiningOp<arith::MinUIOp>()) {
+    SmallVector<Value> at;
+    part.positions = readAt(least.getRhs(), at);
+    if (!part.positions || at.size() != 1 || !isLoop(at[0], 0))
+      return false;
+    lead = 1;
+    key = least.getLhs();
+  }
+  part.first = Builder(op).getIndexAttr(0);
+  if (auto sum = key.getDefiningOp<arith::AddIOp>()) {
+    part.first = getAsOpFoldResult(sum.getRhs());
+    key = sum.getLhs();
+  }
+  return isLoop(key, lead + 1);
+}
+
+bool Gather::readPages(Value page, Value key, int64_t size) {
+  SmallVector<Value> at;
+  part.pages = readAt(page, at);
+  return part.pages && at.size() == 1 + lead && (!lead || isLoop(at[0], 0)) &&
+         isOverSize<arith::DivUIOp>(at.back(), key, size);
+}
+
+CachePart Gather::read() {
+  auto read = yielded(op).getDefiningOp<tensor::ExtractOp>();
+  if (!read || op.getNumDpsInputs() || read.getIndices().size() < 5)
+    return {};
+  part.cache = read.getTensor();
+  auto type = cast<RankedTensorType>(part.cache.getType());
+  ValueRange at = read.getIndices();
+  auto place = at[3].getDefiningOp<arith::RemUIOp>();
+  int64_t size = type.getDimSize(3);
+  if (!place || !readKey(place.getLhs()) ||
+      !isOverSize<arith::RemUIOp>(at[3], place.getLhs(), size) ||
+      !readPages(at[0], place.getLhs(), size) || !isLoop(at[2], lead) ||
+      at.size() - 2 + lead != op.getNumLoops())
+    return {};
+  for (size_t dim = 4; dim < at.size(); ++dim)
+    if (!isLoop(at[dim], dim - 2 + lead))
+      return {};
+  part.layer = getAsOpFoldResult(at[1]);
+  auto made = op.getDpsInitOperand(0)->get().getDefiningOp<tensor::EmptyOp>();
+  Operation *layer = at[1].getDefiningOp();
+  if (!made || (layer && op->isProperAncestor(layer)))
+    return {};
+  part.count = made.getMixedSizes()[lead + 1];
+  return part;
+}
+
+static CachePart gatheredPart(GenericOp op) {
+  return op ? Gather(op).read() : CachePart();
+}
+
+/// [layer, 0, first, ...] [1, KVH, S, ...] of a cache, without its layer.
+static CachePart slicedPart(Value value, bool isWhole) {
+  auto slice = cacheSlice(value, isWhole);
+  if (!slice)
+    return {};
+  auto offsets = slice.getMixedOffsets();
+  return {slice.getSource(),        nullptr, nullptr, offsets[0], offsets[2],
+          slice.getMixedSizes()[2], nullptr};
+}
+
+/// What a slice is of, that takes all of the first dimensions of a tensor.
+static Value wholeRows(Value value) {
+  auto slice = value.getDefiningOp<tensor::ExtractSliceOp>();
+  if (!slice || !slice.hasUnitStride())
+    return {};
+  int64_t rank = slice.getSourceType().getRank();
+  auto offsets = slice.getMixedOffsets(), sizes = slice.getMixedSizes();
+  for (int64_t dim = 0; dim + 1 < rank; ++dim) {
+    int64_t size = slice.getSourceType().getDimSize(dim);
+    auto gathered = slice.getSource().getDefiningOp<GenericOp>();
+    auto empty = gathered ? gathered.getDpsInitOperand(0)
+                                ->get()
+                                .getDefiningOp<tensor::EmptyOp>()
+                          : tensor::EmptyOp();
+    bool whole = ShapedType::isDynamic(size)
+                     ? empty && empty.getMixedSizes()[dim] == sizes[dim]
+                     : isConstantIntValue(sizes[dim], size);
+    if (!isConstantIntValue(offsets[dim], 0) || !whole)
+      return {};
+  }
+  return slice.getSource();
+}
+
+/// Numbers (KVH, S, B, N) that an op makes of each element of a cache's slices;
+/// of tokens that have pages each, (T, KVH, S, B, N).
 static CachePart widenedPart(GenericOp op) {
-  CachePart part{nullptr, op};
-  if (!op || op.getNumLoops() != 4 || op.hasIndexSemantics() ||
-      !isF32(op.getResult(0)))
+  if (!op || op.hasIndexSemantics() || !isF32(op.getResult(0)))
     return {};
   auto made = cast<RankedTensorType>(op.getResult(0).getType());
-  if (made.isDynamicDim(2) || made.isDynamicDim(3))
+  unsigned places = op.getNumLoops() - 2; // in front of blocks and numbers
+  if (places < 2 || places > 3 || made.isDynamicDim(places) ||
+      made.isDynamicDim(places + 1))
     return {};
+  CachePart part;
   for (OpOperand *input : op.getDpsInputOperands()) {
-    auto slice = cacheSlice(input->get(), /*isWhole=*/false);
+    CachePart now;
+    if (Value gathered = wholeRows(input->get()))
+      now = gatheredPart(elementwise(gathered.getDefiningOp()));
+    else if (places == 2)
+      now = slicedPart(input->get(), /*isWhole=*/false);
     auto dims = loops(op.getMatchingIndexingMap(input));
-    bool isOrdered = dims.size() >= 2 && dims[0] == 0 && dims[1] == 1;
-    if (!slice || !isOrdered ||
-        (part.slice && (slice.getSource() != part.slice.getSource() ||
-                        !isSamePart(slice, part.slice))))
+    bool isOrdered =
+        dims.size() >= places && llvm::equal(ArrayRef(dims).take_front(places),
+                                             llvm::seq<unsigned>(0, places));
+    if (!now.cache || !isOrdered || bool(now.positions) != (places == 3) ||
+        (part.cache && (now.cache != part.cache || !(now == part))))
       return {};
-    part.slice = slice;
+    part = now;
   }
+  part.widened = op;
   return part;
 }
 
 static CachePart cachePart(Value value) {
   auto collapse = value.getDefiningOp<tensor::CollapseShapeOp>();
-  if (!collapse)
-    return {cacheSlice(value, /*isWhole=*/true), nullptr};
-  bool joinsLast = collapse.getReassociationIndices() ==
-                   SmallVector<ReassociationIndices>{{0}, {1}, {2, 3}};
+  if (!collapse) {
+    CachePart part = slicedPart(value, /*isWhole=*/true);
+    return part.cache ? part : gatheredPart(elementwise(value.getDefiningOp()));
+  }
+  using Groups = SmallVector<ReassociationIndices>;
+  Groups groups = collapse.getReassociationIndices();
+  bool joinsLast = groups == Groups{{0}, {1}, {2, 3}} ||
+                   groups == Groups{{0}, {1}, {2}, {3, 4}};
   return joinsLast ? widenedPart(elementwise(collapse.getSrc().getDefiningOp()))
                    : CachePart();
 }
@@ -182,6 +324,8 @@ private:
   Attention a;
   /// What hides a probability, behind the softmax.
   arith::SelectOp zeroing;
+  /// Whether each token has keys of its own.
+  bool ofTokens = false;
 };
 } // namespace
 
@@ -202,7 +346,9 @@ bool Reader::readScores() {
     return fail("its scores are not by head, query, token and key");
   unsigned h = out[0], g = out[1], t = out[2], s = out[3];
   unsigned d = otherLoop(out);
-  if (loops(maps[0]) != Loops{t, h, g, d} || loops(maps[1]) != Loops{h, s, d})
+  ofTokens = loops(maps[1]) == Loops{t, h, s, d};
+  if (loops(maps[0]) != Loops{t, h, g, d} ||
+      (!ofTokens && loops(maps[1]) != Loops{h, s, d}))
     return fail("queries are not (T, KVH, G, D) or keys not (KVH, S, D)");
   a.query = a.scores->getOperand(0);
   if (!isF32(a.scores->getResult(0)) || !isF32(a.softmaxInput))
@@ -234,7 +380,8 @@ bool Reader::readProduct() {
     return fail("the output is not (T, KVH, G, D)");
   unsigned t = out[0], h = out[1], g = out[2], d = out[3];
   unsigned s = otherLoop(out);
-  if (loops(maps[0]) != Loops{h, g, t, s} || loops(maps[1]) != Loops{h, s, d})
+  if (loops(maps[0]) != Loops{h, g, t, s} ||
+      loops(maps[1]) != (ofTokens ? Loops{t, h, s, d} : Loops{h, s, d}))
     return fail("values are not (KVH, S, D) or the output not (T, KVH, G, D)");
   Value made = a.product->getResult(0);
   if (!isF32(made))
@@ -247,19 +394,20 @@ bool Reader::readProduct() {
 }
 
 bool Reader::readCaches() {
-  auto [keys, widenedKeys] = cachePart(a.scores->getOperand(1));
-  auto [values, widenedValues] = cachePart(a.product->getOperand(1));
-  if (!keys || !values || !isSamePart(keys, values) ||
-      keys.getSourceType() != values.getSourceType() ||
-      bool(widenedKeys) != bool(widenedValues))
+  CachePart keys = cachePart(a.scores->getOperand(1)),
+            values = cachePart(a.product->getOperand(1));
+  if (!keys.cache || !values.cache || !(keys == values) ||
+      bool(keys.positions) != ofTokens)
     return fail("keys and values are not the same part of two caches");
-  a.keys = keys.getSource();
-  a.values = values.getSource();
-  a.widenedKeys = widenedKeys;
-  a.widenedValues = widenedValues;
-  a.layer = keys.getMixedOffsets()[0];
-  a.firstKey = keys.getMixedOffsets()[2];
-  a.keyCount = keys.getMixedSizes()[2];
+  a.keys = keys.cache;
+  a.values = values.cache;
+  a.pages = keys.pages;
+  a.positions = keys.positions;
+  a.widenedKeys = keys.widened;
+  a.widenedValues = values.widened;
+  a.layer = keys.layer;
+  a.firstKey = keys.first;
+  a.keyCount = keys.count;
   return true;
 }
 
@@ -310,8 +458,10 @@ static Value readElement(OpBuilder &b, Location loc, Value tensor,
 }
 
 /// The element of `tensor` at a place, made from `leaf`'s, which is `value`.
+/// What is read of `known` is `element`.
 static Value emitElement(OpBuilder &b, Value tensor, Value leaf, Value value,
-                         ArrayRef<Value> at) {
+                         ArrayRef<Value> at, Value known = {},
+                         Value element = {}) {
   if (tensor == leaf)
     return value;
   Location loc = tensor.getLoc();
@@ -327,12 +477,16 @@ static Value emitElement(OpBuilder &b, Value tensor, Value leaf, Value value,
     if (argument.use_empty())
       continue;
     mapping.map(argument, isa<RankedTensorType>(input->get().getType())
-                              ? emitElement(b, input->get(), leaf, value, inner)
+                              ? emitElement(b, input->get(), leaf, value, inner,
+                                            known, element)
                               : input->get());
   }
   for (Operation &op : generic.getBlock()->without_terminator()) {
     if (auto index = dyn_cast<linalg::IndexOp>(op)) {
       mapping.map(index.getResult(), at[index.getDim()]);
+    } else if (auto read = dyn_cast<tensor::ExtractOp>(op);
+               read && element && read.getTensor() == known) {
+      mapping.map(read.getResult(), element);
     } else if (auto read = dyn_cast<tensor::ExtractOp>(op)) {
       auto indices = llvm::map_to_vector(read.getIndices(), [&](Value index) {
         return mapping.lookupOrDefault(index);
@@ -346,9 +500,10 @@ static Value emitElement(OpBuilder &b, Value tensor, Value leaf, Value value,
   return mapping.lookupOrDefault(yielded(generic));
 }
 
-Value Attention::emitScore(OpBuilder &b, ArrayRef<Value> at,
-                           Value score) const {
-  return emitElement(b, softmaxInput, scores->getResult(0), score, at);
+Value Attention::emitScore(OpBuilder &b, ArrayRef<Value> at, Value score,
+                           Value position) const {
+  return emitElement(b, softmaxInput, scores->getResult(0), score, at,
+                     positions, position);
 }
 
 Value Attention::emitResult(OpBuilder &b, Value value) const {
@@ -404,6 +559,15 @@ static AffineExpr linear(Value value, SmallVectorImpl<Value> &symbols) {
                                : AffineExpr();
   if (auto cast = dyn_cast_or_null<arith::IndexCastOp>(op))
     return linear(cast.getIn(), symbols);
+  if (auto read = dyn_cast_or_null<tensor::ExtractOp>(op)) {
+    bool ofToken =
+        read.getIndices().size() == 1 &&
+        linear(read.getIndices()[0], symbols) == getAffineDimExpr(0, context);
+    if (!ofToken)
+      return {};
+    symbols.push_back(read.getTensor());
+    return getAffineSymbolExpr(symbols.size() - 1, context);
+  }
   if (isa_and_present<arith::AddIOp, arith::SubIOp>(op)) {
     AffineExpr a = linear(op->getOperand(0), symbols),
                b = linear(op->getOperand(1), symbols);

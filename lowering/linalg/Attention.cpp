@@ -7,9 +7,12 @@
 ///
 /// A row that sees nothing is zero. No schedule stores the scores: they are
 /// (tokens, keys) for every head. Keys and values in blocks are widened in
-/// front of the products; schedules widen a few of them at a time.
+/// front of the products; schedules widen a few of them at a time. Of paged
+/// caches they are gathered before, by token where each has pages of its own:
+/// keys[t, h, s, :] then. Schedules read them where they lie.
 #include "lowering/linalg/Functions.h"
 #include "lowering/linalg/Lowering.h"
+#include "lowering/linalg/Pages.h"
 
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -30,6 +33,8 @@ public:
   Value lower();
 
 private:
+  /// Whether each token has a position, and pages, of its own.
+  bool isOfTokens() { return !in.position.getType().isIndex(); }
   void chooseKeys();
   Value cachePart(Value cache);
   /// Whether a token is kept from seeing some of the keys.
@@ -50,7 +55,12 @@ private:
 
 /// The keys that any of the tokens sees: [first, first + length).
 void Attention::chooseKeys() {
-  int64_t room = op.getKeyCache().getType().getDimSize(2);
+  int64_t room = op.getRoom();
+  if (isOfTokens()) {
+    first = b.getIndexAttr(0);
+    length = b.getIndexAttr(room);
+    return;
+  }
   AffineExpr d0 = b.getAffineDimExpr(0), d1 = b.getAffineDimExpr(1);
   auto apply = [&](AffineExpr expr, ArrayRef<OpFoldResult> operands) {
     return affine::makeComposedFoldedAffineApply(b, b.getLoc(), expr, operands);
@@ -72,8 +82,15 @@ void Attention::chooseKeys() {
       affine::makeComposedFoldedAffineMin(b, b.getLoc(), least, {end, first});
 }
 
-/// (KVH, keys, D) of the layer.
+/// (KVH, keys, D) of the layer, or (T, KVH, keys, D).
 Value Attention::cachePart(Value cache) {
+  if (in.pages) {
+    Value storage =
+        gatherPages(b, {cache, in.pages, in.position, in.layer}, first, length);
+    bool inBlocks =
+        isa<BlocksType>(op.getKeyCache().getType().getElementType());
+    return inBlocks ? widenBlocks(b, storage) : storage;
+  }
   if (isa<BlocksType>(op.getKeyCache().getType().getElementType()))
     return widenBlocks(b, cache, in.layer, first, length);
   OpFoldResult zero = b.getIndexAttr(0);
@@ -98,7 +115,13 @@ Value Attention::visible() {
           getValueOrCreateConstantIndexOp(b, b.getLoc(), from));
     return arith::IndexCastOp::create(b, b.getLoc(), b.getI32Type(), i);
   };
-  Value position = at(2, in.position), key = at(3, first), result;
+  Value position, key = at(3, first), result;
+  if (isOfTokens())
+    position = tensor::ExtractOp::create(
+        b, b.getLoc(), in.position,
+        ValueRange{linalg::IndexOp::create(b, b.getLoc(), 2)});
+  else
+    position = at(2, in.position);
   if (op.getCausal())
     result = arith::CmpIOp::create(b, b.getLoc(), arith::CmpIPredicate::sle,
                                    key, position);
@@ -128,7 +151,7 @@ Value Attention::splitHeads(Value x) {
 
 Value Attention::lower() {
   RankedTensorType type = op.getQuery().getType();
-  kvHeads = op.getKeyCache().getType().getDimSize(1);
+  kvHeads = op.getKeyCache().getType().getShape().take_back(4)[1];
   group = type.getDimSize(1) / kvHeads;
   size = type.getDimSize(2);
   tokens = b.sizes(in.query)[0];
@@ -138,8 +161,9 @@ Value Attention::lower() {
 
   Value query = splitHeads(in.query), keys = cachePart(in.keys);
   // Loops (h, g, t, s, d).
-  Value scores = b.contract({query, b.select(5, {2, 0, 1, 4})},
-                            {keys, b.select(5, {0, 3, 4})},
+  AffineMap keyMap =
+      isOfTokens() ? b.select(5, {2, 0, 3, 4}) : b.select(5, {0, 3, 4});
+  Value scores = b.contract({query, b.select(5, {2, 0, 1, 4})}, {keys, keyMap},
                             b.select(5, {0, 1, 2, 3}), b.filled(rows, 0));
   double scale = op.getScale().convertToDouble();
   Value lowest = b.f32(-std::numeric_limits<float>::max());
@@ -166,8 +190,9 @@ Value Attention::lower() {
   SmallVector<OpFoldResult> outRows = {tokens, heads, queries,
                                        b.getIndexAttr(size)};
   // Loops (t, h, g, d, s).
-  Value out = b.contract({p, b.select(5, {1, 2, 0, 4})},
-                         {values, b.select(5, {1, 4, 3})},
+  AffineMap valueMap =
+      isOfTokens() ? b.select(5, {0, 1, 4, 3}) : b.select(5, {1, 4, 3});
+  Value out = b.contract({p, b.select(5, {1, 2, 0, 4})}, {values, valueMap},
                          b.select(5, {0, 1, 2, 3}), b.filled(outRows, 0));
   Type stored = op.getType().getElementType();
   if (!stored.isF32())

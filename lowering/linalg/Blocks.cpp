@@ -173,6 +173,31 @@ Value cria::multiplyBlocks(LinalgBuilder &b, BlockRows x, Value weight,
 /// slice and guess anew which of several unit dimensions the slice drops.
 static OpFoldResult layerOf(Value layer) { return getAsOpFoldResult(layer); }
 
+SmallVector<StoredPart> cria::storedParts(LinalgBuilder &b, Value rows) {
+  BlockRows quantized = quantizeRows(b, rows);
+  SmallVector<StoredPart> parts = {{quantized.codes, kScaleBytes}};
+  auto type = cast<RankedTensorType>(quantized.scales.getType());
+  SmallVector<OpFoldResult> sizes = b.sizes(quantized.scales);
+  sizes.push_back(b.getIndexAttr(1));
+  SmallVector<int64_t> shape(type.getShape());
+  shape.push_back(1);
+  SmallVector<ReassociationIndices> groups;
+  for (int64_t dim = 0; dim < type.getRank(); ++dim)
+    groups.push_back({dim});
+  groups.back().push_back(type.getRank());
+  for (int64_t byte = 0; byte < kScaleBytes; ++byte) {
+    Value bytes = b.map({quantized.scales}, b.getI8Type(),
+                        [&](Values v) -> SmallVector<Value> {
+                          return {Scalars{b}.byteOf(v[0], byte)};
+                        });
+    auto expanded = RankedTensorType::get(shape, b.getI8Type());
+    parts.push_back({tensor::ExpandShapeOp::create(b, b.getLoc(), expanded,
+                                                   bytes, groups, sizes),
+                     byte});
+  }
+  return parts;
+}
+
 Value cria::insertBlocks(LinalgBuilder &b, Value rows, Value cache, Value layer,
                          Value position) {
   BlockRows quantized = quantizeRows(b, rows);
@@ -225,6 +250,37 @@ Value cria::widenBlocks(LinalgBuilder &b, Value cache, Value layer,
       })[0];
   return tensor::CollapseShapeOp::create(
       b, b.getLoc(), numbers, ArrayRef<ReassociationIndices>{{0}, {1}, {2, 3}});
+}
+
+Value cria::widenBlocks(LinalgBuilder &b, Value storage) {
+  auto type = cast<RankedTensorType>(storage.getType());
+  SmallVector<OpFoldResult> sizes = b.sizes(storage);
+  unsigned rank = sizes.size();
+  SmallVector<OpFoldResult> offsets(rank, b.getIndexAttr(0));
+  auto part = [&](int64_t from, int64_t count) {
+    SmallVector<int64_t> shape(type.getShape().drop_back());
+    if (count > 1)
+      shape.push_back(count);
+    offsets.back() = b.getIndexAttr(from);
+    sizes.back() = b.getIndexAttr(count);
+    return b.slice(storage, offsets, sizes, type.clone(shape));
+  };
+  AffineMap all = b.getMultiDimIdentityMap(rank),
+            block = all.dropResult(rank - 1);
+  SmallVector<Value> inputs = {part(kScaleBytes, kNumbers), part(0, 1),
+                               part(1, 1)};
+  sizes.back() = b.getIndexAttr(kNumbers);
+  Value numbers = b.generic(
+      rank, inputs, {b.empty(sizes, b.getF32Type())}, {all, block, block, all},
+      [&](Values v) -> SmallVector<Value> {
+        Scalars s{b};
+        return {s.binary<arith::MulFOp>(s.toF32(v[0]), s.scale(v[1], v[2]))};
+      })[0];
+  SmallVector<ReassociationIndices> groups;
+  for (unsigned dim = 0; dim + 1 < rank; ++dim)
+    groups.push_back({dim});
+  groups.back().push_back(rank - 1);
+  return tensor::CollapseShapeOp::create(b, b.getLoc(), numbers, groups);
 }
 
 Value cria::extractNumber(LinalgBuilder &b, Value table, Value row,

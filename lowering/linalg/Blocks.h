@@ -20,6 +20,14 @@ BlockRows quantizeRows(LinalgBuilder &b, mlir::Value rows);
 mlir::Value multiplyBlocks(LinalgBuilder &b, BlockRows x, mlir::Value weight,
                            llama::BlockFormat format, mlir::Value acc);
 
+/// What is stored of rows (..., D) in blocks of q8_0: bytes of each block,
+/// (..., D / 32, count), from byte `first` on.
+struct StoredPart {
+  mlir::Value bytes;
+  int64_t first;
+};
+llvm::SmallVector<StoredPart> storedParts(LinalgBuilder &b, mlir::Value rows);
+
 /// The storage of a cache (L, H, S, D) in blocks of q8_0 with `rows` (H, T, D)
 /// from [layer, 0, position, 0] on.
 mlir::Value insertBlocks(LinalgBuilder &b, mlir::Value rows, mlir::Value cache,
@@ -29,6 +37,9 @@ mlir::Value insertBlocks(LinalgBuilder &b, mlir::Value rows, mlir::Value cache,
 /// storage in blocks of q8_0.
 mlir::Value widenBlocks(LinalgBuilder &b, mlir::Value cache, mlir::Value layer,
                         mlir::OpFoldResult first, mlir::OpFoldResult keys);
+
+/// Numbers (..., D) in f32 of storage (..., D / 32, 34) in blocks of q8_0.
+mlir::Value widenBlocks(LinalgBuilder &b, mlir::Value storage);
 
 /// The number `table`[row, column] of a matrix in blocks, in f32; within a
 /// payload.

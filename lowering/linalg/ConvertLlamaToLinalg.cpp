@@ -68,9 +68,17 @@ static LogicalResult lowerSymbols(ModuleOp module) {
   return success();
 }
 
+/// The pages that an entry over paged caches takes; none over others.
+static RankedTensorType pagesOf(FunctionType type) {
+  ArrayRef<Type> scalars = type.getInputs().drop_back(cacheTypes(type).size());
+  return dyn_cast<RankedTensorType>(scalars.back());
+}
+
 /// The new entry, with an empty body.
 static func::FuncOp createEntry(OpBuilder &b, func::FuncOp old, int64_t chunk) {
   FunctionType type = old.getFunctionType();
+  if (auto own = old->getAttrOfType<IntegerAttr>("chunk"))
+    chunk = own.getInt();
   auto ids = cast<RankedTensorType>(type.getInput(0));
   auto caches = llvm::map_to_vector(cacheTypes(type), [](Type cache) -> Type {
     return storageType(cast<RankedTensorType>(cache));
@@ -85,14 +93,24 @@ static func::FuncOp createEntry(OpBuilder &b, func::FuncOp old, int64_t chunk) {
     shape[0] = room;
     return RankedTensorType::get(shape, t.getElementType());
   };
-  SmallVector<Type> inputs = {roomFor(ids)};
-  inputs.append(4, b.getIndexType());
-  inputs.push_back(roomFor(logits));
-  llvm::append_range(inputs, caches);
   using Is = EntryArgument;
-  SmallVector<EntryArgument> arguments = {Is::Ids,   Is::Tokens, Is::Position,
-                                          Is::First, Is::Source, Is::Logits};
+  Type index = b.getIndexType();
+  SmallVector<Type> inputs = {roomFor(ids), index, index, index, index};
+  SmallVector<EntryArgument> arguments = {Is::Ids, Is::Tokens, Is::Position,
+                                          Is::First, Is::Source};
+  if (RankedTensorType pages = pagesOf(type)) {
+    bool ofTokens = pages.getRank() == 2;
+    arguments.back() = Is::Pages;
+    inputs.back() = ofTokens ? roomFor(pages) : pages;
+    if (ofTokens) {
+      arguments[2] = Is::Positions;
+      inputs[2] = roomFor(cast<RankedTensorType>(type.getInput(1)));
+    }
+  }
+  arguments.push_back(Is::Logits);
+  inputs.push_back(roomFor(logits));
   arguments.append(caches.size(), Is::Cache);
+  llvm::append_range(inputs, caches);
   SmallVector<Type> results;
   if (hasLogits)
     results.push_back(roomFor(logits));
@@ -101,6 +119,8 @@ static func::FuncOp createEntry(OpBuilder &b, func::FuncOp old, int64_t chunk) {
                                     b.getFunctionType(inputs, results));
   EntryArguments::set(entry, arguments);
   entry->setAttr("chunk", b.getIndexAttr(room));
+  if (Attribute invariant = old->getAttr("invariant"))
+    entry->setAttr("invariant", invariant);
   return entry;
 }
 
@@ -117,15 +137,26 @@ static void lowerEntry(func::FuncOp old, int64_t chunk) {
   };
   FunctionLowering lowering(b, entry, old.getName(),
                             argument(EntryArgument::Logits));
-  Value ids = argument(EntryArgument::Ids);
-  if (old.getFunctionType().getInput(0) != ids.getType())
-    ids = b.slice(ids, {b.getIndexAttr(0)}, {argument(EntryArgument::Tokens)});
-  // Ids, position, first and, beside an encoder, source; then caches.
-  SmallVector<Value> values = {ids, argument(EntryArgument::Position),
-                               argument(EntryArgument::First),
-                               argument(EntryArgument::Source)};
+  // Of what has room for a chunk, the rows of the call's tokens.
+  auto rows = [&](Value value, Type old) -> Value {
+    if (value.getType() == old)
+      return value;
+    SmallVector<OpFoldResult> sizes = b.sizes(value);
+    SmallVector<OpFoldResult> zeros(sizes.size(), b.getIndexAttr(0));
+    sizes[0] = argument(EntryArgument::Tokens);
+    return b.slice(value, zeros, sizes);
+  };
+  // Ids, position, first, then source, beside an encoder, or pages; caches.
+  using Is = EntryArgument;
+  bool isPaged = arguments.has(Is::Pages);
+  SmallVector<Value> values = {
+      argument(Is::Ids),
+      argument(arguments.has(Is::Positions) ? Is::Positions : Is::Position),
+      argument(Is::First), argument(isPaged ? Is::Pages : Is::Source)};
   size_t caches = cacheTypes(old.getFunctionType()).size();
   values.resize(old.getNumArguments() - caches);
+  for (auto [value, type] : llvm::zip(values, old.getArgumentTypes()))
+    value = rows(value, type);
   for (unsigned i : arguments.caches())
     values.push_back(body->getArgument(i));
   for (auto [value, now] : llvm::zip_equal(old.getArguments(), values))

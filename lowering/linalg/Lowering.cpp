@@ -1,7 +1,9 @@
 /// llama ops to linalg on tensors, one function an op. Attention is in a file
 /// of its own.
 #include "lowering/linalg/Lowering.h"
+#include "lowering/Signature.h"
 #include "lowering/linalg/Functions.h"
+#include "lowering/linalg/Pages.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Bufferization/IR/Bufferization.h"
@@ -394,6 +396,28 @@ void FunctionLowering::lower(ActivateOp op) {
                          });
 }
 
+/// A table's rows for the tokens: from the position on, or at the position of
+/// each; these are gathered once for each table.
+Value FunctionLowering::rowsAt(Value table, Value oldPosition,
+                               ArrayRef<OpFoldResult> sizes) {
+  Value position = stored(oldPosition);
+  if (position.getType().isIndex())
+    return b.slice(table, {position, b.getIndexAttr(0)}, sizes);
+  Value &gathered = gatheredRows[{table, position}];
+  if (!gathered)
+    gathered =
+        b.generic(2, {position}, {b.empty(sizes, elementType(table))},
+                  {b.select(2, {0}), b.select(2, {0, 1})},
+                  [&](Values v) -> SmallVector<Value> {
+                    Value row = arith::IndexCastOp::create(
+                        b, b.getLoc(), b.getIndexType(), v[0]);
+                    Value column = linalg::IndexOp::create(b, b.getLoc(), 1);
+                    return {tensor::ExtractOp::create(b, b.getLoc(), table,
+                                                      ValueRange{row, column})};
+                  })[0];
+  return gathered;
+}
+
 /// Rows of the table from the position on, or its only row, to each of x.
 void FunctionLowering::lower(AddRowsOp op) {
   Value x = any(op.getInput()), table = stored(op.getTable());
@@ -401,8 +425,7 @@ void FunctionLowering::lower(AddRowsOp op) {
   unsigned row = 0, column = 1;
   AffineMap all = b.select(2, {row, column}), from = b.select(2, {column});
   if (op.getPosition()) {
-    table =
-        b.slice(table, {stored(op.getPosition()), b.getIndexAttr(0)}, sizes);
+    table = rowsAt(table, op.getPosition(), sizes);
     from = all;
   } else {
     table = tensor::CollapseShapeOp::create(
@@ -470,11 +493,11 @@ void FunctionLowering::lower(RopeOp op) {
   SmallVector<OpFoldResult> low(3, b.getIndexAttr(0)), high = low;
   high[2] = b.getIndexAttr(half);
   sizes[2] = b.getIndexAttr(half);
-  SmallVector<OpFoldResult> row = {stored(op.getPosition()), b.getIndexAttr(0)},
-                            rows = {sizes[0], sizes[2]};
-  SmallVector<Value> inputs = {b.slice(x, low, sizes), b.slice(x, high, sizes),
-                               b.slice(stored(op.getCos()), row, rows),
-                               b.slice(stored(op.getSin()), row, rows)};
+  SmallVector<OpFoldResult> rows = {sizes[0], sizes[2]};
+  SmallVector<Value> inputs = {
+      b.slice(x, low, sizes), b.slice(x, high, sizes),
+      rowsAt(stored(op.getCos()), op.getPosition(), rows),
+      rowsAt(stored(op.getSin()), op.getPosition(), rows)};
   AffineMap all = b.select(3, {0, 1, 2}), table = b.select(3, {0, 2});
   Type type = op.getType().getElementType();
   // One half after the other, each made where it is inserted.
@@ -505,6 +528,12 @@ void FunctionLowering::lower(RopeOp op) {
 /// The rows, one behind the other for each head, into the layer's cache.
 void FunctionLowering::lower(KVAppendOp op) {
   Value rows = stored(op.getRows());
+  if (op.getPages()) {
+    PagedCache cache = {writable(op.getCache()), stored(op.getPages()),
+                        stored(op.getPosition()), stored(op.getLayer())};
+    storedForm[op] = appendToPages(b, rows, cache);
+    return;
+  }
   SmallVector<OpFoldResult> sizes = b.sizes(rows);
   std::swap(sizes[0], sizes[1]);
   AffineMap all = b.select(3, {0, 1, 2}), headFirst = b.select(3, {1, 0, 2});
@@ -530,6 +559,7 @@ void FunctionLowering::lower(GQAOp op) {
                                 stored(op.getValueCache()),
                                 stored(op.getLayer()),
                                 stored(op.getPosition()),
+                                op.getPages() ? stored(op.getPages()) : Value(),
                                 op.getOver() ? stored(op.getOver()) : Value()};
   storedForm[op] = lowerAttention(b, operands, op);
 }
@@ -562,8 +592,14 @@ static void collectOperands(Value value, llvm::SetVector<Operation *> &inside,
 /// The argument that a value is a new version of, if it is one: it is updated
 /// in place.
 static BlockArgument updatedArgument(Value value) {
-  while (auto op = value.getDefiningOp<DestinationStyleOpInterface>())
-    value = op.getTiedOpOperand(cast<OpResult>(value))->get();
+  while (auto result = dyn_cast<OpResult>(value)) {
+    if (auto loop = dyn_cast<scf::ForOp>(result.getOwner()))
+      value = loop.getTiedLoopInit(result)->get();
+    else if (auto op = dyn_cast<DestinationStyleOpInterface>(result.getOwner()))
+      value = op.getTiedOpOperand(result)->get();
+    else
+      break;
+  }
   return dyn_cast<BlockArgument>(value);
 }
 
@@ -604,11 +640,11 @@ func::FuncOp FunctionLowering::lowerKernel(KernelOp op,
     collectOperands(value, inside, taken);
   for (Value value : taken)
     operands.push_back(stored(value));
-  // All that has a row a token has as many.
+  // All that has a row a token has as many; a paged cache has pages.
   OpFoldResult rows;
   for (Value value : captured)
     if (auto type = dyn_cast<RankedTensorType>(value.getType());
-        type && type.getRank() && type.isDynamicDim(0))
+        type && type.getRank() && type.isDynamicDim(0) && !isPaged(type))
       rows = b.sizes(stored(value))[0];
   bool makesTheLogits = llvm::any_of(
       op.getOps<HeadOp>(), [](HeadOp head) { return makesLogits(head); });
@@ -620,6 +656,10 @@ func::FuncOp FunctionLowering::lowerKernel(KernelOp op,
       b.getFunctionType(TypeRange(ValueRange(operands)), {}));
   kernel.setPrivate();
   kernel->setAttr("chunk", function->getAttr("chunk"));
+  // How many logits of a prompt are wanted is the caller's choice.
+  if (Attribute invariant = function->getAttr("invariant");
+      invariant && (!makesTheLogits || entry == "batch"))
+    kernel->setAttr("invariant", invariant);
   SymbolTable(function->getParentOp()).insert(kernel, function->getIterator());
   Block *body = kernel.addEntryBlock();
   LinalgBuilder inner(op.getLoc(), b.getContext());

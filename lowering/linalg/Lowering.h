@@ -61,6 +61,8 @@ private:
                                  llvm::SmallVectorImpl<mlir::Value> &operands);
   mlir::Value matmul(mlir::Value oldX, mlir::Value oldWeight, mlir::Value into);
   BlockRows quantized(mlir::Value x);
+  mlir::Value rowsAt(mlir::Value table, mlir::Value oldPosition,
+                     llvm::ArrayRef<mlir::OpFoldResult> sizes);
   mlir::Value addVector(mlir::Value rows, mlir::Value vector);
   mlir::Value call(mlir::StringRef symbol, mlir::Type type,
                    mlir::ValueRange operands);
@@ -74,12 +76,15 @@ private:
   llvm::DenseMap<mlir::Value, mlir::Value> storedForm, wideForm;
   /// What is multiplied with quantized weights, in blocks.
   llvm::DenseMap<mlir::Value, BlockRows> inBlocks;
+  /// Of a table, the rows at the positions of tokens.
+  llvm::DenseMap<std::pair<mlir::Value, mlir::Value>, mlir::Value> gatheredRows;
 };
 
 /// What `llama.gqa` reads: a query of any form (T, H, D), caches (L, KVH, S,
-/// D). With `over` keys below it are visible, without those of the text.
+/// D), or with `pages` paged ones. With `over` keys below it are visible,
+/// without those of the text.
 struct AttentionOperands {
-  mlir::Value query, keys, values, layer, position, over;
+  mlir::Value query, keys, values, layer, position, pages, over;
 };
 
 /// Attention by its definition: (T, H, D). See Attention.cpp.

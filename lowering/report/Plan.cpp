@@ -37,7 +37,9 @@ llvm::Expected<Plan> cria::planOf(Compilation &compilation, bool cpu, bool cuda,
   if (llvm::Error error = copy.advance(Phase::Fuse))
     return error;
   for (KernelCost &cost : copy.kernelCosts()) {
-    int64_t tokens = cost.entry == "decode" ? 1 : plan.chunk;
+    // A batch is counted with one row, as decode.
+    bool isOfOne = cost.entry == "decode" || cost.entry == "batch";
+    int64_t tokens = isOfOne ? 1 : plan.chunk;
     PlanKernel kernel = {std::move(cost), 0, 0, {}};
     kernel.runBytes = kernel.bytes(depth, tokens);
     kernel.runFlops = kernel.flops(depth, tokens);

@@ -10,6 +10,78 @@ func.func @rope(%x: tensor<?x8x8xf32>, %t: tensor<512x5xf32>, %p: index) {
 
 // -----
 
+// rope_c2
+func.func @rope(%x: tensor<2x8x8xf32>, %t: tensor<512x4xf32>, %p: tensor<3xi32>) {
+  // expected-error @below {{expected positions of tokens 2, got 3}}
+  %y = llama.rope %x, %t, %t at (%p : tensor<3xi32>) : tensor<2x8x8xf32>, tensor<512x4xf32>
+  return
+}
+
+// -----
+
+// add_rows_c3
+func.func @add_rows(%x: tensor<2x8xf32>, %t: tensor<512x8xf32>, %p: tensor<3xi32>) {
+  // expected-error @below {{expected positions of tokens 2, got 3}}
+  %y = llama.add_rows %x, %t at (%p : tensor<3xi32>) : tensor<2x8xf32>, tensor<512x8xf32>
+  return
+}
+
+// -----
+
+// kv_append_c4
+func.func @kv_append(%r: tensor<?x4x8xf32>, %k: tensor<?x5x4x16x8xf32>, %i: index) {
+  // expected-error @below {{expected pages beside a paged cache, 'tensor<?x5x4x16x8xf32>'}}
+  %y = llama.kv_append %r into %k[%i] at %i : tensor<?x4x8xf32> into tensor<?x5x4x16x8xf32>
+  return
+}
+
+// -----
+
+// kv_append_c4
+func.func @kv_append(%r: tensor<?x4x8xf32>, %k: tensor<5x4x16x8xf32>, %i: index, %p: tensor<8xi32>) {
+  // expected-error @below {{expected a paged cache beside pages, got 'tensor<5x4x16x8xf32>'}}
+  %y = llama.kv_append %r into %k[%i] at %i pages(%p : tensor<8xi32>) : tensor<?x4x8xf32> into tensor<5x4x16x8xf32>
+  return
+}
+
+// -----
+
+// kv_append_c5
+func.func @kv_append(%r: tensor<?x4x8xf32>, %k: tensor<?x5x4x16x8xf32>, %i: index, %p: tensor<?x8xi32>) {
+  // expected-error @below {{expected pages of each token if, and only if, each has a position}}
+  %y = llama.kv_append %r into %k[%i] at %i pages(%p : tensor<?x8xi32>) : tensor<?x4x8xf32> into tensor<?x5x4x16x8xf32>
+  return
+}
+
+// -----
+
+// kv_append_c5
+func.func @kv_append(%r: tensor<2x4x8xf32>, %k: tensor<?x5x4x16x8xf32>, %i: index, %t: tensor<2xi32>, %p: tensor<3x8xi32>) {
+  // expected-error @below {{expected pages of tokens 2, got 3}}
+  %y = llama.kv_append %r into %k[%i] at (%t : tensor<2xi32>) pages(%p : tensor<3x8xi32>) : tensor<2x4x8xf32> into tensor<?x5x4x16x8xf32>
+  return
+}
+
+// -----
+
+// gqa_c7
+func.func @gqa(%q: tensor<?x8x8xf32>, %k: tensor<?x5x4x16x8xf32>, %i: index, %p: tensor<8xi32>) {
+  // expected-error @below {{expected no 'over' beside pages}}
+  %y = llama.gqa %q, %k, %k[%i] at %i pages(%p : tensor<8xi32>) over %i {scale = 1.0} : tensor<?x8x8xf32>, tensor<?x5x4x16x8xf32>
+  return
+}
+
+// -----
+
+// gqa_c8
+func.func @gqa(%q: tensor<?x8x8xf32>, %k: tensor<?x5x4x16x8xf32>, %i: index, %t: tensor<?xi32>, %p: tensor<?x8xi32>) {
+  // expected-error @below {{expected causal where each token has a position}}
+  %y = llama.gqa %q, %k, %k[%i] at (%t : tensor<?xi32>) pages(%p : tensor<?x8xi32>) {scale = 1.0} : tensor<?x8x8xf32>, tensor<?x5x4x16x8xf32>
+  return
+}
+
+// -----
+
 // kv_append_c1
 func.func @kv_append(%r: tensor<?x3x8xf32>, %k: tensor<5x4x512x8xf32>, %i: index) {
   // expected-error @below {{expected heads 4, got 3}}
@@ -48,7 +120,7 @@ func.func @kv_append(%r: tensor<?x4x48xf32>, %k: tensor<5x4x512x48x!llama.blocks
 
 // A cache has blocks of q8_0 alone.
 func.func @kv_append(%r: tensor<?x4x32xf32>, %k: tensor<5x4x512x32x!llama.blocks<q4_0>>, %i: index) {
-  // expected-error @below {{operand #1 must be 4D tensor of 32-bit float or 16-bit float or bfloat16 type or blocks of q8_0 values}}
+  // expected-error @below {{operand #1 must be 4D/5D tensor of 32-bit float or 16-bit float or bfloat16 type or blocks of q8_0 values}}
   %y = llama.kv_append %r into %k[%i] at %i : tensor<?x4x32xf32> into tensor<5x4x512x32x!llama.blocks<q4_0>>
   return
 }

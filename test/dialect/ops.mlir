@@ -165,6 +165,28 @@ func.func @cache_in_blocks(%wide: tensor<?x4x64xbf16>, %q: tensor<5x4x512x64x!ll
   return
 }
 
+// CHECK-LABEL: func @positions
+func.func @positions(%x: tensor<?x64xf32>, %learned: tensor<512x64xf32>, %q: tensor<?x8x8xbf16>, %cos: tensor<512x4xf32>, %sin: tensor<512x4xf32>, %positions: tensor<?xi32>) {
+  // CHECK: llama.add_rows %{{.*}}, %{{.*}} at (%{{.*}} : tensor<?xi32>) : tensor<?x64xf32>, tensor<512x64xf32>
+  %r = llama.add_rows %x, %learned at (%positions : tensor<?xi32>) : tensor<?x64xf32>, tensor<512x64xf32>
+  // CHECK: llama.rope %{{.*}}, %{{.*}}, %{{.*}} at (%{{.*}} : tensor<?xi32>) : tensor<?x8x8xbf16>, tensor<512x4xf32>
+  %s = llama.rope %q, %cos, %sin at (%positions : tensor<?xi32>) : tensor<?x8x8xbf16>, tensor<512x4xf32>
+  return
+}
+
+// CHECK-LABEL: func @paged
+func.func @paged(%q: tensor<?x8x8xbf16>, %rows: tensor<?x4x8xbf16>, %paged: tensor<?x5x4x16x8xbf16>, %pv: tensor<?x5x4x16x8xbf16>, %pages: tensor<32xi32>, %tables: tensor<?x32xi32>, %layer: index, %position: index, %positions: tensor<?xi32>) {
+  // CHECK: llama.kv_append %{{.*}} into %{{.*}}[%{{.*}}] at %{{.*}} pages(%{{.*}} : tensor<32xi32>) : tensor<?x4x8xbf16> into tensor<?x5x4x16x8xbf16>
+  %p1 = llama.kv_append %rows into %paged[%layer] at %position pages(%pages : tensor<32xi32>) : tensor<?x4x8xbf16> into tensor<?x5x4x16x8xbf16>
+  // CHECK: llama.kv_append %{{.*}} into %{{.*}}[%{{.*}}] at (%{{.*}} : tensor<?xi32>) pages(%{{.*}} : tensor<?x32xi32>) : tensor<?x4x8xbf16> into tensor<?x5x4x16x8xbf16>
+  %t1 = llama.kv_append %rows into %paged[%layer] at (%positions : tensor<?xi32>) pages(%tables : tensor<?x32xi32>) : tensor<?x4x8xbf16> into tensor<?x5x4x16x8xbf16>
+  // CHECK: llama.gqa {{.*}} at %{{.*}} pages(%{{.*}} : tensor<32xi32>) {causal, scale = 1.250000e-01 : f64} : tensor<?x8x8xbf16>, tensor<?x5x4x16x8xbf16>
+  %p = llama.gqa %q, %p1, %pv[%layer] at %position pages(%pages : tensor<32xi32>) {scale = 0.125, causal} : tensor<?x8x8xbf16>, tensor<?x5x4x16x8xbf16>
+  // CHECK: llama.gqa {{.*}} at (%{{.*}} : tensor<?xi32>) pages(%{{.*}} : tensor<?x32xi32>) {causal, scale = 1.250000e-01 : f64} : tensor<?x8x8xbf16>, tensor<?x5x4x16x8xbf16>
+  %t = llama.gqa %q, %t1, %pv[%layer] at (%positions : tensor<?xi32>) pages(%tables : tensor<?x32xi32>) {scale = 0.125, causal} : tensor<?x8x8xbf16>, tensor<?x5x4x16x8xbf16>
+  return
+}
+
 // CHECK-LABEL: func @gqa
 func.func @gqa(%q: tensor<?x8x8xbf16>, %k: tensor<5x4x512x8xbf16>, %v: tensor<5x4x512x8xbf16>, %layer: index, %position: index) {
   // CHECK: llama.gqa %{{.*}}, %{{.*}}, %{{.*}}[%{{.*}}] at %{{.*}} {causal, scale = 1.250000e-01 : f64} : tensor<?x8x8xbf16>, tensor<5x4x512x8xbf16>

@@ -210,4 +210,5 @@ def main():
         check_family(tools, name, sys.argv[3])
 
 
-main()
+if __name__ == "__main__":
+    main()

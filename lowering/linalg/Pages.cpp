@@ -1,0 +1,136 @@
+#include "lowering/linalg/Pages.h"
+
+#include "lowering/linalg/Blocks.h"
+
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+
+using namespace mlir;
+using namespace cria;
+
+using Values = LinalgBuilder::Values;
+
+static RankedTensorType tensorType(Value value) {
+  return cast<RankedTensorType>(value.getType());
+}
+
+bool PagedCache::isOfTokens() const { return tensorType(pages).getRank() == 2; }
+
+static Value toIndex(LinalgBuilder &b, Value number) {
+  return arith::IndexCastOp::create(b, b.getLoc(), b.getIndexType(), number);
+}
+
+static Value element(LinalgBuilder &b, Value tensor, ValueRange at) {
+  return tensor::ExtractOp::create(b, b.getLoc(), tensor, at);
+}
+
+namespace {
+/// Where a position's row is: a page, and a place in it.
+struct Place {
+  Value page, place;
+};
+} // namespace
+
+/// That of a position of a token.
+static Place placeOf(LinalgBuilder &b, const PagedCache &cache, Value token,
+                     Value position) {
+  Value size = b.index(tensorType(cache.cache).getDimSize(3));
+  SmallVector<Value> at = {
+      arith::DivUIOp::create(b, b.getLoc(), position, size)};
+  if (cache.isOfTokens())
+    at.insert(at.begin(), token);
+  return {toIndex(b, element(b, cache.pages, at)),
+          arith::RemUIOp::create(b, b.getLoc(), position, size)};
+}
+
+/// The position of a token.
+static Value positionOf(LinalgBuilder &b, const PagedCache &cache,
+                        Value token) {
+  if (cache.isOfTokens())
+    return toIndex(b, element(b, cache.position, token));
+  return arith::AddIOp::create(b, b.getLoc(), cache.position, token);
+}
+
+/// The cache with row `token` of `rows` (T, KVH, ...) at a place, in the last
+/// dimension from `first` on.
+static Value put(LinalgBuilder &b, const PagedCache &cache, Value rows,
+                 Value token, Place at, int64_t first) {
+  SmallVector<OpFoldResult> sizes = b.sizes(rows);
+  SmallVector<OpFoldResult> offsets(sizes.size(), b.getIndexAttr(0));
+  offsets[0] = token;
+  sizes[0] = b.getIndexAttr(1);
+  Value row = b.slice(rows, offsets, sizes);
+  // (1, KVH, ...)  =>  (1, 1, KVH, 1, ...)
+  auto rank = static_cast<int64_t>(sizes.size());
+  SmallVector<ReassociationIndices> groups = {{0, 1}, {2, 3}};
+  for (int64_t dim = 2; dim < rank; ++dim)
+    groups.push_back({dim + 2});
+  OpFoldResult one = b.getIndexAttr(1), zero = b.getIndexAttr(0);
+  sizes.insert(sizes.begin(), one);
+  sizes.insert(sizes.begin() + 3, one);
+  SmallVector<int64_t> shape(tensorType(row).getShape());
+  shape.insert(shape.begin(), 1);
+  shape.insert(shape.begin() + 3, 1);
+  row = tensor::ExpandShapeOp::create(
+      b, b.getLoc(), tensorType(row).clone(shape), row, groups);
+  SmallVector<OpFoldResult> place = {at.page, getAsOpFoldResult(cache.layer),
+                                     zero, at.place};
+  place.resize(sizes.size(), zero);
+  place.back() = b.getIndexAttr(first);
+  return b.insert(row, cache.cache, place, sizes);
+}
+
+Value cria::appendToPages(LinalgBuilder &b, Value rows, PagedCache cache) {
+  SmallVector<StoredPart> parts = {{rows, 0}};
+  bool inBlocks = tensorType(cache.cache).getRank() == 6;
+  if (inBlocks)
+    parts = storedParts(b, rows);
+  Value tokens =
+      getValueOrCreateConstantIndexOp(b, b.getLoc(), b.sizes(rows)[0]);
+  auto loop = scf::ForOp::create(
+      b, b.getLoc(), b.index(0), tokens, b.index(1), cache.cache,
+      [&](OpBuilder &, Location, Value token, ValueRange carried) {
+        PagedCache now = cache;
+        now.cache = carried[0];
+        Place at = placeOf(b, now, token, positionOf(b, now, token));
+        for (auto [part, first] : parts)
+          now.cache = put(b, now, part, token, at, first);
+        scf::YieldOp::create(b, b.getLoc(), now.cache);
+      });
+  return loop.getResult(0);
+}
+
+/// Loops ((t,) h, s, ...).
+Value cria::gatherPages(LinalgBuilder &b, PagedCache cache, OpFoldResult first,
+                        OpFoldResult keys) {
+  RankedTensorType type = tensorType(cache.cache);
+  bool ofTokens = cache.isOfTokens();
+  SmallVector<OpFoldResult> sizes = {b.getIndexAttr(type.getDimSize(2)), keys};
+  for (int64_t size : type.getShape().drop_front(4))
+    sizes.push_back(b.getIndexAttr(size));
+  if (ofTokens)
+    sizes.insert(sizes.begin(), b.sizes(cache.position)[0]);
+  auto loops = static_cast<unsigned>(sizes.size());
+  return b.generic(
+      loops, {}, {b.empty(sizes, type.getElementType())},
+      {b.getMultiDimIdentityMap(loops)}, [&](Values) -> SmallVector<Value> {
+        SmallVector<Value> at;
+        for (unsigned loop = 0; loop < loops; ++loop)
+          at.push_back(linalg::IndexOp::create(b, b.getLoc(), loop));
+        Value token = ofTokens ? at[0] : Value();
+        auto rest = ArrayRef(at).drop_front(ofTokens ? 1 : 0);
+        Value key = rest[1];
+        if (!isConstantIntValue(first, 0))
+          key = arith::AddIOp::create(
+              b, b.getLoc(), key,
+              getValueOrCreateConstantIndexOp(b, b.getLoc(), first));
+        if (ofTokens)
+          key = arith::MinUIOp::create(b, b.getLoc(), key,
+                                       positionOf(b, cache, token));
+        Place place = placeOf(b, cache, token, key);
+        SmallVector<Value> source = {place.page, cache.layer, rest[0],
+                                     place.place};
+        llvm::append_range(source, rest.drop_front(2));
+        return {element(b, cache.cache, source)};
+      })[0];
+}

@@ -1,0 +1,135 @@
+/// @forward(%ids, %position, %first, %k : tensor<5x4x512x64xbf16>, ...)
+///   =>
+/// @prefill(%ids, %position, %first, %pages : tensor<32xi32>,
+///          %k : tensor<?x5x4x16x64xbf16>, ...)
+/// @batch(%ids, %positions : tensor<?xi32>, %first,
+///        %tables : tensor<?x32xi32>, %k : tensor<?x5x4x16x64xbf16>, ...)
+///
+/// Both are the same ops: what has a position has that of its function, and
+/// what reads or writes a cache has the function's pages beside it.
+#include "dialect/Dialect.h"
+#include "passes/CacheType.h"
+#include "passes/Passes.h"
+
+namespace cria {
+#define GEN_PASS_DEF_PAGECACHES
+#include "passes/Passes.h.inc"
+} // namespace cria
+
+using namespace mlir;
+using namespace cria;
+using namespace cria::llama;
+
+/// Arguments of @forward.
+static constexpr unsigned kPosition = 1, kPages = 3;
+
+static bool isCache(Type type) {
+  auto tensor = dyn_cast<RankedTensorType>(type);
+  return tensor && tensor.getRank() == 4;
+}
+
+/// (layers, heads, positions, size)  =>  (pages, layers, heads, page, size)
+static RankedTensorType pagedType(RankedTensorType cache, int64_t page) {
+  SmallVector<int64_t> shape(cache.getShape());
+  shape[2] = page;
+  shape.insert(shape.begin(), ShapedType::kDynamic);
+  return cache.clone(shape);
+}
+
+/// What cannot be paged, and why.
+static LogicalResult verifyPageable(ModuleOp module) {
+  if (auto encode = module.lookupSymbol<func::FuncOp>("encode"))
+    return encode.emitError("expected no encoder beside paged caches");
+  for (auto table : module.getOps<RopeTableOp>())
+    if (table.getOriginal())
+      return table.emitError("expected frequencies that do not depend on the "
+                             "length of a text, beside paged caches");
+  WalkResult walked = module.walk([](GQAOp op) {
+    if (op.getCausal())
+      return WalkResult::advance();
+    op.emitError("expected causal attention over paged caches");
+    return WalkResult::interrupt();
+  });
+  return failure(walked.wasInterrupted());
+}
+
+/// The positions of the smallest cache, 0 where there is none.
+static int64_t positionsOf(func::FuncOp function) {
+  int64_t positions = 0;
+  for (Type type : function.getArgumentTypes())
+    if (isCache(type)) {
+      int64_t size = cast<RankedTensorType>(type).getDimSize(2);
+      positions = positions ? std::min(positions, size) : size;
+    }
+  return positions;
+}
+
+/// Gives the function's caches pages, which `pages` numbers, wherever they go.
+static void pageCaches(func::FuncOp function, RankedTensorType pages,
+                       int64_t page) {
+  Block &body = function.front();
+  body.insertArgument(kPages, pages, function.getLoc());
+  for (BlockArgument argument : body.getArguments())
+    if (isCache(argument.getType()))
+      setCacheType(argument,
+                   pagedType(cast<RankedTensorType>(argument.getType()), page));
+  function.walk([&](Operation *op) {
+    if (auto append = dyn_cast<KVAppendOp>(op))
+      append.getPagesMutable().assign(body.getArgument(kPages));
+    if (auto attention = dyn_cast<GQAOp>(op))
+      attention.getPagesMutable().assign(body.getArgument(kPages));
+  });
+}
+
+/// Writes the types of the arguments and results into the function's own.
+static void updateType(func::FuncOp function) {
+  Block &body = function.front();
+  function.setType(FunctionType::get(function.getContext(),
+                                     body.getArgumentTypes(),
+                                     body.getTerminator()->getOperandTypes()));
+}
+
+/// The copy of @prefill whose tokens each have a position and pages.
+static void makeBatch(func::FuncOp prefill, int64_t rows) {
+  OpBuilder b(prefill->getContext());
+  b.setInsertionPointAfter(prefill);
+  auto batch = cast<func::FuncOp>(b.clone(*prefill));
+  batch.setName("batch");
+  batch->setAttr("chunk", b.getIndexAttr(rows));
+  constexpr int64_t tokens = ShapedType::kDynamic;
+  Block &body = batch.front();
+  Value pages = body.getArgument(kPages);
+  int64_t width = cast<RankedTensorType>(pages.getType()).getDimSize(0);
+  pages.setType(RankedTensorType::get({tokens, width}, b.getI32Type()));
+  body.getArgument(kPosition).setType(
+      RankedTensorType::get({tokens}, b.getI32Type()));
+  updateType(batch);
+}
+
+namespace {
+struct PageCaches : cria::impl::PageCachesBase<PageCaches> {
+  using PageCachesBase::PageCachesBase;
+
+  void runOnOperation() override {
+    auto forward = getOperation().lookupSymbol<func::FuncOp>("forward");
+    int64_t positions = forward ? positionsOf(forward) : 0;
+    if (rows < 1 || page < 1 || positions < 1 ||
+        forward.getNumArguments() <= kPages ||
+        !forward.getArgument(kPosition).getType().isIndex()) {
+      getOperation().emitError("expected a function @forward(ids, position, "
+                               "first, caches...), and rows and a page of at "
+                               "least 1");
+      return signalPassFailure();
+    }
+    if (failed(verifyPageable(getOperation())))
+      return signalPassFailure();
+    Builder b(&getContext());
+    auto width = static_cast<int64_t>(llvm::divideCeil(positions, page));
+    pageCaches(forward, RankedTensorType::get({width}, b.getI32Type()), page);
+    updateType(forward);
+    forward.setName("prefill");
+    forward->setAttr("invariant", b.getUnitAttr());
+    makeBatch(forward, rows);
+  }
+};
+} // namespace

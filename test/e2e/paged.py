@@ -1,0 +1,246 @@
+"""paged.py BIN SCRATCH: several texts over paged caches get what each gets alone.
+
+The entries of an artifact of `--batch` are called by their ABI. Texts of several
+lengths, whose pages lie in any order, are prefilled in chunks and then run
+together, a token each, some joining late and some leaving early:
+
+- logits are those of the artifact without `--batch`, by the bar of the type;
+- each text's logits are the same, byte for byte, beside other texts, in another
+  row, and alone, whose prompt is cut into other chunks;
+- upstream's tools, which lower what the linalg phase prints, get the same by the
+  bar of f32, of one case.
+"""
+
+import ctypes
+import json
+import struct
+import sys
+
+import numpy as np
+
+import families
+from entries import Artifact, Upstream, descriptor, upstream
+from harness import Tools, check, check_close, nmse
+from witness import Memory, empty_cache, text_of
+
+CHUNK, ROWS, POOL = 32, 6, 64
+LENGTHS = [3, 17, 40, 1, 33]  # of prompts
+STEPS = 7
+PIECES = {1: [1], 3: [3], 17: [16, 1], 33: [1, 32], 40: [32, 8]}
+OTHER_PIECES = {1: [1], 3: [1, 1, 1], 17: [3, 14], 33: [19, 14], 40: [20, 20]}
+# NMSE from the artifact without pages. What is multiplied with blocks is rounded to
+# integers, which any difference may flip.
+BARS = {"f32": 1e-8, "bf16": 2e-3, "blocks": 1e-4}
+LLAMA = families.FAMILIES["llama"]
+# Name: config, type, flags.
+CASES = {
+    "llama": (LLAMA, "f32", []),
+    "gemma2": (families.FAMILIES["gemma2"], "f32", []),
+    "qwen3": (families.FAMILIES["qwen3"], "bf16", []),
+    "v3": (LLAMA, "bf16", ["--cpu=x86-64-v3"]),
+    "cache": (families.config("llama", {"head_dim": 32}), "f32", ["--kv=q8_0"]),
+    "blocks": (
+        families.config("llama", {"hidden_size": 64, "intermediate_size": 96}),
+        "f32",
+        ["--quantize=q4_0,head=q8_0"],
+    ),
+    "tiles": (LLAMA, "bf16", ["--emulate-amx"]),
+}
+
+
+def manifest_of(path):
+    """The manifest, where the footer says it is."""
+    data = path.read_bytes()
+    offset, size = struct.unpack("<8sIIQQQQ", data[-48:])[3:5]
+    return json.loads(data[offset : offset + size])
+
+
+class Pool(Memory):
+    """Memory whose caches are pages, handed out in no order."""
+
+    def __init__(self, manifest, dtype):
+        super().__init__(manifest, dtype, dtype)
+        shapes = [cache | {"shape": [POOL, *cache["shape"]]} for cache in manifest["caches"]]
+        self.caches = [empty_cache(cache, dtype) for cache in shapes]
+        check(
+            all(
+                cache[0].nbytes == said["bytes"]
+                for cache, said in zip(self.caches, manifest["caches"])
+            ),
+            "the bytes of a page",
+        )
+        self.free = np.random.default_rng(1).permutation(POOL).tolist()
+        self.width, self.page = (manifest["batch"][key] for key in ("width", "page"))
+
+    def table(self, positions):
+        """Pages of a text; what is behind them is no page."""
+        table = np.full(self.width, -(1 << 30), np.int32)
+        count = -(-positions // self.page)
+        table[:count] = [self.free.pop() for _ in range(count)]
+        return table
+
+
+class Batched(Artifact):
+    """Calls entries over paged caches."""
+
+    def call(self, entry, ids, positions, pages):
+        memory = self.memory
+        ids, positions = (np.array(each, np.int32) for each in (ids, positions))
+        pages = np.ascontiguousarray(pages)
+        caches = (ctypes.c_void_p * len(memory.caches))(
+            *(cache.ctypes.data for cache in memory.caches)
+        )
+        logits = np.zeros((len(ids), memory.logits.shape[1]), np.float32)
+        pointer, number = ctypes.c_void_p, ctypes.c_int64
+        getattr(self.library, f"cria_{entry}")(
+            pointer(ids.ctypes.data),
+            number(len(ids)),
+            pointer(positions.ctypes.data),
+            pointer(pages.ctypes.data),
+            number(0),
+            pointer(logits.ctypes.data),
+            caches,
+            pointer(memory.arena.ctypes.data + 63 & ~63),
+            memory.slots,
+            self.host,
+        )
+        return logits
+
+
+class Stated(Upstream):
+    """Calls the same entries as upstream's tools lowered them."""
+
+    def call(self, entry, ids, positions, pages):
+        memory, pages = self.memory, np.ascontiguousarray(pages)
+        room = CHUNK if entry == "prefill" else ROWS
+        logits = np.zeros((room, memory.logits.shape[1]), np.float32)
+        filled = lambda array, shape: np.pad(
+            np.array(array, np.int32), [(0, n - len(array)) for n in shape]
+        )
+        number = ctypes.c_int64
+        if entry == "prefill":
+            position = number(positions[0])
+        else:
+            position = filled(positions, [room])
+            pages = np.concatenate([pages, pages[:1].repeat(room - len(pages), 0)])
+        arguments = [filled(ids, [room]), number(len(ids)), position, number(0)]
+        arguments += [pages, logits, *memory.caches]
+        descriptors = [
+            descriptor(each) if isinstance(each, np.ndarray) else each
+            for each in arguments
+        ]
+        results = ctypes.create_string_buffer(128 * len(arguments))
+        getattr(self.library, f"_mlir_ciface_{entry}")(
+            results,
+            *(
+                each if isinstance(each, number) else ctypes.byref(each)
+                for each in descriptors
+            ),
+        )
+        return logits[: len(ids)]
+
+
+def prefill(program, ids, table, pieces):
+    rows, position = [], 0
+    for count in pieces:
+        part = ids[position : position + count]
+        rows.append(program.call("prefill", part, [position], table))
+        position += count
+    return np.concatenate(rows)
+
+
+def alone(program, ids, length):
+    """Logits of the artifact without pages: of the prompt, then of each token."""
+    rows, position = [], 0
+    for count in [*PIECES[length], *[1] * (len(ids) - length)]:
+        entry = "decode" if count == 1 and position >= length else "prefill"
+        program.call(entry, ids[position : position + count], position, 0)
+        rows.append(program.memory.logits[:count].copy())
+        position += count
+    return np.concatenate(rows)
+
+
+def together(program, texts, joins, order):
+    """Logits of each text, in steps of those that have joined and not ended."""
+    tables = [program.memory.table(len(ids)) for ids in texts]
+    rows = [
+        [prefill(program, ids[:length], table, PIECES[length])]
+        for ids, table, length in zip(texts, tables, LENGTHS)
+    ]
+    for step in range(2 * STEPS):
+        now = [i for i in order if joins[i] <= step < joins[i] + STEPS]
+        if not now:
+            continue
+        positions = [LENGTHS[i] + step - joins[i] for i in now]
+        ids = [texts[i][p] for i, p in zip(now, positions)]
+        logits = program.call("batch", ids, positions, [tables[i] for i in now])
+        for i, row in zip(now, logits):
+            rows[i].append(row[None])
+    return [np.concatenate(each) for each in rows]
+
+
+def check_equal(want, got, what):
+    check(np.array_equal(want.view(np.uint32), got.view(np.uint32)), what)
+
+
+def check_case(tools, name, config, dtype, flags):
+    program = tools.scratch / f"{name}.json"
+    program.write_text(json.dumps(config))
+    flags = [f"--chunk={CHUNK}", f"--dtype={dtype}", *flags]
+    batch = f"--batch={ROWS}"
+    paged = tools.compile(program, *flags, batch, out=f"{name}-paged.cria")
+    plain = tools.compile(program, *flags, out=f"{name}.cria")
+    manifest = manifest_of(paged)
+    width = -(-manifest["model"]["max_seq"] // 16)
+    check(
+        manifest["batch"] == {"rows": ROWS, "page": 16, "width": width},
+        f"{name}: {manifest['batch']}",
+    )
+    generator = np.random.default_rng(0)
+    vocab = manifest["model"]["vocab_size"]
+    texts = [generator.integers(3, vocab, n + STEPS).tolist() for n in LENGTHS]
+
+    own = manifest_of(plain)
+    want = []
+    for ids, length in zip(texts, LENGTHS):
+        memory = Memory(own, dtype, dtype)
+        memory.logits = np.zeros((CHUNK, vocab), np.float32)
+        want.append(alone(Artifact(plain, memory), ids, length))
+    fresh = lambda: Batched(paged, Pool(manifest, dtype))
+    got = together(fresh(), texts, joins=[0, 2, 1, 0, 5], order=[3, 0, 4, 1, 2])
+    for i, (one, other) in enumerate(zip(want, got)):
+        what = f"{name}, text {i}"
+        bar = BARS["blocks" if name in ("blocks", "cache") else dtype]
+        apart = nmse(one, other)
+        check(apart <= bar, f"{what}: NMSE {apart:.2e}, expected at most {bar:.0e}")
+    if name == "llama":
+        text = text_of(tools, program, [*flags, batch])
+        stated = Stated(upstream(tools, text, name), Pool(manifest, dtype))
+        joins, order = [0, 2, 1, 0, 5], [3, 0, 4, 1, 2]
+        for i, (one, other) in enumerate(zip(together(stated, texts, joins, order), got)):
+            check_close(one, other, f"{name}, text {i} as upstream lowers it")
+    again = together(fresh(), texts, joins=[1, 0, 0, 3, 0], order=[0, 1, 2, 3, 4])
+    for i, (one, other) in enumerate(zip(got, again)):
+        check_equal(one, other, f"{name}, text {i}: other neighbours, other bits")
+    for i, (ids, length) in enumerate(zip(texts, LENGTHS)):
+        single = fresh()
+        table = single.memory.table(len(ids))
+        prompt = prefill(single, ids[:length], table, OTHER_PIECES[length])
+        rows = [
+            single.call("batch", [ids[p]], [p], table[None])
+            for p in range(length, len(ids))
+        ]
+        check_equal(got[i][length:], np.concatenate(rows), f"{name}, text {i} alone")
+        # The head of one row has another order: how many logits are wanted counts.
+        apart = nmse(got[i][:length], prompt)
+        check(apart <= 1e-6, f"{name}, text {i} in other chunks: NMSE {apart:.2e}")
+
+
+def main():
+    tools = Tools(*sys.argv[1:3])
+    for name in sys.argv[3:] or CASES:
+        check_case(tools, name, *CASES[name])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,64 @@
+// RUN: cria-opt --llama-page-caches="rows=3 page=4" --split-input-file --verify-diagnostics %s | FileCheck %s
+
+!h = tensor<?x2x8xf32>
+!c = tensor<3x2x10x8xf32>
+
+// Ten positions take three pages of four. Prefill has one text's, batch those of
+// each token, with its position; caches have pages wherever they go.
+// CHECK-LABEL: func @prefill
+// CHECK-SAME: (%{{.*}}: tensor<?xi32>, %[[P:[^:]*]]: index, %{{.*}}: index, %[[PAGES:[^:]*]]: tensor<3xi32>, %{{.*}}: tensor<?x3x2x4x8xf32>) -> (tensor<?x2x8xf32>, tensor<?x3x2x4x8xf32>) attributes {invariant}
+// CHECK: scf.for {{.*}} -> (tensor<?x2x8xf32>, tensor<?x3x2x4x8xf32>)
+// CHECK: llama.kv_append {{.*}} at %[[P]] pages(%[[PAGES]] : tensor<3xi32>) : tensor<?x2x8xf32> into tensor<?x3x2x4x8xf32>
+// CHECK: llama.gqa {{.*}} at %[[P]] pages(%[[PAGES]] : tensor<3xi32>)
+// CHECK-LABEL: func @batch
+// CHECK-SAME: (%{{.*}}: tensor<?xi32>, %[[P:[^:]*]]: tensor<?xi32>, %{{.*}}: index, %[[PAGES:[^:]*]]: tensor<?x3xi32>, %{{.*}}: tensor<?x3x2x4x8xf32>) -> (tensor<?x2x8xf32>, tensor<?x3x2x4x8xf32>) attributes {chunk = 3 : index, invariant}
+// CHECK: llama.rope {{.*}} at (%[[P]] : tensor<?xi32>)
+// CHECK: llama.kv_append {{.*}} at (%[[P]] : tensor<?xi32>) pages(%[[PAGES]] : tensor<?x3xi32>)
+// CHECK: llama.gqa {{.*}} at (%[[P]] : tensor<?xi32>) pages(%[[PAGES]] : tensor<?x3xi32>)
+func.func @forward(%ids: tensor<?xi32>, %p: index, %first: index, %k: !c) -> (!h, !c) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c3 = arith.constant 3 : index
+  %n = tensor.dim %ids, %c0 : tensor<?xi32>
+  %x = tensor.empty(%n) : !h
+  %t = tensor.empty() : tensor<10x4xf32>
+  %r = llama.rope %x, %t, %t at %p : !h, tensor<10x4xf32>
+  %y, %k2 = scf.for %i = %c0 to %c3 step %c1 iter_args(%a = %r, %b = %k) -> (!h, !c) {
+    %k1 = llama.kv_append %a into %b[%i] at %p : !h into !c
+    %o = llama.gqa %a, %k1, %k1[%i] at %p {scale = 1.0, causal} : !h, !c
+    scf.yield %o, %k1 : !h, !c
+  }
+  return %y, %k2 : !h, !c
+}
+
+// -----
+
+func.func @forward(%ids: tensor<?xi32>, %p: index, %first: index, %q: tensor<?x2x8xf32>, %k: tensor<3x2x16x8xf32>) -> tensor<?x2x8xf32> {
+  // expected-error @below {{expected causal attention over paged caches}}
+  %o = llama.gqa %q, %k, %k[%p] at %p {scale = 1.0} : tensor<?x2x8xf32>, tensor<3x2x16x8xf32>
+  return %o : tensor<?x2x8xf32>
+}
+
+// -----
+
+// expected-error @below {{expected frequencies that do not depend on the length of a text, beside paged caches}}
+llama.rope_table @long {positions = 16 : i64, inv_freq = array<f32: 1.0>, original = 8 : i64, long_inv_freq = array<f32: 0.5>}
+func.func @forward(%ids: tensor<?xi32>, %p: index, %first: index, %k: tensor<3x2x16x8xf32>) {
+  return
+}
+
+// -----
+
+func.func @forward(%ids: tensor<?xi32>, %p: index, %first: index, %k: tensor<3x2x16x8xf32>) {
+  return
+}
+// expected-error @below {{expected no encoder beside paged caches}}
+func.func @encode(%ids: tensor<?xi32>, %p: index, %first: index, %k: tensor<3x2x16x8xf32>) {
+  return
+}
+
+// -----
+
+// expected-error @below {{expected a function @forward(ids, position, first, caches...), and rows and a page of at least 1}}
+module {
+}
