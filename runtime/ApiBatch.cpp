@@ -49,6 +49,8 @@ addSequence(const cria_batch *batch, const cria_sequence_options *options,
     if (given.end_count)
       asked.ends.assign(given.end_ids, given.end_ids + given.end_count);
     asked.wantsLogits = given.logits != 0;
+    if (given.lora)
+      asked.loras = given.lora->object;
     Result<int64_t> number = make(asked);
     if (number.ok())
       *sequence = *number;

@@ -95,7 +95,24 @@ Status Batch::checkOptions(const SequenceOptions &options) const {
     return failed(CRIA_INVALID_ARGUMENT,
                   {"the sampler's vocab_size is ", options.sampler->vocabSize(),
                    ", expected the model's ", vocab});
+  if (options.loras && options.loras->model() != shared)
+    return Status(CRIA_INVALID_ARGUMENT,
+                  "the LoRA set is of another model than the batch");
   return Status();
+}
+
+/// A number for what a text is computed with, from which its pages' chain
+/// begins: 0 for the model alone. A set that is gone keeps its number.
+uint64_t Batch::weightsOf(const std::shared_ptr<const LoraSet> &set) {
+  if (!set)
+    return 0;
+  auto isSet = [&](const std::weak_ptr<const LoraSet> &known) {
+    return !known.owner_before(set) && !set.owner_before(known);
+  };
+  auto at = std::find_if(sets.begin(), sets.end(), isSet);
+  if (at == sets.end())
+    at = sets.insert(at, set);
+  return static_cast<uint64_t>(at - sets.begin()) + 1;
 }
 
 /// Adds a sequence whose ids, if there are any, its sampler has not seen.
@@ -120,7 +137,9 @@ Result<int64_t> Batch::join(const SequenceOptions &options) {
   Status status = checkOptions(options);
   if (!status.ok())
     return status;
-  return add(std::make_unique<Sequence>(), options);
+  auto sequence = std::make_unique<Sequence>();
+  sequence->weights = sequence->key = weightsOf(options.loras);
+  return add(std::move(sequence), options);
 }
 
 Result<int64_t> Batch::fork(int64_t number, const SequenceOptions &options) {
@@ -129,11 +148,16 @@ Result<int64_t> Batch::fork(int64_t number, const SequenceOptions &options) {
     return from.status();
   if (Status status = checkOptions(options); !status.ok())
     return status;
+  if (options.loras && options.loras != (*from)->loras)
+    return Status(CRIA_INVALID_ARGUMENT,
+                  "the LoRA set is another than that of the sequence to fork");
+  SequenceOptions chosen = options;
+  chosen.loras = (*from)->loras;
   auto copy = std::make_unique<Sequence>(**from);
   copy->state = Sequence::State::Idle;
   copy->left = 0;
   copy->lastUse = steps;
-  int64_t made = add(std::move(copy), options);
+  int64_t made = add(std::move(copy), chosen);
   for (int32_t page : sequences.back()->pages)
     pool.share(page);
   return made;

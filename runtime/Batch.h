@@ -20,6 +20,7 @@
 #pragma once
 
 #include "runtime/Backend.h"
+#include "runtime/LoraSet.h"
 #include "runtime/Model.h"
 #include "runtime/PagePool.h"
 #include "runtime/Sampler.h"
@@ -41,9 +42,10 @@ struct BatchOptions {
 
 /// How a sequence draws and where it ends.
 struct SequenceOptions {
-  std::shared_ptr<Sampler> sampler; // null: the likeliest id
-  std::vector<int32_t> ends;        // ids that end it
-  bool wantsLogits = false;         // of each id that is drawn
+  std::shared_ptr<Sampler> sampler;     // null: the likeliest id
+  std::vector<int32_t> ends;            // ids that end it
+  std::shared_ptr<const LoraSet> loras; // null: those of the model
+  bool wantsLogits = false;             // of each id that is drawn
 };
 
 /// Why a sequence runs no longer. The numbers are those of cria_finish.
@@ -158,6 +160,7 @@ private:
                    int64_t most) const;
   Status checkPages(const Sequence &sequence) const;
   Status shortOf(int64_t number, int64_t pages, int64_t held) const;
+  uint64_t weightsOf(const std::shared_ptr<const LoraSet> &set);
   int64_t add(std::unique_ptr<Sequence> sequence,
               const SequenceOptions &options);
   void releasePages(Sequence &sequence);
@@ -173,8 +176,10 @@ private:
   void putBack(Sequence &sequence);
   int64_t promptRun(const Sequence &sequence) const;
   void choose();
+  Status use(const Sequence &sequence);
   Status runPrompt();
   Status runRows();
+  Status runRows(size_t begin, size_t end);
   void advance(Sequence &sequence, int64_t tokens, const float *logits);
   void enterPages(Sequence &sequence);
   void draw(Sequence &sequence, const float *logits);
@@ -189,6 +194,7 @@ private:
   BatchCounts total;
   uint64_t steps = 0;
   int64_t nextNumber = 1;
+  std::vector<std::weak_ptr<const LoraSet>> sets;   // that sequences had, once
   std::vector<std::unique_ptr<Sequence>> sequences; // by number
   std::vector<Sequence *> running;                  // as they were let in
   std::vector<Sequence *> waiting;                  // the next one first
@@ -197,8 +203,8 @@ private:
   std::vector<BatchResult> made;
   Sequence *prompt = nullptr;   // one that prefills
   int64_t promptTokens = 0;     // so many ids
-  std::vector<Sequence *> rows; // those that decode
-  int64_t firstLogit = 0;       // of the rows
+  std::vector<Sequence *> rows; // those that decode, set by set of adapters
+  std::vector<const float *> rowLogits; // of each row; null where it draws none
   std::vector<int32_t> rowIds, rowPositions, tables;
   std::vector<float> logits; // (rows + 1, vocab); the first is the prompt's
 };

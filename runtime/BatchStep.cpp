@@ -211,29 +211,58 @@ Status Batch::runPrompt() {
       prompt->pages.data(),
       promptTokens - (draws ? 1 : 0),
       logits.data()};
-  return backend->prefill(step);
+  Status status = use(*prompt);
+  return status.ok() ? backend->prefill(step) : status;
 }
 
+/// Computes with the adapters of a sequence from now on.
+Status Batch::use(const Sequence &sequence) {
+  return backend->use(sequence.loras ? &sequence.loras->bound() : nullptr);
+}
+
+/// Runs the rows, those with the same adapters at once.
 Status Batch::runRows() {
+  rowLogits.assign(rows.size(), nullptr);
+  Status status;
+  for (size_t begin = 0; begin < rows.size() && status.ok();) {
+    uint64_t weights = rows[begin]->weights;
+    auto end = std::stable_partition(
+        rows.begin() + static_cast<ptrdiff_t>(begin), rows.end(),
+        [&](const Sequence *row) { return row->weights == weights; });
+    auto next = static_cast<size_t>(end - rows.begin());
+    status = runRows(begin, next);
+    begin = next;
+  }
+  return status;
+}
+
+/// Runs the rows [begin, end), those that draw last.
+Status Batch::runRows(size_t begin, size_t end) {
   auto width = static_cast<size_t>(spec().width);
-  auto firstToDraw =
-      std::stable_partition(rows.begin(), rows.end(), [](Sequence *row) {
-        return !row->drawsAt(row->computed + 1);
-      });
-  firstLogit = firstToDraw - rows.begin();
+  auto firstToDraw = std::stable_partition(
+      rows.begin() + static_cast<ptrdiff_t>(begin),
+      rows.begin() + static_cast<ptrdiff_t>(end),
+      [](const Sequence *row) { return !row->drawsAt(row->computed + 1); });
+  auto first = static_cast<size_t>(firstToDraw - rows.begin());
+  auto vocab = static_cast<size_t>(shared->manifest().vocabSize);
   rowIds.clear();
   rowPositions.clear();
-  tables.resize(rows.size() * width);
-  for (size_t i = 0; i < rows.size(); ++i) {
+  tables.resize((end - begin) * width);
+  for (size_t i = begin; i < end; ++i) {
     const Sequence &row = *rows[i];
     rowIds.push_back(row.ids[static_cast<size_t>(row.computed - row.unknown)]);
     rowPositions.push_back(static_cast<int32_t>(row.computed));
-    std::copy(row.pages.begin(), row.pages.end(), &tables[i * width]);
+    std::copy(row.pages.begin(), row.pages.end(), &tables[(i - begin) * width]);
+    if (i >= first)
+      rowLogits[i] = logits.data() + (i + 1) * vocab;
   }
-  return backend->decode(
-      {rowIds.data(), static_cast<int64_t>(rows.size()), rowPositions.data(),
-       tables.data(), firstLogit,
-       &logits[static_cast<size_t>(shared->manifest().vocabSize)]});
+  Status status = use(*rows[begin]);
+  if (!status.ok())
+    return status;
+  return backend->decode({rowIds.data(), static_cast<int64_t>(end - begin),
+                          rowPositions.data(), tables.data(),
+                          static_cast<int64_t>(first - begin),
+                          logits.data() + (first + 1) * vocab});
 }
 
 /// Notes that so many ids more are computed; `logits` are those after the last.
@@ -312,10 +341,8 @@ Status Batch::step() {
     advance(*prompt, promptTokens, logits.data());
   }
   total.decoded += static_cast<int64_t>(rows.size());
-  for (size_t i = 0; i < rows.size(); ++i) {
-    size_t row = i + 1 - std::min(i, static_cast<size_t>(firstLogit));
-    advance(*rows[i], 1, &logits[row * vocab]);
-  }
+  for (size_t i = 0; i < rows.size(); ++i)
+    advance(*rows[i], 1, rowLogits[i]);
   return status;
 }
 

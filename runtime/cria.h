@@ -635,6 +635,11 @@ typedef struct cria_sequence_options {
   const int32_t *end_ids; /* any of them ends the text */
   size_t end_count;
   int32_t logits; /* 1: results have the logits that ids were drawn from */
+  const cria_lora_set *lora; /* the adapters of this sequence, which keeps the
+                                set alive; a step computes the sequences of one
+                                set at once, and reads the weights for each set.
+                                NULL: those of the model. A fork has the set of
+                                its origin: NULL, or that one */
 } cria_sequence_options;
 
 /* Adds a sequence that holds nothing, and gives its number, which no other one

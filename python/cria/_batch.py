@@ -15,7 +15,7 @@ from cria._session import Completion, Logits, Prompt
 from cria._text import Ids, ids_array, ids_pointer
 
 if TYPE_CHECKING:
-    from cria._model import Model
+    from cria._model import LoraSet, Model
 
 
 class Finish(enum.IntEnum):
@@ -127,6 +127,7 @@ class Batch(_native.OneThread):
         sampler: Sampler | None,
         end_ids: Iterable[int],
         logits: bool,
+        lora: LoraSet | None = None,
     ) -> int:
         ends = ids_array(list(end_ids))
         options = _native.struct(
@@ -135,6 +136,7 @@ class Batch(_native.OneThread):
             end_ids=ids_pointer(ends),
             end_count=len(ends),
             logits=logits,
+            lora=lora._handle if lora else _native.ffi.NULL,
         )
         number = _native.ffi.new("int64_t *")
         self._call(function, *arguments, options, number)
@@ -146,14 +148,16 @@ class Batch(_native.OneThread):
         *,
         end_ids: Iterable[int] = (),
         logits: bool = False,
+        lora: LoraSet | None = None,
     ) -> int:
         """Adds a sequence that holds nothing; its number.
 
         ``sampler`` is of this sequence alone, which notes its ids there (default: the
         likeliest id). Any of ``end_ids`` ends the text. With ``logits``, results have
-        those that ids were drawn from.
+        those that ids were drawn from. ``lora`` are the adapters to compute with
+        (default: those of the model).
         """
-        return self._add("cria_batch_join", (), sampler, end_ids, logits)
+        return self._add("cria_batch_join", (), sampler, end_ids, logits, lora)
 
     def fork(
         self,
@@ -163,7 +167,8 @@ class Batch(_native.OneThread):
         end_ids: Iterable[int] = (),
         logits: bool = False,
     ) -> int:
-        """Adds a sequence that holds what another does, in the same pages."""
+        """Adds a sequence that holds what another does, in the same pages, and has the
+        same adapters."""
         return self._add("cria_batch_fork", (sequence,), sampler, end_ids, logits)
 
     def leave(self, sequence: int) -> None:

@@ -297,7 +297,6 @@ class Adapters(unittest.TestCase):
         self.assertEqual(made.ids, expected)
         self.assertNotEqual(made.ids, EXPECTED[0]["greedy"][:20])
 
-
     def test_sets_that_sessions_choose(self):
         roomy = tools.scratch / "roomy.cria"
         cria.compile(TINY / "config.json", out=roomy, lora_rank=4)
@@ -324,6 +323,40 @@ class Adapters(unittest.TestCase):
             model.session(lora=sets[0])
         with self.assertRaisesRegex(cria.FailedPrecondition, "--lora-rank=4"):
             model.lora_set(folders[:1])
+
+    def test_sets_that_sequences_have(self):
+        roomy = cria.compile(TINY / "config.json", lora_rank=4, batch=4)
+        folders = [tools.scratch / f"row{seed}" for seed in (5, 6)]
+        for seed, folder in enumerate(folders):
+            lora.Adapter(4, 80, r"_proj\.weight", seed).write(
+                folder, lora.shapes_of(tools, path)
+            )
+        both = cria.load(roomy, weights=TINY, device="cpu")
+        first, second = (both.lora_set([folder]) for folder in folders)
+        ids = [*IDS, *range(20)]  # more than a page
+        wanted = []
+        for one in (first, second, None):
+            session, likeliest = both.session(lora=one), cria.Sampler(768)
+            drawn = [session.draw(ids, likeliest)]
+            for _ in range(8):
+                drawn.append(session.draw(drawn[-1:], likeliest))
+            wanted.append(drawn)
+        self.assertEqual(len(set(map(tuple, wanted))), 3)
+        with both.batch() as batch:
+            # The last one finds the first one's pages, and no other's.
+            order = [0, 1, 2, 0]
+            sequences = [batch.join(lora=(first, second, None)[i]) for i in order]
+            drawn = {sequence: [] for sequence in sequences}
+            for sequence in sequences:
+                batch.feed(sequence, ids, 9)
+            while batch.unfinished:
+                for result in batch.step():
+                    drawn[result.sequence].append(result.id)
+            self.assertEqual(list(drawn.values()), [wanted[i] for i in order])
+            self.assertEqual(batch.info.reused, 16)
+            self.assertEqual(batch.fork(sequences[0]), 5)
+            with self.assertRaisesRegex(cria.InvalidArgument, "of another model"):
+                batch.join(lora=model.lora_set([]))
 
 
 class Devices(unittest.TestCase):
