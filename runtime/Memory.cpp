@@ -56,6 +56,15 @@ Result<Mapping> Mapping::zeroed(uint64_t size, const char *purpose) {
 
 static constexpr uint64_t pageBytes = 4096;
 
+void expectFewReads(const std::byte *data, uint64_t size) {
+  auto address = reinterpret_cast<uintptr_t>(data);
+  uintptr_t begin = (address + pageBytes - 1) / pageBytes * pageBytes;
+  uintptr_t end = (address + size) / pageBytes * pageBytes;
+  for (int advice : {MADV_RANDOM, MADV_NOHUGEPAGE})
+    if (begin < end)
+      madvise(reinterpret_cast<void *>(begin), end - begin, advice);
+}
+
 void populate(const std::byte *data, uint64_t size) {
 #ifdef MADV_POPULATE_READ
   auto address = reinterpret_cast<uintptr_t>(data);

@@ -34,4 +34,9 @@ private:
 /// one fault at a time in the first forward pass.
 void populate(const std::byte *data, uint64_t size);
 
+/// Says that few of the pages in [data, data + size), of a file, will be read.
+/// Else the system maps what is around a page that is read: 2 MiB where the
+/// file lies in such pieces in memory, also across an end of the range.
+void expectFewReads(const std::byte *data, uint64_t size);
+
 } // namespace cria

@@ -160,12 +160,23 @@ void Model::Builder::populateFile(size_t file, const Binding &binding) const {
         source.weight != embedding)
       ranges.emplace_back(source.begin, source.begin + source.weight->bytes());
   std::sort(ranges.begin(), ranges.end());
-  for (size_t i = 0; i < ranges.size();) {
-    auto [begin, end] = ranges[i++];
-    for (; i < ranges.size() && ranges[i].first <= end + mostBetween; ++i)
-      end = std::max(end, ranges[i].second);
-    populate(model->files[file].data() + begin, end - begin);
+  std::vector<std::pair<uint64_t, uint64_t>> joined;
+  for (auto [begin, end] : ranges)
+    if (!joined.empty() && begin <= joined.back().second + mostBetween)
+      joined.back().second = std::max(joined.back().second, end);
+    else
+      joined.emplace_back(begin, end);
+  const Mapping &mapping = model->files[file];
+  uint64_t last = 0;
+  for (auto [begin, end] : joined) {
+    if (manifest.shards > 1)
+      expectFewReads(mapping.data() + last, begin - last);
+    last = end;
   }
+  if (manifest.shards > 1)
+    expectFewReads(mapping.data() + last, mapping.size() - last);
+  for (auto [begin, end] : joined)
+    populate(mapping.data() + begin, end - begin);
 }
 
 /// Maps the files, and uses weights in place.
