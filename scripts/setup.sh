@@ -12,6 +12,8 @@ packages=(
   nlohmann-json3-dev libpcre2-dev libutf8proc-dev libcli11-dev
   # The tests alone:
   clang-format-14 gdb libgmock-dev libgtest-dev llvm-22-tools pkgconf python3-venv
+  # Tests of ranks, under two implementations of MPI:
+  libmpich-dev libopenmpi-dev mpich openmpi-bin
   # Debian packages alone:
   dpkg-dev file
 )

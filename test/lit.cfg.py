@@ -7,11 +7,12 @@ Substitutions beside lit's own (%s, %t, ...):
 
 Features: shared-models, gdb, clang-format-14, ptxas (on the PATH, in
 /usr/local/cuda/bin or cuda-tools/ of the build), cuda-tools (the pinned ptxas and
-nvdisasm are there), unshare (and this user may make namespaces), werror
-(CRIA_WERROR is on), fuzz (the build has fuzz targets), sanitized (so that memory
-and sizes are no measure, and other compilers' programs cannot use the libraries),
-standard-build (%{build} is %{src}/build), and the CPU's own: avx2, avx512f,
-avx512_bf16, amx_tile, ... as /proc/cpuinfo names them.
+nvdisasm are there), mpich and openmpi (their mpirun, and the library for their
+ranks), unshare (and this user may make namespaces), werror (CRIA_WERROR is on),
+fuzz (the build has fuzz targets), sanitized (so that memory and sizes are no
+measure, and other compilers' programs cannot use the libraries), standard-build
+(%{build} is %{src}/build), and the CPU's own: avx2, avx512f, avx512_bf16,
+amx_tile, ... as /proc/cpuinfo names them.
 """
 
 import os
@@ -80,6 +81,12 @@ config.available_features.update(
     for tool in ("clang-format-14", "gdb", "ptxas")
     if shutil.which(tool, path=config.environment["PATH"])
 )
+for mpi in ("mpich", "openmpi"):
+    library = os.path.join(config.build_dir, "lib", f"libcria-mpi-{mpi}.so")
+    if os.path.exists(library) and shutil.which(f"mpirun.{mpi}"):
+        config.available_features.add(mpi)
+    else:
+        lit_config.note(f"without mpirun.{mpi} and {library} its tests are skipped")
 if os.path.exists(os.path.join(cuda_tools, "ready")):
     config.available_features.add("cuda-tools")
 else:

@@ -4,12 +4,15 @@
 /// come, or one result in its place: with --print-ids the ids. Everything else
 /// goes to stderr.
 #include "runtime/Artifact.h"
+#include "runtime/cpu/Cores.h"
 #include "runtime/gguf/Files.h"
 #include "tools/Ids.h"
 #include "tools/run/Process.h"
 #include "tools/run/Run.h"
 
+#include <algorithm>
 #include <cstdio>
+#include <fcntl.h>
 #include <filesystem>
 #include <string>
 #include <sys/resource.h>
@@ -28,18 +31,57 @@ static Status openMachine(Run &run) {
   return rates.status();
 }
 
+static void printWarnings(const Run &run,
+                          const std::vector<std::string> &lines) {
+  for (const std::string &line : lines)
+    if (run.isFirst())
+      fprintf(stderr, "cria-run: warning: %s\n", line.c_str());
+}
+
+/// Joins the other ranks of an artifact for several. Rank 0 prints and writes
+/// for all; the others do the same steps.
+static Status openRanks(Run &run, const Artifact &artifact) {
+  RunOptions &options = run.options;
+  int64_t shards = artifact.manifest().shards;
+  if (shards == 1)
+    return Status();
+  if (options.chat)
+    return Status(CRIA_UNIMPLEMENTED,
+                  "--chat: expected an artifact for one rank, got one for " +
+                      std::to_string(shards));
+  auto ranks = joinRanks(shards);
+  if (!ranks.ok())
+    return ranks.status();
+  run.ranks = *ranks;
+  if (!options.threads)
+    options.threads = std::max(coreCount() / localRanks(), 1);
+  if (run.isFirst())
+    return Status();
+  for (std::string *path : {&options.logits, &options.profile})
+    if (!path->empty())
+      *path = "-";
+  int nothing = open("/dev/null", O_WRONLY | O_CLOEXEC);
+  bool isQuiet = nothing >= 0 && dup2(nothing, STDOUT_FILENO) >= 0;
+  if (nothing >= 0)
+    close(nothing);
+  return isQuiet ? Status()
+                 : Status(CRIA_UNAVAILABLE, "/dev/null: cannot be opened");
+}
+
 static Status openModel(Run &run) {
   const RunOptions &options = run.options;
   auto artifact = Artifact::open(options.artifact, options.cpu);
   if (!artifact.ok())
     return artifact.status();
-  auto model =
-      Model::load(*artifact, weightSource(options), deviceOptions(options));
+  if (Status status = openRanks(run, **artifact); !status.ok())
+    return status;
+  DeviceOptions device = deviceOptions(options);
+  device.ranks = run.ranks;
+  auto model = Model::load(*artifact, weightSource(options), device);
   if (!model.ok())
     return model.status();
   run.model = *model;
-  for (const std::string &line : run.model->warnings())
-    fprintf(stderr, "cria-run: warning: %s\n", line.c_str());
+  printWarnings(run, run.model->warnings());
   if (!options.prompts.empty()) // a batch has what a session has
     return Status();
   auto session = Session::create(run.model, options.threads);
@@ -61,8 +103,7 @@ static Status loadGeneration(Run &run) {
   }
   Status status = run.generation.complete(run.manifest().config.root(),
                                           run.options.artifact);
-  for (const std::string &line : run.generation.warnings)
-    fprintf(stderr, "cria-run: warning: %s\n", line.c_str());
+  printWarnings(run, run.generation.warnings);
   return status.ok() ? run.generation.fits(run.manifest().vocabSize) : status;
 }
 
@@ -191,6 +232,35 @@ static Status readPrefix(Run &run) {
   return prefix.status();
 }
 
+/// A hash of all that decides which steps a run takes.
+static uint64_t hashOfSteps(const Run &run) {
+  const RunOptions &options = run.options;
+  std::string text =
+      std::to_string(run.limit) + " " + std::to_string(options.seed) + " " +
+      std::to_string(!options.logits.empty()) + " " + joinIds(run.prompt) +
+      " " + std::to_string(run.prefix.rows);
+  SamplerOptions sampling = samplerOptions(run);
+  for (double value :
+       {sampling.temperature, sampling.topP, sampling.minP,
+        sampling.repetitionPenalty, static_cast<double>(sampling.topK)})
+    text += " " + std::to_string(value);
+  for (int64_t id : run.generation.eos)
+    text += " " + std::to_string(id);
+  return criaFnv1a64(CRIA_FNV_OFFSET, text.data(), text.size());
+}
+
+/// Whether all ranks are about to do the same.
+static Status agree(Run &run) {
+  if (!run.ranks)
+    return Status();
+  Result<uint64_t> weights = run.model->fingerprint();
+  if (!weights.ok())
+    return weights.status();
+  return agreeRanks(*run.ranks, {{"artifact", run.model->artifact().checksum()},
+                                 {"weights", *weights},
+                                 {"options and prompt", hashOfSteps(run)}});
+}
+
 // ---- What is said at the end -----------------------------------------------
 
 static std::string phase(const Run &run, const char *name) {
@@ -211,6 +281,11 @@ static std::string phase(const Run &run, const char *name) {
 static void printSummary(const Run &run, double loaded) {
   rusage usage = {};
   getrusage(RUSAGE_SELF, &usage);
+  auto peak = static_cast<uint64_t>(usage.ru_maxrss);
+  if (run.ranks)
+    run.ranks->max(&peak, 1);
+  if (!run.isFirst())
+    return;
   if (isatty(STDOUT_FILENO) && isatty(STDERR_FILENO))
     fputc('\n', stderr);
   if (!run.model->onCpu())
@@ -218,8 +293,9 @@ static void printSummary(const Run &run, double loaded) {
   std::string phases;
   if (run.options.prompts.empty())
     phases = phase(run, "prefill") + ", " + phase(run, "decode") + ", ";
-  fprintf(stderr, "load %.3f s, %speak memory %.1f MiB\n", loaded,
-          phases.c_str(), static_cast<double>(usage.ru_maxrss) / 1024);
+  fprintf(stderr, "load %.3f s, %speak memory %s%.1f MiB\n", loaded,
+          phases.c_str(), run.ranks ? "of a rank " : "",
+          static_cast<double>(peak) / 1024);
 }
 
 static int runAll(Run &run) {
@@ -228,7 +304,7 @@ static int runAll(Run &run) {
   for (auto step : {openMachine, openModel, loadGeneration, loadTokenizer})
     if (status.ok())
       status = step(run);
-  for (auto step : {encodeSource, readPrompt, readPrefix, setLimit})
+  for (auto step : {encodeSource, readPrompt, readPrefix, setLimit, agree})
     if (status.ok() && !chat && !prompts)
       status = step(run);
   double loaded = now();
@@ -247,8 +323,20 @@ static int runAll(Run &run) {
     return 128 + signal;
   if (status.ok())
     return 0;
-  fprintf(stderr, "cria-run: error: %s\n", status.message().c_str());
+  std::string who =
+      run.ranks ? "rank " + std::to_string(run.ranks->rank) + ": " : "";
+  fprintf(stderr, "cria-run: %serror: %s\n", who.c_str(),
+          status.message().c_str());
   return 1;
+}
+
+/// Ends all ranks where this one has failed.
+static int finish(const Run &run, int code) {
+  if (run.ranks && code != 0)
+    run.ranks->abort(code);
+  if (run.ranks)
+    run.ranks->leave();
+  return code;
 }
 
 int main(int argc, char **argv) {
@@ -258,11 +346,11 @@ int main(int argc, char **argv) {
   if (std::optional<int> code = parseOptions(argc, argv, run.options))
     return *code;
   try {
-    return runAll(run);
+    return finish(run, runAll(run));
   } catch (const std::bad_alloc &) {
     fprintf(stderr, "cria-run: error: out of memory\n");
   } catch (const std::exception &problem) {
     fprintf(stderr, "cria-run: error: %s\n", problem.what());
   }
-  return 1;
+  return finish(run, 1);
 }

@@ -43,12 +43,20 @@ FAMILIES = {
 }
 
 
-def drawn(weight, layer):
-    """A slot's weight in f64: rows of a tensor of the checkpoint."""
-    rows = weight.get("rows", {"first": 0, "of": weight["shape"][0]})
+def drawn(weight, layer, rank=0, ranks=1):
+    """A slot's weight in f64: rows of a tensor of the checkpoint, or a rank's
+    share of its rows or columns."""
+    shape, split = weight["shape"], weight.get("split")
+    rows = weight.get("rows", {"first": 0, "of": shape[0]})
+    first, of, rest = rows["first"], rows["of"], shape[1:]
+    if split == "rows":
+        first += rank * shape[0]
+        of = rows["of"] if "rows" in weight else shape[0] * ranks
+    if split == "cols":
+        rest = [shape[1] * ranks]
     name = weight["name"].replace("{}", str(layer + weight["first"]))
-    whole = weights.values(SEED, name, [rows["of"], *weight["shape"][1:]])
-    return whole[rows["first"] :][: weight["shape"][0]]
+    mine = weights.values(SEED, name, [of, *rest])[first:][: shape[0]]
+    return mine[:, rank * shape[1] :][:, : shape[1]] if split == "cols" else mine
 
 
 def empty_cache(cache, stored):
@@ -79,17 +87,20 @@ def check_caches(want, got, what):
 class Memory:
     """Weights, tables and caches, for whoever is called with them."""
 
-    def __init__(self, manifest, dtype, stored):
+    def __init__(self, manifest, dtype, stored, rank=0):
+        model = manifest["model"]
+        share = rank, model.get("shards", 1)
         self.arrays = [None] * manifest["slots"]
         symbols = {weight["symbol"]: weight for weight in manifest["weights"]}
         for weight in manifest["weights"]:
             if "tied" in weight:
                 origin = symbols[weight["tied"]]
-                weight = origin | {key: weight[key] for key in ("slot", "dtype")}
+                weight = weight | {"name": origin["name"]}
             for layer in range(max(weight["count"], 1)):
-                values = weights.rounded(drawn(weight, layer), dtype)
+                exact = drawn(weight, layer, *share)
+                values = weights.rounded(exact, dtype)
                 self.arrays[weight["slot"] + layer] = guarded(
-                    blocks.quantize(drawn(weight, layer), weight["dtype"])
+                    blocks.quantize(exact, weight["dtype"])
                     if weight["dtype"] in blocks.FORMATS
                     else encoded(values, stored)
                 )
@@ -104,7 +115,8 @@ class Memory:
         )
         self.caches = [empty_cache(cache, stored) for cache in manifest["caches"]]
         self.chunk = CHUNK
-        self.logits = np.zeros((CHUNK, manifest["model"]["vocab_size"]), np.float32)
+        columns = model.get("logits", model["vocab_size"])
+        self.logits = np.zeros((CHUNK, columns), np.float32)
         self.arena = np.zeros(manifest["cpu"][0]["arena"] // 64 + 2, "V64")
 
 

@@ -98,6 +98,8 @@ static Status writeLogits(Run &run, const int32_t *ids, int64_t count,
     return status;
   Result<int32_t> id = sampler->sample(&rows[(count - 1) * vocab]);
   run.next = id.ok() ? *id : 0;
+  if (run.ranks) // whose sums may differ in their last bits
+    run.ranks->broadcast(&run.next, sizeof(run.next));
   return id.status();
 }
 
@@ -215,7 +217,8 @@ Status runPrompt(Run &run) {
       return piece.status();
     printed += *piece;
   }
-  setRunning(run.session.get());
+  // A rank that stopped between two tokens would leave the others waiting.
+  setRunning(run.ranks ? nullptr : run.session.get());
   Status status = prefillAll(run, *sampler);
   if (status.ok())
     status = writeOut(printed);

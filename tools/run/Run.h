@@ -9,6 +9,7 @@
 #include "tools/run/Npy.h"
 #include "tools/run/Options.h"
 #include "tools/run/Process.h"
+#include "tools/run/Ranks.h"
 #include "tools/run/Trace.h"
 
 #include <memory>
@@ -20,6 +21,7 @@ namespace cria {
 /// All that a run holds.
 struct Run {
   RunOptions options;
+  const CriaRanks *ranks = nullptr; // that share the model; null: one alone
   std::shared_ptr<const Model> model;
   std::unique_ptr<Session> session;
   Generation generation;
@@ -33,6 +35,8 @@ struct Run {
   int64_t limit = 0; // of new ids
 
   const Manifest &manifest() const { return model->manifest(); }
+  /// Whether this process speaks for all.
+  bool isFirst() const { return !ranks || ranks->rank == 0; }
   /// Positions that prefix and prompt take.
   int64_t promptLength() const {
     return static_cast<int64_t>(prefix.rows + prompt.size());

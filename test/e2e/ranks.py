@@ -1,0 +1,215 @@
+"""ranks.py BIN SCRATCH MPI: two ranks of mpirun.MPI are one model.
+
+For small models of several families in f32, compiled with --shards=2: greedy, the
+64 ids of one rank; logits by the bar of f32. Of a checkpoint on disk, its tensors
+in several files and of another type, as of --random-weights. Matrices in blocks,
+caches in blocks, adapters, sampling, and a vocabulary that two ranks cannot share.
+A rank's memory is its share of the weights.
+"""
+
+import json
+import os
+import re
+import sys
+
+import numpy as np
+
+import families
+import weights
+from harness import Tools, check, check_close, execute
+
+SEED = 7
+PROMPT = [1, 5, 9, 44, 200, 17, 3]
+# Two KV heads, and an even intermediate size, as all of SMALL.
+FAMILIES = ["llama", "mistral", "qwen2", "phi3", "gemma2", "granite", "qwen3"]
+CHANGES = {"gemma2": {"num_key_value_heads": 2}}
+# Two ranks on any machine, whoever runs them.
+OPTIONS = {
+    "mpich": [],
+    "openmpi": ["--oversubscribe", "--bind-to", "none"],
+}
+ENVIRONMENT = os.environ | {
+    "OMPI_ALLOW_RUN_AS_ROOT": "1",
+    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+    "OMPI_MCA_btl_vader_single_copy_mechanism": "none",
+    "CRIA_MPI_TIMEOUT": "120",
+}
+
+
+class Ranks(Tools):
+    """Runs artifacts under mpirun, as many ranks as `count`."""
+
+    def __init__(self, bin, scratch, mpi, count=2):
+        super().__init__(bin, scratch)
+        self.mpi, self.count = mpi, count
+
+    def mpirun(self, *programs):
+        """One program for all ranks, or one for each."""
+        each = self.count if len(programs) == 1 else 1
+        command = [f"mpirun.{self.mpi}", *OPTIONS[self.mpi]]
+        for i, program in enumerate(programs):
+            command += [":"] * (i > 0) + ["-n", each, *program]
+        return command
+
+    def run(self, artifact, *flags):
+        program = self.run_command(artifact, "--threads=1", *flags)
+        return execute(self.mpirun(program), env=ENVIRONMENT)
+
+
+def config_of(tools, name, **changes):
+    config = families.FAMILIES[name] | CHANGES.get(name, {}) | changes
+    path = tools.scratch / f"{name}.json"
+    path.write_text(json.dumps(config))
+    return path
+
+
+def both(tools, config, *flags):
+    """The artifacts of one rank and of two."""
+    one = tools.compile(config, "--dtype=f32", *flags, out="one.cria")
+    two = tools.compile(config, "--dtype=f32", "--shards=2", *flags, out="two.cria")
+    return one, two
+
+
+def check_same(tools, ranks, artifacts, what, *flags):
+    """64 ids and the logits of the prompt."""
+    one, two = artifacts
+    source = flags or [f"--random-weights={SEED}"]
+    expected = tools.greedy(one, PROMPT, 64, *source)
+    got = ranks.greedy(two, PROMPT, 64, *source)
+    check(got == expected, f"{what}: two ranks say {got}, one {expected}")
+    logits = [where.logits(which, PROMPT, *source)
+              for where, which in ((tools, one), (ranks, two))]
+    check_close(*logits, what)
+
+
+def check_family(tools, ranks, name):
+    artifacts = both(tools, config_of(tools, name))
+    check_same(tools, ranks, artifacts, name)
+
+
+def write_shards(folder, arrays, dtype):
+    """Every second tensor to each of two files, and their index."""
+    folder.mkdir()
+    names, where = list(arrays), {}
+    for part in range(2):
+        file = f"model-{part + 1:05}-of-00002.safetensors"
+        own = {name: arrays[name] for name in names[part::2]}
+        weights.write_safetensors(folder / file, own, dtype, align=64)
+        where |= {name: file for name in own}
+    index = json.dumps({"metadata": {}, "weight_map": where})
+    (folder / "model.safetensors.index.json").write_text(index)
+
+
+def write_adapter(folder, shapes):
+    """A LoRA adapter of rank 4 of the weights called `shapes`."""
+    folder.mkdir()
+    config = {"peft_type": "LORA", "r": 4, "lora_alpha": 8, "bias": "none"}
+    (folder / "adapter_config.json").write_text(json.dumps(config))
+    random, tensors = np.random.default_rng(SEED), {}
+    for name, (rows, columns) in shapes.items():
+        module = "base_model.model." + name.removesuffix(".weight")
+        for letter, shape in zip("AB", [(4, columns), (rows, 4)]):
+            matrix = random.normal(0, 0.05, shape).astype(np.float32)
+            tensors[f"{module}.lora_{letter}.weight"] = matrix
+    weights.write_safetensors(folder / "adapter_model.safetensors", tensors, "f32")
+
+
+def check_checkpoint(tools, ranks):
+    """In place, and converted; with and without an adapter."""
+    config = config_of(tools, "llama", attention_bias=True)
+    artifacts = both(tools, config)
+    drawn = ranks.logits(artifacts[1], PROMPT, f"--random-weights={SEED}")
+    read = json.loads(config.read_text())
+    for dtype in ("f32", "bf16"):
+        folder = tools.scratch / f"checkpoint-{dtype}"
+        write_shards(folder, weights.llama_weights(read, SEED, dtype), dtype)
+        check_same(tools, ranks, artifacts, dtype, f"--weights={folder}")
+    folder = tools.scratch / "checkpoint-f32"
+    got = ranks.logits(artifacts[1], PROMPT, f"--weights={folder}")
+    check(np.array_equal(drawn, got), "--weights: not what --random-weights gives")
+    lora = tools.scratch / "lora"
+    shapes = weights.llama_shapes(read)
+    targets = ["q_proj", "o_proj", "down_proj"]
+    write_adapter(lora, {name: shape for name, shape in shapes.items()
+                         if name.split(".")[-2] in targets
+                         and name.endswith("weight")})
+    check_same(tools, ranks, artifacts, "adapter", f"--weights={folder}",
+               f"--lora={lora}")
+
+
+def check_blocks(tools, ranks):
+    """Shares of rows and columns that are whole blocks."""
+    config = config_of(tools, "llama", intermediate_size=192, head_dim=32,
+                       vocab_size=321)
+    artifacts = both(tools, config, "--quantize=q4_0,head=q8_0", "--kv=q8_0")
+    check_same(tools, ranks, artifacts, "in blocks")
+
+
+def check_sampled(tools, ranks):
+    artifacts = both(tools, config_of(tools, "llama"))
+    flags = [f"--random-weights={SEED}", "--ids=1,2,3", "--max-tokens=24"]
+    flags += ["--temperature=0.8", "--top-p=0.9", "--seed=3", "--print-ids"]
+    expected, got = (where.run(which, *flags).ok().ids()
+                     for where, which in ((tools, artifacts[0]), (ranks, artifacts[1])))
+    check(got == expected, f"sampled: {got}, expected {expected}")
+
+
+def check_ends(tools, ranks):
+    """Logits that are all equal, and one that is not finite, of the other rank."""
+    config = config_of(tools, "llama")
+    artifact = tools.compile(config, "--dtype=f32", "--shards=2")
+    arrays = weights.llama_weights(json.loads(config.read_text()), SEED, "f32")
+    flags = ["--ids=1,2,3", "--max-tokens=4", "--temperature=0", "--print-ids"]
+    head = arrays["lm_head.weight"]
+    head[:] = 0
+    write_shards(tools.scratch / "equal", arrays, "f32")
+    run = ranks.run(artifact, f"--weights={tools.scratch / 'equal'}", *flags)
+    check(run.ok().ids() == [0] * 4, f"equal logits: {run.ids()}")
+    head[200] = np.nan
+    write_shards(tools.scratch / "nan", arrays, "f32")
+    run = ranks.run(artifact, f"--weights={tools.scratch / 'nan'}", *flags)
+    failed = run.status != 0 and "the logit of id 200 is nan" in run.errors
+    check(failed, f"{run}\nexpected an error that names id 200")
+
+
+def peak(run):
+    found = re.search(r"peak memory of a rank ([\d.]+) MiB", run.ok().errors)
+    check(found, f"{run}\nexpected the peak memory of a rank")
+    return float(found[1])
+
+
+def check_memory(tools, ranks):
+    """What a rank takes beyond a tiny model's is at most 1.05 of its share."""
+    config = config_of(
+        tools, "llama", hidden_size=1024, intermediate_size=3072,
+        num_attention_heads=16, num_key_value_heads=4, vocab_size=4096)
+    read = json.loads(config.read_text())
+    folder = tools.scratch / "large"
+    write_shards(folder, weights.llama_weights(read, SEED, "f32"), "f32")
+    # Hardly any scratch and caches, which are no share of the weights.
+    flags = ["--dtype=f32", "--shards=2", "--max-seq=8", "--chunk=4"]
+    small = tools.compile(config_of(tools, "qwen3"), *flags, out="small.cria")
+    large = tools.compile(config, *flags, out="large.cria")
+    prompt = ["--ids=1,2,3", "--max-tokens=3", "--print-ids"]
+    base = peak(ranks.run(small, f"--random-weights={SEED}", *prompt))
+    taken = peak(ranks.run(large, f"--weights={folder}", *prompt)) - base
+    share = sum(file.stat().st_size for file in folder.glob("*.safetensors")) / 2
+    embedding = read["vocab_size"] * read["hidden_size"] * 4 / 2
+    most = 1.05 * share / 2**20
+    check(taken <= most, f"a rank takes {taken:.1f} MiB, expected at most {most:.1f}")
+    least = (share - embedding) / 2**20
+    check(taken >= 0.95 * least, f"a rank takes {taken:.1f} MiB of {least:.1f}?")
+
+
+def main():
+    bin, scratch, mpi, *parts = sys.argv[1:]
+    tools, ranks = Tools(bin, scratch), Ranks(bin, f"{scratch}-ranks", mpi)
+    for name in parts or FAMILIES:
+        if name in FAMILIES:
+            check_family(tools, ranks, name)
+        else:
+            globals()[f"check_{name}"](tools, ranks)
+
+
+if __name__ == "__main__":
+    main()
