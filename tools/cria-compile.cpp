@@ -302,6 +302,9 @@ static llvm::Expected<CompileOptions> readOptions() {
   if (options.shards > 1 && options.import.loraRank)
     return llvm::createStringError("--shards: expected no --lora-rank with it; "
                                    "cria-run --lora merges adapters");
+  if (options.shards > 1 && options.batch)
+    return llvm::createStringError("--shards: expected no --batch with it: "
+                                   "ranks run one text at a time");
   int64_t before = 0;
   if (llvm::Error error = readNumber(depth, 0, 1 << 24, before))
     return error;

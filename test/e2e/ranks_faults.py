@@ -36,6 +36,7 @@ def check_compiler(tools):
     refused("olmo2", norm, two)
     refused("llama", "--shards: expected --target=cpu with it", two, "--target=cuda")
     refused("llama", "--shards: expected no --lora-rank with it", two, "--lora-rank=4")
+    refused("llama", "--shards: expected no --batch with it", two, "--batch=2")
     refused("llama", "--shards: expected 1 to 1024, got 0", "--shards=0")
 
 
