@@ -112,7 +112,8 @@ def times(gpu, launch, memory, figures):
     full = min(blocks, 1 / longest)
     turns = math.ceil(full / (gpu.multiprocessors * figures["blocks"]))
     lanes = math.prod(launch["block"])
-    loaded = total(launch, asked, "used_bytes") * longest / lanes
+    loaded = total(launch, asked, "used_bytes") + launch.get("bulk_bytes", 0)
+    loaded *= longest / lanes
     waits = loaded / (16 * figures["loads"]) if figures["loads"] else 0
     cycle = 1e-3 / gpu.clock  # us
     return {
@@ -223,14 +224,14 @@ def parts_of(launches, bounds):
 
 def table(title, launches, bounds, figures):
     """Lines of Markdown: a kernel's time and what bounds it, on each GPU. `launches`
-    has those of each chip; NAME_wgmma is what NAME is on others."""
+    has those of each chip; NAME_wgmma and NAME_bulk are what NAME is on others."""
     heads = [f"{gpu.name}, us" for gpu in GPUS]
     yield "| " + " | ".join([title, "times", *heads, "bound"]) + " |"
     yield "|---" * (len(GPUS) + 3) + "|"
     sums, apart = [0] * len(GPUS), [0] * len(GPUS)
     parts = {chip: parts_of(each, bounds) for chip, each in launches.items()}
     names = {
-        chip: {name.removesuffix("_wgmma"): name for name in each}
+        chip: {re.sub("_(wgmma|bulk)$", "", name): name for name in each}
         for chip, each in launches.items()
     }
     for row in dict.fromkeys(row for each in names.values() for row in each):

@@ -73,8 +73,8 @@ void Gemv::forEachWork(llvm::function_ref<void(const Work &, Value)> body) {
   int64_t all = std::accumulate(blocks.begin(), blocks.end(), int64_t(0));
   b.when(b.less(block, b.i32(all)), [&] {
     branch(b, blocks, block, [&](size_t i, Value block) {
-      Value warp = b.add(b.mul(block, warps()), b.warp());
-      body(works[i], b.mul(warp, unitsOfWarp(works[i])));
+      Value number = b.add(b.mul(block, warps()), warp());
+      body(works[i], b.mul(number, unitsOfWarp(works[i])));
     });
   });
 }
@@ -88,16 +88,44 @@ int64_t Gemv::emit() {
   return blocks;
 }
 
-void simt::emitGemv(KernelFunction &function, const Twine &suffix,
-                    ArrayRef<Work> works, const Part *input,
-                    const Statistics &statistics) {
+/// Builds the kernel and its launch, with `bulk` the one by cp.async.bulk:
+/// false where there is none.
+static bool emitGemv(KernelFunction &function, const Twine &name,
+                     ArrayRef<Work> works, const Part *input,
+                     const Statistics &statistics, bool bulk,
+                     std::optional<bool> forWgmma) {
   bool inBlocks = works[0].dots[0].bits;
-  Launch launch(function, suffix, inBlocks ? kBlockGemvThreads : kThreads);
+  Launch launch(function, name, inBlocks ? kBlockGemvThreads : kThreads);
   std::unique_ptr<Gemv> gemv;
   if (inBlocks)
     gemv = makeBlockGemv(launch, works, *input, statistics);
   else
-    gemv = makeFloatGemv(launch, works, input, statistics);
+    gemv = makeFloatGemv(launch, works, input, statistics, bulk);
+  if (bulk && !gemv->isBulk()) {
+    launch.erase();
+    return false;
+  }
+  if (forWgmma)
+    launch.b.function->setAttr(kWgmmaAttribute,
+                               launch.b.getBoolAttr(*forWgmma));
   int64_t blocks = gemv->emit();
   launch.finish({function.constant(blocks)});
+  return true;
+}
+
+void simt::emitGemv(KernelFunction &function, const Twine &suffix,
+                    ArrayRef<Work> works, const Part *input,
+                    const Statistics &statistics) {
+  const Chips &chips = function.chips;
+  std::optional<bool> one, other;
+  if (chips.wgmma && chips.others) {
+    one = true;
+    other = false;
+  }
+  bool hasBulk = chips.wgmma && ::emitGemv(function, suffix + "_bulk", works,
+                                           input, statistics, true, one);
+  if (!hasBulk)
+    ::emitGemv(function, suffix, works, input, statistics, false, {});
+  else if (chips.others)
+    ::emitGemv(function, suffix, works, input, statistics, false, other);
 }

@@ -23,6 +23,8 @@ public:
 
   /// Builds all outputs; returns the blocks they take.
   int64_t emit();
+  /// Whether weights come by copies that only chips with wgmma have.
+  virtual bool isBulk() const { return false; }
 
 protected:
   /// Rows of weights that a warp multiplies: an operand, and the row.
@@ -42,6 +44,8 @@ protected:
   /// The units of one warp; behind the last they are the last again.
   llvm::SmallVector<mlir::Value> unitsFrom(const Work &work, mlir::Value first);
   llvm::SmallVector<WeightRow> rowsOf(const Work &work, mlir::ValueRange units);
+  /// The warp's number in the block.
+  virtual mlir::Value warp() { return b.warp(); }
   /// Warps of a block.
   int64_t warps() const { return b.threads() / kWarp; }
   /// Rows of weights that a warp multiplies side by side.
@@ -74,10 +78,10 @@ private:
 inline constexpr int64_t kBlockGemvThreads = 256;
 
 /// Weights of floats (cuda/GemvFloats.cpp). `input` is null where it is in
-/// memory.
+/// memory. With `bulk` weights come by cp.async.bulk where they can.
 std::unique_ptr<Gemv> makeFloatGemv(Launch &launch, llvm::ArrayRef<Work> works,
                                     const Part *input,
-                                    const Statistics &statistics);
+                                    const Statistics &statistics, bool bulk);
 
 /// Weights in blocks, by products of four bytes (cuda/GemvBlocks.cpp). The
 /// block computes the input's codes and scales.

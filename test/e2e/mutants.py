@@ -1,5 +1,6 @@
-"""mutants.py BIN SCRATCH [wgmma|attention|decode]: bugs planted in our own kernels do not
-pass, or in products or attention by warpgroups, or in decode attention on tensor cores.
+"""mutants.py BIN SCRATCH [wgmma|attention|bulk|decode]: bugs planted in our own kernels do
+not pass, or in products or attention by warpgroups, in weights that come by bulk copies,
+or in decode attention on tensor cores.
 
 A small model's PTX is changed in its artifact, one instruction a mutant. The
 emulated driver's checks must name each mutant's kernel; where a mutant only
@@ -260,6 +261,40 @@ DIFFERENT_ATTENTION = [
     ("outputs not rescaled", ROWS, r"mul\S+(\s+%r\d+, )%r\d+, (%r\d+);", r"mov.b32\1\2;", 20),
 ]
 
+# Weights of decode by bulk copies: rows that go round the ring twice, and end within a
+# stage. The last id of the prompt is decoded.
+BULK = CONFIG | {"intermediate_size": 4352, "num_hidden_layers": 1}
+STREAM, STAGED = "layers_mlp_down_decode_bulk", "layers_attn_out_decode_bulk"
+EXPECT = r"(expect_tx\S+\s+%rd\d+, \[[^\]]*\], )%r\d+"
+FOUND_BULK = [
+    ("no wait for weights", STREAM, WAIT, "", 0),
+    ("no wait for the next round", STREAM, WAIT, "", -1),
+    ("no wait for a row's end", STAGED, WAIT, "", -1),
+    ("weights' other phase", STREAM, r"(P1, \[%r\d+\], )%r\d+", r"\g<1>1", 0),
+    ("always the first phase", STREAM, r"(P1, \[%r\d+\], )%r\d+", r"\g<1>0", -1),
+    ("no fence of barriers", STREAM, r"fence\.mbarrier_init\S+;", "", 0),
+    ("a barrier that nothing begins", STREAM, r"mbarrier\.init\S+\s+[^;]*;", "", 1),
+    ("two announce a stage", STREAM, r"(mbarrier\.init\S+\s+\[[^\]]*\]), %r\d+;", r"\1, 2;", 0),
+    ("no barrier behind their init", STREAM, r"bar\.warp\.sync\s+-1;", "", 0),
+    ("weights over those that are read", STREAM, r"bar\.warp\.sync\s+-1;", "", 1),
+    ("the last over those that are read", STREAM, r"bar\.warp\.sync\s+-1;", "", -1),
+    ("nothing announced", STREAM, r"mbarrier\.arrive\.expect_tx[^;]*;", "", 0),
+    ("bytes too few", STREAM, EXPECT, r"\g<1>512", 0),
+    ("bytes too many", STREAM, EXPECT, r"\g<1>2048", 0),
+    ("a copy left out", STREAM, r"cp\.async\.bulk[^;]*;", "", 0),
+    ("a copy of the next round left out", STREAM, r"cp\.async\.bulk[^;]*;", "", -1),
+    ("a copy in the next stage", STREAM, r"(cp\.async\.bulk\S+ \[%rd\d+)\]", r"\1+1024]", 0),
+    ("a copy 8 bytes aside", STREAM, r"(cp\.async\.bulk\S+ \[%rd\d+)\]", r"\1+8]", 0),
+    ("a source 8 bytes aside", STREAM, r"(cp\.async\.bulk\S+ \[[^\]]*\], \[%rd\d+)\]", r"\1+8]", 0),
+    ("all lanes copy", STREAM, r"elect\.sync\s+%r\d+\|(%p\d+), -1;", r"setp.eq.b32 \1, 0, 0;", 0),
+    ("a round too many", STREAM, r"and\.pred(\s+%p\d+, %p\d+), %p\d+;", r"mov.pred\1;", 0),
+    ("no wait for the launch before", STREAM, r"griddepcontrol\.wait;", "", -1),
+]
+DIFFERENT_BULK = [
+    ("a source aside", STREAM, r"(cp\.async\.bulk\S+ \[[^\]]*\], \[%rd\d+)\]", r"\1+16]", 0),
+    ("weights aside", STREAM, r"(ld\.shared\.v4.*\[%rd?\d+)\]", r"\1+16]", 0),
+]
+
 HOPPER = {
     "wgmma": [
         (WGMMA, WGMMA_IDS, FOUND_WGMMA, DIFFERENT_WGMMA),
@@ -354,6 +389,10 @@ def main():
     if sys.argv[3:] == ["decode"]:
         planter = Planter(tools, TURNS, "--chunk=89", ids=TURNS_IDS)
         return check_planted(planter, FOUND_IN_TURNS, DIFFERENT_IN_TURNS)
+    if sys.argv[3:] == ["bulk"]:
+        flags = ["--chip=sm_90a", "--chunk=6"]
+        planter = Planter(tools, BULK, *flags, device="sm_90")
+        return check_planted(planter, FOUND_BULK, DIFFERENT_BULK)
     if sys.argv[3:]:
         for model, ids, *mutants in HOPPER[sys.argv[3]]:
             flags = ["--chip=sm_90a", f"--chunk={model['max_position_embeddings']}"]

@@ -34,6 +34,54 @@ gpu.module @kernels [#nvvm.target<chip = "sm_80">, #nvvm.target<chip = "sm_90">]
     gpu.return
   }
 
+  // Bulk copies of weights, and barriers that count them, do not wait either.
+  // CHECK-LABEL: gpu.func @bulk
+  // CHECK: nvgpu.mbarrier.init
+  // CHECK: nvvm.cp.async.bulk.shared.cluster.global
+  // CHECK-NEXT: }
+  // CHECK-NEXT: nvvm.griddepcontrol launch_dependents
+  // CHECK-NEXT: nvvm.griddepcontrol wait
+  // CHECK-NEXT: nvgpu.mbarrier.try_wait.parity
+  gpu.func @bulk(%w: memref<256xbf16>)
+      workgroup(%stage: memref<256xbf16, #gpu.address_space<workgroup>>) kernel attributes {cria.weights = array<i32: 0>} {
+    %c0 = arith.constant 0 : index
+    %c1 = arith.constant 1 : index
+    %c512 = arith.constant 512 : index
+    %bytes = arith.constant 512 : i32
+    %even = arith.constant false
+    %leads = nvvm.elect.sync -> i1
+    %full = nvgpu.mbarrier.create -> <memorySpace = #gpu.address_space<workgroup>>
+    scf.if %leads {
+      nvgpu.mbarrier.init %full[%c0], %c1 : <memorySpace = #gpu.address_space<workgroup>>
+      nvvm.fence.mbarrier.init
+      nvgpu.mbarrier.arrive.expect_tx %full[%c0], %c512 : <memorySpace = #gpu.address_space<workgroup>>
+      %to = memref.extract_aligned_pointer_as_index %stage : memref<256xbf16, #gpu.address_space<workgroup>> -> index
+      %to64 = arith.index_cast %to : index to i64
+      %there = llvm.inttoptr %to64 : i64 to !llvm.ptr<7>
+      %from = memref.extract_aligned_pointer_as_index %w : memref<256xbf16> -> index
+      %from64 = arith.index_cast %from : index to i64
+      %here = llvm.inttoptr %from64 : i64 to !llvm.ptr<1>
+      %barrier = nvgpu.mbarrier.get %full[%c0] : <memorySpace = #gpu.address_space<workgroup>> -> i32
+      %count = llvm.inttoptr %barrier : i32 to !llvm.ptr<3>
+      nvvm.cp.async.bulk.shared.cluster.global %there, %here, %count, %bytes : !llvm.ptr<7>, !llvm.ptr<1>
+    }
+    nvgpu.mbarrier.try_wait.parity %full[%c0], %even, %c512 : <memorySpace = #gpu.address_space<workgroup>>
+    gpu.return
+  }
+
+  // Those of what is no weight do.
+  // CHECK-LABEL: gpu.func @bulk_input
+  // CHECK: nvvm.griddepcontrol wait
+  // CHECK-NEXT: nvvm.cp.async.bulk.shared.cluster.global
+  gpu.func @bulk_input(%x: memref<256xbf16>, %there: !llvm.ptr<7>, %count: !llvm.ptr<3>) kernel {
+    %bytes = arith.constant 512 : i32
+    %from = memref.extract_aligned_pointer_as_index %x : memref<256xbf16> -> index
+    %from64 = arith.index_cast %from : index to i64
+    %here = llvm.inttoptr %from64 : i64 to !llvm.ptr<1>
+    nvvm.cp.async.bulk.shared.cluster.global %there, %here, %count, %bytes : !llvm.ptr<7>, !llvm.ptr<1>
+    gpu.return
+  }
+
   // Copies from a place that a number says wait for it.
   // CHECK-LABEL: gpu.func @place
   // CHECK: nvvm.griddepcontrol wait

@@ -271,10 +271,10 @@ gpu::GPUFuncOp WgmmaAttention::emit() {
   barriers.emplace(b, kBarriers);
   b.when(b.equal(b.thread(), b.i32(0)), [&] {
     for (int64_t slot = 0; slot < kSlots; ++slot) {
-      barriers->init(slot, b.i32(1));
-      barriers->init(kFree + slot, b.i32(kMultiply / cuda::kWarpgroup));
+      barriers->init(b.i32(slot), b.i32(1));
+      barriers->init(b.i32(kFree + slot), b.i32(kMultiply / cuda::kWarpgroup));
     }
-    barriers->init(kQueries, b.i32(1));
+    barriers->init(b.i32(kQueries), b.i32(1));
     barriers->publish();
   });
   b.barrier();

@@ -336,8 +336,8 @@ void WgmmaGemm::multiplyTiles(Value rows) {
   cuda::PhaseBarriers barriers(b, 2 * kStages); // full ones, then free ones
   b.when(b.equal(b.thread(), b.i32(0)), [&] {
     for (int64_t stage = 0; stage < kStages; ++stage) {
-      barriers.init(stage, b.i32(1));
-      barriers.init(kStages + stage, b.i32(kReaders));
+      barriers.init(b.i32(stage), b.i32(1));
+      barriers.init(b.i32(kStages + stage), b.i32(kReaders));
     }
     barriers.publish();
   });

@@ -103,7 +103,8 @@ BlockGemv::BlockGemv(Launch &launch, ArrayRef<Work> works, const Part &input,
                      const Statistics &statistics)
     : RingGemv(launch, works,
                works[0].dots[0].terms.constant / BlockProduct::kNumbers *
-                   BlockProduct::blockBytes(works[0].dots[0].bits)),
+                   BlockProduct::blockBytes(works[0].dots[0].bits),
+               /*bulk=*/false),
       given(input), statistics(statistics), bits(works[0].dots[0].bits),
       halves(halvesOf(bits)), bytes(BlockProduct::blockBytes(bits)),
       piece(std::gcd(length, kPiece)),

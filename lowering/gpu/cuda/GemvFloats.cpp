@@ -12,6 +12,9 @@ using namespace cria::simt;
 /// row or four of more. Twelve warps on a multiprocessor then have 32 KiB in
 /// flight.
 static constexpr int64_t kAhead = 7, kTurns = 3;
+/// The same bytes by bulk copies, all of them ahead, and the turns of a stage.
+/// With four turns ptxas spills in products of one row a warp.
+static constexpr int64_t kBulkAhead = 8, kBulkTurns = 4, kBulkGrain = 2;
 
 /// Blocks that a multiprocessor shall have: eight, or as many as the sums of
 /// their lanes leave registers for.
@@ -25,7 +28,7 @@ namespace {
 class FloatGemv : public RingGemv {
 public:
   FloatGemv(Launch &launch, ArrayRef<Work> works, const Part *input,
-            const Statistics &statistics);
+            const Statistics &statistics, bool bulk);
 
 private:
   void prepare() override;
@@ -53,9 +56,9 @@ static Type elementOf(Value tensor) {
 }
 
 FloatGemv::FloatGemv(Launch &launch, ArrayRef<Work> works, const Part *input,
-                     const Statistics &statistics)
-    : RingGemv(launch, works, works[0].dots[0].terms.constant), given(input),
-      statistics(statistics) {
+                     const Statistics &statistics, bool bulk)
+    : RingGemv(launch, works, works[0].dots[0].terms.constant, bulk),
+      given(input), statistics(statistics) {
   int64_t left = kShared;
   if (input) {
     Type element = elementOf(input->stores[0].value.tensor);
@@ -70,9 +73,14 @@ FloatGemv::FloatGemv(Launch &launch, ArrayRef<Work> works, const Part *input,
     for (const Dot &dot : work.dots)
       piece = std::min(piece, Operand::of(launch, work, dot.w, length).width);
   }
-  left -= makeRing(
-      {elementOf(works[0].dots[0].w.tensor), piece, /*lead=*/0, kAhead, kTurns},
-      left);
+  Shape ring = {elementOf(works[0].dots[0].w.tensor), piece, /*lead=*/0, kAhead,
+                kTurns};
+  if (bulk) {
+    ring.ahead = kBulkAhead;
+    ring.turns = kBulkTurns;
+    ring.grain = kBulkGrain;
+  }
+  left -= makeRing(ring, left);
   // Else ptxas spills to have more blocks on a multiprocessor.
   int64_t sums = 1;
   for (const Work &work : works)
@@ -134,6 +142,7 @@ SmallVector<Value> FloatGemv::step(ArrayRef<Source> sources, ValueRange columns,
 
 std::unique_ptr<Gemv> simt::makeFloatGemv(Launch &launch, ArrayRef<Work> works,
                                           const Part *input,
-                                          const Statistics &statistics) {
-  return std::make_unique<FloatGemv>(launch, works, input, statistics);
+                                          const Statistics &statistics,
+                                          bool bulk) {
+  return std::make_unique<FloatGemv>(launch, works, input, statistics, bulk);
 }

@@ -55,6 +55,22 @@ static bool isOfWeight(gpu::GPUFuncOp kernel, Value memory) {
          isWeight(kernel, static_cast<int32_t>(argument.getArgNumber()));
 }
 
+/// The memref that a pointer to an element was made of.
+static Value memoryOf(Value pointer) {
+  Operation *op = pointer.getDefiningOp();
+  while (!isa<memref::ExtractAlignedPointerAsIndexOp>(op))
+    op = op->getOperand(0).getDefiningOp();
+  return op->getOperand(0);
+}
+
+/// Whether an op touches barriers in shared memory, or lanes of a warp, alone.
+static bool isOfBarriers(Operation *op) {
+  return isa<nvgpu::MBarrierCreateOp, nvgpu::MBarrierInitOp,
+             nvgpu::MBarrierGetOp, nvgpu::MBarrierArriveExpectTxOp,
+             NVVM::FenceMbarrierInitOp, NVVM::ElectSyncOp, NVVM::SyncWarpOp>(
+      op);
+}
+
 /// Whether an op reads nothing but weights and shared memory, and writes
 /// nothing but shared memory.
 static bool touchesWeightsOnly(gpu::GPUFuncOp kernel, Operation *op) {
@@ -64,13 +80,17 @@ static bool touchesWeightsOnly(gpu::GPUFuncOp kernel, Operation *op) {
   WalkResult result = op->walk([&](Operation *inner) {
     bool allowed = inner->hasTrait<OpTrait::HasRecursiveMemoryEffects>() ||
                    isMemoryEffectFree(inner) ||
-                   isa<NVVM::CpAsyncCommitGroupOp>(inner);
+                   isa<NVVM::CpAsyncCommitGroupOp>(inner) ||
+                   isOfBarriers(inner);
     if (auto load = dyn_cast<memref::LoadOp>(inner))
       allowed = reads(load.getMemRef());
     else if (auto load = dyn_cast<vector::LoadOp>(inner))
       allowed = reads(load.getBase());
     else if (auto copy = dyn_cast<nvgpu::DeviceAsyncCopyOp>(inner))
       allowed = reads(copy.getSrc()) && isShared(copy.getDst());
+    else if (auto copy =
+                 dyn_cast<NVVM::CpAsyncBulkGlobalToSharedClusterOp>(inner))
+      allowed = reads(memoryOf(copy.getSrcMem()));
     return allowed ? WalkResult::advance() : WalkResult::interrupt();
   });
   return !result.wasInterrupted();

@@ -8,6 +8,8 @@ using namespace cria;
 using namespace cria::sass;
 using llvm::StringRef;
 
+static constexpr int64_t kWarp = 32;
+
 bool Instruction::isMma() const {
   static const llvm::StringSet<> names = {
       "HMMA", "IMMA", "QMMA", "HGMMA", "IGMMA", "QGMMA", "UTCHMMA", "UTCIMMA"};
@@ -18,7 +20,17 @@ bool Instruction::has(StringRef modifier) const {
   return llvm::is_contained(modifiers, modifier);
 }
 
+bool Instruction::announces() const {
+  return op == "SYNCS" && has("ARRIVE") && has("TRANS64");
+}
+
+bool Instruction::awaitsBarrier() const {
+  return op == "SYNCS" && has("PHASECHK") && has("TRYWAIT");
+}
+
 int64_t Instruction::bytes() const {
+  if (isBulk())
+    return bulk.value_or(0) / kWarp;
   for (auto [modifier, bytes] :
        {std::pair("128", 16), std::pair("64", 8), std::pair("U16", 2),
         std::pair("S16", 2), std::pair("U8", 1), std::pair("S8", 1)})
@@ -172,6 +184,27 @@ llvm::SmallVector<size_t, 2> Kernel::successors(size_t index) const {
   return result;
 }
 
+/// Finds how much bulk copies bring: a register of chunks of 16 bytes, which
+/// the last instruction before that writes it sets to a constant.
+static void measureBulk(Kernel &kernel) {
+  for (size_t i = 0; i < kernel.code.size(); ++i) {
+    Instruction &copy = kernel.code[i];
+    llvm::SmallVector<int, 1> chunks;
+    if (copy.isBulk() && copy.operands.size() == 3)
+      addRegisters(copy.operands[2], 1, chunks);
+    for (size_t j = i; !chunks.empty() && j-- > 0;) {
+      const Instruction &before = kernel.code[j];
+      if (!llvm::is_contained(before.writes, chunks[0]))
+        continue;
+      StringRef value = before.operands.back();
+      if (auto count = takeNumber(value, "0x", 16);
+          count && before.op == "UMOV")
+        copy.bulk = *count * 16;
+      break;
+    }
+  }
+}
+
 /// What ptxas puts behind the kernel's end, such as a second look at a barrier,
 /// and comes back from there, is no loop.
 static std::vector<Loop> loopsOf(const Kernel &kernel) {
@@ -205,7 +238,9 @@ std::map<std::string, Kernel> sass::readListing(StringRef listing) {
       kernel->code.push_back(readInstruction(text));
     }
   }
-  for (auto &[name, own] : kernels)
+  for (auto &[name, own] : kernels) {
     own.loops = loopsOf(own);
+    measureBulk(own);
+  }
   return kernels;
 }

@@ -7,8 +7,11 @@
 ///           average over time, if each takes kLatency cycles and any other
 ///           instruction one. In order, as a warp runs: an instruction waits
 ///           for the loads whose registers it reads, and DEPBAR for groups of
-///           asynchronous copies. By Little's law the average is the 16-byte
-///           loads of a turn times kLatency over the turn's cycles:
+///           asynchronous copies. Bulk copies that one lane begins for its warp
+///           have a part for each lane; a turn waits for those that the turn
+///           before has begun, barrier by barrier. By Little's law the average
+///           is the 16-byte loads of a turn times kLatency over the turn's
+///           cycles:
 ///
 ///             ld a, ld b, use a, use b    2   both arrive in one kLatency
 ///             ld a, use a, ld b, use b    1   one after the other
@@ -61,6 +64,12 @@ struct Instruction {
   bool has(llvm::StringRef modifier) const;
   /// Of a load or a copy, what it brings to a lane.
   int64_t bytes() const;
+  /// Of a bulk copy, what it brings to its warp, where that is a constant.
+  std::optional<int64_t> bulk;
+  bool isBulk() const { return op == "UBLKCP"; }
+  /// Arrives at a barrier and announces bytes, or waits for a barrier.
+  bool announces() const;
+  bool awaitsBarrier() const;
 };
 
 /// Adds the registers that an operand names, so many from each on: two of what

@@ -46,6 +46,8 @@ void DataFlow::mark(Instruction &instruction, const Pointers &pointers) const {
     address = instruction.reads;
   else if (instruction.op == "LDGSTS") // behind where it goes
     addRegisters(instruction.operands[1], 1, address);
+  else if (instruction.isBulk()) // two registers that warps share
+    addRegisters(instruction.operands[1], 2, address);
   for (int number : address)
     instruction.streams |= pointers[number] & parameters.streamed;
 }
@@ -240,6 +242,9 @@ namespace {
 /// A warp that runs instructions in order.
 class Clock {
 public:
+  /// With `waits` a turn of a loop is repeated that waits so many times for
+  /// barriers: each time for what the turn before has announced.
+  explicit Clock(int64_t waits) : stages(waits) {}
   void run(const Instruction &instruction);
   /// Waits for all loads.
   void finish() { now = std::max(now, *llvm::max_element(arrivals)); }
@@ -252,6 +257,10 @@ private:
   std::array<int64_t, kRegisters> arrivals{};
   int64_t copies = 0;
   std::vector<int64_t> groups;
+  /// When the bulk copies of each barrier arrive, in the order of waits, and
+  /// how many barriers have been waited for.
+  std::vector<int64_t> stages;
+  size_t awaited = 0;
 };
 } // namespace
 
@@ -275,15 +284,47 @@ void Clock::run(const Instruction &instruction) {
     instruction.operands[1].getAsInteger(0, allowed);
     for (int64_t i = 0; i < count - allowed; ++i)
       now = std::max(now, groups[i]);
+  } else if (instruction.announces()) {
+    stages.push_back(0);
+  } else if (instruction.isBulk() && !stages.empty()) {
+    stages.back() = arrival;
+  } else if (instruction.awaitsBarrier() && awaited < stages.size()) {
+    now = std::max(now, stages[awaited++]);
   }
   if (instruction.streams)
     streamed += instruction.bytes();
   ++now;
 }
 
+/// Leaves bulk copies of a row's rest out, which a loop begins at its last turn
+/// only: they announce less than others.
+static Turn withoutRest(const Turn &turn) {
+  std::vector<std::pair<Turn, int64_t>> parts(1);
+  int64_t most = 0;
+  for (const Instruction *each : turn) {
+    if (each->announces())
+      parts.emplace_back();
+    auto &[part, bytes] = parts.back();
+    part.push_back(each);
+    bytes += each->isBulk() ? each->bytes() : 0;
+    most = std::max(most, bytes);
+  }
+  Turn whole;
+  for (auto &[part, bytes] : parts)
+    for (const Instruction *each : part)
+      if (bytes == most || !(each->isBulk() || each->announces()))
+        whole.push_back(each);
+  return whole;
+}
+
 /// 16-byte loads on their way, on average.
-static double inFlight(const Turn &turn, bool isLoop) {
-  Clock clock;
+static double inFlight(const Turn &all, bool isLoop) {
+  Turn turn = isLoop ? withoutRest(all) : all;
+  Clock clock(isLoop ? llvm::count_if(turn,
+                                      [](const Instruction *each) {
+                                        return each->awaitsBarrier();
+                                      })
+                     : 0);
   auto run = [&](int times) {
     for (int i = 0; i < times; ++i)
       for (const Instruction *each : turn)
@@ -304,7 +345,8 @@ static double inFlight(const Turn &turn, bool isLoop) {
 /// loads.
 static llvm::Error checkKnown(const Kernel &kernel, bool multiplies) {
   for (const Instruction &each : kernel.code) {
-    bool copies = llvm::is_contained({"UBLKCP", "UTMALDG", "UBLKPF"}, each.op);
+    bool copies = llvm::is_contained({"UTMALDG", "UBLKPF"}, each.op) ||
+                  (each.isBulk() && !each.bulk);
     if (copies ? !multiplies : each.has("256"))
       return llvm::createStringError("SASS: figures of " + each.op +
                                      " are not known");

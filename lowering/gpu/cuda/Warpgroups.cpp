@@ -27,13 +27,24 @@ Value cuda::PhaseBarriers::index(Value number) {
   return b.createOrFold<arith::IndexCastOp>(b.getIndexType(), number);
 }
 
-void cuda::PhaseBarriers::init(int64_t barrier, Value arrivals) {
-  b.create<nvgpu::MBarrierInitOp>(group, index(arrivals),
-                                  b.create<arith::ConstantIndexOp>(barrier),
+void cuda::PhaseBarriers::init(Value barrier, Value arrivals) {
+  b.create<nvgpu::MBarrierInitOp>(group, index(arrivals), index(barrier),
                                   Value());
 }
 
 void cuda::PhaseBarriers::publish() { b.create<NVVM::FenceMbarrierInitOp>(); }
+
+static Type pointerType(KernelBuilder &b, NVVM::NVVMMemorySpace space) {
+  return LLVM::LLVMPointerType::get(b.getContext(),
+                                    static_cast<unsigned>(space));
+}
+
+Value cuda::PhaseBarriers::pointerTo(Value barrier) {
+  Value address =
+      b.create<nvgpu::MBarrierGetOp>(b.getI32Type(), group, index(barrier));
+  return b.create<LLVM::IntToPtrOp>(
+      pointerType(b, NVVM::NVVMMemorySpace::Shared), address);
+}
 
 /// nvgpu's arrives at the block's own barriers alone.
 void cuda::PhaseBarriers::arrive(Value barrier, Value block) {
@@ -42,16 +53,9 @@ void cuda::PhaseBarriers::arrive(Value barrier, Value block) {
         nvgpu::MBarrierTokenType::get(b.getContext()), group, index(barrier));
     return;
   }
-  auto pointerTo = [&](NVVM::NVVMMemorySpace space) {
-    return LLVM::LLVMPointerType::get(b.getContext(),
-                                      static_cast<unsigned>(space));
-  };
-  Value own =
-      b.create<nvgpu::MBarrierGetOp>(b.getI32Type(), group, index(barrier));
-  own =
-      b.create<LLVM::IntToPtrOp>(pointerTo(NVVM::NVVMMemorySpace::Shared), own);
   Value there = b.create<NVVM::MapaOp>(
-      pointerTo(NVVM::NVVMMemorySpace::SharedCluster), own, block);
+      pointerType(b, NVVM::NVVMMemorySpace::SharedCluster), pointerTo(barrier),
+      block);
   b.create<NVVM::MBarrierArriveOp>(Type(), there, Value(),
                                    NVVM::MemScopeKind::CLUSTER,
                                    /*relaxed=*/false);
@@ -95,6 +99,32 @@ void cuda::PhaseBarriers::copyBox(Value map, ValueRange coordinates,
     at.push_back(index(coordinate));
   b.create<nvgpu::TmaAsyncLoadOp>(target, group, descriptor, at, index(barrier),
                                   blocks, Value());
+}
+
+/// The address of an element as a pointer.
+static Value pointerTo(KernelBuilder &b, Address address,
+                       NVVM::NVVMMemorySpace space) {
+  Value base = b.create<memref::ExtractAlignedPointerAsIndexOp>(address.base);
+  base = b.create<arith::IndexCastOp>(b.getI64Type(), base);
+  base = b.create<LLVM::IntToPtrOp>(pointerType(b, space), base);
+  Type element = cast<MemRefType>(address.base.getType()).getElementType();
+  Value index =
+      b.createOrFold<arith::IndexCastOp>(b.getI64Type(), address.index);
+  return b.create<LLVM::GEPOp>(base.getType(), element, base,
+                               ArrayRef<LLVM::GEPArg>{index});
+}
+
+// Not nvgpu's op, which copies by tensor maps.
+void cuda::PhaseBarriers::copyBytes(Address from, int64_t bytes, Value barrier,
+                                    Address to) {
+  b.create<NVVM::CpAsyncBulkGlobalToSharedClusterOp>(
+      ::pointerTo(b, to, NVVM::NVVMMemorySpace::SharedCluster),
+      ::pointerTo(b, from, NVVM::NVVMMemorySpace::Global), pointerTo(barrier),
+      b.i32(bytes), Value(), Value());
+}
+
+Value cuda::electLane(KernelBuilder &b) {
+  return b.create<NVVM::ElectSyncOp>(b.getI1Type(), Value());
 }
 
 void cuda::takeRegisters(KernelBuilder &b, int64_t count) {

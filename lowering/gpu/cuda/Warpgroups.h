@@ -19,7 +19,7 @@ public:
   PhaseBarriers(simt::KernelBuilder &b, int64_t count);
 
   /// The first phase begins: each waits for so many arrivals, an i32.
-  void init(int64_t barrier, mlir::Value arrivals);
+  void init(mlir::Value barrier, mlir::Value arrivals);
   /// Behind all `init`, before the block's barrier: copies see them too.
   void publish();
   /// Arrives at the barrier of that number, or at that of the block of the
@@ -39,14 +39,21 @@ public:
   void copyBox(mlir::Value map, mlir::ValueRange coordinates,
                llvm::ArrayRef<int64_t> box, mlir::Value barrier,
                simt::Address to, mlir::Value blocks = {});
+  /// Begins to copy bytes that follow one another from device to shared memory:
+  /// their number and both addresses are multiples of 16 (cp.async.bulk).
+  void copyBytes(simt::Address from, int64_t bytes, mlir::Value barrier,
+                 simt::Address to);
 
 private:
   mlir::Value index(mlir::Value number);
+  mlir::Value pointerTo(mlir::Value barrier);
 
   simt::KernelBuilder &b;
   mlir::Value group;
 };
 
+/// Whether this lane is the one that its warp elects.
+mlir::Value electLane(simt::KernelBuilder &b);
 /// Gives the warpgroup's threads so many registers, more or fewer than now.
 void takeRegisters(simt::KernelBuilder &b, int64_t count);
 void leaveRegisters(simt::KernelBuilder &b, int64_t count);

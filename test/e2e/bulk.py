@@ -1,0 +1,65 @@
+"""bulk.py BIN SCRATCH: weights that come by bulk copies give the bits of cp.async.
+
+Code for sm_90 and sm_90a of one model, whose products of decode copy weights by one and
+by the other, runs on the emulated device, ids fed one by one. Rows of weights are shorter
+than a stage of the ring, go round it, and end within a stage, a turn or a lane's last.
+"""
+
+import json
+import os
+import sys
+
+import numpy as np
+
+from capi import Model
+from harness import Tools, check
+
+CONFIG = {
+    "architectures": ["LlamaForCausalLM"],
+    "model_type": "llama",
+    "num_hidden_layers": 1,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "vocab_size": 101,
+    "max_position_embeddings": 64,
+    "tie_word_embeddings": True,
+}
+# Elements of a row: 64 and 4352 of bf16; 704 and 1300 of f32, four rows a warp where
+# there are many.
+MODELS = {
+    "bf16": {"hidden_size": 64, "intermediate_size": 4352},
+    "f32": {
+        "hidden_size": 704,
+        "intermediate_size": 1300,
+        "head_dim": 64,
+        "vocab_size": 8449,
+    },
+}
+IDS = [5, 100]
+PRODUCTS = ["attn_qkv", "attn_out", "mlp_gate_up", "mlp_down"]
+
+
+def decoded(tools, config, dtype, chip):
+    """The logits of IDS, and the text of the artifact."""
+    flags = ["--target=cuda", f"--dtype={dtype}", f"--chip={chip}"]
+    artifact = tools.compile(config, *flags, out=f"{dtype}.{chip}.cria")
+    vocab = json.loads(config.read_text())["vocab_size"]
+    session = Model(tools, artifact, 1, vocab, "emulated").session()
+    return np.concatenate([session.feed([id]) for id in IDS]), artifact.read_bytes()
+
+
+def main():
+    tools = Tools(*sys.argv[1:3])
+    os.environ |= {"CRIA_EMULATOR_DEVICE": "sm_90", "CRIA_EMULATOR_OPTIMIZATION": "0"}
+    for dtype, sizes in MODELS.items():
+        config = tools.scratch / f"{dtype}.json"
+        config.write_text(json.dumps(CONFIG | sizes))
+        expected, by_lanes = decoded(tools, config, dtype, "sm_90")
+        got, in_bulk = decoded(tools, config, dtype, "sm_90a")
+        for name in ["head", *(f"layers_{product}" for product in PRODUCTS)]:
+            entry = f".entry {name}_decode_bulk(".encode()
+            check(entry in in_bulk and entry not in by_lanes, f"{dtype}: {name}")
+        check(np.array_equal(expected, got), f"{dtype}: other bits in bulk")
+
+
+main()
