@@ -221,14 +221,14 @@ static std::string kernelNote(const Page &page) {
                      llvm::Twine(page.plan.chunk).str() + " tokens, after " +
                      llvm::Twine(page.plan.depth).str() + " others.";
   if (page.plan.machines.empty())
-    text += " --machine=FILE, as cria-bench --save-machine writes it, adds "
+    text += " --machine=FILE, written by cria-bench --save-machine, adds "
             "floors.";
   else
-    text += " A floor is the time in which the machine reads the bytes or does "
-            "the operations, whichever takes longer.";
+    text += " A floor is the time in which the machine reads the bytes, or "
+            "does the operations, whichever is longer.";
   if (const Machine *machine = measuredOn(page))
-    text += " What was measured is set over the floor, on " + machine->name +
-            ", of the step that it was measured in.";
+    text += " \"Over floor\" is the measured time divided by the floor on " +
+            machine->name + " of the measured step.";
   return escape(text);
 }
 

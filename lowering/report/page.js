@@ -452,10 +452,10 @@ function buildRoofline() {
   for (const id of ["machine", "call"]) byId(id).addEventListener("change", drawRoofline);
   const measured = data.plan.kernels.some((kernel) => kernel.measured);
   byId("roofline-note").textContent = data.plan.machines.length === 0
-    ? "How fast the machine reads and computes is not known: --machine=FILE, as cria-bench --save-machine writes it, draws it."
-    : "The roof is what the machine reaches at most: on the slope it reads, on the flat it computes. "
-      + (measured ? "A dot under the roof is a kernel as it was measured."
-        : "A dot is a kernel's place on it; --measured=FILE, from cria-bench --kernels --json or cria-run --profile, puts it where it was.");
+    ? "The rates of the machine are not known; --machine=FILE, written by cria-bench --save-machine, adds them."
+    : "The line is the most that the machine reaches: reading bounds its slope, computing its flat part. "
+      + (measured ? "A dot under the line is a measured kernel."
+        : "A dot is a kernel at its floor; --measured=FILE, from cria-bench --kernels --json or cria-run --profile, moves it to the measured rate.");
   if (data.plan.machines.length) whenResized(byId("roofline-plot"), drawRoofline);
 }
 
