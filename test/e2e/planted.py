@@ -85,9 +85,9 @@ class Model:
         path.write_text(text)
         return self.tools.compile(path, "--taps", *flags, out=f"{path.stem}.cria")
 
-    def bisect(self, artifact, *flags):
+    def bisect(self, artifact, *flags, reference=None):
         command = [self.tools.bin / "cria-bisect", artifact, RANDOM, f"--ids={IDS}"]
-        return execute([*command, f"--against={self.reference}", *flags])
+        return execute([*command, f"--against={reference or self.reference}", *flags])
 
 
 def named(done, kernel, turn, module):
@@ -119,6 +119,18 @@ def check_right(model):
     done = model.bisect(model.compiled("plain", model.text, "--plain")).ok()
     check("none wrong" in done.text, done.text)
     check("the same best id at 12 of 12 positions" in done.text, done.text)
+
+
+def check_types(model, reference):
+    """A program in bf16 beside the same program in f32: nothing is wrong, and a bug is
+    named."""
+    _, _, function, *change, _, turn, module = BUGS[6]
+    right = model.tools.scratch / f"{model.name}-plain.cria"
+    done = model.bisect(right, reference=reference).ok()
+    check("none wrong" in done.text, done.text)
+    changed = model.compiled("types", planted(model.text, function, *change), "--plain")
+    done = model.bisect(changed, reference=reference)
+    check(named(done, function, turn, module), done.text)
 
 
 def check_saved(model):
@@ -185,6 +197,7 @@ def main():
         missed = list(pool.map(lambda bug: check_bug(models, bug), BUGS))
     missed = [each for each in missed if each]
     check(not missed, "not named:\n" + "\n".join(missed))
+    check_types(models["llama-bf16"], models["llama-f32"].reference)
     check_saved(models["llama-f32"])
     check_transformers(tools, HERE.parents[1])
     check_emulated(models["llama-f32"])
