@@ -88,10 +88,10 @@ llvm::Expected<CpuTarget> cria::selectCpu(llvm::StringRef name,
   return target;
 }
 
-std::vector<UnitRow> cria::unitsOf(const CpuTarget &target) {
+std::vector<MultiplyRate> cria::multiplyRates(const CpuTarget &target) {
   const VectorUnit &unit = target.unit;
   std::string bf16 = unit.amx ? "bf16 with one row" : "bf16";
-  std::vector<UnitRow> rows = {
+  std::vector<MultiplyRate> rows = {
       {"f32 FMA", 1, "f32, f16" + (unit.dotBf16 ? "" : ", " + bf16)}};
   if (unit.dotBf16)
     rows.push_back({"vdpbf16ps", target.rates.dotBf16, bf16});
@@ -100,7 +100,7 @@ std::vector<UnitRow> cria::unitsOf(const CpuTarget &target) {
   return rows;
 }
 
-std::string cria::blockUnits(const CpuTarget &target) {
+std::string cria::blockInstruction(const CpuTarget &target) {
   const VectorUnit &unit = target.unit;
   return std::string(unit.amxBytes ? "tdpbssd, of one row by " : "") +
          (unit.dotBytes ? "vpdpbusd" : "vpmaddwd");

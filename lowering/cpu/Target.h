@@ -39,17 +39,17 @@ llvm::Expected<CpuTarget> selectCpu(llvm::StringRef name,
                                     llvm::StringRef ratesFile = "");
 
 /// An instruction that multiplies, and its rate relative to f32 FMA.
-struct UnitRow {
-  std::string unit;
+struct MultiplyRate {
+  std::string instruction;
   double rate;
   std::string products; // "f32, f16"
 };
 
 /// The instructions that multiply products of floats.
-std::vector<UnitRow> unitsOf(const CpuTarget &target);
+std::vector<MultiplyRate> multiplyRates(const CpuTarget &target);
 
 /// The instruction that multiplies blocks of integers: "vpdpbusd".
-std::string blockUnits(const CpuTarget &target);
+std::string blockInstruction(const CpuTarget &target);
 
 /// The CPUs of a comma-separated list of names, each once. CPUs with the most
 /// features are first, because the runtime prefers them. `ratesFile` is as

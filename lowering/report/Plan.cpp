@@ -66,14 +66,15 @@ llvm::Expected<Plan> cria::planOf(Compilation &compilation, bool cpu, bool cuda,
 // For people
 //===----------------------------------------------------------------------===//
 
-static void printUnits(const CpuTarget &cpu, llvm::raw_ostream &os) {
+static void printRates(const CpuTarget &cpu, llvm::raw_ostream &os) {
   os << "\nCPU " << cpu.name << ", rates of " << cpu.rates.origin << "\n"
-     << "  unit         rate  products of\n";
-  for (const UnitRow &row : unitsOf(cpu))
-    os << llvm::format("  %-10s %6.2f  %s\n", row.unit.c_str(), row.rate,
+     << "  instruction   rate  products of\n";
+  for (const MultiplyRate &row : multiplyRates(cpu))
+    os << llvm::format("  %-11s %6.2f  %s\n", row.instruction.c_str(), row.rate,
                        row.products.c_str());
-  os << "  products with blocks of integers by " << blockUnits(cpu) << "\n"
-     << "  rows of weights that one row is multiplied with at once: "
+  os << "  products with blocks of integers by " << blockInstruction(cpu)
+     << "\n"
+     << "  rows of weights multiplied with one row at once: "
      << cpu.unit.streams << "\n";
 }
 
@@ -173,7 +174,7 @@ static void printKernels(const Plan &plan, llvm::raw_ostream &os) {
 void cria::printPlan(const Plan &plan, llvm::raw_ostream &os) {
   printCosts(plan.costs, os);
   for (const CpuTarget &cpu : plan.cpus)
-    printUnits(cpu, os);
+    printRates(cpu, os);
   printKernels(plan, os);
   for (const ChipCode &code : plan.code)
     printMachineCode(code, os);
@@ -184,14 +185,15 @@ void cria::printPlan(const Plan &plan, llvm::raw_ostream &os) {
 //===----------------------------------------------------------------------===//
 
 static json::Object cpuJson(const CpuTarget &cpu) {
-  json::Array units;
-  for (const UnitRow &row : unitsOf(cpu))
-    units.push_back(json::Object{
-        {"unit", row.unit}, {"rate", row.rate}, {"products", row.products}});
+  json::Array rates;
+  for (const MultiplyRate &row : multiplyRates(cpu))
+    rates.push_back(json::Object{{"instruction", row.instruction},
+                                 {"rate", row.rate},
+                                 {"products", row.products}});
   return json::Object{{"name", cpu.name},
-                      {"rates", cpu.rates.origin},
-                      {"units", std::move(units)},
-                      {"block_units", blockUnits(cpu)},
+                      {"rates_from", cpu.rates.origin},
+                      {"rates", std::move(rates)},
+                      {"block_instruction", blockInstruction(cpu)},
                       {"streams", cpu.unit.streams}};
 }
 
