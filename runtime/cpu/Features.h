@@ -1,5 +1,5 @@
-/// What this CPU can run, asked of the CPU and of the operating system, which
-/// must save the registers.
+/// The features of this CPU, as the CPU and the operating system report them;
+/// the system must save the registers.
 #pragma once
 
 #include <string>

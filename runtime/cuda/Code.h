@@ -13,12 +13,13 @@
 
 namespace cria::cuda {
 
-/// Whether `image` runs on sm_`device`: PTX also on later chips, a cubin on
-/// later ones of the same generation; what ends in a letter only on that chip.
+/// Whether `image` runs on sm_`device`. PTX also runs on later chips, a cubin
+/// on later chips of the same generation. Code for a chip whose name ends in a
+/// letter runs only on that chip.
 bool runsOn(const Image &image, int device);
 
 /// The CUDA version whose drivers take PTX with the ".version" of `ptx`: 12000
-/// for 8.0. 0 where it says none.
+/// for 8.0. 0 if `ptx` has no version.
 int driverForPtx(std::string_view ptx);
 
 /// A loaded module. Immutable; share it between threads.

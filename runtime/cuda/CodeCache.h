@@ -1,14 +1,14 @@
 /// Machine code that the CUDA driver made of PTX, kept on disk by content.
 ///
-/// A file is written beside its name and renamed, so two processes at once
-/// leave one whole file; one that is damaged all the same is found by its
-/// checksum and made again. The folder holds 256 MiB at most: what was used
-/// longest ago goes first. Nothing here is an error: without a folder, or with
-/// one that cannot be written, code is compiled each time.
+/// A file is written under another name and renamed, so two processes leave one
+/// whole file. A damaged file is found by its checksum and written again. The
+/// folder holds at most 256 MiB: files that were used longest ago are removed
+/// first. Nothing here is an error: without a folder, or with a folder that
+/// cannot be written, code is compiled each time.
 ///
-/// Whoever writes into the folder chooses code that runs: a folder or a file is
-/// used only if it belongs to the effective user, nobody else may write to it,
-/// and its name is no symbolic link. Else a warning says why it is not.
+/// Whoever can write into the folder can choose code that runs. So a folder or
+/// a file is used only if it belongs to the effective user, nobody else may
+/// write to it, and it is not a symbolic link. Otherwise a warning says why.
 #pragma once
 
 #include "runtime/Status.h"
@@ -36,11 +36,11 @@ public:
   /// Keeps at most `capacity` bytes.
   explicit CodeCache(uint64_t capacity = uint64_t(256) << 20);
 
-  /// The code stored under `key`. What may not be trusted gives a line of
-  /// `warnings`.
+  /// The code stored under `key`. A file that must not be trusted adds a line
+  /// to `warnings`.
   std::optional<std::string> find(const CodeKey &key,
                                   std::vector<std::string> &warnings) const;
-  /// Stores `code`, then removes what is too much.
+  /// Stores `code`, then removes files until the folder is small enough.
   void store(const CodeKey &key, std::string_view code) const;
 
 private:

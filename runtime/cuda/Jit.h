@@ -1,7 +1,6 @@
-/// Loading code into a context. PTX is compiled by the driver. Where the driver
-/// has a linker (cuLinkCreate and its kin), it gives back the machine code,
-/// which is kept on disk; where it has none, the driver's own cache is all
-/// there is.
+/// Loading code into a context. The driver compiles PTX. If the driver has a
+/// linker (cuLinkCreate and related functions), the linker returns the machine
+/// code, which is kept on disk. Otherwise only the driver's own cache keeps it.
 #pragma once
 
 #include "runtime/cuda/Context.h"
@@ -21,7 +20,7 @@ struct Loaded {
 /// Loads `code`, NUL-terminated PTX or a cubin, into the current context.
 /// `name` stands for it in errors, which carry the log of the driver's
 /// compiler. With `cache`, compiled PTX is looked up on disk and kept there;
-/// what is wrong with the folder becomes a line of `warnings`.
+/// a problem of the folder becomes a line of `warnings`.
 Result<Loaded> loadModule(const std::shared_ptr<Context> &context,
                           std::string_view code, bool isPtx,
                           const std::string &name, bool cache,

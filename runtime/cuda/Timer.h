@@ -10,8 +10,8 @@
 
 namespace cria::cuda {
 
-/// From the end of the launch before, or of what the stream did before, to its
-/// own end.
+/// The time of a launch: from the end of the stream's work before it to the
+/// launch's own end.
 struct LaunchTime {
   const LaunchStep *step;
   double seconds;
@@ -23,8 +23,8 @@ public:
   explicit Timer(std::shared_ptr<Context> context)
       : context(std::move(context)) {}
 
-  /// Marks `stream` before `next`, or after a row of launches where it is
-  /// null.
+  /// Marks `stream` before `next`, or, if `next` is null, after the last of
+  /// several launches.
   Status mark(const LaunchStep *next, CUstream stream);
 
   /// The launches in their order, once the stream has ended.

@@ -12,9 +12,9 @@
 
 namespace cria::cuda {
 
-/// A tensor to be: where it goes, and what writes a range of its bytes to host
-/// memory. `fill` is called by many threads at once, for ranges that begin at
-/// multiples of `unit` bytes; it must not throw.
+/// A tensor to copy: its address, and a function that writes a range of its
+/// bytes to host memory. Many threads call `fill` at once, for ranges that
+/// begin at multiples of `unit` bytes; it must not throw.
 struct Upload {
   CUdeviceptr to;
   uint64_t bytes;

@@ -1,5 +1,5 @@
-/// The architectures of GGUF that are families of Cria, and what their tensors
-/// are called in Hugging Face's checkpoints.
+/// The architectures of GGUF that are families of Cria, and the names of their
+/// tensors in Hugging Face's checkpoints.
 #pragma once
 
 #include <string>
@@ -26,9 +26,9 @@ const Architecture *findArchitecture(std::string_view name);
 /// "gemma, gemma2, ... or smollm3"
 std::string architectureNames();
 
-/// What a tensor is called in a checkpoint of Hugging Face:
+/// The name of a tensor in a checkpoint of Hugging Face:
 /// "model.layers.0.self_attn.q_proj.weight" for "blk.0.attn_q.weight". Empty
-/// where the architecture has no such tensor.
+/// if the architecture has no such tensor.
 std::string checkpointName(const Architecture &architecture,
                            std::string_view name);
 

@@ -1,4 +1,4 @@
-/// The tensors of a GGUF checkpoint, as those of Hugging Face's.
+/// The tensors of a GGUF checkpoint, by the names of Hugging Face's.
 #pragma once
 
 #include "runtime/Status.h"
@@ -10,8 +10,8 @@
 namespace cria::gguf {
 
 /// Opens `path` and the parts that belong to it. Tensors have Hugging Face's
-/// names, and say where their elements differ; those that no checkpoint has
-/// keep their own. Rope's frequencies are left out: the config has them.
+/// names, and say how their elements differ. Tensors without such a name keep
+/// their own. Rope's frequencies are left out, because the config has them.
 Result<std::vector<TensorFile>> openTensors(const std::string &path);
 
 } // namespace cria::gguf

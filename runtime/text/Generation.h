@@ -25,17 +25,17 @@ struct Generation {
   std::vector<std::pair<std::string, int64_t>> otherIds; // by key; not used
   std::optional<int64_t> maxNewTokens;                   // after the prompt
   std::optional<int64_t> maxLength;                      // with the prompt
-  std::vector<std::string> irrelevant; // keys that change nothing here, and
-                                       // those that were allowed to
+  std::vector<std::string> irrelevant; // keys without effect, and unknown keys
+                                       // that were allowed
   std::vector<std::string> warnings;   // lines for the user
 
   Generation() { options.topK = 50; }
 
   /// Reads generation_config.json of `folder`, then takes the begin and end
-  /// ids it leaves out from config.json. Either file may be missing. Of a GGUF
-  /// file, its path in place of the folder, takes those ids alone. A key
-  /// that is not known, or would change the text and is not done here, is
-  /// CRIA_UNIMPLEMENTED but where it is among `allowed`; see GenerationKeys.h.
+  /// ids it leaves out from config.json. Either file may be missing. If
+  /// `folder` is a GGUF file, takes these ids alone. A key that is unknown, or
+  /// that would change the text and is not supported, is CRIA_UNIMPLEMENTED
+  /// unless it is in `allowed`; see GenerationKeys.h.
   static Result<Generation> load(const std::string &folder,
                                  const std::vector<std::string> &allowed = {});
 

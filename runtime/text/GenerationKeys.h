@@ -10,14 +10,14 @@
 
 namespace cria {
 
-/// A key that is read, or may only have values that mean nothing: null, false,
-/// what is empty, and `neutral`.
+/// A key that is read, or may only have values without effect: null, false,
+/// empty values, and `neutral`.
 struct GenerationKey {
   const char *name;
-  /// As JSON; "any" where no value matters, "id" where any id of the vocabulary
-  /// does not, "" where there is none.
+  /// As JSON; "any" if no value has an effect, "id" if no id of the vocabulary
+  /// has one, "" if there is no such value.
   const char *neutral;
-  /// What it sets; why it does not matter, or what is not done.
+  /// What the key sets; why it is irrelevant, or what is not supported.
   const char *note;
   /// Reads a value; null where no value is read.
   void (*read)(const JsonCursor &value, Generation &generation);
@@ -29,8 +29,8 @@ struct GenerationKeys {
   const GenerationKey *end() const;
 };
 
-/// Reads an id. -1, as transformers writes where there is none, is nothing,
-/// with a warning.
+/// Reads an id. -1, which transformers writes for no id, is nothing, with a
+/// warning.
 std::optional<int64_t> readId(const JsonCursor &value, Generation &generation);
 
 /// The table as Markdown.

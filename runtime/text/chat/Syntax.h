@@ -66,8 +66,8 @@ struct Statement {
 /// The name by which the expression of a SetBlock reads the block's text.
 inline constexpr const char *blockBody = "{% set %}";
 
-/// Parses a template. What is no Jinja, and what of Jinja is not done here, is
-/// refused with line and name.
+/// Parses a template. Text that is not Jinja, and parts of Jinja that are not
+/// supported, are refused with line and name.
 Result<std::vector<Statement>> parse(std::string_view source);
 
 } // namespace cria::chat

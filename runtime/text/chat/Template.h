@@ -1,10 +1,10 @@
-/// Chat templates: what a conversation is as one text.
+/// Chat templates, which turn a conversation into one text.
 ///
 /// A template is a program in a language like Jinja, and comes from whoever
-/// made the checkpoint. So it is interpreted by a few pages of our own that
-/// know values and nothing else, with bounds on time, memory and depth:
-/// whatever the template says, it can fail, but not reach anything or run for
-/// long. What is not done here is refused by name.
+/// made the checkpoint. So a small interpreter runs it, which has only values,
+/// and bounds on time, memory and depth. A template can fail, but it cannot
+/// access anything else or run for long. Parts of Jinja that are not supported
+/// are refused by name.
 #pragma once
 
 #include "runtime/Status.h"
@@ -22,9 +22,9 @@ namespace cria::chat {
 class Template {
 public:
   /// Reads chat_template.jinja of `folder`, or else "chat_template" of
-  /// tokenizer_config.json - of several, the one named "default"; and, from
-  /// there, special tokens. Without a template, CRIA_NOT_FOUND. Or reads those
-  /// of a GGUF file, its path in place of the folder.
+  /// tokenizer_config.json (of several, the one named "default"), and special
+  /// tokens from tokenizer_config.json. Without a template, CRIA_NOT_FOUND.
+  /// `folder` may also be the path of a GGUF file.
   static Result<Template> load(const std::string &folder);
 
   /// Parses `source`; `name` stands for the file in errors.
@@ -32,8 +32,8 @@ public:
                                 const std::string &name);
 
   /// The text for `variables`, an object in JSON: "messages", a list of objects
-  /// with "role" and "content"; "add_generation_prompt"; "tools"; what else a
-  /// template asks for. Line breaks and blanks are as in transformers.
+  /// with "role" and "content"; "add_generation_prompt"; "tools"; and others
+  /// that a template reads. Line breaks and blanks are as in transformers.
   Result<std::string> render(std::string_view variables) const;
   /// The same for variables that have been read, at the expense of `budget`.
   Result<Text> render(const Value &variables, Budget &budget) const;

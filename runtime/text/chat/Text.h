@@ -1,5 +1,5 @@
-/// Texts that know who wrote each byte of them: whatever a template cuts, joins
-/// or changes, what stands in a message does not become the template's own.
+/// Texts that know who wrote each of their bytes. When a template cuts, joins
+/// or changes texts, a message's text does not become the template's own.
 #pragma once
 
 #include "runtime/text/tokenizer/Origin.h"
@@ -49,7 +49,7 @@ struct Text {
   }
 
   operator TextView() const { return {bytes, origins}; }
-  /// Adds `part`; what the template wrote of it as `origin`'s.
+  /// Adds `part`; its bytes that the template wrote become `origin`'s.
   void add(TextView part, Origin origin = Origin::Template) {
     bool isTemplates = part.isTemplates() && origin == Origin::Template;
     if (!isTemplates || !origins.empty())

@@ -27,9 +27,9 @@ using Builtin = Value (*)(Evaluator &, const Arguments &);
 /// Integers are exact up to here. An integer beyond is an error.
 __extension__ typedef __int128 Integer;
 
-/// What one rendering may take. A unit is about a byte that is allocated or
-/// read, or a nanosecond. Everything that allocates or takes time spends first;
-/// once nothing is left, or another error is noted, everything comes out empty.
+/// The budget of one rendering. A unit is about a byte that is allocated or
+/// read, or a nanosecond. Operations that allocate or take time spend first.
+/// When nothing is left, or another error is noted, all results are empty.
 class Budget {
 public:
   /// Spends; false once nothing is left or something failed.

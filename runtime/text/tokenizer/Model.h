@@ -19,7 +19,7 @@ public:
   virtual ~TokenModel() = default;
 
   /// Reads the member "model" of a tokenizer.json; nullptr on an error, which
-  /// is noted at the cursor. Refuses what it would have to ignore.
+  /// is noted at the cursor. Refuses members that it would have to ignore.
   static std::unique_ptr<const TokenModel> read(const JsonCursor &model);
 
   /// Appends the ids of `word`, which is valid UTF-8.

@@ -20,18 +20,18 @@ struct Span {
   bool match;
 };
 
-/// Takes the spans of a text one by one; what it returns ends the search unless
-/// it is OK.
+/// Takes the spans of a text one by one. A result that is not OK ends the
+/// search.
 using SpanSink = FunctionRef<Status(Span)>;
 
 /// A compiled expression; immutable, so that threads may share it.
 class Regex {
 public:
-  /// Compiles `pattern` with Oniguruma's meaning; refuses the syntax that
-  /// PCRE2 understands otherwise.
+  /// Compiles `pattern` with Oniguruma's meaning; refuses syntax that has
+  /// another meaning in PCRE2.
   static Result<Regex> compile(std::string_view pattern);
 
-  /// Cuts `text`, valid UTF-8, into matches and what lies between them. Empty
+  /// Cuts `text`, valid UTF-8, into matches and the text between them. Empty
   /// matches are spans, too. An expression that backtracks beyond `effort` or
   /// 64 MiB is CRIA_INVALID_ARGUMENT.
   Status find(std::string_view text, Effort &effort, SpanSink sink) const;

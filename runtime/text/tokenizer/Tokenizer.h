@@ -1,12 +1,12 @@
-/// Text to token ids and back, as Hugging Face's tokenizers does by a
+/// Text to token ids and back, as the library tokenizers does by a
 /// tokenizer.json. A component, member or value that would change the ids and
-/// is not done here is refused by name.
+/// is not supported is refused by name.
 ///
-/// A text goes through: added tokens found in the raw text; normalizers on what
-/// is between them; added tokens found in the normalized text; pre-tokenizers,
-/// which cut the rest into words; the model - BPE, Unigram or WordPiece; the
-/// post-processor's special tokens. Each word goes all the way before the next
-/// one is cut.
+/// The steps of a text are: find added tokens in the raw text; normalize the
+/// text between them; find added tokens in the normalized text; cut the rest
+/// into words by pre-tokenizers; encode words by the model, which is BPE,
+/// Unigram or WordPiece; add the post-processor's special tokens. A word passes
+/// all steps before the next word is cut.
 #pragma once
 
 #include "runtime/Status.h"
@@ -40,10 +40,10 @@ public:
   /// Whether every id is below `vocabSize`, the rows of the model's embedding.
   Status fits(int64_t vocabSize) const;
 
-  /// The ids of `text`; with `special` those that the post-processor adds, too.
-  /// Special tokens such as "<s>" count as such where they stand in the text,
-  /// or stay text without `parseSpecial`. Text that is not UTF-8, or that takes
-  /// too much effort, is CRIA_INVALID_ARGUMENT.
+  /// The ids of `text`; with `special` also those that the post-processor adds.
+  /// With `parseSpecial`, special tokens such as "<s>" are found in the text;
+  /// without it they stay text. Text that is not UTF-8, or that takes too much
+  /// effort, is CRIA_INVALID_ARGUMENT.
   Result<std::vector<int32_t>> encode(std::string_view text,
                                       bool special = true,
                                       bool parseSpecial = true) const;
@@ -102,15 +102,15 @@ private:
   PostProcessor post;
 };
 
-/// Decodes ids as they come. What the calls return, concatenated, is what
-/// `decode` returns for all ids; no call splits a character.
+/// Decodes ids one by one. The concatenated results of the calls equal the
+/// result of `decode` for all ids; no call splits a character.
 class TextStream {
 public:
   /// `tokenizer` must outlive the stream.
   explicit TextStream(const Tokenizer &tokenizer, bool special = false)
       : tokenizer(&tokenizer), state(tokenizer.decoder), special(special) {}
 
-  /// The text that `id` completes, maybe none. Errors as those of `decode`.
+  /// The text that `id` completes, maybe empty. Has the errors of `decode`.
   Result<std::string> push(int64_t id);
   /// The rest; then the stream is as new.
   Result<std::string> finish() { return state.finish(); }

@@ -12,8 +12,8 @@
 
 namespace cria {
 
-/// Ids of a tokenizer are below this: what refers to them stays small, whatever
-/// the file says.
+/// Ids of a tokenizer are below this number, so that tables indexed by ids stay
+/// small for every file.
 constexpr int64_t maxTokenIds = 1 << 21;
 
 /// A trie over the bytes of all tokens: looking a text up takes time by its
