@@ -118,10 +118,10 @@ TEST_F(ArtifactTest, RefusesFilesThatAreTooLarge) {
 }
 
 TEST_F(ArtifactTest, RejectsWhatIsNoArtifact) {
-  EXPECT_THAT(open(""), fails(CRIA_INVALID_ARGUMENT, "no Cria artifact"));
+  EXPECT_THAT(open(""), fails(CRIA_INVALID_ARGUMENT, "not a Cria artifact"));
   EXPECT_THAT(
       open("random bytes, and enough of them to hold a footer ........"),
-      fails(CRIA_INVALID_ARGUMENT, "no Cria artifact: no ELF header"));
+      fails(CRIA_INVALID_ARGUMENT, "not a Cria artifact: no ELF header"));
   EXPECT_THAT(Artifact::open(folder.path()).status(),
               fails(CRIA_INVALID_ARGUMENT, "is a folder, expected a file"));
   EXPECT_THAT(Artifact::open(folder.path("none.cria")).status(),

@@ -148,9 +148,9 @@ TEST(ElfCheck, RefusesWhatIsPatched) {
   };
   const Case cases[] = {
       {[](Object o) { at<Elf64_Ehdr>(o, 0).e_machine = EM_386; },
-       "no ELF shared object for x86-64"},
+       "not an ELF shared object for x86-64"},
       {[](Object o) { at<Elf64_Ehdr>(o, 0).e_type = ET_EXEC; },
-       "no ELF shared object for x86-64"},
+       "not an ELF shared object for x86-64"},
       {[](Object o) { at<Elf64_Ehdr>(o, 0).e_phoff = UINT64_MAX - 8; },
        "program headers lie outside the file"},
       {[](Object o) { at<Elf64_Ehdr>(o, 0).e_phnum = 0xffff; },

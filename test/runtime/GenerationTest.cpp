@@ -119,16 +119,17 @@ TEST(Generation, TakesMinusOneForNoId) {
       one.warnings,
       ElementsAre(
           "g.json: 'bos_token_id' is -1, which is no id: read as null",
-          "g.json: 'decoder_start_token_id' is -1, no id: taken for "
+          "g.json: 'decoder_start_token_id' is -1, which is no id: read as "
           "null",
           "g.json: 'eos_token_id[0]' is -1, which is no id: read as null",
           "g.json: 'pad_token_id' is -1, which is no id: read as null"));
   Generation config;
   EXPECT_TRUE(config.complete({{"eos_token_id", -1}}, "c.json").ok());
   EXPECT_THAT(config.eos, IsEmpty());
-  EXPECT_THAT(config.warnings,
-              ElementsAre("c.json: 'eos_token_id' is -1, no id: taken for "
-                          "null"));
+  EXPECT_THAT(
+      config.warnings,
+      ElementsAre(
+          "c.json: 'eos_token_id' is -1, which is no id: read as null"));
 }
 
 TEST(Generation, TakesMissingIdsFromTheConfig) {
