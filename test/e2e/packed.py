@@ -199,4 +199,5 @@ def main():
     check_format(tools, awq, groups | gemm)
 
 
-main()
+if __name__ == "__main__":
+    main()

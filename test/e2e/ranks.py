@@ -3,8 +3,8 @@
 For small models of several families in f32, compiled with --shards=2: greedy, the
 64 ids of one rank; logits by the bar of f32. Of a checkpoint on disk, its tensors
 in several files and of another type, as of --random-weights. Matrices in blocks,
-caches in blocks, adapters, sampling, and a vocabulary that two ranks cannot share.
-A rank's memory is its share of the weights.
+caches in blocks, GGUF, GPTQ, adapters, sampling, and a vocabulary that two ranks
+cannot share. A rank's memory is its share of the weights.
 """
 
 import json
@@ -15,6 +15,8 @@ import sys
 import numpy as np
 
 import families
+import gguf_files
+import packed
 import weights
 from harness import Tools, check, check_close, execute
 
@@ -143,6 +145,40 @@ def check_blocks(tools, ranks):
                        vocab_size=321)
     artifacts = both(tools, config, "--quantize=q4_0,head=q8_0", "--kv=q8_0")
     check_same(tools, ranks, artifacts, "in blocks")
+
+
+def check_formats(tools, ranks):
+    """GGUF, whose rows of queries and keys are in another order, and GPTQ."""
+    sizes = {"intermediate_size": 256, "head_dim": 32, "hidden_size": 256}
+    config = config_of(tools, "llama", **sizes)
+    read = json.loads(config.read_text())
+    known = {key: value for key, value in read.items() if value is not None}
+    arrays = weights.llama_weights(read, SEED, "f32")
+    for kind, flags in ("F32", []), ("Q8_0", ["--quantize=q8_0"]):
+        artifacts = both(tools, config, *flags)
+        file = tools.scratch / f"{kind}.gguf"
+        gguf_files.write(file, known, arrays, gguf_files.TYPES[kind])
+        check_same(tools, ranks, artifacts, kind, f"--weights={file}")
+    # Blocks of 256 columns, of which half is none.
+    blocks = {
+        name: np.zeros((array.shape[0], array.shape[1] // 256 * 144), "u1")
+        for name, array in arrays.items()
+        if array.ndim == 2 and array.shape[1] % 256 == 0
+    }
+    file = tools.scratch / "Q4_K.gguf"
+    gguf_files.write(file, known, arrays, gguf_files.TYPES.Q4_K, blocks=blocks)
+    run = ranks.run(artifacts[1], f"--weights={file}", "--ids=1")
+    text = "in blocks of 256 columns; a rank's share of 128 is no whole blocks"
+    check(run.status != 0 and text in run.errors, f"{run}\nexpected '{text}'")
+    random, tensors = np.random.default_rng(SEED), {}
+    for name, array in arrays.items():
+        if "_proj." in name:
+            tensors |= packed.gptq(name, array.astype(np.float64), random)[0]
+        else:
+            tensors[name] = ("F32", array)
+    packed.write(tools.scratch / "gptq", tensors)
+    folder = tools.scratch / "gptq"
+    check_same(tools, ranks, both(tools, config), "gptq", f"--weights={folder}")
 
 
 def check_sampled(tools, ranks):
