@@ -2,6 +2,7 @@
 /// computes the steps of a session on it.
 #pragma once
 
+#include "runtime/Abi.h"
 #include "runtime/Log.h"
 #include "runtime/Status.h"
 
@@ -169,6 +170,10 @@ public:
                           std::byte *to, uint64_t bytes) = 0;
   virtual Status writePage(size_t cache, int32_t page, uint64_t begin,
                            const std::byte *from, uint64_t bytes) = 0;
+
+  /// Runs `body` over [0, count) on the host's threads; it must not throw.
+  virtual void inParallel(CriaParallelBody body, void *context,
+                          int64_t count) = 0;
 
   /// See Backend.
   virtual Status use(const BoundLoras *loras) = 0;

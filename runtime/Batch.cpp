@@ -25,9 +25,9 @@ static Status failed(cria_status code, std::initializer_list<Word> words) {
 
 Batch::Batch(std::shared_ptr<const Model> model,
              std::unique_ptr<PagedBackend> backend, const BatchOptions &options,
-             Sampler greedy)
+             const Sampler &greedy)
     : shared(std::move(model)), backend(std::move(backend)), options(options),
-      pool(options.pages, spec().page), greedy(std::move(greedy)) {}
+      pool(options.pages, spec().page), greedy(1, greedy) {}
 
 /// The pages that `options` ask for.
 static Result<int64_t> pageCount(const BatchOptions &options,
@@ -74,8 +74,8 @@ Result<std::unique_ptr<Batch>> Batch::create(std::shared_ptr<const Model> model,
   auto greedy = Sampler::create(likeliest, manifest.vocabSize);
   if (!greedy.ok())
     return greedy.status();
-  return std::unique_ptr<Batch>(new Batch(std::move(model), std::move(*backend),
-                                          options, std::move(*greedy)));
+  return std::unique_ptr<Batch>(
+      new Batch(std::move(model), std::move(*backend), options, *greedy));
 }
 
 Result<Sequence *> Batch::find(int64_t number) const {
@@ -98,6 +98,11 @@ Status Batch::checkOptions(const SequenceOptions &options) const {
   if (options.loras && options.loras->model() != shared)
     return Status(CRIA_INVALID_ARGUMENT,
                   "the LoRA set is of another model than the batch");
+  // They draw side by side, each on a thread.
+  for (const auto &other : sequences)
+    if (options.sampler && other->sampler == options.sampler)
+      return failed(CRIA_INVALID_ARGUMENT,
+                    {"the sampler is that of sequence ", other->number});
   return Status();
 }
 

@@ -104,7 +104,7 @@ public:
   create(std::shared_ptr<const Model> model, const BatchOptions &options);
 
   /// Adds a sequence without ids, and returns its number. INVALID_ARGUMENT for
-  /// a sampler of another vocabulary.
+  /// a sampler of another vocabulary or sequence.
   Result<int64_t> join(const SequenceOptions &options);
   /// Adds a sequence that goes on from what `sequence` holds, in the same
   /// pages.
@@ -148,7 +148,7 @@ public:
 private:
   Batch(std::shared_ptr<const Model> model,
         std::unique_ptr<PagedBackend> backend, const BatchOptions &options,
-        Sampler greedy);
+        const Sampler &greedy);
 
   const BatchSpec &spec() const { return *shared->manifest().batch; }
   int64_t pagesOf(int64_t positions) const {
@@ -180,9 +180,11 @@ private:
   Status runPrompt();
   Status runRows();
   Status runRows(size_t begin, size_t end);
-  void advance(Sequence &sequence, int64_t tokens, const float *logits);
+  void advance(Sequence &sequence, int64_t tokens);
   void enterPages(Sequence &sequence);
-  void draw(Sequence &sequence, const float *logits);
+  void collectDraws();
+  void drawAll();
+  void take(Sequence &sequence, const Result<int32_t> &id, const float *logits);
   void finish(Sequence &sequence, int32_t id, Finish why,
               const Status &status = {}, const float *logits = nullptr);
 
@@ -190,7 +192,6 @@ private:
   std::unique_ptr<PagedBackend> backend; // goes before the model
   BatchOptions options;
   PagePool pool;
-  Sampler greedy;
   BatchCounts total;
   uint64_t steps = 0;
   int64_t nextNumber = 1;
@@ -207,6 +208,14 @@ private:
   std::vector<const float *> rowLogits; // of each row; null where it draws none
   std::vector<int32_t> rowIds, rowPositions, tables;
   std::vector<float> logits; // (rows + 1, vocab); the first is the prompt's
+  struct Draw {
+    Sequence *sequence;
+    Sampler *sampler;
+    const float *logits;
+    Result<int32_t> id;
+  };
+  std::vector<Draw> draws;
+  std::vector<Sampler> greedy; // as many as ever drew in a step
 };
 
 } // namespace cria

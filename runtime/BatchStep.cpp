@@ -222,7 +222,6 @@ Status Batch::use(const Sequence &sequence) {
 
 /// Runs the rows, those with the same adapters at once.
 Status Batch::runRows() {
-  rowLogits.assign(rows.size(), nullptr);
   Status status;
   for (size_t begin = 0; begin < rows.size() && status.ok();) {
     uint64_t weights = rows[begin]->weights;
@@ -265,48 +264,49 @@ Status Batch::runRows(size_t begin, size_t end) {
                           logits.data() + (first + 1) * vocab});
 }
 
-/// Notes that so many ids more are computed; `logits` are those after the last.
-void Batch::advance(Sequence &sequence, int64_t tokens, const float *logits) {
-  int64_t again =
+/// Notes that so many ids more are computed.
+void Batch::advance(Sequence &sequence, int64_t tokens) {
+  total.recomputed +=
       std::clamp<int64_t>(sequence.settled - sequence.computed, 0, tokens);
-  total.recomputed += again;
   sequence.computed += tokens;
   sequence.settled = std::max(sequence.settled, sequence.computed);
   enterPages(sequence);
-  if (sequence.computed < sequence.end())
-    return;
-  if (sequence.left > 0)
-    draw(sequence, logits);
-  else
+  if (sequence.computed == sequence.end() && sequence.left == 0)
     finish(sequence, -1, Finish::Length);
 }
 
-/// Draws; memory that cannot be had is a failure of this sequence alone.
-static Result<int32_t> sample(Sampler &sampler, const float *logits) {
-  try {
-    return sampler.sample(logits);
-  } catch (const std::bad_alloc &) {
-    return Status(CRIA_RESOURCE_EXHAUSTED, "out of memory");
-  }
+/// Draws for all sequences whose turn it is, on all threads. Memory that cannot
+/// be had is a failure of one sequence.
+void Batch::drawAll() {
+  auto body = [](void *context, int64_t begin, int64_t end) {
+    for (Draw *draw = static_cast<Draw *>(context) + begin;
+         draw != static_cast<Draw *>(context) + end; ++draw)
+      try {
+        draw->id = draw->sampler->sample(draw->logits);
+      } catch (const std::bad_alloc &) {
+        draw->id = Status(CRIA_RESOURCE_EXHAUSTED, "out of memory");
+      }
+  };
+  backend->inParallel(body, draws.data(), static_cast<int64_t>(draws.size()));
 }
 
-void Batch::draw(Sequence &sequence, const float *logits) {
-  Sampler &sampler = sequence.sampler ? *sequence.sampler : greedy;
-  Result<int32_t> id = sample(sampler, logits);
+/// Appends an id that was drawn.
+void Batch::take(Sequence &sequence, const Result<int32_t> &id,
+                 const float *logits) {
   if (!id.ok())
     return finish(sequence, -1, Finish::Failed, id.status());
   if (sequence.sampler)
-    sampler.accept(*id);
+    sequence.sampler->accept(*id);
   sequence.ids.push_back(*id);
   sequence.decodes.push_back(true);
   --sequence.left;
   bool ends = std::find(sequence.ends.begin(), sequence.ends.end(), *id) !=
               sequence.ends.end();
+  bool isFull = sequence.computed == shared->manifest().maxSeq;
   Finish why = ends                 ? Finish::End
                : sequence.left == 0 ? Finish::Length
-               : sequence.computed == shared->manifest().maxSeq
-                   ? Finish::Context
-                   : Finish::None;
+               : isFull             ? Finish::Context
+                                    : Finish::None;
   finish(sequence, *id, why, {}, sequence.wantsLogits ? logits : nullptr);
 }
 
@@ -321,14 +321,36 @@ void Batch::finish(Sequence &sequence, int32_t id, Finish why,
   sequence.state = State::Idle;
 }
 
+static bool isGreedy(const Sequence *sequence) { return !sequence->sampler; }
+
+/// Finds the logits that ids are to be drawn from.
+void Batch::collectDraws() {
+  auto plain = greedy.begin();
+  draws.clear();
+  auto add = [&](Sequence *sequence, const float *logits) {
+    Sampler *sampler = isGreedy(sequence) ? &*plain++ : sequence->sampler.get();
+    draws.push_back({sequence, sampler, logits, -1});
+  };
+  if (prompt && prompt->drawsAt(prompt->computed + promptTokens))
+    add(prompt, logits.data());
+  for (size_t i = 0; i < rows.size(); ++i)
+    if (rowLogits[i])
+      add(rows[i], rowLogits[i]);
+}
+
 Status Batch::step() {
   made.clear();
   made.reserve(2 * unfinished()); // one may be refused, and then draw
   ++steps;
   admit();
   choose();
-  auto vocab = static_cast<size_t>(shared->manifest().vocabSize);
-  logits.resize((rows.size() + 1) * vocab);
+  size_t most = rows.size() + 1;
+  logits.resize(most * static_cast<size_t>(shared->manifest().vocabSize));
+  draws.reserve(most);
+  rowLogits.assign(rows.size(), nullptr);
+  size_t plain = std::count_if(rows.begin(), rows.end(), isGreedy) +
+                 (prompt && isGreedy(prompt));
+  greedy.resize(std::max(greedy.size(), plain), greedy.front());
   Status status = prompt ? runPrompt() : Status();
   if (status.ok() && !rows.empty())
     status = runRows();
@@ -336,13 +358,16 @@ Status Batch::step() {
     status = intact;
   if (!status.ok())
     return status;
-  if (prompt) {
-    total.prefilled += promptTokens;
-    advance(*prompt, promptTokens, logits.data());
-  }
+  collectDraws();
+  drawAll();
+  total.prefilled += prompt ? promptTokens : 0;
   total.decoded += static_cast<int64_t>(rows.size());
-  for (size_t i = 0; i < rows.size(); ++i)
-    advance(*rows[i], 1, rowLogits[i]);
+  if (prompt)
+    advance(*prompt, promptTokens);
+  for (Sequence *row : rows)
+    advance(*row, 1);
+  for (const Draw &draw : draws)
+    take(*draw.sequence, draw.id, draw.logits);
   return status;
 }
 

@@ -31,6 +31,10 @@ public:
   Status writePage(size_t cache, int32_t page, uint64_t begin,
                    const std::byte *from, uint64_t bytes) override;
   Status use(const BoundLoras *loras) override;
+  void inParallel(CriaParallelBody body, void *context,
+                  int64_t count) override {
+    pool.run(body, context, count);
+  }
   Status trace(std::vector<KernelTime> *into) override;
   int threads() const override { return pool.threads(); }
 

@@ -188,6 +188,12 @@ TEST_F(ApiBatchTest, RefusesWhatIsNotThere) {
             CRIA_INVALID_ARGUMENT);
   EXPECT_STREQ(error.message,
                "the sampler's vocab_size is 6, expected the model's 5");
+  cria::Sampler taken(drawing, 5);
+  options.sampler = taken.get();
+  number = batch.join(options);
+  EXPECT_EQ(cria_batch_join(batch.get(), &options, &number, &error),
+            CRIA_INVALID_ARGUMENT);
+  EXPECT_STREQ(error.message, "the sampler is that of sequence 2");
   auto result = cria::make<cria_batch_result>();
   EXPECT_EQ(cria_batch_get_result(batch.get(), 0, &result, &error),
             CRIA_OUT_OF_RANGE);
