@@ -20,7 +20,16 @@ def Llama_Dialect : Dialect {
     `llama.rope_table` for the rotary tables. It runs the tokens `%ids` at
     positions `%position`, `%position + 1`, ... It returns the logits of the
     tokens from `%first` on, and the updated caches in the order of their
-    arguments. A program may also have a function
+    arguments. A program may also return hidden states:
+
+    ```mlir
+    func.func @forward(%ids: tensor<?xi32>, %position: index, %first: index,
+                       %first_hidden: index, %k: ...)
+        -> (tensor<?xVxf32>, tensor<?xCxf32>, caches...)
+    ```
+
+    The second result then has a row for each token from `%first_hidden` on. A
+    program may also have a function
 
     ```mlir
     func.func @encode(%ids: tensor<?xi32>, %position: index, %first: index,
@@ -28,13 +37,14 @@ def Llama_Dialect : Dialect {
     ```
 
     which runs another text of `%source` tokens once, and fills the caches that
-    `@forward` attends `over`; `@forward` then also takes `%source`. Equal layers
-    are one `scf.for`, whose body reads the weights of its layer with
-    `llama.get_weight`.
+    `@forward` attends `over`; `@forward` then also takes `%source`, after
+    `%first`. Equal layers are one `scf.for`, whose body reads the weights of its
+    layer with `llama.get_weight`.
 
-    Letters in shapes: T tokens, H heads, D head size, S cache positions, L
-    layers, V vocabulary. All ops are pure: a cache is a tensor. Bufferization
-    updates caches in place, and the pass `verify-cache-in-place` checks this.
+    Letters in shapes: T tokens, C hidden size, H heads, D head size, S cache
+    positions, L layers, V vocabulary. All ops are pure: a cache is a tensor.
+    Bufferization updates caches in place, and the pass `verify-cache-in-place`
+    checks this.
 
     Arithmetic is Hugging Face's: norms and softmax are in f32, and a norm's
     result is rounded to the activation type before the weight multiplies it.

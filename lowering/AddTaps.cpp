@@ -147,7 +147,9 @@ FailureOr<json::Object> TapAdder::describe(func::CallOp call,
           ModuleNames::ofAttention(modules, caches ? "value" : "key");
       caches = true;
     } else if (argument) {
-      object["logits"] = true;
+      // Hidden states are what the head reads, too.
+      if (arguments.all()[argument.getArgNumber()] == EntryArgument::Logits)
+        object["logits"] = true;
     } else if (type && isa<FloatType>(type.getElementType())) {
       object["names"] = names.of(result, modules);
       if (failed(addTap(result, object)))

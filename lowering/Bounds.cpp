@@ -31,7 +31,8 @@ std::optional<int64_t> Bounds::most(BlockArgument argument) const {
     FailureOr<EntryArguments> arguments = EntryArguments::of(function);
     using What = EntryArgument;
     bool tokens = succeeded(arguments) &&
-                  llvm::is_contained({What::Tokens, What::First, What::Source},
+                  llvm::is_contained({What::Tokens, What::First,
+                                      What::FirstHidden, What::Source},
                                      arguments->all()[place]);
     return tokens ? std::optional(chunk) : std::nullopt;
   }

@@ -8,8 +8,9 @@ using namespace cria;
 
 static constexpr const char *kAttribute = "arguments";
 static constexpr const char *kNames[] = {
-    "ids",   "tokens", "position", "first", "source",    "logits", "cache",
-    "arena", "seen",   "sampled",  "state", "positions", "pages"};
+    "ids",    "tokens",  "position", "first",     "first_hidden",
+    "source", "logits",  "hidden",   "cache",     "arena",
+    "seen",   "sampled", "state",    "positions", "pages"};
 
 using Is = EntryArgument;
 static constexpr EntryArgument kOfTokens[] = {
@@ -55,6 +56,7 @@ static bool fits(EntryArgument what, Type type) {
   case EntryArgument::Sampled:
     return is(1, element.isInteger(32));
   case EntryArgument::Logits:
+  case EntryArgument::Hidden:
     return is(2, element.isF32());
   case EntryArgument::Cache:
     return is(4, isa<FloatType>(element)) || is(5, element.isInteger(8)) ||
@@ -97,6 +99,24 @@ SmallVector<unsigned> EntryArguments::caches() const {
   return places;
 }
 
+SmallVector<unsigned> EntryArguments::outputs(bool logits) const {
+  SmallVector<unsigned> places;
+  if (logits)
+    places.push_back(at(EntryArgument::Logits));
+  if (has(EntryArgument::Hidden))
+    places.push_back(at(EntryArgument::Hidden));
+  llvm::append_range(places, caches());
+  return places;
+}
+
+/// Whether an argument is one that entries may have or lack.
+static bool isOptional(EntryArgument what, bool draws) {
+  if (what == EntryArgument::Arena)
+    return true;
+  return !draws &&
+         llvm::is_contained({Is::Cache, Is::FirstHidden, Is::Hidden}, what);
+}
+
 /// Reports an argument that an entry of its kind lacks, or has not.
 static LogicalResult verifyKind(func::FuncOp entry,
                                 const EntryArguments &arguments) {
@@ -111,11 +131,13 @@ static LogicalResult verifyKind(func::FuncOp entry,
       return entry.emitError("expected an argument '")
              << EntryArguments::nameOf(what) << "'";
   for (EntryArgument what : arguments.all())
-    if (!llvm::is_contained(required, what) && what != EntryArgument::Arena &&
-        (draws || what != EntryArgument::Cache))
+    if (!llvm::is_contained(required, what) && !isOptional(what, draws))
       return entry.emitError("expected no argument '")
              << EntryArguments::nameOf(what) << "' beside '"
              << (draws ? "sampled" : "ids") << "'";
+  if (arguments.has(Is::Hidden) != arguments.has(Is::FirstHidden))
+    return entry.emitError("expected arguments 'first_hidden' and 'hidden', or "
+                           "neither");
   if (!draws && !entry->getAttrOfType<IntegerAttr>("chunk"))
     return entry.emitError("expected the attribute 'chunk'");
   return success();

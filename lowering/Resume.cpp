@@ -183,6 +183,8 @@ private:
   LogicalResult verifyCaches(func::FuncOp entry,
                              const EntryArguments &arguments);
   LogicalResult verifyTypes(func::FuncOp function);
+  LogicalResult verifyHidden(func::FuncOp entry,
+                             const EntryArguments &arguments);
   LogicalResult verifyArena(func::FuncOp entry,
                             const EntryArguments &arguments);
   LogicalResult verifyKernels();
@@ -324,6 +326,28 @@ LogicalResult Resumed::verifyCaches(func::FuncOp entry,
   return success();
 }
 
+/// Those of @prefill are of as many numbers as the manifest says.
+LogicalResult Resumed::verifyHidden(func::FuncOp entry,
+                                    const EntryArguments &arguments) {
+  std::optional<int64_t> size;
+  if (entry.getName() == "prefill")
+    size = model.getInteger("hidden");
+  int64_t found = 0;
+  if (arguments.has(EntryArgument::Hidden)) {
+    unsigned place = arguments.at(EntryArgument::Hidden);
+    auto type = cast<ShapedType>(entry.getArgumentTypes()[place]);
+    found = type.getDimSize(1);
+    if (size && type.getDimSize(0) != *model.getInteger("chunk"))
+      return entry.emitError("expected hidden states of ")
+             << *model.getInteger("chunk") << " tokens, got "
+             << type.getDimSize(0);
+  }
+  if (found == size.value_or(0))
+    return success();
+  return entry.emitError("expected hidden states of ")
+         << size.value_or(0) << " numbers, got " << found;
+}
+
 LogicalResult Resumed::verifyArena(func::FuncOp entry,
                                    const EntryArguments &arguments) {
   auto bytes = entry->getAttrOfType<IntegerAttr>("arena_bytes");
@@ -394,7 +418,8 @@ LogicalResult Resumed::verifyEntry(func::FuncOp entry) {
     return entry.emitError("expected logits of shape [")
            << chunk << "," << columns << "], got [" << logits[0] << ","
            << logits[1] << "]";
-  if (failed(verifyCaches(entry, *arguments)))
+  if (failed(verifyHidden(entry, *arguments)) ||
+      failed(verifyCaches(entry, *arguments)))
     return failure();
   return phase == Phase::Tile ? verifyArena(entry, *arguments) : success();
 }

@@ -83,13 +83,13 @@ struct VerifyCacheInPlace
   }
 
 private:
-  /// Results are the logits, if any, and the caches.
+  /// Results are the logits and hidden states, if any, and the caches.
   LogicalResult dropResults(func::FuncOp entry) {
     EntryArguments arguments = *EntryArguments::of(entry);
     Operation *ret = entry.front().getTerminator();
-    SmallVector<unsigned> places = arguments.caches();
-    if (ret->getNumOperands() > places.size())
-      places.insert(places.begin(), arguments.at(EntryArgument::Logits));
+    bool logits =
+        ret->getNumOperands() > arguments.outputs(/*logits=*/false).size();
+    SmallVector<unsigned> places = arguments.outputs(logits);
     if (ret->getNumOperands() != places.size())
       return ret->emitError("expected ") << places.size() << " results";
     for (auto [i, place] : llvm::enumerate(places))

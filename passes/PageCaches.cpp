@@ -6,8 +6,11 @@
 ///        %tables : tensor<?x32xi32>, %k : tensor<?x5x4x16x64xbf16>, ...)
 ///
 /// Both are the same ops: what has a position has that of its function, and
-/// what reads or writes a cache has the function's pages beside it.
+/// what reads or writes a cache has the function's pages beside it. Neither
+/// returns hidden states.
 #include "dialect/Dialect.h"
+#include "dialect/Signature.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
 #include "passes/CacheType.h"
 #include "passes/Passes.h"
 
@@ -26,6 +29,21 @@ static constexpr unsigned kPosition = 1, kPages = 3;
 static bool isCache(Type type) {
   auto tensor = dyn_cast<RankedTensorType>(type);
   return tensor && tensor.getRank() == 4;
+}
+
+/// Takes away hidden states and the number of the first token of theirs.
+static void dropHidden(func::FuncOp forward) {
+  FunctionType type = forward.getFunctionType();
+  if (!returnsHidden(type))
+    return;
+  OpBuilder b = OpBuilder::atBlockBegin(&forward.front());
+  unsigned place = firstHiddenArgument(type);
+  // What is left of their ops is dead.
+  Value none = arith::ConstantIndexOp::create(b, forward.getLoc(), 0);
+  forward.getArgument(place).replaceAllUsesWith(none);
+  forward.front().eraseArgument(place);
+  forward.front().getTerminator()->eraseOperand(1);
+  forward.setType(withoutHidden(type));
 }
 
 /// (layers, heads, positions, size)  =>  (pages, layers, heads, page, size)
@@ -123,6 +141,7 @@ struct PageCaches : cria::impl::PageCachesBase<PageCaches> {
     }
     if (failed(verifyPageable(getOperation())))
       return signalPassFailure();
+    dropHidden(forward);
     Builder b(&getContext());
     auto width = static_cast<int64_t>(llvm::divideCeil(positions, page));
     pageCaches(forward, RankedTensorType::get({width}, b.getI32Type()), page);

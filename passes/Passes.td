@@ -10,7 +10,8 @@ def SpecializeEntries : Pass<"llama-specialize-entries", "::mlir::ModuleOp"> {
     called `@prefill`, and has a copy `@decode` for one token: every token
     dimension is 1, and the first logit is token 0's. Both functions take the
     same arguments, except that the types of the ids differ; `@decode` ignores
-    `first`.
+    `first`. Only `@prefill` returns hidden states, and has the ops that compute
+    them and the argument `first_hidden`.
 
     Expects a program without `llama.kernel`. Fails on an op whose type for one
     token cannot be inferred.

@@ -4,11 +4,14 @@
 ///   llama.linear %x : tensor<?x64xf32>, ...    =>  tensor<1x64xf32>
 ///   tensor.extract_slice %x[%first, 0] [%rows, 64]  =>  %x
 ///
+/// Hidden states, where @forward returns them, are results of @prefill alone.
+///
 /// The copy is made op by op: operands have new types, so each op's result
 /// types are inferred anew and constants folded on the way.
 #include "passes/Passes.h"
 
 #include "dialect/Dialect.h"
+#include "dialect/Signature.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
@@ -162,10 +165,17 @@ LogicalResult Specializer::copyLoop(scf::ForOp loop) {
   return success();
 }
 
+/// Removes the ops of a block whose results nothing uses.
+static void eraseUnused(Block &block) {
+  for (Operation &op : llvm::make_early_inc_range(llvm::reverse(block)))
+    if (isOpTriviallyDead(&op))
+      op.erase();
+}
+
 static LogicalResult makeDecode(func::FuncOp forward) {
   OpBuilder b(forward->getContext());
   b.setInsertionPointAfter(forward);
-  FunctionType type = forward.getFunctionType();
+  FunctionType whole = forward.getFunctionType(), type = withoutHidden(whole);
   auto decode = func::FuncOp::create(
       b, forward.getLoc(), "decode",
       b.getFunctionType(llvm::map_to_vector(type.getInputs(), oneToken),
@@ -173,13 +183,23 @@ static LogicalResult makeDecode(func::FuncOp forward) {
   Block *entry = decode.addEntryBlock();
   b.setInsertionPointToStart(entry);
   IRMapping map;
-  map.map(forward.getArguments(), entry->getArguments());
   Value first = arith::ConstantIndexOp::create(b, forward.getLoc(), 0);
+  SmallVector<Value> arguments(forward.getArguments());
+  if (returnsHidden(whole)) {
+    unsigned place = firstHiddenArgument(whole);
+    map.map(arguments[place], first);
+    arguments.erase(arguments.begin() + place);
+  }
+  map.map(ValueRange(arguments), entry->getArguments());
   map.map(forward.getArgument(2), first);
   if (failed(Specializer(b, map).copyBlock(forward.front())))
     return failure();
   Operation *ret = forward.front().getTerminator();
   Operation *copied = b.clone(*ret, map);
+  if (returnsHidden(whole)) {
+    copied->eraseOperand(1);
+    eraseUnused(*entry);
+  }
   if (copied->getOperandTypes() != decode.getResultTypes())
     return ret->emitError("expected one row of logits for one token");
   return success();

@@ -78,6 +78,10 @@ typedef struct CriaHost {
  *           part of them: those of tokens first_logit and later; first_logit
  *           may equal tokens, then nothing is written. The decode entry takes
  *           first_logit = 0, the encode entry writes none
+ *   hidden  (tokens - first_hidden, hidden) f32: the hidden states of tokens
+ *           first_hidden and later; first_hidden may equal tokens, then nothing
+ *           is written. Only the prefill entry writes any, and only where the
+ *           manifest's "model" has "hidden"
  *   source  the tokens of the text that was encoded; 0 without an encode entry
  *   caches  one pointer for each of the manifest's "caches", 64-byte aligned,
  *           updated in place
@@ -88,7 +92,8 @@ typedef struct CriaHost {
  *           aligned to its element, and the rope tables
  */
 typedef void (*CriaEntry)(const int32_t *ids, int64_t tokens, int64_t position,
-                          int64_t first_logit, int64_t source, float *logits,
+                          int64_t first_logit, int64_t first_hidden,
+                          int64_t source, float *logits, float *hidden,
                           void *const *caches, void *arena,
                           const void *const *slots, const CriaHost *host);
 
@@ -118,7 +123,7 @@ typedef void (*CriaBatchEntry)(const int32_t *ids, int64_t rows,
 /* Code for CUDA: the manifest's "cuda" lists its images, exported data symbols
  * (PTX ends with a NUL), and for each entry the kernels to launch. All
  * parameters of a kernel are device addresses. A step's ids follow in memory of
- * their own, and its logits are as those of a CriaEntry. */
+ * their own, and its logits and hidden states are as those of a CriaEntry. */
 
 /* How an id is drawn from a row of logits; the same one on every device, for
  * all sums are sums of integers:
@@ -168,6 +173,7 @@ typedef struct CriaStepState {
   int32_t first_logit;   /* logits are wanted of this token and later */
   int32_t source;        /* tokens of the text that was encoded */
   CriaSampling sampling; /* for the entry "sample" */
+  int32_t first_hidden;  /* hidden states are wanted of this token and later */
 } CriaStepState;
 
 #endif

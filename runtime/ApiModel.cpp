@@ -73,6 +73,7 @@ static cria_artifact_info infoOf(const Artifact &artifact) {
   info.cache_bytes = manifest.cacheBytes();
   info.arena_bytes = manifest.scratchBytes();
   info.file_bytes = artifact.fileBytes();
+  info.hidden_size = manifest.hiddenSize;
   return info;
 }
 

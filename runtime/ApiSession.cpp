@@ -36,6 +36,24 @@ static Status checkCapacity(const Session &session, size_t rows,
   return rows ? notNull(logits, "logits") : Status();
 }
 
+/// FAILED_PRECONDITION or INVALID_ARGUMENT unless there are hidden states, and
+/// `capacity` floats at `hidden` hold `rows` of them.
+static Status checkHidden(const Session &session, size_t rows,
+                          const float *hidden, size_t capacity,
+                          const char *what) {
+  if (!rows)
+    return Status();
+  if (Status status = session.checkHidden(); !status.ok())
+    return status;
+  auto width = static_cast<size_t>(session.model().manifest().hiddenSize);
+  if (capacity / width < rows)
+    return Status(CRIA_INVALID_ARGUMENT,
+                  "the capacity of " + std::string(what) + " is " +
+                      std::to_string(capacity) + " floats, expected " +
+                      std::to_string(rows) + " x " + std::to_string(width));
+  return notNull(hidden, what);
+}
+
 /// INVALID_ARGUMENT unless `capacity` floats at `logits` hold what is asked.
 static Status checkLogits(const Session &session, size_t count, int32_t which,
                           const float *logits, size_t capacity) {
@@ -86,8 +104,86 @@ cria_status cria_session_feed_rows(cria_session *session, const int32_t *ids,
       status = checkCapacity(object, row_count, logits, capacity);
     if (!status.ok())
       return status;
-    return object.feedRows(ids, static_cast<int64_t>(count), rows,
-                           static_cast<int64_t>(row_count), logits);
+    Outputs outputs;
+    outputs.logits = {CRIA_LOGITS_NONE, logits, rows,
+                      static_cast<int64_t>(row_count)};
+    return object.feed(ids, static_cast<int64_t>(count), outputs);
+  });
+}
+
+/// What `asked` asks for of a feed of `count` ids, checked.
+static Status readOutputs(const Session &session, size_t count,
+                          const cria_outputs &asked, Outputs &outputs) {
+  if (asked.logit_row_count && asked.logits_of != CRIA_LOGITS_NONE)
+    return Status(CRIA_INVALID_ARGUMENT,
+                  "logits_of and logit_rows both say which logits are wanted");
+  if (asked.hidden_of < CRIA_LOGITS_NONE || asked.hidden_of > CRIA_LOGITS_ALL)
+    return Status(CRIA_INVALID_ARGUMENT, "hidden_of is " +
+                                             std::to_string(asked.hidden_of) +
+                                             ", no cria_logits");
+  size_t hiddenRows = asked.hidden_of == CRIA_LOGITS_ALL    ? count
+                      : asked.hidden_of == CRIA_LOGITS_LAST ? 1
+                                                            : 0;
+  size_t rows = asked.logit_row_count;
+  Status status = first(
+      {checkCount(rows, "logit_row_count"),
+       rows ? notNull(asked.logit_rows, "logit_rows") : Status(),
+       rows ? checkCapacity(session, rows, asked.logits, asked.logits_capacity)
+            : checkLogits(session, count, asked.logits_of, asked.logits,
+                          asked.logits_capacity),
+       checkHidden(session, hiddenRows, asked.hidden, asked.hidden_capacity,
+                   "hidden")});
+  outputs.logits = {static_cast<cria_logits>(asked.logits_of), asked.logits,
+                    asked.logit_rows, static_cast<int64_t>(rows)};
+  outputs.hidden = {static_cast<cria_logits>(asked.hidden_of), asked.hidden};
+  return status;
+}
+
+cria_status cria_session_feed_outputs(cria_session *session, const int32_t *ids,
+                                      size_t count, const cria_outputs *outputs,
+                                      cria_error *error) {
+  return guarded(error, [&] {
+    cria_outputs asked = {};
+    Status status = first({notNull(session, "session"), notNull(ids, "ids"),
+                           readStruct(outputs, "outputs", asked),
+                           checkCount(count, "count")});
+    if (!status.ok())
+      return status;
+    Session &object = *session->object;
+    Outputs wanted;
+    status = object.check(ids, static_cast<int64_t>(count));
+    if (status.ok())
+      status = readOutputs(object, count, asked, wanted);
+    return status.ok() ? object.feed(ids, static_cast<int64_t>(count), wanted)
+                       : status;
+  });
+}
+
+cria_status cria_session_embed(cria_session *session, const int32_t *ids,
+                               size_t count, const cria_embed_options *options,
+                               float *embedding, size_t capacity,
+                               cria_error *error) {
+  return guarded(error, [&] {
+    cria_embed_options asked = {};
+    Status status =
+        first({notNull(session, "session"), notNull(ids, "ids"),
+               options ? readStruct(options, "options", asked) : Status(),
+               checkCount(count, "count")});
+    if (!status.ok())
+      return status;
+    if (asked.pooling < CRIA_POOLING_MEAN || asked.pooling > CRIA_POOLING_FIRST)
+      return Status(CRIA_INVALID_ARGUMENT, "pooling is " +
+                                               std::to_string(asked.pooling) +
+                                               ", no cria_pooling");
+    Session &object = *session->object;
+    status = object.check(ids, static_cast<int64_t>(count));
+    if (status.ok())
+      status = checkHidden(object, 1, embedding, capacity, "embedding");
+    if (!status.ok())
+      return status;
+    return object.embed(ids, static_cast<int64_t>(count),
+                        static_cast<cria_pooling>(asked.pooling),
+                        asked.normalize, embedding);
   });
 }
 

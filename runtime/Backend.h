@@ -67,6 +67,17 @@ struct Step {
   /// Counts where the KV caches are in pages: which entry runs an id depends
   /// on the text then, not on how the text is cut.
   bool isOfPrompt = false;
+  /// Hidden states are wanted of the last so many tokens, in `hidden`:
+  /// (hiddenRows, hidden size). 0 where the artifact has none.
+  int64_t hiddenRows = 0;
+  float *hidden = nullptr;
+
+  int64_t firstHidden() const { return tokens - hiddenRows; }
+  /// Whether the decode entry does it, which always computes its row of
+  /// logits, and nothing else.
+  bool isDecode() const {
+    return tokens == 1 && firstLogit == 0 && hiddenRows == 0;
+  }
 };
 
 /// Rows over KV caches in pages; see CriaBatchEntry.
@@ -117,9 +128,9 @@ class Backend {
 public:
   virtual ~Backend() = default;
 
-  /// Does `step` and returns when its logits are there. A step of one token
-  /// with its logits is a decode, any other a prefill. What failed leaves the
-  /// positions before the step as they were.
+  /// Does `step` and returns when its logits and hidden states are there: a
+  /// decode or a prefill. What failed leaves the positions before the step as
+  /// they were.
   virtual Status step(const Step &step) = 0;
 
   /// The same with the logits of the last token alone, which stay on the

@@ -323,6 +323,8 @@ void Reader::readModel(const JsonCursor &model) {
     manifest.maxPositionEmbeddings = positions->integer(1, INT64_MAX);
   if (auto dtype = model.find("dtype"))
     manifest.dtype = dtype->string();
+  if (auto hidden = model.find("hidden"))
+    manifest.hiddenSize = hidden->integer(1, maxVocab);
   if (auto bidirectional = model.find("bidirectional"))
     manifest.bidirectional = bidirectional->boolean();
   if (auto encoder = model.find("encoder"))

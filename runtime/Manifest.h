@@ -169,6 +169,7 @@ struct Manifest {
   int64_t logitColumns = 0; // that a rank computes: all, or its part
   int64_t maxSeq = 0;
   int64_t chunk = 0;
+  int64_t hiddenSize = 0; // of hidden states that a prefill returns; 0: none
   int64_t maxPositionEmbeddings = 0;
   std::string dtype; // "" where unknown
 

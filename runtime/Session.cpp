@@ -1,6 +1,7 @@
 #include "runtime/Session.h"
 
 #include "runtime/Floats.h"
+#include "runtime/Pooling.h"
 #include "runtime/Sampler.h"
 
 #include <algorithm>
@@ -180,48 +181,78 @@ Status Session::advance(const int32_t *ids, int64_t count, const MakeStep &make,
   return inChunks(count, shared->manifest().chunk, phase, make, body);
 }
 
-/// Steps over `ids`.
-Session::MakeStep Session::stepsOf(const int32_t *ids, int64_t count,
-                                   cria_logits which, float *logits) const {
-  return [=](int64_t done, int64_t tokens) {
-    bool all = which == CRIA_LOGITS_ALL, ends = done + tokens == count;
-    int64_t rows = all ? tokens : which == CRIA_LOGITS_LAST && ends ? 1 : 0;
-    float *to = all ? logits + done * shared->manifest().vocabSize : logits;
-    return Step{ids + done, tokens, fed, tokens - rows, to};
-  };
-}
-
-Status Session::feed(const int32_t *ids, int64_t count, cria_logits which,
-                     float *logits) {
-  return advance(ids, count, stepsOf(ids, count, which, logits), {});
-}
-
-Status Session::feedRows(const int32_t *ids, int64_t count, const int64_t *rows,
-                         int64_t rowCount, float *logits) {
-  for (int64_t i = 0; i < rowCount; ++i)
-    if (rows[i] < (i ? rows[i - 1] + 1 : 0) || rows[i] >= count)
+/// INVALID_ARGUMENT unless indexes of `count` ids ascend.
+static Status checkIndexes(const Rows &rows, int64_t count) {
+  for (int64_t i = 0; i < rows.count; ++i)
+    if (rows.indexes[i] < (i ? rows.indexes[i - 1] + 1 : 0) ||
+        rows.indexes[i] >= count)
       return Status(CRIA_INVALID_ARGUMENT,
-                    "row " + std::to_string(rows[i]) + " at index " +
+                    "row " + std::to_string(rows.indexes[i]) + " at index " +
                         std::to_string(i) + ", expected ascending ones from " +
                         "0 to " + std::to_string(count - 1));
-  int64_t vocab = shared->manifest().vocabSize, next = 0, begin = 0;
-  std::vector<float> all; // of a step, from its first row that is wanted on
+  return Status();
+}
+
+Status Session::checkHidden() const {
+  if (shared->manifest().hiddenSize)
+    return Status();
+  return Status(CRIA_FAILED_PRECONDITION,
+                "the artifact's program returns no hidden states");
+}
+
+Status Session::feed(const int32_t *ids, int64_t count,
+                     const Outputs &outputs) {
+  const Manifest &manifest = shared->manifest();
+  Status status = checkIndexes(outputs.logits, count);
+  if (status.ok())
+    status = checkIndexes(outputs.hidden, count);
+  if (status.ok() && outputs.hidden.any())
+    status = checkHidden();
+  if (!status.ok())
+    return status;
+  RowTaker logits(outputs.logits, count, manifest.vocabSize),
+      hidden(outputs.hidden, count, manifest.hiddenSize);
   auto make = [&](int64_t done, int64_t tokens) {
-    begin = done;
-    int64_t first =
-        next < rowCount ? std::min(rows[next] - done, tokens) : tokens;
-    all.resize(static_cast<size_t>((tokens - first) * vocab));
-    return Step{ids + done, tokens, fed, first, all.data()};
+    int64_t rows = logits.begin(done, tokens);
+    Step step = {ids + done, tokens, fed, tokens - rows, logits.target()};
+    step.hiddenRows = hidden.begin(done, tokens);
+    step.hidden = hidden.target();
+    return step;
   };
   return advance(ids, count, make, [&](const Step &step, bool) {
-    Status status = backend->step(step);
-    for (; status.ok() && next < rowCount && rows[next] < begin + step.tokens;
-         ++next)
-      std::copy_n(&all[static_cast<size_t>(
-                      (rows[next] - begin - step.firstLogit) * vocab)],
-                  vocab, logits + next * vocab);
-    return status;
+    Status done = backend->step(step);
+    if (done.ok()) {
+      logits.end();
+      hidden.end();
+    }
+    return done;
   });
+}
+
+Status Session::embed(const int32_t *ids, int64_t count, cria_pooling kind,
+                      bool normalize, float *embedding) {
+  Status status = checkHidden();
+  if (!status.ok())
+    return status;
+  int64_t width = shared->manifest().hiddenSize;
+  Pooling pooling(kind, count, width);
+  std::vector<float> rows; // of a step
+  auto make = [&](int64_t done, int64_t tokens) {
+    Step step = {ids + done, tokens, fed, tokens, nullptr};
+    step.hiddenRows = pooling.rowsOf(done, tokens);
+    rows.resize(static_cast<size_t>(step.hiddenRows * width));
+    step.hidden = rows.data();
+    return step;
+  };
+  status = advance(ids, count, make, [&](const Step &step, bool) {
+    Status done = backend->step(step);
+    if (done.ok())
+      pooling.add(step.hidden, step.hiddenRows);
+    return done;
+  });
+  if (status.ok())
+    pooling.finish(normalize, embedding);
+  return status;
 }
 
 Result<int32_t> Session::draw(const int32_t *ids, int64_t count,
@@ -233,7 +264,10 @@ Result<int32_t> Session::draw(const int32_t *ids, int64_t count,
                       std::to_string(sampler.vocabSize()) +
                       ", expected the model's " + std::to_string(vocab));
   int32_t id = 0;
-  MakeStep make = stepsOf(ids, count, CRIA_LOGITS_LAST, nullptr);
+  auto make = [&](int64_t done, int64_t tokens) {
+    bool ends = done + tokens == count;
+    return Step{ids + done, tokens, fed, ends ? tokens - 1 : tokens, nullptr};
+  };
   Status status = advance(ids, count, make, [&](const Step &step, bool last) {
     if (!last)
       return backend->step(step);

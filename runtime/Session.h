@@ -6,6 +6,7 @@
 #include "runtime/History.h"
 #include "runtime/LoraSet.h"
 #include "runtime/Model.h"
+#include "runtime/Outputs.h"
 #include "runtime/SessionState.h"
 #include "runtime/Status.h"
 
@@ -30,19 +31,23 @@ public:
   static Result<std::unique_ptr<Session>>
   create(std::shared_ptr<const Model> model, const Threads &threads);
 
-  /// Appends `count` ids. `logits` receives (count, vocab) floats for
-  /// CRIA_LOGITS_ALL, (vocab) for CRIA_LOGITS_LAST. Nothing is fed where an id
-  /// or the length is out of range; a cancelled feed ends between two chunks,
-  /// and so does one whose device failed: the position counts what was fed.
-  /// Where a text outgrows a rope that recomputes, all of it is computed anew
-  /// first.
+  /// Appends `count` ids, and returns the logits after the ids that `outputs`
+  /// names, and the hidden states of those it names for these. Nothing is fed
+  /// where an id or the length is out of range, or where hidden states are
+  /// wanted and the artifact has none (FAILED_PRECONDITION). A cancelled feed
+  /// ends between two chunks, and so does one whose device failed: the position
+  /// counts what was fed. Where a text outgrows a rope that recomputes, all of
+  /// it is computed anew first.
+  Status feed(const int32_t *ids, int64_t count, const Outputs &outputs);
   Status feed(const int32_t *ids, int64_t count, cria_logits which,
-              float *logits);
+              float *logits) {
+    return feed(ids, count, Outputs{{which, logits}, {}});
+  }
 
-  /// Feeds `count` ids; `logits` receives (rowCount, vocab) floats: those after
-  /// the ids at the indexes `rows`, which ascend.
-  Status feedRows(const int32_t *ids, int64_t count, const int64_t *rows,
-                  int64_t rowCount, float *logits);
+  /// Appends `count` ids; `embedding` receives their pooled hidden states, of
+  /// length 1 if `normalize`.
+  Status embed(const int32_t *ids, int64_t count, cria_pooling kind,
+               bool normalize, float *embedding);
 
   /// Feeds `count` ids and draws the one that follows them. On a device that
   /// can, the logits stay where they are.
@@ -73,6 +78,8 @@ public:
   /// See Backend.
   Status trace(std::vector<KernelTime> *into) { return backend->trace(into); }
 
+  /// FAILED_PRECONDITION where the artifact returns no hidden states.
+  Status checkHidden() const;
   /// What `feed` would say of these ids.
   Status check(const int32_t *ids, int64_t count) const;
 
@@ -133,8 +140,6 @@ private:
                   const MakeStep &make, const StepBody &body);
   Status advance(const int32_t *ids, int64_t count, const MakeStep &make,
                  const StepBody &body);
-  MakeStep stepsOf(const int32_t *ids, int64_t count, cria_logits which,
-                   float *logits) const;
   Session(std::shared_ptr<const Model> model, std::unique_ptr<Backend> backend)
       : shared(std::move(model)), backend(std::move(backend)) {}
 

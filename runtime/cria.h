@@ -170,6 +170,8 @@ typedef struct cria_artifact_info {
   uint64_t cache_bytes;  /* KV caches of one session */
   uint64_t arena_bytes;  /* scratch of one session */
   uint64_t file_bytes;   /* of the artifact */
+  int64_t hidden_size;   /* numbers of a token's hidden state; 0: the artifact
+                            returns none */
 } cria_artifact_info;
 
 /* What the manifest says of sizes. */
@@ -408,6 +410,54 @@ CRIA_API cria_status cria_session_feed_rows(cria_session *session,
                                             const int64_t *rows,
                                             size_t row_count, float *logits,
                                             size_t capacity, cria_error *error);
+
+/* What else a feed returns. CRIA_INIT asks for nothing. */
+typedef struct cria_outputs {
+  size_t size;
+  int32_t logits_of; /* a cria_logits: after which ids logits are wanted */
+  int32_t hidden_of; /* a cria_logits: of which ids hidden states are */
+  const int64_t
+      *logit_rows;        /* after these ids, as cria_session_feed_rows has */
+  size_t logit_row_count; /* them, where this is not 0 */
+  float *logits;          /* (rows, vocab_size) */
+  size_t logits_capacity; /* floats */
+  float *hidden;          /* (rows, hidden_size) */
+  size_t hidden_capacity; /* floats */
+} cria_outputs;
+
+/* Feeds ids as cria_session_feed does, and returns what `outputs` asks for.
+ * The hidden state of an id is what the head makes its logits of: the output of
+ * the last layer after the last norm, last_hidden_state of Hugging Face
+ * transformers, in the model's type, as f32. cria_artifact_info has its size.
+ * CRIA_FAILED_PRECONDITION where they are wanted and the artifact returns
+ * none. */
+CRIA_API cria_status cria_session_feed_outputs(cria_session *session,
+                                               const int32_t *ids, size_t count,
+                                               const cria_outputs *outputs,
+                                               cria_error *error);
+
+/* What one embedding is made of the hidden states of a text. */
+typedef enum cria_pooling {
+  CRIA_POOLING_MEAN = 0, /* their mean */
+  CRIA_POOLING_LAST = 1, /* that of the last id */
+  CRIA_POOLING_FIRST = 2 /* that of the first id, as BERT's [CLS] */
+} cria_pooling;
+
+typedef struct cria_embed_options {
+  size_t size;
+  int32_t pooling;   /* a cria_pooling */
+  int32_t normalize; /* 1: divided by its Euclidean length */
+} cria_embed_options;
+
+/* Feeds ids as cria_session_feed does; `embedding` receives (hidden_size): the
+ * hidden states of these ids, pooled. Rewind to 0 before the next text.
+ * `options` may be NULL; `capacity` is the number of floats at `embedding`.
+ * Errors are those of cria_session_feed_outputs. */
+CRIA_API cria_status cria_session_embed(cria_session *session,
+                                        const int32_t *ids, size_t count,
+                                        const cria_embed_options *options,
+                                        float *embedding, size_t capacity,
+                                        cria_error *error);
 
 /* Runs the source text of a model with an encoder: `count` ids, at most a
  * chunk (CRIA_OUT_OF_RANGE). The ids fed afterwards attend to it, also after

@@ -249,6 +249,23 @@ public:
     call(cria_session_draw, get(), ids.data(), ids.size(), sampler.get(), &id);
     return id;
   }
+  /// Feeds `ids`, and returns what `outputs` asks for.
+  void feed(const std::vector<int32_t> &ids, const cria_outputs &outputs) {
+    call(cria_session_feed_outputs, get(), ids.data(), ids.size(), &outputs);
+  }
+  /// Feeds `ids`: their pooled hidden states, of `hiddenSize` numbers, which
+  /// the artifact's info has.
+  std::vector<float> embed(const std::vector<int32_t> &ids, int64_t hiddenSize,
+                           cria_pooling pooling = CRIA_POOLING_MEAN,
+                           bool normalize = false) {
+    auto options = make<cria_embed_options>();
+    options.pooling = pooling;
+    options.normalize = normalize;
+    std::vector<float> embedding(static_cast<std::size_t>(hiddenSize));
+    call(cria_session_embed, get(), ids.data(), ids.size(), &options,
+         embedding.data(), embedding.size());
+    return embedding;
+  }
   int64_t position() const {
     int64_t position = 0;
     call(cria_session_position, get(), &position);

@@ -57,7 +57,8 @@ static Status openRanks(Run &run, const Artifact &artifact) {
     options.threads = std::max(coreCount() / localRanks(), 1);
   if (run.isFirst())
     return Status();
-  for (std::string *path : {&options.logits, &options.profile})
+  for (std::string *path :
+       {&options.logits, &options.hidden, &options.embedding, &options.profile})
     if (!path->empty())
       *path = "-";
   int nothing = open("/dev/null", O_WRONLY | O_CLOEXEC);

@@ -1,6 +1,7 @@
 // BERT (Devlin et al. 2019; BertForMaskedLM): an encoder whose tokens see all
 // of the text, norms behind the sums, a GELU, and the head of masked language
-// modelling. All tokens are of the first segment. A text is one call.
+// modelling. All tokens are of the first segment. A text is one call. It returns
+// hidden states, of which embeddings of texts are made.
 !x = tensor<?x32xf32>
 !heads = tensor<?x4x8xf32>
 !cache = tensor<2x4x64x8xf32>
@@ -34,8 +35,9 @@ llama.weight @transform_norm : !v from "cls.predictions.transform.LayerNorm.weig
 llama.weight @transform_norm_bias : !v from "cls.predictions.transform.LayerNorm.bias"
 llama.weight @head_bias : tensor<96xf32> from "cls.predictions.bias"
 
-func.func @forward(%ids: tensor<?xi32>, %position: index, %first: index, %keys: !cache, %values: !cache)
-    -> (tensor<?x96xf32>, !cache, !cache) {
+func.func @forward(%ids: tensor<?xi32>, %position: index, %first: index, %first_hidden: index,
+                   %keys: !cache, %values: !cache)
+    -> (tensor<?x96xf32>, !x, !cache, !cache) {
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
   %c2 = arith.constant 2 : index
@@ -87,6 +89,8 @@ func.func @forward(%ids: tensor<?xi32>, %position: index, %first: index, %keys: 
     %x2 = llama.layernorm %s2 gamma(%mn : !v) beta(%mnb : !v) {eps = 1.0e-12} : !x
     scf.yield %x2, %k1, %v1 : !x, !cache, !cache
   }
+  %wanted = arith.subi %n, %first_hidden : index
+  %hidden = tensor.extract_slice %r#0[%first_hidden, 0] [%wanted, 32] [1, 1] : !x to !x
   %wt = llama.get_weight @transform : !m
   %bt = llama.get_weight @transform_bias : !v
   %tn = llama.get_weight @transform_norm : !v
@@ -98,5 +102,5 @@ func.func @forward(%ids: tensor<?xi32>, %position: index, %first: index, %keys: 
   %count = arith.subi %n, %first : index
   %last = tensor.extract_slice %y[%first, 0] [%count, 32] [1, 1] : !x to !x
   %logits = llama.head %last, %table bias(%bh : tensor<96xf32>) : !x, tensor<96x32xf32>
-  return %logits, %r#1, %r#2 : tensor<?x96xf32>, !cache, !cache
+  return %logits, %hidden, %r#1, %r#2 : tensor<?x96xf32>, !x, !cache, !cache
 }

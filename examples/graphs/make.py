@@ -6,7 +6,8 @@ Run by hand with PyTorch and Hugging Face transformers:
 
 Each model has random weights, biases and norms included. `expected.npz` holds
 the ids of a text, its logits in f32, and, where the model generates, the ids
-that follow greedily; for the encoder-decoder the source as well.
+that follow greedily, else the hidden states; for the encoder-decoder the source
+as well.
 """
 
 import pathlib
@@ -92,7 +93,11 @@ def make(name, model, ids, source=None):
     expected = {"ids": ids, "logits": logits(ids)}
     if source is not None:
         expected["source"] = source
-    if name != "bert":
+    if name == "bert":
+        with torch.no_grad():
+            states = model.base_model(input_ids=torch.tensor([ids]))
+        expected["hidden"] = states.last_hidden_state[0].numpy()
+    else:
         expected["greedy"] = greedy(logits, ids)
     np.savez(folder / "expected.npz", **expected)
 

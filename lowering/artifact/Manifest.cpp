@@ -1,9 +1,9 @@
 #include "lowering/artifact/Manifest.h"
 
 #include "dialect/Dialect.h"
+#include "dialect/Signature.h"
 #include "lowering/Costs.h"
 #include "lowering/Entry.h"
-#include "lowering/Signature.h"
 #include "lowering/import/Program.h"
 #include "runtime/Abi.h"
 
@@ -137,6 +137,9 @@ static json::Object modelOf(func::FuncOp forward, const json::Object *config,
     model["logits"] = logits.getDimSize(1);
     model["vocab_size"] = logits.getDimSize(1) * shards;
   }
+  if (returnsHidden(forward.getFunctionType()))
+    model["hidden"] =
+        cast<RankedTensorType>(forward.getResultTypes()[1]).getDimSize(1);
   if (ArrayRef<Type> caches = cacheTypes(forward.getFunctionType());
       !caches.empty()) {
     auto cache = cast<RankedTensorType>(caches.front());

@@ -319,9 +319,10 @@ void AbiLowering::callParallel(scf::ForallOp loop, Value host,
 
 /// What each argument of a CriaEntry is, but for slots and host, which follow.
 static constexpr EntryArgument kArguments[] = {
-    EntryArgument::Ids,   EntryArgument::Tokens, EntryArgument::Position,
-    EntryArgument::First, EntryArgument::Source, EntryArgument::Logits,
-    EntryArgument::Cache, EntryArgument::Arena};
+    EntryArgument::Ids,    EntryArgument::Tokens,      EntryArgument::Position,
+    EntryArgument::First,  EntryArgument::FirstHidden, EntryArgument::Source,
+    EntryArgument::Logits, EntryArgument::Hidden,      EntryArgument::Cache,
+    EntryArgument::Arena};
 /// The same of a CriaBatchEntry.
 static constexpr EntryArgument kBatchArguments[] = {
     EntryArgument::Ids,   EntryArgument::Tokens, EntryArgument::Positions,
@@ -340,7 +341,8 @@ LogicalResult AbiLowering::lowerEntry(func::FuncOp entry,
     places = kBatchArguments;
   auto isNumber = [&](EntryArgument what) {
     return what == EntryArgument::Tokens || what == EntryArgument::Position ||
-           what == EntryArgument::First || what == EntryArgument::Source;
+           what == EntryArgument::First || what == EntryArgument::FirstHidden ||
+           what == EntryArgument::Source;
   };
   SmallVector<Type> types =
       llvm::map_to_vector(places, [&](EntryArgument what) {

@@ -14,7 +14,7 @@ using namespace cria;
 using namespace cria::simt;
 
 /// The symbols of expressions. `Turn` counts those of the loop around, from 0.
-enum Symbol { Tokens, Position, First, Source, Turn, kSymbols };
+enum Symbol { Tokens, Position, First, FirstHidden, Source, Turn, kSymbols };
 
 static AffineExpr symbol(Symbol which, MLIRContext *context) {
   return getAffineSymbolExpr(which, context);
@@ -61,6 +61,8 @@ AffineExpr HostValues::read(BlockArgument index) const {
     return symbol(Position, context);
   case EntryArgument::First:
     return symbol(First, context);
+  case EntryArgument::FirstHidden:
+    return symbol(FirstHidden, context);
   case EntryArgument::Source:
     return symbol(Source, context);
   default:
@@ -160,7 +162,9 @@ Attribute HostValues::gridSize(Value size) const {
       divisor = rhs.getValue();
   AffineExpr tokens = symbol(Tokens, context), over = constant(divisor);
   AffineExpr logits = simplify(tokens - symbol(First, context));
-  for (auto [name, count] : {std::pair("tokens", tokens), {"logits", logits}}) {
+  AffineExpr hidden = simplify(tokens - symbol(FirstHidden, context));
+  for (auto [name, count] :
+       {std::pair("tokens", tokens), {"logits", logits}, {"hidden", hidden}}) {
     AffineExpr padded = sum(count, constant(divisor - 1));
     bool is = expr && (expr == count || expr == quotient(count, over, true) ||
                        expr == quotient(padded, over, false));

@@ -29,10 +29,10 @@ public:
   /// at the launch where it lies nowhere, or the plan cannot say where.
   mlir::FailureOr<mlir::DictionaryAttr> place(mlir::gpu::LaunchFuncOp launch,
                                               unsigned i) const;
-  /// A dimension of a grid: a constant, or tokens or rows of logits over a
-  /// constant, rounded up; the larger one of that and a constant; and any of
-  /// these or 0, chosen by whether there are at most so many. Null for any
-  /// other number.
+  /// A dimension of a grid: a constant, or tokens, rows of logits or of hidden
+  /// states over a constant, rounded up; the larger one of that and a constant;
+  /// and any of these or 0, chosen by whether there are at most so many. Null
+  /// for any other number.
   mlir::Attribute gridSize(mlir::Value size) const;
 
 private:

@@ -36,6 +36,8 @@ Value KernelNumbers::rebuild(BlockArgument number) {
     return field(offsetof(CriaStepState, position));
   case EntryArgument::First:
     return field(offsetof(CriaStepState, first_logit));
+  case EntryArgument::FirstHidden:
+    return field(offsetof(CriaStepState, first_hidden));
   case EntryArgument::Source:
     return field(offsetof(CriaStepState, source));
   default:

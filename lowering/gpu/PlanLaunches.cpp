@@ -106,7 +106,7 @@ FailureOr<Steps> EntryPlanner::argumentsOf(gpu::LaunchFuncOp launch,
       return launch.emitOpError("expected argument ")
              << i
              << " to be a memref, or to be computed from constants and the "
-                "entry's tokens, position, first and source";
+                "entry's tokens, position, first, first_hidden and source";
     }
   }
   markWeights(function, std::move(weights));
@@ -143,9 +143,11 @@ FailureOr<ArrayAttr> EntryPlanner::gridOf(gpu::LaunchFuncOp launch,
     if (!sizes.back())
       return launch.emitOpError("expected dimension ")
              << sizes.size() - 1
-             << " of the grid to be a constant, or the entry's tokens, or "
-                "tokens - first, over a constant, rounded up; a least size, "
-                "and a range of counts outside which it is 0, may come with "
+             << " of the grid to be a constant, or the entry's tokens, tokens "
+                "- "
+                "first or tokens - first_hidden, over a constant, rounded up; "
+                "a least size, and a range of counts outside which it is 0, "
+                "may come with "
                 "it";
   }
   if (failed(checkClusters(launch, kernel, sizes)))

@@ -63,6 +63,7 @@ private:
               Value layer);
   Value linear(StringRef symbol, Value x, Value layer);
   Value norm(StringRef symbol, Value x, Value layer);
+  Value normFrom(Value x, Value tokens, Value first);
   Value weight(StringRef symbol, Value layer);
   Value index(int64_t value);
   double embeddingScale();
@@ -186,9 +187,10 @@ func::FuncOp Importer::declareForward() {
   RankedTensorType cache = tensor({c.layers, c.kvHeads, maxSeq, c.headDim});
   auto logits = RankedTensorType::get({n, c.vocabSize}, b.getF32Type());
   auto ids = RankedTensorType::get({n}, b.getI32Type());
+  Type index = b.getIndexType();
   auto type =
-      b.getFunctionType({ids, b.getIndexType(), b.getIndexType(), cache, cache},
-                        {logits, cache, cache});
+      b.getFunctionType({ids, index, index, index, cache, cache},
+                        {logits, tensor({n, c.hiddenSize}), cache, cache});
   at("model");
   return func::FuncOp::create(b, loc, "forward", type);
 }
@@ -322,13 +324,24 @@ double Importer::embeddingScale() {
   return scale.convertToDouble();
 }
 
+/// The last norm of the tokens from `first` on.
+Value Importer::normFrom(Value x, Value tokens, Value first) {
+  at("model");
+  Value rows = arith::SubIOp::create(b, loc, tokens, first);
+  SmallVector<OpFoldResult> from = {first, b.getIndexAttr(0)},
+                            size = {rows, b.getIndexAttr(c.hiddenSize)},
+                            step(2, b.getIndexAttr(1));
+  Value wanted = tensor::ExtractSliceOp::create(b, loc, x, from, size, step);
+  return norm("norm", wanted, {});
+}
+
 void Importer::run() {
   b.setInsertionPointToEnd(module.getBody());
   declareSymbols();
   func::FuncOp forward = declareForward();
   Block *entry = forward.addEntryBlock();
   b.setInsertionPointToStart(entry);
-  Value ids = entry->getArgument(0), first = entry->getArgument(2);
+  Value ids = entry->getArgument(0);
   Value tokens = tensor::DimOp::create(b, loc, ids, index(0));
   at("model.rotary_emb");
   auto table = module.lookupSymbol<RopeTableOp>("rope").getTensorType();
@@ -338,18 +351,13 @@ void Importer::run() {
   Value x = EmbedOp::create(b, loc, ids, weight("embed_tokens", {}),
                             llvm::APFloat(embeddingScale()),
                             /*as=*/TypeAttr());
-  SmallVector<Value> carried = {x, entry->getArgument(3),
-                                entry->getArgument(4)};
+  SmallVector<Value> carried = {x, entry->getArgument(4),
+                                entry->getArgument(5)};
   for (const LayerRun &layers : layerRuns(c.kinds))
     carried = run(text, layers, carried);
-  at("model");
-  Value rows = arith::SubIOp::create(b, loc, tokens, first);
-  SmallVector<OpFoldResult> from = {first, b.getIndexAttr(0)},
-                            size = {rows, b.getIndexAttr(c.hiddenSize)},
-                            step(2, b.getIndexAttr(1));
-  Value wanted =
-      tensor::ExtractSliceOp::create(b, loc, carried[0], from, size, step);
-  Value last = norm("norm", wanted, {});
+  // The head comes last: its norm may write over what it reads.
+  Value hidden = normFrom(carried[0], tokens, entry->getArgument(3));
+  Value last = normFrom(carried[0], tokens, entry->getArgument(2));
   at("lm_head");
   auto logits = HeadOp::create(b, loc, last, weight("lm_head", {}),
                                /*bias=*/Value(), llvm::APFloat(c.logitScale),
@@ -357,7 +365,8 @@ void Importer::run() {
   if (c.logitSoftcap)
     logits.setSoftcap(llvm::APFloat(c.logitSoftcap));
   at("model");
-  func::ReturnOp::create(b, loc, ValueRange{logits, carried[1], carried[2]});
+  func::ReturnOp::create(b, loc,
+                         ValueRange{logits, hidden, carried[1], carried[2]});
 }
 
 static Type storageType(DType dtype, MLIRContext *context) {

@@ -1,7 +1,7 @@
 #include "lowering/import/Program.h"
 #include "dialect/Dialect.h"
+#include "dialect/Signature.h"
 #include "lowering/LayerNumber.h"
-#include "lowering/Signature.h"
 #include "lowering/import/Json.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -111,6 +111,15 @@ static LogicalResult verifySize(Operation *op, Type type) {
          << maxBytes << " bytes, got " << type;
 }
 
+/// (tokens, hidden size)
+static LogicalResult verifyHidden(func::FuncOp forward, Type hidden) {
+  bool holds =
+      isTokens(hidden, 2) &&
+      isa<Float32Type, Float16Type, BFloat16Type>(getElementTypeOrSelf(hidden));
+  return expectType(forward, "hidden states", "tensor<?xCxfloat>", hidden,
+                    holds);
+}
+
 static bool isCache(Type type, bool paged) {
   auto tensor = dyn_cast<RankedTensorType>(type);
   if (!tensor || tensor.getRank() < 4 || isPaged(tensor) != paged ||
@@ -150,12 +159,15 @@ static LogicalResult verifySignature(func::FuncOp forward, bool encodes,
                                      bool paged = false, bool batch = false) {
   FunctionType type = forward.getFunctionType();
   ArrayRef<Type> inputs = type.getInputs();
-  size_t scalars = encodes || paged ? 3 : 2;
+  bool hides = returnsHidden(type);
+  size_t scalars = (encodes || paged ? 3 : 2) + (hides ? 1 : 0),
+         outputs = hides ? 2 : 1;
   if (inputs.size() < 1 + scalars ||
-      type.getNumResults() != inputs.size() - scalars)
+      type.getNumResults() + scalars + 1 != inputs.size() + outputs)
     return forward.emitError("expected (ids, position, first")
-           << (encodes ? ", source" : "")
-           << ", caches...) -> (logits, caches...), got " << type;
+           << (encodes ? ", source" : "") << (hides ? ", first_hidden" : "")
+           << ", caches...) -> (logits, " << (hides ? "hidden, " : "")
+           << "caches...), got " << type;
   Type ids = inputs[0], logits = type.getResult(0);
   bool idsHold = isTokens(ids, 1) && getElementTypeOrSelf(ids).isInteger(32);
   bool logitsHold = isTokens(logits, 2) && getElementTypeOrSelf(logits).isF32();
@@ -170,13 +182,20 @@ static LogicalResult verifySignature(func::FuncOp forward, bool encodes,
                         isTokens(inputs[1], 1) &&
                             getElementTypeOrSelf(inputs[1]).isInteger(32))))
     return failure();
-  const char *names[] = {"position", "first", "source"};
+  if (hides && failed(verifyHidden(forward, type.getResult(1))))
+    return failure();
+  SmallVector<const char *> names = {"position", "first"};
+  if (encodes)
+    names.push_back("source");
+  if (hides)
+    names.push_back("first_hidden");
   for (size_t i = batch ? 1 : 0; i < (paged ? 2 : scalars); ++i)
     if (failed(expectType(forward, names[i], "index", inputs[1 + i],
                           inputs[1 + i].isIndex())))
       return failure();
   for (size_t i = 1 + scalars; i < inputs.size(); ++i) {
-    Type cache = inputs[i], returned = type.getResult(i - scalars);
+    Type cache = inputs[i],
+         returned = type.getResult(i - scalars - 1 + outputs);
     if (failed(expectType(forward, "argument " + Twine(i),
                           paged ? "tensor<?xLxHxPxDxfloat>"
                                 : "tensor<LxHxSxDxfloat>",
@@ -185,15 +204,15 @@ static LogicalResult verifySignature(func::FuncOp forward, bool encodes,
       return failure();
     if (cache != returned)
       return forward.emitError("expected result ")
-             << i - scalars << " to be the cache of argument " << i << ", "
-             << cache << ", got " << returned;
+             << i - scalars - 1 + outputs << " to be the cache of argument "
+             << i << ", " << cache << ", got " << returned;
   }
   return success();
 }
 
 /// What @forward takes; the caches alone.
 static LogicalResult verifyEncode(func::FuncOp encode, func::FuncOp forward) {
-  FunctionType type = forward.getFunctionType();
+  FunctionType type = withoutHidden(forward.getFunctionType());
   auto expected = FunctionType::get(type.getContext(), type.getInputs(),
                                     type.getResults().drop_front());
   if (encode.getFunctionType() == expected)
@@ -202,9 +221,9 @@ static LogicalResult verifyEncode(func::FuncOp encode, func::FuncOp forward) {
          << expected << ", got " << encode.getFunctionType();
 }
 
-/// What @prefill takes and returns, for one token.
+/// What @prefill takes and returns but for hidden states, for one token.
 static LogicalResult verifyDecode(func::FuncOp decode, func::FuncOp prefill) {
-  FunctionType type = prefill.getFunctionType();
+  FunctionType type = withoutHidden(prefill.getFunctionType());
   SmallVector<Type> inputs(type.getInputs()), results(type.getResults());
   for (Type *tokens : {&inputs[0], &results[0]}) {
     auto tensor = cast<RankedTensorType>(*tokens);
@@ -254,7 +273,8 @@ static LogicalResult verifyEmbed(EmbedOp op, int64_t vocab) {
 
 /// The text's position and pages, and the number of another text's tokens, are
 /// what the runtime gives, which keeps to the bounds of caches and tables.
-static LogicalResult verifyPosition(Operation *op, func::FuncOp function) {
+static LogicalResult verifyPosition(Operation *op, func::FuncOp function,
+                                    bool encodes) {
   Value position, pages, over;
   if (auto gqa = dyn_cast<GQAOp>(op)) {
     position = gqa.getPosition();
@@ -273,8 +293,7 @@ static LogicalResult verifyPosition(Operation *op, func::FuncOp function) {
   if (pages &&
       (function.getNumArguments() <= 3 || pages != function.getArgument(3)))
     return op->emitError("expected the pages that the function is given");
-  if (over && (!function.getArgument(3).getType().isIndex() ||
-               over != function.getArgument(3)))
+  if (over && (!encodes || over != function.getArgument(3)))
     return op->emitError("expected 'over' the source that the function is "
                          "given");
   return success();
@@ -330,7 +349,8 @@ static LogicalResult verify(ModuleOp module, bool isFused) {
     if (!function)
       return WalkResult::advance();
     auto embed = dyn_cast<EmbedOp>(op);
-    if (failed(verifyOp(op)) || failed(verifyPosition(op, function)) ||
+    if (failed(verifyOp(op)) ||
+        failed(verifyPosition(op, function, bool(encode))) ||
         failed(verifyLayers(op)) ||
         (embed && failed(verifyEmbed(embed, logits.getDimSize(1)))))
       return WalkResult::interrupt();

@@ -18,10 +18,13 @@ mlir::OwningOpRef<mlir::ModuleOp> loadProgram(llvm::StringRef path,
 /// - it takes (ids: tensor<?xi32>, position: index, first: index, caches...)
 ///   and returns (logits: tensor<?xVxf32>, caches...), the caches being static
 ///   rank-4 tensors of f32, f16 or bf16 in one order;
+/// - between logits and caches it may return hidden states, tensor<?xCxfloat>,
+///   those of the tokens from an index on that it then takes in front of the
+///   caches;
 /// - beside it there may be `@encode`, for another text that `@forward` attends
 ///   to: then both take the number of that text's tokens, an index, behind
-///   `first`; `@encode` takes what `@forward` takes, its position being 0, and
-///   returns the caches alone;
+///   `first`; `@encode` takes what else `@forward` takes, its position being 0,
+///   and returns the caches alone;
 /// - ropes, appends, attention and learned positions are at the function's
 ///   position, and attention `over` another text at its number of tokens;
 /// - layers are constants or numbers of loops between constants, and exist;
@@ -32,8 +35,9 @@ mlir::OwningOpRef<mlir::ModuleOp> loadProgram(llvm::StringRef path,
 mlir::LogicalResult verifyProgram(mlir::ModuleOp module);
 
 /// Checks the same of a program at fuse, whose functions are `@prefill` and
-/// `@decode`, or over paged caches `@batch`, in place of `@forward`, and that
-/// its symbols have slots. There pages follow `first`, and ops are at these.
+/// `@decode`, which returns no hidden states, or over paged caches `@batch`, in
+/// place of `@forward`, and that its symbols have slots. There pages follow
+/// `first`, ops are at these, and no function returns hidden states.
 mlir::LogicalResult verifyFused(mlir::ModuleOp module);
 
 /// The most positions a program may be run at: as many as the smallest of its

@@ -2,9 +2,9 @@
 ///   =>  func.func private @k_decode { linalg.generic; ... }  and a call
 ///
 /// The pass around the lowerings of the ops: symbols, signatures, functions.
+#include "dialect/Signature.h"
 #include "lowering/Entry.h"
 #include "lowering/Passes.h"
-#include "lowering/Signature.h"
 #include "lowering/linalg/Lowering.h"
 
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
@@ -84,6 +84,7 @@ static func::FuncOp createEntry(OpBuilder &b, func::FuncOp old, int64_t chunk) {
     return storageType(cast<RankedTensorType>(cache));
   });
   bool hasLogits = type.getNumResults() > caches.size();
+  bool hasHidden = returnsHidden(type);
   // An entry without logits has an argument of that place all the same.
   auto logits = hasLogits ? cast<RankedTensorType>(type.getResult(0))
                           : RankedTensorType::get({1, 1}, b.getF32Type());
@@ -93,27 +94,39 @@ static func::FuncOp createEntry(OpBuilder &b, func::FuncOp old, int64_t chunk) {
     shape[0] = room;
     return RankedTensorType::get(shape, t.getElementType());
   };
+  SmallVector<Type> inputs, results;
+  SmallVector<EntryArgument> arguments;
+  auto add = [&](EntryArgument what, Type type) {
+    arguments.push_back(what);
+    inputs.push_back(type);
+  };
   using Is = EntryArgument;
   Type index = b.getIndexType();
-  SmallVector<Type> inputs = {roomFor(ids), index, index, index, index};
-  SmallVector<EntryArgument> arguments = {Is::Ids, Is::Tokens, Is::Position,
-                                          Is::First, Is::Source};
-  if (RankedTensorType pages = pagesOf(type)) {
-    bool ofTokens = pages.getRank() == 2;
-    arguments.back() = Is::Pages;
-    inputs.back() = ofTokens ? roomFor(pages) : pages;
-    if (ofTokens) {
-      arguments[2] = Is::Positions;
-      inputs[2] = roomFor(cast<RankedTensorType>(type.getInput(1)));
-    }
-  }
-  arguments.push_back(Is::Logits);
-  inputs.push_back(roomFor(logits));
-  arguments.append(caches.size(), Is::Cache);
-  llvm::append_range(inputs, caches);
-  SmallVector<Type> results;
+  add(Is::Ids, roomFor(ids));
+  RankedTensorType pages = pagesOf(type);
+  bool ofTokens = pages && pages.getRank() == 2;
+  add(Is::Tokens, index);
+  if (ofTokens)
+    add(Is::Positions, roomFor(cast<RankedTensorType>(type.getInput(1))));
+  else
+    add(Is::Position, index);
+  add(Is::First, index);
+  if (hasHidden)
+    add(Is::FirstHidden, index);
+  if (pages)
+    add(Is::Pages, ofTokens ? roomFor(pages) : pages);
+  else
+    add(Is::Source, index);
+  add(Is::Logits, roomFor(logits));
   if (hasLogits)
     results.push_back(roomFor(logits));
+  if (hasHidden) {
+    auto hidden = cast<RankedTensorType>(type.getResult(1));
+    add(Is::Hidden, roomFor(hidden.clone(b.getF32Type())));
+    results.push_back(inputs.back());
+  }
+  for (Type cache : caches)
+    add(Is::Cache, cache);
   llvm::append_range(results, caches);
   auto entry = func::FuncOp::create(b, old.getLoc(), old.getName(),
                                     b.getFunctionType(inputs, results));
@@ -135,8 +148,11 @@ static void lowerEntry(func::FuncOp old, int64_t chunk) {
   auto argument = [&](EntryArgument what) -> Value {
     return body->getArgument(arguments.at(what));
   };
-  FunctionLowering lowering(b, entry, old.getName(),
-                            argument(EntryArgument::Logits));
+  bool hasHidden = arguments.has(EntryArgument::Hidden);
+  FunctionLowering lowering(
+      b, entry, old.getName(),
+      {argument(EntryArgument::Logits),
+       hasHidden ? argument(EntryArgument::Hidden) : Value()});
   // Of what has room for a chunk, the rows of the call's tokens.
   auto rows = [&](Value value, Type old) -> Value {
     if (value.getType() == old)
@@ -146,7 +162,8 @@ static void lowerEntry(func::FuncOp old, int64_t chunk) {
     sizes[0] = argument(EntryArgument::Tokens);
     return b.slice(value, zeros, sizes);
   };
-  // Ids, position, first, then source, beside an encoder, or pages; caches.
+  // Ids, position, first, then source, beside an encoder, or pages; the first
+  // token of hidden states; caches.
   using Is = EntryArgument;
   bool isPaged = arguments.has(Is::Pages);
   SmallVector<Value> values = {
@@ -154,9 +171,11 @@ static void lowerEntry(func::FuncOp old, int64_t chunk) {
       argument(arguments.has(Is::Positions) ? Is::Positions : Is::Position),
       argument(Is::First), argument(isPaged ? Is::Pages : Is::Source)};
   size_t caches = cacheTypes(old.getFunctionType()).size();
-  values.resize(old.getNumArguments() - caches);
+  values.resize(old.getNumArguments() - caches - hasHidden);
   for (auto [value, type] : llvm::zip(values, old.getArgumentTypes()))
     value = rows(value, type);
+  if (hasHidden)
+    values.push_back(argument(Is::FirstHidden));
   for (unsigned i : arguments.caches())
     values.push_back(body->getArgument(i));
   for (auto [value, now] : llvm::zip_equal(old.getArguments(), values))
@@ -166,8 +185,9 @@ static void lowerEntry(func::FuncOp old, int64_t chunk) {
   Operation *ret = old.front().getTerminator();
   b.setLoc(ret->getLoc());
   SmallVector<Value> results;
-  if (ret->getNumOperands() > caches)
-    results.push_back(lowering.storeLogits(ret->getOperand(0)));
+  for (size_t i = 0; i < ret->getNumOperands() - caches; ++i)
+    results.push_back(lowering.storeOutput(
+        static_cast<FunctionLowering::Output>(i), ret->getOperand(i)));
   for (Value value : ret->getOperands().take_back(caches))
     results.push_back(lowering.stored(value));
   func::ReturnOp::create(b, ret->getLoc(), results);

@@ -1,7 +1,7 @@
 /// llama ops to linalg on tensors, one function an op. Attention is in a file
 /// of its own.
 #include "lowering/linalg/Lowering.h"
-#include "lowering/Signature.h"
+#include "dialect/Signature.h"
 #include "lowering/linalg/Functions.h"
 #include "lowering/linalg/Pages.h"
 
@@ -194,8 +194,40 @@ Value FunctionLowering::writable(Value old) {
       .getResult();
 }
 
-/// Where a norm's result goes: over its input, if nothing else reads that.
+/// Whether nothing else uses the value, and the entry returns it for `output`,
+/// out of the kernel that it may be made in.
+static bool makesOutput(Value value, FunctionLowering::Output output) {
+  if (!value.hasOneUse())
+    return false;
+  OpOperand &use = *value.use_begin();
+  if (isa<YieldOp>(use.getOwner()))
+    return makesOutput(
+        use.getOwner()->getParentOp()->getResult(use.getOperandNumber()),
+        output);
+  auto function = dyn_cast<func::FuncOp>(use.getOwner()->getParentOp());
+  return function && isa<func::ReturnOp>(use.getOwner()) &&
+         use.getOperandNumber() == static_cast<unsigned>(output) &&
+         (output == FunctionLowering::Logits ||
+          returnsHidden(function.getFunctionType()));
+}
+
+/// The memory of an output for as many tokens as there are `rows`.
+Value FunctionLowering::outputSlice(Output output, Value rows) {
+  Value all = outputs[output];
+  SmallVector<OpFoldResult> zeros(2, b.getIndexAttr(0));
+  return b.slice(all, zeros, {b.sizes(rows)[0], b.sizes(all)[1]});
+}
+
+Value FunctionLowering::intoOutput(Output output, Value rows) {
+  SmallVector<OpFoldResult> zeros(2, b.getIndexAttr(0));
+  return b.insert(rows, outputs[output], zeros, b.sizes(rows));
+}
+
+/// Where a norm's result goes: to the hidden states if it is what is returned
+/// as these, or over its input if nothing else reads that.
 Value FunctionLowering::normDestination(Operation *norm, Value x) {
+  if (makesOutput(norm->getResult(0), Hidden))
+    return outputSlice(Hidden, x);
   auto type = cast<RankedTensorType>(norm->getResult(0).getType());
   if (wideForm.count(norm->getOperand(0)))
     type = type.clone(b.getF32Type());
@@ -205,8 +237,20 @@ Value FunctionLowering::normDestination(Operation *norm, Value x) {
   return b.empty(b.sizes(x), type.getElementType());
 }
 
+/// A number of a norm's result, rounded to the norm's type where it is stored
+/// in another.
+static Value roundHidden(LinalgBuilder &b, Operation *norm, Value y) {
+  if (!makesOutput(norm->getResult(0), FunctionLowering::Hidden))
+    return y;
+  return b.widen(b.round(y, elementType(norm->getResult(0))));
+}
+
 /// The norm of a product's wide form is wide as well.
 void FunctionLowering::setNorm(Operation *norm, Value result) {
+  if (makesOutput(norm->getResult(0), Hidden)) {
+    storedForm[norm->getResult(0)] = intoOutput(Hidden, result);
+    return;
+  }
   bool wide = wideForm.count(norm->getOperand(0));
   (wide ? wideForm : storedForm)[norm->getResult(0)] = result;
 }
@@ -241,7 +285,7 @@ void FunctionLowering::lower(RMSNormOp op) {
       weight = arith::AddFOp::create(b, b.getLoc(), weight, b.f32(1));
     if (weight)
       y = arith::MulFOp::create(b, b.getLoc(), weight, y);
-    return SmallVector<Value>{y};
+    return SmallVector<Value>{roundHidden(b, op, y)};
   };
   setNorm(op,
           b.generic(rank, inputs, {normDestination(op, x)}, maps, apply)[0]);
@@ -278,7 +322,7 @@ void FunctionLowering::lower(LayerNormOp op) {
       y = arith::MulFOp::create(b, b.getLoc(), y, v[2]);
     if (op.getBeta())
       y = arith::AddFOp::create(b, b.getLoc(), y, v[3]);
-    return SmallVector<Value>{y};
+    return SmallVector<Value>{roundHidden(b, op, y)};
   };
   setNorm(op, b.generic(2, inputs, {normDestination(op, x)}, maps, apply)[0]);
 }
@@ -320,34 +364,11 @@ void FunctionLowering::lower(LinearOp op) {
   (elementType(op.getResult()).isF32() ? storedForm : wideForm)[op] = y;
 }
 
-/// Whether a head makes the entry's logits, and nothing else reads them, out of
-/// the kernel that it may be in.
-static bool makesLogits(Value value) {
-  if (!value.hasOneUse())
-    return false;
-  OpOperand &use = *value.use_begin();
-  if (isa<YieldOp>(use.getOwner()))
-    return makesLogits(
-        use.getOwner()->getParentOp()->getResult(use.getOperandNumber()));
-  return isa<func::ReturnOp>(use.getOwner()) && use.getOperandNumber() == 0;
-}
-
-/// The logits of as many tokens as there are `rows`.
-Value FunctionLowering::logitsSlice(Value rows) {
-  SmallVector<OpFoldResult> zeros(2, b.getIndexAttr(0));
-  return b.slice(logits, zeros, {b.sizes(rows)[0], b.sizes(logits)[1]});
-}
-
-Value FunctionLowering::intoLogits(Value rows) {
-  SmallVector<OpFoldResult> zeros(2, b.getIndexAttr(0));
-  return b.insert(rows, logits, zeros, b.sizes(rows));
-}
-
 /// The head writes where its result is wanted, if that is what is returned.
 void FunctionLowering::lower(HeadOp op) {
   Value into;
-  if (makesLogits(op))
-    into = logitsSlice(stored(op.getInput()));
+  if (makesOutput(op, Logits))
+    into = outputSlice(Logits, stored(op.getInput()));
   Value y = matmul(op.getInput(), op.getWeight(), into);
   auto inPlace = [&](llvm::function_ref<Value(Value)> f) {
     y = b.generic(2, {}, {y}, {b.select(2, {0, 1})},
@@ -359,25 +380,41 @@ void FunctionLowering::lower(HeadOp op) {
     y = addVector(y, stored(op.getBias()));
   if (op.getSoftcap())
     inPlace([&](Value x) { return softcap(b, x, *op.getSoftcap()); });
-  storedForm[op] = makesLogits(op) ? intoLogits(y) : y;
+  storedForm[op] = makesOutput(op, Logits) ? intoOutput(Logits, y) : y;
 }
 
-/// The head that makes this value, in the kernel it may come from.
-static HeadOp headOf(Value value) {
+/// Whether the op writes its result where an entry wants it: the head, or the
+/// last norm.
+static bool writesOutput(Operation *op) {
+  return op && ((isa<HeadOp>(op) &&
+                 makesOutput(op->getResult(0), FunctionLowering::Logits)) ||
+                (isa<RMSNormOp, LayerNormOp>(op) &&
+                 makesOutput(op->getResult(0), FunctionLowering::Hidden)));
+}
+
+/// The op that makes this value, in the kernel that it may come from; or null.
+static Operation *makerOf(Value value) {
   if (auto kernel = value.getDefiningOp<KernelOp>()) {
     Operation *yield = kernel.getBody().front().getTerminator();
     value = yield->getOperand(cast<OpResult>(value).getResultNumber());
   }
-  return value.getDefiningOp<HeadOp>();
+  return value.getDefiningOp();
 }
 
-Value FunctionLowering::storeLogits(Value old) {
+Value FunctionLowering::storeOutput(Output output, Value old) {
   Value value = stored(old);
-  if (HeadOp head = headOf(old); head && makesLogits(head))
+  if (writesOutput(makerOf(old)))
     return value;
-  return intoLogits(bufferization::MaterializeInDestinationOp::create(
-                        b, b.getLoc(), value, logitsSlice(value))
-                        .getResult());
+  Value place = outputSlice(output, value);
+  if (elementType(value).isF32())
+    return intoOutput(output, bufferization::MaterializeInDestinationOp::create(
+                                  b, b.getLoc(), value, place)
+                                  .getResult());
+  SmallVector<AffineMap> maps(2, b.select(2, {0, 1}));
+  auto widened =
+      b.generic(2, {value}, {place}, maps,
+                [](Values v) -> SmallVector<Value> { return {v[0]}; });
+  return intoOutput(output, widened.front());
 }
 
 void FunctionLowering::lower(SwiGLUOp op) {
@@ -630,7 +667,7 @@ static Value store(LinalgBuilder &b, Value value, Value destination) {
 /// A private function of the kernel's name and the entry's, and what to call it
 /// with. It takes what it reads and then, for each result that is no update of
 /// an argument, the tensor that takes the result. A kernel with the head also
-/// takes the logits.
+/// takes the logits, one with the last norm the hidden states.
 func::FuncOp FunctionLowering::lowerKernel(KernelOp op,
                                            SmallVectorImpl<Value> &operands) {
   llvm::SetVector<Value> captured, taken;
@@ -646,10 +683,13 @@ func::FuncOp FunctionLowering::lowerKernel(KernelOp op,
     if (auto type = dyn_cast<RankedTensorType>(value.getType());
         type && type.getRank() && type.isDynamicDim(0) && !isPaged(type))
       rows = b.sizes(stored(value))[0];
-  bool makesTheLogits = llvm::any_of(
-      op.getOps<HeadOp>(), [](HeadOp head) { return makesLogits(head); });
-  if (makesTheLogits)
-    operands.push_back(logits);
+  Outputs written = {};
+  for (Operation &inner : op.getBody().front())
+    if (writesOutput(&inner)) {
+      Output output = isa<HeadOp>(inner) ? Logits : Hidden;
+      written[output] = outputs[output];
+      operands.push_back(outputs[output]);
+    }
 
   auto kernel = func::FuncOp::create(
       op.getLoc(), (op.getKernelName() + "_" + entry).str(),
@@ -664,9 +704,11 @@ func::FuncOp FunctionLowering::lowerKernel(KernelOp op,
   Block *body = kernel.addEntryBlock();
   LinalgBuilder inner(op.getLoc(), b.getContext());
   inner.setInsertionPointToStart(body);
-  FunctionLowering lowering(inner, kernel, entry,
-                            makesTheLogits ? body->getArguments().back()
-                                           : Value());
+  for (Value &output : written)
+    if (output)
+      output =
+          body->getArgument(llvm::find(operands, output) - operands.begin());
+  FunctionLowering lowering(inner, kernel, entry, written);
   for (auto [value, argument] : llvm::zip(taken, body->getArguments()))
     lowering.set(value, argument);
   for (Operation *view : inside)

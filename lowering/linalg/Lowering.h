@@ -8,6 +8,8 @@
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "llvm/ADT/DenseMap.h"
 
+#include <array>
+
 namespace cria {
 
 /// Lowers the ops of one function, an entry or a kernel, in order.
@@ -18,17 +20,23 @@ namespace cria {
 /// value is rounded once, where it leaves.
 class FunctionLowering {
 public:
+  /// What an entry returns beside the caches, in order, both f32.
+  enum Output { Logits, Hidden, kOutputs };
+  /// Where each goes, which has room for more rows; null for none.
+  using Outputs = std::array<mlir::Value, kOutputs>;
+
   /// Lowers at the builder's insertion point, in `function`; what the entry
-  /// `entry` returns as logits goes into `logits`, which has room for more.
+  /// `entry` returns goes into `outputs`.
   FunctionLowering(LinalgBuilder &builder, mlir::func::FuncOp function,
-                   llvm::StringRef entry, mlir::Value logits)
-      : b(builder), function(function), entry(entry), logits(logits) {}
+                   llvm::StringRef entry, Outputs outputs)
+      : b(builder), function(function), entry(entry), outputs(outputs) {}
 
   void lowerBlock(mlir::Block &block);
   void set(mlir::Value old, mlir::Value stored) { storedForm[old] = stored; }
   mlir::Value stored(mlir::Value old);
-  /// The logits with the function's first result, `old`, in them.
-  mlir::Value storeLogits(mlir::Value old);
+  /// The memory of an output with `old`, which is what the function returns
+  /// for it, in it.
+  mlir::Value storeOutput(Output output, mlir::Value old);
 
 private:
   mlir::Value any(mlir::Value old);
@@ -55,8 +63,8 @@ private:
   mlir::Value rowMean(mlir::Value rows, LinalgBuilder::Payload term);
   mlir::Value normDestination(mlir::Operation *norm, mlir::Value x);
   void setNorm(mlir::Operation *norm, mlir::Value result);
-  mlir::Value logitsSlice(mlir::Value rows);
-  mlir::Value intoLogits(mlir::Value rows);
+  mlir::Value outputSlice(Output output, mlir::Value rows);
+  mlir::Value intoOutput(Output output, mlir::Value rows);
   mlir::func::FuncOp lowerKernel(llama::KernelOp op,
                                  llvm::SmallVectorImpl<mlir::Value> &operands);
   mlir::Value matmul(mlir::Value oldX, mlir::Value oldWeight, mlir::Value into);
@@ -71,8 +79,7 @@ private:
   mlir::func::FuncOp function;
   /// The entry's name, which its kernels' end with.
   llvm::StringRef entry;
-  /// (tokens, vocab): where the head writes.
-  mlir::Value logits;
+  Outputs outputs;
   llvm::DenseMap<mlir::Value, mlir::Value> storedForm, wideForm;
   /// What is multiplied with quantized weights, in blocks.
   llvm::DenseMap<mlir::Value, BlockRows> inBlocks;

@@ -48,7 +48,7 @@ from cria._model import (
     load,
 )
 from cria._sampling import Generation, Sampler, Sampling, log_probabilities
-from cria._session import Completion, Session, Timings, Token
+from cria._session import Completion, Outputs, Session, Timings, Token
 from cria._text import ChatTemplate, TextStream, Tokenizer
 
 #: The version of the C library.
@@ -84,6 +84,7 @@ __all__ = [
     "ModelInfo",
     "NotFound",
     "OutOfRange",
+    "Outputs",
     "PermissionDenied",
     "ResourceExhausted",
     "Sampler",

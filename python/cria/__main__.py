@@ -18,6 +18,7 @@ from typing import Any, Callable, Iterator, Literal, NoReturn
 import numpy as np
 
 import cria
+from cria._session import Pooling
 from cria._text import ids_array
 
 DESCRIPTION = "Generates text with a compiled model."
@@ -172,6 +173,31 @@ def parser() -> argparse.ArgumentParser:
         help="NumPy file for the prompt's logits, float32 (tokens, vocab)",
     )
     add(
+        "--hidden",
+        metavar="FILE",
+        help="NumPy file for the prompt's hidden states, after the last norm, float32 "
+        "(tokens, hidden)",
+    )
+    add(
+        "--embedding",
+        metavar="FILE",
+        nargs="?",
+        const="",
+        help="NumPy file for the prompt's embedding, float32 (hidden): its hidden states, "
+        "pooled; without FILE it is printed, as JSON. Nothing is generated unless "
+        "--max-tokens says so",
+    )
+    add(
+        "--pooling",
+        choices=["mean", "last", "first"],
+        help="how --embedding pools (default mean)",
+    )
+    add(
+        "--normalize",
+        action="store_true",
+        help="divide --embedding by its Euclidean length",
+    )
+    add(
         "--lora",
         action="append",
         type=lora,
@@ -249,18 +275,40 @@ def prompt_of(model: cria.Model, options: argparse.Namespace) -> list[int]:
     return ids or ([begin] if isinstance(begin, int) else [])
 
 
-def write_logits(session: cria.Session, ids: list[int], path: str) -> None:
-    """Writes the logits of all ids, which the session then forgets."""
-    held = session.position
-    logits = session.feed(ids, "all")
-    session.rewind(held)
+def write_array(array: Any, path: str) -> None:
+    """Writes a NumPy file; ``-`` is standard output."""
     if path == "-":
         data = io.BytesIO()
-        np.save(data, logits)
+        np.save(data, array)
         sys.stdout.buffer.write(data.getvalue())
         return
     with open(path, "wb") as file:
-        np.save(file, logits)
+        np.save(file, array)
+
+
+def write_outputs(
+    session: cria.Session, ids: list[int], options: argparse.Namespace
+) -> None:
+    """Writes what is wanted of the prompt's ids, which the session then forgets."""
+    held = session.position
+    if options.logits or options.hidden:
+        made = session.forward(
+            ids,
+            logits="all" if options.logits else "none",
+            hidden="all" if options.hidden else "none",
+        )
+        session.rewind(held)
+        for array, path in ((made.logits, options.logits), (made.hidden, options.hidden)):
+            if path:
+                write_array(array, path)
+    if options.embedding is not None:
+        pooling: Pooling = options.pooling or "mean"
+        row = session.embed(ids, pooling=pooling, normalize=options.normalize)
+        session.rewind(held)
+        if options.embedding:
+            write_array(row, options.embedding)
+        else:
+            write("[" + ", ".join(f"{number:.9g}" for number in row) + "]\n")
 
 
 def run_prompt(model: cria.Model, options: argparse.Namespace) -> None:
@@ -273,14 +321,16 @@ def run_prompt(model: cria.Model, options: argparse.Namespace) -> None:
             prefix = np.load(options.prefix_embeddings, allow_pickle=False)
             session.expect_prompt(len(prefix) + len(ids))
             session.feed_embeddings(prefix)
-        if options.logits:
-            write_logits(session, ids, options.logits)
+        write_outputs(session, ids, options)
+        most = options.max_tokens
+        if options.embedding is not None and most is None:
+            most = 0
         tokens = session.generate(
-            ids, stream=True, max_tokens=options.max_tokens, **sampling_of(options)
+            ids, stream=True, max_tokens=most, **sampling_of(options)
         )
         if options.print_ids:
             print(",".join(str(token.id) for token in tokens))
-        elif options.logits != "-":
+        elif not results_on_stdout(options):
             write_text(model, ids, tokens)
         else:
             for _ in tokens:
@@ -333,16 +383,26 @@ def run_chat(model: cria.Model, options: argparse.Namespace) -> None:
             write("\n")
 
 
+def results_on_stdout(options: argparse.Namespace) -> int:
+    """How many results other than the text of a prompt go to stdout."""
+    binary = [options.logits == "-", options.hidden == "-"]
+    return sum([options.print_ids, options.chat, *binary, options.embedding in ("", "-")])
+
+
 def check(options: argparse.Namespace) -> None:
     """Raises where options exclude one another."""
-    results = [options.print_ids, options.logits == "-", options.chat]
-    if sum(results) > 1:
+    if results_on_stdout(options) > 1:
         raise cria.InvalidArgument(
-            "standard output takes one of --print-ids, --logits=- and --chat's "
-            "replies, got several"
+            "standard output takes one of --print-ids, --logits=-, --hidden=-, "
+            "--embedding and --chat's replies, got several"
         )
-    if options.chat and (options.logits or options.prefix_embeddings):
-        raise cria.InvalidArgument("--chat excludes --logits and --prefix-embeddings")
+    outputs = [options.logits, options.hidden, options.prefix_embeddings]
+    if options.chat and (any(outputs) or options.embedding is not None):
+        raise cria.InvalidArgument(
+            "--chat excludes --logits, --hidden, --embedding and --prefix-embeddings"
+        )
+    if options.embedding is None and (options.pooling or options.normalize):
+        raise cria.InvalidArgument("--pooling and --normalize need --embedding")
     if options.system is not None and not options.chat:
         raise cria.InvalidArgument("--system needs --chat")
 

@@ -32,6 +32,8 @@ class ArtifactInfo(NamedTuple):
     arena_bytes: int
     #: Of the artifact.
     file_bytes: int
+    #: Numbers of a token's hidden state; 0 where the artifact returns none.
+    hidden_size: int
 
 
 class Check(NamedTuple):

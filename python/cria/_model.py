@@ -9,12 +9,22 @@ import pathlib
 import warnings
 from typing import Any, Callable, Literal, NamedTuple, Sequence, Union, overload
 
+import numpy as np
+
 from cria import _native
 from cria._artifact import Artifact, Source
 from cria._batch import Batch
 from cria._errors import CriaWarning, InvalidArgument, NotFound
 from cria._sampling import Generation, Sampling
-from cria._session import Completion, Prompt, Session, Tokens, completion_of
+from cria._session import (
+    Completion,
+    Logits,
+    Pooling,
+    Prompt,
+    Session,
+    Tokens,
+    completion_of,
+)
 from cria._text import ChatTemplate, Ids, Message, Tokenizer, ids_array
 
 Path = Union[str, "os.PathLike[str]"]
@@ -315,6 +325,28 @@ class Model(_native.Object):
         finally:
             if not stream:
                 session.close()
+
+    def embed(
+        self,
+        prompts: Prompt | Sequence[Prompt],
+        *,
+        pooling: Pooling = "mean",
+        normalize: bool = False,
+    ) -> Logits:
+        """The embedding of a text or of ids (hidden_size), in a session of its own; of
+        a list of these, one after the other (count, hidden_size). See
+        :meth:`Session.embed`."""
+        given: Any = prompts
+        several = isinstance(given, (list, tuple)) and any(
+            not isinstance(each, (int, np.integer)) for each in given
+        )
+        rows: list[Logits] = []
+        with self.session() as session:
+            for prompt in given if several else [given]:
+                session.rewind()
+                ids = self.encode(prompt)
+                rows.append(session.embed(ids, pooling=pooling, normalize=normalize))
+        return np.stack(rows) if several else rows[0]
 
     @overload
     def chat(

@@ -53,7 +53,7 @@ def _dimension(extent: Any) -> str:
     """A dimension of a grid: a number, or what it is computed from."""
     if isinstance(extent, int):
         return str(extent)
-    (counted,) = {"tokens", "logits"} & set(extent)
+    (counted,) = {"tokens", "logits", "hidden"} & set(extent)
     text = counted if extent[counted] == 1 else f"{counted}/{extent[counted]}"
     bounds = [f"{word} {extent[word]}" for word in ("from", "to") if word in extent]
     return f"{text} ({', '.join(bounds)})" if bounds else text

@@ -25,6 +25,9 @@ from cria._text import Ids, array_of, ids_array, ids_pointer
 if TYPE_CHECKING:
     from cria._model import LoraSet, Model
 
+#: How hidden states become one embedding: their mean, or that of one id.
+Pooling = Literal["mean", "last", "first"]
+POOLINGS = {"mean": 0, "last": 1, "first": 2}
 #: A prompt: text, or ids.
 Prompt = Union[str, Ids]
 Logits = npt.NDArray[np.float32]
@@ -54,6 +57,16 @@ class Completion(NamedTuple):
 
     def __str__(self) -> str:
         return self.text
+
+
+class Outputs(NamedTuple):
+    """What :meth:`Session.forward` returns: float32, written by the library."""
+
+    #: (rows, vocab_size), or None.
+    logits: Logits | None
+    #: (rows, hidden_size), or None: what the head makes logits of, transformers'
+    #: ``last_hidden_state``.
+    hidden: Logits | None
 
 
 class Timings(NamedTuple):
@@ -202,6 +215,89 @@ class Session(_native.OneThread):
             self._call("cria_session_feed_rows", *arguments)
         else:
             self._call("cria_session_feed", *arguments, which, buffer, logits.size)
+
+    def forward(
+        self,
+        ids: Ids,
+        *,
+        logits: Literal["none", "last", "all"] | Sequence[int] = "none",
+        hidden: Literal["none", "last", "all"] = "all",
+    ) -> Outputs:
+        """Appends ids, and returns logits as :meth:`feed` does, and the hidden states
+        of the same choice of ids: the output of the last layer after the last norm.
+
+        Both are arrays of rows, which the library writes into, or None for ``"none"``.
+        """
+        array, info = ids_array(ids), self.model.artifact.info
+        if not isinstance(hidden, str):
+            raise InvalidArgument(f"hidden: expected none, last or all, got {hidden!r}")
+        rows, states = _rows(logits, len(array)), _rows(hidden, len(array), "hidden")
+        self._check_room(len(array))
+        made: Logits = np.empty((len(rows), info.vocab_size), np.float32)
+        kept: Logits = np.empty((len(states), info.hidden_size), np.float32)
+        for part in list(self._chunks(array)) or [slice(0, 0)]:
+            bounds = [part.start, part.stop]
+            first, last = np.searchsorted(rows, bounds)
+            begin, end = np.searchsorted(states, bounds)
+            self._feed_outputs(
+                array[part], rows[first:last] - part.start, made[first:last], kept[begin:end]
+            )
+        return Outputs(
+            None if logits == "none" else made, None if hidden == "none" else kept
+        )
+
+    def _feed_outputs(
+        self,
+        ids: npt.NDArray[np.int32],
+        rows: npt.NDArray[np.int64],
+        logits: Logits,
+        hidden: Logits,
+    ) -> None:
+        """Feeds a chunk, with the logits after some of its ids, and the hidden states
+        of none, of the last or of all."""
+        buffers = [
+            _native.ffi.from_buffer("int64_t[]", rows),
+            _native.ffi.from_buffer("float[]", logits.reshape(-1)),
+            _native.ffi.from_buffer("float[]", hidden.reshape(-1)),
+        ]
+        outputs = _native.struct(
+            "cria_outputs",
+            hidden_of={0: 0, len(ids): 2}.get(len(hidden), 1),
+            logit_rows=buffers[0],
+            logit_row_count=len(rows),
+            logits=buffers[1],
+            logits_capacity=logits.size,
+            hidden=buffers[2],
+            hidden_capacity=hidden.size,
+        )
+        self._call("cria_session_feed_outputs", ids_pointer(ids), len(ids), outputs)
+
+    def embed(
+        self, ids: Ids, *, pooling: Pooling = "mean", normalize: bool = False
+    ) -> Logits:
+        """Appends ids and returns their embedding (hidden_size): the mean of their
+        hidden states, or that of the last or first; with ``normalize`` of length 1.
+
+        :meth:`rewind` before the next text, or call :meth:`Model.embed`.
+        """
+        if pooling not in POOLINGS:
+            expected = ", ".join(POOLINGS)
+            raise InvalidArgument(f"pooling: expected one of {expected}, got {pooling!r}")
+        array = ids_array(ids)
+        self._check_room(len(array))
+        options = _native.struct("cria_embed_options", pooling=POOLINGS[pooling])
+        pooled = np.empty(self.model.artifact.info.hidden_size, np.float32)
+        buffer, total = _native.ffi.from_buffer("float[]", pooled), np.zeros(pooled.shape)
+        for part in list(self._chunks(array)) or [slice(0, 0)]:
+            chunk = array[part]
+            arguments = [ids_pointer(chunk), len(chunk), options, buffer, pooled.size]
+            self._call("cria_session_embed", *arguments)
+            if pooling == "mean":
+                total += pooled.astype(np.float64) * (len(chunk) / len(array))
+            elif pooling == "last" or part.start == 0:
+                total[:] = pooled
+        length = np.linalg.norm(total) if normalize else 1.0
+        return (total / length if length > 0 else total).astype(np.float32)
 
     def feed_embeddings(self, rows: Any) -> None:
         """Appends embeddings (count, hidden) in place of ids, as those of an image.
@@ -380,12 +476,14 @@ class Session(_native.OneThread):
                 return
 
 
-def _rows(logits: str | Sequence[int], count: int) -> npt.NDArray[np.int64]:
-    """The indexes of the ids whose logits are wanted."""
+def _rows(
+    logits: str | Sequence[int], count: int, what: str = "logits"
+) -> npt.NDArray[np.int64]:
+    """The indexes of the ids whose logits are wanted, or what else is."""
     if isinstance(logits, str):
         if logits not in ("none", "last", "all"):
             raise InvalidArgument(
-                f"logits: expected none, last, all or indexes, got {logits!r}"
+                f"{what}: expected none, last, all or indexes, got {logits!r}"
             )
         first = {"none": count, "last": count - 1, "all": 0}[logits]
         return np.arange(max(0, first), count, dtype=np.int64)

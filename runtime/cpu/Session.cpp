@@ -105,17 +105,15 @@ Status Session::trace(std::vector<KernelTime> *into) {
 Status Session::run(CriaEntry entry, const Step &step) {
   fillRopes(step);
   times.run([&] {
-    entry(step.ids, step.tokens, step.position, step.firstLogit, step.source,
-          step.logits, cacheTable.data(), arena.data(), slotsOf(step),
-          pool.host());
+    entry(step.ids, step.tokens, step.position, step.firstLogit,
+          step.firstHidden(), step.source, step.logits, step.hidden,
+          cacheTable.data(), arena.data(), slotsOf(step), pool.host());
   });
   return pool.complete();
 }
 
 Status Session::runStep(const Step &step) {
-  // The decode entry always computes its row of logits.
-  bool decodes = step.tokens == 1 && step.firstLogit == 0;
-  return run(decodes ? code.decode() : code.prefill(), step);
+  return run(step.isDecode() ? code.decode() : code.prefill(), step);
 }
 
 /// Does a step whose logits ranks share: this one's are in `part`.

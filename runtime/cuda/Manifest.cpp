@@ -17,10 +17,12 @@ static constexpr size_t mostArguments = 512; // 4 KiB of parameters
 static constexpr size_t mostMaps = 24;       // of 128 bytes each, 3 KiB
 static constexpr size_t mostSteps = 1 << 12;
 
-uint64_t Dimension::at(int64_t tokens, int64_t logits) const {
+uint64_t Dimension::at(int64_t tokens, int64_t logits, int64_t hidden) const {
   if (count == Fixed)
     return value;
-  auto n = static_cast<uint64_t>(count == Tokens ? tokens : logits);
+  auto n = static_cast<uint64_t>(count == Tokens   ? tokens
+                                 : count == Logits ? logits
+                                                   : hidden);
   return n < from || n > to
              ? 0
              : std::max<uint64_t>((n + value - 1) / value, least);
@@ -96,9 +98,11 @@ static Dimension readDimension(const JsonCursor &at) {
     dimension.value = static_cast<uint32_t>(at.integer(0, INT32_MAX));
     return dimension;
   }
-  auto tokens = at.find("tokens");
-  dimension.count = tokens ? Dimension::Tokens : Dimension::Logits;
-  JsonCursor divisor = tokens ? *tokens : at["logits"];
+  auto tokens = at.find("tokens"), hidden = at.find("hidden");
+  dimension.count = tokens   ? Dimension::Tokens
+                    : hidden ? Dimension::Hidden
+                             : Dimension::Logits;
+  JsonCursor divisor = tokens ? *tokens : hidden ? *hidden : at["logits"];
   dimension.value = static_cast<uint32_t>(divisor.integer(1, INT32_MAX));
   for (auto [name, bound] : {std::pair("least", &dimension.least),
                              {"from", &dimension.from},
@@ -229,15 +233,14 @@ Argument Reader::readPlace(const JsonCursor &at, uint64_t layers, bool inLoop) {
     return argument;
   }
   static constexpr std::pair<const char *, Argument::Kind> named[] = {
-      {"state", Argument::State},
-      {"ids", Argument::Ids},
-      {"logits", Argument::Logits},
-      {"seen", Argument::Seen},
-      {"sampled", Argument::Sampled}};
+      {"state", Argument::State},   {"ids", Argument::Ids},
+      {"logits", Argument::Logits}, {"hidden", Argument::Hidden},
+      {"seen", Argument::Seen},     {"sampled", Argument::Sampled}};
   for (const auto &[name, kind] : named)
     if (at.find(name))
       return {kind};
-  at.expected("a weight, cache, arena, state, ids, logits, seen or sampled");
+  at.expected(
+      "a weight, cache, arena, state, ids, logits, hidden, seen or sampled");
   return {Argument::State};
 }
 

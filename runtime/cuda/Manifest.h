@@ -28,14 +28,15 @@ struct Image {
 /// A dimension of a grid: a number, or for a count n of at least `from` and at
 /// most `to`, max(ceil(n / divisor), least), and 0 for others.
 struct Dimension {
-  enum Count { Fixed, Tokens, Logits };
+  enum Count { Fixed, Tokens, Logits, Hidden };
 
   Count count = Fixed;
   uint32_t value = 1; // the number, or the divisor
   uint32_t least = 0, from = 0, to = UINT32_MAX;
 
-  /// The dimension for a call of so many tokens and rows of logits.
-  uint64_t at(int64_t tokens, int64_t logits) const;
+  /// The dimension for a call of so many tokens, rows of logits and rows of
+  /// hidden states.
+  uint64_t at(int64_t tokens, int64_t logits, int64_t hidden = 0) const;
 };
 
 /// Memory of 16-bit floats as hardware sees it that copies boxes of it, rows of
@@ -53,7 +54,7 @@ struct TensorMap {
 
 /// A parameter of a kernel: a device address, or a tensor map of what is there.
 struct Argument {
-  enum Kind { Weight, Cache, Arena, State, Ids, Logits, Seen, Sampled };
+  enum Kind { Weight, Cache, Arena, State, Ids, Logits, Hidden, Seen, Sampled };
 
   Kind kind;
   uint64_t value = 0; // slot, number of the cache, or offset in the arena

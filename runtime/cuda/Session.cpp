@@ -134,6 +134,10 @@ uint64_t Session::rowBytes() const {
   return static_cast<uint64_t>(model.manifest().vocabSize) * sizeof(float);
 }
 
+uint64_t Session::hiddenBytes() const {
+  return static_cast<uint64_t>(model.manifest().hiddenSize) * sizeof(float);
+}
+
 uint64_t Session::seenBytes() const {
   return static_cast<uint64_t>(model.manifest().vocabSize + 31) / 32 *
          sizeof(uint32_t);
@@ -171,6 +175,8 @@ CUdeviceptr Session::address(const Argument &argument, uint64_t layer) const {
     return state + idsOffset;
   case Argument::Logits:
     return logitsRow;
+  case Argument::Hidden:
+    return 0; // until there is room; nothing is launched with it before
   // The device has pinned memory at the host's address.
   case Argument::Seen:
     return reinterpret_cast<CUdeviceptr>(seen.get());
@@ -242,7 +248,7 @@ Status Session::step(const Step &step) {
     return current.status();
   writeState(step, CriaSampling());
   Status status = advance(step, Wanted::Logits);
-  if (status.ok() && step.tokens == 1 && step.firstLogit == 0)
+  if (status.ok() && step.isDecode())
     memcpy(step.logits, pinnedRow.get(), rowBytes());
   return status;
 }
@@ -314,11 +320,10 @@ Status Session::ended(const Status &status, const char *doing) {
 }
 
 Status Session::advance(const Step &step, Wanted wanted) {
-  bool decodes = step.tokens == 1 && step.firstLogit == 0;
   return traced([&] {
     Status status = ropes.enqueue(step, stream.get());
     if (status.ok())
-      status = decodes ? decode(wanted) : prefill(step, wanted);
+      status = step.isDecode() ? decode(wanted) : prefill(step, wanted);
     return status.ok() ? status : ended(status, "what was launched");
   });
 }
@@ -364,7 +369,9 @@ void Session::writeState(const Step &step, const CriaSampling &sampling) {
   CriaStepState header = {static_cast<int32_t>(step.position),
                           static_cast<int32_t>(step.tokens),
                           static_cast<int32_t>(step.firstLogit),
-                          static_cast<int32_t>(step.source), sampling};
+                          static_cast<int32_t>(step.source),
+                          sampling,
+                          static_cast<int32_t>(step.firstHidden())};
   static_assert(sizeof(header) <= idsOffset);
   memcpy(to, &header, sizeof(header));
   memcpy(to + idsOffset, step.ids,
@@ -414,7 +421,7 @@ Status Session::launch(const Launch &launch, const unsigned (&grid)[3],
 /// Launches kernels. Those behind the first may overlap the launch before; the
 /// first may where it `follows` one, too, and no copy.
 Status Session::launch(const std::vector<Launch> &launches, int64_t tokens,
-                       int64_t rows, bool follows) {
+                       int64_t rows, int64_t hiddenRows, bool follows) {
   // Launches that are timed stay apart.
   bool mayOverlap =
       model.code().isDependent() && context->library().hasOverlap() && !timer;
@@ -423,7 +430,8 @@ Status Session::launch(const std::vector<Launch> &launches, int64_t tokens,
     const LaunchStep &step = *launch.step;
     unsigned grid[3];
     for (int i = 0; i < 3; ++i)
-      grid[i] = static_cast<unsigned>(step.grid[i].at(tokens, rows));
+      grid[i] =
+          static_cast<unsigned>(step.grid[i].at(tokens, rows, hiddenRows));
     if (!grid[0] || !grid[1] || !grid[2])
       continue;
     Status marked = timer ? timer->mark(&step, stream.get()) : Status();
@@ -443,8 +451,9 @@ Status Session::enqueueDecode(Wanted wanted) {
     status = launch(decodeLaunches, 1, 1);
   if (!status.ok())
     return status;
-  return wanted == Wanted::Id ? launch(sampleLaunches, 1, 1, /*follows=*/true)
-                              : copyOut(pinnedRow.get(), logitsRow, rowBytes());
+  return wanted == Wanted::Id
+             ? launch(sampleLaunches, 1, 1, 0, /*follows=*/true)
+             : copyOut(pinnedRow.get(), logitsRow, rowBytes());
 }
 
 /// Records a decode step as a graph. A driver that cannot leaves the session
@@ -548,17 +557,35 @@ Status Session::roomFor(int64_t rows) {
   return Status();
 }
 
+/// Makes the prefill's hidden states hold `rows` rows.
+Status Session::roomForHidden(int64_t rows) {
+  if (rows <= hiddenRows)
+    return Status();
+  hidden = DeviceMemory();
+  hiddenRows = 0;
+  auto allocated = allocateDevice(
+      context, static_cast<uint64_t>(rows) * hiddenBytes(), "hidden states");
+  if (!allocated.ok())
+    return allocated.status();
+  hidden = std::move(*allocated);
+  hiddenRows = rows;
+  redirect(Argument::Hidden, 0, hidden.get());
+  return Status();
+}
+
 Status Session::enqueuePrefill(const Step &step, Wanted wanted) {
   int64_t rows = step.tokens - step.firstLogit;
   Status status = roomFor(rows);
+  if (status.ok())
+    status = roomForHidden(step.hiddenRows);
   if (status.ok())
     status = placeEmbeddings(step);
   if (status.ok())
     status = enqueueState(step.tokens);
   if (status.ok())
-    status = launch(prefillLaunches, step.tokens, rows);
+    status = launch(prefillLaunches, step.tokens, rows, step.hiddenRows);
   if (status.ok() && wanted == Wanted::Id)
-    status = launch(sampleLaunches, 1, 1, /*follows=*/true);
+    status = launch(sampleLaunches, 1, 1, 0, /*follows=*/true);
   return status;
 }
 
@@ -568,11 +595,17 @@ Status Session::prefill(const Step &step, Wanted wanted) {
   // The copy to memory that is not pinned would wait as well, but for ever.
   if (status.ok())
     status = context->wait(stream.get(), "a prefill step");
-  if (!status.ok() || wanted == Wanted::Id || rows == 0)
+  if (status.ok() && step.hiddenRows)
+    status = copyOut(step.hidden, hidden.get(),
+                     static_cast<uint64_t>(step.hiddenRows) * hiddenBytes(),
+                     "copying hidden states from the device");
+  bool copies = wanted == Wanted::Logits && rows > 0;
+  if (status.ok() && copies)
+    status = copyOut(step.logits, rows > 1 ? logits.get() : logitsRow,
+                     static_cast<uint64_t>(rows) * rowBytes());
+  if (!status.ok() || (!copies && !step.hiddenRows))
     return status;
-  status = copyOut(step.logits, rows > 1 ? logits.get() : logitsRow,
-                   static_cast<uint64_t>(rows) * rowBytes());
-  return status.ok() ? context->wait(stream.get(), "copying logits") : status;
+  return context->wait(stream.get(), "copying logits and hidden states");
 }
 
 } // namespace cria::cuda

@@ -68,6 +68,7 @@ private:
   CUdeviceptr address(const Argument &argument, uint64_t layer) const;
   void redirect(Argument::Kind kind, uint64_t value, CUdeviceptr to);
   Status roomFor(int64_t rows);
+  Status roomForHidden(int64_t rows);
   Status placeEmbeddings(const Step &step);
 
   Status advance(const Step &step, Wanted wanted);
@@ -86,8 +87,9 @@ private:
   Status enqueuePrefill(const Step &step, Wanted wanted);
   Status launch(const Launch &launch, const unsigned (&grid)[3], bool overlaps);
   Status launch(const std::vector<Launch> &launches, int64_t tokens,
-                int64_t rows, bool follows = false);
+                int64_t rows, int64_t hiddenRows = 0, bool follows = false);
   uint64_t rowBytes() const;
+  uint64_t hiddenBytes() const;
   uint64_t seenBytes() const;
 
   const Model &model;
@@ -102,6 +104,8 @@ private:
   CUdeviceptr logitsRow = 0; // (vocab)
   DeviceMemory logits;       // (logitsRows, vocab), for more than one row
   int64_t logitsRows = 0;
+  DeviceMemory hidden; // (hiddenRows, hidden size), once some are wanted
+  int64_t hiddenRows = 0;
   DeviceMemory embeddings; // of a chunk, where a feed brings its own
   // As the memory of that name.
   PinnedMemory pinnedState, pinnedRow;

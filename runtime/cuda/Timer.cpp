@@ -42,7 +42,7 @@ Result<std::vector<LaunchTime>> Session::timed(const Step &step) {
   greedy.penalty = 1;
   greedy.greedy = 1;
   writeState(step, greedy);
-  bool decodes = step.tokens == 1 && step.firstLogit == 0;
+  bool decodes = step.isDecode();
   Wanted what = step.firstLogit < step.tokens ? Wanted::Id : Wanted::Logits;
   Status status = ropes.enqueue(step, stream.get());
   // Launching takes the host longer than some kernels take the device. So the

@@ -50,6 +50,28 @@ def adapters(loras):
     return (Lora * len(loras))(*(Lora(size, str(f).encode(), s) for f, s in loras))
 
 
+class Outputs(ctypes.Structure):
+    _fields_ = [
+        ("size", ctypes.c_size_t),
+        ("logits_of", ctypes.c_int32),
+        ("hidden_of", ctypes.c_int32),
+        ("logit_rows", ctypes.c_void_p),
+        ("logit_row_count", ctypes.c_size_t),
+        ("logits", ctypes.c_void_p),
+        ("logits_capacity", ctypes.c_size_t),
+        ("hidden", ctypes.c_void_p),
+        ("hidden_capacity", ctypes.c_size_t),
+    ]
+
+
+class EmbedOptions(ctypes.Structure):
+    _fields_ = [
+        ("size", ctypes.c_size_t),
+        ("pooling", ctypes.c_int32),
+        ("normalize", ctypes.c_int32),
+    ]
+
+
 class Model:
     """An artifact on a device, bound to weights: drawn from a seed, or those of
     a folder."""
@@ -190,6 +212,45 @@ class Session:
             ctypes.c_size_t(logits.size),
         )
         return logits
+
+    def forward(self, ids, hidden):
+        """Logits (len(ids), vocab) and hidden states (len(ids), hidden)."""
+        ids = np.array(ids, dtype=np.int32)
+        logits = np.empty((len(ids), self.model.vocab), dtype=np.float32)
+        states = np.empty((len(ids), hidden), dtype=np.float32)
+        outputs = Outputs(
+            size=ctypes.sizeof(Outputs),
+            logits_of=LOGITS_ALL,
+            hidden_of=LOGITS_ALL,
+            logits=logits.ctypes.data,
+            logits_capacity=logits.size,
+            hidden=states.ctypes.data,
+            hidden_capacity=states.size,
+        )
+        self.model.call(
+            "session_feed_outputs",
+            self.session,
+            ids.ctypes.data_as(ctypes.c_void_p),
+            ctypes.c_size_t(len(ids)),
+            ctypes.byref(outputs),
+        )
+        return logits, states
+
+    def embed(self, ids, hidden, pooling, normalize=0):
+        """The embedding (hidden) of `ids`."""
+        ids = np.array(ids, dtype=np.int32)
+        embedding = np.empty(hidden, dtype=np.float32)
+        options = EmbedOptions(ctypes.sizeof(EmbedOptions), pooling, normalize)
+        self.model.call(
+            "session_embed",
+            self.session,
+            ids.ctypes.data_as(ctypes.c_void_p),
+            ctypes.c_size_t(len(ids)),
+            ctypes.byref(options),
+            embedding.ctypes.data_as(ctypes.c_void_p),
+            ctypes.c_size_t(hidden),
+        )
+        return embedding
 
     def feed_embeddings(self, rows):
         """Nothing, or what is wrong."""

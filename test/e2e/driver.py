@@ -7,6 +7,7 @@ import struct
 
 import numpy as np
 
+from entries import hidden_of
 from harness import check
 
 
@@ -22,12 +23,12 @@ def plan_of(text):
 
 
 def blocks(size, tokens):
-    """A dimension of a grid, where the logits of all tokens are wanted."""
+    """A dimension of a grid, where all logits and hidden states are wanted."""
     if isinstance(size, int):
         return size
     if not size.get("from", 0) <= tokens <= size.get("to", tokens):
         return 0
-    over = size.get("tokens") or size["logits"]
+    over = size.get("tokens") or size.get("hidden") or size["logits"]
     return max(-(-tokens // over), size.get("least", 0))
 
 
@@ -95,12 +96,17 @@ class Plan:
             "logits": self.copied(self.memory.logits),
             "state": self.copied(state),
         }
+        hidden = hidden_of(self.memory, entry)
+        if hidden is not None:  # all: first_hidden is 0
+            own["hidden"] = self.copied(hidden)
         for step in self.plan["entries"][entry]:
             for turn in range(step.get("loop", 1)):
                 for launch in step.get("body", [step]):
                     self.launch(launch, turn, own, len(ids))
         self.do("cuCtxSynchronize")
         self.read(own["logits"], self.memory.logits)
+        if hidden is not None:
+            self.read(own["hidden"], hidden)
         for address, array in zip(self.caches, self.memory.caches):
             self.read(address, array)
 

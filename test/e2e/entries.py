@@ -132,9 +132,15 @@ def guarded(array):
     return copy
 
 
+def hidden_of(memory, entry):
+    """Where an entry writes hidden states, or None."""
+    return getattr(memory, "hidden", None) if entry == "prefill" else None
+
+
 class Upstream:
     """Calls entries as MLIR's C wrappers take them. A memory has `slots`, `caches`,
-    `arena`, `logits`, and `chunk`: the tokens that ids have room for.
+    `arena`, `logits`, and `chunk`: the tokens that ids have room for. It has `hidden`
+    where the program returns hidden states: those of a prefill are taken.
     """
 
     def __init__(self, library, memory):
@@ -145,8 +151,11 @@ class Upstream:
         memory = self.memory
         padded = np.zeros(memory.chunk, np.int32)
         padded[: len(ids)] = ids
-        numbers = [len(ids), position, 0, source]
-        buffers = [padded, memory.logits, *memory.caches]
+        hidden = hidden_of(memory, entry)
+        first_hidden = [] if hidden is None else [0]
+        numbers = [len(ids), position, 0, *first_hidden, source]
+        outputs = [memory.logits] if hidden is None else [memory.logits, hidden]
+        buffers = [padded, *outputs, *memory.caches]
         memrefs = [ctypes.byref(descriptor(array)) for array in buffers]
         arguments = [memrefs[0], *map(ctypes.c_int64, numbers), *memrefs[1:]]
         results = ctypes.create_string_buffer(128 * len(buffers))
@@ -185,10 +194,13 @@ class Artifact:
         )
         arena = memory.arena.ctypes.data + 63 & ~63
         pointer, number = ctypes.c_void_p, ctypes.c_int64
+        hidden = hidden_of(memory, entry)
+        first_hidden = len(ids) if hidden is None else 0
         getattr(self.library, f"cria_{entry}")(
             pointer(ids.ctypes.data),
-            *map(number, [len(ids), position, 0, source]),
+            *map(number, [len(ids), position, 0, first_hidden, source]),
             pointer(memory.logits.ctypes.data),
+            pointer(None if hidden is None else hidden.ctypes.data),
             caches,
             pointer(arena),
             memory.slots,

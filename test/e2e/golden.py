@@ -1,8 +1,9 @@
 """golden.py BIN SCRATCH NAME [FLAGS]: one tiny random model against transformers,
 compiled with FLAGS.
 
-Logits of prompts of several lengths meet the bar of the model's type; a greedy
-continuation in f32 is the same; every spelling of the config means the same.
+Logits of prompts of several lengths, and hidden states of the longest, meet the bar
+of the model's type; a greedy continuation in f32 is the same; every spelling of the
+config means the same.
 """
 
 import sys
@@ -25,8 +26,12 @@ def check_prompts(tools, golden, artifact, flags):
         if golden.stored is not None and length == 1:
             continue
         threads = f"--threads={1 + length % 2}"
-        logits = tools.logits(artifact, golden.ids[:length], threads, *flags)
+        names = ["logits", "hidden"] if length == len(golden.ids) else ["logits"]
+        ids = golden.ids[:length]
+        logits, *hidden = tools.outputs(artifact, ids, names, threads, *flags)
         golden.check(logits, f"{golden.name}, {length} tokens")
+        for states in hidden:
+            golden.check_hidden(states, f"{golden.name}, hidden states")
     return logits
 
 

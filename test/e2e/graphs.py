@@ -6,6 +6,7 @@ its last tokens alone, meet the bar of f32; what generates continues greedily as
 transformers does, the encoder's text being read once.
 """
 
+import json
 import pathlib
 import sys
 
@@ -26,6 +27,7 @@ class Graph:
             data = dict(arrays)
         self.ids = data["ids"].tolist()
         self.logits = data["logits"]
+        self.hidden = data.get("hidden")
         self.greedy = data["greedy"].tolist() if "greedy" in data else []
         self.source = data["source"].tolist() if "source" in data else []
         self.target = "cpu" if device == "cpu" else "cuda"
@@ -57,10 +59,25 @@ def check_tools(graph):
     flags = [f"--ids={ids}", *graph.flags]
     run(graph.artifact, *flags, f"--logits={file}", "--max-tokens=0").ok()
     check_close(graph.logits, np.load(file), f"{graph.name}, cria-run")
+    check_hidden(graph, flags, file)
     if graph.greedy:
         wanted = [f"--max-tokens={len(graph.greedy)}", "--print-ids"]
         got = run(graph.artifact, *flags, *wanted).ok().ids()
         check(got == graph.greedy, f"{graph.name}: {got} != {graph.greedy}")
+
+
+def check_hidden(graph, flags, file):
+    """Hidden states and embeddings of a program that returns them, or why not."""
+    run = graph.tools.run
+    states = run(graph.artifact, *flags, f"--hidden={file}", "--max-tokens=0")
+    if graph.hidden is None:
+        return refused(states, "the artifact's program returns no hidden states")
+    states.ok()
+    check_close(graph.hidden, np.load(file), f"{graph.name}, hidden states")
+    for kind, want in [("mean", graph.hidden.mean(0)), ("first", graph.hidden[0])]:
+        done = run(graph.artifact, *flags, "--embedding", f"--pooling={kind}").ok()
+        got = np.array(json.loads(done.out), np.float32)
+        check_close(want, got, f"{graph.name}, pooled: {kind}")
 
 
 def check_pieces(graph):

@@ -97,15 +97,22 @@ class Tools:
 
     def logits(self, artifact, ids, *flags, max_tokens=1):
         """(tokens, vocab) f32 logits of the prompt `ids`."""
-        file = self.scratch / "logits.npy"
-        file.unlink(missing_ok=True)
+        return self.outputs(artifact, ids, ["logits"], *flags, max_tokens=max_tokens)[0]
+
+    def outputs(self, artifact, ids, names, *flags, max_tokens=1):
+        """(tokens, ...) f32 of the prompt `ids`: "logits" or "hidden"."""
+        files = [self.scratch / f"{name}.npy" for name in names]
+        for file in files:
+            file.unlink(missing_ok=True)
         prompt = "--ids=" + ",".join(map(str, ids))
-        wanted = [prompt, f"--logits={file}", f"--max-tokens={max_tokens}"]
-        self.run(artifact, *wanted, "--temperature=0", *flags).ok()
-        result = np.load(file)
-        check(result.dtype == np.float32, f"{file}: {result.dtype}")
-        check(result.shape[0] == len(ids), f"{file}: shape {result.shape}")
-        return result
+        wanted = [f"--{name}={file}" for name, file in zip(names, files)]
+        wanted += [prompt, f"--max-tokens={max_tokens}", "--temperature=0"]
+        self.run(artifact, *wanted, *flags).ok()
+        results = list(map(np.load, files))
+        for file, result in zip(files, results):
+            check(result.dtype == np.float32, f"{file}: {result.dtype}")
+            check(result.shape[0] == len(ids), f"{file}: shape {result.shape}")
+        return results
 
     def greedy(self, artifact, ids, count, *flags):
         """The `count` ids that continue `ids`."""
@@ -158,6 +165,17 @@ def check_as_faithful(exact, peer, got, what):
         check(mutual, f"{what}: row {row}: best ids {best} against {top}")
 
 
+def check_hidden(exact, peer, got, what):
+    """The bar of bf16 and f16 for hidden states: no further from those in f32 than
+    twice as far as the peer's."""
+    ours, theirs = nmse(exact, got), nmse(exact, peer)
+    check(
+        ours <= 4 * theirs,
+        f"{what}: NMSE of hidden states {ours:.2e}, expected at most 4 times that of "
+        f"the peer, {theirs:.2e}",
+    )
+
+
 @dataclasses.dataclass
 class Golden:
     """What transformers computed; see make_goldens.py."""
@@ -174,12 +192,15 @@ class Golden:
         self.exact = data["f32"]
         self.greedy = data["greedy"].tolist()
         self.seed = int(data.get("seed", 0))
-        self.stored = None
-        if "stored" in data and self.name.startswith("bf16"):
-            wide = data["stored"].astype(np.uint32) << 16
-            self.stored = wide.view(np.float32)
-        elif "stored" in data:
-            self.stored = data["stored"].view(np.float16).astype(np.float32)
+        self.stored = self.widened(data)
+
+    def widened(self, data):
+        """What transformers computed in the storage type; None for f32."""
+        if "stored" not in data:
+            return None
+        if self.name.startswith("bf16"):
+            return (data["stored"].astype(np.uint32) << 16).view(np.float32)
+        return data["stored"].view(np.float16).astype(np.float32)
 
     @property
     def start(self):
@@ -203,3 +224,14 @@ class Golden:
             check_close(exact, got, what)
         else:
             check_as_faithful(exact, self.stored[few], got, what)
+
+    def check_hidden(self, hidden, what):
+        """Hidden states of all tokens against those of the last rows."""
+        with np.load(self.folder / "hidden.npz") as arrays:
+            data = dict(arrays)
+        exact = data["f32"]
+        got = hidden[self.rows[-len(exact) :]]
+        if self.stored is None:
+            check_close(exact, got, what)
+        else:
+            check_hidden(exact, self.widened(data), got, what)

@@ -11,10 +11,14 @@ A golden is a folder with config.json and golden.npz:
   greedy   the f32 model's continuation of the first ids
   seed     of --random-weights: the first one with which every greedy choice
            leads by more than MARGIN
+and hidden.npz, of the last HIDDEN of these rows:
+  f32      (rows, hidden) f32: last_hidden_state, computed as `f32` above
+  stored   the same as `stored` above
 SHA256SUMS covers all of it. Made with Python 3.11 and
   torch==2.15.0 transformers==5.23.0 numpy==2.2.6 safetensors==0.8.0
 
 usage: make_goldens.py [STORIES260K_FOLDER|- [NAME...]]
+       make_goldens.py hidden [NAME...]: hidden.npz of the goldens that are there
 """
 
 import hashlib
@@ -31,6 +35,7 @@ import weights
 
 FOLDER = pathlib.Path(__file__).resolve().parent / "goldens"
 MARGIN = 2e-3
+HIDDEN = 8
 TORCH = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
 
 
@@ -70,6 +75,13 @@ def logits_of(model, ids):
         return model(torch.tensor([ids]), use_cache=False).logits[0]
 
 
+def hidden_of(model, ids):
+    """(tokens, hidden) of one forward pass: what the head reads."""
+    with torch.no_grad():
+        body = model.model(torch.tensor([ids]), use_cache=False)
+    return body.last_hidden_state[0]
+
+
 def greedy_of(model, ids, count):
     """`count` ids, and the smallest margin of a choice."""
     ids, margin = list(ids), float("inf")
@@ -84,21 +96,43 @@ def bits_of(tensor):
     return tensor.contiguous().view(torch.int16).numpy().view(np.uint16)
 
 
-def write(folder, **arrays):
-    np.savez_compressed(folder / "golden.npz", **arrays)
+def write(folder, name="golden.npz", **arrays):
+    np.savez_compressed(folder / name, **arrays)
+
+
+def state_of(seed, folder, dtype):
+    """The weights of --random-weights, as stored in the type."""
+    return {
+        name: torch.from_numpy(
+            weights.rounded(weights.values(seed, name, shape), dtype)
+        )
+        for name, shape in shapes_of(folder).items()
+    }
+
+
+def make_hidden(name, case):
+    """hidden.npz of a golden, whose logits these weights still give."""
+    folder = FOLDER / name
+    with np.load(folder / "golden.npz") as golden:
+        seed, ids = int(golden["seed"]), golden["ids"].tolist()
+        rows, known = golden["rows"], golden["f32"]
+    state = state_of(seed, folder, case.dtype)
+    model, rows_kept = model_of(folder, state), rows[-HIDDEN:]
+    apart = np.abs(logits_of(model, ids)[rows].numpy() - known).max()
+    assert apart < 1e-4, (name, apart)
+    arrays = {"f32": hidden_of(model, ids)[rows_kept].numpy()}
+    if case.dtype != "f32":
+        stored = hidden_of(model_of(folder, state, case.dtype), ids)
+        arrays["stored"] = bits_of(stored[rows_kept])
+    write(folder, "hidden.npz", **arrays)
+    print(f"{name}: hidden states, spread {arrays['f32'].std():.3f}")
 
 
 def seeded(case, folder):
     """The first seed of clear greedy choices, and what comes of it."""
     config = case.config
-    shapes = shapes_of(folder)
     for seed in range(1, 100):
-        state = {
-            name: torch.from_numpy(
-                weights.rounded(weights.values(seed, name, shape), case.dtype)
-            )
-            for name, shape in shapes.items()
-        }
+        state = state_of(seed, folder, case.dtype)
         model = model_of(folder, state)
         rng = np.random.default_rng(seed)
         ids = rng.integers(3, config["vocab_size"], case.tokens).tolist()
@@ -139,10 +173,13 @@ def make_stories(checkpoint):
 
 def main():
     torch.set_num_threads(1)
+    only_hidden = sys.argv[1:2] == ["hidden"]
     for name, case in cases.CASES.items():
         if name in sys.argv[2:] or not sys.argv[2:]:
-            make_random(name, case)
-    if len(sys.argv) > 1 and sys.argv[1] != "-":
+            if not only_hidden:
+                make_random(name, case)
+            make_hidden(name, case)
+    if len(sys.argv) > 1 and sys.argv[1] != "-" and not only_hidden:
         make_stories(pathlib.Path(sys.argv[1]))
     files = sorted(path for path in FOLDER.glob("*/*.*") if path.is_file())
     lines = [

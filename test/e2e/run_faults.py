@@ -95,9 +95,17 @@ def check_results(tools, artifact, flags):
         check(run.out == logits, f"{run}: {len(run.out)} bytes of {len(logits)}")
     run = tools.run(artifact, "--profile=-", *flags).ok()
     check(json.loads(run.out)["traceEvents"], run)
-    for several in [["--print-ids", "--logits=-"], ["--logits=-", "--profile=-"]]:
+    run = tools.run(artifact, "--embedding", *flags[:1], *flags[3:]).ok()
+    check(json.loads(run.out), run)  # and nothing generated
+    for several in [
+        ["--print-ids", "--logits=-"],
+        ["--logits=-", "--profile=-"],
+        ["--hidden=-", "--embedding"],
+    ]:
         refused(tools.run(artifact, *several, *flags), *several[:1])
-    for option in ["--logits", "--profile"]:
+    refused(tools.run(artifact, "--normalize", *flags), "--normalize", "--embedding")
+    refused(tools.run(artifact, "--embedding", "--pooling=max", *flags), "--pooling")
+    for option in ["--logits", "--hidden", "--embedding", "--profile"]:
         run = tools.run(artifact, f"{option}=/dev/full", *flags)
         refused_after(run, "/dev/full: cannot write: No space left on device")
         run = tools.run(artifact, f"{option}={tools.scratch}/none/x", *flags)

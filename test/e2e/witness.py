@@ -7,7 +7,8 @@ by its ABI, and of its plan and PTX in the emulated CUDA driver.
 
 In f32 by the bar of f32; in bf16 by that of bf16, the text being the peer: what
 schedules compute is as near to f32 as what it says. Caches are no further from the
-text's than its roundings take those from f32.
+text's than its roundings take those from f32; hidden states are as near to f32 as the
+text's, within a factor of 2.
 """
 
 import ctypes
@@ -23,7 +24,16 @@ import weights
 from driver import Plan
 from entries import Artifact, Upstream, encoded, guarded, upstream, widened
 from graphs import GRAPHS
-from harness import HERE, Tools, check, check_as_faithful, check_close, execute, nmse
+from harness import (
+    HERE,
+    Tools,
+    check,
+    check_as_faithful,
+    check_close,
+    check_hidden,
+    execute,
+    nmse,
+)
 
 SEED = 7
 CHUNK = 16
@@ -117,21 +127,25 @@ class Memory:
         self.chunk = CHUNK
         columns = model.get("logits", model["vocab_size"])
         self.logits = np.zeros((CHUNK, columns), np.float32)
+        if "hidden" in manifest["model"]:
+            self.hidden = np.zeros((CHUNK, manifest["model"]["hidden"]), np.float32)
         self.arena = np.zeros(manifest["cpu"][0]["arena"] // 64 + 2, "V64")
 
 
 def fed(program, ids, source):
-    """Logits of all ids, in PIECES."""
+    """Logits of all ids, in PIECES; and hidden states of all pieces of several."""
     if source:
         program.call("encode", source, 0, 0)
-    rows, position = [], 0
+    rows, hidden, position = [], [np.zeros((0, 1))], 0
     for count in PIECES:
         part = ids[position : position + count]
         entry = "decode" if count == 1 else "prefill"
         program.call(entry, part, position, len(source))
         rows.append(program.memory.logits[:count].copy())
+        if entry == "prefill" and hasattr(program.memory, "hidden"):
+            hidden.append(program.memory.hidden[:count].copy())
         position += count
-    return np.concatenate(rows)
+    return np.concatenate(rows), np.concatenate(hidden[1:] or hidden)
 
 
 def text_of(tools, program, flags):
@@ -187,12 +201,15 @@ def check_family(tools, name, dtype):
             tools, ptx.out, manifest["cuda"], Memory(manifest, dtype, dtype)
         ),
     }
-    logits = fed(stated, ids, source)
+    logits, hidden = fed(stated, ids, source)
     spread = np.abs(logits - logits.mean(0)).max()
     check(spread > 0.01, f"{name}: logits that depend on nothing")
     if dtype == "f32":
         for device, program in programs.items():
-            check_close(logits, fed(program, ids, source), f"{name}, {device}")
+            got, states = fed(program, ids, source)
+            check_close(logits, got, f"{name}, {device}")
+            if hidden.size:
+                check_close(hidden, states, f"{name}, {device}, hidden states")
             for i, caches in enumerate(
                 zip(stated.memory.caches, program.memory.caches)
             ):
@@ -201,10 +218,12 @@ def check_family(tools, name, dtype):
     text = text_of(tools, wide_program, wide_flags)
     library = upstream(tools, text, f"{name}-f32")
     wide = Upstream(library, Memory(manifest, dtype, "f32"))
-    exact = fed(wide, ids, source)
+    exact, exact_hidden = fed(wide, ids, source)
     for device, program in programs.items():
-        got = fed(program, ids, source)
+        got, states = fed(program, ids, source)
         check_as_faithful(exact, logits, got, f"{name}, {device}")
+        if hidden.size:
+            check_hidden(exact_hidden, hidden, states, f"{name}, {device}")
         for i, arrays in enumerate(
             zip(wide.memory.caches, stated.memory.caches, program.memory.caches)
         ):

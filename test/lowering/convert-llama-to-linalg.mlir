@@ -107,6 +107,49 @@ func.func @norm(%ids: tensor<1xi32>, %position: index, %first: index) -> tensor<
 
 // -----
 
+// Hidden states go where the entry wants them, in f32, each rounded to the type of the
+// norm: there is one pass over them.
+// CHECK-LABEL: func private @norm_prefill
+// CHECK-SAME: %[[HIDDEN:[^:]*]]: tensor<64x8xf32>) -> tensor<64x8xf32>
+// CHECK: %[[INTO:.*]] = tensor.extract_slice %[[HIDDEN]][0, 0] [%{{.*}}, 8]
+// CHECK: %[[ROWS:.*]] = linalg.generic {{.*}} outs(%[[INTO]] : tensor<?x8xf32>)
+// CHECK: arith.truncf
+// CHECK: %[[ROUNDED:.*]] = arith.truncf %{{.*}} : f32 to bf16
+// CHECK-NEXT: %[[WIDE:.*]] = arith.extf %[[ROUNDED]] : bf16 to f32
+// CHECK-NEXT: linalg.yield %[[WIDE]]
+// CHECK: %[[ALL:.*]] = tensor.insert_slice %[[ROWS]] into %[[HIDDEN]]
+// CHECK: return %[[ALL]]
+// CHECK-LABEL: func @prefill
+// CHECK-SAME: -> (tensor<64x8xf32>, tensor<64x8xf32>) attributes {arguments = ["ids", "tokens", "position", "first", "first_hidden", "source", "logits", "hidden"], chunk = 64 : index}
+// CHECK: call @norm_prefill
+llama.weight @t : tensor<8x8xbf16> from "t"
+llama.weight @g : tensor<8xbf16> from "g"
+func.func @prefill(%ids: tensor<?xi32>, %position: index, %first: index, %first_hidden: index)
+    -> (tensor<?x8xf32>, tensor<?x8xbf16>) {
+  %c0 = arith.constant 0 : index
+  %n = tensor.dim %ids, %c0 : tensor<?xi32>
+  %t = llama.get_weight @t : tensor<8x8xbf16>
+  %g = llama.get_weight @g : tensor<8xbf16>
+  %x = llama.kernel "embed" -> tensor<?x8xbf16> {
+    %0 = llama.embed %ids, %t : tensor<?xi32>, tensor<8x8xbf16>
+    llama.yield %0 : tensor<?x8xbf16>
+  }
+  %rows = arith.subi %n, %first_hidden : index
+  %last = tensor.extract_slice %x[%first_hidden, 0] [%rows, 8] [1, 1]
+      : tensor<?x8xbf16> to tensor<?x8xbf16>
+  %hidden = llama.kernel "norm" -> tensor<?x8xbf16> {
+    %0 = llama.rmsnorm %last, %g {eps = 1.0e-05} : tensor<?x8xbf16>, tensor<8xbf16>
+    llama.yield %0 : tensor<?x8xbf16>
+  }
+  %l = llama.kernel "head" -> tensor<?x8xf32> {
+    %0 = llama.head %x, %t : tensor<?x8xbf16>, tensor<8x8xbf16>
+    llama.yield %0 : tensor<?x8xf32>
+  }
+  return %l, %hidden : tensor<?x8xf32>, tensor<?x8xbf16>
+}
+
+// -----
+
 // Views are taken inside a kernel. Attention is its definition: the scores of
 // all keys that are visible to any token, masked, a softmax, and a product. Rows
 // are appended where they belong.

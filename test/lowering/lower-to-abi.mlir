@@ -46,9 +46,10 @@ func.func private @k_decode(%w: memref<6x8xf32>, %n: index, %v: f32) {
 }
 
 // The entry has the signature of runtime/Abi.h: ids, tokens, position,
-// first_logit, source, logits, caches, arena, slots, host. Caches and slots are tables.
+// first_logit, first_hidden, source, logits, hidden, caches, arena, slots, host. Caches
+// and slots are tables.
 // CHECK-LABEL: func @cria_decode
-// CHECK-SAME: (%[[IDS:[^:]*]]: !llvm.ptr, %[[TOKENS:[^:]*]]: i64, %[[POSITION:[^:]*]]: i64, %{{[^:]*}}: i64, %{{[^:]*}}: i64, %{{[^:]*}}: !llvm.ptr, %[[CACHES:[^:]*]]: !llvm.ptr, %[[ARENA:[^:]*]]: !llvm.ptr, %[[SLOTS:[^:]*]]: !llvm.ptr, %[[HOST:[^:]*]]: !llvm.ptr) {
+// CHECK-SAME: (%[[IDS:[^:]*]]: !llvm.ptr, %[[TOKENS:[^:]*]]: i64, %[[POSITION:[^:]*]]: i64, %{{[^:]*}}: i64, %{{[^:]*}}: i64, %{{[^:]*}}: i64, %{{[^:]*}}: !llvm.ptr, %{{[^:]*}}: !llvm.ptr, %[[CACHES:[^:]*]]: !llvm.ptr, %[[ARENA:[^:]*]]: !llvm.ptr, %[[SLOTS:[^:]*]]: !llvm.ptr, %[[HOST:[^:]*]]: !llvm.ptr) {
 // CHECK: llvm.insertvalue %[[IDS]]
 // CHECK: %[[P:.*]] = arith.index_cast %[[POSITION]]
 // CHECK: %[[ONE:.*]] = arith.constant 1 : i64
@@ -81,7 +82,7 @@ func.func @decode(%ids: memref<1xi32>, %tokens: index, %position: index, %first:
 // -----
 
 // expected-error @below {{expected an entry that runs tokens: the runtime draws ids on the CPU itself}}
-func.func @sample(%logits: memref<1x8xf32>, %seen: memref<1xi32>, %sampled: memref<4xi32>, %state: memref<56xi8>)
+func.func @sample(%logits: memref<1x8xf32>, %seen: memref<1xi32>, %sampled: memref<4xi32>, %state: memref<64xi8>)
     attributes {arguments = ["logits", "seen", "sampled", "state"]} {
   return
 }

@@ -237,7 +237,7 @@ func.func private @other() {
 // CHECK: memref.view %[[ARENA]]
 // CHECK-NOT: memref.alloc
 module attributes {gpu.container_module} {
-  func.func @sample(%logits: memref<1x32xf32>, %seen: memref<1xi32>, %sampled: memref<4xi32>, %state: memref<56xi8>)
+  func.func @sample(%logits: memref<1x32xf32>, %seen: memref<1xi32>, %sampled: memref<4xi32>, %state: memref<64xi8>)
       attributes {arguments = ["logits", "seen", "sampled", "state"]} {
     %c1 = arith.constant 1 : index
     %a = memref.alloc() : memref<4xf32>

@@ -209,7 +209,7 @@ module attributes {gpu.container_module} {
     %c4 = arith.constant 4 : index
     scf.for %i = %c1 to %c4 step %c1 {
       %next = arith.addi %i, %c1 : index
-      // expected-error @below {{'gpu.launch_func' op expected argument 1 to be a memref, or to be computed from constants and the entry's tokens, position, first and source}}
+      // expected-error @below {{'gpu.launch_func' op expected argument 1 to be a memref, or to be computed from constants and the entry's tokens, position, first, first_hidden and source}}
       gpu.launch_func @kernels::@k blocks in (%c1, %c1, %c1) threads in (%c1, %c1, %c1) args(%tokens : index, %next : index)
     }
     return
@@ -229,7 +229,7 @@ module attributes {gpu.container_module} {
       attributes {arguments = ["ids", "tokens", "position", "first", "source", "logits", "cache", "arena"], chunk = 1 : index} {
     %c1 = arith.constant 1 : index
     %x = arith.addi %tokens, %c1 : index
-    // expected-error @below {{'gpu.launch_func' op expected dimension 1 of the grid to be a constant, or the entry's tokens, or tokens - first, over a constant, rounded up; a least size, and a range of counts outside which it is 0, may come with it}}
+    // expected-error @below {{'gpu.launch_func' op expected dimension 1 of the grid to be a constant, or the entry's tokens, tokens - first or tokens - first_hidden, over a constant, rounded up; a least size, and a range of counts outside which it is 0, may come with it}}
     gpu.launch_func @kernels::@k blocks in (%tokens, %x, %c1) threads in (%c1, %c1, %c1)
     return
   }
@@ -272,7 +272,7 @@ module attributes {gpu.container_module} {
     %c1 = arith.constant 1 : index
     %c8 = arith.constant 8 : index
     %x = arith.divui %tokens, %c8 : index
-    // expected-error @below {{'gpu.launch_func' op expected dimension 0 of the grid to be a constant, or the entry's tokens, or tokens - first, over a constant, rounded up; a least size, and a range of counts outside which it is 0, may come with it}}
+    // expected-error @below {{'gpu.launch_func' op expected dimension 0 of the grid to be a constant, or the entry's tokens, tokens - first or tokens - first_hidden, over a constant, rounded up; a least size, and a range of counts outside which it is 0, may come with it}}
     gpu.launch_func @kernels::@k blocks in (%x, %c1, %c1) threads in (%c1, %c1, %c1)
     return
   }
@@ -305,7 +305,7 @@ module attributes {gpu.container_module} {
 
 // and those that the kernel is made for;
 module attributes {gpu.container_module} {
-  func.func @sample(%logits: memref<1x8xf32>, %seen: memref<1xi32>, %sampled: memref<4xi32>, %state: memref<56xi8>)
+  func.func @sample(%logits: memref<1x8xf32>, %seen: memref<1xi32>, %sampled: memref<4xi32>, %state: memref<64xi8>)
       attributes {arguments = ["logits", "seen", "sampled", "state"]} {
     %c1 = arith.constant 1 : index
     %c64 = arith.constant 64 : index
@@ -324,7 +324,7 @@ module attributes {gpu.container_module} {
 
 // a grid is made of whole clusters, where the kernel has them;
 module attributes {gpu.container_module} {
-  func.func @sample(%logits: memref<1x8xf32>, %seen: memref<1xi32>, %sampled: memref<4xi32>, %state: memref<56xi8>)
+  func.func @sample(%logits: memref<1x8xf32>, %seen: memref<1xi32>, %sampled: memref<4xi32>, %state: memref<64xi8>)
       attributes {arguments = ["logits", "seen", "sampled", "state"]} {
     %c1 = arith.constant 1 : index
     %c3 = arith.constant 3 : index
@@ -459,7 +459,7 @@ module attributes {gpu.container_module} {
 // Arguments of entries are contiguous,
 module attributes {gpu.container_module} {
   // expected-error @below {{'func.func' op expected contiguous arguments, got 'memref<1x8xf32, strided<[8, 1], offset: ?>>'}}
-  func.func @sample(%logits: memref<1x8xf32, strided<[8, 1], offset: ?>>, %seen: memref<1xi32>, %sampled: memref<4xi32>, %state: memref<56xi8>)
+  func.func @sample(%logits: memref<1x8xf32, strided<[8, 1], offset: ?>>, %seen: memref<1xi32>, %sampled: memref<4xi32>, %state: memref<64xi8>)
       attributes {arguments = ["logits", "seen", "sampled", "state"]} {
     return
   }
@@ -472,7 +472,7 @@ module attributes {gpu.container_module} {
 // and entries have no branches.
 module attributes {gpu.container_module} {
   // expected-error @below {{'func.func' op expected one block}}
-  func.func @sample(%logits: memref<1x8xf32>, %seen: memref<1xi32>, %sampled: memref<4xi32>, %state: memref<56xi8>)
+  func.func @sample(%logits: memref<1x8xf32>, %seen: memref<1xi32>, %sampled: memref<4xi32>, %state: memref<64xi8>)
       attributes {arguments = ["logits", "seen", "sampled", "state"]} {
     cf.br ^end
   ^end:

@@ -146,9 +146,9 @@ module attributes {gpu.container_module} {
 // once each, and computes what the host computed. What is memory of the kernel
 // stays behind the parameters.
 // CHECK: decode = [{args = [{ids = 0 : i64}, {logits = 0 : i64}, {state = 0 : i64}],
-// CHECK: gpu.func @k(%{{[^:]*}}: memref<1xi32>, %{{[^:]*}}: memref<1x8xf32> {llvm.noalias}, %[[STATE:.*]]: memref<56xi8>) workgroup(%[[SHARED:.*]] : memref<8xindex, #gpu.address_space<workgroup>>) kernel attributes {cria.weights = array<i32>, known_block_size = array<i32: 1, 1, 1>} {
+// CHECK: gpu.func @k(%{{[^:]*}}: memref<1xi32>, %{{[^:]*}}: memref<1x8xf32> {llvm.noalias}, %[[STATE:.*]]: memref<64xi8>) workgroup(%[[SHARED:.*]] : memref<8xindex, #gpu.address_space<workgroup>>) kernel attributes {cria.weights = array<i32>, known_block_size = array<i32: 1, 1, 1>} {
 // CHECK: %[[O4:.*]] = arith.constant 4 : index
-// CHECK: %[[FIELD:.*]] = memref.view %[[STATE]][%[[O4]]][] : memref<56xi8> to memref<i32>
+// CHECK: %[[FIELD:.*]] = memref.view %[[STATE]][%[[O4]]][] : memref<64xi8> to memref<i32>
 // CHECK: %[[LOADED:.*]] = memref.load %[[FIELD]][] : memref<i32>
 // CHECK: %[[TOKENS:.*]] = arith.index_cast %[[LOADED]] : i32 to index
 // CHECK: %[[O8:.*]] = arith.constant 8 : index
@@ -266,6 +266,33 @@ module attributes {gpu.container_module} {
 
 // -----
 
+// Rows of hidden states are counted on their own; their first is read of the state.
+// CHECK: prefill = [{args = [{hidden = 0 : i64}, {state = 0 : i64}]
+// CHECK-SAME: grid = [{hidden = 1 : i64}, {hidden = 64 : i64}, 1], launch = "k"
+// CHECK: gpu.func @k(%{{.*}}: memref<16x4xf32>, %[[STATE:.*]]: memref<64xi8>)
+// CHECK: %[[AT:.*]] = arith.constant 56 : index
+// CHECK: memref.view %[[STATE]][%[[AT]]]
+module attributes {gpu.container_module} {
+  func.func @prefill(%ids: memref<16xi32>, %tokens: index, %position: index, %first: index, %first_hidden: index, %source: index, %logits: memref<16x8xf32>, %hidden: memref<16x4xf32>)
+      attributes {arguments = ["ids", "tokens", "position", "first", "first_hidden", "source", "logits", "hidden"], chunk = 16 : index} {
+    %c1 = arith.constant 1 : index
+    %rows = arith.subi %tokens, %first_hidden : index
+    %r64 = affine.apply affine_map<()[s0, s1] -> ((s0 - s1) ceildiv 64)>()[%tokens, %first_hidden]
+    gpu.launch_func @kernels::@k blocks in (%rows, %r64, %c1) threads in (%c1, %c1, %c1)
+        args(%first_hidden : index, %hidden : memref<16x4xf32>)
+    return
+  }
+  gpu.module @kernels {
+    gpu.func @k(%n: index, %hidden: memref<16x4xf32>) kernel {
+      %x = arith.constant 1.0 : f32
+      memref.store %x, %hidden[%n, %n] : memref<16x4xf32>
+      gpu.return
+    }
+  }
+}
+
+// -----
+
 // Globals of all entries have places of their own among the zeroed bytes; the
 // entries' arenas are one, as large as the largest. `sample` is given ids seen,
 // the state, and where the id goes.
@@ -284,19 +311,19 @@ module attributes {gpu.container_module} {
     gpu.launch_func @kernels::@step blocks in (%c1, %c1, %c1) threads in (%c1, %c1, %c1) args(%arrivals : memref<3xf32>, %arena : memref<512xi8>)
     return
   }
-  func.func @sample(%logits: memref<1x8xf32>, %seen: memref<1xi32>, %sampled: memref<4xi32>, %state: memref<56xi8>, %arena: memref<256xi8>)
+  func.func @sample(%logits: memref<1x8xf32>, %seen: memref<1xi32>, %sampled: memref<4xi32>, %state: memref<64xi8>, %arena: memref<256xi8>)
       attributes {arguments = ["logits", "seen", "sampled", "state", "arena"], arena_bytes = 256 : index} {
     %c1 = arith.constant 1 : index
     %best = memref.get_global @best : memref<65xi64>
     gpu.launch_func @kernels::@draw blocks in (%c1, %c1, %c1) threads in (%c1, %c1, %c1)
-      args(%logits : memref<1x8xf32>, %seen : memref<1xi32>, %sampled : memref<4xi32>, %state : memref<56xi8>, %best : memref<65xi64>, %arena : memref<256xi8>)
+      args(%logits : memref<1x8xf32>, %seen : memref<1xi32>, %sampled : memref<4xi32>, %state : memref<64xi8>, %best : memref<65xi64>, %arena : memref<256xi8>)
     return
   }
   gpu.module @kernels {
     gpu.func @step(%arrivals: memref<3xf32>, %arena: memref<512xi8>) kernel {
       gpu.return
     }
-    gpu.func @draw(%logits: memref<1x8xf32>, %seen: memref<1xi32>, %sampled: memref<4xi32>, %state: memref<56xi8>, %best: memref<65xi64>, %arena: memref<256xi8>) kernel {
+    gpu.func @draw(%logits: memref<1x8xf32>, %seen: memref<1xi32>, %sampled: memref<4xi32>, %state: memref<64xi8>, %best: memref<65xi64>, %arena: memref<256xi8>) kernel {
       gpu.return
     }
   }
@@ -307,7 +334,7 @@ module attributes {gpu.container_module} {
 // A kernel that is launched twice becomes two, which compute their own numbers.
 // CHECK: launch = "shared"
 // CHECK-SAME: launch = "shared_0"
-// CHECK: gpu.func @shared(%{{[^:]*}}: memref<1x8xf32>, %[[STATE:[^:]*]]: memref<56xi8>) kernel
+// CHECK: gpu.func @shared(%{{[^:]*}}: memref<1x8xf32>, %[[STATE:[^:]*]]: memref<64xi8>) kernel
 // CHECK: memref.view %[[STATE]]
 // CHECK: gpu.func @shared_0(%{{[^:]*}}: memref<1x8xf32>) kernel
 // CHECK-NEXT: arith.constant 7 : index
@@ -335,7 +362,7 @@ module attributes {gpu.container_module} {
 
 // A kernel computes its numbers at its begin, but behind a loop that carries
 // sixteen values.
-// CHECK: gpu.func @wide(%{{.*}}: memref<4xf32>, %[[STATE:.*]]: memref<56xi8>)
+// CHECK: gpu.func @wide(%{{.*}}: memref<4xf32>, %[[STATE:.*]]: memref<64xi8>)
 // CHECK-NOT: memref.view
 // CHECK: scf.for
 // CHECK: memref.view %[[STATE]]

@@ -127,7 +127,7 @@ func.func @sample(%logits: memref<1x8xf32>, %seen: memref<1xi32>, %sampled: memr
 // -----
 
 // expected-error @below {{expected no argument 'tokens' beside 'sampled'}}
-func.func @sample(%logits: memref<1x8xf32>, %seen: memref<1xi32>, %sampled: memref<4xi32>, %state: memref<56xi8>, %tokens: index)
+func.func @sample(%logits: memref<1x8xf32>, %seen: memref<1xi32>, %sampled: memref<4xi32>, %state: memref<64xi8>, %tokens: index)
     attributes {arguments = ["logits", "seen", "sampled", "state", "tokens"]} {
   return
 }

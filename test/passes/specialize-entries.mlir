@@ -88,3 +88,37 @@ module attributes {llama.shards = 2 : i64} {
     return %y : tensor<?x16xf32>
   }
 }
+
+// -----
+
+// Hidden states are results of prefill alone: decode has neither them nor what makes
+// them, nor the argument that says of which token on they are wanted.
+// CHECK-LABEL: func @prefill(
+// CHECK-SAME: tensor<?xi32>, %{{.*}}: index, %{{.*}}: index, %[[H:.*]]: index) -> (tensor<?x16xf32>, tensor<?x8xf32>)
+// CHECK: tensor.extract_slice %{{.*}}[%[[H]], 0]
+// CHECK: llama.rmsnorm
+// CHECK-LABEL: func @decode(
+// CHECK-SAME: tensor<1xi32>, %{{.*}}: index, %{{.*}}: index) -> tensor<1x16xf32>
+// CHECK-NEXT: llama.get_weight @table
+// CHECK-NEXT: %[[X:.*]] = llama.embed
+// CHECK-NEXT: %[[L:.*]] = llama.head %[[X]]
+// CHECK-NEXT: return %[[L]] : tensor<1x16xf32>
+llama.weight @table : tensor<16x8xf32> from "table"
+llama.weight @norm : tensor<8xf32> from "norm"
+func.func @forward(%ids: tensor<?xi32>, %position: index, %first: index, %first_hidden: index)
+    -> (tensor<?x16xf32>, tensor<?x8xf32>) {
+  %c0 = arith.constant 0 : index
+  %n = tensor.dim %ids, %c0 : tensor<?xi32>
+  %table = llama.get_weight @table : tensor<16x8xf32>
+  %x = llama.embed %ids, %table : tensor<?xi32>, tensor<16x8xf32>
+  %wanted = arith.subi %n, %first_hidden : index
+  %slice = tensor.extract_slice %x[%first_hidden, 0] [%wanted, 8] [1, 1]
+      : tensor<?x8xf32> to tensor<?x8xf32>
+  %w = llama.get_weight @norm : tensor<8xf32>
+  %hidden = llama.rmsnorm %slice, %w {eps = 1.0e-05} : tensor<?x8xf32>, tensor<8xf32>
+  %m = arith.subi %n, %first : index
+  %rows = tensor.extract_slice %x[%first, 0] [%m, 8] [1, 1]
+      : tensor<?x8xf32> to tensor<?x8xf32>
+  %logits = llama.head %rows, %table : tensor<?x8xf32>, tensor<16x8xf32>
+  return %logits, %hidden : tensor<?x16xf32>, tensor<?x8xf32>
+}

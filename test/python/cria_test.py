@@ -243,6 +243,43 @@ class Numbers(unittest.TestCase):
                 with self.assertRaises(cria.InvalidArgument):
                     session.feed(IDS, wrong)
 
+    def test_hidden_states_beside_logits(self):
+        """In chunks of 8; the library writes them, and hidden states of 3 or of none."""
+        with model.session() as session:
+            logits = session.feed(IDS, "all")
+            session.rewind()
+            made = session.forward(IDS, logits=[2, 13], hidden="all")
+            self.assertEqual(made.hidden.shape, (14, 96))
+            np.testing.assert_allclose(made.logits, logits[[2, 13]], atol=1e-5)
+            session.rewind()
+            last = session.forward(IDS, hidden="last")
+            np.testing.assert_array_equal(last.hidden, made.hidden[-1:])
+            self.assertIsNone(last.logits)
+            session.rewind()
+            self.assertEqual(session.forward(IDS, hidden="none"), (None, None))
+            self.assertEqual(session.position, 14)
+            for wrong in ("some", [1]):
+                with self.assertRaises(cria.InvalidArgument):
+                    session.forward([3], hidden=wrong)
+
+    def test_embeddings_pool_hidden_states(self):
+        with model.session() as session:
+            states = session.forward(IDS).hidden.astype(np.float64)
+        for pooling, want in (
+            ("mean", states.mean(0)),
+            ("last", states[-1]),
+            ("first", states[0]),
+        ):
+            got = model.embed(IDS, pooling=pooling)
+            np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
+            unit = model.embed(IDS, pooling=pooling, normalize=True)
+            np.testing.assert_allclose(unit, want / np.linalg.norm(want), atol=1e-5)
+        both = model.embed(["Once upon a time", IDS])
+        self.assertEqual(both.shape, (2, 96))
+        np.testing.assert_array_equal(both[1], model.embed(IDS))
+        with self.assertRaisesRegex(cria.InvalidArgument, "pooling: expected one of"):
+            model.embed(IDS, pooling="max")
+
     def test_log_probabilities(self):
         with model.session() as session:
             logits = session.feed(IDS)
@@ -678,14 +715,21 @@ class CommandLine(unittest.TestCase):
             self.assertEqual(ours.returncode, 0, ours.stderr)
             self.assertEqual(ours.stdout, theirs.stdout, flags)
 
-    def test_writes_the_same_logits(self):
-        both = []
-        for python in (True, False):
-            file = tools.scratch / f"logits-{python}.npy"
-            done = run("--ids=766,376,448", f"--logits={file}", python=python)
-            self.assertEqual(done.returncode, 0, done.stderr)
-            both.append(np.load(file))
-        np.testing.assert_array_equal(*both)
+    def test_writes_the_same_outputs(self):
+        for name in ("logits", "hidden", "embedding"):
+            both = []
+            for python in (True, False):
+                file = tools.scratch / f"{name}-{python}.npy"
+                done = run("--ids=766,376,448", f"--{name}={file}", python=python)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                both.append(np.load(file))
+            np.testing.assert_array_equal(*both)
+
+    def test_prints_the_same_embedding(self):
+        flags = ["--ids=766,376", "--embedding", "--pooling=last", "--normalize"]
+        ours, theirs = run(*flags), run(*flags, python=False)
+        self.assertEqual(len(json.loads(theirs.stdout)), 96)
+        self.assertEqual((ours.returncode, ours.stdout), (0, theirs.stdout))
 
     def test_converses(self):
         flags = [f"--weights={with_template()}", "--device=cpu", "--chat", "--max-tokens=8"]
@@ -704,6 +748,8 @@ class CommandLine(unittest.TestCase):
             (["--ids=800"], 1, b"id 800 at index 0, expected 0 to 767"),
             (["--temperature=-1", "--ids=1"], 1, b"temperature is -1"),
             (["--chat", "--print-ids"], 1, b"standard output takes one of"),
+            (["--ids=1", "--embedding", "--hidden=-"], 1, b"standard output takes"),
+            (["--ids=1", "--normalize"], 1, b"need --embedding"),
         ):
             done = run(*flags)
             self.assertEqual((done.returncode, done.stdout), (code, b""), flags)

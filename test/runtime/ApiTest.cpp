@@ -373,6 +373,78 @@ TEST_F(ApiTest, RefusesRoomThatIsTooSmallOrNoSuchLogits) {
       CRIA_OUT_OF_RANGE);
 }
 
+TEST_F(ApiTest, ReturnsWhatIsAskedForAndNamesWhatIsWrong) {
+  cria_outputs outputs;
+  CRIA_INIT(&outputs);
+  auto feed = [&] {
+    return cria_session_feed_outputs(session, ids, 3, &outputs, &error);
+  };
+  auto refused = [&](cria_status status, const char *message) {
+    EXPECT_EQ(status, CRIA_INVALID_ARGUMENT);
+    EXPECT_THAT(error.message, HasSubstr(message));
+  };
+  ASSERT_EQ(feed(), CRIA_OK) << error.message;
+  float hidden[6] = {};
+  outputs.logits_of = CRIA_LOGITS_LAST;
+  outputs.hidden_of = CRIA_LOGITS_ALL;
+  outputs.logits = logits;
+  outputs.logits_capacity = 5;
+  outputs.hidden = hidden;
+  outputs.hidden_capacity = 5;
+  refused(feed(), "the capacity of hidden is 5 floats, expected 3 x 2");
+  outputs.hidden_capacity = 6;
+  ASSERT_EQ(cria_session_rewind(session, 0, &error), CRIA_OK);
+  ASSERT_EQ(feed(), CRIA_OK) << error.message;
+  expectNear({logits, logits + 5}, [] {
+    auto all = fakeLogits({1, 2, 3});
+    return std::vector<float>{all.end() - 5, all.end()};
+  }());
+  expectNear({hidden, hidden + 6}, fakeHidden({1, 2, 3}));
+  const int64_t row = 1;
+  outputs.logit_rows = &row;
+  outputs.logit_row_count = 1;
+  refused(feed(), "logits_of and logit_rows both say");
+  outputs.logits_of = CRIA_LOGITS_NONE;
+  ASSERT_EQ(feed(), CRIA_OK) << error.message;
+  outputs.hidden_of = 3;
+  refused(feed(), "hidden_of is 3, no cria_logits");
+  outputs.hidden_of = CRIA_LOGITS_ALL;
+  outputs.hidden = nullptr;
+  refused(feed(), "hidden is NULL");
+  refused(cria_session_feed_outputs(session, ids, 3, nullptr, &error),
+          "outputs is NULL");
+  cria_artifact_info info;
+  CRIA_INIT(&info);
+  ASSERT_EQ(cria_artifact_get_info(artifact, &info, &error), CRIA_OK);
+  EXPECT_EQ(info.hidden_size, 2);
+}
+
+TEST_F(ApiTest, EmbedsAndNamesWhatIsWrong) {
+  float embedding[2] = {};
+  cria_embed_options options;
+  CRIA_INIT(&options);
+  auto embed = [&](size_t capacity) {
+    return cria_session_embed(session, ids, 3, &options, embedding, capacity,
+                              &error);
+  };
+  std::vector<float> hidden = fakeHidden({1, 2, 3});
+  options.pooling = CRIA_POOLING_LAST;
+  ASSERT_EQ(embed(2), CRIA_OK) << error.message;
+  expectNear({embedding, embedding + 2}, {hidden[4], hidden[5]});
+  ASSERT_EQ(cria_session_rewind(session, 0, &error), CRIA_OK);
+  ASSERT_EQ(cria_session_embed(session, ids, 3, nullptr, embedding, 2, &error),
+            CRIA_OK);
+  expectNear({embedding, embedding + 2},
+             {(hidden[0] + hidden[2] + hidden[4]) / 3,
+              (hidden[1] + hidden[3] + hidden[5]) / 3});
+  EXPECT_EQ(embed(1), CRIA_INVALID_ARGUMENT);
+  EXPECT_THAT(error.message,
+              HasSubstr("embedding is 1 floats, expected 1 x 2"));
+  options.pooling = 3;
+  EXPECT_EQ(embed(2), CRIA_INVALID_ARGUMENT);
+  EXPECT_STREQ(error.message, "pooling is 3, no cria_pooling");
+}
+
 TEST(Api, NamesEveryStatus) {
   EXPECT_STREQ(cria_status_name(CRIA_OK), "OK");
   EXPECT_STREQ(cria_status_name(CRIA_INCOMPATIBLE), "INCOMPATIBLE");

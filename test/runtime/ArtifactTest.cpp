@@ -299,6 +299,7 @@ TEST_F(ArtifactTest, RejectsHostileManifestsNamingTheField) {
        {{"rows", 2}, {"page", 5}, {"width", 2}},
        "expected the pages of max_seq positions"},
       {"/rope/0/slot", 4, "is slot 5 of 5"},
+      {"/model/hidden", 0, "'model.hidden' is 0"},
       {"/caches/0/bytes", 47, "but [12] of f32 is another size"},
       {"/caches/0/dtype", "i8", "expected f32, f16, bf16, q8_0 or q4_0"},
       {"/caches/0/dtype", "q8_0", "but [12] of q8_0 is another size"},

@@ -81,7 +81,7 @@ nlohmann::json fakeManifest() {
     "format": 8, "compiler": "cria test", "flags": {"cpu": "native"},
     "target": {"kind": "cpu", "arch": "x86_64", "os": "linux"},
     "config": null,
-    "model": {"vocab_size": 5, "max_seq": 12, "chunk": 4},
+    "model": {"vocab_size": 5, "max_seq": 12, "chunk": 4, "hidden": 2},
     "cpu": [{"name": "x86-64", "features": ["sse2"], "arena": 64,
              "entries": {"prefill": "fake_prefill", "decode": "fake_decode"}}],
     "slots": 5, "embedding": 0,
@@ -189,6 +189,13 @@ std::string writeAdapter(const TemporaryFolder &folder, const std::string &name,
   return folder.path(name);
 }
 
+std::vector<float> fakeHidden(const std::vector<int32_t> &ids) {
+  std::vector<float> logits = fakeLogits(ids), hidden;
+  for (size_t i = 0; i < logits.size(); i += 5)
+    hidden.insert(hidden.end(), {logits[i], logits[i + 1]});
+  return hidden;
+}
+
 void expectNear(const std::vector<float> &found,
                 const std::vector<float> &expected) {
   ASSERT_EQ(found.size(), expected.size());
@@ -202,8 +209,8 @@ void expectNear(const std::vector<float> &found,
 static constexpr char fakeSource[] = R"(
 #include "runtime/Abi.h"
 struct Work {
-  const int32_t *ids; int64_t position, first, source; float *logits;
-  float *cache, *bias; const void *const *slots;
+  const int32_t *ids; int64_t position, first, hidden_first, source;
+  float *logits, *hidden, *cache, *bias; const void *const *slots;
 };
 static float widen(uint16_t bits) {
   union { uint32_t bits; float value; } both = {(uint32_t)bits << 16};
@@ -213,20 +220,23 @@ static void token(void *context, int64_t begin, int64_t end) {
   struct Work *work = context;
   const float *embed = work->slots[0], *cosine = work->slots[3];
   for (int64_t t = begin; t < end; ++t)
-    for (int v = 0; t >= work->first && v < 5; ++v) {
+    for (int v = 0; v < 5; ++v) {
       int64_t position = work->position + t;
       float sum = work->bias[v % 2] + 100 * work->source;
       for (int64_t p = 0; p <= position; ++p)
         sum += embed[(int)work->cache[p] * 2 + v % 2] + cosine[p];
-      work->logits[(t - work->first) * 5 + v] = sum;
+      if (t >= work->first)
+        work->logits[(t - work->first) * 5 + v] = sum;
+      if (t >= work->hidden_first && v < 2)
+        work->hidden[(t - work->hidden_first) * 2 + v] = sum;
     }
 }
 void fake_prefill(const int32_t *ids, int64_t tokens, int64_t position,
-                  int64_t first, int64_t source, float *logits,
-                  void *const *caches, void *arena, const void *const *slots,
-                  const CriaHost *host) {
-  struct Work work = {ids,    position,  first, source,
-                      logits, caches[0], arena, slots};
+                  int64_t first, int64_t hidden_first, int64_t source,
+                  float *logits, float *hidden, void *const *caches,
+                  void *arena, const void *const *slots, const CriaHost *host) {
+  struct Work work = {ids,    position, first,     hidden_first, source,
+                      logits, hidden,   caches[0], arena,        slots};
   for (int i = 0; i < 2; ++i)
     work.bias[i] = widen(((const uint16_t *)slots[1])[i]) +
                    widen(((const uint16_t *)slots[2])[i]);
@@ -235,16 +245,16 @@ void fake_prefill(const int32_t *ids, int64_t tokens, int64_t position,
   host->parallel_for(host, token, &work, tokens);
 }
 void fake_decode(const int32_t *ids, int64_t tokens, int64_t position,
-                 int64_t first, int64_t source, float *logits,
-                 void *const *caches, void *arena, const void *const *slots,
-                 const CriaHost *host) {
-  fake_prefill(ids, tokens, position, first, source, logits, caches, arena,
-               slots, host);
+                 int64_t first, int64_t hidden_first, int64_t source,
+                 float *logits, float *hidden, void *const *caches,
+                 void *arena, const void *const *slots, const CriaHost *host) {
+  fake_prefill(ids, tokens, position, first, tokens, source, logits, 0, caches,
+               arena, slots, host);
 }
 void fake_encode(const int32_t *ids, int64_t tokens, int64_t position,
-                 int64_t first, int64_t source, float *logits,
-                 void *const *caches, void *arena, const void *const *slots,
-                 const CriaHost *host) {
+                 int64_t first, int64_t hidden_first, int64_t source,
+                 float *logits, float *hidden, void *const *caches,
+                 void *arena, const void *const *slots, const CriaHost *host) {
   float *cache = caches[0];
   cache[0] = position + first + source; // nothing that the others read
 }

@@ -58,6 +58,7 @@ std::vector<TestTensor> fakeTensors();
 /// After token t at position p its logits are, for v in 0 .. 4,
 ///   sum over the ids so far of embed[id][v % 2] and of cos[their position][0]
 ///     + sum over layers of norm[v % 2]
+/// and its hidden state is its first two logits.
 nlohmann::json fakeManifest();
 
 /// The manifest of the fake model with KV caches in pages of 4 positions, for
@@ -86,6 +87,8 @@ std::string writeAdapter(const TemporaryFolder &folder, const std::string &name,
 /// Those logits, with cos(p * frequency) as the table of cosines.
 std::vector<float> fakeLogits(const std::vector<int32_t> &ids,
                               float frequency = 1);
+/// The hidden states of all ids.
+std::vector<float> fakeHidden(const std::vector<int32_t> &ids);
 /// Equal but for rounding.
 void expectNear(const std::vector<float> &found,
                 const std::vector<float> &expected);

@@ -386,20 +386,80 @@ TEST_F(SessionTest, FeedsForChosenRows) {
            {}, {0}, {8}, {1, 2, 7}, {3, 4}, {0, 1, 2, 3, 4, 5, 6, 7, 8}}) {
     auto fed = session();
     std::vector<float> logits(rows.size() * 5), expected;
-    ASSERT_TRUE(fed->feedRows(ids.data(), 9, rows.data(),
-                              static_cast<int64_t>(rows.size()), logits.data())
-                    .ok());
+    Outputs outputs;
+    outputs.logits = {CRIA_LOGITS_NONE, logits.data(), rows.data(),
+                      static_cast<int64_t>(rows.size())};
+    ASSERT_TRUE(fed->feed(ids.data(), 9, outputs).ok());
     for (int64_t row : rows)
       expected.insert(expected.end(), &all[row * 5], &all[row * 5] + 5);
     expectNear(logits, expected);
     EXPECT_EQ(fed->position(), 9);
   }
   for (const std::vector<int64_t> &rows :
-       std::vector<std::vector<int64_t>>{{-1}, {9}, {1, 1}, {2, 1}})
-    EXPECT_THAT(session()->feedRows(ids.data(), 9, rows.data(),
-                                    static_cast<int64_t>(rows.size()), nullptr),
+       std::vector<std::vector<int64_t>>{{-1}, {9}, {1, 1}, {2, 1}}) {
+    Outputs outputs;
+    outputs.logits = {CRIA_LOGITS_NONE, nullptr, rows.data(),
+                      static_cast<int64_t>(rows.size())};
+    EXPECT_THAT(session()->feed(ids.data(), 9, outputs),
                 fails(CRIA_INVALID_ARGUMENT, "expected ascending ones from 0 "
                                              "to 8"));
+  }
+}
+
+// Beside logits of other rows, over chunks and of a single id.
+TEST_F(SessionTest, ReturnsHiddenStates) {
+  std::vector<float> all = fakeHidden(ids), logits(5);
+  for (size_t count : {size_t{1}, size_t{3}, size_t{9}}) {
+    std::vector<float> hidden(2 * count), last(2);
+    auto size = static_cast<int64_t>(count);
+    auto fed = session(), other = session();
+    ASSERT_TRUE(fed->feed(ids.data(), size,
+                          Outputs{{CRIA_LOGITS_LAST, logits.data()},
+                                  {CRIA_LOGITS_ALL, hidden.data()}})
+                    .ok());
+    expectNear(logits, lastOf(size));
+    expectNear(hidden, {all.begin(), all.begin() + 2 * size});
+    ASSERT_TRUE(other
+                    ->feed(ids.data(), size,
+                           Outputs{{}, {CRIA_LOGITS_LAST, last.data()}})
+                    .ok());
+    expectNear(last, {hidden.end() - 2, hidden.end()});
+    EXPECT_EQ(fed->position(), size);
+  }
+}
+
+TEST_F(SessionTest, PoolsHiddenStates) {
+  std::vector<float> all = fakeHidden(ids), embedding(2), expected(2);
+  for (size_t i = 0; i < all.size(); ++i)
+    expected[i % 2] += all[i] / 9;
+  auto embed = [&](cria_pooling kind, bool normalize) {
+    auto fed = session();
+    EXPECT_TRUE(
+        fed->embed(ids.data(), 9, kind, normalize, embedding.data()).ok());
+    EXPECT_EQ(fed->position(), 9);
+    return embedding;
+  };
+  expectNear(embed(CRIA_POOLING_MEAN, false), expected);
+  expectNear(embed(CRIA_POOLING_LAST, false), {all.end() - 2, all.end()});
+  expectNear(embed(CRIA_POOLING_FIRST, false), {all.begin(), all.begin() + 2});
+  float length = std::hypot(expected[0], expected[1]);
+  expectNear(embed(CRIA_POOLING_MEAN, true),
+             {expected[0] / length, expected[1] / length});
+}
+
+TEST_F(SessionTest, HasNoHiddenStates) {
+  nlohmann::json manifest = fakeManifest();
+  manifest["model"].erase("hidden");
+  use("bare.cria", manifest);
+  float row[2];
+  auto bare = session();
+  for (const Status &status :
+       {bare->feed(ids.data(), 9, Outputs{{}, {CRIA_LOGITS_LAST, row}}),
+        bare->embed(ids.data(), 9, CRIA_POOLING_MEAN, false, row)})
+    EXPECT_THAT(status, fails(CRIA_FAILED_PRECONDITION,
+                              "the artifact's program returns no hidden "
+                              "states"));
+  EXPECT_EQ(bare->position(), 0);
 }
 
 TEST_F(SessionTest, GoesOnFromASavedState) {

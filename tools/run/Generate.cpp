@@ -1,8 +1,7 @@
 #include "tools/run/Process.h"
 #include "tools/run/Run.h"
 
-#include "runtime/File.h"
-#include "tools/run/Npy.h"
+#include "tools/run/PromptOutputs.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -22,7 +21,8 @@ Result<int64_t> newIds(const Run &run, int64_t prompt) {
     if (run.options.maxTokens.value_or(0) > 0)
       return Status(CRIA_INVALID_ARGUMENT,
                     "--max-tokens: tokens of this model see later tokens, so "
-                    "it cannot generate; --logits writes its results");
+                    "it cannot generate; --logits, --hidden and --embedding "
+                    "write its results");
     return 0;
   }
   if (auto wanted = run.options.maxTokens) {
@@ -34,6 +34,8 @@ Result<int64_t> newIds(const Run &run, int64_t prompt) {
                         std::to_string(run.manifest().maxSeq));
     return std::min(*wanted, room);
   }
+  if (run.options.hasEmbedding)
+    return 0;
   if (generation.maxNewTokens)
     return std::min(*generation.maxNewTokens, room);
   if (generation.maxLength)
@@ -81,22 +83,18 @@ static Status draw(Run &run, const char *name, const int32_t *ids,
   });
 }
 
-/// Feeds a chunk of the prompt and writes the logits of all its ids; with a
-/// sampler, draws from the last.
-static Status writeLogits(Run &run, const int32_t *ids, int64_t count,
-                          Sampler *sampler, OutputFile &file) {
-  int64_t vocab = run.manifest().vocabSize;
-  std::vector<float> rows(count * vocab);
-  Status status = feed(run, "prefill", count, count, [&] {
-    return run.session->feed(ids, count, CRIA_LOGITS_ALL, rows.data());
-  });
-  if (status.ok()) {
-    file.write(rows.data(), rows.size() * sizeof(float));
-    status = statusOf(file);
-  }
+/// Feeds a chunk of the prompt, from index `done` on, and takes what is wanted
+/// of it; with a sampler, draws from its last logits.
+static Status take(Run &run, int64_t done, int64_t count, Sampler *sampler,
+                   PromptOutputs &outputs) {
+  const float *last = nullptr;
+  Status status = outputs.feed(run, &run.prompt[done], count, done,
+                               sampler ? &last : nullptr);
+  if (status.ok() && caughtSignal())
+    return Status(CRIA_CANCELLED, "interrupted");
   if (!status.ok() || !sampler)
     return status;
-  Result<int32_t> id = sampler->sample(&rows[(count - 1) * vocab]);
+  Result<int32_t> id = sampler->sample(last);
   run.next = id.ok() ? *id : 0;
   if (run.ranks) // whose sums may differ in their last bits
     run.ranks->broadcast(&run.next, sizeof(run.next));
@@ -117,9 +115,9 @@ static Status feedPrefix(Run &run) {
   return status;
 }
 
-/// Feeds the prompt chunk by chunk and draws the first id; `logits`, if there,
-/// gets those of every id.
-static Status feedPrompt(Run &run, Sampler &sampler, OutputFile *logits) {
+/// Feeds the prompt chunk by chunk and draws the first id; `outputs` take what
+/// is wanted of every id.
+static Status feedPrompt(Run &run, Sampler &sampler, PromptOutputs &outputs) {
   auto count = static_cast<int64_t>(run.prompt.size()),
        before = static_cast<int64_t>(run.prefix.rows);
   int64_t chunk = run.manifest().chunk,
@@ -130,9 +128,8 @@ static Status feedPrompt(Run &run, Sampler &sampler, OutputFile *logits) {
     int64_t tokens = std::min(chunk, count - at);
     bool draws = at + tokens == count && run.limit > 0;
     Status status;
-    if (logits)
-      status =
-          writeLogits(run, ids, tokens, draws ? &sampler : nullptr, *logits);
+    if (outputs.any())
+      status = take(run, at, tokens, draws ? &sampler : nullptr, outputs);
     else if (draws)
       status = draw(run, "prefill", ids, tokens, sampler);
     else
@@ -151,30 +148,16 @@ static Status feedPrompt(Run &run, Sampler &sampler, OutputFile *logits) {
 }
 
 /// Feeds what the session does not hold of prefix and prompt, as one prompt.
-static Status prefill(Run &run, Sampler &sampler, OutputFile *logits) {
-  Status status = run.session->expectPrompt(run.promptLength());
+static Status prefill(Run &run, Sampler &sampler) {
+  PromptOutputs outputs(run);
+  Status status = outputs.status();
+  if (status.ok())
+    status = run.session->expectPrompt(run.promptLength());
   if (status.ok() && !run.options.prefixEmbeddings.empty())
     status = feedPrefix(run);
-  return status.ok() ? feedPrompt(run, sampler, logits) : status;
-}
-
-static Status prefillAll(Run &run, Sampler &sampler) {
-  if (run.options.logits.empty())
-    return prefill(run, sampler, nullptr);
-  OutputFile file(run.options.logits);
-  setPartialFile(file.temporary().c_str());
-  std::string header = npyHeader(
-      {run.prompt.size(), static_cast<uint64_t>(run.manifest().vocabSize)});
-  file.write(header.data(), header.size());
-  Status status = statusOf(file);
   if (status.ok())
-    status = prefill(run, sampler, &file);
-  if (status.ok()) {
-    file.commit();
-    status = statusOf(file);
-  }
-  setPartialFile(nullptr);
-  return status;
+    status = feedPrompt(run, sampler, outputs);
+  return status.ok() ? outputs.finish(run) : status;
 }
 
 static Status writeText(const Result<std::string> &text) {
@@ -219,7 +202,7 @@ Status runPrompt(Run &run) {
   }
   // A rank that stopped between two tokens would leave the others waiting.
   setRunning(run.ranks ? nullptr : run.session.get());
-  Status status = prefillAll(run, *sampler);
+  Status status = prefill(run, *sampler);
   if (status.ok())
     status = writeOut(printed);
   if (status.ok())

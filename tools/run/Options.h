@@ -6,6 +6,7 @@
 #include "runtime/Json.h"
 #include "runtime/Sampler.h"
 #include "runtime/Status.h"
+#include "runtime/cria.h"
 #include "runtime/text/GenerationKeys.h"
 #include "tools/CommandLine.h"
 #include "tools/WeightOptions.h"
@@ -21,7 +22,8 @@ namespace cria {
 
 /// The command line.
 struct RunOptions {
-  std::string artifact, weights, prompt, ids, device = "auto", cpu, logits;
+  std::string artifact, weights, prompt, ids, device = "auto", cpu;
+  std::string logits, hidden, embedding, pooling = "mean";
   std::string profile, machine, prompts;
   std::string system, source, sourceIds, prefixEmbeddings;
   WeightOptions binding;
@@ -32,12 +34,15 @@ struct RunOptions {
   uint64_t seed = 0;
   int threads = 0;
   bool hasPrompt = false, hasIds = false, printIds = false, noCache = false,
-       chat = false, hasSource = false, hasSourceIds = false;
+       chat = false, hasSource = false, hasSourceIds = false,
+       hasEmbedding = false, normalize = false;
 
   /// How many results other than the text of a prompt go to stdout.
   int resultsOnStdout() const {
-    return printIds + (logits == "-") + (profile == "-") + chat +
-           !prompts.empty();
+    bool printsEmbedding =
+        hasEmbedding && (embedding.empty() || embedding == "-");
+    return printIds + (logits == "-") + (hidden == "-") + printsEmbedding +
+           (profile == "-") + chat + !prompts.empty();
   }
 };
 
@@ -124,6 +129,32 @@ inline CLI::Option *addPrompts(CLI::App &app, RunOptions &options,
   return prompts;
 }
 
+/// What is kept of the prompt; the options.
+inline std::vector<CLI::Option *> addOutputs(CLI::App &app,
+                                             RunOptions &options) {
+  auto *logits = app.add_option(
+      "--logits", options.logits,
+      "NumPy file for the prompt's logits, float32 (tokens, vocab)");
+  auto *hidden = app.add_option(
+      "--hidden", options.hidden,
+      "NumPy file for the prompt's hidden states, after the last norm, float32 "
+      "(tokens, hidden)");
+  auto *embedding = app.add_option(
+      "--embedding", options.embedding,
+      "NumPy file for the prompt's embedding, float32 (hidden): its hidden "
+      "states, pooled; without FILE it is printed, as JSON. Nothing is "
+      "generated unless --max-tokens says so");
+  embedding->expected(0, 1)->type_name("FILE");
+  app.add_option("--pooling", options.pooling,
+                 "how --embedding pools (default mean)")
+      ->type_name("mean|last|first")
+      ->needs(embedding);
+  app.add_flag("--normalize", options.normalize,
+               "divide --embedding by its Euclidean length")
+      ->needs(embedding);
+  return {logits, hidden, embedding};
+}
+
 /// What is done about generation_config.json.
 inline void addGeneration(CLI::App &app, RunOptions &options) {
   app.add_option("--allow-unknown", options.allowUnknown,
@@ -180,9 +211,8 @@ inline void addOptions(CLI::App &app, RunOptions &options) {
   notChat.push_back(
       app.add_flag("--print-ids", options.printIds,
                    "print the generated ids on one line instead of text"));
-  notChat.push_back(app.add_option(
-      "--logits", options.logits,
-      "NumPy file for the prompt's logits, float32 (tokens, vocab)"));
+  for (CLI::Option *output : addOutputs(app, options))
+    notChat.push_back(output);
   addWeightOptions(app, options.binding);
   addCacheOption(app, options.binding);
   addGeneration(app, options);
@@ -198,6 +228,17 @@ inline void addOptions(CLI::App &app, RunOptions &options) {
              "to stderr.");
 }
 
+/// The pooling that is called so; nothing where none is.
+inline std::optional<cria_pooling> poolingNamed(const std::string &name) {
+  if (name == "mean")
+    return CRIA_POOLING_MEAN;
+  if (name == "last")
+    return CRIA_POOLING_LAST;
+  if (name == "first")
+    return CRIA_POOLING_FIRST;
+  return std::nullopt;
+}
+
 /// INVALID_ARGUMENT with the value of the first option out of range.
 inline Status checkOptions(const RunOptions &options) {
   Result<DeviceOptions> device = deviceNamed(options.device);
@@ -209,10 +250,15 @@ inline Status checkOptions(const RunOptions &options) {
   if (options.chat && options.weights.empty())
     return Status(CRIA_INVALID_ARGUMENT,
                   "--chat needs --weights=DIR, for tokenizer and template");
+  if (!poolingNamed(options.pooling))
+    return Status(CRIA_INVALID_ARGUMENT, "--pooling is '" + options.pooling +
+                                             "', expected mean, last or first");
   if (options.resultsOnStdout() > 1)
-    return Status(CRIA_INVALID_ARGUMENT,
-                  "standard output takes one of --print-ids, --logits=-, "
-                  "--profile=-, --prompts and --chat's replies, got several");
+    return Status(
+        CRIA_INVALID_ARGUMENT,
+        "standard output takes one of --print-ids, --logits=-, "
+        "--hidden=-, --embedding, --profile=-, --prompts and --chat's "
+        "replies, got several");
   SamplerOptions sampling;
   sampling.temperature = options.temperature.value_or(1);
   sampling.topK = options.topK.value_or(0);
@@ -245,6 +291,7 @@ inline std::optional<int> parseOptions(int argc, char **argv,
   options.hasIds = app.count("--ids") > 0;
   options.hasSource = app.count("--source") > 0;
   options.hasSourceIds = app.count("--source-ids") > 0;
+  options.hasEmbedding = app.count("--embedding") > 0;
   return std::nullopt;
 }
 

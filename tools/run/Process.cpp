@@ -9,9 +9,9 @@
 
 namespace cria {
 
-/// What the signal handler knows: the session to stop, the file to take away.
+/// What the signal handler knows: the session to stop, the files to take away.
 static std::atomic<Session *> running{nullptr};
-static std::atomic<const char *> partialFile{nullptr};
+static std::atomic<const char *> partialFiles[4] = {};
 static volatile sig_atomic_t caught = 0;
 
 /// The first signal during generation stops it before the next token, any other
@@ -19,8 +19,9 @@ static volatile sig_atomic_t caught = 0;
 static void onSignal(int signal) {
   Session *session = running.load();
   if (caught || !session) {
-    if (const char *path = partialFile.load())
-      unlink(path);
+    for (std::atomic<const char *> &file : partialFiles)
+      if (const char *path = file.load())
+        unlink(path);
     _exit(128 + signal);
   }
   caught = signal;
@@ -38,7 +39,16 @@ void catchSignals() {
 
 void setRunning(Session *session) { running.store(session); }
 
-void setPartialFile(const char *path) { partialFile.store(path); }
+/// Puts `after` in the first place that holds `before`.
+static void replacePartialFile(const char *before, const char *after) {
+  for (std::atomic<const char *> &file : partialFiles)
+    if (const char *expected = before;
+        file.compare_exchange_strong(expected, after))
+      return;
+}
+
+void addPartialFile(const char *path) { replacePartialFile(nullptr, path); }
+void removePartialFile(const char *path) { replacePartialFile(path, nullptr); }
 
 int caughtSignal() { return caught; }
 

@@ -16,9 +16,10 @@ void catchSignals();
 /// The session to stop; null for none.
 void setRunning(Session *session);
 
-/// The file to take away where a signal ends the process; null for none. Its
-/// characters must live until the next call.
-void setPartialFile(const char *path);
+/// A file to take away where a signal ends the process, of a few; its
+/// characters must live until it is removed from these again.
+void addPartialFile(const char *path);
+void removePartialFile(const char *path);
 
 /// The signal that stopped the session, or 0.
 int caughtSignal();

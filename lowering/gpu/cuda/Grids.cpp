@@ -13,6 +13,9 @@ int64_t cria::blocksOf(const json::Array &grid, int64_t tokens) {
       continue;
     }
     const json::Object &counted = *size.getAsObject();
+    // No hidden states are wanted.
+    if (counted.get("hidden"))
+      return 0;
     auto per = counted.getInteger("tokens");
     int64_t count = per ? tokens : 1;
     bool isIn = counted.getInteger("from").value_or(0) <= count &&

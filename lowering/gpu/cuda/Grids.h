@@ -9,7 +9,7 @@
 namespace cria {
 
 /// Blocks of a launch of the plan, for a call with so many tokens that wants
-/// one row of logits.
+/// one row of logits and no hidden states.
 int64_t blocksOf(const llvm::json::Array &grid, int64_t tokens);
 
 /// Blocks of each launch that `plan` (CudaImage) has for a kernel function of

@@ -67,8 +67,9 @@ static std::optional<int64_t> fixedSize(const json::Value &size) {
   if (auto number = size.getAsInteger())
     return *number;
   const json::Object &counted = *size.getAsObject();
-  auto per = counted.getInteger("tokens");
-  int64_t divisor = per ? *per : *counted.getInteger("logits");
+  int64_t divisor = 1;
+  for (const char *what : {"tokens", "logits", "hidden"})
+    divisor = counted.getInteger(what).value_or(divisor);
   if (counted.getInteger("to").value_or(divisor + 1) <= divisor)
     return 1;
   return std::nullopt;

@@ -430,7 +430,9 @@ TEST_F(CudaSessionTest, GoesOnFromASavedState) {
 TEST_F(CudaSessionTest, FeedsForChosenRows) {
   std::vector<float> logits(10), all = fakeLogits(ids);
   const int64_t rows[] = {1, 6};
-  ASSERT_TRUE(session()->feedRows(ids.data(), 9, rows, 2, logits.data()).ok());
+  Outputs outputs;
+  outputs.logits = {CRIA_LOGITS_NONE, logits.data(), rows, 2};
+  ASSERT_TRUE(session()->feed(ids.data(), 9, outputs).ok());
   expectNear({logits.begin(), logits.begin() + 5},
              {all.begin() + 5, all.begin() + 10});
   expectNear({logits.begin() + 5, logits.end()},
