@@ -272,6 +272,14 @@ cria_status cria_session_rewind(cria_session *session, int64_t position,
   });
 }
 
+cria_status cria_session_drop(cria_session *session, int64_t begin, int64_t end,
+                              cria_error *error) {
+  return guarded(error, [&] {
+    Status status = notNull(session, "session");
+    return status.ok() ? session->object->drop(begin, end) : status;
+  });
+}
+
 cria_status cria_session_state_size(const cria_session *session, size_t *size,
                                     cria_error *error) {
   return guarded(error, [&] {

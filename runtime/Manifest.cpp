@@ -156,6 +156,7 @@ private:
   void readTied(const JsonCursor &at, WeightSpec &weight);
   void readRope(const JsonCursor &at);
   void readCache(const JsonCursor &at);
+  void readCacheRopes(const JsonCursor &at, CacheSpec &cache);
   void readEmbedding(const JsonCursor &slot);
   void readBatch(const JsonCursor &at);
   void readCode(const JsonCursor &root);
@@ -325,6 +326,8 @@ void Reader::readModel(const JsonCursor &model) {
     manifest.dtype = dtype->string();
   if (auto hidden = model.find("hidden"))
     manifest.hiddenSize = hidden->integer(1, maxVocab);
+  if (auto learned = model.find("learned_positions"))
+    manifest.learnedPositions = learned->boolean();
   if (auto bidirectional = model.find("bidirectional"))
     manifest.bidirectional = bidirectional->boolean();
   if (auto encoder = model.find("encoder"))
@@ -512,9 +515,34 @@ void Reader::readCache(const JsonCursor &at) {
     at["bytes"].fail("is " + std::to_string(cache.bytes) + ", but " +
                      shapeText(cache.shape) + " of " + cache.type +
                      " is another size");
+  if (auto ropes = at.find("rope"))
+    readCacheRopes(*ropes, cache);
   if (manifest.caches.size() >= 4096)
     at.fail("is one cache too many, expected at most 4096");
   manifest.caches.push_back(std::move(cache));
+}
+
+/// The rope of each layer: those tables fit the rows.
+void Reader::readCacheRopes(const JsonCursor &at, CacheSpec &cache) {
+  const Shape &shape = cache.shape;
+  if (shape.size() != 4 || shape[2] < static_cast<uint64_t>(manifest.maxSeq))
+    return at.fail("is of a cache of shape " + shapeText(shape) +
+                   ", expected layers, heads, at least max_seq positions, and "
+                   "numbers");
+  for (const JsonCursor &layer : at.elements(maxSlots)) {
+    int64_t last = static_cast<int64_t>(manifest.ropes.size()) - 1;
+    int64_t rope = layer.integer(-1, last);
+    size_t pairs = rope < 0 || rope > last
+                       ? 0
+                       : manifest.ropes[static_cast<size_t>(rope)]
+                             .inverseFrequencies.size();
+    if (2 * pairs > shape[3])
+      return layer.fail("rotates " + std::to_string(2 * pairs) +
+                        " numbers of " + std::to_string(shape[3]));
+    cache.ropes.push_back(rope);
+  }
+  if (cache.ropes.size() != shape[0])
+    at.expected(std::to_string(shape[0]) + " layers");
 }
 
 void Reader::readCosts(const JsonCursor &plan) {

@@ -97,6 +97,9 @@ struct CacheSpec {
   uint64_t bytes;
   Shape shape;
   std::string type;
+  /// For each layer the rope table, a number of the manifest's `ropes`, by
+  /// which the rows were rotated, or -1. Empty where that is not known.
+  std::vector<int64_t> ropes = {};
 };
 
 /// KV caches in pages that many sequences share; see CriaBatchEntry.
@@ -175,6 +178,8 @@ struct Manifest {
 
   /// Whether tokens see those behind them: a text is one call from position 0.
   bool bidirectional = false;
+  /// Whether a row for each position is added to the embeddings.
+  bool learnedPositions = false;
   /// Whether another text is encoded first, which the tokens attend to.
   bool encoder = false;
 

@@ -36,7 +36,7 @@ static std::vector<float> frequenciesAt(const RopeSpec &rope, uint64_t length) {
 static void fillRow(const RopeSpec &rope, const std::vector<float> &frequencies,
                     uint64_t row, float *&cosines, float *&sines) {
   for (float frequency : frequencies) {
-    float angle = static_cast<float>(row) * frequency;
+    float angle = ropeAngle(row, frequency);
     *cosines++ = std::cos(angle) * rope.scale;
     *sines++ = std::sin(angle) * rope.scale;
   }

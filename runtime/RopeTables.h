@@ -5,6 +5,11 @@
 
 namespace cria {
 
+/// The angle of a position, in f32 as the tables have it.
+inline float ropeAngle(uint64_t position, float frequency) {
+  return static_cast<float>(position) * frequency;
+}
+
 /// Computes the two tables of `rope`, rope.bytes() each, of a text that is not
 /// longer than rope.original where there is one.
 void fillRope(const RopeSpec &rope, float *cosines, float *sines);

@@ -1,5 +1,6 @@
 #include "runtime/Session.h"
 
+#include "runtime/DropPositions.h"
 #include "runtime/Floats.h"
 #include "runtime/Pooling.h"
 #include "runtime/Sampler.h"
@@ -360,6 +361,22 @@ Status Session::rewind(int64_t position) {
                                          std::to_string(fed));
   fed = position;
   return Status();
+}
+
+Status Session::drop(int64_t begin, int64_t end) {
+  if (begin < 0 || end < begin || end > fed)
+    return Status(CRIA_OUT_OF_RANGE, "positions " + std::to_string(begin) +
+                                         " to " + std::to_string(end) +
+                                         ", expected some of 0 to " +
+                                         std::to_string(fed));
+  if (end == fed) // nothing is behind them
+    return rewind(begin);
+  Status status = mayDropPositions(shared->manifest());
+  if (!status.ok() || begin == end)
+    return status;
+  status = dropPositions(shared->manifest(), *backend, begin, end, fed);
+  fed = status.ok() ? fed - (end - begin) : begin;
+  return status;
 }
 
 /// UNIMPLEMENTED where the caches alone do not make a state.

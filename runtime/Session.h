@@ -86,6 +86,11 @@ public:
   /// Forgets the ids from `position` on.
   Status rewind(int64_t position);
 
+  /// Forgets the positions [begin, end); those behind move down. UNIMPLEMENTED
+  /// where rope does not allow it, unless there are none behind. What fails on
+  /// the device leaves the positions before `begin`.
+  Status drop(int64_t begin, int64_t end);
+
   /// The bytes that `save` writes now.
   uint64_t stateBytes() const;
   /// Writes what the session holds to `state`, of `stateBytes()`.

@@ -509,11 +509,25 @@ CRIA_API cria_status cria_session_position(const cria_session *session,
 CRIA_API cria_status cria_session_rewind(cria_session *session,
                                          int64_t position, cria_error *error);
 
+/* Forgets the positions [begin, end); those behind move down to `begin`, and so
+ * does the session's position. Keys that move are rotated back by as much.
+ * Attention then sees distances as if the ids had never been fed, but what is
+ * left is not computed anew: in models of more than one layer it is still made
+ * of what it saw of them. So the logits that follow are near those of the
+ * shorter text, not equal. Feed what follows `begin` again for these.
+ * CRIA_OUT_OF_RANGE unless 0 <= begin <= end <= position. CRIA_UNIMPLEMENTED,
+ * saying why, where positions are behind `end` and the model's do not depend on
+ * differences alone (learned positions, ropes that depend on the length of the
+ * text), or its tokens see those behind them or an encoded text; else nothing
+ * is behind, and the call rewinds. Where the device fails, the position is
+ * `begin`. */
+CRIA_API cria_status cria_session_drop(cria_session *session, int64_t begin,
+                                       int64_t end, cria_error *error);
+
 /* A session's state is what it holds: its position and the KV caches up to
  * there. Threads, timings, a cancel and the LoRA set are not of it.
  * CRIA_UNIMPLEMENTED for models whose rope may have a text computed anew (Phi
- * 3's with two lists of factors). To drop positions [a, b) from within a text,
- * feed what follows them again: keys are stored as rope has rotated them. */
+ * 3's with two lists of factors). */
 
 /* The bytes that cria_session_save writes now; the next feed changes them. */
 CRIA_API cria_status cria_session_state_size(const cria_session *session,

@@ -272,6 +272,10 @@ public:
     return position;
   }
   void rewind(int64_t position) { call(cria_session_rewind, get(), position); }
+  /// Forgets the positions [begin, end); those behind move down.
+  void drop(int64_t begin, int64_t end) {
+    call(cria_session_drop, get(), begin, end);
+  }
   void cancel() { cria_session_cancel(get()); }
   void resume() { cria_session_resume(get()); }
   /// The adapters of the feeds that follow; null: those of the model.

@@ -4,6 +4,7 @@
 #include "dialect/Signature.h"
 #include "lowering/Costs.h"
 #include "lowering/Entry.h"
+#include "lowering/artifact/CacheRopes.h"
 #include "lowering/import/Program.h"
 #include "runtime/Abi.h"
 
@@ -158,6 +159,11 @@ static json::Object modelOf(func::FuncOp forward, const json::Object *config,
   });
   if (causal.wasInterrupted())
     model["bidirectional"] = true;
+  WalkResult learned = forward.walk([](AddRowsOp op) {
+    return op.getPosition() ? WalkResult::interrupt() : WalkResult::advance();
+  });
+  if (learned.wasInterrupted())
+    model["learned_positions"] = true;
   if (config)
     for (const char *key : {"hidden_size", "max_position_embeddings"})
       if (auto value = config->getInteger(key))
@@ -319,6 +325,7 @@ void Manifest::describeEmbedding(func::FuncOp forward) {
 }
 
 void Manifest::describeCaches(func::FuncOp forward) {
+  std::optional<std::vector<LayerRopes>> ropes = cacheRopes(forward);
   json::Array caches;
   for (auto [i, type] :
        llvm::enumerate(cacheTypes(forward.getFunctionType()))) {
@@ -328,6 +335,8 @@ void Manifest::describeCaches(func::FuncOp forward) {
                      {"bytes", storageBytes(cache)},
                      {"shape", shapeOf(cache)},
                      {"dtype", dtypeName(cache.getElementType())}});
+    if (ropes)
+      (*caches.back().getAsObject())["rope"] = json::Array((*ropes)[i]);
   }
   root["caches"] = std::move(caches);
 }

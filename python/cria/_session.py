@@ -351,6 +351,15 @@ class Session(_native.OneThread):
         self._call("cria_session_rewind", position)
         self._expected = 0
 
+    def drop(self, begin: int, end: int) -> None:
+        """Forgets the positions from ``begin`` to before ``end``; those behind move
+        down. Their keys are rotated back, so that attention sees distances as if what
+        is gone had never been; what they hold is not computed anew, so the logits that
+        follow are near those of the shorter text, not equal, unless the model has one
+        layer. Raises :class:`Unimplemented` where the model's rope does not allow it.
+        """
+        self._call("cria_session_drop", begin, end)
+
     def save(self) -> bytes:
         """What the session holds: its position and KV caches up to there."""
         size = _native.ffi.new("size_t *")

@@ -252,6 +252,11 @@ class Session:
         )
         return embedding
 
+    def drop(self, begin, end):
+        """Nothing, or what is wrong."""
+        bounds = ctypes.c_int64(begin), ctypes.c_int64(end)
+        return self.model.problem("session_drop", self.session, *bounds)
+
     def feed_embeddings(self, rows):
         """Nothing, or what is wrong."""
         rows = np.ascontiguousarray(rows, dtype=np.float32)

@@ -280,6 +280,15 @@ class Numbers(unittest.TestCase):
         with self.assertRaisesRegex(cria.InvalidArgument, "pooling: expected one of"):
             model.embed(IDS, pooling="max")
 
+    def test_positions_are_dropped(self):
+        with model.session() as session:
+            session.feed(IDS, "none")
+            session.drop(3, 7)
+            self.assertEqual(session.position, 10)
+            self.assertTrue(np.isfinite(session.feed([5])).all())
+            with self.assertRaises(cria.OutOfRange):
+                session.drop(3, 12)
+
     def test_log_probabilities(self):
         with model.session() as session:
             logits = session.feed(IDS)

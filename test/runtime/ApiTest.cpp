@@ -445,6 +445,17 @@ TEST_F(ApiTest, EmbedsAndNamesWhatIsWrong) {
   EXPECT_STREQ(error.message, "pooling is 3, no cria_pooling");
 }
 
+TEST_F(ApiTest, DropsTheEndOfAText) {
+  ASSERT_EQ(feed(3), CRIA_OK);
+  EXPECT_EQ(cria_session_drop(session, 2, 4, &error), CRIA_OUT_OF_RANGE);
+  EXPECT_EQ(cria_session_drop(session, 0, 2, &error), CRIA_UNIMPLEMENTED);
+  ASSERT_EQ(cria_session_drop(session, 1, 3, &error), CRIA_OK) << error.message;
+  int64_t position = 0;
+  ASSERT_EQ(cria_session_position(session, &position, &error), CRIA_OK);
+  EXPECT_EQ(position, 1);
+  EXPECT_EQ(cria_session_drop(nullptr, 0, 0, &error), CRIA_INVALID_ARGUMENT);
+}
+
 TEST(Api, NamesEveryStatus) {
   EXPECT_STREQ(cria_status_name(CRIA_OK), "OK");
   EXPECT_STREQ(cria_status_name(CRIA_INCOMPATIBLE), "INCOMPATIBLE");

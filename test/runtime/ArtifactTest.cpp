@@ -257,6 +257,15 @@ TEST_F(ArtifactTest, RejectsFootersThatDoNotDescribeTheFile) {
   EXPECT_THAT(broken([](CriaFooter &f) { f.footer_size = 0; }), bad);
 }
 
+/// A cache of one layer whose rows these ropes have rotated.
+static nlohmann::json cacheWithRope(const std::vector<int> &ropes) {
+  return {{"symbol", "k"},
+          {"bytes", 48},
+          {"shape", {1, 1, 12, 1}},
+          {"dtype", "f32"},
+          {"rope", ropes}};
+}
+
 TEST_F(ArtifactTest, RejectsHostileManifestsNamingTheField) {
   struct Case {
     const char *pointer;
@@ -300,6 +309,13 @@ TEST_F(ArtifactTest, RejectsHostileManifestsNamingTheField) {
        "expected the pages of max_seq positions"},
       {"/rope/0/slot", 4, "is slot 5 of 5"},
       {"/model/hidden", 0, "'model.hidden' is 0"},
+      {"/caches/0/rope",
+       {0},
+       "'caches[0].rope' is of a cache of shape [12], expected layers, heads, "
+       "at least max_seq positions, and numbers"},
+      {"/caches/0", cacheWithRope({1}), "'caches[0].rope[0]' is 1"},
+      {"/caches/0", cacheWithRope({0}), "rotates 2 numbers of 1"},
+      {"/caches/0", cacheWithRope({-1, -1}), "expected 1 layers"},
       {"/caches/0/bytes", 47, "but [12] of f32 is another size"},
       {"/caches/0/dtype", "i8", "expected f32, f16, bf16, q8_0 or q4_0"},
       {"/caches/0/dtype", "q8_0", "but [12] of q8_0 is another size"},

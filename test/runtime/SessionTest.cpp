@@ -462,6 +462,38 @@ TEST_F(SessionTest, HasNoHiddenStates) {
   EXPECT_EQ(bare->position(), 0);
 }
 
+// The fake model's cache holds ids, which need no rotation.
+TEST_F(SessionTest, DropsPositionsFromWithin) {
+  nlohmann::json manifest = fakeManifest();
+  manifest["caches"][0]["shape"] = {1, 1, 12, 1};
+  manifest["caches"][0]["rope"] = {-1};
+  use("droppable.cria", manifest);
+  auto left = session();
+  ASSERT_TRUE(left->feed(ids.data(), 8, CRIA_LOGITS_NONE, nullptr).ok());
+  for (auto [begin, end] : {std::pair(-1, 2), {3, 2}, {2, 9}})
+    EXPECT_THAT(left->drop(begin, end),
+                fails(CRIA_OUT_OF_RANGE, "expected some of 0 to 8"));
+  ASSERT_TRUE(left->drop(2, 2).ok());
+  EXPECT_EQ(left->position(), 8);
+  ASSERT_TRUE(left->drop(2, 5).ok());
+  EXPECT_EQ(left->position(), 5);
+  std::vector<int32_t> rest = {1, 0, 3, 1, 0, 2};
+  std::vector<float> logits(5), expected = fakeLogits(rest);
+  ASSERT_TRUE(left->feed(&ids[8], 1, CRIA_LOGITS_LAST, logits.data()).ok());
+  expectNear(logits, {expected.end() - 5, expected.end()});
+}
+
+TEST_F(SessionTest, DropsTheEndOfAnyText) {
+  auto used = session();
+  ASSERT_TRUE(used->feed(ids.data(), 9, CRIA_LOGITS_NONE, nullptr).ok());
+  EXPECT_THAT(used->drop(2, 5), fails(CRIA_UNIMPLEMENTED, "does not say"));
+  EXPECT_EQ(used->position(), 9);
+  ASSERT_TRUE(used->drop(3, 9).ok());
+  std::vector<float> logits(5);
+  ASSERT_TRUE(used->feed(&ids[3], 1, CRIA_LOGITS_LAST, logits.data()).ok());
+  expectNear(logits, lastOf(4));
+}
+
 TEST_F(SessionTest, GoesOnFromASavedState) {
   auto first = session();
   ASSERT_TRUE(first->feed(ids.data(), 6, CRIA_LOGITS_NONE, nullptr).ok());

@@ -427,6 +427,26 @@ TEST_F(CudaSessionTest, GoesOnFromASavedState) {
   EXPECT_EQ(second->position(), 0);
 }
 
+// The fake model's cache holds ids, which need no rotation.
+TEST_F(CudaSessionTest, DropsPositionsFromWithin) {
+  nlohmann::json manifest = cudaManifest();
+  manifest["caches"][0]["shape"] = {2, 1, 12, 1};
+  manifest["caches"][0]["rope"] = {-1, -1};
+  artifact = *open(manifest);
+  load();
+  auto left = session();
+  ASSERT_TRUE(left->feed(ids.data(), 8, CRIA_LOGITS_NONE, nullptr).ok());
+  ASSERT_TRUE(left->drop(2, 5).ok());
+  EXPECT_EQ(left->position(), 5);
+  std::vector<float> logits(5), expected = fakeLogits({1, 0, 3, 1, 0, 2});
+  ASSERT_TRUE(left->feed(&ids[8], 1, CRIA_LOGITS_LAST, logits.data()).ok());
+  expectNear(logits, {expected.end() - 5, expected.end()});
+  // What fails leaves the positions in front.
+  inject("cuMemcpyHtoDAsync:1:719");
+  EXPECT_EQ(left->drop(2, 5).code(), CRIA_ABORTED);
+  EXPECT_EQ(left->position(), 2);
+}
+
 TEST_F(CudaSessionTest, FeedsForChosenRows) {
   std::vector<float> logits(10), all = fakeLogits(ids);
   const int64_t rows[] = {1, 6};

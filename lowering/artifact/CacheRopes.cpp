@@ -1,0 +1,147 @@
+#include "lowering/artifact/CacheRopes.h"
+
+#include "dialect/Dialect.h"
+#include "dialect/Signature.h"
+#include "lowering/LayerNumber.h"
+
+#include "mlir/Dialect/SCF/IR/SCF.h"
+
+using namespace mlir;
+using namespace cria;
+using namespace cria::llama;
+
+/// Of a layer whose rows are not known yet.
+static constexpr int64_t kUnknown = -2, kNone = -1;
+
+/// What a kernel yields as this result, or the value itself.
+static Value inKernel(Value value) {
+  auto kernel = value.getDefiningOp<KernelOp>();
+  if (!kernel)
+    return value;
+  return kernel.getBody().front().getTerminator()->getOperand(
+      cast<OpResult>(value).getResultNumber());
+}
+
+/// The argument of the function that a cache is a version of, or null.
+static BlockArgument cacheArgument(Value cache) {
+  while (cache) {
+    cache = inKernel(cache);
+    if (auto append = cache.getDefiningOp<KVAppendOp>()) {
+      cache = append.getCache();
+      continue;
+    }
+    if (auto loop = cache.getDefiningOp<scf::ForOp>()) {
+      cache = loop.getTiedLoopInit(cast<OpResult>(cache))->get();
+      continue;
+    }
+    auto argument = dyn_cast<BlockArgument>(cache);
+    auto loop = argument
+                    ? dyn_cast<scf::ForOp>(argument.getOwner()->getParentOp())
+                    : scf::ForOp();
+    if (!loop)
+      return argument;
+    OpOperand *init = loop.getTiedLoopInit(argument);
+    cache = init ? init->get() : Value();
+  }
+  return {};
+}
+
+namespace {
+/// Reads the caches' ropes off one function.
+class CacheRopeReader {
+public:
+  explicit CacheRopeReader(func::FuncOp function) : function(function) {
+    for (auto [i, table] : llvm::enumerate(
+             function->getParentOfType<ModuleOp>().getOps<RopeTableOp>()))
+      tables[table.getSymName()] = static_cast<int64_t>(i);
+    for (Type cache : cacheTypes(function.getFunctionType()))
+      ropes.emplace_back(cast<RankedTensorType>(cache).getDimSize(0), kUnknown);
+  }
+
+  std::optional<std::vector<LayerRopes>> read();
+
+private:
+  int64_t ropeOf(Value rows) const;
+  bool add(KVAppendOp append);
+  bool fits(GQAOp attention);
+  LayerRopes *ropesOf(Value cache);
+
+  func::FuncOp function;
+  llvm::StringMap<int64_t> tables;
+  std::vector<LayerRopes> ropes;
+};
+} // namespace
+
+/// The rope that has rotated heads, or kNone.
+int64_t CacheRopeReader::ropeOf(Value rows) const {
+  auto rope = inKernel(rows).getDefiningOp<RopeOp>();
+  auto table = rope ? rope.getCos().getDefiningOp<GetRopeOp>() : GetRopeOp();
+  return table ? tables.lookup(table.getTable()) : kNone;
+}
+
+LayerRopes *CacheRopeReader::ropesOf(Value cache) {
+  BlockArgument argument = cacheArgument(cache);
+  if (!argument || argument.getOwner() != &function.front())
+    return nullptr;
+  return &ropes[argument.getArgNumber() + ropes.size() -
+                function.getNumArguments()];
+}
+
+bool CacheRopeReader::add(KVAppendOp append) {
+  std::optional<LayerNumber> layers = layerNumber(append.getLayer());
+  LayerRopes *cache = ropesOf(append.getCache());
+  if (!layers || !cache)
+    return false;
+  int64_t rope = ropeOf(append.getRows());
+  for (int64_t layer = layers->first; layer <= layers->last;
+       layer += std::max<int64_t>(layers->step, 1)) {
+    int64_t &known = (*cache)[layer];
+    if (known != kUnknown && known != rope)
+      return false;
+    known = rope;
+  }
+  return true;
+}
+
+/// Whether queries turn as the keys do.
+bool CacheRopeReader::fits(GQAOp attention) {
+  std::optional<LayerNumber> layers = layerNumber(attention.getLayer());
+  LayerRopes *cache = ropesOf(attention.getKeyCache());
+  if (!layers || !cache)
+    return false;
+  int64_t rope = ropeOf(attention.getQuery());
+  for (int64_t layer = layers->first; layer <= layers->last;
+       layer += std::max<int64_t>(layers->step, 1))
+    if ((*cache)[layer] != rope)
+      return false;
+  return true;
+}
+
+/// Whether rope's result is only what queries and caches are made of.
+static bool isForAttention(Value rotated) {
+  return llvm::all_of(rotated.getUses(), [](OpOperand &use) {
+    Operation *user = use.getOwner();
+    if (isa<YieldOp>(user))
+      return isForAttention(
+          user->getParentOp()->getResult(use.getOperandNumber()));
+    return isa<GQAOp, KVAppendOp>(user) && use.getOperandNumber() == 0;
+  });
+}
+
+std::optional<std::vector<LayerRopes>> CacheRopeReader::read() {
+  bool isKnown = true;
+  function.walk([&](RopeOp rope) {
+    isKnown &= isForAttention(rope) && rope.getCos().getDefiningOp<GetRopeOp>();
+  });
+  function.walk([&](KVAppendOp append) { isKnown = isKnown && add(append); });
+  function.walk([&](GQAOp gqa) { isKnown = isKnown && fits(gqa); });
+  if (!isKnown)
+    return std::nullopt;
+  for (LayerRopes &cache : ropes)
+    llvm::replace(cache, kUnknown, kNone);
+  return std::move(ropes);
+}
+
+std::optional<std::vector<LayerRopes>> cria::cacheRopes(func::FuncOp function) {
+  return CacheRopeReader(function).read();
+}

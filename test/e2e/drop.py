@@ -1,0 +1,135 @@
+"""drop.py BIN SCRATCH: positions that go from within a text.
+
+In a model of one layer a token's keys and values depend on that token alone. So what
+is left of a text, once positions are dropped, is what the shorter text leaves, and the
+logits that follow are the same: in f32 to rounding, for every rope whose frequencies
+stay and for layers without one; in other types as near as they round. The end of any
+text goes as by a rewind. What cannot be dropped is refused by name.
+"""
+
+import json
+import sys
+
+import numpy as np
+
+import families
+from capi import Model
+from graphs import GRAPHS, VOCAB
+from harness import HERE, Tools, check, check_close, divergence, nmse
+
+SEED, LENGTH = 11, 90
+DROPS = [[(0, 1)], [(10, 47)], [(60, 70), (20, 33)]]
+ONE_LAYER = {"num_hidden_layers": 1}
+MODELS = {
+    "llama3": (families.FAMILIES["llama"] | {"rope_scaling": families.rope("llama3")}, []),
+    "yarn": (families.FAMILIES["qwen3"] | {"rope_scaling": families.rope("yarn")}, []),
+    "partial": (families.FAMILIES["phi3"], []),  # of a head's columns, and a window
+    "without": (families.FAMILIES["smollm3"] | {"no_rope_layer_interval": 1}, []),
+    "capped": (families.FAMILIES["gemma2"], []),
+    "bf16": (families.FAMILIES["llama"], ["--dtype=bf16"]),
+    "blocks": (families.config("llama", {"head_dim": 32}), ["--kv=q8_0"]),
+}
+# The most that logits may be apart where a type rounds keys once more: NMSE.
+ROUNDED = {"bf16": 3e-4, "blocks": 1e-3}
+
+
+def apart(name, want, got, what):
+    if name not in ROUNDED:
+        return check_close(want, got, what)
+    error = nmse(want, got)
+    check(error <= ROUNDED[name], f"{what}: NMSE {error:.2e} > {ROUNDED[name]}")
+
+
+def check_drops(model, name, device):
+    """Drops from within, one after the other, too."""
+    generator = np.random.default_rng(SEED)
+    ids = generator.integers(3, model.vocab, LENGTH).tolist()
+    tail = generator.integers(3, model.vocab, 9).tolist()
+    left, fresh = model.session(), model.session()
+    for drops in DROPS if device == "cpu" else DROPS[-1:]:
+        left.rewind(0)
+        fresh.rewind(0)
+        left.feed(ids)
+        kept, what = list(ids), f"{name}, {device}, without {drops}"
+        for begin, end in drops:
+            check(left.drop(begin, end) is None, what)
+            del kept[begin:end]
+        fresh.feed(kept)
+        want, got = fresh.feed(tail), left.feed(tail)
+        apart(name, want, got, what)
+        moved = fresh.feed(tail[:1]), left.feed(tail[:1])
+        apart(name, *moved, f"{what}, decoded")
+    # It is not the text before, nor rows that only moved.
+    left.rewind(0)
+    whole = left.feed(ids + tail)[-len(tail) :]
+    check(divergence(want, whole) > 10 * divergence(want, got), f"{name}: no other text")
+
+
+def check_end(model, name):
+    """The end of a text: bit by bit what a rewind leaves."""
+    ids = list(range(3, 33))
+    dropped, rewound = model.session(), model.session()
+    for session in dropped, rewound:
+        session.feed(ids)
+    check(dropped.drop(12, 30) is None, f"{name}: the end")
+    rewound.rewind(12)
+    same = np.array_equal(dropped.feed(ids[:7]), rewound.feed(ids[:7]))
+    check(same, f"{name}: other logits than after a rewind")
+
+
+def compiled(tools, name, config, *flags):
+    path = tools.scratch / f"{name}.json"
+    path.write_text(json.dumps(config))
+    return tools.compile(path, *flags, out=f"{name}.cria")
+
+
+def check_models(tools):
+    for name, (config, flags) in MODELS.items():
+        on_gpu = name in ("llama3", "blocks")
+        target = ["--target=cpu,cuda"] if on_gpu else []
+        artifact = compiled(tools, name, config | ONE_LAYER, *flags, *target)
+        for device in ["cpu", "emulated"] if on_gpu else ["cpu"]:
+            model = Model(tools, artifact, SEED, config["vocab_size"], device)
+            check_drops(model, name, device)
+            model.free()
+
+
+def check_refusals(tools):
+    """Why not; and the end goes all the same."""
+    phi3 = json.loads((HERE / "goldens/f32-phi3-longrope/config.json").read_text())
+    dynamic = {"rope_scaling": families.rope("dynamic")}
+    cases = {
+        "dynamic": (families.FAMILIES["llama"] | dynamic, "rope, dynamic NTK, depend"),
+        "longrope": (phi3, "rope, longrope, depend on the length of the text"),
+        "opt": (None, "adds a learned row for each position"),
+        "bert": (None, "tokens see those behind them"),
+        "bart": (None, "attends to a text that was encoded"),
+    }
+    for name, (config, why) in cases.items():
+        if config:
+            artifact = compiled(tools, name, config)
+            model = Model(tools, artifact, SEED, config["vocab_size"])
+        else:
+            artifact = tools.compile(GRAPHS / f"{name}.mlir", out=f"{name}.cria")
+            model = Model(tools, artifact, SEED, VOCAB)
+        session = model.session()
+        if name == "bart":
+            session.encode([1, 2, 3])
+        session.feed([3, 4, 5, 6, 7])
+        problem = session.drop(1, 3)
+        check(problem and why in problem, f"{name}: {problem}, expected {why}")
+        check(session.drop(1, 5) is None, f"{name}: the end")
+        if name != "bert":
+            check_end(model, name) if name == "opt" else session.feed([8])
+        model.free()
+
+
+def main():
+    tools = Tools(*sys.argv[1:3])
+    check_models(tools)
+    artifact = compiled(tools, "layers", families.FAMILIES["llama"])
+    check_end(Model(tools, artifact, SEED, families.SMALL["vocab_size"]), "llama")
+    check_refusals(tools)
+
+
+main()
