@@ -187,6 +187,8 @@ TEST(DropPositionsTest, SaysWhyItCannot) {
   refused([](Manifest &m) { m.encoder = true; }, "the model attends to a text");
   refused([](Manifest &m) { m.bidirectional = true; },
           "the model's tokens see those behind them");
+  refused([](Manifest &m) { m.batch = BatchSpec(); },
+          "the KV caches are in pages");
   refused([](Manifest &m) { m.learnedPositions = true; },
           "the model adds a learned row for each position");
   refused([](Manifest &m) { m.ropes[0].original = 8; },
