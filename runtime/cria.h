@@ -786,6 +786,7 @@ CRIA_API cria_status cria_batch_position(const cria_batch *batch,
 CRIA_API cria_status cria_batch_state_size(const cria_batch *batch,
                                            int64_t sequence, size_t *size,
                                            cria_error *error);
+/* Writes it to the `capacity` bytes at `state`. */
 CRIA_API cria_status cria_batch_save(const cria_batch *batch, int64_t sequence,
                                      void *state, size_t capacity,
                                      cria_error *error);
@@ -814,6 +815,7 @@ typedef struct cria_batch_info {
   int64_t put_back;   /* sequences that gave their pages back */
 } cria_batch_info;
 
+/* How the batch stands after its last step. */
 CRIA_API cria_status cria_batch_get_info(const cria_batch *batch,
                                          cria_batch_info *info,
                                          cria_error *error);

@@ -11,6 +11,7 @@
 #include <memory>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace cria {
@@ -343,6 +344,13 @@ public:
   }
   /// Sequences that run or wait, as of the last step.
   std::size_t unfinished() const { return left; }
+
+  /// How many ids of a sequence are computed, and how many it has.
+  std::pair<int64_t, int64_t> position(int64_t sequence) const {
+    int64_t computed = 0, position = 0;
+    call(cria_batch_position, get(), sequence, &computed, &position);
+    return {computed, position};
+  }
 
   std::vector<std::byte> save(int64_t sequence) const {
     std::size_t size = 0;

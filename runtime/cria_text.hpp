@@ -98,6 +98,9 @@ public:
          keys.size());
   }
 
+  /// Every known key of generation_config.json, as Markdown.
+  static std::string keys() { return cria_generation_keys(); }
+
   cria_sampler_options options() const {
     auto options = make<cria_sampler_options>();
     call(cria_generation_options, get(), &options);
