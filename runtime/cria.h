@@ -494,8 +494,8 @@ CRIA_API cria_status cria_session_expect_prompt(cria_session *session,
  * keeps the set alive. What the session holds stays: keys and values of the
  * positions fed so far are those of the adapters of then, and what follows
  * attends to them. For a text as if the set had been chosen before, rewind to 0
- * and feed it again. On a GPU the next feed of one id takes some milliseconds
- * more. */
+ * and feed it again. On a GPU the next feed of one id takes as long
+ * as the first of a session, which records its launches. */
 CRIA_API cria_status cria_session_set_lora(cria_session *session,
                                            const cria_lora_set *set,
                                            cria_error *error);
