@@ -72,8 +72,7 @@ Status cria::checkCount(size_t count, const char *what) {
   if (count <= INT32_MAX)
     return Status();
   return Status(CRIA_OUT_OF_RANGE,
-                std::string(what) + " is " + std::to_string(count) +
-                    ", expected at most " + std::to_string(INT32_MAX));
+                {what, " is ", count, ", expected at most ", INT32_MAX});
 }
 
 /// A larger `size` was never set.

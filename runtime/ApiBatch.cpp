@@ -127,9 +127,7 @@ cria_status cria_batch_get_result(const cria_batch *batch, size_t index,
       return status;
     const std::vector<BatchResult> &made = batch->object->results();
     if (index >= made.size())
-      return Status(CRIA_OUT_OF_RANGE, "result " + std::to_string(index) +
-                                           " of " +
-                                           std::to_string(made.size()));
+      return Status(CRIA_OUT_OF_RANGE, {"result ", index, " of ", made.size()});
     cria_batch_result known = {};
     known.sequence = made[index].sequence;
     known.id = made[index].id;
@@ -181,8 +179,7 @@ cria_status cria_batch_save(const cria_batch *batch, int64_t sequence,
       return size.status();
     if (capacity < *size)
       return Status(CRIA_INVALID_ARGUMENT,
-                    "capacity is " + std::to_string(capacity) +
-                        " bytes, expected " + std::to_string(*size));
+                    {"capacity is ", capacity, " bytes, expected ", *size});
     return batch->object->save(sequence, static_cast<std::byte *>(state));
   });
 }

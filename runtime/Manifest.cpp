@@ -213,16 +213,16 @@ void Reader::read(const JsonCursor &root) {
     readCache(cache);
   auto empty = std::find(filled.begin(), filled.end(), false);
   if (empty != filled.end())
-    root["slots"].fail("slot " + std::to_string(empty - filled.begin()) +
-                       " is filled by nothing");
+    root["slots"].fail(
+        concat({"slot ", empty - filled.begin(), " is filled by nothing"}));
   if (auto slot = root.find("embedding"))
     readEmbedding(*slot);
   if (auto batch = root.find("batch")) {
     readBatch(*batch);
     for (const char *other : {"cuda", "taps"})
       if (root.find(other))
-        batch->fail(std::string("is beside ") + other +
-                    ", expected code for CPUs without taps");
+        batch->fail(concat(
+            {"is beside ", other, ", expected code for CPUs without taps"}));
   }
   readCode(root);
   if (auto kernels = root.find("kernels"))
@@ -268,9 +268,8 @@ void Reader::readBatch(const JsonCursor &at) {
     at.fail("is for a model with KV caches");
   for (const CacheSpec &cache : manifest.caches)
     if (cache.bytes > maxTensorBytes / static_cast<uint64_t>(batch.width))
-      at["width"].fail("makes a KV cache of " + std::to_string(batch.width) +
-                       " times " + std::to_string(cache.bytes) +
-                       " bytes, too large");
+      at["width"].fail(concat({"makes a KV cache of ", batch.width, " times ",
+                               cache.bytes, " bytes, too large"}));
   manifest.batch = batch;
 }
 
@@ -315,9 +314,10 @@ void Reader::readModel(const JsonCursor &model) {
   if (auto columns = model.find("logits")) {
     manifest.logitColumns = columns->integer(1, maxVocab);
     if (manifest.logitColumns * manifest.shards != manifest.vocabSize)
-      columns->fail("is " + std::to_string(manifest.logitColumns) +
-                    ", expected an equal part of vocab_size for each of " +
-                    std::to_string(manifest.shards) + " ranks");
+      columns->fail(
+          concat({"is ", manifest.logitColumns,
+                  ", expected an equal part of vocab_size for each of ",
+                  manifest.shards, " ranks"}));
   }
   manifest.maxPositionEmbeddings = manifest.maxSeq;
   if (auto positions = model.find("max_position_embeddings"))
@@ -337,10 +337,9 @@ void Reader::readModel(const JsonCursor &model) {
 void Reader::fillSlots(const JsonCursor &at, uint64_t first, uint64_t count) {
   for (uint64_t slot = first; slot < first + count; ++slot) {
     if (slot >= filled.size())
-      return at.fail("is slot " + std::to_string(slot) + " of " +
-                     std::to_string(filled.size()));
+      return at.fail(concat({"is slot ", slot, " of ", filled.size()}));
     if (filled[slot])
-      return at.fail("fills slot " + std::to_string(slot) + " again");
+      return at.fail(concat({"fills slot ", slot, " again"}));
     filled[slot] = true;
   }
 }
@@ -380,14 +379,15 @@ void Reader::readType(const JsonCursor &at, WeightSpec &weight) {
     return at["dtype"].expected("f32, f16, bf16, q8_0 or q4_0");
   uint64_t block = blockOf(*type).elements;
   if (block > 1 && (weight.shape.size() != 2 || weight.shape[1] % block != 0))
-    return at["shape"].fail("is " + shapeText(weight.shape) +
-                            ", expected a matrix with rows of a multiple of " +
-                            std::to_string(block) + " elements");
+    return at["shape"].fail(
+        concat({"is ", shapeText(weight.shape),
+                ", expected a matrix with rows of a multiple of ", block,
+                " elements"}));
   weight.type = *type;
   std::optional<uint64_t> bytes = tensorBytes(weight.shape, *type);
   // So bounded, all of them together cannot overflow 64 bits.
   if (!bytes || *bytes > maxTensorBytes)
-    at["shape"].fail("is " + shapeText(weight.shape) + ", too large");
+    at["shape"].fail(concat({"is ", shapeText(weight.shape), ", too large"}));
 }
 
 /// What ranks share of the tensors.
@@ -403,7 +403,7 @@ void Reader::readSplit(const JsonCursor &at, WeightSpec &weight) {
   whole.setRank(0, uint64_t(manifest.shards));
   std::optional<uint64_t> bytes = tensorBytes(whole.sourceShape(), weight.type);
   if (!bytes || *bytes > maxTensorBytes)
-    at.fail("makes " + shapeText(whole.sourceShape()) + ", too large");
+    at.fail(concat({"makes ", shapeText(whole.sourceShape()), ", too large"}));
 }
 
 /// The rows of all ranks.
@@ -435,12 +435,12 @@ void Reader::readEmbedding(const JsonCursor &slot) {
     if (manifest.weights[i].slot == wanted)
       manifest.embedding = i;
   if (!manifest.embedding)
-    return slot.fail("is " + std::to_string(wanted) + ", no weight's slot");
+    return slot.fail(concat({"is ", wanted, ", no weight's slot"}));
   const WeightSpec &weight = manifest.weights[*manifest.embedding];
   if (weight.count || weight.shape.size() != 2 || !weight.shape[1] ||
       weight.shape[0] < static_cast<uint64_t>(manifest.vocabSize))
-    slot.fail("is a weight of shape " + shapeText(weight.shape) +
-              ", expected one matrix of a row for each id");
+    slot.fail(concat({"is a weight of shape ", shapeText(weight.shape),
+                      ", expected one matrix of a row for each id"}));
 }
 
 /// The rows that are used of each tensor.
@@ -450,13 +450,13 @@ void Reader::readRows(const JsonCursor &at, WeightSpec &weight) {
   uint64_t used = rowsOf(weight);
   if (used == 0 || weight.split == Split::Columns || weight.sourceRows < used ||
       weight.firstRow > weight.sourceRows - used)
-    return at.fail("are " + std::to_string(used) + " from " +
-                   std::to_string(weight.firstRow) + " on, of " +
-                   std::to_string(weight.sourceRows));
+    return at.fail(concat({"are ", used, " from ", weight.firstRow, " on, of ",
+                           weight.sourceRows}));
   std::optional<uint64_t> bytes =
       tensorBytes(weight.sourceShape(), weight.type);
   if (!bytes || *bytes > maxTensorBytes)
-    at["of"].fail("makes " + shapeText(weight.sourceShape()) + ", too large");
+    at["of"].fail(
+        concat({"makes ", shapeText(weight.sourceShape()), ", too large"}));
 }
 
 static std::vector<float> readFrequencies(const JsonCursor &at) {
@@ -493,9 +493,8 @@ void Reader::readRope(const JsonCursor &at) {
   rope.inverseFrequencies = readFrequencies(at["inv_freq"]);
   rope.scale = static_cast<float>(at["scale"].number(-FLT_MAX, FLT_MAX));
   if (rope.rows < static_cast<uint64_t>(manifest.maxSeq))
-    at["rows"].fail("is " + std::to_string(rope.rows) +
-                    ", expected at least max_seq, " +
-                    std::to_string(manifest.maxSeq));
+    at["rows"].fail(concat(
+        {"is ", rope.rows, ", expected at least max_seq, ", manifest.maxSeq}));
   if (at.find("original"))
     readLonger(at, rope);
   fillSlots(at["slot"], rope.slot, 2);
@@ -512,9 +511,9 @@ void Reader::readCache(const JsonCursor &at) {
   if (!type)
     return at["dtype"].expected("f32, f16, bf16, q8_0 or q4_0");
   if (tensorBytes(cache.shape, *type) != cache.bytes)
-    at["bytes"].fail("is " + std::to_string(cache.bytes) + ", but " +
-                     shapeText(cache.shape) + " of " + cache.type +
-                     " is another size");
+    at["bytes"].fail(
+        concat({"is ", cache.bytes, ", but ", shapeText(cache.shape), " of ",
+                cache.type, " is another size"}));
   if (auto ropes = at.find("rope"))
     readCacheRopes(*ropes, cache);
   if (manifest.caches.size() >= 4096)

@@ -88,12 +88,11 @@ Model::load(std::shared_ptr<const Artifact> artifact,
           ranks = device.ranks ? device.ranks->size : 1;
   if (shards != ranks)
     return Status(CRIA_FAILED_PRECONDITION,
-                  artifact->path() + ": is for " + std::to_string(shards) +
-                      (shards == 1 ? " rank" : " ranks") + ", expected " +
-                      std::to_string(ranks) +
-                      ", the processes that share it: cria-run under mpirun "
-                      "-n " +
-                      std::to_string(shards));
+                  {artifact->path(), ": is for ", shards,
+                   shards == 1 ? " rank" : " ranks", ", expected ", ranks,
+                   ", the processes that share it: cria-run under mpirun "
+                   "-n ",
+                   shards});
   std::shared_ptr<Model> model(new Model(std::move(artifact)));
   Bound bound = bindOn(device, model->code, source, model->notes);
   if (!bound.ok())

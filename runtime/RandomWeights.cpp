@@ -66,18 +66,16 @@ static double signedUnit(uint64_t hash) {
          1;
 }
 
+/// Draws elements [begin, end): a number from -1 to 1, times `scale`, times
+/// `factor`, plus `mean`.
 template <typename T>
 CRIA_VECTOR_CLONES static void fill(typename T::Bits *to, uint64_t start,
-                                    uint64_t begin, uint64_t end, bool norm) {
+                                    uint64_t begin, uint64_t end, double scale,
+                                    double factor, double mean) {
   constexpr uint64_t step = 0x9e3779b97f4a7c15u;
-  const double root = std::sqrt(3.0);
-  if (norm)
-    for (uint64_t i = begin; i < end; ++i)
-      to[i - begin] = T::of(1 + signedUnit(mix(start + (i + 1) * step)) * 0.1);
-  else
-    for (uint64_t i = begin; i < end; ++i)
-      to[i - begin] =
-          T::of(signedUnit(mix(start + (i + 1) * step)) * 0.02 * root);
+  for (uint64_t i = begin; i < end; ++i)
+    to[i - begin] =
+        T::of(signedUnit(mix(start + (i + 1) * step)) * scale * factor + mean);
 }
 
 static bool isNorm(const std::string &name, const Shape &shape) {
@@ -92,13 +90,18 @@ void fillRandom(std::byte *to, DType type, const std::string &name,
                 uint64_t end) {
   uint64_t start =
       seed + criaFnv1a64(CRIA_FNV_OFFSET, name.data(), name.size());
-  bool norm = isNorm(name, shape);
+  auto draw = [&](auto fill, auto *elements) {
+    if (isNorm(name, shape))
+      fill(elements, start, begin, end, 0.1, 1, 1);
+    else
+      fill(elements, start, begin, end, 0.02, std::sqrt(3.0), 0);
+  };
   if (type == DType::F32)
-    fill<F32>(reinterpret_cast<float *>(to), start, begin, end, norm);
+    draw(fill<F32>, reinterpret_cast<float *>(to));
   else if (type == DType::F16)
-    fill<F16>(reinterpret_cast<uint16_t *>(to), start, begin, end, norm);
+    draw(fill<F16>, reinterpret_cast<uint16_t *>(to));
   else
-    fill<BF16>(reinterpret_cast<uint16_t *>(to), start, begin, end, norm);
+    draw(fill<BF16>, reinterpret_cast<uint16_t *>(to));
 }
 
 std::vector<RandomSource> randomSources(const Manifest &manifest,

@@ -33,21 +33,18 @@ Status Session::checkLength(int64_t count, const char *what) const {
                   "the model attends to a source text, and none was encoded");
   if (manifest.bidirectional && (fed > 0 || count > manifest.chunk))
     return Status(CRIA_OUT_OF_RANGE,
-                  std::to_string(count) + " " + what + " at position " +
-                      std::to_string(fed) +
-                      ", but the model's tokens see those behind them: a text "
-                      "is one call from position 0, of at most " +
-                      std::to_string(manifest.chunk) + " ids");
+                  {count, " ", what, " at position ", fed,
+                   ", but the model's tokens see those behind them: a text "
+                   "is one call from position 0, of at most ",
+                   manifest.chunk, " ids"});
   int64_t most = manifest.maxSeq;
   if (count <= 0)
     return Status(CRIA_INVALID_ARGUMENT,
-                  std::string("no ") + what + ", expected at least one");
+                  {"no ", what, ", expected at least one"});
   if (count > most - fed)
     return Status(CRIA_OUT_OF_RANGE,
-                  std::to_string(count) + " " + what + " at position " +
-                      std::to_string(fed) + " make " +
-                      std::to_string(fed + count) +
-                      ", the artifact's context holds " + std::to_string(most));
+                  {count, " ", what, " at position ", fed, " make ",
+                   fed + count, ", the artifact's context holds ", most});
   return Status();
 }
 
@@ -63,10 +60,8 @@ Status Session::checkIds(const int32_t *ids, int64_t count) const {
     return Status(CRIA_INVALID_ARGUMENT, "no ids, expected at least one");
   for (int64_t i = 0; i < count; ++i)
     if (ids[i] < 0 || ids[i] >= vocab)
-      return Status(CRIA_INVALID_ARGUMENT,
-                    "id " + std::to_string(ids[i]) + " at index " +
-                        std::to_string(i) + ", expected 0 to " +
-                        std::to_string(vocab - 1));
+      return Status(CRIA_INVALID_ARGUMENT, {"id ", ids[i], " at index ", i,
+                                            ", expected 0 to ", vocab - 1});
   return Status();
 }
 
@@ -76,9 +71,8 @@ Status Session::encode(const int32_t *ids, int64_t count) {
     return Status(CRIA_INVALID_ARGUMENT, "the model has no encoder");
   int64_t most = std::min(manifest.chunk, manifest.maxSeq);
   if (count > most)
-    return Status(CRIA_OUT_OF_RANGE, std::to_string(count) +
-                                         " ids to encode, the artifact takes " +
-                                         std::to_string(most));
+    return Status(CRIA_OUT_OF_RANGE,
+                  {count, " ids to encode, the artifact takes ", most});
   Status status = checkIds(ids, count);
   if (!status.ok())
     return status;
@@ -117,10 +111,11 @@ bool Session::outgrows(int64_t length) const {
 
 /// Computes what was fed anew, as the beginning of a prompt of `length`.
 Status Session::recompute(int64_t length) {
-  shared->log()(CRIA_LOG_INFO,
-                "computes " + std::to_string(fed) +
-                    " positions anew: the text outgrows those that its rope "
-                    "was made for");
+  shared->log()(
+      CRIA_LOG_INFO,
+      concat({"computes ", fed,
+              " positions anew: the text outgrows those that its rope "
+              "was made for"}));
   prompt = length;
   stale = true;
   Status status =
@@ -165,9 +160,8 @@ Status Session::inChunks(int64_t count, int64_t chunk, PhaseTime &phase,
   bool ended = status.ok() || status.code() == CRIA_CANCELLED;
   if (ended && done < count) {
     cancelled.store(false);
-    return Status(CRIA_CANCELLED, "cancelled after " + std::to_string(done) +
-                                      " of " + std::to_string(count) +
-                                      " positions");
+    return Status(CRIA_CANCELLED,
+                  {"cancelled after ", done, " of ", count, " positions"});
   }
   return status;
 }
@@ -188,9 +182,8 @@ static Status checkIndexes(const Rows &rows, int64_t count) {
     if (rows.indexes[i] < (i ? rows.indexes[i - 1] + 1 : 0) ||
         rows.indexes[i] >= count)
       return Status(CRIA_INVALID_ARGUMENT,
-                    "row " + std::to_string(rows.indexes[i]) + " at index " +
-                        std::to_string(i) + ", expected ascending ones from " +
-                        "0 to " + std::to_string(count - 1));
+                    {"row ", rows.indexes[i], " at index ", i,
+                     ", expected ascending ones from 0 to ", count - 1});
   return Status();
 }
 
@@ -261,9 +254,8 @@ Result<int32_t> Session::draw(const int32_t *ids, int64_t count,
   int64_t vocab = shared->manifest().vocabSize;
   if (sampler.vocabSize() != vocab)
     return Status(CRIA_INVALID_ARGUMENT,
-                  "the sampler's vocab_size is " +
-                      std::to_string(sampler.vocabSize()) +
-                      ", expected the model's " + std::to_string(vocab));
+                  {"the sampler's vocab_size is ", sampler.vocabSize(),
+                   ", expected the model's ", vocab});
   int32_t id = 0;
   auto make = [&](int64_t done, int64_t tokens) {
     bool ends = done + tokens == count;
@@ -294,12 +286,10 @@ convertRows(const float *rows, int64_t count, int64_t hidden, DType type) {
                   DType::F32, numbers);
   for (uint64_t i = 0; i < numbers; ++i)
     if (!std::isfinite(back[i]))
-      return Status(
-          CRIA_INVALID_ARGUMENT,
-          "embedding " + std::to_string(i / static_cast<uint64_t>(hidden)) +
-              ", column " + std::to_string(i % static_cast<uint64_t>(hidden)) +
-              " is " + std::to_string(rows[i]) + ", expected a finite " +
-              dtypeName(type));
+      return Status(CRIA_INVALID_ARGUMENT,
+                    {"embedding ", i / static_cast<uint64_t>(hidden),
+                     ", column ", i % static_cast<uint64_t>(hidden), " is ",
+                     rows[i], ", expected a finite ", dtypeName(type)});
   return made;
 }
 
@@ -314,9 +304,8 @@ Status Session::feedEmbeddings(const float *rows, int64_t count,
   auto width = static_cast<int64_t>(table.shape[1]);
   if (hidden != width)
     return Status(CRIA_INVALID_ARGUMENT,
-                  "embeddings of " + std::to_string(hidden) +
-                      " numbers, expected the model's hidden size " +
-                      std::to_string(width));
+                  {"embeddings of ", hidden,
+                   " numbers, expected the model's hidden size ", width});
   Status status = checkLength(count, "embeddings");
   if (!status.ok())
     return status;
@@ -347,18 +336,16 @@ Status Session::setLoras(std::shared_ptr<const LoraSet> loras) {
 
 Status Session::expectPrompt(int64_t count) {
   if (count < 0 || count > shared->manifest().maxSeq)
-    return Status(CRIA_OUT_OF_RANGE,
-                  "a prompt of " + std::to_string(count) + ", expected 0 to " +
-                      std::to_string(shared->manifest().maxSeq));
+    return Status(CRIA_OUT_OF_RANGE, {"a prompt of ", count, ", expected 0 to ",
+                                      shared->manifest().maxSeq});
   expected = count;
   return Status();
 }
 
 Status Session::rewind(int64_t position) {
   if (position < 0 || position > fed)
-    return Status(CRIA_OUT_OF_RANGE, "position " + std::to_string(position) +
-                                         ", expected 0 to " +
-                                         std::to_string(fed));
+    return Status(CRIA_OUT_OF_RANGE,
+                  {"position ", position, ", expected 0 to ", fed});
   fed = position;
   return Status();
 }

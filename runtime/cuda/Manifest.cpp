@@ -124,8 +124,7 @@ Argument Reader::readWeight(const JsonCursor &at, uint64_t layers,
     at["layered"].fail("is true outside a loop");
   uint64_t last = argument.value + argument.perLayer * (layers - 1);
   if (last >= manifest.slots)
-    at["weight"].fail("reaches slot " + std::to_string(last) + " of " +
-                      std::to_string(manifest.slots));
+    at["weight"].fail(concat({"reaches slot ", last, " of ", manifest.slots}));
   return argument;
 }
 
@@ -139,12 +138,11 @@ Argument Reader::readCache(const JsonCursor &at, uint64_t layers, bool inLoop) {
   if (auto offset = at.find("offset"))
     argument.offset = size(*offset);
   if (argument.value >= manifest.caches.size())
-    at["cache"].fail("is " + std::to_string(argument.value) + " of " +
-                     std::to_string(manifest.caches.size()) + " caches");
+    at["cache"].fail(concat(
+        {"is ", argument.value, " of ", manifest.caches.size(), " caches"}));
   else if (argument.offset + argument.perLayer * (layers - 1) >=
            std::max<uint64_t>(manifest.caches[argument.value].bytes, 1))
-    at["cache"].fail("of " + std::to_string(layers) +
-                     " layers exceeds the cache");
+    at["cache"].fail(concat({"of ", layers, " layers exceeds the cache"}));
   return argument;
 }
 
@@ -215,8 +213,7 @@ Argument Reader::readArgument(const JsonCursor &at, uint64_t layers,
     return argument;
   uint64_t needed = argument.map->bytes(), room = bytesAt(argument, layers);
   if (needed > room)
-    map->fail("has " + std::to_string(needed) + " bytes, " +
-              std::to_string(room) + " are there");
+    map->fail(concat({"has ", needed, " bytes, ", room, " are there"}));
   return argument;
 }
 
@@ -228,8 +225,8 @@ Argument Reader::readPlace(const JsonCursor &at, uint64_t layers, bool inLoop) {
   if (auto offset = at.find("arena")) {
     Argument argument = {Argument::Arena, size(*offset)};
     if (argument.value >= part.arenaBytes)
-      offset->fail("is " + std::to_string(argument.value) +
-                   ", beyond the arena's " + std::to_string(part.arenaBytes));
+      offset->fail(concat(
+          {"is ", argument.value, ", beyond the arena's ", part.arenaBytes}));
     return argument;
   }
   static constexpr std::pair<const char *, Argument::Kind> named[] = {
@@ -263,9 +260,8 @@ LaunchStep Reader::readLaunch(const JsonCursor &at, uint64_t layers,
     threads *= launch.block[i];
   }
   if (threads > mostThreads)
-    at["block"].fail("has " + std::to_string(threads) +
-                     " threads, expected at most " +
-                     std::to_string(mostThreads));
+    at["block"].fail(
+        concat({"has ", threads, " threads, expected at most ", mostThreads}));
   launch.shared = static_cast<uint32_t>(at["shared"].integer(0, INT32_MAX));
   size_t maps = 0;
   for (const JsonCursor &argument : at["args"].elements(mostArguments)) {
@@ -273,9 +269,8 @@ LaunchStep Reader::readLaunch(const JsonCursor &at, uint64_t layers,
     maps += launch.arguments.back().map.has_value();
   }
   if (maps > mostMaps)
-    at["args"].fail("has " + std::to_string(maps) +
-                    " tensor maps, expected at most " +
-                    std::to_string(mostMaps));
+    at["args"].fail(
+        concat({"has ", maps, " tensor maps, expected at most ", mostMaps}));
   if (auto wgmma = at.find("wgmma"))
     launch.wgmma = wgmma->boolean();
   return launch;
@@ -309,8 +304,8 @@ void Reader::read(const JsonCursor &at) {
     part.zeroedOffset = size((*zeroed)["offset"]);
     part.zeroedBytes = size((*zeroed)["bytes"]);
     if (part.zeroedOffset + part.zeroedBytes > part.arenaBytes)
-      zeroed->fail("ends beyond the arena's " +
-                   std::to_string(part.arenaBytes) + " bytes");
+      zeroed->fail(
+          concat({"ends beyond the arena's ", part.arenaBytes, " bytes"}));
   }
   JsonCursor entries = at["entries"];
   part.prefill = readEntry(entries["prefill"]);

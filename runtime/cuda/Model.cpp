@@ -51,9 +51,8 @@ Model::open(std::shared_ptr<const Artifact> artifact,
 }
 
 std::string Model::device() const {
-  return owner->deviceName() + ", sm_" + std::to_string(owner->chip()) +
-         ", CUDA driver " + owner->library().versionText() + "; " +
-         loaded->description();
+  return concat({owner->deviceName(), ", sm_", owner->chip(), ", CUDA driver ",
+                 owner->library().versionText(), "; ", loaded->description()});
 }
 
 /// Device memory "for `purpose`" for slots of so many bytes: one stretch, or

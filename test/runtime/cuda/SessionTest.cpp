@@ -393,7 +393,7 @@ TEST_F(CudaSessionTest, QuantizesAsTheCpuDoes) {
     for (auto &each : blocks)
       each.resize(41 * 288 / 32 * 34);
     memcpy(blocks[0].data(), (*onCpu)->slots()[5], blocks[0].size());
-    auto &bound = dynamic_cast<const cuda::Model &>((*onGpu)->bound());
+    auto &bound = static_cast<const cuda::Model &>((*onGpu)->bound());
     cuda::Current current(*bound.context());
     auto stream = cuda::makeStream(bound.context());
     ASSERT_TRUE(stream.ok());
