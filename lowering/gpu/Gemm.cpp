@@ -15,9 +15,6 @@ static int64_t lengthOf(const Dot &dot) {
                   : terms;
 }
 
-/// Splits of a tile at most: the block that arrives last adds them up. And the
-/// terms of k of each at least, which fill the stages of shared memory.
-static constexpr int64_t kMostSplits = 8, kLeastTerms = 256;
 /// Sums of a thread that are in memory side by side.
 static constexpr int64_t kVector = 4;
 

@@ -11,8 +11,7 @@
 #pragma once
 
 #include "lowering/gpu/Parts.h"
-
-#include <limits>
+#include "lowering/gpu/cuda/Tuning.h"
 
 namespace cria::simt {
 
@@ -33,19 +32,6 @@ struct GemmShape {
   /// blocks takes one pair of tiles after the other.
   bool persistent = false;
 };
-
-/// The inputs that a kernel is for: those of more than `above` rows, and `most`
-/// at most. Their number may be known at run time only.
-struct GemmRows {
-  llvm::StringLiteral suffix; // of the kernel's name
-  int64_t above, most;
-};
-inline constexpr int64_t kAnyRows = std::numeric_limits<int64_t>::max();
-inline constexpr GemmRows kAllRows = {"", 0, kAnyRows};
-/// Kernels for numbers of rows: with few rows, reading weights takes the most
-/// time; with some rows, tiles for many rows would be half empty.
-inline constexpr GemmRows kMmaRows[] = {
-    {"_few", 0, 32}, {"_some", 32, 128}, {"", 128, kAnyRows}};
 
 class GemmTile {
 public:
@@ -186,13 +172,6 @@ private:
   /// Whether steps end where k does.
   bool wholeSteps;
 };
-
-/// Multiprocessors of an H200.
-inline constexpr int64_t kMultiprocessors = 132;
-/// Blocks where k is split: three on each multiprocessor, which has room for
-/// four. Two do not keep its units busy, and each split costs as much traffic
-/// as 170 terms of k.
-inline constexpr int64_t kGemmBlocks = 3 * kMultiprocessors;
 
 /// By fma, any types (GemmFma.cpp).
 std::unique_ptr<GemmTile> makeFmaGemm(Launch &launch,

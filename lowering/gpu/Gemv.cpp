@@ -6,19 +6,17 @@ using namespace mlir;
 using namespace cria;
 using namespace cria::simt;
 
-/// Rows of weights that a warp reads side by side at most.
-static constexpr int64_t kWarpRows = 4;
-/// Threads of a block, and warps that fill the machine: sixteen on each of an
-/// H200's multiprocessors. Less work is cut into smaller blocks.
-static constexpr int64_t kThreads = 128, kWarps = 16 * 132;
+static const GemvCut &cutOf(ArrayRef<Work> works) {
+  return works[0].dots[0].bits ? kBlockGemv : kFloatGemv;
+}
 
 Gemv::Gemv(Launch &launch, ArrayRef<Work> works, int64_t length)
     : launch(launch), b(launch.b), works(works), m(works[0].rows().constant),
-      length(length), warpRows(kWarpRows) {
+      length(length), warpRows(cutOf(works).warpRows) {
   int64_t sums = 0;
   for (const Work &work : works)
     sums += work.units * sumsOf(work);
-  while (warpRows > 1 && sums / warpRows < kWarps)
+  while (warpRows > 1 && sums / warpRows < cutOf(works).warps)
     warpRows /= 2;
 }
 
@@ -94,11 +92,10 @@ static bool emitGemv(KernelFunction &function, const Twine &name,
                      ArrayRef<Work> works, const Part *input,
                      const Statistics &statistics, bool bulk,
                      std::optional<bool> forWgmma) {
-  bool inBlocks = works[0].dots[0].bits;
-  Launch launch(function, name, inBlocks ? kBlockGemvThreads : kThreads);
+  Launch launch(function, name, cutOf(works).threads);
   std::unique_ptr<Gemv> gemv;
-  if (inBlocks)
-    gemv = makeBlockGemv(launch, works, *input, statistics);
+  if (works[0].dots[0].bits)
+    gemv = makeBlockGemv(launch, works, *input, statistics, bulk);
   else
     gemv = makeFloatGemv(launch, works, input, statistics, bulk);
   if (bulk && !gemv->isBulk()) {

@@ -12,6 +12,7 @@
 #pragma once
 
 #include "lowering/gpu/Parts.h"
+#include "lowering/gpu/cuda/Tuning.h"
 
 namespace cria::simt {
 
@@ -73,10 +74,6 @@ private:
   }
 };
 
-/// Threads of a block where weights are in blocks: many share an input, which
-/// takes longer to compute.
-inline constexpr int64_t kBlockGemvThreads = 256;
-
 /// Weights of floats (cuda/GemvFloats.cpp). `input` is null where it is in
 /// memory. With `bulk` weights come by cp.async.bulk where they can.
 std::unique_ptr<Gemv> makeFloatGemv(Launch &launch, llvm::ArrayRef<Work> works,
@@ -87,6 +84,6 @@ std::unique_ptr<Gemv> makeFloatGemv(Launch &launch, llvm::ArrayRef<Work> works,
 /// block computes the input's codes and scales.
 std::unique_ptr<Gemv> makeBlockGemv(Launch &launch, llvm::ArrayRef<Work> works,
                                     const Part &input,
-                                    const Statistics &statistics);
+                                    const Statistics &statistics, bool bulk);
 
 } // namespace cria::simt

@@ -6,12 +6,13 @@
 /// they are long, which spreads the eight rows of an ldmatrix over all banks.
 #include "lowering/gpu/cuda/AttentionTile.h"
 #include "lowering/gpu/cuda/TensorCores.h"
+#include "lowering/gpu/cuda/Tuning.h"
 
 using namespace mlir;
 using namespace cria;
 using namespace cria::simt;
 
-static constexpr int64_t kThreads = 128, kRows = 64, kPad = 8;
+static constexpr int64_t kThreads = 128, kRows = kPromptRows, kPad = 8;
 
 namespace {
 class MmaAttention : AttentionTile {

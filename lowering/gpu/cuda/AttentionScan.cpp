@@ -17,6 +17,7 @@
 /// are read where they lie.
 #include "lowering/gpu/cuda/AttentionSplits.h"
 #include "lowering/gpu/cuda/TensorCores.h"
+#include "lowering/gpu/cuda/Tuning.h"
 
 #include <cmath>
 
@@ -27,9 +28,8 @@ using namespace cria::simt;
 /// Values of q, and of the output, that a lane holds for its query heads at
 /// most: they live in registers.
 static constexpr int64_t kValues = 32;
-/// Turns that are copied ahead, and bytes that a lane has of a turn's keys:
-/// with three blocks on a multiprocessor 48 KiB are in flight.
-static constexpr int64_t kAhead = 2, kTurnBytes = 32;
+/// Turns that are copied ahead, and bytes that a lane has of a turn's keys.
+static constexpr int64_t kAhead = kScanAhead, kTurnBytes = kScanBytes;
 
 namespace {
 class AttentionScan : public AttentionSplits {

@@ -22,6 +22,7 @@
 /// the eight rows of an ldmatrix over all banks.
 #include "lowering/gpu/cuda/AttentionSplits.h"
 #include "lowering/gpu/cuda/TensorCores.h"
+#include "lowering/gpu/cuda/Tuning.h"
 
 #include <cmath>
 
@@ -30,9 +31,9 @@ using namespace cria;
 using namespace cria::simt;
 
 /// Keys of a tile; query heads of a block at most, and of a product of o.
-static constexpr int64_t kTile = 16, kHeads = 16, kGroup = 8;
+static constexpr int64_t kTile = kScanTile, kHeads = kScanHeads, kGroup = 8;
 /// Blocks on a multiprocessor: what a decode has on each of an H200's.
-static constexpr int64_t kBlocks = 4;
+static constexpr int64_t kBlocks = kDecodeBlocks / kMultiprocessors;
 /// Elements between rows of a tile; numbers between rows of what warps save,
 /// which spread the columns of four heads over all banks.
 static constexpr int64_t kPad = 8, kSavedPad = 4;

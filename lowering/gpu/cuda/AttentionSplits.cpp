@@ -1,16 +1,11 @@
 #include "lowering/gpu/cuda/AttentionSplits.h"
+#include "lowering/gpu/cuda/Tuning.h"
 
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 
 using namespace mlir;
 using namespace cria;
 using namespace cria::simt;
-
-/// Blocks of a decode, if the cache is long enough for them: four on each of an
-/// H200's 132 multiprocessors, and 98 % of five on each of an A100's 108.
-static constexpr int64_t kDecodeBlocks = 528;
-/// Keys of a split where the cache is full, at least.
-static constexpr int64_t kKeysPerSplit = 64;
 
 AttentionSplits::AttentionSplits(KernelFunction &of, const AttentionMemory &in,
                                  int64_t heads)

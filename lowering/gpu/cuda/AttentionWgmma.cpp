@@ -19,6 +19,7 @@
 /// such values cleared before the last product: 0 * NaN is none.
 #include "lowering/gpu/cuda/AttentionTile.h"
 #include "lowering/gpu/cuda/TensorCores.h"
+#include "lowering/gpu/cuda/Tuning.h"
 #include "lowering/gpu/cuda/Warpgroups.h"
 
 #include <numeric>
@@ -27,15 +28,13 @@ using namespace mlir;
 using namespace cria;
 using namespace cria::simt;
 
-/// Rows of a block, keys of a turn, and stages of the ring: 160 KiB at most.
-static constexpr int64_t kRows = 128, kKeys = 128, kStages = 2;
+static constexpr int64_t kRows = kWgmmaPrompt.rows, kKeys = kWgmmaPrompt.keys,
+                         kStages = kWgmmaPrompt.stages;
 /// Elements of a box's row: wider heads are several boxes side by side.
 static constexpr int64_t kColumns = 64;
 /// Threads that multiply, and all.
 static constexpr int64_t kMultiply = 2 * cuda::kWarpgroup,
                          kThreads = kMultiply + cuda::kWarpgroup;
-/// Registers of a thread that copies, and of one that multiplies.
-static constexpr int64_t kCopyRegisters = 40, kMultiplyRegisters = 232;
 /// The barriers: a slot of the ring has one that it is full by, and one that it
 /// is free by.
 static constexpr int64_t kSlots = 2 * kStages, kFree = kSlots,

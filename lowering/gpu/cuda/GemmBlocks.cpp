@@ -29,10 +29,12 @@ using namespace mlir;
 using namespace cria;
 using namespace cria::simt;
 
-static constexpr int64_t kTileM = 64, kTileN = 64, kBlocks = 4, kStages = 2;
+static constexpr int64_t kTileM = kBlockTile.m, kTileN = kBlockTile.n,
+                         kBlocks = kBlockTile.blocks,
+                         kStages = kBlockTile.stages;
 static constexpr int64_t kNumbers = BlockProduct::kNumbers;
 static constexpr int64_t kChunk = 16, kWord = 4;
-static constexpr int64_t kWarpsDown = 2;
+static constexpr int64_t kWarpsDown = kBlockTile.warpsDown;
 /// Threads that fill a row of a stage.
 static constexpr int64_t kFillers = kGemmThreads / kTileM;
 /// In each byte of a word: its low half, the sign, and 8.

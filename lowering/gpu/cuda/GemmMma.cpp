@@ -19,44 +19,19 @@ using namespace cria;
 using namespace cria::simt;
 
 /// Terms of a step, and elements of a chunk.
-static constexpr int64_t kTileK = 32, kChunk = 8;
-
-namespace {
-/// A tile, the stages of its ring (48 KiB at most), how many of the four warps
-/// are down, and the blocks that a multiprocessor has at least.
-struct MmaShape {
-  GemmShape tile;
-  int64_t stages, warpsDown;
-  int32_t blocks;
-};
-} // namespace
-
-/// For the inputs of kMmaRows.
-///
-/// Few rows take as long as their weights: a block has seven stages of 4 KiB of
-/// them on their way, and two blocks are on each multiprocessor. With less than
-/// half of these 56 KiB an H200 reads at its full rate.
-///
-/// More rows take as long as their operations. A tile of 64 x 128 does 43 of
-/// them for each byte that it reads, one of 128 x 128 does 64, and its warps 32
-/// products for eight ldmatrix instead of 16 for six. It has room for 264
-/// blocks, most of which are there before k is split.
-static constexpr MmaShape kShapes[] = {
-    {{32, 64, kTileK, 2 * kMultiprocessors}, 8, 1, 4},
-    {{64, 128, kTileK, kGemmBlocks}, 4, 2, 4},
-    {{128, 128, kTileK, kGemmBlocks / 2}, 3, 2, 2}};
-static_assert(std::size(kShapes) == std::size(kMmaRows));
+static constexpr int64_t kTileK = kMmaTerms, kChunk = 8;
 
 namespace {
 class MmaGemm : public MmaTile {
 public:
-  MmaGemm(Launch &launch, ArrayRef<Work> works, const MmaShape &shape,
+  MmaGemm(Launch &launch, ArrayRef<Work> works, const MmaTileSize &tile,
           const GemmRows &rows)
-      : MmaTile(launch, works, shape.tile, rows, shape.warpsDown),
-        count(shape.stages),
+      : MmaTile(launch, works, {tile.m, tile.n, kTileK, tile.splitBlocks}, rows,
+                tile.warpsDown),
+        count(tile.stages),
         stages(b.shared(x.rows.element, count * (m + n) * kTileK, kTileK)) {
     // Else ptxas takes registers that one block less fits.
-    cuda::fitBlocks(b, shape.blocks);
+    cuda::fitBlocks(b, tile.blocks);
   }
 
 private:
@@ -194,6 +169,6 @@ bool simt::takesMma(Type input, Type weight, int64_t k) {
 
 std::unique_ptr<GemmTile> simt::makeMmaGemm(Launch &launch,
                                             ArrayRef<Work> works, size_t rows) {
-  return std::make_unique<MmaGemm>(launch, works, kShapes[rows],
+  return std::make_unique<MmaGemm>(launch, works, kMmaTiles[rows],
                                    kMmaRows[rows]);
 }

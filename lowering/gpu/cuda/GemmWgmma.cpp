@@ -33,22 +33,11 @@ using namespace mlir;
 using namespace cria;
 using namespace cria::simt;
 
-/// Rows of the tile, terms of a step, and stages of the ring: 192 KiB at most.
-static constexpr int64_t kTileM = 128, kTileK = 64, kStages = 4;
+static constexpr int64_t kTileM = kWgmmaTile.m, kTileK = kWgmmaTile.terms,
+                         kStages = kWgmmaTile.stages;
 /// Threads that multiply, and all.
 static constexpr int64_t kMultiply = 2 * cuda::kWarpgroup,
                          kThreads = kMultiply + cuda::kWarpgroup;
-/// Registers of a thread that copies, and of one that multiplies.
-static constexpr int64_t kCopyRegisters = 40, kMultiplyRegisters = 232;
-/// Rows of weights of a tile. The second cache gives 42 GB/s to each of an
-/// H200's multiprocessors; a wide tile makes 128 operations of a byte, a narrow
-/// one 85. A narrow one leaves fewer multiprocessors without work where there
-/// are few.
-static constexpr int64_t kWide = 256, kNarrow = 128;
-/// Terms of k of each split of a wide tile at least. In so many the tile reads
-/// 256 KiB less than two narrow ones, as much as storing and loading the sums
-/// of the split moves.
-static constexpr int64_t kWideTerms = 1024;
 
 static constexpr const GemmRows &kManyRows = *std::prev(std::end(kMmaRows));
 
@@ -384,11 +373,12 @@ static int64_t columnsOf(KernelFunction &function, ArrayRef<Work> works) {
     rows = chunk.getInt();
   for (const Work &work : works)
     tiles += llvm::divideCeil(
-        work.units * static_cast<int64_t>(work.sums.size()), kWide);
+        work.units * static_cast<int64_t>(work.sums.size()), kWgmmaTile.wide);
   tiles *= llvm::divideCeil(rows, kTileM);
-  int64_t splits = works[0].dots[0].terms.constant / kWideTerms;
-  return tiles * std::max<int64_t>(splits, 1) < kMultiprocessors ? kNarrow
-                                                                 : kWide;
+  int64_t splits = works[0].dots[0].terms.constant / kWgmmaTile.wideTerms;
+  return tiles * std::max<int64_t>(splits, 1) < kMultiprocessors
+             ? kWgmmaTile.narrow
+             : kWgmmaTile.wide;
 }
 
 std::unique_ptr<GemmTile> simt::makeWgmmaGemm(KernelFunction &function,

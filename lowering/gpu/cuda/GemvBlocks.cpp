@@ -29,11 +29,6 @@ using namespace cria::simt;
 
 /// Bytes of a load, and of a word.
 static constexpr int64_t kPiece = 16, kWord = 4;
-/// Pieces that a lane copies ahead: with sixteen warps on a multiprocessor 32
-/// KiB are in flight.
-static constexpr int64_t kAhead = 4;
-/// Blocks that a multiprocessor has at least.
-static constexpr int32_t kBlocks = 2;
 /// In each byte of a word: its low half, and -8.
 static constexpr int32_t kLowHalves = 0x0f0f0f0f, kMinusEights = -0x07070708;
 
@@ -52,7 +47,7 @@ namespace {
 class BlockGemv : public RingGemv {
 public:
   BlockGemv(Launch &launch, ArrayRef<Work> works, const Part &input,
-            const Statistics &statistics);
+            const Statistics &statistics, bool bulk);
 
 private:
   /// A piece of a row of weights, as words, and the scales of its blocks.
@@ -100,20 +95,21 @@ private:
 } // namespace
 
 BlockGemv::BlockGemv(Launch &launch, ArrayRef<Work> works, const Part &input,
-                     const Statistics &statistics)
+                     const Statistics &statistics, bool bulk)
     : RingGemv(launch, works,
                works[0].dots[0].terms.constant / BlockProduct::kNumbers *
                    BlockProduct::blockBytes(works[0].dots[0].bits),
-               /*bulk=*/false),
+               bulk && kBlockBulkRing.grain > 0),
       given(input), statistics(statistics), bits(works[0].dots[0].bits),
       halves(halvesOf(bits)), bytes(BlockProduct::blockBytes(bits)),
       piece(std::gcd(length, kPiece)),
       codes(b.shared(b.getI8Type(), m * halves * length, length)),
       scales(b.shared(b.getF32Type(), m * length / bytes, length / bytes)) {
   // Else ptxas spills to have more blocks on a multiprocessor.
-  cuda::fitBlocks(b, kBlocks);
+  cuda::fitBlocks(b, kBlockGemvBlocks);
   auto lead = static_cast<int64_t>(llvm::alignTo(bytes - 1, piece));
-  makeRing({b.getI8Type(), piece, lead, kAhead, /*turns=*/1},
+  const GemvRingSize &size = isBulk() ? kBlockBulkRing : kBlockRing;
+  makeRing({b.getI8Type(), piece, lead, size.ahead, size.turns, size.grain},
            kShared - blockGemvBytes(m * terms(), bits));
 }
 
@@ -275,6 +271,7 @@ SmallVector<Value> BlockGemv::step(ArrayRef<Source> sources, ValueRange columns,
 
 std::unique_ptr<Gemv> simt::makeBlockGemv(Launch &launch, ArrayRef<Work> works,
                                           const Part &input,
-                                          const Statistics &statistics) {
-  return std::make_unique<BlockGemv>(launch, works, input, statistics);
+                                          const Statistics &statistics,
+                                          bool bulk) {
+  return std::make_unique<BlockGemv>(launch, works, input, statistics, bulk);
 }

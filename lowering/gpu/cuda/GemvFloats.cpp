@@ -8,21 +8,8 @@ using namespace mlir;
 using namespace cria;
 using namespace cria::simt;
 
-/// Pieces and turns that a lane copies ahead: a ring has eight stages of one
-/// row or four of more. Twelve warps on a multiprocessor then have 32 KiB in
-/// flight.
-static constexpr int64_t kAhead = 7, kTurns = 3;
-/// The same bytes by bulk copies, all of them ahead, and the turns of a stage.
-/// With four turns ptxas spills in products of one row a warp.
-static constexpr int64_t kBulkAhead = 8, kBulkTurns = 4, kBulkGrain = 2;
-
-/// Blocks that a multiprocessor shall have: eight, or as many as the sums of
-/// their lanes leave registers for.
-static constexpr int64_t kMostBlocks = 8, kSums = 16;
-
-/// Shared memory of a block, but for what statistics need, and that of an
-/// A100's multiprocessor.
-static constexpr int64_t kShared = 47 << 10, kMemory = 164 << 10;
+/// Shared memory of a block, but for what statistics need.
+static constexpr int64_t kShared = 47 << 10;
 
 namespace {
 class FloatGemv : public RingGemv {
@@ -73,21 +60,21 @@ FloatGemv::FloatGemv(Launch &launch, ArrayRef<Work> works, const Part *input,
     for (const Dot &dot : work.dots)
       piece = std::min(piece, Operand::of(launch, work, dot.w, length).width);
   }
-  Shape ring = {elementOf(works[0].dots[0].w.tensor), piece, /*lead=*/0, kAhead,
-                kTurns};
-  if (bulk) {
-    ring.ahead = kBulkAhead;
-    ring.turns = kBulkTurns;
-    ring.grain = kBulkGrain;
-  }
+  const GemvRingSize &size = bulk ? kFloatBulkRing : kFloatRing;
+  Shape ring = {elementOf(works[0].dots[0].w.tensor),
+                piece,
+                /*lead=*/0,
+                size.ahead,
+                size.turns,
+                size.grain};
   left -= makeRing(ring, left);
   // Else ptxas spills to have more blocks on a multiprocessor.
   int64_t sums = 1;
   for (const Work &work : works)
     sums = std::max(sums, m * rowsOfWarp(work));
-  int64_t room = kMemory / std::max<int64_t>(kShared - left, 1);
-  cuda::fitBlocks(
-      b, std::max<int64_t>(1, std::min({kSums / sums, room, kMostBlocks})));
+  int64_t room = kGemvMemory / std::max<int64_t>(kShared - left, 1);
+  cuda::fitBlocks(b, std::max<int64_t>(1, std::min({kGemvLaneSums / sums, room,
+                                                    kGemvBlocks})));
 }
 
 void FloatGemv::prepare() {
