@@ -46,7 +46,9 @@ def ConvertLlamaToLinalg : Pass<"convert-llama-to-linalg", "::mlir::ModuleOp"> {
     - An entry takes `(ids, tokens, position, first, logits, caches...)`. Ids and
       logits have room for `chunk` tokens (`@decode`: for one), and `tokens` of
       them are used. Logits and caches are also returned; bufferization must
-      update them in place.
+      update them in place. Over paged caches an entry also takes `pages`, after
+      `first`; if each token has pages of its own, it takes `positions` in place
+      of `position`.
     - A weight becomes a private function, `index -> tensor` or `() -> tensor`,
       that carries checkpoint name, count and slot in the attribute `weight`; a
       rope table becomes two, `.cos` and `.sin`.

@@ -96,7 +96,7 @@ namespace {
 /// weights.
 class BlockDots {
 public:
-  /// `first` is what sums begin with, (M, B, 8) i32; null where w is widened.
+  /// `first` is what sums begin with, (M * B, 8) i32; null where w is widened.
   BlockDots(VectorBuilder &b, const BlockProduct &product, Value first, Value m,
             int64_t rows, Value n, int64_t columns, int64_t apart,
             bool fromZero)
@@ -166,7 +166,8 @@ static Value dotWords(VectorBuilder &b, Value x, Value y) {
 Value BlockDots::multiply(Value x, Value w, Value row, Value block) {
   if (!first)
     return dotWords(b, w, x);
-  return dotBytes(b, b.load(first, {row, block, b.index(0)}, kLanes), w, x);
+  Value at = b.add(block, b.mul(row, product.blocks()));
+  return dotBytes(b, b.load(first, {at, b.index(0)}, kLanes), w, x);
 }
 
 /// Adds the products of `count` blocks to the accumulators.
@@ -235,7 +236,7 @@ void BlockDots::emit() {
 static Value firstSums(VectorBuilder &b, const BlockProduct &product,
                        int64_t maxRows) {
   auto type =
-      MemRefType::get({maxRows, product.blocks(), kLanes}, b.getI32Type());
+      MemRefType::get({maxRows * product.blocks(), kLanes}, b.getI32Type());
   Value first = b.create<memref::AllocOp>(type, b.getI64IntegerAttr(64));
   Value factor = b.create<arith::ConstantOp>(DenseElementsAttr::get(
       b.vectorType(kLanes, b.getI32Type()),
@@ -244,8 +245,8 @@ static Value firstSums(VectorBuilder &b, const BlockProduct &product,
     b.loop(b.index(0), b.index(product.blocks()), 1, [&](Value block) {
       Value x = b.load(product.codes, {row, block, b.index(0)}, kNumbers);
       Value sums = dotBytes(b, zeroSums(b), bytes(b, 1, kNumbers), x);
-      b.store(b.create<arith::MulIOp>(sums, factor), first,
-              {row, block, b.index(0)});
+      Value at = b.add(block, b.mul(row, product.blocks()));
+      b.store(b.create<arith::MulIOp>(sums, factor), first, {at, b.index(0)});
     });
   };
   if (maxRows == 1)

@@ -27,6 +27,8 @@ using namespace cria;
 /// They hide the latency of multiplications where there is one row, and are few
 /// enough for tiles of several.
 static constexpr int64_t kInvariantSets = 2;
+/// Vectors of a row in a turn of the loop, for tiles of more than one result.
+static constexpr int64_t kInvariantTurn = 4;
 
 namespace {
 /// A tile of dot products: rows of a, from m on, with columns n, n + apart, ...
@@ -36,13 +38,14 @@ public:
   DotTile(VectorBuilder &b, const Contraction &c, Value row, Value column,
           int64_t rows, int64_t columns, int64_t apart, bool streams)
       : b(b), c(c), m(row), n(column), rows(rows), columns(columns),
-        apart(apart), fetches(streams && columns > 1) {
+        apart(apart), fetches(streams && columns > 1),
+        fetchesNext(c.invariant && !streams && columns > 1) {
     pairs = b.unit.dotBf16 && c.aType().isBF16() && c.bType().isBF16();
     width = b.unit.lanes * (pairs ? 2 : 1);
     if (c.invariant) {
       sets = kInvariantSets;
-      unroll = fetches ? 4 : rows * columns == 1 ? longTurn() : sets;
-      unroll = llvm::alignTo(unroll, sets);
+      unroll = llvm::alignTo(rows * columns == 1 ? longTurn() : kInvariantTurn,
+                             sets);
       return;
     }
     unroll = rows * columns == 1 ? longTurn() : fetches ? 4 : 1;
@@ -56,6 +59,7 @@ private:
   Value rowOfB(int64_t column) { return b.add(n, column * apart); }
   SmallVector<Value> step(Value k, ValueRange acc, int64_t vectors);
   void fetchAhead(Value row, Value k);
+  void fetchNext(Value row, Value k, int64_t vectors);
   Value product(Value x, Value y, Value acc);
   Value tail(Value sum, int64_t row, int64_t column);
 
@@ -63,7 +67,9 @@ private:
   const Contraction &c;
   Value m, n;
   int64_t rows, columns, apart;
-  bool fetches, pairs;
+  /// Whether it fetches what it reads next of its rows, and what the next tile
+  /// reads.
+  bool fetches, fetchesNext, pairs;
   // Elements of a vector; vectors of a row in a turn of the loop; accumulators
   // of a result, which these vectors take turns with.
   int64_t width, unroll, sets;
@@ -92,6 +98,14 @@ void DotTile::fetchAhead(Value row, Value k) {
                /*level=*/1);
 }
 
+/// Fetches what the next tile reads of b where this one reads `vectors` vectors
+/// of a row. Behind the last row it is no memory of b's, which does no harm.
+void DotTile::fetchNext(Value row, Value k, int64_t vectors) {
+  int64_t bytes = c.bType().getIntOrFloatBitWidth() / 8;
+  for (int64_t at = 0; at < vectors * width * bytes; at += 64)
+    b.prefetch(c.b, {b.add(row, columns), b.add(k, at / bytes)}, /*level=*/2);
+}
+
 /// Adds the products of some vectors of k to the accumulators.
 SmallVector<Value> DotTile::step(Value k, ValueRange acc, int64_t vectors) {
   SmallVector<Value> next(acc);
@@ -106,6 +120,8 @@ SmallVector<Value> DotTile::step(Value k, ValueRange acc, int64_t vectors) {
   for (int64_t col = 0; col < columns; ++col) {
     if (fetches && vectors == unroll)
       fetchAhead(rowOfB(col), k);
+    if (fetchesNext)
+      fetchNext(rowOfB(col), k, vectors);
     for (int64_t v = 0; v < vectors; ++v) {
       Value w = load(c.b, rowOfB(col), v);
       for (int64_t r = 0; r < rows; ++r) {
@@ -178,20 +194,17 @@ void cria::emitFewDots(VectorBuilder &b, const Contraction &c) {
                [&] { emitDot(b, c, /*oneRow=*/true, /*parallel=*/true); });
       },
       [&] {
-        // Two rows of b at a time, far apart where such reads are faster: with
-        // four rows of a, 16 of 32 registers are accumulators.
-        int64_t columns = 2, blocks = c.n() / columns;
-        int64_t most = b.unit.registers == 32 ? 4 : 2;
+        // 16 of 32 registers are accumulators, 8 of 16.
+        int64_t columns = b.unit.registers == 32 ? 4 : 2;
+        int64_t blocks = c.n() / columns;
         bool streams = b.unit.streams > 1;
         auto all = [&](Value n, int64_t columns, int64_t apart) {
-          Value done = b.index(0);
-          for (int64_t tile = most; tile; tile /= 2) {
-            Value end = b.mul(b.div(rows, tile), tile);
-            b.loop(done, end, tile, [&](Value m) {
-              DotTile(b, c, m, n, tile, columns, apart, streams).emit();
-            });
-            done = end;
-          }
+          auto tile = [&](Value m, int64_t rows) {
+            DotTile(b, c, m, n, rows, columns, apart, streams).emit();
+          };
+          Value pairs = b.mul(b.div(rows, 2), 2);
+          b.loop(b.index(0), pairs, 2, [&](Value m) { tile(m, 2); });
+          b.loop(pairs, rows, 1, [&](Value m) { tile(m, 1); });
         };
         b.parallel(b.index(blocks), [&](Value block) {
           if (streams)

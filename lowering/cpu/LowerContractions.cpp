@@ -102,7 +102,8 @@ struct LowerContractions
       if (!c)
         continue;
       c->fromZero = takeZeroFill(op);
-      c->invariant = function->hasAttr("invariant");
+      c->invariant =
+          function->hasAttr("invariant") && ShapedType::isDynamic(c->m());
       lower(b, *c, op, ShapedType::isDynamic(c->m()) ? chunk.getInt() : c->m());
       op.erase();
     }

@@ -1,0 +1,218 @@
+#include "lowering/kernel/CachePart.h"
+#include "lowering/kernel/Elements.h"
+#include "lowering/kernel/Product.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+
+using namespace mlir;
+using namespace cria;
+using linalg::GenericOp;
+
+GenericOp cria::elementwise(Operation *op) {
+  auto generic = dyn_cast_or_null<GenericOp>(op);
+  bool fits = generic && generic.getNumReductionLoops() == 0 &&
+              generic.getNumDpsInits() == 1 &&
+              generic.getMatchingIndexingMap(generic.getDpsInitOperand(0))
+                  .isIdentity() &&
+              generic.getRegionOutputArgs()[0].use_empty() &&
+              llvm::all_of(generic.getIndexingMapsArray(), [](AffineMap map) {
+                return map.isProjectedPermutation();
+              });
+  return fits ? generic : nullptr;
+}
+
+static bool isF32(Value tensor) {
+  return cast<RankedTensorType>(tensor.getType()).getElementType().isF32();
+}
+
+/// A slice of a layer's keys, of all KV heads; of whole ones if `isWhole`.
+static tensor::ExtractSliceOp cacheSlice(Value value, bool isWhole) {
+  auto slice = value.getDefiningOp<tensor::ExtractSliceOp>();
+  if (!slice || slice.getSourceType().getRank() < 4 ||
+      slice.getType().getRank() < 3 || !slice.hasUnitStride())
+    return nullptr;
+  auto offsets = slice.getMixedOffsets(), sizes = slice.getMixedSizes();
+  auto whole = [&](unsigned dim) {
+    return isConstantIntValue(offsets[dim], 0) &&
+           isConstantIntValue(sizes[dim],
+                              slice.getSourceType().getDimSize(dim));
+  };
+  bool fits = isConstantIntValue(sizes[0], 1) && whole(1) &&
+              slice.getType().getShape().take_front(2) ==
+                  slice.getStaticSizes().slice(1, 2);
+  if (isWhole)
+    fits = fits && slice.getSourceType().getRank() == 4 && whole(3);
+  return fits ? slice : nullptr;
+}
+
+/// Whether a value is `of` divided by a constant, or what is left of that.
+template <typename Op>
+static bool isOverSize(Value value, Value of, int64_t by) {
+  auto op = value.getDefiningOp<Op>();
+  return op && op.getLhs() == of && getConstantIntValue(op.getRhs()) == by;
+}
+
+/// The tensor that an index, cast from i32, is an element of, at `at`.
+static Value readAt(Value index, SmallVectorImpl<Value> &at) {
+  auto cast = index.getDefiningOp<arith::IndexCastOp>();
+  auto read = cast ? cast.getIn().getDefiningOp<tensor::ExtractOp>()
+                   : tensor::ExtractOp();
+  if (!read || read->getParentOp() != index.getDefiningOp()->getParentOp())
+    return {};
+  at.assign(read.getIndices().begin(), read.getIndices().end());
+  return read.getTensor();
+}
+
+static bool isLoop(Value value, unsigned loop) {
+  auto index = value.getDefiningOp<linalg::IndexOp>();
+  return index && index.getDim() == loop;
+}
+
+namespace {
+/// Reads ((t,) h, s, ...)  =>  cache[pages[(t,) key / P], layer, h, key mod P,
+/// ...], where key is first + s; of tokens, at most the token's position.
+class Gather {
+public:
+  explicit Gather(GenericOp op) : op(op) {}
+  CachePart read();
+
+private:
+  bool readKey(Value key);
+  bool readPages(Value page, Value key, int64_t size);
+
+  GenericOp op;
+  CachePart part;
+  unsigned lead = 0; // loops of tokens
+};
+} // namespace
+
+bool Gather::readKey(Value key) {
+  if (auto least = key.getDefiningOp<arith::MinUIOp>()) {
+    SmallVector<Value> at;
+    part.positions = readAt(least.getRhs(), at);
+    if (!part.positions || at.size() != 1 || !isLoop(at[0], 0))
+      return false;
+    lead = 1;
+    key = least.getLhs();
+  }
+  part.first = Builder(op).getIndexAttr(0);
+  if (auto sum = key.getDefiningOp<arith::AddIOp>()) {
+    part.first = getAsOpFoldResult(sum.getRhs());
+    key = sum.getLhs();
+  }
+  return isLoop(key, lead + 1);
+}
+
+bool Gather::readPages(Value page, Value key, int64_t size) {
+  SmallVector<Value> at;
+  part.pages = readAt(page, at);
+  return part.pages && at.size() == 1 + lead && (!lead || isLoop(at[0], 0)) &&
+         isOverSize<arith::DivUIOp>(at.back(), key, size);
+}
+
+CachePart Gather::read() {
+  auto read = yielded(op).getDefiningOp<tensor::ExtractOp>();
+  if (!read || op.getNumDpsInputs() || read.getIndices().size() < 5)
+    return {};
+  part.cache = read.getTensor();
+  auto type = cast<RankedTensorType>(part.cache.getType());
+  ValueRange at = read.getIndices();
+  auto place = at[3].getDefiningOp<arith::RemUIOp>();
+  int64_t size = type.getDimSize(3);
+  if (!place || !readKey(place.getLhs()) ||
+      !isOverSize<arith::RemUIOp>(at[3], place.getLhs(), size) ||
+      !readPages(at[0], place.getLhs(), size) || !isLoop(at[2], lead) ||
+      at.size() - 2 + lead != op.getNumLoops())
+    return {};
+  for (size_t dim = 4; dim < at.size(); ++dim)
+    if (!isLoop(at[dim], dim - 2 + lead))
+      return {};
+  part.layer = getAsOpFoldResult(at[1]);
+  auto made = op.getDpsInitOperand(0)->get().getDefiningOp<tensor::EmptyOp>();
+  Operation *layer = at[1].getDefiningOp();
+  if (!made || (layer && op->isProperAncestor(layer)))
+    return {};
+  part.count = made.getMixedSizes()[lead + 1];
+  return part;
+}
+
+static CachePart gatheredPart(GenericOp op) {
+  return op ? Gather(op).read() : CachePart();
+}
+
+/// [layer, 0, first, ...] [1, KVH, S, ...] of a cache, without its layer.
+static CachePart slicedPart(Value value, bool isWhole) {
+  auto slice = cacheSlice(value, isWhole);
+  if (!slice)
+    return {};
+  auto offsets = slice.getMixedOffsets();
+  return {slice.getSource(),        nullptr, nullptr, offsets[0], offsets[2],
+          slice.getMixedSizes()[2], nullptr};
+}
+
+/// What an op has gathered, of which a slice takes all but in the last
+/// dimension.
+static GenericOp gatheredRows(Value value) {
+  auto slice = value.getDefiningOp<tensor::ExtractSliceOp>();
+  auto op =
+      slice ? elementwise(slice.getSource().getDefiningOp()) : GenericOp();
+  auto made =
+      op ? op.getDpsInitOperand(0)->get().getDefiningOp<tensor::EmptyOp>()
+         : tensor::EmptyOp();
+  if (!made || !slice.hasUnitStride())
+    return nullptr;
+  auto rows = [](SmallVector<OpFoldResult> sizes) {
+    sizes.pop_back();
+    return sizes;
+  };
+  bool isWhole =
+      llvm::all_of(rows(slice.getMixedOffsets()),
+                   [](OpFoldResult at) { return isConstantIntValue(at, 0); }) &&
+      rows(slice.getMixedSizes()) == rows(made.getMixedSizes());
+  return isWhole ? op : nullptr;
+}
+
+/// Numbers (KVH, S, B, N) that an op makes of each element of a cache's slices;
+/// of tokens that have pages each, (T, KVH, S, B, N).
+static CachePart widenedPart(GenericOp op) {
+  if (!op || op.hasIndexSemantics() || !isF32(op.getResult(0)))
+    return {};
+  auto made = cast<RankedTensorType>(op.getResult(0).getType());
+  unsigned places = op.getNumLoops() - 2; // in front of blocks and numbers
+  if (places < 2 || places > 3 || made.isDynamicDim(places) ||
+      made.isDynamicDim(places + 1))
+    return {};
+  CachePart part;
+  for (OpOperand *input : op.getDpsInputOperands()) {
+    CachePart now;
+    if (GenericOp gathered = gatheredRows(input->get()))
+      now = gatheredPart(gathered);
+    else if (places == 2)
+      now = slicedPart(input->get(), /*isWhole=*/false);
+    auto dims = loops(op.getMatchingIndexingMap(input));
+    bool isOrdered =
+        dims.size() >= places && llvm::equal(ArrayRef(dims).take_front(places),
+                                             llvm::seq<unsigned>(0, places));
+    if (!now.cache || !isOrdered || bool(now.positions) != (places == 3) ||
+        (part.cache && (now.cache != part.cache || !(now == part))))
+      return {};
+    part = now;
+  }
+  part.widened = op;
+  return part;
+}
+
+CachePart cria::cachePart(Value value) {
+  auto collapse = value.getDefiningOp<tensor::CollapseShapeOp>();
+  if (!collapse) {
+    CachePart part = slicedPart(value, /*isWhole=*/true);
+    return part.cache ? part : gatheredPart(elementwise(value.getDefiningOp()));
+  }
+  using Groups = SmallVector<ReassociationIndices>;
+  Groups groups = collapse.getReassociationIndices();
+  bool joinsLast = groups == Groups{{0}, {1}, {2, 3}} ||
+                   groups == Groups{{0}, {1}, {2}, {3, 4}};
+  return joinsLast ? widenedPart(elementwise(collapse.getSrc().getDefiningOp()))
+                   : CachePart();
+}

@@ -1,0 +1,57 @@
+// Where a row's sums may not depend on how many rows there are, each is added up
+// alike in tiles of one row and of two.
+// RUN: cria-opt --lower-contractions --canonicalize --cse %s | FileCheck %s
+// RUN: cria-opt --lower-contractions="lanes=16 registers=32" --canonicalize --cse %s | FileCheck %s --check-prefix=WIDE
+// RUN: cria-opt --lower-contractions="streams=4" --canonicalize --cse %s | FileCheck %s --check-prefix=STREAMS
+
+#mk = affine_map<(m, n, k) -> (m, k)>
+#nk = affine_map<(m, n, k) -> (n, k)>
+#mn = affine_map<(m, n, k) -> (m, n)>
+
+// One row: two accumulators take turns. More: two for each result, of two rows and
+// two rows of b, or four; what the next tile reads is fetched.
+// CHECK-LABEL: func @few
+// CHECK: scf.if
+// CHECK: scf.forall (%{{.*}}) in (21)
+// CHECK: %[[EVEN:.*]] = vector.fma %{{.*}}, %{{.*}}, %cst
+// CHECK-NEXT: {{.*}}vector.load
+// CHECK-NEXT: vector.fma %{{.*}}, %{{.*}}, %cst
+// CHECK: vector.fma %{{.*}}, %{{.*}}, %[[EVEN]]
+// CHECK: scf.forall (%{{.*}}) in (10)
+// CHECK: scf.for {{.*}} -> (vector<8xf32>, vector<8xf32>, vector<8xf32>, vector<8xf32>, vector<8xf32>, vector<8xf32>, vector<8xf32>, vector<8xf32>) {
+// CHECK: memref.prefetch %{{.*}}, read, locality<2>
+// CHECK: scf.for {{.*}} -> (vector<8xf32>, vector<8xf32>, vector<8xf32>, vector<8xf32>) {
+// WIDE-LABEL: func @few
+// WIDE: scf.forall (%{{.*}}) in (21)
+// WIDE: scf.forall (%{{.*}}) in (5)
+// STREAMS-LABEL: func @few
+// STREAMS: scf.forall (%{{.*}}) in (5)
+// STREAMS: scf.forall (%{{.*}}) in (10)
+// STREAMS: memref.prefetch %{{.*}}, read, locality<3>
+func.func @few(%a: memref<?x144xf32>, %b: memref<21x144xf32>, %c: memref<?x21xf32>) attributes {chunk = 8 : index, invariant} {
+  linalg.generic {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"]}
+      ins(%a, %b : memref<?x144xf32>, memref<21x144xf32>) outs(%c : memref<?x21xf32>) {
+    ^bb0(%x: f32, %w: f32, %acc: f32):
+      %p = arith.mulf %x, %w : f32
+      %s = arith.addf %acc, %p fastmath<reassoc> : f32
+      linalg.yield %s : f32
+  }
+  return
+}
+
+// Many rows: panels, also for one row, and for one panel one accumulator.
+// CHECK-LABEL: func @many
+// CHECK-NOT: scf.if %{{.*}} -> {
+// CHECK: memref.alloc
+// CHECK: scf.for {{.*}} -> (vector<8xf32>, vector<8xf32>, vector<8xf32>, vector<8xf32>, vector<8xf32>, vector<8xf32>) {
+// CHECK-NOT: iter_args({{.*}}) -> (vector<8xf32>, vector<8xf32>) {
+func.func @many(%a: memref<?x144xf32>, %b: memref<24x144xf32>, %c: memref<?x24xf32>) attributes {chunk = 512 : index, invariant} {
+  linalg.generic {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"]}
+      ins(%a, %b : memref<?x144xf32>, memref<24x144xf32>) outs(%c : memref<?x24xf32>) {
+    ^bb0(%x: f32, %w: f32, %acc: f32):
+      %p = arith.mulf %x, %w : f32
+      %s = arith.addf %acc, %p fastmath<reassoc> : f32
+      linalg.yield %s : f32
+  }
+  return
+}
