@@ -211,11 +211,7 @@ TEST(ElfCheck, RefusesWhatIsPatched) {
        "string table lies outside the loaded segments, can be written or has "
        "no"},
       {[](Object o) { entry(o, DT_SYMTAB).d_un.d_ptr = UINT64_MAX; },
-<<<<<<< ours
-       "symbol table of 7 symbols lies outside the loaded segments"},
-=======
-       "symbol table of 9 symbols lies outside what is loaded"},
->>>>>>> theirs
+       "symbol table of 9 symbols lies outside the loaded segments"},
   };
   const std::string plain = objectOf(plainData, "");
   ASSERT_TRUE(check(plain).ok()) << check(plain).message();
