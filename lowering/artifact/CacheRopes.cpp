@@ -143,5 +143,8 @@ std::optional<std::vector<LayerRopes>> CacheRopeReader::read() {
 }
 
 std::optional<std::vector<LayerRopes>> cria::cacheRopes(func::FuncOp function) {
+  for (Type cache : cacheTypes(function.getFunctionType()))
+    if (isPaged(cast<RankedTensorType>(cache)))
+      return std::nullopt; // whose rows other texts may share
   return CacheRopeReader(function).read();
 }

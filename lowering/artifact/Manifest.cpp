@@ -218,6 +218,7 @@ void Manifest::fromFuse(ModuleOp program) {
 /// The rows of a call, the positions of a page, the pages of a text at most;
 /// caches by their pages.
 void Manifest::describeBatch(func::FuncOp batch) {
+  root.getObject("model")->erase("hidden"); // of which entries return none
   describeCaches(batch);
   FunctionType type = batch.getFunctionType();
   ArrayRef<Type> caches = cacheTypes(type);
