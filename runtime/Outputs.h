@@ -10,7 +10,7 @@
 namespace cria {
 
 /// Rows of one output that are wanted: of no id, of the last or of all.
-struct Rows {
+struct WantedRows {
   cria_logits which = CRIA_LOGITS_NONE;
   float *to = nullptr; // (rows, width)
   /// Where `count` is not 0, the ids at these indexes instead, which ascend.
@@ -22,14 +22,14 @@ struct Rows {
 
 /// What a feed returns.
 struct Outputs {
-  Rows logits, hidden;
+  WantedRows logits, hidden;
 };
 
 /// Takes the rows of one output from the steps of a feed.
 class RowTaker {
 public:
   /// Of a feed of `total` ids; a row has `width` numbers.
-  RowTaker(const Rows &rows, int64_t total, int64_t width)
+  RowTaker(const WantedRows &rows, int64_t total, int64_t width)
       : rows(rows), total(total), width(width) {}
 
   /// The rows that a step of `tokens` ids, behind `done` others, computes: the
@@ -40,7 +40,7 @@ public:
   void end();
 
 private:
-  Rows rows;
+  WantedRows rows;
   int64_t total, width;
   int64_t next = 0;              // of the indexes
   int64_t first = 0, behind = 0; // the ids of the step's rows

@@ -177,7 +177,7 @@ Status Session::advance(const int32_t *ids, int64_t count, const MakeStep &make,
 }
 
 /// INVALID_ARGUMENT unless indexes of `count` ids ascend.
-static Status checkIndexes(const Rows &rows, int64_t count) {
+static Status checkIndexes(const WantedRows &rows, int64_t count) {
   for (int64_t i = 0; i < rows.count; ++i)
     if (rows.indexes[i] < (i ? rows.indexes[i - 1] + 1 : 0) ||
         rows.indexes[i] >= count)
