@@ -42,10 +42,10 @@ struct BatchOptions {
 
 /// How a sequence draws and where it ends.
 struct SequenceOptions {
-  std::shared_ptr<Sampler> sampler;     // null: the likeliest id
-  std::vector<int32_t> ends;            // ids that end it
-  std::shared_ptr<const LoraSet> loras; // null: those of the model
-  bool wantsLogits = false;             // of each id that is drawn
+  std::shared_ptr<Sampler> sampler;          // null: the likeliest id
+  std::vector<int32_t> ends;                 // ids that end it
+  bool wantsLogits = false;                  // of each id that is drawn
+  std::shared_ptr<const LoraSet> loras = {}; // null: those of the model
 };
 
 /// Why a sequence runs no longer. The numbers are those of cria_finish.

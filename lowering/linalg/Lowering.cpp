@@ -698,7 +698,7 @@ func::FuncOp FunctionLowering::lowerKernel(KernelOp op,
   kernel->setAttr("chunk", function->getAttr("chunk"));
   // How many logits of a prompt are wanted is the caller's choice.
   if (Attribute invariant = function->getAttr("invariant");
-      invariant && (!makesTheLogits || entry == "batch"))
+      invariant && (!written[Logits] || entry == "batch"))
     kernel->setAttr("invariant", invariant);
   SymbolTable(function->getParentOp()).insert(kernel, function->getIterator());
   Block *body = kernel.addEntryBlock();

@@ -24,6 +24,7 @@ public:
   Status step(const Step &) override { return Status(); }
   Result<int32_t> draw(const Step &, Sampler &) override { return 0; }
   Status encode(const int32_t *, int64_t) override { return Status(); }
+  Status use(const BoundLoras *) override { return Status(); }
   Status trace(std::vector<KernelTime> *) override { return Status(); }
   Status readCache(size_t cache, uint64_t begin, std::byte *to,
                    uint64_t bytes) override {
