@@ -205,6 +205,7 @@ def check_case(tools, name, config, dtype, flags):
     for ids, length in zip(texts, LENGTHS):
         memory = Memory(own, dtype, dtype)
         memory.logits = np.zeros((CHUNK, vocab), np.float32)
+        memory.hidden = np.zeros((CHUNK, own["model"]["hidden"]), np.float32)
         want.append(alone(Artifact(plain, memory), ids, length))
     fresh = lambda: Batched(paged, Pool(manifest, dtype))
     got = together(fresh(), texts, joins=[0, 2, 1, 0, 5], order=[3, 0, 4, 1, 2])

@@ -38,8 +38,8 @@ def run_rank(library, manifest, out):
     mpi.MPI_Comm_rank(ctypes.c_int(WORLD), ctypes.byref(rank))
     share = json.loads(pathlib.Path(manifest).read_text())
     memory = Memory(share, "f32", "f32", rank.value)
-    logits = fed(Upstream(ctypes.CDLL(library), memory), IDS, [])
-    np.save(f"{out}.{rank.value}.npy", logits)
+    logits, hidden = fed(Upstream(ctypes.CDLL(library), memory), IDS, [])
+    np.savez(f"{out}.{rank.value}.npz", logits=logits, hidden=hidden)
     mpi.MPI_Finalize()
 
 
@@ -54,15 +54,18 @@ def check_family(tools, name):
         manifests.append(json.loads(execute(inspect).ok().out))
         artifacts.append(path)
     one = Artifact(artifacts[0], Memory(manifests[0], "f32", "f32"))
-    whole = fed(one, IDS, [])
+    whole, states = fed(one, IDS, [])
     upstream(tools, text_of(tools, config, [*flags, "--shards=2"]), name)
     manifest, out = (tools.scratch / f"{name}.{end}" for end in ("manifest", "logits"))
     manifest.write_text(json.dumps(manifests[1]))
     program = [sys.executable, __file__, "RANK", tools.scratch / f"{name}.so"]
     command = ["mpirun.mpich", "-n", 2, *program, manifest, out]
     execute(command, env=ranks.ENVIRONMENT).ok()
-    parts = [np.load(f"{out}.{rank}.npy") for rank in range(2)]
-    check_close(whole, np.concatenate(parts, axis=1), name)
+    parts = [np.load(f"{out}.{rank}.npz") for rank in range(2)]
+    logits = np.concatenate([part["logits"] for part in parts], axis=1)
+    check_close(whole, logits, name)
+    for part in parts:  # which a rank has whole
+        check_close(states, part["hidden"], f"{name}, hidden states")
 
 
 def main():

@@ -226,7 +226,7 @@ TEST_F(CudaFaultsTest, SaysThatTheDriverCannotCapture) {
     ASSERT_TRUE((*session)->feed(&id, 1, CRIA_LOGITS_LAST, logits.data()).ok());
   EXPECT_THAT(said,
               testing::ElementsAre(
-                  testing::HasSubstr("runs on Cria emulated sm_80"),
+                  testing::HasSubstr("runs on Cria emulated sm_"),
                   testing::HasSubstr("loaded in "),
                   "the CUDA driver records no decode step: its kernels are "
                   "launched one by one"));

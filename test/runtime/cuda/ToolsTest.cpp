@@ -67,9 +67,10 @@ TEST_F(CudaToolsTest, RunSaysWhyItTakesTheCpu) {
               testing::AllOf(
                   testing::StartsWith("cria-run: error: CUDA driver library"),
                   testing::EndsWith("\nexit 1")));
-  EXPECT_THAT(generate("--device=abacus"),
-              HasSubstr("error: --device is 'abacus', expected auto, cpu, cuda "
-                        "or emulated\nexit 1"));
+  EXPECT_THAT(
+      generate("--device=abacus"),
+      HasSubstr("error: --device is 'abacus', expected auto, cpu, cuda, "
+                "cuda:1 or emulated\nexit 1"));
 }
 
 TEST_F(CudaToolsTest, RunWritesTheSameLogits) {
