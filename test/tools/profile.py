@@ -39,7 +39,12 @@ def check_step(step, events, layers, floors):
     total = sum(kernel["dur"] for kernel in kernels)
     assert total <= step["dur"] + 0.01, (step, total)
     expected = [r"model\.embed_tokens", *MODULES * layers, "lm_head"]
-    models = [kernel for kernel in kernels if "bytes" in kernel["args"]]
+    models = [
+        kernel
+        for kernel in kernels
+        # The CPU also calls the kernel of hidden states, of which none are wanted.
+        if "bytes" in kernel["args"] and kernel["name"] != "model.norm.rmsnorm"
+    ]
     numbers = []
     for pattern, kernel in zip(expected, models, strict=True):
         found = re.fullmatch(pattern, kernel["name"])
