@@ -23,8 +23,6 @@ typedef struct CriaRanks {
   void (*max)(uint64_t *values, int64_t count);
   /* Gives all ranks the bytes of rank 0. */
   void (*broadcast)(void *bytes, int64_t count);
-  /* Ends all ranks; does not return. */
-  void (*abort)(int code);
   /* Leaves the others, once there is nothing left to say to them. */
   void (*leave)(void);
 } CriaRanks;

@@ -331,10 +331,13 @@ static int runAll(Run &run) {
   return 1;
 }
 
-/// Ends all ranks where this one has failed.
+/// Where this rank has failed, mpirun ends the others as it ends. Not by
+/// MPI_Abort, after which MPICH's mpirun may lose what was printed before.
 static int finish(const Run &run, int code) {
-  if (run.ranks && code != 0)
-    run.ranks->abort(code);
+  if (run.ranks && code != 0) {
+    fflush(nullptr);
+    _exit(code);
+  }
   if (run.ranks)
     run.ranks->leave();
   return code;

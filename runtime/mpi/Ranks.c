@@ -29,8 +29,6 @@ static void broadcast(void *bytes, int64_t count) {
     MPI_Bcast(at, partOf(count), MPI_BYTE, 0, MPI_COMM_WORLD);
 }
 
-static void abortAll(int code) { MPI_Abort(MPI_COMM_WORLD, code); }
-
 static void leave(void) { MPI_Finalize(); }
 
 __attribute__((visibility("default"))) int cria_ranks_join(CriaRanks *ranks,
@@ -49,7 +47,6 @@ __attribute__((visibility("default"))) int cria_ranks_join(CriaRanks *ranks,
   ranks->sum = sum;
   ranks->max = max;
   ranks->broadcast = broadcast;
-  ranks->abort = abortAll;
   ranks->leave = leave;
   return 0;
 }
