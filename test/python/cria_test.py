@@ -12,6 +12,7 @@ import itertools
 import json
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
 import sys
@@ -46,13 +47,6 @@ def setUpModule():
     path = tools.scratch / "tiny.cria"
     cria.compile(TINY / "config.json", target=["cpu", "cuda"], out=path, chunk=8)
     model = cria.load(path, weights=TINY, device="cpu")
-
-
-def run(*flags, python=True, **options):
-    """python -m cria, or cria-run, with the shipped model."""
-    tool = [sys.executable, "-m", "cria"] if python else [BIN / "cria-run"]
-    command = [*tool, path, f"--weights={TINY}", "--device=cpu", *flags]
-    return subprocess.run(command, capture_output=True, **options)
 
 
 def with_template():
@@ -684,21 +678,22 @@ class Stops(unittest.TestCase):
         long_artifact()
         long = tools.scratch / "long.cria"
         program = (
-            "import sys, cria.__main__\n"
+            "import sys, cria\n"
+            "model = cria.load(sys.argv[1], random_weights=1, device='cpu')\n"
             "print('ready', flush=True)\n"
-            "sys.exit(cria.__main__.main(sys.argv[1:]))"
+            "model.generate([1])"
         )
-        flags = [long, "--random-weights=1", "--device=cpu", "--ids=1", "--print-ids"]
         running = subprocess.Popen(
-            [sys.executable, "-c", program, *flags],
+            [sys.executable, "-c", program, long],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
         )
         self.assertEqual(running.stdout.readline(), b"ready\n")
         time.sleep(0.3)
         running.send_signal(signal.SIGINT)
-        output, errors = running.communicate(timeout=30)
-        self.assertEqual((running.returncode, output, errors), (130, b"", b""))
+        _, errors = running.communicate(timeout=30)
+        self.assertEqual(running.returncode, -signal.SIGINT)
+        self.assertIn(b"KeyboardInterrupt", errors)
 
     def test_where_it_is_cancelled(self):
         with model.session() as session:
@@ -712,92 +707,42 @@ class Stops(unittest.TestCase):
 
 
 class CommandLine(unittest.TestCase):
-    def test_does_what_cria_run_does(self):
+    def test_is_cria_run(self):
+        trace = tools.scratch / "trace.json"
         for flags in (
+            ["--help"],
             ["--prompt=Once upon a time", "--temperature=0"],
-            ["--prompt=Once", "--seed=3", "--top-k=5", "--max-tokens=30"],
-            ["--prompt=", "--seed=3", "--max-tokens=5"],
-            ["--prompt=Once", "--max-tokens=0"],
-            ["--ids=766,376,448", "--print-ids", "--temperature=0", "--threads=1"],
+            ["--prompt=Once", "--seed=3", "--max-tokens=3", f"--profile={trace}"],
+            ["--ids=800"],
+            ["--max-tokens=010"],
         ):
-            ours, theirs = run(*flags), run(*flags, python=False)
-            self.assertEqual(ours.returncode, 0, ours.stderr)
-            self.assertEqual(ours.stdout, theirs.stdout, flags)
+            ours, theirs = (
+                subprocess.run(
+                    [*tool, path, f"--weights={TINY}", "--device=cpu", *flags],
+                    capture_output=True,
+                )
+                for tool in ([sys.executable, "-m", "cria"], [BIN / "cria-run"])
+            )
+            self.assertEqual(ours.returncode, theirs.returncode, ours.stderr)
+            if "--help" not in flags:  # which names the program's path
+                self.assertEqual(ours.stdout, theirs.stdout, flags)
+            if ours.returncode:
+                self.assertEqual(ours.stderr, theirs.stderr)
+        self.assertIn("traceEvents", json.loads(trace.read_text()))
 
-    def test_writes_the_same_outputs(self):
-        for name in ("logits", "hidden", "embedding"):
-            both = []
-            for python in (True, False):
-                file = tools.scratch / f"{name}-{python}.npy"
-                done = run("--ids=766,376,448", f"--{name}={file}", python=python)
-                self.assertEqual(done.returncode, 0, done.stderr)
-                both.append(np.load(file))
-            np.testing.assert_array_equal(*both)
-
-    def test_prints_the_same_embedding(self):
-        flags = ["--ids=766,376", "--embedding", "--pooling=last", "--normalize"]
-        ours, theirs = run(*flags), run(*flags, python=False)
-        self.assertEqual(len(json.loads(theirs.stdout)), 96)
-        self.assertEqual((ours.returncode, ours.stdout), (0, theirs.stdout))
-
-    def test_converses(self):
-        flags = [f"--weights={with_template()}", "--device=cpu", "--chat", "--max-tokens=8"]
-        talk = b"Hi\nWhy?\n/reset\nHi\n/exit\nno\n"
-        ours, theirs = (
-            subprocess.run([*tool, path, *flags], input=talk, capture_output=True)
-            for tool in ([sys.executable, "-m", "cria"], [BIN / "cria-run"])
-        )
-        self.assertEqual(ours.returncode, 0, ours.stderr)
-        self.assertEqual(ours.stdout, theirs.stdout)
-
-    def test_refuses_as_cria_run(self):
-        for flags, code, message in (
-            (["--max-tokens=010"], 2, b'"010" is not a whole number'),
-            (["--ids=1", "--prompt=x"], 2, b"not allowed with"),
-            (["--ids=800"], 1, b"id 800 at index 0, expected 0 to 767"),
-            (["--temperature=-1", "--ids=1"], 1, b"temperature is -1"),
-            (["--chat", "--print-ids"], 1, b"standard output takes one of"),
-            (["--ids=1", "--embedding", "--hidden=-"], 1, b"standard output takes"),
-            (["--ids=1", "--normalize"], 1, b"need --embedding"),
-        ):
-            done = run(*flags)
-            self.assertEqual((done.returncode, done.stdout), (code, b""), flags)
-            self.assertIn(b"cria: error: ", done.stderr)
-            self.assertIn(message, done.stderr)
-
-    def test_has_the_options_of_cria_run(self):
-        """All but those of which the library knows nothing."""
-        tool = subprocess.check_output([BIN / "cria-run", "--help"], text=True)
-        wide = os.environ | {"COLUMNS": "1000"}  # no option is broken at a hyphen
-        command = [sys.executable, "-m", "cria", "-h"]
-        ours = subprocess.check_output(command, text=True, env=wide)
-        options = [set(harness.re.findall(r"--[a-z][a-z-]+", t)) for t in (tool, ours)]
-        self.assertEqual(
-            options[0] - options[1],
-            {"--cpu", "--profile", "--machine", "--save-machine", "--lora-rank"}
-            | {"--prompts", "--batch"},
-        )
-        self.assertEqual(options[1] - options[0], set())
-
-    def test_treats_generation_keys_as_cria_run(self):
-        folder = tools.scratch / "unknown"
-        folder.mkdir()
-        for file in TINY.iterdir():
-            (folder / file.name).symlink_to(file)
-        (folder / "generation_config.json").unlink()
-        (folder / "generation_config.json").write_text('{"made_up": 1}')
-        flags = [f"--weights={folder}", "--device=cpu", "--ids=1", "--max-tokens=1"]
-        command = [sys.executable, "-m", "cria", path, *flags]
-        refused = subprocess.run(command, capture_output=True)
-        self.assertEqual(refused.returncode, 1)
-        self.assertIn(b"'made_up' is an unknown key", refused.stderr)
-        allowed = subprocess.run([*command, "--allow-unknown=made_up"], capture_output=True)
-        self.assertEqual(allowed.returncode, 0, allowed.stderr)
-        listed = [
-            subprocess.check_output([*tool, "--generation-keys"])
-            for tool in ([sys.executable, "-m", "cria"], [BIN / "cria-run"])
-        ]
-        self.assertEqual(*listed)
+    def test_is_on_path_where_the_package_has_none(self):
+        """As in python3-cria, which the package cria stands beside."""
+        alone = tools.scratch / "alone"
+        shutil.copytree(pathlib.Path(cria.__file__).parent, alone / "cria")
+        (alone / "cria" / "bin" / "cria-run").unlink()
+        for folder, expected in ((BIN, b"cria-run "), ("/usr/bin", b"is not on PATH")):
+            done = subprocess.run(
+                [sys.executable, "-m", "cria", "--version"],
+                env=os.environ | {"PYTHONPATH": str(alone), "PATH": str(folder)},
+                capture_output=True,
+            )
+            self.assertIn(expected, done.stdout + done.stderr)
+            self.assertEqual(done.returncode == 0, folder == BIN, done.stderr)
 
 
 class Documentation(unittest.TestCase):
