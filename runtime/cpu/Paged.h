@@ -4,7 +4,7 @@
 
 #include "runtime/Artifact.h"
 #include "runtime/Backend.h"
-#include "runtime/Memory.h"
+#include "runtime/cpu/Buffers.h"
 #include "runtime/cpu/Pool.h"
 #include "runtime/cpu/Trace.h"
 
@@ -40,25 +40,18 @@ public:
 
 private:
   Paged(const Artifact &code, const void *const *slots, const Threads &threads)
-      : code(code), shared(slots), slots(slots), pool(threads) {}
-  Status allocate(uint64_t pages);
+      : code(code), pool(threads), buffers(code, slots) {}
   Status run(CriaBatchEntry entry, const PagedStep &step);
   /// Where `page` of a cache begins.
   std::byte *at(size_t cache, int32_t page) const {
-    return caches[cache].data() +
+    return buffers.cache(cache) +
            code.manifest().caches[cache].bytes * static_cast<uint64_t>(page);
   }
 
   const Artifact &code;
-  const void *const *shared; // the model's
-  const void *const *slots;  // those, or with adapters:
-  std::vector<const void *> ownSlots;
-  std::vector<const void *> feedSlots; // where embeddings are a step's
   Pool pool;
   Trace times;
-  std::vector<Mapping> caches;
-  std::vector<void *> cacheTable;
-  Mapping arena;
+  Buffers buffers;
 };
 
 } // namespace cria::cpu

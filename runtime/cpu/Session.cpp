@@ -14,27 +14,12 @@ Result<std::unique_ptr<Backend>> Session::create(const Artifact &code,
                                                  const Threads &threads,
                                                  const CriaRanks *ranks) {
   std::unique_ptr<Session> session(new Session(code, slots, threads, ranks));
-  Status status = session->allocate();
+  Status status = session->buffers.allocate(1);
+  if (status.ok())
+    status = session->allocateRopes();
   if (!status.ok())
     return status;
   return std::unique_ptr<Backend>(std::move(session));
-}
-
-Status Session::allocate() {
-  const Manifest &manifest = code.manifest();
-  for (const CacheSpec &spec : manifest.caches) {
-    Result<Mapping> cache = Mapping::zeroed(spec.bytes, "a KV cache");
-    if (!cache.ok())
-      return cache.status();
-    cacheTable.push_back(cache->data());
-    caches.push_back(std::move(*cache));
-  }
-  Result<Mapping> scratch =
-      Mapping::zeroed(code.cpuCode()->arenaBytes, "scratch");
-  if (!scratch.ok())
-    return scratch.status();
-  arena = std::move(*scratch);
-  return allocateRopes();
 }
 
 /// Tables that depend on the text take the place of the model's.
@@ -53,21 +38,19 @@ Status Session::allocateRopes() {
 
 /// Fills the session's slots: the model's, its own tables and the adapters.
 Status Session::use(const BoundLoras *loras) {
-  const Manifest &manifest = code.manifest();
-  slots = shared;
+  buffers.shareSlots();
   if (ropes.empty() && !loras)
     return Status();
-  ownSlots.assign(shared, shared + manifest.slots);
+  std::vector<const void *> &slots = buffers.copySlots();
   auto tables = ropes.begin();
-  for (const RopeSpec &rope : manifest.ropes) {
+  for (const RopeSpec &rope : code.manifest().ropes) {
     if (!rope.isOfSession())
       continue;
-    ownSlots[rope.slot] = tables->data();
-    ownSlots[rope.slot + 1] = tables++->data() + rope.bytes();
+    slots[rope.slot] = tables->data();
+    slots[rope.slot + 1] = tables++->data() + rope.bytes();
   }
   if (loras)
-    loras->replaceIn(ownSlots);
-  slots = ownSlots.data();
+    loras->replaceIn(slots);
   return Status();
 }
 
@@ -87,16 +70,6 @@ void Session::fillRopes(const Step &step) {
   }
 }
 
-/// The slots with the step's embeddings, if it has some, in place of the table.
-const void *const *Session::slotsOf(const Step &step) {
-  if (!step.embeddings)
-    return slots;
-  const Manifest &manifest = code.manifest();
-  feedSlots.assign(slots, slots + manifest.slots);
-  feedSlots[manifest.weights[*manifest.embedding].slot] = step.embeddings;
-  return feedSlots.data();
-}
-
 Status Session::trace(std::vector<KernelTime> *into) {
   times.begin(pool, code.manifest(), into);
   return Status();
@@ -107,7 +80,8 @@ Status Session::run(CriaEntry entry, const Step &step) {
   times.run([&] {
     entry(step.ids, step.tokens, step.position, step.firstLogit,
           step.firstHidden(), step.source, step.logits, step.hidden,
-          cacheTable.data(), arena.data(), slotsOf(step), pool.host());
+          buffers.cacheTable(), buffers.scratch(),
+          buffers.slotsWith(step.embeddings), pool.host());
   });
   return pool.complete();
 }
@@ -153,13 +127,13 @@ Status Session::encode(const int32_t *ids, int64_t count) {
 
 Status Session::readCache(size_t cache, uint64_t begin, std::byte *to,
                           uint64_t bytes) {
-  memcpy(to, caches[cache].data() + begin, bytes);
+  memcpy(to, buffers.cache(cache) + begin, bytes);
   return Status();
 }
 
 Status Session::writeCache(size_t cache, uint64_t begin, const std::byte *from,
                            uint64_t bytes) {
-  memcpy(caches[cache].data() + begin, from, bytes);
+  memcpy(buffers.cache(cache) + begin, from, bytes);
   return Status();
 }
 

@@ -3,7 +3,7 @@
 
 #include "runtime/Artifact.h"
 #include "runtime/Backend.h"
-#include "runtime/Memory.h"
+#include "runtime/cpu/Buffers.h"
 #include "runtime/cpu/Pool.h"
 #include "runtime/cpu/Trace.h"
 
@@ -35,10 +35,9 @@ public:
 private:
   Session(const Artifact &code, const void *const *slots,
           const Threads &threads, const CriaRanks *ranks)
-      : code(code), shared(slots), slots(slots), pool(threads), ranks(ranks) {
+      : code(code), pool(threads), buffers(code, slots), ranks(ranks) {
     pool.setRanks(ranks);
   }
-  Status allocate();
   Status allocateRopes();
   void fillRopes(const Step &step);
   Status run(CriaEntry entry, const Step &step);
@@ -46,19 +45,12 @@ private:
   Status computePart(const Step &step);
   void gather(int64_t rows, float *logits) const;
   Result<int32_t> drawBest(const Sampler &sampler);
-  const void *const *slotsOf(const Step &step);
 
   const Artifact &code;
-  const void *const *shared;           // the model's
-  const void *const *slots;            // those, or the session's own:
-  std::vector<const void *> ownSlots;  // with tables or adapters of its own
-  std::vector<const void *> feedSlots; // where embeddings are a step's
-  std::vector<Mapping> ropes;          // cosines and sines of such a table
   Pool pool;
   Trace times;
-  std::vector<Mapping> caches;
-  std::vector<void *> cacheTable;
-  Mapping arena;
+  Buffers buffers;
+  std::vector<Mapping> ropes;    // cosines and sines of tables of its own
   std::vector<float> lastLogits; // (vocab), of draws
   const CriaRanks *ranks;
   std::vector<float> part; // a rank's logits of a step, (rows, columns)
