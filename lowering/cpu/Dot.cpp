@@ -185,36 +185,35 @@ static void emitColumns(VectorBuilder &b, const Contraction &c, bool oneRow,
   b.loop(full, rows, 1, [&](Value m) { tile(m, 1); });
 }
 
+/// Several rows of a, not many: each weight that is loaded serves two.
+static void emitRowPairs(VectorBuilder &b, const Contraction &c, Value rows) {
+  // 16 of 32 registers are accumulators, 8 of 16.
+  int64_t columns = b.unit.registers == 32 ? 4 : 2;
+  int64_t blocks = c.n() / columns;
+  bool streams = b.unit.streams > 1;
+  auto all = [&](Value n, int64_t columns, int64_t apart) {
+    auto tile = [&](Value m, int64_t rows) {
+      DotTile(b, c, m, n, rows, columns, apart, streams).emit();
+    };
+    Value pairs = b.mul(b.div(rows, 2), 2);
+    b.loop(b.index(0), pairs, 2, [&](Value m) { tile(m, 2); });
+    b.loop(pairs, rows, 1, [&](Value m) { tile(m, 1); });
+  };
+  b.parallel(b.index(blocks), [&](Value block) {
+    if (streams)
+      all(block, columns, blocks);
+    else
+      all(b.mul(block, columns), columns, 1);
+  });
+  b.loop(b.index(blocks * columns), b.index(c.n()), 1,
+         [&](Value n) { all(n, 1, 1); });
+}
+
 void cria::emitFewDots(VectorBuilder &b, const Contraction &c) {
   Value rows = b.size(c.a, 0);
-  b.when(
-      b.less(rows, b.index(2)),
-      [&] {
-        b.when(b.less(b.index(0), rows),
-               [&] { emitDot(b, c, /*oneRow=*/true, /*parallel=*/true); });
-      },
-      [&] {
-        // 16 of 32 registers are accumulators, 8 of 16.
-        int64_t columns = b.unit.registers == 32 ? 4 : 2;
-        int64_t blocks = c.n() / columns;
-        bool streams = b.unit.streams > 1;
-        auto all = [&](Value n, int64_t columns, int64_t apart) {
-          auto tile = [&](Value m, int64_t rows) {
-            DotTile(b, c, m, n, rows, columns, apart, streams).emit();
-          };
-          Value pairs = b.mul(b.div(rows, 2), 2);
-          b.loop(b.index(0), pairs, 2, [&](Value m) { tile(m, 2); });
-          b.loop(pairs, rows, 1, [&](Value m) { tile(m, 1); });
-        };
-        b.parallel(b.index(blocks), [&](Value block) {
-          if (streams)
-            all(block, columns, blocks);
-          else
-            all(b.mul(block, columns), columns, 1);
-        });
-        b.loop(b.index(blocks * columns), b.index(c.n()), 1,
-               [&](Value n) { all(n, 1, 1); });
-      });
+  b.byRows(
+      rows, [&] { emitDot(b, c, /*oneRow=*/true, /*parallel=*/true); },
+      [&] { emitRowPairs(b, c, rows); });
 }
 
 void cria::emitDot(VectorBuilder &b, const Contraction &c, bool oneRow,

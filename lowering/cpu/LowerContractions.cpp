@@ -172,12 +172,8 @@ private:
       if (invariant)
         emitBlockPanel(b, product, *packed, fromZero);
       else
-        b.when(
-            b.less(rows, b.index(2)),
-            [&] {
-              b.when(b.less(b.index(0), rows),
-                     [&] { emitBlockDot(b, product, fromZero); });
-            },
+        b.byRows(
+            rows, [&] { emitBlockDot(b, product, fromZero); },
             [&] { emitBlockPanel(b, product, *packed, fromZero); });
     }
     op.erase();
@@ -204,14 +200,9 @@ private:
     if (c.invariant)
       return many();
     // A prompt's head has one row, most often, or none.
-    Value rows = b.size(c.a, 0);
-    b.when(
-        b.less(rows, b.index(2)),
-        [&] {
-          b.when(b.less(b.index(0), rows),
-                 [&] { emitDot(b, c, /*oneRow=*/true, /*parallel=*/true); });
-        },
-        many);
+    b.byRows(
+        b.size(c.a, 0),
+        [&] { emitDot(b, c, /*oneRow=*/true, /*parallel=*/true); }, many);
   }
 };
 } // namespace

@@ -99,3 +99,9 @@ void VectorBuilder::parallel(Value end, llvm::function_ref<void(Value)> body) {
   setInsertionPoint(op.getTerminator());
   body(op.getInductionVar(0));
 }
+
+void VectorBuilder::byRows(Value rows, llvm::function_ref<void()> one,
+                           llvm::function_ref<void()> many) {
+  when(
+      less(rows, index(2)), [&] { when(less(index(0), rows), one); }, many);
+}

@@ -40,6 +40,11 @@ public:
 
   /// A loop of parallel iterations, 0 to end.
   void parallel(mlir::Value end, llvm::function_ref<void(mlir::Value)> body);
+
+  /// `one` where there is one row, `many` where there are more; without rows
+  /// nothing runs.
+  void byRows(mlir::Value rows, llvm::function_ref<void()> one,
+              llvm::function_ref<void()> many);
 };
 
 } // namespace cria
