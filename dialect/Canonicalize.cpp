@@ -1,4 +1,5 @@
-/// Canonical forms, where an op has more than one way to say the same.
+/// Canonicalization: if an op can say the same in two ways, one of them is
+/// kept.
 #include "dialect/Dialect.h"
 
 #include "mlir/IR/PatternMatch.h"
@@ -68,7 +69,8 @@ struct DropIdleResults : OpRewritePattern<KernelOp> {
     return replaceUsed(op, replacements, rewriter);
   }
 
-  /// An unused result may have a replacement that does not dominate anything.
+  /// Replaces only the results that are used. The replacement of an unused
+  /// result need not dominate the kernel.
   static LogicalResult replaceUsed(KernelOp op, ArrayRef<Value> replacements,
                                    PatternRewriter &rewriter) {
     for (auto [result, value] : llvm::zip(op.getResults(), replacements))

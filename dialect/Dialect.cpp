@@ -27,7 +27,7 @@ int64_t cria::llama::storageBytes(RankedTensorType type) {
   return type.getNumElements() * (type.getElementTypeBitWidth() / 8);
 }
 
-/// The most ranks that share a model.
+/// The most ranks that may share a model.
 static constexpr int64_t kMostShards = 1024;
 
 int64_t LlamaDialect::shardsOf(Operation *op) {

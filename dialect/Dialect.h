@@ -24,9 +24,10 @@
 #include "dialect/Ops.h.inc"
 
 namespace cria::llama {
-/// The tensor of a weight or cache as it lies in memory: (..., K) in blocks is
-/// (..., K / 32, bytes of a block) of i8, any other tensor itself.
+/// The type with which a weight or cache is stored in memory. A tensor (..., K)
+/// in blocks is stored as (..., K / 32, bytes of a block) of i8. Other types
+/// are stored as they are.
 mlir::RankedTensorType storageType(mlir::RankedTensorType type);
-/// The bytes of that tensor.
+/// The bytes of a tensor of this type in memory.
 int64_t storageBytes(mlir::RankedTensorType type);
 } // namespace cria::llama

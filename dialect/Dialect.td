@@ -54,17 +54,17 @@ def Llama_Dialect : Dialect {
     The elements of a quantized matrix are `!llama.blocks`.
 
     A module with the attribute `llama.shards`, a number N of at least 2, is the
-    program of each of N ranks (tensor parallelism): types are those of one
-    rank's share. `llama.weight` says what of a tensor is a rank's, and
-    `llama.all_reduce` adds what the ranks have computed. Nothing in a program
-    depends on the rank.
+    program that each of N ranks runs (tensor parallelism). Its types are those
+    of one rank's share. `llama.weight` says which part of a tensor a rank has,
+    and `llama.all_reduce` adds the results of all ranks. A program does not
+    depend on the number of the rank that runs it.
   }];
   let hasOperationAttrVerify = 1;
   let extraClassDeclaration = [{
     /// The module's attribute that says how many ranks share the model.
     static constexpr ::llvm::StringLiteral kShards = "llama.shards";
-    /// The number of ranks of the module around `op`; 1 where it has no such
-    /// attribute.
+    /// The number of ranks of the module around `op`; 1 if the module does not
+    /// have the attribute.
     static int64_t shardsOf(::mlir::Operation *op);
   }];
   let useDefaultTypePrinterParser = 1;

@@ -1,5 +1,6 @@
-/// Verifiers and type inference. Each constraint carries the number it has in
-/// Ops.td: `git grep rmsnorm_c1` shows text, check and test.
+/// Verifiers and type inference. A comment beside each check names the
+/// constraint of Ops.td, such as rmsnorm_c1: `git grep rmsnorm_c1` shows text,
+/// check and test.
 #include "dialect/Dialect.h"
 
 #include "mlir/IR/TypeUtilities.h"
@@ -13,7 +14,7 @@ using namespace cria::llama;
 
 #include "dialect/Enums.cpp.inc"
 
-/// `%position`, or where each token has one `(%positions : tensor<?xi32>)`.
+/// `%position`, or `(%positions : tensor<?xi32>)` if each token has a position.
 static ParseResult
 parsePosition(OpAsmParser &parser,
               std::optional<OpAsmParser::UnresolvedOperand> &position,
@@ -47,7 +48,8 @@ static void printPosition(OpAsmPrinter &printer, Operation *, Value position,
 #define GET_OP_CLASSES
 #include "dialect/Ops.cpp.inc"
 
-/// Whether two dimensions may be equal: a dynamic one may be anything.
+/// Whether two dimensions may be equal at run time: a dynamic dimension may
+/// have any size.
 static bool compatible(int64_t a, int64_t b) {
   return a == b || ShapedType::isDynamic(a) || ShapedType::isDynamic(b);
 }
@@ -57,7 +59,7 @@ static std::string dimension(int64_t size) {
   return ShapedType::isDynamic(size) ? "?" : std::to_string(size);
 }
 
-/// Reports that `what` is `found` where `expected` was called for.
+/// Reports an error if the size `found` cannot be `expected`; `what` names it.
 static LogicalResult expectSize(Operation *op, const Twine &what,
                                 int64_t expected, int64_t found) {
   if (compatible(expected, found))
@@ -88,7 +90,8 @@ static Type elementType(Value value) {
   return getElementTypeOrSelf(value.getType());
 }
 
-/// Type inference also runs on operands that no verifier has seen yet.
+/// Checks a rank. Type inference needs this check because it also runs on
+/// operands that were not verified yet.
 static LogicalResult expectRank(std::optional<Location> loc, StringRef what,
                                 Value value, int64_t rank) {
   auto type = dyn_cast<RankedTensorType>(value.getType());
@@ -98,7 +101,8 @@ static LogicalResult expectRank(std::optional<Location> loc, StringRef what,
                            value.getType());
 }
 
-/// (tokens, out) of an input (tokens, in) and a weight (out, in).
+/// Infers the type (tokens, out) of the product of an input (tokens, in) and a
+/// weight (out, in).
 static LogicalResult inferProduct(std::optional<Location> loc, Value input,
                                   Value weight, Type element,
                                   SmallVectorImpl<Type> &types) {
@@ -115,7 +119,7 @@ static LogicalResult inferProduct(std::optional<Location> loc, Value input,
 //===----------------------------------------------------------------------===//
 
 namespace {
-/// Slots that a symbol takes.
+/// The slots that a symbol uses.
 struct SlotRange {
   Operation *op;
   uint64_t first, count;
@@ -130,7 +134,8 @@ static std::optional<uint64_t> slotCount(Operation &op) {
   return std::nullopt;
 }
 
-/// Checks the slots of all symbols beside `op` if it is the first of them.
+/// Checks the slots of all symbols in the block of `op`. Does nothing unless
+/// `op` is the first symbol, so that the check runs once.
 static LogicalResult verifySlots(Operation *op) {
   Block *block = op->getBlock();
   auto isSymbol = [](Operation &other) { return slotCount(other).has_value(); };
@@ -165,18 +170,19 @@ static bool isFloat(Type type) {
   return type.isF32() || type.isF16() || type.isBF16();
 }
 
-/// Whether the rows of a matrix are whole blocks.
+/// Whether a matrix is in blocks, and its rows are whole blocks.
 static bool isInBlocks(RankedTensorType type) {
   return isa<BlocksType>(type.getElementType()) && type.getRank() == 2 &&
          type.getDimSize(1) % BlocksType::kNumbers == 0;
 }
 
-/// The dimensions of a cache from the layers on: of a paged one, of a page.
+/// The last four dimensions of a cache: (layers, heads, positions, head size).
+/// The positions of a paged cache are those of one page.
 static ArrayRef<int64_t> cacheShape(Value cache) {
   return cast<RankedTensorType>(cache.getType()).getShape().take_back(4);
 }
 
-/// Reports heads of a cache in blocks that are no whole blocks.
+/// Reports an error if a cache is in blocks and its heads are not whole blocks.
 static LogicalResult expectWholeBlocks(Operation *op, Value cache) {
   int64_t size = cacheShape(cache)[3];
   if (!isa<BlocksType>(elementType(cache)) || size % BlocksType::kNumbers == 0)
@@ -403,7 +409,8 @@ LogicalResult HeadOp::verify() {
                       : success(); // head_c2
 }
 
-/// Reports positions of tokens, if they are, that are not `tokens` ones.
+/// If each token has a position, reports an error unless there are `tokens`
+/// positions.
 static LogicalResult expectPositions(Operation *op, Value position,
                                      int64_t tokens) {
   if (position.getType().isIndex())
@@ -448,7 +455,7 @@ LogicalResult RopeOp::verify() {
          << 2 * half << ", got " << size;
 }
 
-/// Reports pages that do not fit the cache, or the positions.
+/// Reports an error if pages do not fit the cache or the positions.
 static LogicalResult expectPages(Operation *op, Value pages, Value cache,
                                  Value position, int64_t tokens) {
   bool isPaged = cast<RankedTensorType>(cache.getType()).getRank() == 5;

@@ -42,9 +42,9 @@ def Llama_Blocks : TypeDef<Llama_Dialect, "Blocks"> {
     tensor<2048x2048x!llama.blocks<q8_0>>
     ```
 
-    A product with such a matrix rounds the other operand to blocks, as ggml
-    does: each 32 numbers of a row become a scale d = max |x| / 127 in f16 and
-    integers x / d, rounded to nearest even.
+    A product with a matrix in blocks also rounds the other operand to blocks,
+    as ggml does: each 32 numbers of a row become a scale d = max |x| / 127 in
+    f16 and integers x / d, rounded to nearest even.
   }];
   let parameters = (ins EnumParameter<Llama_BlockFormat>:$format);
   let assemblyFormat = "`<` $format `>`";
@@ -65,13 +65,13 @@ def Llama_Float : AnyTypeOf<[F32, F16, BF16]>;
 class Llama_Tensor<int rank> : TensorRankOf<[F32, F16, BF16], [rank]>;
 def Llama_Vector : Llama_Tensor<1>;
 def Llama_Matrix : Llama_Tensor<2>;
-/// Of a weight, which may be quantized.
+/// The matrix of a weight, which may be quantized.
 def Llama_WeightMatrix : TensorRankOf<[F32, F16, BF16, Llama_Blocks], [2]>;
 /// (tokens, heads, head size)
 def Llama_Heads : Llama_Tensor<3>;
 /// (tokens, size) or (tokens, heads, head size)
 def Llama_Rows : TensorRankOf<[F32, F16, BF16], [2, 3]>;
-/// Of a cache, which may be quantized.
+/// The element type of a quantized cache.
 def Llama_Q8_0 : Type<And<[Llama_Blocks.predicate,
     CPred<"::llvm::cast<::cria::llama::BlocksType>($_self).getFormat() == "
           "::cria::llama::BlockFormat::Q8_0">]>, "blocks of q8_0">;
@@ -80,9 +80,11 @@ def Llama_Q8_0 : Type<And<[Llama_Blocks.predicate,
 def Llama_Cache : TensorRankOf<[F32, F16, BF16, Llama_Q8_0], [4, 5]>;
 def Llama_RopeTable : TensorRankOf<[F32], [2]>;
 def Llama_Ids : TensorRankOf<[I32], [1]>;
-/// Of the first token, the others behind it; or of each token.
+/// The position of the first token, if the others follow it; or one position
+/// for each token.
 def Llama_Position : AnyTypeOf<[Index, Llama_Ids]>;
-/// Numbers of pages: of one text, or in each row of a token's.
+/// Page numbers: (pages) of one text, or (tokens, pages) with a row for each
+/// token.
 def Llama_Pages : TensorRankOf<[I32], [1, 2]>;
 
 //===----------------------------------------------------------------------===//
@@ -100,20 +102,22 @@ def Llama_WeightOp : Llama_Op<"weight",
   let description = [{
     Declares a tensor of the checkpoint by its name.
 
-    - With `[count]` it declares a table of `count` tensors of one shape, for the
-      layers `first` to `first + count - 1`; `{}` in the name is the layer. These
-      tensors need not be adjacent, and are never copied together.
-    - With `rows r of n` it declares the rows from r on of a tensor of n rows,
-      which are used in place.
-    - An `adapter` is a matrix of the LoRA adapters that the model is loaded
-      with, zeros if there are none, and no tensor of the checkpoint.
+    - With `[count]` the op declares a table of `count` tensors of one shape,
+      for the layers `first` to `first + count - 1`; `{}` in the name is the
+      layer. These tensors need not be adjacent, and are never copied together.
+    - With `rows r of n` the op declares rows of a tensor of n rows, starting at
+      row r. The rows are used in place.
+    - An `adapter` is a matrix of the LoRA adapters with which the model is
+      loaded. Without adapters the matrix is zero. It is not a tensor of the
+      checkpoint.
     - With `or @other`, a checkpoint without a tensor of this name uses the weight
       `@other` instead, as a head that is tied to the embedding does.
 
     With `split rows` or `split cols` the type is the share of one of the
-    module's N ranks: rank r has the rows, or columns, from r n on, n being the
-    type's size there. Of a fused tensor, with `rows f of m`, these are rows
-    f + r n and after.
+    module's N ranks. If n is the type's number of rows, rank r has the rows
+    from `r n` to `(r + 1) n - 1`; columns likewise. If the op also has
+    `rows f of m`, which is part of a fused tensor, these are the rows `f + r n`
+    to `f + (r + 1) n - 1`.
 
     ```mlir
     llama.weight @embed_tokens : tensor<128256x2048xbf16> from "model.embed_tokens.weight"
@@ -130,19 +134,20 @@ def Llama_WeightOp : Llama_Op<"weight",
       blocks whose rows are whole blocks.
     - (C2) a name with a count holds `{}` once, a name without a count never.
     - (C3) the count is positive, and the first layer is not negative.
-    - (C4) the declared rows, of all ranks together, lie within the tensor.
-    - (C5) `@other` is a `llama.weight` of the same shape, counting the shares of
-      all ranks. Neither this weight nor `@other` has a count or rows, and `@other`
-      has no `or`. The element types may differ; the tensor is then converted.
+    - (C4) the declared rows of all ranks together lie within the tensor.
+    - (C5) `@other` is a `llama.weight` of the same shape; the shape counts the
+      shares of all ranks. Neither this weight nor `@other` has a count or rows,
+      and `@other` has no `or`. The element types may differ; the tensor is then
+      converted.
     - (C6) either no weight and no rope table of the module has a `slot`, or all
       have. Then the slots 0, 1, 2, ... are each used once: a weight uses one
       slot, or as many as its count; a rope table uses two.
-    - (C7) `split` is in a module with `llama.shards`, not on an adapter, and
-      `split cols` on a matrix without `rows`.
+    - (C7) the module of a weight with `split` has `llama.shards`. An adapter
+      has no `split`. A weight with `split cols` is a matrix without `rows`.
 
-    The importer creates it with its slot: the index of its first pointer in the
-    table through which compiled code reads weights. The artifact's manifest
-    lists it.
+    The importer creates the op with its slot: the index of the weight's first
+    pointer in the table through which compiled code reads weights. The
+    artifact's manifest lists the weight.
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, OptionalAttr<I64Attr>:$count,
       TypeAttrOf<AnyRankedTensor>:$type, StrAttr:$source,
@@ -160,7 +165,7 @@ def Llama_WeightOp : Llama_Op<"weight",
       return ::llvm::cast<::mlir::RankedTensorType>(getType());
     }
     int64_t getSlotCount() { return getCount().value_or(1); }
-    /// The type of the shares of all ranks put together: (N n, K) of a weight
+    /// The type of the shares of all ranks put together: (N n, K) for a weight
     /// (n, K) with `split rows`.
     ::mlir::RankedTensorType getWholeType();
   }];
@@ -177,12 +182,12 @@ def Llama_RopeTableOp : Llama_Op<"rope_table", [Symbol]> {
 
     With `original`, the frequencies depend on the number n of tokens of a text.
     Up to `original` tokens they are `inv_freq`. For longer texts they are
-    `long_inv_freq` (LongRoPE), or, with a `growth` g, those of the base
-    `theta * (g * n / original - (g - 1))^(R / (R - 2))` (dynamic NTK), where R is
-    twice the number of frequencies. The runtime fills such tables for each
-    session, as generation with a cache in transformers does: the rows of a
-    prompt with n = the prompt's length, each later row p with n = p + 1. With
-    `recompute`, a text that grows beyond `original` is computed again as a
+    `long_inv_freq` (LongRoPE), or, with a `growth` g, the frequencies of the
+    base `theta * (g * n / original - (g - 1))^(R / (R - 2))` (dynamic NTK),
+    where R is twice the number of frequencies. The runtime fills these tables
+    for each session, as generation with a cache in transformers does: the rows
+    of a prompt with n = the prompt's length, each later row p with n = p + 1.
+    With `recompute`, a text that grows beyond `original` is computed again as a
     prompt, as in transformers' Phi 3.
 
     ```mlir
@@ -472,7 +477,7 @@ def Llama_AddRowsOp : Llama_Op<"add_rows",
     Constraints:
     - (C1) the table's second dimension is x's.
     - (C2) without a position the table has one row.
-    - (C3) positions are as many as tokens.
+    - (C3) there are as many positions as tokens.
   }];
   let arguments = (ins Llama_Matrix:$input, Llama_Matrix:$table,
       Optional<Llama_Position>:$position);
@@ -508,13 +513,14 @@ def Llama_ResidualOp : Llama_Op<"residual",
 
 def Llama_AllReduceOp : Llama_Op<"all_reduce",
     [Pure, AllTypesMatch<["input", "result"]>]> {
-  let summary = "sum of what all ranks have computed";
+  let summary = "sum of a tensor over all ranks";
   let description = [{
     `result[t, i] = sum_r x_r[t, i] + bias[i]`, in f32, over the ranks r of a
-    module with `llama.shards`. Each rank gets the sum. It follows a product
-    whose columns ranks share: `sum_k x[t, k] * weight[n, k]` is a sum over
-    ranks of sums over a rank's columns. Where that product is in the same
-    kernel, it is not rounded before ranks add. The bias, if any, is added once.
+    module with `llama.shards`. Each rank gets the sum. The op follows a product
+    whose columns the ranks share: each rank sums `x[t, k] * weight[n, k]` over
+    its own columns k, and the op adds these sums. If the product is in the same
+    kernel, it is not rounded before the ranks add. The bias, if any, is added
+    once.
 
     ```mlir
     %y = llama.all_reduce %x : tensor<?x64xbf16>
@@ -543,13 +549,13 @@ def Llama_RopeOp : Llama_Op<"rope",
     [Pure, AllTypesMatch<["input", "result"]>, AllTypesMatch<["cos", "sin"]>]> {
   let summary = "rotary position embedding, rotate-half layout";
   let description = [{
-    With `p = position + t`, or the position that token t has, and i below the
-    tables' second dimension R:
+    With `p = position + t`, or `p = positions[t]` if each token has a position,
+    and for i below the tables' second dimension R:
 
     `result[t, h, i]     = x[t, h, i] * cos[p, i] - x[t, h, i + R] * sin[p, i]`
     `result[t, h, i + R] = x[t, h, i + R] * cos[p, i] + x[t, h, i] * sin[p, i]`
 
-    in f32 from f32 tables. Elements of a head from 2R on are not rotated.
+    in f32 from f32 tables. The elements of a head from 2R on are not rotated.
 
     ```mlir
     %r = llama.rope %q, %cos, %sin at %position : tensor<?x8x8xbf16>, tensor<512x4xf32>
@@ -575,18 +581,18 @@ def Llama_KVAppendOp : Llama_Op<"kv_append",
   let summary = "writes a chunk's keys or values into the cache";
   let description = [{
     `result[layer, h, position + t, :] = rows[t, h, :]`; the rest of the cache
-    stays. The cache is a tensor; the pass `verify-cache-in-place` checks that
-    bufferization updates it in place. A cache in blocks stores each 32 numbers of
-    a row as a scale d = max |x| / 127 in f16 and integers x / d, rounded to
-    nearest even.
+    is unchanged. The cache is a tensor; the pass `verify-cache-in-place` checks
+    that bufferization updates it in place. A cache in blocks stores each 32
+    numbers of a row as a scale d = max |x| / 127 in f16 and integers x / d,
+    rounded to nearest even.
 
     With `pages` the cache is paged: position p of a text is place `p mod P` of
     page `pages[p / P]`, where a page has P places: with `p = position + t`
 
     `result[pages[p / P], layer, h, p mod P, :] = rows[t, h, :]`
 
-    Pages of two dimensions have a row for each token, which has a position of
-    its own: tokens are of several texts. No two are at one place.
+    Tokens of several texts have a position each and pages of two dimensions:
+    row t has the pages of token t's text. No two tokens have the same place.
 
     ```mlir
     %k1 = llama.kv_append %rows into %k[%layer] at %position : tensor<?x4x8xbf16> into tensor<5x4x512x8xbf16>
@@ -599,9 +605,9 @@ def Llama_KVAppendOp : Llama_Op<"kv_append",
     - (C1) rows and cache have the same number of heads and the same head size.
     - (C2) rows and cache have the same element type, unless the cache has blocks.
     - (C3) heads of a cache in blocks are whole blocks.
-    - (C4) `pages` come with a paged cache, and a paged cache with them.
-    - (C5) pages of each token come with a position of each token, and are as
-      many as tokens.
+    - (C4) the op has `pages` if and only if the cache is paged.
+    - (C5) pages of two dimensions require a position for each token and have a
+      row for each token.
   }];
   let arguments = (ins Llama_Heads:$rows, Llama_Cache:$cache, Index:$layer,
       Llama_Position:$position, Optional<Llama_Pages>:$pages);
@@ -627,13 +633,13 @@ def Llama_GQAOp : Llama_Op<"gqa",
     `result[t, h, :] = sum_s softmax_s(scale * q[t, h, :] . k[layer, kv, s, :]) * v[layer, kv, s, :]`
 
     in f32. Token t sees the keys `s < position + T`, where T is the number of
-    tokens. With `causal`, s must also be `<= p`; with a window w, s must also be
-    `> p - w`. With `over` n, token t sees the keys `s < n` instead: it attends to
-    the n tokens of another text. With a soft cap c, `c * tanh(score / c)`
-    replaces each score. Keys and values in blocks are read as d * q in f32;
-    queries are not rounded. With `pages` the caches are paged, as in
-    `llama.kv_append`. If each token has a position p and pages of its own, the
-    token sees the keys `s <= p` of these pages.
+    tokens. With `causal`, s must also be `<= p`; with a window w, s must also
+    be `> p - w`. With `over` n, token t sees the keys `s < n` instead: it
+    attends to the n tokens of another text. With a soft cap c,
+    `c * tanh(score / c)` replaces each score. Keys and values in blocks are
+    read as d * q in f32; queries are not rounded. With `pages` the caches are
+    paged, as in `llama.kv_append`. If each token has its own position p and its
+    own pages, the token sees the keys `s <= p` of these pages.
 
     ```mlir
     %o = llama.gqa %q, %k, %v[%layer] at %position {scale = 0.125, causal} : tensor<?x8x8xbf16>, tensor<5x4x512x8xbf16>
@@ -649,10 +655,10 @@ def Llama_GQAOp : Llama_Op<"gqa",
     - (C4) a soft cap is positive and finite.
     - (C5) `over` excludes `causal` and a window.
     - (C6) heads of caches in blocks are whole blocks.
-    - (C7) `pages` come with paged caches, and paged caches with them; beside
-      them is no `over`.
-    - (C8) pages of each token come with a position of each token and `causal`,
-      and are as many as tokens.
+    - (C7) the op has `pages` if and only if the caches are paged, and then has
+      no `over`.
+    - (C8) pages of two dimensions require a position for each token and
+      `causal`, and have a row for each token.
 
     Canonical form: a window that covers the whole cache is dropped, and so is the
     `causal` of a single query token at one position, which sees the same keys
@@ -666,7 +672,8 @@ def Llama_GQAOp : Llama_Op<"gqa",
   let results = (outs Llama_Heads:$result);
   let hasCanonicalizer = 1;
   let extraClassDeclaration = [{
-    /// The most positions that a text may have: of the cache, or of its pages.
+    /// The most positions that a text may have: the positions of the cache, or of
+    /// all pages of a text.
     int64_t getRoom();
   }];
   let assemblyFormat = [{
@@ -688,9 +695,9 @@ def Llama_KernelOp : Llama_Op<"kernel",
      DeclareOpInterfaceMethods<OpAsmOpInterface, ["getAsmResultNames"]>]> {
   let summary = "the ops of one fused kernel";
   let description = [{
-    Holds the ops that run as one kernel. They use values from outside directly;
-    values for outside are yielded. The kernel's symbol is this name, followed by
-    the entry's name.
+    Holds the ops that run as one kernel. The ops may use values from outside
+    directly; values that are used outside are yielded. The kernel's function is
+    called by this name, followed by the entry's name.
 
     ```mlir
     %h = llama.kernel "layers_mlp_gate_up" -> tensor<?x172xbf16> {

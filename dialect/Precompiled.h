@@ -1,7 +1,8 @@
 /// The headers of MLIR that most files of the compiler include, compiled once
-/// for dialect/, passes/ and lowering/. No file includes this one by name: each
-/// still names the headers that it uses. What few files include stays out,
-/// LLVM's dialects above all: a larger header costs every file time.
+/// for dialect/, passes/ and lowering/. No file includes this header by name:
+/// each file still includes the headers that it uses. Headers that few files
+/// need stay out, above all LLVM's dialects, because a larger precompiled
+/// header makes the compilation of every file slower.
 #pragma once
 
 #include "mlir/Bytecode/BytecodeOpInterface.h"

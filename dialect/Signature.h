@@ -1,14 +1,14 @@
-/// The types of a program's functions, `@forward` and those that are made of
-/// it: see verifyProgram.
+/// The types of a program's functions: `@forward`, and the functions that are
+/// made from it. See verifyProgram.
 #pragma once
 
 #include "mlir/IR/BuiltinTypes.h"
 
 namespace cria {
 
-/// The types of the KV caches that a program's function takes: all inputs
-/// behind the ids and the numbers that follow these, positions and pages among
-/// them.
+/// The types of the KV caches that a program's function takes. The caches are
+/// the last inputs. The inputs before them are the ids, index numbers,
+/// positions and pages.
 inline llvm::ArrayRef<mlir::Type> cacheTypes(mlir::FunctionType type) {
   return type.getInputs().drop_while([](mlir::Type input) {
     auto tensor = llvm::dyn_cast<mlir::RankedTensorType>(input);
@@ -16,32 +16,32 @@ inline llvm::ArrayRef<mlir::Type> cacheTypes(mlir::FunctionType type) {
   });
 }
 
-/// Whether a cache is one of pages: (pages, layers, heads, page, size) in place
-/// of (layers, heads, positions, size).
+/// Whether a cache is paged: (pages, layers, heads, page, size) instead of
+/// (layers, heads, positions, size).
 inline bool isPaged(mlir::RankedTensorType cache) {
   return cache.getRank() == 5;
 }
 
-/// The type of one text's cache; of a paged one, of a page.
+/// The type of the cache of one text, or, if the cache is paged, of one page.
 inline mlir::RankedTensorType pageOf(mlir::RankedTensorType cache) {
   return isPaged(cache) ? cache.clone(cache.getShape().drop_front()) : cache;
 }
 
-/// Whether `@forward` returns hidden states, between logits and caches. Then
-/// the last number in front of the caches is the first token of which they are
-/// wanted.
+/// Whether `@forward` returns hidden states, between the logits and the caches.
+/// If so, the last number before the caches is the first token whose hidden
+/// states are returned.
 inline bool returnsHidden(mlir::FunctionType type) {
   return type.getNumResults() == cacheTypes(type).size() + 2;
 }
 
-/// The place of the argument that says of which token on hidden states are
-/// wanted, where `returnsHidden`.
+/// The index of the argument that names the first token whose hidden states are
+/// returned. Requires `returnsHidden`.
 inline unsigned firstHiddenArgument(mlir::FunctionType type) {
   return type.getNumInputs() - cacheTypes(type).size() - 1;
 }
 
-/// The type without hidden states and that argument: of what is made of
-/// `@forward` and does not return them.
+/// The type without hidden states and without their argument: the type of a
+/// function that is made from `@forward` but returns no hidden states.
 inline mlir::FunctionType withoutHidden(mlir::FunctionType type) {
   if (!returnsHidden(type))
     return type;
