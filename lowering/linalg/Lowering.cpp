@@ -1,5 +1,5 @@
-/// llama ops to linalg on tensors, one function an op. Attention is in a file
-/// of its own.
+/// Lowers llama ops to linalg on tensors, with one function for each op.
+/// Attention is lowered in Attention.cpp.
 #include "lowering/linalg/Lowering.h"
 #include "dialect/Signature.h"
 #include "lowering/linalg/Functions.h"
@@ -29,7 +29,7 @@ static Type elementType(Value value) {
   return tensorType(value).getElementType();
 }
 
-/// x, times the scale where it is not 1.
+/// x * scale. Emits no multiplication if the scale is 1.
 static Value scaled(LinalgBuilder &b, Value x, llvm::APFloat scale) {
   double factor = scale.convertToDouble();
   if (factor == 1)
@@ -82,7 +82,8 @@ void FunctionLowering::lower(Operation *op) {
       });
 }
 
-/// Reshapes carry the wide form on. A dimension that stays keeps its size.
+/// Reshapes a value in its wide form if it has one. A dimension that is alone
+/// in its group keeps its size.
 bool FunctionLowering::lowerReshape(Operation *op) {
   if (!isa<tensor::ExpandShapeOp, tensor::CollapseShapeOp>(op))
     return false;
@@ -150,7 +151,8 @@ void FunctionLowering::lower(EmbedOp op) {
       })[0];
 }
 
-/// The map of all dimensions but the last: where a row's statistics lie.
+/// The map of all dimensions but the last. A row's statistics have these
+/// dimensions.
 static AffineMap rowMap(OpBuilder &b, int64_t rank) {
   return b.getMultiDimIdentityMap(rank).dropResult(rank - 1);
 }
@@ -172,8 +174,8 @@ Value FunctionLowering::rowMean(Value rows, LinalgBuilder::Payload term) {
   });
 }
 
-/// Whether a value is a weight, or a part or another shape of one: weights are
-/// read where the checkpoint is mapped, and never written.
+/// Whether a value is a weight, or a slice or a reshape of a weight. Weights
+/// are mapped from the checkpoint and are never written.
 static bool isWeight(Value value) {
   while (Operation *op = value.getDefiningOp()) {
     if (!isa<tensor::ExpandShapeOp, tensor::CollapseShapeOp,
@@ -184,7 +186,8 @@ static bool isWeight(Value value) {
   return false;
 }
 
-/// The stored form of a value that ops may write over: of a weight a copy.
+/// The stored form of a value, for ops that write over their operand. For a
+/// weight this is a copy.
 Value FunctionLowering::writable(Value old) {
   Value value = stored(old);
   if (!isWeight(old))
@@ -194,8 +197,8 @@ Value FunctionLowering::writable(Value old) {
       .getResult();
 }
 
-/// Whether nothing else uses the value, and the entry returns it for `output`,
-/// out of the kernel that it may be made in.
+/// Whether the only use of the value is that the entry returns it as `output`.
+/// The value may be made inside a kernel, which yields it.
 static bool makesOutput(Value value, FunctionLowering::Output output) {
   if (!value.hasOneUse())
     return false;
@@ -211,7 +214,7 @@ static bool makesOutput(Value value, FunctionLowering::Output output) {
           returnsHidden(function.getFunctionType()));
 }
 
-/// The memory of an output for as many tokens as there are `rows`.
+/// The first rows of an output's memory, as many as `rows` has.
 Value FunctionLowering::outputSlice(Output output, Value rows) {
   Value all = outputs[output];
   SmallVector<OpFoldResult> zeros(2, b.getIndexAttr(0));
@@ -223,8 +226,9 @@ Value FunctionLowering::intoOutput(Output output, Value rows) {
   return b.insert(rows, outputs[output], zeros, b.sizes(rows));
 }
 
-/// Where a norm's result goes: to the hidden states if it is what is returned
-/// as these, or over its input if nothing else reads that.
+/// The destination of a norm's result: the entry's hidden states if the entry
+/// returns the result as these, the norm's input if nothing else reads it, or
+/// else a new tensor.
 Value FunctionLowering::normDestination(Operation *norm, Value x) {
   if (makesOutput(norm->getResult(0), Hidden))
     return outputSlice(Hidden, x);
@@ -237,15 +241,16 @@ Value FunctionLowering::normDestination(Operation *norm, Value x) {
   return b.empty(b.sizes(x), type.getElementType());
 }
 
-/// A number of a norm's result, rounded to the norm's type where it is stored
-/// in another.
+/// One number of a norm's result. Hidden states are stored in f32, so the
+/// number is first rounded to the norm's type.
 static Value roundHidden(LinalgBuilder &b, Operation *norm, Value y) {
   if (!makesOutput(norm->getResult(0), FunctionLowering::Hidden))
     return y;
   return b.widen(b.round(y, elementType(norm->getResult(0))));
 }
 
-/// The norm of a product's wide form is wide as well.
+/// Sets a norm's result. If the input has a wide form, the result is a wide
+/// form, too.
 void FunctionLowering::setNorm(Operation *norm, Value result) {
   if (makesOutput(norm->getResult(0), Hidden)) {
     storedForm[norm->getResult(0)] = intoOutput(Hidden, result);
@@ -327,7 +332,7 @@ void FunctionLowering::lower(LayerNormOp op) {
   setNorm(op, b.generic(2, inputs, {normDestination(op, x)}, maps, apply)[0]);
 }
 
-/// `x` in blocks, once for all products with it.
+/// `x` in blocks. All products that read `x` share the result.
 BlockRows FunctionLowering::quantized(Value x) {
   auto [entry, isNew] = inBlocks.try_emplace(x);
   if (isNew)
@@ -335,8 +340,9 @@ BlockRows FunctionLowering::quantized(Value x) {
   return entry->second;
 }
 
-/// What was x (T, K) times what was a weight (N, K) transposed, in f32, into
-/// `into` or a new tensor.
+/// x (T, K) times the transpose of weight (N, K), in f32. The result goes into
+/// `into`, or into a new tensor if `into` is null. `oldX` and `oldWeight` are
+/// values of the llama function.
 Value FunctionLowering::matmul(Value oldX, Value oldWeight, Value into) {
   Value x = stored(oldX), weight = stored(oldWeight);
   if (!into)
@@ -364,7 +370,8 @@ void FunctionLowering::lower(LinearOp op) {
   (elementType(op.getResult()).isF32() ? storedForm : wideForm)[op] = y;
 }
 
-/// The head writes where its result is wanted, if that is what is returned.
+/// If the entry returns the head's result as logits, the head writes into the
+/// memory of the logits.
 void FunctionLowering::lower(HeadOp op) {
   Value into;
   if (makesOutput(op, Logits))
@@ -383,8 +390,8 @@ void FunctionLowering::lower(HeadOp op) {
   storedForm[op] = makesOutput(op, Logits) ? intoOutput(Logits, y) : y;
 }
 
-/// Whether the op writes its result where an entry wants it: the head, or the
-/// last norm.
+/// Whether the op writes its result into an output of the entry: the head, or
+/// the last norm.
 static bool writesOutput(Operation *op) {
   return op && ((isa<HeadOp>(op) &&
                  makesOutput(op->getResult(0), FunctionLowering::Logits)) ||
@@ -392,7 +399,8 @@ static bool writesOutput(Operation *op) {
                  makesOutput(op->getResult(0), FunctionLowering::Hidden)));
 }
 
-/// The op that makes this value, in the kernel that it may come from; or null.
+/// The op that makes this value, or null. If a kernel yields the value, the op
+/// in the kernel.
 static Operation *makerOf(Value value) {
   if (auto kernel = value.getDefiningOp<KernelOp>()) {
     Operation *yield = kernel.getBody().front().getTerminator();
@@ -433,8 +441,9 @@ void FunctionLowering::lower(ActivateOp op) {
                          });
 }
 
-/// A table's rows for the tokens: from the position on, or at the position of
-/// each; these are gathered once for each table.
+/// The table's rows for the tokens: consecutive rows from one position on, or,
+/// if each token has a position, the row at each position. Rows at the
+/// positions of tokens are gathered once for each table.
 Value FunctionLowering::rowsAt(Value table, Value oldPosition,
                                ArrayRef<OpFoldResult> sizes) {
   Value position = stored(oldPosition);
@@ -455,7 +464,8 @@ Value FunctionLowering::rowsAt(Value table, Value oldPosition,
   return gathered;
 }
 
-/// Rows of the table from the position on, or its only row, to each of x.
+/// Adds to each row of x the table's row for that token. A table without a
+/// position has one row, which is added to all rows of x.
 void FunctionLowering::lower(AddRowsOp op) {
   Value x = any(op.getInput()), table = stored(op.getTable());
   SmallVector<OpFoldResult> sizes = b.sizes(x);
@@ -475,9 +485,9 @@ void FunctionLowering::lower(AddRowsOp op) {
                 })[0];
 }
 
-/// The sum takes the place of what this rank adds to it. Flat, since
-/// mpi.allreduce counts the elements of the first dimension alone; f32, since
-/// it has no other type of floats.
+/// The sum over ranks replaces this rank's summand, in the same buffer. The
+/// tensor is flattened because mpi.allreduce only counts the elements of the
+/// first dimension. It is widened to f32, the only float type of mpi.allreduce.
 void FunctionLowering::lower(AllReduceOp op) {
   Value x = any(op.getInput());
   Type f32 = b.getF32Type();
@@ -537,7 +547,8 @@ void FunctionLowering::lower(RopeOp op) {
       rowsAt(stored(op.getSin()), op.getPosition(), rows)};
   AffineMap all = b.select(3, {0, 1, 2}), table = b.select(3, {0, 2});
   Type type = op.getType().getElementType();
-  // One half after the other, each made where it is inserted.
+  // The two halves are computed one after the other, each directly in its slice
+  // of `out`.
   for (bool upper : {false, true}) {
     ArrayRef<OpFoldResult> offsets = upper ? high : low;
     Value rotated = b.generic(
@@ -562,7 +573,8 @@ void FunctionLowering::lower(RopeOp op) {
   storedForm[op] = out;
 }
 
-/// The rows, one behind the other for each head, into the layer's cache.
+/// Writes the rows into the layer's cache, where the rows of one head are
+/// adjacent.
 void FunctionLowering::lower(KVAppendOp op) {
   Value rows = stored(op.getRows());
   if (op.getPages()) {
@@ -601,8 +613,9 @@ void FunctionLowering::lower(GQAOp op) {
   storedForm[op] = lowerAttention(b, operands, op);
 }
 
-/// What a kernel takes: views and constants are made inside, from what they are
-/// made of.
+/// Collects the operands of a kernel into `operands`. Views and constants
+/// become no operands: `inside` has the ops that make them, which are cloned
+/// into the kernel.
 static void collectOperands(Value value, llvm::SetVector<Operation *> &inside,
                             llvm::SetVector<Value> &operands) {
   Operation *op = value.getDefiningOp();
@@ -612,7 +625,8 @@ static void collectOperands(Value value, llvm::SetVector<Operation *> &inside,
     operands.insert(value);
     return;
   }
-  // The size of a dimension that a reshape keeps is its source's.
+  // A dimension that a reshape keeps has the size of the source's dimension, so
+  // the operands for sizes are not needed.
   ValueRange read = op->getOperands();
   if (auto expand = dyn_cast<tensor::ExpandShapeOp>(op))
     if (llvm::all_of(expand.getReassociationIndices(), [&](const auto &group) {
@@ -626,8 +640,7 @@ static void collectOperands(Value value, llvm::SetVector<Operation *> &inside,
   inside.insert(op);
 }
 
-/// The argument that a value is a new version of, if it is one: it is updated
-/// in place.
+/// The argument that a value is an update of, in place; null if it is none.
 static BlockArgument updatedArgument(Value value) {
   while (auto result = dyn_cast<OpResult>(value)) {
     if (auto loop = dyn_cast<scf::ForOp>(result.getOwner()))
@@ -640,8 +653,9 @@ static BlockArgument updatedArgument(Value value) {
   return dyn_cast<BlockArgument>(value);
 }
 
-/// `value` put into `destination`: where it is put together from parts, these;
-/// else in the shape in which it was computed.
+/// Stores `value` in `destination`. If `value` is put together from slices, the
+/// slices are inserted into `destination` directly. A collapsed value is stored
+/// in the shape in which it was computed.
 static Value store(LinalgBuilder &b, Value value, Value destination) {
   Value root = value;
   while (auto insert = root.getDefiningOp<tensor::InsertSliceOp>())
@@ -664,10 +678,12 @@ static Value store(LinalgBuilder &b, Value value, Value destination) {
                                          store(b, source, expanded), groups);
 }
 
-/// A private function of the kernel's name and the entry's, and what to call it
-/// with. It takes what it reads and then, for each result that is no update of
-/// an argument, the tensor that takes the result. A kernel with the head also
-/// takes the logits, one with the last norm the hidden states.
+/// Makes a private function named after the kernel and the entry, and appends
+/// the operands of its call to `operands`. The function takes the values that
+/// it reads. For each result that does not update an argument in place, the
+/// function also takes a tensor into which the result is written. A kernel with
+/// the head also takes the logits; a kernel with the last norm also takes the
+/// hidden states.
 func::FuncOp FunctionLowering::lowerKernel(KernelOp op,
                                            SmallVectorImpl<Value> &operands) {
   llvm::SetVector<Value> captured, taken;
@@ -677,7 +693,8 @@ func::FuncOp FunctionLowering::lowerKernel(KernelOp op,
     collectOperands(value, inside, taken);
   for (Value value : taken)
     operands.push_back(stored(value));
-  // All that has a row a token has as many; a paged cache has pages.
+  // The first dimension of every dynamic tensor is the number of tokens, except
+  // that of a paged cache, which is the number of pages.
   OpFoldResult rows;
   for (Value value : captured)
     if (auto type = dyn_cast<RankedTensorType>(value.getType());
@@ -696,7 +713,8 @@ func::FuncOp FunctionLowering::lowerKernel(KernelOp op,
       b.getFunctionType(TypeRange(ValueRange(operands)), {}));
   kernel.setPrivate();
   kernel->setAttr("chunk", function->getAttr("chunk"));
-  // How many logits of a prompt are wanted is the caller's choice.
+  // The caller chooses how many logits of a prompt are computed, so a kernel
+  // that writes a prompt's logits is not invariant.
   if (Attribute invariant = function->getAttr("invariant");
       invariant && (!written[Logits] || entry == "batch"))
     kernel->setAttr("invariant", invariant);

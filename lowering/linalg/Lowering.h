@@ -15,18 +15,19 @@ namespace cria {
 /// Lowers the ops of one function, an entry or a kernel, in order.
 ///
 /// Every llama value has a stored form, of its declared type. The result of a
-/// linear, and a norm of it, is first made in f32, its wide form; ops that
-/// compute read the wide form where there is one, so that within a kernel a
-/// value is rounded once, where it leaves.
+/// linear, and the norm of this result, is first made in f32: this is the
+/// value's wide form. An op that computes reads the wide form if there is one.
+/// So a value is rounded once in a kernel, when it is stored.
 class FunctionLowering {
 public:
-  /// What an entry returns beside the caches, in order, both f32.
+  /// The results of an entry other than the caches, in order. Both are f32.
   enum Output { Logits, Hidden, kOutputs };
-  /// Where each goes, which has room for more rows; null for none.
+  /// The memory of each result, with room for `chunk` rows; null if the entry
+  /// does not return the result.
   using Outputs = std::array<mlir::Value, kOutputs>;
 
-  /// Lowers at the builder's insertion point, in `function`; what the entry
-  /// `entry` returns goes into `outputs`.
+  /// Lowers at the builder's insertion point, in `function`. The results of the
+  /// entry `entry` are written into `outputs`.
   FunctionLowering(LinalgBuilder &builder, mlir::func::FuncOp function,
                    llvm::StringRef entry, Outputs outputs)
       : b(builder), function(function), entry(entry), outputs(outputs) {}
@@ -34,8 +35,8 @@ public:
   void lowerBlock(mlir::Block &block);
   void set(mlir::Value old, mlir::Value stored) { storedForm[old] = stored; }
   mlir::Value stored(mlir::Value old);
-  /// The memory of an output with `old`, which is what the function returns
-  /// for it, in it.
+  /// The memory of an output, after `old` is stored in it. `old` is the value
+  /// that the llama function returns as this output.
   mlir::Value storeOutput(Output output, mlir::Value old);
 
 private:
@@ -77,19 +78,21 @@ private:
 
   LinalgBuilder &b;
   mlir::func::FuncOp function;
-  /// The entry's name, which its kernels' end with.
+  /// The entry's name. The names of the entry's kernels end with it.
   llvm::StringRef entry;
   Outputs outputs;
   llvm::DenseMap<mlir::Value, mlir::Value> storedForm, wideForm;
-  /// What is multiplied with quantized weights, in blocks.
+  /// The left operands of products with quantized weights, in blocks.
   llvm::DenseMap<mlir::Value, BlockRows> inBlocks;
-  /// Of a table, the rows at the positions of tokens.
+  /// The rows of a table at the positions of the tokens. The key is (table,
+  /// positions).
   llvm::DenseMap<std::pair<mlir::Value, mlir::Value>, mlir::Value> gatheredRows;
 };
 
-/// What `llama.gqa` reads: a query of any form (T, H, D), caches (L, KVH, S,
-/// D), or with `pages` paged ones. With `over` keys below it are visible,
-/// without those of the text.
+/// The operands of `llama.gqa`: a query (T, H, D) in its wide or stored form,
+/// and caches (L, KVH, S, D). If `pages` is set, the caches are paged. If
+/// `over` is set, the tokens see the keys below `over`, and not those of their
+/// own text.
 struct AttentionOperands {
   mlir::Value query, keys, values, layer, position, pages, over;
 };
