@@ -33,7 +33,8 @@ Phase cria::phaseOf(ModuleOp module) {
 // Flags
 //===----------------------------------------------------------------------===//
 
-/// Fails if `asked`, where the user asked, is not what the text is made for.
+/// Fails if the user passed the flag with another value than the one that the
+/// text was compiled with. `asked` is empty if the user did not pass the flag.
 template <typename T>
 static llvm::Error expectFlag(StringRef input, const char *flag,
                               std::optional<T> asked, T made) {
@@ -68,7 +69,7 @@ llvm::Error cria::checkModel(const CompileOptions &options,
                     *model.getInteger("max_seq"));
 }
 
-/// The target and the CPU of a text at Tile.
+/// Sets the target and the CPU to those of a text at Tile.
 static llvm::Error resumeTarget(CompileOptions &options,
                                 const Manifest &manifest) {
   const json::Object &root = manifest.object();
@@ -125,7 +126,7 @@ llvm::Error cria::resume(CompileOptions &options, Phase phase,
           expectFlag(options.input, "batch", options.batch, batch))
     return error;
   options.chunk = chunk;
-  options.shards = 0; // it is split as asked
+  options.shards = 0; // the program is split already
   options.batch = batch;
   options.import = {};
   return phase == Phase::Tile ? resumeTarget(options, manifest)
@@ -153,7 +154,7 @@ llvm::Error cria::checkTarget(const PipelineOptions &options, StringRef input,
 //===----------------------------------------------------------------------===//
 
 namespace {
-/// What the runtime binds to a slot.
+/// A tensor that the runtime binds to a slot.
 struct Bound {
   int64_t slot;
   bool layered;
@@ -161,7 +162,7 @@ struct Bound {
   std::string dtype;
 };
 
-/// A module from Linalg on beside its manifest.
+/// Verifies a module of phase Linalg or Tile against its manifest.
 class Resumed {
 public:
   Resumed(ModuleOp module, Phase phase, const Manifest &manifest)
@@ -175,7 +176,7 @@ private:
   LogicalResult verifyEntry(func::FuncOp entry);
   LogicalResult verifyBatched(func::FuncOp entry,
                               const EntryArguments &arguments);
-  /// A number of the manifest's `batch`; 0 where there is none.
+  /// A number of the manifest's `batch`; 0 if there is no `batch`.
   int64_t batch(StringRef key) const {
     const json::Object *object = root.getObject("batch");
     return object ? object->getInteger(key).value_or(0) : 0;
@@ -209,8 +210,8 @@ static std::string nameOf(Type type) {
   return name;
 }
 
-/// Whether a tensor or memref is what the manifest names by shape and type:
-/// storageType of blocks.
+/// Whether a tensor or memref has the shape and type that the manifest names.
+/// Blocks are stored as storageType says.
 static bool isStored(ShapedType type, json::Array shape, StringRef dtype) {
   std::string element = dtype.str();
   if (auto format = llama::symbolizeBlockFormat(dtype);
@@ -251,7 +252,7 @@ void Resumed::readSymbols() {
   }
 }
 
-/// Tensors before Tile, contiguous memrefs from there on.
+/// Arguments and results are tensors at Linalg, and contiguous memrefs at Tile.
 LogicalResult Resumed::verifyTypes(func::FuncOp function) {
   FunctionType signature = function.getFunctionType();
   for (Type type : llvm::concat<const Type>(signature.getInputs(),
@@ -269,7 +270,8 @@ LogicalResult Resumed::verifyTypes(func::FuncOp function) {
   return success();
 }
 
-/// A declaration stands for what the manifest has a slot for.
+/// A declaration stands for a weight or a rope table that has a slot in the
+/// manifest.
 LogicalResult Resumed::verifySymbol(func::FuncOp function) {
   auto what = function->getAttrOfType<DictionaryAttr>("weight");
   if (!what)
@@ -314,7 +316,7 @@ LogicalResult Resumed::verifyCaches(func::FuncOp entry,
     auto type = cast<ShapedType>(entry.getArgumentTypes()[place]);
     const json::Object *cache = value.getAsObject();
     const json::Array *shape = cache ? cache->getArray("shape") : nullptr;
-    if (isBatched) // of any number of pages
+    if (isBatched) // the number of pages may be any
       type = type.clone(type.getShape().drop_front());
     StringRef dtype =
         cache ? cache->getString("dtype").value_or("") : StringRef();
@@ -326,7 +328,8 @@ LogicalResult Resumed::verifyCaches(func::FuncOp entry,
   return success();
 }
 
-/// Those of @prefill are of as many numbers as the manifest says.
+/// @prefill has hidden states of as many numbers as the manifest says; other
+/// entries have none.
 LogicalResult Resumed::verifyHidden(func::FuncOp entry,
                                     const EntryArguments &arguments) {
   std::optional<int64_t> size;
@@ -363,8 +366,8 @@ LogicalResult Resumed::verifyArena(func::FuncOp entry,
 static constexpr StringLiteral kEntries[] = {"prefill", "decode", "encode",
                                              "batch"};
 
-/// Entries over paged caches, and pages as the manifest has them, come with
-/// `--batch` alone.
+/// Entries over paged caches come with `--batch` alone. Their pages have the
+/// shape that the manifest says.
 LogicalResult Resumed::verifyBatched(func::FuncOp entry,
                                      const EntryArguments &arguments) {
   bool isPaged = arguments.has(EntryArgument::Pages),
@@ -389,7 +392,7 @@ LogicalResult Resumed::verifyEntry(func::FuncOp entry) {
   if (failed(arguments))
     return failure();
   StringRef name = entry.getName();
-  // What plans it checks the rest.
+  // The pass plan-launches checks the other arguments of @sample.
   if (arguments->drawsId())
     return success();
   if (!llvm::is_contained(kEntries, name))
@@ -424,8 +427,8 @@ LogicalResult Resumed::verifyEntry(func::FuncOp entry) {
   return phase == Phase::Tile ? verifyArena(entry, *arguments) : success();
 }
 
-/// What CUDA's Tile has: kernels, the chips that they are for, and the host's
-/// plan.
+/// Checks the parts of a module that only CUDA's Tile has: kernels, the chips
+/// that the kernels are for, and the entry @sample.
 LogicalResult Resumed::verifyKernels() {
   auto modules = module.getOps<gpu::GPUModuleOp>();
   if (!llvm::hasSingleElement(modules))
@@ -478,7 +481,8 @@ LogicalResult cria::verifyResumed(ModuleOp module, Phase phase,
     return Resumed(module, phase, manifest).verify();
   if (failed(verifyFused(module)))
     return failure();
-  // The symbols and caches are all in the program: it gives them again.
+  // The manifest's symbols and caches can be derived from the program: the
+  // manifest must be equal to the derived one.
   Manifest now;
   now.describeInterface(module, module.lookupSymbol<func::FuncOp>("prefill"));
   if (bool(module.lookupSymbol("batch")) !=

@@ -10,10 +10,12 @@ using namespace mlir;
 using namespace cria;
 using namespace cria::llama;
 
-/// Of a layer whose rows are not known yet.
+/// The rope of a layer whose rows are not known yet, and of a layer without
+/// rope.
 static constexpr int64_t kUnknown = -2, kNone = -1;
 
-/// What a kernel yields as this result, or the value itself.
+/// The value that a kernel yields as this result; `value` itself if no kernel
+/// makes it.
 static Value inKernel(Value value) {
   auto kernel = value.getDefiningOp<KernelOp>();
   if (!kernel)
@@ -22,7 +24,7 @@ static Value inKernel(Value value) {
       cast<OpResult>(value).getResultNumber());
 }
 
-/// The argument of the function that a cache is a version of, or null.
+/// The function's argument that a cache is an update of, or null.
 static BlockArgument cacheArgument(Value cache) {
   while (cache) {
     cache = inKernel(cache);
@@ -47,7 +49,7 @@ static BlockArgument cacheArgument(Value cache) {
 }
 
 namespace {
-/// Reads the caches' ropes off one function.
+/// Reads the ropes of all caches from one function.
 class CacheRopeReader {
 public:
   explicit CacheRopeReader(func::FuncOp function) : function(function) {
@@ -72,7 +74,7 @@ private:
 };
 } // namespace
 
-/// The rope that has rotated heads, or kNone.
+/// The number of the rope table that rotated the heads, or kNone.
 int64_t CacheRopeReader::ropeOf(Value rows) const {
   auto rope = inKernel(rows).getDefiningOp<RopeOp>();
   auto table = rope ? rope.getCos().getDefiningOp<GetRopeOp>() : GetRopeOp();
@@ -103,7 +105,7 @@ bool CacheRopeReader::add(KVAppendOp append) {
   return true;
 }
 
-/// Whether queries turn as the keys do.
+/// Whether queries are rotated with the same rope table as the keys.
 bool CacheRopeReader::fits(GQAOp attention) {
   std::optional<LayerNumber> layers = layerNumber(attention.getLayer());
   LayerRopes *cache = ropesOf(attention.getKeyCache());
@@ -117,7 +119,8 @@ bool CacheRopeReader::fits(GQAOp attention) {
   return true;
 }
 
-/// Whether rope's result is only what queries and caches are made of.
+/// Whether the rotated heads are only used as queries of `llama.gqa` and rows
+/// of `llama.kv_append`.
 static bool isForAttention(Value rotated) {
   return llvm::all_of(rotated.getUses(), [](OpOperand &use) {
     Operation *user = use.getOwner();
@@ -145,6 +148,6 @@ std::optional<std::vector<LayerRopes>> CacheRopeReader::read() {
 std::optional<std::vector<LayerRopes>> cria::cacheRopes(func::FuncOp function) {
   for (Type cache : cacheTypes(function.getFunctionType()))
     if (isPaged(cast<RankedTensorType>(cache)))
-      return std::nullopt; // whose rows other texts may share
+      return std::nullopt; // other texts may share a paged cache's rows
   return CacheRopeReader(function).read();
 }

@@ -13,8 +13,9 @@
 LLD_HAS_DRIVER(elf)
 
 namespace {
-/// File descriptors that lld opens by path: files in memory for its inputs, and
-/// the end of a pipe for its output, since lld replaces regular files.
+/// File descriptors that lld opens by path: a file in memory for each input,
+/// and the end of a pipe for the output. The output cannot be a file in memory
+/// because lld replaces regular files.
 struct Descriptors {
   std::vector<int> objects;
   int pipe[2] = {-1, -1};
@@ -104,8 +105,8 @@ llvm::Expected<llvm::SmallVector<char, 0>>
 cria::linkSharedObject(llvm::ArrayRef<llvm::SmallVector<char, 0>> objects) {
   return link(objects,
               {"-shared", "-z", "now", "-z", "noexecstack", "--hash-style=gnu",
-               "--icf=all",       // the code of k's product may be that of v's
-               "--build-id=sha1", // by which perf finds symbols
+               "--icf=all",       // merges equal code, as of k_proj and v_proj
+               "--build-id=sha1", // perf finds symbols by the build ID
                "--soname=" CRIA_SONAME});
 }
 

@@ -28,7 +28,7 @@ static json::Array shapeOf(RankedTensorType type) {
   return shape;
 }
 
-/// The first slot, which import has given it.
+/// The first slot of a symbol. Symbols have slots from import on.
 template <typename Op> static int64_t slotOf(Op op) {
   return op.getSlotAttr().getInt();
 }
@@ -81,7 +81,7 @@ static json::Object describe(RopeTableOp table) {
   return object;
 }
 
-/// Operations and bytes of one token: the body's, and the head's.
+/// Operations and bytes of one token, without the head and of the head.
 static json::Object describe(const Costs &costs) {
   int64_t flops = costs.flops(false), bytes = costs.weightBytes(false);
   int64_t headFlops = costs.flops(true), headBytes = costs.weightBytes(true);
@@ -146,13 +146,13 @@ static json::Object modelOf(func::FuncOp forward, const json::Object *config,
     auto cache = cast<RankedTensorType>(caches.front());
     model["layers"] = cache.getDimSize(0);
     Type element = cache.getElementType();
-    // That of activations, where caches are quantized.
+    // The type of activations. Quantized caches have another element type.
     forward.walk([&](KVAppendOp op) {
       element = op.getRows().getType().getElementType();
     });
     model["dtype"] = dtypeName(element);
   }
-  // Tokens see those behind them: a text is one call.
+  // Tokens also see later tokens, so a text must be one call.
   WalkResult causal = forward.walk([](GQAOp op) {
     return op.getCausal() || op.getOver() ? WalkResult::advance()
                                           : WalkResult::interrupt();
@@ -215,10 +215,10 @@ void Manifest::fromFuse(ModuleOp program) {
     describeBatch(batch);
 }
 
-/// The rows of a call, the positions of a page, the pages of a text at most;
-/// caches by their pages.
+/// Describes the batch entry: the rows of a call, the positions of a page, and
+/// the most pages of a text. A cache is described by one of its pages.
 void Manifest::describeBatch(func::FuncOp batch) {
-  root.getObject("model")->erase("hidden"); // of which entries return none
+  root.getObject("model")->erase("hidden"); // these entries return none
   describeCaches(batch);
   FunctionType type = batch.getFunctionType();
   ArrayRef<Type> caches = cacheTypes(type);
@@ -242,7 +242,7 @@ void Manifest::setTarget(const PipelineOptions &options) {
     root["cpu"] = json::Array{cpuOf(options.cpu, root)};
 }
 
-/// The code of the compilation's own CPU.
+/// The description of the code for the compilation's own CPU.
 static json::Object &firstCpu(json::Object &root) {
   return *(*root["cpu"].getAsArray())[0].getAsObject();
 }
@@ -293,9 +293,9 @@ void Manifest::describeSymbols(ModuleOp program) {
   root["slots"] = slots;
 }
 
-/// The table of which a single op looks up the ids, where nothing else but what
-/// the program returns reads it: then the runtime can put other rows in its
-/// place for as long as it wants no logits.
+/// The embedding table, if one op looks up the ids in it, and nothing else
+/// reads it except the head whose logits the program returns. The runtime can
+/// then replace the table by other rows, as long as it does not ask for logits.
 static WeightOp embeddingOf(func::FuncOp forward) {
   SmallVector<EmbedOp> lookups;
   forward.walk([&](EmbedOp op) { lookups.push_back(op); });
@@ -403,8 +403,8 @@ std::string Manifest::text() const {
 
 static constexpr const char *kAttribute = "cria.manifest";
 
-/// Whether objects and arrays nest no deeper than a config in a manifest may:
-/// LLVM's parser recurses.
+/// Whether objects and arrays nest at most `most` deep. LLVM's parser recurses,
+/// so deep text would overflow the stack.
 static bool isShallow(StringRef text) {
   constexpr int most = 80;
   int depth = 0;
@@ -430,7 +430,7 @@ void Manifest::store(ModuleOp module) const {
   module->setAttr(kAttribute, StringAttr::get(module.getContext(), text()));
 }
 
-/// The key of what compilation reads that is missing or out of range, or
+/// The key that compilation reads and that is missing or out of range, or
 /// nullptr.
 static const char *missing(const json::Object &root) {
   const json::Object *model = root.getObject("model");

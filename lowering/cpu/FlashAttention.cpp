@@ -1,13 +1,14 @@
 /// product, linalg.softmax, product  =>  scf.forall { online softmax }
 ///
 /// Attention as an online softmax (Milakov and Gimelshein 2018, as in
-/// FlashAttention): keys come in blocks; for every row, a query of one head and
-/// one token, run the maximum m, the sum l of exp(s - m) and the unnormalized
-/// output o. A new block rescales them by alpha = exp(m_old - m_new).
+/// FlashAttention). A row is a query of one head and one token. Keys are read
+/// block by block. Each row keeps a running maximum m, the sum l of exp(s - m),
+/// and the unnormalized output o. A new block rescales l and o by alpha =
+/// exp(m_old - m_new).
 ///
 /// All rows of one KV head share its keys and values, so one iteration of the
-/// parallel loop is one KV head. The two forms differ in what lies innermost,
-/// and so becomes the vector:
+/// parallel loop is one KV head. There are two forms. They differ in the
+/// innermost dimension, which becomes the vector:
 ///
 ///   one token    rows are few (heads per KV head): scores s are (rows, keys),
 ///                each a dot product along the head size, as keys lie in the
@@ -17,18 +18,18 @@
 ///                rows). Softmax is then elementwise over vectors of rows, and
 ///                both products broadcast cache elements against rows.
 ///
-/// A block of keys and values that lie in blocks of integers is widened first,
-/// into f32, or bf16 for AMX: 64 keys at a time, that the L1 cache holds.
+/// Keys and values in quantized blocks are widened first, to f32, or to bf16
+/// for AMX: 64 keys at a time, so that the widened keys stay in the L1 cache.
 ///
-/// In a paged cache one token reads a page at a time where it lies. More tokens
-/// have blocks of 64 keys put together from pages, in the type they are
-/// computed in. Where each token has pages of its own, each is one token, and
-/// an iteration one KV head of it: it ends with the token's own last page.
+/// If the cache is paged, one token reads one page at a time, in place. More
+/// tokens read blocks of 64 keys, which are gathered from pages in the type of
+/// the computation. If each token has its own pages, the form for one token is
+/// used: an iteration is one KV head of one token, and reads up to the token's
+/// last page.
 ///
-/// Blocks of keys that no row of the iteration may see are not visited. What is
-/// done to a score is the payload that linalg has for it. A softmax of another
-/// form is taken apart, and runs as loops over all scores, after a
-/// missed-optimization remark.
+/// Blocks of keys that no row of the iteration may see are skipped. The ops on
+/// scores, such as the mask, are cloned from linalg. A softmax of another form
+/// is decomposed into loops over all scores, with a missed-optimization remark.
 #include "lowering/Passes.h"
 #include "lowering/kernel/Attention.h"
 #include "lowering/kernel/Softmax.h"
@@ -103,14 +104,14 @@ private:
   const Attention &in;
   RankedTensorType type; // of the query
   bool oneToken, amx;
-  unsigned keyDim; // of scores
+  unsigned keyDim; // the dimension of scores that is the keys
   int64_t kvHeads, group, size, keys, tokensPerBlock;
-  int64_t pageKeys; // of a page; 0 where caches are not paged
+  int64_t pageKeys; // keys of a page; 0 if the caches are not paged
   Value tokens, firstKey, endKey;
-  /// Where tokens have pages of their own: the token of the iteration, and its
-  /// position, i32.
+  /// If tokens have their own pages: the token of the iteration, and its
+  /// position as an i32.
   Value ownToken, ownPosition;
-  OpFoldResult zero, one, heads, d; // of slices: G and D
+  OpFoldResult zero, one, heads, d; // sizes of slices: 0, 1, G and D
 };
 } // namespace
 
@@ -123,14 +124,16 @@ FlashAttention::FlashAttention(LinalgBuilder &b, const Attention &attention,
   kvHeads = type.getDimSize(1);
   group = type.getDimSize(2);
   size = type.getDimSize(3);
-  // A block of keys never reaches past the cache, or is of whole pages.
+  // A block of keys ends within the cache: the number of positions is a
+  // multiple of the block. A block of a paged cache is whole pages.
   auto cache = cast<RankedTensorType>(in.keys.getType());
   pageKeys = in.pages ? cache.getDimSize(3) : 0;
   if (!in.pages)
     keys = std::gcd<int64_t>(cache.getDimSize(2), 64);
   else
     keys = pageKeys * (oneToken ? 1 : std::max<int64_t>(1, 64 / pageKeys));
-  // Rows are a multiple of 16, a vector, and at least 64 where they can be.
+  // The number of rows is a multiple of 16, a vector, and at least 64 if
+  // possible.
   tokensPerBlock = std::max<int64_t>(16, 64 / llvm::PowerOf2Ceil(group));
   auto isBf16 = [](Value tensor) {
     return cast<RankedTensorType>(tensor.getType()).getElementType().isBF16();
@@ -154,7 +157,8 @@ Value FlashAttention::affine(AffineExpr expr, ArrayRef<OpFoldResult> operands) {
   return affine::makeComposedAffineApply(b, b.getLoc(), expr, operands);
 }
 
-/// (keys, D) of one head of the cache, as the products take them.
+/// One block of keys or values of one head, (keys, D), in the form that the
+/// products take.
 Value FlashAttention::cacheBlock(Value cache, linalg::GenericOp widened,
                                  Value head, Value block) {
   if (pageKeys && keys == pageKeys && oneToken)
@@ -175,7 +179,7 @@ Value FlashAttention::cacheBlock(Value cache, linalg::GenericOp widened,
                [](Values v) -> SmallVector<Value> { return {v[0]}; });
 }
 
-/// The number of a text's page in the cache.
+/// The number, in the cache, of the page at index `page` of a text's pages.
 Value FlashAttention::pageNumber(Value page) {
   SmallVector<Value> at = {page};
   if (ownToken)
@@ -184,8 +188,9 @@ Value FlashAttention::pageNumber(Value page) {
                                     tensor::ExtractOp::create(b, in.pages, at));
 }
 
-/// One head's rows of a page, (P, D); of one in blocks, bytes [from, from +
-/// count) of each: (P, D / 32, count), or (P, D / 32) of one.
+/// One head's rows of a page, (P, D). If the cache is in quantized blocks: the
+/// bytes [from, from + count) of each block, (P, D / 32, count), or (P, D / 32)
+/// if `count` is 1.
 Value FlashAttention::pagePart(Value cache, Value page, Value head,
                                int64_t from, int64_t count) {
   auto type = cast<RankedTensorType>(cache.getType());
@@ -208,7 +213,8 @@ Value FlashAttention::pagePart(Value cache, Value page, Value head,
                  RankedTensorType::get(shape, type.getElementType()));
 }
 
-/// The numbers (P, D) of one head of a text's page, as they lie or widened.
+/// One head's numbers (P, D) of a text's page, as they are stored, or widened
+/// by `widened`.
 Value FlashAttention::pageTile(Value cache, linalg::GenericOp widened,
                                Value page, Value head) {
   Value number = pageNumber(page);
@@ -225,8 +231,9 @@ Value FlashAttention::pageTile(Value cache, linalg::GenericOp widened,
   return widen(widened, inputs, pageKeys);
 }
 
-/// The numbers (keys, D) of a block, from its pages. Of pages behind the text's
-/// last key nothing is known: the last one stands in for them.
+/// Gathers the numbers (keys, D) of a block from its pages. The numbers of the
+/// pages after the page with the text's last key are undefined, so this page is
+/// read instead of them.
 Value FlashAttention::gatheredBlock(Value cache, linalg::GenericOp widened,
                                     Value head, Value block) {
   int64_t pages = keys / pageKeys;
@@ -250,7 +257,7 @@ Value FlashAttention::gatheredBlock(Value cache, linalg::GenericOp widened,
       .getResult(0);
 }
 
-/// What `op` makes of keys [first, first + keys) of a head.
+/// Applies the widening `op` to the keys [first, first + keys) of a head.
 Value FlashAttention::widenBlock(linalg::GenericOp op, Value head,
                                  Value first) {
   SmallVector<Value> inputs;
@@ -269,10 +276,12 @@ Value FlashAttention::widenBlock(linalg::GenericOp op, Value head,
   return widen(op, inputs, keys);
 }
 
-/// What `op` makes of what it would read of `keys` keys of one head.
+/// Applies the widening `op` to `inputs`: the slices of its inputs with `keys`
+/// keys of one head.
 Value FlashAttention::widen(linalg::GenericOp op, ArrayRef<Value> inputs,
                             int64_t keys) {
-  // Its loops are over keys, blocks and numbers, behind heads or tokens.
+  // The last three loops of the op are over keys, blocks and numbers. The loops
+  // before them are over heads or tokens.
   unsigned before = op.getNumLoops() - 3;
   SmallVector<AffineMap> maps;
   for (OpOperand *input : op.getDpsInputOperands())
@@ -307,7 +316,7 @@ Value FlashAttention::widen(linalg::GenericOp op, ArrayRef<Value> inputs,
       b, tile.getResult(0), ArrayRef<ReassociationIndices>{{0}, {1, 2}});
 }
 
-/// The element of the iteration's token, as an index.
+/// The element of `positions` for the iteration's token, as an index.
 Value FlashAttention::positionOf(Value positions) {
   Value position = positions == in.positions
                        ? ownPosition
@@ -340,7 +349,7 @@ std::pair<Value, Value> FlashAttention::blocks(Value firstToken,
           affine(sum.ceilDiv(keys), {end, firstKey})};
 }
 
-/// The rows' tokens, as i32. Row r is of the token firstToken + r / group.
+/// The token of each row, as i32: row r has the token firstToken + r / group.
 Value FlashAttention::tokensOfRows(Value firstToken, int64_t rows) {
   Value out = b.empty({b.getIndexAttr(rows)}, b.getI32Type());
   return b.generic(1, {}, {out}, {b.select(1, {0})}, [&](Values) {
@@ -351,8 +360,8 @@ Value FlashAttention::tokensOfRows(Value firstToken, int64_t rows) {
   })[0];
 }
 
-/// What the softmax takes for a block's products, in place. A block is read
-/// whole, also where keys of it are not of the text.
+/// Turns the products of a block into the softmax's input, in place. A block is
+/// always read whole, so keys that the text does not have are hidden.
 Value FlashAttention::score(Value scores, Value block, Value head,
                             Value tokens) {
   Value first = affine(b.getAffineDimExpr(0) * keys, {block});
@@ -369,7 +378,7 @@ Value FlashAttention::score(Value scores, Value block, Value head,
                          arith::IndexCastOp::create(b, b.getIndexType(), v[0]),
                          arith::SubIOp::create(b, key, firstKey)};
         Value score = in.emitScore(b, place, v[1], ownPosition);
-        if (ownToken) // Its position says which keys there are.
+        if (ownToken) // The mask hides all keys after the token's position.
           return {score};
         Value exists = compare(arith::CmpIPredicate::slt, key, endKey);
         if (!isConstantIntValue(in.firstKey, 0))
@@ -379,14 +388,14 @@ Value FlashAttention::score(Value scores, Value block, Value head,
       })[0];
 }
 
-/// In a payload: an element of the output. A row that saw nothing is zero.
+/// In a payload: an element of the output. A row that saw no keys is zero.
 SmallVector<Value> FlashAttention::result(Value output, Value sum) {
   Value least = b.f32(std::numeric_limits<float>::min());
   Value divisor = arith::MaxNumFOp::create(b, sum, least);
   return {in.emitResult(b, arith::DivFOp::create(b, output, divisor))};
 }
 
-/// out = payload(out, in) for each element of the larger, in place.
+/// out = payload(out, in) for each element of the larger of the two, in place.
 Value FlashAttention::update(Value out, AffineMap outMap, Value in,
                              AffineMap inMap,
                              llvm::function_ref<Value(Value, Value)> payload) {
@@ -395,8 +404,8 @@ Value FlashAttention::update(Value out, AffineMap outMap, Value in,
       [&](Values v) -> SmallVector<Value> { return {payload(v[1], v[0])}; })[0];
 }
 
-/// Takes a block's scores into m and l, and rescales o, whose rows are in the
-/// scores' other dimension: returns p.
+/// Adds a block's scores to the state: updates m and l, and rescales o. Returns
+/// p. The rows are the dimension of the scores that is not the keys.
 Value FlashAttention::step(Softmax &state, Value scores) {
   AffineMap row = b.select(1, {0}), all = b.select(2, {0, 1}),
             rows = b.select(2, {1 - keyDim});
@@ -408,8 +417,8 @@ Value FlashAttention::step(Softmax &state, Value scores) {
   auto larger = [&](Value a, Value c) -> Value {
     return arith::MaxNumFOp::create(b, a, c, fast);
   };
-  // The block's own maximum first: alpha is read off before m changes, so that
-  // m changes in place.
+  // The maximum of the block is computed first. Then alpha can be computed
+  // before m changes, and m can be updated in place.
   Value block = update(b.filled(b.sizes(state.maximum), -1e30), rows, scores,
                        all, larger);
   Value alpha = b.map({state.maximum, block}, b.getF32Type(), [&](Values v) {
@@ -430,8 +439,8 @@ Value FlashAttention::step(Softmax &state, Value scores) {
 }
 
 /// The softmax of `rows` rows of one KV head, over the blocks of keys that
-/// tokens [firstToken, endToken) may see. The query is (rows, D) for one token,
-/// else (D, rows), and so is the output.
+/// tokens [firstToken, endToken) may see. For one token the query is (rows, D),
+/// else (D, rows); the output has the shape of the query.
 Softmax FlashAttention::overBlocks(Value query, int64_t rows, Value head,
                                    Value firstToken, Value endToken) {
   Value rowTokens = tokensOfRows(firstToken, rows);
@@ -443,8 +452,9 @@ Softmax FlashAttention::overBlocks(Value query, int64_t rows, Value head,
     std::swap(shape[0], shape[1]);
   }
   auto [first, end] = blocks(firstToken, endToken);
-  // Not -inf: exp(-inf - -inf) would be a NaN in a block no key of which shows.
-  // A score below this counts as hidden.
+  // The initial maximum is not -inf: exp(-inf - -inf) would be a NaN in a block
+  // that has no visible key. A score below the initial maximum counts as
+  // hidden.
   SmallVector<Value> init = {b.filled(row, -1.0e30), b.filled(row, 0),
                              b.filled(shape, 0)};
   AffineMap all = b.select(3, {0, 1}), left = b.select(3, {0, 2}),
@@ -470,8 +480,8 @@ Softmax FlashAttention::overBlocks(Value query, int64_t rows, Value head,
   return {loop.getResult(0), loop.getResult(1), loop.getResult(2)};
 }
 
-/// The rows of one KV head for some tokens, of a tensor (T, KVH, G, D):
-/// (valid, G, D), or (G, D) of one token.
+/// The rows of one KV head for `valid` tokens from `first` on, sliced from a
+/// tensor (T, KVH, G, D): (valid, G, D), or (G, D) for one token.
 Value FlashAttention::rowsOf(Value tensor, Value head, OpFoldResult first,
                              OpFoldResult valid) {
   SmallVector<int64_t> shape = {group, size};
@@ -482,7 +492,8 @@ Value FlashAttention::rowsOf(Value tensor, Value head, OpFoldResult first,
                  RankedTensorType::get(shape, element));
 }
 
-/// The rows of one KV head for one token: (group, D), where they go in `out`.
+/// Computes the rows of one KV head for one token, (group, D), in their slice
+/// of `out`.
 Value FlashAttention::decodeRows(Value head, Value token, Value out) {
   OpFoldResult first = getAsOpFoldResult(token);
   if (in.positions) {
@@ -500,7 +511,7 @@ Value FlashAttention::decodeRows(Value head, Value token, Value out) {
                    [&](Values v) { return result(v[0], v[1]); })[0];
 }
 
-/// Queries (D, tokensPerBlock, group), zero for tokens past the last.
+/// Queries (D, tokensPerBlock, group). Tokens past the last have zeros.
 Value FlashAttention::queryBlock(Value head, Value first, Value valid) {
   Value query = rowsOf(in.query, head, first, valid);
   Value block = b.filled({d, b.getIndexAttr(tokensPerBlock), heads}, 0,
@@ -512,7 +523,8 @@ Value FlashAttention::queryBlock(Value head, Value first, Value valid) {
   return b.insert(rows, block, {zero, zero, zero}, {d, valid, heads});
 }
 
-/// The rows of one KV head for tokens [first, first + valid).
+/// Computes the rows of one KV head for tokens [first, first + valid), in their
+/// slice of `out`.
 Value FlashAttention::prefillRows(Value head, Value first, Value valid,
                                   Value out) {
   Value query = tensor::CollapseShapeOp::create(
@@ -572,7 +584,8 @@ Value FlashAttention::emit(Value out) {
   return loop.getResult(0);
 }
 
-/// Puts the schedule where the output goes: into what it is put into, or into a
+/// Replaces the attention's output by the schedule's. If the output is only
+/// materialized in a destination, the schedule computes it there, and else in a
 /// new tensor.
 static void replace(const Attention &attention, bool amx) {
   Value output = attention.output();

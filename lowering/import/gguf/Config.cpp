@@ -15,7 +15,7 @@ using nlohmann::json;
 
 namespace {
 
-/// Makes a config.json of one checkpoint. After an error nothing more is read.
+/// Makes a config.json from one GGUF checkpoint. Stops at the first error.
 class ConfigReader {
 public:
   ConfigReader(const std::vector<Part> &parts,
@@ -79,7 +79,7 @@ bool ConfigReader::isAllowed(const std::string &name) const {
   return std::find(allowed.begin(), allowed.end(), name) != allowed.end();
 }
 
-/// "llama.block_count" for ".block_count".
+/// The full name of a key: "llama.block_count" for ".block_count".
 std::string ConfigReader::full(const std::string &key) const {
   return key.front() == '.' ? architecture->name + key : key;
 }
@@ -88,7 +88,7 @@ const Value *ConfigReader::find(const std::string &key) const {
   return header.find(full(key));
 }
 
-/// The number `key`; nothing where it is absent.
+/// The number of a key; nothing if the key is absent.
 std::optional<double> ConfigReader::number(const std::string &key) {
   const Value *value = find(key);
   if (!value)
@@ -99,7 +99,8 @@ std::optional<double> ConfigReader::number(const std::string &key) {
   return got;
 }
 
-/// The same, an integer that is not negative.
+/// The integer of a key, which must not be negative; nothing if the key is
+/// absent.
 std::optional<int64_t> ConfigReader::whole(const std::string &key) {
   const Value *value = find(key);
   if (!value)
@@ -115,7 +116,7 @@ void ConfigReader::note(const std::string &name, const std::string &value,
   result.keys.push_back({name, value, fate, why});
 }
 
-/// Says what a tensor means for the config.
+/// Adds a row to the ledger: `why` says what a tensor means for the config.
 void ConfigReader::noteTensor(const std::string &name, const std::string &why) {
   const TensorInfo *info = tensor(name);
   std::string shape;
@@ -141,7 +142,7 @@ void ConfigReader::readArchitecture() {
   result.origins.emplace_back("model_type", "general.architecture");
 }
 
-/// Puts the value of a key of the table into the config.
+/// Sets the value of a known key in the config.
 void ConfigReader::readKey(const std::string &name, const Value &value,
                            const Key &key) {
   if (key.use == KeyUse::Neutral && value.shown() != key.config)
@@ -150,7 +151,8 @@ void ConfigReader::readKey(const std::string &name, const Value &value,
                 CRIA_UNIMPLEMENTED);
   if (key.use != KeyUse::Whole && key.use != KeyUse::Number)
     return;
-  // Some sizes may be given for each layer; here all are the same.
+  // GGUF allows some sizes to differ between layers; only equal sizes are
+  // supported.
   auto numbers = value.numbers();
   if (!numbers || numbers->empty() ||
       std::count(numbers->begin(), numbers->end(), numbers->front()) !=
@@ -187,7 +189,8 @@ void ConfigReader::checkKeys() {
       checkKey(name, value);
 }
 
-/// Where transformers has a default of its own, GGUF has none, or another.
+/// Checks required keys. Sets keys whose default in GGUF differs from the
+/// default in transformers.
 void ConfigReader::checkMissing() {
   for (const char *key :
        {".attention.head_count", ".attention.layer_norm_rms_epsilon",
@@ -218,7 +221,7 @@ void ConfigReader::readVocabulary() {
                                    : "the head is not the embedding");
 }
 
-/// Sizes of heads, and how much of one is rotated.
+/// Reads the size of heads, and how many of a head's dimensions are rotated.
 void ConfigReader::readHeads() {
   auto key = whole(".attention.key_length"),
        value = whole(".attention.value_length"),
@@ -236,7 +239,9 @@ void ConfigReader::readHeads() {
     config["head_dim"] = size;
   if (!rotated || *rotated == size || size <= 0)
     return;
-  // transformers cuts the product with the head's size down to an integer.
+  // transformers multiplies the factor with the head size and truncates the
+  // product to an integer. The 0.5 keeps rounding errors from lowering the
+  // result by one.
   double part =
       (static_cast<double>(*rotated) + 0.5) / static_cast<double>(size);
   config["partial_rotary_factor"] = part;
@@ -244,7 +249,7 @@ void ConfigReader::readHeads() {
                               full(".rope.dimension_count"));
 }
 
-/// Of llama, a model with a window is one of the family mistral.
+/// A llama model with a window belongs to the family mistral.
 void ConfigReader::readWindow() {
   auto window = whole(".attention.sliding_window");
   if (window && *window > 0) {
@@ -258,7 +263,8 @@ void ConfigReader::readWindow() {
                               full(".attention.sliding_window"));
 }
 
-/// What the tensors that there are say: biases, and that all are known.
+/// Reads from the names of the tensors whether there are biases. Fails on
+/// unknown tensors.
 void ConfigReader::readTensors() {
   bool attention = false, mlp = false;
   for (const Part &part : parts)
@@ -281,12 +287,14 @@ void ConfigReader::readTensors() {
   result.origins.emplace_back("mlp_bias", "blk.0.ffn_down.bias");
 }
 
-/// The format of a matrix in an artifact: that of its blocks, or its type's.
+/// The format in an artifact of a matrix with this GGUF type: a format of
+/// blocks, or "none" if the matrix is stored in a float type.
 static std::string formatOf(const std::string &type) {
   return type == "Q8_0" ? "q8_0" : type == "Q4_0" ? "q4_0" : "none";
 }
 
-/// The formats where most matrices have the type `main`.
+/// Sets the quantization formats of a checkpoint whose most common matrix type
+/// is `main`.
 void ConfigReader::readFormats(const std::string &main) {
   std::string format = formatOf(main);
   if (format == "none")
@@ -310,7 +318,8 @@ void ConfigReader::readFormats(const std::string &main) {
        "formats of blocks, without --quantize: " + result.quantize);
 }
 
-/// The type of the most elements of matrices; bf16 where that has blocks.
+/// Sets the dtype: the type that most elements of matrices have, or bf16 if
+/// this type has blocks.
 void ConfigReader::readDType() {
   std::map<std::string, uint64_t> elements;
   for (const Part &part : parts)
@@ -334,7 +343,7 @@ void ConfigReader::readDType() {
   readFormats(type);
 }
 
-/// The floats of a small tensor.
+/// The values of a small F32 tensor.
 std::vector<double> ConfigReader::factors(const std::string &name) {
   static constexpr uint64_t most = 1 << 12;
   for (const Part &part : parts)
@@ -360,8 +369,8 @@ std::vector<double> ConfigReader::factors(const std::string &name) {
   return {};
 }
 
-/// The rope_scaling of Llama 3, which the file has computed, or else of the
-/// factors as they are.
+/// Sets rope_scaling from `rope_freqs.weight`: as Llama 3's parameters if these
+/// produce the divisors in the file, and else as the divisors themselves.
 void ConfigReader::readFrequencies() {
   if (!tensor("rope_freqs.weight"))
     return;
@@ -375,7 +384,7 @@ void ConfigReader::readFrequencies() {
   noteTensor("rope_freqs.weight", "divisors of rope's frequencies");
 }
 
-/// The type that the file says or, as older ones do, implies.
+/// The rope type: the type that the file names or, in older files, implies.
 std::string ConfigReader::ropeType() {
   if (const Value *named = find(".rope.scaling.type"))
     return std::string(named->text().value_or("?"));
@@ -394,7 +403,7 @@ void ConfigReader::readYarn(json &rope) {
     rope["beta_fast"] = *turns;
   if (auto turns = number(".rope.scaling.yarn_beta_slow"))
     rope["beta_slow"] = *turns;
-  // ggml multiplies a factor of its own by this one.
+  // ggml multiplies this factor with its own, 0.1 ln(factor) + 1.
   if (magnitude && *magnitude != 1)
     rope["attention_factor"] =
         *magnitude * (0.1 * std::log(rope["factor"].get<double>()) + 1);
@@ -414,7 +423,8 @@ void ConfigReader::readLongRope(json &rope) {
           ? std::sqrt(1 + std::log(stretch) / std::log(double(original)))
           : 1;
   double magnitude = number(".rope.scaling.attn_factor").value_or(1);
-  // The file has it rounded to f32; without it, it is computed in double.
+  // The file's factor is rounded to f32. If it is equal to the default up to
+  // this rounding, it is left out, so that the default is computed in double.
   if (!(std::abs(magnitude - usual) <= 1e-6 * usual))
     rope["attention_factor"] = magnitude;
 }
@@ -440,7 +450,7 @@ void ConfigReader::readRope() {
   result.origins.emplace_back("rope_scaling", full(".rope.scaling"));
 }
 
-/// What llama.cpp knows of an architecture and no key says.
+/// Sets values that llama.cpp knows for an architecture and that no key has.
 void ConfigReader::finishFamily() {
   std::string type = architecture->modelType;
   auto size = config.value("head_dim", int64_t(1));
@@ -448,7 +458,8 @@ void ConfigReader::finishFamily() {
       std::max<int64_t>(config["num_attention_heads"].get<int64_t>(), 1);
   if (type == "smollm3")
     config["no_rope_layer_interval"] = 4;
-  // Gemma 2 of 27B, of 46 layers, divides scores by another root.
+  // Gemma 2 27B, which has 46 layers, scales scores by the root of hidden size
+  // / heads instead of the head size.
   if (type == "gemma2")
     config["query_pre_attn_scalar"] =
         config["num_hidden_layers"] == 46
