@@ -11,15 +11,15 @@
 ///             (prefetch the next panel)
 ///         (after the last slice: c of the panel = sums, transposed)
 ///
-/// The weights b are the left operand and are read where they lie; so a tile of
-/// sums is (16 n, 16 m). Where the rows of b are a multiple of 8192 bytes
-/// apart, they collide in the cache: the first panel then leaves a copy of the
-/// slice for the panels that follow.
+/// The weights b are the left operand and are read in place, so a tile of sums
+/// is (16 n, 16 m). If the rows of b are a multiple of 8192 bytes apart, they
+/// collide in the cache. Then the first panel copies the slice, and the other
+/// panels read the copy.
 ///
-/// Sizes need not be multiples of 32. Rows of a past the last repeat it, and
-/// their sums are dropped. The last block of b begins at row N - 32, and only
-/// its new columns are stored. The last k are copied beside zeros, so that
-/// nothing after a row is read.
+/// Sizes need not be multiples of 32. Past the last row of a, the last row is
+/// repeated, and the sums of the repeated rows are dropped. The last block of b
+/// begins at row N - 32, and only its new columns are stored. The last k are
+/// copied and padded with zeros, so that nothing after a row is read.
 #include "lowering/cpu/Contraction.h"
 
 #include "mlir/Dialect/AMX/AMXDialect.h"
@@ -33,15 +33,17 @@ using namespace cria;
 
 /// Rows of a tile, and columns of a tile of sums.
 static constexpr int64_t kTile = 16;
-/// k of a tile, rows of b in a block, and rows of a in a panel.
+/// The k of a tile, the rows of b in a block, and the rows of a in a panel.
 static constexpr int64_t kStep = 32;
-/// The most blocks of a group: they and a panel fit the L2 cache.
+/// The most blocks of a group: the blocks and a panel fit the L2 cache.
 static constexpr int64_t kGroupBlocks = 8;
-/// Groups that few rows are divided into, so that each thread has some.
+/// If b has few rows, it is still divided into this many groups, so that each
+/// thread has some.
 static constexpr int64_t kLeastGroups = 8;
 /// The most groups that have buffers of their own.
 static constexpr int64_t kMostSlots = 64;
-/// Steps of k up to which there is one slice, and of each slice otherwise.
+/// The most steps of k that are one slice, and the steps of each slice if there
+/// are several.
 static constexpr int64_t kWholeSteps = 64, kSliceSteps = 32;
 /// Steps of k that a thread packs at a time.
 static constexpr int64_t kPackSteps = 16;
@@ -49,8 +51,8 @@ static constexpr int64_t kPackSteps = 16;
 namespace {
 /// Rows of b that one thread multiplies.
 struct Group {
-  Value slot;          // its buffers
-  Value first, blocks; // of b
+  Value slot;          // the index of the group's buffers
+  Value first, blocks; // the first block of b, and the number of blocks
 };
 
 /// A range of steps of k.
@@ -101,9 +103,10 @@ private:
   int64_t blocks, groupBlocks, maxPanels;
   bool copies;
   Value rows;
-  /// Packed a; sums of groups; copies of their slices of b, and of its tails.
+  /// Packed a, the sums of the groups, the copies of the groups' slices of b,
+  /// and the copies of the tails of b.
   Value packed, sums, copied, tails;
-  /// A tile of c of which not all rows are there.
+  /// A buffer for a tile of c that has fewer than 16 rows.
   Value rest;
 };
 } // namespace
@@ -127,14 +130,15 @@ MemRefType AmxProduct::tilesType(ArrayRef<int64_t> shape) const {
   return MemRefType::get(sizes, b.getBF16Type());
 }
 
-/// For each block of a group and each tile of a panel, (32 n, 16 m).
+/// Sums (32 n, 16 m) for each block of a group and each tile of a panel.
 MemRefType AmxProduct::sumsType(int64_t slots, int64_t panels) const {
   return MemRefType::get({slots, panels, groupBlocks, 2, kStep, kTile},
                          b.getF32Type());
 }
 
-/// The bits of `count` elements matrix[row, k ...], then zeros: 32 in all.
-/// Integers: without AVX512-BF16, LLVM would call a library to move bf16.
+/// The bits of `count` elements matrix[row, k ...], padded with zeros to 32
+/// elements. The elements are loaded as integers because LLVM would call a
+/// library to move bf16 on CPUs without AVX512-BF16.
 Value AmxProduct::loadPadded(Value matrix, Value row, Value k, int64_t count) {
   Type i16 = b.getI16Type();
   Value bits = b.create<vector::BitCastOp>(b.vectorType(count, i16),
@@ -147,7 +151,7 @@ Value AmxProduct::loadPadded(Value matrix, Value row, Value k, int64_t count) {
       bits, zeros, ArrayRef<int64_t>{0}, ArrayRef<int64_t>{1});
 }
 
-/// Packs a tile of a, pairs of k as if they were f32.
+/// Packs a tile of a: transposes it, with each pair of k as one f32.
 void AmxProduct::packTile(Value tile, Value step, int64_t count) {
   SmallVector<Value> pairs;
   Value last = b.sub(rows, b.index(1)), k = b.mul(step, kStep);
@@ -213,8 +217,8 @@ SmallVector<Value> AmxProduct::step(ValueRange sums, const Tiles &left,
   return next;
 }
 
-/// Asks for lines of the slice of the panel after this one. Packed a outgrows
-/// the L2 cache, and each block of a group fetches its share.
+/// Prefetches lines of the same slice of the next panel. Packed a does not fit
+/// the L2 cache. The blocks of a group divide the lines among them.
 void AmxProduct::fetchNextPanel(const Slice &slice, Value panel, Value block,
                                 Value step) {
   int64_t lines = llvm::divideCeil(2 * kTile, groupBlocks);
@@ -235,7 +239,8 @@ SmallVector<Value> AmxProduct::sumsAt(const Group &group, Value panel,
       kept ? group.slot : zero, kept ? panel : zero, block, tile, row, zero};
 }
 
-/// Zeros in the first slice, else what the one before left.
+/// The initial sums: zeros in the first slice, else the sums of the slice
+/// before.
 SmallVector<Value> AmxProduct::firstSums(const Slice &slice,
                                          ArrayRef<SmallVector<Value>> at) {
   auto type = amx::TileType::get({kTile, kTile}, b.getF32Type());
@@ -316,7 +321,8 @@ void AmxProduct::multiplyBlock(const Group &group, const Slice &slice,
     b.create<amx::TileStoreOp>(sums, position, tile);
 }
 
-/// The group's rows of b times a panel, whose second tile may have no rows.
+/// Multiplies the group's rows of b with a panel. The second tile of the panel
+/// may have no rows.
 void AmxProduct::multiplyPanel(const Group &group, const Slice &slice,
                                Value panel, Source source) {
   auto multiplyBlocks = [&](int64_t width) {
@@ -325,7 +331,7 @@ void AmxProduct::multiplyPanel(const Group &group, const Slice &slice,
     });
   };
   Value second = b.add(b.mul(panel, kStep), kTile);
-  if (source == Source::InPlaceThenCopy) // others follow
+  if (source == Source::InPlaceThenCopy) // more panels follow: this one is full
     multiplyBlocks(2);
   else
     b.when(
@@ -404,7 +410,7 @@ void AmxProduct::flushTile(const Group &group, Value panel, Value m, Value n,
       });
 }
 
-/// A panel's rows of c: of each, the group's columns stand together.
+/// Stores a panel's rows of c. In each row, the group's columns are adjacent.
 void AmxProduct::flush(const Group &group, Value panel) {
   Value m = b.mul(panel, kStep), n = b.mul(group.first, kStep);
   Value end =

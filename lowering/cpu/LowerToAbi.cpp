@@ -1,4 +1,5 @@
-/// What compiled code and the runtime agree on (runtime/Abi.h), in IR:
+/// Lowers entries and kernels to the interface between compiled code and the
+/// runtime (runtime/Abi.h):
 ///
 ///   func @decode(memrefs...)  =>  func @cria_decode(ids, tokens, ..., host)
 ///   call @q_proj(%layer)      =>  load slots[first + layer]
@@ -6,8 +7,8 @@
 ///   call @kernel(...)         =>  host.enter(host, number), then the call
 ///   mpi.allreduce(%x, %x)     =>  host.all_reduce(host, x, count, type)
 ///
-/// Memrefs stand on both sides of a cast to and from their descriptors, which
-/// vanishes when the rest is converted to the LLVM dialect.
+/// A cast connects each memref with its descriptor. The casts are removed when
+/// the rest is converted to the LLVM dialect.
 #include "lowering/Entry.h"
 #include "lowering/Passes.h"
 #include "runtime/Abi.h"
@@ -65,7 +66,7 @@ private:
   SymbolTable symbols;
   LLVMTypeConverter converter;
   Type pointer, i64;
-  llvm::DenseMap<Operation *, int64_t> numbers; // of kernels
+  llvm::DenseMap<Operation *, int64_t> numbers; // the number of each kernel
 };
 } // namespace
 
@@ -75,8 +76,8 @@ Value AbiLowering::cast(ImplicitLocOpBuilder &b, Value value, Type type) {
   return UnrealizedConversionCastOp::create(b, type, value).getResult(0);
 }
 
-/// A contiguous memref at a bare pointer. Nothing reads how many pages a paged
-/// cache has: pages are numbers that the runtime has checked.
+/// A contiguous memref at a bare pointer. The number of pages of a paged cache
+/// is unknown, and no code reads it: the runtime checks page numbers.
 Value AbiLowering::fromPointer(ImplicitLocOpBuilder &b, Value memory,
                                MemRefType type) {
   MemRefType shaped = type;
@@ -90,13 +91,14 @@ Value AbiLowering::fromPointer(ImplicitLocOpBuilder &b, Value memory,
   return cast(b, descriptor, type);
 }
 
-/// table[index] of a table of pointers.
+/// Loads table[index] from a table of pointers.
 Value AbiLowering::element(ImplicitLocOpBuilder &b, Value table, Value index) {
   Value at = LLVM::GEPOp::create(b, pointer, pointer, table, ValueRange{index});
   return LLVM::LoadOp::create(b, pointer, at);
 }
 
-/// Weights and rope tables are read from the slot table.
+/// Replaces calls of the functions of weights and rope tables by loads from the
+/// slot table.
 void AbiLowering::lowerSlotCalls(func::FuncOp entry, Value slots) {
   entry.walk([&](func::CallOp call) {
     auto callee = symbols.lookup<func::FuncOp>(call.getCallee());
@@ -118,7 +120,7 @@ void AbiLowering::lowerSlotCalls(func::FuncOp entry, Value slots) {
   });
 }
 
-/// Tells the host which kernel is called next.
+/// Calls the host's `enter` with the number of the kernel that is called next.
 void AbiLowering::announce(func::CallOp call, Operation *kernel, Value host) {
   ImplicitLocOpBuilder b(call.getLoc(), call);
   Value number =
@@ -132,7 +134,7 @@ void AbiLowering::announce(func::CallOp call, Operation *kernel, Value host) {
   LLVM::CallOp::create(b, type, ValueRange{enter, host, number});
 }
 
-/// Sums over ranks are the host's to take.
+/// Replaces sums over ranks by calls of the host's `all_reduce`.
 LogicalResult AbiLowering::lowerAllReduces(func::FuncOp function, Value host) {
   SmallVector<mpi::AllReduceOp> sums;
   function.walk([&](mpi::AllReduceOp sum) { sums.push_back(sum); });
@@ -170,7 +172,7 @@ LogicalResult AbiLowering::lowerAllReduces(func::FuncOp function, Value host) {
   return success();
 }
 
-/// Gives kernels the host, and outlines their parallel loops.
+/// Passes the host to kernels, and outlines their parallel loops.
 LogicalResult AbiLowering::passHost(func::FuncOp entry, Value host) {
   llvm::SetVector<Operation *> kernels;
   entry.walk([&](func::CallOp call) {
@@ -181,7 +183,7 @@ LogicalResult AbiLowering::passHost(func::FuncOp entry, Value host) {
   });
   for (Operation *op : kernels) {
     auto kernel = llvm::cast<func::FuncOp>(op);
-    // A kernel stays a symbol that debuggers and profilers know.
+    // A kernel is not inlined, so that debuggers and profilers find its symbol.
     kernel->setAttr("passthrough",
                     Builder(kernel).getStrArrayAttr({"noinline"}));
     kernel->removeAttr("chunk");
@@ -220,8 +222,9 @@ void AbiLowering::outlineLoops(func::FuncOp function, Value host) {
   }
 }
 
-/// for i = begin to end: the loop's body, its induction variables taken apart
-/// from i, the last one fastest; then a return.
+/// Builds a loop over i from begin to end with the body of `loop`, then a
+/// return. The induction variables of `loop` are computed from i; the last one
+/// varies fastest.
 static void cloneIterations(ImplicitLocOpBuilder &b, scf::ForallOp loop,
                             Block *entry, IRMapping &mapping) {
   Type index = b.getIndexType();
@@ -317,20 +320,21 @@ void AbiLowering::callParallel(scf::ForallOp loop, Value host,
       ValueRange{parallelFor, host, cast(b, function, pointer), frame, count});
 }
 
-/// What each argument of a CriaEntry is, but for slots and host, which follow.
+/// The arguments of a CriaEntry, in order. Slots and host follow.
 static constexpr EntryArgument kArguments[] = {
     EntryArgument::Ids,    EntryArgument::Tokens,      EntryArgument::Position,
     EntryArgument::First,  EntryArgument::FirstHidden, EntryArgument::Source,
     EntryArgument::Logits, EntryArgument::Hidden,      EntryArgument::Cache,
     EntryArgument::Arena};
-/// The same of a CriaBatchEntry.
+/// The arguments of a CriaBatchEntry, in order. Slots and host follow.
 static constexpr EntryArgument kBatchArguments[] = {
     EntryArgument::Ids,   EntryArgument::Tokens, EntryArgument::Positions,
     EntryArgument::Pages, EntryArgument::First,  EntryArgument::Logits,
     EntryArgument::Cache, EntryArgument::Arena};
 
-/// The entry's arguments become those of CriaEntry, or CriaBatchEntry over
-/// paged caches, whose position is the first of the positions.
+/// Replaces the entry's arguments by those of CriaEntry, or, over paged caches,
+/// of CriaBatchEntry. The position of @prefill over paged caches is the first
+/// of the positions.
 LogicalResult AbiLowering::lowerEntry(func::FuncOp entry,
                                       const EntryArguments &arguments) {
   Block &body = entry.front();

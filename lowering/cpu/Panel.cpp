@@ -10,16 +10,16 @@
 ///           (prefetch the rows' next slice, and the next panels)
 ///     c[m, n + r] = sums[r, m]
 ///
-/// The weights b are read where they lie, each row once per call; only a, the
-/// smaller by far, is packed. A slice of all panels stays in the L2 cache
-/// while a group passes; V panels of it in the first. The sums of a group are
-/// gathered in a scratch block (rows of b, rows of a), so that the store to c
-/// is the only transposed access.
+/// The weights b are read in place, each row once per call. Only a, which is
+/// much smaller, is packed. A slice of all panels stays in the L2 cache while a
+/// group is computed; V panels of the slice stay in the L1 cache. The sums of a
+/// group are collected in a scratch block (rows of b, rows of a), so that only
+/// the store to c is transposed.
 ///
-/// Where the L3 cache is as fast as the multiplications
-/// (VectorUnit::blockForL2 is false), a group is one block and a slice all of
-/// k, of weights that are not copied unless they must be widened. With bf16 dot
-/// products two neighbours of k, a step, share a lane.
+/// If the L3 cache is as fast as the multiplications (VectorUnit::blockForL2 is
+/// false), a group is one block, and a slice is all of k. Weights are then
+/// copied only if they must be widened. With bf16 dot products, two neighbours
+/// of k share a lane; such a pair is called a step.
 #include "lowering/cpu/Contraction.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -30,19 +30,21 @@
 using namespace mlir;
 using namespace cria;
 
-/// Most steps of a slice: for up to a thousand rows of a, it stays in the
-/// L2 cache.
+/// The most steps of a slice: for up to a thousand rows of a, a slice stays in
+/// the L2 cache.
 static constexpr int64_t kBlockedSlice = 256;
 /// Bytes of a slice of V panels that stay in the L1 cache.
 static constexpr int64_t kPanelBytes = 32 << 10;
-/// Columns of one block of widened weights that stay in the L1 cache.
+/// The most columns of a block of widened weights, so that the block stays in
+/// the L1 cache.
 static constexpr int64_t kWidenedSlice = 512;
-/// A group has no more rows, and fewer where threads would find too few groups,
-/// or the sums would not stay in the L2 cache.
+/// The most rows of a group. A group has fewer rows if there would otherwise be
+/// fewer than kGroups groups for the threads, or more than kMostSums sums,
+/// which would not stay in the L2 cache.
 static constexpr int64_t kMostGroupRows = 96;
 static constexpr int64_t kGroups = 32;
 static constexpr int64_t kMostSums = 64 << 10;
-/// More elements of a are blocked.
+/// If a has more elements, the product is blocked for the L2 cache.
 static constexpr int64_t kMostInPlace = 256 << 10;
 
 namespace {
@@ -53,18 +55,18 @@ struct Tile {
   int64_t rows;
   /// (rows of b, rows of a): row r of the block is `sumsRow` + r.
   Value sums, sumsRow;
-  /// Of k: its index, its steps.
+  /// The slice of k: its index, and its number of steps.
   Value slice, length;
   Value panel;
   int64_t vectors;
-  /// The first rows of this group and of the next one; null for no next one,
-  /// and nothing to prefetch.
+  /// The first rows of this group and of the next one. `nextRow` is null if
+  /// there is no next group, and then nothing is prefetched.
   Value groupRow, nextRow;
 };
 
 class PanelProduct {
 public:
-  /// Of `minRows` to `maxRows` rows of a.
+  /// A product with `minRows` to `maxRows` rows of a.
   PanelProduct(VectorBuilder &b, const Contraction &c, int64_t minRows,
                int64_t maxRows, bool blocked);
   void multiply();
@@ -92,7 +94,8 @@ private:
   int64_t lanes;
   bool pairs, copies;
   int64_t vectors, together, blockRows, groupRows, kSteps, kSlice, slices;
-  /// Elements of a panel that a step has; most panels, a multiple of vectors.
+  /// `width`: elements of a panel in one step. `maxPanels`: the most panels, a
+  /// multiple of `vectors`.
   int64_t width, maxPanels, leastTiles;
   Value rows, panels, packed;
 };
@@ -107,8 +110,9 @@ PanelProduct::PanelProduct(VectorBuilder &b, const Contraction &c,
                            int64_t minRows, int64_t maxRows, bool blocked)
     : b(b), c(c), lanes(b.unit.lanes), pairs(hasPairs(b.unit, c)),
       copies(blocked || (!pairs && !c.bType().isF32())) {
-  // 6 x 4 of 32 registers, 6 x 2 of 16: the accumulators, a row of panels and
-  // the splat fill the file, and loads stay well below multiplications.
+  // 6 x 4 accumulators of 32 registers, or 6 x 2 of 16. The accumulators, a row
+  // of panels and the splat fill the registers, and there are far fewer loads
+  // than multiplications.
   blockRows = std::min<int64_t>(6, c.n());
   vectors = b.unit.registers == 32 ? 4 : 2;
   width = lanes * (pairs ? 2 : 1);
@@ -140,8 +144,8 @@ Value PanelProduct::lengthOf(Value slice) {
   return b.min(b.index(kSlice), b.sub(b.index(kSteps), b.mul(slice, kSlice)));
 }
 
-/// Where step k of a slice of panel + v begins in packed a. A tile's panels
-/// have one place in a group of panels.
+/// The place in packed a where step k of a slice of panel + v begins. The
+/// panels of a tile are adjacent, in one group of panels.
 SmallVector<Value> PanelProduct::placeOf(Value slice, Value panel, int64_t v,
                                          Value k) {
   if (together == 1)
@@ -150,7 +154,8 @@ SmallVector<Value> PanelProduct::placeOf(Value slice, Value panel, int64_t v,
   return {slice, b.div(panel, together), k, b.add(first, v * width)};
 }
 
-/// A panel's slice, from `lanes` rows of a; rows past the last are zero.
+/// Packs a panel's slice from `lanes` rows of a. Rows past the last are packed
+/// as zeros.
 void PanelProduct::packSlice(Value panel, Value slice) {
   int64_t step = pairs ? 2 : 1;
   bool odd = c.k() % step; // pairs have one slice
@@ -194,8 +199,8 @@ void PanelProduct::pack() {
   });
 }
 
-/// weights[row, k] in every lane; of bf16 pairs, elements 2k and 2k + 1. The
-/// last, single element of a row of odd length stands beside a zero.
+/// weights[row, k] in every lane, or, with bf16 pairs, the elements 2k and 2k +
+/// 1. In a row of odd length the last element is paired with a zero.
 Value PanelProduct::splatB(Value weights, Value row, Value k, bool single) {
   if (!pairs)
     return b.splat(weights, {row, k}, lanes);
@@ -215,8 +220,8 @@ Value PanelProduct::splatB(Value weights, Value row, Value k, bool single) {
   return b.create<vector::BitCastOp>(b.vectorType(2 * lanes, c.bType()), words);
 }
 
-/// Adds the products of one k to the accumulators of index first, first + 1,
-/// ...
+/// Adds the products of one k to the accumulators with the indices first, first
+/// + 1, ...
 SmallVector<Value> PanelProduct::step(const Tile &t, Value k, ValueRange acc,
                                       int64_t first) {
   SmallVector<Value> next(acc), columns;
@@ -227,16 +232,18 @@ SmallVector<Value> PanelProduct::step(const Tile &t, Value k, ValueRange acc,
     Value w = splatB(t.weights, b.add(t.row, r), k, last);
     for (int64_t v = 0; v < t.vectors; ++v) {
       Value &sum = next[first + r * t.vectors + v];
-      // The splat comes last: there it may be folded into the instruction.
+      // The splat is the last factor: there LLVM can fold it into the
+      // instruction.
       sum = pairs ? b.dotPairs(columns[v], w, sum) : b.fma(columns[v], w, sum);
     }
   }
   return next;
 }
 
-/// Asks for what the block reads next of its rows, so that reading from memory
-/// and multiplying overlap: the next slice; after the last slice, the next
-/// group's first. The tiles of a block share its rows.
+/// Prefetches the elements of the block's rows that are read next, so that
+/// memory reads and multiplications overlap: the next slice, or, after the last
+/// slice, the first slice of the next group. The tiles of a block divide the
+/// rows among them.
 void PanelProduct::fetchRows(const Tile &t, Value k) {
   Value row = t.nextRow, column = k;
   if (slices > 1) {
@@ -257,8 +264,9 @@ void PanelProduct::fetchRows(const Tile &t, Value k) {
   }
 }
 
-/// Asks for lines of the panels after the tile's, which only the L3 cache
-/// may hold. The blocks of a group share these panels; `steps` is of a call.
+/// Prefetches lines of the panels after the tile's panels, which may only be in
+/// the L3 cache. The blocks of a group divide these lines among them. One call
+/// prefetches the share of `steps` steps.
 void PanelProduct::fetchPanels(const Tile &t, Value k, int64_t steps) {
   int64_t blocks = groupRows / blockRows, elements = steps * together * width;
   int64_t line = 16, lines = llvm::divideCeil(elements, blocks * line);
@@ -271,10 +279,10 @@ void PanelProduct::fetchPanels(const Tile &t, Value k, int64_t steps) {
   }
 }
 
-/// The slice's products added to a tile's accumulators, a cache line of b's
-/// rows after the other. A tile too small to hide the latency of its
-/// multiplications takes turns between two sets of accumulators, unless the
-/// sums of a row may not depend on how many rows there are.
+/// Adds the slice's products to a tile's accumulators, one cache line of b's
+/// rows after the other. A tile with few accumulators alternates between two
+/// sets of them, to hide the latency of the multiplications. It does not if the
+/// sums of a row must not depend on the number of rows.
 SmallVector<Value> PanelProduct::steps(const Tile &t, SmallVector<Value> acc) {
   auto sums = static_cast<int64_t>(acc.size());
   int64_t sets = sums < 12 && !c.invariant ? 2 : 1;
@@ -308,7 +316,8 @@ SmallVector<Value> PanelProduct::steps(const Tile &t, SmallVector<Value> acc) {
   return odd ? step(t, b.index(kSteps - 1), acc, 0) : acc;
 }
 
-/// Adds to the sums; of all k at once, makes them.
+/// Computes a tile. Adds the tile to the sums, or, if one slice is all of k,
+/// sets the sums.
 void PanelProduct::tile(const Tile &t) {
   auto at = [&](int64_t r, int64_t v) -> SmallVector<Value> {
     return {b.add(t.sumsRow, r), b.mul(b.add(t.panel, v), lanes)};
@@ -324,7 +333,7 @@ void PanelProduct::tile(const Tile &t) {
       b.store(acc[r * t.vectors + v], t.sums, at(r, v));
 }
 
-/// Sets sums to zero, also those that fill up the last block.
+/// Sets the sums to zero, including those of the rows that pad the last block.
 void PanelProduct::clear(Value sums, Value count) {
   Value end = b.mul(b.ceilDiv(count, blockRows), blockRows);
   b.loop(b.index(0), end, 1, [&](Value r) {
@@ -334,8 +343,8 @@ void PanelProduct::clear(Value sums, Value count) {
   });
 }
 
-/// The slice of rows [n, n + count) of b, as f32. The last block is filled up
-/// with b's last row.
+/// Copies the slice of rows [n, n + count) of b, as f32. The last block is
+/// padded with copies of b's last row.
 void PanelProduct::copyRows(Value copy, Value n, Value count, Value slice,
                             Value length) {
   Value first = b.mul(slice, kSlice);
@@ -353,8 +362,8 @@ void PanelProduct::copyRows(Value copy, Value n, Value count, Value slice,
   });
 }
 
-/// c[m, n + r] = sums[r, m]: a panel's lanes are taken apart, so that the
-/// stores of a row of c stand together.
+/// c[m, n + r] = sums[r, m]. Vectors of a panel are taken apart lane by lane,
+/// so that the stores to one row of c are adjacent.
 void PanelProduct::flush(Value sums, Value n, Value count,
                          int64_t rowsOfBlock) {
   auto put = [&](Value sum, Value m, Value r) {
@@ -388,7 +397,7 @@ void PanelProduct::flush(Value sums, Value n, Value count,
   putEach(b.index(0), whole, rows);
 }
 
-/// Rows [n, n + count) of b against all of a.
+/// Multiplies the rows [n, n + count) of b with all of a.
 void PanelProduct::group(Value n, Value count, int64_t rowsOfBlock,
                          Value nextRow) {
   auto scratch = [&](int64_t columns) -> Value {
@@ -396,7 +405,8 @@ void PanelProduct::group(Value n, Value count, int64_t rowsOfBlock,
     return b.create<memref::AllocaOp>(type, b.getI64IntegerAttr(64));
   };
   Value sums = scratch(maxPanels * lanes);
-  // Rows that are no power of two apart do not share their cache lines' sets.
+  // The row stride of the copy is not a power of two, so that rows do not share
+  // cache sets.
   Value copy = copies ? scratch(kSlice + 16) : Value();
   if (slices > 1)
     clear(sums, count);
@@ -420,8 +430,8 @@ void PanelProduct::group(Value n, Value count, int64_t rowsOfBlock,
 
 void PanelProduct::multiply() {
   pack();
-  // The last group may have fewer rows; of weights that are not copied it is
-  // one of its own.
+  // The last group may have fewer rows. If weights are not copied, the last
+  // group is a loop of its own.
   int64_t left = c.n() % groupRows, whole = c.n() / groupRows;
   int64_t groups = whole + (copies && left);
   b.parallel(b.index(groups), [&](Value group) {
@@ -441,7 +451,7 @@ void cria::emitPanel(VectorBuilder &b, const Contraction &c, int64_t maxRows) {
   auto multiply = [&](int64_t minRows, int64_t maxRows, bool blocked) {
     PanelProduct(b, c, minRows, maxRows, blocked).multiply();
   };
-  // Few rows stay in the L2 cache whole.
+  // Few rows of a fit the L2 cache without blocking.
   int64_t few = std::max(kMostInPlace / c.k(), b.unit.lanes);
   if (!b.unit.blockForL2 || hasPairs(b.unit, c) || maxRows <= few)
     return multiply(1, maxRows, /*blocked=*/false);

@@ -19,7 +19,8 @@ using linalg::LinalgOp;
 // Reading
 //===----------------------------------------------------------------------===//
 
-/// The product of two tensors added up from zero.
+/// The op as a product of two tensors that is added to zero; null if it is not
+/// one.
 static LinalgOp productFromZero(Operation *op) {
   auto product = dyn_cast_or_null<LinalgOp>(op);
   if (!product || !isProduct(product) || !mayReorder(product))
@@ -30,8 +31,8 @@ static LinalgOp productFromZero(Operation *op) {
   return zero ? product : nullptr;
 }
 
-/// The operand of an elementwise op that another op of linalg makes, in the
-/// same place; null if there is none.
+/// The operand of an elementwise op that another linalg op makes and that is
+/// read at the same place; null if there is none.
 static Value innerOperand(GenericOp generic) {
   for (OpOperand *input : generic.getDpsInputOperands())
     if (generic.getMatchingIndexingMap(input).isIdentity() &&
@@ -40,8 +41,8 @@ static Value innerOperand(GenericOp generic) {
   return {};
 }
 
-/// The product that scores come from, down through elementwise ops; null where
-/// there is none, or something else reads what is between.
+/// The product that scores come from, through elementwise ops; null if there is
+/// none, or if another op also reads an intermediate value.
 static LinalgOp scoresOf(Value value) {
   while (value && value.hasOneUse()) {
     Operation *op = value.getDefiningOp();
@@ -53,7 +54,7 @@ static LinalgOp scoresOf(Value value) {
   return nullptr;
 }
 
-/// Whether two payloads compute a value from the same, in the same way.
+/// Whether two values are computed by the same ops from the same values.
 static LogicalResult same(Value a, Value b) {
   Operation *x = a.getDefiningOp(), *y = b.getDefiningOp();
   return success(a == b || (x && y &&
@@ -67,8 +68,8 @@ static bool isF32(Value tensor) {
 }
 
 namespace {
-/// Reads one attention, from its softmax to both sides. A step that fails says
-/// what was expected.
+/// Reads one attention, starting at its softmax. A step that fails says what
+/// was expected.
 class Reader {
 public:
   Reader(linalg::SoftmaxOp softmax, StringRef &reason)
@@ -93,14 +94,14 @@ private:
   linalg::SoftmaxOp softmax;
   StringRef &reason;
   Attention a;
-  /// What hides a probability, behind the softmax.
+  /// The select after the softmax that sets hidden probabilities to zero.
   arith::SelectOp zeroing;
   /// Whether each token has keys of its own.
   bool ofTokens = false;
 };
 } // namespace
 
-/// Of five loops the one that four are not.
+/// The one of the five loops that is not in `four`.
 static unsigned otherLoop(ArrayRef<unsigned> four) {
   return 0 + 1 + 2 + 3 + 4 - four[0] - four[1] - four[2] - four[3];
 }
@@ -127,8 +128,8 @@ bool Reader::readScores() {
   return true;
 }
 
-/// Behind the softmax: what makes zero of what is hidden, the product, and what
-/// is done to its elements.
+/// Reads the ops after the softmax: the select that sets hidden probabilities
+/// to zero, the product, and the elementwise op on the product.
 bool Reader::readProduct() {
   Value p = softmax->getResult(0);
   GenericOp hides;
@@ -211,9 +212,9 @@ std::optional<Attention> Attention::match(linalg::SoftmaxOp softmax,
 // Payloads
 //===----------------------------------------------------------------------===//
 
-/// The element of a tensor in memory. A schedule may ask for the scores of
-/// tokens and keys that do not exist, to drop them: there it is another
-/// element.
+/// The element of a tensor in memory. A schedule may compute scores of tokens
+/// and keys that do not exist, and drop them. For these, indices are clamped to
+/// the tensor.
 static Value readElement(OpBuilder &b, Location loc, Value tensor,
                          ValueRange at) {
   SmallVector<Value> indices;
@@ -221,15 +222,15 @@ static Value readElement(OpBuilder &b, Location loc, Value tensor,
   for (auto [dim, index] : llvm::enumerate(at)) {
     Value size = getValueOrCreateConstantIndexOp(
         b, loc, tensor::getMixedSize(b, loc, tensor, dim));
-    // A negative index is a large one.
+    // An unsigned minimum: a negative index counts as a large one.
     indices.push_back(arith::MinUIOp::create(
         b, loc, index, arith::SubIOp::create(b, loc, size, one)));
   }
   return tensor::ExtractOp::create(b, loc, tensor, indices);
 }
 
-/// The element of `tensor` at a place, made from `leaf`'s, which is `value`.
-/// What is read of `known` is `element`.
+/// The element of `tensor` at a place. The element of `leaf` that it is made
+/// from is `value`. A read of `known` is replaced by `element`, if given.
 static Value emitElement(OpBuilder &b, Value tensor, Value leaf, Value value,
                          ArrayRef<Value> at, Value known = {},
                          Value element = {}) {
@@ -278,7 +279,7 @@ Value Attention::emitScore(OpBuilder &b, ArrayRef<Value> at, Value score,
 }
 
 Value Attention::emitResult(OpBuilder &b, Value value) const {
-  // The place does not matter: the payload reads nothing else.
+  // The place is not used: the payload reads no other tensor.
   SmallVector<Value> at(4);
   return emitElement(b, output(), product->getResult(0), value, at);
 }
@@ -318,8 +319,9 @@ bool Attention::onlyRounds() const {
 // What is seen
 //===----------------------------------------------------------------------===//
 
-/// Integer arithmetic in a payload as an affine expression: the token d0, the
-/// key d1, values from outside as symbols.
+/// Integer arithmetic in a payload as an affine expression: d0 is the token, d1
+/// is the key, and values from outside of the payload are symbols. Null if it
+/// is not affine.
 static AffineExpr linear(Value value, SmallVectorImpl<Value> &symbols) {
   MLIRContext *context = value.getContext();
   if (std::optional<int64_t> constant = getConstantIntValue(value))
@@ -352,7 +354,8 @@ static AffineExpr linear(Value value, SmallVectorImpl<Value> &symbols) {
   return getAffineSymbolExpr(symbols.size() - 1, context);
 }
 
-/// Adds what a comparison says of the keys that pass it, if that is a bound.
+/// Adds the bound that a comparison sets for the keys that pass it. False if it
+/// sets none.
 static bool addBound(arith::CmpIOp compare, Attention::Bounds &bounds) {
   using Predicate = arith::CmpIPredicate;
   MLIRContext *context = compare.getContext();
@@ -365,7 +368,7 @@ static bool addBound(arith::CmpIOp compare, Attention::Bounds &bounds) {
   }
   if (!a || !b || (predicate != Predicate::slt && predicate != Predicate::sle))
     return false;
-  // It passes where this is not negative.
+  // The comparison holds if `rest` is not negative.
   AffineExpr rest = b - a - (predicate == Predicate::slt ? 1 : 0);
   unsigned symbols = bounds.symbols.size();
   SmallVector<int64_t> factors; // of token, key, symbols, one
@@ -377,14 +380,16 @@ static bool addBound(arith::CmpIOp compare, Attention::Bounds &bounds) {
              key = getAffineDimExpr(1, context);
   AffineExpr bound =
       simplifyAffineExpr(upper ? rest + key + 1 : key - rest, 2, symbols);
-  // Of the last token where it is the largest, or least, for that one.
+  // The bound must hold for all tokens of the range. If an upper bound grows
+  // with the token, or a lower bound falls, the last token (d1 - 1) has the
+  // widest bound.
   if (upper ? factors[0] >= 0 : factors[0] > 0)
     bound = bound.replace(token, key - 1);
   (upper ? bounds.end : bounds.first).push_back(bound);
   return true;
 }
 
-/// Adds what all of a condition's conjuncts say.
+/// Adds the bounds of all conjuncts of a condition.
 static void addBounds(Value condition, Attention::Bounds &bounds) {
   if (auto both = condition.getDefiningOp<arith::AndIOp>()) {
     addBounds(both.getLhs(), bounds);

@@ -12,40 +12,44 @@ namespace cria {
 ///   p = softmax over s of score(scores)
 ///   output[t, h, g, d] = result(sum_s p * values[h, s, d])
 ///
-/// or, where each token has pages of its own, with keys[t, h, s, d] and values
-/// alike.
+/// If each token has its own pages, keys and values are keys[t, h, s, d] and
+/// values[t, h, s, d].
 ///
-/// `score` and `result` are elementwise. A score may be hidden: then it is the
-/// lowest there is and its p zero, so that a row which sees nothing is zero.
+/// `score` and `result` are elementwise. A score may be hidden: then it is -inf
+/// or the lowest number, and its p is zero, so the output of a row that sees no
+/// keys is zero.
 struct Attention {
   /// (T, KVH, G, D).
   mlir::Value query;
-  /// Caches (L, KVH, room, D), of which (KVH, S, D) of one layer are read, from
-  /// some key on; or paged ones (pages, L, KVH, P, D).
+  /// Caches (L, KVH, room, D). The attention reads (KVH, S, D) of one layer,
+  /// from the key `firstKey` on. Or paged caches (pages, L, KVH, P, D).
   mlir::Value keys, values;
-  /// Of paged caches, (W) i32: key s is at place s mod P of page pages[s / P].
-  /// (T, W), where each token has its own. Null where caches are not paged.
+  /// The page numbers of paged caches, (W) i32: key s is at place s mod P of
+  /// page pages[s / P]. If each token has its own pages, (T, W). Null if the
+  /// caches are not paged.
   mlir::Value pages;
-  /// (T) i32: where tokens have pages of their own, their positions. Keys are
-  /// read up to there; a later one is the last one again.
+  /// The positions of the tokens, (T) i32, if each token has its own pages. A
+  /// token reads keys up to its position; later keys are read as copies of the
+  /// last one.
   mlir::Value positions;
-  /// What makes numbers (KVH, S, B, N), which are (KVH, S, D), of the elements
-  /// of caches (L, KVH, room, ...). It reads slices of a cache for places (h,
-  /// s) or (h, s, b) or all. Null where caches have the numbers themselves.
-  /// Of paged caches, what it reads are gathered first.
+  /// The ops that widen caches (L, KVH, room, ...) in blocks to numbers (KVH,
+  /// S, B, N), which are collapsed to (KVH, S, D). The ops read slices of a
+  /// cache at places (h, s) or (h, s, b), or all of it. Slices of paged caches
+  /// are gathered first. Null if the caches store the numbers themselves.
   mlir::linalg::GenericOp widenedKeys, widenedValues;
   mlir::OpFoldResult layer, firstKey, keyCount;
   mlir::linalg::LinalgOp scores, product;
-  /// What the softmax takes.
+  /// The input of the softmax.
   mlir::Value softmaxInput;
-  /// The elementwise op behind the product; null where there is none.
+  /// The elementwise op after the product; null if there is none.
   mlir::linalg::GenericOp result;
-  /// In the payload of the op that makes the softmax's input, over (h, g, t,
-  /// s): the score where it counts, null if that is the product; and what
-  /// decides whether it does, null if all do.
+  /// Values in the payload of the op that makes the softmax's input, over (h,
+  /// g, t, s). `shown` is the score of a visible key; null if the score is the
+  /// product. `visible` is the condition that a key is visible; null if all
+  /// keys are.
   mlir::Value shown, visible;
 
-  /// The attention that a softmax is part of. Where it is of none, or of one of
+  /// The attention that a softmax is part of. If there is none, or it has
   /// another form, `reason` says what was expected.
   static std::optional<Attention> match(mlir::linalg::SoftmaxOp softmax,
                                         llvm::StringRef &reason);
@@ -54,24 +58,26 @@ struct Attention {
     return (result ? result : product)->getResult(0);
   }
 
-  /// What the softmax takes at a place (h, g, t, s) where the product is
-  /// `score`. It may be asked of tokens and keys that do not exist: nothing is
-  /// read behind tensors. `position` is of the token, where each has its own.
+  /// The softmax's input at a place (h, g, t, s), where the product is `score`.
+  /// The place may have tokens or keys that do not exist: nothing is read
+  /// outside of tensors. `position` is the token's position, if each token has
+  /// its own.
   mlir::Value emitScore(mlir::OpBuilder &b, llvm::ArrayRef<mlir::Value> at,
                         mlir::Value score, mlir::Value position = {}) const;
   /// The element of the output where the product is `value`.
   mlir::Value emitResult(mlir::OpBuilder &b, mlir::Value value) const;
 
-  /// The constant that a product is multiplied with, if nothing else is done to
-  /// one that counts.
+  /// The constant with which a visible product is multiplied; nothing if
+  /// another op changes the product.
   std::optional<double> factor() const;
-  /// Whether a result is the product, at most rounded.
+  /// Whether the output is the product, or the product rounded.
   bool onlyRounds() const;
 
-  /// The keys that some of the tokens from d0 up to d1 may see, counted from
-  /// firstKey: from the largest of `first` and 0 on, before the least of `end`
-  /// and keyCount. A symbol that is a tensor is its element of the token: there
-  /// is one token then.
+  /// Bounds of the keys that at least one token of [d0, d1) may see. Keys are
+  /// counted from `firstKey`. The first key is the maximum of `first` and 0.
+  /// The end is the minimum of `end` and `keyCount`. If a symbol is a tensor,
+  /// it stands for the tensor's element for the token; then there is only one
+  /// token.
   struct Bounds {
     llvm::SmallVector<mlir::AffineExpr> first, end;
     llvm::SmallVector<mlir::Value> symbols;

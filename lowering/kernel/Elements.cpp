@@ -48,8 +48,7 @@ Size cria::sizeOf(Value tensor, unsigned dim) {
     if (group.size() == 1)
       return cria::sizeOf(collapse.getSrc(), group[0]);
   }
-  // Of a generic, what it reads has the same size and is often nearer to what
-  // the kernel is given.
+  // The result of a linalg op or of an insert has the size of its destination.
   if (auto insert = dyn_cast_or_null<tensor::InsertSliceOp>(op))
     return cria::sizeOf(insert.getDest(), dim);
   if (auto cast = dyn_cast_or_null<tensor::CastOp>(op))
@@ -152,8 +151,8 @@ AffineExpr Elements::simplify(AffineExpr expr, ArrayRef<Size> box) const {
 // Elements
 //===----------------------------------------------------------------------===//
 
-/// The element of a reshape's source; `at` of a dynamic dimension is the only
-/// one of its group.
+/// The element of a reshape's source. A dynamic dimension must be alone in its
+/// group, so that its place is the same in both tensors.
 std::optional<Element> Elements::reshaped(const Element &element,
                                           ArrayRef<Size> box) {
   Operation *op = element.tensor.getDefiningOp();
@@ -191,7 +190,7 @@ std::optional<Element> Elements::reshaped(const Element &element,
   return source;
 }
 
-/// Places of a part of a tensor as places of all of it.
+/// Turns a place in a slice into the place in the whole tensor.
 template <typename Slice>
 static SmallVector<AffineExpr> inWhole(Elements &elements, Slice slice,
                                        ArrayRef<AffineExpr> at) {
@@ -209,7 +208,8 @@ static SmallVector<AffineExpr> inWhole(Elements &elements, Slice slice,
   return whole;
 }
 
-/// Of the tensor that is inserted, or of that which it is inserted into.
+/// Decides whether an element of a tensor with an inserted slice is an element
+/// of the slice or of the destination.
 Elements::Definition Elements::defineInserted(const Element &element,
                                               ArrayRef<Size> box) {
   auto insert = element.tensor.getDefiningOp<tensor::InsertSliceOp>();
@@ -226,7 +226,7 @@ Elements::Definition Elements::defineInserted(const Element &element,
       inner.at.push_back(from);
     Size size = ::sizeOf(sizes[i]);
     auto loop = dyn_cast<AffineDimExpr>(from);
-    // All of the dimension.
+    // The slice has the whole dimension.
     if (loop && box[loop.getPosition()] == size)
       continue;
     Range range = rangeOf(from, box);
@@ -240,7 +240,8 @@ Elements::Definition Elements::defineInserted(const Element &element,
         size == cria::sizeOf(insert.getDest(), i))
       continue;
     known = false;
-    // A loop plus a constant, at one end of the slice.
+    // The place is a loop plus a constant: the loop is cut where it enters or
+    // leaves the slice.
     auto offset = getConstantIntValue(offsets[i]);
     AffineExpr dimension = at;
     int64_t plus = 0;
@@ -354,7 +355,8 @@ bool Elements::leaves(const Element &element, ArrayRef<Size> box,
   return known;
 }
 
-/// Whether an op's only output is f32 and zero before.
+/// Whether an op has one output, which is f32 and filled with zero before the
+/// op.
 static bool addsToZeros(LinalgOp op) {
   if (op.getNumDpsInits() != 1)
     return false;
@@ -438,7 +440,7 @@ std::optional<Reduction> Elements::reduction(const Element &leaf,
 // Stores
 //===----------------------------------------------------------------------===//
 
-/// The element of an argument whose memory an element of a tensor shares.
+/// The argument's element that has the same memory as an element of a tensor.
 std::optional<Element> Elements::memory(const Element &element,
                                         ArrayRef<Size> box) {
   if (isa<BlockArgument>(element.tensor))
@@ -460,8 +462,8 @@ std::optional<Element> Elements::memory(const Element &element,
   return std::nullopt;
 }
 
-/// The part, or, where an element is decided by a loop, those before and after
-/// the bound.
+/// Appends the part. If a loop decides how an element is computed, appends one
+/// part for the iterations below the bound and one for the others.
 bool Elements::cut(Part part, SmallVectorImpl<Part> &parts) {
   const Store &store = part.stores[0];
   Definition undecided;

@@ -42,26 +42,27 @@ using Box = llvm::SmallVector<Size>;
 Size sizeOf(mlir::Value tensor, unsigned dim);
 Box sizesOf(mlir::Value tensor);
 
-/// For each place of the box, an element and the place of an argument that
-/// takes it.
+/// For each place of the box: an element, and the place in an argument where
+/// the element is stored.
 struct Store {
   Element value, into;
 };
 
-/// Stores that are made together, because they read the same elements.
+/// Stores that are made in one loop nest, because they read the same elements.
 struct Part {
   Box box;
   llvm::SmallVector<Store> stores;
 };
 
-/// A product of a row of `x` with a row of `w`, both of them elements over the
-/// part's loops and one more, `k`.
+/// A dot product of a row of `x` and a row of `w`. Both are elements over the
+/// part's loops and over one more loop, `k`.
 struct Dot {
   Element x, w;
   Size terms;
-  /// Bits of a number of `w`, if that is a matrix in blocks (BlockProduct.h):
-  /// then `x` and `w` are the first code and byte of a row, and `scale` is that
-  /// of the row's first block.
+  /// The bits of a number of `w`, if `w` is a matrix in blocks
+  /// (BlockProduct.h), else 0. Then `x` is the first code of a row, `w` is the
+  /// first byte of a row, and `scale` is the scale of the first block of x's
+  /// row.
   int64_t bits = 0;
   Element scale = {};
 };
@@ -70,7 +71,7 @@ struct Dot {
 /// part's loops, adds a term or combines it by the op's payload.
 struct Reduction {
   mlir::linalg::GenericOp op;
-  /// The places of its loops.
+  /// For each loop of the op, its place.
   llvm::SmallVector<mlir::AffineExpr> loops;
   Size terms;
 };
@@ -80,15 +81,14 @@ class Elements {
 public:
   explicit Elements(mlir::MLIRContext *context) : context(context) {}
 
-  /// How an element is computed.
+  /// How an element is computed:
+  /// - Leaf: it is an argument's, or no payload makes it element by element.
+  /// - Same: it equals the element `same`.
+  /// - Payload: the payload of `op` makes it at `loops`.
+  /// - Undefined: its tensor is not initialized.
+  /// - Undecided: it depends on whether the loop `cut` is below `below`.
   struct Definition {
-    enum Kind {
-      Leaf,    ///< of an argument, or what no payload makes element by element
-      Same,    ///< another element
-      Payload, ///< what the payload of `op` makes at `loops`
-      Undefined, ///< of an uninitialized tensor
-      Undecided  ///< one or another, by whether loop `cut` is below `below`
-    } kind = Leaf;
+    enum Kind { Leaf, Same, Payload, Undefined, Undecided } kind = Leaf;
     Element same = {};
     mlir::linalg::LinalgOp op = {};
     unsigned result = 0;
@@ -98,7 +98,7 @@ public:
   };
   Definition define(const Element &element, llvm::ArrayRef<Size> box);
 
-  /// The first element that an element is a copy of.
+  /// The element that an element is a copy of, after following all copies.
   Element origin(Element element, llvm::ArrayRef<Size> box);
 
   /// Calls `leaf` with all elements from which an element is computed. Elements
@@ -119,7 +119,8 @@ public:
   /// cannot be read in this way.
   std::optional<llvm::SmallVector<Part>> parts(mlir::func::FuncOp kernel);
 
-  /// The product that a leaf is, if it is one added up from zero in any order.
+  /// The dot product that a leaf is, if its terms are added to zero in any
+  /// order.
   std::optional<Dot> dot(const Element &leaf, llvm::ArrayRef<Size> box);
   /// The reduction that a leaf is, over one loop.
   std::optional<Reduction> reduction(const Element &leaf,
@@ -138,9 +139,10 @@ public:
     return mlir::getAffineConstantExpr(value, context);
   }
   mlir::AffineExpr expr(mlir::OpFoldResult number);
-  /// The number that a symbol is.
+  /// The value that a symbol stands for.
   mlir::Value symbol(unsigned number) const { return symbols[number]; }
-  /// Without divisions that are redundant given the sizes of loops.
+  /// The expression without divisions that are redundant given the sizes of
+  /// loops.
   mlir::AffineExpr simplify(mlir::AffineExpr expr,
                             llvm::ArrayRef<Size> box) const;
 
@@ -167,7 +169,7 @@ private:
   llvm::DenseSet<mlir::Value> inMemory;
 };
 
-/// What one element becomes, in the payload of an op.
+/// The value that the payload of an op yields for one element.
 inline mlir::Value yielded(mlir::linalg::LinalgOp op, unsigned result = 0) {
   return op.getBlock()->getTerminator()->getOperand(result);
 }
