@@ -62,9 +62,10 @@ void KernelGroup::absorbNorm() {
     tryInsert(norm);
 }
 
-/// The ops between the first and the last of the group that need a result of
-/// the group, in order: they have to stand after the kernel. False where one
-/// of the group needs one of them.
+/// Finds the ops between the first and the last op of the group that need a
+/// result of the group, in order. These ops must be moved after the kernel.
+/// Returns false if an op of the group needs one of them, or if one of them has
+/// memory effects.
 bool KernelGroup::findDependents(SmallVectorImpl<Operation *> &dependents) {
   llvm::SmallPtrSet<Operation *, 8> late;
   auto needs = [&](Operation *op, auto &&isSource) {
@@ -95,7 +96,8 @@ bool KernelGroup::findDependents(SmallVectorImpl<Operation *> &dependents) {
   return true;
 }
 
-/// `base`, with a number after it where the function has such a kernel.
+/// `base`, followed by a number if the function already has a kernel of this
+/// name.
 static std::string uniqueName(Block *block, std::string base) {
   Operation *root = block->getParentOp();
   while (!isa<func::FuncOp>(root) && root->getParentOp())

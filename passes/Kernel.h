@@ -16,19 +16,19 @@ public:
   KernelGroup(mlir::Block *block, llvm::StringRef pass)
       : block(block), pass(pass) {}
 
-  /// Takes an op of the block. If ops outside of the kernel use its results,
-  /// the kernel yields them.
+  /// Adds an op of the block. If ops outside of the kernel use its results, the
+  /// kernel yields them.
   void insert(mlir::Operation *op) { ops.insert(op); }
 
-  /// The op that defines the value if it is an `Ops` of this block and in no
-  /// kernel.
+  /// The op that defines the value, if the op is one of `Ops`, in this block
+  /// and in no kernel; else null.
   template <typename... Ops> mlir::Operation *producer(mlir::Value value) {
     mlir::Operation *op = value.getDefiningOp();
     return op && op->getBlock() == block && mlir::isa<Ops...>(op) ? op
                                                                   : nullptr;
   }
 
-  /// Takes the value's producer, an `Ops`, and returns it. Returns null if
+  /// Adds the value's producer, one of `Ops`, and returns it. Returns null if
   /// there is none, or, after a missed-optimization remark, if ops outside of
   /// the group use its results.
   template <typename... Ops> mlir::Operation *absorb(mlir::Value value) {
@@ -36,16 +36,16 @@ public:
     return op && tryInsert(op) ? op : nullptr;
   }
 
-  /// Takes the norm that every linear of the group reads.
+  /// Adds the norm that every linear of the group reads.
   void absorbNorm();
 
-  /// Wraps the ops into a kernel where the last of them stands, and emits a
+  /// Moves the ops into a kernel at the place of the last op, and emits a
   /// passed remark. The kernel's name comes from the locations (kernelName), or
   /// is `fallback`. Returns null, after emitting a missed-optimization remark,
   /// if moving the ops together would reorder a use before its definition.
   llama::KernelOp outline(llvm::StringRef fallback);
 
-  /// Says why an op was left out.
+  /// Emits a remark that says why an op was left out.
   void missed(mlir::Operation *op, llvm::StringRef reason);
 
   bool empty() const { return ops.empty(); }
@@ -63,22 +63,22 @@ private:
 /// Blocks that hold ops outside of kernels.
 llvm::SmallVector<mlir::Block *> blocksOutsideKernels(mlir::Operation *root);
 
-/// A kernel's name from the module paths in its ops' locations: of the ops that
-/// read weights or caches (embed, linear, head, gqa), the common path, then
-/// the different parts. "model", "*" and numbers are dropped; "self_attn"
-/// is "attn", "embed_tokens" is "embed", "lm_head" is "head", "o_proj" is
-/// "out", and "_proj" is dropped:
+/// A kernel's name, made from the module paths in the locations of the ops that
+/// read weights or caches (embed, linear, head, gqa): the common path, then the
+/// different parts. "model", "*" and numbers are dropped; "self_attn" becomes
+/// "attn", "embed_tokens" becomes "embed", "lm_head" becomes "head", "o_proj"
+/// becomes "out", and "_proj" is dropped:
 ///
 ///   model.layers.*.self_attn.{q,k,v}_proj      layers_attn_qkv
 ///   model.layers.*.mlp.{gate,up}_proj          layers_mlp_gate_up
 ///   model.layers.*.self_attn.o_proj            layers_attn_out
 ///
-/// Where there are no such ops, the last op's path and mnemonic. Empty where
-/// locations hold no path.
+/// If there are no such ops, the name is made from the last op's path and
+/// mnemonic. It is empty if locations have no path.
 std::string kernelName(llvm::ArrayRef<mlir::Operation *> ops);
 
-/// The same as a module path: the common path of the ops, then the different
-/// parts: "model.layers.*.self_attn.qkv".
+/// The same name as a module path: the common path of the ops, then the
+/// different parts, such as "model.layers.*.self_attn.qkv".
 std::string kernelPath(llvm::ArrayRef<mlir::Operation *> ops);
 
 } // namespace cria

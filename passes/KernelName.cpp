@@ -10,8 +10,8 @@ using namespace cria::llama;
 
 using Path = SmallVector<std::string>;
 
-/// One component of a module path as names have it; empty where it says
-/// nothing.
+/// One component of a module path in the form that kernel names have; empty if
+/// it is dropped.
 static std::string shorten(StringRef component) {
   bool number = llvm::all_of(component, llvm::isDigit);
   if (number || component == "*" || component == "model")
@@ -30,7 +30,7 @@ static std::string shorten(StringRef component) {
   return name;
 }
 
-/// The components of the op's module path; none where its location has no name.
+/// The components of the op's module path; empty if its location has no name.
 static Path modulePath(Operation *op) {
   Path path;
   if (auto name = op->getLoc()->findInstanceOf<NameLoc>())
@@ -39,7 +39,8 @@ static Path modulePath(Operation *op) {
   return path;
 }
 
-/// The components that say something, as names have them.
+/// The components of a path in the form that kernel names have, without those
+/// that are dropped.
 static Path shorten(ArrayRef<std::string> path) {
   Path name;
   for (StringRef component : path)
@@ -48,7 +49,7 @@ static Path shorten(ArrayRef<std::string> path) {
   return name;
 }
 
-/// How many components all paths start with.
+/// The number of first components that all paths share.
 static size_t commonLength(ArrayRef<Path> paths) {
   size_t length = paths.front().size();
   for (const Path &path : paths) {
@@ -60,7 +61,8 @@ static size_t commonLength(ArrayRef<Path> paths) {
   return length;
 }
 
-/// What each path has after the common one: single letters in one word.
+/// The components of each path after the common ones. Single letters are joined
+/// to one word.
 static Path distinct(ArrayRef<Path> paths, size_t common) {
   Path name;
   bool inWord = false;
@@ -76,8 +78,8 @@ static Path distinct(ArrayRef<Path> paths, size_t common) {
   return name;
 }
 
-/// The paths that name a kernel of these ops; none where locations hold no
-/// path.
+/// The paths that a kernel of these ops is named after; none if locations have
+/// no path.
 static SmallVector<Path> namingPaths(ArrayRef<Operation *> ops) {
   SmallVector<Path> paths;
   for (Operation *op : ops)

@@ -5,9 +5,9 @@
 /// @batch(%ids, %positions : tensor<?xi32>, %first,
 ///        %tables : tensor<?x32xi32>, %k : tensor<?x5x4x16x64xbf16>, ...)
 ///
-/// Both are the same ops: what has a position has that of its function, and
-/// what reads or writes a cache has the function's pages beside it. Neither
-/// returns hidden states.
+/// Both functions have the same ops. Ops with a position use the position, or
+/// positions, of their function. Ops that read or write a cache use the
+/// function's pages. Neither function returns hidden states.
 #include "dialect/Dialect.h"
 #include "dialect/Signature.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -31,14 +31,15 @@ static bool isCache(Type type) {
   return tensor && tensor.getRank() == 4;
 }
 
-/// Takes away hidden states and the number of the first token of theirs.
+/// Removes the hidden states, and the argument that names the first token whose
+/// hidden states are returned.
 static void dropHidden(func::FuncOp forward) {
   FunctionType type = forward.getFunctionType();
   if (!returnsHidden(type))
     return;
   OpBuilder b = OpBuilder::atBlockBegin(&forward.front());
   unsigned place = firstHiddenArgument(type);
-  // What is left of their ops is dead.
+  // The ops that compute hidden states are dead now.
   Value none = arith::ConstantIndexOp::create(b, forward.getLoc(), 0);
   forward.getArgument(place).replaceAllUsesWith(none);
   forward.front().eraseArgument(place);
@@ -54,7 +55,7 @@ static RankedTensorType pagedType(RankedTensorType cache, int64_t page) {
   return cache.clone(shape);
 }
 
-/// What cannot be paged, and why.
+/// Fails on programs whose caches cannot be paged.
 static LogicalResult verifyPageable(ModuleOp module) {
   if (auto encode = module.lookupSymbol<func::FuncOp>("encode"))
     return encode.emitError("expected no encoder beside paged caches");
@@ -71,7 +72,7 @@ static LogicalResult verifyPageable(ModuleOp module) {
   return failure(walked.wasInterrupted());
 }
 
-/// The positions of the smallest cache, 0 where there is none.
+/// The positions of the smallest cache; 0 if there is no cache.
 static int64_t positionsOf(func::FuncOp function) {
   int64_t positions = 0;
   for (Type type : function.getArgumentTypes())
@@ -82,7 +83,8 @@ static int64_t positionsOf(func::FuncOp function) {
   return positions;
 }
 
-/// Gives the function's caches pages, which `pages` numbers, wherever they go.
+/// Makes the function's caches paged, in all ops that use them, and adds the
+/// argument `pages` with the page numbers.
 static void pageCaches(func::FuncOp function, RankedTensorType pages,
                        int64_t page) {
   Block &body = function.front();
@@ -99,7 +101,7 @@ static void pageCaches(func::FuncOp function, RankedTensorType pages,
   });
 }
 
-/// Writes the types of the arguments and results into the function's own.
+/// Updates the function's type to the types of its arguments and results.
 static void updateType(func::FuncOp function) {
   Block &body = function.front();
   function.setType(FunctionType::get(function.getContext(),
@@ -107,7 +109,7 @@ static void updateType(func::FuncOp function) {
                                      body.getTerminator()->getOperandTypes()));
 }
 
-/// The copy of @prefill whose tokens each have a position and pages.
+/// Adds a copy of @prefill in which each token has its own position and pages.
 static void makeBatch(func::FuncOp prefill, int64_t rows) {
   OpBuilder b(prefill->getContext());
   b.setInsertionPointAfter(prefill);

@@ -2,12 +2,12 @@
 ///   =>  each rank has N-ths of gate's, up's rows and of down's columns:
 ///       all_reduce(linear(h, down))
 ///
-/// Heads and the MLP's inner dimension are split: the linears that make them by
-/// their rows, the linears that read them by their columns, whose products are
-/// partial sums. The ops between work on a rank's heads as on all of them. What
-/// the ranks have in common, the residual stream and the norms on it, each has
-/// whole. The head is split by rows: a rank has the logits of its part of the
-/// vocabulary.
+/// The pass splits heads and the MLP's inner dimension. The linears that make
+/// them are split by rows. The linears that read them are split by columns, so
+/// their products are partial sums. Ops between these linears work on a rank's
+/// heads as they do on all heads. The residual stream and its norms are not
+/// split: each rank has all of them. The head is split by rows: a rank has the
+/// logits of its part of the vocabulary.
 #include "dialect/Dialect.h"
 #include "passes/Passes.h"
 
@@ -26,7 +26,7 @@ using namespace cria;
 using namespace cria::llama;
 
 namespace {
-/// Splits one program, op by op in its order.
+/// Splits one program, op by op.
 class Sharder {
 public:
   Sharder(ModuleOp module, func::FuncOp forward, int64_t shards)
@@ -65,11 +65,11 @@ private:
   func::FuncOp forward;
   int64_t shards;
   llvm::DenseSet<Operation *> makers; // linears that are split by rows
-  llvm::DenseSet<Value> parts;        // of which a rank has a share
+  llvm::DenseSet<Value> parts;        // values of which a rank has a share
 };
 } // namespace
 
-/// Reports what cannot be shared equally.
+/// Reports an error if `shards` does not divide a size.
 LogicalResult Sharder::divide(Operation *op, const Twine &what, int64_t size) {
   if (size % shards == 0)
     return success();
@@ -77,7 +77,8 @@ LogicalResult Sharder::divide(Operation *op, const Twine &what, int64_t size) {
          << size << " " << what << ", got " << shards;
 }
 
-/// Notes the linear that makes heads, or what a gate takes.
+/// Finds the linear that makes heads or the operand of a gate, and adds it to
+/// `makers`.
 LogicalResult Sharder::findMaker(Operation *reader, Value value) {
   while (Operation *op = value.getDefiningOp()) {
     if (isa<LinearOp>(op)) {
@@ -95,7 +96,7 @@ LogicalResult Sharder::findMaker(Operation *reader, Value value) {
                  : "an argument");
 }
 
-/// Whether only products read the result: else it is no MLP's.
+/// Whether only linears read the result. If not, the op is not an MLP's gate.
 static bool feedsLinears(Operation *op) {
   return llvm::all_of(op->getUsers(), llvm::IsaPred<LinearOp>);
 }
@@ -127,7 +128,7 @@ void Sharder::splitCaches() {
       setSplit(argument, share(type));
 }
 
-/// Gives a rank its share of the weight that `read` is.
+/// Splits the weight that `read` is.
 LogicalResult Sharder::splitWeight(Value read, Split how) {
   auto get = read.getDefiningOp<GetWeightOp>();
   auto weight = get ? symbols.lookup<WeightOp>(get.getWeight()) : WeightOp();
@@ -152,8 +153,8 @@ LogicalResult Sharder::splitWeight(Value read, Split how) {
   return success();
 }
 
-/// By rows where it makes what is shared, by columns where it reads that. The
-/// bias of the latter is added to the sum, once.
+/// Splits a linear: by rows if it makes a shared value, by columns if it reads
+/// one. In the second case, the bias is added to the sum over ranks, once.
 LogicalResult Sharder::split(LinearOp op) {
   bool reads = isSplit(op.getInput()), makes = makers.contains(op);
   if (!reads && !makes)
@@ -177,8 +178,8 @@ LogicalResult Sharder::split(LinearOp op) {
   return success();
 }
 
-/// By rows, where they can be shared and no lookup needs them whole. Else each
-/// rank has all logits.
+/// Splits a head by rows, if `shards` divides them and no lookup needs the
+/// whole weight. Else each rank has all logits.
 LogicalResult Sharder::split(HeadOp op) {
   auto get = op.getWeight().getDefiningOp<GetWeightOp>();
   auto onlyHeadsRead = [&](Operation *use) {
@@ -200,7 +201,7 @@ LogicalResult Sharder::split(HeadOp op) {
   return success();
 }
 
-/// A loop carries shares as shares.
+/// Values that a loop carries are split if their initial values are.
 LogicalResult Sharder::split(scf::ForOp loop) {
   for (auto [init, inner, result] : llvm::zip(
            loop.getInitArgs(), loop.getRegionIterArgs(), loop.getResults()))
@@ -266,7 +267,7 @@ LogicalResult Sharder::split(Operation *op) {
       });
 }
 
-/// A weight that is split is whole for nobody.
+/// Checks that no op reads the whole of a weight that is split.
 LogicalResult Sharder::checkReaders() {
   WalkResult result = forward.walk([&](GetWeightOp get) {
     auto weight = symbols.lookup<WeightOp>(get.getWeight());

@@ -4,10 +4,10 @@
 ///   llama.linear %x : tensor<?x64xf32>, ...    =>  tensor<1x64xf32>
 ///   tensor.extract_slice %x[%first, 0] [%rows, 64]  =>  %x
 ///
-/// Hidden states, where @forward returns them, are results of @prefill alone.
+/// If @forward returns hidden states, only @prefill returns them.
 ///
-/// The copy is made op by op: operands have new types, so each op's result
-/// types are inferred anew and constants folded on the way.
+/// @decode is copied op by op. Operands have new types, so each op's result
+/// types are inferred again, and constants are folded during the copy.
 #include "passes/Passes.h"
 
 #include "dialect/Dialect.h"
@@ -27,7 +27,7 @@ using namespace mlir;
 using namespace cria;
 using namespace cria::llama;
 
-/// The type with one token in place of a dynamic first dimension.
+/// The type with one token instead of a dynamic first dimension.
 static Type oneToken(Type type) {
   auto tensor = dyn_cast<RankedTensorType>(type);
   if (!tensor || tensor.getRank() == 0 || !tensor.isDynamicDim(0))
@@ -71,7 +71,7 @@ LogicalResult Specializer::copyBlock(Block &block) {
   return success();
 }
 
-/// Sizes of the old function in the new one, constants as attributes.
+/// Maps sizes of the old function to the new one. Constants become attributes.
 SmallVector<OpFoldResult> Specializer::mapped(ArrayRef<OpFoldResult> values) {
   return llvm::map_to_vector(values, [&](OpFoldResult value) -> OpFoldResult {
     if (auto old = dyn_cast<Value>(value))
@@ -103,7 +103,8 @@ Operation *Specializer::create(tensor::ExtractSliceOp op) {
       mapped(op.getMixedOffsets()), sizes, mapped(op.getMixedStrides()));
 }
 
-/// The op on new operands, its types inferred where it knows how.
+/// Creates the op on new operands. Its types are inferred if the op can infer
+/// them.
 Operation *Specializer::create(Operation *op) {
   if (auto typed = dyn_cast<tensor::ExpandShapeOp>(op))
     return create(typed);
