@@ -10,7 +10,8 @@ using nlohmann::json;
 static constexpr int64_t maxFileSize = 16 << 20, maxParameters = int64_t(1)
                                                                  << 42;
 
-/// Head count, KV head count and head size, which depend on one another.
+/// Checks and completes head count, KV head count and head size, which depend
+/// on one another.
 static void finishHeads(ObjectReader &reader, ConfigDraft &draft) {
   if (!draft.kvHeads)
     draft.kvHeads = draft.heads;
@@ -48,7 +49,7 @@ static void finishFactors(ConfigDraft &draft) {
     draft.attentionBias = true;
 }
 
-/// Whether the family's own rule gives a layer the window.
+/// Whether a layer has the window by the family's own rule.
 static bool hasWindow(const ConfigDraft &draft, size_t layer) {
   switch (draft.family->window) {
   case WindowRule::None:
@@ -66,11 +67,12 @@ static bool hasWindow(const ConfigDraft &draft, size_t layer) {
   llvm_unreachable("unknown rule");
 }
 
-/// A list of one entry a layer; false after an error, and where there is none.
+/// Checks a list with one entry for each layer. Returns false after an error,
+/// and if there is no list.
 static bool hasEntries(ObjectReader &reader, llvm::StringRef key, size_t size,
                        const ConfigDraft &draft) {
   auto layers = static_cast<size_t>(draft.layers);
-  // SmolLM3 may list more.
+  // SmolLM3 may have more entries than layers.
   if (size && size != layers && (key != "no_rope_layers" || size < layers))
     reader.failKey(key, "expected " + llvm::Twine(layers) +
                             " entries, one for each of 'num_hidden_layers', "
@@ -105,7 +107,8 @@ static void finishLayers(ObjectReader &reader, ConfigDraft &draft) {
   }
 }
 
-/// Refuses what no machine holds. Within the bounds no product overflows.
+/// Refuses a model that is too large for any machine. Within the bounds no
+/// product overflows.
 static void checkSize(const ModelConfig &c, ObjectReader &reader) {
   int64_t attention = 2 * c.hiddenSize * c.headDim * (c.heads + c.kvHeads),
           mlp = 3 * c.hiddenSize * c.intermediateSize;
@@ -125,14 +128,15 @@ static std::string familyNames() {
   return names + " or " + families().back().modelType.str();
 }
 
-/// The family's defaults, and over them what the file says.
+/// The family's defaults, replaced by the values that the file gives.
 static json withDefaults(const Family &family, const json &given) {
   json all = json::parse(family.defaults);
   all.update(given);
   return all;
 }
 
-/// Reads all keys of `all`: `given` over the defaults of the draft's family.
+/// Reads all keys of `all`, which are the keys of `given` and the defaults of
+/// the draft's family.
 static void readAll(const json &given, const json &all,
                     llvm::ArrayRef<std::string> allowed, ObjectReader &reader,
                     ConfigDraft &draft) {

@@ -1,6 +1,6 @@
-/// The one description of a forward pass, for every family, in the order of
-/// transformers' modeling_llama.py. Letters in shapes: n tokens, C hidden size,
-/// I intermediate size, H heads, KVH KV heads, D head size, S positions, L
+/// Builds the forward pass of every family, in the order of transformers'
+/// modeling_llama.py. Letters in shapes: n tokens, C hidden size, I
+/// intermediate size, H heads, KVH KV heads, D head size, S positions, L
 /// layers, V vocabulary.
 #include "lowering/import/Import.h"
 #include "dialect/Dialect.h"
@@ -18,13 +18,13 @@ using namespace mlir;
 using namespace cria;
 using namespace cria::llama;
 
-/// The most positions a cache has unless asked for more.
+/// The most positions of a cache if the user does not ask for more.
 static constexpr int64_t defaultMaxSeq = 4096;
 /// A KV cache above this size is refused as a mistake in the config.
 static constexpr int64_t maxCacheBytes = int64_t(1) << 44;
 
 namespace {
-/// What all layers of a forward pass read.
+/// The values that all layers of a forward pass read.
 struct Text {
   /// The number of tokens, and the position of the first.
   Value tokens, position;
@@ -71,7 +71,8 @@ private:
   RankedTensorType tensor(ArrayRef<int64_t> shape) {
     return RankedTensorType::get(shape, type);
   }
-  /// Ops built from here on belong to this module of the model.
+  /// Gives the ops that are built next the location of this module of the
+  /// model.
   void at(const Twine &path) { loc = NameLoc::get(b.getStringAttr(path)); }
 
   const ModelConfig &c;
@@ -86,12 +87,13 @@ private:
 
 static constexpr llvm::StringLiteral layerPath = "model.layers.*";
 
-/// "q_proj" of "self_attn.q_proj": what the symbol is called.
+/// The symbol of a module: "q_proj" for "self_attn.q_proj".
 static StringRef lastName(StringRef path) {
   return path.substr(path.rfind('.') + 1);
 }
 
-/// Declares a weight of the module `path`: of the model, or of each layer.
+/// Declares a weight of the module `path`: one of the model, or one of each
+/// layer.
 WeightOp Importer::declare(StringRef path, StringRef kind,
                            ArrayRef<int64_t> shape, bool layered,
                            StringRef symbol) {
@@ -107,8 +109,8 @@ WeightOp Importer::declare(StringRef path, StringRef kind,
       /*split=*/SplitAttr());
 }
 
-/// Declares a linear of each layer, or rows [row, row + out) of the `rows` rows
-/// of the module `fused`.
+/// Declares a linear of each layer. If `fused` is given, the linear is the rows
+/// [row, row + out) of the `rows` rows of the module `fused`.
 void Importer::declareLinear(StringRef path, int64_t out, int64_t in, bool bias,
                              StringRef fused, int64_t row, int64_t rows) {
   WeightOp made = declare(fused.empty() ? path : fused, "weight", {out, in},
@@ -121,7 +123,7 @@ void Importer::declareLinear(StringRef path, int64_t out, int64_t in, bool bias,
     declare(path, "bias", {out}, true, (lastName(path) + "_bias").str());
 }
 
-/// Declares a norm of each layer, if there is one.
+/// Declares a norm of each layer, or nothing if `path` is empty.
 void Importer::declareNorm(StringRef path, int64_t size) {
   if (!path.empty())
     declare(path, "weight", {size}, true);
@@ -211,7 +213,7 @@ Value Importer::norm(StringRef symbol, Value x, Value layer) {
                            family.normUnitOffset);
 }
 
-/// The linear of a layer's module, with its bias where one is declared.
+/// The linear of a layer's module, with a bias if one is declared.
 Value Importer::linear(StringRef symbol, Value x, Value layer) {
   loc = module.lookupSymbol<WeightOp>(symbol).getLoc();
   Value matrix = weight(symbol, layer), bias;
@@ -221,7 +223,7 @@ Value Importer::linear(StringRef symbol, Value x, Value layer) {
   return LinearOp::create(b, loc, x, matrix, bias);
 }
 
-/// (n, count * D) as (n, count, D), normalized where the family does so.
+/// Reshapes (n, count * D) to (n, count, D), and normalizes if the family does.
 Value Importer::heads(Value tokens, Value x, int64_t count, StringRef symbol,
                       Value layer) {
   if (family.headNorm == HeadNorm::AllHeads && !symbol.empty())
@@ -274,7 +276,7 @@ Value Importer::mlp(Value x, Value layer) {
   return linear("down_proj", product, layer);
 }
 
-/// One layer: the hidden states and caches after it.
+/// Builds one layer. Returns the hidden states and caches after the layer.
 SmallVector<Value> Importer::layer(const Text &text, const LayerKind &kind,
                                    Value layer, ValueRange carried) {
   Value x = carried[0], k = carried[1], v = carried[2];
@@ -292,7 +294,8 @@ SmallVector<Value> Importer::layer(const Text &text, const LayerKind &kind,
   return {x, k, v};
 }
 
-/// A loop whose body is a period of layers: what the last one leaves.
+/// Builds a loop whose body is a period of layers. Returns the hidden states
+/// and caches after the loop.
 SmallVector<Value> Importer::run(const Text &text, const LayerRun &layers,
                                  ValueRange carried) {
   at(layerPath);
@@ -313,7 +316,8 @@ SmallVector<Value> Importer::run(const Text &text, const LayerRun &layers,
   return SmallVector<Value>(loop.getResults());
 }
 
-/// The root of the hidden size is rounded as transformers rounds it.
+/// The factor of embeddings. The root of the hidden size is rounded as
+/// transformers rounds it.
 double Importer::embeddingScale() {
   llvm::APFloat scale(c.embeddingScale);
   bool lossy;
@@ -324,7 +328,7 @@ double Importer::embeddingScale() {
   return scale.convertToDouble();
 }
 
-/// The last norm of the tokens from `first` on.
+/// Builds the last norm, for the tokens from `first` on.
 Value Importer::normFrom(Value x, Value tokens, Value first) {
   at("model");
   Value rows = arith::SubIOp::create(b, loc, tokens, first);
@@ -355,7 +359,8 @@ void Importer::run() {
                                 entry->getArgument(5)};
   for (const LayerRun &layers : layerRuns(c.kinds))
     carried = run(text, layers, carried);
-  // The head comes last: its norm may write over what it reads.
+  // The head's norm is the last reader of the hidden states, so that the norm
+  // may write over them.
   Value hidden = normFrom(carried[0], tokens, entry->getArgument(3));
   Value last = normFrom(carried[0], tokens, entry->getArgument(2));
   at("lm_head");
@@ -381,7 +386,7 @@ static Type storageType(DType dtype, MLIRContext *context) {
   llvm_unreachable("unknown dtype");
 }
 
-/// The positions of the caches, or nothing after an error.
+/// The number of positions of the caches, or nothing after an error.
 static std::optional<int64_t>
 cachePositions(const ModelConfig &c, const ImportOptions &options, Type type) {
   Location loc = UnknownLoc::get(type.getContext());
@@ -395,7 +400,7 @@ cachePositions(const ModelConfig &c, const ImportOptions &options, Type type) {
                    << " bytes of caches each), got " << maxSeq;
     return std::nullopt;
   }
-  // Dynamic rope says what becomes of longer texts.
+  // Dynamic rope also defines the angles of longer texts.
   if (maxSeq > c.maxPositions && c.rope.kind != RopeConfig::Kind::Dynamic)
     emitWarning(loc) << "the caches have " << maxSeq
                      << " positions, the model knows " << c.maxPositions

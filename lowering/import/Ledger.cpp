@@ -1,6 +1,6 @@
-/// Everything transformers writes for these families, from version 4.28 to 5,
-/// and what published files hold beside it. What is not in the table is
-/// refused.
+/// The table of keys: all keys that transformers writes for these families,
+/// from version 4.28 to 5, and other keys in published files. Keys that are not
+/// in the table are refused.
 #include "lowering/import/Ledger.h"
 
 #include "lowering/import/Quantization.h"
@@ -46,7 +46,7 @@ static void flag(Reader &reader, llvm::StringRef key, Draft &draft) {
 
 static void gate(Reader &reader, llvm::StringRef key, Draft &draft) {
   std::string name = reader.text(key, std::nullopt);
-  // Gemma's first files say gelu and mean its approximation.
+  // The first files of Gemma say gelu but mean its tanh approximation.
   if (draft.family->modelType == "gemma" && name == "gelu")
     name = "gelu_pytorch_tanh";
   auto found =
@@ -93,7 +93,7 @@ static void quantization(Reader &reader, llvm::StringRef key, Draft &) {
   checkQuantization(reader, key);
 }
 
-/// dtype, and torch_dtype as it was called.
+/// Reads dtype, or torch_dtype, its older name.
 static void dtype(Reader &reader, llvm::StringRef key, Draft &draft) {
   std::string name = reader.text("dtype", ""),
               older = reader.text("torch_dtype", "");
@@ -279,7 +279,8 @@ std::string LedgerKey::readers() const {
   return llvm::join(llvm::split(families, ' '), ", ");
 }
 
-/// Checks a key that the family does not read; why it does not matter.
+/// Checks a key that the family does not read. Returns why the key does not
+/// matter.
 static std::string checkIdle(const LedgerKey &entry, const json &value,
                              Reader &reader) {
   if (entry.neutral == "any" || entry.neutral == "id")

@@ -16,10 +16,10 @@ using namespace mlir;
 using namespace cria;
 using namespace cria::llama;
 
-/// Far more than any program, and than any tensor.
+/// Bounds that no program's text and no tensor reaches.
 static constexpr uint64_t maxFileSize = 64 << 20;
 static constexpr int64_t maxBytes = int64_t(1) << 44;
-/// The most positions of anything.
+/// The most positions of a cache or a table.
 static constexpr int64_t maxPositions = 1 << 24;
 
 OwningOpRef<ModuleOp> cria::loadProgram(StringRef path, MLIRContext *context) {
@@ -33,14 +33,14 @@ OwningOpRef<ModuleOp> cria::loadProgram(StringRef path, MLIRContext *context) {
 }
 
 namespace {
-/// The functions of a program: `@forward`, or at fuse `@prefill` and either
-/// `@decode` or, over paged caches, `@batch`. There may be no `encode`.
+/// The functions of a program: `@forward`, or, at fuse, `@prefill` and either
+/// `@decode` or, over paged caches, `@batch`. `encode` may be null.
 struct Functions {
   func::FuncOp forward, encode, decode, batch;
 };
 } // namespace
 
-/// Fails after a diagnostic.
+/// Finds the functions, or fails after a diagnostic.
 static FailureOr<Functions> findFunctions(ModuleOp module, bool isFused) {
   Functions found;
   StringRef main = isFused ? "prefill" : "forward";
@@ -88,8 +88,8 @@ static bool isTokens(Type type, int64_t rank) {
          tensor.getNumDynamicDims() == 1;
 }
 
-/// The bytes of a tensor with one token in place of a dynamic dimension;
-/// nothing where a dimension is empty or they are beyond any machine.
+/// The bytes of a tensor, with 1 for each dynamic dimension; nothing if a
+/// dimension is empty or the tensor is larger than `maxBytes`.
 static std::optional<int64_t> bytesOf(ShapedType type) {
   std::optional<int64_t> bytes = type.getElementTypeBitWidth() / 8;
   for (int64_t size : type.getShape()) {
@@ -111,7 +111,7 @@ static LogicalResult verifySize(Operation *op, Type type) {
          << maxBytes << " bytes, got " << type;
 }
 
-/// (tokens, hidden size)
+/// Checks the type of hidden states: (tokens, hidden size).
 static LogicalResult verifyHidden(func::FuncOp forward, Type hidden) {
   bool holds =
       isTokens(hidden, 2) &&
@@ -135,8 +135,8 @@ static bool isCache(Type type, bool paged) {
   return isa<Float32Type, Float16Type, BFloat16Type>(tensor.getElementType());
 }
 
-/// The pages of a text, which are as many as its positions need; of `batch`,
-/// those of each token.
+/// Checks the type of pages: of one text, whose number of pages is static, or,
+/// in `batch`, of each token.
 static LogicalResult verifyPages(func::FuncOp function, bool batch) {
   Type pages = function.getArgumentTypes()[3];
   auto tensor = dyn_cast<RankedTensorType>(pages);
@@ -153,8 +153,9 @@ static LogicalResult verifyPages(func::FuncOp function, bool batch) {
   return function.emitError("expected the attribute 'chunk' of @batch alone");
 }
 
-/// (ids, position, first, caches...) -> (logits, caches...); over paged caches
-/// with the pages in front of them, and in a batch with positions of tokens.
+/// Checks the type (ids, position, first, caches...) -> (logits, caches...).
+/// Over paged caches, pages precede the caches. In a batch, each token has a
+/// position.
 static LogicalResult verifySignature(func::FuncOp forward, bool encodes,
                                      bool paged = false, bool batch = false) {
   FunctionType type = forward.getFunctionType();
@@ -210,7 +211,7 @@ static LogicalResult verifySignature(func::FuncOp forward, bool encodes,
   return success();
 }
 
-/// What @forward takes; the caches alone.
+/// @encode takes the arguments of @forward, and returns only the caches.
 static LogicalResult verifyEncode(func::FuncOp encode, func::FuncOp forward) {
   FunctionType type = withoutHidden(forward.getFunctionType());
   auto expected = FunctionType::get(type.getContext(), type.getInputs(),
@@ -221,7 +222,7 @@ static LogicalResult verifyEncode(func::FuncOp encode, func::FuncOp forward) {
          << expected << ", got " << encode.getFunctionType();
 }
 
-/// What @prefill takes and returns but for hidden states, for one token.
+/// @decode has the type of @prefill for one token, without hidden states.
 static LogicalResult verifyDecode(func::FuncOp decode, func::FuncOp prefill) {
   FunctionType type = withoutHidden(prefill.getFunctionType());
   SmallVector<Type> inputs(type.getInputs()), results(type.getResults());
@@ -261,7 +262,8 @@ static LogicalResult verifyOp(Operation *op) {
   return success();
 }
 
-/// Ids are below the logits' columns: the runtime checks no other bound.
+/// A table must have a row for each column of the logits: the runtime only
+/// checks that ids are below the number of columns.
 static LogicalResult verifyEmbed(EmbedOp op, int64_t vocab) {
   int64_t rows = cast<RankedTensorType>(op.getTable().getType()).getDimSize(0);
   if (!ShapedType::isDynamic(rows) && rows >= vocab)
@@ -271,8 +273,9 @@ static LogicalResult verifyEmbed(EmbedOp op, int64_t vocab) {
          << op.getTable().getType();
 }
 
-/// The text's position and pages, and the number of another text's tokens, are
-/// what the runtime gives, which keeps to the bounds of caches and tables.
+/// Ops must use the position, the pages and the number of the other text's
+/// tokens that the function is given. The runtime keeps these within the bounds
+/// of caches and tables.
 static LogicalResult verifyPosition(Operation *op, func::FuncOp function,
                                     bool encodes) {
   Value position, pages, over;
@@ -299,7 +302,7 @@ static LogicalResult verifyPosition(Operation *op, func::FuncOp function,
   return success();
 }
 
-/// The layer that an op reads is one of the weight's or the cache's.
+/// Checks that the layer that an op reads is within the weight or the cache.
 static LogicalResult verifyLayers(Operation *op) {
   auto layers = [](Value cache) {
     return pageOf(cast<RankedTensorType>(cache.getType())).getDimSize(0);

@@ -1,12 +1,12 @@
-/// The keys that say how positions become angles, in both generations of
-/// transformers' spelling:
+/// Reads the keys of rope, which say how positions become angles. transformers
+/// has spelled them in two ways:
 ///
 ///   {"rope_theta": 1e4, "rope_scaling": {"type": "linear", "factor": 2}}
 ///   {"rope_parameters": {"rope_theta": 1e4, "rope_type": "linear", "factor":
 ///   2}}
 ///
-/// and, for models whose layers differ in kind, an object of the latter form
-/// for each kind; all must be the same, as no family here has two ropes.
+/// A model whose layers differ in kind has an object of the second form for
+/// each kind. All objects must be equal, because no family here has two ropes.
 #include "lowering/import/Ledger.h"
 
 #include "llvm/ADT/StringSwitch.h"
@@ -20,7 +20,7 @@ static constexpr llvm::StringLiteral kOriginal =
     "original_max_position_embeddings";
 
 namespace {
-/// The keys of one type of rope, beside type and theta.
+/// The keys of one type of rope, besides type and theta.
 struct RopeType {
   llvm::StringLiteral name;
   Kind kind;
@@ -81,7 +81,7 @@ const RopeType &RopeReader::readType() {
   if (type.empty())
     type = older.empty() ? "default" : older;
   bool phi3 = draft.family->phi3Rope;
-  // What Phi 3's files called longrope before transformers did.
+  // Older files of Phi 3 call longrope "su" or "yarn".
   llvm::StringRef name = phi3 && (type == "su" || type == "yarn")
                              ? llvm::StringRef("longrope")
                              : llvm::StringRef(type);
@@ -110,8 +110,8 @@ void RopeReader::checkKeys(const RopeType &type) {
   }
 }
 
-/// How much of a head is rotated. Only Phi 3 reads it: elsewhere transformers
-/// ignores it or fails.
+/// Reads how much of a head is rotated. Only Phi 3 supports a part other than
+/// 1: for other families transformers ignores the key or fails.
 void RopeReader::readPart() {
   ObjectReader &owner = rope.find("partial_rotary_factor") ? rope : top;
   double part = owner.positive("partial_rotary_factor", 1.0);
@@ -126,7 +126,8 @@ void RopeReader::readPart() {
                       llvm::Twine(config.dims));
 }
 
-/// The top level goes first in transformers; here they must agree.
+/// Reads the positions before scaling. In transformers the key of the top level
+/// has priority; here both keys must agree.
 void RopeReader::readOriginal() {
   int64_t outer = top.integer(kOriginal, 1, kMaxPositions, 0),
           inner = rope.integer(kOriginal, 1, kMaxPositions, outer);
@@ -166,7 +167,8 @@ void RopeReader::readYarn() {
                                   shownJson(json(config.betaFast)));
   config.truncate = rope.flag("truncate", true);
   bool scales = rope.find("mscale") && rope.find("mscale_all_dim");
-  // Given alone, either is not read; null says so.
+  // transformers only reads the two keys together. A key that is null counts as
+  // absent.
   double own = rope.positive("mscale", 1),
          all = rope.positive("mscale_all_dim", 1);
   if (!scales && (rope.find("mscale") || rope.find("mscale_all_dim")))
@@ -237,8 +239,8 @@ void RopeReader::read() {
     top.fail(llvm::toString(std::move(error)));
 }
 
-/// The one object after rope_scaling or rope_parameters: of an object for each
-/// kind of layer, the first, which the others must equal.
+/// The object with the rope's keys. If there is an object for each kind of
+/// layer, the first one; the others must be equal to it.
 static const json *flattened(const json &object, llvm::StringRef key,
                              ObjectReader &reader) {
   if (!object.is_object()) {

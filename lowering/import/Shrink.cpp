@@ -13,7 +13,7 @@
 using namespace cria;
 using nlohmann::json;
 
-/// Narrower heads say little of those that models have.
+/// Smaller heads would be too different from the heads of real models.
 static constexpr int64_t kLeastHeadDim = 8;
 
 namespace {
@@ -74,7 +74,7 @@ static llvm::Expected<Sizes> parseSizes(const ModelConfig &config,
   return sizes;
 }
 
-/// Whether the file or, without it, the family gives the key a value.
+/// Whether the file, or else the family's default, gives the key a value.
 bool Shrinker::isGiven(const char *key) const {
   json value = result.value(key, json());
   if (!result.contains(key))
@@ -82,8 +82,8 @@ bool Shrinker::isGiven(const char *key) const {
   return !value.is_null();
 }
 
-/// The first layer of each kind and, up to the number that is wanted, the first
-/// of the others.
+/// The first layer of each kind, and the first of the other layers, up to the
+/// number of layers that is asked for.
 std::vector<size_t> Shrinker::keptLayers() const {
   std::vector<size_t> firsts, others;
   for (size_t i = 0; i < config.kinds.size(); ++i) {
@@ -98,7 +98,7 @@ std::vector<size_t> Shrinker::keptLayers() const {
   return firsts;
 }
 
-/// Lists of an entry a layer, and rules that count layers.
+/// Shrinks lists with one entry for each layer, and rules that count layers.
 void Shrinker::shrinkLayers() {
   std::vector<size_t> kept = keptLayers();
   for (const char *key : {"layer_types", "no_rope_layers"})
@@ -122,10 +122,11 @@ void Shrinker::shrinkLayers() {
     result["no_rope_layer_interval"] = straight + 1;
 }
 
-/// Special ids that the vocabulary has no more become its last ones, in order.
+/// Special ids that are beyond the new vocabulary become its last ids, in
+/// order.
 void Shrinker::shrinkIds() {
   result["vocab_size"] = sizes.vocab;
-  // transformers' own may be beyond it.
+  // The default of transformers may be beyond the vocabulary.
   if (!result.contains("pad_token_id"))
     result["pad_token_id"] = nullptr;
   std::vector<json *> ids;
@@ -166,7 +167,7 @@ std::vector<json *> Shrinker::ropes() {
   return found;
 }
 
-/// How much of a head is rotated.
+/// The part of a head that is rotated.
 double Shrinker::rotatedPart() {
   std::vector<json *> places = ropes();
   places.push_back(&result);
@@ -181,12 +182,13 @@ static int64_t rotated(int64_t headDim, double part) {
   return static_cast<int64_t>(static_cast<double>(headDim) * part);
 }
 
-/// How many times one number is the other, at least 1.
+/// The ratio of two numbers, at least 1.
 static double apart(double a, double b) { return a < b ? b / a : a / b; }
 
-/// Of all numbers of heads and sizes of a head that fit, those whose groups and
-/// joint width are nearest to the config's, and that shrink heads and their
-/// size alike: each by the root of what the hidden size does.
+/// Chooses numbers of heads and a head size. Among those that fit, the heads in
+/// a group and the total width of the heads are nearest to the config's. Then
+/// the number of heads and the head size shrink alike: each by the root of the
+/// factor of the hidden size.
 std::optional<Heads> Shrinker::chooseHeads(double part) const {
   auto heads = static_cast<double>(config.heads);
   double shrink = static_cast<double>(sizes.hidden) /
@@ -220,7 +222,8 @@ std::optional<Heads> Shrinker::chooseHeads(double part) const {
   return best;
 }
 
-/// A list of an entry a frequency, at as many places from end to end.
+/// Reduces a list with an entry for each frequency to `count` entries, evenly
+/// spaced.
 static void resample(json &list, size_t count) {
   json picked = json::array();
   for (size_t i = 0; i < count; ++i)

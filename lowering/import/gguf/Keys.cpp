@@ -1,4 +1,4 @@
-/// What llama.cpp's converter writes for the architectures that are read here.
+/// The keys that llama.cpp's converter writes for the supported architectures.
 #include "lowering/import/gguf/Keys.h"
 
 #include "lowering/import/gguf/Config.h"
