@@ -3,14 +3,15 @@
 /// %own = call @k(%x)
 /// %y, %made = call @k_tap(%own, %turn, %made, %given, %force)
 ///
-/// A tap makes the result of a kernel visible, and can put another in its
-/// place. Taps are memory of the session, as KV caches are: every target has
-/// that, and the runtime can read and write it. `made` keeps what the kernel
-/// computed in each turn of the loop around it. While the tap's number in
-/// `force` is not 0, what reads the result gets `given` instead. With the
-/// results of a reference there, each kernel runs on the reference's inputs,
-/// all in one pass over the model: what is wrong with its results is the
-/// kernel's own.
+/// A tap makes the result of a kernel visible, and can replace it. The memory
+/// of taps is memory of the session, as KV caches are: every target has such
+/// memory, and the runtime can read and write it. `made` keeps the results that
+/// the kernel computed, one for each turn of the loop around it. While the
+/// tap's number in `force` is not 0, readers of the result get `given` instead.
+///
+/// If `given` has the results of a reference, each kernel runs on the
+/// reference's inputs, and one pass over the model checks all kernels: a wrong
+/// result is then the fault of the kernel that made it.
 #include "lowering/Destination.h"
 #include "lowering/Entry.h"
 #include "lowering/LayerNumber.h"
@@ -33,7 +34,8 @@ using namespace cria;
 namespace json = llvm::json;
 
 namespace {
-/// A result of a kernel that no argument of the entry holds, and its memory.
+/// A result of a kernel that is not stored in an argument of the entry, and the
+/// memory of its tap.
 struct Tap {
   func::CallOp call;
   unsigned result;
@@ -51,7 +53,7 @@ public:
   }
 
   LogicalResult run();
-  /// What the manifest says of the memory, and of the kernels.
+  /// Descriptions for the manifest: of the memory, and of the kernels.
   json::Array caches() const;
   json::Object takeDescription() { return std::move(description); }
 
@@ -69,10 +71,10 @@ private:
   ModuleOp module;
   SymbolTable symbols;
   ArrayRef<std::string> kept;
-  RankedTensorType force; // a number for each tap
+  RankedTensorType force; // one number for each tap
   ModuleNames names;
   unsigned firstTap;
-  int64_t blocks = 0;    // of entries and loops so far
+  int64_t blocks = 0;    // the number of entry and loop bodies so far
   SmallVector<Tap> taps; // in the order of their memory
   SmallVector<func::CallOp> leftOut;
   json::Array kernels;
@@ -80,7 +82,8 @@ private:
 };
 } // namespace
 
-/// The turns of the loop around a call; 1 without one, nothing where unknown.
+/// The turns of the loop around a call; 1 if there is no loop, nothing if the
+/// number of turns is unknown.
 static std::optional<int64_t> turnsAround(func::CallOp call) {
   Operation *parent = call->getParentOp();
   if (isa<func::FuncOp>(parent))
@@ -96,7 +99,7 @@ static std::optional<int64_t> turnsAround(func::CallOp call) {
 // What the manifest says
 //===----------------------------------------------------------------------===//
 
-/// Gives the result memory, and says where in `object`.
+/// Adds a tap with memory for the result, and describes the memory in `object`.
 LogicalResult TapAdder::addTap(OpResult result, json::Object &object) {
   auto call = cast<func::CallOp>(result.getOwner());
   auto own = cast<RankedTensorType>(result.getType());
@@ -147,7 +150,7 @@ FailureOr<json::Object> TapAdder::describe(func::CallOp call,
           ModuleNames::ofAttention(modules, caches ? "value" : "key");
       caches = true;
     } else if (argument) {
-      // Hidden states are what the head reads, too.
+      // Hidden states get no description: the head reads the same values.
       if (arguments.all()[argument.getArgNumber()] == EntryArgument::Logits)
         object["logits"] = true;
     } else if (type && isa<FloatType>(type.getElementType())) {
@@ -195,7 +198,7 @@ LogicalResult TapAdder::collect(func::FuncOp entry) {
   return success();
 }
 
-/// The memory of all taps, and the number that says whether they force.
+/// The memory of all taps, and `force`.
 json::Array TapAdder::caches() const {
   json::Array all;
   auto add = [&](const Twine &symbol, RankedTensorType type) {
@@ -268,11 +271,11 @@ func::FuncOp TapAdder::tapFunction(const Tap &tap) {
                   return {arith::SelectOp::create(b, is, v[1], v[2])};
                 })[0];
   func::ReturnOp::create(b, ValueRange{passed, made});
-  symbols.insert(function); // which may rename it
+  symbols.insert(function); // may rename the function
   return function;
 }
 
-/// The number of the turn that the call is in.
+/// The number of the loop's turn in which the call runs.
 static Value turnOf(OpBuilder &b, func::CallOp call) {
   auto loop = dyn_cast<scf::ForOp>(call->getParentOp());
   if (!loop)
@@ -284,7 +287,8 @@ static Value turnOf(OpBuilder &b, func::CallOp call) {
                                        loop.getInductionVar());
 }
 
-/// Behind the kernel, returns the memory with what it computed.
+/// Inserts the call of the tap's function after the kernel. Returns the updated
+/// memory `made`.
 Value TapAdder::insertTap(const Tap &tap, Value made) {
   func::CallOp call = tap.call;
   auto entry = call->getParentOfType<func::FuncOp>();
@@ -303,7 +307,8 @@ Value TapAdder::insertTap(const Tap &tap, Value made) {
   return tapped.getResult(1);
 }
 
-/// Gives an entry the memory of all taps, and puts its own where they belong.
+/// Adds the memory of all taps to the arguments of an entry, and inserts the
+/// taps of the entry's own kernels.
 void TapAdder::addTo(func::FuncOp entry) {
   unsigned first = entry.getNumArguments();
   for (const Tap &tap : taps)
@@ -346,8 +351,8 @@ void TapAdder::addTo(func::FuncOp entry) {
                                   ret->getOperandTypes()));
 }
 
-/// The tensors that kernels would have updated stand for their results where
-/// those have no taps.
+/// Removes calls. Results without taps are replaced by the tensors that the
+/// kernels would have updated.
 static void leaveOut(ArrayRef<func::CallOp> calls, SymbolTable &symbols) {
   for (func::CallOp call : calls) {
     Operation *callee = symbols.lookup(call.getCallee());

@@ -30,7 +30,7 @@ void cria::registerCompilerDialects(DialectRegistry &registry) {
   registry.insert<llama::LlamaDialect>();
 }
 
-/// MLIR has said why.
+/// An error that MLIR has already reported.
 static llvm::Error reported() { return llvm::createStringError(""); }
 
 llvm::Expected<Compilation> Compilation::start(const CompileOptions &options,
@@ -39,7 +39,7 @@ llvm::Expected<Compilation> Compilation::start(const CompileOptions &options,
   result.cubins = options.cubins;
   result.context = &context;
   bool isText = StringRef(options.input).ends_with(".mlir");
-  // What is wrong with an input is said in a line, without the op.
+  // Errors of the input are printed in one line, without the op.
   bool showsOps = context.shouldPrintOpOnDiagnostic();
   context.printOpOnDiagnostic(false);
   llvm::scope_exit restore([&] { context.printOpOnDiagnostic(showsOps); });
@@ -49,7 +49,7 @@ llvm::Expected<Compilation> Compilation::start(const CompileOptions &options,
   return result;
 }
 
-/// The formats that "q4_0,head=q8_0" names.
+/// Parses formats such as "q4_0,head=q8_0".
 static llvm::Expected<QuantizeWeightsOptions> readQuantize(StringRef text) {
   QuantizeWeightsOptions options;
   for (StringRef item : llvm::split(text, ',')) {
@@ -109,7 +109,8 @@ LogicalResult Compilation::readProgram(const CompileOptions &options) {
       rank && failed(addAdapters(*module, rank)))
     return failure();
   PassManager pm(context);
-  // First: a rank's columns are to be whole blocks.
+  // Sharding comes first, because the columns of a rank's share must be whole
+  // blocks.
   pm.addPass(createShardWeights({std::max<int64_t>(options.shards, 1)}));
   if (!options.quantize.empty())
     pm.addPass(
@@ -119,7 +120,7 @@ LogicalResult Compilation::readProgram(const CompileOptions &options) {
   return pm.run(*module);
 }
 
-/// Gives a program at Import its slots and manifest.
+/// Gives a program at Import slots and a manifest.
 void Compilation::describeProgram(const CompileOptions &options,
                                   llvm::json::Value config) {
   assignSlots(*module);
@@ -223,17 +224,18 @@ Compilation Compilation::fork(const CpuTarget &cpu) const {
   return other;
 }
 
-/// What only the text of Tile has: kernels and arenas, and the places in it.
+/// Adds to the manifest what is only known at Tile: kernels and arenas. For
+/// PTX, sets the locations of ops to lines of the text.
 void Compilation::describeTile() {
   manifest = *Manifest::of(*module);
   if (device() == Device::Cpu)
     manifest.fromTile(*module);
-  else // PTX has .loc lines into what --dump-phases writes of this phase.
+  else // The .loc lines of PTX refer to the file that --dump-phases writes.
     generateLocationsFromIR(llvm::nulls(), dumpName(device(), Phase::Tile),
                             *module, OpPrintingFlags());
 }
 
-/// What no code over paged caches is made for.
+/// Refuses options that paged caches do not support.
 static llvm::Error checkBatch(const PipelineOptions &pipeline) {
   if (pipeline.batch && pipeline.device == Device::Cuda)
     return llvm::createStringError(
@@ -252,7 +254,8 @@ llvm::Error Compilation::runPasses(Phase phase) {
   if (failed(applyPassManagerCLOptions(pm)))
     return reported();
   applyDefaultTimingPassManagerCLOptions(pm);
-  // The phase's result is verified, and each pass's of text that may be edited.
+  // The phase's result is verified. If the user may have edited the text, the
+  // result of each pass is verified, too.
   pm.enableVerifier(fromText);
   buildPhase(pm, phase, pipeline);
   if (failed(pm.run(*module)) || failed(verify(*module)))
@@ -277,7 +280,7 @@ llvm::Error Compilation::translate() {
     for (const CudaBinary &binary : image->binaries)
       texts.push_back({binary.symbol(), ".cria." + binary.format, binary.bytes,
                        /*exported=*/true});
-  // Code for a GPU is text; its host runs none of ours.
+  // Code for a GPU is embedded as text. There is no code for the host.
   OwningOpRef<ModuleOp> none;
   if (pipeline.device == Device::Cuda)
     none = ModuleOp::create(module->getLoc());
@@ -290,7 +293,8 @@ llvm::Error Compilation::translate() {
   return llvm::Error::success();
 }
 
-/// Assembly is only read, and of all parts; the object is linked from theirs.
+/// Generates assembly of all parts joined, which is only made to be read; or
+/// objects, one for each part, which are linked later.
 llvm::Error Compilation::generate(Phase phase) {
   if (phase == Phase::Asm) {
     auto whole = joinParts(parts);
@@ -332,7 +336,8 @@ llvm::Error Compilation::serialize() {
 void Compilation::embed(const CudaImage &made) { image = made; }
 
 void Compilation::embed(Compilation version) {
-  // Its last part is the manifest, which this program's takes in.
+  // The last part is the version's manifest, which is merged into this
+  // program's.
   version.parts.pop_back();
   for (CodePart &part : version.parts)
     versions.push_back(std::move(part));
@@ -371,7 +376,8 @@ llvm::Error Compilation::advance(Phase phase) {
 
 llvm::Error Compilation::print(llvm::raw_ostream &os) const {
   OpPrintingFlags flags;
-  // Fusion names kernels after the paths that are locations.
+  // At Import, locations are printed: fusion names kernels after the module
+  // paths in locations.
   if (current == Phase::Import)
     flags.enableDebugInfo(true, /*prettyForm=*/false).useLocalScope();
   if (current <= Phase::Llvm) {

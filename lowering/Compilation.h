@@ -17,28 +17,28 @@ struct CompileOptions {
   /// A config.json, or a program as --emit prints it at import, fuse, linalg or
   /// tile (*.mlir).
   std::string input;
-  /// Keys of the config that are ignored though nothing is known of them.
+  /// Unknown keys of the config that are ignored instead of refused.
   std::vector<std::string> allowUnknown;
   ImportOptions import;
   /// Formats of blocks, as the user wrote them: "q4_0,head=q8_0"; or empty.
   std::string quantize;
   /// The format of caches, "q8_0" or "none"; or empty.
   std::string kv;
-  /// How many ranks share the model, or 0: one, where the user did not say.
+  /// How many ranks share the model. 0: the user did not say, which means one.
   int64_t shards = 0;
-  // What the user asked for. Else it is what the text is made for, or the
-  // default.
+  // Values that the user asked for. Without them, a text's own values are used,
+  // or else the defaults.
   std::optional<Device> device;
   std::optional<int64_t> chunk;
   /// As PipelineOptions has it.
   std::optional<int64_t> batch;
-  /// Names that LLVM knows, or "native", with commas between them.
+  /// LLVM's names of CPUs, or "native", separated by commas.
   std::optional<std::string> cpu;
   /// A file of the CPU's measured rates, or none.
   std::string machine;
   /// NVIDIA chips to generate PTX for, the oldest first.
   std::vector<std::string> chips;
-  /// NVIDIA chips to assemble for, beside the PTX.
+  /// NVIDIA chips for which the PTX is also assembled.
   std::vector<std::string> cubins;
   /// As PipelineOptions has them.
   bool plain = false, taps = false;
@@ -47,14 +47,14 @@ struct CompileOptions {
   bool emulateAmx = false;
 };
 
-/// Registers every dialect a compilation may meet, and their interfaces.
+/// Registers every dialect that a compilation may use, and their interfaces.
 void registerCompilerDialects(mlir::DialectRegistry &registry);
 
 class Compilation {
 public:
-  /// Reads the input: phase Import, or that of the text. Failures of MLIR are
-  /// reported to the context's diagnostic handler and return an empty message
-  /// here.
+  /// Reads the input. The phase is then Import, or the phase of the text. If
+  /// MLIR reports an error to the context's diagnostic handler, the returned
+  /// error has an empty message.
   static llvm::Expected<Compilation> start(const CompileOptions &options,
                                            mlir::MLIRContext &context);
 
@@ -63,39 +63,40 @@ public:
   Compilation fork(Device device) const;
   Compilation fork(const CpuTarget &cpu) const;
 
-  /// Tells `listener` of the module of this phase and of each later one up to
-  /// Llvm, before anything else reads it. It may change locations.
+  /// Calls `listener` with the module of this phase and of each later one up to
+  /// Llvm, before other code reads the module. The listener may change
+  /// locations.
   using Listener = std::function<void(Phase, mlir::ModuleOp)>;
   void listen(Listener told) {
     listener = std::move(told);
     listener(current, *module);
   }
 
-  /// Takes the program on to `phase`.
+  /// Compiles the program up to `phase`.
   llvm::Error advance(Phase phase);
 
-  /// The program in its present phase, as text or bytes. An object resets
-  /// LLVM's command-line options, as lld does, and so does `link`.
+  /// Prints the program in its current phase, as text or bytes. Printing an
+  /// object resets LLVM's command-line options, as lld does; so does `link`.
   llvm::Error print(llvm::raw_ostream &os) const;
 
   /// Kernels and host plan. The device must be Cuda, the phase Ptx or later.
   const CudaImage &cudaImage() const { return *image; }
 
-  /// The weights, as the manifest has them.
+  /// The weights, as described in the manifest.
   const llvm::json::Array &weights() const {
     return *manifest.object().getArray("weights");
   }
 
-  /// What the manifest says of the model: sizes, types.
+  /// The description of the model in the manifest: sizes, types.
   const llvm::json::Object &model() const {
     return *manifest.object().getObject("model");
   }
 
-  /// Puts kernels and plan into this program's artifact. The phase must be
-  /// before LlvmIr.
+  /// Adds kernels and plan to this program's artifact. The phase must be before
+  /// LlvmIr.
   void embed(const CudaImage &image);
 
-  /// Puts the same program's code for another CPU, of phase LlvmIr or Asm, into
+  /// Adds the same program's code for another CPU, of phase LlvmIr or Asm, to
   /// this program's artifact. The phase must be before LlvmIr.
   void embed(Compilation version);
 
@@ -107,18 +108,18 @@ public:
   const CpuTarget &cpu() const { return pipeline.cpu; }
   /// The chips that PTX is generated for, the oldest first.
   llvm::ArrayRef<std::string> chips() const { return pipeline.chips; }
-  /// The CPUs beside `cpu` that the artifact is to have code for.
+  /// The other CPUs, besides `cpu`, that the artifact gets code for.
   llvm::ArrayRef<CpuTarget> otherCpus() const { return others; }
 
-  /// What a forward pass costs. The phase must be Import.
+  /// The costs of a forward pass. The phase must be Import.
   Costs costs() { return costsOf(*module); }
-  /// What each kernel of an entry costs. The phase must be Fuse.
+  /// The costs of each kernel of each entry. The phase must be Fuse.
   std::vector<KernelCost> kernelCosts() { return kernelCostsOf(*module); }
   /// The most tokens of a call of `prefill`.
   int64_t chunk() const { return pipeline.chunk; }
-  /// What the user should know about the config, a line each.
+  /// Warnings about the config, one line each.
   llvm::ArrayRef<std::string> warnings() const { return notes; }
-  /// What became of the config's keys; empty where there was none.
+  /// What happened to each key of the config; empty if there was no config.
   std::vector<LedgerRow> ledger() const { return manifest.ledger(); }
 
 private:
@@ -139,11 +140,12 @@ private:
   mlir::MLIRContext *context = nullptr;
   PipelineOptions pipeline;
   std::vector<CpuTarget> others;
-  /// What tells the names of functions from those of other CPUs' code.
+  /// The suffix of function names. It distinguishes them from the functions of
+  /// other CPUs' code.
   std::string suffix;
   std::vector<std::string> cubins;
   mlir::OwningOpRef<mlir::ModuleOp> module;
-  /// Also an attribute of the module, up to Tile.
+  /// Up to Tile the manifest is also an attribute of the module.
   Manifest manifest;
   std::vector<std::string> notes;
   Phase current = Phase::Import;
@@ -152,7 +154,7 @@ private:
   std::vector<CodePart> parts;                     // LlvmIr and Asm
   llvm::SmallVector<char, 0> assembly;             // Asm
   std::vector<llvm::SmallVector<char, 0>> objects; // Obj
-  /// For other CPUs, in the order of their manifests.
+  /// The code for other CPUs, in the order of their manifests.
   std::vector<CodePart> versions;
   std::vector<Manifest> versionManifests;
   std::optional<CudaImage> image;

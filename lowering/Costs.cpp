@@ -90,8 +90,8 @@ static void countParameters(ModuleOp program, Costs &costs) {
   }
 }
 
-/// Whether the op makes the hidden states that @forward returns, which few
-/// calls want, and nothing else.
+/// Whether the op only makes the hidden states that @forward returns. Few calls
+/// ask for them.
 static bool makesHidden(Operation *op, func::FuncOp forward) {
   return returnsHidden(forward.getFunctionType()) && op->hasOneUse() &&
          isa<func::ReturnOp>(*op->user_begin()) &&
@@ -118,12 +118,12 @@ Costs cria::costsOf(ModuleOp program) {
   return costs;
 }
 
-/// Keys that a token behind `depth` others sees.
+/// The number of keys that a token after `depth` others sees.
 static int64_t keysSeen(const AttentionRow &row, int64_t depth) {
   return row.window ? std::min(row.window, depth + 1) : depth + 1;
 }
 
-/// Adds what an op costs.
+/// Adds the costs of an op.
 static void addOp(KernelCost &kernel, Operation *op) {
   if (auto gqa = dyn_cast<GQAOp>(op)) {
     AttentionRow row = attentionOf(gqa);
@@ -143,7 +143,8 @@ static void addOp(KernelCost &kernel, Operation *op) {
     kernel.f32 |= getElementTypeOrSelf(op->getOperand(0)).isF32();
 }
 
-/// The layers of a kernel, by those of its weights, or of its caches.
+/// Sets the layers of a kernel, which are those of its weights, or else of its
+/// caches.
 static void setLayers(KernelCost &kernel, KernelOp op) {
   std::optional<LayerNumber> layers;
   op.walk([&](Operation *inner) {

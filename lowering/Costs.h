@@ -1,5 +1,5 @@
-/// The costs of a forward pass, from the program alone: a floor for every
-/// schedule.
+/// The costs of a forward pass, computed from the program alone. No schedule
+/// can be cheaper.
 #pragma once
 
 #include "mlir/IR/BuiltinOps.h"
@@ -21,7 +21,7 @@ struct CostRow {
   int64_t flops = 0;
   /// Bytes of weights read, all runs together.
   int64_t weightBytes = 0;
-  /// Part of the vocabulary projection, which a prefill needs once.
+  /// Whether the op is the head, which a prefill runs once.
   bool head = false;
 };
 
@@ -30,7 +30,7 @@ struct AttentionRow {
   int64_t runs = 1;
   /// Operations and bytes of the cache for each key that a token sees.
   int64_t flopsPerKey = 0, bytesPerKey = 0;
-  /// The most keys it sees; 0: all.
+  /// The most keys that a token sees; 0 means all.
   int64_t window = 0;
 };
 
@@ -38,7 +38,7 @@ struct Costs {
   std::vector<CostRow> rows;
   std::vector<AttentionRow> attention;
   int64_t parameters = 0;
-  /// Of the embedding, attention, MLPs, norms and the head.
+  /// The parameters of each part: embedding, attention, MLPs, norms, head.
   std::vector<std::pair<std::string, int64_t>> parts;
   /// Keys and values of one position, all layers.
   int64_t cacheBytesPerPosition = 0;
@@ -56,24 +56,25 @@ Costs costsOf(mlir::ModuleOp program);
 
 /// The costs of one kernel of an entry, as a function of the call.
 struct KernelCost {
-  /// Such as "decode", "layers_attn_qkv" and "model.layers.*.self_attn.qkv".
+  /// For example "decode", "layers_attn_qkv" and
+  /// "model.layers.*.self_attn.qkv".
   std::string entry, kernel, path;
   /// Runs per call: the layers, from `firstLayer` on, every `layerStep`-th.
   int64_t runs = 1, firstLayer = 0, layerStep = 0;
-  /// Of one run: bytes of weights, and of rows that a token looks up.
+  /// The bytes of one run: of weights, and of the rows that a token looks up.
   int64_t weightBytes = 0, tokenBytes = 0;
   /// Multiplications and additions of a token, and of a row of logits.
   int64_t tokenFlops = 0, logitFlops = 0;
-  /// What it attends to; each has one run.
+  /// The attention ops of the kernel; each has one run.
   std::vector<AttentionRow> attention;
-  /// Whether it multiplies f32 numbers, which tensor cores would round.
+  /// Whether the kernel multiplies f32 numbers, which tensor cores would round.
   bool f32 = false;
 
   /// The kernel function at linalg and below: "layers_attn_qkv_decode".
   std::string function() const { return kernel + "_" + entry; }
-  /// Bytes of weights and caches that a run reads, and its operations, in a
-  /// call of `tokens` tokens after `depth` others that wants one row of
-  /// logits.
+  /// The bytes of weights and caches that a run reads, and its operations, in a
+  /// call of `tokens` tokens after `depth` others. One row of logits is
+  /// computed.
   int64_t bytes(int64_t depth, int64_t tokens) const;
   int64_t flops(int64_t depth, int64_t tokens) const;
 };
@@ -81,11 +82,11 @@ struct KernelCost {
 /// Walks the entries of a program at phase fuse.
 std::vector<KernelCost> kernelCostsOf(mlir::ModuleOp program);
 
-/// A table for people.
+/// Prints a readable table.
 void printCosts(const Costs &costs, llvm::raw_ostream &os);
 
-/// Parameters by part, and operations and bytes of one token after `depth`
-/// others.
+/// Prints the parameters by part, and the operations and bytes of one token
+/// after `depth` others.
 void printTotals(const Costs &costs, int64_t depth, llvm::raw_ostream &os);
 
 } // namespace cria

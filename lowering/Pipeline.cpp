@@ -79,22 +79,22 @@ std::optional<Phase> cria::phaseByName(StringRef name) {
 
 static void buildLinalg(OpPassManager &pm, const PipelineOptions &options) {
   pm.addPass(createConvertLlamaToLinalg({options.chunk}));
-  // Folds sizes and extensions the lowering leaves behind. No CSE: merging two
-  // tensor.empty would make two buffers one, and a copy.
+  // Folds sizes and extensions that the lowering leaves. There is no CSE,
+  // because merging two tensor.empty would make one buffer of two, and a copy.
   pm.addPass(createCanonicalizerPass());
 }
 
 static void bufferize(OpPassManager &pm) {
   pm.addPass(createCarryInPlace());
-  // Results that are inserted somewhere are computed there.
+  // A result that is inserted into a tensor is computed in this tensor.
   pm.addPass(bufferization::createEmptyTensorEliminationPass());
   bufferization::OneShotBufferizePassOptions options;
   options.bufferizeFunctionBoundaries = true;
   options.functionBoundaryTypeConversion =
       bufferization::LayoutMapOption::IdentityLayoutMap;
   pm.addPass(bufferization::createOneShotBufferizePass(options));
-  // What kernels return and loops carry are buffers that never change: those
-  // become uses of the argument.
+  // Kernels return, and loops carry, buffers that are always the same argument.
+  // Uses of these results become uses of the argument.
   pm.addNestedPass<func::FuncOp>(createCanonicalizerPass());
   pm.addPass(bufferization::createDropEquivalentBufferResultsPass());
   pm.addNestedPass<func::FuncOp>(createCanonicalizerPass());
@@ -104,15 +104,16 @@ static void bufferize(OpPassManager &pm) {
   pm.addPass(createVerifyCacheInPlace());
 }
 
-/// What a target has no arithmetic for becomes arithmetic of f32.
+/// Arithmetic that the target does not have becomes arithmetic of f32.
 template <typename Function> static void addMath(OpPassManager &pm, bool exp2) {
-  // Arithmetic of types that are only converted is that of f32, rounded.
+  // The target converts bf16 but has no arithmetic of it: it is done in f32 and
+  // rounded.
   arith::ArithEmulateUnsupportedFloatsOptions floats;
   floats.sourceTypeStrs = {"bf16"};
   pm.addNestedPass<Function>(
       arith::createArithEmulateUnsupportedFloats(floats));
   pm.addNestedPass<Function>(math::createMathExtendToSupportedTypes());
-  // On scalars: LLVM vectorizes the loops, polynomials included.
+  // Runs on scalars: LLVM vectorizes the loops, including the polynomials.
   pm.addNestedPass<Function>(createApproximateMath({exp2}));
 }
 
@@ -132,7 +133,8 @@ static void buildTile(OpPassManager &pm, const PipelineOptions &options) {
     pm.addNestedPass<func::FuncOp>(createEmulateAmx());
   pm.addNestedPass<func::FuncOp>(createLowerToLoops({options.plain}));
   addMath<func::FuncOp>(pm, /*exp2=*/false);
-  // Index arithmetic of the schedules, before lifetimes are counted.
+  // Simplifies the index arithmetic of the schedules before lifetimes are
+  // counted.
   pm.addNestedPass<func::FuncOp>(createCanonicalizerPass());
   pm.addNestedPass<func::FuncOp>(createCSEPass());
   pm.addPass(createPlanArena());
@@ -140,23 +142,23 @@ static void buildTile(OpPassManager &pm, const PipelineOptions &options) {
 
 static void buildLlvm(OpPassManager &pm, const PipelineOptions &options) {
   pm.addPass(createLowerToAbi());
-  // Function by function, on all threads, wherever upstream's passes allow it.
+  // Passes run on each function, in parallel, if upstream's passes allow it.
   auto add = [&](std::unique_ptr<Pass> pass) {
     pm.addNestedPass<func::FuncOp>(std::move(pass));
   };
   if (!options.cpu.convertsBf16) {
-    // Else LLVM calls a library to round to bf16.
+    // Without these passes LLVM calls a library to round to bf16.
     add(createRoundToBf16());
     arith::ArithExpandOpsPassOptions expand;
     expand.includeBf16 = true;
     add(arith::createArithExpandOpsPass(expand));
   }
   add(createSCFToControlFlowPass());
-  // Views of views become one offset; leaves affine arithmetic.
+  // Views of views become one offset. The pass leaves affine arithmetic.
   add(memref::createExpandStridedMetadataPass());
   add(createLowerAffinePass());
   if (options.cpu.unit.amx) {
-    // With branches, which carry tiles.
+    // Branches are converted together with AMX, because they carry tiles.
     ConvertToLLVMPassOptions tiles;
     tiles.filterDialects = {"amx", "cf"};
     add(createConvertToLLVMPass(tiles));
@@ -174,7 +176,8 @@ static void buildLlvm(OpPassManager &pm, const PipelineOptions &options) {
   pm.addNestedPass<LLVM::LLVMFuncOp>(createCSEPass());
 }
 
-/// Canonicalizes ops alone: LLVM merges kernels' blocks.
+/// Canonicalizes ops, but does not merge the blocks of kernels, which LLVM
+/// does.
 static std::unique_ptr<Pass> createOpCanonicalizer() {
   return createCanonicalizerPass(
       GreedyRewriteConfig().setRegionSimplificationLevel(
@@ -188,11 +191,11 @@ static void buildCudaTile(OpPassManager &pm, const PipelineOptions &options) {
   pm.addPass(createDecomposeSoftmax());
   bufferize(pm);
   pm.addPass(createInlineLaunches());
-  // Sizes of buffers are those of what kernels were called with.
+  // After inlining, sizes of buffers follow from the operands of kernel calls.
   pm.addNestedPass<func::FuncOp>(createCanonicalizerPass());
   pm.addPass(createLowerLinalgToLaunches());
   addMath<gpu::GPUFuncOp>(pm.nest<gpu::GPUModuleOp>(), /*exp2=*/true);
-  // Sizes of buffers, before lifetimes are counted.
+  // Simplifies sizes of buffers before lifetimes are counted.
   pm.addPass(createOpCanonicalizer());
   pm.addPass(createCSEPass());
   pm.addPass(createPlanArena({/*alignment=*/256}));
@@ -205,21 +208,23 @@ static void buildCudaLlvm(OpPassManager &pm) {
   kernels.addNestedPass<gpu::GPUFuncOp>(createLowerKernelArguments());
   kernels.addNestedPass<gpu::GPUFuncOp>(createMathToIntrinsics());
   kernels.addPass(createSCFToControlFlowPass());
-  // Views of memrefs become offsets; leaves affine arithmetic.
+  // Views of memrefs become offsets. The pass leaves affine arithmetic.
   kernels.addPass(memref::createExpandStridedMetadataPass());
   kernels.addPass(createLowerAffinePass());
   kernels.addPass(createConvertNVGPUToNVVMPass());
-  // Nothing here tries a conversion and takes it back: less is kept for that.
+  // No pattern here is rolled back. Without rollback the conversion keeps less
+  // in memory.
   ConvertGpuOpsToNVVMOpsOptions nvvm;
   nvvm.allowPatternRollback = false;
   kernels.addPass(createConvertGpuOpsToNVVMOps(nvvm));
-  // What has no intrinsic becomes inline PTX.
+  // Ops without an intrinsic become inline PTX.
   kernels.addPass(createConvertNVVMToLLVMPass());
   kernels.addPass(createReconcileUnrealizedCastsPass());
   // LLVM would do the same, with more memory.
   kernels.addPass(createOpCanonicalizer());
   kernels.addPass(createCSEPass());
-  // .loc lines alone: with more, PTX asks its compiler to keep debug code.
+  // Only .loc lines: with more debug info, PTX asks its compiler to keep debug
+  // code.
   LLVM::DIScopeForLLVMFuncOpPassOptions lines;
   lines.emissionKind = LLVM::DIEmissionKind::DebugDirectivesOnly;
   pm.addPass(LLVM::createDIScopeForLLVMFuncOpPass(lines));
@@ -232,7 +237,7 @@ static void buildFuse(OpPassManager &pm, const PipelineOptions &options) {
 }
 
 namespace {
-/// What takes a device's programs from one phase to another.
+/// The function that adds the passes from one phase of a device to the next.
 struct Pipeline {
   Device device;
   Phase to;
@@ -300,7 +305,7 @@ struct PhaseOptions : PassPipelineOptions<PhaseOptions> {
 using ErrorHandler = llvm::function_ref<LogicalResult(const Twine &)>;
 } // namespace
 
-/// Adds the passes of a phase, by options as the opt tool has them.
+/// Adds the passes of a phase, with options as the opt tool passes them.
 static LogicalResult addPhase(OpPassManager &pm, Phase phase, StringRef text,
                               ErrorHandler error) {
   PhaseOptions options;

@@ -1,4 +1,4 @@
-/// The whole compilation: phases in order, and what runs between them.
+/// The whole compilation: the phases in order, and the passes between them.
 #pragma once
 
 #include "lowering/cpu/Target.h"
@@ -11,10 +11,11 @@
 
 namespace cria {
 
-/// The forms a program takes, in order. Each can be printed (--emit).
+/// The forms that a program has during compilation, in order. Each can be
+/// printed (--emit).
 enum class Phase { Import, Fuse, Linalg, Tile, Llvm, LlvmIr, Ptx, Asm, Obj };
 
-/// What runs the compiled code.
+/// The kind of device that runs the compiled code.
 enum class Device { Cpu, Cuda };
 
 struct PhaseInfo {
@@ -37,23 +38,25 @@ struct PipelineOptions {
   Device device = Device::Cpu;
   CpuTarget cpu;
   /// NVIDIA architectures that PTX is generated for, the oldest first. Later
-  /// ones run it, too.
+  /// architectures also run the PTX.
   std::vector<std::string> chips = {"sm_80"};
-  /// The most tokens one call of the prefill entry takes.
+  /// The most tokens of one call of the prefill entry.
   int64_t chunk = 512;
   /// The most sequences that the batch entry runs together, over paged caches;
   /// 0: there is a decode entry instead.
   int64_t batch = 0;
-  /// Whether CPUs run each op as plain loops, by no schedule of ours.
+  /// Whether each op becomes plain loops on CPUs, without our schedules.
   bool plain = false;
-  /// Whether the results of kernels are visible, and of which kernels, or all.
+  /// Whether the results of kernels are visible, and the kernels that this
+  /// applies to; empty means all.
   bool taps = false;
   std::vector<std::string> tapped;
   /// For tests: the schedule for AMX in plain loops, on any CPU.
   bool emulateAmx = false;
 };
 
-/// What takes a program from the phase before to `phase`, one of Fuse to Llvm.
+/// Adds the passes that take a program from the phase before to `phase`, one of
+/// Fuse to Llvm.
 void buildPhase(mlir::OpPassManager &pm, Phase phase,
                 const PipelineOptions &options);
 

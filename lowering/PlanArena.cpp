@@ -1,10 +1,11 @@
 /// memref.alloc  =>  memref.view of one arena
 ///
 /// Lifetimes are intervals of ops in program order. A buffer lives from its
-/// allocation to the last use of it or of a view of it; a use inside a loop
-/// that the allocation is outside of counts for the whole loop. Offsets are
-/// first fit, largest buffer first. The temporaries of a kernel are placed
-/// alike, in a scratch buffer that its call is the lifetime of.
+/// allocation to the last use of the buffer or of a view of it. If the
+/// allocation is outside of a loop, a use inside of the loop counts as a use by
+/// the whole loop. Offsets are first fit, largest buffer first. The temporaries
+/// of a kernel are placed in the same way in a scratch buffer, which lives
+/// during the kernel's call.
 #include "lowering/Bounds.h"
 #include "lowering/Entry.h"
 #include "lowering/Passes.h"
@@ -58,7 +59,7 @@ private:
 };
 } // namespace
 
-/// The most that an allocation takes, or an error at it.
+/// The most bytes of an allocation, or an error at its location.
 static FailureOr<int64_t> mostBytes(memref::AllocOp alloc,
                                     const Bounds &bounds) {
   MemRefType type = alloc.getType();
@@ -77,7 +78,7 @@ static FailureOr<int64_t> mostBytes(memref::AllocOp alloc,
   return bytes;
 }
 
-/// The last place that uses the buffer, or what may be a view of it.
+/// The last op that uses the buffer or a possible view of it.
 static int64_t lastUse(memref::AllocOp alloc,
                        const BufferViewFlowAnalysis &aliases,
                        const Order &order) {
@@ -85,8 +86,8 @@ static int64_t lastUse(memref::AllocOp alloc,
   for (Value alias : aliases.resolve(alloc))
     for (Operation *user : alias.getUsers()) {
       Operation *ancestor = alloc->getBlock()->findAncestorOpInBlock(*user);
-      // A use outside of the allocation's block: it has left its loop or
-      // branch.
+      // If the use is outside of the allocation's block, the buffer has left
+      // its loop or branch, and lives to the end.
       last = std::max(last, ancestor ? order.endOf(ancestor)
                                      : std::numeric_limits<int64_t>::max());
     }
@@ -121,7 +122,8 @@ static int64_t place(MutableArrayRef<Buffer> buffers) {
   return total;
 }
 
-/// Scratch of one parallel iteration: on the stack, once for all of them.
+/// Moves the scratch of a parallel iteration to the stack, where all iterations
+/// of a thread share it.
 static void moveToStack(Operation *op, scf::ForallOp loop, int64_t alignment) {
   OpBuilder b = OpBuilder::atBlockBegin(loop.getBody());
   auto type = cast<MemRefType>(op->getResult(0).getType());
@@ -169,7 +171,7 @@ struct PlanArenaPass : cria::impl::PlanArenaBase<PlanArenaPass> {
   }
 
 private:
-  /// The buffers of a function that last from one op to another; those of
+  /// The buffers of a function that are placed in the arena. Buffers of
   /// parallel loops are moved to the stack.
   FailureOr<SmallVector<Buffer>> collect(func::FuncOp function) {
     bool isKernel = !isEntry(function);
@@ -237,7 +239,7 @@ private:
     return success();
   }
 
-  /// Bytes that the kernels need.
+  /// The bytes of scratch that each kernel needs.
   llvm::StringMap<int64_t> scratch;
 };
 } // namespace

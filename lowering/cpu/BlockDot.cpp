@@ -1,17 +1,17 @@
 /// c[n] += sum of blocks b of scales(x, b) * scales(w[n], b) * (x[b] . w[n, b])
 ///
-/// for one row x of activations: what decode does. Rows of weights are read
-/// where they lie, S far streams at a time as in Dot.cpp. A block is a vector
-/// of 32 integers of 8 bits:
+/// for one row x of activations, as in decode. Rows of weights are read in
+/// place, S streams that are far apart at a time, as in Dot.cpp. A block is a
+/// vector of 32 integers of 8 bits:
 ///
 ///   sums[8 lanes] = 4 products each, of integers; exact
 ///   acc[n]       += float(sums) * (scale of x * scale of w)
 ///
-/// The instructions multiply unsigned by signed integers. So an offset is added
-/// to w, and the sums begin with what that adds to them, which depends on x
-/// alone. Without vpdpbusd, sums of two products have 16 bits, which is too few
-/// for integers of 8 bits: those are widened first. Scales of eight blocks are
-/// converted together.
+/// The instructions multiply unsigned by signed integers, so an offset is added
+/// to w. The sums begin with the negative of what the offset adds, which
+/// depends on x alone. Without vpdpbusd, sums of two products have 16 bits,
+/// which is too few for weights of 8 bits: these are widened first. The scales
+/// of eight blocks are converted together.
 #include "lowering/cpu/BlockProducts.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -22,9 +22,9 @@ using namespace mlir;
 using namespace cria;
 
 static constexpr int64_t kNumbers = BlockProduct::kNumbers;
-/// Sums of a block.
+/// The number of sums of a block.
 static constexpr int64_t kLanes = 8;
-/// Blocks whose scales are converted together.
+/// The number of blocks whose scales are converted together.
 static constexpr int64_t kGroup = 8;
 
 /// `value` in each of `lanes` bytes.
@@ -42,8 +42,8 @@ Value cria::loadCodes(VectorBuilder &b, const BlockProduct &product, Value row,
     return isSigned ? codes
                     : b.create<arith::XOrIOp>(codes, bytes(b, -128, kNumbers));
   }
-  // Twice the bytes, of which the second are shifted: a load and two
-  // instructions that any port of the vector unit takes.
+  // Loads the bytes twice, and shifts the second copy. This takes one load and
+  // two instructions that any port of the vector unit executes.
   Value halves = b.load(product.weights, {row, block, first}, kNumbers / 2);
   SmallVector<int64_t> twice(kNumbers);
   SmallVector<int32_t> shifts(kLanes);
@@ -92,11 +92,11 @@ void cria::fetchBlocksAhead(VectorBuilder &b, const BlockProduct &product,
 }
 
 namespace {
-/// Rows of x, from m on, with columns n, n + apart, ... of c, which are rows of
-/// weights.
+/// Dot products of rows of x, from m on, with the columns n, n + apart, ... of
+/// c, which are rows of weights.
 class BlockDots {
 public:
-  /// `first` is what sums begin with, (M * B, 8) i32; null where w is widened.
+  /// `first` has the initial sums, (M * B, 8) i32; null if w is widened.
   BlockDots(VectorBuilder &b, const BlockProduct &product, Value first, Value m,
             int64_t rows, Value n, int64_t columns, int64_t apart,
             bool fromZero)
@@ -118,13 +118,14 @@ private:
   const BlockProduct &product;
   Value first, m, n;
   int64_t rows;
-  /// Sets of accumulators, which the blocks of a column take turns with.
+  /// `sets`: the blocks of a column alternate between sets of accumulators.
   int64_t columns, apart, sets;
   bool fromZero;
 };
 } // namespace
 
-/// sums + the products of four neighbours of unsigned and signed integers.
+/// Returns sums plus the products of unsigned and signed integers, four
+/// neighbours in each sum.
 static Value dotBytes(VectorBuilder &b, Value sums, Value x, Value y) {
   if (b.unit.dotBytes)
     return b.intrinsic("llvm.x86.avx512.vpdpbusd.256", sums.getType(),
@@ -143,7 +144,7 @@ static Value zeroSums(VectorBuilder &b) {
       b.getZeroAttr(b.vectorType(kLanes, b.getI32Type())));
 }
 
-/// The products of 32 integers in 16 bits, four in each sum.
+/// The sums of products of 32 integers, widened to 16 bits, four in each sum.
 static Value dotWords(VectorBuilder &b, Value x, Value y) {
   Value sums = zeroSums(b);
   for (int64_t first : {int64_t(0), kNumbers / 2}) {
@@ -162,7 +163,8 @@ static Value dotWords(VectorBuilder &b, Value x, Value y) {
   return sums;
 }
 
-/// Sums of the products of a row's block x with one of weights, vector<8xi32>.
+/// Sums of the products of a row's block x and a block of weights,
+/// vector<8xi32>.
 Value BlockDots::multiply(Value x, Value w, Value row, Value block) {
   if (!first)
     return dotWords(b, w, x);
@@ -231,8 +233,8 @@ void BlockDots::emit() {
   }
 }
 
-/// What sums begin with: for each block of x the sums of four neighbours, times
-/// the offset that weights have, less than zero.
+/// The initial sums: for each block of x, the sums of four neighbours times the
+/// negative offset of the weights.
 static Value firstSums(VectorBuilder &b, const BlockProduct &product,
                        int64_t maxRows) {
   auto type =
@@ -267,7 +269,8 @@ void cria::emitFewBlockDots(VectorBuilder &b, const BlockProduct &product,
   Value first;
   if (b.unit.dotBytes || product.bits == 4)
     first = firstSums(b, product, maxRows);
-  // Two rows of x at a time where columns are many, else four.
+  // Two rows of x at a time if there are many columns or few registers, else
+  // four.
   int64_t most = streams >= 4 || b.unit.registers < 32 ? 2 : 4;
   auto columns = [&](Value n, int64_t count, int64_t apart) {
     auto tile = [&](Value m, int64_t rows) {

@@ -13,12 +13,13 @@
 ///         acc[r][v]  += float(sums[r][v]) * (scale of w * scales[v][b])
 ///       c[m, n] = acc
 ///
-/// A step is four k where the CPU multiplies bytes: unsigned by signed, so an
-/// offset is added to w, and the sums begin with what that adds to them, which
-/// depends on x alone. It is two k of 16 bits elsewhere. With AMX a block of 16
-/// rows of w is one tile, a panel's block the other, both signed, and their
-/// product goes to floats through memory. Sums of integers are exact; a block
-/// of 32 turns them into floats once.
+/// A step is four k if the CPU multiplies bytes. The instruction multiplies
+/// unsigned by signed bytes, so an offset is added to w. The sums begin with
+/// the negative of what the offset adds, which depends on x alone. Without such
+/// an instruction a step is two k of 16 bits. With AMX, 16 rows of a block of w
+/// are one tile, and a panel's block is the other; both are signed, and the
+/// product is written to memory before it is converted to floats. Sums of
+/// integers are exact; the sum of a block of 32 is converted to a float once.
 #include "lowering/cpu/BlockProducts.h"
 
 #include "mlir/Dialect/AMX/AMXDialect.h"
@@ -30,12 +31,14 @@ using namespace mlir;
 using namespace cria;
 
 static constexpr int64_t kNumbers = BlockProduct::kNumbers;
-/// Bytes of a group's copy that stay in the L2 cache, beside panels.
+/// The most bytes of a group's copy, so that the copy and the panels stay in
+/// the L2 cache.
 static constexpr int64_t kGroupBytes = 256 << 10;
-/// A group has no more rows, and fewer where threads would find too few groups.
+/// The most rows of a group. A group has fewer rows if there would otherwise be
+/// fewer than kGroups groups for the threads.
 static constexpr int64_t kMostGroupRows = 48;
 static constexpr int64_t kGroups = 32;
-/// Blocks that are copied together.
+/// The number of blocks that are copied at a time.
 static constexpr int64_t kCopied = 8;
 /// Rows of a tile.
 static constexpr int64_t kTile = 16;
@@ -49,9 +52,9 @@ struct Integers {
         steps(kNumbers / step) {}
 
   bool tiles, bytes;
-  bool hasOffset; // those of w are not negative
+  bool hasOffset; // an offset makes the integers of w unsigned
   int64_t step;   // k that share a lane
-  int64_t steps;  // of a block
+  int64_t steps;  // steps of a block
   Type type(OpBuilder &b) const {
     return bytes ? b.getI8Type() : b.getI16Type();
   }
@@ -86,12 +89,13 @@ private:
   Integers integers;
   int64_t lanes, vectors, blockRows, groupRows, blocks;
   Value rows, panels;
-  /// Of a group: integers and scales; a product of tiles; a tile of c.
+  /// Buffers of a group: the integers and the scales of w, a product of tiles,
+  /// and a tile of c.
   Value codes, scales, tileSums, sums;
 };
 } // namespace
 
-/// A panel's rows past the last are not written: their sums are dropped.
+/// Rows of a panel past the last row are not written: their sums are dropped.
 BlockPanels cria::packBlocks(VectorBuilder &b, const BlockProduct &product,
                              int64_t maxRows) {
   Integers integers(b.unit);
@@ -134,7 +138,7 @@ BlockPanels cria::packBlocks(VectorBuilder &b, const BlockProduct &product,
         Value codes = b.create<arith::ExtSIOp>(
             b.vectorType(kNumbers, b.getI16Type()),
             b.load(product.codes, {row, block, b.index(0)}, kNumbers));
-        // At most 32 * 128 of either sign.
+        // The absolute value of the sum is at most 32 * 128.
         Value sum = b.create<arith::ExtSIOp>(
             b.getI32Type(),
             b.create<vector::ReductionOp>(vector::CombiningKind::ADD, codes));
@@ -157,7 +161,8 @@ BlockPanelProduct::BlockPanelProduct(VectorBuilder &b,
                 : b.unit.registers == 32 ? 6
                                          : 2),
       blocks(product.blocks()) {
-  // 6 x 2 of 32 registers, 2 x 2 of 16: integers and floats, rows and a splat.
+  // 6 x 2 accumulators of 32 registers, or 2 x 2 of 16. An accumulator is a
+  // vector of integers and one of floats. Rows and a splat need registers, too.
   int64_t copied =
       blocks * kNumbers * integers.type(b).getIntOrFloatBitWidth() / 8;
   int64_t most = std::clamp(kGroupBytes / copied, int64_t(1), kMostGroupRows);
@@ -172,7 +177,7 @@ Value BlockPanelProduct::scratch(ArrayRef<int64_t> shape, Type type) {
                                     b.getI64IntegerAttr(64));
 }
 
-/// Row n of w as row r of the group.
+/// Copies row n of w to row r of the group.
 void BlockPanelProduct::copyRow(Value r, Value n) {
   auto copy = [&](Value block, int64_t count) {
     fetchBlocksAhead(b, product, n, block, count);
@@ -193,7 +198,7 @@ void BlockPanelProduct::copyRow(Value r, Value n) {
     copy(b.index(whole), blocks - whole);
 }
 
-/// sum + the products of a step.
+/// Returns sum plus the products of a step.
 Value BlockPanelProduct::multiplied(Value sum, Value x, Value w) {
   bool wide = lanes == 16;
   if (integers.bytes)
@@ -206,7 +211,7 @@ Value BlockPanelProduct::multiplied(Value sum, Value x, Value w) {
   return b.create<arith::AddIOp>(sum, products);
 }
 
-/// The integers of a block of k: 16 rows by a panel.
+/// The integer sums of a block of k, by AMX: 16 rows times a panel.
 SmallVector<Value> BlockPanelProduct::tileOf(Value r, Value panel,
                                              Value index) {
   Type i8 = b.getI8Type();
@@ -227,7 +232,7 @@ SmallVector<Value> BlockPanelProduct::tileOf(Value r, Value panel,
   return rows;
 }
 
-/// The integers of a block of k.
+/// The integer sums of a block of k.
 SmallVector<Value> BlockPanelProduct::sumsOf(Value r, Value panel,
                                              int64_t vectors, Value index) {
   int64_t width = lanes * integers.step;
@@ -286,7 +291,7 @@ SmallVector<Value> BlockPanelProduct::block(Value r, Value panel,
   return next;
 }
 
-/// c[m, n + i] of a tile, of the rows that are there.
+/// Stores a tile to c[m, n + i], without the rows past the last.
 void BlockPanelProduct::store(Value n, Value r, Value count, Value panel,
                               int64_t vectors, ValueRange acc) {
   for (int64_t i = 0; i < blockRows; ++i)
@@ -307,7 +312,7 @@ void BlockPanelProduct::store(Value n, Value r, Value count, Value panel,
   });
 }
 
-/// Rows [r, r + R) of the group times some panels.
+/// Multiplies rows [r, r + R) of the group with some panels.
 void BlockPanelProduct::tile(Value n, Value r, Value count, Value panel,
                              int64_t vectors) {
   SmallVector<Value> acc(blockRows * vectors, b.zero(lanes));
@@ -318,14 +323,14 @@ void BlockPanelProduct::tile(Value n, Value r, Value count, Value panel,
   store(n, r, count, panel, vectors, acc);
 }
 
-/// Rows [n, n + count) of w times all panels.
+/// Multiplies rows [n, n + count) of w with all panels.
 void BlockPanelProduct::group(Value n, Value count) {
   codes = scratch({groupRows, blocks * kNumbers}, integers.type(b));
   scales = scratch({groupRows, blocks}, b.getF32Type());
   sums = scratch({blockRows, vectors * lanes}, b.getF32Type());
   if (integers.tiles)
     tileSums = scratch({kTile, lanes}, b.getI32Type());
-  // The last block is filled up with the last row.
+  // The last block is padded with copies of the last row.
   b.loop(b.index(0), b.index(groupRows), 1, [&](Value r) {
     copyRow(r, b.add(n, b.min(r, b.sub(count, b.index(1)))));
   });

@@ -32,7 +32,7 @@ struct Scalars {
   Value toF32(Value code) {
     return arith::SIToFPOp::create(b, b.getLoc(), b.getF32Type(), code);
   }
-  /// The f32 of an f16 whose two bytes are given.
+  /// The f32 of the f16 with these two bytes.
   Value scale(Value low, Value high) {
     Type i16 = b.getI16Type();
     Value wideLow = arith::ExtUIOp::create(b, b.getLoc(), i16, low);
@@ -42,7 +42,7 @@ struct Scalars {
     return b.widen(
         arith::BitcastOp::create(b, b.getLoc(), b.getF16Type(), bits));
   }
-  /// Byte `byte` of the f16 that an f32 is rounded to, 0 the low one.
+  /// Byte `byte` of the f16 to which an f32 is rounded; 0 is the low byte.
   Value byteOf(Value number, int64_t byte) {
     Value bits = arith::BitcastOp::create(b, b.getLoc(), b.getI16Type(),
                                           b.round(number, b.getF16Type()));
@@ -50,7 +50,7 @@ struct Scalars {
       bits = binary<arith::ShRUIOp>(bits, integer(8 * byte, 16));
     return arith::TruncIOp::create(b, b.getLoc(), b.getI8Type(), bits);
   }
-  /// The integer in half `half` of a byte, 0 the low one, less 8.
+  /// The integer in half `half` of a byte, minus 8; half 0 is the low one.
   Value nibble(Value byte, Value half) {
     Value index =
         arith::IndexCastOp::create(b, b.getLoc(), b.getI8Type(), half);
@@ -62,7 +62,7 @@ struct Scalars {
 };
 } // namespace
 
-/// x (..., K) as (..., K / 32, 32).
+/// Reshapes x (..., K) to (..., K / 32, 32).
 static Value inBlocks(LinalgBuilder &b, Value rows) {
   SmallVector<OpFoldResult> sizes = b.sizes(rows);
   auto type = cast<RankedTensorType>(rows.getType());
@@ -114,8 +114,8 @@ BlockRows cria::quantizeRows(LinalgBuilder &b, Value rows) {
   return {codes, scales};
 }
 
-/// Bytes [first, first + count) of each block of a matrix, without their
-/// dimension where there is one.
+/// Bytes [first, first + count) of each block of a matrix. If `count` is 1, the
+/// result has no dimension for bytes.
 static Value bytesOf(LinalgBuilder &b, Value weight, int64_t first,
                      int64_t count) {
   SmallVector<OpFoldResult> sizes = b.sizes(weight);
@@ -128,7 +128,7 @@ static Value bytesOf(LinalgBuilder &b, Value weight, int64_t first,
       {sizes[0], sizes[1], b.getIndexAttr(count)}, type.clone(shape));
 }
 
-/// Numbers of four bits have a loop over the halves of a byte, too.
+/// If numbers have four bits, there is also a loop over the halves of a byte.
 Value cria::multiplyBlocks(LinalgBuilder &b, BlockRows x, Value weight,
                            BlockFormat format, Value acc) {
   bool halves = format == BlockFormat::Q4_0;
@@ -169,8 +169,9 @@ Value cria::multiplyBlocks(LinalgBuilder &b, BlockRows x, Value weight,
       })[0];
 }
 
-/// The layer of a slice. As a value, upstream would fold a constant into the
-/// slice and guess anew which of several unit dimensions the slice drops.
+/// The layer of a slice, as a constant if possible. If the layer were a value,
+/// upstream would fold a constant into the slice, and guess again which of
+/// several unit dimensions the slice drops.
 static OpFoldResult layerOf(Value layer) { return getAsOpFoldResult(layer); }
 
 SmallVector<StoredPart> cria::storedParts(LinalgBuilder &b, Value rows) {
@@ -204,7 +205,7 @@ Value cria::insertBlocks(LinalgBuilder &b, Value rows, Value cache, Value layer,
   SmallVector<OpFoldResult> sizes = b.sizes(quantized.scales);
   OpFoldResult zero = b.getIndexAttr(0);
   sizes.insert(sizes.begin(), b.getIndexAttr(1));
-  // Into bytes [first, first + count) of each block.
+  // Inserts `part` into bytes [first, first + count) of each block.
   auto put = [&](Value part, int64_t first, int64_t count) {
     sizes.push_back(b.getIndexAttr(count));
     cache = b.insert(

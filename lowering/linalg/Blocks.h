@@ -1,5 +1,5 @@
-/// Products with quantized matrices, lookups in them, and quantized caches, in
-/// linalg.
+/// Builds linalg for products with quantized matrices, lookups in them, and
+/// quantized caches.
 #pragma once
 
 #include "dialect/Dialect.h"
@@ -15,33 +15,33 @@ struct BlockRows {
 };
 BlockRows quantizeRows(LinalgBuilder &b, mlir::Value rows);
 
-/// acc[t, n] += sum_k x[t, k] * weight[n, k], in f32, `weight` being the
-/// storage of a matrix (N, K) in blocks. The terms may be added in any order.
+/// acc[t, n] += sum_k x[t, k] * weight[n, k], in f32. `weight` is the storage
+/// of a matrix (N, K) in blocks. The terms may be added in any order.
 mlir::Value multiplyBlocks(LinalgBuilder &b, BlockRows x, mlir::Value weight,
                            llama::BlockFormat format, mlir::Value acc);
 
-/// What is stored of rows (..., D) in blocks of q8_0: bytes of each block,
-/// (..., D / 32, count), from byte `first` on.
+/// A part of the storage of rows (..., D) in blocks of q8_0: `count` bytes of
+/// each block, (..., D / 32, count), from byte `first` on.
 struct StoredPart {
   mlir::Value bytes;
   int64_t first;
 };
 llvm::SmallVector<StoredPart> storedParts(LinalgBuilder &b, mlir::Value rows);
 
-/// The storage of a cache (L, H, S, D) in blocks of q8_0 with `rows` (H, T, D)
-/// from [layer, 0, position, 0] on.
+/// Inserts `rows` (H, T, D) at [layer, 0, position, 0] into the storage of a
+/// cache (L, H, S, D) in blocks of q8_0. Returns the storage.
 mlir::Value insertBlocks(LinalgBuilder &b, mlir::Value rows, mlir::Value cache,
                          mlir::Value layer, mlir::Value position);
 
-/// Numbers (H, S, D) in f32 of a layer, `keys` from `first` on, of a cache's
-/// storage in blocks of q8_0.
+/// The numbers (H, S, D) of a layer in f32: `keys` keys from `first` on, of a
+/// cache's storage in blocks of q8_0.
 mlir::Value widenBlocks(LinalgBuilder &b, mlir::Value cache, mlir::Value layer,
                         mlir::OpFoldResult first, mlir::OpFoldResult keys);
 
-/// Numbers (..., D) in f32 of storage (..., D / 32, 34) in blocks of q8_0.
+/// The numbers (..., D) in f32 of storage (..., D / 32, 34) in blocks of q8_0.
 mlir::Value widenBlocks(LinalgBuilder &b, mlir::Value storage);
 
-/// The number `table`[row, column] of a matrix in blocks, in f32; within a
+/// The number table[row, column] of a matrix in blocks, in f32. Called within a
 /// payload.
 mlir::Value extractNumber(LinalgBuilder &b, mlir::Value table, mlir::Value row,
                           mlir::Value column, llama::BlockFormat format);

@@ -23,14 +23,15 @@ static llvm::StringRef textOf(const unsigned char (&bytes)[size]) {
   return {reinterpret_cast<const char *>(bytes), size};
 }
 
-/// Lines of a kernel at a phase that the page shows at most.
+/// The most lines that the page shows of a kernel at one phase.
 static constexpr int kMostLines = 2000;
 
 //===----------------------------------------------------------------------===//
 // Tables
 //===----------------------------------------------------------------------===//
 
-/// Text, in an element or an attribute. Names come from anybody's config.
+/// Escapes text for an element or an attribute. Names come from the user's
+/// config, which may have any characters.
 static std::string escape(llvm::StringRef text) {
   std::string result;
   for (char c : json::fixUTF8(text))
@@ -56,7 +57,7 @@ static std::string escape(llvm::StringRef text) {
   return result;
 }
 
-/// Three digits and a prefix: "36.9 k".
+/// A number with three digits and a prefix: "36.9 k".
 static std::string quantity(double number, const char *unit) {
   static constexpr const char *prefixes[] = {"", "k", "M", "G", "T", "P"};
   size_t prefix = 0;
@@ -70,7 +71,7 @@ static std::string quantity(double number, const char *unit) {
   return llvm::StringRef(text).rtrim().str();
 }
 
-/// Three digits, from 1 on.
+/// A number with three digits, or with three decimals below 1.
 static std::string threeDigits(double number) {
   int digits = number >= 99.95 ? 0 : number >= 9.995 ? 1 : number >= 1 ? 2 : 3;
   return llvm::formatv("{0}", llvm::format("%.*f", digits, number)).str();
@@ -88,8 +89,8 @@ static std::string numberCell(llvm::StringRef text) {
   return "<td class=\"n\">" + escape(text) + "</td>";
 }
 
-/// Which of the plan's machines the kernels were measured on: the one that the
-/// device is called by, else the first.
+/// The machine of the plan on which the kernels were measured: the one whose
+/// name the device's name contains, or else the first.
 static const Machine *measuredOn(const Page &page) {
   if (page.measured.kernels.empty() || page.plan.machines.empty())
     return nullptr;
@@ -105,7 +106,7 @@ static const MeasuredKernel *measuredOf(const Page &page,
   return at == page.measured.kernels.end() ? nullptr : &at->second;
 }
 
-/// Measured time over floor, of what was measured; 0: unknown.
+/// The measured time divided by the floor of the measured work; 0 if unknown.
 static double overFloor(const Page &page, const PlanKernel &kernel) {
   const Machine *machine = measuredOn(page);
   const MeasuredKernel *own = measuredOf(page, kernel);
@@ -193,7 +194,8 @@ static std::string facts(const Page &page) {
   };
   std::string text =
       fact("parameters", quantity(double(page.plan.costs.parameters), ""));
-  // Of a program without a config, caches alone say how many there are.
+  // For a program without a config, the number of layers is only known from the
+  // caches, so it is not shown.
   if (model.getInteger("layers") && !page.compilation.ledger().empty())
     text += fact("layers", number("layers"));
   if (auto type = model.getString("dtype"))
@@ -236,7 +238,8 @@ static std::string kernelNote(const Page &page) {
 // Data
 //===----------------------------------------------------------------------===//
 
-/// The lines of a function; `from` has a number, several, or -1 for none.
+/// The lines of a function. For each line, `from` has the line of the phase
+/// before from which it comes: a number, a list of numbers, or -1 for none.
 static json::Object chunkJson(const Listing &listing, int begin, int end) {
   json::Array lines, from;
   int last = std::min(end, begin + kMostLines);
@@ -256,8 +259,9 @@ static json::Object chunkJson(const Listing &listing, int begin, int end) {
                       {"left", end - last}};
 }
 
-/// Whether `name` is the function of a kernel at some phase: itself, one of its
-/// launches, or the body of one of its parallel loops.
+/// Whether `name` is the function of a kernel at some phase: the kernel
+/// function itself, one of its launches, or the body of one of its parallel
+/// loops.
 static bool isOf(llvm::StringRef name, llvm::StringRef function) {
   return name.consume_front(function) &&
          (name.empty() || name[0] == '_' || name[0] == '.');
@@ -317,7 +321,7 @@ static json::Object arenaJson(const ArenaPlan &plan) {
                       {"buffers", std::move(buffers)}};
 }
 
-/// The plan's JSON with what was measured of its kernels.
+/// The plan's JSON, with the measurements of its kernels.
 static json::Object plannedJson(const Page &page) {
   json::Object plan = planJson(page.plan);
   for (const char *key : {"modules", "machine_code", "cpus"})
@@ -351,7 +355,7 @@ static std::string dataOf(const Page &page) {
                     {"graph", graphJson(page.trail)},
                     {"plan", plannedJson(page)}};
   std::string text = llvm::formatv("{0}", json::Value(std::move(data))).str();
-  // No name ends the script element.
+  // Escapes "<", so that no name in the data can end the script element.
   std::string result;
   for (char c : text)
     if (c == '<')

@@ -23,8 +23,8 @@ static std::vector<std::string> splitLines(StringRef text) {
   return lines;
 }
 
-/// The line after an op that is printed from `line` on: that of its closing
-/// brace has the same indentation.
+/// The line after an op that is printed from `line` on. The op's closing brace
+/// has the indentation of its first line.
 static int endOf(const std::vector<std::string> &lines, int line) {
   StringRef first = lines[line];
   if (!first.rtrim().ends_with("{"))
@@ -51,7 +51,7 @@ static void collectLines(Location location, StringRef file,
   lines.erase(llvm::unique(lines), lines.end());
 }
 
-/// The function or kernel that an op is, or "".
+/// The name of an op that is a function or a kernel, else "".
 static std::string functionName(Operation *op) {
   if (auto kernel = dyn_cast<llama::KernelOp>(op)) {
     auto entry = kernel->getParentOfType<func::FuncOp>();
@@ -63,7 +63,8 @@ static std::string functionName(Operation *op) {
   return "";
 }
 
-/// An op at import keeps its path: kernels are named by it.
+/// Sets the location of an op. At import an op keeps its path, after which
+/// kernels are named.
 static void mark(Operation *op, Phase phase, Location place) {
   auto name = op->getLoc()->findInstanceOf<NameLoc>();
   bool keeps = phase == Phase::Import && name;
@@ -82,7 +83,7 @@ static std::vector<ArenaPlan> arenasOf(ModuleOp module);
 static std::vector<GraphNode> graphOf(ModuleOp module);
 
 void Trail::record(Phase phase, ModuleOp module, Device device) {
-  if (phase == Phase::Fuse) // by the paths, which go
+  if (phase == Phase::Fuse) // later phases have no paths in locations
     graph = graphOf(module);
   if (phase == Phase::Tile)
     arenas[device] = arenasOf(module);
@@ -109,14 +110,14 @@ void Trail::record(Phase phase, ModuleOp module, Device device) {
     collectLines(op->getLoc(), before, listing.from[number]);
     if (std::string name = functionName(op); !name.empty())
       listing.functions[name] = {number, endOf(listing.lines, number)};
-    // PTX has lines of tile.
+    // PTX refers to lines of tile, so llvm keeps the locations of tile.
     if (phase != Phase::Llvm)
       mark(op, phase, FileLineColLoc::get(op->getContext(), own, line, column));
   });
   add(std::move(listing), device);
 }
 
-/// The number that PTX gives a file: the directive stands at its end.
+/// The number that PTX gives a file. PTX has the .file directives at its end.
 static int64_t fileNumber(StringRef text, StringRef file) {
   for (StringRef line : llvm::split(text, '\n')) {
     int64_t number = 0;
@@ -130,7 +131,8 @@ static int64_t fileNumber(StringRef text, StringRef file) {
   return -1;
 }
 
-/// PTX says of its instructions which lines of tile they come from.
+/// Records PTX, whose .loc directives name the lines of tile that instructions
+/// come from.
 void Trail::recordPtx(StringRef text, Device device) {
   Listing listing;
   listing.phase = "ptx";
@@ -164,7 +166,7 @@ void Trail::recordPtx(StringRef text, Device device) {
     }
   }
   int index = add(std::move(listing), device);
-  // Of tile, not of llvm.
+  // The parent of PTX is tile, not llvm.
   listings[index].parent = *std::prev(ofDevice[device].end(), 3);
 }
 
@@ -180,7 +182,7 @@ llvm::Error Trail::follow(const Compilation &compilation,
     ofDevice[device] = ofDevice[devices.front()];
   for (Device device : devices) {
     Compilation copy = shared.fork(device);
-    bool heard = false; // what is there already is told at once
+    bool heard = false; // the first call is for a phase recorded already
     copy.listen([&](Phase phase, ModuleOp module) {
       if (heard)
         record(phase, module, device);
@@ -211,7 +213,8 @@ static std::string stepName(Operation *op) {
 }
 
 namespace {
-/// The steps of an entry, and which lie in each loop.
+/// The steps of an entry (its calls and launches of kernels), and the range of
+/// steps in each loop.
 struct Steps {
   explicit Steps(func::FuncOp entry) {
     entry.walk<WalkOrder::PreOrder>([&](Operation *op) {
@@ -227,12 +230,13 @@ struct Steps {
     });
   }
   std::vector<std::string> names;
-  /// The first and last step of an op that is one, or holds some.
+  /// For an op that is a step or contains steps, the first and the last of
+  /// them.
   llvm::DenseMap<Operation *, std::pair<int, int>> ranges;
 };
 } // namespace
 
-/// The bytes of a view of the arena, at most.
+/// The most bytes of a view of the arena.
 static int64_t bytesOf(memref::ViewOp view, const Bounds &bounds) {
   MemRefType type = view.getType();
   int64_t bytes = llvm::divideCeil(type.getElementTypeBitWidth(), 8);
@@ -313,7 +317,8 @@ public:
   }
 
 private:
-  /// What a loop carries: from before it, or from the turn before.
+  /// Adds the kernels that make a value which a loop carries: before the loop,
+  /// or in the turn before.
   void addArgument(BlockArgument argument, bool carried) {
     auto loop = dyn_cast<scf::ForOp>(argument.getOwner()->getParentOp());
     if (!loop || argument == loop.getInductionVar())
@@ -331,7 +336,7 @@ private:
 static std::vector<GraphNode> graphOf(ModuleOp module) {
   std::vector<GraphNode> graph;
   auto entry = module.lookupSymbol<func::FuncOp>("decode");
-  if (!entry) // not of programs that generate nothing
+  if (!entry) // a program that generates no text has no decode
     entry = module.lookupSymbol<func::FuncOp>("prefill");
   if (!entry)
     return graph;
