@@ -7,7 +7,7 @@ using namespace mlir;
 using namespace cria;
 using namespace cria::llama;
 
-/// The value that a use makes of a cache, null where there is none.
+/// The updated cache that a use makes; null if the use makes none.
 static Value updated(OpOperand &use) {
   Operation *user = use.getOwner();
   if (auto append = dyn_cast<KVAppendOp>(user))

@@ -1,5 +1,5 @@
-/// Changes the type of a KV cache, which flows through a function from op to
-/// op.
+/// Changes the type of a KV cache, which ops of a function update one after the
+/// other.
 #pragma once
 
 #include "mlir/IR/BuiltinTypes.h"
@@ -7,7 +7,7 @@
 
 namespace cria {
 
-/// Gives a cache, and all that is made of it, another type.
+/// Gives a cache, and all updates of it, another type.
 void setCacheType(mlir::Value cache, mlir::RankedTensorType type);
 
 } // namespace cria

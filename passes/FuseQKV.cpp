@@ -1,8 +1,9 @@
 /// kv_append(rope(norm(expand(linear(norm(x))))))
 ///   =>  kernel { norm; linear; expand; norm; rope; kv_append }
 ///
-/// What is appended to a cache in blocks is a result of the kernel. To round a
-/// block takes all of its numbers, which no tile of a product has.
+/// Rows for a cache in blocks are a result of the kernel; their kv_append stays
+/// outside. Rounding a block needs all of its numbers, which no tile of a
+/// product has.
 #include "passes/Kernel.h"
 #include "passes/Passes.h"
 
@@ -17,8 +18,8 @@ using namespace mlir;
 using namespace cria;
 using namespace cria::llama;
 
-/// Takes what makes `value` out of a linear; the linear may be missing, as may
-/// anything after it.
+/// Adds the ops that make `value` from a linear's result. The linear may be
+/// missing, and so may any op after it.
 static void absorbChain(KernelGroup &group, Value value) {
   while (Operation *op =
              group.absorb<RopeOp, RMSNormOp, tensor::ExpandShapeOp, LinearOp>(

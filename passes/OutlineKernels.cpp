@@ -17,7 +17,8 @@ static bool computes(Operation &op) {
          !isa<GetWeightOp, GetRopeOp, KernelOp, YieldOp>(op);
 }
 
-/// The linear or head in the norm's block that alone reads it.
+/// The linear or head in the norm's block that is the only reader of the norm,
+/// or null.
 static Operation *onlyReader(Operation *norm) {
   if (!isa<RMSNormOp, LayerNormOp>(norm) || !norm->hasOneUse())
     return nullptr;

@@ -12,9 +12,9 @@ namespace cria {
 #define GEN_PASS_REGISTRATION
 #include "passes/Passes.h.inc"
 
-/// Takes a module with `@forward` to entries whose ops are all in kernels; at
+/// Turns a module with `@forward` into entries whose ops are all in kernels: at
 /// most five kernels a layer for a Llama. With `rows` the caches are paged, and
-/// the entry `@batch` takes that many tokens of as many texts.
+/// the entry `@batch` takes up to that many tokens of as many texts.
 void buildFusePipeline(mlir::OpPassManager &pm, int64_t rows = 0);
 
 } // namespace cria

@@ -6,22 +6,24 @@
 using namespace mlir;
 
 void cria::buildFusePipeline(OpPassManager &pm, int64_t rows) {
-  // First, so that all that follows sees each entry's own shapes.
+  // Entries are made first, so that later passes see the shapes of each entry.
   if (rows)
     pm.addPass(createPageCaches({rows}));
   else
     pm.addPass(createSpecializeEntries());
   OpPassManager &entry = pm.nest<func::FuncOp>();
-  // Constants once each, and ops written twice (a norm read by three linears)
-  // once: fusion looks at uses.
+  // Merges equal constants and equal ops (such as a norm that three linears
+  // read), because fusion looks at uses.
   entry.addPass(createCanonicalizerPass());
   entry.addPass(createCSEPass());
-  // Before attention, which would hide the queries' and caches' only reader.
+  // Runs before attention is fused, which would hide the only reader of queries
+  // and caches.
   entry.addPass(createFuseQKV());
-  // Before the residual, which takes the merging of heads that attention left.
+  // Runs before the residual is fused, which takes a merging of heads that
+  // attention left.
   entry.addPass(createFuseAttention());
   entry.addPass(createFuseResidual());
   entry.addPass(createFuseGateUp());
-  // Last: one kernel for each op that is left, embedding and head among them.
+  // Runs last: each remaining op becomes a kernel, such as embedding and head.
   entry.addPass(createOutlineKernels());
 }

@@ -13,7 +13,7 @@ using namespace mlir;
 using namespace cria;
 using namespace cria::llama;
 
-/// Whether all heads are whole blocks; reports those that are not.
+/// Reports an error if heads are not whole blocks.
 static LogicalResult expectWholeBlocks(func::FuncOp function,
                                        RankedTensorType cache) {
   int64_t size = cache.getDimSize(3);

@@ -22,14 +22,15 @@ struct QuantizeWeights : cria::impl::QuantizeWeightsBase<QuantizeWeights> {
   void runOnOperation() override;
 
 private:
-  /// What reads a weight: the first kind that does.
+  /// What reads a weight. If a weight has several readers, the last in this
+  /// order counts.
   enum Reader { Product, Lookup, Head, Other };
 
   static Reader readerOf(OpOperand &use);
   FailureOr<Type> formatOf(StringRef option);
   void quantize(WeightOp weight, ArrayRef<GetWeightOp> reads, Type format);
 
-  Type formats[3]; // by reader; null: left as it is
+  Type formats[3]; // by reader; null: the weight is not quantized
 };
 } // namespace
 
@@ -42,7 +43,7 @@ QuantizeWeights::Reader QuantizeWeights::readerOf(OpOperand &use) {
   return isa<EmbedOp>(reader) ? Lookup : Other;
 }
 
-/// The blocks that an option names; null for none.
+/// The type of blocks that an option names; null for "none".
 FailureOr<Type> QuantizeWeights::formatOf(StringRef option) {
   if (option == "none")
     return Type();
@@ -53,7 +54,7 @@ FailureOr<Type> QuantizeWeights::formatOf(StringRef option) {
          << option << "'";
 }
 
-/// Gives a weight, and what reads it, elements in blocks.
+/// Gives a weight, and the ops that read it, elements in blocks.
 void QuantizeWeights::quantize(WeightOp weight, ArrayRef<GetWeightOp> reads,
                                Type format) {
   RankedTensorType type = weight.getTensorType();
