@@ -1,15 +1,15 @@
-/// c[m, n] += a[m, k] * b[k, n] of bf16 on AMX, sizes static: what attention
-/// multiplies for a block of keys.
+/// c[m, n] += a[m, k] * b[k, n] of bf16 on AMX, with static sizes: the products
+/// of attention for a block of keys.
 ///
 ///   pack b: packed[n / 16][k / 32][16 pairs of k][16 n][2]
-///   (turn a, where it is (k, m): turned[m / 16][k / 32][16 m][32 k])
+///   (transpose a, if it is (k, m): turned[m / 16][k / 32][16 m][32 k])
 ///   for blocks of 32 rows m, of 32 columns n:
 ///     sums[2][2] = c
 ///     for k by 32: sums[i][j] += a[m + 16 i ...] * packed[j]
 ///     c = sums
 ///
-/// A row of two elements of bf16, one k after the other, is turned as if it
-/// were one of f32.
+/// To transpose a, two bf16 elements of neighbouring k are moved together as
+/// one f32.
 #include "lowering/cpu/Contraction.h"
 
 #include "mlir/Dialect/AMX/AMXDialect.h"
@@ -50,8 +50,9 @@ Value AmxOuterProduct::tiles(int64_t count) {
   return b.create<memref::AllocaOp>(type, b.getI64IntegerAttr(64));
 }
 
-/// The bits of elements [column, column + 16) of rows k and k + 1, by turns.
-/// Integers: without AVX512-BF16, LLVM would call a library to move bf16.
+/// The bits of the elements [column, column + 16) of rows k and k + 1,
+/// interleaved. They are loaded as integers because LLVM would call a library
+/// to move bf16 on CPUs without AVX512-BF16.
 Value AmxOuterProduct::pairs(Value matrix, Value k, Value column) {
   auto bits = [&](Value row) -> Value {
     return b.create<vector::BitCastOp>(b.vectorType(kTile, b.getI16Type()),
@@ -142,7 +143,7 @@ void AmxOuterProduct::multiply() {
   pack();
   if (c.aTransposed)
     turn();
-  // Two tiles at a time, and one where their number is odd.
+  // Two tiles at a time, and a single one at the end if the number is odd.
   auto inTwos = [&](int64_t size, auto body) {
     int64_t whole = size - size % kStep;
     if (whole)

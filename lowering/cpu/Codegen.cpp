@@ -17,7 +17,8 @@
 
 using namespace cria;
 
-/// A constant that the linker keeps: readelf shows it, the runtime reads it.
+/// Adds a constant that the linker keeps, because readelf prints it and the
+/// runtime reads it.
 static void addText(llvm::Module &module, const Text &text) {
   auto *data = llvm::ConstantDataArray::getString(
       module.getContext(), text.text, /*AddNull=*/text.exported);
@@ -38,11 +39,13 @@ static void setTarget(llvm::Module &module, const CpuTarget &target) {
       continue;
     function.addFnAttr("target-cpu", "x86-64");
     function.addFnAttr("tune-cpu", target.name);
-    // Gathers and scatters cost more than the scalar accesses they stand for.
+    // Gathers and scatters are slower than the scalar accesses that they
+    // replace.
     function.addFnAttr("target-features",
                        target.featureString() +
                            ",+prefer-no-gather,+prefer-no-scatter");
-    // Without it LLVM keeps to 256 bits on CPUs it thinks are slowed by 512.
+    // Without this attribute LLVM uses vectors of at most 256 bits on CPUs that
+    // it considers slow with 512.
     function.addFnAttr("prefer-vector-width",
                        std::to_string(32 * target.unit.lanes));
     function.addFnAttr("frame-pointer", "non-leaf");
@@ -50,17 +53,19 @@ static void setTarget(llvm::Module &module, const CpuTarget &target) {
   }
 }
 
-/// Gives the program's functions names of their own beside those of other CPUs.
+/// Appends the suffix to the names of functions, so that they differ from those
+/// of other CPUs' code.
 static void rename(llvm::Module &module, llvm::StringRef suffix) {
   for (llvm::Function &function : module)
     if (!function.isDeclaration() || function.hasHiddenVisibility())
       function.setName(function.getName() + suffix);
 }
 
-/// LLVM's O3, less three passes. One takes a fifth of its time here and finds
-/// nothing: what a loop stores for its next turn is carried in registers
-/// already. The others unroll loops, in part or whole: schedules do that to
-/// those that gain by it, and LLVM would make twice the code of the others.
+/// Runs LLVM's O3 without three passes. LoopLoadElimination takes a fifth of
+/// the time here and finds nothing, because values that a loop stores for its
+/// next turn are already carried in registers. The other two unroll loops.
+/// Schedules unroll the loops that become faster by it; for the other loops
+/// LLVM would make twice the code.
 static void optimize(llvm::Module &module, llvm::TargetMachine &machine) {
   llvm::PassInstrumentationCallbacks callbacks;
   callbacks.registerShouldRunOptionalPassCallback(
@@ -107,8 +112,8 @@ static llvm::Expected<CodePart> translatePart(mlir::ModuleOp op,
   return part;
 }
 
-/// Computes results[i] for every i, on the context's threads. The first error
-/// is that of the least i.
+/// Computes results[i] for every i, on the context's threads. If there are
+/// errors, the one of the least i is returned.
 template <typename T>
 static llvm::Expected<std::vector<T>>
 computeEach(mlir::MLIRContext *context, size_t count,
@@ -152,7 +157,8 @@ llvm::Expected<CodePart> cria::joinParts(llvm::ArrayRef<CodePart> parts) {
   for (const CodePart &part : parts) {
     llvm::SmallVector<char, 0> bitcode;
     llvm::BitcodeWriter writer(bitcode);
-    // Else code generation, which follows uses, could find other code.
+    // Code generation depends on the order of uses: in another order the code
+    // could differ.
     writer.writeModule(*part.module, /*ShouldPreserveUseListOrder=*/true);
     writer.writeSymtab();
     writer.writeStrtab();

@@ -12,11 +12,11 @@
 
 namespace cria {
 
-/// Text that an artifact carries in a section of its own. Exported text is
-/// aligned to 64 bytes, because a cubin is an ELF file that is read in place.
+/// Text that an artifact has in a section of its own. Exported text is aligned
+/// to 64 bytes, because a cubin is an ELF file that is read in place.
 struct Text {
   std::string symbol, section, text;
-  /// The runtime looks the symbol up and reads to the zero after the text.
+  /// The runtime looks up the symbol, and reads up to the zero after the text.
   bool exported = false;
 };
 
@@ -31,19 +31,19 @@ struct CodePart {
 /// Translates a module in the LLVM dialect to parts, optimizes them for the
 /// target, and empties the module. There is a part for each entry and kernel,
 /// in the module's order, and then one for the texts. `suffix` is appended to
-/// the names of functions. The threads are those of the module's context; the
-/// result does not depend on their number.
+/// the names of functions. The work is done on the threads of the module's
+/// context; the result does not depend on their number.
 llvm::Expected<std::vector<CodePart>>
 translateToLlvm(mlir::ModuleOp module, llvm::ArrayRef<Text> texts,
                 const CpuTarget &target, llvm::StringRef suffix = "");
 
-/// All parts, which have the same target, in one module for people to read.
+/// Joins all parts, which have the same target, to one readable module.
 llvm::Expected<CodePart> joinParts(llvm::ArrayRef<CodePart> parts);
 
-/// Assembly text. Generating code changes the part.
+/// Generates assembly. This changes the part.
 llvm::Expected<llvm::SmallVector<char, 0>> generateAssembly(CodePart &part);
 
-/// An object file for each part, which generating code changes.
+/// Generates an object file for each part. This changes the parts.
 llvm::Expected<std::vector<llvm::SmallVector<char, 0>>>
 generateObjects(mlir::MLIRContext *context, llvm::ArrayRef<CodePart> parts);
 

@@ -58,7 +58,8 @@ std::optional<Contraction> Contraction::match(linalg::LinalgOp op,
     return fail("it does not add f32, f16 or bf16 up in f32");
   if (dynamic)
     return fail("a size other than the number of rows is dynamic");
-  // Rows are read and written as vectors, but for those of a in outer products.
+  // Rows are read and written as vectors, except the rows of a in outer
+  // products.
   auto hasVectors = [](Value matrix) {
     return type(matrix).isLastDimUnitStride();
   };

@@ -8,20 +8,21 @@
 
 namespace cria {
 
-/// c[m, n] += sum_k a[m, k] * b[n, k], or with b[k, n], or with a[k, m].
+/// c[m, n] += sum_k a[m, k] * b[n, k]. b may also be b[k, n], and a may be a[k,
+/// m].
 struct Contraction {
   mlir::Value a, b, c;
   /// a is (k, m).
   bool aTransposed = false;
   /// b is (k, n), n innermost; else (n, k).
   bool bOuter = false;
-  /// c holds zeros before, and need not be read.
+  /// c counts as zero before the product, and is not read.
   bool fromZero = false;
-  /// A row's terms are added in one order, however many rows there are.
+  /// The terms of a row are added in the same order for any number of rows.
   bool invariant = false;
 
-  /// The contraction that a linalg op on memrefs is, if a schedule takes it.
-  /// Of a contraction that none takes, `reason` says why.
+  /// The contraction that a linalg op on memrefs is, if a schedule supports it.
+  /// If no schedule does, `reason` says why.
   static std::optional<Contraction> match(mlir::linalg::LinalgOp op,
                                           llvm::StringRef &reason);
 
@@ -33,13 +34,13 @@ struct Contraction {
   mlir::Type bType() const;
 };
 
-/// One dot product along k per result (Dot.cpp): b (n, k). `oneRow` is known of
-/// a; `parallel` spreads rows of b over threads.
+/// One dot product along k for each result (Dot.cpp): b (n, k). `oneRow` says
+/// that a has one row. `parallel` distributes the rows of b over threads.
 void emitDot(VectorBuilder &b, const Contraction &c, bool oneRow,
              bool parallel);
 
-/// The same for one row of a or a few, each as if it were alone (Dot.cpp): rows
-/// of b are read from memory once.
+/// Dot products for one or a few rows of a; each row's result is the same as if
+/// the row were alone (Dot.cpp). Rows of b are read from memory once.
 void emitFewDots(VectorBuilder &b, const Contraction &c);
 
 /// Outer products, vectors along n (Outer.cpp): b (k, n), static extents.

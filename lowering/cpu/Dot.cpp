@@ -1,20 +1,21 @@
-/// c[m, n] += sum_k a[m, k] * b[n, k], vectors along k: nothing is packed, both
-/// operands are read as they lie.
+/// c[m, n] += sum_k a[m, k] * b[n, k], vectors along k. Nothing is packed: both
+/// operands are read in place.
 ///
 ///   for rows n of b (R at a time), rows m of a (T at a time):
 ///     acc[r][t] += b[n + r, k ...] * a[m + t, k ...]
 ///     c[m + t, n + r] = sum of acc[r][t]
 ///
-/// One row of a (decode) is bound by the memory that b streams from. What reads
-/// fastest there differs by CPU (VectorUnit::streams): one row of b at a time,
-/// each behind the other, or S rows that lie far apart, each the next of a
-/// stream of its own, fetched ahead:
+/// With one row of a (decode), the time is that of reading b from memory. The
+/// fastest order of reading depends on the CPU (VectorUnit::streams): one row
+/// of b after the other, or S rows at a time that are far apart. Each of the S
+/// rows is then the next row of a stream, and is prefetched:
 ///
 ///   for i in N / S, in parallel: rows i, i + N / S, i + 2 N / S, ...
 ///
-/// Several rows of a share the loads of b. Where the sums of a row may not
-/// depend on how many rows there are (`invariant`), every tile has as many sets
-/// of accumulators: an element of k is added to the same one, in the same turn.
+/// Several rows of a share the loads of b. If the sums of a row must not depend
+/// on the number of rows (`invariant`), all tiles have the same number of sets
+/// of accumulators, so an element of k is always added to the same set, in the
+/// same turn.
 #include "lowering/cpu/Contraction.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -24,15 +25,16 @@
 using namespace mlir;
 using namespace cria;
 
-/// They hide the latency of multiplications where there is one row, and are few
-/// enough for tiles of several.
+/// The sets of accumulators of an invariant tile: enough to hide the latency of
+/// the multiplications of one row, and few enough for tiles of several rows.
 static constexpr int64_t kInvariantSets = 2;
-/// Vectors of a row in a turn of the loop, for tiles of more than one result.
+/// The vectors of a row in one turn of the loop, for tiles with more than one
+/// result.
 static constexpr int64_t kInvariantTurn = 4;
 
 namespace {
-/// A tile of dot products: rows of a, from m on, with columns n, n + apart, ...
-/// of c, which are rows of b.
+/// A tile of dot products: rows of a, from m on, with the columns n, n + apart,
+/// ... of c, which are rows of b.
 class DotTile {
 public:
   DotTile(VectorBuilder &b, const Contraction &c, Value row, Value column,
@@ -67,18 +69,19 @@ private:
   const Contraction &c;
   Value m, n;
   int64_t rows, columns, apart;
-  /// Whether it fetches what it reads next of its rows, and what the next tile
-  /// reads.
+  /// `fetches`: the tile prefetches the next elements of its own rows.
+  /// `fetchesNext`: it prefetches the rows of the next tile.
   bool fetches, fetchesNext, pairs;
-  // Elements of a vector; vectors of a row in a turn of the loop; accumulators
-  // of a result, which these vectors take turns with.
+  // `width`: the elements of a vector. `unroll`: the vectors of a row in one
+  // turn of the loop. `sets`: the accumulators of a result, between which these
+  // vectors alternate.
   int64_t width, unroll, sets;
 };
 } // namespace
 
-/// Vectors of a row in a turn of the loop, where nothing is fetched ahead:
-/// where a short loop ends, a branch that is predicted wrongly keeps the loads
-/// of the next row waiting.
+/// The vectors of a row in one turn of the loop, if nothing is prefetched.
+/// Turns are long, because the end of a short loop is often predicted wrongly,
+/// and the loads of the next row then wait.
 int64_t DotTile::longTurn() const {
   constexpr int64_t most = 64;
   int64_t vectors = std::max<int64_t>(c.k() / width, 1);
@@ -89,8 +92,8 @@ Value DotTile::product(Value x, Value y, Value acc) {
   return pairs ? b.dotPairs(x, y, acc) : b.fma(x, y, acc);
 }
 
-/// Fetches the cache lines that a turn of the loop reads of a row, some turns
-/// before. Behind the row's end they are those of the stream's next row.
+/// Prefetches the cache lines of a row that the loop reads some turns later.
+/// After the row's end these are lines of the stream's next row.
 void DotTile::fetchAhead(Value row, Value k) {
   int64_t bytes = c.bType().getIntOrFloatBitWidth() / 8;
   for (int64_t at = 0; at < unroll * width * bytes; at += 64)
@@ -98,8 +101,9 @@ void DotTile::fetchAhead(Value row, Value k) {
                /*level=*/1);
 }
 
-/// Fetches what the next tile reads of b where this one reads `vectors` vectors
-/// of a row. Behind the last row it is no memory of b's, which does no harm.
+/// Prefetches elements of b for the next tile, while this tile reads `vectors`
+/// vectors of a row. After the last row the address is outside of b, which does
+/// no harm.
 void DotTile::fetchNext(Value row, Value k, int64_t vectors) {
   int64_t bytes = c.bType().getIntOrFloatBitWidth() / 8;
   for (int64_t at = 0; at < vectors * width * bytes; at += 64)
@@ -170,8 +174,8 @@ void DotTile::emit() {
   }
 }
 
-/// All rows of a, or its only one, against `columns` rows of b, `apart` rows
-/// from each other.
+/// Multiplies all rows of a with `columns` rows of b that are `apart` rows
+/// apart.
 static void emitColumns(VectorBuilder &b, const Contraction &c, bool oneRow,
                         Value n, int64_t columns, int64_t apart) {
   auto tile = [&](Value m, int64_t rows) {
@@ -185,9 +189,10 @@ static void emitColumns(VectorBuilder &b, const Contraction &c, bool oneRow,
   b.loop(full, rows, 1, [&](Value m) { tile(m, 1); });
 }
 
-/// Several rows of a, not many: each weight that is loaded serves two.
+/// Multiplies a few rows of a, two at a time, so that each loaded weight is
+/// used twice.
 static void emitRowPairs(VectorBuilder &b, const Contraction &c, Value rows) {
-  // 16 of 32 registers are accumulators, 8 of 16.
+  // 16 accumulators of 32 registers, or 8 of 16.
   int64_t columns = b.unit.registers == 32 ? 4 : 2;
   int64_t blocks = c.n() / columns;
   bool streams = b.unit.streams > 1;

@@ -1,8 +1,9 @@
 /// amx.tile_mulf, amx.tile_muli  =>  linalg.generic
 ///
 /// For tests: runs the schedule of Amx.cpp on a CPU without AMX. A tile becomes
-/// a buffer in memory, which each run of the op that makes the tile overwrites.
-/// That holds where a loop carries sums only, as that schedule's loops do.
+/// a buffer in memory. Each run of the op that makes the tile overwrites the
+/// buffer. This is correct if loops carry only sums, as the loops of this
+/// schedule do.
 #include "lowering/Passes.h"
 
 #include "mlir/Dialect/AMX/AMXDialect.h"
@@ -21,7 +22,7 @@ namespace cria {
 using namespace mlir;
 using namespace cria;
 
-/// A buffer for a tile, outside of all loops but the parallel one.
+/// A buffer for a tile, outside of all loops except the parallel one.
 static Value bufferOf(Operation *op, ConversionPatternRewriter &rewriter,
                       ArrayRef<int64_t> shape) {
   auto tile = cast<amx::TileType>(op->getResult(0).getType());
@@ -42,8 +43,8 @@ static void fillWithZero(OpBuilder &b, Location loc, Value buffer) {
   linalg::FillOp::create(b, loc, zero, buffer);
 }
 
-/// base[indices ...] as a tile: its rows are those of the last but one
-/// dimension.
+/// A view of base[indices ...] as a tile: the tile's rows are those of the
+/// second to last dimension.
 static Value viewOf(OpBuilder &b, Location loc, Value base, ValueRange indices,
                     amx::TileType tile) {
   auto type = cast<MemRefType>(base.getType());
@@ -56,7 +57,7 @@ static Value viewOf(OpBuilder &b, Location loc, Value base, ValueRange indices,
   return memref::SubViewOp::create(b, loc, view, base, offsets, sizes, one);
 }
 
-/// A tile (m, k) as (m, k / size, size).
+/// Reshapes a tile (m, k) to (m, k / size, size).
 static Value inGroups(OpBuilder &b, Location loc, Value tile, int64_t size) {
   auto type = cast<MemRefType>(tile.getType());
   SmallVector<int64_t> shape = {type.getDimSize(0), type.getDimSize(1) / size,
@@ -145,7 +146,8 @@ struct EmulateStore : OpConversionPattern<amx::TileStoreOp> {
   }
 };
 
-/// As the CPU does: even and odd k apart, and to the sum at the end.
+/// Adds the products of even and of odd k separately, and adds both to the sum
+/// at the end, as the CPU does.
 ///
 ///   products[m, n, e] = sum_p lhs[m, 2 p + e] * rhs[p, 2 n + e]
 ///   res[m, n] = acc[m, n] + sum_e products[m, n, e]

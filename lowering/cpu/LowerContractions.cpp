@@ -1,9 +1,9 @@
 /// linalg.generic { mulf, addf }  =>  loops over vectors
 ///
-/// Chooses a schedule for each product; the schedules are in Outer.cpp,
-/// Dot.cpp, Panel.cpp and Amx.cpp, and of products with blocks of integers in
-/// BlockDot.cpp and BlockPanel.cpp. What none of them takes is left to
-/// lower-linalg-to-loops, after a missed-optimization remark.
+/// Chooses a schedule for each product. The schedules are in Outer.cpp,
+/// Dot.cpp, Panel.cpp and Amx.cpp, and, for products with blocks of integers,
+/// in BlockDot.cpp and BlockPanel.cpp. Other products are left to
+/// lower-linalg-to-loops, with a missed-optimization remark.
 #include "lowering/Passes.h"
 #include "lowering/cpu/BlockProducts.h"
 #include "lowering/cpu/Contraction.h"
@@ -27,7 +27,8 @@ namespace cria {
 using namespace mlir;
 using namespace cria;
 
-/// Takes away the fill with zero before `op`, if the accumulator has one.
+/// Removes the fill with zero before `op`, if there is one. Returns whether
+/// there was.
 static bool takeZeroFill(linalg::LinalgOp op) {
   Value acc = op.getDpsInitOperand(0)->get();
   auto fill = dyn_cast_or_null<linalg::FillOp>(op->getPrevNode());
@@ -38,14 +39,15 @@ static bool takeZeroFill(linalg::LinalgOp op) {
   return true;
 }
 
-/// What a memref is a view of.
+/// The memref that a memref is a view of.
 static Value baseOf(Value memref) {
   while (auto view = memref.getDefiningOp<ViewLikeOpInterface>())
     memref = view.getViewSource();
   return memref;
 }
 
-/// Whether an op between two of a block may write to what `memref` views.
+/// Whether an op between two ops of a block may write to the memory that
+/// `memref` views.
 static bool isWrittenBetween(Operation *first, Operation *last, Value memref) {
   for (Operation *op = first->getNextNode(); op != last;
        op = op->getNextNode()) {
@@ -60,15 +62,16 @@ static bool isWrittenBetween(Operation *first, Operation *last, Value memref) {
   return false;
 }
 
-/// The most rows that products which are `invariant` take one by one.
+/// The most rows for which an invariant product multiplies row by row.
 static constexpr int64_t kFewRows = 64;
 
 namespace {
-/// A product with blocks, and the first one whose packed rows it shares.
+/// A product with blocks, and the first product that reads the same rows: both
+/// share the packed rows.
 struct Packing {
   BlockProduct product;
   Operation *first;
-  std::optional<BlockPanels> packed = std::nullopt; // of the first one
+  std::optional<BlockPanels> packed = std::nullopt; // set for the first only
 };
 
 struct LowerContractions
@@ -92,7 +95,7 @@ struct LowerContractions
       }
       StringRef reason;
       std::optional<Contraction> c = Contraction::match(op, reason);
-      // Packing needs to know how many rows there may be.
+      // Packing needs an upper bound of the number of rows.
       if (c && ShapedType::isDynamic(c->m()) && !chunk) {
         reason = "nothing bounds its number of rows";
         c.reset();
@@ -114,7 +117,7 @@ private:
     return amx && c.aType().isBF16() && c.bType().isBF16() && c.n() >= 32;
   }
 
-  /// Says why a contraction becomes loops of scalars.
+  /// Emits a remark that says why a contraction becomes loops of scalars.
   void missed(linalg::LinalgOp op, StringRef reason) {
     remark::missed(op.getLoc(), remark::RemarkOpts::name("scalar-loops")
                                     .category(getArgument())
@@ -125,8 +128,8 @@ private:
 
   using Packings = llvm::MapVector<Operation *, Packing>;
 
-  /// The products with blocks among `ops`, in order; `isBounded`: something
-  /// bounds how many rows there are.
+  /// The products with blocks among `ops`, in order. `isBounded`: the number of
+  /// rows has an upper bound.
   Packings findPackings(ArrayRef<linalg::LinalgOp> ops, bool isBounded) {
     Packings packings;
     for (linalg::LinalgOp op : ops) {
@@ -199,7 +202,7 @@ private:
       return emitFewDots(b, c);
     if (c.invariant)
       return many();
-    // A prompt's head has one row, most often, or none.
+    // The head of a prompt usually has one row or none.
     b.byRows(
         b.size(c.a, 0),
         [&] { emitDot(b, c, /*oneRow=*/true, /*parallel=*/true); }, many);

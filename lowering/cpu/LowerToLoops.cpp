@@ -1,12 +1,12 @@
 /// linalg.generic on memrefs  =>  scf.for { load; payload; store }
 ///
-/// What upstream's linalg-to-loops does, with two differences that let LLVM
-/// vectorize and threads share the work: an innermost reduction is carried in a
-/// register, and the loop over tokens is parallel. And what is done to blocks
-/// of bytes is done to vectors: LLVM would unroll loops so short. A
-/// missed-optimization remark names each sum that LLVM may not vectorize, since
-/// no flag lets it reorder the terms. (Contractions that come here have a
-/// remark of their own.)
+/// Does the same as upstream's linalg-to-loops, with three differences. An
+/// innermost reduction is carried in a register, so that LLVM can vectorize it.
+/// The loop over tokens is parallel. Ops on blocks of bytes become vector ops,
+/// because LLVM would unroll such short loops. A missed-optimization remark
+/// names each sum that LLVM may not vectorize because no flag allows it to
+/// reorder the terms. (Contractions that are lowered here have their own
+/// remark.)
 #include "lowering/Passes.h"
 #include "lowering/kernel/LoopNest.h"
 

@@ -6,7 +6,7 @@
 ///     c = acc
 ///
 /// Accumulators stay in registers over all of k. The last vector of a row may
-/// be narrower; LLVM splits a width that is no register's.
+/// be narrower: if its width is not that of a register, LLVM splits it.
 #include "lowering/cpu/Contraction.h"
 
 using namespace mlir;
@@ -47,10 +47,11 @@ static void emitTile(VectorBuilder &b, const Contraction &c, Tile tile) {
       b.store(acc[r * tile.vectors + v], c.c, {row(r), column(v)});
 }
 
-/// All rows of a band of columns.
+/// Multiplies all rows of a band of columns.
 static void emitBand(VectorBuilder &b, const Contraction &c, Value column,
                      int64_t vectors, int64_t lanes) {
-  // Two registers in five hold no accumulator: a row of b and the splat.
+  // At most three quarters of the registers are accumulators. The others hold a
+  // row of b and the splat.
   int64_t rows = std::max<int64_t>(1, b.unit.registers * 3 / 4 / vectors);
   int64_t m = c.m(), full = m - m % rows;
   if (full)

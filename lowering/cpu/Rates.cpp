@@ -10,9 +10,9 @@
 using namespace cria;
 
 namespace {
-/// CPUs that have features in common, and what was measured on one of them.
+/// CPUs that share features, and the rates measured on one of them.
 struct Family {
-  const char *features; // by commas
+  const char *features; // separated by commas
   double dotBf16, tilesBf16;
   int64_t readStreams;
   bool blocksForL2;
@@ -22,14 +22,14 @@ struct Family {
 static constexpr const char *kOperations = "operations_per_second",
                             *kReads = "read_bytes_per_second";
 
-// Of each CPU the first row that fits.
+// The first row whose features a CPU has is used.
 static constexpr Family kFamilies[] = {
     // Sapphire Rapids, Granite Rapids.
     {"amx-bf16", 0.5, 14.7, 8, true},
-    // Zen 4; the L3 cache feeds it as fast as it multiplies.
+    // Zen 4. Its L3 cache is as fast as its multiplications.
     {"avx512bf16,sse4a", 2, 0, 1, false},
     {"sse4a", 0, 0, 1, false},
-    // Cooper Lake: that of Sapphire Rapids.
+    // Cooper Lake: the rate of Sapphire Rapids.
     {"avx512bf16", 0.5, 0, 1, true},
     {"", 0, 0, 1, true},
 };

@@ -11,32 +11,32 @@
 namespace cria {
 
 struct CpuRates {
-  /// Where they come from: the table's row, or a file.
+  /// The origin of the rates: a row of the table, or a file.
   std::string origin;
-  /// Multiply-adds of bf16 for each of f32 FMA, by vdpbf16ps and by tdpbf16ps
-  /// (AMX); 0 if the CPU lacks the instruction.
+  /// Multiply-adds of bf16 in the time of one of f32 FMA, by vdpbf16ps and by
+  /// tdpbf16ps (AMX); 0 if the CPU lacks the instruction.
   double dotBf16 = 0, tilesBf16 = 0;
   /// The number of distant rows of a matrix that are read fastest together.
   int64_t readStreams = 1;
   /// Whether products of many rows are faster in blocks for the L2 cache.
   bool blocksForL2 = true;
-  /// Of the whole machine: bytes read in a second, and operations in a second
-  /// by the fastest instruction and by f32 FMA. 0 if not measured.
+  /// Rates of the whole machine: bytes read per second, and operations per
+  /// second by the fastest instruction and by f32 FMA. 0 if not measured.
   double bytesPerSecond = 0, flops = 0, f32Flops = 0;
 };
 
 /// The rates measured on CPUs with the same features.
 CpuRates knownRates(const std::function<bool(llvm::StringRef)> &has);
 
-/// Takes over what a file has measured, as cria-bench --save-machine writes it:
+/// Reads measured rates from a file that cria-bench --save-machine wrote:
 ///
 ///   {"cpu": "...",
 ///    "operations_per_second": {"f32 FMA": 4.2e11, "tdpbf16ps": 6.2e12},
 ///    "read_bytes_per_second": {"1": 1.9e10, "8": 2.6e10}}
 ///
-/// Reads are by number of streams. An instruction that the file leaves out
-/// keeps its rate; one that the CPU lacks is ignored. Errors begin with the
-/// path.
+/// The keys of reads are numbers of streams. An instruction that is not in the
+/// file keeps its rate; one that the CPU lacks is ignored. Errors begin with
+/// the path.
 llvm::Error readRates(llvm::StringRef path, CpuRates &rates);
 
 } // namespace cria

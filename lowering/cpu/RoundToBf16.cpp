@@ -18,7 +18,7 @@ namespace cria {
 
 using namespace mlir;
 
-/// A type like `like`, of integers; of vectors if that is one.
+/// The integer type of `bits` bits, or a vector of it if `like` is a vector.
 static Type integersLike(Type like, unsigned bits) {
   Type type = IntegerType::get(like.getContext(), bits);
   auto vector = dyn_cast<VectorType>(like);

@@ -4,10 +4,10 @@
 ///   @head_decode: uses @head_decode.0  =>
 ///   @head_decode.0                        @head_decode, @head_decode.0
 ///
-/// A call of a function that is not inlined is the only reference from one part
-/// to another: LLVM optimizes a part without a look at the others. The callee
-/// is hidden, which binds the call when the parts are linked; what only its own
-/// part refers to is internal.
+/// Parts only refer to each other by calls of functions that are not inlined,
+/// so LLVM can optimize a part without the others. The callee is hidden, which
+/// binds the call when the parts are linked. Symbols that only their own part
+/// refers to are internal.
 #include "lowering/cpu/Split.h"
 
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
@@ -32,7 +32,7 @@ private:
   ModuleOp module;
   SymbolTable symbols;
   llvm::EquivalenceClasses<Operation *> together;
-  /// What a definition needs a declaration of.
+  /// For each definition, the symbols that it needs declarations of.
   llvm::DenseMap<Operation *, llvm::SetVector<Operation *>> declared;
   /// The functions that another part may call.
   llvm::DenseSet<Operation *> called;
@@ -44,7 +44,7 @@ static bool isDeclaration(Operation *op) {
   return function && function.isExternal();
 }
 
-/// Whether a reference is the call of a function that stays one.
+/// Whether a reference is a call of a function that is not inlined.
 static bool isOutwardCall(Operation *user, Operation *symbol) {
   auto function = dyn_cast<LLVM::LLVMFuncOp>(symbol);
   ArrayAttr attributes = function ? function.getPassthroughAttr() : ArrayAttr();
@@ -53,7 +53,7 @@ static bool isOutwardCall(Operation *user, Operation *symbol) {
                             StringAttr::get(symbol->getContext(), "noinline"));
 }
 
-/// Finds what `op` refers to.
+/// Finds the symbols that `op` refers to.
 void Splitter::readReferences(Operation *op) {
   auto uses = SymbolTable::getSymbolUses(op);
   for (const SymbolTable::SymbolUse &use : *uses) {
@@ -70,7 +70,8 @@ void Splitter::readReferences(Operation *op) {
   }
 }
 
-/// Entries are exported, kernels hidden, all else is internal.
+/// Sets the linkage: entries are exported, kernels are hidden, all other
+/// symbols are internal.
 void Splitter::setLinkage(Operation *op) {
   auto function = dyn_cast<LLVM::LLVMFuncOp>(op);
   if (!function || function.getName().starts_with("cria_"))
@@ -81,7 +82,8 @@ void Splitter::setLinkage(Operation *op) {
     function.setLinkage(LLVM::Linkage::Internal);
 }
 
-/// Moves definitions to a module with declarations of what they call.
+/// Moves definitions to a new module, with declarations of the symbols that
+/// they need.
 OwningOpRef<ModuleOp> Splitter::move(ArrayRef<Operation *> definitions) {
   OwningOpRef<ModuleOp> part = cast<ModuleOp>(module->cloneWithoutRegions());
   Block *body = &part->getBodyRegion().emplaceBlock();

@@ -1,4 +1,4 @@
-/// A program in parts that threads compile side by side.
+/// Splits a program into parts that threads compile in parallel.
 #pragma once
 
 #include "mlir/IR/BuiltinOps.h"
@@ -8,9 +8,9 @@
 
 namespace cria {
 
-/// Moves the functions of a module in the LLVM dialect to modules of their own:
-/// each entry, and each kernel with its parallel loops. The parts depend on
-/// the module alone. See Split.cpp.
+/// Moves the functions of a module in the LLVM dialect to new modules: one for
+/// each entry, and one for each kernel with its parallel loops. The parts
+/// depend only on the module. See Split.cpp.
 std::vector<mlir::OwningOpRef<mlir::ModuleOp>>
 splitByKernel(mlir::ModuleOp module);
 

@@ -10,7 +10,7 @@
 
 using namespace cria;
 
-/// Instruction sets that generated code may use where the CPU has them. Each
+/// The instruction sets that generated code may use if the CPU has them. Each
 /// has a CPUID bit that the runtime knows.
 static constexpr const char *kFeatures[] = {
     "amx-bf16",     "amx-int8",   "amx-tile",
@@ -39,7 +39,7 @@ static VectorUnit vectorUnit(const CpuTarget &target) {
   unit.lanes = wide ? 16 : 8;
   unit.registers = wide ? 32 : 16;
   unit.dotBf16 = wide && target.has("avx512bf16") && target.rates.dotBf16 > 1;
-  // Its VEX form has 16 registers of 256 bits.
+  // The VEX form of vpdpbusd has 16 registers of 256 bits.
   unit.dotBytes = wide ? target.has("avx512vnni") : target.has("avxvnni");
   unit.amx = wide && target.has("amx-tile") && target.has("amx-bf16") &&
              target.rates.tilesBf16 > std::max(1.0, target.rates.dotBf16);
@@ -65,7 +65,7 @@ llvm::Expected<CpuTarget> cria::selectCpu(llvm::StringRef name,
     llvm::X86::getFeaturesForCPU(name, features);
     for (llvm::StringRef feature : features)
       has[feature] = true;
-    // LLVM's lists leave out what another feature implies.
+    // LLVM's lists omit features that other features imply.
     if (has.lookup("avx512vl"))
       has["avx512f"] = true;
   }
@@ -73,7 +73,8 @@ llvm::Expected<CpuTarget> cria::selectCpu(llvm::StringRef name,
   for (const char *feature : kFeatures)
     if (has.lookup(feature))
       target.features.push_back(feature);
-  // Less than x86-64-v3 would call libraries for f16 and fused products.
+  // On CPUs below x86-64-v3, code would call libraries for f16 and fused
+  // products.
   for (const char *needed : {"avx2", "fma", "f16c"})
     if (!target.has(needed))
       return llvm::createStringError("CPU '" + name + "': expected " + needed +
@@ -140,7 +141,7 @@ cria::createTargetMachine(const CpuTarget &target) {
   if (!backend)
     return llvm::createStringError(error);
   llvm::TargetOptions options;
-  options.FunctionSections = true; // of which the linker keeps one of equals
+  options.FunctionSections = true; // the linker merges equal sections
   return std::unique_ptr<llvm::TargetMachine>(backend->createTargetMachine(
       triple, "x86-64", target.featureString(), options, llvm::Reloc::PIC_,
       std::nullopt, llvm::CodeGenOptLevel::Aggressive));

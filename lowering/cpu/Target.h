@@ -1,5 +1,5 @@
-/// The CPU that is compiled for, by its features: its name chooses only LLVM's
-/// scheduling tables.
+/// The CPU that code is compiled for, described by its features. The CPU's name
+/// only chooses LLVM's scheduling tables.
 #pragma once
 
 #include "lowering/cpu/Rates.h"
@@ -15,16 +15,16 @@
 namespace cria {
 
 struct CpuTarget {
-  /// As the user named it.
+  /// The CPU as the user named it.
   std::string flag;
   /// LLVM's name, for its scheduling model.
   std::string name;
-  /// Instruction sets that code may use, sorted; the runtime checks each
-  /// before it runs a byte.
+  /// The instruction sets that code may use, sorted. The runtime checks each
+  /// before it runs code.
   std::vector<std::string> features;
   CpuRates rates;
   VectorUnit unit;
-  /// f32 and bf16 convert in hardware.
+  /// Whether the CPU has instructions that convert between f32 and bf16.
   bool convertsBf16 = false;
 
   bool has(llvm::StringRef feature) const;
@@ -32,9 +32,9 @@ struct CpuTarget {
   std::string featureString() const;
 };
 
-/// The CPU of a name that LLVM knows, such as "x86-64-v3" or "znver4", or of
-/// this machine ("native"), by its features. Rates are those of `ratesFile`, if
-/// it is not empty.
+/// The CPU of a name that LLVM knows, such as "x86-64-v3" or "znver4", or the
+/// CPU of this machine ("native"). Rates are those of `ratesFile`, if it is not
+/// empty.
 llvm::Expected<CpuTarget> selectCpu(llvm::StringRef name,
                                     llvm::StringRef ratesFile = "");
 
@@ -51,14 +51,14 @@ std::vector<MultiplyRate> multiplyRates(const CpuTarget &target);
 /// The instruction that multiplies blocks of integers: "vpdpbusd".
 std::string blockInstruction(const CpuTarget &target);
 
-/// The CPUs of a comma-separated list of names, each once. CPUs with the most
-/// features are first, because the runtime prefers them. `ratesFile` is as
-/// above.
+/// The CPUs of a comma-separated list of names, without duplicates. CPUs with
+/// the most features are first, because the runtime prefers them. `ratesFile`
+/// is as above.
 llvm::Expected<std::vector<CpuTarget>>
 selectCpus(llvm::StringRef names, llvm::StringRef ratesFile = "");
 
-/// Code generation for the target, or an error if LLVM lacks it. One thread
-/// uses it at a time.
+/// LLVM's code generator for the target, or an error if LLVM lacks it. Only one
+/// thread at a time may use it.
 llvm::Expected<std::unique_ptr<llvm::TargetMachine>>
 createTargetMachine(const CpuTarget &target);
 

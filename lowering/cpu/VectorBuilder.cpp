@@ -59,9 +59,9 @@ Value VectorBuilder::intrinsic(StringRef name, Type type,
       .getResult(0);
 }
 
-/// Perfect shuffles: each round interleaves the rows of the upper half with
-/// those of the lower. (vector.transpose would come apart into scalars when it
-/// is canonicalized.)
+/// Transposes by perfect shuffles: each round interleaves the rows of the upper
+/// half with those of the lower half. (The canonicalizer would decompose
+/// vector.transpose into scalars.)
 SmallVector<Value> VectorBuilder::transposed(ArrayRef<Value> rows) {
   SmallVector<Value> now(rows);
   auto size = static_cast<int64_t>(rows.size());

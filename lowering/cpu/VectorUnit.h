@@ -19,8 +19,8 @@ struct VectorUnit {
   bool amx = false;
   /// Multiplies tiles of 8 bits (AMX-INT8).
   bool amxBytes = false;
-  /// Distant rows of a matrix that are read together when a product with one
-  /// vector waits for memory. 1: one row after the other.
+  /// The number of distant rows of a matrix that are read together when a
+  /// product with one vector is limited by memory. 1: one row after the other.
   int64_t streams = 1;
   /// How many bytes ahead of its reads a stream prefetches.
   static constexpr int64_t kBytesAhead = 1024;

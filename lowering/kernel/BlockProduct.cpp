@@ -18,7 +18,7 @@ static bool isInteger(Value value, int64_t expected) {
          found.getSExtValue() == expected;
 }
 
-/// Whether it is the f32 of the f16 in two bytes.
+/// Whether `value` is the f32 of the f16 in two bytes.
 static bool isScale(Value value, Value low, Value high) {
   Value eight;
   auto shifted =
@@ -30,7 +30,8 @@ static bool isScale(Value value, Value low, Value high) {
          isInteger(eight, 8);
 }
 
-/// Whether it is the integer in the half of a byte that loop `half` is, less 8.
+/// Whether `value` is the integer in a half of a byte, minus 8. The loop `half`
+/// chooses the half.
 static bool isNibble(Value value, Value byte, unsigned half) {
   Value shift, mask, offset, index, two;
   auto part = m_Op<arith::AndIOp>(
@@ -46,7 +47,7 @@ static bool isNibble(Value value, Value byte, unsigned half) {
   return loop && loop.getDim() == half;
 }
 
-/// The matrix that bytes [first, first + count) of each block are taken from.
+/// The matrix whose blocks the bytes [first, first + count) are taken from.
 static Value sourceOf(Value bytes, int64_t first, int64_t count) {
   auto view = bytes.getDefiningOp<OffsetSizeAndStrideOpInterface>();
   if (!isa_and_present<memref::SubViewOp, tensor::ExtractSliceOp>(
@@ -67,14 +68,15 @@ static Value sourceOf(Value bytes, int64_t first, int64_t count) {
   return fits ? source : Value();
 }
 
-/// The codes whose halves are a dimension of their own.
+/// The codes before their halves became a dimension of their own.
 static Value withoutHalves(Value codes) {
   Operation *op = codes.getDefiningOp();
   bool fits = isa_and_present<memref::ExpandShapeOp, tensor::ExpandShapeOp>(op);
   return fits ? op->getOperand(0) : Value();
 }
 
-/// Whether the body adds such terms; `halves`: of numbers of four bits.
+/// Whether the body adds the terms of BlockProduct. `halves`: numbers have four
+/// bits.
 static bool hasPayload(Block &body, bool halves) {
   auto argument = [&](unsigned i) -> Value { return body.getArgument(i); };
   Value code, scale;

@@ -8,9 +8,10 @@ namespace cria {
 /// out[t, n] += sum over blocks b and their 32 numbers j of
 ///   (codes[t, b, j] * scales[t, b]) * (code(n, b, j) * scale(n, b))
 ///
-/// with the codes and scales of n in the bytes of `weights`: an f16, and after
-/// it 32 integers of 8 bits, or 16 bytes, byte i with number i in its low half
-/// and number i + 16 in its high half, each plus 8.
+/// The codes and scales of n are in the bytes of `weights`. Each block is an
+/// f16 scale, followed by 32 integers of 8 bits, or by 16 bytes, of which byte
+/// i has number i in its low half and number i + 16 in its high half, each plus
+/// 8.
 struct BlockProduct {
   mlir::Value codes;   // (T, B, 32) i8
   mlir::Value scales;  // (T, B) f16
@@ -21,9 +22,10 @@ struct BlockProduct {
   static constexpr int64_t kNumbers = 32;
   static constexpr int64_t kScaleBytes = 2;
 
-  /// Reads a linalg op on tensors or memrefs as such a product, whose factors
-  /// may be regrouped and whose terms may be added in any order. `reason` says
-  /// if only the order, the loops or the operands of the op are wrong.
+  /// Reads a linalg op on tensors or memrefs as a product of this form, whose
+  /// factors may be regrouped and whose terms may be added in any order.
+  /// `reason` is set if only the order, the loops or the operands of the op are
+  /// wrong.
   static std::optional<BlockProduct> match(mlir::linalg::LinalgOp op,
                                            llvm::StringRef &reason);
 

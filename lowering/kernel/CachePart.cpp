@@ -26,7 +26,8 @@ static bool isF32(Value tensor) {
   return cast<RankedTensorType>(tensor.getType()).getElementType().isF32();
 }
 
-/// A slice of a layer's keys, of all KV heads; of whole ones if `isWhole`.
+/// A slice of a layer's keys, with all KV heads. If `isWhole`, it must have all
+/// elements of each key.
 static tensor::ExtractSliceOp cacheSlice(Value value, bool isWhole) {
   auto slice = value.getDefiningOp<tensor::ExtractSliceOp>();
   if (!slice || slice.getSourceType().getRank() < 4 ||
@@ -46,14 +47,16 @@ static tensor::ExtractSliceOp cacheSlice(Value value, bool isWhole) {
   return fits ? slice : nullptr;
 }
 
-/// Whether a value is `of` divided by a constant, or what is left of that.
+/// Whether a value is `of` divided by a constant, or the remainder of this
+/// division.
 template <typename Op>
 static bool isOverSize(Value value, Value of, int64_t by) {
   auto op = value.getDefiningOp<Op>();
   return op && op.getLhs() == of && getConstantIntValue(op.getRhs()) == by;
 }
 
-/// The tensor that an index, cast from i32, is an element of, at `at`.
+/// The tensor that an index, cast from i32, is an element of. `at` receives the
+/// element's place.
 static Value readAt(Value index, SmallVectorImpl<Value> &at) {
   auto cast = index.getDefiningOp<arith::IndexCastOp>();
   auto read = cast ? cast.getIn().getDefiningOp<tensor::ExtractOp>()
@@ -71,7 +74,8 @@ static bool isLoop(Value value, unsigned loop) {
 
 namespace {
 /// Reads ((t,) h, s, ...)  =>  cache[pages[(t,) key / P], layer, h, key mod P,
-/// ...], where key is first + s; of tokens, at most the token's position.
+/// ...], where key is first + s. With a loop t over tokens, key is at most the
+/// token's position.
 class Gather {
 public:
   explicit Gather(GenericOp op) : op(op) {}
@@ -83,7 +87,7 @@ private:
 
   GenericOp op;
   CachePart part;
-  unsigned lead = 0; // loops of tokens
+  unsigned lead = 0; // the number of loops over tokens: 0 or 1
 };
 } // namespace
 
@@ -141,7 +145,7 @@ static CachePart gatheredPart(GenericOp op) {
   return op ? Gather(op).read() : CachePart();
 }
 
-/// [layer, 0, first, ...] [1, KVH, S, ...] of a cache, without its layer.
+/// Reads a slice [layer, 0, first, ...] [1, KVH, S, ...] of a cache.
 static CachePart slicedPart(Value value, bool isWhole) {
   auto slice = cacheSlice(value, isWhole);
   if (!slice)
@@ -151,8 +155,8 @@ static CachePart slicedPart(Value value, bool isWhole) {
           slice.getMixedSizes()[2], nullptr};
 }
 
-/// What an op has gathered, of which a slice takes all but in the last
-/// dimension.
+/// The op that gathered the rows of which `value` is a slice. The slice must
+/// have all elements except in the last dimension.
 static GenericOp gatheredRows(Value value) {
   auto slice = value.getDefiningOp<tensor::ExtractSliceOp>();
   auto op =
@@ -173,13 +177,14 @@ static GenericOp gatheredRows(Value value) {
   return isWhole ? op : nullptr;
 }
 
-/// Numbers (KVH, S, B, N) that an op makes of each element of a cache's slices;
-/// of tokens that have pages each, (T, KVH, S, B, N).
+/// Reads an op that makes numbers (KVH, S, B, N) from slices of a cache,
+/// element by element; if each token has its own pages, numbers (T, KVH, S, B,
+/// N).
 static CachePart widenedPart(GenericOp op) {
   if (!op || op.hasIndexSemantics() || !isF32(op.getResult(0)))
     return {};
   auto made = cast<RankedTensorType>(op.getResult(0).getType());
-  unsigned places = op.getNumLoops() - 2; // in front of blocks and numbers
+  unsigned places = op.getNumLoops() - 2; // before blocks and numbers
   if (places < 2 || places > 3 || made.isDynamicDim(places) ||
       made.isDynamicDim(places + 1))
     return {};

@@ -1,20 +1,21 @@
-/// What attention reads of a KV cache, read from linalg.
+/// The part of a KV cache that attention reads, found in linalg.
 #pragma once
 
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 
 namespace cria {
 
-/// An op that makes each element from others, found by its place alone; null if
-/// the op is none.
+/// The op if it is elementwise: it makes each element from elements whose place
+/// depends only on the element's own place. Else null.
 mlir::linalg::GenericOp elementwise(mlir::Operation *op);
 
-/// Where numbers (KVH, S, D) come from, or, where each token has pages,
-/// (T, KVH, S, D): keys of a layer of a cache, and what widens its elements.
+/// The origin of numbers (KVH, S, D), or, if each token has its own pages, (T,
+/// KVH, S, D): keys of a layer of a cache, and the op that widens their
+/// elements, if any.
 struct CachePart {
   mlir::Value cache;
-  /// What numbers and positions of pages they are gathered by; null where the
-  /// cache is not paged.
+  /// The page numbers and the positions by which the keys are gathered; null if
+  /// the cache is not paged.
   mlir::Value pages, positions;
   mlir::OpFoldResult layer, first, count;
   mlir::linalg::GenericOp widened;
@@ -27,7 +28,7 @@ struct CachePart {
   }
 };
 
-/// The part of a cache that a tensor is; without a cache where it is of none.
+/// The part of a cache that a tensor is. `cache` is null if the tensor is none.
 CachePart cachePart(mlir::Value value);
 
 } // namespace cria

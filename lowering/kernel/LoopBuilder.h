@@ -1,5 +1,4 @@
-/// Builds loops, branches and the arithmetic of their numbers, for schedules of
-/// either target.
+/// Builds loops, branches and index arithmetic, for schedules of both targets.
 #pragma once
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -9,12 +8,13 @@ namespace cria {
 
 class LoopBuilder : public mlir::ImplicitLocOpBuilder {
 public:
-  /// `overflow` says which overflow of integers may be assumed not to happen.
+  /// `overflow` says which integer overflows may be assumed not to happen.
   LoopBuilder(mlir::Location loc, const mlir::OpBuilder &builder,
               mlir::arith::IntegerOverflowFlags overflow = {})
       : ImplicitLocOpBuilder(loc, builder), overflow(overflow) {}
 
-  // Integers of one type, unsigned where it matters; folds constants.
+  // Arithmetic of integers of one type, unsigned where it matters. Constants
+  // are folded.
   mlir::Value add(mlir::Value a, mlir::Value b);
   mlir::Value add(mlir::Value a, int64_t b);
   mlir::Value sub(mlir::Value a, mlir::Value b);

@@ -38,7 +38,8 @@ void LoopNest::emit(bool parallel) {
   for (unsigned loop = 0; loop < op.getNumLoops(); ++loop)
     if (!ivs[loop])
       loops.push_back(loop);
-  // Of whole nests only the innermost: so LLVM sees one loop to vectorize.
+  // In a whole nest only the innermost loop is carried, so that LLVM has one
+  // loop to vectorize.
   size_t most = loops.size() == op.getNumLoops() ? 1 : loops.size();
   for (unsigned loop : llvm::reverse(loops)) {
     if (carried == most || !isCarried(loop))
@@ -53,7 +54,7 @@ SmallVector<Value> LoopNest::indices(OpOperand &operand) {
   return llvm::map_to_vector(map.getResults(), [&](AffineExpr expr) -> Value {
     if (auto dim = dyn_cast<AffineDimExpr>(expr))
       return ivs[dim.getPosition()];
-    // A map of the loops that it names alone.
+    // A map that only has the loops which the expression uses.
     SmallVector<Value> used;
     SmallVector<AffineExpr> dims(map.getNumDims());
     for (unsigned i = 0; i < map.getNumDims(); ++i)
@@ -69,7 +70,7 @@ SmallVector<Value> LoopNest::indices(OpOperand &operand) {
   });
 }
 
-/// Each output's current element, null where the payload does not read it.
+/// The current element of each output; null if the payload does not read it.
 SmallVector<Value> LoopNest::initial() {
   SmallVector<Value> values;
   for (OpOperand &init : op.getDpsInitsMutable()) {
@@ -81,7 +82,7 @@ SmallVector<Value> LoopNest::initial() {
   return values;
 }
 
-/// The payload at the current indices; returns what it yields.
+/// Emits the payload at the current indices. Returns the values that it yields.
 SmallVector<Value> LoopNest::payload(ValueRange accumulators) {
   IRMapping mapping;
   for (OpOperand *input : op.getDpsInputOperands()) {
@@ -113,7 +114,7 @@ bool LoopNest::isOfBlocks() {
   unsigned last = op.getNumLoops() - 1;
   if (op.getNumReductionLoops() || lanes() < least || lanes() > most)
     return false;
-  // Along the last loop side by side, or the same for all of it.
+  // Elements are adjacent along the last loop, or the same for all of the loop.
   auto isAlong = [&](OpOperand &operand) {
     AffineMap map = op.getMatchingIndexingMap(&operand);
     auto type = dyn_cast<MemRefType>(operand.get().getType());
@@ -138,7 +139,8 @@ bool LoopNest::isOfBlocks() {
          });
 }
 
-/// What the payload reads of an input: an element, or a vector of them.
+/// The value that the payload reads from an input: an element, or a vector of
+/// elements.
 Value LoopNest::load(OpOperand &operand) {
   Value memref = operand.get();
   auto type = dyn_cast<MemRefType>(memref.getType());
@@ -153,7 +155,7 @@ Value LoopNest::load(OpOperand &operand) {
   return vector::LoadOp::create(b, vector, memref, indices(operand));
 }
 
-/// The elements of all turns of the innermost loop.
+/// Computes and stores the elements of all turns of the innermost loop.
 void LoopNest::storeVectors() {
   ivs.back() = arith::ConstantIndexOp::create(b, 0);
   SmallVector<Value> results = payload(SmallVector<Value>(op.getNumDpsInits()));
@@ -174,7 +176,7 @@ bool LoopNest::isTokens(unsigned loop) {
          !op->getParentOfType<scf::ForallOp>();
 }
 
-/// Loops that carry the outputs' elements; returns the last ones.
+/// Emits loops that carry the outputs' elements. Returns the final elements.
 SmallVector<Value> LoopNest::emitCarried(ArrayRef<unsigned> loops,
                                          ValueRange sums) {
   if (loops.empty())
@@ -188,7 +190,7 @@ SmallVector<Value> LoopNest::emitCarried(ArrayRef<unsigned> loops,
   ivs[dim] = loop.getInductionVar();
   auto yielded = emitCarried(loops.drop_front(), loop.getRegionIterArgs());
   scf::YieldOp::create(b, yielded);
-  ivs[dim] = Value(); // No output depends on it.
+  ivs[dim] = Value(); // No output depends on this loop.
   return SmallVector<Value>(loop.getResults());
 }
 

@@ -6,22 +6,23 @@
 
 namespace cria {
 
-/// Builds loops around the op's payload, outermost first. Reductions that lie
-/// innermost are carried in registers.
+/// Builds loops around the op's payload, outermost first. Innermost reductions
+/// are carried in registers.
 class LoopNest {
 public:
   LoopNest(mlir::OpBuilder &builder, mlir::linalg::LinalgOp op);
 
   /// The number of iterations of a loop.
   mlir::Value size(unsigned loop);
-  /// Makes no loop, but computes the elements at `index`.
+  /// Makes no loop for this dimension, but computes the elements at `index`.
   void give(unsigned loop, mlir::Value index) { ivs[loop] = index; }
-  /// Emits the loops that have no index yet; the op stays. If `parallel`, the
-  /// outermost loop is an scf.forall if its extent is dynamic, the tokens, and
-  /// no scf.forall is around it.
+  /// Emits the loops that have no index yet. The op is not erased. If
+  /// `parallel`, the outermost loop is an scf.forall if its extent is dynamic
+  /// (the number of tokens) and it is not inside of an scf.forall.
   void emit(bool parallel);
-  /// Whether the innermost loop can be one vector: elementwise, of a block of
-  /// numbers that lie side by side. LLVM would unroll it instead.
+  /// Whether the innermost loop can be one vector: the op is elementwise, and
+  /// the loop runs over adjacent numbers of a block. LLVM would unroll this
+  /// loop instead.
   bool isOfBlocks();
   /// Emits the loops of an op on blocks: each iteration of the second to last
   /// loop computes a vector.
@@ -44,7 +45,7 @@ private:
   mlir::ImplicitLocOpBuilder b;
   mlir::linalg::LinalgOp op;
   llvm::SmallVector<mlir::Range> ranges;
-  /// The index of each loop: null where there is none.
+  /// The index of each loop; null if it has none yet.
   llvm::SmallVector<mlir::Value> ivs;
   /// How many of the innermost loops carry their sums.
   size_t carried = 0;

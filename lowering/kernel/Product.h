@@ -14,7 +14,8 @@ bool isProduct(mlir::linalg::LinalgOp op);
 /// or the op is a named one, which has no order.
 bool mayReorder(mlir::linalg::LinalgOp product);
 
-/// The loops that a map's results are, as in the maps of a product.
+/// The loops that the results of a map are, for maps such as those of a
+/// product.
 llvm::SmallVector<unsigned> loops(mlir::AffineMap map);
 
 } // namespace cria
