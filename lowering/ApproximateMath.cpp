@@ -1,8 +1,8 @@
 /// math.exp, math.tanh, ...  =>  arithmetic, by upstream's patterns
 ///
-/// Some functions become others first (tan: sin over cos), then each of f32 a
-/// polynomial, or a quotient of two. No function may be left that LLVM calls a
-/// library for.
+/// Some functions are first replaced by others (tan: sin over cos). Then each
+/// f32 function becomes a polynomial, or a quotient of two. No function may be
+/// left for which LLVM would call a library.
 #include "lowering/Passes.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -58,8 +58,8 @@ struct ExpandExp : OpRewritePattern<math::ExpOp> {
 };
 } // namespace
 
-/// sin(x), cos(x) of f32 => of x - k 2 pi, computed in f64: the polynomials are
-/// near to sine and cosine for small x only.
+/// Replaces x in sin(x) and cos(x) of f32 by x - k 2 pi, computed in f64: the
+/// polynomials are only accurate for small x.
 static void reduceAngle(Operation *op) {
   Value x = op->getOperand(0);
   if (!getElementTypeOrSelf(x.getType()).isF32())
@@ -108,7 +108,7 @@ struct ApproximateMath : cria::impl::ApproximateMathBase<ApproximateMath> {
       return name != math::RsqrtOp::getOperationName() &&
              (!exp2 || name != math::ExpOp::getOperationName());
     });
-    // Also of what polynomials are made of.
+    // Also applies to the exp that polynomials of other functions use.
     if (exp2)
       second.add<ExpandExp>(context);
     polynomials = std::move(second);
@@ -116,8 +116,8 @@ struct ApproximateMath : cria::impl::ApproximateMathBase<ApproximateMath> {
   }
 
   void runOnOperation() override {
-    // Upstream's passes for narrow floats let each result stay wide; an op's
-    // meaning is that it is rounded.
+    // Upstream's passes for narrow floats allow each result to stay wide, but
+    // an op's result must be rounded.
     getOperation()->walk([](arith::ArithFastMathInterface op) {
       if (isa<arith::ExtFOp, arith::TruncFOp>(op))
         op->removeAttr(op.getFastMathAttrName());
@@ -147,7 +147,7 @@ struct ApproximateMath : cria::impl::ApproximateMathBase<ApproximateMath> {
   }
 
 private:
-  /// Applies patterns to functions, and to those that take their places.
+  /// Applies patterns to functions, and to the functions that replace them.
   LogicalResult apply(const FrozenRewritePatternSet &patterns) {
     SmallVector<Operation *> functions;
     getOperation()->walk([&](Operation *op) {

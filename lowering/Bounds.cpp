@@ -10,8 +10,8 @@
 using namespace mlir;
 using namespace cria;
 
-/// The most tokens that a function takes. An entry that draws an id reads the
-/// logits of one.
+/// The most tokens of a call. An entry that draws an id reads the logits of one
+/// token.
 static int64_t mostTokens(func::FuncOp function) {
   auto chunk = function->getAttrOfType<IntegerAttr>("chunk");
   return chunk ? chunk.getInt() : 1;
@@ -19,8 +19,9 @@ static int64_t mostTokens(func::FuncOp function) {
 
 Bounds::Bounds(func::FuncOp function) : chunk(mostTokens(function)) {}
 
-/// Of an argument of an entry, as it says; of a kernel's, as its callers say.
-/// One that nothing calls may as well take tokens.
+/// The bound of an argument. The attribute `arguments` bounds an entry's
+/// arguments, and the callers bound a kernel's. An argument of a kernel that
+/// nothing calls is taken for a number of tokens.
 std::optional<int64_t> Bounds::most(BlockArgument argument) const {
   auto function =
       dyn_cast<func::FuncOp>(argument.getParentBlock()->getParentOp());
@@ -50,7 +51,7 @@ std::optional<int64_t> Bounds::most(BlockArgument argument) const {
   return result.value_or(chunk);
 }
 
-/// Of the least of a map's results.
+/// The bound of the minimum of a map's results.
 std::optional<int64_t> Bounds::most(AffineMap map, ValueRange operands) const {
   SmallVector<std::optional<int64_t>> least(operands.size(), 0), greatest;
   for (Value operand : operands)
@@ -74,11 +75,11 @@ std::optional<int64_t> Bounds::most(Value size) const {
   if (auto argument = dyn_cast<BlockArgument>(size))
     return most(argument);
   Operation *op = size.getDefiningOp();
-  // What a kernel is given has a row for each token.
+  // The dynamic dimension of a function's argument is the number of tokens.
   if (auto dim = dyn_cast<memref::DimOp>(op))
     return isa<BlockArgument>(dim.getSource()) ? std::optional(chunk)
                                                : std::nullopt;
-  // No number is negative.
+  // The results are at most the first operand, because no number is negative.
   if (isa<arith::SubIOp, arith::DivUIOp, arith::DivSIOp, arith::CeilDivUIOp,
           arith::CeilDivSIOp, arith::FloorDivSIOp>(op))
     return most(op->getOperand(0));

@@ -5,11 +5,13 @@
 
 namespace cria {
 
-/// Bounds sizes by constants, and numbers of tokens by the function's `chunk`.
+/// Bounds sizes by constants. The number of tokens is bounded by the function's
+/// `chunk`.
 class Bounds {
 public:
   explicit Bounds(mlir::func::FuncOp function);
-  /// Nothing if no bound follows from the ops that compute the size.
+  /// The upper bound of a size; nothing if no bound follows from the ops that
+  /// compute the size.
   std::optional<int64_t> most(mlir::Value size) const;
 
 private:

@@ -1,6 +1,6 @@
 /// scf.for iter_args(%x) { ... yield %y }
 ///   =>
-/// scf.for iter_args(%x) { ... yield (%y, put where %x is) }
+/// scf.for iter_args(%x) { ... yield (%y, materialized in %x) }
 #include "lowering/Destination.h"
 #include "lowering/Passes.h"
 
@@ -31,7 +31,7 @@ static void carryInPlace(Block &body, ValueRange carried) {
   Operation *yield = body.getTerminator();
   ImplicitLocOpBuilder b(yield->getLoc(), yield);
   SmallVector<Value> made(yield->getOperands());
-  // What changes places is copied before any is written over.
+  // Tensors that change places are copied before one of them is overwritten.
   for (auto [i, value] : llvm::enumerate(made))
     for (auto [j, other] : llvm::enumerate(carried))
       if (i != j && isa<RankedTensorType>(value.getType()) &&
@@ -55,7 +55,7 @@ struct CarryInPlace : cria::impl::CarryInPlaceBase<CarryInPlace> {
       carryInPlace(*loop.getBody(), loop.getRegionIterArgs());
     });
     getOperation().walk([](scf::WhileOp loop) {
-      // What the condition passes on is what came in.
+      // The condition passes its arguments on unchanged.
       if (llvm::equal(loop.getConditionOp().getArgs(),
                       loop.getBeforeArguments()))
         carryInPlace(*loop.getAfterBody(), loop.getAfterArguments());

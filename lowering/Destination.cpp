@@ -8,7 +8,7 @@
 using namespace mlir;
 using namespace cria;
 
-/// The same for an op that calls nothing.
+/// The destination of the result of an op that is not a call.
 static Value ownDestination(OpResult result) {
   Operation *op = result.getOwner();
   if (auto style = dyn_cast<DestinationStyleOpInterface>(op))
@@ -32,7 +32,7 @@ Value cria::destinationOf(OpResult result) {
     return {};
   Value value =
       callee.front().getTerminator()->getOperand(result.getResultNumber());
-  // What it calls itself is not looked into: it may be itself.
+  // Calls inside the callee are not followed, because they may be recursive.
   while (auto inner = dyn_cast_if_present<OpResult>(value))
     value = ownDestination(inner);
   auto argument = dyn_cast_if_present<BlockArgument>(value);

@@ -41,7 +41,7 @@ static bool fits(EntryArgument what, Type type) {
     return shaped && shaped.hasStaticShape() && shaped.getRank() == rank &&
            element;
   };
-  // Of any number of pages.
+  // The number of pages is dynamic.
   auto isPaged = [&](int64_t rank, bool element) {
     return shaped && shaped.getRank() == rank && shaped.isDynamicDim(0) &&
            shaped.getNumDynamicDims() == 1 && element;
@@ -117,7 +117,8 @@ static bool isOptional(EntryArgument what, bool draws) {
          llvm::is_contained({Is::Cache, Is::FirstHidden, Is::Hidden}, what);
 }
 
-/// Reports an argument that an entry of its kind lacks, or has not.
+/// Reports an argument that an entry of this kind must have and lacks, or has
+/// and must not have.
 static LogicalResult verifyKind(func::FuncOp entry,
                                 const EntryArguments &arguments) {
   bool draws = arguments.drawsId();

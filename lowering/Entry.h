@@ -1,66 +1,69 @@
-/// The calling convention of entry functions from the linalg phase on: the
-/// attribute `arguments`, written once where linalg is made, says what each
-/// argument is, and `chunk` how many tokens a call takes at most.
+/// The calling convention of entry functions from the linalg phase on. The
+/// attribute `arguments`, which is written when linalg is made, says what each
+/// argument is. The attribute `chunk` is the most tokens of a call.
 #pragma once
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
 namespace cria {
 
-/// What an argument of an entry is; up to Arena in the order of CriaEntry in
-/// runtime/Abi.h.
+/// The kinds of arguments of an entry. Ids to Arena are in the order of
+/// CriaEntry in runtime/Abi.h.
 enum class EntryArgument {
   Ids,         ///< (chunk) i32, of which `tokens` are read
-  Tokens,      ///< index: how many
-  Position,    ///< index: of the first of them
-  First,       ///< index: the first token whose logits are wanted
-  FirstHidden, ///< index: the first token whose hidden states are wanted
-  Source,      ///< index: tokens of the text that an encoder has read
+  Tokens,      ///< index: the number of tokens
+  Position,    ///< index: the position of the first token
+  First,       ///< index: the first token whose logits are returned
+  FirstHidden, ///< index: the first token whose hidden states are returned
+  Source,      ///< index: the number of tokens that the encoder has read
   Logits,      ///< (chunk, vocab) f32; updated in place
   Hidden,      ///< (chunk, hidden size) f32; updated in place
-  Cache,       ///< (layers, heads, positions, size), or with (blocks, bytes) in
-               ///< place of the size; each updated in place. Paged: (pages,
-               ///< layers, heads, page, ...), of any number of pages
+  Cache,       ///< (layers, heads, positions, size), or (..., blocks, bytes);
+               ///< updated in place. Paged: (pages, layers, heads, page, ...)
+               ///< with a dynamic number of pages
   Arena,       ///< bytes: scratch, in the tile phase
-  Seen,        ///< i32: the ids of the text so far, a bit each
+  Seen,        ///< i32: the ids of the text so far, one bit for each id
   Sampled,     ///< i32: the CriaSampled of the id that is drawn
-  State,       ///< bytes: the CriaStepState, which says how
-  Positions,   ///< (chunk) i32: of each token, in place of Position
-  Pages,       ///< (width) i32: the text's pages; or (chunk, width), of each
-               ///< token's
+  State,       ///< bytes: the CriaStepState, with the options of sampling
+  Positions,   ///< (chunk) i32: the position of each token
+  Pages,       ///< (width) i32: the text's pages; or (chunk, width): the pages
+               ///< of each token's text
 };
 
-/// The arguments of one entry function. An entry runs tokens, and has all of
-/// Ids to Logits, FirstHidden and Hidden only where it returns hidden states;
-/// or it draws an id from the only row of the logits, and has Logits, Seen,
-/// Sampled and State. One over paged caches has Pages in place of Source; where
-/// each token has pages, Positions in place of Position.
+/// The arguments of one entry function. There are two kinds of entries:
+/// - An entry that runs tokens has Ids to Logits. It has FirstHidden and Hidden
+///   only if it returns hidden states. Over paged caches it has Pages instead
+///   of Source, and, if each token has its own pages, Positions instead of
+///   Position.
+/// - An entry that draws an id from the only row of logits has Logits, Seen,
+///   Sampled and State.
 class EntryArguments {
 public:
-  /// Those of a function that has the attribute; an error at the function where
-  /// it does not fit the arguments, or an entry that runs tokens has no
-  /// `chunk`.
+  /// The arguments of a function with the attribute `arguments`. An error at
+  /// the function if the attribute does not fit the arguments, or if an entry
+  /// that runs tokens has no `chunk`.
   static mlir::FailureOr<EntryArguments> of(mlir::func::FuncOp entry);
 
   /// Writes the attribute.
   static void set(mlir::func::FuncOp entry, llvm::ArrayRef<EntryArgument> all);
-  /// Adds an argument behind the others.
+  /// Adds an argument after the others.
   static void append(mlir::func::FuncOp entry, EntryArgument what,
                      mlir::Type type);
 
-  /// As the attribute says it.
+  /// The name of an argument in the attribute.
   static llvm::StringRef nameOf(EntryArgument what);
 
   llvm::ArrayRef<EntryArgument> all() const { return arguments; }
   bool has(EntryArgument what) const;
   /// Whether the entry draws an id; else it runs tokens.
   bool drawsId() const { return has(EntryArgument::Sampled); }
-  /// Where an argument stands that there is one of.
+  /// The index of an argument that occurs once.
   unsigned at(EntryArgument what) const;
-  /// Where the caches stand, in order.
+  /// The indices of the caches, in order.
   llvm::SmallVector<unsigned> caches() const;
-  /// Where those stand that the entry returns, updated in place, in the order
-  /// of its results; `logits` says whether the logits are among them.
+  /// The indices of the arguments that the entry updates in place and returns,
+  /// in the order of its results. `logits` says whether the logits are among
+  /// them.
   llvm::SmallVector<unsigned> outputs(bool logits) const;
 
 private:

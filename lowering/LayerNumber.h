@@ -17,7 +17,8 @@ struct LayerNumber {
   int64_t last = 0;
 };
 
-/// The number of the loop whose induction variable `layer` is.
+/// The layers that the induction variable `layer` counts; nothing if `layer` is
+/// not the induction variable of a loop with constant bounds.
 inline std::optional<LayerNumber> loopNumber(mlir::Value layer) {
   auto argument = llvm::dyn_cast<mlir::BlockArgument>(layer);
   auto loop = argument ? llvm::dyn_cast_or_null<mlir::scf::ForOp>(
@@ -38,7 +39,7 @@ inline std::optional<LayerNumber> loopNumber(mlir::Value layer) {
   return LayerNumber{*first, *step, *last};
 }
 
-/// Nothing if `layer` is not such a number.
+/// The layers that `layer` stands for; nothing if it is not as described above.
 inline std::optional<LayerNumber> layerNumber(mlir::Value layer) {
   std::optional<int64_t> offset = 0;
   while (auto sum = layer.getDefiningOp<mlir::arith::AddIOp>()) {
@@ -63,7 +64,8 @@ inline std::optional<LayerNumber> layerNumber(mlir::Value layer) {
   return LayerNumber{*first, number->step, *last};
 }
 
-/// Reports a layer of `op` that is not such a number, or not below `count`.
+/// Reports an error if `layer` of `op` is not as described above, or not below
+/// `count`.
 inline llvm::LogicalResult verifyLayer(mlir::Operation *op, mlir::Value layer,
                                        int64_t count) {
   std::optional<LayerNumber> number = layerNumber(layer);

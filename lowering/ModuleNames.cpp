@@ -13,8 +13,9 @@ ModuleNames::ModuleNames(const Manifest &manifest) {
       weights[weight->getString("symbol").value_or("")] = weight;
 }
 
-/// {"path": "model.layers.{}.mlp.up_proj", "first": 0, "step": 1}, where
-/// `value` is a weight: in turn t, the number in the path is first + step * t.
+/// The name of the module of a weight, such as {"path":
+/// "model.layers.{}.mlp.up_proj", "first": 0, "step": 1}; nothing if `value` is
+/// no weight. In turn t, the number in the path is first + step * t.
 std::optional<json::Object> ModuleNames::weightOf(Value value,
                                                   StringRef side) const {
   auto call = value.getDefiningOp<func::CallOp>();
@@ -51,8 +52,9 @@ json::Array ModuleNames::modulesOf(func::CallOp call) const {
   return modules;
 }
 
-/// Adds the name of `value` as the input of a module: what a kernel takes is
-/// followed by the weight that it meets first.
+/// Adds the name of `value` as the input of a module. In a call of a kernel,
+/// the operand after a value is the first weight that the value is multiplied
+/// with.
 void ModuleNames::addInputs(Value value, json::Array &names,
                             bool firstTurn) const {
   for (OpOperand &use : value.getUses()) {

@@ -20,7 +20,8 @@ namespace cria {
 
 class ModuleNames {
 public:
-  /// Names by the weights of `manifest`, which outlives this object.
+  /// Names results after the weights of `manifest`, which must outlive this
+  /// object.
   explicit ModuleNames(const Manifest &manifest);
 
   /// The modules whose weights a kernel reads; they have no side.
@@ -30,7 +31,7 @@ public:
   llvm::json::Array of(mlir::OpResult result,
                        const llvm::json::Array &modules) const;
   /// The name of the rows that a kernel appends to a KV cache ("key", "value"),
-  /// or of the queries that it makes with them: that of the module that holds
+  /// or of the queries that it makes with them: the name of the module that has
   /// the kernel's last weight.
   static llvm::json::Array ofAttention(const llvm::json::Array &modules,
                                        llvm::StringRef side);

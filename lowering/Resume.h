@@ -8,8 +8,8 @@ namespace cria {
 /// The phase of a module, Import to Tile, as its ops show.
 Phase phaseOf(mlir::ModuleOp module);
 
-/// Sets the options with which a text with a manifest was made. An error if
-/// the user asked for others.
+/// Sets the options to those with which a text with a manifest was made. An
+/// error if the user asked for others.
 llvm::Error resume(CompileOptions &options, Phase phase,
                    const Manifest &manifest);
 
@@ -17,8 +17,8 @@ llvm::Error resume(CompileOptions &options, Phase phase,
 /// user asked for, if any.
 llvm::Error checkModel(const CompileOptions &options, const Manifest &manifest);
 
-/// Checks that the manifest of the file `input` at Tile has the target that is
-/// compiled for.
+/// Checks that the manifest of the file `input` at Tile has the target of this
+/// compilation.
 llvm::Error checkTarget(const PipelineOptions &options, llvm::StringRef input,
                         const Manifest &manifest);
 

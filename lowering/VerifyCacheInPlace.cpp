@@ -1,5 +1,6 @@
-/// The no-copy certificate: a compilation succeeds only if no KV cache, nor a
-/// layer of one, is copied, and no buffer is allocated that could hold one.
+/// Checks that caches are never copied. A compilation only succeeds if no KV
+/// cache, and no layer of a cache, is copied, and no buffer is allocated that
+/// could hold one.
 #include "lowering/Entry.h"
 #include "lowering/Passes.h"
 
@@ -20,7 +21,8 @@ static ArrayRef<int64_t> significant(Type type) {
       [](int64_t size) { return size == 1; });
 }
 
-/// The cache whose shape, or whose layer's shape, the buffer has.
+/// A cache that has the shape of the buffer, or whose layer has it; null if
+/// there is none.
 static MemRefType cacheLike(ArrayRef<MemRefType> caches, Type buffer) {
   ArrayRef<int64_t> shape = significant(buffer);
   for (MemRefType cache : caches)
@@ -31,8 +33,8 @@ static MemRefType cacheLike(ArrayRef<MemRefType> caches, Type buffer) {
   return {};
 }
 
-/// Whether `buffer` is a view of memory that is allocated beside it, or of an
-/// argument that is no cache.
+/// Whether `buffer` is a view of allocated memory, or of an argument that is
+/// not a cache.
 static bool isNoCache(ArrayRef<MemRefType> caches, Value buffer) {
   while (auto view = buffer.getDefiningOp<ViewLikeOpInterface>())
     buffer = view.getViewSource();
@@ -67,7 +69,8 @@ struct VerifyCacheInPlace
       copied = true;
     };
     getOperation().walk([&](Operation *op) {
-      // Scratch may be as large as a layer, but has not a cache's dimensions.
+      // Scratch may be as large as a layer, but has fewer than a cache's four
+      // dimensions.
       if (auto alloc = dyn_cast<memref::AllocOp>(op))
         report(op, alloc.getType(), "allocates", alloc.getType().getRank() < 4);
       if (auto copy = dyn_cast<memref::CopyOp>(op))

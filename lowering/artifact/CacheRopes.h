@@ -1,5 +1,5 @@
-/// Which caches can lose positions from within: those of which the program
-/// shows that nothing but rope ties a key to its position.
+/// Finds the caches from which positions can be removed. This is possible if a
+/// key depends on its position only through rope.
 #pragma once
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -9,16 +9,16 @@
 
 namespace cria {
 
-/// For each layer of a cache the number of the module's rope table that has
-/// rotated its rows, or -1.
+/// For each layer of a cache: the number, in the module, of the rope table that
+/// rotated the layer's rows, or -1 for none.
 using LayerRopes = std::vector<int64_t>;
 
-/// The same for each cache of `function`, `@forward` or `@prefill`. Attention
-/// then depends on differences of positions alone, so rows may move by any
-/// distance if rope turns them by as much. Nothing where the program does not
-/// show that: where rope's result goes elsewhere than to a cache or a query,
-/// where queries of a layer turn otherwise than its keys, or where a layer has
-/// rows of two kinds.
+/// The ropes of each cache of `function`, which is `@forward` or `@prefill`. If
+/// there is a result, attention only depends on differences of positions. Rows
+/// may then move by any distance, if rope rotates them by the same distance.
+/// Nothing if this cannot be shown: if a rotated tensor is used elsewhere than
+/// in a cache or as a query, if the queries of a layer are rotated with another
+/// table than its keys, or if a layer has rows of two tables.
 std::optional<std::vector<LayerRopes>> cacheRopes(mlir::func::FuncOp function);
 
 } // namespace cria

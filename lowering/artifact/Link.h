@@ -8,11 +8,11 @@
 namespace cria {
 
 /// Links relocatable objects to a shared object that needs no library. Nothing
-/// touches the disk. Not reentrant, as lld is not.
+/// is written to disk. Not reentrant, because lld is not.
 llvm::Expected<llvm::SmallVector<char, 0>>
 linkSharedObject(llvm::ArrayRef<llvm::SmallVector<char, 0>> objects);
 
-/// The same to one relocatable object.
+/// Links relocatable objects to one relocatable object.
 llvm::Expected<llvm::SmallVector<char, 0>>
 linkRelocatable(llvm::ArrayRef<llvm::SmallVector<char, 0>> objects);
 

@@ -10,48 +10,50 @@
 
 namespace cria {
 
-/// Collected while a program is lowered: `fromProgram` sees it in the llama
-/// dialect, `fromFuse` sees what kernels cost, `fromTile` sees kernels and
-/// arenas. In between it is a string, the attribute `cria.manifest` of the
-/// module: what --emit prints has all that an artifact needs.
+/// The manifest is collected while a program is lowered. `fromProgram` reads
+/// the program in the llama dialect, `fromFuse` the costs of kernels,
+/// `fromTile` kernels and arenas. Between the phases the manifest is a string,
+/// the attribute `cria.manifest` of the module, so the text of --emit has all
+/// that an artifact needs.
 class Manifest {
 public:
   static bool isIn(mlir::ModuleOp module);
-  /// The one in a module; fails after an error at the module where there is
-  /// none that this compiler has written.
+  /// The manifest in a module. Fails, after an error at the module, if there is
+  /// none that this compiler wrote.
   static mlir::FailureOr<Manifest> of(mlir::ModuleOp module);
   void store(mlir::ModuleOp module) const;
 
-  /// All that does not depend on the target, of a program that has slots.
-  /// `config` is the config.json, null for a program given as IR.
+  /// Sets all that does not depend on the target, from a program that has
+  /// slots. `config` is the config.json, or null for a program given as IR.
   void fromProgram(mlir::ModuleOp program, llvm::json::Value config,
                    int64_t chunk);
-  /// What runs the code; `fromProgram` comes before.
+  /// Sets the target. `fromProgram` must be called first.
   void setTarget(const PipelineOptions &options);
-  /// What became of the config's keys.
+  /// Sets the ledger: what happened to each key of the config.
   void setLedger(llvm::ArrayRef<LedgerRow> rows);
-  /// What each kernel costs, and of entries over paged caches their sizes.
+  /// Sets the costs of each kernel, and the sizes of entries over paged caches.
   void fromFuse(mlir::ModuleOp module);
   void fromTile(mlir::ModuleOp module);
   /// Appends `suffix` to the symbols of the CPU's entries.
   void renameEntries(llvm::StringRef suffix);
-  /// The same program's code for another CPU, behind that of this one.
+  /// Adds the same program's code for another CPU, after the code of this one.
   void addCpu(const Manifest &other);
-  /// A part for NVIDIA GPUs, beside one for the CPU or alone.
+  /// Adds the part for NVIDIA GPUs, with or without a part for the CPU.
   void addCuda(const CudaImage &image);
-  /// The memory of taps, behind the caches, and what lies where in it.
+  /// Adds the memory of taps after the caches, and the description of this
+  /// memory.
   void addTaps(llvm::json::Array caches, llvm::json::Object taps);
-  /// Command-line flags that changed what was compiled.
+  /// Sets a command-line flag that changed the compilation.
   void setFlag(llvm::StringRef name, llvm::json::Value value);
   /// The JSON text, keys sorted.
   std::string text() const;
 
   const llvm::json::Object &object() const { return root; }
-  /// As `setLedger` has it.
+  /// The ledger that `setLedger` set.
   std::vector<LedgerRow> ledger() const;
 
-  /// The part of `fromProgram` that a program has at fuse, too: its symbols
-  /// and the caches that a function of it takes.
+  /// Sets the part of `fromProgram` that can also be read at fuse: symbols, and
+  /// the caches that `function` takes.
   void describeInterface(mlir::ModuleOp program, mlir::func::FuncOp function);
 
 private:

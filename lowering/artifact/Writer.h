@@ -1,4 +1,5 @@
-/// The artifact, a shared object with the footer of runtime/Abi.h, and files.
+/// Writes the artifact, a shared object with the footer of runtime/Abi.h, and
+/// other files.
 #pragma once
 
 #include "llvm/ADT/SmallVector.h"
@@ -6,13 +7,12 @@
 
 namespace cria {
 
-/// Appends the footer: where the section ".cria.manifest" lies, sizes and the
-/// checksum.
+/// Appends the footer: the place of the section ".cria.manifest", sizes, and
+/// the checksum.
 llvm::Error appendFooter(llvm::SmallVectorImpl<char> &sharedObject);
 
-/// Writes `bytes` as the file `name`, or to standard output for "-"; see
-/// runtime/OutputFile.h. Where a signal ends the process, nothing of it is
-/// left.
+/// Writes `bytes` to the file `name`, or to standard output for "-"; see
+/// runtime/OutputFile.h. If a signal ends the process, no partial file is left.
 llvm::Error writeFile(llvm::StringRef name, llvm::ArrayRef<char> bytes);
 
 } // namespace cria

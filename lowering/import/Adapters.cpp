@@ -7,7 +7,8 @@ using namespace mlir;
 using namespace cria;
 using namespace cria::llama;
 
-/// "model.layers.*.self_attn.q_proj" and `matrix` behind it.
+/// The location of a weight, such as "model.layers.*.self_attn.q_proj",
+/// followed by `matrix`.
 static Location locationOf(WeightOp weight, StringRef matrix) {
   auto path = weight.getLoc()->findInstanceOf<NameLoc>();
   if (!path)
@@ -16,8 +17,8 @@ static Location locationOf(WeightOp weight, StringRef matrix) {
                                       path.getName().strref() + "." + matrix));
 }
 
-/// The matrix `lora_A` or `lora_B` of `weight`, declared behind it unless it
-/// is there.
+/// The matrix `lora_A` or `lora_B` of `weight`. It is declared after the
+/// weight, unless it is already declared.
 static WeightOp declare(WeightOp weight, StringRef matrix,
                         RankedTensorType type) {
   auto module = weight->getParentOfType<ModuleOp>();
@@ -44,7 +45,8 @@ static LogicalResult addAdapter(LinearOp linear, int64_t rank) {
     return linear.emitError("expected a weight whose name ends in '.weight', "
                             "for adapters to be added");
   RankedTensorType type = weight.getTensorType();
-  // Of the linear's type: its weight may be quantized.
+  // Adapters have the type of the linear's result, because the weight may be
+  // quantized.
   auto matrix = [&](int64_t rows, int64_t columns) {
     return linear.getResult().getType().clone({rows, columns});
   };

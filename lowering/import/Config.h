@@ -1,5 +1,5 @@
-/// config.json of a model as data: every key honoured, known to be irrelevant,
-/// or refused.
+/// The config.json of a model as data. Every key is honoured, known to be
+/// irrelevant, or refused.
 #pragma once
 
 #include "lowering/import/Family.h"
@@ -12,7 +12,7 @@
 
 namespace cria {
 
-/// Types in which weights are stored and activations computed.
+/// The types in which weights are stored and activations are computed.
 enum class DType { F32, F16, BF16 };
 
 /// The function of an MLP's gate.
@@ -26,26 +26,28 @@ struct RopeConfig {
   /// Elements of a head that are rotated.
   int64_t dims = 0;
   double factor = 1.0;
-  /// Positions the model was first trained for; of dynamic, all its positions.
+  /// The positions that the model was first trained for; for dynamic, all of
+  /// the model's positions.
   int64_t originalPositions = 0;
-  /// Of llama3: frequencies whose wavelength is beyond originalPositions /
-  /// lowFreqFactor are divided by `factor`, those within originalPositions /
-  /// highFreqFactor are kept, those between blend.
+  /// For llama3: frequencies with a wavelength above originalPositions /
+  /// lowFreqFactor are divided by `factor`. Frequencies with one below
+  /// originalPositions / highFreqFactor are kept. The others are a blend of
+  /// both.
   double lowFreqFactor = 1.0, highFreqFactor = 4.0;
-  /// Of yarn: the turns between which it blends.
+  /// For yarn: the numbers of turns between which frequencies are blended.
   double betaFast = 32, betaSlow = 1;
   bool truncate = true;
-  /// Of longrope: divisors of each frequency, for texts of at most
+  /// For longrope: the divisor of each frequency, for texts of at most
   /// originalPositions tokens and for longer ones.
   std::vector<double> shortFactors, longFactors;
-  /// What cosines and sines are multiplied by.
+  /// The factor of cosines and sines.
   double scale = 1.0;
 };
 
-/// What differs between the layers of one model.
+/// The properties that differ between the layers of one model.
 struct LayerKind {
   bool rotates = true;
-  /// Keys that a token sees, itself among them; 0: all.
+  /// The number of keys that a token sees, including its own; 0 means all.
   int64_t window = 0;
 
   bool operator==(const LayerKind &other) const {
@@ -56,10 +58,10 @@ struct LayerKind {
 /// The fate of one key.
 struct LedgerRow {
   std::string key;
-  /// As JSON.
+  /// The value as JSON.
   std::string value;
-  /// "honoured", "default" (honoured, not in the file), "irrelevant" or
-  /// "allowed" (unknown, and the user said so).
+  /// "honoured", "default" (honoured, but not in the file), "irrelevant" or
+  /// "allowed" (unknown, and the user allowed it).
   std::string fate;
   /// What the key sets, or why it is irrelevant.
   std::string note;
@@ -92,7 +94,7 @@ struct ModelConfig {
   bool attentionBias = false;
   bool mlpBias = false;
   DType dtype = DType::F32;
-  /// The formats of blocks that a GGUF file has, as --quantize takes them.
+  /// The block formats of a GGUF file, as --quantize takes them.
   std::string quantize;
   /// The whole config as compact JSON, keys sorted.
   std::string json;
@@ -100,7 +102,7 @@ struct ModelConfig {
   std::vector<std::string> warnings; // lines for the user
 };
 
-/// Reads the text of a config.json. Unknown keys are refused but for those in
+/// Reads the text of a config.json. Unknown keys are refused, except those in
 /// `allowed`. Errors are one line, such as "'hidden_size' is missing".
 llvm::Expected<ModelConfig>
 parseConfig(llvm::StringRef text, llvm::ArrayRef<std::string> allowed = {});

@@ -1,6 +1,6 @@
-/// The families of models as data: what differs between them is a row here, not
-/// code. A row says how the modules of a layer follow one another and are
-/// called in checkpoints; numbers come from the config, through the ledger.
+/// The families of models as data: a family is a row here, not code. A row says
+/// which modules a layer has, in which order, and how checkpoints call them.
+/// Numbers come from the config, through the ledger.
 #pragma once
 
 #include "llvm/ADT/ArrayRef.h"
@@ -11,13 +11,13 @@ namespace cria {
 /// Which layers see only a window of the keys before them.
 enum class WindowRule {
   None,
-  /// All, where sliding_window is a number.
+  /// All layers, if sliding_window is a number.
   Always,
-  /// Those from max_window_layers on, where use_sliding_window is true.
+  /// The layers from max_window_layers on, if use_sliding_window is true.
   LastLayers,
-  /// Every other one, the first among them.
+  /// Every second layer, beginning with the first.
   Alternate,
-  /// Those without rope, where use_sliding_window is true.
+  /// The layers without rope, if use_sliding_window is true.
   WithoutRope,
 };
 
@@ -33,18 +33,19 @@ struct Family {
   /// modules in a layer, empty if there is no such norm.
   llvm::StringLiteral attentionNorm, attentionEndNorm, mlpNorm, mlpEndNorm;
   HeadNorm headNorm = HeadNorm::None;
-  /// The norms multiply before they round, with 1 + weight.
+  /// Whether norms multiply before they round, and whether they multiply with 1
+  /// + weight.
   bool normRoundsOnce = false, normUnitOffset = false;
   /// Modules that hold the rows of several linears, one linear after the other:
-  /// q, k and v; gate and up. Empty if each linear has a module.
+  /// q, k and v; gate and up. Empty if each linear has its own module.
   llvm::StringLiteral queryKeyValue = "", gateUp = "";
   BiasRule bias = BiasRule::None;
   WindowRule window = WindowRule::None;
-  /// Embeddings are multiplied by the root of the hidden size, rounded to the
-  /// storage type.
+  /// Whether embeddings are multiplied by the root of the hidden size, rounded
+  /// to the storage type.
   bool scalesEmbedding = false;
-  /// partial_rotary_factor is read, the scalings of rope have other names, and
-  /// a text that outgrows the original positions is computed again.
+  /// Whether partial_rotary_factor is read, rope scalings have other names, and
+  /// a text that grows beyond the original positions is computed again.
   bool phi3Rope = false;
   double ropeTheta = 10000.0;
   /// Values of absent keys, as JSON: transformers' defaults.

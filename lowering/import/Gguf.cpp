@@ -1,5 +1,6 @@
-/// The config of a GGUF file. import/gguf makes a config.json of its metadata,
-/// which is read as any other; the ledger and errors name the file's own keys.
+/// The config of a GGUF file. import/gguf makes a config.json from the
+/// metadata, which is read like any other config. The ledger and errors use the
+/// names of the keys in the GGUF file.
 #include "lowering/import/Gguf.h"
 #include "lowering/import/Json.h"
 #include "lowering/import/LedgerReport.h"
@@ -8,7 +9,7 @@
 
 using namespace cria;
 
-/// `message` with the names of the file's keys in place of config.json's.
+/// `message` with the names of the file's keys instead of config.json's.
 static std::string renamed(std::string message, const gguf::Config &file) {
   for (const auto &[key, origin] : file.origins)
     for (const char *end : {"'", "."}) {

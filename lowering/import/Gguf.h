@@ -9,7 +9,7 @@ namespace cria {
 bool isGguf(llvm::StringRef path);
 
 /// Reads the metadata of a GGUF file, or of all parts of a split one. Unknown
-/// keys and tensors are refused but for those in `allowed`; errors start with
+/// keys and tensors are refused, except those in `allowed`. Errors start with
 /// the path.
 llvm::Expected<ModelConfig> readGgufConfig(llvm::StringRef path,
                                            llvm::ArrayRef<std::string> allowed);

@@ -1,4 +1,4 @@
-/// From a model's config to a program in the llama dialect.
+/// Makes a program in the llama dialect from a model's config.
 #pragma once
 
 #include "lowering/import/Config.h"
@@ -11,11 +11,12 @@
 namespace cria {
 
 struct ImportOptions {
-  /// Positions of the caches; 0 for the model's own, at most 4096.
+  /// Positions of the caches; 0 means the model's positions, but at most 4096.
   int64_t maxSeq = 0;
-  /// Type of weights, activations and caches in place of the config's.
+  /// The type of weights, activations and caches, instead of the config's.
   std::optional<DType> dtype;
-  /// Room for unmerged LoRA adapters: the sum of their ranks.
+  /// The most LoRA adapters that the program has room for, as the sum of their
+  /// ranks.
   int64_t loraRank = 0;
 };
 

@@ -7,14 +7,14 @@
 using namespace cria;
 using nlohmann::json;
 
-/// The deepest nesting of objects and arrays, and the most values: they bound
-/// the memory that a hostile file takes.
+/// The deepest nesting of objects and arrays, and the most values. They bound
+/// the memory that a malicious file can use.
 static constexpr size_t maxDepth = 64, maxValues = 1 << 17;
 
 namespace {
-/// Builds a value from the parser's events and checks what JSON leaves open:
-/// depth, number of values and duplicate keys. The parser keeps its own stack,
-/// so nothing here recurses.
+/// Builds a value from the parser's events, and checks limits that JSON does
+/// not have: depth, number of values and duplicate keys. The parser has its own
+/// stack, so nothing here recurses.
 class StrictBuilder {
 public:
   using number_integer_t = json::number_integer_t;
@@ -55,7 +55,8 @@ public:
     what = what.substr(what.find("] ") + 2);
     if (what.consume_front("parse error"))
       what = what.substr(what.find(": ") + 2);
-    // What was read last may be long or no text at all.
+    // The text that was read last is dropped: it may be long, or not be text at
+    // all.
     what = what.take_front(what.find("; last read")).take_front(120);
     size_t offset = position ? position - 1 : 0;
     return fail("byte " + std::to_string(offset) + ": " + what.str());
@@ -106,7 +107,7 @@ std::string cria::shownText(llvm::StringRef text) {
 llvm::Expected<json> cria::parseJsonObject(llvm::StringRef text) {
   if (text.starts_with("\xef\xbb\xbf"))
     return textError("byte 0: unexpected byte order mark");
-  // The parser would take a NUL for the end.
+  // The parser would treat a NUL as the end.
   if (size_t nul = text.find('\0'); nul != llvm::StringRef::npos)
     return textError("byte " + llvm::Twine(nul) + ": unexpected NUL");
   json root;

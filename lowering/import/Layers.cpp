@@ -4,7 +4,7 @@ using namespace cria;
 
 static constexpr int64_t kMaxPeriod = 8;
 
-/// How often the first `period` kinds follow one another from the beginning.
+/// How often the first `period` kinds are repeated, from the beginning.
 static int64_t turnsOf(llvm::ArrayRef<LayerKind> kinds, int64_t period) {
   llvm::ArrayRef<LayerKind> pattern = kinds.take_front(period);
   int64_t turns = 0;
@@ -23,7 +23,7 @@ std::vector<LayerRun> cria::layerRuns(llvm::ArrayRef<LayerKind> kinds) {
     LayerRun best;
     for (int64_t period = 1; period <= kMaxPeriod; ++period) {
       int64_t turns = turnsOf(kinds.drop_front(first), period);
-      // A body that runs once is no shorter than its layers one by one.
+      // A body that runs once is not shorter than its layers one by one.
       bool repeats = turns > 1 || period == 1;
       if (repeats && turns * period > best.turns * best.period)
         best = {first, turns, period};

@@ -1,12 +1,12 @@
-/// Layers of several kinds as a few loops.
+/// Groups layers of several kinds into a few loops.
 #pragma once
 
 #include "lowering/import/Config.h"
 
 namespace cria {
 
-/// Layers [first, first + turns * period): `turns` times the same `period`
-/// kinds.
+/// Layers [first, first + turns * period): the same `period` kinds, repeated
+/// `turns` times.
 struct LayerRun {
   int64_t first = 0, turns = 0, period = 1;
 };

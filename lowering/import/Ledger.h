@@ -13,7 +13,7 @@ struct ConfigDraft : ModelConfig {
   int64_t window = 0; // sliding_window; 0: null
   int64_t maxWindowLayers = 0;
   std::vector<std::string> layerTypes;
-  std::vector<int64_t> ropeLayers; // no_rope_layers: 1 where there is rope
+  std::vector<int64_t> ropeLayers; // no_rope_layers: 1 for a layer with rope
   int64_t noRopeInterval = 0;
   double queryScalar = 0, attentionMultiplier = 0;
   double embeddingMultiplier = 0, residualMultiplier = 0, logitsScaling = 0;
@@ -23,15 +23,16 @@ struct ConfigDraft : ModelConfig {
 /// it may only have the value without effect.
 struct LedgerKey {
   llvm::StringLiteral name;
-  /// Model types that read it: names with spaces between them, "*" for all,
-  /// "" for none.
+  /// The model types that read the key, separated by spaces; "*" for all, ""
+  /// for none.
   llvm::StringLiteral families;
-  /// The value without effect, as JSON. "" if there is none, "any" if no value
-  /// has an effect, "id" if no id has one.
+  /// The value without effect, as JSON. "" if every value has an effect, "any"
+  /// if no value has one, "id" if no id has one.
   llvm::StringLiteral neutral;
-  /// What the key sets; why it is irrelevant, or refused.
+  /// What the key sets, or why it is irrelevant or refused.
   llvm::StringLiteral note;
-  /// Reads it into the draft; null where it is read together with others.
+  /// Reads the key into the draft; null if the key is read together with
+  /// others.
   void (*read)(ObjectReader &reader, llvm::StringRef key, ConfigDraft &draft);
 
   bool isReadBy(const Family &family) const;
@@ -43,8 +44,8 @@ struct LedgerKey {
 llvm::ArrayRef<LedgerKey> ledgerKeys();
 
 /// Fails on the first key of `given`, in alphabetical order, that is refused,
-/// and on values other than the ones supported; else fills draft.ledger. `all`
-/// is `given` over the family's defaults.
+/// and on unsupported values; else fills draft.ledger. `all` is the family's
+/// defaults, replaced by the values of `given`.
 void checkKeys(const nlohmann::json &given, const nlohmann::json &all,
                llvm::ArrayRef<std::string> allowed, ObjectReader &reader,
                ConfigDraft &draft);
@@ -57,11 +58,12 @@ void readKeys(ObjectReader &reader, ConfigDraft &draft);
 void checkIds(const nlohmann::json &given, ObjectReader &reader,
               ConfigDraft &draft);
 
-/// Reads rope_theta, rope_scaling, rope_parameters and what belongs to them;
-/// the head size must be known.
+/// Reads rope_theta, rope_scaling, rope_parameters and their related keys. The
+/// head size must be known.
 void readRope(ObjectReader &reader, ConfigDraft &draft);
 
-/// Bounds far beyond any model; their products fit 64 bits.
+/// Bounds that are far larger than any model's sizes. Their products fit 64
+/// bits.
 inline constexpr int64_t kMaxDim = 1 << 20, kMaxHeads = 1 << 14,
                          kMaxHeadDim = 1 << 12, kMaxLayers = 1 << 12,
                          kMaxVocab = 1 << 24, kMaxPositions = 1 << 24;

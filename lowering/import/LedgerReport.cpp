@@ -18,7 +18,7 @@ void cria::printLedger(llvm::ArrayRef<LedgerRow> rows, llvm::raw_ostream &os) {
     line(row.key, row.value, row.fate, row.note);
 }
 
-/// What a family that does not read the key takes.
+/// The values that a family accepts which does not read the key.
 static std::string others(const LedgerKey &key) {
   if (key.neutral == "any")
     return "any value";

@@ -1,4 +1,4 @@
-/// The ledger for people: of one config, and of all that is known.
+/// Prints the ledger: of one config, or all known keys.
 #pragma once
 
 #include "lowering/import/Config.h"
@@ -7,13 +7,13 @@
 
 namespace cria {
 
-/// A table: each key of a config, its value and its fate.
+/// Prints a table: each key of a config, its value and its fate.
 void printLedger(llvm::ArrayRef<LedgerRow> rows, llvm::raw_ostream &os);
 
-/// Every key that is known, as the Markdown of docs/config.md.
+/// Prints every known key, as the Markdown of docs/config.md.
 void printKeys(llvm::raw_ostream &os);
 
-/// Every key of GGUF's metadata that is known, as the Markdown of docs/gguf.md.
+/// Prints every known key of GGUF's metadata, as the Markdown of docs/gguf.md.
 void printGgufKeys(llvm::raw_ostream &os);
 
 } // namespace cria

@@ -1,4 +1,4 @@
-/// Programs that come as IR, and what every program must look like.
+/// Reads programs that are given as IR, and checks the program contract.
 #pragma once
 
 #include "mlir/IR/BuiltinOps.h"
@@ -11,37 +11,40 @@ namespace cria {
 mlir::OwningOpRef<mlir::ModuleOp> loadProgram(llvm::StringRef path,
                                               mlir::MLIRContext *context);
 
-/// Checks the program contract, which the compiler relies on beyond what the
-/// ops verify:
+/// Checks the program contract. The compiler relies on it in addition to what
+/// the ops verify:
 ///
-/// - there is a function `@forward`, with one block;
-/// - it takes (ids: tensor<?xi32>, position: index, first: index, caches...)
-///   and returns (logits: tensor<?xVxf32>, caches...), the caches being static
-///   rank-4 tensors of f32, f16 or bf16 in one order;
-/// - between logits and caches it may return hidden states, tensor<?xCxfloat>,
-///   those of the tokens from an index on that it then takes in front of the
-///   caches;
-/// - beside it there may be `@encode`, for another text that `@forward` attends
-///   to: then both take the number of that text's tokens, an index, behind
-///   `first`; `@encode` takes what else `@forward` takes, its position being 0,
-///   and returns the caches alone;
-/// - ropes, appends, attention and learned positions are at the function's
-///   position, and attention `over` another text at its number of tokens;
-/// - layers are constants or numbers of loops between constants, and exist;
-/// - they are made of llama ops, scf.for, arith and reshapes of tensors;
-/// - no dimension but the first of a tensor, its token count, is dynamic, none
-///   is empty, and no tensor has more than 2^44 bytes;
-/// - an embedding has a row for each id that the logits have a column for.
+/// - There is a function `@forward`, with one block.
+/// - `@forward` takes (ids: tensor<?xi32>, position: index, first: index,
+///   caches...) and returns (logits: tensor<?xVxf32>, caches...). The caches
+///   are static rank-4 tensors of f32, f16 or bf16, in the same order.
+/// - Between logits and caches, `@forward` may return hidden states,
+///   tensor<?xCxfloat>. Then it takes one more index, the last argument before
+///   the caches: the first token whose hidden states are returned.
+/// - There may be a function `@encode`, which runs another text that `@forward`
+///   attends to. Then both take the number of that text's tokens, an index,
+///   after `first`. The other arguments of `@encode` are those of `@forward`;
+///   its position is 0, and it returns only the caches.
+/// - Ropes, appends, attention and learned positions use the function's
+///   position. Attention `over` another text uses that text's number of tokens.
+/// - Layers are constants, or induction variables of loops with constant
+///   bounds, and exist.
+/// - The functions are made of llama ops, scf.for, arith and reshapes of
+///   tensors.
+/// - Only the first dimension of a tensor, the number of tokens, may be
+///   dynamic. No dimension is empty, and no tensor has more than 2^44 bytes.
+/// - An embedding has a row for each id for which the logits have a column.
 mlir::LogicalResult verifyProgram(mlir::ModuleOp module);
 
-/// Checks the same of a program at fuse, whose functions are `@prefill` and
-/// `@decode`, which returns no hidden states, or over paged caches `@batch`, in
-/// place of `@forward`, and that its symbols have slots. There pages follow
-/// `first`, ops are at these, and no function returns hidden states.
+/// Checks the same contract of a program at fuse. Instead of `@forward` it has
+/// `@prefill` and `@decode`, or, over paged caches, `@prefill` and `@batch`;
+/// symbols have slots. `@decode` returns no hidden states. Over paged caches,
+/// pages follow `first`, ops use these pages, and no function returns hidden
+/// states.
 mlir::LogicalResult verifyFused(mlir::ModuleOp module);
 
-/// The most positions a program may be run at: as many as the smallest of its
-/// caches, rope tables and tables of learned positions has; 2^24 where it has
+/// The most positions at which a program may run: as many as the smallest of
+/// its caches, rope tables and tables of learned positions has; 2^24 if it has
 /// none.
 int64_t positionsOf(mlir::ModuleOp module);
 

@@ -13,9 +13,10 @@ namespace {
 /// A key of quantization_config.
 struct QuantizationKey {
   llvm::StringLiteral name;
-  llvm::StringLiteral methods; // that have it, with spaces between them
-  /// The values that it may have, as a JSON list; "" where any will do, since
-  /// the tensors say the same, or it is how they were made or are to be run.
+  llvm::StringLiteral methods; // that have the key, separated by spaces
+  /// The supported values, as a JSON list. "" if any value is supported:
+  /// because the tensors say the same, or because the key only says how they
+  /// were made or are run.
   llvm::StringLiteral values;
 };
 
@@ -28,7 +29,7 @@ static const QuantizationKey kKeys[] = {
     {"bits", "awq gptq", "[4]"},
     {"block_name_to_quantize", "gptq", ""},
     {"cache_block_outputs", "gptq", ""},
-    // GPTQModel's "gptq_v2" has other zeros.
+    // GPTQModel's "gptq_v2" stores other zeros.
     {"checkpoint_format", "gptq", R"(["gptq"])"},
     {"damp_auto_increment", "gptq", ""},
     {"damp_percent", "gptq", ""},

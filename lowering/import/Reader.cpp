@@ -48,7 +48,7 @@ int64_t ObjectReader::integer(llvm::StringRef key, int64_t low, int64_t high,
     expected(key, "an integer", *value);
     return low;
   }
-  // An unsigned value beyond int64 is beyond any bound.
+  // An unsigned value above int64 is above any bound.
   bool huge = value->is_number_unsigned() &&
               value->get<uint64_t>() > static_cast<uint64_t>(high);
   if (huge || value->get<int64_t>() < low || value->get<int64_t>() > high) {

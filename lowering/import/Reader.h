@@ -7,16 +7,16 @@
 
 namespace cria {
 
-/// Reads keys of an object. The first failure is kept and later ones dropped,
-/// so callers read all keys and check once at the end. A key that is null
-/// counts as absent, as in transformers.
+/// Reads keys of an object. The first failure is kept and later ones are
+/// dropped, so callers read all keys and check once at the end. A key that is
+/// null counts as absent, as in transformers.
 class ObjectReader {
 public:
-  /// `name` stands before the keys in messages: "rope_scaling." or "".
+  /// `name` precedes the keys in messages: "rope_scaling." or "".
   ObjectReader(const nlohmann::json &object, std::string name = "")
       : object(object), name(std::move(name)) {}
 
-  /// The value, or null where the key is absent.
+  /// The value, or null if the key is absent.
   const nlohmann::json *find(llvm::StringRef key) const;
 
   /// An integer of [low, high]. Without a fallback the key is required.
@@ -27,7 +27,7 @@ public:
   bool flag(llvm::StringRef key, bool fallback);
   std::string text(llvm::StringRef key, std::optional<std::string> fallback);
 
-  /// Notes a failure about one key: "'key': problem".
+  /// Records a failure of one key: "'key': problem".
   void failKey(llvm::StringRef key, const llvm::Twine &problem);
   void fail(const llvm::Twine &problem);
   bool failed() const { return !problem.empty(); }

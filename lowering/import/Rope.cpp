@@ -1,8 +1,8 @@
-/// Every operation below is one f32 operation of torch. What Python computes
-/// in double before a tensor is involved is computed in double here; a scalar
-/// that meets a tensor is rounded to f32; `scalar / tensor` is the tensor's
-/// reciprocal times the scalar. Compiled without contraction to fused
-/// multiply-adds.
+/// Every operation below is one f32 operation of torch. Values that Python
+/// computes in double, before a tensor is involved, are computed in double
+/// here. A scalar that is combined with a tensor is rounded to f32.
+/// `scalar / tensor` is the tensor's reciprocal times the scalar. This file is
+/// compiled without contraction to fused multiply-adds.
 #include "lowering/import/Rope.h"
 
 #include <algorithm>
@@ -10,15 +10,16 @@
 
 using namespace cria;
 
-/// base ** exponent, correctly rounded but for the rarest of cases. Torch's
-/// vectorized pow may be one unit in the last place away.
+/// base ** exponent, correctly rounded except in very rare cases. Torch's
+/// vectorized pow may differ by one unit in the last place.
 static float power(double base, float exponent) {
   return static_cast<float>(
       std::pow(static_cast<double>(static_cast<float>(base)),
                static_cast<double>(exponent)));
 }
 
-/// Llama 3.1 stretches low frequencies to a longer context and blends between.
+/// Llama 3.1 stretches low frequencies to a longer context, keeps high ones,
+/// and blends between them.
 static float scaleLlama3(const RopeConfig &rope, float frequency) {
   const float lowWavelength = rope.originalPositions / rope.lowFreqFactor;
   const float highWavelength = rope.originalPositions / rope.highFreqFactor;
@@ -39,8 +40,8 @@ static float scaleLlama3(const RopeConfig &rope, float frequency) {
   return stretched + kept;
 }
 
-/// The frequency between those of turns that yarn keeps and those it stretches:
-/// `kept` is 1 for the former.
+/// Blends a kept frequency and a stretched one: `kept` is the weight of the
+/// former, from 0 to 1.
 static float scaleYarn(const RopeConfig &rope, float frequency, float power,
                        float kept) {
   const float factor = rope.factor;
@@ -48,7 +49,7 @@ static float scaleYarn(const RopeConfig &rope, float frequency, float power,
   return stretched * (1.0f - kept) + frequency * kept;
 }
 
-/// `kept` of yarn for each frequency.
+/// The weight `kept` of yarn for each frequency.
 static std::vector<float> yarnRamp(const RopeConfig &rope) {
   const double dims = rope.dims, pi = 3.141592653589793;
   auto dimension = [&](double turns) {

@@ -8,11 +8,11 @@
 namespace cria {
 
 /// The rope.dims / 2 inverse frequencies of a text of at most
-/// rope.originalPositions tokens, in f32 operation by operation as transformers
-/// computes them (modeling_rope_utils.py).
+/// rope.originalPositions tokens. They are computed in f32, operation by
+/// operation, as in transformers (modeling_rope_utils.py).
 std::vector<float> inverseFrequencies(const RopeConfig &rope);
 
-/// Of longrope: those of a longer text.
+/// For longrope: the inverse frequencies of a longer text.
 std::vector<float> longInverseFrequencies(const RopeConfig &rope);
 
 } // namespace cria

@@ -1,15 +1,16 @@
-/// Attention by its definition. With g the heads that share KV head h, and keys
-/// s from the first that any token may see:
+/// Attention by its definition. g counts the heads that share KV head h. s
+/// counts keys from `first` on, the first key that any token may see:
 ///
 ///   scores[h, g, t, s] = q[t, h, g, :] . keys[layer, h, first + s, :]
 ///   p = softmax over s of (visible ? softcap(scale * scores) : lowest)
 ///   out[t, h, g, :] = sum_s (visible ? p : 0) * values[layer, h, first + s, :]
 ///
-/// A row that sees nothing is zero. No schedule stores the scores: they are
-/// (tokens, keys) for every head. Keys and values in blocks are widened in
-/// front of the products; schedules widen a few of them at a time. Of paged
-/// caches they are gathered before, by token where each has pages of its own:
-/// keys[t, h, s, :] then. Schedules read them where they lie.
+/// A row that sees no keys is zero. Schedules do not store the scores, which
+/// are (tokens, keys) for each head. Keys and values in blocks are widened
+/// before the products; schedules widen a few of them at a time. Rows of paged
+/// caches are gathered before the products, for each token if tokens have their
+/// own pages: then keys are keys[t, h, s, :]. Schedules read paged caches in
+/// place.
 #include "lowering/linalg/Functions.h"
 #include "lowering/linalg/Lowering.h"
 #include "lowering/linalg/Pages.h"
@@ -33,11 +34,11 @@ public:
   Value lower();
 
 private:
-  /// Whether each token has a position, and pages, of its own.
+  /// Whether each token has its own position and pages.
   bool isOfTokens() { return !in.position.getType().isIndex(); }
   void chooseKeys();
   Value cachePart(Value cache);
-  /// Whether a token is kept from seeing some of the keys.
+  /// Whether some keys are hidden from some tokens.
   bool masks() {
     return op.getCausal() ||
            (op.getWindow() && getConstantIntValue(tokens) != 1);
@@ -53,7 +54,8 @@ private:
 };
 } // namespace
 
-/// The keys that any of the tokens sees: [first, first + length).
+/// Computes the range of keys that any of the tokens sees: [first, first +
+/// length).
 void Attention::chooseKeys() {
   int64_t room = op.getRoom();
   if (isOfTokens()) {
@@ -75,14 +77,15 @@ void Attention::chooseKeys() {
     first = affine::makeComposedFoldedAffineMax(b, b.getLoc(), most,
                                                 {OpFoldResult(in.position)});
   }
-  // That it ends with the cache bounds what it takes to hold a row of scores.
+  // The minimum with the room of the cache bounds the memory of a row of
+  // scores.
   AffineMap least = AffineMap::get(
       2, 0, {d0 - d1, b.getAffineConstantExpr(room)}, b.getContext());
   length =
       affine::makeComposedFoldedAffineMin(b, b.getLoc(), least, {end, first});
 }
 
-/// (KVH, keys, D) of the layer, or (T, KVH, keys, D).
+/// The keys or values of the layer, (KVH, keys, D) or (T, KVH, keys, D).
 Value Attention::cachePart(Value cache) {
   if (in.pages) {
     Value storage =

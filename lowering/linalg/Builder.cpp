@@ -18,7 +18,8 @@ Value LinalgBuilder::f32(double value) {
 }
 
 SmallVector<OpFoldResult> LinalgBuilder::sizes(Value tensor) {
-  // From the op that made them: shorter to read than dimensions of its result.
+  // Takes the sizes from the op that made the tensor: this is simpler IR than a
+  // tensor.dim of the result.
   while (auto op = tensor.getDefiningOp<DestinationStyleOpInterface>())
     tensor = op.getTiedOpOperand(cast<OpResult>(tensor))->get();
   if (auto empty = tensor.getDefiningOp<tensor::EmptyOp>())

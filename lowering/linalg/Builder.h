@@ -1,5 +1,5 @@
-/// Builds linalg on tensors, with arithmetic in f32: for the lowering of
-/// llama's ops, and for schedules that are made of linalg.
+/// Builds linalg on tensors, with arithmetic in f32, for the lowering of
+/// llama's ops and for schedules in linalg.
 #pragma once
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -18,18 +18,18 @@ public:
   mlir::Value index(int64_t value);
   mlir::Value f32(double value);
 
-  /// The sizes of a tensor, constants where they are static.
+  /// The sizes of a tensor. Static sizes are constants.
   llvm::SmallVector<mlir::OpFoldResult> sizes(mlir::Value tensor);
   /// An uninitialized tensor.
   mlir::Value empty(llvm::ArrayRef<mlir::OpFoldResult> sizes, mlir::Type type);
-  /// A tensor of one value, of f32 or another type of floats.
+  /// A tensor with one value in all elements, of f32 or another float type.
   mlir::Value filled(llvm::ArrayRef<mlir::OpFoldResult> sizes, double value,
                      mlir::Type type = {});
 
-  /// A linalg.generic over `dims` loops. Each operand has a map; the payload
+  /// A linalg.generic over `dims` loops. Each operand has a map. The payload
   /// gets the f32 values of all operands, outputs last, and returns one f32
-  /// value per output, which is rounded to the output's type. Loops that
-  /// appear in no output are reductions.
+  /// value for each output, which is rounded to the output's type. Loops that
+  /// are in no output's map are reductions.
   llvm::SmallVector<mlir::Value> generic(unsigned dims, Values inputs,
                                          Values outputs,
                                          llvm::ArrayRef<mlir::AffineMap> maps,
@@ -46,16 +46,16 @@ public:
     mlir::Value tensor;
     mlir::AffineMap map;
   };
-  /// acc[accMap] += a * b, in f32; loops that the map lacks are summed over.
-  /// The terms may be added in any order and with fused products.
+  /// acc[accMap] += a * b, in f32. Loops that are not in `accMap` are summed
+  /// over. The terms may be added in any order and with fused products.
   mlir::Value contract(Operand a, Operand b, mlir::AffineMap accMap,
                        mlir::Value acc);
   /// acc[m, n] += sum_k a[m, k] * b[n, k].
   mlir::Value contractTransposed(mlir::Value a, mlir::Value b, mlir::Value acc);
-  /// Flags that allow sums in any order and with fused products.
+  /// Flags that allow sums in any order, and fused products.
   mlir::arith::FastMathFlagsAttr sumFlags();
 
-  /// slice = source[offsets][sizes], dropping the unit dimensions `type` lacks.
+  /// source[offsets][sizes], without the unit dimensions that `type` lacks.
   mlir::Value slice(mlir::Value source,
                     llvm::ArrayRef<mlir::OpFoldResult> offsets,
                     llvm::ArrayRef<mlir::OpFoldResult> sizes,
@@ -65,7 +65,7 @@ public:
                      llvm::ArrayRef<mlir::OpFoldResult> offsets,
                      llvm::ArrayRef<mlir::OpFoldResult> sizes);
 
-  /// The f32 of a scalar of any storage type, and back.
+  /// Converts a scalar of any storage type to f32, and back.
   mlir::Value widen(mlir::Value scalar);
   mlir::Value round(mlir::Value scalar, mlir::Type type);
 };

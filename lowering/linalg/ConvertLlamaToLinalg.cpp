@@ -1,7 +1,8 @@
 /// llama.kernel "k" { linear; ... }
 ///   =>  func.func private @k_decode { linalg.generic; ... }  and a call
 ///
-/// The pass around the lowerings of the ops: symbols, signatures, functions.
+/// The pass that calls the lowerings of the ops. It lowers symbols, signatures
+/// and functions.
 #include "dialect/Signature.h"
 #include "lowering/Entry.h"
 #include "lowering/Passes.h"
@@ -24,7 +25,8 @@ using namespace mlir;
 using namespace cria;
 using namespace cria::llama;
 
-/// A private function that stands for what the runtime binds.
+/// Declares a private function that stands for a tensor which the runtime
+/// binds.
 static void declare(OpBuilder &b, Location loc, StringRef name, Type type,
                     bool layered, StringRef attribute, DictionaryAttr what) {
   SmallVector<Type> inputs(layered ? 1 : 0, b.getIndexType());
@@ -68,7 +70,8 @@ static LogicalResult lowerSymbols(ModuleOp module) {
   return success();
 }
 
-/// The pages that an entry over paged caches takes; none over others.
+/// The type of the pages that an entry over paged caches takes; null for other
+/// entries.
 static RankedTensorType pagesOf(FunctionType type) {
   ArrayRef<Type> scalars = type.getInputs().drop_back(cacheTypes(type).size());
   return dyn_cast<RankedTensorType>(scalars.back());
@@ -85,7 +88,7 @@ static func::FuncOp createEntry(OpBuilder &b, func::FuncOp old, int64_t chunk) {
   });
   bool hasLogits = type.getNumResults() > caches.size();
   bool hasHidden = returnsHidden(type);
-  // An entry without logits has an argument of that place all the same.
+  // An entry without logits still has an argument for logits.
   auto logits = hasLogits ? cast<RankedTensorType>(type.getResult(0))
                           : RankedTensorType::get({1, 1}, b.getF32Type());
   int64_t room = ids.isDynamicDim(0) ? chunk : ids.getDimSize(0);
@@ -153,7 +156,7 @@ static void lowerEntry(func::FuncOp old, int64_t chunk) {
       b, entry, old.getName(),
       {argument(EntryArgument::Logits),
        hasHidden ? argument(EntryArgument::Hidden) : Value()});
-  // Of what has room for a chunk, the rows of the call's tokens.
+  // The rows of the call's tokens, of a tensor with room for a chunk.
   auto rows = [&](Value value, Type old) -> Value {
     if (value.getType() == old)
       return value;
@@ -162,8 +165,8 @@ static void lowerEntry(func::FuncOp old, int64_t chunk) {
     sizes[0] = argument(EntryArgument::Tokens);
     return b.slice(value, zeros, sizes);
   };
-  // Ids, position, first, then source, beside an encoder, or pages; the first
-  // token of hidden states; caches.
+  // The order of arguments: ids, position, first; source (beside an encoder) or
+  // pages; the first token of hidden states; caches.
   using Is = EntryArgument;
   bool isPaged = arguments.has(Is::Pages);
   SmallVector<Value> values = {

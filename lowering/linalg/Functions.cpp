@@ -32,15 +32,15 @@ struct Scalars {
 };
 } // namespace
 
-/// 1 - 2 / (e^2x + 1): an absolute error of an ulp of 1, right also where e^2x
-/// is 0 or infinite.
+/// 1 - 2 / (e^2x + 1). The absolute error is an ulp of 1. The result is also
+/// correct if e^2x is 0 or infinite.
 Value Scalars::tanh(Value x) {
   Value below = div(b.f32(-2), add(exp(mul(x, 2)), 1));
   return add(below, 1);
 }
 
-/// Abramowitz and Stegun 7.1.26, an absolute error of at most 1.5e-7: with
-/// t = 1 / (1 + p |x|), 1 - (a1 t + ... + a5 t^5) e^-x^2.
+/// Abramowitz and Stegun 7.1.26: 1 - (a1 t + ... + a5 t^5) e^-x^2 with t = 1 /
+/// (1 + p |x|). The absolute error is at most 1.5e-7.
 Value Scalars::erf(Value x) {
   Value size = math::AbsFOp::create(b, b.getLoc(), x);
   Value t = div(b.f32(1), add(mul(size, 0.3275911), 1));

@@ -25,13 +25,13 @@ static Value element(LinalgBuilder &b, Value tensor, ValueRange at) {
 }
 
 namespace {
-/// Where a position's row is: a page, and a place in it.
+/// The place of a position's row: a page, and a position in the page.
 struct Place {
   Value page, place;
 };
 } // namespace
 
-/// That of a position of a token.
+/// The place of a position of a token.
 static Place placeOf(LinalgBuilder &b, const PagedCache &cache, Value token,
                      Value position) {
   Value size = b.index(tensorType(cache.cache).getDimSize(3));
@@ -51,8 +51,8 @@ static Value positionOf(LinalgBuilder &b, const PagedCache &cache,
   return arith::AddIOp::create(b, b.getLoc(), cache.position, token);
 }
 
-/// The cache with row `token` of `rows` (T, KVH, ...) at a place, in the last
-/// dimension from `first` on.
+/// Writes row `token` of `rows` (T, KVH, ...) to a place of the cache; in the
+/// last dimension, from `first` on. Returns the cache.
 static Value put(LinalgBuilder &b, const PagedCache &cache, Value rows,
                  Value token, Place at, int64_t first) {
   SmallVector<OpFoldResult> sizes = b.sizes(rows);
@@ -100,7 +100,7 @@ Value cria::appendToPages(LinalgBuilder &b, Value rows, PagedCache cache) {
   return loop.getResult(0);
 }
 
-/// Loops ((t,) h, s, ...).
+/// The loops are ((t,) h, s, ...).
 Value cria::gatherPages(LinalgBuilder &b, PagedCache cache, OpFoldResult first,
                         OpFoldResult keys) {
   RankedTensorType type = tensorType(cache.cache);

@@ -1,31 +1,31 @@
-/// Paged caches in linalg: a position's row is put into its page, and what
-/// attention reads is gathered from pages.
+/// Paged caches in linalg. The row of a position is written to its page. The
+/// rows that attention reads are gathered from pages.
 #pragma once
 
 #include "lowering/linalg/Builder.h"
 
 namespace cria {
 
-/// A layer of the storage of a paged cache, (pages, L, KVH, P, ...), and where
-/// tokens are in it.
+/// A layer of the storage of a paged cache, (pages, L, KVH, P, ...), and the
+/// places of tokens in the layer.
 struct PagedCache {
   mlir::Value cache;
-  /// (W): the pages of one text; or (T, W), of each token's.
+  /// (W): the pages of one text; or (T, W): the pages of each token.
   mlir::Value pages;
-  /// Of the first token, an index; or of each, (T) i32.
+  /// The position of the first token, an index; or of each token, (T) i32.
   mlir::Value position;
   mlir::Value layer;
 
   bool isOfTokens() const;
 };
 
-/// The cache with rows (T, KVH, D), at the tokens' positions.
+/// Writes rows (T, KVH, D) at the tokens' positions. Returns the cache.
 mlir::Value appendToPages(LinalgBuilder &b, mlir::Value rows, PagedCache cache);
 
-/// The storage of the layer's rows [first, first + keys) as (KVH, keys, ...);
-/// of tokens that have pages each, (T, KVH, keys, ...). There a row behind the
-/// token's position is that of the position again: nothing is known of the
-/// pages behind it.
+/// Gathers the storage of the layer's rows [first, first + keys) as (KVH, keys,
+/// ...), or, if each token has its own pages, as (T, KVH, keys, ...). In the
+/// second case, rows after a token's position are copies of the row at this
+/// position, because the pages after it are undefined.
 mlir::Value gatherPages(LinalgBuilder &b, PagedCache cache,
                         mlir::OpFoldResult first, mlir::OpFoldResult keys);
 

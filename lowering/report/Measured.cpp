@@ -6,7 +6,7 @@
 
 using namespace cria;
 
-/// The function that a launch is of: "layers_attn_decode" of
+/// The function that a launch belongs to: "layers_attn_decode" for
 /// "layers_attn_decode_merge".
 static const KernelCost *functionOf(llvm::StringRef launch,
                                     llvm::ArrayRef<KernelCost> kernels) {
@@ -22,7 +22,7 @@ static const KernelCost *functionOf(llvm::StringRef launch,
   return found;
 }
 
-/// A number of an object, 0 where there is none.
+/// A number of an object, 0 if there is none.
 static double number(const nlohmann::json &object, const char *key) {
   auto at = object.find(key);
   return at != object.end() && at->is_number() ? at->get<double>() : 0;
@@ -33,8 +33,8 @@ static std::string text(const nlohmann::json &object, const char *key) {
   return at != object.end() && at->is_string() ? at->get<std::string>() : "";
 }
 
-/// The tables of cria-bench: all launches of a kernel in a step. Of an entry,
-/// the first counts.
+/// Reads the tables of cria-bench: all launches of a kernel in a step. If an
+/// entry has several tables, the first one counts.
 static void readTables(const nlohmann::json &tables,
                        llvm::ArrayRef<KernelCost> kernels,
                        Measurements &measured) {
@@ -60,7 +60,7 @@ static void readTables(const nlohmann::json &tables,
   }
 }
 
-/// The slices of cria-run.
+/// Reads the events of a trace of cria-run.
 static void readTrace(const nlohmann::json &events,
                       llvm::ArrayRef<KernelCost> kernels,
                       Measurements &measured) {
@@ -92,7 +92,8 @@ cria::readMeasured(llvm::StringRef path, llvm::ArrayRef<KernelCost> kernels) {
   llvm::Expected<std::string> read = readTextFile(path, most);
   if (!read)
     return read.takeError();
-  // A trace has more values than a config may.
+  // parseJsonObject is not used, because a trace may have more values than a
+  // config.
   nlohmann::json file =
       nlohmann::json::parse(*read, nullptr, /*allow_exceptions=*/false);
   Measurements measured;

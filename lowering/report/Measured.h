@@ -16,7 +16,7 @@ struct MeasuredKernel {
 };
 
 struct Measurements {
-  /// Where it ran: "NVIDIA H200, sm_90"; "" where the file does not say.
+  /// The device: "NVIDIA H200, sm_90"; "" if the file does not say.
   std::string device;
   /// By function: "layers_mlp_gate_up_decode".
   std::map<std::string, MeasuredKernel> kernels;

@@ -37,7 +37,7 @@ llvm::Expected<Plan> cria::planOf(Compilation &compilation, bool cpu, bool cuda,
   if (llvm::Error error = copy.advance(Phase::Fuse))
     return error;
   for (KernelCost &cost : copy.kernelCosts()) {
-    // A batch is counted with one row, as decode.
+    // The costs of a batch are those of one row, as for decode.
     bool isOfOne = cost.entry == "decode" || cost.entry == "batch";
     int64_t tokens = isOfOne ? 1 : plan.chunk;
     PlanKernel kernel = {std::move(cost), 0, 0, {}};
@@ -105,7 +105,7 @@ static void printKernel(const Plan &plan, const PlanKernel &kernel,
   os << "\n";
 }
 
-/// The sum of an entry's kernels, in microseconds.
+/// Prints the sum of the floors of an entry's kernels, in microseconds.
 static void printSum(const Plan &plan, llvm::StringRef entry,
                      llvm::raw_ostream &os) {
   if (plan.machines.empty())
@@ -123,7 +123,7 @@ static void printSum(const Plan &plan, llvm::StringRef entry,
   os << "\n";
 }
 
-/// What floors are made of.
+/// Prints the rates from which floors are computed.
 static void printMachine(const Machine &machine, llvm::raw_ostream &os) {
   const char *name = machine.name.c_str();
   if (machine.multiprocessors)

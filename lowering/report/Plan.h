@@ -9,17 +9,17 @@
 
 namespace cria {
 
-/// The rates of a machine. A floor is the least time that any schedule can
-/// need on it.
+/// The rates of a machine. A floor is the least time that any schedule needs on
+/// the machine.
 struct Machine {
   std::string name;
-  /// 0: a CPU.
+  /// 0 for a CPU.
   int64_t multiprocessors = 0;
   /// The rate of the fastest read loop.
   double bytesPerSecond = 0;
-  /// Of products: by the fastest instruction, and of f32 numbers. On GPUs the
-  /// rate of the fastest kernels for tensor cores, and the peak without tensor
-  /// cores.
+  /// Operations per second of products: by the fastest instruction, and of f32
+  /// numbers. On GPUs: by the fastest kernels for tensor cores, and the peak
+  /// without tensor cores.
   double flops = 0, f32Flops = 0;
 
   /// The least seconds to read `bytes` and to do `operations`.
@@ -27,9 +27,9 @@ struct Machine {
 };
 
 struct PlanKernel : KernelCost {
-  /// Of one run.
+  /// Bytes and operations of one run.
   int64_t runBytes = 0, runFlops = 0;
-  /// Of each launch on GPUs, in a call of the most tokens.
+  /// The number of blocks of each launch on GPUs, in a call of the most tokens.
   std::vector<int64_t> blocks;
 };
 
@@ -37,7 +37,7 @@ struct Plan {
   Costs costs;
   /// Tokens before the tokens of a call, and the most tokens of a prefill call.
   int64_t depth = 0, chunk = 0;
-  /// The CPUs that are compiled for.
+  /// The CPUs that the program is compiled for.
   std::vector<CpuTarget> cpus;
   /// Machines with known floors: the CPU, by its measured rates, and GPUs.
   std::vector<Machine> machines;
@@ -52,10 +52,10 @@ struct Plan {
 llvm::Expected<Plan> planOf(Compilation &compilation, bool cpu, bool cuda,
                             int64_t depth);
 
-/// Tables for people.
+/// Prints readable tables.
 void printPlan(const Plan &plan, llvm::raw_ostream &os);
 
-/// The same for scripts.
+/// The plan as JSON, for scripts.
 llvm::json::Object planJson(const Plan &plan);
 
 } // namespace cria

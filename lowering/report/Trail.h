@@ -1,7 +1,7 @@
-/// The origin of each op of a phase. Locations tell it: when a phase is
-/// printed, each op gets its line as its location. Passes keep or fuse the
-/// locations of ops in the ops that they make. So at the next phase an op's
-/// location is the line of the phase before.
+/// The origin of each op of a phase. It is read from locations: when a phase is
+/// printed, the location of each op is set to its line. Passes keep or fuse the
+/// locations of ops in the ops that they make. So at the next phase, an op's
+/// location is a line of the phase before.
 #pragma once
 
 #include "lowering/Compilation.h"
@@ -15,13 +15,13 @@ namespace cria {
 /// A printed phase: its lines, counted from 0.
 struct Listing {
   std::string phase; // "linalg"
-  /// Which listing of the trail `from` refers to; -1: none.
+  /// The listing of the trail that `from` refers to; -1 for none.
   int parent = -1;
   std::vector<std::string> lines;
-  /// Of each line, the lines that its op came from.
+  /// For each line, the lines that its op comes from.
   std::vector<std::vector<int>> from;
-  /// Of each function or kernel, by name, its first line and the one after its
-  /// last.
+  /// For each function or kernel, by name: its first line, and the line after
+  /// its last.
   std::map<std::string, std::pair<int, int>> functions;
 };
 
@@ -36,7 +36,8 @@ struct ArenaBuffer {
 struct ArenaPlan {
   std::string entry;
   int64_t bytes = 0;
-  /// The kernels that it calls or launches, in order; a loop's kernels once.
+  /// The kernels that the entry calls or launches, in order. The kernels of a
+  /// loop are listed once.
   std::vector<std::string> steps;
   std::vector<ArenaBuffer> buffers;
 };
@@ -46,18 +47,20 @@ struct GraphNode {
   std::string function;
   /// The ops inside: mnemonics, and the paths of their modules.
   std::vector<std::pair<std::string, std::string>> ops;
-  /// The nodes whose results it reads; `carried` if the result is that of the
-  /// iteration before.
+  /// The nodes whose results the kernel reads. `carried` has those whose result
+  /// is from the iteration before.
   std::vector<int> inputs, carried;
-  /// Iterations of the loops around it, and which loop it is; -1: none.
+  /// The iterations of the loops around the kernel, and the number of the loop;
+  /// -1 for none.
   int64_t runs = 1;
   int loop = -1;
 };
 
 class Trail {
 public:
-  /// Takes a program at Import to the last phase that has lines, for a device;
-  /// phases that devices share are taken once. `compilation` stays as it is.
+  /// Compiles a program at Import up to the last phase that has lines, for each
+  /// device, and records each phase. Phases that devices share are compiled
+  /// once. `compilation` is not changed.
   llvm::Error follow(const Compilation &compilation,
                      llvm::ArrayRef<Device> devices);
 
@@ -65,7 +68,7 @@ public:
   /// The listings of each device, in order.
   std::map<Device, std::vector<int>> ofDevice;
   std::map<Device, std::vector<ArenaPlan>> arenas;
-  std::vector<GraphNode> graph; // of @decode, or @prefill without one
+  std::vector<GraphNode> graph; // of @decode, or else of @prefill
 
 private:
   void record(Phase phase, mlir::ModuleOp module, Device device);

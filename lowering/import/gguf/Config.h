@@ -12,7 +12,7 @@ namespace cria::gguf {
 /// The fate of a key of the metadata, or of a tensor that describes the model.
 struct KeyFate {
   std::string key;
-  std::string value; // as JSON, cut where it is long
+  std::string value; // as JSON, truncated if it is long
   std::string fate;  // "honoured", "irrelevant" or "allowed"
   std::string note;  // what the key sets, or why it is irrelevant
 };
@@ -24,16 +24,16 @@ struct Config {
   /// empty if most matrices have no format that artifacts can have.
   std::string quantize;
   std::vector<KeyFate> keys; // in alphabetical order
-  /// Keys of config.json and what they are called in the file.
+  /// Keys of config.json and their names in the file.
   std::vector<std::pair<std::string, std::string>> origins;
 };
 
-/// Reads the GGUF file at `path`, or all parts if it is one of several. Unknown
-/// keys and tensors are refused, except those in `allowed`.
+/// Reads the GGUF file at `path`, or all parts of a split file. Unknown keys
+/// and tensors are refused, except those in `allowed`.
 Result<Config> readConfig(const std::string &path,
                           const std::vector<std::string> &allowed);
 
-/// All keys that are known, as the Markdown of docs/gguf.md.
+/// All known keys, as the Markdown of docs/gguf.md.
 std::string keysText();
 
 } // namespace cria::gguf

@@ -1,15 +1,15 @@
-/// Every key of GGUF's metadata that is known, in one table, which drives what
-/// is read, what is refused and the list in docs/gguf.md.
+/// One table of all known keys of GGUF's metadata. It drives what is read, what
+/// is refused, and the list in docs/gguf.md.
 #pragma once
 
 #include <string>
 
 namespace cria::gguf {
 
-/// What becomes of a key.
+/// How a key is used.
 enum class KeyUse {
-  Number,  // goes into config.json, under the name `config`
-  Whole,   // the same, an integer
+  Number,  // a number that is set in config.json under the name `config`
+  Whole,   // an integer that is set in config.json under the name `config`
   Read,    // is read together with others
   Neutral, // may only have the value `config`
   Any      // does not matter
@@ -20,11 +20,11 @@ enum class KeyUse {
 /// all keys that begin with it.
 struct Key {
   const char *name;
-  /// Architectures that have it, with spaces between them; "*" for all.
+  /// The architectures that have the key, separated by spaces; "*" for all.
   const char *architectures;
   KeyUse use;
   const char *config; // see KeyUse
-  /// What the key sets; why it is irrelevant, or what is not supported.
+  /// What the key sets, why it is irrelevant, or what is not supported.
   const char *note;
 };
 

@@ -5,10 +5,10 @@
 
 namespace cria::gguf {
 
-// Of all of Llama 3.1 to 3.3.
+// The factors of Llama 3.1 to 3.3.
 static constexpr double lowTurns = 1, highTurns = 4;
 
-/// What Llama 3 divides a frequency by.
+/// The divisor of a frequency in Llama 3.
 static double llama3Factor(double frequency, double factor, double original) {
   double wavelength = 2 * 3.141592653589793 / frequency;
   if (wavelength < original / highTurns)
@@ -19,7 +19,7 @@ static double llama3Factor(double frequency, double factor, double original) {
   return 1 / ((1 - smooth) / factor + smooth);
 }
 
-/// Whether Llama 3 makes `factors` of these parameters.
+/// Whether Llama 3's formula gives `factors` with these parameters.
 static bool isLlama3(const std::vector<double> &factors, double base,
                      double factor, double original) {
   for (size_t i = 0; i < factors.size(); ++i) {
@@ -37,7 +37,7 @@ nlohmann::json ropeOfFactors(const std::vector<double> &factors, double base) {
       factors.empty() ? 1 : *std::max_element(factors.begin(), factors.end());
   if (factor == 1 && isLlama3(factors, base, 1, 1))
     return {{"rope_type", "default"}};
-  // All models that there are have 8192; so it is tried first.
+  // 2^13 = 8192 is tried first, because all known models have it.
   for (int power : {13, 6, 7, 8, 9, 10, 11, 12, 14, 15, 16, 17}) {
     double original = std::pow(2.0, power);
     if (factor >= 1 && isLlama3(factors, base, factor, original))

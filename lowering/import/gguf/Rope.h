@@ -1,4 +1,4 @@
-/// The rope scaling behind the factors of frequencies in a GGUF file.
+/// Finds the rope scaling from the factors of frequencies in a GGUF file.
 #pragma once
 
 #include <nlohmann/json.hpp>
