@@ -206,13 +206,15 @@ static LogicalResult verifySplit(WeightOp weight) {
   int64_t rank = weight.getTensorType().getRank();
   bool isRows = *weight.getSplit() == Split::Rows;
   if (LlamaDialect::shardsOf(weight) < 2) // weight_c7
-    return weight.emitOpError("expected a module with 'llama.shards' around "
-                              "a weight that ranks share");
+    return weight.emitOpError(
+        "expected a weight with 'split' to be in a module with 'llama.shards'");
   if (weight.getAdapter() || rank == 0 ||
       (!isRows && (rank != 2 || weight.getFirstRow()))) // weight_c7
     return weight.emitOpError("expected ")
-           << (isRows ? "no adapter to share the rows of"
-                      : "a matrix to share the columns of, without 'rows'");
+           << (isRows
+                   ? "'split rows' on a tensor with rows that is not an adapter"
+                   : "'split cols' on a matrix without 'rows' that is not an "
+                     "adapter");
   return success();
 }
 
@@ -231,7 +233,7 @@ LogicalResult WeightOp::verify() {
     return emitOpError("expected a positive count, got ")
            << static_cast<int64_t>(*getCount());
   if (static_cast<int64_t>(getFirst()) < 0) // weight_c3
-    return emitOpError("expected a first layer from 0 on, got ")
+    return emitOpError("expected a first layer of at least 0, got ")
            << static_cast<int64_t>(getFirst());
   if (getSplit() && failed(verifySplit(*this)))
     return failure();
@@ -255,8 +257,8 @@ LogicalResult WeightOp::verifySymbolUses(SymbolTableCollection &symbols) {
   };
   if (!other || other.getWholeType().getShape() != getWholeType().getShape() ||
       other.getTied() || !isWhole(other) || !isWhole(*this)) // weight_c5
-    return emitOpError("expected a whole weight of the shape of ")
-           << getWholeType() << " to stand in, got " << getTiedAttr();
+    return emitOpError("expected 'or' to name a whole weight of the shape of ")
+           << getWholeType() << ", got " << getTiedAttr();
   return success();
 }
 
@@ -415,7 +417,8 @@ static LogicalResult expectPositions(Operation *op, Value position,
                                      int64_t tokens) {
   if (position.getType().isIndex())
     return success();
-  return expectSize(op, "positions of tokens", tokens, dim(position, 0));
+  return expectSize(op, "the number of positions to be", tokens,
+                    dim(position, 0));
 }
 
 LogicalResult AddRowsOp::verify() {
@@ -425,13 +428,14 @@ LogicalResult AddRowsOp::verify() {
   if (getPosition())
     return expectPositions(*this, getPosition(), // add_rows_c3
                            dim(getInput(), 0));
-  return expectSize(*this, "without a position a table of rows", 1,
+  return expectSize(*this,
+                    "the number of rows of a table without a position to be", 1,
                     dim(getTable(), 0)); // add_rows_c2
 }
 
 LogicalResult AllReduceOp::verify() {
   if (LlamaDialect::shardsOf(*this) < 2) // all_reduce_c2
-    return emitOpError("expected a module with 'llama.shards' around it");
+    return emitOpError("expected to be in a module with 'llama.shards'");
   if (!getBias())
     return success();
   return expectSize(*this, "a bias of size", dim(getInput(), 1),
@@ -461,16 +465,17 @@ static LogicalResult expectPages(Operation *op, Value pages, Value cache,
   bool isPaged = cast<RankedTensorType>(cache.getType()).getRank() == 5;
   if (isPaged != bool(pages)) // kv_append_c4, gqa_c7
     return op->emitOpError("expected ")
-           << (pages ? "a paged cache beside pages, got "
-                     : "pages beside a paged cache, ")
+           << (pages ? "a paged cache with 'pages', got "
+                     : "'pages' with the paged cache ")
            << cache.getType();
   bool ofTokens =
       pages && cast<RankedTensorType>(pages.getType()).getRank() == 2;
   if (ofTokens == position.getType().isIndex()) // kv_append_c5, gqa_c8
-    return op->emitOpError("expected pages of each token if, and only if, each "
-                           "has a position");
+    return op->emitOpError("expected pages of each token if and only if each "
+                           "token has a position");
   if (ofTokens && // kv_append_c5, gqa_c8
-      failed(expectSize(op, "pages of tokens", tokens, dim(pages, 0))))
+      failed(expectSize(op, "the number of rows of pages to be", tokens,
+                        dim(pages, 0))))
     return failure();
   return expectPositions(op, position, tokens);
 }
@@ -506,9 +511,9 @@ LogicalResult GQAOp::verify() {
                          dim(getQuery(), 0))))
     return failure();
   if (getPages() && getOver()) // gqa_c7
-    return emitOpError("expected no 'over' beside pages");
+    return emitOpError("expected no 'over' with 'pages'");
   if (!getPosition().getType().isIndex() && !getCausal()) // gqa_c8
-    return emitOpError("expected causal where each token has a position");
+    return emitOpError("expected 'causal', because each token has a position");
   if (failed(expectWholeBlocks(*this, getKeyCache()))) // gqa_c6
     return failure();
   if (failed(expectFinite(*this, getScale()))) // gqa_c3

@@ -134,8 +134,8 @@ FailureOr<json::Object> TapAdder::describe(func::CallOp call,
   json::Array modules = names.modulesOf(call), results;
   std::optional<int64_t> turns = turnsAround(call);
   if (!turns)
-    return call.emitOpError("expected to be called once, or in a loop between "
-                            "constants");
+    return call.emitOpError(
+        "expected to be called once, or in a loop with constant bounds");
   bool caches = false;
   for (OpResult result : call.getResults()) {
     json::Object object;

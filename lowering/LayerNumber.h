@@ -70,8 +70,8 @@ inline llvm::LogicalResult verifyLayer(mlir::Operation *op, mlir::Value layer,
                                        int64_t count) {
   std::optional<LayerNumber> number = layerNumber(layer);
   if (!number)
-    return op->emitOpError("expected a constant layer, or one that a loop "
-                           "between constants counts");
+    return op->emitOpError("expected a constant layer, or one that a loop with "
+                           "constant bounds counts");
   if (number->first < 0 || number->last >= count)
     return op->emitOpError("expected layers below ")
            << count << ", got " << number->first << " to " << number->last;

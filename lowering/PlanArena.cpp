@@ -69,9 +69,8 @@ static FailureOr<int64_t> mostBytes(memref::AllocOp alloc,
   for (Value size : alloc.getDynamicSizes()) {
     std::optional<int64_t> most = bounds.most(size);
     if (!most)
-      return alloc.emitError(
-                 "expected sizes that a constant bounds, or numbers "
-                 "of tokens, not ")
+      return alloc.emitError("expected sizes with a constant bound, or numbers "
+                             "of tokens, got ")
              << type;
     bytes *= *most;
   }

@@ -61,7 +61,7 @@ void QuantizeWeights::quantize(WeightOp weight, ArrayRef<GetWeightOp> reads,
   if (int64_t numbers = type.getDimSize(1); numbers % BlocksType::kNumbers) {
     weight.emitWarning("stays ")
         << type.getElementType() << ": its rows of " << numbers
-        << " numbers are no whole blocks of " << BlocksType::kNumbers;
+        << " numbers are not whole blocks of " << BlocksType::kNumbers;
     return;
   }
   auto quantized = RankedTensorType::get(type.getShape(), format);

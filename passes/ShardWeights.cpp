@@ -89,8 +89,8 @@ LogicalResult Sharder::findMaker(Operation *reader, Value value) {
       break;
     value = op->getOperand(0);
   }
-  return reader->emitError("expected a llama.linear to make what ranks share, "
-                           "got ")
+  return reader->emitError(
+             "expected a llama.linear to make a value that ranks share, got ")
          << (value.getDefiningOp()
                  ? value.getDefiningOp()->getName().getStringRef()
                  : "an argument");
@@ -143,8 +143,8 @@ LogicalResult Sharder::splitWeight(Value read, Split how) {
     if (failed(divide(weight, how == Split::Rows ? "rows" : "columns", size)))
       return failure();
     if (how == Split::Cols && weight.getFirstRow())
-      return weight.emitError("expected a tensor of its own to split the "
-                              "columns of, got rows of one");
+      return weight.emitError("expected a whole tensor to split the columns "
+                              "of, got rows of a fused one");
     size /= shards;
     weight.setType(type.clone(shape));
     weight.setSplit(how);
@@ -160,8 +160,9 @@ LogicalResult Sharder::split(LinearOp op) {
   if (!reads && !makes)
     return success();
   if (reads && makes)
-    return op.emitError("expected an all-reduce between two products that "
-                        "ranks share, got one that makes and reads a share");
+    return op.emitError(
+        "expected an all-reduce between two linears that ranks share, got one "
+        "linear that reads and makes shared values");
   if (failed(splitWeight(op.getWeight(), makes ? Split::Rows : Split::Cols)))
     return failure();
   if (makes) {
@@ -259,7 +260,7 @@ LogicalResult Sharder::split(Operation *op) {
           return success();
         }
         return other->emitError("expected no ")
-               << other->getName() << " on what ranks share"
+               << other->getName() << " on a value that ranks share"
                << (isa<RMSNormOp, LayerNormOp>(other)
                        ? ": a norm of all heads together needs a sum over "
                          "ranks"

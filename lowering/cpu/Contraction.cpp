@@ -43,19 +43,19 @@ std::optional<Contraction> Contraction::match(linalg::LinalgOp op,
                (result.bOuter || b == Dims{1, 2}) &&
                !(result.aTransposed && !result.bOuter);
   if (!isProduct(op))
-    return fail("it does more than to multiply and add floats");
+    return fail("it does more than multiply and add floats");
   if (!mayReorder(op))
     return fail("its terms may not be added in another order");
   auto isStorage = [](Type t) { return t.isF32() || t.isF16() || t.isBF16(); };
   if (!known)
-    return fail("its operands are transposed as in no schedule");
+    return fail("no schedule accepts how its operands are transposed");
   bool types = type(result.c).getElementType().isF32() &&
                isStorage(result.aType()) && isStorage(result.bType());
   bool dynamic = ShapedType::isDynamic(result.n()) ||
                  ShapedType::isDynamic(result.k()) ||
                  (result.bOuter && ShapedType::isDynamic(result.m()));
   if (!types)
-    return fail("it does not add f32, f16 or bf16 up in f32");
+    return fail("it does not add products of f32, f16 or bf16 in f32");
   if (dynamic)
     return fail("a size other than the number of rows is dynamic");
   // Rows are read and written as vectors, except the rows of a in outer
@@ -65,6 +65,6 @@ std::optional<Contraction> Contraction::match(linalg::LinalgOp op,
   };
   if (!hasVectors(result.b) || !hasVectors(result.c) ||
       !(result.bOuter || hasVectors(result.a)))
-    return fail("the elements of a row do not lie side by side in memory");
+    return fail("the elements of a row are not adjacent in memory");
   return result;
 }

@@ -97,7 +97,7 @@ struct LowerContractions
       std::optional<Contraction> c = Contraction::match(op, reason);
       // Packing needs an upper bound of the number of rows.
       if (c && ShapedType::isDynamic(c->m()) && !chunk) {
-        reason = "nothing bounds its number of rows";
+        reason = "its number of rows has no upper bound";
         c.reset();
       }
       if (!reason.empty())
@@ -136,9 +136,9 @@ private:
       StringRef reason;
       std::optional<BlockProduct> product = BlockProduct::match(op, reason);
       if (product && product->isDynamic() && !isBounded)
-        reason = "nothing bounds its number of rows";
+        reason = "its number of rows has no upper bound";
       if (product && op->getParentOfType<scf::ForallOp>())
-        reason = "it stands in a parallel loop";
+        reason = "it is inside a parallel loop";
       if (!reason.empty())
         missed(op, reason);
       if (!product || !reason.empty())

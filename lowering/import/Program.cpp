@@ -297,8 +297,8 @@ static LogicalResult verifyPosition(Operation *op, func::FuncOp function,
       (function.getNumArguments() <= 3 || pages != function.getArgument(3)))
     return op->emitError("expected the pages that the function is given");
   if (over && (!encodes || over != function.getArgument(3)))
-    return op->emitError("expected 'over' the source that the function is "
-                         "given");
+    return op->emitError(
+        "expected 'over' to be the source that the function is given");
   return success();
 }
 

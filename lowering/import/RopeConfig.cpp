@@ -132,8 +132,8 @@ void RopeReader::readOriginal() {
   int64_t outer = top.integer(kOriginal, 1, kMaxPositions, 0),
           inner = rope.integer(kOriginal, 1, kMaxPositions, outer);
   if (outer && inner != outer)
-    rope.failKey(kOriginal, "the top level says otherwise, " +
-                                llvm::Twine(outer) + ", got " +
+    rope.failKey(kOriginal, "expected " + llvm::Twine(outer) +
+                                ", as the top level says, got " +
                                 llvm::Twine(inner));
   config.originalPositions = inner ? inner : draft.maxPositions;
 }
@@ -172,9 +172,9 @@ void RopeReader::readYarn() {
   double own = rope.positive("mscale", 1),
          all = rope.positive("mscale_all_dim", 1);
   if (!scales && (rope.find("mscale") || rope.find("mscale_all_dim")))
-    rope.failKey(rope.find("mscale") ? "mscale" : "mscale_all_dim",
-                 "transformers reads it only beside the other of 'mscale' and "
-                 "'mscale_all_dim'");
+    rope.failKey(
+        rope.find("mscale") ? "mscale" : "mscale_all_dim",
+        "transformers only reads 'mscale' and 'mscale_all_dim' together");
   config.scale =
       rope.positive("attention_factor",
                     scales ? magnitude(own) / magnitude(all) : magnitude(1));

@@ -110,7 +110,8 @@ bool Reader::readScores() {
   a.softmaxInput = softmax.getInput();
   a.scores = scoresOf(a.softmaxInput);
   if (!a.scores)
-    return fail("its input is no product that nothing else reads");
+    return fail(
+        "its input does not come from a product that only the softmax reads");
   auto maps = a.scores.getIndexingMapsArray();
   Loops out = loops(maps[2]);
   if (out.size() != 4 || a.scores.getNumLoops() != 5 ||

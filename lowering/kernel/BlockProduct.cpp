@@ -144,6 +144,6 @@ std::optional<BlockProduct> BlockProduct::match(linalg::LinalgOp op,
       !hasRows(product.out, 2) ||
       product.type(product.codes).getDimSize(2) != kNumbers ||
       !product.type(product.scales).getElementType().isF16())
-    return fail("its rows do not lie in memory as blocks with f16 scales");
+    return fail("its rows are not stored as blocks with f16 scales");
   return product;
 }

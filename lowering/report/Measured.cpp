@@ -106,8 +106,8 @@ cria::readMeasured(llvm::StringRef path, llvm::ArrayRef<KernelCost> kernels) {
   else if (const nlohmann::json *events = array("traceEvents"))
     readTrace(*events, kernels, measured);
   else
-    return textError(path + ": expected what cria-bench --kernels --json "
-                            "prints, or cria-run --profile writes");
+    return textError(path + ": expected a file of cria-bench --kernels --json "
+                            "or cria-run --profile");
   if (measured.kernels.empty())
     return textError(path + ": has no kernel of this program");
   measured.device = text(file, "device");

@@ -12,7 +12,7 @@ func.func @rope(%x: tensor<?x8x8xf32>, %t: tensor<512x5xf32>, %p: index) {
 
 // rope_c2
 func.func @rope(%x: tensor<2x8x8xf32>, %t: tensor<512x4xf32>, %p: tensor<3xi32>) {
-  // expected-error @below {{expected positions of tokens 2, got 3}}
+  // expected-error @below {{expected the number of positions to be 2, got 3}}
   %y = llama.rope %x, %t, %t at (%p : tensor<3xi32>) : tensor<2x8x8xf32>, tensor<512x4xf32>
   return
 }
@@ -21,7 +21,7 @@ func.func @rope(%x: tensor<2x8x8xf32>, %t: tensor<512x4xf32>, %p: tensor<3xi32>)
 
 // add_rows_c3
 func.func @add_rows(%x: tensor<2x8xf32>, %t: tensor<512x8xf32>, %p: tensor<3xi32>) {
-  // expected-error @below {{expected positions of tokens 2, got 3}}
+  // expected-error @below {{expected the number of positions to be 2, got 3}}
   %y = llama.add_rows %x, %t at (%p : tensor<3xi32>) : tensor<2x8xf32>, tensor<512x8xf32>
   return
 }
@@ -30,7 +30,7 @@ func.func @add_rows(%x: tensor<2x8xf32>, %t: tensor<512x8xf32>, %p: tensor<3xi32
 
 // kv_append_c4
 func.func @kv_append(%r: tensor<?x4x8xf32>, %k: tensor<?x5x4x16x8xf32>, %i: index) {
-  // expected-error @below {{expected pages beside a paged cache, 'tensor<?x5x4x16x8xf32>'}}
+  // expected-error @below {{expected 'pages' with the paged cache 'tensor<?x5x4x16x8xf32>'}}
   %y = llama.kv_append %r into %k[%i] at %i : tensor<?x4x8xf32> into tensor<?x5x4x16x8xf32>
   return
 }
@@ -39,7 +39,7 @@ func.func @kv_append(%r: tensor<?x4x8xf32>, %k: tensor<?x5x4x16x8xf32>, %i: inde
 
 // kv_append_c4
 func.func @kv_append(%r: tensor<?x4x8xf32>, %k: tensor<5x4x16x8xf32>, %i: index, %p: tensor<8xi32>) {
-  // expected-error @below {{expected a paged cache beside pages, got 'tensor<5x4x16x8xf32>'}}
+  // expected-error @below {{expected a paged cache with 'pages', got 'tensor<5x4x16x8xf32>'}}
   %y = llama.kv_append %r into %k[%i] at %i pages(%p : tensor<8xi32>) : tensor<?x4x8xf32> into tensor<5x4x16x8xf32>
   return
 }
@@ -48,7 +48,7 @@ func.func @kv_append(%r: tensor<?x4x8xf32>, %k: tensor<5x4x16x8xf32>, %i: index,
 
 // kv_append_c5
 func.func @kv_append(%r: tensor<?x4x8xf32>, %k: tensor<?x5x4x16x8xf32>, %i: index, %p: tensor<?x8xi32>) {
-  // expected-error @below {{expected pages of each token if, and only if, each has a position}}
+  // expected-error @below {{expected pages of each token if and only if each token has a position}}
   %y = llama.kv_append %r into %k[%i] at %i pages(%p : tensor<?x8xi32>) : tensor<?x4x8xf32> into tensor<?x5x4x16x8xf32>
   return
 }
@@ -57,7 +57,7 @@ func.func @kv_append(%r: tensor<?x4x8xf32>, %k: tensor<?x5x4x16x8xf32>, %i: inde
 
 // kv_append_c5
 func.func @kv_append(%r: tensor<2x4x8xf32>, %k: tensor<?x5x4x16x8xf32>, %i: index, %t: tensor<2xi32>, %p: tensor<3x8xi32>) {
-  // expected-error @below {{expected pages of tokens 2, got 3}}
+  // expected-error @below {{expected the number of rows of pages to be 2, got 3}}
   %y = llama.kv_append %r into %k[%i] at (%t : tensor<2xi32>) pages(%p : tensor<3x8xi32>) : tensor<2x4x8xf32> into tensor<?x5x4x16x8xf32>
   return
 }
@@ -66,7 +66,7 @@ func.func @kv_append(%r: tensor<2x4x8xf32>, %k: tensor<?x5x4x16x8xf32>, %i: inde
 
 // gqa_c7
 func.func @gqa(%q: tensor<?x8x8xf32>, %k: tensor<?x5x4x16x8xf32>, %i: index, %p: tensor<8xi32>) {
-  // expected-error @below {{expected no 'over' beside pages}}
+  // expected-error @below {{expected no 'over' with 'pages'}}
   %y = llama.gqa %q, %k, %k[%i] at %i pages(%p : tensor<8xi32>) over %i {scale = 1.0} : tensor<?x8x8xf32>, tensor<?x5x4x16x8xf32>
   return
 }
@@ -75,7 +75,7 @@ func.func @gqa(%q: tensor<?x8x8xf32>, %k: tensor<?x5x4x16x8xf32>, %i: index, %p:
 
 // gqa_c8
 func.func @gqa(%q: tensor<?x8x8xf32>, %k: tensor<?x5x4x16x8xf32>, %i: index, %t: tensor<?xi32>, %p: tensor<?x8xi32>) {
-  // expected-error @below {{expected causal where each token has a position}}
+  // expected-error @below {{expected 'causal', because each token has a position}}
   %y = llama.gqa %q, %k, %k[%i] at (%t : tensor<?xi32>) pages(%p : tensor<?x8xi32>) {scale = 1.0} : tensor<?x8x8xf32>, tensor<?x5x4x16x8xf32>
   return
 }

@@ -51,7 +51,7 @@ llama.weight @w[-3] : tensor<4xf32> from "layers.{}.w"
 // -----
 
 // weight_c3
-// expected-error @below {{expected a first layer from 0 on, got -1}}
+// expected-error @below {{expected a first layer of at least 0, got -1}}
 llama.weight @w[2] : tensor<4xf32> from "layers.{}.w" {first = -1 : i64}
 
 // -----
@@ -232,20 +232,20 @@ llama.weight @w : tensor<8x4xf32> from "w" rows 10 of 17
 
 // weight_c5
 llama.weight @e : tensor<8x4xf32> from "e"
-// expected-error @below {{expected a whole weight of the shape of 'tensor<8x2xf32>' to stand in, got @e}}
+// expected-error @below {{expected 'or' to name a whole weight of the shape of 'tensor<8x2xf32>', got @e}}
 llama.weight @w : tensor<8x2xf32> from "w" or @e
 
 // -----
 
 // weight_c5
-// expected-error @below {{to stand in, got @e}}
+// expected-error @below {{expected 'or' to name a whole weight of the shape of 'tensor<8x4xf32>', got @e}}
 llama.weight @w : tensor<8x4xf32> from "w" or @e
 
 // -----
 
 // weight_c5
 llama.weight @e : tensor<8x4xf32> from "e" rows 0 of 9
-// expected-error @below {{to stand in, got @e}}
+// expected-error @below {{expected 'or' to name a whole weight of the shape of 'tensor<8x4xf32>', got @e}}
 llama.weight @w : tensor<8x4xf32> from "w" or @e
 
 // -----
@@ -342,7 +342,7 @@ func.func @add_rows(%x: tensor<?x64xf32>, %table: tensor<512x65xf32>, %position:
 
 // add_rows_c2
 func.func @add_rows(%x: tensor<?x64xf32>, %table: tensor<2x64xf32>) {
-  // expected-error @below {{expected without a position a table of rows 1, got 2}}
+  // expected-error @below {{expected the number of rows of a table without a position to be 1, got 2}}
   %y = llama.add_rows %x, %table : tensor<?x64xf32>, tensor<2x64xf32>
   return
 }
@@ -371,14 +371,14 @@ llama.rope_table @r {positions = 8 : i64, inv_freq = array<f32: 1.0>, slot = 1 :
 // -----
 
 // weight_c7
-// expected-error @below {{expected a module with 'llama.shards' around a weight that ranks share}}
+// expected-error @below {{expected a weight with 'split' to be in a module with 'llama.shards'}}
 llama.weight @w : tensor<4x8xf32> from "w" split rows
 
 // -----
 
 // weight_c7
 module attributes {llama.shards = 2 : i64} {
-  // expected-error @below {{expected a matrix to share the columns of, without 'rows'}}
+  // expected-error @below {{expected 'split cols' on a matrix without 'rows' that is not an adapter}}
   llama.weight @w : tensor<4x8xf32> from "w" rows 4 of 8 split cols
 }
 
@@ -386,7 +386,7 @@ module attributes {llama.shards = 2 : i64} {
 
 // weight_c7
 module attributes {llama.shards = 2 : i64} {
-  // expected-error @below {{expected no adapter to share the rows of}}
+  // expected-error @below {{expected 'split rows' on a tensor with rows that is not an adapter}}
   llama.weight @w : tensor<4x8xf32> from "w" split rows adapter
 }
 
@@ -403,7 +403,7 @@ module attributes {llama.shards = 2 : i64} {
 // weight_c5
 module attributes {llama.shards = 2 : i64} {
   llama.weight @e : tensor<4x8xf32> from "e"
-  // expected-error @below {{expected a whole weight of the shape of 'tensor<8x8xf32>' to stand in, got @e}}
+  // expected-error @below {{expected 'or' to name a whole weight of the shape of 'tensor<8x8xf32>', got @e}}
   llama.weight @w : tensor<4x8xf32> from "w" or @e split rows
 }
 
@@ -422,7 +422,7 @@ module attributes {llama.shards = 2 : i64} {
 
 // all_reduce_c2
 func.func @all_reduce(%x: tensor<?x64xf32>) {
-  // expected-error @below {{expected a module with 'llama.shards' around it}}
+  // expected-error @below {{expected to be in a module with 'llama.shards'}}
   %y = llama.all_reduce %x : tensor<?x64xf32>
   return
 }

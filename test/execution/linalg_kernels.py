@@ -186,7 +186,7 @@ def no_vectors(reason):
     return ("scalar-loops", reason)
 
 
-STORED = ("scores-stored", "its input is no product that nothing else reads")
+STORED = ("scores-stored", "its input does not come from a product that only the softmax reads")
 ORDERED = ("scalar-sum", "its terms may not be added in another order")
 UNTAKEN = "no fast schedule takes it"
 ELEMENTS = "a thread computes each element"
@@ -225,11 +225,11 @@ KERNELS = {
     ),
     "both_transposed": Kernel(
         lambda x, w, n: x.T @ w.T,
-        [no_vectors("its operands are transposed as in no schedule")],
+        [no_vectors("no schedule accepts how its operands are transposed")],
     ),
     "integer_product": Kernel(
         lambda x, w, n: x @ w.T,
-        [no_vectors("it does more than to multiply and add floats")],
+        [no_vectors("it does more than multiply and add floats")],
         bar=0,
     ),
     "block_product": Kernel(block_product),
@@ -243,13 +243,13 @@ KERNELS = {
     "convolution": Kernel(convolution, [ORDERED]),
     "doubles": Kernel(
         lambda x, w, n: np.sqrt(np.abs(x @ w.T)),
-        [no_vectors("it does not add f32, f16 or bf16 up in f32")],
+        [no_vectors("it does not add products of f32, f16 or bf16 in f32")],
     ),
     "bf16_arithmetic": Kernel(bf16_arithmetic, bar=0, peer=1e-5),
     "functions": Kernel(functions, bar=4e-12, peer=4e-12, by_column=True),
     "payload_product": Kernel(
         lambda x, w, n: np.abs(x) @ np.exp(w).T,
-        [no_vectors("it does more than to multiply and add floats")],
+        [no_vectors("it does more than multiply and add floats")],
     ),
 }
 

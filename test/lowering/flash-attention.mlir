@@ -88,7 +88,7 @@ func.func @causal(%q: tensor<?x2x3x16xbf16>, %keys: tensor<4x2x256x16xbf16>, %va
 // CHECK: math.exp
 // CHECK: arith.addf {{.*}} fastmath<reassoc>
 // CHECK: arith.divf
-// REMARK: remark: [Missed] scores-stored | Category:flash-attention | Function=alone | Op=linalg.softmax, Reason="its input is no product that nothing else reads"
+// REMARK: remark: [Missed] scores-stored | Category:flash-attention | Function=alone | Op=linalg.softmax, Reason="its input does not come from a product that only the softmax reads"
 func.func @alone(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {
   %e = tensor.empty() : tensor<4x8xf32>
   %p = linalg.softmax dimension(1) ins(%x : tensor<4x8xf32>) outs(%e : tensor<4x8xf32>) -> tensor<4x8xf32>

@@ -37,7 +37,7 @@ func.func @order(%a: memref<4x8xf32>, %b: memref<6x8xf32>, %c: memref<4x6xf32>) 
 }
 
 // both operands transposed,
-// CHECK: remark: [Missed] scalar-loops | Category:lower-contractions | Function=transposed | Op=linalg.generic, Reason="its operands are transposed as in no schedule"
+// CHECK: remark: [Missed] scalar-loops | Category:lower-contractions | Function=transposed | Op=linalg.generic, Reason="no schedule accepts how its operands are transposed"
 func.func @transposed(%a: memref<8x4xf32>, %b: memref<6x8xf32>, %c: memref<4x6xf32>) {
   linalg.generic {indexing_maps = [affine_map<(m, n, k) -> (k, m)>, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"]}
       ins(%a, %b : memref<8x4xf32>, memref<6x8xf32>) outs(%c : memref<4x6xf32>) {
@@ -50,7 +50,7 @@ func.func @transposed(%a: memref<8x4xf32>, %b: memref<6x8xf32>, %c: memref<4x6xf
 }
 
 // sums of another type,
-// CHECK: remark: [Missed] scalar-loops | Category:lower-contractions | Function=doubles | Op=linalg.generic, Reason="it does not add f32, f16 or bf16 up in f32"
+// CHECK: remark: [Missed] scalar-loops | Category:lower-contractions | Function=doubles | Op=linalg.generic, Reason="it does not add products of f32, f16 or bf16 in f32"
 func.func @doubles(%a: memref<4x8xf64>, %b: memref<6x8xf64>, %c: memref<4x6xf64>) {
   linalg.generic {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"]}
       ins(%a, %b : memref<4x8xf64>, memref<6x8xf64>) outs(%c : memref<4x6xf64>) {
@@ -63,7 +63,7 @@ func.func @doubles(%a: memref<4x8xf64>, %b: memref<6x8xf64>, %c: memref<4x6xf64>
 }
 
 // more than a product,
-// CHECK: remark: [Missed] scalar-loops | Category:lower-contractions | Function=function | Op=linalg.generic, Reason="it does more than to multiply and add floats"
+// CHECK: remark: [Missed] scalar-loops | Category:lower-contractions | Function=function | Op=linalg.generic, Reason="it does more than multiply and add floats"
 func.func @function(%a: memref<4x8xf32>, %b: memref<6x8xf32>, %c: memref<4x6xf32>) {
   linalg.generic {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"]}
       ins(%a, %b : memref<4x8xf32>, memref<6x8xf32>) outs(%c : memref<4x6xf32>) {
@@ -90,7 +90,7 @@ func.func @dynamic(%a: memref<4x?xf32>, %b: memref<6x?xf32>, %c: memref<4x6xf32>
 }
 
 // any number of rows,
-// CHECK: remark: [Missed] scalar-loops | Category:lower-contractions | Function=rows | Op=linalg.generic, Reason="nothing bounds its number of rows"
+// CHECK: remark: [Missed] scalar-loops | Category:lower-contractions | Function=rows | Op=linalg.generic, Reason="its number of rows has no upper bound"
 func.func @rows(%a: memref<?x8xf32>, %b: memref<6x8xf32>, %c: memref<?x6xf32>) {
   linalg.generic {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"]}
       ins(%a, %b : memref<?x8xf32>, memref<6x8xf32>) outs(%c : memref<?x6xf32>) {
@@ -103,7 +103,7 @@ func.func @rows(%a: memref<?x8xf32>, %b: memref<6x8xf32>, %c: memref<?x6xf32>) {
 }
 
 // every other column.
-// CHECK: remark: [Missed] scalar-loops | Category:lower-contractions | Function=strided | Op=linalg.generic, Reason="the elements of a row do not lie side by side in memory"
+// CHECK: remark: [Missed] scalar-loops | Category:lower-contractions | Function=strided | Op=linalg.generic, Reason="the elements of a row are not adjacent in memory"
 func.func @strided(%a: memref<4x8xf32, strided<[16, 2]>>, %b: memref<6x8xf32>, %c: memref<4x6xf32>) {
   linalg.generic {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"]}
       ins(%a, %b : memref<4x8xf32, strided<[16, 2]>>, memref<6x8xf32>) outs(%c : memref<4x6xf32>) {
@@ -217,7 +217,7 @@ func.func @scales_elsewhere(%x: memref<1x2x32xi8>, %xs: memref<1x2xf16>, %w: mem
 }
 
 // and one that several threads compute each.
-// CHECK: remark: [Missed] scalar-loops | Category:lower-contractions | Function=parallel_blocks | Op=linalg.generic, Reason="it stands in a parallel loop"
+// CHECK: remark: [Missed] scalar-loops | Category:lower-contractions | Function=parallel_blocks | Op=linalg.generic, Reason="it is inside a parallel loop"
 func.func @parallel_blocks(%x: memref<1x2x32xi8>, %xs: memref<1x2xf16>, %w: memref<6x2x34xi8>, %y: memref<1x6xf32>) {
   %c8 = arith.constant 8 : i16
   scf.forall (%i) in (4) {

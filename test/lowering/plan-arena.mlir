@@ -201,7 +201,7 @@ func.func @entry(%ids: memref<8xi32>, %tokens: index, %position: index, %first: 
 
 // Nothing bounds how long the text is.
 func.func private @unbounded(%p: index) attributes {chunk = 8 : index} {
-  // expected-error @below {{expected sizes that a constant bounds, or numbers of tokens, not 'memref<?xf32>'}}
+  // expected-error @below {{expected sizes with a constant bound, or numbers of tokens, got 'memref<?xf32>'}}
   %a = memref.alloc(%p) : memref<?xf32>
   return
 }

@@ -44,7 +44,7 @@ func.func @forward(%ids: tensor<?xi32>, %layer: index) -> tensor<?x64xf32> {
 
 // Rows that are no whole blocks stay.
 // CHECK: @w : tensor<32x48xf32>
-// WARN: warning: stays 'f32': its rows of 48 numbers are no whole blocks of 32
+// WARN: warning: stays 'f32': its rows of 48 numbers are not whole blocks of 32
 llama.weight @w : tensor<32x48xf32> from "w"
 func.func @forward(%x: tensor<?x48xf32>) -> tensor<?x32xf32> {
   %w = llama.get_weight @w : tensor<32x48xf32>

@@ -131,7 +131,7 @@ llama.weight @up : tensor<8x8xf32> from "up"
 func.func @forward(%x: tensor<?x8xf32>, %w: tensor<8x8xf32>) -> tensor<?x8xf32> {
   %up = llama.get_weight @up : tensor<8x8xf32>
   %u = llama.linear %x, %up : tensor<?x8xf32>, tensor<8x8xf32>
-  // expected-error @below {{expected no llama.rmsnorm on what ranks share: a norm of all heads together needs a sum over ranks}}
+  // expected-error @below {{expected no llama.rmsnorm on a value that ranks share: a norm of all heads together needs a sum over ranks}}
   %n = llama.rmsnorm %u {eps = 1.0e-5} : tensor<?x8xf32>
   %h = llama.activate relu %n : tensor<?x8xf32>
   %d = llama.linear %h, %w : tensor<?x8xf32>, tensor<8x8xf32>
@@ -141,7 +141,7 @@ func.func @forward(%x: tensor<?x8xf32>, %w: tensor<8x8xf32>) -> tensor<?x8xf32> 
 // -----
 
 func.func @forward(%x: tensor<?x8xf32>, %w: tensor<8x8xf32>) -> tensor<?x8xf32> {
-  // expected-error @below {{expected a llama.linear to make what ranks share, got an argument}}
+  // expected-error @below {{expected a llama.linear to make a value that ranks share, got an argument}}
   %h = llama.activate relu %x : tensor<?x8xf32>
   %d = llama.linear %h, %w : tensor<?x8xf32>, tensor<8x8xf32>
   return %d : tensor<?x8xf32>

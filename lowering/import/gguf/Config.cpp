@@ -207,7 +207,7 @@ void ConfigReader::checkMissing() {
 void ConfigReader::readVocabulary() {
   const TensorInfo *embedding = tensor("token_embd.weight");
   if (!embedding || embedding->shape.size() != 2)
-    return fail(embedding ? "'token_embd.weight' is no matrix"
+    return fail(embedding ? "'token_embd.weight' is not a matrix"
                           : "tensor 'token_embd.weight' is missing");
   auto rows = static_cast<int64_t>(embedding->shape[0]);
   if (auto size = whole(".vocab_size"); size && *size != rows)

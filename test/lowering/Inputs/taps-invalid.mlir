@@ -25,7 +25,7 @@ module attributes {cria.manifest = "{\"caches\":[],\"compiler\":\"cria VERSION\"
     %c1 = arith.constant 1 : index
     %x = tensor.empty() : tensor<1x8xf32>
     %y = scf.for %i = %c0 to %position step %c1 iter_args(%a = %x) -> tensor<1x8xf32> {
-      // expected-error @below {{expected to be called once, or in a loop between constants}}
+      // expected-error @below {{expected to be called once, or in a loop with constant bounds}}
       %0 = func.call @sum(%a) : (tensor<1x8xf32>) -> tensor<1x8xf32>
       scf.yield %0 : tensor<1x8xf32>
     }
