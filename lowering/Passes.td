@@ -72,15 +72,17 @@ def ConvertLlamaToLinalg : Pass<"convert-llama-to-linalg", "::mlir::ModuleOp"> {
 def AddTaps : Pass<"add-taps", "::mlir::ModuleOp"> {
   let summary = "make the results of kernels visible, and replaceable";
   let description = [{
-    Runs on entry functions on tensors. Each result of a kernel, except caches and
-    logits, is stored into the session's buffer `made`, which has a place for each
-    iteration of the loop around the kernel. While the tap's number in `force` is
-    not 0, later ops read the buffer `given` instead of the result. The buffers
-    follow the KV caches among the entries' arguments. The manifest
-    (lowering/artifact/Manifest.h) lists them under `caches`; its key `taps` says
-    which buffer belongs to which result, and has the module's text.
+    Runs on entry functions on tensors. Each result of a kernel, except caches
+    and logits, is stored into the session's buffer `made`, which has a place
+    for each iteration of the loop around the kernel. While the tap's number in
+    `force` is not 0, later ops read the buffer `given` instead of the result.
+    The buffers are arguments of the entries, after the KV caches. The manifest
+    (lowering/artifact/Manifest.h) lists the buffers under `caches`. The
+    manifest's key `taps` says which buffer belongs to which result, and has the
+    module's text.
 
-    With `kept`, other kernels are not called, and `given` holds their results.
+    With `kept`, only the listed kernels are called, and `given` holds the
+    results of the others.
   }];
   let options = [ListOption<"kept", "kept", "std::string",
                             "the kernels that are called (default: all)">];
@@ -93,11 +95,11 @@ def AddTaps : Pass<"add-taps", "::mlir::ModuleOp"> {
 def CarryInPlace : Pass<"carry-in-place", "::mlir::ModuleOp"> {
   let summary = "give a loop's tensors the same buffers in every iteration";
   let description = [{
-    Bufferization refuses a loop that carries another buffer into its next
-    iteration. A new tensor of an iteration is written to the tensor with which
-    the iteration began; two tensors that change places are copied first. Tensors
-    that ops update through destinations, or functions update and return, are
-    left alone.
+    Bufferization refuses a loop that carries a different buffer into its next
+    iteration. So a new tensor of an iteration is written to the tensor with
+    which the iteration began. Two tensors that change places are copied first.
+    Tensors that ops update through destinations, or that functions update and
+    return, are left alone.
   }];
   let dependentDialects = ["::mlir::bufferization::BufferizationDialect"];
 }
@@ -179,12 +181,13 @@ def LowerContractions : Pass<"lower-contractions", "::mlir::func::FuncOp"> {
   let summary = "lower matrix products on memrefs to loops over vectors";
   let description = [{
     Every `linalg.generic` on memrefs that multiplies two matrices into f32
-    becomes loops over vector ops. The second matrix may be in blocks of integers
-    with a scale for each block. The outer loop is parallel (`scf.forall`) unless
-    the op is already inside a parallel loop. Extents may have any size; only the
-    token count may be dynamic, and is at most the function's `chunk`. Left alone
-    are products of other forms, products that do more than multiply and add, and
-    products whose terms have an order. A missed-optimization remark says why.
+    becomes loops over vector ops. The second matrix may be in blocks of
+    integers with a scale for each block. The outer loop is parallel
+    (`scf.forall`) unless the op is already inside a parallel loop. Extents may
+    have any size. Only the token count may be dynamic, and is at most the
+    function's `chunk`. The pass leaves alone products of other forms, products
+    that do more than multiply and add, and products whose terms must be added
+    in order. A missed-optimization remark says why.
   }];
   let options = [
     Option<"lanes", "lanes", "int64_t", "8", "f32 values in a vector">,
@@ -222,8 +225,9 @@ def EmulateAmx : Pass<"emulate-amx", "::mlir::func::FuncOp"> {
 def RoundToBf16 : Pass<"round-to-bf16", "::mlir::func::FuncOp"> {
   let summary = "round f32 to bf16 by integer arithmetic";
   let description = [{
-    Does what arith-expand does to scalars and vectors, but without a select: on
-    CPUs without bf16, LLVM turns a select of vectors into one for each element.
+    Does the same as arith-expand, on scalars and vectors, but without a select.
+    On CPUs without bf16, LLVM turns a select of vectors into one for each
+    element.
   }];
   let dependentDialects = ["::mlir::arith::ArithDialect"];
 }
@@ -232,12 +236,12 @@ def LowerToLoops : Pass<"lower-linalg-to-loops", "::mlir::func::FuncOp"> {
   let summary = "lower the remaining linalg ops on memrefs to loops";
   let description = [{
     Elementwise ops, reductions and copies become loops over scalars, which LLVM
-    vectorizes; elementwise ops on adjacent blocks of 8 to 64 bytes become loops
+    vectorizes. Elementwise ops on adjacent blocks of 8 to 64 bytes become loops
     over vectors. The outermost loop is parallel (`scf.forall`) if its extent is
-    dynamic, which means the token count, and the op is not inside a parallel loop
-    yet. An innermost reduction is carried in a register. A missed-optimization
-    remark names each sum whose terms may not be reordered, and which is therefore
-    not vectorized.
+    dynamic, which means the token count, and the op is not already inside a
+    parallel loop. An innermost reduction is carried in a register. A
+    missed-optimization remark names each sum whose terms may not be reordered,
+    and which is therefore not vectorized.
 
     With `plain`, convert-linalg-to-loops makes the loops.
   }];
@@ -260,7 +264,8 @@ def LowerToAbi : Pass<"lower-to-abi", "::mlir::ModuleOp"> {
     pointers with `builtin.unrealized_conversion_cast`s that the conversion to
     LLVM resolves.
   }];
-  // AMX: convert-to-llvm, which follows, takes only dialects that are loaded.
+  // AMX is listed because the later convert-to-llvm only converts dialects that
+  // are loaded.
   let dependentDialects = ["::mlir::amx::AMXDialect",
                            "::mlir::func::FuncDialect",
                            "::mlir::arith::ArithDialect",
@@ -293,10 +298,10 @@ def ConvertLinalgToGpu : Pass<"convert-linalg-to-gpu", "::mlir::ModuleOp"> {
     missed-optimization remark names functions that no schedule accepts. A new
     entry, `sample`, draws an id from the logits of `decode`.
 
-    The module has the chips as targets. On chips with wgmma (sm_90a), products of
-    more than 128 rows, and attention of prompts with heads 64 or 128 wide, use
-    warpgroups. If some chips have wgmma and others do not, the attribute
-    `cria.wgmma` says for which of them a kernel is.
+    The module has the chips as targets. On chips with wgmma (sm_90a), products
+    of more than 128 rows use warpgroups, and so does attention of prompts with
+    heads 64 or 128 wide. If some chips have wgmma and others do not, the
+    attribute `cria.wgmma` says which of them a kernel is for.
   }];
   let options = [ListOption<"chips", "chips", "std::string",
                             "NVIDIA architectures to compile kernels for">];

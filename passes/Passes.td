@@ -23,14 +23,15 @@ def SpecializeEntries : Pass<"llama-specialize-entries", "::mlir::ModuleOp"> {
 def ShardWeights : Pass<"llama-shard-weights", "::mlir::ModuleOp"> {
   let summary = "split heads, MLP and vocabulary over ranks";
   let description = [{
-    Before: a program at import. After, for `shards` N of 2 or more: that of each
-    of N ranks, in a module with `llama.shards`. A rank has N-ths of the query
-    heads, KV heads and caches, and of the MLP's inner dimension. Linears that
-    make them are split by rows, linears that read them by columns; their sums
-    are completed by `llama.all_reduce`, which then adds the bias. A head is
-    split by rows where N divides the vocabulary and nothing else reads its
-    weight: the program then returns a rank's part of the logits. Embeddings and
-    norms are whole on each rank.
+    Before: a program at import. After, if `shards` is a number N of 2 or more:
+    the program of each of N ranks, in a module with `llama.shards`. A rank has
+    one N-th of the query heads, of the KV heads and caches, and of the MLP's
+    inner dimension. Linears that make heads or the inner dimension are split by
+    rows, and linears that read them are split by columns. `llama.all_reduce`
+    adds the partial sums of the latter, and then their bias. The head is split
+    by rows if N divides the vocabulary and nothing else reads the head's
+    weight: the program then returns a rank's part of the logits. Each rank has
+    all of the embeddings and norms.
 
     ```mlir
     llama.weight @down_proj[2] : tensor<64x96xbf16> from "model.layers.{}.mlp.down_proj.weight" split cols
@@ -39,9 +40,9 @@ def ShardWeights : Pass<"llama-shard-weights", "::mlir::ModuleOp"> {
     %2 = llama.all_reduce %1 : tensor<?x64xbf16>
     ```
 
-    Fails, naming the op, where N does not divide the KV heads or the inner
-    dimension, and where another op reads what ranks share, such as a norm of
-    all heads together. With `shards` 1 nothing changes.
+    Fails, naming the op, if N does not divide the KV heads or the inner
+    dimension, or if another op reads a value that ranks share, such as a norm
+    of all heads together. With `shards` 1 nothing changes.
   }];
   let options = [
     Option<"shards", "shards", "int64_t", "1", "the number of ranks">];
@@ -52,18 +53,18 @@ def ShardWeights : Pass<"llama-shard-weights", "::mlir::ModuleOp"> {
 def QuantizeWeights : Pass<"llama-quantize-weights", "::mlir::ModuleOp"> {
   let summary = "store matrices in blocks of few bits";
   let description = [{
-    Before: a program at the phase import. After: each matrix that only linears,
-    heads and lookups read has elements in blocks. The option `head` names the
-    format of a matrix that heads read, `embedding` that of a matrix in which ids
-    are looked up, and `format` that of all others.
+    Before: a program at the phase import. After: each matrix that is only read
+    by linears, heads and lookups has elements in blocks. The option `head`
+    names the format of a matrix that heads read, `embedding` that of a matrix
+    in which ids are looked up, and `format` that of all others.
 
     ```mlir
     llama.weight @q_proj[2] : tensor<64x64x!llama.blocks<q8_0>> from "model.layers.{}.self_attn.q_proj.weight"
     ```
 
-    A format is `q8_0`, `q4_0` or `none`; `head` and `embedding` default to
-    `format`. A matrix whose rows are not whole blocks keeps its type, with a
-    warning. Adapters, and weights that other ops read, keep their types, too.
+    A format is `q8_0`, `q4_0` or `none`. The default of `head` and `embedding`
+    is `format`. A matrix whose rows are not whole blocks keeps its type, with a
+    warning. Adapters, and weights that other ops read, also keep their types.
   }];
   let options = [
     Option<"format", "format", "std::string", "\"none\"", "format of matrices">,
@@ -75,9 +76,9 @@ def QuantizeWeights : Pass<"llama-quantize-weights", "::mlir::ModuleOp"> {
 def QuantizeCache : Pass<"llama-quantize-cache", "::mlir::ModuleOp"> {
   let summary = "store keys and values in blocks of few bits";
   let description = [{
-    Before: a program at the phase import. After: all caches have elements in
-    blocks of `format`, which is `q8_0` or `none`: arguments, results and values
-    in between.
+    Before: a program at the phase import. After: all caches (arguments, results
+    and values in between) have elements in blocks of `format`, which is `q8_0`
+    or `none`.
 
     ```mlir
     %k1 = llama.kv_append %rows into %k[%layer] at %position : tensor<?x4x64xbf16> into tensor<5x4x512x64x!llama.blocks<q8_0>>
@@ -93,21 +94,23 @@ def QuantizeCache : Pass<"llama-quantize-cache", "::mlir::ModuleOp"> {
 def PageCaches : Pass<"llama-page-caches", "::mlir::ModuleOp"> {
   let summary = "make prefill and batch entries over paged caches";
   let description = [{
-    Before: a function `@forward` (see the llama dialect) over caches of one text.
-    After: `@prefill`, the same function over paged caches, whose text's pages an
-    argument numbers; and `@batch`, its copy for tokens of several texts, each of
-    which has a position and pages of its own.
+    Before: a function `@forward` (see the llama dialect) over caches of one
+    text. After: two functions over paged caches. `@prefill` is the same
+    function for one text; an argument has the page numbers of the text.
+    `@batch` is a copy for tokens of several texts; each token has its own
+    position and page numbers.
 
     ```mlir
     func.func @prefill(%ids: tensor<?xi32>, %position: index, %first: index, %pages: tensor<32xi32>, %k: tensor<?x5x4x16x64xbf16>, ...) attributes {invariant}
     func.func @batch(%ids: tensor<?xi32>, %positions: tensor<?xi32>, %first: index, %tables: tensor<?x32xi32>, %k: tensor<?x5x4x16x64xbf16>, ...) attributes {chunk = 8 : index, invariant}
     ```
 
-    `chunk` is the most tokens of a call of `@batch`. What is `invariant` gives a
-    token the same bits whatever tokens are beside it, and however many.
+    `chunk` is the most tokens of a call of `@batch`. A function with
+    `invariant` computes the same bits for a token, whichever other tokens are
+    in the call and however many they are.
 
-    Fails beside an encoder, on attention that is not causal, and on rope tables
-    that depend on a text's length.
+    Fails if there is an encoder, attention that is not causal, or a rope table
+    that depends on a text's length.
   }];
   let options = [
     Option<"rows", "rows", "int64_t", "1", "the most tokens of a batch">,
@@ -137,8 +140,8 @@ def FuseQKV : FusionPass<"llama-fuse-qkv"> {
       ...
     ```
 
-    A `kv_append` to a cache in blocks stays outside of the kernel. So does an op
-    whose result is also used elsewhere, with the ops that it needs; a
+    A `kv_append` to a cache in blocks stays outside of the kernel. An op whose
+    result has other uses stays outside, too, with the ops that it needs; a
     missed-optimization remark says so. Weights are read outside of the kernel.
   }];
 }
