@@ -96,7 +96,7 @@ static std::optional<int64_t> turnsAround(func::CallOp call) {
 }
 
 //===----------------------------------------------------------------------===//
-// What the manifest says
+// Descriptions for the manifest
 //===----------------------------------------------------------------------===//
 
 /// Adds a tap with memory for the result, and describes the memory in `object`.

@@ -12,7 +12,7 @@
 
 namespace cria {
 
-/// What is compiled, and how.
+/// The input of a compilation, and its options.
 struct CompileOptions {
   /// A config.json, or a program as --emit prints it at import, fuse, linalg or
   /// tile (*.mlir).
@@ -30,7 +30,7 @@ struct CompileOptions {
   // or else the defaults.
   std::optional<Device> device;
   std::optional<int64_t> chunk;
-  /// As PipelineOptions has it.
+  /// See PipelineOptions.
   std::optional<int64_t> batch;
   /// LLVM's names of CPUs, or "native", separated by commas.
   std::optional<std::string> cpu;
@@ -40,7 +40,7 @@ struct CompileOptions {
   std::vector<std::string> chips;
   /// NVIDIA chips for which the PTX is also assembled.
   std::vector<std::string> cubins;
-  /// As PipelineOptions has them.
+  /// See PipelineOptions.
   bool plain = false, taps = false;
   std::vector<std::string> tapped;
   /// For tests: the schedule for AMX in plain loops, on any CPU.

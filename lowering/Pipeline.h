@@ -20,7 +20,7 @@ enum class Device { Cpu, Cuda };
 
 struct PhaseInfo {
   Phase phase;
-  /// As --emit and file names spell it.
+  /// The name, as in --emit and in file names.
   const char *name;
   const char *summary;
 };

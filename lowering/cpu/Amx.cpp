@@ -61,7 +61,7 @@ struct Slice {
   Value whole, count; // steps without the tail, and with it
 };
 
-/// Where a block reads b.
+/// The place from which a block reads b.
 enum class Source { InPlace, InPlaceThenCopy, Copy };
 
 class AmxProduct {

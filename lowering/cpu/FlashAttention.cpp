@@ -11,8 +11,8 @@
 /// innermost dimension, which becomes the vector:
 ///
 ///   one token    rows are few (heads per KV head): scores s are (rows, keys),
-///                each a dot product along the head size, as keys lie in the
-///                cache; outputs o are (rows, head size).
+///                each a dot product along the head size, which is innermost
+///                in the cache; outputs o are (rows, head size).
 ///   more tokens  rows are many (tokens of a block times heads per KV head):
 ///                everything is transposed, s (keys, rows) and o (head size,
 ///                rows). Softmax is then elementwise over vectors of rows, and

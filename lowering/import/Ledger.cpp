@@ -19,7 +19,7 @@ static void size(Reader &reader, llvm::StringRef key, Draft &draft) {
   draft.*field = reader.integer(key, 1, high);
 }
 
-/// 0 where it is null.
+/// 0 if the key is null.
 template <auto field, int64_t high>
 static void optionalSize(Reader &reader, llvm::StringRef key, Draft &draft) {
   if (reader.find(key))
@@ -31,7 +31,7 @@ static void positive(Reader &reader, llvm::StringRef key, Draft &draft) {
   draft.*field = reader.positive(key);
 }
 
-/// 0 where it is null.
+/// 0 if the key is null.
 template <auto field>
 static void optionalPositive(Reader &reader, llvm::StringRef key,
                              Draft &draft) {
@@ -345,7 +345,7 @@ void cria::checkIds(const json &given, Reader &reader, Draft &draft) {
     bool isList = found->is_array() && llvm::StringRef(key) == "eos_token_id";
     for (const json &id : isList ? *found : json::array({*found})) {
       bool isNumber = id.is_number_integer();
-      // An unsigned value compares as the signed one of its bits.
+      // json compares an unsigned value as signed: 2^64 - 1 would equal -1.
       if (isNumber && !id.is_number_unsigned() && id == -1)
         draft.warnings.push_back(reader.quoted(key) +
                                  " is -1, which is no id: read as null");

@@ -27,8 +27,8 @@ mlir::OwningOpRef<mlir::ModuleOp> loadProgram(llvm::StringRef path,
 ///   its position is 0, and it returns only the caches.
 /// - Ropes, appends, attention and learned positions use the function's
 ///   position. Attention `over` another text uses that text's number of tokens.
-/// - Layers are constants, or induction variables of loops with constant
-///   bounds, and exist.
+/// - Layers exist, and are constants or induction variables of loops with
+///   constant bounds, plus a constant.
 /// - The functions are made of llama ops, scf.for, arith and reshapes of
 ///   tensors.
 /// - Only the first dimension of a tensor, the number of tokens, may be

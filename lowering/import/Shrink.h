@@ -1,4 +1,4 @@
-/// Small siblings of configs, for debugging.
+/// Makes small versions of configs, for debugging.
 #pragma once
 
 #include "lowering/import/Config.h"

@@ -317,7 +317,7 @@ bool Attention::onlyRounds() const {
 }
 
 //===----------------------------------------------------------------------===//
-// What is seen
+// Visible keys
 //===----------------------------------------------------------------------===//
 
 /// Integer arithmetic in a payload as an affine expression: d0 is the token, d1

@@ -1,5 +1,5 @@
-/// Attention, read from linalg: two products around a softmax. Nothing here
-/// knows who wrote it.
+/// Attention, read from linalg: two products around a softmax. This code works
+/// on linalg from any source.
 #pragma once
 
 #include "mlir/Dialect/Linalg/IR/Linalg.h"

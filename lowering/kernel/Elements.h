@@ -1,5 +1,6 @@
 /// Reads from linalg and tensor ops how an element of a tensor is computed, and
-/// what a kernel stores where. This code works on linalg from any source.
+/// which elements a kernel stores, and where. This code works on linalg from
+/// any source.
 ///
 /// A place is an affine expression for each dimension of a tensor. Its dims are
 /// the loops of a box; its symbols are numbers among the kernel's arguments.
