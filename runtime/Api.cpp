@@ -5,8 +5,8 @@
 
 using namespace cria;
 
-/// The first bytes of `text`, at most `most`, that end no UTF-8 character in
-/// its middle.
+/// The longest prefix of `text` with at most `most` bytes that does not cut a
+/// UTF-8 character.
 static std::string_view cut(std::string_view text, size_t most) {
   if (text.size() <= most)
     return text;
@@ -75,12 +75,12 @@ Status cria::checkCount(size_t count, const char *what) {
                 {what, " is ", count, ", expected at most ", INT32_MAX});
 }
 
-/// A larger `size` was never set.
+/// A larger `size` is garbage: the caller did not set the field.
 static constexpr size_t maxStructBytes = 4096;
 
 StructFit cria::structFit(const void *given, size_t size, size_t known,
                           size_t alignment) {
-  // Compilers make no struct that is not a multiple of its alignment.
+  // Compilers make no struct whose size is not a multiple of its alignment.
   if (size < sizeof(size_t) || size > maxStructBytes || size % alignment != 0)
     return StructFit::WrongSize;
   auto *bytes = static_cast<const char *>(given);

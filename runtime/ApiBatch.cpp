@@ -29,7 +29,8 @@ cria_status cria_batch_create(const cria_model *model,
 
 void cria_batch_free(cria_batch **batch) { freeHandle(batch); }
 
-/// Adds a sequence with the caller's options by `make`.
+/// Reads the caller's options and adds the sequence that `make` returns for
+/// them.
 static cria_status
 addSequence(const cria_batch *batch, const cria_sequence_options *options,
             int64_t *sequence, cria_error *error,
@@ -103,7 +104,7 @@ cria_status cria_batch_step(cria_batch *batch, size_t *results,
     Status status = notNull(batch, "batch");
     if (!status.ok())
       return status;
-    // What a step that failed says of single sequences counts, too.
+    // A failed step has results of single sequences, too.
     struct Tell {
       const Batch &object;
       size_t *results, *unfinished;

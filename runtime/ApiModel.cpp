@@ -128,7 +128,7 @@ cria_status cria_model_check(const cria_artifact *artifact, const char *weights,
   });
 }
 
-/// Gives `model` to the caller, its warnings as one text.
+/// Gives `model` to the caller, with its warnings as one text.
 static Status giveModel(const Result<std::shared_ptr<const Model>> &model,
                         cria_model **handle) {
   if (!model.ok())
@@ -165,8 +165,8 @@ cria_status cria_model_random(const cria_artifact *artifact, uint64_t seed,
   });
 }
 
-/// The adapters of a list. Its elements have the size that the first one says,
-/// which need not be this library's.
+/// Reads a list of adapters. The `size` of the first element is the size of all
+/// elements; it may differ from this library's size.
 static Status readLoras(const cria_lora *list, size_t count,
                         std::vector<LoraSource> &loras) {
   if (count == 0)

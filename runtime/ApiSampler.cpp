@@ -12,7 +12,7 @@ cria_status cria_sampler_create(const cria_sampler_options *options,
     if (!status.ok())
       return status;
     *sampler = nullptr;
-    SamplerOptions asked; // of which 0 in `given` leaves the defaults
+    SamplerOptions asked; // 0 in `given` leaves a default
     asked.temperature = given.temperature;
     asked.topK = given.top_k;
     if (given.top_p != 0)

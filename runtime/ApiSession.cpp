@@ -36,8 +36,8 @@ static Status checkCapacity(const Session &session, size_t rows,
   return rows ? notNull(logits, "logits") : Status();
 }
 
-/// FAILED_PRECONDITION or INVALID_ARGUMENT unless there are hidden states, and
-/// `capacity` floats at `hidden` hold `rows` of them.
+/// FAILED_PRECONDITION if the model returns no hidden states; INVALID_ARGUMENT
+/// if `capacity` floats at `hidden` do not hold `rows` rows of them.
 static Status checkHidden(const Session &session, size_t rows,
                           const float *hidden, size_t capacity,
                           const char *what) {
@@ -54,7 +54,8 @@ static Status checkHidden(const Session &session, size_t rows,
   return notNull(hidden, what);
 }
 
-/// INVALID_ARGUMENT unless `capacity` floats at `logits` hold what is asked.
+/// INVALID_ARGUMENT unless `capacity` floats at `logits` hold the logits that
+/// are asked for.
 static Status checkLogits(const Session &session, size_t count, int32_t which,
                           const float *logits, size_t capacity) {
   if (which == CRIA_LOGITS_NONE)
@@ -111,7 +112,7 @@ cria_status cria_session_feed_rows(cria_session *session, const int32_t *ids,
   });
 }
 
-/// What `asked` asks for of a feed of `count` ids, checked.
+/// Checks `asked` for a feed of `count` ids and copies it to `outputs`.
 static Status readOutputs(const Session &session, size_t count,
                           const cria_outputs &asked, Outputs &outputs) {
   if (asked.logit_row_count && asked.logits_of != CRIA_LOGITS_NONE)
@@ -208,7 +209,7 @@ cria_status cria_session_feed_embeddings(cria_session *session,
       return status;
     if (status = checkCount(count, "count"); !status.ok())
       return status;
-    // One that is no int64_t is not the model's, either.
+    // A width that does not fit int64_t becomes INT64_MAX, which no model has.
     auto width = static_cast<int64_t>(std::min<size_t>(hidden, INT64_MAX));
     return session->object->feedEmbeddings(rows, static_cast<int64_t>(count),
                                            width);

@@ -12,8 +12,8 @@
 
 namespace cria {
 
-// An artifact is code and its manifest, some hundred kilobytes, and cubins of a
-// few megabytes each; weights never are in it.
+// An artifact holds code and its manifest, some hundred kilobytes, and cubins
+// of a few megabytes each. It never holds weights.
 static constexpr uint64_t maxArtifactBytes = uint64_t(1) << 28;
 
 /// Checks that `image` is one whole artifact and finds its footer.
@@ -35,8 +35,8 @@ static Result<CriaFooter> checkImage(std::string_view image,
         "is not a Cria artifact or a truncated one: no footer at its end");
   uint64_t covered = image.size() - sizeof(footer.checksum);
   uint64_t sum = criaFnv1a64(CRIA_FNV_OFFSET, image.data(), covered);
-  // A damaged version is damage; an intact one of another format, whose sum
-  // may be another, is another format.
+  // The version number may be damaged, too. The file has another format only if
+  // its checksum is right.
   if (footer.format_version != CRIA_FORMAT_VERSION && sum == footer.checksum)
     return fail(
         CRIA_INCOMPATIBLE,
@@ -72,7 +72,8 @@ static Status checkTarget(const Manifest &manifest, const std::string &path) {
   return Status();
 }
 
-/// The names of what the manifest has code for: "x86-64-v4, x86-64-v3".
+/// The names of the CPUs that the manifest has code for: "x86-64-v4,
+/// x86-64-v3".
 static std::string cpuNames(const Manifest &manifest) {
   std::string names;
   for (const CpuCode &code : manifest.cpus)
@@ -80,7 +81,7 @@ static std::string cpuNames(const Manifest &manifest) {
   return names;
 }
 
-/// Why this CPU cannot run `code`; empty where it can.
+/// Why this CPU cannot run `code`; empty if it can.
 static std::string obstacle(const CpuCode &code) {
   std::string names;
   for (const std::string &feature : missingCpuFeatures(code.features))
@@ -92,9 +93,9 @@ static std::string obstacle(const CpuCode &code) {
              : "the system refuses this process the AMX tiles";
 }
 
-/// Takes the first code that this CPU can run, that for the CPU `name` where
-/// one is named. INCOMPATIBLE where there is none; the message says what is
-/// missing of the last, which needs least.
+/// Chooses the first code that this CPU can run; if `name` is not empty, the
+/// code for the CPU `name`. INCOMPATIBLE if there is none. The message says
+/// what the last code, which needs least, misses.
 Status Artifact::choose(const std::string &name) {
   auto incompatible = [&](std::string_view what) {
     return Status(CRIA_INCOMPATIBLE, {file, ": ", what});
@@ -121,7 +122,7 @@ Status Artifact::choose(const std::string &name) {
   return incompatible(why);
 }
 
-/// INVALID_ARGUMENT unless an artifact may have so many bytes.
+/// INVALID_ARGUMENT if an artifact cannot have so many bytes.
 static Status checkSize(uint64_t bytes, const std::string &path) {
   if (bytes <= maxArtifactBytes)
     return Status();
@@ -212,7 +213,8 @@ Result<std::shared_ptr<const Artifact>> Artifact::load(SealedMemory memory,
   return std::shared_ptr<const Artifact>(*parsed);
 }
 
-/// Whether the object can be loaded, and has what the manifest says.
+/// Checks that the object can be loaded and has the symbols that the manifest
+/// names.
 Status Artifact::checkCode() {
   Result<std::vector<ExportedSymbol>> found = checkElf(memory.bytes(), file);
   if (!found.ok())

@@ -13,7 +13,7 @@ namespace cria {
 
 static constexpr size_t mostListed = 10;
 
-/// The first ten of `items`, "; " between them, and how many more there are.
+/// The first ten of `items`, separated by "; ", and how many more there are.
 static std::string firstTen(const std::vector<std::string> &items) {
   std::string text;
   for (size_t i = 0; i < std::min(items.size(), mostListed); ++i)
@@ -43,7 +43,7 @@ Status Binding::status(const std::string &checkpoint) const {
   return unfit(checkpoint, problems);
 }
 
-/// Why `tensor` cannot be `weight`; empty where it can.
+/// Why `tensor` cannot be `weight`; empty if it can.
 static std::string mismatch(const WeightSpec &weight,
                             const TensorEntry &tensor) {
   if (tensor.shape != weight.sourceShape())
@@ -60,8 +60,8 @@ static std::string mismatch(const WeightSpec &weight,
   return "";
 }
 
-/// Whether `name` is a table of inverse frequencies, which some checkpoints
-/// have and the config determines.
+/// Whether `name` is a table of RoPE's inverse frequencies. Some checkpoints
+/// have such a table, but the config determines its numbers.
 static bool isFrequencies(const std::string &name) {
   static const std::string frequencies = "rotary_emb.inv_freq";
   return name.size() >= frequencies.size() &&
@@ -71,18 +71,18 @@ static bool isFrequencies(const std::string &name) {
 
 namespace {
 
-/// The layers of an artifact: what stands before the number in the names of
-/// their tensors ("model.layers."), and the numbers.
+/// The numbers of an artifact's layers, by the text in front of the number in
+/// the names of their tensors ("model.layers.").
 class Layers {
 public:
   explicit Layers(const Manifest &manifest);
 
-  /// "model.layers.7" where `tensor` is of that layer, and the artifact has
-  /// layers called so but not this one; else "".
+  /// "model.layers.7" if `tensor` belongs to that layer and the artifact has
+  /// layers of this prefix, but not layer 7; else "".
   std::string unknownLayer(const std::string &tensor) const;
 
 private:
-  std::map<std::string, std::set<std::string>> numbers; // by what is before
+  std::map<std::string, std::set<std::string>> numbers; // by prefix
 };
 
 } // namespace
@@ -118,7 +118,8 @@ static void warnUnused(std::vector<std::string> names, const char *why,
               " not used", why, ": ", firstTen(names)}));
 }
 
-/// What is to be said about tensors that are not among `used`.
+/// Warns about tensors that are not in `used` and lists layers that the
+/// artifact does not have.
 static void addExtras(const Manifest &manifest, const Checkpoint &checkpoint,
                       const std::unordered_set<std::string> &used,
                       bool allowUnused, Binding &binding) {
@@ -142,8 +143,8 @@ static void addExtras(const Manifest &manifest, const Checkpoint &checkpoint,
     binding.extraLayers.push_back(layer);
 }
 
-/// How many tensors are converted from one type to another; by the format, too,
-/// of those that are packed.
+/// The number of converted tensors, by source type, target type and the format
+/// of packed tensors ("" if not packed).
 using Conversions = std::map<std::tuple<DType, DType, std::string>, uint64_t>;
 
 static void addConversions(const Conversions &conversions, Binding &binding) {
@@ -162,7 +163,7 @@ static void addConversions(const Conversions &conversions, Binding &binding) {
   }
 }
 
-/// Bytes that adapters are kept apart in.
+/// The bytes of adapters that are kept apart from the weights.
 static uint64_t adapterBytes(const Manifest &manifest) {
   uint64_t total = 0;
   for (const WeightSpec &weight : manifest.weights)
@@ -227,13 +228,13 @@ void Matcher::match(const WeightSpec &weight, uint64_t index) {
     return add(weight, index, name);
   if (manifest.isShared(weight))
     return binding.aliases.push_back(aliasOf(manifest, weight));
-  // Where the other one is not bound, a problem says why already.
+  // If the origin is not bound, a problem already says why.
   const WeightSpec &origin = manifest.origin(weight);
   if (isBound(origin))
     add(weight, index, origin.name(0));
 }
 
-/// Binds tensor `index` of `weight` to what the checkpoint calls `name`.
+/// Binds tensor `index` of `weight` to the checkpoint's tensor `name`.
 void Matcher::add(const WeightSpec &weight, uint64_t index,
                   const std::string &name) {
   std::string problem;
@@ -262,7 +263,7 @@ void Matcher::add(const WeightSpec &weight, uint64_t index,
       {&weight, place, weight.slot + index, inPlace, begin, update, nullptr});
 }
 
-/// The same where that is several tensors.
+/// Binds tensor `index` of `weight` to the tensors that together are `packed`.
 void Matcher::addPacked(const WeightSpec &weight, uint64_t index,
                         const std::string &name,
                         std::shared_ptr<PackedWeight> packed) {
@@ -311,8 +312,9 @@ static Result<bool> sameBytes(const Checkpoint &checkpoint,
   return true;
 }
 
-/// What is to be done with a source that is tied and has the bytes of its
-/// origin: an alias, or where types differ, what adapters add to that.
+/// Handles a source that is tied and has the same bytes as its origin. The
+/// source becomes an alias. If their types differ, the source stays and gets
+/// the updates of adapters for the origin, too.
 static void share(const Manifest &manifest, const Loras &loras,
                   Binding::Source source, Binding &binding,
                   std::vector<Binding::Source> &kept) {
@@ -333,7 +335,8 @@ static void share(const Manifest &manifest, const Loras &loras,
   kept.push_back(source);
 }
 
-/// Where the elements of `weight`, which is bound, come from.
+/// Where the elements of `weight` lie in the checkpoint; null if it is not
+/// bound.
 static const Checkpoint::Place *placeOf(const WeightSpec &weight,
                                         const Binding &binding) {
   for (const Binding::Source &source : binding.sources)

@@ -44,9 +44,10 @@ CRIA_VECTOR_CLONES static void dequantizeQ4_0(const std::byte *from, float *to,
   }
 }
 
-/// The 6-bit numbers of group `j` in [0, 8): s and t in the terms of Blocks.h.
-/// Bytes 0 to 3 and 4 to 7 hold those of groups 0 to 3, and in their upper bits
-/// the upper bits of the others; bytes 8 to 11 have the lower bits of those.
+/// The 6-bit numbers s and t (see Blocks.h) of group `j` in [0, 8). Groups 0 to
+/// 3: s is the lower 6 bits of bytes 0 to 3, t those of bytes 4 to 7. Groups 4
+/// to 7: the lower 4 bits of s and t are the halves of bytes 8 to 11; the upper
+/// 2 bits of s are those of bytes 0 to 3, of t those of bytes 4 to 7.
 static std::pair<int, int> groupScales(const uint8_t *packed, int j) {
   if (j < 4)
     return {packed[j] & 63, packed[j + 4] & 63};
@@ -54,7 +55,8 @@ static std::pair<int, int> groupScales(const uint8_t *packed, int j) {
           packed[j + 4] >> 4 | packed[j] >> 6 << 4};
 }
 
-/// Byte i of 32 holds element i of one group and of the next.
+/// Byte i of 32 holds element i of two groups: the first group's in the lower
+/// half, the next group's in the upper half.
 CRIA_VECTOR_CLONES static void dequantizeQ4_K(const std::byte *from, float *to,
                                               uint64_t count) {
   for (uint64_t first = 0; first < count; first += 256, from += 144)
@@ -70,8 +72,9 @@ CRIA_VECTOR_CLONES static void dequantizeQ4_K(const std::byte *from, float *to,
     }
 }
 
-/// Of each half of a block, byte i of 64 holds the lower bits of elements i and
-/// i + 64, and byte i of 32 the upper bits of i, i + 32, i + 64 and i + 96.
+/// In each half of a block (128 elements), byte i of 64 holds the lower 4 bits
+/// of elements i and i + 64. Byte i of 32 holds the upper 2 bits of elements i,
+/// i + 32, i + 64 and i + 96.
 CRIA_VECTOR_CLONES static void dequantizeQ6_K(const std::byte *from, float *to,
                                               uint64_t count) {
   for (uint64_t first = 0; first < count; first += 256, from += 210)
@@ -100,14 +103,14 @@ void dequantize(const std::byte *from, DType type, float *to, uint64_t count) {
     dequantizeQ6_K(from, to, count);
 }
 
-/// 1 / d; 0 where that is not finite, as if all of the block were zero.
+/// 1 / d, or 0 if that is not finite: the whole block then becomes zeros.
 static float inverse(float d) {
   float inverted = 1 / d;
   return std::abs(inverted) <= FLT_MAX ? inverted : 0;
 }
 
-/// The bits of the largest magnitude of a block. As integers magnitudes compare
-/// like numbers, and NaN is the largest.
+/// The bits of the largest magnitude of a block. Magnitudes have the same order
+/// as their bits have as integers, and NaN is the largest.
 static uint32_t mostBits(const float *from) {
   uint32_t most = 0;
   for (int i = 0; i < 32; ++i)
@@ -115,9 +118,10 @@ static uint32_t mostBits(const float *from) {
   return most;
 }
 
-/// To the nearest integer, ties away from zero, for |value| < 2^22. Truncates
-/// the sum with the float just below one half: what lies below a tie stays
-/// below the next integer, and the sum of a tie is rounded up to it.
+/// Rounds to the nearest integer, ties away from zero, for |value| < 2^22. Adds
+/// the float just below one half and truncates. A value below a tie stays below
+/// the next integer; for a tie, the addition itself rounds up to the next
+/// integer.
 static int roundAway(float value) {
   uint32_t half = (bitsOf(value) & 0x80000000) | 0x3effffff;
   return static_cast<int>(value + floatOf(half));
@@ -140,8 +144,8 @@ CRIA_VECTOR_CLONES static void quantizeQ8_0(const float *from, std::byte *to,
   }
 }
 
-/// The element of largest magnitude with its sign: the first of several; 0
-/// where all are zeros of either sign.
+/// The element of largest magnitude, with its sign: the first one if there are
+/// several, 0 if all are zeros of either sign.
 static float extreme(const float *from) {
   uint32_t most = mostBits(from);
   int at = 31;

@@ -77,7 +77,7 @@ uint64_t alignmentOf(DType type) {
   return isBlocked(type) ? 2 : blockOf(type).bytes; // scales are f16
 }
 
-/// The product of `first` and all sizes; nothing where it overflows.
+/// The product of `first` and all sizes; nothing if it overflows.
 static std::optional<uint64_t> product(const Shape &shape, uint64_t first) {
   uint64_t total = first;
   for (uint64_t size : shape)

@@ -7,7 +7,7 @@
 
 namespace cria {
 
-/// The number that is all of `text`, two digits at most.
+/// `text` as a number of one or two digits; nothing if it is anything else.
 static std::optional<int> indexIn(const std::string &text) {
   bool isNumber = !text.empty() && text.size() <= 2 &&
                   text.find_first_not_of("0123456789") == std::string::npos &&

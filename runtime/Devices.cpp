@@ -42,8 +42,8 @@ static Result<DeviceInfo> gpuInfo(DeviceKind kind, int index) {
   Result<DeviceInfo> info = (*driver)->deviceInfo(index);
   if (!info.ok())
     return info;
-  // Only a context can be asked what is free. None can be made on a device that
-  // is busy or closed.
+  // Only a context knows how much memory is free. No context can be made on a
+  // device that is busy or closed.
   auto context = cuda::Context::create(*driver, false, 0, index);
   if (context.ok()) {
     cuda::Current current(**context);

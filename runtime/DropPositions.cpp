@@ -10,7 +10,8 @@
 
 namespace cria {
 
-/// As many positions are moved at once: what a copy to or from a device is of.
+/// Positions that are moved at once. It bounds the size of each copy to or from
+/// a device.
 static constexpr int64_t mostRows = 4096;
 
 static Status refused(const char *why) {
@@ -47,13 +48,13 @@ namespace {
 /// Cosines and sines that turn a row of one position to that of another.
 class Turn {
 public:
-  /// Of `count` rows: row i is that of position `from` + i and becomes that of
-  /// position `to` + i.
+  /// For `count` rows: turns row i from position `from` + i to position `to` +
+  /// i.
   Turn(const RopeSpec &rope, int64_t from, int64_t to, int64_t count)
       : half(rope.inverseFrequencies.size()) {
     for (int64_t i = 0; i < count; ++i)
       for (float frequency : rope.inverseFrequencies) {
-        // The angles of the tables, which are rounded to f32.
+        // The same angles as in the tables, which are rounded to f32.
         double angle = ropeAngle(static_cast<uint64_t>(to + i), frequency) -
                        static_cast<double>(ropeAngle(
                            static_cast<uint64_t>(from + i), frequency));
@@ -62,8 +63,8 @@ public:
       }
   }
 
-  /// Turns rows of `size` numbers. As rope does it, pair i is of columns i and
-  /// i + half; columns from 2 half on stay.
+  /// Turns rows of `size` numbers. As in RoPE, pair i is columns i and i +
+  /// half; the columns from 2 * half on stay.
   void apply(std::vector<float> &rows, size_t size) const {
     const float *cosine = cosines.data(), *sine = sines.data();
     for (float *row = rows.data(); row < rows.data() + rows.size(); row += size)
@@ -79,7 +80,7 @@ private:
   std::vector<float> cosines, sines; // (rows, half)
 };
 
-/// Moves `count` rows of every cache, from position `from` to `to`, below it.
+/// Moves `count` rows of every cache from position `from` to a lower one, `to`.
 class Mover {
 public:
   Mover(const Manifest &manifest, Backend &backend, int64_t from, int64_t to,
@@ -96,13 +97,13 @@ private:
 
   Backend &backend;
   int64_t from, to, count;
-  std::vector<Turn> turns; // one a rope table
+  std::vector<Turn> turns; // one for each RoPE table
   std::vector<std::byte> rows;
   std::vector<float> wide;
 };
 } // namespace
 
-/// Turns `rows` of `size` numbers of a type: computed in f32, rounded once.
+/// Turns `rows`, of `size` numbers of `type`. Computes in f32 and rounds once.
 void Mover::rotate(const Turn &turn, DType type, size_t size) {
   wide.resize(static_cast<size_t>(count) * size);
   auto *numbers = reinterpret_cast<std::byte *>(wide.data());
@@ -138,7 +139,7 @@ Status Mover::move(size_t number, const CacheSpec &cache) {
 Status dropPositions(const Manifest &manifest, Backend &backend, int64_t begin,
                      int64_t end, int64_t length) {
   Status status = mayDropPositions(manifest);
-  // From the first row on: where one is written, it has been read before.
+  // In order of positions: a row is read before it is overwritten.
   for (int64_t at = end; status.ok() && at < length; at += mostRows) {
     Mover mover(manifest, backend, at, begin + at - end,
                 std::min(mostRows, length - at));

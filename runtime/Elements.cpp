@@ -6,7 +6,8 @@
 
 namespace cria {
 
-/// Elements that have 1 added, converted without it; computed in f32.
+/// Converts elements that are stored plus 1 and subtracts the 1; computes in
+/// f32.
 static void convertLessOne(const std::byte *from, DType fromType, std::byte *to,
                            DType type, uint64_t count) {
   static constexpr uint64_t most = mostBlockElements;
@@ -27,11 +28,11 @@ static void convertLessOne(const std::byte *from, DType fromType, std::byte *to,
 void convertStretch(const TensorEntry &tensor, const std::byte *from,
                     uint64_t first, uint64_t count, const LoraUpdate *update,
                     std::byte *to, DType type) {
-  if (tensor.plusOne) // of norms, which adapters do not change
+  if (tensor.plusOne) // weights of norms, which adapters do not change
     convertLessOne(from, *tensor.type, to, type, count);
   else if (update)
     update->merge(from, *tensor.type, to, type, first, count);
-  else if (*tensor.type == type) // blocks would be rounded once more
+  else if (*tensor.type == type) // converting blocks would round them again
     memcpy(to, from, bytesOf(type, count));
   else
     convertElements(from, *tensor.type, to, type, count);

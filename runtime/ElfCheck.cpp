@@ -21,11 +21,12 @@ constexpr size_t mostSegments = 32;
 constexpr uint64_t mostSymbols = 1 << 16;
 constexpr size_t mostNameBytes = 1024;
 
-/// A number of <elf.h> and its name there.
+/// A constant of <elf.h> and its name.
 struct Constant {
   uint64_t value;
   const char *name;
-  bool isString = false; // of an entry: its value is a string's index
+  bool isString = false; // of a dynamic entry: its value is an index of the
+                         // string table
 };
 
 /// Segments that are allowed.
@@ -57,7 +58,7 @@ constexpr Constant tags[] = {
     {DT_BIND_NOW, "BIND_NOW"}, {DT_FLAGS, "FLAGS"},
     {DT_FLAGS_1, "FLAGS_1"}};
 
-/// Entries that are refused by name; others by number.
+/// Entries that are refused by name. Other entries are refused by number.
 constexpr Constant refusedTags[] = {
     {DT_NEEDED, "NEEDED", true},
     {DT_INIT, "INIT"},
@@ -85,7 +86,7 @@ constexpr Constant refusedTags[] = {
     {DT_VERDEF, "VERDEF"},
 };
 
-/// Relocations that are refused by name; others by number.
+/// Relocations that are refused by name. Others are refused by number.
 constexpr Constant refusedRelocations[] = {
     {R_X86_64_IRELATIVE, "IRELATIVE"}, {R_X86_64_COPY, "COPY"},
     {R_X86_64_DTPMOD64, "DTPMOD64"},   {R_X86_64_DTPOFF64, "DTPOFF64"},
@@ -117,8 +118,8 @@ bool isWithin(uint64_t begin, uint64_t size, uint64_t from, uint64_t length) {
 
 uint64_t pageOf(uint64_t address) { return address / pageBytes; }
 
-/// The object, checked part by part. A step reads only what the steps in front
-/// of it have checked.
+/// The object, checked part by part. Each step reads only what earlier steps
+/// have checked.
 class Object {
 public:
   Object(std::string_view file, const std::string &path)
@@ -154,16 +155,16 @@ private:
     memcpy(&value, file.data() + offset, sizeof(value));
     return value;
   }
-  /// The segment that is loaded with [address, address + size), or null.
+  /// The loaded segment that contains [address, address + size), or null.
   const Elf64_Phdr *segmentOf(uint64_t address, uint64_t size) const;
-  /// Where in the file the table of `size` bytes lies that the loader reads at
-  /// `address`; none where some of it is not from the file, or can be written:
-  /// a relocation must not change what was checked.
+  /// The offset in the file of the table of `size` bytes that the loader reads
+  /// at `address`. None if a part of the table is not in the file or can be
+  /// written: a relocation must not change what was checked.
   std::optional<uint64_t> findTable(uint64_t address, uint64_t size) const;
-  /// The value of an entry of the dynamic section; 0 where there is none.
+  /// The value of an entry of the dynamic section; 0 if it has no such entry.
   uint64_t valueOf(int64_t tag) const;
   bool has(int64_t tag) const { return entries.count(tag) != 0; }
-  /// The text at `index` of the string table; none where there is none.
+  /// The text at `index` of the string table; none if `index` is outside of it.
   std::optional<std::string_view> stringAt(uint64_t index) const;
 
   std::string_view file;
@@ -242,7 +243,7 @@ Status Object::checkHeader() {
 }
 
 Status Object::checkSegments() {
-  std::vector<Elf64_Phdr> parts; // of what is loaded
+  std::vector<Elf64_Phdr> parts; // parts of loaded segments
   bool hasStack = false;
   for (size_t i = 0; i < header.e_phnum; ++i) {
     auto segment = at<Elf64_Phdr>(header.e_phoff + i * sizeof(Elf64_Phdr));
@@ -299,12 +300,13 @@ Status Object::checkLoad(const Elf64_Phdr &load) {
   return Status();
 }
 
-/// A segment that says what a part of the loaded ones is.
+/// Checks a segment that describes a part of the loaded segments.
 Status Object::checkPart(const Elf64_Phdr &segment) {
   std::string name =
       std::string("its segment ") + lookUp(segments, segment.p_type)->name;
   const Elf64_Phdr *load = segmentOf(segment.p_vaddr, segment.p_memsz);
-  bool isRelro = segment.p_type == PT_GNU_RELRO; // may end in zeros
+  bool isRelro = segment.p_type == PT_GNU_RELRO; // may end in zeros that the
+                                                 // file does not have
   bool isWritten = isRelro || segment.p_type == PT_DYNAMIC;
   if (!load || segment.p_filesz > segment.p_memsz ||
       segment.p_offset - load->p_offset != segment.p_vaddr - load->p_vaddr ||
@@ -313,7 +315,7 @@ Status Object::checkPart(const Elf64_Phdr &segment) {
     return fail(name + " lies outside the loaded segments");
   if (isWritten != ((load->p_flags & PF_W) != 0))
     return fail(name + (isWritten ? " cannot be written" : " can be written"));
-  // lld leaves room for a header that it turns out not to need.
+  // lld leaves room for a header that it may not need in the end.
   if (segment.p_type == PT_PHDR &&
       (segment.p_offset != header.e_phoff ||
        segment.p_memsz < header.e_phnum * sizeof(Elf64_Phdr)))
@@ -330,8 +332,8 @@ Status Object::checkPart(const Elf64_Phdr &segment) {
   return Status();
 }
 
-/// The loader trusts the sizes in notes of some kinds. Only the build ID, which
-/// it skips and by which profilers know an artifact, is allowed.
+/// The loader trusts the sizes in some kinds of notes. Only the build ID is
+/// allowed: the loader skips it, and profilers identify an artifact by it.
 Status Object::checkNotes(const Elf64_Phdr &segment) {
   static constexpr std::string_view owner("GNU", 4);
   uint64_t size = 0;
@@ -367,7 +369,7 @@ Status Object::checkDynamic() {
   return fail("its dynamic section has no end");
 }
 
-/// Finds the string table, then names the entry that is refused, if any.
+/// Finds the string table, then names the refused entry, if there is one.
 Status Object::checkStrings() {
   uint64_t size = valueOf(DT_STRSZ);
   std::optional<uint64_t> begin = findTable(valueOf(DT_STRTAB), size);
@@ -389,7 +391,7 @@ Status Object::checkStrings() {
   return Status();
 }
 
-/// The entries that the loader takes for what they must be.
+/// Checks the entries whose values the loader does not check.
 Status Object::checkValues() {
   const std::pair<int64_t, uint64_t> constants[] = {
       {DT_SYMENT, sizeof(Elf64_Sym)},
@@ -419,7 +421,8 @@ Status Object::checkValues() {
       valueOf(DT_FLAGS_1) & ~uint64_t(DF_1_NOW))
     return fail(concat({"its dynamic section has the flags ", valueOf(DT_FLAGS),
                         " and ", valueOf(DT_FLAGS_1), ", expected BIND_NOW"}));
-  // Under the name of a library the object would be found in its place.
+  // If SONAME were a library's name, the loader would take this object for that
+  // library.
   if (has(DT_SONAME) && stringAt(valueOf(DT_SONAME)) != CRIA_SONAME)
     return fail(concat({"its dynamic section has SONAME ",
                         quote(stringAt(valueOf(DT_SONAME)).value_or("")),
@@ -432,9 +435,9 @@ Status Object::checkValues() {
 
 // ---- Symbols ----------------------------------------------------------------
 
-/// The number of symbols, which nothing but the hash table says: its buckets
-/// hold first symbols of chains, and a chain ends where the lowest bit of a
-/// hash is set. The chain that begins last ends with the last symbol.
+/// Counts the symbols. Only the hash table says how many there are: its buckets
+/// hold the first symbol of each chain, and a chain ends at a hash whose lowest
+/// bit is set. The chain that begins last ends with the last symbol.
 Status Object::countSymbols() {
   struct Hash {
     uint32_t buckets, firstSymbol, bloomWords, shift;
@@ -462,7 +465,8 @@ Status Object::countSymbols() {
   }
   symbolCount = hash.firstSymbol;
   if (last != 0) {
-    uint64_t chains = sizeof(hash) + bloom + buckets; // from the table's begin
+    uint64_t chains = sizeof(hash) + bloom + buckets; // from the start of the
+                                                      // table
     uint32_t end = 0;
     for (symbolCount = last; !(end & 1); ++symbolCount) {
       uint64_t link =
@@ -544,7 +548,8 @@ Status Object::checkRelocations() {
                      : status;
 }
 
-/// The loader takes the first `relative` relocations for RELATIVE unseen.
+/// Checks a table of relocations. The loader assumes, without a check, that the
+/// first `relative` ones are RELATIVE.
 Status Object::checkTable(uint64_t address, uint64_t bytes, uint64_t relative) {
   uint64_t count = bytes / sizeof(Elf64_Rela);
   if (bytes == 0 && relative == 0)
@@ -571,8 +576,8 @@ Status Object::checkRelocation(const Elf64_Rela &relocation) {
     return Status();
   if (type == R_X86_64_GLOB_DAT || type == R_X86_64_JUMP_SLOT ||
       type == R_X86_64_64) {
-    // What the object has itself was bound when it was linked. The loader would
-    // look for a symbol of that name in the whole process.
+    // The object's own symbols were bound when it was linked. Here the loader
+    // would search the whole process for a symbol of that name.
     if (symbol == 0 || symbol >= symbolCount)
       return fail(concat(
           {"has a relocation for symbol ", symbol, " of ", symbolCount}));

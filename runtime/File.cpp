@@ -29,7 +29,7 @@ static cria_status codeOfErrno(int code) {
 
 Status errnoStatus(const std::string &path, const std::string &what, int code) {
   char buffer[128];
-  // The GNU variant returns the text, which need not be in the buffer.
+  // The GNU variant returns the text, which may lie outside of the buffer.
   const char *text = strerror_r(code, buffer, sizeof(buffer));
   return Status(codeOfErrno(code), {path, ": ", what, ": ", text});
 }
@@ -60,8 +60,8 @@ File::~File() {
 }
 
 Result<File> File::open(const std::string &path) {
-  // O_NONBLOCK: opening a FIFO returns at once. It means nothing to a regular
-  // file.
+  // With O_NONBLOCK, opening a FIFO returns at once. Regular files ignore the
+  // flag.
   int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
   if (fd < 0)
     return errnoStatus(path, "cannot open", errno);
@@ -76,7 +76,7 @@ Result<File> File::of(int descriptor) {
   return checked(fd, name);
 }
 
-/// Takes `fd`, which must be of a regular file.
+/// Takes ownership of `fd`, which must be a regular file.
 Result<File> File::checked(int fd, const std::string &path) {
   File file(fd, 0, path);
   struct stat info;

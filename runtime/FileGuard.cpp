@@ -10,8 +10,8 @@
 
 namespace cria {
 
-/// An element of a list that only grows, so that a signal handler can walk it;
-/// ranges that are given up are used again.
+/// An element of a list that only grows, so that a signal handler can walk the
+/// list. Freed elements are used again.
 struct GuardedRange {
   std::atomic<uintptr_t> begin{0}, end{0}; // empty: free
   std::atomic<bool> isLost{false};
@@ -19,20 +19,21 @@ struct GuardedRange {
 };
 
 static std::atomic<GuardedRange *> ranges{nullptr};
-static std::mutex writing; // of the list, by all but the handler
+static std::mutex writing; // locked by all who change the list; the handler
+                           // only reads
 static struct sigaction before;
 static uintptr_t pageBytes;
 
-/// Does what would be done without the handler.
+/// Does what would happen without this handler.
 static void passOn(int signal, siginfo_t *info, void *context) {
   if (before.sa_flags & SA_SIGINFO)
     return before.sa_sigaction(signal, info, context);
   if (before.sa_handler != SIG_DFL && before.sa_handler != SIG_IGN)
     return before.sa_handler(signal);
-  bool isAccess = info->si_code > 0; // else some process sent it
+  bool isAccess = info->si_code > 0; // else a process sent the signal
   if (!isAccess && before.sa_handler == SIG_IGN)
     return;
-  // The access is made again, or the signal sent again: it ends the process.
+  // The access is repeated, or the signal is sent again, and ends the process.
   ::signal(signal, SIG_DFL);
   if (!isAccess)
     raise(signal);
@@ -91,7 +92,8 @@ FileGuard::~FileGuard() {
   if (!range)
     return;
   std::lock_guard<std::mutex> lock(writing);
-  range->begin = UINTPTR_MAX; // first, so that it is never a wrong range
+  range->begin = UINTPTR_MAX; // first, so that the handler never sees a wrong
+                              // range
   range->end = 0;
 }
 

@@ -78,7 +78,7 @@ static void convertFrom(const std::byte *from, std::byte *to, DType toType,
   }
 }
 
-/// The same for types without blocks.
+/// convertElements() for types without blocks.
 static void convertPlain(const std::byte *from, DType fromType, std::byte *to,
                          DType toType, uint64_t count) {
   switch (fromType) {
@@ -97,7 +97,8 @@ static void convertPlain(const std::byte *from, DType fromType, std::byte *to,
   }
 }
 
-/// The same for at most `mostBlockElements`, one of the types a block format.
+/// convertElements() for at most `mostBlockElements`, if one of the types is a
+/// block format.
 static void convertBlocks(const std::byte *from, DType fromType, std::byte *to,
                           DType toType, uint64_t count) {
   float values[mostBlockElements];

@@ -35,7 +35,7 @@ Status History::replay(int64_t end, int64_t chunk,
       Step step = {&part.ids[static_cast<size_t>(done)], tokens, position,
                    tokens, nullptr};
       if (!part.embeddings.empty())
-        step.embeddings = part.embeddings.data(); // they are one chunk
+        step.embeddings = part.embeddings.data(); // embeddings are one chunk
       Status status = feed(step);
       if (!status.ok())
         return status;

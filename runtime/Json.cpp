@@ -11,7 +11,7 @@ namespace cria {
 
 using nlohmann::json;
 
-/// Empties containers from the inside out; their own destructors then have
+/// Empties containers from the inside out, so that their own destructors find
 /// nothing to list. The depth of documents is bounded.
 static void dismantle(json &value) {
   if (!value.is_structured())
@@ -25,8 +25,8 @@ JsonDocument::~JsonDocument() { dismantle(value); }
 
 namespace {
 
-/// Reads the text and says how far the parser has come, which the SAX
-/// interface does not.
+/// Reads the text and records how far the parser has come. The SAX interface
+/// does not say it.
 class Input {
 public:
   using iterator_category = std::input_iterator_tag;
@@ -49,7 +49,7 @@ private:
   const char **reached;
 };
 
-/// Passes a document on, and stops at the first breach of the limits.
+/// Passes a document to the sink and stops at the first breach of the limits.
 class Parser : public nlohmann::json_sax<json> {
 public:
   Parser(const JsonLimits &limits, JsonSink &sink)
@@ -75,8 +75,9 @@ public:
 
   bool parse_error(size_t, const std::string &,
                    const nlohmann::detail::exception &error) override {
-    // "[json.exception.parse_error.101] parse error at line 1, column 4: syntax
-    // error while ...": the place is said in bytes instead.
+    // error.what() is "[json.exception.parse_error.101] parse error at line 1,
+    // column 4: syntax error while ...". Only the reason is kept; the caller
+    // adds the place in bytes.
     std::string text = error.what();
     size_t reason = text.find("syntax error");
     if (reason == std::string::npos)
@@ -178,7 +179,7 @@ static Status errorAt(const std::string &file, size_t byte,
   return Status(CRIA_INVALID_ARGUMENT, {file, ": at byte ", byte, ": ", what});
 }
 
-/// The bytes of the longest string: the parser would hold it twice.
+/// The bytes of the longest string. The parser would hold that string twice.
 static size_t longestString(std::string_view text) {
   size_t longest = 0, begin = 0;
   bool inside = false;
@@ -204,7 +205,7 @@ Status parseJson(std::string_view text, const std::string &file,
     return errorAt(file, 0, "empty, expected JSON");
   if (text.substr(0, 3) == "\xEF\xBB\xBF")
     return errorAt(file, 0, "byte order mark, expected plain UTF-8");
-  // The parser would take a NUL for the end.
+  // The parser would take a NUL for the end of the text.
   if (size_t nul = text.find('\0'); nul != std::string_view::npos)
     return errorAt(file, nul, "NUL character");
   if (longestString(text) > limits.string)
@@ -246,7 +247,7 @@ JsonCursor::JsonCursor(const json &value, const JsonCursor &parent,
     : value(&value), file(parent.file), path(std::move(path)),
       status(parent.status) {}
 
-/// What a cursor after an error points to.
+/// The value that a cursor points to after an error.
 static const json &nothing() {
   static const json value;
   return value;

@@ -8,8 +8,8 @@
 
 namespace cria {
 
-/// The number after `key` in a file of words, or the first word where `key` is
-/// empty; nothing where that is no number ("max").
+/// The number after the word `key` in a file, or the first word if `key` is
+/// empty. Nothing if that is not a number ("max").
 static std::optional<int64_t> numberIn(const std::string &path,
                                        const std::string &key = "") {
   std::ifstream file(path);
@@ -22,7 +22,7 @@ static std::optional<int64_t> numberIn(const std::string &path,
   return std::nullopt;
 }
 
-/// Whether `list`, "rw,cpu,cpuacct", has `item`.
+/// Whether `list`, for example "rw,cpu,cpuacct", has `item`.
 static bool hasItem(const std::string &list, const std::string &item) {
   return ("," + list + ",").find("," + item + ",") != std::string::npos;
 }
@@ -54,7 +54,7 @@ static std::vector<Hierarchy> hierarchiesOf(const std::string &controller,
   return found;
 }
 
-/// The path of a field of /proc/self/mountinfo, where a blank is "\040".
+/// The path in a field of /proc/self/mountinfo, which writes a space as "\040".
 static std::string unescaped(const std::string &field) {
   std::string path;
   for (size_t i = 0; i < field.size(); ++i)
@@ -68,8 +68,8 @@ static std::string unescaped(const std::string &field) {
   return path;
 }
 
-/// `group` below the group `top`, "" for `top` itself; nothing where it is not
-/// below it.
+/// The path of `group` below the group `top`: "" for `top` itself, nothing if
+/// `group` is not below `top`.
 static std::optional<std::string> below(const std::string &top,
                                         const std::string &group) {
   if (group.empty() || group[0] != '/')
@@ -82,11 +82,11 @@ static std::optional<std::string> below(const std::string &top,
   return group.substr(top.size());
 }
 
-/// The folders of the process's group and of those above it. A line of
+/// The folders of the process's group and of the groups above it. A line of
 /// /proc/self/mountinfo is
 ///   35 31 0:32 TOP MOUNTPOINT rw,relatime shared:9 - cgroup cgroup rw,memory
-/// where TOP is the group that is mounted. In a container the process's group
-/// may lie outside of what is mounted: then only the mounted one can be read.
+/// where TOP is the mounted group. In a container, the process's group may lie
+/// outside of the mounted group. Then only the mounted group can be read.
 static std::vector<std::string> groupFolders(const Hierarchy &hierarchy,
                                              const std::string &controller,
                                              const std::string &root) {
@@ -113,7 +113,7 @@ static std::vector<std::string> groupFolders(const Hierarchy &hierarchy,
   return folders;
 }
 
-/// Cores' worth of time that the group at `folder` may use.
+/// How many cores' worth of time the group at `folder` may use.
 static std::optional<double> quotaOf(const std::string &folder,
                                      bool isUnified) {
   std::optional<int64_t> quota, period;
@@ -133,8 +133,8 @@ static std::optional<double> quotaOf(const std::string &folder,
   return static_cast<double>(*quota) / static_cast<double>(*period);
 }
 
-/// Bytes that the group at `folder` is short of its limit. What it has cached
-/// of files goes when memory is needed, and does not count.
+/// The bytes that the group at `folder` can still use. The group's cache of
+/// files does not count as used: the system frees it when memory is needed.
 static std::optional<uint64_t> roomOf(const std::string &folder,
                                       bool isUnified) {
   auto number = [&](const char *unified, const char *other) {

@@ -36,7 +36,7 @@ static bool endsWith(const std::string &name, const std::string &suffix) {
          name.compare(name.size() - suffix.size(), suffix.size(), suffix) == 0;
 }
 
-/// Whether `name` is `prefix` MODULE `suffix`; then sets `module`.
+/// Whether `name` is `prefix` MODULE `suffix`. If so, sets `module`.
 static bool takeModule(const std::string &name, const std::string &suffix,
                        std::string &module) {
   size_t front = sizeof(prefix) - 1;
@@ -156,7 +156,8 @@ Status Loras::Opener::add(const LoraSource &source) {
   std::string path = source.folder + "/adapter_model.safetensors";
   Modules modules;
   Status status = collect(path, modules);
-  // Some tenths of a second. One budget pays for the patterns of all modules.
+  // All modules' patterns share one budget, which lasts some tenths of a
+  // second.
   uint64_t budget = 1u << 25;
   for (auto &[module, pair] : modules) {
     if (!status.ok())
@@ -168,7 +169,7 @@ Status Loras::Opener::add(const LoraSource &source) {
   return status.ok() ? unfit(path, problems) : status;
 }
 
-/// Whether compiled code has room for what is kept apart.
+/// Checks that the compiled code has room for the adapters that are kept apart.
 Status Loras::Opener::checkRoom() const {
   for (const auto &[name, update] : loras.updates) {
     std::string module = name.substr(0, name.rfind('.'));

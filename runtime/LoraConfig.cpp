@@ -10,8 +10,9 @@ static constexpr int64_t maxRank = 1 << 16;
 static constexpr double maxAlpha = 1e12;
 static constexpr size_t maxOverrides = 4096;
 
-/// Keys that are read, or that say how the adapter was made and where it came
-/// from. What a trained adapter targets is told by its tensors.
+/// Keys that are read, and keys that say how the adapter was made and where it
+/// came from. The keys about targets are not read: the tensors say what was
+/// trained.
 static const std::string_view knownKeys[] = {
     "peft_type",      "r",
     "lora_alpha",     "use_rslora",
@@ -28,8 +29,8 @@ static const std::string_view knownKeys[] = {
     "lora_ga_config", "qalora_group_size",
     "runtime_config"};
 
-/// Ways to begin training that leave the base model as it is; the others
-/// subtract the adapter's first product from it.
+/// Initializations that leave the base model as it is. The others subtract the
+/// adapter's first product from it.
 static const std::string_view plainInits[] = {"gaussian", "eva", "orthogonal",
                                               "mica"};
 
@@ -38,7 +39,7 @@ static bool contains(const List &list, std::string_view key) {
   return std::find(std::begin(list), std::end(list), key) != std::end(list);
 }
 
-/// Whether a value asks for nothing: null, false, or empty.
+/// Whether a value is null, false or empty.
 static bool meansNothing(const nlohmann::json &value) {
   if (value.is_string())
     return value.get_ref<const std::string &>().empty();

@@ -8,7 +8,7 @@
 namespace cria {
 
 // Columns that are computed at once, and rows that are done before the next
-// columns: a tile of A, of such columns, stays in the L1 cache meanwhile.
+// columns. Meanwhile the tile of A with these columns stays in the L1 cache.
 static constexpr uint64_t tileColumns = 256, tileRows = 32;
 
 void LoraUpdate::widen(uint64_t rank) { ranks += rank; }
@@ -33,7 +33,7 @@ CRIA_VECTOR_CLONES static void addProduct(const float *__restrict__ b,
   }
 }
 
-/// The same for elements of one row, at most `tileColumns`.
+/// Merges into elements of one row, at most `tileColumns`.
 void LoraUpdate::mergePart(const std::byte *from, DType fromType, std::byte *to,
                            DType type, uint64_t first, uint64_t count) const {
   float values[tileColumns], sums[tileColumns] = {};

@@ -249,8 +249,8 @@ void Reader::readKernelCost(const JsonCursor &at) {
   manifest.kernelCosts.push_back(std::move(cost));
 }
 
-/// Pages, in whose terms no text is computed anew and none but the one text is
-/// read.
+/// Reads the pages of batches. Batches compute no text anew and have no source
+/// text.
 void Reader::readBatch(const JsonCursor &at) {
   BatchSpec batch;
   batch.rows = at["rows"].integer(1, maxRows);
@@ -273,7 +273,7 @@ void Reader::readBatch(const JsonCursor &at) {
   manifest.batch = batch;
 }
 
-/// The code for each device: there is one at least.
+/// Reads the code for each device. At least one device must have code.
 void Reader::readCode(const JsonCursor &root) {
   if (auto cuda = root.find("cuda"))
     manifest.cuda = cuda::readPart(*cuda, manifest);
@@ -371,10 +371,10 @@ void Reader::readWeight(const JsonCursor &at) {
   manifest.weights.push_back(std::move(weight));
 }
 
-/// The type, once the shape is read: together they have a size.
+/// Reads the type, after the shape: the two together determine the size.
 void Reader::readType(const JsonCursor &at, WeightSpec &weight) {
   std::optional<DType> type = weightTypeNamed(at["dtype"].string());
-  weight.type = DType::F32; // which has a size, after an error as well
+  weight.type = DType::F32; // so that it has a size even after an error
   if (!type)
     return at["dtype"].expected("f32, f16, bf16, q8_0 or q4_0");
   uint64_t block = blockOf(*type).elements;
@@ -385,12 +385,12 @@ void Reader::readType(const JsonCursor &at, WeightSpec &weight) {
                 " elements"}));
   weight.type = *type;
   std::optional<uint64_t> bytes = tensorBytes(weight.shape, *type);
-  // So bounded, all of them together cannot overflow 64 bits.
+  // With this bound, the sum over all weights cannot overflow 64 bits.
   if (!bytes || *bytes > maxTensorBytes)
     at["shape"].fail(concat({"is ", shapeText(weight.shape), ", too large"}));
 }
 
-/// What ranks share of the tensors.
+/// Reads how ranks split the tensors.
 void Reader::readSplit(const JsonCursor &at, WeightSpec &weight) {
   std::string dimension = at.string();
   weight.split = dimension == "cols" ? Split::Columns : Split::Rows;
@@ -406,13 +406,14 @@ void Reader::readSplit(const JsonCursor &at, WeightSpec &weight) {
     at.fail(concat({"makes ", shapeText(whole.sourceShape()), ", too large"}));
 }
 
-/// The rows of all ranks.
+/// The rows of all ranks together.
 uint64_t Reader::rowsOf(const WeightSpec &weight) const {
   uint64_t rows = weight.shape.empty() ? 0 : weight.shape[0];
   return weight.split == Split::Rows ? rows * uint64_t(manifest.shards) : rows;
 }
 
-/// Another weight, by its symbol: one in front of this one, of its shape.
+/// Reads the symbol of the weight that this one is tied to: an earlier weight
+/// of the same shape.
 void Reader::readTied(const JsonCursor &at, WeightSpec &weight) {
   for (size_t i = 0; i < manifest.weights.size(); ++i) {
     const WeightSpec &other = manifest.weights[i];
@@ -428,7 +429,7 @@ void Reader::readTied(const JsonCursor &at, WeightSpec &weight) {
     at.expected("a single weight of the same shape in front");
 }
 
-/// A single matrix with a row for each id.
+/// Reads the slot of the embedding: a single matrix with a row for each id.
 void Reader::readEmbedding(const JsonCursor &slot) {
   uint64_t wanted = size(slot);
   for (size_t i = 0; i < manifest.weights.size(); ++i)
@@ -443,7 +444,7 @@ void Reader::readEmbedding(const JsonCursor &slot) {
                       ", expected one matrix of a row for each id"}));
 }
 
-/// The rows that are used of each tensor.
+/// Reads which rows of each tensor are used.
 void Reader::readRows(const JsonCursor &at, WeightSpec &weight) {
   weight.firstRow = size(at["first"]);
   weight.sourceRows = size(at["of"]);
@@ -467,7 +468,7 @@ static std::vector<float> readFrequencies(const JsonCursor &at) {
   return frequencies;
 }
 
-/// What becomes of the frequencies in texts longer than `original`.
+/// Reads the frequencies for texts longer than `original`.
 static void readLonger(const JsonCursor &at, RopeSpec &rope) {
   rope.original = size(at["original"], 1, maxPositions);
   if (auto recompute = at.find("recompute"))
@@ -521,7 +522,7 @@ void Reader::readCache(const JsonCursor &at) {
   manifest.caches.push_back(std::move(cache));
 }
 
-/// The rope of each layer: those tables fit the rows.
+/// Reads the RoPE table of each layer and checks that the tables fit the rows.
 void Reader::readCacheRopes(const JsonCursor &at, CacheSpec &cache) {
   const Shape &shape = cache.shape;
   if (shape.size() != 4 || shape[2] < static_cast<uint64_t>(manifest.maxSeq))

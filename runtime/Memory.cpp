@@ -41,8 +41,8 @@ Result<Mapping> Mapping::zeroed(uint64_t size, const char *purpose) {
   Mapping mapping;
   if (size == 0)
     return mapping;
-  // MAP_NORESERVE is left out: what cannot be had is refused here, where it
-  // can be said, as far as the system's overcommit policy knows.
+  // Without MAP_NORESERVE the system refuses memory that it cannot give here,
+  // where an error can be returned, as far as its overcommit policy knows.
   void *at = mmap(nullptr, size, PROT_READ | PROT_WRITE,
                   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (at == MAP_FAILED)

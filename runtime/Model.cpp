@@ -26,7 +26,8 @@ static Bound bindCpu(std::shared_ptr<const Artifact> artifact,
                      std::vector<std::string> &notes) {
   if (!artifact->cpuStatus().ok())
     return artifact->cpuStatus();
-  // It runs, with weights read again and again, or ends when memory does.
+  // A model that is too large is not refused: it runs and reads weights again
+  // and again, or ends when memory does.
   if (Status room =
           fitsMemory(*artifact, artifact->manifest().maxSeq, availableMemory());
       !room.ok())
@@ -39,7 +40,7 @@ static Bound bindAuto(std::shared_ptr<const Artifact> artifact,
                       const WeightSource &source, const DeviceOptions &device,
                       std::vector<std::string> &notes) {
   if (!artifact->manifest().cuda) {
-    // Loading a driver to find this out would take longer than many a run.
+    // Loading a driver to find this out would take longer than many runs.
     if (access("/dev/nvidiactl", F_OK) == 0)
       notes.push_back("runs on the CPU: the artifact has no code for the GPU");
     return bindCpu(std::move(artifact), source, device.ranks, notes);
@@ -67,7 +68,7 @@ static Bound bindOn(const DeviceOptions &device,
   return bindCuda(std::move(*opened), source);
 }
 
-/// What there is to say of a model that is loaded.
+/// Logs the warnings of a loaded model, how long loading took, and its sizes.
 void Model::logLoaded() const {
   for (const std::string &line : notes)
     log()(CRIA_LOG_WARNING, line);
@@ -99,7 +100,7 @@ Model::load(std::shared_ptr<const Artifact> artifact,
     return bound.status();
   model->weights = std::move(*bound);
   model->source = source;
-  model->source.progress = nullptr; // the caller's
+  model->source.progress = nullptr; // belongs to the caller
   for (const std::string &line : model->weights->notes())
     model->notes.push_back(line);
   std::chrono::duration<double> taken =

@@ -114,7 +114,7 @@ private:
 
   static Code byte(const Bytes &bytes) { return {{State::Byte, 1, 1, bytes}}; }
 
-  /// A character, one byte or more in UTF-8, that is none of `bytes`, ASCII.
+  /// Matches a UTF-8 character that is none of the ASCII characters `bytes`.
   static Code anyBut(const Bytes &bytes) {
     Bytes first = ~bytes, continuation;
     for (size_t i = 0x80; i < 0xc0; ++i) {
@@ -185,7 +185,7 @@ private:
     return negated ? anyBut(bytes) : byte(bytes);
   }
 
-  /// A number; none where there is no digit, at most `maxStates` + 1.
+  /// Reads a number, at most `maxStates` + 1; none if there is no digit.
   std::optional<size_t> number(size_t &from) const {
     std::optional<size_t> value;
     for (; from < text.size() && text[from] >= '0' && text[from] <= '9'; ++from)
@@ -197,7 +197,7 @@ private:
 
   struct Bounds {
     size_t least;
-    std::optional<size_t> most; // none: without end
+    std::optional<size_t> most; // none: unbounded
   };
 
   /// {2}, {2,}, {,3} or {2,3}. Anything else after a brace is text.
@@ -231,7 +231,7 @@ private:
     std::optional<Bounds> times = quantifier();
     if (!times)
       return once;
-    take("?"); // lazy: what matches as a whole is the same
+    take("?"); // lazy: whether the whole text matches is the same
     if (!done() && text[at] == '+')
       unsupported("possessive repetition");
     if (!done() && (text[at] == '*' || text[at] == '?'))
@@ -278,8 +278,9 @@ Result<bool> ModulePattern::matches(std::string_view module,
   for (size_t at = 0; at <= module.size(); ++at) {
     if (at == 0 || module[at - 1] == '.')
       next.push_back(0);
-    // `next` has the states that a byte leads to: those they lead to without
-    // one belong to `now`, too. `seen` is at + 1 for those that are in it.
+    // `next` has the states that the last byte leads to. The states that these
+    // lead to without a byte belong to `now`, too. `seen` is at + 1 for the
+    // states in `now`.
     now.clear();
     waiting.swap(next);
     next.clear();

@@ -19,7 +19,7 @@ namespace fs = std::filesystem;
 
 std::string OutputError::message() const {
   char buffer[128];
-  // The GNU variant returns the text, which need not be in the buffer.
+  // The GNU variant returns the text, which may lie outside of the buffer.
   const char *text = strerror_r(code, buffer, sizeof(buffer));
   return name + ": " + what + ": " + text;
 }
@@ -107,14 +107,15 @@ void OutputFile::open() {
     createAside();
   if (failed() || !replaces || aside.empty())
     return;
-  // Whoever may not give files away becomes the owner.
+  // A process that may not give files away stays the owner.
   [[maybe_unused]] int kept = fchown(fd, old.st_uid, old.st_gid);
   if (fchmod(fd, old.st_mode & 0777) != 0)
     fail("cannot set the mode", errno);
 }
 
-/// Opens a new file in the folder of `path`: without a name where the file
-/// system can do that and linkat() can name the file later, else as `aside`.
+/// Opens a new file in the folder of `path`. The file has no name if the file
+/// system supports that and linkat() can name it later; else its name is
+/// `aside`.
 void OutputFile::createAside() {
   std::string folder = fs::path(path).parent_path().string();
   if (folder.empty())
@@ -147,7 +148,7 @@ bool OutputFile::write(const void *data, size_t size) {
   return !failed();
 }
 
-/// Makes the file at `path` the one that was written.
+/// Gives the written file the name `path`.
 bool OutputFile::takeName() {
   std::string self = selfPath(fd);
   if (!isNamed && !replaces &&

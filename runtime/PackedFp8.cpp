@@ -13,7 +13,7 @@ static constexpr uint64_t blockSize = 128;
 
 namespace {
 
-/// x = q * scale, as DeepSeek-V3's weight_dequant and vLLM have it.
+/// x = q * scale, as in DeepSeek-V3's weight_dequant and in vLLM.
 class Fp8Weight : public PackedWeight {
 public:
   Fp8Weight(const Checkpoint::Place &place, const Checkpoint::Place &scales)
@@ -22,7 +22,7 @@ public:
     names = {place.tensor->name, scales.tensor->name};
   }
 
-  /// Whether the scales' shape is one of those that there are.
+  /// Whether the scales have one of the known shapes.
   bool fit();
 
   Status load(const Checkpoint &checkpoint) override;
@@ -35,7 +35,7 @@ private:
   const Checkpoint::Place &scalesPlace;
   uint64_t columns;
   uint64_t rowsEach = 1, columnsEach = 1; // elements that share a scale
-  uint64_t perRow = 0;                    // scales beside each other
+  uint64_t perRow = 0;                    // scales of a row
   std::vector<float> scales;
 };
 
@@ -88,7 +88,7 @@ Status Fp8Weight::read(const Checkpoint &checkpoint, float *to, uint64_t first,
                   reinterpret_cast<std::byte *>(to), DType::F32, count);
   for (uint64_t at = 0, end; at < count; at = end) {
     uint64_t row = (first + at) / columns, column = (first + at) % columns;
-    uint64_t left = columns - column; // that have the same scale
+    uint64_t left = columns - column; // columns that have the same scale
     if (columnsEach != UINT64_MAX)
       left = std::min(left, columnsEach - column % columnsEach);
     end = std::min(count, at + left);

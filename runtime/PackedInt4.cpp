@@ -1,12 +1,13 @@
-// A matrix W (N, K), row n the weights of output n, is stored as its transpose:
+// A matrix W (N, K) has a row for each output. It is stored transposed:
 //
 //   W[n][k] = (q[k][n] - zero[g][n]) * scale[g][n]
 //
-// where g is the group of k. Eight q lie in an int32, the first in its lowest
-// bits: in GPTQ those of k, ..., k + 7 in one column; in AWQ those of eight
-// columns, in the order 0 2 4 6 1 3 5 7. So do eight zeros of one group: GPTQ's
-// in order, and one less than they are modulo 16 (its version 1), AWQ's like
-// its q. Sources: AutoGPTQ, qlinear_cuda_old.py, QuantLinear.forward; AutoAWQ,
+// where g is the group of k. An int32 holds eight q, the first in its lowest
+// bits. In GPTQ they are q[k] to q[k + 7] of one column n. In AWQ they are
+// eight columns of one k, in the order 0 2 4 6 1 3 5 7. An int32 also holds
+// eight zeros of one group: in AWQ in the order of its q; in GPTQ in order,
+// each stored as zero - 1 modulo 16 (GPTQ's version 1). Sources: AutoGPTQ,
+// qlinear_cuda_old.py, QuantLinear.forward; AutoAWQ,
 // awq/utils/packing_utils.py, dequantize_gemm.
 #include "runtime/PackedInt4.h"
 
@@ -19,11 +20,11 @@
 namespace cria {
 
 static constexpr uint64_t perWord = 8;
-/// The rows of W that are decoded at once: of a row of the transpose, so many
-/// numbers are read together.
+/// Rows of W that are decoded at once: so many numbers are read together from
+/// each row of the transpose.
 static constexpr uint64_t tileRows = 256;
 
-/// Where AWQ keeps column i of eight.
+/// The place of column i of eight in a word of AWQ.
 static constexpr int awqOrder[perWord] = {0, 4, 1, 5, 2, 6, 3, 7};
 
 namespace {
@@ -70,7 +71,7 @@ private:
 
 } // namespace
 
-/// The int32 of `tensor` in [begin, begin + count).
+/// Reads elements [begin, begin + count) of the int32 tensor at `place`.
 static Status readInts(const Checkpoint &checkpoint,
                        const Checkpoint::Place &place, uint64_t begin,
                        uint64_t count, uint32_t *to) {
@@ -79,8 +80,8 @@ static Status readInts(const Checkpoint &checkpoint,
                    count * sizeof(uint32_t));
 }
 
-/// The group of each column: g_idx, or groups of one size that follow one
-/// another.
+/// Finds the group of each column: from g_idx, or else groups of one size
+/// follow one another.
 Status Int4Weight::loadGroups(const Checkpoint &checkpoint) {
   groups.resize(columns);
   uint64_t size = (columns + groupCount - 1) / groupCount;
@@ -128,12 +129,13 @@ uint64_t Int4Weight::stretch() const {
   return (tile + mostBlockElements - 1) / mostBlockElements * mostBlockElements;
 }
 
-/// The words with rows [begin, end) of W, bounds of which are multiples of 8:
-/// of GPTQ (columns / 8, end - begin), of AWQ (columns, (end - begin) / 8).
+/// Reads the words that hold rows [begin, end) of W; both bounds are multiples
+/// of 8. The words are (columns / 8, end - begin) in GPTQ, (columns, (end -
+/// begin) / 8) in AWQ.
 Status Int4Weight::readWords(const Checkpoint &checkpoint, uint64_t begin,
                              uint64_t end, std::vector<uint32_t> &words) const {
   uint64_t lines = isAwq ? columns : columns / perWord;
-  uint64_t unit = isAwq ? perWord : 1; // rows of a word
+  uint64_t unit = isAwq ? perWord : 1; // rows in a word
   uint64_t line = rows / unit, width = (end - begin) / unit;
   words.resize(lines * width);
   for (uint64_t i = 0; i < lines; ++i) {
@@ -145,12 +147,12 @@ Status Int4Weight::readWords(const Checkpoint &checkpoint, uint64_t begin,
   return Status();
 }
 
-/// Columns [begin, end) of one row of W; `words` are those of the rows from
-/// `top` on, `height` of them.
+/// Decodes columns [begin, end) of one row of W. `words` holds `height` rows,
+/// from row `top` on.
 void Int4Weight::decodeRow(const std::vector<uint32_t> &words, uint64_t top,
                            uint64_t height, uint64_t row, uint64_t begin,
                            uint64_t end, float *to) const {
-  // What the row has of each group lies together for the loop.
+  // The row's scales and zeros lie together for the loop.
   std::vector<float> scale(groupCount);
   std::vector<int> zero(groupCount);
   for (uint64_t group = 0; group < groupCount; ++group) {
@@ -222,7 +224,7 @@ private:
 
 } // namespace
 
-/// Whether q's shape is that of AWQ, or of GPTQ; nothing where it is neither.
+/// Whether q has the shape of AWQ (true) or GPTQ (false); nothing if neither.
 static std::optional<bool> isAwqShape(const Shape &shape, uint64_t rows,
                                       uint64_t columns, bool hasGroups) {
   bool gptq = shape == Shape{columns / perWord, rows};

@@ -17,7 +17,7 @@ int64_t Pooling::rowsOf(int64_t done, int64_t tokens) const {
 }
 
 void Pooling::add(const float *rows, int64_t count) {
-  // Of the first rows, only the very first one counts.
+  // CRIA_POOLING_FIRST counts only the very first row.
   int64_t taken =
       kind == CRIA_POOLING_FIRST ? std::min<int64_t>(count, 1) : count;
   for (int64_t row = 0; row < taken; ++row)

@@ -49,7 +49,7 @@ Status fitsMemory(const Artifact &artifact, int64_t positions,
                  ", this machine has ", mebibytes(memory), " available"});
 }
 
-/// What does not fit, line by line.
+/// What does not fit, one line each.
 static std::string bindingLines(const Binding &binding,
                                 const std::string &checkpoint) {
   std::string text = checkpoint + ": ";
@@ -71,8 +71,8 @@ static std::string bindingLines(const Binding &binding,
                  binding.unaligned, " tensors for their alignment\n"});
 }
 
-/// Whether ranks would share a weight, as the compiler splits it: matrices of
-/// layers, and the head.
+/// Whether ranks would split a weight. The compiler splits the matrices of
+/// layers and the head.
 static bool isShared(const Manifest &manifest, const WeightSpec &weight) {
   if (manifest.shards > 1)
     return weight.split != Split::None;
@@ -81,7 +81,8 @@ static bool isShared(const Manifest &manifest, const WeightSpec &weight) {
   return weight.shape.size() == 2 && !weight.adapter && !isTable;
 }
 
-/// What one of `ranks` ranks needs of a model that `manifest` has for others.
+/// The memory that each of `ranks` ranks needs. `manifest` may be for another
+/// number of ranks.
 static MemoryNeed needOf(const Artifact &artifact, int64_t ranks) {
   const Manifest &manifest = artifact.manifest();
   MemoryNeed need = memoryNeed(artifact);
@@ -97,7 +98,7 @@ static MemoryNeed needOf(const Artifact &artifact, int64_t ranks) {
   return need;
 }
 
-/// "ranks: ...", or "" where the config does not say what ranks can share.
+/// "ranks: ...", or "" if the config does not say what ranks can split.
 static std::string ranksLine(const Artifact &artifact, int64_t positions,
                              uint64_t memory) {
   const Manifest &manifest = artifact.manifest();

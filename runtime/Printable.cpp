@@ -27,8 +27,8 @@ static bool hasShape(uint32_t character) {
       });
 }
 
-/// Reads the character at the beginning of `text`, not empty; returns its
-/// bytes, 0 where they are not UTF-8.
+/// Reads the character at the start of `text`, which is not empty. Returns its
+/// length in bytes, 0 if the bytes are not UTF-8.
 static size_t readCharacter(std::string_view text, uint32_t &character) {
   auto first = static_cast<uint8_t>(text[0]);
   size_t length = first < 0x80 ? 1 : first < 0xe0 ? 2 : first < 0xf0 ? 3 : 4;
@@ -57,7 +57,7 @@ static std::string escape(uint32_t character) {
   char text[16];
   if (character < 0x10000)
     snprintf(text, sizeof(text), "\\u%04x", character);
-  else // in UTF-16, as JSON has it
+  else // in UTF-16, as in JSON
     snprintf(text, sizeof(text), "\\u%04x\\u%04x",
              0xd800 + ((character - 0x10000) >> 10),
              0xdc00 + (character & 0x3ff));

@@ -60,7 +60,8 @@ struct BF16 {
 
 } // namespace
 
-/// u of the top 24 bits of a hash, as 2u - 1.
+/// A number in [-1, 1): 2u - 1, where u is the top 24 bits of a hash as a
+/// fraction.
 static double signedUnit(uint64_t hash) {
   return 2 * (static_cast<double>(static_cast<int32_t>(hash >> 40)) * 0x1p-24) -
          1;

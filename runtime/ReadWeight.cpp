@@ -8,7 +8,7 @@
 
 namespace cria {
 
-/// Reads elements [begin, end) of a tensor that is packed.
+/// Reads elements [begin, end) of a packed tensor.
 static Status readPacked(const Checkpoint &checkpoint,
                          const Binding::Source &source, std::byte *to,
                          uint64_t begin, uint64_t end) {

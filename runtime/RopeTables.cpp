@@ -10,9 +10,8 @@ static float power(float base, float exponent) {
       std::pow(static_cast<double>(base), static_cast<double>(exponent)));
 }
 
-/// The frequencies of a text of `length` tokens. Those of dynamic NTK are
-/// computed operation by operation as transformers does, in f32
-/// (_compute_dynamic_ntk_parameters).
+/// The frequencies for a text of `length` tokens. For dynamic NTK, each
+/// operation is one of transformers' _compute_dynamic_ntk_parameters, in f32.
 static std::vector<float> frequenciesAt(const RopeSpec &rope, uint64_t length) {
   if (length <= rope.original || !rope.isOfSession())
     return rope.inverseFrequencies;

@@ -113,7 +113,7 @@ static TensorEntry readEntry(const std::string &name, const JsonCursor &at) {
   return tensor;
 }
 
-/// Every tensor of the header; offsets still count from the header's end.
+/// Reads every tensor of the header. Offsets still count from the header's end.
 static Result<std::vector<TensorEntry>> readEntries(const std::string &text,
                                                     const std::string &path) {
   JsonLimits limits;
@@ -139,7 +139,7 @@ static Result<std::vector<TensorEntry>> readEntries(const std::string &text,
   return tensors;
 }
 
-/// Sorted, the tensors follow each other without a gap from 0 to `size`.
+/// Sorts the tensors and checks that they fill [0, `size`) without a gap.
 static Status checkLayout(std::vector<TensorEntry> &tensors, uint64_t size,
                           const std::string &path) {
   std::sort(tensors.begin(), tensors.end(),

@@ -42,7 +42,7 @@ uint64_t Random::next() {
 static constexpr float powerSeries[] = CRIA_POWER_SERIES;
 
 uint64_t weigh(float score, float best, float scale) {
-  // Neither infinite less 0 nor 0 times infinite comes up.
+  // Keeps the difference finite: infinity times a scale of 0 would be NaN.
   float y = std::max(score - best, -FLT_MAX) * scale;
   y = std::max(y, -float(CRIA_WEIGHT_BITS + 1));
   float whole = (y + 0x1.8p23f) - 0x1.8p23f; // nearest, ties to even
@@ -162,7 +162,7 @@ Result<int32_t> Sampler::verdict(const CriaSampled &sampled) const {
                  ": the weights or the computation are broken"});
 }
 
-/// The top_k-th largest score, or less than all.
+/// The top_k-th largest score; -infinity if top_k excludes nothing.
 float Sampler::topKScore() const {
   auto k = static_cast<size_t>(parameters.top_k);
   if (k == 0 || k >= scores.size())
@@ -173,8 +173,9 @@ float Sampler::topKScore() const {
   return order[k - 1];
 }
 
-/// The score of the last candidate, from the best down, that is needed to hold
-/// top_p of their weight. They come off a heap, so that only those are sorted.
+/// Takes candidates from the best down until they hold top_p of the whole
+/// weight. Returns the score of the last one. A heap sorts only these
+/// candidates.
 float Sampler::topPScore() const {
   uint64_t target =
       std::max<uint64_t>(multiplyHigh(parameters.top_p, totalWeight()), 1);
@@ -199,7 +200,7 @@ uint64_t Sampler::totalWeight() const {
   return total;
 }
 
-/// Leaves in `candidates` what may be drawn.
+/// Leaves in `candidates` the ids that may be drawn.
 Status Sampler::filter(const float *logits) {
   CriaSampled best = penalize(logits);
   if (best.broken)

@@ -71,7 +71,7 @@ Result<SealedMemory> SealedMemory::copy(std::string_view bytes,
   return memory;
 }
 
-/// Memory without bytes that may get `size` of them.
+/// Empty memory that can grow to `size` bytes.
 Result<SealedMemory> SealedMemory::create(const std::string &name,
                                           uint64_t size) {
   // The system counts a memfd as a file, and a file that grows beyond this
@@ -95,7 +95,7 @@ Result<SealedMemory> SealedMemory::create(const std::string &name,
     return errnoStatus(name, "cannot make memory for code (memfd_create)",
                        errno);
   SealedMemory memory;
-  memory.descriptor = fd; // which it closes if the name takes too much memory
+  memory.descriptor = fd; // closed by `memory` if copying the name throws
   memory.name = name;
   return memory;
 }
@@ -121,7 +121,8 @@ Status SealedMemory::seal() {
     return errnoStatus(name, "its copy in memory cannot be sealed", errno);
   if (size == 0)
     return Status();
-  // Private, since older kernels take every shared mapping for one to write to.
+  // Private: older kernels treat every shared mapping as one that may be
+  // written.
   void *mapped = mmap(nullptr, size, PROT_READ, MAP_PRIVATE, descriptor, 0);
   if (mapped == MAP_FAILED)
     return errnoStatus(name, "its copy in memory cannot be mapped", errno);
@@ -129,8 +130,8 @@ Status SealedMemory::seal() {
   return Status();
 }
 
-/// The folder of this process in /proc. That of getpid() would be another
-/// process's where /proc is of another PID namespace.
+/// The folder of this process in /proc. The number from getpid() would be
+/// another process's if /proc belongs to another PID namespace.
 static std::string folderInProc() {
   char name[32];
   ssize_t length = readlink("/proc/self", name, sizeof(name));

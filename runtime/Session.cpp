@@ -25,7 +25,7 @@ Session::create(std::shared_ptr<const Model> model, const Threads &threads) {
       new Session(std::move(model), std::move(*backend)));
 }
 
-/// Whether `count` positions more fit, of `what`.
+/// Checks that `count` more positions fit. `what` names them in the error.
 Status Session::checkLength(int64_t count, const char *what) const {
   const Manifest &manifest = shared->manifest();
   if (manifest.encoder && source == 0)
@@ -53,7 +53,7 @@ Status Session::check(const int32_t *ids, int64_t count) const {
   return status.ok() ? checkIds(ids, count) : status;
 }
 
-/// INVALID_ARGUMENT unless there are ids, all of them of the vocabulary.
+/// INVALID_ARGUMENT unless there are ids and all are in the vocabulary.
 Status Session::checkIds(const int32_t *ids, int64_t count) const {
   int64_t vocab = shared->manifest().vocabSize;
   if (count <= 0)
@@ -76,7 +76,7 @@ Status Session::encode(const int32_t *ids, int64_t count) {
   Status status = checkIds(ids, count);
   if (!status.ok())
     return status;
-  source = 0; // what failed leaves none
+  source = 0; // a failed encode leaves no source
   fed = 0;
   status = backend->encode(ids, count);
   if (Status intact = shared->bound().intact(); !intact.ok())
@@ -86,18 +86,19 @@ Status Session::encode(const int32_t *ids, int64_t count) {
   return status;
 }
 
-/// Does one step of the present text.
+/// Does one step of the current text.
 Status Session::perform(Step step, bool last, const StepBody &body) const {
   step.prompt = prompt;
   step.source = source;
   Status status = body ? body(step, last) : backend->step(step);
-  // Weights that are gone say more than what was made of them.
+  // If a file of weights is damaged, that error says more than the step's.
   if (Status intact = shared->bound().intact(); !intact.ok())
     return intact;
   return status;
 }
 
-/// Whether what was fed is to be computed anew for a text of `length`.
+/// Whether a text of `length` positions makes it necessary to compute the
+/// positions that were fed anew.
 bool Session::outgrows(int64_t length) const {
   if (fed == 0 || stale)
     return stale;
@@ -109,7 +110,8 @@ bool Session::outgrows(int64_t length) const {
   return false;
 }
 
-/// Computes what was fed anew, as the beginning of a prompt of `length`.
+/// Computes the positions that were fed anew, as the start of a prompt of
+/// `length` positions.
 Status Session::recompute(int64_t length) {
   shared->log()(
       CRIA_LOG_INFO,
@@ -128,8 +130,8 @@ Status Session::recompute(int64_t length) {
   return status;
 }
 
-/// Does the steps of a feed of `count` positions, at most `chunk` each, by
-/// `body`, until one fails or the feed is cancelled.
+/// Feeds `count` positions in steps of at most `chunk`, each done by `body`,
+/// until a step fails or the feed is cancelled.
 Status Session::inChunks(int64_t count, int64_t chunk, PhaseTime &phase,
                          const MakeStep &make, const StepBody &body) {
   using Clock = std::chrono::steady_clock;
@@ -166,7 +168,7 @@ Status Session::inChunks(int64_t count, int64_t chunk, PhaseTime &phase,
   return status;
 }
 
-/// Feeds ids by the steps of `make`.
+/// Feeds ids in the steps that `make` returns.
 Status Session::advance(const int32_t *ids, int64_t count, const MakeStep &make,
                         const StepBody &body) {
   Status status = check(ids, count);
@@ -176,7 +178,7 @@ Status Session::advance(const int32_t *ids, int64_t count, const MakeStep &make,
   return inChunks(count, shared->manifest().chunk, phase, make, body);
 }
 
-/// INVALID_ARGUMENT unless indexes of `count` ids ascend.
+/// INVALID_ARGUMENT unless the indexes ascend and are less than `count`.
 static Status checkIndexes(const WantedRows &rows, int64_t count) {
   for (int64_t i = 0; i < rows.count; ++i)
     if (rows.indexes[i] < (i ? rows.indexes[i - 1] + 1 : 0) ||
@@ -230,7 +232,7 @@ Status Session::embed(const int32_t *ids, int64_t count, cria_pooling kind,
     return status;
   int64_t width = shared->manifest().hiddenSize;
   Pooling pooling(kind, count, width);
-  std::vector<float> rows; // of a step
+  std::vector<float> rows; // of one step
   auto make = [&](int64_t done, int64_t tokens) {
     Step step = {ids + done, tokens, fed, tokens, nullptr};
     step.hiddenRows = pooling.rowsOf(done, tokens);
@@ -273,8 +275,8 @@ Result<int32_t> Session::draw(const int32_t *ids, int64_t count,
   return id;
 }
 
-/// `count` numbers converted to `type`; an error names the first, of a row of
-/// `hidden`, that is not finite there.
+/// Converts `count` rows of `hidden` numbers to `type`. The error names the
+/// first number that is not finite in `type`.
 static Result<std::vector<std::byte>>
 convertRows(const float *rows, int64_t count, int64_t hidden, DType type) {
   auto numbers = static_cast<uint64_t>(count * hidden);
@@ -356,7 +358,7 @@ Status Session::drop(int64_t begin, int64_t end) {
                                          " to " + std::to_string(end) +
                                          ", expected some of 0 to " +
                                          std::to_string(fed));
-  if (end == fed) // nothing is behind them
+  if (end == fed) // nothing follows them
     return rewind(begin);
   Status status = mayDropPositions(shared->manifest());
   if (!status.ok() || begin == end)
@@ -366,7 +368,7 @@ Status Session::drop(int64_t begin, int64_t end) {
   return status;
 }
 
-/// UNIMPLEMENTED where the caches alone do not make a state.
+/// UNIMPLEMENTED if the caches do not hold the whole state.
 Status Session::checkState() const {
   if (shared->manifest().recomputes())
     return Status(CRIA_UNIMPLEMENTED,
@@ -375,7 +377,7 @@ Status Session::checkState() const {
   return Status();
 }
 
-/// The header of the present state.
+/// The header of the current state.
 Result<SessionHeader> Session::header() const {
   Result<SessionHeader> header = headerOf(*shared);
   if (!header.ok())
@@ -404,7 +406,7 @@ Status Session::readRows(std::byte *rows) const {
 }
 
 Status Session::writeRows(const std::byte *rows, const SessionHeader &header) {
-  fed = source = 0; // what failed leaves none
+  fed = source = 0; // a failed write leaves no text
   Status status;
   for (const CacheRange &range : cacheRanges(
            shared->manifest(), std::max(header.position, header.source))) {

@@ -45,7 +45,7 @@ uint64_t bytesOf(const std::vector<CacheRange> &ranges) {
   return bytes;
 }
 
-/// The checksum of a state whose header says it is 0.
+/// The checksum of a state, computed while the header's checksum field is 0.
 static uint64_t checksumOf(const SessionHeader &header,
                            const std::byte *state) {
   uint64_t sum = criaFnv1a64(CRIA_FNV_OFFSET, &header, sizeof(header));
@@ -68,7 +68,7 @@ Result<SessionHeader> headerOf(const Model &model) {
   return header;
 }
 
-/// Whether the numbers of a header are those of a state with this manifest.
+/// Whether the numbers of a header fit this manifest.
 static bool fits(const SessionHeader &header, const Manifest &manifest) {
   for (int64_t number : {header.position, header.prompt, header.source})
     if (number < 0 || number > manifest.maxSeq)

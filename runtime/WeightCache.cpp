@@ -16,19 +16,19 @@ namespace cria {
 
 namespace fs = std::filesystem;
 
-// To be changed with the layout, and with the result of quantizing.
+// Changes whenever the layout or the result of quantizing changes.
 static constexpr char magic[8] = {'C', 'R', 'I', 'A', 'W', 'G', 'T', '1'};
 static constexpr uint64_t pageBytes = 4096;
 static constexpr uint64_t alignment = 64;
 
 namespace {
 
-/// What a file begins with.
+/// The header of a file.
 struct CacheHeader {
   char magic[8];
   uint64_t fileBytes;
   uint64_t identityBytes;
-  uint64_t checksum; // of the identity, and of the fields in front
+  uint64_t checksum; // of the identity and the fields above
 };
 
 } // namespace
@@ -90,7 +90,7 @@ static std::string timeText(const timespec &time) {
   return concat({time.tv_sec, ".", time.tv_nsec});
 }
 
-/// What tells a file from another without reading its tensors.
+/// A text that tells a file from others without reading its tensors.
 static std::string describeFile(const TensorFile &file) {
   struct stat info = {};
   fstat(file.file.descriptor(), &info);
@@ -129,8 +129,8 @@ CacheHeader WeightCache::Maker::header() const {
   return header;
 }
 
-/// The file, if it is what would be made: NOT_FOUND where there is none, else
-/// what is wrong with it.
+/// Opens the file if it is the one that would be made. NOT_FOUND if there is
+/// none, else an error that says what is wrong with the file.
 Result<File> WeightCache::Maker::find() const {
   Result<File> file = File::open(path);
   if (!file.ok())

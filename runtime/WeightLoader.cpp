@@ -5,7 +5,7 @@
 
 namespace cria {
 
-/// Opens the checkpoint and finds each weight its tensor.
+/// Opens the checkpoint and finds the tensor of each weight.
 Status WeightLoader::match(const WeightSource &source) {
   Result<Checkpoint> checkpoint = Checkpoint::open(*source.checkpoint);
   if (!checkpoint.ok())
