@@ -25,7 +25,7 @@ enum Register { EAX, EBX, ECX, EDX };
 /// Register state that the system must save, as bits of XCR0.
 enum : uint64_t { None = 0, Ymm = 0x6, Zmm = 0xe6, Tiles = 0x60000 };
 
-/// Where CPUID says that a feature is there.
+/// The bit of CPUID that reports a feature.
 struct Feature {
   const char *name; // LLVM's
   uint32_t leaf, subleaf;

@@ -22,8 +22,9 @@ Status Model::intact() const {
   return Status();
 }
 
-/// Fills a model's slots: first reserves room in the arena for whatever is not
-/// used in place, then allocates it, then computes or converts into it.
+/// Fills a model's slots in three steps: reserves room in the arena for weights
+/// that are not used in place, allocates the arena, then computes or converts
+/// into it.
 class Model::Builder {
 public:
   Builder(std::shared_ptr<const Artifact> artifact, const CriaRanks *ranks);
@@ -45,13 +46,13 @@ private:
 
   std::unique_ptr<Model> model;
   const Manifest manifest;         // of this rank
-  std::vector<WeightFill> targets; // what is written into the arena
+  std::vector<WeightFill> targets; // weights written into the arena
   std::vector<uint64_t> ends;      // of the targets: running sum of their units
   std::vector<std::pair<uint64_t, uint64_t>> offsets; // (slot, in the arena)
   uint64_t arenaBytes = 0;
 };
 
-/// The pieces that a weight is divided into.
+/// The number of pieces that a weight is divided into.
 static uint64_t unitsOf(const WeightSpec &weight) {
   return (weight.elements() + mostBlockElements - 1) / mostBlockElements;
 }
@@ -66,8 +67,8 @@ Model::Builder::Builder(std::shared_ptr<const Artifact> artifact,
   }
 }
 
-/// What a weight takes where each begins in a cache line of its own. The
-/// manifest bounds each size so that their sum cannot overflow.
+/// The bytes of a weight that starts at a cache line. The manifest bounds each
+/// size so that their sum cannot overflow.
 static uint64_t aligned(uint64_t bytes) { return (bytes + 63) / 64 * 64; }
 
 void Model::Builder::reserve(uint64_t slot, uint64_t bytes) {
@@ -75,7 +76,7 @@ void Model::Builder::reserve(uint64_t slot, uint64_t bytes) {
   arenaBytes += aligned(bytes);
 }
 
-/// Makes the arena, once all that goes into it is reserved.
+/// Allocates the arena, once everything in it is reserved.
 Status Model::Builder::allocate() {
   Result<Mapping> memory = Mapping::zeroed(arenaBytes, "weights");
   if (!memory.ok())
@@ -87,7 +88,7 @@ Status Model::Builder::allocate() {
   return Status();
 }
 
-/// The arena's memory of a reserved slot, writable.
+/// The writable memory of a reserved slot in the arena.
 std::byte *Model::Builder::at(uint64_t slot) const {
   auto *data = static_cast<const std::byte *>(model->slotTable[slot]);
   return model->arena.data() + (data - model->arena.data());
@@ -99,7 +100,7 @@ void Model::Builder::fillRopes() const {
              reinterpret_cast<float *>(at(rope.slot + 1)));
 }
 
-/// Fills the units [begin, end) of all targets, one behind the other.
+/// Fills units [begin, end) of all targets; units are numbered across targets.
 Status Model::Builder::fillUnits(uint64_t begin, uint64_t end) const {
   auto next = std::upper_bound(ends.begin(), ends.end(), begin);
   for (; begin < end; begin = *next++) {
@@ -117,8 +118,8 @@ Status Model::Builder::fillUnits(uint64_t begin, uint64_t end) const {
   return Status();
 }
 
-/// Fills all targets, each core one contiguous stretch; or where somebody waits
-/// for news, one of each 64 million elements.
+/// Fills all targets; each core fills one contiguous stretch. If there is a
+/// progress callback, the cores fill 64 million elements between two calls.
 Status Model::Builder::fillTargets(const Progress &progress) const {
   static constexpr uint64_t most = (64 << 20) / mostBlockElements;
   uint64_t total = ends.empty() ? 0 : ends.back();
@@ -138,7 +139,7 @@ Status Model::Builder::fillTargets(const Progress &progress) const {
   return Status();
 }
 
-/// Has a slot of the arena filled.
+/// Adds a weight to be filled and reserves its slot.
 void Model::Builder::addTarget(WeightFill target) {
   if (target.weight->elements() == 0)
     return reserve(target.slot, 0);
@@ -147,8 +148,9 @@ void Model::Builder::addTarget(WeightFill target) {
   targets.push_back(std::move(target));
 }
 
-/// Maps the pages of what is used in place of a file now. Ranks leave alone
-/// what is not theirs, and the embeddings, of which each reads few rows.
+/// Maps the pages of the weights that are used in place in `file` now, not at
+/// their first use. Ranks leave out the weights of other ranks, and the
+/// embeddings, of which a rank reads few rows.
 void Model::Builder::populateFile(size_t file, const Binding &binding) const {
   static constexpr uint64_t mostBetween = 1 << 16; // norms and biases
   const WeightSpec *embedding = manifest.shards > 1 && manifest.embedding
@@ -254,7 +256,7 @@ Model::bind(std::shared_ptr<const Artifact> artifact,
   return builder.finish();
 }
 
-/// The threads, one for each core where nobody said how many.
+/// The threads; one for each core if the caller gave no number.
 static Threads counted(Threads threads) {
   if (threads.count == 0)
     threads.count = coreCount();

@@ -27,7 +27,7 @@ static void futexWake(std::atomic<uint32_t> &word, int threads) {
           threads, nullptr, nullptr, 0);
 }
 
-/// Spins until `done()`, for 100 microseconds at most; returns whether it is.
+/// Spins until `done()`, at most 100 microseconds. Returns the last `done()`.
 template <typename Done> static bool spinUntil(Done done) {
   using Clock = std::chrono::steady_clock;
   Clock::time_point begin = Clock::now();
@@ -43,9 +43,9 @@ template <typename Done> static bool spinUntil(Done done) {
 
 namespace {
 
-/// While it lives, this thread and those that it starts take no signal that is
-/// sent to the process. Faults of a thread's own code are not blocked:
-/// FileGuard handles SIGBUS where it happens.
+/// While it lives, this thread and the threads that it starts receive no signal
+/// that is sent to the process. Faults of a thread's own code are not blocked:
+/// FileGuard handles SIGBUS in the thread where it happens.
 class SignalBlock {
 public:
   SignalBlock() {
@@ -74,7 +74,7 @@ Pool::Pool(const Threads &threads) : lent(threads) {
     if (auto &listener = reinterpret_cast<const Seam *>(host)->pool->listener)
       listener(kernel);
   };
-  // There is one type; an artifact is for the ranks that a model is bound with.
+  // There is only one type. The artifact is for as many ranks as the model has.
   seam.host.all_reduce = [](const CriaHost *host, void *values, int64_t count,
                             int32_t) {
     if (const CriaRanks *ranks =
@@ -88,12 +88,14 @@ Pool::Pool(const Threads &threads) : lent(threads) {
     return;
   open = std::make_unique<std::atomic<uint32_t>[]>(static_cast<size_t>(pieces));
   workers.reserve(static_cast<size_t>(count - 1));
-  SignalBlock block; // inherited: signals are for the application's threads
+  SignalBlock block; // workers inherit it: signals are for the application's
+                     // threads
   try {
     for (int i = 1; i < count; ++i)
       workers.emplace_back([this, i] { work(i); });
   } catch (const std::exception &) {
-    // No more threads, or memory for them: those that started share the work.
+    // No more threads, or no memory for them: the ones that started share the
+    // work.
   }
   pieces = static_cast<int64_t>(workers.size() + 1) * piecesPerThread;
 }
@@ -116,7 +118,7 @@ void Pool::runRange(int64_t piece) const {
     body(context, begin, end);
 }
 
-/// Has the caller's threads run all pieces, and counts them.
+/// Runs all pieces on the caller's threads and counts them.
 void Pool::lend() {
   unfinished.store(static_cast<uint32_t>(pieces));
   lent.run(
@@ -139,7 +141,7 @@ Status Pool::complete() const {
                  " tasks, expected each once before it returns"});
 }
 
-/// Runs a piece unless it is claimed or of an earlier loop.
+/// Runs a piece, unless it is claimed or belongs to an earlier loop.
 void Pool::runPiece(int64_t piece, uint32_t loop) {
   uint32_t expected = loop;
   if (!open[piece].compare_exchange_strong(expected, 0))
@@ -149,7 +151,8 @@ void Pool::runPiece(int64_t piece, uint32_t loop) {
     futexWake(unfinished, 1);
 }
 
-/// The thread's own pieces in order, then what is left of the others'.
+/// Runs the thread's own pieces in order, then unclaimed pieces of other
+/// threads.
 void Pool::runPieces(int64_t thread, uint32_t loop) {
   int64_t first = thread * piecesPerThread;
   for (int64_t i = 0; i < piecesPerThread; ++i)

@@ -54,7 +54,7 @@ Status Session::use(const BoundLoras *loras) {
   return Status();
 }
 
-/// The rows that the step reads.
+/// Fills the rows of the session's RoPE tables that the step reads.
 void Session::fillRopes(const Step &step) {
   auto tables = ropes.begin();
   for (const RopeSpec &rope : code.manifest().ropes) {
@@ -90,7 +90,7 @@ Status Session::runStep(const Step &step) {
   return run(step.isDecode() ? code.decode() : code.prefill(), step);
 }
 
-/// Does a step whose logits ranks share: this one's are in `part`.
+/// Does a step whose logits are split between ranks. This rank's go to `part`.
 Status Session::computePart(const Step &step) {
   part.resize(static_cast<size_t>((step.tokens - step.firstLogit) *
                                   code.manifest().logitColumns));
@@ -99,8 +99,8 @@ Status Session::computePart(const Step &step) {
   return runStep(own);
 }
 
-/// Puts the parts of all ranks together: `rows` rows. A sum with zeros, which
-/// is exact.
+/// Joins the parts of all ranks, `rows` rows. Each rank's part lies among
+/// zeros, so the sum is exact.
 void Session::gather(int64_t rows, float *logits) const {
   int64_t vocab = code.manifest().vocabSize,
           columns = code.manifest().logitColumns;
@@ -137,7 +137,8 @@ Status Session::writeCache(size_t cache, uint64_t begin, const std::byte *from,
   return Status();
 }
 
-/// A number that grows with a finite logit, or is larger than that of any.
+/// A number in the order of finite logits. It is larger if the logit is not
+/// finite.
 static uint32_t ordered(float logit) {
   if (!std::isfinite(logit))
     return UINT32_MAX;
@@ -147,8 +148,9 @@ static uint32_t ordered(float logit) {
   return bits >> 31 ? ~bits : bits | 1u << 31;
 }
 
-/// The best id of all ranks, of equal ones the lowest, by eight bytes from each
-/// rank: the logit above, below it the complement of the id.
+/// The best id of all ranks; the lowest if there are several. Each rank sends
+/// eight bytes: the logit in the upper half, the complement of the id in the
+/// lower half.
 Result<int32_t> Session::drawBest(const Sampler &sampler) {
   auto first =
       static_cast<uint32_t>(ranks->rank * code.manifest().logitColumns);
@@ -165,8 +167,9 @@ Result<int32_t> Session::drawBest(const Sampler &sampler) {
   return sampler.verdict(sampled);
 }
 
-/// Rank 0 draws for all, as sums may differ between ranks in their last bits.
-/// All draw, so that their random numbers stay the same.
+/// Rank 0 draws for all, because sums may differ between ranks in their last
+/// bits. The others draw, too, so that all ranks use up the same random
+/// numbers.
 static Result<int32_t> agree(const CriaRanks &ranks, Result<int32_t> drawn) {
   int32_t id = drawn.ok() ? *drawn : -1;
   ranks.broadcast(&id, sizeof(id));

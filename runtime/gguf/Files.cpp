@@ -32,7 +32,8 @@ static Result<Part> openPart(const std::string &path) {
   return Part{std::move(*file), std::move(*header)};
 }
 
-/// The whole number `key` of a part, from 0 to `most`; `absent` without it.
+/// The whole number under `key` in a part, from 0 to `most`; `absent` if the
+/// part does not have the key.
 static Result<int64_t> number(const Part &part, const std::string &key,
                               int64_t most, int64_t absent) {
   const Value *value = part.header.find(key);
@@ -73,7 +74,7 @@ static Status checkTensors(const std::vector<Part> &parts) {
                  *said, ", the parts have ", have});
 }
 
-/// Opens all parts of the set that `given` is one of.
+/// Opens all parts of the set that `given` belongs to.
 static Result<std::vector<Part>> openSet(Part given, int64_t count) {
   std::string path = given.file.path();
   Result<int64_t> index = number(given, "split.no", count - 1, 0);

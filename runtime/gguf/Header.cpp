@@ -1,5 +1,5 @@
-/// Nothing that a file says is believed: each length is held against what is
-/// left of the file, and of what a header may have, before memory is taken.
+/// Nothing that a file says is trusted. Each length is compared with the rest
+/// of the file, and with the limits of a header, before memory is allocated.
 #include "runtime/gguf/Header.h"
 
 #include "runtime/Json.h"
@@ -17,7 +17,7 @@ static constexpr uint64_t maxHeaderBytes = 256u << 20, maxKeys = 1 << 16,
                           maxNameBytes = 256, maxAlignment = 1 << 16,
                           maxDimensions = 4;
 
-/// All types of ggml that files have had, but for those it has removed.
+/// All types that ggml has had, except those that it has removed.
 static const TensorType tensorTypes[] = {
     {0, "F32", 1, 4},         {1, "F16", 1, 2},
     {2, "Q4_0", 32, 18},      {3, "Q4_1", 32, 20},
@@ -38,7 +38,7 @@ static const TensorType tensorTypes[] = {
 };
 
 uint64_t TensorInfo::elements() const {
-  uint64_t product = 1; // which readHeader has bounded
+  uint64_t product = 1; // bounded by readHeader
   for (uint64_t size : shape)
     product *= size;
   return product;
@@ -49,15 +49,15 @@ const Value *Header::find(const std::string &key) const {
   return found == values.end() ? nullptr : &found->second;
 }
 
-/// Bytes of a scalar; 0 for strings, arrays and what is no type.
+/// The bytes of a scalar; 0 for strings, arrays and unknown types.
 static uint64_t scalarBytes(ValueType type) {
   static constexpr uint64_t sizes[] = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8};
   auto number = static_cast<uint32_t>(type);
   return number < std::size(sizes) ? sizes[number] : 0;
 }
 
-/// Reads one header from its first byte to its last. After an error all reads
-/// give zeros.
+/// Reads one header from its first byte to its last. After an error, all reads
+/// return zeros.
 class HeaderReader {
 public:
   explicit HeaderReader(const File &file) : file(file) {}
@@ -104,7 +104,7 @@ private:
   Header header;
 };
 
-/// Whether `size` more bytes are there; reads them from the file.
+/// Reads `size` more bytes from the file. False if there are fewer.
 bool HeaderReader::has(uint64_t size, std::string_view what) {
   static constexpr uint64_t step = 1 << 20;
   if (!status.ok())
@@ -142,13 +142,13 @@ HeaderReader::Span HeaderReader::take(uint64_t size, std::string_view what) {
   return span;
 }
 
-/// A string behind its length.
+/// A string, stored after its length.
 HeaderReader::Span HeaderReader::text(std::string_view what) {
   auto length = number<uint64_t>(concat({"the length of ", what}));
   return take(length, what);
 }
 
-/// A name, of a few printable bytes.
+/// A name: a few printable bytes.
 std::string HeaderReader::name(std::string_view what) {
   Span span = text(what);
   if (status.ok() && (span.size == 0 || span.size > maxNameBytes))
@@ -234,7 +234,7 @@ void HeaderReader::readValue() {
   entries.push_back(std::move(entry));
 }
 
-/// The type, and how many bytes the tensor has.
+/// Reads the type and computes the tensor's bytes.
 void HeaderReader::readSize(TensorInfo &tensor, std::string_view what) {
   auto type = number<uint32_t>(concat({"the type of ", what}));
   auto found =
@@ -282,7 +282,7 @@ void HeaderReader::readTensor() {
   header.infos.push_back(std::move(tensor));
 }
 
-/// The values refer to the header's bytes, which stay where they are now.
+/// Makes the values. They refer to the header's bytes, which move no more.
 void HeaderReader::finishValues() {
   bytes.resize(at);
   header.bytes = std::make_shared<const std::string>(std::move(bytes));
@@ -307,8 +307,8 @@ uint64_t HeaderReader::alignment() {
   return static_cast<uint64_t>(bytes);
 }
 
-/// Offsets count from the end of the header, aligned; here they come to count
-/// from the file's start.
+/// Changes offsets that count from the aligned end of the header to count from
+/// the start of the file.
 void HeaderReader::finishTensors() {
   uint64_t unit = alignment(), data = (at + unit - 1) / unit * unit;
   std::vector<TensorInfo> &infos = header.infos;

@@ -37,7 +37,7 @@ static constexpr Module outerModules[] = {
     {"output_norm", "model.norm"},
 };
 
-/// Of a layer; ffn_norm and phi3's ffn_up depend on the architecture.
+/// Modules of a layer. ffn_norm and phi3's ffn_up depend on the architecture.
 static constexpr Module layerModules[] = {
     {"attn_k", "self_attn.k_proj"},
     {"attn_k_norm", "self_attn.k_norm"},
@@ -71,7 +71,7 @@ std::string architectureNames() {
   return names;
 }
 
-/// Takes `prefix` off the front of `text`; false where it is not there.
+/// Takes `prefix` off the front of `text`; false if it is not there.
 static bool eat(std::string_view &text, std::string_view prefix) {
   if (text.substr(0, prefix.size()) != prefix)
     return false;
@@ -88,7 +88,7 @@ static std::string_view find(const Module (&modules)[size],
   return "";
 }
 
-/// The module of a layer; "" where there is none.
+/// The module of a layer; "" if there is none.
 static std::string_view layerModule(const Architecture &architecture,
                                     std::string_view name) {
   if (name == "ffn_norm")

@@ -6,7 +6,7 @@
 
 namespace cria::gguf {
 
-/// Nothing for the types of ggml that weights cannot have.
+/// The type of ggml as a type of weights; nothing if weights cannot have it.
 static std::optional<DType> dtypeOf(const TensorType &type) {
   static constexpr std::pair<std::string_view, DType> types[] = {
       {"F32", DType::F32},   {"F16", DType::F16},   {"BF16", DType::BF16},
@@ -23,7 +23,8 @@ static bool isOf(const std::string &name, const std::string &module) {
   return name.find(concat({".", module, "."})) != name.npos;
 }
 
-/// Heads of queries or keys whose rows the file has in pairs; 0 for others.
+/// The number of heads of queries or keys if the file stores their rows in
+/// pairs; 0 for other tensors.
 static Result<uint64_t> interleavedHeads(const Header &header,
                                          const Architecture &architecture,
                                          const TensorInfo &tensor) {

@@ -78,7 +78,7 @@ Value Value::at(uint64_t index) const {
   return Value(element, element, 1, payload.substr(index * size, size));
 }
 
-/// What `get` makes of each element; nothing where it makes nothing of one.
+/// The results of `get` for all elements; nothing if one element has none.
 template <typename T, typename Get>
 static std::optional<std::vector<T>> all(uint64_t count, Get get) {
   std::vector<T> result;

@@ -1,5 +1,5 @@
-/* CriaRanks by MPI. Compiled once with the headers of each implementation that
- * is there: the types of MPI_Comm and the like are the implementation's own. */
+/* CriaRanks by MPI. Compiled once for each installed implementation, because
+ * MPI_Comm and other types differ between implementations. */
 #include "runtime/Ranks.h"
 
 #include <mpi.h>
@@ -36,7 +36,7 @@ __attribute__((visibility("default"))) int cria_ranks_join(CriaRanks *ranks,
   int provided = 0, rank = 0, all = 0;
   if (size != sizeof(CriaRanks))
     return 1;
-  /* Of a rank's threads only the one that joins calls. */
+  /* Only one thread of a rank calls MPI: the thread that joins. */
   if (MPI_Init_thread(0, 0, MPI_THREAD_FUNNELED, &provided) != MPI_SUCCESS ||
       provided < MPI_THREAD_FUNNELED ||
       MPI_Comm_rank(MPI_COMM_WORLD, &rank) != MPI_SUCCESS ||
