@@ -133,7 +133,7 @@ cria_status cria_stream_create(const cria_tokenizer *tokenizer, int special,
     Status status = notNull({{tokenizer, "tokenizer"}, {stream, "stream"}});
     if (!status.ok())
       return status;
-    *stream = nullptr; // should there be no memory
+    *stream = nullptr; // in case there is no memory
     *stream = new cria_stream{tokenizer->object,
                               TextStream(*tokenizer->object, special != 0), ""};
     return status;
@@ -142,7 +142,7 @@ cria_status cria_stream_create(const cria_tokenizer *tokenizer, int special,
 
 void cria_stream_free(cria_stream **stream) { freeHandle(stream); }
 
-/// Makes `decoded` what the stream returns.
+/// Keeps `decoded` in the stream and gives it to the caller.
 static Status take(Result<std::string> decoded, cria_stream &stream,
                    const char **text) {
   stream.text = decoded.ok() ? std::move(*decoded) : "";
@@ -214,8 +214,8 @@ cria_status cria_generation_options(const cria_generation *generation,
   return guarded(error, [&] {
     SamplerOptions asked =
         generation ? generation->object.defaults() : SamplerOptions();
-    // A checkpoint's top_p of 0 leaves the likeliest id alone, as the smallest
-    // number does; in cria_sampler_options, 0 is off.
+    // With a top_p of 0, a checkpoint keeps only the likeliest id, as with the
+    // smallest positive number. In cria_sampler_options, 0 means off.
     double topP = std::max(asked.topP, std::numeric_limits<double>::min());
     return writeStruct<cria_sampler_options>(
         {0, asked.temperature, asked.topK, topP, asked.minP,

@@ -31,7 +31,7 @@ static void readKey(const JsonCursor &value, const std::string &name,
   const GenerationKey *key = findKey(name);
   bool isAllowed =
       std::find(allowed.begin(), allowed.end(), name) != allowed.end();
-  // Only top_k says something by null.
+  // null has a meaning only for top_k.
   if (key && key->read && (!value.raw().is_null() || name == "top_k"))
     return key->read(value, generation);
   if (!isAllowed && !key && !value.raw().is_null())

@@ -1,4 +1,5 @@
-/// Everything transformers' GenerationConfig has had, from version 4.28 to 5.
+/// Every key that transformers' GenerationConfig has had, from version 4.28 to
+/// 5.
 #include "runtime/text/GenerationKeys.h"
 
 #include <iterator>
@@ -22,7 +23,7 @@ static void count(const Cursor &value, Generation &generation) {
   generation.*field = value.integer(0, maxId);
 }
 
-/// Null: all.
+/// null means all ids.
 static void topK(const Cursor &value, Generation &generation) {
   generation.options.topK = value.raw().is_null() ? 0 : value.integer(0, maxId);
 }
@@ -32,7 +33,7 @@ static void doSample(const Cursor &value, Generation &generation) {
 }
 
 std::optional<int64_t> readId(const Cursor &value, Generation &generation) {
-  // An unsigned value would compare as the signed one of its bits.
+  // The comparison with -1 would read an unsigned value's bits as signed.
   const nlohmann::json &id = value.raw();
   if (id.is_number_integer() && !id.is_number_unsigned() && id == -1) {
     generation.warnings.push_back(

@@ -8,7 +8,7 @@ namespace cria::chat {
 
 using Type = Value::Type;
 
-/// How deep expressions, blocks and macros may be inside each other.
+/// How deeply expressions, blocks and macros may be nested.
 static constexpr int maxDepth = 500;
 static constexpr size_t maxOutput = 16u << 20;
 
@@ -199,8 +199,8 @@ void Evaluator::runSetBlock(const Statement &statement) {
   assign(statement.targets[0], std::move(value));
 }
 
-/// Whether `arguments` fit `macro`; apart from callMacro(), whose frame counts
-/// where macros recurse.
+/// Whether `arguments` fit `macro`. A function of its own, to keep the stack
+/// frame of callMacro() small: macros recurse.
 bool Evaluator::fits(const Statement &macro, const Arguments &arguments) {
   const std::vector<std::string> &names = macro.targets;
   if (arguments.positional.size() > names.size())
@@ -214,7 +214,7 @@ bool Evaluator::fits(const Statement &macro, const Arguments &arguments) {
   return budget.ok();
 }
 
-/// A macro sees its arguments and what stands outside of all loops.
+/// A macro sees its arguments and the variables outside of all loops.
 Value Evaluator::callMacro(const Statement &macro, const Arguments &arguments) {
   const std::vector<std::string> &names = macro.targets;
   Nested nested(*this);

@@ -11,7 +11,7 @@
 
 namespace cria::chat {
 
-/// How deep expressions may be inside each other.
+/// How deeply expressions may be nested.
 static constexpr int maxDepth = 200;
 
 /// How tightly operators bind.
@@ -68,8 +68,8 @@ std::string ExpressionParser::expectName() {
   return take().text;
 }
 
-/// Counts how deep the parser is inside itself; `nesting` goes down again where
-/// the function returns.
+/// Counts how deeply the parser recurses. The function that calls it lowers
+/// `nesting` again before it returns.
 void ExpressionParser::enter() {
   if (++nesting > maxDepth)
     fail("an expression deeper than " + std::to_string(maxDepth));
@@ -85,7 +85,7 @@ Expression ExpressionParser::make(Kind kind, std::string name,
   return measured(std::move(expression));
 }
 
-/// `expression` with its depth, which is an error where it is too large.
+/// Sets the depth of `expression`; an error if it is too deep.
 Expression ExpressionParser::measured(Expression expression) {
   for (const Expression &operand : expression.operands)
     expression.depth = std::max(expression.depth, operand.depth + 1);
@@ -96,7 +96,7 @@ Expression ExpressionParser::measured(Expression expression) {
   return expression;
 }
 
-/// Without this, moving operands into a braced list would copy them.
+/// A braced list would copy its operands; this function moves them.
 template <typename... Operands>
 static std::vector<Expression> list(Operands &&...operands) {
   std::vector<Expression> all;
@@ -135,8 +135,8 @@ Expression ExpressionParser::parseTuple(bool conditional) {
   return make(Kind::Tuple, "", std::move(elements));
 }
 
-/// The operator that comes next, which may be of two words, and its level; 0
-/// where none comes next.
+/// The next operator, which may have two words, and its level; level 0 if no
+/// operator comes next.
 std::pair<std::string, int> ExpressionParser::peekOperator() const {
   static const std::pair<const char *, Level> symbols[] = {
       {"==", Compare}, {"!=", Compare}, {"<", Compare},   {"<=", Compare},
@@ -161,7 +161,7 @@ Expression ExpressionParser::parseOperators(int least) {
                         : parseUnary(true);
   while (ok()) {
     auto [name, level] = peekOperator();
-    if (level < least) // also where there is none
+    if (level < least) // also if there is none
       break;
     if (level == Compare) {
       left = parseChain(std::move(left));
@@ -376,7 +376,7 @@ Expression ExpressionParser::parseFilters(Expression operand) {
   return operand;
 }
 
-/// The argument of a test may stand without parentheses.
+/// Parses a test. Its argument may stand without parentheses.
 Expression ExpressionParser::parseTest(Expression operand) {
   bool negated = skipName("not");
   Expression test = make(Kind::Test, expectName(), list(std::move(operand)));

@@ -1,4 +1,4 @@
-/// What expressions of chat templates are worth.
+/// Evaluates the expressions of chat templates.
 #include "runtime/text/chat/Evaluator.h"
 
 #include "runtime/Json.h"
@@ -79,7 +79,7 @@ Value Evaluator::evaluateCall(const Expression &expression) {
 Value Evaluator::evaluateSign(const Expression &expression) {
   Value value = evaluate(expression.operands[0]);
   bool negative = expression.kind == Kind::Negative;
-  if (negative && value.is(Type::Float)) // 0 - 0.0 is no -0.0
+  if (negative && value.is(Type::Float)) // 0 - 0.0 would be 0.0
     return Value::real(-value.asNumber());
   return arithmetic(negative ? "-" : "+", Value::integer(0), value);
 }
@@ -157,7 +157,8 @@ Value Evaluator::apply(Builtin builtin, const Arguments &arguments) {
   return budget.ok() ? builtin(*this, arguments) : Value();
 }
 
-/// The member `name` of the variable "loop", undefined where it has none.
+/// The member `name` of the variable "loop"; undefined if it has no such
+/// member.
 static Value memberOf(const Value::Loop &turn, std::string_view name) {
   if (name == "first")
     return Value::boolean(turn.index == 0);
@@ -197,7 +198,8 @@ Value Evaluator::attribute(const Value &value, const std::string &name) {
   return Value::undefined(name, budget);
 }
 
-/// Where `index`, from the end if negative, lies in `size`; or nothing.
+/// The place of `index` among `size` elements, counted from the end if
+/// negative; nothing if there is no such place.
 static std::optional<size_t> place(const Value &index, size_t size) {
   if (!index.isWhole())
     return std::nullopt;
@@ -227,8 +229,8 @@ Value Evaluator::item(const Value &value, const Value &index) {
   return Value::undefined("element", budget);
 }
 
-/// The characters of `whole`, which begin at `bounds`, from `at` on by `step`,
-/// before `stop`.
+/// The characters of `whole` from `at` on, every `step`-th, before `stop`.
+/// `bounds` has the places where characters begin.
 static Text sliceText(TextView whole, const std::vector<uint32_t> &bounds,
                       Integer at, Integer stop, Integer step, Budget &budget) {
   auto bound = [&](Integer index) {
@@ -243,7 +245,7 @@ static Text sliceText(TextView whole, const std::vector<uint32_t> &bounds,
   return part.take();
 }
 
-/// Python's: start, stop and step, each maybe left out and maybe negative.
+/// Python's slice: start, stop and step may each be left out or negative.
 Value Evaluator::evaluateSlice(const Expression &expression) {
   Value value = evaluate(expression.operands[0]);
   if (!value.is(Type::List) && !value.is(Type::String))
@@ -359,8 +361,8 @@ static double remainder(double a, double b) {
                                  : rest;
 }
 
-/// Python's quotient without what remains: 1 // 0.1 is 9, and not the floor of
-/// 1 / 0.1, which is rounded to 10.
+/// Python's quotient, computed without the remainder: 1 // 0.1 is 9. The floor
+/// of 1 / 0.1 would be 10, because the quotient is rounded to 10.
 static double floorDivide(double a, double b) {
   double quotient = (a - remainder(a, b)) / b;
   if (quotient == 0)
@@ -386,7 +388,7 @@ static double computeReal(char name, double a, double b) {
   }
 }
 
-/// `value`, a string or list, `count` times.
+/// `value`, a string or a list, repeated `count` times.
 Value Evaluator::repeat(const Value &value, const Value &count) {
   if (!count.isWhole() || (!value.is(Type::String) && !value.is(Type::List)))
     return fail(std::string("cannot multiply ") + value.typeName() + " by " +

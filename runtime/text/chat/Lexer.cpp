@@ -7,7 +7,7 @@
 
 namespace cria::chat {
 
-/// Line breaks as "\n", and not one at the end.
+/// The source with "\n" as its line breaks, without one at the end.
 static std::string unifyLines(std::string_view source) {
   std::string result;
   for (size_t at = 0; at < source.size(); ++at) {
@@ -20,9 +20,9 @@ static std::string unifyLines(std::string_view source) {
   return result;
 }
 
-/// Where the white space that ends `text` begins.
+/// The place where the white space at the end of `text` begins.
 static size_t trailingSpace(std::string_view text) {
-  size_t begin = 0; // after the last character that is no white space
+  size_t begin = 0; // after the last character that is not white space
   for (size_t at = 0; at < text.size();)
     if (!isPythonSpace(takeCharacter(text, at)))
       begin = at;
@@ -79,7 +79,8 @@ private:
     return source.size();
   }
 
-  /// The text up to the tag at `tag`, less what its sign or lstrip_blocks take.
+  /// Emits the text before the tag at `tag`, without the white space that the
+  /// tag's sign or lstrip_blocks removes.
   void emitText(size_t tag) {
     std::string_view text = std::string_view(source).substr(at, tag - at);
     char sign = tag + 2 < source.size() ? source[tag + 2] : ' ';
@@ -134,7 +135,8 @@ private:
     return brackets.empty() && source.compare(at + sign, 2, mark) == 0;
   }
 
-  /// Behind the tag, white space is left out as its sign or trim_blocks ask.
+  /// Closes a tag. Skips the white space after it that its sign or trim_blocks
+  /// removes.
   void closeTag(char kind) {
     bool minus = source[at] == '-', plus = source[at] == '+';
     advance((minus || plus) + 2);
@@ -234,7 +236,8 @@ private:
     advance(end + 1 - at);
   }
 
-  /// Appends what the escape at `place` stands for; the place after it.
+  /// Appends the character that the escape at `place` stands for. Returns the
+  /// place after the escape.
   size_t unescape(size_t place, std::string &text) {
     static constexpr std::string_view names = "nrtbfav0\\'\"",
                                       meanings("\n\r\t\b\f\a\v\0\\'\"", 11);
@@ -256,7 +259,7 @@ private:
       fail("a wrong escape in a string");
     } else if (length) {
       appendCharacter(text, static_cast<char32_t>(point));
-    } else { // no escape: both stay
+    } else { // no escape: both characters stay
       text += '\\';
       return place + 1;
     }
@@ -267,7 +270,7 @@ private:
   size_t at = 0;
   int line = 1;
   bool atLineStart = true;
-  std::string brackets; // what closes the open ones
+  std::string brackets; // closing brackets of the open ones
   std::vector<Token> tokens;
   Status status;
 };

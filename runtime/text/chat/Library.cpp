@@ -187,11 +187,11 @@ static Value map(Evaluator &in, const Arguments &given) {
   return Value::list(std::move(results), in.budget, Value::Shape::Generator);
 }
 
-/// select, reject, and the two that look at an attribute: what a test holds
-/// for, without a test what is true.
+/// select, reject, selectattr and rejectattr: the elements that pass a test, or
+/// that are true if no test is given.
 template <bool keep, bool attribute>
 static Value filterBy(Evaluator &in, const Arguments &given) {
-  size_t at = attribute ? 2 : 1; // of the test's name
+  size_t at = attribute ? 2 : 1; // index of the test's name
   std::string name = given.get(at).text();
   Builtin test = name.empty() ? nullptr : findTest(name);
   if (!name.empty() && !test)
@@ -234,8 +234,8 @@ static std::string joinDigits(const std::string &text) {
   return joined;
 }
 
-/// Python's int() of a string, or of the float that the string spells;
-/// `otherwise` where it spells none.
+/// Python's int() of a string that spells an integer or a float; `otherwise` if
+/// it spells neither.
 static Value readInteger(Evaluator &in, const std::string &spelling,
                          const Value &otherwise) {
   std::string text = joinDigits(spelling);
@@ -252,7 +252,7 @@ static Value readInteger(Evaluator &in, const std::string &spelling,
   return right && std::isfinite(number) ? truncate(in, number) : otherwise;
 }
 
-/// As Python's int() of a number, or of what a string spells.
+/// Python's int() of a number or a string.
 static Value toInteger(Evaluator &in, const Arguments &given) {
   const Value &value = given.get(0);
   if (value.is(Type::Undefined) && in.budget.ok())
@@ -321,7 +321,7 @@ static Value range(Evaluator &in, const Arguments &given) {
     return in.fail("range expects an end; or a begin, an end and a step");
   Value::List numbers;
   for (Integer at = begin; step > 0 ? at < end : at > end;) {
-    if (numbers.size() == 100'000) // as Jinja's sandbox
+    if (numbers.size() == 100'000) // as in Jinja's sandbox
       return in.fail("range has more than 100000 elements",
                      CRIA_RESOURCE_EXHAUSTED);
     if (!in.budget.spend(sizeof(Value)))

@@ -5,7 +5,7 @@
 
 namespace cria::chat {
 
-/// How deep statements may be inside each other.
+/// How deeply statements may be nested.
 static constexpr int maxNesting = 50;
 
 namespace {
@@ -48,8 +48,8 @@ private:
     return false;
   }
 
-  /// The statements up to a block that begins with one of `ends`, or, where
-  /// there are none, to the end of the template.
+  /// The statements up to a block that begins with one of `ends`, or to the end
+  /// of the template if `ends` is empty.
   std::vector<Statement> parseBody(Names ends) {
     std::vector<Statement> statements;
     if (++nesting > maxNesting)
@@ -176,7 +176,7 @@ private:
     statement.kind = Kind::SetBlock;
     if (statement.targets.size() > 1 || !statement.text.empty())
       unexpected("'='");
-    Expression body; // what the filters get: see the evaluator
+    Expression body; // the input of the filters: see the evaluator
     body.kind = Expression::Kind::Name;
     body.name = blockBody;
     body.line = statement.line;
@@ -223,7 +223,8 @@ private:
   Statement parseBreak() { return parseJump(Kind::Break, "break"); }
   Statement parseContinue() { return parseJump(Kind::Continue, "continue"); }
 
-  /// What the assistant says: text like any other where nobody trains.
+  /// The block marks the assistant's text for training. Here it is text like
+  /// any other.
   Statement parseGeneration() {
     Statement statement = make(Kind::Block);
     closeBlock();
@@ -233,7 +234,7 @@ private:
   }
 
   int nesting = 0;
-  int loops = 0; // around the present statement
+  int loops = 0; // around the current statement
 };
 
 } // namespace

@@ -127,7 +127,8 @@ static void representDict(const Value &value, Writer &writer) {
   writer.add("}");
 }
 
-/// Apart from represent(), whose frame counts where it recurses.
+/// A function of its own, to keep the stack frame of represent() small: it
+/// recurses.
 static void representSimple(const Value &value, Writer &writer) {
   switch (value.type()) {
   case Type::Undefined:
@@ -147,7 +148,7 @@ static void representSimple(const Value &value, Writer &writer) {
   }
 }
 
-/// What printing a value takes besides its text.
+/// The cost of printing a value, besides its text.
 static constexpr size_t printCost = 16;
 
 void represent(const Value &value, Writer &writer) {
@@ -198,7 +199,7 @@ static void dumpText(TextView view, bool ascii, Writer &writer) {
 
 namespace {
 
-/// Writes JSON as a style asks.
+/// Writes JSON in a given style.
 struct Dumper {
   const JsonStyle &style;
   Writer writer;
@@ -211,7 +212,8 @@ struct Dumper {
       writer.add(" ");
   }
 
-  /// Before the part `index` of a list or dict.
+  /// Writes what separates part `index` of a list or dict from the part before
+  /// it.
   void separate(size_t index, int64_t depth) {
     writer.add(index ? TextView(style.comma) : TextView());
     breakLine(depth + 1);
@@ -243,7 +245,8 @@ struct Dumper {
     writer.add("}");
   }
 
-  /// Apart from dump(), whose frame counts where it recurses.
+  /// A function of its own, to keep the stack frame of dump() small: it
+  /// recurses.
   void dumpSimple(const Value &value) {
     if (value.is(Type::None))
       writer.add("null");

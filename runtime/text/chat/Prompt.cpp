@@ -1,21 +1,22 @@
 /// A template computes with the texts of messages before it prints them: it
-/// trims them, looks for "</think>" in them, glues them to its own. So each
-/// text knows who wrote its bytes, whatever becomes of it, and the tokenizer
-/// makes special tokens of the template's bytes alone.
+/// trims them, looks for "</think>" in them, joins them with its own text. So
+/// each text keeps who wrote each of its bytes, through all operations, and the
+/// tokenizer makes special tokens only from the template's bytes.
 #include "runtime/text/chat/Prompt.h"
 
 namespace cria::chat {
 
 namespace {
-/// Notes who wrote the texts of variables.
+/// Records who wrote the texts of variables.
 struct Author {
   Budget &budget;
 
   /// `value` with all its texts Given, keys included.
   Value given(const Value &value) const;
-  /// The same of the list of messages; each one's "role" is a name.
+  /// given() for the list of messages, but the "role" of each message is a
+  /// Name.
   Value messages(const Value &value) const;
-  /// The same of an object with the messages, whose "bos_token" and the like
+  /// given() for the object that has the messages, but "bos_token" and the like
   /// stay the template's.
   Value variables(const Value &value) const;
 

@@ -1,5 +1,5 @@
-/// What chat templates do with strings: Python's methods of str, and Jinja's
-/// filters that are like them. Letters change case one by one.
+/// The strings of chat templates: Python's methods of str, and similar filters
+/// of Jinja. Letters change case one by one.
 #include "runtime/text/chat/Evaluator.h"
 
 #include "runtime/Json.h"
@@ -34,7 +34,7 @@ static TextView stripped(TextView text, bool left, bool right,
         return true;
     return false;
   };
-  size_t begin = std::string_view::npos, end = 0; // of what stays
+  size_t begin = std::string_view::npos, end = 0; // of the part that stays
   for (size_t at = 0; at < text.size();) {
     size_t place = at;
     if (goes(takeCharacter(text, at)))
@@ -55,7 +55,7 @@ static Value strip(Evaluator &in, const Arguments &arguments) {
   return in.text(stripped(text, left, right, set));
 }
 
-/// Jinja's filter takes any value.
+/// trim as a filter of Jinja, which takes any value.
 static Value trim(Evaluator &in, const Arguments &arguments) {
   Arguments strings = arguments;
   strings.positional[0] = in.text(print(arguments.get(0), in.budget));
@@ -64,8 +64,8 @@ static Value trim(Evaluator &in, const Arguments &arguments) {
 
 enum class Case { Upper, Lower, Capital, Title, TitleFilter };
 
-/// Whether a word goes on after `c`: after a letter for the method, for the
-/// filter after what is no blank and opens nothing.
+/// Whether a word continues after `c`. For the method: if `c` is a letter. For
+/// the filter: unless `c` is white space, a hyphen or an opening bracket.
 static bool goesOn(Case to, char32_t c) {
   if (to == Case::Title)
     return isLetter(c);
@@ -88,11 +88,11 @@ static Value toCase(Evaluator &in, const Arguments &arguments) {
   return in.text(result.take());
 }
 
-/// What a search takes besides reading its texts.
+/// The cost of a search, besides reading its texts.
 static constexpr size_t searchCost = 64;
 
-/// The integer that argument `index` or `name` is; -1, for no limit, where
-/// there is none.
+/// The integer in argument `index` or `name`; -1, for no limit, if there is
+/// none.
 static Integer limitOf(Evaluator &in, const Arguments &arguments, size_t index,
                        std::string_view name) {
   const Value &limit = arguments.get(index, name);
@@ -126,7 +126,7 @@ static Value replace(Evaluator &in, const Arguments &arguments) {
   return in.text(result.take());
 }
 
-/// The strings of a list to be.
+/// Collects the strings of a list.
 class Pieces {
 public:
   explicit Pieces(Evaluator &in) : in(in) {}
@@ -184,8 +184,8 @@ static Value pieces(Evaluator &in, TextView text, std::string_view separator,
   return parts.take(false);
 }
 
-/// `text` from its last byte to its first: what looks from the right looks
-/// from the left in it.
+/// The bytes of `text` in reverse order. A search from the right in `text` is a
+/// search from the left in the result.
 static std::string mirror(Evaluator &in, std::string_view text) {
   return in.budget.spend(text.size()) ? std::string(text.rbegin(), text.rend())
                                       : std::string();
@@ -226,7 +226,7 @@ static Value split(Evaluator &in, const Arguments &arguments) {
   return words(in, text, most);
 }
 
-/// The lines, without what ends them: \n, \r, \r\n, and rarer characters.
+/// The lines, without their ends: \n, \r, \r\n, and rarer characters.
 static Value splitLines(Evaluator &in, const Arguments &arguments) {
   TextView text = textOf(in, arguments, 0);
   if (arguments.get(1, "keepends").truth())
@@ -270,7 +270,7 @@ static Value hasAffix(Evaluator &in, const Arguments &arguments) {
   return Value::boolean(found);
 }
 
-/// Where the argument stands, in characters; -1 where it does not.
+/// The place of the argument in the string, in characters; -1 if it has none.
 template <bool fromRight>
 static Value findText(Evaluator &in, const Arguments &arguments) {
   std::string_view text = textOf(in, arguments, 0);

@@ -12,11 +12,11 @@
 
 namespace cria::chat {
 
-/// The largest template, and the largest of real ones is a tenth of it.
+/// The largest template. The largest real one has a tenth of this size.
 static constexpr uint64_t maxTemplateBytes = 256u << 10;
 
-/// The stack that the deepest templates and values take, with a margin of a
-/// third: measured are 240 KiB to parse and 280 KiB to render.
+/// The stack that the deepest templates and values need, with a margin of a
+/// third. Measured: 240 KiB to parse, 280 KiB to render.
 static constexpr size_t stackBytes = 384 << 10;
 static_assert(stackBytes < CRIA_STACK_BYTES,
               "cria.h promises that it is enough");

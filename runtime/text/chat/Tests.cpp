@@ -1,4 +1,4 @@
-/// The tests of chat templates: what stands after "is".
+/// The tests of chat templates: the words after "is".
 #include "runtime/text/chat/Evaluator.h"
 
 #include <utility>

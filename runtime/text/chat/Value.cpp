@@ -24,7 +24,7 @@ bool Budget::fail(const std::string &message, cria_status code) {
   return false;
 }
 
-/// What a value takes besides its content, allocated on its own.
+/// The cost of a value that is allocated on its own, besides its content.
 static constexpr size_t holderBytes = 64;
 
 Value Value::undefined(std::string_view name, Budget &budget) {
@@ -73,12 +73,12 @@ Value Value::string(Text text, Budget &budget) {
   return value;
 }
 
-/// Values inside each other too deeply could not be freed, since that recurses.
-/// A namespace does not count what is set later; as no namespace is in another,
-/// that doubles the depth at most.
+/// Deeper values could not be freed, because freeing recurses. The depth of a
+/// namespace does not count what is set in it later. A namespace cannot contain
+/// a namespace, so this at most doubles the depth.
 static constexpr int maxDepth = 200;
 
-/// Notes what `part` means for a value that holds it.
+/// Updates this value for `part`, which it holds; an error if it is too deep.
 bool Value::adopt(const Value &part, Budget &budget) {
   depth = std::max(depth, part.depth + 1);
   mutates |= part.mutates;
@@ -237,7 +237,7 @@ void Value::set(std::string_view key, Value value, Budget &budget) {
 
 // ---- Dicts ------------------------------------------------------------------
 
-/// What a binary search for a key of `bytes` among `count` takes at most.
+/// The most that a binary search costs for a key of `bytes` among `count` keys.
 static size_t searchCost(size_t bytes, size_t count) {
   size_t steps = 0;
   for (; count > 0; count /= 2)
@@ -305,7 +305,7 @@ const Value *Value::Dict::find(std::string_view key, Budget &budget) const {
 }
 
 void Value::Dict::set(std::string_view key, Value value, Budget &budget) {
-  // All moves up where a key is new.
+  // A new key moves the places after it.
   if (!budget.spend(searchCost(key.size(), members.size()) + sizeof(Member) +
                     members.size() * sizeof(uint32_t)))
     return;
@@ -324,11 +324,11 @@ void Value::Dict::set(std::string_view key, Value value, Budget &budget) {
 
 using Type = Value::Type;
 
-/// What comparing two values takes besides their texts.
+/// The cost of comparing two values, besides their texts.
 static constexpr size_t compareCost = 8;
 
-/// Less than 0, 0 or more than 0 as `a` is less than, equal to or more than
-/// `b`, exactly; nothing where one is not a number.
+/// Less than 0, 0 or more than 0 if `a` is less than, equal to or more than
+/// `b`, without rounding; nothing if one is NaN.
 static std::optional<int> compareNumbers(const Value &a, const Value &b) {
   auto sign = [](auto x, auto y) { return (x > y) - (x < y); };
   if (!a.is(Type::Float) && !b.is(Type::Float))
@@ -380,7 +380,7 @@ bool equal(const Value &a, const Value &b, Budget &budget) {
     return true;
   case Type::Dict:
     return equalDicts(a, b, budget);
-  case Type::Method: // those of values are equal to themselves alone
+  case Type::Method: // methods of values are equal only to themselves
     return &a.callable() == &b.callable() ||
            (a.callable().function == b.callable().function &&
             a.callable().self.is(Type::Undefined) &&

@@ -10,8 +10,8 @@ namespace cria::gguf {
 
 using nlohmann::json;
 
-// Bytes that are hashed, and merges, at most: of Gemma 2's 256,000 tokens they
-// are 30 million and 600,000.
+// The most bytes that are hashed, and the most merges. Gemma 2's 256,000 tokens
+// take 30 million and 600,000.
 static constexpr uint64_t maxWork = 1 << 29, maxMerges = 4 << 20;
 
 namespace {
@@ -19,7 +19,7 @@ namespace {
 struct Merge {
   double score;
   uint32_t leftLength, rightLength; // in characters
-  uint32_t token;                   // that it makes
+  uint32_t token;                   // the result
   int64_t left, right;              // ids
 };
 

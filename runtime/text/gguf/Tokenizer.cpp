@@ -1,6 +1,7 @@
-/// GGUF has the parts of a tokenizer: tokens with their types, and merges or
-/// scores; how a text is cut into words is a name. Here they become the
-/// tokenizer.json that they come from, which is then read as any other.
+/// A GGUF file has the parts of a tokenizer: tokens with their types, and
+/// merges or scores. It has only a name for the way that a text is cut into
+/// words. Here the parts become the tokenizer.json that they come from, which
+/// is then read like any other.
 #include "runtime/gguf/Files.h"
 #include "runtime/text/gguf/Merges.h"
 #include "runtime/text/gguf/Text.h"
@@ -15,8 +16,8 @@ namespace cria::gguf {
 
 using nlohmann::json;
 
-/// The keys below tokenizer.ggml. that are read or do not change ids. Tokens to
-/// fill in the middle of a text, and the like, are tokens as others are.
+/// The keys below tokenizer.ggml. that are read or do not change ids. Tokens
+/// that fill in the middle of a text, for example, are tokens like others.
 static constexpr std::string_view knownKeys[] = {
     "add_bos_token",
     "add_eos_token",
@@ -48,8 +49,8 @@ static constexpr std::string_view knownKeys[] = {
     "unknown_token_id",
 };
 
-/// Refuses keys below tokenizer.ggml. that are not known; those of other
-/// tokenizers may be false.
+/// Refuses unknown keys below tokenizer.ggml. An unknown key may be false: it
+/// switches off a feature of another tokenizer.
 static void checkKeys(const Header &header, TextReader &reader) {
   static constexpr std::string_view prefix = "tokenizer.ggml.";
   for (const auto &[key, value] : header.metadata()) {
@@ -64,8 +65,8 @@ static void checkKeys(const Header &header, TextReader &reader) {
   }
 }
 
-/// How many ids, from the first, the model's vocabulary has: after them are
-/// added tokens alone, and what only fills the embedding up.
+/// The number of ids in the model's vocabulary. After them there are only added
+/// tokens and tokens that fill up the embedding.
 static size_t vocabularySize(const Tokens &tokens) {
   size_t size = tokens.texts.size();
   while (size > 0 && (tokens.isAdded(size - 1) ||
@@ -90,7 +91,7 @@ static json vocabularyOf(const Tokens &tokens) {
   return vocabulary;
 }
 
-/// Tokens that Phi 3 takes the blanks behind of, as llama.cpp knows; its
+/// Whether Phi 3 strips white space after the token, as in llama.cpp. Its
 /// tokenizer.json says so, GGUF does not.
 static bool stripsRight(const Tokens &tokens, size_t id, bool phi3) {
   std::string_view text = tokens.texts[id];
@@ -143,7 +144,7 @@ static json postProcessor(TextReader &reader, const Tokens &tokens,
           {"special_tokens", special}};
 }
 
-/// The tokenizer of GPT-2's kind: bytes as characters, and a list of merges.
+/// A tokenizer like GPT-2's: bytes as characters, and a list of merges.
 static json readBytePairs(TextReader &reader, const Tokens &tokens) {
   const Words *words = readWords(reader);
   const Value *merges = reader.find("tokenizer.ggml.merges");
@@ -169,8 +170,8 @@ static json readBytePairs(TextReader &reader, const Tokens &tokens) {
             {"merges", std::move(list)}}}};
 }
 
-/// The tokenizer of SentencePiece's kind: characters, merged by the scores of
-/// what they make; bytes where there is no token.
+/// A tokenizer like SentencePiece's: characters, merged by the scores of the
+/// tokens that they make; bytes if there is no token.
 static json readSentencePieces(TextReader &reader, const Tokens &tokens) {
   static constexpr char blank[] = "\u2581";
   bool prefix = reader.flag("tokenizer.ggml.add_space_prefix", true);

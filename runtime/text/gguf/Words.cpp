@@ -4,7 +4,7 @@ namespace cria::gguf {
 
 using nlohmann::json;
 
-// The expressions are those of tokenizer.json files of these models.
+// The expressions are from these models' tokenizer.json files.
 static constexpr char llama3[] =
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}|)"
     R"( ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
@@ -22,7 +22,7 @@ static constexpr char gpt4o[] =
     R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+)"
     R"([\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}|)"
     R"( ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
-// llama.cpp's own, of files that do not know better.
+// llama.cpp's own expressions, for files that name no model.
 static constexpr char punctuation[] = R"([\p{P}\$\+<=>\^~\|]+)",
                       gpt2[] = R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+|)"
                                R"( ?[^\s\p{L}\p{N}]+|\s+(?!\S))",

@@ -8,7 +8,8 @@
 
 namespace cria {
 
-/// An added token is looked for at each place of a text, so it stays short.
+/// Added tokens are searched for at each place of a text, so they must be
+/// short.
 static constexpr size_t maxPatternBytes = 256;
 
 static AddedToken readToken(const JsonCursor &place) {
@@ -75,9 +76,9 @@ void AddedTokens::add(AddedToken token, const JsonCursor &place,
   tokens.push_back(std::move(token));
 }
 
-/// Of several tokens that are one when they are normalized, such as "A" and
-/// "a", the first counts, special ones before the others. Hugging Face takes
-/// any, another each time it is loaded.
+/// Several tokens may become equal when they are normalized, such as "A" and
+/// "a". The first one counts; special tokens come before the others. Hugging
+/// Face takes any of them, a different one at each load.
 void AddedTokens::index(const JsonCursor &list) {
   using Patterns = std::unordered_map<std::string, int32_t>;
   Patterns raw, normalized, contents, specials;
@@ -137,14 +138,14 @@ int32_t AddedTokens::Set::longest(std::string_view text, size_t &at,
   return id;
 }
 
-/// Where the character that ends at `end` begins.
+/// The place where the character that ends at `end` begins.
 static size_t before(std::string_view text, size_t end) {
   while (end > 0 && (text[--end] & 0xC0) == 0x80)
     ;
   return end;
 }
 
-/// Whether no word goes on across `begin` or `end`.
+/// Whether no word continues across `begin` or `end`.
 bool AddedTokens::standsAlone(std::string_view text, size_t begin, size_t end,
                               Effort &effort) const {
   size_t left = before(text, begin);
@@ -162,7 +163,8 @@ bool AddedTokens::standsAlone(std::string_view text, size_t begin, size_t end,
   return alone;
 }
 
-/// Where the white space that ends at `end` begins, at `least` the earliest.
+/// The place where the white space that ends at `end` begins, not before
+/// `least`.
 static size_t spaceBefore(std::string_view text, size_t least, size_t end) {
   while (end > least) {
     size_t begin = before(text, end), at = begin;
@@ -173,7 +175,7 @@ static size_t spaceBefore(std::string_view text, size_t least, size_t end) {
   return end;
 }
 
-/// Where the white space that begins at `begin` ends.
+/// The place where the white space that begins at `begin` ends.
 static size_t spaceAfter(std::string_view text, size_t begin) {
   for (size_t at = begin; at < text.size(); begin = at)
     if (!isWhiteSpace(takeCharacter(text, at)))
@@ -181,8 +183,8 @@ static size_t spaceAfter(std::string_view text, size_t begin) {
   return begin;
 }
 
-/// What is paid for a byte of the text, for a byte compared with a pattern, and
-/// for a token found.
+/// The cost of a byte of the text, of comparing a byte with a pattern, and of a
+/// token that is found.
 static constexpr uint64_t workPerByte = 8, workPerCompare = 32,
                           workPerToken = 256;
 static constexpr const char *search = "looking for added tokens";
@@ -193,9 +195,10 @@ static bool isGuarded(std::string_view before, std::string_view guard) {
          before.substr(before.size() - guard.size()) == guard;
 }
 
-/// As Hugging Face does: the search goes on after each token, where rstrip may
-/// have taken the blank that the next one begins with. Then that one counts,
-/// too. Where it ends within the white space taken, the rest comes again.
+/// Works as Hugging Face does. The search continues after each token, although
+/// rstrip may have taken the white space that the next token begins with. The
+/// next token counts, too. If it ends within the taken white space, the rest of
+/// that white space is passed on again.
 Status AddedTokens::split(Piece piece, Wanted wanted, Effort &effort,
                           PieceSink sink) const {
   const Set &set = wanted.normalized ? inNormalized : plain;

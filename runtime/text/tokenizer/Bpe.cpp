@@ -1,10 +1,10 @@
-/// Byte-pair encoding starts with a word's characters and, again and again,
-/// merges the adjacent pair that stands first in the list of merges - of equal
-/// ones, the leftmost. A heap holds the pairs that can merge. An entry goes
-/// stale when one of its two symbols is merged with another neighbour; it is
-/// recognized when it comes to the top, by the pair that then stands there.
-/// Each merge takes a symbol away and adds at most two entries, so a word of n
-/// characters takes O(n log n).
+/// Byte-pair encoding starts with the characters of a word. It repeatedly
+/// merges the adjacent pair that comes first in the list of merges; if that
+/// pair occurs several times, the leftmost. A heap holds the pairs that can
+/// merge. An entry becomes stale when one of its two symbols is merged with
+/// another neighbour. A stale entry is recognized at the top of the heap: the
+/// pair at its place is another one. Each merge removes a symbol and adds at
+/// most two entries, so a word of n characters takes O(n log n).
 #include "runtime/text/tokenizer/Bpe.h"
 
 #include "runtime/Json.h"
@@ -44,7 +44,7 @@ std::unique_ptr<const TokenModel> BpeModel::read(const JsonCursor &model) {
   return bpe;
 }
 
-/// The two tokens of a merge: "a b", or ["a", "b"]. False where it is neither.
+/// The two tokens of a merge: "a b", or ["a", "b"]. False if it is neither.
 static bool readPair(const nlohmann::json &merge, std::string &left,
                      std::string &right) {
   if (merge.is_array()) {
@@ -121,10 +121,11 @@ const BpeModel::Merge *BpeModel::findMerge(int32_t left, int32_t right) const {
   return place != end && place->right == right ? &*place : nullptr;
 }
 
-/// The ids of the characters of `word`: those not in the vocabulary as bytes
-/// or as the unknown token, a run of which may be fused. Without either they
-/// vanish. An unknown token is held back until a known character comes, even
-/// past bytes: the order of Hugging Face tokenizers.
+/// The ids of the characters of `word`. A character that is not in the
+/// vocabulary becomes its bytes or the unknown token; a run of unknown tokens
+/// may be fused. Without either, the character vanishes. An unknown token is
+/// held back until a known character comes, even past bytes: the order of
+/// Hugging Face tokenizers.
 std::vector<int32_t> BpeModel::split(std::string_view word) const {
   std::vector<int32_t> ids;
   ids.reserve(word.size());
@@ -184,7 +185,7 @@ void BpeModel::merge(std::vector<Symbol> &word) const {
   }
 }
 
-/// What a byte costs at most, in units of effort: its places in the heap, and
+/// The most that a byte costs, in units of effort: its places in the heap, and
 /// the merges looked up.
 static constexpr uint64_t workPerByte = 256;
 

@@ -1,10 +1,11 @@
-/// A map is the byte size of a trie, the trie, and the texts that its values
-/// are offsets of. The trie is a double array, as Darts-clone writes it: a node
-/// is a place in an array of 32-bit units; a byte of the key, xored with the
-/// place, gives the next one, which is right where it names that byte. A unit
-/// holds the byte (bits 0-7, and bit 31 clear), whether a key ends there (bit
-/// 8) and how far away the children are (bits 10-30, times 256 where bit 9 is
-/// set); the value of a key is the first of the children.
+/// A map is the byte size of a trie, the trie, and texts. The values of the
+/// trie are offsets into the texts. The trie is a double array, as Darts-clone
+/// writes it: a node is an index of an array of 32-bit units. The index of a
+/// node's children, xor a byte of the key, is the next node; it is right if its
+/// unit holds that byte. A unit holds the byte (bits 0-7, and bit 31 clear),
+/// whether a key ends there (bit 8) and the distance to the children (bits
+/// 10-30, times 256 if bit 9 is set). The value of a key is the first of the
+/// children.
 #include "runtime/text/tokenizer/CharacterMap.h"
 
 #include "runtime/text/tokenizer/Text.h"
@@ -15,7 +16,7 @@ namespace cria {
 /// Longer sequences are looked up character by character.
 static constexpr size_t maxGraphemeBytes = 5;
 
-/// The bytes that `text` encodes; nothing where it is not base64.
+/// The bytes that `text` encodes; nothing if it is not base64.
 static std::optional<std::string> decodeBase64(std::string_view text) {
   static constexpr std::string_view digits =
       "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
@@ -107,7 +108,7 @@ void CharacterMap::appendGrapheme(std::string_view grapheme,
 bool CharacterMap::apply(std::string &text, size_t limit) const {
   std::string result;
   int state = 0;
-  size_t begin = 0; // of the present grapheme
+  size_t begin = 0; // of the current grapheme
   for (size_t at = 0; at < text.size() && result.size() <= limit;) {
     char32_t left = takeCharacter(text, at);
     size_t next = at;

@@ -112,8 +112,8 @@ Result<std::string> DecoderState::finish() {
   return rest;
 }
 
-/// What a token costs in each step, in units of effort, and each byte of it:
-/// more than its time, to bound the memory as well.
+/// The cost of a token in each step, and of each of its bytes, in units of
+/// effort. It is more than their time, to bound the memory as well.
 static constexpr uint64_t workPerToken = 32, workPerByte = 16;
 
 static std::string replaceAll(const std::string &text,
@@ -128,8 +128,8 @@ static std::string replaceAll(const std::string &text,
   return result.append(text, done);
 }
 
-/// What the cleanup of WordPiece glues: the space at the start goes, and "do
-/// not" becomes "don't".
+/// WordPiece's cleanup: removes the space before marks and endings like "n't",
+/// and replaces "do not" by "don't".
 static std::string tidy(std::string token, Effort &effort) {
   auto replace = [&](const char *pattern, const char *content) {
     token = replaceAll(token, pattern, content, effort);
@@ -169,7 +169,7 @@ static int byteOfToken(const std::string &token) {
   return high < 0 || low < 0 ? -1 : high * 16 + low;
 }
 
-/// The text of a run of byte tokens, and the end of the run.
+/// Returns the text of a run of byte tokens and ends the run.
 static std::string takeRun(std::string &pending) {
   std::string run = std::exchange(pending, "");
   if (findInvalidUtf8(run) == run.npos)

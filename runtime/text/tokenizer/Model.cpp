@@ -51,7 +51,8 @@ WordCache::WordCache(const TokenModel &model, size_t bytes) : model(model) {
     entries.resize(size);
 }
 
-/// Eight bytes at a time, each mixed into the high bits that are used.
+/// Hashes eight bytes at a time and mixes them into the high bits, which are
+/// used.
 static uint64_t hashOf(std::string_view word) {
   uint64_t hash = word.size();
   for (size_t at = 0; at < word.size(); at += 8) {

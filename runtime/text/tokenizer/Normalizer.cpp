@@ -26,7 +26,7 @@ static void mapCharacters(std::string &text, Keep keep) {
   text = std::move(result);
 }
 
-/// Takes the characters of a kind away.
+/// Removes the characters of a kind.
 template <bool (*kind)(char32_t)> static void remove(std::string &text) {
   mapCharacters(text, [](char32_t c, std::string &result) {
     if (!kind(c))
@@ -74,7 +74,8 @@ Normalizer::Function Normalizer::readStrip(const JsonCursor &normalizer) {
   bool left = normalizer["strip_left"].boolean();
   bool right = normalizer["strip_right"].boolean();
   return [left, right](std::string &text, Effort &) {
-    size_t begin = std::string::npos, end = 0; // of what is no white space
+    size_t begin = std::string::npos, end = 0; // of the text between white
+                                               // space
     for (size_t at = 0; at < text.size();) {
       size_t place = at;
       if (isWhiteSpace(takeCharacter(text, at)))
@@ -90,7 +91,7 @@ Normalizer::Function Normalizer::readStrip(const JsonCursor &normalizer) {
   };
 }
 
-/// The blocks that BERT takes for Chinese characters.
+/// The blocks of characters that BERT treats as Chinese.
 static bool isChinese(char32_t c) {
   static constexpr char32_t blocks[][2] = {
       {0x4E00, 0x9FFF},   {0x3400, 0x4DBF},   {0x20000, 0x2A6DF},
@@ -191,7 +192,7 @@ void Normalizer::read(const JsonCursor &normalizer, ComponentCount &count,
          "Prepend, Replace, BertNormalizer, Precompiled and Sequence");
 }
 
-/// What a byte costs, in units of effort: in the dearest of them, NFKC.
+/// The cost of a byte, in units of effort, by the most expensive form, NFKC.
 static constexpr uint64_t workPerByte = 64;
 
 Status Normalizer::apply(std::string &text, Effort &effort) const {

@@ -42,7 +42,7 @@ Pattern Pattern::character(Kind kind) {
   return result;
 }
 
-/// What a search costs, in units of effort, and each byte of it.
+/// The cost of a search, and of each byte, in units of effort.
 static constexpr uint64_t searchWork = 64, workPerByte = 16;
 
 Status Pattern::find(std::string_view text, Effort &effort,

@@ -75,7 +75,7 @@ PostProcessor PostProcessor::read(const JsonCursor &post, ComponentCount &count,
   onlyKeys(post, {"type", "processors"});
   PostProcessor all;
   for (const JsonCursor &one : post["processors"].elements(64)) {
-    PostProcessor next = read(one, count, contains); // around what there is
+    PostProcessor next = read(one, count, contains); // around the earlier ones
     all.before.insert(all.before.begin(), next.before.begin(),
                       next.before.end());
     all.after.insert(all.after.end(), next.after.begin(), next.after.end());

@@ -5,7 +5,7 @@
 
 namespace cria {
 
-/// GPT-2's expression, which "ByteLevel" implies where "use_regex" is true.
+/// GPT-2's expression, which "ByteLevel" uses if "use_regex" is true.
 static const char byteLevelExpression[] =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 
@@ -134,8 +134,8 @@ void PreTokenizer::read(const JsonCursor &pre, ComponentCount &count,
                       "BertPreTokenizer and Sequence");
 }
 
-/// Cuts `text` as pattern and behavior ask. A span is held back for as long as
-/// the next may still join it.
+/// Cuts `text` as pattern and behavior ask. A span is held back as long as the
+/// next span may join it.
 Status PreTokenizer::join(std::string_view text, Effort &effort,
                           SpanSink sink) const {
   if (!pattern)
@@ -175,7 +175,7 @@ static std::string replaceSpaces(std::string_view text,
   return result;
 }
 
-/// What a piece costs, in units of effort, and each of its bytes.
+/// The cost of a piece, and of each of its bytes, in units of effort.
 static constexpr uint64_t workPerPiece = 64, workPerByte = 16;
 
 static Status grown() {
@@ -191,7 +191,7 @@ static Status tooLong() {
 Status PreTokenizer::apply(Piece piece, Effort &effort, PieceSink sink) const {
   if (!effort.spend(workPerPiece + workPerByte * piece.text.size()))
     return tooLong();
-  std::string changed, spelled; // what pieces may refer to
+  std::string changed, spelled; // pieces may refer to these
   std::string_view text = piece.text;
   if (space != " ")
     text = changed = replaceSpaces(text, space);

@@ -1,22 +1,24 @@
-/// A hostile expression can take exponential time, a hostile text quadratic
-/// time with a careless expression. So the work of a match is counted. PCRE2's
-/// interpreter calls back before each item of the expression: the callback pays
-/// for the bytes that the last item passed, times the length of that item, as a
-/// class like [abc...] may compare each byte with all it holds.
+/// A hostile expression can take exponential time. With a careless expression,
+/// a hostile text can take quadratic time. So the work of a match is counted.
+/// PCRE2's interpreter calls back before each item of the expression. The
+/// callback pays for the bytes that the last item passed, times the length of
+/// that item, because a class like [abc...] may compare each byte with all its
+/// members.
 ///
-/// The interpreter is slow, and nearly all matches are short. So each match is
-/// first looked for by machine code, in a window of some bytes. A match that
-/// touches the end of the window, as PCRE2's partial matching tells, is left to
-/// the interpreter. The match is the same either way.
+/// The interpreter is slow, and nearly all matches are short. So machine code
+/// looks for each match first, in a window of some bytes. If a match touches
+/// the end of the window (PCRE2 calls that a partial match), the interpreter
+/// looks for it. The match is the same either way.
 ///
 /// Machine code cannot be counted so finely, but it is bounded. PCRE2 limits
 /// its steps - the repeats of a character or group that succeed - for each
-/// place where a match may begin. Groups without a repeat would be free:
-/// (a|aa)(a|aa)... takes exponential time within no steps. So a callback stands
-/// after each group that something follows, and counts. Between two steps,
-/// machine code passes at most the window at each item of the expression; the
-/// limit of steps is chosen by the length of the expression so that one place
-/// takes at most some milliseconds. After some hundred places, the CPU time of
+/// place where a match may begin. Groups without a repeat take no steps, so
+/// they would be free: (a|aa)(a|aa)... takes exponential time. So a callback
+/// that counts stands after each group, unless the group ends the expression.
+/// Between two steps, machine code passes at most the window at each item of
+/// the expression. The limit of steps depends on the length of the expression,
+/// so that one place takes at most some milliseconds. After some hundred
+/// places, the CPU time of the thread is paid for.
 /// the thread is paid for.
 #include "runtime/text/tokenizer/Regex.h"
 
@@ -32,7 +34,7 @@
 
 namespace cria {
 
-/// The longest expression; the longest of real ones is a tenth of it.
+/// The longest expression. The longest real one has a tenth of this length.
 static constexpr size_t maxPatternBytes = 16u << 10;
 /// How many bytes machine code sees of a text.
 static constexpr size_t window = 128;
@@ -40,7 +42,7 @@ static constexpr size_t window = 128;
 static constexpr size_t workAtPlace = 2u << 20;
 /// With fewer steps than this, machine code would fail too often to help.
 static constexpr uint32_t leastFastSteps = 8;
-/// What a search costs at least, in units of effort.
+/// The least cost of a search, in units of effort.
 static constexpr uint64_t searchWork = 64;
 /// The places that machine code may try between two looks at the clock.
 static constexpr size_t placesPerLook = 512;
@@ -52,7 +54,7 @@ static uint64_t cpuNanoseconds() {
          static_cast<uint64_t>(time.tv_nsec);
 }
 
-/// What PCRE2 matches with, and what a match has taken so far.
+/// PCRE2's data for matching, and the cost of a match so far.
 struct Effort::Scratch {
   explicit Scratch(Effort &effort);
   ~Scratch();
@@ -67,7 +69,7 @@ struct Effort::Scratch {
   pcre2_match_context *context;
 
   // Of machine code.
-  uint32_t groupsLeft = 0; // that may still succeed
+  uint32_t groupsLeft = 0; // groups that may still succeed
   size_t places = 0;       // tried since the last look at the clock
   uint64_t looked = cpuNanoseconds();
 
@@ -95,7 +97,7 @@ Effort::Scratch::~Scratch() {
   pcre2_match_context_free(context);
 }
 
-/// Fails the match where it takes too much.
+/// Fails the match if it costs too much.
 int Effort::Scratch::callout(const pcre2_callout_block &block) {
   if (block.callout_number == 1) // after a group, in machine code
     return groupsLeft-- == 0 ? PCRE2_ERROR_MATCHLIMIT : 0;
@@ -126,9 +128,9 @@ static Status unsupported(std::string_view pattern, std::string_view what) {
                     std::string(pattern.substr(0, 200)) + "' is not supported");
 }
 
-/// The escape at `at`, which is moved to its last character, in PCRE2's
-/// spelling; empty where the two disagree. PCRE2's own \s holds U+180E, which
-/// is no white space any more.
+/// Translates the escape at `at` to PCRE2's spelling and moves `at` to its last
+/// character. Empty if the two disagree. PCRE2's own \s contains U+180E, which
+/// is no longer white space.
 static std::string translateEscape(std::string_view pattern, size_t &at) {
   char c = ++at < pattern.size() ? pattern[at] : '\0';
   switch (c) {
@@ -158,7 +160,7 @@ static std::string translateEscape(std::string_view pattern, size_t &at) {
   }
 }
 
-/// Whether the group that opens at `at` means the same in both.
+/// Whether the group that opens at `at` has the same meaning in both.
 static bool sameGroup(std::string_view pattern, size_t at) {
   if (pattern.substr(at, 2) == "(*")
     return false;
@@ -182,9 +184,9 @@ struct Syntax {
 
 } // namespace
 
-/// Translates an expression. Left out, because PCRE2 understands them otherwise
-/// or not at all: anchors (Ruby's ^ and $ are those of lines), \w, \b, \h and
-/// the like, sets inside sets, `}+`, inline options but (?i:...).
+/// Translates an expression. Refuses what PCRE2 understands otherwise or not at
+/// all: anchors (Ruby's ^ and $ are those of lines), \w, \b, \h and the like,
+/// sets inside sets, `}+`, inline options except (?i:...).
 static Result<Syntax> translate(std::string_view pattern) {
   Syntax result;
   auto append = [&](std::string_view text) {
@@ -218,7 +220,7 @@ static Result<Syntax> translate(std::string_view pattern) {
                             pattern.substr(at, 3) != "(?i"});
     append(pattern.substr(at, 1));
     if (!inSet && c == ')' && !groups.empty()) {
-      // What ends the expression is not matched in another way any more.
+      // A group that ends the expression is never matched in another way.
       bool last = groups.size() == 1 &&
                   (at + 1 == pattern.size() || pattern[at + 1] == '|');
       if (!last && !groups.back().oneMatch) {
@@ -241,7 +243,7 @@ static Result<Syntax> translate(std::string_view pattern) {
   return result;
 }
 
-/// The compiled expression; nullptr and a message where it is wrong.
+/// The compiled expression; nullptr and a message if the syntax is wrong.
 static std::shared_ptr<void>
 compileWith(const std::string &syntax, uint32_t options, std::string &message) {
   int error = 0;
@@ -317,8 +319,8 @@ Effort::Scratch *Regex::scratchOf(Effort &effort) {
   return made ? effort.scratch.get() : nullptr;
 }
 
-/// The next match at or after `from`, by machine code, window after window.
-/// Where that does not tell, PCRE2_ERROR_PARTIAL: `from` is where to go on.
+/// Finds the next match at or after `from` by machine code, window by window.
+/// PCRE2_ERROR_PARTIAL if the interpreter must search, from `from` on.
 int Regex::matchFast(std::string_view text, size_t &from,
                      Scratch &scratch) const {
   auto subject = reinterpret_cast<PCRE2_SPTR>(text.data());
@@ -344,7 +346,7 @@ int Regex::matchFast(std::string_view text, size_t &from,
   }
 }
 
-/// Where the next match at or after `from` lies is in the match data.
+/// Finds the next match at or after `from`; its place is in the match data.
 int Regex::match(std::string_view text, size_t from, Scratch &scratch) const {
   if (fast) {
     int found = matchFast(text, from, scratch);

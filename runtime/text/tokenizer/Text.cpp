@@ -7,9 +7,9 @@ namespace cria {
 
 namespace {
 
-/// What stands at a place in a text.
+/// The result of reading the bytes at a place in a text.
 struct Scan {
-  size_t length; // bytes looked at: of the character, or of what spoils it
+  size_t length; // bytes read: of the character, or of the wrong sequence
   bool valid;
   bool cut; // valid so far, and the text ends here
 };

@@ -11,7 +11,7 @@
 
 namespace cria {
 
-/// A quarter of a million merges are three quarters of a million values.
+/// 250,000 merges are 750,000 JSON values.
 static constexpr JsonLimits tokenizerLimits = {256u << 20, 1u << 20, 8'000'000,
                                                64};
 
@@ -109,7 +109,7 @@ Status Tokenizer::normalize(std::string &text, Effort &effort) const {
   return Status();
 }
 
-/// `text` without the marks in it; `copy` holds it where there are any.
+/// `text` without the marks in it. `copy` holds the result if there are marks.
 static std::string_view withoutMarks(std::string_view text,
                                      std::string_view mark, std::string &copy) {
   if (mark.empty() || findText(text, mark) == text.npos)
@@ -127,7 +127,7 @@ Status Tokenizer::cut(Piece piece, Marking marking, Effort &effort,
                       PieceSink sink) const {
   AddedTokens::Wanted raw = {false, marking.parseSpecial, marking.guard};
   AddedTokens::Wanted normal = {true, marking.parseSpecial, marking.guard};
-  std::string normalized, unmarked; // what pieces refer to
+  std::string normalized, unmarked; // pieces refer to these
   return added.split(piece, raw, effort, [&](Piece part) {
     if (part.id >= 0)
       return sink(part);
@@ -189,13 +189,14 @@ Result<std::vector<int32_t>> Tokenizer::encode(std::string_view text,
 
 // ---- Conversations ----------------------------------------------------------
 
-// Where a special token has Given bytes, or begins with a Name's, a mark is put
-// into the text: a character that is none in Unicode. The tokenizer takes no
-// special token after a mark or with one inside, and leaves the marks out of
-// what its model sees. Most texts need none.
+// A mark is put into the text where a special token has Given bytes or begins
+// with a Name's bytes. A mark is a character that Unicode never assigns (a
+// noncharacter). The tokenizer makes no special token after a mark or with a
+// mark inside, and removes the marks before its model sees the text. Most texts
+// need no marks.
 
-/// A noncharacter of Unicode that `text` does not have; "" where it has them
-/// all.
+/// A noncharacter of Unicode that `text` does not have; "" if it has all of
+/// them.
 static std::string chooseMark(std::string_view text) {
   for (char32_t plane = 16; plane > 0; --plane)
     for (char32_t last : {0xFFFE, 0xFFFF}) {
@@ -207,10 +208,10 @@ static std::string chooseMark(std::string_view text) {
   return "";
 }
 
-/// `text` with a mark before each special token in it, or that may begin at its
-/// end. Normalizers may make a special token of what is none in the raw text,
-/// such as full-width letters. Then there is no telling where it begins, and
-/// marks stand before all characters.
+/// `text` with a mark before each special token in it, and before one that may
+/// begin at its end. Normalizers may make a special token from other
+/// characters, such as full-width letters. Then the token's first character is
+/// unknown, and marks stand before all characters.
 Result<std::string> Tokenizer::guard(std::string_view text,
                                      std::string_view mark,
                                      Effort &effort) const {
@@ -233,7 +234,7 @@ Result<std::string> Tokenizer::guard(std::string_view text,
   return guarded;
 }
 
-/// Whether a special token may begin in `text` and go on after it.
+/// Whether a special token may begin in `text` and continue after it.
 Result<bool> Tokenizer::opensSpecial(std::string_view text,
                                      Effort &effort) const {
   Result<bool> opens = added.opensSpecial(text, false, effort);
@@ -245,13 +246,13 @@ Result<bool> Tokenizer::opensSpecial(std::string_view text,
   return added.opensSpecial(normalized, true, effort);
 }
 
-/// `text` with all marks that it needs.
+/// `text` with all the marks that it needs.
 Result<std::string> Tokenizer::guardAll(std::string_view text,
                                         std::string_view origins,
                                         std::string_view mark) const {
   Effort effort = Effort::ofText(text.size());
   std::string guarded;
-  size_t free = 0; // where the text after the last that is Given begins
+  size_t free = 0; // where the text after the last Given part begins
   for (size_t begin = 0, end; begin < text.size(); begin = end) {
     end =
         std::min(origins.find_first_not_of(origins[begin], begin), text.size());

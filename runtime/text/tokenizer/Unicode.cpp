@@ -81,8 +81,8 @@ static int combiningClass(utf8proc_int32_t point) {
   return utf8proc_get_property(point)->combining_class;
 }
 
-/// Sorts each run of marks by class. utf8proc's own function does so in
-/// quadratic time, which a long run makes felt.
+/// Sorts each run of marks by class. utf8proc's own function takes quadratic
+/// time, which is slow for a long run.
 static void orderMarks(std::vector<utf8proc_int32_t> &points) {
   for (size_t at = 0; at < points.size();) {
     size_t end = at;
@@ -130,7 +130,7 @@ std::string normalize(std::string_view text, NormalForm form) {
   std::string result;
   result.reserve(text.size());
   for (size_t at = 0; at < text.size();) {
-    // ASCII stays, but the last of it may go together with what follows.
+    // ASCII stays, but its last character may combine with the next one.
     size_t end = at;
     while (end < text.size() && isAscii(end))
       ++end;
@@ -159,7 +159,7 @@ std::string lowercase(std::string_view text) {
   result.reserve(text.size());
   for (size_t at = 0; at < text.size();) {
     char32_t character = takeCharacter(text, at);
-    if (character == U'\u0130') // the one that becomes two
+    if (character == U'\u0130') // the only one that becomes two
       result += "i\u0307";
     else
       appendCharacter(result, toLower(character));

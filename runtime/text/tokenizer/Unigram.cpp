@@ -1,8 +1,9 @@
-/// A token has a score, the logarithm of its probability; the best cut of a
-/// word is the one with the largest sum. Left to right, each place of the word
-/// keeps the best sum of a cut that ends there and the token that ends it:
-/// every token that begins at a place is tried on the way through the trie, so
-/// a word of n bytes takes O(n x longest token). A character that is no token
+/// A token has a score, the logarithm of its probability. The best cut of a
+/// word is the one with the largest sum. From left to right, each place of the
+/// word keeps the best sum of a cut that ends there, and the last token of that
+/// cut. Every token that begins at a place is tried on one way through the
+/// trie, so a word of n bytes takes O(n x longest token). A character that is
+/// no token counts as unknown, with a score below all others.
 /// counts as unknown, at a score below all others.
 #include "runtime/text/tokenizer/Unigram.h"
 
@@ -18,7 +19,7 @@ static constexpr double unknownPenalty = 10;
 
 struct UnigramModel::Best {
   double score = 0;
-  int32_t begin = -1; // of the token that ends here; -1: no cut does
+  int32_t begin = -1; // of the token that ends here; -1: no cut ends here
   int32_t id = -1;
 };
 
@@ -58,11 +59,11 @@ void UnigramModel::readScores(const JsonCursor &list) {
   tokens = Vocabulary::make(std::move(pieces), list);
 }
 
-/// What a byte costs at most, in units of effort, each time it is read.
+/// The most that a byte costs, in units of effort, each time it is read.
 static constexpr uint64_t workPerByte = 32;
 
-/// Tries every token that begins at `at`; an error where the character there is
-/// unknown and may not be.
+/// Tries every token that begins at `at`. An error if the character there is
+/// unknown and the model has no unknown token.
 Status UnigramModel::extend(std::string_view word, size_t at,
                             std::vector<Best> &best, Effort &effort) const {
   double score = best[at].score;
@@ -101,7 +102,7 @@ Status UnigramModel::encode(std::string_view word, std::vector<int32_t> &ids,
     if (Status status = extend(word, at, best, effort); !status.ok())
       return status;
   std::vector<std::string_view> parts; // from the last to the first
-  bool unknown = false;                // what the last part is
+  bool unknown = false;                // whether the last part is unknown
   for (size_t end = word.size(); end > 0;) {
     auto begin = static_cast<size_t>(best[end].begin);
     bool fuses = unknown;

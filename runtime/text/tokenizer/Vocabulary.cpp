@@ -4,7 +4,7 @@
 
 namespace cria {
 
-/// Ten times what a vocabulary of 256k tokens has.
+/// Ten times the nodes of a vocabulary of 256k tokens.
 static constexpr size_t maxNodes = 8u << 20;
 
 Vocabulary Vocabulary::read(const JsonCursor &vocab) {
@@ -46,8 +46,9 @@ Vocabulary Vocabulary::make(std::vector<std::pair<std::string, int32_t>> tokens,
   return vocabulary;
 }
 
-/// Builds the trie, breadth first: the tokens that begin as a node says are a
-/// range of the sorted ones, and its children part that range.
+/// Builds the trie, breadth first. The tokens that begin with the text of a
+/// node are a range of the sorted tokens. The ranges of its children divide
+/// that range.
 bool Vocabulary::index() {
   struct Range {
     size_t begin, end;

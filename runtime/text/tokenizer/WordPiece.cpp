@@ -21,11 +21,11 @@ WordPieceModel::read(const JsonCursor &model) {
   return pieces;
 }
 
-/// What a byte costs at most, in units of effort, each time it is read.
+/// The most that a byte costs, in units of effort, each time it is read.
 static constexpr uint64_t workPerByte = 32;
 
-/// The id of the longest token at `at`, which moves past it; -1: none. `read`
-/// is set to the number of bytes read.
+/// The id of the longest token at `at`, or -1. Moves `at` past the token and
+/// sets `read` to the number of bytes read.
 int32_t WordPieceModel::longest(std::string_view word, size_t &at,
                                 size_t &read) const {
   int32_t id = -1;
