@@ -53,41 +53,40 @@ typedef struct CriaHost {
    * and the call returns when all are done. Not reentrant. */
   void (*parallel_for)(const struct CriaHost *host, CriaParallelBody body,
                        void *context, int64_t count);
-  /* Entries call it before each kernel with the kernel's number in the
-   * manifest's "kernels": the kernel before has ended then. */
+  /* Entries call it before each kernel, with the kernel's number in the
+   * manifest's "kernels". The kernel before it has then ended. */
   void (*enter)(const struct CriaHost *host, int64_t kernel);
-  /* Puts in the place of `count` values of `type`, a CRIA_SUM_*, their sums
-   * over all ranks, which call it in the same order. Code of one rank alone
-   * does not call it: then it may be null. */
+  /* Replaces `count` values of `type`, a CRIA_SUM_*, by their sums over all
+   * ranks. All ranks call it in the same order. Code for one rank does not call
+   * it; then it may be null. */
   void (*all_reduce)(const struct CriaHost *host, void *values, int64_t count,
                      int32_t type);
 } CriaHost;
 
-/* What is summed over ranks. */
+/* The types of values that are summed over ranks. */
 #define CRIA_SUM_F32 0
 
 /* An entry function: the forward pass of `tokens` tokens at positions
  * position, position + 1, ... The decode entry takes tokens = 1; the prefill
- * entry at most the manifest's "chunk". The encode entry, where there is one,
- * runs another text at position 0, also of at most "chunk" tokens, and leaves
- * in the caches what the others attend to.
+ * entry at most the manifest's "chunk". The encode entry, if there is one, runs
+ * the source text at position 0, also of at most "chunk" tokens, and leaves in
+ * the caches what the other entries attend to.
  *
  *   ids     (tokens), each in [0, vocab)
- *   logits  (tokens - first_logit, columns) f32, where there are as many
- *           columns as ids, or where ranks share the vocabulary this rank's
- *           part of them: those of tokens first_logit and later; first_logit
- *           may equal tokens, then nothing is written. The decode entry takes
- *           first_logit = 0, the encode entry writes none
+ *   logits  (tokens - first_logit, columns) f32: the logits of tokens
+ *           first_logit and later. There are as many columns as ids; if ranks
+ *           share the vocabulary, only this rank's part of them. first_logit
+ *           may equal tokens: then nothing is written. The decode entry takes
+ *           first_logit = 0, the encode entry writes no logits
  *   hidden  (tokens - first_hidden, hidden) f32: the hidden states of tokens
- *           first_hidden and later; first_hidden may equal tokens, then nothing
- *           is written. Only the prefill entry writes any, and only where the
- *           manifest's "model" has "hidden"
+ *           first_hidden and later. first_hidden may equal tokens: then nothing
+ *           is written. Only the prefill entry writes hidden states, and only
+ *           if the manifest's "model" has "hidden"
  *   source  the tokens of the text that was encoded; 0 without an encode entry
  *   caches  one pointer for each of the manifest's "caches", 64-byte aligned,
  *           updated in place
  *   arena   the "arena" bytes of scratch that the manifest has for this code,
- *           64-byte aligned; nothing
- *           in it outlives the call
+ *           64-byte aligned; nothing in it outlives the call
  *   slots   the manifest's "slots" pointers: every weight, layer after layer,
  *           aligned to its element, and the rope tables
  */
@@ -97,22 +96,22 @@ typedef void (*CriaEntry)(const int32_t *ids, int64_t tokens, int64_t position,
                           void *const *caches, void *arena,
                           const void *const *slots, const CriaHost *host);
 
-/* An entry function over paged caches, where the manifest has "batch". Position
- * p of a text lies in place p % page of page pages[p / page] of every cache.
- * The prefill entry takes the `rows` tokens of one text from positions[0] on,
- * at most "chunk". The batch entry takes at most "rows" tokens, each with a
- * position and pages of its own, no two at one place: each is put into its page
- * before any is attended to, and sees what its own text has up to its position.
- * The bits of a token do not depend on the tokens beside it.
+/* An entry function over paged caches, if the manifest has "batch". Position p
+ * of a text lies in place p % page of page pages[p / page] of every cache. The
+ * prefill entry takes `rows` tokens of one text from positions[0] on, at most
+ * "chunk". The batch entry takes at most "rows" tokens, each with a position
+ * and pages of its own, no two at one place. All tokens are put into their
+ * pages first; then each attends to its own text up to its position. The bits
+ * of a token's result do not depend on the other tokens.
  *
- *   positions  (rows); of prefill the first one alone is read
+ *   positions  (rows); the prefill entry reads only the first one
  *   pages      (rows, width) of batch, (width) of prefill: numbers of pages,
- *              "width" of them for a text. Those behind the page of its last
- *              position are not read
+ *              "width" of them for a text. The numbers after the page of the
+ *              text's last position are not read
  *   caches     one pointer to pages for each of the manifest's "caches", whose
- *              "bytes" are those of a page, 64-byte aligned. Also places behind
- *              a text's last position are read, though they do not count: they
- *              must hold finite numbers, such as zeros
+ *              "bytes" are those of a page, 64-byte aligned. Places after a
+ *              text's last position are read, but do not change the result:
+ *              they must hold finite numbers, such as zeros
  */
 typedef void (*CriaBatchEntry)(const int32_t *ids, int64_t rows,
                                const int32_t *positions, const int32_t *pages,
@@ -120,24 +119,26 @@ typedef void (*CriaBatchEntry)(const int32_t *ids, int64_t rows,
                                void *const *caches, void *arena,
                                const void *const *slots, const CriaHost *host);
 
-/* Code for CUDA: the manifest's "cuda" lists its images, exported data symbols
- * (PTX ends with a NUL), and for each entry the kernels to launch. All
- * parameters of a kernel are device addresses. A step's ids follow in memory of
- * their own, and its logits and hidden states are as those of a CriaEntry. */
+/* Code for CUDA: the manifest's "cuda" lists its images, which are exported
+ * data symbols (PTX ends with a NUL), and the kernels to launch for each entry.
+ * All parameters of a kernel are device addresses. The ids of a step have
+ * memory of their own; its logits and hidden states are those of a
+ * CriaEntry. */
 
-/* How an id is drawn from a row of logits; the same one on every device, for
- * all sums are sums of integers:
+/* How an id is drawn from a row of logits. Every device draws the same id,
+ * because all sums are sums of integers:
  *
- *   score   the logit; where the id was seen, over `penalty` where positive,
- *           times `penalty` where negative
+ *   score   the logit; if the id was seen, divided by `penalty` if positive,
+ *           multiplied by `penalty` if negative
  *   weight  2^(y + CRIA_WEIGHT_BITS) as an integer, where y = (score - best
  *           score) * scale and 2^y is computed in f32: `weigh` in Sampler.h
  *
- * Kept are the ids whose score is at least the top_k-th, then those of the
- * least number that hold top_p of the weight left; of equal scores all or none.
- * Then goes what weighs less than min_weight. Of what is left, with weights
- * that sum to S, the first id is drawn whose weight and those of lower ids sum
- * to more than random * S / 2^64. */
+ * First, the ids whose score is at least the top_k-th are kept. Of these, the
+ * fewest ids of the largest scores that hold top_p of the weight are kept; ids
+ * of equal score are all kept or all dropped. Then ids of a weight below
+ * min_weight are dropped. The weights of the ids that are left sum to S. Drawn
+ * is the first id whose weight, with the weights of lower ids, sums to more
+ * than random * S / 2^64. */
 #define CRIA_WEIGHT_BITS 38
 #define CRIA_MAX_VOCAB (1 << 24) /* so that S is below 2^63 */
 
@@ -158,10 +159,10 @@ typedef struct CriaSampling {
   int32_t greedy;      /* not 0: the lowest id of the best score */
 } CriaSampling;
 
-/* What the entry "sample" leaves. */
+/* The result of the entry "sample". */
 typedef struct CriaSampled {
   int32_t id;     /* drawn, or the lowest whose score is not finite */
-  int32_t broken; /* not 0: that one */
+  int32_t broken; /* not 0: the score of `id` is not finite */
   float logit;    /* of that id */
   int32_t zero;
 } CriaSampled;

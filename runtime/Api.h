@@ -27,13 +27,13 @@ cria_status report(cria_status code, std::string_view message,
 /// The first of `checks` that failed, or OK.
 Status first(std::initializer_list<Status> checks);
 
-/// INVALID_ARGUMENT saying that `what` is NULL, unless it is not.
+/// INVALID_ARGUMENT that names `what` if `pointer` is null.
 Status notNull(const void *pointer, const char *what);
-/// The same for the first of several that is.
+/// The same for several pointers: the error names the first null one.
 Status
 notNull(std::initializer_list<std::pair<const void *, const char *>> all);
 
-/// OUT_OF_RANGE where a number is above any that a model can have.
+/// OUT_OF_RANGE if a number is above any that a model can have.
 Status checkCount(size_t count, const char *what);
 
 /// How the `size` of a caller's struct relates to this library's; see the rules
@@ -43,7 +43,7 @@ enum class StructFit { Good, WrongSize, UnknownFields };
 /// The fit of the struct at `given`, of `size` bytes, to one of `known` bytes.
 StructFit structFit(const void *given, size_t size, size_t known,
                     size_t alignment);
-/// The same as a status: INVALID_ARGUMENT saying what is wrong with `what`.
+/// The same as a status: INVALID_ARGUMENT that says what is wrong with `what`.
 Status checkStruct(const void *given, size_t size, size_t known,
                    size_t alignment, const char *what);
 
@@ -97,12 +97,12 @@ inline void *copyOut(const void *data, size_t size) {
   if (!copy)
     throw std::bad_alloc();
   if (size)
-    memcpy(copy, data, size); // of nothing, there may be no address
+    memcpy(copy, data, size); // empty data may have no address
   return copy;
 }
 
-/// Gives `ids`, malloc'ed, and their number to the caller; or NULL, none and
-/// the status.
+/// Gives malloc'ed `ids` and their number to the caller; on an error NULL, 0
+/// and the status.
 inline Status copyIds(const Result<std::vector<int32_t>> &ids, int32_t **copy,
                       size_t *count) {
   *copy = nullptr;

@@ -21,21 +21,24 @@ class Artifact {
 public:
   /// Reads the file once and checks footer, format version, checksum, manifest,
   /// target and ELF object, in this order. Then it loads the code for CPUs,
-  /// which runs none of it, and takes the first that this CPU can run; that for
-  /// `cpu` where one is named. See cria_artifact_open for the codes. A CPU that
-  /// cannot run any is an error only where there is no code for anything else.
+  /// which runs none of it, and chooses the first code that this CPU can run;
+  /// the code for `cpu` if that is not empty. See cria_artifact_open for the
+  /// error codes. That this CPU can run no code is an error only if there is no
+  /// code for another device.
   static Result<std::shared_ptr<const Artifact>>
   open(const std::string &path, const std::string &cpu = "");
 
-  /// The same for an artifact in memory, which may be freed or changed after.
+  /// The same for an artifact in memory, which may be freed or changed
+  /// afterwards.
   static Result<std::shared_ptr<const Artifact>>
   openMemory(std::string_view bytes);
 
   /// The same for the file that `descriptor` is open for, which stays open.
   static Result<std::shared_ptr<const Artifact>> openDescriptor(int descriptor);
 
-  /// Reads the file and checks all but the target and the object, and loads no
-  /// code: for looking at artifacts, those for other machines as well.
+  /// Reads the file and checks everything except the target and the object;
+  /// loads no code. For looking at artifacts, including those for other
+  /// machines.
   static Result<std::shared_ptr<const Artifact>>
   inspect(const std::string &path);
 
@@ -53,18 +56,19 @@ public:
 
   /// Whether this machine's CPU can run some of the code for CPUs, or why not.
   const Status &cpuStatus() const { return cpu; }
-  /// The code for CPUs that is taken; null where there is none.
+  /// The chosen code for CPUs; null if there is none.
   const CpuCode *cpuCode() const { return chosen; }
-  /// The entry functions; null where the artifact was only inspected, or has
-  /// no code for the CPU.
+  /// The entry functions; null if the artifact was only inspected, or has no
+  /// code for the CPU.
   CriaEntry prefill() const { return prefillEntry; }
   CriaEntry decode() const { return decodeEntry; }
   CriaEntry encode() const { return encodeEntry; }
-  /// Those of an artifact with KV caches in pages, in place of the others.
+  /// The entry functions of an artifact with KV caches in pages, in place of
+  /// the others.
   CriaBatchEntry pagedPrefill() const { return pagedPrefillEntry; }
   CriaBatchEntry batch() const { return batchEntry; }
-  /// The bytes of `image`, as the object holds them; none where the artifact
-  /// was only inspected. PTX ends with a NUL, which is not part of it.
+  /// The bytes of `image` in the object; none if the artifact was only
+  /// inspected. PTX ends with a NUL, which is not part of them.
   Result<std::string_view> image(const cuda::Image &image) const;
 
 private:

@@ -20,22 +20,22 @@ namespace cria {
 
 class Sampler;
 
-/// A folder with a LoRA adapter, and what its own scale is multiplied by.
+/// A folder with a LoRA adapter, and a factor for the adapter's own scale.
 struct LoraSource {
   std::string folder;
   double scale = 1;
 };
 
-/// Told how many units of work are done of all, while weights are bound.
+/// Called while weights are bound, with the units of work done and the total.
 using Progress = std::function<void(uint64_t done, uint64_t total)>;
 
 /// Where a model's weights come from.
 struct WeightSource {
   std::optional<std::string> checkpoint; // a folder or a file
-  uint64_t seed = 0;                     // of random ones, without checkpoint
-  std::vector<LoraSource> loras = {};    // merged into them,
-  bool loraUnmerged = false;             // or, if so, kept apart from them
-  bool allowUnused = false;              // the checkpoint may have layers more
+  uint64_t seed = 0;                     // of random weights, if no checkpoint
+  std::vector<LoraSource> loras = {};    // merged into the weights,
+  bool loraUnmerged = false;             // or kept apart from them, if true
+  bool allowUnused = false;              // the checkpoint may have more layers
   std::string cache = {}; // a folder that keeps quantized weights, or ""
   Progress progress = {}; // called by the thread that binds; empty for none
   Log log = {};
@@ -45,8 +45,8 @@ struct WeightSource {
 struct Threads {
   Threads(int count = 0) : count(count) {}
 
-  int count; // 0: one a core
-  /// The caller's, in place of threads of the session's; null for none.
+  int count; // 0: one for each core
+  /// The caller's threads, in place of the session's own; null for none.
   cria_parallel_for run = nullptr;
   void *data = nullptr;
 };
@@ -60,21 +60,23 @@ struct Step {
   float *logits;      // (tokens - firstLogit, vocab)
   int64_t prompt = 0; // tokens of the text's prompt; see fillRopeRows
   int64_t source = 0; // tokens of the text that was encoded
-  /// (tokens, hidden), of the type of the manifest's embedding: what the ids,
-  /// then 0, 1, ..., are looked up in. No logits are wanted with it.
+  /// (tokens, hidden), of the type of the manifest's embedding. It replaces the
+  /// table in which ids are looked up; the ids are then 0, 1, ... No logits are
+  /// wanted with it.
   const std::byte *embeddings = nullptr;
-  /// Of a prompt or a feed of several ids, of which one alone may be left.
-  /// Counts where the KV caches are in pages: which entry runs an id depends
-  /// on the text then, not on how the text is cut.
+  /// Whether the ids belong to a prompt or to a feed of several ids, even if
+  /// only one of them is left. It matters if the KV caches are in pages: the
+  /// entry that runs an id then depends on the text, not on how the text is
+  /// cut.
   bool isOfPrompt = false;
-  /// Hidden states are wanted of the last so many tokens, in `hidden`:
-  /// (hiddenRows, hidden size). 0 where the artifact has none.
+  /// Hidden states of the last `hiddenRows` tokens go to `hidden`: (hiddenRows,
+  /// hidden size). 0 if the artifact has none.
   int64_t hiddenRows = 0;
   float *hidden = nullptr;
 
   int64_t firstHidden() const { return tokens - hiddenRows; }
-  /// Whether the decode entry does it, which always computes its row of
-  /// logits, and nothing else.
+  /// Whether the decode entry does the step. That entry always computes its row
+  /// of logits, and nothing else.
   bool isDecode() const {
     return tokens == 1 && firstLogit == 0 && hiddenRows == 0;
   }
@@ -91,24 +93,24 @@ struct PagedStep {
   const std::byte *embeddings = nullptr; // as in Step
 };
 
-/// A launch of a kernel, or a kernel function on the CPU.
+/// A launch of a kernel, or a call of a kernel function on the CPU.
 struct KernelTime {
   std::string_view kernel; // lives as long as the model
   std::chrono::steady_clock::time_point begin;
   double seconds;
 };
 
-/// LoRA adapters on a model's device: other values for the weights that
-/// compiled code keeps adapters in. Immutable; share it between sessions.
+/// LoRA adapters on a model's device: other values for the weights in which
+/// compiled code keeps adapters. Immutable; share it between sessions.
 class BoundLoras {
 public:
   explicit BoundLoras(uint64_t slots) : addresses(slots) {}
   virtual ~BoundLoras() = default;
 
-  /// Where the device has the weight of a slot; 0 where that is the model's.
+  /// The device's address of a slot's weight; 0 if the model's own is used.
   uint64_t find(uint64_t slot) const { return addresses[slot]; }
 
-  /// Puts the adapters into a table of pointers, one a slot, of the host's.
+  /// Puts the adapters into a table of host pointers, one for each slot.
   void replaceIn(std::vector<const void *> &slots) const {
     for (size_t slot = 0; slot < slots.size(); ++slot)
       if (addresses[slot])
@@ -128,29 +130,29 @@ class Backend {
 public:
   virtual ~Backend() = default;
 
-  /// Does `step` and returns when its logits and hidden states are there: a
-  /// decode or a prefill. What failed leaves the positions before the step as
+  /// Does `step`, a decode or a prefill, and returns when its logits and hidden
+  /// states are written. A step that fails leaves the positions before it as
   /// they were.
   virtual Status step(const Step &step) = 0;
 
-  /// The same with the logits of the last token alone, which stay on the
-  /// device: the id that `sampler` draws from them. `step.logits` is not used.
+  /// The same, but draws an id by `sampler` from the logits of the last token,
+  /// which stay on the device. `step.logits` is not used.
   virtual Result<int32_t> draw(const Step &step, Sampler &sampler) = 0;
 
-  /// Runs another text, of at most a chunk, for the steps that follow.
+  /// Runs a source text, of at most a chunk, for the steps that follow.
   virtual Status encode(const int32_t *ids, int64_t count) = 0;
 
-  /// From now on computes with `loras`, which must live until another call;
-  /// null: with those that the model was bound with. What failed changes
-  /// nothing.
+  /// From now on computes with `loras`, which must live until the next call;
+  /// null: with the adapters that the model was bound with. A call that fails
+  /// changes nothing.
   virtual Status use(const BoundLoras *loras) = 0;
 
   /// From now on appends the kernels of each step to `into`, which must live
-  /// until another call; null: no longer. UNAVAILABLE where the device cannot
-  /// tell.
+  /// until the next call; null: no longer. UNAVAILABLE if the device cannot
+  /// report kernels.
   virtual Status trace(std::vector<KernelTime> *into) = 0;
 
-  /// Copies `bytes` of KV cache `cache` from `begin` on, to and from the host.
+  /// Copies `bytes` of KV cache `cache`, from `begin` on, to or from the host.
   virtual Status readCache(size_t cache, uint64_t begin, std::byte *to,
                            uint64_t bytes) = 0;
   virtual Status writeCache(size_t cache, uint64_t begin, const std::byte *from,
@@ -171,11 +173,11 @@ public:
   /// The next token of as many sequences as there are rows.
   virtual Status decode(const PagedStep &step) = 0;
 
-  /// Makes all of a page zeros. What compiled code reads of a page behind the
-  /// end of a text must be numbers, whatever was there before.
+  /// Fills a page with zeros. Compiled code reads a page beyond the end of a
+  /// text, so there must be numbers, whatever was there before.
   virtual Status clearPage(int32_t page) = 0;
   virtual Status copyPage(int32_t from, int32_t to) = 0;
-  /// Copies `bytes` of a page of KV cache `cache`, from `begin` on, to and from
+  /// Copies `bytes` of a page of KV cache `cache`, from `begin` on, to or from
   /// the host.
   virtual Status readPage(size_t cache, int32_t page, uint64_t begin,
                           std::byte *to, uint64_t bytes) = 0;
@@ -201,23 +203,23 @@ public:
   virtual Result<std::unique_ptr<Backend>>
   newBackend(const Threads &threads) const = 0;
 
-  /// Puts adapters on the device, as they are kept apart from the weights.
+  /// Puts adapters on the device, apart from the weights.
   virtual Result<std::unique_ptr<const BoundLoras>>
   bindLoras(const std::vector<LoraSource> &loras) const = 0;
 
-  /// A backend with so many pages, all of them zeros. UNIMPLEMENTED on a device
-  /// that has no code for KV caches in pages.
+  /// A backend with `pages` pages, all zeros. UNIMPLEMENTED on a device that
+  /// has no code for KV caches in pages.
   virtual Result<std::unique_ptr<PagedBackend>>
   newPagedBackend(const Threads &threads, int64_t pages) const;
 
-  /// The pointers that compiled code for the CPU reads weights through, one a
-  /// slot; null on other devices.
+  /// The pointers through which compiled code for the CPU reads weights, one
+  /// for each slot; null on other devices.
   virtual const void *const *slots() const { return nullptr; }
 
   /// The device in words: "cpu", "NVIDIA H200, sm_90".
   virtual std::string device() const = 0;
 
-  /// DATA_LOSS once weights could not be read where they lie.
+  /// DATA_LOSS once mapped weights could not be read.
   virtual Status intact() const { return Status(); }
 
   uint64_t mappedBytes() const { return mapped; }

@@ -44,7 +44,7 @@ struct Binding {
   std::vector<std::string> warnings;    // conversions, extra tensors
   uint64_t mappedBytes = 0;             // weights used in place
   uint64_t copiedBytes = 0; // weights converted, moved or of adapters
-  uint64_t unaligned = 0;   // tensors moved for no other reason
+  uint64_t unaligned = 0;   // tensors moved only for their alignment
 
   /// FAILED_PRECONDITION with the first ten problems and their number, or the
   /// first ten extra layers.
@@ -61,8 +61,8 @@ Status unfit(const std::string &file, const std::vector<std::string> &problems);
 Binding matchWeights(const Manifest &manifest, const Checkpoint &checkpoint,
                      const Loras &loras = {}, bool allowUnused = false);
 
-/// Makes an alias of each source that is tied to one of the same bytes and
-/// type, and warns where the bytes differ. Reads both, if there are two.
+/// Makes an alias of each source that is tied to a source of the same bytes and
+/// type; warns if the bytes differ. Reads both, if there are two.
 Status shareTied(const Manifest &manifest, const Checkpoint &checkpoint,
                  const Loras &loras, Binding &binding);
 

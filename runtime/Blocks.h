@@ -1,5 +1,5 @@
-/// Block formats of weights, those of ggml bit for bit. A block is so many
-/// elements of one row, their scales before or after their integers:
+/// Block formats of weights, bit for bit those of ggml. A block has elements of
+/// one row; their scales lie before or after their integers:
 ///
 ///   Q8_0  32: f16 d, 32 x i8 q                              x = d q
 ///   Q4_0  32: f16 d, 16 x (q of i | q of i + 16 << 4)       x = d (q - 8)
@@ -21,10 +21,11 @@ namespace cria {
 void dequantize(const std::byte *from, DType type, float *to, uint64_t count);
 
 /// Writes `count` elements as blocks of Q8_0 or Q4_0, bit for bit as ggml's
-/// quantize_row_q8_0_ref and quantize_row_q4_0_ref do. Where those convert
-/// numbers that no integer holds: a scale whose reciprocal overflows f32, or
-/// that is not finite because an element is not, has integers that stand for 0.
-/// So such an element makes NaN of its block, and nothing else.
+/// quantize_row_q8_0_ref and quantize_row_q4_0_ref do. The result of these is
+/// undefined for a scale whose reciprocal overflows f32, and for one that is
+/// not finite because an element is not. Here such a block has integers that
+/// stand for 0. So an element that is not finite makes NaN of its block, and
+/// changes nothing else.
 void quantize(const float *from, std::byte *to, DType type, uint64_t count);
 
 } // namespace cria

@@ -1,5 +1,5 @@
-/// The files of a checkpoint, safetensors of a model folder, sharded or not, or
-/// GGUF: their headers, checked, and where each tensor lies.
+/// The files of a checkpoint: safetensors of a model folder, sharded or not, or
+/// GGUF. Their headers are checked, and the place of each tensor is known.
 #pragma once
 
 #include "runtime/Status.h"
@@ -21,9 +21,9 @@ public:
   };
 
   /// Opens model.safetensors of folder `path`, else the shards that
-  /// model.safetensors.index.json names; or the one file `path` itself. Of a
-  /// file.gguf tensors have the names of Hugging Face's checkpoints, and where
-  /// it is one part of several, they are those of all.
+  /// model.safetensors.index.json names; or the one file `path` itself. The
+  /// tensors of a file.gguf get the names of Hugging Face's checkpoints. If the
+  /// file is one part of several, all parts are opened.
   static Result<Checkpoint> open(const std::string &path);
 
   const std::string &path() const { return folder; }

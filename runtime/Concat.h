@@ -1,4 +1,4 @@
-/// Texts made of parts, as messages are.
+/// Texts made of parts, such as messages.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ public:
   TextPart(const char *text) : TextPart(std::string_view(text)) {}
   TextPart(const std::string &text) : TextPart(std::string_view(text)) {}
   TextPart(std::string_view text) : text(text.data()), value(text.size()) {}
-  /// A character is no number.
+  /// A character is not a number.
   TextPart(char) = delete;
   template <typename Number,
             typename = std::enable_if_t<std::is_integral_v<Number>>>

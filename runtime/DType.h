@@ -41,13 +41,13 @@ uint64_t alignmentOf(DType type);
 
 using Shape = std::vector<uint64_t>;
 
-/// The bytes of a tensor, rows one after the other; nothing where they
-/// overflow or a row ends within a block. Every size that comes from a file is
-/// computed here, or by `packedBytes`.
+/// The bytes of a tensor, rows one after the other; nothing if they overflow or
+/// a row ends within a block. Every size that comes from a file is computed
+/// here, or by `packedBytes`.
 std::optional<uint64_t> tensorBytes(const Shape &shape, DType type);
 
 /// The bytes of a tensor whose elements have `bits` bits, rounded up; nothing
-/// where they overflow.
+/// if they overflow.
 std::optional<uint64_t> packedBytes(const Shape &shape, uint64_t bits);
 
 /// "[4096, 11008]".

@@ -9,27 +9,27 @@
 
 namespace cria {
 
-/// Auto is the GPU where there is one and the artifact has code for it, else
-/// the CPU. Emulated is the emulated CUDA driver, which needs no GPU. The
-/// numbers are those of cria_device.
+/// Auto is the GPU if there is one and the artifact has code for it, else the
+/// CPU. Emulated is the emulated CUDA driver, which needs no GPU. The numbers
+/// are those of cria_device.
 enum class DeviceKind { Auto, Cpu, Cuda, Emulated };
 
 struct DeviceOptions {
   DeviceKind kind = DeviceKind::Auto;
-  /// Keep what the CUDA driver compiles on disk, for the next time.
+  /// Keep on disk what the CUDA driver compiles, for the next time.
   bool cache = true;
   /// Which GPU, as its driver counts them; none: the first that can be opened.
   std::optional<int> index = std::nullopt;
-  /// The processes that share the model, which outlive it; null: this one
-  /// alone.
+  /// The processes that share the model; must outlive the model. Null: only
+  /// this process.
   const CriaRanks *ranks = nullptr;
 };
 
-/// The device called `name`: auto, cpu, cuda or emulated, the last two maybe
-/// with an index: cuda:1.
+/// The device called `name`: auto, cpu, cuda or emulated. The last two may have
+/// an index: cuda:1.
 Result<DeviceOptions> deviceNamed(const std::string &name);
 
-/// NOT_FOUND: `index` is that of no device, of `count`.
+/// NOT_FOUND: there is no device `index` among `count`.
 Status noDevice(int index, int count);
 
 } // namespace cria

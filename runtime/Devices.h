@@ -16,11 +16,11 @@ struct DeviceInfo {
   int capability = 0;  // 90 for sm_90; 0 for the CPU
 };
 
-/// How many devices of `kind` there are. UNAVAILABLE where their driver is not,
+/// How many devices of `kind` there are. UNAVAILABLE if there is no driver,
 /// INVALID_ARGUMENT for Auto.
 Result<int> deviceCount(DeviceKind kind);
 
-/// What is known of device `index` of `kind`. NOT_FOUND where there is none.
+/// What is known of device `index` of `kind`. NOT_FOUND if there is none.
 Result<DeviceInfo> deviceInfo(DeviceKind kind, int index);
 
 } // namespace cria

@@ -23,7 +23,7 @@ public:
   File &operator=(File &&other) noexcept;
   ~File();
 
-  /// The bytes [offset, offset + size) into `data`.
+  /// Reads the bytes [offset, offset + size) into `data`.
   Status read(uint64_t offset, void *data, uint64_t size) const;
 
   uint64_t size() const { return bytes; }

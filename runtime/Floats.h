@@ -2,9 +2,9 @@
 /// nearest even where they narrow.
 ///
 /// A narrowing goes through f32. Rounding twice would be wrong in rare ties, so
-/// a double first becomes the f32 *rounded to odd*: truncated, its last bit set
-/// where anything was lost. f32 has more than two bits beyond f16 and bf16, so
-/// that bit keeps the second rounding on the right side of every tie.
+/// a double first becomes the f32 *rounded to odd*: truncated, with its last
+/// bit set if anything was lost. f32 has more than two bits beyond f16 and
+/// bf16, so that bit keeps the second rounding on the right side of every tie.
 #pragma once
 
 #include "runtime/DType.h"
@@ -90,13 +90,13 @@ inline float roundToOdd(double value) {
 }
 
 /// Converts `count` elements, whole blocks; source and target need no
-/// alignment. Any type may become a plain one, Q8_0 or Q4_0; from or to a block
-/// format it goes through f32.
+/// alignment. Any type may become a plain one, Q8_0 or Q4_0. Conversions from
+/// or to a block format go through f32.
 void convertElements(const std::byte *from, DType fromType, std::byte *to,
                      DType toType, uint64_t count);
 
 /// Whether every value of type `from` exists in type `to`. The values of a
-/// block format are those that `dequantize` makes of it.
+/// block format are the results of `dequantize`.
 bool isExact(DType from, DType to);
 
 } // namespace cria

@@ -1,5 +1,5 @@
-/// Reading JSON that nobody vouches for: bounded size, depth and number of
-/// values, no duplicate keys, and errors that name file, place and field.
+/// Reading untrusted JSON: bounded size, depth and number of values, no
+/// duplicate keys, and errors that name file, place and field.
 #pragma once
 
 #include "runtime/Status.h"
@@ -26,8 +26,8 @@ struct JsonLimits {
   int depth = 64;
 };
 
-/// Owns a value and destroys it without allocating: nlohmann::json copies what
-/// is nested into a list of its own, and a destructor cannot fail.
+/// Owns a value and destroys it without allocating. nlohmann::json's own
+/// destructor copies nested values into a list, and a destructor must not fail.
 class JsonDocument {
 public:
   JsonDocument() = default;
@@ -47,13 +47,12 @@ private:
   nlohmann::json value;
 };
 
-/// Takes the values of a document in the order of its text, where a
-/// JsonDocument is not what is wanted. Once `status` has an error, the parser
-/// stops.
+/// Takes the values of a document in the order of its text, for readers that
+/// need no JsonDocument. Once `status` has an error, the parser stops.
 class JsonSink {
 public:
   virtual ~JsonSink() = default;
-  /// A null, boolean, number or string. Of a number that is no 64-bit integer,
+  /// A null, boolean, number or string. If a number is no 64-bit integer,
   /// `spelling` is its text.
   virtual void scalar(nlohmann::json value, const std::string &spelling) = 0;
   virtual void open(bool object) = 0;
@@ -93,7 +92,7 @@ class JsonCursor {
 public:
   JsonCursor(const nlohmann::json &value, const std::string &file,
              Status &status);
-  // Not inline: readers are little but cursors that come and go.
+  // Not inline, to keep code small: readers copy and destroy many cursors.
   JsonCursor(const JsonCursor &);
   JsonCursor(JsonCursor &&) noexcept;
   JsonCursor &operator=(JsonCursor &&) noexcept;
@@ -101,12 +100,12 @@ public:
 
   /// The member `key`, which must be there.
   JsonCursor operator[](std::string_view key) const;
-  /// The member `key`, or nothing where it is absent or null.
+  /// The member `key`, or nothing if it is absent or null.
   std::optional<JsonCursor> find(std::string_view key) const;
   /// The elements of an array of at most `limit`.
   std::vector<JsonCursor> elements(size_t limit = SIZE_MAX) const;
-  /// The same, one at a time: their number, which is 0 after an error, and the
-  /// one at `index`, which must be below it.
+  /// The same, one at a time: the number of elements, 0 after an error, and the
+  /// element at `index`, which must be less than it.
   size_t count(size_t limit = SIZE_MAX) const;
   JsonCursor element(size_t index) const;
 
@@ -122,7 +121,8 @@ public:
             cria_status code = CRIA_INVALID_ARGUMENT) const;
   /// "FILE: 'field' what"
   std::string say(std::string_view what) const;
-  /// What is wrong with the value against what was expected, noted as above.
+  /// Notes an error with the value that was found and the one that was
+  /// expected.
   void expected(std::string_view what,
                 cria_status code = CRIA_INVALID_ARGUMENT) const;
   /// Whether no error has been noted at any cursor of this document.
@@ -141,7 +141,7 @@ private:
   Status *status;
 };
 
-/// Refuses a value that is well formed and means something not done here.
+/// Refuses a value that is well formed but not supported.
 void refuse(const JsonCursor &place, std::string_view expected);
 
 /// Refuses the members of `object` that are not among `keys`.

@@ -7,8 +7,8 @@
 
 namespace cria {
 
-/// The caller's function for lines of text; without one, nothing is said.
-/// Threads call it at once.
+/// The caller's function for lines of text; null for no output. Several threads
+/// may call it at once.
 struct Log {
   void (*write)(void *data, int32_t level, const char *text) = nullptr;
   void *data = nullptr;

@@ -5,9 +5,10 @@
 ///   base_model.model.MODULE.lora_B.weight  (out, r)
 ///
 /// add factor * B A to the weight MODULE.weight, (out, in), of the model:
-/// either to its elements, or apart from them. Then compiled code has weights
-/// of its own for A and B, MODULE.lora_A.weight and MODULE.lora_B.weight, of
-/// the rank that all adapters may have together.
+/// either to its elements, or apart from them. If apart, compiled code has
+/// weights of its own for A and B, MODULE.lora_A.weight and
+/// MODULE.lora_B.weight. Their rank is the most that all adapters together may
+/// have.
 #pragma once
 
 #include "runtime/Backend.h"
@@ -31,9 +32,9 @@ public:
   Loras() = default;
 
   /// Opens the adapters of `source` and checks that they fit the weights of
-  /// `manifest`; reads configs and headers, nothing else. FAILED_PRECONDITION:
-  /// targets that the model does not have, or of other shapes, or without room
-  /// for what is to be kept apart.
+  /// `manifest`; reads only configs and headers. FAILED_PRECONDITION: a target
+  /// is missing in the model or has another shape, or there is no room for
+  /// adapters that are kept apart.
   static Result<Loras> open(const WeightSource &source,
                             const Manifest &manifest);
 
@@ -45,11 +46,12 @@ public:
   /// Reads the matrices.
   Status read();
 
-  /// What is merged into the checkpoint's tensor `name`; null for nothing. To
-  /// be used after `read`, and as long as this lives.
+  /// The update to merge into the checkpoint's tensor `name`; null for none.
+  /// Call `read` before. Lives as long as this object.
   const LoraUpdate *find(const std::string &name) const;
 
-  /// What is kept apart in tensor `index` of `weight`, an adapter's; likewise.
+  /// The update that is kept apart in tensor `index` of `weight`, an adapter's
+  /// weight; with the same rules.
   const LoraUpdate *kept(const WeightSpec &weight, uint64_t index) const;
 
 private:
@@ -71,8 +73,8 @@ private:
   std::map<std::string, LoraUpdate> updates; // by the weight's name
 };
 
-/// Writes elements [begin, end) of `weight`, a matrix of adapters: that of
-/// `update`, which may be null, and zeros behind it. Does not throw.
+/// Writes elements [begin, end) of `weight`, a matrix of adapters: the elements
+/// of `update`, which may be null, then zeros. Does not throw.
 void fillAdapter(const WeightSpec &weight, const LoraUpdate *update,
                  std::byte *to, uint64_t begin, uint64_t end);
 

@@ -12,8 +12,8 @@ namespace cria {
 /// share it between sessions and threads.
 class LoraSet {
 public:
-  /// Reads the adapters of `sources`; none of them are zeros. See Loras::open
-  /// for errors.
+  /// Reads the adapters of `sources`; if there are none, they are zeros. See
+  /// Loras::open for errors.
   static Result<std::shared_ptr<const LoraSet>>
   load(std::shared_ptr<const Model> model,
        const std::vector<LoraSource> &sources) {
@@ -33,7 +33,7 @@ private:
       : owner(std::move(model)), loras(std::move(loras)) {}
 
   std::shared_ptr<const Model> owner;
-  std::unique_ptr<const BoundLoras> loras; // goes before the model
+  std::unique_ptr<const BoundLoras> loras; // destroyed before the model
 };
 
 } // namespace cria

@@ -23,7 +23,7 @@ public:
   uint64_t rows() const { return rowCount; }
   uint64_t columns() const { return columnCount; }
 
-  /// Zeros, once all room is made.
+  /// Allocates zeros, once all room is made.
   void allocate();
   /// Elements of A and B.
   float &ofA(uint64_t k, uint64_t column) {
@@ -42,7 +42,7 @@ public:
              uint64_t first, uint64_t count) const;
 
 private:
-  /// The rank as it is stored, to be taken four at a time.
+  /// The rank as it is stored: a multiple of four.
   uint64_t stride() const { return (ranks + 3) / 4 * 4; }
   void mergePart(const std::byte *from, DType fromType, std::byte *to,
                  DType type, uint64_t first, uint64_t count) const;

@@ -1,5 +1,5 @@
-/// What an artifact says of itself, checked: every number is in range, every
-/// slot is filled once, every size is the product of its shape.
+/// The manifest of an artifact, checked: every number is in range, every slot
+/// is filled once, every size is the product of its shape.
 #pragma once
 
 #include "runtime/DType.h"
@@ -32,18 +32,18 @@ struct WeightSpec {
   uint64_t slot;
   uint64_t firstRow = 0, sourceRows = 0; // of the tensors; 0: all they have
   uint64_t firstColumn = 0, sourceColumns = 0; // likewise
-  /// What a rank has of the tensors; `setRank` says which rows or columns.
+  /// The dimension that ranks split; `setRank` says which rows or columns.
   Split split = Split::None;
   bool adapter = false; // filled from LoRA adapters, not the checkpoint
-  /// Which of the manifest's weights, of the same shape, gives its tensor where
-  /// the checkpoint has none of the name, or the same one.
+  /// The index of another weight of the manifest, of the same shape. Its tensor
+  /// is used if the checkpoint has no tensor of this name, or an equal one.
   std::optional<size_t> tied = std::nullopt;
 
-  /// Takes the rows or columns that are rank `rank`'s of `ranks`. Once.
+  /// Selects the rows or columns of rank `rank` of `ranks`. Call it once.
   void setRank(uint64_t rank, uint64_t ranks);
   /// The shape of the checkpoint's tensors.
   Shape sourceShape() const;
-  /// Elements of such a tensor in front of the first that is used.
+  /// Elements of such a tensor before the first that is used.
   uint64_t firstElement() const;
   /// Calls `sink(first, count)` for stretches of such a tensor that together
   /// are the weight's elements [begin, end), in order.
@@ -69,9 +69,9 @@ struct WeightSpec {
 };
 
 /// Tables of cos and sin, (rows, inv_freq.size()) f32 each, in `slot` and
-/// `slot` + 1: cos(float(row) * inv_freq) * scale. With `original` they belong
-/// to a session: the frequencies are those of texts of at most so many tokens,
-/// and longer ones have others; see RopeTables.h.
+/// `slot` + 1: cos(float(row) * inv_freq) * scale. With `original` the tables
+/// belong to a session: the frequencies are for texts of at most `original`
+/// tokens, and longer texts have others; see RopeTables.h.
 struct RopeSpec {
   std::string symbol;
   uint64_t slot;
@@ -91,14 +91,14 @@ struct RopeSpec {
   }
 };
 
-/// A KV cache of a session; with a BatchSpec, a page of it.
+/// A KV cache of a session; with a BatchSpec, one page of it.
 struct CacheSpec {
   std::string symbol;
   uint64_t bytes;
   Shape shape;
   std::string type;
-  /// For each layer the rope table, a number of the manifest's `ropes`, by
-  /// which the rows were rotated, or -1. Empty where that is not known.
+  /// For each layer, the index in the manifest's `ropes` of the table that
+  /// rotated the rows, or -1. Empty if that is not known.
   std::vector<int64_t> ropes = {};
 };
 
@@ -109,12 +109,12 @@ struct BatchSpec {
   int64_t width = 0; // pages of a whole context
 };
 
-/// What became of a key of the config; see docs/config.md.
+/// What the compiler did with a key of the config; see docs/config.md.
 struct LedgerRow {
   std::string key, value, fate, note;
 };
 
-/// What the compiler counted, for floors.
+/// What the compiler counted, for floors of time.
 struct Costs {
   double decodeFlops = 0; // one token at depth 0, without the head
   uint64_t decodeWeightBytes = 0;
@@ -128,9 +128,9 @@ struct Costs {
 struct KernelCost {
   std::string kernel; // "layers_mlp_gate_up_decode"
   std::string path;   // "model.layers.*.mlp.gate_up"
-  /// The layer of its first run in a step, and from one run to the next.
+  /// The layer of its first run in a step, and the distance to the next run's.
   int64_t layer = 0, layerStep = 0;
-  /// Of a run: bytes of weights, and of the rows that a token looks up.
+  /// Bytes that a run reads: of weights, and of the rows that a token looks up.
   double weightBytes = 0, bytesPerToken = 0;
   double flopsPerToken = 0, flopsPerLogits = 0;
   struct Attention {
@@ -141,7 +141,7 @@ struct KernelCost {
   bool f32 = false; // computes on numbers of f32
 
   /// Bytes of weights and caches that a run reads in a step of `tokens` tokens
-  /// at `position`, and its operations, for so many rows of logits.
+  /// at `position` with `rows` rows of logits, and the operations of that run.
   double bytes(int64_t position, int64_t tokens, int64_t rows) const;
   double flops(int64_t position, int64_t tokens, int64_t rows) const;
   /// The path of the `run`-th run of a step, from 0.
@@ -151,8 +151,8 @@ struct KernelCost {
 /// Code for CPUs that have some features.
 struct CpuCode {
   std::string cpu;                     // LLVM's name
-  std::vector<std::string> features;   // that the code needs; LLVM's names
-  std::string prefill, decode, encode; // symbols; what is not there: ""
+  std::vector<std::string> features;   // features that it needs; LLVM's names
+  std::string prefill, decode, encode; // symbols; "" if it has none
   std::string batch;                   // in place of decode
   uint64_t arenaBytes = 0;
 };
@@ -163,8 +163,8 @@ struct Manifest {
   JsonDocument flags;
   std::string kind; // "cpu", "cuda" or both: "cpu,cuda"
   std::string arch, os;
-  JsonDocument config;           // null where the input was no config.json
-  std::vector<LedgerRow> ledger; // empty likewise
+  JsonDocument config;           // null if the input was no config.json
+  std::vector<LedgerRow> ledger; // empty in the same case
 
   /// Ranks that share the model: weights, caches and costs are a rank's.
   int64_t shards = 1;
@@ -176,11 +176,11 @@ struct Manifest {
   int64_t maxPositionEmbeddings = 0;
   std::string dtype; // "" where unknown
 
-  /// Whether tokens see those behind them: a text is one call from position 0.
+  /// Whether tokens see later tokens: then a text is one call from position 0.
   bool bidirectional = false;
   /// Whether a row for each position is added to the embeddings.
   bool learnedPositions = false;
-  /// Whether another text is encoded first, which the tokens attend to.
+  /// Whether a source text is encoded first, to which the tokens attend.
   bool encoder = false;
 
   std::vector<CpuCode> cpus;      // code for CPUs, the most capable first
@@ -189,15 +189,15 @@ struct Manifest {
   std::vector<WeightSpec> weights;
   std::vector<RopeSpec> ropes;
   std::vector<CacheSpec> caches;
-  std::optional<BatchSpec> batch; // where the caches are in pages
-  /// Which of `weights` the ids of a step are looked up in, and nothing else
-  /// reads where no logits are wanted; none where there is no such one.
+  std::optional<BatchSpec> batch; // if the caches are in pages
+  /// The index in `weights` of the table in which the ids of a step are looked
+  /// up, if nothing else reads it when no logits are wanted; else none.
   std::optional<size_t> embedding;
   std::vector<std::string> kernels;
   std::vector<KernelCost> kernelCosts; // empty where unknown
   Costs costs;
 
-  /// The same with the rows and columns of rank `rank`, below `shards`.
+  /// The manifest of rank `rank`, below `shards`, with its rows and columns.
   Manifest ofRank(int rank) const;
   /// Whether ranks share the vocabulary.
   bool sharesLogits() const { return logitColumns != vocabSize; }
@@ -205,27 +205,27 @@ struct Manifest {
   bool hasCpu() const { return !cpus.empty(); }
   /// Whether a text may be computed anew; see RopeSpec.
   bool recomputes() const;
-  /// All weights, those that share their bytes counted once.
+  /// Bytes of all weights; bytes that weights share count once.
   uint64_t weightBytes() const;
   /// The weight that `weight` is tied to, or itself.
   const WeightSpec &origin(const WeightSpec &weight) const {
     return weight.tied ? weights[*weight.tied] : weight;
   }
-  /// Whether `weight` has the bytes of another unless the checkpoint has a
-  /// tensor that differs: it is tied to one of the same type, all of it.
+  /// Whether `weight` has the bytes of another weight, unless the checkpoint
+  /// has a tensor that differs: it is tied to a whole weight of the same type.
   bool isShared(const WeightSpec &weight) const {
     return weight.tied && origin(weight).type == weight.type &&
            weight.split == Split::None;
   }
-  /// A row of the table that ids are looked up in; 0 without `embedding`.
+  /// The bytes of a row of the table of ids; 0 without `embedding`.
   uint64_t embeddingBytes() const;
-  /// Of one page of all caches, where they are in pages.
+  /// The bytes of one page of all caches, if they are in pages.
   uint64_t pageBytes() const;
-  /// Of cache `index` of a session.
+  /// The bytes of cache `index` of a session.
   uint64_t cacheBytes(size_t index) const;
-  /// Of all caches of a session.
+  /// The bytes of all caches of a session.
   uint64_t cacheBytes() const;
-  /// The scratch of a session, of the code that needs most.
+  /// The bytes of a session's scratch, for the code that needs most.
   uint64_t scratchBytes() const;
 };
 

@@ -19,7 +19,7 @@ public:
 
   /// The whole of `file`, read-only.
   static Result<Mapping> ofFile(const File &file);
-  /// `size` zeroed bytes, in huge pages where the system has them.
+  /// `size` zeroed bytes, in huge pages if the system has them.
   static Result<Mapping> zeroed(uint64_t size, const char *purpose);
 
   std::byte *data() const { return begin; }
@@ -35,8 +35,8 @@ private:
 void populate(const std::byte *data, uint64_t size);
 
 /// Says that few of the pages in [data, data + size), of a file, will be read.
-/// Else the system maps what is around a page that is read: 2 MiB where the
-/// file lies in such pieces in memory, also across an end of the range.
+/// Otherwise the system also maps the pages around a page that is read: 2 MiB
+/// if the file lies in such pieces in memory, even beyond an end of the range.
 void expectFewReads(const std::byte *data, uint64_t size);
 
 } // namespace cria

@@ -42,11 +42,12 @@ public:
   std::string device() const { return weights->device(); }
   /// Whether the host's CPU computes.
   bool onCpu() const { return device() == "cpu"; }
-  /// The pointers that compiled code for the CPU reads its weights and tables
-  /// through; null on other devices.
+  /// The pointers through which compiled code for the CPU reads its weights and
+  /// tables; null on other devices.
   const void *const *slots() const { return weights->slots(); }
 
-  /// What tells the model's weights from others; reads the files anew.
+  /// A number that tells the model's weights from others; reads the files
+  /// again.
   Result<uint64_t> fingerprint() const { return cria::fingerprint(source); }
 
   /// Lines for the user, without line ends.

@@ -11,8 +11,8 @@
 
 namespace cria {
 
-/// A compiled pattern, an automaton that takes a step for each byte of a name
-/// and each state that it may be in: no pattern backtracks.
+/// A compiled pattern: an automaton that takes one step for each byte of a name
+/// and each state that it may be in. No pattern backtracks.
 class ModulePattern {
 public:
   /// Compiles literals, classes, '.', \d, groups, '|', anchors and repetitions.
@@ -21,8 +21,8 @@ public:
   static Result<ModulePattern> compile(std::string_view pattern);
 
   /// Whether the pattern matches all of `module`, or all that follows one of
-  /// its dots: PEFT's (.*\.)?(PATTERN)$. Takes the states that it visits from
-  /// `budget`; INVALID_ARGUMENT where there are fewer.
+  /// its dots: PEFT's (.*\.)?(PATTERN)$. Takes the number of visited states
+  /// from `budget`; INVALID_ARGUMENT if that is too small.
   Result<bool> matches(std::string_view module, uint64_t &budget) const;
 
 private:

@@ -1,5 +1,5 @@
-/// The one way to write a file, of the compiler and of the runtime. Both
-/// compile it, so it includes the C and C++ libraries alone.
+/// The one way in which the compiler and the runtime write a file. Both compile
+/// this file, so it includes only the C and C++ libraries.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@ namespace cria {
 /// Why a file cannot be written.
 struct OutputError {
   std::string name;           // as the user gave it
-  const char *what = nullptr; // "cannot write"; null where nothing failed
+  const char *what = nullptr; // "cannot write"; null if nothing failed
   int code = 0;               // an errno
 
   /// "model.cria: cannot write: No space left on device"
@@ -49,9 +49,9 @@ public:
   bool failed() const { return problem.what; }
   const OutputError &error() const { return problem; }
 
-  /// The name that the bytes may have until commit() returns; empty where they
-  /// go straight to a device or descriptor. A program that a signal may end
-  /// removes this file then.
+  /// The name that the bytes may have until commit() returns; empty if they go
+  /// straight to a device or descriptor. A program that a signal may end must
+  /// remove this file then.
   const std::string &temporary() const { return aside; }
 
 private:

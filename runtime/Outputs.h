@@ -1,4 +1,4 @@
-/// The rows of logits and hidden states that a feed returns, and their way from
+/// The rows of logits and hidden states that a feed returns. Takes them from
 /// steps, which compute all rows from one on, to the caller's memory.
 #pragma once
 
@@ -9,11 +9,11 @@
 
 namespace cria {
 
-/// Rows of one output that are wanted: of no id, of the last or of all.
+/// Rows of one output that are wanted: of no id, of the last one or of all.
 struct WantedRows {
   cria_logits which = CRIA_LOGITS_NONE;
   float *to = nullptr; // (rows, width)
-  /// Where `count` is not 0, the ids at these indexes instead, which ascend.
+  /// If `count` is not 0, the ids at these indexes instead, in ascending order.
   const int64_t *indexes = nullptr;
   int64_t count = 0;
 
@@ -28,15 +28,15 @@ struct Outputs {
 /// Takes the rows of one output from the steps of a feed.
 class RowTaker {
 public:
-  /// Of a feed of `total` ids; a row has `width` numbers.
+  /// For a feed of `total` ids; a row has `width` numbers.
   RowTaker(const WantedRows &rows, int64_t total, int64_t width)
       : rows(rows), total(total), width(width) {}
 
-  /// The rows that a step of `tokens` ids, behind `done` others, computes: the
-  /// last so many. They go to `target()`.
+  /// The number of rows that a step of `tokens` ids, after `done` others, must
+  /// compute. They are its last rows and go to `target()`.
   int64_t begin(int64_t done, int64_t tokens);
   float *target() { return place; }
-  /// Takes what the step has computed.
+  /// Takes the rows that the step has computed.
   void end();
 
 private:

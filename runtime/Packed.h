@@ -1,11 +1,12 @@
 /// Weights that a checkpoint has in several tensors, as quantizers write them.
 ///
 ///   fp8   X.weight (N, K) F8_E4M3, with one of
-///         X.weight_scale_inv, X.weight_scale: a number, one a row, (N, 1) or
-///         (N), or one a block of 128 x 128, rounded up at the edges
-///   GPTQ  X.qweight (K / 8, N), X.qzeros (groups, N / 8), X.scales (groups,
-///   N), and
-///         X.g_idx (K), or none where groups follow one another
+///         X.weight_scale_inv, X.weight_scale: one number; one for each row,
+///         (N, 1) or (N); or one for each block of 128 x 128, rounded up at the
+///         edges
+///   GPTQ  X.qweight (K / 8, N), X.qzeros (groups, N / 8),
+///         X.scales (groups, N), and X.g_idx (K), or none if groups follow one
+///         another
 ///   AWQ   X.qweight (K, N / 8), X.qzeros and X.scales as above
 ///
 /// Their elements are computed in f32, then converted to the type that the

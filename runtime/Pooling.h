@@ -1,4 +1,4 @@
-/// One embedding of the hidden states of a text.
+/// One embedding made of the hidden states of a text.
 #pragma once
 
 #include "runtime/cria.h"
@@ -11,12 +11,12 @@ namespace cria {
 /// Pools the rows of a text as they come, chunk by chunk; sums in f64.
 class Pooling {
 public:
-  /// Of `total` tokens with rows of `width` numbers.
+  /// For `total` tokens with rows of `width` numbers.
   Pooling(cria_pooling kind, int64_t total, int64_t width)
       : kind(kind), total(total), sums(static_cast<size_t>(width)) {}
 
-  /// How many of the last rows of a step of `tokens` are wanted, behind `done`
-  /// others.
+  /// How many of the last rows are wanted of a step of `tokens` tokens that
+  /// comes after `done` others.
   int64_t rowsOf(int64_t done, int64_t tokens) const;
   /// Takes those rows.
   void add(const float *rows, int64_t count);

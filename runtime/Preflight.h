@@ -9,8 +9,8 @@
 
 namespace cria {
 
-/// Bytes of memory that a model and one session need to run at full speed; of
-/// a model that ranks share, those of one rank.
+/// Bytes of memory that a model and one session need to run at full speed; if
+/// ranks share the model, those of one rank.
 struct MemoryNeed {
   uint64_t weights = 0;
   uint64_t code = 0;    // the artifact
@@ -24,14 +24,14 @@ struct MemoryNeed {
 
 MemoryNeed memoryNeed(const Artifact &artifact);
 
-/// Whether `memory` bytes do for `positions`: RESOURCE_EXHAUSTED with what is
-/// needed and what there is.
+/// Whether `memory` bytes are enough for `positions`. RESOURCE_EXHAUSTED, with
+/// the bytes needed and available, if not.
 Status fitsMemory(const Artifact &artifact, int64_t positions, uint64_t memory);
 
-/// The binding in words, a line each: the problems, the warnings, the memory at
-/// `positions` positions, and the longest context that `memory` bytes hold. A
-/// model that does not fit there, or that ranks share, has a line more: how
-/// many ranks would do. The binding is that of a rank.
+/// The binding in words, one line each: the problems, the warnings, the memory
+/// for `positions` positions, and the longest context that fits `memory` bytes.
+/// If the model does not fit, or ranks share it, another line says how many
+/// ranks would do. The binding is that of one rank.
 std::string preflightReport(const Artifact &artifact, const Binding &binding,
                             const std::string &checkpoint, int64_t positions,
                             uint64_t memory);

@@ -13,12 +13,13 @@
 namespace cria {
 
 /// Fills `to` with elements [begin, end) of the tensor `name` for `seed`:
-///   u = (mix(seed + fnv1a64(name) + (i + 1) * 0x9E3779B97F4A7C15) >> 40) /
-///   2^24 (2u - 1) * 0.02 * sqrt(3), or 1 + (2u - 1) * 0.1 for a
-///   one-dimensional tensor whose name ends in "norm.weight",
+///   h = mix(seed + fnv1a64(name) + (i + 1) * 0x9E3779B97F4A7C15)
+///   u = (h >> 40) / 2^24
+///   x = (2u - 1) * 0.02 * sqrt(3), or 1 + (2u - 1) * 0.1 for a
+///       one-dimensional tensor whose name ends in "norm.weight",
 /// in f64, rounded once; mix is the finalizer of splitmix64, and sums are
-/// modulo 2^64. `to` is where element `begin` goes, aligned to its type, a
-/// plain one.
+/// modulo 2^64. `to` receives element `begin` first. `type` is a plain type,
+/// and `to` is aligned to it.
 void fillRandom(std::byte *to, DType type, const std::string &name,
                 const Shape &shape, uint64_t seed, uint64_t begin,
                 uint64_t end);
@@ -27,7 +28,7 @@ void fillRandom(std::byte *to, DType type, const std::string &name,
 struct RandomSource {
   const WeightSpec *weight;
   uint64_t slot;
-  std::string name; // of the tensor: of the weight's origin where it is tied
+  std::string name; // of the tensor; if tied, of the weight's origin
   /// The type in which elements are drawn before they are converted: that of
   /// the origin, or f32 for blocks.
   DType drawn;

@@ -14,8 +14,8 @@ namespace cria {
 /// element, converted to the weight's type, and adds adapters. `begin` is a
 /// multiple of mostBlockElements. Any number of threads may read at once.
 ///
-/// Read, not mapped: a page fault for every 4 KiB that is used once costs more,
-/// and a file that shrinks meanwhile is an error, not a signal.
+/// Files are read, not mapped: a page fault for every 4 KiB that is used once
+/// costs more, and a file that shrinks meanwhile is an error, not a signal.
 Status readWeight(const Checkpoint &checkpoint, const Binding::Source &source,
                   std::byte *to, uint64_t begin, uint64_t end);
 

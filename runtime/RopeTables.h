@@ -5,21 +5,20 @@
 
 namespace cria {
 
-/// The angle of a position, in f32 as the tables have it.
+/// The angle of a position, in f32 as in the tables.
 inline float ropeAngle(uint64_t position, float frequency) {
   return static_cast<float>(position) * frequency;
 }
 
-/// Computes the two tables of `rope`, rope.bytes() each, of a text that is not
-/// longer than rope.original where there is one.
+/// Computes the two tables of `rope`, rope.bytes() each, for a text that is not
+/// longer than rope.original, if that is set.
 void fillRope(const RopeSpec &rope, float *cosines, float *sines);
 
 /// Computes rows [first, last) of the tables for a text that began with
-/// `prompt` tokens: a row's frequencies are those of as many tokens, or of the
-/// row's own position and all before it, where that is more. So does generation
-/// with a cache in Hugging Face transformers, which computes them anew for the
-/// length of each forward pass. `cosines` and `sines` are where row `first`
-/// goes.
+/// `prompt` tokens. The frequencies of a row are those for a text of
+/// max(prompt, row + 1) tokens. Generation with a cache in Hugging Face
+/// transformers does the same: it computes the frequencies for the length of
+/// each forward pass. `cosines` and `sines` receive row `first` first.
 void fillRopeRows(const RopeSpec &rope, uint64_t prompt, uint64_t first,
                   uint64_t last, float *cosines, float *sines);
 

@@ -1,5 +1,5 @@
-/// One file of the safetensors format, by its exact rules: the header is read
-/// and checked whole, the tensors are left where they lie.
+/// One file of the safetensors format. The header is read and checked whole, by
+/// the format's exact rules; the tensors are not read.
 #pragma once
 
 #include "runtime/Status.h"

@@ -38,12 +38,13 @@ private:
   uint64_t state;
 };
 
-/// The weight of an id, 2^CRIA_WEIGHT_BITS of the best: see CriaSampling. Every
-/// device computes it with the same operations in the same order.
+/// The weight of an id; that of the best is 2^CRIA_WEIGHT_BITS. See
+/// CriaSampling. Every device computes it with the same operations in the same
+/// order.
 uint64_t weigh(float score, float best, float scale);
 
-/// The natural logarithms of the probabilities of `ids`, all of the vocabulary:
-/// log softmax of `logits` (vocab_size), in double.
+/// The natural logarithms of the probabilities of `ids` in the whole
+/// vocabulary: log softmax of `logits` (vocab_size), in double.
 void logProbabilities(const float *logits, int64_t vocabSize,
                       const int32_t *ids, size_t count, double *out);
 
@@ -56,32 +57,32 @@ public:
 
   int64_t vocabSize() const { return static_cast<int64_t>(scores.size()); }
 
-  /// Notes that `id`, of the prompt or drawn, is in the text. Others than the
-  /// model's are ignored.
+  /// Notes that `id`, of the prompt or drawn, is in the text. Ids that the
+  /// model does not have are ignored.
   void accept(int64_t id);
 
-  /// Adds `bias` to the logits of ids from now on, before all else; in place of
-  /// the biases before. INVALID_ARGUMENT: an id that is none, or a bias that is
-  /// not finite.
+  /// Adds `bias` to the logits of ids from now on, before everything else; it
+  /// replaces earlier biases. INVALID_ARGUMENT: an id that the model does not
+  /// have, or a bias that is not finite.
   Status setBias(const std::vector<std::pair<int32_t, float>> &bias);
 
-  /// Lets the ids alone be drawn whose bits are set, the lowest of each word
-  /// first, of (vocab_size + 31) / 32 words; all where there is no word.
-  /// INVALID_ARGUMENT where no id is left.
+  /// Lets only ids be drawn whose bits are set. `bits` has (vocab_size + 31) /
+  /// 32 words, the lowest id in the lowest bit; with no words, all ids may be
+  /// drawn. INVALID_ARGUMENT if no id is left.
   Status allow(const std::vector<uint32_t> &bits);
 
   /// Whether draws need the logits on the host: devices know no biases and no
   /// allowed ids.
   bool needsLogits() const { return !biases.empty() || !allowed.empty(); }
 
-  /// Whether the next id is that of the largest logit, whatever the text.
+  /// Whether the next id is the one of the largest logit, whatever the text.
   bool takesBest() const {
     return parameters.greedy && parameters.penalty == 1 && !needsLogits();
   }
 
   /// The next id for `logits` (vocab_size); the caller then accepts it. At
-  /// temperature 0 the largest logit, of equal ones that with the lowest id.
-  /// A logit that is not finite is CRIA_DATA_LOSS.
+  /// temperature 0, the id of the largest logit; if several are equal, the
+  /// lowest id. A logit that is not finite is CRIA_DATA_LOSS.
   Result<int32_t> sample(const float *logits);
 
   /// An id that may be drawn.
@@ -93,8 +94,9 @@ public:
   /// after every step, ascending, their probabilities adding up to 1.
   Result<std::vector<Choice>> distribution(const float *logits);
 
-  // For a device that draws by itself: what it needs of the next draw, the ids
-  // seen as bits (the lowest of each word first), and what its answer means.
+  // For a device that draws by itself: what it needs for the next draw, the
+  // seen ids as bits (the lowest id in the lowest bit), and the meaning of its
+  // answer.
   CriaSampling next();
   const std::vector<uint32_t> &seenBits() const { return seen; }
   Result<int32_t> verdict(const CriaSampled &sampled) const;
@@ -120,9 +122,9 @@ private:
   CriaSampling parameters; // all but the random number
   Random random;
   std::vector<float> scores;  // (vocab_size), after the penalty
-  std::vector<uint32_t> seen; // a bit an id
+  std::vector<uint32_t> seen; // one bit for each id
   std::vector<std::pair<int32_t, float>> biases;
-  std::vector<uint32_t> allowed;     // a bit an id; none: all
+  std::vector<uint32_t> allowed;     // one bit for each id; none: all
   std::vector<Candidate> candidates; // still in the race, ids ascending
 };
 

@@ -1,5 +1,5 @@
-/// A copy of a file in memory that nobody can change: neither another process,
-/// nor this one, nor whoever owns the file.
+/// A copy of a file in memory that nobody can change: not another process, not
+/// this process, not the owner of the file.
 #pragma once
 
 #include "runtime/File.h"
@@ -31,7 +31,7 @@ public:
   }
 
   /// A path to these bytes for the dynamic loader. No other memory of this
-  /// process has it while this object lives, and debuggers find the bytes
+  /// process has this path while this object lives. Debuggers find the bytes
   /// there, too. An error says why code cannot be loaded from memory here.
   Result<std::string> pathForLoader() const;
 

@@ -23,21 +23,21 @@ struct PhaseTime {
   int64_t tokens = 0;
 };
 
-/// Used by one thread at a time, all but `cancel`; sessions of one model run
-/// side by side, each on threads of its own.
+/// Used by one thread at a time, except `cancel`. Sessions of one model run in
+/// parallel, each on threads of its own.
 class Session {
 public:
   /// A session at position 0 that computes on `threads` of the CPU.
   static Result<std::unique_ptr<Session>>
   create(std::shared_ptr<const Model> model, const Threads &threads);
 
-  /// Appends `count` ids, and returns the logits after the ids that `outputs`
-  /// names, and the hidden states of those it names for these. Nothing is fed
-  /// where an id or the length is out of range, or where hidden states are
-  /// wanted and the artifact has none (FAILED_PRECONDITION). A cancelled feed
-  /// ends between two chunks, and so does one whose device failed: the position
-  /// counts what was fed. Where a text outgrows a rope that recomputes, all of
-  /// it is computed anew first.
+  /// Appends `count` ids. Returns the logits after the ids that `outputs` names
+  /// for logits, and the hidden states of the ids that it names for these.
+  /// Nothing is fed if an id or the length is out of range, or if hidden states
+  /// are wanted and the artifact has none (FAILED_PRECONDITION). A feed that is
+  /// cancelled, or whose device fails, ends between two chunks: the position
+  /// counts what was fed. If a text outgrows a rope that recomputes, all of the
+  /// text is computed anew first.
   Status feed(const int32_t *ids, int64_t count, const Outputs &outputs);
   Status feed(const int32_t *ids, int64_t count, cria_logits which,
               float *logits) {
@@ -49,52 +49,51 @@ public:
   Status embed(const int32_t *ids, int64_t count, cria_pooling kind,
                bool normalize, float *embedding);
 
-  /// Feeds `count` ids and draws the one that follows them. On a device that
-  /// can, the logits stay where they are.
+  /// Feeds `count` ids and draws the one that follows them. If the device can
+  /// draw, the logits stay there.
   Result<int32_t> draw(const int32_t *ids, int64_t count, Sampler &sampler);
 
-  /// Runs another text from its first id on, which the ids fed afterwards
-  /// attend to; the position is then 0. INVALID_ARGUMENT for a model without
-  /// encoder, OUT_OF_RANGE beyond a chunk or the context. Nothing is fed to a
-  /// model with an encoder before.
+  /// Runs a source text from its first id on; the ids fed afterwards attend to
+  /// it. The position is then 0. INVALID_ARGUMENT for a model without encoder,
+  /// OUT_OF_RANGE beyond a chunk or the context. A model with an encoder needs
+  /// this call before the first feed.
   Status encode(const int32_t *ids, int64_t count);
 
-  /// Appends `count` embeddings, (count, hidden) f32, in place of ids: what the
-  /// table of embeddings would hold for them, rounded to its type; a factor
-  /// that the model has for embeddings applies to them. There are no logits.
-  /// Nothing is fed where the length is out of range or a number is not finite
-  /// in that type.
+  /// Appends `count` embeddings, (count, hidden) f32, in place of ids. They are
+  /// rounded to the type of the table of embeddings. A factor that the model
+  /// has for embeddings applies to them. There are no logits. Nothing is fed if
+  /// the length is out of range or a number is not finite in that type.
   Status feedEmbeddings(const float *rows, int64_t count, int64_t hidden);
 
   /// Says that the text that begins at position 0 is a prompt of `count`
-  /// positions, fed in several calls; else the first feed is the prompt. Counts
-  /// for ropes that depend on its length.
+  /// positions, fed in several calls. Without this call, the first feed is the
+  /// prompt. It matters for ropes that depend on the prompt's length.
   Status expectPrompt(int64_t count);
 
-  /// From now on computes with `loras`, of the same model; null: with those
-  /// that the model was loaded with. What the caches hold stays.
+  /// From now on computes with `loras`, of the same model; null: with the
+  /// adapters that the model was loaded with. What the caches hold stays.
   Status setLoras(std::shared_ptr<const LoraSet> loras);
 
   /// See Backend.
   Status trace(std::vector<KernelTime> *into) { return backend->trace(into); }
 
-  /// FAILED_PRECONDITION where the artifact returns no hidden states.
+  /// FAILED_PRECONDITION if the artifact returns no hidden states.
   Status checkHidden() const;
-  /// What `feed` would say of these ids.
+  /// The error that `feed` would return for these ids.
   Status check(const int32_t *ids, int64_t count) const;
 
   /// Forgets the ids from `position` on.
   Status rewind(int64_t position);
 
-  /// Forgets the positions [begin, end); those behind move down. UNIMPLEMENTED
-  /// where rope does not allow it, unless there are none behind. What fails on
-  /// the device leaves the positions before `begin`.
+  /// Forgets the positions [begin, end); later positions move down.
+  /// UNIMPLEMENTED if later positions exist and rope does not allow it. An
+  /// error of the device leaves the positions before `begin`.
   Status drop(int64_t begin, int64_t end);
 
   /// The bytes that `save` writes now.
   uint64_t stateBytes() const;
-  /// Writes what the session holds to `state`, of `stateBytes()`.
-  /// UNIMPLEMENTED where a rope may have the text computed anew.
+  /// Writes what the session holds to `state`, of `stateBytes()`. UNIMPLEMENTED
+  /// if a rope may have the text computed anew.
   Status save(std::byte *state) const;
   /// Takes what a session with the same artifact and weights saved. Bad bytes
   /// change nothing; after a device's error the position is 0.
@@ -111,8 +110,8 @@ public:
     return backend->writeCache(index, 0, from, bytesOfCache(index));
   }
 
-  /// Ends the present feed, or the next, with CRIA_CANCELLED. Safe in signal
-  /// handlers.
+  /// Ends the current feed, or the next one, with CRIA_CANCELLED. Safe in
+  /// signal handlers.
   void cancel() { cancelled.store(true); }
   /// Forgets a cancel that came when there was nothing left to end.
   void resume() { cancelled.store(false); }
@@ -127,8 +126,7 @@ private:
   uint64_t bytesOfCache(size_t index) const {
     return shared->manifest().cacheBytes(index);
   }
-  /// What does a step, maybe the last of a feed; empty: the backend, and that
-  /// is all.
+  /// Does a step, maybe the last of a feed. Empty: only the backend does it.
   using StepBody = std::function<Status(const Step &, bool last)>;
   /// The ids, logits and embeddings of a step.
   using MakeStep = std::function<Step(int64_t done, int64_t tokens)>;
@@ -150,12 +148,13 @@ private:
 
   std::shared_ptr<const Model> shared;
   std::shared_ptr<const LoraSet> loraSet;
-  std::unique_ptr<Backend> backend; // goes before the model and the adapters
+  std::unique_ptr<Backend> backend; // destroyed before the model and the
+                                    // adapters
   int64_t fed = 0;
   int64_t prompt = 0;   // positions of the prompt at position 0
-  int64_t expected = 0; // what it will be; 0: the next feed there
+  int64_t expected = 0; // its length to come; 0: the next feed's
   int64_t source = 0;   // ids of the text that was encoded
-  History history;      // kept where a rope recomputes
+  History history;      // kept if a rope recomputes
   bool stale = false;   // the caches hold only some of the positions
   PhaseTime prefill, decode;
   std::atomic<bool> cancelled{false};

@@ -1,5 +1,5 @@
-/// The bytes of a session's state: a header, then of each KV cache the rows of
-/// the positions that are held.
+/// The bytes of a session's state: a header, then the rows of each KV cache for
+/// the positions that the session holds.
 #pragma once
 
 #include "runtime/Model.h"
@@ -21,8 +21,8 @@ struct SessionHeader {
   uint64_t weights;  // Model::fingerprint
   int64_t position = 0;
   int64_t prompt = 0, source = 0; // see Step
-  uint64_t bytes = 0;             // of the rows behind the header
-  uint64_t checksum = 0;          // of all bytes with 0 here
+  uint64_t bytes = 0;             // of the rows after the header
+  uint64_t checksum = 0;          // of all bytes, with 0 in this field
 };
 
 /// A stretch of a KV cache.
@@ -31,9 +31,9 @@ struct CacheRange {
   uint64_t begin, bytes;
 };
 
-/// Where the caches hold the first `positions` positions: rows of the last
-/// dimension but one, where that is the context, or else all of a cache; of
-/// caches in pages, the first pages.
+/// The parts of the caches that hold the first `positions` positions: rows of
+/// the last dimension but one if that is the context, else all of a cache; if
+/// caches are in pages, the first pages.
 std::vector<CacheRange> cacheRanges(const Manifest &manifest,
                                     int64_t positions);
 
@@ -43,11 +43,11 @@ uint64_t bytesOf(const std::vector<CacheRange> &ranges);
 /// Writes `header` and its checksum in front of the rows at `state`.
 void sealState(SessionHeader header, std::byte *state);
 
-/// The header of a state of no position, of a session of `model`.
+/// The header of a state without positions, for a session of `model`.
 Result<SessionHeader> headerOf(const Model &model);
 
-/// The header of the `size` bytes at `state`, checked against damage, against
-/// `expected`, of which the first three fields count, and against `manifest`.
+/// The header of the `size` bytes at `state`. Checks for damage, and compares
+/// with the first three fields of `expected` and with `manifest`.
 Result<SessionHeader> openState(const std::byte *state, uint64_t size,
                                 const SessionHeader &expected,
                                 const Manifest &manifest);

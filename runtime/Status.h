@@ -14,10 +14,10 @@
 namespace cria {
 
 /// A status code and, unless it is CRIA_OK, one line that names the file,
-/// tensor or field, what was expected and what was found. Messages quote files
-/// that nobody vouches for, so they are made printable here.
+/// tensor or field, what was expected and what was found. Messages quote
+/// untrusted files, so they are made printable here.
 ///
-/// As small as a pointer, which is null for CRIA_OK: most functions return one.
+/// As small as a pointer, because most functions return one: null for CRIA_OK.
 class [[nodiscard]] Status {
 public:
   Status() = default;

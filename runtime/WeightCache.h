@@ -27,8 +27,8 @@ namespace cria {
 
 class WeightCache {
 public:
-  /// The file in `folder` for the sources of `binding` that are quantized, read
-  /// or made. Nothing, and maybe a warning in `binding`, where there is none:
+  /// The file in `folder` with the quantized weights of `binding`, read or
+  /// made. Nothing, and maybe a warning in `binding`, if there is none:
   /// `folder` is empty, nothing is quantized, or adapters are merged.
   static std::optional<WeightCache> open(const std::string &folder,
                                          const Checkpoint &checkpoint,
@@ -36,8 +36,8 @@ public:
                                          const Progress &progress);
 
   const File &file() const { return blocks; }
-  /// Where the blocks of a slot begin in the file; nothing where it is not of
-  /// those that are quantized.
+  /// Where the blocks of a slot begin in the file; nothing if the slot's weight
+  /// is not quantized.
   std::optional<uint64_t> find(uint64_t slot) const;
 
 private:

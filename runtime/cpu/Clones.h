@@ -1,6 +1,7 @@
-/// A function so marked is compiled twice, for any CPU and for AVX-512, and the
-/// program takes the one for its CPU when it starts. Its loops must not change
-/// meaning with the width of vectors; floating-point contraction is off.
+/// Marks a function that is compiled twice, for any CPU and for AVX-512. The
+/// program takes the one for its CPU when it starts. The function's loops must
+/// not change meaning with the width of vectors; floating-point contraction is
+/// off.
 #pragma once
 
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)

@@ -8,17 +8,17 @@
 
 namespace cria {
 
-/// How many cores this process may run on, or fewer where a quota of its
-/// control groups gives it less time than they have; at least 1.
+/// The number of cores that this process may run on, or fewer if a quota of its
+/// control groups gives it less time; at least 1.
 int coreCount();
 
-/// Runs `body` over [0, count) in one contiguous range a core and returns when
-/// all are done. For work at bind, where starting threads costs nothing;
-/// sessions have a Pool. `body` must not throw.
+/// Runs `body` over [0, count), one contiguous range for each core, and returns
+/// when all are done. For work while weights are bound, where starting threads
+/// costs little; sessions have a Pool. `body` must not throw.
 void onAllCores(int64_t count,
                 const std::function<void(int64_t begin, int64_t end)> &body);
 
-/// The same for a body that may fail: an error of one of the ranges.
+/// The same for a body that may fail. Returns an error of one of the ranges.
 Status
 tryOnAllCores(int64_t count,
               const std::function<Status(int64_t begin, int64_t end)> &body);

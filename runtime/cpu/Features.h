@@ -1,5 +1,5 @@
-/// The features of this CPU, as the CPU and the operating system report them;
-/// the system must save the registers.
+/// The features of this CPU, if both the CPU and the operating system report
+/// them: the system must save the registers.
 #pragma once
 
 #include <string>
@@ -10,13 +10,13 @@ namespace cria {
 /// The architecture this runtime was built for: "x86_64".
 const char *hostArch();
 
-/// Those of `needed` (LLVM's names: "avx512bf16") that this machine lacks or
-/// this runtime does not know.
+/// The features in `needed` (LLVM's names: "avx512bf16") that this machine
+/// lacks or this runtime does not know.
 std::vector<std::string>
 missingCpuFeatures(const std::vector<std::string> &needed);
 
-/// Asks the system for the AMX tile registers where `needed` names an AMX
-/// feature, for this process and its threads to come. False where refused.
+/// Asks the system for the AMX tile registers, for this process and its later
+/// threads, if `needed` names an AMX feature. False if the system refuses.
 bool permitTiles(const std::vector<std::string> &needed);
 
 /// The name of the CPU model, or "unknown".

@@ -1,5 +1,5 @@
-/// A model on the CPU: weights used where they lie in mapped files wherever
-/// type and alignment allow.
+/// A model on the CPU: weights are used in place in mapped files if type and
+/// alignment allow it.
 #pragma once
 
 #include "runtime/Artifact.h"

@@ -4,19 +4,19 @@
 /// iterations: a thread that streams through one stretch of memory reads
 /// fastest. A decode step has a hundred loops of some ten microseconds, so
 /// entering one must cost well under a microsecond: workers wait for the next
-/// by spinning. They spin for 100 microseconds, then sleep in the kernel
+/// loop by spinning. They spin for 100 microseconds, then sleep in the kernel
 /// (futex), and so does the caller that waits for a worker.
 ///
-/// Where a core is busy with other work its thread comes late. So a thread's
-/// range is cut into a few pieces, still taken in order, each claimed before it
-/// is run; a thread that is done claims what others have not begun, from the
-/// far end.
+/// If a core is busy with other work, its thread comes late. So a thread's
+/// range is cut into a few pieces, still taken in order. Each piece is claimed
+/// before it is run. A thread that is done claims pieces that others have not
+/// begun, from the far end.
 ///
-/// A pool may be made of threads that the caller lends: then it has no workers,
+/// A pool may be made of threads that the caller lends. Then it has no workers,
 /// and the caller's function runs the pieces.
 ///
-/// Workers block signals: those sent to the process go to a thread of the
-/// application, which knows what to do about them.
+/// Workers block signals. Signals that are sent to the process go to a thread
+/// of the application, which can handle them.
 #pragma once
 
 #include "runtime/Abi.h"
@@ -36,14 +36,14 @@ namespace cria {
 class Pool {
 public:
   /// A pool in which `threads` threads, the caller among them, share the work;
-  /// fewer where the system gives fewer. With 1, loops run in the caller. The
+  /// fewer if the system gives fewer. With 1, loops run in the caller. The
   /// threads may be the caller's.
   explicit Pool(const Threads &threads);
   ~Pool();
   Pool(const Pool &) = delete;
   Pool &operator=(const Pool &) = delete;
 
-  /// Runs `body` over [0, count), one range a thread.
+  /// Runs `body` over [0, count), one range for each thread.
   void run(CriaParallelBody body, void *context, int64_t count);
 
   int threads() const { return static_cast<int>(pieces / piecesPerThread); }
@@ -58,8 +58,8 @@ public:
     this->listener = std::move(listener);
   }
 
-  /// From now on `ranks`, which outlive the pool, sum what compiled code has
-  /// all of them sum.
+  /// From now on `ranks` computes the sums over ranks that compiled code asks
+  /// for; it must outlive the pool.
   void setRanks(const CriaRanks *shared) { ranks = shared; }
 
   /// The pool as compiled code sees it.
@@ -94,7 +94,7 @@ private:
   std::atomic<uint32_t> callerSleeps{0};
   std::unique_ptr<std::atomic<uint32_t>[]> open; // a piece's loop, 0: claimed
   std::vector<std::thread> workers;
-  Threads lent;       // `run` is null where the workers are the pool's own
+  Threads lent;       // `run` is null if the workers are the pool's own
   int64_t missed = 0; // pieces of the first loop that the caller left out
   std::function<void(int64_t)> listener;
   const CriaRanks *ranks = nullptr;

@@ -11,11 +11,11 @@ struct Part {
   Header header;
 };
 
-/// Whether `path` is to be read as GGUF: its name ends in ".gguf".
+/// Whether `path` names a GGUF file: it ends in ".gguf".
 bool isGguf(const std::string &path);
 
-/// Opens `path`. Where it is a part of several (model-00002-of-00003.gguf),
-/// whichever, opens them all, in order. The first has the metadata.
+/// Opens `path`. If it is a part of several (model-00002-of-00003.gguf), no
+/// matter which, opens them all, in order. The first has the metadata.
 Result<std::vector<Part>> openFiles(const std::string &path);
 
 } // namespace cria::gguf

@@ -1,5 +1,5 @@
-/// The header of a GGUF file, versions 2 and 3: metadata and tensor infos,
-/// read and checked whole; the tensors are left where they lie.
+/// The header of a GGUF file, versions 2 and 3: metadata and tensor infos, read
+/// and checked whole; the tensors are not read.
 #pragma once
 
 #include "runtime/File.h"
@@ -40,10 +40,10 @@ public:
         std::string_view payload)
       : type(type), element(element), count(count), payload(payload) {}
 
-  /// Of any type of integers; nothing beyond int64_t.
+  /// From any type of integers; nothing if it does not fit int64_t.
   std::optional<int64_t> integer() const;
-  /// Of a float, or of an integer. An F32 is the shortest decimal number that
-  /// rounds to it: 1e-05, and not 9.99999974737875e-06.
+  /// From a float or an integer. An F32 becomes the shortest decimal number
+  /// that rounds to it: 1e-05, and not 9.99999974737875e-06.
   std::optional<double> number() const;
   std::optional<bool> boolean() const;
   std::optional<std::string_view> text() const;
@@ -62,7 +62,7 @@ public:
 private:
   Value at(uint64_t index) const;
 
-  ValueType type, element; // `element` is `type` but for arrays
+  ValueType type, element; // `element` is `type` except for arrays
   uint64_t count;
   std::string_view payload; // without the lengths of a string and an array
 };

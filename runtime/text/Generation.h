@@ -14,9 +14,8 @@
 
 namespace cria {
 
-/// The defaults of generation. As in transformers, top_k is 50 where a file
-/// does not name it, and nothing but the penalty counts unless do_sample is
-/// true.
+/// The defaults of generation. As in transformers, top_k is 50 if a file does
+/// not name it, and only the penalty counts unless do_sample is true.
 struct Generation {
   bool sample = false;
   SamplerOptions options; // for when there is sampling

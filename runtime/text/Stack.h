@@ -21,10 +21,10 @@ inline constexpr size_t stackFactor = 1;
 inline constexpr size_t stackFactor = 1;
 #endif
 
-/// CRIA_RESOURCE_EXHAUSTED where the calling thread has less than `needed`
-/// bytes of stack left, in a build with larger frames `stackFactor` times as
-/// many. A stack that the C library does not know, such as that of a coroutine,
-/// passes.
+/// CRIA_RESOURCE_EXHAUSTED if the calling thread has less than `needed` bytes
+/// of stack left; a build with larger frames needs `stackFactor` times as many.
+/// Passes if the C library does not know the stack, such as that of a
+/// coroutine.
 Status checkStack(size_t needed);
 
 } // namespace cria

@@ -29,7 +29,7 @@ public:
   Evaluator(Budget &budget, Value::Dict variables)
       : budget(budget), variables(std::move(variables)), scopes(1) {}
 
-  /// The text, empty where the budget has an error.
+  /// The text; empty if the budget has an error.
   Text render(const std::vector<Statement> &statements);
 
   Budget &budget;
@@ -38,9 +38,9 @@ public:
   Value fail(const std::string &message,
              cria_status code = CRIA_INVALID_ARGUMENT);
   Value call(const Value &function, const Arguments &arguments);
-  /// Calls `builtin`, which may call others so in turn.
+  /// Calls `builtin`, which may itself use this function.
   Value apply(Builtin builtin, const Arguments &arguments);
-  /// The attribute or member `name`, as "value.name" has it.
+  /// The attribute or member `name`: "value.name".
   Value attribute(const Value &value, const std::string &name);
   /// "value[index]".
   Value item(const Value &value, const Value &index);
@@ -50,7 +50,7 @@ private:
   /// The names are those of the template, which outlives its rendering.
   using Scope = std::map<std::string_view, Value>;
   enum class Flow { Next, Break, Continue };
-  /// Counts how deep the evaluator is inside itself; too deep is an error.
+  /// Counts how deeply the evaluator recurses; too deep is an error.
   struct Nested {
     explicit Nested(Evaluator &evaluator);
     ~Nested() { --depth; }
@@ -93,7 +93,7 @@ private:
   int depth = 0;
 };
 
-/// What a template can call by name; nullptr where there is no such thing.
+/// The functions that a template can call by name; nullptr if there is none.
 Builtin findFilter(std::string_view name);
 Builtin findStringFilter(std::string_view name);
 Builtin findTest(std::string_view name);

@@ -15,7 +15,7 @@ namespace cria::chat {
 inline constexpr size_t maxArguments = 255;
 
 /// Walks through the tokens of a template. The first error is kept; after it,
-/// the end of the template is all there is to see.
+/// only the end of the template is seen.
 class ExpressionParser {
 public:
   explicit ExpressionParser(std::vector<Token> tokens)

@@ -31,7 +31,7 @@ struct Token {
 };
 
 /// Cuts a template as Jinja does with trim_blocks and lstrip_blocks: no line
-/// break after a block, no blanks before one that begins its line.
+/// break after a block, no white space before a block that begins its line.
 Result<std::vector<Token>> tokenize(std::string_view source);
 
 } // namespace cria::chat

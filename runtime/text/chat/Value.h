@@ -24,7 +24,7 @@ class Value;
 /// What a template calls: a filter, a test, a method or a function.
 using Builtin = Value (*)(Evaluator &, const Arguments &);
 
-/// Integers are exact up to here. An integer beyond is an error.
+/// Integers are exact up to 127 bits. A larger integer is an error.
 __extension__ typedef __int128 Integer;
 
 /// The budget of one rendering. A unit is about a byte that is allocated or
@@ -85,7 +85,7 @@ public:
   /// The one thing a template may change.
   static Value newNamespace(Dict members, Budget &budget);
   static Value loop(Loop turn, Budget &budget);
-  /// `function` as a method of `self`; a function where that is undefined.
+  /// `function` as a method of `self`; as a function if `self` is undefined.
   static Value method(Builtin function, Value self, Budget &budget);
   static Value macro(const Statement *definition);
 
@@ -131,8 +131,8 @@ private:
 };
 
 /// Keys, which are strings, and their values, in the order in which the keys
-/// came. Keys are found by a binary search in their sorted order: whoever
-/// writes a template could choose keys that collide in a hash table.
+/// came. Keys are found by a binary search in their sorted order: the author of
+/// a template could choose keys that collide in a hash table.
 class Value::Dict {
 public:
   struct Member {
@@ -141,7 +141,7 @@ public:
 
   Dict() = default;
   /// A key that comes twice keeps its first place and has its last value;
-  /// `twice`, where it is given, receives that key.
+  /// `twice`, if it is not null, receives that key.
   Dict(std::vector<Member> given, Budget &budget, Value *twice = nullptr);
 
   /// The value of `key`, or nullptr.
@@ -175,19 +175,19 @@ struct Value::Loop {
   Value before, after; // undefined at the ends
 };
 
-/// Python's ==. Spends what it reads.
+/// Python's ==. Spends as much as it reads.
 bool equal(const Value &a, const Value &b, Budget &budget);
-/// Python's <; an error where the two do not compare.
+/// Python's <; an error if the two do not compare.
 bool less(const Value &a, const Value &b, Budget &budget);
 /// Whether `value` is in `container`, as Python's `in`.
 bool contains(const Value &container, const Value &value, Budget &budget);
 
-/// A text that grows, and spends each byte before it makes it.
+/// A text that grows. It pays for each byte before it adds the byte.
 class Writer {
 public:
   explicit Writer(Budget &budget) : budget(budget) {}
 
-  /// What the template wrote of `part` counts as `origin`'s.
+  /// The bytes of `part` that the template wrote become `origin`'s.
   void add(TextView part) {
     bool isTemplates = part.isTemplates() && origin == Origin::Template;
     if (budget.spend(part.size() * (isTemplates ? 1 : 2)))
@@ -210,8 +210,8 @@ Text print(const Value &value, Budget &budget);
 void represent(const Value &value, Writer &writer);
 std::string printInteger(Integer value);
 
-/// The integer that `text` spells, a sign and digits; nothing where it spells
-/// none. One that has too many digits sets `tooLarge`.
+/// The integer that `text` spells, a sign and digits; nothing if it spells
+/// none. A number with too many digits sets `tooLarge`.
 std::optional<Integer> parseInteger(std::string_view text, bool &tooLarge);
 
 /// How Python's json.dumps writes.
@@ -223,8 +223,7 @@ struct JsonStyle {
 };
 Text dump(const Value &value, const JsonStyle &style, Budget &budget);
 
-/// The value of a JSON document that nobody vouches for; errors begin with
-/// `name`.
+/// The value of an untrusted JSON document; errors begin with `name`.
 Result<Value> readValue(std::string_view json, const std::string &name,
                         Budget &budget);
 
@@ -235,7 +234,7 @@ Value::List iterate(const Value &value, Budget &budget);
 /// Where the characters of `text` begin, and where the last one ends.
 std::vector<uint32_t> characterBounds(std::string_view text, Budget &budget);
 
-/// What Python's str.isspace() takes for white space.
+/// The characters that Python's str.isspace() counts as white space.
 bool isPythonSpace(char32_t character);
 
 } // namespace cria::chat

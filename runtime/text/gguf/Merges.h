@@ -1,4 +1,4 @@
-/// The merges of a tokenizer of SentencePiece's kind, which has scores instead.
+/// The merges of a tokenizer like SentencePiece's, which has scores instead.
 #pragma once
 
 #include "runtime/text/gguf/Tokens.h"
@@ -7,8 +7,8 @@
 
 namespace cria::gguf {
 
-/// All pairs of tokens that together are a token, in the order of its scores,
-/// the highest first; as transformers makes them of a SentencePiece model.
+/// All pairs of tokens that together form a token, by the score of that token,
+/// the highest first; as transformers makes them from a SentencePiece model.
 nlohmann::json mergesOfScores(TextReader &reader, const Tokens &tokens);
 
 } // namespace cria::gguf

@@ -15,7 +15,7 @@ enum class TokenKind {
   Byte
 };
 
-/// Reads keys of a header. After an error all reads give what is absent.
+/// Reads keys of a header. After an error, all reads return the fallback.
 class TextReader {
 public:
   TextReader(const Header &header, const std::string &path)
@@ -25,7 +25,7 @@ public:
   const Value *find(const std::string &key) const { return header.find(key); }
   std::string text(const std::string &key, const std::string &fallback);
   bool flag(const std::string &key, bool fallback);
-  /// The id of a token; nothing where the key is absent.
+  /// The id of a token; nothing if the key is absent.
   std::optional<int64_t> id(const std::string &key);
 
   void fail(const std::string &what, cria_status code = CRIA_INVALID_ARGUMENT);

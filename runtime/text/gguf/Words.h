@@ -14,9 +14,9 @@ struct Words {
   /// What the words match, one expression after another; empty for GPT-2's.
   std::vector<const char *> expressions;
   bool singleDigits;  // digits are words
-  bool composes;      // texts are brought to NFC
-  bool ignoresMerges; // a word that is a token is one, whatever the merges
-  bool beginsTexts;   // with bos, where the file does not say
+  bool composes;      // texts are normalized to NFC
+  bool ignoresMerges; // a word that is a token stays one, whatever the merges
+  bool beginsTexts;   // with bos, if the file does not say
 
   nlohmann::json normalizer() const;
   nlohmann::json preTokenizer() const;

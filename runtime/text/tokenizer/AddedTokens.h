@@ -44,29 +44,30 @@ public:
 
   /// Which added tokens `split` cuts out.
   struct Wanted {
-    bool normalized; // those to be found in normalized text, or the others
-    bool special;    // special ones, too; without, they stay text
+    bool normalized; // tokens that are found in normalized text, or the others
+    bool special;    // special tokens, too; else they stay text
     /// Not empty: special tokens right after this text stay text.
     std::string_view guard;
   };
 
-  /// Cuts added tokens out of `piece`. Of those that begin at a place, the
-  /// longest counts.
+  /// Cuts added tokens out of `piece`. If several begin at a place, the longest
+  /// counts.
   Status split(Piece piece, Wanted wanted, Effort &effort,
                PieceSink sink) const;
 
-  /// `text` with `guard` before each special token in it, or that may begin at
-  /// its end: see Wanted.
+  /// `text` with `guard` before each special token in it, and before one that
+  /// may begin at its end: see Wanted.
   Result<std::string> guardSpecial(std::string_view text,
                                    std::string_view guard,
                                    Effort &effort) const;
-  /// Whether there are special tokens to be found in normalized text.
+  /// Whether special tokens exist that are found in normalized text.
   bool hasNormalizedSpecial() const { return specialPatterns.first.any(); }
-  /// Whether one of these is in `text`, or may begin at its end.
+  /// Whether such a token is in `text`, or may begin at its end.
   Result<bool> holdsNormalizedSpecial(std::string_view text,
                                       Effort &effort) const;
-  /// Whether a special token may begin in `text` and go on after it: one as it
-  /// is written, or one to be found in normalized text.
+  /// Whether a special token may begin in `text` and continue after it: a token
+  /// as it is written, or with `normalized` one that is found in normalized
+  /// text.
   Result<bool> opensSpecial(std::string_view text, bool normalized,
                             Effort &effort) const;
 
@@ -87,9 +88,10 @@ private:
     /// The id of the longest pattern at `at`, which moves past it; or -1.
     /// Adds the number of bytes compared to `read`.
     int32_t longest(std::string_view text, size_t &at, size_t &read) const;
-    /// Whether a pattern stands at `at`, or goes on beyond the end of `text`.
+    /// Whether a pattern stands at `at`, or continues beyond the end of `text`.
     bool begins(std::string_view text, size_t at, size_t &read) const;
-    /// Whether a pattern that stands at `at` goes on beyond the end of `text`.
+    /// Whether a pattern that stands at `at` continues beyond the end of
+    /// `text`.
     bool opens(std::string_view text, size_t at, size_t &read) const;
   };
 

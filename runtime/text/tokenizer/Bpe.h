@@ -7,8 +7,8 @@
 
 namespace cria {
 
-/// Byte-pair encoding of one word. Looking a merge up is a binary search among
-/// those with its left token: no text and no file can make it slow.
+/// Byte-pair encoding of one word. A merge is found by a binary search among
+/// the merges with its left token: no text and no file can make that slow.
 class BpeModel : public TokenModel {
 public:
   /// See TokenModel::read.

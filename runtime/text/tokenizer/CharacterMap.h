@@ -17,8 +17,8 @@ public:
   /// Reads the base64 text of a map.
   static CharacterMap read(const JsonCursor &base64);
 
-  /// Replaces in `text`; false, and part of it, where the result grows beyond
-  /// `limit` bytes.
+  /// Replaces in `text`. False, with only a part replaced, if the result grows
+  /// beyond `limit` bytes.
   bool apply(std::string &text, size_t limit) const;
 
 private:

@@ -8,7 +8,7 @@ namespace cria {
 /// normalizers. Sequences may hold sequences; the limit is for all together.
 class ComponentCount {
 public:
-  /// Counts the one at `place`; false, and an error, where it is one too many.
+  /// Counts the one at `place`; false, with an error, if it is one too many.
   bool add(const JsonCursor &place) {
     if (++count > most)
       place.fail("is one of more than " + std::to_string(most) +

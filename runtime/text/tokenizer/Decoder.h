@@ -13,25 +13,26 @@
 
 namespace cria {
 
-/// A step of the decoder. Those after a step that fuses all tokens see one
+/// A step of the decoder. Steps after a step that fuses all tokens see one
 /// text.
 struct DecoderStep {
   enum class Kind {
     Replace,      // `pattern` by `content` in each token
     ByteFallback, // runs of tokens "<0xE5>" are the bytes of UTF-8
-    Fuse,         // nothing: what comes out is concatenated anyway
+    Fuse,         // does nothing: the output is concatenated anyway
     Strip,        // up to `count` characters `pattern` at the start
     ByteLevel,    // tokens spell bytes
     Metaspace,    // `pattern` is a space, except in the first token
-    Join,         // a space between tokens: where there is no decoder
-    WordPiece     // so, but not where a token begins with `pattern`
+    Join,         // a space between tokens, if there is no decoder
+    WordPiece     // like Join, but not before a token that begins with
+                  // `pattern`
   };
   Kind kind;
   std::string pattern;
   std::string content;
   uint64_t count = 0;
   bool fused = false;  // comes after a step that fuses
-  bool prefix = false; // Metaspace: the first token's mark is no space
+  bool prefix = false; // Metaspace: the first token's mark is not a space
   bool tidy = false;   // WordPiece: no space before marks and contractions
 };
 
@@ -48,10 +49,10 @@ public:
   /// `steps` must outlive the state.
   explicit DecoderState(const std::vector<DecoderStep> &steps);
 
-  /// The text that `token` completes. An error where the steps make too much
-  /// of the tokens: those that replace may multiply them.
+  /// The text that `token` completes. An error if the steps make too much text
+  /// of the tokens: a step that replaces may multiply them.
   Result<std::string> push(std::string token);
-  /// The rest; then the state is as new.
+  /// The rest. Then the state is like a new one.
   Result<std::string> finish();
 
 private:

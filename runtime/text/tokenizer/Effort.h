@@ -29,7 +29,7 @@ public:
   Effort(const Effort &) = delete;
   Effort &operator=(const Effort &) = delete;
 
-  /// Takes `work` from the budget; false where there is less.
+  /// Takes `work` from the budget; false if there is less.
   bool spend(uint64_t work) {
     bool enough = work <= left;
     left = enough ? left - work : 0;

@@ -41,16 +41,17 @@ class ByteTokens {
 public:
   /// Looks them up; those that are missing spell nothing.
   void read(const Vocabulary &vocabulary);
-  /// Appends the ids of all bytes of `text`; false, and nothing, where one is
-  /// missing.
+  /// Appends the ids of all bytes of `text`; false, and appends nothing, if one
+  /// is missing.
   bool spell(std::string_view text, std::vector<int32_t> &ids) const;
 
 private:
   std::vector<int32_t> ids; // 256, -1 where missing; or none
 };
 
-/// Short words met before in a text, with their ids. One place a word: another
-/// word of the same place takes it, so that it costs the same whatever comes.
+/// Short words seen before in a text, with their ids. Each place holds one
+/// word; another word of the same place replaces it. So a word costs the same
+/// whatever the text.
 class WordCache {
 public:
   /// For a text of `bytes` bytes.

@@ -1,4 +1,4 @@
-/// What a tokenizer.json does to text first.
+/// The changes that a tokenizer.json makes to a text first.
 #pragma once
 
 #include "runtime/Json.h"

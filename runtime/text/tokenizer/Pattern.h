@@ -1,4 +1,4 @@
-/// Cutting a text at what matches.
+/// Cuts a text at the matches of a pattern.
 #pragma once
 
 #include "runtime/FunctionRef.h"

@@ -10,7 +10,7 @@
 
 namespace cria {
 
-/// What comes before a text and what after it.
+/// The ids before a text and the ids after it.
 struct PostProcessor {
   std::vector<int32_t> before, after;
 

@@ -19,23 +19,23 @@ struct Piece {
   int32_t id = -1; // of an added token, which nothing changes any more
 };
 
-/// Takes pieces one by one; what it returns ends the work unless it is OK.
+/// Takes pieces one by one. A result that is not OK ends the work.
 using PieceSink = FunctionRef<Status(Piece)>;
 
-/// One of the pre-tokenizers, as what they are made of: a prefix, a
-/// replacement of spaces, a split, bytes spelled out.
+/// One pre-tokenizer, described by its parts: a prefix, a replacement of
+/// spaces, a split, bytes spelled out.
 class PreTokenizer {
 public:
   /// Appends the steps of the member "pre_tokenizer".
   static void read(const JsonCursor &pre, ComponentCount &count,
                    std::vector<PreTokenizer> &steps);
 
-  /// Cuts `piece`, no added token, into words. Each lives until its sink
-  /// returns.
+  /// Cuts `piece`, which is not an added token, into words. Each word lives
+  /// until its sink returns.
   Status apply(Piece piece, Effort &effort, PieceSink sink) const;
 
 private:
-  /// What becomes of a match.
+  /// What happens to a match.
   enum class Behavior {
     Isolated,
     Removed,

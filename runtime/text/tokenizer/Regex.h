@@ -1,4 +1,4 @@
-/// Regular expressions of tokenizers, which are written for Oniguruma, run by
+/// Regular expressions of tokenizers. They are written for Oniguruma and run by
 /// PCRE2.
 #pragma once
 
@@ -45,7 +45,7 @@ private:
 
   std::shared_ptr<void> code; // pcre2_code, interpreted
   std::shared_ptr<void> fast; // pcre2_code, machine code; may be missing
-  uint32_t fastSteps = 0;     // that machine code may take at a place
+  uint32_t fastSteps = 0;     // steps that machine code may take at a place
   uint64_t longestRepeat = 1; // the n of x{n}
 };
 

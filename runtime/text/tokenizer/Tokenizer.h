@@ -48,9 +48,9 @@ public:
                                       bool special = true,
                                       bool parseSpecial = true) const;
 
-  /// The ids of a conversation, nothing added: no special token has a byte that
-  /// is Given, or begins with a Name's. `origins` has the Origin of each byte
-  /// of `text`; "" where the template wrote all.
+  /// The ids of a conversation; nothing is added. No special token has a Given
+  /// byte, and none begins with a Name's byte. `origins` has the Origin of each
+  /// byte of `text`; "" if the template wrote all.
   Result<std::vector<int32_t>> encodeBy(std::string_view text,
                                         std::string_view origins) const;
 
@@ -63,9 +63,9 @@ public:
   /// Whether `id` has a token.
   bool contains(int64_t id) const { return token(id) != nullptr; }
 
-  /// The token `id` as the tokenizer.json spells it; null where it has none.
+  /// The token `id` as the tokenizer.json spells it; null if it has none.
   const std::string *token(int64_t id) const;
-  /// The id of the token that is spelled so, an added one or the model's.
+  /// The id of the token with this spelling, an added one or the model's.
   std::optional<int32_t> find(std::string_view token) const;
   /// One more than the largest id.
   int64_t idLimit() const;
@@ -76,7 +76,7 @@ private:
   Tokenizer() = default;
   static Result<Tokenizer> read(const nlohmann::json &document,
                                 const std::string &name);
-  /// How special tokens in a text are to be taken.
+  /// How special tokens in a text are handled.
   struct Marking {
     bool parseSpecial = true;
     std::string_view guard; // see AddedTokens::Wanted

@@ -8,7 +8,7 @@
 
 namespace cria {
 
-/// The character at `at`, which moves past it.
+/// The character at `at`. Moves `at` past it.
 char32_t takeCharacter(std::string_view text, size_t &at);
 /// Appends `character` as UTF-8.
 void appendCharacter(std::string &text, char32_t character);
@@ -36,7 +36,7 @@ enum class NormalForm { NFC, NFD, NFKC, NFKD };
 /// `text` in `form`. O(n log n) whatever the text.
 std::string normalize(std::string_view text, NormalForm form);
 
-/// The one character that it becomes in upper or lower case.
+/// The one character that `character` becomes in upper or lower case.
 char32_t toUpper(char32_t character);
 char32_t toLower(char32_t character);
 

@@ -16,13 +16,14 @@ namespace cria {
 /// small for every file.
 constexpr int64_t maxTokenIds = 1 << 21;
 
-/// A trie over the bytes of all tokens: looking a text up takes time by its
-/// length alone, and no file can make it slow.
+/// A trie over the bytes of all tokens. Looking up a text takes time by its
+/// length alone; no file can make it slow.
 class Vocabulary {
 public:
   /// Reads an object from tokens to ids.
   static Vocabulary read(const JsonCursor &vocab);
-  /// Of tokens and their ids, each of both once; errors are noted at `place`.
+  /// From tokens and their ids, all of them unique; errors are noted at
+  /// `place`.
   static Vocabulary make(std::vector<std::pair<std::string, int32_t>> tokens,
                          const JsonCursor &place);
 
@@ -33,20 +34,20 @@ public:
   /// The id of the token that the member `key` names, which must be one.
   int32_t named(const JsonCursor &key) const;
 
-  /// The number of tokens; ids may be larger where there are holes.
+  /// The number of tokens; ids may be larger if there are gaps.
   size_t size() const { return tokens.size(); }
   /// One more than the largest id.
   int64_t idLimit() const { return static_cast<int64_t>(byId.size()); }
 
-  /// A place in the trie: the bytes read so far. `nowhere` is no beginning of
-  /// any token.
+  /// A place in the trie: the bytes read so far. `nowhere`: no token begins
+  /// with these bytes.
   using Place = uint32_t;
   static constexpr Place start = 0, nowhere = UINT32_MAX;
-  /// The place one byte on.
+  /// The place after one more byte.
   Place next(Place place, char byte) const;
   /// The id of the token that ends at `place`, or -1.
   int32_t idAt(Place place) const { return nodes[place].id; }
-  /// Whether a longer token goes on there.
+  /// Whether a longer token continues there.
   bool goesOn(Place place) const { return nodes[place].count > 0; }
 
 private:

@@ -1,4 +1,4 @@
-/// The WordPiece model: the longest token, again and again.
+/// The WordPiece model: takes the longest token, again and again.
 #pragma once
 
 #include "runtime/text/tokenizer/Model.h"
@@ -7,8 +7,9 @@
 
 namespace cria {
 
-/// Tokens but the first of a word begin with a prefix, "##". A word of which
-/// some part has no token, or with too many characters, is unknown as a whole.
+/// All tokens of a word except the first begin with a prefix, "##". A word is
+/// unknown as a whole if a part of it has no token or if it has too many
+/// characters.
 class WordPieceModel : public TokenModel {
 public:
   /// See TokenModel::read.
