@@ -18,7 +18,7 @@
  *    says what NULL means. A call that fails leaves NULL in the handle it was
  *    to make, unless an argument is NULL or has a wrong `size`.
  *  - No function prints, exits or throws.
- *  - An object keeps alive what it was made from: they may be freed in any
+ *  - An object keeps the objects alive that it was made from: free them in any
  *    order. A `_free` takes the address of the handle and sets it to NULL; a
  *    second call does nothing. No other call may use the handle meanwhile.
  *  - Artifacts, models, LoRA sets, tokenizers, chats and generations may be
@@ -26,39 +26,40 @@
  *    belong to one thread at a time; only cria_session_cancel and
  *    cria_session_resume may be called from another, or from a signal handler.
  *  - Strings are UTF-8. A returned pointer lives as long as its object, or
- *    until that object's next call where the function says so.
+ *    until that object's next call if the function says so.
  *  - An artifact is a program: open only artifacts that you trust, as you would
- *    run a program. Weights, configs and tokenizers may be anybody's. Errors
- *    and warnings are printable whatever the files hold: control characters
- *    are escaped.
+ *    run a program. Weights, configs and tokenizers may come from anybody.
+ *    Errors and warnings are printable whatever the files contain: control
+ *    characters are escaped.
  *  - A thread that calls needs a stack of CRIA_STACK_BYTES. The functions that
- *    recurse deeply, those of cria_chat, are CRIA_RESOURCE_EXHAUSTED where too
+ *    recurse deeply, those of cria_chat, return CRIA_RESOURCE_EXHAUSTED if too
  *    little of it is left.
  *
- * Structs. CRIA_INIT sets every field to 0, which stands for the default; only
- * a cria_lora has none. `size` is the size of the struct in the caller's
+ * Structs. CRIA_INIT sets every field to 0, which means the default; only
+ * cria_lora has no defaults. `size` is the size of the struct in the caller's
  * cria.h, so that program and library may be of different versions:
  *  - A shorter struct than the library's lacks its last fields: they count as
  *    0, and are not written.
- *  - A longer one is accepted where every byte after the library's own is 0.
- *    Else it asks for what the library does not know: CRIA_INVALID_ARGUMENT.
+ *  - A longer one is accepted if every byte after the library's own is 0.
+ *    Otherwise it asks for something that the library does not know:
+ *    CRIA_INVALID_ARGUMENT.
  *  - A `size` above 4096, below that of `size` itself, or no multiple of the
  *    struct's alignment is CRIA_INVALID_ARGUMENT: nobody set it. With such an
  *    `error`, a call does nothing, and writes nothing to it.
  *
  * Versions. Releases with one CRIA_VERSION_MAJOR have one ABI: functions and
  * last fields of structs are added, and nothing is taken away or changes its
- * meaning. A function that has a better one is marked deprecated, with the
- * release and what to call instead, and stays at least until the next major
+ * meaning. A function that has a better replacement is marked deprecated, with
+ * the release and the replacement. It stays at least until the next major
  * version, whose library has another name (libcria.so.2).
  *
- * State that belongs to the process, not to an object. There is no other:
- *  - SIGBUS. The first model that maps a checkpoint's files, on the CPU,
- *    installs a handler, which stays. Where somebody cuts such a file, or its
- *    disk fails, reads give zeros and calls return CRIA_DATA_LOSS. Every other
- *    SIGBUS goes to the handler that was there before, or does what it did
- *    without one. A program that installs its own handler later replaces this
- *    one, and should pass on what is not its own.
+ * State of the process, not of an object. There is no other:
+ *  - SIGBUS. The first model on the CPU that maps a checkpoint's files installs
+ *    a handler, which stays. If somebody cuts such a file, or its disk fails,
+ *    reads return zeros and calls return CRIA_DATA_LOSS. Every other SIGBUS
+ *    goes to the previous handler, or has the effect that it had without one.
+ *    A program that installs its own handler later replaces this one, and
+ *    should pass on signals that are not its own.
  *  - The library. dlclose() does not unload it, for the handler's sake.
  *  - The CUDA driver. The first model on a device loads it; it stays, with the
  *    threads and handlers it makes.
@@ -67,8 +68,8 @@
  *  - The environment is read, never changed: CRIA_CUDA_DRIVER,
  *    CRIA_CUDA_TIMEOUT, CUDA_VISIBLE_DEVICES, CRIA_CACHE_DIR, XDG_CACHE_HOME
  *    and HOME, when a model is made. No thread may change it meanwhile.
- *  - fork() copies no threads. The child may use what its parent has made, but
- *    for sessions and for models on a GPU; it may make sessions of its own.
+ *  - fork() copies no threads. The child may use the objects of its parent,
+ *    except sessions and models on a GPU; it may make sessions of its own.
  */
 #ifndef CRIA_RUNTIME_CRIA_H
 #define CRIA_RUNTIME_CRIA_H
@@ -86,7 +87,7 @@ extern "C" {
 #define CRIA_VERSION_MINOR 0
 #define CRIA_VERSION_PATCH 0
 
-/* Why a call failed; the names and numbers are absl's where it has them. */
+/* Why a call failed. The names and numbers are absl's, if it has them. */
 typedef enum cria_status {
   CRIA_OK = 0,
   CRIA_CANCELLED = 1,
@@ -105,7 +106,7 @@ typedef enum cria_status {
   CRIA_INCOMPATIBLE = 17 /* the artifact is for another runtime or machine */
 } cria_status;
 
-/* The stack that a thread needs which calls a function of the library. */
+/* The stack that a thread needs to call a function of the library. */
 #define CRIA_STACK_BYTES 524288
 
 /* The status in words: "INVALID_ARGUMENT". Never NULL. */
@@ -118,8 +119,8 @@ CRIA_API const char *cria_version(void);
 typedef struct cria_error {
   size_t size;
   cria_status status;
-  char message[1024]; /* one line, NUL-terminated, cut between characters where
-                         it is longer */
+  char message[1024]; /* one line, NUL-terminated; a longer line is cut between
+                         characters */
 } cria_error;
 
 /* Readies any struct of this header: cria_error error; CRIA_INIT(&error);
@@ -135,10 +136,11 @@ typedef struct cria_artifact cria_artifact;
 /* Copies the file to memory that nobody can change, checks the copy - format,
  * checksum, manifest, CPU, and that loading it runs no code and needs no other
  * library - then loads it. The file may be changed or removed afterwards.
- * CRIA_INVALID_ARGUMENT: no artifact, or one with code that would run on load;
- * CRIA_DATA_LOSS: a damaged one; CRIA_INCOMPATIBLE: one for another runtime or
- * machine; CRIA_FAILED_PRECONDITION or CRIA_PERMISSION_DENIED: a system without
- * /proc, or one that runs no code from memory (the sysctl vm.memfd_noexec). */
+ * CRIA_INVALID_ARGUMENT: no artifact, or one with code that would run when it
+ * is loaded; CRIA_DATA_LOSS: a damaged one; CRIA_INCOMPATIBLE: one for another
+ * runtime or machine; CRIA_FAILED_PRECONDITION or CRIA_PERMISSION_DENIED: the
+ * system has no /proc, or runs no code from memory (the sysctl
+ * vm.memfd_noexec). */
 CRIA_API cria_status cria_artifact_open(const char *path,
                                         cria_artifact **artifact,
                                         cria_error *error);
@@ -150,7 +152,7 @@ CRIA_API cria_status cria_artifact_open_memory(const void *data, size_t size,
                                                cria_error *error);
 
 /* The same for the regular file that `descriptor` is open for, read from its
- * beginning. The descriptor stays the caller's, and its offset as it is. */
+ * beginning. The descriptor stays the caller's; its offset does not change. */
 CRIA_API cria_status cria_artifact_open_fd(int descriptor,
                                            cria_artifact **artifact,
                                            cria_error *error);
@@ -174,7 +176,7 @@ typedef struct cria_artifact_info {
                             returns none */
 } cria_artifact_info;
 
-/* What the manifest says of sizes. */
+/* The sizes in the manifest. */
 CRIA_API cria_status cria_artifact_get_info(const cria_artifact *artifact,
                                             cria_artifact_info *info,
                                             cria_error *error);
@@ -190,32 +192,33 @@ CRIA_API cria_status cria_artifact_inspect(const char *path, char **json,
 
 /* Where a model's weights lie and its sessions compute. */
 typedef enum cria_device {
-  CRIA_DEVICE_AUTO = 0, /* the GPU where there is one and the artifact has code
+  CRIA_DEVICE_AUTO = 0, /* the GPU if there is one and the artifact has code
                            for it, else the CPU; a warning says why */
   CRIA_DEVICE_CPU = 1,
   CRIA_DEVICE_CUDA = 2,
   CRIA_DEVICE_EMULATED = 3 /* a CUDA driver that computes on the CPU */
 } cria_device;
 
-/* How many devices of a kind there are; `device` is a cria_device, and no
- * CRIA_DEVICE_AUTO. CRIA_DEVICE_CPU is one. CUDA_VISIBLE_DEVICES hides GPUs.
- * CRIA_UNAVAILABLE where there is no driver, CRIA_FAILED_PRECONDITION where it
- * is too old; drivers without a device may say either, or that there are 0. */
+/* How many devices of a kind there are; `device` is a cria_device, but not
+ * CRIA_DEVICE_AUTO. There is one CRIA_DEVICE_CPU. CUDA_VISIBLE_DEVICES hides
+ * GPUs. CRIA_UNAVAILABLE if there is no driver, CRIA_FAILED_PRECONDITION if it
+ * is too old. For a driver without a device, the result is one of these, or 0
+ * devices. */
 CRIA_API cria_status cria_device_count(int32_t device, int32_t *count,
                                        cria_error *error);
 
 typedef struct cria_device_info {
   size_t size;
   char name[128];             /* "NVIDIA H200", or the CPU's; NUL-terminated */
-  uint64_t memory_bytes;      /* that it has; 0: unknown */
+  uint64_t memory_bytes;      /* of the device; 0: unknown */
   uint64_t free_bytes;        /* that a model could take now; 0: unknown */
   int32_t compute_capability; /* 90 for sm_90; 0 for the CPU */
 } cria_device_info;
 
-/* What is known of device `index` of a kind, counted from 0. CRIA_NOT_FOUND
- * where there is none. Asking a GPU what is free takes a context on it
- * meanwhile, which takes some tenths of a second, and some memory that does not
- * count as free. */
+/* What is known of device `index` of a kind, counted from 0. CRIA_NOT_FOUND if
+ * there is none. To ask a GPU for its free memory, the call makes a context on
+ * it: that takes some tenths of a second, and some memory, which does not count
+ * as free. */
 CRIA_API cria_status cria_device_get_info(int32_t device, int32_t index,
                                           cria_device_info *info,
                                           cria_error *error);
@@ -224,19 +227,19 @@ CRIA_API cria_status cria_device_get_info(int32_t device, int32_t index,
 
 typedef struct cria_model cria_model;
 
-/* Reads the headers of the checkpoint in folder `weights`, nothing else, and
- * lists what is missing, mis-shaped or extra, the memory that weights and a
+/* Reads only the headers of the checkpoint in folder `weights`. The report
+ * lists missing, mis-shaped and extra tensors, the memory that weights and a
  * session take, and the longest context that this machine holds, at most the
- * artifact's. Returns what cria_model_bind would say of the headers. The report
- * is malloc'ed: free() it. There is one whether they fit or not; it is NULL
- * where the files cannot be read. */
+ * artifact's. Returns the error that cria_model_bind would return for the
+ * headers. The report is malloc'ed: free() it. There is a report whether the
+ * tensors fit or not; it is NULL if the files cannot be read. */
 CRIA_API cria_status cria_model_check(const cria_artifact *artifact,
                                       const char *weights, char **report,
                                       cria_error *error);
 
 /* Binds the *.safetensors of folder `weights`, or a file.gguf (any part of it),
- * for CRIA_DEVICE_AUTO. On the CPU weights are used where they lie in the
- * mapped files, wherever type, order and alignment allow. */
+ * for CRIA_DEVICE_AUTO. On the CPU, weights are used in place in the mapped
+ * files if type, order and alignment allow it. */
 CRIA_API cria_status cria_model_bind(const cria_artifact *artifact,
                                      const char *weights, cria_model **model,
                                      cria_error *error);
@@ -250,13 +253,13 @@ CRIA_API cria_status cria_model_random(const cria_artifact *artifact,
 typedef struct cria_lora {
   size_t size;
   const char *folder; /* of adapter_config.json, adapter_model.safetensors */
-  double scale;       /* 1: as it was trained. 0 is refused, since it may have
+  double scale;       /* 1: as it was trained. 0 is refused, because it may have
                          been forgotten: leave the adapter out instead */
 } cria_lora;
 
 /* How much a line of `log` matters. */
 typedef enum cria_log_level {
-  CRIA_LOG_INFO = 1,   /* what the library does that takes long, or how */
+  CRIA_LOG_INFO = 1,   /* work that takes long, and how it is done */
   CRIA_LOG_WARNING = 2 /* what the user should know */
 } cria_log_level;
 
@@ -267,46 +270,46 @@ typedef struct cria_model_options {
   int32_t device;         /* a cria_device */
   int32_t no_cache;       /* 1: GPU code is not kept in CRIA_CACHE_DIR, or
                              XDG_CACHE_HOME/cria, or HOME/.cache/cria */
-  const cria_lora *loras; /* merged into a copy of the weights they target; all
-                             of the size that the first one says */
+  const cria_lora *loras; /* merged into a copy of the weights they target; the
+                             first one's `size` counts for all */
   size_t lora_count;
   int32_t lora_unmerged; /* 1: kept apart, in an artifact with room for them */
   int32_t allow_unused;  /* 1: the folder may have layers that the artifact does
-                            not have; else they are a mistake */
+                            not have; else these are an error */
   const char *weight_cache; /* a folder that keeps quantized weights, so that
                                only the first load quantizes them; NULL: none */
-  /* Called by the thread that loads with the units of work that are done, of
-   * all; it must return, and call nothing of this model. NULL: nothing is. */
+  /* Called by the thread that loads, with the units of work done and the total.
+   * It must return, and call nothing of this model. NULL: not called. */
   void (*progress)(void *data, uint64_t done, uint64_t total);
   void *progress_data;
-  /* Called with what the library says of this model while it loads it, the
-   * lines of cria_model_warnings among it, and while its sessions work: a
-   * cria_log_level and one line, which lives until the function returns.
-   * Threads that use the model and its sessions call it, maybe at once; it must
-   * return, and call nothing of them. It is called as long as any object of the
-   * model is there. NULL: nothing is said. */
+  /* Called with a cria_log_level and one line, which lives until the function
+   * returns: while the model is loaded (also for the lines of
+   * cria_model_warnings), and while its sessions work. Threads that use the
+   * model and its sessions call it, maybe at once. It must return, and call
+   * nothing of them. It may be called as long as any object of the model
+   * exists. NULL: not called. */
   void (*log)(void *data, int32_t level, const char *text);
   void *log_data;
   /* Which GPU: `device_count` is 1 and `devices` an index below
-   * cria_device_count; or 0, for the first that can be opened. More than 1 are
-   * CRIA_UNIMPLEMENTED, an index for CRIA_DEVICE_CPU is CRIA_INVALID_ARGUMENT.
-   */
+   * cria_device_count; or 0, for the first that can be opened. More than 1 is
+   * CRIA_UNIMPLEMENTED; an index for CRIA_DEVICE_CPU is
+   * CRIA_INVALID_ARGUMENT. */
   const int32_t *devices;
   size_t device_count;
 } cria_model_options;
 
-/* What cria_model_bind and cria_model_random do, with adapters and on a device
- * of choice. CRIA_UNAVAILABLE: no driver, or a busy device;
- * CRIA_FAILED_PRECONDITION: a driver without device, or too old. A device that
- * fails in a feed (CRIA_ABORTED, CRIA_DATA_LOSS) or does not finish it in time
- * (CRIA_DEADLINE_EXCEEDED) ends every session of the model; a model loaded anew
- * works where the driver allows it. */
+/* Does what cria_model_bind and cria_model_random do, with adapters and on a
+ * device of choice. CRIA_UNAVAILABLE: no driver, or a busy device;
+ * CRIA_FAILED_PRECONDITION: a driver without a device, or too old a driver. If
+ * a device fails in a feed (CRIA_ABORTED, CRIA_DATA_LOSS) or does not finish it
+ * in time (CRIA_DEADLINE_EXCEEDED), no session of the model can be used any
+ * more. A model that is loaded anew works if the driver allows it. */
 CRIA_API cria_status cria_model_load(const cria_artifact *artifact,
                                      const cria_model_options *options,
                                      cria_model **model, cria_error *error);
 CRIA_API void cria_model_free(cria_model **model);
 
-/* The device in words: "cpu", or as "NVIDIA H200, sm_90, ...". */
+/* The device in words: "cpu", or "NVIDIA H200, sm_90, ...". */
 CRIA_API cria_status cria_model_device(const cria_model *model,
                                        const char **text, cria_error *error);
 
@@ -322,21 +325,22 @@ typedef struct cria_model_info {
   double bind_seconds;
 } cria_model_info;
 
-/* What became of the weights when the model was loaded. */
+/* How the weights were loaded. */
 CRIA_API cria_status cria_model_get_info(const cria_model *model,
                                          cria_model_info *info,
                                          cria_error *error);
 
 /* LoRA adapters that are resident with a model, kept apart from its weights, so
- * that sessions can choose: the model has as many sets as fit its memory. */
+ * that sessions can choose. A model may have as many sets as fit its memory. */
 typedef struct cria_lora_set cria_lora_set;
 
 /* Reads `count` adapters and puts them where the weights of `model` lie, in an
- * artifact with room for them (cria-compile --lora-rank); all are of the size
- * that the first one says. Feeds add all of them to the weights, as with
- * `lora_unmerged`. None, with `loras` NULL, add nothing. The model may have
- * others merged into its weights. CRIA_FAILED_PRECONDITION: no room, or
- * adapters of another model. The files are not needed afterwards. */
+ * artifact with room for them (cria-compile --lora-rank). The `size` of the
+ * first one counts for all. Feeds add all of them to the weights, as with
+ * `lora_unmerged`. With a count of 0 and `loras` NULL, the set adds nothing.
+ * Other adapters may be merged into the model's weights.
+ * CRIA_FAILED_PRECONDITION: no room, or adapters of another model. The files
+ * are not needed afterwards. */
 CRIA_API cria_status cria_lora_set_create(const cria_model *model,
                                           const cria_lora *loras, size_t count,
                                           cria_lora_set **set,
@@ -352,8 +356,8 @@ typedef struct cria_session cria_session;
 typedef void (*cria_task)(void *context, int64_t index);
 
 /* Calls `task` with `context` and each index of [0, count), each once, in any
- * order, on any threads, with what they need of stack (CRIA_STACK_BYTES), and
- * returns when all have returned. */
+ * order, on any threads that have the stack they need (CRIA_STACK_BYTES).
+ * Returns when all calls have returned. */
 typedef void (*cria_parallel_for)(void *data, cria_task task, void *context,
                                   int64_t count);
 
@@ -361,14 +365,14 @@ typedef struct cria_session_options {
   size_t size;
   int32_t threads; /* 0: one for each core this process may use, fewer where
                       a control group sets a quota; at most 1024 */
-  /* On the CPU, what runs the loops of a feed, in place of threads of the
-   * session's; NULL: those. `threads` is then how many the caller has, by which
-   * loops are divided: with 1, it is not called. The thread that feeds calls
-   * it, some hundred times a token, never while it runs; it must not throw,
-   * feed, nor free the session. The numbers are the same as with other threads.
-   * Where it leaves indexes out, the feed is CRIA_INVALID_ARGUMENT, and so is
-   * every feed after. Loading a model starts threads of its own, which end
-   * before the call does. */
+  /* On the CPU, the function that runs the loops of a feed, in place of the
+   * session's own threads; NULL: those. `threads` is then how many threads the
+   * caller has; loops are divided by this number. With 1, the function is not
+   * called. The thread that feeds calls it, some hundred times for each token,
+   * never while it runs. It must not throw, feed, or free the session. The
+   * numbers are the same as with other threads. If it leaves indexes out, the
+   * feed is CRIA_INVALID_ARGUMENT, and so is every feed after it. Loading a
+   * model starts threads of its own, which end before the call does. */
   cria_parallel_for parallel_for;
   void *parallel_data;
 } cria_session_options;
@@ -383,28 +387,28 @@ CRIA_API void cria_session_free(cria_session **session);
 /* Which logits a feed returns. */
 typedef enum cria_logits {
   CRIA_LOGITS_NONE = 0,
-  CRIA_LOGITS_LAST = 1, /* (vocab_size): those after the last id */
-  CRIA_LOGITS_ALL = 2   /* (count, vocab_size): those after every id */
+  CRIA_LOGITS_LAST = 1, /* (vocab_size): the logits after the last id */
+  CRIA_LOGITS_ALL = 2   /* (count, vocab_size): after every id */
 } cria_logits;
 
 /* Appends `count` ids, at least one, each in [0, vocab_size). `which` is a
  * cria_logits; `capacity` is the number of floats at `logits`, which may be
- * NULL for CRIA_LOGITS_NONE. Nothing is fed where an id is out of range
+ * NULL for CRIA_LOGITS_NONE. Nothing is fed if an id is out of range
  * (CRIA_INVALID_ARGUMENT) or position + count is beyond max_seq
  * (CRIA_OUT_OF_RANGE). A feed that fails or is cancelled on its way (see
  * cria_session_cancel) leaves the position after the chunks of ids that were
- * fed. Where a text outgrows the original positions of Phi 3's rope, the feed
- * that makes it so computes all of it anew. A model whose tokens see those
- * behind them takes a text in one feed from position 0, of at most a chunk. */
+ * fed. If a feed makes a text outgrow the original positions of Phi 3's rope,
+ * it computes all of the text anew. A model whose tokens see later tokens takes
+ * a text in one feed from position 0, of at most a chunk. */
 CRIA_API cria_status cria_session_feed(cria_session *session,
                                        const int32_t *ids, size_t count,
                                        int32_t which, float *logits,
                                        size_t capacity, cria_error *error);
 
-/* Feeds ids as cria_session_feed does; `logits` receives (row_count,
- * vocab_size): those after the ids at the indexes `rows` of `ids`, each larger
- * than the one before. Takes memory for the logits of a chunk where its first
- * id is among them. */
+/* Feeds ids as cria_session_feed does. `logits` receives (row_count,
+ * vocab_size): the logits after the ids at the indexes `rows` of `ids`, each
+ * larger than the one before. If the first id of a chunk is among them, the
+ * call takes memory for the logits of the whole chunk. */
 CRIA_API cria_status cria_session_feed_rows(cria_session *session,
                                             const int32_t *ids, size_t count,
                                             const int64_t *rows,
@@ -414,29 +418,28 @@ CRIA_API cria_status cria_session_feed_rows(cria_session *session,
 /* What else a feed returns. CRIA_INIT asks for nothing. */
 typedef struct cria_outputs {
   size_t size;
-  int32_t logits_of; /* a cria_logits: after which ids logits are wanted */
-  int32_t hidden_of; /* a cria_logits: of which ids hidden states are */
+  int32_t logits_of; /* a cria_logits: after which ids */
+  int32_t hidden_of; /* a cria_logits: of which ids */
   const int64_t
-      *logit_rows;        /* after these ids, as cria_session_feed_rows has */
-  size_t logit_row_count; /* them, where this is not 0 */
+      *logit_rows;        /* after these ids, as in cria_session_feed_rows, */
+  size_t logit_row_count; /* if this is not 0 */
   float *logits;          /* (rows, vocab_size) */
   size_t logits_capacity; /* floats */
   float *hidden;          /* (rows, hidden_size) */
   size_t hidden_capacity; /* floats */
 } cria_outputs;
 
-/* Feeds ids as cria_session_feed does, and returns what `outputs` asks for.
- * The hidden state of an id is what the head makes its logits of: the output of
- * the last layer after the last norm, last_hidden_state of Hugging Face
- * transformers, in the model's type, as f32. cria_artifact_info has its size.
- * CRIA_FAILED_PRECONDITION where they are wanted and the artifact returns
- * none. */
+/* Feeds ids as cria_session_feed does, and returns what `outputs` asks for. The
+ * hidden state of an id is the head's input: the output of the last layer after
+ * the last norm, last_hidden_state of Hugging Face transformers, in the model's
+ * type, as f32. cria_artifact_info has its size. CRIA_FAILED_PRECONDITION if
+ * hidden states are wanted and the artifact returns none. */
 CRIA_API cria_status cria_session_feed_outputs(cria_session *session,
                                                const int32_t *ids, size_t count,
                                                const cria_outputs *outputs,
                                                cria_error *error);
 
-/* What one embedding is made of the hidden states of a text. */
+/* How the hidden states of a text become one embedding. */
 typedef enum cria_pooling {
   CRIA_POOLING_MEAN = 0, /* their mean */
   CRIA_POOLING_LAST = 1, /* that of the last id */
@@ -449,8 +452,8 @@ typedef struct cria_embed_options {
   int32_t normalize; /* 1: divided by its Euclidean length */
 } cria_embed_options;
 
-/* Feeds ids as cria_session_feed does; `embedding` receives (hidden_size): the
- * hidden states of these ids, pooled. Rewind to 0 before the next text.
+/* Feeds ids as cria_session_feed does. `embedding` receives (hidden_size): the
+ * pooled hidden states of these ids. Rewind to 0 before the next text.
  * `options` may be NULL; `capacity` is the number of floats at `embedding`.
  * Errors are those of cria_session_feed_outputs. */
 CRIA_API cria_status cria_session_embed(cria_session *session,
@@ -459,43 +462,43 @@ CRIA_API cria_status cria_session_embed(cria_session *session,
                                         float *embedding, size_t capacity,
                                         cria_error *error);
 
-/* Runs the source text of a model with an encoder: `count` ids, at most a
- * chunk (CRIA_OUT_OF_RANGE). The ids fed afterwards attend to it, also after
- * cria_session_rewind; the position is then 0. Until then a feed is
- * CRIA_INVALID_ARGUMENT, and so is this call on a model without encoder. A
- * cancel does not stop this call. */
+/* Runs the source text of a model with an encoder: `count` ids, at most a chunk
+ * (CRIA_OUT_OF_RANGE). The ids fed afterwards attend to it, also after
+ * cria_session_rewind; the position is then 0. Before this call, a feed is
+ * CRIA_INVALID_ARGUMENT; so is this call on a model without encoder. A cancel
+ * does not stop this call. */
 CRIA_API cria_status cria_session_encode(cria_session *session,
                                          const int32_t *ids, size_t count,
                                          cria_error *error);
 
-/* Appends `count` embeddings in place of ids, as those of an image in front of
- * a text: `rows` is (count, hidden), row after row, each what the model's table
- * of embeddings would hold for an id; a factor by which the model multiplies
- * embeddings is applied to them as well. They are rounded to the table's type.
- * Logits come with the ids that follow. Errors are those of cria_session_feed,
- * CRIA_INVALID_ARGUMENT also where `hidden` is not the model's or a number is
- * not finite; CRIA_FAILED_PRECONDITION where the artifact's manifest names no
- * "embedding". */
+/* Appends `count` embeddings in place of ids, for example of an image before a
+ * text. `rows` is (count, hidden), row after row; a row replaces an id's
+ * row of the model's table of embeddings. They are rounded to the table's
+ * type. If the model multiplies embeddings by a factor, these are multiplied,
+ * too. Logits come with the ids that follow. Errors are those of
+ * cria_session_feed; CRIA_INVALID_ARGUMENT also if `hidden` is not the model's
+ * or a number is not finite; CRIA_FAILED_PRECONDITION if the artifact's
+ * manifest names no "embedding". */
 CRIA_API cria_status cria_session_feed_embeddings(cria_session *session,
                                                   const float *rows,
                                                   size_t count, size_t hidden,
                                                   cria_error *error);
 
 /* Says, before the feed at position 0, that a prompt of `count` positions
- * follows in several feeds; without it, that first feed is the prompt. Models
- * whose rope depends on the length of the prompt need to know.
+ * follows in several feeds. Without this call, that first feed is the prompt.
+ * Models whose rope depends on the length of the prompt need to know.
  * CRIA_OUT_OF_RANGE above max_seq; 0 takes it back. */
 CRIA_API cria_status cria_session_expect_prompt(cria_session *session,
                                                 size_t count,
                                                 cria_error *error);
 
-/* Chooses the adapters of the feeds that follow; of the same model. NULL: those
- * that the model was loaded with, none unless `lora_unmerged`. The session
- * keeps the set alive. What the session holds stays: keys and values of the
- * positions fed so far are those of the adapters of then, and what follows
- * attends to them. For a text as if the set had been chosen before, rewind to 0
- * and feed it again. On a GPU the next feed of one id takes as long
- * as the first of a session, which records its launches. */
+/* Chooses the adapters of the feeds that follow, of the same model. NULL: the
+ * adapters that the model was loaded with, none unless `lora_unmerged`. The
+ * session keeps the set alive. The session keeps what it holds: keys and values
+ * of earlier positions were computed with the earlier adapters, and later ids
+ * attend to them. For a text as if the set had been chosen before, rewind to 0
+ * and feed the text again. On a GPU, the next feed of one id takes as long as
+ * the first of a session, because it records its launches. */
 CRIA_API cria_status cria_session_set_lora(cria_session *session,
                                            const cria_lora_set *set,
                                            cria_error *error);
@@ -505,29 +508,28 @@ CRIA_API cria_status cria_session_position(const cria_session *session,
                                            int64_t *position,
                                            cria_error *error);
 
-/* Forgets ids: back to `position`, at most the present one; 0 starts anew. */
+/* Forgets ids: back to `position`, at most the current one; 0 starts anew. */
 CRIA_API cria_status cria_session_rewind(cria_session *session,
                                          int64_t position, cria_error *error);
 
-/* Forgets the positions [begin, end); those behind move down to `begin`, and so
- * does the session's position. Keys that move are rotated back by as much.
- * Attention then sees distances as if the ids had never been fed, but what is
- * left is not computed anew: in models of more than one layer it is still made
- * of what it saw of them. So the logits that follow are near those of the
- * shorter text, not equal. Feed what follows `begin` again for these.
- * CRIA_OUT_OF_RANGE unless 0 <= begin <= end <= position. CRIA_UNIMPLEMENTED,
- * saying why, where positions are behind `end` and the model's do not depend on
- * differences alone (learned positions, ropes that depend on the length of the
- * text), or its tokens see those behind them or an encoded text; else nothing
- * is behind, and the call rewinds. Where the device fails, the position is
- * `begin`. */
+/* Forgets the positions [begin, end). Later positions move down to `begin`, and
+ * so does the session's position. Keys that move are rotated back by as much.
+ * Attention then sees distances as if the ids had never been fed. But the
+ * values that are left are not computed anew: in a model of more than one
+ * layer, they were computed from the forgotten ids, too. So the logits that
+ * follow are near those of the shorter text, not equal. For equal logits, feed
+ * everything after `begin` again. CRIA_OUT_OF_RANGE unless 0 <= begin <= end <=
+ * position. If no positions follow `end`, the call rewinds. Otherwise it is
+ * CRIA_UNIMPLEMENTED, with the reason, for models whose attention depends on
+ * more than differences of positions (learned positions, ropes that depend on
+ * the length of the text), or whose tokens see later tokens or an encoded text.
+ * If the device fails, the position is `begin`. */
 CRIA_API cria_status cria_session_drop(cria_session *session, int64_t begin,
                                        int64_t end, cria_error *error);
 
-/* A session's state is what it holds: its position and the KV caches up to
- * there. Threads, timings, a cancel and the LoRA set are not of it.
- * CRIA_UNIMPLEMENTED for models whose rope may have a text computed anew (Phi
- * 3's with two lists of factors). */
+/* A session's state is its position and the KV caches up to there. It has no
+ * threads, timings, cancel or LoRA set. CRIA_UNIMPLEMENTED for models whose
+ * rope may have a text computed anew (Phi 3's with two lists of factors). */
 
 /* The bytes that cria_session_save writes now; the next feed changes them. */
 CRIA_API cria_status cria_session_state_size(const cria_session *session,
@@ -538,34 +540,34 @@ CRIA_API cria_status cria_session_save(const cria_session *session, void *state,
                                        size_t capacity, cria_error *error);
 
 /* Takes the state that a session saved, in this process or another, with the
- * same artifact and weights; the feeds that follow are those that would have
- * followed there. The device may be another of the same numbers, and the state
- * is no program, but bytes of others are to be trusted no more than their text.
- * CRIA_FAILED_PRECONDITION: of another artifact or other weights, which are
- * told by samples of the files that the model was loaded from: they must still
- * be there. CRIA_DATA_LOSS: damaged; CRIA_INVALID_ARGUMENT: no state, or one of
- * another version. The session is as before then; where the device fails, its
- * position is 0. */
+ * same artifact and weights. The feeds that follow give what they would have
+ * given there. The device may be another one of the same numbers. The state is
+ * no program, but trust the bytes of others no more than their text.
+ * CRIA_FAILED_PRECONDITION: the state is of another artifact or other weights.
+ * Weights are compared by samples of the files that the model was loaded from:
+ * they must still be there. CRIA_DATA_LOSS: damaged; CRIA_INVALID_ARGUMENT: no
+ * state, or one of another version. After these errors the session is as
+ * before; if the device fails, its position is 0. */
 CRIA_API cria_status cria_session_restore(cria_session *session,
                                           const void *state, size_t size,
                                           cria_error *error);
 
-/* Makes `to` hold what `from` holds; both are of one model, and no other thread
- * uses either meanwhile. */
+/* Makes `to` hold what `from` holds. Both are of one model, and no other thread
+ * uses either during the call. */
 CRIA_API cria_status cria_session_copy(const cria_session *from,
                                        cria_session *to, cria_error *error);
 
-/* Asks for the end of a feed: of ids, of embeddings, or to draw. The feed that
- * runs returns CRIA_CANCELLED before its next chunk of ids. Where none runs, or
- * the last chunk of one has begun, the next feed does so before its first
- * chunk: a text is one feed for each id, and a cancel may come between two. The
- * feed that returns CRIA_CANCELLED takes the cancel with it; several that came
- * before count as one. Any thread and any signal handler may call it. */
+/* Ends a feed: of ids, of embeddings, or to draw. A feed that runs returns
+ * CRIA_CANCELLED before its next chunk of ids. If none runs, or the last chunk
+ * of one has begun, the next feed returns it before its first chunk: a text is
+ * one feed for each id, and a cancel may come between two. The feed that
+ * returns CRIA_CANCELLED uses up the cancel; several cancels before it count as
+ * one. Any thread and any signal handler may call it. */
 CRIA_API cria_status cria_session_cancel(cria_session *session);
 
-/* Forgets a cancel that no feed took. Call it where a new text or reply begins,
- * so that a cancel that came too late for the one before does not end this one.
- * Any thread and any signal handler may call it. */
+/* Forgets a cancel that no feed has used up. Call it before a new text or
+ * reply, so that a cancel that came too late for the previous one does not end
+ * this one. Any thread and any signal handler may call it. */
 CRIA_API cria_status cria_session_resume(cria_session *session);
 
 typedef struct cria_session_timings {
@@ -576,7 +578,7 @@ typedef struct cria_session_timings {
   int64_t decode_tokens;
 } cria_session_timings;
 
-/* Where the session's time went since it was created. */
+/* How long the session's feeds took since it was created. */
 CRIA_API cria_status cria_session_get_timings(const cria_session *session,
                                               cria_session_timings *timings,
                                               cria_error *error);
@@ -608,22 +610,23 @@ CRIA_API cria_status cria_sampler_create(const cria_sampler_options *options,
 CRIA_API void cria_sampler_free(cria_sampler **sampler);
 
 /* Notes an id of the text, of the prompt or drawn, for the penalty. Ids outside
- * the vocabulary are ignored. */
+ * of the vocabulary are ignored. */
 CRIA_API cria_status cria_sampler_accept(cria_sampler *sampler, int32_t id,
                                          cria_error *error);
 
 /* Adds biases[i] to the logit of ids[i] from now on, before penalty and
- * temperature; in place of all biases before, and 0 of them for none.
- * CRIA_INVALID_ARGUMENT: an id that is none, or a bias that is not finite. */
+ * temperature. It replaces all earlier biases; a count of 0 removes them.
+ * CRIA_INVALID_ARGUMENT: an id outside of the vocabulary, or a bias that is not
+ * finite. */
 CRIA_API cria_status cria_sampler_set_bias(cria_sampler *sampler,
                                            const int32_t *ids,
                                            const float *biases, size_t count,
                                            cria_error *error);
 
-/* Lets only those ids be drawn from now on whose bits are set: that of id i is
+/* Lets only ids be drawn from now on whose bits are set: the bit of id i is
  * bits[i / 32] >> i % 32 & 1. `words` is (vocab_size + 31) / 32, or 0 for all
- * ids. A grammar gives a mask before each draw. CRIA_INVALID_ARGUMENT where no
- * id is left: the mask is as before. */
+ * ids. A grammar gives a mask before each draw. CRIA_INVALID_ARGUMENT if no id
+ * is left: the mask is then as before. */
 CRIA_API cria_status cria_sampler_allow(cria_sampler *sampler,
                                         const uint32_t *bits, size_t words,
                                         cria_error *error);
@@ -637,16 +640,16 @@ CRIA_API cria_status cria_log_probabilities(const float *logits,
                                             cria_error *error);
 
 /* Draws the next id for `logits` (vocab_size). Logits that are not finite are
- * CRIA_DATA_LOSS; where the penalty makes them so, CRIA_INVALID_ARGUMENT. */
+ * CRIA_DATA_LOSS; if the penalty makes them so, CRIA_INVALID_ARGUMENT. */
 CRIA_API cria_status cria_sampler_sample(cria_sampler *sampler,
                                          const float *logits, int32_t *id,
                                          cria_error *error);
 
 /* Feeds `count` ids as cria_session_feed does and draws the one that follows
  * them: the id that cria_sampler_sample would draw from their last logits. The
- * sampler's vocab_size is the model's, else CRIA_INVALID_ARGUMENT. On a GPU the
- * logits stay there, unless the sampler has biases or allowed ids. The caller
- * accepts the id. */
+ * sampler's vocab_size must be the model's, else CRIA_INVALID_ARGUMENT. On a
+ * GPU the logits stay there, unless the sampler has biases or allowed ids. The
+ * caller accepts the id. */
 CRIA_API cria_status cria_session_draw(cria_session *session,
                                        const int32_t *ids, size_t count,
                                        cria_sampler *sampler, int32_t *id,
