@@ -657,34 +657,36 @@ CRIA_API cria_status cria_session_draw(cria_session *session,
 
 /* ---- Batches ----------------------------------------------------------- */
 
-/* Many texts of one model at once: weights are read once a step for all of
- * them. A batch holds sequences, each of which is what a session is, and keeps
- * their KV caches in pages of one pool. Its artifact is one of
- * cria-compile --batch=N, for a CPU; sessions of it work as ever.
+/* Many texts of one model at once: a step reads the weights once for all of
+ * them. A batch holds sequences. Each is like a session, but the KV caches of
+ * all are in pages of one pool. The artifact is compiled by cria-compile
+ * --batch=N, for a CPU; it runs sessions, too.
  *
- *   join, feed     a sequence gets ids, and how many to draw
- *   step, result   all sequences go on: each one that decodes by an id
+ *   join, feed     a sequence gets ids, and the number of ids to draw
+ *   step, result   each sequence that decodes goes on by one id
  *   leave          a sequence goes, between any two steps
  *
- * A batch belongs to one thread at a time. What one sequence draws does not
- * depend on the others, to the last bit. */
+ * A batch belongs to one thread at a time. The ids that a sequence draws do not
+ * depend on the other sequences, to the last bit. */
 typedef struct cria_batch cria_batch;
 
 typedef struct cria_batch_options {
   size_t size;
   int32_t threads; /* as in cria_session_options */
   int32_t refuse;  /* 1: a sequence that finds no page is refused; 0: it waits,
-                      or another gives its pages back and is computed anew
-                      later: one that does not run, or the last one let in */
+                      or another one gives its pages back and is computed anew
+                      later. That is one that does not run, or the last one let
+                      in */
   uint64_t cache_bytes; /* the most memory of KV caches; 0: any */
-  int64_t pages;        /* the most pages; 0: any. Where both are 0, a context
-                           of max_seq for each row */
+  int64_t pages;        /* the most pages; 0: any. If both are 0, a context of
+                           max_seq for each row */
   int64_t chunk;        /* the most ids of a prompt that a step computes; 0: the
                            artifact's */
   int32_t reuse_drawn;  /* 1: pages with ids that were drawn are found by their
-                           content, too. A prompt that has them, as the next
-                           one of a chat, is then computed as they were, which
-                           may be other bits than without the pages */
+                           content, too. A prompt that has such ids, as the next
+                           one of a chat, then uses the pages as they were
+                           computed. Its bits may differ from those without the
+                           pages */
 } cria_batch_options;
 
 /* A batch without sequences. CRIA_UNIMPLEMENTED: an artifact without --batch,
@@ -703,34 +705,34 @@ typedef struct cria_sequence_options {
   size_t end_count;
   int32_t logits; /* 1: results have the logits that ids were drawn from */
   const cria_lora_set *lora; /* the adapters of this sequence, which keeps the
-                                set alive; a step computes the sequences of one
+                                set alive. A step computes the sequences of one
                                 set at once, and reads the weights for each set.
                                 NULL: those of the model. A fork has the set of
-                                its origin: NULL, or that one */
+                                its origin: pass NULL, or that set */
 } cria_sequence_options;
 
-/* Adds a sequence that holds nothing, and gives its number, which no other one
- * of the batch has or will have. `options` may be NULL. */
+/* Adds a sequence that holds nothing, and returns its number, which no other
+ * sequence of the batch has or will have. `options` may be NULL. */
 CRIA_API cria_status cria_batch_join(cria_batch *batch,
                                      const cria_sequence_options *options,
                                      int64_t *sequence, cria_error *error);
 
-/* Adds a sequence that holds what `from` does, in the same pages: those that
- * either one writes are copied first. An id that was drawn last is part of it,
- * and computed with what is fed. */
+/* Adds a sequence that holds what `from` holds, in the same pages. A page that
+ * either of them writes is copied first. An id that was drawn last is part of
+ * the sequence, and is computed with the next feed. */
 CRIA_API cria_status cria_batch_fork(cria_batch *batch, int64_t from,
                                      const cria_sequence_options *options,
                                      int64_t *sequence, cria_error *error);
 
-/* Takes a sequence away, whatever it does. Its pages stay as long as no other
- * needs them: a text that begins with the same ids finds the full ones. */
+/* Takes a sequence away, even if it runs. Its full pages stay until others need
+ * the memory: a text that begins with the same ids finds them. */
 CRIA_API cria_status cria_batch_leave(cria_batch *batch, int64_t sequence,
                                       cria_error *error);
 
-/* Appends `count` ids; the sequence then runs until it has drawn `most` ids,
- * or ends before. `most` may be 0: the ids are computed, and nothing is drawn.
- * `count` may be 0 where ids are left to compute, of a sequence that was
- * refused, or forked. Nothing is fed where an id is out of range
+/* Appends `count` ids. The sequence then runs until it has drawn `most` ids, or
+ * ends before. `most` may be 0: the ids are computed, and nothing is drawn.
+ * `count` may be 0 if a sequence has ids left to compute, because it was
+ * refused or forked. Nothing is fed if an id is out of range
  * (CRIA_INVALID_ARGUMENT), the context would overflow (CRIA_OUT_OF_RANGE), the
  * whole pool has too few pages (CRIA_RESOURCE_EXHAUSTED), or the sequence runs
  * (CRIA_FAILED_PRECONDITION). */
@@ -738,16 +740,17 @@ CRIA_API cria_status cria_batch_feed(cria_batch *batch, int64_t sequence,
                                      const int32_t *ids, size_t count,
                                      int64_t most, cria_error *error);
 
-/* Computes one id of each sequence that decodes and one chunk of one prompt; at
- * most as many sequences run as the artifact has rows, and the others wait.
- * `results` receives how many there are, `unfinished` how many sequences still
- * run or wait; either may be NULL. What one sequence fails at is in its result.
- * An error is of all sequences: they are as before, and the call may be
- * repeated once its results, if there are any, are read. */
+/* Computes one id of each sequence that decodes and one chunk of one prompt. At
+ * most as many sequences run as the artifact has rows; the others wait.
+ * `results` receives the number of results, `unfinished` the number of
+ * sequences that still run or wait; either may be NULL. The failure of one
+ * sequence is in its result. An error of the call is one of all sequences: they
+ * are as before. Read the results, if there are any; then the call may be
+ * repeated. */
 CRIA_API cria_status cria_batch_step(cria_batch *batch, size_t *results,
                                      size_t *unfinished, cria_error *error);
 
-/* Why a sequence runs no longer. */
+/* Why a sequence no longer runs. */
 typedef enum cria_finish {
   CRIA_FINISH_NONE = 0,    /* it goes on */
   CRIA_FINISH_END = 1,     /* it drew an end id */
@@ -762,15 +765,15 @@ typedef struct cria_batch_result {
   int64_t sequence;
   int32_t id;          /* that was drawn; -1: none */
   int32_t finish;      /* a cria_finish */
-  cria_status status;  /* CRIA_RESOURCE_EXHAUSTED: refused for want of pages; it
-                          goes on after a feed of no ids. CRIA_DATA_LOSS: its
-                          logits are not finite */
+  cria_status status;  /* CRIA_RESOURCE_EXHAUSTED: refused, because there is no
+                          page; it continues after a feed of no ids.
+                          CRIA_DATA_LOSS: its logits are not finite */
   const char *message; /* of a failure; "" else */
-  const float *logits; /* (vocab_size), where wanted; NULL else */
+  const float *logits; /* (vocab_size), if wanted; else NULL */
 } cria_batch_result;
 
-/* A result of the last step, of `index` below `results`; the pointers live
- * until the next step. CRIA_OUT_OF_RANGE: there is none. */
+/* Result `index` of the last step, below `results`; the pointers live until the
+ * next step. CRIA_OUT_OF_RANGE: there is none. */
 CRIA_API cria_status cria_batch_get_result(const cria_batch *batch,
                                            size_t index,
                                            cria_batch_result *result,
@@ -782,21 +785,21 @@ CRIA_API cria_status cria_batch_position(const cria_batch *batch,
                                          int64_t sequence, int64_t *computed,
                                          int64_t *position, cria_error *error);
 
-/* The state of a sequence, as cria_session_save writes it: sessions and
- * sequences of one artifact take each other's. It holds the ids that are
- * computed, not one that was drawn last. CRIA_FAILED_PRECONDITION: the sequence
- * gave its pages back. */
+/* The state of a sequence, as cria_session_save writes it. Sessions and
+ * sequences of one artifact can restore each other's states. It holds the
+ * computed ids, not one that was drawn last. CRIA_FAILED_PRECONDITION: the
+ * sequence gave its pages back. */
 CRIA_API cria_status cria_batch_state_size(const cria_batch *batch,
                                            int64_t sequence, size_t *size,
                                            cria_error *error);
-/* Writes it to the `capacity` bytes at `state`. */
+/* Writes the state to the `capacity` bytes at `state`. */
 CRIA_API cria_status cria_batch_save(const cria_batch *batch, int64_t sequence,
                                      void *state, size_t capacity,
                                      cria_error *error);
 
-/* Gives a sequence that holds nothing a state. Errors are those of
- * cria_session_restore; CRIA_RESOURCE_EXHAUSTED where too few pages are free.
- * It keeps its pages until it leaves, since the ids are not known. */
+/* Gives a state to a sequence that holds nothing. Errors are those of
+ * cria_session_restore; CRIA_RESOURCE_EXHAUSTED if too few pages are free. The
+ * sequence keeps its pages until it leaves, because its ids are not known. */
 CRIA_API cria_status cria_batch_restore(cria_batch *batch, int64_t sequence,
                                         const void *state, size_t size,
                                         cria_error *error);
@@ -808,17 +811,17 @@ typedef struct cria_batch_info {
   uint64_t page_bytes;
   int64_t pages;            /* of the pool */
   int64_t free_pages;       /* that no sequence has */
-  int64_t kept_pages;       /* of these, that can be found by their content */
+  int64_t kept_pages;       /* of the free ones, found by their content */
   int64_t running, waiting; /* sequences */
   /* Since the batch was made, ids: */
   int64_t prefilled;  /* computed as a prompt, */
-  int64_t decoded;    /* one a step, */
-  int64_t recomputed; /* of both, once more; */
+  int64_t decoded;    /* one in each step, */
+  int64_t recomputed; /* of both, computed once more; */
   int64_t reused;     /* found in pages. */
   int64_t put_back;   /* sequences that gave their pages back */
 } cria_batch_info;
 
-/* How the batch stands after its last step. */
+/* The state of the batch after its last step. */
 CRIA_API cria_status cria_batch_get_info(const cria_batch *batch,
                                          cria_batch_info *info,
                                          cria_error *error);

@@ -24,9 +24,9 @@ extern "C" {
 typedef struct cria_tokenizer cria_tokenizer;
 
 /* Reads a Hugging Face tokenizer.json with a BPE, Unigram or WordPiece model,
- * of at most 256 MiB, or that of a file.gguf. What would change the ids and is
- * not supported is CRIA_UNIMPLEMENTED. What it does to a text takes bounded
- * work, whatever the file and the text; beyond, a call is
+ * of at most 256 MiB, or the tokenizer of a file.gguf. A part of the file that
+ * would change the ids and is not supported is CRIA_UNIMPLEMENTED. The work for
+ * a text is bounded, whatever the file and the text; a call that needs more is
  * CRIA_INVALID_ARGUMENT. */
 CRIA_API cria_status cria_tokenizer_open(const char *path,
                                          cria_tokenizer **tokenizer,
@@ -46,22 +46,22 @@ CRIA_API cria_status cria_tokenizer_token(const cria_tokenizer *tokenizer,
                                           int32_t id, const char **token,
                                           cria_error *error);
 
-/* The id of the token that the file spells so, such as "<|im_end|>";
- * CRIA_NOT_FOUND where there is none. */
+/* The id of the token that the file spells this way, such as "<|im_end|>";
+ * CRIA_NOT_FOUND if there is none. */
 CRIA_API cria_status cria_tokenizer_find(const cria_tokenizer *tokenizer,
                                          const char *token, int32_t *id,
                                          cria_error *error);
 
-/* The ids of `size` bytes of text; with `special`, those that the tokenizer's
- * post-processor adds as well. `ids` is malloc'ed: free() it. */
+/* The ids of `size` bytes of text; with `special`, also the ids that the
+ * tokenizer's post-processor adds. `ids` is malloc'ed: free() it. */
 CRIA_API cria_status cria_tokenizer_encode(const cria_tokenizer *tokenizer,
                                            const char *text, size_t size,
                                            int special, int32_t **ids,
                                            size_t *count, cria_error *error);
 
 /* The same for text of users: special tokens that are written in it, such as
- * "<|im_end|>", do not count as such but stay text. (So does llama.cpp without
- * `parse_special`, and tokenizers with `encode_special_tokens`.) */
+ * "<|im_end|>", stay text. (llama.cpp without `parse_special` and tokenizers
+ * with `encode_special_tokens` do the same.) */
 CRIA_API cria_status cria_tokenizer_encode_text(const cria_tokenizer *tokenizer,
                                                 const char *text, size_t size,
                                                 int special, int32_t **ids,
@@ -69,15 +69,15 @@ CRIA_API cria_status cria_tokenizer_encode_text(const cria_tokenizer *tokenizer,
                                                 cria_error *error);
 
 /* The text of `ids`, without special tokens unless `special`; ids that have no
- * token are left out. NUL-terminated and malloc'ed: free() it. Where the ids
- * stand for a NUL character, a C string ends there. */
+ * token are left out. NUL-terminated and malloc'ed: free() it. If the ids stand
+ * for a NUL character, a C string ends there. */
 CRIA_API cria_status cria_tokenizer_decode(const cria_tokenizer *tokenizer,
                                            const int32_t *ids, size_t count,
                                            int special, char **text,
                                            cria_error *error);
 
-/* Decodes ids one by one, as cria_tokenizer_decode does all of them; never
- * splits a character. */
+/* Decodes ids one by one; the texts together are that of cria_tokenizer_decode.
+ * Never splits a character. */
 typedef struct cria_stream cria_stream;
 
 /* A stream for one text; with `special`, special tokens are a part of it. It
@@ -90,20 +90,21 @@ CRIA_API void cria_stream_free(cria_stream **stream);
 /* The text that `id` completes, "" for none; lives until the next call. */
 CRIA_API cria_status cria_stream_push(cria_stream *stream, int32_t id,
                                       const char **text, cria_error *error);
-/* The rest, after the last id, with the same lifetime; the stream is then as
- * new. */
+/* The rest, after the last id, with the same lifetime. Then the stream is like
+ * a new one. */
 CRIA_API cria_status cria_stream_finish(cria_stream *stream, const char **text,
                                         cria_error *error);
 
 /* ---- Chat -------------------------------------------------------------- */
 
 /* The template by which a checkpoint's folder writes a conversation as text:
- * chat_template.jinja, or that of tokenizer_config.json. It is interpreted,
- * and reaches nothing outside of it. What takes more than a second or so, or
- * more than 256 MiB, or nests too deeply, is CRIA_RESOURCE_EXHAUSTED. */
+ * chat_template.jinja, or the one in tokenizer_config.json. It is interpreted,
+ * and reaches nothing outside of it. A rendering that takes more than a second
+ * or so, or more than 256 MiB, or nests too deeply, is
+ * CRIA_RESOURCE_EXHAUSTED. */
 typedef struct cria_chat cria_chat;
 
-/* CRIA_NOT_FOUND where the folder, or file.gguf, has no template. */
+/* CRIA_NOT_FOUND if the folder, or file.gguf, has no template. */
 CRIA_API cria_status cria_chat_open(const char *folder, cria_chat **chat,
                                     cria_error *error);
 
@@ -114,23 +115,23 @@ CRIA_API cria_status cria_chat_parse(const char *source, size_t size,
 CRIA_API void cria_chat_free(cria_chat **chat);
 
 /* The text for `variables`, a JSON object: "messages", a list of objects with
- * "role" and "content", "add_generation_prompt", "tools" and what else the
- * template knows. Like all JSON, it may have 16 MiB and 500,000 values, nested
+ * "role" and "content", "add_generation_prompt", "tools" and others that the
+ * template reads. Like all JSON, it may have 16 MiB and 500,000 values, nested
  * 64 deep; an object with a key twice is an error. Integers of up to 127 bits
  * are exact; larger ones are CRIA_UNIMPLEMENTED. The text has the special
- * tokens, but those that stand in the messages count as well when it is
- * encoded: cria_chat_encode is for that. It is NUL-terminated and malloc'ed:
- * free() it. */
+ * tokens. But if it is encoded, special tokens written in the messages count as
+ * well: cria_chat_encode avoids that. The text is NUL-terminated and
+ * malloc'ed: free() it. */
 CRIA_API cria_status cria_chat_render(const cria_chat *chat,
                                       const char *variables, char **text,
                                       cria_error *error);
 
-/* The ids of the text for `variables`, in which the template alone writes
- * special tokens. No byte of one comes from a text in `variables`, keys
- * included, however the template cuts, joins or changes it; but a member
- * "..._token" of `variables` counts as the template's, and the "role" of a
- * message may be a part of a token that the template begins, as in
- * '<|' + role + '|>'. `ids` is malloc'ed: free() it. */
+/* The ids of the text for `variables`, in which only the template writes
+ * special tokens. No byte of a special token comes from a text in `variables`,
+ * keys included, however the template cuts, joins or changes it. Two
+ * exceptions: a member "..._token" of `variables` counts as the template's, and
+ * the "role" of a message may be a part of a token that the template begins, as
+ * in '<|' + role + '|>'. `ids` is malloc'ed: free() it. */
 CRIA_API cria_status cria_chat_encode(const cria_chat *chat,
                                       const cria_tokenizer *tokenizer,
                                       const char *variables, int32_t **ids,
@@ -138,12 +139,13 @@ CRIA_API cria_status cria_chat_encode(const cria_chat *chat,
 
 /* ---- Generation -------------------------------------------------------- */
 
-/* What a checkpoint's folder says of generating text: generation_config.json,
- * and config.json for what that leaves out. Either file may be missing. Or what
- * a file.gguf says of the ids that begin and end a text. */
+/* What a checkpoint's folder says about generating text:
+ * generation_config.json, and config.json for keys that it leaves out. Either
+ * file may be missing. Or what a file.gguf says about the ids that begin and
+ * end a text. */
 typedef struct cria_generation cria_generation;
 
-/* Reads these files. What would change a text and is not done here is
+/* Reads these files. A key that would change a text and is not supported is
  * CRIA_UNIMPLEMENTED. */
 CRIA_API cria_status cria_generation_open(const char *folder,
                                           cria_generation **generation,
@@ -162,35 +164,35 @@ CRIA_API cria_status cria_generation_open_allowing(const char *folder,
 /* Every known key of generation_config.json, as Markdown; a constant. */
 CRIA_API const char *cria_generation_keys(void);
 
-/* The options the folder asks for; with `generation` NULL, those of a draw from
- * the plain distribution, temperature 1. */
+/* The options that the folder asks for; with `generation` NULL, those of a draw
+ * from the plain distribution, temperature 1. */
 CRIA_API cria_status cria_generation_options(const cria_generation *generation,
                                              cria_sampler_options *options,
                                              cria_error *error);
 
-/* The id that begins a text; CRIA_NOT_FOUND where none does. */
+/* The id that begins a text; CRIA_NOT_FOUND if there is none. */
 CRIA_API cria_status cria_generation_begin(const cria_generation *generation,
                                            int32_t *id, cria_error *error);
 
-/* The ids any of which ends a text; they live as long as `generation`. */
+/* The ids that end a text; they live as long as `generation`. */
 CRIA_API cria_status cria_generation_end_ids(const cria_generation *generation,
                                              const int32_t **ids, size_t *count,
                                              cria_error *error);
 
 typedef struct cria_generation_limits {
   size_t size;
-  int64_t max_new_tokens; /* ids after the prompt; -1: nothing is said */
-  int64_t max_length;     /* ids with the prompt, where nothing is said of new
-                             ones; -1: nothing is said of these either */
+  int64_t max_new_tokens; /* ids after the prompt; -1: not given */
+  int64_t max_length;     /* ids with the prompt, if `max_new_tokens` is not
+                             given; -1: not given either */
 } cria_generation_limits;
 
-/* How many ids the folder asks for at most. A session may hold fewer: max_seq
- * of cria_artifact_info. */
+/* The most ids that the folder asks for. A session may hold fewer: max_seq of
+ * cria_artifact_info. */
 CRIA_API cria_status
 cria_generation_get_limits(const cria_generation *generation,
                            cria_generation_limits *limits, cria_error *error);
 
-/* Whether `id` ends the text: 1 or 0; 0 where `generation` is NULL. */
+/* Whether `id` ends the text: 1 or 0; 0 if `generation` is NULL. */
 CRIA_API int cria_generation_ends(const cria_generation *generation,
                                   int32_t id);
 
