@@ -1,4 +1,4 @@
-/// What the command lines of the tools share.
+/// Shared parts of the tools' command lines.
 #pragma once
 
 #include "runtime/Json.h"
@@ -32,8 +32,8 @@ template <typename Number> auto wholeNumber(Number least, Number most) {
   };
 }
 
-/// Reads the command line of `tool`, with --version. Returns the exit code
-/// where there is nothing left to do.
+/// Reads the command line of `tool`, with --version. Returns the exit code if
+/// there is nothing left to do.
 inline std::optional<int> parseCommandLine(CLI::App &app, const char *tool,
                                            int argc, char **argv) {
   app.set_version_flag("--version", std::string(tool) + " " + cria_version(),
@@ -49,8 +49,8 @@ inline std::optional<int> parseCommandLine(CLI::App &app, const char *tool,
   return std::nullopt;
 }
 
-/// Flushes stdout. Returns the exit code: 0, or 1 after saying what of the
-/// output of `tool` could not be written.
+/// Flushes stdout. Returns the exit code: 0, or 1 after an error that says why
+/// the output of `tool` could not be written.
 inline int finishOutput(const char *tool) {
   bool failedBefore = ferror(stdout);
   if (fflush(stdout) == 0 && !failedBefore)

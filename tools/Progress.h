@@ -1,4 +1,4 @@
-/// How far the binding of weights is, on a terminal.
+/// Shows the progress of binding weights on a terminal.
 #pragma once
 
 #include "runtime/Backend.h"
@@ -9,8 +9,8 @@
 
 namespace cria {
 
-/// Says so from the first second on, in a line that goes when all is done;
-/// nothing where stderr is no terminal.
+/// Shows the progress after the first second, in a line that is erased at the
+/// end. Shows nothing if stderr is not a terminal.
 inline Progress weightProgress() {
   if (!isatty(STDERR_FILENO))
     return {};

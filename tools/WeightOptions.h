@@ -37,15 +37,15 @@ inline void addWeightOptions(CLI::App &app, WeightOptions &options) {
                "accept a checkpoint with more layers than the artifact has");
 }
 
-/// Declares --cache on `app`, of a tool that computes.
+/// Declares --cache on `app`, for tools that compute.
 inline void addCacheOption(CLI::App &app, WeightOptions &options) {
   app.add_option("--cache", options.cache,
                  "folder that keeps quantized weights for the next start")
       ->type_name("DIR");
 }
 
-/// The checkpoint `weights`, or where it is empty what `seed` draws, with the
-/// adapters.
+/// The checkpoint `weights` with the adapters. If `weights` is empty, random
+/// weights from `seed`.
 inline WeightSource weightSource(const std::string &weights, uint64_t seed,
                                  const WeightOptions &options) {
   WeightSource source;

@@ -10,7 +10,7 @@ namespace cria::bench {
 
 /// Adds a row for each number of sequences of `options.batches`, at each depth.
 /// The numbers take turns, burst by burst, so that a machine that becomes
-/// slower does so for all of them.
+/// slower becomes slower for all of them.
 Status measureBatches(const std::shared_ptr<const Model> &model, Rates &rates,
                       const BenchOptions &options, Report &report);
 

@@ -1,10 +1,10 @@
-/// Timing a model beside what the machine can do.
+/// Times a model and compares it with what the machine can do.
 ///
 /// The bandwidth of memory doubles and halves within minutes on shared
-/// machines. So every burst of decoding stands between two passes of a read
-/// loop over the same weights, the fastest of some, every prefill between two
-/// runs of the multiply-add loops, and what is reported is the median of their
-/// ratios.
+/// machines. So every burst of decoding lies between two passes of a read loop
+/// over the same weights (the fastest of several loops), and every prefill
+/// between two runs of the multiply-add loops. The report has the median of
+/// their ratios.
 #pragma once
 
 #include "runtime/Device.h"
@@ -24,7 +24,7 @@ namespace cria::bench {
 /// The command line.
 struct BenchOptions {
   std::string artifact;
-  std::string weights; // "": random ones
+  std::string weights; // "": random weights
   uint64_t seed = 1;
   WeightOptions binding;
   std::vector<int64_t> promptLengths; // empty: 512, or what fits
@@ -54,15 +54,15 @@ struct Measured {
   bool boundByBytes = false;
 };
 
-/// Decoding of so many sequences at once, at a depth. Of the measured seconds,
-/// a step's, each sequence gets a token.
+/// Decoding of `sequences` sequences at once, at a depth. The measured seconds
+/// are those of a step, which gives each sequence a token.
 struct BatchRow {
   int64_t sequences = 0, depth = 0;
   Measured measured;
-  double ratio = 0; // to the tokens a second of one; 0: not measured
+  double ratio = 0; // to the tokens per second of one sequence; 0: not measured
 };
 
-/// All that was measured.
+/// All results.
 struct Report {
   std::string artifact, compiler, target, device, type;
   uint64_t artifactBytes = 0, weightBytes = 0, cacheBytes = 0;

@@ -1,4 +1,4 @@
-/// How long each kernel of a step takes, beside what it reads.
+/// How long each kernel of a step takes, and how much it reads.
 #pragma once
 
 #include "runtime/Model.h"
@@ -9,14 +9,14 @@
 
 namespace cria::bench {
 
-/// All launches of one kernel in a step, or on the CPU all calls.
+/// All launches of one kernel in a step; on the CPU, all calls.
 struct KernelRow {
   std::string name;
   int64_t launches = 0;
   double seconds = 0; // of all of them; the median over repetitions
-  /// Of weights and caches that they read at least.
+  /// The least bytes of weights and caches that they read.
   double bytes = 0;
-  /// Of their products with weights.
+  /// The operations of their products with weights.
   double operations = 0;
   double floorSeconds = 0; // 0: no rate was measured
 };
@@ -27,22 +27,23 @@ struct KernelTable {
   int64_t tokens = 0, depth = 0;
   std::vector<KernelRow> rows;
 
-  /// The row called `name`, which is added where there is none.
+  /// The row called `name`; added if there is none.
   KernelRow &rowOf(const std::string &name);
-  /// Of all kernels.
+  /// The seconds of all kernels.
   double seconds() const;
-  /// By what a byte and an operation take at least; 0: unknown.
+  /// Sets the floors from the least time of a byte and of an operation; 0:
+  /// unknown.
   void setFloors(double secondsPerByte, double secondsPerOperation);
 };
 
 /// Times the kernels of a model, in a session of its own.
 class KernelTimes {
 public:
-  /// `model` outlives this. On the CPU `threads` threads compute.
+  /// `model` must outlive this object. On the CPU, `threads` threads compute.
   static Result<KernelTimes> create(const Model &model, int threads);
 
-  /// A call for `tokens` tokens, 1 being a decode step, after `depth` others;
-  /// of a longer prompt than a chunk all chunks.
+  /// A call for `tokens` tokens after `depth` others; 1 token is a decode step.
+  /// If a prompt is longer than a chunk, all its chunks.
   Result<KernelTable> measure(int64_t tokens, int64_t depth);
 
 private:

@@ -23,12 +23,12 @@ inline double median(std::vector<double> values) {
   return *middle;
 }
 
-/// The mean cost of a byte or an operation; 0, unknown, where either is.
+/// The mean cost of a byte or an operation; 0, unknown, if either is unknown.
 inline double meanCost(double before, double after) {
   return before > 0 && after > 0 ? (before + after) / 2 : 0;
 }
 
-/// Says what is being done, to somebody who watches.
+/// Prints what is being done, if somebody watches.
 inline void progress(const std::string &what) {
   if (isatty(STDERR_FILENO))
     fprintf(stderr, "cria-bench: %s\n", what.c_str());

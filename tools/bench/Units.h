@@ -1,4 +1,4 @@
-/// The multiply-add instructions of this CPU, each as a loop to be timed.
+/// The multiply-add instructions of this CPU, each as a loop that can be timed.
 #pragma once
 
 #include "runtime/DType.h"
@@ -17,8 +17,8 @@ struct Unit {
   double (*run)(int64_t rounds);
 };
 
-/// For f32 and f16 the f32 FMA, for bf16 also vdpbf16ps and AMX, for blocks of
-/// integers vpdpbusd or vpmaddwd and AMX, where they are.
+/// For f32 and f16 the f32 FMA; for bf16 also vdpbf16ps and AMX; for blocks of
+/// integers vpdpbusd or vpmaddwd, and AMX; as far as this CPU has them.
 std::vector<Unit> unitsFor(DType type);
 
 } // namespace cria::bench

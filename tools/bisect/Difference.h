@@ -1,4 +1,4 @@
-/// How far rows of numbers are from those of a reference.
+/// How far rows of numbers are from the rows of a reference.
 #pragma once
 
 #include "runtime/DType.h"
@@ -8,21 +8,21 @@
 
 namespace cria {
 
-/// What a result may differ by.
+/// How much a result may differ.
 struct Tolerance {
-  /// Of a row: the sum of squared differences over that of squares.
+  /// The sum of a row's squared differences over the sum of its squares.
   double nmse;
   /// The mean difference away from zero, in units of the last place of `type`.
-  /// Of results that are rounded to nearest it is near 0, of those that are cut
-  /// off -0.5. Infinite where it says nothing: the differences of results that
-  /// are made of other roundings go together.
+  /// It is near 0 for results that are rounded to nearest, and near -0.5 for
+  /// results that are cut off. Infinite if it means nothing: if the inputs of
+  /// results were rounded differently, their differences are correlated.
   double bias;
-  /// The type that the numbers have in the end.
+  /// The type that the numbers are stored in.
   DType type;
 };
 
-/// The tolerance of results that end in `type` (f32, f16 or bf16). `isSame`: on
-/// both sides the same is rounded, so that only sums are taken in other orders.
+/// The tolerance of results that end in `type` (f32, f16 or bf16). `isSame`:
+/// both sides round the same values, so that only the order of sums differs.
 /// `isBlocked`: weights are in blocks.
 Tolerance toleranceOf(DType type, bool isSame, bool isBlocked);
 

@@ -1,5 +1,5 @@
-/// What kernels made of a prompt, row by row, under names that another
-/// recording of it has, too.
+/// The results of kernels for a prompt, row by row, under names that another
+/// recording of the prompt has, too.
 #pragma once
 
 #include "runtime/DType.h"
@@ -12,9 +12,9 @@
 
 namespace cria {
 
-/// A result of all positions.
+/// A result for all positions.
 struct Rows {
-  DType type = DType::F32; // that the numbers were stored in
+  DType type = DType::F32; // type that the numbers were stored in
   uint64_t width = 0;
   std::vector<float> values; // (positions, width)
 
@@ -28,7 +28,7 @@ struct Recording {
   std::vector<int32_t> ids, sourceIds;
   std::map<std::string, Rows> results;
 
-  /// The first of `names` that is there with rows of `width` numbers for
+  /// The first of `names` that exists with rows of `width` numbers for
   /// positions [0, end), or null.
   const Rows *find(const std::vector<std::string> &names, uint64_t width,
                    uint64_t end) const;

@@ -1,4 +1,4 @@
-/// Runs a model whose artifact has taps, and reads what its kernels make.
+/// Runs a model whose artifact has taps, and reads the results of its kernels.
 #pragma once
 
 #include "runtime/Session.h"
@@ -9,7 +9,7 @@
 
 namespace cria {
 
-/// What a kernel made of one result, in one turn and one step.
+/// One result of a kernel, in one turn and one step.
 struct Made {
   const TapKernel &kernel;
   size_t result;
@@ -17,22 +17,22 @@ struct Made {
   int64_t position; // of the first row
   Rows rows;
 
-  /// What recordings may call it, the surest first.
+  /// The names that recordings may have for it, the most likely first.
   std::vector<std::string> names() const;
 };
 
 class Runner {
 public:
-  /// Is told of all results, step after step in the order of the kernels.
+  /// Called with all results, step after step in the order of the kernels.
   using Visitor = std::function<void(const Made &)>;
 
   static Result<Runner> open(const std::string &path,
                              const WeightSource &weights,
                              const DeviceOptions &device, int threads);
 
-  /// Runs the ids of `prompt`, the last one alone where tokens see only those
-  /// before, in a new session. With `given`, kernels read its results wherever
-  /// it has them, and not each other's.
+  /// Runs the ids of `prompt` in a new session; only the last id if tokens see
+  /// only earlier ones. With `given`, kernels read its results, where it has
+  /// them, instead of each other's.
   Status run(const Recording &prompt, const Recording *given,
              const Visitor &visit) const;
   /// All results of these ids.

@@ -1,5 +1,5 @@
-/// What the manifest of an artifact says of its taps (lowering/AddTaps.cpp):
-/// which kernels there are, and where their results can be read and replaced.
+/// The manifest's description of an artifact's taps (lowering/AddTaps.cpp): its
+/// kernels, and where their results can be read and replaced.
 #pragma once
 
 #include "runtime/Artifact.h"
@@ -11,8 +11,8 @@
 
 namespace cria {
 
-/// A module of the checkpoint, or an input or output of it, in each turn of a
-/// loop of layers.
+/// A module of the checkpoint, or an input or output of a module, in each turn
+/// of a loop of layers.
 struct TapName {
   std::string path; // "model.layers.{}.mlp.up_proj"
   std::string side; // in, out, query, key or value; "" for the module
@@ -25,11 +25,11 @@ struct TapName {
 
 /// A result of a kernel.
 struct TapResult {
-  /// The caches that keep it and that can take its place.
+  /// The caches that keep the result and that can replace it.
   std::optional<size_t> made, given;
   size_t force = 0;            // its number in Taps::force
   uint64_t width = 0;          // of a row
-  std::optional<size_t> cache; // it is some rows of this KV cache
+  std::optional<size_t> cache; // the result is some rows of this KV cache
   bool logits = false;
   std::vector<TapName> names;
 };
@@ -43,15 +43,15 @@ struct TapKernel {
   std::vector<TapResult> results;
   bool leftOut = false;
 
-  /// What reference and artifact call result `result` of turn `turn`: the same
-  /// in `prefill` and `decode`.
+  /// The name of result `result` of turn `turn` that reference and artifact
+  /// share: the same in `prefill` and `decode`.
   std::string key(size_t result, int64_t turn) const;
 };
 
 struct Taps {
   size_t force = 0; // the cache that says which of `given` are used
   std::vector<TapKernel> kernels;
-  std::string linalg; // the program that was compiled, at this phase
+  std::string linalg; // the compiled program at the phase linalg
 
   /// The text of a kernel.
   std::string textOf(const std::string &kernel) const;
@@ -59,7 +59,7 @@ struct Taps {
   bool isPart() const;
 };
 
-/// FAILED_PRECONDITION where the artifact was compiled without taps.
+/// FAILED_PRECONDITION if the artifact was compiled without taps.
 Result<Taps> readTaps(const Artifact &artifact);
 
 } // namespace cria

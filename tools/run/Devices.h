@@ -1,10 +1,10 @@
-/// What --list-devices prints.
+/// The list that --list-devices prints.
 #pragma once
 
 namespace cria {
 
 /// Prints a line for each device of this machine, under the name that --device
-/// takes; says on stderr why there is no GPU.
+/// takes; if there is no GPU, prints the reason to stderr.
 void listDevices();
 
 } // namespace cria

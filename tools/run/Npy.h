@@ -1,4 +1,4 @@
-/// NumPy's files.
+/// Files of NumPy.
 #pragma once
 
 #include "runtime/Status.h"
@@ -17,10 +17,10 @@ struct NpyMatrix {
   std::vector<float> values; // (rows, columns)
 };
 
-/// Reads a matrix in C order of little-endian f16, f32 or f64, which are
-/// rounded once to f32, from a regular file of format version 1, 2 or 3. All
-/// else is refused by name, and so are more than `most` numbers, before memory
-/// is taken for them.
+/// Reads a matrix in C order of little-endian f16, f32 or f64 from a regular
+/// file of format version 1, 2 or 3. Numbers are rounded once to f32.
+/// Everything else is refused by name. More than `most` numbers are refused
+/// before memory is allocated for them.
 Result<NpyMatrix> readNpyMatrix(const std::string &path, uint64_t most);
 
 } // namespace cria

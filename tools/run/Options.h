@@ -46,7 +46,7 @@ struct RunOptions {
   }
 };
 
-/// What the encoder of a model that has one reads.
+/// Options for the input of a model's encoder.
 inline void addSource(CLI::App &app, RunOptions &options) {
   auto *source =
       app.add_option("--source", options.source, "text for the model's encoder")
@@ -57,7 +57,7 @@ inline void addSource(CLI::App &app, RunOptions &options) {
       ->excludes(source);
 }
 
-/// --chat, which excludes `others`, and what belongs to it.
+/// --chat, which excludes `others`, and the options that belong to it.
 inline void addChat(CLI::App &app, RunOptions &options,
                     const std::vector<CLI::Option *> &others) {
   auto *chat =
@@ -71,7 +71,7 @@ inline void addChat(CLI::App &app, RunOptions &options,
       ->needs(chat);
 }
 
-/// --profile and what belongs to it.
+/// --profile and the options that belong to it.
 inline CLI::Option *addProfile(CLI::App &app, RunOptions &options) {
   auto *profile = app.add_option(
       "--profile", options.profile,
@@ -85,7 +85,7 @@ inline CLI::Option *addProfile(CLI::App &app, RunOptions &options) {
   return profile;
 }
 
-/// How ids are drawn.
+/// Options that say how ids are drawn.
 inline void addSampling(CLI::App &app, RunOptions &options) {
   app.add_option("--temperature", options.temperature,
                  "divides logits; 0: greedy");
@@ -99,7 +99,7 @@ inline void addSampling(CLI::App &app, RunOptions &options) {
       ->check(wholeNumber<uint64_t>(0, UINT64_MAX));
 }
 
-/// What the model goes on from; the options.
+/// Options for the prompt; returns them.
 inline std::vector<CLI::Option *> addPrompt(CLI::App &app,
                                             RunOptions &options) {
   auto *prompt = app.add_option("--prompt", options.prompt, "text to continue")
@@ -129,7 +129,7 @@ inline CLI::Option *addPrompts(CLI::App &app, RunOptions &options,
   return prompts;
 }
 
-/// What is kept of the prompt; the options.
+/// Options for outputs of the prompt; returns them.
 inline std::vector<CLI::Option *> addOutputs(CLI::App &app,
                                              RunOptions &options) {
   auto *logits = app.add_option(
@@ -155,7 +155,7 @@ inline std::vector<CLI::Option *> addOutputs(CLI::App &app,
   return {logits, hidden, embedding};
 }
 
-/// What is done about generation_config.json.
+/// Options about generation_config.json.
 inline void addGeneration(CLI::App &app, RunOptions &options) {
   app.add_option("--allow-unknown", options.allowUnknown,
                  "ignore this key of generation_config.json")
@@ -228,7 +228,7 @@ inline void addOptions(CLI::App &app, RunOptions &options) {
              "to stderr.");
 }
 
-/// The pooling that is called so; nothing where none is.
+/// The pooling called `name`; nothing if there is none.
 inline std::optional<cria_pooling> poolingNamed(const std::string &name) {
   if (name == "mean")
     return CRIA_POOLING_MEAN;
@@ -280,7 +280,8 @@ inline DeviceOptions deviceOptions(const RunOptions &options) {
   return device;
 }
 
-/// Reads the command line; the exit code, where there is nothing left to do.
+/// Reads the command line. Returns the exit code if there is nothing left to
+/// do.
 inline std::optional<int> parseOptions(int argc, char **argv,
                                        RunOptions &options) {
   CLI::App app{"Generates text with a compiled model."};

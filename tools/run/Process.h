@@ -1,4 +1,4 @@
-/// What cria-run is as a process: signals, stdout, a clock.
+/// The process of cria-run: signals, stdout, a clock.
 #pragma once
 
 #include "runtime/Session.h"
@@ -9,15 +9,15 @@
 
 namespace cria {
 
-/// From now on the first SIGINT or SIGTERM while there is a session to stop
-/// cancels it, and any other ends the process.
+/// From now on, a first SIGINT or SIGTERM cancels the session to stop, if there
+/// is one. Any other such signal ends the process.
 void catchSignals();
 
 /// The session to stop; null for none.
 void setRunning(Session *session);
 
-/// A file to take away where a signal ends the process, of a few; its
-/// characters must live until it is removed from these again.
+/// A file to remove if a signal ends the process; there is room for a few. Its
+/// characters must live until it is removed from the list.
 void addPartialFile(const char *path);
 void removePartialFile(const char *path);
 
@@ -28,7 +28,7 @@ void forgetSignal();
 
 /// Seconds since the first call.
 double now();
-/// The same of a moment.
+/// The same for a moment.
 double secondsAt(std::chrono::steady_clock::time_point moment);
 
 /// Writes all of `text` to stdout.

@@ -1,4 +1,4 @@
-/// What a run keeps of its prompt beside the text: logits, hidden states, an
+/// What a run keeps of its prompt besides the text: logits, hidden states, an
 /// embedding.
 #pragma once
 
@@ -13,16 +13,16 @@
 
 namespace cria {
 
-/// A NumPy file that is written row after row, and is taken away where a signal
-/// ends the process before it is whole.
+/// A NumPy file that is written row by row, and is removed if a signal ends the
+/// process before the file is complete.
 class RowFile {
 public:
-  /// Of `rows` rows of `columns` numbers.
+  /// For `rows` rows of `columns` numbers.
   RowFile(const std::string &path, uint64_t rows, int64_t columns);
   ~RowFile();
 
   Status status() const;
-  /// Room for the next `count` rows, and what writes them.
+  /// Memory for the next `count` rows; `write` then writes them.
   float *room(int64_t count);
   Status write();
   Status commit();
@@ -36,25 +36,25 @@ private:
 /// Takes the outputs of a prompt, chunk by chunk.
 class PromptOutputs {
 public:
-  /// Begins the files of what the options ask for.
+  /// Begins the files that the options ask for.
   explicit PromptOutputs(const Run &run);
 
-  /// Why there is no file, or no such output.
+  /// Why a file cannot be made, or an output does not exist.
   const Status &status() const { return problem; }
   bool any() const { return logits || hidden || pooling; }
-  /// Feeds a chunk of the prompt, the ids from index `done` on, and takes what
-  /// is wanted of it; `last`, if not null, receives the logits of the last id,
-  /// which live until the next call.
+  /// Feeds a chunk of the prompt, the ids from index `done` on, and takes the
+  /// outputs that are wanted. `last`, if not null, receives the logits of the
+  /// last id, which live until the next call.
   Status feed(Run &run, const int32_t *ids, int64_t count, int64_t done,
               const float **last);
-  /// Makes the files whole, and the embedding.
+  /// Completes the files, and the embedding.
   Status finish(const Run &run);
 
 private:
   Status problem;
   std::optional<RowFile> logits, hidden;
   std::optional<Pooling> pooling;
-  std::vector<float> lastLogits, states; // where no file takes them
+  std::vector<float> lastLogits, states; // if no file takes them
 };
 
 } // namespace cria

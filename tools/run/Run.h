@@ -1,4 +1,4 @@
-/// What cria-run holds, and its middle: from a prompt to printed text.
+/// The state of cria-run, and its main part: from a prompt to printed text.
 #pragma once
 
 #include "runtime/Model.h"
@@ -18,24 +18,25 @@
 
 namespace cria {
 
-/// All that a run holds.
+/// The state of a run.
 struct Run {
   RunOptions options;
-  const CriaRanks *ranks = nullptr; // that share the model; null: one alone
+  const CriaRanks *ranks = nullptr; // ranks that share the model; null: only
+                                    // one
   std::shared_ptr<const Model> model;
   std::unique_ptr<Session> session;
   Generation generation;
   std::optional<Tokenizer> tokenizer;
-  NpyMatrix prefix; // embeddings in front of the prompt
+  NpyMatrix prefix; // embeddings before the prompt
   std::vector<int32_t> prompt, generated;
   int32_t next = 0; // drawn, not yet fed
   std::vector<RunEvent> events;
-  std::vector<KernelTime> kernels; // of the present feed, for --profile
+  std::vector<KernelTime> kernels; // of the current feed, for --profile
   MachineRates rates;
   int64_t limit = 0; // of new ids
 
   const Manifest &manifest() const { return model->manifest(); }
-  /// Whether this process speaks for all.
+  /// Whether this process prints for all ranks.
   bool isFirst() const { return !ranks || ranks->rank == 0; }
   /// Positions that prefix and prompt take.
   int64_t promptLength() const {
@@ -43,7 +44,7 @@ struct Run {
   }
 };
 
-/// Notes a feed of `count` ids that wants so many rows of logits.
+/// Times a feed of `count` ids that wants `logits` rows of logits.
 template <typename Feed>
 Status timed(Run &run, const char *name, int64_t count, int64_t logits,
              Feed body) {
@@ -56,28 +57,28 @@ Status timed(Run &run, const char *name, int64_t count, int64_t logits,
   return status;
 }
 
-/// How many ids to generate after a prompt of so many tokens. What the user
-/// asks for must fit the context; a default, and what is asked of each reply of
-/// a chat, is cut to fit.
+/// How many ids to generate after a prompt of `prompt` tokens. A number that
+/// the user gives must fit the context. A default, and the number for each
+/// reply of a chat, is cut to fit.
 Result<int64_t> newIds(const Run &run, int64_t prompt);
-/// The same of the prompt that there is.
+/// Sets the limit for the current prompt.
 Status setLimit(Run &run);
 
-/// The checkpoint's defaults with what the command line says instead. Naming a
-/// sampling parameter asks for sampling.
+/// The checkpoint's defaults, replaced by the options of the command line. A
+/// sampling parameter on the command line asks for sampling.
 SamplerOptions samplerOptions(const Run &run);
 
-/// The ids of the text of `option`, with the begin id where there are none;
-/// `instead` takes them where there is no tokenizer.
+/// The ids of the text of `option`, after the begin id if there are none.
+/// `instead` is the option that takes ids if there is no tokenizer.
 Result<std::vector<int32_t>> promptOf(const Run &run, const std::string &option,
                                       const std::string &text,
                                       const std::string &instead);
 
-/// Feeds what the session does not hold of prefix and prompt, then draws,
-/// prints and feeds ids until one ends the text or there are `limit`.
+/// Feeds the part of prefix and prompt that the session does not hold. Then
+/// draws, prints and feeds ids until one ends the text or there are `limit`.
 Status runPrompt(Run &run);
 
-/// Goes on from each line of a file, in a batch; prints JSON lines.
+/// Continues each line of a file, in a batch; prints JSON lines.
 Status runPrompts(Run &run);
 
 /// Converses: reads messages from stdin, prints replies to stdout.
