@@ -1,4 +1,4 @@
-/// Prints what launches counted; docs/emulator.md says what the fields are.
+/// Prints the counts of launches; docs/emulator.md describes the fields.
 #pragma once
 
 #include "tools/emulator/driver/Settings.h"

@@ -1,9 +1,9 @@
 /// The state behind the functions of the emulated driver.
 ///
-/// Work runs when it is submitted: a stream never has anything under way. This
-/// is one of the orders that the real driver may choose. A kernel that fails
-/// still lets its launch succeed, as on a real device; the error then stays
-/// with the context, and every later call returns it.
+/// Work runs when it is submitted: a stream never has pending work. This is one
+/// of the orders that the real driver may choose. As on a real device, the
+/// launch of a kernel that fails still succeeds; the error then stays with the
+/// context, and every later call returns it.
 #pragma once
 
 #include "tools/emulator/driver/Settings.h"
@@ -21,7 +21,7 @@ struct CUctx_st {
   bool isPrimary = false;
   CUdevice device = 0;
   unsigned flags = 0;
-  CUresult error = CUDA_SUCCESS; ///< that poisoned it
+  CUresult error = CUDA_SUCCESS; ///< error that all later calls return
   std::set<uint64_t> allocations, hostAllocations;
 };
 
@@ -29,7 +29,7 @@ struct CUfunc_st {
   CUmodule module = nullptr;
   std::string name;
   cria::emulator::Kernel *kernel = nullptr;
-  uint32_t maxDynamicShared = 0; ///< beyond the 48 KiB that always are allowed
+  uint32_t maxDynamicShared = 0; ///< beyond the 48 KiB that are always allowed
 };
 
 struct CUmod_st {
@@ -46,10 +46,10 @@ struct Capture;
 struct KernelWork {
   CUfunction function = nullptr;
   Dim grid, block;
-  Dim cluster = {0, 0, 0}; ///< 0: the launch says none
+  Dim cluster = {0, 0, 0}; ///< 0: the launch gives none
   uint32_t dynamicShared = 0;
   bool cooperative = false;
-  bool overlaps = false; ///< may begin before the launch before has ended
+  bool overlaps = false; ///< may begin before the previous launch has ended
   CUstream stream = nullptr;
   std::vector<char> parameters;
 };
@@ -123,11 +123,11 @@ namespace cria::emulator {
 /// 0x7f00...
 std::string hexOf(uint64_t address);
 
-/// Which handles of a kind exist; owns what they point to.
+/// The handles of a kind that exist. Owns the objects.
 ///
-/// A handle is an address. Those of destroyed objects are not used again for a
-/// while, so that a program which uses one is told so instead of getting
-/// another object.
+/// A handle is an address. The address of a destroyed object is not used again
+/// for a while. So a program that uses the handle of a destroyed object gets an
+/// error, not another object.
 template <typename T> class Handles {
 public:
   explicit Handles(const char *kind) : kind(kind) {}
@@ -175,7 +175,7 @@ public:
   }
 
 private:
-  /// Ends the object and keeps its memory.
+  /// Destroys the object but keeps its memory.
   void destroy(T *handle) {
     constexpr size_t kRemembered = 4096;
     handle->~T();
@@ -206,11 +206,11 @@ struct Driver {
   void refresh();
   bool initialized = false;
   Settings settings;
-  std::string text; ///< that the settings were read from
+  std::string text; ///< text that the settings were read from
   std::unique_ptr<DeviceMemory> memory;
   std::map<std::string, uint64_t> calls; ///< by function
   std::set<std::string> missed;          ///< functions that are not implemented
-  std::string function;                  ///< that is being called
+  std::string function;                  ///< function that is being called
   /// The null stream means the thread's own, not the legacy one.
   bool nullIsPerThread = false;
   std::recursive_mutex mutex;
@@ -241,8 +241,8 @@ struct Driver {
   }
   /// Bytes of each device.
   uint64_t capacity() const { return memory->capacity() / settings.devices; }
-  /// Bytes of a device that nothing of its contexts takes. Several devices
-  /// share one range of addresses, so that what any of them holds can be told.
+  /// Bytes of a device that its contexts do not take. Several devices share one
+  /// range of addresses, so that the emulator knows what each of them holds.
   uint64_t freeOn(CUdevice device);
   /// Frees all that belongs to the context.
   void clear(CUctx_st &context);
@@ -250,10 +250,10 @@ struct Driver {
 
   /// Prints what is wrong, and adds it to the report.
   void report(const Finding &finding);
-  /// The same for a mistake of the program in the current call; the call fails
-  /// and the context is as before.
+  /// The same for a mistake of the program in the current call. The call fails,
+  /// and the context does not change.
   void reportMisuse(const std::string &what, const std::string &details = "");
-  /// CUDA_SUCCESS if the handle exists; else says what is wrong with it.
+  /// CUDA_SUCCESS if the handle exists; else reports what is wrong with it.
   template <typename T>
   CUresult check(const Handles<T> &handles, T *handle,
                  CUresult error = CUDA_ERROR_INVALID_HANDLE) {
@@ -275,9 +275,9 @@ std::vector<CUcontext> &contextStack();
 
 /// Runs or captures `work`.
 CUresult submit(CUstream stream, Work work);
-/// Runs it now.
+/// Runs `work` now.
 CUresult execute(const Work &work);
-/// Whether the kernel can be launched so.
+/// Whether the kernel can be launched this way.
 CUresult checkLaunch(const KernelWork &work);
 /// The capture that `stream` takes part in, or null.
 Capture *captureOf(CUstream stream);
@@ -309,14 +309,14 @@ public:
 
 private:
   std::unique_lock<std::recursive_mutex> lock;
-  std::string outer; ///< the function that is being called around this one
+  std::string outer; ///< function whose call contains this call
   bool outerIsPerThread;
 };
 
 } // namespace cria::emulator
 
-/// Set by the functions whose null stream is the thread's own; the next Call of
-/// the thread takes it. In C, since assembly names it.
+/// Set by functions whose null stream is the thread's own; the next Call of the
+/// thread reads and clears it. In C, because assembly names it.
 extern "C" thread_local bool criaPerThreadStream
     __attribute__((visibility("hidden"), tls_model("initial-exec")));
 

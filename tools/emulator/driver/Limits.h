@@ -13,14 +13,14 @@ namespace cria::emulator {
 constexpr unsigned kMaxThreads = 1024;
 constexpr unsigned kMaxBlockDim[3] = {1024, 1024, 64};
 constexpr unsigned kMaxGridDim[3] = {2147483647, 65535, 65535};
-constexpr unsigned kSharedAlways = 48 << 10; ///< a block may use unasked
+constexpr unsigned kSharedAlways = 48 << 10; ///< a block may always use
 constexpr unsigned kSharedReserved = 1 << 10;
 constexpr unsigned kMaxThreadsPerSm = 2048;
 constexpr unsigned kMaxBlocksPerSm = 32;
 constexpr unsigned kMaxCluster = 8; ///< blocks, on any device that has clusters
 /// @}
 
-/// What they differ in.
+/// The limits that differ between devices.
 struct DeviceLimits {
   unsigned smCount;
   unsigned sharedPerBlock; ///< with cuFuncSetAttribute

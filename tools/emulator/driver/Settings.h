@@ -1,5 +1,5 @@
-/// What the environment says about the emulated driver; docs/emulator.md lists
-/// the variables.
+/// The settings of the emulated driver, from the environment; docs/emulator.md
+/// lists the variables.
 #pragma once
 
 #include "runtime/cuda/DriverApi.h"
@@ -25,7 +25,7 @@ struct Settings {
   unsigned devices = 1;                 ///< all of one kind
   bool hasDevice = true;
   int driverVersion = 13000; ///< 13000 for 13.0
-  bool boundsPtx = false;    ///< the version was asked for, and bounds the PTX
+  bool boundsPtx = false;    ///< the version was set, and bounds the PTX
   Checks checks;
   uint64_t seed = 0;
   unsigned threads = 1;
@@ -37,16 +37,17 @@ struct Settings {
   std::string report;    ///< file that findings are added to
   std::vector<Fault> faults;
 
-  /// The newest PTX version that this driver reads, 80 for 8.0. Where no driver
-  /// version was asked for, any of 9.x: what a text means does not change with
-  /// its version, and instructions that are not known are refused one by one.
+  /// The newest PTX version that this driver reads, 80 for 8.0. If no driver
+  /// version was set, any of 9.x: the meaning of a text does not change with
+  /// its version, and unknown instructions are refused one by one.
   unsigned newestPtx() const;
 };
 
-/// The text of all variables that settings come from.
+/// The text of all variables that have settings.
 std::string settingsText();
 
-/// The settings; what makes no sense goes to stderr and is left out.
+/// The settings. A value that makes no sense is reported to stderr and left
+/// out.
 Settings readSettings();
 
 } // namespace cria::emulator

@@ -1,4 +1,4 @@
-/// A PTX module as its text says it, names of labels and scopes resolved.
+/// A PTX module as a syntax tree; names of labels and scopes are resolved.
 #pragma once
 
 #include "tools/emulator/ptx/Type.h"
@@ -12,10 +12,10 @@
 
 namespace cria::emulator {
 
-/// Why a text is no PTX module that the emulator runs.
+/// Why a text is not a PTX module that the emulator can run.
 struct Error {
   enum Reason {
-    Text,    ///< something in it
+    Text,    ///< something in the text
     Version, ///< its PTX version is too new
     Target   ///< it is for another device
   };
@@ -46,9 +46,9 @@ struct Operand {
   std::vector<Operand> parts; ///< of Vector, Address and pairs
 };
 
-/// Where the compiler that wrote the PTX says an instruction comes from.
+/// The source location of an instruction, from the compiler that wrote the PTX.
 struct Location {
-  int file = 0, line = 0;               ///< file 0: it does not say
+  int file = 0, line = 0;               ///< file 0: not given
   int inlinedFile = 0, inlinedLine = 0; ///< the place it was inlined at
 };
 
@@ -63,7 +63,7 @@ struct Instruction {
   std::string opcode;
   std::vector<std::string> modifiers;
   std::vector<Operand> operands;
-  std::vector<int> labels; ///< that stand before it
+  std::vector<int> labels; ///< labels before it
 };
 
 /// A variable in memory.
@@ -81,7 +81,7 @@ struct Variable {
   uint64_t align = 1, size = 0;
   bool isExtern = false;
   bool unsized = false; ///< x[]: dynamic shared memory
-  bool isKnown = true;  ///< else of another type: a texture, ...
+  bool isKnown = true;  ///< else of an unknown type: a texture, ...
   std::vector<uint8_t> initial;
   std::vector<Relocation> relocations;
 };
@@ -92,7 +92,7 @@ struct Parameter {
   uint64_t align = 1, size = 0, offset = 0; ///< in the parameter buffer
 };
 
-/// A pair of braces in a body: it has registers and labels of its own.
+/// A pair of braces in a body. It has its own registers and labels.
 struct Scope {
   /// Registers %r0 ... %r(count - 1), or one register.
   struct Registers {
@@ -124,7 +124,8 @@ struct Function {
   std::array<unsigned, 3> cluster = {0, 0, 0};    ///< .reqnctapercluster
   bool needsCluster = false;                      ///< .explicitcluster
   unsigned maxCluster = 0;                        ///< .maxclusterrank; 0: any
-  std::optional<Error> refusal; ///< of what the parser skipped, unknown to it
+  std::optional<Error> refusal; ///< why the parser skipped a part that it does
+                                ///< not know
 };
 
 /// A PTX text.

@@ -7,8 +7,8 @@
 
 namespace cria::emulator {
 
-/// A place in a token sequence. After `fail` it stands at the end for good, so
-/// that every loop over tokens ends and no caller needs to ask in between.
+/// A place in a token sequence. After `fail` it stays at the end, so that every
+/// loop over tokens ends and no caller needs to check for errors in between.
 class Cursor {
 public:
   explicit Cursor(std::vector<Token> tokens) : tokens(std::move(tokens)) {}

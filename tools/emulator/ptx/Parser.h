@@ -7,8 +7,8 @@
 
 namespace cria::emulator {
 
-/// The module that `text` says, or the first error in it. Any bytes may be
-/// given. What instructions mean is not looked at.
+/// The module of `text`, or the first error in it. The bytes may be anything.
+/// The meaning of instructions is not checked.
 std::variant<PtxModule, Error> parsePtx(llvm::StringRef text);
 
 } // namespace cria::emulator

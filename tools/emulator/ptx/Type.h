@@ -7,7 +7,7 @@
 
 namespace cria::emulator {
 
-/// What `.u32`, `.bf16x2` or `.pred` says about the bits of an operand.
+/// The meaning of `.u32`, `.bf16x2` or `.pred` for the bits of an operand.
 struct Type {
   enum Kind {
     Bits,
@@ -34,8 +34,7 @@ struct Type {
   Type element() const { return {kind, bits, false}; }
 };
 
-/// The type called `name`, which has no dot before it; none if no type has that
-/// name.
+/// The type called `name`, without a dot; none if no type has this name.
 std::optional<Type> typeNamed(llvm::StringRef name);
 
 /// (m x k) times (k x n).

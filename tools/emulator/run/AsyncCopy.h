@@ -1,5 +1,5 @@
-/// cp.async. The copies happen at the latest moment that is legal (when
-/// someone waits for them), or with a seed at some moment before.
+/// cp.async. Copies happen at the latest legal moment, when a thread waits for
+/// them; with a seed, they may happen earlier.
 #pragma once
 
 #include "tools/emulator/run/Thread.h"
@@ -10,7 +10,8 @@ void emulatorCopyAsync(cria::emulator::Thread *thread, void *target,
                        void *source, uint32_t bytes, uint32_t valid, int line);
 /// Makes a group of the copies since the last one.
 void emulatorCopyCommit(cria::emulator::Thread *thread);
-/// Finishes all groups but the last `left`; `all`: also what is in no group.
+/// Finishes all groups except the last `left`; `all`: also the copies in no
+/// group.
 void emulatorCopyWait(cria::emulator::Thread *thread, uint32_t left,
                       uint32_t all);
 }

@@ -1,12 +1,12 @@
-/// What translated code calls for mbarriers, bulk copies and products of
-/// warpgroups.
+/// The functions that translated code calls for mbarriers, bulk copies and
+/// products of warpgroups.
 #pragma once
 
 #include "tools/emulator/run/Thread.h"
 
 extern "C" {
-/// mbarrier, at a host address. Arrivals and bytes may be for one of another
-/// block of the cluster.
+/// mbarrier, at a host address. Arrivals and bytes may be for an mbarrier of
+/// another block of the cluster.
 /// @{
 void emulatorMbarrierInit(cria::emulator::Thread *thread, void *address,
                           uint32_t count, int line);
@@ -33,8 +33,8 @@ void *emulatorClusterAddress(cria::emulator::Thread *thread, uint64_t address,
                              int line);
 /// @}
 
-/// cp.async.bulk between host addresses. `blocks`: of a multicast, a bit
-/// for each block of the cluster that it goes to, and bit 16; else 0.
+/// cp.async.bulk between host addresses. `blocks`: for a multicast, a bit for
+/// each block of the cluster that receives it, and bit 16; else 0.
 /// @{
 void emulatorBulkLoad(cria::emulator::Thread *thread, void *target,
                       void *source, uint32_t bytes, void *mbarrier,
@@ -52,11 +52,11 @@ void emulatorBulkWait(cria::emulator::Thread *thread, uint32_t left,
                       uint32_t reads);
 /// @}
 
-/// wgmma. `sums` and `serials` have a word for each register of the function
-/// that is an accumulator; a product's registers are `values`, and `places` are
-/// their words. While a product is under way its accumulators are in `sums`;
-/// `serials` has the product's number, 0 for none, and ~0 when it has just
-/// ended: translated code then moves the sum to its register.
+/// wgmma. `sums` and `serials` have one word for each register of the function
+/// that is an accumulator. `values` are the registers of a product, and
+/// `places` are their words. While a product runs, its accumulators are in
+/// `sums`. `serials` has the product's number, 0 for none, and ~0 when it has
+/// just ended: translated code then moves the sum to its register.
 /// @{
 void emulatorProduct(cria::emulator::Thread *thread, uint32_t config,
                      uint64_t a, uint64_t b, uint32_t addsToD,

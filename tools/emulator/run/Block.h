@@ -1,13 +1,13 @@
-/// One block on one core: its threads as fibers, and what they do together.
+/// One block on one core: its threads as fibers, and their common state.
 ///
 /// A thread runs until it waits for others. Threads that wait at the same
-/// collective instruction of a warp meet ("rendezvous"): the last to come
-/// executes it for all. A thread that has to wait switches to the next lane of
-/// its warp that can run, directly; only when the warp is stuck does the
-/// block's scheduler choose another. When nobody of its cluster can run, the
-/// cluster is deadlocked.
+/// collective instruction of a warp meet ("rendezvous"): the last one to arrive
+/// executes it for all. A thread that must wait switches directly to the next
+/// lane of its warp that can run. Only if no lane of the warp can run does the
+/// block's scheduler choose another warp. If no thread of the cluster can run,
+/// the cluster is deadlocked.
 ///
-/// Kernels in which nobody waits run all threads on one fiber, one by one.
+/// A kernel in which no thread waits runs all threads on one fiber, one by one.
 #pragma once
 
 #include "tools/emulator/run/Check.h"
@@ -26,10 +26,10 @@ namespace cria::emulator {
 
 class Block {
 public:
-  /// What became of letting each thread that can run do so.
+  /// The result of letting each thread run that can.
   struct Round {
-    bool moved; ///< they got on
-    bool polls; ///< some poll memory that others must write
+    bool moved; ///< some thread got on
+    bool polls; ///< some thread polls memory that others must write
   };
 
   Block();
@@ -37,8 +37,8 @@ public:
   Block(const Block &) = delete;
   Block &operator=(const Block &) = delete;
 
-  /// Becomes the block `rank` of a cluster, at `in` there, of the cluster at
-  /// `at` of a grid. Whatever ran here before is gone.
+  /// Becomes block `rank` of a cluster, at `in` in the cluster, which is at
+  /// `at` in a grid. The state of the previous block is gone.
   void start(Grid &grid, Cluster &cluster, Dim at, Dim in, uint32_t rank,
              uint64_t seed);
   Round run();
@@ -46,7 +46,7 @@ public:
   uint32_t liveThreads() const { return live; }
   /// Stops the launch with the state of every warp.
   void reportDeadlock();
-  /// Adds what was counted in the block, which has ended.
+  /// Adds the counts of the block, which has ended.
   void addCounts(LaunchCounts &to);
 
   /// For the instructions, called on a thread's fiber.
@@ -60,17 +60,17 @@ public:
   void suspend(Thread &thread, Wait why, int line);
   void wake(Thread &thread);
   void endThread(Thread &thread);
-  /// Ends it from inside a device function; does not return.
+  /// Ends `thread` from inside a device function; does not return.
   [[noreturn]] void exitThread(Thread &thread);
-  /// A thread that polls `address` lets others run now and then.
+  /// A thread that polls `address` lets others run from time to time.
   void poll(Thread &thread, uint64_t address, int line);
-  /// Whether a polled value has changed since this was last asked.
+  /// Whether a polled value has changed since the last call.
   bool sawNews() { return std::exchange(hasNews, false); }
 
   /// Stops a thread that loops when the launch stops or takes too long.
   void checkTime(Thread &thread, int line);
 
-  /// Waits for the lanes of `thread.mask` to come to the same operation, which
+  /// Waits until the lanes of `thread.mask` come to the same operation, which
   /// is described in `thread`.
   void rendezvous(Thread &thread, int line);
   uint32_t barrier(Thread &thread, BarrierConfig config, uint32_t id,
@@ -80,17 +80,17 @@ public:
   /// The host address of an address in the cluster's shared memory: one of the
   /// thread's own block, or one that `addressOfPeer` has made.
   uint64_t clusterAddress(Thread &thread, uint64_t address, int line);
-  /// mapa: where the block `rank` has what lies at `address` in each.
+  /// mapa: the address in block `rank` of what lies at `address` in each block.
   uint64_t addressOfPeer(Thread &thread, uint64_t address, uint32_t rank,
                          int line);
-  /// The block whose mbarrier or box is at a host address: this one, or one
+  /// The block whose mbarrier or box is at a host address: this block, or one
   /// that has not ended.
   Block &ownerOf(Thread &thread, uint64_t address, int line, const char *what);
-  /// Where the block `rank` has what lies at a host address of any.
+  /// The address in block `rank` of what lies at a host address of any block.
   uint64_t inPeer(uint64_t address, uint32_t rank);
 
-  /// Looks at an access to memory before it is made; `stored` are the bytes of
-  /// a store, null where not known.
+  /// Checks an access to memory before it is made. `stored` are the bytes of a
+  /// store, null if not known.
   void check(Thread &thread, uint64_t address, uint32_t packedFlags, int line,
              const char *stored);
   /// The same for shared memory: `access` without its offset, and alignment.
@@ -100,26 +100,26 @@ public:
   void checkGlobal(Thread &thread, uint64_t address, uint32_t bytes,
                    uint32_t align, int line, const char *what,
                    bool isWrite = false);
-  /// A fence, of all blocks if `deviceWide`.
+  /// A fence; for all blocks if `deviceWide`.
   void fence(Thread &thread, bool deviceWide);
-  /// griddepcontrol: the launches before have ended, and the next may begin.
+  /// griddepcontrol: earlier launches have ended, or the next one may begin.
   void waitForLaunches();
   void allowNextLaunch() { allowsNext = true; }
   /// A proxy fence.
   void fenceProxy(Thread &thread);
-  /// What a thread releases: all that it knows. A new epoch begins.
+  /// What a thread releases: all that it knows. Begins a new epoch.
   Clock releasedBy(Thread &thread);
-  /// The same for other blocks of the cluster, of global memory, too.
+  /// The same for other blocks of the cluster; includes global memory.
   Clock releasedToCluster(Thread &thread);
-  /// A thread of another block arrives at an mbarrier of this one: this one
-  /// must not end before.
+  /// A thread of another block arrives at an mbarrier of this block. This block
+  /// must not end before the arrival.
   void expectArrival(const Thread &thread, uint32_t epoch, int line);
   void acquire(Thread &thread, const Clock &clock);
-  /// A clock of this block's threads, for those of another.
+  /// A clock of this block's threads, for threads of another block.
   Clock seenFrom(const Block &other, const Clock &clock) const {
     return clock.seenFrom(other.rank, rank);
   }
-  /// The thread has heard of an agent's accesses up to `epoch`.
+  /// The thread learns of an agent's accesses up to `epoch`.
   void acquireAgent(Thread &thread, unsigned agent, uint32_t epoch);
   /// Begins a new epoch; returns the one that has ended.
   uint32_t newEpoch() { return shadow.advance() - 1; }
@@ -130,7 +130,7 @@ public:
   }
   /// Checks the address of a tensor map.
   void checkTensorMap(Thread &thread, uint64_t address, int line);
-  /// Reports a warpgroup that lacks warps or lanes.
+  /// Reports a warpgroup in which warps or lanes are missing.
   void checkWarpgroup(const Thread &thread, int line, const char *what);
   /// Wakes threads that wait for a phase of the mbarrier.
   void wakeWaiters(uint64_t mbarrier);
@@ -146,7 +146,7 @@ public:
 
   Random &random() { return randomNumbers; }
   /// Counts bytes of global memory that a bulk copy reads or writes, or that
-  /// another block's multicast has read.
+  /// the multicast of another block has read.
   void countBulk(uint64_t bytes, bool isMulticast = false);
   /// Counts an access to memory.
   void countRequest(Thread &thread, uint32_t site, uint64_t address,
@@ -159,8 +159,8 @@ private:
     uint32_t votes = 0;               ///< predicates that were true
     uint32_t voters = 0;
   };
-  /// A read of shared memory that nobody had written. The block goes on, to see
-  /// whether another thread writes it with no barrier in between.
+  /// A read of shared memory that no thread had written. The block goes on, to
+  /// see whether another thread writes the memory without a barrier in between.
   struct EarlyRead {
     Thread *thread;
     int line;
@@ -201,7 +201,8 @@ private:
                                const GlobalRaces::Access &access,
                                const GlobalRace &race);
   void checkOverlap(Thread &thread, const GlobalRaces::Access &access);
-  /// Earlier launches whose accesses are not ordered before those of now.
+  /// Earlier launches whose accesses are not ordered before those of this
+  /// launch.
   const SegmentRanges &openLaunches() const {
     return hasWaited ? launch().afterWait : launch().beforeWait;
   }
@@ -239,21 +240,21 @@ private:
   Shadow shadow;
   Mbarriers mbarrierObjects{*this};
   std::vector<Warpgroup> warpgroups;
-  void *mapping = nullptr; ///< that the arena lies in
+  void *mapping = nullptr; ///< mapping that holds the arena
   char *arena = nullptr;   ///< of shared memory
   uint32_t sharedEnd = 0;  ///< first shared address after the block's memory
-  Range recent[kRanges];   ///< allocations lately hit, by line
+  Range recent[kRanges];   ///< recently used allocations, by line
   std::optional<EarlyRead> earlyRead;
   std::vector<std::unique_ptr<ThreadSync>> syncs; ///< by thread
   bool synchronizes = false;                      ///< a thread has a ThreadSync
   std::unordered_map<uint64_t, Clock> released; ///< by address in shared memory
   std::vector<Arrival> arrivals;                ///< of other blocks' threads
   Clock endClock;                               ///< of threads that have ended
-  Clock barrierFence; ///< of fences in front of barriers
+  Clock barrierFence;                           ///< of fences before barriers
   bool hasBarrierFence = false, barrierDeviceWide = false;
   std::vector<uint32_t> segments; ///< of the warps; see Thread
   /// The same while earlier launches are open, and their epochs. Translated
-  /// code then finds no segment, so that each access comes to the runtime.
+  /// code then finds no segment, so that each access calls the runtime.
   std::vector<std::pair<uint32_t, uint32_t>> openSegments;
   bool hasWaited = true;   ///< for earlier launches that may overlap this one
   bool allowsNext = false; ///< a thread let the next launch begin
@@ -263,14 +264,14 @@ private:
   uint32_t live = 0;     ///< threads that have not ended
   uint64_t progress = 0; ///< threads woken and ended, operations done
   uint32_t polls = 0;
-  std::unordered_map<uint64_t, uint64_t> polled; ///< the values by address
+  std::unordered_map<uint64_t, uint64_t> polled; ///< values by address
   bool hasNews = false;
   bool reversed = false; ///< lanes run from the highest
   Random randomNumbers;
   std::unique_ptr<BlockCounter> counter; ///< null: nothing is counted
 };
 
-/// What each operation of a warp does, for `lanes` that came to it.
+/// The operations of a warp, for the `lanes` that came to them.
 /// @{
 void shuffleLanes(Block &block, Warp &warp, uint32_t lanes, int line);
 void voteLanes(Warp &warp, uint32_t lanes);

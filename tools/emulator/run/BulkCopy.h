@@ -12,8 +12,8 @@ namespace cria::emulator {
 class Block;
 struct Thread;
 
-/// A box of a tensor that fits in shared addresses, or bytes side by side as a
-/// box of one row.
+/// A box of a tensor that fits in shared memory. Contiguous bytes are a box of
+/// one row.
 struct BulkBox {
   TensorMap map;
   int32_t coordinates[5] = {};
@@ -22,8 +22,8 @@ struct BulkBox {
   uint32_t bytes() const { return uint32_t(map.boxBytes()); }
 };
 
-/// Global to shared memory, at a host address. A multicast is one for each
-/// block that gets it.
+/// A copy from global to shared memory, at a host address. A multicast is one
+/// copy for each block that receives it.
 struct BulkLoad {
   BulkBox box;
   uint64_t target = 0;
@@ -42,19 +42,19 @@ struct BulkStore {
   std::vector<char> read; ///< empty: not yet
 };
 
-/// Checks a copy that `thread` issues: alignment, bounds, races, of what it
-/// reads and of what it writes in `block`.
+/// Checks a copy that `thread` issues: alignment, bounds and races of what it
+/// reads, and of what it writes in `block`.
 void checkSource(Thread &thread, const BulkLoad &load);
 void checkTarget(Block &block, Thread &thread, const BulkLoad &load);
-/// Makes it.
+/// Makes the copy.
 void makeLoad(Block &block, const BulkLoad &load, unsigned agent);
 
 /// Begins a copy, which belongs to the thread's open group.
 void issueStore(Block &block, Thread &thread, BulkStore store);
 /// Ends the open group.
 void commitStores(Thread &thread);
-/// Ends the copies of a thread's groups but the last `left`: they have read, or
-/// (`writes`) also written.
+/// Ends the copies of all of a thread's groups except the last `left`: they
+/// have read, or (`writes`) also written.
 void endStores(Block &block, Thread &thread, uint32_t left, bool writes);
 /// The thread ends: its copies must have read.
 void endStoresOfThread(Block &block, Thread &thread);

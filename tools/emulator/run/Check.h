@@ -1,27 +1,29 @@
-/// What translated code and the runtime agree on about accesses to memory.
+/// What translated code and the runtime share about accesses to memory.
 #pragma once
 
 #include <cstdint>
 
 namespace cria::emulator {
 
-/// Bytes of shared addresses. The host's memory for them is aligned to it.
+/// Bytes of shared addresses. The host's memory for them has this alignment.
 constexpr uint64_t kArena = 256 << 10;
 
-/// A thread's first address of shared memory, so that 0 is none.
+/// The first address of shared memory. It is not 0, so that 0 is no address.
 constexpr uint32_t kSharedBase = 1024;
 
-/// Each aligned word of shared memory has a key, kArena bytes after it; see
-/// Shadow.h. Each of the kKeyWords words at address 0, where no variable lies,
-/// is the generation: one access looks at up to so many keys at once.
+/// Each aligned word of shared memory has a key, kArena bytes after the word;
+/// see Shadow.h. At address 0, where no variable lies, there are kKeyWords
+/// words; each is the generation. One access looks at up to kKeyWords keys at
+/// once.
 /// @{
 constexpr uint64_t kKeys = kArena;
 constexpr unsigned kKeyWords = 4;
 constexpr unsigned kGenerationShift = 21;
 /// In the key of a word that a thread wrote last.
 constexpr uint32_t kKeyWritten = 1;
-/// A warp's bits of a key, and a thread's, which has its warp's. A number is
-/// there with its complement, so that none has all bits of another.
+/// The bits of a warp in a key, and those of a thread, which include its
+/// warp's. A number is stored with its complement, so that no number has all
+/// bits of another.
 constexpr uint32_t keyOfWarp(uint32_t warp) {
   return (~warp & 31) << 16 | warp << 11;
 }
@@ -39,14 +41,14 @@ constexpr uint32_t keyOfThread(uint32_t index) {
 constexpr unsigned kSegmentShift = 9;
 constexpr uint32_t kStampStrong = 256;
 constexpr uint32_t kStampBytes = 255;
-/// In place of the segment of a thread that has none.
+/// In place of the segment, for a thread that has none.
 constexpr uint32_t kNoSegment = 1;
 /// @}
 
-/// Lines of device memory have stamps too, so that most accesses are noted in
-/// line. `read` and `write` have a segment (shifted) in the high half, and a
-/// bit for each 2 bytes of the line in the low half; so has `many`, for what
-/// several blocks read, with GlobalRaces::manyReaders().
+/// Lines of device memory have stamps too, so that most accesses are noted
+/// inline. `read` and `write` have a segment (shifted) in the high half and a
+/// bit for each 2 bytes of the line in the low half. `many` has the same layout
+/// for bytes that several blocks read, with GlobalRaces::manyReaders().
 /// @{
 constexpr uint64_t kLineBytes = 64;
 constexpr uint64_t kLineStampBytes = 32;
@@ -58,13 +60,13 @@ struct LineStamp {
 static_assert(sizeof(LineStamp) == kLineStampBytes);
 /// @}
 
-/// An allocation that an instruction accessed lately. At first one that holds
-/// nothing.
+/// An allocation that an instruction accessed recently. At first, one that
+/// holds nothing.
 struct Range {
   uint64_t address = uint64_t(1) << 63;
   uint64_t bytes = 16; ///< at least 16
 };
-/// An instruction uses the range at its line modulo this.
+/// An instruction uses the range at index (its line modulo kRanges).
 constexpr unsigned kRanges = 16;
 
 /// An access, packed into the argument of emulatorCheck.

@@ -1,31 +1,32 @@
-/// What happened before what, by fences and strong accesses.
+/// The order of accesses ("happened before"), by fences and strong accesses.
 ///
 /// A release is a fence and then a strong write (an atomic, `.volatile`,
-/// `.relaxed`, or `.release`, which has its fence with it). An acquire is a
-/// strong read of what a release wrote and then a fence. Barriers order too;
-/// they are simpler and are counted by epochs (Shadow.h).
+/// `.relaxed`, or `.release`, which includes its fence). An acquire is a strong
+/// read of what a release wrote and then a fence. Barriers order too; they are
+/// simpler and are counted by epochs (Shadow.h).
 ///
 /// A clock says which accesses happened before. Each block counts epochs; a
 /// barrier and a fence begin a new one. An access is known by its warp and the
-/// epoch it was made in. In its own block a thread knows `acquired` from
-/// barriers, and for each warp the last epoch that it `heard` of. Of other
-/// blocks it knows a number alone: releases draw tickets in the order they
-/// happen, and the thread has `seen` those up to some ticket. So a thread that
-/// acquired one release counts as having acquired all that happened before it.
-/// This may hide a race between three blocks; it never accuses wrongly.
+/// epoch in which it was made. In its own block, a thread knows `acquired` from
+/// barriers, and for each warp the last epoch that it `heard` of. About other
+/// blocks, it knows only a number: releases draw tickets in the order in which
+/// they happen, and the thread has `seen` the releases up to some ticket. So a
+/// thread that acquired one release counts as having acquired everything that
+/// happened before it. This may hide a race between three blocks; it never
+/// reports a false one.
 ///
-/// Where CUDA code in use is laxer than PTX's memory model, so is this: an
+/// Where real CUDA code is laxer than PTX's memory model, so is this class: an
 /// atomic acquires without a fence; a barrier and a strong access count as the
-/// fence of an acquire; the fences of all threads in front of a barrier belong
-/// to the thread that releases after it.
+/// fence of an acquire; the fences of all threads before a barrier belong to
+/// the thread that releases after it.
 ///
 /// Hardware that reads and writes shared memory on its own counts as further
 /// warps ("agents"): the matrix products of a warpgroup, and the bulk copies
-/// that complete at an mbarrier. A thread hears of a product when it waits for
-/// it, and of a copy when it waits for the phase of the mbarrier.
+/// that complete at an mbarrier. A thread learns of a product when it waits for
+/// the product, and of a copy when it waits for the phase of the mbarrier.
 ///
-/// Agents see what threads wrote only after a proxy fence. So a clock also
-/// says which accesses of threads a proxy fence was after.
+/// Agents see what threads wrote only after a proxy fence. So a clock also says
+/// which accesses of threads came before a proxy fence.
 ///
 /// A thread of a cluster has a clock for each of the other blocks, too.
 #pragma once
@@ -38,14 +39,14 @@ namespace cria::emulator {
 
 constexpr unsigned kMaxWarps = 32; // of a block
 constexpr unsigned kMaxWarpgroups = kMaxWarps / 4;
-/// The agents: warps, the products of warpgroups, and copies, of which those of
-/// several mbarriers may share one.
+/// The agents: warps, the products of warpgroups, and copies. The copies of
+/// several mbarriers may share one agent.
 /// @{
 constexpr unsigned kProductAgents = kMaxWarps;
 constexpr unsigned kCopyAgents = kProductAgents + kMaxWarpgroups;
 constexpr unsigned kAgents = 64;
-/// Threads of other blocks of the cluster. Their accesses are noted for as long
-/// as a copy is under way, and nobody hears of them.
+/// Threads of other blocks of the cluster. Their accesses are noted as long as
+/// a copy is pending, and no thread hears of them.
 constexpr unsigned kPeerAgent = kAgents - 1;
 /// @}
 
@@ -58,8 +59,7 @@ struct Clock {
   uint32_t proxyAcquired = 0;
   uint32_t proxyHeard[kMaxWarps] = {};
   /// @}
-  /// What is known of the other blocks of the cluster, by rank; no clocks: it
-  /// is nothing.
+  /// What is known of the other blocks of the cluster, by rank; empty: nothing.
   std::vector<Clock> peers;
 
   void join(const Clock &other) {
@@ -80,7 +80,8 @@ struct Clock {
     for (unsigned i = 0; i < kMaxWarps; ++i)
       proxyHeard[i] = std::max(proxyHeard[i], other.proxyHeard[i]);
   }
-  /// Whether there was a proxy fence. It has heard of its own warp at least.
+  /// Whether there was a proxy fence. A clock has then heard of its own warp at
+  /// least.
   bool hasProxy() const {
     return *std::max_element(proxyHeard, proxyHeard + kMaxWarps) != 0;
   }
@@ -92,7 +93,7 @@ struct Clock {
   uint32_t heardOfAny() const {
     return *std::max_element(heard, heard + kMaxWarps);
   }
-  /// What it says of the block `rank`, alone; it is of a thread of `own`.
+  /// What it says about block `rank` only; it belongs to a thread of `own`.
   Clock about(uint32_t rank, uint32_t own) const {
     Clock clock;
     if (rank == own)
@@ -129,9 +130,9 @@ struct ThreadSync {
   bool deviceWide = false;     ///< the fence is for other blocks too
   uint64_t ticket = 0;         ///< of its last release
   uint32_t ticketEpoch = 0;    ///< when it drew it
-  uint64_t address = 0;        ///< of the last strong read; 0: looked up
+  uint64_t address = 0;        ///< of the last strong read; 0: used up
   bool isShared = false;       ///< the address
-  bool acquiresAtOnce = false; ///< no fence need follow
+  bool acquiresAtOnce = false; ///< no fence needs to follow
 };
 
 } // namespace cria::emulator

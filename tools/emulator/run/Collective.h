@@ -84,7 +84,7 @@ struct MbarrierArrival {
   uint32_t count = 1;
   uint32_t bytes = 0; ///< that it expects first
   bool noComplete = false;
-  bool drops = false; ///< later phases, too, need that many arrivals less
+  bool drops = false; ///< later phases need that many arrivals less, too
   bool isRelaxed = false;
 
   /// All but the numbers.

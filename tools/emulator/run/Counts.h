@@ -1,12 +1,12 @@
-/// What is counted while a kernel runs, for models of its cost.
+/// The counts of a kernel's run, for models of its cost.
 ///
 /// Instructions are counted by segments. A segment is a run of instructions
 /// without a label or a branch between them: a thread that begins it executes
 /// all of it. Each thread has a counter for each segment, and translated code
-/// adds one to it. The segments' instructions by class are known when a kernel
-/// is translated. So a class has, for threads, the sum over all threads, and
-/// for warps, the sum of what the lane that went through a segment most often
-/// went through it.
+/// adds one to it. The instructions of a segment by class are known when a
+/// kernel is translated. A class has two counts: the sum over all threads, and
+/// the sum over all warps, where each segment counts as often as the lane that
+/// executed it most often.
 ///
 /// Accesses to memory are counted one by one (Requests.h).
 #pragma once
@@ -20,7 +20,7 @@
 
 namespace cria::emulator {
 
-/// What is counted; each has what is before it, too.
+/// What is counted; each value includes the previous ones.
 enum class Counting { Nothing, Instructions, Requests };
 
 /// A class of instructions.
@@ -48,12 +48,14 @@ struct LaunchCounts {
   std::vector<uint64_t> threadInstructions, warpInstructions; ///< by class
   std::vector<RequestCounts> sites; ///< by number in the plan
   uint64_t longestBlock = 0; ///< instructions of warps, of the block with most
-  uint64_t bulkBytes = 0;    ///< of global memory, read and written by copies
-  uint64_t multicastBytes = 0; ///< that blocks got besides, by one copy's read
+  uint64_t bulkBytes = 0;    ///< of global memory, read and written by bulk
+                             ///< copies
+  uint64_t multicastBytes = 0; ///< that blocks received besides, from one read
+                               ///< of a multicast
 
   void add(const LaunchCounts &other);
   uint64_t instructions() const; ///< of threads
-  /// Of the class called `name`.
+  /// The instructions of the class called `name`.
   /// @{
   uint64_t ofThreads(const CountPlan &plan, const std::string &name) const;
   uint64_t ofWarps(const CountPlan &plan, const std::string &name) const;
@@ -66,7 +68,7 @@ class BlockCounter {
 public:
   /// Begins a block.
   void start(const CountPlan &plan, uint32_t threads);
-  /// The counters of a thread, one a segment.
+  /// The counters of a thread, one for each segment.
   uint32_t *countersOf(uint32_t thread) {
     return executed.data() + size_t(thread) * plan->segments.size();
   }

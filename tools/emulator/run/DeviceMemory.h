@@ -19,9 +19,9 @@ struct Allocation {
   std::string name;    ///< of a variable
 };
 
-/// Hands out addresses from one large reserved range, with gaps between
-/// allocations and no address used again soon, so that what lies outside them
-/// can be told and named. Addresses are the host's own.
+/// Returns addresses from one large reserved range, with gaps between
+/// allocations, and reuses no address soon. So an address outside of all
+/// allocations can be recognized and explained. Addresses are the host's own.
 class DeviceMemory {
 public:
   /// A device with `capacity` bytes. Poisoned memory is filled with 0xFF (NaN
@@ -31,10 +31,10 @@ public:
   DeviceMemory(const DeviceMemory &) = delete;
   DeviceMemory &operator=(const DeviceMemory &) = delete;
 
-  /// The address of `bytes` new bytes, 0 if there are not so many.
+  /// The address of `bytes` new bytes, 0 if there are not enough.
   uint64_t allocate(uint64_t bytes, Allocation::Kind kind,
                     const std::string &name = "");
-  /// Whether an allocation of that kind began at `address`.
+  /// Whether an allocation of this kind began at `address`.
   bool free(uint64_t address, Allocation::Kind kind);
   /// Memory of the program that kernels may use, and its end.
   /// @{
@@ -44,13 +44,13 @@ public:
 
   /// The allocation that holds [address, address + bytes), or null.
   const Allocation *find(uint64_t address, uint64_t bytes) const;
-  /// What lies at or next to `address`, for people.
+  /// What lies at or next to `address`, in words.
   std::string describe(uint64_t address) const;
   bool wasFreed(uint64_t address) const;
   /// Whether the address can only be the device's, allocated or not.
   bool isReserved(uint64_t address) const { return address - base < reserved; }
 
-  /// 8 bytes by which the blocks of a cooperative launch meet
+  /// 8 bytes at which the blocks of a cooperative launch meet
   /// (cooperative_groups/details/driver_abi.h: a size and a barrier).
   uint64_t gridWorkspace() const { return base; }
 

@@ -8,7 +8,7 @@
 namespace cria::emulator {
 
 /// Saves the registers that calls preserve, stores the stack pointer to `save`
-/// and goes on at the stack pointer `to`.
+/// and continues at the stack pointer `to`.
 extern "C" void emulatorSwitch(void **save, void *to);
 
 /// The stack pointer of a new fiber that calls `entry(argument)`, which must

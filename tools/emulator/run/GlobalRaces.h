@@ -1,46 +1,47 @@
 /// Finds races in global memory, between blocks and between warps of a block.
 ///
 /// Each granule of 8 bytes of device memory has a stamp of 8 bytes at a fixed
-/// distance: who last wrote it and who last read it, and which of its bytes. A
-/// writer or reader is a segment: what one warp does from one barrier or fence
-/// to the next. Segments are numbered for the life of the device, so stamps of
-/// earlier launches are older than the launch's first segment and say nothing;
-/// the end of a kernel orders everything. Lanes of one warp are not told apart.
+/// distance: the last writer and the last reader, and the bytes they accessed.
+/// A writer or reader is a segment: the accesses of one warp between two
+/// barriers or fences. Segments are numbered for the life of the device. So
+/// stamps of earlier launches are older than the launch's first segment and
+/// mean nothing, because the end of a kernel orders everything. Lanes of one
+/// warp are not distinguished.
 ///
 /// An access that conflicts with a stamp is a race unless the stamp's segment
 /// happened before (Clock.h): in the thread's own block by barriers, fences and
 /// flags; in another block if that block released the segment with a ticket
 /// that the thread has seen. Each block keeps the clocks that it released.
 ///
-/// A stamp has room for one reader. Where a second block reads the same bytes
-/// it becomes "many", and only a thread that has acquired nothing from other
-/// blocks can be said to race with them when it writes. Where segments access
-/// different bytes of a granule the newer replaces the older. Stores of the
-/// value that is there already are no race. All of this can hide a race and
-/// never makes one up.
+/// A stamp has room for one reader. If a second block reads the same bytes, the
+/// reader becomes "many". When a thread writes there, a race is reported only
+/// if the thread has acquired nothing from other blocks. If segments access
+/// different bytes of a granule, the newer replaces the older. A store of the
+/// value that is already there is not a race. All of this can hide a race and
+/// never reports a false one.
 ///
-/// Most lines of 64 bytes are accessed by one segment alone, or only read. Such
+/// Most lines of 64 bytes are accessed by only one segment, or only read. Such
 /// a line has a stamp of its own (LineStamp), and translated code notes
-/// accesses there without a call:
+/// accesses to the line without a call:
 ///
 /// - a segment takes a line that no other has accessed in the launch;
-/// - its reader notes further reads; its writer, who is its only reader then,
-///   notes further writes;
-/// - what several blocks have read already need not be noted again.
+/// - its reader notes more reads; its writer, if it is the only reader, notes
+///   more writes;
+/// - bytes that several blocks have already read need not be noted again.
 ///
 /// A line that one segment writes and another accesses, or of which single
-/// bytes are accessed, belongs to nobody (noOwner) for the rest of the launch:
-/// what its stamp said moves to the granules, which say all from then on. Where
-/// segments only read a line in turn, the last owns it, and what the others
-/// read moves to the granules.
+/// bytes are accessed, belongs to no segment (noOwner) for the rest of the
+/// launch: the contents of its stamp move to the granules, which are used from
+/// then on. If segments only read a line in turn, the last one owns it, and
+/// what the others read moves to the granules.
 ///
-/// Each word of 8 bytes of a stamp makes sense on its own, so that two workers
+/// Each word of 8 bytes of a stamp is valid on its own, so that two workers
 /// that change a stamp at once can lose notes but not mix them.
 ///
-/// Cost and bounds: stamps take 1.5 times the memory of what they stamp, for
-/// memory that kernels touch, and are given back after a launch that touched
-/// much. A launch has at most kMaxSegments segments; large grids have one for a
-/// whole block, and beyond the bound nothing more is noted.
+/// Cost and bounds: stamps take 1.5 times the memory that they describe, only
+/// for memory that kernels touch, and are freed after a launch that touched
+/// much. A launch has at most kMaxSegments segments. In large grids a whole
+/// block is one segment, and beyond the bound nothing more is noted.
 #pragma once
 
 #include "tools/emulator/run/DeviceMemory.h"
@@ -61,7 +62,7 @@ namespace cria::emulator {
 struct Segment {
   static constexpr uint32_t kAnyWarp = 0xffff;
 
-  /// Where it accessed memory, by PTX line: for people.
+  /// Where it accessed memory, by PTX line, for messages.
   struct Place {
     uint64_t low = 0, high = 0;
     int line = 0;
@@ -78,11 +79,11 @@ struct Segment {
   uint64_t block = 0;
   uint32_t epoch = 0; ///< of the block, when it began
   uint32_t warp = 0;
-  /// Null where it only took lines; other workers read it.
+  /// Null if it only took lines; other workers read it.
   std::atomic<Places *> places = nullptr;
 };
 
-/// A race, for people.
+/// A race, for messages.
 struct GlobalRace {
   const char *what;
   const Segment *other; ///< null: several blocks
@@ -92,11 +93,11 @@ struct GlobalRace {
 /// The races of one launch. All functions may be called by several workers.
 class GlobalRaces {
 public:
-  /// `warps` is how many a block has.
+  /// `warps` is the number of warps of a block.
   GlobalRaces(const DeviceMemory &memory, uint64_t blocks, uint64_t warps);
   ~GlobalRaces();
 
-  /// Whether segments are of whole blocks.
+  /// Whether a segment is a whole block.
   bool wholeBlocks() const { return coarse; }
   /// A new segment of a warp, as in stamps; kNoSegment if there are no more.
   uint32_t addSegment(uint64_t block, uint32_t warp, uint32_t epoch);
@@ -108,27 +109,27 @@ public:
     uint32_t bytes; ///< at most 256
     bool isWrite, isStrong, isAtomic;
     int line;
-    const char *stored; ///< the bytes to be written, null where not known
+    const char *stored; ///< the bytes to be written, null if not known
   };
   /// Notes an access of `thread`, whose segment is set, in block `block`, or
   /// finds a race.
   std::optional<GlobalRace> access(const Access &access, const Thread &thread,
                                    uint64_t block);
 
-  /// Whether several blocks have read all of it already, so that one reader
-  /// more need not be noted.
+  /// Whether several blocks have already read all of it, so that another reader
+  /// need not be noted.
   bool readByMany(const Access &access) const;
 
   /// The segments of this launch.
   SegmentRange range() const { return {first, first + used()}; }
-  /// Whether an access conflicts with one of the earlier launches `open`: the
-  /// kind of race, or null.
+  /// The kind of race if an access conflicts with one of the earlier launches
+  /// `open`, else null.
   const char *conflictWith(const SegmentRanges &open,
                            const Access &access) const;
 
   /// The ticket of a new release by `block`, which `clock` knows of.
   uint64_t draw(uint64_t block, const Clock &clock);
-  /// Releases it at `address`.
+  /// Releases the ticket at `address`.
   void release(uint64_t address, uint64_t ticket);
   /// The last ticket that was released at `address`, or 0.
   uint64_t ticketAt(uint64_t address);

@@ -25,8 +25,8 @@ public:
 
   /// Keeps the first finding and makes all blocks stop.
   void stop(Finding finding);
-  /// A block has executed griddepcontrol.wait; `first`: before it let the next
-  /// launch begin.
+  /// A block has executed griddepcontrol.wait. `first`: it did so before it let
+  /// the next launch begin.
   void noteWait(bool first) {
     hasWaited = true;
     if (first)
@@ -41,8 +41,8 @@ private:
     std::vector<std::unique_ptr<Cluster>> resident;
     bool spinning = false;
     LaunchCounts counts;
-    /// When the last step began in which all blocks polled in vain; 0: the last
-    /// step was none.
+    /// When the last step began in which all blocks polled without a change; 0:
+    /// the last step was not such a step.
     std::atomic<double> vainStep = 0;
   };
 
@@ -56,7 +56,8 @@ private:
   uint64_t total;                       ///< clusters
   uint64_t multiplier = 1, offset = 0;  ///< order of the clusters
   std::atomic<uint64_t> next = 0;       ///< clusters that were started
-  std::atomic<double> lastProgress = 0; ///< one began, ended or saw news
+  std::atomic<double> lastProgress = 0; ///< when one last began, ended or saw a
+                                        ///< change
   std::atomic<bool> isStopped = false;
   std::atomic<bool> hasWaited = false, waitedFirst = false;
   std::mutex mutex;
@@ -64,7 +65,7 @@ private:
   std::vector<std::unique_ptr<Worker>> workers;
 };
 
-/// A sequence of numbers that look random, the same for the same seed.
+/// A sequence of random-looking numbers, the same for the same seed.
 class Random {
 public:
   explicit Random(uint64_t seed = 0) : state(seed) {}

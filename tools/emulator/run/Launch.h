@@ -1,4 +1,4 @@
-/// A launch of a kernel and what became of it.
+/// A launch of a kernel and its result.
 #pragma once
 
 #include "tools/emulator/run/Counts.h"
@@ -12,7 +12,7 @@ namespace cria::emulator {
 
 struct Thread;
 
-/// Which checks are made.
+/// The checks that are made.
 struct Checks {
   bool memory = true; ///< bounds, use after free, alignment
   bool init = true;   ///< reads of shared memory that nobody wrote
@@ -20,7 +20,7 @@ struct Checks {
   bool global = true; ///< races in global memory
   bool sync = true;   ///< divergent barriers and warp operations
 
-  /// Whether accesses must be looked at one by one.
+  /// Whether accesses must be checked one by one.
   bool accesses() const { return memory || init || race || global; }
 };
 
@@ -62,21 +62,21 @@ struct SegmentRange {
 /// The segments of several launches.
 using SegmentRanges = std::vector<SegmentRange>;
 
-/// What the next launch of a stream must know of this one. By programmatic
-/// dependent launch it may begin before this one ends: the accesses of this
-/// launch then come before those of the next only after the next one's
-/// griddepcontrol.wait.
+/// What the next launch of a stream must know of this launch. With programmatic
+/// dependent launch, the next launch may begin before this one ends. The
+/// accesses of this launch are then ordered before those of the next launch
+/// only after the next launch's griddepcontrol.wait.
 struct LaunchTrace {
   SegmentRange own;
   /// The earlier launches that may still run before griddepcontrol.wait, and
   /// those of them that may still run after it.
   SegmentRanges beforeWait, afterWait;
-  /// Whether the launch waited for earlier ones before it ended, and before it
-  /// let the next begin: for both, one block that waits is enough.
+  /// Whether the launch waited for earlier launches before it ended, and before
+  /// it let the next launch begin. For both, one block that waits is enough.
   bool hasWaited = true, waitedFirst = true;
 };
 
-/// A kernel to be run and how.
+/// A kernel to be run, and how.
 struct Launch {
   void (*code)(Thread *thread, const char *parameters) = nullptr;
   bool blocks = false; ///< threads of the kernel wait for each other
@@ -100,7 +100,7 @@ struct Launch {
 
 struct LaunchResult {
   std::optional<Finding> finding; ///< the first; the launch stopped there
-  LaunchCounts counts;            ///< where the launch has a plan for them
+  LaunchCounts counts;            ///< if the launch has a plan for them
   LaunchTrace trace;
 };
 

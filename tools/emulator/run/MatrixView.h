@@ -1,8 +1,8 @@
-/// A matrix in shared memory as a matrix descriptor of wgmma describes it.
+/// A matrix in shared memory, as described by a matrix descriptor of wgmma.
 ///
 /// The unit is 16 bytes: 8 elements of 16 bits that follow each other along K
-/// ("K-major") or along M or N ("MN-major"). Of S units (a swizzle of 16 S
-/// bytes; S = 1: none) the PTX manual's canonical layouts say:
+/// ("K-major") or along M or N ("MN-major"). With S units (a swizzle of 16 S
+/// bytes; S = 1: no swizzle), the PTX manual's canonical layouts are:
 ///
 ///   K-major   unit j along K of row r: r % 8 * 16 S + r / 8 * stride
 ///             + j * (S == 1 ? leading : 16)
@@ -30,8 +30,8 @@ struct MatrixView {
     return {field(0), field(16), field(32), uint32_t(descriptor >> 49 & 7),
             kSwizzles[descriptor >> 62]};
   }
-  /// Whether the pattern of the swizzle begins where it must without a base
-  /// offset: rows of a multiple of 8.
+  /// Whether the swizzle's pattern begins where it must without a base offset:
+  /// at rows of a multiple of 8.
   constexpr bool isAligned() const {
     return !swizzleBytes || start % (8 * swizzleBytes) < swizzleBytes;
   }

@@ -1,12 +1,12 @@
 /// mbarrier objects of a block: barriers in shared memory that count arrivals
 /// and bytes of asynchronous copies.
 ///
-/// A phase ends when all arrivals have come and the bytes that were expected
-/// have been copied. A thread that waits for it then knows what every thread
-/// knew that arrived, and sees the copies.
+/// A phase ends when all arrivals have come and the expected bytes have been
+/// copied. A thread that waits for the phase then knows what every arrived
+/// thread knew, and sees the copies.
 ///
-/// Bulk copies happen at the latest moment that is legal: when no thread of the
-/// block can go on and one waits for the mbarrier that they complete at. With a
+/// Bulk copies happen at the latest legal moment: when no thread of the block
+/// can go on and a thread waits for the mbarrier at which they complete. With a
 /// seed they may also happen when they are issued.
 #pragma once
 
@@ -21,7 +21,7 @@
 namespace cria::emulator {
 
 struct Mbarrier {
-  /// What shared memory holds where an mbarrier is; nobody may change it.
+  /// The contents of shared memory at an mbarrier; no thread may change them.
   static constexpr uint64_t kMagic = 0x7265697272616263;
   static constexpr uint32_t kMostArrivals = (1 << 20) - 1;
   static constexpr int64_t kMostBytes = (1 << 20) - 1;
@@ -36,8 +36,8 @@ struct Mbarrier {
   bool isFenced = false;       ///< copies may use it
   bool isPolled = false;       ///< by a wait that gave up
   Clock gathered;              ///< of those that arrived in this phase
-  Clock released;              ///< of those that arrived in phases before
-  std::vector<BulkLoad> loads; ///< that are under way
+  Clock released;              ///< of threads that arrived in earlier phases
+  std::vector<BulkLoad> loads; ///< that are pending
 };
 
 /// An instruction on an mbarrier.
@@ -61,19 +61,19 @@ public:
   uint64_t arrive(const MbarrierAccess &access, const MbarrierArrival &arrival);
   void expect(const MbarrierAccess &access, uint32_t bytes);
   void complete(const MbarrierAccess &access, uint32_t bytes);
-  /// Whether the phase has ended that `wait` names. Blocks if it may.
+  /// Whether the phase that `wait` names has ended. Blocks if it may.
   bool wait(const MbarrierAccess &access, const MbarrierWait &wait);
-  /// fence.proxy.async or, of the thread's own mbarriers alone,
-  /// fence.mbarrier_init.
+  /// fence.proxy.async, or fence.mbarrier_init, which is only for the thread's
+  /// own mbarriers.
   void fence(const Thread &thread, bool ownAlone);
 
   /// Begins a copy that completes at the mbarrier.
   void load(const MbarrierAccess &access, BulkLoad load);
-  /// Makes copies that somebody waits for. False: there are none.
+  /// Makes copies that a thread waits for. False: there are none.
   bool makeLoads();
-  /// A copy that nobody has waited for; null if there is none.
+  /// A copy that no thread has waited for; null if there is none.
   const BulkLoad *leftOver() const;
-  /// The state of the mbarrier at `address`, for people.
+  /// The state of the mbarrier at `address`, in words.
   std::string describe(uint64_t address) const;
 
 private:

@@ -19,7 +19,7 @@ inline float floatOfHalf(uint16_t bits) {
   return float(half);
 }
 
-/// The bits of the half that is next to `value`.
+/// The bits of the half that is nearest to `value`.
 inline uint16_t bitsOfHalf(float value) {
   auto half = _Float16(value);
   uint16_t bits;

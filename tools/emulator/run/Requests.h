@@ -1,21 +1,22 @@
-/// Requests to memory: what the lanes of a warp ask for by one instruction.
+/// Requests to memory: the accesses of a warp's lanes by one instruction.
 ///
-/// A GPU serves a request of global memory by sectors of 32 bytes, and one of
-/// shared memory by wavefronts: in a wavefront each of 32 banks gives one word
-/// of 4 bytes, to all lanes that want that word. Which lanes make one request
-/// must be found out, since threads are fibers: a lane runs until it has to
-/// wait, and may execute a load many times before the next lane comes to it.
+/// A GPU serves a request to global memory by sectors of 32 bytes, and a
+/// request to shared memory by wavefronts: in a wavefront, each of 32 banks
+/// gives one word of 4 bytes to all lanes that want that word. Which lanes make
+/// one request must be found out, because threads are fibers: a lane runs until
+/// it must wait, and may execute a load many times before the next lane comes
+/// to it.
 ///
-/// The n-th execution by each lane of one instruction, counted from the last
-/// join, is taken for one request. A join is a barrier or an instruction for
-/// which all lanes of the warp wait, such as a shuffle; none of them is in the
-/// middle of a request then, and lanes that executed an instruction less often
+/// The n-th execution of an instruction by each lane, counted from the last
+/// join, counts as one request. A join is a barrier, or an instruction for
+/// which all lanes of the warp wait, such as a shuffle. At a join no lane is in
+/// the middle of a request, and lanes that executed an instruction less often
 /// than others are in step again. A predicated access that is switched off
 /// counts as an execution that asks for nothing.
 ///
 /// A request is counted when all lanes have come to it, at the latest at the
-/// join. Where branches make lanes execute an instruction in different rounds
-/// of a loop without a join, accesses of different rounds may be taken for one
+/// join. If branches make lanes execute an instruction in different rounds of a
+/// loop without a join, accesses of different rounds may be counted as one
 /// request.
 #pragma once
 
@@ -67,13 +68,13 @@ struct Request {
 struct RequestCounts {
   uint64_t bytes = 0;    ///< that each lane asked for
   uint64_t requests = 0; ///< that asked for anything
-  uint64_t used = 0;     ///< bytes of each request, those of several lanes once
+  uint64_t used = 0;     ///< bytes of each request, bytes of several lanes once
   uint64_t parts = 0;    ///< sectors, or wavefronts
-  uint64_t least = 0;  ///< the fewest parts that `used` fits in, or for shared
-                       ///< memory those without a conflict
-  uint64_t first = 0;  ///< sectors of loads that their block had not loaded
+  uint64_t least = 0;    ///< the fewest parts that `used` fits in; for shared
+                         ///< memory, the parts without a conflict
+  uint64_t first = 0;    ///< sectors of loads that their block had not loaded
   uint64_t unseen = 0; ///< accesses of lanes that were not joined to requests:
-                       ///< they are in `bytes` alone
+                       ///< only `bytes` has them
 
   RequestCounts &operator+=(const RequestCounts &other);
 };

@@ -1,4 +1,4 @@
-/// Numbers to float formats in every rounding mode, exactly.
+/// Converts numbers to float formats in every rounding mode, exactly.
 #pragma once
 
 #include <cstdint>

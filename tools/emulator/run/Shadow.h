@@ -1,28 +1,29 @@
-/// Who last wrote and read each word of shared memory: finds reads of what
-/// nobody wrote, and races.
+/// The last writer and reader of each word of shared memory: finds races, and
+/// reads of memory that no thread wrote.
 ///
-/// The rule is that of epochs. A counter of the block moves on at each barrier
-/// and each fence. An access is stamped with it. Each thread knows the epoch it
-/// acquired at the last barrier it left: an access with an older stamp happened
-/// before. Between lanes of one warp, bar.warp.sync orders too: a second stamp
-/// counts those of the accessor's warp. Fences and strong accesses order as
-/// Clock.h says. An access that is not ordered and does not only read is a
-/// race; two strong accesses are none, nor are an atomic and a read.
+/// The rule uses epochs. A counter of the block advances at each barrier and
+/// each fence. An access is stamped with the counter. Each thread knows the
+/// epoch that it acquired at the last barrier it left: an access with an older
+/// stamp happened before. Between lanes of one warp, bar.warp.sync orders too:
+/// a second stamp counts the bar.warp.sync of the accessor's warp. Fences and
+/// strong accesses order as in Clock.h. Two accesses that are not ordered and
+/// not both reads are a race; two strong accesses are not a race, nor are an
+/// atomic and a read.
 ///
-/// A word remembers one writer and one reader, or that they were several lanes
+/// A word remembers one writer and one reader, or that these were several lanes
 /// of one warp, or several warps. Threads that access different bytes of a word
-/// do not meet.
+/// do not conflict.
 ///
 /// Most accesses repeat: a thread reads again what it read or wrote, or many
-/// threads read one tile. So that translated code can tell these without a
-/// call, each word has a key of 32 bits after the memory itself. A key holds a
-/// generation (which ends with the epoch, and where a warp passes
-/// bar.warp.sync), the bits of a thread, and whether the thread wrote: that
+/// threads read one tile. So that translated code can recognize such accesses
+/// without a call, each word has a key of 32 bits after the memory itself. A
+/// key holds a generation (which ends with the epoch, and when a warp passes
+/// bar.warp.sync), the bits of a thread, and whether the thread wrote. That
 /// thread may read the word in this generation, or read and write it, and
-/// nothing new would be noted. With the bits of a warp alone all its lanes may
-/// read the word, with no bits all threads may. So a thread may read where the
-/// key has no bits but the generation's and its own. A key that does not fit
-/// says nothing.
+/// nothing new would be noted. With only the bits of a warp, all its lanes may
+/// read the word; with no bits, all threads may. So a thread may read if the
+/// key has no bits except the generation's and its own. A key that does not fit
+/// means nothing.
 #pragma once
 
 #include "tools/emulator/run/Thread.h"
@@ -33,17 +34,18 @@
 
 namespace cria::emulator {
 
-/// What a shadow found wrong with an access.
+/// What is wrong with an access.
 struct ShadowFinding {
   enum Kind {
     NeverWritten,
-    EarlyRead, ///< a write of what another thread read before anyone wrote it
+    EarlyRead, ///< a write of what another thread read before any thread wrote
+               ///< it
     Race,
-    InFlight,    ///< of what an asynchronous copy has yet to write
+    InFlight,    ///< access to what a pending asynchronous copy will write
     NoProxyFence ///< by the async proxy, of what a thread wrote
   };
   Kind kind;
-  const char *what; ///< for people
+  const char *what; ///< for messages
   int otherLine;    ///< of the earlier access, or of the copy
   uint32_t offset;  ///< of the first bad byte
 };
@@ -53,8 +55,8 @@ public:
   enum class Kind {
     Read,
     Write,
-    Issue,  ///< an asynchronous write begins: the data is not there yet
-    Arrive, ///< its data is there
+    Issue,  ///< an asynchronous write begins: the data has not arrived
+    Arrive, ///< its data has arrived
     Atomic
   };
 
@@ -65,11 +67,11 @@ public:
     Kind kind;
     int line;
     bool isStrong = false, isVolatile = false;
-    const char *stored = nullptr; ///< the bytes to be written, where known
+    const char *stored = nullptr; ///< the bytes to be written, if known
     const char *memory = nullptr; ///< the bytes that are there
     /// The agent (Clock.h) that makes the access, for the thread whose clock
-    /// counts; 0: the thread. An agent that writes was looked at when the
-    /// thread issued the copy.
+    /// counts; 0: the thread itself. The writes of an agent were checked when
+    /// the thread issued the copy.
     unsigned agent = 0;
     bool isAsyncProxy = false; ///< reads what threads wrote by a proxy fence
   };
@@ -79,11 +81,11 @@ public:
     generationWords = reinterpret_cast<uint32_t *>(arena);
     keys = reinterpret_cast<uint32_t *>(arena + kKeys);
   }
-  /// Forgets all, for a block with `bytes` of shared memory.
+  /// Forgets everything, for a block with `bytes` of shared memory.
   void reset(uint32_t bytes);
   /// A barrier or a fence: returns the new epoch.
   uint32_t advance();
-  /// A barrier of a warp: what its lanes do now is noted again.
+  /// A barrier of a warp: the next accesses of its lanes are noted again.
   void newGeneration();
   /// All threads of the block have acquired the current epoch.
   void shareEpoch() { commonEpoch = epoch; }
@@ -105,7 +107,7 @@ private:
     uint32_t syncs = 0; ///< of the accessor's warp
     int line = 0;
     uint16_t who = 0;
-    uint8_t bytes = 0; ///< one bit a byte
+    uint8_t bytes = 0; ///< one bit for each byte
     bool isStrong = false, isVolatile = false;
   };
   struct Word {

@@ -1,4 +1,4 @@
-/// What cuTensorMapEncodeTiled writes and cp.async.bulk.tensor reads.
+/// The data that cuTensorMapEncodeTiled writes and cp.async.bulk.tensor reads.
 #pragma once
 
 #include <cstdint>
@@ -28,8 +28,8 @@ struct TensorMap {
 };
 static_assert(sizeof(TensorMap) <= 128);
 
-/// A row of a box in global memory: `bytes` from `address` on lie in the
-/// tensor, after `skipped` bytes that do not.
+/// A row of a box in global memory. `skipped` bytes lie outside of the tensor;
+/// the `bytes` after them, from `address` on, lie in it.
 struct TensorRow {
   uint64_t address = 0;
   uint32_t skipped = 0, bytes = 0;

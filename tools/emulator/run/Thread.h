@@ -19,7 +19,7 @@ enum class Wait : uint8_t {
   None,       ///< it runs
   Warp,       ///< for lanes of its warp
   Barrier,    ///< for threads of its block
-  ActiveMask, ///< for its warp to come to rest
+  ActiveMask, ///< until no lane of its warp runs
   Spin,       ///< polls memory: lets others run first
   Mbarrier,   ///< for a phase of an mbarrier
   Warpgroup,  ///< for other warps of its warpgroup
@@ -61,23 +61,23 @@ struct Thread {
   uint32_t inCluster[3], clusterSize[3];  ///< of its cluster's blocks
   uint32_t clusterRank, clusterBlocks;
   char *shared;           ///< host address of shared address 0
-  uint32_t *executed;     ///< counters of segments, where they are counted
+  uint32_t *executed;     ///< counters of segments, if they are counted
   const Range *ranges;    ///< kRanges of them
   uint64_t gridWorkspace; ///< 0: the launch is not cooperative
   alignas(16) uint32_t sharedKeys[kKeyWords]; ///< of words it wrote
-  /// Of the accesses of its warp to global memory, shifted; or kNoSegment. All
-  /// lanes have the same.
+  /// The segment of its warp's accesses to global memory, shifted; or
+  /// kNoSegment. All lanes have the same.
   uint32_t *segment;
   uint32_t manyReaders; ///< the segment of words that several blocks read
 
   Block *block;
   Warp *warp;
-  void *stackPointer; ///< of its fiber while it does not run
+  void *stackPointer; ///< of its fiber, while the thread does not run
   uint32_t index;     ///< in its block
   Wait wait;
   int line; ///< of the PTX instruction it waits at
 
-  /// What it brought to a collective instruction and gets back.
+  /// What it passes to a collective instruction and gets back.
   /// @{
   WarpOp op;
   uint32_t config; ///< the instruction's modifiers
@@ -100,15 +100,15 @@ struct Thread {
   std::vector<BulkStore> openStores;
   std::vector<std::vector<BulkStore>> storeGroups;
   uint64_t mbarrier = 0; ///< that it waits for; 0: none
-  /// Of the cluster's barrier: whether it has arrived and is to wait, and in
-  /// which phase.
+  /// At the cluster's barrier: whether it has arrived and must still wait, and
+  /// in which phase.
   /// @{
   bool hasArrived = false;
   uint64_t clusterPhase = 0;
   /// @}
 };
 
-/// 32 lanes; bit masks have a bit a lane.
+/// 32 lanes; bit masks have one bit for each lane.
 struct Warp {
   Thread *lanes = nullptr;
   uint32_t full = 0; ///< the lanes that exist

@@ -1,12 +1,12 @@
 /// Asynchronous matrix products of warpgroups: wgmma.
 ///
 /// A product begins when the four warps of a warpgroup have issued it. It reads
-/// shared memory and writes its accumulators at the latest moment that is
-/// legal, when a warp waits for its group; with a seed it may do so when it
-/// begins. The registers that are accumulators hold NaN meanwhile, their sums
-/// are in memory of the thread's function.
+/// shared memory and writes its accumulators at the latest legal moment, when a
+/// warp waits for its group; with a seed it may do so when it begins. Meanwhile
+/// the accumulator registers hold NaN, and their sums are in memory of the
+/// thread's function.
 ///
-/// What shared memory holds is noted as read twice, when the product begins and
+/// The product's reads of shared memory are noted twice, when it begins and
 /// when it ends, so that a write in between is a race with one of them.
 #pragma once
 
@@ -25,7 +25,7 @@ struct Product {
   uint64_t a = 0, b = 0; ///< descriptors
   bool addsToD = false;  ///< scale-d
   int line = 0;
-  uint32_t wordsOfA[128][4] = {}; ///< where A is in registers, by thread
+  uint32_t wordsOfA[128][4] = {}; ///< if A is in registers, by thread
   uint32_t *sums[128] = {};       ///< of each thread, indexed by `places`
   const uint32_t *places = nullptr;
 };
@@ -36,7 +36,7 @@ public:
   /// @{
   void issue(Block &block, Warp &warp, int line);
   void commit(Warp &warp);
-  /// Leaves in each lane's `out` how many products must have ended.
+  /// Sets each lane's `out` to the number of products that must have ended.
   void beginWait(Warp &warp);
   void setRegisters(Block &block, Warp &warp, int line);
   /// @}
@@ -46,7 +46,7 @@ public:
   }
   /// Waits until the first `count` products have ended.
   void wait(Block &block, Thread &thread, uint64_t count, int line);
-  /// Looks at a warp of a block whose threads have all ended.
+  /// Checks a warp of a block whose threads have all ended.
   void checkEnd(Block &block, const Warp &warp) const;
   /// The registers that setmaxnreg gave a thread of each warp; 0: none did.
   uint32_t registersOf(uint32_t warpIndex) const {

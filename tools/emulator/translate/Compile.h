@@ -17,8 +17,9 @@ namespace cria::emulator {
 void prepareForHost(llvm::Module &module);
 
 /// Optimizes `module` at LLVM's level `optimization`, compiles it into `jit`
-/// (made if null) and returns the address of `function`, or why it cannot. In
-/// the folder `cache`, if one is named, machine code is kept and found again.
+/// (made if null) and returns the address of `function`, or why it cannot.
+/// Keeps machine code in the folder `cache` and finds it there again, unless
+/// `cache` is empty.
 std::variant<uint64_t, std::string>
 compileKernel(std::unique_ptr<llvm::orc::LLJIT> &jit,
               llvm::orc::ThreadSafeModule module, const std::string &function,

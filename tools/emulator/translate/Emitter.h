@@ -1,14 +1,14 @@
 /// Translates one PTX function to LLVM IR, instruction by instruction.
 ///
 /// Registers are containers of bits without a type: PTX lets `ld.global.b32`
-/// load a float. Each becomes an alloca of integers, which mem2reg removes; an
-/// operand is read with the type of the instruction that reads it.
+/// load a float. Each register becomes an alloca of integers, which mem2reg
+/// removes. An operand is read with the type of the instruction that reads it.
 ///
 /// Addresses: a generic address is a host address. Shared addresses are small
 /// integers, counted from the block's own shared memory.
 ///
-/// Errors: `fail` keeps the first. Translation goes on to the end of the
-/// instruction with values that mean nothing, so no handler checks for it.
+/// Errors: `fail` keeps the first error. Translation continues to the end of
+/// the instruction with meaningless values, so no handler checks for errors.
 #pragma once
 
 #include "tools/emulator/ptx/Ast.h"
@@ -39,7 +39,7 @@ struct KernelContext {
   CountPlan *countPlan = nullptr;   ///< filled; null: nothing is counted
   bool requests = false;            ///< count accesses to memory
   bool blocks = false;              ///< set when the kernel needs fibers
-  std::set<const Form *> used = {}; ///< the rows that were translated
+  std::set<const Form *> used = {}; ///< rows of the table that were translated
 };
 
 class Emitter {
@@ -57,14 +57,14 @@ public:
   llvm::StringRef opcode() const { return instruction->opcode; }
   /// Whether it has the modifier. Each modifier must be asked for by someone.
   bool has(llvm::StringRef modifier);
-  /// The one of `modifiers` (`a|b|c`) that it has, or "".
+  /// The one of `modifiers` (`a|b|c`) that the instruction has, or "".
   llvm::StringRef oneOf(llvm::StringRef modifiers);
   /// The next modifier that is a type.
   Type type();
   /// The state space without `::cta` and the like; "" for generic.
   llvm::StringRef space();
-  /// Asks for the modifier that says which threads take part. True: those of
-  /// the block alone.
+  /// Asks for the modifier that says which threads take part. True: only those
+  /// of the block.
   bool scopeIsBlock();
   /// Asks for the modifier that is the shape of a matrix product.
   Shape shape();
@@ -89,11 +89,11 @@ public:
   void writePair(const Operand &operand, llvm::Value *value);
   /// @}
 
-  /// The host address (a pointer) of a memory operand, checked for an access
-  /// whose `flags` are set but for its space; no check for 0 bytes. `stored` is
-  /// the value of a store that is not strong.
   /// The host address of an operand in shared::cluster.
   llvm::Value *clusterAddress(const Operand &operand);
+  /// The host address (a pointer) of a memory operand, checked for an access
+  /// with `flags`, whose space is not set; 0 bytes: no check. `stored` is the
+  /// value of a store that is not strong.
   llvm::Value *address(const Operand &operand, llvm::StringRef space,
                        AccessFlags flags = {}, llvm::Value *stored = nullptr);
   /// Whether accesses are checked.
@@ -148,14 +148,15 @@ public:
   /// The places in `sums()` of a vector of registers.
   llvm::Value *placesOf(const Operand &vector);
 
-  /// Control flow. After a branch the rest of the block is unreachable.
+  /// Control flow. After a branch, the rest of the block is unreachable.
   /// @{
   llvm::BasicBlock *label(llvm::StringRef name);
   const std::vector<std::string> *branchTargets(llvm::StringRef name);
   void branch(llvm::BasicBlock *target);
-  /// Whether the label stands before the instruction: a loop.
+  /// Whether the label stands before the instruction, so that the branch is a
+  /// loop.
   bool isBackward(llvm::StringRef name);
-  /// Once in many rounds of a loop, asks whether the launch should go on.
+  /// Once in many rounds of a loop, checks whether the launch should go on.
   void countRound();
   void finish(); ///< ret
   llvm::BasicBlock *newBlock(const char *name = "");
@@ -164,12 +165,12 @@ public:
   llvm::Module &module() { return kernel.module; }
   llvm::Value *thread() { return target->getArg(0); }
   llvm::Value *local(llvm::StringRef name); ///< null if there is none
-  /// The carry flag: the carry of the last .cc instruction, which after a
-  /// subtraction is 1 where nothing was borrowed.
+  /// The carry flag: the carry of the last .cc instruction. After a
+  /// subtraction, it is 1 if nothing was borrowed.
   llvm::Value *carry();
   /// @}
 
-  /// Counts, where they are wanted (run/Counts.h).
+  /// Counts, if they are wanted (run/Counts.h).
   /// @{
   /// Ends the segment.
   void endSegment();

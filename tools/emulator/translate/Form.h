@@ -1,13 +1,14 @@
-/// The table of instructions: which modifiers and operands each opcode takes
-/// and who translates it. What the table does not allow is an error.
+/// The table of instructions: which modifiers and operands each opcode takes,
+/// and the function that translates it. Everything else is an error.
 ///
-/// A form's modifiers are groups, one word each, in the order PTX prints them:
-/// alternatives are separated by `|`; `?` after a group: it may be missing; `~`
-/// before it: it changes speed alone, so nobody has to look at it. `$int`,
-/// `$bits`, `$memory` and `$space` stand for the usual types and spaces. Each
-/// modifier of an instruction must belong to a group of its own.
+/// A form's modifiers are groups, one word each, in the order in which PTX
+/// prints them. Alternatives are separated by `|`. A `?` after a group: it may
+/// be missing. A `~` before a group: it changes only speed, so no function has
+/// to look at it. `$int`, `$bits`, `$memory` and `$space` stand for the usual
+/// types and spaces. Each modifier of an instruction must belong to a group of
+/// its own.
 ///
-/// A form's operands are one letter each, `?` after those that may be missing:
+/// A form's operands are one letter each, with `?` after an optional one:
 ///   d  destination register, or `_`      s  source of any kind but an address
 ///   D  d, or a vector of them            S  s, or a vector of them
 ///   P  d, or a pair `d|p`                V  vector of sources
@@ -42,7 +43,8 @@ struct Match {
   std::vector<bool> isHint;
 };
 
-/// The row for `instruction` on a device of `capability`, or why there is none.
+/// The row for `instruction` on a device of `capability`, or the reason that
+/// there is none.
 std::variant<Match, std::string> matchForm(const Instruction &instruction,
                                            unsigned capability);
 

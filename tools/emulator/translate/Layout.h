@@ -1,4 +1,4 @@
-/// Where the shared variables of a kernel lie, and what the kernel calls.
+/// The places of a kernel's shared variables, and the functions that it calls.
 #pragma once
 
 #include "tools/emulator/ptx/Ast.h"
@@ -18,9 +18,9 @@ struct Layout {
   uint64_t localBytes = 0;                 ///< of a thread
 };
 
-/// The layout of `entry`. Variables get their declared alignment and no more;
-/// dynamic shared memory begins after the static one. An error if the kernel
-/// may call itself.
+/// The layout of `entry`. Variables get exactly their declared alignment;
+/// dynamic shared memory begins after static shared memory. An error if the
+/// kernel may call itself.
 std::variant<Layout, Error> layoutOf(const PtxModule &module,
                                      const Function &entry);
 

@@ -51,14 +51,14 @@ struct Kernel {
   ~Kernel();
 };
 
-/// A module on the device. All of it is translated when it is loaded; a kernel
-/// is compiled when it is first asked for. A kernel that cannot be translated
-/// is refused when it is asked for, and leaves the others alone.
+/// A module on the device. Loading translates all of it. A kernel is compiled
+/// when it is first requested. A kernel that cannot be translated is refused
+/// when it is requested; the others still work.
 class Program {
 public:
-  /// Loads `text`; its variables are placed in `memory`, which must outlive
-  /// the program. An error if the text makes no sense, or if no kernel of it
-  /// can be run.
+  /// Loads `text`; its variables are placed in `memory`, which must outlive the
+  /// program. An error if the text is wrong, or if none of its kernels can be
+  /// run.
   static std::variant<std::unique_ptr<Program>, Error>
   load(llvm::StringRef text, const TranslateOptions &options,
        DeviceMemory &memory);
@@ -68,10 +68,11 @@ public:
 
   /// The kernel called `name`, not compiled; null if there is none.
   Kernel *find(const std::string &name);
-  /// Compiles `kernel` unless it is. None, or why it cannot be run.
+  /// Compiles `kernel` if it is not compiled yet. None, or why it cannot be
+  /// run.
   std::optional<Error> compile(Kernel &kernel);
   const Allocation *variable(const std::string &name) const;
-  /// ` (file:line)` of a PTX line, as far as the PTX says, else "".
+  /// ` (file:line)` of a PTX line, if the PTX gives it, else "".
   std::string sourceOf(int line) const;
   /// The rows of the table that the text used.
   const std::set<const Form *> &usedForms() const { return used; }
