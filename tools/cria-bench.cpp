@@ -1,4 +1,4 @@
-/// cria-bench: how fast an artifact runs, and how near that is to what the
+/// cria-bench: how fast an artifact runs, compared with the best that the
 /// machine can do.
 #include "tools/CommandLine.h"
 #include "tools/bench/Bench.h"

@@ -1,7 +1,6 @@
 /// cria-bisect: names the first kernel whose result is wrong.
 ///
-/// Exit code 0: no kernel leaves its tolerance; 1: one does; 2: neither is
-/// known.
+/// Exit code 0: no kernel leaves its tolerance; 1: a kernel does; 2: an error.
 #include "runtime/Printable.h"
 #include "tools/CommandLine.h"
 #include "tools/Ids.h"
@@ -114,7 +113,7 @@ static Status readIds(const char *option, const std::string &text,
   return Status();
 }
 
-/// The prompt, with the results of a reference where one is asked for.
+/// The prompt, with the results of a reference if there is one.
 static Result<Recording> readReference(const Options &options) {
   Recording recording;
   if (!options.reference.empty()) {
@@ -138,8 +137,8 @@ static Result<Recording> readReference(const Options &options) {
   return recording;
 }
 
-/// The tolerance of a result of the artifact against one of the reference.
-/// Another artifact of the same type rounds what this one does; transformers
+/// The tolerance of a result of the artifact against a result of the reference.
+/// Another artifact of the same type rounds the same values; transformers
 /// rounds more.
 static Tolerance toleranceFor(const Runner &runner, const Made &made,
                               const Recording &reference,
@@ -167,8 +166,8 @@ static std::string placeOf(const Made &made) {
   return text;
 }
 
-/// The modules whose weights the kernel reads. One that reads none is a part of
-/// the module around the one that reads its result.
+/// Prints the modules whose weights the kernel reads. A kernel that reads no
+/// weights belongs to the module around the module that reads its result.
 static void printModules(const Made &made) {
   std::vector<TapName> names = made.kernel.modules;
   if (names.empty())
@@ -202,7 +201,7 @@ static void printFinding(const Finding &finding) {
          static_cast<unsigned long long>(apart.column), apart.want);
 }
 
-/// The option of a weight source.
+/// The option that names the weights.
 static std::string weightsFlag(const Options &options) {
   if (!options.weights.empty())
     return "--weights=" + options.weights;
@@ -211,7 +210,7 @@ static std::string weightsFlag(const Options &options) {
 }
 
 /// Writes program and reference into the folder of --save, and prints the
-/// commands that run the kernel alone.
+/// commands that run only the kernel.
 static Status saveCase(const Finding &finding, const Runner &runner,
                        const Recording &reference, const Options &options) {
   std::string folder = options.save;
@@ -240,8 +239,8 @@ static Status saveCase(const Finding &finding, const Runner &runner,
   return Status();
 }
 
-/// How far the logits of the whole model are, where each kernel reads what the
-/// others make.
+/// Prints how far the logits of the whole model are off, if each kernel reads
+/// the results of other kernels.
 static Status printDrift(const Runner &runner, const Recording &reference) {
   double worst = 0;
   uint64_t same = 0, rows = 0;
@@ -276,8 +275,8 @@ static Status printDrift(const Runner &runner, const Recording &reference) {
 // The search
 //===----------------------------------------------------------------------===//
 
-/// Runs each kernel on what the reference has for its inputs, and returns the
-/// first that is wrong. `compared` counts the results that the reference has.
+/// Runs each kernel on the reference's values of its inputs, and returns the
+/// first wrong result. `compared` counts the results that the reference has.
 static Result<std::optional<Finding>> search(const Runner &runner,
                                              const Recording &reference,
                                              const Options &options,

@@ -1,5 +1,5 @@
-/// cria-compile: a config.json, the metadata of a GGUF file, or a program in
-/// the llama dialect to an artifact.
+/// cria-compile: compiles a config.json, the metadata of a GGUF file, or a
+/// program in the llama dialect to an artifact.
 #include "lowering/Compilation.h"
 #include "lowering/artifact/Writer.h"
 #include "lowering/import/LedgerReport.h"
@@ -172,7 +172,7 @@ static cl::opt<bool>
 // For tests: the schedule for AMX in plain loops, on any CPU.
 static cl::opt<bool> emulateAmx("emulate-amx", cl::Hidden, cl::cat(category));
 
-/// Chips that have what kernels are made of, and that PTX 8.0 has.
+/// Chips that have everything kernels need, and that PTX 8.0 knows.
 static constexpr llvm::StringRef kChips[] = {"sm_80", "sm_86", "sm_87",
                                              "sm_89", "sm_90", "sm_90a"};
 
@@ -187,7 +187,7 @@ static int fail(llvm::Error error) {
   return message.empty() ? 1 : fail(message);
 }
 
-/// One line a diagnostic, notes below it.
+/// Prints one line for each diagnostic, its notes below it.
 static mlir::LogicalResult report(mlir::Diagnostic &diagnostic) {
   const char *kind = "";
   switch (diagnostic.getSeverity()) {
@@ -230,9 +230,9 @@ static llvm::Error readDType(ImportOptions &options) {
   return llvm::Error::success();
 }
 
-/// Sets `number` where the option is given, a whole number from `least` to
-/// `most` in plain decimal. LLVM's parser of numbers would read 0x10 as 16 and
-/// 010 as 8.
+/// Sets `number` if the option is given: a whole number from `least` to `most`
+/// in plain decimal. LLVM's parser of numbers would read 0x10 as 16 and 010 as
+/// 8.
 static llvm::Error readNumber(const cl::opt<std::string> &option, int64_t least,
                               int64_t most, int64_t &number) {
   if (!option.getNumOccurrences())
@@ -246,7 +246,7 @@ static llvm::Error readNumber(const cl::opt<std::string> &option, int64_t least,
                                  llvm::Twine(most) + ", got " + text);
 }
 
-/// Sets the chips, from the oldest on.
+/// Sets the chips, from the oldest one on.
 static llvm::Error readChips(CompileOptions &options) {
   if (chip.empty())
     return llvm::Error::success();
@@ -341,7 +341,7 @@ static bool hasCpus(const Compilation &compilation) {
          compilation.device() == Device::Cpu;
 }
 
-/// Writes each chip's PTX into a folder of its name.
+/// Writes each chip's PTX into a folder named after the chip.
 static llvm::Error dumpPtx(const CudaImage &image, llvm::StringRef folder,
                            llvm::StringRef name) {
   for (const CudaBinary &binary : image.binaries) {
@@ -358,9 +358,10 @@ static llvm::Error dumpPtx(const CudaImage &image, llvm::StringRef folder,
   return llvm::Error::success();
 }
 
-/// Writes the present phase to DIR/NN-name.ext. Where two targets each have
-/// their own, DIR is followed by cpu or cuda, and where CPUs or chips have, by
-/// the name: DIR/cpu/x86-64-v3/NN-name.ext. An object has the code for all.
+/// Writes the current phase to DIR/NN-name.ext. If each target has its own
+/// program, "cpu" or "cuda" follows DIR; if each CPU or chip has, its name
+/// follows: DIR/cpu/x86-64-v3/NN-name.ext. An object has the code for all of
+/// them.
 static llvm::Error dump(Compilation &compilation) {
   llvm::SmallString<128> path(dumpPhases);
   if (hasBoth() && !isShared(compilation.phase()))
@@ -382,7 +383,7 @@ static llvm::Error dump(Compilation &compilation) {
   return writeFile(path, text);
 }
 
-/// Takes the program to `last`, dumping phases on the way where asked.
+/// Takes the program to `last`, and dumps phases on the way if asked to.
 static llvm::Error run(Compilation &compilation, Phase last) {
   if (dumpPhases.empty())
     return compilation.advance(last);
@@ -397,7 +398,7 @@ static llvm::Error run(Compilation &compilation, Phase last) {
   return llvm::Error::success();
 }
 
-/// Writes to a file, or to standard output where its name is empty.
+/// Writes to a file, or to standard output if its name is empty.
 static int writeText(llvm::StringRef path, llvm::StringRef text) {
   if (llvm::Error error = writeFile(path.empty() ? "-" : path, text))
     return fail(std::move(error));
@@ -427,9 +428,9 @@ static int writeShrunk() {
   return writeText(output, *sibling);
 }
 
-/// Prints the remarks of fusion and of the schedules as they come.
+/// Prints the remarks of fusion and of schedules as they come.
 static void enableRemarks(mlir::MLIRContext &context) {
-  // `all` alone lets nothing pass.
+  // `all` alone would let no remark pass.
   mlir::remark::RemarkCategories categories{".*", ".*", ".*", ".*", ".*"};
   (void)mlir::remark::enableOptimizationRemarks(
       context, nullptr,
@@ -437,9 +438,9 @@ static void enableRemarks(mlir::MLIRContext &context) {
       /*printAsEmitRemarks=*/true);
 }
 
-/// Takes a program that all targets and CPUs share to `last`. Where that is
-/// behind what they share, compiles it for NVIDIA GPUs, too, where asked, and
-/// for other CPUs, and puts that beside it.
+/// Takes a program that all targets and CPUs share to `last`. If `last` comes
+/// after the shared phases, also compiles the program for NVIDIA GPUs and other
+/// CPUs, if asked to, and adds that code to it.
 static llvm::Error runAll(Compilation &compilation, Phase last) {
   if (llvm::Error error = run(compilation, std::min(last, Phase::Linalg)))
     return error;
@@ -480,7 +481,7 @@ static llvm::Error printPage(const Compilation &compilation, const Plan &plan,
       return read.takeError();
     times = std::move(*read);
   }
-  // Every config has the same name: its folder says more.
+  // Every config has the same name, so its folder is in the title.
   namespace path = llvm::sys::path;
   llvm::StringRef folder = path::filename(path::parent_path(input));
   std::string title = (folder + (folder.empty() ? "" : "/")).str() +
@@ -489,7 +490,7 @@ static llvm::Error printPage(const Compilation &compilation, const Plan &plan,
   return llvm::Error::success();
 }
 
-/// Writes the report that was asked for.
+/// Writes the report that is asked for.
 static llvm::Error writeReport(Compilation &compilation) {
   std::string text, path = output;
   llvm::raw_string_ostream stream(text);
@@ -519,7 +520,7 @@ static llvm::Error writeReport(Compilation &compilation) {
   return writeFile(path.empty() ? "-" : path, text);
 }
 
-/// "import, fuse, ... or obj", from the first of them on.
+/// "import, fuse, ... or obj", for the phases `names`.
 static std::string phaseNames(llvm::ArrayRef<Phase> names) {
   auto nameOf = [](Phase phase) {
     return phases()[static_cast<int>(phase)].name;
@@ -530,7 +531,7 @@ static std::string phaseNames(llvm::ArrayRef<Phase> names) {
   return (text.empty() ? "" : text + " or ") + nameOf(names.back());
 }
 
-/// Checks that the program can be taken to `last`, and reported on.
+/// Checks that the program can be taken to `last` and reported on.
 static llvm::Error checkPhases(const Compilation &compilation,
                                std::optional<Phase> last) {
   llvm::ArrayRef<Phase> ahead = phasesOf(compilation.device());
@@ -586,8 +587,8 @@ static llvm::Error checkReport() {
   return llvm::Error::success();
 }
 
-/// Gives the context so many threads, which live as long as the pool; all cores
-/// where `count` is 0.
+/// Gives the context `count` threads, which live as long as the pool; 0: as
+/// many as there are cores.
 static void setThreads(mlir::MLIRContext &context, int64_t count,
                        std::unique_ptr<llvm::ThreadPoolInterface> &pool) {
   if (count == 0)
@@ -600,7 +601,7 @@ static void setThreads(mlir::MLIRContext &context, int64_t count,
   context.setThreadPool(*pool);
 }
 
-/// Compiles to `last` and writes what was asked for.
+/// Compiles to `last` and writes what is asked for.
 static int compile(const CompileOptions &options, std::optional<Phase> last) {
   mlir::DialectRegistry registry;
   registerCompilerDialects(registry);
@@ -649,7 +650,7 @@ int main(int argc, char **argv) {
   setVersionPrinter("cria-compile");
   // A write beyond the file-size limit is an error, not LLVM's crash report.
   std::signal(SIGXFSZ, SIG_IGN);
-  // What cria-opt has, hidden: --mlir-timing, --mlir-print-ir-after-all,
+  // The hidden options of cria-opt: --mlir-timing, --mlir-print-ir-after-all,
   // --mlir-pass-pipeline-crash-reproducer=FILE, ...
   mlir::registerMLIRContextCLOptions();
   mlir::registerPassManagerCLOptions();

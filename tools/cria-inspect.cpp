@@ -1,4 +1,4 @@
-/// cria-inspect: what an artifact is, and whether a checkpoint fits it.
+/// cria-inspect: shows an artifact, and checks whether a checkpoint fits it.
 #include "runtime/Artifact.h"
 #include "runtime/Limits.h"
 #include "runtime/Preflight.h"
@@ -22,8 +22,8 @@ static int fail(const std::string &message) {
   return 1;
 }
 
-// What a manifest says is printed through printable(), since an artifact that
-// is looked at need not be trusted.
+// Text of a manifest is printed through printable(), because the artifact may
+// be untrusted.
 static void print(const char *key, const std::string &value) {
   printf("%-10s %s\n", key, printable(value).c_str());
 }
@@ -116,7 +116,7 @@ static void printSession(const Manifest &manifest) {
          manifest.scratchBytes());
 }
 
-/// A line a key: its value, what became of it, and why.
+/// One line for each key: its value, what became of it, and why.
 static void printLedger(const std::vector<LedgerRow> &ledger) {
   printf("\nledger\n");
   for (const LedgerRow &row : ledger)
@@ -160,10 +160,11 @@ static void printArtifact(const Artifact &artifact) {
            printableLines(manifest.config.root().dump(2)).c_str());
 }
 
-/// The pre-flight check; reads nothing but headers.
+/// The pre-flight check; reads only headers.
 static Status checkWeights(const Artifact &artifact, const WeightSource &source,
                            std::optional<int64_t> context, uint64_t memory) {
   Manifest manifest = artifact.manifest().ofRank(0); // as large as any other
+                                                     // rank's
   int64_t positions = context.value_or(manifest.maxSeq);
   const std::string &weights = *source.checkpoint;
   Result<Checkpoint> checkpoint = Checkpoint::open(weights);

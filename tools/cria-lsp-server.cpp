@@ -1,8 +1,8 @@
 /// cria-lsp-server: editor support for IR with the llama dialect.
 ///
-/// Upstream's server says what an op is in its generic form. What it writes
-/// goes through a pipe here, where the answer to a hover over an op of llama
-/// gets the op's description: formula, shapes, an example.
+/// Upstream's server shows the generic form of an op. Its output goes through a
+/// pipe, where the answer to a hover over an op of llama gets the op's
+/// description: formula, shapes, an example.
 #include "lowering/Compilation.h"
 #include "tools/CompilerVersion.h"
 
@@ -22,7 +22,7 @@ static constexpr char kReference[] =
     ;
 
 /// The description of an op in the reference: from its syntax up to its traits
-/// and tables. Empty where there is no such op.
+/// and tables. Empty if there is no such op.
 static std::string descriptionOf(StringRef op) {
   StringRef text = kReference;
   size_t begin = text.find(("### `" + op + "` (").str());
@@ -61,8 +61,8 @@ static void put(FILE *to, StringRef text) {
   fwrite(text.data(), 1, text.size(), to);
 }
 
-/// Passes messages from one file to another. What has no length, such as
-/// --help, passes as it is.
+/// Passes messages from one file to another. Text without a length, such as
+/// --help, passes unchanged.
 static void pass(FILE *from, FILE *to) {
   char line[4096];
   size_t size = 0;
@@ -84,7 +84,7 @@ static void pass(FILE *from, FILE *to) {
   }
 }
 
-/// What passes the server's output on; ends when that is closed.
+/// Passes the server's output on; ends when the pipe is closed.
 static std::thread passing;
 
 /// Puts the pipe between the server and standard output.

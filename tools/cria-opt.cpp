@@ -1,5 +1,5 @@
 /// cria-opt: runs passes and phases over textual IR. Has everything that
-/// upstream's mlir-opt has, the llama dialect, its passes and the phases.
+/// upstream's mlir-opt has, plus the llama dialect, its passes and the phases.
 #include "lowering/Compilation.h"
 #include "lowering/Passes.h"
 #include "passes/Passes.h"

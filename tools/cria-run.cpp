@@ -1,8 +1,8 @@
 /// cria-run: generates text with an artifact and the weights of a checkpoint.
 ///
-/// stdout receives the text and nothing else, in whole characters as they
-/// come, or one result in its place: with --print-ids the ids. Everything else
-/// goes to stderr.
+/// stdout receives only the text, in whole characters as they come, or one
+/// other result instead: with --print-ids, the ids. Everything else goes to
+/// stderr.
 #include "runtime/Artifact.h"
 #include "runtime/cpu/Cores.h"
 #include "runtime/gguf/Files.h"
@@ -38,8 +38,8 @@ static void printWarnings(const Run &run,
       fprintf(stderr, "cria-run: warning: %s\n", line.c_str());
 }
 
-/// Joins the other ranks of an artifact for several. Rank 0 prints and writes
-/// for all; the others do the same steps.
+/// Joins the other ranks of an artifact that is compiled for several. Rank 0
+/// prints and writes for all ranks; the others do the same steps.
 static Status openRanks(Run &run, const Artifact &artifact) {
   RunOptions &options = run.options;
   int64_t shards = artifact.manifest().shards;
@@ -83,7 +83,7 @@ static Status openModel(Run &run) {
     return model.status();
   run.model = *model;
   printWarnings(run, run.model->warnings());
-  if (!options.prompts.empty()) // a batch has what a session has
+  if (!options.prompts.empty()) // a batch takes the session's place
     return Status();
   auto session = Session::create(run.model, options.threads);
   if (!session.ok())
@@ -92,8 +92,9 @@ static Status openModel(Run &run) {
   return options.profile.empty() ? Status() : run.session->trace(&run.kernels);
 }
 
-/// Defaults of generation, and begin and end ids, from the checkpoint's folder
-/// or else the config the artifact was compiled from.
+/// Loads the defaults of generation, and the begin and end ids, from the
+/// checkpoint's folder, or else from the config that the artifact was compiled
+/// from.
 static Status loadGeneration(Run &run) {
   if (!run.options.weights.empty()) {
     Result<Generation> loaded =
@@ -108,7 +109,7 @@ static Status loadGeneration(Run &run) {
   return status.ok() ? run.generation.fits(run.manifest().vocabSize) : status;
 }
 
-/// Where the tokenizer of the checkpoint `weights` is.
+/// The path of the tokenizer of the checkpoint `weights`.
 static std::string tokenizerPath(const std::string &weights) {
   return gguf::isGguf(weights) ? weights : weights + "/tokenizer.json";
 }
@@ -121,7 +122,7 @@ static Status loadTokenizer(Run &run) {
   if (!std::filesystem::exists(path, ignored))
     return Status();
   Result<Tokenizer> tokenizer = Tokenizer::load(path);
-  if (tokenizer.status().code() == CRIA_NOT_FOUND) // of a file without one
+  if (tokenizer.status().code() == CRIA_NOT_FOUND) // a file without a tokenizer
     return Status();
   if (!tokenizer.ok())
     return tokenizer.status();
@@ -131,7 +132,7 @@ static Status loadTokenizer(Run &run) {
 
 // ---- The prompt ------------------------------------------------------------
 
-/// What went wrong with an option's value, under its name.
+/// An error in an option's value, with the option's name.
 static Status of(const std::string &option, const Status &status) {
   return status.ok() ? status
                      : Status(status.code(), option + ": " + status.message());
@@ -148,8 +149,8 @@ static Result<std::vector<int32_t>> readIds(const std::string &option,
   return ids;
 }
 
-/// The ids of an option's text; `instead` takes them where there is no
-/// tokenizer.
+/// The ids of an option's text. `instead` is the option that takes ids if there
+/// is no tokenizer.
 static Result<std::vector<int32_t>> readText(const Run &run,
                                              const std::string &option,
                                              const std::string &text,
@@ -166,7 +167,7 @@ static Result<std::vector<int32_t>> readText(const Run &run,
   return ids;
 }
 
-/// Encodes the source of a model that attends to one.
+/// Encodes the source text of a model with an encoder.
 static Status encodeSource(Run &run) {
   const RunOptions &options = run.options;
   if (!options.hasSource && !options.hasSourceIds)
@@ -182,7 +183,7 @@ static Status encodeSource(Run &run) {
                   [&] { return run.session->encode(ids->data(), count); }));
 }
 
-/// The begin id in place of no ids.
+/// The begin id if there are no ids.
 static Result<std::vector<int32_t>> orBegin(const Run &run,
                                             Result<std::vector<int32_t>> ids) {
   if (ids.ok() && ids->empty() && run.generation.bos)
@@ -223,7 +224,8 @@ static Status readPrompt(Run &run) {
 static Status readPrefix(Run &run) {
   const std::string &path = run.options.prefixEmbeddings;
   const Manifest &manifest = run.manifest();
-  if (path.empty() || !manifest.embedding) // the session says why it cannot
+  if (path.empty() || !manifest.embedding) // the session then says why it
+                                           // cannot
     return Status();
   uint64_t width = manifest.weights[*manifest.embedding].shape[1];
   Result<NpyMatrix> prefix =
@@ -233,7 +235,7 @@ static Status readPrefix(Run &run) {
   return prefix.status();
 }
 
-/// A hash of all that decides which steps a run takes.
+/// A hash of everything that decides which steps a run takes.
 static uint64_t hashOfSteps(const Run &run) {
   const RunOptions &options = run.options;
   std::string text =
@@ -250,7 +252,7 @@ static uint64_t hashOfSteps(const Run &run) {
   return criaFnv1a64(CRIA_FNV_OFFSET, text.data(), text.size());
 }
 
-/// Whether all ranks are about to do the same.
+/// Whether all ranks are about to do the same steps.
 static Status agree(Run &run) {
   if (!run.ranks)
     return Status();
@@ -331,8 +333,9 @@ static int runAll(Run &run) {
   return 1;
 }
 
-/// Where this rank has failed, mpirun ends the others as it ends. Not by
-/// MPI_Abort, after which MPICH's mpirun may lose what was printed before.
+/// If this rank has failed, mpirun ends the others when this process ends.
+/// MPI_Abort is not used: after it, MPICH's mpirun may lose what was printed
+/// before.
 static int finish(const Run &run, int code) {
   if (run.ranks && code != 0) {
     fflush(nullptr);

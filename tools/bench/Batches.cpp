@@ -13,15 +13,15 @@ static constexpr int rounds = 5;
 
 namespace {
 
-/// Sequences of different texts up to a depth, which are forked for each burst.
+/// Sequences with different texts of one depth. Each burst forks them.
 class Batches {
 public:
   static Result<Batches> create(const std::shared_ptr<const Model> &model,
                                 int threads, int64_t most, int64_t depth);
 
-  /// Seconds of a step in which so many sequences decode.
+  /// Seconds of a step in which `sequences` sequences decode.
   Result<double> burst(int64_t sequences);
-  /// The bytes that such a step reads at least.
+  /// The least bytes that such a step reads.
   double bytes(int64_t sequences) const;
 
 private:
@@ -34,7 +34,7 @@ private:
   std::vector<int64_t> texts;
 };
 
-/// What the rounds gave for one number of sequences.
+/// The results of all rounds for one number of sequences.
 struct Samples {
   std::vector<double> seconds, floors, fractions, ratios;
 };
@@ -51,7 +51,7 @@ Result<Batches> Batches::create(const std::shared_ptr<const Model> &model,
                     "--batch: " + std::to_string(most) +
                         " sequences, the artifact runs at most " +
                         std::to_string(spec->rows) + " at once");
-    // Those of the texts, and those that bursts write.
+    // Pages of the texts, and pages that bursts write.
     options.pages = most * (depth / spec->page + burstTokens / spec->page + 4);
   }
   auto batch = Batch::create(model, options);
@@ -63,7 +63,7 @@ Result<Batches> Batches::create(const std::shared_ptr<const Model> &model,
   return made;
 }
 
-/// Computes `depth` ids of a text of its own for each of `most` sequences.
+/// Computes `depth` ids of a different text for each of `most` sequences.
 Status Batches::fill(int64_t most) {
   uint32_t state = 1;
   auto vocab = static_cast<uint32_t>(batch->model().manifest().vocabSize);
@@ -128,7 +128,8 @@ double Batches::bytes(int64_t sequences) const {
              static_cast<double>(sequences);
 }
 
-/// One burst of each number of sequences, between passes of the read loop.
+/// Runs one burst for each number of sequences, between passes of the read
+/// loop.
 static Status runRound(Batches &batches, Rates &rates,
                        const std::vector<int64_t> &numbers,
                        std::map<int64_t, Samples> &samples) {
@@ -169,7 +170,7 @@ Status measureBatches(const std::shared_ptr<const Model> &model, Rates &rates,
       Status status = runRound(*batches, rates, numbers, samples);
       if (!status.ok())
         return status;
-      if (i == 0) // the first one warms up
+      if (i == 0) // the first round warms up
         samples.clear();
     }
     for (const auto &[sequences, of] : samples) {

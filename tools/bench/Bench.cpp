@@ -25,10 +25,10 @@ namespace {
 
 struct Floor {
   double seconds = 0;
-  double bytesBind = 0; // positive where most of it is reading
+  double bytesBind = 0; // positive if most of the time is reading
 };
 
-/// What repetitions of one measurement gave.
+/// The results of all repetitions of one measurement.
 struct Samples {
   std::vector<double> seconds, floors, fractions;
   int64_t bytesWon = 0; // how often the bytes were the floor
@@ -51,13 +51,13 @@ struct Samples {
   }
 };
 
-/// What repetitions gave of one rate of the machine.
+/// The results of all repetitions for one rate of the machine.
 struct RateSamples {
   std::vector<double> rates;
   Status problem; // the first; the loop does not run again
 
-  /// Measures once more: seconds for each byte or operation, 0 where the loop
-  /// cannot run.
+  /// Measures once more. Returns the seconds for each byte or operation, 0 if
+  /// the loop cannot run.
   template <typename Measure> double add(Measure measure) {
     if (!problem.ok())
       return 0;
@@ -74,7 +74,7 @@ struct RateSamples {
   }
 };
 
-/// A session, and the loops that measure the machine beside it.
+/// A session, and the loops that measure the machine while it runs.
 class Bench {
 public:
   Bench(const Model &model, Session &session, Rates &rates, Sampler sampler)
@@ -105,12 +105,13 @@ private:
 
 } // namespace
 
-/// Seconds a byte; 0 where that cannot be measured.
+/// Seconds for each byte; 0 if that cannot be measured.
 double Bench::readOnce() {
   return reads.add([this] { return device.read(); });
 }
 
-/// Seconds an operation of the fastest unit; 0 where none can be measured.
+/// Seconds for each operation of the fastest unit; 0 if no unit can be
+/// measured.
 double Bench::computeOnce() {
   double least = 0;
   for (size_t i = 0; i < units.size(); ++i) {
@@ -146,7 +147,7 @@ Result<Measured> Bench::decode(int64_t depth, int64_t tokens) {
                              ? costs.decodeWeightBytes
                              : model.manifest().weightBytes();
   Samples samples;
-  // The system gives the memory of a session's caches when it is first used.
+  // The system allocates the memory of a session's caches at its first use.
   Status warm = feed(1);
   if (!warm.ok())
     return warm;
@@ -165,7 +166,7 @@ Result<Measured> Bench::decode(int64_t depth, int64_t tokens) {
         static_cast<double>(depth) + static_cast<double>(burst - 1) / 2;
     double bytes = static_cast<double>(weightBytes) +
                    static_cast<double>(costs.cacheBytesPerPosition) * position;
-    // The burst took the mean time a byte of the passes around it.
+    // A byte of the burst took the mean of the passes before and after it.
     double floor = bytes * meanCost(before, after);
     samples.add(taken, {floor, floor});
     before = after;
@@ -173,8 +174,8 @@ Result<Measured> Bench::decode(int64_t depth, int64_t tokens) {
   return samples.summary(1);
 }
 
-/// What no schedule beats: the layers' bytes and operations overlap, and so do
-/// the head's, which cannot begin before the layers end.
+/// The least time of any schedule: the layers' reads and operations overlap,
+/// and so do the head's. The head cannot begin before the layers end.
 Floor Bench::prefillFloor(int64_t tokens, double secondsPerByte,
                           double secondsPerOperation) const {
   const Costs &costs = model.manifest().costs;
@@ -205,7 +206,7 @@ Result<Measured> Bench::prefill(int64_t tokens) {
     if (!status.ok())
       return status;
     double readAfter = readOnce(), computeAfter = computeOnce();
-    if (i > 0) // the first one warms up
+    if (i > 0) // the first run warms up
       samples.add(taken, prefillFloor(tokens, meanCost(readBefore, readAfter),
                                       meanCost(computeBefore, computeAfter)));
   }
@@ -237,7 +238,7 @@ static DType mainType(const Manifest &manifest) {
   return most == bytes.end() ? DType::F32 : most->first;
 }
 
-/// Says what does not fit before anything is loaded, and picks the defaults.
+/// Reports what does not fit before anything is loaded, and picks the defaults.
 static Status settle(BenchOptions &options, const Manifest &manifest) {
   int64_t context = manifest.maxSeq;
   if (options.promptLengths.empty())
@@ -260,7 +261,7 @@ static Status settle(BenchOptions &options, const Manifest &manifest) {
                     std::to_string(context));
 }
 
-/// What is known before anything is measured.
+/// The part of the report that is known before measuring.
 static Report describe(const Model &model, DType type) {
   const Manifest &manifest = model.manifest();
   Report report;
@@ -280,7 +281,7 @@ static Report describe(const Model &model, DType type) {
 
 static Status measure(Bench &bench, const BenchOptions &options,
                       Report &report) {
-  // The deepest first: a session goes back, never forward without ids.
+  // The deepest first: a session can rewind, but to go forward it needs ids.
   std::vector<int64_t> depths = options.depths;
   std::sort(depths.rbegin(), depths.rend());
   Status status = bench.fill(depths.front());
@@ -304,8 +305,8 @@ static Status measure(Bench &bench, const BenchOptions &options,
   return first.status();
 }
 
-/// The kernels of a decode step at each depth and of each prompt; `report` has
-/// the rates already.
+/// Times the kernels of a decode step at each depth and of each prompt;
+/// `report` already has the rates.
 static Status measureKernels(const Model &model, const BenchOptions &options,
                              Report &report) {
   auto times = KernelTimes::create(model, report.threads);
@@ -332,7 +333,7 @@ static Status measureKernels(const Model &model, const BenchOptions &options,
   return Status();
 }
 
-/// Writes what cria-compile --machine reads.
+/// Writes the file that cria-compile --machine reads.
 static Status saveMachine(const Model &model, int threads,
                           const std::string &path) {
   if (!model.onCpu())

@@ -10,13 +10,13 @@ namespace cria::bench {
 using namespace cria::cuda;
 using Clock = std::chrono::steady_clock;
 
-/// Eight blocks fill a multiprocessor, one where each thread has 128 sums.
+/// Eight blocks fill a multiprocessor; one block, if each thread has 128 sums.
 static constexpr unsigned threads = 256, fullBlocks = 8, wideBlocks = 1;
-/// Measured for so long at least, that launching does not count.
+/// The least duration of a measurement, so that the launch does not count.
 static constexpr double leastSeconds = 0.005;
 
-/// Reads `count` times 16 bytes from `data`, four at a time: what each thread
-/// needs in flight. The store never happens.
+/// Reads `count` times 16 bytes from `data`, four at a time: so many each
+/// thread needs in flight. The store never happens.
 static constexpr char readBegin[] = R"(
 .visible .entry read(.param .u64 data, .param .u64 count, .param .u64 sink) {
   .reg .pred %p;
@@ -53,8 +53,8 @@ static std::string numbered(std::string text, int number) {
   return text;
 }
 
-/// Reads `times` vectors while the last of them exists; uses every word, so
-/// that no load is made smaller.
+/// Reads `times` vectors as long as the last of them exists. Uses every word,
+/// so that the compiler makes no load smaller.
 static std::string readWhile(const std::string &label, int times) {
   std::string loads, uses;
   for (int i = 0; i < times; ++i) {
@@ -83,10 +83,11 @@ namespace {
 struct Loop {
   std::string name;
   std::string header; // version and target
-  std::string begin;  // registers beside the sums, and what is set once
+  std::string begin;  // registers besides the sums, and instructions before the
+                      // loop
   std::string round;
   int sums;          // %f0, %f1, ... in f32
-  double operations; // of a thread in a round
+  double operations; // of a thread in one round
   unsigned blocks;   // of each multiprocessor
 };
 } // namespace
@@ -94,7 +95,7 @@ struct Loop {
 static constexpr char kAmpere[] = ".version 7.0\n.target sm_80\n",
                       kHopper[] = ".version 8.0\n.target sm_90a\n";
 
-/// The registers of so many sums.
+/// The registers of `count` sums.
 static std::string sumsFrom(int first, int count) {
   std::string names;
   for (int i = first; i < first + count; ++i)
@@ -127,8 +128,8 @@ static Loop warpLoop(const std::string &type) {
           fullBlocks};
 }
 
-/// Tiles of 64 x 16 and 256 x 16 zeros in shared memory, as matrices of 8 x 8,
-/// 128 bytes to the next along k, 256 to the next rows.
+/// Tiles of 64 x 16 and 256 x 16 zeros in shared memory, as matrices of 8 x 8.
+/// The next matrix along k is 128 bytes away, the next rows are 256 bytes away.
 static Loop warpgroupLoop(const std::string &type) {
   static constexpr char begin[] = R"(
   .reg .b32 %x, %to;
@@ -162,7 +163,7 @@ static Loop warpgroupLoop(const std::string &type) {
           wideBlocks};
 }
 
-/// The fastest that a device of that compute capability has.
+/// The fastest loop of a device of this compute capability.
 static Loop loopFor(DType type, int capability) {
   if (type != DType::BF16 && type != DType::F16)
     return floatLoop();
@@ -221,11 +222,11 @@ private:
   CUfunction readFunction = nullptr, multiplyFunction = nullptr;
   cuda::Stream stream;
   DeviceMemory sink;
-  uint32_t rounds = 1; // of multiplyLoop; enough for leastSeconds later on
+  uint32_t rounds = 1; // of multiplyLoop; soon enough for leastSeconds
 };
 } // namespace
 
-/// The weights' memory; neighbours are read as one.
+/// Finds the weights' memory; adjacent weights are read as one.
 void CudaRates::findSpans(const cuda::Model &model) {
   for (const WeightSpec &weight : model.manifest().weights)
     for (uint64_t i = 0;
@@ -244,14 +245,14 @@ void CudaRates::findSpans(const cuda::Model &model) {
   spans = std::move(merged);
 }
 
-/// Loads the loops and makes what they need.
+/// Loads the loops and prepares what they need.
 Status CudaRates::prepare() {
   Current current(*context);
   if (!current.status().ok())
     return current.status();
   std::string ptx =
       loop.header + ".address_size 64\n" + readLoop() + multiplyLoop(loop);
-  std::vector<std::string> warnings; // of the cache, which is not asked
+  std::vector<std::string> warnings; // of the cache, which is not used
   auto loaded =
       loadModule(context, std::string_view(ptx.c_str(), ptx.size() + 1), true,
                  "the benchmark's loops", false, warnings);

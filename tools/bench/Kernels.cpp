@@ -10,7 +10,7 @@ namespace cria::bench {
 
 static constexpr int repetitions = 5;
 
-/// The weight whose tensor is in `slot`; null for a table of a rope.
+/// The weight whose tensor is in `slot`; null for a RoPE table.
 static const WeightSpec *weightIn(const Manifest &manifest, uint64_t slot) {
   for (const WeightSpec &weight : manifest.weights)
     if (slot >= weight.slot && slot - weight.slot < weight.tensors())
@@ -24,7 +24,7 @@ static bool takes(const cuda::LaunchStep &step, cuda::Argument::Kind kind) {
                      [kind](const auto &given) { return given.kind == kind; });
 }
 
-/// Whether a launch computes the rows of logits alone.
+/// Whether a launch computes only rows of logits.
 static bool isOfLogits(const cuda::LaunchStep &step) {
   return std::any_of(std::begin(step.grid), std::end(step.grid),
                      [](const auto &dimension) {
@@ -32,9 +32,9 @@ static bool isOfLogits(const cuda::LaunchStep &step) {
                      });
 }
 
-/// Adds what a launch for `tokens` tokens after `depth` others reads of one
-/// argument. A launch that takes ids looks rows of its weights up; one that
-/// takes caches and no weights reads all positions.
+/// Adds the bytes that a launch for `tokens` tokens after `depth` others reads
+/// of one argument. A launch that takes ids looks up rows of its weights. A
+/// launch that takes caches and no weights reads all positions.
 static void addCost(const Manifest &manifest, const cuda::LaunchStep &step,
                     const cuda::Argument &argument, int64_t tokens,
                     int64_t depth, KernelRow &row) {
@@ -114,7 +114,7 @@ Status KernelTimes::onceOnCuda(const Step &step, KernelTable &table) {
   return Status();
 }
 
-/// Does one step, with logits where it is the `last`; adds its kernels to
+/// Does one step, with logits if it is the `last`, and adds its kernels to
 /// `table`.
 Status KernelTimes::once(int64_t tokens, int64_t depth, bool last,
                          KernelTable &table) {
@@ -138,7 +138,7 @@ KernelRow &KernelTable::rowOf(const std::string &name) {
   return rows.back();
 }
 
-/// The medians over some repetitions, after one to warm up.
+/// The medians over some repetitions, after one repetition to warm up.
 Result<KernelTable> KernelTimes::measure(int64_t tokens, int64_t depth) {
   int64_t chunk = model->manifest().chunk;
   KernelTable table = {tokens, depth, {}};

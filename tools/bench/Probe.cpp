@@ -12,7 +12,8 @@ namespace cria::bench {
 
 static constexpr unsigned mostSeconds = 60;
 
-/// Makes every signal that a probe can raise end this process, quietly.
+/// Lets every signal that a probe can raise end this process, without a core
+/// dump.
 static void dieOfFaults() {
   for (int signal : {SIGILL, SIGSEGV, SIGBUS, SIGFPE, SIGTRAP, SIGSYS, SIGALRM})
     ::signal(signal, SIG_DFL);
@@ -24,8 +25,8 @@ static void dieOfFaults() {
   alarm(mostSeconds);
 }
 
-/// Waits for `child` to end. False where the system does not say how it ended:
-/// SIGCHLD is ignored.
+/// Waits for `child` to end. False if the system does not say how it ended,
+/// because SIGCHLD is ignored.
 static bool waitFor(pid_t child, int &how) {
   pid_t ended;
   do
@@ -40,7 +41,7 @@ static Status cannotTry(const char *what) {
 }
 
 Status tryInChild(const std::function<void()> &probe) {
-  // The child says here that the probe returned.
+  // The child sets this after the probe has returned.
   void *shared = mmap(nullptr, sizeof(int), PROT_READ | PROT_WRITE,
                       MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (shared == MAP_FAILED)

@@ -28,7 +28,7 @@ struct Span {
   uint64_t bytes;
 };
 
-/// Where the weights of `model` lie, in the order of their slots.
+/// The places of the weights of `model`, in the order of their slots.
 static std::vector<Span> weightSpans(const Model &model) {
   std::vector<Span> spans;
   for (const WeightSpec &weight : model.manifest().weights)
@@ -40,8 +40,8 @@ static std::vector<Span> weightSpans(const Model &model) {
   return spans;
 }
 
-/// Reads every byte; the sum keeps the loads alive. Weights are aligned to
-/// their element alone, so words are copied out.
+/// Reads every byte; the sum keeps the loads alive. Weights are aligned only to
+/// their element, so words are copied.
 CRIA_VECTOR_CLONES static uint64_t sumBytes(const std::byte *data,
                                             uint64_t bytes) {
   uint64_t sum = 0;
@@ -54,14 +54,14 @@ CRIA_VECTOR_CLONES static uint64_t sumBytes(const std::byte *data,
 }
 
 // Loops that read several places in turns, as products of a matrix and a vector
-// may: which one is fastest differs by CPU.
+// may do. Which one is fastest differs between CPUs.
 
 static constexpr uint64_t rowBytes = 4096;
 static constexpr uint64_t turnBytes = 256;
 static constexpr uint64_t bytesAhead = 1024;
 
-/// Reads `count` parts of `bytes`, a multiple of turnBytes, each after the
-/// other, a turn of each together.
+/// Reads `count` parts of `bytes` bytes, a multiple of turnBytes, that follow
+/// one another: a turn of each part, then the next turn.
 template <int count, bool fetches>
 __attribute__((always_inline)) static inline uint64_t
 sumParts(const std::byte *data, uint64_t bytes) {
@@ -85,7 +85,7 @@ sumParts(const std::byte *data, uint64_t bytes) {
   return sum;
 }
 
-/// Blocks of `count` rows that lie side by side.
+/// Reads blocks of `count` adjacent rows.
 template <int count>
 __attribute__((always_inline)) static inline uint64_t
 sumRows(const std::byte *data, uint64_t bytes) {
@@ -95,7 +95,7 @@ sumRows(const std::byte *data, uint64_t bytes) {
   return sum + sumBytes(data + done, bytes - done);
 }
 
-/// All in `count` streams.
+/// Reads everything in `count` streams.
 template <int count>
 __attribute__((always_inline)) static inline uint64_t
 sumStreams(const std::byte *data, uint64_t bytes) {
@@ -125,7 +125,7 @@ namespace {
 struct ReadLoop {
   const char *name;
   uint64_t (*sum)(const std::byte *data, uint64_t bytes);
-  const char *streams; // their number, if decode may read so
+  const char *streams; // their number, if decode may read like this
 };
 } // namespace
 
@@ -147,7 +147,7 @@ static Status tryRead(const std::vector<Span> &spans) {
   });
 }
 
-/// Each thread streams through its part of each span.
+/// The rate of a loop. Each thread streams through its part of each span.
 static double readRate(Pool &pool, const std::vector<Span> &spans,
                        const ReadLoop &loop) {
   struct Work {
@@ -180,7 +180,8 @@ static double readRate(Pool &pool, const std::vector<Span> &spans,
   return static_cast<double>(read) / secondsSince(begin);
 }
 
-/// The loop with the best median of a few rounds, in which they take turns.
+/// The loop with the best median over a few rounds, in which the loops take
+/// turns.
 static const ReadLoop &fastestLoop(Pool &pool, const std::vector<Span> &spans) {
   constexpr size_t rounds = 3, count = std::size(readLoops);
   std::array<std::array<double, rounds>, count> rates;
@@ -216,7 +217,7 @@ static double computeRate(Pool &pool, const Unit &unit) {
 }
 
 namespace {
-/// Tries each loop once in a child process before it runs in this one.
+/// Tries each loop once in a child process before it runs in this process.
 class CpuRates : public Rates {
 public:
   CpuRates(const Model &model, DType type, int threads)
@@ -275,7 +276,7 @@ Result<nlohmann::json> measureCpu(const Model &model, int threads) {
     std::vector<double> rates;
     for (int round = 0; round < rounds; ++round)
       rates.push_back(computeRate(pool, unit));
-    // Without the width of its vectors.
+    // Without the width of the unit's vectors.
     std::string name = unit.name.substr(0, unit.name.find(','));
     json["operations_per_second"][name] = median(rates);
   }

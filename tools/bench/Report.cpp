@@ -7,7 +7,7 @@ double Report::residentFraction() const {
          static_cast<double>(weightBytes + cacheBytes);
 }
 
-/// Null where it was not measured.
+/// Null if it was not measured.
 static nlohmann::json toJson(const Rate &rate) {
   return rate.problem.empty() ? nlohmann::json(rate.perSecond) : nullptr;
 }

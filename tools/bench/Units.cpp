@@ -11,11 +11,11 @@ namespace cria::bench {
 #if defined(__x86_64__)
 
 /// Defines a loop that keeps COUNT independent sums in registers: more than
-/// latency times throughput on every CPU so far. Each turn makes `sum` of the
-/// operands a and b, which begin as ONES, by the expression STEP; it counts
-/// OPERATIONS a sum. (A macro, since a template has not the target of its
-/// argument.) The empty asm hides from the compiler that operands do not change
-/// and that sums are equal.
+/// latency times throughput on every CPU so far. Each turn computes every `sum`
+/// from the operands a and b, which are ONES at first, by the expression STEP;
+/// it counts OPERATIONS for each sum. (It is a macro because a template does
+/// not have its argument's target.) The empty asm hides from the compiler that
+/// operands do not change and that sums are equal.
 #define CRIA_UNIT(NAME, TARGET, SUM, COUNT, ONES, STEP, OPERATIONS)            \
   __attribute__((target(TARGET))) static double NAME(int64_t rounds) {         \
     SUM sums[COUNT] = {};                                                      \
@@ -31,7 +31,7 @@ namespace cria::bench {
     return static_cast<double>(rounds) * (COUNT) * (OPERATIONS);               \
   }
 
-/// sum + a * b of pairs of words, each product made again.
+/// sum + a * b of pairs of words. Each product is computed again.
 __attribute__((target("avx2"))) static inline __m256i
 addWords(__m256i sum, __m256i a, __m256i b) {
   __m256i products = _mm256_madd_epi16(a, b);
@@ -56,7 +56,7 @@ CRIA_UNIT(multiplyWords, "avx2", __m256i, 12, _mm256_set1_epi16(1),
 #undef CRIA_UNIT
 
 namespace {
-/// What ldtilecfg reads: palette 1, eight tiles of 16 rows of 64 bytes.
+/// The operand of ldtilecfg: palette 1, eight tiles of 16 rows of 64 bytes.
 struct alignas(64) TileConfiguration {
   uint8_t palette = 1, start = 0, reserved[14] = {};
   uint16_t rowBytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
@@ -65,10 +65,11 @@ struct alignas(64) TileConfiguration {
 static_assert(sizeof(TileConfiguration) == 64);
 } // namespace
 
-/// Makes all tiles zeros of 16 rows of 64 bytes.
+/// Sets all tiles to zeros of 16 rows of 64 bytes.
 __attribute__((target("amx-tile"))) static void zeroTiles() {
-  // GCC 12's _tile_loadconfig names 8 bytes as the input of ldtilecfg, so that
-  // the compiler need not store the others. Here it is the whole object.
+  // GCC 12's _tile_loadconfig names only 8 bytes as the input of ldtilecfg, so
+  // that the compiler need not store the others. Here the input is the whole
+  // object.
   static constexpr TileConfiguration configuration;
   __asm__ volatile("ldtilecfg %0" ::"m"(configuration));
   _tile_zero(0);
@@ -81,7 +82,8 @@ __attribute__((target("amx-tile"))) static void zeroTiles() {
   _tile_zero(7);
 }
 
-/// 2 x 2 tiles of 16 x 16 sums, from 2 + 2 tiles of 16 x 32 bf16.
+/// 2 x 2 tiles of 16 x 16 sums, from two tiles of A and two of B of 16 x 32
+/// bf16.
 __attribute__((target("amx-tile,amx-bf16"))) static double
 tilesBf16(int64_t rounds) {
   zeroTiles();
@@ -95,7 +97,7 @@ tilesBf16(int64_t rounds) {
   return static_cast<double>(rounds) * 4 * 16 * 16 * 32 * 2;
 }
 
-/// As tilesBf16, of 16 x 64 integers of 8 bits.
+/// Like tilesBf16, with 16 x 64 integers of 8 bits.
 __attribute__((target("amx-tile,amx-int8"))) static double
 tilesBytes(int64_t rounds) {
   zeroTiles();

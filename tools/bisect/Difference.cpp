@@ -14,7 +14,7 @@ DType coarser(DType a, DType b) {
   return mantissaBits(a) < mantissaBits(b) ? a : b;
 }
 
-/// NMSE. A number that is rounded once to bf16 is 1.3e-6 off.
+/// Normalized mean squared error. Rounding a number once to bf16 gives 1.3e-6.
 Tolerance toleranceOf(DType type, bool isSame, bool isBlocked) {
   double nmse = 1e-7;
   if (type == DType::F16)
@@ -30,8 +30,8 @@ bool Difference::within(const Tolerance &tolerance) const {
   return nmse <= tolerance.nmse && std::abs(bias) <= tolerance.bias;
 }
 
-/// got - want away from zero, in units of the last place of `want`; no more
-/// than 2, so that no single number decides.
+/// got - want away from zero, in units of the last place of `want`. At most 2,
+/// so that no single number decides.
 static double ulps(double got, double want, DType type) {
   if (want == 0)
     return 0;
@@ -47,7 +47,7 @@ Difference compare(const float *got, const float *want, uint64_t rows,
   double bias = 0, all = 0;
   for (uint64_t i = 0; i < rows * width; ++i)
     all += static_cast<double>(want[i]) * want[i];
-  // A row of almost nothing is held to the others.
+  // A row of nearly zeros is compared with the size of the other rows.
   double least = all / static_cast<double>(rows * width) * 1e-2 *
                  static_cast<double>(width);
   for (uint64_t row = 0; row < rows; ++row) {
@@ -56,7 +56,7 @@ Difference compare(const float *got, const float *want, uint64_t rows,
     for (uint64_t i = 0; i < width; ++i) {
       float a = got[row * width + i], b = want[row * width + i];
       double by = std::abs(static_cast<double>(a) - b);
-      // A number that is none, where it should be one, is the farthest.
+      // If only one side is NaN, the difference is infinite.
       if (std::isnan(by))
         by = (std::isnan(a) && std::isnan(b)) || a == b ? 0 : INFINITY;
       apart += by * by;

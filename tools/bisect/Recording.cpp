@@ -30,7 +30,7 @@ DType Recording::type() const {
   return type;
 }
 
-/// As safetensors call it.
+/// The name of a type in safetensors.
 static const char *typeName(DType type) {
   return type == DType::BF16 ? "BF16" : type == DType::F16 ? "F16" : "F32";
 }

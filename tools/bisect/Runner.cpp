@@ -10,7 +10,7 @@ namespace cria {
 std::vector<std::string> Made::names() const {
   std::vector<std::string> names = {kernel.key(result, turn)};
   for (const TapName &name : kernel.results[result].names)
-    if (name.step || turn == 0) // else it is that of the first turn
+    if (name.step || turn == 0) // else it is the first turn's name
       names.push_back(name.at(turn));
   if (kernel.results[result].logits)
     names.push_back("logits");
@@ -69,7 +69,7 @@ std::vector<Runner::Call> Runner::callsOf(const Recording &prompt) const {
   return calls;
 }
 
-/// One session, from call to call.
+/// One session, and its state from call to call.
 class Runner::Run {
 public:
   Run(const Runner &runner, std::unique_ptr<Session> session,
@@ -98,7 +98,7 @@ private:
   const Taps &taps;
   std::unique_ptr<Session> session;
   const Recording *given;
-  std::vector<std::vector<std::byte>> memory; // of caches, where it was read
+  std::vector<std::vector<std::byte>> memory; // of caches that were read
   std::vector<float> logits;                  // of the call
 };
 
@@ -143,8 +143,8 @@ Status Runner::Run::read(size_t cache) {
   return session->readCache(cache, bytesOf(cache).data());
 }
 
-/// Puts into memory what was given for a result in all turns; false where some
-/// of it was not.
+/// Puts the given rows of a result, of all turns, into memory. False if some of
+/// them were not given.
 bool Runner::Run::give(const TapKernel &kernel, size_t result,
                        const Call &call) {
   const TapResult &tap = kernel.results[result];
@@ -164,7 +164,7 @@ bool Runner::Run::give(const TapKernel &kernel, size_t result,
   return true;
 }
 
-/// Replaces the results of an entry by those given, as far as they are.
+/// Replaces the results of an entry by the given ones, if they are given.
 Status Runner::Run::giveResults(const Call &call) {
   const CacheSpec &spec = manifest.caches[taps.force];
   std::vector<float> force(spec.bytes / sizeof(float));
@@ -183,8 +183,9 @@ Status Runner::Run::giveResults(const Call &call) {
                              reinterpret_cast<const std::byte *>(force.data()));
 }
 
-/// Rows of a cache, from `position` on, to or from the rows of a result: of one
-/// layer, (heads, positions, size) are (positions, heads, size).
+/// Copies rows of a cache, from `position` on, to or from the rows of a result.
+/// In one layer, the cache is (heads, positions, size), the result (positions,
+/// heads, size).
 void Runner::Run::moveCacheRows(const TapResult &result, int64_t turn,
                                 int64_t position, Rows &rows, bool write) {
   const CacheSpec &spec = manifest.caches[*result.cache];
@@ -208,8 +209,8 @@ void Runner::Run::moveCacheRows(const TapResult &result, int64_t turn,
     }
 }
 
-/// Puts what was given into the KV caches: all that came before the call, and
-/// where the kernels that make it are left out, its own rows.
+/// Puts the given rows into the KV caches: all before the call, and also the
+/// call's own rows if the kernels that make them are left out.
 Status Runner::Run::giveCaches(const Call &call) {
   auto end =
       static_cast<uint64_t>(call.position + (taps.isPart() ? call.tokens : 0));
@@ -244,7 +245,7 @@ Status Runner::Run::feed(const Call &call) {
   return session->feed(call.ids, call.tokens, CRIA_LOGITS_ALL, logits.data());
 }
 
-/// What a kernel has made in this call. Its memory was read before.
+/// The rows that a kernel has made in this call. Its memory was read before.
 Rows Runner::Run::rowsOf(const TapKernel &kernel, size_t i, int64_t turn,
                          const Call &call) {
   const TapResult &result = kernel.results[i];

@@ -16,7 +16,7 @@ std::string TapName::at(int64_t turn) const {
 std::string TapKernel::key(size_t result, int64_t turn) const {
   std::string base = name;
   size_t tail = base.size() - std::min(base.size(), entry.size() + 1);
-  // An encoder runs another text, by kernels of its own.
+  // An encoder runs a source text, with kernels of its own.
   if (entry != "encode" && base.compare(tail, base.npos, "_" + entry) == 0)
     base.resize(tail);
   return base + "." + std::to_string(result) + "@" + std::to_string(turn);

@@ -1,8 +1,9 @@
-/// A conversation in the terminal. Each message is rendered with all before it
-/// by the chat template, and encoded; special tokens that it spells stay text.
-/// What the session holds already of these
-/// ids stays; it is rolled back to where they part - a template may leave out
-/// of a reply what came before "</think>", say - and only the rest is fed.
+/// A conversation in the terminal. The chat template renders each message with
+/// all earlier ones, and the text is encoded; special tokens that a message
+/// spells stay text. The session keeps the part of these ids that it already
+/// holds: it is rewound to the first difference, and only the rest is fed. A
+/// template may change earlier text; for example, it may leave out the part of
+/// a reply before "</think>".
 #include "tools/run/Process.h"
 #include "tools/run/Run.h"
 
@@ -22,7 +23,7 @@ namespace cria {
 
 namespace {
 
-/// A template and what has been said.
+/// A template and the messages so far.
 struct Conversation {
   chat::Template form;
   nlohmann::ordered_json messages;
@@ -41,7 +42,7 @@ static void restart(const Run &run, Conversation &talk) {
     talk.say("system", run.options.system);
 }
 
-/// Makes the conversation the prompt, and the session hold as much of it as it
+/// Makes the conversation the prompt. The session keeps as much of it as it
 /// can.
 static Status encodeConversation(Run &run, Conversation &talk) {
   nlohmann::ordered_json variables = {{"messages", talk.messages},
@@ -57,7 +58,7 @@ static Status encodeConversation(Run &run, Conversation &talk) {
     return status;
   auto parted = std::mismatch(talk.held.begin(), talk.held.end(),
                               run.prompt.begin(), run.prompt.end());
-  // The last id is fed again where all are held: its logits are needed.
+  // If all ids are held, the last one is fed again: its logits are needed.
   auto shared =
       std::min<size_t>(parted.first - talk.held.begin(), run.prompt.size() - 1);
   talk.held.resize(shared);
@@ -72,8 +73,8 @@ static Result<std::string> replyText(const Run &run) {
   return run.tokenizer->decode(ids);
 }
 
-/// Prints the reply to `message`. One that a signal stopped counts as far as
-/// it went.
+/// Prints the reply to `message`. A reply that a signal stopped counts as far
+/// as it was printed.
 static Status reply(Run &run, Conversation &talk, std::string message) {
   talk.say("user", std::move(message));
   Status status = encodeConversation(run, talk);

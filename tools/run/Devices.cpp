@@ -20,7 +20,7 @@ void listDevices() {
        {std::pair("cpu", DeviceKind::Cpu), std::pair("cuda", DeviceKind::Cuda),
         std::pair("emulated", DeviceKind::Emulated)}) {
     Result<int> count = deviceCount(kind);
-    // Whoever has no emulated driver does not miss it.
+    // A missing emulated driver is not reported: most users do not need one.
     if (!count.ok() && kind == DeviceKind::Cuda)
       fprintf(stderr, "cria-run: no cuda: %s\n",
               count.status().message().c_str());

@@ -63,7 +63,7 @@ SamplerOptions samplerOptions(const Run &run) {
   return sampling;
 }
 
-/// Times a feed of `count` ids that wants so many rows of logits.
+/// Times a feed of `count` ids that wants `logits` rows of logits.
 template <typename Feed>
 static Status feed(Run &run, const char *name, int64_t count, int64_t logits,
                    Feed body) {
@@ -73,7 +73,7 @@ static Status feed(Run &run, const char *name, int64_t count, int64_t logits,
   return status;
 }
 
-/// Feeds ids and draws the one after them.
+/// Feeds ids and draws the id that follows them.
 static Status draw(Run &run, const char *name, const int32_t *ids,
                    int64_t count, Sampler &sampler) {
   return feed(run, name, count, 1, [&] {
@@ -83,8 +83,8 @@ static Status draw(Run &run, const char *name, const int32_t *ids,
   });
 }
 
-/// Feeds a chunk of the prompt, from index `done` on, and takes what is wanted
-/// of it; with a sampler, draws from its last logits.
+/// Feeds a chunk of the prompt, from index `done` on, and takes the outputs
+/// that are wanted; with a sampler, draws from the chunk's last logits.
 static Status take(Run &run, int64_t done, int64_t count, Sampler *sampler,
                    PromptOutputs &outputs) {
   const float *last = nullptr;
@@ -96,12 +96,12 @@ static Status take(Run &run, int64_t done, int64_t count, Sampler *sampler,
     return status;
   Result<int32_t> id = sampler->sample(last);
   run.next = id.ok() ? *id : 0;
-  if (run.ranks) // whose sums may differ in their last bits
+  if (run.ranks) // sums of ranks may differ in their last bits
     run.ranks->broadcast(&run.next, sizeof(run.next));
   return id.status();
 }
 
-/// Feeds the embeddings in front of the prompt.
+/// Feeds the embeddings before the prompt.
 static Status feedPrefix(Run &run) {
   auto rows = static_cast<int64_t>(run.prefix.rows);
   Status status = feed(run, "prefill", rows, 0, [&] {
@@ -115,7 +115,7 @@ static Status feedPrefix(Run &run) {
   return status;
 }
 
-/// Feeds the prompt chunk by chunk and draws the first id; `outputs` take what
+/// Feeds the prompt chunk by chunk and draws the first id. `outputs` takes what
 /// is wanted of every id.
 static Status feedPrompt(Run &run, Sampler &sampler, PromptOutputs &outputs) {
   auto count = static_cast<int64_t>(run.prompt.size()),
@@ -147,7 +147,8 @@ static Status feedPrompt(Run &run, Sampler &sampler, PromptOutputs &outputs) {
   return Status();
 }
 
-/// Feeds what the session does not hold of prefix and prompt, as one prompt.
+/// Feeds the part of prefix and prompt that the session does not hold, as one
+/// prompt.
 static Status prefill(Run &run, Sampler &sampler) {
   PromptOutputs outputs(run);
   Status status = outputs.status();
@@ -200,7 +201,7 @@ Status runPrompt(Run &run) {
       return piece.status();
     printed += *piece;
   }
-  // A rank that stopped between two tokens would leave the others waiting.
+  // A rank that stops between two tokens would leave the others waiting.
   setRunning(run.ranks ? nullptr : run.session.get());
   Status status = prefill(run, *sampler);
   if (status.ok())

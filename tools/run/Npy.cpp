@@ -1,9 +1,9 @@
-/// The format: the magic, a version, the length of a header, and a header that
-/// is a literal of Python,
+/// A NumPy file is the magic, a version, the length of a header, a header that
+/// is a Python literal,
 ///
 ///   {'descr': '<f4', 'fortran_order': False, 'shape': (576, 4096), }
 ///
-/// padded by spaces; then the array. The three keys come in any order.
+/// padded by spaces, and the array. The three keys come in any order.
 #include "tools/run/Npy.h"
 
 #include "runtime/DType.h"
@@ -23,7 +23,7 @@ std::string npyHeader(const std::vector<uint64_t> &shape) {
   for (uint64_t size : shape)
     text += std::to_string(size) + ", ";
   text += "), }";
-  // Magic, version and length are 10 bytes; all of it is a multiple of 64.
+  // Magic, version and length are 10 bytes; the total is a multiple of 64.
   text.append(63 - (text.size() + 10) % 64, ' ').push_back('\n');
   std::string header("\x93NUMPY\x01\x00", 8);
   header.push_back(static_cast<char>(text.size() & 0xFF));
@@ -33,7 +33,7 @@ std::string npyHeader(const std::vector<uint64_t> &shape) {
 
 namespace {
 
-/// As much as NumPy itself takes.
+/// The longest header that NumPy itself accepts.
 constexpr uint64_t maxHeader = 10000;
 
 /// Reads the header's literal; the first problem stays.
@@ -72,7 +72,7 @@ void HeaderReader::skipSpace() {
     ++at;
 }
 
-/// Takes `wanted`, spaces before it as well, if it comes next.
+/// Takes `wanted`, and spaces before it, if it comes next.
 bool HeaderReader::take(char wanted) {
   skipSpace();
   if (at == text.size() || text[at] != wanted)
@@ -179,7 +179,7 @@ void HeaderReader::read() {
     fail("unexpected text at byte " + std::to_string(at) + " of the header");
 }
 
-/// The header's text, and where the array begins.
+/// The header's text, and the offset of the array.
 static Result<std::string> readHeader(const File &file, uint64_t &offset) {
   unsigned char start[12] = {};
   auto invalid = [&](const std::string &why) {

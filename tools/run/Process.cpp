@@ -9,13 +9,13 @@
 
 namespace cria {
 
-/// What the signal handler knows: the session to stop, the files to take away.
+/// Data of the signal handler: the session to stop, the files to remove.
 static std::atomic<Session *> running{nullptr};
 static std::atomic<const char *> partialFiles[4] = {};
 static volatile sig_atomic_t caught = 0;
 
-/// The first signal during generation stops it before the next token, any other
-/// ends the process at once.
+/// The first signal during generation stops it before the next token. Any other
+/// signal ends the process at once.
 static void onSignal(int signal) {
   Session *session = running.load();
   if (caught || !session) {

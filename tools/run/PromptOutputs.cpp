@@ -91,7 +91,8 @@ Status PromptOutputs::feed(Run &run, const int32_t *ids, int64_t count,
   return status;
 }
 
-/// The numbers of an embedding in JSON, each as it is read back.
+/// The numbers of an embedding in JSON, with enough digits to read back the
+/// same.
 static std::string textOf(const std::vector<float> &embedding) {
   std::string text = "[";
   for (float number : embedding) {

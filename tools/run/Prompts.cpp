@@ -1,7 +1,8 @@
-/// Many prompts at once: a line of JSON for each, in the order given.
+/// Runs many prompts at once and prints a line of JSON for each, in the order
+/// of the prompts.
 ///
-/// A line is printed when it and all before it are done. Few prompts are under
-/// way at a time, whatever their number.
+/// A line is printed when its prompt and all earlier ones are done. Few prompts
+/// run at a time, whatever their number.
 #include "tools/run/Run.h"
 
 #include "runtime/Batch.h"
@@ -21,7 +22,7 @@ namespace cria {
 
 namespace {
 
-/// A prompt, and what became of it.
+/// A prompt, and its result.
 struct Reply {
   std::string prompt;
   std::vector<int32_t> promptIds, ids; // given, and drawn
@@ -30,7 +31,7 @@ struct Reply {
   bool isDone = false;
 };
 
-/// Reads prompts, runs them in a batch and prints what they became.
+/// Reads prompts, runs them in a batch and prints the results.
 class Prompts {
 public:
   Prompts(Run &run, Batch &batch, std::istream &lines)
@@ -46,15 +47,16 @@ private:
 
   Run &run;
   Batch &batch;
-  std::istream &lines;       // of prompts to come
-  std::deque<Reply> replies; // those not printed, in the order of the prompts
-  std::map<int64_t, Reply *> bySequence; // those under way
+  std::istream &lines;       // prompts that were not read yet
+  std::deque<Reply> replies; // replies that were not printed, in the order of
+                             // the prompts
+  std::map<int64_t, Reply *> bySequence; // replies that run
   size_t failed = 0, count = 0;
 };
 
 } // namespace
 
-/// Lets a prompt join the batch.
+/// Adds a prompt to the batch.
 Status Prompts::begin(Reply &reply) {
   auto ids = promptOf(run, "--prompts", reply.prompt, "--ids");
   if (!ids.ok())
@@ -80,8 +82,8 @@ Status Prompts::begin(Reply &reply) {
   return status;
 }
 
-/// Keeps all rows of the batch busy. What is wrong with a prompt is of it
-/// alone.
+/// Reads prompts until all rows of the batch are busy. An error in a prompt is
+/// its own.
 void Prompts::readMore() {
   auto ahead = static_cast<size_t>(2 * run.manifest().batch->rows);
   for (std::string line; bySequence.size() < ahead && std::getline(lines, line);
@@ -105,7 +107,7 @@ void Prompts::note(const BatchResult &result) {
   bySequence.erase(result.sequence);
 }
 
-/// The text that the drawn ids add to the prompt's.
+/// The text that the drawn ids add to the prompt's text.
 static Result<std::string> textOf(const Run &run, const Reply &reply) {
   TextStream stream(*run.tokenizer);
   std::string text;
@@ -139,7 +141,7 @@ static Result<nlohmann::ordered_json> toJson(const Run &run,
   return json;
 }
 
-/// Prints what is done of the first prompts.
+/// Prints the first replies that are done.
 Status Prompts::print() {
   for (; !replies.empty() && replies.front().isDone; replies.pop_front()) {
     failed += !replies.front().status.ok();

@@ -37,7 +37,7 @@ namespace {
 
 /// The launches of one run of a kernel function.
 struct KernelRun {
-  const KernelCost *cost; // null where the manifest has none
+  const KernelCost *cost; // null if the manifest has none
   int64_t run;            // of the feed
   const KernelTime *begin, *end;
 };
@@ -68,8 +68,8 @@ private:
 
 } // namespace
 
-/// The kernel function that `kernel` is, or that it is a launch of: such as
-/// "layers_attn_decode" of "layers_attn_decode_merge".
+/// The cost of the kernel function that `kernel` is or belongs to: the launch
+/// "layers_attn_decode_merge" belongs to "layers_attn_decode".
 const KernelCost *Trace::costOf(std::string_view kernel) const {
   const KernelCost *found = nullptr;
   for (const KernelCost &cost : manifest.kernelCosts) {
@@ -82,8 +82,8 @@ const KernelCost *Trace::costOf(std::string_view kernel) const {
   return found;
 }
 
-/// Joins launches that follow each other and are of one function; the first
-/// launch coming again begins another run.
+/// Joins successive launches of one function into runs. A run ends when its
+/// first launch comes again.
 std::vector<KernelRun> Trace::runsOf(const RunEvent &feed) const {
   std::vector<KernelRun> runs;
   std::map<const KernelCost *, int64_t> counts;
