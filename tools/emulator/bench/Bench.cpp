@@ -1,6 +1,6 @@
 // Measures how fast the emulator runs kernels: PTX instructions (threads times
-// instructions) a second of CPU time, for each kernel without checks, with all
-// but that of races in global memory, and with all.
+// instructions) per second of CPU time, for each kernel without checks, with
+// all checks except that of races in global memory, and with all checks.
 #include "tools/emulator/bench/Kernels.h"
 #include "tools/emulator/run/Launch.h"
 #include "tools/emulator/translate/Program.h"
@@ -112,7 +112,7 @@ void measure(const BenchKernel &kernel, unsigned workers) {
   }
 }
 
-/// The products of one decode step of Llama-3.2-1B, for an empty context:
+/// The products of one decode step of Llama-3.2-1B with an empty context:
 /// (rows, columns) of each weight of a layer, and of the output.
 void measureDecoding(unsigned workers) {
   constexpr uint32_t kLayer[][2] = {

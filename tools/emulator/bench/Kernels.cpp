@@ -5,7 +5,7 @@
 namespace cria::emulator {
 namespace {
 
-/// y = W x in bf16, a warp a row.
+/// y = W x in bf16, one warp for each row.
 const char kGemv[] = R"(.version 8.0
 .target sm_80
 .address_size 64
@@ -177,9 +177,9 @@ done:
 )";
 
 /// Loads from shared memory: each thread folds a tile of 16 KiB, `n` times, in
-/// an order that no compiler makes vectors of. The tile is filled in front of a
-/// barrier. FIRST is where thread t begins, LOAD what it loads to r0 and up,
-/// STEP how far the next load is.
+/// an order that no compiler can vectorize. A barrier follows the filling of
+/// the tile. FIRST is the place where thread t begins, LOAD what it loads to r0
+/// and up, STEP the distance of the next load.
 const char kShared[] = R"(.version 8.0
 .target sm_80
 .address_size 64
@@ -236,7 +236,7 @@ std::string sharedKernel(const std::string &name, const std::string &first,
   return ptx;
 }
 
-/// Tensor cores from copies that are waited for at once.
+/// Tensor cores on copies that are waited for immediately.
 const char kMma[] = R"(.version 8.0
 .target sm_80
 .address_size 64

@@ -5,8 +5,8 @@ using namespace cria::emulator;
 
 namespace {
 
-/// No thread may go on with a context that is gone; other threads notice at
-/// their next call.
+/// Removes a destroyed context from this thread. Other threads notice at their
+/// next call.
 void forget(CUcontext context) {
   auto &stack = contextStack();
   stack.erase(std::remove(stack.begin(), stack.end(), context), stack.end());

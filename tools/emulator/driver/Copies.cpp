@@ -1,12 +1,12 @@
-// Copies and fills. Addresses of the host and of the device are the same
-// space; whether an address belongs to the device is checked.
+// Copies and fills. Host and device share one space of addresses; the driver
+// checks whether an address belongs to the device.
 #include "tools/emulator/driver/Driver.h"
 
 using namespace cria::emulator;
 
 namespace {
 
-/// Whether the device has the range; else says where it lies.
+/// Whether the range is on the device; else reports where it lies.
 bool onDevice(Driver &driver, uint64_t address, size_t bytes) {
   if (bytes == 0 || driver.memory->find(address, bytes))
     return true;
@@ -23,8 +23,8 @@ bool isAnywhere(Driver &driver, uint64_t address, size_t bytes) {
          onDevice(driver, address, bytes);
 }
 
-/// A synchronous copy runs on the legacy stream, which waits for all others:
-/// not while one of them is captured.
+/// A synchronous copy runs on the legacy stream, which waits for all others. It
+/// is forbidden while another stream is captured.
 CUresult now() {
   Driver &driver = Driver::get();
   if (driver.captures.empty() || driver.nullIsPerThread)

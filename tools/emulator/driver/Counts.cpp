@@ -34,7 +34,7 @@ const char *nameOf(RequestKind kind) {
 
 using Json = llvm::json::OStream;
 
-/// With four decimals, as a person reads it.
+/// A number with four decimals.
 void writeNumber(Json &json, const char *name, double value) {
   json.attributeBegin(name);
   json.rawValue(llvm::formatv("{0:f4}", value).str());
@@ -107,7 +107,8 @@ void writeKinds(Json &json, const CountPlan &plan, const LaunchCounts &counts) {
   }
 }
 
-/// The instructions that need more sectors or wavefronts than they must.
+/// The instructions that need more sectors or wavefronts than the fewest
+/// possible.
 void writeLosses(Json &json, const CountPlan &plan,
                  const LaunchCounts &counts) {
   json.attributeArray("losses", [&] {

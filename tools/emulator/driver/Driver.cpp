@@ -96,7 +96,7 @@ CUcontext currentContext() {
   return contextStack().empty() ? nullptr : contextStack().back();
 }
 
-/// The result that the environment wants call `number` of `function` to have.
+/// The result that the environment injects into call `number` of `function`.
 static CUresult injected(const Settings &settings, llvm::StringRef function,
                          uint64_t number) {
   for (const Fault &fault : settings.faults)

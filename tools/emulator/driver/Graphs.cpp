@@ -1,5 +1,5 @@
 // Graphs, which only capture makes. Their nodes run in the order of capture,
-// one of the orders that the edges allow.
+// which is one of the orders that the edges allow.
 #include "tools/emulator/driver/Driver.h"
 
 using namespace cria::emulator;
@@ -73,7 +73,7 @@ CUresult cuGraphNodeGetType(CUgraphNode node, CUgraphNodeType *type) {
   return CUDA_SUCCESS;
 }
 
-/// The pointers stay good while the graph lives.
+/// The pointers are valid as long as the graph lives.
 CUresult cuGraphKernelNodeGetParams_v2(CUgraphNode node,
                                        CUDA_KERNEL_NODE_PARAMS *params) {
   ENTER(Healthy);

@@ -1,4 +1,4 @@
-// Launches, and what runs when a stream comes to its work.
+// Launches, and the execution of a stream's work.
 #include "tools/emulator/driver/Counts.h"
 #include "tools/emulator/driver/Driver.h"
 #include "tools/emulator/driver/Limits.h"
@@ -11,7 +11,7 @@ using namespace cria::emulator;
 namespace cria::emulator {
 namespace {
 
-/// What a real device says to a kernel that does such a thing.
+/// The error of a real device for such a kernel.
 CUresult resultOf(Finding::Kind kind) {
   switch (kind) {
   case Finding::OutOfBounds:
@@ -36,7 +36,8 @@ double now() {
       .count();
 }
 
-/// The launch's cluster, or the one that the kernel needs; else one block.
+/// The cluster of the launch, or the one that the kernel requires; else one
+/// block.
 Dim clusterOf(const KernelWork &work) {
   const auto &needed = work.function->kernel->function->cluster;
   if (needed[0])
@@ -89,7 +90,7 @@ CUresult run(const KernelWork &work) {
   return CUDA_SUCCESS;
 }
 
-/// Memory may be freed between the capture of a copy and its run.
+/// Whether memory was freed between the capture of a copy and its run.
 bool isGone(uint64_t address, uint64_t bytes) {
   Driver &driver = Driver::get();
   const DeviceMemory &memory = *driver.memory;
@@ -141,7 +142,8 @@ bool inLimits(const Dim &dim, const unsigned (&limits)[3]) {
          dim.z <= limits[2];
 }
 
-/// `.maxntid` bounds the threads of a block, `.reqntid` says them.
+/// Whether the block fits: `.maxntid` bounds its threads, `.reqntid` fixes
+/// them.
 bool fitsBounds(const Function &function, const Dim &block) {
   const auto &most = function.maxThreads;
   if (!most[0])
@@ -151,7 +153,8 @@ bool fitsBounds(const Function &function, const Dim &block) {
   return block.total() <= uint64_t(most[0]) * most[1] * most[2];
 }
 
-/// Whether the kernel takes the cluster, and the grid is made of such ones.
+/// Whether the kernel allows the cluster, and the grid consists of whole
+/// clusters.
 bool fitsClusters(const KernelWork &work) {
   const Function &function = *work.function->kernel->function;
   Dim cluster = clusterOf(work);

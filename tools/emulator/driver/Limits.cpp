@@ -17,7 +17,7 @@ struct Attribute {
   unsigned value;
 };
 
-/// The attributes that all devices here have in common.
+/// The attributes that all devices share.
 constexpr Attribute kCommon[] = {
     {CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK, kMaxThreads},
     {CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X, kMaxBlockDim[0]},

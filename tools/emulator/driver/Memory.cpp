@@ -31,7 +31,7 @@ CUresult allocate(Driver &driver, CUdeviceptr *pointer, size_t bytes) {
   return CUDA_SUCCESS;
 }
 
-/// Says why `address` cannot be freed; `source` makes what can.
+/// Reports why `address` cannot be freed. `source` allocates memory that can.
 void reportBadFree(Driver &driver, uint64_t address, const char *source) {
   bool twice = driver.memory->wasFreed(address);
   driver.reportMisuse(twice ? "double free of " + hexOf(address)

@@ -14,7 +14,7 @@ public:
   Log(unsigned count, CUjit_option *options, void **values)
       : count(count), options(options), values(values) {}
 
-  /// Writes the text and its length where the caller wants it.
+  /// Writes the text and its length to the caller's buffers.
   void error(const std::string &text) {
     auto **buffer = find(CU_JIT_ERROR_LOG_BUFFER);
     auto **size = find(CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES);
@@ -132,7 +132,7 @@ CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned count,
   return load(driver, module, image, Log(count, options, values));
 }
 
-/// Programs ask whether PTX can be made machine code; here it cannot.
+/// Programs ask whether PTX can be compiled to machine code; here it cannot.
 CUresult cuLinkCreate_v2(unsigned, CUjit_option *, void **, CUlinkState *) {
   ENTER(Context);
   return CUDA_ERROR_NOT_SUPPORTED;
@@ -230,7 +230,7 @@ CUresult cuFuncGetModule(CUmodule *module, CUfunction function) {
   return CUDA_SUCCESS;
 }
 
-/// By threads, blocks and shared memory; registers are not known.
+/// Computed from threads, blocks and shared memory; registers are not known.
 CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks,
                                                      CUfunction function,
                                                      int blockSize,

@@ -1,6 +1,6 @@
-// Functions that take the null stream for the thread's own: they mark the call
-// and go on in the function of the usual name. In assembly, since a jump hands
-// on arguments of any kind.
+// Functions whose null stream is the thread's own: they mark the call and
+// continue in the function of the usual name. They are assembly, because a jump
+// passes on arguments of any kind.
 #include "tools/emulator/driver/Driver.h"
 
 #define FUNCTION(name, exported, since)

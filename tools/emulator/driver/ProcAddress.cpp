@@ -5,8 +5,8 @@
 
 #include <cstring>
 
-// Names in C++ for functions that are declared nowhere, or with arguments that
-// do not matter here.
+// Names in C++ for functions that are not declared, or whose arguments do not
+// matter here.
 #define DECLARE(function)                                                      \
   extern "C" CUresult emulator_##function() __asm__(#function);
 #define FUNCTION(name, exported, since) DECLARE(exported)
@@ -18,8 +18,8 @@
 
 namespace {
 
-/// A function that is found by name. `name` is null for those whose null stream
-/// is the thread's own: they are found by the usual function.
+/// A function that is found by name. `name` is null for functions whose null
+/// stream is the thread's own: they are found by the usual function.
 struct Entry {
   const char *name, *exported;
   int since;
@@ -47,7 +47,7 @@ void *perThread(const Entry &usual) {
   return usual.address;
 }
 
-/// The newest function called `name` that a program made for `version` knows.
+/// The newest function called `name` that a program for `version` can use.
 CUdriverProcAddressQueryResult find(llvm::StringRef name, int version,
                                     bool isPerThread, void **address) {
   const Entry *best = nullptr;

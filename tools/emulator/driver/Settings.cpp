@@ -30,7 +30,7 @@ void complain(const char *name, llvm::StringRef value, const char *expected) {
           name, value.str().c_str(), expected);
 }
 
-/// Reads decimal digits alone; 010 is none, which is octal elsewhere.
+/// Reads only decimal digits; refuses 010, which is octal elsewhere.
 template <typename T> bool readDecimal(llvm::StringRef text, T &to) {
   bool isOctal = text.size() > 1 && text.front() == '0';
   return !isOctal && !text.getAsInteger(10, to);
@@ -120,7 +120,7 @@ void readFaults(std::vector<Fault> &faults) {
   }
 }
 
-/// The folder that a variable names, which is made; empty if there is none.
+/// The folder in a variable, created if necessary; empty if there is none.
 std::string readFolder(const char *name) {
   llvm::StringRef text = variable(name);
   if (text.empty() || !llvm::sys::fs::create_directories(text))
@@ -129,8 +129,8 @@ std::string readFolder(const char *name) {
   return "";
 }
 
-/// 1: instructions, to stderr. Text that is not like a number: everything, to
-/// that file.
+/// 1: instructions, to stderr. Text that is not like a number is a file:
+/// everything is counted and written there.
 void readCounting(Settings &settings) {
   constexpr char kName[] = "CRIA_EMULATOR_COUNT";
   llvm::StringRef text = variable(kName);

@@ -1,5 +1,5 @@
-// Streams and events. Work runs when it is submitted, so a stream is always
-// done; what remains is capture and the order that events make in it.
+// Streams and events. Work runs when it is submitted, so a stream never has
+// pending work; what remains is capture, and the order that events give.
 #include "tools/emulator/driver/Driver.h"
 
 #include <chrono>
@@ -29,7 +29,7 @@ void invalidateAll() {
     capture->invalidated = true;
 }
 
-/// The legacy stream waits for all blocking streams, also captured ones.
+/// The legacy stream waits for all blocking streams, including captured ones.
 CUresult forbidImplicit(CUstream stream) {
   if (!isLegacy(stream))
     return CUDA_SUCCESS;
@@ -56,7 +56,7 @@ CUresult create(Driver &driver, CUstream *stream, unsigned flags) {
   return CUDA_SUCCESS;
 }
 
-/// Nobody takes part in `capture` any more.
+/// Ends all streams' part in `capture`.
 void leave(Driver &driver, const std::shared_ptr<Capture> &capture) {
   driver.captures.erase(capture);
   driver.streams.forEach([&](CUstream_st &stream) {
@@ -65,7 +65,7 @@ void leave(Driver &driver, const std::shared_ptr<Capture> &capture) {
   });
 }
 
-/// Whether the origin comes after everything that joined streams did.
+/// Whether the origin comes after all work of joined streams.
 bool isJoined(const Capture &capture) {
   auto known = capture.known.find(capture.origin);
   for (auto [stream, count] : capture.done) {
@@ -166,7 +166,7 @@ CUresult cuStreamQuery(CUstream stream) {
   return forbidImplicit(stream);
 }
 
-/// A stream that waits for an event of a capture takes part in it from then on.
+/// A stream that waits for an event of a capture joins the capture.
 CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned) {
   ENTER(Context);
   if (CUresult result = checkStream(stream))

@@ -1,5 +1,5 @@
-// Tensor maps. What the 128 bytes hold is our own; the rules for the arguments
-// are the real driver's.
+// Tensor maps. The layout of the 128 bytes is our own; the rules for the
+// arguments are the real driver's.
 #include "tools/emulator/run/TensorMap.h"
 #include "tools/emulator/driver/Driver.h"
 
@@ -43,12 +43,12 @@ const char *wrongTensor(const TensorMap &map,
   return nullptr;
 }
 
-/// What a device can do and this one cannot, or null.
+/// What a real device can do and this one cannot, or null.
 const char *missingMode(const TensorMap &map, CUtensorMapInterleave interleave,
                         const cuuint32_t *elementStrides) {
   if (interleave != CU_TENSOR_MAP_INTERLEAVE_NONE)
     return "interleaved tensors are not supported";
-  // Of the innermost dimension the stride is ignored.
+  // The stride of the innermost dimension is ignored.
   for (unsigned i = 1; i < map.rank; ++i)
     if (elementStrides[i] != 1)
       return "element strides other than 1 are not supported";

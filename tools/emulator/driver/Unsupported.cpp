@@ -1,5 +1,5 @@
-// Functions that programs may link against or collect at their start, and that
-// are not implemented: each says its name once and returns
+// Functions that programs may link against or collect at their start, but that
+// are not implemented. Each prints its name once and returns
 // CUDA_ERROR_NOT_SUPPORTED.
 #include "tools/emulator/driver/Driver.h"
 
@@ -19,8 +19,8 @@ CUresult unsupported(const char *function) {
 
 } // namespace
 
-// Their arguments do not matter: the caller cleans them up. They have names of
-// their own in C++, since some of them are declared with arguments.
+// The arguments do not matter: the caller cleans them up. The functions have
+// names of their own in C++, because some are declared with arguments.
 #define DEFINE(function)                                                       \
   extern "C" __attribute__((visibility("default")))                            \
   CUresult emulator_##function() __asm__(#function);                           \

@@ -184,8 +184,8 @@ private:
     }
   }
 
-  // A directive that is not known may change what the function does; the rest
-  // of the module does not depend on it.
+  // An unknown directive may change what the function does; the rest of the
+  // module does not depend on it.
   void refuse(llvm::StringRef directive) {
     if (!function.refusal)
       function.refusal =

@@ -76,7 +76,7 @@ private:
   uint64_t offset = 0;
 };
 
-/// The attributes before a variable's name; the element's type.
+/// Reads the attributes before a variable's name; returns the element's type.
 Type parseVariableType(Cursor &cursor, Variable &variable) {
   std::optional<Type> type;
   while (cursor.here().text.starts_with(".") && !cursor.atEnd()) {
@@ -100,7 +100,7 @@ void parseParameterAttribute(Cursor &cursor, Parameter &parameter) {
   if (word == ".align") {
     parameter.align = std::max(parameter.align, parseAlign(cursor));
   } else if (word == ".ptr") {
-    // What the pointer points to: `.ptr .global .align 16`.
+    // Skips what the pointer points to: `.ptr .global .align 16`.
     for (auto space : {".global", ".shared", ".const", ".local"})
       cursor.eatWord(space);
     if (cursor.eatWord(".align"))

@@ -50,7 +50,8 @@ private:
       variable(name.drop_front());
     else if (name == ".entry" || name == ".func")
       function(name == ".entry");
-    else if (name == ".pragma" || name == ".alias") // calls of it are refused
+    else if (name == ".pragma" || name == ".alias") // calls of an alias are
+                                                    // refused
       cursor.skipPast(';');
     else if (name != ".visible" && name != ".weak" && name != ".common")
       cursor.fail("unknown directive '" + name + "'");
@@ -85,7 +86,7 @@ private:
       cursor.skipLine();
   }
 
-  // Debug information, in braces.
+  // Skips debug information, in braces.
   void section() {
     cursor.skipPast('{');
     for (int depth = 1; depth > 0 && !cursor.atEnd();) {
@@ -123,8 +124,8 @@ private:
     module.functions.push_back(std::move(result));
   }
 
-  // What the launch bounds promise to ptxas matters only where a launch may
-  // break it.
+  // The launch bounds that the PTX promises to ptxas matter only if a launch
+  // may break them.
   void attribute(Function &result) {
     llvm::StringRef name = cursor.word();
     if (name == ".maxntid" || name == ".reqntid") {
@@ -154,8 +155,8 @@ private:
     return all;
   }
 
-  // An attribute that is not known may change what the function does; the rest
-  // of the module does not depend on it.
+  // An unknown attribute may change what the function does; the rest of the
+  // module does not depend on it.
   void refuse(Function &result, llvm::StringRef attribute) {
     if (!attribute.starts_with("."))
       return cursor.fail("expected '{', got '" + attribute + "'");
