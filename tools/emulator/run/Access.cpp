@@ -63,7 +63,7 @@ void Block::checkBounds(Thread &thread, uint64_t address, uint32_t bytes,
                         int line, const std::string &what) {
   const DeviceMemory &memory = *launch().memory;
   if (const Allocation *found = memory.find(address, bytes)) {
-    // Translated code looks for stamps wherever a range is.
+    // Translated code looks for stamps in every range.
     if (found->bytes >= Range().bytes &&
         (!grid->races || memory.hasStamps(found->address)))
       recent[line % kRanges] = {found->address, found->bytes};
@@ -97,7 +97,7 @@ void Block::checkRaces(Thread &thread, const GlobalRaces::Access &access) {
         number, races.wholeBlocks() ? Segment::kAnyWarp : thread.warpIndex,
         shadow.now());
   if (*thread.segment == kNoSegment)
-    return; // there are no more
+    return; // there are no more segments
   auto race = races.access(access, thread, number);
   if (race && thread.sync && thread.sync->address) {
     lookUp(thread, false);
@@ -132,7 +132,7 @@ void Block::reportRace(Thread &thread, const GlobalRaces::Access &access,
              launch().memory->describe(access.address) + "\n");
 }
 
-/// Looks at an access that a launch before may not have ended before.
+/// Checks an access against earlier launches that may not have ended.
 void Block::checkOverlap(Thread &thread, const GlobalRaces::Access &access) {
   const char *conflict = grid->races->conflictWith(openLaunches(), access);
   if (!conflict)
@@ -175,8 +175,8 @@ void Block::checkTensorMap(Thread &thread, uint64_t address, int line) {
 
 namespace {
 
-/// A thread of another block of the cluster, as the shadow of this one takes
-/// it: with what it knows of this block, which began at `began`.
+/// A thread of another block of the cluster, for the shadow of this block: it
+/// has what the thread knows of this block, which began at `began`.
 struct Guest {
   Guest(const Thread &thread, uint32_t rank, uint32_t began) {
     if (thread.sync && thread.sync->own.peers.size() > rank)
@@ -213,7 +213,7 @@ void Block::checkShared(Thread &thread, uint64_t address, uint32_t align,
     return;
   }
   if (!checks.accesses())
-    return; // nothing is noted
+    return; // nothing is recorded
   access.offset = uint32_t(offset);
   if (thread.block != this) {
     Guest guest(thread, rank, shadow.first());

@@ -1,4 +1,4 @@
-// What a block does for its mbarriers and warpgroups.
+// Operations of a block on its mbarriers and warpgroups.
 #include "tools/emulator/run/Block.h"
 
 #include <algorithm>
@@ -61,7 +61,7 @@ void Block::expectArrival(const Thread &thread, uint32_t epoch, int line) {
   found->line = line;
 }
 
-/// Another block's arrivals must be ordered before the end of a thread.
+/// Arrivals of other blocks must be ordered before the end of a thread.
 void Block::checkArrivals(Thread &last) {
   for (const Arrival &arrival : arrivals)
     if (endClock.peers.size() <= arrival.rank ||
@@ -71,7 +71,7 @@ void Block::checkArrivals(Thread &last) {
              "arrives at its mbarrier");
 }
 
-/// What must not be left when all threads have ended.
+/// Checks for leftovers when all threads have ended.
 void Block::checkEnd(Thread &last) {
   if (!grid->launch.checks.sync)
     return;

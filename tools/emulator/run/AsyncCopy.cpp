@@ -17,7 +17,7 @@ void finish(AsyncCopy &copy) {
   std::memset(target + copy.valid, 0, copy.bytes - copy.valid);
 }
 
-/// The writes are visible from here on.
+/// Makes copies whose writes become visible now.
 void arrive(Thread &thread, std::vector<AsyncCopy> &copies) {
   for (AsyncCopy &copy : copies) {
     finish(copy);

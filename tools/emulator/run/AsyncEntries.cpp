@@ -16,7 +16,7 @@ void meet(Thread *thread, WarpOp op, uint32_t config, int line) {
   thread->block->rendezvous(*thread, line);
 }
 
-/// Bytes side by side, as a box of one row.
+/// Contiguous bytes, as a box of one row.
 BulkBox boxOf(void *address, uint32_t bytes) {
   BulkBox box;
   box.map.rank = box.map.elementBytes = 1;
@@ -33,7 +33,7 @@ void checkBytes(Thread &thread, void *global, uint32_t bytes, int line) {
                              "that are multiples of 16");
 }
 
-/// The box that an instruction names.
+/// The box in an instruction's operands.
 BulkBox boxOf(Thread &thread, void *map, const int32_t *coordinates,
               uint32_t rank, int line) {
   Block &block = *thread.block;
@@ -58,7 +58,7 @@ BulkBox boxOf(Thread &thread, void *map, const int32_t *coordinates,
   return box;
 }
 
-/// Begins a copy in each block that gets it.
+/// Begins a copy in each block that receives it.
 void load(Thread &thread, BulkLoad load, void *mbarrier, uint32_t blocks,
           bool isMulticast) {
   Block &block = *thread.block;
@@ -96,8 +96,8 @@ void store(Thread &thread, BulkBox box, void *source, int line) {
   issueStore(*thread.block, thread, std::move(made));
 }
 
-/// The number of a product, as `serials` has it, whose accumulators are in
-/// memory.
+/// Whether `serial`, a number in `serials`, is a product whose accumulators are
+/// in memory.
 bool isPending(uint32_t serial) { return serial != 0 && serial != ~0u; }
 
 constexpr uint32_t kNan = 0x7fff7fff; // in f32 and as two f16
@@ -151,7 +151,8 @@ void emulatorFenceProxy(Thread *thread, uint32_t ofMbarriers) {
   if (!ofMbarriers)
     thread->block->fenceProxy(*thread);
   else if (thread->clusterBlocks > 1)
-    thread->block->fence(*thread, false); // a relaxed arrival publishes it
+    thread->block->fence(*thread, false); // a relaxed arrival makes the
+                                          // mbarrier visible
 }
 
 void emulatorClusterBarrier(Thread *thread, uint32_t flags, int line) {

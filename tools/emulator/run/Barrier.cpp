@@ -33,8 +33,8 @@ uint32_t Block::barrier(Thread &thread, BarrierConfig config, uint32_t id,
   return uint32_t(thread.out);
 }
 
-/// Lets all go if enough threads have arrived. Where all threads are needed,
-/// those that have ended are not.
+/// Releases all threads if enough have arrived. If all threads are needed,
+/// threads that have ended do not count.
 bool Block::tryBarrier(uint32_t id) {
   const Barrier &barrier = barriers[id];
   uint64_t needed = barrier.needed ? barrier.needed : live;
@@ -71,7 +71,7 @@ void Block::releaseBarrier(uint32_t id) {
   barriers[id] = Barrier();
 }
 
-/// The warps whose lanes all wait here are in step.
+/// Warps whose lanes all wait here are in step.
 void Block::joinAtBarrier(uint32_t id) {
   for (const Warp &warp : warps) {
     uint32_t waiting = 0;
@@ -98,8 +98,8 @@ uint32_t Block::barrierResult(const Thread &thread, const Barrier &barrier) {
   }
 }
 
-/// Lanes of a warp must come to an aligned barrier together: all of them, at
-/// one instruction.
+/// Checks that the lanes of a warp come to an aligned barrier together: all of
+/// them, at one instruction.
 void Block::checkArrival(const Warp &warp, uint32_t id) {
   const Thread *first = nullptr;
   uint32_t arrived = 0;

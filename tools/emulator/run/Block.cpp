@@ -9,8 +9,8 @@
 namespace cria::emulator {
 namespace {
 
-/// Stack of a thread besides its local variables; translated code needs a few
-/// KiB of it, reports some more.
+/// Stack of a thread, without its local variables. Translated code needs a few
+/// KiB, reports some more.
 constexpr size_t kStackBytes = 64 << 10;
 constexpr size_t kMaxPolled = 1 << 16; // addresses that are remembered
 
@@ -75,7 +75,7 @@ void Block::start(Grid &newGrid, Cluster &newCluster, Dim at, Dim in,
     startFibers();
 }
 
-/// What is the same for all blocks of a launch.
+/// Sets the state that is the same for all blocks of a launch.
 void Block::shapeThreads() {
   const Launch &launch = grid->launch;
   const Dim &size = launch.block;
@@ -208,7 +208,7 @@ Block::Round Block::run() {
   return {progress != before || (ran && !polled), polled};
 }
 
-/// Runs each warp that can until it is stuck.
+/// Runs each warp that can run, until it is stuck.
 bool Block::runWarps() {
   if (grid->launch.seed)
     for (size_t i = warpOrder.size(); i > 1; --i)
@@ -224,7 +224,7 @@ bool Block::runWarps() {
   return any;
 }
 
-/// The next lane that can run in the order of lanes, behind `after`.
+/// The next lane that can run in the order of lanes, after lane `after`.
 Thread *Block::nextLane(const Warp &warp, unsigned after) const {
   uint32_t ready = warp.ready;
   if (reversed) {
@@ -259,7 +259,7 @@ void Block::wake(Thread &thread) {
 void Block::poll(Thread &thread, uint64_t address, int line) {
   if (++polls % 64)
     return;
-  // The access itself is checked later.
+  // The access itself is checked after this.
   uint64_t granule = address & ~uint64_t(7);
   if (inShared(address) || launch().memory->find(granule, 1)) {
     uint64_t value = __atomic_load_n(reinterpret_cast<uint64_t *>(granule),
@@ -274,7 +274,7 @@ void Block::poll(Thread &thread, uint64_t address, int line) {
 }
 
 void Block::checkTime(Thread &thread, int line) {
-  if (grid->stopped()) // the report is another's and stays
+  if (grid->stopped()) // another thread's report stays
     report(Finding::Deadlock, thread, line, "stopped");
   if (grid->seconds() > grid->launch.timeLimit)
     report(Finding::Deadlock, thread, line,
@@ -293,8 +293,8 @@ bool Block::wakePollers() {
   return any;
 }
 
-/// activemask: the lanes that wait at one such instruction when their warp has
-/// come to rest are one group.
+/// activemask: lanes that wait at one activemask instruction, when no lane of
+/// their warp runs, are one group.
 void Block::wakeActiveMasks() {
   for (Warp &warp : warps) {
     if (warp.ready)
@@ -352,7 +352,7 @@ void Block::endThread(Thread &thread) {
 void Block::exitThread(Thread &thread) {
   endThread(thread);
   yield(thread);
-  __builtin_trap(); // nobody switches to a thread that has ended
+  __builtin_trap(); // no thread switches to a thread that has ended
 }
 
 void Block::startCounter() {
@@ -376,7 +376,8 @@ void Block::countBulk(uint64_t bytes, bool isMulticast) {
     (isMulticast ? counter->multicastBytes : counter->bulkBytes) += bytes;
 }
 
-/// A generic address is one of global, shared or local memory.
+/// Counts an access; a generic address belongs to global, shared or local
+/// memory.
 void Block::countRequest(Thread &thread, uint32_t site, uint64_t address,
                          uint32_t bytes) {
   Requests &requests = counter->requests;

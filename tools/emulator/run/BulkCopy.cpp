@@ -23,9 +23,9 @@ template <typename F> void forEachRow(const BulkBox &box, F visit) {
     visit(rowOf(box.map, box.coordinates, i), uint64_t(i) * box.map.rowBytes());
 }
 
-/// Calls `visit` with the parts of `bytes` bytes from `offset` on of a box in
-/// shared memory at `base`: where the swizzle puts the part, its distance from
-/// `offset` and its size.
+/// Calls `visit` with the parts of `bytes` bytes, from `offset` on, of a box in
+/// shared memory at `base`: the part's place after the swizzle, its distance
+/// from `offset` and its size.
 template <typename F>
 void forEachUnit(const BulkBox &box, uint64_t base, uint64_t offset,
                  uint32_t bytes, F visit) {
@@ -48,7 +48,7 @@ void checkRows(Block &block, Thread &thread, const BulkBox &box, int line,
   });
 }
 
-/// Shared memory as the copy reads it, in the order of the box.
+/// Shared memory as the copy reads it: in the order of the box.
 std::vector<char> readShared(const BulkStore &store) {
   std::vector<char> bytes(store.box.bytes());
   forEachUnit(store.box, store.source, 0, store.box.bytes(),

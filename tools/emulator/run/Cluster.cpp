@@ -7,7 +7,7 @@
 namespace cria::emulator {
 namespace {
 
-/// Rounds of polling without progress before other clusters get their turn.
+/// Rounds of polling without progress before other clusters run.
 constexpr int kPollRounds = 64;
 
 } // namespace
@@ -30,7 +30,7 @@ bool Cluster::anyLive() const {
                      [](auto &block) { return !block->hasEnded(); });
 }
 
-/// Copies happen when no thread of the cluster can go on.
+/// Makes copies when no thread of the cluster can go on.
 bool Cluster::makeLoads() {
   bool any = false;
   for (auto &block : blocks)
@@ -92,7 +92,7 @@ void Cluster::arrive(uint32_t rank, const Clock &clock) {
   tryBarrier();
 }
 
-/// Threads that have ended are not waited for.
+/// Ends the barrier's phase if all threads have arrived, except ended ones.
 void Cluster::tryBarrier() {
   if (!arrived)
     return;
@@ -121,7 +121,7 @@ void Cluster::endThread(bool hadArrived) {
 }
 
 //===----------------------------------------------------------------------===//
-// What a block's threads do in their cluster
+// Operations of a block's threads in their cluster
 //===----------------------------------------------------------------------===//
 
 void Block::clusterBarrier(Thread &thread, ClusterBarrierConfig config,
@@ -150,8 +150,8 @@ void Block::clusterBarrier(Thread &thread, ClusterBarrierConfig config,
   acquire(thread, cluster->released(rank));
 }
 
-/// An address of another block's shared memory has the block's rank, from 1 on,
-/// above these bits.
+/// An address in another block's shared memory has that block's rank, from 1
+/// on, above these bits.
 static constexpr unsigned kRankShift = 24;
 static_assert(kArena <= 1 << kRankShift);
 
@@ -179,7 +179,7 @@ Block &Block::ownerOf(Thread &thread, uint64_t address, int line,
                       const char *what) {
   Block *owner = cluster->ownerOf(address);
   if (!owner)
-    return *this; // where it is out of bounds
+    return *this; // this block, where the access is out of bounds
   if (owner->hasEnded())
     report(Finding::Race, thread, line,
            std::string("race: ") + what + ": " + blockName(owner->index) +

@@ -11,8 +11,8 @@ constexpr uint64_t kAlign = 512; // at least, as the real driver aligns
 constexpr uint64_t kGap = 4096;  // between allocations
 constexpr uint64_t kPage = 4096;
 constexpr size_t kRemembered = 4096;
-/// Where memory lies if that is free: machine code that is kept (Compile.h)
-/// holds addresses.
+/// The preferred place of the memory: machine code that is kept in a cache
+/// (Compile.h) contains addresses.
 void *const kPlace = reinterpret_cast<void *>(uint64_t(0x20) << 40);
 
 uint64_t roundUp(uint64_t value, uint64_t to) {
@@ -62,7 +62,7 @@ DeviceMemory::~DeviceMemory() {
              roundUp(allocation.bytes, kPage));
 }
 
-/// A free range after the last one handed out, else the first that fits.
+/// A free range after the last allocated one, else the first that fits.
 uint64_t DeviceMemory::findGap(uint64_t bytes) {
   for (uint64_t start : {cursor, base}) {
     uint64_t at = start;

@@ -25,8 +25,8 @@ uint64_t meet(Thread *thread, WarpOp op, uint32_t config, uint32_t mask,
 
 const int kModes[] = {FE_TOWARDZERO, FE_DOWNWARD, FE_UPWARD};
 
-/// Arithmetic in a rounding mode of the host; volatile, so that the compiler
-/// does not move it out of the mode.
+/// Arithmetic in a rounding mode of the host. Volatile, so that the compiler
+/// does not move it to where another mode is set.
 template <typename T> T directed(uint32_t op, uint32_t mode, T a, T b, T c) {
   volatile T x = a, y = b, z = c, result;
   std::fesetround(kModes[mode]);
@@ -62,7 +62,7 @@ template <typename T> T bits(uint32_t value) {
   return result;
 }
 
-/// a + b of one 16-bit float, in f32 and rounded.
+/// a + b of 16-bit floats, computed in f32 and rounded.
 uint32_t addNarrow(uint32_t a, uint32_t b, bool isBFloat) {
   if (!isBFloat) {
     auto sum = _Float16(float(bits<_Float16>(a)) + float(bits<_Float16>(b)));

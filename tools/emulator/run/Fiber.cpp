@@ -63,8 +63,8 @@ Stacks::~Stacks() {
 }
 
 bool Stacks::reserve(size_t wanted, size_t bytes) {
-  // Tops three cache lines apart modulo a page: else all fibers would compete
-  // for the same sets of the caches.
+  // Tops are three cache lines apart modulo a page. Otherwise all fibers would
+  // compete for the same sets of the caches.
   size_t wantedStride = (bytes + 4095) / 4096 * 4096 + 192;
   if (wanted <= count && wantedStride <= stride)
     return true;

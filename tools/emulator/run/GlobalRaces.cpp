@@ -16,8 +16,8 @@ constexpr Segment::Place kNoPlaces[4];
 uint32_t numberOf(uint32_t half) { return half >> kSegmentShift; }
 uint32_t bytesOf(uint32_t half) { return half & kStampBytes; }
 
-// Other workers may change stamps at the same time. Whoever reads the number of
-// a segment in one sees the segment.
+// Other workers may change stamps at the same time. A worker that reads a
+// segment's number in a stamp also sees the segment.
 template <typename T> T load(const T &from) {
   return __atomic_load_n(&from, __ATOMIC_ACQUIRE);
 }
@@ -41,13 +41,14 @@ GlobalRaces::~GlobalRaces() {
     memory.clearStamps();
 }
 
-/// Workers that find no more segments have counted them.
+/// The number of segments. Workers that found no more segments have counted,
+/// too.
 uint32_t GlobalRaces::used() const {
   return std::min<uint32_t>(count, kMaxSegments + 2);
 }
 
 Segment &GlobalRaces::segment(uint32_t number) const {
-  // Generated code stores numbers as well, which no sanitizer sees.
+  // Generated code also stores numbers, which sanitizers do not see.
   published.load(std::memory_order_acquire);
   uint32_t i = number - first;
   return chunks[i / kChunk].load()[i % kChunk];
@@ -74,7 +75,7 @@ uint32_t GlobalRaces::addSegment(uint64_t block, uint32_t warp,
   return (first + i) << kSegmentShift;
 }
 
-/// Whether half a stamp says nothing about this launch.
+/// Whether half a stamp has nothing of this launch.
 bool GlobalRaces::isOld(uint32_t half) const {
   return numberOf(half) < first || !bytesOf(half);
 }
@@ -82,7 +83,7 @@ bool GlobalRaces::isOld(uint32_t half) const {
 uint64_t GlobalRaces::draw(uint64_t block, const Clock &clock) {
   std::lock_guard<std::mutex> lock(mutex);
   uint64_t ticket = ++tickets;
-  // Beyond the bound the last release stands for the later ones too.
+  // Beyond the bound, the last release stands for all later ones.
   auto &list = releases[block];
   if (ticket > kMaxReleases && !list.empty())
     list.back().clock.join(clock);
@@ -106,7 +107,8 @@ uint64_t GlobalRaces::ticketAt(uint64_t address) {
   return found == ticketsAt.end() ? 0 : found->second;
 }
 
-/// Whether the block of `other` released it with a ticket up to `seen`.
+/// Whether the block of `other` released the segment with a ticket up to
+/// `seen`.
 bool GlobalRaces::released(const Segment &other, uint64_t seen) {
   if (!seen)
     return false;
@@ -155,7 +157,7 @@ GlobalRace GlobalRaces::describe(const char *what, uint32_t number,
   return race;
 }
 
-/// The readers of a granule, with `thread` one more.
+/// The readers of a granule, with `thread` added.
 uint32_t GlobalRaces::readBy(uint32_t half, uint32_t mask, const Thread &thread,
                              uint64_t block) {
   uint32_t me = *thread.segment, number = numberOf(half);
@@ -194,7 +196,7 @@ std::optional<GlobalRace> GlobalRaces::checkGranule(const Access &access,
   if (!access.isWrite) {
     if (access.isStrong)
       return std::nullopt;
-    // A warp need not note that it reads what it wrote itself.
+    // A warp need not note that it reads its own writes.
     if (numberOf(wrote) != numberOf(me) || (mask & ~bytesOf(wrote)))
       read = readBy(read, mask, thread, block);
   } else {
@@ -242,7 +244,7 @@ void GlobalRaces::moveToGranules(uint64_t address, uint64_t noted,
 }
 
 /// Notes an access to `bits` of a line in the line's stamp. False: the line's
-/// granules must be looked at. No bits: it cannot be noted here.
+/// granules must be checked. No bits: the access cannot be noted here.
 bool GlobalRaces::noteLine(LineStamp &line, uint32_t bits, const Access &access,
                            const Thread &thread, uint64_t block) {
   uint64_t read = load(line.read), wrote = load(line.write);
@@ -307,8 +309,8 @@ bool GlobalRaces::noteLine(LineStamp &line, uint32_t bits, const Access &access,
 
 namespace {
 
-/// The bits of a line for [from, end), which lie in it; 0 where they cut one in
-/// two.
+/// The bits of a line for [from, end), which lies in the line; 0 if an end is
+/// odd.
 uint32_t lineBits(uint64_t from, uint64_t end) {
   if (from % 2 || end % 2)
     return 0;
@@ -330,8 +332,8 @@ bool GlobalRaces::readByMany(const Access &access) const {
   return bits && many >> 32 == manyReaders() && !(bits & ~uint32_t(many));
 }
 
-/// Strong accesses are no exception: those of the launch before have not been
-/// made yet.
+/// Strong accesses are no exception: the earlier launch has not made its own
+/// yet.
 const char *GlobalRaces::conflictWith(const SegmentRanges &open,
                                       const Access &access) const {
   uint64_t end = access.address + access.bytes;
@@ -389,7 +391,7 @@ std::optional<GlobalRace> GlobalRaces::access(const Access &access,
       auto race = checkGranule(access, granule, mask & 255, thread, block);
       if (!race)
         continue;
-      // What is there already may be stored again.
+      // A value that is already there may be stored again.
       if (access.isWrite && access.stored &&
           std::memcmp(access.stored, reinterpret_cast<char *>(begin),
                       access.bytes) == 0)
@@ -402,7 +404,7 @@ std::optional<GlobalRace> GlobalRaces::access(const Access &access,
   return std::nullopt;
 }
 
-/// Where the thread's segment made the access, for people.
+/// Notes where the thread's segment made the access, for messages.
 void GlobalRaces::notePlace(const Access &access, const Thread &thread) const {
   Segment &mine = segment(numberOf(*thread.segment));
   if (!mine.places.load())

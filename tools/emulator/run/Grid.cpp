@@ -27,7 +27,7 @@ void add(SegmentRanges &ranges, SegmentRange next) {
     ranges.push_back(next);
 }
 
-/// Blocks that are not in use, with the stacks and shadows they have.
+/// Unused blocks, with their stacks and shadows.
 class BlockPool {
 public:
   std::unique_ptr<Block> take() {
@@ -51,7 +51,7 @@ private:
 };
 
 BlockPool &blockPool() {
-  static auto *pool = new BlockPool; // outlives threads of other libraries
+  static auto *pool = new BlockPool; // must outlive threads of other libraries
   return *pool;
 }
 
@@ -120,7 +120,8 @@ LaunchResult Grid::run() {
   return result;
 }
 
-/// Starts the next cluster of the launch here; false if there is none.
+/// Starts the next cluster of the launch in this worker; false if there is
+/// none.
 bool Grid::startNext(Worker &worker) {
   if (next.load() >= total || worker.resident.size() >= kMaxResident)
     return false;
@@ -136,7 +137,7 @@ bool Grid::startNext(Worker &worker) {
   return true;
 }
 
-/// Lets each resident cluster run until it ends or polls in vain.
+/// Lets each resident cluster run until it ends or polls without a change.
 void Grid::step(Worker &worker) {
   bool allSpin = true, anyNews = false;
   double stepBegan = now();
@@ -160,9 +161,10 @@ void Grid::step(Worker &worker) {
   worker.vainStep = worker.spinning ? stepBegan : 0;
 }
 
-/// Since long before each worker's last step no block has begun, ended or
-/// polled a value that had changed: nobody will ever write what they wait for.
-/// A worker in the middle of a long step may still write it.
+/// Reports a deadlock if, since long before each worker's last step, no block
+/// has begun, ended or seen a polled value change: then no thread will ever
+/// write what they wait for. A worker in the middle of a long step may still
+/// write it.
 void Grid::checkProgress(const Worker &worker) {
   double since = lastProgress + kDeadlockSeconds;
   if (std::all_of(workers.begin(), workers.end(),
@@ -171,7 +173,7 @@ void Grid::checkProgress(const Worker &worker) {
 }
 
 void Grid::work(Worker &worker) {
-  // Blocks of a cooperative launch all exist before any of them goes on.
+  // All blocks of a cooperative launch exist before any of them runs.
   while (launch.cooperative && startNext(worker))
     ;
   while (!stopped()) {
@@ -185,12 +187,12 @@ void Grid::work(Worker &worker) {
   for (auto &cluster : worker.resident)
     blockPool().give(cluster->takeBlocks());
   worker.resident.clear();
-  worker.vainStep = HUGE_VAL; // it keeps nobody waiting
+  worker.vainStep = HUGE_VAL; // no other worker waits for this one
 }
 
-/// A kernel that did not wait for those before it may have ended before them,
-/// and so does not order them before the next. The next begins when all blocks
-/// have let it or have ended.
+/// A kernel that did not wait for earlier launches may have ended before them,
+/// and so does not order them before the next launch. The next launch begins
+/// when all blocks have allowed it or have ended.
 void overlap(Launch &launch, const LaunchTrace &previous) {
   launch.overlaps = true;
   launch.afterWait =

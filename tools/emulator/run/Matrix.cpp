@@ -1,9 +1,10 @@
 // Matrix fragments of a warp, as the PTX manual lays them out.
 //
-// In a fragment of 8x8 elements of 16 bits lane l holds, in one word, elements
-// (l / 4, l % 4 * 2) and the one right of it. For mma.sync an operand's word w
-// holds E = 32 / bits elements of row l / 4, +8 for odd words of A, from column
-// (l % 4) * E + (w / 2) * 4 E on (A), w * 4 E (B, which is stored by columns).
+// In a fragment of 8x8 elements of 16 bits, lane l holds two elements in one
+// word: (l / 4, l % 4 * 2) and the next one in the row. For mma.sync, word w of
+// an operand holds E = 32 / bits elements of row l / 4 (plus 8 for odd words of
+// A), from column (l % 4) * E + (w / 2) * 4 E on (A) or w * 4 E (B, which is
+// stored by columns).
 #include "tools/emulator/run/Block.h"
 #include "tools/emulator/run/Narrow.h"
 
@@ -14,7 +15,7 @@ namespace {
 
 using Matrix8 = uint16_t[8][8];
 
-/// Row `row` of matrix `matrix` is at the address that this lane brought.
+/// The address of row `row` of matrix `matrix`, from the lane that has it.
 uint64_t rowAddress(const Warp &warp, unsigned matrix, unsigned row) {
   return warp.lanes[matrix * 8 + row].in[0];
 }
@@ -98,7 +99,7 @@ void gatherB(Product<T> &product, const Warp &warp, unsigned from,
             Element::get(warp.lanes[lane].inWords[from + w], i);
 }
 
-/// C in words of one element, or in halves of words.
+/// Gathers C from words of one element, or from halves of words.
 template <typename T>
 void gatherC(Product<T> &p, const Warp &warp, MmaConfig config) {
   for (unsigned lane = 0; lane < 32; ++lane) {

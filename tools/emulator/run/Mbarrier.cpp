@@ -6,8 +6,8 @@
 
 namespace cria::emulator {
 
-/// The mbarrier that an instruction names, whose mbarrier.init must be ordered
-/// before it.
+/// The mbarrier of an instruction. Its mbarrier.init must be ordered before the
+/// instruction.
 Mbarrier &Mbarriers::find(const MbarrierAccess &access, const char *what) {
   Shadow::Access note{0, 8, Shadow::Kind::Atomic, access.line, true};
   block.checkShared(access.thread, access.address, 8, note, what);
@@ -58,7 +58,7 @@ void Mbarriers::invalidate(const MbarrierAccess &access) {
   all.erase(access.address);
 }
 
-/// Ends the phase if it lacks nothing, and wakes those that wait for it.
+/// Ends the phase if nothing is missing, and wakes threads that wait for it.
 void Mbarriers::tryEndPhase(uint64_t address, Mbarrier &barrier) {
   if (barrier.pending || barrier.bytes)
     return;
@@ -121,9 +121,9 @@ void Mbarriers::complete(const MbarrierAccess &access, uint32_t bytes) {
   tryEndPhase(access.address, barrier);
 }
 
-/// A wait may end before the phase does. With a seed all waits for some phases
-/// do, not those of some threads: a thread that waited for the phase would let
-/// the other lanes of its warp know of it.
+/// Whether a wait ends before the phase does. With a seed, all waits for some
+/// phases give up, not those of some threads: a thread that waited for the
+/// phase would tell the other lanes of its warp.
 bool Mbarriers::mayGiveUp(uint64_t address, const Mbarrier &barrier) const {
   uint64_t seed = block.launch().seed;
   uint64_t place = address % kArena << 32;

@@ -1,4 +1,4 @@
-// What a block says about a finding.
+// The text of a block's findings.
 #include "tools/emulator/run/Block.h"
 
 #include <map>
@@ -68,20 +68,21 @@ Finding Block::findingOf(const EarlyRead &read) const {
           ""};
 }
 
-/// An early read comes before what came of it.
+/// If there is an early read, it is reported instead of its consequence.
 void Block::report(Finding::Kind kind, const Thread &thread, int line,
                    const std::string &what, const std::string &details) {
-  if (thread.block != this) // a thread of another block runs on its own stack
+  if (thread.block != this) // a thread of another block runs on that block's
+                            // stack
     thread.block->report(kind, thread, line, what, details);
   grid->stop(earlyRead ? findingOf(*earlyRead)
                        : Finding{kind, headline(what, &thread, line), details});
-  // The fiber is left as it is; the block's next start forgets it.
+  // The fiber is abandoned; the block's next start forgets it.
   void *abandoned;
   emulatorSwitch(&abandoned, schedulerStack);
   __builtin_trap();
 }
 
-/// The lanes of each warp by what they do and where.
+/// The lanes of each warp, grouped by what they do and where.
 std::string Block::states() const {
   std::string text;
   for (size_t i = 0; i < warps.size() && text.size() < 4000; ++i) {

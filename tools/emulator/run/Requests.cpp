@@ -7,11 +7,11 @@ namespace {
 
 constexpr uint64_t kSectorBytes = 32, kBanks = 32, kWordBytes = 4;
 constexpr uint32_t kSettled = ~0u;
-/// Requests of a block that wait for lanes; 300 bytes each.
+/// The most requests of a block that wait for lanes; 300 bytes each.
 constexpr size_t kMostOpen = 1 << 16;
 
 /// The most sectors of a request, and the most words of a wavefront's lanes:
-/// of 32 lanes with up to 32 bytes each, not aligned.
+/// for 32 unaligned lanes of up to 32 bytes each.
 constexpr size_t kMostParts = 96;
 
 /// The sectors that a request touches.
@@ -34,7 +34,7 @@ public:
     result.least = (result.used + kSectorBytes - 1) / kSectorBytes;
     return result;
   }
-  /// Adds the sectors to `all`; how many are new there.
+  /// Adds the sectors to `all`. Returns how many are new.
   uint64_t addTo(std::unordered_set<uint64_t> &all) const {
     uint64_t added = 0;
     for (size_t i = 0; i < count; ++i)
@@ -45,10 +45,11 @@ public:
 private:
   struct Sector {
     uint64_t number;
-    uint32_t used; ///< a bit a byte
+    uint32_t used; ///< one bit for each byte
   };
 
-  /// The bits of a sector; a lane mostly touches the one touched last.
+  /// The bits of a sector. A lane mostly touches the sector that was touched
+  /// last.
   uint32_t &used(uint64_t number) {
     for (size_t i = count; i-- > 0;)
       if (sectors[i].number == number)
@@ -69,7 +70,7 @@ public:
     for (uint64_t word = address / kWordBytes; word <= last; ++word)
       addWord(word);
   }
-  /// How many words the busiest bank must give.
+  /// The number of words that the busiest bank must give.
   uint64_t wavefronts() const {
     return *std::max_element(lengths, lengths + kBanks);
   }
@@ -104,8 +105,8 @@ Sectors sectorsOf(const Request &request) {
   return sectors;
 }
 
-/// Lanes are served at once as far as they ask for no more than 128 bytes: all
-/// of them, halves of the warp for 8 bytes a lane, quarters for 16.
+/// Lanes are served together if they ask for at most 128 bytes: all 32 lanes,
+/// halves of the warp for 8 bytes per lane, quarters for 16.
 RequestCounts wavefrontsOf(const Request &request) {
   RequestCounts result;
   result.requests = 1;
@@ -137,7 +138,7 @@ RequestCounts &RequestCounts::operator+=(const RequestCounts &other) {
 
 void Requests::start(const std::vector<RequestSite> &newSites, uint32_t count) {
   for (uint32_t warp = 0; warp < joins.size(); ++warp)
-    forget(warp); // what a block that was stopped left
+    forget(warp); // left by a block that was stopped
   sites = &newSites;
   siteCount = sites->size();
   threads = count;
@@ -153,8 +154,9 @@ void Requests::start(const std::vector<RequestSite> &newSites, uint32_t count) {
   loaded.clear();
 }
 
-/// The request of an execution; null if it is not noted. Once one is not noted
-/// no later one is either: lanes that had come to it would be missing in it.
+/// The request of an execution; null if it is not noted. After one that is not
+/// noted, no later one is noted either: lanes that had already come to it would
+/// be missing.
 Request *Requests::find(Track &track, uint32_t execution) {
   if (execution < track.open.size())
     return &pool[track.open[execution]];
@@ -199,7 +201,7 @@ void Requests::add(uint32_t index, uint32_t site, uint64_t address,
     settle(site, track.open[execution]);
 }
 
-/// What one request adds to the counts of its instruction.
+/// The counts that one request adds to its instruction.
 RequestCounts Requests::countsOf(RequestKind kind, const Request &request) {
   bool any = std::any_of(request.bytes, request.bytes + 32,
                          [](uint8_t bytes) { return bytes != 0; });
@@ -214,7 +216,7 @@ RequestCounts Requests::countsOf(RequestKind kind, const Request &request) {
   return result;
 }
 
-/// Counts the request at `place` unless it is counted.
+/// Counts the request at `place` if it is not counted yet.
 void Requests::settle(uint32_t site, uint32_t &place) {
   if (place == kSettled)
     return;

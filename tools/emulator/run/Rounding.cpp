@@ -8,7 +8,7 @@ namespace cria::emulator {
 namespace {
 
 struct Layout {
-  int digits;   ///< of the mantissa after its first
+  int digits;   ///< of the mantissa after the first digit
   int exponent; ///< of the smallest normal number
   int unused;   ///< low bits of the word that are zero
   uint64_t sign, infinity, greatest, nan; ///< words; E4M3 has no infinity
@@ -28,14 +28,14 @@ const Layout &layoutOf(FloatFormat format) {
   return kLayouts[size_t(format)];
 }
 
-/// m / 2^shift to an integer.
+/// Rounds m / 2^shift to an integer.
 uint64_t divide(uint64_t m, int shift, RoundingMode mode, bool isNegative) {
   if (shift <= 0)
     return m << -shift;
   bool allGone = shift >= 64;
   uint64_t whole = allGone ? 0 : m >> shift;
   uint64_t rest = allGone ? m : m & ((uint64_t(1) << shift) - 1);
-  // A rest of shift bits; from 65 bits on it is less than one half.
+  // The remainder has `shift` bits; from 65 bits on, it is less than one half.
   uint64_t half = shift > 64 ? UINT64_MAX : uint64_t(1) << (shift - 1);
   bool up = false;
   switch (mode) {
@@ -57,7 +57,7 @@ uint64_t divide(uint64_t m, int shift, RoundingMode mode, bool isNegative) {
   return whole + up;
 }
 
-/// Whether a number that is too great becomes infinite.
+/// Whether a number that is too large becomes infinite.
 bool goesToInfinity(Rounding how, bool isNegative) {
   switch (how.mode) {
   case RoundingMode::Zero:
@@ -73,9 +73,10 @@ bool goesToInfinity(Rounding how, bool isNegative) {
 
 /// The word of m * 2^exponent.
 ///
-/// The words of positive numbers are ordered as the numbers are: a mantissa
-/// that rounds up to 2^(digits + 1) carries into the exponent and needs no case
-/// of its own, nor does a subnormal number that becomes a normal one.
+/// The words of positive numbers have the same order as the numbers. So a
+/// mantissa that rounds up to 2^(digits + 1) carries into the exponent and
+/// needs no special case; nor does a subnormal number that becomes a normal
+/// one.
 uint64_t encode(uint64_t m, int exponent, bool isNegative, Rounding how) {
   const Layout &to = layoutOf(how.to);
   uint64_t sign = isNegative ? to.sign : 0;

@@ -8,8 +8,8 @@ namespace {
 
 // Stamp::who: a thread's index + 1, or one of these.
 constexpr uint16_t kManyWarps = 0xffff;
-constexpr uint16_t kOwnBytes = 0xfffe; // several, each its own bytes
-constexpr uint16_t kOneWarp = 0x8000;  // + warp: several of its lanes
+constexpr uint16_t kOwnBytes = 0xfffe; // several threads, each its own bytes
+constexpr uint16_t kOneWarp = 0x8000;  // + warp: several lanes of a warp
 
 constexpr uint32_t kGenerations = 1 << (32 - kGenerationShift);
 
@@ -28,7 +28,7 @@ bool inWarpOf(uint16_t who, const Thread &thread) {
          warpOf(who) == thread.warpIndex;
 }
 
-/// What other threads know of, for a stamp of several warps: any of them.
+/// Whether the thread has heard of the epoch; for several warps, from any warp.
 bool heardOf(uint16_t who, uint32_t epoch, const Thread &thread) {
   if (!thread.sync)
     return false;
@@ -49,7 +49,7 @@ void Shadow::newGeneration() {
 
 void Shadow::reset(uint32_t bytes) {
   size_t count = (bytes + 3) / 4;
-  // Old stamps are older than any thread's epoch; `written` is not.
+  // Old stamps are older than any thread's epoch, but `written` is not.
   ++epoch;
   if (epoch > 0xf0000000) {
     words.clear();
@@ -81,8 +81,7 @@ bool Shadow::ordered(const Stamp &stamp, const Thread &thread) {
   return heardOf(stamp.who, stamp.epoch, thread);
 }
 
-/// Whether a proxy fence that the thread knows of was after a write of
-/// threads.
+/// Whether the thread knows of a proxy fence after a write by threads.
 bool Shadow::fenced(const Stamp &stamp, const Thread &thread) const {
   bool isThreads = stamp.who == kOwnBytes || warpOf(stamp.who) < kMaxWarps;
   if (!stamp.bytes || stamp.epoch < firstEpoch || !isThreads)
@@ -97,8 +96,9 @@ bool Shadow::fenced(const Stamp &stamp, const Thread &thread) const {
                              : heard[warpOf(stamp.who)]);
 }
 
-/// Lanes of one warp that exchange through `.volatile` rely on running in step,
-/// which they do not.
+/// Whether both accesses are strong. Lanes of one warp that exchange data
+/// through `.volatile` do not count: they rely on running in step, which lanes
+/// need not do.
 bool Shadow::bothStrong(const Stamp &stamp, const Access &access,
                         const Thread &thread) {
   if (!stamp.isStrong || !access.isStrong)
@@ -107,7 +107,7 @@ bool Shadow::bothStrong(const Stamp &stamp, const Access &access,
            inWarpOf(stamp.who, thread));
 }
 
-/// Lanes of one warp store the same value by one instruction.
+/// Whether lanes of one warp store the same value by one instruction.
 bool Shadow::storesTheSame(const Word &word, const Access &access, uint32_t at,
                            const Thread &thread) const {
   const Stamp &stamp = word.write;
@@ -188,7 +188,7 @@ void Shadow::noteRead(Word &word, uint8_t bytes, const Access &access,
   stamp.line = access.line;
 }
 
-/// The key of a word after an access, 0 where the next access must be noted.
+/// The key of a word after an access; 0 if the next access must be noted.
 uint32_t Shadow::keyOf(const Word &word, const Access &access,
                        const Thread &thread, bool checkInit,
                        bool checkRace) const {

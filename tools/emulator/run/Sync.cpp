@@ -1,5 +1,5 @@
 // Fences, and accesses that other threads may make at the same time: what a
-// thread learns by them. Clock.h has the rules.
+// thread learns from them. Clock.h has the rules.
 #include "tools/emulator/run/Block.h"
 
 #include <algorithm>
@@ -25,8 +25,9 @@ void Block::learn(Thread &thread, const Clock &clock) {
   thread.sync->own.join(clock);
 }
 
-/// Looks up what was released where the thread's last strong read was, which
-/// has been made by now. With `acquires` all strong reads count as acquired.
+/// Looks up what was released at the address of the thread's last strong read,
+/// which has happened by now. With `acquires`, all strong reads count as
+/// acquired.
 void Block::lookUp(Thread &thread, bool acquires) {
   ThreadSync &sync = *thread.sync;
   if (sync.address) {
@@ -64,10 +65,10 @@ void Block::fence(Thread &thread, bool deviceWide) {
   sync.hasFence = true;
   sync.deviceWide |= deviceWide;
   shadow.advance();
-  *thread.segment = kNoSegment; // the next access begins a new one
+  *thread.segment = kNoSegment; // the next access begins a new segment
 }
 
-/// A strong write to `address` releases what fences made ready.
+/// A strong write to `address` releases what earlier fences made ready.
 void Block::release(Thread &thread, uint64_t address, bool isShared,
                     bool inBlock) {
   bool hasFence = thread.sync && thread.sync->hasFence;
@@ -91,7 +92,7 @@ void Block::synchronize(Thread &thread, uint64_t address,
                         const AccessFlags &flags, bool isShared) {
   if (!launch().checks.race && !launch().checks.global)
     return;
-  // Polling alone acquires nothing.
+  // Polling without a change acquires nothing.
   if (thread.sync)
     lookUp(thread, flags.isAtomic || address != thread.sync->address);
   if (flags.releases)
@@ -106,7 +107,8 @@ void Block::synchronize(Thread &thread, uint64_t address,
   sync.acquiresAtOnce = flags.isAtomic || flags.acquires;
 }
 
-/// Lanes of a warp that execute an operation together know what each knew.
+/// Lanes of a warp that execute an operation together share what each of them
+/// knew.
 void Block::shareClocks(const Warp &warp, uint32_t lanes) {
   Clock all, fences;
   bool anyFence = false, deviceWide = false;
@@ -181,8 +183,8 @@ void Block::fenceProxy(Thread &thread) {
   own.proxyHeard[thread.warpIndex] = newEpoch();
 }
 
-/// Threads that leave a barrier together know what each knew. Returns what they
-/// have seen of other blocks.
+/// Threads that leave a barrier together share what each of them knew. Returns
+/// the releases of other blocks that they have seen.
 uint64_t Block::passBarrier(uint32_t id) {
   uint64_t seen = 0;
   Clock proxies; // and other blocks of the cluster

@@ -66,8 +66,8 @@ void Block::rendezvous(Thread &thread, int line) {
     suspend(thread, Wait::Warp, line);
 }
 
-/// Executes the operation of `like` if all lanes it needs have come to it.
-/// Lanes that have ended are not waited for.
+/// Executes the operation of `like` if all lanes that it needs have come to it,
+/// except lanes that have ended.
 bool Block::tryRendezvous(Warp &warp, const Thread &like, int line) {
   uint32_t needed = like.mask & warp.full & ~warp.exited;
   if (!needed || (warp.waiting & needed) != needed)
@@ -85,7 +85,7 @@ bool Block::tryRendezvous(Warp &warp, const Thread &like, int line) {
   return true;
 }
 
-/// After a lane has ended, the others may have been waiting for nobody else.
+/// After a lane has ended: the others may have waited only for this lane.
 void Block::tryAllOperations(Warp &warp) {
   for (unsigned lane : Lanes(warp.waiting))
     if (tryRendezvous(warp, warp.lanes[lane], warp.lanes[lane].line))

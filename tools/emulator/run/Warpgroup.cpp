@@ -23,7 +23,7 @@ float floatOf(uint16_t bits, bool isHalf) {
   return isHalf ? floatOfHalf(bits) : floatOfBFloat(bits);
 }
 
-/// Calls `visit` with the place of each unit of rows [from, end) of A, or of
+/// Calls `visit` with the address of each unit of rows [from, end) of A, or of
 /// columns of B, and with the index of its first element: (row, k) or (column,
 /// k).
 template <typename F>
@@ -37,8 +37,8 @@ void forEachUnit(uint64_t descriptor, bool isMnMajor, uint32_t from,
             i, k);
 }
 
-/// Notes that `thread` lets the warpgroup's hardware read rows of A or columns
-/// of B.
+/// Notes that the warpgroup's hardware reads rows of A or columns of B for
+/// `thread`.
 void noteReads(Block &block, Thread &thread, uint64_t descriptor,
                bool isMnMajor, uint32_t from, uint32_t end, int line) {
   if (!block.launch().checks.accesses())
@@ -83,7 +83,7 @@ void gather(const char *shared, const ProductConfig &config,
               });
 }
 
-/// A thread's words of A, as of mma.m16n8k16.
+/// Reads a thread's words of A, which have the layout of mma.m16n8k16.
 void gatherRegisters(Operands &to, const Product &product) {
   const ProductConfig &config = product.config;
   for (uint32_t thread = 0; thread < 128; ++thread)
@@ -98,7 +98,7 @@ void gatherRegisters(Operands &to, const Product &product) {
 }
 
 /// Calls `visit` with each accumulator of a thread: its row, its column, its
-/// word and, of f16, its half of the word.
+/// word and, for f16, its half of the word.
 template <typename F>
 void forEachSum(const ProductConfig &config, uint32_t thread, F visit) {
   uint32_t first = thread / 32 * 16 + thread % 32 / 4;
@@ -150,7 +150,7 @@ multiply(Operands &p, uint32_t columns) {
         p.d[row][column] += p.a[row][k] * p.b[k][column];
 }
 
-/// Whether `next` goes on with the sums of `product`.
+/// Whether `next` continues the sums of `product`.
 bool isContinued(const Product &product, const Product &next) {
   return next.addsToD && product.config.n == next.config.n &&
          product.config.halfResult == next.config.halfResult &&
@@ -182,7 +182,7 @@ uint64_t Warpgroup::begun() const {
   return *std::min_element(issued, issued + 4);
 }
 
-/// All lanes of all warps must bring the same matrices.
+/// Checks that all lanes of all warps have the same matrices.
 void Warpgroup::check(Block &block, const Product &product, Thread &thread,
                       int line) {
   if (product.config.packed() != thread.config || product.line != line ||
@@ -233,7 +233,8 @@ void Warpgroup::begin(Block &block, const Product &product, uint64_t number,
   for (uint32_t i = 0; i < 4 && !config.aInRegisters; ++i)
     noteReads(block, warps[i].lanes[0], product.a, config.transposesA, 16 * i,
               16 * i + 16, product.line);
-  // The warps take turns: each must have waited for what it multiplies.
+  // The warps take turns, because each must have waited for the data it
+  // multiplies.
   noteReads(block, warps[number % 4].lanes[0], product.b, config.transposesB, 0,
             config.n, product.line);
   if (block.launch().seed && block.random().next() & 1)
@@ -241,7 +242,7 @@ void Warpgroup::begin(Block &block, const Product &product, uint64_t number,
 }
 
 void Warpgroup::end(Block &block, Thread &thread, uint64_t count) {
-  auto operands = std::make_unique<Operands>(); // large for a stack
+  auto operands = std::make_unique<Operands>(); // too large for a stack
   for (bool hasSums = false; ended < count; ++ended) {
     const Product &product = products.front();
     const ProductConfig &config = product.config;

@@ -9,8 +9,8 @@ llvm::Value *Emitter::local(llvm::StringRef name) {
   return found == locals.end() ? nullptr : found->second;
 }
 
-/// The address of a variable: in the window of shared memory for those that
-/// lie there, else a host address.
+/// The address of a variable: in the window of shared memory for shared
+/// variables, else a host address.
 llvm::Value *Emitter::symbol(llvm::StringRef name) {
   if (llvm::Value *pointer = local(name))
     return builder.CreatePtrToInt(pointer, builder.getInt64Ty());
@@ -54,7 +54,7 @@ llvm::Value *Emitter::clusterAddress(const Operand &operand) {
 llvm::Value *Emitter::address(const Operand &operand, llvm::StringRef space,
                               AccessFlags flags, llvm::Value *stored) {
   llvm::Value *base = baseOf(operand);
-  // A 32-bit shared address wraps as such.
+  // A 32-bit shared address wraps around at 32 bits.
   if (space == "shared")
     base = builder.CreateAdd(
         base, llvm::ConstantInt::get(base->getType(), operand.value));

@@ -6,7 +6,7 @@ namespace {
 
 using llvm::Value;
 
-/// Copies 4, 8 or 16 bytes; those beyond the last operand are zeros.
+/// Copies 4, 8 or 16 bytes. Bytes beyond the last operand's number are zeros.
 void emitCopyAsync(Emitter &e) {
   auto &b = e.builder;
   e.has("async");
@@ -33,8 +33,8 @@ void emitCommit(Emitter &e) {
   e.call("emulatorCopyCommit", e.builder.getVoidTy(), {});
 }
 
-/// Waits until at most so many groups are under way; wait_all also for what no
-/// group has.
+/// Waits until at most the given number of groups are pending; wait_all also
+/// waits for copies in no group.
 void emitWait(Emitter &e) {
   auto &b = e.builder;
   e.has("async");

@@ -25,12 +25,12 @@ AtomicRMWInst::BinOp operation(llvm::StringRef name, const Type &type) {
       .Default(AtomicRMWInst::Xchg);
 }
 
-/// An atomic instruction: atom has a destination before the address.
+/// An atomic instruction. atom has a destination before the address.
 struct Atomic {
   llvm::StringRef name, space;
   Type type;
   AccessFlags flags;
-  size_t at; ///< the operand that is the address
+  size_t at; ///< index of the address operand
 };
 
 Atomic atomic(Emitter &e) {

@@ -29,7 +29,8 @@ void emitCnot(Emitter &e) {
   e.write(e.operand(0), e.fit(isZero, type.bits));
 }
 
-/// Amounts are 32 bits without sign; those beyond the width shift all out.
+/// Amounts are 32 bits without sign; amounts beyond the width shift everything
+/// out.
 void emitShift(Emitter &e) {
   auto &b = e.builder;
   bool left = e.opcode() == "shl";
@@ -90,7 +91,7 @@ void emitFindHighest(Emitter &e) {
           b.CreateSelect(b.CreateICmpEQ(x, zero), b.getInt32(~0u), result));
 }
 
-/// The low 8 bits of an operand that counts bits, in 128 bits.
+/// The low 8 bits of an operand that is a number of bits, in 128 bits.
 Value *bitCount(Emitter &e, size_t i, unsigned limit) {
   Value *count = e.builder.CreateAnd(e.read32(i), 255);
   return e.fit(e.binary(Intrinsic::umin, count, e.builder.getInt32(limit)),

@@ -6,7 +6,7 @@ namespace {
 
 using llvm::Value;
 
-/// Asks for the modifiers that say no more than the row does.
+/// Asks for the modifiers that add nothing to the row of the table.
 void askFixed(Emitter &e) {
   for (auto fixed : {"async", "bulk", "tensor", "global", "shared::cta",
                      "shared::cluster", "tile", "multicast::cluster",
@@ -18,8 +18,8 @@ Value *shared(Emitter &e, size_t i) {
   return e.address(e.operand(i), "shared");
 }
 
-/// The blocks of a multicast, which operand `i` has a bit for each of, and bit
-/// 16; 0 for a copy that is none.
+/// The blocks of a multicast: a bit for each block in operand `i`, and bit 16;
+/// 0 if the copy is no multicast.
 Value *blocks(Emitter &e, bool isMulticast, size_t i) {
   auto &b = e.builder;
   if (!isMulticast)
@@ -95,7 +95,7 @@ void emitWait(Emitter &e) {
   e.call("emulatorBulkWait", b.getVoidTy(), {left, b.getInt32(e.has("read"))});
 }
 
-/// A cache is filled, which a program cannot see.
+/// Prefetches fill a cache, which a program cannot see.
 void emitPrefetch(Emitter &) {}
 
 #define TO_SHARED                                                              \

@@ -1,6 +1,6 @@
-// Checks of accesses to memory. What most accesses need is decided here, in
-// line: whether an access is inside its allocation, aligned, and like one that
-// was noted before. All others ask the runtime.
+// Checks of accesses to memory. Inline code decides for most accesses: whether
+// an access is inside its allocation, aligned, and like one that was noted
+// before. All other accesses call the runtime.
 #include "tools/emulator/run/Thread.h"
 #include "tools/emulator/translate/Emitter.h"
 
@@ -11,7 +11,8 @@ namespace cria::emulator {
 
 using llvm::Value;
 
-/// Goes on where `condition` holds, as it mostly does, else to `otherwise`.
+/// Continues if `condition` holds, which is likely, else branches to
+/// `otherwise`.
 void Emitter::goIf(Value *condition, llvm::BasicBlock *otherwise) {
   llvm::BasicBlock *next = newBlock();
   builder.CreateCondBr(
@@ -20,12 +21,12 @@ void Emitter::goIf(Value *condition, llvm::BasicBlock *otherwise) {
   builder.SetInsertPoint(next);
 }
 
-/// Goes on where the keys of the words at `offset` allow the access (Shadow.h),
-/// else to `ask`.
+/// Continues if the keys of the words at `offset` allow the access (Shadow.h),
+/// else branches to `ask`.
 void Emitter::goIfNotedShared(Value *offset, const AccessFlags &flags,
                               llvm::BasicBlock *ask) {
   auto &b = builder;
-  // No bits but those of an aligned offset in the arena.
+  // Only the bits of an aligned offset in the arena may be set.
   goIf(b.CreateICmpEQ(b.CreateAnd(offset, ~(kArena - flags.bytes)),
                       b.getInt64(0)),
        ask);
@@ -49,7 +50,7 @@ void Emitter::goIfNotedShared(Value *offset, const AccessFlags &flags,
 }
 
 /// Whether [address, address + bytes) is aligned and in the range that this
-/// instruction accessed lately.
+/// instruction used last.
 Value *Emitter::isInRange(Value *address, unsigned bytes) {
   auto &b = builder;
   llvm::Type *number = b.getInt64Ty();
@@ -71,8 +72,9 @@ Value *Emitter::isInRange(Value *address, unsigned bytes) {
 /// the number of a segment in the high half.
 struct Emitter::Line {
   llvm::IRBuilder<> &b;
-  Value *stamp, *bits; ///< that the access has in the stamp
-  size_t half, other;  ///< what is noted of its kind, and of the other kind
+  Value *stamp, *bits; ///< bits of the access in the stamp
+  size_t half, other;  ///< offsets of the stamp's half for this kind of access,
+                       ///< and for the other
   size_t number;       ///< of the PTX line
 
   Value *member(size_t offset) const {
@@ -99,9 +101,9 @@ struct Emitter::Line {
   }
 };
 
-/// Takes a line that nobody, or this segment alone, has accessed in this launch
-/// for its first access of this kind, `old` being what is noted of that; or
-/// goes to `ask`.
+/// Takes a line for the first access of this kind in this launch, if no other
+/// segment has accessed it; else branches to `ask`. `old` is the line's stamp
+/// for this kind.
 void Emitter::takeLine(const Line &line, Value *address, Value *segment,
                        Value *old, llvm::BasicBlock *ask) {
   auto &b = builder;
@@ -110,7 +112,7 @@ void Emitter::takeLine(const Line &line, Value *address, Value *segment,
   Value *many = line.segmentOf(line.load(offsetof(LineStamp, many)));
   Value *isMine = b.CreateICmpEQ(other, segment);
   Value *isFree = b.CreateOr(isMine, b.CreateICmpULT(other, first));
-  // The runtime counts pages that are touched.
+  // The runtime counts pages when they are first touched.
   Value *inPage = b.CreateAnd(address, kStampPage - kLineBytes);
   for (Value *condition :
        {b.CreateICmpULT(line.segmentOf(old), first),
@@ -127,7 +129,7 @@ void Emitter::takeLine(const Line &line, Value *address, Value *segment,
 }
 
 /// Notes an access to global memory in the stamp of its line (GlobalRaces.h)
-/// and goes to `go`, or goes to `ask` where that does not do.
+/// and branches to `go`, or to `ask` if the stamp is not enough.
 void Emitter::noteGlobal(Value *address, const AccessFlags &flags,
                          llvm::BasicBlock *go, llvm::BasicBlock *ask) {
   auto &b = builder;
@@ -161,7 +163,7 @@ void Emitter::noteGlobal(Value *address, const AccessFlags &flags,
   b.CreateBr(go);
   b.SetInsertPoint(notMine);
   if (!flags.isStore) {
-    // What several blocks read.
+    // Bytes that several blocks read.
     Value *first = threadField(offsetof(Thread, manyReaders), b.getInt32Ty());
     Value *missing = b.CreateAnd(
         b.CreateXor(line.load(offsetof(LineStamp, many)), line.by(first)),
@@ -174,7 +176,7 @@ void Emitter::noteGlobal(Value *address, const AccessFlags &flags,
   b.CreateBr(go);
 }
 
-/// emulatorCheck for code that seldom calls it: the caller keeps its registers.
+/// emulatorCheck for code that rarely calls it: the caller keeps its registers.
 llvm::Function *Emitter::checkWithRegisters() {
   constexpr char kName[] = "checkWithRegisters";
   if (llvm::Function *made = kernel.module.getFunction(kName))
@@ -198,7 +200,7 @@ llvm::Function *Emitter::checkWithRegisters() {
   return made;
 }
 
-/// The call that looks at everything. `stored` is the value of a store.
+/// Calls the runtime to check everything. `stored` is the value of a store.
 void Emitter::askRuntime(Value *pointer, const AccessFlags &flags,
                          Value *stored) {
   auto &b = builder;

@@ -58,7 +58,7 @@ Value *compare(Emitter &e, llvm::StringRef name, const Type &type, bool ftz,
   return compareFloats(e, name, x, y);
 }
 
-/// Joins a comparison with the predicate operand of setp.lt.and and the like.
+/// Combines a comparison with the predicate operand, as in setp.lt.and.
 Value *combine(Emitter &e, llvm::StringRef how, Value *value, size_t operand) {
   auto &b = e.builder;
   if (how.empty())
@@ -104,7 +104,7 @@ void emitSetPredicatePacked(Emitter &e) {
   e.write(e.operand(0).parts[0], high);
 }
 
-/// All ones or 1.0 for true, for each part of packed operands.
+/// All ones, or 1.0, for true; for each part of packed operands.
 void emitSet(Emitter &e) {
   auto &b = e.builder;
   llvm::StringRef name = e.oneOf(kComparisons), how = e.oneOf("and|or|xor");

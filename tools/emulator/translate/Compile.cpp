@@ -17,7 +17,7 @@
 namespace cria::emulator {
 namespace {
 
-/// The host as a target. It exists wherever this library runs.
+/// The host as a target, detected where this library runs.
 struct Host {
   llvm::orc::JITTargetMachineBuilder builder;
   std::unique_ptr<llvm::TargetMachine> machine;
@@ -79,7 +79,7 @@ llvm::Expected<std::unique_ptr<llvm::orc::LLJIT>> makeJit() {
 
 using Object = std::unique_ptr<llvm::MemoryBuffer>;
 
-/// The machine code of a module that is not optimized yet.
+/// Optimizes a module and returns its machine code.
 llvm::Expected<Object> toObject(llvm::Module &module, unsigned level) {
   optimize(module, level);
   auto target = host().builder;
@@ -92,7 +92,7 @@ llvm::Expected<Object> toObject(llvm::Module &module, unsigned level) {
   return llvm::orc::SimpleCompiler(**machine)(module);
 }
 
-/// A name for what toObject() makes of them.
+/// A name for the machine code that toObject() returns for these arguments.
 std::string keyOf(const llvm::Module &module, unsigned level) {
   llvm::SmallVector<char, 0> bytes;
   llvm::raw_svector_ostream stream(bytes);
@@ -104,7 +104,7 @@ std::string keyOf(const llvm::Module &module, unsigned level) {
   return llvm::toHex(hash.final(), /*LowerCase=*/true);
 }
 
-/// toObject(), or what it made before.
+/// The machine code of toObject(), kept from an earlier call if there was one.
 llvm::Expected<Object> findObject(llvm::Module &module, unsigned level,
                                   const std::string &folder) {
   Object object;
@@ -140,7 +140,8 @@ llvm::Expected<uint64_t> compile(std::unique_ptr<llvm::orc::LLJIT> &jit,
     if (!made)
       return made.takeError();
     jit = std::move(*made);
-    llvm::pruneCache(cache, {}); // what nobody used for a week; none: nothing
+    llvm::pruneCache(cache, {}); // files that were not used for a week; no
+                                 // folder: nothing
   }
   auto object = module.withModuleDo([&](llvm::Module &inside) {
     return cache.empty() ? toObject(inside, level)

@@ -46,7 +46,7 @@ void emitTrap(Emitter &e) {
   e.call("emulatorTrap", e.builder.getVoidTy(), {e.line()});
 }
 
-/// What an assertion of CUDA C++ calls when it fails.
+/// A failed assertion of CUDA C++.
 void emitAssertionFailure(Emitter &e, const Operand *arguments) {
   auto &b = e.builder;
   if (!arguments || arguments->parts.size() < 4)

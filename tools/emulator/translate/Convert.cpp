@@ -19,7 +19,7 @@ void emitMove(Emitter &e) {
   e.write(e.operand(0), e.read(1, type));
 }
 
-/// Into or out of the generic address space, in which addresses are the
+/// Converts into or out of the generic address space, whose addresses are the
 /// host's.
 void emitConvertAddress(Emitter &e) {
   auto &b = e.builder;
@@ -70,8 +70,8 @@ void emitIntegerToInteger(Emitter &e) {
   e.write(e.operand(0), value, to.isSigned());
 }
 
-/// Out of range gives the nearest integer. NaN gives 0 where both types have
-/// at most 32 bits, else the highest bit alone.
+/// A number out of range gives the nearest integer. NaN gives 0 if both types
+/// have at most 32 bits, else only the highest bit is set.
 void emitFloatToInteger(Emitter &e) {
   auto &b = e.builder;
   llvm::StringRef mode = e.oneOf("rni|rzi|rmi|rpi");
@@ -123,7 +123,7 @@ FloatFormat formatOf(const Type &type) {
   }
 }
 
-/// How a conversion rounds. No modifier: to nearest.
+/// How a conversion rounds; without a modifier, to nearest.
 Rounding roundingOf(const Type &to, llvm::StringRef mode, bool finite) {
   auto found = llvm::StringSwitch<RoundingMode>(mode)
                    .Case("rna", RoundingMode::NearestAway)
@@ -205,8 +205,8 @@ void emitFloatToFloat(Emitter &e) {
   e.write(e.operand(0), bits);
 }
 
-/// Two numbers into one register: the first of two sources, or the high half of
-/// one source, becomes the high half.
+/// Packs two numbers into one register. The high half is the first of two
+/// sources, or the high half of one source.
 void emitPack(Emitter &e) {
   auto &b = e.builder;
   llvm::StringRef mode = e.oneOf("rn|rz");
@@ -226,9 +226,9 @@ void emitPack(Emitter &e) {
   e.write(e.operand(0), result);
 }
 
-/// Two floats of 8 bits to two f16, which hold them exactly. E5M2 is the high
-/// half of an f16. E4M3 has an exponent that is 8 less than the one which its
-/// bits mean in an f16.
+/// Converts two floats of 8 bits to two f16, which hold them exactly. E5M2 is
+/// the high half of an f16. The exponent of E4M3 is 8 less than the exponent
+/// that its bits have in an f16.
 void emitUnpack(Emitter &e) {
   auto &b = e.builder;
   e.has("rn");

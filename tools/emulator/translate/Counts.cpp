@@ -66,8 +66,8 @@ void Emitter::countRequest(llvm::StringRef space, const AccessFlags &flags,
                             RequestKind::LocalStore)});
 }
 
-/// Where the predicate switches the instruction off (in `block`), its accesses,
-/// whose sites are those from `firstSite` on, are executed and ask for nothing.
+/// If the predicate switches the instruction off (in `block`), its accesses, at
+/// the sites from `firstSite` on, count as executed and ask for nothing.
 void Emitter::countSwitchedOff(llvm::BasicBlock *block, size_t firstSite,
                                llvm::BasicBlock *after) {
   builder.SetInsertPoint(block);
@@ -94,8 +94,8 @@ std::string accessClass(llvm::StringRef what, const Instruction &instruction) {
   return (what + ".generic").str();
 }
 
-/// `mma.m16n8k16.bf16`; with `.f16` after it where it accumulates in f16. Each
-/// of `warps` does its part.
+/// `mma.m16n8k16.bf16`, with `.f16` after it if it accumulates in f16. Each of
+/// `warps` does its part.
 InstructionClass productClass(const Instruction &instruction, unsigned warps) {
   std::string name = instruction.opcode;
   Shape shape;
@@ -123,7 +123,7 @@ std::string copyClass(const Instruction &instruction) {
   return hasModifier(instruction, "bulk") ? "cp.async.bulk" : "cp.async";
 }
 
-/// By the type of the result, which is the last.
+/// The class by the type of the result, which is the last type.
 std::string arithmeticClass(const Instruction &instruction) {
   std::optional<Type> type;
   for (const std::string &modifier : instruction.modifiers)
@@ -137,7 +137,7 @@ std::string arithmeticClass(const Instruction &instruction) {
   return fused ? "fma" : "f32";
 }
 
-/// Of the opcodes whose class needs no modifier; "" for others.
+/// The class of opcodes that need no modifier for it; "" for others.
 llvm::StringRef simpleClass(llvm::StringRef opcode) {
   return llvm::StringSwitch<llvm::StringRef>(opcode)
       .Cases({"ex2", "lg2", "rcp", "rsqrt", "sqrt", "sin", "cos", "tanh"},

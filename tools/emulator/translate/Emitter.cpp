@@ -32,7 +32,7 @@ std::optional<Error> Emitter::translate() {
   return error;
 }
 
-/// Gives parameters and variables of the function their memory.
+/// Gives memory to the function's parameters and variables.
 void Emitter::declare() {
   llvm::Type *byte = builder.getInt8Ty();
   unsigned argument = 1;
@@ -114,7 +114,7 @@ void Emitter::checkModifiers(const Match &) {
            "' is not implemented here");
 }
 
-/// Blocks that nothing leads to (a label after the last return).
+/// Closes blocks that no branch reaches (a label after the last return).
 void Emitter::closeBlocks() {
   for (llvm::BasicBlock &block : *target)
     if (!block.getTerminator() && &block != entry)

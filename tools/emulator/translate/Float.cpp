@@ -1,5 +1,5 @@
-// Floating-point arithmetic. The `.approx` functions are computed as well as
-// the host can.
+// Floating-point arithmetic. The `.approx` functions are computed as precisely
+// as the host can.
 #include "tools/emulator/translate/Emitter.h"
 
 #include "llvm/ADT/StringSwitch.h"
@@ -31,7 +31,7 @@ FloatOp floatOp(Emitter &e) {
   return op;
 }
 
-/// What the runtime's directed arithmetic calls the operation.
+/// The runtime's number for the operation in directed rounding.
 int directedCode(llvm::StringRef name) {
   return llvm::StringSwitch<int>(name)
       .Case("add", 0)
@@ -66,9 +66,9 @@ Value *minMax(Emitter &e, const FloatOp &op, Value *x, Value *y) {
                   x, y);
 }
 
-/// Fused multiply-add of 16-bit floats, rounded to odd: a second rounding is
-/// then right. The product is exact in f64; the error of the sum is what
-/// Knuth's TwoSum says.
+/// Fused multiply-add of 16-bit floats, rounded to odd, so that a second
+/// rounding is right. The product is exact in f64; Knuth's TwoSum gives the
+/// error of the sum.
 Value *fusedNarrow(Emitter &e, llvm::ArrayRef<Value *> values) {
   auto &b = e.builder;
   auto wide = [&](size_t i) {
@@ -141,7 +141,7 @@ Value *compute(Emitter &e, const FloatOp &op,
   return b.CreateIntrinsic(values[0]->getType(), Intrinsic::fma, values);
 }
 
-/// .sat and .relu; NaN becomes 0 by .sat and stays by .relu.
+/// .sat and .relu; .sat makes NaN 0, .relu keeps it.
 Value *clamped(Emitter &e, const FloatOp &op, Value *value) {
   Value *zero = llvm::ConstantFP::get(value->getType(), 0.0);
   if (op.sat)
@@ -186,7 +186,7 @@ void emitFloat(Emitter &e) {
   e.write(e.operand(0), result);
 }
 
-/// abs and neg touch the sign bit alone.
+/// abs and neg change only the sign bit.
 void emitSign(Emitter &e) {
   auto &b = e.builder;
   bool isAbs = e.opcode() == "abs", ftz = e.has("ftz");
@@ -221,7 +221,7 @@ void emitTestProperty(Emitter &e) {
   e.write(e.operand(0), b.createIsFPClass(e.readFloat(1, type), mask));
 }
 
-/// The device reads and writes the high halves of the numbers alone.
+/// The device reads and writes only the high halves of the numbers.
 void emitApproximateDouble(Emitter &e) {
   auto &b = e.builder;
   bool isRoot = e.opcode() == "rsqrt";

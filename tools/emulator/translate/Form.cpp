@@ -75,8 +75,8 @@ const Table &table() {
   return built;
 }
 
-/// Gives each modifier the first free group that has it; types stand in order.
-/// None if a modifier has no group or a group that must be there is free.
+/// Gives each modifier the first free group that has it; types keep their
+/// order. None if a modifier has no group, or a required group is free.
 std::optional<std::vector<bool>>
 matchModifiers(const std::vector<std::string> &modifiers,
                const Groups &groups) {
@@ -165,7 +165,7 @@ bool matchOperands(const std::vector<Operand> &operands,
   return at == operands.size();
 }
 
-/// Why none of `rows` takes the modifiers.
+/// Why no row of `rows` takes the modifiers.
 std::string modifierError(const Instruction &instruction,
                           llvm::ArrayRef<size_t> rows) {
   for (const std::string &modifier : instruction.modifiers)

@@ -28,10 +28,10 @@ Value *addWithCarry(Emitter &e, Value *x, Value *y, Value *carry, unsigned bits,
 
 /// add, sub; with carry in (addc, subc) and carry out (.cc).
 ///
-/// The device subtracts as x + ~y + 1, and its one carry flag is that sum's
-/// carry: after sub.cc it is 1 where nothing was borrowed. subc is x + ~y +
-/// carry. This shows where additions and subtractions are mixed: after
-/// `sub.cc a, 5, 3` the instruction `addc d, 0, 0` gives 1.
+/// The device subtracts as x + ~y + 1, and its only carry flag is that sum's
+/// carry: after sub.cc it is 1 if nothing was borrowed. subc is x + ~y + carry.
+/// This is visible if additions and subtractions are mixed: after `sub.cc a, 5,
+/// 3`, `addc d, 0, 0` gives 1.
 void emitAdd(Emitter &e) {
   auto &b = e.builder;
   bool subtract = isSubtraction(e), takesCarry = e.opcode().ends_with("c");
@@ -97,8 +97,8 @@ void emitMul24(Emitter &e) {
   e.write(e.operand(0), result);
 }
 
-/// Division by zero gives all ones; the device does not trap, so neither may
-/// the host. MIN / -1 is MIN.
+/// Division by zero gives all ones. The device does not trap, so the host must
+/// not trap. MIN / -1 is MIN.
 void emitDivide(Emitter &e) {
   auto &b = e.builder;
   bool remainder = e.opcode() == "rem";

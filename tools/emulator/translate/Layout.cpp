@@ -86,7 +86,7 @@ private:
 
   const PtxModule &module;
   Layout layout;
-  std::set<std::string> names; ///< that instructions use
+  std::set<std::string> names; ///< names that instructions use
   std::vector<const Function *> open;
   std::optional<Error> error;
 };

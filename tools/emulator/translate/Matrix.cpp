@@ -26,7 +26,7 @@ MatrixConfig matrixConfig(Emitter &e) {
   return config;
 }
 
-/// Each matrix has 8 lanes that bring the addresses of its rows.
+/// Counts rows. Each matrix has 8 lanes that hold the addresses of its rows.
 void countRows(Emitter &e, RequestKind kind, Value *row,
                const MatrixConfig &config) {
   auto &b = e.builder;

@@ -7,7 +7,7 @@ namespace {
 
 using llvm::Value;
 
-/// Asks for the modifiers that say what is ordered. True: nothing is.
+/// Asks for the modifiers that say what is ordered. True: nothing is ordered.
 bool isRelaxed(Emitter &e) {
   e.oneOf("cta|cluster");
   return e.oneOf("acquire|release|relaxed") == "relaxed";
@@ -93,8 +93,8 @@ void emitMapShared(Emitter &e) {
   e.write(e.operand(0), e.fit(mapped, bits));
 }
 
-/// Fences between threads and what reads and writes memory on its own. Fences
-/// of global memory alone are not looked at.
+/// Fences between threads and hardware that accesses memory on its own. Fences
+/// of only global memory are not checked.
 void emitProxyFence(Emitter &e) {
   bool ofMbarriers = e.has("mbarrier_init");
   e.has("proxy");

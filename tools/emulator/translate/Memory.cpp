@@ -28,17 +28,17 @@ struct Transfer {
   bool isStrong() const {
     return ordering != AtomicOrdering::Unordered && isVisible();
   }
-  /// The value.
+  /// The value's type.
   llvm::Type *in(Emitter &e) const {
     llvm::Type *element = e.intType(type.width());
     return count == 1 ? element : llvm::FixedVectorType::get(element, count);
   }
-  /// Whether other threads see all of an access or nothing of it. Of shared
-  /// memory, whose threads take turns, only strong accesses need it.
+  /// Whether other threads see all of an access or nothing of it. In shared
+  /// memory, whose threads take turns, only strong accesses need this.
   bool isWhole() const {
     return isVisible() && (space != "shared" || isStrong()) && flags.bytes <= 8;
   }
-  /// The value as memory has it: what is accessed whole is one number.
+  /// The value's type in memory: a whole access is one number.
   llvm::Type *inMemory(Emitter &e) const {
     return isWhole() ? e.intType(flags.bytes * 8) : in(e);
   }
@@ -59,7 +59,7 @@ Transfer transfer(Emitter &e) {
   t.type = e.type();
   t.flags.bytes = t.count * t.type.bytes();
   t.flags.isStore = e.opcode() == "st";
-  // What goes around the L1 cache is meant to be seen by other blocks.
+  // Accesses that bypass the L1 cache are meant to be seen by other blocks.
   t.flags.isStrong = t.isStrong() || !e.oneOf("cg|cv|wt").empty();
   t.flags.isVolatile = how == "volatile";
   t.flags.acquires = how == "acquire";
@@ -67,10 +67,10 @@ Transfer transfer(Emitter &e) {
   return t;
 }
 
-/// Other threads see all of up to 8 bytes or nothing, as on a device. An atomic
-/// instruction is not enough: LLVM stores a number that is made of an integer
-/// and a float in two parts unless the store is volatile. Of a wider vector the
-/// elements are not taken apart.
+/// Makes other threads see all of up to 8 bytes or nothing, as on a device. An
+/// atomic instruction is not enough: LLVM stores a number that is made of an
+/// integer and a float in two parts unless the store is volatile. The elements
+/// of a wider vector are not split.
 template <typename Instruction>
 Instruction *keepWhole(const Transfer &t, Instruction *made) {
   if (t.isWhole()) {
@@ -92,7 +92,7 @@ const Operand *parts(Emitter &e, const Operand &operand, unsigned count) {
   return nullptr;
 }
 
-/// A thread that polls memory lets the others run now and then.
+/// A thread that polls memory lets others run from time to time.
 void emitLoad(Emitter &e) {
   auto &b = e.builder;
   Transfer t = transfer(e);
@@ -142,8 +142,8 @@ void emitFence(Emitter &e) {
   b.CreateFence(AtomicOrdering::SequentiallyConsistent);
 }
 
-/// Shared memory lies in a window of generic addresses; local memory on the
-/// stacks is not told from global memory.
+/// Shared memory lies in a window of generic addresses. Local memory, which
+/// lies on stacks, is not distinguished from global memory.
 void emitIsSpace(Emitter &e) {
   auto &b = e.builder;
   llvm::StringRef space = e.space();
@@ -158,14 +158,14 @@ void emitIsSpace(Emitter &e) {
   e.fail("only shared and global memory are told apart");
 }
 
-/// What orders the kernel with those before and after it.
+/// Orders the kernel with the kernels before and after it.
 void emitGridControl(Emitter &e) {
   bool waits = e.oneOf("launch_dependents|wait") == "wait";
   e.call(waits ? "emulatorGridWait" : "emulatorGridTrigger",
          e.builder.getVoidTy(), {});
 }
 
-/// Instructions that change nothing a program can see.
+/// Instructions without a visible effect.
 void emitNothing(Emitter &) {}
 
 /// A cache policy is an opaque value.

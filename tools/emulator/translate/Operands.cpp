@@ -147,7 +147,7 @@ llvm::Value *Emitter::threadField(size_t offset, llvm::Type *type) {
   return load;
 }
 
-/// %lanemask_lt and its kin.
+/// %lanemask_lt and similar registers.
 llvm::Value *Emitter::laneMask(llvm::StringRef name) {
   llvm::Value *lane = threadField(offsetof(Thread, lane), builder.getInt32Ty());
   llvm::Value *equal = builder.CreateShl(builder.getInt32(1), lane);

@@ -8,18 +8,18 @@
 namespace cria::emulator {
 namespace {
 
-constexpr uint8_t kOldest = 15; ///< ages from here on are one
+constexpr uint8_t kOldest = 15; ///< larger ages count as this one
 
-/// What may be true of a register.
+/// What may hold for a register.
 struct State {
-  /// Of the product under way: 0 none, 1 in no group, 2 in the last group that
-  /// was committed, 3 in the one before.
+  /// The age of the pending product: 0 none, 1 in no group, 2 in the last
+  /// committed group, 3 in the group before it.
   uint8_t age = 0;
   bool isAccumulator = false; ///< else it holds A
   int product = 0;            ///< PTX line
   int use = 0;                ///< PTX line of a use without a fence after it
 
-  /// Whether `other` adds anything.
+  /// Joins the states of two ways. Whether `other` adds anything.
   bool join(const State &other) {
     bool isNewer = other.age && (!age || other.age < age);
     bool isUsed = other.use && !use;

@@ -68,7 +68,7 @@ std::optional<Error> Program::translateAll() {
   return anyRuns ? std::nullopt : first;
 }
 
-/// PTX for sm_80 runs on every later device; PTX for sm_90a on sm_90 alone.
+/// PTX for sm_80 runs on every later device; PTX for sm_90a only on sm_90.
 std::optional<Error> Program::checkTarget() const {
   if (ptx.version > options.newestPtx)
     return Error{1,

@@ -75,7 +75,7 @@ void emitActiveMask(Emitter &e) {
                                        e.builder.getInt32Ty(), {e.line()}));
 }
 
-/// The lowest lane of the mask, and whether this is it.
+/// The lowest lane of the mask, and whether it is this lane.
 void emitElect(Emitter &e) {
   auto &b = e.builder;
   e.has("sync");

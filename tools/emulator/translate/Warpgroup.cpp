@@ -73,7 +73,7 @@ void emitCommit(Emitter &e) {
   e.callBlocking("emulatorCommitProducts", e.builder.getVoidTy(), {e.line()});
 }
 
-/// Accumulators whose products have ended get their sums.
+/// Waits. Accumulators whose products have ended get their sums.
 void emitWait(Emitter &e) {
   auto &b = e.builder;
   for (auto fixed : {"wait_group", "sync", "aligned"})
