@@ -13,11 +13,12 @@ inline int numberOf(llvm::StringRef chip) {
   return number;
 }
 
-/// Whether a chip has products of warpgroups, and copies of boxes.
+/// Whether a chip has products of warpgroups (wgmma), and copies of boxes
+/// (TMA).
 inline bool hasWgmma(llvm::StringRef chip) { return chip == "sm_90a"; }
 
 struct Chips {
-  /// Whether some have wgmma, and some have not.
+  /// Whether some chips have wgmma, and some do not.
   bool wgmma = false, others = true;
 };
 

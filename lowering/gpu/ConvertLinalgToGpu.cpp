@@ -1,9 +1,8 @@
 /// func @k(tensors)  =>  gpu.func @k, ... and func @k.launch(memrefs)
 ///
-/// Asks the schedules, the fastest first. A kernel function stays as it is, so
-/// that bufferization sees what it reads and writes; who calls it calls
-/// `k.launch` instead afterwards. One that no schedule takes has no such
-/// function.
+/// Tries the schedules, the fastest first. A kernel function stays as it is, so
+/// that bufferization sees what it reads and writes; later, its callers call
+/// `k.launch` instead. A function that no schedule takes gets no `k.launch`.
 #include "lowering/Entry.h"
 #include "lowering/Passes.h"
 #include "lowering/gpu/Schedules.h"
@@ -26,8 +25,8 @@ using namespace mlir;
 using namespace cria;
 
 /// Builds the launches of a kernel function by the first schedule that takes
-/// it; else a remark says why none does. A schedule whose form a function does
-/// not have gives no reason, and leaves it to the next.
+/// it. If none does, a remark says why. A schedule that does not apply to the
+/// form of a function gives no reason, and the next one is tried.
 static void convert(func::FuncOp kernel, Block &kernels,
                     const simt::Chips &chips) {
   StringRef reason;
@@ -45,8 +44,9 @@ static void convert(func::FuncOp kernel, Block &kernels,
       << remark::reason("{0}", reason.str());
 }
 
-/// The target of a chip. Not gpu-attach-target: one without wgmma is attached
-/// to kernels with it, too, until each chip gets its own.
+/// The target of a chip. gpu-attach-target is not used, because a chip without
+/// wgmma is attached to kernels with wgmma, too, until each chip gets its own
+/// kernels.
 static Attribute targetOf(MLIRContext *context, StringRef chip,
                           const simt::Chips &has) {
   bool hasAll = simt::hasWgmma(chip) || !has.wgmma;

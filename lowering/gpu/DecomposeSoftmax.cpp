@@ -1,4 +1,4 @@
-/// linalg.softmax  =>  its parts, where no schedule launches the kernel
+/// linalg.softmax  =>  its parts, if no schedule launches the kernel
 #include "lowering/Passes.h"
 #include "lowering/gpu/Launches.h"
 #include "lowering/kernel/Softmax.h"

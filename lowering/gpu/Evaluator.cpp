@@ -43,7 +43,7 @@ Value Evaluator::outside(Value value) {
   return b.create<arith::IndexCastOp>(b.getIndexType(), launch.number(value));
 }
 
-/// An element that the payload chooses by number; a wide one begins there.
+/// Reads an element whose place the payload computes; a wide one begins there.
 Value Evaluator::gathered(tensor::ExtractOp read, const IRMapping &mapping,
                           bool wide) {
   Value memory = launch.of.memory(read.getTensor());
@@ -61,7 +61,7 @@ Value Evaluator::gathered(tensor::ExtractOp read, const IRMapping &mapping,
   return b.load(rows, row, column, wide ? lanes : 1, Access::ReadOnly);
 }
 
-/// The op on vectors where one of its operands is one.
+/// Clones the op, on vectors if one of its operands is a vector.
 Value Evaluator::clone(Operation &op, const IRMapping &mapping) {
   SmallVector<Value> operands;
   bool wide = false;
@@ -171,7 +171,7 @@ bool simt::canEvaluate(Elements &elements, const Element &element,
          });
 }
 
-/// How wide the payload of an op is at most, leaves aside.
+/// The greatest width of an op's payload, without its leaves.
 static int64_t payloadWidth(Launch &launch, const Kind &made,
                             ArrayRef<Size> box, int64_t most) {
   LinalgOp op = made.op;
@@ -180,7 +180,7 @@ static int64_t payloadWidth(Launch &launch, const Kind &made,
   };
   for (Operation &nested : op.getBlock()->without_terminator()) {
     if (auto index = dyn_cast<linalg::IndexOp>(nested)) {
-      // As the column of what is read alone.
+      // The index is used only as the column of what is read.
       bool column = llvm::all_of(index->getUses(), [&](OpOperand &use) {
         return isa<tensor::ExtractOp>(use.getOwner()) &&
                use.getOperandNumber() + 1 == use.getOwner()->getNumOperands();
@@ -241,7 +241,7 @@ static Operation *combiner(linalg::GenericOp op) {
   return fits ? last : nullptr;
 }
 
-/// What does not change a value that it is combined with.
+/// The value that changes nothing when it is combined with another.
 static std::optional<double> neutral(Operation *combiner) {
   double infinity = std::numeric_limits<double>::infinity();
   if (auto add = dyn_cast<arith::AddFOp>(combiner))
@@ -319,17 +319,17 @@ public:
                          combine->getAttrs());
     return b.create(state)->getResult(0);
   }
-  /// `width` values that change none.
+  /// `width` neutral values.
   Value start(int64_t width) {
     return b.splat(b.f32(*neutral(combine)), width);
   }
-  /// `sum` and the terms from `k` on.
+  /// `sum` combined with the terms from `k` on.
   Value add(Value sum, Value k, int64_t width) {
     turn.back() = k;
     Evaluator term(launch, box, turn, width, leaf);
     return term.payload(op, 0, places, sum);
   }
-  /// `all` and what the reduction begins with.
+  /// `all` combined with the value that the reduction begins with.
   Value begun(Value all) {
     APFloat begin(0.0f);
     matchPattern(initial(op), m_ConstantFloat(&begin));

@@ -1,6 +1,6 @@
-/// Numbers are read as affine expressions of what a step knows, so that one
-/// form stands for all ways to compute a number. A place is memory of some kind
-/// and such an expression of its offset.
+/// Numbers are read as affine expressions of the numbers that a step knows, so
+/// that all ways to compute a number have one form. A place is memory of some
+/// kind with such an expression for its offset.
 #include "lowering/gpu/HostValues.h"
 
 #include "lowering/LayerNumber.h"
@@ -13,14 +13,15 @@ using namespace mlir;
 using namespace cria;
 using namespace cria::simt;
 
-/// The symbols of expressions. `Turn` counts those of the loop around, from 0.
+/// The symbols of expressions. `Turn` counts the turns of the loop around, from
+/// 0.
 enum Symbol { Tokens, Position, First, FirstHidden, Source, Turn, kSymbols };
 
 static AffineExpr symbol(Symbol which, MLIRContext *context) {
   return getAffineSymbolExpr(which, context);
 }
 
-/// The same form for equal expressions; null for those that are not affine.
+/// One form for equal expressions; null if the expression is not affine.
 static AffineExpr simplify(AffineExpr expr) {
   if (!expr || !expr.isPureAffine())
     return {};
@@ -70,8 +71,8 @@ AffineExpr HostValues::read(BlockArgument index) const {
   }
 }
 
-/// Null for numbers that are no such expression. None is negative, so that all
-/// divisions round down that do not round up.
+/// Null if the number is not such an expression. No number is negative, so all
+/// divisions that do not round up round down.
 AffineExpr HostValues::read(Value index) const {
   if (std::optional<int64_t> known = getConstantIntValue(index))
     return constant(*known);
@@ -118,7 +119,8 @@ static DictionaryAttr with(DictionaryAttr size, StringRef key, int64_t value) {
   return attrs.getDictionary(size.getContext());
 }
 
-/// A size where there are at most `to` tokens, or rows of logits, or more.
+/// A size that is chosen by whether there are at most `to` tokens, or rows of
+/// logits, or more.
 DictionaryAttr HostValues::chosenSize(arith::SelectOp size) const {
   auto test = size.getCondition().getDefiningOp<arith::CmpIOp>();
   if (!test || test.getPredicate() != arith::CmpIPredicate::ule)
@@ -195,7 +197,7 @@ static int64_t elementBytes(Value memref) {
   return DataLayout::closest(scope).getTypeSize(element);
 }
 
-/// An argument of the entry: loops carry nothing.
+/// Memory of an argument of the entry: loops carry none.
 HostValues::Memory HostValues::find(BlockArgument argument) const {
   ArrayRef<EntryArgument> all = arguments.all();
   unsigned place = argument.getArgNumber();
@@ -214,7 +216,7 @@ HostValues::Memory HostValues::find(BlockArgument argument) const {
   }
 }
 
-/// A weight, or a rope table: other calls are refused before.
+/// A weight, or a RoPE table: other calls have been refused before.
 HostValues::Memory HostValues::find(func::CallOp call) const {
   func::FuncOp weight = calledWeight(call);
   AffineExpr number = constant(*slotOf(weight));
@@ -274,7 +276,7 @@ struct Linear {
 };
 } // namespace
 
-/// Nothing for expressions of other numbers than the turn, or below zero.
+/// Nothing if the expression has other numbers than the turn, or is below zero.
 static std::optional<Linear> linear(AffineExpr expr) {
   if (!expr)
     return std::nullopt;

@@ -1,5 +1,5 @@
-/// What the values of an entry function are to the plan that replaces it:
-/// numbers that a step knows, and places in device memory.
+/// The values of an entry function, as the plan that replaces the function
+/// expresses them: numbers that a step knows, and places in device memory.
 #pragma once
 
 #include "lowering/Entry.h"
@@ -12,10 +12,11 @@
 namespace cria::simt {
 
 /// The device's arena begins with `kZeroed` bytes that are zero when a session
-/// begins, for the globals of all entries; behind them entries have their own.
+/// begins, for the globals of all entries. After them, each entry has memory of
+/// its own.
 inline constexpr int64_t kZeroed = 64 << 10, kPlaceAlignment = 256;
 
-/// Where each global lies in the arena.
+/// The place of each global in the arena.
 using GlobalPlaces = llvm::StringMap<int64_t>;
 
 class HostValues {
@@ -25,25 +26,25 @@ public:
       : arguments(std::move(arguments)), globals(globals), context(context) {}
 
   /// The argument of a launch for operand `i` of its kernel, a memref: the
-  /// address of its first element, less the offset that its type says. An error
-  /// at the launch where it lies nowhere, or the plan cannot say where.
+  /// address of its first element, minus the offset that its type has. An error
+  /// at the launch if the memory has no place, or the plan cannot express it.
   mlir::FailureOr<mlir::DictionaryAttr> place(mlir::gpu::LaunchFuncOp launch,
                                               unsigned i) const;
-  /// A dimension of a grid: a constant, or tokens, rows of logits or of hidden
-  /// states over a constant, rounded up; the larger one of that and a constant;
-  /// and any of these or 0, chosen by whether there are at most so many. Null
-  /// for any other number.
+  /// A dimension of a grid. It is a constant; or tokens, rows of logits or rows
+  /// of hidden states over a constant, rounded up; or the larger one of that
+  /// and a constant; or any of these or 0, chosen by whether the number of
+  /// tokens or rows is at most a bound. Null for any other number.
   mlir::Attribute gridSize(mlir::Value size) const;
 
 private:
   mlir::DictionaryAttr chosenSize(mlir::arith::SelectOp size) const;
-  /// Memory of one kind, as a launch's arguments have them.
+  /// Memory of one kind, as in the arguments of launches.
   struct Memory {
     llvm::StringRef kind;
     /// A weight's slot, a cache's number.
     mlir::AffineExpr number;
-    /// Bytes from the start of the memory to what a memref points to, and from
-    /// there to its first element. Null where nothing is known of them.
+    /// Bytes from the start of the memory to the memref's pointer, and from
+    /// there to its first element. Null if they are not known.
     mlir::AffineExpr base, offset;
     /// Bytes of a cache.
     int64_t size = 0;
@@ -71,10 +72,10 @@ private:
   mlir::MLIRContext *context;
 };
 
-/// The first slot of the weight or rope table that the function stands for;
-/// nothing where it is another function.
+/// The first slot of the weight or RoPE table that the function stands for;
+/// nothing if it is another function.
 std::optional<int64_t> slotOf(mlir::func::FuncOp function);
-/// The declaration of the weight or rope table that is called, or null.
+/// The declaration of the called weight or RoPE table, or null.
 mlir::func::FuncOp calledWeight(mlir::func::CallOp call);
 
 } // namespace cria::simt

@@ -5,7 +5,7 @@
 ///     call @other(%x)                   linalg.generic {cria.kernel = "other"}
 ///   }                                 }
 ///
-/// What the plan cannot launch is not launched, and a remark says why.
+/// A kernel that the plan cannot launch is not launched, and a remark says why.
 #include "lowering/Entry.h"
 #include "lowering/Passes.h"
 #include "lowering/gpu/HostValues.h"
@@ -34,7 +34,7 @@ cloneBody(func::CallOp call, func::FuncOp function, IRMapping &mapping) {
   mapping.map(function.getArguments(), call.getOperands());
   for (Operation &op : function.front().without_terminator()) {
     Operation *copy = b.clone(op, mapping);
-    // Sizes of buffers are those of what the kernel is called with.
+    // Sizes of buffers become those of the call's operands.
     SmallVector<Value> folded;
     if (succeeded(b.tryFold(copy, folded)) && !folded.empty()) {
       mapping.map(op.getResults(), folded);
@@ -49,7 +49,7 @@ cloneBody(func::CallOp call, func::FuncOp function, IRMapping &mapping) {
   return copies;
 }
 
-/// Whether the host reaches the op once a call, or once a layer.
+/// Whether the host reaches the op once in a call, or once in each layer.
 static bool isOnHost(Operation *op) {
   auto loop = dyn_cast<scf::ForOp>(op->getParentOp());
   Operation *outer = loop ? loop->getParentOp() : op->getParentOp();
@@ -67,7 +67,7 @@ static bool isPlaced(Value memref) {
       memref.getDefiningOp());
 }
 
-/// Why the plan cannot launch the kernel; nothing where it can.
+/// Why the plan cannot launch the kernel; empty if it can.
 static StringRef whyNotPlanned(gpu::LaunchFuncOp launch,
                                const HostValues &values) {
   if (!isOnHost(launch))
@@ -86,7 +86,7 @@ static StringRef whyNotPlanned(gpu::LaunchFuncOp launch,
   return {};
 }
 
-/// Whether the plan can; else a remark says why not.
+/// Whether the plan can launch the kernel; if not, a remark says why.
 static bool isPlanned(gpu::LaunchFuncOp launch, const HostValues &values,
                       StringRef kernel) {
   StringRef reason = whyNotPlanned(launch, values);
@@ -129,7 +129,7 @@ struct InlineLaunches : cria::impl::InlineLaunchesBase<InlineLaunches> {
   }
 
 private:
-  /// Of kernels that call others, too, until no call is left.
+  /// Inlines all calls, also those of kernels that call others.
   LogicalResult inlineCalls(func::FuncOp entry, SymbolTable &symbols) {
     FailureOr<EntryArguments> arguments = EntryArguments::of(entry);
     if (failed(arguments))

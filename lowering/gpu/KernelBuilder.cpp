@@ -10,13 +10,13 @@
 using namespace mlir;
 using namespace cria::simt;
 
-/// Products and sums may contract to fused ones; nothing else is loosened.
+/// Products and sums may contract to fused ones; no other rule is relaxed.
 static constexpr auto kContract = arith::FastMathFlags::contract;
 
-/// Indices do not wrap: so constants in them become offsets of an address.
+/// Indices do not wrap, so constants in them become offsets of an address.
 static constexpr auto kNoWrap = arith::IntegerOverflowFlags::nsw;
 
-/// NVPTX's numbers of address spaces.
+/// The numbers of NVPTX's address spaces.
 static constexpr unsigned kGeneric = 0, kGlobal = 1, kShared = 3;
 
 KernelBuilder::KernelBuilder(Location loc, Block &module, StringRef name,
@@ -35,7 +35,7 @@ void KernelBuilder::finish() {
   markReadOnly();
 }
 
-/// Of these NVPTX loads through the read-only path.
+/// Marks parameters that NVPTX may load through the read-only path.
 void KernelBuilder::markReadOnly() {
   for (auto [i, param] : llvm::enumerate(params)) {
     auto access = accesses.find(param);
@@ -200,7 +200,7 @@ Value KernelBuilder::reduce(Value vector, Combine combine) {
   auto type = dyn_cast<VectorType>(vector.getType());
   if (!type)
     return vector;
-  // A tree: shorter than the chain of a vector.reduction.
+  // A tree is shorter than the chain of a vector.reduction.
   SmallVector<Value> parts;
   for (int64_t i = 0; i < type.getNumElements(); ++i)
     parts.push_back(extract(vector, i));
@@ -377,7 +377,7 @@ void KernelBuilder::fence() {
   create<LLVM::FenceOp>(LLVM::AtomicOrdering::seq_cst, "device");
 }
 
-/// The address as LLVM knows it, for what memref has no op for.
+/// The address as an LLVM pointer, for operations that memref does not have.
 Value KernelBuilder::pointer(Address address) {
   auto type = cast<MemRefType>(address.base.getType());
   Value start = create<memref::ExtractAlignedPointerAsIndexOp>(address.base);
@@ -445,7 +445,7 @@ Value KernelBuilder::shuffle(Value x, gpu::ShuffleMode mode, Value operand) {
   };
   if (x.getType().getIntOrFloatBitWidth() == 32)
     return word(x);
-  // Two words, of which bitcasts make one again.
+  // Shuffles two words, which bitcasts join again.
   auto pair = VectorType::get({2}, getI32Type());
   Value halves = bitcast(pair, x);
   Value low = word(extract(halves, 0)), high = word(extract(halves, 1));

@@ -28,23 +28,24 @@ struct Address {
   mlir::Value base, index;
 };
 
-/// Device memory as TMA, which copies boxes, sees it: a tensor of up to five
-/// dimensions, the fastest first. Its sizes, the strides of all dimensions but
-/// the first in elements, and the sizes of a box.
+/// Device memory as a tensor of up to five dimensions, the fastest first, from
+/// which TMA copies boxes: its sizes, the strides of all dimensions except the
+/// first in elements, and the sizes of a box.
 struct TensorMap {
   llvm::SmallVector<int64_t> sizes, strides, box;
 };
 
-/// On a parameter of a kernel: its tensor map, as the plan has it. When
-/// parameters are pointers, on the kernel: the numbers of those that have one.
+/// On a parameter of a kernel: its tensor map, as in the plan. Once parameters
+/// are pointers, on the kernel: the numbers of the parameters that have one.
 inline constexpr const char *kTensorMapAttribute = "cria.tensor_map";
 /// On a kernel: whether it is for chips that have wgmma, or for others.
 inline constexpr const char *kWgmmaAttribute = "cria.wgmma";
 
-/// Never changes while the kernel runs: may be read through the texture path.
+/// ReadOnly never changes while the kernel runs: may be read by the texture
+/// path.
 enum class Access { Mutable, ReadOnly };
 
-/// Who sees that an atomic access is one.
+/// The threads for which an access is atomic.
 enum class Scope { Block, Device };
 
 class KernelBuilder : public LoopBuilder {
@@ -56,18 +57,18 @@ public:
   /// Ends the kernel; nothing is built after it.
   void finish();
 
-  /// A further parameter, contiguous device memory; returns it as a memref of
-  /// one dimension. What is loaded with Access::ReadOnly and never accessed
-  /// otherwise is marked llvm.noalias and llvm.readonly.
+  /// Adds a parameter, contiguous device memory. Returns it as a memref of one
+  /// dimension. Memory that is only loaded, and only with Access::ReadOnly, is
+  /// marked llvm.noalias and llvm.readonly.
   mlir::Value addParam(mlir::MemRefType type);
-  /// A further parameter, a number: an index.
+  /// Adds a parameter that is a number: an index.
   mlir::Value addNumber();
-  /// Makes a parameter, as addParam gave it, one whose boxes are copied: it is
-  /// used for nothing else. Returns the kernel's argument.
+  /// Makes a parameter, as addParam returned it, a tensor map. It is used for
+  /// nothing else. Returns the kernel's argument.
   mlir::Value setTensorMap(mlir::Value param, const TensorMap &map);
   int64_t threads() const { return blockThreads; }
 
-  // Where in the grid.
+  // The place in the grid.
   mlir::Value block(unsigned dim);
   mlir::Value blocks(unsigned dim);
   mlir::Value thread();
@@ -97,12 +98,12 @@ public:
   mlir::Value widen(mlir::Value x);
   mlir::Value narrow(mlir::Value x, mlir::Type element);
   using Combine = llvm::function_ref<mlir::Value(mlir::Value, mlir::Value)>;
-  /// Combines a vector's lanes; a scalar is its own.
+  /// Combines a vector's lanes; a scalar is returned as it is.
   mlir::Value reduce(mlir::Value vector, Combine combine);
   mlir::Value sum(mlir::Value vector);
   mlir::Value extract(mlir::Value vector, int64_t lane);
   mlir::Value zero(mlir::Type type);
-  /// The bits of x as another type of as many.
+  /// The bits of x as another type of the same size.
   mlir::Value bitcast(mlir::Type type, mlir::Value x);
   /// A vector of 32 bits as i32.
   mlir::Value bits(mlir::Value vector);
@@ -112,41 +113,42 @@ public:
   // Memory.
   /// Element (row, column) of `rows`.
   Address address(const Rows &rows, mlir::Value row, mlir::Value column);
-  /// The address `rows` rows and `columns` columns further on: a constant that
-  /// needs no register.
+  /// The address `rows` rows and `columns` columns after `address`: a constant
+  /// that needs no register.
   Address further(Address address, const Rows &of, int64_t rows,
                   int64_t columns);
-  /// The address an i32 of elements further on.
+  /// The address `elements`, an i32, elements after `address`.
   Address further(Address address, mlir::Value elements);
-  /// The same integer of 32 or 64 bits, or address, of which LLVM knows
-  /// nothing: LLVM does not move computations with it, so that they need no
-  /// registers elsewhere.
+  /// The same integer of 32 or 64 bits, or address, but opaque for LLVM. LLVM
+  /// does not move computations that use it, so they need no registers
+  /// elsewhere.
   mlir::Value opaque(mlir::Value x);
   Address opaque(Address address);
-  /// `lanes` elements from there, as stored; aligned to all of them. A single
-  /// one is a scalar.
+  /// `lanes` elements from (row, column) on, in the type in memory; aligned to
+  /// all of them. A single element is a scalar.
   mlir::Value load(const Rows &rows, mlir::Value row, mlir::Value column,
                    int64_t lanes = 1, Access access = Access::Mutable);
   /// A value of `type` from an address, aligned to all of it.
   mlir::Value loadFrom(Address address, mlir::Type type);
-  /// The field of `type` at a byte of a parameter of bytes that never change.
+  /// The field of `type` at byte `offset` of a parameter whose bytes never
+  /// change.
   mlir::Value loadField(mlir::Value bytes, int64_t offset, mlir::Type type);
-  /// The same in f32.
+  /// `load` with the result in f32.
   mlir::Value loadWide(const Rows &rows, mlir::Value row, mlir::Value column,
                        int64_t lanes = 1, Access access = Access::Mutable);
-  /// Stores f32 in the rows' element type.
+  /// Stores an f32 in the rows' element type.
   void store(mlir::Value x, const Rows &rows, mlir::Value row,
              mlir::Value column);
-  /// Stores what has the element type, aligned to all of it.
+  /// Stores a value that has the memory's element type, aligned to all of it.
   void storeTo(mlir::Value x, Address to);
   /// A shared array of the kernel, `count` elements, 16-byte aligned.
   Rows shared(mlir::Type element, int64_t count, int64_t stride);
   /// An array of `count` elements in the shared memory whose size the launch
-  /// says, aligned to 1024 bytes: kernels have one at most.
+  /// gives, aligned to 1024 bytes. A kernel has at most one.
   Rows launchedShared(mlir::Type element, int64_t count, int64_t stride);
 
   // Control flow.
-  /// What `then` gives, or `otherwise`.
+  /// The result of `then`, or `otherwise`.
   mlir::Value choose(mlir::Value condition,
                      llvm::function_ref<mlir::Value()> then,
                      mlir::Value otherwise);
@@ -157,17 +159,18 @@ public:
 
   // Cooperation.
   void barrier();
-  /// Adds to element `index` of integer rows; the value before. Threads of
-  /// other blocks may add to it too where the scope is the device.
+  /// Adds to element `index` of integer rows. Returns the value before. With
+  /// the scope Device, threads of other blocks may add to it, too.
   mlir::Value atomicAdd(const Rows &rows, mlir::Value index, mlir::Value value,
                         Scope scope = Scope::Block);
-  /// In that of `count` blocks that comes here last, which sees what the others
-  /// have written before. They count in element `index` of i32 rows, which is 0
-  /// before and after.
+  /// Runs `body` in the last of `count` blocks that comes here; it sees what
+  /// the others have written before. Arrivals are counted in element `index` of
+  /// i32 rows, which is 0 before and after.
   void whenLast(const Rows &arrivals, mlir::Value index, mlir::Value count,
                 llvm::function_ref<void()> body);
-  /// Whether this block is that one. `flag` is shared memory for a number,
-  /// which nothing else needs any more; `barrier` one of all threads that ask.
+  /// Whether this block is the last one. `flag` is shared memory for a number,
+  /// which nothing else needs any more. `barrier` waits for all threads that
+  /// ask.
   mlir::Value arrivesLast(const Rows &arrivals, mlir::Value index,
                           mlir::Value count, const Rows &flag,
                           llvm::function_ref<void()> barrier);
@@ -183,26 +186,28 @@ public:
   /// The sum of the integers of this lane and those before it.
   mlir::Value warpScan(mlir::Value x);
   /// Combines a value over the block; every thread gets the result. `scratch`
-  /// is shared memory for one value a warp, which no thread reads any more.
+  /// is shared memory for one value of each warp, which no thread reads any
+  /// more.
   mlir::Value blockReduce(mlir::Value x, const Rows &scratch, Combine combine);
 
 private:
-  /// As `address`, but the caller says how it accesses the element.
+  /// Like `address`, but the caller says how it accesses the element.
   Address at(const Rows &rows, mlir::Value row, mlir::Value column);
   mlir::Value shuffle(mlir::Value x, mlir::gpu::ShuffleMode mode,
                       mlir::Value operand);
   mlir::Value pointer(Address address);
   void markReadOnly();
-  /// What this thread has written is seen by other blocks before what it writes
-  /// later (membar.gl).
+  /// Makes other blocks see this thread's earlier writes before its later ones
+  /// (membar.gl).
   void fence();
-  /// Counts element `index` of i32 rows up, from `last` to 0; the count before.
+  /// Counts element `index` of i32 rows up, from `last` to 0. Returns the count
+  /// before.
   mlir::Value atomicIncrement(const Rows &rows, mlir::Value index,
                               mlir::Value last);
   mlir::Value addArgument(mlir::Type type);
 
   int64_t blockThreads;
-  /// How a parameter, as addParam gave it, has been accessed.
+  /// How each parameter, as addParam returned it, has been accessed.
   llvm::DenseMap<mlir::Value, Access> accesses;
   llvm::SmallVector<mlir::Value> params;
 };

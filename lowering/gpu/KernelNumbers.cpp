@@ -12,7 +12,7 @@ using namespace mlir;
 using namespace cria;
 using namespace cria::simt;
 
-/// As many values as a loop carries that has no registers left for others.
+/// A loop that carries so many values has no registers left for others.
 static constexpr unsigned kManyValues = 16;
 
 /// The 32-bit field of CriaStepState at an offset, as an index.
@@ -67,9 +67,10 @@ Value KernelNumbers::rebuild(Value number) {
   return known.lookup(number);
 }
 
-/// The op before which a parameter's number is computed; null for the kernel's
-/// begin, where nothing waits for memory yet. Behind a loop that carries many
-/// values it is not computed before: there no register is left for it.
+/// The op before which a parameter's number is computed. Null means the
+/// kernel's start, where nothing waits for memory yet. A number that is used
+/// only after a loop that carries many values is computed after that loop:
+/// before it, no register is left.
 static Operation *latePlace(BlockArgument parameter) {
   Block &body = *parameter.getOwner();
   Operation *first = body.getTerminator();
@@ -109,7 +110,7 @@ LogicalResult KernelNumbers::compute(unsigned i, Value number) {
 bool KernelNumbers::finish() {
   if (computed.none())
     return false;
-  // By hand: behind the parameters the block has the kernel's memory.
+  // By hand: after the parameters, the block has the kernel's shared memory.
   SmallVector<Type> types;
   SmallVector<DictionaryAttr> attributes;
   for (unsigned i = 0; i < computed.size(); ++i)

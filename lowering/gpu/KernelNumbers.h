@@ -21,11 +21,11 @@ public:
       : kernel(kernel), arguments(arguments),
         b(mlir::OpBuilder::atBlockBegin(&kernel.front())) {}
 
-  /// Whether a number of the host is computed from constants and numbers of the
-  /// step only.
+  /// Whether a number of the host is computed only from constants and numbers
+  /// of the step.
   static bool canCompute(mlir::Value number);
-  /// Computes a number of the host in the kernel, in place of parameter `i`;
-  /// fails where the kernel cannot know it.
+  /// Computes a number of the host in the kernel, in place of parameter `i`.
+  /// Fails if the kernel cannot know it.
   mlir::LogicalResult compute(unsigned i, mlir::Value number);
   /// Removes the parameters that are computed. Returns whether the kernel has a
   /// new last parameter, the step's state.

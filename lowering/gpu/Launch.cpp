@@ -165,7 +165,7 @@ Value KernelLaunch::tensorMap(const Rows &rows, const TensorMap &map) {
   auto found = llvm::find_if(
       params, [&](auto &entry) { return entry.second == rows.base; });
   assert(found != params.end() && "not rows of a parameter");
-  // Who loads elements of the memory takes it as another parameter.
+  // Code that loads elements of the memory takes it as another parameter.
   params.erase(found);
   return b.setTensorMap(rows.base, map);
 }
@@ -200,7 +200,8 @@ void Launch::erase() {
   b.function.erase();
 }
 
-/// A number of the kernel in this one, computed from parameters at its entry.
+/// A number of the kernel function in this kernel, computed from parameters at
+/// its entry.
 Value Launch::index(Value number) {
   if (Value known = numbers.lookup(number))
     return known;
@@ -317,7 +318,8 @@ void Launch::store(Value x, const Element &element, ValueRange loops) {
   b.store(x, to.rows, value(to.row, loops), value(to.column, loops));
 }
 
-/// Whether an expression is a loop's number and what does not depend on it.
+/// Whether an expression is a loop's number, plus terms that do not depend on
+/// it.
 static bool counts(AffineExpr expr, AffineExpr dim, unsigned loop) {
   auto sum = dyn_cast<AffineBinaryOpExpr>(expr);
   if (!sum || sum.getKind() != AffineExprKind::Add)

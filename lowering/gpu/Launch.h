@@ -1,5 +1,5 @@
-/// How a kernel function of the linalg phase becomes launches: the function
-/// that launches, and one launch with its kernel.
+/// From a kernel function of the linalg phase to launches: the function that
+/// launches, and one launch with its kernel.
 #pragma once
 
 #include "lowering/gpu/Chips.h"
@@ -31,26 +31,26 @@ public:
   /// Builds the launches.
   mlir::ImplicitLocOpBuilder host;
 
-  /// A number of the kernel, in the launching function.
+  /// A number of the kernel function, in the launching function.
   mlir::Value number(mlir::Value index);
   mlir::Value number(const Size &size);
-  /// The memory of an argument, or of a tensor that has been given some.
+  /// The memory of an argument, or of a tensor that was given memory.
   mlir::Value memory(mlir::Value tensor) const {
     return memories.lookup(tensor);
   }
   /// New memory for a tensor.
   mlir::Value allocate(mlir::Value tensor);
-  /// New memory of so many numbers.
+  /// New memory of `count` numbers.
   mlir::Value allocate(mlir::Type element, int64_t count);
   /// New memory that is zero when a session begins.
   mlir::Value zeroed(int64_t count);
-  /// Whether an argument is the number of a layer: a constant, or counted by a
-  /// loop, where the kernel is called.
+  /// Whether an argument is the number of a layer in every call: a constant, or
+  /// the counter of a loop.
   bool isLayer(mlir::Value index);
-  /// Rows of the grid: a size over `each`, rounded up; `least` at least.
+  /// Rows of the grid: a size over `each`, rounded up; at least `least`.
   mlir::Value blocks(const Size &size, int64_t each, int64_t least = 1);
-  /// `blocks` where a size is at most `bound`, or with `beyond` where it is
-  /// more; else none.
+  /// `blocks` if a size is at most `bound`, or with `beyond` if it is larger;
+  /// else 0.
   mlir::Value blocksWhere(const Size &size, int64_t bound, bool beyond,
                           mlir::Value blocks);
   mlir::Value constant(int64_t value);
@@ -64,7 +64,7 @@ private:
   llvm::SmallVector<mlir::Operation *> made;
 };
 
-/// A kernel being built, and what it is launched with.
+/// A kernel that is being built, and the arguments of its launch.
 class KernelLaunch {
 public:
   KernelLaunch(mlir::ImplicitLocOpBuilder &host, mlir::Block &kernels,
@@ -74,17 +74,18 @@ public:
 
   /// The parameter for memory of the host.
   mlir::Value param(mlir::Value memory);
-  /// Its rows, `stride` elements apart.
+  /// The rows of host memory, `stride` elements apart.
   Rows rows(mlir::Value memory, int64_t stride);
-  /// The argument of a kernel that copies boxes of rows' memory, whose elements
-  /// it loads nowhere as yet.
+  /// The kernel's argument for copies of boxes from the rows' memory. The
+  /// kernel must not have loaded elements of that memory yet.
   mlir::Value tensorMap(const Rows &rows, const TensorMap &map);
-  /// Ends the kernel and launches it, with so many bytes of `launchedShared`.
+  /// Ends the kernel and launches it, with `sharedBytes` bytes of
+  /// `launchedShared`.
   void finish(llvm::ArrayRef<mlir::Value> grid, int64_t sharedBytes = 0);
 
 protected:
-  /// The parameter for what the host passes; `add` makes one where there is
-  /// none.
+  /// The parameter for a value that the host passes; `add` makes one if there
+  /// is none.
   mlir::Value param(mlir::Value passed, llvm::function_ref<mlir::Value()> add);
 
   mlir::ImplicitLocOpBuilder &host;
@@ -94,7 +95,7 @@ private:
   llvm::DenseMap<mlir::Value, mlir::Value> params;
 };
 
-/// One launch of a kernel function's.
+/// One launch of a kernel function.
 class Launch : public KernelLaunch {
 public:
   /// Begins the kernel `<name of the function><suffix>`.
@@ -102,13 +103,13 @@ public:
 
   KernelFunction &of;
 
-  /// Gives the kernel up, the last that the function began.
+  /// Removes the kernel, which must be the last one that the function began.
   void erase();
   /// A number of the kernel as i32.
   mlir::Value number(mlir::Value index);
   mlir::Value number(const Size &size);
-  /// Where an element in memory lies, of a tensor whose last dimension is a
-  /// row: rows, and the row's number; its column is `at.back()`. A leading
+  /// The place of an element in memory. The last dimension of its tensor is a
+  /// row: `rows`, the row's number, and the column, `at.back()`. A leading
   /// layer is a part of the memory.
   struct Place {
     Rows rows;
@@ -130,8 +131,8 @@ private:
   mlir::Operation *lastNumber = nullptr;
 };
 
-/// Elements of a 16-byte access, or fewer, so that an element's place is a
-/// multiple of it wherever `loop` is one.
+/// The number of elements of a 16-byte access, or fewer, so that an element's
+/// place is a multiple of that number whenever `loop` is.
 int64_t accessWidth(const Launch::Place &place, unsigned loop, int64_t terms);
 
 } // namespace cria::simt

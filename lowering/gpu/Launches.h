@@ -1,23 +1,23 @@
-/// What ties the kernel functions of the linalg phase to their launches.
+/// How kernel functions of the linalg phase and their launches are connected.
 #pragma once
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
 namespace cria::simt {
 
-/// The function that launches what a kernel function computes, `@k.launch` of
-/// `@k`: null where no schedule has made one.
+/// The function that launches what a kernel function computes, `@k.launch` for
+/// `@k`; null if no schedule has made one.
 inline mlir::func::FuncOp launchesOf(mlir::SymbolTable &symbols,
                                      mlir::func::FuncOp kernel) {
   std::string name = (kernel.getName() + ".launch").str();
   return symbols.lookup<mlir::func::FuncOp>(name);
 }
 
-/// On an op of an entry: the name of the kernel function that it was in.
+/// On an op of an entry: the name of the kernel function that it comes from.
 inline constexpr const char *kKernelAttribute = "cria.kernel";
 
-/// On a kernel: the numbers of its parameters that are weights or tables of
-/// rope in all launches of it. No launch writes to their memory.
+/// On a kernel: the numbers of the parameters that are weights or RoPE tables
+/// in all its launches. No launch writes to their memory.
 inline constexpr const char *kWeightsAttribute = "cria.weights";
 
 inline bool isWeight(mlir::Operation *kernel, int32_t parameter) {

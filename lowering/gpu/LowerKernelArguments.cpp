@@ -42,8 +42,8 @@ static Value fromPointer(ImplicitLocOpBuilder &b, Value pointer,
   return UnrealizedConversionCastOp::create(b, type, all).getResult(0);
 }
 
-/// A tensor map is passed by value: what casts the memref to one casts the
-/// pointer to it.
+/// A tensor map is passed by value: a cast of the memref becomes a cast of the
+/// pointer to the map.
 static LogicalResult lowerTensorMap(BlockArgument argument) {
   if (!llvm::all_of(argument.getUsers(),
                     llvm::IsaPred<UnrealizedConversionCastOp>))
@@ -99,7 +99,7 @@ struct LowerKernelArguments
     for (unsigned i = 0; i < kernel.getNumArguments(); ++i)
       if (failed(lowerArgument(kernel, i)))
         return signalPassFailure();
-    // Behind the arguments the entry block has the kernel's shared memory.
+    // After the arguments, the entry block has the kernel's shared memory.
     SmallVector<Type> types;
     for (unsigned i = 0; i < kernel.getNumArguments(); ++i)
       types.push_back(kernel.getArgument(i).getType());

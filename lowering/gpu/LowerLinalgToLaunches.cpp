@@ -1,14 +1,15 @@
-/// linalg.generic on memrefs  =>  gpu.launch_func of a thread an element
+/// linalg.generic on memrefs  =>  gpu.launch_func with a thread for each
+/// element
 ///
-/// The schedule of what no other takes. A kernel's grid:
+/// The schedule of ops that no other schedule takes. A kernel's grid:
 ///
-///   x   all parallel loops but that over tokens, 128 elements a block
-///   y   the tokens, where the plan knows their number; those of a loop that is
-///       alone are along x
+///   x   all parallel loops except the one over tokens, 128 elements a block
+///   y   the tokens, if the plan knows their number; a loop over tokens that is
+///       the only loop is along x
 ///
-/// A loop whose number of turns is known on the device alone counts along x
-/// with the most it can be; threads beyond do nothing. Reductions run in the
-/// thread.
+/// A loop whose number of turns only the device knows counts along x with the
+/// largest possible number; threads beyond the real number do nothing.
+/// Reductions run in the thread.
 #include "lowering/Bounds.h"
 #include "lowering/Entry.h"
 #include "lowering/LayerNumber.h"
@@ -81,7 +82,7 @@ static Value sizeOf(OpBuilder &b, Value memref, unsigned dim) {
   return memref::DimOp::create(b, loc, memref, dim);
 }
 
-/// A launch with nothing in its body, after `op`.
+/// An empty launch after `op`.
 static gpu::LaunchOp launchBehind(Operation *op, gpu::KernelDim3 blocks,
                                   int64_t threads) {
   OpBuilder b(op->getContext());
@@ -95,7 +96,7 @@ static gpu::LaunchOp launchBehind(Operation *op, gpu::KernelDim3 blocks,
   return launch;
 }
 
-/// The index that a thread has among all along x.
+/// The number of a thread among all threads along x.
 static Value threadNumber(OpBuilder &b, gpu::LaunchOp launch) {
   Location loc = launch.getLoc();
   Value first = arith::MulIOp::create(b, loc, launch.getBlockIds().x,
@@ -104,7 +105,7 @@ static Value threadNumber(OpBuilder &b, gpu::LaunchOp launch) {
 }
 
 namespace {
-/// How the parallel loops of an op lie in the grid.
+/// The places of an op's parallel loops in the grid.
 struct Grid {
   /// Loops along x; the one along y, if any.
   SmallVector<unsigned> x;
@@ -141,8 +142,8 @@ private:
 };
 } // namespace
 
-/// Says what runs slowly, as it was written, and why; returns the name of the
-/// kernel function.
+/// Reports what runs slowly, as it was written, and why. Returns the name of
+/// the kernel function.
 std::string EntryLowering::remark(Operation *op, OperationName written,
                                   StringRef reason) {
   std::string name = entry.getName().str();
@@ -158,12 +159,13 @@ std::string EntryLowering::remark(Operation *op, OperationName written,
   return name;
 }
 
-/// Whether the plan knows the number.
+/// Whether the plan can express the number.
 bool EntryLowering::isTokens(Value size) {
   return isa_and_present<DictionaryAttr>(values.gridSize(size));
 }
 
-/// How many turns a loop has: as the plan has it, if an operand's size is so.
+/// The number of turns of a loop, in a form that the plan can express if an
+/// operand's size has one.
 Value EntryLowering::hostSize(linalg::LinalgOp op, unsigned loop,
                               OpBuilder &b) {
   Value found;
@@ -182,7 +184,7 @@ Value EntryLowering::hostSize(linalg::LinalgOp op, unsigned loop,
   return found;
 }
 
-/// Nothing where the grid has no bound, or too many threads.
+/// Nothing if the grid has no bound, or too many threads.
 std::optional<Grid> EntryLowering::gridOf(linalg::LinalgOp op) {
   OpBuilder b(op);
   Location loc = op.getLoc();
@@ -250,7 +252,7 @@ LogicalResult EntryLowering::lowerElements(linalg::LinalgOp op,
   op->moveBefore(guard.thenBlock()->getTerminator());
   b.setInsertionPoint(op);
   LoopNest nest(b, op);
-  // From the last loop on: neighbours compute neighbours.
+  // From the last loop on: neighbouring threads compute neighbouring elements.
   for (auto [loop, size] : llvm::reverse(llvm::zip(grid->x, sizes))) {
     bool isLast = loop == grid->x.front();
     nest.give(loop,
@@ -266,7 +268,7 @@ LogicalResult EntryLowering::lowerElements(linalg::LinalgOp op,
   return success();
 }
 
-/// Leaves loops of scalars that one thread runs.
+/// Lowers ops in `root` to loops of scalars, which one thread runs.
 static LogicalResult lowerInside(Operation *root) {
   copiesToLinalg(root);
   SmallVector<Operation *> deallocs;
@@ -296,7 +298,7 @@ static LogicalResult lowerInside(Operation *root) {
   return success();
 }
 
-/// What ops after the launch read of results of ops in it lies in memory.
+/// Puts results of ops in the launch that later ops read into memory.
 static void spill(gpu::LaunchOp launch) {
   Operation *end = launch.getBody().front().getTerminator();
   OpBuilder host(launch), b(end);
@@ -323,7 +325,7 @@ LogicalResult EntryLowering::lowerWhole(ArrayRef<Operation *> group) {
     if (isa<gpu::LaunchFuncOp, func::CallOp>(op))
       return op->emitOpError("cannot use the result of '")
              << group.front()->getName() << "', which one thread computes";
-  // Scratch is the arena's.
+  // Scratch comes from the arena.
   SmallVector<memref::AllocOp> allocs;
   for (Operation *op : group)
     op->walk([&](memref::AllocOp alloc) { allocs.push_back(alloc); });
@@ -351,7 +353,7 @@ LogicalResult EntryLowering::lowerWhole(ArrayRef<Operation *> group) {
   return success();
 }
 
-/// Whether the plan can say what uses of a loop's turn are: layers of weights
+/// Whether the plan can express the uses of a loop's turn: as layers of weights
 /// and caches.
 static bool isPlanned(Value turn, Block *body) {
   return llvm::all_of(turn.getUsers(), [&](Operation *user) {
@@ -369,8 +371,8 @@ static bool isPlanned(Value turn, Block *body) {
   });
 }
 
-/// Whether there is something in the loop that no kernel can do: to choose a
-/// weight, or to launch.
+/// Whether the loop has an op that no kernel can do: choose a weight, or
+/// launch.
 static bool needsHost(scf::ForOp loop) {
   auto walked = loop.walk([](Operation *op) {
     return isa<func::CallOp, gpu::LaunchFuncOp>(op) ? WalkResult::interrupt()
@@ -379,22 +381,22 @@ static bool needsHost(scf::ForOp loop) {
   return walked.wasInterrupted();
 }
 
-/// Whether the host may run the loop: it is one of layers.
+/// Whether the host may run the loop: it must be a loop over layers.
 static bool isHostLoop(scf::ForOp loop) {
   return loop.getNumResults() == 0 && loopNumber(loop.getInductionVar()) &&
          isa<func::FuncOp>(loop->getParentOp()) &&
          isPlanned(loop.getInductionVar(), loop.getBody());
 }
 
-/// Whether there is nothing to run.
+/// Whether the op runs nothing.
 static bool isNothing(Operation *op) {
   return op->hasTrait<OpTrait::IsTerminator>() ||
          isa<memref::AllocOp, func::CallOp, gpu::LaunchFuncOp>(op) ||
          isMemoryEffectFree(op);
 }
 
-/// The op, and those up to the last that uses a buffer that one of them makes;
-/// but the host's, if they need no result of these.
+/// The op, and all ops up to the last one that uses a buffer made by one of
+/// them; without the host's ops, if they need no result of these.
 static SmallVector<Operation *> groupOf(Operation *first) {
   llvm::SetVector<Operation *> group;
   auto isOfGroup = [&](Value value) {
@@ -468,19 +470,20 @@ LogicalResult EntryLowering::lower() {
                               .getResult());
     op.erase();
   }
-  // A layer that a kernel computes with is a constant in a copy of the loop.
+  // If a kernel computes with the layer's number, the loop is unrolled: the
+  // number is then a constant.
   for (auto loop : llvm::make_early_inc_range(entry.getOps<scf::ForOp>()))
     if (!isHostLoop(loop) && needsHost(loop) && failed(loopUnrollFull(loop)))
       return loop.emitOpError("expected a constant number of layers");
   if (failed(lower(entry.front())))
     return failure();
-  // Kernels have clones of what they need.
+  // Kernels have clones of the values that they need.
   IRRewriter rewriter(entry.getContext());
   (void)runRegionDCE(rewriter, entry->getRegions());
   return success();
 }
 
-/// The module of kernels: a new one, where nothing has launched any yet.
+/// The module of kernels; a new one if nothing has been launched yet.
 static gpu::GPUModuleOp kernelsOf(ModuleOp module) {
   auto found = module.getOps<gpu::GPUModuleOp>();
   if (!found.empty())
@@ -489,7 +492,7 @@ static gpu::GPUModuleOp kernelsOf(ModuleOp module) {
   return gpu::GPUModuleOp::create(b, module.getLoc(), "kernels");
 }
 
-/// Constants that kernels have copies of.
+/// Erases constants of which only kernels have copies.
 static void eraseUnusedGlobals(ModuleOp module) {
   llvm::StringSet<> used;
   for (auto function : module.getOps<func::FuncOp>())

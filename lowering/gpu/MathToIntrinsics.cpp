@@ -1,12 +1,13 @@
 /// math.exp2 %x                =>  llvm.call_intrinsic "llvm.exp2"(%x)
-/// math.exp2 %x fastmath<afn>  =>  llvm.call_intrinsic
-/// "llvm.nvvm.ex2.approx.ftz"
+/// math.exp2 %x fastmath<afn>  =>
+///                           llvm.call_intrinsic "llvm.nvvm.ex2.approx.ftz"(%x)
 ///
-/// The latter, of f32, is one instruction; without ftz it is four, that keep
-/// results below 2^-126.
+/// The second form, for f32, is one instruction. Without ftz it would be four
+/// instructions, which keep results below 2^-126.
+///
 /// Upstream's conversion to NVVM turns functions, also those of arith and of
-/// LLVM's dialect, into calls of NVIDIA's libdevice, which is not at hand.
-/// Calls of intrinsics it leaves alone.
+/// LLVM's dialect, into calls of NVIDIA's libdevice, which is not available. It
+/// does not change calls of intrinsics.
 #include "lowering/Passes.h"
 
 #include "mlir/Conversion/ArithCommon/AttrToLLVMConverter.h"
@@ -24,8 +25,8 @@ namespace cria {
 using namespace mlir;
 
 namespace {
-/// An intrinsic, and the constant that it takes after the operands, if it is
-/// not negative.
+/// An intrinsic, and the constant that it takes after the operands, unless that
+/// is negative.
 struct Intrinsic {
   const char *name;
   int64_t last = -1;
@@ -33,7 +34,8 @@ struct Intrinsic {
 };
 } // namespace
 
-/// Of a function for which a GPU has instructions, or needs few; else null.
+/// The intrinsic of a function that a GPU computes with one or few
+/// instructions; else null.
 static std::optional<Intrinsic> intrinsicOf(Operation *op) {
   using Result = std::optional<Intrinsic>;
   // LLVM's classes of floats.

@@ -49,16 +49,15 @@ void cria::simt::splitViews(Block &block) {
       splitView(view);
 }
 
-/// What a kernel computes in itself. A number that the entry loads is one that
-/// another kernel has left in memory.
+/// Whether a kernel computes the op itself. A number that the entry loads was
+/// left in memory by another kernel.
 static bool isKernels(Operation *op) {
   return isa<memref::LoadOp>(op) ||
          (!isa<func::CallOp>(op) && isMemoryEffectFree(op) &&
           llvm::none_of(op->getOperands(), dependsOnLoop));
 }
 
-/// The sizes and strides of a parameter are not at hand: an allocation is given
-/// its own.
+/// A parameter has no sizes and strides, so an allocation is given its own.
 static Value withSizes(OpBuilder &b, memref::AllocOp alloc,
                        const IRMapping &mapping) {
   Location loc = alloc.getLoc();
@@ -71,7 +70,7 @@ static Value withSizes(OpBuilder &b, memref::AllocOp alloc,
       memref::computeStridesIRBlock(loc, b, sizes));
 }
 
-/// Clones to the start of the launch what it computes in itself.
+/// Clones ops that the launch can compute itself to its start.
 static void sink(gpu::LaunchOp launch) {
   OpBuilder b = OpBuilder::atBlockBegin(&launch.getBody().front());
   IRMapping mapping;
@@ -101,7 +100,7 @@ static void sink(gpu::LaunchOp launch) {
   }
 }
 
-/// Constants are the kernels' own.
+/// Copies constants into the kernels' module.
 static void copyGlobals(gpu::GPUFuncOp kernel, ModuleOp module) {
   auto kernels = kernel->getParentOfType<gpu::GPUModuleOp>();
   kernel.walk([&](memref::GetGlobalOp get) {
@@ -114,7 +113,7 @@ static void copyGlobals(gpu::GPUFuncOp kernel, ModuleOp module) {
 void cria::simt::outline(gpu::LaunchOp launch, gpu::GPUModuleOp kernels,
                          StringRef name) {
   sink(launch);
-  // As PTX spells names.
+  // Characters that PTX does not allow in names become '_'.
   std::string symbol = name.str();
   for (char &c : symbol)
     if (!llvm::isAlnum(c))

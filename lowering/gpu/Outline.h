@@ -1,18 +1,18 @@
-/// Makes the body of a launch a kernel.
+/// Turns the body of a launch into a kernel.
 #pragma once
 
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 
 namespace cria::simt {
 
-/// Makes of each view in the block that the turn of a loop around chooses a
-/// view of that layer, and one of the rest.
+/// Splits each view in the block that the turn of a surrounding loop chooses:
+/// into a view of that layer, and a view of the rest.
 void splitViews(mlir::Block &block);
 
 /// Moves the body into a gpu.func `name` of `kernels`, which a gpu.launch_func
-/// launches instead. It takes memrefs and the entry's numbers, and computes in
-/// itself what it needs of them: views, sizes, other numbers. A layer alone is
-/// chosen on the host.
+/// launches instead. The kernel takes memrefs and the entry's numbers, and
+/// computes what it needs from them: views, sizes, other numbers. Only a layer
+/// is chosen on the host.
 void outline(mlir::gpu::LaunchOp launch, mlir::gpu::GPUModuleOp kernels,
              llvm::StringRef name);
 

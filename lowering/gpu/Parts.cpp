@@ -1,10 +1,10 @@
 /// Kernel functions made of products, statistics of rows and elementwise ops.
 ///
-/// Each result is a part, or several: what is stored by the same unit of work.
-/// A part whose products can be computed with it is their epilogue; statistics
-/// of a product, and products that a unit cannot hold, are computed from memory
-/// that other launches have stored. So is the products' input, where it is not
-/// in memory and a block cannot hold it.
+/// A part is one result, or several that one unit of work stores. If a part's
+/// products can be computed with it, the part is their epilogue. Statistics of
+/// a product, and products that a unit cannot hold, are computed from memory
+/// that other launches have stored. So is the products' input, if it is not in
+/// memory and a block cannot hold it.
 #include "lowering/gpu/Parts.h"
 #include "lowering/gpu/Schedules.h"
 
@@ -17,7 +17,7 @@ using namespace mlir;
 using namespace cria;
 using namespace cria::simt;
 
-/// Products that a unit holds: of many rows, two side by side.
+/// The most products of a unit; with many rows, two columns of one product.
 static constexpr size_t kSums = 2, kGemvSums = 4;
 
 //===----------------------------------------------------------------------===//
@@ -82,7 +82,7 @@ void simt::branch(KernelBuilder &b, ArrayRef<int64_t> sizes, Value place,
       [&] { branch(b, sizes, b.sub(place, size), body, first + 1); });
 }
 
-/// The element of memory that an element is, if it is one.
+/// The place of an element in memory, if it is an element of memory.
 static std::optional<Element> inMemory(Elements &elements, Element element,
                                        ArrayRef<Size> box) {
   Element origin = elements.origin(element, box);
@@ -107,12 +107,13 @@ Operand Operand::of(Launch &launch, const Work &work, const Element &element,
 //===----------------------------------------------------------------------===//
 
 namespace {
-/// What elements are made of.
+/// What elements are computed from.
 struct Ingredients {
-  /// Products that stores read, and that statistics read.
+  /// Products that stores read, and products that statistics read.
   SmallVector<Element> sums, sumsBelow;
   Statistics statistics;
-  /// From memory; and what statistics read, over all of a row.
+  /// Elements read from memory; and elements that statistics read, over a whole
+  /// row.
   SmallVector<Element> reads, rowReads;
 };
 
@@ -157,7 +158,7 @@ private:
 };
 } // namespace
 
-/// Says why the function is more than one launch.
+/// Reports why the function needs another launch.
 void PartsSchedule::remarkFurther(StringRef why) {
   remark::analysis(function.kernel.getLoc(),
                    remark::RemarkOpts::name("further-launch")
@@ -244,7 +245,7 @@ static int64_t sharedBytes(const Work &work) {
   return numbers * type.getElementTypeBitWidth() / 8;
 }
 
-/// Whether it is element (row, k) of rows, of memory or of a tensor.
+/// Whether an element is element (row, k) of rows, in memory or of a tensor.
 bool PartsSchedule::isInput(const Element &element, ArrayRef<Size> box,
                             std::optional<unsigned> row) {
   unsigned k = box.size() - 1;
@@ -309,7 +310,7 @@ std::optional<Work> PartsSchedule::workOf(const Part &part,
   return work;
 }
 
-/// All of a tensor, into memory of its own.
+/// A part that stores all of a tensor, into its own memory.
 Part PartsSchedule::partOf(Value tensor) {
   Part part{sizesOf(tensor), {}};
   Element element{tensor, {}};
@@ -319,7 +320,7 @@ Part PartsSchedule::partOf(Value tensor) {
   return part;
 }
 
-/// The rows that a product reads, where no memory has them: all of a tensor; of
+/// The rows that a product reads, if no memory has them: all of a tensor; for
 /// blocks, all codes and their scales.
 Part PartsSchedule::inputOf(const Dot &dot) {
   Part part = partOf(dot.x.tensor);
@@ -330,8 +331,9 @@ Part PartsSchedule::inputOf(const Dot &dot) {
   return part;
 }
 
-/// Fails where memory that is read has been written over, or is by this part
-/// where an element that is read does not fit the one that is written.
+/// Fails if memory that is read has been overwritten, or if this part
+/// overwrites it and an element that is read does not fit the one that is
+/// written.
 bool PartsSchedule::reads(
     ArrayRef<Element> reads, const Part &part,
     llvm::function_ref<bool(const Element &, const Element &)> fits) {
@@ -377,7 +379,7 @@ bool PartsSchedule::store(const Part &part) {
   return true;
 }
 
-/// Weights that a payload makes, such as dequantized ones.
+/// Stores weights that a payload computes, such as dequantized ones.
 bool PartsSchedule::storeWeights(ArrayRef<Element> sums, ArrayRef<Size> box) {
   for (const Element &sum : sums) {
     Dot dot = *elements.dot(sum, box);
@@ -393,7 +395,8 @@ bool PartsSchedule::storeWeights(ArrayRef<Element> sums, ArrayRef<Size> box) {
   return true;
 }
 
-/// Works in groups: those that `fits` the first of a group.
+/// Divides works into groups. A work joins a group if it `fits` the group's
+/// first work.
 static std::vector<std::vector<Work>>
 grouped(ArrayRef<Work> works,
         llvm::function_ref<bool(const Work &, const Work &)> fits) {
@@ -414,8 +417,9 @@ static bool haveSameInput(const Work &a, const Work &b) {
          first.bits == second.bits && a.rows() == b.rows();
 }
 
-/// Whether tiles of both may be in one grid: their units have as many products,
-/// with the same rows of the input, and their weights have rows alike.
+/// Whether tiles of both works may be in one grid: their units have equally
+/// many products, which read the same rows of the input, and their weights have
+/// rows of the same form.
 bool PartsSchedule::fitOneGrid(const Work &a, const Work &b) {
   auto firstRead = [&](const Work &work) {
     Box box = work.longBox();
@@ -458,9 +462,10 @@ std::optional<Work> PartsSchedule::paired(const Work &work) {
   return workOf(part, made.sums);
 }
 
-/// Columns that RoPE does not rotate become pairs like those that it does, so
-/// that all columns of a product are units of one launch; of many rows, also
-/// those of products beside it: values beside queries and keys.
+/// Columns that RoPE does not rotate become pairs like the columns that it
+/// rotates, so that all columns of a product are units of one launch. With many
+/// rows, also columns of products of the same input: values with queries and
+/// keys.
 void PartsSchedule::pairColumns(MutableArrayRef<Work> works) {
   for (Work &single : works) {
     bool besidePairs = llvm::any_of(works, [&](const Work &work) {
@@ -478,7 +483,7 @@ void PartsSchedule::pairColumns(MutableArrayRef<Work> works) {
   }
 }
 
-/// Works with one input, or each on its own.
+/// Emits works that have the same input, or one work.
 bool PartsSchedule::emitProducts(ArrayRef<Work> works, StringRef suffix) {
   const Work &first = works[0];
   SmallVector<Size> box = first.longBox();
@@ -492,7 +497,8 @@ bool PartsSchedule::emitProducts(ArrayRef<Work> works, StringRef suffix) {
   Part input;
   Ingredients made;
   bool inBlock = false;
-  // Of blocks, a block lays the input out again.
+  // The input of products with blocks is laid out again by each block of
+  // threads.
   if ((few && dot.bits) || !inMemory(elements, dot.x, box)) {
     input = inputOf(dot);
     bool fits = few && sharedBytes(first) <= kGemvShared;
@@ -520,7 +526,7 @@ bool PartsSchedule::emitProducts(ArrayRef<Work> works, StringRef suffix) {
         return false;
     }
   }
-  // What one launch reads, others of its works may not write.
+  // A launch must not write what its other works read.
   for (const Work &work : works) {
     Ingredients own;
     SmallVector<Element> operands = made.reads;
@@ -557,7 +563,7 @@ bool PartsSchedule::emitRest(const Part &part, StringRef suffix) {
   Ingredients made;
   if (!collect(part, made) || !reads(made.reads, part, isSame))
     return false;
-  // A block has read its row when it begins to write over it.
+  // A block has read its row before it begins to overwrite it.
   unsigned count = rowLoops(part, made.statistics);
   auto isRow = [&](const Element &read, const Element &written) {
     ArrayRef<AffineExpr> row = ArrayRef(written.at).drop_back();
@@ -580,7 +586,7 @@ bool PartsSchedule::emitRest(const Part &part, StringRef suffix) {
   return true;
 }
 
-/// Kernels' names end with `suffix`.
+/// Emits all parts. Names of kernels end with `suffix`.
 bool PartsSchedule::emit(SmallVector<Part> parts, StringRef suffix) {
   std::vector<Work> works;
   SmallVector<Part> rest;
@@ -601,7 +607,7 @@ bool PartsSchedule::emit(SmallVector<Part> parts, StringRef suffix) {
       rest.push_back(part);
       continue;
     }
-    // Its products go to memory first, unless that is what it does.
+    // Its products go to memory first, unless the part itself only stores them.
     remarkFurther(made.statistics.leaves.empty()
                       ? "a unit cannot hold the products that it is made of"
                       : "rows of its products have statistics");
@@ -622,7 +628,7 @@ bool PartsSchedule::emit(SmallVector<Part> parts, StringRef suffix) {
     rest.push_back(part);
   }
   pairColumns(works);
-  // Products of one input are one launch of a gemv.
+  // Products of one input are one launch.
   for (ArrayRef<Work> together : grouped(works, haveSameInput))
     if (!emitProducts(together, suffix))
       return false;
@@ -633,8 +639,8 @@ bool PartsSchedule::emit(SmallVector<Part> parts, StringRef suffix) {
                       [&](const Part &part) { return emitRest(part, last); });
 }
 
-/// Parts of equal boxes that read the same of what depends on all loops become
-/// one.
+/// Merges parts of equal boxes if their leaves that depend on all loops are the
+/// same.
 static SmallVector<Part> merged(Elements &elements, ArrayRef<Part> parts) {
   SmallVector<Part> result;
   SmallVector<SmallVector<Element>> leaves;

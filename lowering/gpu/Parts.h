@@ -1,21 +1,22 @@
-/// The parts of a kernel function as schedules take them: what a unit of work
-/// stores, and the products that it is made of.
+/// The parts of a kernel function for schedules: what a unit of work stores,
+/// and the products that it is computed from.
 #pragma once
 
 #include "lowering/gpu/Evaluator.h"
 
 namespace cria::simt {
 
-/// A part, and what its elements are made of. A unit is one place of all loops
-/// but the row's; its stores and products are of that place and a row.
+/// A part, and what its elements are computed from. A unit is one place of all
+/// loops except the row's. Its stores and products belong to that place and a
+/// row.
 struct Work {
   Part part;
-  /// The products' leaves in the part's stores, in order, and what they are.
+  /// The products that the part's stores read, in order, and their definitions.
   llvm::SmallVector<Element> sums;
   llvm::SmallVector<Dot> dots;
-  /// The loop that counts rows of the products' input; none where it has one.
+  /// The loop over rows of the products' input; none if the input has one row.
   std::optional<unsigned> row;
-  /// All others.
+  /// All other loops.
   llvm::SmallVector<unsigned> unitLoops;
   int64_t units = 1;
 
@@ -23,11 +24,11 @@ struct Work {
   /// The values of all loops.
   llvm::SmallVector<mlir::Value> loops(KernelBuilder &b, mlir::Value row,
                                        mlir::Value unit) const;
-  /// Neighbouring units, from a multiple of them on, that can be computed and
-  /// stored as vectors: `most` or fewer.
+  /// The number of neighbouring units that can be computed and stored as
+  /// vectors, from a multiple of that number on: at most `most`.
   int64_t width(Launch &launch, int64_t most) const;
-  /// Computes what is stored of `width` units from `unit` on; `sums` are their
-  /// products, vectors where `width` is not 1.
+  /// Computes the stored values of `width` units from `unit` on. `sums` are
+  /// their products: vectors unless `width` is 1.
   llvm::SmallVector<mlir::Value> compute(Launch &launch, mlir::Value row,
                                          mlir::Value unit,
                                          mlir::ValueRange sums,
@@ -38,14 +39,15 @@ struct Work {
   llvm::SmallVector<Size> longBox() const;
 };
 
-/// Takes `unit` apart over some loops of a box, the last one fastest.
+/// Divides `unit` into the numbers of some loops of a box, the last loop
+/// fastest.
 void split(KernelBuilder &b, llvm::ArrayRef<Size> box,
            llvm::ArrayRef<unsigned> loops, mlir::Value unit,
            llvm::MutableArrayRef<mlir::Value> values);
 
-/// Works lie one after another, the i-th of `sizes[i]` places: builds `body`
-/// for each, which runs where `place` is one of its own, with the number that
-/// it has there.
+/// Works lie one after another; work i has `sizes[i]` places. Builds `body` for
+/// each work; it runs if `place` is one of the work's places, with the place's
+/// number in the work.
 void branch(KernelBuilder &b, llvm::ArrayRef<int64_t> sizes, mlir::Value place,
             llvm::function_ref<void(size_t work, mlir::Value place)> body,
             size_t first = 0);
@@ -53,7 +55,7 @@ void branch(KernelBuilder &b, llvm::ArrayRef<int64_t> sizes, mlir::Value place,
 /// An operand of products: element (row, k) of some rows.
 struct Operand {
   Rows rows;
-  /// Over the part's loops: the row, and the column where k is 0.
+  /// Over the part's loops: the row, and the column for k = 0.
   mlir::AffineExpr row, column;
   /// Elements of an aligned access along k.
   int64_t width = 1;
@@ -69,43 +71,43 @@ struct Statistics {
 };
 
 /// Products of few rows (decode), bound by the bytes of the weights: a warp
-/// takes some rows of weights, lanes run along them (Gemv.h). `input` is null
-/// where the products' input is in memory; else the block computes it.
+/// takes some rows of weights, and its lanes run along them (Gemv.h). `input`
+/// is null if the products' input is in memory; else the block computes it.
 void emitGemv(KernelFunction &function, const llvm::Twine &suffix,
               llvm::ArrayRef<Work> works, const Part *input,
               const Statistics &statistics);
 
-/// Bytes of shared memory that emitGemv takes for rows of so many numbers,
-/// whose weights are in blocks (cuda/GemvBlocks.cpp).
+/// Bytes of shared memory that emitGemv takes for rows of `numbers` numbers
+/// with weights in blocks (cuda/GemvBlocks.cpp).
 int64_t blockGemvBytes(int64_t numbers, int64_t bits);
 
-/// Products of many rows (prefill), bound by operations (Gemm.cpp); the works'
+/// Products of many rows (prefill), bound by operations (Gemm.cpp). The works'
 /// sums are of the same products.
 void emitGemm(KernelFunction &function, const llvm::Twine &suffix,
               llvm::ArrayRef<Work> works);
-/// Whether emitGemm takes weights in blocks, by the terms of a product: rows
-/// must begin at words.
+/// Whether emitGemm takes weights in blocks with so many terms: rows must begin
+/// at words.
 bool takesBlockGemm(int64_t terms);
 
 /// Calls `sink` with the elements of a part's stores at one place of its first
-/// loops, `rows`: the block computes the statistics of these rows, then each
-/// thread some places of the other loops. Elements are vectors of `lanes` along
-/// the last loop (Rows.cpp).
+/// loops, `rows`. The block computes the statistics of these rows; then each
+/// thread computes some places of the other loops. Elements are vectors of
+/// `lanes` along the last loop (Rows.cpp).
 using Sink = llvm::function_ref<void(mlir::ValueRange loops, int64_t lanes,
                                      llvm::ArrayRef<mlir::Value> values)>;
 void computeRow(Launch &launch, const Part &part, const Statistics &statistics,
                 mlir::ValueRange rows, Sink sink);
 
-/// How many of a part's first loops count rows that have statistics.
+/// The number of a part's first loops that count rows with statistics.
 unsigned rowLoops(const Part &part, const Statistics &statistics);
 
-/// A part made of statistics of its rows, a block for each (Rows.cpp). False
-/// where calls decide more than one size.
+/// A part that reads statistics of its rows, one block for each row (Rows.cpp).
+/// False if more than one size is dynamic.
 bool emitRows(KernelFunction &function, const llvm::Twine &suffix,
               const Part &part, const Statistics &statistics);
 
-/// A part made of memory alone, a thread for each vector (Rows.cpp). False
-/// where calls decide more than one size.
+/// A part that reads only memory, one thread for each vector (Rows.cpp). False
+/// if more than one size is dynamic.
 bool emitPointwise(KernelFunction &function, const llvm::Twine &suffix,
                    const Part &part);
 

@@ -40,7 +40,7 @@ public:
       : arguments(arguments), values(arguments, globals, entry.getContext()),
         b(entry.getContext()) {}
 
-  /// The steps of a block: the entry's, or a loop's.
+  /// The steps of a block: of the entry, or of a loop.
   FailureOr<ArrayAttr> plan(Block &block);
 
 private:
@@ -76,7 +76,7 @@ static void markWeights(gpu::GPUFuncOp kernel, SmallVector<int32_t> weights) {
                   Builder(kernel).getDenseI32ArrayAttr(weights));
 }
 
-/// A place that boxes are copied from: {arena = 0, map = {box = [...], ...}}.
+/// A place from which boxes are copied: {arena = 0, map = {box = [...], ...}}.
 static DictionaryAttr withMap(DictionaryAttr place, Value memref,
                               DictionaryAttr map) {
   Type element = cast<MemRefType>(memref.getType()).getElementType();
@@ -116,7 +116,7 @@ FailureOr<Steps> EntryPlanner::argumentsOf(gpu::LaunchFuncOp launch,
   return args;
 }
 
-/// Whether a grid is made of whole clusters, for any number of tokens.
+/// Checks that a grid consists of whole clusters, for any number of tokens.
 static LogicalResult checkClusters(gpu::LaunchFuncOp launch,
                                    gpu::GPUFuncOp kernel,
                                    ArrayRef<Attribute> sizes) {
@@ -250,8 +250,8 @@ FailureOr<ArrayAttr> EntryPlanner::plan(Block &block) {
   return b.getArrayAttr(steps);
 }
 
-/// Gives each global a place among the arena's zeroed bytes; returns how many
-/// are taken.
+/// Gives each global a place among the arena's zeroed bytes. Returns how many
+/// bytes are taken.
 static FailureOr<int64_t> placeGlobals(ModuleOp module, GlobalPlaces &places) {
   int64_t next = 0;
   for (auto global : module.getOps<memref::GlobalOp>()) {
@@ -274,8 +274,8 @@ static FailureOr<int64_t> placeGlobals(ModuleOp module, GlobalPlaces &places) {
   return next;
 }
 
-/// Gives each launch a kernel of its own: a kernel computes the numbers of its
-/// launch.
+/// Gives each launch its own kernel, because a kernel computes the numbers of
+/// its launch.
 static void copySharedKernels(ModuleOp module, gpu::GPUModuleOp kernels) {
   SymbolTable symbols(kernels);
   llvm::DenseSet<Attribute> launched;
@@ -327,7 +327,7 @@ struct PlanLaunches : cria::impl::PlanLaunchesBase<PlanLaunches> {
   }
 
 private:
-  /// Plans an entry; `arena` grows to what it needs.
+  /// Plans an entry; `arena` grows to the bytes that it needs.
   FailureOr<ArrayAttr> planEntry(func::FuncOp entry,
                                  const GlobalPlaces &globals, int64_t &arena) {
     FailureOr<EntryArguments> arguments = EntryArguments::of(entry);

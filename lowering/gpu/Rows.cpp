@@ -1,4 +1,4 @@
-/// Launches without products: a part's elements one by one, or rows with their
+/// Launches without products: single elements of a part, or rows with their
 /// statistics.
 #include "lowering/gpu/Parts.h"
 
@@ -21,15 +21,15 @@ void simt::split(KernelBuilder &b, ArrayRef<Size> box, ArrayRef<unsigned> loops,
   }
 }
 
-/// Whether a loop is one of an element's places.
+/// Whether an element's place depends on a loop.
 static bool dependsOn(const Element &element, unsigned loop) {
   return llvm::any_of(element.at,
                       [&](AffineExpr at) { return at.isFunctionOfDim(loop); });
 }
 
-/// How many of the last statistics are of a few neighbours of a row each, over
-/// the part's last loop: the scales of blocks. Lanes that have the elements of
-/// such a group compute its statistics, in registers.
+/// How many of the last statistics cover only a few neighbours in a row, over
+/// the part's last loop: the scales of blocks. The lanes that have the elements
+/// of such a group compute its statistics, in registers.
 static size_t groupsOf(const Part &part, const Statistics &statistics) {
   unsigned last = part.box.size() - 1;
   size_t count = 0;
@@ -49,7 +49,7 @@ static size_t groupsOf(const Part &part, const Statistics &statistics) {
   return count;
 }
 
-/// The vectors that a row is computed by.
+/// The width of the vectors that compute a row.
 static int64_t rowWidth(Launch &launch, const Part &part,
                         ArrayRef<Reduction> groups) {
   unsigned last = part.box.size() - 1;
@@ -98,7 +98,8 @@ void simt::computeRow(Launch &launch, const Part &part,
     }
     return values;
   };
-  // Lanes of a group are together: a warp's turns are the same.
+  // Lanes of a group must be together, so all lanes of a warp make the same
+  // turns.
   int64_t turn = groups.empty() ? lanes : kWarp * lanes;
   b.loop(b.mul(b.thread(), lanes), b.i32(llvm::alignTo(units, turn)),
          b.threads() * lanes, [&](Value unit) {
@@ -120,8 +121,8 @@ unsigned simt::rowLoops(const Part &part, const Statistics &statistics) {
   return count;
 }
 
-/// Stores a vector along the last loop; a value that does not depend on that
-/// loop, where the loop begins.
+/// Stores a vector along the last loop. A value that does not depend on that
+/// loop is stored once, at its start.
 static void storeOnce(Launch &launch, const Element &into, ValueRange loops,
                       Value value) {
   KernelBuilder &b = launch.b;
@@ -131,7 +132,8 @@ static void storeOnce(Launch &launch, const Element &into, ValueRange loops,
          [&] { launch.store(b.extract(value, 0), into, loops); });
 }
 
-/// Blocks (i, j): the dynamic loop, or else the first, and the others.
+/// Blocks (i, j): i is the dynamic loop, or else the first loop; j is the
+/// others.
 bool simt::emitRows(KernelFunction &function, const Twine &suffix,
                     const Part &part, const Statistics &statistics) {
   unsigned count = rowLoops(part, statistics);
@@ -172,7 +174,7 @@ bool simt::emitRows(KernelFunction &function, const Twine &suffix,
   return true;
 }
 
-/// Blocks (i, j): units of the constant loops, and the dynamic loop.
+/// Blocks (i, j): i is units of the constant loops; j is the dynamic loop.
 bool simt::emitPointwise(KernelFunction &function, const Twine &suffix,
                          const Part &part) {
   std::optional<unsigned> dynamic;

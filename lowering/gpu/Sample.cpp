@@ -1,8 +1,8 @@
-/// Draws the id. Bins say of most ids whether they are kept: each block sums
-/// the weights of those that are, and lists the scores of the bins where it is
-/// open. The last block finds the bounds among the list, adds what is kept of
-/// it to the sums of the blocks, and looks in the one block where the random
-/// number falls.
+/// Draws the id. The bins decide for most ids whether they are kept. Each block
+/// sums the weights of the kept ids, and lists the scores of the bins that do
+/// not decide. The last block finds the bounds among the list, adds the kept
+/// ids of the list to the sums of the blocks, and searches the one block in
+/// which the random number falls.
 #include "lowering/gpu/Sampling.h"
 
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -38,7 +38,7 @@ private:
   Value draw(Value lowest);
   void drawId();
 
-  Value certain, binK, endP; // as Found has them
+  Value certain, binK, endP; // as in Found
 };
 } // namespace
 
@@ -58,7 +58,7 @@ Value SampleKernel::isFrom(Value score, Value lowest) {
   return negated(b.less(orderOf(score), lowest));
 }
 
-/// The block's part of `kept` and of the list.
+/// Computes the block's part of `kept` and of the list.
 void SampleKernel::sumAndList() {
   Rows counter = b.shared(b.getI32Type(), 1, 0);
   Rows start = b.shared(b.getI32Type(), 1, 0);
@@ -97,11 +97,11 @@ void SampleKernel::sumAndList() {
     });
 }
 
-/// Measures the listed scores. Returns the lowest and the highest order of
-/// those that count, of which there are some.
+/// Measures the listed scores. Returns the lowest and the highest order of the
+/// scores that count; there are some.
 std::pair<Value, Value> SampleKernel::range(Value count, Measure measure) {
   Value least = b.i32(INT32_MIN);
-  // The complements of orders are the other way round.
+  // The complements of orders have the reverse order.
   auto flipped = [&](Value x) { return b.exclusiveOr(x, b.i32(-1)); };
   auto ends =
       b.loop(b.thread(), count, kSampleThreads, {least, least},
@@ -119,8 +119,9 @@ std::pair<Value, Value> SampleKernel::range(Value count, Measure measure) {
   return {flipped(highOf(low)), highOf(high)};
 }
 
-/// The highest digit with which the listed scores from `trial`, which has the
-/// digit of the warp's number, on sum to `target`. They do so with 0.
+/// The highest digit for which the listed scores from `trial` on sum to
+/// `target`; each warp's `trial` has the digit of the warp's number. Digit 0
+/// always does.
 Value SampleKernel::digitOf(Value count, Value trial, Value before,
                             Value target) {
   Value zero = b.i32(0), lane = b.lane();
@@ -129,7 +130,7 @@ Value SampleKernel::digitOf(Value count, Value trial, Value before,
     return b.select(unsignedLess(order, trial), i64(0),
                     loadAt(in.measures, at));
   })));
-  // Lane n asks for digit n. If it has enough, so have those below.
+  // Lane n checks digit n. If it has enough, the lower digits have, too.
   Value sum = b.load(sums, zero, b.min(lane, b.i32(kSampleWarps - 1)));
   Value enough = negated(unsignedLess(b.add(before, sum), target));
   Value isDigit = b.both(b.less(zero, lane), b.less(lane, b.i32(kSampleWarps)));
@@ -137,11 +138,11 @@ Value SampleKernel::digitOf(Value count, Value trial, Value before,
 }
 
 /// The order of the best listed score down to which `measure` sums to `target`,
-/// with `before` summed already. Measures may be 0.
+/// with `before` already summed. Measures may be 0.
 ///
-/// Orders are taken as unsigned numbers of digits, and the digits found one
-/// after the other, from the first in which scores that count differ: each warp
-/// tries one.
+/// Orders are read as unsigned numbers of digits. The digits are found one
+/// after the other, from the first one in which scores that count differ; each
+/// warp tries one value.
 Value SampleKernel::bound(Measure measure, Value before, Value target) {
   constexpr int64_t digitBits = llvm::ConstantLog2<kSampleWarps>();
   Value count = loadAt(in.listed, b.i32(0));
@@ -199,7 +200,7 @@ Value SampleKernel::lowestKept() {
       afterK);
 }
 
-/// Adds what is kept of the list to the sums of its blocks.
+/// Adds the kept ids of the list to the sums of their blocks.
 void SampleKernel::addListed(Value lowest) {
   b.loop(b.thread(), loadAt(in.listed, b.i32(0)), kSampleThreads,
          [&](Value at) {

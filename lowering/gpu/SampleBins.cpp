@@ -1,7 +1,8 @@
-/// Counts and weighs the scores of each bin. From these follows the bin in
-/// which top_k ends, and nearly that of top_p: its share is of the weight of
-/// what top_k keeps, and of the bin where that ends it is not known yet which
-/// scores are kept. So there are two, for none of them and for all.
+/// Counts and weighs the scores of each bin. These give the bin in which top_k
+/// ends, and nearly the bin in which top_p ends: its share is of the weight
+/// that top_k keeps, but which scores of top_k's last bin are kept is not known
+/// yet. So two bins are found for top_p: one if none of these scores are kept,
+/// one if all are.
 #include "lowering/gpu/Sampling.h"
 
 using namespace mlir;
@@ -44,7 +45,7 @@ void BinsKernel::count() {
     });
 }
 
-/// Of top_p, beside where top_k ends.
+/// Finds the bins of top_p, given the bin in which top_k ends.
 void BinsKernel::findBinsOfP(Value binK) {
   auto weightOf = [&](Value bin) { return loadAt(in.weights, bin); };
   Value before = total(b.i32(kBins), [&](Value bin) {

@@ -1,6 +1,6 @@
-/// Scores: logits, weakened where their id was seen. Each block also finds the
-/// best of its own, and the last block that of all; it also clears what the
-/// next kernels add to.
+/// Scores: logits, weakened if their id was seen. Each block also finds the
+/// best of its own scores, and the last block finds the best of all. The kernel
+/// also clears the memory that the next kernels add to.
 #include "lowering/gpu/Sampling.h"
 
 #include <cmath>
@@ -25,8 +25,8 @@ private:
 };
 } // namespace
 
-/// x / penalty or x * penalty where the id was seen. The ids are in the host's
-/// memory, and not read where the penalty is 1.
+/// x / penalty or x * penalty if the id was seen. The seen ids are in the
+/// host's memory, and are not read if the penalty is 1.
 Value ScoresKernel::penalized(Value logit, Value id) {
   Value penalty = sampling(offsetof(CriaSampling, penalty), b.getF32Type());
   Value penalizes =
@@ -41,8 +41,8 @@ Value ScoresKernel::penalized(Value logit, Value id) {
   return b.select(b.equal(bit, b.i32(1)), weaker, logit);
 }
 
-/// Larger for better scores, of equal ones for lower ids; largest for those
-/// that are not finite.
+/// A key that is larger for better scores; for equal scores, larger for lower
+/// ids; largest for scores that are not finite.
 Value ScoresKernel::keyOf(Value score, Value id) {
   Value infinity = b.i32(0x7f800000);
   Value finite = b.less(b.both(bitsOf(score), b.i32(INT32_MAX)), infinity);
@@ -58,7 +58,8 @@ void ScoresKernel::clear() {
   });
 }
 
-/// The best of all blocks: the id, where none is drawn; and no bounds.
+/// Finds the best score of all blocks. Writes its id, if no id is drawn, and
+/// clears the bounds.
 void ScoresKernel::findBest() {
   auto bests =
       b.loop(b.thread(), b.i32(in.tiles), kSampleThreads, {i64(INT64_MIN)},

@@ -1,5 +1,5 @@
 /// The entry `sample`, and the arithmetic of its kernels. All sums are sums of
-/// integers, so that their order does not matter and the ids are those that
+/// integers, so their order does not matter and the ids are those that
 /// `Sampler` draws on the host.
 #include "lowering/gpu/Sampling.h"
 #include "lowering/Entry.h"
@@ -109,8 +109,9 @@ Value SamplingKernel::weigh(Value score) {
       b.create<arith::ShLIOp>(bits, i64(CRIA_WEIGHT_BITS - 24)), wide(shift));
 }
 
-/// Distances, as f32, are in the order of their bits: the upper ones, exponent
-/// and some of the mantissa, are the bin. It never falls as scores fall.
+/// The order of distances in f32 is that of their bits. The upper bits, the
+/// exponent and some of the mantissa, are the bin. It never falls as scores
+/// fall.
 Value SamplingKernel::binOf(Value score) {
   constexpr int64_t exponentBits = 23, exponentBias = 127;
   constexpr int64_t shift = exponentBits - llvm::ConstantLog2<kBinsPerOctave>();
@@ -203,7 +204,7 @@ void SamplingKernel::finish() {
 // The entry
 //===----------------------------------------------------------------------===//
 
-/// The entry, without its launches, after the others.
+/// Creates the entry, without its launches, after the other entries.
 static func::FuncOp createEntry(ModuleOp module, MemRefType logits) {
   using Is = EntryArgument;
   auto b = ImplicitLocOpBuilder::atBlockEnd(module.getLoc(), module.getBody());

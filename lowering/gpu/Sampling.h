@@ -1,6 +1,6 @@
-/// What the three kernels that draw an id share. Each is a grid with a block
-/// for every kTile ids; what follows from all blocks is done by the block that
-/// arrives last:
+/// The shared parts of the three kernels that draw an id. Each kernel's grid
+/// has a block for every kTile ids. The block that arrives last does the work
+/// that needs the results of all blocks:
 ///
 ///   sample_scores  scores, and the best of each block;
 ///                  last: the best of all, which is the id if that is wanted
@@ -23,26 +23,27 @@ namespace cria::simt {
 /// Ids of a block, and its threads; scores are padded to whole blocks.
 inline constexpr int64_t kTile = 1024, kSampleThreads = 512,
                          kSampleWarps = kSampleThreads / kWarp;
-/// Bins of scores, and how many a distance that is twice as large is on: so a
-/// bin has few of the scores, whether they are close or far. The first has
-/// distances up to 2^kLeastDistance.
+/// The number of bins of scores, and the number of bins between a distance and
+/// twice that distance. So a bin has few of the scores, whether they are close
+/// or far. The first bin has distances up to 2^kLeastDistance.
 inline constexpr int64_t kBins = 2048, kBinsPerOctave = 64,
                          kLeastDistance = -20;
 
-/// What the last blocks leave for the launches after them, an i64 each.
+/// Results of the last blocks for the launches after them, an i64 each.
 enum class Found {
   Best,    ///< order and ~id, as in SamplingMemory::best
-  Certain, ///< of scores in bins below, all are kept
+  Certain, ///< all scores in bins before this one are kept
   BinK,    ///< the bin in which top_k ends; kBins: none
   CountK,  ///< scores in the bins before BinK
   WeightK, ///< their weight; set where top_p counts
-  EndP,    ///< top_p ends in one from Certain to before this one; Certain: none
+  EndP,    ///< top_p ends in a bin from Certain to before this one; Certain:
+           ///< none
   WeightP, ///< weight in the bins before Certain
   Count
 };
 
-/// Memory that kernels see, on the host: the entry's arguments and what is
-/// between the kernels.
+/// Memory of the kernels, as the host sees it: the entry's arguments, and
+/// memory that passes results between the kernels.
 struct SamplingMemory {
   mlir::Value logits, seen, sampled, state;
   mlir::Value scores;          // (padded ids) f32
@@ -57,8 +58,7 @@ struct SamplingMemory {
   int64_t vocab, tiles;
 };
 
-/// What a kernel has of the memory, and the arithmetic that more than one
-/// needs.
+/// A kernel's view of the memory, and the arithmetic that several kernels need.
 class SamplingKernel {
 protected:
   SamplingKernel(mlir::ImplicitLocOpBuilder &host, mlir::Block &kernels,
@@ -80,7 +80,7 @@ protected:
   mlir::Value i64(int64_t value) {
     return b.create<mlir::arith::ConstantIntOp>(b.getI64Type(), value);
   }
-  /// An i32 that is not negative as i64, and the lower half of one.
+  /// An i32 that is not negative as i64, and the lower half of an i64.
   mlir::Value wide(mlir::Value x) {
     return b.create<mlir::arith::ExtUIOp>(b.getI64Type(), x);
   }
@@ -104,45 +104,47 @@ protected:
   mlir::Value bitsOf(mlir::Value score) {
     return b.create<mlir::arith::BitcastOp>(b.getI32Type(), score);
   }
-  /// Scores in the order of signed integers; its own inverse, but that -0 is 0.
+  /// Maps scores to signed integers of the same order. It is its own inverse,
+  /// except that -0 becomes 0.
   mlir::Value ordered(mlir::Value bits);
   mlir::Value orderOf(mlir::Value score);
   mlir::Value scoreOf(mlir::Value order);
-  /// Order or another i32 above, an i32 that is not negative below.
+  /// An i64 with an order or another i32 above, an i32 that is not negative
+  /// below.
   mlir::Value paired(mlir::Value high, mlir::Value low);
   mlir::Value highOf(mlir::Value pair);
 
   /// A field of the CriaSampling, loaded where the kernel begins: after a
-  /// barrier or a store it would be loaded again.
+  /// barrier or a store, it would be loaded again.
   mlir::Value sampling(size_t offset, mlir::Type type);
-  /// Whether top_k, top_p leave out any id.
+  /// Whether top_k or top_p leaves out any id.
   mlir::Value limitsK();
   mlir::Value limitsP();
-  /// Leaves the id for the host, in one store: its memory is far.
+  /// Writes the id for the host, in one store: the host's memory is far.
   void answer(mlir::Value id, mlir::Value broken);
-  /// Reads what `sample_scores` found. Returns whether an id is drawn: whether
-  /// the best is not what is wanted.
+  /// Reads the results of `sample_scores`. Returns whether an id is drawn:
+  /// false if the best id is wanted.
   mlir::Value readBest();
   mlir::Value weigh(mlir::Value score);
   mlir::Value binOf(mlir::Value score);
   /// The weight at which top_p of `total` is held.
   mlir::Value targetOf(mlir::Value total);
 
-  /// The largest over the block, and the sum over the block or the warp, of a
-  /// value each thread has.
+  /// The largest value over the block, and the sum over the block or the warp,
+  /// of one value of each thread.
   mlir::Value blockMax(mlir::Value x);
   mlir::Value blockSum(mlir::Value x);
   mlir::Value warpSum(mlir::Value x);
-  /// Puts a value of each warp into `sums`.
+  /// Puts one value of each warp into `sums`.
   void shareOfWarp(mlir::Value x);
   /// The thread's sum of values at first, first + step, ...
   mlir::Value sumOf(mlir::Value first, mlir::Value end, int64_t step,
                     Measure valueAt);
   /// The block's sum of values at 0 to `end`.
   mlir::Value total(mlir::Value end, Measure valueAt);
-  /// The first index of `count`, a multiple of the block's threads, up to which
-  /// and including which the values sum to more than `left`; and the sum before
-  /// it.
+  /// The first index of `count`, a multiple of the block's threads, for which
+  /// the values up to and including it sum to more than `left`; and the sum
+  /// before it.
   std::pair<mlir::Value, mlir::Value> locate(int64_t count, Measure valueAt,
                                              mlir::Value left);
 
@@ -153,7 +155,7 @@ protected:
   KernelLaunch launch;
   KernelBuilder &b;
   const SamplingMemory &in;
-  Rows sums;             // a value a warp
+  Rows sums;             // one value for each warp
   mlir::Value bestScore; // set by readBest
 
 private:
@@ -162,7 +164,7 @@ private:
   llvm::DenseMap<size_t, mlir::Value> fields; // of the CriaSampling
 };
 
-/// Builds the kernel of that name and its launch.
+/// Builds the kernel of this name and its launch.
 void emitSampleScores(mlir::ImplicitLocOpBuilder &host, mlir::Block &kernels,
                       const SamplingMemory &in);
 void emitSampleBins(mlir::ImplicitLocOpBuilder &host, mlir::Block &kernels,

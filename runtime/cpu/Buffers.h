@@ -15,8 +15,8 @@ public:
   Buffers(const Artifact &code, const void *const *slots)
       : code(code), shared(slots), slots(slots) {}
 
-  /// Allocates the scratch and the caches: of each `pages` times the bytes that
-  /// the artifact says, all zero.
+  /// Allocates the scratch and the caches, all zero: for each cache, `pages`
+  /// times the bytes that the artifact says.
   Status allocate(uint64_t pages);
 
   std::byte *cache(size_t index) const { return caches[index].data(); }
@@ -27,8 +27,8 @@ public:
   void shareSlots() { slots = shared; }
   /// The table becomes a copy of the model's, which the caller changes.
   std::vector<const void *> &copySlots();
-  /// The table for a step: with `embeddings`, unless they are null, in the
-  /// place of the model's.
+  /// The table for a step. If `embeddings` is not null, it replaces the
+  /// model's.
   const void *const *slotsWith(const void *embeddings);
 
 private:

@@ -22,7 +22,7 @@ Result<std::unique_ptr<Backend>> Session::create(const Artifact &code,
   return std::unique_ptr<Backend>(std::move(session));
 }
 
-/// Tables that depend on the text take the place of the model's.
+/// Allocates the tables that depend on the text. They replace the model's.
 Status Session::allocateRopes() {
   const Manifest &manifest = code.manifest();
   for (const RopeSpec &rope : manifest.ropes) {
