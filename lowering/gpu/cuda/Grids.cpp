@@ -13,7 +13,7 @@ int64_t cria::blocksOf(const json::Array &grid, int64_t tokens) {
       continue;
     }
     const json::Object &counted = *size.getAsObject();
-    // No hidden states are wanted.
+    // The call asks for no hidden states.
     if (counted.get("hidden"))
       return 0;
     auto per = counted.getInteger("tokens");
@@ -28,8 +28,8 @@ int64_t cria::blocksOf(const json::Array &grid, int64_t tokens) {
   return blocks;
 }
 
-/// Adds the blocks of launches that have any, whose names are `prefix`, or go
-/// on behind it with "_".
+/// Adds the blocks of each launch that has some and is named `prefix` or
+/// `prefix` and then "_...".
 static void addLaunches(const json::Array &steps, llvm::StringRef prefix,
                         int64_t tokens, std::vector<int64_t> &blocks) {
   for (const json::Value &step : steps) {

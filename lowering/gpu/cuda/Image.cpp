@@ -14,7 +14,7 @@ using namespace mlir;
 using namespace cria;
 namespace json = llvm::json;
 
-/// The first chip with griddepcontrol.
+/// The first chip that has griddepcontrol.
 static constexpr int kOverlapChip = 90;
 
 static json::Value toJson(Attribute attr) {
@@ -50,10 +50,11 @@ bool cria::overlapsLaunches(StringRef chip) {
   return simt::numberOf(chip) >= kOverlapChip;
 }
 
-/// Takes from kernels what a chip does not have, waits for the launch before.
-/// Where they wait, that launch may write what they read while they run: only
-/// weights are constant then (ld.global.nc), and only they may be read before
-/// the wait, which LLVM takes from noalias.
+/// Fits kernels to a chip. Without `dependent` the waits for the launch before
+/// are removed: the chip has no griddepcontrol. With `dependent` that launch
+/// may still write what a kernel reads. So only weights are constant while a
+/// kernel runs (ld.global.nc), and only weights may be read before the wait.
+/// LLVM concludes both from noalias, so that only weights keep it.
 static void adapt(gpu::GPUModuleOp kernels, bool dependent) {
   if (!dependent) {
     kernels.walk([](NVVM::GriddepcontrolOp op) { op.erase(); });
@@ -65,7 +66,8 @@ static void adapt(gpu::GPUModuleOp kernels, bool dependent) {
         kernel.removeArgAttr(i, LLVM::LLVMDialect::getNoAliasAttrName());
 }
 
-/// Takes kernels away that are for chips with wgmma, or for those without.
+/// Removes the kernels that are only for chips with wgmma, or only for chips
+/// without.
 static void takeKernelsOf(gpu::GPUModuleOp kernels, bool wgmma) {
   for (auto kernel :
        llvm::make_early_inc_range(kernels.getOps<LLVM::LLVMFuncOp>()))
@@ -74,8 +76,8 @@ static void takeKernelsOf(gpu::GPUModuleOp kernels, bool wgmma) {
         kernel.erase();
 }
 
-/// Tensor maps are passed by value, and never copied: the hardware reads them
-/// where they are. They have 128 bytes, aligned to 64.
+/// Tensor maps are passed by value and never copied: the hardware reads them
+/// where they are. A tensor map has 128 bytes and is aligned to 64.
 static void passTensorMaps(LLVM::LLVMFuncOp kernel) {
   Builder b(kernel.getContext());
   auto bytes = LLVM::LLVMArrayType::get(b.getI8Type(), 128);
@@ -113,7 +115,7 @@ static llvm::Expected<CudaBinary> makePtx(ModuleOp module,
     return llvm::createStringError("");
   auto binary = *copy->getOps<gpu::BinaryOp>().begin();
   auto object = cast<gpu::ObjectAttr>(binary.getObjects()[0]);
-  // LLVM ends the text with a zero.
+  // LLVM ends the text with a zero byte.
   std::string text = object.getObject().getValue().rtrim('\0').str();
   return CudaBinary{"ptx",           target.getChip().str(),
                     std::move(text), dependent,

@@ -17,12 +17,12 @@ using llvm::StringRef;
 namespace json = llvm::json;
 
 namespace {
-/// A generation of chips: a GPU of it, and what its multiprocessors have.
+/// A generation of chips: one GPU of it, and the limits of its multiprocessors.
 struct Generation {
   int chip;
   const char *gpu;
   int64_t multiprocessors, shared, warps, blocks;
-  /// Where kernels find parameters, in bytes of bank 0 of the constants.
+  /// Where the kernel's parameters begin, in bytes of constant bank 0.
   int64_t parameters;
 
   int64_t resident(int64_t threads, int64_t registers, int64_t bytes) const;
@@ -31,7 +31,8 @@ struct Generation {
 /// A kernel as the plan launches it.
 struct Launched {
   int64_t threads = 0, shared = 0;
-  /// Of the grid, where that is always the same; and in the longest call.
+  /// Blocks of the grid, if they are the same in each call; and blocks in the
+  /// longest call.
   std::optional<int64_t> fixedBlocks;
   int64_t blocks = 0;
   sass::Parameters parameters;
@@ -49,9 +50,10 @@ static constexpr Generation kGenerations[] = {
     {90, "H200", 132, 228 << 10, 64, 32, 0x210},
     {100, "B200", 148, 228 << 10, 64, 32, 0x380}};
 
-/// Blocks that fit. A warp's registers come in units of 256, from the quarter
-/// of them that its scheduler has; a block's shared memory in units of 128
-/// bytes, 1 KiB more than it asks for.
+/// Blocks that fit a multiprocessor. Registers are given to a warp in units of
+/// 256, from the quarter of them that belongs to its scheduler. Shared memory
+/// is given to a block in units of 128 bytes, and 1 KiB more than the block
+/// asks for.
 int64_t Generation::resident(int64_t threads, int64_t registers,
                              int64_t bytes) const {
   int64_t own = llvm::divideCeil(threads, kWarp);
@@ -62,7 +64,8 @@ int64_t Generation::resident(int64_t threads, int64_t registers,
                             warps / own, blocks});
 }
 
-/// A dimension of a grid, if it is the same wherever it is not 0.
+/// The size of a grid's dimension, if it is the same in each call where it is
+/// not 0.
 static std::optional<int64_t> fixedSize(const json::Value &size) {
   if (auto number = size.getAsInteger())
     return *number;
@@ -82,8 +85,8 @@ static int64_t product(const json::Array &sizes) {
   return result;
 }
 
-/// The slots of the weights that are matrices. These and caches are streamed:
-/// vectors stay in the GPU's caches.
+/// The slots of the weights that are matrices. Only matrices and caches are
+/// streamed: vectors stay in the GPU's caches.
 static std::set<int64_t> matricesOf(const json::Array &weights) {
   std::set<int64_t> slots;
   for (const json::Value &value : weights) {
@@ -97,7 +100,8 @@ static std::set<int64_t> matricesOf(const json::Array &weights) {
   return slots;
 }
 
-/// Parameters are addresses or, aligned to 64 bytes, tensor maps of 128.
+/// A parameter is an address of 8 bytes or a tensor map of 128 bytes, which is
+/// aligned to 64.
 static sass::Parameters parametersOf(const json::Array &arguments,
                                      const std::set<int64_t> &matrices,
                                      int64_t first) {
@@ -118,7 +122,7 @@ static sass::Parameters parametersOf(const json::Array &arguments,
 }
 
 namespace {
-/// What a report says of kernels beside their machine code.
+/// What the report needs besides the machine code.
 struct Program {
   const json::Object &plan;
   std::set<int64_t> matrices;
@@ -150,7 +154,7 @@ static void addLaunches(const Program &program, const json::Array &steps,
   }
 }
 
-/// The number before `unit` in a line, 0 where there is none.
+/// The number before `unit` in a line, or 0 if the line has none.
 static int64_t numberBefore(StringRef line, StringRef unit) {
   int64_t number = 0;
   StringRef text = line.split(unit).first.rtrim();
@@ -160,7 +164,7 @@ static int64_t numberBefore(StringRef line, StringRef unit) {
   return number;
 }
 
-/// What `ptxas -v` says of each kernel.
+/// Reads each kernel's resources from the output of `ptxas -v`.
 static std::map<std::string, Resources> readLog(StringRef log) {
   std::map<std::string, Resources> kernels;
   Resources *kernel = nullptr;
@@ -179,7 +183,7 @@ static std::map<std::string, Resources> readLog(StringRef log) {
   return kernels;
 }
 
-/// What `ptxas` makes of the kernels of a cubin.
+/// Reads the report's rows of a chip from a cubin.
 static llvm::Expected<ChipCode> readChip(const Program &program,
                                          const CudaBinary &cubin,
                                          const Generation &chip) {
@@ -220,7 +224,7 @@ static llvm::Expected<ChipCode> readChip(const Program &program,
                 launched.threads * *figures->loads * 16 / 1024;
     code.kernels.push_back(std::move(row));
   }
-  // Such as C7510: products of warpgroups that wait for each other.
+  // For example C7510: wgmma products are serialized.
   for (StringRef line : llvm::split(cubin.log, '\n'))
     if (line.contains("warning") || line.contains("Performance"))
       code.warnings.push_back(line.str());

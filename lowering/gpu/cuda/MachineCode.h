@@ -1,4 +1,5 @@
-/// What the toolkit's ptxas makes of kernels, and how much of a GPU that fills.
+/// A report of the machine code that ptxas makes of kernels: the resources of
+/// each kernel, and how far it fills a GPU.
 #pragma once
 
 #include "lowering/gpu/cuda/Image.h"
@@ -14,27 +15,30 @@ namespace cria {
 /// A kernel in machine code.
 struct CodeRow {
   std::string kernel;
-  /// Of a block; bytes of shared memory; blocks that fit a multiprocessor.
+  /// Threads of a block; registers and bytes of local memory of a thread; bytes
+  /// of shared memory of a block; blocks that fit a multiprocessor.
   int64_t threads = 0, registers = 0, local = 0, shared = 0, blocks = 0;
-  /// Figures of SASS (Sass.h), KiB of loads that a multiprocessor has in
-  /// flight, and how often `blocks` fill the GPU in the longest call.
+  /// Figures from SASS (Sass.h), KiB of loads that a multiprocessor has in
+  /// flight, and how often `blocks` on each multiprocessor fill the GPU in the
+  /// longest call.
   std::optional<double> loads, kib, mma, waves;
 };
 
-/// What ptxas makes of the kernels for a chip.
+/// The machine code of the kernels for a chip.
 struct ChipCode {
   std::string chip, gpu;
   int64_t multiprocessors = 0;
   std::vector<CodeRow> kernels;
-  /// What ptxas warns of.
+  /// The warnings of ptxas.
   std::vector<std::string> warnings;
-  /// Why there are no kernels, or "".
+  /// Why there are no kernels; else "".
   std::string problem;
 };
 
-/// Each chip that the image is for, or that it has cubins of, in calls of
-/// `chunk` tokens. `weights` are the manifest's. Where the toolkit is not
-/// installed, one without name says so. Errors: ptxas or nvdisasm fail.
+/// Reads each chip that the image has cubins for or, without cubins, each chip
+/// that it has PTX for. Calls have `chunk` tokens, and `weights` is the
+/// manifest's list. If the toolkit is not installed, the result is one ChipCode
+/// without a name whose `problem` says so. Errors: ptxas or nvdisasm fails.
 llvm::Expected<std::vector<ChipCode>>
 readMachineCode(const CudaImage &image, const llvm::json::Array &weights,
                 int64_t chunk);

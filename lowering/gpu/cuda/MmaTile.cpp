@@ -4,7 +4,7 @@ using namespace mlir;
 using namespace cria;
 using namespace cria::simt;
 
-/// Elements of 16 bits that are stored at once.
+/// Elements of 16 bits that one instruction stores.
 static constexpr int64_t kTogether = 8;
 
 int64_t MmaTile::together() const {
@@ -21,7 +21,7 @@ GemmTile::UnitSum MmaTile::unitOf(Value row) {
 }
 
 std::vector<GemmTile::Sums> MmaTile::sumsOf(ValueRange sums) {
-  // Computed again: registers are few while products are added up.
+  // Computed again: registers are scarce while the products are summed.
   Value thread = b.opaque(b.thread());
   Value lane = b.rem(thread, kWarp), warp = b.div(thread, kWarp);
   Value firstRow = b.add(this->firstRow(warp), b.div(lane, 4));

@@ -1,19 +1,19 @@
 /// What tiled products on tensor cores share: which sums a lane holds.
 ///
-/// Four warps compute a tile, two down and two across, or all across, by
+/// Four warps compute a tile, two down and two across, or all across, as
 /// products of 16 x 8 (PTX ISA, mma.m16n8k16). With g = lane / 4 and t = lane %
-/// 4 a lane holds of each the sums (g, 2t), (g, 2t + 1), (g + 8, 2t), (g + 8,
-/// 2t + 1).
+/// 4 a lane holds these sums of each product: (g, 2t), (g, 2t + 1), (g + 8, 2t)
+/// and (g + 8, 2t + 1).
 ///
-/// Rows of weights are laid into the tile so that the sums of a lane, over some
-/// products side by side, are of neighbouring units. For eight units of one
-/// sum:
+/// Rows of weights are placed in the tile in an order that gives each lane the
+/// sums of neighbouring units, over several products side by side. If each unit
+/// has one sum and a lane holds eight units:
 ///
 ///   row of the tile   0 1 2 3 4 5 6 7   8 9 10 ..   16 ..   24 .. 31
 ///   unit              0 1 8 9 .. 24 25  2 3 10 ..   4 ..    6 ..  31
 ///   lane t            0 0 1 1 2 2 3 3   0 0 1 ..    0 ..    0 ..  3
 ///
-/// Of two sums, every other product has the second ones.
+/// If each unit has two sums, every other product holds the second sums.
 #pragma once
 
 #include "lowering/gpu/GemmTile.h"
@@ -22,16 +22,16 @@ namespace cria::simt {
 
 class MmaTile : public GemmTile {
 public:
-  /// With so many warps down.
+  /// A tile with `warpsDown` warps down.
   MmaTile(Launch &launch, llvm::ArrayRef<Work> works, const GemmShape &shape,
           const GemmRows &rows, int64_t warpsDown)
       : GemmTile(launch, works, shape, rows), warpsDown(warpsDown) {}
 
 protected:
-  /// Products of a warp, down and across.
+  /// Number of products of a warp, down and across.
   int64_t down() const { return m / 16 / warpsDown; }
   int64_t across() const { return n / 8 / warpsAcross(); }
-  /// Where a warp's products begin in the tile.
+  /// The first row and column of a warp's products in the tile.
   mlir::Value firstRow(mlir::Value warp) {
     return b.mul(b.div(warp, warpsAcross()), down() * 16);
   }
@@ -40,14 +40,14 @@ protected:
   }
 
   UnitSum unitOf(mlir::Value row) override;
-  /// A lane's sums; the four of product (i, j) of its warp are those from
-  /// (i * across() + j) * 4 on.
+  /// A lane's sums. The four sums of product (i, j) of its warp begin at (i *
+  /// across() + j) * 4.
   std::vector<Sums> sumsOf(mlir::ValueRange sums);
 
 private:
   int64_t warpsAcross() const { return kGemmThreads / kWarp / warpsDown; }
-  /// Neighbouring units of a lane, and the rows of the tile that have those of
-  /// four lanes.
+  /// How many neighbouring units a lane holds, and how many rows of the tile
+  /// hold the units of four lanes.
   int64_t together() const;
   int64_t groupRows() const { return 4 * together() * sumsOfUnit(); }
 

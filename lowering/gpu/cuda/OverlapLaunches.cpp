@@ -8,10 +8,11 @@
 /// where cria.weights = [0]
 ///
 /// The next launch may begin when each block of this one has executed
-/// launch_dependents or has ended. So all blocks of this one have room, and the
-/// next launch's take what is left. launch_dependents stands behind the copies,
-/// so that memory gets these before the next launch's, and before the wait, so
-/// that launches overlap whose blocks do not fill the device.
+/// launch_dependents or has ended. At that time all blocks of this launch have
+/// their place, and the blocks of the next launch take the room that is left.
+/// launch_dependents is after the copies, so that memory serves these copies
+/// before those of the next launch. It is before the wait, so that launches
+/// overlap whose blocks do not fill the device.
 #include "lowering/Passes.h"
 #include "lowering/gpu/Launches.h"
 #include "lowering/gpu/cuda/Image.h"
@@ -32,7 +33,7 @@ using namespace mlir;
 using namespace cria;
 using namespace cria::simt;
 
-/// Whether a chip that code is generated for has launches that overlap.
+/// Whether launches overlap on a chip that code is generated for.
 static bool hasOverlap(gpu::GPUModuleOp kernels) {
   ArrayAttr targets = kernels.getTargetsAttr();
   return targets && llvm::any_of(targets, [](Attribute target) {
@@ -55,7 +56,7 @@ static bool isOfWeight(gpu::GPUFuncOp kernel, Value memory) {
          isWeight(kernel, static_cast<int32_t>(argument.getArgNumber()));
 }
 
-/// The memref that a pointer to an element was made of.
+/// The memref that the pointer to an element was computed from.
 static Value memoryOf(Value pointer) {
   Operation *op = pointer.getDefiningOp();
   while (!isa<memref::ExtractAlignedPointerAsIndexOp>(op))
@@ -63,7 +64,7 @@ static Value memoryOf(Value pointer) {
   return op->getOperand(0);
 }
 
-/// Whether an op touches barriers in shared memory, or lanes of a warp, alone.
+/// Whether an op touches only barriers in shared memory or the lanes of a warp.
 static bool isOfBarriers(Operation *op) {
   return isa<nvgpu::MBarrierCreateOp, nvgpu::MBarrierInitOp,
              nvgpu::MBarrierGetOp, nvgpu::MBarrierArriveExpectTxOp,
@@ -71,8 +72,8 @@ static bool isOfBarriers(Operation *op) {
       op);
 }
 
-/// Whether an op reads nothing but weights and shared memory, and writes
-/// nothing but shared memory.
+/// Whether an op reads only weights and shared memory, and writes only shared
+/// memory.
 static bool touchesWeightsOnly(gpu::GPUFuncOp kernel, Operation *op) {
   auto reads = [&](Value memory) {
     return isShared(memory) || isOfWeight(kernel, memory);
@@ -96,8 +97,8 @@ static bool touchesWeightsOnly(gpu::GPUFuncOp kernel, Operation *op) {
   return !result.wasInterrupted();
 }
 
-/// Whether an op may move behind those that touch weights only: it writes
-/// nothing, and reads no shared memory, to which they write.
+/// Whether an op may move down past ops that touch weights only. It may if it
+/// writes nothing and does not read shared memory, which those ops write.
 static bool canMove(Operation *op) {
   if (auto load = dyn_cast<memref::LoadOp>(op))
     return !isShared(load.getMemRef());
@@ -115,11 +116,11 @@ static bool usesAny(Operation *op, const SetVector<Operation *> &ops) {
   return result.wasInterrupted();
 }
 
-/// Moves what is to wait behind the last copy that need not. Returns the op
-/// that the wait goes before.
+/// Moves the ops that must wait below the last copy that need not wait. Returns
+/// the op to insert the wait before.
 static Operation *sortByWait(gpu::GPUFuncOp kernel) {
   SetVector<Operation *> late;
-  size_t moved = 0; // of these, before the last copy
+  size_t moved = 0; // of `late`, the ops before the last copy
   Operation *first = nullptr, *behind = nullptr;
   for (Operation &op : kernel.front()) {
     bool isLast = op.hasTrait<OpTrait::IsTerminator>();
@@ -136,7 +137,7 @@ static Operation *sortByWait(gpu::GPUFuncOp kernel) {
   }
   for (Operation *op : late.getArrayRef().take_front(moved))
     op->moveBefore(behind);
-  // Without copies nothing has moved.
+  // Without copies no op was moved.
   return moved ? late.front() : behind ? behind : first;
 }
 

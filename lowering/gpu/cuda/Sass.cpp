@@ -39,7 +39,7 @@ int64_t Instruction::bytes() const {
   return 4;
 }
 
-/// The number behind `prefix`, which is taken away from the text with it.
+/// Takes `prefix` and the number after it from the front of the text.
 static std::optional<int64_t> takeNumber(StringRef &text, StringRef prefix,
                                          unsigned radix = 10) {
   StringRef rest = text;
@@ -88,7 +88,7 @@ static void readConstant(StringRef operands, Instruction &into) {
   into.indexed &= into.constant.has_value();
 }
 
-/// Registers of the result, and of the source of that number.
+/// How many registers the result has, and how many the source `source` has.
 static std::pair<int, int> widths(const Instruction &of, size_t source) {
   if (of.isMma())
     return {4, source == 1 ? 2 : 4};
@@ -127,7 +127,7 @@ static bool isPredicate(StringRef operand) {
          (operand[0] == 'T' || llvm::isDigit(operand[0]));
 }
 
-/// Reads what lies between "/*address*/" and ";".
+/// Reads the text between "/*address*/" and ";".
 static Instruction readInstruction(StringRef text) {
   Instruction result;
   if (text.consume_front("@")) {
@@ -184,8 +184,9 @@ llvm::SmallVector<size_t, 2> Kernel::successors(size_t index) const {
   return result;
 }
 
-/// Finds how much bulk copies bring: a register of chunks of 16 bytes, which
-/// the last instruction before that writes it sets to a constant.
+/// Finds how many bytes bulk copies bring. A register has the number in units
+/// of 16 bytes. It is known if the last instruction that writes the register
+/// before the copy sets it to a constant.
 static void measureBulk(Kernel &kernel) {
   for (size_t i = 0; i < kernel.code.size(); ++i) {
     Instruction &copy = kernel.code[i];
@@ -205,8 +206,8 @@ static void measureBulk(Kernel &kernel) {
   }
 }
 
-/// What ptxas puts behind the kernel's end, such as a second look at a barrier,
-/// and comes back from there, is no loop.
+/// ptxas puts rare paths after the kernel's end and branches back from them,
+/// for example the second test of a barrier. These branches make no loop.
 static std::vector<Loop> loopsOf(const Kernel &kernel) {
   std::map<size_t, size_t> last;
   std::optional<size_t> end;

@@ -10,18 +10,18 @@ using namespace cria;
 using namespace cria::sass;
 using llvm::StringRef;
 
-/// Cycles to memory under load, 0.6 us at 1.7 GHz, and to the caches, between
-/// the first's 35 and the second's 250.
+/// Cycles of a load from memory under load (0.6 us at 1.7 GHz), and of a load
+/// from the caches: between the 35 of L1 and the 250 of L2.
 static constexpr int64_t kLatency = 1000, kCached = 100;
-/// Turns of a loop that fill its pipeline, and those that are measured.
+/// Turns of a loop that fill its pipeline, and as many turns that are measured.
 static constexpr int kTurns = 16;
 
 namespace {
-/// The parameters that flow into each register.
+/// The parameters that flow into each register, one bit each.
 using Pointers = std::array<uint64_t, kRegisters>;
 
-/// Finds the loads whose address is of a streamed parameter: data flow over the
-/// branches, to a fixed point.
+/// Finds the loads whose address comes from a streamed parameter: data flow
+/// over the branches, to a fixed point.
 class DataFlow {
 public:
   DataFlow(Kernel &kernel, const Parameters &parameters)
@@ -44,16 +44,17 @@ void DataFlow::mark(Instruction &instruction, const Pointers &pointers) const {
   llvm::SmallVector<int, 8> address;
   if (instruction.op == "LDG")
     address = instruction.reads;
-  else if (instruction.op == "LDGSTS") // behind where it goes
+  else if (instruction.op == "LDGSTS") // the operand after the destination
     addRegisters(instruction.operands[1], 1, address);
-  else if (instruction.isBulk()) // two registers that warps share
+  else if (instruction.isBulk()) // two uniform registers
     addRegisters(instruction.operands[1], 2, address);
   for (int number : address)
     instruction.streams |= pointers[number] & parameters.streamed;
 }
 
-/// The parameters in a constant that an instruction's result has, or may have
-/// where a register is added to its offset.
+/// The parameters that a constant brings into register `result` of an
+/// instruction's result. If a register is added to the constant's offset, all
+/// parameters from the offset on are possible.
 uint64_t DataFlow::constantOf(const Instruction &instruction,
                               size_t result) const {
   if (!instruction.constant)
@@ -79,7 +80,8 @@ void DataFlow::flow(const Instruction &instruction, Pointers &pointers) const {
   }
 }
 
-/// Adds what a path brings to an instruction; whether that is news.
+/// Adds the parameters that a path brings to an instruction. Returns whether
+/// some are new.
 bool DataFlow::merge(size_t target, const Pointers &pointers) {
   auto [found, isNew] = entering.try_emplace(target, pointers);
   for (int i = 0; i < kRegisters; ++i) {
@@ -120,7 +122,7 @@ void DataFlow::run() {
   }
 }
 
-/// The sum of `count` over a loop, but not over loops in it.
+/// The sum of `count` over a loop without its inner loops.
 template <typename Count>
 static int64_t sumOver(const Kernel &kernel, Loop loop, Count count) {
   int64_t sum = 0;
@@ -135,7 +137,8 @@ static int64_t sumOver(const Kernel &kernel, Loop loop, Count count) {
   return sum;
 }
 
-/// The loop, or the one around it where that waits for the copies of this.
+/// Returns the loop that waits for the copies which `loop` begins: `loop`, or a
+/// loop around it.
 static Loop waitsFor(const Kernel &kernel, Loop loop) {
   auto has = [&](StringRef op) {
     for (size_t i = loop.first; i < loop.second; ++i)
@@ -152,9 +155,9 @@ static Loop waitsFor(const Kernel &kernel, Loop loop) {
   return around ? waitsFor(kernel, *around) : loop;
 }
 
-/// The first loop with the most of `count` over each weight, of those with more
-/// than half of the most of all. Where turns of loops are `peeled`, not a loop
-/// around one that has as many.
+/// Of the loops over each weight the first with the largest `count`, if that is
+/// more than half of the largest of all. If turns of loops are `peeled`, a loop
+/// is left out if a loop in it has as large a count.
 template <typename Count>
 static std::set<Loop> mainLoops(const Kernel &kernel, bool peeled,
                                 Count count) {
@@ -185,8 +188,8 @@ static std::set<Loop> mainLoops(const Kernel &kernel, bool peeled,
   return loops;
 }
 
-/// Turns of a loop in another: counted where threads stride over a block's
-/// work, from a thread's number; else 1.
+/// The number of turns of a loop in another loop. It is known where threads
+/// stride over a block's work, from the thread's number on; else it is 1.
 static int64_t turnsOf(const Kernel &kernel, Loop loop, int64_t threads) {
   std::string stride = "0x" + llvm::utohexstr(threads, /*LowerCase=*/true);
   std::set<int> strided;
@@ -216,7 +219,8 @@ static int64_t turnsOf(const Kernel &kernel, Loop loop, int64_t threads) {
 
 using Turn = std::vector<const Instruction *>;
 
-/// Instructions of a turn of a loop, those of loops in it as often as they run.
+/// The instructions of a turn of a loop; those of its inner loops are repeated
+/// as often as these run.
 static Turn turnOf(const Kernel &kernel, Loop loop, int64_t threads) {
   Turn turn;
   std::map<size_t, size_t> inner;
@@ -242,8 +246,8 @@ namespace {
 /// A warp that runs instructions in order.
 class Clock {
 public:
-  /// With `waits` a turn of a loop is repeated that waits so many times for
-  /// barriers: each time for what the turn before has announced.
+  /// `waits` is the number of waits for barriers in a repeated turn of a loop.
+  /// Each wait is for the bytes that the turn before has announced.
   explicit Clock(int64_t waits) : stages(waits) {}
   void run(const Instruction &instruction);
   /// Waits for all loads.
@@ -252,13 +256,13 @@ public:
   int64_t now = 0, streamed = 0; // cycles, bytes
 
 private:
-  /// When each register's load arrives, when the copies begun do, and those of
-  /// each group.
+  /// The cycle when each register's load arrives, when the copies begun so far
+  /// have arrived, and when each group of copies has.
   std::array<int64_t, kRegisters> arrivals{};
   int64_t copies = 0;
   std::vector<int64_t> groups;
-  /// When the bulk copies of each barrier arrive, in the order of waits, and
-  /// how many barriers have been waited for.
+  /// The cycles when the bulk copies of each barrier arrive, in the order of
+  /// the waits; and the number of waits so far.
   std::vector<int64_t> stages;
   size_t awaited = 0;
 };
@@ -296,8 +300,8 @@ void Clock::run(const Instruction &instruction) {
   ++now;
 }
 
-/// Leaves bulk copies of a row's rest out, which a loop begins at its last turn
-/// only: they announce less than others.
+/// Removes bulk copies that a loop begins only in its last turn, for the rest
+/// of a row: they announce fewer bytes than the others.
 static Turn withoutRest(const Turn &turn) {
   std::vector<std::pair<Turn, int64_t>> parts(1);
   int64_t most = 0;
@@ -317,7 +321,7 @@ static Turn withoutRest(const Turn &turn) {
   return whole;
 }
 
-/// 16-byte loads on their way, on average.
+/// The average number of 16-byte loads on their way.
 static double inFlight(const Turn &all, bool isLoop) {
   Turn turn = isLoop ? withoutRest(all) : all;
   Clock clock(isLoop ? llvm::count_if(turn,
@@ -340,8 +344,9 @@ static double inFlight(const Turn &all, bool isLoop) {
          static_cast<double>(16 * (clock.now - start));
 }
 
-/// Copies that a thread begins for its block have their bytes in a register. In
-/// a kernel that multiplies they fill a ring, and no lane waits for what it
+/// Reports copies whose number of bytes is unknown. The number is in a register
+/// if a thread copies for its whole block. This is no problem in a kernel that
+/// multiplies: there the copies fill a ring, and no lane waits for its own
 /// loads.
 static llvm::Error checkKnown(const Kernel &kernel, bool multiplies) {
   for (const Instruction &each : kernel.code) {
@@ -365,8 +370,8 @@ llvm::Expected<Figures> sass::figuresOf(Kernel kernel, int64_t threads,
     return error;
   DataFlow(kernel, parameters).run();
   auto streams = [](const Instruction *each) { return each->streams != 0; };
-  // ptxas peels the first turn of a loop over k from those of a loop over
-  // tiles.
+  // ptxas peels the first turn of the loop over k where a loop over tiles is
+  // around it.
   auto loops = mainLoops(kernel, multiplies, [&](const Instruction &each) {
     if (multiplies)
       return static_cast<int64_t>(each.isMma());

@@ -15,15 +15,16 @@ void cuda::copyAsync(KernelBuilder &b, Address to, Address from, int64_t bytes,
   if (exists)
     elements = b.select(exists, b.create<arith::ConstantIndexOp>(count),
                         b.create<arith::ConstantIndexOp>(0));
-  // Past the L1 cache where the hardware can: nobody reads it again there.
+  // Bypasses the L1 cache where the hardware can: no thread reads it again
+  // there.
   b.create<nvgpu::DeviceAsyncCopyOp>(
       nvgpu::DeviceAsyncTokenType::get(b.getContext()), to.base, to.index,
       from.base, from.index, b.getIndexAttr(count), elements,
       bytes == 16 ? b.getUnitAttr() : UnitAttr());
 }
 
-// Not nvgpu's ops for groups: copies in a loop have no token to pass on, and
-// the text of a group without tokens does not parse.
+// nvgpu's ops for groups cannot be used: copies in a loop have no token to pass
+// on, and a group op without tokens prints text that does not parse.
 void cuda::commitCopies(KernelBuilder &b) {
   b.create<NVVM::CpAsyncCommitGroupOp>();
 }
@@ -52,7 +53,7 @@ void cuda::mma(KernelBuilder &b, Type element, ValueRange x, ValueRange w,
   auto layout = NVVM::MMALayout::row;
   auto result = LLVM::LLVMStructType::getLiteral(
       b.getContext(), SmallVector<Type>(4, b.getF32Type()));
-  // f16 pairs go by their own type, bf16 pairs as i32.
+  // f16 pairs are passed as vectors of f16, bf16 pairs as i32.
   auto pairs = [&](ValueRange bits) {
     return llvm::map_to_vector(bits, [&](Value pair) -> Value {
       if (element.isBF16())

@@ -56,7 +56,7 @@ private:
 };
 } // namespace
 
-/// The first line that says what failed.
+/// The first line of a log that says what failed.
 static StringRef complaint(StringRef log) {
   SmallVector<StringRef> lines;
   log.split(lines, '\n');
@@ -66,7 +66,7 @@ static StringRef complaint(StringRef log) {
   return lines.front();
 }
 
-/// Runs a program of the toolkit for a chip: what it prints.
+/// Runs a program of the toolkit for a chip. Returns the program's output.
 static llvm::Expected<std::string> run(StringRef name, StringRef chip,
                                        llvm::ArrayRef<StringRef> arguments) {
   auto program = find(name);
@@ -91,14 +91,14 @@ static llvm::Expected<std::string> run(StringRef name, StringRef chip,
 }
 
 /// Whether ptxas assembles PTX of the chip `ptx` for `chip`. PTX whose chip
-/// ends in a letter is for that very chip.
+/// ends in a letter is for that chip only.
 static bool runsOn(StringRef ptx, StringRef chip) {
   return ptx == chip || (llvm::isDigit(ptx.back()) &&
                          simt::numberOf(ptx) <= simt::numberOf(chip));
 }
 
-/// The latest PTX that runs on `chip`, or the oldest where none does: ptxas
-/// says so.
+/// The latest PTX that runs on `chip`. If none does, the oldest, and ptxas
+/// reports the error.
 static const CudaBinary &ptxFor(const CudaImage &image, StringRef chip) {
   const CudaBinary *best = &image.binaries.front();
   for (const CudaBinary &each : image.binaries)

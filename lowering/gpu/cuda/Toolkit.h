@@ -1,4 +1,4 @@
-/// Programs of the CUDA toolkit, if it is installed: they are looked for on
+/// Programs of the CUDA toolkit, if it is installed. They are looked for on
 /// PATH and in CUDA_HOME.
 #pragma once
 
@@ -6,10 +6,10 @@
 
 namespace cria {
 
-/// Whether there is a program of the toolkit.
+/// Whether the toolkit's program `name` is found.
 bool hasTool(llvm::StringRef name);
 
-/// Assembles an image's PTX for a chip by ptxas.
+/// Assembles an image's PTX for a chip with ptxas.
 llvm::Expected<CudaBinary> assemble(const CudaImage &image,
                                     llvm::StringRef chip);
 

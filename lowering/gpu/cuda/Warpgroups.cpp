@@ -9,7 +9,7 @@ using namespace mlir;
 using namespace cria;
 using namespace cria::simt;
 
-/// Nanoseconds that a thread may sleep before it looks at a barrier again.
+/// Nanoseconds that a thread may sleep before it tests a barrier again.
 static constexpr int64_t kPatience = 10'000'000;
 
 static Attribute sharedSpace(KernelBuilder &b) {
@@ -46,7 +46,7 @@ Value cuda::PhaseBarriers::pointerTo(Value barrier) {
       pointerType(b, NVVM::NVVMMemorySpace::Shared), address);
 }
 
-/// nvgpu's arrives at the block's own barriers alone.
+/// nvgpu's op can arrive only at barriers of the block itself.
 void cuda::PhaseBarriers::arrive(Value barrier, Value block) {
   if (!block) {
     b.create<nvgpu::MBarrierArriveOp>(
@@ -101,7 +101,7 @@ void cuda::PhaseBarriers::copyBox(Value map, ValueRange coordinates,
                                   blocks, Value());
 }
 
-/// The address of an element as a pointer.
+/// A pointer to the element at `address`.
 static Value pointerTo(KernelBuilder &b, Address address,
                        NVVM::NVVMMemorySpace space) {
   Value base = b.create<memref::ExtractAlignedPointerAsIndexOp>(address.base);
@@ -114,7 +114,7 @@ static Value pointerTo(KernelBuilder &b, Address address,
                                ArrayRef<LLVM::GEPArg>{index});
 }
 
-// Not nvgpu's op, which copies by tensor maps.
+// nvgpu's op copies only by tensor maps.
 void cuda::PhaseBarriers::copyBytes(Address from, int64_t bytes, Value barrier,
                                     Address to) {
   b.create<NVVM::CpAsyncBulkGlobalToSharedClusterOp>(
@@ -150,14 +150,15 @@ void cuda::awaitCluster(KernelBuilder &b) {
 }
 
 void cuda::barrierOf(KernelBuilder &b, int64_t threads) {
-  // Number 0 is the block's.
+  // Barrier 0 is the block's.
   b.create<NVVM::BarrierOp>(TypeRange(), b.i32(1), b.i32(threads),
                             NVVM::BarrierReductionAttr(), Value());
 }
 
-/// The PTX ISA's matrix descriptor: where the matrix begins, how far apart its
-/// parts of 64 columns lie, the 1024 bytes from 8 rows to the next 8, and the
-/// swizzle of 128 bytes; all but the last in chunks of 16 bytes.
+/// The PTX ISA's matrix descriptor has four fields: the address of the matrix;
+/// the distance between its parts of 64 columns; the 1024 bytes from 8 rows to
+/// the next 8; and the swizzle of 128 bytes. All but the swizzle are in units
+/// of 16 bytes.
 Value cuda::describeRows(KernelBuilder &b, Address first, int64_t apart) {
   constexpr int64_t kAddress = (1 << 18) - 1;
   uint64_t layout =
@@ -177,7 +178,7 @@ Value cuda::describeRows(KernelBuilder &b, Address first, int64_t apart) {
   return b.create<arith::OrIOp>(at, number(static_cast<int64_t>(layout)));
 }
 
-/// The sums of a lane.
+/// The type of a lane's sums.
 static Type sumsType(KernelBuilder &b, int64_t columns) {
   return LLVM::LLVMStructType::getLiteral(
       b.getContext(), SmallVector<Type>(columns / 2, b.getF32Type()));
@@ -199,8 +200,9 @@ static Value inlineAssembly(KernelBuilder &b, Type type, ValueRange operands,
       .getRes();
 }
 
-/// An instruction that sums go through. Not nvvm's: those have no operands, so
-/// nothing keeps what writes and reads the sums' registers before and behind.
+/// Emits an instruction whose operands and results are the sums. nvvm's ops
+/// have no operands, so that LLVM could move reads and writes of the sums'
+/// registers across the instruction.
 static Value passThrough(KernelBuilder &b, Value sums, StringRef instruction) {
   auto type = cast<LLVM::LLVMStructType>(sums.getType());
   SmallVector<Value> values;
@@ -271,7 +273,7 @@ void cuda::fenceProducts(KernelBuilder &b) {
   b.create<NVVM::WgmmaFenceAlignedOp>();
 }
 
-// Not nvvm's op, which takes no x in registers.
+// nvvm's op cannot take x in registers.
 Value cuda::multiplyRegisters(KernelBuilder &b, Type element, int64_t columns,
                               ValueRange x, Value w, Value sums) {
   auto type = cast<LLVM::LLVMStructType>(sums.getType());

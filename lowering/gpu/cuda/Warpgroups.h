@@ -1,5 +1,6 @@
-/// What Hopper's groups of four warps take (sm_90a): products of tiles in
-/// shared memory, copies of boxes into it, and barriers that count both.
+/// Instructions for Hopper's warpgroups of four warps (sm_90a): products of
+/// tiles in shared memory, copies of boxes into shared memory, and barriers
+/// that count arrivals and copied bytes.
 #pragma once
 
 #include "lowering/gpu/KernelBuilder.h"
@@ -8,39 +9,41 @@ namespace cria::cuda {
 
 /// Threads of a warpgroup.
 inline constexpr int64_t kWarpgroup = 128;
-/// Bytes of a row of a box, the most that are swizzled.
+/// Bytes of a row of a box: the longest row that can be swizzled.
 inline constexpr int64_t kBoxBytes = 128;
 
-/// Barriers of a block in shared memory (mbarrier). One is in a phase until it
-/// has all arrivals, and all bytes that were announced; phases have parity 0
-/// and 1 by turns.
+/// Barriers of a block in shared memory (mbarrier). A phase of a barrier ends
+/// when all its arrivals and all announced bytes are there. Phases have parity
+/// 0 and 1 by turns.
 class PhaseBarriers {
 public:
   PhaseBarriers(simt::KernelBuilder &b, int64_t count);
 
-  /// The first phase begins: each waits for so many arrivals, an i32.
+  /// Begins a barrier's first phase. Each phase waits for `arrivals` arrivals,
+  /// an i32.
   void init(mlir::Value barrier, mlir::Value arrivals);
-  /// Behind all `init`, before the block's barrier: copies see them too.
+  /// Makes the barriers visible to copies. It is called after all `init` and
+  /// before the block's barrier.
   void publish();
-  /// Arrives at the barrier of that number, or at that of the block of the
-  /// cluster that has the rank `block`.
+  /// Arrives at barrier number `barrier` of this block, or of the block with
+  /// the rank `block` in the cluster.
   void arrive(mlir::Value barrier, mlir::Value block = {});
-  /// Arrives, and announces bytes that copies bring.
+  /// Arrives and announces the bytes that copies will bring.
   void announce(mlir::Value barrier, int64_t bytes);
-  /// Until the last phase of that parity has ended. That of parity 1 before the
-  /// first one has.
+  /// Waits until the latest phase of that parity has ended. Before the first
+  /// phase (parity 0) has ended, a wait for parity 1 returns at once.
   void await(mlir::Value barrier, mlir::Value parity);
-  /// Begins to copy the box at `coordinates`, the fastest first, to shared
-  /// memory aligned to 1024 bytes. `map` is an argument of the kernel that has
-  /// a tensor map. Rows of 128 bytes are swizzled: chunk c of 16 bytes of row r
-  /// lies at c ^ (r % 8). With `blocks`, an i16, the box goes to the same place
-  /// of the blocks of the cluster whose bits are set, and counts at the same
-  /// barrier of each.
+  /// Begins to copy a box to shared memory aligned to 1024 bytes. `coordinates`
+  /// begin with the fastest dimension. `map` is an argument of the kernel that
+  /// is a tensor map. Rows of 128 bytes are swizzled: part c of row r, 16
+  /// bytes, is stored as part c ^ (r % 8). `blocks`, an i16, has a bit for each
+  /// block of the cluster that gets the box: at the same place in its shared
+  /// memory, counted by its own barrier of the same number.
   void copyBox(mlir::Value map, mlir::ValueRange coordinates,
                llvm::ArrayRef<int64_t> box, mlir::Value barrier,
                simt::Address to, mlir::Value blocks = {});
-  /// Begins to copy bytes that follow one another from device to shared memory:
-  /// their number and both addresses are multiples of 16 (cp.async.bulk).
+  /// Begins to copy contiguous bytes from device to shared memory
+  /// (cp.async.bulk). Their number and both addresses are multiples of 16.
   void copyBytes(simt::Address from, int64_t bytes, mlir::Value barrier,
                  simt::Address to);
 
@@ -52,56 +55,59 @@ private:
   mlir::Value group;
 };
 
-/// Whether this lane is the one that its warp elects.
+/// Whether this lane is the one that the warp has elected.
 mlir::Value electLane(simt::KernelBuilder &b);
-/// Gives the warpgroup's threads so many registers, more or fewer than now.
+/// Changes the registers of the warpgroup's threads to `count`: more with
+/// takeRegisters, fewer with leaveRegisters.
 void takeRegisters(simt::KernelBuilder &b, int64_t count);
 void leaveRegisters(simt::KernelBuilder &b, int64_t count);
-/// Blocks follow one another in clusters of so many along x, y and z, and run
-/// at the same time.
+/// Groups neighbouring blocks into clusters of `size` blocks along x, y and z,
+/// which run at the same time.
 void formClusters(simt::KernelBuilder &b, llvm::ArrayRef<int32_t> size);
-/// The barrier of all threads of the cluster, in two steps: what is between
-/// them need not wait. Lanes of a warp take each together.
+/// A barrier of all threads of the cluster in two steps: code between them runs
+/// without waiting. All lanes of a warp take each step together.
 void arriveAtCluster(simt::KernelBuilder &b);
 void awaitCluster(simt::KernelBuilder &b);
 /// A barrier of the first `threads` threads of the block.
 void barrierOf(simt::KernelBuilder &b, int64_t threads);
 
-/// What products know rows of 128 bytes by, as copyBox leaves them: the number
-/// of 16-byte chunks that matrices lie further on may be added. The columns of
-/// a transposed matrix go on in rows `apart` bytes further on.
+/// The descriptor that products take for a matrix whose rows of 128 bytes were
+/// copied by copyBox. Adding n to the descriptor moves it by 16 n bytes. The
+/// columns of a transposed matrix continue in rows `apart` bytes further on.
 mlir::Value describeRows(simt::KernelBuilder &b, simt::Address first,
                          int64_t apart = 0);
 
-/// Sums of a warpgroup's product of 64 x `columns` in one value; those of a
-/// lane are as those of mma.sync's m16n8, product after product, a warp 16 rows
-/// below the one before.
+/// A warpgroup's sums of a product of 64 x `columns`, as one value, all zero. A
+/// lane holds the same sums as for mma.sync's m16n8, product after product.
+/// Each warp has the 16 rows below those of the warp before.
 mlir::Value zeroSums(simt::KernelBuilder &b, int64_t columns);
-/// The same sums, whose registers nothing writes any more but products.
+/// The same sums. From here on only products write their registers.
 mlir::Value fenceSums(simt::KernelBuilder &b, mlir::Value sums);
-/// Begins sums += x * w^T, 64 x 16 and `columns` x 16 of bf16 or f16, which
-/// descriptions say where they lie. Without sums they begin with zeros.
+/// Begins sums += x * w^T for 64 x 16 and `columns` x 16 elements of bf16 or
+/// f16; x and w are descriptors. Without `sums` they begin with zeros.
 mlir::Value multiplyTiles(simt::KernelBuilder &b, mlir::Type element,
                           int64_t columns, mlir::Value x, mlir::Value w,
                           mlir::Value sums);
-/// The thread's products since the last commit are a group.
+/// Makes a group of the thread's products since the last commit.
 void commitProducts(simt::KernelBuilder &b);
-/// Until all but the last `groups` are done.
+/// Waits until all groups but the last `groups` are done.
 void awaitProducts(simt::KernelBuilder &b, int64_t groups);
-/// Until all products are done, or all but the last `groups`: their sums.
+/// Waits like awaitProducts and returns the sums.
 llvm::SmallVector<mlir::Value> awaitSums(simt::KernelBuilder &b,
                                          mlir::Value sums, int64_t groups = 0);
 
-/// The sums of a lane in one value.
+/// Joins the sums of a lane to one value.
 mlir::Value joinSums(simt::KernelBuilder &b, mlir::ValueRange sums);
-/// Products behind it may write what no value is in.
+/// Lets the products after this write registers that hold no value now.
 void fenceProducts(simt::KernelBuilder &b);
-/// Begins sums += x * w, 64 x 16 and 16 x `columns`. A lane has of x the four
-/// pairs, as i32, that mma.sync's m16n8k16 takes; w is described.
+/// Begins sums += x * w for 64 x 16 and 16 x `columns` elements. x is in
+/// registers: a lane has the four pairs, as i32, that mma.sync's m16n8k16
+/// takes. w is a descriptor.
 mlir::Value multiplyRegisters(simt::KernelBuilder &b, mlir::Type element,
                               int64_t columns, mlir::ValueRange x,
                               mlir::Value w, mlir::Value sums);
-/// Products behind a barrier see what this thread has written to shared memory.
+/// Makes this thread's writes to shared memory visible to the products after
+/// the next barrier.
 void fenceWrites(simt::KernelBuilder &b);
 
 } // namespace cria::cuda
