@@ -9,7 +9,7 @@ import sys
 
 
 def main() -> str:
-    """Becomes cria-run; what it returns says why it could not."""
+    """Replaces this process by cria-run. Returns only if that fails: the reason."""
     bundled = pathlib.Path(__file__).resolve().parent / "bin" / "cria-run"
     tool = str(bundled) if bundled.exists() else shutil.which("cria-run")
     if tool is None:

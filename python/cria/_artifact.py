@@ -12,7 +12,7 @@ from cria._errors import Error
 from cria._plan import plan_html
 
 Path = Union[str, "os.PathLike[str]"]
-#: Where an artifact is: a path, the bytes of a file, or a file that is open.
+#: An artifact: its path, the bytes of its file, or the open file.
 Source = Union[Path, bytes, bytearray, memoryview, IOBase]
 
 
@@ -22,17 +22,17 @@ class ArtifactInfo(NamedTuple):
     vocab_size: int
     #: Positions that a session holds.
     max_seq: int
-    #: Ids of one prefill call.
+    #: Ids that one prefill call takes.
     chunk: int
-    #: Of the weights as compiled code reads them.
+    #: Bytes of the weights as compiled code reads them.
     weight_bytes: int
-    #: KV caches of one session.
+    #: Bytes of the KV caches of one session.
     cache_bytes: int
-    #: Scratch of one session.
+    #: Bytes of scratch memory of one session.
     arena_bytes: int
-    #: Of the artifact.
+    #: Size of the artifact's file.
     file_bytes: int
-    #: Numbers of a token's hidden state; 0 where the artifact returns none.
+    #: Numbers in a token's hidden state; 0 if the artifact does not return them.
     hidden_size: int
 
 
@@ -40,8 +40,8 @@ class Check(NamedTuple):
     """Whether a checkpoint can be bound to an artifact."""
 
     fits: bool
-    #: What is missing, mis-shaped or extra, and the memory that weights and a session
-    #: take: lines of text.
+    #: Lines of text: tensors that are missing, mis-shaped or extra, and the memory that
+    #: weights and a session take.
     report: str
 
 
@@ -50,10 +50,11 @@ def _info(struct: Any) -> ArtifactInfo:
 
 
 class Artifact(_native.Object):
-    """Compiled code, opened. **An artifact is a program: open only those you trust.**
+    """An open artifact. **An artifact is a program: open only those you trust.**
 
-    ``source`` is a path, the bytes of the file, or a file that is open. A notebook shows the plan: the
-    weights, and on GPUs the kernels that each entry launches.
+    ``source`` is a path, the bytes of the file, or an open file. A notebook shows an
+    artifact as tables of its weights and, for GPUs, of the kernels that each entry
+    launches.
     """
 
     def __init__(self, source: Source) -> None:
@@ -76,8 +77,8 @@ class Artifact(_native.Object):
         self.manifest: dict[str, Any] = json.loads(_native.text_of(text[0]))
 
     def check(self, weights: Path) -> Check:
-        """Whether the checkpoint in folder ``weights`` can be bound; reads its headers
-        alone. Raises where the files cannot be read."""
+        """Whether the checkpoint in folder ``weights`` can be bound. Reads only the
+        headers of its files, and raises if they cannot be read."""
         report = _native.ffi.new("char **")
         fits = True
         try:
@@ -103,7 +104,7 @@ class Artifact(_native.Object):
 def inspect(path: Path) -> dict[str, Any]:
     """The manifest of the artifact at ``path``, without loading code.
 
-    Works for artifacts that are not trusted, or are for another machine.
+    Also for artifacts that you do not trust, and for those of another machine.
     """
     text, info = _native.ffi.new("char **"), _native.struct("cria_artifact_info")
     _native.call("cria_artifact_inspect", _native.path_of(path), text, info)

@@ -1,4 +1,4 @@
-"""Batches: many texts of one model at once."""
+"""Batches: many texts of one model, computed together."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 
 class Finish(enum.IntEnum):
-    """Why a sequence runs no longer."""
+    """Why a sequence stopped."""
 
-    #: It goes on.
+    #: It still runs.
     NONE = 0
     #: It drew an id that ends a text.
     END = 1
-    #: It drew as many ids as were wanted.
+    #: It drew as many ids as :meth:`Batch.feed` asked for.
     LENGTH = 2
     #: The context is full.
     CONTEXT = 3
@@ -34,52 +34,53 @@ class Finish(enum.IntEnum):
 
 
 class BatchResult(NamedTuple):
-    """What a step made of one sequence."""
+    """The result of a step for one sequence."""
 
     sequence: int
-    #: The id that was drawn; None where none was.
+    #: The drawn id, or None if none was drawn.
     id: int | None
     finish: Finish
-    #: Of a sequence that failed. After :class:`ResourceExhausted` it goes on when it
-    #: is fed no ids.
+    #: Why the sequence failed. After :class:`ResourceExhausted` it goes on when
+    #: :meth:`Batch.feed` is called without ids.
     error: Error | None
-    #: Those that the id was drawn from (vocab_size), where wanted.
+    #: The logits that the id was drawn from (vocab_size), if asked for.
     logits: Logits | None
 
 
 class BatchInfo(NamedTuple):
-    """What a batch has and did."""
+    """The state of a batch, and counts of its work so far."""
 
     #: Sequences that run at once.
     rows: int
     #: Positions of a page.
     page: int
     page_bytes: int
-    #: Of the pool.
+    #: Pages of the pool.
     pages: int
-    #: That no sequence has.
+    #: Pages that no sequence uses.
     free_pages: int
-    #: Of these, that can be found by their content.
+    #: Free pages that can still be found by their content.
     kept_pages: int
-    #: Sequences that run, and that wait.
+    #: Sequences that run, and sequences that wait.
     running: int
     waiting: int
-    #: Ids computed as a prompt, one a step, of both once more; and found in pages.
+    #: Ids computed in chunks of a prompt; ids computed one a step; ids among these that
+    #: were computed again; ids not computed, as a page had them already.
     prefilled: int
     decoded: int
     recomputed: int
     reused: int
-    #: Sequences that gave their pages back.
+    #: How often a sequence lost its pages and waited again.
     put_back: int
 
 
 class Batch(_native.OneThread):
-    """Many texts of one model at once; :meth:`Model.batch` makes it.
+    """Many texts of one model, computed together; :meth:`Model.batch` makes a batch.
 
     A sequence joins, is fed ids and the number of ids to draw, goes on with each
-    :meth:`step`, and leaves. What it draws does not depend on the others. One thread
-    at a time may use a batch. Use it in a ``with``, or :meth:`close` it, to free its
-    memory at once.
+    :meth:`step`, and leaves. The ids that it draws do not depend on other sequences. One
+    thread at a time may use a batch. Use a batch in a ``with``, or :meth:`close` it, to
+    free its memory at once.
     """
 
     def __init__(
@@ -115,7 +116,7 @@ class Batch(_native.OneThread):
 
     @property
     def info(self) -> BatchInfo:
-        """What the batch has and did."""
+        """The state of the batch, and counts of its work so far."""
         info = _native.struct("cria_batch_info")
         self._call("cria_batch_get_info", info)
         return BatchInfo(*(getattr(info, name) for name in BatchInfo._fields))
@@ -150,12 +151,12 @@ class Batch(_native.OneThread):
         logits: bool = False,
         lora: LoraSet | None = None,
     ) -> int:
-        """Adds a sequence that holds nothing; its number.
+        """Adds an empty sequence and returns its number.
 
-        ``sampler`` is of this sequence alone, which notes its ids there (default: the
-        likeliest id). Any of ``end_ids`` ends the text. With ``logits``, results have
-        those that ids were drawn from. ``lora`` are the adapters to compute with
-        (default: those of the model).
+        ``sampler`` draws the sequence's ids and notes them, so that no other sequence
+        may use the sampler (default: the likeliest id). Each of ``end_ids`` ends the
+        text. With ``logits``, a result has the logits that the id was drawn from.
+        ``lora`` are the adapters to compute with (default: those of the model).
         """
         return self._add("cria_batch_join", (), sampler, end_ids, logits, lora)
 
@@ -167,17 +168,17 @@ class Batch(_native.OneThread):
         end_ids: Iterable[int] = (),
         logits: bool = False,
     ) -> int:
-        """Adds a sequence that holds what another does, in the same pages, and has the
-        same adapters."""
+        """Adds a sequence with the ids of ``sequence``, in the same pages, and with the
+        same adapters. Returns the new sequence's number."""
         return self._add("cria_batch_fork", (sequence,), sampler, end_ids, logits)
 
     def leave(self, sequence: int) -> None:
-        """Takes a sequence away, whatever it does."""
+        """Removes a sequence, also one that runs."""
         self._call("cria_batch_leave", sequence)
 
     def feed(self, sequence: int, ids: Ids, draw: int) -> None:
-        """Appends ids; the sequence then runs until it has drawn ``draw`` ids, or ends
-        before. With 0, the ids are computed and nothing is drawn."""
+        """Appends ids. The sequence then runs until it has drawn ``draw`` ids or ends
+        before. With 0 the ids are computed and none is drawn."""
         array = ids_array(ids)
         self._call("cria_batch_feed", sequence, ids_pointer(array), len(array), draw)
         self.unfinished += 1
@@ -209,13 +210,13 @@ class Batch(_native.OneThread):
         )
 
     def position(self, sequence: int) -> tuple[int, int]:
-        """How many ids of a sequence are in its pages now, and how many it has."""
+        """How many ids of a sequence are computed (in its pages), and how many it has."""
         numbers = _native.ffi.new("int64_t[2]")
         self._call("cria_batch_position", sequence, numbers, numbers + 1)
         return int(numbers[0]), int(numbers[1])
 
     def save(self, sequence: int) -> bytes:
-        """The state of a sequence; sessions and sequences take each other's."""
+        """The state of a sequence, which another sequence or a session can restore."""
         size = _native.ffi.new("size_t *")
         self._call("cria_batch_state_size", sequence, size)
         state = bytearray(size[0])
@@ -224,7 +225,7 @@ class Batch(_native.OneThread):
         return bytes(state)
 
     def restore(self, sequence: int, state: bytes | bytearray | memoryview) -> None:
-        """Gives a sequence that holds nothing a state."""
+        """Gives an empty sequence the state that a sequence or a session has saved."""
         buffer = _native.ffi.from_buffer(state)
         self._call("cria_batch_restore", sequence, buffer, len(state))
 
@@ -235,10 +236,10 @@ class Batch(_native.OneThread):
         max_tokens: int | None = None,
         **sampling: Any,
     ) -> list[Completion]:
-        """Goes on from each of ``prompts``, texts or ids, in a sequence of its own.
+        """Continues each of ``prompts``, texts or ids, in a sequence of its own.
 
-        Each completion is what :meth:`Model.generate` makes of its prompt alone. What
-        fails, of any prompt, is raised, and the others end.
+        Each completion is the one that :meth:`Model.generate` makes of the prompt. If a
+        prompt fails, its error is raised, and the other prompts end.
         """
         model, drawing = self.model, self.model.sampling(**sampling)
         arrays = [ids_array(model.encode(prompt)) for prompt in prompts]
@@ -275,7 +276,7 @@ class Batch(_native.OneThread):
     def _completion(
         self, prompt: npt.NDArray[np.int32], ids: list[int]
     ) -> Completion:
-        """What was drawn, as text."""
+        """The completion of the drawn ids, with their text."""
         model = self.model
         pieces: list[str] = []
         if model.tokenizer:

@@ -1,4 +1,4 @@
-"""Runs the compiler that is installed."""
+"""Runs the installed compiler."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _flags(options: Mapping[str, Option]) -> list[str]:
 
 
 def _run(command: list[str]) -> str:
-    """Runs the compiler: what it prints to stdout. Its warnings become Python's."""
+    """Runs the compiler and returns its stdout. Its warnings become Python's."""
     try:
         done = subprocess.run(command, capture_output=True, stdin=subprocess.DEVNULL)
     except OSError as problem:
@@ -67,7 +67,7 @@ def compile(
 
     ``config`` is the path of a ``config.json``, a folder with one, a ``.gguf``, a
     ``.mlir`` of a phase up to ``tile``, or the config itself as a dictionary. ``out``
-    is where the artifact is written; without it, the artifact is in memory alone.
+    is the artifact's path; without it the artifact is only in memory.
     ``target`` is ``"cpu"`` (the default), ``"cuda"``, or both. Every other keyword is
     an option of ``cria-compile``, with ``_`` for ``-``: ``max_seq=4096``,
     ``quantize="q8_0"``, ``cpu=["x86-64-v3", "x86-64-v4"]``, ``remarks=True``.

@@ -55,13 +55,13 @@ class DeadlineExceeded(Error):
 
 
 class NotFound(Error, LookupError):
-    """A file is missing, or has no such part."""
+    """A file is missing, or a part of a file."""
 
     status = Status.NOT_FOUND
 
 
 class PermissionDenied(Error):
-    """The system does not allow it."""
+    """The system does not allow the call."""
 
     status = Status.PERMISSION_DENIED
 
@@ -91,7 +91,7 @@ class OutOfRange(Error, ValueError):
 
 
 class Unimplemented(Error, NotImplementedError):
-    """A file asks for what Cria does not do."""
+    """A file asks for something that Cria does not do."""
 
     status = Status.UNIMPLEMENTED
 
@@ -121,11 +121,11 @@ class Incompatible(Error):
 
 
 class CompileError(InvalidArgument):
-    """``cria-compile`` refused its input; the text is what it printed."""
+    """``cria-compile`` refused its input; the text is its output."""
 
 
 class CriaWarning(UserWarning):
-    """What the user should know about a checkpoint or a compilation."""
+    """A warning about a checkpoint or a compilation."""
 
 
 CLASSES: dict[Status, type[Error]] = {

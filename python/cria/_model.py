@@ -28,8 +28,8 @@ from cria._session import (
 from cria._text import ChatTemplate, Ids, Message, Tokenizer, ids_array
 
 Path = Union[str, "os.PathLike[str]"]
-#: Where a model computes: ``"auto"``, the GPU where there is one, ``"cpu"``,
-#: ``"cuda"`` or ``"emulated"``; one GPU of several is ``"cuda:1"``.
+#: The device that a model computes on: ``"auto"`` (a GPU if there is one), ``"cpu"``,
+#: ``"cuda"`` or ``"emulated"``. ``"cuda:1"`` chooses one GPU of several.
 Device = str
 DEVICES = {"auto": 0, "cpu": 1, "cuda": 2, "emulated": 3}
 LEVELS = {1: "info", 2: "warning"}
@@ -53,14 +53,14 @@ class DeviceInfo(NamedTuple):
     #: ``"NVIDIA H200"``.
     name: str
     memory_bytes: int
-    #: What a model could take now; 0 where that is unknown.
+    #: Bytes that are free now; 0 if unknown.
     free_bytes: int
     #: 90 for sm_90; 0 for the CPU.
     compute_capability: int
 
 
 def devices(kind: Literal["cpu", "cuda", "emulated"]) -> list[DeviceInfo]:
-    """The devices of a kind. Raises :class:`Unavailable` where there is no driver."""
+    """The devices of a kind. Raises :class:`Unavailable` if there is no driver."""
     number, _ = _device_of(kind)
     count = _native.ffi.new("int32_t *")
     _native.call("cria_device_count", number, count)
@@ -76,14 +76,14 @@ def devices(kind: Literal["cpu", "cuda", "emulated"]) -> list[DeviceInfo]:
 
 @dataclasses.dataclass(frozen=True)
 class Lora:
-    """A LoRA adapter in PEFT's layout, and what its scale is multiplied by."""
+    """A LoRA adapter in PEFT's layout, and a factor for its scale."""
 
     folder: Path
     scale: float = 1.0
 
 
 def _adapters(loras: Sequence[Lora | Path]) -> tuple[Any, list[Any]]:
-    """The structs of adapters, and what must live as long."""
+    """The structs of adapters, and objects that must live as long as the structs."""
     adapters = [lora if isinstance(lora, Lora) else Lora(lora) for lora in loras]
     folders = [_c_path(lora.folder) for lora in adapters]
     structs = _native.ffi.new("cria_lora[]", len(adapters))
@@ -94,8 +94,8 @@ def _adapters(loras: Sequence[Lora | Path]) -> tuple[Any, list[Any]]:
 
 
 class LoraSet(_native.Object):
-    """Adapters that are resident with a model, so that sessions can choose;
-    :meth:`Model.lora_set` makes it. Many threads may use it."""
+    """Adapters in memory beside a model's weights, for sessions to choose from;
+    :meth:`Model.lora_set` makes a set. Many threads may use one."""
 
     def __init__(self, model: Model, loras: Sequence[Lora | Path]) -> None:
         structs, folders = _adapters(loras)
@@ -107,17 +107,18 @@ class LoraSet(_native.Object):
 
 
 class ModelInfo(NamedTuple):
-    """What became of the weights."""
+    """Where the weights are, and how long binding took."""
 
-    #: Used where they lie in the files.
+    #: Bytes of weights that are read from the mapped files.
     mapped_bytes: int
-    #: In memory of the model's own.
+    #: Bytes of weights in the model's own memory.
     copied_bytes: int
     bind_seconds: float
 
 
 class Model(_native.Object):
-    """An artifact bound to weights; :func:`load` makes it. Many threads may use it."""
+    """An artifact bound to weights; :func:`load` makes a model. Many threads may use
+    one."""
 
     def __init__(
         self,
@@ -161,7 +162,7 @@ class Model(_native.Object):
                 lambda _, done, total: report(done, total),
             )
             options.progress = called
-        # The model's sessions call it, too, and keep it.
+        # The model's sessions call the function as well, and keep it alive.
         self._log: Any = None
         if log is not None:
             say = log
@@ -175,12 +176,12 @@ class Model(_native.Object):
         super().__init__("model", "cria_model_load", artifact._handle, options)
         #: The artifact.
         self.artifact = artifact
-        #: The folder or file of the weights; None where they are drawn.
+        #: The folder or file of the weights; None if they are random.
         self.weights = None if weights is None else pathlib.Path(weights)
-        #: What a session takes for its ``threads``.
+        #: The default of a session's ``threads``.
         self.threads = threads
         self._allow_unknown = allow_unknown
-        #: What the user should know about the binding, a line each.
+        #: Warnings about the binding, a line each.
         self.warnings: list[str] = self._text("cria_model_warnings").splitlines()
         #: The device in words.
         self.device: str = self._text("cria_model_device")
@@ -198,7 +199,7 @@ class Model(_native.Object):
 
     @property
     def info(self) -> ModelInfo:
-        """What became of the weights."""
+        """Where the weights are, and how long binding took."""
         info = _native.struct("cria_model_info")
         _native.call("cria_model_get_info", self._handle, info)
         return ModelInfo(*(getattr(info, name) for name in ModelInfo._fields))
@@ -225,17 +226,19 @@ class Model(_native.Object):
 
     @functools.cached_property
     def template(self) -> ChatTemplate:
-        """The chat template beside the weights; raises :class:`NotFound` without."""
+        """The chat template beside the weights. Raises :class:`NotFound` if there is
+        none."""
         if self.weights is None:
             raise NotFound("weights that are drawn have no chat template")
         return ChatTemplate(self.weights)
 
     def ends(self, id: int) -> bool:
-        """Whether ``id`` ends a text, by what the checkpoint says."""
+        """Whether ``id`` ends a text, according to the checkpoint."""
         return self.generation is not None and self.generation.ends(id)
 
     def limit(self, held: int) -> int:
-        """The most new ids after ``held``: what the checkpoint says, else what fits."""
+        """The most new ids after ``held`` ids: the checkpoint's limit, or else as many
+        as fit the context."""
         room = self.artifact.info.max_seq - held
         if self.generation and self.generation.max_new_tokens is not None:
             return min(self.generation.max_new_tokens, room)
@@ -244,12 +247,12 @@ class Model(_native.Object):
         return room
 
     def sampling(self, **changes: Any) -> Sampling:
-        """What the checkpoint asks for, with what is named in ``changes`` instead."""
+        """The checkpoint's settings for sampling, with ``changes`` in place of some."""
         asked = self.generation.sampling if self.generation else Sampling()
         return asked.replace(**changes)
 
     def encode(self, prompt: Prompt) -> Ids:
-        """The ids of a prompt: of text by the tokenizer; ids are as they are."""
+        """The ids of a prompt. The tokenizer encodes text; ids are returned as given."""
         if not isinstance(prompt, str):
             return prompt
         if self.tokenizer is None:
@@ -257,25 +260,26 @@ class Model(_native.Object):
         return self.tokenizer.encode(prompt)
 
     def lora_set(self, loras: Sequence[Lora | Path]) -> LoraSet:
-        """Makes adapters resident that sessions can choose, kept apart from the
-        weights; the artifact was compiled with room for them (``lora_rank``). An empty
-        list adds nothing to the weights."""
+        """Loads adapters that sessions can choose. They are not merged into the weights,
+        and the artifact must be compiled with room for them (``lora_rank``). A set of no
+        adapters computes with the weights alone."""
         return LoraSet(self, loras)
 
     def session(
         self, *, threads: int | None = None, lora: LoraSet | None = None
     ) -> Session:
-        """A session at position 0. ``threads``: 0 is one for each core. ``lora`` are the
-        adapters that it begins with."""
+        """A session at position 0. ``threads`` 0 is one thread for each core. ``lora``
+        are the adapters that the session begins with."""
         return Session(self, threads=threads, lora=lora)
 
     def batch(self, **options: Any) -> Batch:
-        """A batch without sequences, of an artifact of ``cria-compile --batch``.
+        """A batch without sequences. The artifact must be of ``cria-compile --batch``.
 
-        Options: ``pages`` or ``cache_bytes``, the most that KV caches take (default: a
-        context for each row); ``refuse``, a sequence that finds no page fails and does
-        not wait; ``chunk``, the most ids of a prompt in one step; ``reuse_drawn``, pages
-        with drawn ids are found again, too; ``threads``.
+        ``pages`` or ``cache_bytes`` limits the KV caches (default: a whole context for
+        each row). With ``refuse``, a sequence that finds no free page fails instead of
+        waiting. ``chunk`` is the most ids of a prompt in one step. With ``reuse_drawn``,
+        pages with drawn ids are found by later prompts as well. ``threads`` is as for
+        :meth:`session`.
         """
         return Batch(self, **options)
 
@@ -308,9 +312,9 @@ class Model(_native.Object):
         source: Prompt | None = None,
         **sampling: Any,
     ) -> Completion | Tokens:
-        """Goes on from ``prompt``, text or ids, in a session of its own.
+        """Continues ``prompt``, text or ids, in a session of its own.
 
-        ``source`` is what the encoder of a model that has one reads. The rest is as for
+        ``source`` is the text for the encoder, if the model has one. The rest is as for
         :meth:`Session.generate`.
         """
         ids, drawing = ids_array(self.encode(prompt)), self.sampling(**sampling)
@@ -333,8 +337,8 @@ class Model(_native.Object):
         pooling: Pooling = "mean",
         normalize: bool = False,
     ) -> Logits:
-        """The embedding of a text or of ids (hidden_size), in a session of its own; of
-        a list of these, one after the other (count, hidden_size). See
+        """The embedding of a text or of ids (hidden_size), computed in a session of its
+        own. A list of several gives a row for each (count, hidden_size). See
         :meth:`Session.embed`."""
         given: Any = prompts
         several = isinstance(given, (list, tuple)) and any(
@@ -377,9 +381,10 @@ class Model(_native.Object):
         variables: dict[str, Any] | None = None,
         **sampling: Any,
     ) -> Completion | Tokens:
-        """The reply to a conversation: a message of the user, or all messages, each
-        with "role" and "content". ``variables`` are what else the template knows, such
-        as ``{"tools": [...]}``. :meth:`conversation` keeps what was said."""
+        """The reply to a conversation. ``messages`` is a message of the user, or a list
+        of messages with "role" and "content". ``variables`` are further variables of the
+        template, for example ``{"tools": [...]}``. :meth:`conversation` keeps the
+        messages from one reply to the next."""
         if isinstance(messages, str):
             messages = [{"role": "user", "content": messages}]
         ids = self.template.encode(self._needed(), messages, **(variables or {}))
@@ -394,12 +399,12 @@ class Model(_native.Object):
         return self.tokenizer
 
     def conversation(self, system: str | None = None, **sampling: Any) -> Conversation:
-        """A conversation that keeps what was said, and its session."""
+        """A conversation, which keeps its messages and its session."""
         return Conversation(self, system, **sampling)
 
 
 def _closing(session: Session, tokens: Tokens) -> Tokens:
-    """The tokens; the session is closed after the last, or when nobody wants more."""
+    """The tokens. The session is closed after the last one, or when the caller stops."""
     try:
         yield from tokens
     finally:
@@ -409,14 +414,15 @@ def _closing(session: Session, tokens: Tokens) -> Tokens:
 class Conversation:
     """Messages in turn, in one session.
 
-    Each is rendered with all before it by the chat template. What the session holds
-    already of these ids stays; it is rolled back to where they part. Use it in a
-    ``with``, or :meth:`close` it, to free its memory at once.
+    The chat template renders each message together with all messages before it. The
+    session keeps the ids that it has in common with the new text, is rewound to the
+    first different id, and computes the rest. Use a conversation in a ``with``, or
+    :meth:`close` it, to free its memory at once.
     """
 
     def __init__(self, model: Model, system: str | None = None, **sampling: Any) -> None:
         self.model = model
-        #: What has been said: "role" and "content".
+        #: The messages so far, with "role" and "content".
         self.messages: list[dict[str, Any]] = []
         self._system = system
         self._sampling = model.sampling(**sampling)
@@ -436,7 +442,7 @@ class Conversation:
         self.session.close()
 
     def reset(self) -> None:
-        """Forgets all but the system's message."""
+        """Forgets all messages but the system's."""
         system = [{"role": "system", "content": self._system}]
         self.messages = system if self._system else []
 
@@ -455,14 +461,14 @@ class Conversation:
     def say(
         self, message: str, *, stream: bool = False, max_tokens: int | None = None
     ) -> Completion | Tokens:
-        """The reply to a message of the user. With ``stream``, an iterator of tokens;
-        a reply that is not read to its end counts as far as it went."""
+        """The reply to a message of the user. With ``stream``, an iterator of tokens. If
+        it is not read to its end, the reply is kept as far as it was read."""
         tokenizer = self.model._needed()
         messages = [*self.messages, {"role": "user", "content": message}]
         ids = self.model.template.encode(tokenizer, messages)
         if not ids:
             raise InvalidArgument("the chat template renders nothing")
-        # The last id is fed again where all are held: its logits are needed.
+        # If the session holds all ids, the last one is fed again for its logits.
         shared = 0
         for held, wanted in zip(self._held, ids[:-1]):
             if held != wanted:
@@ -475,7 +481,7 @@ class Conversation:
         self._held = ids[:shared]
         rest = ids_array(ids[shared:])
         tokens = self.session._generate(rest, ids[:shared], most, self._sampling)
-        # The next reply is another draw.
+        # The next reply is drawn with another seed.
         self._sampling = self._sampling.replace(seed=self._sampling.seed + 1)
         self.messages = messages
         reply = self._reply(ids, tokens)
@@ -495,7 +501,7 @@ class Conversation:
 
 
 def _c_path(path: Path | None) -> Any:
-    """A path as a C string that is kept alive by what holds it; NULL for None."""
+    """A path as a C string, which lives as long as the returned object. NULL for None."""
     if path is None:
         return _native.ffi.NULL
     return _native.ffi.new("char[]", _native.path_of(path))
@@ -519,22 +525,22 @@ def load(
 ) -> Model:
     """Opens an artifact and binds weights to it.
 
-    ``artifact`` is an :class:`Artifact`, or what it is made from. ``weights`` is
-    a folder of ``*.safetensors``, ``tokenizer.json`` and ``generation_config.json``, or
-    a ``.gguf``; or ``random_weights`` is a seed that they are drawn from.
+    ``artifact`` is an :class:`Artifact`, or a path, bytes or file to open one from.
+    ``weights`` is a folder of ``*.safetensors``, ``tokenizer.json`` and
+    ``generation_config.json``, or a ``.gguf``. Instead, ``random_weights`` is a seed to
+    draw weights from.
 
-    ``loras`` are adapters, folders or :class:`Lora`, merged into the weights, or kept
-    apart with ``lora_unmerged``. ``allow_unused`` takes a checkpoint with more layers
-    than the artifact has. Without ``gpu_cache`` compiled GPU code is not kept on disk.
-    ``weight_cache`` is a folder that keeps quantized weights. ``threads`` is for
-    sessions: 0 is one for each core. ``allow_unknown`` names keys of
-    ``generation_config.json`` to ignore. ``progress`` is called with the number of
-    units of work that are done, and the number of all units. ``log`` is called with
-    ``"info"`` or ``"warning"`` and a line of text, while the library loads the model and
-    while sessions work; several threads may call it.
+    ``loras`` are adapters, each a folder or a :class:`Lora`. They are merged into the
+    weights, or kept apart with ``lora_unmerged``. With ``allow_unused`` the checkpoint
+    may have more layers than the artifact. Without ``gpu_cache`` compiled GPU code is
+    not kept on disk. ``weight_cache`` is a folder that keeps quantized weights.
+    ``threads`` is the default for sessions: 0 is one thread for each core.
+    ``allow_unknown`` names keys of ``generation_config.json`` to ignore. ``progress`` is
+    called with the number of units of work that are done, and the number of all units.
+    ``log`` is called with ``"info"`` or ``"warning"`` and a line of text, while the
+    library loads the model and while sessions work; several threads may call it.
 
-    **An artifact is a program: load only those that you trust.** Weights may be
-    anybody's.
+    **An artifact is a program: load only those that you trust.** Weights need no trust.
     """
     if (weights is None) == (random_weights is None):
         raise InvalidArgument("expected either weights or random_weights")

@@ -23,7 +23,7 @@ LIBRARIES = ("cria", "cria-text")
 
 
 def _declarations(header: str) -> str:
-    """A header as cffi takes it: without comments, macros and what is C++."""
+    """A header as cffi takes it: without comments, macros and C++."""
     text = re.sub(r"/\*.*?\*/", "", header, flags=re.DOTALL).replace("\\\n", " ")
     text = re.sub(r"^#ifdef __cplusplus$.*?^#endif$", "", text, flags=re.M | re.S)
     text = re.sub(r"^#(?!define CRIA_\w+ \d+ *$).*$", "", text, flags=re.MULTILINE)
@@ -36,11 +36,11 @@ def _headers() -> list[str]:
 
 
 def _open(major: str) -> list[Any]:
-    """The libraries of the wheel, or else the system's of the same version."""
+    """The libraries in the wheel, or else the system's libraries of this version."""
     folder = HERE / "lib"
     names = [f"lib{name}.so.{major}" for name in LIBRARIES[: len(_TEXTS)]]
     if folder.is_dir():
-        # What they need comes first, so that the loader finds it by its name.
+        # Libraries that they need are loaded first: the loader then knows their names.
         for needed in sorted(folder.glob("*.so.*")):
             if needed.name not in names:
                 _BUNDLED.append(ffi.dlopen(str(needed), ffi.RTLD_NOW))
@@ -85,7 +85,7 @@ def struct(kind: str, **fields: Any) -> Any:
 
 
 def call(function: str, *arguments: Any) -> None:
-    """Calls a function whose last parameter is the error; raises what it reports."""
+    """Calls a function whose last parameter is the error, and raises that error."""
     error = struct("cria_error")
     status = getattr(lib, function)(*arguments, error)
     if status:
@@ -100,7 +100,7 @@ def text_of(pointer: Any) -> str:
 
 
 def take_text(function: str, *arguments: Any) -> str:
-    """The malloc'ed text that a function gives."""
+    """Takes the text that a function has malloc'ed."""
     text = ffi.new("char **")
     call(function, *arguments, text)
     try:
@@ -110,7 +110,7 @@ def take_text(function: str, *arguments: Any) -> str:
 
 
 def take_ids(function: str, *arguments: Any) -> list[int]:
-    """The malloc'ed ids that a function gives."""
+    """Takes the ids that a function has malloc'ed."""
     ids, count = ffi.new("int32_t **"), ffi.new("size_t *")
     call(function, *arguments, ids, count)
     try:
@@ -120,7 +120,7 @@ def take_ids(function: str, *arguments: Any) -> list[int]:
 
 
 def release(pointer: Any) -> None:
-    """Frees what the library has malloc'ed."""
+    """Frees memory that the library has malloc'ed."""
     _libc.free(pointer)
 
 
@@ -130,9 +130,10 @@ def path_of(path: str | os.PathLike[str]) -> bytes:
 
 
 class Object:
-    """A handle of the library, freed when nothing refers to it any more.
+    """A handle of the library, freed when nothing refers to this object any more.
 
-    The library's objects keep alive what they were made from, so no order matters.
+    The library's objects keep the objects alive that they were made from, so that
+    handles may be freed in any order.
     A child of fork() has only a copy of the object and does not free it.
     """
 
@@ -163,14 +164,14 @@ class OneThread(Object):
     def __init__(self, kind: str, function: str, *arguments: Any) -> None:
         super().__init__(kind, function, *arguments)
         self._users: list[object] = []
-        # Held by what may come from another thread or a signal handler.
+        # Held by calls that may come from another thread or a signal handler.
         self._closing = threading.RLock()
 
     def _alone(self, body: Callable[[], None]) -> None:
-        """Runs `body` unless another thread does.
+        """Runs `body` unless another thread uses the handle.
 
-        The first in the list uses the handle. A lock would stay taken where Ctrl-C
-        comes between its acquire and the `try`.
+        The first user in the list uses the handle. A lock instead of the list would stay
+        locked if Ctrl-C came between its acquire and the `try`.
         """
         user = object()
         try:

@@ -1,16 +1,16 @@
-"""What an artifact does, as a table for notebooks."""
+"""The plan of an artifact as HTML tables for notebooks."""
 
 from __future__ import annotations
 
 import html
 from typing import Any, Iterable, Iterator, Sequence
 
-#: Bytes of a number; of blocks, those of one that is stored in it.
+#: Bytes of a number. In a type of blocks: a block's bytes divided by its numbers.
 BYTES = {"f32": 4, "f16": 2, "bf16": 2, "q8_0": 34 / 32, "q4_0": 18 / 32}
 
 
 def size_text(size: float) -> str:
-    """Bytes in the unit that people would use."""
+    """A number of bytes with the fitting unit, for example "1.5 MiB"."""
     for unit in ("B", "KiB", "MiB"):
         if size < 1024:
             return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
@@ -19,7 +19,7 @@ def size_text(size: float) -> str:
 
 
 def _table(title: str, head: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
-    """A table whose text is escaped; numbers are aligned to the right."""
+    """An HTML table, with its text escaped."""
 
     def row(cells: Sequence[Any], tag: str) -> str:
         made = "".join(f"<{tag}>{html.escape(str(cell))}</{tag}>" for cell in cells)
@@ -50,7 +50,7 @@ def _weights(manifest: dict[str, Any]) -> Iterator[tuple[Any, ...]]:
 
 
 def _dimension(extent: Any) -> str:
-    """A dimension of a grid: a number, or what it is computed from."""
+    """A dimension of a grid: a number, or the count that it is computed from."""
     if isinstance(extent, int):
         return str(extent)
     (counted,) = {"tokens", "logits", "hidden"} & set(extent)

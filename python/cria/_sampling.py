@@ -18,26 +18,26 @@ Path = Union[str, "os.PathLike[str]"]
 
 @dataclasses.dataclass(frozen=True)
 class Sampling:
-    """How the next id is drawn. As made without arguments: the likeliest, always."""
+    """How the next id is drawn. The defaults always take the likeliest id."""
 
-    #: Divides the logits; 0: the likeliest id.
+    #: The logits are divided by the temperature. 0 takes the likeliest id.
     temperature: float = 0.0
-    #: The K likeliest ids; 0: all.
+    #: Draws from the ``top_k`` likeliest ids; 0: from all.
     top_k: int = 0
-    #: The fewest likeliest ids that reach P; 1: all.
+    #: Draws from the fewest likeliest ids whose probabilities reach ``top_p``; 1: from all.
     top_p: float = 1.0
-    #: Ids with P times the largest probability or more; 0: all.
+    #: Draws from ids with ``min_p`` times the largest probability or more; 0: from all.
     min_p: float = 0.0
-    #: Weakens every id of the text so far; 1: none.
+    #: Makes every id of the text so far less likely; 1: none.
     repetition_penalty: float = 1.0
     #: The same seed draws the same ids.
     seed: int = 0
 
     def replace(self, **changes: Any) -> Sampling:
-        """The same with what is not None in ``changes`` instead.
+        """The same settings, but with those of ``changes`` that are not None.
 
-        To name a set that ids are drawn from asks for sampling: where the temperature
-        is 0 and none is given, it becomes 1.
+        ``top_k``, ``top_p`` and ``min_p`` ask for sampling: if the temperature is 0 and
+        ``changes`` has no temperature, it becomes 1.
         """
         given = {name: value for name, value in changes.items() if value is not None}
         narrows = given.keys() & {"top_k", "top_p", "min_p"}
@@ -53,13 +53,13 @@ class Sampling:
 
 
 def sampling_of(options: Any) -> Sampling:
-    """What a struct of the library says."""
+    """The settings in a struct of the library."""
     names = [field.name for field in dataclasses.fields(Sampling)]
     return Sampling(**{name: getattr(options, name) for name in names})
 
 
 class Sampler(_native.OneThread):
-    """Draws ids of one text by ``sampling``, from logits of ``vocab_size``."""
+    """Draws the ids of one text from ``vocab_size`` logits, with settings ``sampling``."""
 
     def __init__(self, vocab_size: int, sampling: Sampling = Sampling()) -> None:
         options = sampling._struct()
@@ -67,11 +67,11 @@ class Sampler(_native.OneThread):
         self._vocab_size = vocab_size
 
     def accept(self, id: int) -> None:
-        """Notes an id of the text, of the prompt or drawn, for the penalty."""
+        """Notes an id of the text, from the prompt or drawn, for the penalty."""
         self._call("cria_sampler_accept", id)
 
     def set_bias(self, biases: Mapping[int, float]) -> None:
-        """Adds to the logits of these ids from now on, in place of all biases before."""
+        """Adds biases to the logits of ids from now on. Replaces all biases set before."""
         ids = np.array(list(biases), np.int32)
         values = np.array(list(biases.values()), np.float32)
         self._call(
@@ -82,8 +82,8 @@ class Sampler(_native.OneThread):
         )
 
     def allow(self, ids: Iterable[int] | npt.NDArray[np.bool_] | None) -> None:
-        """Lets only these ids be drawn from now on: ids, or a mask (vocab_size) of
-        booleans. None lets all. A grammar calls it before each draw."""
+        """Allows only these ids from now on: a list of ids, or a mask (vocab_size) of
+        booleans. None allows all. A grammar calls it before each draw."""
         mask = np.zeros(-(-self._vocab_size // 32) * 32, np.bool_)
         if isinstance(ids, np.ndarray) and ids.dtype == np.bool_:
             if ids.shape != (self._vocab_size,):
@@ -116,8 +116,8 @@ class Sampler(_native.OneThread):
 
 
 def log_probabilities(logits: npt.ArrayLike, ids: Ids) -> npt.NDArray[np.float64]:
-    """The natural logarithms of the probabilities that ``logits`` (vocab_size) give
-    ``ids``, before any sampling option."""
+    """The natural logarithms of the probabilities of ``ids`` by ``logits`` (vocab_size),
+    without any sampling option."""
     array = np.ascontiguousarray(array_of(logits), dtype=np.float32)
     if array.ndim != 1:
         raise InvalidArgument(f"expected logits of one row, got {array.shape}")
@@ -135,12 +135,12 @@ def log_probabilities(logits: npt.ArrayLike, ids: Ids) -> npt.NDArray[np.float64
 
 
 def _limit(number: int) -> int | None:
-    """A limit of the library's, of which -1 is none."""
+    """A limit of the library, as None if it is -1, which is no limit."""
     return None if number < 0 else number
 
 
 class Generation(_native.Object):
-    """What a checkpoint's folder says of generating text: how to draw, where to end."""
+    """A checkpoint's settings for generating text: how ids are drawn, which end it."""
 
     def __init__(self, folder: Path, allow_unknown: Sequence[str] = ()) -> None:
         """``allow_unknown`` names keys of ``generation_config.json`` to ignore."""
@@ -158,9 +158,9 @@ class Generation(_native.Object):
         self.sampling: Sampling = sampling_of(options)
         limits = _native.struct("cria_generation_limits")
         _native.call("cria_generation_get_limits", self._handle, limits)
-        #: The most new ids, if the checkpoint says so.
+        #: The most new ids, or None if the checkpoint sets no limit.
         self.max_new_tokens: int | None = _limit(limits.max_new_tokens)
-        #: The most ids of prompt and text together, if the checkpoint says so.
+        #: The most ids of prompt and new text together, or None without a limit.
         self.max_length: int | None = _limit(limits.max_length)
 
     @staticmethod
@@ -170,7 +170,7 @@ class Generation(_native.Object):
 
     @property
     def begin(self) -> int | None:
-        """The id that begins a text; None without one."""
+        """The id that begins a text, or None if there is none."""
         id = _native.ffi.new("int32_t *")
         try:
             _native.call("cria_generation_begin", self._handle, id)
@@ -180,7 +180,7 @@ class Generation(_native.Object):
 
     @property
     def end_ids(self) -> list[int]:
-        """The ids any of which ends a text."""
+        """The ids that end a text."""
         ids, count = _native.ffi.new("const int32_t **"), _native.ffi.new("size_t *")
         _native.call("cria_generation_end_ids", self._handle, ids, count)
         return list(_native.ffi.unpack(ids[0], count[0])) if count[0] else []

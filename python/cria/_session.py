@@ -25,7 +25,7 @@ from cria._text import Ids, array_of, ids_array, ids_pointer
 if TYPE_CHECKING:
     from cria._model import LoraSet, Model
 
-#: How hidden states become one embedding: their mean, or that of one id.
+#: How hidden states become one embedding: their mean, or the last or first of them.
 Pooling = Literal["mean", "last", "first"]
 POOLINGS = {"mean": 0, "last": 1, "first": 2}
 #: A prompt: text, or ids.
@@ -34,25 +34,25 @@ Logits = npt.NDArray[np.float32]
 
 
 class Token(NamedTuple):
-    """An id that was drawn, and the text that it completes."""
+    """A drawn id, and the text that it completes."""
 
     id: int
     text: str
 
 
-#: Tokens as they are drawn. Its ``close`` ends the drawing.
+#: Tokens as they are drawn. ``close`` ends drawing.
 Tokens = Generator[Token, None, None]
 
 
 class Completion(NamedTuple):
-    """What a model made of a prompt. ``str()`` gives the text."""
+    """A model's continuation of a prompt. ``str()`` gives the text."""
 
-    #: Without the prompt, and without special tokens.
+    #: The new text, without special tokens.
     text: str
-    #: The ids that were drawn, with the one that ended the text.
+    #: The drawn ids, with the one that ended the text.
     ids: list[int]
     prompt_ids: list[int]
-    #: Whether an id ended the text; else there were as many as were wanted.
+    #: Whether an id ended the text; otherwise the limit of ids was reached.
     ended: bool
 
     def __str__(self) -> str:
@@ -60,35 +60,35 @@ class Completion(NamedTuple):
 
 
 class Outputs(NamedTuple):
-    """What :meth:`Session.forward` returns: float32, written by the library."""
+    """The result of :meth:`Session.forward`: float32, written by the library."""
 
     #: (rows, vocab_size), or None.
     logits: Logits | None
-    #: (rows, hidden_size), or None: what the head makes logits of, transformers'
-    #: ``last_hidden_state``.
+    #: (rows, hidden_size), or None: the head's input, ``last_hidden_state`` in
+    #: transformers.
     hidden: Logits | None
 
 
 class Timings(NamedTuple):
-    """Where a session's time went."""
+    """The time that a session has spent."""
 
-    #: In feeds of several ids, or of embeddings.
+    #: Time in feeds of several ids or of embeddings.
     prefill_seconds: float
     prefill_tokens: int
-    #: In feeds of one id, drawing included.
+    #: Time in feeds of one id, drawing included.
     decode_seconds: float
     decode_tokens: int
 
 
 class Session(_native.OneThread):
-    """One text in a model: its KV caches, and threads that compute.
+    """One text of a model: its KV caches, and threads that compute.
 
     One thread at a time may use a session; only :meth:`cancel` and :meth:`resume` may
-    be called from another, or from a signal handler. Ctrl-C ends a long prompt after
-    the chunk of ids that is being computed; the session then holds what was fed, and
-    can go on.
+    be called from another thread, or from a signal handler. Ctrl-C stops a long prompt
+    after the chunk of ids that is being computed. The session then holds the ids
+    computed so far, and can go on.
 
-    Use it in a ``with``, or :meth:`close` it, to free its memory at once.
+    Use a session in a ``with``, or :meth:`close` it, to free its memory at once.
     """
 
     def __init__(
@@ -117,8 +117,8 @@ class Session(_native.OneThread):
     @property
     def lora(self) -> LoraSet | None:
         """The adapters of the feeds that follow; None: those that the model was loaded
-        with. What the session holds stays as it was computed: rewind to 0 and feed
-        again for a text as if they had been chosen before."""
+        with. Ids that the session holds are not computed again. To compute a whole text
+        with other adapters, rewind to 0 and feed it again."""
         return self._lora
 
     @lora.setter
@@ -136,7 +136,7 @@ class Session(_native.OneThread):
 
     @property
     def timings(self) -> Timings:
-        """Where the time went so far."""
+        """The time spent so far."""
         timings = _native.struct("cria_session_timings")
         self._call("cria_session_get_timings", timings)
         return Timings(*(getattr(timings, name) for name in Timings._fields))
@@ -175,12 +175,13 @@ class Session(_native.OneThread):
         *,
         out: Logits | None = None,
     ) -> Logits | None:
-        """Appends ids. Returns the logits after the last one (vocab_size), or with
-        ``"all"`` those after each (len(ids), vocab_size); with ``"none"`` nothing. With
-        a list of increasing indexes of ``ids``, those after these (count, vocab_size).
+        """Appends ids and returns logits, depending on ``logits``: ``"last"``, after the
+        last id (vocab_size); ``"all"``, after each id (len(ids), vocab_size);
+        ``"none"``, None; or increasing indexes into ``ids``, after each of these ids
+        (count, vocab_size).
 
-        The library writes into the array that is returned, which is ``out`` if that is
-        given: nothing is copied. Being a NumPy array, it has ``__dlpack__``.
+        The library writes into the returned array, which is ``out`` if given: nothing is
+        copied. As a NumPy array it has ``__dlpack__``.
         """
         array, vocab = ids_array(ids), self.model.artifact.info.vocab_size
         rows = _rows(logits, len(array))
@@ -203,7 +204,7 @@ class Session(_native.OneThread):
     def _feed_rows(
         self, ids: npt.NDArray[np.int32], rows: npt.NDArray[np.int64], logits: Logits
     ) -> None:
-        """Feeds a chunk, with the logits after some of its ids."""
+        """Feeds a chunk and returns the logits after some of its ids."""
         buffer = _native.ffi.from_buffer("float[]", logits.reshape(-1))
         which = {0: 0, len(ids): 2}.get(len(rows), 3)
         if len(rows) == 1 and rows[0] == len(ids) - 1:
@@ -223,8 +224,9 @@ class Session(_native.OneThread):
         logits: Literal["none", "last", "all"] | Sequence[int] = "none",
         hidden: Literal["none", "last", "all"] = "all",
     ) -> Outputs:
-        """Appends ids, and returns logits as :meth:`feed` does, and the hidden states
-        of the same choice of ids: the output of the last layer after the last norm.
+        """Appends ids and returns logits and hidden states. ``logits`` chooses ids as in
+        :meth:`feed`, and ``hidden`` likewise. A hidden state is the output of the last
+        layer after the last norm.
 
         Both are arrays of rows, which the library writes into, or None for ``"none"``.
         """
@@ -253,8 +255,8 @@ class Session(_native.OneThread):
         logits: Logits,
         hidden: Logits,
     ) -> None:
-        """Feeds a chunk, with the logits after some of its ids, and the hidden states
-        of none, of the last or of all."""
+        """Feeds a chunk and writes the logits after some of its ids, and the hidden
+        states of none of them, of the last or of all."""
         buffers = [
             _native.ffi.from_buffer("int64_t[]", rows),
             _native.ffi.from_buffer("float[]", logits.reshape(-1)),
@@ -276,9 +278,10 @@ class Session(_native.OneThread):
         self, ids: Ids, *, pooling: Pooling = "mean", normalize: bool = False
     ) -> Logits:
         """Appends ids and returns their embedding (hidden_size): the mean of their
-        hidden states, or that of the last or first; with ``normalize`` of length 1.
+        hidden states, or the hidden state of the last or first id. With ``normalize``
+        the embedding has length 1.
 
-        :meth:`rewind` before the next text, or call :meth:`Model.embed`.
+        Before the next text call :meth:`rewind`, or use :meth:`Model.embed`.
         """
         if pooling not in POOLINGS:
             expected = ", ".join(POOLINGS)
@@ -300,9 +303,9 @@ class Session(_native.OneThread):
         return (total / length if length > 0 else total).astype(np.float32)
 
     def feed_embeddings(self, rows: Any) -> None:
-        """Appends embeddings (count, hidden) in place of ids, as those of an image.
+        """Appends embeddings (count, hidden) in place of ids, for example of an image.
 
-        ``rows`` is a NumPy array or what has ``__dlpack__``. float32 is not copied.
+        ``rows`` is a NumPy array or an object with ``__dlpack__``. float32 is not copied.
         """
         array = np.ascontiguousarray(array_of(rows), dtype=np.float32)
         if array.ndim != 2:
@@ -314,13 +317,14 @@ class Session(_native.OneThread):
         )
 
     def encode(self, ids: Ids) -> None:
-        """Runs the source text of a model with an encoder; the position is then 0."""
+        """Runs the encoder, if the model has one, on a source text. The position is then
+        0."""
         array = ids_array(ids)
         self._call("cria_session_encode", ids_pointer(array), len(array))
 
     def draw(self, ids: Ids, sampler: Sampler) -> int:
-        """Appends ids and draws the one that follows. On a GPU the logits stay there.
-        The caller accepts the id."""
+        """Appends ids and draws the next id. On a GPU the logits stay there. The sampler
+        does not note the id: the caller calls its ``accept``."""
         array, drawn = ids_array(ids), _native.ffi.new("int32_t *")
         if not len(array):
             raise InvalidArgument("expected ids, got none")
@@ -341,27 +345,28 @@ class Session(_native.OneThread):
         return int(drawn[0])
 
     def expect_prompt(self, count: int) -> None:
-        """Says, before the first feed, that a prompt of ``count`` positions follows in
-        several feeds. Models whose rope depends on the prompt's length need to know."""
+        """Announces, before the first feed, a prompt of ``count`` positions in several
+        feeds. Models whose RoPE depends on the prompt's length need the number."""
         self._call("cria_session_expect_prompt", count)
         self._expected = count
 
     def rewind(self, position: int = 0) -> None:
-        """Forgets ids: back to ``position``, at most the present one; 0 starts anew."""
+        """Goes back to ``position`` and forgets the ids after it; 0 forgets all."""
         self._call("cria_session_rewind", position)
         self._expected = 0
 
     def drop(self, begin: int, end: int) -> None:
-        """Forgets the positions from ``begin`` to before ``end``; those behind move
-        down. Their keys are rotated back, so that attention sees distances as if what
-        is gone had never been; what they hold is not computed anew, so the logits that
-        follow are near those of the shorter text, not equal, unless the model has one
-        layer. Raises :class:`Unimplemented` where the model's rope does not allow it.
+        """Forgets the positions from ``begin`` to before ``end``. Later positions move
+        down, and their keys are rotated to their new positions, so that attention sees
+        the distances of the shorter text. Their keys and values are not computed again.
+        So in a model of more than one layer the next logits are close to those of the
+        shorter text, but not equal. Raises :class:`Unimplemented` if the model's RoPE
+        does not allow it.
         """
         self._call("cria_session_drop", begin, end)
 
     def save(self) -> bytes:
-        """What the session holds: its position and KV caches up to there."""
+        """The session's state: its position and the KV caches up to there."""
         size = _native.ffi.new("size_t *")
         self._call("cria_session_state_size", size)
         state = bytearray(size[0])
@@ -370,12 +375,12 @@ class Session(_native.OneThread):
         return bytes(state)
 
     def restore(self, state: bytes | bytearray | memoryview) -> None:
-        """Takes what a session of the same artifact and weights saved, in this process
-        or another."""
+        """Takes the state that a session of the same artifact and weights saved, in this
+        process or another."""
         self._call("cria_session_restore", _native.ffi.from_buffer(state), len(state))
 
     def copy(self) -> Session:
-        """Another session that holds the same."""
+        """A new session with the same state."""
         made = Session(self.model, lora=self._lora)
         self._alone(
             lambda: made._alone(
@@ -385,12 +390,12 @@ class Session(_native.OneThread):
         return made
 
     def cancel(self) -> None:
-        """Ends the feed that runs, or the next one, with :class:`Cancelled`."""
+        """Ends the feed that runs now, or else the next one, with :class:`Cancelled`."""
         with self._closing:
             _native.lib.cria_session_cancel(self._handle)
 
     def resume(self) -> None:
-        """Forgets a cancel that no feed took."""
+        """Takes a cancel back if no feed was ended by it yet."""
         with self._closing:
             _native.lib.cria_session_resume(self._handle)
 
@@ -420,11 +425,12 @@ class Session(_native.OneThread):
         max_tokens: int | None = None,
         **sampling: Any,
     ) -> Completion | Tokens:
-        """Goes on from ``prompt``, text or ids, appended to what the session holds.
+        """Appends ``prompt``, text or ids, and continues it.
 
-        With ``stream``, an iterator of a :class:`Token` for each id as it is drawn.
-        ``max_tokens`` is how many at most (default: what the checkpoint says, else to
-        the end of the context). Other keywords are those of :class:`Sampling`, over what the checkpoint asks for.
+        With ``stream``, returns an iterator that gives a :class:`Token` for each id as it
+        is drawn. ``max_tokens`` is the most new ids (default: the checkpoint's limit, or
+        else to the end of the context). Other keywords are the fields of
+        :class:`Sampling`; they replace the checkpoint's settings.
         """
         ids = ids_array(self.model.encode(prompt))
         tokens = self._generate(ids, [], max_tokens, self.model.sampling(**sampling))
@@ -437,7 +443,7 @@ class Session(_native.OneThread):
         max_tokens: int | None,
         sampling: Sampling,
     ) -> Tokens:
-        """Appends ids and draws on. ``seen`` are ids of the text that are held."""
+        """Appends ids and draws new ones. ``seen`` are ids that the session holds."""
         room = self.model.artifact.info.max_seq - self.position - len(ids)
         if room < 0 or (max_tokens or 0) > room:
             asked = f" and {max_tokens} new ones" if max_tokens else ""
@@ -488,7 +494,7 @@ class Session(_native.OneThread):
 def _rows(
     logits: str | Sequence[int], count: int, what: str = "logits"
 ) -> npt.NDArray[np.int64]:
-    """The indexes of the ids whose logits are wanted, or what else is."""
+    """The indexes of the ids whose logits (or hidden states) the caller asks for."""
     if isinstance(logits, str):
         if logits not in ("none", "last", "all"):
             raise InvalidArgument(
@@ -507,7 +513,7 @@ def _rows(
 def completion_of(
     model: Model, prompt: list[int], tokens: Tokens
 ) -> Completion:
-    """All of a stream."""
+    """Reads a stream to its end."""
     drawn = list(tokens)
     ids = [token.id for token in drawn]
     text = "".join(token.text for token in drawn)

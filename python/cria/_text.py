@@ -1,4 +1,4 @@
-"""Text to ids and back, chat templates, and what a checkpoint says of generation."""
+"""Text to ids and back, and chat templates."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from cria import _native
 from cria._errors import InvalidArgument
 
 Path = Union[str, "os.PathLike[str]"]
-#: One message of a conversation: "role", "content" and what else a template knows.
+#: One message of a conversation: "role", "content" and other keys that a template reads.
 Message = Mapping[str, Any]
-#: Ids of tokens: a list, a NumPy array of whole numbers, or what has ``__dlpack__``.
+#: Ids of tokens: a list, a NumPy array of whole numbers, or an object with ``__dlpack__``.
 Ids = Union[Sequence[int], npt.NDArray[np.integer[Any]], Any]
 
 
 def ids_array(ids: Ids) -> npt.NDArray[np.int32]:
-    """Ids as the library takes them; what are no ids is refused."""
+    """Ids as the library takes them. Other numbers and shapes are refused."""
     array = np.asarray(ids if isinstance(ids, (Sequence, np.ndarray)) else array_of(ids))
     if array.size == 0:
         return np.empty(0, np.int32)
@@ -35,14 +35,14 @@ def ids_array(ids: Ids) -> npt.NDArray[np.int32]:
 
 
 def array_of(tensor: Any) -> npt.NDArray[Any]:
-    """A tensor of another library as a NumPy array, without a copy where it can be."""
+    """A tensor of another library as a NumPy array, without a copy if possible."""
     if hasattr(tensor, "__dlpack__") and not isinstance(tensor, np.ndarray):
         return np.from_dlpack(tensor)
     return np.asarray(tensor)
 
 
 def ids_pointer(array: npt.NDArray[np.int32]) -> Any:
-    """The array as a C argument, which keeps it alive."""
+    """The array as a C argument, which keeps the array alive."""
     return _native.ffi.from_buffer("int32_t[]", array)
 
 
@@ -60,8 +60,8 @@ class Tokenizer(_native.Object):
     ) -> list[int]:
         """The ids of ``text``.
 
-        With ``special``, those that the tokenizer puts around a text as well. Without
-        ``parse_special``, special tokens that are written in the text stay text.
+        With ``special``, the special tokens that the tokenizer puts around a text are
+        included. Without ``parse_special``, special tokens written in the text stay text.
         """
         data = text.encode()
         function = "cria_tokenizer_encode"
@@ -82,22 +82,22 @@ class Tokenizer(_native.Object):
 
     @property
     def vocab_size(self) -> int:
-        """One more than the largest id that has a token. The model's may be larger."""
+        """One more than the largest id with a token. The model's size may be larger."""
         size = _native.ffi.new("int64_t *")
         _native.call("cria_tokenizer_vocab_size", self._handle, size)
         return int(size[0])
 
     def token(self, id: int) -> str:
-        """The token ``id`` as the file spells it, which is not its text.
+        """The token ``id`` as the file spells it: ``"\u0120the"`` for the text " the".
 
-        Raises :class:`NotFound` where the id has none.
+        Raises :class:`NotFound` if the id has no token.
         """
         token = _native.ffi.new("const char **")
         _native.call("cria_tokenizer_token", self._handle, id, token)
         return _native.text_of(token[0])
 
     def find(self, token: str) -> int:
-        """The id of the token that the file spells so, such as ``"<|im_end|>"``."""
+        """The id of a token, spelled as in the file, such as ``"<|im_end|>"``."""
         id = _native.ffi.new("int32_t *")
         _native.call("cria_tokenizer_find", self._handle, token.encode(), id)
         return int(id[0])
@@ -108,30 +108,30 @@ class Tokenizer(_native.Object):
 
 
 class TextStream(_native.OneThread):
-    """Decodes ids as they come and never splits a character."""
+    """Decodes ids one by one and never splits a character."""
 
     def __init__(self, tokenizer: Tokenizer, *, special: bool = False) -> None:
         super().__init__("stream", "cria_stream_create", tokenizer._handle, special)
         self._text = _native.ffi.new("const char **")
 
     def push(self, id: int) -> str:
-        """The text that ``id`` completes; "" for none."""
+        """The text that ``id`` completes, or "" if it completes none."""
         self._call("cria_stream_push", id, self._text)
         return _native.text_of(self._text[0])
 
     def finish(self) -> str:
-        """The rest, after the last id. The stream is then as new."""
+        """The rest of the text, after the last id. The stream can then be used again."""
         self._call("cria_stream_finish", self._text)
         return _native.text_of(self._text[0])
 
 
 class ChatTemplate(_native.Object):
-    """How a checkpoint writes a conversation as text. Many threads may use one.
+    """Writes a conversation as text, as a checkpoint expects it. Many threads may use one.
 
     ``folder`` has a ``chat_template.jinja`` or a ``tokenizer_config.json``, or is a
-    ``.gguf``. Raises :class:`NotFound` where it has no template. Or ``source`` is the
-    template itself, which has no special tokens: give those that it names, such as
-    ``bos_token``, among the variables.
+    ``.gguf``. Raises :class:`NotFound` if it has no template. Instead, ``source`` is the
+    text of a template. It knows no special tokens: pass those that it names, such as
+    ``bos_token``, as variables.
     """
 
     def __init__(self, folder: Path | None = None, *, source: str = "") -> None:
@@ -142,15 +142,15 @@ class ChatTemplate(_native.Object):
             super().__init__("chat", "cria_chat_open", _native.path_of(folder))
 
     def render(self, messages: Sequence[Message], **variables: Any) -> str:
-        """The text of a conversation; ``variables`` are others that the template
-        knows, such as ``tools``. ``add_generation_prompt`` is true unless given."""
+        """The text of a conversation. ``variables`` are further variables of the
+        template, such as ``tools``. ``add_generation_prompt`` is true by default."""
         return _native.take_text("cria_chat_render", self._handle, _json(messages, variables))
 
     def encode(
         self, tokenizer: Tokenizer, messages: Sequence[Message], **variables: Any
     ) -> list[int]:
-        """The ids of the rendered text, in which the template alone writes special
-        tokens: those that a message spells stay text."""
+        """The ids of the rendered text. Only the template can write special tokens:
+        special tokens that are spelled in a message stay text."""
         return _native.take_ids(
             "cria_chat_encode",
             self._handle,
