@@ -237,10 +237,6 @@ void Compilation::describeTile() {
 
 /// Refuses options that paged caches do not support.
 static llvm::Error checkBatch(const PipelineOptions &pipeline) {
-  if (pipeline.batch && pipeline.device == Device::Cuda)
-    return llvm::createStringError(
-        "--batch: expected --target=cpu with it, got "
-        "cuda: no schedule for GPUs reads pages");
   if (pipeline.batch && pipeline.taps)
     return llvm::createStringError("--batch: expected no --taps with it");
   return llvm::Error::success();

@@ -14,8 +14,7 @@ Status checkThreads(int threads) {
 Result<std::unique_ptr<PagedBackend>>
 BoundModel::newPagedBackend(const Threads &, int64_t) const {
   return Status(CRIA_UNIMPLEMENTED,
-                {"the artifact has no batches for ", device(),
-                 ": compile it with --batch=N, for a CPU"});
+                "the artifact has no batches: compile it with --batch=N");
 }
 
 } // namespace cria

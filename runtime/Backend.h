@@ -207,8 +207,8 @@ public:
   virtual Result<std::unique_ptr<const BoundLoras>>
   bindLoras(const std::vector<LoraSource> &loras) const = 0;
 
-  /// A backend with `pages` pages, all zeros. UNIMPLEMENTED on a device that
-  /// has no code for KV caches in pages.
+  /// A backend with `pages` pages, all zeros. UNIMPLEMENTED if the artifact has
+  /// no KV caches in pages.
   virtual Result<std::unique_ptr<PagedBackend>>
   newPagedBackend(const Threads &threads, int64_t pages) const;
 

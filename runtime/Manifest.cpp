@@ -219,10 +219,8 @@ void Reader::read(const JsonCursor &root) {
     readEmbedding(*slot);
   if (auto batch = root.find("batch")) {
     readBatch(*batch);
-    for (const char *other : {"cuda", "taps"})
-      if (root.find(other))
-        batch->fail(concat(
-            {"is beside ", other, ", expected code for CPUs without taps"}));
+    if (root.find("taps"))
+      batch->fail("is beside taps, expected code without taps");
   }
   readCode(root);
   if (auto kernels = root.find("kernels"))

@@ -660,7 +660,7 @@ CRIA_API cria_status cria_session_draw(cria_session *session,
 /* Many texts of one model at once: a step reads the weights once for all of
  * them. A batch holds sequences. Each is like a session, but the KV caches of
  * all are in pages of one pool. The artifact is compiled by cria-compile
- * --batch=N, for a CPU; it runs sessions, too.
+ * --batch=N; it runs sessions, too.
  *
  *   join, feed     a sequence gets ids, and the number of ids to draw
  *   step, result   each sequence that decodes goes on by one id

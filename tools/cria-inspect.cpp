@@ -71,6 +71,11 @@ static void printCuda(const cuda::Part &part) {
           std::to_string(countLaunches(part.encode)) + " launches of kernels");
   print("prefill",
         std::to_string(countLaunches(part.prefill)) + " launches of kernels");
+  if (!part.batch.empty()) {
+    print("batch",
+          std::to_string(countLaunches(part.batch)) + " launches of kernels");
+    return;
+  }
   print("decode", std::to_string(countLaunches(part.decode)) +
                       " launches of kernels, replayed as a graph");
   print("sample", std::to_string(countLaunches(part.sample)) +

@@ -197,6 +197,14 @@ static int64_t elementBytes(Value memref) {
   return DataLayout::closest(scope).getTypeSize(element);
 }
 
+/// Elements of a cache, or of a page of one.
+static int64_t cacheElements(MemRefType cache) {
+  int64_t elements = 1;
+  for (int64_t size : cache.getShape())
+    elements *= ShapedType::isDynamic(size) ? 1 : size;
+  return elements;
+}
+
 /// Memory of an argument of the entry: loops carry none.
 HostValues::Memory HostValues::find(BlockArgument argument) const {
   ArrayRef<EntryArgument> all = arguments.all();
@@ -205,7 +213,7 @@ HostValues::Memory HostValues::find(BlockArgument argument) const {
   case EntryArgument::Cache: {
     Memory cache = memory("cache", constant(llvm::count(all.take_front(place),
                                                         EntryArgument::Cache)));
-    cache.size = cast<MemRefType>(argument.getType()).getNumElements() *
+    cache.size = cacheElements(cast<MemRefType>(argument.getType())) *
                  elementBytes(argument);
     return cache;
   }

@@ -46,7 +46,7 @@ private:
     /// Bytes from the start of the memory to the memref's pointer, and from
     /// there to its first element. Null if they are not known.
     mlir::AffineExpr base, offset;
-    /// Bytes of a cache.
+    /// Bytes of a cache, or of a page of one.
     int64_t size = 0;
   };
   /// Begins "expected argument i to", at the launch.

@@ -61,8 +61,10 @@ Code::load(std::shared_ptr<Context> context, const Artifact &artifact,
     return status;
   const Manifest &manifest = artifact.manifest();
   const Part &part = *manifest.cuda;
+  int64_t rows = manifest.batch ? manifest.batch->rows : 0;
   for (auto [entry, tokens] : {std::pair(&part.prefill, manifest.chunk),
                                std::pair(&part.encode, manifest.chunk),
+                               std::pair(&part.batch, rows),
                                std::pair(&part.decode, int64_t(1)),
                                std::pair(&part.sample, int64_t(1))})
     if (status = code->findKernels(*entry, tokens); !status.ok())

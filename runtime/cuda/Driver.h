@@ -33,6 +33,7 @@ namespace cria::cuda {
   X(cuMemFreeHost, cuMemFreeHost, 2000)                                        \
   X(cuMemcpyHtoDAsync, cuMemcpyHtoDAsync_v2, 3020)                             \
   X(cuMemcpyDtoHAsync, cuMemcpyDtoHAsync_v2, 3020)                             \
+  X(cuMemcpyDtoDAsync, cuMemcpyDtoDAsync_v2, 3020)                             \
   X(cuMemsetD8Async, cuMemsetD8Async, 3020)                                    \
   X(cuModuleLoadDataEx, cuModuleLoadDataEx, 2010)                              \
   X(cuModuleUnload, cuModuleUnload, 2000)                                      \

@@ -236,6 +236,10 @@ Argument Reader::readPlace(const JsonCursor &at, uint64_t layers, bool inLoop) {
   for (const auto &[name, kind] : named)
     if (at.find(name))
       return {kind};
+  if (manifest.batch && at.find("positions"))
+    return {Argument::Positions};
+  if (manifest.batch && at.find("pages"))
+    return {Argument::Pages};
   at.expected(
       "a weight, cache, arena, state, ids, logits, hidden, seen or sampled");
   return {Argument::State};
@@ -309,6 +313,10 @@ void Reader::read(const JsonCursor &at) {
   }
   JsonCursor entries = at["entries"];
   part.prefill = readEntry(entries["prefill"]);
+  if (manifest.batch) {
+    part.batch = readEntry(entries["batch"]);
+    return;
+  }
   part.decode = readEntry(entries["decode"]);
   part.sample = readEntry(entries["sample"]);
   if (manifest.encoder)

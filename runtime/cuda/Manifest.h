@@ -54,7 +54,20 @@ struct TensorMap {
 
 /// A parameter of a kernel: a device address, or a tensor map of what is there.
 struct Argument {
-  enum Kind { Weight, Cache, Arena, State, Ids, Logits, Hidden, Seen, Sampled };
+  enum Kind {
+    Weight,
+    Cache,
+    Arena,
+    State,
+    Ids,
+    Positions, // of batches, and Pages
+    Pages,
+    Logits,
+    Hidden,
+    Seen,
+    Sampled
+  };
+  static constexpr int kinds = Sampled + 1;
 
   Kind kind;
   uint64_t value = 0; // slot, number of the cache, or offset in the arena
@@ -94,6 +107,7 @@ struct Part {
   uint64_t zeroedOffset = 0, zeroedBytes = 0; // zeroed when a session starts
   Entry prefill, decode, sample;
   Entry encode; // of a model with an encoder
+  Entry batch;  // of batches, in place of `decode` and `sample`
 };
 
 /// Reads the part at `at`; `manifest` has its slots and caches already. The

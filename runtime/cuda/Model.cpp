@@ -1,6 +1,8 @@
 #include "runtime/cuda/Model.h"
 
+#include "runtime/PagedSession.h"
 #include "runtime/RopeTables.h"
+#include "runtime/cuda/Paged.h"
 #include "runtime/cuda/Session.h"
 
 #include <algorithm>
@@ -157,8 +159,23 @@ Status Model::bind(const WeightSource &source) {
   return upload(owner, uploads, source.progress);
 }
 
-Result<std::unique_ptr<Backend>> Model::newBackend(const Threads &) const {
-  return Session::create(*this);
+Result<std::unique_ptr<Backend>>
+Model::newBackend(const Threads &threads) const {
+  const std::optional<BatchSpec> &batch = manifest().batch;
+  if (!batch)
+    return Session::create(*this);
+  auto pages = newPagedBackend(threads, batch->width);
+  if (!pages.ok())
+    return pages.status();
+  return std::unique_ptr<Backend>(
+      std::make_unique<PagedSession>(manifest(), std::move(*pages)));
+}
+
+Result<std::unique_ptr<PagedBackend>>
+Model::newPagedBackend(const Threads &threads, int64_t pages) const {
+  if (!manifest().batch)
+    return BoundModel::newPagedBackend(threads, pages);
+  return Paged::create(*this, pages);
 }
 
 namespace {

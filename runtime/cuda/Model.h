@@ -27,6 +27,8 @@ public:
 
   Result<std::unique_ptr<Backend>>
   newBackend(const Threads &threads) const override;
+  Result<std::unique_ptr<PagedBackend>>
+  newPagedBackend(const Threads &threads, int64_t pages) const override;
   Result<std::unique_ptr<const BoundLoras>>
   bindLoras(const std::vector<LoraSource> &loras) const override;
   std::string device() const override;

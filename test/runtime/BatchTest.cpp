@@ -570,6 +570,5 @@ TEST_F(BatchTest, RefusesManifestsThatBatchesAreNotFor) {
   nlohmann::json large = fakePagedManifest()["caches"];
   large[0].update({{"shape", {int64_t(1) << 37}}, {"bytes", int64_t(1) << 39}});
   refused("/caches", large, "makes a KV cache of 10 times");
-  refused("/cuda", nlohmann::json::object(), "'batch' is beside cuda");
   refused("/taps", nlohmann::json::object(), "'batch' is beside taps");
 }

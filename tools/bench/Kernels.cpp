@@ -70,6 +70,10 @@ double KernelTable::seconds() const {
 }
 
 Result<KernelTimes> KernelTimes::create(const Model &model, int threads) {
+  if (!model.onCpu() && model.manifest().batch)
+    return Status(CRIA_UNIMPLEMENTED,
+                  "kernels are timed on a GPU without batches alone: compile "
+                  "without --batch");
   auto backend = model.onCpu()
                      ? model.bound().newBackend(threads)
                      : cuda::Session::create(

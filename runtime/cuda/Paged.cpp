@@ -1,0 +1,179 @@
+#include "runtime/cuda/Paged.h"
+
+#include "runtime/cuda/Model.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+namespace cria::cuda {
+
+/// Bytes of `count` numbers.
+static uint64_t numbers(int64_t count) {
+  return static_cast<uint64_t>(count) * sizeof(int32_t);
+}
+
+/// Behind the state and its ids lie the positions of rows, then their tables.
+uint64_t Paged::positionsOffset() const {
+  const Manifest &manifest = model.manifest();
+  return idsOffset + numbers(std::max(manifest.chunk, manifest.batch->rows));
+}
+
+uint64_t Paged::pagesOffset() const {
+  return positionsOffset() + numbers(model.manifest().batch->rows);
+}
+
+Result<std::unique_ptr<PagedBackend>> Paged::create(const Model &model,
+                                                    int64_t pages) {
+  std::unique_ptr<Paged> made(new Paged(model));
+  Current current(*made->context);
+  Status status = current.status();
+  if (status.ok())
+    status = made->allocate(static_cast<uint64_t>(pages));
+  if (status.ok())
+    status = made->expand();
+  if (!status.ok())
+    return status;
+  return std::unique_ptr<PagedBackend>(std::move(made));
+}
+
+Status Paged::allocate(uint64_t pages) {
+  const BatchSpec &spec = *model.manifest().batch;
+  Status status = Runner::allocate(
+      pages, pagesOffset() + numbers(spec.rows) * uint64_t(spec.width));
+  CUdeviceptr state = places[Argument::State];
+  places[Argument::Positions] = state + positionsOffset();
+  places[Argument::Pages] = state + pagesOffset();
+  return status;
+}
+
+Status Paged::expand() {
+  const Part &part = *model.manifest().cuda;
+  std::vector<Launch> prefill, batch;
+  Status status = Runner::expand(part.prefill, prefill);
+  if (status.ok())
+    status = Runner::expand(part.batch, batch);
+  if (!status.ok())
+    return status;
+  prefillLaunches = std::move(prefill);
+  batchLaunches = std::move(batch);
+  return status;
+}
+
+Status Paged::use(const BoundLoras *chosen) {
+  if (chosen == loras)
+    return Status();
+  Current current(*context);
+  Status status = current.status();
+  const BoundLoras *before = std::exchange(loras, chosen);
+  if (status.ok())
+    status = expand();
+  if (!status.ok())
+    loras = before;
+  return status;
+}
+
+/// Those of the text up to the last position.
+Status Paged::prefill(const PagedStep &step) {
+  int64_t page = model.manifest().batch->page;
+  int64_t end = step.positions[0] + step.rows;
+  return run(prefillLaunches, step,
+             static_cast<uint64_t>((end + page - 1) / page));
+}
+
+Status Paged::decode(const PagedStep &step) {
+  return run(batchLaunches, step,
+             static_cast<uint64_t>(step.rows * model.manifest().batch->width));
+}
+
+/// Runs an entry, with so many of the numbers at `step.pages`.
+Status Paged::run(std::vector<Launch> &launches, const PagedStep &step,
+                  uint64_t pages) {
+  Current current(*context);
+  if (!current.status().ok())
+    return current.status();
+  CriaStepState header = {};
+  header.position = step.positions[0];
+  header.tokens = static_cast<int32_t>(step.rows);
+  header.first_logit = static_cast<int32_t>(step.firstLogit);
+  writeState(header, step.ids);
+  auto *state = static_cast<std::byte *>(pinnedState.get());
+  bool isBatch = &launches == &batchLaunches;
+  memcpy(state + positionsOffset(), step.positions,
+         numbers(isBatch ? step.rows : 1));
+  memcpy(state + pagesOffset(), step.pages, pages * sizeof(int32_t));
+  return traced([&] {
+    Status status =
+        compute(launches, step, pagesOffset() + pages * sizeof(int32_t));
+    return status.ok() ? status : ended(status, "what was launched");
+  });
+}
+
+Status Paged::compute(std::vector<Launch> &launches, const PagedStep &step,
+                      uint64_t stateBytes) {
+  int64_t rows = step.rows - step.firstLogit;
+  Status status = roomFor(launches, rows);
+  if (status.ok())
+    status = placeEmbeddings(launches, step.embeddings, step.rows);
+  if (status.ok())
+    status = enqueueState(stateBytes);
+  if (status.ok())
+    status = launch(launches, step.rows, rows);
+  // The copy to memory that is not pinned would wait as well, but for ever.
+  if (status.ok())
+    status = context->wait(stream.get(), "a step of a batch");
+  if (!status.ok() || rows == 0)
+    return status;
+  status = copyOut(step.logits, logitsOf(rows),
+                   static_cast<uint64_t>(rows) * rowBytes());
+  return status.ok() ? context->wait(stream.get(), "copying logits") : status;
+}
+
+uint64_t Paged::pageBytes(size_t cache) const {
+  return model.manifest().caches[cache].bytes;
+}
+
+CUdeviceptr Paged::at(size_t cache, int32_t page) const {
+  return caches[cache] + pageBytes(cache) * static_cast<uint64_t>(page);
+}
+
+Status Paged::clearPage(int32_t page) {
+  Current current(*context);
+  Status status = current.status();
+  for (size_t i = 0; i < caches.size() && status.ok(); ++i)
+    status = context->check(
+        (*context)->cuMemsetD8Async(at(i, page), 0, pageBytes(i), stream.get()),
+        "cuMemsetD8Async", "clearing a page");
+  return status;
+}
+
+Status Paged::copyPage(int32_t from, int32_t to) {
+  Current current(*context);
+  Status status = current.status();
+  for (size_t i = 0; i < caches.size() && status.ok(); ++i)
+    status =
+        context->check((*context)->cuMemcpyDtoDAsync(
+                           at(i, to), at(i, from), pageBytes(i), stream.get()),
+                       "cuMemcpyDtoDAsync", "copying a page");
+  return status;
+}
+
+Status Paged::readPage(size_t cache, int32_t page, uint64_t begin,
+                       std::byte *to, uint64_t bytes) {
+  Current current(*context);
+  if (!current.status().ok())
+    return current.status();
+  const char *doing = "saving a page";
+  return ended(copyOut(to, at(cache, page) + begin, bytes, doing), doing);
+}
+
+Status Paged::writePage(size_t cache, int32_t page, uint64_t begin,
+                        const std::byte *from, uint64_t bytes) {
+  Current current(*context);
+  if (!current.status().ok())
+    return current.status();
+  const char *doing = "restoring a page";
+  return ended(copyIn(at(cache, page) + begin, from, bytes, doing), doing);
+}
+
+} // namespace cria::cuda

@@ -1,0 +1,310 @@
+#include "runtime/cuda/Runner.h"
+
+#include "runtime/Json.h"
+#include "runtime/cuda/Model.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace cria::cuda {
+
+Runner::Runner(const Model &model) : model(model), context(model.context()) {}
+
+Result<CUdeviceptr> Runner::zeroed(uint64_t bytes, const char *purpose) {
+  Result<DeviceMemory> allocated = allocateDevice(context, bytes, purpose);
+  if (!allocated.ok())
+    return allocated.status();
+  CUdeviceptr address = allocated->get();
+  memory.push_back(std::move(*allocated));
+  if (!address)
+    return address;
+  Status status = context->check(
+      (*context)->cuMemsetD8Async(address, 0, bytes, stream.get()),
+      "cuMemsetD8Async", std::string("clearing ") + purpose);
+  if (!status.ok())
+    return status;
+  return address;
+}
+
+Status Runner::allocate(uint64_t pages, uint64_t stateBytes) {
+  const Manifest &manifest = model.manifest();
+  Result<Stream> made = makeStream(context);
+  if (!made.ok())
+    return made.status();
+  stream = std::move(*made);
+  for (const CacheSpec &spec : manifest.caches) {
+    Result<CUdeviceptr> cache = zeroed(spec.bytes * pages, "a KV cache");
+    if (!cache.ok())
+      return cache.status();
+    caches.push_back(*cache);
+  }
+  Result<DeviceMemory> scratch =
+      allocateDevice(context, manifest.cuda->arenaBytes, "scratch");
+  if (!scratch.ok())
+    return scratch.status();
+  places[Argument::Arena] = scratch->get();
+  memory.push_back(std::move(*scratch));
+  struct Pair {
+    Argument::Kind kind;
+    PinnedMemory *pinned;
+    uint64_t bytes;
+  };
+  for (auto [kind, pinned, bytes] :
+       {Pair{Argument::State, &pinnedState, stateBytes},
+        Pair{Argument::Logits, &pinnedRow, rowBytes()}}) {
+    Result<CUdeviceptr> address = zeroed(bytes, "ids and logits");
+    if (!address.ok())
+      return address.status();
+    places[kind] = *address;
+    auto allocated = allocatePinned(context, bytes, "ids and logits");
+    if (!allocated.ok())
+      return allocated.status();
+    *pinned = std::move(*allocated);
+  }
+  places[Argument::Ids] = places[Argument::State] + idsOffset;
+  Status status = ropes.allocate(context, manifest);
+  return status.ok() ? clearWorkspace() : status;
+}
+
+uint64_t Runner::rowBytes() const {
+  return static_cast<uint64_t>(model.manifest().vocabSize) * sizeof(float);
+}
+
+Status Runner::clearWorkspace() {
+  const Part &part = *model.manifest().cuda;
+  Status status;
+  if (part.zeroedBytes)
+    status = context->check(
+        (*context)->cuMemsetD8Async(places[Argument::Arena] + part.zeroedOffset,
+                                    0, part.zeroedBytes, stream.get()),
+        "cuMemsetD8Async", "clearing scratch");
+  Status cleared = context->wait(stream.get(), "clearing a session's memory");
+  return status.ok() ? cleared : status;
+}
+
+CUdeviceptr Runner::address(const Argument &argument, uint64_t layer) const {
+  switch (argument.kind) {
+  case Argument::Weight: {
+    uint64_t slot = argument.value + layer * argument.perLayer;
+    CUdeviceptr own = ropes.slot(slot);
+    if (!own && loras)
+      own = loras->find(slot);
+    return own ? own : model.slot(slot);
+  }
+  case Argument::Cache:
+    return caches[argument.value] + argument.offset + layer * argument.perLayer;
+  case Argument::Arena:
+    return places[Argument::Arena] + argument.value;
+  default:
+    return places[argument.kind];
+  }
+}
+
+/// What the device knows the tensor at `address` by.
+Status Runner::encode(const TensorMap &map, CUdeviceptr address,
+                      const std::string &kernel, CUtensorMap &encoded) const {
+  std::vector<cuuint64_t> sizes(map.sizes.begin(), map.sizes.end()), strides;
+  for (uint64_t stride : map.strides)
+    strides.push_back(stride * 2);
+  std::vector<cuuint32_t> each(sizes.size(), 1);
+  return context->check(
+      (*context)->cuTensorMapEncodeTiled(
+          &encoded,
+          map.isBfloat ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16
+                       : CU_TENSOR_MAP_DATA_TYPE_FLOAT16,
+          static_cast<cuuint32_t>(sizes.size()),
+          reinterpret_cast<void *>(address), sizes.data(), strides.data(),
+          map.box.data(), each.data(), CU_TENSOR_MAP_INTERLEAVE_NONE,
+          CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+          CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE),
+      "cuTensorMapEncodeTiled", "preparing kernel " + quote(kernel));
+}
+
+/// Gives a launch its arguments.
+Status Runner::bind(const LaunchStep &step, uint64_t layer,
+                    Launch &launch) const {
+  for (const Argument &argument : step.arguments) {
+    launch.values.push_back(address(argument, layer));
+    if (!argument.map)
+      continue;
+    Status status = encode(*argument.map, launch.values.back(), step.kernel,
+                           launch.maps.emplace_back());
+    if (!status.ok())
+      return status;
+  }
+  CUtensorMap *map = launch.maps.data();
+  for (size_t i = 0; i < launch.values.size(); ++i)
+    launch.parameters.push_back(
+        step.arguments[i].map ? static_cast<void *>(map++) : &launch.values[i]);
+  return Status();
+}
+
+Status Runner::expand(const Entry &entry, std::vector<Launch> &launches) const {
+  for (const EntryStep &step : entry)
+    for (uint64_t layer = 0; layer < step.layers; ++layer)
+      for (const LaunchStep &from : step.launches) {
+        if (!model.code().runs(from))
+          continue;
+        Launch launch = {&from, model.code().kernel(from.kernel), {}, {}, {}};
+        Status status = bind(from, layer, launch);
+        if (!status.ok())
+          return status;
+        launches.push_back(std::move(launch));
+      }
+  return Status();
+}
+
+Status Runner::ended(const Status &status, const char *doing) {
+  Status waited = context->wait(stream.get(), doing);
+  return status.ok() ? waited : status;
+}
+
+Status Runner::setTrace(std::vector<KernelTime> *into) {
+  if (into && !context->library().hasTimes())
+    return Status(CRIA_UNAVAILABLE,
+                  "the CUDA driver has no cuEventElapsedTime");
+  kernelTimes = into;
+  return Status();
+}
+
+/// The last launch ended now, and each where the next begins.
+Status Runner::appendTimes(const Timer &marks) {
+  using Clock = std::chrono::steady_clock;
+  Clock::time_point end = Clock::now();
+  auto launches = marks.times();
+  if (!launches.ok())
+    return launches.status();
+  size_t first = kernelTimes->size();
+  for (const LaunchTime &launch : *launches)
+    kernelTimes->push_back({launch.step->kernel, {}, launch.seconds});
+  for (size_t i = kernelTimes->size(); i-- > first;) {
+    KernelTime &time = (*kernelTimes)[i];
+    end -= std::chrono::duration_cast<Clock::duration>(
+        std::chrono::duration<double>(time.seconds));
+    time.begin = end;
+  }
+  return Status();
+}
+
+void Runner::writeState(const CriaStepState &header, const int32_t *ids) {
+  auto *to = static_cast<std::byte *>(pinnedState.get());
+  static_assert(sizeof(header) <= idsOffset);
+  memcpy(to, &header, sizeof(header));
+  memcpy(to + idsOffset, ids,
+         static_cast<size_t>(header.tokens) * sizeof(int32_t));
+}
+
+Status Runner::copyIn(CUdeviceptr to, const void *from, uint64_t bytes,
+                      const char *doing) {
+  return context->check(
+      (*context)->cuMemcpyHtoDAsync(to, from, bytes, stream.get()),
+      "cuMemcpyHtoDAsync", doing);
+}
+
+Status Runner::copyOut(void *to, CUdeviceptr from, uint64_t bytes,
+                       const char *doing) {
+  return context->check(
+      (*context)->cuMemcpyDtoHAsync(to, from, bytes, stream.get()),
+      "cuMemcpyDtoHAsync", doing);
+}
+
+Status Runner::enqueueState(uint64_t bytes) {
+  return copyIn(places[Argument::State], pinnedState.get(), bytes);
+}
+
+/// Launches a kernel. With `overlaps` it may begin before the launch before it
+/// has ended.
+Status Runner::launch(const Launch &launch, const unsigned (&grid)[3],
+                      bool overlaps) {
+  const LaunchStep &step = *launch.step;
+  CUlaunchAttribute attribute = {};
+  attribute.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
+  attribute.value.programmaticStreamSerializationAllowed = 1;
+  CUlaunchConfig config = {grid[0],           grid[1],       grid[2],
+                           step.block[0],     step.block[1], step.block[2],
+                           step.shared,       stream.get(),  &attribute,
+                           overlaps ? 1u : 0u};
+  CUresult result = (*context)->cuLaunchKernelEx(
+      &config, launch.function, const_cast<void **>(launch.parameters.data()),
+      nullptr);
+  if (result == CUDA_SUCCESS)
+    return Status();
+  return context->check(result, "cuLaunchKernelEx",
+                        "launching " + quote(step.kernel));
+}
+
+Status Runner::launch(const std::vector<Launch> &launches, int64_t tokens,
+                      int64_t rows, int64_t hiddenRows, bool follows) {
+  // Launches that are timed stay apart.
+  bool mayOverlap =
+      model.code().isDependent() && context->library().hasOverlap() && !timer;
+  bool overlaps = follows && mayOverlap;
+  for (const Launch &launch : launches) {
+    const LaunchStep &step = *launch.step;
+    unsigned grid[3];
+    for (int i = 0; i < 3; ++i)
+      grid[i] =
+          static_cast<unsigned>(step.grid[i].at(tokens, rows, hiddenRows));
+    if (!grid[0] || !grid[1] || !grid[2])
+      continue;
+    Status marked = timer ? timer->mark(&step, stream.get()) : Status();
+    if (!marked.ok())
+      return marked;
+    Status launched = this->launch(launch, grid, overlaps);
+    if (!launched.ok())
+      return launched;
+    overlaps = mayOverlap;
+  }
+  return timer ? timer->mark(nullptr, stream.get()) : Status();
+}
+
+void Runner::redirect(std::vector<Launch> &launches, Argument::Kind kind,
+                      uint64_t value, CUdeviceptr to) {
+  for (Launch &launch : launches)
+    for (size_t i = 0; i < launch.values.size(); ++i) {
+      const Argument &argument = launch.step->arguments[i];
+      if (argument.kind == kind && argument.value == value)
+        launch.values[i] = to;
+    }
+}
+
+Status Runner::placeEmbeddings(std::vector<Launch> &launches,
+                               const std::byte *given, int64_t tokens) {
+  const Manifest &manifest = model.manifest();
+  if (!manifest.embedding)
+    return Status();
+  const WeightSpec &table = manifest.weights[*manifest.embedding];
+  uint64_t rowBytes = manifest.embeddingBytes();
+  Status status;
+  if (given && !embeddings) {
+    auto allocated = allocateDevice(
+        context, static_cast<uint64_t>(manifest.chunk) * rowBytes,
+        "embeddings");
+    if (!allocated.ok())
+      return allocated.status();
+    embeddings = std::move(*allocated);
+  }
+  if (given)
+    status = copyIn(embeddings.get(), given,
+                    static_cast<uint64_t>(tokens) * rowBytes);
+  redirect(launches, Argument::Weight, table.slot,
+           given ? embeddings.get() : model.slot(table.slot));
+  return status;
+}
+
+Status Runner::roomFor(std::vector<Launch> &launches, int64_t rows) {
+  if (rows > 1 && rows > logitsRows) {
+    logits = DeviceMemory();
+    logitsRows = 0;
+    auto allocated = allocateDevice(
+        context, static_cast<uint64_t>(rows) * rowBytes(), "logits");
+    if (!allocated.ok())
+      return allocated.status();
+    logits = std::move(*allocated);
+    logitsRows = rows;
+  }
+  redirect(launches, Argument::Logits, 0, logitsOf(rows));
+  return Status();
+}
+
+} // namespace cria::cuda
