@@ -33,17 +33,40 @@ AttentionKernel::AttentionKernel(KernelFunction &of, const AttentionMemory &in,
     for (AffineExpr &expr : *exprs)
       expr = expr.replaceSymbols(symbols);
   auto first = [&](Value cache) {
-    SmallVector<AffineExpr> at = {elements.expr(in.attention.layer),
-                                  elements.dim(0),
+    AffineExpr layer = elements.expr(in.attention.layer);
+    SmallVector<AffineExpr> at = {layer, elements.dim(0),
                                   elements.expr(in.attention.firstKey)};
+    if (in.page)
+      at = {elements.dim(1), layer, elements.dim(0), elements.dim(2)};
     at.resize(cast<RankedTensorType>(cache.getType()).getRank(),
               elements.constant(0));
     return launch.place({cache, at});
   };
   Launch::Place place = first(in.attention.keys);
   keys = place.rows;
-  firstKeyRow = place.row;
+  keyRow = place.row;
   values = first(in.attention.values).rows;
+  if (Value table = in.attention.pages)
+    pages =
+        launch.rows(of.memory(table),
+                    cast<RankedTensorType>(table.getType()).getShape().back());
+}
+
+Value AttentionKernel::rowOfKey(Value key, Value token) {
+  if (!in.page)
+    return b.add(launch.value(keyRow, kvHead), b.mul(key, in.keyRows));
+  Elements &elements = of.elements;
+  key = b.add(key, launch.value(elements.expr(in.attention.firstKey), {}));
+  Value page = b.load(pages, token ? token : b.i32(0), b.div(key, in.page), 1,
+                      Access::ReadOnly);
+  return launch.value(keyRow, {kvHead, page, b.rem(key, in.page)});
+}
+
+Value AttentionKernel::alignedKey(Value key, int64_t of) {
+  if (!in.page || bounds.first.empty())
+    return key;
+  AffineExpr first = this->of.elements.expr(in.attention.firstKey);
+  return b.sub(key, b.rem(b.add(key, launch.value(first, {})), of));
 }
 
 std::pair<Value, Value> AttentionKernel::keysSeen(Value firstToken,
@@ -176,14 +199,20 @@ bool MemoryReader::readSizes() {
   in.kvHeads = query.getDimSize(1);
   in.group = query.getDimSize(2);
   in.size = query.getDimSize(3);
-  in.room = keys.getDimSize(2);
+  Value pages = in.attention.pages;
+  int64_t positions = pages ? 3 : 2; // the caches' dimension
+  in.room = keys.getDimSize(positions);
+  if (pages) {
+    in.page = in.room;
+    in.room *= cast<RankedTensorType>(pages.getType()).getShape().back();
+  }
   in.queryElement = query.getElementType();
   in.cacheElement = keys.getElementType();
   for (int64_t size : {in.kvHeads, in.group, in.size, in.room})
     if (ShapedType::isDynamic(size))
       return fail("its heads or its caches have no constant size");
   linalg::GenericOp widened = in.attention.widenedKeys;
-  in.keyRows = widened ? keys.getDimSize(3) : 1;
+  in.keyRows = widened ? keys.getDimSize(positions + 1) : 1;
   auto isFloat = llvm::IsaPred<Float32Type, BFloat16Type, Float16Type>;
   if (!isFloat(in.queryElement) || !(widened || isFloat(in.cacheElement)))
     return fail("it is not of f32, bf16 or f16");
@@ -202,8 +231,9 @@ bool MemoryReader::readOperands() {
       !isContiguous(in.query, scanWidth(in)))
     return fail("its query is not heads in memory");
   if (!isa<BlockArgument>(in.attention.keys) ||
-      !isa<BlockArgument>(in.attention.values))
-    return fail("its caches are not arguments");
+      !isa<BlockArgument>(in.attention.values) ||
+      (in.page && !isa<BlockArgument>(in.attention.pages)))
+    return fail("its caches or their pages are not arguments");
   return true;
 }
 
@@ -270,10 +300,6 @@ bool MemoryReader::readPayloads() {
 
 std::optional<AttentionMemory> MemoryReader::read(linalg::SoftmaxOp softmax) {
   auto attention = Attention::match(softmax, reason);
-  if (attention && attention->pages) {
-    attention.reset();
-    reason = "its caches are paged";
-  }
   if (!attention)
     return std::nullopt;
   in.attention = *attention;
@@ -289,7 +315,8 @@ bool simt::emitAttention(KernelFunction &function, StringRef &reason) {
   auto in = MemoryReader(function, reason).read(softmaxes[0]);
   if (!in)
     return false;
-  if (!takesAttentionMma(*in)) {
+  // Tokens with pages of their own share no keys.
+  if (in->attention.positions || !takesAttentionMma(*in)) {
     if (takesAttentionScanMma(*in))
       emitAttentionScanMma(function, *in);
     else

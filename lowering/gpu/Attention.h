@@ -9,7 +9,8 @@ namespace cria::simt {
 
 /// The maximum of a row before any key: finite, so that differences with it are
 /// numbers. A smaller score counts as hidden.
-inline constexpr double kNone = -1e30;
+/// A power of two, so that its product with any factor is exact.
+inline constexpr double kNone = -0x1p100;
 
 /// An attention between arguments of a kernel function.
 struct AttentionMemory {
@@ -20,6 +21,8 @@ struct AttentionMemory {
   /// Heads of the caches, queries of each, elements of a head; positions of a
   /// cache; rows of memory that a key is.
   int64_t kvHeads, group, size, room, keyRows;
+  /// Positions of a page of the caches, 0 where they have none.
+  int64_t page = 0;
   mlir::Type queryElement, cacheElement;
 };
 
@@ -28,8 +31,14 @@ protected:
   AttentionKernel(KernelFunction &of, const AttentionMemory &in,
                   const llvm::Twine &suffix, int64_t threads);
 
-  /// Where the keys and values of the KV head begin: a key is `keyRows` rows.
-  mlir::Value keyRow() { return launch.value(firstKeyRow, kvHead); }
+  /// The first row of a key, and of its value, of the KV head: `keyRows` of
+  /// them. The key is counted from the attention's first. In paged caches it is
+  /// in a page of `token`, if each token has pages, else of all tokens.
+  mlir::Value rowOfKey(mlir::Value key, mlir::Value token = {});
+  /// The key, or one before it: in paged caches, whose keys that are not seen
+  /// are there, too, the position is a multiple of `of`. So it depends on no
+  /// other token which keys are taken together.
+  mlir::Value alignedKey(mlir::Value key, int64_t of);
   /// The first key that some of the tokens may see, and the one after the
   /// last.
   std::pair<mlir::Value, mlir::Value> keysSeen(mlir::Value firstToken,
@@ -57,7 +66,8 @@ protected:
   mlir::Value kvHead; // of the block
 
 private:
-  mlir::AffineExpr firstKeyRow; // over the KV head
+  mlir::AffineExpr keyRow; // over the KV head and, if paged, page and place
+  Rows pages;
 };
 
 /// Whether loadWidened can read `width` results of an op on a cache's

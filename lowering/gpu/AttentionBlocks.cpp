@@ -16,7 +16,8 @@ using namespace mlir;
 using namespace cria;
 using namespace cria::simt;
 
-/// The slice [layer, 0, first, 0, o] [1, KVH, S, B, n] that an operand is.
+/// The slice [layer, 0, first, 0, o] [1, KVH, S, B, n] that an operand is; of
+/// what is gathered from pages, [0, 0, 0, o] [KVH, S, B, n], or by token.
 static tensor::ExtractSliceOp sliceOf(OpOperand &operand) {
   return operand.get().getDefiningOp<tensor::ExtractSliceOp>();
 }
@@ -31,15 +32,17 @@ static int64_t numbersOf(linalg::GenericOp widened) {
 }
 
 bool simt::canLoadWidened(linalg::GenericOp widened, int64_t width) {
-  using Dims = SmallVector<unsigned>;
+  unsigned number = widened.getNumLoops() - 1; // the loop of a block's numbers
   for (OpOperand *input : widened.getDpsInputOperands()) {
     tensor::ExtractSliceOp slice = sliceOf(*input);
-    Dims dims = loops(widened.getMatchingIndexingMap(input));
-    int64_t rank = slice.getSourceType().getRank();
-    if (rank != 5 || !slice.getSourceType().getElementType().isInteger(8) ||
-        !isConstantIntValue(slice.getMixedOffsets()[3], 0) ||
-        slice.getType().getDimSize(2) != slice.getSourceType().getDimSize(3) ||
-        !offsetOf(slice) || (dims != Dims{0, 1, 2} && dims != Dims{0, 1, 2, 3}))
+    SmallVector<unsigned> dims = loops(widened.getMatchingIndexingMap(input));
+    RankedTensorType type = slice.getSourceType();
+    int64_t block = type.getRank() - 2;
+    bool isOrdered = llvm::equal(dims, llvm::seq<unsigned>(0, dims.size()));
+    if (!type.getElementType().isInteger(8) ||
+        !isConstantIntValue(slice.getMixedOffsets()[block], 0) ||
+        slice.getType().getDimSize(number - 1) != type.getDimSize(block) ||
+        !offsetOf(slice) || !isOrdered || dims.size() < number)
       return false;
   }
   auto isKnown = [&](Value value) {
@@ -78,7 +81,8 @@ Value simt::loadWidened(KernelBuilder &b, linalg::GenericOp widened,
   IRMapping mapping;
   for (OpOperand *input : widened.getDpsInputOperands()) {
     int64_t first = *offsetOf(sliceOf(*input));
-    bool isShared = !widened.getMatchingIndexingMap(input).isFunctionOfDim(3);
+    bool isShared = !widened.getMatchingIndexingMap(input).isFunctionOfDim(
+        widened.getNumLoops() - 1);
     Value bytes =
         isShared ? b.load(cache, row, b.i32(first))
                  : loadBytes(b, cache, row, b.add(place, first), first, width);

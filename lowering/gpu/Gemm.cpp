@@ -25,8 +25,10 @@ GemmTile::GemmTile(Launch &launch, ArrayRef<Work> works, const GemmShape &shape,
       weightLength(lengthOf(works[0].dots[0])), m(shape.m), n(shape.n),
       steps(llvm::divideCeil(k, shape.step)),
       x(Operand::of(launch, works[0], works[0].dots[0].x, k)), width(x.width),
-      rows(rows), shape(shape), few(rows.most <= m),
-      wholeSteps(k % shape.step == 0) {
+      fixedRows(invariantRows(launch.of.kernel)), rows(rows), shape(shape),
+      few(rows.most <= m), wholeSteps(k % shape.step == 0) {
+  if (fixedRows) // it is the only kernel
+    this->rows.above = 0;
   for (const Work &work : works) {
     workTiles.push_back(llvm::divideCeil(work.units, unitsOfTile()));
     SmallVector<Operand> &own = weights.emplace_back();
@@ -40,6 +42,13 @@ GemmTile::GemmTile(Launch &launch, ArrayRef<Work> works, const GemmShape &shape,
   splits = std::clamp(k / kLeastTerms, int64_t(1), std::max(most, int64_t(1)));
   if (few)
     room = splits = llvm::divideCeil(steps, llvm::divideCeil(steps, splits));
+}
+
+std::optional<int64_t> simt::invariantRows(func::FuncOp kernel) {
+  auto chunk = kernel->getAttrOfType<IntegerAttr>("chunk");
+  if (!chunk || !kernel->hasAttr("invariant"))
+    return std::nullopt;
+  return chunk.getInt();
 }
 
 /// Also asks that `at` is below `end`.
@@ -81,7 +90,8 @@ int64_t GemmTile::tiles() const {
 /// Sets how many splits the tile has; returns their steps of k. Of many rows
 /// they are fewer the more rows there are.
 Value GemmTile::setSplits(Corner &corner) {
-  Value all = b.i32(steps), down = b.ceilDiv(corner.rows, m);
+  Value counted = fixedRows ? b.i32(*fixedRows) : corner.rows;
+  Value all = b.i32(steps), down = b.ceilDiv(counted, m);
   Value wanted = b.create<arith::DivUIOp>(b.i32(room), down);
   wanted = b.max(b.min(wanted, b.i32(splits)), b.i32(1));
   Value each = b.create<arith::CeilDivUIOp>(all, wanted);
@@ -479,6 +489,8 @@ static SmallVector<GemmKernel> beginKernels(KernelFunction &function,
     return kernels;
   }
   Size size = works[0].rows();
+  if (auto most = invariantRows(function.kernel); most && !size.isConstant())
+    size = {*most};
   for (auto [i, rows] : llvm::enumerate(kMmaRows))
     if (!size.isConstant())
       beginMma(function, suffix + rows.suffix, works, i, kernels);

@@ -162,7 +162,10 @@ private:
   void forEachVector(const Work &work, const Corner &corner,
                      llvm::ArrayRef<Sums> sums, VectorBody body);
 
-  const GemmRows &rows;
+  /// The rows that splits are made for, however many a call has: those of an
+  /// invariant function.
+  std::optional<int64_t> fixedRows;
+  GemmRows rows;
   GemmShape shape;
   Splits memory;
   /// Whether there is one tile down.
@@ -172,6 +175,10 @@ private:
   /// Whether steps end where k does.
   bool wholeSteps;
 };
+
+/// The most rows of a function whose rows have the same bits, however many
+/// there are.
+std::optional<int64_t> invariantRows(mlir::func::FuncOp kernel);
 
 /// By fma, any types (GemmFma.cpp).
 std::unique_ptr<GemmTile> makeFmaGemm(Launch &launch,

@@ -18,6 +18,8 @@ static constexpr auto kNoWrap = arith::IntegerOverflowFlags::nsw;
 
 /// The numbers of NVPTX's address spaces.
 static constexpr unsigned kGeneric = 0, kGlobal = 1, kShared = 3;
+/// The size of memory of which a kernel knows none.
+static constexpr int64_t kManyElements = int64_t(1) << 48;
 
 KernelBuilder::KernelBuilder(Location loc, Block &module, StringRef name,
                              int64_t threads)
@@ -77,14 +79,28 @@ Value KernelBuilder::setTensorMap(Value param, const TensorMap &map) {
   return argument;
 }
 
+/// All memory from a memref's first element on, one element after the other.
+Value KernelBuilder::allElements(Value memref) {
+  OpFoldResult zero = getIndexAttr(0), one = getIndexAttr(1),
+               many = create<arith::ConstantIndexOp>(kManyElements).getResult();
+  Type element = cast<MemRefType>(memref.getType()).getElementType();
+  return create<memref::ReinterpretCastOp>(
+      MemRefType::get({ShapedType::kDynamic}, element), memref, zero,
+      ArrayRef(many), ArrayRef(one));
+}
+
 Value KernelBuilder::addParam(MemRefType type) {
   Value param = addArgument(type);
   if (type.getRank() > 1) {
     OpBuilder::InsertionGuard guard(*this);
     setInsertionPointToStart(&function.front());
-    auto all = llvm::to_vector<2>(llvm::seq<int64_t>(0, type.getRank()));
-    param = create<memref::CollapseShapeOp>(
-        param, SmallVector<ReassociationIndices>{all});
+    ReassociationIndices all =
+        llvm::to_vector<2>(llvm::seq<int64_t>(0, type.getRank()));
+    if (memref::CollapseShapeOp::isGuaranteedCollapsible(type, {all}))
+      param = create<memref::CollapseShapeOp>(
+          param, SmallVector<ReassociationIndices>{all});
+    else
+      param = allElements(param);
   }
   params.push_back(param);
   return param;

@@ -57,9 +57,9 @@ public:
   /// Ends the kernel; nothing is built after it.
   void finish();
 
-  /// Adds a parameter, contiguous device memory. Returns it as a memref of one
-  /// dimension. Memory that is only loaded, and only with Access::ReadOnly, is
-  /// marked llvm.noalias and llvm.readonly.
+  /// Adds a parameter, device memory. Returns it as a memref of one dimension,
+  /// which also has what lies between its elements. Memory that is only loaded,
+  /// and only with Access::ReadOnly, is marked llvm.noalias and llvm.readonly.
   mlir::Value addParam(mlir::MemRefType type);
   /// Adds a parameter that is a number: an index.
   mlir::Value addNumber();
@@ -205,6 +205,7 @@ private:
   mlir::Value atomicIncrement(const Rows &rows, mlir::Value index,
                               mlir::Value last);
   mlir::Value addArgument(mlir::Type type);
+  mlir::Value allElements(mlir::Value memref);
 
   int64_t blockThreads;
   /// How each parameter, as addParam returned it, has been accessed.

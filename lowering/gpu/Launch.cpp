@@ -5,6 +5,7 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/IRMapping.h"
+#include "llvm/ADT/TypeSwitch.h"
 #include <numeric>
 
 using namespace mlir;
@@ -238,31 +239,47 @@ Value Launch::number(const Size &size) {
   return b.create<arith::IndexCastOp>(b.getI32Type(), index);
 }
 
+/// The dimension that counts layers: the first, or in paged caches, whose first
+/// counts pages, the second.
+std::optional<unsigned> Launch::layerOf(ArrayRef<AffineExpr> at) {
+  for (unsigned dim = 0; dim < 2 && dim + 1 < at.size(); ++dim)
+    if (auto symbol = dyn_cast<AffineSymbolExpr>(at[dim]))
+      if (of.isLayer(of.elements.symbol(symbol.getPosition())))
+        return dim;
+  return std::nullopt;
+}
+
+/// The part of some memory that is of a layer, which dimension `dim` counts.
+Value Launch::partOf(Value memory, unsigned dim, Value layer) {
+  Value &part = layers[{memory, layer}];
+  if (part)
+    return part;
+  ImplicitLocOpBuilder &h = of.host;
+  auto type = cast<MemRefType>(memory.getType());
+  SmallVector<OpFoldResult> offsets(type.getRank(), h.getIndexAttr(0)),
+      strides(type.getRank(), h.getIndexAttr(1)), sizes;
+  for (auto [i, size] : llvm::enumerate(type.getShape()))
+    sizes.push_back(ShapedType::isDynamic(size)
+                        ? h.createOrFold<memref::DimOp>(memory, i)
+                        : OpFoldResult(h.getIndexAttr(size)));
+  offsets[dim] = of.number(layer);
+  sizes[dim] = h.getIndexAttr(1);
+  SmallVector<int64_t> shape(type.getShape());
+  shape.erase(shape.begin() + dim);
+  MemRefType reduced = memref::SubViewOp::inferRankReducedResultType(
+      shape, type, offsets, sizes, strides);
+  return part = memref::SubViewOp::create(h, h.getLoc(), reduced, memory,
+                                          offsets, sizes, strides);
+}
+
 Launch::Place Launch::place(const Element &element) {
   Value memory = of.memory(element.tensor);
-  auto type = cast<MemRefType>(memory.getType());
-  ArrayRef<AffineExpr> at = element.at;
-  ArrayRef<int64_t> shape = type.getShape();
-  Value layer;
-  if (auto first = at.size() > 1 ? dyn_cast<AffineSymbolExpr>(at[0]) : nullptr)
-    layer = of.elements.symbol(first.getPosition());
-  if (layer && of.isLayer(layer)) {
-    Value &part = layers[{memory, layer}];
-    at = at.drop_front();
-    shape = shape.drop_front();
-    if (!part) {
-      OpBuilder &h = of.host;
-      SmallVector<OpFoldResult> offsets(type.getRank(), h.getIndexAttr(0)),
-          strides(type.getRank(), h.getIndexAttr(1)),
-          sizes = getAsIndexOpFoldResult(h.getContext(), type.getShape());
-      offsets[0] = of.number(layer);
-      sizes[0] = h.getIndexAttr(1);
-      MemRefType reduced = memref::SubViewOp::inferRankReducedResultType(
-          shape, type, offsets, sizes, strides);
-      part = memref::SubViewOp::create(h, of.host.getLoc(), reduced, memory,
-                                       offsets, sizes, strides);
-    }
-    memory = part;
+  SmallVector<AffineExpr> at(element.at);
+  ArrayRef<int64_t> shape = cast<MemRefType>(memory.getType()).getShape();
+  if (auto dim = layerOf(at)) {
+    unsigned layer = cast<AffineSymbolExpr>(at[*dim]).getPosition();
+    memory = partOf(memory, *dim, of.elements.symbol(layer));
+    at[*dim] = of.elements.constant(0);
   }
   int64_t stride =
       shape.empty() || ShapedType::isDynamic(shape.back()) ? 1 : shape.back();
@@ -276,13 +293,44 @@ Launch::Place Launch::place(const Element &element) {
   return place;
 }
 
+/// A number that is computed in a turn of a loop, which is a loop of the part;
+/// or an element of a tensor of numbers, which is that of the first loop.
+Value Launch::numberOfTurn(Value number, ValueRange loops) {
+  if (std::optional<int64_t> known = getConstantIntValue(number))
+    return b.i32(*known);
+  if (auto loop = of.elements.counter(number))
+    return loops[*loop];
+  if (isa<RankedTensorType>(number.getType()))
+    return load({number, {of.elements.dim(0)}}, loops);
+  Operation *op = number.getDefiningOp();
+  if (!op || isa<func::FuncOp>(op->getParentOp()))
+    return this->number(number);
+  auto in = [&](unsigned i) { return numberOfTurn(op->getOperand(i), loops); };
+  if (auto read = dyn_cast<tensor::ExtractOp>(op)) {
+    int64_t stride = read.getTensor().getType().getShape().back();
+    bool isRow = read.getIndices().size() == 1;
+    return b.load(rows(of.memory(read.getTensor()), isRow ? 1 : stride),
+                  isRow ? b.i32(0) : in(1), in(isRow ? 1 : 2), 1,
+                  Access::ReadOnly);
+  }
+  return TypeSwitch<Operation *, Value>(op)
+      .Case<arith::IndexCastOp>([&](auto) { return in(0); })
+      .Case<arith::AddIOp>([&](auto) { return b.add(in(0), in(1)); })
+      .Case<arith::DivUIOp>([&](auto div) {
+        return b.div(in(0), *getConstantIntValue(div.getRhs()));
+      })
+      .Case<arith::RemUIOp>([&](auto rem) {
+        return b.rem(in(0), *getConstantIntValue(rem.getRhs()));
+      });
+}
+
 Value Launch::value(AffineExpr expr, ValueRange loops) {
   if (auto known = dyn_cast<AffineConstantExpr>(expr))
     return b.i32(known.getValue());
   if (auto dim = dyn_cast<AffineDimExpr>(expr))
     return loops[dim.getPosition()];
   if (auto symbol = dyn_cast<AffineSymbolExpr>(expr))
-    return number(of.elements.symbol(symbol.getPosition()));
+    return numberOfTurn(of.elements.symbol(symbol.getPosition()), loops);
   auto binary = cast<AffineBinaryOpExpr>(expr);
   Value x = value(binary.getLHS(), loops);
   auto by = dyn_cast<AffineConstantExpr>(binary.getRHS());

@@ -125,6 +125,9 @@ public:
 
 private:
   mlir::Value index(mlir::Value number);
+  std::optional<unsigned> layerOf(llvm::ArrayRef<mlir::AffineExpr> at);
+  mlir::Value partOf(mlir::Value memory, unsigned dim, mlir::Value layer);
+  mlir::Value numberOfTurn(mlir::Value number, mlir::ValueRange loops);
 
   llvm::DenseMap<mlir::Value, mlir::Value> numbers;
   llvm::DenseMap<std::pair<mlir::Value, mlir::Value>, mlir::Value> layers;

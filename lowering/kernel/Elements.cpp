@@ -508,10 +508,83 @@ bool Elements::addStore(Value value, const Element &into, Box box,
   return cut({box, {store}}, parts);
 }
 
+/// Whether a number is one of a turn: made from its counter, from elements of
+/// arguments, and from numbers that are known before.
+bool Elements::isOfTurn(Value number) const {
+  Operation *op = number.getDefiningOp();
+  if (counter(number) || !op || isa<func::FuncOp>(op->getParentOp()))
+    return true;
+  if (auto read = dyn_cast<tensor::ExtractOp>(op))
+    return isa<BlockArgument>(read.getTensor()) &&
+           llvm::is_contained({1, 2}, read.getTensor().getType().getRank()) &&
+           llvm::all_of(read.getIndices(),
+                        [&](Value at) { return isOfTurn(at); });
+  bool divides = isa<arith::DivUIOp, arith::RemUIOp>(op);
+  if (divides && !getConstantIntValue(op->getOperand(1)))
+    return false;
+  return (divides || isa<arith::IndexCastOp, arith::AddIOp>(op)) &&
+         llvm::all_of(op->getOperands(), [&](Value x) { return isOfTurn(x); });
+}
+
+/// rows[t], (1, KVH, ...)  =>  (1, 1, KVH, 1, ...), inserted in turn t: the
+/// part with the loops of the rows.
+bool Elements::addRow(tensor::InsertSliceOp insert, scf::ForOp loop,
+                      SmallVectorImpl<Part> &parts) {
+  auto expand = insert.getSource().getDefiningOp<tensor::ExpandShapeOp>();
+  auto row = expand ? expand.getSrc().getDefiningOp<tensor::ExtractSliceOp>()
+                    : tensor::ExtractSliceOp();
+  if (!row || !row.hasUnitStride() || !insert.hasUnitStride() ||
+      row.getDroppedDims().any() || insert.getDroppedDims().any() ||
+      row.getMixedOffsets()[0] != OpFoldResult(loop.getInductionVar()) ||
+      !isConstantIntValue(row.getMixedSizes()[0], 1))
+    return false;
+  Box box = sizesOf(row.getSource());
+  for (size_t dim = 1; dim < box.size(); ++dim)
+    if (!isConstantIntValue(row.getMixedOffsets()[dim], 0) ||
+        !(::sizeOf(row.getMixedSizes()[dim]) == box[dim]))
+      return false;
+  if (!(::sizeOf(OpFoldResult(loop.getUpperBound())) == box[0]))
+    return false;
+  SmallVector<AffineExpr> at(expand.getType().getRank(), constant(0));
+  for (auto [i, group] : llvm::enumerate(expand.getReassociationIndices()))
+    for (int64_t dim : group)
+      if (i && expand.getType().getDimSize(dim) != 1)
+        at[dim] = this->dim(i);
+  for (OpFoldResult offset : insert.getMixedOffsets())
+    if (auto number = dyn_cast<Value>(offset); number && !isOfTurn(number))
+      return false;
+  return addStore(row.getSource(),
+                  {loop.getInitArgs()[0], inWhole(*this, insert, at)}, box,
+                  parts);
+}
+
+/// for t: insert rows[t] into what is carried, one or several times.
+bool Elements::collectTurns(scf::ForOp loop, SmallVectorImpl<Part> &parts) {
+  if (loop.getNumResults() != 1 ||
+      !isConstantIntValue(loop.getLowerBound(), 0) ||
+      !isConstantIntValue(loop.getStep(), 1) ||
+      !collect(loop.getInitArgs()[0], parts))
+    return false;
+  counters[loop.getInductionVar()] = 0;
+  SmallVector<tensor::InsertSliceOp> inserts;
+  Value now = loop.getYieldedValues()[0];
+  while (now != loop.getRegionIterArg(0)) {
+    auto insert = now.getDefiningOp<tensor::InsertSliceOp>();
+    if (!insert)
+      return false;
+    inserts.push_back(insert);
+    now = insert.getDest();
+  }
+  return llvm::all_of(llvm::reverse(inserts),
+                      [&](auto insert) { return addRow(insert, loop, parts); });
+}
+
 bool Elements::collect(Value result, SmallVectorImpl<Part> &parts) {
   Operation *op = result.getDefiningOp();
   if (!op)
     return true;
+  if (auto loop = dyn_cast<scf::ForOp>(op))
+    return collectTurns(loop, parts);
   auto all = [&](const Box &box) {
     SmallVector<AffineExpr> at;
     for (unsigned loop = 0; loop < box.size(); ++loop)

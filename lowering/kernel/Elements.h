@@ -3,11 +3,15 @@
 /// any source.
 ///
 /// A place is an affine expression for each dimension of a tensor. Its dims are
-/// the loops of a box; its symbols are numbers among the kernel's arguments.
+/// the loops of a box; its symbols are numbers among the kernel's arguments, or
+/// numbers of a turn: what a loop around an insertion computes from its
+/// counter, such as a page that a table says.
 #pragma once
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/AffineExpr.h"
 
 namespace cria {
@@ -142,6 +146,12 @@ public:
   mlir::AffineExpr expr(mlir::OpFoldResult number);
   /// The value that a symbol stands for.
   mlir::Value symbol(unsigned number) const { return symbols[number]; }
+  /// The loop of a box whose counter is `value`.
+  std::optional<unsigned> counter(mlir::Value value) const {
+    auto found = counters.find(value);
+    return found == counters.end() ? std::nullopt
+                                   : std::optional(found->second);
+  }
   /// The expression without divisions that are redundant given the sizes of
   /// loops.
   mlir::AffineExpr simplify(mlir::AffineExpr expr,
@@ -161,12 +171,17 @@ private:
   std::optional<Element> memory(const Element &element,
                                 llvm::ArrayRef<Size> box);
   bool collect(mlir::Value result, llvm::SmallVectorImpl<Part> &parts);
+  bool collectTurns(mlir::scf::ForOp loop, llvm::SmallVectorImpl<Part> &parts);
+  bool addRow(mlir::tensor::InsertSliceOp insert, mlir::scf::ForOp loop,
+              llvm::SmallVectorImpl<Part> &parts);
+  bool isOfTurn(mlir::Value number) const;
   bool addStore(mlir::Value value, const Element &into, Box box,
                 llvm::SmallVectorImpl<Part> &parts);
   bool cut(Part part, llvm::SmallVectorImpl<Part> &parts);
 
   mlir::MLIRContext *context;
   llvm::SmallVector<mlir::Value> symbols;
+  llvm::DenseMap<mlir::Value, unsigned> counters;
   llvm::DenseSet<mlir::Value> inMemory;
 };
 

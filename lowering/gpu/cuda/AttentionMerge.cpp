@@ -112,7 +112,7 @@ void AttentionSplits::mergeWarps() {
     State all = merged(warps, b.i32(0), b.i32(kWarps), head, column);
     if (splits == 1)
       return finishElements(head, column, all);
-    Value part = b.add(b.mul(b.block(0), splits), split);
+    Value part = b.add(b.mul(number(), splits), split);
     Value row = b.add(b.mul(part, heads), head);
     b.store(all.out[0], partial.out, row, column);
     b.when(b.equal(column, b.i32(0)), [&] {
@@ -124,9 +124,9 @@ void AttentionSplits::mergeWarps() {
 
 /// The block that arrives last merges what all splits of a head have left.
 void AttentionSplits::mergeSplits() {
-  b.whenLast(arrivals, b.block(0), active, [&] {
+  b.whenLast(arrivals, number(), active, [&] {
     eachElement([&](Value head, Value column) {
-      Value first = b.mul(b.block(0), splits);
+      Value first = b.mul(number(), splits);
       finishElements(head, column,
                      merged(partial, first, active, head, column));
     });

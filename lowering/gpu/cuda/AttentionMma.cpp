@@ -72,7 +72,7 @@ void MmaAttention::fetchQueries() {
 void MmaAttention::fetch(const Rows &tile, const Rows &cache, Value first) {
   copyRows(tile, tileKeys, [&](Value row, Value column) -> Source {
     Value key = b.add(first, row), exists = b.less(key, endKey);
-    Value from = b.add(keyRow(), b.select(exists, key, b.i32(0)));
+    Value from = rowOfKey(b.select(exists, key, b.i32(0)));
     return {b.address(cache, from, column), exists};
   });
 }
@@ -133,6 +133,7 @@ SmallVector<Value> MmaAttention::turn(Value first, ValueRange carried) {
 
 gpu::GPUFuncOp MmaAttention::emit() {
   findBlock();
+  firstKey = alignedKey(firstKey, tileKeys);
   findRows();
   fetchQueries();
   SmallVector<Value> state(2, b.f32(kNone));

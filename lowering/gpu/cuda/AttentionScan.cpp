@@ -134,7 +134,7 @@ void AttentionScan::fetch(Value slot, Value first, Value endKey) {
   int64_t piece = 0;
   for (int64_t number = 0; number < batch; ++number) {
     Value key = keyOf(first, number), exists = b.less(key, endKey);
-    Value row = b.add(keyRow(), b.select(exists, key, b.i32(0)));
+    Value row = rowOfKey(b.select(exists, key, b.i32(0)), pagesOf());
     for (const Rows *cache : {&keys, &values})
       for (int64_t at = 0; at < width; at += pieceWidth)
         cuda::copyAsync(b, b.further(to, *ring, piece++, 0),
@@ -170,7 +170,7 @@ AttentionScan::Turn AttentionScan::loadStage(Value slot) {
 
 AttentionScan::Turn AttentionScan::loadKeys(Value first, Value last) {
   Value key = b.min(keyOf(first, 0), last);
-  Value row = b.add(keyRow(), b.mul(key, in.keyRows));
+  Value row = rowOfKey(key, pagesOf());
   auto load = [&](linalg::GenericOp widened, const Rows &cache) {
     return widened ? loadWidened(b, widened, cache, row, column(), width)
                    : b.load(cache, row, column(), width);

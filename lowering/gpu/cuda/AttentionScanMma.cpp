@@ -148,7 +148,10 @@ void AttentionScanMma::fetch(Tile tile, Value first, Value endKey) {
   Address to = b.address(tiles, b.add(firstRow(tile), row), column);
   b.when(b.less(first, endKey), [&] {
     Value key = b.add(first, row), left = b.sub(endKey, key);
-    Address from = b.address(cache, b.add(keyRow(), key), column);
+    // A tile is in one page.
+    Value keyRow =
+        in.page ? b.add(rowOfKey(first, pagesOf()), row) : rowOfKey(key);
+    Address from = b.address(cache, keyRow, column);
     for (int64_t down = 0; down < kTile; down += kWarp / lanes)
       for (int64_t across = 0; across < size; across += lanes * 8)
         cuda::copyAsync(b, b.further(to, tiles, down, across),
@@ -193,6 +196,8 @@ void AttentionScanMma::score(MutableArrayRef<Value> s, Value first,
     Value query = queryOf(b.min(head(group), b.i32(heads - 1)));
     Value key = b.min(b.add(own, further), lastKey);
     Value visible = b.less(b.i32(further), left);
+    if (in.page && !bounds.first.empty())
+      visible = b.both(visible, b.less(b.sub(firstSeen, b.i32(1)), key));
     score = AttentionKernel::score(score, query, token, key, visible);
     if (factor && *factor <= 0)
       score = b.fmul(score, b.f32(*factor));
@@ -325,7 +330,7 @@ void AttentionScanMma::scan(Value firstKey, Value endKey) {
 bool simt::takesAttentionScanMma(const AttentionMemory &in) {
   return in.group > 1 && !in.queryElement.isF32() &&
          in.queryElement == in.cacheElement && in.size % 16 == 0 &&
-         in.size <= 128 && isContiguous(in.query, 2);
+         in.size <= 128 && in.page % kTile == 0 && isContiguous(in.query, 2);
 }
 
 void simt::emitAttentionScanMma(KernelFunction &of, const AttentionMemory &in) {

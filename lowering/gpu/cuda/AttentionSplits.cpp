@@ -19,6 +19,20 @@ AttentionSplits::AttentionSplits(KernelFunction &of, const AttentionMemory &in,
     mergeWidth /= 2;
 }
 
+/// The most tokens that have splits: one, or those of a batch; 0 for prompts.
+int64_t AttentionSplits::mostTokens() const {
+  auto chunk = of.kernel->getAttrOfType<IntegerAttr>("chunk");
+  if (in.tokens.isConstant() || !in.attention.positions || !chunk)
+    return in.tokens.constant == 1;
+  return chunk.getInt();
+}
+
+Value AttentionSplits::number() {
+  if (in.tokens.constant == 1)
+    return b.block(0);
+  return b.add(b.mul(token, in.kvHeads * parts), b.block(0));
+}
+
 void AttentionSplits::allocate(int64_t stride, int64_t leastKeys,
                                int64_t multiple) {
   this->leastKeys = std::min(kKeysPerSplit, leastKeys);
@@ -26,13 +40,16 @@ void AttentionSplits::allocate(int64_t stride, int64_t leastKeys,
   Type f32 = b.getF32Type();
   warps = {b.shared(f32, kWarps * heads * 2, 2),
            b.shared(f32, kWarps * heads * stride, stride)};
-  if (in.tokens.constant != 1)
+  int64_t tokens = mostTokens();
+  if (!tokens)
     return;
   int64_t blocks = in.kvHeads * parts;
-  splits = std::clamp<int64_t>(kDecodeBlocks / blocks, 1,
+  int64_t most = kDecodeBlocks / llvm::divideCeil(tokens, kBatchTokens);
+  splits = std::clamp<int64_t>(most / blocks, 1,
                                llvm::divideCeil(in.room, kKeysPerSplit));
   if (splits == 1)
     return;
+  blocks *= tokens;
   int64_t states = blocks * splits * heads;
   auto temporary = [&](int64_t count, int64_t stride) {
     return launch.rows(of.allocate(f32, count), stride);
@@ -51,6 +68,8 @@ Value AttentionSplits::queryOf(Value head) {
 /// splits that have keys; the first is there without any.
 std::pair<Value, Value> AttentionSplits::blockKeys() {
   auto [first, end] = keysSeen(token, b.add(token, 1));
+  firstSeen = first;
+  first = alignedKey(first, multiple);
   if (splits == 1)
     return {first, end};
   Value count = b.max(b.sub(end, first), b.i32(1));

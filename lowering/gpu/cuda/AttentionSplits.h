@@ -11,7 +11,9 @@
 /// All query heads of a KV head are done together, so that keys and values are
 /// read once. Decode needs splits to fill the machine, a prefill has tokens.
 /// The grid is fixed, the keys are not: a split has at least `leastKeys`, and
-/// blocks of splits that no key is left for end at once.
+/// blocks of splits that no key is left for end at once. Tokens of a batch have
+/// as many splits as a decode, fewer if the batch may be large, and however
+/// many tokens there are: then their bits do not depend on that.
 ///
 /// How warps scan is left to cuda/AttentionScan.cpp and, on tensor cores,
 /// cuda/AttentionScanMma.cpp.
@@ -72,12 +74,22 @@ protected:
   /// Adds to a head what the parts have seen.
   void combine(State &into, size_t head, llvm::ArrayRef<Part> parts);
 
+  /// The token whose pages keys are in; null where tokens have none of their
+  /// own.
+  mlir::Value pagesOf() const {
+    return in.attention.positions ? token : mlir::Value();
+  }
+
   int64_t size, heads;
   Saved warps;
-  mlir::Value token; // of the block
+  mlir::Value token;     // of the block
+  mlir::Value firstSeen; // the first key that the token sees
 
 private:
   std::pair<mlir::Value, mlir::Value> blockKeys();
+  int64_t mostTokens() const;
+  /// The number of the block among those of its split.
+  mlir::Value number();
 
   // Merging, in AttentionMerge.cpp.
   void mergeWarps();

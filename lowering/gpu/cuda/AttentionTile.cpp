@@ -104,7 +104,8 @@ std::array<Value, 2> AttentionTile::softmax(MutableArrayRef<Value> s,
       if (isOf(half, i))
         highest = b.fmax(highest, s[i]);
     highest = b.warpMax(highest, 4);
-    by[half] = power(max[half], highest);
+    // 1 where no key of the tile counts more: such tiles change no bit.
+    by[half] = b.exp2(b.fmul(b.fsub(max[half], highest), b.f32(unit)));
     max[half] = highest;
     sums[half] = b.fmul(sums[half], by[half]);
     for (size_t i = 0; i < s.size(); ++i)

@@ -142,7 +142,7 @@ void WgmmaAttention::copy() {
            {kColumns, together, 1, kRows / together}, b.i32(kQueries), none,
            kRows);
   b.loop(b.i32(0), turns, 1, [&](Value turn) {
-    Value key = b.add(b.add(keyRow(), firstKey), b.mul(turn, kKeys));
+    Value key = b.add(rowOfKey(firstKey), b.mul(turn, kKeys));
     for (auto [map, operand] : {std::pair(mapK, Keys), {mapV, Values}}) {
       Slot slot = slotOf(turn, operand);
       barriers->await(b.add(slot.number, kFree), b.sub(b.i32(1), slot.parity));
@@ -292,7 +292,7 @@ gpu::GPUFuncOp WgmmaAttention::emit() {
 
 bool simt::takesAttentionWgmma(const KernelFunction &of,
                                const AttentionMemory &in) {
-  return !in.tokens.isConstant() && mostTokens(of) &&
+  return !in.tokens.isConstant() && mostTokens(of) && !in.page &&
          !in.queryElement.isF32() && in.queryElement == in.cacheElement &&
          (in.size == kColumns || in.size == 2 * kColumns) &&
          isContiguous(in.query, 8) && isContiguous(in.result, 2) &&

@@ -144,6 +144,9 @@ inline constexpr BlockTileSize kBlockTile = {64, 64, 4, 2, 2};
 /// multiprocessors, 98 % of five on each of an A100's. Behind 4096: 3.8, of
 /// which 1.8 are fixed; with 432 blocks on CUDA cores 5.8.
 inline constexpr int64_t kDecodeBlocks = 528, kKeysPerSplit = 64;
+/// Tokens of a batch that have as many splits as a decode: of more they are
+/// fewer, so that no more than eight times as many blocks leave states.
+inline constexpr int64_t kBatchTokens = 8;
 /// On CUDA cores: turns of keys that are copied ahead, and bytes of a turn's
 /// keys a lane. Three blocks have 48 KiB in flight.
 inline constexpr int64_t kScanAhead = 2, kScanBytes = 32;
