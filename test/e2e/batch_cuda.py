@@ -1,0 +1,136 @@
+"""batch_cuda.py BIN SCRATCH [CASE ...]: batches on the emulated GPU.
+
+Texts of several lengths join, two of them with the same beginning and one forked
+off another in the middle of a page:
+
+- all bits of a text's logits are those of a session that is fed the same alone, in
+  other chunks;
+- logits are those of the CPU, by the bar of the type;
+- a sequence that finds no page, or is fed a bad id, changes nothing of the others.
+"""
+
+import json
+import sys
+
+import numpy as np
+
+import capi
+import families
+from harness import Tools, check, nmse
+
+DRAWN, ROWS, CHUNK = 3, 3, 32
+BARS = {"f32": 1e-8, "bf16": 2e-3, "blocks": 1e-4}
+# Name: config, type, flags, bar. Windows of gemma2 are shorter than the texts, and
+# its heads are for tensor cores.
+CASES = {
+    "llama": (families.FAMILIES["llama"], "f32", [], "f32"),
+    "gemma2": (families.FAMILIES["gemma2"] | {"head_dim": 32}, "bf16", [], "bf16"),
+    "cache": (
+        families.config("llama", {"head_dim": 32}),
+        "bf16",
+        ["--kv=q8_0"],
+        "bf16",
+    ),
+}
+FINISH_FAILED = 4
+
+
+def run(batch, drawn):
+    """Steps until all have finished; ids and logits by sequence, in `drawn`."""
+    problems = {}
+    while batch.info.running + batch.info.waiting:
+        for number, id, finish, message, logits in batch.step():
+            if finish == FINISH_FAILED:
+                problems[number] = message
+            else:
+                drawn.setdefault(number, []).append((id, logits))
+    return problems
+
+
+def together(model, texts):
+    """What each text draws, and what a fork of the first draws after it."""
+    sampler = lambda: capi.Sampler(model, temperature=0)
+    batch, drawn = capi.Batch(model, chunk=5), {}
+    numbers = []
+    for ids in texts[:-1]:
+        numbers.append(batch.join(sampler()))
+        check(not batch.feed(numbers[-1], ids, DRAWN), "a feed failed")
+    check("expected 0 to" in batch.feed(batch.join(), [1 << 20], 1), "a bad id")
+    run(batch, drawn)
+    # Its beginning is there already.
+    numbers.append(batch.join(sampler()))
+    check(not batch.feed(numbers[-1], texts[-1], DRAWN), "a feed failed")
+    fork = batch.fork(numbers[0], sampler())
+    check(not batch.feed(fork, [5, 6], DRAWN), "a feed failed")
+    check(not batch.feed(numbers[0], [7], DRAWN), "a feed failed")
+    run(batch, drawn)
+    check(batch.info.reused >= 16, f"{batch.info.reused} positions were reused")
+    batch.free()
+    return [drawn[number] for number in numbers], drawn[fork]
+
+
+def alone(model, feeds):
+    session = capi.Session(model, 1)
+    drawn, fed = [], []
+    for ids in feeds:
+        fed = fed + ids
+        for _ in range(DRAWN):
+            row = session.feed(fed, capi.LOGITS_LAST)[0]
+            fed = [int(row.argmax())]
+            drawn.append((fed[0], row.tobytes()))
+    session.free()
+    return drawn
+
+
+def check_no_page(model, texts, want):
+    """A pool for one long text and a short one."""
+    batch, drawn = capi.Batch(model, pages=5, refuse=1), {}
+    numbers = []
+    for ids in (texts[0], texts[2], texts[1]):
+        numbers.append(batch.join())
+        check(not batch.feed(numbers[-1], ids, DRAWN), "a feed failed")
+    problems = run(batch, drawn)
+    check(list(problems) == [numbers[2]], f"{problems}, expected of the last alone")
+    check("of the batch's 5 are free" in problems[numbers[2]], problems)
+    for number, other in ((numbers[0], 0), (numbers[1], 2)):
+        check(drawn[number] == want[other][:DRAWN], f"text {other} draws other ids")
+    batch.free()
+
+
+def check_case(tools, name, config, dtype, flags, bar):
+    program = tools.scratch / f"{name}.json"
+    program.write_text(json.dumps(config | {"num_hidden_layers": 2}))
+    flags = [f"--dtype={dtype}", f"--chunk={CHUNK}", f"--batch={ROWS}", *flags]
+    artifact = tools.compile(program, *flags, "--target=cpu,cuda", out=f"{name}.cria")
+    generator = np.random.default_rng(0)
+    vocab = config["vocab_size"]
+    texts = [generator.integers(3, vocab, count).tolist() for count in (5, 21, 40)]
+    texts.append(texts[2][:33] + [9, 8])
+    gpu = capi.Model(tools, artifact, 1, vocab, device="emulated")
+    got, fork = together(gpu, texts)
+    for i, (ids, drawn) in enumerate(zip(texts, got)):
+        want = alone(gpu, [ids] if i else [ids, [7]])
+        check(drawn == want, f"{name}, text {i}: other bits than alone")
+    check(fork == alone(gpu, [texts[0], [5, 6]])[DRAWN:], f"{name}: the fork's bits")
+    check_no_page(gpu, texts, got)
+    cpu = capi.Model(tools, artifact, 1, vocab)
+    for i, (ids, drawn) in enumerate(zip(texts, got)):
+        rows = alone(cpu, [ids])
+        if dtype == "f32":
+            check([id for id, _ in drawn[:DRAWN]] == [id for id, _ in rows], "ids")
+        first = [np.frombuffer(each[0][1], np.float32) for each in (rows, drawn)]
+        apart = nmse(*first)
+        what = f"{name}, text {i}: NMSE {apart:.2e} from the CPU"
+        check(apart <= BARS[bar], f"{what}, expected at most {BARS[bar]:.0e}")
+    gpu.free()
+    cpu.free()
+
+
+def main():
+    tools = Tools(*sys.argv[1:3])
+    for name in sys.argv[3:] or CASES:
+        check_case(tools, name, *CASES[name])
+
+
+if __name__ == "__main__":
+    main()
