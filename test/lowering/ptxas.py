@@ -1,4 +1,4 @@
-"""ptxas.py BIN SCRATCH [--quantize=FORMATS] CONFIG.json...: what ptxas says of the
+"""ptxas.py BIN SCRATCH [FLAG...] CONFIG.json...: what ptxas says of the
 kernels.
 
 For every model and chip: no spills, no stack but as below, static shared memory within
@@ -22,7 +22,7 @@ SHARED = 48 << 10
 BUDGETS = {
     r"_(input|finish) |^sample": 64,
     r"(qkv|out|gate_up|down|head)_prefill ": 255,
-    r"_(decode|prefill(_few|_some)?) ": 128,
+    r"_(decode|batch|prefill(_few|_some)?) ": 128,
 }
 PRODUCT = r"(qkv|out|gate_up|down|head)_"
 NUMBERS = {
@@ -86,15 +86,16 @@ def check_chip(ptx, entries, chip, where):
 
 def main():
     tools = Tools(*sys.argv[1:3])
-    quantize = [arg for arg in sys.argv[3:] if arg.startswith("--")]
-    for config in map(pathlib.Path, sys.argv[3 + len(quantize) :]):
+    given = [arg for arg in sys.argv[3:] if arg.startswith("--")]
+    in_blocks = any(arg.startswith("--quantize") for arg in given)
+    for config in map(pathlib.Path, sys.argv[3 + len(given) :]):
         ptx = tools.scratch / f"{config.stem}.ptx"
-        flags = ["--target=cuda", "--emit=ptx", *quantize]
+        flags = ["--target=cuda", "--emit=ptx", *given]
         execute(tools.compile_command(config, ptx, *flags)).ok()
         entries = kernels(ptx.read_text())
         check(len(entries) > 10, f"{config.name}: entries {[*entries]}")
         for name, text in entries.items():
-            check_text(name, text, bool(quantize), f"{config.name}, {name}")
+            check_text(name, text, in_blocks, f"{config.name}, {name}")
         for chip in CHIPS:
             check_chip(ptx, entries, chip, config.name)
 
