@@ -314,6 +314,41 @@ def ConvertLinalgToGpu : Pass<"convert-linalg-to-gpu", "::mlir::ModuleOp"> {
     "::mlir::vector::VectorDialect"];
 }
 
+def CutAtAllReduces : Pass<"cut-at-all-reduces", "::mlir::ModuleOp"> {
+  let summary = "cut kernel functions at their sums over ranks";
+  let description = [{
+    Before: kernel functions on tensors, some with an `mpi.allreduce`, of which
+    the host takes the sum. After: such a function calls a function `k_partial`,
+    which stores what this rank adds into memory that it is given, takes the sum,
+    and calls `k_rest`, which computes its results. Other functions stay.
+
+    ```mlir
+    %0 = linalg.generic ins(%x, %w) outs(%zero)       // f32
+    %1 = tensor.collapse_shape %0 [[0, 1]]
+    %2 = bufferization.to_buffer %1
+    mpi.allreduce(%2, %2, MPI_SUM, %world)
+    %3 = bufferization.to_tensor %2 restrict writable
+    %4 = tensor.expand_shape %3 [[0, 1]]
+    %5 = linalg.generic ins(%4) outs(%r)
+    ```
+
+    becomes
+
+    ```mlir
+    %0 = call @k_partial(%x, %w, %empty)
+    %1 = tensor.collapse_shape %0 [[0, 1]]
+    ...
+    %4 = tensor.expand_shape %3 [[0, 1]]
+    %5 = call @k_rest(%r, %4)
+    ```
+
+    A function with several sums, or with one in a region, is an error.
+  }];
+  let dependentDialects = ["::mlir::bufferization::BufferizationDialect",
+                           "::mlir::func::FuncDialect",
+                           "::mlir::tensor::TensorDialect"];
+}
+
 def DecomposeSoftmax : Pass<"decompose-softmax", "::mlir::ModuleOp"> {
   let summary = "decompose softmaxes that no schedule launches";
   let description = [{
@@ -344,7 +379,7 @@ def LowerLinalgToLaunches : Pass<"lower-linalg-to-launches", "::mlir::ModuleOp">
   let summary = "launch a kernel for each op that no schedule compiled";
   let description = [{
     Before: entries on memrefs, whose kernels are inlined. After: entries launch
-    kernels and do nothing else.
+    kernels, take sums over ranks (`mpi.allreduce`), and do nothing else.
 
     - A linalg op or a copy becomes a kernel with a thread for each element of its
       parallel loops; each thread runs the reductions. The number of tokens is a
@@ -418,11 +453,13 @@ def PlanLaunches : Pass<"plan-launches", "::mlir::ModuleOp"> {
   let summary = "turn the entries into the plan of the gpu.module";
   let description = [{
     Before: entry functions (lowering/Entry.h) that launch kernels of one
-    `gpu.module`, also in loops with constant bounds, and otherwise only compute
-    numbers and views. After: the module's attribute `cria.plan` lists the
+    `gpu.module` and take sums over ranks, also in loops with constant bounds,
+    and otherwise only compute numbers and views. After: the module's attribute `cria.plan` lists the
     launches of each entry, in the form of docs/artifact.md. The entries, the
     globals, and the declarations of weights and rope tables are removed.
 
+    - An `mpi.allreduce` in place of rows of f32 in the arena becomes a step
+      `{all_reduce = {arena = 512}, rows = {tokens = 1}, columns = 64}`.
     - A kernel's memref argument is a view of an entry's argument, of a weight, or
       of a global of zeros. Globals share the first 64 KiB of the device's arena,
       which are zero when a session begins; the arenas of all entries begin after

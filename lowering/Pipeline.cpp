@@ -187,6 +187,7 @@ static std::unique_ptr<Pass> createOpCanonicalizer() {
 static void buildCudaTile(OpPassManager &pm, const PipelineOptions &options) {
   ConvertLinalgToGpuOptions schedules;
   schedules.chips.assign(options.chips.begin(), options.chips.end());
+  pm.addPass(createCutAtAllReduces());
   pm.addPass(createConvertLinalgToGpu(schedules));
   pm.addPass(createDecomposeSoftmax());
   bufferize(pm);

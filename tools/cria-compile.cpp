@@ -295,10 +295,6 @@ static llvm::Expected<CompileOptions> readOptions() {
     return error;
   if (llvm::Error error = readNumber(shards, 1, 1024, options.shards))
     return error;
-  if (options.shards > 1 && target != "cpu")
-    return llvm::createStringError("--shards: expected --target=cpu with it: "
-                                   "ranks that compute on GPUs are not "
-                                   "supported");
   if (options.shards > 1 && options.import.loraRank)
     return llvm::createStringError("--shards: expected no --lora-rank with it; "
                                    "cria-run --lora merges adapters");

@@ -44,6 +44,11 @@ static void convert(func::FuncOp kernel, Block &kernels,
       << remark::reason("{0}", reason.str());
 }
 
+/// Whether a function only calls others, which become launches.
+static bool callsKernels(func::FuncOp function) {
+  return !function.getOps<func::CallOp>().empty();
+}
+
 /// The target of a chip. gpu-attach-target is not used, because a chip without
 /// wgmma is attached to kernels with wgmma, too, until each chip gets its own
 /// kernels.
@@ -78,7 +83,8 @@ struct ConvertLinalgToGpu
       kernels.setTargetsAttr(b.getArrayAttr(targets));
     Block &body = kernels.getBodyRegion().front();
     for (auto function : llvm::to_vector(module.getOps<func::FuncOp>()))
-      if (!isEntry(function) && function.getBody().hasOneBlock())
+      if (!isEntry(function) && function.getBody().hasOneBlock() &&
+          !callsKernels(function))
         convert(function, body, has);
     if (auto decode = module.lookupSymbol<func::FuncOp>("decode"))
       simt::emitSampling(module, body, decode);

@@ -331,12 +331,11 @@ static DictionaryAttr cachePlace(Builder b, int64_t cache, Linear address) {
   return b.getDictionaryAttr(attrs);
 }
 
-FailureOr<DictionaryAttr> HostValues::place(gpu::LaunchFuncOp launch,
-                                            unsigned i) const {
+FailureOr<DictionaryAttr> HostValues::place(Operation *op, unsigned i,
+                                            Value memref) const {
   auto expected = [&] {
-    return launch.emitOpError("expected argument ") << i << " to ";
+    return op->emitOpError("expected argument ") << i << " to ";
   };
-  Value memref = launch.getKernelOperands()[i];
   FailureOr<Memory> found = find(memref, expected);
   if (failed(found))
     return failure();
@@ -352,7 +351,7 @@ FailureOr<DictionaryAttr> HostValues::place(gpu::LaunchFuncOp launch,
     return expected() << "begin at a constant, or at one that a loop between "
                          "constants counts";
   Builder b(context);
-  auto loop = launch->getParentOfType<scf::ForOp>();
+  auto loop = op->getParentOfType<scf::ForOp>();
   int64_t turns = loop ? loop.getStaticTripCount()->getSExtValue() : 1;
   int64_t last = at->first + (turns - 1) * at->step;
   if (found->kind == "cache" && last >= found->size)

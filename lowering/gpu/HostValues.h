@@ -25,11 +25,11 @@ public:
              mlir::MLIRContext *context)
       : arguments(std::move(arguments)), globals(globals), context(context) {}
 
-  /// The argument of a launch for operand `i` of its kernel, a memref: the
-  /// address of its first element, minus the offset that its type has. An error
-  /// at the launch if the memory has no place, or the plan cannot express it.
-  mlir::FailureOr<mlir::DictionaryAttr> place(mlir::gpu::LaunchFuncOp launch,
-                                              unsigned i) const;
+  /// The argument of a step for argument `i` of `op`, a memref: the address of
+  /// its first element, minus the offset that its type has. An error at `op` if
+  /// the memory has no place, or the plan cannot express it.
+  mlir::FailureOr<mlir::DictionaryAttr> place(mlir::Operation *op, unsigned i,
+                                              mlir::Value memref) const;
   /// A dimension of a grid. It is a constant; or tokens, rows of logits or rows
   /// of hidden states over a constant, rounded up; or the larger one of that
   /// and a constant; or any of these or 0, chosen by whether the number of

@@ -22,6 +22,7 @@
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/Utils/Utils.h"
+#include "mlir/Dialect/MPI/IR/MPI.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/SCF/Transforms/Transforms.h"
@@ -322,7 +323,7 @@ static void spill(gpu::LaunchOp launch) {
 /// One thread runs the ops, one after the other.
 LogicalResult EntryLowering::lowerWhole(ArrayRef<Operation *> group) {
   for (Operation *op : group)
-    if (isa<gpu::LaunchFuncOp, func::CallOp>(op))
+    if (isa<gpu::LaunchFuncOp, func::CallOp, mpi::AllReduceOp>(op))
       return op->emitOpError("cannot use the result of '")
              << group.front()->getName() << "', which one thread computes";
   // Scratch comes from the arena.
@@ -371,12 +372,13 @@ static bool isPlanned(Value turn, Block *body) {
   });
 }
 
-/// Whether the loop has an op that no kernel can do: choose a weight, or
-/// launch.
+/// Whether the loop has an op that no kernel can do: choose a weight, launch,
+/// or sum over ranks.
 static bool needsHost(scf::ForOp loop) {
   auto walked = loop.walk([](Operation *op) {
-    return isa<func::CallOp, gpu::LaunchFuncOp>(op) ? WalkResult::interrupt()
-                                                    : WalkResult::advance();
+    return isa<func::CallOp, gpu::LaunchFuncOp, mpi::AllReduceOp>(op)
+               ? WalkResult::interrupt()
+               : WalkResult::advance();
   });
   return walked.wasInterrupted();
 }
@@ -391,7 +393,8 @@ static bool isHostLoop(scf::ForOp loop) {
 /// Whether the op runs nothing.
 static bool isNothing(Operation *op) {
   return op->hasTrait<OpTrait::IsTerminator>() ||
-         isa<memref::AllocOp, func::CallOp, gpu::LaunchFuncOp>(op) ||
+         isa<memref::AllocOp, func::CallOp, gpu::LaunchFuncOp, mpi::CommWorldOp,
+             mpi::AllReduceOp>(op) ||
          isMemoryEffectFree(op);
 }
 

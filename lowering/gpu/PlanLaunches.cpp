@@ -13,6 +13,7 @@
 #include "lowering/gpu/KernelNumbers.h"
 #include "lowering/gpu/Launches.h"
 
+#include "mlir/Dialect/MPI/IR/MPI.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Interfaces/DataLayoutInterfaces.h"
 #include "llvm/Support/MathExtras.h"
@@ -47,6 +48,7 @@ private:
   LogicalResult visit(Operation &op, Steps &steps);
   LogicalResult visitLoop(scf::ForOp loop, Steps &steps);
   LogicalResult visitLaunch(gpu::LaunchFuncOp launch, Steps &steps);
+  LogicalResult visitSum(mpi::AllReduceOp sum, Steps &steps);
   FailureOr<gpu::GPUFuncOp> kernelOf(gpu::LaunchFuncOp launch);
   FailureOr<Steps> argumentsOf(gpu::LaunchFuncOp launch, gpu::GPUFuncOp kernel);
   FailureOr<ArrayAttr> gridOf(gpu::LaunchFuncOp launch, gpu::GPUFuncOp kernel);
@@ -94,7 +96,7 @@ FailureOr<Steps> EntryPlanner::argumentsOf(gpu::LaunchFuncOp launch,
   SmallVector<int32_t> weights;
   for (auto [i, operand] : llvm::enumerate(launch.getKernelOperands())) {
     if (isa<MemRefType>(operand.getType())) {
-      FailureOr<DictionaryAttr> place = values.place(launch, i);
+      FailureOr<DictionaryAttr> place = values.place(launch, i, operand);
       if (failed(place))
         return failure();
       Attribute map = function.getArgAttr(i, kTensorMapAttribute);
@@ -208,6 +210,50 @@ LogicalResult EntryPlanner::visitLaunch(gpu::LaunchFuncOp launch,
   return success();
 }
 
+/// The rows of a matrix whose elements a flat memref has, as the entry's
+/// numbers have them, and its columns.
+static std::pair<Value, int64_t> matrixOf(Value flat) {
+  auto collapse = flat.getDefiningOp<memref::CollapseShapeOp>();
+  Value matrix = collapse ? collapse.getSrc() : Value();
+  auto type = matrix ? cast<MemRefType>(matrix.getType()) : MemRefType();
+  if (!type || type.getRank() != 2 || type.isDynamicDim(1))
+    return {};
+  while (auto cast = matrix.getDefiningOp<memref::CastOp>())
+    matrix = cast.getSource();
+  auto view = matrix.getDefiningOp<memref::ViewOp>();
+  if (!view || view.getSizes().size() != 1)
+    return {};
+  return {view.getSizes().front(), type.getDimSize(1)};
+}
+
+/// {all_reduce = {arena = 512}, rows = {tokens = 1}, columns = 64}.
+LogicalResult EntryPlanner::visitSum(mpi::AllReduceOp sum, Steps &steps) {
+  Value memref = sum.getSendbuf();
+  auto type = cast<MemRefType>(memref.getType());
+  if (memref != sum.getRecvbuf() ||
+      sum.getOp() != mpi::MPI_ReductionOpEnum::MPI_SUM ||
+      !type.getElementType().isF32() || type.getRank() != 1 ||
+      !type.getLayout().isIdentity())
+    return sum.emitOpError("expected an in-place sum of memref<?xf32>");
+  FailureOr<DictionaryAttr> place = values.place(sum, 0, memref);
+  if (failed(place))
+    return failure();
+  Attribute rows = b.getI64IntegerAttr(1);
+  int64_t columns = type.getDimSize(0);
+  if (type.isDynamicDim(0)) {
+    Value count;
+    std::tie(count, columns) = matrixOf(memref);
+    rows = count ? values.gridSize(count) : Attribute();
+  }
+  if (!rows || !place->get("arena"))
+    return sum.emitOpError("expected rows of a constant number of elements in "
+                           "the arena: as many as the plan can say");
+  steps.push_back(b.getDictionaryAttr(
+      {b.getNamedAttr("all_reduce", *place), b.getNamedAttr("rows", rows),
+       b.getNamedAttr("columns", b.getI64IntegerAttr(columns))}));
+  return success();
+}
+
 LogicalResult EntryPlanner::visitLoop(scf::ForOp loop, Steps &steps) {
   std::optional<APInt> turns = loop.getStaticTripCount();
   if (!turns || turns->isZero() || turns->getActiveBits() > 31)
@@ -232,6 +278,10 @@ LogicalResult EntryPlanner::visit(Operation &op, Steps &steps) {
     return visitLaunch(launch, steps);
   if (auto loop = dyn_cast<scf::ForOp>(op))
     return visitLoop(loop, steps);
+  if (auto sum = dyn_cast<mpi::AllReduceOp>(op))
+    return visitSum(sum, steps);
+  if (isa<mpi::CommWorldOp>(op))
+    return success();
   auto call = dyn_cast<func::CallOp>(op);
   bool isNothing = op.hasTrait<OpTrait::IsTerminator>()
                        ? op.getNumOperands() == 0
@@ -239,7 +289,7 @@ LogicalResult EntryPlanner::visit(Operation &op, Steps &steps) {
   if (isNothing || (call && calledWeight(call)))
     return success();
   return op.emitOpError("cannot run on the host: the cuda target launches "
-                        "kernels and nothing else");
+                        "kernels, takes sums over ranks, and nothing else");
 }
 
 FailureOr<ArrayAttr> EntryPlanner::plan(Block &block) {

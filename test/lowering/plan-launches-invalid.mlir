@@ -384,7 +384,7 @@ module attributes {gpu.container_module} {
       attributes {arguments = ["ids", "tokens", "position", "first", "source", "logits", "cache", "arena"], chunk = 1 : index} {
     %c1 = arith.constant 1 : index
     %c0 = arith.constant 0 : index
-    // expected-error @below {{'memref.load' op cannot run on the host: the cuda target launches kernels and nothing else}}
+    // expected-error @below {{'memref.load' op cannot run on the host: the cuda target launches kernels, takes sums over ranks, and nothing else}}
     %x = memref.load %ids[%c0] : memref<1xi32>
     return
   }
@@ -400,7 +400,7 @@ module attributes {gpu.container_module} {
   func.func @decode(%ids: memref<1xi32>, %tokens: index, %position: index, %first: index, %source: index, %logits: memref<1x8xf32>, %cache: memref<2x1x8x4xf32>, %arena: memref<256xi8>)
       attributes {arguments = ["ids", "tokens", "position", "first", "source", "logits", "cache", "arena"], chunk = 1 : index} {
     %c1 = arith.constant 1 : index
-    // expected-error @below {{'func.call' op cannot run on the host: the cuda target launches kernels and nothing else}}
+    // expected-error @below {{'func.call' op cannot run on the host: the cuda target launches kernels, takes sums over ranks, and nothing else}}
     call @other() : ()  -> ()
     return
   }
@@ -488,6 +488,41 @@ module attributes {gpu.container_module} {
 module attributes {gpu.container_module} {
   // expected-error @below {{expected the attribute 'arguments' with a name for each of 0 arguments}}
   func.func @decode() {
+    return
+  }
+  gpu.module @kernels {
+  }
+}
+
+// -----
+
+// A sum over ranks is of floats in the arena, in their place,
+module attributes {gpu.container_module} {
+  func.func @decode(%ids: memref<1xi32>, %tokens: index, %position: index, %first: index, %source: index, %logits: memref<1x8xf32>, %arena: memref<256xi8>)
+      attributes {arguments = ["ids", "tokens", "position", "first", "source", "logits", "arena"], chunk = 1 : index} {
+    %c0 = arith.constant 0 : index
+    %x = memref.view %arena[%c0][] : memref<256xi8> to memref<8xf32>
+    %world = mpi.comm_world : !mpi.comm
+    // expected-error @below {{'mpi.allreduce' op expected an in-place sum of memref<?xf32>}}
+    mpi.allreduce(%x, %x, MPI_MAX, %world) : memref<8xf32>, memref<8xf32>
+    return
+  }
+  gpu.module @kernels {
+  }
+}
+
+// -----
+
+// and of rows that the plan can say.
+module attributes {gpu.container_module} {
+  func.func @decode(%ids: memref<1xi32>, %tokens: index, %position: index, %first: index, %source: index, %logits: memref<1x8xf32>, %arena: memref<256xi8>)
+      attributes {arguments = ["ids", "tokens", "position", "first", "source", "logits", "arena"], chunk = 1 : index} {
+    %c0 = arith.constant 0 : index
+    %x = memref.view %arena[%c0][%position] : memref<256xi8> to memref<?x8xf32>
+    %flat = memref.collapse_shape %x [[0, 1]] : memref<?x8xf32> into memref<?xf32>
+    %world = mpi.comm_world : !mpi.comm
+    // expected-error @below {{'mpi.allreduce' op expected rows of a constant number of elements in the arena: as many as the plan can say}}
+    mpi.allreduce(%flat, %flat, MPI_SUM, %world) : memref<?xf32>, memref<?xf32>
     return
   }
   gpu.module @kernels {

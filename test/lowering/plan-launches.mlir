@@ -444,3 +444,37 @@ module attributes {gpu.container_module} {
     }
   }
 }
+
+// -----
+
+// A sum over ranks is a step: of a constant number of elements, or of as many rows
+// as the plan can say.
+// CHECK: decode = [{all_reduce = {arena = 66048 : i64}, columns = 8 : i64, rows = 1 : i64}],
+// CHECK-SAME: prefill = [{body = [{all_reduce = {arena = 65536 : i64}, columns = 8 : i64, rows = {tokens = 1 : i64}}], loop = 3 : i64}]}
+// CHECK-NOT: mpi
+module attributes {gpu.container_module} {
+  func.func @decode(%ids: memref<1xi32>, %tokens: index, %position: index, %first: index, %source: index, %logits: memref<1x8xf32>, %arena: memref<1024xi8>)
+      attributes {arguments = ["ids", "tokens", "position", "first", "source", "logits", "arena"], chunk = 1 : index, arena_bytes = 1024 : index} {
+    %c512 = arith.constant 512 : index
+    %x = memref.view %arena[%c512][] : memref<1024xi8> to memref<1x8xf32>
+    %flat = memref.collapse_shape %x [[0, 1]] : memref<1x8xf32> into memref<8xf32>
+    %world = mpi.comm_world : !mpi.comm
+    mpi.allreduce(%flat, %flat, MPI_SUM, %world) : memref<8xf32>, memref<8xf32>
+    return
+  }
+  func.func @prefill(%ids: memref<4xi32>, %tokens: index, %position: index, %first: index, %source: index, %logits: memref<4x8xf32>, %arena: memref<1024xi8>)
+      attributes {arguments = ["ids", "tokens", "position", "first", "source", "logits", "arena"], chunk = 4 : index, arena_bytes = 1024 : index} {
+    %c0 = arith.constant 0 : index
+    %c1 = arith.constant 1 : index
+    %c3 = arith.constant 3 : index
+    %world = mpi.comm_world : !mpi.comm
+    scf.for %layer = %c0 to %c3 step %c1 {
+      %x = memref.view %arena[%c0][%tokens] : memref<1024xi8> to memref<?x8xf32>
+      %flat = memref.collapse_shape %x [[0, 1]] : memref<?x8xf32> into memref<?xf32>
+      mpi.allreduce(%flat, %flat, MPI_SUM, %world) : memref<?xf32>, memref<?xf32>
+    }
+    return
+  }
+  gpu.module @kernels {
+  }
+}
