@@ -1,5 +1,6 @@
 #include "runtime/Model.h"
 
+#include "runtime/JoinRanks.h"
 #include "runtime/Limits.h"
 #include "runtime/Preflight.h"
 #include "runtime/cpu/Model.h"
@@ -35,6 +36,16 @@ static Bound bindCpu(std::shared_ptr<const Artifact> artifact,
   return cpu::Model::bind(std::move(artifact), source, ranks);
 }
 
+/// `opened`, or that another rank has no device: all compute on GPUs or none.
+static Status openedByAll(const Status &opened, const CriaRanks *ranks) {
+  uint64_t failed = !opened.ok();
+  if (ranks)
+    ranks->max(ranks->data, &failed, 1);
+  return opened.ok() && failed
+             ? Status(CRIA_UNAVAILABLE, "another rank can open no device")
+             : opened;
+}
+
 /// The GPU if it can be had, else the CPU; `notes` says why not the GPU.
 static Bound bindAuto(std::shared_ptr<const Artifact> artifact,
                       const WeightSource &source, const DeviceOptions &device,
@@ -46,6 +57,8 @@ static Bound bindAuto(std::shared_ptr<const Artifact> artifact,
     return bindCpu(std::move(artifact), source, device.ranks, notes);
   }
   auto opened = cuda::Model::open(artifact, device);
+  if (Status status = openedByAll(opened.status(), device.ranks); !status.ok())
+    opened = status;
   if (opened.ok())
     return bindCuda(std::move(*opened), source);
   if (!artifact->cpuStatus().ok())
@@ -81,6 +94,12 @@ void Model::logLoaded() const {
   log()(CRIA_LOG_INFO, text);
 }
 
+/// Whether all ranks have the same weights.
+Status Model::agreeOnWeights(const CriaRanks &ranks) const {
+  Result<uint64_t> hash = fingerprint();
+  return hash.ok() ? agreeRanks(ranks, {{"weights", *hash}}) : hash.status();
+}
+
 Result<std::shared_ptr<const Model>>
 Model::load(std::shared_ptr<const Artifact> artifact,
             const WeightSource &source, const DeviceOptions &device) {
@@ -94,6 +113,11 @@ Model::load(std::shared_ptr<const Artifact> artifact,
                    ", the processes that share it: cria-run under mpirun "
                    "-n ",
                    shards});
+  if (device.ranks)
+    if (Status same =
+            agreeRanks(*device.ranks, {{"artifact", artifact->checksum()}});
+        !same.ok())
+      return same;
   std::shared_ptr<Model> model(new Model(std::move(artifact)));
   Bound bound = bindOn(device, model->code, source, model->notes);
   if (!bound.ok())
@@ -101,6 +125,9 @@ Model::load(std::shared_ptr<const Artifact> artifact,
   model->weights = std::move(*bound);
   model->source = source;
   model->source.progress = nullptr; // belongs to the caller
+  if (device.ranks)
+    if (Status same = model->agreeOnWeights(*device.ranks); !same.ok())
+      return same;
   for (const std::string &line : model->weights->notes())
     model->notes.push_back(line);
   std::chrono::duration<double> taken =

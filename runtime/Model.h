@@ -17,7 +17,8 @@ namespace cria {
 /// A bound model. Immutable; share it between threads.
 class Model {
 public:
-  /// Binds the weights of `source` on the device that `device` asks for.
+  /// Binds the weights of `source` on the device that `device` asks for. Ranks
+  /// that share the model all call it, with the same artifact and weights.
   static Result<std::shared_ptr<const Model>>
   load(std::shared_ptr<const Artifact> artifact, const WeightSource &source,
        const DeviceOptions &device = {});
@@ -60,6 +61,7 @@ public:
 
 private:
   void logLoaded() const;
+  Status agreeOnWeights(const CriaRanks &ranks) const;
   explicit Model(std::shared_ptr<const Artifact> artifact)
       : code(std::move(artifact)) {}
 

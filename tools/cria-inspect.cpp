@@ -52,12 +52,16 @@ static void printTarget(const Manifest &manifest) {
   }
 }
 
-/// Launches of one step, all layers counted.
-static uint64_t countLaunches(const cuda::Entry &entry) {
-  uint64_t count = 0;
+/// "12 launches of kernels" of one step, all layers counted; and sums over
+/// ranks, where there are some.
+static std::string launchesOf(const cuda::Entry &entry) {
+  uint64_t launches = 0, sums = 0;
   for (const cuda::EntryStep &step : entry)
-    count += step.layers * step.launches.size();
-  return count;
+    for (const cuda::LaunchStep &launch : step.launches)
+      (launch.isSum() ? sums : launches) += step.layers;
+  std::string text = std::to_string(launches) + " launches of kernels";
+  return sums ? text + " and " + std::to_string(sums) + " sums over ranks"
+              : text;
 }
 
 static void printCuda(const cuda::Part &part) {
@@ -67,19 +71,14 @@ static void printCuda(const cuda::Part &part) {
               (image.isPtx ? " PTX" : " cubin");
   print("cuda", images);
   if (!part.encode.empty())
-    print("encode",
-          std::to_string(countLaunches(part.encode)) + " launches of kernels");
-  print("prefill",
-        std::to_string(countLaunches(part.prefill)) + " launches of kernels");
+    print("encode", launchesOf(part.encode));
+  print("prefill", launchesOf(part.prefill));
   if (!part.batch.empty()) {
-    print("batch",
-          std::to_string(countLaunches(part.batch)) + " launches of kernels");
+    print("batch", launchesOf(part.batch));
     return;
   }
-  print("decode", std::to_string(countLaunches(part.decode)) +
-                      " launches of kernels, replayed as a graph");
-  print("sample", std::to_string(countLaunches(part.sample)) +
-                      " launches of kernels, in that graph");
+  print("decode", launchesOf(part.decode) + ", replayed as a graph");
+  print("sample", launchesOf(part.sample) + ", in that graph");
 }
 
 static void printWeights(const Manifest &manifest) {

@@ -4,6 +4,7 @@
 /// other result instead: with --print-ids, the ids. Everything else goes to
 /// stderr.
 #include "runtime/Artifact.h"
+#include "runtime/JoinRanks.h"
 #include "runtime/cpu/Cores.h"
 #include "runtime/gguf/Files.h"
 #include "tools/Ids.h"
@@ -49,12 +50,18 @@ static Status openRanks(Run &run, const Artifact &artifact) {
     return Status(CRIA_UNIMPLEMENTED,
                   "--chat: expected an artifact for one rank, got one for " +
                       std::to_string(shards));
-  auto ranks = joinRanks(shards);
+  std::string count = std::to_string(shards);
+  if (!isRank())
+    return Status(CRIA_FAILED_PRECONDITION,
+                  "the artifact is for " + count +
+                      " ranks: start cria-run by mpirun -n " + count +
+                      ", of MPICH or Open MPI");
+  auto ranks = joinRanks();
   if (!ranks.ok())
     return ranks.status();
   run.ranks = *ranks;
   if (!options.threads)
-    options.threads = std::max(coreCount() / localRanks(), 1);
+    options.threads = std::max(coreCount() / run.ranks->locals, 1);
   if (run.isFirst())
     return Status();
   for (std::string *path :
@@ -256,12 +263,7 @@ static uint64_t hashOfSteps(const Run &run) {
 static Status agree(Run &run) {
   if (!run.ranks)
     return Status();
-  Result<uint64_t> weights = run.model->fingerprint();
-  if (!weights.ok())
-    return weights.status();
-  return agreeRanks(*run.ranks, {{"artifact", run.model->artifact().checksum()},
-                                 {"weights", *weights},
-                                 {"options and prompt", hashOfSteps(run)}});
+  return agreeRanks(*run.ranks, {{"options and prompt", hashOfSteps(run)}});
 }
 
 // ---- What is said at the end -----------------------------------------------
@@ -286,7 +288,7 @@ static void printSummary(const Run &run, double loaded) {
   getrusage(RUSAGE_SELF, &usage);
   auto peak = static_cast<uint64_t>(usage.ru_maxrss);
   if (run.ranks)
-    run.ranks->max(&peak, 1);
+    run.ranks->max(run.ranks->data, &peak, 1);
   if (!run.isFirst())
     return;
   if (isatty(STDOUT_FILENO) && isatty(STDERR_FILENO))
@@ -341,8 +343,7 @@ static int finish(const Run &run, int code) {
     fflush(nullptr);
     _exit(code);
   }
-  if (run.ranks)
-    run.ranks->leave();
+  leaveRanks();
   return code;
 }
 

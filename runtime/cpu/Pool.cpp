@@ -79,7 +79,7 @@ Pool::Pool(const Threads &threads) : lent(threads) {
                             int32_t) {
     if (const CriaRanks *ranks =
             reinterpret_cast<const Seam *>(host)->pool->ranks)
-      ranks->sum(static_cast<float *>(values), count);
+      ranks->sum(ranks->data, static_cast<float *>(values), count);
   };
   seam.pool = this;
   int count = std::max(threads.count, 1);

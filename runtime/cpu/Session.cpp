@@ -2,9 +2,9 @@
 
 #include "runtime/RopeTables.h"
 #include "runtime/Sampler.h"
+#include "runtime/SharedLogits.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 
 namespace cria::cpu {
@@ -99,25 +99,13 @@ Status Session::computePart(const Step &step) {
   return runStep(own);
 }
 
-/// Joins the parts of all ranks, `rows` rows. Each rank's part lies among
-/// zeros, so the sum is exact.
-void Session::gather(int64_t rows, float *logits) const {
-  int64_t vocab = code.manifest().vocabSize,
-          columns = code.manifest().logitColumns;
-  std::fill_n(logits, rows * vocab, 0.0f);
-  for (int64_t row = 0; row < rows; ++row)
-    std::copy_n(&part[static_cast<size_t>(row * columns)], columns,
-                logits + row * vocab + ranks->rank * columns);
-  ranks->sum(logits, rows * vocab);
-}
-
 Status Session::step(const Step &step) {
   if (!code.manifest().sharesLogits())
     return runStep(step);
   Status status = computePart(step);
   int64_t rows = step.tokens - step.firstLogit;
   if (status.ok() && rows > 0)
-    gather(rows, step.logits);
+    gatherLogits(*ranks, code.manifest(), part.data(), rows, step.logits);
   return status;
 }
 
@@ -137,47 +125,13 @@ Status Session::writeCache(size_t cache, uint64_t begin, const std::byte *from,
   return Status();
 }
 
-/// A number in the order of finite logits. It is larger if the logit is not
-/// finite.
-static uint32_t ordered(float logit) {
-  if (!std::isfinite(logit))
-    return UINT32_MAX;
-  logit += 0.0f; // -0 becomes 0
-  uint32_t bits;
-  memcpy(&bits, &logit, sizeof(bits));
-  return bits >> 31 ? ~bits : bits | 1u << 31;
-}
-
-/// The best id of all ranks; the lowest if there are several. Each rank sends
-/// eight bytes: the logit in the upper half, the complement of the id in the
-/// lower half.
+/// The best id of all ranks, of equal ones the lowest.
 Result<int32_t> Session::drawBest(const Sampler &sampler) {
-  auto first =
-      static_cast<uint32_t>(ranks->rank * code.manifest().logitColumns);
-  uint64_t best = 0;
-  for (size_t i = 0; i < part.size(); ++i) {
-    uint32_t id = first + static_cast<uint32_t>(i);
-    best = std::max(best, uint64_t(ordered(part[i])) << 32 | ~id);
-  }
-  ranks->max(&best, 1);
-  CriaSampled sampled = {};
-  sampled.id = static_cast<int32_t>(~static_cast<uint32_t>(best));
-  sampled.broken = best >> 32 == UINT32_MAX;
-  sampled.logit = sampled.broken ? NAN : 0;
-  return sampler.verdict(sampled);
-}
-
-/// Rank 0 draws for all, because sums may differ between ranks in their last
-/// bits. The others draw, too, so that all ranks use up the same random
-/// numbers.
-static Result<int32_t> agree(const CriaRanks &ranks, Result<int32_t> drawn) {
-  int32_t id = drawn.ok() ? *drawn : -1;
-  ranks.broadcast(&id, sizeof(id));
-  if (!drawn.ok())
-    return drawn;
-  if (id < 0)
-    return Status(CRIA_ABORTED, "rank 0 drew no id");
-  return id;
+  int64_t first = ranks->rank * code.manifest().logitColumns;
+  uint64_t bid = 0;
+  for (size_t i = 0; i < part.size(); ++i)
+    bid = std::max(bid, bidOf(part[i], first + static_cast<int64_t>(i)));
+  return sampler.verdict(bestOfRanks(*ranks, bid));
 }
 
 Result<int32_t> Session::draw(const Step &step, Sampler &sampler) {
@@ -192,7 +146,7 @@ Result<int32_t> Session::draw(const Step &step, Sampler &sampler) {
   if (!status.ok())
     return status;
   Result<int32_t> drawn = sampler.sample(lastLogits.data());
-  return ranks ? agree(*ranks, std::move(drawn)) : drawn;
+  return ranks ? agreeOnId(*ranks, std::move(drawn)) : drawn;
 }
 
 } // namespace cria::cpu

@@ -43,7 +43,6 @@ private:
   Status run(CriaEntry entry, const Step &step);
   Status runStep(const Step &step);
   Status computePart(const Step &step);
-  void gather(int64_t rows, float *logits) const;
   Result<int32_t> drawBest(const Sampler &sampler);
 
   const Artifact &code;

@@ -62,11 +62,11 @@ Code::load(std::shared_ptr<Context> context, const Artifact &artifact,
   const Manifest &manifest = artifact.manifest();
   const Part &part = *manifest.cuda;
   int64_t rows = manifest.batch ? manifest.batch->rows : 0;
-  for (auto [entry, tokens] : {std::pair(&part.prefill, manifest.chunk),
-                               std::pair(&part.encode, manifest.chunk),
-                               std::pair(&part.batch, rows),
-                               std::pair(&part.decode, int64_t(1)),
-                               std::pair(&part.sample, int64_t(1))})
+  for (auto [entry, tokens] :
+       {std::pair(&part.prefill, manifest.chunk),
+        std::pair(&part.encode, manifest.chunk), std::pair(&part.batch, rows),
+        std::pair(&part.decode, int64_t(1)),
+        std::pair(&part.sample, int64_t(1))})
     if (status = code->findKernels(*entry, tokens); !status.ok())
       return status;
   return std::unique_ptr<const Code>(std::move(code));
@@ -147,7 +147,7 @@ Result<std::vector<Image>> Code::candidates(const Artifact &artifact) const {
 Status Code::findKernels(const Entry &entry, int64_t chunk) {
   for (const EntryStep &step : entry)
     for (const LaunchStep &launch : step.launches) {
-      if (!runs(launch))
+      if (!runs(launch) || launch.isSum())
         continue;
       Status status = findKernel(launch.kernel);
       if (status.ok())

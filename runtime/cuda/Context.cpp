@@ -18,8 +18,9 @@ std::string mebibytes(uint64_t bytes) {
 
 Result<std::shared_ptr<Context>>
 Context::create(std::shared_ptr<const Driver> driver, bool fenced,
-                double patience, std::optional<int> index) {
+                double patience, std::optional<int> index, bool primary) {
   std::shared_ptr<Context> context(new Context(std::move(driver)));
+  context->primary = primary;
   context->fenced = fenced;
   context->patience = patience;
   Status status = context->openOne(index);
@@ -67,18 +68,23 @@ Status Context::open(CUdevice ordinal) {
   if (attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_MODE) == prohibited)
     return Status(CRIA_UNAVAILABLE,
                   {which, " (", name, ") is in compute mode prohibited"});
+  std::string doing = concat({"opening ", which, " (", name, ")"});
+  if (primary)
+    return check((*this)->cuDevicePrimaryCtxRetain(&context, device),
+                 "cuDevicePrimaryCtxRetain", doing);
   status = check((*this)->cuCtxCreate(&context, CU_CTX_SCHED_AUTO, device),
-                 "cuCtxCreate", concat({"opening ", which, " (", name, ")"}));
+                 "cuCtxCreate", doing);
   if (!status.ok())
     return status;
   CUcontext popped; // it was made the current one
-  return check((*this)->cuCtxPopCurrent(&popped), "cuCtxPopCurrent",
-               "opening " + which);
+  return check((*this)->cuCtxPopCurrent(&popped), "cuCtxPopCurrent", doing);
 }
 
 Context::~Context() {
-  // Behind a kernel that never ends this call would not return.
-  if (context && !hangs)
+  // Behind a kernel that never ends these calls would not return.
+  if (context && !hangs && primary)
+    (*this)->cuDevicePrimaryCtxRelease(device);
+  else if (context && !hangs)
     (*this)->cuCtxDestroy(context);
 }
 
@@ -146,15 +152,22 @@ Status Context::poll(Query query, const char *call, std::string_view doing) {
     double waited = duration<double>(Clock::now() - begin).count();
     if (waited > 0.01)
       std::this_thread::sleep_for(std::chrono::microseconds(50));
+    if (Status well = waited > 0.1 && health ? health() : Status(); !well.ok())
+      return hang(well);
     if (waited > patience)
       break;
   }
-  Status status(CRIA_DEADLINE_EXCEEDED,
-                {"the device did not finish ", doing, " within ",
-                 static_cast<int64_t>(patience), " s; a kernel or copy hangs"});
+  return hang(
+      Status(CRIA_DEADLINE_EXCEEDED,
+             {"the device did not finish ", doing, " within ",
+              static_cast<int64_t>(patience), " s; a kernel or copy hangs"}));
+}
+
+/// Gives up what will not end.
+Status Context::hang(Status why) {
   hangs = true;
-  end(status);
-  return status;
+  end(why);
+  return why;
 }
 
 Current::Current(Context &context)

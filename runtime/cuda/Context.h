@@ -3,7 +3,8 @@
 ///
 /// Each model has a context of its own, not the device's primary one: an
 /// illegal access ends a context for good, and so ends one model and not the
-/// process. Every function here that takes or is a Context may be called by
+/// process. Only a model that ranks share has the primary one, as NCCL computes
+/// in no other. Every function here that takes or is a Context may be called by
 /// many threads.
 #pragma once
 
@@ -13,6 +14,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -28,9 +30,10 @@ public:
   /// one; NOT_FOUND where there is no such one. `fenced` asks for an allocation
   /// of its own for each tensor, so that a driver which checks bounds finds
   /// what reads beyond one. `patience` is how many seconds a step may take.
+  /// `primary` asks for the device's primary context.
   static Result<std::shared_ptr<Context>>
   create(std::shared_ptr<const Driver> driver, bool fenced, double patience,
-         std::optional<int> index = std::nullopt);
+         std::optional<int> index = std::nullopt, bool primary = false);
 
   Context(const Context &) = delete;
   Context &operator=(const Context &) = delete;
@@ -57,6 +60,9 @@ public:
   /// seconds: after DEADLINE_EXCEEDED the context is of no use.
   Status wait(CUstream stream, std::string_view doing);
   Status wait(CUevent event, std::string_view doing);
+  /// What is asked, too, while `wait` waits for long: an error ends the
+  /// context, as what is waited for will not end. Not while one waits.
+  void setHealth(std::function<Status()> asked) { health = std::move(asked); }
 
   /// Calls `release` with the context current; does nothing after a kernel
   /// that never ended, which may still use what would be freed.
@@ -71,14 +77,16 @@ private:
   template <typename Query>
   Status poll(Query query, const char *call, std::string_view doing);
   void end(const Status &why);
+  Status hang(Status why);
 
   std::shared_ptr<const Driver> driver;
   CUdevice device = 0;
   CUcontext context = nullptr;
   std::string name;
   int capability = 0;
-  bool fenced = false;
+  bool fenced = false, primary = false;
   double patience = 0;
+  std::function<Status()> health;
   std::atomic<bool> ended{false}, hangs{false};
   mutable std::mutex mutex; // of `reason`
   std::string reason;

@@ -1,41 +1,18 @@
 #include "runtime/cuda/Driver.h"
 
+#include "runtime/Beside.h"
 #include "runtime/Json.h"
 
 #include <cstdlib>
 #include <dlfcn.h>
-#include <unistd.h>
 
 namespace cria::cuda {
-
-static constexpr char emulatorName[] = "libcria-emulator.so";
-
-/// The emulated driver beside the library or program this code is in, or in
-/// ../lib from there.
-static std::string emulatorPath() {
-  Dl_info info;
-  auto *self = reinterpret_cast<void *>(&emulatorPath);
-  std::string folder = ".";
-  if (dladdr(self, &info) && info.dli_fname) {
-    std::string file = info.dli_fname;
-    // For a program started through the PATH it is a bare name.
-    char buffer[4096];
-    ssize_t size = readlink("/proc/self/exe", buffer, sizeof(buffer));
-    if (file.find('/') == std::string::npos && size > 0)
-      file.assign(buffer, static_cast<size_t>(size));
-    size_t slash = file.rfind('/');
-    folder = slash == std::string::npos ? "." : file.substr(0, slash);
-  }
-  std::string beside = concat({folder, "/", emulatorName});
-  return access(beside.c_str(), F_OK) == 0
-             ? beside
-             : concat({folder, "/../lib/", emulatorName});
-}
 
 static std::string libraryFor(DeviceKind kind) {
   if (const char *named = getenv("CRIA_CUDA_DRIVER"); named && *named)
     return named;
-  return kind == DeviceKind::Emulated ? emulatorPath() : "libcuda.so.1";
+  return kind == DeviceKind::Emulated ? libraryBeside("libcria-emulator.so")
+                                      : "libcuda.so.1";
 }
 
 Result<std::shared_ptr<const Driver>> Driver::open(DeviceKind kind) {

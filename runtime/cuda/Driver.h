@@ -22,6 +22,8 @@ namespace cria::cuda {
   X(cuDeviceGetCount, cuDeviceGetCount, 2000)                                  \
   X(cuDeviceGetName, cuDeviceGetName, 2000)                                    \
   X(cuDeviceGetAttribute, cuDeviceGetAttribute, 2000)                          \
+  X(cuDevicePrimaryCtxRetain, cuDevicePrimaryCtxRetain, 7000)                  \
+  X(cuDevicePrimaryCtxRelease, cuDevicePrimaryCtxRelease_v2, 11000)            \
   X(cuCtxCreate, cuCtxCreate_v2, 3020)                                         \
   X(cuCtxDestroy, cuCtxDestroy_v2, 4000)                                       \
   X(cuCtxPushCurrent, cuCtxPushCurrent_v2, 4000)                               \

@@ -49,6 +49,7 @@ private:
   void readImage(const JsonCursor &at);
   Entry readEntry(const JsonCursor &at);
   LaunchStep readLaunch(const JsonCursor &at, uint64_t layers, bool inLoop);
+  LaunchStep readSum(const JsonCursor &at);
   Argument readArgument(const JsonCursor &at, uint64_t layers, bool inLoop);
   Argument readWeight(const JsonCursor &at, uint64_t layers, bool inLoop);
   Argument readCache(const JsonCursor &at, uint64_t layers, bool inLoop);
@@ -245,8 +246,33 @@ Argument Reader::readPlace(const JsonCursor &at, uint64_t layers, bool inLoop) {
   return {Argument::State};
 }
 
+/// A sum over ranks, of floats that fit the scratch however many tokens a call
+/// has.
+LaunchStep Reader::readSum(const JsonCursor &at) {
+  LaunchStep sum = {};
+  sum.kernel = "all_reduce";
+  sum.arguments = {readPlace(at["all_reduce"], 1, false)};
+  sum.grid[0] = readDimension(at["rows"]);
+  sum.columns = static_cast<uint64_t>(at["columns"].integer(1, INT32_MAX));
+  if (!at.ok())
+    return sum;
+  if (manifest.shards < 2)
+    at["all_reduce"].fail("is in a model of one rank");
+  if (sum.arguments[0].kind != Argument::Arena)
+    return at["all_reduce"].expected("a place in the arena"), sum;
+  uint64_t rows = sum.grid[0].at(manifest.chunk, manifest.chunk),
+           needed = rows * sum.columns * sizeof(float),
+           room = bytesAt(sum.arguments[0], 1);
+  if (rows > INT32_MAX || needed > room)
+    at["columns"].fail(
+        concat({"make ", needed, " bytes, ", room, " are there"}));
+  return sum;
+}
+
 LaunchStep Reader::readLaunch(const JsonCursor &at, uint64_t layers,
                               bool inLoop) {
+  if (at.find("all_reduce"))
+    return readSum(at);
   LaunchStep launch = {};
   launch.kernel = at["launch"].string();
   std::vector<JsonCursor> grid = at["grid"].elements(3);

@@ -78,16 +78,19 @@ struct Argument {
   std::optional<TensorMap> map = {};
 };
 
-/// A launch of a kernel, or a loop over layers around some.
+/// A launch of a kernel; or a sum over ranks, whose only argument is of the
+/// scratch, and whose grid has a block for each row there.
 struct LaunchStep {
-  std::string kernel;
+  std::string kernel; // "all_reduce": such a sum
   Dimension grid[3];
   uint32_t block[3];
   uint32_t shared; // bytes of dynamic shared memory
   std::vector<Argument> arguments;
   /// Whether it is for images with wgmma, or for others; else for all.
   std::optional<bool> wgmma = {};
+  uint64_t columns = 0; // floats of a row of a sum; 0: it is a launch
 
+  bool isSum() const { return columns != 0; }
   bool isFor(const Image &image) const {
     return !wgmma || *wgmma == image.wgmma;
   }

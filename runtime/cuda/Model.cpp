@@ -24,23 +24,39 @@ static double patience(DeviceKind kind) {
   return kind == DeviceKind::Emulated ? 3600 : 30;
 }
 
+/// A context on the device that is asked for. Ranks of one machine without a
+/// choice take its devices in turn; one for each, or NCCL refuses them.
+Status Model::openContext(const DeviceOptions &options) {
+  auto driver = Driver::open(options.kind);
+  if (!driver.ok())
+    return driver.status();
+  std::optional<int> index = options.index;
+  if (ranks && !index) {
+    Result<int> count = (*driver)->deviceCount();
+    if (!count.ok())
+      return count.status();
+    if (*count > 0)
+      index = ranks->local % *count;
+  }
+  bool fenced = options.kind == DeviceKind::Emulated;
+  auto context = Context::create(*driver, fenced, patience(options.kind), index,
+                                 /*primary=*/ranks != nullptr);
+  if (!context.ok())
+    return context.status();
+  owner = *context;
+  return Status();
+}
+
 Result<std::unique_ptr<Model>>
 Model::open(std::shared_ptr<const Artifact> artifact,
             const DeviceOptions &options) {
-  std::unique_ptr<Model> model(new Model(std::move(artifact)));
+  std::unique_ptr<Model> model(new Model(std::move(artifact), options.ranks));
   if (!model->manifest().cuda)
     return Status(CRIA_FAILED_PRECONDITION,
                   model->artifact->path() +
                       ": has no code for CUDA; compile it with --target=cuda");
-  auto driver = Driver::open(options.kind);
-  if (!driver.ok())
-    return driver.status();
-  bool fenced = options.kind == DeviceKind::Emulated;
-  auto context =
-      Context::create(*driver, fenced, patience(options.kind), options.index);
-  if (!context.ok())
-    return context.status();
-  model->owner = *context;
+  if (Status status = model->openContext(options); !status.ok())
+    return status;
   Current current(*model->owner);
   if (!current.status().ok())
     return current.status();
@@ -102,6 +118,8 @@ Status Model::allocate(const std::vector<Binding::Alias> &aliases) {
     sizes[rope.slot] = sizes[rope.slot + 1] = rope.bytes();
   for (const Binding::Alias &alias : aliases)
     sizes[alias.slot] = 0;
+  if (embedsOnHost())
+    sizes[table.slot] = 0;
   Status status = allocateSlots(owner, sizes, "weights", memory, addresses);
   for (const Binding::Alias &alias : aliases)
     addresses[alias.slot] = addresses[alias.of];
@@ -137,25 +155,72 @@ static Upload uploadOf(WeightFill fill, CUdeviceptr to) {
           bytesOf(type, mostBlockElements)};
 }
 
+/// Whether only lookups read the table of embeddings, of a model that ranks
+/// share.
+bool Model::mayEmbedOnHost(const Binding &binding) const {
+  if (!ranks || !manifest().embedding)
+    return false;
+  uint64_t slot = manifest().weights[*manifest().embedding].slot;
+  return std::none_of(
+      binding.aliases.begin(), binding.aliases.end(),
+      [&](const Binding::Alias &alias) { return alias.of == slot; });
+}
+
+Status Model::embed(const int32_t *ids, int64_t count, std::byte *to) const {
+  uint64_t columns = table.weight->shape[1], rowBytes = own.embeddingBytes();
+  DType type = table.weight->type;
+  std::vector<std::byte> whole;
+  for (int64_t i = 0; i < count; ++i, to += rowBytes) {
+    uint64_t row = static_cast<uint64_t>(ids[i]) * columns,
+             begin = row / mostBlockElements * mostBlockElements,
+             units = (row + columns - begin + mostBlockElements - 1) /
+                     mostBlockElements,
+             end = std::min(begin + units * mostBlockElements,
+                            table.weight->elements());
+    whole.resize(bytesOf(type, end - begin));
+    if (Status status = table.write(whole.data(), begin, end); !status.ok())
+      return status;
+    memcpy(to, whole.data() + bytesOf(type, row - begin), rowBytes);
+  }
+  return Status();
+}
+
 Status Model::bind(const WeightSource &source) {
   said = source.log;
   said(CRIA_LOG_INFO, "runs on " + device());
   Current current(*owner);
   if (!current.status().ok())
     return current.status();
-  auto loader = WeightLoader::open(source, manifest());
-  if (!loader.ok())
-    return loader.status();
-  const Binding &binding = (*loader)->binding();
+  if (ranks) {
+    auto communicator = Communicator::create(owner, *ranks);
+    if (!communicator.ok())
+      return communicator.status();
+    joined = std::move(*communicator);
+  }
+  auto opened = WeightLoader::open(source, manifest());
+  if (!opened.ok())
+    return opened.status();
+  const Binding &binding = (*opened)->binding();
+  std::vector<WeightFill> fills = (*opened)->fills(/*mapped=*/false);
+  copied = binding.mappedBytes + binding.copiedBytes;
+  lines.insert(lines.end(), binding.warnings.begin(), binding.warnings.end());
+  if (mayEmbedOnHost(binding)) {
+    auto found =
+        std::find_if(fills.begin(), fills.end(), [&](const WeightFill &fill) {
+          return fill.weight == &own.weights[*own.embedding];
+        });
+    table = std::move(*found);
+    fills.erase(found);
+    copied -= table.weight->bytes();
+    loader = std::move(*opened);
+  }
   Status status = allocate(binding.aliases);
   if (!status.ok())
     return status;
   std::vector<Upload> uploads;
   addRopes(uploads);
-  for (WeightFill &fill : (*loader)->fills(/*mapped=*/false))
+  for (WeightFill &fill : fills)
     uploads.push_back(uploadOf(std::move(fill), slot(fill.slot)));
-  copied = binding.mappedBytes + binding.copiedBytes;
-  lines.insert(lines.end(), binding.warnings.begin(), binding.warnings.end());
   return upload(owner, uploads, source.progress);
 }
 

@@ -67,7 +67,12 @@ Status Runner::allocate(uint64_t pages, uint64_t stateBytes) {
 }
 
 uint64_t Runner::rowBytes() const {
-  return static_cast<uint64_t>(model.manifest().vocabSize) * sizeof(float);
+  return static_cast<uint64_t>(model.manifest().logitColumns) * sizeof(float);
+}
+
+uint64_t Runner::chunkOfEmbeddings() const {
+  return static_cast<uint64_t>(model.manifest().chunk) *
+         model.manifest().embeddingBytes();
 }
 
 Status Runner::clearWorkspace() {
@@ -86,6 +91,8 @@ CUdeviceptr Runner::address(const Argument &argument, uint64_t layer) const {
   switch (argument.kind) {
   case Argument::Weight: {
     uint64_t slot = argument.value + layer * argument.perLayer;
+    if (model.embedsOnHost() && slot == model.embeddingSlot())
+      return embeddings.get();
     CUdeviceptr own = ropes.slot(slot);
     if (!own && loras)
       own = loras->find(slot);
@@ -145,7 +152,9 @@ Status Runner::expand(const Entry &entry, std::vector<Launch> &launches) const {
       for (const LaunchStep &from : step.launches) {
         if (!model.code().runs(from))
           continue;
-        Launch launch = {&from, model.code().kernel(from.kernel), {}, {}, {}};
+        CUfunction function =
+            from.isSum() ? nullptr : model.code().kernel(from.kernel);
+        Launch launch = {&from, function, {}, {}, {}};
         Status status = bind(from, layer, launch);
         if (!status.ok())
           return status;
@@ -250,10 +259,15 @@ Status Runner::launch(const std::vector<Launch> &launches, int64_t tokens,
     Status marked = timer ? timer->mark(&step, stream.get()) : Status();
     if (!marked.ok())
       return marked;
-    Status launched = this->launch(launch, grid, overlaps);
+    Status launched =
+        step.isSum()
+            ? model.communicator()->sum(launch.values[0],
+                                        grid[0] * step.columns, stream.get())
+            : this->launch(launch, grid, overlaps);
     if (!launched.ok())
       return launched;
-    overlaps = mayOverlap;
+    // NCCL's kernels do not say when the next launch may begin.
+    overlaps = mayOverlap && !step.isSum();
   }
   return timer ? timer->mark(nullptr, stream.get()) : Status();
 }
@@ -268,23 +282,27 @@ void Runner::redirect(std::vector<Launch> &launches, Argument::Kind kind,
     }
 }
 
+Status Runner::roomForEmbeddings() {
+  if (embeddings)
+    return Status();
+  auto allocated = allocateDevice(context, chunkOfEmbeddings(), "embeddings");
+  if (!allocated.ok())
+    return allocated.status();
+  embeddings = std::move(*allocated);
+  return Status();
+}
+
 Status Runner::placeEmbeddings(std::vector<Launch> &launches,
                                const std::byte *given, int64_t tokens) {
   const Manifest &manifest = model.manifest();
-  if (!manifest.embedding)
+  if (!manifest.embedding || model.embedsOnHost())
     return Status();
   const WeightSpec &table = manifest.weights[*manifest.embedding];
   uint64_t rowBytes = manifest.embeddingBytes();
   Status status;
-  if (given && !embeddings) {
-    auto allocated = allocateDevice(
-        context, static_cast<uint64_t>(manifest.chunk) * rowBytes,
-        "embeddings");
-    if (!allocated.ok())
-      return allocated.status();
-    embeddings = std::move(*allocated);
-  }
   if (given)
+    status = roomForEmbeddings();
+  if (status.ok() && given)
     status = copyIn(embeddings.get(), given,
                     static_cast<uint64_t>(tokens) * rowBytes);
   redirect(launches, Argument::Weight, table.slot,

@@ -20,10 +20,10 @@ namespace cria::cuda {
 
 class Model;
 
-/// A launch with its arguments.
+/// A launch with its arguments, or a sum over ranks.
 struct Launch {
   const LaunchStep *step;
-  CUfunction function;
+  CUfunction function; // null: a sum
   std::vector<CUdeviceptr> values;
   std::vector<CUtensorMap> maps;  // of the arguments that have one
   std::vector<void *> parameters; // the addresses of `values`, or of `maps`
@@ -97,7 +97,12 @@ protected:
   /// See Backend.
   Status setTrace(std::vector<KernelTime> *into);
 
+  /// Of a row of the logits that the device computes: all, or this rank's part.
   uint64_t rowBytes() const;
+  /// Of the embeddings of a chunk of tokens.
+  uint64_t chunkOfEmbeddings() const;
+  /// Allocates the embeddings of a chunk, if they have no memory yet.
+  Status roomForEmbeddings();
 
   const Model &model;
   const BoundLoras *loras = nullptr; // own, else the model's
@@ -108,6 +113,8 @@ protected:
   /// Where the device has what arguments of a kind are: the state, then the
   /// ids; a row of logits.
   CUdeviceptr places[Argument::kinds] = {};
+  // Of a chunk, if a feed brings its own, or if the host has the table.
+  DeviceMemory embeddings;
   // As the memory of that name.
   PinnedMemory pinnedState, pinnedRow;
   Timer *timer = nullptr; // of a step that is timed, while it runs
@@ -123,7 +130,6 @@ private:
   std::vector<DeviceMemory> memory;
   DeviceMemory logits; // (logitsRows, vocab), for more than one row
   int64_t logitsRows = 0;
-  DeviceMemory embeddings; // of a chunk, where a feed brings its own
   std::vector<KernelTime> *kernelTimes = nullptr; // that the user wants
 };
 

@@ -1,10 +1,14 @@
 #include "runtime/cuda/Session.h"
 
+#include "runtime/JoinRanks.h"
 #include "runtime/Sampler.h"
+#include "runtime/SharedLogits.h"
 #include "runtime/cuda/Model.h"
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
+#include <optional>
 #include <tuple>
 
 namespace cria::cuda {
@@ -43,7 +47,13 @@ Status Session::allocate() {
     // The device has pinned memory at the host's address.
     places[kind] = reinterpret_cast<CUdeviceptr>(pinned->get());
   }
-  return status;
+  if (!model.embedsOnHost())
+    return Status();
+  auto pinned = allocatePinned(context, chunkOfEmbeddings(), "embeddings");
+  if (!pinned.ok())
+    return pinned.status();
+  pinnedEmbeddings = std::move(*pinned);
+  return roomForEmbeddings();
 }
 
 /// Makes the launches of all entries, and forgets the graphs of those before.
@@ -87,6 +97,21 @@ uint64_t Session::seenBytes() const {
 }
 
 Status Session::step(const Step &step) {
+  const Manifest &manifest = model.manifest();
+  if (!manifest.sharesLogits())
+    return stepPart(step);
+  int64_t rows = step.tokens - step.firstLogit;
+  part.resize(static_cast<size_t>(rows * manifest.logitColumns));
+  Step own = step;
+  own.logits = part.data();
+  Status status = stepPart(own);
+  if (status.ok() && rows > 0)
+    gatherLogits(*model.sharedWith(), manifest, part.data(), rows, step.logits);
+  return status;
+}
+
+/// A step whose logits are those that the device computes.
+Status Session::stepPart(const Step &step) {
   Current current(*context);
   if (!current.status().ok())
     return current.status();
@@ -98,18 +123,32 @@ Status Session::step(const Step &step) {
 }
 
 Result<int32_t> Session::draw(const Step &step, Sampler &sampler) {
-  Current current(*context);
-  if (!current.status().ok())
-    return current.status();
-  if (sampler.needsLogits()) {
+  const CriaRanks *ranks = model.sharedWith();
+  bool shares = model.manifest().sharesLogits();
+  if (shares && sampler.takesBest())
+    return drawFromPart(step, sampler);
+  Result<int32_t> id = 0;
+  if (shares || sampler.needsLogits()) {
     std::vector<float> row(static_cast<size_t>(model.manifest().vocabSize));
     Step whole = step;
     whole.logits = row.data();
-    Status status = this->step(whole);
-    if (!status.ok())
+    if (Status status = this->step(whole); !status.ok())
       return status;
-    return sampler.sample(row.data());
+    id = sampler.sample(row.data());
+  } else {
+    Result<CriaSampled> drawn = drawOnDevice(step, sampler);
+    if (!drawn.ok())
+      return drawn.status();
+    id = sampler.verdict(*drawn);
   }
+  return ranks ? agreeOnId(*ranks, std::move(id)) : id;
+}
+
+/// Draws from the logits that the device computes.
+Result<CriaSampled> Session::drawOnDevice(const Step &step, Sampler &sampler) {
+  Current current(*context);
+  if (!current.status().ok())
+    return current.status();
   CriaSampling sampling = sampler.next();
   writeState(step, sampling);
   if (sampling.penalty != 1)
@@ -119,7 +158,18 @@ Result<int32_t> Session::draw(const Step &step, Sampler &sampler) {
     return status;
   CriaSampled drawn;
   memcpy(&drawn, sampled.get(), sizeof(drawn));
-  return sampler.verdict(drawn);
+  return drawn;
+}
+
+/// Draws the best id of all ranks: each device finds the best of its part.
+Result<int32_t> Session::drawFromPart(const Step &step, Sampler &sampler) {
+  Result<CriaSampled> drawn = drawOnDevice(step, sampler);
+  if (!drawn.ok())
+    return drawn.status();
+  const CriaRanks &ranks = *model.sharedWith();
+  int64_t first = ranks.rank * model.manifest().logitColumns;
+  return sampler.verdict(
+      bestOfRanks(ranks, bidOf(drawn->logit, first + drawn->id)));
 }
 
 Status Session::encode(const int32_t *ids, int64_t count) {
@@ -156,11 +206,33 @@ Status Session::writeCache(size_t cache, uint64_t begin, const std::byte *from,
   return ended(copyIn(caches[cache] + begin, from, bytes, doing), doing);
 }
 
+Status Session::bringEmbeddings(const Step &step) {
+  if (!model.embedsOnHost())
+    return Status();
+  auto *rows = static_cast<std::byte *>(pinnedEmbeddings.get());
+  auto count = static_cast<uint64_t>(step.tokens);
+  if (step.embeddings) {
+    memcpy(rows, step.embeddings, count * model.manifest().embeddingBytes());
+    return Status();
+  }
+  auto *ids = reinterpret_cast<int32_t *>(
+      static_cast<std::byte *>(pinnedState.get()) + idsOffset);
+  std::iota(ids, ids + count, 0);
+  return model.embed(step.ids, step.tokens, rows);
+}
+
 Status Session::advance(const Step &step, Wanted wanted) {
+  std::optional<WaitForRanks> waiting; // in the sums
+  if (model.sharedWith())
+    waiting.emplace();
   return traced([&] {
-    Status status = ropes.enqueue(step, stream.get());
+    Status status = bringEmbeddings(step);
+    if (status.ok())
+      status = ropes.enqueue(step, stream.get());
     if (status.ok())
       status = step.isDecode() ? decode(wanted) : prefill(step, wanted);
+    if (status.ok() && model.communicator())
+      status = model.communicator()->status();
     return status.ok() ? status : ended(status, "what was launched");
   });
 }
@@ -173,9 +245,14 @@ void Session::writeState(const Step &step, const CriaSampling &sampling) {
       step.ids);
 }
 
+/// If the host has the table, the rows of the step go along with the ids.
 Status Session::enqueueState(int64_t tokens) {
-  return Runner::enqueueState(idsOffset +
-                              static_cast<uint64_t>(tokens) * sizeof(int32_t));
+  auto count = static_cast<uint64_t>(tokens);
+  Status status = Runner::enqueueState(idsOffset + count * sizeof(int32_t));
+  if (status.ok() && model.embedsOnHost())
+    status = copyIn(embeddings.get(), pinnedEmbeddings.get(),
+                    count * model.manifest().embeddingBytes());
+  return status;
 }
 
 Status Session::enqueueDecode(Wanted wanted) {

@@ -2,7 +2,8 @@
 ///
 /// A step is one copy of its state and ids to the device, the launches of its
 /// entry, and one copy of its logits back; or launches that draw an id from
-/// them, and write it to the host's memory themselves. The decode step, whose
+/// them, and write it to the host's memory themselves. If ranks share the
+/// model, there are sums over ranks between launches. The decode step, whose
 /// launches have the same grids each time as well as the same arguments, is
 /// recorded once as a graph and then replayed: its first node copies whatever
 /// the pinned memory holds by then.
@@ -46,6 +47,12 @@ private:
   Status expand();
   Status roomForHidden(int64_t rows);
 
+  /// Copies the embeddings of a step to pinned memory, and makes its ids 0, 1,
+  /// ..., if the host has the table.
+  Status bringEmbeddings(const Step &step);
+  Status stepPart(const Step &step);
+  Result<CriaSampled> drawOnDevice(const Step &step, Sampler &sampler);
+  Result<int32_t> drawFromPart(const Step &step, Sampler &sampler);
   Status advance(const Step &step, Wanted wanted);
   Status decode(Wanted wanted);
   Status prefill(const Step &step, Wanted wanted);
@@ -62,6 +69,8 @@ private:
   // Where the device reads and writes by itself: the ids of the text, as bits,
   // and CriaSampled.
   PinnedMemory seen, sampled;
+  PinnedMemory pinnedEmbeddings; // of a chunk, if the host has the table
+  std::vector<float> part;       // of logits that ranks share, (rows, columns)
   std::vector<Launch> prefillLaunches, decodeLaunches, sampleLaunches,
       encodeLaunches;
   GraphExec graphs[2]; // of a decode step, by what is wanted

@@ -44,7 +44,9 @@ Result<std::vector<LaunchTime>> Session::timed(const Step &step) {
   writeState(step, greedy);
   bool decodes = step.isDecode();
   Wanted what = step.firstLogit < step.tokens ? Wanted::Id : Wanted::Logits;
-  Status status = ropes.enqueue(step, stream.get());
+  Status status = bringEmbeddings(step);
+  if (status.ok())
+    status = ropes.enqueue(step, stream.get());
   // Launching takes the host longer than some kernels take the device. So the
   // step is done twice: the device is still at the first when the second, which
   // is timed, waits in the stream.

@@ -39,11 +39,14 @@ ENVIRONMENT = os.environ | {
 
 
 class Ranks(Tools):
-    """Runs artifacts under mpirun, as many ranks as `count`."""
+    """Runs artifacts under mpirun, as many ranks as `count`, on `device`: of the
+    emulated ones each process has its own."""
 
-    def __init__(self, bin, scratch, mpi, count=2):
+    def __init__(self, bin, scratch, mpi, count=2, device="cpu"):
         super().__init__(bin, scratch)
-        self.mpi, self.count = mpi, count
+        self.mpi, self.count, self.device = mpi, count, device
+        nccl = self.bin.parent / "lib" / "libnccl-stand-in.so"
+        self.environment = ENVIRONMENT | {"CRIA_NCCL": str(nccl)}
 
     def mpirun(self, *programs):
         """One program for all ranks, or one for each."""
@@ -54,8 +57,9 @@ class Ranks(Tools):
         return command
 
     def run(self, artifact, *flags):
-        program = self.run_command(artifact, "--threads=1", *flags)
-        return execute(self.mpirun(program), env=ENVIRONMENT)
+        own = ["--threads=1", f"--device={self.device}"]
+        program = self.run_command(artifact, *own, *flags)
+        return execute(self.mpirun(program), env=self.environment)
 
 
 def config_of(tools, name, **changes):
@@ -72,12 +76,12 @@ def both(tools, config, *flags):
     return one, two
 
 
-def check_same(tools, ranks, artifacts, what, *flags):
-    """64 ids and the logits of the prompt."""
+def check_same(tools, ranks, artifacts, what, *flags, count=64):
+    """`count` ids and the logits of the prompt."""
     one, two = artifacts
     source = flags or [f"--random-weights={SEED}"]
-    expected = tools.greedy(one, PROMPT, 64, *source)
-    got = ranks.greedy(two, PROMPT, 64, *source)
+    expected = tools.greedy(one, PROMPT, count, *source)
+    got = ranks.greedy(two, PROMPT, count, *source)
     check(got == expected, f"{what}: two ranks say {got}, one {expected}")
     logits = [where.logits(which, PROMPT, *source)
               for where, which in ((tools, one), (ranks, two))]

@@ -9,7 +9,7 @@ import sys
 import time
 
 from harness import Tools, check, execute
-from ranks import ENVIRONMENT, Ranks, config_of
+from ranks import Ranks, config_of
 
 SECONDS = 5  # within which the others end
 
@@ -34,7 +34,6 @@ def check_compiler(tools):
     refused("llama", inner, two, intermediate_size=171)
     norm = "a norm of all heads together needs a sum over ranks"
     refused("olmo2", norm, two)
-    refused("llama", "--shards: expected --target=cpu with it", two, "--target=cuda")
     refused("llama", "--shards: expected no --lora-rank with it", two, "--lora-rank=4")
     refused("llama", "--shards: expected no --batch with it", two, "--batch=2")
     refused("llama", "--shards: expected 1 to 1024, got 0", "--shards=0")
@@ -68,10 +67,10 @@ def check_differences(tools, ranks, two, config):
         "weights": line(two, random_weights=2),
         "options and prompt": line(two, ids="1,2,4"),
     }.items():
-        run = execute(ranks.mpirun(line(two), program), env=ENVIRONMENT)
+        run = execute(ranks.mpirun(line(two), program), env=ranks.environment)
         expect(run, f"the ranks differ: not all have the same {text}")
         check(not run.out, f"{run}\nexpected no ids, got {run.out}")
-    execute(ranks.mpirun(line(two), line(two, threads=2)), env=ENVIRONMENT).ok()
+    execute(ranks.mpirun(line(two), line(two, threads=2)), env=ranks.environment).ok()
 
 
 def ranks_below(pid):
@@ -104,14 +103,15 @@ def least_busy(pids):
 
 def check_end(ranks, artifact, number, text, **environment):
     """A rank that gets a signal on its way: all end in seconds, with a message."""
-    flags = ["--random-weights=1", "--ids=1", "--max-tokens=200000", "--threads=1"]
-    program = ranks.run_command(artifact, *flags, "--print-ids", "--temperature=0")
+    flags = ["--random-weights=1", "--ids=1", "--max-tokens=60000", "--threads=1"]
+    flags += ["--print-ids", "--temperature=0", f"--device={ranks.device}"]
+    program = ranks.run_command(artifact, *flags)
     process = subprocess.Popen(
         [str(part) for part in ranks.mpirun(program)],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        env=ENVIRONMENT | environment,
+        env=ranks.environment | environment,
     )
     deadline = time.monotonic() + 60
     while True:
@@ -149,8 +149,9 @@ def main():
     check_differences(tools, ranks, two, config)
     named = {"mpich": "PID {}", "openmpi": "signal 9"}[mpi]
     check_end(ranks, long, signal.SIGKILL, named)
-    stopped = "waited 2 s for the other ranks"
+    stopped = "waited 2 s for the other ranks: rank 1 (process {}) has stopped"
     check_end(ranks, long, signal.SIGSTOP, stopped, CRIA_MPI_TIMEOUT="2")
 
 
-main()
+if __name__ == "__main__":
+    main()

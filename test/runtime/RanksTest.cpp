@@ -18,7 +18,7 @@ using testing::ElementsAre;
 
 namespace {
 
-// What the other of two ranks says; a CriaRanks has no context.
+// What the other of two ranks says.
 std::vector<float> theirs; // logits, where all are put together
 uint64_t theirBest;        // greedy
 
@@ -26,14 +26,15 @@ CriaRanks rankOfTwo(int rank) {
   CriaRanks ranks = {};
   ranks.rank = rank;
   ranks.size = 2;
-  ranks.sum = [](float *values, int64_t count) {
+  ranks.sum = [](void *, float *values, int64_t count) {
     for (int64_t i = 0; i < count; ++i)
       values[i] += theirs.at(static_cast<size_t>(i));
   };
-  ranks.max = [](uint64_t *values, int64_t) {
-    values[0] = std::max(values[0], theirBest);
+  ranks.max = [](void *, uint64_t *values, int64_t count) {
+    if (count == 1) // else it says which artifact and weights it has
+      values[0] = std::max(values[0], theirBest);
   };
-  ranks.broadcast = [](void *, int64_t) {};
+  ranks.broadcast = [](void *, void *, int64_t) {};
   return ranks;
 }
 

@@ -97,7 +97,7 @@ static Status take(Run &run, int64_t done, int64_t count, Sampler *sampler,
   Result<int32_t> id = sampler->sample(last);
   run.next = id.ok() ? *id : 0;
   if (run.ranks) // sums of ranks may differ in their last bits
-    run.ranks->broadcast(&run.next, sizeof(run.next));
+    run.ranks->broadcast(run.ranks->data, &run.next, sizeof(run.next));
   return id.status();
 }
 

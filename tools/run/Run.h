@@ -9,7 +9,6 @@
 #include "tools/run/Npy.h"
 #include "tools/run/Options.h"
 #include "tools/run/Process.h"
-#include "tools/run/Ranks.h"
 #include "tools/run/Trace.h"
 
 #include <memory>

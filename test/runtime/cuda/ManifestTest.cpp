@@ -144,6 +144,38 @@ TEST(CudaManifest, RefusesIndicesOutOfRange) {
   refused("/workspace_zeroed/bytes", 513, "ends beyond the arena's 512");
 }
 
+TEST(CudaManifest, ReadsSumsOverRanks) {
+  json manifest = cudaManifest();
+  manifest["model"]["shards"] = 2;
+  json &step = manifest["cuda"]["entries"]["prefill"][0];
+  step = {{"all_reduce", {{"arena", 256}}},
+          {"rows", {{"tokens", 1}}},
+          {"columns", 8}};
+  int64_t chunk = manifest["model"]["chunk"];
+  auto most = 256 / (8 * 4); // rows that fit
+  ASSERT_LE(chunk, most);
+  auto parsed = parseManifest(manifest.dump(), "x.cria");
+  ASSERT_TRUE(parsed.ok()) << parsed.status().message();
+  const cuda::LaunchStep &sum = parsed->cuda->prefill[0].launches[0];
+  EXPECT_TRUE(sum.isSum());
+  EXPECT_EQ(sum.columns, 8u);
+  EXPECT_EQ(sum.grid[0].at(3, 0), 3u);
+  EXPECT_FALSE(parsed->cuda->decode[0].launches[0].isSum());
+  auto refused = [&](const char *key, const json &value,
+                     const std::string &message) {
+    json changed = manifest;
+    changed["cuda"]["entries"]["prefill"][0][key] = value;
+    EXPECT_THAT(parseManifest(changed.dump(), "x.cria").status(),
+                fails(CRIA_INVALID_ARGUMENT, message));
+  };
+  refused("all_reduce", {{"logits", 0}}, "expected a place in the arena");
+  refused("columns", 0, "is 0, expected");
+  refused("columns", 64, "bytes, 256 are there");
+  manifest["model"].erase("shards");
+  EXPECT_THAT(parseManifest(manifest.dump(), "x.cria").status(),
+              fails(CRIA_INVALID_ARGUMENT, "is in a model of one rank"));
+}
+
 TEST(CudaManifest, RefusesLaunchesThatNoDeviceCanDo) {
   auto refused = [](const std::string &pointer, const json &value,
                     const std::string &message) {
