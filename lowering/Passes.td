@@ -431,20 +431,21 @@ def MathToIntrinsics : Pass<"math-to-intrinsics", "::mlir::gpu::GPUFuncOp"> {
 }
 
 def OverlapLaunches : Pass<"overlap-launches", "::mlir::gpu::GPUFuncOp"> {
-  let summary = "copy weights, then wait for the launch before";
+  let summary = "copy what is given, then wait for the launch before";
   let description = [{
-    Moves the copies of weights to shared memory to a kernel's beginning. Weights
-    are the parameters that `cria.weights` names. Other loads between the copies,
-    and the ops that use these loads, move after the copies. A copy that needs
-    such a load stays after the load.
+    Moves the copies of what is given to shared memory to a kernel's beginning.
+    Given are the parameters that `cria.given` names, and what a copy reads that
+    has this attribute. Other loads between the copies, and the ops that use these
+    loads, move after the copies. A copy that needs such a load stays after the
+    load.
 
     On sm_90 and later a launch may begin while the launch before it still runs.
     If the `gpu.module` has such a target, `nvvm.griddepcontrol
     launch_dependents` and `wait` follow the copies, in the entry block. All
     threads of all blocks wait, so a kernel that has waited for one launch has
-    waited for all launches before. Before the wait a kernel reads weights only,
-    which no launch writes, and writes shared memory only. The code for other
-    targets has neither op.
+    waited for all launches before. Before the wait a kernel reads only what is
+    given, which no launch of a step writes, and writes shared memory only. The
+    code for other targets has neither op.
   }];
   let dependentDialects = ["::mlir::NVVM::NVVMDialect"];
 }
@@ -470,8 +471,8 @@ def PlanLaunches : Pass<"plan-launches", "::mlir::ModuleOp"> {
     - A memref parameter with a dynamic offset gets the offset 0: the address in
       the plan is that of the first element. If the offset is static, the address
       in the plan lies that far before the first element.
-    - A kernel's attribute `cria.weights` lists the parameters that are weights or
-      rope tables. No launch writes to their memory.
+    - A kernel's attribute `cria.given` lists the parameters that are weights,
+      rope tables, or the state. No launch of a step writes to their memory.
 
     A launch that the plan cannot express is an error, and so is any op that would
     have to run on the host.

@@ -24,8 +24,10 @@ many loads a lane has in flight. A launch takes
             for each of the blocks that run one after the other
 
 From sm_90 on a kernel begins while the one before it runs, unless it is the first of
-all. Then DEPENDENT replaces LAUNCH and, where weights are copied before the wait, INPUT
-replaces LATENCY. The time that these copies save of `memory` is left out.
+all. Then DEPENDENT replaces LAUNCH and, where weights or keys are copied before the wait,
+INPUT replaces LATENCY. Memory serves these copies from the end of the kernel before on,
+while this one waits and while its input comes: what it delivers in DEPENDENT and INPUT, of
+what is in flight at once, counts neither in `memory` nor in L2.
 """
 
 import argparse
@@ -130,8 +132,13 @@ def times(gpu, launch, memory, figures):
 def predict(gpu, launch, memory, figures, overlaps):
     """(us, what bounds them) of a launch that overlaps the one before if it waits."""
     found = times(gpu, launch, memory, figures)
-    bound = max(found, key=found.get)
     fixed = COMBINE if "global_atomic" in launch else 0
+    if overlaps and figures["early"]:
+        flying = (figures["KiB"] or 0) * 1024 * gpu.multiprocessors
+        early = min(memory, flying, (DEPENDENT + INPUT) * gpu.memory * 1e6)
+        found["memory"] -= early / gpu.memory * 1e-6
+        found["L2"] -= early / gpu.l2 * 1e-6
+    bound = max(found, key=found.get)
     if overlaps and figures["waits"]:
         fixed += DEPENDENT + (INPUT if figures["early"] else LATENCY)
     else:

@@ -16,14 +16,14 @@ inline mlir::func::FuncOp launchesOf(mlir::SymbolTable &symbols,
 /// On an op of an entry: the name of the kernel function that it comes from.
 inline constexpr const char *kKernelAttribute = "cria.kernel";
 
-/// On a kernel: the numbers of the parameters that are weights or RoPE tables
-/// in all its launches. No launch writes to their memory.
-inline constexpr const char *kWeightsAttribute = "cria.weights";
+/// On a kernel: the numbers of the parameters that are weights, RoPE tables or
+/// the step's state in all its launches. No launch of a step writes to their
+/// memory. On a copy: no launch of its step writes the memory that it reads.
+inline constexpr const char *kGivenAttribute = "cria.given";
 
-inline bool isWeight(mlir::Operation *kernel, int32_t parameter) {
-  auto weights =
-      kernel->getAttrOfType<mlir::DenseI32ArrayAttr>(kWeightsAttribute);
-  return weights && llvm::is_contained(weights.asArrayRef(), parameter);
+inline bool isGiven(mlir::Operation *kernel, int32_t parameter) {
+  auto given = kernel->getAttrOfType<mlir::DenseI32ArrayAttr>(kGivenAttribute);
+  return given && llvm::is_contained(given.asArrayRef(), parameter);
 }
 
 } // namespace cria::simt

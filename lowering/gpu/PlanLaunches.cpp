@@ -69,13 +69,12 @@ FailureOr<gpu::GPUFuncOp> EntryPlanner::kernelOf(gpu::LaunchFuncOp launch) {
   return kernel;
 }
 
-/// Marks the parameters of a kernel that are weights in each of its launches.
-static void markWeights(gpu::GPUFuncOp kernel, SmallVector<int32_t> weights) {
-  if (kernel->hasAttr(kWeightsAttribute))
-    llvm::erase_if(weights,
-                   [&](int32_t number) { return !isWeight(kernel, number); });
-  kernel->setAttr(kWeightsAttribute,
-                  Builder(kernel).getDenseI32ArrayAttr(weights));
+/// Marks the parameters of a kernel that are given in each of its launches.
+static void markGiven(gpu::GPUFuncOp kernel, SmallVector<int32_t> given) {
+  if (kernel->hasAttr(kGivenAttribute))
+    llvm::erase_if(given,
+                   [&](int32_t number) { return !isGiven(kernel, number); });
+  kernel->setAttr(kGivenAttribute, Builder(kernel).getDenseI32ArrayAttr(given));
 }
 
 /// A place from which boxes are copied: {arena = 0, map = {box = [...], ...}}.
@@ -93,7 +92,7 @@ FailureOr<Steps> EntryPlanner::argumentsOf(gpu::LaunchFuncOp launch,
                                            gpu::GPUFuncOp function) {
   KernelNumbers numbers(function, arguments);
   Steps args;
-  SmallVector<int32_t> weights;
+  SmallVector<int32_t> given;
   for (auto [i, operand] : llvm::enumerate(launch.getKernelOperands())) {
     if (isa<MemRefType>(operand.getType())) {
       FailureOr<DictionaryAttr> place = values.place(launch, i, operand);
@@ -103,7 +102,7 @@ FailureOr<Steps> EntryPlanner::argumentsOf(gpu::LaunchFuncOp launch,
       args.push_back(map ? withMap(*place, operand, cast<DictionaryAttr>(map))
                          : *place);
       if (place->get("weight"))
-        weights.push_back(static_cast<int32_t>(args.size() - 1));
+        given.push_back(static_cast<int32_t>(args.size() - 1));
     } else if (failed(numbers.compute(i, operand))) {
       return launch.emitOpError("expected argument ")
              << i
@@ -111,10 +110,12 @@ FailureOr<Steps> EntryPlanner::argumentsOf(gpu::LaunchFuncOp launch,
                 "entry's tokens, position, first, first_hidden and source";
     }
   }
-  markWeights(function, std::move(weights));
-  if (numbers.finish())
+  if (numbers.finish()) {
     args.push_back(
         b.getDictionaryAttr(b.getNamedAttr("state", b.getI64IntegerAttr(0))));
+    given.push_back(static_cast<int32_t>(args.size() - 1));
+  }
+  markGiven(function, std::move(given));
   return args;
 }
 

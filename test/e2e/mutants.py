@@ -120,7 +120,7 @@ FOUND_IN_TURNS = [
     ("keys over those that are read", DECODE, r"bar\.warp\.sync\s+-1;", "", 1),
     ("no barrier behind values", DECODE, r"bar\.warp\.sync\s+-1;", "", 2),
     ("values over those that are read", DECODE, r"bar\.warp\.sync\s+-1;", "", 3),
-    ("keys not committed", DECODE, r"cp\.async\.commit_group;", "", 0),
+    ("keys not committed", DECODE, r"cp\.async\.commit_group;", "", 1),
     ("rows of keys aside", DECODE, ASIDE, r"\1+8]", 0),
     ("values beyond the tile", DECODE, ASIDE, r"\1+49152]", 1),
     ("no barrier before the merge", DECODE, r"bar\.sync\s+0;", "", 0),
@@ -132,17 +132,29 @@ DIFFERENT_IN_TURNS = [
     ("another product of values", DECODE, r"mma\.sync[^{]*\{\s*(%r\d+)[^;]*;", r"mov.b32 \1, 0;", -1),
     ("values not transposed", DECODE, r"\.trans(\.shared)", r"\1", 0),
 ]
-# The same for sm_90, where a kernel begins before the one before it has ended.
+# The same for sm_90, where a kernel begins before the one before it has ended. The first
+# thread of a block has the key of the token behind the prompt: later threads count as
+# having waited when the first one has.
+OVERLAP_IDS = ",".join(str(i * i % 101) for i in range(64))
 QKV, GATES = "layers_attn_qkv_decode", "layers_mlp_gate_up_decode"
 WAIT = r"griddepcontrol\.wait;"
+LAST_GIVEN = r"min\.s32(\s+%r\d+, %r\d+), %r\d+;"
 FOUND_IN_OVERLAP = [
     ("no wait for the launch before", PRODUCT, WAIT, "", 0),
     ("no wait for queries", DECODE, WAIT, "", 0),
+    ("the new key copied early", DECODE, LAST_GIVEN, r"mov.b32\1;", 1),
+    ("a given key left out", DECODE, r"cp\.async\.cg[^;]*;", "", 0),
+    ("the new key left out", DECODE, r"cp\.async\.cg[^;]*;", "", 2),
+    ("the new value left out", DECODE, r"cp\.async\.cg[^;]*;", "", 3),
     ("a wait behind the input", PRODUCT, WAIT + r"([\s\S]*?ld\.global[^;]*;)", r"\1 griddepcontrol.wait;", 0),
     ("a wait behind the position", QKV, WAIT + r"([\s\S]*?ld\.global[^;]*;)", r"\1 griddepcontrol.wait;", 0),
     ("a wait behind the result", GATES, WAIT + r"([\s\S]*?st\.global[^;]*;)", r"\1 griddepcontrol.wait;", 0),
     ("an input copied early", PRODUCT, r"(ld\.param\S+\s+%rd\d+, \[\w+_param_)0\]", r"\g<1>1]", 0),
     ("a wait of some blocks", GATES, WAIT, "{.reg .pred %q; .reg .b32 %c; mov.u32 %c, %ctaid.x; setp.eq.u32 %q, %c, 0; @%q griddepcontrol.wait;}", 0),
+]
+FOUND_IN_SCAN_OVERLAP = [
+    ("the new key copied early", DECODE, LAST_GIVEN, r"mov.b32\1;", 1),
+    ("no wait for queries", DECODE, WAIT, "", 0),
 ]
 
 
@@ -402,8 +414,9 @@ def main():
     check_planted(Planter(tools, CONFIG), FOUND, DIFFERENT)
     check_planted(Planter(tools, SINGLE), FOUND_IN_SCAN)
     check_planted(Planter(tools, BLOCKS, "--quantize=q8_0"), FOUND_IN_BLOCKS)
-    overlapping = Planter(tools, CONFIG, "--chip=sm_90", device="sm_90")
-    check_planted(overlapping, FOUND_IN_OVERLAP)
+    flags = {"ids": OVERLAP_IDS, "device": "sm_90"}
+    for model, found in (CONFIG, FOUND_IN_OVERLAP), (SINGLE, FOUND_IN_SCAN_OVERLAP):
+        check_planted(Planter(tools, model, "--chip=sm_90", **flags), found)
 
 
 main()

@@ -17,7 +17,7 @@ gpu.module @kernels [#nvvm.target<chip = "sm_80">, #nvvm.target<chip = "sm_90">]
   // CHECK: memref.load
   // CHECK: memref.store
   gpu.func @copies(%w: memref<256xbf16>, %x: memref<8xf32>, %state: memref<4xi32>)
-      workgroup(%stage: memref<256xbf16, #gpu.address_space<workgroup>>) kernel attributes {cria.weights = array<i32: 0>} {
+      workgroup(%stage: memref<256xbf16, #gpu.address_space<workgroup>>) kernel attributes {cria.given = array<i32: 0>} {
     %c0 = arith.constant 0 : index
     %position = memref.load %state[%c0] : memref<4xi32>
     %thread = gpu.thread_id x
@@ -43,7 +43,7 @@ gpu.module @kernels [#nvvm.target<chip = "sm_80">, #nvvm.target<chip = "sm_90">]
   // CHECK-NEXT: nvvm.griddepcontrol wait
   // CHECK-NEXT: nvgpu.mbarrier.try_wait.parity
   gpu.func @bulk(%w: memref<256xbf16>)
-      workgroup(%stage: memref<256xbf16, #gpu.address_space<workgroup>>) kernel attributes {cria.weights = array<i32: 0>} {
+      workgroup(%stage: memref<256xbf16, #gpu.address_space<workgroup>>) kernel attributes {cria.given = array<i32: 0>} {
     %c0 = arith.constant 0 : index
     %c1 = arith.constant 1 : index
     %c512 = arith.constant 512 : index
@@ -69,6 +69,25 @@ gpu.module @kernels [#nvvm.target<chip = "sm_80">, #nvvm.target<chip = "sm_90">]
     gpu.return
   }
 
+  // Neither do copies of what a schedule says is given, from a place that the state
+  // says, a parameter that is given.
+  // CHECK-LABEL: gpu.func @given
+  // CHECK: memref.load
+  // CHECK: nvgpu.device_async_copy {{.*}}cria.given
+  // CHECK-NEXT: nvvm.griddepcontrol launch_dependents
+  // CHECK-NEXT: nvvm.griddepcontrol wait
+  // CHECK-NEXT: nvgpu.device_async_copy
+  gpu.func @given(%keys: memref<256xbf16>, %state: memref<4xi32>)
+      workgroup(%stage: memref<256xbf16, #gpu.address_space<workgroup>>) kernel attributes {cria.given = array<i32: 1>} {
+    %c0 = arith.constant 0 : index
+    %c8 = arith.constant 8 : index
+    %position = memref.load %state[%c0] : memref<4xi32>
+    %at = arith.index_cast %position : i32 to index
+    %old = nvgpu.device_async_copy %keys[%at], %stage[%c0], 8 {bypassL1, cria.given} : memref<256xbf16> to memref<256xbf16, #gpu.address_space<workgroup>>
+    %new = nvgpu.device_async_copy %keys[%at], %stage[%c8], 8 {bypassL1} : memref<256xbf16> to memref<256xbf16, #gpu.address_space<workgroup>>
+    gpu.return
+  }
+
   // Those of what is no weight do.
   // CHECK-LABEL: gpu.func @bulk_input
   // CHECK: nvvm.griddepcontrol wait
@@ -89,7 +108,7 @@ gpu.module @kernels [#nvvm.target<chip = "sm_80">, #nvvm.target<chip = "sm_90">]
   // CHECK-NEXT: arith.index_cast
   // CHECK-NEXT: nvgpu.device_async_copy
   gpu.func @place(%w: memref<256xbf16>, %state: memref<4xi32>)
-      workgroup(%stage: memref<256xbf16, #gpu.address_space<workgroup>>) kernel attributes {cria.weights = array<i32: 0>} {
+      workgroup(%stage: memref<256xbf16, #gpu.address_space<workgroup>>) kernel attributes {cria.given = array<i32: 0>} {
     %c0 = arith.constant 0 : index
     %position = memref.load %state[%c0] : memref<4xi32>
     %at = arith.index_cast %position : i32 to index
@@ -105,7 +124,7 @@ gpu.module @kernels [#nvvm.target<chip = "sm_80">, #nvvm.target<chip = "sm_90">]
   // CHECK-NEXT: memref.load
   // CHECK-NEXT: nvgpu.device_async_copy
   gpu.func @shared(%w: memref<256xbf16>, %state: memref<4xi32>, %x: memref<4xbf16>)
-      workgroup(%stage: memref<256xbf16, #gpu.address_space<workgroup>>) kernel attributes {cria.weights = array<i32: 0>} {
+      workgroup(%stage: memref<256xbf16, #gpu.address_space<workgroup>>) kernel attributes {cria.given = array<i32: 0>} {
     %c0 = arith.constant 0 : index
     %position = memref.load %state[%c0] : memref<4xi32>
     %at = arith.index_cast %position : i32 to index
@@ -142,7 +161,7 @@ gpu.module @kernels [#nvvm.target<chip = "sm_80">, #nvvm.target<chip = "sm_90">]
   // CHECK-LABEL: gpu.func @nothing
   // CHECK: nvvm.griddepcontrol wait
   // CHECK-NEXT: gpu.return
-  gpu.func @nothing(%w: memref<8xf32>) kernel attributes {cria.weights = array<i32: 0>} {
+  gpu.func @nothing(%w: memref<8xf32>) kernel attributes {cria.given = array<i32: 0>} {
     gpu.return
   }
 }
@@ -156,7 +175,7 @@ gpu.module @kernels [#nvvm.target<chip = "sm_80">, #nvvm.target<chip = "sm_90">]
 // CHECK-NEXT: memref.load
 gpu.module @before [#nvvm.target<chip = "sm_80">] {
   gpu.func @copies(%w: memref<256xbf16>, %state: memref<4xi32>, %x: memref<4xi32>)
-      workgroup(%stage: memref<256xbf16, #gpu.address_space<workgroup>>) kernel attributes {cria.weights = array<i32: 0>} {
+      workgroup(%stage: memref<256xbf16, #gpu.address_space<workgroup>>) kernel attributes {cria.given = array<i32: 0>} {
     %c0 = arith.constant 0 : index
     %position = memref.load %state[%c0] : memref<4xi32>
     %copy = nvgpu.device_async_copy %w[%c0], %stage[%c0], 8 {bypassL1} : memref<256xbf16> to memref<256xbf16, #gpu.address_space<workgroup>>

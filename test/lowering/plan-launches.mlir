@@ -8,7 +8,7 @@
 // CHECK-SAME: {args = [{ids = 0 : i64}, {weight = 2 : i64}, {weight = 5 : i64}, {arena = 66048 : i64}, {cache = 0 : i64, offset = 0 : i64}, {cache = 1 : i64, offset = 0 : i64}, {logits = 0 : i64}],
 // CHECK-SAME: block = [128, 2, 1], grid = [4, 1, 1], launch = "all", shared = 1024 : i64}]},
 // CHECK-SAME: workspace_zeroed = {bytes = 0 : i64, offset = 0 : i64}}
-// CHECK: gpu.func @all(%{{[^:]*}}: memref<1xi32>, %{{[^:]*}}: memref<8x4xbf16>, %{{[^:]*}}: memref<8x2xf32>, %{{[^:]*}}: memref<4xf32>, %{{[^:]*}}: memref<2x1x8x4xf32>, %{{[^:]*}}: memref<2x1x8x4xf32>, %{{[^:]*}}: memref<1x8xf32>) kernel attributes {cria.weights = array<i32: 1, 2>}
+// CHECK: gpu.func @all(%{{[^:]*}}: memref<1xi32>, %{{[^:]*}}: memref<8x4xbf16>, %{{[^:]*}}: memref<8x2xf32>, %{{[^:]*}}: memref<4xf32>, %{{[^:]*}}: memref<2x1x8x4xf32>, %{{[^:]*}}: memref<2x1x8x4xf32>, %{{[^:]*}}: memref<1x8xf32>) kernel attributes {cria.given = array<i32: 1, 2>}
 // CHECK-NOT: func.func
 module attributes {gpu.container_module} {
   func.func private @table() -> memref<8x4xbf16> attributes {weight = {slot = 2 : index, source = "table"}}
@@ -146,7 +146,7 @@ module attributes {gpu.container_module} {
 // once each, and computes what the host computed. What is memory of the kernel
 // stays behind the parameters.
 // CHECK: decode = [{args = [{ids = 0 : i64}, {logits = 0 : i64}, {state = 0 : i64}],
-// CHECK: gpu.func @k(%{{[^:]*}}: memref<1xi32>, %{{[^:]*}}: memref<1x8xf32> {llvm.noalias}, %[[STATE:.*]]: memref<64xi8>) workgroup(%[[SHARED:.*]] : memref<8xindex, #gpu.address_space<workgroup>>) kernel attributes {cria.weights = array<i32>, known_block_size = array<i32: 1, 1, 1>} {
+// CHECK: gpu.func @k(%{{[^:]*}}: memref<1xi32>, %{{[^:]*}}: memref<1x8xf32> {llvm.noalias}, %[[STATE:.*]]: memref<64xi8>) workgroup(%[[SHARED:.*]] : memref<8xindex, #gpu.address_space<workgroup>>) kernel attributes {cria.given = array<i32: 2>, known_block_size = array<i32: 1, 1, 1>} {
 // CHECK: %[[O4:.*]] = arith.constant 4 : index
 // CHECK: %[[FIELD:.*]] = memref.view %[[STATE]][%[[O4]]][] : memref<64xi8> to memref<i32>
 // CHECK: %[[LOADED:.*]] = memref.load %[[FIELD]][] : memref<i32>
@@ -192,7 +192,7 @@ module attributes {gpu.container_module} {
 
 // A constant needs no state.
 // CHECK: decode = [{args = [{logits = 0 : i64}],
-// CHECK: gpu.func @k(%{{[^:]*}}: memref<1x8xf32>) kernel attributes {cria.weights = array<i32>} {
+// CHECK: gpu.func @k(%{{[^:]*}}: memref<1x8xf32>) kernel attributes {cria.given = array<i32>} {
 // CHECK-NEXT: arith.constant 3 : index
 module attributes {gpu.container_module} {
   func.func @decode(%ids: memref<1xi32>, %tokens: index, %position: index, %first: index, %source: index, %logits: memref<1x8xf32>)
@@ -394,7 +394,7 @@ module attributes {gpu.container_module} {
 // -----
 
 // A parameter is a weight if it is one in all launches of the kernel.
-// CHECK: gpu.func @twice({{.*}}) kernel attributes {cria.weights = array<i32: 0>}
+// CHECK: gpu.func @twice({{.*}}) kernel attributes {cria.given = array<i32: 0>}
 module attributes {gpu.container_module} {
   func.func private @a() -> memref<4xf32> attributes {weight = {slot = 2 : index, source = "a"}}
   func.func private @b() -> memref<4xf32> attributes {weight = {slot = 3 : index, source = "b"}}

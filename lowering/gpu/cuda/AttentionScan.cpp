@@ -15,6 +15,7 @@
 ///
 /// Caches in blocks, and lanes with less than 4 or more than 32 bytes of a key,
 /// are read where they lie.
+#include "lowering/gpu/Launches.h"
 #include "lowering/gpu/cuda/AttentionSplits.h"
 #include "lowering/gpu/cuda/TensorCores.h"
 #include "lowering/gpu/cuda/Tuning.h"
@@ -37,6 +38,7 @@ public:
   AttentionScan(KernelFunction &of, const AttentionMemory &in);
 
 private:
+  void prefetch(Value firstKey, Value endKey) override;
   void scan(Value firstKey, Value endKey) override;
   void allocateRing();
   SmallVector<Value> queries();
@@ -49,7 +51,7 @@ private:
   };
   Value keyOf(Value first, int64_t number);
   Address stage(Value slot);
-  void fetch(Value slot, Value first, Value endKey);
+  void fetch(Value slot, Value first, Value endKey, Which which);
   Turn loadStage(Value slot);
   Turn loadKeys(Value first, Value last);
   State scanTurns(Value firstKey, Value endKey);
@@ -127,21 +129,33 @@ Address AttentionScan::stage(Value slot) {
   return b.address(*ring, b.mul(slot, rows), b.mul(b.thread(), pieceWidth));
 }
 
-/// Begins to copy the lane's part of a turn: a group of copies. Keys after the
-/// end are zeros.
-void AttentionScan::fetch(Value slot, Value first, Value endKey) {
+/// Begins to copy the lane's part of a turn, of the keys that are asked for.
+/// Keys after the end are zeros, and new.
+void AttentionScan::fetch(Value slot, Value first, Value endKey, Which which) {
   Address to = stage(slot);
-  int64_t piece = 0;
   for (int64_t number = 0; number < batch; ++number) {
     Value key = keyOf(first, number), exists = b.less(key, endKey);
-    Value row = rowOfKey(b.select(exists, key, b.i32(0)), pagesOf());
-    for (const Rows *cache : {&keys, &values})
-      for (int64_t at = 0; at < width; at += pieceWidth)
-        cuda::copyAsync(b, b.further(to, *ring, piece++, 0),
-                        b.address(*cache, row, b.add(column(), at)), pieceBytes,
-                        exists);
+    auto copy = [&] {
+      Value row = rowOfKey(b.select(exists, key, b.i32(0)), pagesOf());
+      int64_t piece = number * 2 * (width / pieceWidth);
+      for (const Rows *cache : {&keys, &values})
+        for (int64_t at = 0; at < width; at += pieceWidth) {
+          Operation *copied = cuda::copyAsync(
+              b, b.further(to, *ring, piece++, 0),
+              b.address(*cache, row, b.add(column(), at)), pieceBytes, exists);
+          if (which == Which::Given)
+            copied->setAttr(kGivenAttribute, b.getUnitAttr());
+        }
+    };
+    if (which == Which::All) {
+      copy();
+      continue;
+    }
+    Value end = endGiven(endKey);
+    b.when(which == Which::Given ? b.less(key, end)
+                                 : b.less(end, b.add(key, 1)),
+           copy);
   }
-  cuda::commitCopies(b);
 }
 
 AttentionScan::Turn AttentionScan::loadStage(Value slot) {
@@ -236,8 +250,11 @@ AttentionSplits::State AttentionScan::step(Value first, Value endKey,
 /// Every group of lanes takes keys in turn; all threads of the block do the
 /// same number of turns, since they shuffle.
 AttentionSplits::State AttentionScan::scanTurns(Value firstKey, Value endKey) {
-  for (int64_t ahead = 0; ring && ahead < kAhead; ++ahead)
-    fetch(b.i32(ahead), b.add(firstKey, ahead * turnKeys), endKey);
+  for (int64_t ahead = 0; ring && ahead < kAhead; ++ahead) {
+    fetch(b.i32(ahead), b.add(firstKey, ahead * turnKeys), endKey,
+          hasGiven() ? Which::New : Which::All);
+    cuda::commitCopies(b);
+  }
   SmallVector<Value> q = queries();
   State init{SmallVector<Value>(heads, b.f32(kNone)),
              SmallVector<Value>(heads, b.f32(0)),
@@ -249,7 +266,8 @@ AttentionSplits::State AttentionScan::scanTurns(Value firstKey, Value endKey) {
     Turn loaded;
     if (ring) {
       cuda::awaitCopies(b, kAhead - 1);
-      fetch(free, b.add(first, kAhead * turnKeys), endKey);
+      fetch(free, b.add(first, kAhead * turnKeys), endKey, Which::All);
+      cuda::commitCopies(b);
       loaded = loadStage(slot);
     } else {
       loaded = loadKeys(first, b.sub(endKey, b.i32(1)));
@@ -278,6 +296,12 @@ AttentionSplits::State AttentionScan::mergeLanes(State state) {
                    b.shuffleXor(state.sum[h], mask), b.pack(out)});
     }
   return state;
+}
+
+void AttentionScan::prefetch(Value firstKey, Value endKey) {
+  for (int64_t ahead = 0; ring && ahead < kAhead; ++ahead)
+    fetch(b.i32(ahead), b.add(firstKey, ahead * turnKeys), endKey,
+          Which::Given);
 }
 
 void AttentionScan::scan(Value firstKey, Value endKey) {

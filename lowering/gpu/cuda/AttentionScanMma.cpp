@@ -20,6 +20,7 @@
 ///
 /// Rows of a tile lie 16 bytes further apart than they are long, which spreads
 /// the eight rows of an ldmatrix over all banks.
+#include "lowering/gpu/Launches.h"
 #include "lowering/gpu/cuda/AttentionSplits.h"
 #include "lowering/gpu/cuda/TensorCores.h"
 #include "lowering/gpu/cuda/Tuning.h"
@@ -57,6 +58,7 @@ public:
   AttentionScanMma(KernelFunction &of, const AttentionMemory &in);
 
 private:
+  void prefetch(Value firstKey, Value endKey) override;
   void scan(Value firstKey, Value endKey) override;
   SmallVector<Value> queries();
   /// The warp's tile of keys, or of values, and what a lane names of it for
@@ -64,7 +66,11 @@ private:
   enum Tile { Keys, Values };
   Value firstRow(Tile tile);
   Address matrix(Tile tile);
-  void fetch(Tile tile, Value first, Value endKey);
+  /// The first key of the warp's first tile.
+  Value firstOfWarp(Value firstKey) {
+    return b.add(firstKey, b.mul(b.warp(), kTile));
+  }
+  void fetch(Tile tile, Value first, Value endKey, Which which);
   void await();
   SmallVector<Value> turn(Value first, Value endKey, ValueRange carried);
   SmallVector<Value> products();
@@ -138,27 +144,46 @@ Address AttentionScanMma::matrix(Tile tile) {
   return b.opaque(b.address(tiles, b.add(firstRow(tile), row), column));
 }
 
-/// Begins to copy a tile: a group of copies, an empty one after the last tile.
-/// Keys after the end are zeros: of them no byte is read.
-void AttentionScanMma::fetch(Tile tile, Value first, Value endKey) {
+/// Begins to copy a tile, if there is one, of the keys that are asked for. Keys
+/// after the end are zeros, and new: of them no byte is read.
+void AttentionScanMma::fetch(Tile tile, Value first, Value endKey,
+                             Which which) {
   const Rows &cache = tile == Keys ? keys : values;
   // Lanes side by side have 16 bytes each of a row.
   int64_t lanes = int64_t(1) << llvm::countr_zero(uint64_t(size / 8));
   Value row = b.div(b.lane(), lanes), column = b.mul(b.rem(b.lane(), lanes), 8);
   Address to = b.address(tiles, b.add(firstRow(tile), row), column);
-  b.when(b.less(first, endKey), [&] {
+  bool all = which == Which::All, given = which == Which::Given;
+  Value end = all ? endKey : endGiven(endKey);
+  Value some = b.less(first, given ? end : endKey);
+  if (which == Which::New)
+    some = b.both(some, b.less(end, b.add(first, kTile)));
+  b.when(some, [&] {
     Value key = b.add(first, row), left = b.sub(endKey, key);
     // A tile is in one page.
     Value keyRow =
         in.page ? b.add(rowOfKey(first, pagesOf()), row) : rowOfKey(key);
     Address from = b.address(cache, keyRow, column);
-    for (int64_t down = 0; down < kTile; down += kWarp / lanes)
-      for (int64_t across = 0; across < size; across += lanes * 8)
-        cuda::copyAsync(b, b.further(to, tiles, down, across),
-                        b.further(from, cache, down, across), 16,
-                        b.less(b.i32(down), left));
+    auto copy = [&](int64_t down) {
+      for (int64_t across = 0; across < size; across += lanes * 8) {
+        Operation *copied =
+            cuda::copyAsync(b, b.further(to, tiles, down, across),
+                            b.further(from, cache, down, across), 16,
+                            given ? Value() : b.less(b.i32(down), left));
+        if (given)
+          copied->setAttr(kGivenAttribute, b.getUnitAttr());
+      }
+    };
+    Value before = b.sub(end, key); // keys of the lane's that are given
+    for (int64_t down = 0; down < kTile; down += kWarp / lanes) {
+      if (all)
+        copy(down);
+      else
+        b.when(given ? b.less(b.i32(down), before)
+                     : b.less(before, b.i32(down + 1)),
+               [&] { copy(down); });
+    }
   });
-  cuda::commitCopies(b);
 }
 
 /// Until all lanes have copied all but the last group.
@@ -272,13 +297,15 @@ SmallVector<Value> AttentionScanMma::turn(Value first, Value endKey,
   await(); // for the keys
   SmallVector<Value> s = products();
   cuda::warpBarrier(b);
-  fetch(Keys, next, endKey);
+  fetch(Keys, next, endKey, Which::All);
+  cuda::commitCopies(b);
   score(s, first, endKey);
   softmax(s, state);
   await(); // for the values
   addValues(s, MutableArrayRef(state).drop_front(2 * groups));
   cuda::warpBarrier(b);
-  fetch(Values, next, endKey);
+  fetch(Values, next, endKey, Which::All);
+  cuda::commitCopies(b);
   return state;
 }
 
@@ -312,10 +339,17 @@ void AttentionScanMma::save(ValueRange state) {
   }
 }
 
+void AttentionScanMma::prefetch(Value firstKey, Value endKey) {
+  for (Tile tile : {Keys, Values})
+    fetch(tile, firstOfWarp(firstKey), endKey, Which::Given);
+}
+
 void AttentionScanMma::scan(Value firstKey, Value endKey) {
-  Value first = b.add(firstKey, b.mul(b.warp(), kTile));
-  fetch(Keys, first, endKey);
-  fetch(Values, first, endKey);
+  Value first = firstOfWarp(firstKey);
+  for (Tile tile : {Keys, Values}) {
+    fetch(tile, first, endKey, hasGiven() ? Which::New : Which::All);
+    cuda::commitCopies(b);
+  }
   q = queries();
   SmallVector<Value> state(groups, b.f32(kNone));
   state.append(groups + size / 16 * groups * 4, b.f32(0));

@@ -64,20 +64,24 @@ Value AttentionSplits::queryOf(Value head) {
   return b.min(b.add(firstQuery, head), b.i32(in.group - 1));
 }
 
-/// The first key of this block, and the one after its last. Sets `active`, the
-/// splits that have keys; the first is there without any.
-std::pair<Value, Value> AttentionSplits::blockKeys() {
+Value AttentionSplits::endGiven(Value endKey) {
+  Value count = launch.value(of.elements.expr(in.attention.keyCount), {});
+  return b.min(endKey, b.sub(count, b.i32(1)));
+}
+
+/// The keys of this block. The first split is there without any.
+AttentionSplits::BlockKeys AttentionSplits::blockKeys() {
   auto [first, end] = keysSeen(token, b.add(token, 1));
   firstSeen = first;
   first = alignedKey(first, multiple);
   if (splits == 1)
-    return {first, end};
+    return {first, end, {}, {}, {}};
   Value count = b.max(b.sub(end, first), b.i32(1));
   Value each = b.mul(b.ceilDiv(count, splits * multiple), multiple);
   each = b.max(each, b.i32(leastKeys));
-  active = b.create<arith::CeilDivUIOp>(count, each);
-  Value firstKey = b.add(first, b.mul(split, each));
-  return {firstKey, b.min(b.add(firstKey, each), end)};
+  Value before = b.mul(split, each), firstKey = b.add(first, before);
+  return {firstKey, b.min(b.add(firstKey, each), end), b.less(before, count),
+          count, each};
 }
 
 void AttentionSplits::emit() {
@@ -85,15 +89,20 @@ void AttentionSplits::emit() {
   firstQuery = b.mul(b.rem(b.block(0), parts), heads);
   split = b.block(1);
   token = b.block(2);
-  auto [firstKey, endKey] = blockKeys();
-  auto attend = [&, firstKey = firstKey, endKey = endKey] {
-    scan(firstKey, endKey);
+  BlockKeys block = blockKeys();
+  if (hasGiven())
+    prefetch(block.first, block.end);
+  auto attend = [&] {
+    // A division, which no copy waits for.
+    if (splits > 1)
+      active = b.create<arith::CeilDivUIOp>(block.count, block.each);
+    scan(block.first, block.end);
     mergeWarps();
     if (splits > 1)
       mergeSplits();
   };
   if (splits > 1)
-    b.when(b.less(split, active), attend);
+    b.when(block.exists, attend);
   else
     attend();
   launch.finish({of.constant(in.kvHeads * parts), of.constant(splits),

@@ -15,6 +15,11 @@
 /// as many splits as a decode, fewer if the batch may be large, and however
 /// many tokens there are: then their bits do not depend on that.
 ///
+/// A step of one token stores one key and one value, the last ones, before its
+/// attention. All others are given: they are there when the step begins, and a
+/// block may begin to copy them before it waits for the launch before
+/// (OverlapLaunches.cpp).
+///
 /// How warps scan is left to cuda/AttentionScan.cpp and, on tensor cores,
 /// cuda/AttentionScanMma.cpp.
 #pragma once
@@ -65,6 +70,16 @@ protected:
     Rows softmax, out;
   };
 
+  /// Keys of which copies are begun: all, those that are given, or the others.
+  enum class Which { All, Given, New };
+  /// Whether a step has one token, and caches are not in pages, so that keys
+  /// are given.
+  bool hasGiven() const { return in.tokens.constant == 1 && !in.page; }
+  /// The key after the last one of the block that is given.
+  mlir::Value endGiven(mlir::Value endKey);
+  /// Begins to copy the first of the block's keys and values that are given.
+  /// Blocks without keys copy nothing.
+  virtual void prefetch(mlir::Value firstKey, mlir::Value endKey) = 0;
   /// Scans the block's keys, and saves what each warp has seen in `warps`, its
   /// heads from row warp * heads on.
   virtual void scan(mlir::Value firstKey, mlir::Value endKey) = 0;
@@ -86,10 +101,15 @@ protected:
   mlir::Value firstSeen; // the first key that the token sees
 
 private:
-  std::pair<mlir::Value, mlir::Value> blockKeys();
   int64_t mostTokens() const;
   /// The number of the block among those of its split.
   mlir::Value number();
+  /// The keys of a block, [first, end). With several splits: whether the
+  /// block's split has any, how many all have, and each but the last.
+  struct BlockKeys {
+    mlir::Value first, end, exists, count, each;
+  };
+  BlockKeys blockKeys();
 
   // Merging, in AttentionMerge.cpp.
   void mergeWarps();
@@ -105,9 +125,10 @@ private:
   int64_t parts, splits = 1, leastKeys = 1, multiple = 1;
   /// Columns that a thread merges at once.
   int64_t mergeWidth = 4;
-  Saved partial;                         // (block, split, head)
-  Rows arrivals;                         // of a block's splits
-  mlir::Value firstQuery, split, active; // of the block
+  Saved partial;                 // (block, split, head)
+  Rows arrivals;                 // of a block's splits
+  mlir::Value firstQuery, split; // of the block
+  mlir::Value active;            // splits that have keys
 };
 
 } // namespace cria::simt

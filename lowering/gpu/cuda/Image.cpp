@@ -62,7 +62,7 @@ static void adapt(gpu::GPUModuleOp kernels, bool dependent) {
   }
   for (auto kernel : kernels.getOps<LLVM::LLVMFuncOp>())
     for (unsigned i = 0; i < kernel.getNumArguments(); ++i)
-      if (!simt::isWeight(kernel, static_cast<int32_t>(i)))
+      if (!simt::isGiven(kernel, static_cast<int32_t>(i)))
         kernel.removeArgAttr(i, LLVM::LLVMDialect::getNoAliasAttrName());
 }
 

@@ -5,7 +5,13 @@
 /// }                                   %a = memref.load %x
 ///                                     use %a
 ///                                   }
-/// where cria.weights = [0]
+/// where cria.given = [0]
+///
+/// What a step is given is there when it begins. Its first launch waits for all
+/// that was before: the launches of earlier steps, and the copy of the state.
+/// Every other launch begins after the first one has begun. So given memory may
+/// be read before the wait: weights, the state, and keys and values of earlier
+/// steps (copies that schedules mark with cria.given).
 ///
 /// The next launch may begin when each block of this one has executed
 /// launch_dependents or has ended. At that time all blocks of this launch have
@@ -48,12 +54,12 @@ static bool isShared(Value memory) {
 }
 
 /// Whether no launch writes to the memory of a memref.
-static bool isOfWeight(gpu::GPUFuncOp kernel, Value memory) {
+static bool isOfGiven(gpu::GPUFuncOp kernel, Value memory) {
   while (auto view = memory.getDefiningOp<ViewLikeOpInterface>())
     memory = view.getViewSource();
   auto argument = dyn_cast<BlockArgument>(memory);
   return argument && argument.getOwner() == &kernel.front() &&
-         isWeight(kernel, static_cast<int32_t>(argument.getArgNumber()));
+         isGiven(kernel, static_cast<int32_t>(argument.getArgNumber()));
 }
 
 /// The memref that the pointer to an element was computed from.
@@ -72,11 +78,11 @@ static bool isOfBarriers(Operation *op) {
       op);
 }
 
-/// Whether an op reads only weights and shared memory, and writes only shared
-/// memory.
-static bool touchesWeightsOnly(gpu::GPUFuncOp kernel, Operation *op) {
+/// Whether an op reads only given memory and shared memory, and writes only
+/// shared memory.
+static bool touchesGivenOnly(gpu::GPUFuncOp kernel, Operation *op) {
   auto reads = [&](Value memory) {
-    return isShared(memory) || isOfWeight(kernel, memory);
+    return isShared(memory) || isOfGiven(kernel, memory);
   };
   WalkResult result = op->walk([&](Operation *inner) {
     bool allowed = inner->hasTrait<OpTrait::HasRecursiveMemoryEffects>() ||
@@ -88,7 +94,8 @@ static bool touchesWeightsOnly(gpu::GPUFuncOp kernel, Operation *op) {
     else if (auto load = dyn_cast<vector::LoadOp>(inner))
       allowed = reads(load.getBase());
     else if (auto copy = dyn_cast<nvgpu::DeviceAsyncCopyOp>(inner))
-      allowed = reads(copy.getSrc()) && isShared(copy.getDst());
+      allowed = (copy->hasAttr(kGivenAttribute) || reads(copy.getSrc())) &&
+                isShared(copy.getDst());
     else if (auto copy =
                  dyn_cast<NVVM::CpAsyncBulkGlobalToSharedClusterOp>(inner))
       allowed = reads(memoryOf(copy.getSrcMem()));
@@ -97,8 +104,8 @@ static bool touchesWeightsOnly(gpu::GPUFuncOp kernel, Operation *op) {
   return !result.wasInterrupted();
 }
 
-/// Whether an op may move down past ops that touch weights only. It may if it
-/// writes nothing and does not read shared memory, which those ops write.
+/// Whether an op may move down past ops that touch given memory only. It may if
+/// it writes nothing and does not read shared memory, which those ops write.
 static bool canMove(Operation *op) {
   if (auto load = dyn_cast<memref::LoadOp>(op))
     return !isShared(load.getMemRef());
@@ -124,7 +131,7 @@ static Operation *sortByWait(gpu::GPUFuncOp kernel) {
   Operation *first = nullptr, *behind = nullptr;
   for (Operation &op : kernel.front()) {
     bool isLast = op.hasTrait<OpTrait::IsTerminator>();
-    if (isLast || usesAny(&op, late) || !touchesWeightsOnly(kernel, &op)) {
+    if (isLast || usesAny(&op, late) || !touchesGivenOnly(kernel, &op)) {
       if (!first)
         first = &op;
       if (isLast || !canMove(&op))

@@ -25,7 +25,10 @@ using Pointers = std::array<uint64_t, kRegisters>;
 class DataFlow {
 public:
   DataFlow(Kernel &kernel, const Parameters &parameters)
-      : kernel(kernel), parameters(parameters) {}
+      : kernel(kernel), parameters(parameters),
+        copies(llvm::any_of(kernel.code, [](const Instruction &each) {
+          return each.op == "LDGSTS";
+        })) {}
   void run();
 
 private:
@@ -36,6 +39,7 @@ private:
 
   Kernel &kernel;
   const Parameters &parameters;
+  bool copies;
   std::map<size_t, Pointers> entering;
 };
 } // namespace
@@ -48,8 +52,14 @@ void DataFlow::mark(Instruction &instruction, const Pointers &pointers) const {
     addRegisters(instruction.operands[1], 1, address);
   else if (instruction.isBulk()) // two uniform registers
     addRegisters(instruction.operands[1], 2, address);
+  uint64_t mask = 0;
   for (int number : address)
-    instruction.streams |= pointers[number] & parameters.streamed;
+    mask |= pointers[number];
+  // A guarded write keeps what a register had before. So beside copies, which
+  // stream, a load may seem to be of what was copied and of what it is of.
+  bool isOther =
+      copies && instruction.op == "LDG" && (mask & ~parameters.streamed);
+  instruction.streams |= !isOther && (mask & parameters.streamed);
 }
 
 /// The parameters that a constant brings into register `result` of an

@@ -7,8 +7,8 @@ using namespace mlir;
 using namespace cria;
 using namespace cria::simt;
 
-void cuda::copyAsync(KernelBuilder &b, Address to, Address from, int64_t bytes,
-                     Value exists) {
+Operation *cuda::copyAsync(KernelBuilder &b, Address to, Address from,
+                           int64_t bytes, Value exists) {
   Type element = cast<MemRefType>(to.base.getType()).getElementType();
   int64_t count = bytes * 8 / element.getIntOrFloatBitWidth();
   Value elements;
@@ -17,7 +17,7 @@ void cuda::copyAsync(KernelBuilder &b, Address to, Address from, int64_t bytes,
                         b.create<arith::ConstantIndexOp>(0));
   // Bypasses the L1 cache where the hardware can: no thread reads it again
   // there.
-  b.create<nvgpu::DeviceAsyncCopyOp>(
+  return b.create<nvgpu::DeviceAsyncCopyOp>(
       nvgpu::DeviceAsyncTokenType::get(b.getContext()), to.base, to.index,
       from.base, from.index, b.getIndexAttr(count), elements,
       bytes == 16 ? b.getUnitAttr() : UnitAttr());

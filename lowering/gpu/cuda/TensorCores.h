@@ -7,9 +7,10 @@
 namespace cria::cuda {
 
 /// Begins to copy 4, 8 or 16 bytes from device to shared memory (cp.async). If
-/// `exists` is given and false, zeros are written instead.
-void copyAsync(simt::KernelBuilder &b, simt::Address to, simt::Address from,
-               int64_t bytes, mlir::Value exists = {});
+/// `exists` is given and false, zeros are written instead. Returns the copy.
+mlir::Operation *copyAsync(simt::KernelBuilder &b, simt::Address to,
+                           simt::Address from, int64_t bytes,
+                           mlir::Value exists = {});
 /// Makes a group of the thread's copies since the last commit.
 void commitCopies(simt::KernelBuilder &b);
 /// Waits until all groups but the thread's last `groups` have arrived.
