@@ -1,20 +1,21 @@
 #!/usr/bin/env python3
 """architecture.py BIN [--check]: fills in the excerpts of docs/architecture.md.
 
-Compiles examples/tiny for both targets with BIN/cria-compile, and writes what the
-directives of the page ask for into the code blocks behind them; with --check only
-compares, and fails where the page is out of date. A directive is a comment:
+Compiles examples/tiny for both targets with BIN/cria-compile. Each directive of the page
+asks for an excerpt, which is written into the code block after the directive. --check
+only compares, and fails if the page is out of date. A directive is a comment:
 
     <!-- excerpt FILE of --dump-phases
-    from: REGEX          where the excerpt begins; it ends where the function does
-    keep: REGEX          the next line that matches, or
-    keep: REGEX .. REGEX the lines from one to another
-    find: REGEX          in place of these, the text that matches
-    drop: REGEX          text that is left out of lines
+    from: REGEX          the first line; the excerpt ends at the end of the function
+    keep: REGEX          keeps the next line that matches, or
+    keep: REGEX .. REGEX keeps the lines from one match to another
+    find: REGEX          instead of lines, the text that matches
+    drop: REGEX          removes the text that matches from lines
     -->
 
-What lies between kept lines is shown as "..." behind the first. Left out are locations; values, maps
-and labels are numbered anew in each excerpt, so that it depends on its function alone.
+Lines between kept lines become "..." at the end of the line before them. Locations are
+removed. Values, maps and labels are numbered again in each excerpt, so that an excerpt
+depends only on its function.
 """
 
 import argparse
@@ -28,7 +29,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs/architecture.md"
 WIDTH = 96
 DIRECTIVE = re.compile(r"(<!-- excerpt (\S+)\n(.*?)-->\n+```\w*\n).*?```", re.DOTALL)
-# What is numbered in the order of a whole file, and not of a function.
+# Names that are numbered over a whole file, not over a function.
 NUMBERED = [r"(?<=%)\d+\b", r"(?<=#map)\d*\b", r"(?<=LBB)\d+(?=_)"]
 NOISE = r" loc\(.*\)$| +// (?:\d )?preds?:.*| #\d+(?= \{$)|[ ;]+preds = .*|^\s*\.loc\s.*"
 
@@ -49,7 +50,7 @@ def find(lines, pattern, begin, what):
 
 
 def function(lines, begin):
-    """The lines from `begin` to the end of what begins there."""
+    """The lines from `begin` to the end of the function that begins there."""
     indent = re.match(r"\s*", lines[begin])[0]
     end = rf"^{indent}\}}|^\.Lfunc_end"
     for number in range(begin + 1, len(lines)):
@@ -59,7 +60,7 @@ def function(lines, begin):
 
 
 def kept(lines, patterns, what):
-    """The lines that are kept; where some are left out, the line before says so."""
+    """The kept lines. A line before lines that are left out ends in "..."."""
     at, result = 0, []
     for pattern in patterns:
         first, _, last = pattern.partition(" .. ")
@@ -103,7 +104,7 @@ def breaks(line):
 
 
 def wrapped(line):
-    """A line, broken where it is long, where the fewest brackets are open."""
+    """A line; if it is too long, broken at the places with the fewest open brackets."""
     indent = re.match(r"\s*", line)[0]
     while len(line) > WIDTH and (places := list(breaks(line))):
         cut = -min(places)[1]

@@ -3,10 +3,10 @@
 
 usage: bench_tokenizer.py LIBCRIA.SO TEXT-FILE...
 
-Trains a tokenizer as Llama 3's is configured on a part of the texts, with
-32,000 tokens; then encodes all of them, in documents of 4 KiB and as one, and
-texts of one letter that double in length. Each figure is the best of five
-runs; both encode the same strings, and the ids must be equal.
+Trains a tokenizer of 32,000 tokens, configured as Llama 3's, on a part of the
+texts. Then encodes all texts in documents of 4 KiB and as one document, and texts
+of one repeated letter that double in length. Each figure is the best of five runs.
+Both tokenizers encode the same strings, and the ids must be equal.
 """
 
 import os
@@ -43,7 +43,7 @@ def train(text):
 
 
 def best(run, times=5):
-    """Seconds of the fastest of some runs, and what it returned."""
+    """Seconds of the fastest of some runs, and its result."""
     fastest = float("inf")
     for _ in range(times):
         start = time.perf_counter()

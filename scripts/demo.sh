@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The whole road on the shipped model: config.json, IR, artifact, text.
+# All steps with the shipped model: config.json, IR, artifact, text.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 bin=$root/build/bin
@@ -20,8 +20,8 @@ prompt=${1:-"Once upon a time"}
 say() { printf '\n\033[1m# %s\033[0m\n' "$*"; }
 [[ -t 1 ]] || say() { printf '\n# %s\n' "$*"; }
 
-# Cuts the loop over the layers out of a function of the module on stdin, less
-# the locations.
+# Prints the loop over the layers of a function of the module on stdin, without
+# locations.
 layer() {
   sed 's/ loc([^)]*)//g' |
     awk -v entry="@$1(" '

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Writes what a model's modules compute in transformers, for cria-bisect --reference.
+"""Writes the activations of a model in transformers, for cria-bisect --reference.
 
 usage: dump_activations.py MODEL IDS OUT.safetensors [--dtype=f32|f16|bf16]
 
 MODEL is a folder with config.json and safetensors, IDS are token ids such as 1,2,3.
-Of each position, a row has: PATH:in, what a module that has a weight reads; PATH:out,
-what a layer makes; PATH:query, PATH:key and PATH:value, what an attention computes with,
-rotated; and logits.
+Each tensor has a row for each position: PATH:in is the input of a module with a weight,
+PATH:out is the output of a layer, PATH:query, PATH:key and PATH:value are the rotated
+inputs of an attention, and logits are the model's.
 
 Needs torch, transformers and safetensors.
 """

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""emulator_counts.py FILE [--losses]: what kernels ask of memory, as a table.
+"""emulator_counts.py FILE [--losses]: the memory accesses of kernels, as a table.
 
-FILE is what the emulated driver wrote with CRIA_EMULATOR_COUNT=FILE. A row sums
+The emulated driver writes FILE with CRIA_EMULATOR_COUNT=FILE. A row is the sum of
 the launches of one kernel. --losses prints the instructions that touch more
 sectors, or take more wavefronts, than they must; docs/emulator.md says more.
 """
@@ -44,7 +44,7 @@ HEAD += ["MiB out", "sectors a request", "coalescing", "conflicts", "barriers"]
 
 
 def losses(name, launches):
-    """A line for each kind; a kernel may store by many instructions alike."""
+    """A line for each kind of instruction: a kernel may have many that are alike."""
     sums, lines = collections.defaultdict(collections.Counter), {}
     for launch in launches:
         for loss in launch["losses"]:

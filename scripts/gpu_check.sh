@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Packs what checks and times a GPU on a machine that has a driver, perhaps
-# PyTorch, and nothing of what the build needs.
+# Packs a folder of programs and tests that check and time a GPU. The GPU's machine
+# needs a driver, PyTorch for some of the tests, and none of the build's tools.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 

@@ -3,8 +3,8 @@
 #
 # usage: COMMAND='...' MESSAGE='...' scripts/interesting.sh FILE.mlir
 #
-# COMMAND is run by the shell; in it $FILE is the file, and $DIR a folder that is
-# removed afterwards. The bug shows where a line of what it prints matches MESSAGE, a
+# The shell runs COMMAND; in it $FILE is the file, and $DIR a folder that is removed
+# afterwards. The bug is there if a line of the command's output matches MESSAGE, a
 # regular expression (grep -E).
 if [ $# != 1 ] || [ -z "$COMMAND" ] || [ -z "$MESSAGE" ]; then
   sed -n 's/^# usage: /usage: /p' "$0" >&2

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Lists the longest functions and files, as a hint where an idea may be missing.
+"""Lists the longest functions and files, as candidates for a split.
 
 usage: scripts/longest.py [COUNT]
 

@@ -4,21 +4,20 @@ each kernel of a model should take on GPUs, by arithmetic.
 
 BIN is build/bin; the tests' tools are needed (scripts/setup.sh cria-test-depends).
 FLAGs go to cria-compile. One layer of the model, with random weights, runs a prompt of
-N tokens (512) in one chunk, and a token behind it, in the emulated driver, which counts
-what each launch asks for; ids are the likeliest or, with --draw, drawn by temperature,
-top-k and top-p. ptxas and nvdisasm say how many blocks fit a multiprocessor, and how
-many loads a lane has in flight. A launch takes
+N tokens (512) in one chunk, and the next token, in the emulated driver, which counts the
+work of each launch. Ids are the likeliest or, with --draw, drawn by temperature, top-k
+and top-p. ptxas and nvdisasm say how many blocks fit a multiprocessor, and how many loads
+a lane has in flight. A launch takes
 
   LAUNCH + LATENCY + COMBINE (where a last block combines) + the longest of
 
   memory    bytes of weights and caches / rate of memory
-  L2        bytes of sectors / rate of the second cache; those that a block loads
-            several times once, as the first cache keeps them, and those of a
-            multicast once
-  copies    the same of the busiest multiprocessor / 64 a cycle; those of a multicast
-            in each block that gets them
+  L2        bytes of sectors / rate of the L2 cache. Sectors that a block loads several
+            times count once, as the L1 cache keeps them; so do those of a multicast
+  copies    bytes of sectors of the busiest multiprocessor / 64 a cycle. Sectors of a
+            multicast count in each block that gets them
   issue     its warps' instructions / 4 a cycle
-  shared    its wavefronts, and loads of 128 bytes from the first cache / 1 a cycle
+  shared    its wavefronts, and loads of 128 bytes from the L1 cache / 1 a cycle
   tensor    its matrix operations / their rate
   latency   LATENCY for each time that the longest block waits for loads in flight,
             for each of the blocks that run one after the other
@@ -47,12 +46,12 @@ from harness import Tools, execute  # noqa: E402
 
 LAUNCH = 0.9  # us from the end of a kernel of a graph to the next one's first load
 LATENCY = 0.6  # us of memory under load
-# us from the end of a kernel to the end of the next one's wait: not measured, two trips
-# to the second cache.
+# us from the end of a kernel to the end of the next one's wait. Not measured: estimated
+# as two trips to the L2 cache.
 DEPENDENT = 0.3
-INPUT = 0.3  # us: what the kernel before has stored, from the second cache
-COMBINE = 0.9  # us: a fence, an atomic and loads of what other blocks stored
-PORT = 64  # bytes a cycle from the second cache into a multiprocessor
+INPUT = 0.3  # us: a load of the previous kernel's results from L2
+COMBINE = 0.9  # us: a fence, an atomic, and loads of other blocks' results
+PORT = 64  # bytes a cycle from the L2 cache into a multiprocessor
 SECTOR = 32  # bytes
 
 
@@ -90,12 +89,12 @@ def total(launch, kinds, field):
 
 
 def times(gpu, launch, memory, figures):
-    """{what may bound a launch: us}. `launch` is what the emulator counted, `memory`
-    bytes that come from memory, `figures` those of SASS."""
+    """{resource that may bound a launch: us}. `launch` has the emulator's counts,
+    `memory` the bytes that come from memory, and `figures` those of SASS."""
     blocks = math.prod(launch["grid"])
     warps = sum(launch["warp_instructions"].values())
-    # Of what all blocks do, the part of the busiest multiprocessor: it has its
-    # share of the blocks, rounded up, and the longest one at least.
+    # The part of all work that the busiest multiprocessor does: its share of the
+    # blocks, rounded up, and at least the longest block.
     longest = launch["longest_block"] / warps
     share = max(math.ceil(blocks / gpu.multiprocessors) / blocks, longest)
     asked = ["global_load", "global_copy"]
@@ -109,8 +108,8 @@ def times(gpu, launch, memory, figures):
     operations = sum(
         count / rate_of(gpu, name) for name, count in launch["operations"].items()
     )
-    # Blocks as long as the longest one, those that a multiprocessor runs in turn,
-    # and how often a lane of it waits.
+    # The number of blocks as long as the longest one, of blocks that a multiprocessor
+    # runs one after the other, and of times that a lane waits.
     full = min(blocks, 1 / longest)
     turns = math.ceil(full / (gpu.multiprocessors * figures["blocks"]))
     lanes = math.prod(launch["block"])
@@ -130,7 +129,8 @@ def times(gpu, launch, memory, figures):
 
 
 def predict(gpu, launch, memory, figures, overlaps):
-    """(us, what bounds them) of a launch that overlaps the one before if it waits."""
+    """(us, resource that bounds it) of a launch. If the launch waits for the one before,
+    the two overlap."""
     found = times(gpu, launch, memory, figures)
     fixed = COMBINE if "global_atomic" in launch else 0
     if overlaps and figures["early"]:
@@ -169,7 +169,7 @@ def floors(tools, config, flags):
 
 
 def counted(tools, artifact, vocabulary, prompt, sampling, chip):
-    """The launches of a prompt and of the token behind it, on a device that runs the
+    """The launches of a prompt and of the token after it, on a device that runs the
     code for a chip: {name: [counts]}."""
     file = tools.scratch / f"counts.{chip}.json"
     ids = ",".join(str(i % vocabulary) for i in range(prompt))
@@ -207,8 +207,8 @@ def figures_of(tools, config, flags, ptx):
 
 def parts_of(launches, bounds):
     """{kernel: (times a call, part of the bytes of its row in `bounds`)}: a row may be
-    several launches, NAME and NAME_..., which have their parts of its operations or,
-    where it has none, of what they ask for."""
+    several launches, NAME and NAME_.... Each has its part of the row's operations or, if
+    the row has none, of the bytes that they load from memory."""
     rows, result = {}, {}
     for name, counts in launches.items():
         row = next((row for row in bounds if f"{name}_".startswith(f"{row}_")), None)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs what the build needs, configures build/ and builds it. Touches
-# nothing that is already there.
+# Installs the packages that the build needs, configures build/ and builds it.
+# Things that are already there are not changed.
 set -euo pipefail
 export LC_ALL=C
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -58,7 +58,7 @@ installPackages() {
       "bookworm-security, elsewhere from https://apt.llvm.org"
 }
 
-# Elsewhere than on Debian nothing is installed; says what is needed.
+# On systems other than Debian nothing is installed; prints what is needed.
 checkCommands() {
   local missing=()
   for tool in cmake ninja c++ git python3 mlir-opt-22 FileCheck-22; do
@@ -69,8 +69,8 @@ checkCommands() {
       "Install what Debian 12 calls: ${packages[*]}"
 }
 
-# Warnings are errors with the compiler that the project is built with; another
-# may warn about other things.
+# Warnings are errors only with the project's own compiler: another compiler may warn
+# about other things.
 warningsAreErrors() {
   [[ $(c++ -dumpversion) == 12 ]] && echo ON || echo OFF
 }
@@ -108,7 +108,7 @@ case ${1:-} in
 -*) die "unknown option '$1'; see --help" ;;
 esac
 
-# What shows pages is large, and for tests alone.
+# The browser is large, and only tests need it.
 [[ " $* " != *" cria-test-depends "* ]] || packages+=(chromium-headless-shell)
 
 if command -v apt-get >/dev/null; then installPackages; else checkCommands; fi

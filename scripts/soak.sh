@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Random joins and leaves of sequences in a batch, beside sessions, for minutes.
+# For some minutes, sequences join and leave a batch at random, compared with sessions.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 

@@ -24,7 +24,7 @@ which the runtime is built twice more (8 to 16 minutes).
 TEXT
 results=()
 # runTests FOLDER SETUP-OPTION|"" "TARGET..." [LIT-OPTION...]: builds the targets
-# in FOLDER and runs the tests there; adds the file with what became of them.
+# in FOLDER and runs the tests there. Adds the file of their results.
 runTests() {
   local build=$root/$1 option=$2 targets
   read -ra targets <<<"$3"

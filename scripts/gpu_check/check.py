@@ -1,12 +1,12 @@
-"""FOLDER/run: checks and times the GPU of this machine, with what
-scripts/gpu_check.sh packed.
+"""FOLDER/run: checks and times the GPU of this machine, in the folder that
+scripts/gpu_check.sh has packed.
 
 usage: run [--device=cuda|emulated] [--parts=1,2,...] [--models=NAME,...]
            [--out=DIR] [--seconds=N]
 
-Each task runs in a process of its own, which has a limit; what fails is a row,
-and the others go on. The exit status says whether all checks passed. The table is of all
-rows in DIR, those of earlier runs too; --parts= adds none.
+Each task runs in a process of its own, which has a limit. A task that fails becomes a
+row, and the other tasks go on. The exit status says whether all checks passed. The table
+has all rows in DIR, also those of earlier runs; --parts= adds none.
 """
 
 import argparse
@@ -43,7 +43,7 @@ def parse():
 
 
 class Rows:
-    """What was measured, printed and saved at once."""
+    """Measured rows. Each is printed and saved at once."""
 
     def __init__(self, out):
         out.mkdir(parents=True, exist_ok=True)
@@ -123,7 +123,7 @@ def skipped(why):
 
 
 def missing(program):
-    """Which package a program lacks, or None."""
+    """A package that a program needs and that is missing, or None."""
     for name in ("torch", "transformers") if program.name == "torch_tasks.py" else ("numpy",):
         if importlib.util.find_spec(name) is None:
             return f"no {name}"
@@ -171,7 +171,7 @@ def run_task(rows, part, name, seconds, command):
         process.wait()
     if status != 0:
         said = errors.read_bytes()[begin:].decode(errors="replace").strip().split("\n")[-1]
-        # What could not be checked is as bad as a check that failed.
+        # A check that could not run counts as failed.
         ok = False if part in (1, 5) else None
         cells = {"failed": why, "said": said[:300]}
         rows.add(part, name, {"kind": "failed", "ok": ok, "cells": cells})

@@ -11,7 +11,7 @@ import sys
 
 MOST_BYTES = 60 << 20
 TOOLS = ("cria-run", "cria-bench", "cria-inspect")
-CARRIED = ("libpcre2-8.so", "libutf8proc.so")  # what a bare machine may lack
+CARRIED = ("libpcre2-8.so", "libutf8proc.so")  # a bare machine may lack them
 EXPECTED = ("libc.so", "libm.so", "libstdc++.so", "libgcc_s.so", "ld-linux", "linux-vdso")
 PYTHON = ("capi.py", "cases.py", "emulated.py", "families.py", "harness.py")
 # Code for any x86-64 of the last ten years.
@@ -42,7 +42,7 @@ def parse():
 
 
 def libraries(binary):
-    """{name: path} of what the loader finds for a binary."""
+    """{name: path} of the libraries that the loader finds for a binary."""
     listed = subprocess.run(["ldd", binary], check=True, capture_output=True, text=True)
     lines = re.findall(r"^\s*(\S+)(?: => (\S+))? \(", listed.stdout, re.M)
     return {pathlib.Path(name).name: path or name for name, path in lines}

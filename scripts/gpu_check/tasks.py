@@ -1,5 +1,5 @@
-"""tasks.py OPTIONS TASK ...: what needs Cria and NumPy alone. Prints a row of
-JSON for each thing measured."""
+"""tasks.py OPTIONS TASK ...: tasks that need only Cria and NumPy. Prints a row of
+JSON for each measurement."""
 
 import json
 import os
@@ -30,7 +30,7 @@ def row(kind, ok=None, **cells):
 
 
 def output(*command):
-    """What a tool prints; None where it fails."""
+    """The output of a tool, or None if it fails."""
     done = subprocess.run(
         [FOLDER / "bin" / command[0], *map(str, command[1:])],
         stdout=subprocess.PIPE, text=True, errors="replace",
@@ -39,7 +39,7 @@ def output(*command):
 
 
 def ids_and_logits(artifact, device, ids, count, *weights):
-    """Greedy ids behind `ids`, and the logits of these."""
+    """Greedy ids after `ids`, and the logits of these."""
     import numpy
 
     with tempfile.TemporaryDirectory() as folder:
@@ -88,7 +88,7 @@ def tiny():
 
 
 def beside(name):
-    """Logits of a prompt, and ids behind it, beside the CPU's."""
+    """Compares the logits of a prompt and the ids after it with the CPU's."""
     model = model_named(name)
     config = json.loads((FOLDER / model["config"] / "config.json").read_text())
     length, count = (48, 16) if DEVICE == "cuda" else (6, 2)

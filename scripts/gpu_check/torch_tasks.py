@@ -1,5 +1,5 @@
-"""torch_tasks.py OPTIONS TASK MODEL: what needs PyTorch and transformers. Without
-a GPU it does the same on the CPU, small models and no graphs: a rehearsal."""
+"""torch_tasks.py OPTIONS TASK MODEL: tasks that need PyTorch and transformers. Without
+a GPU they run on the CPU as a rehearsal, with small models and without graphs."""
 
 import contextlib
 import json
@@ -40,8 +40,7 @@ def clock(run, turns=5, warm=2):
 
 
 def graph_of(run):
-    """`run` as a CUDA graph; None without a GPU, or where it waits for the
-    host."""
+    """`run` as a CUDA graph. None without a GPU, or if `run` waits for the host."""
     if not GPU:
         return None
     try:
@@ -84,7 +83,7 @@ def config_of(name):
 
 
 def build(name, dtype=torch.bfloat16):
-    """A model with random weights, made where it runs."""
+    """A model with random weights, made on the device that runs it."""
     torch.manual_seed(1)
     with torch.device(WHERE):
         model = transformers.AutoModelForCausalLM.from_config(config_of(name), dtype=dtype)
@@ -99,8 +98,8 @@ def ids_of(model, length):
 
 
 def check(name):
-    """A checkpoint made here: logits and ids of Cria beside those of transformers
-    in float32, and how far transformers' own in bfloat16 are."""
+    """Makes a checkpoint, and compares Cria's logits and ids with those of transformers
+    in float32. Also measures how far transformers' own in bfloat16 are from float32."""
     model = build(name)
     ids = prompt(model.config.vocab_size, 48 if GPU else 6)
     count = 16 if GPU else 2
@@ -211,8 +210,8 @@ def decode_clock(run, ids, rewind):
 
 
 def eager_decode(model, name, depth):
-    """By the clock as generate() does it, with a cache that grows; on the device
-    the same kernels with a static cache, in a graph."""
+    """Times decoding by the host's clock as generate() does it, with a cache that grows;
+    and on the device the same kernels with a static cache, in a graph."""
     cache = transformers.DynamicCache(config=model.config)
     if depth:
         model(ids_of(model, depth), past_key_values=cache, logits_to_keep=1)
@@ -249,7 +248,7 @@ def compiled_decode(model, name, depth):
 
 
 def prefill(model, name, tokens, compiled):
-    """A prompt into a static cache, and the id behind it."""
+    """Times a prompt with a static cache, and the id after it."""
     forward = model.forward
     if compiled:
         torch._dynamo.reset()
