@@ -1,7 +1,8 @@
-"""artifacts.py BIN SCRATCH: what an artifact is, whatever the model.
+"""artifacts.py BIN SCRATCH: what holds for the artifacts of all models.
 
-Same input, same bytes; under 1 MiB; as large for 80 layers as for 2; compiled
-in as much memory for 70 billion parameters as for one.
+The same input gives the same bytes. An artifact has less than 1 MiB, and is as large
+for 80 layers as for 2. Compiling 70 billion parameters takes as much memory as one
+billion.
 """
 
 import json

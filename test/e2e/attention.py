@@ -1,10 +1,10 @@
 """attention.py BIN SCRATCH [NAME...]: attention of prompts by warpgroups of an emulated
 GPU.
 
-Heads of both widths, alone and with the query heads that share their keys, all of them
-or as many as the rows of a block are whole tokens of; windows and caps. Prompts end
-anywhere in a tile of rows and of keys, chunks begin behind earlier positions, and NaN
-lies behind the last key. Logits meet the CPU's.
+Heads have both widths. A block computes one query head or several that share keys: all
+of them, or as many as make the rows of a block whole tokens. There are windows and caps.
+Prompts end anywhere in a tile of rows and of keys, chunks begin after earlier positions,
+and the caches hold NaN after the last key. Logits are compared with the CPU's.
 """
 
 import json
@@ -40,7 +40,7 @@ CASES = {
     "window-64": (model("mistral", 4, 1, 64, sliding_window=140), "bf16", [[384], [20, 270]]),
     "capped-64": (model("gemma2", 4, 2, 64, **CAPPED), "bf16", [[260], [129, 100]]),
 }
-LIMITS = {"bf16": 5e-5, "f16": 1e-6}  # the most that logits may differ: NMSE
+LIMITS = {"bf16": 5e-5, "f16": 1e-6}  # NMSE that logits may differ by
 
 
 def kernels(file):

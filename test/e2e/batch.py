@@ -1,7 +1,7 @@
 """batch.py BIN SCRATCH SECONDS: sequences join, leave, fork and go on at random, in
-pools of random sizes. The ids that each one draws, and all bits of its logits, are
-those of a session that is fed the same alone. Ends after SECONDS at the earliest, and
-after a round of each type.
+pools of random sizes. Each sequence draws the same ids and has the same logits, bit by
+bit, as a session that is fed the same ids alone. Runs for SECONDS or longer, and at least
+one round of each type.
 
 Greedy ids are also those of transformers (examples/tiny/expected.json).
 """
@@ -23,7 +23,7 @@ FINISH_LENGTH, FINISH_FAILED = 2, 4
 
 
 class Text:
-    """What a sequence was fed, and what it drew."""
+    """The ids that a sequence was fed, and the ids that it drew."""
 
     def __init__(self, seed, feeds):
         self.seed, self.feeds = seed, feeds  # (ids, ids to draw)
@@ -44,7 +44,7 @@ def sampler_of(model, seed):
 
 
 def alone(model, text):
-    """The ids and logits of a session that is fed the same."""
+    """The ids and logits of a session that is fed the same ids."""
     session = capi.Session(model, 1)
     sampler = sampler_of(model, text.seed)
     ids, logits, fed = [], [], []
@@ -103,7 +103,7 @@ class Round:
             check(not self.batch.feed(number, *feed), "a feed failed")
 
     def bad(self):
-        """Errors of one sequence change nothing."""
+        """Calls that fail change nothing."""
         number = self.batch.join()
         check("expected 0 to 767" in self.batch.feed(number, [1, 768], 1), "a bad id")
         too_long = self.batch.feed(number, [1] * (CONTEXT + 1), 1)
@@ -133,7 +133,7 @@ class Round:
         return self.verify()
 
     def verify(self):
-        """Compares with sessions; the number of ids."""
+        """Compares with sessions. Returns the number of ids."""
         drawn = 0
         for text in [*self.texts.values(), *self.gone]:
             ids, logits = alone(self.model, text)
@@ -153,7 +153,7 @@ class Round:
 
 
 def check_greedy(model):
-    """The ids of transformers, all prompts at once."""
+    """All prompts at once draw the ids of transformers."""
     batch = capi.Batch(model)
     expected = {}
     for case in EXPECTED:

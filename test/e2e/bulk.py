@@ -1,8 +1,9 @@
 """bulk.py BIN SCRATCH: weights that come by bulk copies give the bits of cp.async.
 
-Code for sm_90 and sm_90a of one model, whose products of decode copy weights by one and
-by the other, runs on the emulated device, ids fed one by one. Rows of weights are shorter
-than a stage of the ring, go round it, and end within a stage, a turn or a lane's last.
+Code of one model for sm_90 and for sm_90a runs on the emulated device, with ids fed one
+by one. In decode sm_90 copies weights by cp.async, sm_90a by bulk copies. Some rows of
+weights are shorter than a stage of the ring, others go round the ring. Rows end within a
+stage, within a turn, or within the last elements of a lane.
 """
 
 import json
@@ -24,8 +25,8 @@ CONFIG = {
     "max_position_embeddings": 64,
     "tie_word_embeddings": True,
 }
-# Elements of a row: 64 and 4352 of bf16; 704 and 1300 of f32, four rows a warp where
-# there are many.
+# Elements of a row: 64 and 4352 of bf16; 704 and 1300 of f32. Large matrices have four
+# rows a warp.
 MODELS = {
     "bf16": {"hidden_size": 64, "intermediate_size": 4352},
     "f32": {

@@ -1,10 +1,10 @@
 """cache_blocks.py BIN SCRATCH: the model of examples/tiny with keys and values
 in blocks (--kv=q8_0).
 
-Its heads have 16 numbers, half a block: they are widened to 32 by columns of
-zeros, which changes nothing: in f32, logits are those of transformers. From there
-it is no further than 8 bits allow, over a text of its own. However ids are fed, on the CPU or the emulated GPU, and beside weights in
-blocks, logits agree.
+The model's heads have 16 numbers, half a block. Columns of zeros widen them to 32, which
+changes no result: in f32 the logits are those of transformers. With blocks the logits
+differ from these by no more than 8 bits allow, over a text of the model's own. They agree
+however ids are fed, on the CPU and on the emulated GPU, and also with weights in blocks.
 """
 
 import json
@@ -17,20 +17,21 @@ from harness import HERE, Tools, check, divergence
 from weights import read_safetensors, write_safetensors
 
 TINY = HERE.parent.parent / "examples" / "tiny"
-# KLD from transformers: with the cache in blocks, what it is without times LOSS
-# and BAR more.
+# KL divergence from transformers: with the cache in blocks it may be LOSS times that
+# without blocks, plus BAR.
 LOSS, BAR = 1.5, 2e-6
 EXACT = 1e-9  # f32, with the cache in f32
-# Where ids are fed in other pieces: a key near the middle of two integers may
-# become either.
+# If ids are fed in other pieces: a key near the middle of two integers may be rounded to
+# either.
 PIECED = 1e-9
 WIDE = 32
 TEXT, GPU_TEXT = 200, 24  # ids, and those of them for the emulated GPU
 
 
 def widened(config, arrays):
-    """The same model with heads of WIDE numbers. Pair (i, i + n) of n turns as
-    pair (r i, r i + WIDE / 2) of the wide head, where r is WIDE / (2 n)."""
+    """The same model with heads of WIDE numbers. Pair (i, i + n) of n becomes pair
+    (r i, r i + WIDE / 2) of the wide head, with r = WIDE / (2 n): RoPE rotates both by
+    the same angle."""
     size, heads = config["head_dim"], config["num_attention_heads"]
     half, step = size // 2, WIDE // size
     place = np.arange(half) * step
@@ -41,7 +42,7 @@ def widened(config, arrays):
         if part in ("q_proj", "k_proj", "v_proj"):
             rows = array.reshape(-1, size, array.shape[1]).astype(np.float64)
             wide = np.zeros((len(rows), WIDE, array.shape[1]))
-            # Scores are divided by the root of the head's size.
+            # Scores are divided by the square root of the head's size.
             wide[:, place] = rows * (step**0.5 if part == "q_proj" else 1)
             array = wide.reshape(-1, array.shape[1])
         elif part == "o_proj":
@@ -63,7 +64,7 @@ def fed(model, ids, pieces):
 
 
 def check_cache(tools, config, weights, exact, ids, flags):
-    """What the cache's blocks lose beside `exact`; returns their logits."""
+    """Measures the loss of the cache's blocks against `exact`. Returns the logits."""
     wide = tools.compile(config, *flags, out="wide.cria")
     artifact = tools.compile(config, *flags, "--kv=q8_0", out="blocks.cria")
     plain = tools.logits(wide, ids, weights)

@@ -73,8 +73,7 @@ class EmbedOptions(ctypes.Structure):
 
 
 class Model:
-    """An artifact on a device, bound to weights: drawn from a seed, or those of
-    a folder."""
+    """An artifact on a device, bound to random weights of a seed or to a folder's."""
 
     def __init__(
         self, tools, artifact, seed, vocab, device="cpu", weights=None, loras=()
@@ -105,7 +104,7 @@ class Model:
         )
 
     def problem(self, name, *arguments):
-        """Calls a function: its error's message, or None."""
+        """Calls a function. Returns its error's message, or None."""
         error = Error(ctypes.sizeof(Error))
         function = getattr(self.library, "cria_" + name)
         failed = function(*arguments, ctypes.byref(error)) != 0
@@ -120,7 +119,7 @@ class Model:
         return Session(self, threads)
 
     def lora_set(self, loras):
-        """A set of adapters that sessions choose."""
+        """A set of adapters for sessions to choose."""
         made, count = ctypes.c_void_p(), ctypes.c_size_t(len(loras))
         structs = adapters(loras)
         self.call("lora_set_create", self.model, structs, count, ctypes.byref(made))
@@ -276,7 +275,7 @@ class Session:
         self.model.call("session_expect_prompt", self.session, size)
 
     def draw(self, ids, sampler):
-        """The id that follows `ids`, or what is wrong."""
+        """The id that follows `ids`, or an error message."""
         ids, drawn = np.array(ids, dtype=np.int32), ctypes.c_int32()
         problem = self.model.problem(
             "session_draw",
@@ -360,7 +359,7 @@ class Batch:
         return number.value
 
     def join(self, sampler=None):
-        """The number of a new sequence, whose logits are wanted."""
+        """The number of a new sequence with logits in its results."""
         return self.add("batch_join", (), sampler)
 
     def fork(self, sequence, sampler=None):

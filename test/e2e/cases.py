@@ -48,9 +48,8 @@ DTYPES = {"f32": "float32", "f16": "float16", "bf16": "bfloat16"}
 class Case:
     """One model: `base` with `changes`, in one or both spellings of the keys.
 
-    The older spelling of transformers 4 goes to config.json; with
-    `both_spellings` that of transformers 5 stands beside it, and means the
-    same.
+    config.json is in the older spelling of transformers 4. `both_spellings` adds
+    a file in the spelling of transformers 5, with the same meaning.
     """
 
     dtype: str
@@ -74,7 +73,7 @@ class Case:
         return {k: v for k, v in merged.items() if k not in self.drop}
 
     def configs(self):
-        """{file name: config.json}, the first one's meaning and the others'."""
+        """{file name: config.json}. All mean the same."""
         files = {"config.json": self.config}
         if self.both_spellings:
             rope = self.scaling or {"rope_type": "default"}
@@ -85,7 +84,7 @@ class Case:
         return files
 
     def rows(self):
-        """Positions of which the logits are kept."""
+        """The positions whose logits are kept."""
         every = range(self.tokens) if self.dtype != "f32" else range(12)
         edges = [31, 32, 63, 64, 127, 128, 129, 200, 255, 256, 257, 280, 299]
         first = range(SHORT) if self.tokens > SHORT else every

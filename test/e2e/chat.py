@@ -1,7 +1,7 @@
 """chat.py BIN SCRATCH: conversations of cria-run --chat with the shipped model.
 
-Each reply is what a fresh run says to the ids of the whole conversation, which
-Jinja and tokenizers make here; only ids that the cache does not hold are fed.
+Each reply is the one of a new run that is fed the ids of the whole conversation. Here
+Jinja and tokenizers make these ids. Only ids that the cache does not hold are fed.
 """
 
 import json
@@ -27,7 +27,7 @@ NEW = 12
 
 
 class Talk:
-    """What a conversation should be."""
+    """The expected course of a conversation."""
 
     def __init__(self, tools, artifact):
         self.tools, self.artifact = tools, artifact
@@ -94,7 +94,7 @@ def check_replies(tools, artifact, folder):
 
 
 def check_faults(tools, artifact, folder):
-    """Messages that cannot be answered end nothing; wrong templates do."""
+    """A message that cannot be answered does not end the chat; a wrong template does."""
     lines = b"a fox\n" + b"long " * 400 + b"\n\xff\na mouse\n"
     status, out, errors = chat(
         tools, artifact, folder, lines, "--max-tokens=4", "--temperature=0"

@@ -1,8 +1,8 @@
-"""checkpoint.py BIN SCRATCH: a checkpoint on disk is what its seed stands for.
+"""checkpoint.py BIN SCRATCH: a checkpoint on disk gives the results of its seed.
 
-The weights of a seed, written as one file, as shards with tensors at odd
-addresses, and in a wider type, give the bits that --random-weights gives. Read
-by a model of a wider type, they give transformers' f32 logits.
+The weights of a seed are written as one file, as shards with tensors at odd addresses,
+and in a wider type. All give the bits of --random-weights. A model of a wider type that
+reads them gives transformers' f32 logits.
 """
 
 import json
@@ -61,7 +61,7 @@ def check_widened(tools, name, dtype):
 
 
 def check_other_head(tools, name):
-    """A head that differs from the embedding it is tied to is used."""
+    """If a tied head differs from the embedding in the file, the head is used."""
     golden = Golden(name)
     config = json.loads(golden.config.read_text())
     arrays = weights.llama_weights(config, golden.seed, "f32")
@@ -84,8 +84,7 @@ def check_other_head(tools, name):
 
 
 def check_deeper(tools, name):
-    """A checkpoint with a layer more is of another model, unless it is said to
-    be meant."""
+    """A checkpoint with one more layer is refused unless the user allows it."""
     golden = Golden(name)
     artifact = tools.compile(golden.config)
     config = json.loads(golden.config.read_text())

@@ -1,4 +1,4 @@
-"""compile_faults.py BIN SCRATCH: no failure of the compiler costs a file.
+"""compile_faults.py BIN SCRATCH: no failure of the compiler damages a file.
 
 A compilation that fails, is interrupted, killed or runs out of space leaves the
 old artifact as it was and nothing beside it; two at once leave one whole
@@ -115,9 +115,9 @@ def check_links_and_devices(tools, config, whole):
 
 
 def check_no_space(tools, config, whole):
-    """A limit on file size stands for a full disk: for the object in memory,
-    and one byte short of the artifact. Python ignores SIGXFSZ, and the compiler
-    inherits that."""
+    """A limit on file size stands for a full disk: for the object in memory, and one
+    byte less than the artifact. Python ignores SIGXFSZ, and so does the compiler, as its
+    child."""
     for limit in [0, 1, 8192, len(whole) - 1]:
         place = Place(tools, f"full-{limit}")
         run = execute(
@@ -137,13 +137,13 @@ def check_no_space(tools, config, whole):
 
 
 def heed_signals():
-    """A shell's background jobs ignore SIGINT, and hand that on."""
+    """Background jobs of a shell ignore SIGINT, and so do their children."""
     for number in [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]:
         signal.signal(number, signal.SIG_DFL)
 
 
 def check_signals(tools, config, whole):
-    """Signals early, in the middle and late; the compiler may win."""
+    """Signals early, in the middle and late; the compiler may end before."""
     for number in [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL]:
         for delay in [0.02, 0.05, 0.1, 0.2, 0.4]:
             name = f"{number.name}-{delay}"

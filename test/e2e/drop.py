@@ -1,10 +1,10 @@
-"""drop.py BIN SCRATCH: positions that go from within a text.
+"""drop.py BIN SCRATCH: positions are dropped from the middle of a text.
 
-In a model of one layer a token's keys and values depend on that token alone. So what
-is left of a text, once positions are dropped, is what the shorter text leaves, and the
-logits that follow are the same: in f32 to rounding, for every rope whose frequencies
-stay and for layers without one; in other types as near as they round. The end of any
-text goes as by a rewind. What cannot be dropped is refused by name.
+In a model of one layer a token's keys and values depend on that token alone. So after a
+drop the caches hold those of the shorter text, and the next logits are the same: in f32
+up to rounding, for every kind of RoPE with fixed frequencies and for layers without RoPE;
+in other types up to their rounding. Dropping the end of a text is a rewind. A drop that
+is impossible is refused with the reason.
 """
 
 import json
@@ -29,7 +29,7 @@ MODELS = {
     "bf16": (families.FAMILIES["llama"], ["--dtype=bf16"]),
     "blocks": (families.config("llama", {"head_dim": 32}), ["--kv=q8_0"]),
 }
-# The most that logits may be apart where a type rounds keys once more: NMSE.
+# NMSE that logits may differ by if a type rounds keys once more.
 ROUNDED = {"bf16": 3e-4, "blocks": 1e-3}
 
 
@@ -41,7 +41,7 @@ def apart(name, want, got, what):
 
 
 def check_drops(model, name, device):
-    """Drops from within, one after the other, too."""
+    """Drops from the middle, also several one after the other."""
     generator = np.random.default_rng(SEED)
     ids = generator.integers(3, model.vocab, LENGTH).tolist()
     tail = generator.integers(3, model.vocab, 9).tolist()
@@ -66,7 +66,7 @@ def check_drops(model, name, device):
 
 
 def check_end(model, name):
-    """The end of a text: bit by bit what a rewind leaves."""
+    """Dropping the end of a text leaves the same bits as a rewind."""
     ids = list(range(3, 33))
     dropped, rewound = model.session(), model.session()
     for session in dropped, rewound:
@@ -95,7 +95,7 @@ def check_models(tools):
 
 
 def check_refusals(tools):
-    """Why not; and the end goes all the same."""
+    """Refusals give the reason; the end of a text can be dropped all the same."""
     phi3 = json.loads((HERE / "goldens/f32-phi3-longrope/config.json").read_text())
     dynamic = {"rope_scaling": families.rope("dynamic")}
     cases = {

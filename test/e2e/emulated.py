@@ -1,12 +1,11 @@
 """emulated.py BIN SCRATCH NAME... [FLAG...]: goldens on the emulated CUDA driver.
 FLAGs go to cria-compile.
 
-Kernels of an artifact for both devices run in the emulated driver, which fails
-a session where a check finds something. Logits of prompts of several lengths
-meet the bar of the model's type against transformers and, beside the CPU, the
-bar of f32 or transformers' own distance from f32. So do tokens fed one by one.
-Fed again, the same ids give the same bits; the greedy continuation in f32 is
-transformers'.
+The kernels of an artifact for both devices run in the emulated driver. If one of its
+checks finds an error, the session fails. Logits of prompts of several lengths meet the
+bar of the model's type against transformers. Against the CPU they meet the bar of f32 or
+transformers' own distance from f32. So do tokens fed one by one. The same ids fed again
+give the same bits. The greedy continuation in f32 is that of transformers.
 """
 
 import json
@@ -53,7 +52,7 @@ def check_prompts(golden, session, cpu):
 
 
 def check_single(golden, session):
-    """Decoded, and in pieces that are no multiple of anything."""
+    """Ids one by one, and in pieces of uneven lengths."""
     ids = golden.ids[:SINGLE]
     whole = fed(session, ids)
     for pieces in [[1] * len(ids), [len(ids) - 2, 1, 1], [3, len(ids) - 3]]:
@@ -75,7 +74,7 @@ def check_greedy(golden, session):
 
 
 def check_golden(tools, golden, artifact, device):
-    """All of it on `device`, and logits beside the CPU's."""
+    """All checks on `device`, and logits against the CPU's."""
     vocab = json.loads(golden.config.read_text())["vocab_size"]
     session, cpu = (
         Model(tools, artifact, golden.seed, vocab, name).session()

@@ -58,7 +58,7 @@ def descriptor(array):
 
 
 def harness_source(text):
-    """C functions that stand for the weights and tables: the slot's memory."""
+    """C functions for the weights and tables, which return the memory of a slot."""
     lines = ["typedef long i64;", "void **slots;"]
     for number, found in enumerate(DECLARED.finditer(text)):
         name, layered, sizes, _, slot = found.groups()
@@ -119,7 +119,7 @@ def widened(array):
 
 
 def guarded(array):
-    """A copy, aligned to its elements alone, that nothing may be read behind."""
+    """A copy, aligned only to its elements, with memory after it that cannot be read."""
     size = -(-array.nbytes // mmap.PAGESIZE) * mmap.PAGESIZE
     memory = mmap.mmap(-1, size + mmap.PAGESIZE)
     end = ctypes.addressof(ctypes.c_char.from_buffer(memory)) + size
@@ -133,14 +133,14 @@ def guarded(array):
 
 
 def hidden_of(memory, entry):
-    """Where an entry writes hidden states, or None."""
+    """The memory for an entry's hidden states, or None."""
     return getattr(memory, "hidden", None) if entry == "prefill" else None
 
 
 class Upstream:
-    """Calls entries as MLIR's C wrappers take them. A memory has `slots`, `caches`,
-    `arena`, `logits`, and `chunk`: the tokens that ids have room for. It has `hidden`
-    where the program returns hidden states: those of a prefill are taken.
+    """Calls entries through MLIR's C wrappers. A memory has `slots`, `caches`, `arena`,
+    `logits`, and `chunk`: the most tokens of a call. It has `hidden` if the program
+    returns hidden states: those of a prefill are kept.
     """
 
     def __init__(self, library, memory):

@@ -1,8 +1,8 @@
 """environment.py BIN SCRATCH: rows 40 and 43 of the fault matrix.
 
-Sessions in eight threads give the bits that one alone gives; a thousand loads
-leave nothing behind; a fork after loading, decimal commas, no home, no file
-descriptors and little memory are lived with or said.
+Sessions in eight threads give the bits of a session alone. A thousand loads leak nothing.
+A fork after loading, decimal commas, no home folder, no file descriptors and little
+memory either make no difference or give a clear error.
 """
 
 import gc
@@ -31,7 +31,7 @@ def logits(model, ids):
 
 
 def check_threads(model, golden):
-    """Texts of their own, at once and alone."""
+    """Threads compute different texts at once; each text is also computed alone."""
     texts = [golden.ids[i : i + 20] for i in range(THREADS)]
     alone = [logits(model, ids) for ids in texts]
     together = [None] * THREADS
@@ -56,7 +56,7 @@ def resident():
 
 
 def check_loads(load):
-    """Memory and descriptors are flat over many loads."""
+    """Memory and descriptors do not grow over many loads."""
     for _ in range(50):
         load().free()
     gc.collect()
@@ -81,7 +81,7 @@ def check_fork(model, ids):
 
 
 def check_locale(tools, load, ids):
-    """Numbers in files have points whatever the program's locale."""
+    """Numbers in files have decimal points in every locale of the program."""
     name = tools.scratch / "de_DE.UTF-8"
     made = shutil.which("localedef") and subprocess.run(
         ["localedef", "-i", "de_DE", "-f", "UTF-8", name], capture_output=True
@@ -101,7 +101,8 @@ def limited(kind, limit):
 
 
 def check_limit(command, expected, kind, limits):
-    """From where the program can begin, a limit is lived with or said."""
+    """From the smallest limit that lets the program start on, each limit works or gives
+    a clear error."""
     refused = 0
     for limit in limits:
         setting = {"preexec_fn": limited(kind, limit)}
@@ -132,10 +133,10 @@ def main():
     command = tools.run_command(artifact, *flags)
     expected = execute(command).ok().out
     check_limit(command, expected, resource.RLIMIT_NOFILE, range(3, 10))
-    # In steps smaller than what is allocated.
+    # In steps smaller than the allocations.
     sizes = range(4 << 20, 32 << 20, 1 << 18)
     check_limit(command, expected, resource.RLIMIT_AS, sizes)
-    # What cria.h says a thread needs, for the main thread and the pool's.
+    # The stack that cria.h says a thread needs, for the main thread and the pool's.
     small = {"preexec_fn": limited(resource.RLIMIT_STACK, 512 << 10)}
     run = execute(command, **small).ok()
     check(run.out == expected, f"with stacks of 512 KiB: {run}")

@@ -1,5 +1,5 @@
-"""Small models of every family, and every kind of rope: what fidelity.py and
-the goldens check against transformers.
+"""Small models of every family and every kind of RoPE. fidelity.py and the goldens
+compare them with transformers.
 """
 
 SMALL = {
@@ -15,7 +15,7 @@ SMALL = {
     "pad_token_id": 0,
     "tie_word_embeddings": False,
 }
-# Longer than this, a text is one that scaled rope stretches.
+# Scaled RoPE changes texts that are longer than this.
 ORIGINAL = 64
 ROPES = {
     "default": {},
@@ -56,7 +56,7 @@ def config(family, changes, **more):
     return SMALL | {"model_type": family} | changes | more
 
 
-# What stands out in each family, small: windows are shorter than the prompts.
+# The special features of each family in small sizes: windows are shorter than prompts.
 FAMILIES = {
     "llama": config("llama", {"rms_norm_eps": 1e-5}),
     "mistral": config("mistral", {"sliding_window": 24, "head_dim": 24}),

@@ -1,11 +1,10 @@
 #!/usr/bin/env python3
 """fidelity.py BIN [NAME...]: every family, type and rope against transformers.
 
-Has transformers save a random model, and compares what the tools make of those
-files, on the CPU or, with --device=emulated, on the emulated GPU: logits of
-prompts of 40 and of 300 tokens, and 64 greedy ids of generation with a cache.
-Prints the rows of a table in docs/fidelity.md; exits with 1 where a bar of
-harness.py is missed.
+transformers saves a random model. The tools run these files on the CPU or, with
+--device=emulated, on the emulated GPU. Compared are the logits of prompts of 40 and of
+300 tokens, and 64 greedy ids of generation with a cache. Prints the rows of a table in
+docs/fidelity.md. Exits with 1 if a bar of harness.py is missed.
 
 Needs torch and transformers, the versions make_goldens.py names.
 """

@@ -1,6 +1,5 @@
-"""GGUF files from what Hugging Face's checkpoints hold, written with
-llama.cpp's own Python package: names, orders and values as its converter makes
-them.
+"""Makes GGUF files from Hugging Face checkpoints with llama.cpp's own Python package.
+Names, orders and values are those of llama.cpp's converter.
 """
 
 import math
@@ -172,8 +171,8 @@ def add_tokenizer(writer, tokenizer, pre=None, scores=None, **ids):
 
 
 def scores_of(tokenizer):
-    """Scores that the merges of a tokenizer.json may come from: a token's is
-    its place in the list."""
+    """Scores that may give the merges of a tokenizer.json: a token's score is its place
+    in the list."""
     made = {}
     for rank, (left, right) in enumerate(tokenizer["model"]["merges"]):
         made.setdefault(left + right, -float(rank))
@@ -193,8 +192,8 @@ def merges_of(vocabulary, scores):
 
 
 def stored(array, kind):
-    """What a file of the type `kind` holds of an f32 array: norms and biases
-    stay f32, as does what a block does not divide."""
+    """An f32 array as a file of the type `kind` holds it. Norms and biases stay f32, and
+    so do rows that are not whole blocks."""
     block = gguf.GGML_QUANT_SIZES[kind][0]
     if array.ndim == 1 or array.shape[-1] % block:
         kind = TYPES.F32

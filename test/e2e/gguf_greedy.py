@@ -1,8 +1,8 @@
-"""gguf_greedy.py BIN SCRATCH MODEL_FOLDER NAME...: what llama.cpp draws greedily
-from a GGUF file, Cria draws, too.
+"""gguf_greedy.py BIN SCRATCH MODEL_FOLDER NAME...: from a GGUF file Cria draws the same
+greedy ids as llama.cpp.
 
-64 ids behind a prompt, and the logarithms of their probabilities. NAME is one of
-CASES: files of random weights, or of the trained model in the folder. The goldens are
+Compared are 64 ids after a prompt, and the logarithms of their probabilities. NAME is one
+of CASES: files of random weights, or of the trained model in the folder. The goldens are
 llama.cpp's (make_gguf_goldens.py).
 """
 
@@ -28,7 +28,7 @@ FIRST = 300  # of the second ids of prompts for trained models
 
 @dataclasses.dataclass
 class Case:
-    """A file, and what is asked of its ids."""
+    """A file, and the requirements on its ids."""
 
     kind: str = ""  # of gguf_models.MODELS; none: the model of a folder
     type: TYPES = TYPES.F32
@@ -59,7 +59,7 @@ CASES |= {
     "gemma": Case("gemma", close=5e-3),
     "gemma2-caps": Case("gemma2-caps", close=5e-3),
 }
-# One number of an activation that rounds to another integer changes all behind it.
+# If one number of an activation rounds to another integer, all later results change.
 BLOCKS = {"lead": 5e-2, "close": 1e-1}
 for model in ("tiny", "stories260K"):
     CASES[model] = Case()

@@ -1,10 +1,10 @@
-"""gguf_models.py BIN SCRATCH [NAME...]: a GGUF file is the checkpoint that it
-was made from.
+"""gguf_models.py BIN SCRATCH [NAME...]: a GGUF file gives the results of the checkpoint
+that it was made from.
 
-Of small random models of every family, compiled and run from a GGUF file, the
-logits are those of config.json and safetensors, bit for bit; of quantized
-tensors (NAME is their type), those of what gguf's own Python makes of them; so
-are those of a file in parts (NAME is "parts").
+Small random models of every family are compiled and run from a GGUF file. Their logits
+are those of config.json and safetensors, bit for bit. Quantized tensors (NAME is their
+type) give the logits of the values that gguf's own Python package reads. A file in parts
+(NAME is "parts") gives the logits of the whole file.
 """
 
 import json
@@ -104,7 +104,7 @@ class Model:
         return self.artifacts[key]
 
     def write(self, arrays, dtype):
-        """The safetensors, whose logits are what all else must give."""
+        """Writes the safetensors. All other files must give their logits."""
         path = self.folder / f"{dtype}.safetensors"
         weights.write_safetensors(path, arrays, dtype)
         return path
@@ -141,7 +141,7 @@ def random_blocks(shape, kind, draw):
 
 
 def check_quantized(tools, kind):
-    """Tensors of blocks are what gguf's Python makes of them, rounded to the
+    """Tensors of blocks have the values that gguf's Python package reads, rounded to the
     type that is computed in."""
     big = kind in (TYPES.Q4_K, TYPES.Q6_K)
     sizes = {"hidden_size": 256, "intermediate_size": 512} if big else {}
@@ -168,7 +168,7 @@ def check_quantized(tools, kind):
 
 
 def check_in_place(model, file, held, format):
-    """Blocks are used where they lie, but for the rows of queries and keys; numbers
+    """Blocks are used in place in the file, except the rows of queries and keys. Numbers
     that come from blocks become the same blocks."""
     same = model.write(held, "f32")
     expected = model.logits(model.path, same, "f32", f"--quantize={format}")
@@ -184,7 +184,7 @@ def check_in_place(model, file, held, format):
 
 
 def check_parts(tools):
-    """A file in parts is the whole, whichever part is given."""
+    """A file in parts is read as a whole, whichever part is given."""
     model = Model(tools, "llama", "parts")
     whole = model.folder / "whole.gguf"
     gguf_files.write(whole, model.config, model.arrays, TYPES.F32)

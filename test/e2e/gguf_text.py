@@ -1,7 +1,8 @@
 """gguf_text.py BIN SCRATCH FOLDER: a GGUF file with everything in it.
 
-Weights, tokenizer, ids and chat template of the model in FOLDER go into a file;
-what it says to a prompt, in a chat and to an adapter is what the folder says.
+The weights, tokenizer, ids and chat template of the model in FOLDER are written to a
+file. For a prompt, in a chat and with an adapter the file gives the same text as the
+folder.
 """
 
 import json
@@ -37,7 +38,7 @@ def write(path, folder, kind=None):
 
 
 def check_same(tools, artifacts, sources, *flags):
-    """Both say the same; that is returned."""
+    """Both give the same text, which is returned."""
     runs = [
         tools.run(artifact, f"--weights={source}", *flags).ok()
         for artifact, source in zip(artifacts, sources)

@@ -22,7 +22,7 @@ def check_prompts(tools, golden, artifact, flags, outputs):
     for length in LENGTHS if golden.has_prefixes else [len(golden.ids)]:
         if length > len(golden.ids):
             break
-        # A single token has too few logits for a mean divergence.
+        # One token has too few logits for a mean divergence.
         if golden.stored is not None and length == 1:
             continue
         threads = f"--threads={1 + length % 2}"

@@ -1,8 +1,8 @@
 """gpu_check.py BIN SCRATCH SOURCE: a rehearsal of scripts/gpu_check.sh.
 
-The packed folder is moved and run in an environment of its own, by a Python
-without PyTorch. Each part that can run does, the others say why not; what the
-checks find is in the exit status.
+The packed folder is moved and run in an environment of its own, by a Python without
+PyTorch. Each part that can run does run, and the others say why they cannot. The exit
+status has the result of the checks.
 """
 
 import json
@@ -45,8 +45,8 @@ def run(tools, folder, *flags):
 
 
 def check_libraries(folder):
-    """The two libraries that a bare machine lacks come from the folder, for what
-    needs them: cria-run alone."""
+    """The two libraries that a bare machine lacks come from the folder. Only cria-run
+    needs them."""
     for binary in [*(folder / "bin").iterdir(), folder / "lib" / "libcria.so"]:
         listed = subprocess.run(
             ["ldd", binary], capture_output=True, text=True, check=True,
@@ -91,8 +91,8 @@ def check_kernels(rows):
     # Keys and values of nine positions, two heads of 24 numbers.
     attention = kernels["decode at 8", "layers_attn_decode"]
     check(abs(attention["MB"] - 3 * 2 * 9 * 2 * 24 * 2e-6) < 1e-6, attention)
-    # A prompt of two chunks: one row is looked up for each token, and the last
-    # chunk alone has logits.
+    # A prompt of two chunks: one row is looked up for each token, and only the last
+    # chunk has logits.
     embed = kernels["prefill of 16", "embed_prefill"]
     check(embed["launches"] == 2 and abs(embed["MB"] - 16 * 72 * 2e-6) < 1e-6, embed)
     head = kernels["prefill of 16", "head_prefill_few"]

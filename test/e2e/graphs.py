@@ -1,9 +1,9 @@
 """graphs.py BIN SCRATCH DEVICE: the programs of examples/graphs against
 transformers.
 
-Each checkpoint is bound by name. Logits of the text, whole, in pieces and of
-its last tokens alone, meet the bar of f32; what generates continues greedily as
-transformers does, the encoder's text being read once.
+Each checkpoint is bound by name. Logits of the text meet the bar of f32: of the whole
+text, of the text in pieces, and of the last tokens only. Programs that generate continue
+greedily as transformers does, and the encoder reads its text once.
 """
 
 import json
@@ -106,7 +106,7 @@ def check_whole(graph):
 
 
 def check_source(graph):
-    """Another source, then the first again: nothing is left of the other."""
+    """Another source text, then the first again: nothing of the other remains."""
     graph.session.rewind(0)
     before = graph.session.feed(graph.ids)
     for source in [graph.source[:1], graph.source[::-1]]:

@@ -1,7 +1,7 @@
 """What the end-to-end tests share: the tools as functions, and the bars.
 
-A test is a program `NAME.py BIN SCRATCH ...`: the folder of the tools and a
-folder of its own. It exits with a message where a check fails.
+A test is a program `NAME.py BIN SCRATCH ...`: the folder of the tools and a folder for
+the test's own files. A test exits with a message if a check fails.
 """
 
 import dataclasses
@@ -28,10 +28,10 @@ def check(condition, message):
 
 @dataclasses.dataclass
 class Run:
-    """What a tool did."""
+    """The result of a run of a tool."""
 
     command: list
-    status: int  # as a shell sees it: 128 + N where signal N ended it
+    status: int  # as a shell sees it: 128 + N if signal N ended the tool
     out: bytes
     errors: str
 
@@ -40,7 +40,7 @@ class Run:
         return f"{line}\nexit {self.status}\n{self.errors}"
 
     def ok(self):
-        """Itself, which must have succeeded."""
+        """Returns the run itself, which must have succeeded."""
         check(self.status == 0, self)
         return self
 
@@ -150,7 +150,7 @@ def divergence(p, q):
 
 
 def check_as_faithful(exact, peer, got, what):
-    """The bar of bf16 and f16: as near to the f32 logits as the peer's."""
+    """The bar of bf16 and f16: as close to the f32 logits as the peer's logits are."""
     ours, theirs = divergence(exact, got), divergence(exact, peer)
     check(
         ours <= 1.25 * theirs,
@@ -166,8 +166,8 @@ def check_as_faithful(exact, peer, got, what):
 
 
 def check_hidden(exact, peer, got, what):
-    """The bar of bf16 and f16 for hidden states: no further from those in f32 than
-    twice as far as the peer's."""
+    """The bar of bf16 and f16 for hidden states: at most twice as far from those in f32
+    as the peer's are."""
     ours, theirs = nmse(exact, got), nmse(exact, peer)
     check(
         ours <= 4 * theirs,
@@ -178,7 +178,7 @@ def check_hidden(exact, peer, got, what):
 
 @dataclasses.dataclass
 class Golden:
-    """What transformers computed; see make_goldens.py."""
+    """The results of transformers; see make_goldens.py."""
 
     name: str
 
@@ -195,7 +195,7 @@ class Golden:
         self.stored = self.widened(data)
 
     def widened(self, data):
-        """What transformers computed in the storage type; None for f32."""
+        """The results of transformers in the storage type; None for f32."""
         if "stored" not in data:
             return None
         if self.name.startswith("bf16"):
@@ -209,8 +209,8 @@ class Golden:
 
     @property
     def has_prefixes(self):
-        """Whether the logits of shorter prompts begin the longest one's: not
-        where rope depends on the length."""
+        """Whether the logits of a shorter prompt are the first ones of the longest prompt.
+        They are not if RoPE depends on the length."""
         config = json.loads(self.config.read_text())
         scaling = config.get("rope_scaling") or {}
         kind = scaling.get("rope_type", scaling.get("type"))
