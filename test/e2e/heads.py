@@ -1,8 +1,9 @@
 """heads.py BIN SCRATCH few|many: decode attention of grouped heads on the emulated CUDA
 driver, of at most eight query heads of a KV head or of more.
 
-How many query heads share a KV head, and how wide heads are, decides which products a
-warp does and what a lane copies. Logits of tokens behind prompts meet the CPU's.
+The number of query heads of a KV head, and the width of heads, decide which products a
+warp computes and what a lane copies. Logits of tokens after prompts are compared with the
+CPU's.
 """
 
 import json
@@ -27,9 +28,9 @@ CAPPED = {
     "query_pre_attn_scalar": 20,
     "attn_logit_softcapping": 2.0,
 }
-# (query heads of a KV head, KV heads, columns of a head, type, what else). More than
-# 16 query heads are done in parts, 17 in parts of 9; of 128 columns more than six. Keys
-# of 264 KV heads have two splits, in which a warp has several tiles.
+# (query heads of a KV head, KV heads, columns of a head, type, what else). More than 16
+# query heads are computed in parts, for example 17 in parts of 9; with 128 columns, more
+# than six are. With 264 KV heads keys have two splits, and a warp has several tiles of one.
 SHAPES = [
     (2, 2, 32, "bf16", LLAMA),
     (3, 2, 80, "bf16", WINDOW),
@@ -43,11 +44,11 @@ SHAPES = [
     (20, 1, 128, "bf16", WINDOW),
     (3, 264, 16, "bf16", WINDOW),
 ]
-# The most that the CPU's logits may differ: NMSE. The CPU does not round the weights of
-# values, tensor cores do: up to 7e-5 and 7e-7.
+# NMSE that the CPU's logits may differ by. Tensor cores round the weights of values, the
+# CPU does not: measured were up to 7e-5 and 7e-7.
 LIMITS = {"bf16": 1.2e-4, "f16": 1.2e-6}
-# Tokens in front of those that are fed one by one: a tile less one or two, and splits,
-# of which the last is not full.
+# Tokens before those that are fed one by one: a tile less one or two, and splits, the
+# last of which is not full.
 PROMPTS, SINGLE = [14, 200], 2
 
 

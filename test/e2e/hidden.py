@@ -1,8 +1,8 @@
 """hidden.py BIN SCRATCH: hidden states and embeddings, on the CPU and emulated.
 
-goldens/*.test hold hidden states to transformers. Here they are the same in chunks,
-in pieces and token by token, on either device; asking for them changes no logits; and
-embeddings are what NumPy pools of them.
+goldens/*.test compare hidden states with transformers. Here they are the same in chunks,
+in pieces and token by token, on both devices. Asking for them changes no logits.
+Embeddings equal those that NumPy pools from the hidden states.
 """
 
 import json
@@ -24,7 +24,7 @@ MEAN, LAST, FIRST = range(3)
 
 
 def check_pieces(session, name, ids):
-    """The states of all ids, which pieces give as well."""
+    """Returns the states of all ids. Pieces must give the same states."""
     logits = session.feed(ids)
     session.rewind(0)
     same, whole = session.forward(ids, WIDTH)

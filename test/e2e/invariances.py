@@ -1,4 +1,4 @@
-"""invariances.py BIN SCRATCH NAME: ways to feed the same ids, one result.
+"""invariances.py BIN SCRATCH NAME: all ways to feed the same ids give one result.
 
 With the model of golden NAME: decoding n tokens, prefilling them in pieces and
 in chunks of several sizes equals prefilling them at once, by the bar of f32, or
@@ -64,7 +64,7 @@ def check_turns(model, ids):
 
 
 def check_rewind(session, ids):
-    """The end of a session that has seen all ids, twice more."""
+    """The last ids again, twice, in a session that has seen all ids."""
     parts = []
     for _ in range(2):
         session.rewind(200)

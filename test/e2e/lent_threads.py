@@ -1,4 +1,4 @@
-"""lent_threads.py BIN SCRATCH: a session computes on threads of the program's.
+"""lent_threads.py BIN SCRATCH: a session computes on threads that the program lends.
 
 The logits of prompts and of single ids have the bits of a session with threads of its
 own, however many tasks the program's function is given, and in whatever order it runs

@@ -1,12 +1,11 @@
 """lora.py BIN SCRATCH DEVICE NAME...: adapters against a merge in f64.
 
-Adapters in PEFT's layout are added to a checkpoint by NumPy in f64, as PEFT
-documents it: W + alpha / r * B A, or alpha / sqrt(r); rounded once, that is
-another checkpoint. cria-run gives its logits with --lora and the one before.
-Weights that no adapter targets stay where they are in the files. So are the
-logits of adapters that are kept apart, in an artifact that has room for them;
-and sessions of one model that choose among sets give the bits of models that
-were loaded with each set alone.
+NumPy adds adapters in PEFT's layout to a checkpoint in f64, as PEFT documents it: W +
+alpha / r * B A, or alpha / sqrt(r). The sum is rounded once and written as another
+checkpoint. cria-run must give its logits with --lora and the checkpoint without adapters.
+Weights that no adapter targets are used in place in the files. Adapters that are kept
+apart, in an artifact with room for them, must give the same logits. Sessions of one model
+that choose different sets must give the bits of models loaded with one set each.
 """
 
 import dataclasses
@@ -28,7 +27,7 @@ SEED = 11
 
 @dataclasses.dataclass
 class Adapter:
-    """What adapter_config.json says, and the modules that have a pair."""
+    """The contents of adapter_config.json, and the modules that have a pair."""
 
     rank: int
     alpha: float
@@ -120,7 +119,7 @@ CASES = {
 
 
 def shapes_of(tools, artifact):
-    """{checkpoint name: shape} of what an artifact binds, each tensor once."""
+    """{checkpoint name: shape} of the tensors that an artifact binds, each once."""
     inspect = [tools.bin / "cria-inspect", artifact, "--json"]
     shapes = {}
     for weight in json.loads(execute(inspect).ok().text)["weights"]:
@@ -147,7 +146,7 @@ def merged(arrays, adapters, dtype):
 
 
 class Case:
-    """A model, its checkpoint, its adapters on disk, and what they make."""
+    """A model, its checkpoint, its adapters on disk, and the merged checkpoint."""
 
     def __init__(self, tools, name, device):
         self.tools, self.name, self.device = tools, name, device
@@ -200,7 +199,7 @@ class Case:
 
 
 def check_bytes(case):
-    """What no adapter targets is used where it lies."""
+    """Weights that no adapter targets are used in place in the files."""
     flags = [f"--weights={case.base}", *case.loras]
     inspect = [case.tools.bin / "cria-inspect", case.artifact, *flags]
     size = 4 if case.dtype == "f32" else 2
@@ -213,7 +212,7 @@ def check_bytes(case):
 
 
 def check_unmerged(case, expected):
-    """Kept apart in an artifact with room for this much and no more."""
+    """Adapters are kept apart, in an artifact with exactly the room that they need."""
     ranks = dict.fromkeys(case.shapes, 0)
     for adapter in case.adapters:
         for name in adapter.pairs(case.shapes):
@@ -238,8 +237,8 @@ def fed(session, pieces):
 
 
 def check_sets(case, artifact):
-    """Sessions that take turns, as each would compute in a model with its set
-    alone; so does one that chooses another set."""
+    """Sessions with different sets take turns. Each computes as in a model with its set
+    alone; so does a session that changes its set."""
     folders = [case.tools.scratch / f"{case.name}-adapter{i}" for i in range(9)]
     whole = [(folders[i], a.scale) for i, a in enumerate(case.adapters)]
     choices = [whole, [(folders[0], -0.75)], []]

@@ -3,9 +3,9 @@
 files of gguf_greedy.py.
 
 Each entry: the seed, of random weights or of a trained model's prompt; 64 ids that
-continue the prompt; the logarithms of their probabilities. The seed is the first
-one that gives many different ids, each with a logit so far ahead of the next one,
-in llama.cpp, that rounding decides none. KV caches are f32, flash attention is off.
+continue the prompt; the logarithms of their probabilities. The seed is the first one
+that gives many different ids, each with a logit so far ahead of the next one in llama.cpp
+that rounding cannot change the choice. KV caches are f32, flash attention is off.
 Made with Python 3.11 and
   gguf==0.19.0 numpy==2.4.6 llama-cpp-python==0.3.36 (ggml 0.25.3)
 
@@ -48,7 +48,7 @@ class Peer:
         llama_cpp.llama_model_free(self.model)
 
     def logits(self, ids):
-        """The logits behind `ids`, which continue those of calls before."""
+        """The logits after `ids`, which continue the ids of earlier calls."""
         tokens = (llama_cpp.llama_token * len(ids))(*ids)
         batch = llama_cpp.llama_batch_get_one(tokens, len(ids))
         assert llama_cpp.llama_decode(self.context, batch) == 0
@@ -56,7 +56,8 @@ class Peer:
         return np.ctypeslib.as_array(row, (self.tokens,)).copy()
 
     def greedy(self, prompt, count):
-        """`count` ids, their logarithms, and the smallest lead of one."""
+        """`count` ids, the logarithms of their probabilities, and the smallest lead of an
+        id's logit."""
         ids, logarithms, lead = [], [], float("inf")
         logits = self.logits(prompt)
         while True:
@@ -70,7 +71,7 @@ class Peer:
 
 
 def golden(tools, name, folder):
-    """The entry of the first seed that serves."""
+    """The entry of the first seed that meets the conditions."""
     case = gguf_greedy.CASES[name]
     file = gguf_greedy.File(tools, name, folder)
     for seed in range(200):

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Makes test/e2e/goldens: what Hugging Face transformers computes for tiny
-models with the weights of `--random-weights`, and for stories260K.
+"""Makes test/e2e/goldens: the results of Hugging Face transformers for tiny models
+with the weights of `--random-weights`, and for stories260K.
 
 A golden is a folder with config.json and golden.npz:
   ids      the tokens of the longest prompt; every shorter one is its beginning
-  rows     positions of which logits are kept
+  rows     positions whose logits are kept
   f32      (rows, vocab) f32 logits, computed in f32 from the weights as stored
   stored   the same computed in the storage type (f16 and bf16 models only), as
            the bits of that type
@@ -40,7 +40,7 @@ TORCH = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
 
 
 def model_of(folder, state=None, dtype="f32"):
-    """The model in `dtype` with attention as the paper writes it."""
+    """The model in `dtype`, with attention computed as in the paper."""
     config = transformers.AutoConfig.from_pretrained(folder)
     config._attn_implementation = "eager"
     model = transformers.AutoModelForCausalLM.from_config(
@@ -60,7 +60,7 @@ def model_of(folder, state=None, dtype="f32"):
 
 
 def shapes_of(folder):
-    """{checkpoint name: shape} of what transformers would save."""
+    """{checkpoint name: shape} of the tensors that transformers would save."""
     config = transformers.AutoConfig.from_pretrained(folder)
     model = transformers.AutoModelForCausalLM.from_config(config)
     shapes = {k: tuple(v.shape) for k, v in model.state_dict().items()}
@@ -76,14 +76,14 @@ def logits_of(model, ids):
 
 
 def hidden_of(model, ids):
-    """(tokens, hidden) of one forward pass: what the head reads."""
+    """(tokens, hidden) of one forward pass: the head's input."""
     with torch.no_grad():
         body = model.model(torch.tensor([ids]), use_cache=False)
     return body.last_hidden_state[0]
 
 
 def greedy_of(model, ids, count):
-    """`count` ids, and the smallest margin of a choice."""
+    """`count` greedy ids, and the smallest margin of a choice."""
     ids, margin = list(ids), float("inf")
     for _ in range(count):
         best = torch.topk(logits_of(model, ids)[-1], 2)
@@ -111,7 +111,8 @@ def state_of(seed, folder, dtype):
 
 
 def make_hidden(name, case):
-    """hidden.npz of a golden, whose logits these weights still give."""
+    """Makes hidden.npz of a golden, after a check that the weights still give its
+    logits."""
     folder = FOLDER / name
     with np.load(folder / "golden.npz") as golden:
         seed, ids = int(golden["seed"]), golden["ids"].tolist()
@@ -129,7 +130,7 @@ def make_hidden(name, case):
 
 
 def seeded(case, folder):
-    """The first seed of clear greedy choices, and what comes of it."""
+    """The first seed with clear greedy choices, and its results."""
     config = case.config
     for seed in range(1, 100):
         state = state_of(seed, folder, case.dtype)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Writes goldens/tokens-*.json: what `tokenizers` makes of texts that are hard
-to tokenize, with the tokenizers of examples/tiny and of stories260K.
+"""Writes goldens/tokens-*.json: the ids of `tokenizers` for texts that are hard to
+tokenize, with the tokenizers of examples/tiny and of stories260K.
 
 Each entry: the text, its ids with and without special tokens, and the text that
 these ids decode to, special tokens printed and not. Made with Python 3.11 and

@@ -1,8 +1,8 @@
 """packed.py BIN SCRATCH: quantized checkpoints compute as dequantized ones.
 
-The linears of a small model are packed by NumPy in each format, and what the
-packed numbers mean is computed in f64. A checkpoint of those means, in f32,
-must give the same logits, bit by bit.
+NumPy packs the linears of a small model in each format, and computes the values of
+the packed numbers in f64. A checkpoint with these values in f32 must give the same
+logits, bit by bit.
 
 Sources of the formulas: fp8: DeepSeek-V3's weight_dequant (inference/kernel.py)
 and OCP's E4M3; GPTQ: AutoGPTQ's QuantLinear.pack and forward
@@ -55,13 +55,13 @@ def to_e4m3(array):
 
 
 def spread(scales, size, shape):
-    """One scale for each block of `size`, as one for each element."""
+    """Scales of blocks of `size`, repeated for each element."""
     wide = np.repeat(np.repeat(scales, size[0], 0), size[1], 1)
     return wide[: shape[0], : shape[1]]
 
 
 def pack_fp8(name, array, size, suffix):
-    """Tensors, and what they mean; a scale for each block of `size`."""
+    """Packed tensors and their values, with a scale for each block of `size`."""
     counts = [-(-length // each) for length, each in zip(array.shape, size)]
     scales = np.zeros(counts, np.float32)
     for i, j in np.ndindex(*counts):
@@ -88,8 +88,8 @@ def fp8_tensor(name, array, _):
 
 
 def to_groups(array, groups, random):
-    """q (N, K), zeros (groups, N) and scales (groups, N) for the columns'
-    `groups`, and what they mean."""
+    """q (N, K), zeros (groups, N) and scales (groups, N) for the columns' `groups`, and
+    the values."""
     count = groups.max() + 1
     zeros = random.integers(1, 16, (count, array.shape[0]))
     largest = [np.abs(array[:, groups == g]).max(1) for g in range(count)]
@@ -100,7 +100,7 @@ def to_groups(array, groups, random):
 
 
 def words(numbers, axis, order=range(8)):
-    """Eight numbers of 4 bits along `axis` in one of 32."""
+    """Packs each eight numbers of 4 bits along `axis` into one number of 32 bits."""
     numbers = np.moveaxis(numbers, axis, -1).astype(np.uint32)
     eight = numbers.reshape(*numbers.shape[:-1], -1, 8)
     packed = sum(eight[..., at] << np.uint32(4 * i) for i, at in enumerate(order))

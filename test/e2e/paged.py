@@ -1,14 +1,14 @@
-"""paged.py BIN SCRATCH: several texts over paged caches get what each gets alone.
+"""paged.py BIN SCRATCH: several texts over paged caches have the logits of each alone.
 
 The entries of an artifact of `--batch` are called by their ABI. Texts of several
 lengths, whose pages lie in any order, are prefilled in chunks and then run
 together, a token each, some joining late and some leaving early:
 
 - logits are those of the artifact without `--batch`, by the bar of the type;
-- each text's logits are the same, byte for byte, beside other texts, in another
-  row, and alone, whose prompt is cut into other chunks;
-- upstream's tools, which lower what the linalg phase prints, get the same by the
-  bar of f32, of one case.
+- each text's logits are the same, byte for byte, together with other texts, in another
+  row, and alone with its prompt in other chunks;
+- in one case upstream's tools lower the output of the linalg phase, and get the same by
+  the bar of f32.
 """
 
 import ctypes
@@ -28,8 +28,8 @@ LENGTHS = [3, 17, 40, 1, 33]  # of prompts
 STEPS = 7
 PIECES = {1: [1], 3: [3], 17: [16, 1], 33: [1, 32], 40: [32, 8]}
 OTHER_PIECES = {1: [1], 3: [1, 1, 1], 17: [3, 14], 33: [19, 14], 40: [20, 20]}
-# NMSE from the artifact without pages. What is multiplied with blocks is rounded to
-# integers, which any difference may flip.
+# NMSE from the artifact without pages. Inputs of products with blocks are rounded to
+# integers, which the smallest difference may change.
 BARS = {"f32": 1e-8, "bf16": 2e-3, "blocks": 1e-4}
 LLAMA = families.FAMILIES["llama"]
 # Name: config, type, flags.
@@ -49,14 +49,14 @@ CASES = {
 
 
 def manifest_of(path):
-    """The manifest, where the footer says it is."""
+    """The manifest, at the place that the footer names."""
     data = path.read_bytes()
     offset, size = struct.unpack("<8sIIQQQQ", data[-48:])[3:5]
     return json.loads(data[offset : offset + size])
 
 
 class Pool(Memory):
-    """Memory whose caches are pages, handed out in no order."""
+    """Memory whose caches are pages, handed out in random order."""
 
     def __init__(self, manifest, dtype):
         super().__init__(manifest, dtype, dtype)
@@ -73,7 +73,7 @@ class Pool(Memory):
         self.width, self.page = (manifest["batch"][key] for key in ("width", "page"))
 
     def table(self, positions):
-        """Pages of a text; what is behind them is no page."""
+        """Pages of a text; the entries after them are no pages."""
         table = np.full(self.width, -(1 << 30), np.int32)
         count = -(-positions // self.page)
         table[:count] = [self.free.pop() for _ in range(count)]
@@ -150,7 +150,7 @@ def prefill(program, ids, table, pieces):
 
 
 def alone(program, ids, length):
-    """Logits of the artifact without pages: of the prompt, then of each token."""
+    """Logits of the artifact without pages, for the prompt and then for each token."""
     rows, position = [], 0
     for count in [*PIECES[length], *[1] * (len(ids) - length)]:
         entry = "decode" if count == 1 and position >= length else "prefill"
@@ -161,7 +161,7 @@ def alone(program, ids, length):
 
 
 def together(program, texts, joins, order):
-    """Logits of each text, in steps of those that have joined and not ended."""
+    """Logits of each text. A step has the texts that have joined and not ended."""
     tables = [program.memory.table(len(ids)) for ids in texts]
     rows = [
         [prefill(program, ids[:length], table, PIECES[length])]
@@ -232,7 +232,7 @@ def check_case(tools, name, config, dtype, flags):
             for p in range(length, len(ids))
         ]
         check_equal(got[i][length:], np.concatenate(rows), f"{name}, text {i} alone")
-        # The head of one row has another order: how many logits are wanted counts.
+        # The head sums one row in another order, so that the number of rows matters.
         apart = nmse(got[i][:length], prompt)
         check(apart <= 1e-6, f"{name}, text {i} in other chunks: NMSE {apart:.2e}")
 

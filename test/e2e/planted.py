@@ -1,9 +1,9 @@
 """planted.py BIN SCRATCH: cria-bisect names the kernel that a compiler bug has broken.
 
-A bug is a change of what a phase prints, as a pass that is wrong would make it;
-compilation goes on from there. The reference is the program as it is; and
-Inputs/tiny-activations.safetensors, which scripts/dump_activations.py has made of
-examples/tiny in bf16, by torch 2.15.0 and transformers 5.23.0, from the ids 766,10,20.
+A bug is a change in the output of a phase, as a wrong pass would make it. Compilation
+goes on from the changed text. The reference is the unchanged program, and
+Inputs/tiny-activations.safetensors, which scripts/dump_activations.py has made from
+examples/tiny in bf16, by torch 2.15.0 and transformers 5.23.0, for the ids 766,10,20.
 """
 
 import concurrent.futures
@@ -38,9 +38,9 @@ CUT = r"""%bits = arith.bitcast \2 : f32 to i32
 CAPPED = r"linalg\.yield %\w+(?= : f32\s+\} -> tensor<1x101xf32>)"
 SCALED = r"arith\.mulf (%\w+), %cst\w* : f32"
 LEFT = r"arith.maximumf \1, \1 : f32"
-# What is planted, in which model: the function, what is replaced there, by what, and
-# which of all such places; what is named: the kernel, if that is not the function, a
-# turn of the layers and a module.
+# For each bug: the model; the function, the text that is replaced in it, the new text,
+# and which match is replaced; and the names to expect: the kernel, if it is not the
+# function, a turn of the layers, and a module.
 BUGS = [
     ("other pairs in rope", "llama-f32", QKV, r"arith\.subf", "arith.addf", 0, None, 0, "model.layers.0.self_attn.q_proj"),
     ("another row of keys", "llama-f32", QKV, r"(tensor\.insert_slice %\w+ into %arg9\[%arg10, )0, %arg8", r"\g<1>0, %arg10", 0, None, 1, "model.layers.1.self_attn:key"),
@@ -91,7 +91,7 @@ class Model:
 
 
 def named(done, kernel, turn, module):
-    """Whether a run says that this is wrong."""
+    """Whether a run names this kernel, turn and module as wrong."""
     lines = done.text.splitlines()
     first = re.fullmatch(r"wrong: (\w+)(?:, turn (\d+) of \d+)?", lines[0])
     return (
@@ -115,15 +115,15 @@ def check_bug(models, bug):
 
 
 def check_right(model):
-    """Nothing that the schedules make is called wrong, beside upstream's loops."""
+    """Against upstream's loops, none of the schedules' kernels is called wrong."""
     done = model.bisect(model.compiled("plain", model.text, "--plain")).ok()
     check("none wrong" in done.text, done.text)
     check("the same best id at 12 of 12 positions" in done.text, done.text)
 
 
 def check_types(model, reference):
-    """A program in bf16 beside the same program in f32: nothing is wrong, and a bug is
-    named."""
+    """A program in bf16 against the same program in f32: nothing is wrong, and a planted
+    bug is named."""
     _, _, function, *change, _, turn, module = BUGS[6]
     right = model.tools.scratch / f"{model.name}-plain.cria"
     done = model.bisect(right, reference=reference).ok()
@@ -134,7 +134,7 @@ def check_types(model, reference):
 
 
 def check_saved(model):
-    """What --save leaves reproduces a bug without the other kernels."""
+    """The files of --save reproduce a bug without the other kernels."""
     bug = next(bug for bug in BUGS if bug[0] == "no scale of scores")
     _, _, function, *change, _, turn, module = bug
     artifact = model.compiled("saved", planted(model.text, function, *change), "--plain")
@@ -154,7 +154,7 @@ def check_saved(model):
 
 
 def check_transformers(tools, source):
-    """Beside transformers: all results of a model, and a bug."""
+    """Against transformers: all results of a model are right, and a bug is named."""
     folder = source / "examples/tiny"
     emit = [tools.bin / "cria-compile", folder / "config.json", "--emit=linalg"]
     text = execute([*emit, "--chunk=16"]).ok().text

@@ -1,9 +1,9 @@
 """prefix.py BIN SCRATCH DEVICE NAME...: embeddings in front of a prompt.
 
-Rows of a model's own table of embeddings, fed as embeddings, stand for their
-ids: the ids that follow have the same logits, bit by bit, as behind those ids,
-and they are transformers'. The prefix is longer than a chunk. So do the tools,
-from a file.
+Rows of a model's own table of embeddings are fed as embeddings in place of their ids. The
+ids that follow have the same logits as after these ids, bit by bit, and the logits are
+those of transformers. The prefix is longer than a chunk. The tools read the embeddings
+from a file and give the same logits.
 """
 
 import json
@@ -28,7 +28,7 @@ def table_of(golden, config):
 
 
 def check_session(golden, model, rows):
-    """Returns the logits of the ids behind the prefix."""
+    """Returns the logits of the ids after the prefix."""
     ids, embedded = model.session(), model.session()
     for session in (ids, embedded):
         session.expect_prompt(len(golden.ids))

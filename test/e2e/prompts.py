@@ -1,5 +1,5 @@
-"""prompts.py BIN SCRATCH: cria-run --prompts prints for each line of a file what
-cria-run --prompt says, in the order of the file; what is wrong with one is of it alone.
+"""prompts.py BIN SCRATCH: for each line of a file cria-run --prompts prints the text of
+cria-run --prompt, in the order of the file. A wrong prompt fails alone.
 """
 
 import json

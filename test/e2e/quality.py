@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Prints what blocks lose (docs/quantization.md), beside llama.cpp.
+"""Prints the loss of blocks (docs/quantization.md), next to that of llama.cpp.
 
-For each model and format, a GGUF file of that format alone; the divergence of
-Cria's logits and of llama.cpp's from those of transformers in f32, whose weights
-no format has rounded; how far the two are apart; and the rows of logits before an
-activation rounds to another integer in one of them, which changes all behind it.
-MODEL is a folder in Hugging
-Face's format, or a config.json, of which transformers makes random weights. The
-ids are drawn by transformers from its own distribution.
+For each model and format, a GGUF file of that format only is made. Printed are the
+divergence of Cria's and of llama.cpp's logits from those of transformers in f32, whose
+weights are not rounded to a format; the distance between Cria and llama.cpp; and the
+number of rows of logits before an activation rounds to another integer in one of the two,
+which changes all later results. MODEL is a folder in Hugging Face's format, or a
+config.json, for which transformers makes random weights. transformers draws the ids from
+its own distribution.
 
 Made with Python 3.11 and
   gguf==0.19.0 llama-cpp-python==0.3.36 torch==2.15.0 transformers==5.23.0

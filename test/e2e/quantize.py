@@ -1,13 +1,13 @@
 """quantize.py BIN SCRATCH [emulated]: the model of examples/tiny with weights in
 blocks.
 
-Beside a model whose weights are what the blocks hold, all in f32: only that
-activations are rounded too tells them apart. Beside transformers in f32: no
-further than its format allows. Prompts and single tokens agree, and what a cache
-of weights holds is what was quantized.
+Compared with a model in f32 whose weights are the values of the blocks, only the rounding
+of activations differs. Compared with transformers in f32, the model loses no more than
+its format allows. Prompts and single tokens agree, and a cache of weights holds the
+quantized weights.
 
-On the emulated CUDA driver: as on the CPU, as a prompt and token by token; so does
-a model whose rows are whole 16 bytes, which examples/tiny's are not.
+On the emulated CUDA driver a prompt and single tokens give the CPU's logits. So does a
+model whose rows are multiples of 16 bytes, which those of examples/tiny are not.
 """
 
 import json
@@ -22,16 +22,16 @@ from harness import HERE, Tools, check, divergence, nmse
 from weights import read_safetensors, write_safetensors
 
 TINY = HERE.parent.parent / "examples" / "tiny"
-# Formats, and the most that they may lose beside transformers.
+# Formats, and the most that they may lose against transformers.
 FORMATS = {"q8_0": 2e-3, "q4_0": 3e-2, "q4_0,head=q8_0": 3e-2}
 SAME = 1e-3  # beside the same weights in f32
 AGREEMENT = 0.99
-BESIDE_CPU = 5e-4  # NMSE: a sum apart in its last bit may round to another integer
+BESIDE_CPU = 5e-4  # NMSE: a sum with another last bit may round to another integer
 SINGLE = 6  # tokens fed one by one
 
 
 def held(arrays, formats):
-    """What a model in blocks holds, with a head of its own."""
+    """The values of a model in blocks, with a head of its own."""
     main, *others = formats.split(",")
     head = dict(other.split("=") for other in others).get("head", main)
     arrays = arrays | {"lm_head.weight": arrays["model.embed_tokens.weight"]}

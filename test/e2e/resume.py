@@ -1,7 +1,7 @@
 """resume.py BIN SCRATCH: IR edited by hand runs as edited.
 
-The linalg text of a model has SiLU; in its MLP kernels that becomes ReLU. The
-artifact of that text has the logits of a config that asks for ReLU.
+In the linalg text of a model, SiLU becomes ReLU in all MLP kernels. The artifact of the
+edited text gives the logits of a config that asks for ReLU.
 """
 
 import json

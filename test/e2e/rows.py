@@ -1,9 +1,9 @@
 """rows.py BIN SCRATCH FORMAT...: prompts of few and many rows on the emulated CUDA driver.
 
-Which tile multiplies a prompt, and over how many blocks k is split, depends on its
-rows. Logits of prompts on both sides of each bound meet the CPU's. Blocks run in an
-order that a seed draws, and sums of splits have an order of their own: another seed
-gives the same bits.
+The number of a prompt's rows decides which tile multiplies it, and over how many blocks k
+is split. Logits of prompts on both sides of each bound are compared with the CPU's. A
+seed draws the order in which blocks run. Sums of splits have a fixed order, so that
+another seed gives the same bits.
 """
 
 import json
@@ -28,8 +28,8 @@ CONFIG = {
     "max_position_embeddings": 384,
     "tie_word_embeddings": True,
 }
-# For blocks of sm_90a, of which there are 132, that have a second tile: of 45 tiles
-# across and three down the last one is alone in its pair, and not full.
+# Blocks of sm_90a, of which there are 132, have a second tile here: of 45 tiles across and
+# three down the last one is alone in its pair, and not full.
 MORE_TILES = CONFIG | {
     "hidden_size": 128,
     "intermediate_size": 2848,
@@ -37,10 +37,10 @@ MORE_TILES = CONFIG | {
     "num_key_value_heads": 1,
 }
 LENGTHS, SOME = [2, 16, 17, 32, 33, 64, 65, 128, 129, 200], [17, 65, 129]
-# Rows that sm_90a has tiles of its own for: two or three tiles, whose blocks are pairs.
+# Rows that sm_90a has special tiles for: two or three tiles, whose blocks are pairs.
 HOPPER, WIDE = ["--chip=sm_80,sm_90a"], [129, 256, 300]
-# Formats, and the most that the CPU's logits may differ: NMSE. In bf16 both are
-# 4e-5 from f32.
+# Formats, and the NMSE that the CPU's logits may differ by. In bf16 both devices are 4e-5
+# from f32.
 FORMATS = {
     "bf16": (["--dtype=bf16"], LENGTHS, 5e-5),
     "f16": (["--dtype=f16"], SOME, 1e-6),

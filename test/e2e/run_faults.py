@@ -1,7 +1,7 @@
-"""run_faults.py BIN SCRATCH: what cria-run does with bad requests and signals.
+"""run_faults.py BIN SCRATCH: cria-run's answers to bad requests and signals.
 
-Prompts that do not fit, numbers out of range, an interrupt while it generates,
-an output nobody reads: rows 36 to 39 of the fault matrix.
+Prompts that do not fit, numbers out of range, an interrupt while it generates, and an
+output that nobody reads: rows 36 to 39 of the fault matrix.
 """
 
 import json
@@ -51,7 +51,7 @@ def refused(run, *words):
 
 
 def named(option):
-    """What an error about an option must say: "top" for --top-k or top_k."""
+    """A word that an error about an option must have: "top" for --top-k or top_k."""
     return option.removeprefix("--").removesuffix("s").split("-")[0]
 
 
@@ -82,8 +82,8 @@ def check_numbers(tools, artifact, flags):
 
 
 def check_results(tools, artifact, flags):
-    """Standard output has one thing: text, or what is asked for in its place;
-    files are whole, and errors name them."""
+    """Standard output has either the text or the output that a flag asks for. Files are
+    whole, and errors name them."""
     flags = ["--ids=5,6", "--max-tokens=3", "--temperature=0", *flags]
     file = tools.scratch / "logits.npy"
     ids = tools.run(artifact, "--print-ids", *flags).ok()
@@ -129,7 +129,7 @@ def refused_after(run, words):
 
 
 def check_interrupted_file(tools, artifact, folder):
-    """A second signal ends the process at once, and leaves the old file."""
+    """A second signal ends the process at once and leaves the old file unchanged."""
     file = tools.scratch / "interrupted"
     file.write_text("old")
     ids = "--ids=" + ",".join(["5"] * 16000)

@@ -1,8 +1,8 @@
-"""shrink.py BIN SCRATCH: small siblings of every family's config.
+"""shrink.py BIN SCRATCH: small versions of every family's config.
 
-What cria-compile --shrink writes has the sizes that were asked for, and all else
-of the config but what has to follow; one layer of each kind is left. It compiles
-and runs.
+The config that cria-compile --shrink writes has the sizes that were asked for. All other
+keys are unchanged unless they depend on these sizes, and one layer of each kind is left.
+The small config compiles and runs.
 """
 
 import json
@@ -11,7 +11,7 @@ import sys
 import families
 from harness import HERE, Tools, check, execute
 
-# What may differ from the config.
+# Keys that may differ from the config.
 FOLLOWS = {
     "layers": {"num_hidden_layers", "layer_types", "no_rope_layers"}
     | {"no_rope_layer_interval", "max_window_layers"},
@@ -57,7 +57,7 @@ def configs():
 
 
 def shrunk(tools, name, config, sizes):
-    """The sibling and where it lies."""
+    """The small config and its path."""
     whole = tools.scratch / f"{name}.json"
     small = tools.scratch / f"{name}-small.json"
     whole.write_text(json.dumps(config))
@@ -68,8 +68,7 @@ def shrunk(tools, name, config, sizes):
 
 
 def kinds(tools, path):
-    """What tells layers apart in the program: windows, and layers without
-    rope."""
+    """The kinds of layers in the program: windows, and layers without RoPE."""
     command = [tools.bin / "cria-compile", path, "--emit=import"]
     text = execute(command).ok().text
     attention = [line for line in text.splitlines() if "llama.gqa" in line]
@@ -84,7 +83,7 @@ def ids_of(config):
 
 
 def check_sizes(name, config, small, sizes):
-    """What was asked for, and nothing else."""
+    """The sizes that were asked for are changed, and nothing else."""
     for key, value in sizes.items():
         check(small[SIZES[key]] == value, f"{name}: {small}")
     may = set().union(*(FOLLOWS[key] for key in sizes))

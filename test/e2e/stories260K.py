@@ -1,7 +1,7 @@
 """stories260K.py BIN SCRATCH SHARED CPU: a trained model, compiled for CPU.
 
-Greedy from <s>, it tells the story of EXPECTED.md with one thread and two; its
-logits are those of transformers.
+From <s> the model greedily writes the story of EXPECTED.md, with one thread and with two.
+Its logits are those of transformers.
 """
 
 import pathlib

@@ -1,9 +1,9 @@
 """tiny.py BIN SCRATCH [emulated]: the model of examples/tiny writes stories.
 
-Greedy, it writes what transformers writes, from the same ids, with logits by
-the bar of bf16. Sampled, it writes sentences in the words of its grammar, the
-same ones for the same seed whatever the number of threads. On the emulated CUDA
-device, which is slow, one story is decoded and the others are read.
+From the same ids the greedy text is that of transformers, and the logits meet the bar of
+bf16. Sampled text has sentences in the words of the model's grammar, and is the same for
+the same seed with any number of threads. On the emulated CUDA device, which is slow, one
+story is decoded, and the others are only read.
 """
 
 import itertools
@@ -36,7 +36,7 @@ def check_text(tools, artifact, case, *flags):
 
 
 def check_read(tools, artifact, case, *flags):
-    """At each token of the continuation, the next one is the best."""
+    """At each token of the continuation, the next token has the largest logit."""
     ids = case["ids"] + case["greedy"][:-1]
     logits = tools.logits(artifact, ids, f"--weights={TINY}", *flags)
     got = logits[len(case["ids"]) - 1 :].argmax(-1).tolist()

@@ -1,7 +1,6 @@
-"""The weights that `--random-weights=SEED` stands for, in NumPy.
+"""The weights of `--random-weights=SEED`, in NumPy.
 
-Element i of the tensor with checkpoint name t is a function of SEED, t and i
-alone:
+Element i of the tensor with checkpoint name t depends only on SEED, t and i:
 
   u = (mix(SEED + fnv1a64(t) + (i + 1) * 0x9E3779B97F4A7C15) >> 40) * 2^-24
 

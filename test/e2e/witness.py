@@ -1,14 +1,14 @@
-"""witness.py BIN SCRATCH DTYPE: upstream's tools run what `linalg` prints.
+"""witness.py BIN SCRATCH DTYPE: upstream's tools run the text of the `linalg` phase.
 
-`mlir-opt-22`, `mlir-translate-22` and `llc-22` alone lower the text of a model;
-a C file of a few lines hands its functions the weights. Fed in uneven chunks and
-then token by token, logits and caches are those of the artifact: on the CPU, called
-by its ABI, and of its plan and PTX in the emulated CUDA driver.
+`mlir-opt-22`, `mlir-translate-22` and `llc-22` alone lower the text of a model. A C file
+of a few lines gives the weights to its functions. Ids are fed in uneven chunks and then
+one by one. The artifact must give the same logits and caches: on the CPU, called by its
+ABI, and with its plan and PTX in the emulated CUDA driver.
 
-In f32 by the bar of f32; in bf16 by that of bf16, the text being the peer: what
-schedules compute is as near to f32 as what it says. Caches are no further from the
-text's than its roundings take those from f32; hidden states are as near to f32 as the
-text's, within a factor of 2.
+In f32 the bar is that of f32. In bf16 it is that of bf16 with the text as the peer: the
+artifact's logits are as close to f32 as the text's. The artifact's caches are no further
+from the text's than rounding takes the text's from f32. Hidden states are as close to f32
+as the text's, within a factor of 2.
 """
 
 import ctypes
@@ -54,8 +54,8 @@ FAMILIES = {
 
 
 def drawn(weight, layer, rank=0, ranks=1):
-    """A slot's weight in f64: rows of a tensor of the checkpoint, or a rank's
-    share of its rows or columns."""
+    """A slot's weight in f64: rows of a checkpoint's tensor, or a rank's share of its
+    rows or columns."""
     shape, split = weight["shape"], weight.get("split")
     rows = weight.get("rows", {"first": 0, "of": shape[0]})
     first, of, rest = rows["first"], rows["of"], shape[1:]
@@ -77,13 +77,13 @@ def empty_cache(cache, stored):
 
 
 def numbers(cache):
-    """What a cache holds, in floats."""
+    """The values of a cache as floats."""
     in_blocks = cache.dtype == np.uint8
     return blocks.dequantize(cache, "q8_0") if in_blocks else widened(cache)
 
 
 def check_caches(want, got, what):
-    """The bar of f32; integers between two may become either."""
+    """The bar of f32. A value between two integers may be rounded to either."""
     if want.dtype != np.uint8:
         return check_close(want, got, what)
     check_close(*(cache[..., :2].view(np.float16) for cache in (want, got)), what)
@@ -95,7 +95,7 @@ def check_caches(want, got, what):
 
 
 class Memory:
-    """Weights, tables and caches, for whoever is called with them."""
+    """The weights, tables and caches that a program is called with."""
 
     def __init__(self, manifest, dtype, stored, rank=0):
         model = manifest["model"]
@@ -133,7 +133,7 @@ class Memory:
 
 
 def fed(program, ids, source):
-    """Logits of all ids, in PIECES; and hidden states of all pieces of several."""
+    """Logits of all ids, fed in PIECES; and hidden states of pieces of several ids."""
     if source:
         program.call("encode", source, 0, 0)
     rows, hidden, position = [], [np.zeros((0, 1))], 0
@@ -149,7 +149,7 @@ def fed(program, ids, source):
 
 
 def text_of(tools, program, flags):
-    """What the linalg phase prints."""
+    """The output of the linalg phase."""
     command = [tools.bin / "cria-compile", program, "--emit=linalg", *flags]
     return execute(command).ok().text
 
