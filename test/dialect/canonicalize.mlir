@@ -1,7 +1,7 @@
 // RUN: cria-opt --canonicalize --split-input-file %s | FileCheck %s
 // RUN: cria-opt --cse --split-input-file %s | FileCheck %s --check-prefix=CSE
 
-// A result that nobody reads is not yielded, and what made it is gone.
+// A result without uses is not yielded, and the ops that made it are gone.
 // CHECK-LABEL: func @unused_result
 // CHECK: %[[K:.*]] = llama.kernel "k" -> tensor<2x4xf32> {
 // CHECK-NEXT: %[[A:.*]] = llama.residual

@@ -1,4 +1,4 @@
-// The same of attention and kernels.
+// What the verifiers of attention and kernels refuse.
 // RUN: cria-opt --split-input-file --verify-diagnostics %s
 
 // rope_c1

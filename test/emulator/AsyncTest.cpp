@@ -1,5 +1,5 @@
-// What is found in wrong uses of mbarriers, bulk copies and products, one a
-// kernel.
+// The checks find wrong uses of mbarriers, bulk copies and products, one in
+// each kernel.
 #include "test/emulator/Device.h"
 #include "tools/emulator/run/TensorMap.h"
 

@@ -1,5 +1,5 @@
 // Blocks of a cluster: barriers of all their threads, arrivals at mbarriers of
-// another block, and copies that several blocks get.
+// another block, and copies to several blocks.
 #include "test/emulator/Device.h"
 
 #include <gmock/gmock.h>

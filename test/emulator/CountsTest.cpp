@@ -1,4 +1,4 @@
-// What is counted of kernels whose counts can be worked out by hand.
+// Counts of kernels that can be worked out by hand.
 #include "test/emulator/Device.h"
 
 #include <random>

@@ -1,4 +1,4 @@
-// What the emulator does not know is an error with line and text.
+// PTX that the emulator does not know is an error with line and text.
 #include "test/emulator/Device.h"
 
 #include <map>

@@ -1,4 +1,4 @@
-// Whatever bytes come as PTX: an error or a program, no crash.
+// Any bytes as PTX give an error or a program, never a crash.
 #include "test/emulator/Device.h"
 #include "test/emulator/PlantedKernels.h"
 

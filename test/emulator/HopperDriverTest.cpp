@@ -1,5 +1,5 @@
 // The driver API on a device of sm_90: tensor maps, clusters, and kernels that
-// begin before the one before has ended.
+// begin before the previous kernel has ended.
 #include "runtime/cuda/DriverApi.h"
 
 #include <dlfcn.h>

@@ -1,5 +1,6 @@
-// NVRTC beside the emulator. It looks for libcuda.so.1 among the libraries that
-// are loaded and calls cuGetExportTable without asking whether it is there.
+// NVRTC in one process with the emulator. NVRTC looks for libcuda.so.1 among
+// the loaded libraries and calls cuGetExportTable without a test that it
+// exists.
 #include "runtime/cuda/DriverApi.h"
 
 #include <cstdlib>

@@ -1,4 +1,4 @@
-/// Instructions and what they mean in C++.
+/// Instructions and their meaning in C++.
 ///
 /// A case's code is PTX. It finds its inputs in %x0 ... %x3 (64 bits), whose
 /// low parts are also in %a0 ... (32 bits), %h0 ... (16 bits) and %p0 ...

@@ -1,6 +1,6 @@
-// Kernels that begin before the ones before them have ended (programmatic
-// dependent launch): what they access before griddepcontrol.wait must not be
-// what those write.
+// Kernels that begin before the previous kernels have ended (programmatic
+// dependent launch): before griddepcontrol.wait they must not access memory
+// that the previous kernels write.
 #include "test/emulator/Device.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-/// Kernels that are right, and what to change in them to make them wrong.
+/// Correct kernels, and changes that make them wrong.
 #pragma once
 
 #include "tools/emulator/run/Launch.h"

@@ -1,5 +1,4 @@
-// The checks find planted bugs and name the place; kernels that are right are
-// not accused.
+// The checks find planted bugs and name the place; correct kernels pass.
 #include "test/emulator/Device.h"
 #include "test/emulator/PlantedKernels.h"
 

@@ -1,6 +1,6 @@
-// Races between blocks in global memory: what the stamps of lines and granules
-// say (tools/emulator/run/GlobalRaces.h). Blocks access a few lines in turn, in
-// an order that strong accesses make certain and that only fences make known.
+// Races between blocks in global memory, found by the stamps of lines and
+// granules (tools/emulator/run/GlobalRaces.h). Blocks access a few lines in
+// turn. Strong accesses fix the order, but only fences synchronize.
 #include "test/emulator/Device.h"
 #include "test/emulator/PlantedKernels.h"
 

@@ -1,6 +1,6 @@
-// Races in shared memory: what the words and their keys say
-// (tools/emulator/run/Shadow.h). Threads access a few words in turn, in an
-// order that strong accesses make certain and nothing makes known.
+// Races in shared memory, found by the words and their keys
+// (tools/emulator/run/Shadow.h). Threads access a few words in turn. Strong
+// accesses fix the order, but nothing synchronizes.
 #include "test/emulator/Device.h"
 
 #include <random>

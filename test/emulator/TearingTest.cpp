@@ -1,8 +1,8 @@
 // No access of up to 8 bytes is ever seen in part, nor is an element of a wider
-// vector. A store that LLVM splits in two is seen in part only where another
-// core looks between two instructions: too seldom for a test. So the kernel is
-// executed one machine instruction at a time (the trap flag of x86), and after
-// each instruction the test looks at the memory, or changes it.
+// vector. If LLVM splits a store in two, another core sees a part of it only if
+// it reads between the two instructions, which is too rare for a test. So the
+// kernel is executed one machine instruction at a time (the trap flag of x86),
+// and the test reads or changes the memory after each instruction.
 #include "test/emulator/Device.h"
 
 #include <csignal>

@@ -1,4 +1,4 @@
-/// An artifact, as it is and with a footer that fits: behind the checksum the
+/// An artifact, unchanged and with a matching footer: after the checksum the
 /// manifest must still be checked. And an ELF object, which is checked but
 /// never loaded.
 #include "runtime/Artifact.h"

@@ -1,6 +1,7 @@
-/// Chat templates: what parses renders a conversation, or fails, in bounds. The
-/// variables are a conversation, or what stands behind a NUL. A character that
-/// the conversation alone has is never the template's, whatever that does.
+/// Chat templates: a template that parses renders a conversation or fails,
+/// within its limits. The variables are a conversation, or the input after a
+/// NUL. A character that only the conversation has never counts as the
+/// template's.
 #include "runtime/text/chat/Prompt.h"
 #include "test/fuzz/Fuzz.h"
 

@@ -1,4 +1,4 @@
-/// config.json; what is taken becomes a program that verifies.
+/// config.json; an accepted config becomes a program that verifies.
 #include "dialect/Dialect.h"
 #include "lowering/Compilation.h"
 #include "lowering/import/Import.h"

@@ -1,4 +1,4 @@
-/// A NumPy file; a matrix that is taken is all there.
+/// A NumPy file; an accepted matrix is complete.
 #include "test/fuzz/Fuzz.h"
 #include "tools/run/Npy.h"
 

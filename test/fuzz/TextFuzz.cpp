@@ -1,5 +1,5 @@
-/// Text through the byte-level tokenizer of examples/tiny: whatever is UTF-8
-/// comes back, all else is refused.
+/// Text through the byte-level tokenizer of examples/tiny: UTF-8 comes back
+/// unchanged, and other bytes are refused.
 #include "runtime/text/tokenizer/Tokenizer.h"
 #include "test/fuzz/Fuzz.h"
 

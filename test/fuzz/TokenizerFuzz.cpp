@@ -1,4 +1,4 @@
-/// tokenizer.json; what is taken then encodes and decodes.
+/// tokenizer.json; an accepted tokenizer then encodes and decodes.
 ///
 /// Random bytes do not nest. So an input is either a document, or it chooses
 /// one: components of all kinds, in sequences inside sequences, repeated, with

@@ -5,7 +5,7 @@
 // RUN: cria-opt %t.mlir -o %t.1.mlir
 // RUN: cria-opt %t.mlir --carry-in-place | diff %t.1.mlir -
 
-// What a turn makes anew is put where the loop carries it.
+// A new value of a turn is written to the place where the loop carries it.
 // CHECK-LABEL: func.func @anew
 // CHECK: scf.for {{.*}} iter_args(%[[X:.*]] = %{{.*}})
 // CHECK: %[[MADE:.*]] = linalg.exp

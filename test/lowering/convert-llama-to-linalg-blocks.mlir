@@ -1,5 +1,5 @@
-// Matrices in blocks: what is multiplied with them is rounded to integers, too,
-// and that stands in the text.
+// Matrices in blocks: the other factor is rounded to integers as well, and the
+// rounding is part of the text.
 // RUN: cria-opt --assign-slots --convert-llama-to-linalg=chunk=64 --canonicalize --split-input-file %s | FileCheck %s
 
 // Weights are bytes: of 32 numbers 34 in q8_0, 18 in q4_0.

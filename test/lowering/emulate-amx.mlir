@@ -1,8 +1,8 @@
 // The ops of AMX as linalg on buffers, for CPUs without it.
 // RUN: cria-opt --emulate-amx %s | FileCheck %s
 
-// A tile is a buffer, made where no loop is; the products of even and odd k are
-// added up apart.
+// A tile is a buffer, allocated outside of loops; the products of even and odd k
+// are summed separately.
 // CHECK-LABEL: func @product
 // CHECK-SAME: %[[A:.*]]: memref<4x64x64xbf16>, %[[B:.*]]: memref<16x32xbf16>, %[[C:.*]]: memref<16x16xf32>
 // CHECK-COUNT-5: memref.alloca()

@@ -1,4 +1,4 @@
-// The CPU's passes say what they leave without vectors, and why.
+// The CPU's passes report the ops that they do not vectorize, and why.
 // RUN: cria-opt --lower-contractions --lower-linalg-to-loops --remarks-filter=lower-.* %s 2>&1 >/dev/null | FileCheck %s --implicit-check-not=remark:
 
 #mk = affine_map<(m, n, k) -> (m, k)>

@@ -1,5 +1,5 @@
 // Of 24 columns of a product, 16 are rotated in pairs, (i, i + 8), and 8 are
-// stored as they are. Those are pairs, too, and units of the same launch.
+// stored unchanged. The 8 are pairs as well, and units of the same launch.
 // RUN: sed s/ROWS/64/ %s | cria-opt --convert-linalg-to-gpu | FileCheck %s --check-prefixes=CHECK,MANY
 // RUN: sed s/ROWS/1/ %s | cria-opt --convert-linalg-to-gpu | FileCheck %s --check-prefixes=CHECK,FEW
 

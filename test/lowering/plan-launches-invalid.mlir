@@ -1,6 +1,6 @@
 // RUN: cria-opt --plan-launches --split-input-file --verify-diagnostics %s
 
-// What a kernel reads lies in a weight, a global or an argument,
+// A kernel reads from a weight, a global or an argument,
 module attributes {gpu.container_module} {
   func.func @decode(%ids: memref<1xi32>, %tokens: index, %position: index, %first: index, %source: index, %logits: memref<1x8xf32>, %cache: memref<2x1x8x4xf32>, %arena: memref<256xi8>)
       attributes {arguments = ["ids", "tokens", "position", "first", "source", "logits", "cache", "arena"], chunk = 1 : index} {

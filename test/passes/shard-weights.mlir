@@ -3,8 +3,8 @@
 
 // ONE-NOT: split rows
 
-// What makes heads and the MLP's inner dimension has half of the rows, what
-// reads them half of the columns. Sums over ranks complete their products, and
+// Weights that make heads or the MLP's inner dimension have half of the rows; weights
+// that read them have half of the columns. Sums over ranks complete the products and
 // add the bias. Lookups and norms are whole, the head is split.
 // CHECK: module attributes {llama.shards = 2 : i64}
 // CHECK: @e : tensor<16x8xf32> from "e"{{$}}

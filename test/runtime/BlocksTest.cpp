@@ -1,5 +1,5 @@
-/// Against the gguf package of llama.cpp: data/make_block_goldens.py says how
-/// the goldens were made.
+/// Compared with the gguf package of llama.cpp: data/make_block_goldens.py says
+/// how the goldens were made.
 #include "runtime/Blocks.h"
 
 #include "runtime/Floats.h"

@@ -1,5 +1,5 @@
-/// Chat templates from files, and hostile ones. That the language means what
-/// Jinja's does is for chat-templates.test.
+/// Chat templates from files, and hostile ones. chat-templates.test compares
+/// the language with Jinja.
 #include "runtime/text/chat/Template.h"
 
 #include "runtime/text/Stack.h"

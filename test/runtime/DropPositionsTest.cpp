@@ -1,4 +1,4 @@
-// Positions that go from within a text, in caches of every type.
+// Dropping positions from the middle of a text, in caches of every type.
 #include "runtime/DropPositions.h"
 
 #include "runtime/Floats.h"

@@ -1,4 +1,4 @@
-/// What the tests of the runtime stand on: a temporary folder, checkpoints
+/// Shared by the tests of the runtime: a temporary folder, checkpoints that are
 /// written tensor by tensor, and an artifact whose code is a few lines of C.
 #pragma once
 

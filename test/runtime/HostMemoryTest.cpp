@@ -1,5 +1,5 @@
 /// The host runs out of memory, at every allocation in turn: loading, feeding,
-/// drawing and text through the C API, which says so and leaves nothing behind.
+/// drawing and text through the C API, which reports it and leaks nothing.
 #include "runtime/cria_text.h"
 
 #include "test/runtime/Allocations.h"

@@ -1,5 +1,5 @@
-/// Against the logits processors of transformers: data/make_sampler_goldens.py
-/// says how the goldens were made.
+/// Compared with the logits processors of transformers:
+/// data/make_sampler_goldens.py says how the goldens were made.
 #include "runtime/Sampler.h"
 
 #include "runtime/Json.h"

@@ -1,6 +1,6 @@
-/// The components of tokenizers by themselves: what wrong and hostile files say
-/// of them, and that no text makes them slow. That they compute what Hugging
-/// Face's do is for tokenizer-families.test.
+/// The components of tokenizers one by one: wrong and hostile files are
+/// refused, and no text makes a component slow. tokenizer-families.test
+/// compares their results with Hugging Face's.
 #include "runtime/text/tokenizer/CharacterMap.h"
 #include "runtime/text/tokenizer/Tokenizer.h"
 #include "runtime/text/tokenizer/Unicode.h"

@@ -1,5 +1,5 @@
-/// Tokenizer files that are wrong, hostile or beyond what is done: each is
-/// refused by name.
+/// Tokenizer files that are wrong, hostile or not supported: each is refused
+/// with the reason.
 #include "runtime/text/tokenizer/Tokenizer.h"
 
 #include "test/runtime/Fixtures.h"

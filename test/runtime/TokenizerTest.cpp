@@ -1,5 +1,5 @@
-/// Against Hugging Face tokenizers: data/make_goldens.py says how the goldens
-/// were made.
+/// Compared with Hugging Face tokenizers: data/make_goldens.py says how the
+/// goldens were made.
 #include "runtime/text/tokenizer/Tokenizer.h"
 
 #include "runtime/File.h"

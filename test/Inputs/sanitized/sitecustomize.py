@@ -1,4 +1,4 @@
-"""Python under sanitizers: what it starts has a sanitizer of its own."""
+"""Python under sanitizers: the programs that it starts have their own sanitizer."""
 
 import os
 

@@ -1,5 +1,5 @@
-/// What the CUDA driver can do wrong, one test a fault. After each the process
-/// goes on: a model loaded next works.
+/// Faults of the CUDA driver, one in each test. After a fault the process goes
+/// on: the next loaded model works.
 #include "runtime/cuda/Context.h"
 #include "test/runtime/cuda/Fixtures.h"
 

@@ -1,6 +1,6 @@
-/// What the tests of the CUDA runtime stand on: the fake model of
-/// test/runtime/Fixtures.h once more, its code PTX written by hand, and the
-/// emulated driver to run it.
+/// Shared by the tests of the CUDA runtime: the fake model of
+/// test/runtime/Fixtures.h with code in PTX written by hand, and the emulated
+/// driver to run it.
 #pragma once
 
 #include "runtime/Model.h"

@@ -1,5 +1,6 @@
-/// A CUDA driver for tests: the emulated one (CRIA_TEST_DRIVER names it), with
-/// what that lacks and hardware has, so that it can be tested without a GPU.
+/// A CUDA driver for tests: the emulated driver (CRIA_TEST_DRIVER names it)
+/// with two features of hardware that it lacks, which are so tested without a
+/// GPU.
 ///
 /// - A linker, which gives the PTX back for machine code.
 /// - Cubins, which begin with "\177ELF" and hold PTX behind that. With

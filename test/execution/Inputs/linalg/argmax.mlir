@@ -1,4 +1,4 @@
-// Of the rows that ids choose: the first of the largest columns, and whether
+// The first of the largest columns of each row that an id chooses, and whether
 // it is positive. Tensors of indices and of bits.
 #id = affine_map<(t, k) -> (t, k)>
 #t = affine_map<(t, k) -> (t)>

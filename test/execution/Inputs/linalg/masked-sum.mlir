@@ -1,5 +1,5 @@
-// The sum of the columns up to each one, as a reduction of all that hides
-// those behind.
+// The sum of the columns up to each one, as a reduction of all columns that
+// masks the later ones.
 #j = affine_map<(t, i, j) -> (t, j)>
 #i = affine_map<(t, i, j) -> (t, i)>
 

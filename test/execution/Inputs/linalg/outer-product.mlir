@@ -1,4 +1,4 @@
-// y[t, n] = a[t] b[n]: a product that nothing is summed over in.
+// y[t, n] = a[t] b[n]: a product without a sum.
 #t = affine_map<(t, n) -> (t)>
 #n = affine_map<(t, n) -> (n)>
 #id = affine_map<(t, n) -> (t, n)>
