@@ -1,8 +1,8 @@
 """cuda_tools.py REQUIREMENTS FOLDER: puts ptxas and nvdisasm into a folder.
 
-They come from the wheels of REQUIREMENTS, of which nothing else is unpacked. Without
-them their tests are skipped, so that a failure is a message and no error; the next
-build tries again.
+ptxas and nvdisasm come from the wheels of REQUIREMENTS; no other file of the wheels is
+unpacked. A failure prints a message and is no error: tests that need the two programs are
+skipped, and the next build tries again.
 """
 
 import pathlib

@@ -1,6 +1,6 @@
 """The lit suite: one test a file, `.mlir` or `.test`.
 
-Substitutions beside lit's own (%s, %t, ...):
+Substitutions in addition to lit's own (%s, %t, ...):
   %{src}     the repository          %{build}   the build tree
   %{bin}     build/bin, on the PATH  %{shared}  a folder with models/stories260K
   %{python}  Python with NumPy

@@ -1,7 +1,7 @@
 """The programs of the execution tests: {op: [(what, Program), ...]}.
 
-Sizes are one, odd, a vector's and its neighbours'; a product's rows and columns
-leave a rest in every tile of every schedule.
+Sizes are one, odd, that of a vector, and one more or less. The rows and columns of
+products leave a rest in every tile of every schedule.
 """
 
 import numpy as np

@@ -1,16 +1,16 @@
 """execution.py BIN SCRATCH CPU OP...: the meaning of ops.
 
-Compiles each program of cases.OP or variants.OP, runs it on as many tokens as every schedule
-wants (one, tiles of dot products, packed panels; several calls of @forward),
-and compares the logits with the reference:
+Compiles each program of cases.OP or variants.OP and runs it on the numbers of tokens that
+the schedules differ in (one, tiles of dot products, packed panels; several calls of
+@forward). Compares the logits with the reference:
 
 - NMSE against f64 at most 1e-7 for f32, 1e-5 for bf16 and f16;
 - for bf16 and f16 also an error at most twice that of NumPy in f32 that rounds
-  each op's result to the storage type; where few numbers make that one's NMSE
-  more than 1e-5, it is the bar, and of several ops four times it.
+  each op's result to the storage type. If results are so few that NumPy's NMSE is more
+  than 1e-5, NumPy's NMSE is the bar; of several ops, four times NumPy's NMSE.
 
-CPU is a name for --cpu, with other options behind it, or "emulated": then kernels for CUDA run on the
-emulated driver with all checks, prompts of each length and tokens one by one.
+CPU is a name for --cpu, followed by other options, or "emulated". Then kernels for CUDA
+run on the emulated driver with all checks: prompts of each length and tokens one by one.
 """
 
 import pathlib

@@ -1,10 +1,10 @@
-"""linalg_kernels.py BIN SCRATCH CPU|cuda: whatever linalg says runs.
+"""linalg_kernels.py BIN SCRATCH CPU|cuda: every program of linalg ops runs.
 
-Each file of Inputs/linalg is an entry, written by hand at the linalg phase, that
-calls a kernel no llama op describes. Compiled for CPU, for one token and for
-many, it computes what upstream's passes make of the same text and what NumPy
-does in f64. What no fast schedule takes is named by a missed-optimization remark.
-The code for a CPU needs no library; that for CUDA runs in the emulated driver.
+Each file of Inputs/linalg is an entry, written by hand at the linalg phase, that calls a
+kernel that no llama op describes. Compiled for CPU, for one token and for many, the entry
+gives the results of the same text lowered by upstream's passes, and of NumPy in f64. A
+missed-optimization remark names each op that no fast schedule takes. The code for a CPU
+needs no library; code for CUDA runs in the emulated driver.
 """
 
 import ctypes

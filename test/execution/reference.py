@@ -1,7 +1,7 @@
-"""What the ops of the llama dialect mean, in NumPy, after the formulas of
-their papers and of torch, not after the compiler.
+"""The ops of the llama dialect in NumPy, written from the formulas of their papers and of
+torch, not from the compiler.
 
-Arrays come and go in one float type, the precision of the arithmetic.
+Inputs and outputs are arrays of one float type, in which all is computed.
 """
 
 import numpy as np

@@ -1,7 +1,7 @@
 """sampling.py BIN SCRATCH: ids that the emulated device draws are the CPU's.
 
-The model's logits are the same after every token, and the same on every device:
-the rows of its head, of one column, times 1. So whatever differs is sampling.
+The model's logits are the same after every token and on every device: the rows of its
+head, which have one column, times 1. So every difference is one of sampling.
 """
 
 import itertools

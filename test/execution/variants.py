@@ -1,5 +1,5 @@
-"""The programs of what families of models change in an op: {what: Program}, as
-in cases.py.
+"""Programs for the variants of ops in families of models: {variant: Program}, as in
+cases.py.
 """
 
 import numpy as np

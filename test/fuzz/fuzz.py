@@ -1,6 +1,7 @@
 """fuzz.py BIN SCRATCH SEEDS: every fuzz target of BIN for a few seconds.
 
-CRIA_FUZZ_SECONDS is how many for each (5). What is found stays in SCRATCH.
+CRIA_FUZZ_SECONDS is the number of seconds for each target (5). Inputs that fail stay in
+SCRATCH.
 """
 
 import os

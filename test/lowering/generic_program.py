@@ -1,5 +1,5 @@
-"""generic_program.py BIN SCRATCH [DEVICE]: Inputs/generic.mlir against NumPy in
-f64, on the CPU or another device.
+"""generic_program.py BIN SCRATCH [DEVICE]: compares Inputs/generic.mlir with NumPy
+in f64, on the CPU or another device.
 """
 
 import pathlib

@@ -1,5 +1,5 @@
-"""ptxas.py BIN SCRATCH [FLAG...] CONFIG.json...: what ptxas says of the
-kernels.
+"""ptxas.py BIN SCRATCH [FLAG...] CONFIG.json...: checks the output of ptxas
+for the kernels.
 
 For every model and chip: no spills, no stack but as below, static shared memory within
 48 KiB, registers within the budget below. Weights in decode come by asynchronous

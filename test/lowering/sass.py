@@ -1,9 +1,9 @@
-"""sass.py BIN SCRATCH [--update]: what runs on NVIDIA GPUs is as good as
+"""sass.py BIN SCRATCH [--update]: the machine code for NVIDIA GPUs is as good as
 Inputs/sass.txt says.
 
-`cria-compile --report=plan` says what ptxas makes of each kernel of MODELS, for each
-chip; ptxas and nvdisasm are in the build folder's cuda-tools/, or on the PATH. Which way
-a figure is worse:
+`cria-compile --report=plan` prints figures of the machine code of each kernel of MODELS,
+for each chip; ptxas and nvdisasm are in the build folder's cuda-tools/, or on the PATH.
+The last column says which figures are worse:
 
   loads      16-byte loads in flight a lane, in the main loop (Sass.h)           less
   MMA        instructions for each MMA in the main loop                          more
@@ -12,15 +12,15 @@ a figure is worse:
   shared     bytes of shared memory a block                                      more
   local      bytes of stack and spills; not in the table, as there may be none   more
 
-`-` stands for a kernel that loads nothing in its main loop, or has no MMA. The test
-fails where a figure is worse than the table's, where kernels and rows are not the same,
-where a product of decode in 16 bits has less than 32 KiB in flight on a multiprocessor,
-and where ptxas warns, as of products of warpgroups that it makes wait (C7510). --update
-writes the table anew, and docs/performance.md's tables, for people to review:
+`-` stands for a kernel that loads nothing in its main loop, or has no MMA. The test fails
+if a figure is worse than the table's, if the kernels are not those of the rows, if a
+product of decode in 16 bits has less than 32 KiB in flight on a multiprocessor, or if
+ptxas warns, for example that it serializes products of warpgroups (C7510). --update
+writes new tables here and in docs/performance.md, for people to review:
 
   build/venv/bin/python test/lowering/sass.py build/bin /tmp/sass --update
 
---report=FILE judges a report that is already there, against --table=FILE.
+--report=FILE compares an existing report with --table=FILE.
 """
 
 import argparse

@@ -1,6 +1,6 @@
 """cria_test.py BIN SCRATCH: the package cria with the shipped model.
 
-It says what transformers says (examples/tiny/expected.json) and what cria-run says.
+Its text is that of transformers (examples/tiny/expected.json) and of cria-run.
 Its errors are exceptions with a status, Ctrl-C leaves objects that work, and objects
 may be dropped in any order.
 """

@@ -1,5 +1,6 @@
-"""A character map of the kind sentencepiece compiles into a tokenizer: what NFKC
-changes in some blocks, spaces to one space, invisible characters to nothing."""
+"""A character map of the kind that sentencepiece compiles into a tokenizer: it has the
+changes of NFKC in some blocks, maps spaces to one space, and invisible characters to
+nothing."""
 
 import struct
 import unicodedata

@@ -1,4 +1,4 @@
-"""Templates of a line or two: each does one thing of the language."""
+"""Templates of a line or two: each uses one feature of the language."""
 
 # White space: trim_blocks, lstrip_blocks, signs, comments, line ends.
 SPACE = [

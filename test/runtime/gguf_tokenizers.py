@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Tokenizers of GGUF files beside those they come from, in Hugging Face
-tokenizers: strings by the thousand, encoded and decoded.
+"""Compares tokenizers of GGUF files with the Hugging Face tokenizers that they were made
+from: thousands of strings are encoded and decoded.
 
 usage: gguf_tokenizers.py LIBCRIA.SO FOLDER [STRINGS [NAME...]]
 """

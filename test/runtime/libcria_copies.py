@@ -1,5 +1,5 @@
-"""Several copies of libcria.so in one process: each does its own work, and their
-handlers of SIGBUS pass on what is not theirs, also after dlclose.
+"""Several copies of libcria.so in one process: each does its own work, and
+their handlers of SIGBUS pass on the signals of others, also after dlclose.
 
 usage: libcria_copies.py LIBRARY ARTIFACT CHECKPOINT SCRATCH
 """

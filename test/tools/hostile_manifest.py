@@ -1,5 +1,5 @@
 """hostile_manifest.py IN.cria OUT.cria: the artifact with terminal escapes in
-the strings of its manifest, under a true checksum."""
+the strings of its manifest, with a correct checksum."""
 
 import json
 import pathlib

@@ -1,5 +1,5 @@
-"""Uses the page of --report=html in headless Chromium as people do: by mouse, by
-keyboard alone, on a wide and a narrow window, dark and light, and without scripts.
+"""Uses the page of --report=html in headless Chromium as people do: by mouse,
+only by keyboard, on a wide and a narrow window, dark and light, and without scripts.
 
     html.py PAGE [--shots=DIR] [--hostile=TEXT] [--measured]
 """

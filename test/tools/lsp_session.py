@@ -1,4 +1,4 @@
-"""lsp_session.py SERVER SETTINGS: what an editor asks of cria-lsp-server, and the answers.
+"""lsp_session.py SERVER SETTINGS: requests of an editor to cria-lsp-server, and the answers.
 
 SERVER is also what the settings for VS Code name.
 """

@@ -1,7 +1,7 @@
 """preflight.py BIN SCRATCH CONFIG.json: the pre-flight check of a 70B checkpoint.
 
-30 shards of sparse files: headers, and data that is not there. What is missing,
-of another type, extra and unaligned is named; nothing but headers is read.
+The 30 shards are sparse files with headers and no data. The check names tensors that are
+missing, of another type, extra or unaligned, and reads nothing but headers.
 """
 
 import json

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Makes the tokenizers of this folder, and tokenizer_goldens.json: what Hugging
-Face tokenizers encodes and decodes with them.
+"""Makes the tokenizers of this folder, and tokenizer_goldens.json: the ids and texts of
+Hugging Face tokenizers with them.
 
     python3 -m venv /tmp/v && /tmp/v/bin/pip install tokenizers==0.23.3
     /tmp/v/bin/python make_goldens.py
