@@ -37,7 +37,7 @@ Status Binding::status(const std::string &checkpoint) const {
   if (problems.empty() && !extraLayers.empty())
     return Status(CRIA_FAILED_PRECONDITION,
                   {checkpoint,
-                   ": is of a model with more layers: the artifact "
+                   ": belongs to a model with more layers: the artifact "
                    "does not have ",
                    firstTen(extraLayers), "; --allow-unused passes over them"});
   return unfit(checkpoint, problems);

@@ -88,7 +88,7 @@ Status Checkpoint::addShards(const std::string &indexPath) {
     if (status.ok() && !isPlainName(shard))
       map[tensor].fail(
           concat({"is ", quote(shard),
-                  ", expected the name of a file beside the index"}));
+                  ", expected the name of a file in the index's folder"}));
     if (!status.ok())
       return status;
     shards.insert(shard);

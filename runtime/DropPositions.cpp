@@ -24,7 +24,7 @@ Status mayDropPositions(const Manifest &manifest) {
   if (manifest.encoder)
     return refused("the model attends to a text that was encoded");
   if (manifest.bidirectional)
-    return refused("the model's tokens see those behind them");
+    return refused("the model's tokens see later tokens");
   if (manifest.batch)
     return refused("the KV caches are in pages, which other texts may share");
   if (manifest.learnedPositions)

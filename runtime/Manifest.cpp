@@ -481,7 +481,7 @@ static void readLonger(const JsonCursor &at, RopeSpec &rope) {
   rope.growth = static_cast<float>(at["growth"].number(FLT_MIN, FLT_MAX));
   rope.theta = static_cast<float>(at["theta"].number(FLT_MIN, FLT_MAX));
   if (count < 2)
-    at["inv_freq"].expected("two frequencies or more beside growth");
+    at["inv_freq"].expected("two frequencies or more, as there is a growth");
 }
 
 void Reader::readRope(const JsonCursor &at) {
@@ -524,7 +524,7 @@ void Reader::readCache(const JsonCursor &at) {
 void Reader::readCacheRopes(const JsonCursor &at, CacheSpec &cache) {
   const Shape &shape = cache.shape;
   if (shape.size() != 4 || shape[2] < static_cast<uint64_t>(manifest.maxSeq))
-    return at.fail("is of a cache of shape " + shapeText(shape) +
+    return at.fail("belongs to a cache of shape " + shapeText(shape) +
                    ", expected layers, heads, at least max_seq positions, and "
                    "numbers");
   for (const JsonCursor &layer : at.elements(maxSlots)) {

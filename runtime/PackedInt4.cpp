@@ -267,7 +267,7 @@ std::shared_ptr<PackedWeight> findInt4(const Checkpoint &checkpoint,
   for (auto [place, suffix] : {std::pair(tensors.zeros, ".qzeros"),
                                std::pair(tensors.scales, ".scales")})
     if (!place && problem.empty())
-      problem = concat({quote(module + suffix), " is missing beside ",
+      problem = concat({quote(module + suffix), " is missing for ",
                         quote(module + ".qweight")});
   if (!problem.empty())
     return nullptr;

@@ -34,7 +34,7 @@ Status Session::checkLength(int64_t count, const char *what) const {
   if (manifest.bidirectional && (fed > 0 || count > manifest.chunk))
     return Status(CRIA_OUT_OF_RANGE,
                   {count, " ", what, " at position ", fed,
-                   ", but the model's tokens see those behind them: a text "
+                   ", but the model's tokens see later tokens: a text "
                    "is one call from position 0, of at most ",
                    manifest.chunk, " ids"});
   int64_t most = manifest.maxSeq;

@@ -454,7 +454,7 @@ class Session(_native.OneThread):
         if self.model.artifact.manifest["model"].get("bidirectional"):
             if max_tokens:
                 raise InvalidArgument(
-                    "max_tokens: the model's tokens see those behind them, so that it "
+                    "max_tokens: the model's tokens see later tokens, so that it "
                     "generates none; feed() gives the logits"
                 )
             max_tokens = 0

@@ -102,7 +102,7 @@ def check_refusals(tools):
         "dynamic": (families.FAMILIES["llama"] | dynamic, "rope, dynamic NTK, depend"),
         "longrope": (phi3, "rope, longrope, depend on the length of the text"),
         "opt": (None, "adds a learned row for each position"),
-        "bert": (None, "tokens see those behind them"),
+        "bert": (None, "tokens see later tokens"),
         "bart": (None, "attends to a text that was encoded"),
     }
     for name, (config, why) in cases.items():

@@ -311,7 +311,8 @@ TEST_F(ArtifactTest, RejectsHostileManifestsNamingTheField) {
       {"/model/hidden", 0, "'model.hidden' is 0"},
       {"/caches/0/rope",
        {0},
-       "'caches[0].rope' is of a cache of shape [12], expected layers, heads, "
+       "'caches[0].rope' belongs to a cache of shape [12], expected layers, "
+       "heads, "
        "at least max_seq positions, and numbers"},
       {"/caches/0", cacheWithRope({1}), "'caches[0].rope[0]' is 1"},
       {"/caches/0", cacheWithRope({0}), "rotates 2 numbers of 1"},

@@ -187,7 +187,7 @@ TEST(DropPositionsTest, SaysWhyItCannot) {
   };
   refused([](Manifest &m) { m.encoder = true; }, "the model attends to a text");
   refused([](Manifest &m) { m.bidirectional = true; },
-          "the model's tokens see those behind them");
+          "the model's tokens see later tokens");
   refused([](Manifest &m) { m.batch = BatchSpec(); },
           "the KV caches are in pages");
   refused([](Manifest &m) { m.learnedPositions = true; },

@@ -135,7 +135,7 @@ TEST_F(ModelTest, RefusesLayersBeyondTheArtifacts) {
   EXPECT_THAT(
       bind(tensors),
       fails(CRIA_FAILED_PRECONDITION,
-            "is of a model with more layers: the artifact does not "
+            "belongs to a model with more layers: the artifact does not "
             "have 'layers.2'; 'layers.10'; --allow-unused passes over them"));
   auto checkpoint = Checkpoint::open(folder.path());
   ASSERT_TRUE(checkpoint.ok());

@@ -364,7 +364,7 @@ TEST_F(PackedInt4Test, RefusesTensorsThatDoNotFit) {
                     "160 columns"));
   tensors.pop_back();
   EXPECT_THAT(bind(tensors), fails(CRIA_FAILED_PRECONDITION,
-                                   "'m.scales' is missing beside 'm.qweight'"));
+                                   "'m.scales' is missing for 'm.qweight'"));
 }
 
 TEST_F(PackedInt4Test, RefusesGroupsThatAreNotThere) {

@@ -184,7 +184,7 @@ std::string DeviceMemory::describe(uint64_t address) const {
   const Allocation *before = atOrBefore(live, address);
   if (before && address - before->address < before->bytes + (1 << 30))
     return std::to_string(address - before->address - before->bytes) +
-           " bytes behind " + named(*before);
+           " bytes after " + named(*before);
   auto after = live.upper_bound(address);
   if (after != live.end() && after->first - address < (1 << 30))
     return std::to_string(after->first - address) + " bytes before " +
