@@ -1,13 +1,12 @@
 /// A CUDA driver for tests: the emulated driver (CRIA_TEST_DRIVER names it)
-/// with two features of hardware that it lacks, which are so tested without a
-/// GPU.
+/// with additions, so that more of the runtime can be tested without a GPU:
 ///
-/// - A linker, which gives the PTX back for machine code.
-/// - Cubins, which begin with "\177ELF" and hold PTX behind that. With
-///   CRIA_TEST_CUBIN=N they fail with the error N instead. As on hardware, one
-///   at an address that is no multiple of 16 is no image.
-/// - With CRIA_TEST_GRAPHS=none, graphs that do nothing: what a step takes then
-///   is the host's own time.
+/// - A linker, which returns the PTX as machine code.
+/// - Cubins, which are "\177ELF" and then PTX. With CRIA_TEST_CUBIN=N they fail
+///   with the error N instead. As on hardware, a cubin at an address that is no
+///   multiple of 16 is no image.
+/// - With CRIA_TEST_GRAPHS=none, graphs that do nothing: the time of a step is
+///   then the host's own time.
 #include "runtime/cuda/DriverApi.h"
 
 #include <cstdlib>
