@@ -173,7 +173,8 @@ static GenericOp gatheredRows(Value value) {
   bool isWhole =
       llvm::all_of(rows(slice.getMixedOffsets()),
                    [](OpFoldResult at) { return isConstantIntValue(at, 0); }) &&
-      rows(slice.getMixedSizes()) == rows(made.getMixedSizes());
+      llvm::equal(rows(slice.getMixedSizes()), rows(made.getMixedSizes()),
+                  isEqualConstantIntOrValue);
   return isWhole ? op : nullptr;
 }
 
