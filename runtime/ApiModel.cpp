@@ -1,6 +1,7 @@
 #include "runtime/Handles.h"
 
 #include "runtime/Devices.h"
+#include "runtime/JoinRanks.h"
 #include "runtime/Limits.h"
 #include "runtime/Preflight.h"
 
@@ -225,6 +226,55 @@ static Status checkDevice(int32_t device) {
                 {"device is ", device, ", no cria_device"});
 }
 
+/// The ranks that `options` name, if any, as the runtime has them.
+static Status readRanks(const cria_model_options &options,
+                        std::optional<CriaRanks> &ranks) {
+  if (!options.ranks)
+    return Status();
+  cria_ranks given;
+  Status status = readStruct(options.ranks, "ranks", given);
+  if (status.ok())
+    status = notNull(
+        {{reinterpret_cast<void *>(given.sum), "ranks->sum"},
+         {reinterpret_cast<void *>(given.max), "ranks->max"},
+         {reinterpret_cast<void *>(given.broadcast), "ranks->broadcast"}});
+  if (!status.ok())
+    return status;
+  if (given.rank < 0 || given.rank >= given.count || given.local < 0 ||
+      given.local >= given.locals)
+    return Status(CRIA_INVALID_ARGUMENT,
+                  {"ranks: rank ", given.rank, " of ", given.count,
+                   ", on its machine ", given.local, " of ", given.locals,
+                   ", expected numbers from 0 below the counts"});
+  ranks =
+      CriaRanks{given.rank, given.count, given.local, given.locals,    nullptr,
+                given.data, given.sum,   given.max,   given.broadcast, nullptr};
+  return status;
+}
+
+cria_status cria_ranks_join(cria_ranks *ranks, cria_error *error) {
+  return guarded(error, [&] {
+    Status status = checkStruct(ranks, "ranks");
+    if (!status.ok())
+      return status;
+    auto joined = joinRanks();
+    if (!joined.ok())
+      return joined.status();
+    const CriaRanks &known = **joined;
+    cria_ranks given = {0,           known.rank,   known.size,
+                        known.local, known.locals, known.data,
+                        known.sum,   known.max,    known.broadcast};
+    return writeStruct(given, ranks, "ranks");
+  });
+}
+
+cria_status cria_ranks_leave(cria_error *error) {
+  return guarded(error, [&] {
+    leaveRanks();
+    return Status();
+  });
+}
+
 /// The device that `options` ask for.
 static Status readDevice(const cria_model_options &options,
                          DeviceOptions &device) {
@@ -260,7 +310,10 @@ cria_status cria_model_load(const cria_artifact *artifact,
     *model = nullptr;
     WeightSource source;
     DeviceOptions device;
-    status = readDevice(asked, device);
+    std::optional<CriaRanks> ranks;
+    status = first({readDevice(asked, device), readRanks(asked, ranks)});
+    if (ranks)
+      device.ranks = &*ranks;
     if (status.ok())
       status = readSource(asked, source);
     if (!status.ok())

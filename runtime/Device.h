@@ -20,8 +20,8 @@ struct DeviceOptions {
   bool cache = true;
   /// Which GPU, as its driver counts them; none: the first that can be opened.
   std::optional<int> index = std::nullopt;
-  /// The processes that share the model; must outlive the model. Null: only
-  /// this process.
+  /// The processes that share the model. The struct is copied. Null: only this
+  /// process.
   const CriaRanks *ranks = nullptr;
 };
 

@@ -110,7 +110,7 @@ Model::load(std::shared_ptr<const Artifact> artifact,
     return Status(CRIA_FAILED_PRECONDITION,
                   {artifact->path(), ": is for ", shards,
                    shards == 1 ? " rank" : " ranks", ", expected ", ranks,
-                   ", the processes that share it: cria-run under mpirun "
+                   ", the processes that share it: a program under mpirun "
                    "-n ",
                    shards});
   if (device.ranks)
@@ -119,7 +119,12 @@ Model::load(std::shared_ptr<const Artifact> artifact,
         !same.ok())
       return same;
   std::shared_ptr<Model> model(new Model(std::move(artifact)));
-  Bound bound = bindOn(device, model->code, source, model->notes);
+  DeviceOptions own = device;
+  if (device.ranks) {
+    model->ranks = *device.ranks;
+    own.ranks = &model->ranks;
+  }
+  Bound bound = bindOn(own, model->code, source, model->notes);
   if (!bound.ok())
     return bound.status();
   model->weights = std::move(*bound);

@@ -66,6 +66,7 @@ private:
       : code(std::move(artifact)) {}
 
   std::shared_ptr<const Artifact> code;
+  CriaRanks ranks = {}; // where there are some
   WeightSource source;
   std::unique_ptr<const BoundModel> weights;
   std::vector<std::string> notes;

@@ -63,11 +63,16 @@
  *  - The library. dlclose() does not unload it, for the handler's sake.
  *  - The CUDA driver. The first model on a device loads it; it stays, with the
  *    threads and handlers it makes.
+ *  - Ranks. A process joins others once (cria_ranks_join): that opens a library
+ *    of MPI, which stays, and starts a thread. A process that waits for the
+ *    others for longer than CRIA_MPI_TIMEOUT, 60 seconds, says so on stderr and
+ *    ends: nothing else could end its waiting.
  *  - AMX. Opening an artifact that needs it asks Linux to let this process use
  *    the tile registers.
- *  - The environment is read, never changed: CRIA_CUDA_DRIVER,
+ *  - The environment is read, never changed: CRIA_CUDA_DRIVER, CRIA_NCCL,
  *    CRIA_CUDA_TIMEOUT, CUDA_VISIBLE_DEVICES, CRIA_CACHE_DIR, XDG_CACHE_HOME
- *    and HOME, when a model is made. No thread may change it meanwhile.
+ *    and HOME, when a model is made; CRIA_MPI, CRIA_MPI_TIMEOUT and what mpirun
+ *    sets, when ranks are joined. No thread may change it meanwhile.
  *  - fork() copies no threads. The child may use the objects of its parent,
  *    except sessions and models on a GPU; it may make sessions of its own.
  */
@@ -263,6 +268,42 @@ typedef enum cria_log_level {
   CRIA_LOG_WARNING = 2 /* what the user should know */
 } cria_log_level;
 
+/* The processes that share a model, its ranks: as many as cria-compile --shards
+ * says. Each is a process of its own, loads the model with its own cria_ranks,
+ * and makes the same calls with the same arguments on the model and its
+ * sessions, in one order and from one thread: feeds and draws wait for those of
+ * the others. A call that fails on one rank may leave the others waiting: the
+ * program is to end then, and mpirun ends the others.
+ *
+ * cria_ranks_join fills it; or a caller that has such processes. The functions
+ * are called by all ranks in the same order, and return when all ranks'
+ * have. */
+typedef struct cria_ranks {
+  size_t size;
+  int32_t rank;   /* of this process, from 0 */
+  int32_t count;  /* ranks in all */
+  int32_t local;  /* of this process, among those on its machine: without a
+                     choice it takes the GPU of this index */
+  int32_t locals; /* of those */
+  void *data;     /* for the functions */
+  /* Puts in the place of each value its sum over all ranks, or the largest. */
+  void (*sum)(void *data, float *values, int64_t count);
+  void (*max)(void *data, uint64_t *values, int64_t count);
+  /* Gives all ranks the bytes of rank 0. */
+  void (*broadcast)(void *data, void *bytes, int64_t count);
+} cria_ranks;
+
+/* Joins the processes that an mpirun of MPICH or Open MPI has started, this one
+ * among them. A second call gives the same. CRIA_FAILED_PRECONDITION: no mpirun
+ * has; CRIA_UNAVAILABLE: the library libcria-mpi-mpich.so or
+ * libcria-mpi-openmpi.so is not there. A caller that has initialized MPI finds
+ * it used: with MPI_THREAD_FUNNELED, by the thread that calls this library. */
+CRIA_API cria_status cria_ranks_join(cria_ranks *ranks, cria_error *error);
+
+/* Leaves them, before the process ends well, once nothing is left to say to
+ * them: models that they share are freed, or not used any more. */
+CRIA_API cria_status cria_ranks_leave(cria_error *error);
+
 typedef struct cria_model_options {
   size_t size;
   const char *weights; /* a folder or file.gguf; NULL: drawn from `seed` */
@@ -296,6 +337,8 @@ typedef struct cria_model_options {
    * CRIA_INVALID_ARGUMENT. */
   const int32_t *devices;
   size_t device_count;
+  /* The processes that share the model. Copied. NULL: only this process. */
+  const cria_ranks *ranks;
 } cria_model_options;
 
 /* Does what cria_model_bind and cria_model_random do, with adapters and on a

@@ -74,6 +74,16 @@ inline std::vector<double> logProbabilities(const std::vector<float> &logits,
   return made;
 }
 
+/// Joins the processes that mpirun has started; `ranks` of cria_model_options
+/// takes them.
+inline cria_ranks joinRanks() {
+  auto ranks = make<cria_ranks>();
+  call(cria_ranks_join, &ranks);
+  return ranks;
+}
+/// Leaves them, at the end of a process that ends well.
+inline void leaveRanks() { call(cria_ranks_leave); }
+
 /// The devices of a kind.
 inline int32_t deviceCount(cria_device device) {
   int32_t count = 0;

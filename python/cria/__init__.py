@@ -47,6 +47,7 @@ from cria._model import (
     devices,
     load,
 )
+from cria._ranks import Ranks, join_ranks
 from cria._sampling import Generation, Sampler, Sampling, log_probabilities
 from cria._session import Completion, Outputs, Session, Timings, Token
 from cria._text import ChatTemplate, TextStream, Tokenizer
@@ -86,6 +87,7 @@ __all__ = [
     "OutOfRange",
     "Outputs",
     "PermissionDenied",
+    "Ranks",
     "ResourceExhausted",
     "Sampler",
     "Sampling",
@@ -102,6 +104,7 @@ __all__ = [
     "devices",
     "emit",
     "inspect",
+    "join_ranks",
     "load",
     "log_probabilities",
 ]

@@ -15,6 +15,7 @@ from cria import _native
 from cria._artifact import Artifact, Source
 from cria._batch import Batch
 from cria._errors import CriaWarning, InvalidArgument, NotFound
+from cria._ranks import Ranks
 from cria._sampling import Generation, Sampling
 from cria._session import (
     Completion,
@@ -132,6 +133,7 @@ class Model(_native.Object):
         allow_unused: bool,
         gpu_cache: bool,
         weight_cache: Path | None,
+        ranks: Ranks | None,
         threads: int,
         allow_unknown: Sequence[str],
         progress: Callable[[int, int], object] | None,
@@ -154,6 +156,7 @@ class Model(_native.Object):
             lora_unmerged=lora_unmerged,
             allow_unused=allow_unused,
             weight_cache=keep[1],
+            ranks=_native.ffi.NULL if ranks is None else ranks._struct,
         )
         if progress is not None:
             report = progress
@@ -518,6 +521,7 @@ def load(
     allow_unused: bool = False,
     gpu_cache: bool = True,
     weight_cache: Path | None = None,
+    ranks: Ranks | None = None,
     threads: int = 0,
     allow_unknown: Sequence[str] = (),
     progress: Callable[[int, int], object] | None = None,
@@ -534,6 +538,7 @@ def load(
     weights, or kept apart with ``lora_unmerged``. With ``allow_unused`` the checkpoint
     may have more layers than the artifact. Without ``gpu_cache`` compiled GPU code is
     not kept on disk. ``weight_cache`` is a folder that keeps quantized weights.
+    ``ranks`` are the processes that share the model: :func:`join_ranks`.
     ``threads`` is the default for sessions: 0 is one thread for each core.
     ``allow_unknown`` names keys of ``generation_config.json`` to ignore. ``progress`` is
     called with the number of units of work that are done, and the number of all units.
@@ -554,6 +559,7 @@ def load(
         allow_unused=allow_unused,
         gpu_cache=gpu_cache,
         weight_cache=weight_cache,
+        ranks=ranks,
         threads=threads,
         allow_unknown=allow_unknown,
         progress=progress,
