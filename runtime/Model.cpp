@@ -39,6 +39,7 @@ static Bound bindCpu(std::shared_ptr<const Artifact> artifact,
 /// `opened`, or that another rank has no device: all compute on GPUs or none.
 static Status openedByAll(const Status &opened, const CriaRanks *ranks) {
   uint64_t failed = !opened.ok();
+  WaitForRanks waiting(WaitForRanks::kLoading);
   if (ranks)
     ranks->max(ranks->data, &failed, 1);
   return opened.ok() && failed

@@ -39,7 +39,7 @@ typedef struct CriaRanks {
   /* Gives all ranks the bytes of rank 0. */
   void (*broadcast)(void *data, void *bytes, int64_t count);
   /* Leaves the others, once there is nothing left to say to them; the beats are
-   * gone then. Null: somebody else does. */
+   * gone then. Null: there is nothing to leave. */
   void (*leave)(void *data);
 } CriaRanks;
 

@@ -300,8 +300,9 @@ typedef struct cria_ranks {
  * it used: with MPI_THREAD_FUNNELED, by the thread that calls this library. */
 CRIA_API cria_status cria_ranks_join(cria_ranks *ranks, cria_error *error);
 
-/* Leaves them, before the process ends well, once nothing is left to say to
- * them: models that they share are freed, or not used any more. */
+/* Leaves them, before the process ends well, and before MPI_Finalize where the
+ * caller has initialized MPI: once models that they share are not used any
+ * more. Without ranks it does nothing. */
 CRIA_API cria_status cria_ranks_leave(cria_error *error);
 
 typedef struct cria_model_options {

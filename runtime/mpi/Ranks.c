@@ -36,12 +36,14 @@ static void broadcast(void *data, void *bytes, int64_t count) {
 }
 
 static MPI_Win beatWindow = MPI_WIN_NULL;
+static int finalizes; /* else the caller has initialized MPI, and ends it */
 
 static void leave(void *data) {
   (void)data;
   if (beatWindow != MPI_WIN_NULL)
     MPI_Win_free(&beatWindow);
-  MPI_Finalize();
+  if (finalizes)
+    MPI_Finalize();
 }
 
 /* Memory of all ranks of the machine, from its first rank. */
@@ -70,10 +72,10 @@ __attribute__((visibility("default"))) int cria_ranks_join_mpi(CriaRanks *ranks,
   if (size != sizeof(CriaRanks))
     return 1;
   memset(ranks, 0, sizeof(*ranks));
-  /* Of a rank's threads only the one that joins calls. The caller may have MPI
-   * in use already, and ends it then. */
+  /* Of a rank's threads only the one that joins calls. */
   if (MPI_Initialized(&started) != MPI_SUCCESS)
     return 1;
+  finalizes = !started;
   if ((started ? MPI_Query_thread(&provided)
                : MPI_Init_thread(0, 0, MPI_THREAD_FUNNELED, &provided)) !=
           MPI_SUCCESS ||
@@ -89,6 +91,6 @@ __attribute__((visibility("default"))) int cria_ranks_join_mpi(CriaRanks *ranks,
   ranks->sum = sum;
   ranks->max = max;
   ranks->broadcast = broadcast;
-  ranks->leave = started ? 0 : leave;
+  ranks->leave = leave;
   return 0;
 }

@@ -49,8 +49,7 @@ def check_bf16(tools, ranks):
 
 
 def check_overlap(tools, ranks):
-    """On a chip whose launches overlap, which the emulator checks: none does with
-    a sum over ranks between."""
+    """On a chip whose launches overlap, between sums, which the emulator checks."""
     ranks.environment["CRIA_EMULATOR_DEVICE"] = "sm_90"
     artifacts = both(tools, config_of(tools, "llama"), chip="sm_90")
     check_same(tools, ranks, artifacts, "sm_90", count=IDS)
@@ -79,6 +78,13 @@ def check_tied(tools, ranks):
         config = config_of(tools, "llama", tie_word_embeddings=True, vocab_size=vocab)
         what = f"tied, {vocab} ids"
         check_same(tools, ranks, both(tools, config), what, count=IDS)
+
+
+def check_blocks(tools, ranks):
+    """Shares of rows and columns that are whole blocks."""
+    config = config_of(tools, "llama", intermediate_size=192, head_dim=32)
+    artifacts = both(tools, config, "--quantize=q4_0,head=q8_0", "--kv=q8_0")
+    check_same(tools, ranks, artifacts, "in blocks", count=IDS)
 
 
 def check_sampled(tools, ranks):
