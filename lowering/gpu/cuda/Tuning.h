@@ -43,9 +43,9 @@ struct GemvRingSize {
 /// (38.4); down 64, 20.7 (19.2); head 94, 302 (300).
 inline constexpr GemvRingSize kFloatRing = {7, 3, 1};
 /// Floats, by cp.async.bulk (sm_90a): the same bytes, all of them ahead. KiB in
-/// flight by bulk and by cp.async, us likewise: qkv 47, 40; 3.6, 3.6 (floor
-/// 2.9). out 40, 27; 2.6, 3.3 (2.0). gate_up 133, 118; 16.2, 16.2 (15.6). down
-/// 55, 52; 8.4, 8.4 (7.8). head 133, 118; 123, 123 (122). With four turns a
+/// flight by bulk and by cp.async, us by bulk: qkv 47, 40; 3.1 (floor 2.9). out
+/// 40, 27; 2.5 (2.0). gate_up 133, 118; 15.6 (15.6). down 55, 52; 7.8 (7.8).
+/// head 133, 118; 122 (122). With four turns a
 /// stage ptxas spills in `down`; with twice the bytes five blocks of
 /// Llama-2-7B's `out` and `down` fit a multiprocessor, where eight are one
 /// wave.
@@ -141,8 +141,8 @@ inline constexpr BlockTileSize kBlockTile = {64, 64, 4, 2, 2};
 
 /// Decode: blocks, if the cache is long enough for them, and keys of a split
 /// where it is full, at least. Four blocks are on each of an H200's
-/// multiprocessors, 98 % of five on each of an A100's. Behind 4096: 3.8, of
-/// which 1.8 are fixed; with 432 blocks on CUDA cores 5.8.
+/// multiprocessors, 98 % of five on each of an A100's. Behind 4096: 2.9, of
+/// which 1.5 are fixed; with 432 blocks on CUDA cores 5.8.
 inline constexpr int64_t kDecodeBlocks = 528, kKeysPerSplit = 64;
 /// Tokens of a batch that have as many splits as a decode: of more they are
 /// fewer, so that no more than eight times as many blocks leave states.
