@@ -122,8 +122,8 @@ typedef void (*CriaBatchEntry)(const int32_t *ids, int64_t rows,
 /* Code for CUDA: the manifest's "cuda" lists its images, which are exported
  * data symbols (PTX ends with a NUL), and the kernels to launch for each entry.
  * All parameters of a kernel are device addresses. The ids of a step have
- * memory of their own; its logits and hidden states are those of a
- * CriaEntry. */
+ * memory of their own, and so have the positions and pages of a batch; logits
+ * and hidden states are those of a CriaEntry or a CriaBatchEntry. */
 
 /* How an id is drawn from a row of logits. Every device draws the same id,
  * because all sums are sums of integers:
