@@ -681,3 +681,30 @@ TEST_F(ApiTest, RefusesImpossibleDevices) {
   refused(CRIA_UNIMPLEMENTED,
           "device_count is 2, expected 0 or 1: a model is on one device");
 }
+
+TEST_F(ApiTest, RefusesImpossibleRanks) {
+  cria_ranks ranks;
+  CRIA_INIT(&ranks);
+  cria_model_options options;
+  CRIA_INIT(&options);
+  options.device = CRIA_DEVICE_CPU;
+  options.ranks = &ranks;
+  auto refused = [&](cria_status status, const char *message) {
+    cria_model *other = nullptr;
+    EXPECT_EQ(cria_model_load(artifact, &options, &other, &error), status);
+    EXPECT_THAT(error.message, HasSubstr(message));
+  };
+  refused(CRIA_INVALID_ARGUMENT, "ranks->sum is NULL");
+  ranks.sum = [](void *, float *, int64_t) {};
+  ranks.max = [](void *, uint64_t *, int64_t) {};
+  refused(CRIA_INVALID_ARGUMENT, "ranks->broadcast is NULL");
+  ranks.broadcast = [](void *, void *, int64_t) {};
+  ranks.rank = ranks.count = 2;
+  ranks.locals = 1;
+  refused(CRIA_INVALID_ARGUMENT, "ranks: rank 2 of 2, on its machine 0 of 1");
+  ranks.rank = 1;
+  refused(CRIA_FAILED_PRECONDITION, "is for 1 rank, expected 2");
+  EXPECT_EQ(cria_ranks_join(&ranks, &error), CRIA_FAILED_PRECONDITION);
+  EXPECT_THAT(error.message, HasSubstr("no mpirun, of MPICH or Open MPI, has"));
+  EXPECT_EQ(cria_ranks_leave(&error), CRIA_OK);
+}
