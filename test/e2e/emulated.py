@@ -1,11 +1,12 @@
-"""emulated.py BIN SCRATCH NAME... [FLAG...]: goldens on the emulated CUDA driver.
-FLAGs go to cria-compile.
+"""emulated.py BIN SCRATCH [short] NAME... [FLAG...]: goldens on the emulated CUDA
+driver. FLAGs go to cria-compile.
 
 The kernels of an artifact for both devices run in the emulated driver. If one of its
 checks finds an error, the session fails. Logits of prompts of several lengths meet the
 bar of the model's type against transformers. Against the CPU they meet the bar of f32 or
 transformers' own distance from f32. So do tokens fed one by one. The same ids fed again
-give the same bits. The greedy continuation in f32 is that of transformers.
+give the same bits. The greedy continuation in f32 is that of transformers. With `short`
+there is one prompt, and its last tokens are fed one by one.
 """
 
 import json
@@ -19,6 +20,7 @@ from harness import Golden, Tools, check, check_close, divergence
 
 LENGTHS = [1, 33, 300]
 SINGLE = 12  # tokens fed one by one
+SHORT = 33  # tokens of the only prompt
 
 
 def check_beside(golden, reference, got, what):
@@ -73,13 +75,25 @@ def check_greedy(golden, session):
     check(got == golden.greedy, f"{golden.name}: {got} != {golden.greedy}")
 
 
-def check_golden(tools, golden, artifact, device):
+def check_short(golden, session, cpu):
+    ids = golden.ids[:SHORT]
+    whole = fed(session, ids)
+    check_beside(golden, fed(cpu, ids), whole, f"{golden.name}, beside the CPU")
+    if golden.has_prefixes:
+        golden.check(whole, golden.name)
+    got = fed(session, ids, [len(ids) - 3, 1, 1, 1])
+    check_beside(golden, whole, got, f"{golden.name}, in pieces, beside one prompt")
+
+
+def check_golden(tools, golden, artifact, device, short=False):
     """All checks on `device`, and logits against the CPU's."""
     vocab = json.loads(golden.config.read_text())["vocab_size"]
     session, cpu = (
         Model(tools, artifact, golden.seed, vocab, name).session()
         for name in (device, "cpu")
     )
+    if short:
+        return check_short(golden, session, cpu)
     check_prompts(golden, session, cpu)
     check_single(golden, session)
     if golden.stored is None:
@@ -89,11 +103,13 @@ def check_golden(tools, golden, artifact, device):
 def main():
     tools = Tools(*sys.argv[1:3])
     given = [argument for argument in sys.argv[3:] if argument.startswith("-")]
-    for name in sys.argv[3 : len(sys.argv) - len(given)]:
+    names = sys.argv[3 : len(sys.argv) - len(given)]
+    short = names[0] == "short"
+    for name in names[short:]:
         golden = Golden(name)
         flags = ["--target=cpu,cuda", "--max-seq=512", *given]
         artifact = tools.compile(golden.config, *flags, out=f"{name}.cria")
-        check_golden(tools, golden, artifact, "emulated")
+        check_golden(tools, golden, artifact, "emulated", short)
 
 
 if __name__ == "__main__":
