@@ -155,7 +155,11 @@ func.func private @floats(%q: tensor<1x2x3x16xf32>, %keys: tensor<4x2x256x16xf32
 // CHECK: %[[BEFORE:.*]] = arith.cmpi slt, %{{.*}}, %[[END:.*]] : i32
 // CHECK-NEXT: arith.select %[[BEFORE]], %{{.*}}, %[[HIDDEN:.*]] : f32
 // CHECK-NOT: arith.cmpi sle
-// CHECK: %[[FAR:.*]] = arith.mulf %{{.*}}, %[[MINUS:.*]] fastmath
+// CHECK: %[[LESS:.*]] = arith.subf
+// CHECK-NEXT: %[[SHRINKS:.*]] = arith.mulf %[[LESS]]
+// CHECK-NEXT: %[[BY:.*]] = math.exp2 %[[SHRINKS]]
+// CHECK-NEXT: arith.mulf %{{.*}}, %[[BY]]
+// CHECK-NEXT: %[[FAR:.*]] = arith.mulf %{{.*}}, %[[MINUS:.*]] fastmath
 // CHECK: %[[POWER:.*]] = math.fma %[[SCORES]]#0, %{{.*}}, %[[FAR]]
 // CHECK-NEXT: math.exp2 %[[POWER]]
 func.func private @causal(%q: tensor<?x2x3x16xbf16>, %keys: tensor<4x2x256x16xbf16>, %values: tensor<4x2x256x16xbf16>, %layer: index, %pos: index, %len: index, %out: tensor<?x2x3x16xbf16>) -> tensor<?x2x3x16xbf16> {
