@@ -1,5 +1,5 @@
 /// Lowers llama ops to linalg on tensors, with one function for each op.
-/// Attention is lowered in Attention.cpp.
+/// Attention is lowered in Attention.cpp, kernels in Kernels.cpp.
 #include "lowering/linalg/Lowering.h"
 #include "dialect/Signature.h"
 #include "lowering/linalg/Functions.h"
@@ -12,7 +12,6 @@
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/Matchers.h"
-#include "mlir/Transforms/RegionUtils.h"
 #include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
@@ -390,9 +389,7 @@ void FunctionLowering::lower(HeadOp op) {
   storedForm[op] = makesOutput(op, Logits) ? intoOutput(Logits, y) : y;
 }
 
-/// Whether the op writes its result into an output of the entry: the head, or
-/// the last norm.
-static bool writesOutput(Operation *op) {
+bool cria::writesOutput(Operation *op) {
   return op && ((isa<HeadOp>(op) &&
                  makesOutput(op->getResult(0), FunctionLowering::Logits)) ||
                 (isa<RMSNormOp, LayerNormOp>(op) &&
@@ -611,156 +608,6 @@ void FunctionLowering::lower(GQAOp op) {
                                 op.getPages() ? stored(op.getPages()) : Value(),
                                 op.getOver() ? stored(op.getOver()) : Value()};
   storedForm[op] = lowerAttention(b, operands, op);
-}
-
-/// Collects the operands of a kernel into `operands`. Views and constants
-/// become no operands: `inside` has the ops that make them, which are cloned
-/// into the kernel.
-static void collectOperands(Value value, llvm::SetVector<Operation *> &inside,
-                            llvm::SetVector<Value> &operands) {
-  Operation *op = value.getDefiningOp();
-  if (!op || !(matchPattern(op, m_Constant()) ||
-               isa<tensor::ExtractSliceOp, tensor::ExpandShapeOp,
-                   tensor::CollapseShapeOp>(op))) {
-    operands.insert(value);
-    return;
-  }
-  // A dimension that a reshape keeps has the size of the source's dimension, so
-  // the operands for sizes are not needed.
-  ValueRange read = op->getOperands();
-  if (auto expand = dyn_cast<tensor::ExpandShapeOp>(op))
-    if (llvm::all_of(expand.getReassociationIndices(), [&](const auto &group) {
-          return group.size() == 1 || llvm::none_of(group, [&](int64_t dim) {
-                   return expand.getType().isDynamicDim(dim);
-                 });
-        }))
-      read = op->getOperands().take_front(1);
-  for (Value operand : read)
-    collectOperands(operand, inside, operands);
-  inside.insert(op);
-}
-
-/// The argument that a value is an update of, in place; null if it is none.
-static BlockArgument updatedArgument(Value value) {
-  while (auto result = dyn_cast<OpResult>(value)) {
-    if (auto loop = dyn_cast<scf::ForOp>(result.getOwner()))
-      value = loop.getTiedLoopInit(result)->get();
-    else if (auto op = dyn_cast<DestinationStyleOpInterface>(result.getOwner()))
-      value = op.getTiedOpOperand(result)->get();
-    else
-      break;
-  }
-  return dyn_cast<BlockArgument>(value);
-}
-
-/// Stores `value` in `destination`. If `value` is put together from slices, the
-/// slices are inserted into `destination` directly. A collapsed value is stored
-/// in the shape in which it was computed.
-static Value store(LinalgBuilder &b, Value value, Value destination) {
-  Value root = value;
-  while (auto insert = root.getDefiningOp<tensor::InsertSliceOp>())
-    root = insert.getDest();
-  if (root != value && root.getDefiningOp<tensor::EmptyOp>() &&
-      isa<BlockArgument>(destination)) {
-    root.replaceAllUsesWith(destination);
-    return value;
-  }
-  auto collapse = value.getDefiningOp<tensor::CollapseShapeOp>();
-  if (!collapse)
-    return bufferization::MaterializeInDestinationOp::create(b, b.getLoc(),
-                                                             value, destination)
-        .getResult();
-  Value source = collapse.getSrc();
-  auto groups = collapse.getReassociationIndices();
-  Value expanded = tensor::ExpandShapeOp::create(
-      b, b.getLoc(), source.getType(), destination, groups, b.sizes(source));
-  return tensor::CollapseShapeOp::create(b, b.getLoc(), value.getType(),
-                                         store(b, source, expanded), groups);
-}
-
-/// Makes a private function named after the kernel and the entry, and appends
-/// the operands of its call to `operands`. The function takes the values that
-/// it reads. For each result that does not update an argument in place, the
-/// function also takes a tensor into which the result is written. A kernel with
-/// the head also takes the logits; a kernel with the last norm also takes the
-/// hidden states.
-func::FuncOp FunctionLowering::lowerKernel(KernelOp op,
-                                           SmallVectorImpl<Value> &operands) {
-  llvm::SetVector<Value> captured, taken;
-  llvm::SetVector<Operation *> inside;
-  getUsedValuesDefinedAbove(op.getBody(), captured);
-  for (Value value : captured)
-    collectOperands(value, inside, taken);
-  for (Value value : taken)
-    operands.push_back(stored(value));
-  // The first dimension of every dynamic tensor is the number of tokens, except
-  // that of a paged cache, which is the number of pages.
-  OpFoldResult rows;
-  for (Value value : captured)
-    if (auto type = dyn_cast<RankedTensorType>(value.getType());
-        type && type.getRank() && type.isDynamicDim(0) && !isPaged(type))
-      rows = b.sizes(stored(value))[0];
-  Outputs written = {};
-  for (Operation &inner : op.getBody().front())
-    if (writesOutput(&inner)) {
-      Output output = isa<HeadOp>(inner) ? Logits : Hidden;
-      written[output] = outputs[output];
-      operands.push_back(outputs[output]);
-    }
-
-  auto kernel = func::FuncOp::create(
-      op.getLoc(), (op.getKernelName() + "_" + entry).str(),
-      b.getFunctionType(TypeRange(ValueRange(operands)), {}));
-  kernel.setPrivate();
-  kernel->setAttr("chunk", function->getAttr("chunk"));
-  // The caller chooses how many logits of a prompt are computed, so a kernel
-  // that writes a prompt's logits is not invariant.
-  if (Attribute invariant = function->getAttr("invariant");
-      invariant && (!written[Logits] || entry == "batch"))
-    kernel->setAttr("invariant", invariant);
-  SymbolTable(function->getParentOp()).insert(kernel, function->getIterator());
-  Block *body = kernel.addEntryBlock();
-  LinalgBuilder inner(op.getLoc(), b.getContext());
-  inner.setInsertionPointToStart(body);
-  for (Value &output : written)
-    if (output)
-      output =
-          body->getArgument(llvm::find(operands, output) - operands.begin());
-  FunctionLowering lowering(inner, kernel, entry, written);
-  for (auto [value, argument] : llvm::zip(taken, body->getArguments()))
-    lowering.set(value, argument);
-  for (Operation *view : inside)
-    lowering.lower(view);
-  lowering.lowerBlock(op.getBody().front());
-
-  inner.setLoc(op.getLoc());
-  SmallVector<Value> results;
-  for (Value old : op.getBody().front().getTerminator()->getOperands()) {
-    Value value = lowering.writable(old);
-    if (!updatedArgument(value)) {
-      auto type = cast<RankedTensorType>(value.getType());
-      Value destination = body->addArgument(type, op.getLoc());
-      value = store(inner, value, destination);
-      SmallVector<OpFoldResult> sizes =
-          getAsIndexOpFoldResult(b.getContext(), type.getShape());
-      if (type.isDynamicDim(0))
-        sizes[0] = rows;
-      operands.push_back(b.empty(sizes, type.getElementType()));
-    }
-    results.push_back(value);
-  }
-  func::ReturnOp::create(inner, op.getLoc(), results);
-  kernel.setType(b.getFunctionType(body->getArgumentTypes(),
-                                   TypeRange(ValueRange(results))));
-  return kernel;
-}
-
-void FunctionLowering::lower(KernelOp op) {
-  SmallVector<Value> operands;
-  func::FuncOp kernel = lowerKernel(op, operands);
-  auto call = func::CallOp::create(b, b.getLoc(), kernel, operands);
-  for (auto [old, value] : llvm::zip(op.getResults(), call.getResults()))
-    storedForm[old] = value;
 }
 
 void FunctionLowering::lowerLoop(scf::ForOp loop) {

@@ -89,6 +89,10 @@ private:
   llvm::DenseMap<std::pair<mlir::Value, mlir::Value>, mlir::Value> gatheredRows;
 };
 
+/// Whether an op of the llama phase writes its result into an output of the
+/// entry: the head, or the last norm. `op` may be null.
+bool writesOutput(mlir::Operation *op);
+
 /// The operands of `llama.gqa`: a query (T, H, D) in its wide or stored form,
 /// and caches (L, KVH, S, D). If `pages` is set, the caches are paged. If
 /// `over` is set, the tokens see the keys below `over`, and not those of their
