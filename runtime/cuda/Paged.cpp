@@ -4,16 +4,16 @@
 
 #include <algorithm>
 #include <cstring>
-#include <utility>
 
 namespace cria::cuda {
 
-/// Bytes of `count` numbers.
+/// The bytes of `count` positions, ids or numbers of pages.
 static uint64_t numbers(int64_t count) {
   return static_cast<uint64_t>(count) * sizeof(int32_t);
 }
 
-/// Behind the state and its ids lie the positions of rows, then their tables.
+/// The positions of the rows follow the ids, and the tables of pages follow
+/// the positions.
 uint64_t Paged::positionsOffset() const {
   const Manifest &manifest = model.manifest();
   return idsOffset + numbers(std::max(manifest.chunk, manifest.batch->rows));
@@ -61,34 +61,26 @@ Status Paged::expand() {
 }
 
 Status Paged::use(const BoundLoras *chosen) {
-  if (chosen == loras)
-    return Status();
-  Current current(*context);
-  Status status = current.status();
-  const BoundLoras *before = std::exchange(loras, chosen);
-  if (status.ok())
-    status = expand();
-  if (!status.ok())
-    loras = before;
-  return status;
+  return setLoras(chosen, [&] { return expand(); });
 }
 
-/// Those of the text up to the last position.
+/// The rows have one position, that of the first, and the text's pages up to
+/// the last row.
 Status Paged::prefill(const PagedStep &step) {
   int64_t page = model.manifest().batch->page;
   int64_t end = step.positions[0] + step.rows;
-  return run(prefillLaunches, step,
-             static_cast<uint64_t>((end + page - 1) / page));
+  return run(prefillLaunches, step, 1, (end + page - 1) / page);
 }
 
+/// Each row has a position and a table of pages.
 Status Paged::decode(const PagedStep &step) {
-  return run(batchLaunches, step,
-             static_cast<uint64_t>(step.rows * model.manifest().batch->width));
+  return run(batchLaunches, step, step.rows,
+             step.rows * model.manifest().batch->width);
 }
 
-/// Runs an entry, with so many of the numbers at `step.pages`.
+/// Runs an entry that reads `positions` positions and `pages` numbers of pages.
 Status Paged::run(std::vector<Launch> &launches, const PagedStep &step,
-                  uint64_t pages) {
+                  int64_t positions, int64_t pages) {
   Current current(*context);
   if (!current.status().ok())
     return current.status();
@@ -98,13 +90,10 @@ Status Paged::run(std::vector<Launch> &launches, const PagedStep &step,
   header.first_logit = static_cast<int32_t>(step.firstLogit);
   writeState(header, step.ids);
   auto *state = static_cast<std::byte *>(pinnedState.get());
-  bool isBatch = &launches == &batchLaunches;
-  memcpy(state + positionsOffset(), step.positions,
-         numbers(isBatch ? step.rows : 1));
-  memcpy(state + pagesOffset(), step.pages, pages * sizeof(int32_t));
+  memcpy(state + positionsOffset(), step.positions, numbers(positions));
+  memcpy(state + pagesOffset(), step.pages, numbers(pages));
   return traced([&] {
-    Status status =
-        compute(launches, step, pagesOffset() + pages * sizeof(int32_t));
+    Status status = compute(launches, step, pagesOffset() + numbers(pages));
     return status.ok() ? status : ended(status, "what was launched");
   });
 }

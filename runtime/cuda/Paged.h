@@ -1,9 +1,8 @@
-/// What a batch of sequences holds on a CUDA device: a pool of pages, and what
-/// runs entries.
+/// The pool of pages of a batch on a CUDA device, and the steps of the batch.
 ///
-/// A step is one copy of its state, ids, positions and tables of pages to the
-/// device, the launches of its entry, and one copy of its logits back, from
-/// which the host draws.
+/// A step copies its state, ids, positions and tables of pages to the device in
+/// one copy, launches the kernels of its entry, and copies its logits back. The
+/// host draws from the logits.
 #pragma once
 
 #include "runtime/cuda/Runner.h"
@@ -15,7 +14,7 @@ namespace cria::cuda {
 
 class Paged : public PagedBackend, private Runner {
 public:
-  /// `model`, whose artifact has batches, must outlive it.
+  /// `model` must outlive it; its artifact must have batches.
   static Result<std::unique_ptr<PagedBackend>> create(const Model &model,
                                                       int64_t pages);
 
@@ -41,10 +40,10 @@ private:
   Status allocate(uint64_t pages);
   Status expand();
   Status run(std::vector<Launch> &launches, const PagedStep &step,
-             uint64_t pages);
+             int64_t positions, int64_t pages);
   Status compute(std::vector<Launch> &launches, const PagedStep &step,
                  uint64_t stateBytes);
-  /// Where a page of a cache is, and its bytes.
+  /// The address of a page of a cache.
   CUdeviceptr at(size_t cache, int32_t page) const;
   uint64_t pageBytes(size_t cache) const;
   uint64_t positionsOffset() const;

@@ -1,9 +1,9 @@
-/// What runs entries on a CUDA device: a stream, KV caches, scratch, and the
-/// launches of entries with their arguments.
+/// Runs entries on a CUDA device. A runner holds a stream, KV caches, scratch,
+/// and the launches of entries with their arguments.
 ///
-/// All launches of a runner have the same arguments each time, for what changes
-/// lies in memory at fixed places: the state of a step, its ids, and behind
-/// them what else the entries read.
+/// A launch has the same arguments in every step. The data of a step changes in
+/// place: its state, its ids, and for batches its positions and pages lie in
+/// device memory one after the other.
 #pragma once
 
 #include "runtime/Abi.h"
@@ -14,6 +14,7 @@
 #include "runtime/cuda/Timer.h"
 
 #include <memory>
+#include <utility>
 #include <vector>
 
 namespace cria::cuda {
@@ -40,51 +41,60 @@ protected:
   explicit Runner(const Model &model);
   ~Runner() = default;
 
-  /// Makes the stream, caches of so many `pages` (1 of caches without pages),
-  /// scratch, a row of logits, and so many bytes of state and ids.
+  /// Makes the stream, the caches with `pages` pages (1 if they are not paged),
+  /// the scratch, a row of logits, and `stateBytes` bytes for the data of a
+  /// step.
   Status allocate(uint64_t pages, uint64_t stateBytes);
-  /// New device memory, zeroed in the stream.
-  Result<CUdeviceptr> zeroed(uint64_t bytes, const char *purpose);
-  /// Zeroes the part of the scratch whose values outlive a launch.
-  Status clearWorkspace();
 
   /// The launches of an entry, layer after layer.
   Status expand(const Entry &entry, std::vector<Launch> &launches) const;
   /// Makes launches take `to` as the address of an argument.
   static void redirect(std::vector<Launch> &launches, Argument::Kind kind,
                        uint64_t value, CUdeviceptr to);
-  /// Computes with other adapters. The launches are those of before: expand
-  /// them anew.
-  void setLoras(const BoundLoras *chosen) { loras = chosen; }
+  /// Computes with other adapters: `expand` makes the launches anew. After an
+  /// error the adapters are those of before.
+  template <typename Expand>
+  Status setLoras(const BoundLoras *chosen, const Expand &expand) {
+    if (chosen == loras)
+      return Status();
+    Current current(*context);
+    Status status = current.status();
+    const BoundLoras *before = std::exchange(loras, chosen);
+    if (status.ok())
+      status = expand();
+    if (!status.ok())
+      loras = before;
+    return status;
+  }
   /// Makes launches write `rows` rows of logits to where there is room.
   Status roomFor(std::vector<Launch> &launches, int64_t rows);
-  /// Where that is.
+  /// The device memory of `rows` rows of logits.
   CUdeviceptr logitsOf(int64_t rows) const {
     return rows > 1 ? logits.get() : places[Argument::Logits];
   }
-  /// Makes launches look ids up in the embeddings of so many tokens, or, if
-  /// these are null, in the model's.
+  /// Makes launches look ids up in `embeddings`, which have `tokens` rows, or
+  /// in the model's if `embeddings` is null.
   Status placeEmbeddings(std::vector<Launch> &launches,
                          const std::byte *embeddings, int64_t tokens);
 
-  /// Copies the state of a step to the pinned memory, and its ids.
+  /// Copies the state and the ids of a step to pinned memory.
   void writeState(const CriaStepState &header, const int32_t *ids);
-  /// Copies so many bytes of it to the device.
+  /// Copies the first `bytes` bytes of that memory to the device.
   Status enqueueState(uint64_t bytes);
   Status copyIn(CUdeviceptr to, const void *from, uint64_t bytes,
                 const char *doing = "copying ids to the device");
   Status copyOut(void *to, CUdeviceptr from, uint64_t bytes,
                  const char *doing = "copying logits from the device");
 
-  /// Launches kernels. Those behind the first may overlap the launch before;
-  /// the first may where it `follows` one, too, and no copy.
+  /// Launches kernels. Each may overlap the launch before it. The first one may
+  /// do so only if it `follows` a launch, not a copy.
   Status launch(const std::vector<Launch> &launches, int64_t tokens,
                 int64_t rows, int64_t hiddenRows = 0, bool follows = false);
-  /// What a step came to, when all that it launched has ended: that still uses
-  /// memory which may then be freed.
+  /// Waits until all work in the stream has ended, because it may use memory
+  /// that is freed next. Returns `status`, or the error of the wait.
   Status ended(const Status &status, const char *doing);
-  /// Does `work`, which waits for its launches. Where the user wants their
-  /// times, appends them.
+  /// Does `work`, which waits for its launches. Appends their times if the user
+  /// wants them.
   template <typename Work> Status traced(const Work &work) {
     if (!kernelTimes)
       return work();
@@ -97,9 +107,10 @@ protected:
   /// See Backend.
   Status setTrace(std::vector<KernelTime> *into);
 
-  /// Of a row of the logits that the device computes: all, or this rank's part.
+  /// The bytes of a row of logits on the device: all logits, or this rank's
+  /// part.
   uint64_t rowBytes() const;
-  /// Of the embeddings of a chunk of tokens.
+  /// The bytes of the embeddings of a chunk.
   uint64_t chunkOfEmbeddings() const;
   /// Allocates the embeddings of a chunk, if they have no memory yet.
   Status roomForEmbeddings();
@@ -110,16 +121,19 @@ protected:
   Stream stream;
   std::vector<CUdeviceptr> caches;
   Ropes ropes;
-  /// Where the device has what arguments of a kind are: the state, then the
-  /// ids; a row of logits.
+  /// The device memory for each kind of argument that has one place.
   CUdeviceptr places[Argument::kinds] = {};
-  // Of a chunk, if a feed brings its own, or if the host has the table.
+  // The embeddings of a chunk, if a feed brings its own, or if the host has the
+  // table.
   DeviceMemory embeddings;
-  // As the memory of that name.
-  PinnedMemory pinnedState, pinnedRow;
-  Timer *timer = nullptr; // of a step that is timed, while it runs
+  PinnedMemory pinnedState, pinnedRow; // the data of a step, a row of logits
+  Timer *timer = nullptr;              // of a step that is timed, while it runs
 
 private:
+  /// New device memory, zeroed in the stream.
+  Result<CUdeviceptr> zeroed(uint64_t bytes, const char *purpose);
+  /// Zeroes the part of the scratch whose values outlive a launch.
+  Status clearWorkspace();
   Status bind(const LaunchStep &step, uint64_t layer, Launch &launch) const;
   Status encode(const TensorMap &map, CUdeviceptr address,
                 const std::string &kernel, CUtensorMap &encoded) const;

@@ -75,16 +75,7 @@ Status Session::expand() {
 }
 
 Status Session::use(const BoundLoras *chosen) {
-  if (chosen == loras)
-    return Status();
-  Current current(*context);
-  Status status = current.status();
-  const BoundLoras *before = std::exchange(loras, chosen);
-  if (status.ok())
-    status = expand();
-  if (!status.ok())
-    loras = before;
-  return status;
+  return setLoras(chosen, [&] { return expand(); });
 }
 
 uint64_t Session::hiddenBytes() const {
