@@ -230,19 +230,25 @@ Argument Reader::readPlace(const JsonCursor &at, uint64_t layers, bool inLoop) {
           {"is ", argument.value, ", beyond the arena's ", part.arenaBytes}));
     return argument;
   }
-  static constexpr std::pair<const char *, Argument::Kind> named[] = {
-      {"state", Argument::State},   {"ids", Argument::Ids},
-      {"logits", Argument::Logits}, {"hidden", Argument::Hidden},
-      {"seen", Argument::Seen},     {"sampled", Argument::Sampled}};
-  for (const auto &[name, kind] : named)
-    if (at.find(name))
-      return {kind};
-  if (manifest.batch && at.find("positions"))
-    return {Argument::Positions};
-  if (manifest.batch && at.find("pages"))
-    return {Argument::Pages};
-  at.expected(
-      "a weight, cache, arena, state, ids, logits, hidden, seen or sampled");
+  static constexpr struct {
+    const char *name;
+    Argument::Kind kind;
+    bool ofSessions, ofBatches;
+  } named[] = {{"state", Argument::State, true, true},
+               {"ids", Argument::Ids, true, true},
+               {"logits", Argument::Logits, true, true},
+               {"hidden", Argument::Hidden, true, false},
+               {"seen", Argument::Seen, true, false},
+               {"sampled", Argument::Sampled, true, false},
+               {"positions", Argument::Positions, false, true},
+               {"pages", Argument::Pages, false, true}};
+  for (const auto &each : named)
+    if ((manifest.batch ? each.ofBatches : each.ofSessions) &&
+        at.find(each.name))
+      return {each.kind};
+  at.expected(concat(
+      {"a weight, cache, arena, state, ids, logits, ",
+       manifest.batch ? "positions or pages" : "hidden, seen or sampled"}));
   return {Argument::State};
 }
 
