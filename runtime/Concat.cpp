@@ -27,4 +27,11 @@ std::string concat(std::initializer_list<TextPart> parts) {
   return whole;
 }
 
+std::string mebibytes(uint64_t bytes) {
+  char text[32];
+  snprintf(text, sizeof(text), "%.1f MiB",
+           static_cast<double>(bytes) / (1 << 20));
+  return text;
+}
+
 } // namespace cria

@@ -38,4 +38,7 @@ private:
 /// each of its parts would be a temporary, with code that destroys it.
 std::string concat(std::initializer_list<TextPart> parts);
 
+/// A number of bytes as text, such as "12.5 MiB".
+std::string mebibytes(uint64_t bytes);
+
 } // namespace cria

@@ -1,12 +1,11 @@
 #include "runtime/JoinRanks.h"
 
-#include "runtime/Beside.h"
+#include "runtime/Environment.h"
+#include "runtime/LibraryBeside.h"
 
 #include <atomic>
 #include <cerrno>
-#include <cstdio>
-#include <cstdlib>
-#include <ctime>
+#include <chrono>
 #include <dlfcn.h>
 #include <mutex>
 #include <string>
@@ -17,30 +16,30 @@ namespace cria {
 
 // ---- The watch -------------------------------------------------------------
 
-/// How often a rank says that it is alive, and the time after which it is
-/// taken for stopped: milliseconds.
+/// Milliseconds between two signs of life of a rank, and without one until the
+/// rank counts as stopped.
 static constexpr int64_t beatEvery = 100, stoppedAfter = 1000;
 
 // There is one set of ranks in a process.
 static CriaRanks joined;
-static std::mutex beatsMutex; // of joined.beats, which leaving takes away
+static std::mutex beatsMutex; // of joined.beats, which leaveRanks frees
 static std::atomic<int64_t> waitingSince{0}; // milliseconds; 0: not waiting
-static std::atomic<int64_t> longer{1};       // than `mostWaiting` it may wait
-static std::atomic<int64_t> waits{0};        // so far
+static std::atomic<int64_t> mayWait{0};      // milliseconds; 0: for ever
+static std::atomic<int64_t> waits{0};        // number of waits so far
 static int64_t mostWaiting = 0;              // milliseconds
 
-/// As all processes of a machine count it.
+/// The time of a clock that all processes of a machine share.
 static int64_t milliseconds() {
-  timespec now = {};
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return int64_t(now.tv_sec) * 1000 + now.tv_nsec / 1000000;
+  return std::chrono::duration_cast<std::chrono::milliseconds>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
 }
 
 WaitForRanks::WaitForRanks(int64_t times) : isOuter(waitingSince == 0) {
   if (!isOuter)
     return;
   ++waits;
-  longer = times;
+  mayWait = mostWaiting * times;
   waitingSince = milliseconds();
 }
 
@@ -53,7 +52,7 @@ static int64_t read(const int64_t &field) {
   return __atomic_load_n(&field, __ATOMIC_RELAXED);
 }
 
-/// Says that this rank is alive, and how far it has come.
+/// Writes this rank's beat.
 static void beat() {
   std::lock_guard<std::mutex> lock(beatsMutex);
   if (!joined.beats)
@@ -63,8 +62,8 @@ static void beat() {
   __atomic_store_n(&own.alive, milliseconds(), __ATOMIC_RELAXED);
 }
 
-/// The ranks that this one waits for: those of its machine that have stopped,
-/// or have not come as far.
+/// Names the ranks that this rank waits for: ranks of its machine that have
+/// stopped, or that have waited less often.
 static std::string lateRanks() {
   std::lock_guard<std::mutex> lock(beatsMutex);
   std::string text;
@@ -84,19 +83,20 @@ static std::string lateRanks() {
              : "which one does not go on cannot be seen";
 }
 
-/// Ends the process once it has waited for too long. Not by MPI, whose
-/// functions only the thread that waits may call.
+/// Ends the process after it has waited for too long. It does not call MPI,
+/// because only the waiting thread may do that.
 static void watch() {
   for (;; std::this_thread::sleep_for(std::chrono::milliseconds(beatEvery))) {
     beat();
-    int64_t since = waitingSince, most = mostWaiting * longer;
+    int64_t since = waitingSince, most = mayWait;
     if (most == 0 || since == 0 || milliseconds() - since < most)
       continue;
-    fprintf(stderr,
-            "%s: rank %d: error: waited %lld s for the other ranks: %s; "
-            "CRIA_MPI_TIMEOUT sets the seconds\n",
-            program_invocation_short_name, joined.rank,
-            static_cast<long long>(most / 1000), lateRanks().c_str());
+    std::string line = concat({program_invocation_short_name, ": rank ",
+                               joined.rank, ": error: waited ", most / 1000,
+                               " s for the other ranks: ", lateRanks(),
+                               "; CRIA_MPI_TIMEOUT sets the seconds\n"});
+    [[maybe_unused]] ssize_t written =
+        write(STDERR_FILENO, line.data(), line.size());
     _exit(1);
   }
 }
@@ -120,22 +120,15 @@ static CriaRanks watched() {
 
 // ---- The library -----------------------------------------------------------
 
-/// The seconds that CRIA_MPI_TIMEOUT says, else 60.
-static int64_t timeout() {
-  const char *text = getenv("CRIA_MPI_TIMEOUT");
-  char *end = nullptr;
-  long number = text ? strtol(text, &end, 10) : 0;
-  return text && *text && !*end && number >= 0 ? number : 60;
-}
-
-/// The library for the mpirun that has started this process; "" for none.
+/// The library for the mpirun that has started this process, or "" if none has.
 static std::string libraryName() {
-  if (const char *named = getenv("CRIA_MPI"); named && *named)
+  if (std::string named = environment("CRIA_MPI"); !named.empty())
     return named;
-  const char *kind = getenv("OMPI_COMM_WORLD_SIZE") ? "openmpi"
-                     : getenv("PMI_SIZE")           ? "mpich"
-                                                    : nullptr;
-  return kind ? libraryBeside(concat({"libcria-mpi-", kind, ".so"})) : "";
+  if (!environment("OMPI_COMM_WORLD_SIZE").empty())
+    return libraryBeside("libcria-mpi-openmpi.so");
+  if (!environment("PMI_SIZE").empty())
+    return libraryBeside("libcria-mpi-mpich.so");
+  return "";
 }
 
 bool isRank() { return !libraryName().empty(); }
@@ -145,7 +138,7 @@ static Status join() {
   if (name.empty())
     return Status(CRIA_FAILED_PRECONDITION,
                   "no mpirun, of MPICH or Open MPI, has started this process");
-  // For all to see: Open MPI opens plugins that look for its functions.
+  // Open MPI opens plugins that use its functions, so these must be global.
   void *library = dlopen(name.c_str(), RTLD_NOW | RTLD_GLOBAL | RTLD_NODELETE);
   auto join = reinterpret_cast<decltype(&cria_ranks_join_mpi)>(
       library ? dlsym(library, "cria_ranks_join_mpi") : nullptr);
@@ -156,7 +149,7 @@ static Status join() {
     return Status(CRIA_UNAVAILABLE,
                   name + ": cannot join the other ranks, or is of another "
                          "version");
-  mostWaiting = timeout() * 1000;
+  mostWaiting = static_cast<int64_t>(1000 * secondsOf("CRIA_MPI_TIMEOUT", 60));
   std::thread(watch).detach();
   return Status();
 }

@@ -10,25 +10,25 @@
 
 namespace cria {
 
-/// Whether an mpirun that is known has started this process.
+/// Whether mpirun of MPICH or Open MPI has started this process.
 bool isRank();
 
-/// Joins the other processes of the mpirun that has started this one, by the
-/// library for its implementation of MPI, or the one that CRIA_MPI names. Once
-/// joined they stay so: what is returned lives as long as the process.
-/// FAILED_PRECONDITION where no mpirun has started it.
+/// Joins the processes that mpirun has started together with this one. It uses
+/// the library for that implementation of MPI, or the library that CRIA_MPI
+/// names. The result lives as long as the process. FAILED_PRECONDITION if
+/// mpirun has not started this process.
 ///
-/// From then on a thread watches how long this rank waits for the others, and
-/// ends the process, and so mpirun the others, after a minute, or the seconds
-/// of CRIA_MPI_TIMEOUT; 0: never. It says which rank does not go on, if that is
-/// on this machine.
+/// A thread then watches how long this rank waits for the others. After a
+/// minute (or the seconds of CRIA_MPI_TIMEOUT; 0: never) it names the rank that
+/// does not go on, if that rank is on this machine, and ends the process;
+/// mpirun then ends the other ranks.
 Result<const CriaRanks *> joinRanks();
 
-/// Leaves ranks that were joined, if any.
+/// Leaves the ranks if they were joined.
 void leaveRanks();
 
-/// While one lives, this rank waits for the others; inside another it does
-/// nothing. They may be `longer` times as late as in a step.
+/// While it lives, this rank waits for the others. An object inside another one
+/// does nothing. The other ranks may be `longer` times as late as in a step.
 class WaitForRanks {
 public:
   static constexpr int64_t kLoading = 10;
@@ -42,12 +42,13 @@ private:
   bool isOuter;
 };
 
-/// What all ranks must have the same of, by a hash: "artifact", "weights".
+/// Things that must be the same on all ranks, and their hashes: "artifact",
+/// "weights".
 using RankFacts = std::vector<std::pair<const char *, uint64_t>>;
 
-/// Waits for all ranks, which may still be loading, and compares their facts,
-/// as many on each: FAILED_PRECONDITION on all of them, naming those that
-/// differ.
+/// Waits for all ranks, which may still be loading, and compares their facts.
+/// Each rank has the same number of facts. FAILED_PRECONDITION on all ranks,
+/// with the names of the facts that differ.
 Status agreeRanks(const CriaRanks &ranks, const RankFacts &facts);
 
 } // namespace cria

@@ -1,4 +1,4 @@
-#include "runtime/Beside.h"
+#include "runtime/LibraryBeside.h"
 
 #include <dlfcn.h>
 #include <unistd.h>
@@ -11,7 +11,7 @@ std::string libraryBeside(const std::string &name) {
   if (!dladdr(self, &info) || !info.dli_fname)
     return name;
   std::string file = info.dli_fname;
-  // For a program started through the PATH it is a bare name.
+  // For a program that was found in PATH, the name has no folder.
   char buffer[4096];
   ssize_t size = readlink("/proc/self/exe", buffer, sizeof(buffer));
   if (file.find('/') == std::string::npos && size > 0)

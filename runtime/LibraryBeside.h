@@ -1,12 +1,13 @@
-/// Libraries that are installed with this code and opened only when needed.
+/// Finds libraries that are installed with this code and opened when needed.
 #pragma once
 
 #include <string>
 
 namespace cria {
 
-/// The file `name` beside the library or program that this code is in, or in
-/// ../lib from there; else `name` itself, for the system to find.
+/// The path of the file `name` in the folder of the library or program that has
+/// this code, or in ../lib from there. If there is no such file, `name`, for
+/// the system to find.
 std::string libraryBeside(const std::string &name);
 
 } // namespace cria

@@ -36,7 +36,8 @@ static Bound bindCpu(std::shared_ptr<const Artifact> artifact,
   return cpu::Model::bind(std::move(artifact), source, ranks);
 }
 
-/// `opened`, or that another rank has no device: all compute on GPUs or none.
+/// Either all ranks compute on GPUs or none: returns `opened`, or an error if
+/// another rank could open no device.
 static Status openedByAll(const Status &opened, const CriaRanks *ranks) {
   uint64_t failed = !opened.ok();
   WaitForRanks waiting(WaitForRanks::kLoading);
@@ -86,13 +87,11 @@ static Bound bindOn(const DeviceOptions &device,
 void Model::logLoaded() const {
   for (const std::string &line : notes)
     log()(CRIA_LOG_WARNING, line);
-  char text[160];
-  snprintf(
-      text, sizeof(text),
-      "loaded in %.3f s: %.1f MiB of weights in the files, %.1f MiB copied",
-      seconds, static_cast<double>(mappedBytes()) / (1 << 20),
-      static_cast<double>(copiedBytes()) / (1 << 20));
-  log()(CRIA_LOG_INFO, text);
+  char text[32];
+  snprintf(text, sizeof(text), "loaded in %.3f s: ", seconds);
+  log()(CRIA_LOG_INFO,
+        concat({text, mebibytes(mappedBytes()), " of weights in the files, ",
+                mebibytes(copiedBytes()), " copied"}));
 }
 
 /// Whether all ranks have the same weights.

@@ -31,13 +31,6 @@ MemoryNeed memoryNeed(const Artifact &artifact) {
   return need;
 }
 
-static std::string mebibytes(uint64_t bytes) {
-  char text[32];
-  snprintf(text, sizeof(text), "%.1f MiB",
-           static_cast<double>(bytes) / (1 << 20));
-  return text;
-}
-
 Status fitsMemory(const Artifact &artifact, int64_t positions,
                   uint64_t memory) {
   MemoryNeed need = memoryNeed(artifact);

@@ -16,7 +16,8 @@ void gatherLogits(const CriaRanks &ranks, const Manifest &manifest,
   ranks.sum(ranks.data, logits, rows * vocab);
 }
 
-/// A number that grows with a finite logit, or is larger than that of any.
+/// A number in the order of finite logits. It is larger if the logit is not
+/// finite.
 static uint32_t ordered(float logit) {
   if (!std::isfinite(logit))
     return UINT32_MAX;

@@ -1,5 +1,5 @@
-/// Ids drawn from logits of a vocabulary that ranks share, each of which has
-/// the logits of its columns.
+/// Draws ids if ranks share the vocabulary: each rank has the logits of its
+/// columns.
 #pragma once
 
 #include "runtime/Abi.h"
@@ -11,20 +11,23 @@
 
 namespace cria {
 
-/// Puts the parts of all ranks together, `rows` rows: those of this one are at
-/// `part`. A sum with zeros, which is exact.
+/// Joins the logits of all ranks, `rows` rows. This rank's logits are at
+/// `part`. Each rank's logits lie among zeros, so their sum is exact.
 void gatherLogits(const CriaRanks &ranks, const Manifest &manifest,
                   const float *part, int64_t rows, float *logits);
 
-/// A number that grows with the logit, is largest for one that is not finite,
-/// and of equal logits is larger for the lower id.
+/// A number that orders ids by their logits. It is larger for a larger logit,
+/// and for the lower id of two equal logits. It is largest if the logit is not
+/// finite.
 uint64_t bidOf(float logit, int64_t id);
 
-/// The id of the largest bid of all ranks, by eight bytes from each.
+/// The id of the largest bid of all ranks. Each rank sends its bid, eight
+/// bytes.
 CriaSampled bestOfRanks(const CriaRanks &ranks, uint64_t bid);
 
-/// What rank 0 drew, as sums may differ between ranks in their last bits. All
-/// draw, so that their random numbers stay the same.
+/// The id that rank 0 drew, because sums may differ between ranks in their last
+/// bits. The others draw, too, so that all ranks use up the same random
+/// numbers.
 Result<int32_t> agreeOnId(const CriaRanks &ranks, Result<int32_t> drawn);
 
 } // namespace cria

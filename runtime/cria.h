@@ -63,10 +63,10 @@
  *  - The library. dlclose() does not unload it, for the handler's sake.
  *  - The CUDA driver. The first model on a device loads it; it stays, with the
  *    threads and handlers it makes.
- *  - Ranks. A process joins others once (cria_ranks_join): that opens a library
- *    of MPI, which stays, and starts a thread. A process that waits for the
- *    others for longer than CRIA_MPI_TIMEOUT, 60 seconds, says so on stderr and
- *    ends: nothing else could end its waiting.
+ *  - Ranks. The first cria_ranks_join opens a library of MPI, which stays, and
+ *    starts a thread. If the process then waits for the other ranks for longer
+ *    than CRIA_MPI_TIMEOUT (60 seconds), this thread prints an error to stderr
+ *    and ends the process: nothing else could end the wait.
  *  - AMX. Opening an artifact that needs it asks Linux to let this process use
  *    the tile registers.
  *  - The environment is read, never changed: CRIA_CUDA_DRIVER, CRIA_NCCL,
@@ -268,41 +268,42 @@ typedef enum cria_log_level {
   CRIA_LOG_WARNING = 2 /* what the user should know */
 } cria_log_level;
 
-/* The processes that share a model, its ranks: as many as cria-compile --shards
- * says. Each is a process of its own, loads the model with its own cria_ranks,
- * and makes the same calls with the same arguments on the model and its
- * sessions, in one order and from one thread: feeds and draws wait for those of
- * the others. A call that fails on one rank may leave the others waiting: the
- * program is to end then, and mpirun ends the others.
+/* The processes that share a model are its ranks, as many as cria-compile
+ * --shards says. Each rank loads the model with its own cria_ranks. It makes
+ * the same calls as the others, with the same arguments, in the same order and
+ * from one thread, because feeds and draws wait for those of the other ranks.
+ * If a call fails on one rank, the others may wait for it: end the program
+ * then, and mpirun ends the other ranks.
  *
- * cria_ranks_join fills it; or a caller that has such processes. The functions
- * are called by all ranks in the same order, and return when all ranks'
- * have. */
+ * cria_ranks_join fills the struct. A caller that starts such processes itself
+ * may fill it, too. All ranks call the functions in the same order; a call
+ * returns when all ranks have made it. */
 typedef struct cria_ranks {
   size_t size;
   int32_t rank;   /* of this process, from 0 */
   int32_t count;  /* ranks in all */
-  int32_t local;  /* of this process, among those on its machine: without a
-                     choice it takes the GPU of this index */
-  int32_t locals; /* of those */
+  int32_t local;  /* the number of this process among those on its machine; it
+                     takes the GPU of this index if none is chosen */
+  int32_t locals; /* ranks on this machine */
   void *data;     /* for the functions */
-  /* Puts in the place of each value its sum over all ranks, or the largest. */
+  /* Replaces each value by its sum, or its maximum, over all ranks. */
   void (*sum)(void *data, float *values, int64_t count);
   void (*max)(void *data, uint64_t *values, int64_t count);
   /* Gives all ranks the bytes of rank 0. */
   void (*broadcast)(void *data, void *bytes, int64_t count);
 } cria_ranks;
 
-/* Joins the processes that an mpirun of MPICH or Open MPI has started, this one
- * among them. A second call gives the same. CRIA_FAILED_PRECONDITION: no mpirun
- * has; CRIA_UNAVAILABLE: the library libcria-mpi-mpich.so or
- * libcria-mpi-openmpi.so is not there. A caller that has initialized MPI finds
- * it used: with MPI_THREAD_FUNNELED, by the thread that calls this library. */
+/* Joins the processes that mpirun of MPICH or Open MPI has started together
+ * with this one. A second call returns the same. CRIA_FAILED_PRECONDITION:
+ * mpirun has not started this process; CRIA_UNAVAILABLE: the library
+ * libcria-mpi-mpich.so or libcria-mpi-openmpi.so is not there. MPI may already
+ * be initialized, with MPI_THREAD_FUNNELED or more; only the thread that calls
+ * this library uses it. */
 CRIA_API cria_status cria_ranks_join(cria_ranks *ranks, cria_error *error);
 
-/* Leaves them, before the process ends well, and before MPI_Finalize where the
- * caller has initialized MPI: once models that they share are not used any
- * more. Without ranks it does nothing. */
+/* Leaves the other ranks. Call it after the last use of a shared model, before
+ * the process ends with success, and before the caller's own MPI_Finalize.
+ * Without ranks it does nothing. */
 CRIA_API cria_status cria_ranks_leave(cria_error *error);
 
 typedef struct cria_model_options {

@@ -1,12 +1,12 @@
 #include "runtime/cuda/CodeCache.h"
 
 #include "runtime/Abi.h"
+#include "runtime/Environment.h"
 #include "runtime/File.h"
 #include "runtime/OutputFile.h"
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
 #include <fcntl.h>
 #include <filesystem>
@@ -64,15 +64,11 @@ std::string CodeKey::text() const {
 }
 
 static std::string cacheFolder() {
-  auto variable = [](const char *name) -> std::string {
-    const char *value = getenv(name);
-    return value ? value : "";
-  };
-  if (std::string chosen = variable("CRIA_CACHE_DIR"); !chosen.empty())
+  if (std::string chosen = environment("CRIA_CACHE_DIR"); !chosen.empty())
     return chosen;
-  if (std::string cache = variable("XDG_CACHE_HOME"); !cache.empty())
+  if (std::string cache = environment("XDG_CACHE_HOME"); !cache.empty())
     return cache + "/cria";
-  std::string home = variable("HOME");
+  std::string home = environment("HOME");
   return home.empty() ? "" : home + "/.cache/cria";
 }
 

@@ -9,13 +9,6 @@
 
 namespace cria::cuda {
 
-std::string mebibytes(uint64_t bytes) {
-  char text[32];
-  snprintf(text, sizeof(text), "%.1f MiB",
-           static_cast<double>(bytes) / (1 << 20));
-  return text;
-}
-
 Result<std::shared_ptr<Context>>
 Context::create(std::shared_ptr<const Driver> driver, bool fenced,
                 double patience, std::optional<int> index, bool primary) {

@@ -60,8 +60,9 @@ public:
   /// seconds: after DEADLINE_EXCEEDED the context is of no use.
   Status wait(CUstream stream, std::string_view doing);
   Status wait(CUevent event, std::string_view doing);
-  /// What is asked, too, while `wait` waits for long: an error ends the
-  /// context, as what is waited for will not end. Not while one waits.
+  /// Sets a function that `wait` calls while it waits for long. If the function
+  /// returns an error, the awaited work will not end, and the context is ended.
+  /// Do not call this while a thread waits.
   void setHealth(std::function<Status()> asked) { health = std::move(asked); }
 
   /// Calls `release` with the context current; does nothing after a kernel
@@ -151,9 +152,6 @@ using Event = Handle<CUevent, &Functions::cuEventDestroy>;
 using Module = Handle<CUmodule, &Functions::cuModuleUnload>;
 using Graph = Handle<CUgraph, &Functions::cuGraphDestroy>;
 using GraphExec = Handle<CUgraphExec, &Functions::cuGraphExecDestroy>;
-
-/// "2357.0 MiB".
-std::string mebibytes(uint64_t bytes);
 
 // In the current context:
 

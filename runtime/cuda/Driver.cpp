@@ -1,7 +1,8 @@
 #include "runtime/cuda/Driver.h"
 
-#include "runtime/Beside.h"
+#include "runtime/Environment.h"
 #include "runtime/Json.h"
+#include "runtime/LibraryBeside.h"
 
 #include <cstdlib>
 #include <dlfcn.h>
@@ -9,7 +10,7 @@
 namespace cria::cuda {
 
 static std::string libraryFor(DeviceKind kind) {
-  if (const char *named = getenv("CRIA_CUDA_DRIVER"); named && *named)
+  if (std::string named = environment("CRIA_CUDA_DRIVER"); !named.empty())
     return named;
   return kind == DeviceKind::Emulated ? libraryBeside("libcria-emulator.so")
                                       : "libcuda.so.1";

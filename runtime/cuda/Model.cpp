@@ -1,5 +1,6 @@
 #include "runtime/cuda/Model.h"
 
+#include "runtime/Environment.h"
 #include "runtime/PagedSession.h"
 #include "runtime/RopeTables.h"
 #include "runtime/cuda/Paged.h"
@@ -18,14 +19,12 @@ static constexpr uint64_t alignment = 256;
 /// Seconds a step may take: CRIA_CUDA_TIMEOUT, else a time beyond that of any
 /// step. What is emulated takes thousands of times as long.
 static double patience(DeviceKind kind) {
-  if (const char *seconds = getenv("CRIA_CUDA_TIMEOUT"))
-    if (double value = atof(seconds); value > 0)
-      return value;
-  return kind == DeviceKind::Emulated ? 3600 : 30;
+  double seconds = secondsOf("CRIA_CUDA_TIMEOUT", 0);
+  return seconds > 0 ? seconds : kind == DeviceKind::Emulated ? 3600 : 30;
 }
 
-/// A context on the device that is asked for. Ranks of one machine without a
-/// choice take its devices in turn; one for each, or NCCL refuses them.
+/// Opens a context on the chosen device. Without a choice, the ranks of a
+/// machine take its devices in turn. NCCL refuses two ranks on one device.
 Status Model::openContext(const DeviceOptions &options) {
   auto driver = Driver::open(options.kind);
   if (!driver.ok())

@@ -1,5 +1,5 @@
-/// A model on a CUDA device: weights in its memory, code in its context. Of a
-/// model that ranks share, this rank's part.
+/// A model on a CUDA device: weights in its memory, code in its context. If
+/// ranks share the model, this is one rank's part of it.
 #pragma once
 
 #include "runtime/Artifact.h"
@@ -24,8 +24,8 @@ public:
   static Result<std::unique_ptr<Model>>
   open(std::shared_ptr<const Artifact> artifact, const DeviceOptions &options);
 
-  /// Joins the other ranks, where there are some, and uploads the weights;
-  /// once, and before sessions are made.
+  /// Joins the other ranks if there are any, and uploads the weights. Call it
+  /// once, before sessions are made.
   Status bind(const WeightSource &source);
 
   Result<std::unique_ptr<Backend>>
@@ -43,15 +43,15 @@ public:
   /// The device's address of the weight or table in `slot`.
   CUdeviceptr slot(uint64_t slot) const { return addresses[slot]; }
 
-  /// The processes that share the model, and what joins their devices; null:
-  /// there are no others.
+  /// The ranks that share the model, and the communicator of their devices.
+  /// Both are null if the model is not shared.
   const CriaRanks *sharedWith() const { return ranks; }
   const Communicator *communicator() const { return joined.get(); }
-  /// Whether the table of embeddings stays with the host, so that not every
-  /// rank's device holds all of it: steps bring their rows.
+  /// Whether the table of embeddings stays on the host, so that not every
+  /// rank's device holds all of it. Each step then copies its rows.
   bool embedsOnHost() const { return loader != nullptr; }
   uint64_t embeddingSlot() const { return table.slot; }
-  /// The rows of that table for `count` ids.
+  /// Copies the rows of that table for `count` ids to `to`.
   Status embed(const int32_t *ids, int64_t count, std::byte *to) const;
 
 private:
@@ -65,11 +65,11 @@ private:
   void addRopes(std::vector<Upload> &uploads) const;
 
   std::shared_ptr<const Artifact> artifact;
-  const Manifest own; // of this rank
+  const Manifest own; // with the shapes of this rank
   const CriaRanks *ranks;
   std::shared_ptr<Context> owner;
   std::unique_ptr<Communicator> joined;
-  std::unique_ptr<const WeightLoader> loader; // of `table`, where it is here
+  std::unique_ptr<const WeightLoader> loader; // of `table`, if the host has it
   WeightFill table = {};
   std::unique_ptr<const Code> loaded;
   Log said;

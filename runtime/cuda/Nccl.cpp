@@ -1,8 +1,8 @@
 #include "runtime/cuda/Nccl.h"
 
+#include "runtime/Environment.h"
 #include "runtime/JoinRanks.h"
 
-#include <cstdlib>
 #include <dlfcn.h>
 
 namespace cria::cuda {
@@ -27,9 +27,10 @@ Communicator::Communicator(std::shared_ptr<Context> context)
     : context(std::move(context)), calls(std::make_unique<Functions>()) {}
 
 Status Communicator::load() {
-  const char *named = getenv("CRIA_NCCL");
-  std::string path = named && *named ? named : "libnccl.so.2";
-  // NCCL starts threads: it stays until the end.
+  std::string path = environment("CRIA_NCCL");
+  if (path.empty())
+    path = "libnccl.so.2";
+  // NCCL starts threads, so it must not be unloaded.
   void *library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
   if (!library) {
     std::string why = dlerror();
@@ -117,7 +118,7 @@ Communicator::~Communicator() {
   if (!comm)
     return;
   context->setHealth(nullptr);
-  // Nor does it wait for the others behind an error.
+  // After an error the other ranks may never come, so do not wait for them.
   if (context->usable().ok())
     context->free([&] { calls->ncclCommDestroy(comm); });
   else

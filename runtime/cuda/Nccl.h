@@ -1,5 +1,5 @@
-/// Sums over ranks on CUDA devices, by NCCL. Its library is opened at run time,
-/// and only for a model that ranks share: libnccl.so.2, or the file that
+/// Sums over ranks on CUDA devices, by NCCL. The library is opened at run time,
+/// only for a model that ranks share. It is libnccl.so.2, or the file that
 /// CRIA_NCCL names.
 #pragma once
 
@@ -12,12 +12,12 @@
 
 namespace cria::cuda {
 
-/// A device's end of what joins the ranks. The context is the device's primary
-/// one, as NCCL makes that the current one before each of its calls.
+/// This rank's NCCL communicator. Its context must be the device's primary
+/// context, because NCCL makes that the current one in each call.
 class Communicator {
 public:
-  /// Joins the other ranks, all of which call this; in the current context.
-  /// UNAVAILABLE where there is no NCCL.
+  /// Joins the other ranks, in the current context. All ranks call this.
+  /// UNAVAILABLE without NCCL.
   static Result<std::unique_ptr<Communicator>>
   create(std::shared_ptr<Context> context, const CriaRanks &ranks);
 
@@ -25,11 +25,11 @@ public:
   Communicator &operator=(const Communicator &) = delete;
   ~Communicator();
 
-  /// Enqueues the sum of `count` floats over all ranks, in their place. A
-  /// stream that is captured records it.
+  /// Enqueues a sum over all ranks: it replaces `count` floats at `values`. If
+  /// the stream is captured, the graph has the sum.
   Status sum(CUdeviceptr values, uint64_t count, CUstream stream) const;
 
-  /// An error of what was enqueued, such as a rank that is gone.
+  /// An error of a sum that was enqueued, such as a lost rank.
   Status status() const;
 
 private:

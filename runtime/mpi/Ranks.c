@@ -46,7 +46,7 @@ static void leave(void *data) {
     MPI_Finalize();
 }
 
-/* Memory of all ranks of the machine, from its first rank. */
+/* Allocates the beats of the machine's ranks in memory that they share. */
 static int shareBeats(CriaRanks *ranks, MPI_Comm machine) {
   MPI_Aint bytes = 0;
   int unit = 0;
@@ -72,7 +72,7 @@ __attribute__((visibility("default"))) int cria_ranks_join_mpi(CriaRanks *ranks,
   if (size != sizeof(CriaRanks))
     return 1;
   memset(ranks, 0, sizeof(*ranks));
-  /* Of a rank's threads only the one that joins calls. */
+  /* Only one thread of a rank calls MPI: the thread that joins. */
   if (MPI_Initialized(&started) != MPI_SUCCESS)
     return 1;
   finalizes = !started;
