@@ -5,8 +5,9 @@
 ///   return %y                          return %y
 /// }                                  }
 ///
-/// A sum over ranks is no kernel's: the host has it added between two. So each
-/// side becomes a function that schedules take as they take any other.
+/// No kernel computes a sum over ranks: the host enqueues it between two
+/// kernels. So the ops before the sum and the ops after it become two
+/// functions, which schedules take like any other.
 #include "lowering/Entry.h"
 #include "lowering/Passes.h"
 
@@ -28,16 +29,17 @@ using namespace mlir;
 using namespace cria;
 
 namespace {
-/// A sum over ranks as ConvertLlamaToLinalg writes it, of a flat buffer.
+/// A sum over ranks of a flat buffer, as the linalg phase has it.
 struct Sum {
-  tensor::CollapseShapeOp flat; ///< of this rank's part
-  tensor::ExpandShapeOp whole;  ///< of all ranks' sum
+  tensor::CollapseShapeOp flat; ///< flattens this rank's part
+  tensor::ExpandShapeOp whole;  ///< gives the sum its shape
 };
 
-/// What is computed between arguments of a function, or the sum, and values.
+/// The ops that compute some values from arguments of a function, and maybe
+/// from the sum.
 struct Slice {
-  llvm::SetVector<Operation *> ops; // in their order
-  SmallVector<Value> inputs;        // arguments in their order, then the sum
+  llvm::SetVector<Operation *> ops; // in program order
+  SmallVector<Value> inputs;        // the arguments in order, then the sum
 };
 } // namespace
 
@@ -56,7 +58,7 @@ static FailureOr<Sum> sumOf(mpi::AllReduceOp op) {
                         "collapsed before and expanded after it");
 }
 
-/// What `values` are computed by, from `sum` on where it is given.
+/// The ops that compute `values`. If `sum` is given, only those after it.
 static Slice sliceOf(ValueRange values, Operation *sum) {
   Slice slice;
   BackwardSliceOptions options;
@@ -85,8 +87,9 @@ static Slice sliceOf(ValueRange values, Operation *sum) {
   return slice;
 }
 
-/// Makes a function of the slice before `kernel`, which takes also what is
-/// `added`; returns copies of `values`.
+/// Makes a function from a slice, and puts it before `kernel`. The function
+/// takes the slice's inputs and then arguments of the types `added`. `results`
+/// are the copies of `values` in it.
 static func::FuncOp makeFunction(func::FuncOp kernel, StringRef suffix,
                                  const Slice &slice, TypeRange added,
                                  ValueRange values,

@@ -9,27 +9,27 @@ from cria import _native
 
 
 class Ranks:
-    """The processes that ``mpirun`` has started, this one among them; :func:`join_ranks`
-    makes it, and :func:`load` takes it for an artifact of ``cria-compile --shards``.
+    """The processes that ``mpirun`` has started together with this one.
 
-    Every rank loads the model and makes the same calls. A program that ends well leaves
-    the others, with ``with`` or :meth:`leave`. One that fails does not: it ends, and
-    ``mpirun`` ends the others.
+    :func:`join_ranks` returns it. Pass it to :func:`load` with an artifact of
+    ``cria-compile --shards``. Every rank loads the model and makes the same calls. A
+    program that succeeds leaves the other ranks at its end, by ``with`` or :meth:`leave`.
+    A program that fails just ends; ``mpirun`` then ends the other ranks.
     """
 
     def __init__(self) -> None:
         self._struct: Any = _native.struct("cria_ranks")
         _native.call("cria_ranks_join", self._struct)
-        #: Of this process, from 0.
+        #: The number of this process, from 0.
         self.rank: int = self._struct.rank
-        #: Of all processes.
+        #: The number of processes.
         self.count: int = self._struct.count
-        #: Of this process among those on its machine, and how many these are.
+        #: The number of this process among those on its machine, and their count.
         self.local: int = self._struct.local
         self.locals: int = self._struct.locals
 
     def leave(self) -> None:
-        """Leaves the others, once no model that they share is used any more."""
+        """Leaves the other ranks. Call it after the last use of a shared model."""
         _native.call("cria_ranks_leave")
 
     def __enter__(self) -> Ranks:
@@ -49,7 +49,7 @@ class Ranks:
 
 
 def join_ranks() -> Ranks:
-    """Joins the processes that ``mpirun`` has started. Raises
-    :class:`FailedPrecondition` where it has not, and :class:`Unavailable` without the
-    library for its implementation of MPI."""
+    """Joins the processes that ``mpirun`` has started together with this one. Raises
+    :class:`FailedPrecondition` if ``mpirun`` has not started this process, and
+    :class:`Unavailable` without the library for its implementation of MPI."""
     return Ranks()
