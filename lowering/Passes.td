@@ -317,10 +317,10 @@ def ConvertLinalgToGpu : Pass<"convert-linalg-to-gpu", "::mlir::ModuleOp"> {
 def CutAtAllReduces : Pass<"cut-at-all-reduces", "::mlir::ModuleOp"> {
   let summary = "cut kernel functions at their sums over ranks";
   let description = [{
-    Before: kernel functions on tensors, some with an `mpi.allreduce`, of which
-    the host takes the sum. After: such a function calls a function `k_partial`,
-    which stores what this rank adds into memory that it is given, takes the sum,
-    and calls `k_rest`, which computes its results. Other functions stay.
+    Before: kernel functions on tensors, some with an `mpi.allreduce`. After:
+    such a function `k` calls a function `k_partial`, which stores this rank's
+    summands, has the `mpi.allreduce`, and calls a function `k_rest`, which
+    computes the results of `k`. Other functions do not change.
 
     ```mlir
     %0 = linalg.generic ins(%x, %w) outs(%zero)       // f32
@@ -431,11 +431,11 @@ def MathToIntrinsics : Pass<"math-to-intrinsics", "::mlir::gpu::GPUFuncOp"> {
 }
 
 def OverlapLaunches : Pass<"overlap-launches", "::mlir::gpu::GPUFuncOp"> {
-  let summary = "copy what is given, then wait for the launch before";
+  let summary = "copy given memory, then wait for the launch before";
   let description = [{
-    Moves the copies of what is given to shared memory to a kernel's beginning.
-    Given are the parameters that `cria.given` names, and what a copy reads that
-    has this attribute. Other loads between the copies, and the ops that use these
+    Moves copies of given memory to shared memory to a kernel's beginning. Given
+    are the parameters that the kernel's attribute `cria.given` names, and the
+    source of each copy that has this attribute. Other loads between the copies, and the ops that use these
     loads, move after the copies. A copy that needs such a load stays after the
     load.
 
@@ -443,8 +443,8 @@ def OverlapLaunches : Pass<"overlap-launches", "::mlir::gpu::GPUFuncOp"> {
     If the `gpu.module` has such a target, `nvvm.griddepcontrol
     launch_dependents` and `wait` follow the copies, in the entry block. All
     threads of all blocks wait, so a kernel that has waited for one launch has
-    waited for all launches before. Before the wait a kernel reads only what is
-    given, which no launch of a step writes, and writes shared memory only. The
+    waited for all launches before. Before the wait a kernel reads only given
+    memory, which no launch of the step writes, and writes only shared memory. The
     code for other targets has neither op.
   }];
   let dependentDialects = ["::mlir::NVVM::NVVMDialect"];
@@ -455,9 +455,9 @@ def PlanLaunches : Pass<"plan-launches", "::mlir::ModuleOp"> {
   let description = [{
     Before: entry functions (lowering/Entry.h) that launch kernels of one
     `gpu.module` and take sums over ranks, also in loops with constant bounds,
-    and otherwise only compute numbers and views. After: the module's attribute `cria.plan` lists the
-    launches of each entry, in the form of docs/artifact.md. The entries, the
-    globals, and the declarations of weights and rope tables are removed.
+    and otherwise only compute numbers and views. After: the module's attribute
+    `cria.plan` lists the launches and sums of each entry, in the form of
+    docs/artifact.md. The entries, the globals, and the declarations of weights and rope tables are removed.
 
     - An `mpi.allreduce` in place of rows of f32 in the arena becomes a step
       `{all_reduce = {arena = 512}, rows = {tokens = 1}, columns = 64}`.

@@ -315,7 +315,7 @@ bool simt::emitAttention(KernelFunction &function, StringRef &reason) {
   auto in = MemoryReader(function, reason).read(softmaxes[0]);
   if (!in)
     return false;
-  // Tokens with pages of their own share no keys.
+  // Tokens with their own pages share no keys, so no tile of rows helps.
   if (in->attention.positions || !takesAttentionMma(*in)) {
     if (takesAttentionScanMma(*in))
       emitAttentionScanMma(function, *in);

@@ -21,7 +21,7 @@ struct AttentionMemory {
   /// Heads of the caches, queries of each, elements of a head; positions of a
   /// cache; rows of memory that a key is.
   int64_t kvHeads, group, size, room, keyRows;
-  /// Positions of a page of the caches, 0 where they have none.
+  /// The positions of a page of the caches; 0 if the caches are not paged.
   int64_t page = 0;
   mlir::Type queryElement, cacheElement;
 };
@@ -31,13 +31,15 @@ protected:
   AttentionKernel(KernelFunction &of, const AttentionMemory &in,
                   const llvm::Twine &suffix, int64_t threads);
 
-  /// The first row of a key, and of its value, of the KV head: `keyRows` of
-  /// them. The key is counted from the attention's first. In paged caches it is
-  /// in a page of `token`, if each token has pages, else of all tokens.
+  /// The first of the `keyRows` rows of a key, and of its value, of the KV
+  /// head. Keys are counted from the attention's first key. In paged caches the
+  /// key is in a page of `token` if each token has its own pages, else in a
+  /// page of the text.
   mlir::Value rowOfKey(mlir::Value key, mlir::Value token = {});
-  /// The key, or one before it: in paged caches, whose keys that are not seen
-  /// are there, too, the position is a multiple of `of`. So it depends on no
-  /// other token which keys are taken together.
+  /// In paged caches with a window: the last key up to `key` whose position is
+  /// a multiple of `of`; otherwise `key`. So the keys that are computed
+  /// together do not depend on other tokens. The earlier keys exist, but are
+  /// not seen.
   mlir::Value alignedKey(mlir::Value key, int64_t of);
   /// The first key that some of the tokens may see, and the one after the
   /// last.
@@ -66,7 +68,8 @@ protected:
   mlir::Value kvHead; // of the block
 
 private:
-  mlir::AffineExpr keyRow; // over the KV head and, if paged, page and place
+  // A function of the KV head and, if paged, of the page and the place in it.
+  mlir::AffineExpr keyRow;
   Rows pages;
 };
 

@@ -16,8 +16,9 @@ using namespace mlir;
 using namespace cria;
 using namespace cria::simt;
 
-/// The slice [layer, 0, first, 0, o] [1, KVH, S, B, n] that an operand is; of
-/// what is gathered from pages, [0, 0, 0, o] [KVH, S, B, n], or by token.
+/// The slice of a cache that an operand is: [layer, 0, first, 0, o] [1, KVH, S,
+/// B, n]. Of rows that were gathered from pages: [0, 0, 0, o] [KVH, S, B, n],
+/// after a dimension for tokens if each token has its own pages.
 static tensor::ExtractSliceOp sliceOf(OpOperand &operand) {
   return operand.get().getDefiningOp<tensor::ExtractSliceOp>();
 }

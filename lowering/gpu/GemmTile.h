@@ -162,8 +162,8 @@ private:
   void forEachVector(const Work &work, const Corner &corner,
                      llvm::ArrayRef<Sums> sums, VectorBody body);
 
-  /// The rows that splits are made for, however many a call has: those of an
-  /// invariant function.
+  /// In an invariant function, the number of rows that splits are chosen for,
+  /// whatever the rows of a call.
   std::optional<int64_t> fixedRows;
   GemmRows rows;
   GemmShape shape;
@@ -176,8 +176,8 @@ private:
   bool wholeSteps;
 };
 
-/// The most rows of a function whose rows have the same bits, however many
-/// there are.
+/// The largest number of rows of an invariant function, whose rows have the
+/// same bits for any number of rows; nothing for other functions.
 std::optional<int64_t> invariantRows(mlir::func::FuncOp kernel);
 
 /// By fma, any types (GemmFma.cpp).

@@ -197,7 +197,7 @@ static int64_t elementBytes(Value memref) {
   return DataLayout::closest(scope).getTypeSize(element);
 }
 
-/// Elements of a cache, or of a page of one.
+/// The elements of a cache, or of one page of a paged cache.
 static int64_t cacheElements(MemRefType cache) {
   int64_t elements = 1;
   for (int64_t size : cache.getShape())

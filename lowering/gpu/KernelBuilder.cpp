@@ -18,7 +18,7 @@ static constexpr auto kNoWrap = arith::IntegerOverflowFlags::nsw;
 
 /// The numbers of NVPTX's address spaces.
 static constexpr unsigned kGeneric = 0, kGlobal = 1, kShared = 3;
-/// The size of memory of which a kernel knows none.
+/// The size that a kernel assumes for memory of unknown size.
 static constexpr int64_t kManyElements = int64_t(1) << 48;
 
 KernelBuilder::KernelBuilder(Location loc, Block &module, StringRef name,
@@ -79,7 +79,7 @@ Value KernelBuilder::setTensorMap(Value param, const TensorMap &map) {
   return argument;
 }
 
-/// All memory from a memref's first element on, one element after the other.
+/// The memory from a memref's first element on, as a memref of one dimension.
 Value KernelBuilder::allElements(Value memref) {
   OpFoldResult zero = getIndexAttr(0), one = getIndexAttr(1),
                many = create<arith::ConstantIndexOp>(kManyElements).getResult();

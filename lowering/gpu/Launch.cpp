@@ -239,8 +239,8 @@ Value Launch::number(const Size &size) {
   return b.create<arith::IndexCastOp>(b.getI32Type(), index);
 }
 
-/// The dimension that counts layers: the first, or in paged caches, whose first
-/// counts pages, the second.
+/// The dimension that counts layers: the first one, or in paged caches the
+/// second one, after the pages.
 std::optional<unsigned> Launch::layerOf(ArrayRef<AffineExpr> at) {
   for (unsigned dim = 0; dim < 2 && dim + 1 < at.size(); ++dim)
     if (auto symbol = dyn_cast<AffineSymbolExpr>(at[dim]))
@@ -249,7 +249,7 @@ std::optional<unsigned> Launch::layerOf(ArrayRef<AffineExpr> at) {
   return std::nullopt;
 }
 
-/// The part of some memory that is of a layer, which dimension `dim` counts.
+/// The part of memory that belongs to a layer. Dimension `dim` counts layers.
 Value Launch::partOf(Value memory, unsigned dim, Value layer) {
   Value &part = layers[{memory, layer}];
   if (part)
@@ -293,8 +293,8 @@ Launch::Place Launch::place(const Element &element) {
   return place;
 }
 
-/// A number that is computed in a turn of a loop, which is a loop of the part;
-/// or an element of a tensor of numbers, which is that of the first loop.
+/// A number of a turn (Elements.h), where the loop of the turns is one of
+/// `loops`. If `number` is a tensor, the element for the first loop.
 Value Launch::numberOfTurn(Value number, ValueRange loops) {
   if (std::optional<int64_t> known = getConstantIntValue(number))
     return b.i32(*known);

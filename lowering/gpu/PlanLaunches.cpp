@@ -211,8 +211,8 @@ LogicalResult EntryPlanner::visitLaunch(gpu::LaunchFuncOp launch,
   return success();
 }
 
-/// The rows of a matrix whose elements a flat memref has, as the entry's
-/// numbers have them, and its columns.
+/// The rows and columns of the matrix from which a memref was flattened. The
+/// rows are a number of the entry; null if the memref is not such a matrix.
 static std::pair<Value, int64_t> matrixOf(Value flat) {
   auto collapse = flat.getDefiningOp<memref::CollapseShapeOp>();
   Value matrix = collapse ? collapse.getSrc() : Value();

@@ -508,8 +508,8 @@ bool Elements::addStore(Value value, const Element &into, Box box,
   return cut({box, {store}}, parts);
 }
 
-/// Whether a number is one of a turn: made from its counter, from elements of
-/// arguments, and from numbers that are known before.
+/// Whether a number is a number of a turn: it is computed from the loop's
+/// counter, from elements of arguments, and from numbers outside of the loop.
 bool Elements::isOfTurn(Value number) const {
   Operation *op = number.getDefiningOp();
   if (counter(number) || !op || isa<func::FuncOp>(op->getParentOp()))
@@ -526,8 +526,8 @@ bool Elements::isOfTurn(Value number) const {
          llvm::all_of(op->getOperands(), [&](Value x) { return isOfTurn(x); });
 }
 
-/// rows[t], (1, KVH, ...)  =>  (1, 1, KVH, 1, ...), inserted in turn t: the
-/// part with the loops of the rows.
+/// Adds a store for a loop that inserts rows[t], (1, KVH, ...), in turn t as
+/// (1, 1, KVH, 1, ...): the loops of the part are those over all rows.
 bool Elements::addRow(tensor::InsertSliceOp insert, scf::ForOp loop,
                       SmallVectorImpl<Part> &parts) {
   auto expand = insert.getSource().getDefiningOp<tensor::ExpandShapeOp>();
@@ -558,7 +558,8 @@ bool Elements::addRow(tensor::InsertSliceOp insert, scf::ForOp loop,
                   parts);
 }
 
-/// for t: insert rows[t] into what is carried, one or several times.
+/// Adds the stores of a loop whose turn t inserts row t of one or several
+/// tensors into the carried tensor.
 bool Elements::collectTurns(scf::ForOp loop, SmallVectorImpl<Part> &parts) {
   if (loop.getNumResults() != 1 ||
       !isConstantIntValue(loop.getLowerBound(), 0) ||

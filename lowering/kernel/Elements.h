@@ -3,9 +3,9 @@
 /// any source.
 ///
 /// A place is an affine expression for each dimension of a tensor. Its dims are
-/// the loops of a box; its symbols are numbers among the kernel's arguments, or
-/// numbers of a turn: what a loop around an insertion computes from its
-/// counter, such as a page that a table says.
+/// the loops of a box. A symbol is a number among the kernel's arguments, or a
+/// number of a turn: a loop around an insertion computes it from its counter,
+/// for example the number of a page from a table.
 #pragma once
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"

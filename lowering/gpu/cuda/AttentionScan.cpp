@@ -129,8 +129,8 @@ Address AttentionScan::stage(Value slot) {
   return b.address(*ring, b.mul(slot, rows), b.mul(b.thread(), pieceWidth));
 }
 
-/// Begins to copy the lane's part of a turn, of the keys that are asked for.
-/// Keys after the end are zeros, and new.
+/// Begins to copy the lane's part of a turn, of the keys in `which`. Keys after
+/// the end count as new; zeros are stored for them.
 void AttentionScan::fetch(Value slot, Value first, Value endKey, Which which) {
   Address to = stage(slot);
   for (int64_t number = 0; number < batch; ++number) {

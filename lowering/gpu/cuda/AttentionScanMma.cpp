@@ -144,8 +144,8 @@ Address AttentionScanMma::matrix(Tile tile) {
   return b.opaque(b.address(tiles, b.add(firstRow(tile), row), column));
 }
 
-/// Begins to copy a tile, if there is one, of the keys that are asked for. Keys
-/// after the end are zeros, and new: of them no byte is read.
+/// Begins to copy a tile, of the keys in `which`, if there is a tile. Keys
+/// after the end count as new; zeros are stored for them, and no byte is read.
 void AttentionScanMma::fetch(Tile tile, Value first, Value endKey,
                              Which which) {
   const Rows &cache = tile == Keys ? keys : values;
@@ -174,7 +174,7 @@ void AttentionScanMma::fetch(Tile tile, Value first, Value endKey,
           copied->setAttr(kGivenAttribute, b.getUnitAttr());
       }
     };
-    Value before = b.sub(end, key); // keys of the lane's that are given
+    Value before = b.sub(end, key); // the number of the lane's given keys
     for (int64_t down = 0; down < kTile; down += kWarp / lanes) {
       if (all)
         copy(down);

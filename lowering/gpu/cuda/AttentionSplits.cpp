@@ -19,7 +19,8 @@ AttentionSplits::AttentionSplits(KernelFunction &of, const AttentionMemory &in,
     mergeWidth /= 2;
 }
 
-/// The most tokens that have splits: one, or those of a batch; 0 for prompts.
+/// The largest number of tokens whose keys are split: 1 for a decode, the rows
+/// of a batch, or 0 for a prompt, whose keys are not split.
 int64_t AttentionSplits::mostTokens() const {
   auto chunk = of.kernel->getAttrOfType<IntegerAttr>("chunk");
   if (in.tokens.isConstant() || !in.attention.positions || !chunk)
@@ -69,7 +70,7 @@ Value AttentionSplits::endGiven(Value endKey) {
   return b.min(endKey, b.sub(count, b.i32(1)));
 }
 
-/// The keys of this block. The first split is there without any.
+/// The keys of this block. The first split exists even if it has no keys.
 AttentionSplits::BlockKeys AttentionSplits::blockKeys() {
   auto [first, end] = keysSeen(token, b.add(token, 1));
   firstSeen = first;
@@ -93,7 +94,7 @@ void AttentionSplits::emit() {
   if (hasGiven())
     prefetch(block.first, block.end);
   auto attend = [&] {
-    // A division, which no copy waits for.
+    // No copy needs to wait for this division.
     if (splits > 1)
       active = b.create<arith::CeilDivUIOp>(block.count, block.each);
     scan(block.first, block.end);

@@ -11,14 +11,15 @@
 /// All query heads of a KV head are done together, so that keys and values are
 /// read once. Decode needs splits to fill the machine, a prefill has tokens.
 /// The grid is fixed, the keys are not: a split has at least `leastKeys`, and
-/// blocks of splits that no key is left for end at once. Tokens of a batch have
-/// as many splits as a decode, fewer if the batch may be large, and however
-/// many tokens there are: then their bits do not depend on that.
+/// the blocks of splits without keys end at once. A token of a batch has as
+/// many splits as a decode, or fewer if the batch may be large. The number of
+/// splits does not depend on the number of tokens, so a token's bits do not
+/// either.
 ///
-/// A step of one token stores one key and one value, the last ones, before its
-/// attention. All others are given: they are there when the step begins, and a
-/// block may begin to copy them before it waits for the launch before
-/// (OverlapLaunches.cpp).
+/// A step of one token stores the last key and the last value before its
+/// attention. All other keys and values are given: they exist when the step
+/// begins. So a block may begin to copy them before it waits for the previous
+/// launch (OverlapLaunches.cpp).
 ///
 /// How warps scan is left to cuda/AttentionScan.cpp and, on tensor cores,
 /// cuda/AttentionScanMma.cpp.
@@ -70,15 +71,14 @@ protected:
     Rows softmax, out;
   };
 
-  /// Keys of which copies are begun: all, those that are given, or the others.
+  /// The keys to copy: all keys, the given ones, or the others.
   enum class Which { All, Given, New };
-  /// Whether a step has one token, and caches are not in pages, so that keys
-  /// are given.
+  /// Whether keys are given: a step has one token, and caches are not paged.
   bool hasGiven() const { return in.tokens.constant == 1 && !in.page; }
-  /// The key after the last one of the block that is given.
+  /// The end of the block's given keys.
   mlir::Value endGiven(mlir::Value endKey);
-  /// Begins to copy the first of the block's keys and values that are given.
-  /// Blocks without keys copy nothing.
+  /// Begins to copy the block's first keys and values, as far as they are
+  /// given.
   virtual void prefetch(mlir::Value firstKey, mlir::Value endKey) = 0;
   /// Scans the block's keys, and saves what each warp has seen in `warps`, its
   /// heads from row warp * heads on.
@@ -89,8 +89,7 @@ protected:
   /// Adds to a head what the parts have seen.
   void combine(State &into, size_t head, llvm::ArrayRef<Part> parts);
 
-  /// The token whose pages keys are in; null where tokens have none of their
-  /// own.
+  /// The token whose pages have the keys; null if tokens share their pages.
   mlir::Value pagesOf() const {
     return in.attention.positions ? token : mlir::Value();
   }
@@ -104,8 +103,9 @@ private:
   int64_t mostTokens() const;
   /// The number of the block among those of its split.
   mlir::Value number();
-  /// The keys of a block, [first, end). With several splits: whether the
-  /// block's split has any, how many all have, and each but the last.
+  /// The keys of a block, [first, end). With several splits also: whether the
+  /// block's split has keys, the keys of all splits, and the keys of each split
+  /// but the last.
   struct BlockKeys {
     mlir::Value first, end, exists, count, each;
   };

@@ -7,11 +7,11 @@
 ///                                   }
 /// where cria.given = [0]
 ///
-/// What a step is given is there when it begins. Its first launch waits for all
-/// that was before: the launches of earlier steps, and the copy of the state.
-/// Every other launch begins after the first one has begun. So given memory may
-/// be read before the wait: weights, the state, and keys and values of earlier
-/// steps (copies that schedules mark with cria.given).
+/// Given memory is memory that no launch of the step writes: weights, the
+/// state, and keys and values of earlier steps, whose copies schedules mark
+/// with cria.given. The first launch of a step waits for all work before the
+/// step, and every other launch begins after the first one has begun. So a
+/// kernel may read given memory before its own wait.
 ///
 /// The next launch may begin when each block of this one has executed
 /// launch_dependents or has ended. At that time all blocks of this launch have

@@ -144,8 +144,9 @@ inline constexpr BlockTileSize kBlockTile = {64, 64, 4, 2, 2};
 /// multiprocessors, 98 % of five on each of an A100's. Behind 4096: 2.9, of
 /// which 1.5 are fixed; with 432 blocks on CUDA cores 5.8.
 inline constexpr int64_t kDecodeBlocks = 528, kKeysPerSplit = 64;
-/// Tokens of a batch that have as many splits as a decode: of more they are
-/// fewer, so that no more than eight times as many blocks leave states.
+/// Up to this number of tokens, each token of a batch has as many splits as a
+/// decode. A larger batch has fewer splits for each token, so that at most
+/// eight times as many blocks leave states.
 inline constexpr int64_t kBatchTokens = 8;
 /// On CUDA cores: turns of keys that are copied ahead, and bytes of a turn's
 /// keys a lane. Three blocks have 48 KiB in flight.
