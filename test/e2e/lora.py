@@ -238,13 +238,14 @@ def fed(session, pieces):
 
 def check_sets(case, artifact):
     """Sessions with different sets take turns. Each computes as in a model with its set
-    alone; so does a session that changes its set."""
+    alone; so does a session that changes its set, hidden states included."""
     folders = [case.tools.scratch / f"{case.name}-adapter{i}" for i in range(9)]
     whole = [(folders[i], a.scale) for i, a in enumerate(case.adapters)]
     choices = [whole, [(folders[0], -0.75)], []]
 
+    vocab, width = case.shapes["model.embed_tokens.weight"]
+
     def model(loras):
-        vocab = case.shapes["model.embed_tokens.weight"][0]
         return Model(case.tools, artifact, 0, vocab, case.device, case.base, loras)
 
     pieces = [len(IDS) - 3, 1, 1, 1]
@@ -261,10 +262,18 @@ def check_sets(case, artifact):
             got = session.feed(IDS[end - n : end])
             same = np.array_equal(got, alone[i][turn])
             check(same, f"{case.name}: set {i}, turn {turn}: other bits than alone")
+    states = []
+    for session in sessions:
+        session.rewind(0)
+        states.append(session.forward(IDS, width)[1])
     for i in (1, 2, 0):
         sessions[0].set_lora(sets[i])
         for got, expected in zip(fed(sessions[0], pieces), alone[i]):
             check(np.array_equal(got, expected), f"{case.name}: chose {i}, other bits")
+        sessions[0].rewind(0)
+        got = sessions[0].forward(IDS, width)[1]
+        same = np.array_equal(got, states[i])
+        check(same, f"{case.name}: chose {i}, other hidden states")
 
 
 def main():
