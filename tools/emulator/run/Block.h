@@ -111,6 +111,9 @@ public:
   Clock releasedBy(Thread &thread);
   /// The same for other blocks of the cluster; includes global memory.
   Clock releasedToCluster(Thread &thread);
+  /// A release of `clock`, which this block's threads have, to all blocks.
+  /// Returns its ticket.
+  uint64_t releaseToGrid(const Clock &clock);
   /// A thread of another block arrives at an mbarrier of this block. This block
   /// must not end before the arrival.
   void expectArrival(const Thread &thread, uint32_t epoch, int line);
@@ -217,7 +220,7 @@ private:
   void lookUp(Thread &thread, bool acquires);
   void learn(Thread &thread, const Clock &clock);
   void release(Thread &thread, uint64_t address, bool isShared, bool inBlock);
-  void shareClocks(const Warp &warp, uint32_t lanes);
+  void shareClocks(Warp &warp, uint32_t lanes);
   uint64_t passBarrier(uint32_t id);
   static std::string blockName(const Dim &at);
   std::string where(const Thread *thread) const;

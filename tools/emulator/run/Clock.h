@@ -63,12 +63,16 @@ struct Clock {
   std::vector<Clock> peers;
 
   void join(const Clock &other) {
+    joinOwn(other);
+    joinPeers(other);
+  }
+  /// Without `peers`.
+  void joinOwn(const Clock &other) {
     acquired = std::max(acquired, other.acquired);
     for (unsigned i = 0; i < kAgents; ++i)
       heard[i] = std::max(heard[i], other.heard[i]);
     seen = std::max(seen, other.seen);
     joinProxy(other);
-    joinPeers(other);
   }
   void joinPeers(const Clock &other) {
     peers.resize(std::max(peers.size(), other.peers.size()));
@@ -127,6 +131,7 @@ struct ThreadSync {
   Clock read;  ///< of strong reads that no fence followed yet
   Clock fence; ///< what the last fence made ready to be released
   bool hasRead = false, hasFence = false;
+  bool hasNews = true;         ///< that lanes of its warp do not share yet
   bool deviceWide = false;     ///< the fence is for other blocks too
   uint64_t ticket = 0;         ///< of its last release
   uint32_t ticketEpoch = 0;    ///< when it drew it

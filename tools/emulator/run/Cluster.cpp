@@ -86,8 +86,9 @@ Block *Cluster::ownerOf(uint64_t address) {
 }
 
 void Cluster::arrive(uint32_t rank, const Clock &clock) {
-  for (uint32_t i = 0; i < size(); ++i)
-    gathered[i].join(clock.about(i, rank));
+  gathered[rank].joinOwn(clock);
+  for (uint32_t i = 0; i < clock.peers.size(); ++i)
+    gathered[i].joinOwn(clock.peers[i]);
   ++arrived;
   tryBarrier();
 }
@@ -103,16 +104,17 @@ void Cluster::tryBarrier() {
     return;
   arrived = 0;
   ++phases;
-  known = gathered;
+  uint64_t seen = 0;
+  for (uint32_t rank = 0; rank < size(); ++rank)
+    seen = std::max(seen, blocks[rank]->releaseToGrid(gathered[rank]));
+  for (uint32_t rank = 0; rank < size(); ++rank) {
+    gathered[rank].seen = seen;
+    known[rank] = gathered[rank];
+    known[rank].peers = gathered;
+    known[rank].peers[rank] = Clock();
+  }
   for (auto &block : blocks)
     block->wakeAll(Wait::Cluster);
-}
-
-Clock Cluster::released(uint32_t rank) const {
-  Clock clock = known[rank];
-  clock.peers = known;
-  clock.peers[rank] = Clock();
-  return clock;
 }
 
 void Cluster::endThread(bool hadArrived) {
@@ -141,7 +143,7 @@ void Block::clusterBarrier(Thread &thread, ClusterBarrierConfig config,
   if (!config.waits) {
     thread.hasArrived = true;
     thread.clusterPhase = cluster->phase();
-    Clock clock = releasedToCluster(thread);
+    Clock clock = releasedBy(thread);
     return cluster->arrive(rank, config.isRelaxed ? thread.sync->fence : clock);
   }
   if (thread.clusterPhase == cluster->phase())

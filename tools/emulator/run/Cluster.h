@@ -50,7 +50,7 @@ public:
   void arrive(uint32_t rank, const Clock &clock);
   uint64_t phase() const { return phases; }
   /// What the threads that passed the barrier know, for block `rank`.
-  Clock released(uint32_t rank) const;
+  const Clock &released(uint32_t rank) const { return known[rank]; }
   /// A thread has ended; it may have arrived.
   void endThread(bool hadArrived);
   /// @}
@@ -65,7 +65,7 @@ private:
   uint64_t arrived = 0;        ///< of threads that have not ended
   uint64_t phases = 0;         ///< that have ended
   std::vector<Clock> gathered; ///< of those that arrived, by rank
-  std::vector<Clock> known;    ///< the same when the last phase ended
+  std::vector<Clock> known;    ///< by threads that the last phase let pass
 };
 
 } // namespace cria::emulator

@@ -23,6 +23,7 @@ void Block::learn(Thread &thread, const Clock &clock) {
   thread.acquired = std::max(thread.acquired, clock.acquired);
   thread.seen = std::max(thread.seen, clock.seen);
   thread.sync->own.join(clock);
+  thread.sync->hasNews = true;
 }
 
 /// Looks up what was released at the address of the thread's last strong read,
@@ -62,7 +63,7 @@ void Block::fence(Thread &thread, bool deviceWide) {
   now.seen = thread.seen;
   now.heard[thread.warpIndex] = shadow.now();
   sync.fence.join(now);
-  sync.hasFence = true;
+  sync.hasFence = sync.hasNews = true;
   sync.deviceWide |= deviceWide;
   shadow.advance();
   *thread.segment = kNoSegment; // the next access begins a new segment
@@ -109,18 +110,33 @@ void Block::synchronize(Thread &thread, uint64_t address,
 
 /// Lanes of a warp that execute an operation together share what each of them
 /// knew.
-void Block::shareClocks(const Warp &warp, uint32_t lanes) {
+void Block::shareClocks(Warp &warp, uint32_t lanes) {
+  uint32_t acquired = 0;
+  uint64_t seen = 0;
+  bool hasNews = lanes & ~warp.sharing;
+  for (unsigned lane : Lanes(lanes)) {
+    Thread &thread = warp.lanes[lane];
+    if (thread.sync) {
+      lookUp(thread, true);
+      hasNews |= std::exchange(thread.sync->hasNews, false);
+    }
+    acquired = std::max(acquired, thread.acquired);
+    seen = std::max(seen, thread.seen);
+  }
+  for (unsigned lane : Lanes(lanes)) {
+    warp.lanes[lane].acquired = acquired;
+    warp.lanes[lane].seen = seen;
+  }
+  if (!hasNews)
+    return;
+  warp.sharing = lanes;
   Clock all, fences;
   bool anyFence = false, deviceWide = false;
   for (unsigned lane : Lanes(lanes)) {
     Thread &thread = warp.lanes[lane];
-    all.acquired = std::max(all.acquired, thread.acquired);
-    all.seen = std::max(all.seen, thread.seen);
     if (!thread.sync)
       continue;
-    lookUp(thread, true);
     all.join(thread.sync->own);
-    all.seen = std::max(all.seen, thread.seen);
     if (thread.sync->hasFence) {
       anyFence = true;
       deviceWide |= thread.sync->deviceWide;
@@ -139,8 +155,6 @@ void Block::shareClocks(const Warp &warp, uint32_t lanes) {
     }
     if (thread.sync)
       thread.sync->own.join(all);
-    thread.acquired = std::max(thread.acquired, all.acquired);
-    thread.seen = std::max(thread.seen, all.seen);
   }
 }
 
@@ -157,9 +171,12 @@ Clock Block::releasedBy(Thread &thread) {
 
 Clock Block::releasedToCluster(Thread &thread) {
   Clock now = releasedBy(thread);
-  if (grid->races)
-    now.seen = grid->races->draw(number, now.about(rank, rank));
+  now.seen = releaseToGrid(now.about(rank, rank));
   return now;
+}
+
+uint64_t Block::releaseToGrid(const Clock &clock) {
+  return grid->races ? grid->races->draw(number, clock) : clock.seen;
 }
 
 void Block::acquire(Thread &thread, const Clock &clock) {
@@ -171,6 +188,7 @@ void Block::acquire(Thread &thread, const Clock &clock) {
 void Block::acquireAgent(Thread &thread, unsigned agent, uint32_t epoch) {
   uint32_t &heard = syncOf(thread).own.heard[agent];
   heard = std::max(heard, epoch);
+  thread.sync->hasNews = true;
 }
 
 void Block::fenceProxy(Thread &thread) {
@@ -181,6 +199,7 @@ void Block::fenceProxy(Thread &thread) {
   for (unsigned i = 0; i < kMaxWarps; ++i)
     own.proxyHeard[i] = std::max(own.proxyHeard[i], own.heard[i]);
   own.proxyHeard[thread.warpIndex] = newEpoch();
+  sync.hasNews = true;
 }
 
 /// Threads that leave a barrier together share what each of them knew. Returns
@@ -208,6 +227,7 @@ uint64_t Block::passBarrier(uint32_t id) {
       if (thread.wait == Wait::Barrier && thread.barrier == id) {
         syncOf(thread).own.joinProxy(proxies);
         thread.sync->own.joinPeers(proxies);
+        thread.sync->hasNews = true;
       }
   return seen;
 }
