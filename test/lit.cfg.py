@@ -39,6 +39,7 @@ cuda_tools = os.path.join(config.build_dir, "cuda-tools")
 places = [bin_dir, config.llvm_tools_dir, os.environ["PATH"], "/usr/local/cuda/bin"]
 config.environment["PATH"] = os.pathsep.join([*places, cuda_tools])
 config.environment["PYTHONDONTWRITEBYTECODE"] = "1"
+config.environment["OPENBLAS_NUM_THREADS"] = "1" # NumPy; lit runs a test on each core
 emulator = os.path.join(config.build_dir, "lib", "libcria-emulator.so")
 if os.path.exists(emulator):
     # Kernels are compiled once, by each build of the emulator.
@@ -47,6 +48,8 @@ if os.path.exists(emulator):
     for old in set(os.listdir(kernels) if os.path.isdir(kernels) else []) - {build}:
         shutil.rmtree(os.path.join(kernels, old))
     config.environment["CRIA_EMULATOR_CACHE"] = os.path.join(kernels, build)
+    # Most kernels run for less time than LLVM would take to optimize them.
+    config.environment["CRIA_EMULATOR_OPTIMIZATION"] = "0"
 for name in ("CCACHE_DIR", "CRIA_FUZZ_SECONDS", "CRIA_SHARED", "HOME"):
     if name in os.environ:
         config.environment[name] = os.environ[name]
