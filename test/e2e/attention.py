@@ -61,7 +61,7 @@ def spoil(session, hidden):
 def check_case(tools, name, keys, dtype, prompts):
     path = tools.scratch / f"{name}.json"
     path.write_text(json.dumps(keys))
-    flags = ["--target=cpu,cuda", "--chip=sm_80,sm_90a", f"--dtype={dtype}"]
+    flags = ["--target=cpu,cuda", "--chip=sm_90a", f"--dtype={dtype}"]
     artifact = tools.compile(path, *flags, f"--chunk={POSITIONS}", out=f"{name}.cria")
     counts = tools.scratch / f"{name}.counts"
     counts.unlink(missing_ok=True)

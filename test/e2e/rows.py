@@ -38,7 +38,7 @@ MORE_TILES = CONFIG | {
 }
 LENGTHS, SOME = [2, 16, 17, 32, 33, 64, 65, 128, 129, 200], [17, 65, 129]
 # Rows that sm_90a has special tiles for: two or three tiles, whose blocks are pairs.
-HOPPER, WIDE = ["--chip=sm_80,sm_90a"], [129, 256, 300]
+HOPPER, WIDE = ["--chip=sm_90a"], [129, 256, 300]
 # Formats, and the NMSE that the CPU's logits may differ by. In bf16 both devices are 4e-5
 # from f32.
 FORMATS = {
