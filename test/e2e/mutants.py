@@ -132,10 +132,8 @@ DIFFERENT_IN_TURNS = [
     ("another product of values", DECODE, r"mma\.sync[^{]*\{\s*(%r\d+)[^;]*;", r"mov.b32 \1, 0;", -1),
     ("values not transposed", DECODE, r"\.trans(\.shared)", r"\1", 0),
 ]
-# The same for sm_90, where a kernel begins before the one before it has ended. The first
-# thread of a block has the key of the token behind the prompt: later threads count as
-# having waited when the first one has.
-OVERLAP_IDS = ",".join(str(i * i % 101) for i in range(64))
+# The same for sm_90, where a kernel begins before the one before it has ended.
+OVERLAP_IDS = ",".join(str(i * i % 101) for i in range(20))
 QKV, GATES = "layers_attn_qkv_decode", "layers_mlp_gate_up_decode"
 WAIT = r"griddepcontrol\.wait;"
 LAST_GIVEN = r"min\.s32(\s+%r\d+, %r\d+), %r\d+;"

@@ -37,16 +37,36 @@ std::string ofBlock0(const std::string &instruction) {
   return "  .reg .pred %q;\n  setp.eq.u32 %q, %r1, 0;\n  @%q" + instruction;
 }
 
+/// An instruction that the first thread of each warp alone executes.
+std::string ofLane0(const std::string &instruction) {
+  return "  .reg .pred %l;\n  .reg .b32 %m;\n  and.b32 %m, %r0, 31;\n"
+         "  setp.eq.u32 %l, %m, 0;\n  @%l" +
+         instruction;
+}
+
+/// An instruction that the first warp of each block alone executes.
+std::string ofWarp0(const std::string &instruction) {
+  return "  .reg .pred %w;\n  .reg .b32 %n;\n  mov.u32 %n, %tid.x;\n"
+         "  setp.lt.u32 %w, %n, 32;\n  @%w" +
+         instruction;
+}
+
 class Overlap : public testing::Test {
 protected:
   void SetUp() override {
-    ASSERT_EQ(device.load(kHead + kernel("plain", "") +
-                          kernel("waits", kWait, kTrigger) +
-                          kernel("late", "", kWait) +
-                          kernel("early", std::string(kTrigger) + kWait) +
-                          kernel("oneWaits", ofBlock0(kWait)) +
-                          kernel("oneIsEarly", ofBlock0(kTrigger) + kWait)),
-              "");
+    ASSERT_EQ(
+        device.load(
+            kHead + kernel("plain", "") + kernel("waits", kWait, kTrigger) +
+            kernel("late", "", kWait) +
+            kernel("early", std::string(kTrigger) + kWait) +
+            kernel("oneWaits", ofBlock0(kWait)) +
+            kernel("laneWaits", ofLane0(kWait)) +
+            kernel("warpWaits", ofWarp0(kWait)) +
+            kernel("lanesMeet", ofLane0(kWait) + "  bar.warp.sync -1;\n") +
+            kernel("warpsMeet", ofWarp0(kWait) + "  bar.sync 0;\n") +
+            kernel("lanesMeetOnly", ofWarp0(kWait) + "  bar.warp.sync -1;\n") +
+            kernel("oneIsEarly", ofBlock0(kTrigger) + kWait)),
+        "");
     for (uint64_t *buffer : {&a, &b, &c, &d, &e})
       *buffer = device.upload(std::vector<int>(256));
   }
@@ -99,6 +119,20 @@ TEST_F(Overlap, NothingIsOrderedBeforeTheWait) {
     first(a, b);
     EXPECT_THAT(overlapping(name, c, a),
                 testing::HasSubstr("write of what it reads"));
+  }
+}
+
+/// Threads that do not wait must meet one that has.
+TEST_F(Overlap, AWaitIsOfThreadsAndOfThoseThatTheyMeet) {
+  for (std::string name : {"lanesMeet", "warpsMeet"}) {
+    first(a, b);
+    EXPECT_EQ(overlapping(name, b, c), "") << name;
+  }
+  for (std::string name : {"laneWaits", "warpWaits", "lanesMeetOnly"}) {
+    first(a, b);
+    EXPECT_THAT(overlapping(name, b, c),
+                testing::HasSubstr("no griddepcontrol.wait was before"))
+        << name;
   }
 }
 

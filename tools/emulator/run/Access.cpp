@@ -84,9 +84,12 @@ void Block::checkRaces(Thread &thread, const GlobalRaces::Access &access) {
   GlobalRaces &races = *grid->races;
   if (!launch().memory->hasStamps(access.address))
     return;
-  bool isOpen = launch().overlaps && !openLaunches().empty();
-  if (isOpen)
+  const Launch &with = launch();
+  if (with.overlaps && !openLaunches(thread).empty())
     checkOverlap(thread, access);
+  // Lanes share a segment, and translated code does not call where it fits.
+  bool isOpen = with.overlaps && (!with.afterWait.empty() ||
+                                  thread.warp->waited != thread.warp->full);
   if (races.readByMany(access))
     return;
   auto &open = openSegments[size_t(thread.segment - segments.data())];
@@ -134,15 +137,17 @@ void Block::reportRace(Thread &thread, const GlobalRaces::Access &access,
 
 /// Checks an access against earlier launches that may not have ended.
 void Block::checkOverlap(Thread &thread, const GlobalRaces::Access &access) {
-  const char *conflict = grid->races->conflictWith(openLaunches(), access);
+  const char *conflict =
+      grid->races->conflictWith(openLaunches(thread), access);
   if (!conflict)
     return;
   report(Finding::Race, thread, access.line,
          std::string("race with a launch before: ") + conflict + ", " +
              std::to_string(access.bytes) + " bytes at " + hex(access.address),
-         (hasWaited ? "  no block of the launch in between has executed "
-                      "griddepcontrol.wait\n"
-                    : "  no griddepcontrol.wait was before the access\n") +
+         (hasWaited(thread)
+              ? "  no block of the launch in between has executed "
+                "griddepcontrol.wait\n"
+              : "  no griddepcontrol.wait was before the access\n") +
              ("  the address is " + launch().memory->describe(access.address)) +
              "\n");
 }

@@ -54,12 +54,21 @@ void Block::releaseBarrier(uint32_t id) {
            earlyRead->what);
   if (counter)
     joinAtBarrier(id);
+  auto leaves = [&](const Thread &thread) {
+    return thread.wait == Wait::Barrier && thread.barrier == id;
+  };
+  bool waited =
+      std::any_of(threads.begin(), threads.end(), [&](const Thread &thread) {
+        return leaves(thread) && hasWaited(thread);
+      });
   uint64_t seen = synchronizes ? passBarrier(id) : 0;
   uint32_t epoch = shadow.advance(), left = 0;
   for (Thread &thread : threads) {
-    if (thread.wait != Wait::Barrier || thread.barrier != id)
+    if (!leaves(thread))
       continue;
     ++left;
+    if (waited)
+      noteWait(thread);
     thread.out = barrierResult(thread, barriers[id]);
     thread.acquired = epoch;
     thread.seen = std::max(thread.seen, seen);

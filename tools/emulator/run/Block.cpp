@@ -63,8 +63,7 @@ void Block::start(Grid &newGrid, Cluster &newCluster, Dim at, Dim in,
   endClock = Clock();
   released.clear();
   synchronizes = hasBarrierFence = barrierDeviceWide = false;
-  hasWaited = !launch.overlaps;
-  allowsNext = false;
+  anyWaited = allowsNext = false;
   barrierFence = Clock();
   mbarrierObjects.reset();
   for (Warpgroup &group : warpgroups)
@@ -145,7 +144,7 @@ void Block::startThreads(Dim at, Dim in) {
   }
   for (Warp &warp : warps) {
     warp.ready = warp.full;
-    warp.waiting = warp.exited = 0;
+    warp.waiting = warp.exited = warp.sharing = warp.waited = 0;
     ++warp.syncs;
   }
   std::fill(segments.begin(), segments.end(), kNoSegment);
@@ -316,10 +315,11 @@ void Block::wakeActiveMasks() {
   }
 }
 
-void Block::waitForLaunches() {
-  if (!hasWaited)
+void Block::waitForLaunches(Thread &thread) {
+  if (!anyWaited)
     grid->noteWait(!allowsNext);
-  hasWaited = true;
+  anyWaited = true;
+  noteWait(thread);
 }
 
 void Block::checkCopies(Thread &thread) {

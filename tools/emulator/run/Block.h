@@ -103,7 +103,7 @@ public:
   /// A fence; for all blocks if `deviceWide`.
   void fence(Thread &thread, bool deviceWide);
   /// griddepcontrol: earlier launches have ended, or the next one may begin.
-  void waitForLaunches();
+  void waitForLaunches(Thread &thread);
   void allowNextLaunch() { allowsNext = true; }
   /// A proxy fence.
   void fenceProxy(Thread &thread);
@@ -204,10 +204,10 @@ private:
                                const GlobalRaces::Access &access,
                                const GlobalRace &race);
   void checkOverlap(Thread &thread, const GlobalRaces::Access &access);
-  /// Earlier launches whose accesses are not ordered before those of this
-  /// launch.
-  const SegmentRanges &openLaunches() const {
-    return hasWaited ? launch().afterWait : launch().beforeWait;
+  /// Earlier launches whose accesses are not ordered before those of the
+  /// thread.
+  const SegmentRanges &openLaunches(const Thread &thread) const {
+    return hasWaited(thread) ? launch().afterWait : launch().beforeWait;
   }
   void foundInShared(Thread &thread, int line, const ShadowFinding &found);
   Finding findingOf(const EarlyRead &read) const;
@@ -259,7 +259,7 @@ private:
   /// The same while earlier launches are open, and their epochs. Translated
   /// code then finds no segment, so that each access calls the runtime.
   std::vector<std::pair<uint32_t, uint32_t>> openSegments;
-  bool hasWaited = true;   ///< for earlier launches that may overlap this one
+  bool anyWaited = false;  ///< a thread has passed griddepcontrol.wait
   bool allowsNext = false; ///< a thread let the next launch begin
   uint64_t number = 0;     ///< in the grid
   void *schedulerStack = nullptr;

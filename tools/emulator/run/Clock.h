@@ -54,6 +54,7 @@ struct Clock {
   uint32_t acquired = 0;        ///< accesses in earlier epochs happened before
   uint32_t heard[kAgents] = {}; ///< so did those of an agent up to this epoch
   uint64_t seen = 0;            ///< so did what was released up to this ticket
+  bool hasWaited = false;       ///< for the launches before
   /// `acquired` and `heard` as they were at proxy fences.
   /// @{
   uint32_t proxyAcquired = 0;
@@ -72,6 +73,7 @@ struct Clock {
     for (unsigned i = 0; i < kAgents; ++i)
       heard[i] = std::max(heard[i], other.heard[i]);
     seen = std::max(seen, other.seen);
+    hasWaited |= other.hasWaited;
     joinProxy(other);
   }
   void joinPeers(const Clock &other) {
@@ -106,6 +108,7 @@ struct Clock {
       clock = peers[rank];
     clock.peers.clear();
     clock.seen = seen;
+    clock.hasWaited = hasWaited;
     return clock;
   }
   /// The same clock, of a thread of `own`, for threads of the block `rank`.

@@ -105,10 +105,14 @@ void Cluster::tryBarrier() {
   arrived = 0;
   ++phases;
   uint64_t seen = 0;
-  for (uint32_t rank = 0; rank < size(); ++rank)
+  bool hasWaited = false;
+  for (uint32_t rank = 0; rank < size(); ++rank) {
     seen = std::max(seen, blocks[rank]->releaseToGrid(gathered[rank]));
+    hasWaited |= gathered[rank].hasWaited;
+  }
   for (uint32_t rank = 0; rank < size(); ++rank) {
     gathered[rank].seen = seen;
+    gathered[rank].hasWaited = hasWaited;
     known[rank] = gathered[rank];
     known[rank].peers = gathered;
     known[rank].peers[rank] = Clock();

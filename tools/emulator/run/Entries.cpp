@@ -110,7 +110,9 @@ void emulatorFence(Thread *thread, uint32_t deviceWide) {
   thread->block->fence(*thread, deviceWide);
 }
 
-void emulatorGridWait(Thread *thread) { thread->block->waitForLaunches(); }
+void emulatorGridWait(Thread *thread) {
+  thread->block->waitForLaunches(*thread);
+}
 
 void emulatorGridTrigger(Thread *thread) { thread->block->allowNextLaunch(); }
 

@@ -22,6 +22,8 @@ ThreadSync &Block::syncOf(Thread &thread) {
 void Block::learn(Thread &thread, const Clock &clock) {
   thread.acquired = std::max(thread.acquired, clock.acquired);
   thread.seen = std::max(thread.seen, clock.seen);
+  if (clock.hasWaited)
+    noteWait(thread);
   thread.sync->own.join(clock);
   thread.sync->hasNews = true;
 }
@@ -61,6 +63,7 @@ void Block::fence(Thread &thread, bool deviceWide) {
   Clock now = sync.own;
   now.acquired = thread.acquired;
   now.seen = thread.seen;
+  now.hasWaited = hasWaited(thread);
   now.heard[thread.warpIndex] = shadow.now();
   sync.fence.join(now);
   sync.hasFence = sync.hasNews = true;
@@ -164,6 +167,7 @@ Clock Block::releasedBy(Thread &thread) {
   Clock now = sync.own;
   now.acquired = thread.acquired;
   now.seen = thread.seen;
+  now.hasWaited = hasWaited(thread);
   now.heard[thread.warpIndex] = newEpoch();
   *thread.segment = kNoSegment;
   return now;

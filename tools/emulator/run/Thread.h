@@ -113,9 +113,19 @@ struct Warp {
   Thread *lanes = nullptr;
   uint32_t full = 0; ///< the lanes that exist
   uint32_t ready = 0, waiting = 0, exited = 0;
-  uint32_t syncs = 0; ///< how often all its lanes met at bar.warp.sync
+  uint32_t syncs = 0;   ///< how often all its lanes met at bar.warp.sync
   uint32_t sharing = 0; ///< lanes whose clocks are the same but for news
+  uint32_t waited = 0;  ///< lanes that have passed griddepcontrol.wait, or know
+                        ///< of a thread that has
 };
+
+/// Whether launches before have ended that the thread's launch may overlap.
+inline bool hasWaited(const Thread &thread) {
+  return thread.warp->waited >> thread.lane & 1;
+}
+inline void noteWait(Thread &thread) {
+  thread.warp->waited |= 1u << thread.lane;
+}
 
 /// The lanes of a mask, lowest first.
 class Lanes {

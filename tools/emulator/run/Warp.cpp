@@ -95,6 +95,8 @@ void Block::tryAllOperations(Warp &warp) {
 void Block::execute(Warp &warp, uint32_t lanes, int line) {
   if (synchronizes)
     shareClocks(warp, lanes);
+  if (warp.waited & lanes)
+    warp.waited |= lanes;
   if (counter && (lanes | warp.exited) == warp.full)
     counter->requests.join(warp.lanes->warpIndex);
   switch (warp.lanes[__builtin_ctz(lanes)].op) {
