@@ -51,7 +51,7 @@ def decoded(tools, config, dtype, chip):
 
 def main():
     tools = Tools(*sys.argv[1:3])
-    os.environ |= {"CRIA_EMULATOR_DEVICE": "sm_90", "CRIA_EMULATOR_OPTIMIZATION": "0"}
+    os.environ["CRIA_EMULATOR_DEVICE"] = "sm_90"
     for dtype, sizes in MODELS.items():
         config = tools.scratch / f"{dtype}.json"
         config.write_text(json.dumps(CONFIG | sizes))

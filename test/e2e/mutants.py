@@ -353,7 +353,7 @@ class Planter:
         logits = path.with_suffix(".npy")
         command = ["env", f"CRIA_EMULATOR_SEED={seed}"]
         command += [f"CRIA_EMULATOR_DEVICE={self.device}"]
-        command += ["CRIA_EMULATOR_OPTIMIZATION=0", "CRIA_EMULATOR_THREADS=1"]
+        command += ["CRIA_EMULATOR_THREADS=1"]
         flags = ["--device=emulated", "--random-weights=1", f"--ids={self.ids}"]
         flags += [f"--max-tokens={self.tokens}", "--temperature=0", f"--logits={logits}"]
         done = execute(command + self.tools.run_command(path, *flags))
