@@ -201,7 +201,8 @@ def figures_of(tools, config, flags, ptx):
         for name, text in ptxas.kernels(file.read_text()).items():
             before, wait, _ = text.partition("griddepcontrol.wait")
             row = rows[name, chip]
-            row["waits"], row["early"] = bool(wait), wait and "cp.async" in before
+            row["waits"] = bool(wait)
+            row["early"] = wait and re.search(r"cp\.async|ld\.global\.nc", before)
     return rows
 
 

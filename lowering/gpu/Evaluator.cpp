@@ -329,6 +329,12 @@ public:
     Evaluator term(launch, box, turn, width, leaf);
     return term.payload(op, 0, places, sum);
   }
+  /// The block's result from each thread's vector.
+  Value ofBlock(Value partial) {
+    auto combined = [&](Value x, Value y) { return this->combined(x, y); };
+    Rows scratch = b.shared(b.getF32Type(), b.threads() / kWarp, 0);
+    return begun(b.blockReduce(b.reduce(partial, combined), scratch, combined));
+  }
   /// `all` combined with the value that the reduction begins with.
   Value begun(Value all) {
     APFloat begin(0.0f);
@@ -355,7 +361,6 @@ Value simt::reduce(Launch &launch, const Reduction &reduction,
                    const Evaluator::Leaf &leaf) {
   KernelBuilder &b = launch.b;
   Reducer reducer(launch, reduction, box, loops, leaf);
-  auto combined = [&](Value x, Value y) { return reducer.combined(x, y); };
   int64_t terms = reduction.terms.constant;
   int64_t width =
       termsWidth(launch, reduction, box, std::gcd<int64_t>(terms, 8));
@@ -364,9 +369,22 @@ Value simt::reduce(Launch &launch, const Reduction &reduction,
              {reducer.start(width)}, [&](Value k, ValueRange carried) {
                return SmallVector<Value>{reducer.add(carried[0], k, width)};
              });
-  Rows scratch = b.shared(b.getF32Type(), b.threads() / kWarp, 0);
-  return reducer.begun(
-      b.blockReduce(b.reduce(partial[0], combined), scratch, combined));
+  return reducer.ofBlock(partial[0]);
+}
+
+Value simt::reduceVectors(Launch &launch, const Reduction &reduction,
+                          ArrayRef<Size> box, ValueRange loops, int64_t width,
+                          ArrayRef<RowVector> vectors) {
+  KernelBuilder &b = launch.b;
+  Value partial;
+  for (const RowVector &vector : vectors) {
+    Reducer reducer(launch, reduction, box, loops, vector.leaf);
+    if (!partial)
+      partial = reducer.start(width);
+    Value next = reducer.add(partial, vector.at, width);
+    partial = vector.exists ? b.select(vector.exists, next, partial) : next;
+  }
+  return Reducer(launch, reduction, box, loops, {}).ofBlock(partial);
 }
 
 Value simt::reduceGroup(Launch &launch, const Reduction &reduction,

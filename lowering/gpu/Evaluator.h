@@ -67,6 +67,17 @@ int64_t vectorWidth(Launch &launch, const Element &element,
 mlir::Value reduce(Launch &launch, const Reduction &reduction,
                    llvm::ArrayRef<Size> box, mlir::ValueRange loops,
                    const Evaluator::Leaf &leaf);
+/// A part of a row that a thread has: some neighbouring places of a loop, from
+/// `at` on. They count if `exists`, or always if that is null. `leaf` knows
+/// elements there.
+struct RowVector {
+  mlir::Value at, exists;
+  Evaluator::Leaf leaf;
+};
+/// The same if each thread has the terms of `vectors`, `width` of each.
+mlir::Value reduceVectors(Launch &launch, const Reduction &reduction,
+                          llvm::ArrayRef<Size> box, mlir::ValueRange loops,
+                          int64_t width, llvm::ArrayRef<RowVector> vectors);
 /// The same if the reduction's loop is the box's last one: each thread has
 /// `lanes` of its terms, and the other lanes of a group of neighbours have the
 /// rest.

@@ -7,6 +7,8 @@ using namespace cria;
 using namespace cria::simt;
 
 static constexpr int64_t kRowThreads = 128, kMostThreads = 256;
+/// Registers of a thread for the elements of a row.
+static constexpr int64_t kHeldRegisters = 32;
 /// The most lanes of a vector.
 static constexpr int64_t kLanes = 8;
 
@@ -64,6 +66,157 @@ static int64_t rowWidth(Launch &launch, const Part &part,
   return lanes;
 }
 
+namespace {
+/// The elements of a row that are read from memory, in registers: all of a
+/// thread's loads are in flight at once, before the statistics, and each element
+/// is loaded once. A row has `turns` vectors for each thread.
+class HeldRow {
+public:
+  HeldRow(Launch &launch, const Part &part, const Statistics &statistics,
+          int64_t lanes)
+      : launch(launch), b(launch.b), part(part), statistics(statistics),
+        lanes(lanes), units(part.box.back().constant),
+        turns(llvm::divideCeil(units, launch.b.threads() * lanes)) {}
+
+  /// Whether all statistics are of the row's own elements, in such vectors, and
+  /// registers are enough.
+  bool fits();
+  /// Loads the elements at `loops`, whose last loop is the row's.
+  void load(ValueRange loops);
+  SmallVector<RowVector> vectors(const Evaluator::Leaf &known) const;
+
+private:
+  void collect(const Element &element, ArrayRef<Size> box);
+  Element inRow(Element element) const;
+  Value find(const Element &element, size_t turn) const;
+
+  Launch &launch;
+  KernelBuilder &b;
+  const Part &part;
+  const Statistics &statistics;
+  int64_t lanes, units, turns;
+  SmallVector<Element> elements;
+  SmallVector<RowVector> places;
+  std::vector<SmallVector<Value>> values; // of each turn, of each element
+};
+} // namespace
+
+/// An element of a term of a statistic as an element of the row.
+Element HeldRow::inRow(Element element) const {
+  Elements &all = launch.of.elements;
+  AffineExpr term = all.dim(part.box.size()),
+             own = all.dim(part.box.size() - 1);
+  for (AffineExpr &at : element.at)
+    at = at ? at.replace(term, own) : at;
+  return element;
+}
+
+/// Adds the elements in memory that an element is computed from.
+void HeldRow::collect(const Element &element, ArrayRef<Size> box) {
+  if (llvm::is_contained(statistics.leaves, element))
+    return;
+  auto made = launch.of.elements.define(element, box);
+  if (made.kind == Elements::Definition::Same)
+    return collect(made.same, box);
+  if (made.kind == Elements::Definition::Payload) {
+    for (const Element &read : launch.of.elements.operands(made, box))
+      collect(read, box);
+    return;
+  }
+  Element own = inRow(element);
+  if (made.kind == Elements::Definition::Leaf &&
+      dependsOn(own, part.box.size() - 1) &&
+      !llvm::is_contained(elements, own))
+    elements.push_back(own);
+}
+
+bool HeldRow::fits() {
+  Box longer(part.box);
+  longer.push_back(part.box.back());
+  for (const Reduction &reduction : statistics.reductions) {
+    if (!(reduction.terms == part.box.back()) ||
+        termsWidth(launch, reduction, part.box, lanes) != lanes)
+      return false;
+    linalg::GenericOp op = reduction.op;
+    for (OpOperand *input : op.getDpsInputOperands())
+      if (isa<RankedTensorType>(input->get().getType()))
+        collect(launch.of.elements.operand(op, *input,
+                                           reduction.loops, longer),
+                longer);
+  }
+  for (const Store &store : part.stores)
+    collect(store.value, part.box);
+  int64_t bits = 0;
+  for (const Element &element : elements)
+    bits += cast<RankedTensorType>(element.tensor.getType())
+                .getElementTypeBitWidth();
+  return turns * lanes * bits <= 32 * kHeldRegisters;
+}
+
+void HeldRow::load(ValueRange loops) {
+  int64_t turn = b.threads() * lanes;
+  SmallVector<Value> own(loops);
+  values.resize(turns);
+  for (int64_t i = 0; i < turns; ++i) {
+    Value at = b.add(b.mul(b.thread(), lanes), i * turn), exists;
+    if ((i + 1) * turn > units) {
+      exists = b.less(at, b.i32(units));
+      at = b.min(at, b.i32(units - lanes));
+    }
+    places.push_back({at, exists, {}});
+    own.back() = at;
+    for (const Element &element : elements)
+      values[i].push_back(launch.load(element, own, lanes));
+  }
+}
+
+Value HeldRow::find(const Element &element, size_t turn) const {
+  const Element *found = llvm::find(elements, inRow(element));
+  return found == elements.end() ? Value()
+                                 : values[turn][found - elements.begin()];
+}
+
+SmallVector<RowVector> HeldRow::vectors(const Evaluator::Leaf &known) const {
+  SmallVector<RowVector> result(places);
+  for (auto [turn, vector] : llvm::enumerate(result))
+    vector.leaf = [this, known, turn = turn](const Element &element) {
+      Value value = known(element);
+      return value ? value : find(element, turn);
+    };
+  return result;
+}
+
+/// computeRow for a row that is held.
+static void computeHeld(Launch &launch, const Part &part,
+                        const Statistics &statistics, HeldRow &row,
+                        SmallVector<Value> loops, int64_t lanes, Sink sink) {
+  KernelBuilder &b = launch.b;
+  row.load(loops);
+  SmallVector<Value> known;
+  SmallVector<RowVector> vectors = row.vectors([&](const Element &element) {
+    size_t i = llvm::find(statistics.leaves, element) -
+               statistics.leaves.begin();
+    return i < known.size() ? known[i] : Value();
+  });
+  for (const Reduction &reduction : statistics.reductions)
+    known.push_back(
+        reduceVectors(launch, reduction, part.box, loops, lanes, vectors));
+  for (const RowVector &vector : vectors) {
+    loops.back() = vector.at;
+    Evaluator evaluate(launch, part.box, loops, lanes, vector.leaf);
+    SmallVector<Value> values;
+    for (const Store &store : part.stores) {
+      Value value = evaluate(store.value);
+      values.push_back(
+          isa<VectorType>(value.getType()) ? value : b.splat(value, lanes));
+    }
+    if (vector.exists)
+      b.when(vector.exists, [&] { sink(loops, lanes, values); });
+    else
+      sink(loops, lanes, values);
+  }
+}
+
 void simt::computeRow(Launch &launch, const Part &part,
                       const Statistics &statistics, ValueRange rows,
                       Sink sink) {
@@ -78,6 +231,13 @@ void simt::computeRow(Launch &launch, const Part &part,
   llvm::copy(rows, loops.begin());
   ArrayRef<Reduction> all(statistics.reductions);
   ArrayRef<Reduction> groups = all.take_back(groupsOf(part, statistics));
+  if (!all.empty() && groups.empty() && rows.size() + 1 == part.box.size()) {
+    int64_t lanes = rowWidth(launch, part, groups);
+    HeldRow row(launch, part, statistics, lanes);
+    if (row.fits())
+      return computeHeld(launch, part, statistics, row, std::move(loops), lanes,
+                         sink);
+  }
   for (const Reduction &reduction : all.drop_back(groups.size()))
     known.push_back(reduce(launch, reduction, part.box, loops, leaf));
   SmallVector<unsigned> inner =
