@@ -134,7 +134,11 @@ def predict(gpu, launch, memory, figures, overlaps):
     found = times(gpu, launch, memory, figures)
     fixed = COMBINE if "global_atomic" in launch else 0
     if overlaps and figures["early"]:
-        flying = (figures["KiB"] or 0) * 1024 * gpu.multiprocessors
+        if figures["KiB"] is None:  # prompts: what the lanes copy before the wait
+            at_once = min(math.prod(launch["grid"]), figures["blocks"] * gpu.multiprocessors)
+            flying = figures["copies"] * math.prod(launch["block"]) * at_once
+        else:
+            flying = figures["KiB"] * 1024 * gpu.multiprocessors
         early = min(memory, flying, (DEPENDENT + INPUT) * gpu.memory * 1e6)
         found["memory"] -= early / gpu.memory * 1e-6
         found["L2"] -= early / gpu.l2 * 1e-6
@@ -203,6 +207,8 @@ def figures_of(tools, config, flags, ptx):
             row = rows[name, chip]
             row["waits"] = bool(wait)
             row["early"] = wait and re.search(r"cp\.async|ld\.global\.nc", before)
+            pieces = re.findall(r"cp\.async\.c[ag]\.\S+\s[^;]*\], (\d+)", before)
+            row["copies"] = sum(map(int, pieces)) if wait else 0
     return rows
 
 

@@ -37,7 +37,7 @@ GemmTile::GemmTile(Launch &launch, ArrayRef<Work> works, const GemmShape &shape,
       width = std::min(width, own.back().width);
     }
   }
-  room = tiles() < kMultiprocessors ? shape.blocks / tiles() : 1;
+  room = tiles() < kWholeTiles ? shape.blocks / tiles() : 1;
   int64_t most = std::min(room / shape.leastDown, kMostSplits);
   splits = std::clamp(k / kLeastTerms, int64_t(1), std::max(most, int64_t(1)));
   if (few)
@@ -396,6 +396,7 @@ void GemmTile::finishTile(const Corner &corner, std::vector<Sums> sums) {
 void GemmTile::multiplyTiles(Value rows) {
   Value x = b.block(0), y = b.block(1);
   Corner corner = cornerOf(x, y, rows);
+  prefetch(corner);
   auto multiplyTile = [&] {
     multiply(corner, [&](std::vector<Sums> sums) {
       // Computed again: registers are few while products are added up.

@@ -19,9 +19,9 @@ namespace cria::simt {
 inline constexpr int64_t kGemmThreads = 128;
 
 /// How products are cut into blocks: tiles of m rows of the input and n of
-/// weights, that take `step` terms of k at once. Where an H200 has more
-/// multiprocessors than there are tiles side by side, k is split into parts
-/// until there are `blocks` blocks, or nearly.
+/// weights, that take `step` terms of k at once. Where tiles side by side are
+/// fewer than kWholeTiles, k is split into parts until there are `blocks`
+/// blocks, or nearly.
 struct GemmShape {
   int64_t m, n, step, blocks;
   /// The block's first threads, which hold the sums.
@@ -97,6 +97,9 @@ protected:
   /// Calls `finish` where threads hold sums, with those of a thread over the
   /// block's steps of k.
   using Finish = llvm::function_ref<void(std::vector<Sums>)>;
+  /// Begins to copy the first weights of the block's steps, if the tile exists.
+  /// It reads weights only, so that it runs before the launch before has ended.
+  virtual void prefetch(const Corner &) {}
   virtual void multiply(const Corner &, Finish) {
     llvm_unreachable("a persistent grid multiplies tile after tile");
   }

@@ -36,7 +36,10 @@ public:
 
 private:
   void multiply(const Corner &corner, Finish finish) override;
+  void prefetch(const Corner &corner) override;
   Rows freeMemory() const override { return stages; }
+  void fetchX(const Corner &corner, Value step);
+  void fetchW(const Corner &corner, Value step);
   void fetch(const Corner &corner, Value step);
   void fetchRows(Value stage, int64_t firstRow, int64_t rows, Value first,
                  llvm::function_ref<Source(Value, Value)> at);
@@ -89,18 +92,34 @@ void MmaGemm::fetchRows(Value stage, int64_t firstRow, int64_t rows,
     copy(b.add(b.thread(), row * each), b.further(to, stages, row, 0));
 }
 
+/// Begins to copy a step's rows of the input to its stage.
+void MmaGemm::fetchX(const Corner &corner, Value step) {
+  fetchRows(stageOf(step), 0, m, b.mul(step, kTileK),
+            [&](Value r, Value c) { return elementX(corner, r, c); });
+}
+
+void MmaGemm::fetchW(const Corner &corner, Value step) {
+  fetchRows(stageOf(step), m, n, b.mul(step, kTileK),
+            [&](Value r, Value c) { return elementW(corner, r, c); });
+}
+
 /// Begins to fill the stage of a step, if there is such a step. Every step is a
 /// group of copies, an empty one past the end, so that waiting is counting.
 void MmaGemm::fetch(const Corner &corner, Value step) {
-  Value first = b.mul(step, kTileK);
   b.when(b.less(step, corner.end), [&] {
-    Value stage = stageOf(step);
-    fetchRows(stage, 0, m, first,
-              [&](Value r, Value c) { return elementX(corner, r, c); });
-    fetchRows(stage, m, n, first,
-              [&](Value r, Value c) { return elementW(corner, r, c); });
+    fetchX(corner, step);
+    fetchW(corner, step);
   });
   cuda::commitCopies(b);
+}
+
+void MmaGemm::prefetch(const Corner &corner) {
+  for (int64_t i = 0; i + 1 < count; ++i) {
+    Value step = b.add(corner.first, i), exists = b.less(step, corner.end);
+    if (corner.exists)
+      exists = b.both(exists, corner.exists);
+    b.when(exists, [&] { fetchW(corner, step); });
+  }
 }
 
 /// Where a lane's matrices begin in the first stage, of each half of a step.
@@ -145,8 +164,12 @@ SmallVector<Value> MmaGemm::step(const Starts &starts, Value step,
 }
 
 void MmaGemm::multiply(const Corner &corner, Finish finish) {
-  for (int64_t i = 0; i + 1 < count; ++i)
-    fetch(corner, b.add(corner.first, i));
+  // The first group has the weights of all these steps, too.
+  for (int64_t i = 0; i + 1 < count; ++i) {
+    Value step = b.add(corner.first, i);
+    b.when(b.less(step, corner.end), [&] { fetchX(corner, step); });
+    cuda::commitCopies(b);
+  }
   SmallVector<Value> init(down() * across() * 4, b.f32(0));
   Starts starts = this->starts();
   auto sums = b.loop(corner.first, corner.end, 1, init,
