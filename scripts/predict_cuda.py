@@ -9,7 +9,8 @@ work of each launch. Ids are the likeliest or, with --draw, drawn by temperature
 and top-p. ptxas and nvdisasm say how many blocks fit a multiprocessor, and how many loads
 a lane has in flight. A launch takes
 
-  LAUNCH + LATENCY + COMBINE (where a last block combines) + the longest of
+  LAUNCH + LATENCY + COMBINE (where a last block combines; CLUSTER where the blocks of
+  a cluster combine) + the longest of
 
   memory    bytes of weights and caches / rate of memory
   L2        bytes of sectors / rate of the L2 cache. Sectors that a block loads several
@@ -19,8 +20,8 @@ a lane has in flight. A launch takes
   issue     its warps' instructions / 4 a cycle
   shared    its wavefronts, and loads of 128 bytes from the L1 cache / 1 a cycle
   tensor    its matrix operations / their rate
-  latency   LATENCY for each time that the longest block waits for loads in flight,
-            for each of the blocks that run one after the other
+  latency   LATENCY for each time but the first that the longest block waits for loads
+            in flight, for each of the blocks that run one after the other
 
 From sm_90 on a kernel begins while the one before it runs, unless it is the first of
 all. Then DEPENDENT replaces LAUNCH and, where weights or keys are copied before the wait,
@@ -51,6 +52,8 @@ LATENCY = 0.6  # us of memory under load
 DEPENDENT = 0.3
 INPUT = 0.3  # us: a load of the previous kernel's results from L2
 COMBINE = 0.9  # us: a fence, an atomic, and loads of other blocks' results
+# us: stores to the L2 cache, a barrier of a cluster, and loads of its blocks' results
+CLUSTER = 0.6
 PORT = 64  # bytes a cycle from the L2 cache into a multiprocessor
 SECTOR = 32  # bytes
 
@@ -124,7 +127,7 @@ def times(gpu, launch, memory, figures):
         "issue": warps * share / 4 * cycle,
         "shared": wavefronts * share * cycle,
         "tensor": operations * share * gpu.multiprocessors * 1e-6,
-        "latency": turns * waits * LATENCY,
+        "latency": max(turns * waits - 1, 0) * LATENCY,
     }
 
 
@@ -133,6 +136,7 @@ def predict(gpu, launch, memory, figures, overlaps):
     the two overlap."""
     found = times(gpu, launch, memory, figures)
     fixed = COMBINE if "global_atomic" in launch else 0
+    fixed = CLUSTER if launch["kernel"].endswith("_cluster") else fixed
     if overlaps and figures["early"]:
         if figures["KiB"] is None:  # prompts: what the lanes copy before the wait
             at_once = min(math.prod(launch["grid"]), figures["blocks"] * gpu.multiprocessors)
@@ -245,7 +249,7 @@ def table(title, launches, bounds, figures):
     sums, apart = [0] * len(GPUS), [0] * len(GPUS)
     parts = {chip: parts_of(each, bounds) for chip, each in launches.items()}
     names = {
-        chip: {re.sub("_(wgmma|bulk)$", "", name): name for name in each}
+        chip: {re.sub("_(wgmma|bulk|cluster)$", "", name): name for name in each}
         for chip, each in launches.items()
     }
     for row in dict.fromkeys(row for each in names.values() for row in each):

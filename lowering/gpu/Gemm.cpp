@@ -40,8 +40,10 @@ GemmTile::GemmTile(Launch &launch, ArrayRef<Work> works, const GemmShape &shape,
   room = tiles() < kWholeTiles ? shape.blocks / tiles() : 1;
   int64_t most = std::min(room / shape.leastDown, kMostSplits);
   splits = std::clamp(k / kLeastTerms, int64_t(1), std::max(most, int64_t(1)));
-  if (few)
+  if (isFixed())
     room = splits = llvm::divideCeil(steps, llvm::divideCeil(steps, splits));
+  if (!few && shape.clusters)
+    room *= llvm::divideCeil(rows.most, m);
 }
 
 std::optional<int64_t> simt::invariantRows(func::FuncOp kernel) {
@@ -125,6 +127,7 @@ void GemmTile::setUnits(Corner &corner) {
 /// The tile of a block and its split:
 ///
 ///   few rows   block (tile * splits + split, 0)
+///   clusters   block (tile * splits + split, tile down)
 ///   many       block (tile, tile down * splits + split)
 ///
 /// Blocks beyond the splits that there are have nothing to do.
@@ -134,7 +137,7 @@ GemmTile::Corner GemmTile::cornerOf(Value x, Value y, Value rows) {
   corner.tile = x;
   corner.tileRow = few ? b.i32(0) : y;
   Value each;
-  if (splits > 1 && few) {
+  if (splits > 1 && isFixed()) {
     corner.tile = b.div(x, splits);
     corner.split = b.rem(x, splits);
     corner.splits = b.i32(splits);
@@ -304,7 +307,8 @@ void GemmTile::finishAny(const Work &work, const Corner &corner,
   if (!whole)
     return finishWhole(work, corner, sums);
   // All that q, k and v read at once does not fit registers.
-  size_t half = works.size() > 1 ? sums.size() / 2 : sums.size();
+  size_t half =
+      works.size() > 1 ? llvm::divideCeil(sums.size(), 2) : sums.size();
   b.when(
       whole,
       [&] {
@@ -330,15 +334,20 @@ Address GemmTile::sumsOfSplit(const Corner &corner, Value split,
   return b.address(launch.rows(memory.sums, kVector), row, b.i32(0));
 }
 
-/// Leaves the block's sums in memory. Whether it is the last of its tile that
-/// does.
-Value GemmTile::isFinisher(const Corner &corner, ArrayRef<Value> values) {
+/// Leaves the block's sums in memory.
+void GemmTile::leaveSums(const Corner &corner, ArrayRef<Value> values) {
   Rows rows = launch.rows(memory.sums, kVector);
   auto count = static_cast<int64_t>(values.size());
   Address to = sumsOfSplit(corner, corner.split, count);
   for (int64_t i = 0; i < count; i += kVector)
     b.storeTo(b.pack(values.slice(i, kVector)),
               b.further(to, rows, i / kVector * shape.threads, 0));
+}
+
+/// Leaves the block's sums in memory. Whether it is the last of its tile that
+/// does.
+Value GemmTile::isFinisher(const Corner &corner, ArrayRef<Value> values) {
+  leaveSums(corner, values);
   return b.arrivesLast(launch.rows(memory.arrivals, 1),
                        b.add(b.mul(corner.tile, room), corner.tileRow),
                        corner.splits, freeMemory(), [&] { barrier(); });
@@ -361,6 +370,57 @@ SmallVector<Value> GemmTile::merged(const Corner &corner, int64_t count) {
         }
         return next;
       });
+}
+
+/// Of a thread's `count` sums, `size` ones from part * size on: those of all
+/// splits, added up in their order. All loads are in flight at once.
+SmallVector<Value> GemmTile::mergedPart(const Corner &corner, int64_t count,
+                                        Value part, int64_t size) {
+  Rows rows = launch.rows(memory.sums, kVector);
+  auto type = VectorType::get({kVector}, rows.element);
+  Value before = b.mul(part, size / kVector * shape.threads * kVector);
+  std::vector<SmallVector<Value>> parts(splits);
+  for (int64_t split = 0; split < splits; ++split) {
+    Address from = b.further(sumsOfSplit(corner, b.i32(split), count), before);
+    for (int64_t i = 0; i < size; i += kVector)
+      parts[split].push_back(b.loadFrom(
+          b.further(from, rows, i / kVector * shape.threads, 0), type));
+  }
+  SmallVector<Value> sums(size, b.f32(0));
+  for (ArrayRef<Value> own : parts)
+    for (int64_t i = 0; i < size; ++i)
+      sums[i] = b.fadd(sums[i], b.extract(own[i / kVector], i % kVector));
+  return sums;
+}
+
+/// Block i of a cluster has the sums i, i + splits and so on of each thread.
+void GemmTile::finishCluster(const Corner &corner, std::vector<Sums> sums) {
+  SmallVector<Value> values;
+  for (const Sums &own : sums)
+    for (ArrayRef<Value> each : own.values)
+      llvm::append_range(values, each);
+  leaveSums(corner, values);
+  clusterBarrier();
+  auto count = static_cast<int64_t>(values.size()),
+       places = static_cast<int64_t>(sums.size()), size = count / places;
+  for (int64_t first = 0; first < places; first += splits) {
+    Value number = b.add(corner.split, first);
+    auto finishOne = [&] {
+      SmallVector<Value> all = mergedPart(corner, count, number, size);
+      Sums own;
+      std::tie(own.row, own.unit) = placeOf(number);
+      for (size_t begin = 0, s = 0; s < sums[0].values.size(); ++s) {
+        size_t each = sums[0].values[s].size();
+        own.values.emplace_back(ArrayRef(all).slice(begin, each));
+        begin += each;
+      }
+      finishWorks(corner, own);
+    };
+    if (first + splits <= places)
+      finishOne();
+    else
+      b.when(b.less(number, b.i32(places)), finishOne);
+  }
 }
 
 /// The block that arrives last has all sums of its tile; the others are done.
@@ -389,6 +449,8 @@ void GemmTile::finishSplits(const Corner &corner, std::vector<Sums> sums) {
 void GemmTile::finishTile(const Corner &corner, std::vector<Sums> sums) {
   if (splits == 1)
     finishWorks(corner, sums);
+  else if (shape.clusters)
+    finishCluster(corner, std::move(sums));
   else
     finishSplits(corner, std::move(sums));
 }
@@ -418,13 +480,13 @@ void GemmTile::multiplyTiles(Value rows) {
 SmallVector<Value> GemmTile::grid() {
   KernelFunction &of = launch.of;
   Size size = works[0].rows();
-  Value first = of.constant(tiles() * (few ? splits : 1)), second;
+  Value first = of.constant(tiles() * (isFixed() ? splits : 1)), second;
   if (shape.persistent) {
     first =
         of.blocks(size, std::numeric_limits<int32_t>::max(), shape.blocks / 2);
     second = of.constant(2);
   } else {
-    second = of.blocks(size, m, few || splits == 1 ? 1 : room);
+    second = of.blocks(size, m, isFixed() || splits == 1 ? 1 : room);
   }
   Value &some = shape.persistent ? first : second;
   if (!size.isConstant() && rows.most != kAnyRows)
@@ -456,6 +518,8 @@ static void beginMma(KernelFunction &function, const Twine &suffix,
   std::unique_ptr<GemmTile> tile;
   if (chips.wgmma && kMmaRows[rows].most == kAnyRows)
     tile = makeWgmmaGemm(function, suffix + "_wgmma", works, launch);
+  else if (chips.wgmma)
+    tile = makeClusterGemm(function, suffix + "_cluster", works, rows, launch);
   bool hasWgmma = tile != nullptr, hasBoth = hasWgmma && chips.others;
   auto begun = [&](bool wgmma) {
     KernelBuilder &b = launch->b;

@@ -7,7 +7,8 @@
 /// If there are too few tiles for the machine, several blocks share a tile, and
 /// each takes a part of k. All write their sums to memory. The block that
 /// arrives last adds the sums, always in the order of the parts, and finishes
-/// the tile.
+/// the tile. If the blocks of a tile are a cluster, which runs at the same
+/// time, they wait for each other, and each finishes a part of the tile.
 #pragma once
 
 #include "lowering/gpu/Parts.h"
@@ -31,6 +32,9 @@ struct GemmShape {
   /// Whether the grid is persistent: `blocks` blocks in pairs, and a pair of
   /// blocks takes one pair of tiles after the other.
   bool persistent = false;
+  /// Whether the blocks of a tile are a cluster. Their number is then the same
+  /// for all numbers of rows.
+  bool clusters = false;
 };
 
 class GemmTile {
@@ -45,6 +49,7 @@ public:
   };
   /// Tiles whose sums such memory has room for; zeros count as many arrivals.
   int64_t splitTiles() const { return splits == 1 ? 0 : tiles() * room; }
+  int64_t tileSplits() const { return splits; }
   int64_t sumsOfTile() const { return m * n; }
   /// Builds the kernel and its launch. Each work begins with a tile of its own.
   /// `memory` is for the splits of tiles, if there are any.
@@ -114,6 +119,15 @@ protected:
   void finishTile(const Corner &corner, std::vector<Sums> sums);
   /// Shared memory that is free after a barrier after that.
   virtual Rows freeMemory() const = 0;
+  /// The row and the unit of a thread's sums number `number`, an i32, of those
+  /// that `multiply` calls `finish` with. They all have as many values.
+  virtual std::pair<mlir::Value, mlir::Value> placeOf(mlir::Value) {
+    llvm_unreachable("each block finishes whole tiles");
+  }
+  /// A barrier of the cluster's threads, which orders what they write.
+  virtual void clusterBarrier() {
+    llvm_unreachable("the kernel has no clusters");
+  }
   /// A barrier of the threads that hold sums.
   virtual void barrier() { b.barrier(); }
   /// Bytes of shared memory that the launch says.
@@ -149,7 +163,11 @@ private:
   mlir::Value isFinisher(const Corner &corner,
                          llvm::ArrayRef<mlir::Value> values);
   llvm::SmallVector<mlir::Value> merged(const Corner &corner, int64_t count);
+  llvm::SmallVector<mlir::Value> mergedPart(const Corner &corner, int64_t count,
+                                            mlir::Value part, int64_t size);
+  void leaveSums(const Corner &corner, llvm::ArrayRef<mlir::Value> values);
   void finishSplits(const Corner &corner, std::vector<Sums> sums);
+  void finishCluster(const Corner &corner, std::vector<Sums> sums);
   void finishWorks(const Corner &corner, llvm::ArrayRef<Sums> sums);
   bool hasWholeTiles() const;
   mlir::Value isWhole(const Work &work, const Corner &corner);
@@ -173,6 +191,8 @@ private:
   Splits memory;
   /// Whether there is one tile down.
   bool few;
+  /// Whether a tile has `splits` splits for all numbers of rows.
+  bool isFixed() const { return few || shape.clusters; }
   /// Splits of a tile at most, and of a tile and those below it together.
   int64_t splits, room;
   /// Whether steps end where k does.
@@ -190,6 +210,13 @@ std::unique_ptr<GemmTile> makeFmaGemm(Launch &launch,
 /// kMmaRows[rows] says.
 std::unique_ptr<GemmTile> makeMmaGemm(Launch &launch,
                                       llvm::ArrayRef<Work> works, size_t rows);
+/// The same in a launch of its own, where the blocks of a tile are a cluster
+/// (sm_90a). Null where each tile has one block.
+std::unique_ptr<GemmTile> makeClusterGemm(KernelFunction &function,
+                                          const llvm::Twine &suffix,
+                                          llvm::ArrayRef<Work> works,
+                                          size_t rows,
+                                          std::unique_ptr<Launch> &launch);
 bool takesMma(mlir::Type input, mlir::Type weight, int64_t k);
 /// By warpgroups, for the many rows of the last of kMmaRows, in a launch of its
 /// own (cuda/GemmWgmma.cpp). Null where operands cannot be copied in boxes.

@@ -68,8 +68,8 @@ static int64_t rowWidth(Launch &launch, const Part &part,
 
 namespace {
 /// The elements of a row that are read from memory, in registers: all of a
-/// thread's loads are in flight at once, before the statistics, and each element
-/// is loaded once. A row has `turns` vectors for each thread.
+/// thread's loads are in flight at once, before the statistics, and each
+/// element is loaded once. A row has `turns` vectors for each thread.
 class HeldRow {
 public:
   HeldRow(Launch &launch, const Part &part, const Statistics &statistics,
@@ -125,8 +125,7 @@ void HeldRow::collect(const Element &element, ArrayRef<Size> box) {
   }
   Element own = inRow(element);
   if (made.kind == Elements::Definition::Leaf &&
-      dependsOn(own, part.box.size() - 1) &&
-      !llvm::is_contained(elements, own))
+      dependsOn(own, part.box.size() - 1) && !llvm::is_contained(elements, own))
     elements.push_back(own);
 }
 
@@ -140,8 +139,7 @@ bool HeldRow::fits() {
     linalg::GenericOp op = reduction.op;
     for (OpOperand *input : op.getDpsInputOperands())
       if (isa<RankedTensorType>(input->get().getType()))
-        collect(launch.of.elements.operand(op, *input,
-                                           reduction.loops, longer),
+        collect(launch.of.elements.operand(op, *input, reduction.loops, longer),
                 longer);
   }
   for (const Store &store : part.stores)
@@ -194,8 +192,8 @@ static void computeHeld(Launch &launch, const Part &part,
   row.load(loops);
   SmallVector<Value> known;
   SmallVector<RowVector> vectors = row.vectors([&](const Element &element) {
-    size_t i = llvm::find(statistics.leaves, element) -
-               statistics.leaves.begin();
+    size_t i =
+        llvm::find(statistics.leaves, element) - statistics.leaves.begin();
     return i < known.size() ? known[i] : Value();
   });
   for (const Reduction &reduction : statistics.reductions)

@@ -88,6 +88,23 @@ gpu.module @kernels [#nvvm.target<chip = "sm_80">, #nvvm.target<chip = "sm_90">]
     gpu.return
   }
 
+  // Copies of one of two weights do not wait; those of one of a weight and an input do.
+  // CHECK-LABEL: gpu.func @either
+  // CHECK: nvgpu.device_async_copy
+  // CHECK-NEXT: nvvm.griddepcontrol launch_dependents
+  // CHECK-NEXT: nvvm.griddepcontrol wait
+  // CHECK-NEXT: nvgpu.device_async_copy
+  gpu.func @either(%q: memref<256xbf16>, %k: memref<256xbf16>, %x: memref<256xbf16>, %first: i1)
+      workgroup(%stage: memref<256xbf16, #gpu.address_space<workgroup>>) kernel attributes {cria.given = array<i32: 0, 1>} {
+    %c0 = arith.constant 0 : index
+    %c8 = arith.constant 8 : index
+    %w = arith.select %first, %q, %k : memref<256xbf16>
+    %other = arith.select %first, %q, %x : memref<256xbf16>
+    %weights = nvgpu.device_async_copy %w[%c0], %stage[%c0], 8 {bypassL1} : memref<256xbf16> to memref<256xbf16, #gpu.address_space<workgroup>>
+    %input = nvgpu.device_async_copy %other[%c0], %stage[%c8], 8 {bypassL1} : memref<256xbf16> to memref<256xbf16, #gpu.address_space<workgroup>>
+    gpu.return
+  }
+
   // Those of what is no weight do.
   // CHECK-LABEL: gpu.func @bulk_input
   // CHECK: nvvm.griddepcontrol wait

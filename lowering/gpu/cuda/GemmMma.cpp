@@ -13,6 +13,7 @@
 /// c ^ (r / 2 % 4), so that the eight rows of an ldmatrix hit all banks.
 #include "lowering/gpu/cuda/MmaTile.h"
 #include "lowering/gpu/cuda/TensorCores.h"
+#include "lowering/gpu/cuda/Warpgroups.h"
 
 using namespace mlir;
 using namespace cria;
@@ -25,19 +26,31 @@ namespace {
 class MmaGemm : public MmaTile {
 public:
   MmaGemm(Launch &launch, ArrayRef<Work> works, const MmaTileSize &tile,
-          const GemmRows &rows)
-      : MmaTile(launch, works, {tile.m, tile.n, kTileK, tile.splitBlocks}, rows,
-                tile.warpsDown),
+          const GemmRows &rows, bool clusters)
+      : MmaTile(launch, works, shapeOf(tile, clusters), rows, tile.warpsDown),
         count(tile.stages),
         stages(b.shared(x.rows.element, count * (m + n) * kTileK, kTileK)) {
     // Else ptxas takes registers that one block less fits.
     cuda::fitBlocks(b, tile.blocks);
   }
+  /// Makes the blocks of each tile a cluster.
+  void formClusters() {
+    cuda::formClusters(b, {static_cast<int32_t>(tileSplits()), 1, 1});
+  }
 
 private:
+  static GemmShape shapeOf(const MmaTileSize &tile, bool clusters) {
+    GemmShape shape = {tile.m, tile.n, kTileK, tile.splitBlocks};
+    shape.clusters = clusters;
+    return shape;
+  }
   void multiply(const Corner &corner, Finish finish) override;
   void prefetch(const Corner &corner) override;
   Rows freeMemory() const override { return stages; }
+  void clusterBarrier() override {
+    cuda::arriveAtCluster(b);
+    cuda::awaitCluster(b);
+  }
   void fetchX(const Corner &corner, Value step);
   void fetchW(const Corner &corner, Value step);
   void fetch(const Corner &corner, Value step);
@@ -193,5 +206,22 @@ bool simt::takesMma(Type input, Type weight, int64_t k) {
 std::unique_ptr<GemmTile> simt::makeMmaGemm(Launch &launch,
                                             ArrayRef<Work> works, size_t rows) {
   return std::make_unique<MmaGemm>(launch, works, kMmaTiles[rows],
-                                   kMmaRows[rows]);
+                                   kMmaRows[rows], /*clusters=*/false);
+}
+
+std::unique_ptr<GemmTile>
+simt::makeClusterGemm(KernelFunction &function, const Twine &suffix,
+                      ArrayRef<Work> works, size_t rows,
+                      std::unique_ptr<Launch> &launch) {
+  launch = std::make_unique<Launch>(function, suffix, kGemmThreads);
+  MmaTileSize size = kMmaTiles[rows];
+  size.splitBlocks = kClusterBlocks[rows];
+  auto tile = std::make_unique<MmaGemm>(*launch, works, size, kMmaRows[rows],
+                                        /*clusters=*/true);
+  if (tile->tileSplits() == 1) {
+    launch->erase();
+    return nullptr;
+  }
+  tile->formClusters();
+  return tile;
 }

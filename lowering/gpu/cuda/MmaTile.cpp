@@ -20,13 +20,25 @@ GemmTile::UnitSum MmaTile::unitOf(Value row) {
   return {b.add(unit, b.rem(own, 2)), b.rem(product, each)};
 }
 
-std::vector<GemmTile::Sums> MmaTile::sumsOf(ValueRange sums) {
+std::pair<Value, Value> MmaTile::firstPlace() {
   // Computed again: registers are scarce while the products are summed.
   Value thread = b.opaque(b.thread());
   Value lane = b.rem(thread, kWarp), warp = b.div(thread, kWarp);
   Value firstRow = b.add(this->firstRow(warp), b.div(lane, 4));
   Value firstUnit = b.add(b.div(firstColumn(warp), sumsOfUnit()),
                           b.mul(b.rem(lane, 4), together()));
+  return {firstRow, firstUnit};
+}
+
+std::pair<Value, Value> MmaTile::placeOf(Value number) {
+  auto [firstRow, firstUnit] = firstPlace();
+  int64_t side = across() / (groupRows() / 8);
+  return {b.add(firstRow, b.mul(b.div(number, side), 8)),
+          b.add(firstUnit, b.mul(b.rem(number, side), 4 * together()))};
+}
+
+std::vector<GemmTile::Sums> MmaTile::sumsOf(ValueRange sums) {
+  auto [firstRow, firstUnit] = firstPlace();
   int64_t each = sumsOfUnit(), products = groupRows() / 8;
   std::vector<Sums> result;
   for (int64_t i = 0; i < down() * 2; ++i)

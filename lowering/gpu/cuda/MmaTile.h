@@ -40,12 +40,15 @@ protected:
   }
 
   UnitSum unitOf(mlir::Value row) override;
+  std::pair<mlir::Value, mlir::Value> placeOf(mlir::Value number) override;
   /// A lane's sums. The four sums of product (i, j) of its warp begin at (i *
   /// across() + j) * 4.
   std::vector<Sums> sumsOf(mlir::ValueRange sums);
 
 private:
   int64_t warpsAcross() const { return kGemmThreads / kWarp / warpsDown; }
+  /// The row and the unit of a lane's first sums.
+  std::pair<mlir::Value, mlir::Value> firstPlace();
   /// How many neighbouring units a lane holds, and how many rows of the tile
   /// hold the units of four lanes.
   int64_t together() const;

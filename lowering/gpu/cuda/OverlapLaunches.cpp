@@ -23,6 +23,7 @@
 #include "lowering/gpu/Launches.h"
 #include "lowering/gpu/cuda/Image.h"
 
+#include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
@@ -57,6 +58,9 @@ static bool isShared(Value memory) {
 static bool isOfGiven(gpu::GPUFuncOp kernel, Value memory) {
   while (auto view = memory.getDefiningOp<ViewLikeOpInterface>())
     memory = view.getViewSource();
+  if (auto either = memory.getDefiningOp<arith::SelectOp>())
+    return isOfGiven(kernel, either.getTrueValue()) &&
+           isOfGiven(kernel, either.getFalseValue());
   auto argument = dyn_cast<BlockArgument>(memory);
   return argument && argument.getOwner() == &kernel.front() &&
          isGiven(kernel, static_cast<int32_t>(argument.getArgNumber()));
