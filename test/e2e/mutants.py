@@ -272,11 +272,14 @@ DIFFERENT_ATTENTION = [
 ]
 
 # Weights of decode by bulk copies: rows that go round the ring twice, and end within a
-# stage. The last id of the prompt is decoded.
+# stage. The last id of the prompt is decoded. The prompt's `down` is split in a cluster.
 BULK = CONFIG | {"intermediate_size": 4352, "num_hidden_layers": 1}
 STREAM, STAGED = "layers_mlp_down_decode_bulk", "layers_attn_out_decode_bulk"
+SPLITS = "layers_mlp_down_prefill_few_cluster"
 EXPECT = r"(expect_tx\S+\s+%rd\d+, \[[^\]]*\], )%r\d+"
 FOUND_BULK = [
+    ("no wait for sums of the cluster", SPLITS, r"barrier\.cluster\.arrive.aligned;([\s\S]*?)barrier\.cluster\.wait.aligned;", r"\1", 0),
+    ("sums of the cluster not ordered", SPLITS, r"barrier\.cluster\.arrive.aligned;", "barrier.cluster.arrive.relaxed.aligned;", 0),
     ("no wait for weights", STREAM, WAIT, "", 0),
     ("no wait for the next round", STREAM, WAIT, "", -1),
     ("no wait for a row's end", STAGED, WAIT, "", -1),
