@@ -44,7 +44,7 @@ struct GemvRingSize {
 inline constexpr GemvRingSize kFloatRing = {7, 3, 1};
 /// Floats, by cp.async.bulk (sm_90a): the same bytes, all of them ahead. KiB in
 /// flight by bulk and by cp.async, us by bulk: qkv 47, 40; 3.1 (floor 2.9). out
-/// 40, 27; 2.5 (2.0). gate_up 159, 117; 15.6 (15.6). down 55, 52; 7.8 (7.8).
+/// 40, 27; 2.1 (2.0). gate_up 159, 117; 15.6 (15.6). down 55, 52; 7.8 (7.8).
 /// head 159, 117; 122 (122). With four turns a
 /// stage ptxas spills in `down`; with twice the bytes five blocks of
 /// Llama-2-7B's `out` and `down` fit a multiprocessor, where eight are one
