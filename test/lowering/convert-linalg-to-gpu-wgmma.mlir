@@ -237,3 +237,45 @@ func.func private @causal(%q: tensor<?x2x4x64xbf16>, %keys: tensor<4x2x256x64xbf
   %m = bufferization.materialize_in_destination %r in %out : (tensor<?x2x4x64xbf16>, tensor<?x2x4x64xbf16>) -> tensor<?x2x4x64xbf16>
   return %m : tensor<?x2x4x64xbf16>
 }
+
+// -----
+
+#xk = affine_map<(t, n, k) -> (t, k)>
+#wk = affine_map<(t, n, k) -> (n, k)>
+#tn = affine_map<(t, n, k) -> (t, n)>
+
+// Of few rows k is split. Where a chip has clusters the splits of a tile are one: each
+// block leaves its sums, waits for the others, and loads a quarter of the sums of all
+// four. Elsewhere the block that arrives last adds all of them.
+// CHECK-LABEL: func.func private @split.launch(
+// CHECK: gpu.launch_func @kernels::@split_few_cluster blocks in (%c4{{[_0-9]*}},
+// CHECK: gpu.launch_func @kernels::@split_few blocks in (%c4{{[_0-9]*}},
+// CHECK-LABEL: gpu.func @split_few_cluster(
+// CHECK-SAME: cria.wgmma = true
+// CHECK-SAME: known_cluster_size = array<i32: 4, 1, 1>
+// CHECK: nvvm.mma.sync
+// CHECK-COUNT-4: vector.store {{.*}} : memref<{{[0-9]+}}xf32>, vector<4xf32>
+// CHECK-NOT: vector.store
+// CHECK: nvvm.cluster.arrive {aligned}
+// CHECK-NEXT: nvvm.cluster.wait {aligned}
+// CHECK-NOT: memref.atomic_rmw
+// CHECK-COUNT-4: vector.load {{.*}} : memref<{{[0-9]+}}xf32>, vector<4xf32>
+// CHECK-NOT: vector.load
+// CHECK: vector.store {{.*}} : memref<?xf32>, vector<4xf32>
+// CHECK-LABEL: gpu.func @split_few(
+// CHECK-SAME: cria.wgmma = false
+// CHECK-NOT: nvvm.cluster
+// CHECK: gpu.func @split_some_cluster(
+// ALONE: gpu.func @split_few_cluster(
+// ALONE-NOT: gpu.func @split_few(
+// NONE-NOT: _cluster
+func.func private @split(%x: tensor<?x1024xbf16>, %w: tensor<64x1024xbf16>, %out: tensor<?x64xf32>) -> tensor<?x64xf32> attributes {chunk = 512 : index} {
+  %zero = arith.constant 0.0 : f32
+  %c0 = arith.constant 0 : index
+  %n = tensor.dim %x, %c0 : tensor<?x1024xbf16>
+  %pe = tensor.empty(%n) : tensor<?x64xf32>
+  %pz = linalg.fill ins(%zero : f32) outs(%pe : tensor<?x64xf32>) -> tensor<?x64xf32>
+  %p = linalg.contract indexing_maps = [#xk, #wk, #tn] ins(%x, %w : tensor<?x1024xbf16>, tensor<64x1024xbf16>) outs(%pz : tensor<?x64xf32>) -> tensor<?x64xf32>
+  %made = bufferization.materialize_in_destination %p in %out : (tensor<?x64xf32>, tensor<?x64xf32>) -> tensor<?x64xf32>
+  return %made : tensor<?x64xf32>
+}
