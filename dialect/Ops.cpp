@@ -208,13 +208,11 @@ static LogicalResult verifySplit(WeightOp weight) {
   if (LlamaDialect::shardsOf(weight) < 2) // weight_c7
     return weight.emitOpError(
         "expected a weight with 'split' to be in a module with 'llama.shards'");
-  if (weight.getAdapter() || rank == 0 ||
+  if (rank == 0 ||
       (!isRows && (rank != 2 || weight.getFirstRow()))) // weight_c7
     return weight.emitOpError("expected ")
-           << (isRows
-                   ? "'split rows' on a tensor with rows that is not an adapter"
-                   : "'split cols' on a matrix without 'rows' that is not an "
-                     "adapter");
+           << (isRows ? "'split rows' on a tensor with rows"
+                      : "'split cols' on a matrix without 'rows'");
   return success();
 }
 
@@ -350,6 +348,24 @@ LogicalResult EmbedOp::verify() {
   return expectFinite(*this, getScale()); // embed_c1
 }
 
+static LogicalResult verifySquares(RMSNormOp op) {
+  auto size = static_cast<int64_t>(op.getSize().value_or(0)),
+       column = static_cast<int64_t>(op.getColumn());
+  if (!op.getSquares()) // rmsnorm_c4
+    return op.getSize() ? op.emitOpError("expected no size without squares")
+                        : success();
+  if (op.getType().getRank() != 2 || size < 1) // rmsnorm_c4
+    return op.emitOpError("expected squares beside an x of two dimensions and "
+                          "a positive size");
+  int64_t columns = dim(op.getSquares(), 1);
+  if (column < 0 ||
+      (!ShapedType::isDynamic(columns) && column >= columns)) // rmsnorm_c4
+    return op.emitOpError("expected a column below ")
+           << columns << ", got " << column;
+  return expectSize(op, "the number of rows of squares to be", // rmsnorm_c4
+                    dim(op.getInput(), 0), dim(op.getSquares(), 0));
+}
+
 LogicalResult RMSNormOp::verify() {
   if (getWeight() &&
       failed(expectSize(*this, "a weight of size", // rmsnorm_c1
@@ -358,7 +374,32 @@ LogicalResult RMSNormOp::verify() {
     return failure();
   if (!getWeight() && (getUnitOffset() || getRoundOnce())) // rmsnorm_c3
     return emitOpError("expected a weight beside unit_offset and round_once");
+  if (failed(verifySquares(*this)))
+    return failure();
   return expectPositive(*this, "eps", getEps()); // rmsnorm_c2
+}
+
+LogicalResult SquareSumsOp::inferReturnTypes(MLIRContext *context,
+                                             std::optional<Location> loc,
+                                             Adaptor adaptor,
+                                             SmallVectorImpl<Type> &types) {
+  ValueRange inputs = adaptor.getInputs();
+  if (inputs.empty()) // square_sums_c1
+    return emitOptionalError(loc, "expected a tensor");
+  if (failed(expectRank(loc, "a tensor", inputs[0], 2)))
+    return failure();
+  auto columns = static_cast<int64_t>(inputs.size());
+  types.push_back(RankedTensorType::get({dim(inputs[0], 0), columns},
+                                        Float32Type::get(context)));
+  return success();
+}
+
+LogicalResult SquareSumsOp::verify() {
+  for (Value input : getInputs())
+    if (failed(expectSize(*this, "the number of tokens to be", // square_sums_c1
+                          dim(getResult(), 0), dim(input, 0))))
+      return failure();
+  return success();
 }
 
 LogicalResult LayerNormOp::verify() {

@@ -142,8 +142,8 @@ def Llama_WeightOp : Llama_Op<"weight",
     - (C6) either no weight and no rope table of the module has a `slot`, or all
       have. Then the slots 0, 1, 2, ... are each used once: a weight uses one
       slot, or as many as its count; a rope table uses two.
-    - (C7) the module of a weight with `split` has `llama.shards`. An adapter
-      has no `split`. A weight with `split cols` is a matrix without `rows`.
+    - (C7) the module of a weight with `split` has `llama.shards`. A weight with
+      `split cols` is a matrix without `rows`.
 
     The importer creates the op with its slot: the index of the weight's first
     pointer in the table through which compiled code reads weights. The
@@ -294,7 +294,7 @@ def Llama_EmbedOp : Llama_Op<"embed",
 }
 
 def Llama_RMSNormOp : Llama_Op<"rmsnorm",
-    [Pure, AllTypesMatch<["input", "result"]>]> {
+    [Pure, AttrSizedOperandSegments, AllTypesMatch<["input", "result"]>]> {
   let summary = "root mean square normalization of each token";
   let description = [{
     `result[t, i] = cast(x[t, i] / sqrt(mean_j x[t, j]^2 + eps)) * weight[i]`,
@@ -304,23 +304,56 @@ def Llama_RMSNormOp : Llama_Op<"rmsnorm",
     With `unit_offset` the factor is `1 + weight[i]` (GemmaRMSNorm). In an x of
     three dimensions, each head of a token is normalized (Qwen3Attention).
 
+    With `squares`, x is one rank's share of a row of `size` numbers, and the
+    mean is over the whole row: `squares[t, column] / size`.
+
     ```mlir
     %y = llama.rmsnorm %x, %weight {eps = 1.0e-05} : tensor<?x64xbf16>, tensor<64xbf16>
     %z = llama.rmsnorm %x, %weight {eps = 1.0e-06, round_once, unit_offset} : tensor<?x64xbf16>, tensor<64xbf16>
     %q = llama.rmsnorm %heads, %head_weight {eps = 1.0e-06} : tensor<?x8x8xbf16>, tensor<8xbf16>
+    %s = llama.rmsnorm %x, %weight squares(%sums : tensor<?x2xf32>) {eps = 1.0e-06, column = 1, size = 128} : tensor<?x64xbf16>, tensor<64xbf16>
     ```
 
     Constraints:
     - (C1) the weight's size is x's last dimension.
     - (C2) `eps` is positive and finite.
     - (C3) `unit_offset` and `round_once` require a weight.
+    - (C4) `squares` and a positive `size` come together, for an x of two
+      dimensions. `squares` has a row for each token, and a `column`.
   }];
   let arguments = (ins Llama_Rows:$input, Optional<Llama_Vector>:$weight,
-      F64Attr:$eps, UnitAttr:$round_once, UnitAttr:$unit_offset);
+      Optional<TensorRankOf<[F32], [2]>>:$squares, F64Attr:$eps,
+      UnitAttr:$round_once, UnitAttr:$unit_offset,
+      DefaultValuedAttr<I64Attr, "0">:$column, OptionalAttr<I64Attr>:$size);
   let results = (outs Llama_Rows:$result);
   let assemblyFormat = [{
-    $input (`,` $weight^)? attr-dict `:` type($input) (`,` type($weight)^)?
+    $input (`,` $weight^)? (`squares` `(` $squares^ `:` type($squares) `)`)?
+    attr-dict `:` type($input) (`,` type($weight)^)?
   }];
+  let hasVerifier = 1;
+}
+
+def Llama_SquareSumsOp : Llama_Op<"square_sums",
+    [Pure, InferTypeOpAdaptor]> {
+  let summary = "sum of the squares of each token, for several tensors";
+  let description = [{
+    `result[t, n] = sum_i x_n[t, i]^2` in f32, for the tensors x_0, x_1, ... If
+    ranks share the numbers of a token, `llama.all_reduce` adds the results of
+    all ranks, and `llama.rmsnorm` takes them as `squares`.
+
+    ```mlir
+    %s = llama.square_sums %q, %k : tensor<?x64xbf16>, tensor<?x32xbf16>
+    %sums = llama.all_reduce %s : tensor<?x2xf32>
+    ```
+
+    Constraints:
+    - (C1) there is a tensor, and all have the same number of tokens.
+
+    The pass `llama-shard-weights` creates it.
+  }];
+  let arguments = (ins Variadic<Llama_Matrix>:$inputs);
+  let results = (outs TensorRankOf<[F32], [2]>:$result);
+  let assemblyFormat = "$inputs attr-dict `:` type($inputs)";
   let hasVerifier = 1;
 }
 

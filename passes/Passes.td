@@ -31,18 +31,23 @@ def ShardWeights : Pass<"llama-shard-weights", "::mlir::ModuleOp"> {
     adds the partial sums of the latter, and then their bias. The head is split
     by rows if N divides the vocabulary and nothing else reads the head's
     weight: the program then returns a rank's part of the logits. Each rank has
-    all of the embeddings and norms.
+    all of the embeddings and norms. A norm of all heads of queries or keys
+    together is split as these are; the sums of squares of all ranks make its
+    mean, and norms of one token's queries and keys share one sum.
 
     ```mlir
     llama.weight @down_proj[2] : tensor<64x96xbf16> from "model.layers.{}.mlp.down_proj.weight" split cols
     ...
     %1 = llama.linear %h, %down_proj : tensor<?x96xbf16>, tensor<64x96xbf16>
     %2 = llama.all_reduce %1 : tensor<?x64xbf16>
+    ...
+    %3 = llama.square_sums %q, %k : tensor<?x32xbf16>, tensor<?x16xbf16>
+    %4 = llama.all_reduce %3 : tensor<?x2xf32>
+    %5 = llama.rmsnorm %q, %q_norm squares(%4 : tensor<?x2xf32>) {eps = 1.0e-05, size = 64} : tensor<?x32xbf16>, tensor<32xbf16>
     ```
 
     Fails, naming the op, if N does not divide the KV heads or the inner
-    dimension, or if another op reads a value that ranks share, such as a norm
-    of all heads together. With `shards` 1 nothing changes.
+    dimension, or if another op reads a value that ranks share. With `shards` 1 nothing changes.
   }];
   let options = [
     Option<"shards", "shards", "int64_t", "1", "the number of ranks">];
@@ -139,6 +144,9 @@ def FuseQKV : FusionPass<"llama-fuse-qkv"> {
       %2 = llama.rope %1, %cos, %sin at %position ...
       ...
     ```
+
+    If norms read sums over ranks (`squares`), the linears are one kernel, and
+    the other ops are a second one, with `square_sums` and `all_reduce`.
 
     A `kv_append` to a cache in blocks stays outside of the kernel. An op whose
     result has other uses stays outside, too, with the ops that it needs; a

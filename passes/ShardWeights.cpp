@@ -8,12 +8,20 @@
 /// heads as they do on all heads. The residual stream and its norms are not
 /// split: each rank has all of them. The head is split by rows: a rank has the
 /// logits of its part of the vocabulary.
+///
+/// A norm of all heads together needs the squares of all ranks:
+///
+/// rmsnorm(q), rmsnorm(k)
+///   =>  sums = all_reduce(square_sums(q, k));
+///       rmsnorm(q) squares(sums), rmsnorm(k) squares(sums)
 #include "dialect/Dialect.h"
 #include "passes/Passes.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/IR/PatternMatch.h"
+#include "mlir/Transforms/RegionUtils.h"
 #include "llvm/ADT/TypeSwitch.h"
 
 namespace cria {
@@ -42,11 +50,14 @@ private:
   LogicalResult split(Operation *op);
   LogicalResult split(LinearOp op);
   LogicalResult split(HeadOp op);
+  LogicalResult split(RMSNormOp op);
   LogicalResult split(scf::ForOp loop);
   void reshape(tensor::ExpandShapeOp op);
   void reshape(tensor::CollapseShapeOp op);
   LogicalResult splitWeight(Value read, Split how);
   LogicalResult checkReaders();
+  void sumSquares(MutableArrayRef<RMSNormOp> norms);
+  void sumSquares();
 
   /// The type of a rank's share of the second dimension.
   RankedTensorType share(Type type) {
@@ -66,6 +77,7 @@ private:
   int64_t shards;
   llvm::DenseSet<Operation *> makers; // linears that are split by rows
   llvm::DenseSet<Value> parts;        // values of which a rank has a share
+  SmallVector<RMSNormOp> wideNorms;   // norms of all heads together
 };
 } // namespace
 
@@ -239,7 +251,6 @@ LogicalResult Sharder::split(Operation *op) {
   if (llvm::none_of(op->getOperands(), [&](Value v) { return isSplit(v); }) ||
       isa<scf::YieldOp, func::ReturnOp>(op))
     return success();
-  auto isHeads = [](RMSNormOp norm) { return norm.getType().getRank() == 3; };
   return llvm::TypeSwitch<Operation *, LogicalResult>(op)
       .Case<tensor::ExpandShapeOp, tensor::CollapseShapeOp>([&](auto typed) {
         reshape(typed);
@@ -253,19 +264,53 @@ LogicalResult Sharder::split(Operation *op) {
         setSplit(typed, typed->getOperand(0).getType());
         return success();
       })
-      .Default([&](Operation *other) -> LogicalResult {
-        auto norm = dyn_cast<RMSNormOp>(other);
-        if (norm && isHeads(norm)) {
-          setSplit(norm, norm.getInput().getType());
-          return success();
-        }
+      .Case<RMSNormOp>([&](RMSNormOp norm) { return split(norm); })
+      .Default([&](Operation *other) {
         return other->emitError("expected no ")
-               << other->getName() << " on a value that ranks share"
-               << (isa<RMSNormOp, LayerNormOp>(other)
-                       ? ": a norm of all heads together needs a sum over "
-                         "ranks"
-                       : "");
+               << other->getName() << " on a value that ranks share";
       });
+}
+
+/// A norm of each head is split as its input is. A norm of all heads together
+/// has a part of its weight, and needs the squares of all ranks.
+LogicalResult Sharder::split(RMSNormOp op) {
+  setSplit(op, op.getInput().getType());
+  if (op.getType().getRank() == 3)
+    return success();
+  wideNorms.push_back(op);
+  return op.getWeight() ? splitWeight(op.getWeight(), Split::Rows) : success();
+}
+
+/// Sums the squares of what the norms read over all ranks, before the first
+/// norm.
+void Sharder::sumSquares(MutableArrayRef<RMSNormOp> norms) {
+  OpBuilder b(norms.front());
+  SmallVector<Value> inputs;
+  for (RMSNormOp norm : norms)
+    inputs.push_back(norm.getInput());
+  Location loc = norms.front().getLoc();
+  auto part = SquareSumsOp::create(b, loc, inputs);
+  auto sums = AllReduceOp::create(b, loc, part, /*bias=*/Value());
+  for (auto [column, norm] : llvm::enumerate(norms)) {
+    norm.getSquaresMutable().assign(sums);
+    norm.setColumn(column);
+    norm.setSize(uint64_t(shards * norm.getType().getDimSize(1)));
+  }
+}
+
+/// Norms whose inputs can be made before the first of them share one sum: ranks
+/// wait for each other once.
+void Sharder::sumSquares() {
+  IRRewriter rewriter(forward.getContext());
+  for (MutableArrayRef<RMSNormOp> rest = wideNorms; !rest.empty();) {
+    RMSNormOp first = rest.front();
+    MutableArrayRef<RMSNormOp> together = rest.take_while([&](RMSNormOp norm) {
+      return norm->getBlock() == first->getBlock() &&
+             succeeded(moveValueDefinitions(rewriter, norm.getInput(), first));
+    });
+    sumSquares(together);
+    rest = rest.drop_front(together.size());
+  }
 }
 
 /// Checks that no op reads the whole of a weight that is split.
@@ -293,6 +338,7 @@ LogicalResult Sharder::run() {
       return failure();
   if (failed(checkReaders()))
     return failure();
+  sumSquares();
   Operation *ret = forward.front().getTerminator();
   forward.setType(FunctionType::get(forward.getContext(),
                                     forward.front().getArgumentTypes(),

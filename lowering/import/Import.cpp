@@ -209,8 +209,9 @@ Value Importer::weight(StringRef symbol, Value layer) {
 Value Importer::norm(StringRef symbol, Value x, Value layer) {
   loc = module.lookupSymbol<WeightOp>(symbol).getLoc();
   return RMSNormOp::create(b, loc, x, weight(symbol, layer),
-                           llvm::APFloat(c.rmsNormEps), family.normRoundsOnce,
-                           family.normUnitOffset);
+                           /*squares=*/Value(), llvm::APFloat(c.rmsNormEps),
+                           family.normRoundsOnce, family.normUnitOffset,
+                           /*column=*/0, /*size=*/IntegerAttr());
 }
 
 /// The linear of a layer's module, with a bias if one is declared.

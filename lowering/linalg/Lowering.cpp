@@ -63,9 +63,9 @@ void FunctionLowering::lowerBlock(Block &block) {
 void FunctionLowering::lower(Operation *op) {
   b.setLoc(op->getLoc());
   llvm::TypeSwitch<Operation *>(op)
-      .Case<GetWeightOp, GetRopeOp, EmbedOp, RMSNormOp, LayerNormOp, LinearOp,
-            HeadOp, SwiGLUOp, ActivateOp, AddRowsOp, AllReduceOp, ResidualOp,
-            RopeOp, KVAppendOp, GQAOp, KernelOp>(
+      .Case<GetWeightOp, GetRopeOp, EmbedOp, RMSNormOp, SquareSumsOp,
+            LayerNormOp, LinearOp, HeadOp, SwiGLUOp, ActivateOp, AddRowsOp,
+            AllReduceOp, ResidualOp, RopeOp, KVAppendOp, GQAOp, KernelOp>(
           [&](auto typed) { lower(typed); })
       .Case<scf::ForOp>([&](scf::ForOp loop) { lowerLoop(loop); })
       .Default([&](Operation *other) {
@@ -156,21 +156,34 @@ static AffineMap rowMap(OpBuilder &b, int64_t rank) {
   return b.getMultiDimIdentityMap(rank).dropResult(rank - 1);
 }
 
-/// mean[t] = sum_i term(rows[t, i]) / I, over the last dimension.
-Value FunctionLowering::rowMean(Value rows, LinalgBuilder::Payload term) {
-  auto type = cast<RankedTensorType>(rows.getType());
-  int64_t rank = type.getRank();
-  Value sum = b.generic(
+/// sum[t] = sum_i term(rows[t, i]), over the last dimension.
+Value FunctionLowering::rowSum(Value rows, LinalgBuilder::Payload term) {
+  int64_t rank = tensorType(rows).getRank();
+  return b.generic(
       rank, {rows}, {b.filled(ArrayRef(b.sizes(rows)).drop_back(), 0)},
       {b.getMultiDimIdentityMap(rank), rowMap(b, rank)},
       [&](Values v) -> SmallVector<Value> {
         return {arith::AddFOp::create(b, b.getLoc(), v[1], term({v[0]}).front(),
                                       b.sumFlags())};
       })[0];
-  double count = type.getDimSize(rank - 1);
-  return b.map({sum}, b.getF32Type(), [&](Values v) -> SmallVector<Value> {
-    return {arith::DivFOp::create(b, b.getLoc(), v[0], b.f32(count))};
-  });
+}
+
+/// sums / count, elementwise. `sizes` are those of `sums`.
+static Value divided(LinalgBuilder &b, Value sums, ArrayRef<OpFoldResult> sizes,
+                     int64_t count) {
+  SmallVector<AffineMap> maps(2, b.getMultiDimIdentityMap(sizes.size()));
+  return b.generic(
+      sizes.size(), {sums}, {b.empty(sizes, b.getF32Type())}, maps,
+      [&](Values v) -> SmallVector<Value> {
+        return {arith::DivFOp::create(b, b.getLoc(), v[0],
+                                      b.f32(static_cast<double>(count)))};
+      })[0];
+}
+
+/// mean[t] = sum_i term(rows[t, i]) / I, over the last dimension.
+Value FunctionLowering::rowMean(Value rows, LinalgBuilder::Payload term) {
+  Value sums = rowSum(rows, term);
+  return divided(b, sums, b.sizes(sums), tensorType(rows).getShape().back());
 }
 
 /// Whether a value is a weight, or a slice or a reshape of a weight. Weights
@@ -259,12 +272,48 @@ void FunctionLowering::setNorm(Operation *norm, Value result) {
   (wide ? wideForm : storedForm)[norm->getResult(0)] = result;
 }
 
+/// x * x, a term of a sum.
+static SmallVector<Value> square(LinalgBuilder &b, Value x) {
+  return {arith::MulFOp::create(b, b.getLoc(), x, x, b.sumFlags())};
+}
+
+/// The mean of the squares of each row: of x, or of the rows of all ranks.
+Value FunctionLowering::meanSquare(RMSNormOp op, Value x) {
+  if (!op.getSquares())
+    return rowMean(x, [&](Values v) { return square(b, v[0]); });
+  OpFoldResult tokens = b.sizes(x)[0];
+  Value column = b.slice(
+      stored(op.getSquares()),
+      {b.getIndexAttr(0), b.getIndexAttr(static_cast<int64_t>(op.getColumn()))},
+      {tokens, b.getIndexAttr(1)});
+  Value sums = tensor::CollapseShapeOp::create(
+      b, b.getLoc(), column, ArrayRef<ReassociationIndices>{{0, 1}});
+  return divided(b, sums, tokens, static_cast<int64_t>(*op.getSize()));
+}
+
+/// Each tensor's sums are a column of the result.
+void FunctionLowering::lower(SquareSumsOp op) {
+  SmallVector<OpFoldResult> sizes = b.sizes(any(op.getInputs()[0]));
+  OpFoldResult tokens = sizes[0], one = b.getIndexAttr(1);
+  sizes[1] = b.getIndexAttr(op.getType().getDimSize(1));
+  Value out = b.empty(sizes, b.getF32Type());
+  for (auto [i, input] : llvm::enumerate(op.getInputs())) {
+    Value sums = rowSum(any(input), [&](Values v) { return square(b, v[0]); });
+    auto type = RankedTensorType::get({tensorType(sums).getDimSize(0), 1},
+                                      b.getF32Type());
+    Value column = tensor::ExpandShapeOp::create(
+        b, b.getLoc(), type, sums, ArrayRef<ReassociationIndices>{{0, 1}},
+        ArrayRef<OpFoldResult>{tokens, one});
+    out = b.insert(column, out, {b.getIndexAttr(0), b.getIndexAttr(int64_t(i))},
+                   {tokens, one});
+  }
+  storedForm[op] = out;
+}
+
 void FunctionLowering::lower(RMSNormOp op) {
   Value x = any(op.getInput());
   Type type = op.getType().getElementType();
-  Value mean = rowMean(x, [&](Values v) -> SmallVector<Value> {
-    return {arith::MulFOp::create(b, b.getLoc(), v[0], v[0], b.sumFlags())};
-  });
+  Value mean = meanSquare(op, x);
   Value inverse = b.map({mean}, b.getF32Type(), [&](Values v) {
     Value shifted = arith::AddFOp::create(b, b.getLoc(), v[0],
                                           b.f32(op.getEps().convertToDouble()));

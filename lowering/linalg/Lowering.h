@@ -47,6 +47,7 @@ private:
   void lower(llama::GetRopeOp op);
   void lower(llama::EmbedOp op);
   void lower(llama::RMSNormOp op);
+  void lower(llama::SquareSumsOp op);
   void lower(llama::LayerNormOp op);
   void lower(llama::LinearOp op);
   void lower(llama::HeadOp op);
@@ -61,7 +62,9 @@ private:
   void lower(llama::KernelOp op);
   void lowerLoop(mlir::scf::ForOp loop);
   bool lowerReshape(mlir::Operation *op);
+  mlir::Value rowSum(mlir::Value rows, LinalgBuilder::Payload term);
   mlir::Value rowMean(mlir::Value rows, LinalgBuilder::Payload term);
+  mlir::Value meanSquare(llama::RMSNormOp op, mlir::Value x);
   mlir::Value normDestination(mlir::Operation *norm, mlir::Value x);
   void setNorm(mlir::Operation *norm, mlir::Value result);
   mlir::Value outputSlice(Output output, mlir::Value rows);

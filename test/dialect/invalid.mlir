@@ -153,6 +153,51 @@ func.func @rmsnorm(%x: tensor<?x64xf32>, %w: tensor<63xf32>) {
 
 // -----
 
+// rmsnorm_c4
+func.func @rmsnorm(%x: tensor<?x64xf32>) {
+  // expected-error @below {{expected no size without squares}}
+  %y = llama.rmsnorm %x {eps = 1.0e-05, size = 128} : tensor<?x64xf32>
+  return
+}
+
+// -----
+
+// rmsnorm_c4
+func.func @rmsnorm(%x: tensor<?x8x8xf32>, %s: tensor<?x2xf32>) {
+  // expected-error @below {{expected squares beside an x of two dimensions and a positive size}}
+  %y = llama.rmsnorm %x squares(%s : tensor<?x2xf32>) {eps = 1.0e-05, size = 128} : tensor<?x8x8xf32>
+  return
+}
+
+// -----
+
+// rmsnorm_c4
+func.func @rmsnorm(%x: tensor<?x64xf32>, %s: tensor<?x2xf32>) {
+  // expected-error @below {{expected a column below 2, got 2}}
+  %y = llama.rmsnorm %x squares(%s : tensor<?x2xf32>) {eps = 1.0e-05, column = 2, size = 128} : tensor<?x64xf32>
+  return
+}
+
+// -----
+
+// rmsnorm_c4
+func.func @rmsnorm(%x: tensor<3x64xf32>, %s: tensor<2x1xf32>) {
+  // expected-error @below {{expected the number of rows of squares to be 3, got 2}}
+  %y = llama.rmsnorm %x squares(%s : tensor<2x1xf32>) {eps = 1.0e-05, size = 128} : tensor<3x64xf32>
+  return
+}
+
+// -----
+
+// square_sums_c1
+func.func @square_sums(%x: tensor<3x64xf32>, %y: tensor<2x64xf32>) {
+  // expected-error @below {{expected the number of tokens to be 3, got 2}}
+  %s = llama.square_sums %x, %y : tensor<3x64xf32>, tensor<2x64xf32>
+  return
+}
+
+// -----
+
 // rmsnorm_c2
 func.func @rmsnorm(%x: tensor<?x64xf32>) {
   // expected-error @below {{expected positive and finite eps, got 0}}
@@ -378,7 +423,7 @@ llama.weight @w : tensor<4x8xf32> from "w" split rows
 
 // weight_c7
 module attributes {llama.shards = 2 : i64} {
-  // expected-error @below {{expected 'split cols' on a matrix without 'rows' that is not an adapter}}
+  // expected-error @below {{expected 'split cols' on a matrix without 'rows'}}
   llama.weight @w : tensor<4x8xf32> from "w" rows 4 of 8 split cols
 }
 
@@ -386,8 +431,8 @@ module attributes {llama.shards = 2 : i64} {
 
 // weight_c7
 module attributes {llama.shards = 2 : i64} {
-  // expected-error @below {{expected 'split rows' on a tensor with rows that is not an adapter}}
-  llama.weight @w : tensor<4x8xf32> from "w" split rows adapter
+  // expected-error @below {{expected 'split rows' on a tensor with rows}}
+  llama.weight @w : tensor<f32> from "w" split rows
 }
 
 // -----

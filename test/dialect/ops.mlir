@@ -57,7 +57,7 @@ func.func @embed(%ids: tensor<?xi32>, %table: tensor<512x64xbf16>, %blocks: tens
 }
 
 // CHECK-LABEL: func @rmsnorm
-func.func @rmsnorm(%x: tensor<?x64xbf16>, %weight: tensor<64xbf16>, %heads: tensor<?x8x8xbf16>, %head_weight: tensor<8xbf16>) {
+func.func @rmsnorm(%x: tensor<?x64xbf16>, %weight: tensor<64xbf16>, %heads: tensor<?x8x8xbf16>, %head_weight: tensor<8xbf16>, %sums: tensor<?x2xf32>) {
   // CHECK: llama.rmsnorm %{{.*}}, %{{.*}} {eps = 1.000000e-05 : f64} : tensor<?x64xbf16>, tensor<64xbf16>
   %y = llama.rmsnorm %x, %weight {eps = 1.0e-05} : tensor<?x64xbf16>, tensor<64xbf16>
   // CHECK: llama.rmsnorm %{{.*}}, %{{.*}} {eps = {{.*}}, round_once, unit_offset} : tensor<?x64xbf16>, tensor<64xbf16>
@@ -66,7 +66,16 @@ func.func @rmsnorm(%x: tensor<?x64xbf16>, %weight: tensor<64xbf16>, %heads: tens
   %q = llama.rmsnorm %heads, %head_weight {eps = 1.0e-06} : tensor<?x8x8xbf16>, tensor<8xbf16>
   // CHECK: llama.rmsnorm %{{.*}} {eps = 1.000000e-03 : f64} : tensor<?x64xbf16>
   %z = llama.rmsnorm %x {eps = 1.0e-03} : tensor<?x64xbf16>
+  // CHECK: llama.rmsnorm %{{.*}}, %{{.*}} squares(%{{.*}} : tensor<?x2xf32>) {column = 1 : i64, eps = {{.*}}, size = 128 : i64} : tensor<?x64xbf16>, tensor<64xbf16>
+  %s = llama.rmsnorm %x, %weight squares(%sums : tensor<?x2xf32>) {eps = 1.0e-06, column = 1, size = 128} : tensor<?x64xbf16>, tensor<64xbf16>
   return
+}
+
+// CHECK-LABEL: func @square_sums
+func.func @square_sums(%q: tensor<?x64xbf16>, %k: tensor<?x32xbf16>) -> tensor<?x2xf32> {
+  // CHECK: llama.square_sums %{{.*}}, %{{.*}} : tensor<?x64xbf16>, tensor<?x32xbf16>
+  %s = llama.square_sums %q, %k : tensor<?x64xbf16>, tensor<?x32xbf16>
+  return %s : tensor<?x2xf32>
 }
 
 // CHECK-LABEL: func @layernorm

@@ -23,7 +23,8 @@ from harness import Tools, check, check_close, execute
 SEED = 7
 PROMPT = [1, 5, 9, 44, 200, 17, 3]
 # Two KV heads, and an even intermediate size, as all of SMALL.
-FAMILIES = ["llama", "mistral", "qwen2", "phi3", "gemma2", "granite", "qwen3"]
+FAMILIES = ["llama", "mistral", "qwen2", "phi3", "gemma2", "granite", "qwen3",
+            "olmo2"]
 CHANGES = {"gemma2": {"num_key_value_heads": 2}}
 # Two ranks on any machine, whoever runs them.
 OPTIONS = {

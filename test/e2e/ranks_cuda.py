@@ -28,7 +28,7 @@ def both(tools, config, *flags, chip="sm_80"):
 
 
 def check_f32(tools, ranks):
-    for name in ["llama", "phi3", "gemma2"]:
+    for name in ["llama", "phi3", "gemma2", "olmo2"]:
         artifacts = both(tools, config_of(tools, name))
         check_same(tools, ranks, artifacts, name, count=IDS)
 

@@ -300,3 +300,32 @@ module attributes {llama.shards = 2 : i64} {
     return %l : tensor<1x16xf32>
   }
 }
+
+// -----
+
+// A norm of all heads together: each rank's squares are summed in a column, ranks
+// add the columns, and the mean divides by the numbers of all ranks.
+// CHECK-LABEL: func private @norm_decode
+// CHECK: %[[OWN:.*]] = linalg.generic {{.*}}"reduction"]} ins(%{{.*}} : tensor<1x8xf32>)
+// CHECK: %[[COLUMN:.*]] = tensor.expand_shape %[[OWN]]
+// CHECK: tensor.insert_slice %[[COLUMN]] into %{{.*}}[0, 0] [1, 1] [1, 1] : tensor<1x1xf32> into tensor<1x2xf32>
+// CHECK: tensor.insert_slice %{{.*}} into %{{.*}}[0, 1] [1, 1] [1, 1] : tensor<1x1xf32> into tensor<1x2xf32>
+// CHECK: mpi.allreduce
+// CHECK: tensor.extract_slice %{{.*}}[0, 1] [1, 1] [1, 1] : tensor<1x2xf32> to tensor<1x1xf32>
+// CHECK: arith.divf
+// CHECK: math.rsqrt
+module attributes {llama.shards = 2 : i64} {
+  llama.weight @e : tensor<16x8xf32> from "e"
+  func.func @decode(%ids: tensor<1xi32>, %position: index, %first: index) -> tensor<1x16xf32> {
+    %e = llama.get_weight @e : tensor<16x8xf32>
+    %x = llama.embed %ids, %e : tensor<1xi32>, tensor<16x8xf32>
+    %n = llama.kernel "norm" -> tensor<1x8xf32> {
+      %part = llama.square_sums %x, %x : tensor<1x8xf32>, tensor<1x8xf32>
+      %sums = llama.all_reduce %part : tensor<1x2xf32>
+      %y = llama.rmsnorm %x squares(%sums : tensor<1x2xf32>) {eps = 1.0e-5, column = 1, size = 16} : tensor<1x8xf32>
+      llama.yield %y : tensor<1x8xf32>
+    }
+    %l = llama.head %n, %e : tensor<1x8xf32>, tensor<16x8xf32>
+    return %l : tensor<1x16xf32>
+  }
+}

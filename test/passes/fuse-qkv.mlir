@@ -190,3 +190,43 @@ func.func @blocks(%x: !x, %w: !w, %k: !c, %v: !c, %n: index, %i: index) -> (!h, 
   %o = llama.gqa %q1, %k2, %v2[%i] at %i {scale = 0.5} : !h, !c
   return %o, %k2, %v2 : !h, !c, !c
 }
+
+// -----
+
+!x = tensor<?x32xf32>
+!w = tensor<32x32xf32>
+!h = tensor<?x1x32xf32>
+!c = tensor<2x1x32x32xf32>
+!s = tensor<?x2xf32>
+
+// Linears whose results ranks sum are a kernel before the one with the sum.
+module attributes {llama.shards = 2 : i64} {
+  // CHECK-LABEL: func @sums
+  // CHECK: %[[L:.*]]:3 = llama.kernel "qkv" -> tensor<?x32xf32>, tensor<?x32xf32>, tensor<?x32xf32> {
+  // CHECK-COUNT-3: llama.linear
+  // CHECK-NEXT: llama.yield
+  // CHECK: llama.kernel "qkv_2" -> tensor<?x1x32xf32>, {{.*}} {
+  // CHECK: llama.square_sums %[[L]]#0, %[[L]]#1
+  // CHECK: llama.all_reduce
+  // CHECK-COUNT-2: llama.rmsnorm {{.*}} squares(
+  // CHECK-NOT: llama.kernel
+  // CHECK-COUNT-2: llama.kv_append
+  // CHECK-NEXT: llama.yield
+  // REMARK: remark: [Passed] kernel | Category:llama-fuse-qkv | Function=sums | Kernel=qkv, Ops=3
+  func.func @sums(%x: !x, %w: !w, %k: !c, %v: !c, %n: index, %i: index) -> (!h, !c, !c) {
+    %q0 = llama.linear %x, %w : !x, !w
+    %k0 = llama.linear %x, %w : !x, !w
+    %part = llama.square_sums %q0, %k0 : !x, !x
+    %sums = llama.all_reduce %part : !s
+    %q1 = llama.rmsnorm %q0 squares(%sums : !s) {eps = 1.0e-5, size = 64} : !x
+    %q2 = tensor.expand_shape %q1 [[0], [1, 2]] output_shape [%n, 1, 32] : !x into !h
+    %k1 = llama.rmsnorm %k0 squares(%sums : !s) {eps = 1.0e-5, column = 1, size = 64} : !x
+    %k2 = tensor.expand_shape %k1 [[0], [1, 2]] output_shape [%n, 1, 32] : !x into !h
+    %v0 = llama.linear %x, %w : !x, !w
+    %v1 = tensor.expand_shape %v0 [[0], [1, 2]] output_shape [%n, 1, 32] : !x into !h
+    %k3 = llama.kv_append %k2 into %k[%i] at %i : !h into !c
+    %v3 = llama.kv_append %v1 into %v[%i] at %i : !h into !c
+    %o = llama.gqa %q2, %k3, %v3[%i] at %i {scale = 0.5} : !h, !c
+    return %o, %k3, %v3 : !h, !c, !c
+  }
+}

@@ -87,6 +87,42 @@ func.func @forward(%ids: tensor<?xi32>, %position: index, %first: index, %keys: 
 
 // -----
 
+// Norms of all heads together: one sum over ranks has the squares of both, the
+// mean is over all heads, and a rank has a part of the weights.
+// CHECK: @q : tensor<8x8xf32> from "q" split rows
+// CHECK: @q_norm : tensor<8xf32> from "q_norm" split rows
+// CHECK: @k : tensor<4x8xf32> from "k" split rows
+!cache = tensor<1x2x32x4xf32>
+llama.weight @q : tensor<16x8xf32> from "q"
+llama.weight @q_norm : tensor<16xf32> from "q_norm"
+llama.weight @k : tensor<8x8xf32> from "k"
+// CHECK-LABEL: func @forward
+func.func @forward(%x: tensor<?x8xf32>, %position: index, %keys: !cache, %values: !cache) -> (!cache, !cache) {
+  %c0 = arith.constant 0 : index
+  %t = tensor.dim %x, %c0 : tensor<?x8xf32>
+  %wq = llama.get_weight @q : tensor<16x8xf32>
+  // CHECK: %[[Q:.*]] = llama.linear
+  %q1 = llama.linear %x, %wq : tensor<?x8xf32>, tensor<16x8xf32>
+  %nq = llama.get_weight @q_norm : tensor<16xf32>
+  // CHECK: %[[K:.*]] = llama.linear
+  // CHECK: %[[PART:.*]] = llama.square_sums %[[Q]], %[[K]] : tensor<?x8xf32>, tensor<?x4xf32>
+  // CHECK-NEXT: %[[SUMS:.*]] = llama.all_reduce %[[PART]] : tensor<?x2xf32>
+  // CHECK-NEXT: llama.rmsnorm %[[Q]], %{{.*}} squares(%[[SUMS]] : tensor<?x2xf32>) {eps = {{.*}}, round_once, size = 16 : i64} : tensor<?x8xf32>, tensor<8xf32>
+  %q2 = llama.rmsnorm %q1, %nq {eps = 1.0e-5, round_once} : tensor<?x16xf32>, tensor<16xf32>
+  %q3 = tensor.expand_shape %q2 [[0], [1, 2]] output_shape [%t, 4, 4] : tensor<?x16xf32> into tensor<?x4x4xf32>
+  %wk = llama.get_weight @k : tensor<8x8xf32>
+  %k1 = llama.linear %x, %wk : tensor<?x8xf32>, tensor<8x8xf32>
+  // CHECK: llama.rmsnorm %[[K]] squares(%[[SUMS]] : tensor<?x2xf32>) {column = 1 : i64, eps = {{.*}}, size = 8 : i64} : tensor<?x4xf32>
+  %k2 = llama.rmsnorm %k1 {eps = 1.0e-5} : tensor<?x8xf32>
+  %k3 = tensor.expand_shape %k2 [[0], [1, 2]] output_shape [%t, 2, 4] : tensor<?x8xf32> into tensor<?x2x4xf32>
+  %k = llama.kv_append %k3 into %keys[%c0] at %position : tensor<?x2x4xf32> into !cache
+  %v = llama.kv_append %k3 into %values[%c0] at %position : tensor<?x2x4xf32> into !cache
+  %a = llama.gqa %q3, %k, %v[%c0] at %position {scale = 0.5, causal} : tensor<?x4x4xf32>, !cache
+  return %k, %v : !cache, !cache
+}
+
+// -----
+
 // A vocabulary that cannot be shared equally, and a table that is looked up,
 // stay whole; so does what is no MLP.
 // CHECK-NOT: split
@@ -126,13 +162,13 @@ func.func @forward(%x: tensor<?x8xf32>, %w: tensor<8x9xf32>) -> tensor<?x8xf32> 
 
 // -----
 
-// A norm of what ranks share.
+// A norm without a sum over ranks of what they share.
 llama.weight @up : tensor<8x8xf32> from "up"
 func.func @forward(%x: tensor<?x8xf32>, %w: tensor<8x8xf32>) -> tensor<?x8xf32> {
   %up = llama.get_weight @up : tensor<8x8xf32>
   %u = llama.linear %x, %up : tensor<?x8xf32>, tensor<8x8xf32>
-  // expected-error @below {{expected no llama.rmsnorm on a value that ranks share: a norm of all heads together needs a sum over ranks}}
-  %n = llama.rmsnorm %u {eps = 1.0e-5} : tensor<?x8xf32>
+  // expected-error @below {{expected no llama.layernorm on a value that ranks share}}
+  %n = llama.layernorm %u {eps = 1.0e-5} : tensor<?x8xf32>
   %h = llama.activate relu %n : tensor<?x8xf32>
   %d = llama.linear %h, %w : tensor<?x8xf32>, tensor<8x8xf32>
   return %d : tensor<?x8xf32>

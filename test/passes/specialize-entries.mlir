@@ -75,9 +75,10 @@ func.func @forward(%ids: tensor<?xi32>, %position: index, %first: index)
 
 // -----
 
-// The type of a sum over ranks is inferred.
+// The types of sums over ranks are inferred.
 // CHECK-LABEL: func @decode(
 // CHECK: llama.all_reduce %{{.*}} : tensor<1x16xf32>
+// CHECK: llama.all_reduce %{{.*}} : tensor<1x1xf32>
 module attributes {llama.shards = 2 : i64} {
   llama.weight @table : tensor<16x16xf32> from "table"
   func.func @forward(%ids: tensor<?xi32>, %position: index, %first: index)
@@ -85,7 +86,10 @@ module attributes {llama.shards = 2 : i64} {
     %table = llama.get_weight @table : tensor<16x16xf32>
     %x = llama.embed %ids, %table : tensor<?xi32>, tensor<16x16xf32>
     %y = llama.all_reduce %x : tensor<?x16xf32>
-    return %y : tensor<?x16xf32>
+    %part = llama.square_sums %x : tensor<?x16xf32>
+    %sums = llama.all_reduce %part : tensor<?x1xf32>
+    %z = llama.rmsnorm %y squares(%sums : tensor<?x1xf32>) {eps = 1.0e-5, size = 32} : tensor<?x16xf32>
+    return %z : tensor<?x16xf32>
   }
 }
 
