@@ -17,6 +17,10 @@
 /// that does not run, the longest unused first; else the one that was let in
 /// last, which may be the sequence itself. The one that was let in first
 /// therefore always goes on, and no two wait for each other.
+///
+/// If ranks share the model, each rank makes the same calls, so that all choose
+/// the same sequences and pages. Ranks add up the sums of a step and agree on
+/// every id, and so a sequence fails on all ranks or on none.
 #pragma once
 
 #include "runtime/Backend.h"
@@ -183,7 +187,9 @@ private:
   void advance(Sequence &sequence, int64_t tokens);
   void enterPages(Sequence &sequence);
   void collectDraws();
+  void gatherDraws();
   void drawAll();
+  void agreeOnDraws();
   void take(Sequence &sequence, const Result<int32_t> &id, const float *logits);
   void finish(Sequence &sequence, int32_t id, Finish why,
               const Status &status = {}, const float *logits = nullptr);
@@ -207,12 +213,16 @@ private:
   std::vector<Sequence *> rows; // those that decode, set by set of adapters
   std::vector<const float *> rowLogits; // of each row; null where it draws none
   std::vector<int32_t> rowIds, rowPositions, tables;
-  std::vector<float> logits; // (rows + 1, vocab); the first is the prompt's
+  std::vector<float> logits; // (rows + 1, columns); the first is the prompt's.
+                             // As many columns as ids, or a rank's part
+  std::vector<float> gathered; // (draws, vocab), those that read a whole row
   struct Draw {
     Sequence *sequence;
     Sampler *sampler;
     const float *logits;
     Result<int32_t> id;
+    const CriaRanks *ranks; // that share these logits; null: the row is whole
+    uint64_t bid;           // of this rank's part
   };
   std::vector<Draw> draws;
   std::vector<Sampler> greedy; // as many as ever drew in a step

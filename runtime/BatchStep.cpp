@@ -1,6 +1,8 @@
 /// A step of a batch: who runs, on which pages, and what becomes of it.
 #include "runtime/Batch.h"
 
+#include "runtime/SharedLogits.h"
+
 #include <algorithm>
 
 namespace cria {
@@ -243,7 +245,7 @@ Status Batch::runRows(size_t begin, size_t end) {
       rows.begin() + static_cast<ptrdiff_t>(end),
       [](const Sequence *row) { return !row->drawsAt(row->computed + 1); });
   auto first = static_cast<size_t>(firstToDraw - rows.begin());
-  auto vocab = static_cast<size_t>(shared->manifest().vocabSize);
+  auto columns = static_cast<size_t>(shared->manifest().logitColumns);
   rowIds.clear();
   rowPositions.clear();
   tables.resize((end - begin) * width);
@@ -253,7 +255,7 @@ Status Batch::runRows(size_t begin, size_t end) {
     rowPositions.push_back(static_cast<int32_t>(row.computed));
     std::copy(row.pages.begin(), row.pages.end(), &tables[(i - begin) * width]);
     if (i >= first)
-      rowLogits[i] = logits.data() + (i + 1) * vocab;
+      rowLogits[i] = logits.data() + (i + 1) * columns;
   }
   Status status = use(*rows[begin]);
   if (!status.ok())
@@ -261,7 +263,7 @@ Status Batch::runRows(size_t begin, size_t end) {
   return backend->decode({rowIds.data(), static_cast<int64_t>(end - begin),
                           rowPositions.data(), tables.data(),
                           static_cast<int64_t>(first - begin),
-                          logits.data() + (first + 1) * vocab});
+                          logits.data() + (first + 1) * columns});
 }
 
 /// Notes that so many ids more are computed.
@@ -275,19 +277,81 @@ void Batch::advance(Sequence &sequence, int64_t tokens) {
     finish(sequence, -1, Finish::Length);
 }
 
-/// Draws for all sequences whose turn it is, on all threads. Memory that cannot
-/// be had is a failure of one sequence.
+/// Puts the parts of all ranks together, of rows whose likeliest id is not all
+/// that is wanted.
+void Batch::gatherDraws() {
+  const Manifest &manifest = shared->manifest();
+  std::vector<const float *> parts;
+  for (Draw &draw : draws)
+    if (draw.sequence->wantsLogits || !draw.sampler->takesBest()) {
+      parts.push_back(draw.logits);
+      draw.ranks = nullptr;
+    }
+  auto vocab = static_cast<size_t>(manifest.vocabSize);
+  gathered.resize(parts.size() * vocab);
+  if (parts.empty())
+    return;
+  gatherLogits(*shared->sharedWith(), manifest, parts, gathered.data());
+  const float *row = gathered.data();
+  for (Draw &draw : draws)
+    if (!draw.ranks) {
+      draw.logits = row;
+      row += vocab;
+    }
+}
+
+/// Draws for all sequences whose turn it is, on all threads; from a rank's part
+/// it finds the best bid. Memory that cannot be had is a failure of one
+/// sequence.
 void Batch::drawAll() {
-  auto body = [](void *context, int64_t begin, int64_t end) {
-    for (Draw *draw = static_cast<Draw *>(context) + begin;
-         draw != static_cast<Draw *>(context) + end; ++draw)
+  struct Context {
+    Draw *draws;
+    const Manifest &manifest;
+  } context = {draws.data(), shared->manifest()};
+  auto body = [](void *data, int64_t begin, int64_t end) {
+    auto &context = *static_cast<Context *>(data);
+    for (Draw *draw = context.draws + begin; draw != context.draws + end;
+         ++draw)
       try {
-        draw->id = draw->sampler->sample(draw->logits);
+        if (draw->ranks)
+          draw->bid = bestBid(*draw->ranks, context.manifest, draw->logits);
+        else
+          draw->id = draw->sampler->sample(draw->logits);
       } catch (const std::bad_alloc &) {
         draw->id = Status(CRIA_RESOURCE_EXHAUSTED, "out of memory");
       }
   };
-  backend->inParallel(body, draws.data(), static_cast<int64_t>(draws.size()));
+  backend->inParallel(body, &context, static_cast<int64_t>(draws.size()));
+}
+
+/// Makes the draws of all ranks the same: the best bids of all ranks, and else
+/// the ids that rank 0 drew.
+void Batch::agreeOnDraws() {
+  const CriaRanks *ranks = shared->sharedWith();
+  if (!ranks || draws.empty())
+    return;
+  std::vector<uint64_t> bids;
+  for (const Draw &draw : draws)
+    if (draw.ranks)
+      bids.push_back(draw.bid);
+  if (!bids.empty())
+    ranks->max(ranks->data, bids.data(), static_cast<int64_t>(bids.size()));
+  std::vector<int32_t> ids;
+  auto bid = bids.begin();
+  for (Draw &draw : draws) {
+    if (draw.ranks)
+      draw.id = draw.sampler->verdict(sampledOf(*bid++));
+    ids.push_back(draw.id.ok() ? *draw.id : -1);
+  }
+  if (bids.size() == draws.size()) // all ranks have the same maximums
+    return;
+  ranks->broadcast(ranks->data, ids.data(),
+                   static_cast<int64_t>(ids.size() * sizeof(int32_t)));
+  for (size_t i = 0; i < draws.size(); ++i)
+    if (ids[i] >= 0)
+      draws[i].id = ids[i];
+    else if (draws[i].id.ok())
+      draws[i].id = Status(CRIA_ABORTED, "rank 0 drew no id");
 }
 
 /// Appends an id that was drawn.
@@ -326,10 +390,12 @@ static bool isGreedy(const Sequence *sequence) { return !sequence->sampler; }
 /// Finds the logits that ids are to be drawn from.
 void Batch::collectDraws() {
   auto plain = greedy.begin();
+  const CriaRanks *ranks =
+      shared->manifest().sharesLogits() ? shared->sharedWith() : nullptr;
   draws.clear();
   auto add = [&](Sequence *sequence, const float *logits) {
     Sampler *sampler = isGreedy(sequence) ? &*plain++ : sequence->sampler.get();
-    draws.push_back({sequence, sampler, logits, -1});
+    draws.push_back({sequence, sampler, logits, -1, ranks, 0});
   };
   if (prompt && prompt->drawsAt(prompt->computed + promptTokens))
     add(prompt, logits.data());
@@ -345,7 +411,7 @@ Status Batch::step() {
   admit();
   choose();
   size_t most = rows.size() + 1;
-  logits.resize(most * static_cast<size_t>(shared->manifest().vocabSize));
+  logits.resize(most * static_cast<size_t>(shared->manifest().logitColumns));
   draws.reserve(most);
   rowLogits.assign(rows.size(), nullptr);
   size_t plain = std::count_if(rows.begin(), rows.end(), isGreedy) +
@@ -359,7 +425,10 @@ Status Batch::step() {
   if (!status.ok())
     return status;
   collectDraws();
+  if (shared->manifest().sharesLogits())
+    gatherDraws();
   drawAll();
+  agreeOnDraws();
   total.prefilled += prompt ? promptTokens : 0;
   total.decoded += static_cast<int64_t>(rows.size());
   if (prompt)

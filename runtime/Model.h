@@ -51,6 +51,9 @@ public:
   /// again.
   Result<uint64_t> fingerprint() const { return cria::fingerprint(source); }
 
+  /// The ranks that share the model; null: this process alone.
+  const CriaRanks *sharedWith() const { return ranks.size ? &ranks : nullptr; }
+
   /// Lines for the user, without line ends.
   const std::vector<std::string> &warnings() const { return notes; }
   /// Where the model and its sessions say what they do.

@@ -1,6 +1,7 @@
 #include "runtime/PagedSession.h"
 
 #include "runtime/Sampler.h"
+#include "runtime/SharedLogits.h"
 
 #include <algorithm>
 #include <numeric>
@@ -9,13 +10,34 @@
 namespace cria {
 
 PagedSession::PagedSession(const Manifest &manifest,
-                           std::unique_ptr<PagedBackend> pages)
+                           std::unique_ptr<PagedBackend> pages,
+                           const CriaRanks *ranks)
     : manifest(manifest), pages(std::move(pages)),
-      table(static_cast<size_t>(manifest.batch->width)) {
+      table(static_cast<size_t>(manifest.batch->width)), ranks(ranks) {
   std::iota(table.begin(), table.end(), 0);
 }
 
+/// Does a step whose logits are split between ranks. This rank's go to `part`.
+Status PagedSession::computePart(const Step &step) {
+  part.resize(static_cast<size_t>((step.tokens - step.firstLogit) *
+                                  manifest.logitColumns));
+  Step own = step;
+  own.logits = part.data();
+  return stepPart(own);
+}
+
 Status PagedSession::step(const Step &step) {
+  if (!manifest.sharesLogits())
+    return stepPart(step);
+  Status status = computePart(step);
+  int64_t rows = step.tokens - step.firstLogit;
+  if (status.ok() && rows > 0)
+    gatherLogits(*ranks, manifest, part.data(), rows, step.logits);
+  return status;
+}
+
+/// A step whose logits are those that the code computes.
+Status PagedSession::stepPart(const Step &step) {
   auto position = static_cast<int32_t>(step.position);
   int64_t page = manifest.batch->page;
   // What a text left there that was rewound.
@@ -31,13 +53,21 @@ Status PagedSession::step(const Step &step) {
 }
 
 Result<int32_t> PagedSession::draw(const Step &step, Sampler &sampler) {
+  if (manifest.sharesLogits() && sampler.takesBest()) {
+    Status status = computePart(step);
+    if (!status.ok())
+      return status;
+    return sampler.verdict(
+        bestOfRanks(*ranks, bestBid(*ranks, manifest, part.data())));
+  }
   lastLogits.resize(static_cast<size_t>(manifest.vocabSize));
   Step whole = step;
   whole.logits = lastLogits.data();
   Status status = this->step(whole);
   if (!status.ok())
     return status;
-  return sampler.sample(lastLogits.data());
+  Result<int32_t> drawn = sampler.sample(lastLogits.data());
+  return ranks ? agreeOnId(*ranks, std::move(drawn)) : drawn;
 }
 
 Status PagedSession::encode(const int32_t *, int64_t) {

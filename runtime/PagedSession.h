@@ -5,6 +5,7 @@
 
 #include "runtime/Backend.h"
 #include "runtime/Manifest.h"
+#include "runtime/Ranks.h"
 
 #include <memory>
 #include <vector>
@@ -14,8 +15,10 @@ namespace cria {
 /// Computes the steps of a session by a PagedBackend.
 class PagedSession : public Backend {
 public:
-  /// `pages` has at least the pages of a context. `manifest` must outlive it.
-  PagedSession(const Manifest &manifest, std::unique_ptr<PagedBackend> pages);
+  /// `pages` has at least the pages of a context. `manifest` and `ranks`, null
+  /// for this process alone, must outlive it.
+  PagedSession(const Manifest &manifest, std::unique_ptr<PagedBackend> pages,
+               const CriaRanks *ranks);
 
   Status step(const Step &step) override;
   Result<int32_t> draw(const Step &step, Sampler &sampler) override;
@@ -31,10 +34,15 @@ public:
   int threads() const override { return pages->threads(); }
 
 private:
+  Status stepPart(const Step &step);
+  Status computePart(const Step &step);
+
   const Manifest &manifest;
   std::unique_ptr<PagedBackend> pages;
   std::vector<int32_t> table;    // 0, 1, 2, ...
   std::vector<float> lastLogits; // (vocab), of draws
+  const CriaRanks *ranks;
+  std::vector<float> part; // a rank's logits of a step, (rows, columns)
 };
 
 } // namespace cria

@@ -7,13 +7,24 @@
 namespace cria {
 
 void gatherLogits(const CriaRanks &ranks, const Manifest &manifest,
+                  const std::vector<const float *> &parts, float *logits) {
+  int64_t vocab = manifest.vocabSize, columns = manifest.logitColumns,
+          count = vocab * static_cast<int64_t>(parts.size());
+  std::fill_n(logits, count, 0.0f);
+  float *own = logits + ranks.rank * columns;
+  for (const float *part : parts) {
+    std::copy_n(part, columns, own);
+    own += vocab;
+  }
+  ranks.sum(ranks.data, logits, count);
+}
+
+void gatherLogits(const CriaRanks &ranks, const Manifest &manifest,
                   const float *part, int64_t rows, float *logits) {
-  int64_t vocab = manifest.vocabSize, columns = manifest.logitColumns;
-  std::fill_n(logits, rows * vocab, 0.0f);
+  std::vector<const float *> parts;
   for (int64_t row = 0; row < rows; ++row)
-    std::copy_n(part + row * columns, columns,
-                logits + row * vocab + ranks.rank * columns);
-  ranks.sum(ranks.data, logits, rows * vocab);
+    parts.push_back(part + row * manifest.logitColumns);
+  gatherLogits(ranks, manifest, parts, logits);
 }
 
 /// A number in the order of finite logits. It is larger if the logit is not
@@ -31,8 +42,21 @@ uint64_t bidOf(float logit, int64_t id) {
   return uint64_t(ordered(logit)) << 32 | ~static_cast<uint32_t>(id);
 }
 
+uint64_t bestBid(const CriaRanks &ranks, const Manifest &manifest,
+                 const float *part) {
+  int64_t columns = manifest.logitColumns, first = ranks.rank * columns;
+  uint64_t bid = 0;
+  for (int64_t i = 0; i < columns; ++i)
+    bid = std::max(bid, bidOf(part[i], first + i));
+  return bid;
+}
+
 CriaSampled bestOfRanks(const CriaRanks &ranks, uint64_t bid) {
   ranks.max(ranks.data, &bid, 1);
+  return sampledOf(bid);
+}
+
+CriaSampled sampledOf(uint64_t bid) {
   CriaSampled sampled = {};
   sampled.id = static_cast<int32_t>(~static_cast<uint32_t>(bid));
   sampled.broken = bid >> 32 == UINT32_MAX;

@@ -8,11 +8,16 @@
 #include "runtime/Status.h"
 
 #include <cstdint>
+#include <vector>
 
 namespace cria {
 
-/// Joins the logits of all ranks, `rows` rows. This rank's logits are at
-/// `part`. Each rank's logits lie among zeros, so their sum is exact.
+/// Joins the logits of all ranks, a row for each of `parts`, which are this
+/// rank's logits. Each rank's logits lie among zeros, so their sum is exact.
+void gatherLogits(const CriaRanks &ranks, const Manifest &manifest,
+                  const std::vector<const float *> &parts, float *logits);
+
+/// The same for parts that follow each other, `rows` of them.
 void gatherLogits(const CriaRanks &ranks, const Manifest &manifest,
                   const float *part, int64_t rows, float *logits);
 
@@ -20,6 +25,13 @@ void gatherLogits(const CriaRanks &ranks, const Manifest &manifest,
 /// and for the lower id of two equal logits. It is largest if the logit is not
 /// finite.
 uint64_t bidOf(float logit, int64_t id);
+
+/// The largest bid of this rank's logits of one row.
+uint64_t bestBid(const CriaRanks &ranks, const Manifest &manifest,
+                 const float *part);
+
+/// The id of the largest bid of all ranks.
+CriaSampled sampledOf(uint64_t bid);
 
 /// The id of the largest bid of all ranks. Each rank sends its bid, eight
 /// bytes.

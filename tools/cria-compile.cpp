@@ -91,7 +91,7 @@ static cl::opt<std::string>
 static cl::opt<std::string>
     batch("batch", cl::value_desc("n"),
           cl::desc("Run up to n sequences together, over a KV cache of pages "
-                   "(default: one sequence; cpu alone)"),
+                   "(default: one sequence)"),
           cl::cat(category));
 static cl::opt<std::string>
     loraRank("lora-rank", cl::value_desc("n"),
@@ -101,7 +101,7 @@ static cl::opt<std::string>
 static cl::opt<std::string>
     shards("shards", cl::value_desc("n"),
            cl::desc("Split the model over so many ranks, processes of MPI: "
-                    "heads, MLP and vocabulary (cpu alone; default: 1)"),
+                    "heads, MLP and vocabulary (default: 1)"),
            cl::cat(category));
 static cl::opt<std::string> emit(
     "emit", cl::value_desc("phase"),
@@ -298,9 +298,6 @@ static llvm::Expected<CompileOptions> readOptions() {
   if (options.shards > 1 && options.import.loraRank)
     return llvm::createStringError("--shards: expected no --lora-rank with it; "
                                    "cria-run --lora merges adapters");
-  if (options.shards > 1 && options.batch)
-    return llvm::createStringError("--shards: expected no --batch with it: "
-                                   "ranks run one text at a time");
   int64_t before = 0;
   if (llvm::Error error = readNumber(depth, 0, 1 << 24, before))
     return error;

@@ -46,10 +46,6 @@ static Status openRanks(Run &run, const Artifact &artifact) {
   int64_t shards = artifact.manifest().shards;
   if (shards == 1)
     return Status();
-  if (options.chat)
-    return Status(CRIA_UNIMPLEMENTED,
-                  "--chat: expected an artifact for one rank, got one for " +
-                      std::to_string(shards));
   std::string count = std::to_string(shards);
   if (!isRank())
     return Status(CRIA_FAILED_PRECONDITION,
@@ -242,30 +238,6 @@ static Status readPrefix(Run &run) {
   return prefix.status();
 }
 
-/// A hash of everything that decides which steps a run takes.
-static uint64_t hashOfSteps(const Run &run) {
-  const RunOptions &options = run.options;
-  std::string text =
-      std::to_string(run.limit) + " " + std::to_string(options.seed) + " " +
-      std::to_string(!options.logits.empty()) + " " + joinIds(run.prompt) +
-      " " + std::to_string(run.prefix.rows);
-  SamplerOptions sampling = samplerOptions(run);
-  for (double value :
-       {sampling.temperature, sampling.topP, sampling.minP,
-        sampling.repetitionPenalty, static_cast<double>(sampling.topK)})
-    text += " " + std::to_string(value);
-  for (int64_t id : run.generation.eos)
-    text += " " + std::to_string(id);
-  return criaFnv1a64(CRIA_FNV_OFFSET, text.data(), text.size());
-}
-
-/// Whether all ranks are about to do the same steps.
-static Status agree(Run &run) {
-  if (!run.ranks)
-    return Status();
-  return agreeRanks(*run.ranks, {{"options and prompt", hashOfSteps(run)}});
-}
-
 // ---- What is said at the end -----------------------------------------------
 
 static std::string phase(const Run &run, const char *name) {
@@ -309,9 +281,11 @@ static int runAll(Run &run) {
   for (auto step : {openMachine, openModel, loadGeneration, loadTokenizer})
     if (status.ok())
       status = step(run);
-  for (auto step : {encodeSource, readPrompt, readPrefix, setLimit, agree})
+  for (auto step : {encodeSource, readPrompt, readPrefix, setLimit})
     if (status.ok() && !chat && !prompts)
       status = step(run);
+  if (status.ok())
+    status = agree(run);
   double loaded = now();
   if (status.ok()) {
     status = chat ? runChat(run) : prompts ? runPrompts(run) : runPrompt(run);
@@ -328,8 +302,11 @@ static int runAll(Run &run) {
     return 128 + signal;
   if (status.ok())
     return 0;
-  std::string who =
-      run.ranks ? "rank " + std::to_string(run.ranks->rank) + ": " : "";
+  if (run.failsTogether && !run.isFirst())
+    return 1;
+  std::string who = run.ranks && !run.failsTogether
+                        ? "rank " + std::to_string(run.ranks->rank) + ": "
+                        : "";
   fprintf(stderr, "cria-run: %serror: %s\n", who.c_str(),
           status.message().c_str());
   return 1;
@@ -339,7 +316,7 @@ static int runAll(Run &run) {
 /// MPI_Abort is not used: after it, MPICH's mpirun may lose what was printed
 /// before.
 static int finish(const Run &run, int code) {
-  if (run.ranks && code != 0) {
+  if (run.ranks && code != 0 && !run.failsTogether) {
     fflush(nullptr);
     _exit(code);
   }

@@ -271,7 +271,7 @@ Model::newBackend(const Threads &threads) const {
     if (!pages.ok())
       return pages.status();
     return std::unique_ptr<Backend>(
-        std::make_unique<PagedSession>(manifest, std::move(*pages)));
+        std::make_unique<PagedSession>(manifest, std::move(*pages), ranks));
   }
   return Session::create(*code, slots(), counted(threads), ranks);
 }
@@ -325,7 +325,7 @@ Result<std::unique_ptr<PagedBackend>>
 Model::newPagedBackend(const Threads &threads, int64_t pages) const {
   if (!code->manifest().batch)
     return BoundModel::newPagedBackend(threads, pages);
-  return Paged::create(*code, slots(), counted(threads), pages);
+  return Paged::create(*code, slots(), counted(threads), pages, ranks);
 }
 
 } // namespace cria::cpu

@@ -4,11 +4,11 @@
 
 namespace cria::cpu {
 
-Result<std::unique_ptr<PagedBackend>> Paged::create(const Artifact &code,
-                                                    const void *const *slots,
-                                                    const Threads &threads,
-                                                    int64_t pages) {
+Result<std::unique_ptr<PagedBackend>>
+Paged::create(const Artifact &code, const void *const *slots,
+              const Threads &threads, int64_t pages, const CriaRanks *ranks) {
   std::unique_ptr<Paged> made(new Paged(code, slots, threads));
+  made->pool.setRanks(ranks);
   Status status = made->buffers.allocate(static_cast<uint64_t>(pages));
   if (!status.ok())
     return status;

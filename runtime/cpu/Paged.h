@@ -16,11 +16,11 @@ namespace cria::cpu {
 /// Calls the entry functions of an artifact whose KV caches are in pages.
 class Paged : public PagedBackend {
 public:
-  /// `code` and the pointers at `slots` must outlive it.
-  static Result<std::unique_ptr<PagedBackend>> create(const Artifact &code,
-                                                      const void *const *slots,
-                                                      const Threads &threads,
-                                                      int64_t pages);
+  /// `code`, the pointers at `slots` and `ranks`, null for this process alone,
+  /// must outlive it.
+  static Result<std::unique_ptr<PagedBackend>>
+  create(const Artifact &code, const void *const *slots, const Threads &threads,
+         int64_t pages, const CriaRanks *ranks);
 
   Status prefill(const PagedStep &step) override;
   Status decode(const PagedStep &step) override;

@@ -127,11 +127,8 @@ Status Session::writeCache(size_t cache, uint64_t begin, const std::byte *from,
 
 /// The best id of all ranks, of equal ones the lowest.
 Result<int32_t> Session::drawBest(const Sampler &sampler) {
-  int64_t first = ranks->rank * code.manifest().logitColumns;
-  uint64_t bid = 0;
-  for (size_t i = 0; i < part.size(); ++i)
-    bid = std::max(bid, bidOf(part[i], first + static_cast<int64_t>(i)));
-  return sampler.verdict(bestOfRanks(*ranks, bid));
+  return sampler.verdict(
+      bestOfRanks(*ranks, bestBid(*ranks, code.manifest(), part.data())));
 }
 
 Result<int32_t> Session::draw(const Step &step, Sampler &sampler) {

@@ -232,7 +232,7 @@ Model::newBackend(const Threads &threads) const {
   if (!pages.ok())
     return pages.status();
   return std::unique_ptr<Backend>(
-      std::make_unique<PagedSession>(manifest(), std::move(*pages)));
+      std::make_unique<PagedSession>(manifest(), std::move(*pages), ranks));
 }
 
 Result<std::unique_ptr<PagedBackend>>

@@ -1,9 +1,11 @@
 #include "runtime/cuda/Paged.h"
 
+#include "runtime/JoinRanks.h"
 #include "runtime/cuda/Model.h"
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 
 namespace cria::cuda {
 
@@ -92,8 +94,15 @@ Status Paged::run(std::vector<Launch> &launches, const PagedStep &step,
   auto *state = static_cast<std::byte *>(pinnedState.get());
   memcpy(state + positionsOffset(), step.positions, numbers(positions));
   memcpy(state + pagesOffset(), step.pages, numbers(pages));
+  std::optional<WaitForRanks> waiting; // in the sums
+  if (model.sharedWith())
+    waiting.emplace();
   return traced([&] {
-    Status status = compute(launches, step, pagesOffset() + numbers(pages));
+    Status status = bringEmbeddings(step.ids, step.rows, step.embeddings);
+    if (status.ok())
+      status = compute(launches, step, pagesOffset() + numbers(pages));
+    if (status.ok() && model.communicator())
+      status = model.communicator()->status();
     return status.ok() ? status : ended(status, "what was launched");
   });
 }
@@ -106,6 +115,8 @@ Status Paged::compute(std::vector<Launch> &launches, const PagedStep &step,
     status = placeEmbeddings(launches, step.embeddings, step.rows);
   if (status.ok())
     status = enqueueState(stateBytes);
+  if (status.ok())
+    status = enqueueEmbeddings(step.rows);
   if (status.ok())
     status = launch(launches, step.rows, rows);
   // The copy to memory that is not pinned would wait as well, but for ever.

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 
 namespace cria::cuda {
 
@@ -63,7 +64,39 @@ Status Runner::allocate(uint64_t pages, uint64_t stateBytes) {
   }
   places[Argument::Ids] = places[Argument::State] + idsOffset;
   Status status = ropes.allocate(context, manifest);
+  if (status.ok() && model.embedsOnHost())
+    status = roomForEmbeddings();
+  if (status.ok() && model.embedsOnHost()) {
+    auto pinned = allocatePinned(context, chunkOfEmbeddings(), "embeddings");
+    if (!pinned.ok())
+      return pinned.status();
+    pinnedEmbeddings = std::move(*pinned);
+  }
   return status.ok() ? clearWorkspace() : status;
+}
+
+Status Runner::bringEmbeddings(const int32_t *ids, int64_t tokens,
+                               const std::byte *given) {
+  if (!model.embedsOnHost())
+    return Status();
+  auto *rows = static_cast<std::byte *>(pinnedEmbeddings.get());
+  auto count = static_cast<uint64_t>(tokens);
+  if (given) {
+    memcpy(rows, given, count * model.manifest().embeddingBytes());
+    return Status();
+  }
+  auto *own = reinterpret_cast<int32_t *>(
+      static_cast<std::byte *>(pinnedState.get()) + idsOffset);
+  std::iota(own, own + count, 0);
+  return model.embed(ids, tokens, rows);
+}
+
+Status Runner::enqueueEmbeddings(int64_t tokens) {
+  if (!model.embedsOnHost())
+    return Status();
+  return copyIn(embeddings.get(), pinnedEmbeddings.get(),
+                static_cast<uint64_t>(tokens) *
+                    model.manifest().embeddingBytes());
 }
 
 uint64_t Runner::rowBytes() const {
@@ -71,8 +104,10 @@ uint64_t Runner::rowBytes() const {
 }
 
 uint64_t Runner::chunkOfEmbeddings() const {
-  return static_cast<uint64_t>(model.manifest().chunk) *
-         model.manifest().embeddingBytes();
+  const Manifest &manifest = model.manifest();
+  int64_t rows = manifest.batch ? manifest.batch->rows : 0;
+  return static_cast<uint64_t>(std::max(manifest.chunk, rows)) *
+         manifest.embeddingBytes();
 }
 
 Status Runner::clearWorkspace() {

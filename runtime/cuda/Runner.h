@@ -77,6 +77,14 @@ protected:
   Status placeEmbeddings(std::vector<Launch> &launches,
                          const std::byte *embeddings, int64_t tokens);
 
+  /// If the host has the table of embeddings, brings those of `ids`, or
+  /// `given`, to pinned memory. The ids there become 0, 1, 2, ... Call it after
+  /// writeState.
+  Status bringEmbeddings(const int32_t *ids, int64_t tokens,
+                         const std::byte *given);
+  /// Copies them to the device.
+  Status enqueueEmbeddings(int64_t tokens);
+
   /// Copies the state and the ids of a step to pinned memory.
   void writeState(const CriaStepState &header, const int32_t *ids);
   /// Copies the first `bytes` bytes of that memory to the device.
@@ -110,7 +118,7 @@ protected:
   /// The bytes of a row of logits on the device: all logits, or this rank's
   /// part.
   uint64_t rowBytes() const;
-  /// The bytes of the embeddings of a chunk.
+  /// The most bytes of the embeddings of a call.
   uint64_t chunkOfEmbeddings() const;
   /// Allocates the embeddings of a chunk, if they have no memory yet.
   Status roomForEmbeddings();
@@ -127,6 +135,7 @@ protected:
   // table.
   DeviceMemory embeddings;
   PinnedMemory pinnedState, pinnedRow; // the data of a step, a row of logits
+  PinnedMemory pinnedEmbeddings;       // of a call, if the host has the table
   Timer *timer = nullptr;              // of a step that is timed, while it runs
 
 private:

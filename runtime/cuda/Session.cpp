@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <numeric>
 #include <optional>
 #include <tuple>
 
@@ -47,13 +46,7 @@ Status Session::allocate() {
     // The device has pinned memory at the host's address.
     places[kind] = reinterpret_cast<CUdeviceptr>(pinned->get());
   }
-  if (!model.embedsOnHost())
-    return Status();
-  auto pinned = allocatePinned(context, chunkOfEmbeddings(), "embeddings");
-  if (!pinned.ok())
-    return pinned.status();
-  pinnedEmbeddings = std::move(*pinned);
-  return roomForEmbeddings();
+  return Status();
 }
 
 /// Makes the launches of all entries, and forgets the graphs of those before.
@@ -197,27 +190,12 @@ Status Session::writeCache(size_t cache, uint64_t begin, const std::byte *from,
   return ended(copyIn(caches[cache] + begin, from, bytes, doing), doing);
 }
 
-Status Session::bringEmbeddings(const Step &step) {
-  if (!model.embedsOnHost())
-    return Status();
-  auto *rows = static_cast<std::byte *>(pinnedEmbeddings.get());
-  auto count = static_cast<uint64_t>(step.tokens);
-  if (step.embeddings) {
-    memcpy(rows, step.embeddings, count * model.manifest().embeddingBytes());
-    return Status();
-  }
-  auto *ids = reinterpret_cast<int32_t *>(
-      static_cast<std::byte *>(pinnedState.get()) + idsOffset);
-  std::iota(ids, ids + count, 0);
-  return model.embed(step.ids, step.tokens, rows);
-}
-
 Status Session::advance(const Step &step, Wanted wanted) {
   std::optional<WaitForRanks> waiting; // in the sums
   if (model.sharedWith())
     waiting.emplace();
   return traced([&] {
-    Status status = bringEmbeddings(step);
+    Status status = bringEmbeddings(step.ids, step.tokens, step.embeddings);
     if (status.ok())
       status = ropes.enqueue(step, stream.get());
     if (status.ok())
@@ -240,10 +218,7 @@ void Session::writeState(const Step &step, const CriaSampling &sampling) {
 Status Session::enqueueState(int64_t tokens) {
   auto count = static_cast<uint64_t>(tokens);
   Status status = Runner::enqueueState(idsOffset + count * sizeof(int32_t));
-  if (status.ok() && model.embedsOnHost())
-    status = copyIn(embeddings.get(), pinnedEmbeddings.get(),
-                    count * model.manifest().embeddingBytes());
-  return status;
+  return status.ok() ? enqueueEmbeddings(tokens) : status;
 }
 
 Status Session::enqueueDecode(Wanted wanted) {

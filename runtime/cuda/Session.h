@@ -49,7 +49,6 @@ private:
 
   /// Copies the embeddings of a step to pinned memory, and makes its ids 0, 1,
   /// ..., if the host has the table.
-  Status bringEmbeddings(const Step &step);
   Status stepPart(const Step &step);
   Result<CriaSampled> drawOnDevice(const Step &step, Sampler &sampler);
   Result<int32_t> drawFromPart(const Step &step, Sampler &sampler);
@@ -69,8 +68,7 @@ private:
   // Where the device reads and writes by itself: the ids of the text, as bits,
   // and CriaSampled.
   PinnedMemory seen, sampled;
-  PinnedMemory pinnedEmbeddings; // of a chunk, if the host has the table
-  std::vector<float> part;       // of logits that ranks share, (rows, columns)
+  std::vector<float> part; // of logits that ranks share, (rows, columns)
   std::vector<Launch> prefillLaunches, decodeLaunches, sampleLaunches,
       encodeLaunches;
   GraphExec graphs[2]; // of a decode step, by what is wanted

@@ -44,7 +44,7 @@ Result<std::vector<LaunchTime>> Session::timed(const Step &step) {
   writeState(step, greedy);
   bool decodes = step.isDecode();
   Wanted what = step.firstLogit < step.tokens ? Wanted::Id : Wanted::Logits;
-  Status status = bringEmbeddings(step);
+  Status status = bringEmbeddings(step.ids, step.tokens, step.embeddings);
   if (status.ok())
     status = ropes.enqueue(step, stream.get());
   // Launching takes the host longer than some kernels take the device. So the

@@ -10,15 +10,20 @@ cannot share. A rank's memory is its share of the weights.
 import json
 import os
 import re
+import shutil
+import subprocess
 import sys
+import time
 
 import numpy as np
+import tokenizers
 
 import families
 import gguf_files
 import packed
 import weights
 from harness import Tools, check, check_close, execute
+from run_faults import TINY
 
 SEED = 7
 PROMPT = [1, 5, 9, 44, 200, 17, 3]
@@ -211,6 +216,86 @@ def check_ends(tools, ranks):
     run = ranks.run(artifact, f"--weights={tools.scratch / 'nan'}", *flags)
     failed = run.status != 0 and "the logit of id 200 is nan" in run.errors
     check(failed, f"{run}\nexpected an error that names id 200")
+
+
+def write_text_model(tools, name):
+    """A folder of random weights in f32 with the tokenizer of the shipped model. The
+    embedding of the only id of "Z" is not finite."""
+    folder = tools.scratch / name
+    config = json.loads((TINY / "config.json").read_text())
+    config |= {"tie_word_embeddings": False, "num_hidden_layers": 2}
+    arrays = weights.llama_weights(config, SEED, "f32")
+    tokenizer = tokenizers.Tokenizer.from_file(str(TINY / "tokenizer.json"))
+    ids = tokenizer.encode("Z", add_special_tokens=False).ids
+    arrays["model.embed_tokens.weight"][ids[-1]] = np.nan
+    write_shards(folder, arrays, "f32")
+    (folder / "config.json").write_text(json.dumps(config))
+    for file in ("tokenizer.json", "tokenizer_config.json"):
+        shutil.copy(TINY / file, folder)
+    return folder
+
+
+STORY = "Once upon a time, there was a little fox named Lily. " * 2
+
+
+def check_lines(tools, ranks, artifacts, source, lines, failures, *flags):
+    """Both say the same to each line, and so many fail; ids of pages are reused."""
+    file = tools.scratch / "prompts.txt"
+    file.write_text("\n".join(lines) + "\n")
+    runs = [where.run(which, f"--prompts={file}", f"--weights={source}", *flags)
+            for where, which in zip((tools, ranks), artifacts)]
+    # mpirun may say something, too.
+    expected, got = (re.findall("{.*}", run.text) for run in runs)
+    check(got == expected, f"{runs[1]}\n{got}, expected {expected}")
+    words = f"error: --prompts: {failures} of {len(lines)} prompts failed"
+    for run in runs:
+        check(run.status == 1 and words in run.errors, f"{run}\nexpected '{words}'")
+    reused = [re.search(r"(\d+) tokens were there", run.errors)[1] for run in runs]
+    check(reused[0] == reused[1] != "0", f"{reused} ids were reused")
+
+
+def check_prompts(tools, ranks):
+    """A batch: texts that join and leave, find each other's pages, and fail alone
+    on both ranks. The vocabulary is shared, or not; a session runs as well."""
+    folder = write_text_model(tools, "text")
+    lines = [STORY, "One day", STORY + "She", "", "Z", "word " * 300, STORY * 2, "Tom"]
+    flags = ["--max-tokens=24", "--seed=3"]
+    artifacts = both(tools, folder / "config.json", "--batch=3")
+    for temperature in (0, 0.8):
+        check_lines(tools, ranks, artifacts, folder, lines, 2, *flags,
+                    f"--temperature={temperature}")
+    ids = [where.greedy(which, PROMPT, 24, f"--weights={folder}")
+           for where, which in zip((tools, ranks), artifacts)]
+    check(ids[0] == ids[1], f"a session: {ids}")
+    artifacts = both(tools, TINY / "config.json", "--batch=3")
+    check_lines(tools, ranks, artifacts, TINY, lines, 1, *flags, "--temperature=0.8")
+
+
+def check_chat(tools, ranks):
+    """The conversation of one rank. A person may think for longer than ranks wait for
+    each other."""
+    folder = tools.scratch / "chat"
+    shutil.copytree(TINY, folder)
+    template = "{% for m in messages %}{{ m.content }}\n{% endfor %}"
+    (folder / "chat_template.jinja").write_text(template)
+    flags = ["--chat", f"--weights={folder}", "--max-tokens=12", "--temperature=0.8"]
+    one, two = both(tools, TINY / "config.json")
+    commands = [tools.run_command(one, *flags),
+                ranks.mpirun(ranks.run_command(two, "--threads=1", *flags))]
+    said = []
+    for command in commands:
+        talk = subprocess.Popen(
+            list(map(str, command)), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            bufsize=0,  # communicate reads what readline has not
+            env=ranks.environment | {"CRIA_MPI_TIMEOUT": "1"})
+        talk.stdin.write(b"a fox\n\xff\n" + b"long " * 400 + b"\na mouse\n")
+        talk.stdin.flush()
+        reply = talk.stdout.readline()
+        time.sleep(2 * (command is commands[1]))
+        rest, _ = talk.communicate(b"/reset\na bird\n/exit\n", timeout=100)
+        check(talk.returncode == 0, f"{command}: exit {talk.returncode}")
+        said.append(reply + rest)
+    check(said[0] == said[1] and said[0].count(b"\n") == 3, f"{said}")
 
 
 def peak(run):

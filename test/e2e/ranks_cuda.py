@@ -101,6 +101,15 @@ def check_sampled(tools, ranks):
     check(got == expected, f"sampled: {got}, expected {expected}")
 
 
+def check_prompts(tools, ranks):
+    """A batch, whose embeddings the host brings."""
+    folder = cpu.write_text_model(tools, "text")
+    lines = [cpu.STORY, "Z", cpu.STORY + "She"]
+    artifacts = both(tools, folder / "config.json", "--batch=2", "--max-seq=64")
+    cpu.check_lines(tools, ranks, artifacts, folder, lines, 1, "--max-tokens=3",
+                    "--temperature=0")
+
+
 def main():
     bin, scratch, *parts = sys.argv[1:]
     tools = Tools(bin, scratch)

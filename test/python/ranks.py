@@ -1,7 +1,7 @@
 """ranks.py BIN SCRATCH: the package cria in programs that mpirun starts.
 
-Each of two ranks loads its share and draws what one rank draws, on the CPU and on an
-emulated GPU, whose memory has no more than 1.05 of a rank's share. A caller's own
+Each of two ranks loads its share and draws what one rank draws, on the CPU (in a batch,
+too) and on an emulated GPU, whose memory has no more than 1.05 of a rank's share. A caller's own
 functions take the place of MPI's. Errors say what is missing.
 
 With RANK ARTIFACT OUT DEVICE: one of the ranks, under mpirun.
@@ -64,6 +64,10 @@ def run_rank(artifact, folder, out, device):
         found = model.generate(PROMPT, temperature=0, max_tokens=IDS)
         drawn = model.generate(PROMPT, temperature=0.8, seed=3, max_tokens=IDS)
         result = {"greedy": list(found.ids), "drawn": list(drawn.ids)}
+        if device == "cpu":
+            with model.batch() as batch:
+                texts = batch.generate([PROMPT[:3], PROMPT], temperature=0, max_tokens=IDS)
+                result["batch"] = list(texts[1].ids)
         result |= {"bytes": model.info.copied_bytes, "rank": ranks.rank}
         pathlib.Path(f"{out}.{ranks.rank}").write_text(json.dumps(result))
         ranks._struct.count = 1
@@ -85,6 +89,7 @@ def check_device(tools, one, folder, config, device, *flags):
     for kind, options in {
         "greedy": {"temperature": 0},
         "drawn": {"temperature": 0.8, "seed": 3},
+        **({"batch": {"temperature": 0}} if device == "cpu" else {}),
     }.items():
         expected = list(one.generate(PROMPT, max_tokens=IDS, **options).ids)
         for result in results:
@@ -114,7 +119,7 @@ def main():
     weights.write_safetensors(folder / "model.safetensors", arrays, "f32")
     path = tools.compile(config, "--dtype=f32", "--chunk=4", out="one.cria")
     one = cria.load(path, folder, device="cpu")
-    check_device(tools, one, folder, config, "cpu")
+    check_device(tools, one, folder, config, "cpu", "--batch=2")
     check_device(tools, one, folder, config, "emulated", "--target=cuda")
 
 

@@ -79,15 +79,18 @@ static Status reply(Run &run, Conversation &talk, std::string message) {
   talk.say("user", std::move(message));
   Status status = encodeConversation(run, talk);
   if (status.code() == CRIA_OUT_OF_RANGE) {
-    fprintf(stderr, "cria-run: %s: /reset starts again\n",
-            status.message().c_str());
+    if (run.isFirst())
+      fprintf(stderr, "cria-run: %s: /reset starts again\n",
+              status.message().c_str());
     talk.messages.erase(talk.messages.size() - 1);
     return Status();
   }
   if (!status.ok())
     return status;
   run.generated.clear();
-  status = runPrompt(run);
+  status = agree(run);
+  if (status.ok())
+    status = runPrompt(run);
   talk.held = run.prompt;
   talk.held.insert(talk.held.end(), run.generated.begin(), run.generated.end());
   talk.held.resize(static_cast<size_t>(run.session->position()));
@@ -115,14 +118,15 @@ Status runChat(Run &run) {
   restart(run, talk);
   bool terminal = isatty(STDIN_FILENO) && isatty(STDERR_FILENO);
   std::string line;
-  while ((terminal && fputs("> ", stderr)), std::getline(std::cin, line)) {
+  while ((terminal && fputs("> ", stderr)), readLine(run, std::cin, line)) {
     if (line == "/exit")
       break;
     if (line == "/reset")
       restart(run, talk);
-    else if (findInvalidUtf8(line) != line.npos)
-      fprintf(stderr, "cria-run: the message is not UTF-8\n");
-    else if (!line.empty())
+    else if (findInvalidUtf8(line) != line.npos) {
+      if (run.isFirst())
+        fprintf(stderr, "cria-run: the message is not UTF-8\n");
+    } else if (!line.empty())
       if (Status status = reply(run, talk, line); !status.ok())
         return status;
   }

@@ -51,6 +51,7 @@ private:
   std::deque<Reply> replies; // replies that were not printed, in the order of
                              // the prompts
   std::map<int64_t, Reply *> bySequence; // replies that run
+  Status agreed;                         // an error if ranks have other prompts
   size_t failed = 0, count = 0;
 };
 
@@ -59,6 +60,8 @@ private:
 /// Adds a prompt to the batch.
 Status Prompts::begin(Reply &reply) {
   auto ids = promptOf(run, "--prompts", reply.prompt, "--ids");
+  if (agreed.ok())
+    agreed = agreeOnIds(run, ids);
   if (!ids.ok())
     return ids.status();
   reply.promptIds = std::move(*ids);
@@ -86,8 +89,8 @@ Status Prompts::begin(Reply &reply) {
 /// its own.
 void Prompts::readMore() {
   auto ahead = static_cast<size_t>(2 * run.manifest().batch->rows);
-  for (std::string line; bySequence.size() < ahead && std::getline(lines, line);
-       ++count) {
+  for (std::string line;
+       bySequence.size() < ahead && readLine(run, lines, line); ++count) {
     Reply &reply = replies.emplace_back();
     reply.prompt = std::move(line);
     reply.status = begin(reply);
@@ -160,6 +163,8 @@ Status Prompts::print() {
 Status Prompts::runAll() {
   double began = now();
   for (readMore(); batch.unfinished() > 0 || !replies.empty(); readMore()) {
+    if (!agreed.ok())
+      return agreed;
     Status status = batch.step();
     std::vector<BatchResult> results = batch.results();
     for (const BatchResult &result : results) {
@@ -175,15 +180,17 @@ Status Prompts::runAll() {
   const BatchCounts &counts = batch.counts();
   double seconds = now() - began;
   auto computed = static_cast<double>(counts.prefilled + counts.decoded);
-  fprintf(stderr,
-          "prompts %zu, prefill %lld tokens and decode %lld tokens in %.3f s "
-          "(%.1f tokens/s), %lld tokens were there already\n",
-          count, static_cast<long long>(counts.prefilled),
-          static_cast<long long>(counts.decoded), seconds,
-          seconds > 0 ? computed / seconds : 0,
-          static_cast<long long>(counts.reused));
+  if (run.isFirst())
+    fprintf(stderr,
+            "prompts %zu, prefill %lld tokens and decode %lld tokens in %.3f s "
+            "(%.1f tokens/s), %lld tokens were there already\n",
+            count, static_cast<long long>(counts.prefilled),
+            static_cast<long long>(counts.decoded), seconds,
+            seconds > 0 ? computed / seconds : 0,
+            static_cast<long long>(counts.reused));
   if (failed == 0)
     return Status();
+  run.failsTogether = true;
   return Status(CRIA_INVALID_ARGUMENT, "--prompts: " + std::to_string(failed) +
                                            " of " + std::to_string(count) +
                                            " prompts failed");
@@ -192,7 +199,7 @@ Status Prompts::runAll() {
 Status runPrompts(Run &run) {
   const std::string &path = run.options.prompts;
   std::ifstream file;
-  if (path != "-") {
+  if (path != "-" && run.isFirst()) {
     file.open(path);
     if (!file)
       return Status(CRIA_NOT_FOUND, path + ": cannot open: " + strerror(errno));

@@ -11,6 +11,7 @@
 #include "tools/run/Process.h"
 #include "tools/run/Trace.h"
 
+#include <iosfwd>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -32,7 +33,8 @@ struct Run {
   std::vector<RunEvent> events;
   std::vector<KernelTime> kernels; // of the current feed, for --profile
   MachineRates rates;
-  int64_t limit = 0; // of new ids
+  int64_t limit = 0;          // of new ids
+  bool failsTogether = false; // all ranks end with the same error
 
   const Manifest &manifest() const { return model->manifest(); }
   /// Whether this process prints for all ranks.
@@ -72,6 +74,15 @@ SamplerOptions samplerOptions(const Run &run);
 Result<std::vector<int32_t>> promptOf(const Run &run, const std::string &option,
                                       const std::string &text,
                                       const std::string &instead);
+
+/// Whether all ranks are about to do the same steps; FAILED_PRECONDITION on all
+/// ranks if not.
+Status agree(Run &run);
+/// The same for the ids of one of many prompts, or the error in their place.
+Status agreeOnIds(const Run &run, const Result<std::vector<int32_t>> &ids);
+/// Reads the next line, without its end. Rank 0 reads for all ranks. False if
+/// there is none.
+bool readLine(const Run &run, std::istream &lines, std::string &line);
 
 /// Feeds the part of prefix and prompt that the session does not hold. Then
 /// draws, prints and feeds ids until one ends the text or there are `limit`.

@@ -1,0 +1,83 @@
+/// What the ranks of cria-run have in common: options, prompts and the lines
+/// that rank 0 reads for all.
+#include "tools/run/Run.h"
+
+#include "runtime/Abi.h"
+#include "runtime/JoinRanks.h"
+#include "tools/Ids.h"
+
+#include <chrono>
+#include <future>
+#include <istream>
+#include <string>
+
+namespace cria {
+
+static uint64_t hashOf(const std::string &text) {
+  return criaFnv1a64(CRIA_FNV_OFFSET, text.data(), text.size());
+}
+
+/// A hash of everything that decides which steps a run takes.
+static uint64_t hashOfSteps(const Run &run) {
+  const RunOptions &options = run.options;
+  std::string text = std::to_string(run.limit) + " " +
+                     std::to_string(options.maxTokens.value_or(-1)) + " " +
+                     std::to_string(options.seed) + " " +
+                     std::to_string(!options.logits.empty()) + " " +
+                     joinIds(run.prompt) + " " +
+                     std::to_string(run.prefix.rows);
+  SamplerOptions sampling = samplerOptions(run);
+  for (double value :
+       {sampling.temperature, sampling.topP, sampling.minP,
+        sampling.repetitionPenalty, static_cast<double>(sampling.topK)})
+    text += " " + std::to_string(value);
+  for (int64_t id : run.generation.eos)
+    text += " " + std::to_string(id);
+  return hashOf(text);
+}
+
+Status agree(Run &run) {
+  if (!run.ranks)
+    return Status();
+  return agreeRanks(*run.ranks, {{"options and prompt", hashOfSteps(run)}});
+}
+
+Status agreeOnIds(const Run &run, const Result<std::vector<int32_t>> &ids) {
+  if (!run.ranks)
+    return Status();
+  std::string text = ids.ok() ? joinIds(*ids) : ids.status().message();
+  return agreeRanks(*run.ranks, {{"ids of a prompt", hashOf(text)}});
+}
+
+/// Waits for a line of rank 0, which may be read from a person. Rank 0 says all
+/// the while that there is none yet, because the others would give it up.
+static bool readForAll(const CriaRanks &ranks, std::istream &lines,
+                       std::string &line) {
+  constexpr int64_t kNotYet = -1, kEnd = -2;
+  int64_t size = kNotYet;
+  std::future<bool> reading;
+  if (ranks.rank == 0)
+    reading = std::async(std::launch::async, [&] {
+      return static_cast<bool>(std::getline(lines, line));
+    });
+  while (size == kNotYet) {
+    if (ranks.rank == 0 && reading.wait_for(std::chrono::milliseconds(200)) ==
+                               std::future_status::ready)
+      size = reading.get() ? static_cast<int64_t>(line.size()) : kEnd;
+    ranks.broadcast(ranks.data, &size, sizeof(size));
+  }
+  if (size == kEnd)
+    return false;
+  line.resize(static_cast<size_t>(size));
+  if (size > 0)
+    ranks.broadcast(ranks.data, line.data(), size);
+  return true;
+}
+
+bool readLine(const Run &run, std::istream &lines, std::string &line) {
+  if (run.ranks)
+    return readForAll(*run.ranks, lines, line);
+  return static_cast<bool>(std::getline(lines, line));
+}
+
+} // namespace cria
