@@ -1,6 +1,7 @@
 /// cria-bench: how fast an artifact runs, compared with the best that the
 /// machine can do.
 #include "tools/CommandLine.h"
+#include "tools/Ranks.h"
 #include "tools/bench/Bench.h"
 
 #include "runtime/cpu/Features.h"
@@ -14,9 +15,13 @@
 using namespace cria;
 using namespace cria::bench;
 
+/// The ranks that share the model, once they are joined.
+static const CriaRanks *ranks = nullptr;
+
 static int fail(const std::string &message) {
-  fprintf(stderr, "cria-bench: error: %s\n", message.c_str());
-  return 1;
+  std::string who = ranks ? "rank " + std::to_string(ranks->rank) + ": " : "";
+  fprintf(stderr, "cria-bench: %serror: %s\n", who.c_str(), message.c_str());
+  return closeRanks(ranks, 1);
 }
 
 static void addOptions(CLI::App &app, BenchOptions &options,
@@ -94,6 +99,10 @@ static void print(const Report &report) {
          report.compiler.c_str());
   printf("target     %s; this CPU: %s, %d threads\n", report.target.c_str(),
          cpuName().c_str(), report.threads);
+  if (report.ranks > 1)
+    printf(
+        "ranks      %lld; weights, KV caches and rates of one, the slowest\n",
+        static_cast<long long>(report.ranks));
   if (report.device != "cpu")
     printf("device     %s\n", report.device.c_str());
   printf("loaded     artifact in %.3f s, weights in %.3f s\n",
@@ -151,14 +160,14 @@ int main(int argc, char **argv) try {
     return fail("--" + named.status().message());
   named->cache = options.device.cache;
   options.device = *named;
-  Result<Report> report = runBench(options);
+  Result<Report> report = runBench(options, ranks);
   if (!report.ok())
     return fail(report.status().message());
   if (options.json)
     printf("%s\n", toJson(*report).dump(2).c_str());
   else
     print(*report);
-  return finishOutput("cria-bench");
+  return closeRanks(ranks, finishOutput("cria-bench"));
 } catch (const std::bad_alloc &) {
   return fail("out of memory");
 }

@@ -4,16 +4,14 @@
 /// other result instead: with --print-ids, the ids. Everything else goes to
 /// stderr.
 #include "runtime/Artifact.h"
-#include "runtime/JoinRanks.h"
-#include "runtime/cpu/Cores.h"
 #include "runtime/gguf/Files.h"
 #include "tools/Ids.h"
+#include "tools/Ranks.h"
 #include "tools/run/Process.h"
 #include "tools/run/Run.h"
 
 #include <algorithm>
 #include <cstdio>
-#include <fcntl.h>
 #include <filesystem>
 #include <string>
 #include <sys/resource.h>
@@ -41,35 +39,19 @@ static void printWarnings(const Run &run,
 
 /// Joins the other ranks of an artifact that is compiled for several. Rank 0
 /// prints and writes for all ranks; the others do the same steps.
-static Status openRanks(Run &run, const Artifact &artifact) {
+static Status joinOthers(Run &run, const Artifact &artifact) {
   RunOptions &options = run.options;
-  int64_t shards = artifact.manifest().shards;
-  if (shards == 1)
-    return Status();
-  std::string count = std::to_string(shards);
-  if (!isRank())
-    return Status(CRIA_FAILED_PRECONDITION,
-                  "the artifact is for " + count +
-                      " ranks: start cria-run by mpirun -n " + count +
-                      ", of MPICH or Open MPI");
-  auto ranks = joinRanks();
+  auto ranks = openRanks("cria-run", artifact, options.threads);
   if (!ranks.ok())
     return ranks.status();
   run.ranks = *ranks;
-  if (!options.threads)
-    options.threads = std::max(coreCount() / run.ranks->locals, 1);
   if (run.isFirst())
     return Status();
   for (std::string *path :
        {&options.logits, &options.hidden, &options.embedding, &options.profile})
     if (!path->empty())
       *path = "-";
-  int nothing = open("/dev/null", O_WRONLY | O_CLOEXEC);
-  bool isQuiet = nothing >= 0 && dup2(nothing, STDOUT_FILENO) >= 0;
-  if (nothing >= 0)
-    close(nothing);
-  return isQuiet ? Status()
-                 : Status(CRIA_UNAVAILABLE, "/dev/null: cannot be opened");
+  return Status();
 }
 
 static Status openModel(Run &run) {
@@ -77,7 +59,7 @@ static Status openModel(Run &run) {
   auto artifact = Artifact::open(options.artifact, options.cpu);
   if (!artifact.ok())
     return artifact.status();
-  if (Status status = openRanks(run, **artifact); !status.ok())
+  if (Status status = joinOthers(run, **artifact); !status.ok())
     return status;
   DeviceOptions device = deviceOptions(options);
   device.ranks = run.ranks;
@@ -312,15 +294,8 @@ static int runAll(Run &run) {
   return 1;
 }
 
-/// If this rank has failed, mpirun ends the others when this process ends.
-/// MPI_Abort is not used: after it, MPICH's mpirun may lose what was printed
-/// before.
 static int finish(const Run &run, int code) {
-  if (run.ranks && code != 0 && !run.failsTogether) {
-    fflush(nullptr);
-    _exit(code);
-  }
-  leaveRanks();
+  closeRanks(run.ranks, run.failsTogether ? 0 : code);
   return code;
 }
 

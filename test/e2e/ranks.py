@@ -298,6 +298,26 @@ def check_chat(tools, ranks):
     check(said[0] == said[1] and said[0].count(b"\n") == 3, f"{said}")
 
 
+def check_bench(tools, ranks):
+    """cria-bench measures two ranks at once, and reports them once."""
+    _, two = both(tools, config_of(tools, "llama"), "--batch=2")
+    bench = [tools.bin / "cria-bench", two, "--threads=1", "--gen-len=8"]
+    bench += ["--prompt-len=16", "--batch=1,2", f"--device={ranks.device}", "--json"]
+    run = execute(ranks.mpirun(bench), env=ranks.environment).ok()
+    report = json.loads(run.text)
+    check(report["ranks"] == 2, f"{run}: {report}")
+    check(report["read_bytes_per_second"] > 0, f"{run}: {report}")
+    for row in (*report["decode"], *report["prefill"], *report["batch"]):
+        check(row["fraction"] > 0 and row["seconds"] > 0, f"{run}: {row}")
+    check(report["batch"][1]["sequences"] == 2, f"{run}: {report}")
+    run = execute(ranks.mpirun([*bench, "--kernels"]), env=ranks.environment)
+    text = "--kernels: expected an artifact for one rank"
+    check(run.status != 0 and text in run.errors, f"{run}\nexpected '{text}'")
+    run = execute(bench)
+    text = "is for 2 ranks: start cria-bench by mpirun -n 2"
+    check(run.status == 1 and text in run.errors, f"{run}\nexpected '{text}'")
+
+
 def peak(run):
     found = re.search(r"peak memory of a rank ([\d.]+) MiB", run.ok().errors)
     check(found, f"{run}\nexpected the peak memory of a rank")

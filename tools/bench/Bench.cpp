@@ -4,6 +4,7 @@
 #include "runtime/OutputFile.h"
 #include "runtime/Sampler.h"
 #include "runtime/Session.h"
+#include "tools/Ranks.h"
 #include "tools/bench/Batches.h"
 #include "tools/bench/Rates.h"
 #include "tools/bench/Timing.h"
@@ -356,7 +357,23 @@ static Result<Sampler> greedySampler(int64_t vocabSize) {
   return Sampler::create(greedy, vocabSize);
 }
 
-Result<Report> runBench(const BenchOptions &given) {
+/// UNIMPLEMENTED: an option that takes one process.
+static Status checkAlone(const BenchOptions &options) {
+  if (!options.kernels && options.saveMachine.empty())
+    return Status();
+  return Status(CRIA_UNIMPLEMENTED,
+                std::string(options.kernels ? "--kernels" : "--save-machine") +
+                    ": expected an artifact for one rank");
+}
+
+/// The largest number of any rank.
+static uint64_t mostOf(const CriaRanks *ranks, uint64_t number) {
+  if (ranks)
+    ranks->max(ranks->data, &number, 1);
+  return number;
+}
+
+Result<Report> runBench(const BenchOptions &given, const CriaRanks *&ranks) {
   BenchOptions options = given;
   Clock::time_point begin = Clock::now();
   auto artifact = Artifact::open(options.artifact);
@@ -364,8 +381,14 @@ Result<Report> runBench(const BenchOptions &given) {
     return artifact.status();
   double openSeconds = secondsSince(begin);
   Status status = settle(options, (*artifact)->manifest());
+  if (status.ok() && (*artifact)->manifest().shards > 1)
+    status = checkAlone(options);
   if (!status.ok())
     return status;
+  auto joined = openRanks("cria-bench", **artifact, options.threads);
+  if (!joined.ok())
+    return joined.status();
+  options.device.ranks = ranks = *joined;
   progress(options.weights.empty() ? "drawing weights" : "binding weights");
   WeightSource source =
       weightSource(options.weights, options.seed, options.binding);
@@ -390,7 +413,10 @@ Result<Report> runBench(const BenchOptions &given) {
   report.openSeconds = openSeconds;
   report.threads = (*session)->threads();
   report.firstLength = firstPrompt;
+  report.ranks = ranks ? ranks->size : 1;
   auto rates = ratesOf(**model, type, (*session)->threads());
+  if (ranks)
+    rates = slowestRates(std::move(rates), *ranks);
   Bench bench(**model, **session, *rates, std::move(*sampler));
   status = measure(bench, options, report);
   if (!status.ok())
@@ -402,7 +428,7 @@ Result<Report> runBench(const BenchOptions &given) {
     status = measureKernels(**model, options, report);
   if (!status.ok())
     return status;
-  report.residentBytes = residentBytes();
+  report.residentBytes = mostOf(ranks, residentBytes());
   return report;
 }
 

@@ -69,8 +69,9 @@ struct Report {
   uint64_t residentBytes = 0;
   double openSeconds = 0, bindSeconds = 0;
   int threads = 0;
-  Rate read;                                         // bytes
-  std::vector<Rate> compute;                         // operations
+  int64_t ranks = 1;         // that share the model; the bytes are a rank's
+  Rate read;                 // bytes
+  std::vector<Rate> compute; // operations
   std::vector<std::pair<int64_t, Measured>> decode;  // by depth
   std::vector<std::pair<int64_t, Measured>> prefill; // by length of the prompt
   std::vector<BatchRow> batches;
@@ -82,8 +83,10 @@ struct Report {
   double residentFraction() const;
 };
 
-/// Loads and measures.
-Result<Report> runBench(const BenchOptions &options);
+/// Loads and measures. If ranks share the model, all of them call it with the
+/// same options; the rates are those of the slowest rank. `ranks` is set to
+/// them once they are joined, and else stays null.
+Result<Report> runBench(const BenchOptions &options, const CriaRanks *&ranks);
 
 /// The report for scripts.
 nlohmann::json toJson(const Report &report);

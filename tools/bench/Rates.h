@@ -38,6 +38,10 @@ protected:
 /// For a model on the CPU, with `threads` threads, or on a CUDA device. `type`
 /// is the type of most weights.
 std::unique_ptr<Rates> ratesOf(const Model &model, DType type, int threads);
+/// The rates of the slowest of the ranks that share the model: all measure at
+/// the same time.
+std::unique_ptr<Rates> slowestRates(std::unique_ptr<Rates> own,
+                                    const CriaRanks &ranks);
 /// Measures with `threads` threads how fast the CPU's units multiply and how
 /// fast streams of weights are read. cria-compile --machine chooses schedules
 /// by these numbers. Fails if one of them cannot be measured.

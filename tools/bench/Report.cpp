@@ -50,6 +50,7 @@ nlohmann::json toJson(const Report &report) {
                          {"device", report.device},
                          {"type", report.type},
                          {"threads", report.threads},
+                         {"ranks", report.ranks},
                          {"open_seconds", report.openSeconds},
                          {"bind_seconds", report.bindSeconds},
                          {"weight_bytes", report.weightBytes},
