@@ -1,5 +1,6 @@
-/// head(norm(x))  =>  kernel { norm; head }, and any other op  =>  kernel { op
-/// }
+/// head(norm(x))           =>  kernel { norm; head }
+/// all_reduce(linear(x))   =>  kernel { linear; all_reduce }
+/// any other op            =>  kernel { op }
 #include "passes/Kernel.h"
 #include "passes/Passes.h"
 
@@ -17,16 +18,20 @@ static bool computes(Operation &op) {
          !isa<GetWeightOp, GetRopeOp, KernelOp, YieldOp>(op);
 }
 
-/// The linear or head in the norm's block that is the only reader of the norm,
-/// or null.
-static Operation *onlyReader(Operation *norm) {
-  if (!isa<RMSNormOp, LayerNormOp>(norm) || !norm->hasOneUse())
+/// The op in whose kernel a norm or a linear is, or null: the linear or head
+/// that is the only reader of the norm, or the sum over ranks that is the only
+/// reader of the linear. Ranks then add what is not rounded.
+static Operation *onlyReader(Operation *op) {
+  bool isNorm = isa<RMSNormOp, LayerNormOp>(op);
+  if ((!isNorm && !isa<LinearOp>(op)) || !op->hasOneUse())
     return nullptr;
-  OpOperand &use = *norm->getUses().begin();
+  OpOperand &use = *op->getUses().begin();
   Operation *reader = use.getOwner();
-  bool fits = isa<LinearOp, HeadOp>(reader) && use.getOperandNumber() == 0 &&
-              reader->getBlock() == norm->getBlock();
-  return fits ? reader : nullptr;
+  bool fits = isNorm ? isa<LinearOp, HeadOp>(reader) : isa<AllReduceOp>(reader);
+  return fits && use.getOperandNumber() == 0 &&
+                 reader->getBlock() == op->getBlock()
+             ? reader
+             : nullptr;
 }
 
 static void outlineBlock(Block &block) {
@@ -37,9 +42,12 @@ static void outlineBlock(Block &block) {
   for (Operation *op : ops) {
     KernelGroup group(&block, "llama-outline-kernels");
     group.insert(op);
-    Operation *input = op->getOperand(0).getDefiningOp();
-    if (input && onlyReader(input) == op)
-      group.insert(input);
+    for (Operation *last = op; last;) {
+      Operation *input = last->getOperand(0).getDefiningOp();
+      last = input && onlyReader(input) == last ? input : nullptr;
+      if (last)
+        group.insert(last);
+    }
     group.outline(op->getName().stripDialect());
   }
 }

@@ -33,7 +33,8 @@ def ShardWeights : Pass<"llama-shard-weights", "::mlir::ModuleOp"> {
     weight: the program then returns a rank's part of the logits. Each rank has
     all of the embeddings and norms. A norm of all heads of queries or keys
     together is split as these are; the sums of squares of all ranks make its
-    mean, and norms of one token's queries and keys share one sum.
+    mean, and norms of one token's queries and keys share one sum. Factors of
+    adapters are split as their linear's weight is: B by rows, or A by columns.
 
     ```mlir
     llama.weight @down_proj[2] : tensor<64x96xbf16> from "model.layers.{}.mlp.down_proj.weight" split cols
@@ -219,7 +220,8 @@ def OutlineKernels : FusionPass<"llama-outline-kernels"> {
   let description = [{
     After: every op of the llama dialect that computes is in a `llama.kernel`;
     `get_weight` and `get_rope` never are. A norm that only one linear or head
-    reads shares that op's kernel; any other op gets a kernel of its own.
+    reads shares that op's kernel, and a linear that only an all_reduce reads
+    shares that one's; any other op gets a kernel of its own.
   }];
 }
 

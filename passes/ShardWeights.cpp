@@ -14,6 +14,9 @@
 /// rmsnorm(q), rmsnorm(k)
 ///   =>  sums = all_reduce(square_sums(q, k));
 ///       rmsnorm(q) squares(sums), rmsnorm(k) squares(sums)
+///
+/// The factors of adapters are split as the weight of their linear is: B by
+/// rows, or A by columns.
 #include "dialect/Dialect.h"
 #include "passes/Passes.h"
 
@@ -44,6 +47,7 @@ public:
 
 private:
   LogicalResult divide(Operation *op, const Twine &what, int64_t size);
+  bool addsAdapter(ResidualOp op);
   LogicalResult findMaker(Operation *reader, Value value);
   LogicalResult findMakers(Operation *op);
   void splitCaches();
@@ -89,13 +93,26 @@ LogicalResult Sharder::divide(Operation *op, const Twine &what, int64_t size) {
          << size << " " << what << ", got " << shards;
 }
 
-/// Finds the linear that makes heads or the operand of a gate, and adds it to
-/// `makers`.
+/// Whether the op adds the product of an adapter to that of a linear.
+bool Sharder::addsAdapter(ResidualOp op) {
+  auto linear = op.getUpdate().getDefiningOp<LinearOp>();
+  auto get = linear ? linear.getWeight().getDefiningOp<GetWeightOp>() : nullptr;
+  auto weight = get ? symbols.lookup<WeightOp>(get.getWeight()) : WeightOp();
+  return weight && weight.getAdapter();
+}
+
+/// Finds the linear that makes heads or the operand of a gate, and its adapter,
+/// and adds them to `makers`.
 LogicalResult Sharder::findMaker(Operation *reader, Value value) {
   while (Operation *op = value.getDefiningOp()) {
     if (isa<LinearOp>(op)) {
       makers.insert(op);
       return success();
+    }
+    if (auto sum = dyn_cast<ResidualOp>(op); sum && addsAdapter(sum)) {
+      makers.insert(sum.getUpdate().getDefiningOp());
+      value = sum.getStream();
+      continue;
     }
     if (!isa<RopeOp, RMSNormOp, LayerNormOp, tensor::ExpandShapeOp>(op))
       break;
@@ -265,6 +282,12 @@ LogicalResult Sharder::split(Operation *op) {
         return success();
       })
       .Case<RMSNormOp>([&](RMSNormOp norm) { return split(norm); })
+      .Case<ResidualOp>([&](ResidualOp sum) -> LogicalResult {
+        if (!isSplit(sum.getStream()) || !isSplit(sum.getUpdate()))
+          return sum.emitError("expected a sum of two values that ranks share");
+        setSplit(sum, sum.getStream().getType());
+        return success();
+      })
       .Default([&](Operation *other) {
         return other->emitError("expected no ")
                << other->getName() << " on a value that ranks share";

@@ -256,7 +256,8 @@ void fillAdapter(const WeightSpec &weight, const LoraUpdate *update,
   bool isA = endsWith(weight.pattern, suffixA);
   uint64_t columns = weight.shape[1];
   for (uint64_t e = begin; e < end; ++e, to += bytesOf(weight.type, 1)) {
-    uint64_t row = weight.firstRow + e / columns, column = e % columns;
+    uint64_t row = weight.firstRow + e / columns,
+             column = weight.firstColumn + e % columns;
     float value = 0;
     if (update && (isA ? row : column) < update->rank())
       value = isA ? update->ofA(row, column) : update->ofB(row, column);

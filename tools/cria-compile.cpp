@@ -295,9 +295,6 @@ static llvm::Expected<CompileOptions> readOptions() {
     return error;
   if (llvm::Error error = readNumber(shards, 1, 1024, options.shards))
     return error;
-  if (options.shards > 1 && options.import.loraRank)
-    return llvm::createStringError("--shards: expected no --lora-rank with it; "
-                                   "cria-run --lora merges adapters");
   int64_t before = 0;
   if (llvm::Error error = readNumber(depth, 0, 1 << 24, before))
     return error;

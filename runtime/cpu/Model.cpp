@@ -311,11 +311,12 @@ Status HostLoras::fill(const std::vector<WeightFill> &fills) {
 
 Result<std::unique_ptr<const BoundLoras>>
 Model::bindLoras(const std::vector<LoraSource> &sources) const {
-  auto loras = Loras::openKept(sources, code->manifest());
+  Manifest own = code->manifest().ofRank(ranks ? ranks->rank : 0);
+  auto loras = Loras::openKept(sources, own);
   if (!loras.ok())
     return loras.status();
-  auto bound = std::make_unique<HostLoras>(code->manifest().slots);
-  Status status = bound->fill(adapterFills(code->manifest(), *loras));
+  auto bound = std::make_unique<HostLoras>(own.slots);
+  Status status = bound->fill(adapterFills(own, *loras));
   if (!status.ok())
     return status;
   return std::unique_ptr<const BoundLoras>(std::move(bound));

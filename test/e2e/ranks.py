@@ -112,20 +112,6 @@ def write_shards(folder, arrays, dtype):
     (folder / "model.safetensors.index.json").write_text(index)
 
 
-def write_adapter(folder, shapes):
-    """A LoRA adapter of rank 4 of the weights called `shapes`."""
-    folder.mkdir()
-    config = {"peft_type": "LORA", "r": 4, "lora_alpha": 8, "bias": "none"}
-    (folder / "adapter_config.json").write_text(json.dumps(config))
-    random, tensors = np.random.default_rng(SEED), {}
-    for name, (rows, columns) in shapes.items():
-        module = "base_model.model." + name.removesuffix(".weight")
-        for letter, shape in zip("AB", [(4, columns), (rows, 4)]):
-            matrix = random.normal(0, 0.05, shape).astype(np.float32)
-            tensors[f"{module}.lora_{letter}.weight"] = matrix
-    weights.write_safetensors(folder / "adapter_model.safetensors", tensors, "f32")
-
-
 def check_checkpoint(tools, ranks):
     """In place, and converted; with and without an adapter."""
     config = config_of(tools, "llama", attention_bias=True)
@@ -142,11 +128,16 @@ def check_checkpoint(tools, ranks):
     lora = tools.scratch / "lora"
     shapes = weights.llama_shapes(read)
     targets = ["q_proj", "o_proj", "down_proj"]
-    write_adapter(lora, {name: shape for name, shape in shapes.items()
-                         if name.split(".")[-2] in targets
-                         and name.endswith("weight")})
-    check_same(tools, ranks, artifacts, "adapter", f"--weights={folder}",
-               f"--lora={lora}")
+    weights.write_adapter(lora, {name: shape for name, shape in shapes.items()
+                                 if name.split(".")[-2] in targets
+                                 and name.endswith("weight")})
+    source = [f"--weights={folder}", f"--lora={lora}"]
+    check_same(tools, ranks, artifacts, "adapter", *source)
+    merged = tools.logits(artifacts[0], PROMPT, *source)
+    artifacts = both(tools, config, "--lora-rank=6")
+    source.append("--lora-unmerged")
+    check_same(tools, ranks, artifacts, "unmerged adapter", *source)
+    check_close(merged, ranks.logits(artifacts[1], PROMPT, *source), "unmerged")
 
 
 def check_blocks(tools, ranks):

@@ -65,9 +65,9 @@ def check_checkpoint(tools, ranks):
     write_shards(folder, weights.llama_weights(read, SEED, "bf16"), "bf16")
     shapes = weights.llama_shapes(read)
     targets = ["q_proj", "down_proj"]
-    cpu.write_adapter(lora, {name: shape for name, shape in shapes.items()
-                             if name.split(".")[-2] in targets
-                             and name.endswith("weight")})
+    weights.write_adapter(lora, {name: shape for name, shape in shapes.items()
+                                 if name.split(".")[-2] in targets
+                                 and name.endswith("weight")})
     source = [f"--weights={folder}", f"--lora={lora}"]
     check_same(tools, ranks, both(tools, config), "checkpoint", *source, count=IDS)
 

@@ -32,7 +32,6 @@ def check_compiler(tools):
     refused("llama", "expected shards to divide 2 KV heads, got 3", "--shards=3")
     inner = "expected shards to divide 171 of the MLP's intermediate size, got 2"
     refused("llama", inner, two, intermediate_size=171)
-    refused("llama", "--shards: expected no --lora-rank with it", two, "--lora-rank=4")
     refused("llama", "--shards: expected 1 to 1024, got 0", "--shards=0")
 
 

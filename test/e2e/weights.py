@@ -149,3 +149,17 @@ def write_safetensors(path, arrays, dtype, align=1):
     with open(path, "wb") as file:
         file.write(len(text).to_bytes(8, "little") + text)
         file.writelines(parts)
+
+
+def write_adapter(folder, shapes, seed=7):
+    """A LoRA adapter of rank 4 of the weights called `shapes`."""
+    folder.mkdir()
+    config = {"peft_type": "LORA", "r": 4, "lora_alpha": 8, "bias": "none"}
+    (folder / "adapter_config.json").write_text(json.dumps(config))
+    random, tensors = np.random.default_rng(seed), {}
+    for name, (rows, columns) in shapes.items():
+        module = "base_model.model." + name.removesuffix(".weight")
+        for letter, shape in zip("AB", [(4, columns), (rows, 4)]):
+            matrix = random.normal(0, 0.05, shape).astype(np.float32)
+            tensors[f"{module}.lora_{letter}.weight"] = matrix
+    write_safetensors(folder / "adapter_model.safetensors", tensors, "f32")

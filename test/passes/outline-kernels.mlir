@@ -55,6 +55,30 @@ func.func @norms(%x: !x, %w: !w)
 
 // -----
 
+// A linear that only a sum over ranks reads shares its kernel.
+// CHECK-LABEL: func @sums
+// CHECK: llama.kernel "all_reduce"
+// CHECK-NEXT: llama.rmsnorm
+// CHECK-NEXT: llama.linear
+// CHECK-NEXT: llama.all_reduce
+// CHECK-NEXT: llama.yield
+// CHECK: llama.kernel "linear"
+// CHECK-NEXT: llama.linear
+// CHECK-NEXT: llama.yield
+// CHECK: llama.kernel "all_reduce_2"
+module attributes {llama.shards = 2 : i64} {
+  func.func @sums(%x: tensor<?x8xf32>, %w: tensor<8x8xf32>) -> (tensor<?x8xf32>, tensor<?x8xf32>, tensor<?x8xf32>) {
+    %n = llama.rmsnorm %x {eps = 1.0e-05} : tensor<?x8xf32>
+    %a = llama.linear %n, %w : tensor<?x8xf32>, tensor<8x8xf32>
+    %b = llama.all_reduce %a : tensor<?x8xf32>
+    %c = llama.linear %x, %w : tensor<?x8xf32>, tensor<8x8xf32>
+    %d = llama.all_reduce %c : tensor<?x8xf32>
+    return %b, %c, %d : tensor<?x8xf32>, tensor<?x8xf32>, tensor<?x8xf32>
+  }
+}
+
+// -----
+
 // Blocks of loops are outlined too, bodies of kernels are not.
 // CHECK-LABEL: func @nested
 // CHECK: scf.for

@@ -123,6 +123,47 @@ func.func @forward(%x: tensor<?x8xf32>, %position: index, %keys: !cache, %values
 
 // -----
 
+// Factors of adapters: B has a part of the rows, or A of the columns, whose product
+// ranks sum.
+// CHECK: @up_a : tensor<2x8xf32> from "up.lora_A" adapter
+// CHECK: @up_b : tensor<6x2xf32> from "up.lora_B" split rows adapter
+// CHECK: @down_a : tensor<2x6xf32> from "down.lora_A" split cols adapter
+// CHECK: @down_b : tensor<8x2xf32> from "down.lora_B" adapter
+llama.weight @up : tensor<12x8xf32> from "up"
+llama.weight @up_a : tensor<2x8xf32> from "up.lora_A" adapter
+llama.weight @up_b : tensor<12x2xf32> from "up.lora_B" adapter
+llama.weight @down : tensor<8x12xf32> from "down"
+llama.weight @down_a : tensor<2x12xf32> from "down.lora_A" adapter
+llama.weight @down_b : tensor<8x2xf32> from "down.lora_B" adapter
+// CHECK-LABEL: func @forward
+func.func @forward(%x: tensor<?x8xf32>) -> tensor<?x8xf32> {
+  %up = llama.get_weight @up : tensor<12x8xf32>
+  %up_a = llama.get_weight @up_a : tensor<2x8xf32>
+  %up_b = llama.get_weight @up_b : tensor<12x2xf32>
+  %down = llama.get_weight @down : tensor<8x12xf32>
+  %down_a = llama.get_weight @down_a : tensor<2x12xf32>
+  %down_b = llama.get_weight @down_b : tensor<8x2xf32>
+  %u = llama.linear %x, %up : tensor<?x8xf32>, tensor<12x8xf32>
+  // CHECK: llama.linear %{{.*}} : tensor<?x8xf32>, tensor<2x8xf32>
+  %ua = llama.linear %x, %up_a : tensor<?x8xf32>, tensor<2x8xf32>
+  // CHECK: llama.linear %{{.*}} : tensor<?x2xf32>, tensor<6x2xf32>
+  %ub = llama.linear %ua, %up_b : tensor<?x2xf32>, tensor<12x2xf32>
+  // CHECK: llama.residual %{{.*}} : tensor<?x6xf32>
+  %us = llama.residual %u, %ub : tensor<?x12xf32>
+  %h = llama.activate relu %us : tensor<?x12xf32>
+  // CHECK: llama.all_reduce %{{.*}} : tensor<?x8xf32>
+  %d = llama.linear %h, %down : tensor<?x12xf32>, tensor<8x12xf32>
+  // CHECK: %[[A:.*]] = llama.linear %{{.*}} : tensor<?x6xf32>, tensor<2x6xf32>
+  // CHECK-NEXT: %[[SUM:.*]] = llama.all_reduce %[[A]] : tensor<?x2xf32>
+  %da = llama.linear %h, %down_a : tensor<?x12xf32>, tensor<2x12xf32>
+  // CHECK: llama.linear %[[SUM]], %{{.*}} : tensor<?x2xf32>, tensor<8x2xf32>
+  %db = llama.linear %da, %down_b : tensor<?x2xf32>, tensor<8x2xf32>
+  %ds = llama.residual %d, %db : tensor<?x8xf32>
+  return %ds : tensor<?x8xf32>
+}
+
+// -----
+
 // A vocabulary that cannot be shared equally, and a table that is looked up,
 // stay whole; so does what is no MLP.
 // CHECK-NOT: split

@@ -1,7 +1,7 @@
 """ranks.py BIN SCRATCH: the package cria in programs that mpirun starts.
 
-Each of two ranks loads its share and draws what one rank draws, on the CPU (in a batch,
-too) and on an emulated GPU, whose memory has no more than 1.05 of a rank's share. A caller's own
+Each of two ranks loads its share and draws what one rank draws, on the CPU (in a batch
+and with adapters, too) and on an emulated GPU, whose memory has no more than 1.05 of a rank's share. A caller's own
 functions take the place of MPI's. Errors say what is missing.
 
 With RANK ARTIFACT OUT DEVICE: one of the ranks, under mpirun.
@@ -65,6 +65,9 @@ def run_rank(artifact, folder, out, device):
         drawn = model.generate(PROMPT, temperature=0.8, seed=3, max_tokens=IDS)
         result = {"greedy": list(found.ids), "drawn": list(drawn.ids)}
         if device == "cpu":
+            adapted = model.session(lora=model.lora_set([folder / "lora"]))
+            found = adapted.generate(PROMPT, temperature=0, max_tokens=IDS)
+            result["adapted"] = list(found.ids)
             with model.batch() as batch:
                 texts = batch.generate([PROMPT[:3], PROMPT], temperature=0, max_tokens=IDS)
                 result["batch"] = list(texts[1].ids)
@@ -95,6 +98,12 @@ def check_device(tools, one, folder, config, device, *flags):
         for result in results:
             got = result[kind]
             check(got == expected, f"{device}, {kind}: {result}, expected {expected}")
+    if device == "cpu":
+        merged = cria.load(one.artifact, folder, device="cpu", loras=[folder / "lora"])
+        expected = list(merged.generate(PROMPT, temperature=0, max_tokens=IDS).ids)
+        for result in results:
+            got = result["adapted"]
+            check(got == expected, f"adapted: {result}, expected {expected}")
     if device != "cpu":
         share = sum(f.stat().st_size for f in folder.glob("*.safetensors")) / 2
         for result in results:
@@ -119,7 +128,11 @@ def main():
     weights.write_safetensors(folder / "model.safetensors", arrays, "f32")
     path = tools.compile(config, "--dtype=f32", "--chunk=4", out="one.cria")
     one = cria.load(path, folder, device="cpu")
-    check_device(tools, one, folder, config, "cpu", "--batch=2")
+    shapes = weights.llama_shapes(read)
+    targets = ["q_proj", "down_proj"]
+    weights.write_adapter(folder / "lora", {name: shape for name, shape in shapes.items()
+                                            if name.split(".")[-2] in targets})
+    check_device(tools, one, folder, config, "cpu", "--batch=2", "--lora-rank=4")
     check_device(tools, one, folder, config, "emulated", "--target=cuda")
 
 
