@@ -258,6 +258,19 @@ def check_prompts(tools, ranks):
     ids = [where.greedy(which, PROMPT, 24, f"--weights={folder}")
            for where, which in zip((tools, ranks), artifacts)]
     check(ids[0] == ids[1], f"a session: {ids}")
+    # A rank whose tokenizer is another.
+    other = tools.scratch / "other"
+    shutil.copytree(folder, other)
+    tokenizer = json.loads((other / "tokenizer.json").read_text())
+    vocab = tokenizer["model"]["vocab"]
+    vocab["T"], vocab["L"] = vocab["L"], vocab["T"]
+    (other / "tokenizer.json").write_text(json.dumps(tokenizer))
+    file = tools.scratch / "prompts.txt"
+    programs = [ranks.run_command(artifacts[1], "--threads=1", f"--weights={source}",
+                                  f"--prompts={file}") for source in (folder, other)]
+    run = execute(ranks.mpirun(*programs), env=ranks.environment)
+    text = "the ranks differ: not all have the same ids of a prompt"
+    check(run.status != 0 and text in run.errors, f"{run}\nexpected '{text}'")
     artifacts = both(tools, TINY / "config.json", "--batch=3")
     check_lines(tools, ranks, artifacts, TINY, lines, 1, *flags, "--temperature=0.8")
 

@@ -20,12 +20,14 @@ static uint64_t hashOf(const std::string &text) {
 /// A hash of everything that decides which steps a run takes.
 static uint64_t hashOfSteps(const Run &run) {
   const RunOptions &options = run.options;
-  std::string text = std::to_string(run.limit) + " " +
-                     std::to_string(options.maxTokens.value_or(-1)) + " " +
-                     std::to_string(options.seed) + " " +
-                     std::to_string(!options.logits.empty()) + " " +
-                     joinIds(run.prompt) + " " +
-                     std::to_string(run.prefix.rows);
+  std::string text = joinIds(run.prompt);
+  for (uint64_t number :
+       {static_cast<uint64_t>(run.limit),
+        static_cast<uint64_t>(options.maxTokens.value_or(-1)), options.seed,
+        uint64_t(!options.logits.empty()), uint64_t(options.chat),
+        uint64_t(!options.prompts.empty()),
+        static_cast<uint64_t>(run.prefix.rows)})
+    text += " " + std::to_string(number);
   SamplerOptions sampling = samplerOptions(run);
   for (double value :
        {sampling.temperature, sampling.topP, sampling.minP,
