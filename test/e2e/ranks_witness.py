@@ -23,7 +23,7 @@ from witness import CHUNK, PIECES, Memory, fed, text_of
 
 MPI = "libmpich.so.12"
 WORLD = 0x44000000  # MPI_COMM_WORLD in its mpi.h
-FAMILIES = ["llama", "phi3", "granite"]
+FAMILIES = ["llama", "phi3", "granite", "olmo2"]
 IDS = np.random.default_rng(0).integers(3, 320, sum(PIECES)).tolist()
 
 
