@@ -95,8 +95,9 @@ def least_busy(pids):
     return min(seconds)
 
 
-def check_end(ranks, artifact, number, text, **environment):
-    """A rank that gets a signal on its way: all end in seconds, with a message."""
+def ended(ranks, artifact, number, **environment):
+    """A rank gets a signal on its way: all end in seconds. Returns the rank's process, and
+    what was said."""
     flags = ["--random-weights=1", "--ids=1", "--max-tokens=60000", "--threads=1"]
     flags += ["--print-ids", "--temperature=0", f"--device={ranks.device}"]
     program = ranks.run_command(artifact, *flags)
@@ -123,12 +124,21 @@ def check_end(ranks, artifact, number, text, **environment):
     limit = SECONDS + int(environment.get("CRIA_MPI_TIMEOUT", 0))
     check(process.returncode != 0, f"exit 0\n{errors}")
     check(taken < limit, f"ended after {taken:.1f} s\n{errors}")
-    text = text.format(pids[-1])
-    check(text in errors, f"{errors}\nexpected '{text}'")
     while left := [pid for pid in pids if os.path.exists(f"/proc/{pid}")]:
         waiting = time.monotonic() - begin < 2 * limit
         check(waiting, f"left processes behind: {left}")
         time.sleep(0.1)
+    return pids[-1], errors
+
+
+def check_end(ranks, artifact, number, text, tries=1, **environment):
+    """All ranks end, with a message that has `text`, with the rank's process, in one of
+    some tries."""
+    for _ in range(tries):
+        pid, errors = ended(ranks, artifact, number, **environment)
+        if text.format(pid) in errors:
+            return
+    check(False, f"{errors}\nexpected '{text.format(pid)}'")
 
 
 def main():
@@ -141,8 +151,9 @@ def main():
     two = tools.compile(config, *flags, out="two.cria")
     check_start(tools, ranks, two)
     check_differences(tools, ranks, two, config)
-    named = {"mpich": "PID {}", "openmpi": "signal 9"}[mpi]
-    check_end(ranks, long, signal.SIGKILL, named)
+    # On a busy machine MPICH's mpirun may name the process that it ended itself.
+    named, tries = {"mpich": ("PID {}", 3), "openmpi": ("signal 9", 1)}[mpi]
+    check_end(ranks, long, signal.SIGKILL, named, tries=tries)
     stopped = "waited 2 s for the other ranks: rank 1 (process {}) has stopped"
     check_end(ranks, long, signal.SIGSTOP, stopped, CRIA_MPI_TIMEOUT="2")
 
