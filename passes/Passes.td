@@ -48,7 +48,8 @@ def ShardWeights : Pass<"llama-shard-weights", "::mlir::ModuleOp"> {
     ```
 
     Fails, naming the op, if N does not divide the KV heads or the inner
-    dimension, or if another op reads a value that ranks share. With `shards` 1 nothing changes.
+    dimension, or if another op reads a value that ranks share. With `shards` 1
+    nothing changes.
   }];
   let options = [
     Option<"shards", "shards", "int64_t", "1", "the number of ranks">];
