@@ -47,7 +47,7 @@ def main():
     two = tools.compile(config, *flags, "--max-seq=65536")
     check_library(ranks, two)
     check_calls(ranks, two)
-    check_end(ranks, two, signal.SIGKILL, "PID {}")
+    check_end(ranks, two, signal.SIGKILL, "PID {}", tries=3)
     stopped = "waited 2 s for the other ranks: rank 1 (process {}) has stopped"
     check_end(ranks, two, signal.SIGSTOP, stopped, CRIA_MPI_TIMEOUT="2")
 
