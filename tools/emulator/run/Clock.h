@@ -134,7 +134,7 @@ struct ThreadSync {
   Clock read;  ///< of strong reads that no fence followed yet
   Clock fence; ///< what the last fence made ready to be released
   bool hasRead = false, hasFence = false;
-  bool hasNews = true;         ///< that lanes of its warp do not share yet
+  bool unshared = true;        ///< it may know more than lanes of its warp
   bool deviceWide = false;     ///< the fence is for other blocks too
   uint64_t ticket = 0;         ///< of its last release
   uint32_t ticketEpoch = 0;    ///< when it drew it

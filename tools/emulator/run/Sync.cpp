@@ -25,7 +25,7 @@ void Block::learn(Thread &thread, const Clock &clock) {
   if (clock.hasWaited)
     noteWait(thread);
   thread.sync->own.join(clock);
-  thread.sync->hasNews = true;
+  thread.sync->unshared = true;
 }
 
 /// Looks up what was released at the address of the thread's last strong read,
@@ -66,7 +66,7 @@ void Block::fence(Thread &thread, bool deviceWide) {
   now.hasWaited = hasWaited(thread);
   now.heard[thread.warpIndex] = shadow.now();
   sync.fence.join(now);
-  sync.hasFence = sync.hasNews = true;
+  sync.hasFence = sync.unshared = true;
   sync.deviceWide |= deviceWide;
   shadow.advance();
   *thread.segment = kNoSegment; // the next access begins a new segment
@@ -116,12 +116,12 @@ void Block::synchronize(Thread &thread, uint64_t address,
 void Block::shareClocks(Warp &warp, uint32_t lanes) {
   uint32_t acquired = 0;
   uint64_t seen = 0;
-  bool hasNews = lanes & ~warp.sharing;
+  bool unshared = lanes & ~warp.sharing;
   for (unsigned lane : Lanes(lanes)) {
     Thread &thread = warp.lanes[lane];
     if (thread.sync) {
       lookUp(thread, true);
-      hasNews |= std::exchange(thread.sync->hasNews, false);
+      unshared |= std::exchange(thread.sync->unshared, false);
     }
     acquired = std::max(acquired, thread.acquired);
     seen = std::max(seen, thread.seen);
@@ -130,7 +130,7 @@ void Block::shareClocks(Warp &warp, uint32_t lanes) {
     warp.lanes[lane].acquired = acquired;
     warp.lanes[lane].seen = seen;
   }
-  if (!hasNews)
+  if (!unshared)
     return;
   warp.sharing = lanes;
   Clock all, fences;
@@ -192,7 +192,7 @@ void Block::acquire(Thread &thread, const Clock &clock) {
 void Block::acquireAgent(Thread &thread, unsigned agent, uint32_t epoch) {
   uint32_t &heard = syncOf(thread).own.heard[agent];
   heard = std::max(heard, epoch);
-  thread.sync->hasNews = true;
+  thread.sync->unshared = true;
 }
 
 void Block::fenceProxy(Thread &thread) {
@@ -203,7 +203,7 @@ void Block::fenceProxy(Thread &thread) {
   for (unsigned i = 0; i < kMaxWarps; ++i)
     own.proxyHeard[i] = std::max(own.proxyHeard[i], own.heard[i]);
   own.proxyHeard[thread.warpIndex] = newEpoch();
-  sync.hasNews = true;
+  sync.unshared = true;
 }
 
 /// Threads that leave a barrier together share what each of them knew. Returns
@@ -231,7 +231,7 @@ uint64_t Block::passBarrier(uint32_t id) {
       if (thread.wait == Wait::Barrier && thread.barrier == id) {
         syncOf(thread).own.joinProxy(proxies);
         thread.sync->own.joinPeers(proxies);
-        thread.sync->hasNews = true;
+        thread.sync->unshared = true;
       }
   return seen;
 }

@@ -114,7 +114,7 @@ struct Warp {
   uint32_t full = 0; ///< the lanes that exist
   uint32_t ready = 0, waiting = 0, exited = 0;
   uint32_t syncs = 0;   ///< how often all its lanes met at bar.warp.sync
-  uint32_t sharing = 0; ///< lanes whose clocks are the same but for news
+  uint32_t sharing = 0; ///< lanes whose clocks are the same unless `unshared`
   uint32_t waited = 0;  ///< lanes that have passed griddepcontrol.wait, or know
                         ///< of a thread that has
 };
