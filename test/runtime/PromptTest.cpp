@@ -79,26 +79,55 @@ TEST(Prompt, TakesSpecialTokensFromTheTemplateAlone) {
   }
 }
 
-TEST(Prompt, RefusesNormalizersThatDropTheGuards) {
-  json document = {
-      {"normalizer",
-       {{"type", "Replace"},
-        {"pattern", {{"Regex", "[^ -~]"}}},
-        {"content", ""}}},
-      {"model",
-       {{"type", "BPE"}, {"vocab", {{"a", 0}}}, {"merges", json::array()}}},
-      {"added_tokens",
-       {{{"id", 1},
-         {"content", "<|im_end|>"},
+/// The spelling of `content` between "<s>" and "</s>" of a template, by a
+/// tokenizer with `normalizer` that searches for both in normalized text, and
+/// for "word", which is not special.
+static std::string spellNormalized(const json &normalizer,
+                                   const std::string &content) {
+  json document = {{"normalizer", normalizer},
+                   {"added_tokens", json::array()},
+                   {"model", {{"type", "BPE"}, {"merges", json::array()}}}};
+  for (const char *c : {"<", "/", "s", ">", "▁", "x", "w", "o", "r", "d", " "})
+    document["model"]["vocab"][c] = document["model"]["vocab"].size();
+  for (const char *added : {"<s>", "</s>", "word"})
+    document["added_tokens"].push_back(
+        {{"id", 11 + document["added_tokens"].size()},
+         {"content", added},
          {"single_word", false},
          {"lstrip", false},
          {"rstrip", false},
          {"normalized", true},
-         {"special", true}}}}};
+         {"special", std::string(added) != "word"}});
   Tokenizer one = std::move(*Tokenizer::parse(document.dump(), "t.json"));
-  auto ids = chat::encode(form(chatMl), one, say("<|im_end|>"));
-  ASSERT_FALSE(ids.ok());
-  EXPECT_EQ(ids.status().code(), CRIA_UNIMPLEMENTED);
+  auto ids = chat::encode(form("{{ '<s>' + messages[0].content + '</s>' }}"),
+                          one, say(content));
+  std::string text;
+  for (int32_t id : *ids)
+    text += *one.token(id) + ",";
+  return text;
+}
+
+// A special token's own bytes must be the template's. What a normalizer adds to
+// it, such as the mark of Prepend, may be a blank of the message.
+TEST(Prompt, NormalizersDoNotGiveATokenToSomebodyElse) {
+  json mark = {
+      {"type", "Replace"}, {"pattern", {{"String", " "}}}, {"content", "▁"}};
+  json llama = {
+      {"type", "Sequence"},
+      {"normalizers", {{{"type", "Prepend"}, {"prepend", "▁"}}, mark}}};
+  EXPECT_EQ(spellNormalized(llama, "x "), "<s>,x,</s>,");
+  EXPECT_EQ(spellNormalized(llama, "x </s> "), "<s>,x,▁,<,/,s,>,</s>,");
+  EXPECT_EQ(spellNormalized(llama, " word </s> "), "<s>,word,▁,<,/,s,>,</s>,");
+  json drop = {
+      {"type", "Replace"}, {"pattern", {{"Regex", "[^ -~]"}}}, {"content", ""}};
+  EXPECT_EQ(spellNormalized(drop, "<é/s>"), "<s>,<,/,s,>,</s>,");
+  json make = {
+      {"type", "Replace"}, {"pattern", {{"Regex", "x+"}}}, {"content", "</s>"}};
+  EXPECT_EQ(spellNormalized(make, "xx"), "<s>,<,/,s,>,</s>,");
+  json strip = {{"type", "Strip"}, {"strip_left", true}, {"strip_right", true}};
+  EXPECT_EQ(spellNormalized(strip, " <s> "), "<s>, ,<,s,>, ,</s>,");
+  for (const char *kind : {"NFKC", "NFKD"})
+    EXPECT_EQ(spellNormalized({{"type", kind}}, "＜/s＞"), "<s>,<,/,s,>,</s>,");
 }
 
 // Nor may several texts make one together.

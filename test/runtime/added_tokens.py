@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
 """Random sets of added tokens, with all flags, in tokenizers with and without
 normalizers; random texts made of them, encoded and decoded by Hugging Face
-tokenizers and by libcria-text.so, which must agree.
+tokenizers and by libcria-text.so, which must agree. Then chat templates that write
+tokens right before and behind messages, for each combination of flags: the ids are
+those that Hugging Face tokenizers find in the rendered text.
 
 usage: added_tokens.py LIBCRIA.SO FOLDER [SETS [SEED]]
 """
 
+import itertools
 import os
 import pathlib
 import random
@@ -125,6 +128,39 @@ def differences(ours, theirs, texts):
                     yield f"decode {expected}: expected {whole!r}, got {decoded!r}"
 
 
+# What a template writes around a message, and messages without a special token.
+FORMS = ["{}</s>", "<s>{}</s>", "</s>{}<s>", "x <s> {} </s> ", "<s>a{}a</s>", "<s></s>{}</s> </s>"]
+MESSAGES = ["", "a", " a", "a ", " a b  ", "  ", "\na\n", "b word b", "word", " word ", "a<", "s>a", "é\u0301"]
+
+
+def chat_tokenizer(flags, normalizer):
+    one = Tokenizer(models.BPE(vocab=VOCABULARY, merges=[], unk_token="<unk>"))
+    if normalizer:
+        one.normalizer = normalizer()
+    flags = dict(zip(FLAGS, flags))
+    one.add_special_tokens([AddedToken(text, **flags) for text in ("<s>", "</s>")])
+    one.add_tokens([AddedToken("word", **flags)])
+    return one
+
+
+def chat_differences(library, path):
+    """What the two do not agree on in chats, for all flags."""
+    kinds = dict.fromkeys(NORMALIZERS)
+    for flags, kind in itertools.product(itertools.product((False, True), repeat=4), kinds):
+        path.write_text(chat_tokenizer(flags, kind).to_str())
+        theirs = Tokenizer.from_file(str(path))
+        ours = libcria.Tokenizer(library, path)
+        for form, message in itertools.product(FORMS, MESSAGES):
+            before, behind = form.split("{}")
+            chat = libcria.Chat(library, source=f"{{{{ {before!r} + messages[0] + {behind!r} }}}}")
+            found = chat.encode(ours, {"messages": [message]})
+            chat.close()
+            expected = their_ids(theirs, before + message + behind, True)
+            if expected is not None and found != expected:
+                yield f"{flags} {form!r} {message!r}: expected {expected}, got {found}"
+        ours.close()
+
+
 def silence_panics():
     """Rust's panics are printed to the descriptor of stderr."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
@@ -154,11 +190,13 @@ def main():
         if lines and failed < 5:
             print(f"set {number}: {lines[0]}\n{theirs.to_str()}")
         failed += bool(lines)
+    wrong = list(chat_differences(library, path))
+    print("\n".join(wrong[:5]))
     print(
         f"tokenizers {tokenizers.__version__}: {count} sets, {texts} texts,"
-        f" {panics} panics of theirs, {failed} sets differ"
+        f" {panics} panics of theirs, {failed} sets differ, {len(wrong)} chats differ"
     )
-    sys.exit(failed > 0)
+    sys.exit(failed + len(wrong) > 0)
 
 
 if __name__ == "__main__":

@@ -76,9 +76,14 @@ class Tokenizer:
 
 
 class Chat:
-    def __init__(self, library, folder):
+    def __init__(self, library, folder=None, source=None):
+        """The template of `folder`, or `source`."""
         self.library, self.handle = library, ctypes.c_void_p()
-        library.call("chat_open", str(folder).encode(), ctypes.byref(self.handle))
+        if source is None:
+            library.call("chat_open", str(folder).encode(), ctypes.byref(self.handle))
+            return
+        data = source.encode()
+        library.call("chat_parse", data, ctypes.c_size_t(len(data)), ctypes.byref(self.handle))
 
     def render(self, variables):
         text = ctypes.c_void_p()

@@ -18,13 +18,33 @@ static AddedToken readToken(const JsonCursor &place) {
   AddedToken token;
   token.id = static_cast<int32_t>(place["id"].integer(0, maxTokenIds - 1));
   token.content = place["content"].string();
-  token.pattern = token.content;
   token.singleWord = place["single_word"].boolean();
   token.stripLeft = place["lstrip"].boolean();
   token.stripRight = place["rstrip"].boolean();
   token.normalized = place["normalized"].boolean();
   token.special = place["special"].boolean();
   return token;
+}
+
+/// The origins of bytes that belong to a token, and of those that normalizers
+/// add, such as the mark of Prepend.
+static constexpr char isOwn = static_cast<char>(Origin::Given),
+                      isInserted = static_cast<char>(Origin::Template);
+
+/// Normalizes what is searched for.
+static Status normalizePattern(AddedToken &token,
+                               const std::vector<Normalizer> &normalizers,
+                               Effort &effort) {
+  TracedText pattern = {token.content,
+                        std::string(token.content.size(), isOwn)};
+  Status status;
+  if (token.normalized)
+    for (size_t i = 0; status.ok() && i < normalizers.size(); ++i)
+      status = normalizers[i].apply(pattern, effort);
+  token.pattern = std::move(pattern.bytes);
+  if (pattern.origins.find(isOwn) != std::string::npos)
+    token.own = std::move(pattern.origins);
+  return status;
 }
 
 AddedTokens AddedTokens::read(const JsonCursor &list,
@@ -41,11 +61,8 @@ AddedTokens AddedTokens::read(const JsonCursor &list,
       return added;
     if (token.content.empty())
       continue;
-    for (size_t i = 0; token.normalized && i < normalizers.size(); ++i) {
-      Status done = normalizers[i].apply(token.pattern, effort);
-      if (!done.ok())
-        place.fail(done.message(), done.code());
-    }
+    if (Status done = normalizePattern(token, normalizers, effort); !done.ok())
+      place.fail(done.message(), done.code());
     added.add(std::move(token), place, vocabulary);
   }
   added.index(list);
@@ -81,16 +98,11 @@ void AddedTokens::add(AddedToken token, const JsonCursor &place,
 /// Face takes any of them, a different one at each load.
 void AddedTokens::index(const JsonCursor &list) {
   using Patterns = std::unordered_map<std::string, int32_t>;
-  Patterns raw, normalized, contents, specials;
+  Patterns raw, normalized;
   for (bool special : {true, false})
     for (const AddedToken &token : tokens)
-      if (token.special == special) {
+      if (token.special == special)
         (token.normalized ? normalized : raw).emplace(token.pattern, token.id);
-        if (special)
-          contents.emplace(token.content, token.id);
-        if (special && token.normalized)
-          specials.emplace(token.pattern, token.id);
-      }
   auto make = [&](Patterns &patterns) {
     Set set;
     patterns.erase("");
@@ -101,8 +113,6 @@ void AddedTokens::index(const JsonCursor &list) {
   };
   plain = make(raw);
   inNormalized = make(normalized);
-  specialContents = make(contents);
-  specialPatterns = make(specials);
 }
 
 const AddedToken *AddedTokens::find(int64_t id) const {
@@ -189,10 +199,43 @@ static constexpr uint64_t workPerByte = 8, workPerCompare = 32,
                           workPerToken = 256;
 static constexpr const char *search = "looking for added tokens";
 
-/// Whether `before`, the text in front of a special token, ends with the guard.
-static bool isGuarded(std::string_view before, std::string_view guard) {
-  return !guard.empty() && before.size() >= guard.size() &&
-         before.substr(before.size() - guard.size()) == guard;
+/// Whether the template wrote `token` at bytes with these origins: none of its
+/// own bytes is Given, and the first is no Name's.
+static bool isTemplates(const AddedToken &token, std::string_view origins) {
+  Origin first = Origin::Given;
+  for (size_t i = 0; i < origins.size(); ++i) {
+    if (!token.own.empty() && token.own[i] == isInserted)
+      continue;
+    auto origin = static_cast<Origin>(origins[i]);
+    first = std::min(first, origin);
+    if (origin == Origin::Given || first == Origin::Name)
+      return false;
+  }
+  return true;
+}
+
+/// The longest token at `at`, or a shorter one if others wrote a part of it.
+/// What they wrote alone is passed over as a whole, as special tokens are that
+/// stay text.
+AddedTokens::Found AddedTokens::findAt(const Set &set, const Piece &piece,
+                                       size_t at, uint64_t &work) const {
+  size_t after = at + 1;
+  for (std::string_view text = piece.text;;) {
+    size_t end = at, read = 0;
+    int32_t id = set.longest(text, end, read);
+    work += workPerCompare * read + (id < 0 ? 0 : workPerToken);
+    if (id < 0)
+      return {nullptr, after};
+    const AddedToken *token = find(id);
+    std::string_view origins = piece.origins;
+    if (!origins.empty())
+      origins = origins.substr(at, end - at);
+    if (!token->special || isTemplates(*token, origins))
+      return {token, end};
+    if (origins.find(static_cast<char>(Origin::Template)) == origins.npos)
+      return {nullptr, end};
+    text = text.substr(0, end - 1);
+  }
 }
 
 /// Works as Hugging Face does. The search continues after each token, although
@@ -207,23 +250,17 @@ Status AddedTokens::split(Piece piece, Wanted wanted, Effort &effort,
     return Effort::tooLong(search);
   size_t done = 0, space = 0; // `space`: up to where white space was looked at
   auto emit = [&](size_t begin, size_t end, int32_t id) {
-    return begin >= end ? Status()
-                        : sink({text.substr(begin, end - begin),
-                                piece.atHead && begin == 0, id});
+    return begin >= end ? Status() : sink(piece.part(begin, end, id));
   };
   for (size_t at = 0; set.first.any() && at < text.size();) {
-    size_t begin = at, read = 0;
-    int32_t id = set.longest(text, at, read);
-    if (!effort.spend(workPerCompare * read + (id < 0 ? 0 : workPerToken)))
+    size_t begin = at;
+    uint64_t work = 0;
+    Found found = findAt(set, piece, at, work);
+    if (!effort.spend(work))
       return Effort::tooLong(search);
-    if (id < 0) {
-      ++at;
-      continue;
-    }
-    const AddedToken *token = find(id);
-    size_t end = at;
-    if (token->special &&
-        (!wanted.special || isGuarded(text.substr(0, begin), wanted.guard)))
+    const AddedToken *token = found.token;
+    size_t end = at = found.end;
+    if (!token || (token->special && !wanted.special))
       continue;
     if (token->singleWord && !standsAlone(text, begin, end, effort))
       continue;
@@ -239,69 +276,6 @@ Status AddedTokens::split(Piece piece, Wanted wanted, Effort &effort,
     done = std::max(end, begin);
   }
   return emit(done, text.size(), -1);
-}
-
-bool AddedTokens::Set::begins(std::string_view text, size_t at,
-                              size_t &read) const {
-  Vocabulary::Place place = Vocabulary::start;
-  while (first.any() && at < text.size()) {
-    place = patterns.next(place, text[at++]);
-    ++read;
-    if (place == Vocabulary::nowhere || patterns.idAt(place) >= 0)
-      return place != Vocabulary::nowhere;
-  }
-  return first.any();
-}
-
-bool AddedTokens::Set::opens(std::string_view text, size_t at,
-                             size_t &read) const {
-  if (!first[static_cast<uint8_t>(text[at])])
-    return false;
-  Vocabulary::Place place = Vocabulary::start;
-  for (; at < text.size() && place != Vocabulary::nowhere; ++read)
-    place = patterns.next(place, text[at++]);
-  return place != Vocabulary::nowhere && patterns.goesOn(place);
-}
-
-Result<bool> AddedTokens::opensSpecial(std::string_view text, bool normalized,
-                                       Effort &effort) const {
-  const Set &set = normalized ? specialPatterns : specialContents;
-  for (size_t at = 0; at < text.size(); ++at) {
-    size_t read = 0;
-    if (set.opens(text, at, read))
-      return true;
-    if (!effort.spend(workPerByte + workPerCompare * read))
-      return Effort::tooLong(search);
-  }
-  return false;
-}
-
-Result<std::string> AddedTokens::guardSpecial(std::string_view text,
-                                              std::string_view guard,
-                                              Effort &effort) const {
-  std::string guarded;
-  for (size_t at = 0; at < text.size(); ++at) {
-    size_t read = 0;
-    if (specialContents.first[static_cast<uint8_t>(text[at])] &&
-        specialContents.begins(text, at, read))
-      guarded += guard;
-    guarded += text[at];
-    if (!effort.spend(workPerByte + workPerCompare * read))
-      return Effort::tooLong(search);
-  }
-  return guarded;
-}
-
-Result<bool> AddedTokens::holdsNormalizedSpecial(std::string_view text,
-                                                 Effort &effort) const {
-  for (size_t at = 0; at < text.size(); ++at) {
-    size_t read = 0;
-    if (specialPatterns.begins(text, at, read))
-      return true;
-    if (!effort.spend(workPerByte + workPerCompare * read))
-      return Effort::tooLong(search);
-  }
-  return false;
 }
 
 } // namespace cria

@@ -22,6 +22,8 @@ struct AddedToken {
   int32_t id;
   std::string content;
   std::string pattern; // what is searched for: the content, maybe normalized
+  std::string own;     // for each byte of the pattern, whether the content has
+                       // it, or a normalizer adds it; "": it has all
   bool singleWord = false; // not within a word
   bool stripLeft = false;  // takes the white space before it
   bool stripRight = false; // and after it
@@ -46,30 +48,12 @@ public:
   struct Wanted {
     bool normalized; // tokens that are found in normalized text, or the others
     bool special;    // special tokens, too; else they stay text
-    /// Not empty: special tokens right after this text stay text.
-    std::string_view guard;
   };
 
   /// Cuts added tokens out of `piece`. If several begin at a place, the longest
-  /// counts.
+  /// counts. A special token that the template has not written stays text.
   Status split(Piece piece, Wanted wanted, Effort &effort,
                PieceSink sink) const;
-
-  /// `text` with `guard` before each special token in it, and before one that
-  /// may begin at its end: see Wanted.
-  Result<std::string> guardSpecial(std::string_view text,
-                                   std::string_view guard,
-                                   Effort &effort) const;
-  /// Whether special tokens exist that are found in normalized text.
-  bool hasNormalizedSpecial() const { return specialPatterns.first.any(); }
-  /// Whether such a token is in `text`, or may begin at its end.
-  Result<bool> holdsNormalizedSpecial(std::string_view text,
-                                      Effort &effort) const;
-  /// Whether a special token may begin in `text` and continue after it: a token
-  /// as it is written, or with `normalized` one that is found in normalized
-  /// text.
-  Result<bool> opensSpecial(std::string_view text, bool normalized,
-                            Effort &effort) const;
 
   /// The token with this id, or nullptr.
   const AddedToken *find(int64_t id) const;
@@ -88,16 +72,19 @@ private:
     /// The id of the longest pattern at `at`, which moves past it; or -1.
     /// Adds the number of bytes compared to `read`.
     int32_t longest(std::string_view text, size_t &at, size_t &read) const;
-    /// Whether a pattern stands at `at`, or continues beyond the end of `text`.
-    bool begins(std::string_view text, size_t at, size_t &read) const;
-    /// Whether a pattern that stands at `at` continues beyond the end of
-    /// `text`.
-    bool opens(std::string_view text, size_t at, size_t &read) const;
+  };
+
+  /// What stands at a place of a text.
+  struct Found {
+    const AddedToken *token; // or nullptr
+    size_t end;              // where the search goes on
   };
 
   void add(AddedToken token, const JsonCursor &place,
            const Vocabulary &vocabulary);
   void index(const JsonCursor &list);
+  Found findAt(const Set &set, const Piece &piece, size_t at,
+               uint64_t &work) const;
   bool standsAlone(std::string_view text, size_t begin, size_t end,
                    Effort &effort) const;
 
@@ -105,8 +92,6 @@ private:
   std::unordered_map<int32_t, size_t> byId; // index into `tokens`
   std::unordered_set<std::string> contents;
   Set plain, inNormalized;
-  Set specialContents;       // special tokens as they are written
-  Set specialPatterns;       // those to be found in normalized text
   std::optional<Regex> word; // a character of a word
   int64_t next = 0; // the id that Hugging Face gives the next new token
   int64_t limit = 0;

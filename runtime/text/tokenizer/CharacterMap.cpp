@@ -90,36 +90,36 @@ std::optional<std::string_view> CharacterMap::find(std::string_view key) const {
   return std::nullopt;
 }
 
-void CharacterMap::appendGrapheme(std::string_view grapheme,
-                                  std::string &result) const {
+void CharacterMap::writeGrapheme(std::string_view text, size_t begin,
+                                 size_t end, Rewriting &writing) const {
+  std::string_view grapheme = text.substr(begin, end - begin);
   if (grapheme.size() <= maxGraphemeBytes)
-    if (auto text = find(grapheme)) {
-      result += *text;
-      return;
-    }
-  for (size_t at = 0; at < grapheme.size();) {
-    std::string_view character =
-        grapheme.substr(at, characterLength(grapheme, at));
-    result += find(character).value_or(character);
-    at += character.size();
+    if (auto found = find(grapheme))
+      return writing.replace(begin, end, *found);
+  for (size_t next; begin < end; begin = next) {
+    next = begin + characterLength(text, begin);
+    std::string_view character = text.substr(begin, next - begin);
+    writing.replace(begin, next, find(character).value_or(character));
   }
 }
 
-bool CharacterMap::apply(std::string &text, size_t limit) const {
-  std::string result;
+bool CharacterMap::apply(TracedText &text, size_t limit) const {
+  const std::string &bytes = text.bytes;
+  Rewriting writing(text);
   int state = 0;
   size_t begin = 0; // of the current grapheme
-  for (size_t at = 0; at < text.size() && result.size() <= limit;) {
-    char32_t left = takeCharacter(text, at);
+  for (size_t at = 0;
+       at < bytes.size() && writing.result.bytes.size() <= limit;) {
+    char32_t left = takeCharacter(bytes, at);
     size_t next = at;
-    if (at < text.size() &&
-        !breaksGrapheme(left, takeCharacter(text, next), state))
+    if (at < bytes.size() &&
+        !breaksGrapheme(left, takeCharacter(bytes, next), state))
       continue;
-    appendGrapheme(std::string_view(text).substr(begin, at - begin), result);
+    writeGrapheme(bytes, begin, at, writing);
     begin = at;
   }
-  text = std::move(result);
-  return text.size() <= limit;
+  text = std::move(writing.result);
+  return text.bytes.size() <= limit;
 }
 
 } // namespace cria

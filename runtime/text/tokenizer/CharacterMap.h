@@ -2,6 +2,7 @@
 #pragma once
 
 #include "runtime/Json.h"
+#include "runtime/text/tokenizer/TracedText.h"
 
 #include <cstdint>
 #include <optional>
@@ -19,11 +20,12 @@ public:
 
   /// Replaces in `text`. False, with only a part replaced, if the result grows
   /// beyond `limit` bytes.
-  bool apply(std::string &text, size_t limit) const;
+  bool apply(TracedText &text, size_t limit) const;
 
 private:
   std::optional<std::string_view> find(std::string_view key) const;
-  void appendGrapheme(std::string_view grapheme, std::string &result) const;
+  void writeGrapheme(std::string_view text, size_t begin, size_t end,
+                     Rewriting &writing) const;
 
   std::vector<uint32_t> units; // a double-array trie
   std::string texts;           // each ends with a zero byte

@@ -16,22 +16,65 @@ static Status tooLong() {
                                            " bytes when it is normalized");
 }
 
-/// Passes each character of `text` to `keep(character, result)`.
-template <typename Keep>
-static void mapCharacters(std::string &text, Keep keep) {
-  std::string result;
-  result.reserve(text.size());
-  for (size_t at = 0; at < text.size();)
-    keep(takeCharacter(text, at), result);
-  text = std::move(result);
+/// Passes each character of `text`, and its place, to `change`, which writes.
+template <typename Change>
+static void mapCharacters(TracedText &text, Change change) {
+  Rewriting writing(text);
+  for (size_t begin = 0, end = 0; end < text.bytes.size(); begin = end) {
+    char32_t character = takeCharacter(text.bytes, end);
+    change(character, Span{begin, end, true}, writing);
+  }
+  text = std::move(writing.result);
 }
 
 /// Removes the characters of a kind.
-template <bool (*kind)(char32_t)> static void remove(std::string &text) {
-  mapCharacters(text, [](char32_t c, std::string &result) {
+template <bool (*kind)(char32_t)> static void remove(TracedText &text) {
+  mapCharacters(text, [](char32_t c, Span span, Rewriting &writing) {
     if (!kind(c))
-      appendCharacter(result, c);
+      writing.keep(span.begin, span.end);
   });
+}
+
+static void toLowercase(TracedText &text) {
+  mapCharacters(text, [&](char32_t, Span span, Rewriting &writing) {
+    writing.replace(span.begin, span.end,
+                    lowercase(std::string_view(text.bytes)
+                                  .substr(span.begin, span.end - span.begin)));
+  });
+}
+
+/// Writes `normal`, the form of a run of bytes that have several origins.
+/// Parts of one origin keep it, up to a part that combines with its neighbour.
+static void writeParts(const TracedText &text, size_t begin, size_t end,
+                       std::string_view normal, NormalForm form,
+                       Rewriting &writing) {
+  while (begin < end) {
+    char origin = text.origins[begin];
+    size_t next = std::min(text.origins.find_first_not_of(origin, begin), end);
+    std::string_view part = text.bytes;
+    std::string own = normalize(part.substr(begin, next - begin), form);
+    if (normal.substr(0, own.size()) != own)
+      break;
+    writing.replace(begin, next, own);
+    normal.remove_prefix(own.size());
+    begin = next;
+  }
+  writing.replace(begin, end, normal);
+}
+
+template <NormalForm form> static void toForm(TracedText &text) {
+  Rewriting writing(text);
+  forEachRun(text.bytes, [&](size_t begin, size_t end, bool changes) {
+    std::string_view run =
+        std::string_view(text.bytes).substr(begin, end - begin);
+    if (!changes)
+      writing.keep(begin, end);
+    else if (text.origins.empty())
+      writing.replace(begin, end, normalize(run, form));
+    else
+      writeParts(text, begin, end, normalize(run, form), form, writing);
+  });
+  text = std::move(writing.result);
 }
 
 static std::string readContent(const JsonCursor &content) {
@@ -44,8 +87,11 @@ static std::string readContent(const JsonCursor &content) {
 Normalizer::Function Normalizer::readPrepend(const JsonCursor &normalizer) {
   onlyKeys(normalizer, {"type", "prepend"});
   std::string content = readContent(normalizer["prepend"]);
-  return [content](std::string &text, Effort &) {
-    text.insert(0, content);
+  return [content](TracedText &text, Effort &) {
+    Rewriting writing(text);
+    writing.insert(content);
+    writing.keep(0, text.bytes.size());
+    text = std::move(writing.result);
     return Status();
   };
 }
@@ -54,17 +100,16 @@ Normalizer::Function Normalizer::readReplace(const JsonCursor &normalizer) {
   onlyKeys(normalizer, {"type", "pattern", "content"});
   Pattern pattern = Pattern::read(normalizer["pattern"]);
   std::string content = readContent(normalizer["content"]);
-  return [pattern, content](std::string &text, Effort &effort) {
-    std::string result;
-    result.reserve(text.size());
-    Status status = pattern.find(text, effort, [&](Span span) {
+  return [pattern, content](TracedText &text, Effort &effort) {
+    Rewriting writing(text);
+    Status status = pattern.find(text.bytes, effort, [&](Span span) {
       if (span.match)
-        result += content;
+        writing.replace(span.begin, span.end, content);
       else
-        result.append(text, span.begin, span.end - span.begin);
-      return result.size() > maxTextBytes ? tooLong() : Status();
+        writing.keep(span.begin, span.end);
+      return writing.result.bytes.size() > maxTextBytes ? tooLong() : Status();
     });
-    text = std::move(result);
+    text = std::move(writing.result);
     return status;
   };
 }
@@ -73,20 +118,22 @@ Normalizer::Function Normalizer::readStrip(const JsonCursor &normalizer) {
   onlyKeys(normalizer, {"type", "strip_left", "strip_right"});
   bool left = normalizer["strip_left"].boolean();
   bool right = normalizer["strip_right"].boolean();
-  return [left, right](std::string &text, Effort &) {
-    size_t begin = std::string::npos, end = 0; // of the text between white
+  return [left, right](TracedText &text, Effort &) {
+    size_t begin = text.bytes.size(), end = 0; // of the text between white
                                                // space
-    for (size_t at = 0; at < text.size();) {
+    for (size_t at = 0; at < text.bytes.size();) {
       size_t place = at;
-      if (isWhiteSpace(takeCharacter(text, at)))
+      if (isWhiteSpace(takeCharacter(text.bytes, at)))
         continue;
       begin = std::min(begin, place);
       end = at;
     }
-    if (right)
-      text.erase(end);
-    if (left)
-      text.erase(0, begin);
+    begin = left ? begin : 0;
+    end = right ? end : text.bytes.size();
+    Rewriting writing(text);
+    if (begin < end)
+      writing.keep(begin, end);
+    text = std::move(writing.result);
     return Status();
   };
 }
@@ -103,18 +150,21 @@ static bool isChinese(char32_t c) {
   return false;
 }
 
-static void cleanCharacter(char32_t c, std::string &result) {
+static void cleanCharacter(char32_t c, Span span, Rewriting &writing) {
   bool blank = c == '\t' || c == '\n' || c == '\r';
   if (c == 0 || c == 0xFFFD || (isOther(c) && !blank))
     return;
-  appendCharacter(result, isWhiteSpace(c) ? U' ' : c);
+  if (isWhiteSpace(c))
+    writing.replace(span.begin, span.end, " ");
+  else
+    writing.keep(span.begin, span.end);
 }
 
-static void spaceChinese(char32_t c, std::string &result) {
-  bool apart = isChinese(c);
-  result += apart ? " " : "";
-  appendCharacter(result, c);
-  result += apart ? " " : "";
+static void spaceChinese(char32_t c, Span span, Rewriting &writing) {
+  const char *apart = isChinese(c) ? " " : "";
+  writing.insert(apart);
+  writing.keep(span.begin, span.end);
+  writing.insert(apart);
 }
 
 Normalizer::Function Normalizer::readBert(const JsonCursor &normalizer) {
@@ -125,17 +175,17 @@ Normalizer::Function Normalizer::readBert(const JsonCursor &normalizer) {
   bool lower = normalizer["lowercase"].boolean();
   auto accents = normalizer.find("strip_accents");
   bool strip = accents ? accents->boolean() : lower;
-  return [=](std::string &text, Effort &) {
+  return [=](TracedText &text, Effort &) {
     if (clean)
       mapCharacters(text, cleanCharacter);
     if (chinese)
       mapCharacters(text, spaceChinese);
     if (strip) {
-      text = normalize(text, NormalForm::NFD);
+      toForm<NormalForm::NFD>(text);
       remove<isNonspacingMark>(text);
     }
     if (lower)
-      text = lowercase(text);
+      toLowercase(text);
     return Status();
   };
 }
@@ -144,19 +194,16 @@ Normalizer::Function Normalizer::readPrecompiled(const JsonCursor &normalizer) {
   onlyKeys(normalizer, {"type", "precompiled_charsmap"});
   auto map = std::make_shared<const CharacterMap>(
       CharacterMap::read(normalizer["precompiled_charsmap"]));
-  return [map](std::string &text, Effort &) {
+  return [map](TracedText &text, Effort &) {
     return map->apply(text, maxTextBytes) ? Status() : tooLong();
   };
 }
 
 /// The normalizers without members.
-static const std::pair<const char *, void (*)(std::string &)> plainKinds[] = {
-    {"NFC", [](std::string &t) { t = normalize(t, NormalForm::NFC); }},
-    {"NFD", [](std::string &t) { t = normalize(t, NormalForm::NFD); }},
-    {"NFKC", [](std::string &t) { t = normalize(t, NormalForm::NFKC); }},
-    {"NFKD", [](std::string &t) { t = normalize(t, NormalForm::NFKD); }},
-    {"Lowercase", [](std::string &t) { t = lowercase(t); }},
-    {"StripAccents", remove<isMark>}};
+static const std::pair<const char *, void (*)(TracedText &)> plainKinds[] = {
+    {"NFC", toForm<NormalForm::NFC>},   {"NFD", toForm<NormalForm::NFD>},
+    {"NFKC", toForm<NormalForm::NFKC>}, {"NFKD", toForm<NormalForm::NFKD>},
+    {"Lowercase", toLowercase},         {"StripAccents", remove<isMark>}};
 
 void Normalizer::read(const JsonCursor &normalizer, ComponentCount &count,
                       std::vector<Normalizer> &steps) {
@@ -182,7 +229,7 @@ void Normalizer::read(const JsonCursor &normalizer, ComponentCount &count,
     if (type == name) {
       onlyKeys(normalizer, {"type"});
       return steps.push_back(
-          Normalizer([change = change](std::string &text, Effort &) {
+          Normalizer([change = change](TracedText &text, Effort &) {
             change(text);
             return Status();
           }));
@@ -195,14 +242,14 @@ void Normalizer::read(const JsonCursor &normalizer, ComponentCount &count,
 /// The cost of a byte, in units of effort, by the most expensive form, NFKC.
 static constexpr uint64_t workPerByte = 64;
 
-Status Normalizer::apply(std::string &text, Effort &effort) const {
-  if (text.empty())
+Status Normalizer::apply(TracedText &text, Effort &effort) const {
+  if (text.bytes.empty())
     return Status();
-  bool enough = effort.spend(workPerByte * (text.size() + 1));
+  bool enough = effort.spend(workPerByte * (text.bytes.size() + 1));
   Status status = enough ? function(text, effort) : Status();
-  if (status.ok() && text.size() > maxTextBytes)
+  if (status.ok() && text.bytes.size() > maxTextBytes)
     return tooLong();
-  if (!enough || !effort.spend(text.size()))
+  if (!enough || !effort.spend(text.bytes.size()))
     return Effort::tooLong("normalizing the text");
   return status;
 }

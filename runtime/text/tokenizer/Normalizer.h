@@ -4,9 +4,9 @@
 #include "runtime/Json.h"
 #include "runtime/text/tokenizer/ComponentCount.h"
 #include "runtime/text/tokenizer/Pattern.h"
+#include "runtime/text/tokenizer/TracedText.h"
 
 #include <functional>
-#include <string>
 #include <vector>
 
 namespace cria {
@@ -19,10 +19,10 @@ public:
                    std::vector<Normalizer> &steps);
 
   /// Changes `text`, of at most maxTextBytes before and after.
-  Status apply(std::string &text, Effort &effort) const;
+  Status apply(TracedText &text, Effort &effort) const;
 
 private:
-  using Function = std::function<Status(std::string &text, Effort &effort)>;
+  using Function = std::function<Status(TracedText &text, Effort &effort)>;
   explicit Normalizer(Function function) : function(std::move(function)) {}
 
   static Function readPrepend(const JsonCursor &normalizer);

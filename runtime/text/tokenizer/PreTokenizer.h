@@ -17,6 +17,13 @@ struct Piece {
   std::string_view text;
   bool atHead;     // begins where the whole text does
   int32_t id = -1; // of an added token, which nothing changes any more
+  std::string_view origins = {}; // of the bytes, see TracedText
+
+  /// Bytes `begin` to `end` of it.
+  Piece part(size_t begin, size_t end, int32_t id) const {
+    return {text.substr(begin, end - begin), atHead && begin == 0, id,
+            origins.empty() ? origins : origins.substr(begin, end - begin)};
+  }
 };
 
 /// Takes pieces one by one. A result that is not OK ends the work.

@@ -102,44 +102,20 @@ Status Tokenizer::fits(int64_t vocabSize) const {
                     std::to_string(vocabSize));
 }
 
-Status Tokenizer::normalize(std::string &text, Effort &effort) const {
-  for (const Normalizer &normalizer : normalizers)
-    if (Status done = normalizer.apply(text, effort); !done.ok())
-      return done;
-  return Status();
-}
-
-/// `text` without the marks in it. `copy` holds the result if there are marks.
-static std::string_view withoutMarks(std::string_view text,
-                                     std::string_view mark, std::string &copy) {
-  if (mark.empty() || findText(text, mark) == text.npos)
-    return text;
-  copy.clear();
-  size_t done = 0;
-  for (size_t at; (at = findText(text, mark, done)) != text.npos;
-       done = at + mark.size())
-    copy += text.substr(done, at - done);
-  return copy += text.substr(done);
-}
-
 /// Passes the words of `piece`, and added tokens in it, to `sink` in order.
-Status Tokenizer::cut(Piece piece, Marking marking, Effort &effort,
+Status Tokenizer::cut(Piece piece, bool parseSpecial, Effort &effort,
                       PieceSink sink) const {
-  AddedTokens::Wanted raw = {false, marking.parseSpecial, marking.guard};
-  AddedTokens::Wanted normal = {true, marking.parseSpecial, marking.guard};
-  std::string normalized, unmarked; // pieces refer to these
-  return added.split(piece, raw, effort, [&](Piece part) {
+  return added.split(piece, {false, parseSpecial}, effort, [&](Piece part) {
     if (part.id >= 0)
       return sink(part);
-    normalized = part.text;
-    if (Status done = normalize(normalized, effort); !done.ok())
-      return done;
-    part.text = normalized;
-    return added.split(part, normal, effort, [&](Piece word) {
-      if (word.id >= 0)
-        return sink(word);
-      word.text = withoutMarks(word.text, marking.guard, unmarked);
-      return word.text.empty() ? Status() : preTokenize(0, word, effort, sink);
+    TracedText normalized = {std::string(part.text), std::string(part.origins)};
+    for (const Normalizer &normalizer : normalizers)
+      if (Status done = normalizer.apply(normalized, effort); !done.ok())
+        return done;
+    part.text = normalized.bytes;
+    part.origins = normalized.origins;
+    return added.split(part, {true, parseSpecial}, effort, [&](Piece word) {
+      return word.id >= 0 ? sink(word) : preTokenize(0, word, effort, sink);
     });
   });
 }
@@ -153,7 +129,8 @@ Status Tokenizer::preTokenize(size_t step, Piece piece, Effort &effort,
   });
 }
 
-Status Tokenizer::encodeText(std::string_view text, Marking marking,
+Status Tokenizer::encodeText(std::string_view text, std::string_view origins,
+                             bool parseSpecial,
                              std::vector<int32_t> &ids) const {
   if (text.size() > maxTextBytes)
     return Status(CRIA_INVALID_ARGUMENT, "the text has " +
@@ -165,7 +142,8 @@ Status Tokenizer::encodeText(std::string_view text, Marking marking,
                   "the text is not UTF-8 at byte " + std::to_string(bad));
   Effort effort = Effort::ofText(text.size());
   WordCache words(*model, text.size());
-  return cut({text, true}, marking, effort, [&](Piece piece) {
+  Piece whole = {text, true, -1, origins};
+  return cut(whole, parseSpecial, effort, [&](Piece piece) {
     if (piece.id < 0)
       return words.encode(piece.text, ids, effort);
     ids.push_back(piece.id);
@@ -179,7 +157,7 @@ Result<std::vector<int32_t>> Tokenizer::encode(std::string_view text,
   std::vector<int32_t> ids;
   if (special)
     ids = post.before;
-  Status status = encodeText(text, {parseSpecial, ""}, ids);
+  Status status = encodeText(text, "", parseSpecial, ids);
   if (!status.ok())
     return status;
   if (special)
@@ -187,121 +165,10 @@ Result<std::vector<int32_t>> Tokenizer::encode(std::string_view text,
   return ids;
 }
 
-// ---- Conversations ----------------------------------------------------------
-
-// A mark is put into the text where a special token has Given bytes or begins
-// with a Name's bytes. A mark is a character that Unicode never assigns (a
-// noncharacter). The tokenizer makes no special token after a mark or with a
-// mark inside, and removes the marks before its model sees the text. Most texts
-// need no marks.
-
-/// A noncharacter of Unicode that `text` does not have; "" if it has all of
-/// them.
-static std::string chooseMark(std::string_view text) {
-  for (char32_t plane = 16; plane > 0; --plane)
-    for (char32_t last : {0xFFFE, 0xFFFF}) {
-      std::string mark;
-      appendCharacter(mark, plane << 16 | last);
-      if (findText(text, mark) == text.npos)
-        return mark;
-    }
-  return "";
-}
-
-/// `text` with a mark before each special token in it, and before one that may
-/// begin at its end. Normalizers may make a special token from other
-/// characters, such as full-width letters. Then the token's first character is
-/// unknown, and marks stand before all characters.
-Result<std::string> Tokenizer::guard(std::string_view text,
-                                     std::string_view mark,
-                                     Effort &effort) const {
-  if (!added.hasNormalizedSpecial())
-    return added.guardSpecial(text, mark, effort);
-  std::string normalized(text);
-  if (Status status = normalize(normalized, effort); !status.ok())
-    return status;
-  Result<bool> holds = added.holdsNormalizedSpecial(normalized, effort);
-  if (!holds.ok())
-    return holds.status();
-  if (!*holds)
-    return added.guardSpecial(text, mark, effort);
-  std::string guarded;
-  for (char byte : text) {
-    if ((byte & 0xC0) != 0x80)
-      guarded += mark;
-    guarded += byte;
-  }
-  return guarded;
-}
-
-/// Whether a special token may begin in `text` and continue after it.
-Result<bool> Tokenizer::opensSpecial(std::string_view text,
-                                     Effort &effort) const {
-  Result<bool> opens = added.opensSpecial(text, false, effort);
-  if (!opens.ok() || *opens || !added.hasNormalizedSpecial())
-    return opens;
-  std::string normalized(text);
-  if (Status status = normalize(normalized, effort); !status.ok())
-    return status;
-  return added.opensSpecial(normalized, true, effort);
-}
-
-/// `text` with all the marks that it needs.
-Result<std::string> Tokenizer::guardAll(std::string_view text,
-                                        std::string_view origins,
-                                        std::string_view mark) const {
-  Effort effort = Effort::ofText(text.size());
-  std::string guarded;
-  size_t free = 0; // where the text after the last Given part begins
-  for (size_t begin = 0, end; begin < text.size(); begin = end) {
-    end =
-        std::min(origins.find_first_not_of(origins[begin], begin), text.size());
-    std::string_view part = text.substr(begin, end - begin);
-    auto origin = static_cast<Origin>(origins[begin]);
-    if (origin == Origin::Template) {
-      guarded += part;
-      continue;
-    }
-    if (origin == Origin::Given) {
-      Result<bool> opens =
-          opensSpecial(text.substr(free, begin - free), effort);
-      if (!opens.ok())
-        return opens.status();
-      if (*opens)
-        guarded += mark;
-      free = end;
-    }
-    Result<std::string> one = guard(part, mark, effort);
-    if (!one.ok())
-      return one;
-    guarded += *one;
-  }
-  return guarded;
-}
-
 Result<std::vector<int32_t>>
 Tokenizer::encodeBy(std::string_view text, std::string_view origins) const {
-  if (origins.empty())
-    return encode(text, false);
-  std::string mark = chooseMark(text);
-  if (mark.empty())
-    return Status(CRIA_INVALID_ARGUMENT,
-                  "the conversation has every noncharacter of Unicode");
-  std::string kept = mark;
-  Effort effort = Effort::ofText(mark.size());
-  Status status = normalize(kept, effort);
-  if (status.ok() && added.hasNormalizedSpecial() &&
-      findText(kept, mark) == kept.npos)
-    status = Status(CRIA_UNIMPLEMENTED,
-                    "the tokenizer's normalizers drop noncharacters, by which "
-                    "special tokens in messages are told from the template's");
-  if (!status.ok())
-    return status;
-  Result<std::string> guarded = guardAll(text, origins, mark);
-  if (!guarded.ok())
-    return guarded.status();
   std::vector<int32_t> ids;
-  status = encodeText(*guarded, {true, mark}, ids);
+  Status status = encodeText(text, origins, true, ids);
   if (!status.ok())
     return status;
   return ids;

@@ -49,8 +49,9 @@ public:
                                       bool parseSpecial = true) const;
 
   /// The ids of a conversation; nothing is added. No special token has a Given
-  /// byte, and none begins with a Name's byte. `origins` has the Origin of each
-  /// byte of `text`; "" if the template wrote all.
+  /// byte, and none begins with a Name's byte. What normalizers add to a token,
+  /// such as the mark of Prepend, may stand for anybody's bytes. `origins` has
+  /// the Origin of each byte of `text`; "" if the template wrote all.
   Result<std::vector<int32_t>> encodeBy(std::string_view text,
                                         std::string_view origins) const;
 
@@ -76,20 +77,9 @@ private:
   Tokenizer() = default;
   static Result<Tokenizer> read(const nlohmann::json &document,
                                 const std::string &name);
-  /// How special tokens in a text are handled.
-  struct Marking {
-    bool parseSpecial = true;
-    std::string_view guard; // see AddedTokens::Wanted
-  };
-  Status encodeText(std::string_view text, Marking marking,
-                    std::vector<int32_t> &ids) const;
-  Result<std::string> guardAll(std::string_view text, std::string_view origins,
-                               std::string_view mark) const;
-  Result<std::string> guard(std::string_view text, std::string_view mark,
-                            Effort &effort) const;
-  Result<bool> opensSpecial(std::string_view text, Effort &effort) const;
-  Status normalize(std::string &text, Effort &effort) const;
-  Status cut(Piece piece, Marking marking, Effort &effort,
+  Status encodeText(std::string_view text, std::string_view origins,
+                    bool parseSpecial, std::vector<int32_t> &ids) const;
+  Status cut(Piece piece, bool parseSpecial, Effort &effort,
              PieceSink sink) const;
   Status preTokenize(size_t step, Piece piece, Effort &effort,
                      PieceSink sink) const;

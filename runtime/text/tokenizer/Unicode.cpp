@@ -123,24 +123,36 @@ static void appendNormalized(std::string_view text, NormalForm form,
     appendCharacter(result, static_cast<char32_t>(points[i]));
 }
 
-std::string normalize(std::string_view text, NormalForm form) {
+void forEachRun(
+    std::string_view text,
+    FunctionRef<void(size_t begin, size_t end, bool changes)> sink) {
   auto isAscii = [&](size_t at) {
     return static_cast<uint8_t>(text[at]) < 0x80;
   };
-  std::string result;
-  result.reserve(text.size());
-  for (size_t at = 0; at < text.size();) {
+  for (size_t at = 0, end = 0; at < text.size(); at = end) {
     // ASCII stays, but its last character may combine with the next one.
-    size_t end = at;
     while (end < text.size() && isAscii(end))
       ++end;
     size_t begin = end < text.size() && end > at ? end - 1 : end;
-    result.append(text, at, begin - at);
+    if (at < begin)
+      sink(at, begin, false);
     while (end < text.size() && !isAscii(end))
       ++end;
-    appendNormalized(text.substr(begin, end - begin), form, result);
-    at = end;
+    if (begin < end)
+      sink(begin, end, true);
   }
+}
+
+std::string normalize(std::string_view text, NormalForm form) {
+  std::string result;
+  result.reserve(text.size());
+  forEachRun(text, [&](size_t begin, size_t end, bool changes) {
+    std::string_view run = text.substr(begin, end - begin);
+    if (changes)
+      appendNormalized(run, form, result);
+    else
+      result += run;
+  });
   return result;
 }
 

@@ -2,6 +2,8 @@
 /// UTF-8.
 #pragma once
 
+#include "runtime/FunctionRef.h"
+
 #include <cstddef>
 #include <string>
 #include <string_view>
@@ -29,6 +31,11 @@ bool isOther(char32_t character);
 /// Whether a user sees a new character begin between the two; `state` is 0 at
 /// the first pair of a text and goes from pair to pair.
 bool breaksGrapheme(char32_t left, char32_t right, int &state);
+
+/// Cuts `text` into runs, each of which is normalized by itself. Normal forms
+/// change no run without `changes`.
+void forEachRun(std::string_view text,
+                FunctionRef<void(size_t begin, size_t end, bool changes)> sink);
 
 /// The four normal forms of Unicode.
 enum class NormalForm { NFC, NFD, NFKC, NFKD };

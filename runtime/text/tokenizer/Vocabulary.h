@@ -47,8 +47,6 @@ public:
   Place next(Place place, char byte) const;
   /// The id of the token that ends at `place`, or -1.
   int32_t idAt(Place place) const { return nodes[place].id; }
-  /// Whether a longer token continues there.
-  bool goesOn(Place place) const { return nodes[place].count > 0; }
 
 private:
   struct Node {
