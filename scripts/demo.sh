@@ -36,9 +36,9 @@ layer() {
 
 cat <<'TEXT'
 What happens: missing Debian packages are installed (some 250 MB), the compiler
-and the runtime are built into build/ (5 to 10 minutes on two cores, seconds when
-they have been built before; [steps done/all, seconds]), and then a small model
-is compiled, shown and run (2 seconds).
+and the runtime are built into build/ (8 to 26 minutes of processor time, so half
+of that on two idle cores, and seconds when they have been built before; [steps
+done/all, seconds]), and then a small model is compiled, shown and run (2 seconds).
 TEXT
 "$root/scripts/setup.sh" cria-compile cria-run cria-inspect
 scratch=$(mktemp -d)
