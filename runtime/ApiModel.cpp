@@ -281,7 +281,6 @@ static Status readDevice(const cria_model_options &options,
   if (Status status = checkDevice(options.device); !status.ok())
     return status;
   device.kind = static_cast<DeviceKind>(options.device);
-  device.cache = options.no_cache == 0;
   if (options.device_count == 0)
     return Status();
   if (options.device_count > 1)

@@ -29,7 +29,7 @@ Result<DeviceOptions> deviceNamed(const std::string &name) {
     bool takesIndex = kind == DeviceKind::Cuda || kind == DeviceKind::Emulated;
     if (name == known ||
         (index && takesIndex && name.substr(0, colon) == known))
-      return DeviceOptions{kind, true, index};
+      return DeviceOptions{kind, index};
   }
   return Status(CRIA_INVALID_ARGUMENT,
                 {"device is ", quote(name),

@@ -16,8 +16,6 @@ enum class DeviceKind { Auto, Cpu, Cuda, Emulated };
 
 struct DeviceOptions {
   DeviceKind kind = DeviceKind::Auto;
-  /// Keep on disk what the CUDA driver compiles, for the next time.
-  bool cache = true;
   /// Which GPU, as its driver counts them; none: the first that can be opened.
   std::optional<int> index = std::nullopt;
   /// The processes that share the model. The struct is copied. Null: only this

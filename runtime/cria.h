@@ -70,9 +70,9 @@
  *  - AMX. Opening an artifact that needs it asks Linux to let this process use
  *    the tile registers.
  *  - The environment is read, never changed: CRIA_CUDA_DRIVER, CRIA_NCCL,
- *    CRIA_CUDA_TIMEOUT, CUDA_VISIBLE_DEVICES, CRIA_CACHE_DIR, XDG_CACHE_HOME
- *    and HOME, when a model is made; CRIA_MPI, CRIA_MPI_TIMEOUT and what mpirun
- *    sets, when ranks are joined. No thread may change it meanwhile.
+ *    CRIA_CUDA_TIMEOUT, CRIA_CUDA_IMAGE, CRIA_CUDA_WITHOUT and
+ *    CUDA_VISIBLE_DEVICES, when a model is made; CRIA_MPI, CRIA_MPI_TIMEOUT and
+ *    what mpirun sets, when ranks are joined. No thread may change it meanwhile.
  *  - fork() copies no threads. The child may use the objects of its parent,
  *    except sessions and models on a GPU; it may make sessions of its own.
  */
@@ -311,8 +311,8 @@ typedef struct cria_model_options {
   const char *weights; /* a folder or file.gguf; NULL: drawn from `seed` */
   uint64_t seed;
   int32_t device;         /* a cria_device */
-  int32_t no_cache;       /* 1: GPU code is not kept in CRIA_CACHE_DIR, or
-                             XDG_CACHE_HOME/cria, or HOME/.cache/cria */
+  int32_t no_cache;       /* has no effect: the CUDA driver keeps compiled code
+                             itself, see CUDA_CACHE_DISABLE of its manual */
   const cria_lora *loras; /* merged into a copy of the weights they target; the
                              first one's `size` counts for all */
   size_t lora_count;

@@ -158,7 +158,6 @@ int main(int argc, char **argv) try {
   Result<DeviceOptions> named = deviceNamed(device);
   if (!named.ok())
     return fail("--" + named.status().message());
-  named->cache = options.device.cache;
   options.device = *named;
   Result<Report> report = runBench(options, ranks);
   if (!report.ok())

@@ -131,7 +131,6 @@ class Model(_native.Object):
         loras: Sequence[Lora | Path],
         lora_unmerged: bool,
         allow_unused: bool,
-        gpu_cache: bool,
         weight_cache: Path | None,
         ranks: Ranks | None,
         threads: int,
@@ -150,7 +149,6 @@ class Model(_native.Object):
             device=kind,
             devices=indexes,
             device_count=len(index),
-            no_cache=not gpu_cache,
             loras=structs,
             lora_count=len(folders),
             lora_unmerged=lora_unmerged,
@@ -519,7 +517,6 @@ def load(
     loras: Sequence[Lora | Path] = (),
     lora_unmerged: bool = False,
     allow_unused: bool = False,
-    gpu_cache: bool = True,
     weight_cache: Path | None = None,
     ranks: Ranks | None = None,
     threads: int = 0,
@@ -536,8 +533,8 @@ def load(
 
     ``loras`` are adapters, each a folder or a :class:`Lora`. They are merged into the
     weights, or kept apart with ``lora_unmerged``. With ``allow_unused`` the checkpoint
-    may have more layers than the artifact. Without ``gpu_cache`` compiled GPU code is
-    not kept on disk. ``weight_cache`` is a folder that keeps quantized weights.
+    may have more layers than the artifact. ``weight_cache`` is a folder that keeps
+    quantized weights.
     ``ranks`` are the processes that share the model: :func:`join_ranks`.
     ``threads`` is the default for sessions: 0 is one thread for each core.
     ``allow_unknown`` names keys of ``generation_config.json`` to ignore. ``progress`` is
@@ -557,7 +554,6 @@ def load(
         loras=loras,
         lora_unmerged=lora_unmerged,
         allow_unused=allow_unused,
-        gpu_cache=gpu_cache,
         weight_cache=weight_cache,
         ranks=ranks,
         threads=threads,

@@ -1,11 +1,12 @@
 #include "runtime/cuda/Code.h"
 
+#include "runtime/Environment.h"
 #include "runtime/Json.h"
-#include "runtime/cuda/Jit.h"
 
 #include <algorithm>
 #include <cctype>
 #include <charconv>
+#include <cstdio>
 #include <tuple>
 
 namespace cria::cuda {
@@ -51,79 +52,61 @@ int driverForPtx(std::string_view ptx) {
   return (major + 4) * 1000 + (minor + (major == 8 && minor > 5)) * 10;
 }
 
-Result<std::unique_ptr<const Code>>
-Code::load(std::shared_ptr<Context> context, const Artifact &artifact,
-           bool cache, std::vector<std::string> &warnings) {
-  std::unique_ptr<Code> code(new Code(std::move(context)));
-  code->path = artifact.path();
-  Status status = code->loadImage(artifact, cache, warnings);
-  if (!status.ok())
-    return status;
-  const Manifest &manifest = artifact.manifest();
-  const Part &part = *manifest.cuda;
-  int64_t rows = manifest.batch ? manifest.batch->rows : 0;
-  for (auto [entry, tokens] :
-       {std::pair(&part.prefill, manifest.chunk),
-        std::pair(&part.encode, manifest.chunk), std::pair(&part.batch, rows),
-        std::pair(&part.decode, int64_t(1)),
-        std::pair(&part.sample, int64_t(1))})
-    if (status = code->findKernels(*entry, tokens); !status.ok())
-      return status;
-  return std::unique_ptr<const Code>(std::move(code));
-}
-
-/// Loads the first of the usable images that the driver takes.
-Status Code::loadImage(const Artifact &artifact, bool cache,
-                       std::vector<std::string> &warnings) {
-  Result<std::vector<Image>> images = candidates(artifact);
-  if (!images.ok())
-    return images.status();
-  for (size_t i = 0;; ++i) {
-    image = (*images)[i];
-    Result<std::string_view> bytes = artifact.image(image);
-    if (!bytes.ok())
-      return bytes.status();
-    Result<Loaded> loaded =
-        loadModule(context, *bytes, image.isPtx,
-                   concat({image.chip, " code of ", path}), cache, warnings);
-    if (loaded.ok()) {
-      module = std::move(loaded->module);
-      text = image.chip + (image.isPtx ? " PTX, " : " cubin, ") + loaded->how;
-      return Status();
-    }
-    // Drivers refuse machine code that is older or newer than they know. Other
-    // code helps neither against a lack of memory nor a broken context.
-    const Status &why = loaded.status();
-    if (image.isPtx || i + 1 == images->size() ||
-        why.code() == CRIA_RESOURCE_EXHAUSTED || !context->usable().ok())
-      return why;
-    warnings.push_back(concat(
-        {"the cubin for ", image.chip, " is not used: ", why.message()}));
+Result<Choice> Choice::read() {
+  Choice choice;
+  choice.image = environment("CRIA_CUDA_IMAGE");
+  std::string words = environment("CRIA_CUDA_WITHOUT");
+  for (size_t at = 0; at < words.size();) {
+    size_t end = std::min(words.find(',', at), words.size());
+    std::string_view word = std::string_view(words).substr(at, end - at);
+    at = end + 1;
+    bool *feature = word == "graphs"     ? &choice.graphs
+                    : word == "overlap"  ? &choice.overlap
+                    : word == "carveout" ? &choice.carveout
+                                         : nullptr;
+    if (!feature)
+      return Status(CRIA_INVALID_ARGUMENT,
+                    {"CRIA_CUDA_WITHOUT has ", quote(std::string(word)),
+                     ", expected some of graphs,overlap,carveout"});
+    *feature = false;
   }
+  return choice;
 }
 
-/// The images that device and driver can use, the one for the latest chip first
-/// and a cubin before PTX: at least one.
-Result<std::vector<Image>> Code::candidates(const Artifact &artifact) const {
+static const char *formatOf(const Image &image) {
+  return image.isPtx ? "PTX" : "cubin";
+}
+
+bool Choice::allows(const Image &candidate) const {
+  const std::string &chip = candidate.chip;
+  return image.empty() || image == chip ||
+         image == chip + (candidate.isPtx ? ".ptx" : ".cubin");
+}
+
+/// The images that device and driver can use and that `choice` allows, the one
+/// for the latest chip first and a cubin before PTX: at least one.
+static Result<std::vector<Image>> candidates(const Context &context,
+                                             const Artifact &artifact,
+                                             const Choice &choice) {
   auto rank = [](const Image &image) {
     return std::make_tuple(numberOf(image.chip), isExact(image.chip),
                            !image.isPtx);
   };
   std::string chips;
-  int device = context->chip(), needed = 0;
+  int device = context.chip(), needed = 0;
   std::vector<Image> found;
   for (const Image &candidate : artifact.manifest().cuda->images) {
     chips += (chips.empty() ? "" : ", ") + candidate.chip;
     Result<std::string_view> data = artifact.image(candidate);
     if (!data.ok())
       return data.status();
-    if (!runsOn(candidate, device))
+    if (!runsOn(candidate, device) || !choice.allows(candidate))
       continue;
     int driver = candidate.isPtx ? driverForPtx(*data) : 0;
     if (candidate.wgmma)
       driver = std::max(driver, driverWithTensorMaps);
-    if (driver > context->library().version() ||
-        (candidate.wgmma && !context->library().hasTensorMaps()))
+    if (driver > context.library().version() ||
+        (candidate.wgmma && !context.library().hasTensorMaps()))
       needed = driver;
     else
       found.push_back(candidate);
@@ -135,12 +118,101 @@ Result<std::vector<Image>> Code::candidates(const Artifact &artifact) const {
     return found;
   if (needed)
     return Status(CRIA_FAILED_PRECONDITION,
-                  {path, ": its code needs a driver for CUDA ", needed / 1000,
-                   ".", needed % 1000 / 10, ", this one supports ",
-                   context->library().versionText()});
+                  {artifact.path(), ": its code needs a driver for CUDA ",
+                   needed / 1000, ".", needed % 1000 / 10,
+                   ", this one supports ", context.library().versionText()});
   return Status(CRIA_INCOMPATIBLE,
-                {path, ": compiled for ", chips, "; ", context->deviceName(),
-                 " is sm_", device, "; recompile"});
+                {artifact.path(), ": compiled for ", chips, "; ",
+                 context.deviceName(), " is sm_", device,
+                 choice.image.empty()
+                     ? "; recompile"
+                     : ", and CRIA_CUDA_IMAGE is " + quote(choice.image)});
+}
+
+Result<std::unique_ptr<const Code>>
+Code::load(const std::shared_ptr<Context> &context, const Artifact &artifact,
+           std::vector<std::string> &warnings) {
+  Result<Choice> choice = Choice::read();
+  if (!choice.ok())
+    return choice.status();
+  Result<std::vector<Image>> images = candidates(*context, artifact, *choice);
+  if (!images.ok())
+    return images.status();
+  Status failure;
+  for (const Image &image : *images) {
+    std::unique_ptr<Code> code(new Code(context, artifact, image, *choice));
+    Status status = code->load(artifact);
+    std::string name = concat({"the ", image.chip, " ", formatOf(image)});
+    if (status.ok()) {
+      for (const std::string &line : slowdownsOf(code->compilerLog()))
+        warnings.push_back(
+            concat({"the driver compiles ", name, " to slower code: ", line}));
+      return std::unique_ptr<const Code>(std::move(code));
+    }
+    // Other code helps neither against a lack of memory nor a broken context.
+    if (status.code() == CRIA_RESOURCE_EXHAUSTED || !context->usable().ok())
+      return status;
+    warnings.push_back(concat({name, " is not used: ", status.message()}));
+    failure = failure.ok() ? status
+                           : Status(failure.code(), {failure.message(), "; ",
+                                                     status.message()});
+  }
+  if (failure.code() == CRIA_FAILED_PRECONDITION)
+    failure = Status(failure.code(),
+                     {failure.message(),
+                      "; recompile the artifact, or install a newer driver"});
+  return failure;
+}
+
+/// Loads the image and prepares all that it launches.
+Status Code::load(const Artifact &artifact) {
+  Result<std::string_view> bytes = artifact.image(image);
+  if (!bytes.ok())
+    return bytes.status();
+  Result<Loaded> loaded = loadModule(context, *bytes, image.isPtx,
+                                     concat({image.chip, " code of ", path}));
+  if (!loaded.ok())
+    return loaded.status();
+  module = std::move(*loaded);
+  const Manifest &manifest = artifact.manifest();
+  const Part &part = *manifest.cuda;
+  int64_t rows = manifest.batch ? manifest.batch->rows : 0;
+  for (auto [entry, tokens] :
+       {std::pair(&part.prefill, manifest.chunk),
+        std::pair(&part.encode, manifest.chunk), std::pair(&part.batch, rows),
+        std::pair(&part.decode, int64_t(1)),
+        std::pair(&part.sample, int64_t(1))})
+    if (Status status = findKernels(*entry, tokens); !status.ok())
+      return status;
+  standIn = DeviceMemory();
+  return Status();
+}
+
+std::string Code::description() const {
+  char seconds[32];
+  snprintf(seconds, sizeof(seconds), "%.1f s", module.seconds);
+  return concat({image.chip, " ", formatOf(image), ", loaded in ", seconds});
+}
+
+Result<std::vector<KernelResources>> Code::resources() const {
+  std::vector<KernelResources> all;
+  for (const auto &[name, function] : kernels) {
+    KernelResources &own = all.emplace_back(KernelResources{name, 0, 0, 0});
+    for (auto [which, value] :
+         {std::pair(CU_FUNC_ATTRIBUTE_NUM_REGS, &own.registers),
+          std::pair(CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, &own.localBytes),
+          std::pair(CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, &own.sharedBytes)})
+      if (Status status = attribute(name, which, *value); !status.ok())
+        return status;
+  }
+  return all;
+}
+
+Status Code::attribute(const std::string &kernel, CUfunction_attribute which,
+                       int &value) const {
+  return context->check(
+      (*context)->cuFuncGetAttribute(&value, which, this->kernel(kernel)),
+      "cuFuncGetAttribute", "asking about kernel " + quote(kernel));
 }
 
 /// Finds the kernels of `entry`, whose calls have `chunk` tokens at most.
@@ -154,6 +226,8 @@ Status Code::findKernels(const Entry &entry, int64_t chunk) {
         status = checkLaunch(launch, chunk);
       if (status.ok())
         status = permitShared(launch);
+      if (status.ok())
+        status = checkMaps(launch);
       if (!status.ok())
         return status;
     }
@@ -164,32 +238,42 @@ Status Code::findKernel(const std::string &name) {
   if (kernels.count(name))
     return Status();
   CUfunction function = nullptr;
-  CUresult result =
-      (*context)->cuModuleGetFunction(&function, module.get(), name.c_str());
+  CUresult result = (*context)->cuModuleGetFunction(
+      &function, module.module.get(), name.c_str());
   if (result == CUDA_ERROR_NOT_FOUND)
     return Status(CRIA_INVALID_ARGUMENT,
                   {path, ": kernel ", quote(name), " is not in its ",
                    image.chip, " code"});
   Status status = context->check(result, "cuModuleGetFunction",
                                  "finding kernel " + quote(name));
-  if (status.ok())
-    kernels[name] = function;
-  return status;
+  if (!status.ok())
+    return status;
+  kernels[name] = function;
+  // A multiprocessor divides its memory between shared memory and the cache for
+  // one kernel at a time: kernels that ask for another division do not overlap.
+  // Without this hint the kernels run as well, so it may fail.
+  static constexpr int allShared = 100; // percent
+  CUresult hinted =
+      choice.carveout
+          ? (*context)->cuFuncSetAttribute(
+                function, CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT,
+                allShared)
+          : CUDA_SUCCESS;
+  return isSticky(hinted) ? context->check(hinted, "cuFuncSetAttribute",
+                                           "preparing kernel " + quote(name))
+                          : Status();
 }
 
 /// INCOMPATIBLE where the device cannot run so many threads or blocks.
-Status Code::checkLaunch(const LaunchStep &launch, int64_t chunk) {
+Status Code::checkLaunch(const LaunchStep &launch, int64_t chunk) const {
   auto refuse = [&](const std::string &what, uint64_t wanted, int most) {
     return Status(CRIA_INCOMPATIBLE,
                   {path, ": kernel ", quote(launch.kernel), " has ", wanted,
                    " ", what, ", ", context->deviceName(), " runs ", most});
   };
   int threads = 0;
-  Status status = context->check(
-      (*context)->cuFuncGetAttribute(&threads,
-                                     CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK,
-                                     kernel(launch.kernel)),
-      "cuFuncGetAttribute", "asking about kernel " + quote(launch.kernel));
+  Status status = attribute(launch.kernel,
+                            CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, threads);
   if (!status.ok())
     return status;
   uint64_t wanted =
@@ -215,11 +299,8 @@ Status Code::permitShared(const LaunchStep &launch) {
   if (launch.shared <= permitted)
     return Status();
   int fixed = 0;
-  CUfunction function = kernel(launch.kernel);
-  Status status = context->check(
-      (*context)->cuFuncGetAttribute(
-          &fixed, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, function),
-      "cuFuncGetAttribute", "asking about kernel " + quote(launch.kernel));
+  Status status =
+      attribute(launch.kernel, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, fixed);
   if (!status.ok())
     return status;
   int most =
@@ -231,11 +312,52 @@ Status Code::permitShared(const LaunchStep &launch) {
                    " bytes of shared memory, ", context->deviceName(), " has ",
                    most});
   permitted = launch.shared;
-  return context->check(
-      (*context)->cuFuncSetAttribute(
-          function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
-          static_cast<int>(permitted)),
-      "cuFuncSetAttribute", "preparing kernel " + quote(launch.kernel));
+  return context->check((*context)->cuFuncSetAttribute(
+                            kernel(launch.kernel),
+                            CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                            static_cast<int>(permitted)),
+                        "cuFuncSetAttribute",
+                        "preparing kernel " + quote(launch.kernel));
+}
+
+Status encode(Context &context, const TensorMap &map, CUdeviceptr address,
+              const std::string &kernel, CUtensorMap &encoded) {
+  std::vector<cuuint64_t> sizes(map.sizes.begin(), map.sizes.end()), strides;
+  for (uint64_t stride : map.strides)
+    strides.push_back(stride * 2);
+  std::vector<cuuint32_t> each(sizes.size(), 1);
+  return context.check(
+      context->cuTensorMapEncodeTiled(
+          &encoded,
+          map.isBfloat ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16
+                       : CU_TENSOR_MAP_DATA_TYPE_FLOAT16,
+          static_cast<cuuint32_t>(sizes.size()),
+          reinterpret_cast<void *>(address), sizes.data(), strides.data(),
+          map.box.data(), each.data(), CU_TENSOR_MAP_INTERLEAVE_NONE,
+          CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+          CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE),
+      "cuTensorMapEncodeTiled", "preparing kernel " + quote(kernel));
+}
+
+/// Whether a driver takes a map depends on the sizes in it. So this finds out
+/// while there is another image to take, before a session has the tensors.
+Status Code::checkMaps(const LaunchStep &launch) {
+  for (const Argument &argument : launch.arguments) {
+    if (!argument.map)
+      continue;
+    if (!standIn) {
+      auto allocated = allocateDevice(context, 1, "checking tensor maps");
+      if (!allocated.ok())
+        return allocated.status();
+      standIn = std::move(*allocated);
+    }
+    CUtensorMap encoded;
+    Status status =
+        encode(*context, *argument.map, standIn.get(), launch.kernel, encoded);
+    if (!status.ok())
+      return status;
+  }
+  return Status();
 }
 
 } // namespace cria::cuda

@@ -88,9 +88,6 @@ Status Driver::resolve() {
       !functions.cuGraphInstantiateWithFlags || !functions.cuGraphLaunch ||
       !functions.cuGraphDestroy)
     functions.cuGraphExecDestroy = nullptr;
-  if (!functions.cuLinkCreate || !functions.cuLinkAddData ||
-      !functions.cuLinkComplete)
-    functions.cuLinkDestroy = nullptr;
   return Status();
 }
 

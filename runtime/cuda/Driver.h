@@ -52,9 +52,8 @@ namespace cria::cuda {
   X(cuEventRecord, cuEventRecord, 2000)                                        \
   X(cuEventQuery, cuEventQuery, 2000)
 
-/// What it has another way for: decoding without a graph, leaving the cache of
-/// compiled PTX to the driver, code that copies no boxes; or what only
-/// measuring needs.
+/// What it has another way for: decoding without a graph, code that copies no
+/// boxes; or what only measuring needs.
 #define CRIA_CUDA_OPTIONAL(X)                                                  \
   X(cuStreamBeginCapture, cuStreamBeginCapture_v2, 10010)                      \
   X(cuStreamEndCapture, cuStreamEndCapture, 10000)                             \
@@ -62,10 +61,6 @@ namespace cria::cuda {
   X(cuGraphLaunch, cuGraphLaunch, 10000)                                       \
   X(cuGraphDestroy, cuGraphDestroy, 10000)                                     \
   X(cuGraphExecDestroy, cuGraphExecDestroy, 10000)                             \
-  X(cuLinkCreate, cuLinkCreate_v2, 6050)                                       \
-  X(cuLinkAddData, cuLinkAddData_v2, 6050)                                     \
-  X(cuLinkComplete, cuLinkComplete, 5050)                                      \
-  X(cuLinkDestroy, cuLinkDestroy, 5050)                                        \
   X(cuEventElapsedTime, cuEventElapsedTime, 2000)                              \
   X(cuTensorMapEncodeTiled, cuTensorMapEncodeTiled, 12000)                     \
   X(cuDeviceTotalMem, cuDeviceTotalMem_v2, 3020)
@@ -101,7 +96,6 @@ public:
   /// Whether launches that a graph has may overlap: drivers before CUDA 12.3
   /// record no such edges.
   bool hasOverlap() const { return cudaVersion >= 12030; }
-  bool hasLinker() const { return functions.cuLinkDestroy; }
   bool hasTimes() const { return functions.cuEventElapsedTime; }
   bool hasTensorMaps() const { return functions.cuTensorMapEncodeTiled; }
 

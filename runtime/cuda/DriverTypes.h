@@ -260,9 +260,9 @@ typedef void (*CUhostFn)(void *userData);
 /* Tensor maps (TMA): 128 bytes that only the device can read. */
 typedef struct CUtensorMap_st {
 #if defined(__cplusplus)
-  alignas(64)
+  alignas(128)
 #else
-  _Alignas(64)
+  _Alignas(128)
 #endif
       cuuint64_t opaque[16];
 } CUtensorMap;

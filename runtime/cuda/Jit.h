@@ -1,6 +1,5 @@
-/// Loading code into a context. The driver compiles PTX. If the driver has a
-/// linker (cuLinkCreate and related functions), the linker returns the machine
-/// code, which is kept on disk. Otherwise only the driver's own cache keeps it.
+/// Loading code into a context. The driver compiles PTX, and keeps the machine
+/// code in a cache of its own on disk.
 #pragma once
 
 #include "runtime/cuda/Context.h"
@@ -11,19 +10,21 @@
 
 namespace cria::cuda {
 
-/// A module, and how it came to be: "from the cache", "compiled in 0.3 s".
 struct Loaded {
   Module module;
-  std::string how;
+  double seconds;  // to load it, with the time to compile it
+  std::string log; // of the driver's compiler, its lines
 };
 
 /// Loads `code`, NUL-terminated PTX or a cubin, into the current context.
 /// `name` stands for it in errors, which carry the log of the driver's
-/// compiler. With `cache`, compiled PTX is looked up on disk and kept there;
-/// a problem of the folder becomes a line of `warnings`.
+/// compiler.
 Result<Loaded> loadModule(const std::shared_ptr<Context> &context,
                           std::string_view code, bool isPtx,
-                          const std::string &name, bool cache,
-                          std::vector<std::string> &warnings);
+                          const std::string &name);
+
+/// What a compiler's log says of code that is slower than it was written to be,
+/// the messages C7500 to C7599 of ptxas: each once, with how often it is there.
+std::vector<std::string> slowdownsOf(const std::string &log);
 
 } // namespace cria::cuda

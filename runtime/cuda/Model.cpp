@@ -59,8 +59,7 @@ Model::open(std::shared_ptr<const Artifact> artifact,
   Current current(*model->owner);
   if (!current.status().ok())
     return current.status();
-  auto code =
-      Code::load(model->owner, *model->artifact, options.cache, model->lines);
+  auto code = Code::load(model->owner, *model->artifact, model->lines);
   if (!code.ok())
     return code.status();
   model->loaded = std::move(*code);

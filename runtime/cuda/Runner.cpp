@@ -142,26 +142,6 @@ CUdeviceptr Runner::address(const Argument &argument, uint64_t layer) const {
   }
 }
 
-/// What the device knows the tensor at `address` by.
-Status Runner::encode(const TensorMap &map, CUdeviceptr address,
-                      const std::string &kernel, CUtensorMap &encoded) const {
-  std::vector<cuuint64_t> sizes(map.sizes.begin(), map.sizes.end()), strides;
-  for (uint64_t stride : map.strides)
-    strides.push_back(stride * 2);
-  std::vector<cuuint32_t> each(sizes.size(), 1);
-  return context->check(
-      (*context)->cuTensorMapEncodeTiled(
-          &encoded,
-          map.isBfloat ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16
-                       : CU_TENSOR_MAP_DATA_TYPE_FLOAT16,
-          static_cast<cuuint32_t>(sizes.size()),
-          reinterpret_cast<void *>(address), sizes.data(), strides.data(),
-          map.box.data(), each.data(), CU_TENSOR_MAP_INTERLEAVE_NONE,
-          CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
-          CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE),
-      "cuTensorMapEncodeTiled", "preparing kernel " + quote(kernel));
-}
-
 /// Gives a launch its arguments.
 Status Runner::bind(const LaunchStep &step, uint64_t layer,
                     Launch &launch) const {
@@ -169,8 +149,8 @@ Status Runner::bind(const LaunchStep &step, uint64_t layer,
     launch.values.push_back(address(argument, layer));
     if (!argument.map)
       continue;
-    Status status = encode(*argument.map, launch.values.back(), step.kernel,
-                           launch.maps.emplace_back());
+    Status status = encode(*context, *argument.map, launch.values.back(),
+                           step.kernel, launch.maps.emplace_back());
     if (!status.ok())
       return status;
   }
@@ -280,8 +260,7 @@ Status Runner::launch(const Launch &launch, const unsigned (&grid)[3],
 Status Runner::launch(const std::vector<Launch> &launches, int64_t tokens,
                       int64_t rows, int64_t hiddenRows, bool follows) {
   // Launches that are timed stay apart.
-  bool mayOverlap =
-      model.code().isDependent() && context->library().hasOverlap() && !timer;
+  bool mayOverlap = model.code().mayOverlap() && !timer;
   bool overlaps = follows && mayOverlap;
   for (const Launch &launch : launches) {
     const LaunchStep &step = *launch.step;

@@ -144,8 +144,6 @@ private:
   /// Zeroes the part of the scratch whose values outlive a launch.
   Status clearWorkspace();
   Status bind(const LaunchStep &step, uint64_t layer, Launch &launch) const;
-  Status encode(const TensorMap &map, CUdeviceptr address,
-                const std::string &kernel, CUtensorMap &encoded) const;
   CUdeviceptr address(const Argument &argument, uint64_t layer) const;
   Status launch(const Launch &launch, const unsigned (&grid)[3], bool overlaps);
   Status appendTimes(const Timer &marks);

@@ -13,7 +13,7 @@
 namespace cria::cuda {
 
 Session::Session(const Model &model)
-    : Runner(model), usesGraph(context->library().hasGraphs()) {}
+    : Runner(model), usesGraph(model.code().usesGraphs()) {}
 
 Result<std::unique_ptr<Backend>> Session::create(const Model &model) {
   std::unique_ptr<Session> session(new Session(model));

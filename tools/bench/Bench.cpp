@@ -277,6 +277,9 @@ static Report describe(const Model &model, DType type) {
   report.weightBytes = manifest.weightBytes();
   report.cacheBytes = manifest.cacheBytes();
   report.bindSeconds = model.bindSeconds();
+  if (!model.onCpu())
+    if (Result<nlohmann::json> code = cudaCode(model); code.ok())
+      report.code = std::move(*code);
   return report;
 }
 

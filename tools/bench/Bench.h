@@ -78,6 +78,7 @@ struct Report {
   int64_t firstLength = 0;
   Measured firstToken;
   std::vector<KernelTable> kernels;
+  nlohmann::json code; // see cudaCode; null on the CPU
 
   /// Resident memory over weights and KV caches.
   double residentFraction() const;

@@ -252,10 +252,9 @@ Status CudaRates::prepare() {
     return current.status();
   std::string ptx =
       loop.header + ".address_size 64\n" + readLoop() + multiplyLoop(loop);
-  std::vector<std::string> warnings; // of the cache, which is not used
   auto loaded =
       loadModule(context, std::string_view(ptx.c_str(), ptx.size() + 1), true,
-                 "the benchmark's loops", false, warnings);
+                 "the benchmark's loops");
   if (!loaded.ok())
     return loaded.status();
   module = std::move(loaded->module);
@@ -339,6 +338,42 @@ Result<double> CudaRates::compute(size_t) {
 std::unique_ptr<Rates> cudaRates(const cria::Model &model, DType type) {
   return std::make_unique<CudaRates>(
       static_cast<const cuda::Model &>(model.bound()), type);
+}
+
+/// The lines of a text that are not empty.
+static nlohmann::json linesOf(const std::string &text) {
+  nlohmann::json lines = nlohmann::json::array();
+  for (size_t at = 0; at < text.size();) {
+    size_t end = std::min(text.find('\n', at), text.size());
+    if (end > at)
+      lines.push_back(text.substr(at, end - at));
+    at = end + 1;
+  }
+  return lines;
+}
+
+Result<nlohmann::json> cudaCode(const cria::Model &model) {
+  const auto &bound = static_cast<const cuda::Model &>(model.bound());
+  Current current(*bound.context());
+  if (!current.status().ok())
+    return current.status();
+  const Code &code = bound.code();
+  auto resources = code.resources();
+  if (!resources.ok())
+    return resources.status();
+  nlohmann::json kernels;
+  for (const KernelResources &kernel : *resources)
+    kernels.push_back({{"kernel", kernel.kernel},
+                       {"registers", kernel.registers},
+                       {"local_bytes", kernel.localBytes},
+                       {"shared_bytes", kernel.sharedBytes}});
+  return nlohmann::json{{"chip", code.loaded().chip},
+                        {"format", code.loaded().isPtx ? "ptx" : "cubin"},
+                        {"load_seconds", code.seconds()},
+                        {"overlap", code.mayOverlap()},
+                        {"graphs", code.usesGraphs()},
+                        {"compiler_log", linesOf(code.compilerLog())},
+                        {"kernels", std::move(kernels)}};
 }
 
 } // namespace cria::bench

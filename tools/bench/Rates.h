@@ -48,5 +48,8 @@ std::unique_ptr<Rates> slowestRates(std::unique_ptr<Rates> own,
 Result<nlohmann::json> measureCpu(const Model &model, int threads);
 /// The part of ratesOf for CUDA devices.
 std::unique_ptr<Rates> cudaRates(const Model &model, DType type);
+/// What a CUDA device runs: the image, the log of the driver's compiler, and
+/// the registers and memory that each kernel takes.
+Result<nlohmann::json> cudaCode(const Model &model);
 
 } // namespace cria::bench

@@ -82,6 +82,8 @@ nlohmann::json toJson(const Report &report) {
   json["first_token"]["tokens"] = report.firstLength;
   for (const KernelTable &table : report.kernels)
     json["kernels"].push_back(toJson(table));
+  if (!report.code.is_null())
+    json["code"] = report.code;
   return json;
 }
 

@@ -33,9 +33,9 @@ struct RunOptions {
   std::optional<uint64_t> randomWeights;
   uint64_t seed = 0;
   int threads = 0;
-  bool hasPrompt = false, hasIds = false, printIds = false, noCache = false,
-       chat = false, hasSource = false, hasSourceIds = false,
-       hasEmbedding = false, normalize = false;
+  bool hasPrompt = false, hasIds = false, printIds = false, chat = false,
+       hasSource = false, hasSourceIds = false, hasEmbedding = false,
+       normalize = false;
 
   /// How many results other than the text of a prompt go to stdout.
   int resultsOnStdout() const {
@@ -202,8 +202,8 @@ inline void addOptions(CLI::App &app, RunOptions &options) {
   app.add_option("--cpu", options.cpu,
                  "run the code for this CPU, one of those that cria-inspect "
                  "lists (default: the best that runs here)");
-  app.add_flag("--no-cache", options.noCache,
-               "do not keep compiled GPU code on disk");
+  // Of earlier versions, which kept code that the CUDA driver now keeps.
+  app.add_flag("--no-cache")->group("");
   app.add_option("--threads", options.threads,
                  "number of threads; 0, the default: one for each core, within "
                  "the quota of the process's control groups")
@@ -275,9 +275,7 @@ inline WeightSource weightSource(const RunOptions &options) {
 
 /// The device that checked options ask for.
 inline DeviceOptions deviceOptions(const RunOptions &options) {
-  DeviceOptions device = *deviceNamed(options.device);
-  device.cache = !options.noCache;
-  return device;
+  return *deviceNamed(options.device);
 }
 
 /// Reads the command line. Returns the exit code if there is nothing left to

@@ -1,19 +1,11 @@
 #include "runtime/cuda/Code.h"
 
-#include "runtime/cuda/CodeCache.h"
 #include "test/runtime/cuda/Fixtures.h"
-
-#include <filesystem>
-#include <fstream>
-#include <sys/stat.h>
-#include <thread>
-#include <unistd.h>
 
 using namespace cria;
 using namespace cria::cuda;
 using namespace cria::test;
 using testing::HasSubstr;
-namespace fs = std::filesystem;
 
 TEST(CudaCode, RunsOnTheChipsItIsFor) {
   EXPECT_TRUE(runsOn({"sm_80", true, ""}, 80));
@@ -56,13 +48,6 @@ protected:
     artifact = *opened;
     return bind();
   }
-  size_t filesInCache() {
-    size_t count = 0;
-    std::error_code none;
-    for (auto &entry : fs::directory_iterator(folder.path("cache"), none))
-      count += entry.is_regular_file();
-    return count;
-  }
   /// Opens an artifact with a cubin beside the PTX, 1 byte behind an address
   /// that is aligned.
   void openWithCubin(bool withPtx = true) {
@@ -86,13 +71,12 @@ protected:
     ASSERT_TRUE(opened.ok()) << opened.status().message();
     artifact = *opened;
   }
-  void useLinker() {
+  void useTestDriver() {
     environment.set("CRIA_TEST_DRIVER", CRIA_EMULATOR_LIBRARY);
-    environment.set("CRIA_CUDA_DRIVER", CRIA_LINKING_DRIVER);
+    environment.set("CRIA_CUDA_DRIVER", CRIA_TEST_DRIVER_LIBRARY);
   }
-  std::string device(bool cache = true) {
-    auto model = Model::load(artifact, {folder.path(), 0},
-                             {DeviceKind::Emulated, cache});
+  std::string device() {
+    auto model = bind();
     return model.ok() ? (*model)->device() : model.status().message();
   }
 };
@@ -125,107 +109,18 @@ TEST_F(CudaCodeTest, ChecksTheImages) {
       fails(CRIA_INVALID_ARGUMENT, "image 'open_end' has no NUL at its end"));
 }
 
-TEST_F(CudaCodeTest, KeepsWhatTheDriverCompiled) {
-  useLinker();
-  EXPECT_THAT(device(), HasSubstr("compiled in "));
-  EXPECT_EQ(filesInCache(), 1u);
-  EXPECT_THAT(device(), HasSubstr("from the cache"));
-  EXPECT_THAT(device(false), HasSubstr("compiled in "));
-  expectWorks();
-  environment.set("CRIA_EMULATOR_DRIVER_VERSION", "12080");
-  EXPECT_THAT(device(), HasSubstr("compiled in "));
-  EXPECT_EQ(filesInCache(), 2u);
-}
-
-TEST_F(CudaCodeTest, CompilesWhereTheCacheIsDamagedOrCannotBe) {
-  useLinker();
-  device();
-  for (auto &entry : fs::directory_iterator(folder.path("cache"))) {
-    std::fstream file(entry.path(), std::ios::in | std::ios::out);
-    file.seekp(100);
-    file.put('?');
-  }
-  EXPECT_THAT(device(), HasSubstr("compiled in "));
-  EXPECT_THAT(device(), HasSubstr("from the cache"));
-  environment.set("CRIA_CACHE_DIR", "/proc/nowhere");
-  EXPECT_THAT(device(), HasSubstr("compiled in "));
-}
-
-// The folder chooses code that runs: it is the user's alone, or not used.
-TEST_F(CudaCodeTest, MakesACacheForTheUserAlone) {
-  useLinker();
-  mode_t before = umask(0);
-  device();
-  umask(before);
-  struct stat info;
-  ASSERT_EQ(stat(folder.path("cache").c_str(), &info), 0);
-  EXPECT_EQ(info.st_mode & 0777, 0700u);
-  EXPECT_THAT(device(), HasSubstr("from the cache"));
-}
-
-TEST_F(CudaCodeTest, TrustsNoCacheThatOthersMayWrite) {
-  useLinker();
-  std::string cache = folder.path("cache");
-  device();
-  fs::path file = fs::directory_iterator(cache)->path();
-  auto refuses = [&](const std::string &why) {
-    auto model = bind();
-    ASSERT_TRUE(model.ok()) << model.status().message();
-    EXPECT_THAT((*model)->device(), HasSubstr("compiled in ")) << why;
-    EXPECT_THAT(
-        (*model)->warnings(),
-        testing::ElementsAre("the cache of compiled code is not used: " + why));
-  };
-  for (mode_t mode : {0720, 0702}) {
-    chmod(cache.c_str(), mode);
-    refuses(cache + ": others than its owner may write to it");
-  }
-  chmod(cache.c_str(), 0700);
-  EXPECT_THAT(device(), HasSubstr("from the cache"));
-  chmod(file.c_str(), 0620);
-  refuses(file.string() + ": others than its owner may write to it");
-  EXPECT_THAT(device(), HasSubstr("from the cache")); // replaced by the user's
-  fs::rename(file, folder.path("elsewhere"));
-  fs::create_symlink(folder.path("elsewhere"), file);
-  refuses(file.string() + ": is a symbolic link");
-  EXPECT_FALSE(fs::is_symlink(file));
-  fs::rename(cache, folder.path("moved"));
-  fs::create_directory_symlink(folder.path("moved"), cache);
-  refuses(cache + ": is no folder, or a symbolic link to one");
-}
-
-TEST_F(CudaCodeTest, TrustsNoCacheOfAnotherUser) {
-  if (geteuid() != 0)
-    GTEST_SKIP() << "needs root, to give files away";
-  useLinker();
-  std::string cache = folder.path("cache");
-  device();
-  fs::path file = fs::directory_iterator(cache)->path();
-  for (const std::string &path : {file.string(), cache}) {
-    ASSERT_EQ(chown(path.c_str(), 12345, 0), 0);
-    auto model = bind();
-    ASSERT_TRUE(model.ok()) << model.status().message();
-    EXPECT_THAT((*model)->device(), HasSubstr("compiled in "));
-    EXPECT_THAT(
-        (*model)->warnings(),
-        testing::ElementsAre("the cache of compiled code is not used: " + path +
-                             ": belongs to user 12345, "
-                             "expected 0"));
-  }
-}
-
 // Also one that lies at an odd address, as in artifacts of earlier compilers.
 TEST_F(CudaCodeTest, PrefersACubin) {
-  useLinker();
+  useTestDriver();
   openWithCubin();
   auto model = bind();
   ASSERT_TRUE(model.ok()) << model.status().message();
-  EXPECT_THAT((*model)->device(), HasSubstr("; sm_80 cubin, as compiled"));
+  EXPECT_THAT((*model)->device(), HasSubstr("; sm_80 cubin, loaded in "));
   EXPECT_THAT((*model)->warnings(), testing::IsEmpty());
 }
 
 TEST_F(CudaCodeTest, TakesThePtxWhereTheDriverRefusesTheCubin) {
-  useLinker();
+  useTestDriver();
   openWithCubin();
   for (auto [code, name] :
        {std::make_pair("200", "CUDA_ERROR_INVALID_IMAGE"),
@@ -237,7 +132,7 @@ TEST_F(CudaCodeTest, TakesThePtxWhereTheDriverRefusesTheCubin) {
     EXPECT_THAT((*model)->device(), HasSubstr("; sm_80 PTX, "));
     ASSERT_EQ((*model)->warnings().size(), 1u);
     EXPECT_THAT((*model)->warnings()[0],
-                testing::StartsWith("the cubin for sm_80 is not used: "
+                testing::StartsWith("the sm_80 cubin is not used: "
                                     "cuModuleLoadDataEx: " +
                                     std::string(name) + " while loading "));
   }
@@ -247,7 +142,7 @@ TEST_F(CudaCodeTest, TakesThePtxWhereTheDriverRefusesTheCubin) {
 }
 
 TEST_F(CudaCodeTest, FailsWithTheCubinWhereNothingElseHelps) {
-  useLinker();
+  useTestDriver();
   openWithCubin();
   environment.set("CRIA_TEST_CUBIN", "2");
   EXPECT_THAT(bind().status(),
@@ -260,48 +155,142 @@ TEST_F(CudaCodeTest, FailsWithTheCubinWhereNothingElseHelps) {
               fails(CRIA_FAILED_PRECONDITION, "CUDA_ERROR_NO_BINARY_FOR_GPU"));
 }
 
-TEST_F(CudaCodeTest, SaysWhyTheLinkerFailed) {
-  useLinker();
-  environment.set("CRIA_TEST_LINKER_FAILS", "1");
-  EXPECT_THAT(bind().status(),
-              fails(CRIA_FAILED_PRECONDITION,
-                    "cuLinkComplete: CUDA_ERROR_INVALID_PTX while loading "
-                    "sm_80 code of "));
-}
-
-TEST_F(CudaCodeTest, TheCacheIsBoundedAndForgetsTheOldest) {
-  CodeCache cache(10000);
-  std::vector<std::string> warnings;
-  std::string code(3000, 'x');
-  for (int i = 0; i < 5; ++i) {
-    CodeKey key = CodeKey::of("ptx", 80, i);
-    cache.store(key, code);
-    EXPECT_TRUE(cache.find(key, warnings)) << i;
-    auto past = fs::file_time_type::clock::now() - std::chrono::hours(10 - i);
-    fs::last_write_time(folder.path("cache/" + key.text() + ".cubin"), past);
+// An image that cannot be loaded gives way to the next one.
+TEST_F(CudaCodeTest, TakesTheNextImageWhereTheDriverRefusesOne) {
+  environment.set("CRIA_EMULATOR_DEVICE", "sm_90");
+  for (const char *code : {"1", "209", "218", "801"}) {
+    inject(std::string("cuModuleLoadDataEx:1:") + code);
+    auto model = load({"sm_80", "sm_90a", "sm_90"});
+    ASSERT_TRUE(model.ok()) << model.status().message();
+    EXPECT_THAT((*model)->device(), HasSubstr("; sm_90 PTX, loaded in "));
+    EXPECT_THAT((*model)->warnings(),
+                testing::ElementsAre(testing::ContainsRegex(
+                    "^the sm_90a PTX is not used: cuModuleLoadDataEx: "
+                    "CUDA_ERROR_[A-Z_]+ while loading sm_90a code of ")));
   }
-  EXPECT_EQ(filesInCache(), 3u);
-  EXPECT_FALSE(cache.find(CodeKey::of("ptx", 80, 1), warnings));
-  EXPECT_EQ(cache.find(CodeKey::of("ptx", 80, 4), warnings), code);
-  EXPECT_FALSE(cache.find(CodeKey::of("ptx", 90, 4), warnings));
-  EXPECT_FALSE(cache.find(CodeKey::of("ptX", 80, 4), warnings));
-  EXPECT_THAT(warnings, testing::IsEmpty());
+  inject("cuModuleLoadDataEx:1:218,cuModuleLoadDataEx:2:209");
+  auto model = load({"sm_80", "sm_90a", "sm_90"});
+  ASSERT_TRUE(model.ok()) << model.status().message();
+  EXPECT_THAT((*model)->device(), HasSubstr("; sm_80 PTX, "));
+  EXPECT_EQ((*model)->warnings().size(), 2u);
+  expectWorks();
+  inject("cuModuleLoadDataEx:1:218:sticky");
+  Status status = load({"sm_80", "sm_90"}).status();
+  for (const char *text :
+       {"while loading sm_90 code of ",
+        "; cuModuleLoadDataEx: CUDA_ERROR_INVALID_PTX while loading sm_80 code "
+        "of ",
+        "; recompile the artifact, or install a newer driver"})
+    EXPECT_THAT(status, fails(CRIA_FAILED_PRECONDITION, text));
+  // Other code helps neither against a lack of memory nor a broken context.
+  for (auto [fault, code] : {std::pair("2", CRIA_RESOURCE_EXHAUSTED),
+                             std::pair("719:sticky", CRIA_ABORTED)}) {
+    inject(std::string("cuModuleLoadDataEx:1:") + fault);
+    EXPECT_THAT(load({"sm_80", "sm_90"}).status(),
+                fails(code, "sm_90 code of "));
+  }
 }
 
-TEST_F(CudaCodeTest, ManyMayUseTheCacheAtOnce) {
-  CodeCache cache(20000);
-  std::vector<std::thread> threads;
-  for (int t = 0; t < 4; ++t)
-    threads.emplace_back([&cache] {
-      std::vector<std::string> warnings;
-      for (int i = 0; i < 50; ++i) {
-        CodeKey key = CodeKey::of("ptx", 80, i % 8);
-        std::string code(3000, static_cast<char>('a' + i % 8));
-        EXPECT_EQ(cache.find(key, warnings).value_or(code), code);
-        cache.store(key, code);
-      }
-    });
-  for (std::thread &thread : threads)
-    thread.join();
-  EXPECT_LE(filesInCache(), 7u);
+// The launch "clear" has a tensor map in the code for wgmma.
+TEST_F(CudaCodeTest, TakesTheNextImageWhereTheDriverRefusesATensorMap) {
+  environment.set("CRIA_EMULATOR_DEVICE", "sm_90");
+  nlohmann::json manifest = cudaManifest();
+  nlohmann::json &images = manifest["cuda"]["images"];
+  images.push_back(images[0]);
+  images[0]["chip"] = "sm_90a";
+  images[0]["wgmma"] = true;
+  for (const char *name : {"prefill", "decode"}) {
+    nlohmann::json &entry = manifest["cuda"]["entries"][name];
+    nlohmann::json step = entry[0];
+    entry[0]["wgmma"] = false;
+    step["wgmma"] = true;
+    step["args"][0]["map"] = {{"dtype", "bf16"},
+                              {"sizes", {8}},
+                              {"strides", nlohmann::json::array()},
+                              {"box", {64}}};
+    entry.insert(entry.begin(), step);
+  }
+  auto opened = open(manifest);
+  ASSERT_TRUE(opened.ok()) << opened.status().message();
+  artifact = *opened;
+  EXPECT_THAT(device(), HasSubstr("; sm_90a PTX, "));
+  for (const char *fault :
+       {"cuTensorMapEncodeTiled:1:1", "cuTensorMapEncodeTiled:1:801:sticky"}) {
+    inject(fault);
+    auto model = bind();
+    ASSERT_TRUE(model.ok()) << model.status().message();
+    EXPECT_THAT((*model)->device(), HasSubstr("; sm_80 PTX, "));
+    EXPECT_THAT((*model)->warnings(),
+                testing::ElementsAre(testing::ContainsRegex(
+                    "^the sm_90a PTX is not used: cuTensorMapEncodeTiled: "
+                    "CUDA_ERROR_[A-Z_]+ while preparing kernel 'clear'$")));
+    auto session = Session::create(*model, 0);
+    ASSERT_TRUE(session.ok()) << session.status().message();
+    std::vector<float> logits(5);
+    EXPECT_TRUE(
+        (*session)->feed(ids.data(), 6, CRIA_LOGITS_LAST, logits.data()).ok());
+    EXPECT_NEAR(logits[4], fakeLogits(ids)[5 * 5 + 4], 1e-4);
+  }
+}
+
+TEST_F(CudaCodeTest, WarnsOfSlowCode) {
+  useTestDriver();
+  environment.set(
+      "CRIA_TEST_JIT_LOG",
+      "ptxas info    : (C7504) 'setmaxnreg' ignored to maintain compatibility\n"
+      "ptxas info    : Compiling entry function 'a'\n"
+      "ptxas warning : (C7509) wgmma is serialized in the function 'a'\n"
+      "ptxas info    : (C7504) 'setmaxnreg' ignored in 'b'\n");
+  auto model = bind();
+  ASSERT_TRUE(model.ok()) << model.status().message();
+  std::string begin = "the driver compiles the sm_80 PTX to slower code: ";
+  EXPECT_THAT((*model)->warnings(),
+              testing::ElementsAre(
+                  begin + "(C7504) 'setmaxnreg' ignored to maintain "
+                          "compatibility (2 times)",
+                  begin + "(C7509) wgmma is serialized in the function 'a'"));
+}
+
+TEST_F(CudaCodeTest, TheEnvironmentChoosesAnImage) {
+  useTestDriver();
+  openWithCubin();
+  for (auto [choice, image] :
+       {std::pair("", "sm_80 cubin"), std::pair("sm_80", "sm_80 cubin"),
+        std::pair("sm_80.ptx", "sm_80 PTX"),
+        std::pair("sm_80.cubin", "sm_80 cubin")}) {
+    environment.set("CRIA_CUDA_IMAGE", choice);
+    EXPECT_THAT(device(), HasSubstr(std::string("; ") + image));
+  }
+  environment.set("CRIA_TEST_CUBIN", "209"); // no other image is taken
+  EXPECT_THAT(bind().status(),
+              fails(CRIA_FAILED_PRECONDITION, "CUDA_ERROR_NO_BINARY_FOR_GPU"));
+  environment.set("CRIA_CUDA_IMAGE", "sm_9");
+  EXPECT_THAT(
+      bind().status(),
+      fails(CRIA_INCOMPATIBLE, " is sm_80, and CRIA_CUDA_IMAGE is 'sm_9'"));
+}
+
+TEST_F(CudaCodeTest, TheEnvironmentTurnsFeaturesOff) {
+  environment.set("CRIA_CUDA_WITHOUT", "overlap,graphs,carveout");
+  // Neither is called; only the shared memory of `logits` is an attribute.
+  inject("cuStreamBeginCapture:1:1:sticky,cuFuncSetAttribute:2:719:sticky");
+  auto model = bind();
+  ASSERT_TRUE(model.ok()) << model.status().message();
+  auto session = Session::create(*model, 0);
+  std::vector<float> logits(5);
+  EXPECT_TRUE(
+      (*session)->feed(ids.data(), 1, CRIA_LOGITS_LAST, logits.data()).ok());
+  environment.set("CRIA_CUDA_WITHOUT", "graphs,speed");
+  EXPECT_THAT(bind().status(),
+              fails(CRIA_INVALID_ARGUMENT,
+                    "CRIA_CUDA_WITHOUT has 'speed', expected some of "
+                    "graphs,overlap,carveout"));
+}
+
+// Without it kernels share their multiprocessors less, but run.
+TEST_F(CudaCodeTest, TheCarveoutIsAHint) {
+  inject("cuFuncSetAttribute:1:1");
+  expectWorks();
+  inject("cuFuncSetAttribute:1:719:sticky");
+  EXPECT_THAT(bind().status(), fails(CRIA_ABORTED, "cuFuncSetAttribute"));
 }

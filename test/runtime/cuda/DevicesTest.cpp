@@ -21,7 +21,7 @@ protected:
   }
   auto loadOn(int index) {
     return Model::load(artifact, {folder.path(), 0},
-                       {DeviceKind::Emulated, false, index});
+                       {DeviceKind::Emulated, index});
   }
 };
 

@@ -217,7 +217,7 @@ TEST_F(CudaFaultsTest, SaysThatTheDriverCannotCapture) {
   source.log.write = [](void *data, int32_t, const char *text) {
     static_cast<std::vector<std::string> *>(data)->push_back(text);
   };
-  auto model = Model::load(artifact, source, {DeviceKind::Emulated, false});
+  auto model = Model::load(artifact, source, {DeviceKind::Emulated});
   ASSERT_TRUE(model.ok()) << model.status().message();
   auto session = Session::create(*model, 0);
   ASSERT_TRUE(session.ok()) << session.status().message();

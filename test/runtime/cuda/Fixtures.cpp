@@ -240,7 +240,6 @@ void CudaTest::inject(const std::string &faults) {
 
 void CudaTest::SetUp() {
   usedBefore = usedBytes();
-  environment.set("CRIA_CACHE_DIR", folder.path("cache"));
   environment.set("CRIA_EMULATOR_FAULTS", "");
   folder.write("model.safetensors", safetensorsOf(fakeTensors()));
   auto file = open();
@@ -273,7 +272,7 @@ CudaTest::open(const nlohmann::json &manifest, const std::string &ptx) {
 }
 
 Result<std::shared_ptr<const Model>> CudaTest::bind(DeviceKind kind) {
-  return Model::load(artifact, {folder.path(), 0}, {kind, true});
+  return Model::load(artifact, {folder.path(), 0}, {kind});
 }
 
 void CudaTest::expectWorks() {

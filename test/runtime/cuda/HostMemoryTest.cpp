@@ -15,8 +15,7 @@ protected:
   bool survives(int64_t nth, std::vector<float> &logits) {
     failAllocation(nth);
     try {
-      auto model =
-          Model::load(artifact, {weights, 0}, {DeviceKind::Emulated, false});
+      auto model = Model::load(artifact, {weights, 0}, {DeviceKind::Emulated});
       EXPECT_TRUE(model.ok()) << model.status().message();
       auto session = Session::create(*model, 0);
       EXPECT_TRUE(session.ok()) << session.status().message();

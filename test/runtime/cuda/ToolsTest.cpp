@@ -100,6 +100,16 @@ TEST_F(CudaToolsTest, BenchMeasuresTheDevice) {
               testing::ContainsRegex("\nread +[0-9.e-]+ GB/s, a plain loop\n"
                                      "compute +[0-9.]+ GFLOP/s, f32 FMA"
                                      "\n"));
+  text = run("bench", "--device=emulated --random-weights=1 --prompt-len=1 "
+                      "--gen-len=1 --json");
+  nlohmann::json code =
+      nlohmann::json::parse(text.substr(text.find("{")))["code"];
+  EXPECT_EQ(code["chip"], "sm_80");
+  EXPECT_EQ(code["format"], "ptx");
+  EXPECT_EQ(code["kernels"].size(), 5u);
+  EXPECT_EQ(code["kernels"][0], nlohmann::json::parse(R"(
+      {"kernel": "add_norm", "registers": 32, "local_bytes": 0,
+       "shared_bytes": 0})"));
 }
 
 TEST_F(CudaToolsTest, InspectShowsTheCodeForCuda) {

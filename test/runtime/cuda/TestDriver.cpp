@@ -1,7 +1,7 @@
 /// A CUDA driver for tests: the emulated driver (CRIA_TEST_DRIVER names it)
 /// with additions, so that more of the runtime can be tested without a GPU:
 ///
-/// - A linker, which returns the PTX as machine code.
+/// - A compiler whose log of remarks is CRIA_TEST_JIT_LOG.
 /// - Cubins, which are "\177ELF" and then PTX. With CRIA_TEST_CUBIN=N they fail
 ///   with the error N instead. As on hardware, a cubin at an address that is no
 ///   multiple of 16 is no image.
@@ -20,37 +20,25 @@ static void *emulated(const char *symbol) {
   return library ? dlsym(library, symbol) : nullptr;
 }
 
-// A state is the text that was added.
-static CUresult create(unsigned, CUjit_option *, void **, CUlinkState *state) {
-  *state = reinterpret_cast<CUlinkState>(new std::string());
-  return CUDA_SUCCESS;
-}
-
-static CUresult add(CUlinkState state, CUjitInputType type, void *data,
-                    size_t bytes, const char *, unsigned, CUjit_option *,
-                    void **) {
-  if (type != CU_JIT_INPUT_PTX)
-    return CUDA_ERROR_INVALID_IMAGE;
-  reinterpret_cast<std::string *>(state)->assign(
-      static_cast<const char *>(data), bytes);
-  return CUDA_SUCCESS;
-}
-
-static CUresult complete(CUlinkState state, void **cubin, size_t *bytes) {
-  auto *text = reinterpret_cast<std::string *>(state);
-  *cubin = text->data();
-  *bytes = text->size();
-  return getenv("CRIA_TEST_LINKER_FAILS") ? CUDA_ERROR_INVALID_PTX
-                                          : CUDA_SUCCESS;
-}
-
-static CUresult destroy(CUlinkState state) {
-  delete reinterpret_cast<std::string *>(state);
-  return CUDA_SUCCESS;
+/// Adds `text` to the log that the caller asked for.
+static void writeInfo(const char *text, unsigned count, CUjit_option *options,
+                      void **values) {
+  char *buffer = nullptr;
+  size_t room = 0;
+  for (unsigned i = 0; i < count; ++i) {
+    if (options[i] == CU_JIT_INFO_LOG_BUFFER)
+      buffer = static_cast<char *>(values[i]);
+    if (options[i] == CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES)
+      room = reinterpret_cast<size_t>(values[i]);
+  }
+  if (buffer)
+    strncpy(buffer, text, room);
 }
 
 static CUresult load(CUmodule *module, const void *image, unsigned count,
                      CUjit_option *options, void **values) {
+  if (const char *text = getenv("CRIA_TEST_JIT_LOG"))
+    writeInfo(text, count, options, values);
   static constexpr char elf[] = {'\177', 'E', 'L', 'F'};
   auto *bytes = static_cast<const char *>(image);
   if (memcmp(bytes, elf, sizeof(elf)) == 0) {
@@ -78,10 +66,6 @@ CUresult cuGetProcAddress_v2(const char *symbol, void **function, int version,
                              CUdriverProcAddressQueryResult *status) {
   const std::pair<const char *, void *> own[] = {
       {"cuModuleLoadDataEx", reinterpret_cast<void *>(load)},
-      {"cuLinkCreate", reinterpret_cast<void *>(create)},
-      {"cuLinkAddData", reinterpret_cast<void *>(add)},
-      {"cuLinkComplete", reinterpret_cast<void *>(complete)},
-      {"cuLinkDestroy", reinterpret_cast<void *>(destroy)},
       {"cuGraphLaunch", reinterpret_cast<void *>(launchGraph)}};
   for (auto [name, address] : own)
     if (strcmp(symbol, name) == 0) {
