@@ -353,6 +353,31 @@ func.func private @columns(%x: tensor<1x32xf32>, %w: tensor<32x24xf32>, %out: te
 
 // -----
 
+#xk = affine_map<(t, n, k) -> (t, k)>
+#wk = affine_map<(t, n, k) -> (n, k)>
+#tn = affine_map<(t, n, k) -> (t, n)>
+
+// Rows of a slice that begin at odd elements are not copied in pairs, which
+// tensor cores read.
+// CHECK-LABEL: gpu.func @odd(
+// CHECK-NOT: nvgpu.device_async_copy
+// CHECK: math.fma
+// CHECK-NOT: nvvm.mma.sync
+// CHECK: gpu.return
+func.func private @odd(%x: tensor<?x31xbf16>, %w: tensor<24x12xbf16>, %out: tensor<?x24xf32>) -> tensor<?x24xf32> {
+  %zero = arith.constant 0.0 : f32
+  %c0 = arith.constant 0 : index
+  %n = tensor.dim %x, %c0 : tensor<?x31xbf16>
+  %some = tensor.extract_slice %x[0, 7] [%n, 12] [1, 1] : tensor<?x31xbf16> to tensor<?x12xbf16>
+  %pe = tensor.empty(%n) : tensor<?x24xf32>
+  %pz = linalg.fill ins(%zero : f32) outs(%pe : tensor<?x24xf32>) -> tensor<?x24xf32>
+  %p = linalg.contract indexing_maps = [#xk, #wk, #tn] ins(%some, %w : tensor<?x12xbf16>, tensor<24x12xbf16>) outs(%pz : tensor<?x24xf32>) -> tensor<?x24xf32>
+  %made = bufferization.materialize_in_destination %p in %out : (tensor<?x24xf32>, tensor<?x24xf32>) -> tensor<?x24xf32>
+  return %made : tensor<?x24xf32>
+}
+
+// -----
+
 // What writes memory and returns nothing has no elements to read.
 // REMARK: no-schedule {{.*}}Function=in_memory {{.*}}Reason="a result is not put together from elements"
 // CHECK-LABEL: func.func private @in_memory(
