@@ -34,6 +34,8 @@ Status unfit(const std::string &file,
 }
 
 Status Binding::status(const std::string &checkpoint) const {
+  if (!config.ok())
+    return config;
   if (problems.empty() && !extraLayers.empty())
     return Status(CRIA_FAILED_PRECONDITION,
                   {checkpoint,
@@ -190,9 +192,9 @@ namespace {
 class Matcher {
 public:
   Matcher(const Manifest &manifest, const Checkpoint &checkpoint,
-          const Loras &loras, Binding &binding)
-      : manifest(manifest), checkpoint(checkpoint), loras(loras),
-        binding(binding) {}
+          const PackedConfig &config, const Loras &loras, Binding &binding)
+      : manifest(manifest), checkpoint(checkpoint), config(config),
+        loras(loras), binding(binding) {}
 
   void match(const WeightSpec &weight, uint64_t index);
 
@@ -207,6 +209,7 @@ private:
 
   const Manifest &manifest;
   const Checkpoint &checkpoint;
+  const PackedConfig &config;
   const Loras &loras;
   Binding &binding;
 };
@@ -224,7 +227,7 @@ void Matcher::match(const WeightSpec &weight, uint64_t index) {
   used.insert(name);
   std::string ignored;
   if (!weight.tied || checkpoint.find(name) ||
-      findPacked(checkpoint, name, weight.sourceShape(), ignored))
+      findPacked(checkpoint, name, weight.sourceShape(), config, ignored))
     return add(weight, index, name);
   if (manifest.isShared(weight))
     return binding.aliases.push_back(aliasOf(manifest, weight));
@@ -239,7 +242,7 @@ void Matcher::add(const WeightSpec &weight, uint64_t index,
                   const std::string &name) {
   std::string problem;
   std::shared_ptr<PackedWeight> packed =
-      findPacked(checkpoint, name, weight.sourceShape(), problem);
+      findPacked(checkpoint, name, weight.sourceShape(), config, problem);
   if (packed)
     return addPacked(weight, index, name, std::move(packed));
   const Checkpoint::Place *place = checkpoint.find(name);
@@ -280,7 +283,13 @@ Binding matchWeights(const Manifest &manifest, const Checkpoint &checkpoint,
                      const Loras &loras, bool allowUnused) {
   Binding binding;
   binding.copiedBytes = adapterBytes(manifest);
-  Matcher matcher(manifest, checkpoint, loras, binding);
+  Result<PackedConfig> config =
+      readPackedConfig(checkpoint, manifest.config.root());
+  if (!config.ok()) {
+    binding.config = config.status();
+    return binding;
+  }
+  Matcher matcher(manifest, checkpoint, *config, loras, binding);
   for (const WeightSpec &weight : manifest.weights)
     for (uint64_t i = 0; i < weight.tensors() && !weight.adapter; ++i)
       matcher.match(weight, i);
@@ -377,11 +386,19 @@ Status shareTied(const Manifest &manifest, const Checkpoint &checkpoint,
   return Status();
 }
 
-Status loadPacked(const Checkpoint &checkpoint, const Binding &binding) {
-  for (const Binding::Source &source : binding.sources)
-    if (source.packed)
-      if (Status status = source.packed->load(checkpoint); !status.ok())
-        return status;
+Status loadPacked(const Checkpoint &checkpoint, Binding &binding) {
+  std::map<std::string, uint64_t> warnings;
+  for (const Binding::Source &source : binding.sources) {
+    if (!source.packed)
+      continue;
+    if (Status status = source.packed->load(checkpoint); !status.ok())
+      return status;
+    if (!source.packed->warning.empty())
+      ++warnings[source.packed->warning];
+  }
+  for (const auto &[text, count] : warnings)
+    binding.warnings.push_back(
+        concat({count, count == 1 ? " weight" : " weights", ": ", text}));
   return Status();
 }
 

@@ -37,8 +37,9 @@ struct Binding {
     uint64_t slot, of;
   };
 
-  std::vector<Source> sources;          // complete when `problems` is empty
-  std::vector<Alias> aliases;           // of weights that are tied
+  Status config;               // of the config that says how weights are packed
+  std::vector<Source> sources; // complete when `problems` is empty
+  std::vector<Alias> aliases;  // of weights that are tied
   std::vector<std::string> problems;    // each tensor that cannot be bound
   std::vector<std::string> extraLayers; // of the checkpoint alone, by name
   std::vector<std::string> warnings;    // conversions, extra tensors
@@ -46,8 +47,8 @@ struct Binding {
   uint64_t copiedBytes = 0; // weights converted, moved or of adapters
   uint64_t unaligned = 0;   // tensors moved only for their alignment
 
-  /// FAILED_PRECONDITION with the first ten problems and their number, or the
-  /// first ten extra layers.
+  /// The error of the config; else FAILED_PRECONDITION with the first ten
+  /// problems and their number, or the first ten extra layers.
   Status status(const std::string &checkpoint) const;
 };
 
@@ -66,8 +67,9 @@ Binding matchWeights(const Manifest &manifest, const Checkpoint &checkpoint,
 Status shareTied(const Manifest &manifest, const Checkpoint &checkpoint,
                  const Loras &loras, Binding &binding);
 
-/// Reads the scales and indices of weights that are in several tensors.
-Status loadPacked(const Checkpoint &checkpoint, const Binding &binding);
+/// Reads the scales and indices of weights that are in several tensors. Warns
+/// of what contradicts the config in them.
+Status loadPacked(const Checkpoint &checkpoint, Binding &binding);
 
 /// The aliases of a model whose weights no checkpoint holds.
 std::vector<Binding::Alias> sharedSlots(const Manifest &manifest);

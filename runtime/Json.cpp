@@ -174,6 +174,48 @@ std::string quote(std::string_view text) {
   return concat({"'", printable(text.substr(0, end)), "...'"});
 }
 
+std::optional<int64_t> wholeNumber(const json &value) {
+  constexpr double limit = 9223372036854775808.0; // 2^63
+  double number = value.is_number() ? value.get<double>() : limit;
+  bool isInt = value.is_number_unsigned()
+                   ? value.get<uint64_t>() <= static_cast<uint64_t>(INT64_MAX)
+                   : value.is_number_integer();
+  if (isInt || (value.is_number_float() && number == std::trunc(number) &&
+                number >= -limit && number < limit))
+    return value.get<int64_t>();
+  return std::nullopt;
+}
+
+static void addBrief(const json &value, size_t most, std::string &text) {
+  if (value.is_structured()) {
+    bool isObject = value.is_object(), isFirst = true;
+    text += isObject ? '{' : '[';
+    for (auto at = value.begin(); at != value.end() && text.size() <= most;
+         ++at) {
+      text += isFirst ? "" : ",";
+      isFirst = false;
+      if (isObject) {
+        addBrief(json(at.key().substr(0, most + 1)), most, text);
+        text += ':';
+      }
+      addBrief(*at, most, text);
+    }
+    text += isObject ? '}' : ']';
+  } else if (value.is_string() &&
+             value.get_ref<const std::string &>().size() > most) {
+    addBrief(json(value.get_ref<const std::string &>().substr(0, most)), most,
+             text);
+  } else {
+    text += value.dump(-1, ' ', true, json::error_handler_t::replace);
+  }
+}
+
+std::string briefJson(const json &value, size_t most) {
+  std::string text;
+  addBrief(value, most, text);
+  return text;
+}
+
 static Status errorAt(const std::string &file, size_t byte,
                       const std::string &what) {
   return Status(CRIA_INVALID_ARGUMENT, {file, ": at byte ", byte, ": ", what});
@@ -306,11 +348,9 @@ std::vector<JsonCursor> JsonCursor::elements(size_t limit) const {
 }
 
 int64_t JsonCursor::integer(int64_t least, int64_t most) const {
-  bool fits = value->is_number_integer();
-  if (value->is_number_unsigned())
-    fits = value->get<uint64_t>() <= static_cast<uint64_t>(INT64_MAX);
-  if (fits && value->get<int64_t>() >= least && value->get<int64_t>() <= most)
-    return value->get<int64_t>();
+  std::optional<int64_t> whole = wholeNumber(*value);
+  if (whole && *whole >= least && *whole <= most)
+    return *whole;
   std::string what = "a whole number";
   if (least != INT64_MIN)
     what += " from " + std::to_string(least);
@@ -347,7 +387,8 @@ std::string JsonCursor::string() const {
 }
 
 std::string JsonCursor::say(std::string_view what) const {
-  return concat({file, ": ", path.empty() ? "" : quote(path) + " ", what});
+  return concat({file, file.empty() ? "" : ": ",
+                 path.empty() ? "" : quote(path) + " ", what});
 }
 
 void JsonCursor::fail(std::string_view what, cria_status code) const {
@@ -358,15 +399,14 @@ void JsonCursor::fail(std::string_view what, cria_status code) const {
 void JsonCursor::expected(std::string_view what, cria_status code) const {
   std::string found = value->type_name();
   if (value->is_primitive() && !value->is_null())
-    found = value->dump(-1, ' ', true, json::error_handler_t::replace);
+    found = briefJson(*value, 40);
   if (found.size() > 40)
     found = found.substr(0, 40) + "...";
   fail(concat({"is ", found, ", expected ", what}), code);
 }
 
 void refuse(const JsonCursor &place, std::string_view expected) {
-  std::string found =
-      place.raw().dump(-1, ' ', true, json::error_handler_t::replace);
+  std::string found = briefJson(place.raw(), 60);
   if (found.size() > 60)
     found = found.substr(0, 60) + "...";
   place.fail(

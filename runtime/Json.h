@@ -18,6 +18,14 @@ namespace cria {
 /// 'text' for a message of one line: made printable, and a long text is cut.
 std::string quote(std::string_view text);
 
+/// The whole number that `value` is, which may be written 32.0; nothing if it
+/// is none or no int64.
+std::optional<int64_t> wholeNumber(const nlohmann::json &value);
+
+/// `value` as JSON in ASCII, complete if that is at most `most` bytes; else
+/// some more bytes of its beginning. So a message costs little memory.
+std::string briefJson(const nlohmann::json &value, size_t most);
+
 /// What a document may hold at most.
 struct JsonLimits {
   uint64_t bytes = 16u << 20;
@@ -109,7 +117,7 @@ public:
   size_t count(size_t limit = SIZE_MAX) const;
   JsonCursor element(size_t index) const;
 
-  /// A whole number in [least, most]; 4096.0 is none.
+  /// A whole number in [least, most].
   int64_t integer(int64_t least, int64_t most) const;
   /// A finite number in [least, most].
   double number(double least, double most) const;
@@ -119,7 +127,7 @@ public:
   /// Notes the error "FILE: 'field' what", unless there is one already.
   void fail(std::string_view what,
             cria_status code = CRIA_INVALID_ARGUMENT) const;
-  /// "FILE: 'field' what"
+  /// "FILE: 'field' what"; without the FILE if its name is empty
   std::string say(std::string_view what) const;
   /// Notes an error with the value that was found and the one that was
   /// expected.

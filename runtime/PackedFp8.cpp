@@ -22,16 +22,16 @@ public:
     names = {place.tensor->name, scales.tensor->name};
   }
 
-  /// Whether the scales have one of the known shapes.
-  bool fit();
-
+  std::string use(const PackedScheme &given) override;
   Status load(const Checkpoint &checkpoint) override;
   Status read(const Checkpoint &checkpoint, float *to, uint64_t first,
               uint64_t count) const override;
   uint64_t stretch() const override { return 64 * mostBlockElements; }
-  const char *format() const override { return "f8_e4m3"; }
 
 private:
+  /// Takes scales for shared by blocks; returns whether there are as many.
+  bool fits(const std::array<uint64_t, 2> &block);
+
   const Checkpoint::Place &scalesPlace;
   uint64_t columns;
   uint64_t rowsEach = 1, columnsEach = 1; // elements that share a scale
@@ -41,24 +41,37 @@ private:
 
 } // namespace
 
-static uint64_t blocksOf(uint64_t size) {
-  return size / blockSize + (size % blockSize != 0);
+/// How many blocks of `block` cover `size`; a block of 0 covers all.
+static uint64_t blocksOf(uint64_t size, uint64_t block) {
+  return block == 0 ? 1 : size / block + (size % block != 0);
 }
 
-bool Fp8Weight::fit() {
+bool Fp8Weight::fits(const std::array<uint64_t, 2> &block) {
   const Shape &shape = elements->tensor->shape;
-  const Shape &given = scalesPlace.tensor->shape;
-  if (given.empty() || given == Shape{1}) {
-    rowsEach = columnsEach = UINT64_MAX;
-    perRow = 1;
-  } else if (given == Shape{shape[0], 1} || given == Shape{shape[0]}) {
-    columnsEach = UINT64_MAX;
-    perRow = 1;
-  } else if (given == Shape{blocksOf(shape[0]), blocksOf(shape[1])}) {
-    rowsEach = columnsEach = blockSize;
-    perRow = given[1];
+  Shape given = scalesPlace.tensor->shape;
+  given.resize(std::max<size_t>(given.size(), 2), 1);
+  perRow = blocksOf(shape[1], block[1]);
+  rowsEach = block[0] ? block[0] : UINT64_MAX;
+  columnsEach = block[1] ? block[1] : UINT64_MAX;
+  return given == Shape{blocksOf(shape[0], block[0]), perRow};
+}
+
+std::string Fp8Weight::use(const PackedScheme &given) {
+  scheme = given;
+  std::string expected = "one scale, one a row or one a block of 128 x 128";
+  if (scheme.block) {
+    auto [height, width] = *scheme.block;
+    if (fits(*scheme.block))
+      return "";
+    expected = height == 0  ? "one scale"
+               : width == 0 ? "one scale a row"
+                            : concat({"one a block of ", height, " x ", width});
+  } else if (fits({0, 0}) || fits({1, 0}) || fits({blockSize, blockSize})) {
+    return "";
   }
-  return perRow != 0;
+  return concat({quote(scalesPlace.tensor->name), " is ",
+                 shapeText(scalesPlace.tensor->shape), ", expected ", expected,
+                 " of ", shapeText(elements->tensor->shape)});
 }
 
 Status Fp8Weight::load(const Checkpoint &checkpoint) {
@@ -99,36 +112,41 @@ Status Fp8Weight::read(const Checkpoint &checkpoint, float *to, uint64_t first,
   return Status();
 }
 
+/// The tensor of the scales; null if there is none or are two.
+static const Checkpoint::Place *findScales(const Checkpoint &checkpoint,
+                                           const std::string &name,
+                                           std::string &problem) {
+  std::string inverse = name + "_scale_inv", plain = name + "_scale";
+  const Checkpoint::Place *one = checkpoint.find(inverse),
+                          *other = checkpoint.find(plain);
+  if (!one == !other)
+    problem =
+        concat({quote(name), " is F8_E4M3, expected one of ", quote(inverse),
+                " and ", quote(plain), one ? ", got both" : ", got neither"});
+  for (const char *suffix : {"_zero_point", "_zp"})
+    if (problem.empty() && checkpoint.find(name + suffix))
+      problem = concat({quote(name + suffix), " is not supported: 8-bit floats "
+                                              "have scales alone"});
+  return one ? one : other;
+}
+
 std::shared_ptr<PackedWeight> findFp8(const Checkpoint &checkpoint,
                                       const std::string &name,
                                       const Checkpoint::Place &place,
                                       std::string &problem) {
-  const Checkpoint::Place *scales = nullptr;
-  for (const char *suffix : {"_scale_inv", "_scale"})
-    if (!scales)
-      scales = checkpoint.find(name + suffix);
+  const Checkpoint::Place *scales = findScales(checkpoint, name, problem);
   const TensorEntry &tensor = *place.tensor;
-  if (!scales)
-    problem =
-        concat({quote(name), " is F8_E4M3, and ", quote(name + "_scale_inv"),
-                " or ", quote(name + "_scale"), " is missing"});
-  else if (tensor.shape.size() != 2)
+  if (problem.empty() && tensor.shape.size() != 2)
     problem = concat({quote(name), " is F8_E4M3 of shape ",
                       shapeText(tensor.shape), ", expected a matrix"});
   if (!problem.empty())
     return nullptr;
-  auto weight = std::make_shared<Fp8Weight>(place, *scales);
   std::optional<DType> type = scales->tensor->type;
   if (!type || isBlocked(*type) || *type == DType::F8_E4M3)
     problem = concat({quote(scales->tensor->name), " is ",
                       quote(scales->tensor->typeName),
                       ", expected F32, F16 or BF16"});
-  else if (!weight->fit())
-    problem = concat(
-        {quote(scales->tensor->name), " is ", shapeText(scales->tensor->shape),
-         ", expected one scale, one a row or one a block of 128 x 128 of ",
-         shapeText(tensor.shape)});
-  return problem.empty() ? weight : nullptr;
+  return std::make_shared<Fp8Weight>(place, *scales);
 }
 
 } // namespace cria

@@ -97,9 +97,8 @@ static std::string ranksLine(const Artifact &artifact, int64_t positions,
   const Manifest &manifest = artifact.manifest();
   const nlohmann::json &config = manifest.config.root();
   auto number = [&](const char *key) -> int64_t {
-    return config.is_object() && config.contains(key) &&
-                   config[key].is_number_integer()
-               ? config[key].get<int64_t>()
+    return config.is_object() && config.contains(key)
+               ? wholeNumber(config[key]).value_or(0)
                : 0;
   };
   int64_t heads = number("num_key_value_heads"),

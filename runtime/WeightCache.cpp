@@ -114,7 +114,8 @@ std::string WeightCache::Maker::describe() const {
     text += concat({quote(source->place->tensor->name), " ",
                     source->weight->firstRow, " ", source->weight->firstColumn,
                     " ", shapeText(source->weight->shape), " ",
-                    dtypeName(source->weight->type), "\n"});
+                    dtypeName(source->weight->type), " ",
+                    source->packed ? source->packed->reading() : "", "\n"});
   return text;
 }
 

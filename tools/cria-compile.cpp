@@ -137,7 +137,8 @@ static cl::opt<std::string>
           cl::cat(category));
 static cl::list<std::string>
     allowUnknown("allow-unknown", cl::value_desc("key"),
-                 cl::desc("Ignore this unknown key of the config"),
+                 cl::desc("Ignore this unknown key of the config, such as a or "
+                          "rope_scaling.a"),
                  cl::cat(category));
 static cl::opt<std::string> shrink(
     "shrink", cl::value_desc("layers=N,hidden=N,vocab=N"),

@@ -3,12 +3,13 @@
 #include "lowering/import/Ledger.h"
 
 #include <cmath>
+#include <set>
 
 using namespace cria;
 using nlohmann::json;
 
-static constexpr int64_t maxFileSize = 16 << 20, maxParameters = int64_t(1)
-                                                                 << 42;
+static constexpr int64_t maxFileSize = 4 << 20, maxParameters = int64_t(1)
+                                                                << 42;
 
 /// Checks and completes head count, KV head count and head size, which depend
 /// on one another.
@@ -87,11 +88,6 @@ static void finishLayers(ObjectReader &reader, ConfigDraft &draft) {
       hasEntries(reader, "no_rope_layers", draft.ropeLayers.size(), draft);
   bool typesListed =
       hasEntries(reader, "layer_types", draft.layerTypes.size(), draft);
-  // With use_sliding_window false, transformers drops the window.
-  bool dropped = draft.family->window == WindowRule::LastLayers ||
-                 draft.family->window == WindowRule::WithoutRope;
-  if (dropped && !draft.useWindow)
-    draft.window = 0;
   for (size_t i = 0; i < draft.kinds.size() && !reader.failed(); ++i) {
     LayerKind &kind = draft.kinds[i];
     if (ropeListed)
@@ -128,23 +124,25 @@ static std::string familyNames() {
   return names + " or " + families().back().modelType.str();
 }
 
-/// The family's defaults, replaced by the values that the file gives.
-static json withDefaults(const Family &family, const json &given) {
-  json all = json::parse(family.defaults);
-  all.update(given);
-  return all;
+/// Adds the family's defaults to a config; returns the keys that were missing.
+static std::set<std::string> addDefaults(const Family &family, json &config) {
+  std::set<std::string> added;
+  const json defaults = json::parse(family.defaults);
+  for (const auto &[key, value] : defaults.items())
+    if (config.emplace(key, value).second)
+      added.insert(key);
+  return added;
 }
 
-/// Reads all keys of `all`, which are the keys of `given` and the defaults of
-/// the draft's family.
-static void readAll(const json &given, const json &all,
-                    llvm::ArrayRef<std::string> allowed, ObjectReader &reader,
-                    ConfigDraft &draft) {
-  checkKeys(given, all, allowed, reader, draft);
+/// Reads all keys of `config`, of which `added` are defaults of the draft's
+/// family.
+static void readAll(const json &config, const std::set<std::string> &added,
+                    ObjectReader &reader, ConfigDraft &draft) {
+  checkKeys(config, added, reader, draft);
   readKeys(reader, draft);
   if (reader.failed())
     return;
-  checkIds(given, reader, draft);
+  checkIds(reader, draft);
   finishHeads(reader, draft);
   if (reader.failed())
     return;
@@ -156,10 +154,10 @@ static void readAll(const json &given, const json &all,
 
 llvm::Expected<ModelConfig>
 cria::parseConfig(llvm::StringRef text, llvm::ArrayRef<std::string> allowed) {
-  llvm::Expected<json> parsed = parseJsonObject(text);
-  if (!parsed)
-    return parsed.takeError();
-  ObjectReader typeReader(*parsed);
+  llvm::Expected<json> config = parseJsonObject(text);
+  if (!config)
+    return config.takeError();
+  ObjectReader typeReader(*config);
   std::string type = typeReader.text("model_type", std::nullopt);
   const Family *family = findFamily(type);
   if (!family)
@@ -167,14 +165,18 @@ cria::parseConfig(llvm::StringRef text, llvm::ArrayRef<std::string> allowed) {
                                          shownJson(type));
   if (typeReader.failed())
     return typeReader.takeError();
-  json all = withDefaults(*family, *parsed);
-  ObjectReader reader(all);
   ConfigDraft draft;
   draft.family = family;
-  readAll(*parsed, all, allowed, reader, draft);
+  draft.allowed = allowed;
+  draft.json = config->dump();
+  std::set<std::string> added = addDefaults(*family, *config);
+  ObjectReader reader(*config);
+  readAll(*config, added, reader, draft);
   if (reader.failed())
     return reader.takeError();
-  draft.json = parsed->dump();
+  llvm::stable_sort(draft.ledger, [](const LedgerRow &a, const LedgerRow &b) {
+    return a.key < b.key;
+  });
   return static_cast<ModelConfig &&>(draft);
 }
 

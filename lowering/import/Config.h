@@ -107,7 +107,7 @@ struct ModelConfig {
 llvm::Expected<ModelConfig>
 parseConfig(llvm::StringRef text, llvm::ArrayRef<std::string> allowed = {});
 
-/// Reads a config.json of at most 16 MiB, or the metadata of a GGUF file (see
+/// Reads a config.json of at most 4 MiB, or the metadata of a GGUF file (see
 /// Gguf.h); errors start with the path.
 llvm::Expected<ModelConfig>
 readConfig(llvm::StringRef path, llvm::ArrayRef<std::string> allowed = {});

@@ -1,5 +1,7 @@
 #include "lowering/import/Json.h"
 
+#include "runtime/Json.h"
+
 #include "llvm/ADT/StringSet.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/MemoryBuffer.h"
@@ -9,7 +11,7 @@ using nlohmann::json;
 
 /// The deepest nesting of objects and arrays, and the most values. They bound
 /// the memory that a malicious file can use.
-static constexpr size_t maxDepth = 64, maxValues = 1 << 17;
+static constexpr size_t maxDepth = 64, maxValues = 1 << 16;
 
 namespace {
 /// Builds a value from the parser's events, and checks limits that JSON does
@@ -95,7 +97,7 @@ llvm::Error cria::textError(const llvm::Twine &message) {
 }
 
 std::string cria::shownJson(const json &value) {
-  std::string text = value.dump(-1, ' ', /*ensure_ascii=*/true);
+  std::string text = briefJson(value, 60);
   return text.size() <= 60 ? text : text.substr(0, 57) + "...";
 }
 

@@ -8,7 +8,7 @@ namespace cria {
 
 /// Parses a JSON object. Refuses text that is not UTF-8 or not JSON, a byte
 /// order mark, trailing text, numbers beyond a double, nesting deeper than 64,
-/// more than 131072 values, and duplicate keys; the error has the byte offset
+/// more than 65536 values, and duplicate keys; the error has the byte offset
 /// if there is one. Never recurses.
 llvm::Expected<nlohmann::json> parseJsonObject(llvm::StringRef text);
 

@@ -5,6 +5,8 @@
 
 #include "lowering/import/Quantization.h"
 
+#include "runtime/Json.h"
+
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringSwitch.h"
 
@@ -89,8 +91,31 @@ static void ropeLayers(Reader &reader, llvm::StringRef key, Draft &draft) {
                      "expected a list of 0 and 1, got " + shownJson(*list));
 }
 
-static void quantization(Reader &reader, llvm::StringRef key, Draft &) {
-  checkQuantization(reader, key);
+static void quantization(Reader &reader, llvm::StringRef key, Draft &draft) {
+  checkQuantization(reader, key, draft);
+}
+
+/// Whether the config switches off the family's window, as it does unless
+/// use_sliding_window is true. Nothing reads the window's keys then.
+static bool dropsWindow(Reader &reader, const Draft &draft) {
+  WindowRule rule = draft.family->window;
+  return (rule == WindowRule::LastLayers || rule == WindowRule::WithoutRope) &&
+         !reader.flag("use_sliding_window", false);
+}
+
+static void window(Reader &reader, llvm::StringRef key, Draft &draft) {
+  if (!dropsWindow(reader, draft))
+    optionalSize<&Draft::window, (int64_t(1) << 30)>(reader, key, draft);
+}
+
+static void windowLayers(Reader &reader, llvm::StringRef key, Draft &draft) {
+  if (!dropsWindow(reader, draft) && !reader.find("layer_types"))
+    draft.maxWindowLayers = reader.integer(key, 0, kMaxDim, 0);
+}
+
+static void ropeInterval(Reader &reader, llvm::StringRef key, Draft &draft) {
+  if (!reader.find("no_rope_layers"))
+    size<&Draft::noRopeInterval, kMaxDim>(reader, key, draft);
 }
 
 /// Reads dtype, or torch_dtype, its older name.
@@ -182,7 +207,7 @@ static const LedgerKey kKeys[] = {
      size<&Draft::maxPositions, kMaxPositions>},
     {"max_sequence_length", "", "any", "never read by transformers", nullptr},
     {"max_window_layers", "qwen2 qwen3", "any", "first layer with a window",
-     optionalSize<&Draft::maxWindowLayers, kMaxDim>},
+     windowLayers},
     {"min_length", "", "0", kGeneration, nullptr},
     {"mlp_bias", "granite llama smollm3", "false",
      "biases of the linears of an MLP", flag<&Draft::mlpBias>},
@@ -190,7 +215,7 @@ static const LedgerKey kKeys[] = {
     {"no_repeat_ngram_size", "", "0", kGeneration, nullptr},
     {"no_rope_layer_interval", "smollm3", "",
      "each n-th layer has no rope; for configs without no_rope_layers",
-     size<&Draft::noRopeInterval, kMaxDim>},
+     ropeInterval},
     {"no_rope_layers", "smollm3", "", "0 for each layer without rope",
      ropeLayers},
     {"num_attention_heads", "*", "", "query heads",
@@ -233,8 +258,7 @@ static const LedgerKey kKeys[] = {
     {"rope_theta", "*", "", "base of rope's frequencies", nullptr},
     {"sep_token_id", "", "id", "text has no segments", nullptr},
     {"sliding_window", "gemma2 mistral phi3 qwen2 qwen3 smollm3", "",
-     "keys that a token sees in a layer with a window",
-     optionalSize<&Draft::window, (int64_t(1) << 30)>},
+     "keys that a token sees in a layer with a window", window},
     {"suppress_tokens", "", "null", kGeneration, nullptr},
     {"task_specific_params", "", "any", "never read for these families",
      nullptr},
@@ -296,9 +320,21 @@ static std::string checkIdle(const LedgerKey &entry, const json &value,
   return "the value has no effect";
 }
 
+void cria::refuseUnknown(Reader &reader, llvm::StringRef key, const json &value,
+                         llvm::StringRef what, Draft &draft) {
+  std::string name = reader.fullName(key);
+  if (llvm::is_contained(draft.allowed, name))
+    draft.ledger.push_back(
+        {name, shownJson(value), "allowed", "--allow-unknown"});
+  else
+    reader.failKey(key, what + ", got " + shownJson(value) +
+                            "; an unknown key is never ignored, but "
+                            "--allow-unknown=" +
+                            shownText(name) + " lets it pass");
+}
+
 static void checkKey(llvm::StringRef key, const json &value, bool given,
-                     llvm::ArrayRef<std::string> allowed, Reader &reader,
-                     Draft &draft) {
+                     Reader &reader, Draft &draft) {
   LedgerRow row{key.str(), shownJson(value), given ? "honoured" : "default",
                 ""};
   const LedgerKey *entry = llvm::find_if(
@@ -306,7 +342,7 @@ static void checkKey(llvm::StringRef key, const json &value, bool given,
   bool known = entry != std::end(kKeys);
   if (known && entry->isReadBy(*draft.family)) {
     row.note = entry->note;
-  } else if (llvm::is_contained(allowed, key)) {
+  } else if (known && llvm::is_contained(draft.allowed, key)) {
     row.fate = "allowed";
     row.note = "--allow-unknown";
   } else if (value.is_null()) {
@@ -316,18 +352,16 @@ static void checkKey(llvm::StringRef key, const json &value, bool given,
     row.fate = "irrelevant";
     row.note = checkIdle(*entry, value, reader);
   } else {
-    reader.failKey(key, "unknown key, got " + shownJson(value) +
-                            "; an unknown key is never ignored");
+    return refuseUnknown(reader, key, value, "unknown key", draft);
   }
   draft.ledger.push_back(std::move(row));
 }
 
-void cria::checkKeys(const json &given, const json &all,
-                     llvm::ArrayRef<std::string> allowed, Reader &reader,
-                     Draft &draft) {
+void cria::checkKeys(const json &config, const std::set<std::string> &added,
+                     Reader &reader, Draft &draft) {
   // nlohmann's objects are sorted by key.
-  for (const auto &[key, value] : all.items())
-    checkKey(key, value, given.contains(key), allowed, reader, draft);
+  for (const auto &[key, value] : config.items())
+    checkKey(key, value, !added.count(key), reader, draft);
   const json *names = reader.find("architectures");
   llvm::StringLiteral architecture = draft.family->architecture;
   if (names && *names != json::array({architecture.str()}))
@@ -336,23 +370,30 @@ void cria::checkKeys(const json &given, const json &all,
                                         shownJson(*names));
 }
 
-void cria::checkIds(const json &given, Reader &reader, Draft &draft) {
+void cria::checkIds(Reader &reader, Draft &draft) {
   for (const char *key :
        {"bos_token_id", "eos_token_id", "pad_token_id", "sep_token_id"}) {
-    auto found = given.find(key);
-    if (found == given.end() || found->is_null())
+    const json *found = reader.find(key);
+    if (!found)
       continue;
     bool isList = found->is_array() && llvm::StringRef(key) == "eos_token_id";
+    bool isRead = llvm::StringRef("bos_token_id eos_token_id").contains(key);
     for (const json &id : isList ? *found : json::array({*found})) {
-      bool isNumber = id.is_number_integer();
-      // json compares an unsigned value as signed: 2^64 - 1 would equal -1.
-      if (isNumber && !id.is_number_unsigned() && id == -1)
+      std::optional<int64_t> number = wholeNumber(id);
+      if (number == -1)
         draft.warnings.push_back(reader.quoted(key) +
                                  " is -1, which is no id: read as null");
-      else if (!isNumber || id < 0 || id >= draft.vocabSize)
+      else if (number && *number >= 0 && *number < draft.vocabSize)
+        continue;
+      else if (isRead || !number)
         reader.failKey(
             key, "expected ids from 0 to " + llvm::Twine(draft.vocabSize - 1) +
                      ", less than 'vocab_size', got " + shownJson(*found));
+      else
+        draft.warnings.push_back(reader.quoted(key) + " is " +
+                                 shownJson(*found) +
+                                 ", which is no id of the vocabulary; nothing "
+                                 "reads it");
     }
   }
 }

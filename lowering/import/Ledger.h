@@ -5,10 +5,13 @@
 #include "lowering/import/Config.h"
 #include "lowering/import/Reader.h"
 
+#include <set>
+
 namespace cria {
 
 /// A config while it is read, with keys that have a meaning only together.
 struct ConfigDraft : ModelConfig {
+  llvm::ArrayRef<std::string> allowed; // keys that may be unknown
   bool useWindow = false;
   int64_t window = 0; // sliding_window; 0: null
   int64_t maxWindowLayers = 0;
@@ -43,20 +46,25 @@ struct LedgerKey {
 /// The table, by key.
 llvm::ArrayRef<LedgerKey> ledgerKeys();
 
-/// Fails on the first key of `given`, in alphabetical order, that is refused,
-/// and on unsupported values; else fills draft.ledger. `all` is the family's
-/// defaults, replaced by the values of `given`.
-void checkKeys(const nlohmann::json &given, const nlohmann::json &all,
-               llvm::ArrayRef<std::string> allowed, ObjectReader &reader,
-               ConfigDraft &draft);
+/// Fails on the first key of `config`, in alphabetical order, that is refused,
+/// and on unsupported values; else fills draft.ledger. The keys in `added` are
+/// the family's defaults, which the file does not give.
+void checkKeys(const nlohmann::json &config, const std::set<std::string> &added,
+               ObjectReader &reader, ConfigDraft &draft);
+
+/// Refuses an unknown key: `what` says where it is unknown. If the user allows
+/// the key by its full name, such as "rope_scaling.alpha", the ledger has it.
+void refuseUnknown(ObjectReader &reader, llvm::StringRef key,
+                   const nlohmann::json &value, llvm::StringRef what,
+                   ConfigDraft &draft);
 
 /// Reads every key of the draft's family that has a reader of its own.
 void readKeys(ObjectReader &reader, ConfigDraft &draft);
 
-/// Checks that ids of special tokens are in the vocabulary, which must be
-/// known. An id of -1 is read as null, with a warning.
-void checkIds(const nlohmann::json &given, ObjectReader &reader,
-              ConfigDraft &draft);
+/// Checks that the ids that begin and end texts are in the vocabulary, which
+/// must be known. Warns of an id of -1, which is read as null, and of other ids
+/// that are not in the vocabulary.
+void checkIds(ObjectReader &reader, ConfigDraft &draft);
 
 /// Reads rope_theta, rope_scaling, rope_parameters and their related keys. The
 /// head size must be known.

@@ -23,7 +23,7 @@ static std::string others(const LedgerKey &key) {
   if (key.neutral == "any")
     return "any value";
   if (key.neutral == "id")
-    return "an id of the vocabulary, null";
+    return "an id, null";
   return key.neutral.empty() ? "null" : "`" + key.neutral.str() + "`, null";
 }
 

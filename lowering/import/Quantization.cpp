@@ -1,109 +1,172 @@
 #include "lowering/import/Quantization.h"
 
+#include "runtime/PackedConfig.h"
+
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
-
-#include <algorithm>
 
 using namespace cria;
 using nlohmann::json;
 
 namespace {
 
-/// A key of quantization_config.
+/// A key of quantization_config. A name may be a path, where * stands for any
+/// key.
 struct QuantizationKey {
   llvm::StringLiteral name;
   llvm::StringLiteral methods; // that have the key, separated by spaces
-  /// The supported values, as a JSON list. "" if any value is supported:
-  /// because the tensors say the same, or because the key only says how they
-  /// were made or are run.
-  llvm::StringLiteral values;
 };
 
 } // namespace
 
+// Keys that runtime/PackedConfig.cpp reads, and keys that only say how the
+// tensors were made or are run, or what the tensors say, too.
+static constexpr llvm::StringLiteral kInt4 = "auto-round awq gptq",
+                                     kGptq = "awq gptq", kFp8 = "fp8",
+                                     kAwq = "awq", kRound = "auto-round gptq",
+                                     kRoundAwq = "auto-round awq gptq",
+                                     kCompressed = "compressed-tensors";
+
 static const QuantizationKey kKeys[] = {
-    {"activation_scheme", "fp8", ""}, // activations are not quantized
-    {"backend", "awq gptq", ""},
-    {"batch_size", "gptq", ""},
-    {"bits", "awq gptq", "[4]"},
-    {"block_name_to_quantize", "gptq", ""},
-    {"cache_block_outputs", "gptq", ""},
-    // GPTQModel's "gptq_v2" stores other zeros.
-    {"checkpoint_format", "gptq", R"(["gptq"])"},
-    {"damp_auto_increment", "gptq", ""},
-    {"damp_percent", "gptq", ""},
-    {"dataset", "gptq", ""},
-    {"dequantize", "fp8", ""},
-    {"desc_act", "gptq", ""},
-    {"do_fuse", "awq", ""},
-    {"dynamic", "gptq", "[{}]"},
-    {"exllama_config", "awq gptq", ""},
-    {"fmt", "fp8", R"(["e4m3"])"},
-    {"fuse_max_seq_len", "awq", ""},
-    {"group_size", "awq gptq", ""},
-    {"ignored_layers", "fp8", ""},
-    {"is_marlin_format", "gptq", "[false]"},
-    {"kv_cache_scheme", "fp8", "[]"},
-    {"lm_head", "gptq", ""},
-    {"max_input_length", "gptq", ""},
-    {"meta", "gptq", ""},
-    {"model_file_base_name", "gptq", ""},
-    {"model_name_or_path", "gptq", ""},
-    {"model_seqlen", "gptq", ""},
-    {"module_name_preceding_first_block", "gptq", ""},
-    {"modules_in_block_to_quantize", "gptq", ""},
-    {"modules_to_fuse", "awq", ""},
-    {"modules_to_not_convert", "awq fp8", ""},
-    {"pack_dtype", "gptq", R"(["int32"])"},
-    {"pad_token_id", "gptq", ""},
-    {"quant_method", "awq fp8 gptq", ""},
-    {"scale_fmt", "fp8", ""},
-    {"static_groups", "gptq", ""},
-    {"sym", "gptq", ""},
-    {"tokenizer", "gptq", ""},
-    {"true_sequential", "gptq", ""},
-    {"use_cuda_fp16", "gptq", ""},
-    {"use_exllama", "gptq", ""},
-    {"version", "awq", R"(["gemm", "GEMM"])"},
-    {"weight_block_size", "fp8", "[[128, 128]]"},
-    {"zero_point", "awq", "[true]"},
+    {"act_bits", kRoundAwq},
+    {"act_data_type", kRoundAwq},
+    {"act_dynamic", kRoundAwq},
+    {"act_group_aware", kGptq},
+    {"act_group_size", kRoundAwq},
+    {"act_sym", kRoundAwq},
+    {"activation_scheme", "auto-round fp8"},
+    {"amp", kRoundAwq},
+    {"autoround_version", kRoundAwq},
+    {"backend", kInt4},
+    {"batch_size", kRoundAwq},
+    {"bits", kInt4},
+    {"block_name_to_quantize", kRoundAwq},
+    {"cache_block_outputs", kGptq},
+    {"checkpoint_format", "gptq"},
+    {"config_groups.*.format", kCompressed},
+    {"config_groups.*.input_activations", kCompressed},
+    {"config_groups.*.output_activations", kCompressed},
+    {"config_groups.*.targets", kCompressed},
+    {"config_groups.*.weights.actorder", kCompressed},
+    {"config_groups.*.weights.block_structure", kCompressed},
+    {"config_groups.*.weights.dynamic", kCompressed},
+    {"config_groups.*.weights.group_size", kCompressed},
+    {"config_groups.*.weights.num_bits", kCompressed},
+    {"config_groups.*.weights.observer", kCompressed},
+    {"config_groups.*.weights.observer_kwargs", kCompressed},
+    {"config_groups.*.weights.scale_dtype", kCompressed},
+    {"config_groups.*.weights.strategy", kCompressed},
+    {"config_groups.*.weights.symmetric", kCompressed},
+    {"config_groups.*.weights.type", kCompressed},
+    {"config_groups.*.weights.zp_dtype", kCompressed},
+    {"damp_auto_increment", kGptq},
+    {"damp_percent", kGptq},
+    {"data_type", kRoundAwq},
+    {"dataset", kRoundAwq},
+    {"dequantize", "compressed-tensors fp8"},
+    {"desc_act", kGptq},
+    {"do_fuse", kAwq},
+    {"dynamic", "gptq"},
+    {"enable_minmax_tuning", kRoundAwq},
+    {"enable_norm_bias_tuning", kRoundAwq},
+    {"enable_quanted_input", kRoundAwq},
+    {"exllama_config", kGptq},
+    {"expert_dtype", kFp8},
+    {"extra_config", "auto-round"},
+    {"fmt", "auto-round fp8"},
+    {"format", "awq compressed-tensors gptq"},
+    {"fuse_max_seq_len", kAwq},
+    {"global_compression_ratio", kCompressed},
+    {"gradient_accumulate_steps", kRoundAwq},
+    {"group_size", kInt4},
+    {"ignore", kCompressed},
+    {"ignored_layers", kFp8},
+    {"is_marlin_format", "gptq"},
+    {"iters", kRoundAwq},
+    {"kv_cache_scheme", "compressed-tensors fp8"},
+    {"lm_head", kRound},
+    {"low_gpu_mem_usage", kRoundAwq},
+    {"lr", kRoundAwq},
+    {"max_input_length", kGptq},
+    {"meta", kGptq},
+    {"minmax_lr", kRoundAwq},
+    {"model_file_base_name", kGptq},
+    {"model_name_or_path", kGptq},
+    {"model_seqlen", kGptq},
+    {"module_name_preceding_first_block", kGptq},
+    {"modules_in_block_to_quantize", kGptq},
+    {"modules_to_convert", kFp8},
+    {"modules_to_fuse", kAwq},
+    {"modules_to_not_convert", "auto-round awq fp8"},
+    {"nsamples", kRoundAwq},
+    {"pack_dtype", kGptq},
+    {"packing_format", "auto-round"},
+    {"pad_token_id", kGptq},
+    {"provider", kRoundAwq},
+    {"quant_method", "auto-round awq compressed-tensors fp8 gptq"},
+    {"quantization_status", kCompressed},
+    {"rotation_config", "auto-round"},
+    {"run_compressed", kCompressed},
+    {"scale_dtype", kRoundAwq},
+    {"scale_fmt", kFp8},
+    {"seqlen", kRoundAwq},
+    {"sparsity_config", kCompressed},
+    {"static_attention_dtype", "auto-round"},
+    {"static_groups", kGptq},
+    {"static_kv_dtype", "auto-round"},
+    {"super_bits", "auto-round"},
+    {"super_group_size", "auto-round"},
+    {"sym", kInt4},
+    {"to_quant_block_names", kRoundAwq},
+    {"tokenizer", kGptq},
+    {"transform_config", kCompressed},
+    {"true_sequential", kGptq},
+    {"use_cuda_fp16", kGptq},
+    {"use_exllama", kGptq},
+    {"version", "awq compressed-tensors"},
+    {"weight_block_size", kFp8},
+    {"zero_point", kAwq},
 };
 
-/// Checks one key of `method`.
-static void checkKey(llvm::StringRef parent, llvm::StringRef name,
-                     const json &value, llvm::StringRef method,
-                     ObjectReader &reader) {
-  std::string key = (parent + "." + name).str();
-  const QuantizationKey *known = llvm::find_if(
-      kKeys, [&](const QuantizationKey &each) { return each.name == name; });
-  if (known == std::end(kKeys) ||
-      !llvm::is_contained(llvm::split(known->methods, ' '), method))
-    return reader.failKey(key, "unknown key of " + method + ", got " +
-                                   shownJson(value));
-  if (known->values.empty() || value.is_null())
-    return;
-  json values = json::parse(known->values);
-  if (std::find(values.begin(), values.end(), value) != values.end())
-    return;
-  std::vector<std::string> texts{"null"};
-  for (const json &each : values)
-    texts.push_back(shownJson(each));
-  reader.failKey(key, "only " + llvm::join(texts, " or ") +
-                          " is supported, got " + shownJson(value));
+/// Refuses the keys of `object` that `method` does not have. `path` stands in
+/// front of their names ("config_groups.group_0."), `pattern` in front of those
+/// in the table ("config_groups.*.").
+static void checkNames(const json &object, llvm::StringRef method,
+                       const std::string &path, const std::string &pattern,
+                       ObjectReader &reader, ConfigDraft &draft) {
+  auto known = [&](const std::string &name, bool within) {
+    return llvm::any_of(kKeys, [&](const QuantizationKey &key) {
+      return llvm::is_contained(llvm::split(key.methods, ' '), method) &&
+             (within ? key.name.starts_with(name) : key.name == name);
+    });
+  };
+  for (const auto &[name, value] : object.items()) {
+    if (value.is_null())
+      continue;
+    std::string each = pattern + (known(pattern + "*.", true) ? "*" : name);
+    if (value.is_object() && known(each + ".", true))
+      checkNames(value, method, path + name + ".", each + ".", reader, draft);
+    else if (!known(each, false) && !known(each + ".", true))
+      refuseUnknown(reader, path + name, value,
+                    ("unknown key of " + method).str(), draft);
+  }
 }
 
-void cria::checkQuantization(ObjectReader &reader, llvm::StringRef key) {
+void cria::checkQuantization(ObjectReader &reader, llvm::StringRef key,
+                             ConfigDraft &draft) {
   const json *config = reader.find(key);
   if (!config)
     return;
   if (!config->is_object())
     return reader.failKey(key, "expected an object, got " + shownJson(*config));
-  json method = config->value("quant_method", json());
-  if (method != "awq" && method != "fp8" && method != "gptq")
-    return reader.failKey((key + ".quant_method").str(),
-                          "expected awq, fp8 or gptq, got " +
-                              shownJson(method));
-  for (const auto &[name, value] : config->items())
-    checkKey(key, name, value, method.get<std::string>(), reader);
+  Status status;
+  json root = {{key.str(), *config}};
+  readPackedSchemes(JsonCursor(root, "", status)[key.str()]);
+  if (!status.ok())
+    return reader.fail(status.message());
+  std::string method =
+      llvm::StringRef(config->at("quant_method").get<std::string>()).lower();
+  if (method == "intel/auto-round")
+    method = "auto-round";
+  checkNames(*config, method, key.str() + ".", "", reader, draft);
 }

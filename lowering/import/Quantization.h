@@ -1,14 +1,15 @@
-/// Reads quantization_config, which says how a checkpoint stores weights. The
-/// runtime learns most of this from the checkpoint's tensors; see
-/// runtime/Packed.h. Here every key is understood or refused.
+/// Checks quantization_config, which says how a checkpoint stores weights. The
+/// runtime reads it again with the tensors; see runtime/PackedConfig.h. Here
+/// every key is understood or refused.
 #pragma once
 
-#include "lowering/import/Reader.h"
+#include "lowering/import/Ledger.h"
 
 namespace cria {
 
 /// Checks the value of `key`: an object with the keys of one of the methods
 /// that the runtime reads.
-void checkQuantization(ObjectReader &reader, llvm::StringRef key);
+void checkQuantization(ObjectReader &reader, llvm::StringRef key,
+                       ConfigDraft &draft);
 
 } // namespace cria

@@ -1,5 +1,7 @@
 #include "lowering/import/Reader.h"
 
+#include "runtime/Json.h"
+
 #include <cfloat>
 
 using namespace cria;
@@ -44,18 +46,14 @@ int64_t ObjectReader::integer(llvm::StringRef key, int64_t low, int64_t high,
       missing(key);
     return fallback.value_or(low);
   }
-  if (!value->is_number_integer()) {
-    expected(key, "an integer", *value);
-    return low;
-  }
-  // An unsigned value above int64 is above any bound.
-  bool huge = value->is_number_unsigned() &&
-              value->get<uint64_t>() > static_cast<uint64_t>(high);
-  if (huge || value->get<int64_t>() < low || value->get<int64_t>() > high) {
+  std::optional<int64_t> whole = wholeNumber(*value);
+  if (whole && *whole >= low && *whole <= high)
+    return *whole;
+  if (whole || value->is_number_integer())
     expected(key, llvm::Twine(low) + " to " + llvm::Twine(high), *value);
-    return low;
-  }
-  return value->get<int64_t>();
+  else
+    expected(key, "an integer", *value);
+  return low;
 }
 
 double ObjectReader::positive(llvm::StringRef key,

@@ -19,7 +19,8 @@ public:
   /// The value, or null if the key is absent.
   const nlohmann::json *find(llvm::StringRef key) const;
 
-  /// An integer of [low, high]. Without a fallback the key is required.
+  /// An integer of [low, high], which may be written 32.0. Without a fallback
+  /// the key is required.
   int64_t integer(llvm::StringRef key, int64_t low, int64_t high,
                   std::optional<int64_t> fallback = {});
   /// A positive number in the range of f32.
@@ -33,7 +34,9 @@ public:
   bool failed() const { return !problem.empty(); }
   llvm::Error takeError() const;
 
-  /// The key as messages name it, quoted.
+  /// The key with the names of the objects that hold it.
+  std::string fullName(llvm::StringRef key) const { return name + key.str(); }
+  /// The same as messages name it, quoted.
   std::string quoted(llvm::StringRef key) const;
 
 private:

@@ -104,9 +104,8 @@ void RopeReader::checkKeys(const RopeType &type) {
     bool common = key == "rope_theta" || key == "rope_type" || key == "type" ||
                   key == "partial_rotary_factor";
     if (!value.is_null() && !common && !llvm::is_contained(type.keys, key))
-      rope.failKey(key, "unknown key for rope of type " + type.name + ", got " +
-                            shownJson(value) +
-                            "; an unknown key is never ignored");
+      refuseUnknown(rope, key, value,
+                    ("unknown key for rope of type " + type.name).str(), draft);
   }
 }
 
@@ -114,7 +113,12 @@ void RopeReader::checkKeys(const RopeType &type) {
 /// 1: for other families transformers ignores the key or fails.
 void RopeReader::readPart() {
   ObjectReader &owner = rope.find("partial_rotary_factor") ? rope : top;
-  double part = owner.positive("partial_rotary_factor", 1.0);
+  double part = owner.positive("partial_rotary_factor", 1.0),
+         outer = top.positive("partial_rotary_factor", part);
+  if (part != outer)
+    owner.failKey("partial_rotary_factor",
+                  "expected " + shownJson(json(outer)) +
+                      ", as the top level says, got " + shownJson(json(part)));
   if (part != 1.0 && !draft.family->phi3Rope)
     owner.failKey("partial_rotary_factor",
                   "only 1 is supported, got " + shownJson(json(part)));

@@ -1,6 +1,7 @@
 #include "lowering/import/Shrink.h"
 
 #include "lowering/import/Json.h"
+#include "runtime/Json.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
@@ -141,8 +142,8 @@ void Shrinker::shrinkIds() {
     }
   std::set<int64_t> taken, beyond;
   for (json *id : ids)
-    if (id->is_number_integer())
-      (*id < sizes.vocab ? taken : beyond).insert(id->get<int64_t>());
+    if (std::optional<int64_t> number = wholeNumber(*id))
+      (*number < sizes.vocab ? taken : beyond).insert(*number);
   int64_t next = sizes.vocab - 1;
   for (int64_t old : llvm::reverse(beyond)) {
     while (taken.count(next))

@@ -35,14 +35,14 @@ static void readKey(const JsonCursor &value, const std::string &name,
   if (key && key->read && (!value.raw().is_null() || name == "top_k"))
     return key->read(value, generation);
   if (!isAllowed && !key && !value.raw().is_null())
-    return value.fail("is an unknown key; an unknown key is never ignored",
+    return value.fail(concat({"is an unknown key; an unknown key is never "
+                              "ignored, but --allow-unknown=",
+                              printable(name), " lets it pass"}),
                       CRIA_UNIMPLEMENTED);
   if (!isAllowed && key && key->neutral == std::string("id")) {
-    std::optional<int64_t> id;
-    if (!value.raw().is_null())
-      id = readId(value, generation);
-    if (id)
-      generation.otherIds.emplace_back(name, *id);
+    // Nothing reads the id, so it may be out of range.
+    if (!value.raw().is_null() && wholeNumber(value.raw()).value_or(-1) == -1)
+      readId(value, generation);
   } else if (!isAllowed && key && !isNeutral(value.raw(), key->neutral)) {
     return refuse(value, *key->neutral ? key->neutral : "none");
   }
@@ -126,9 +126,6 @@ Status Generation::fits(int64_t vocabSize) const {
   for (int64_t id : eos)
     if (status.ok())
       status = checkId("eos_token_id has", id, vocabSize);
-  for (const auto &[key, id] : otherIds)
-    if (status.ok())
-      status = checkId((key + " is").c_str(), id, vocabSize);
   return status;
 }
 

@@ -20,10 +20,9 @@ struct Generation {
   bool sample = false;
   SamplerOptions options; // for when there is sampling
   std::optional<int64_t> bos;
-  std::vector<int64_t> eos; // any of them ends the text
-  std::vector<std::pair<std::string, int64_t>> otherIds; // by key; not used
-  std::optional<int64_t> maxNewTokens;                   // after the prompt
-  std::optional<int64_t> maxLength;                      // with the prompt
+  std::vector<int64_t> eos;            // any of them ends the text
+  std::optional<int64_t> maxNewTokens; // after the prompt
+  std::optional<int64_t> maxLength;    // with the prompt
   std::vector<std::string> irrelevant; // keys without effect, and unknown keys
                                        // that were allowed
   std::vector<std::string> warnings;   // lines for the user

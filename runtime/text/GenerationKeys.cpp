@@ -33,9 +33,7 @@ static void doSample(const Cursor &value, Generation &generation) {
 }
 
 std::optional<int64_t> readId(const Cursor &value, Generation &generation) {
-  // The comparison with -1 would read an unsigned value's bits as signed.
-  const nlohmann::json &id = value.raw();
-  if (id.is_number_integer() && !id.is_number_unsigned() && id == -1) {
+  if (wholeNumber(value.raw()) == -1) {
     generation.warnings.push_back(
         value.say("is -1, which is no id: read as null"));
     return std::nullopt;
@@ -165,7 +163,7 @@ std::string generationKeysText() {
     if (neutral == "any")
       neutral = "any value";
     else if (neutral == "id")
-      neutral = "an id of the vocabulary, null";
+      neutral = "an id, null";
     else
       neutral = (neutral.empty() ? "" : "`" + neutral + "`, ") +
                 std::string("null, false, empty");

@@ -14,8 +14,8 @@ namespace cria {
 /// empty values, and `neutral`.
 struct GenerationKey {
   const char *name;
-  /// As JSON; "any" if no value has an effect, "id" if no id of the vocabulary
-  /// has one, "" if there is no such value.
+  /// As JSON; "any" if no value has an effect, "id" if no id has one, "" if
+  /// there is no such value.
   const char *neutral;
   /// What the key sets; why it is irrelevant, or what is not supported.
   const char *note;

@@ -6,7 +6,9 @@ logits, bit by bit.
 
 Sources of the formulas: fp8: DeepSeek-V3's weight_dequant (inference/kernel.py)
 and OCP's E4M3; GPTQ: AutoGPTQ's QuantLinear.pack and forward
-(qlinear_cuda_old.py); AWQ: AutoAWQ's WQLinear_GEMM.from_linear.
+(qlinear_cuda_old.py); AWQ: AutoAWQ's WQLinear_GEMM.from_linear; rows:
+compressed-tensors' pack_to_int32 and dequantize; AutoRound: its qlinear_torch.py,
+which stores zeros as they are, and qlinear_torch_zp.py, which stores them less one.
 """
 
 import json
@@ -77,6 +79,10 @@ def fp8_blocks(name, array, _):
     return pack_fp8(name, array, (128, 128), "_scale_inv")
 
 
+def fp8_other_blocks(name, array, _):
+    return pack_fp8(name, array, (64, 100), "_scale")
+
+
 def fp8_rows(name, array, _):
     return pack_fp8(name, array, (1, array.shape[1]), "_scale")
 
@@ -87,11 +93,13 @@ def fp8_tensor(name, array, _):
     return tensors | {name + "_scale": (kind, scales.reshape(1))}, meaning
 
 
-def to_groups(array, groups, random):
+def to_groups(array, groups, random, zero=None):
     """q (N, K), zeros (groups, N) and scales (groups, N) for the columns' `groups`, and
-    the values."""
+    the values. Zeros are random, or all `zero`."""
     count = groups.max() + 1
     zeros = random.integers(1, 16, (count, array.shape[0]))
+    if zero is not None:
+        zeros[:] = zero
     largest = [np.abs(array[:, groups == g]).max(1) for g in range(count)]
     scales = (np.stack(largest) / 8).astype(np.float16)
     wide = scales[groups].T.astype(np.float64)
@@ -107,15 +115,15 @@ def words(numbers, axis, order=range(8)):
     return np.moveaxis(packed, -1, axis).view(np.int32)
 
 
-def gptq(name, array, random, act_order=False):
+def gptq(name, array, random, act_order=False, zero=None, less=1):
     groups = np.arange(array.shape[1]) // 32
     if act_order:
         groups = random.permutation(groups)
-    q, zeros, scales, meaning = to_groups(array, groups, random)
+    q, zeros, scales, meaning = to_groups(array, groups, random, zero)
     module = name.removesuffix("weight")
     tensors = {
         module + "qweight": ("I32", words(q.T, 0)),
-        module + "qzeros": ("I32", words(zeros - 1, 1)),
+        module + "qzeros": ("I32", words(zeros - less, 1)),
         module + "scales": ("F16", scales),
         module + "g_idx": ("I32", groups.astype(np.int32)),
     }
@@ -124,6 +132,35 @@ def gptq(name, array, random, act_order=False):
 
 def gptq_act_order(name, array, random):
     return gptq(name, array, random, act_order=True)
+
+
+def gptq_version_2(name, array, random):
+    return gptq(name, array, random, less=0)
+
+
+def symmetric_zeros_stored_as_8(name, array, random):
+    return gptq(name, array, random, zero=8, less=0)
+
+
+def rows(name, array, random, size=32, zero=None):
+    groups = np.arange(array.shape[1]) // size
+    q, zeros, scales, meaning = to_groups(array, groups, random, zero)
+    tensors = {
+        name + "_packed": ("I32", words(q, 1)),
+        name + "_scale": ("F16", scales.T),
+        name + "_shape": ("I64", np.array(array.shape)),
+    }
+    if zero is None:
+        tensors[name + "_zero_point"] = ("I32", words(zeros.T, 0))
+    return tensors, meaning
+
+
+def rows_symmetric(name, array, random):
+    return rows(name, array, random, zero=8)
+
+
+def rows_channel(name, array, random):
+    return rows(name, array, random, size=array.shape[1])
 
 
 def awq(name, array, random):
@@ -157,9 +194,8 @@ def write(folder, tensors):
     )
 
 
-def check_format(tools, pack, quantization):
+def check_format(tools, artifacts, pack, quantization):
     random = np.random.default_rng(SEED)
-    config = CONFIG | {"quantization_config": quantization}
     packed, plain = {}, {}
     for name, array in weights.llama_weights(CONFIG, SEED, "f32").items():
         packed[name] = plain[name] = ("F32", array)
@@ -171,12 +207,9 @@ def check_format(tools, pack, quantization):
     folder = tools.scratch / pack.__name__
     write(folder / "packed", packed)
     write(folder / "plain", plain)
-    file = folder / "config.json"
-    file.write_text(json.dumps(config))
-    for dtype in ["f32", "bf16"]:
-        # By plain loops, which compile in a third of the time: what is tested is how
-        # checkpoints are read.
-        artifact = tools.compile(file, f"--dtype={dtype}", "--plain")
+    config = json.dumps(CONFIG | {"quantization_config": quantization})
+    (folder / "packed" / "config.json").write_text(config)
+    for dtype, artifact in artifacts.items():
         expected = tools.logits(artifact, IDS, f"--weights={folder / 'plain'}")
         got = tools.logits(artifact, IDS, f"--weights={folder / 'packed'}")
         check(np.isfinite(got).all(), f"{pack.__name__}: {dtype}: no numbers")
@@ -184,19 +217,48 @@ def check_format(tools, pack, quantization):
         check(same, f"{pack.__name__}: {dtype}: other logits")
 
 
+def of_groups(strategy, symmetric, size=None):
+    """The config of compressed-tensors."""
+    weights = {"num_bits": 4, "type": "int", "strategy": strategy}
+    weights |= {"symmetric": symmetric, "group_size": size}
+    return {
+        "quant_method": "compressed-tensors",
+        "format": "pack-quantized",
+        "config_groups": {"group_0": {"targets": ["Linear"], "weights": weights}},
+    }
+
+
 def main():
     tools = Tools(*sys.argv[1:])
+    file = tools.scratch / "config.json"
+    file.write_text(json.dumps(CONFIG))
+    # By plain loops, which compile in a third of the time: what is tested is how
+    # checkpoints are read.
+    artifacts = {
+        dtype: tools.compile(file, f"--dtype={dtype}", "--plain", out=dtype)
+        for dtype in ["f32", "bf16"]
+    }
     fp8 = {"quant_method": "fp8", "activation_scheme": "dynamic"}
-    blocks = fp8 | {"weight_block_size": [128, 128]}
-    check_format(tools, fp8_blocks, blocks)
-    check_format(tools, fp8_rows, fp8)
-    check_format(tools, fp8_tensor, fp8)
     groups = {"bits": 4, "group_size": 32}
     method = groups | {"quant_method": "gptq", "sym": False, "desc_act": False}
-    check_format(tools, gptq, method)
-    check_format(tools, gptq_act_order, method | {"desc_act": True})
+    symmetric = method | {"sym": True, "checkpoint_format": "gptq"}
     gemm = {"quant_method": "awq", "zero_point": True, "version": "gemm"}
-    check_format(tools, awq, groups | gemm)
+    rounded = {"quant_method": "auto-round", "packing_format": "auto_round:gptqmodel"}
+    for pack, config in [
+        (fp8_blocks, fp8 | {"weight_block_size": [128, 128]}),
+        (fp8_other_blocks, fp8 | {"weight_block_size": [64, 100]}),
+        (fp8_rows, fp8),
+        (fp8_tensor, fp8),
+        (gptq, method),
+        (gptq_act_order, method | {"desc_act": True}),
+        (gptq_version_2, groups | rounded | {"sym": False}),
+        (symmetric_zeros_stored_as_8, symmetric),
+        (awq, groups | gemm),
+        (rows, of_groups("group", False, 32)),
+        (rows_symmetric, of_groups("group", True, 32)),
+        (rows_channel, of_groups("channel", False)),
+    ]:
+        check_format(tools, artifacts, pack, config)
 
 
 if __name__ == "__main__":

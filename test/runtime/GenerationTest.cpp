@@ -99,10 +99,10 @@ TEST(Generation, RefusesValuesOutOfRange) {
         R"({"top_k":2.5})", R"({"top_p":2})", R"({"min_p":-0.1})",
         R"({"repetition_penalty":0})", R"({"eos_token_id":-2})",
         R"({"eos_token_id":18446744073709551615})", R"({"bos_token_id":-2})",
-        R"({"bos_token_id":[1]})", R"({"pad_token_id":-2})",
-        R"({"pad_token_id":"x"})", R"({"decoder_start_token_id":1.5})",
-        R"({"eos_token_id":[1,-2]})", R"({"eos_token_id":[1,"2"]})",
-        R"({"do_sample":1})", R"({"max_new_tokens":-1})", R"([])"})
+        R"({"bos_token_id":[1]})", R"({"pad_token_id":"x"})",
+        R"({"decoder_start_token_id":1.5})", R"({"eos_token_id":[1,-2]})",
+        R"({"eos_token_id":[1,"2"]})", R"({"do_sample":1})",
+        R"({"max_new_tokens":-1})", R"([])"})
     EXPECT_THAT(errorOf(json::parse(text)),
                 fails(CRIA_INVALID_ARGUMENT, "g.json: "))
         << text;
@@ -156,10 +156,11 @@ TEST(Generation, ChecksThatItsIdsFitTheModel) {
               fails(CRIA_INVALID_ARGUMENT, "eos_token_id has 9, expected less "
                                            "than the model's vocab_size 9"));
   EXPECT_THAT(one.fits(1), fails(CRIA_INVALID_ARGUMENT, "bos_token_id is 1"));
-  for (const char *key : {"pad_token_id", "decoder_start_token_id"}) {
-    auto other = Generation::parse({{key, 9}}, "g.json");
-    ASSERT_TRUE(other.ok());
-    EXPECT_TRUE(other->fits(10).ok());
-    EXPECT_THAT(other->fits(9), fails(CRIA_INVALID_ARGUMENT, key));
-  }
+  // Nothing reads these.
+  for (const char *key : {"pad_token_id", "decoder_start_token_id"})
+    for (double id : {9., -2.}) {
+      auto other = Generation::parse({{key, id}}, "g.json");
+      ASSERT_TRUE(other.ok());
+      EXPECT_TRUE(other->fits(9).ok());
+    }
 }

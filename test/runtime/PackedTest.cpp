@@ -31,6 +31,11 @@ protected:
     ASSERT_TRUE(opened.ok()) << opened.status().message();
     artifact = *opened;
   }
+  /// Gives the checkpoint a config.json with this quantization_config.
+  void configure(const nlohmann::json &quantization) {
+    folder.write("config.json",
+                 nlohmann::json{{"quantization_config", quantization}}.dump());
+  }
   /// Binds a checkpoint of the fake model's tensors and `packed`.
   Status bind(const std::vector<TestTensor> &packed) {
     std::vector<TestTensor> tensors = fakeTensors();
@@ -157,8 +162,14 @@ TEST_F(PackedTest, RefusesFp8ThatDoesNotFit) {
                      const std::string &message) {
     EXPECT_THAT(bind(tensors), fails(CRIA_FAILED_PRECONDITION, message));
   };
-  refused({fp8()}, "'m.weight' is F8_E4M3, and 'm.weight_scale_inv' or "
-                   "'m.weight_scale' is missing");
+  const char *both = "'m.weight' is F8_E4M3, expected one of "
+                     "'m.weight_scale_inv' and 'm.weight_scale', got ";
+  refused({fp8()}, both + std::string("neither"));
+  refused({fp8(), scaleTensor("_scale", {1}), scaleTensor("_scale_inv", {1})},
+          both + std::string("both"));
+  for (const char *zeros : {"_zero_point", "_zp"})
+    refused({fp8(), scaleTensor("_scale", {1}), scaleTensor(zeros, {1})},
+            "'m.weight" + std::string(zeros) + "' is not supported");
   for (const Shape &shape : {Shape{2}, Shape{1, 2}, Shape{2, 1}, Shape{3, 2},
                              Shape{1, rows}, Shape{rows, 2}, Shape{2, 2, 1}})
     refused({fp8(), scaleTensor("_scale", shape)},
@@ -177,12 +188,59 @@ TEST_F(PackedTest, RefusesFp8ThatDoesNotFit) {
                     "'m.weight_scale' has a scale that is not finite"));
 }
 
+// The config says how many elements share a scale.
+TEST_F(PackedTest, Fp8IsAsTheConfigSays) {
+  auto uses = [&](const nlohmann::json &config, const Shape &shape) {
+    configure(config);
+    return bind({fp8(), scaleTensor("_scale", shape)});
+  };
+  nlohmann::json blocks = {{"quant_method", "fp8"},
+                           {"weight_block_size", {64, 100}}};
+  ASSERT_TRUE(uses(blocks, {3, 2}).ok());
+  EXPECT_EQ(matrix(), fp8Expected(64, 100, 2));
+  EXPECT_THAT(uses(blocks, {2, 2}),
+              fails(CRIA_FAILED_PRECONDITION,
+                    "'m.weight_scale' is [2, 2], expected one a block of 64 x "
+                    "100 of [130, 160], as " +
+                        folder.path("config.json") + " says"));
+  nlohmann::json round = {{"quant_method", "auto-round"},
+                          {"packing_format", "auto_round:fp8"},
+                          {"group_size", -1}};
+  EXPECT_TRUE(uses(round, {rows}).ok());
+  EXPECT_THAT(uses(round, {1}),
+              fails(CRIA_FAILED_PRECONDITION, "expected one scale a row of"));
+  auto group = [&](const nlohmann::json &weights) {
+    nlohmann::json all = {{"num_bits", 8}, {"type", "float"}};
+    all.update(weights);
+    return nlohmann::json{{"quant_method", "compressed-tensors"},
+                          {"format", "float-quantized"},
+                          {"config_groups", {{"group_0", {{"weights", all}}}}}};
+  };
+  EXPECT_TRUE(uses(group({{"strategy", "channel"}}), {rows, 1}).ok());
+  EXPECT_TRUE(uses(group({{"strategy", "tensor"}}), {1}).ok());
+  EXPECT_THAT(
+      uses(group({{"strategy", "tensor"}}), {rows, 1}),
+      fails(CRIA_FAILED_PRECONDITION, "is [130, 1], expected one scale of"));
+  EXPECT_TRUE(
+      uses(group({{"strategy", "group"}, {"group_size", 32}}), {rows, 5}).ok());
+  EXPECT_EQ(matrix(), fp8Expected(1, 32, 5));
+  EXPECT_TRUE(
+      uses(group({{"strategy", "block"}, {"block_structure", {64, 80}}}),
+           {3, 2})
+          .ok());
+  EXPECT_EQ(matrix(), fp8Expected(64, 80, 2));
+  EXPECT_THAT(uses({{"quant_method", "gptq"}}, {1}),
+              fails(CRIA_FAILED_PRECONDITION,
+                    "'m.weight' is stored as f8_e4m3, expected gptq, as "));
+}
+
 namespace {
 
 /// The numbers of one matrix in groups of columns, and what they mean in f64.
 struct Int4 {
   uint64_t groupCount;
-  std::vector<uint32_t> groups; // by column
+  std::vector<uint32_t> groups;       // by column
+  std::optional<uint32_t> zeros = {}; // what every zero is
 
   static Int4 of(uint64_t count) {
     Int4 made = {count, {}};
@@ -194,7 +252,7 @@ struct Int4 {
     return (row * 7 + column * 3 + row * column) % 16;
   }
   uint32_t zero(uint64_t group, uint64_t row) const {
-    return 1 + (group * 5 + row) % 15;
+    return zeros.value_or(1 + (group * 5 + row) % 15);
   }
   /// Exact in f16.
   double scale(uint64_t group, uint64_t row) const {
@@ -217,8 +275,9 @@ struct Int4 {
         halves.push_back(narrowToF16(static_cast<float>(scale(g, n))));
     return bytesOf(halves);
   }
-  std::vector<TestTensor> gptq(bool withGroups = true) const;
+  std::vector<TestTensor> gptq(bool withGroups = true, uint32_t less = 1) const;
   std::vector<TestTensor> awq() const;
+  std::vector<TestTensor> byRow(bool withZeros) const;
 
   static constexpr uint64_t int4Rows = 264; // more than are decoded at once
 };
@@ -227,14 +286,14 @@ struct Int4 {
 
 // Packed as AutoGPTQ's QuantLinear.pack does: 8 rows of the transpose in one
 // number, the first lowest; zeros less one.
-std::vector<TestTensor> Int4::gptq(bool withGroups) const {
+std::vector<TestTensor> Int4::gptq(bool withGroups, uint32_t less) const {
   std::vector<uint32_t> words(columns / 8 * int4Rows);
   std::vector<uint32_t> zeros(groupCount * int4Rows / 8);
   for (uint64_t n = 0; n < int4Rows; ++n) {
     for (uint64_t k = 0; k < columns; ++k)
       words[k / 8 * int4Rows + n] |= q(n, k) << k % 8 * 4;
     for (uint64_t g = 0; g < groupCount; ++g)
-      zeros[(g * int4Rows + n) / 8] |= (zero(g, n) - 1) << n % 8 * 4;
+      zeros[(g * int4Rows + n) / 8] |= (zero(g, n) - less) << n % 8 * 4;
   }
   std::vector<TestTensor> tensors = {
       {"m.qweight", "I32", {columns / 8, int4Rows}, bytesOf(words)},
@@ -264,6 +323,33 @@ std::vector<TestTensor> Int4::awq() const {
           {"m.scales", "F16", {groupCount, int4Rows}, scaleBytes()}};
 }
 
+// Packed as compressed-tensors' pack_to_int32 does: 8 columns of a row in one
+// number, and 8 rows of the zeros.
+std::vector<TestTensor> Int4::byRow(bool withZeros) const {
+  std::vector<uint32_t> words(int4Rows * columns / 8);
+  std::vector<uint32_t> packedZeros(int4Rows / 8 * groupCount);
+  std::vector<uint16_t> halves(int4Rows * groupCount);
+  for (uint64_t n = 0; n < int4Rows; ++n) {
+    for (uint64_t k = 0; k < columns; ++k)
+      words[(n * columns + k) / 8] |= q(n, k) << k % 8 * 4;
+    for (uint64_t g = 0; g < groupCount; ++g) {
+      packedZeros[n / 8 * groupCount + g] |= zero(g, n) << n % 8 * 4;
+      halves[n * groupCount + g] = narrowToF16(static_cast<float>(scale(g, n)));
+    }
+  }
+  std::vector<int64_t> shape = {int4Rows, columns};
+  std::vector<TestTensor> tensors = {
+      {"m.weight_packed", "I32", {int4Rows, columns / 8}, bytesOf(words)},
+      {"m.weight_scale", "F16", {int4Rows, groupCount}, bytesOf(halves)},
+      {"m.weight_shape", "I64", {2}, bytesOf(shape)}};
+  if (withZeros)
+    tensors.push_back({"m.weight_zero_point",
+                       "I32",
+                       {int4Rows / 8, groupCount},
+                       bytesOf(packedZeros)});
+  return tensors;
+}
+
 namespace {
 
 class PackedInt4Test : public PackedTest {
@@ -271,6 +357,37 @@ protected:
   void SetUp() override { useRows(Int4::int4Rows); }
   void useRows(uint64_t count) {
     open(withMatrix(fakeManifest(), "m", count, columns, "f32"));
+  }
+  static nlohmann::json
+  gptqConfig(const nlohmann::json &more = nlohmann::json::object()) {
+    nlohmann::json config = {{"quant_method", "gptq"}, {"bits", 4}};
+    config.update(more);
+    return config;
+  }
+  /// The config of a group of compressed-tensors.
+  static nlohmann::json rowConfig(const nlohmann::json &weights) {
+    nlohmann::json all = {{"num_bits", 4}, {"type", "int"}};
+    all.update(weights);
+    return {{"quant_method", "compressed-tensors"},
+            {"format", "pack-quantized"},
+            {"config_groups", {{"group_0", {{"weights", all}}}}}};
+  }
+  /// The one warning about `config` and `tensors`, "" if there is none.
+  std::string warningOf(const nlohmann::json &config,
+                        const std::vector<TestTensor> &tensors) {
+    configure(config);
+    Status status = bind(tensors);
+    EXPECT_TRUE(status.ok()) << status.message();
+    return status.ok() && model->warnings().size() == 2 ? model->warnings()[1]
+                                                        : "";
+  }
+  void expectRefusal(const nlohmann::json &config,
+                     const std::vector<TestTensor> &tensors,
+                     const std::string &message) {
+    configure(config);
+    Status status = bind(tensors);
+    EXPECT_FALSE(status.ok());
+    EXPECT_THAT(status.message(), testing::HasSubstr(message));
   }
   void expectMatrix(const Int4 &numbers) {
     EXPECT_EQ(matrix(Int4::int4Rows * columns), numbers.expected());
@@ -384,4 +501,252 @@ TEST_F(PackedInt4Test, RefusesRowsThatAreNoWholeNumbers) {
   useRows(Int4::int4Rows - 1);
   EXPECT_THAT(bind(Int4::of(1).gptq()),
               fails(CRIA_FAILED_PRECONDITION, "'m.qweight' is [20, 264]"));
+}
+
+// GPTQModel's "gptq_v2" and AutoRound's own format store zeros as they are.
+TEST_F(PackedInt4Test, GptqOfVersion2) {
+  Int4 numbers = Int4::of(5);
+  const nlohmann::json configs[] = {
+      gptqConfig({{"checkpoint_format", "gptq_v2"}, {"sym", false}}),
+      gptqConfig({{"format", "gptq_v2"}, {"checkpoint_format", "gptq_v2"}}),
+      {{"quant_method", "auto-round"},
+       {"packing_format", "auto_round:gptqmodel"},
+       {"bits", 4},
+       {"sym", false}}};
+  for (const nlohmann::json &config : configs) {
+    EXPECT_EQ(warningOf(config, numbers.gptq(true, 0)), "");
+    expectMatrix(numbers);
+  }
+}
+
+// `sym` says that zeros are 8; some writers store 8 in version 1, too.
+TEST_F(PackedInt4Test, SymmetricZerosAreEight) {
+  Int4 numbers = Int4::of(5);
+  numbers.zeros = 8;
+  for (const char *format : {"gptq", "gptq_v2"})
+    for (uint32_t less : {0, 1}) {
+      std::string warning =
+          warningOf(gptqConfig({{"checkpoint_format", format}, {"sym", true}}),
+                    numbers.gptq(true, less));
+      expectMatrix(numbers);
+      if (less == (std::string(format) == "gptq"))
+        EXPECT_EQ(warning, "");
+      else
+        EXPECT_EQ(warning,
+                  concat({"1 weight: zeros are stored as ", 8 - less,
+                          ", which is ", less ? 7 : 9,
+                          " in the format of the config; they are read as 8, "
+                          "for the config says that quantization is "
+                          "symmetric"}));
+    }
+  expectRefusal(gptqConfig({{"sym", true}}), Int4::of(5).gptq(),
+                "'m.qzeros' has zeros from 1 to 15, expected 8, for the config "
+                "says that quantization is symmetric");
+  nlohmann::json awq = {{"quant_method", "awq"}, {"zero_point", false}};
+  EXPECT_EQ(warningOf(awq, numbers.awq()), "");
+  expectMatrix(numbers);
+  expectRefusal(awq, Int4::of(5).awq(), "has zeros from 1 to 15, expected 8");
+  // With `sym` false, 9 is meant.
+  numbers.zeros = 9;
+  EXPECT_EQ(warningOf(gptqConfig({{"sym", false}}), numbers.gptq()), "");
+  expectMatrix(numbers);
+}
+
+TEST_F(PackedInt4Test, GuessesNoZeros) {
+  Int4 numbers = Int4::of(5);
+  numbers.zeros = 9;
+  for (const nlohmann::json &config : {nlohmann::json(), gptqConfig()})
+    expectRefusal(config, numbers.gptq(),
+                  "'m.qzeros' has 8 everywhere, which is a zero of 9, or of 8 "
+                  "if quantization is symmetric: expected a "
+                  "quantization_config whose 'sym' says which");
+}
+
+TEST_F(PackedInt4Test, RefusesWhatTheConfigContradicts) {
+  Int4 numbers = Int4::of(5);
+  expectRefusal(gptqConfig({{"group_size", 64}}), numbers.gptq(),
+                "'m.scales' has 5 groups of columns, expected 3, as " +
+                    folder.path("config.json") + " says");
+  expectRefusal(gptqConfig({{"group_size", -1}}), numbers.gptq(),
+                "'m.scales' has 5 groups of columns, expected 1");
+  expectRefusal(gptqConfig(), numbers.awq(),
+                "'m.qweight' is stored as awq, expected gptq, as ");
+  expectRefusal({{"quant_method", "awq"}}, numbers.gptq(false),
+                "'m.qweight' is stored as gptq, expected awq, as ");
+  expectRefusal(gptqConfig({{"desc_act", true}}), numbers.gptq(false),
+                "'m.qweight' has no g_idx beside it, expected one");
+  expectRefusal(gptqConfig({{"bits", 8}}), numbers.gptq(),
+                "'quantization_config.bits' is 8, which is not supported: "
+                "expected 4");
+  folder.write("config.json", "[]");
+  EXPECT_THAT(bind(numbers.gptq()),
+              fails(CRIA_INVALID_ARGUMENT, "config.json: expected an object"));
+}
+
+// The tensor with the groups is what the numbers were made by.
+TEST_F(PackedInt4Test, WarnsOfAnOrderThatTheConfigDenies) {
+  Int4 numbers = Int4::of(5);
+  nlohmann::json config = gptqConfig({{"desc_act", false}});
+  EXPECT_EQ(warningOf(config, numbers.gptq()), "");
+  for (uint64_t k = 0; k < columns; ++k)
+    numbers.groups[k] = static_cast<uint32_t>(k * 3 % 5);
+  EXPECT_EQ(warningOf(config, numbers.gptq()),
+            "1 weight: columns are in the order of activations, as g_idx says, "
+            "though the config says that they are not");
+  expectMatrix(numbers);
+}
+
+TEST_F(PackedInt4Test, CompletesTheConfigByTheOlderFile) {
+  Int4 numbers = Int4::of(5);
+  numbers.zeros = 8;
+  folder.write("quantize_config.json", R"({"bits":4,"sym":true})");
+  EXPECT_NE(warningOf({{"quant_method", "gptq"}}, numbers.gptq(true, 0)), "");
+  EXPECT_NE(warningOf(nullptr, numbers.gptq(true, 0)), "");
+  expectMatrix(numbers);
+  expectRefusal(gptqConfig({{"sym", false}}), numbers.gptq(),
+                "quantize_config.json: 'sym' is true, expected false, as "
+                "quantization_config of config.json says");
+}
+
+TEST_F(PackedInt4Test, TakesTheArtifactsConfigWithoutAnother) {
+  Int4 numbers = Int4::of(5);
+  numbers.zeros = 8;
+  nlohmann::json manifest =
+      withMatrix(fakeManifest(), "m", Int4::int4Rows, columns, "f32");
+  manifest["config"] = {{"quantization_config", gptqConfig({{"sym", true}})}};
+  open(manifest);
+  ASSERT_TRUE(bind(numbers.gptq(true, 0)).ok());
+  expectMatrix(numbers);
+  manifest["config"] = {
+      {"quantization_config", gptqConfig({{"group_size", 16}})}};
+  open(manifest);
+  EXPECT_THAT(bind(numbers.gptq()),
+              fails(CRIA_FAILED_PRECONDITION, "expected 10, as the artifact's "
+                                              "config says"));
+}
+
+TEST_F(PackedInt4Test, RowsOfCompressedTensors) {
+  for (uint64_t count : {1, 5}) {
+    nlohmann::json weights = {{"strategy", "channel"}};
+    if (count == 5)
+      weights = {{"strategy", "group"}, {"group_size", 32}};
+    Int4 numbers = Int4::of(count);
+    weights["symmetric"] = false;
+    EXPECT_EQ(warningOf(rowConfig(weights), numbers.byRow(true)), "");
+    expectMatrix(numbers);
+    EXPECT_EQ(model->warnings()[0],
+              "1 tensor dequantized from compressed-tensors to f32");
+    expectRefusal(rowConfig(weights), numbers.byRow(false),
+                  "'m.weight_packed' has no weight_zero_point beside it");
+    weights["symmetric"] = true;
+    expectRefusal(rowConfig(weights), numbers.byRow(true),
+                  "'m.weight_packed' has a weight_zero_point beside it");
+    numbers.zeros = 8;
+    EXPECT_EQ(warningOf(rowConfig(weights), numbers.byRow(false)), "");
+    expectMatrix(numbers);
+  }
+}
+
+TEST_F(PackedInt4Test, RowsInTheOrderOfActivations) {
+  Int4 numbers = Int4::of(5);
+  nlohmann::json config = rowConfig({{"strategy", "group"},
+                                     {"group_size", 32},
+                                     {"symmetric", false},
+                                     {"actorder", "group"}});
+  expectRefusal(config, numbers.byRow(true), "has no g_idx beside it");
+  for (uint64_t k = 0; k < columns; ++k)
+    numbers.groups[k] = static_cast<uint32_t>(k * 3 % 5);
+  std::vector<TestTensor> tensors = numbers.byRow(true);
+  tensors.push_back(
+      {"m.weight_g_idx", "I32", {columns}, bytesOf(numbers.groups)});
+  EXPECT_EQ(warningOf(config, tensors), "");
+  expectMatrix(numbers);
+}
+
+TEST_F(PackedInt4Test, RefusesRowsThatDoNotFit) {
+  std::vector<TestTensor> tensors = Int4::of(5).byRow(true);
+  std::vector<int64_t> shape = {columns, Int4::int4Rows};
+  tensors[2].bytes = bytesOf(shape);
+  EXPECT_THAT(bind(tensors),
+              fails(CRIA_INVALID_ARGUMENT, "'m.weight_shape' says [160, 264], "
+                                           "expected [264, 160]"));
+  tensors[2].type = "F64";
+  EXPECT_THAT(bind(tensors), fails(CRIA_FAILED_PRECONDITION,
+                                   "'m.weight_shape' is 'F64', expected I64"));
+  tensors.erase(tensors.begin() + 2);
+  EXPECT_THAT(bind(tensors),
+              fails(CRIA_FAILED_PRECONDITION,
+                    "'m.weight_shape' is missing for 'm.weight_packed'"));
+}
+
+// Whatever is not named here is refused by the compiler alone: see
+// test/lowering/import-faults.test.
+TEST(PackedConfig, RefusesWhatIsNotSupported) {
+  static const std::pair<const char *, const char *> cases[] = {
+      {R"({"bits":4})", R"('quantization_config.quant_method' is missing)"},
+      {R"({"quant_method":"bitsandbytes"})",
+       R"('quantization_config.quant_method' is "bitsandbytes", which)"},
+      {R"({"quant_method":"gptq","bits":8})",
+       R"('quantization_config.bits' is 8, which is not supported: expected 4)"},
+      {R"({"quant_method":"gptq","bits":4,"group_size":0})",
+       R"('quantization_config.group_size' is 0, expected -1 or)"},
+      {R"({"quant_method":"gptq","bits":4,"group_size":32.5})",
+       R"('quantization_config.group_size' is 32.5, expected a whole)"},
+      {R"({"quant_method":"gptq","bits":4,"sym":1})",
+       R"('quantization_config.sym' is 1, expected true or false)"},
+      {R"({"quant_method":"gptq","bits":4,"format":"marlin"})",
+       R"('quantization_config.format' is "marlin", which)"},
+      {R"({"quant_method":"gptq","bits":4,"format":"gptq_v2","checkpoint_format":"gptq"})",
+       R"('quantization_config.format' is 'gptq_v2', and 'checkpoint_format' is 'gptq': expected the same)"},
+      {R"({"quant_method":"gptq","bits":4,"is_marlin_format":true})",
+       R"('quantization_config.is_marlin_format' is true, which)"},
+      {R"({"quant_method":"gptq","bits":4,"dynamic":{"+:q_proj":{"bits":8}}})",
+       R"('quantization_config.dynamic.+:q_proj.bits' is 8, which is not supported: expected 4)"},
+      {R"({"quant_method":"awq","bits":4,"version":"gemv"})",
+       R"('quantization_config.version' is "gemv", which is not supported: expected "gemm")"},
+      {R"({"quant_method":"awq","bits":4,"backend":"llm-awq"})",
+       R"('quantization_config.backend' is "llm-awq", which)"},
+      {R"({"quant_method":"fp8","fmt":"e5m2"})",
+       R"('quantization_config.fmt' is "e5m2", which)"},
+      {R"({"quant_method":"fp8","weight_block_size":[1,2,3]})",
+       R"('quantization_config.weight_block_size' has 3 elements, expected at most 2)"},
+      {R"({"quant_method":"auto-round","bits":4,"sym":true,"packing_format":"auto_round:mlx"})",
+       R"('quantization_config.packing_format' is "auto_round:mlx", which)"},
+      {R"({"quant_method":"auto-round","bits":4,"sym":false})",
+       R"('quantization_config.packing_format' is missing)"},
+      {R"({"quant_method":"auto-round","bits":4,"sym":true,"data_type":"mx_fp"})",
+       R"('quantization_config.data_type' is "mx_fp", which)"},
+      {R"({"quant_method":"auto-round","bits":4,"sym":true,"rotation_config":{"a":1}})",
+       R"('quantization_config.rotation_config' is {"a":1}, which)"},
+      {R"({"quant_method":"auto-round","bits":4,"sym":true,"extra_config":{"lm_head":{"bits":8}}})",
+       R"('quantization_config.extra_config.lm_head.bits' is 8, which)"},
+      {R"({"quant_method":"compressed-tensors"})",
+       R"('quantization_config.config_groups' is missing)"},
+      {R"({"quant_method":"compressed-tensors","config_groups":{"W4A16":["Linear"]}})",
+       R"('quantization_config.config_groups.W4A16' is array, expected an object)"},
+      {R"({"quant_method":"compressed-tensors","format":"marlin-24","config_groups":{"group_0":{"targets":["Linear"],"weights":{"num_bits":4,"type":"int","strategy":"group","group_size":32}}}})",
+       R"('quantization_config.format' is "marlin-24", which)"},
+      {R"({"quant_method":"compressed-tensors","format":"pack-quantized","config_groups":{"group_0":{"targets":["Linear"],"weights":{"num_bits":8,"type":"float","strategy":"channel"}}}})",
+       R"('quantization_config.format' is "pack-quantized", which)"},
+      {R"({"quant_method":"compressed-tensors","format":"pack-quantized","config_groups":{"group_0":{"targets":["Linear"],"weights":{"num_bits":8,"type":"int","strategy":"group","group_size":32}}}})",
+       R"('quantization_config.config_groups.group_0.weights.num_bits' is 8, which)"},
+      {R"({"quant_method":"compressed-tensors","format":"pack-quantized","config_groups":{"group_0":{"targets":["Linear"],"weights":{"num_bits":4,"type":"int","strategy":"tensor"}}}})",
+       R"('quantization_config.config_groups.group_0.weights.strategy' is "tensor", which)"},
+      {R"({"quant_method":"compressed-tensors","format":"pack-quantized","config_groups":{"group_0":{"targets":["Linear"],"weights":{"num_bits":4,"type":"int","strategy":"group","group_size":32,"dynamic":true}}}})",
+       R"('quantization_config.config_groups.group_0.weights.dynamic' is true, which)"},
+      {R"({"quant_method":"compressed-tensors","format":"float-quantized","config_groups":{"group_0":{"targets":["Linear"],"weights":{"num_bits":8,"type":"float","strategy":"channel","symmetric":false}}}})",
+       R"('quantization_config.config_groups.group_0.weights.symmetric' is false, which)"},
+      {R"({"quant_method":"compressed-tensors","format":"pack-quantized","config_groups":{"group_0":{"targets":["Linear"],"weights":{"num_bits":4,"type":"int","strategy":"group","group_size":32}}},"transform_config":{"a":1}})",
+       R"('quantization_config.transform_config' is {"a":1}, which)"},
+      {R"({"quant_method":"compressed-tensors","format":"pack-quantized","config_groups":{"group_0":{"targets":["Linear"],"weights":{"num_bits":4,"type":"int","strategy":"group","group_size":32}}},"sparsity_config":{"format":"sparse-24-bitmask"}})",
+       R"('quantization_config.sparsity_config.format' is "sparse-24-bitmask", which)"},
+  };
+  for (const auto &[text, message] : cases) {
+    nlohmann::json root = {
+        {"quantization_config", nlohmann::json::parse(text)}};
+    Status status;
+    readPackedSchemes(
+        JsonCursor(root, "c.json", status)["quantization_config"]);
+    EXPECT_THAT(status.message(), testing::HasSubstr(message)) << text;
+  }
 }

@@ -14,11 +14,13 @@ Vocabulary Vocabulary::read(const JsonCursor &vocab) {
     return {};
   }
   for (const auto &[token, value] : vocab.raw().items()) {
-    if (!value.is_number_unsigned() || value.get<uint64_t>() >= maxTokenIds) {
+    // A cursor only where it is needed: it costs memory.
+    int64_t id = wholeNumber(value).value_or(-1);
+    if (id < 0 || id >= static_cast<int64_t>(maxTokenIds)) {
       vocab[token].integer(0, maxTokenIds - 1);
       return {};
     }
-    tokens.emplace_back(token, value.get<int32_t>());
+    tokens.emplace_back(token, static_cast<int32_t>(id));
   }
   return make(std::move(tokens), vocab);
 }
