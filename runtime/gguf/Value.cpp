@@ -34,6 +34,9 @@ std::optional<int64_t> Value::integer() const {
     if (auto value = load<uint64_t>(payload); value <= INT64_MAX)
       return static_cast<int64_t>(value);
     return std::nullopt;
+  case ValueType::F32:
+  case ValueType::F64:
+    return wholeNumber(*number());
   default:
     return std::nullopt;
   }

@@ -328,6 +328,27 @@ TEST_F(GgufTest, MakesAConfig) {
   EXPECT_EQ(json["tie_word_embeddings"], true);
 }
 
+// Also embedding models have `pooling_type`.
+TEST_F(GgufTest, KnowsTheKeysOfOllama) {
+  std::vector<std::string> keys = llamaKeys();
+  for (const std::string &each :
+       {number("general.parameter_count", 12), number("llama.pooling_type", 3),
+        number("llama.attention.head_dim", 4),
+        key("llama.attention.layer_norm_epsilon", ValueType::F32, raw(1e-5f)),
+        // A whole number may be a float.
+        key("llama.attention.value_length", ValueType::F32, raw(4.f))})
+    keys.push_back(each);
+  auto made = config(keys);
+  ASSERT_TRUE(made.ok()) << made.status().message();
+  EXPECT_EQ(nlohmann::json::parse(made->json)["head_dim"], 4);
+  EXPECT_THAT(
+      config(with(keys, number("llama.attention.key_length", 2))).status(),
+      fails(CRIA_UNIMPLEMENTED, "value_length' is 4, expected 2"));
+  keys.back() = key("llama.attention.value_length", ValueType::F32, raw(4.5f));
+  EXPECT_THAT(config(keys).status(),
+              fails(CRIA_INVALID_ARGUMENT, "is 4.5, expected a size"));
+}
+
 TEST_F(GgufTest, RefusesWhatItDoesNotKnowByName) {
   EXPECT_THAT(config({string("general.architecture", "mamba")}).status(),
               fails(CRIA_UNIMPLEMENTED,
@@ -336,7 +357,9 @@ TEST_F(GgufTest, RefusesWhatItDoesNotKnowByName) {
                                          "'general.architecture' is missing"));
   std::vector<std::string> odd = with(llamaKeys(), number("llama.odd", 1));
   EXPECT_THAT(config(odd).status(),
-              fails(CRIA_UNIMPLEMENTED, "'llama.odd': unknown key, got 1"));
+              fails(CRIA_UNIMPLEMENTED,
+                    "'llama.odd': unknown key, got 1; an unknown key is never "
+                    "ignored, but --allow-unknown=llama.odd lets it pass"));
   EXPECT_TRUE(config(odd, {"llama.odd"}).ok());
   EXPECT_THAT(
       config(with(llamaKeys(), number("llama.expert_count", 8))).status(),
@@ -486,4 +509,17 @@ TEST_F(GgufTest, FindsWhatEndsATurn) {
   ASSERT_TRUE(ids.ok()) << ids.status().message();
   EXPECT_EQ(ids->bos, 0);
   EXPECT_EQ(ids->eos, (std::vector<int64_t>{1, 2})); // <|end|> is plain text
+  auto more = [&](int32_t id) {
+    keys.resize(4);
+    keys.push_back(array("tokenizer.ggml.eos_token_ids", ValueType::I32, 2,
+                         raw<int32_t>(1) + raw(id)));
+    return readTextIds(folder.write("x.gguf", fileOf(keys)));
+  };
+  ids = more(3); // as ollama writes them
+  ASSERT_TRUE(ids.ok()) << ids.status().message();
+  EXPECT_EQ(ids->eos, (std::vector<int64_t>{1, 2, 3}));
+  EXPECT_THAT(more(4).status(),
+              fails(CRIA_INVALID_ARGUMENT, "'tokenizer.ggml.eos_token_ids' is "
+                                           "[1, 4], expected the id of one of "
+                                           "the 4 tokens"));
 }

@@ -79,6 +79,11 @@ bool ConfigReader::isAllowed(const std::string &name) const {
   return std::find(allowed.begin(), allowed.end(), name) != allowed.end();
 }
 
+static std::string neverIgnored(const std::string &name) {
+  return "; an unknown key is never ignored, but --allow-unknown=" + name +
+         " lets it pass";
+}
+
 /// The full name of a key: "llama.block_count" for ".block_count".
 std::string ConfigReader::full(const std::string &key) const {
   return key.front() == '.' ? architecture->name + key : key;
@@ -153,7 +158,8 @@ void ConfigReader::readKey(const std::string &name, const Value &value,
     return;
   // GGUF allows some sizes to differ between layers; only equal sizes are
   // supported.
-  auto numbers = value.numbers();
+  static constexpr uint64_t mostLayers = 1 << 12;
+  auto numbers = value.size() <= mostLayers ? value.numbers() : std::nullopt;
   if (!numbers || numbers->empty() ||
       std::count(numbers->begin(), numbers->end(), numbers->front()) !=
           static_cast<int64_t>(numbers->size()))
@@ -176,7 +182,7 @@ void ConfigReader::checkKey(const std::string &name, const Value &value) {
     return note(name, value.shown(), "allowed", "--allow-unknown");
   if (!key)
     return fail("'" + printable(name) + "': unknown key, got " + value.shown() +
-                    "; an unknown key is never ignored",
+                    neverIgnored(printable(name)),
                 CRIA_UNIMPLEMENTED);
   readKey(name, value, *key);
   bool counts = key->use != KeyUse::Any && key->use != KeyUse::Neutral;
@@ -224,17 +230,19 @@ void ConfigReader::readVocabulary() {
 /// Reads the size of heads, and how many of a head's dimensions are rotated.
 void ConfigReader::readHeads() {
   auto key = whole(".attention.key_length"),
-       value = whole(".attention.value_length"),
        rotated = whole(".rope.dimension_count");
+  if (!key)
+    key = whole(".attention.head_dim");
   auto heads = config["num_attention_heads"].get<int64_t>();
   int64_t size =
       key ? *key
           : config["hidden_size"].get<int64_t>() / std::max<int64_t>(heads, 1);
-  if (value && *value != size)
-    fail("'" + full(".attention.value_length") + "' is " +
-             std::to_string(*value) + ", expected " + std::to_string(size) +
-             ", the size of the other heads",
-         CRIA_UNIMPLEMENTED);
+  for (const char *other : {".attention.value_length", ".attention.head_dim"})
+    if (auto value = whole(other); value && *value != size)
+      fail("'" + full(other) + "' is " + std::to_string(*value) +
+               ", expected " + std::to_string(size) +
+               ", the size of the other heads",
+           CRIA_UNIMPLEMENTED);
   if (size > 0)
     config["head_dim"] = size;
   if (!rotated || *rotated == size || size <= 0)
@@ -276,7 +284,7 @@ void ConfigReader::readTensors() {
       mlp |= bias && name.find(".mlp.") != name.npos;
       if (name.empty() && !isRopeTensor(info.name) && !isAllowed(info.name))
         fail("tensor " + quote(info.name) + " is unknown for " +
-                 architecture->name + "; an unknown key is never ignored",
+                 architecture->name + neverIgnored(printable(info.name)),
              CRIA_UNIMPLEMENTED);
     }
   if (attention && config["model_type"] != "qwen2")

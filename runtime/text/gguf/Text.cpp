@@ -55,6 +55,8 @@ Result<TextIds> readTextIds(const std::string &path) {
     if (auto id =
             reader.id("tokenizer.ggml." + std::string(which) + "_token_id"))
       result.eos.push_back(*id);
+  for (int64_t id : reader.ids("tokenizer.ggml.eos_token_ids"))
+    result.eos.push_back(id);
   for (size_t id = 0; id < tokens.kinds.size() && reader.status.ok(); ++id)
     if (tokens.kinds[id] == TokenKind::Control &&
         std::find(std::begin(ends), std::end(ends), tokens.texts[id]) !=

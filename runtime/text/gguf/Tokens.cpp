@@ -44,15 +44,27 @@ bool TextReader::flag(const std::string &key, bool fallback) {
 
 std::optional<int64_t> TextReader::id(const std::string &key) {
   const Value *value = find(key);
-  if (!value)
+  if (value && value->isArray()) {
+    expected(key, "one id");
     return std::nullopt;
+  }
+  std::vector<int64_t> found = ids(key);
+  return found.empty() ? std::nullopt : std::optional(found.front());
+}
+
+std::vector<int64_t> TextReader::ids(const std::string &key) {
+  const Value *value = find(key);
+  if (!value)
+    return {};
   const Value *tokens = find("tokenizer.ggml.tokens");
   auto count = static_cast<int64_t>(tokens ? tokens->size() : 0);
-  std::optional<int64_t> id = value->integer();
-  if (id && *id >= 0 && *id < count)
-    return id;
+  static constexpr uint64_t most = 1024;
+  auto found = value->size() <= most ? value->integers() : std::nullopt;
+  if (found && std::all_of(found->begin(), found->end(),
+                           [&](int64_t id) { return id >= 0 && id < count; }))
+    return *found;
   expected(key, "the id of one of the " + std::to_string(count) + " tokens");
-  return std::nullopt;
+  return {};
 }
 
 std::optional<int64_t> Tokens::find(std::string_view text) const {

@@ -27,6 +27,8 @@ public:
   bool flag(const std::string &key, bool fallback);
   /// The id of a token; nothing if the key is absent.
   std::optional<int64_t> id(const std::string &key);
+  /// The ids of an array; none if the key is absent.
+  std::vector<int64_t> ids(const std::string &key);
 
   void fail(const std::string &what, cria_status code = CRIA_INVALID_ARGUMENT);
   /// "'key' is VALUE, expected WHAT"
