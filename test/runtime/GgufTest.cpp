@@ -523,3 +523,17 @@ TEST_F(GgufTest, FindsWhatEndsATurn) {
                                            "[1, 4], expected the id of one of "
                                            "the 4 tokens"));
 }
+
+// Few templates read them, so ids may be out of range.
+TEST_F(GgufTest, GivesATemplateTheTokensThatAreThere) {
+  std::vector<std::string> keys = {
+      array("tokenizer.ggml.tokens", ValueType::String, 2,
+            text("a") + text("</s>")),
+      string("tokenizer.chat_template", "{{ eos_token }}"),
+      number("tokenizer.ggml.eos_token_id", 1),
+      number("tokenizer.ggml.padding_token_id", 2)};
+  auto found = readChatTemplate(folder.write("x.gguf", fileOf(keys)));
+  ASSERT_TRUE(found.ok()) << found.status().message();
+  ASSERT_EQ(found->tokens.size(), 1u);
+  EXPECT_EQ(found->tokens[0].second, "</s>");
+}

@@ -26,11 +26,14 @@ Result<ChatTemplate> readChatTemplate(const std::string &path) {
   if (!reader.find("tokenizer.ggml.tokens"))
     return result;
   Tokens tokens = readTokens(reader);
-  for (const auto &[name, which] : names)
-    if (auto id =
-            reader.id("tokenizer.ggml." + std::string(which) + "_token_id");
-        id && reader.status.ok())
-      result.tokens.emplace_back(name, tokens.texts[static_cast<size_t>(*id)]);
+  // An id that no token has is the id of none: most templates read two of them.
+  for (const auto &[name, which] : names) {
+    const Value *value =
+        reader.find("tokenizer.ggml." + std::string(which) + "_token_id");
+    auto id = static_cast<size_t>(value ? value->integer().value_or(-1) : -1);
+    if (id < tokens.texts.size())
+      result.tokens.emplace_back(name, tokens.texts[id]);
+  }
   if (!reader.status.ok())
     return reader.status;
   return result;
