@@ -112,10 +112,14 @@ std::string Int4Weight::use(const PackedScheme &given) {
     uint64_t count = size == 0 ? 1 : columns / size + (columns % size != 0);
     if (count != groupCount)
       return concat({named(*tensors.scales), " has ", groupCount,
-                     " groups of columns, expected ", count});
+                     " groups of columns, expected ", count, " by a ",
+                     quote("group_size"), " of ",
+                     size == 0 ? "-1" : std::to_string(size)});
   }
   if (scheme.actOrder == true && !tensors.groups && groupCount > 1)
-    return concat({named(*tensors.q), " has no g_idx beside it, expected one"});
+    return concat({named(*tensors.q),
+                   " has no g_idx beside it, expected one by the "
+                   "order of activations"});
   bool hasZeros = tensors.zeros != nullptr;
   if (scheme.layout == PackedLayout::Rows && scheme.symmetric == hasZeros)
     return concat({named(*tensors.q), " has ", hasZeros ? "a" : "no",

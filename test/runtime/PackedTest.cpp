@@ -565,10 +565,12 @@ TEST_F(PackedInt4Test, GuessesNoZeros) {
 TEST_F(PackedInt4Test, RefusesWhatTheConfigContradicts) {
   Int4 numbers = Int4::of(5);
   expectRefusal(gptqConfig({{"group_size", 64}}), numbers.gptq(),
-                "'m.scales' has 5 groups of columns, expected 3, as " +
+                "'m.scales' has 5 groups of columns, expected 3 by a "
+                "'group_size' of 64, as " +
                     folder.path("config.json") + " says");
   expectRefusal(gptqConfig({{"group_size", -1}}), numbers.gptq(),
-                "'m.scales' has 5 groups of columns, expected 1");
+                "'m.scales' has 5 groups of columns, expected 1 by a "
+                "'group_size' of -1, as ");
   expectRefusal(gptqConfig(), numbers.awq(),
                 "'m.qweight' is stored as awq, expected gptq, as ");
   expectRefusal({{"quant_method", "awq"}}, numbers.gptq(false),
@@ -620,9 +622,10 @@ TEST_F(PackedInt4Test, TakesTheArtifactsConfigWithoutAnother) {
   manifest["config"] = {
       {"quantization_config", gptqConfig({{"group_size", 16}})}};
   open(manifest);
-  EXPECT_THAT(bind(numbers.gptq()),
-              fails(CRIA_FAILED_PRECONDITION, "expected 10, as the artifact's "
-                                              "config says"));
+  EXPECT_THAT(bind(numbers.gptq()), fails(CRIA_FAILED_PRECONDITION,
+                                          "expected 10 by a 'group_size' of "
+                                          "16, as the artifact's "
+                                          "config says"));
 }
 
 TEST_F(PackedInt4Test, RowsOfCompressedTensors) {
