@@ -6,9 +6,15 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Interfaces/ValueBoundsOpInterface.h"
+#include "llvm/ADT/ScopeExit.h"
+#include "llvm/Support/CheckedArithmetic.h"
 
 using namespace mlir;
 using namespace cria;
+
+/// The most calls in each other through which an argument is followed.
+/// Functions may call each other in circles.
+static constexpr int kMostCalls = 16;
 
 /// The most tokens of a call. An entry that draws an id reads the logits of one
 /// token.
@@ -19,36 +25,74 @@ static int64_t mostTokens(func::FuncOp function) {
 
 Bounds::Bounds(func::FuncOp function) : chunk(mostTokens(function)) {}
 
-/// The bound of an argument. The attribute `arguments` bounds an entry's
-/// arguments, and the callers bound a kernel's. An argument of a kernel that
-/// nothing calls is taken for a number of tokens.
-std::optional<int64_t> Bounds::most(BlockArgument argument) const {
+/// The greatest bound of what calls of the function pass for an argument.
+/// An argument that no call passes is taken for a number of tokens.
+std::optional<int64_t> Bounds::mostPassed(
+    BlockArgument argument,
+    llvm::function_ref<std::optional<int64_t>(Value)> bound) const {
   auto function =
       dyn_cast<func::FuncOp>(argument.getParentBlock()->getParentOp());
-  if (!function)
+  if (!function || isEntry(function) || calls == kMostCalls)
     return std::nullopt;
-  unsigned place = argument.getArgNumber();
-  if (isEntry(function)) {
-    FailureOr<EntryArguments> arguments = EntryArguments::of(function);
-    using What = EntryArgument;
-    bool tokens = succeeded(arguments) &&
-                  llvm::is_contained({What::Tokens, What::First,
-                                      What::FirstHidden, What::Source},
-                                     arguments->all()[place]);
-    return tokens ? std::optional(chunk) : std::nullopt;
-  }
+  ++calls;
+  llvm::scope_exit leave([&] { --calls; });
   std::optional<int64_t> result;
   auto module = function->getParentOfType<ModuleOp>();
   auto walked = module.walk([&](func::CallOp call) {
     if (call.getCallee() != function.getName())
       return WalkResult::advance();
-    std::optional<int64_t> passed = most(call.getOperand(place));
+    std::optional<int64_t> passed =
+        bound(call.getOperand(argument.getArgNumber()));
     result = std::max(result, passed);
     return passed ? WalkResult::advance() : WalkResult::interrupt();
   });
   if (walked.wasInterrupted())
     return std::nullopt;
   return result.value_or(chunk);
+}
+
+/// The bound of an argument. The attribute `arguments` bounds an entry's
+/// arguments, and the callers bound a kernel's.
+std::optional<int64_t> Bounds::most(BlockArgument argument) const {
+  auto function =
+      dyn_cast<func::FuncOp>(argument.getParentBlock()->getParentOp());
+  if (!function || !isEntry(function))
+    return mostPassed(argument, [&](Value passed) { return most(passed); });
+  FailureOr<EntryArguments> arguments = EntryArguments::of(function);
+  using What = EntryArgument;
+  bool tokens = succeeded(arguments) &&
+                llvm::is_contained({What::Tokens, What::First,
+                                    What::FirstHidden, What::Source},
+                                   arguments->all()[argument.getArgNumber()]);
+  return tokens ? std::optional(chunk) : std::nullopt;
+}
+
+/// The bound of a dimension of a buffer.
+std::optional<int64_t> Bounds::most(Value buffer, int64_t dim) const {
+  auto type = cast<MemRefType>(buffer.getType());
+  if (!type.isDynamicDim(dim))
+    return type.getDimSize(dim);
+  if (auto argument = dyn_cast<BlockArgument>(buffer))
+    return mostPassed(argument,
+                      [&](Value passed) { return most(passed, dim); });
+  Operation *op = buffer.getDefiningOp();
+  if (auto alloc = dyn_cast<memref::AllocOp>(op))
+    return most(alloc.getDynamicSizes()[type.getDynamicDimIndex(dim)]);
+  if (auto expand = dyn_cast<memref::ExpandShapeOp>(op))
+    return most(cast<Value>(expand.getMixedOutputShape()[dim]));
+  if (auto collapse = dyn_cast<memref::CollapseShapeOp>(op)) {
+    std::optional<int64_t> product = 1;
+    for (int64_t each : collapse.getReassociationIndices()[dim]) {
+      std::optional<int64_t> size = most(collapse.getSrc(), each);
+      product = product && size ? llvm::checkedMul(*product, *size)
+                                : std::optional<int64_t>();
+    }
+    return product;
+  }
+  auto view = dyn_cast<memref::SubViewOp>(op);
+  if (!view || view.getSourceType().getRank() != type.getRank())
+    return std::nullopt;
+  return most(cast<Value>(view.getMixedSizes()[dim]));
 }
 
 /// The bound of the minimum of a map's results.
@@ -75,10 +119,10 @@ std::optional<int64_t> Bounds::most(Value size) const {
   if (auto argument = dyn_cast<BlockArgument>(size))
     return most(argument);
   Operation *op = size.getDefiningOp();
-  // The dynamic dimension of a function's argument is the number of tokens.
   if (auto dim = dyn_cast<memref::DimOp>(op))
-    return isa<BlockArgument>(dim.getSource()) ? std::optional(chunk)
-                                               : std::nullopt;
+    return dim.getConstantIndex()
+               ? most(dim.getSource(), *dim.getConstantIndex())
+               : std::nullopt;
   // The results are at most the first operand, because no number is negative.
   if (isa<arith::SubIOp, arith::DivUIOp, arith::DivSIOp, arith::CeilDivUIOp,
           arith::CeilDivSIOp, arith::FloorDivSIOp>(op))

@@ -16,10 +16,16 @@ public:
 
 private:
   std::optional<int64_t> most(mlir::BlockArgument argument) const;
+  std::optional<int64_t> most(mlir::Value buffer, int64_t dim) const;
+  std::optional<int64_t> mostPassed(
+      mlir::BlockArgument argument,
+      llvm::function_ref<std::optional<int64_t>(mlir::Value)> bound) const;
   std::optional<int64_t> most(mlir::AffineMap map,
                               mlir::ValueRange operands) const;
 
   int64_t chunk;
+  /// The calls through which an argument is followed at the moment.
+  mutable int calls = 0;
 };
 
 } // namespace cria

@@ -85,6 +85,14 @@ Value KernelFunction::number(const Size &size) {
     return constant(size.constant);
   if (size.dim < 0)
     return number(size.value);
+  // Dimensions that a reshape merges: the product of their sizes.
+  if (auto merged = size.value.getDefiningOp<tensor::CollapseShapeOp>()) {
+    Value product = constant(1);
+    for (int64_t dim : merged.getReassociationIndices()[size.dim])
+      product = host.createOrFold<arith::MulIOp>(
+          product, number(sizeOf(merged.getSrc(), dim)));
+    return product;
+  }
   return host.createOrFold<memref::DimOp>(memory(size.value), size.dim);
 }
 

@@ -1,6 +1,10 @@
 #include "lowering/linalg/Builder.h"
+#include "lowering/Destination.h"
 
+#include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/TypeUtilities.h"
 #include "llvm/ADT/STLExtras.h"
@@ -17,19 +21,61 @@ Value LinalgBuilder::f32(double value) {
                                    getF32FloatAttr(static_cast<float>(value)));
 }
 
+/// A tensor of the same size that was made before, or `tensor`: a loop carries
+/// tensors of one size, and a choice is between such tensors.
+static Value sameSize(Value tensor) {
+  if (auto argument = dyn_cast<BlockArgument>(tensor)) {
+    auto loop =
+        dyn_cast_or_null<scf::ForOp>(argument.getOwner()->getParentOp());
+    return loop ? sameSize(loop.getTiedLoopInit(argument)->get()) : tensor;
+  }
+  if (auto loop = tensor.getDefiningOp<scf::ForOp>())
+    return sameSize(loop.getTiedLoopInit(cast<OpResult>(tensor))->get());
+  if (auto select = tensor.getDefiningOp<arith::SelectOp>())
+    return sameSize(select.getTrueValue());
+  return tensor;
+}
+
 SmallVector<OpFoldResult> LinalgBuilder::sizes(Value tensor) {
+  tensor = sameSize(tensor);
   // Takes the sizes from the op that made the tensor: this is simpler IR than a
   // tensor.dim of the result.
   while (auto op = tensor.getDefiningOp<DestinationStyleOpInterface>())
-    tensor = op.getTiedOpOperand(cast<OpResult>(tensor))->get();
+    tensor = sameSize(op.getTiedOpOperand(cast<OpResult>(tensor))->get());
+  if (tensor.getDefiningOp<func::CallOp>())
+    if (Value destination = destinationOf(cast<OpResult>(tensor)))
+      return sizes(destination);
   if (auto empty = tensor.getDefiningOp<tensor::EmptyOp>())
     return empty.getMixedSizes();
   if (auto expand = tensor.getDefiningOp<tensor::ExpandShapeOp>())
     return expand.getMixedOutputShape();
-  auto slice = tensor.getDefiningOp<tensor::ExtractSliceOp>();
-  if (slice && slice.getSourceType().getRank() == slice.getType().getRank())
-    return slice.getMixedSizes();
+  if (auto collapse = tensor.getDefiningOp<tensor::CollapseShapeOp>())
+    return sizesOf(collapse);
+  if (auto slice = tensor.getDefiningOp<tensor::ExtractSliceOp>()) {
+    SmallVector<OpFoldResult> sizes;
+    llvm::SmallBitVector dropped = slice.getDroppedDims();
+    for (auto [i, size] : llvm::enumerate(slice.getMixedSizes()))
+      if (!dropped[i])
+        sizes.push_back(size);
+    return sizes;
+  }
   return tensor::getMixedSizes(*this, getLoc(), tensor);
+}
+
+/// The size of a dimension that a reshape makes is the product of the sizes of
+/// the source's dimensions.
+SmallVector<OpFoldResult>
+LinalgBuilder::sizesOf(tensor::CollapseShapeOp collapse) {
+  SmallVector<OpFoldResult> source = sizes(collapse.getSrc()), result;
+  AffineExpr s0 = getAffineSymbolExpr(0), s1 = getAffineSymbolExpr(1);
+  for (const ReassociationIndices &group : collapse.getReassociationIndices()) {
+    OpFoldResult size = source[group.front()];
+    for (int64_t dim : ArrayRef(group).drop_front())
+      size = affine::makeComposedFoldedAffineApply(*this, getLoc(), s0 * s1,
+                                                   {size, source[dim]});
+    result.push_back(size);
+  }
+  return result;
 }
 
 Value LinalgBuilder::empty(ArrayRef<OpFoldResult> sizes, Type type) {

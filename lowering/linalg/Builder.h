@@ -4,6 +4,7 @@
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/Builders.h"
 
 namespace cria {
@@ -68,6 +69,10 @@ public:
   /// Converts a scalar of any storage type to f32, and back.
   mlir::Value widen(mlir::Value scalar);
   mlir::Value round(mlir::Value scalar, mlir::Type type);
+
+private:
+  llvm::SmallVector<mlir::OpFoldResult>
+  sizesOf(mlir::tensor::CollapseShapeOp collapse);
 };
 
 } // namespace cria

@@ -194,6 +194,7 @@ static void lowerEntry(func::FuncOp old, int64_t chunk) {
   for (Value value : ret->getOperands().take_back(caches))
     results.push_back(lowering.stored(value));
   func::ReturnOp::create(b, ret->getLoc(), results);
+  lowering.boundKernels();
   old.erase();
 }
 

@@ -5,6 +5,7 @@
 ///     yield %z
 ///   }                                  func private @k_decode(%x, %o)
 #include "dialect/Signature.h"
+#include "lowering/Bounds.h"
 #include "lowering/linalg/Lowering.h"
 #include "lowering/linalg/Pages.h"
 
@@ -82,6 +83,57 @@ static Value store(LinalgBuilder &b, Value value, Value destination) {
                                          store(b, source, expanded), groups);
 }
 
+/// Computes a size of a tensor in a kernel, which follows from the kernel's
+/// arguments, from the operands of the kernel's call. `outside` maps arguments
+/// to operands.
+static OpFoldResult computeOutside(LinalgBuilder &b, OpFoldResult size,
+                                   IRMapping &outside) {
+  auto value = dyn_cast<Value>(size);
+  if (!value || outside.contains(value))
+    return value ? OpFoldResult(outside.lookup(value)) : size;
+  if (auto dim = value.getDefiningOp<tensor::DimOp>())
+    if (Value tensor = outside.lookupOrNull(dim.getSource()))
+      return b.sizes(tensor)[*dim.getConstantIndex()];
+  Operation *op = value.getDefiningOp();
+  for (Value operand : op->getOperands()) {
+    OpFoldResult computed = computeOutside(b, operand, outside);
+    outside.map(operand,
+                getValueOrCreateConstantIndexOp(b, b.getLoc(), computed));
+  }
+  b.clone(*op, outside);
+  return outside.lookup(value);
+}
+
+/// The numbers of rows of the tensors in a kernel, outside of the kernel.
+static SmallVector<Value> rowsOf(LinalgBuilder &b, LinalgBuilder &inner,
+                                 func::FuncOp kernel, ValueRange operands) {
+  IRMapping outside;
+  outside.map(kernel.getArguments(), operands);
+  llvm::SetVector<Value> rows;
+  for (Operation &op : llvm::make_early_inc_range(kernel.front()))
+    for (Value result : op.getResults()) {
+      auto type = dyn_cast<RankedTensorType>(result.getType());
+      // The first dimension of a paged cache is its number of pages.
+      if (!type || !type.getRank() || !type.isDynamicDim(0) ||
+          type.getRank() > 4)
+        continue;
+      OpFoldResult size = computeOutside(b, inner.sizes(result)[0], outside);
+      if (auto value = dyn_cast<Value>(size))
+        rows.insert(value);
+    }
+  return rows.takeVector();
+}
+
+void FunctionLowering::boundKernels() {
+  Bounds bounds(function);
+  for (auto &[kernel, rows] : kernels) {
+    int64_t most = function->getAttrOfType<IntegerAttr>("chunk").getInt();
+    for (Value value : rows)
+      most = std::max(most, bounds.most(value).value_or(most));
+    kernel->setAttr("chunk", b.getIndexAttr(most));
+  }
+}
+
 /// Makes a private function named after the kernel and the entry, and appends
 /// the operands of its call to `operands`. The function takes the values that
 /// it reads. For each result that does not update an argument in place, the
@@ -97,13 +149,6 @@ func::FuncOp FunctionLowering::lowerKernel(KernelOp op,
     collectOperands(value, inside, taken);
   for (Value value : taken)
     operands.push_back(stored(value));
-  // The first dimension of every dynamic tensor is the number of tokens, except
-  // that of a paged cache, which is the number of pages.
-  OpFoldResult rows;
-  for (Value value : captured)
-    if (auto type = dyn_cast<RankedTensorType>(value.getType());
-        type && type.getRank() && type.isDynamicDim(0) && !isPaged(type))
-      rows = b.sizes(stored(value))[0];
   Outputs written = {};
   for (Operation &inner : op.getBody().front())
     if (writesOutput(&inner)) {
@@ -116,7 +161,6 @@ func::FuncOp FunctionLowering::lowerKernel(KernelOp op,
       op.getLoc(), (op.getKernelName() + "_" + entry).str(),
       b.getFunctionType(TypeRange(ValueRange(operands)), {}));
   kernel.setPrivate();
-  kernel->setAttr("chunk", function->getAttr("chunk"));
   // The caller chooses how many logits of a prompt are computed, so a kernel
   // that writes a prompt's logits is not invariant.
   if (Attribute invariant = function->getAttr("invariant");
@@ -143,16 +187,18 @@ func::FuncOp FunctionLowering::lowerKernel(KernelOp op,
     Value value = lowering.writable(old);
     if (!updatedArgument(value)) {
       auto type = cast<RankedTensorType>(value.getType());
+      IRMapping outside;
+      outside.map(body->getArguments(), operands);
+      auto sizes = llvm::map_to_vector(inner.sizes(value), [&](auto size) {
+        return computeOutside(b, size, outside);
+      });
       Value destination = body->addArgument(type, op.getLoc());
       value = store(inner, value, destination);
-      SmallVector<OpFoldResult> sizes =
-          getAsIndexOpFoldResult(b.getContext(), type.getShape());
-      if (type.isDynamicDim(0))
-        sizes[0] = rows;
       operands.push_back(b.empty(sizes, type.getElementType()));
     }
     results.push_back(value);
   }
+  kernels.push_back({kernel, rowsOf(b, inner, kernel, operands)});
   func::ReturnOp::create(inner, op.getLoc(), results);
   kernel.setType(b.getFunctionType(body->getArgumentTypes(),
                                    TypeRange(ValueRange(results))));

@@ -38,6 +38,10 @@ public:
   /// The memory of an output, after `old` is stored in it. `old` is the value
   /// that the llama function returns as this output.
   mlir::Value storeOutput(Output output, mlir::Value old);
+  /// Sets the attribute `chunk` of the function's kernels, the most rows of a
+  /// tensor in a call: as many as the function has tokens, or more where a
+  /// token has several rows. The function must be complete.
+  void boundKernels();
 
 private:
   mlir::Value any(mlir::Value old);
@@ -84,6 +88,10 @@ private:
   /// The entry's name. The names of the entry's kernels end with it.
   llvm::StringRef entry;
   Outputs outputs;
+  /// The kernels, and the numbers of rows of their tensors.
+  llvm::SmallVector<
+      std::pair<mlir::func::FuncOp, llvm::SmallVector<mlir::Value>>>
+      kernels;
   llvm::DenseMap<mlir::Value, mlir::Value> storedForm, wideForm;
   /// The left operands of products with quantized weights, in blocks.
   llvm::DenseMap<mlir::Value, BlockRows> inBlocks;

@@ -44,14 +44,15 @@ class Value:
 
 
 class Call:
-    """One call of @forward in the reference.
+    """One call of @forward in the reference, for the logits from row `first` on.
 
     With a storage type, results are rounded to it and arithmetic is f32: the
     reference of that type. Without, all is f64.
     """
 
-    def __init__(self, ids, position, caches, storage=None):
+    def __init__(self, ids, position, caches, storage=None, first=0):
         self.ids, self.position, self.caches = ids, position, caches
+        self.first = first
         self.storage, self.known = storage, {}
         self.real = np.float32 if storage else np.float64
 
@@ -116,12 +117,12 @@ class Program:
         row = lambda call: call[table][call.ids]
         return self.emit(op, (None, size), row, dtype)
 
-    def heads(self, x, heads, size):
-        """x (tokens, heads * size) as (tokens, heads, size)."""
+    def heads(self, x, heads, size, rows="%n"):
+        """x (rows, heads * size) as (rows, heads, size)."""
         shape = (None, heads, size)
         op = (
             f"tensor.expand_shape {x.name} [[0], [1, 2]] output_shape "
-            f"[%n, {heads}, {size}] : {x.type} into "
+            f"[{rows}, {heads}, {size}] : {x.type} into "
         )
         value = Value("", shape, x.dtype, None)
         split = lambda call: call[x].reshape(-1, heads, size)
@@ -163,10 +164,13 @@ class Program:
         """The rows of x (tokens, size) from %first on."""
         op = f"tensor.extract_slice {x.name}[%first, 0] [%m, {x.shape[1]}] "
         op += f"[1, 1] : {x.type} to {x.type}"
-        return self.emit(op, x.shape, lambda call: call[x], x.dtype)
+        return self.emit(op, x.shape, lambda call: call[x][call.first :], x.dtype)
 
     def head(self, x, weight):
-        x, vocab = self.last(x), weight.shape[0]
+        return self.head_of(self.last(x), weight)
+
+    def head_of(self, x, weight):
+        vocab = weight.shape[0]
         op = f"llama.head {x.name}, {weight.name} : {x.type}, {weight.type}"
         product = lambda call: reference.linear(
             call.factor(x, weight), call[weight], None
