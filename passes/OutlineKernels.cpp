@@ -14,7 +14,7 @@ using namespace cria;
 using namespace cria::llama;
 
 static bool computes(Operation &op) {
-  return isa<LlamaDialect>(op.getDialect()) &&
+  return isa_and_nonnull<LlamaDialect>(op.getDialect()) &&
          !isa<GetWeightOp, GetRopeOp, KernelOp, YieldOp>(op);
 }
 

@@ -134,6 +134,7 @@ struct PageCaches : cria::impl::PageCachesBase<PageCaches> {
     auto forward = getOperation().lookupSymbol<func::FuncOp>("forward");
     int64_t positions = forward ? positionsOf(forward) : 0;
     if (rows < 1 || page < 1 || positions < 1 ||
+        !forward.getBody().hasOneBlock() ||
         forward.getNumArguments() <= kPages ||
         !forward.getArgument(kPosition).getType().isIndex()) {
       getOperation().emitError("expected a function @forward(ids, position, "

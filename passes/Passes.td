@@ -73,6 +73,7 @@ def QuantizeWeights : Pass<"llama-quantize-weights", "::mlir::ModuleOp"> {
     is `format`. A matrix whose rows are not whole blocks keeps its type, with a
     warning. Adapters, and weights that other ops read, also keep their types.
   }];
+  let dependentDialects = ["::cria::llama::LlamaDialect"];
   let options = [
     Option<"format", "format", "std::string", "\"none\"", "format of matrices">,
     Option<"embedding", "embedding", "std::string", "\"\"",

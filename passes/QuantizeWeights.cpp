@@ -94,7 +94,9 @@ void QuantizeWeights::runOnOperation() {
     for (GetWeightOp read : all)
       for (OpOperand &use : read->getUses())
         reader = std::max(reader, readerOf(use));
-    bool isMatrix = isa<FloatType>(weight.getTensorType().getElementType()) &&
+    // A module in the module has its own weights.
+    bool isMatrix = weight &&
+                    isa<FloatType>(weight.getTensorType().getElementType()) &&
                     weight.getTensorType().getRank() == 2;
     if (reader != Other && formats[reader] && isMatrix && !weight.getAdapter())
       quantize(weight, all, formats[reader]);

@@ -50,14 +50,16 @@ private:
   bool addsAdapter(ResidualOp op);
   LogicalResult findMaker(Operation *reader, Value value);
   LogicalResult findMakers(Operation *op);
-  void splitCaches();
+  LogicalResult splitCaches();
   LogicalResult split(Operation *op);
   LogicalResult split(LinearOp op);
   LogicalResult split(HeadOp op);
   LogicalResult split(RMSNormOp op);
   LogicalResult split(scf::ForOp loop);
-  void reshape(tensor::ExpandShapeOp op);
-  void reshape(tensor::CollapseShapeOp op);
+  LogicalResult reshape(tensor::ExpandShapeOp op);
+  LogicalResult reshape(tensor::CollapseShapeOp op);
+  template <typename Reshape>
+  LogicalResult keepsShares(Reshape op, RankedTensorType after);
   LogicalResult splitWeight(Value read, Split how);
   LogicalResult checkReaders();
   void sumSquares(MutableArrayRef<RMSNormOp> norms);
@@ -87,7 +89,7 @@ private:
 
 /// Reports an error if `shards` does not divide a size.
 LogicalResult Sharder::divide(Operation *op, const Twine &what, int64_t size) {
-  if (size % shards == 0)
+  if (size % shards == 0 && !ShapedType::isDynamic(size))
     return success();
   return op->emitError("expected shards to divide ")
          << size << " " << what << ", got " << shards;
@@ -150,11 +152,16 @@ LogicalResult Sharder::findMakers(Operation *op) {
   return success();
 }
 
-void Sharder::splitCaches() {
-  for (BlockArgument argument : forward.getArguments())
-    if (auto type = dyn_cast<RankedTensorType>(argument.getType());
-        type && type.getRank() == 4)
-      setSplit(argument, share(type));
+LogicalResult Sharder::splitCaches() {
+  for (BlockArgument argument : forward.getArguments()) {
+    auto type = dyn_cast<RankedTensorType>(argument.getType());
+    if (!type || type.getRank() != 4)
+      continue;
+    if (failed(divide(forward, "KV heads", type.getDimSize(1))))
+      return failure();
+    setSplit(argument, share(type));
+  }
+  return success();
 }
 
 /// Splits the weight that `read` is.
@@ -242,7 +249,19 @@ LogicalResult Sharder::split(scf::ForOp loop) {
   return success();
 }
 
-void Sharder::reshape(tensor::ExpandShapeOp op) {
+/// Ranks share the second dimension of a value before a reshape and after.
+template <typename Reshape>
+LogicalResult Sharder::keepsShares(Reshape op, RankedTensorType after) {
+  SmallVector<ReassociationIndices> groups = op.getReassociationIndices();
+  if (groups.size() < 2 || groups[0].size() > 1 || after.getRank() < 2)
+    return op.emitError("expected no reshape of tokens and heads together on a "
+                        "value that ranks share");
+  return divide(op, "numbers of the second dimension", after.getDimSize(1));
+}
+
+LogicalResult Sharder::reshape(tensor::ExpandShapeOp op) {
+  if (failed(keepsShares(op, op.getResultType())))
+    return failure();
   OpBuilder b(op);
   SmallVector<OpFoldResult> sizes = op.getMixedOutputShape();
   RankedTensorType type = share(op.getType());
@@ -252,10 +271,14 @@ void Sharder::reshape(tensor::ExpandShapeOp op) {
   parts.insert(made);
   op.replaceAllUsesWith(made.getResult());
   op.erase();
+  return success();
 }
 
-void Sharder::reshape(tensor::CollapseShapeOp op) {
+LogicalResult Sharder::reshape(tensor::CollapseShapeOp op) {
+  if (failed(keepsShares(op, op.getResultType())))
+    return failure();
   setSplit(op.getResult(), share(op.getType()));
+  return success();
 }
 
 LogicalResult Sharder::split(Operation *op) {
@@ -269,10 +292,8 @@ LogicalResult Sharder::split(Operation *op) {
       isa<scf::YieldOp, func::ReturnOp>(op))
     return success();
   return llvm::TypeSwitch<Operation *, LogicalResult>(op)
-      .Case<tensor::ExpandShapeOp, tensor::CollapseShapeOp>([&](auto typed) {
-        reshape(typed);
-        return success();
-      })
+      .Case<tensor::ExpandShapeOp, tensor::CollapseShapeOp>(
+          [&](auto typed) { return reshape(typed); })
       .Case<KVAppendOp>([&](KVAppendOp append) {
         setSplit(append, append.getCache().getType());
         return success();
@@ -355,7 +376,8 @@ LogicalResult Sharder::run() {
   for (Operation *op : ops)
     if (failed(findMakers(op)))
       return failure();
-  splitCaches();
+  if (failed(splitCaches()))
+    return failure();
   for (Operation *op : llvm::drop_begin(ops)) // the function comes first
     if (failed(split(op)))
       return failure();
@@ -377,6 +399,10 @@ struct ShardWeights : cria::impl::ShardWeightsBase<ShardWeights> {
     ModuleOp module = getOperation();
     if (shards == 1)
       return;
+    if (shards < 1) {
+      module.emitError("expected at least 1 rank, got ") << shards;
+      return signalPassFailure();
+    }
     auto forward = module.lookupSymbol<func::FuncOp>("forward");
     bool fits = forward && forward.getBody().hasOneBlock() &&
                 !module.lookupSymbol("encode");

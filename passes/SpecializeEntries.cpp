@@ -208,7 +208,13 @@ static LogicalResult makeDecode(func::FuncOp forward) {
 
 /// Whether the function takes ids, position and first logit.
 static bool isForward(func::FuncOp op) {
+  auto isIds = [](Type type) {
+    auto tensor = dyn_cast<RankedTensorType>(type);
+    return tensor && tensor.getRank() == 1 &&
+           tensor.getElementType().isInteger(32);
+  };
   return op && op.getBody().hasOneBlock() && op.getNumArguments() >= 3 &&
+         isIds(op.getArgument(0).getType()) &&
          op.getArgument(1).getType().isIndex() &&
          op.getArgument(2).getType().isIndex();
 }
